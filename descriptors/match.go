@@ -1,0 +1,67 @@
+package descriptors
+
+import "github.com/spillway-mesh/spillway/limit"
+
+// Request is what a door asks about. Its strings may hold any bytes.
+type Request struct {
+	Domain      string
+	Descriptors []Descriptor
+	Hits        uint64 // of the whole request; 0 means 1
+}
+
+// Descriptor is one descriptor of a request.
+type Descriptor struct {
+	Entries      []Entry
+	Hits         uint64    // with HitsGiven
+	HitsGiven    bool      // an explicit 0 is a peek
+	NegativeHits bool      // the hits are given back
+	Override     *Override // a limit that the mesh sends along, in place of the tree
+}
+
+// Entry is one key and value of a descriptor.
+type Entry struct{ Key, Value string }
+
+// Override is a limit in a descriptor. One with an unknown unit or a multiplier of 0 cannot be read and is ignored.
+type Override struct {
+	Count      uint32
+	Unit       Unit
+	Multiplier uint32 // 1 unless given
+}
+
+// Effect is the compiled behaviour of one limit of a rule or of a tree's node: shared by all requests, never changed.
+type Effect struct {
+	Name       string      // of the limit, else of the rule; trees: of the limit; may be empty
+	Rule       string      // the rule's name; trees: the dotted path of the node, as in the reference server's metrics
+	Limit      limit.Limit //
+	Unit       Unit        // in which Limit is reported
+	Multiplier uint32      // of Unit
+	Tree       bool        // stands in a descriptor tree
+	Mode       limit.Mode
+	Action     Action
+	OnFailure  Failure
+	Response   *Response
+	Reason     string         // of a block
+	Metadata   map[string]any // never written to
+	Metric     []string       // the levels of the reference server's metric key
+	Dynamic    bool           // Metric depends on the request: see Term.Metric
+}
+
+// Term says which Effect a charge came from and on which descriptor it reports.
+type Term struct {
+	Effect     *Effect
+	Descriptor int      // index into Request.Descriptors
+	Metric     []string // the levels of the metric key; Effect.Metric unless Effect.Dynamic
+}
+
+// Match is what a request comes to. It is made to be used again: Reset keeps the memory.
+type Match struct {
+	Known     bool           // the domain has a configuration
+	Charges   []limit.Charge // to be spent together
+	Terms     []Term         // Terms[i] is about Charges[i]
+	Unlimited []Term         // limits that matched and never refuse (`unlimited`)
+	Block     *Effect        // a block applies: refused, nothing is charged
+	Exempt    *Effect        // an allow applies: admitted, nothing is charged
+	BadLimits int            // overrides that could not be read
+	Domain    *CompiledDomain
+	scratch   scratch
+}

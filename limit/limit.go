@@ -1,0 +1,136 @@
+// Package limit says what a limit is, and holds the arithmetic that decides it: Limit, Charge, Decision, and each
+// algorithm as a pure Go function with its Lua twin beside it. README.md is the specification.
+package limit
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Algorithm is how a limit counts. The zero value is none and is refused by Validate.
+type Algorithm uint8
+
+// The algorithms. Their numbers are those of the scripts and never change.
+const (
+	TokenBucket Algorithm = iota + 1
+	SlidingWindow
+	FixedWindow
+	SlidingLog
+)
+
+var algorithmNames = [...]string{TokenBucket: "token_bucket", SlidingWindow: "sliding_window", FixedWindow: "fixed_window", SlidingLog: "sliding_log"}
+
+// String returns the name that rule files use, or "none" for the zero value.
+func (a Algorithm) String() string {
+	if a < TokenBucket || a > SlidingLog {
+		return "none"
+	}
+	return algorithmNames[a]
+}
+
+// ParseAlgorithm returns the algorithm of that name, and whether there is one.
+func ParseAlgorithm(name string) (Algorithm, bool) {
+	for a := TokenBucket; a <= SlidingLog; a++ {
+		if algorithmNames[a] == name {
+			return a, true
+		}
+	}
+	return 0, false
+}
+
+// Bounds of what Validate accepts. They keep every intermediate value of the scripts within 2^53, where a double is exact.
+const (
+	MaxCount    = 1_000_000_000_000      // tokens, for Count and Burst
+	MaxLogCount = 10_000                 // tokens, for Count of a SlidingLog, which stores each charge
+	MaxWindow   = 3650 * 24 * time.Hour  // and at least one microsecond
+	MaxFill     = 36500 * 24 * time.Hour // time in which an empty token bucket is full again
+	MaxCost     = 1 << 53                // tokens; larger costs are taken for this one
+)
+
+// Limit is an algorithm with its numbers. The zero value is refused by Validate.
+type Limit struct {
+	Name      string        // shown to clients; may be empty
+	Algorithm Algorithm     //
+	Count     int64         // tokens per Window; 0 refuses everything
+	Window    time.Duration // whole microseconds
+	Burst     int64         // capacity of a TokenBucket (Count unless the user says otherwise); other algorithms ignore it
+}
+
+// Capacity is the most that can be left: Burst of a token bucket, Count of the others.
+func (l Limit) Capacity() int64 {
+	if l.Algorithm == TokenBucket {
+		return l.Burst
+	}
+	return l.Count
+}
+
+// Validate reports what makes the limit impossible to count, or nil.
+func (l Limit) Validate() error {
+	switch {
+	case l.Algorithm < TokenBucket || l.Algorithm > SlidingLog:
+		return errors.New("a limit needs an algorithm")
+	case l.Count < 0 || l.Count > MaxCount:
+		return fmt.Errorf("count %d is not between 0 and %d", l.Count, int64(MaxCount))
+	case l.Window < time.Microsecond || l.Window > MaxWindow:
+		return fmt.Errorf("window %v is not between 1µs and %v", l.Window, time.Duration(MaxWindow))
+	case l.Algorithm == SlidingLog && l.Count > MaxLogCount:
+		return fmt.Errorf("count %d is above %d, the most a sliding_log can hold", l.Count, MaxLogCount)
+	case l.Algorithm == TokenBucket && (l.Burst < 0 || l.Burst > MaxCount):
+		return fmt.Errorf("burst %d is not between 0 and %d", l.Burst, int64(MaxCount))
+	case l.Algorithm == TokenBucket && l.Count > 0 && float64(l.Burst)*float64(l.Window) > float64(l.Count)*float64(MaxFill):
+		return fmt.Errorf("burst %d would take over a hundred years to fill at %d per %v", l.Burst, l.Count, l.Window)
+	}
+	return nil
+}
+
+// Op is what a charge does. The zero value spends.
+type Op uint8
+
+// The operations. Their numbers are those of the scripts and never change.
+const (
+	Spend  Op = iota // take Cost if it is there, else refuse
+	Peek             // answer as Spend would, and take nothing
+	Refund           // give Cost back, never beyond full; always allowed
+	Debit            // take Cost in full, below zero if need be but never below -Count; always allowed (post-paid)
+)
+
+// Mode is what a refusal by a charge means for the request. The zero value enforces.
+type Mode uint8
+
+// The modes. Their numbers are those of the scripts and never change.
+const (
+	Enforced Mode = iota // refuses the request
+	Shadow               // counted, never refuses the request
+	Quota                // refuses the request only when every Quota charge of the request refuses
+)
+
+// Charge is one limit applied to one counter by one request.
+type Charge struct {
+	Key   string // identity of the counter; charges of one request may share it
+	Limit Limit  //
+	Cost  int64  // tokens, 0..MaxCost
+	Op    Op     //
+	Mode  Mode   //
+	Each  bool   // charged even when the request is refused, and a refused Spend takes what is left (descriptor trees)
+}
+
+// Outcome is what one limit said. The zero value is Undecided, so that a forgotten answer never admits.
+type Outcome uint8
+
+// The outcomes. Their numbers are those of the scripts and never change.
+const (
+	Undecided Outcome = iota // the store could not say; Reason tells why
+	Allowed
+	Refused
+)
+
+// Decision is what one limit said about one charge.
+type Decision struct {
+	Outcome    Outcome
+	Remaining  int64         // whole tokens left afterwards, never negative
+	Charged    int64         // tokens really taken; negative when given back
+	ResetAfter time.Duration // until full (token bucket, sliding window, log) or until the window ends (fixed window)
+	RetryAfter time.Duration // 0 unless refused: the earliest moment this cost could pass if nobody else spends; until full if it never can
+	Reason     string        // with Undecided: why, as a short label
+}
