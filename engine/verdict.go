@@ -17,7 +17,7 @@ type Verdict struct {
 	Degraded   string                // why the store did not decide, or empty
 	Shadowed   bool                  // refused, but the whole sidecar is in shadow mode
 	Match      descriptors.Match     // what applied
-	Decisions  []limit.Decision      // Decisions[i] is about Match.Charges[i]
+	Decisions  []limit.Decision      // Decisions[i] is about Match.Charges[i]; Remaining is -1 where nobody counted
 }
 
 // Status is what a verdict says about one descriptor.
@@ -27,4 +27,21 @@ type Status struct {
 	Unlimited  bool                // an unlimited limit applies
 	Remaining  int64               // with Effect
 	ResetAfter time.Duration       // with Effect
+	retryAfter time.Duration       // of the limit that is reported
+}
+
+// reset makes v the verdict on a request of that many descriptors that nothing applies to: admitted.
+func (v *Verdict) reset(descriptors int) {
+	match, statuses, decisions := v.Match, v.Statuses, v.Decisions
+	*v = Verdict{Match: match, Statuses: resize(statuses, descriptors), Decisions: decisions[:0]}
+}
+
+// resize returns a slice of n zero values, in the memory of s if it is large enough.
+func resize[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	s = s[:n]
+	clear(s)
+	return s
 }

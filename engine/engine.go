@@ -1,0 +1,152 @@
+// Package engine decides: match, spend once, fold to one verdict; shadow and quota mode of the whole sidecar, and each
+// rule's failure policy where the store could not answer.
+package engine
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+// Counter keeps counts. It fills decisions[i] for charges[i]; one that it could not decide stays Undecided with a reason.
+type Counter interface {
+	// Spend decides all charges of one request at once.
+	Spend(ctx context.Context, charges []limit.Charge, decisions []limit.Decision)
+	// Usage tells what is left without charging anything.
+	Usage(ctx context.Context, charges []limit.Charge, decisions []limit.Decision)
+	// Reset makes the counters of these keys full again.
+	Reset(ctx context.Context, keys []string) error
+}
+
+// Config says how an Engine decides. Store is required.
+type Config struct {
+	Store    Counter // the truth
+	Fallback Counter // decides for rules with the failure policy `local` while Store cannot; nil: they fail open
+	Shadow   bool    // the whole sidecar counts and refuses nothing
+	Quota    bool    // every descriptor of a tree is in quota mode
+	Now      func() time.Time
+	// OnVerdict sees every verdict before its door does. It must not block nor keep what it is handed.
+	OnVerdict func(req *descriptors.Request, v *Verdict)
+	// OnPanic sees what was recovered. The request is answered all the same.
+	OnPanic func(recovered any)
+}
+
+// Engine decides requests under the rule set in use. It is safe for concurrent use.
+type Engine struct {
+	cfg Config
+	set atomic.Pointer[descriptors.Set]
+}
+
+// New returns an Engine without rules: until Use every domain is unknown, which admits.
+func New(cfg Config) *Engine {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.OnVerdict == nil {
+		cfg.OnVerdict = func(*descriptors.Request, *Verdict) {}
+	}
+	if cfg.OnPanic == nil {
+		cfg.OnPanic = func(any) {}
+	}
+	return &Engine{cfg: cfg}
+}
+
+// Use makes set the rule set in use, for all requests that begin from now on.
+func (e *Engine) Use(set *descriptors.Set) { e.set.Store(set) }
+
+// Rules returns the rule set in use, or nil before the first Use.
+func (e *Engine) Rules() *descriptors.Set { return e.set.Load() }
+
+// Decide fills v with what req gets. It always decides: trouble is answered by the failure policy of the rules that
+// matched, and by admission where none had matched yet.
+func (e *Engine) Decide(ctx context.Context, req *descriptors.Request, v *Verdict) {
+	v.reset(len(req.Descriptors))
+	if e.match(req, v) && len(v.Match.Charges) > 0 {
+		e.spend(ctx, v)
+	}
+	e.fold(v)
+	e.cfg.OnVerdict(req, v)
+}
+
+// match finds what applies, and reports whether it could. A panic on the way leaves a request that nothing applies to.
+func (e *Engine) match(req *descriptors.Request, v *Verdict) (ok bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			e.cfg.OnPanic(r)
+			v.reset(len(req.Descriptors))
+			v.Match = descriptors.Match{}
+			v.Degraded = "panic"
+		}
+	}()
+	set := e.set.Load()
+	if set == nil {
+		v.Match = descriptors.Match{}
+		return false
+	}
+	set.Match(req, &v.Match)
+	v.Decisions = resize(v.Decisions, len(v.Match.Charges))
+	return v.Match.Block == nil && v.Match.Exempt == nil
+}
+
+// spend asks the store, and decides by the failure policies what the store could not.
+func (e *Engine) spend(ctx context.Context, v *Verdict) {
+	if e.cfg.Quota {
+		quotaMode(v)
+	}
+	if !e.ask(ctx, e.cfg.Store, v.Match.Charges, v.Decisions) {
+		for i := range v.Decisions {
+			v.Decisions[i] = limit.Decision{Reason: "panic"}
+		}
+	}
+	for i := range v.Decisions {
+		if v.Decisions[i].Outcome == limit.Undecided {
+			e.degrade(ctx, v)
+			return
+		}
+	}
+}
+
+// ask is one call to a Counter, and reports false when it panicked.
+func (e *Engine) ask(ctx context.Context, c Counter, charges []limit.Charge, decisions []limit.Decision) (ok bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			e.cfg.OnPanic(r)
+		}
+	}()
+	c.Spend(ctx, charges, decisions)
+	return true
+}
+
+// quotaMode puts all descriptors of trees into quota mode. One that nothing limits, or only in shadow, always has room,
+// and so no other can refuse the request: their refusals then count as shadow, though they are still reported.
+func quotaMode(v *Verdict) {
+	mode := limit.Quota
+	for d := range v.Statuses {
+		if !v.limited(d) {
+			mode = limit.Shadow
+		}
+	}
+	for i, t := range v.Match.Terms {
+		if t.Effect.Tree && t.Effect.Mode != limit.Shadow {
+			v.Match.Charges[i].Mode = mode
+		}
+	}
+}
+
+// limited reports whether a tree can refuse descriptor d, or lets it pass without limit, which quota mode leaves out.
+func (v *Verdict) limited(d int) bool {
+	for _, t := range v.Match.Terms {
+		if t.Descriptor == d && t.Effect.Tree && t.Effect.Mode != limit.Shadow {
+			return true
+		}
+	}
+	for _, t := range v.Match.Unlimited {
+		if t.Descriptor == d {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,282 @@
+package engine_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/store"
+)
+
+// noon is when every test begins: a minute after a window of any length up to an hour began.
+var noon = time.Date(2026, 3, 2, 12, 1, 0, 0, time.UTC)
+
+// bench is an engine on a memory store with a clock of the test's own.
+type bench struct {
+	*engine.Engine
+	t   *testing.T
+	now time.Time
+	cfg engine.Config
+}
+
+func newBench(t *testing.T, set func(*engine.Config), domains ...descriptors.Domain) *bench {
+	t.Helper()
+	b := &bench{t: t, now: noon}
+	clock := func() time.Time { return b.now }
+	memory := store.NewMemory(store.MemoryConfig{Now: clock})
+	t.Cleanup(func() { memory.Close() })
+	b.cfg = engine.Config{Store: memory, Now: clock}
+	if set != nil {
+		set(&b.cfg)
+	}
+	b.Engine = engine.New(b.cfg)
+	compiled, problems := descriptors.Compile(domains, descriptors.Options{})
+	for _, p := range problems {
+		if !p.Warning {
+			t.Fatalf("the test's own rules do not compile: %s", p.Text)
+		}
+	}
+	b.Use(compiled)
+	return b
+}
+
+// ask decides one request of one descriptor per list of key, value, key, value.
+func (b *bench) ask(lists ...[]string) *engine.Verdict {
+	b.t.Helper()
+	req := &descriptors.Request{Domain: "d"}
+	for _, list := range lists {
+		var d descriptors.Descriptor
+		for i := 0; i+1 < len(list); i += 2 {
+			d.Entries = append(d.Entries, descriptors.Entry{Key: list[i], Value: list[i+1]})
+		}
+		req.Descriptors = append(req.Descriptors, d)
+	}
+	return b.decide(req)
+}
+
+func (b *bench) decide(req *descriptors.Request) *engine.Verdict {
+	v := new(engine.Verdict)
+	b.Decide(b.t.Context(), req, v)
+	if len(v.Statuses) != len(req.Descriptors) {
+		b.t.Fatalf("%d statuses for %d descriptors", len(v.Statuses), len(req.Descriptors))
+	}
+	return v
+}
+
+// want fails the test unless the verdict is refused or admitted as said.
+func want(t *testing.T, what string, v *engine.Verdict, refused bool) {
+	t.Helper()
+	if v.Refused != refused {
+		t.Fatalf("%s: refused = %v, want %v (decisions %+v)", what, v.Refused, refused, v.Decisions)
+	}
+}
+
+func perMinute(count int64, name string) descriptors.Limit {
+	return descriptors.Limit{Limit: limit.Limit{Name: name, Algorithm: limit.FixedWindow, Count: count, Window: time.Minute}, Unit: descriptors.Minute, Multiplier: 1}
+}
+
+func leaf(key, value string, count int64) descriptors.Node {
+	return descriptors.Node{Key: key, Value: value, Limits: []descriptors.Limit{perMinute(count, "")}}
+}
+
+func bucket(name string, scope descriptors.Scope, count int64) descriptors.Rule {
+	l := limit.Limit{Algorithm: limit.TokenBucket, Count: count, Burst: count, Window: time.Minute}
+	return descriptors.Rule{Name: name, Scope: scope, HasScope: true, Priority: 100, Limits: []descriptors.Limit{{Limit: l}}}
+}
+
+func TestNoRulesAdmit(t *testing.T) {
+	b := newBench(t, nil)
+	want(t, "unknown domain", b.ask([]string{"user", "a"}), false)
+	fresh := engine.New(engine.Config{Store: store.NewMemory(store.MemoryConfig{})})
+	v := new(engine.Verdict)
+	fresh.Decide(t.Context(), &descriptors.Request{Domain: "d", Descriptors: make([]descriptors.Descriptor, 2)}, v)
+	want(t, "before the first rule set", v, false)
+	if len(v.Statuses) != 2 {
+		t.Fatalf("%d statuses before the first rule set, want 2", len(v.Statuses))
+	}
+}
+
+func TestTreeChargesEveryDescriptorEvenWhenOneRefuses(t *testing.T) {
+	tree := []descriptors.Node{leaf("a", "", 1), leaf("b", "", 5)}
+	b := newBench(t, nil, descriptors.Domain{Name: "d", ChargeDenied: true, Tree: tree})
+	want(t, "first", b.ask([]string{"a", "1"}, []string{"b", "1"}), false)
+	v := b.ask([]string{"a", "1"}, []string{"b", "1"})
+	want(t, "second", v, true)
+	if !v.Statuses[0].Over || v.Statuses[1].Over {
+		t.Fatalf("statuses %+v: want the first over and the second not", v.Statuses)
+	}
+	if got := v.Statuses[1].Remaining; got != 3 {
+		t.Fatalf("b has %d left, want 3: the refused request counts too", got)
+	}
+}
+
+func TestTreeAllOrNothing(t *testing.T) {
+	tree := []descriptors.Node{leaf("a", "", 1), leaf("b", "", 5)}
+	b := newBench(t, nil, descriptors.Domain{Name: "d", Tree: tree})
+	want(t, "first", b.ask([]string{"a", "1"}, []string{"b", "1"}), false)
+	v := b.ask([]string{"a", "1"}, []string{"b", "1"})
+	want(t, "second", v, true)
+	if got := v.Statuses[1].Remaining; got != 4 {
+		t.Fatalf("b has %d left, want 4: the refused request charges nothing", got)
+	}
+}
+
+func TestRetryAfterIsTheLongestOfTheRefusing(t *testing.T) {
+	slow, fast := bucket("slow", descriptors.ScopeUser, 1), bucket("fast", descriptors.ScopeTenant, 2)
+	slow.Limits[0].Window = time.Hour
+	b := newBench(t, nil, descriptors.Domain{Name: "d", Rules: []descriptors.Rule{fast, slow}})
+	who := []string{"user", "u", "tenant", "t"}
+	want(t, "first", b.ask(who), false)
+	v := b.ask(who)
+	want(t, "second", v, true)
+	if v.RetryAfter != time.Hour || v.Refusing.Rule != "slow" {
+		t.Fatalf("retry after %v by %q, want 1h by slow", v.RetryAfter, v.Refusing.Rule)
+	}
+	if s := v.Statuses[0]; !s.Over || s.Effect.Rule != "slow" {
+		t.Fatalf("status %+v: want slow reported as over", s)
+	}
+}
+
+func TestRuleRetryAfterReplacesItsOwn(t *testing.T) {
+	r := bucket("r", descriptors.ScopeUser, 1)
+	r.Response = &descriptors.Response{RetryAfter: 7 * time.Second, Message: "wait"}
+	b := newBench(t, nil, descriptors.Domain{Name: "d", Rules: []descriptors.Rule{r}})
+	b.ask([]string{"user", "u"})
+	v := b.ask([]string{"user", "u"})
+	if v.RetryAfter != 7*time.Second || v.Response == nil || v.Response.Message != "wait" {
+		t.Fatalf("retry after %v with response %+v, want 7s and the rule's own", v.RetryAfter, v.Response)
+	}
+}
+
+func TestStatusShowsTheStrictest(t *testing.T) {
+	rules := []descriptors.Rule{bucket("wide", descriptors.ScopeGlobal, 100), bucket("narrow", descriptors.ScopeUser, 3)}
+	b := newBench(t, nil, descriptors.Domain{Name: "d", Rules: rules})
+	v := b.ask([]string{"user", "u"})
+	if s := v.Statuses[0]; s.Effect == nil || s.Effect.Rule != "narrow" || s.Remaining != 2 {
+		t.Fatalf("status %+v: want narrow with 2 left", s)
+	}
+}
+
+func TestShadowLimitIsCountedAndNotShown(t *testing.T) {
+	n := leaf("a", "", 1)
+	n.Shadow = true
+	b := newBench(t, nil, descriptors.Domain{Name: "d", ChargeDenied: true, Tree: []descriptors.Node{n}})
+	for range 3 {
+		v := b.ask([]string{"a", "1"})
+		want(t, "shadow", v, false)
+		if v.Statuses[0].Effect != nil || v.Statuses[0].Over {
+			t.Fatalf("status %+v shows a shadow limit", v.Statuses[0])
+		}
+	}
+	if v := b.ask([]string{"a", "1"}); v.Decisions[0].Outcome != limit.Refused {
+		t.Fatalf("decision %+v: a shadow limit still decides", v.Decisions[0])
+	}
+}
+
+func TestGlobalShadowMode(t *testing.T) {
+	shadow := func(c *engine.Config) { c.Shadow = true }
+	b := newBench(t, shadow, descriptors.Domain{Name: "d", ChargeDenied: true, Tree: []descriptors.Node{leaf("a", "", 1)}})
+	b.ask([]string{"a", "1"})
+	v := b.ask([]string{"a", "1"})
+	want(t, "second", v, false)
+	if !v.Shadowed || !v.Statuses[0].Over {
+		t.Fatalf("shadowed %v, status %+v: want the refusal noted and its status left alone", v.Shadowed, v.Statuses[0])
+	}
+}
+
+func TestQuotaModeRefusesOnlyTogether(t *testing.T) {
+	x, y := leaf("x", "", 1), leaf("y", "", 2)
+	x.Quota, y.Quota = true, true
+	b := newBench(t, nil, descriptors.Domain{Name: "d", ChargeDenied: true, Tree: []descriptors.Node{x, y}})
+	both := func() *engine.Verdict { return b.ask([]string{"x", "1"}, []string{"y", "1"}) }
+	want(t, "both have room", both(), false)
+	v := both()
+	want(t, "y has room", v, false)
+	if !v.Statuses[0].Over {
+		t.Fatalf("status %+v: a spent quota keeps OVER", v.Statuses[0])
+	}
+	want(t, "none has room", both(), true)
+}
+
+func TestGlobalQuotaModeWithAnUnlimitedDescriptor(t *testing.T) {
+	quota := func(c *engine.Config) { c.Quota = true }
+	b := newBench(t, quota, descriptors.Domain{Name: "d", ChargeDenied: true, Tree: []descriptors.Node{leaf("x", "", 1)}})
+	b.ask([]string{"x", "1"})
+	want(t, "alone", b.ask([]string{"x", "1"}), true)
+	v := b.ask([]string{"x", "1"}, []string{"nothing", "1"})
+	want(t, "with one that nothing limits", v, false)
+	if !v.Statuses[0].Over {
+		t.Fatalf("status %+v: want OVER reported", v.Statuses[0])
+	}
+}
+
+func TestBlockRefusesOnTheFirstDescriptor(t *testing.T) {
+	block := descriptors.Rule{Name: "b", Action: descriptors.Block, Priority: 100, Reason: "no", Until: noon.Add(90 * time.Second), Match: descriptors.Conditions{Users: []string{"m"}}}
+	b := newBench(t, nil, descriptors.Domain{Name: "d", Rules: []descriptors.Rule{block, bucket("r", descriptors.ScopeUser, 5)}})
+	v := b.ask([]string{"x", "1"}, []string{"user", "m"})
+	want(t, "blocked", v, true)
+	if !v.Statuses[0].Over || v.RetryAfter != 90*time.Second || v.Refusing.Reason != "no" {
+		t.Fatalf("status %+v, retry after %v, refusing %+v", v.Statuses[0], v.RetryAfter, v.Refusing)
+	}
+	if len(v.Decisions) != 0 {
+		t.Fatalf("a blocked request was charged: %+v", v.Decisions)
+	}
+}
+
+func TestAllowExempts(t *testing.T) {
+	allow := descriptors.Rule{Name: "a", Action: descriptors.Allow, Priority: 100, Match: descriptors.Conditions{Users: []string{"boss"}}}
+	b := newBench(t, nil, descriptors.Domain{Name: "d", ChargeDenied: true, Rules: []descriptors.Rule{allow, bucket("r", descriptors.ScopeUser, 1)}, Tree: []descriptors.Node{leaf("user", "", 1)}})
+	for range 3 {
+		v := b.ask([]string{"user", "boss"})
+		want(t, "exempt", v, false)
+		if len(v.Decisions) != 0 || v.Statuses[0].Effect != nil {
+			t.Fatalf("an exempt request was charged: %+v", v.Decisions)
+		}
+	}
+}
+
+func TestDecideAllocations(t *testing.T) {
+	b := newBench(t, nil, descriptors.Domain{Name: "d", Rules: []descriptors.Rule{bucket("r", descriptors.ScopeUser, 1_000_000)}})
+	req := &descriptors.Request{Domain: "d", Descriptors: []descriptors.Descriptor{{Entries: []descriptors.Entry{{Key: "user", Value: "u"}}}}}
+	v := new(engine.Verdict)
+	ctx := context.Background()
+	got := testing.AllocsPerRun(1000, func() { b.Decide(ctx, req, v) })
+	if got > 5 {
+		t.Fatalf("a decision on the memory store allocates %v times, want at most 5", got)
+	}
+	if len(v.Decisions) != 1 {
+		t.Fatalf("%d decisions, want 1", len(v.Decisions))
+	}
+}
+
+func TestVerdictIsSeenOnce(t *testing.T) {
+	var seen []bool
+	watch := func(c *engine.Config) {
+		c.OnVerdict = func(_ *descriptors.Request, v *engine.Verdict) { seen = append(seen, v.Refused) }
+	}
+	b := newBench(t, watch, descriptors.Domain{Name: "d", ChargeDenied: true, Tree: []descriptors.Node{leaf("a", "", 1)}})
+	b.ask([]string{"a", "1"})
+	b.ask([]string{"a", "1"})
+	if !slices.Equal(seen, []bool{false, true}) {
+		t.Fatalf("OnVerdict saw %v, want [false true]", seen)
+	}
+}
+
+func BenchmarkDecide(b *testing.B) {
+	memory := store.NewMemory(store.MemoryConfig{})
+	defer memory.Close()
+	e := engine.New(engine.Config{Store: memory})
+	set, _ := descriptors.Compile([]descriptors.Domain{{Name: "d", Rules: []descriptors.Rule{bucket("r", descriptors.ScopeUser, 1_000_000)}}}, descriptors.Options{})
+	e.Use(set)
+	req := &descriptors.Request{Domain: "d", Descriptors: []descriptors.Descriptor{{Entries: []descriptors.Entry{{Key: "user", Value: "u"}}}}}
+	v := new(engine.Verdict)
+	ctx := context.Background()
+	b.ReportAllocs()
+	for b.Loop() {
+		e.Decide(ctx, req, v)
+	}
+}

@@ -1,0 +1,108 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+// fold makes one verdict of the decisions: who refuses, how long to wait, and one status per descriptor.
+func (e *Engine) fold(v *Verdict) {
+	if v.Match.Block != nil {
+		e.block(v)
+	} else {
+		v.foldDecisions()
+	}
+	if v.Refused && e.cfg.Shadow {
+		v.Refused, v.Shadowed = false, true
+	}
+}
+
+// block refuses on the first descriptor.
+func (e *Engine) block(v *Verdict) {
+	b := v.Match.Block
+	v.Refused, v.Refusing, v.Response = true, b, b.Response
+	if !b.Until.IsZero() {
+		v.RetryAfter = max(b.Until.Sub(e.cfg.Now()), time.Second)
+	}
+	if b.Response != nil && b.Response.RetryAfter > 0 {
+		v.RetryAfter = b.Response.RetryAfter
+	}
+	if len(v.Statuses) > 0 {
+		v.Statuses[0].Over = true
+	}
+}
+
+// foldDecisions walks over the decisions once. Quota charges refuse the request only together.
+func (v *Verdict) foldDecisions() {
+	quota := v.quotaSpent()
+	for i := range v.Match.Terms {
+		t, d := &v.Match.Terms[i], &v.Decisions[i]
+		refused := d.Outcome == limit.Refused
+		if refused && (v.Match.Charges[i].Mode == limit.Enforced || v.Match.Charges[i].Mode == limit.Quota && quota) {
+			v.refuse(t.Effect, d)
+		}
+		if t.Effect.Mode == limit.Shadow || t.Descriptor < 0 {
+			continue
+		}
+		v.Statuses[t.Descriptor].report(t.Effect, d)
+	}
+	for _, t := range v.Match.Unlimited {
+		if t.Descriptor >= 0 && t.Effect.Tree {
+			v.Statuses[t.Descriptor].Unlimited = true
+		}
+	}
+}
+
+// quotaSpent reports whether there are quota charges and none of them has room.
+func (v *Verdict) quotaSpent() bool {
+	any := false
+	for i, c := range v.Match.Charges {
+		if c.Mode != limit.Quota {
+			continue
+		}
+		if v.Decisions[i].Outcome != limit.Refused {
+			return false
+		}
+		any = true
+	}
+	return any
+}
+
+// refuse notes a limit that refuses the request, and keeps the one with the longest wait.
+func (v *Verdict) refuse(effect *descriptors.Effect, d *limit.Decision) {
+	wait := d.RetryAfter
+	if effect.Response != nil && effect.Response.RetryAfter > 0 {
+		wait = effect.Response.RetryAfter
+	}
+	if !v.Refused || wait > v.RetryAfter {
+		v.Refusing, v.Response, v.RetryAfter = effect, effect.Response, wait
+	}
+	v.Refused = true
+}
+
+// report lets a status show this decision if it is stricter than what it shows: a refusal with a longer wait, else the
+// one with fewer tokens left. A decision that nobody counted has no numbers to show.
+func (s *Status) report(effect *descriptors.Effect, d *limit.Decision) {
+	refused := d.Outcome == limit.Refused
+	if d.Remaining == uncounted {
+		return
+	}
+	if s.Effect != nil && !s.weaker(refused, d) {
+		return
+	}
+	s.Over = refused
+	s.Effect, s.Remaining, s.ResetAfter, s.retryAfter = effect, d.Remaining, d.ResetAfter, d.RetryAfter
+}
+
+// weaker reports whether what the status shows gives way to d.
+func (s *Status) weaker(refused bool, d *limit.Decision) bool {
+	if s.Over != refused {
+		return refused
+	}
+	if refused {
+		return d.RetryAfter > s.retryAfter
+	}
+	return d.Remaining < s.Remaining
+}
