@@ -1,0 +1,110 @@
+// Package admin is HTTP for people and probes: health, the rules in use, counters, profiles.
+package admin
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+)
+
+// Public returns the routes of the HTTP port: the door for JSON and the probes.
+func Public(h *Health, json http.Handler) http.Handler {
+	m := http.NewServeMux()
+	m.Handle("/json", json)
+	m.HandleFunc("/healthcheck", h.check)
+	m.HandleFunc("/livez", h.live)
+	m.HandleFunc("/readyz", h.ready)
+	m.HandleFunc("/", unknown("/json, /healthcheck, /livez and /readyz"))
+	return m
+}
+
+// Debug is what the debug port shows. Every field is required.
+type Debug struct {
+	Rules   func() *descriptors.Set // in use, or nil
+	Stats   func(io.Writer) error   // counters as text
+	Metrics http.Handler
+}
+
+// index is the first page of the debug port.
+const index = `/rlconfig                 the rules in use, one line per limit
+/stats                    counters as text
+/metrics                  counters for Prometheus
+/debug/pprof/             profiles
+/debug/pprof/profile      CPU profile (?seconds=30)
+/debug/pprof/trace        execution trace (?seconds=1)
+`
+
+// Handler returns the routes of the debug port.
+func (d Debug) Handler() http.Handler {
+	m := http.NewServeMux()
+	m.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
+		plain(w)
+		io.WriteString(w, index)
+	})
+	m.HandleFunc("/rlconfig", d.rules)
+	m.HandleFunc("/stats", d.stats)
+	m.Handle("/metrics", d.Metrics)
+	m.HandleFunc("/debug/pprof/", pprof.Index)
+	m.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	m.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	m.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	m.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	m.HandleFunc("/", unknown("/rlconfig, /stats, /metrics and /debug/pprof/"))
+	return m
+}
+
+// rules dumps the rules in use.
+func (d Debug) rules(w http.ResponseWriter, _ *http.Request) {
+	plain(w)
+	if set := d.Rules(); set != nil {
+		set.Dump(w)
+	}
+}
+
+// stats writes the counters.
+func (d Debug) stats(w http.ResponseWriter, _ *http.Request) {
+	plain(w)
+	if err := d.Stats(w); err != nil {
+		fmt.Fprintf(w, "# %v\n", err)
+	}
+}
+
+// Metrics returns the routes of a port that serves metrics and nothing else.
+func Metrics(path string, metrics http.Handler) http.Handler {
+	m := http.NewServeMux()
+	m.Handle(path, metrics)
+	if path != "/" {
+		m.HandleFunc("/", unknown(path))
+	}
+	return m
+}
+
+// Server returns a server with timeouts for handler. It does not limit how long an answer takes, because a profile takes
+// as long as it was asked to.
+func Server(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    64 << 10,
+	}
+}
+
+// unknown answers 404 with what there is instead.
+func unknown(there string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		plain(w)
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprintf(w, "not found: this port serves %s\n", there)
+	}
+}
+
+func plain(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+}

@@ -1,0 +1,226 @@
+package telemetry
+
+import (
+	"io"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Config says what is measured. The zero value works.
+type Config struct {
+	NearLimitRatio float64           // where near_limit begins, 0..1; 0 means 0.8
+	Labels         map[string]string // put on every metric
+	Version        string            // of this program, for spillway_build_info
+}
+
+// Outcome is what became of a request as a whole.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Allowed  Outcome = iota
+	Refused          // by a limit
+	Blocked          // by a block
+	Exempt           // by an allow
+	Shadowed         // would have been refused, but the sidecar is in shadow mode
+	NoLimit          // nothing applied
+	Unknown          // the domain has no rules
+	outcomes
+)
+
+var outcomeNames = [outcomes]string{"allowed", "refused", "blocked", "exempt", "shadowed", "no_limit", "unknown_domain"}
+
+// Telemetry holds the metrics of one sidecar. It is safe for concurrent use, and nothing in it blocks a decision.
+type Telemetry struct {
+	ratio    float64
+	registry *prometheus.Registry
+	register prometheus.Registerer
+	series   *seriesSet
+	outcomes [outcomes]prometheus.Counter
+
+	loads, loadErrors, shadowed, unknown prometheus.Counter
+	panics, badOverrides                 prometheus.Counter
+	degraded, errors, storeErrors        *prometheus.CounterVec
+	requests                             *prometheus.CounterVec
+	latency                              *prometheus.HistogramVec
+	lastLoad, lastGood                   prometheus.Gauge
+	hash                                 atomic.Pointer[string] // of the rules in use
+}
+
+// New returns the metrics, all at zero.
+func New(cfg Config) *Telemetry {
+	t := &Telemetry{ratio: cfg.NearLimitRatio, registry: prometheus.NewRegistry(), series: newSeriesSet()}
+	if t.ratio == 0 {
+		t.ratio = 0.8
+	}
+	t.register = prometheus.WrapRegistererWith(cfg.Labels, t.registry)
+	t.compat()
+	t.own(cfg.Version)
+	t.register.MustRegister(t.series, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return t
+}
+
+// compat registers what has a name in the reference server, besides the series of limits.
+func (t *Telemetry) compat() {
+	const p = "ratelimit_service_"
+	t.loads = t.counter(p+"config_load_success", "Loads of the rules that were taken.")
+	t.loadErrors = t.counter(p+"config_load_error", "Loads of the rules that were refused; the last good rules stay.")
+	t.shadowed = t.counter(p+"global_shadow_mode", "Refusals that SHADOW_MODE turned into an OK.")
+	t.unknown = t.counter(rateLimit+"domain_not_found", "Requests for a domain without rules.")
+	t.errors = t.vector(p+"should_rate_limit_error", "Decisions without the store, and calls that failed.", "err_type")
+	t.requests = t.vector(p+"total_requests", "Calls over gRPC.", "grpc_method")
+	t.latency = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: p + "response_time_seconds", Help: "Time from request to answer.",
+		Buckets: prometheus.ExponentialBuckets(100e-6, 2, 14), NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100,
+	}, []string{"grpc_method"})
+	t.register.MustRegister(t.latency)
+}
+
+// own registers what only Spillway has.
+func (t *Telemetry) own(version string) {
+	const p = "spillway_"
+	decisions := t.vector(p+"decisions_total", "Requests decided, by outcome.", "outcome")
+	for o, name := range outcomeNames {
+		t.outcomes[o] = decisions.WithLabelValues(name)
+	}
+	t.panics = t.counter(p+"panics_total", "Panics that were recovered and answered.")
+	t.badOverrides = t.counter(p+"bad_overrides_total", "Overrides in descriptors that could not be read and were ignored.")
+	t.degraded = t.vector(p+"degraded_decisions_total", "Charges decided without the shared store.", "domain", "rule", "reason")
+	t.storeErrors = t.vector(p+"store_errors_total", "Calls to the shared store that failed.", "reason")
+	t.lastLoad = t.gauge(p+"config_last_load_successful", "Whether the newest load of the rules was taken.")
+	t.lastGood = t.gauge(p+"config_last_success_timestamp_seconds", "When the rules in use were loaded.")
+	t.register.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: p + "metric_series_overflow_total", Help: "Hits counted under the key other, because there are too many values.",
+	}, func() float64 { return float64(t.series.dropped.Load()) }))
+	build := t.gauges(p+"build_info", "Always 1; the labels say what is running.", "version", "revision", "goversion")
+	build.WithLabelValues(version, revision(), runtime.Version()).Set(1)
+	t.register.MustRegister(configInfo{t})
+}
+
+func (t *Telemetry) counter(name, help string) prometheus.Counter {
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	t.register.MustRegister(c)
+	return c
+}
+
+func (t *Telemetry) gauge(name, help string) prometheus.Gauge {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	t.register.MustRegister(g)
+	return g
+}
+
+func (t *Telemetry) vector(name, help string, labels ...string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	t.register.MustRegister(c)
+	return c
+}
+
+func (t *Telemetry) gauges(name, help string, labels ...string) *prometheus.GaugeVec {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	t.register.MustRegister(g)
+	return g
+}
+
+// revision is the commit this program was built from, or empty.
+func revision() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value
+		}
+	}
+	return ""
+}
+
+// configInfo names the rules in use by their hash: one series at a time.
+type configInfo struct{ t *Telemetry }
+
+// Describe describes nothing, so that there may be no series before the first load.
+func (c configInfo) Describe(chan<- *prometheus.Desc) {}
+
+// Collect sends the hash of the rules in use.
+func (c configInfo) Collect(out chan<- prometheus.Metric) {
+	hash := c.t.hash.Load()
+	if hash == nil {
+		return
+	}
+	desc := prometheus.NewDesc("spillway_config_info", "Always 1; the label is a hash of the rules in use.", []string{"hash"}, nil)
+	out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, 1, *hash)
+}
+
+// Handler serves the metrics in Prometheus' formats.
+func (t *Telemetry) Handler() http.Handler {
+	return promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, EnableOpenMetrics: true})
+}
+
+// Loaded counts a load of the rules that was taken, with a hash of them.
+func (t *Telemetry) Loaded(hash string, at time.Time) {
+	t.loads.Inc()
+	t.hash.Store(&hash)
+	t.lastLoad.Set(1)
+	t.lastGood.Set(float64(at.UnixMilli()) / 1e3)
+}
+
+// LoadFailed counts a load of the rules that was refused.
+func (t *Telemetry) LoadFailed() {
+	t.loadErrors.Inc()
+	t.lastLoad.Set(0)
+}
+
+// Panicked counts a panic that was recovered.
+func (t *Telemetry) Panicked() {
+	t.panics.Inc()
+	t.errors.WithLabelValues("service_error").Inc()
+}
+
+// StoreFailed counts a call to the store that failed. The reasons are the store's own few words.
+func (t *Telemetry) StoreFailed(reason string) { t.storeErrors.WithLabelValues(reason).Inc() }
+
+// Degraded counts one charge that was decided without the store. Domain and rule are those of the configuration.
+func (t *Telemetry) Degraded(domain, rule, reason string) {
+	t.degraded.WithLabelValues(clean(domain), clean(rule), reason).Inc()
+}
+
+// StoreAway counts a request of which at least one charge was decided without the store.
+func (t *Telemetry) StoreAway() { t.errors.WithLabelValues("redis_error").Inc() }
+
+// BadOverrides counts overrides that could not be read.
+func (t *Telemetry) BadOverrides(n int) { t.badOverrides.Add(float64(n)) }
+
+// Decided counts a request.
+func (t *Telemetry) Decided(o Outcome) {
+	t.outcomes[o].Inc()
+	if o == Unknown {
+		t.unknown.Inc()
+	}
+	if o == Shadowed {
+		t.shadowed.Inc()
+	}
+}
+
+// Series returns the counters of a limit whose metric key comes from the configuration. It is for load time.
+func (t *Telemetry) Series(domain string, levels []string) *Series {
+	return t.series.static(domain, levels)
+}
+
+// Dynamic returns the counters of a limit whose metric key holds values of the request: bounded in number, and the
+// values may be used again by the caller.
+func (t *Telemetry) Dynamic(domain string, levels []string) *Series {
+	return t.series.perRequest(domain, levels)
+}
+
+// Count adds a hit to a series.
+func (t *Telemetry) Count(s *Series, h Hit) { s.Add(h, t.ratio) }
+
+// Text writes every metric of this program's own as one line `name{labels} value`, sorted by name.
+func (t *Telemetry) Text(w io.Writer) error { return writeText(w, t.registry) }
