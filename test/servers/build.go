@@ -1,0 +1,6 @@
+//go:build !race
+
+package servers
+
+// buildFlags are those of `go build` for the sidecar under test.
+var buildFlags []string
