@@ -1,0 +1,126 @@
+package rlsvc
+
+import (
+	"math"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/engine"
+)
+
+// Field numbers of RateLimitResponse and of the messages in it.
+const (
+	answerOverall  = 1
+	answerStatuses = 2
+	answerHeaders  = 3
+	answerBody     = 5
+	answerMetadata = 6
+
+	statusCode      = 1
+	statusLimit     = 2
+	statusRemaining = 3
+	statusReset     = 4
+
+	currentRequests   = 1
+	currentUnit       = 2
+	currentName       = 3
+	currentMultiplier = 4
+
+	headerKey   = 1
+	headerValue = 2
+)
+
+// The codes of RateLimitResponse. Its zero, UNKNOWN, never leaves: Envoy takes it for an admission and counts it as one.
+const (
+	codeOK        = 1
+	codeOverLimit = 2
+)
+
+func code(over bool) uint64 {
+	if over {
+		return codeOverLimit
+	}
+	return codeOK
+}
+
+// answerUnits are the numbers of RateLimitResponse.RateLimit.Unit, where the week came last.
+var answerUnits = [...]uint64{
+	descriptors.UnitUnknown: 0,
+	descriptors.Second:      1,
+	descriptors.Minute:      2,
+	descriptors.Hour:        3,
+	descriptors.Day:         4,
+	descriptors.Month:       5,
+	descriptors.Year:        6,
+	descriptors.Week:        7,
+}
+
+// appendAnswer writes the RateLimitResponse that a verdict comes to. It writes exactly one status per descriptor,
+// however many the verdict has: Envoy attributes them by their place.
+func (s *Service) appendAnswer(b []byte, req *descriptors.Request, v *engine.Verdict) []byte {
+	b = appendNumber(b, answerOverall, code(v.Refused))
+	for i := range req.Descriptors {
+		var status engine.Status
+		if i < len(v.Statuses) {
+			status = v.Statuses[i]
+		}
+		b = appendStatus(b, status)
+	}
+	b = s.appendHeaders(b, v)
+	if v.Refused {
+		b = appendBody(b, v)
+	}
+	return s.appendMetadata(b, req, v)
+}
+
+// appendBare writes what is left to say when rendering failed: the codes alone.
+func appendBare(b []byte, descriptors int, v *engine.Verdict) []byte {
+	b = appendNumber(b, answerOverall, code(v.Refused))
+	for i := range descriptors {
+		over := i < len(v.Statuses) && v.Statuses[i].Over
+		b = appendStatus(b, engine.Status{Over: over})
+	}
+	return b
+}
+
+func appendStatus(b []byte, status engine.Status) []byte {
+	b, mark := begin(b, answerStatuses)
+	b = appendNumber(b, statusCode, code(status.Over))
+	switch {
+	case limited(status):
+		b = appendLimit(b, status.Effect)
+		b = appendNumber(b, statusRemaining, saturate(status.Remaining))
+		b = appendReset(b, seconds(status.ResetAfter))
+	case status.Unlimited:
+		b = appendNumber(b, statusRemaining, math.MaxUint32)
+	}
+	return end(b, mark)
+}
+
+// limited reports whether a status has numbers to show. A block refuses without a limit.
+func limited(status engine.Status) bool {
+	return status.Effect != nil && status.Effect.Action != descriptors.Block
+}
+
+func appendLimit(b []byte, e *descriptors.Effect) []byte {
+	b, mark := begin(b, statusLimit)
+	b = appendNumber(b, currentRequests, saturate(e.Limit.Count))
+	if int(e.Unit) < len(answerUnits) {
+		b = appendNumber(b, currentUnit, answerUnits[e.Unit])
+	}
+	if e.Name != "" {
+		var name int
+		b, name = begin(b, currentName)
+		b = end(appendName(b, e.Name), name)
+	}
+	if e.Multiplier > 1 {
+		var wrapper int
+		b, wrapper = begin(b, currentMultiplier)
+		b = end(appendNumber(b, 1, uint64(e.Multiplier)), wrapper)
+	}
+	return end(b, mark)
+}
+
+func appendReset(b []byte, seconds uint64) []byte {
+	b, mark := begin(b, statusReset)
+	return end(appendNumber(b, 1, seconds), mark)
+}

@@ -1,0 +1,198 @@
+package rlsvc
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+// appendHeaders writes the headers of the client's response. Envoy adds them to admitted and refused ones alike.
+func (s *Service) appendHeaders(b []byte, v *engine.Verdict) []byte {
+	if s.config.LimitHeaders {
+		b = s.appendLimitHeaders(b, v)
+	}
+	if d := v.Match.Domain; d != nil && (d.Headers == descriptors.HeadersIETF || d.Headers == descriptors.HeadersBoth) {
+		b = appendIETF(b, v)
+	}
+	if v.Refused {
+		b = appendRefusal(b, v)
+	}
+	return b
+}
+
+// appendLimitHeaders writes the reference server's three headers.
+func (s *Service) appendLimitHeaders(b []byte, v *engine.Verdict) []byte {
+	i := s.headerStatus(v.Statuses)
+	if i < 0 {
+		return b
+	}
+	status := v.Statuses[i]
+	b = appendCount(b, s.config.LimitHeader, saturate(status.Effect.Limit.Count))
+	b = appendCount(b, s.config.RemainingHeader, saturate(status.Remaining))
+	return appendCount(b, s.config.ResetHeader, seconds(status.ResetAfter))
+}
+
+// headerStatus picks the status that the three headers tell, or -1: the one with the least remaining, the first on
+// ties, unless a limit that is no quota is over; of those the last.
+func (s *Service) headerStatus(statuses []engine.Status) int {
+	picked := leastRemaining(statuses)
+	for i, status := range statuses {
+		quota := s.config.Quota || (status.Effect != nil && status.Effect.Mode == limit.Quota)
+		if limited(status) && status.Over && !quota {
+			picked = i
+		}
+	}
+	return picked
+}
+
+// leastRemaining is the first status with a limit and the fewest left, or -1.
+func leastRemaining(statuses []engine.Status) int {
+	picked := -1
+	for i, status := range statuses {
+		if limited(status) && (picked < 0 || status.Remaining < statuses[picked].Remaining) {
+			picked = i
+		}
+	}
+	return picked
+}
+
+// appendRefusal writes what goes with a refusal: retry-after, the rule's own headers, and the type of the body. A rule
+// that names one of the two itself has its way, because Envoy would send both.
+func appendRefusal(b []byte, v *engine.Verdict) []byte {
+	if !carries(v.Response, "retry-after") {
+		b = appendCount(b, "retry-after", seconds(v.RetryAfter))
+	}
+	if v.Response != nil {
+		for _, h := range v.Response.Headers {
+			b = appendHeader(b, h.Name, h.Value)
+		}
+	}
+	if !carries(v.Response, "content-type") {
+		b = appendHeader(b, "content-type", problemType)
+	}
+	return b
+}
+
+// carries reports whether a response has a header of its own of this name.
+func carries(r *descriptors.Response, name string) bool {
+	if r == nil {
+		return false
+	}
+	for _, h := range r.Headers {
+		if strings.EqualFold(h.Name, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// appendHeader writes one header, cleaned. One whose name cannot be a header's is left out.
+func appendHeader(b []byte, name, value string) []byte {
+	if !headerName(name) {
+		return b
+	}
+	b, header := begin(b, answerHeaders)
+	b = appendText(b, headerKey, name)
+	b, text := begin(b, headerValue)
+	b = end(appendValue(b, value), text)
+	return end(b, header)
+}
+
+// appendCount writes a header whose value is a number.
+func appendCount(b []byte, name string, n uint64) []byte {
+	if !headerName(name) {
+		return b
+	}
+	b, header := begin(b, answerHeaders)
+	b = appendText(b, headerKey, name)
+	b, text := begin(b, headerValue)
+	b = end(strconv.AppendUint(b, n, 10), text)
+	return end(b, header)
+}
+
+// appendIETF writes RateLimit-Policy with every limit that is reported, and RateLimit with the one that matters: the
+// refusing one with the longest wait, else the one with the fewest left.
+func appendIETF(b []byte, v *engine.Verdict) []byte {
+	main := mainStatus(v)
+	if main < 0 {
+		return b
+	}
+	b, header := begin(b, answerHeaders)
+	b = appendText(b, headerKey, "RateLimit-Policy")
+	b, text := begin(b, headerValue)
+	b = end(appendPolicies(b, v.Statuses, main), text)
+	b = end(b, header)
+
+	status := v.Statuses[main]
+	b, header = begin(b, answerHeaders)
+	b = appendText(b, headerKey, "RateLimit")
+	b, text = begin(b, headerValue)
+	b = appendPolicyName(b, status.Effect)
+	b = strconv.AppendUint(append(b, ";r="...), uint64(max(status.Remaining, 0)), 10)
+	b = strconv.AppendUint(append(b, ";t="...), untilMore(v, status), 10)
+	b = end(b, text)
+	return end(b, header)
+}
+
+// untilMore is the wait, in seconds, that RateLimit tells. On a refusal it is never later than retry-after, or the two
+// would contradict each other.
+func untilMore(v *engine.Verdict, status engine.Status) uint64 {
+	t := seconds(status.ResetAfter)
+	if v.Refused && status.Over {
+		t = min(t, seconds(v.RetryAfter))
+	}
+	return t
+}
+
+// mainStatus is the status of the refusing limit with the longest wait, else of the one with the fewest left, or -1.
+func mainStatus(v *engine.Verdict) int {
+	if v.Refused && v.Refusing != nil {
+		for i, status := range v.Statuses {
+			if status.Over && status.Effect == v.Refusing && limited(status) {
+				return i
+			}
+		}
+	}
+	return leastRemaining(v.Statuses)
+}
+
+// appendPolicies lists the limits of the statuses, each once, the main one first. It ends before the list gets too long
+// for a header; what is written stays well-formed.
+func appendPolicies(b []byte, statuses []engine.Status, main int) []byte {
+	start := len(b)
+	b = appendPolicy(b, statuses[main].Effect)
+	last := statuses[main].Effect
+	for i, status := range statuses {
+		if i == main || !limited(status) || status.Effect == last || status.Effect == statuses[main].Effect {
+			continue
+		}
+		last = status.Effect
+		before := len(b)
+		b = appendPolicy(append(b, ", "...), last)
+		if len(b)-start > maxText {
+			return b[:before]
+		}
+	}
+	return b
+}
+
+func appendPolicy(b []byte, e *descriptors.Effect) []byte {
+	b = appendPolicyName(b, e)
+	b = strconv.AppendUint(append(b, ";q="...), uint64(max(e.Limit.Count, 0)), 10)
+	return strconv.AppendUint(append(b, ";w="...), seconds(e.Limit.Window), 10)
+}
+
+// appendPolicyName writes a limit's name as a structured field's string. It is shorter than a name may be elsewhere, so
+// that a policy fits into a header.
+func appendPolicyName(b []byte, e *descriptors.Effect) []byte {
+	name := title(e)
+	if name == "" {
+		name = "default"
+	}
+	b = append(b, '"')
+	b = appendName(b, name[:min(len(name), maxText/2)])
+	return append(b, '"')
+}

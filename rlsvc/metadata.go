@@ -1,0 +1,215 @@
+package rlsvc
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/engine"
+)
+
+// Field numbers of google.protobuf.Struct, Value and ListValue.
+const (
+	structFields = 1
+	fieldKey     = 1
+	fieldValue   = 2
+
+	valueNull   = 1
+	valueNumber = 2
+	valueString = 3
+	valueBool   = 4
+	valueStruct = 5
+	valueList   = 6
+
+	listValues = 1
+)
+
+// appendMetadata writes what Envoy shows to later filters and to its access log: always that a decision was made without
+// the shared store, and with DynamicMetadata what the reference server tells.
+func (s *Service) appendMetadata(b []byte, req *descriptors.Request, v *engine.Verdict) []byte {
+	if v.Degraded == "" && !s.config.DynamicMetadata {
+		return b
+	}
+	b, mark := begin(b, answerMetadata)
+	if v.Degraded != "" {
+		b = appendField(b, "degraded", v.Degraded)
+	}
+	if s.config.DynamicMetadata {
+		b = appendRequest(b, req)
+		b = appendPassed(b, v)
+	}
+	return end(b, mark)
+}
+
+// appendRequest tells the request back.
+func appendRequest(b []byte, req *descriptors.Request) []byte {
+	b = appendField(b, "domain", req.Domain)
+	if req.Hits != 0 {
+		b = appendField(b, "hitsAddend", float64(req.Hits))
+	}
+	b, entry, value := beginField(b, "descriptors")
+	b, list := begin(b, valueList)
+	for i := range req.Descriptors {
+		b = appendDescriptor(b, &req.Descriptors[i])
+	}
+	return end(end(end(b, list), value), entry)
+}
+
+func appendDescriptor(b []byte, d *descriptors.Descriptor) []byte {
+	b, item := begin(b, listValues)
+	b, fields := begin(b, valueStruct)
+	b, entry, value := beginField(b, "entries")
+	b, list := begin(b, valueList)
+	for _, e := range d.Entries {
+		var text int
+		b, text = begin(b, listValues)
+		b = end(appendString(b, valueString, e.Key+"="+e.Value), text)
+	}
+	b = end(end(end(b, list), value), entry)
+	if d.Override != nil {
+		b = appendField(b, "limit", overrideText(d.Override))
+	}
+	if d.HitsGiven {
+		b = appendField(b, "hitsAddend", float64(d.Hits))
+	}
+	return end(end(b, fields), item)
+}
+
+var unitNames = [...]string{
+	descriptors.Second: "SECOND",
+	descriptors.Minute: "MINUTE",
+	descriptors.Hour:   "HOUR",
+	descriptors.Day:    "DAY",
+	descriptors.Week:   "WEEK",
+	descriptors.Month:  "MONTH",
+	descriptors.Year:   "YEAR",
+}
+
+// overrideText writes an override in protobuf's text form, which leaves out zeros.
+func overrideText(o *descriptors.Override) string {
+	var b []byte
+	if o.Count != 0 {
+		b = strconv.AppendUint(append(b, "requests_per_unit:"...), uint64(o.Count), 10)
+	}
+	if o.Unit != descriptors.UnitUnknown && int(o.Unit) < len(unitNames) {
+		b = append(append(spaced(b), "unit:"...), unitNames[o.Unit]...)
+	}
+	switch o.Multiplier {
+	case 1:
+	case 0:
+		b = append(spaced(b), "unit_multiplier:{}"...)
+	default:
+		b = strconv.AppendUint(append(spaced(b), "unit_multiplier:{value:"...), uint64(o.Multiplier), 10)
+		b = append(b, '}')
+	}
+	return string(b)
+}
+
+func spaced(b []byte) []byte {
+	if len(b) == 0 {
+		return b
+	}
+	return append(b, ' ')
+}
+
+// appendPassed writes the metadata of the limits whose descriptors passed, merged in the order of the descriptors.
+func appendPassed(b []byte, v *engine.Verdict) []byte {
+	var terms []descriptors.Term
+	for _, t := range v.Match.Terms {
+		if t.Effect == nil || len(t.Effect.Metadata) == 0 {
+			continue
+		}
+		if t.Descriptor < len(v.Statuses) && v.Statuses[t.Descriptor].Over {
+			continue
+		}
+		terms = append(terms, t)
+	}
+	if len(terms) == 0 {
+		return b
+	}
+	slices.SortStableFunc(terms, func(x, y descriptors.Term) int { return cmp.Compare(x.Descriptor, y.Descriptor) })
+	merged := map[string]any{}
+	for _, t := range terms {
+		merge(merged, t.Effect.Metadata)
+	}
+	return appendField(b, "metadata", merged)
+}
+
+// merge adds to dst what it lacks of src; where both have an object, the objects are merged. Objects of src are copied,
+// because src belongs to the rule set that all requests share.
+func merge(dst, src map[string]any) {
+	for key, value := range src {
+		object, isObject := value.(map[string]any)
+		have, taken := dst[key]
+		switch {
+		case !taken && isObject:
+			copied := make(map[string]any, len(object))
+			merge(copied, object)
+			dst[key] = copied
+		case !taken:
+			dst[key] = value
+		case isObject:
+			if inner, ok := have.(map[string]any); ok {
+				merge(inner, object)
+			}
+		}
+	}
+}
+
+// beginField opens a field of a Struct. Its value is what follows.
+func beginField(b []byte, key string) (out []byte, entry, value int) {
+	b, entry = begin(b, structFields)
+	b = appendString(b, fieldKey, key)
+	b, value = begin(b, fieldValue)
+	return b, entry, value
+}
+
+// appendField writes one field of a Struct.
+func appendField(b []byte, key string, v any) []byte {
+	b, entry, value := beginField(b, key)
+	b = appendAny(b, v)
+	return end(end(b, value), entry)
+}
+
+// appendAny writes the inside of a Value: nil, bool, float64, string, []any or map[string]any. Anything else becomes
+// null.
+func appendAny(b []byte, v any) []byte {
+	switch v := v.(type) {
+	case bool:
+		return appendNumber(b, valueBool, protowire.EncodeBool(v))
+	case float64:
+		b = protowire.AppendTag(b, valueNumber, protowire.Fixed64Type)
+		return protowire.AppendFixed64(b, math.Float64bits(v))
+	case string:
+		return appendString(b, valueString, v)
+	case []any:
+		return appendList(b, v)
+	case map[string]any:
+		return appendObject(b, v)
+	}
+	return appendNumber(b, valueNull, 0)
+}
+
+func appendList(b []byte, list []any) []byte {
+	b, mark := begin(b, valueList)
+	for _, v := range list {
+		var item int
+		b, item = begin(b, listValues)
+		b = end(appendAny(b, v), item)
+	}
+	return end(b, mark)
+}
+
+// appendObject writes the fields in the order of their keys, so that equal answers are equal bytes.
+func appendObject(b []byte, object map[string]any) []byte {
+	b, mark := begin(b, valueStruct)
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		b = appendField(b, key, object[key])
+	}
+	return end(b, mark)
+}
