@@ -1,0 +1,151 @@
+package rules
+
+import (
+	"fmt"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"go.yaml.in/yaml/v3"
+)
+
+// maxProblems is how many problems of one file are reported; a file with more is not one that a person wrote.
+const maxProblems = 1000
+
+// Decode reads one rule file. The name is what problems call it. It returns every problem at once, and the domain as far
+// as it could be read: what is broken is left out, so that descriptors.Compile does not complain about it again. Only a
+// domain without errors may be used.
+func Decode(file string, text []byte) (descriptors.Domain, []descriptors.Problem) {
+	d := decode(file, text)
+	return d.domain, arrange(d.problems)
+}
+
+// decoder reads one file.
+type decoder struct {
+	file     string
+	domain   descriptors.Domain
+	problems []descriptors.Problem
+	errors   int                        // problems that are not warnings
+	given    map[string]descriptors.Pos // the keys of the file's top level
+	names    []string                   // files that the rules name, as written
+}
+
+func decode(file string, text []byte) *decoder {
+	d := &decoder{file: file, given: map[string]descriptors.Pos{}}
+	d.domain.Pos = descriptors.Pos{File: file, Line: 1, Column: 1}
+	d.domain.ChargeDenied = true
+	root, bad := parse(text)
+	if bad != nil {
+		d.report(bad.line, bad.column, bad.text, false)
+		return d
+	}
+	r := &resolver{d: d, anchors: map[*yaml.Node]*node{}}
+	n := r.resolve(root, "the file", 1)
+	if !r.failed {
+		d.root(n)
+	}
+	return d
+}
+
+// usable says whether the domain can be checked further, though it may hold errors.
+func (d *decoder) usable() bool { return d.domain.Name != "" }
+
+func (d *decoder) report(line, column int, text string, warning bool) {
+	if !warning {
+		d.errors++
+	}
+	if len(d.problems) >= maxProblems {
+		return
+	}
+	d.problems = append(d.problems, descriptors.Problem{
+		Pos: descriptors.Pos{File: d.file, Line: line, Column: column}, Text: text, Warning: warning,
+	})
+}
+
+// fail reports an error at n.
+func (d *decoder) fail(n *node, format string, args ...any) {
+	d.report(n.line, n.column, fmt.Sprintf(format, args...), false)
+}
+
+// warn reports a warning at n.
+func (d *decoder) warn(n *node, format string, args ...any) {
+	d.report(n.line, n.column, fmt.Sprintf(format, args...), true)
+}
+
+// wants reports that n is of the wrong type.
+func (d *decoder) wants(n *node, what string) {
+	d.fail(n, "%s wants %s, not %s", n.label, what, n.describe())
+}
+
+// sound runs read and says whether it found no error.
+func (d *decoder) sound(read func()) bool {
+	before := d.errors
+	read()
+	return d.errors == before
+}
+
+// pos is where n was written.
+func (d *decoder) pos(n *node) descriptors.Pos {
+	return descriptors.Pos{File: d.file, Line: n.line, Column: n.column}
+}
+
+// reader takes in the value of one key.
+type reader func(n *node)
+
+// object reads a map whose keys are known. It says whether n is a map.
+func (d *decoder) object(n *node, keys map[string]reader) bool {
+	if n.kind != mapping {
+		d.wants(n, "a map")
+		return false
+	}
+	for _, f := range n.fields {
+		read, known := keys[f.key.text]
+		if !known {
+			d.fail(f.key, "unknown key %q; %s", clip(f.key.text), suggest(f.key.text, sorted(keys)))
+			continue
+		}
+		read(f.value)
+	}
+	return true
+}
+
+// table reads a map whose keys the user chooses.
+func (d *decoder) table(n *node, read func(key, value *node)) {
+	if n.kind != mapping {
+		d.wants(n, "a map")
+		return
+	}
+	for _, f := range n.fields {
+		if _, ok := d.word(f.key, "a key"); ok {
+			read(f.key, f.value)
+		}
+	}
+}
+
+// each reads the items of a list, which may be empty.
+func (d *decoder) each(n *node, read reader) {
+	if n.kind != list {
+		d.wants(n, "a list")
+		return
+	}
+	for _, item := range n.items {
+		read(item)
+	}
+}
+
+// some reads the items of a list that must not be empty: an empty condition would hold for everything or for nothing,
+// and nobody could tell which was meant.
+func (d *decoder) some(n *node, read reader) {
+	if n.kind == list && len(n.items) == 0 {
+		d.fail(n, "%s is an empty list; remove the key, or list something", n.label)
+		return
+	}
+	d.each(n, read)
+}
+
+// optional makes a reader that takes nothing for an answer, as the reference server does for each of its keys.
+func optional(read reader) reader {
+	return func(n *node) {
+		if !n.isNull() {
+			read(n)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package rules
+
+import (
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+var headerStyles = map[string]descriptors.HeaderStyle{
+	"x-ratelimit": descriptors.HeadersX, "ietf": descriptors.HeadersIETF, "both": descriptors.HeadersBoth, "none": descriptors.HeadersNone,
+}
+
+var resetFormats = map[string]bool{"seconds": false, "unix": true}
+
+// root reads the top level of a file. Sections may be empty: a list whose items are all commented out says
+// nothing wrong.
+func (d *decoder) root(n *node) {
+	to := &d.domain
+	ok := d.object(n, map[string]reader{
+		"domain":        d.domainName,
+		"charge_denied": d.flag(&to.ChargeDenied),
+		"attributes":    optional(d.attributes),
+		"costs":         optional(func(n *node) { d.each(n, d.cost) }),
+		"cost_header":   d.headerName(&to.CostHeader),
+		"rules":         optional(func(n *node) { d.each(n, d.rule) }),
+		"users":         optional(d.accounts(&to.Users)),
+		"tenants":       optional(d.accounts(&to.Tenants)),
+		"identity":      optional(d.identity),
+		"headers":       choice(d, &to.Headers, headerStyles),
+		"reset_format":  choice(d, &to.ResetUnix, resetFormats),
+		"descriptors":   optional(d.nodes(&to.Tree)),
+	})
+	if !ok {
+		return
+	}
+	for _, f := range n.fields {
+		d.given[f.key.text] = d.pos(f.key)
+	}
+	if _, given := d.given["domain"]; !given {
+		d.fail(n, "the file has no domain; add `domain: NAME`, the name that Envoy's filter sends")
+	}
+}
+
+func (d *decoder) domainName(n *node) {
+	d.domain.Pos = d.pos(n)
+	if n.isNull() {
+		d.fail(n, "domain is empty; give it the name that Envoy's filter sends")
+		return
+	}
+	d.domain.Name, _ = d.word(n, "domain")
+}
+
+func (d *decoder) attributes(n *node) {
+	d.domain.Attributes = map[string]string{}
+	d.table(n, func(key, value *node) {
+		if name, ok := d.word(value, "the attribute of "+key.text); ok {
+			d.domain.Attributes[key.text] = name
+		}
+	})
+}
+
+// cost reads one row of the cost table.
+func (d *decoder) cost(n *node) {
+	to := descriptors.Cost{Pos: d.pos(n)}
+	given := false
+	sound := d.sound(func() {
+		ok := d.object(n, map[string]reader{
+			"match": d.conditions(&to.Match),
+			"cost":  func(n *node) { given = true; d.number(&to.Cost, 1, limit.MaxCost)(n) },
+		})
+		if ok && !given {
+			d.fail(n, "this row has no cost; add `cost: 5`, say")
+		}
+	})
+	if sound {
+		d.domain.Costs = append(d.domain.Costs, to)
+	}
+}
+
+// accounts makes a reader for the users or the tenants table.
+func (d *decoder) accounts(to *[]descriptors.Account) reader {
+	return func(n *node) {
+		d.table(n, func(key, value *node) {
+			account := descriptors.Account{Pos: d.pos(key), Name: key.text}
+			if d.sound(func() { d.account(value, &account) }) {
+				*to = append(*to, account)
+			}
+		})
+	}
+}
+
+func (d *decoder) account(n *node, to *descriptors.Account) {
+	keys := map[string]reader{"tier": d.name(&to.Tier)}
+	check := d.quota(keys, &to.Limits, &to.Burst)
+	if d.object(n, keys) {
+		check()
+	}
+}
+
+// quota adds the keys limits and burst, which stand together in accounts and API keys, and returns the check that the
+// two fit.
+func (d *decoder) quota(keys map[string]reader, limits *[]descriptors.Limit, burst *int64) (check func()) {
+	var at *node
+	keys["limits"] = func(n *node) { d.some(n, d.limit(limits)) }
+	keys["burst"] = func(n *node) { at = n; d.number(burst, 1, limit.MaxCount)(n) }
+	return func() {
+		for _, l := range *limits {
+			if at != nil && !l.Unlimited && l.Algorithm != limit.TokenBucket {
+				d.fail(at, "burst holds for token_bucket only, and one of the limits is a %s; remove one of the two", l.Algorithm)
+			}
+		}
+		if at != nil && len(*limits) == 0 {
+			d.fail(at, "burst without limits says nothing; add `limits: [100/1m]`, say")
+		}
+	}
+}

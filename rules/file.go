@@ -1,0 +1,179 @@
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+)
+
+// FilesConfig says where rule files are and how closely they are watched. Path or RuntimeRoot must be given.
+type FilesConfig struct {
+	Path string // a rule file, or a folder whose .yaml and .yml files are read; goes before RuntimeRoot
+
+	RuntimeRoot         string // as in the reference server: all regular files under root/subdirectory/app directory
+	RuntimeSubdirectory string
+	RuntimeAppDirectory string // "config" unless given
+	IgnoreDotFiles      bool   // under RuntimeRoot; names that begin with two dots are never read
+	WatchRoot           bool   // as in the reference server; both kinds of change are always seen, so it changes nothing
+
+	MergeDomains bool                // several files may add to one domain
+	Compile      descriptors.Options // for descriptors.Compile
+
+	Settle time.Duration // quiet time after a change before files are read; 100 ms unless given
+	Poll   time.Duration // safety net where changes are not notified, as on network mounts; 30 s unless given
+	Retry  time.Duration // while nothing can be read, or nothing can be watched; 1 s unless given
+}
+
+// Files is the source of rules in files. Make it with NewFiles.
+type Files struct {
+	cfg    FilesConfig
+	reload chan struct{}
+}
+
+// NewFiles returns a source that has read nothing yet.
+func NewFiles(cfg FilesConfig) *Files {
+	if cfg.RuntimeAppDirectory == "" {
+		cfg.RuntimeAppDirectory = "config"
+	}
+	setDefault(&cfg.Settle, 100*time.Millisecond)
+	setDefault(&cfg.Poll, 30*time.Second)
+	setDefault(&cfg.Retry, time.Second)
+	return &Files{cfg: cfg, reload: make(chan struct{}, 1)}
+}
+
+func setDefault(to *time.Duration, value time.Duration) {
+	if *to <= 0 {
+		*to = value
+	}
+}
+
+// Reload makes Watch read and publish everything again, also when nothing has changed. It does not wait.
+func (f *Files) Reload() {
+	select {
+	case f.reload <- struct{}{}:
+	default: // one is already asked for, and it will read what is there now
+	}
+}
+
+// Load reads, checks and compiles the files once.
+func (f *Files) Load() Load {
+	snap, err := f.snapshot(nil)
+	if err != nil {
+		return Load{Err: err}
+	}
+	return f.compile(snap.sources)
+}
+
+// Watch publishes what the files hold at once, then again whenever their content changes or Reload is called. It returns
+// nil once ctx has ended and all that it started has stopped, or an error when the configuration names no files at all.
+func (f *Files) Watch(ctx context.Context, publish func(Load)) error {
+	if f.root() == "" {
+		return errors.New("rules: neither a path nor a runtime root is given")
+	}
+	n := newNotifier()
+	defer n.close()
+	w := &watch{files: f, notifier: n, publish: publish}
+	w.run(ctx)
+	return nil
+}
+
+// root is the file or folder that is read.
+func (f *Files) root() string {
+	if f.cfg.Path != "" || f.cfg.RuntimeRoot == "" {
+		return f.cfg.Path
+	}
+	return filepath.Join(f.cfg.RuntimeRoot, f.cfg.RuntimeSubdirectory, f.cfg.RuntimeAppDirectory)
+}
+
+// watch is one run of Watch. One goroutine owns it.
+type watch struct {
+	files    *Files
+	notifier *notifier
+	publish  func(Load)
+
+	last    digest    // of what was published last
+	known   bool      // last is set
+	failing bool      // nothing could be read
+	force   bool      // publish even when nothing has changed
+	since   time.Time // of the first change not yet read; zero: none
+}
+
+func (w *watch) run(ctx context.Context) {
+	settle := time.NewTimer(time.Hour)
+	settle.Stop()
+	defer settle.Stop()
+	w.refresh(settle)
+	poll := time.NewTimer(w.pause())
+	defer poll.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.files.reload:
+			w.force = true
+			w.refresh(settle)
+		case event := <-w.notifier.events:
+			if w.notifier.concerns(event) {
+				w.changed(settle)
+			}
+		case <-w.notifier.errors:
+			w.changed(settle) // events were lost: anything may have changed
+		case <-settle.C:
+			w.refresh(settle)
+		case <-poll.C:
+			w.refresh(settle)
+			poll.Reset(w.pause())
+		}
+	}
+}
+
+// pause is how long to wait before files are read without having heard of a change.
+func (w *watch) pause() time.Duration {
+	if w.failing || w.notifier.broken != nil {
+		return w.files.cfg.Retry
+	}
+	return w.files.cfg.Poll
+}
+
+// changed waits until changes have settled: for a quiet moment, but not for ever where files change all the time.
+func (w *watch) changed(settle *time.Timer) {
+	const patience = 10 // quiet times
+	now := time.Now()
+	if w.since.IsZero() {
+		w.since = now
+	}
+	end := w.since.Add(patience * w.files.cfg.Settle)
+	settle.Reset(min(w.files.cfg.Settle, max(0, end.Sub(now))))
+}
+
+// refresh reads the files and publishes them when they differ from what was published last.
+func (w *watch) refresh(settle *time.Timer) {
+	w.since = time.Time{}
+	snap, err := w.files.snapshot(w.notifier)
+	if errors.Is(err, errUnsettled) {
+		w.changed(settle)
+		return
+	}
+	w.failing = err != nil
+	sum := snap.digest(err)
+	if w.known && sum == w.last && !w.force {
+		return
+	}
+	w.last, w.known, w.force = sum, true, false
+	if err != nil {
+		w.publish(Load{Err: err})
+		return
+	}
+	load := w.files.compile(snap.sources)
+	if broken := w.notifier.broken; broken != nil {
+		load.Problems = append(load.Problems, descriptors.Problem{
+			Pos: descriptors.Pos{File: w.files.root()}, Warning: true,
+			Text: fmt.Sprintf("not all changes can be watched, so files are read every %v: %v", w.files.cfg.Retry, broken),
+		})
+	}
+	w.publish(load)
+}

@@ -1,0 +1,243 @@
+package rules
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+const unlimited = "unlimited"
+
+var algorithms = map[string]limit.Algorithm{
+	limit.TokenBucket.String():   limit.TokenBucket,
+	limit.SlidingWindow.String(): limit.SlidingWindow,
+	limit.FixedWindow.String():   limit.FixedWindow,
+	limit.SlidingLog.String():    limit.SlidingLog,
+}
+
+// limit makes a reader for one limit of a rule or an account: count/duration, unlimited, or a map.
+func (d *decoder) limit(to *[]descriptors.Limit) reader {
+	return func(n *node) {
+		l := descriptors.Limit{Pos: d.pos(n), Limit: limit.Limit{Algorithm: limit.TokenBucket}}
+		read := d.shortLimit
+		if n.kind == mapping {
+			read = d.longLimit
+		}
+		if d.sound(func() { read(n, &l) }) {
+			*to = append(*to, l)
+		}
+	}
+}
+
+// shortLimit reads count/duration or unlimited.
+func (d *decoder) shortLimit(n *node, to *descriptors.Limit) {
+	if n.kind != scalar || n.isNull() {
+		d.wants(n, "a limit such as 100/1m, unlimited, or a map with count and per")
+		return
+	}
+	if n.text == unlimited {
+		to.Unlimited = true
+		return
+	}
+	count, window, cut := strings.Cut(n.text, "/")
+	if !cut {
+		d.badShortLimit(n)
+		return
+	}
+	var ok bool
+	to.Count, ok = d.shortCount(n, count)
+	if !ok {
+		return
+	}
+	to.Burst = to.Count
+	var err error
+	to.Window, err = parseDuration(window)
+	if err != nil {
+		d.fail(n, "%s: %v", n.label, err)
+	}
+}
+
+func (d *decoder) badShortLimit(n *node) {
+	switch _, err := parseCount(n.text); {
+	case err == nil:
+		d.fail(n, "%s: %s has no window; write %s/1m, say", n.label, n.text, n.text)
+	case distance(normal(n.text), unlimited) <= tolerance(unlimited):
+		d.fail(n, "%s: unknown limit %q; did you mean %q?", n.label, clip(n.text), unlimited)
+	default:
+		d.fail(n, "%s: %q is no limit; write count/duration, such as 100/1m, or unlimited", n.label, clip(n.text))
+	}
+}
+
+// shortCount reads the count in count/duration.
+func (d *decoder) shortCount(n *node, text string) (int64, bool) {
+	count, err := parseCount(text)
+	if errors.Is(err, errCount) {
+		d.fail(n, "%s: %q is no count; write a whole number, such as 100 or 1_000", n.label, clip(text))
+		return 0, false
+	}
+	if err != nil || count > limit.MaxCount {
+		d.fail(n, "%s: %s is too many; a count is at most %d", n.label, clip(text), int64(limit.MaxCount))
+		return 0, false
+	}
+	return count, true
+}
+
+// longLimit reads a limit written as a map.
+func (d *decoder) longLimit(n *node, to *descriptors.Limit) {
+	var count, per, burst *node
+	d.object(n, map[string]reader{
+		"name":      d.name(&to.Name),
+		"count":     func(n *node) { count = n; d.number(&to.Count, 0, limit.MaxCount)(n) },
+		"per":       func(n *node) { per = n; d.span(&to.Window)(n) },
+		"burst":     func(n *node) { burst = n; d.number(&to.Burst, 0, limit.MaxCount)(n) },
+		"algorithm": choice(d, &to.Algorithm, algorithms),
+	})
+	if count == nil {
+		d.fail(n, "this limit has no count; add `count: 100`, say")
+	}
+	if per == nil {
+		d.fail(n, "this limit has no window; add `per: 1m`, say")
+	}
+	d.burst(burst, to)
+}
+
+// burst settles the burst of a limit after its other keys are known; n is where it was given, or nil.
+func (d *decoder) burst(n *node, to *descriptors.Limit) {
+	if n == nil {
+		to.Burst = to.Count
+	}
+	if to.Algorithm == limit.TokenBucket {
+		return
+	}
+	to.Burst = 0
+	if n != nil {
+		d.fail(n, "burst holds for token_bucket only, not for %s; remove it", to.Algorithm)
+	}
+}
+
+// unitLengths are the reference server's units: of fixed length, aligned to the epoch.
+var unitLengths = map[string]struct {
+	unit   descriptors.Unit
+	length time.Duration
+}{
+	"second": {descriptors.Second, time.Second},
+	"minute": {descriptors.Minute, time.Minute},
+	"hour":   {descriptors.Hour, time.Hour},
+	"day":    {descriptors.Day, 24 * time.Hour},
+	"week":   {descriptors.Week, 7 * 24 * time.Hour},
+	"month":  {descriptors.Month, 30 * 24 * time.Hour},
+	"year":   {descriptors.Year, 365 * 24 * time.Hour},
+}
+
+// treeKeys are the keys of a tree's limit that its checks have to point at; nil where not given.
+type treeKeys struct{ unit, multiplier, per, count, burst *node }
+
+// treeLimit makes a reader for rate_limit: the reference server's keys and ours.
+func (d *decoder) treeLimit(to *[]descriptors.Limit) reader {
+	return func(n *node) {
+		l := descriptors.Limit{Pos: d.pos(n), Limit: limit.Limit{Algorithm: limit.FixedWindow}, Multiplier: 1}
+		var at treeKeys
+		var length time.Duration
+		sound := d.sound(func() {
+			ok := d.object(n, map[string]reader{
+				"unit":              optional(func(n *node) { at.unit = n; length = d.unit(n, &l) }),
+				"unit_multiplier":   func(n *node) { at.multiplier = n; d.multiplier(n, &l) },
+				"per":               func(n *node) { at.per = n; d.span(&l.Window)(n) },
+				"requests_per_unit": optional(func(n *node) { at.count = n; l.Count = d.uint32(n) }),
+				"unlimited":         optional(d.flag(&l.Unlimited)),
+				"name":              optional(d.text(&l.Name)),
+				"replaces":          optional(d.replaces(&l)),
+				"algorithm":         choice(d, &l.Algorithm, algorithms),
+				"burst":             func(n *node) { at.burst = n; d.number(&l.Burst, 0, limit.MaxCount)(n) },
+			})
+			if ok {
+				d.treeWindow(n, at, length, &l)
+				d.burst(at.burst, &l)
+			}
+		})
+		l.CountUnset = at.count == nil && !l.Unlimited
+		if sound {
+			*to = append(*to, l)
+		}
+	}
+}
+
+// unit reads a unit of time in any case and returns its length.
+func (d *decoder) unit(n *node, to *descriptors.Limit) time.Duration {
+	text, ok := d.string(n)
+	if !ok {
+		return 0
+	}
+	unit, known := unitLengths[strings.ToLower(text)]
+	if !known {
+		d.fail(n, "unknown unit %q; %s", clip(text), suggest(text, sorted(unitLengths)))
+		return 0
+	}
+	to.Unit = unit.unit
+	return unit.length
+}
+
+func (d *decoder) multiplier(n *node, to *descriptors.Limit) {
+	value, _ := d.integer(n, 1, 1<<32-1)
+	to.Multiplier = uint32(value)
+}
+
+// treeWindow settles the window of a tree's limit after its keys are known.
+func (d *decoder) treeWindow(n *node, at treeKeys, length time.Duration, to *descriptors.Limit) {
+	switch {
+	case to.Unlimited && at.unit != nil:
+		d.fail(at.unit, "unit has no meaning beside unlimited; remove one of the two")
+	case to.Unlimited && at.per != nil:
+		d.fail(at.per, "per has no meaning beside unlimited; remove one of the two")
+	case to.Unlimited && at.multiplier != nil:
+		d.fail(at.multiplier, "unit_multiplier has no meaning beside unlimited; remove one of the two")
+	case to.Unlimited:
+		to.Multiplier = 0
+	case at.unit != nil && at.per != nil:
+		d.fail(at.per, "per stands in place of unit; remove one of the two")
+	case at.per != nil && at.multiplier != nil:
+		d.fail(at.multiplier, "unit_multiplier belongs to unit, and per needs none; write the whole time in per")
+	case at.per != nil:
+		to.Multiplier = 0
+	case at.unit == nil:
+		d.fail(n, "this limit has no unit; add `unit: minute` or `per: 90s`, say")
+	case length > 0 && int64(to.Multiplier) > int64(limit.MaxWindow/length):
+		d.fail(at.multiplier, "unit_multiplier %d makes the window too long; the longest is 3650 days", to.Multiplier)
+	default:
+		to.Window = length * time.Duration(to.Multiplier)
+	}
+}
+
+// uint32 reads requests_per_unit as the reference server does: in any base that YAML knows, up to 2^32-1.
+func (d *decoder) uint32(n *node) int64 {
+	const most = 1<<32 - 1
+	if n.kind != scalar || !n.plain || n.tag != "!!int" && n.tag != "!!float" {
+		d.wants(n, "a whole number")
+		return 0
+	}
+	if n.tag == "!!float" && strings.ContainsAny(n.text, ".eEnN") {
+		d.fail(n, "%s wants a whole number, not %s", n.label, clip(n.text))
+		return 0
+	}
+	value, err := strconv.ParseInt(strings.TrimPrefix(strings.ReplaceAll(n.text, "_", ""), "+"), 0, 64)
+	if err != nil || value < 0 || value > most {
+		d.fail(n, "%s is %s; it must be between 0 and %d", n.label, clip(n.text), int64(most))
+		return 0
+	}
+	return value
+}
+
+func (d *decoder) replaces(to *descriptors.Limit) reader {
+	return func(n *node) {
+		d.each(n, func(item *node) {
+			replaced := descriptors.Replaced{Pos: d.pos(item)}
+			if d.object(item, map[string]reader{"name": optional(d.text(&replaced.Name))}) {
+				to.Replaces = append(to.Replaces, replaced)
+			}
+		})
+	}
+}

@@ -1,0 +1,156 @@
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+)
+
+// compile decodes the files and compiles them together. One broken file refuses the whole set: half of the rules could
+// be worse than the rules of yesterday.
+func (f *Files) compile(sources []source) Load {
+	var problems []descriptors.Problem
+	files := f.decodeAll(sources)
+	refused := false
+	for _, d := range files {
+		problems = append(problems, d.problems...)
+		refused = refused || d.errors > 0
+	}
+	domains, clashes := join(files, f.cfg.MergeDomains)
+	problems = append(problems, clashes...)
+	refused = refused || len(clashes) > 0
+	set, more := descriptors.Compile(domains, f.cfg.Compile)
+	for _, p := range more {
+		if refused && p.Warning {
+			continue // it may be about what was left out
+		}
+		problems = append(problems, p)
+	}
+	if refused || slices.ContainsFunc(more, isError) {
+		set = nil
+	}
+	return Load{Set: set, Problems: arrange(problems), Files: len(files)}
+}
+
+// decodeAll decodes the files, without those that another file names for a purpose of its own, such as key sets.
+func (f *Files) decodeAll(sources []source) []*decoder {
+	files := make([]*decoder, 0, len(sources))
+	named := map[string]bool{}
+	for _, s := range sources {
+		d := decodeSource(s)
+		files = append(files, d)
+		for _, name := range d.names {
+			if !filepath.IsAbs(name) {
+				name = filepath.Join(filepath.Dir(s.path), name)
+			}
+			if filepath.Clean(name) != filepath.Clean(s.path) {
+				named[filepath.Clean(name)] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(files, func(d *decoder) bool { return named[filepath.Clean(d.file)] })
+}
+
+func decodeSource(s source) *decoder {
+	if s.err == nil {
+		return decode(s.path, s.text)
+	}
+	d := &decoder{file: s.path}
+	d.report(0, 0, "the file cannot be read: "+s.err.Error(), false)
+	return d
+}
+
+// join makes one list of domains of all files. Two files of one domain are a clash, or are merged when that is asked
+// for: their lists follow each other in the order of the file names, and what is no list may stand in one of them only.
+func join(files []*decoder, merge bool) (domains []descriptors.Domain, clashes []descriptors.Problem) {
+	at := map[string]*joined{}
+	var order []*joined
+	for _, d := range files {
+		if !d.usable() {
+			continue
+		}
+		name := d.domain.Name
+		j := at[name]
+		switch {
+		case j == nil:
+			at[name] = &joined{domain: d.domain, given: maps.Clone(d.given)}
+			order = append(order, at[name])
+		case merge:
+			clashes = append(clashes, j.merge(d)...)
+		default:
+			clashes = append(clashes, descriptors.Problem{Pos: d.domain.Pos, Text: fmt.Sprintf(
+				"the domain %q is in %s already; rename one, or set MERGE_DOMAIN_CONFIG=true to join them", clip(name), j.domain.File)})
+		}
+	}
+	for _, j := range order {
+		domains = append(domains, j.domain)
+	}
+	return domains, clashes
+}
+
+// joined is a domain that several files add to.
+type joined struct {
+	domain descriptors.Domain
+	given  map[string]descriptors.Pos // the keys that were given so far, and where
+}
+
+// merge adds what another file says about the domain, and returns what clashes.
+func (j *joined) merge(d *decoder) (clashes []descriptors.Problem) {
+	to, from := &j.domain, &d.domain
+	for _, key := range []string{"charge_denied", "cost_header", "headers", "reset_format", "identity", "attributes"} {
+		pos, given := d.given[key]
+		before, twice := j.given[key]
+		if given && twice {
+			clashes = append(clashes, descriptors.Problem{Pos: pos, Text: fmt.Sprintf(
+				"%s of domain %q is given in %s already; keep it in one file", key, clip(to.Name), before.File)})
+		}
+		if given && !twice {
+			j.given[key] = pos
+			take(to, from, key)
+		}
+	}
+	to.Costs = append(to.Costs, from.Costs...)
+	to.Rules = append(to.Rules, from.Rules...)
+	to.Tree = append(to.Tree, from.Tree...)
+	clashes = append(clashes, mergeAccounts(&to.Users, from.Users)...)
+	return append(clashes, mergeAccounts(&to.Tenants, from.Tenants)...)
+}
+
+// take copies what one key of the top level says.
+func take(to, from *descriptors.Domain, key string) {
+	switch key {
+	case "charge_denied":
+		to.ChargeDenied = from.ChargeDenied
+	case "cost_header":
+		to.CostHeader = from.CostHeader
+	case "headers":
+		to.Headers = from.Headers
+	case "reset_format":
+		to.ResetUnix = from.ResetUnix
+	case "identity":
+		to.IPv6Prefix = from.IPv6Prefix
+	case "attributes":
+		to.Attributes = from.Attributes
+	}
+}
+
+// mergeAccounts adds users or tenants of another file, each of which may stand in one file only.
+func mergeAccounts(to *[]descriptors.Account, from []descriptors.Account) (clashes []descriptors.Problem) {
+	there := make(map[string]descriptors.Pos, len(*to))
+	for _, account := range *to {
+		there[account.Name] = account.Pos
+	}
+	for _, account := range from {
+		before, twice := there[account.Name]
+		if twice {
+			clashes = append(clashes, descriptors.Problem{Pos: account.Pos, Text: fmt.Sprintf(
+				"%q is in %s already; keep it in one file", clip(account.Name), before.File)})
+			continue
+		}
+		*to = append(*to, account)
+	}
+	return clashes
+}

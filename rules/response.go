@@ -1,0 +1,61 @@
+package rules
+
+import (
+	"strings"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+)
+
+// response makes a reader for what a refused client is told.
+func (d *decoder) response(to **descriptors.Response) reader {
+	return func(n *node) {
+		r := &descriptors.Response{}
+		*to = r
+		d.object(n, map[string]reader{
+			"status":      d.small(&r.Status, 200, 599),
+			"message":     d.name(&r.Message),
+			"headers":     d.headers(&r.Headers),
+			"retry_after": d.span(&r.RetryAfter),
+		})
+		if n.kind == mapping && len(n.fields) == 0 {
+			d.fail(n, "response is empty; remove the key, or say what to answer")
+		}
+	}
+}
+
+// headers makes a reader for response headers, which keep their order.
+func (d *decoder) headers(to *[]descriptors.Header) reader {
+	return func(n *node) {
+		seen := map[string]bool{}
+		d.table(n, func(key, value *node) {
+			var header descriptors.Header
+			d.headerName(&header.Name)(key)
+			header.Value, _ = d.string(value)
+			if seen[strings.ToLower(header.Name)] {
+				d.fail(key, "the header %q stands here twice; remove one", key.text)
+			}
+			seen[strings.ToLower(header.Name)] = true
+			*to = append(*to, header)
+		})
+	}
+}
+
+// headerName makes a reader for the name of a header.
+func (d *decoder) headerName(to *string) reader {
+	return func(n *node) {
+		text, ok := d.word(n, n.label)
+		if !ok {
+			return
+		}
+		if strings.ContainsFunc(text, func(r rune) bool { return !isTokenRune(r) }) {
+			d.fail(n, "%q is no header name; use letters, digits and dashes", clip(text))
+			return
+		}
+		*to = text
+	}
+}
+
+// isTokenRune says whether a header name may hold r.
+func isTokenRune(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r < 0x7f && strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+}

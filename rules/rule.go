@@ -1,0 +1,174 @@
+package rules
+
+import (
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+var actions = map[string]descriptors.Action{
+	"reject": descriptors.Reject, "throttle": descriptors.Throttle, "log_only": descriptors.LogOnly,
+	"block": descriptors.Block, "allow": descriptors.Allow,
+}
+
+var failures = map[string]descriptors.Failure{
+	"local": descriptors.FailLocal, "open": descriptors.FailOpen, "closed": descriptors.FailClosed,
+}
+
+var scopes = map[string]descriptors.Scope{
+	"global": descriptors.ScopeGlobal, "tenant": descriptors.ScopeTenant, "user": descriptors.ScopeUser,
+	"ip": descriptors.ScopeIP, "endpoint": descriptors.ScopeEndpoint,
+}
+
+const (
+	defaultPriority = 100
+	maxPriority     = 1_000_000_000
+	maxFactor       = 1_000_000_000 // of a penalty's threshold and multipliers
+)
+
+// rule reads one scoped rule.
+func (d *decoder) rule(n *node) {
+	to := descriptors.Rule{Pos: d.pos(n), Priority: defaultPriority}
+	if d.sound(func() { d.ruleKeys(n, &to) }) {
+		d.domain.Rules = append(d.domain.Rules, to)
+	}
+}
+
+func (d *decoder) ruleKeys(n *node, to *descriptors.Rule) {
+	var one, several *node
+	enabled := true
+	d.object(n, map[string]reader{
+		"name":       d.name(&to.Name),
+		"scope":      d.scope(to),
+		"match":      d.conditions(&to.Match),
+		"limit":      func(n *node) { one = n; d.limit(&to.Limits)(n) },
+		"limits":     func(n *node) { several = n; d.limits(n, &to.Limits) },
+		"action":     choice(d, &to.Action, actions),
+		"max_delay":  d.span(&to.MaxDelay),
+		"reason":     d.name(&to.Reason),
+		"until":      d.instant(&to.Until),
+		"priority":   d.small(&to.Priority, -maxPriority, maxPriority),
+		"enabled":    d.flag(&enabled),
+		"cost":       d.number(&to.Cost, 1, limit.MaxCost),
+		"post_paid":  d.flag(&to.PostPaid),
+		"on_failure": choice(d, &to.OnFailure, failures),
+		"response":   d.response(&to.Response),
+		"penalty":    d.penalty(&to.Penalty),
+	})
+	to.Disabled = !enabled
+	if one != nil && several != nil {
+		d.fail(several, "limits stands in place of limit; remove one of the two")
+	}
+}
+
+// limits reads several limits of a rule.
+func (d *decoder) limits(n *node, to *[]descriptors.Limit) {
+	d.some(n, d.limit(to))
+	for _, l := range *to {
+		if l.Unlimited && len(*to) > 1 {
+			d.fail(n, "unlimited stands alone; remove it, or the other limits")
+			return
+		}
+	}
+}
+
+// scope makes a reader for one scope or a list of them.
+func (d *decoder) scope(to *descriptors.Rule) reader {
+	return func(n *node) {
+		to.HasScope = true
+		if n.kind != list {
+			to.Scope, _ = pick(d, n, scopes)
+			return
+		}
+		seen := map[descriptors.Scope]bool{}
+		d.some(n, func(item *node) {
+			scope, ok := pick(d, item, scopes)
+			switch {
+			case !ok:
+			case seen[scope]:
+				d.fail(item, "the scope %q stands here twice; remove one", item.text)
+			case scope == descriptors.ScopeGlobal && len(n.items) > 1:
+				d.fail(item, "global stands alone: it counts all requests together; remove it, or the other scopes")
+			}
+			seen[scope] = true
+			to.Scope |= scope
+		})
+	}
+}
+
+// conditions makes a reader for match.
+func (d *decoder) conditions(to *descriptors.Conditions) reader {
+	return func(n *node) {
+		d.object(n, map[string]reader{
+			"endpoints": d.patterns(&to.Endpoints),
+			"methods":   d.words(&to.Methods),
+			"users":     d.words(&to.Users),
+			"tenants":   d.words(&to.Tenants),
+			"tiers":     d.words(&to.Tiers),
+			"cidrs":     d.cidrs(&to.CIDRs),
+			"entries":   d.entries(&to.Entries),
+		})
+		if n.kind == mapping && len(n.fields) == 0 {
+			d.fail(n, "match is empty; remove the key, or name what has to match")
+		}
+	}
+}
+
+func (d *decoder) patterns(to *[]descriptors.Pattern) reader {
+	return func(n *node) {
+		d.some(n, func(item *node) {
+			if text, ok := d.word(item, "an item of endpoints"); ok {
+				*to = append(*to, descriptors.Pattern{Pos: d.pos(item), Text: text})
+			}
+		})
+	}
+}
+
+func (d *decoder) entries(to *map[string]string) reader {
+	return func(n *node) {
+		*to = map[string]string{}
+		d.table(n, func(key, value *node) {
+			if text, ok := d.string(value); ok {
+				(*to)[key.text] = text
+			}
+		})
+		if n.kind == mapping && len(n.fields) == 0 {
+			d.fail(n, "entries is empty; remove the key, or name an entry")
+		}
+	}
+}
+
+// penalty makes a reader for the penalty of a rule.
+func (d *decoder) penalty(to **descriptors.Penalty) reader {
+	return func(n *node) {
+		p := &descriptors.Penalty{}
+		*to = p
+		ok := d.object(n, map[string]reader{
+			"threshold":        d.small(&p.Threshold, 1, maxFactor),
+			"detection_window": d.span(&p.DetectionWindow),
+			"cool_down":        d.span(&p.CoolDown),
+			"multipliers":      d.multipliers(&p.Multipliers),
+			"dry_run":          d.flag(&p.DryRun),
+		})
+		if !ok {
+			return
+		}
+		for _, key := range []string{"threshold", "detection_window", "cool_down"} {
+			if n.get(key) == nil {
+				d.fail(n, "this penalty has no %s; add it", key)
+			}
+		}
+		if len(p.Multipliers) == 0 {
+			p.Multipliers = []int{1}
+		}
+	}
+}
+
+func (d *decoder) multipliers(to *[]int) reader {
+	return func(n *node) {
+		d.some(n, func(item *node) {
+			if value, ok := d.integer(item, 1, maxFactor); ok {
+				*to = append(*to, int(value))
+			}
+		})
+	}
+}

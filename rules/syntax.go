@@ -1,0 +1,150 @@
+package rules
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	maxFileSize = 4 << 20 // bytes of one rule file
+	maxLocate   = 1 << 20 // bytes that may be parsed again to find the line of a syntax error
+)
+
+// syntaxError is text that cannot be read as one YAML document.
+type syntaxError struct {
+	line, column int
+	text         string
+}
+
+// parse reads the text as exactly one YAML document and returns its root, or what is wrong with it.
+func parse(text []byte) (*yaml.Node, *syntaxError) {
+	if len(text) > maxFileSize {
+		return nil, &syntaxError{1, 1, fmt.Sprintf("the file has more than %d MiB; split it into several domains", maxFileSize>>20)}
+	}
+	if bad := badByte(text); bad != nil {
+		return nil, bad
+	}
+	first, second, err := documents(text)
+	if err != nil {
+		return nil, explain(text, err)
+	}
+	if first == nil || len(first.Content) == 0 || first.Content[0].ShortTag() == "!!null" {
+		return nil, &syntaxError{1, 1, "the file is empty; it needs at least `domain: NAME`"}
+	}
+	if second != nil {
+		return nil, &syntaxError{second.Line, max(second.Column, 1), "a second document starts here; a file holds one domain, so move it to a file of its own"}
+	}
+	return first.Content[0], nil
+}
+
+// documents returns the first two YAML documents of the text; nil where there is none. A panic of the YAML library is
+// taken for a syntax error: what a user saves to a file must not end the program.
+func documents(text []byte) (first, second *yaml.Node, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("yaml: cannot be read: %v", r)
+		}
+	}()
+	reader := yaml.NewDecoder(bytes.NewReader(text))
+	var docs [2]*yaml.Node
+	for i := range docs {
+		var doc yaml.Node
+		err := reader.Decode(&doc)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		docs[i] = &doc
+	}
+	return docs[0], docs[1], nil
+}
+
+// badByte finds bytes that no YAML file may hold, because the YAML library does not say where they are.
+func badByte(text []byte) *syntaxError {
+	rest := text
+	for len(rest) > 0 {
+		r, size := utf8.DecodeRune(rest)
+		at := len(text) - len(rest)
+		if r == utf8.RuneError && size == 1 {
+			return place(text, at, "this byte is not UTF-8; save the file as UTF-8")
+		}
+		if r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0x7f {
+			return place(text, at, fmt.Sprintf("a control character (%#02x) is not allowed; remove it, or write it as \"\\x%02x\" in quotes", r, r))
+		}
+		rest = rest[size:]
+	}
+	return nil
+}
+
+// place turns an offset into a line and a column.
+func place(text []byte, offset int, what string) *syntaxError {
+	line := 1 + bytes.Count(text[:offset], []byte("\n"))
+	column := 1 + utf8.RuneCount(text[bytes.LastIndexByte(text[:offset], '\n')+1:offset])
+	return &syntaxError{line, column, what}
+}
+
+var yamlLine = regexp.MustCompile(`^line (\d+): `)
+
+// advice says in plain words what the YAML library means.
+var advice = []struct{ says, means string }{
+	{"mapping values are not allowed", "a colon is not expected here; check the indentation, or quote the value"},
+	{"did not find expected key", "the line does not fit the lines above; check its indentation"},
+	{"did not find expected '-' indicator", "the line does not fit the list above; check its indentation"},
+	{"block sequence entries are not allowed", "a list item is not expected here; check the indentation"},
+	{"could not find expected ':'", "a key needs a colon and a value"},
+	{"found character that cannot start any token", "this cannot start a value; quote it, and indent with blanks, never with tabs"},
+	{"found a tab character", "a tab stands where blanks are needed; indent with blanks"},
+	{"found unexpected end of stream", "a quote is opened and never closed"},
+	{"did not find expected ',' or ']'", "a list in brackets is opened and not closed, or a comma is missing"},
+	{"did not find expected ',' or '}'", "a map in braces is opened and not closed, or a comma is missing"},
+}
+
+// explain turns the library's error into a place and plain words.
+func explain(text []byte, err error) *syntaxError {
+	says := strings.TrimPrefix(err.Error(), "yaml: ")
+	line := 1
+	if m := yamlLine.FindStringSubmatch(says); m != nil {
+		says = says[len(m[0]):]
+		line, _ = strconv.Atoi(m[1])
+	}
+	line = locate(text, line)
+	for _, a := range advice {
+		if strings.HasPrefix(says, a.says) {
+			return &syntaxError{line, 1, a.means}
+		}
+	}
+	return &syntaxError{line, 1, "this is not YAML: " + says}
+}
+
+// locate finds the line of a syntax error better than the library, which often names the parent's: it is the one after
+// the longest run of whole lines that can be read. The search is bounded, and then the library's line stands.
+func locate(text []byte, line int) int {
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	end := min(line+1, len(lines))
+	if line == 1 {
+		end = len(lines) // no line was given: it may be any
+	}
+	size := len(bytes.Join(lines[:end], nil))
+	for budget := maxLocate; end > 0; end-- {
+		budget -= size
+		if budget < 0 {
+			return line
+		}
+		_, _, err := documents(text[:size])
+		if err == nil {
+			return min(end+1, len(lines))
+		}
+		size -= len(lines[end-1])
+	}
+	return 1
+}
