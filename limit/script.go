@@ -1,0 +1,199 @@
+package limit
+
+import (
+	"crypto/sha1"
+	_ "embed" // for the scripts
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"time"
+)
+
+//go:embed arith.lua
+var arithLua string
+
+//go:embed state.lua
+var stateLua string
+
+//go:embed token_bucket.lua
+var tokenBucketLua string
+
+//go:embed sliding_window.lua
+var slidingWindowLua string
+
+//go:embed fixed_window.lua
+var fixedWindowLua string
+
+//go:embed sliding_log.lua
+var slidingLogLua string
+
+//go:embed spend.lua
+var spendLua string
+
+// Script is the one script that decides on a Redis server what Decide decides in memory. spend.lua tells its keys,
+// argument and reply; Call speaks them.
+var Script = arithLua + stateLua + tokenBucketLua + slidingWindowLua + fixedWindowLua + slidingLogLua + spendLua
+
+// ScriptSHA is the name under which a Redis server knows Script, for EVALSHA.
+var ScriptSHA = sha(Script)
+
+func sha(text string) string {
+	sum := sha1.Sum([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// Call is one call of Script: the keys and arguments of EVALSHA. The zero value holds no charges; Set fills it.
+type Call struct {
+	Keys   []string // distinct
+	Args   []any    // one []byte
+	packed []byte
+}
+
+// Sizes of the packed argument and reply, in bytes.
+const (
+	headSize   = 9
+	chargeSize = 40
+	saidSize   = 33
+	stateSize  = 32
+)
+
+// NewCall packs the charges of one request. With refused only charges with Each take. now is in microseconds since the
+// epoch; 0 is the server's own time, and only tests give another.
+func NewCall(charges []Charge, refused bool, now int64) Call {
+	var c Call
+	c.Set(charges, refused, now)
+	return c
+}
+
+// Set packs the charges of another request, as NewCall does, into the memory of the last one.
+func (c *Call) Set(charges []Charge, refused bool, now int64) {
+	c.Keys, c.packed = c.Keys[:0], c.packed[:0]
+	if need := headSize + chargeSize*len(charges); cap(c.packed) < need {
+		c.packed = make([]byte, 0, need)
+	}
+	if cap(c.Keys) < len(charges) {
+		c.Keys = make([]string, 0, len(charges))
+	}
+	c.packed = appendNumber(c.packed, now)
+	c.packed = append(c.packed, flag(refused))
+	var seen map[string]int
+	if len(charges) > 16 {
+		seen = make(map[string]int, len(charges))
+	}
+	for i := range charges {
+		c.packed = c.add(&charges[i], c.place(charges[i].Key, seen))
+	}
+	if cap(c.Args) == 0 {
+		c.Args = make([]any, 1)
+	}
+	c.Args = append(c.Args[:0], c.packed)
+}
+
+// place returns the number of a key, from 1, and adds it if it is new.
+func (c *Call) place(key string, seen map[string]int) int {
+	if seen != nil {
+		if n := seen[key]; n > 0 {
+			return n
+		}
+		seen[key] = len(c.Keys) + 1
+	} else {
+		for i, k := range c.Keys {
+			if k == key {
+				return i + 1
+			}
+		}
+	}
+	c.Keys = append(c.Keys, key)
+	return len(c.Keys)
+}
+
+func (c *Call) add(charge *Charge, place int) []byte {
+	l := rateOf(&charge.Limit)
+	algorithm := charge.Limit.Algorithm
+	if algorithm < TokenBucket || algorithm > SlidingLog {
+		algorithm = TokenBucket
+	}
+	b := binary.BigEndian.AppendUint32(c.packed, uint32(place))
+	b = append(b, byte(algorithm), byte(charge.Op), byte(charge.Mode), flag(charge.Each))
+	b = appendNumber(b, l.count)
+	b = appendNumber(b, l.window)
+	b = appendNumber(b, l.burst)
+	return appendNumber(b, charge.cost())
+}
+
+// Read takes the reply of the script apart: decisions[i] is what charges[i] got, and now is the server's time. states
+// may be nil; else states[i] is the state after a refused charge (the zero State for one that was allowed, and for a
+// sliding log, whose entries stay on the server). An error means that the reply is not one of Script.
+func (c Call) Read(reply any, decisions []Decision, states []State) (now int64, err error) {
+	text, ok := reply.(string)
+	if !ok {
+		return 0, fmt.Errorf("read the reply of the script: it is a %T, not a string", reply)
+	}
+	if len(text) < 8 {
+		return 0, fmt.Errorf("read the reply of the script: %d bytes are too few", len(text))
+	}
+	now, text = number(text, 0), text[8:]
+	for i := range decisions {
+		var s State
+		text, err = readOne(text, &decisions[i], &s)
+		if err != nil {
+			return 0, fmt.Errorf("read the reply of the script, charge %d of %d: %w", i+1, len(decisions), err)
+		}
+		if states != nil {
+			states[i] = s
+		}
+	}
+	if text != "" {
+		return 0, fmt.Errorf("read the reply of the script: %d bytes too many", len(text))
+	}
+	return now, nil
+}
+
+func readOne(text string, d *Decision, s *State) (rest string, err error) {
+	if len(text) < saidSize {
+		return "", fmt.Errorf("%d bytes are too few", len(text))
+	}
+	const follows = 4
+	outcome := Outcome(text[0] &^ follows)
+	if outcome != Allowed && outcome != Refused {
+		return "", fmt.Errorf("outcome %d is unknown", text[0])
+	}
+	*d = Decision{
+		Outcome:    outcome,
+		Remaining:  number(text, 1),
+		Charged:    number(text, 9),
+		ResetAfter: time.Duration(number(text, 17)) * time.Microsecond,
+		RetryAfter: time.Duration(number(text, 25)) * time.Microsecond,
+	}
+	followed := text[0]&follows != 0
+	text = text[saidSize:]
+	if !followed {
+		return text, nil
+	}
+	if len(text) < stateSize {
+		return "", fmt.Errorf("%d bytes are too few for a state", len(text))
+	}
+	*s = State{At: number(text, 0), Rem: number(text, 8), Used: number(text, 16), Prev: number(text, 24)}
+	return text[stateSize:], nil
+}
+
+// appendNumber appends an integer as a big-endian double, which is exact up to 2^53.
+func appendNumber(b []byte, n int64) []byte {
+	return binary.BigEndian.AppendUint64(b, math.Float64bits(float64(n)))
+}
+
+func number(text string, at int) int64 {
+	var bits uint64
+	for i := range 8 {
+		bits = bits<<8 | uint64(text[at+i])
+	}
+	return int64(math.Float64frombits(bits))
+}
+
+func flag(set bool) byte {
+	if set {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,74 @@
+package limit
+
+// A token bucket keeps the tokens it is owed: Used as of the instant At + Rem/Count microseconds. Tokens come back at
+// Count per Window, one by one. The zero state is a full bucket.
+
+var tokenBucket = algorithm{advance: bucketAdvance, left: bucketLeft, take: bucketTake, wait: bucketWait, reset: bucketReset}
+
+// bucketAdvance gives back the tokens that time has earned by now, and moves the anchor to the last of them.
+func bucketAdvance(t tally, l rate, now int64) tally {
+	if t.Used == 0 {
+		return t
+	}
+	t.Used = min(t.Used, l.burst+l.count) // a lowered limit: the balance is never below -count
+	if t.Rem >= l.count {
+		t.At, t.Rem = t.At+1, 0 // a lowered count: its fractions are coarser
+	}
+	if t.At > now+l.window {
+		t.At, t.Rem, t.changed = now, 0, true // the clock was set back by more than a window
+	}
+	if now <= t.At {
+		return t
+	}
+	tokens, part := share(now-t.At, l.count, l.window)
+	part -= t.Rem
+	if part < 0 {
+		borrowed := ceiling(-part, l.window)
+		tokens, part = tokens-borrowed, part+borrowed*l.window
+	}
+	if tokens >= t.Used {
+		return tally{changed: t.changed}
+	}
+	since := ceiling(part, l.count)
+	t.At, t.Rem, t.Used = now-since, since*l.count-part, t.Used-tokens
+	return t
+}
+
+func bucketLeft(t tally, l rate, _ int64) int64 {
+	return l.burst - t.Used
+}
+
+func bucketTake(t tally, _ rate, n, now int64) (tally, int64) {
+	n = max(n, -t.Used)
+	if t.Used == 0 {
+		t.At, t.Rem = now, 0
+	}
+	t.Used += n
+	if t.Used == 0 {
+		t.State = State{}
+	}
+	return t, n
+}
+
+func bucketWait(t tally, l rate, n, now int64) int64 {
+	if n > l.burst {
+		return bucketReset(t, l, now)
+	}
+	return bucketUntil(t, l, n-bucketLeft(t, l, now), now)
+}
+
+func bucketReset(t tally, l rate, now int64) int64 {
+	if t.Used == 0 {
+		return 0
+	}
+	return bucketUntil(t, l, t.Used, now)
+}
+
+// bucketUntil is the time until that many tokens have come back.
+func bucketUntil(t tally, l rate, tokens, now int64) int64 {
+	if tokens <= 0 {
+		return 0
+	}
+	after, part := share(tokens, l.window, l.count)
+	return t.At + after + ceiling(part+t.Rem, l.count) - now
+}
