@@ -84,8 +84,9 @@ bench: ## benchmarks of match, decide, encode, script and door (BENCH=regexp, BE
 	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCH_TIME) -benchmem ./...
 
 .PHONY: tools
-tools: ## install redis-server and Envoy where they are missing
+tools: ## install redis-server, curl and Envoy where they are missing
 	@command -v redis-server >/dev/null || ./tools/packages redis-server
+	@command -v curl >/dev/null || ./tools/packages curl
 	@[ -x "$$ENVOY_BIN" ] || { [ "$$ENVOY_BIN" = "$(CURDIR)/$(TOOLS)/envoy/envoy" ] && ./tools/envoy $(TOOLS)/envoy; } || \
 	  { echo "ENVOY_BIN is $$ENVOY_BIN, which is no program" >&2; exit 1; }
 

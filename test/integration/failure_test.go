@@ -1,0 +1,109 @@
+package integration
+
+import (
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// policies has one leaf for each failure policy, behind the example's /partners.
+const policies = `
+domain: partners
+descriptors:
+  - key: partners
+    value: all
+    on_failure: open
+    rate_limit: {unit: day, requests_per_unit: 1}
+  - key: partners
+    value: one
+    descriptors:
+      - {key: user, value: closed, on_failure: closed, rate_limit: {unit: day, requests_per_unit: 1000}}
+      - {key: user, value: local, on_failure: local, rate_limit: {unit: day, requests_per_unit: 2}}
+`
+
+func TestDeadSidecarFailsOpen(t *testing.T) {
+	w := start(t, setup{})
+	w.wants(t, 1, http.StatusOK, "/", "x-user", "before").remaining(t, "9")
+	w.sidecar.Kill(t)
+	w.wants(t, 20, http.StatusOK, "/", "x-user", "before").unlimited(t)
+	if n := w.envoy.Stat(t, "cluster.app.ratelimit.failure_mode_allowed"); n != 20 {
+		t.Errorf("failure_mode_allowed is %d after 20 requests without a sidecar", n)
+	}
+}
+
+func TestSlowSidecarFailsOpenAfterTheTimeout(t *testing.T) {
+	w := start(t, setup{timeout: "0.25s"})
+	w.wants(t, 1, http.StatusOK, "/", "x-user", "before")
+	w.sidecar.Signal(t, syscall.SIGSTOP)
+	begun := time.Now()
+	w.wants(t, 1, http.StatusOK, "/", "x-user", "during").unlimited(t)
+	if took := time.Since(begun); took < 200*time.Millisecond || took > 5*time.Second {
+		t.Errorf("a request took %v beside a hanging sidecar, want the filter's 250 ms", took)
+	}
+	if n := w.envoy.Stat(t, "cluster.app.ratelimit.failure_mode_allowed"); n != 1 {
+		t.Errorf("failure_mode_allowed is %d after one request beside a hanging sidecar", n)
+	}
+	w.sidecar.Signal(t, syscall.SIGCONT)
+	servers.Await(t, "limits after the sidecar woke", func() error {
+		return w.limited("/", "x-user", "after")
+	})
+}
+
+func TestDeadRedisIsAnsweredByPolicy(t *testing.T) {
+	w := start(t, setup{rules: map[string]string{"partners.yaml": policies}})
+	w.noErrors(t, "policies", func(t *testing.T) {
+		w.wants(t, 1, http.StatusOK, "/partners", "x-user", "local")
+		err := w.redis.Signal(syscall.SIGKILL)
+		if err != nil {
+			t.Fatalf("kill Redis: %v", err)
+		}
+		w.degraded(t)
+	})
+}
+
+func TestHangingRedisIsAnsweredByPolicy(t *testing.T) {
+	// The budget is short here, because it is the point.
+	w := start(t, setup{rules: map[string]string{"partners.yaml": policies}, env: []string{"STORE_BUDGET=20ms"}})
+	w.noErrors(t, "policies", func(t *testing.T) {
+		err := w.redis.Signal(syscall.SIGSTOP)
+		if err != nil {
+			t.Fatalf("stop Redis: %v", err)
+		}
+		w.degraded(t)
+		begun := time.Now()
+		w.wants(t, 1, http.StatusOK, "/", "x-user", "quick")
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("an answer beside a hanging Redis took %v, want about the budget of 20 ms", took)
+		}
+	})
+	err := w.redis.Signal(syscall.SIGCONT)
+	if err != nil {
+		t.Fatalf("wake Redis: %v", err)
+	}
+	servers.Await(t, "decisions by Redis after it woke", func() error {
+		before := strings.Count(w.accessLog(t), `"degraded"`)
+		w.get(t, "/", "x-user", "awake")
+		if strings.Count(w.accessLog(t), `"degraded"`) != before {
+			return errStillDegraded
+		}
+		return nil
+	})
+}
+
+// degraded checks what each policy answers while Redis does not.
+func (w *world) degraded(t *testing.T) {
+	t.Helper()
+	w.wants(t, 3, http.StatusOK, "/partners", "x-user", "open-only")
+	got := w.wants(t, 1, http.StatusTooManyRequests, "/partners", "x-user", "closed")
+	between(t, got, "retry-after", 1, 1)
+	// The sidecar's own memory refuses after two: a lost store does not mean a lost limit.
+	w.refusedWithin(t, 3, "/partners", "x-user", "local")
+	w.refusedWithin(t, 21, "/", "x-user", "degraded")
+	if log := w.accessLog(t); !strings.Contains(log, `"degraded":"`) {
+		t.Errorf("no line of the access log says that a decision was degraded:\n%s", log)
+	}
+}
