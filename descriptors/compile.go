@@ -1,9 +1,12 @@
 package descriptors
 
 import (
-	"io"
 	"iter"
+	"maps"
+	"slices"
 	"time"
+
+	"github.com/spillway-mesh/spillway/limit"
 )
 
 // Options are what Compile needs to know besides the rules.
@@ -13,30 +16,259 @@ type Options struct {
 	Now       func() time.Time // time.Now unless given; decides whether a block's Until has passed
 }
 
-// CompiledDomain is one domain in its compiled form.
+// Set is all domains in their compiled form. It is never changed, so any number of goroutines may use it. The zero value
+// knows no domain.
+type Set struct{ domains map[string]*CompiledDomain }
+
+// CompiledDomain is one domain in its compiled form. Its exported fields are for doors and pages.
 type CompiledDomain struct {
-	Name      string
-	Headers   HeaderStyle
-	ResetUnix bool
+	Name         string
+	Headers      HeaderStyle
+	ResetUnix    bool
+	ChargeDenied bool
+	CostHeader   string
+
+	head       string // of its keys
+	keys       keyer
+	tree       node
+	index      index
+	attributes map[string]attribute
+	ipv6Prefix int
+	users      map[string]account
+	tenants    map[string]account
+	scopes     []scopeGroups
+	blocks     int // groups of the index
+	allows     int
+	costs      int
+	scoped     bool // has anything but trees
+	effects    []*Effect
+	overrides  overrides
 }
 
-// Set is all domains in their compiled form. It is never changed, so any number of goroutines may use it.
-type Set struct{ domains map[string]*CompiledDomain }
+// account is a user or tenant of the tables.
+type account struct {
+	tier string
+	own  *compiledRule // nil: none
+}
+
+// scopeGroups are the rules of one scope.
+type scopeGroups struct {
+	scope    Scope
+	enforced int // groups of the index
+	logOnly  int
+}
 
 // Compile checks the domains and compiles them. It reports every problem at once; the Set is nil when one of them is
 // not a warning.
 func Compile(domains []Domain, opt Options) (*Set, []Problem) {
-	return &Set{}, nil
+	if opt.Now == nil {
+		opt.Now = time.Now
+	}
+	c := checker{now: opt.Now()}
+	c.domains(domains)
+	if c.failed {
+		return nil, c.problems
+	}
+	set := &Set{domains: make(map[string]*CompiledDomain, len(domains))}
+	keys := newKeyer(opt.KeySecret)
+	for i := range domains {
+		set.domains[domains[i].Name] = compileDomain(&domains[i], opt, keys)
+	}
+	return set, c.problems
 }
 
-// Match fills m with what the request comes to.
-func (s *Set) Match(req *Request, m *Match) { m.Reset() }
+func compileDomain(d *Domain, opt Options, keys keyer) *CompiledDomain {
+	c := &CompiledDomain{
+		Name: d.Name, Headers: d.Headers, ResetUnix: d.ResetUnix, ChargeDenied: d.ChargeDenied, CostHeader: d.CostHeader,
+		head: keyHead(opt.KeyPrefix, d.Name), keys: keys, ipv6Prefix: d.IPv6Prefix,
+		attributes: maps.Clone(defaultAttributes),
+		scoped:     len(d.Rules)+len(d.Users)+len(d.Tenants) > 0,
+	}
+	if c.ipv6Prefix == 0 {
+		c.ipv6Prefix = 64
+	}
+	for key, name := range d.Attributes {
+		c.attributes[key] = attributeNames[name]
+	}
+	c.index.now = opt.Now
+	c.users = c.addAccounts(d.Users, ScopeUser)
+	c.tenants = c.addAccounts(d.Tenants, ScopeTenant)
+	c.addRules(d)
+	c.addNodes(&c.tree, d.Tree)
+	return c
+}
+
+func (c *CompiledDomain) addAccounts(accounts []Account, scope Scope) map[string]account {
+	table := make(map[string]account, len(accounts))
+	for i := range accounts {
+		own := compileAccount(&accounts[i], scope)
+		table[accounts[i].Name] = account{accounts[i].Tier, own}
+		c.addEffects(own)
+	}
+	return table
+}
+
+func (c *CompiledDomain) addEffects(r *compiledRule) {
+	if r == nil {
+		return
+	}
+	if r.verdict != nil {
+		c.effects = append(c.effects, r.verdict)
+	}
+	for _, l := range r.limits {
+		c.effects = append(c.effects, l.effect)
+	}
+}
+
+// scopeCount is one more than the largest Scope.
+const scopeCount = int(ScopeTenant|ScopeUser|ScopeIP|ScopeEndpoint) + 1
+
+// addRules compiles rules and costs into the index.
+func (c *CompiledDomain) addRules(d *Domain) {
+	var blocks, allows, costs []*candidate
+	var enforced, logOnly [scopeCount][]*candidate
+	for i := range d.Rules {
+		r := &d.Rules[i]
+		if r.Disabled {
+			continue
+		}
+		compiled := compileRule(r)
+		c.addEffects(compiled)
+		candidates := c.index.candidates(&r.Match)
+		for _, one := range candidates {
+			one.rule, one.needs = compiled, r.Scope
+		}
+		switch r.Action {
+		case Block:
+			for _, one := range candidates {
+				one.until = r.Until
+			}
+			blocks = append(blocks, candidates...)
+		case Allow:
+			allows = append(allows, candidates...)
+		case LogOnly:
+			logOnly[r.Scope] = append(logOnly[r.Scope], candidates...)
+		default:
+			enforced[r.Scope] = append(enforced[r.Scope], candidates...)
+		}
+	}
+	for i := range d.Costs {
+		for _, one := range c.index.candidates(&d.Costs[i].Match) {
+			one.cost = d.Costs[i].Cost
+			costs = append(costs, one)
+		}
+	}
+	c.blocks = c.index.addGroup(blocks, compareSpecific)
+	c.allows = c.index.addGroup(allows, compareSpecific)
+	c.costs = c.index.addGroup(costs, func(a, b *candidate) int { return 0 })
+	c.addScopes(enforced, logOnly)
+	c.index.build()
+}
+
+func (c *CompiledDomain) addScopes(enforced, logOnly [scopeCount][]*candidate) {
+	for s := range Scope(scopeCount) {
+		own := s == ScopeUser && len(c.users) > 0 || s == ScopeTenant && len(c.tenants) > 0
+		if len(enforced[s])+len(logOnly[s]) == 0 && !own {
+			continue
+		}
+		c.scopes = append(c.scopes, scopeGroups{
+			scope:    s,
+			enforced: c.index.addGroup(enforced[s], compareSpecific),
+			logOnly:  c.index.addGroup(logOnly[s], compareSpecific),
+		})
+	}
+}
+
+// addNodes compiles the children of a node.
+func (c *CompiledDomain) addNodes(parent *node, nodes []Node) {
+	for i := range nodes {
+		n := compileNode(parent, &nodes[i])
+		c.addTreeLimits(n, &nodes[i])
+		parent.addChild(n)
+		c.addNodes(n, nodes[i].Nodes)
+	}
+}
+
+func compileNode(parent *node, w *Node) *node {
+	n := &node{
+		key: w.Key, value: w.Value, keyGlob: hasStar(w.Key), shared: w.ShareThreshold,
+		postPaid: w.PostPaid, valueName: w.ValueToMetric, detailed: w.DetailedMetric,
+	}
+	switch {
+	case n.keyGlob:
+		n.glob = parseGlob(n.level())
+	case hasStar(w.Value):
+		n.glob = parseGlob(w.Value)
+	}
+	n.path = append(slices.Clone(parent.path), n)
+	if !slices.ContainsFunc(n.path, func(step *node) bool { return step.keyGlob && !step.shared }) {
+		entries := make([]Entry, len(n.path))
+		for i, step := range n.path {
+			entries[i].Key = step.key
+		}
+		n.pathText = string(appendPath(nil, nil, entries))
+	}
+	return n
+}
+
+func (n *node) addChild(child *node) {
+	if hasStar(child.key) || hasStar(child.value) {
+		n.wild = append(n.wild, child)
+	}
+	if child.value == "" {
+		if n.bare == nil {
+			n.bare = map[string]*node{}
+		}
+		n.bare[child.key] = child
+		return
+	}
+	if n.exact == nil {
+		n.exact = map[Entry]*node{}
+	}
+	n.exact[Entry{child.key, child.value}] = child
+}
+
+func (c *CompiledDomain) addTreeLimits(n *node, w *Node) {
+	mode := limit.Enforced
+	switch {
+	case w.Shadow:
+		mode = limit.Shadow
+	case w.Quota:
+		mode = limit.Quota
+	}
+	for i := range w.Limits {
+		l := &w.Limits[i]
+		e := &Effect{
+			Name: l.Name, Rule: n.dotted(), Tree: true, Mode: mode, OnFailure: w.OnFailure, Response: w.Response,
+			Metadata: w.Metadata, Metric: n.levels(), Dynamic: n.isDynamic(),
+		}
+		e.setLimit(l)
+		compiled := treeLimit{effect: e, unlimited: l.Unlimited, tail: limitTail(l.Limit, i)}
+		if len(w.Limits) > 1 {
+			compiled.level = limitLevel(l, i)
+			e.Metric = append(e.Metric, compiled.level)
+		}
+		for _, r := range l.Replaces {
+			compiled.replaces = append(compiled.replaces, r.Name)
+		}
+		n.limits = append(n.limits, compiled)
+		c.effects = append(c.effects, e)
+	}
+}
 
 // Domains returns the names of the domains, sorted.
-func (s *Set) Domains() []string { return nil }
+func (s *Set) Domains() []string { return slices.Sorted(maps.Keys(s.domains)) }
 
-// Effects yields every effect with its domain.
-func (s *Set) Effects() iter.Seq2[string, *Effect] { return func(func(string, *Effect) bool) {} }
-
-// Dump writes one line per limit, sorted.
-func (s *Set) Dump(w io.Writer) {}
+// Effects yields every effect with its domain, domains in order: limits, blocks and allows, but no overrides, which
+// requests bring along.
+func (s *Set) Effects() iter.Seq2[string, *Effect] {
+	return func(yield func(string, *Effect) bool) {
+		for _, name := range s.Domains() {
+			for _, e := range s.domains[name].effects {
+				if !yield(name, e) {
+					return
+				}
+			}
+		}
+	}
+}

@@ -1,6 +1,10 @@
 package descriptors
 
-import "github.com/spillway-mesh/spillway/limit"
+import (
+	"time"
+
+	"github.com/spillway-mesh/spillway/limit"
+)
 
 // Request is what a door asks about. Its strings may hold any bytes.
 type Request struct {
@@ -32,7 +36,7 @@ type Override struct {
 type Effect struct {
 	Name       string      // of the limit, else of the rule; trees: of the limit; may be empty
 	Rule       string      // the rule's name; trees: the dotted path of the node, as in the reference server's metrics
-	Limit      limit.Limit //
+	Limit      limit.Limit // the zero value for an unlimited one, a block and an allow
 	Unit       Unit        // in which Limit is reported
 	Multiplier uint32      // of Unit
 	Tree       bool        // stands in a descriptor tree
@@ -41,6 +45,9 @@ type Effect struct {
 	OnFailure  Failure
 	Response   *Response
 	Reason     string         // of a block
+	Until      time.Time      // of a block; zero: for ever
+	MaxDelay   time.Duration  // of a throttle
+	Penalty    *Penalty       // of a rule that has one
 	Metadata   map[string]any // never written to
 	Metric     []string       // the levels of the reference server's metric key
 	Dynamic    bool           // Metric depends on the request: see Term.Metric

@@ -1,9 +1,69 @@
 package descriptors
 
+import "github.com/spillway-mesh/spillway/limit"
+
 // scratch is memory that matching uses again and again.
-type scratch struct{}
+type scratch struct {
+	key      []byte
+	values   []keyValue
+	nodes    []*node // of each descriptor
+	skip     []bool
+	replaced []string
+	attrs    attributes
+	facts    facts
+	best     []*candidate // of each group
+	looked   int          // candidates that were looked at
+}
+
+// maxKept is the number of charges above which a Match lets its memory go, so that one huge request does not stay for ever.
+const maxKept = 1024
 
 // Reset empties the match and keeps its memory.
 func (m *Match) Reset() {
+	if cap(m.Charges) > maxKept || cap(m.scratch.nodes) > maxKept {
+		*m = Match{}
+		return
+	}
 	*m = Match{Charges: m.Charges[:0], Terms: m.Terms[:0], Unlimited: m.Unlimited[:0], scratch: m.scratch}
+}
+
+func (m *Match) add(t Term, c limit.Charge) {
+	m.Terms = append(m.Terms, t)
+	m.Charges = append(m.Charges, c)
+}
+
+// spends returns what a request does to a limit that reports on descriptor i, or on none (-1): the operation and its cost.
+func (r *Request) spends(i int, factor int64, postPaid bool) (limit.Op, int64) {
+	hits, given, negative := r.Hits, false, false
+	if i >= 0 {
+		d := &r.Descriptors[i]
+		negative, given = d.NegativeHits, d.HitsGiven
+		if given {
+			hits = d.Hits
+		}
+	}
+	switch {
+	case given && hits == 0 && postPaid:
+		return limit.Peek, 1
+	case given && hits == 0:
+		return limit.Peek, factor
+	case hits == 0:
+		hits = 1
+	}
+	cost := multiply(hits, factor)
+	switch {
+	case negative:
+		return limit.Refund, cost
+	case postPaid:
+		return limit.Debit, cost
+	}
+	return limit.Spend, cost
+}
+
+// multiply returns hits × factor, at most limit.MaxCost.
+func multiply(hits uint64, factor int64) int64 {
+	if hits > uint64(limit.MaxCost)/uint64(factor) {
+		return limit.MaxCost
+	}
+	return int64(hits) * factor
 }

@@ -1,0 +1,113 @@
+package descriptors
+
+import "net/netip"
+
+// attribute is what an entry of a descriptor says about a request.
+type attribute uint8
+
+const (
+	attrTenant attribute = iota
+	attrUser
+	attrIP
+	attrEndpoint
+	attrMethod
+	attrTier
+	attrCount
+)
+
+var attributeNames = map[string]attribute{
+	"tenant": attrTenant, "user": attrUser, "ip": attrIP, "endpoint": attrEndpoint, "method": attrMethod, "tier": attrTier,
+}
+
+// defaultAttributes maps the keys that Envoy and its users commonly send.
+var defaultAttributes = map[string]attribute{
+	"remote_address": attrIP, "masked_remote_address": attrIP,
+	"tenant": attrTenant, "tenant_id": attrTenant, "org_id": attrTenant,
+	"user": attrUser, "user_id": attrUser, "sub": attrUser,
+	"path": attrEndpoint, "PATH": attrEndpoint, ":path": attrEndpoint, "endpoint": attrEndpoint,
+	"method": attrMethod, ":method": attrMethod,
+	"tier": attrTier, "plan": attrTier,
+}
+
+// attributes are those of one request. An empty text is none.
+type attributes struct {
+	text    [attrCount]string
+	from    [attrCount]int // descriptor that supplied it
+	network netip.Prefix   // of the ip, when it is one
+	skip    []bool         // descriptors that supply nothing, because a post-paid leaf takes them; nil: all supply
+	first   int            // first descriptor that supplies something, or -1
+}
+
+func (a *attributes) has(attr attribute) bool { return a.text[attr] != "" }
+
+// skips reports whether descriptor i feeds the tree alone.
+func (a *attributes) skips(i int) bool { return a.skip != nil && a.skip[i] }
+
+// scope returns the scopes for which there is a value.
+func (a *attributes) scope() Scope {
+	var s Scope
+	for i, named := range scopeNames {
+		if a.text[i] != "" {
+			s |= named.scope
+		}
+	}
+	return s
+}
+
+// gather reads the attributes from all descriptors. The first value that is not empty wins.
+func (a *attributes) gather(req *Request, mapping map[string]attribute) {
+	a.text, a.first, a.network = [attrCount]string{}, -1, netip.Prefix{}
+	for i := range req.Descriptors {
+		if a.skips(i) {
+			continue
+		}
+		if a.first < 0 {
+			a.first = i
+		}
+		for _, e := range req.Descriptors[i].Entries {
+			attr, mapped := mapping[e.Key]
+			if mapped && e.Value != "" && a.text[attr] == "" {
+				a.text[attr], a.from[attr] = e.Value, i
+			}
+		}
+	}
+}
+
+// normalize brings endpoint, method and address into the form in which they are compared and counted. A path or an
+// address that cannot be read is taken as it stands.
+func (a *attributes) normalize(ipv6Prefix int, buf []byte) []byte {
+	if a.has(attrEndpoint) {
+		a.text[attrEndpoint], _ = NormalizePath(a.text[attrEndpoint])
+	}
+	if a.has(attrMethod) {
+		a.text[attrMethod] = NormalizeMethod(a.text[attrMethod])
+	}
+	if !a.has(attrIP) {
+		return buf
+	}
+	network, ok := ParseAddress(a.text[attrIP])
+	if !ok {
+		return buf
+	}
+	a.network = network
+	buf = appendNetwork(buf[:0], network, ipv6Prefix)
+	if string(buf) != a.text[attrIP] {
+		a.text[attrIP] = string(buf)
+	}
+	return buf
+}
+
+// reports returns the descriptor on which a rule of that scope reports: the first that supplied one of its attributes,
+// for global the first of all, -1 when there is none.
+func (a *attributes) reports(s Scope) int {
+	if s == ScopeGlobal {
+		return a.first
+	}
+	first := -1
+	for i, named := range scopeNames {
+		if s&named.scope != 0 && (first < 0 || a.from[i] < first) {
+			first = a.from[i]
+		}
+	}
+	return first
+}

@@ -1,0 +1,196 @@
+package descriptors
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+// rules checks the scoped rules of a domain.
+func (c *checker) rules(d *Domain) {
+	names := map[string]Pos{}
+	alike := map[string]*Rule{}
+	for i := range d.Rules {
+		r := &d.Rules[i]
+		if r.Name == "" {
+			c.fail(r.Pos, "a rule has no name: give it one, unique in the domain")
+		}
+		if before, known := names[r.Name]; known && r.Name != "" {
+			c.fail(r.Pos, "duplicate rule name %q, which %v has already: rename one of them", r.Name, before)
+		}
+		names[r.Name] = r.Pos
+		c.rule(r)
+		if !r.Disabled {
+			c.shadowed(r, alike)
+		}
+	}
+}
+
+func (c *checker) rule(r *Rule) {
+	c.name(r.Pos, "rule", r.Name)
+	c.conditions(r.Pos, &r.Match)
+	c.limits(r.Pos, r.Limits)
+	c.response(r.Pos, r.Response)
+	c.penalty(r)
+	c.ruleLimits(r)
+	c.action(r)
+	if hasControl(r.Reason) {
+		c.fail(r.Pos, "the reason of rule %q has control bytes: remove them", r.Name)
+	}
+	if r.Cost < 0 || r.Cost > limit.MaxCost {
+		c.fail(r.Pos, "cost %d of rule %q is not between 1 and %d", r.Cost, r.Name, int64(limit.MaxCost))
+	}
+	if uses := unacted(r); uses != "" {
+		c.warn(r.Pos, "%s of rule %q is not acted on yet: the rule rejects", uses, r.Name)
+	}
+}
+
+// unacted names what the rule asks for and this version does not do.
+func unacted(r *Rule) string {
+	var uses []string
+	if r.Action == Throttle {
+		uses = append(uses, "throttle")
+	}
+	if r.Penalty != nil {
+		uses = append(uses, "penalty")
+	}
+	return strings.Join(uses, " and ")
+}
+
+// ruleLimits checks that a rule has what its action needs, and that somebody can pass its limits.
+func (c *checker) ruleLimits(r *Rule) {
+	bare := r.Action == Block || r.Action == Allow
+	switch {
+	case bare && len(r.Limits) > 0:
+		c.fail(r.Pos, "rule %q is a block or allow and has a limit, which would never count: remove one of them", r.Name)
+	case !bare && len(r.Limits) == 0:
+		c.fail(r.Pos, "rule %q has no limit: add one, or make it action: block or action: allow", r.Name)
+	case !bare && !r.HasScope:
+		c.fail(r.Pos, "rule %q has a limit and no scope: add scope: global, tenant, user, ip or endpoint, or a list", r.Name)
+	}
+	for i := range r.Limits {
+		l := &r.Limits[i]
+		if l.Unlimited {
+			continue
+		}
+		at := l.Pos.or(r.Pos)
+		if (r.Action == Throttle || r.PostPaid) && l.Algorithm != limit.TokenBucket {
+			c.fail(at, "throttle and post_paid need algorithm: token_bucket, in rule %q", r.Name)
+		}
+		switch {
+		case l.Count == 0 || l.Capacity() == 0:
+			c.warn(at, "nobody can pass rule %q, whose limit is 0: if that is meant, action: block says it better", r.Name)
+		case r.Cost > l.Capacity() && !r.PostPaid:
+			c.warn(at, "nobody can pass rule %q: its cost of %d is above the %d that the limit can hold", r.Name, r.Cost, l.Capacity())
+		}
+	}
+}
+
+// action checks the keys that belong to one action.
+func (c *checker) action(r *Rule) {
+	switch {
+	case r.Action == Throttle && r.MaxDelay <= 0:
+		c.fail(r.Pos, "rule %q throttles without max_delay: say how long a request may wait, as in max_delay: 500ms", r.Name)
+	case r.Action != Throttle && r.MaxDelay != 0:
+		c.warn(r.Pos, "max_delay of rule %q has no effect: it belongs to action: throttle", r.Name)
+	}
+	if r.Action != Block && (r.Reason != "" || !r.Until.IsZero()) {
+		c.warn(r.Pos, "reason and until of rule %q have no effect: they belong to action: block", r.Name)
+	}
+	if r.Action == Block && !r.Disabled && !r.Until.IsZero() && !c.now.Before(r.Until) {
+		c.warn(r.Pos, "rule %q can never apply: its until has passed", r.Name)
+	}
+}
+
+func (c *checker) penalty(r *Rule) {
+	p := r.Penalty
+	if p == nil {
+		return
+	}
+	if p.Threshold < 1 || p.Threshold > limit.MaxLogCount {
+		c.fail(r.Pos, "penalty threshold %d of rule %q is not between 1 and %d", p.Threshold, r.Name, limit.MaxLogCount)
+	}
+	if p.DetectionWindow <= 0 || p.DetectionWindow > limit.MaxWindow {
+		c.fail(r.Pos, "penalty detection_window %v of rule %q is not between 1µs and 3650d", p.DetectionWindow, r.Name)
+	}
+	if p.CoolDown <= 0 || p.CoolDown > limit.MaxWindow {
+		c.fail(r.Pos, "penalty cool_down %v of rule %q is not between 1µs and 3650d", p.CoolDown, r.Name)
+		return
+	}
+	for _, m := range p.Multipliers {
+		if m < 1 || int64(m) > int64(limit.MaxWindow/p.CoolDown) {
+			c.fail(r.Pos, "penalty multiplier %d of rule %q is below 1 or makes a cool-down of over 3650d", m, r.Name)
+		}
+	}
+}
+
+func (c *checker) conditions(at Pos, m *Conditions) {
+	for _, p := range m.Endpoints {
+		here := p.Pos.or(at)
+		if _, err := parsePattern(p.Text); err != nil {
+			c.fail(here, "%v", err)
+		}
+	}
+	for _, network := range m.CIDRs {
+		if !network.IsValid() {
+			c.fail(at, "match: a cidr cannot be read: write an address and its bits, as in 10.0.0.0/8")
+		}
+	}
+	for _, list := range [][]string{m.Methods, m.Users, m.Tenants, m.Tiers} {
+		if slices.Contains(list, "") {
+			c.warn(at, "match: an empty name can never apply, because an empty attribute is none: remove it")
+		}
+	}
+	if _, found := m.Entries[""]; found {
+		c.warn(at, "match: an entry with an empty key will hardly ever apply: name its key")
+	}
+}
+
+// shadowed warns of a rule that an equal one of its scope always displaces.
+func (c *checker) shadowed(r *Rule, alike map[string]*Rule) {
+	if !r.Until.IsZero() {
+		return
+	}
+	kind := r.Action
+	if kind == Throttle {
+		kind = Reject
+	}
+	key := fmt.Sprintf("%d %d %s", kind, r.Scope, r.Match.canonical())
+	winner, known := alike[key]
+	if !known {
+		alike[key] = r
+		return
+	}
+	loser := r
+	if r.Priority < winner.Priority {
+		winner, loser = r, winner
+		alike[key] = r
+	}
+	c.warn(loser.Pos, "rule %q can never apply: rule %q has the same scope and conditions and comes first", loser.Name, winner.Name)
+}
+
+// canonical writes conditions so that equal ones are equal texts.
+func (m *Conditions) canonical() string {
+	var endpoints, networks, entries []string
+	for _, p := range m.Endpoints {
+		if parsed, err := parsePattern(p.Text); err == nil {
+			endpoints = append(endpoints, parsed.text)
+		}
+	}
+	for _, network := range m.CIDRs {
+		if network.IsValid() {
+			networks = append(networks, unmapNetwork(network).String())
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(m.Entries)) {
+		entries = append(entries, key, m.Entries[key])
+	}
+	text := fmt.Sprintf("%q", entries)
+	for _, list := range [][]string{endpoints, networks, upperAll(m.Methods), m.Users, m.Tenants, m.Tiers} {
+		text += fmt.Sprintf("%q", slices.Compact(slices.Sorted(slices.Values(list))))
+	}
+	return text
+}

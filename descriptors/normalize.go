@@ -1,0 +1,221 @@
+package descriptors
+
+import (
+	"bytes"
+	"net/netip"
+	"strings"
+)
+
+// NormalizePath returns the one form in which all spellings of a path are compared: without scheme, authority, query,
+// fragment and ;params, percent-decoded once, \ as /, with a leading slash, without empty and dot segments and without
+// a trailing slash. It returns false, and the path as it stands, for a NUL or a bad percent.
+func NormalizePath(path string) (string, bool) {
+	cut := cutAuthority(path)
+	if i := strings.IndexAny(cut, "?#"); i >= 0 {
+		cut = cut[:i]
+	}
+	if isNormalPath(cut) {
+		return cut, true
+	}
+	decoded, ok := decodePath(cut)
+	if !ok {
+		return path, false
+	}
+	return joinSegments(decoded), true
+}
+
+// cutAuthority drops scheme and authority of an absolute form.
+func cutAuthority(path string) string {
+	scheme, rest, found := strings.Cut(path, "://")
+	if !found || !isScheme(scheme) {
+		return path
+	}
+	i := strings.IndexAny(rest, "/\\?#")
+	if i < 0 {
+		return ""
+	}
+	return rest[i:]
+}
+
+func isScheme(text string) bool {
+	for i := 0; i < len(text); i++ {
+		c := text[i] | 0x20
+		letter := c >= 'a' && c <= 'z'
+		other := text[i] >= '0' && text[i] <= '9' || text[i] == '+' || text[i] == '-' || text[i] == '.'
+		if !letter && (i == 0 || !other) {
+			return false
+		}
+	}
+	return text != ""
+}
+
+// isNormalPath reports whether there is nothing to do, which is the common case and costs no memory. It may say false
+// for a normal path, never true for another.
+func isNormalPath(path string) bool {
+	if path == "" || path[0] != '/' {
+		return false
+	}
+	if len(path) > 1 && path[len(path)-1] == '/' {
+		return false
+	}
+	for i := 0; i < len(path); i++ {
+		switch path[i] {
+		case 0, '%', '\\', ';':
+			return false
+		case '/':
+			if i+1 < len(path) && (path[i+1] == '/' || path[i+1] == '.') {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// decodePath decodes percents once and turns every \ into a /.
+func decodePath(path string) ([]byte, bool) {
+	out := make([]byte, 0, len(path))
+	for i := 0; i < len(path); i++ {
+		c := path[i]
+		if c == '%' {
+			if i+2 >= len(path) {
+				return nil, false
+			}
+			high, low := unhex(path[i+1]), unhex(path[i+2])
+			if high < 0 || low < 0 {
+				return nil, false
+			}
+			c = byte(high<<4 | low)
+			i += 2
+		}
+		if c == 0 {
+			return nil, false
+		}
+		if c == '\\' {
+			c = '/'
+		}
+		out = append(out, c)
+	}
+	return out, true
+}
+
+func unhex(c byte) int {
+	switch {
+	case c >= '0' && c <= '9':
+		return int(c - '0')
+	case c >= 'a' && c <= 'f':
+		return int(c-'a') + 10
+	case c >= 'A' && c <= 'F':
+		return int(c-'A') + 10
+	}
+	return -1
+}
+
+// joinSegments drops params and empty segments and then resolves dot segments.
+func joinSegments(path []byte) string {
+	out := make([]byte, 0, len(path)+1)
+	for len(path) > 0 {
+		segment := path
+		i := bytes.IndexByte(path, '/')
+		if i >= 0 {
+			segment, path = path[:i], path[i+1:]
+		} else {
+			path = nil
+		}
+		out = appendSegment(out, segment)
+	}
+	if len(out) == 0 {
+		return "/"
+	}
+	return string(out)
+}
+
+func appendSegment(out, segment []byte) []byte {
+	for i, c := range segment {
+		if c == ';' {
+			segment = segment[:i]
+			break
+		}
+	}
+	switch string(segment) {
+	case "", ".":
+		return out
+	case "..":
+		for len(out) > 0 {
+			last := out[len(out)-1]
+			out = out[:len(out)-1]
+			if last == '/' {
+				break
+			}
+		}
+		return out
+	}
+	return append(append(out, '/'), segment...)
+}
+
+// NormalizeMethod returns the method in upper case.
+func NormalizeMethod(method string) string { return strings.ToUpper(method) }
+
+// NormalizeHost returns the host in lower case and without its port.
+func NormalizeHost(host string) string {
+	host = strings.ToLower(host)
+	i := strings.LastIndexByte(host, ':')
+	if i < 0 || strings.IndexByte(host[i:], ']') >= 0 {
+		return host
+	}
+	if strings.IndexByte(host, ':') != i && host[0] != '[' {
+		return host // an IPv6 address without brackets has no port
+	}
+	return host[:i]
+}
+
+// ParseAddress reads an address, or a network as Envoy masks one, into the network that it stands for: all bits of an
+// address, the masked ones of a network. IPv4 in IPv6 is unmapped and a zone is dropped.
+func ParseAddress(text string) (netip.Prefix, bool) {
+	text = cutZone(text)
+	if strings.IndexByte(text, '/') < 0 {
+		addr, err := netip.ParseAddr(text)
+		if err != nil {
+			return netip.Prefix{}, false
+		}
+		addr = addr.Unmap()
+		return netip.PrefixFrom(addr, addr.BitLen()), true
+	}
+	network, err := netip.ParsePrefix(text)
+	if err != nil {
+		return netip.Prefix{}, false
+	}
+	return unmapNetwork(network), true
+}
+
+// cutZone drops the zone of an IPv6 address or network.
+func cutZone(text string) string {
+	i := strings.IndexByte(text, '%')
+	if i < 0 || strings.IndexByte(text[:i], ':') < 0 {
+		return text
+	}
+	if j := strings.IndexByte(text[i:], '/'); j >= 0 {
+		return text[:i] + text[i+j:]
+	}
+	return text[:i]
+}
+
+func unmapNetwork(network netip.Prefix) netip.Prefix {
+	addr, bits := network.Addr(), network.Bits()
+	if addr.Is4In6() && bits >= 96 {
+		return netip.PrefixFrom(addr.Unmap(), bits-96).Masked()
+	}
+	return network.Masked()
+}
+
+// appendNetwork appends the identity of a client's network: IPv6 by at most prefix bits, a single address without /.
+func appendNetwork(b []byte, network netip.Prefix, prefix int) []byte {
+	addr, bits := network.Addr(), network.Bits()
+	if addr.Is6() && bits > prefix {
+		bits = prefix
+		network = netip.PrefixFrom(addr, bits).Masked()
+	}
+	if bits == addr.BitLen() {
+		return network.Addr().AppendTo(b)
+	}
+	return network.AppendTo(b)
+}

@@ -1,0 +1,142 @@
+package descriptors
+
+import "github.com/spillway-mesh/spillway/limit"
+
+// Match fills m with what the request comes to: trees and overrides in the order of the descriptors, then rules by
+// scope. A request without descriptors still meets global rules; their terms report on descriptor -1, which is none.
+func (s *Set) Match(req *Request, m *Match) {
+	m.Reset()
+	d := s.domains[req.Domain]
+	if d == nil {
+		return
+	}
+	m.Known, m.Domain = true, d
+	d.findLeaves(req, m)
+	if !d.scoped {
+		d.chargeTrees(req, m)
+		return
+	}
+	d.choose(req, m)
+	best := m.scratch.best
+	if c := best[d.blocks]; c != nil {
+		m.Block = c.rule.verdict
+		return
+	}
+	if c := best[d.allows]; c != nil {
+		m.Exempt = c.rule.verdict
+		return
+	}
+	d.chargeTrees(req, m)
+	if len(req.Descriptors) > 0 && m.scratch.attrs.first < 0 {
+		return // post-paid leaves took all descriptors
+	}
+	d.chargeRules(req, m)
+}
+
+// choose gathers what is known about the request and chooses a candidate of each group.
+func (d *CompiledDomain) choose(req *Request, m *Match) {
+	s := &m.scratch
+	s.attrs.gather(req, d.attributes)
+	s.key = s.attrs.normalize(d.ipv6Prefix, s.key)
+	d.setTier(&s.attrs)
+	d.index.gather(&s.facts, req, &s.attrs)
+	if cap(s.best) < len(d.index.groups) {
+		s.best = make([]*candidate, len(d.index.groups))
+	}
+	s.best = s.best[:len(d.index.groups)]
+	s.looked = d.index.choose(&s.facts, s.attrs.scope(), s.best)
+}
+
+// setTier takes the tier from the users table, else from the request, else from the tenants table.
+func (d *CompiledDomain) setTier(a *attributes) {
+	if tier := d.users[a.text[attrUser]].tier; tier != "" {
+		a.text[attrTier] = tier
+		return
+	}
+	if !a.has(attrTier) {
+		a.text[attrTier] = d.tenants[a.text[attrTenant]].tier
+	}
+}
+
+func (d *CompiledDomain) chargeRules(req *Request, m *Match) {
+	s := &m.scratch
+	factor := int64(1)
+	if row := s.best[d.costs]; row != nil {
+		factor = row.cost
+	}
+	have := s.attrs.scope()
+	for _, g := range d.scopes {
+		if have&g.scope != g.scope {
+			continue
+		}
+		if r, p := d.winner(g, s); r != nil {
+			d.chargeRule(req, m, r, p, factor)
+		}
+		if c := s.best[g.logOnly]; c != nil {
+			d.chargeRule(req, m, c.rule, c.pattern, factor)
+		}
+	}
+}
+
+// winner returns the rule that counts in a scope, with the endpoint pattern by which it matched. The limits that a user
+// or a tenant has of its own stand in the place of rules that name no more than a tier.
+func (d *CompiledDomain) winner(g scopeGroups, s *scratch) (*compiledRule, *pattern) {
+	c := s.best[g.enforced]
+	if c != nil && c.rule.specific {
+		return c.rule, c.pattern
+	}
+	var own *compiledRule
+	switch g.scope {
+	case ScopeUser:
+		own = d.users[s.attrs.text[attrUser]].own
+	case ScopeTenant:
+		own = d.tenants[s.attrs.text[attrTenant]].own
+	}
+	switch {
+	case own != nil:
+		return own, nil
+	case c != nil:
+		return c.rule, c.pattern
+	}
+	return nil, nil
+}
+
+func (d *CompiledDomain) chargeRule(req *Request, m *Match, r *compiledRule, p *pattern, factor int64) {
+	s := &m.scratch
+	if r.cost > 0 {
+		factor = r.cost
+	}
+	i := s.attrs.reports(r.scope)
+	op, cost := req.spends(i, factor, r.postPaid)
+	d.appendRuleHead(s, r, p)
+	headed := len(s.key)
+	for j := range r.limits {
+		l := &r.limits[j]
+		term := Term{Effect: l.effect, Descriptor: i, Metric: l.effect.Metric}
+		if l.unlimited {
+			if l.effect.Mode != limit.Shadow {
+				m.Unlimited = append(m.Unlimited, term)
+			}
+			continue
+		}
+		s.key = append(s.key[:headed], l.tail...)
+		m.add(term, limit.Charge{Key: string(s.key), Limit: l.effect.Limit, Cost: cost, Op: op, Mode: l.effect.Mode})
+	}
+}
+
+// appendRuleHead puts the head of a rule's keys into s.key: the domain and the identity.
+func (d *CompiledDomain) appendRuleHead(s *scratch, r *compiledRule, p *pattern) {
+	s.values = s.values[:0]
+	for i, named := range scopeNames {
+		if r.scope&named.scope == 0 {
+			continue
+		}
+		text := s.attrs.text[i]
+		if named.scope == ScopeEndpoint && r.endpoint && p != nil {
+			text = p.text
+		}
+		s.values = append(s.values, keyValue{text: text})
+	}
+	s.key = append(s.key[:0], d.head...)
+	s.key = d.keys.appendValues(s.key, s.values)
+}

@@ -1,0 +1,198 @@
+package descriptors
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+// compiledRule is a scoped rule, or the limits of a user or tenant of its own.
+type compiledRule struct {
+	scope    Scope
+	limits   []ruleLimit
+	verdict  *Effect // of a block or allow
+	cost     int64   // 0: the cost table decides
+	postPaid bool
+	endpoint bool // names endpoints, so an endpoint scope counts by pattern
+	specific bool // names more than a tier, so it wins over a user's or tenant's own limits
+	tier     bool
+	priority int
+}
+
+// ruleLimit is one limit of a rule.
+type ruleLimit struct {
+	effect    *Effect
+	unlimited bool
+	tail      string // of its key, from the end of the hash tag
+}
+
+func compileRule(r *Rule) *compiledRule {
+	c := &compiledRule{
+		scope: r.Scope, cost: r.Cost, postPaid: r.PostPaid, priority: r.Priority,
+		endpoint: len(r.Match.Endpoints) > 0, specific: r.Match.specific(), tier: len(r.Match.Tiers) > 0,
+	}
+	base := Effect{
+		Name: r.Name, Rule: r.Name, Action: r.Action, OnFailure: r.OnFailure, Response: r.Response,
+		Reason: r.Reason, Until: r.Until, MaxDelay: r.MaxDelay, Penalty: r.Penalty, Metric: []string{"rule", r.Name},
+	}
+	if r.Action == LogOnly {
+		base.Mode = limit.Shadow
+	}
+	if r.Action == Block || r.Action == Allow {
+		c.verdict = &base
+		return c
+	}
+	c.addLimits(r.Limits, base, string(appendPart(nil, r.Name)))
+	return c
+}
+
+// compileAccount compiles the limits that a user or tenant has of its own, or returns nil when it has none. Their rule
+// in the key starts with a reserved ~, because a rule may be called "user" as well.
+func compileAccount(a *Account, scope Scope) *compiledRule {
+	if len(a.Limits) == 0 {
+		return nil
+	}
+	limits := slices.Clone(a.Limits)
+	for i := range limits {
+		if a.Burst > 0 && limits[i].Algorithm == limit.TokenBucket {
+			limits[i].Burst = a.Burst
+		}
+	}
+	name := scope.String()
+	c := &compiledRule{scope: scope}
+	c.addLimits(limits, Effect{Name: name, Rule: name, Metric: []string{"rule", name}}, "~"+name)
+	return c
+}
+
+func (c *compiledRule) addLimits(limits []Limit, base Effect, keyName string) {
+	for i := range limits {
+		l, effect := &limits[i], base
+		if l.Name != "" {
+			effect.Name = l.Name
+		}
+		if len(limits) > 1 {
+			effect.Metric = append(slices.Clone(base.Metric), limitLevel(l, i))
+		}
+		effect.setLimit(l)
+		tail := "}:" + c.scope.String() + ":" + keyName + limitTail(l.Limit, i)
+		c.limits = append(c.limits, ruleLimit{effect: &effect, unlimited: l.Unlimited, tail: tail})
+	}
+}
+
+// limitLevel tells one limit of several from the others in metrics.
+func limitLevel(l *Limit, place int) string {
+	if l.Name != "" {
+		return l.Name
+	}
+	return strconv.Itoa(place + 1)
+}
+
+// setLimit takes over a limit and how it is reported. An unlimited one leaves the zero Limit.
+func (e *Effect) setLimit(l *Limit) {
+	if l.Unlimited {
+		return
+	}
+	e.Limit = l.Limit
+	e.Unit, e.Multiplier = l.Unit, max(l.Multiplier, 1)
+	if l.Unit == UnitUnknown {
+		e.Unit, e.Multiplier = reportUnit(l.Window)
+	}
+}
+
+// specific reports whether the conditions name more than a tier.
+func (c *Conditions) specific() bool {
+	return len(c.Endpoints) > 0 || c.names()
+}
+
+func (c *Conditions) names() bool {
+	return len(c.Users) > 0 || len(c.Tenants) > 0 || len(c.CIDRs) > 0 || len(c.Entries) > 0 || len(c.Methods) > 0
+}
+
+// candidates returns the conditions as candidates, one per endpoint pattern. The patterns were checked before.
+func (x *index) candidates(c *Conditions) []*candidate {
+	asks := [dimensions][]int32{
+		dimMethod: x.ids(dimMethod, upperAll(c.Methods)), dimUser: x.ids(dimUser, c.Users),
+		dimTenant: x.ids(dimTenant, c.Tenants), dimTier: x.ids(dimTier, c.Tiers),
+	}
+	for _, network := range c.CIDRs {
+		asks[dimNetwork] = append(asks[dimNetwork], x.network(network))
+	}
+	slices.Sort(asks[dimNetwork])
+	asks[dimNetwork] = slices.Compact(asks[dimNetwork])
+	for _, key := range slices.Sorted(maps.Keys(c.Entries)) {
+		asks[dimEntry] = append(asks[dimEntry], x.entry(Entry{key, c.Entries[key]}))
+	}
+	if len(c.Endpoints) == 0 {
+		return []*candidate{{asks: asks}}
+	}
+	var all []*candidate
+	for _, text := range c.Endpoints {
+		p, err := parsePattern(text.Text)
+		if err != nil {
+			continue
+		}
+		p = x.pattern(p)
+		asks[dimEndpoint] = []int32{p.term}
+		all = append(all, &candidate{asks: asks, pattern: p})
+	}
+	return all
+}
+
+func (x *index) ids(d dimension, names []string) []int32 {
+	var ids []int32
+	for _, name := range names {
+		ids = append(ids, x.name(d, name))
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+func upperAll(methods []string) []string {
+	upper := make([]string, len(methods))
+	for i, method := range methods {
+		upper[i] = NormalizeMethod(method)
+	}
+	return upper
+}
+
+// compareSpecific orders candidates of one scope from the most to the least specific. Equal ones stay in file order.
+func compareSpecific(a, b *candidate) int {
+	return cmp.Or(
+		first(a.pattern != nil, b.pattern != nil),
+		comparePatterns(a.pattern, b.pattern),
+		first(a.names(), b.names()),
+		first(a.rule.tier, b.rule.tier),
+		cmp.Compare(a.rule.priority, b.rule.priority),
+	)
+}
+
+func comparePatterns(a, b *pattern) int {
+	if a == nil || b == nil {
+		return 0
+	}
+	return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(b.literals, a.literals))
+}
+
+// names reports whether the candidate names users, tenants, cidrs, entries or methods.
+func (c *candidate) names() bool {
+	for _, d := range []dimension{dimUser, dimTenant, dimNetwork, dimEntry, dimMethod} {
+		if len(c.asks[d]) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// first orders those that have something before those that have not.
+func first(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
