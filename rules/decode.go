@@ -72,7 +72,7 @@ func (d *decoder) warn(n *node, format string, args ...any) {
 
 // wants reports that n is of the wrong type.
 func (d *decoder) wants(n *node, what string) {
-	d.fail(n, "%s wants %s, not %s", n.label, what, n.describe())
+	d.fail(n, "%s wants %s, not %s", n.title(), what, n.describe())
 }
 
 // sound runs read and says whether it found no error.
@@ -99,7 +99,7 @@ func (d *decoder) object(n *node, keys map[string]reader) bool {
 	for _, f := range n.fields {
 		read, known := keys[f.key.text]
 		if !known {
-			d.fail(f.key, "unknown key %q; %s", clip(f.key.text), suggest(f.key.text, sorted(keys)))
+			d.fail(f.key, "unknown key %q; %s", clip(f.key.text), suggestKey(f.key.text, sorted(keys)))
 			continue
 		}
 		read(f.value)

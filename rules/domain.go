@@ -108,8 +108,5 @@ func (d *decoder) quota(keys map[string]reader, limits *[]descriptors.Limit, bur
 				d.fail(at, "burst holds for token_bucket only, and one of the limits is a %s; remove one of the two", l.Algorithm)
 			}
 		}
-		if at != nil && len(*limits) == 0 {
-			d.fail(at, "burst without limits says nothing; add `limits: [100/1m]`, say")
-		}
 	}
 }

@@ -56,16 +56,27 @@ func (d *decoder) issuer(n *node) {
 		"issuer":     d.name(&issuer),
 		"jwks":       d.keySet,
 		"audiences":  d.words(&audiences),
-		"algorithms": d.oneEach(signatures),
+		"algorithms": d.signatures,
 		"claims": func(n *node) {
 			d.object(n, map[string]reader{"user": d.name(&claims.user), "tenant": d.name(&claims.tenant), "tier": d.name(&claims.tier)})
 		},
 	})
 	for _, key := range []string{"issuer", "jwks"} {
 		if ok && n.get(key) == nil {
-			d.fail(n, "this issuer has no %s; add it", key)
+			d.fail(n, "this item of jwt has no %s; add it", key)
 		}
 	}
+}
+
+// signatures reads the algorithms that an issuer may use.
+func (d *decoder) signatures(n *node) {
+	for _, item := range n.items {
+		if strings.HasPrefix(strings.ToUpper(item.text), "HS") || strings.EqualFold(item.text, "none") {
+			d.fail(item, "%s is refused: anybody who knows the public keys could sign with it; use RS256, ES256 or EdDSA", clip(item.text))
+			return
+		}
+	}
+	d.oneEach(signatures)(n)
 }
 
 // keySet reads where a key set is, and takes note of a file, which is then no rule file.
@@ -120,7 +131,7 @@ func (d *decoder) apiKey(n *node, ids map[string]bool) {
 	check()
 	for _, key := range []string{"id", "sha256"} {
 		if n.get(key) == nil {
-			d.fail(n, "this key has no %s; add it", key)
+			d.fail(n, "this item of keys has no %s; add it", key)
 		}
 	}
 	if id != "" && ids[id] {

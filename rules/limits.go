@@ -36,7 +36,7 @@ func (d *decoder) limit(to *[]descriptors.Limit) reader {
 // shortLimit reads count/duration or unlimited.
 func (d *decoder) shortLimit(n *node, to *descriptors.Limit) {
 	if n.kind != scalar || n.isNull() {
-		d.wants(n, "a limit such as 100/1m, unlimited, or a map with count and per")
+		d.wants(n, "count/duration such as 100/1m, unlimited, or a map with count and per")
 		return
 	}
 	if n.text == unlimited {
@@ -149,7 +149,7 @@ func (d *decoder) treeLimit(to *[]descriptors.Limit) reader {
 				"per":               func(n *node) { at.per = n; d.span(&l.Window)(n) },
 				"requests_per_unit": optional(func(n *node) { at.count = n; l.Count = d.uint32(n) }),
 				"unlimited":         optional(d.flag(&l.Unlimited)),
-				"name":              optional(d.text(&l.Name)),
+				"name":              optional(func(n *node) { l.Name, _ = d.string(n); d.printable(n) }),
 				"replaces":          optional(d.replaces(&l)),
 				"algorithm":         choice(d, &l.Algorithm, algorithms),
 				"burst":             func(n *node) { at.burst = n; d.number(&l.Burst, 0, limit.MaxCount)(n) },

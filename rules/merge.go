@@ -63,29 +63,23 @@ func decodeSource(s source) *decoder {
 	return d
 }
 
-// join makes one list of domains of all files. Two files of one domain are a clash, or are merged when that is asked
-// for: their lists follow each other in the order of the file names, and what is no list may stand in one of them only.
+// join makes one list of domains of all files. Files of one domain are merged when that is asked for: their lists follow
+// each other in the order of the file names, and what is no list may stand in one of them only.
 func join(files []*decoder, merge bool) (domains []descriptors.Domain, clashes []descriptors.Problem) {
-	at := map[string]*joined{}
-	var order []*joined
+	var all []*joined
+	known := map[string]*joined{}
 	for _, d := range files {
 		if !d.usable() {
 			continue
 		}
-		name := d.domain.Name
-		j := at[name]
-		switch {
-		case j == nil:
-			at[name] = &joined{domain: d.domain, given: maps.Clone(d.given)}
-			order = append(order, at[name])
-		case merge:
-			clashes = append(clashes, j.merge(d)...)
-		default:
-			clashes = append(clashes, descriptors.Problem{Pos: d.domain.Pos, Text: fmt.Sprintf(
-				"the domain %q is in %s already; rename one, or set MERGE_DOMAIN_CONFIG=true to join them", clip(name), j.domain.File)})
+		if before := known[d.domain.Name]; before != nil && merge {
+			clashes = append(clashes, before.merge(d)...)
+			continue
 		}
+		known[d.domain.Name] = &joined{domain: d.domain, given: maps.Clone(d.given)}
+		all = append(all, known[d.domain.Name])
 	}
-	for _, j := range order {
+	for _, j := range all {
 		domains = append(domains, j.domain)
 	}
 	return domains, clashes

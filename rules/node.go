@@ -25,6 +25,7 @@ type node struct {
 	line, column int
 	kind         kind
 	label        string  // the key that it stands under, for messages
+	item         bool    // it is an item of a list under that key
 	tag          string  // of a scalar: !!str, !!int, ...
 	plain        bool    // a scalar without quotes
 	text         string  // of a scalar, as written
@@ -84,6 +85,7 @@ func (r *resolver) resolve(y *yaml.Node, label string, depth int) *node {
 
 // add puts a resolved item into a list.
 func (n *node) add(item *node) {
+	item.item = true
 	n.items = append(n.items, item)
 	n.grow(item)
 }
@@ -111,7 +113,7 @@ func (r *resolver) alias(y *yaml.Node, at *node, depth int) *node {
 		return at
 	}
 	used := *target
-	used.label = at.label
+	used.label, used.item = at.label, false
 	return &used
 }
 
@@ -182,7 +184,15 @@ func (r *resolver) fail(at *node, text string) {
 	r.d.fail(at, "%s", text)
 }
 
-// describe names the node in a message.
+// title names the place of the node in a message.
+func (n *node) title() string {
+	if n.item {
+		return "an item of " + n.label
+	}
+	return n.label
+}
+
+// describe names the node's value in a message.
 func (n *node) describe() string {
 	switch {
 	case n.kind == list:

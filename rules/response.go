@@ -31,6 +31,7 @@ func (d *decoder) headers(to *[]descriptors.Header) reader {
 			var header descriptors.Header
 			d.headerName(&header.Name)(key)
 			header.Value, _ = d.string(value)
+			d.printable(value)
 			if seen[strings.ToLower(header.Name)] {
 				d.fail(key, "the header %q stands here twice; remove one", key.text)
 			}

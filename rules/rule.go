@@ -41,7 +41,7 @@ func (d *decoder) ruleKeys(n *node, to *descriptors.Rule) {
 		"scope":      d.scope(to),
 		"match":      d.conditions(&to.Match),
 		"limit":      func(n *node) { one = n; d.limit(&to.Limits)(n) },
-		"limits":     func(n *node) { several = n; d.limits(n, &to.Limits) },
+		"limits":     func(n *node) { several = n; d.some(n, d.limit(&to.Limits)) },
 		"action":     choice(d, &to.Action, actions),
 		"max_delay":  d.span(&to.MaxDelay),
 		"reason":     d.name(&to.Reason),
@@ -57,17 +57,6 @@ func (d *decoder) ruleKeys(n *node, to *descriptors.Rule) {
 	to.Disabled = !enabled
 	if one != nil && several != nil {
 		d.fail(several, "limits stands in place of limit; remove one of the two")
-	}
-}
-
-// limits reads several limits of a rule.
-func (d *decoder) limits(n *node, to *[]descriptors.Limit) {
-	d.some(n, d.limit(to))
-	for _, l := range *to {
-		if l.Unlimited && len(*to) > 1 {
-			d.fail(n, "unlimited stands alone; remove it, or the other limits")
-			return
-		}
 	}
 }
 
@@ -116,7 +105,7 @@ func (d *decoder) conditions(to *descriptors.Conditions) reader {
 func (d *decoder) patterns(to *[]descriptors.Pattern) reader {
 	return func(n *node) {
 		d.some(n, func(item *node) {
-			if text, ok := d.word(item, "an item of endpoints"); ok {
+			if text, ok := d.word(item, item.title()); ok {
 				*to = append(*to, descriptors.Pattern{Pos: d.pos(item), Text: text})
 			}
 		})

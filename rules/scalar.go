@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // string reads text. Whole numbers, booleans and times without quotes are text as they are written. Numbers with a
@@ -39,16 +40,27 @@ func (d *decoder) text(to *string) reader {
 	return func(n *node) { *to, _ = d.string(n) }
 }
 
-// name makes a reader for text that must not be empty.
+// name makes a reader for text that is shown to clients or people: neither empty nor with control characters, which could
+// write headers of their own.
 func (d *decoder) name(to *string) reader {
-	return func(n *node) { *to, _ = d.word(n, n.label) }
+	return func(n *node) {
+		*to, _ = d.word(n, n.label)
+		d.printable(n)
+	}
 }
 
-// names makes a reader for a list of texts, none of them empty.
+// printable refuses control characters in text.
+func (d *decoder) printable(n *node) {
+	if n.kind == scalar && strings.ContainsFunc(n.text, unicode.IsControl) {
+		d.fail(n, "%s has control characters, such as a line break; remove them", n.label)
+	}
+}
+
+// words makes a reader for a list of texts, none of them empty.
 func (d *decoder) words(to *[]string) reader {
 	return func(n *node) {
 		d.some(n, func(item *node) {
-			if text, ok := d.word(item, "an item of "+n.label); ok {
+			if text, ok := d.word(item, item.title()); ok {
 				*to = append(*to, text)
 			}
 		})
@@ -87,14 +99,14 @@ func (d *decoder) integer(n *node, least, most int64) (int64, bool) {
 		value, err = math.MaxInt64, nil
 	}
 	if err != nil {
-		d.fail(n, "%s wants a whole number, such as 100 or 1_000, not %s", n.label, clip(n.text))
+		d.fail(n, "%s wants a whole number, such as 100 or 1_000, not %s", n.title(), clip(n.text))
 		return 0, false
 	}
 	if negative {
 		value = -value
 	}
 	if value < least || value > most {
-		d.fail(n, "%s is %s; it must be between %d and %d", n.label, clip(n.text), least, most)
+		d.fail(n, "%s is %s; it must be between %d and %d", n.title(), clip(n.text), least, most)
 		return 0, false
 	}
 	return value, true
@@ -228,7 +240,7 @@ func (d *decoder) instant(to *time.Time) reader {
 func (d *decoder) cidrs(to *[]netip.Prefix) reader {
 	return func(n *node) {
 		d.some(n, func(item *node) {
-			text, ok := d.word(item, "an item of "+n.label)
+			text, ok := d.word(item, item.title())
 			if !ok {
 				return
 			}

@@ -7,20 +7,57 @@ import (
 
 // suggest tells what to do about a word that is none of the known ones: the nearest one, else all of them.
 func suggest(word string, known []string) string {
-	near, best := "", 0
-	for _, k := range known {
-		distance := distance(normal(word), normal(k))
-		if distance > tolerance(word) {
-			continue
-		}
-		if near == "" || distance < best {
-			near, best = k, distance
-		}
-	}
+	near := nearest(word, known)
 	if near != "" {
 		return "did you mean " + quote(near) + "?"
 	}
 	return "known here: " + strings.Join(known, ", ")
+}
+
+// homes are the keys that are easily put a level too high or too low, by where they belong.
+var homes = []struct {
+	home string
+	keys []string
+}{
+	{"a limit", []string{"count", "per", "burst", "algorithm"}},
+	{"rate_limit", []string{"unit", "requests_per_unit", "unit_multiplier", "unlimited", "replaces", "algorithm", "burst"}},
+	{"a descriptor, beside rate_limit", []string{"shadow_mode", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold", "metadata"}},
+	{"a rule, beside its limit", []string{"scope", "match", "action", "max_delay", "priority", "enabled", "on_failure", "post_paid", "response", "penalty"}},
+	{"match", []string{"endpoints", "methods", "users", "tenants", "tiers", "cidrs", "entries"}},
+	{"the top of the file", []string{"charge_denied", "attributes", "costs", "cost_header", "reset_format"}},
+}
+
+// suggestKey tells what to do about an unknown key: the nearest one that is known here, else the nearest one that
+// belongs elsewhere, else all that are known here.
+func suggestKey(word string, known []string) string {
+	if nearest(word, known) != "" {
+		return suggest(word, known)
+	}
+	for _, h := range homes {
+		near := nearest(word, h.keys)
+		if near == word {
+			return "it belongs to " + h.home
+		}
+		if near != "" {
+			return "did you mean " + quote(near) + "? It belongs to " + h.home
+		}
+	}
+	return suggest(word, known)
+}
+
+// nearest returns the known word that the word is most likely meant to be, or nothing.
+func nearest(word string, known []string) string {
+	near, best := "", tolerance(word)+1
+	for _, k := range known {
+		distance := distance(normal(word), normal(k))
+		if len(word) > 2 && strings.HasPrefix(k, normal(word)) {
+			distance = 1 // cut short: sec for second
+		}
+		if distance < best {
+			near, best = k, distance
+		}
+	}
+	return near
 }
 
 // normal makes words comparable that differ in case or in how they are joined.
@@ -30,7 +67,7 @@ func normal(word string) string {
 
 // tolerance is how many slips of the finger a word may hold: a third of its letters, from one to five.
 func tolerance(word string) int {
-	return min(max(1, len(word)/3), 5)
+	return min(max(1, (len(word)+1)/3), 5)
 }
 
 // distance counts the letters to insert, remove, replace or swap with their neighbour that turn a into b.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"sort"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -15,7 +16,7 @@ import (
 
 const (
 	maxFileSize = 4 << 20 // bytes of one rule file
-	maxLocate   = 1 << 20 // bytes that may be parsed again to find the line of a syntax error
+	maxLocate   = 2 << 20 // bytes that may be parsed again to find the line of a syntax error
 )
 
 // syntaxError is text that cannot be read as one YAML document.
@@ -104,6 +105,8 @@ var advice = []struct{ says, means string }{
 	{"could not find expected ':'", "a key needs a colon and a value"},
 	{"found character that cannot start any token", "this cannot start a value; quote it, and indent with blanks, never with tabs"},
 	{"found a tab character", "a tab stands where blanks are needed; indent with blanks"},
+	{"unknown anchor", "an alias stands here whose anchor is not above it; quote text that begins with *"},
+	{"did not find expected alphabetic or numeric character", "this is no alias and no anchor; quote text that begins with * or &"},
 	{"found unexpected end of stream", "a quote is opened and never closed"},
 	{"did not find expected ',' or ']'", "a list in brackets is opened and not closed, or a comma is missing"},
 	{"did not find expected ',' or '}'", "a map in braces is opened and not closed, or a comma is missing"},
@@ -127,24 +130,51 @@ func explain(text []byte, err error) *syntaxError {
 }
 
 // locate finds the line of a syntax error better than the library, which often names the parent's: it is the one after
-// the longest run of whole lines that can be read. The search is bounded, and then the library's line stands.
+// the longest run of whole lines that can be read. Where that would take too long, the library's line stands.
 func locate(text []byte, line int) int {
-	lines := bytes.SplitAfter(text, []byte("\n"))
-	end := min(line+1, len(lines))
-	if line == 1 {
-		end = len(lines) // no line was given: it may be any
-	}
-	size := len(bytes.Join(lines[:end], nil))
-	for budget := maxLocate; end > 0; end-- {
-		budget -= size
+	ends := lineEnds(text)
+	budget := maxLocate
+	broken := func(lines int) bool {
+		if lines == 0 {
+			return false
+		}
+		budget -= ends[lines-1]
 		if budget < 0 {
-			return line
+			return true
 		}
-		_, _, err := documents(text[:size])
-		if err == nil {
-			return min(end+1, len(lines))
-		}
-		size -= len(lines[end-1])
+		_, _, err := documents(text[:ends[lines-1]])
+		return err != nil
 	}
-	return 1
+	const lookAhead = 50 // lines that a list, a map or a text may take before it is closed
+	good := 0
+	for {
+		good += sort.Search(len(ends)-good, func(more int) bool { return broken(good + more + 1) })
+		closed := 0
+		for ahead := 2; closed == 0 && ahead <= lookAhead && good+ahead <= len(ends); ahead++ {
+			if !broken(good + ahead) {
+				closed = ahead
+			}
+		}
+		switch {
+		case budget < 0:
+			return line
+		case closed == 0:
+			return min(good+1, len(ends))
+		}
+		good += closed // what was broken was only not closed yet
+	}
+}
+
+// lineEnds returns the offset behind each line.
+func lineEnds(text []byte) []int {
+	var ends []int
+	for at := 0; at < len(text); {
+		next := bytes.IndexByte(text[at:], '\n')
+		if next < 0 {
+			next = len(text) - at - 1
+		}
+		at += next + 1
+		ends = append(ends, at)
+	}
+	return ends
 }
