@@ -16,10 +16,10 @@ import (
 
 // GRPC is what the interceptors need to know.
 type GRPC struct {
-	Methods []string // full names of the methods that are measured
-	// Answer returns what a method answers when its handler panicked, or nil: then the call fails with an internal error.
-	Answer func(method string) any
-	Log    *slog.Logger
+	// Methods are the full names of the methods that are measured. Their doors answer panics themselves, with a decision;
+	// a panic in any other method fails the call.
+	Methods []string
+	Log     *slog.Logger
 }
 
 // method is the metrics of one gRPC method.
@@ -28,8 +28,7 @@ type method struct {
 	latency  prometheus.Observer
 }
 
-// Unary returns the interceptor that counts and times calls and keeps a panic from ending the process. It is the last
-// resort: the doors answer panics themselves.
+// Unary returns the interceptor that counts and times calls, and keeps a panic from ending the process where no door does.
 func (t *Telemetry) Unary(cfg GRPC) grpc.UnaryServerInterceptor {
 	methods := make(map[string]method, len(cfg.Methods))
 	for _, full := range cfg.Methods {
@@ -37,19 +36,14 @@ func (t *Telemetry) Unary(cfg GRPC) grpc.UnaryServerInterceptor {
 		methods[full] = method{t.requests.WithLabelValues(name), t.latency.WithLabelValues(name)}
 	}
 	failed := t.errors.WithLabelValues("service_error")
-	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
-		defer func() {
-			if r := recover(); r != nil {
-				resp, err = t.recovered(cfg, info.FullMethod, r)
-			}
-		}()
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		m, measured := methods[info.FullMethod]
 		if !measured {
-			return handler(ctx, req)
+			return t.guard(ctx, req, info, handler, cfg.Log)
 		}
 		m.requests.Inc()
 		start := time.Now()
-		resp, err = handler(ctx, req)
+		resp, err := handler(ctx, req)
 		m.latency.Observe(time.Since(start).Seconds())
 		if err != nil {
 			failed.Inc()
@@ -58,25 +52,29 @@ func (t *Telemetry) Unary(cfg GRPC) grpc.UnaryServerInterceptor {
 	}
 }
 
-// recovered counts a panic and finds the answer to the call that caused it.
-func (t *Telemetry) recovered(cfg GRPC, method string, r any) (any, error) {
+// guard calls a handler and makes an error of its panic.
+func (t *Telemetry) guard(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler, log *slog.Logger) (resp any, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			resp, err = nil, t.recovered(log, info.FullMethod, r)
+		}
+	}()
+	return handler(ctx, req)
+}
+
+// recovered counts and logs a panic, and returns what the caller is told.
+func (t *Telemetry) recovered(log *slog.Logger, method string, r any) error {
 	t.Panicked()
-	cfg.Log.Error("panic in a handler", "method", method, "panic", r, "stack", string(debug.Stack()))
-	if answer := cfg.Answer(method); answer != nil {
-		return answer, nil
-	}
-	return nil, status.Error(codes.Internal, "internal error")
+	log.Error("panic in a handler", "method", method, "panic", r, "stack", string(debug.Stack()))
+	return status.Error(codes.Internal, "internal error")
 }
 
 // Stream returns the interceptor that keeps a panic in a streaming call from ending the process.
-func (t *Telemetry) Stream(cfg GRPC) grpc.StreamServerInterceptor {
+func (t *Telemetry) Stream(log *slog.Logger) grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 		defer func() {
 			if r := recover(); r != nil {
-				_, err = t.recovered(cfg, info.FullMethod, r)
-				if err == nil {
-					err = status.Error(codes.Internal, "internal error")
-				}
+				err = t.recovered(log, info.FullMethod, r)
 			}
 		}()
 		return handler(srv, ss)

@@ -1,0 +1,138 @@
+// Command sidecar is the rate-limiting sidecar: it reads its settings from the environment and serves until SIGTERM.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spillway-mesh/spillway/sidecar"
+)
+
+// Exit codes.
+const (
+	exitOK    = 0
+	exitError = 1 // it could not start or broke while serving
+	exitUsage = 2 // arguments or environment are wrong
+)
+
+func main() { os.Exit(run(os.Args, os.Environ(), os.Stdout, os.Stderr)) }
+
+// run is the whole program.
+func run(args, environ []string, stdout, stderr io.Writer) int {
+	if len(args) < 2 {
+		return serve(args[0], environ, stdout, stderr)
+	}
+	if len(args) == 2 {
+		switch args[1] {
+		case "-h", "-help", "--help", "help":
+			fmt.Fprint(stdout, usage)
+			return exitOK
+		case "-v", "-version", "--version", "version":
+			fmt.Fprintln(stdout, "spillway sidecar", version())
+			return exitOK
+		case "healthcheck":
+			return healthcheck(args[0], environ, stderr)
+		}
+	}
+	fmt.Fprintf(stderr, "%s: no such argument: %q\n\n%s", args[0], args[1:], usage)
+	return exitUsage
+}
+
+// serve runs the sidecar until a signal.
+func serve(program string, environ []string, stdout, stderr io.Writer) int {
+	cfg, err := sidecar.FromEnvironment(environ, program)
+	if err != nil {
+		fmt.Fprintf(stderr, "the environment is not usable:\n%v\n", err)
+		return exitUsage
+	}
+	cfg.Version, cfg.Output = version(), stdout
+	limitMemory(memoryMaxFiles)
+	s, err := sidecar.New(cfg)
+	if err != nil {
+		fmt.Fprintf(stderr, "cannot start: %v\n", err)
+		return exitError
+	}
+	ctx, stop := untilSignal(s.Reload)
+	defer stop()
+	err = errors.Join(s.Run(ctx), s.Close())
+	if err != nil {
+		fmt.Fprintf(stderr, "stopped: %v\n", err)
+		return exitError
+	}
+	return exitOK
+}
+
+// untilSignal returns a context that ends with SIGTERM or SIGINT. A second one ends the process at once. SIGHUP calls
+// reload.
+func untilSignal(reload func()) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	go func() {
+		for sig := range signals {
+			if sig == syscall.SIGHUP {
+				reload()
+				continue
+			}
+			if ctx.Err() != nil {
+				os.Exit(exitError)
+			}
+			cancel()
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(signals)
+		cancel()
+	}
+}
+
+// version is what this program was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(unknown version)"
+	}
+	return info.Main.Version
+}
+
+// healthcheck asks a sidecar with the same environment whether it is well, for containers without a shell.
+func healthcheck(program string, environ []string, stderr io.Writer) int {
+	cfg, err := sidecar.FromEnvironment(environ, program)
+	if err != nil {
+		fmt.Fprintf(stderr, "the environment is not usable:\n%v\n", err)
+		return exitUsage
+	}
+	err = askHealth(cfg.Listen.Host, int(cfg.Listen.Port))
+	if err != nil {
+		fmt.Fprintf(stderr, "not healthy: %v\n", err)
+		return exitError
+	}
+	return exitOK
+}
+
+func askHealth(host string, port int) error {
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	client := http.Client{Timeout: 2 * time.Second}
+	answer, err := client.Get("http://" + net.JoinHostPort(host, strconv.Itoa(port)) + "/healthcheck")
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("/healthcheck answers %s", answer.Status)
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+package sidecar
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caarlos0/env/v11"
+)
+
+// ConfigError is everything that is wrong with the environment, at once.
+type ConfigError struct{ Problems []string }
+
+// Error lists the problems, one per line.
+func (e *ConfigError) Error() string { return strings.Join(e.Problems, "\n") }
+
+// FromEnvironment reads a Config from environ, which is like os.Environ(). program is the name the program was started
+// under: as `ratelimit` it listens where the reference server does. Problems come all at once, as a *ConfigError.
+func FromEnvironment(environ []string, program string) (Config, error) {
+	set := settings(environ)
+	var cfg Config
+	problems := parse(&cfg, set)
+	cfg.applyDefaults(filepath.Base(program))
+	problems = append(problems, cfg.validate()...)
+	problems = append(problems, cfg.readSecret()...)
+	cfg.Warnings = cfg.warnings(set)
+	if len(problems) > 0 {
+		return cfg, &ConfigError{problems}
+	}
+	return cfg, nil
+}
+
+// settings are the variables that are set to something.
+func settings(environ []string) map[string]string {
+	set := map[string]string{}
+	for _, pair := range environ {
+		name, value, _ := strings.Cut(pair, "=")
+		if value != "" {
+			set[name] = value
+		}
+	}
+	return set
+}
+
+// variables maps each field of a Config that has a variable to its name.
+func variables(t reflect.Type) map[string]string {
+	names := map[string]string{}
+	for _, f := range reflect.VisibleFields(t) {
+		if name := f.Tag.Get("env"); name != "" && name != "-" {
+			names[f.Name] = name
+		}
+	}
+	return names
+}
+
+// parse fills cfg and says what could not be read.
+func parse(cfg *Config, set map[string]string) []string {
+	var problems []string
+	whole := reflect.ValueOf(cfg).Elem()
+	for i := range whole.NumField() {
+		group := whole.Field(i)
+		if group.Kind() != reflect.Struct {
+			continue
+		}
+		err := env.ParseWithOptions(group.Addr().Interface(), env.Options{Environment: set})
+		problems = append(problems, explain(err, variables(group.Type()), set)...)
+	}
+	return problems
+}
+
+// explain names variable, value and what is allowed for each error of the parser.
+func explain(err error, names, set map[string]string) []string {
+	if err == nil {
+		return nil
+	}
+	var all env.AggregateError
+	if !errors.As(err, &all) {
+		return []string{err.Error()}
+	}
+	var problems []string
+	for _, one := range all.Errors {
+		var wrong env.ParseError
+		if !errors.As(one, &wrong) {
+			problems = append(problems, one.Error())
+			continue
+		}
+		name := names[wrong.Name]
+		problems = append(problems, fmt.Sprintf("%s: %q is not %s", name, set[name], allowed(wrong.Type)))
+	}
+	return problems
+}
+
+// allowed says what a variable of that type takes.
+func allowed(t reflect.Type) string {
+	switch t {
+	case reflect.TypeFor[time.Duration]():
+		return "a duration such as 10ms, 5s or 24h"
+	case reflect.TypeFor[SocketMode]():
+		return "a mode in octal such as 0660 or 0666"
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Uint16:
+		return "a port: 0 to 65535"
+	case reflect.Float64:
+		return "a number such as 0.8"
+	case reflect.Map:
+		return "a list such as name:value,name:value"
+	}
+	return "a whole number"
+}
+
+// applyDefaults fills in what depends on more than one variable.
+func (c *Config) applyDefaults(program string) {
+	host := "127.0.0.1"
+	if program == "ratelimit" {
+		host = "0.0.0.0"
+	}
+	for _, h := range []*string{&c.Listen.Host, &c.Listen.GRPCHost, &c.Listen.DebugHost} {
+		if *h == "" {
+			*h = host
+		}
+	}
+	if c.TLS.ClientCA == "" {
+		c.TLS.ClientCA = c.TLS.CAAlias
+	}
+}
+
+// readSecret takes KEY_SECRET from its file.
+func (c *Config) readSecret() []string {
+	if c.Store.SecretFile == "" {
+		return nil
+	}
+	if c.Store.KeySecret != "" {
+		return []string{"KEY_SECRET and KEY_SECRET_FILE are both set: use one of them"}
+	}
+	text, err := os.ReadFile(c.Store.SecretFile)
+	if err != nil {
+		return []string{fmt.Sprintf("KEY_SECRET_FILE: %v", err)}
+	}
+	c.Store.KeySecret = strings.TrimRight(string(text), "\r\n")
+	if c.Store.KeySecret == "" {
+		return []string{fmt.Sprintf("KEY_SECRET_FILE: %q is empty", c.Store.SecretFile)}
+	}
+	return nil
+}
+
+// warnings names what is set and does not do what it says, sorted.
+func (c *Config) warnings(set map[string]string) []string {
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		u, known := unsupported[name]
+		if !known && strings.HasPrefix(name, "DOG_STATSD_MOGRIFIER_") {
+			u, known = unsupported["USE_DOG_STATSD_MOGRIFIERS"], true
+		}
+		if known && !strings.EqualFold(set[name], u.inert) {
+			lines = append(lines, "ignored: "+name+": "+u.why)
+		}
+	}
+	return append(lines, c.partly()...)
+}
+
+// partly names the variables of which only some values are supported.
+func (c *Config) partly() []string {
+	var lines []string
+	add := func(is bool, line string) {
+		if is {
+			lines = append(lines, "ignored: "+line)
+		}
+	}
+	add(c.Metrics.Statsd, "USE_STATSD=true: statsd is not supported; scrape /metrics on the debug port, or set USE_PROMETHEUS=true")
+	add(!strings.EqualFold(c.Rules.Type, "FILE"), "CONFIG_TYPE="+c.Rules.Type+": not supported yet; rules come from files, see RULES")
+	add(strings.EqualFold(c.Store.Backend, "memcache"), "BACKEND_TYPE=memcache: not supported; counts are kept in Redis (REDIS_URL), else in memory")
+	return lines
+}

@@ -1,0 +1,74 @@
+package sidecar
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/rules"
+)
+
+// loads is what became of the loads of the rules so far.
+type loads struct{ good, refused atomic.Bool } // there was a good one; the newest was refused
+
+func (l *loads) degraded() []string {
+	switch {
+	case !l.good.Load():
+		return []string{"rules: no good load yet"}
+	case l.refused.Load():
+		return []string{"rules: the newest load was refused, the last good one is in use"}
+	}
+	return nil
+}
+
+// publish takes a load of the rules: all of it, or nothing.
+func (s *Sidecar) publish(load rules.Load) {
+	for line := range strings.Lines(rules.FormatProblems(load.Problems)) {
+		s.log.Warn(strings.TrimSuffix(line, "\n"))
+	}
+	s.loads.refused.Store(load.Rejected())
+	if load.Rejected() {
+		s.telemetry.LoadFailed()
+		s.refused(load)
+		return
+	}
+	s.observer.use(load.Set)
+	s.engine.Use(load.Set)
+	s.forget()
+	s.loads.good.Store(true)
+	hash, limits := fingerprint(load.Set)
+	s.telemetry.Loaded(hash, time.Now())
+	s.log.Info("rules loaded", "files", load.Files, "domains", len(load.Set.Domains()), "limits", limits, "hash", hash)
+}
+
+// refused says why a load was not taken, and what is in use instead.
+func (s *Sidecar) refused(load rules.Load) {
+	instead := "the last good rules stay"
+	if !s.loads.good.Load() {
+		instead = "there are no rules yet, so every request is admitted"
+	}
+	if load.Err != nil {
+		s.log.Error("rules not loaded: "+load.Err.Error(), "instead", instead)
+		return
+	}
+	errors := 0
+	for _, p := range load.Problems {
+		if !p.Warning {
+			errors++
+		}
+	}
+	s.log.Error("rules refused", "errors", errors, "files", load.Files, "instead", instead)
+}
+
+// fingerprint is a short hash of the rules in use, and how many limits they hold.
+func fingerprint(set *descriptors.Set) (hash string, limits int) {
+	sum := sha256.New()
+	set.Dump(sum)
+	for range set.Effects() {
+		limits++
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:6]), limits
+}

@@ -1,0 +1,152 @@
+package sidecar
+
+import (
+	"log/slog"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/telemetry"
+)
+
+// observer tells telemetry what the other rooms report. It blocks nobody.
+type observer struct {
+	t   *telemetry.Telemetry
+	log *slog.Logger
+
+	// series finds the counters of a limit by a pointer, for the rules in use. A limit that is not in it (an override, or
+	// a rule that was replaced a moment ago) is looked up by its labels.
+	series atomic.Pointer[map[*descriptors.Effect]*telemetry.Series]
+	lost   atomic.Pointer[lostStore]
+}
+
+// lostStore is the last time the shared store could not decide.
+type lostStore struct {
+	reason string
+	at     time.Time
+}
+
+// use prepares the counters of a rule set, before it is used.
+func (o *observer) use(set *descriptors.Set) {
+	series := map[*descriptors.Effect]*telemetry.Series{}
+	for domain, effect := range set.Effects() {
+		if !effect.Dynamic {
+			series[effect] = o.t.Series(domain, effect.Metric)
+		}
+	}
+	o.series.Store(&series)
+}
+
+// verdict counts one request.
+func (o *observer) verdict(req *descriptors.Request, v *engine.Verdict) {
+	o.t.Decided(outcome(v))
+	if v.Match.BadLimits > 0 {
+		o.t.BadOverrides(v.Match.BadLimits)
+	}
+	if v.Degraded != "" {
+		o.t.StoreAway()
+	}
+	if v.Match.Domain == nil {
+		return
+	}
+	domain := v.Match.Domain.Name
+	for i := range v.Decisions {
+		o.charge(domain, v, i)
+	}
+	for i := range v.Match.Unlimited {
+		t := &v.Match.Unlimited[i]
+		n := hits(req, t.Descriptor)
+		o.t.Count(o.seriesOf(domain, t), telemetry.Hit{Hits: n})
+	}
+}
+
+// outcome is what became of the request as a whole.
+func outcome(v *engine.Verdict) telemetry.Outcome {
+	switch {
+	case v.Match.Block != nil && v.Refused:
+		return telemetry.Blocked
+	case v.Refused:
+		return telemetry.Refused
+	case v.Shadowed:
+		return telemetry.Shadowed
+	case v.Match.Exempt != nil:
+		return telemetry.Exempt
+	case !v.Match.Known:
+		return telemetry.Unknown
+	case len(v.Match.Terms) == 0 && len(v.Match.Unlimited) == 0:
+		return telemetry.NoLimit
+	}
+	return telemetry.Allowed
+}
+
+// charge counts charge i of a verdict.
+func (o *observer) charge(domain string, v *engine.Verdict, i int) {
+	t, c, d := &v.Match.Terms[i], &v.Match.Charges[i], &v.Decisions[i]
+	if d.Reason != "" {
+		o.t.Degraded(domain, t.Effect.Rule, d.Reason)
+	}
+	h := telemetry.Hit{
+		Charged: d.Charged, Capacity: c.Limit.Capacity(), Left: d.Remaining + d.Charged,
+		Over: d.Outcome == limit.Refused, Shadow: c.Mode == limit.Shadow,
+	}
+	switch c.Op {
+	case limit.Refund:
+		return
+	case limit.Spend, limit.Debit:
+		h.Hits = c.Cost
+	}
+	o.t.Count(o.seriesOf(domain, t), h)
+}
+
+// seriesOf finds the counters of a limit.
+func (o *observer) seriesOf(domain string, t *descriptors.Term) *telemetry.Series {
+	if t.Effect.Dynamic {
+		return o.t.Dynamic(domain, t.Metric)
+	}
+	if all := o.series.Load(); all != nil {
+		if s := (*all)[t.Effect]; s != nil {
+			return s
+		}
+	}
+	return o.t.Dynamic(domain, t.Metric)
+}
+
+// hits are what a descriptor of the request asks for; a refund asks for nothing.
+func hits(req *descriptors.Request, descriptor int) int64 {
+	n := max(req.Hits, 1)
+	if descriptor >= 0 && descriptor < len(req.Descriptors) {
+		d := &req.Descriptors[descriptor]
+		if d.NegativeHits {
+			return 0
+		}
+		if d.HitsGiven {
+			n = d.Hits
+		}
+	}
+	return int64(min(n, limit.MaxCost))
+}
+
+// panicked counts and logs what a door or the engine recovered.
+func (o *observer) panicked(fault any) {
+	o.t.Panicked()
+	o.log.Error("panic, recovered", "panic", fault, "stack", string(debug.Stack()))
+}
+
+// storeFailed counts and logs a call to the shared store that brought no decision.
+func (o *observer) storeFailed(reason string, err error) {
+	o.t.StoreFailed(reason)
+	o.lost.Store(&lostStore{reason, time.Now()})
+	o.log.Warn("redis could not decide ("+reason+"); the rules' failure policies do", "error", err)
+}
+
+// storeDegraded names the reason if the shared store failed a moment ago.
+func (o *observer) storeDegraded() string {
+	lost := o.lost.Load()
+	if lost == nil || time.Since(lost.at) > 10*time.Second {
+		return ""
+	}
+	return lost.reason
+}

@@ -1,0 +1,182 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/spillway-mesh/spillway/rules"
+)
+
+const (
+	firstLoad   = 2 * time.Second        // how long serving waits for the first load of the rules
+	drainFor    = 3 * time.Second        // how long calls in flight may take once the sidecar stops
+	streamsEnd  = 100 * time.Millisecond // how long watchers of health have to hear that it stops
+	hardStop    = 300 * time.Millisecond // how long handlers have to notice that their connection was cut
+	lastAnswers = 400 * time.Millisecond // how long calls over HTTP may take at the very end
+)
+
+// Run serves until ctx ends, then drains: health fails first, then calls in flight end, and it returns within four
+// seconds and DRAIN_DELAY, whatever hangs. It returns nil unless a server broke. It may be called once.
+func (s *Sidecar) Run(ctx context.Context) error {
+	watch, stop := context.WithCancel(context.WithoutCancel(ctx))
+	watched := s.watchRules(ctx, watch)
+	defer watched.Wait()
+	defer stop()
+	broke := s.serve()
+	s.ready()
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-broke:
+		s.log.Error("a server broke, stopping", "error", err)
+	}
+	s.drain()
+	return err
+}
+
+// watchRules follows the rules until watch ends. It returns after the first attempt to load them, so that a sidecar that
+// starts under load admits nobody by mistake, unless the files keep it waiting or ctx ends.
+func (s *Sidecar) watchRules(ctx, watch context.Context) *sync.WaitGroup {
+	var done sync.WaitGroup
+	var once sync.Once
+	first := make(chan struct{})
+	done.Go(func() {
+		err := s.files.Watch(watch, func(load rules.Load) {
+			s.publish(load)
+			once.Do(func() { close(first) })
+		})
+		if err != nil && watch.Err() == nil {
+			s.log.Error("rules are no longer watched", "error", err)
+		}
+	})
+	patience := time.NewTimer(firstLoad)
+	defer patience.Stop()
+	select {
+	case <-first:
+	case <-patience.C:
+		s.log.Warn("rules take long to load; serving without them meanwhile")
+	case <-ctx.Done():
+	}
+	return &done
+}
+
+// serve starts all servers. The channel gets the first error of one.
+func (s *Sidecar) serve() <-chan error {
+	broke := make(chan error, 1)
+	start := func(name string, l net.Listener, serve func(net.Listener) error) {
+		if l == nil {
+			return
+		}
+		go func() {
+			err := serve(l)
+			if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) {
+				return
+			}
+			select {
+			case broke <- fmt.Errorf("serve %s: %w", name, err):
+			default:
+			}
+		}()
+	}
+	start("gRPC", s.sockets.grpc, s.grpc.Serve)
+	start("gRPC on a Unix socket", s.sockets.uds, s.grpc.Serve)
+	for i, l := range []net.Listener{s.sockets.http, s.sockets.debug, s.sockets.metrics} {
+		if i < len(s.http) {
+			start("HTTP", l, s.http[i].Serve)
+		}
+	}
+	return broke
+}
+
+// announce logs what an operator should know before anything is served.
+func (s *Sidecar) announce() {
+	for _, line := range s.cfg.Warnings {
+		s.log.Warn(line)
+	}
+	at, _ := s.cfg.Redis.target()
+	if s.cfg.Redis.URL == "" {
+		s.log.Info("no REDIS_URL: counting in memory, alone")
+	} else {
+		s.log.Info("counting in redis", "at", at.String(), "budget", s.cfg.Store.Budget)
+	}
+	a := s.Addresses()
+	args := []any{"grpc", a.GRPC, "http", a.HTTP, "debug", a.Debug}
+	if a.UDS != "" {
+		args = append(args, "uds", a.UDS)
+	}
+	if a.Metrics != "" {
+		args = append(args, "metrics", a.Metrics)
+	}
+	s.log.Info("listening", args...)
+}
+
+// ready tells that requests are served, and how to send one.
+func (s *Sidecar) ready() {
+	s.log.Info("ready")
+	set := s.engine.Rules()
+	if set == nil || len(set.Domains()) == 0 || strings.EqualFold(s.cfg.Log.Format, "json") {
+		return
+	}
+	const try = "try: curl -i http://%s/json -d '{\"domain\":%q,\"descriptors\":[{\"entries\":[{\"key\":\"user\",\"value\":\"alice\"}]}]}'\n"
+	fmt.Fprintf(s.cfg.Output, try, s.Addresses().HTTP, set.Domains()[0])
+}
+
+// drain stops serving: probes fail, DRAIN_DELAY passes, calls in flight end, then the ports close.
+func (s *Sidecar) drain() {
+	s.log.Info("draining", "delay", s.cfg.Listen.DrainDelay)
+	s.health.Shutdown()
+	s.probes.Drain()
+	time.Sleep(s.cfg.Listen.DrainDelay)
+	s.stopGRPC()
+	ctx, cancel := context.WithTimeout(context.Background(), lastAnswers)
+	defer cancel()
+	var done sync.WaitGroup
+	for _, server := range s.http {
+		done.Go(func() {
+			if server.Shutdown(ctx) != nil {
+				server.Close()
+			}
+		})
+	}
+	done.Wait()
+	s.log.Info("stopped")
+}
+
+// stopGRPC asks clients to go elsewhere and waits for calls in flight, then cuts what is left. A handler that never
+// returns does not hold it up.
+func (s *Sidecar) stopGRPC() {
+	graceful := make(chan struct{})
+	go func() {
+		defer close(graceful)
+		s.grpc.GracefulStop()
+	}()
+	streams := time.AfterFunc(streamsEnd, s.endStream)
+	defer streams.Stop()
+	cut := time.NewTimer(drainFor)
+	defer cut.Stop()
+	select {
+	case <-graceful:
+		return
+	case <-cut.C:
+	}
+	s.log.Warn("calls are still in flight, cutting them off", "after", drainFor)
+	hard := make(chan struct{})
+	go func() {
+		defer close(hard)
+		s.grpc.Stop()
+	}()
+	last := time.NewTimer(hardStop)
+	defer last.Stop()
+	select {
+	case <-hard:
+	case <-last.C:
+	}
+}

@@ -1,0 +1,85 @@
+package sidecar
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/spillway-mesh/spillway/telemetry"
+)
+
+// rateLimitService is the service's full name, which is also one that health is asked about.
+const rateLimitService = "envoy.service.ratelimit.v3.RateLimitService"
+
+// healthNames are the services that gRPC health answers for. All have the same state.
+var healthNames = []string{"", "ratelimit", rateLimitService}
+
+const (
+	maxMessage    = 4 << 20   // of a request, in bytes
+	maxHeaderList = 256 << 10 // far above what Envoy adds, trace headers of a client included: an error here would admit
+	maxStreams    = 1024      // per connection; Envoy opens another one beyond
+)
+
+// newServer makes the gRPC server with health and, if asked for, reflection. The doors are registered by the caller.
+func (s *Sidecar) newServer() (*grpc.Server, error) {
+	measured := telemetry.GRPC{Methods: []string{"/" + rateLimitService + "/ShouldRateLimit"}, Log: s.log}
+	options := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(newCodec()),
+		grpc.ChainUnaryInterceptor(s.telemetry.Unary(measured)),
+		grpc.ChainStreamInterceptor(s.telemetry.Stream(s.log), s.endStreams),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.MaxHeaderListSize(maxHeaderList),
+		grpc.ConnectionTimeout(5 * time.Second),
+		grpc.SharedWriteBuffer(true),
+		grpc.WaitForHandlers(true),
+		// Envoy may ping an idle connection; the default answer to that is to cut it.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionAge: s.cfg.Listen.MaxAge, MaxConnectionAgeGrace: s.cfg.Listen.MaxAgeGrace,
+			Time: 30 * time.Second, Timeout: 10 * time.Second,
+		}),
+	}
+	if s.cfg.TLS.Use {
+		secure, err := serverTLS(s.cfg.TLS, s.log)
+		if err != nil {
+			return nil, fmt.Errorf("set up TLS: %w", err)
+		}
+		options = append(options, grpc.Creds(credentials.NewTLS(secure)))
+	}
+	server := grpc.NewServer(options...)
+	s.health = health.NewServer()
+	for _, name := range healthNames {
+		s.health.SetServingStatus(name, healthv1.HealthCheckResponse_SERVING)
+	}
+	healthv1.RegisterHealthServer(server, s.health)
+	if s.cfg.Listen.Reflection {
+		reflection.Register(server)
+	}
+	return server, nil
+}
+
+// endStreams ends streaming calls (health Watch, reflection) when the sidecar drains: they would never end by themselves.
+func (s *Sidecar) endStreams(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	stop := context.AfterFunc(s.streams, cancel)
+	defer stop()
+	return handler(srv, endingStream{stream, ctx})
+}
+
+// endingStream is a stream whose context ends early.
+type endingStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context is the one that ends when the sidecar drains.
+func (e endingStream) Context() context.Context { return e.ctx }

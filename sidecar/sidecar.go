@@ -1,0 +1,233 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+
+	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/rlsvc"
+	"github.com/spillway-mesh/spillway/rules"
+	"github.com/spillway-mesh/spillway/store"
+	"github.com/spillway-mesh/spillway/telemetry"
+)
+
+// Sidecar is one sidecar: made by New, which opens its sockets; Run serves until it is told to stop; Close releases all
+// that New took. Neither Redis nor rules need to be there.
+type Sidecar struct {
+	cfg       Config
+	log       *slog.Logger
+	telemetry *telemetry.Telemetry
+	observer  *observer
+	engine    *engine.Engine
+	files     *rules.Files
+	forget    func() // what a change of the rules makes stale
+	loads     loads
+	probes    *admin.Health
+	health    *health.Server
+	grpc      *grpc.Server
+	http      []*http.Server
+	sockets   listeners
+	streams   context.Context // ends when streaming calls have to
+	endStream context.CancelFunc
+
+	closing  sync.Once
+	cleanups []cleanup
+	closed   error
+}
+
+// cleanup gives one thing back.
+type cleanup struct {
+	name string
+	run  func() error
+}
+
+// Addresses are where a sidecar listens, with real ports; empty where it does not.
+type Addresses struct{ GRPC, UDS, HTTP, Debug, Metrics string }
+
+// New assembles a sidecar and opens its sockets. It fails on what only an operator can mend: a socket that is taken,
+// certificates that cannot be read.
+func New(cfg Config) (*Sidecar, error) { return assemble(cfg, nil) }
+
+// assemble is New with a store of the caller's; nil makes the one that cfg asks for.
+func assemble(cfg Config, counter engine.Counter) (*Sidecar, error) {
+	s := &Sidecar{cfg: cfg, forget: func() {}}
+	s.streams, s.endStream = context.WithCancel(context.Background())
+	s.defers("streams", func() error { s.endStream(); return nil })
+	for _, step := range []func() error{
+		s.startLog,
+		func() error { return s.openStore(counter) },
+		s.openSockets,
+		s.openDoors,
+	} {
+		err := step()
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	s.announce()
+	return s, nil
+}
+
+// defers adds what Close does, the last added first.
+func (s *Sidecar) defers(name string, run func() error) {
+	s.cleanups = append(s.cleanups, cleanup{name, run})
+}
+
+// Close gives back everything, in the reverse order of taking it. It may be called more than once.
+func (s *Sidecar) Close() error {
+	s.closing.Do(func() {
+		for i := len(s.cleanups) - 1; i >= 0; i-- {
+			c := s.cleanups[i]
+			err := c.run()
+			if err != nil {
+				s.closed = errors.Join(s.closed, fmt.Errorf("close %s: %w", c.name, err))
+			}
+		}
+	})
+	return s.closed
+}
+
+// startLog makes the log and the metrics.
+func (s *Sidecar) startLog() error {
+	if s.cfg.Output == nil {
+		s.cfg.Output = os.Stdout
+	}
+	level, err := telemetry.Level(s.cfg.Log.Level)
+	if err != nil {
+		return fmt.Errorf("LOG_LEVEL: %w", err)
+	}
+	s.log = telemetry.NewLogger(telemetry.LogConfig{Out: s.cfg.Output, Level: level, JSON: strings.EqualFold(s.cfg.Log.Format, "json")})
+	s.telemetry = telemetry.New(telemetry.Config{
+		NearLimitRatio: s.cfg.Metrics.NearRatio, Labels: s.cfg.Metrics.Labels, Version: s.cfg.Version,
+	})
+	s.observer = &observer{t: s.telemetry, log: s.log}
+	return nil
+}
+
+// openStore makes the engine with the store that the configuration asks for.
+func (s *Sidecar) openStore(counter engine.Counter) error {
+	memory := store.NewMemory(store.MemoryConfig{MaxKeys: s.cfg.Store.MaxKeys})
+	s.defers("memory", memory.Close)
+	cfg := engine.Config{
+		Store: memory, Shadow: s.cfg.Answer.Shadow, Quota: s.cfg.Answer.Quota,
+		OnVerdict: s.observer.verdict, OnPanic: s.observer.panicked,
+	}
+	role := "main"
+	if counter == nil && s.cfg.Redis.URL != "" {
+		shared, err := s.openRedis()
+		if err != nil {
+			return err
+		}
+		counter = shared
+	}
+	if counter != nil {
+		cfg.Store, cfg.Fallback, role = counter, memory, "fallback"
+	}
+	s.telemetry.Memory(role, memory.Stats)
+	s.engine = engine.New(cfg)
+	s.files = rules.NewFiles(s.cfg.files())
+	return nil
+}
+
+// openRedis makes the shared store. It does not wait for Redis to be there.
+func (s *Sidecar) openRedis() (*store.Redis, error) {
+	at, err := s.cfg.Redis.target()
+	if err != nil {
+		return nil, err
+	}
+	secure, err := s.cfg.Redis.clientTLS(at)
+	if err != nil {
+		return nil, fmt.Errorf("set up TLS to Redis: %w", err)
+	}
+	entries := s.cfg.Store.DenialCache
+	if entries == 0 {
+		entries = -1
+	}
+	shared := store.NewRedis(store.RedisConfig{
+		Network: at.network, Address: at.address, Username: at.username, Password: at.password, DB: at.db, TLS: secure,
+		PoolSize: s.cfg.Redis.PoolSize, DialTimeout: s.cfg.Redis.Timeout, Budget: s.cfg.Store.Budget,
+		DenialEntries: entries, OnError: s.observer.storeFailed,
+	})
+	s.defers("redis", shared.Close)
+	s.forget = shared.Forget
+	s.telemetry.Redis(shared.Stats)
+	return shared, nil
+}
+
+// files is where the rules are, in the words of package rules.
+func (c Config) files() rules.FilesConfig {
+	return rules.FilesConfig{
+		Path: c.Rules.Path, RuntimeRoot: c.Rules.Root, RuntimeSubdirectory: c.Rules.Subdirectory, RuntimeAppDirectory: c.Rules.AppDirectory,
+		IgnoreDotFiles: c.Rules.IgnoreDots, WatchRoot: c.Rules.WatchRoot, MergeDomains: c.Rules.Merge,
+		Compile: descriptors.Options{KeyPrefix: c.Store.KeyPrefix, KeySecret: []byte(c.Store.KeySecret)},
+	}
+}
+
+// openSockets listens everywhere, before anything is served.
+func (s *Sidecar) openSockets() error {
+	sockets, err := listen(s.cfg)
+	if err != nil {
+		return err
+	}
+	s.sockets = sockets
+	s.defers("sockets", func() error { sockets.close(); return nil })
+	return nil
+}
+
+// openDoors makes the servers.
+func (s *Sidecar) openDoors() error {
+	server, err := s.newServer()
+	if err != nil {
+		return err
+	}
+	s.grpc = server
+	a := s.cfg.Answer
+	door := rlsvc.New(rlsvc.Config{
+		Engine: s.engine, LimitHeaders: a.Headers, LimitHeader: a.LimitHeader, RemainingHeader: a.RemainingHeader,
+		ResetHeader: a.ResetHeader, DynamicMetadata: a.Metadata, Quota: a.Quota, OnPanic: s.observer.panicked,
+	})
+	door.Register(server)
+	s.probes = &admin.Health{Degraded: s.degraded}
+	s.http = []*http.Server{
+		admin.Server(admin.Public(s.probes, door.JSON())),
+		admin.Server(admin.Debug{Rules: s.engine.Rules, Stats: s.telemetry.Text, Metrics: s.metrics()}.Handler()),
+	}
+	if s.sockets.metrics != nil {
+		s.http = append(s.http, admin.Server(admin.Metrics(s.cfg.Metrics.Path, s.metrics())))
+	}
+	return nil
+}
+
+// metrics serves them, unless they are off.
+func (s *Sidecar) metrics() http.Handler {
+	if s.cfg.Metrics.Disabled {
+		return http.NotFoundHandler()
+	}
+	return s.telemetry.Handler()
+}
+
+// Addresses tells where the sidecar listens.
+func (s *Sidecar) Addresses() Addresses { return s.sockets.addresses() }
+
+// Reload reads the rules again.
+func (s *Sidecar) Reload() { s.files.Reload() }
+
+// degraded names what does not work as it should.
+func (s *Sidecar) degraded() []string {
+	parts := s.loads.degraded()
+	if reason := s.observer.storeDegraded(); reason != "" {
+		parts = append(parts, "redis: "+reason)
+	}
+	return parts
+}

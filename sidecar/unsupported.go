@@ -1,0 +1,95 @@
+package sidecar
+
+// ignored is why a variable of the reference server does nothing here, and what to do instead.
+type ignored struct {
+	why   string
+	inert string // the value that asks for nothing, which needs no warning
+}
+
+const (
+	noXDS       = "rules over xDS are not supported yet; use RULES or RUNTIME_ROOT"
+	noStatsd    = "statsd is not supported; scrape /metrics on the debug port, or set USE_PROMETHEUS=true"
+	noPerSecond = "there is one Redis for all limits, at REDIS_URL"
+	noSentinel  = "Redis Sentinel is not supported yet"
+	noCluster   = "Redis Cluster is not supported yet"
+	noMemcache  = "memcached is not supported; set REDIS_URL"
+	noTracing   = "tracing is not supported yet"
+	noStartup   = "the sidecar serves at once and connects to Redis when it can"
+	noPipeline  = "a decision is one call to Redis, so there is nothing to gather"
+	noEmpty     = "a call that finds no free connection waits, at most STORE_BUDGET"
+)
+
+// unsupported are the variables that the reference server knows and this sidecar does not act upon.
+var unsupported = map[string]ignored{
+	"CONFIG_GRPC_XDS_NODE_ID":                       {why: noXDS},
+	"CONFIG_GRPC_XDS_NODE_METADATA":                 {why: noXDS},
+	"CONFIG_GRPC_XDS_SERVER_URL":                    {why: noXDS},
+	"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL": {why: noXDS},
+	"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS":     {why: noXDS},
+	"CONFIG_GRPC_XDS_SERVER_USE_TLS":                {why: noXDS, inert: "false"},
+	"CONFIG_GRPC_XDS_CLIENT_TLS_CERT":               {why: noXDS},
+	"CONFIG_GRPC_XDS_CLIENT_TLS_KEY":                {why: noXDS},
+	"CONFIG_GRPC_XDS_SERVER_TLS_CACERT":             {why: noXDS},
+	"CONFIG_GRPC_XDS_SERVER_TLS_SAN":                {why: noXDS},
+	"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL":           {why: noXDS},
+	"XDS_CLIENT_BACKOFF_MAX_INTERVAL":               {why: noXDS},
+	"XDS_CLIENT_BACKOFF_RANDOM_FACTOR":              {why: noXDS},
+	"XDS_CLIENT_BACKOFF_JITTER":                     {why: noXDS, inert: "false"},
+	"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES":              {why: noXDS},
+
+	"STATSD_HOST":                              {why: noStatsd},
+	"STATSD_PORT":                              {why: noStatsd},
+	"USE_DOG_STATSD":                           {why: noStatsd, inert: "false"},
+	"USE_DOG_STATSD_MOGRIFIERS":                {why: noStatsd},
+	"STATS_FLUSH_INTERVAL":                     {why: "metrics are up to date whenever they are scraped"},
+	"PROMETHEUS_MAPPER_YAML":                   {why: "metrics have the names of the reference server's own mapping; rename them where they are scraped"},
+	"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS": {why: "response times are in seconds", inert: "false"},
+
+	"EXPIRATION_JITTER_MAX_SECONDS":           {why: "keys expire when their limit is full again", inert: "0"},
+	"LOCAL_CACHE_SIZE_IN_BYTES":               {why: "refusals are remembered anyway; DENIAL_CACHE_SIZE says how many", inert: "0"},
+	"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": {why: "write `charge_denied: false` into a domain instead", inert: "false"},
+	"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED": {why: "health is good once it listens; /readyz names what is degraded", inert: "false"},
+	"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION":    {why: "a lost Redis does not fail health; /readyz names it", inert: "false"},
+
+	"REDIS_SENTINEL_AUTH":                {why: noSentinel},
+	"REDIS_PIPELINE_WINDOW":              {why: noPipeline, inert: "0"},
+	"REDIS_PIPELINE_LIMIT":               {why: noPipeline, inert: "0"},
+	"REDIS_CLUSTER_PIPELINE_PARALLELISM": {why: noCluster},
+	"REDIS_POOL_ON_EMPTY_BEHAVIOR":       {why: noEmpty, inert: "WAIT"},
+	"REDIS_POOL_ON_EMPTY_WAIT_DURATION":  {why: noEmpty},
+	"REDIS_STARTUP_INITIAL_INTERVAL":     {why: noStartup},
+	"REDIS_STARTUP_MAX_INTERVAL":         {why: noStartup},
+	"REDIS_STARTUP_MAX_ELAPSED_TIME":     {why: noStartup},
+
+	"REDIS_PERSECOND":                              {why: noPerSecond, inert: "false"},
+	"REDIS_PERSECOND_SOCKET_TYPE":                  {why: noPerSecond},
+	"REDIS_PERSECOND_TYPE":                         {why: noPerSecond},
+	"REDIS_PERSECOND_URL":                          {why: noPerSecond},
+	"REDIS_PERSECOND_POOL_SIZE":                    {why: noPerSecond},
+	"REDIS_PERSECOND_AUTH":                         {why: noPerSecond},
+	"REDIS_PERSECOND_SENTINEL_AUTH":                {why: noPerSecond},
+	"REDIS_PERSECOND_TLS":                          {why: noPerSecond, inert: "false"},
+	"REDIS_PERSECOND_PIPELINE_WINDOW":              {why: noPerSecond},
+	"REDIS_PERSECOND_PIPELINE_LIMIT":               {why: noPerSecond},
+	"REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM": {why: noPerSecond},
+	"REDIS_PERSECOND_TIMEOUT":                      {why: noPerSecond},
+	"REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR":       {why: noPerSecond},
+	"REDIS_PERSECOND_POOL_ON_EMPTY_WAIT_DURATION":  {why: noPerSecond},
+
+	"MEMCACHE_HOST_PORT":                      {why: noMemcache},
+	"MEMCACHE_SRV":                            {why: noMemcache},
+	"MEMCACHE_SRV_REFRESH":                    {why: noMemcache, inert: "0"},
+	"MEMCACHE_MAX_IDLE_CONNS":                 {why: noMemcache},
+	"MEMCACHE_TLS":                            {why: noMemcache, inert: "false"},
+	"MEMCACHE_TLS_CLIENT_CERT":                {why: noMemcache},
+	"MEMCACHE_TLS_CLIENT_KEY":                 {why: noMemcache},
+	"MEMCACHE_TLS_CACERT":                     {why: noMemcache},
+	"MEMCACHE_TLS_SKIP_HOSTNAME_VERIFICATION": {why: noMemcache, inert: "false"},
+
+	"TRACING_ENABLED":             {why: noTracing, inert: "false"},
+	"TRACING_EXPORTER_PROTOCOL":   {why: noTracing},
+	"TRACING_SERVICE_NAME":        {why: noTracing},
+	"TRACING_SERVICE_NAMESPACE":   {why: noTracing},
+	"TRACING_SERVICE_INSTANCE_ID": {why: noTracing},
+	"TRACING_SAMPLING_RATE":       {why: noTracing},
+}

@@ -1,0 +1,117 @@
+package sidecar
+
+import (
+	"fmt"
+	"net"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spillway-mesh/spillway/telemetry"
+)
+
+// validate says what is readable and yet wrong, in the order of the fields.
+func (c *Config) validate() []string {
+	var p problems
+	c.validateListen(&p)
+	c.validateTLS(&p)
+	c.validateStore(&p)
+	c.validateRest(&p)
+	return p
+}
+
+// problems are lines that name variable, value and what is allowed.
+type problems []string
+
+// unless adds a problem with a variable whose value may be shown.
+func (p *problems) unless(ok bool, name string, value any, want string) {
+	if !ok {
+		*p = append(*p, fmt.Sprintf("%s: \"%v\" is not %s", name, value, want))
+	}
+}
+
+// maxSocketPath is the longest path that the kernel and Envoy take for a Unix socket, in bytes.
+const maxSocketPath = 107
+
+func (c *Config) validateListen(p *problems) {
+	l := &c.Listen
+	p.unless(len(l.UDS) <= maxSocketPath, "GRPC_UDS", l.UDS, "a path of at most 107 bytes")
+	p.unless(l.MaxAge > 0, "GRPC_MAX_CONNECTION_AGE", l.MaxAge, "a duration above 0")
+	p.unless(l.MaxAgeGrace > 0, "GRPC_MAX_CONNECTION_AGE_GRACE", l.MaxAgeGrace, "a duration above 0")
+	p.unless(l.DrainDelay >= 0 && l.DrainDelay <= time.Hour, "DRAIN_DELAY", l.DrainDelay, "a duration from 0s to 1h")
+	fixed := map[string]string{}
+	for _, at := range []struct{ name, addr string }{
+		{"PORT", address(l.Host, l.Port)}, {"GRPC_PORT", address(l.GRPCHost, l.GRPCPort)}, {"DEBUG_PORT", address(l.DebugHost, l.DebugPort)},
+	} {
+		if strings.HasSuffix(at.addr, ":0") {
+			continue
+		}
+		other := fixed[at.addr]
+		p.unless(other == "", at.name, at.addr, "free: "+other+" has it already")
+		fixed[at.addr] = at.name
+	}
+}
+
+func (c *Config) validateTLS(p *problems) {
+	if !c.TLS.Use {
+		return
+	}
+	p.unless(c.TLS.Cert != "", "GRPC_SERVER_TLS_CERT", "", "a file, which GRPC_SERVER_USE_TLS needs")
+	p.unless(c.TLS.Key != "", "GRPC_SERVER_TLS_KEY", "", "a file, which GRPC_SERVER_USE_TLS needs")
+	p.unless(c.TLS.SAN == "" || c.TLS.ClientCA != "", "GRPC_CLIENT_TLS_SAN", c.TLS.SAN, "checked without GRPC_CLIENT_TLS_CACERT: set that too")
+}
+
+func (c *Config) validateStore(p *problems) {
+	r, s := &c.Redis, &c.Store
+	single := strings.EqualFold(r.Type, "single")
+	p.unless(single, "REDIS_TYPE", r.Type, "supported yet: only SINGLE is; without it this sidecar would count alone")
+	p.unless(one(r.SocketType, "", "tcp", "unix"), "REDIS_SOCKET_TYPE", r.SocketType, "tcp or unix")
+	p.unless(r.PoolSize >= 0 && r.PoolSize <= 10000, "REDIS_POOL_SIZE", r.PoolSize, "a number from 1 to 10000")
+	p.unless(r.Timeout >= 0, "REDIS_TIMEOUT", r.Timeout, "a duration above 0")
+	p.unless((r.Cert == "") == (r.Key == ""), "REDIS_TLS_CLIENT_CERT", r.Cert, "complete: it and REDIS_TLS_CLIENT_KEY go together")
+	p.unless(one(s.Backend, "redis", "memcache"), "BACKEND_TYPE", s.Backend, "redis")
+	p.unless(s.Budget >= time.Millisecond && s.Budget <= time.Minute, "STORE_BUDGET", s.Budget, "a duration from 1ms to 1m")
+	p.unless(s.MaxKeys >= 1, "MEMORY_MAX_KEYS", s.MaxKeys, "a number above 0")
+	p.unless(s.DenialCache >= 0, "DENIAL_CACHE_SIZE", s.DenialCache, "a number from 0")
+	if single {
+		_, err := r.target()
+		if err != nil {
+			*p = append(*p, err.Error())
+		}
+	}
+}
+
+var (
+	headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$")
+	labelName  = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
+)
+
+func (c *Config) validateRest(p *problems) {
+	_, err := telemetry.Level(c.Log.Level)
+	p.unless(err == nil, "LOG_LEVEL", c.Log.Level, "one of error, warn, info, debug, trace")
+	p.unless(one(c.Log.Format, "text", "json"), "LOG_FORMAT", c.Log.Format, "text or json")
+	p.unless(one(c.Rules.Type, "FILE", "GRPC_XDS_SOTW"), "CONFIG_TYPE", c.Rules.Type, "FILE")
+	a, m := &c.Answer, &c.Metrics
+	for _, h := range [][2]string{
+		{"LIMIT_LIMIT_HEADER", a.LimitHeader}, {"LIMIT_REMAINING_HEADER", a.RemainingHeader}, {"LIMIT_RESET_HEADER", a.ResetHeader},
+	} {
+		p.unless(headerName.MatchString(h[1]), h[0], h[1], "the name of a header")
+	}
+	_, _, err = net.SplitHostPort(m.Addr)
+	p.unless(err == nil, "PROMETHEUS_ADDR", m.Addr, "an address such as :9090 or 127.0.0.1:9090")
+	p.unless(strings.HasPrefix(m.Path, "/") && !strings.ContainsAny(m.Path, " {}"), "PROMETHEUS_PATH", m.Path, "a path such as /metrics")
+	p.unless(m.NearRatio > 0 && m.NearRatio <= 1, "NEAR_LIMIT_RATIO", m.NearRatio, "a number above 0 and at most 1")
+	for name := range m.Labels {
+		p.unless(labelName.MatchString(name), "EXTRA_TAGS", name, "a label's name: letters, digits and _")
+	}
+}
+
+// one reports whether value is one of those, in any case.
+func one(value string, of ...string) bool {
+	for _, o := range of {
+		if strings.EqualFold(value, o) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,76 @@
+package telemetry
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/spillway-mesh/spillway/store"
+)
+
+// reading is one number of a store, taken when it is scraped.
+type reading[S any] struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(S) float64
+}
+
+// readings is a collector of one snapshot's numbers.
+type readings[S any] struct {
+	take func() S
+	all  []reading[S]
+}
+
+// Describe names the metrics.
+func (r *readings[S]) Describe(out chan<- *prometheus.Desc) {
+	for _, one := range r.all {
+		out <- one.desc
+	}
+}
+
+// Collect takes one snapshot and sends its numbers.
+func (r *readings[S]) Collect(out chan<- prometheus.Metric) {
+	snapshot := r.take()
+	for _, one := range r.all {
+		out <- prometheus.MustNewConstMetric(one.desc, one.kind, one.value(snapshot))
+	}
+}
+
+func (r *readings[S]) add(kind prometheus.ValueType, name, help string, labels prometheus.Labels, value func(S) float64) {
+	r.all = append(r.all, reading[S]{prometheus.NewDesc(name, help, nil, labels), kind, value})
+}
+
+// Memory measures a store in memory. Role tells stores of one sidecar apart: main or fallback.
+func (t *Telemetry) Memory(role string, stats func() store.MemoryStats) {
+	r := &readings[store.MemoryStats]{take: stats}
+	of := prometheus.Labels{"store": role}
+	const p = "spillway_memory_"
+	r.add(prometheus.GaugeValue, p+"keys", "Counters kept in memory.", of, func(s store.MemoryStats) float64 { return float64(s.Keys) })
+	r.add(prometheus.CounterValue, p+"evicted_total", "Counters forgotten early because there were too many.", of,
+		func(s store.MemoryStats) float64 { return float64(s.Evicted) })
+	r.add(prometheus.CounterValue, p+"expired_total", "Counters dropped because they were full again.", of,
+		func(s store.MemoryStats) float64 { return float64(s.Expired) })
+	t.register.MustRegister(r)
+}
+
+// Redis measures the shared store and the denial cache in front of it.
+func (t *Telemetry) Redis(stats func() store.RedisStats) {
+	type S = store.RedisStats
+	r := &readings[S]{take: stats}
+	counter := func(name, help string, value func(S) float64) {
+		r.add(prometheus.CounterValue, "spillway_"+name, help, nil, value)
+	}
+	gauge := func(name, help string, value func(S) float64) {
+		r.add(prometheus.GaugeValue, "spillway_"+name, help, nil, value)
+	}
+	counter("redis_trips_total", "Calls sent to Redis.", func(s S) float64 { return float64(s.Trips) })
+	counter("redis_undecided_total", "Calls that brought no decision.", func(s S) float64 { return float64(s.Undecided) })
+	counter("redis_scripts_loaded_total", "Calls that found the script missing and brought it along.", func(s S) float64 { return float64(s.ScriptsLoaded) })
+	gauge("redis_in_flight", "Calls that wait for a reply.", func(s S) float64 { return float64(s.InFlight) })
+	gauge("redis_connections", "Open connections to Redis.", func(s S) float64 { return float64(s.ConnsTotal) })
+	gauge("redis_connections_idle", "Open connections to Redis without a call.", func(s S) float64 { return float64(s.ConnsIdle) })
+	counter("redis_pool_misses_total", "Calls that found no ready connection.", func(s S) float64 { return float64(s.PoolMisses) })
+	counter("redis_pool_timeouts_total", "Calls that found no connection at all.", func(s S) float64 { return float64(s.PoolTimeouts) })
+	gauge("denial_cache_entries", "Spent counters remembered.", func(s S) float64 { return float64(s.DenialEntries) })
+	counter("denial_cache_hits_total", "Charges refused without asking Redis.", func(s S) float64 { return float64(s.DenialHits) })
+	counter("denial_cache_drops_total", "Spent counters forgotten early because there were too many.", func(s S) float64 { return float64(s.DenialDrops) })
+	t.register.MustRegister(r)
+}
