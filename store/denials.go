@@ -1,0 +1,238 @@
+package store
+
+import (
+	"hash/maphash"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+// Bounds of the denial cache.
+const (
+	defaultDenialEntries = 100_000
+	denialShards         = 64
+	logPairs             = 4           // refused costs remembered per sliding log
+	seenFor              = time.Second // age up to which a sibling's last answer is repeated
+	leastDenial          = time.Second // a denial is kept at least this long; whether it still refuses is worked out each time
+	denialSamples        = 8           // entries looked at for one to drop
+)
+
+// denials remembers counters that refused, as the state they had. A later charge on one is worked out on that state, at
+// the time the server must have reached by now: it is refused with the numbers the server would give, for its own cost
+// and its own limit, or it is not refused here and the server is asked. So a cached denial never outlives a real one.
+//
+// The server's time is estimated as what it said plus all that has passed since just before the question was sent. The
+// answer was worked out later than that, so the estimate is never behind. What other sidecars give back (a refund, a
+// reset) is not seen here; it counts at the latest when the denial would have ended anyway.
+type denials struct {
+	now     func() time.Time
+	start   time.Time
+	seed    maphash.Seed
+	bound   int // entries per shard
+	shards  [denialShards]denialShard
+	entries atomic.Int64
+	hits    atomic.Int64
+	drops   atomic.Int64
+}
+
+type denialShard struct {
+	mu    sync.Mutex // guards all below
+	memos map[string]*memo
+	mark  uint64 // how often something was forgotten, so that an answer from before is not remembered after
+}
+
+// memo is what is known about one counter.
+type memo struct {
+	until  time.Duration // since start: nothing here is of use afterwards
+	denied bool          // the state below refused something
+	server int64         // µs on the server when the state was read
+	sent   time.Duration // since start: just before that question was sent
+	state  limit.State
+	log    *logMemo // sliding log, which has no state here
+	seen   seenMemo
+}
+
+// logMemo is what a sliding log refused, under one limit. Its entries stay on the server, so only a charge of the same
+// cost has a known answer.
+type logMemo struct {
+	count     int64
+	window    time.Duration
+	remaining int64
+	reset     time.Duration // since start
+	pairs     [logPairs]logPair
+	next      int
+}
+
+type logPair struct {
+	cost  int64
+	until time.Duration // since start; zero: no pair
+}
+
+// seenMemo is the last answer of a counter that had room on a request that another limit refused.
+type seenMemo struct {
+	at        time.Duration // since start; zero: none
+	remaining int64
+	reset     time.Duration // since start
+}
+
+func newDenials(bound int, now func() time.Time) *denials {
+	d := &denials{now: now, start: now().Add(-time.Nanosecond), seed: maphash.MakeSeed(), bound: max(1, bound/denialShards)}
+	for i := range d.shards {
+		d.shards[i].memos = make(map[string]*memo)
+	}
+	return d
+}
+
+// clock is the time since start, never zero.
+func (d *denials) clock() time.Duration { return d.now().Sub(d.start) }
+
+func (d *denials) shard(key string) *denialShard {
+	return &d.shards[maphash.String(d.seed, key)%denialShards]
+}
+
+// forget drops what is known about a key, and what is on its way.
+func (d *denials) forget(key string) {
+	s := d.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mark++
+	d.dropLocked(s, key)
+}
+
+// clear forgets everything.
+func (d *denials) clear() {
+	for i := range d.shards {
+		s := &d.shards[i]
+		s.mu.Lock()
+		s.mark++
+		d.entries.Add(-int64(len(s.memos)))
+		clear(s.memos)
+		s.mu.Unlock()
+	}
+}
+
+// mark is to be read before a question is sent; remember wants it back.
+func (d *denials) mark(key string) uint64 {
+	s := d.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mark
+}
+
+func (d *denials) dropLocked(s *denialShard, key string) {
+	if _, ok := s.memos[key]; !ok {
+		return
+	}
+	delete(s.memos, key)
+	d.entries.Add(-1)
+}
+
+// memoLocked finds what is known about a key or makes room for it.
+func (d *denials) memoLocked(s *denialShard, key string, now time.Duration) *memo {
+	if m := s.memos[key]; m != nil {
+		return m
+	}
+	if len(s.memos) >= d.bound {
+		d.makeRoomLocked(s, now)
+	}
+	m := new(memo)
+	s.memos[strings.Clone(key)] = m
+	d.entries.Add(1)
+	return m
+}
+
+// makeRoomLocked drops an entry that is over if one is found at once, else any. A dropped denial costs a question only.
+func (d *denials) makeRoomLocked(s *denialShard, now time.Duration) {
+	victim, looked := "", 0
+	for key, m := range s.memos {
+		if m.until <= now {
+			d.dropLocked(s, key)
+			return
+		}
+		victim = key
+		if looked++; looked >= denialSamples {
+			break
+		}
+	}
+	d.dropLocked(s, victim)
+	d.drops.Add(1)
+}
+
+// answer is what one reply said about one charge.
+type answer struct {
+	charge   *limit.Charge
+	decision *limit.Decision
+	state    *limit.State
+	server   int64         // µs
+	sent     time.Duration // since start
+	mark     uint64        // of the key, from before it was sent
+	refused  bool          // the request as a whole
+}
+
+// remember takes in the reply about one charge. A refusal is kept. A charge that changed the counter ends what was known.
+// Room seen on a refused request is kept for a moment.
+func (d *denials) remember(a answer) {
+	s := d.shard(a.charge.Key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if changesBack(a.charge) {
+		s.mark++
+		d.dropLocked(s, a.charge.Key)
+		return
+	}
+	if s.mark != a.mark {
+		return
+	}
+	switch {
+	case a.decision.Outcome == limit.Refused:
+		d.denyLocked(s, a)
+	case a.decision.Charged != 0:
+		d.dropLocked(s, a.charge.Key)
+	case a.refused && a.decision.Outcome == limit.Allowed:
+		m := d.memoLocked(s, a.charge.Key, a.sent)
+		m.seen = seenMemo{at: a.sent, remaining: a.decision.Remaining, reset: a.sent + a.decision.ResetAfter}
+		m.until = max(m.until, a.sent+seenFor)
+	}
+}
+
+// changesBack: what was known about a counter is over once a charge may have raised it, or lowered it beyond zero.
+func changesBack(c *limit.Charge) bool {
+	return c.Op == limit.Refund || c.Op == limit.Debit
+}
+
+func (d *denials) denyLocked(s *denialShard, a answer) {
+	m := d.memoLocked(s, a.charge.Key, a.sent)
+	if m.denied && m.sent > a.sent {
+		return // a younger answer came first
+	}
+	until := a.sent + max(a.decision.RetryAfter, leastDenial)
+	if a.charge.Limit.Algorithm == limit.SlidingLog {
+		m.denyLog(a)
+		until = max(until, m.until)
+	} else {
+		m.state, m.log = *a.state, nil
+	}
+	m.denied, m.server, m.sent, m.until = true, a.server, a.sent, until
+}
+
+// denyLog adds a refused cost. Numbers of another limit, or of an older moment, do not mix with it.
+func (m *memo) denyLog(a answer) {
+	l := &a.charge.Limit
+	if m.log == nil || m.log.count != l.Count || m.log.window != l.Window {
+		m.log = &logMemo{count: l.Count, window: l.Window}
+	}
+	m.log.remaining = a.decision.Remaining
+	m.log.reset = a.sent + a.decision.ResetAfter
+	pair := logPair{cost: a.charge.Cost, until: a.sent + a.decision.RetryAfter}
+	for i := range m.log.pairs {
+		if m.log.pairs[i].cost == pair.cost {
+			m.log.pairs[i] = pair
+			return
+		}
+	}
+	m.log.pairs[m.log.next] = pair
+	m.log.next = (m.log.next + 1) % logPairs
+}

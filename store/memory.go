@@ -1,0 +1,180 @@
+package store
+
+import (
+	"context"
+	"hash/maphash"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+// shardCount is how many locks share the keys. A request locks the shards of its keys only, in order of their number.
+const shardCount = 256
+
+// defaultMaxKeys bounds a Memory whose Config says nothing.
+const defaultMaxKeys = 1_000_000
+
+// MemoryConfig sets up a Memory. The zero value works.
+type MemoryConfig struct {
+	MaxKeys int              // counters kept at once; default 1,000,000. Beyond it the one nearest to full is forgotten first
+	Now     func() time.Time // default time.Now; read as its first value plus what has passed since, so steps of the wall clock do not count
+}
+
+// MemoryStats is what a Memory counts about itself.
+type MemoryStats struct {
+	Keys    int64 // counters kept now
+	Evicted int64 // counters forgotten before their time, because there were more than MaxKeys
+	Expired int64 // counters dropped because they were as good as never charged
+}
+
+// Memory keeps counts in this process. It is safe for concurrent use, exact under contention, and bounded: a counter is
+// dropped when time has given all of it back, and the one nearest to that goes first when there are more than MaxKeys.
+// What one process counts, no other sees.
+type Memory struct {
+	now     func() time.Time
+	start   time.Time
+	origin  int64 // µs since the epoch at start
+	maxKeys int64
+	seed    maphash.Seed
+
+	shards   [shardCount]shard
+	earliest [shardCount]atomic.Int64 // when the first counter of each shard expires, for a look without its lock
+	cursor   atomic.Uint32            // which shard an operation tidies besides its own
+	keys     atomic.Int64
+	evicted  atomic.Int64
+	expired  atomic.Int64
+	scratch  sync.Pool // *workspace
+}
+
+// workspace is what one Spend works on, kept from call to call.
+type workspace struct {
+	charges []limit.Charge // of Usage only
+	entries []*entry       // entries[i] holds the counter of charges[i]
+	states  []*limit.State
+	homes   []uint8 // homes[i] is the shard of charges[i]
+}
+
+// NewMemory makes an empty store. It has no goroutines; what expired is tidied up by the operations.
+func NewMemory(c MemoryConfig) *Memory {
+	if c.MaxKeys <= 0 {
+		c.MaxKeys = defaultMaxKeys
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	m := &Memory{now: c.Now, start: c.Now(), maxKeys: int64(c.MaxKeys), seed: maphash.MakeSeed()}
+	m.origin = m.start.UnixMicro()
+	m.scratch.New = func() any { return new(workspace) }
+	for i := range m.shards {
+		m.shards[i].entries = make(map[string]*entry)
+		m.earliest[i].Store(never)
+	}
+	return m
+}
+
+// clock is the instant in µs since the epoch.
+func (m *Memory) clock() int64 {
+	return m.origin + m.now().Sub(m.start).Microseconds()
+}
+
+// Spend decides all charges at one instant, all or nothing as package limit says, and fills decisions, which must be as
+// long as charges. It never leaves one undecided, and the context does not matter to it.
+func (m *Memory) Spend(_ context.Context, charges []limit.Charge, decisions []limit.Decision) {
+	if len(charges) == 0 {
+		return
+	}
+	w := m.scratch.Get().(*workspace)
+	now := m.decide(w, charges, decisions)
+	m.scratch.Put(w)
+	m.tidyNext(now)
+	for m.keys.Load() > m.maxKeys && m.evict() {
+	}
+}
+
+// Usage answers what is left on each charge's counter, and takes nothing.
+func (m *Memory) Usage(_ context.Context, charges []limit.Charge, decisions []limit.Decision) {
+	if len(charges) == 0 {
+		return
+	}
+	w := m.scratch.Get().(*workspace)
+	w.charges = peeks(w.charges[:0], charges)
+	m.decide(w, w.charges, decisions)
+	clear(w.charges)
+	m.scratch.Put(w)
+}
+
+// Reset forgets the counters of these keys, which makes them full. It never fails.
+func (m *Memory) Reset(_ context.Context, keys []string) error {
+	for _, key := range keys {
+		home := m.home(key)
+		s := &m.shards[home]
+		s.mu.Lock()
+		if e := s.entries[key]; e != nil {
+			m.dropLocked(home, e)
+		}
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+// Stats is what the store has counted so far.
+func (m *Memory) Stats() MemoryStats {
+	return MemoryStats{Keys: m.keys.Load(), Evicted: m.evicted.Load(), Expired: m.expired.Load()}
+}
+
+// Close is there because a store has one; a Memory holds nothing that needs closing.
+func (m *Memory) Close() error { return nil }
+
+// home is the number of the shard of a key. The hash is seeded per process: no client can aim at a shard.
+func (m *Memory) home(key string) uint8 {
+	return uint8(maphash.String(m.seed, key))
+}
+
+// decide runs the charges under the locks of all their shards, and returns the instant at which it did.
+func (m *Memory) decide(w *workspace, charges []limit.Charge, decisions []limit.Decision) int64 {
+	var involved [shardCount / 64]uint64
+	w.homes = w.homes[:0]
+	for i := range charges {
+		home := m.home(charges[i].Key)
+		involved[home/64] |= 1 << (home % 64)
+		w.homes = append(w.homes, home)
+	}
+	m.lock(&involved)
+	defer m.unlock(&involved)
+	now := m.clock()
+	w.entries, w.states = w.entries[:0], w.states[:0]
+	for i := range charges {
+		e := m.entryLocked(w.homes[i], charges[i].Key)
+		w.entries = append(w.entries, e)
+		w.states = append(w.states, &e.state)
+	}
+	limit.Decide(w.states, charges, false, now, decisions)
+	for i, e := range w.entries {
+		m.settleLocked(w.homes[i], e, charges[i].Limit, now)
+		w.entries[i], w.states[i] = nil, nil
+	}
+	for _, home := range w.homes[:min(len(w.homes), tidyShards)] {
+		m.tidyLocked(home, now)
+	}
+	return now
+}
+
+// lock takes the locks of the shards involved in order of their number, so that two requests never wait for each other.
+func (m *Memory) lock(involved *[shardCount / 64]uint64) {
+	for word, set := range involved {
+		for ; set != 0; set &= set - 1 {
+			m.shards[word*64+bits.TrailingZeros64(set)].mu.Lock()
+		}
+	}
+}
+
+func (m *Memory) unlock(involved *[shardCount / 64]uint64) {
+	for word, set := range involved {
+		for ; set != 0; set &= set - 1 {
+			m.shards[word*64+bits.TrailingZeros64(set)].mu.Unlock()
+		}
+	}
+}

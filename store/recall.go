@@ -1,0 +1,185 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+// spendBehindDenials answers a request from memory as far as that is exact, and asks Redis the rest.
+//
+// A request whose charges are all known to be refused costs no call. When an enforced one is, the request is refused:
+// charges that count all the same (Each) go to Redis as those of a refused request, and siblings that take nothing then
+// are answered as they were last seen, or ride along. A known refusal that does not refuse the request (shadow, quota)
+// leaves the decision to Redis.
+func (r *Redis) spendBehindDenials(ctx context.Context, t *trip) {
+	now := r.denials.clock()
+	known, refused := r.denials.recall(t, now)
+	switch {
+	case known == len(t.charges):
+		r.denials.hits.Add(int64(known))
+	case known > 0 && refused:
+		r.denials.hits.Add(int64(known))
+		r.askSiblings(ctx, t, now)
+	default:
+		r.denials.note(t, t.charges)
+		ok := r.call(ctx, t)
+		r.denials.learn(t, t.charges, t.decisions, ok, false)
+	}
+}
+
+// askSiblings completes the answer to a request that is refused already.
+func (r *Redis) askSiblings(ctx context.Context, t *trip, now time.Duration) {
+	t.asked, t.places = t.asked[:0], t.places[:0]
+	for i := range t.charges {
+		if t.known[i] || r.denials.repeat(&t.charges[i], now, &t.decisions[i]) {
+			continue
+		}
+		t.asked = append(t.asked, t.charges[i])
+		t.places = append(t.places, i)
+	}
+	if len(t.asked) == 0 {
+		return
+	}
+	t.answers = grow(t.answers, len(t.asked))
+	r.denials.note(t, t.asked)
+	ok := r.ask(ctx, t, t.asked, true, t.answers)
+	r.denials.learn(t, t.asked, t.answers, ok, true)
+	for i, place := range t.places {
+		t.decisions[place] = t.answers[i]
+	}
+}
+
+// recall refuses what is known to be refused. It returns how many charges that were, and whether one of them refuses the
+// request.
+func (d *denials) recall(t *trip, now time.Duration) (known int, refused bool) {
+	t.known = grow(t.known, len(t.charges))
+	if d.entries.Load() == 0 {
+		return 0, false
+	}
+	for i := range t.charges {
+		if !d.refuses(&t.charges[i], now, t.decisions[i:i+1]) {
+			continue
+		}
+		t.known[i] = true
+		known++
+		refused = refused || t.charges[i].Mode == limit.Enforced
+	}
+	return known, refused
+}
+
+// refuses decides a charge on what is known. It answers only when the counter refuses and the charge would take nothing.
+func (d *denials) refuses(c *limit.Charge, now time.Duration, decision []limit.Decision) bool {
+	if changesBack(c) {
+		return false
+	}
+	s := d.shard(c.Key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.memos[c.Key]
+	if m == nil {
+		return false
+	}
+	if m.until <= now {
+		d.dropLocked(s, c.Key)
+		return false
+	}
+	switch {
+	case !m.denied:
+		return false
+	case c.Limit.Algorithm == limit.SlidingLog:
+		return m.log != nil && m.log.refuses(c, now, &decision[0])
+	case m.log != nil:
+		return false
+	}
+	return m.refuses(c, now, decision)
+}
+
+// refuses works the charge out on a copy of the state. A refused charge that would still take what is left has to be
+// made on the server.
+func (m *memo) refuses(c *limit.Charge, now time.Duration, decision []limit.Decision) bool {
+	state := m.state
+	states := [1]*limit.State{&state}
+	charges := [1]limit.Charge{*c}
+	limit.Decide(states[:], charges[:], false, m.server+microsUp(now-m.sent), decision)
+	return decision[0].Outcome == limit.Refused && decision[0].Charged == 0
+}
+
+// microsUp is a duration in µs, rounded up so that the server's time is never underestimated.
+func microsUp(d time.Duration) int64 {
+	return int64((d + time.Microsecond - 1) / time.Microsecond)
+}
+
+// refuses answers a charge of a cost that was refused before, under the same limit. One that takes what is left is known
+// only at cost 1: for any other cost something may be left before it could pass.
+func (l *logMemo) refuses(c *limit.Charge, now time.Duration, decision *limit.Decision) bool {
+	if l.count != c.Limit.Count || l.window != c.Limit.Window || c.Each && c.Cost != 1 {
+		return false
+	}
+	for _, p := range l.pairs {
+		if p.cost != c.Cost || p.until <= now {
+			continue
+		}
+		*decision = limit.Decision{
+			Outcome: limit.Refused, Remaining: l.remaining,
+			ResetAfter: max(l.reset-now, 0), RetryAfter: p.until - now,
+		}
+		return true
+	}
+	return false
+}
+
+// repeat answers a sibling of a refused charge, which takes nothing, as it was last seen, if that is not long ago.
+func (d *denials) repeat(c *limit.Charge, now time.Duration, decision *limit.Decision) bool {
+	if c.Each || changesBack(c) {
+		return false
+	}
+	s := d.shard(c.Key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.memos[c.Key]
+	if m == nil || m.seen.at == 0 || now-m.seen.at > seenFor || m.seen.remaining < c.Cost {
+		return false
+	}
+	*decision = limit.Decision{Outcome: limit.Allowed, Remaining: m.seen.remaining, ResetAfter: max(m.seen.reset-now, 0)}
+	return true
+}
+
+// note reads the marks of the charges before they are sent.
+func (d *denials) note(t *trip, charges []limit.Charge) {
+	t.marks = t.marks[:0]
+	for i := range charges {
+		t.marks = append(t.marks, d.mark(charges[i].Key))
+	}
+}
+
+// learn takes in a reply, or that there was none: then a refund may or may not have come through.
+func (d *denials) learn(t *trip, charges []limit.Charge, decisions []limit.Decision, ok, refused bool) {
+	if !ok {
+		for i := range charges {
+			if changesBack(&charges[i]) {
+				d.forget(charges[i].Key)
+			}
+		}
+		return
+	}
+	sent := t.sent.Sub(d.start)
+	refused = refused || refuses(charges, decisions)
+	for i := range charges {
+		d.remember(answer{
+			charge: &charges[i], decision: &decisions[i], state: &t.states[i],
+			server: t.server, sent: sent, mark: t.marks[i], refused: refused,
+		})
+	}
+}
+
+// refuses reports whether an enforced charge was refused.
+func refuses(charges []limit.Charge, decisions []limit.Decision) bool {
+	for i := range charges {
+		if charges[i].Mode == limit.Enforced && decisions[i].Outcome == limit.Refused {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,136 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+// leastBudget is the shortest time worth asking in. A call that is sure to miss its deadline would only cost the pool a
+// connection.
+const leastBudget = 50 * time.Microsecond
+
+// trip is one request on its way to Redis and back, kept from call to call for its memory.
+type trip struct {
+	charges   []limit.Charge   // of the request, the caller's
+	decisions []limit.Decision // of the request, the caller's
+
+	asked   []limit.Charge   // the part that is sent, when it is not all
+	places  []int            // asked[i] is charges[places[i]]
+	answers []limit.Decision // of the part
+	known   []bool           // known[i]: decisions[i] was given without asking
+
+	call   limit.Call
+	args   []any         // of the command
+	states []limit.State // of refused charges, as the script returned them
+	server int64         // µs since the epoch on the server when it decided
+	sent   time.Time     // just before the script was sent
+	marks  []uint64      // what the denials' shards had forgotten by then
+}
+
+// reset lets go of what belongs to the caller.
+func (t *trip) reset() *trip {
+	clear(t.asked)
+	clear(t.call.Keys)
+	clear(t.args)
+	clear(t.states)
+	t.charges, t.decisions = nil, nil
+	return t
+}
+
+// once is a command that go-redis never sends twice, also where it follows redirects: after a lost reply nobody knows
+// whether the script ran.
+type once struct{ *redis.Cmd }
+
+// NoRetry says so to go-redis.
+func (once) NoRetry() bool { return true }
+
+// call asks Redis about the whole request.
+func (r *Redis) call(ctx context.Context, t *trip) bool {
+	return r.ask(ctx, t, t.charges, false, t.decisions)
+}
+
+// ask sends charges in one call of the script and fills decisions, with refused when the request is refused already. It
+// reports whether there was a reply; if not, every decision is undecided.
+func (r *Redis) ask(ctx context.Context, t *trip, charges []limit.Charge, refused bool, decisions []limit.Decision) bool {
+	budget := r.allowance(ctx)
+	if budget < leastBudget {
+		return r.lost(decisions, ReasonDeadline, context.DeadlineExceeded)
+	}
+	if r.inFlight.Add(1) > r.flight {
+		r.inFlight.Add(-1)
+		return r.lost(decisions, ReasonOverload, errOverload)
+	}
+	defer r.inFlight.Add(-1)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), budget)
+	defer cancel()
+	t.call.Set(charges, refused, 0)
+	reply, err := r.run(ctx, t)
+	if err != nil {
+		label := reason(err)
+		r.warmer.wake(label)
+		return r.lost(decisions, label, err)
+	}
+	t.states = grow(t.states, len(charges))
+	t.server, err = t.call.Read(reply, decisions, t.states)
+	if err != nil {
+		return r.lost(decisions, ReasonReply, err)
+	}
+	return true
+}
+
+// allowance is how long a call may take: 80 % of what is left to the caller, who still has to write its answer.
+func (r *Redis) allowance(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return r.budget
+	}
+	return min(r.budget, time.Until(deadline)*8/10)
+}
+
+// run calls the script by its hash, and by its text when the server does not know it: then nothing has run.
+func (r *Redis) run(ctx context.Context, t *trip) (any, error) {
+	t.args = append(t.args[:0], "evalsha", limit.ScriptSHA, len(t.call.Keys))
+	for _, key := range t.call.Keys {
+		t.args = append(t.args, key)
+	}
+	t.args = append(t.args, t.call.Args...)
+	reply, err := r.send(ctx, t)
+	if err == nil || !redis.HasErrorPrefix(err, "NOSCRIPT") {
+		return reply, err
+	}
+	r.loaded.Add(1)
+	t.args[0], t.args[1] = "eval", limit.Script
+	return r.send(ctx, t)
+}
+
+func (r *Redis) send(ctx context.Context, t *trip) (any, error) {
+	r.trips.Add(1)
+	t.sent = r.now()
+	cmd := once{redis.NewCmd(ctx, t.args...)}
+	if err := r.client.Process(ctx, cmd); err != nil {
+		return nil, err
+	}
+	return cmd.Val(), nil
+}
+
+// lost answers that nobody decided.
+func (r *Redis) lost(decisions []limit.Decision, reason string, err error) bool {
+	undecide(decisions, reason)
+	r.undecided.Add(1)
+	r.onError(reason, err)
+	return false
+}
+
+// grow returns a slice of n zero values that uses the memory of s if it can.
+func grow[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	s = s[:n]
+	clear(s)
+	return s
+}
