@@ -52,13 +52,15 @@ func (r *Redis) target() (target, error) {
 	return t, nil
 }
 
+var errList = errors.New("a list of servers is not supported yet (sentinel, cluster): name one server")
+
 // parseRedis reads the forms of REDIS_URL. A path is a socket, whatever the socket type says.
 func parseRedis(text, socketType string) (target, error) {
-	if strings.Contains(text, ",") {
-		return target{}, errors.New("a list of servers is not supported yet (sentinel, cluster): name one server")
-	}
 	if !strings.Contains(text, "://") {
 		return parsePlain(text, socketType)
+	}
+	if strings.Contains(text[strings.LastIndexByte(text, '@')+1:], ",") {
+		return target{}, errList
 	}
 	u, err := url.Parse(text)
 	if err != nil {
@@ -84,6 +86,9 @@ func parseRedis(text, socketType string) (target, error) {
 func parsePlain(text, socketType string) (target, error) {
 	if strings.HasPrefix(text, "/") || strings.HasPrefix(text, "@") || strings.HasPrefix(text, ".") {
 		return target{network: "unix", address: text}, nil
+	}
+	if strings.Contains(text, ",") {
+		return target{}, errList
 	}
 	host, port, err := net.SplitHostPort(text)
 	if err != nil && strings.EqualFold(socketType, "unix") {

@@ -1,0 +1,177 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/spillway-mesh/spillway/store"
+)
+
+// scrape returns the lines of /metrics that are not comments.
+func scrape(t *testing.T, m *Telemetry) []string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	if w.Code != 200 {
+		t.Fatalf("/metrics = %d %s", w.Code, w.Body)
+	}
+	var lines []string
+	for line := range strings.Lines(w.Body.String()) {
+		if !strings.HasPrefix(line, "#") {
+			lines = append(lines, strings.TrimSuffix(line, "\n"))
+		}
+	}
+	return lines
+}
+
+func expectLine(t *testing.T, lines []string, want string) {
+	t.Helper()
+	name, _, _ := strings.Cut(want, " ")
+	name, _, _ = strings.Cut(name, "{")
+	var like []string
+	for _, line := range lines {
+		if line == want {
+			return
+		}
+		if strings.HasPrefix(line, name) {
+			like = append(like, line)
+		}
+	}
+	t.Errorf("/metrics has no line %q, but %q", want, like)
+}
+
+func TestMetricsHaveTheReferenceServersNames(t *testing.T) {
+	m := New(Config{})
+	m.Count(m.Series("shop", []string{"user"}), Hit{Hits: 3, Charged: 3, Capacity: 3, Left: 3})
+	m.Count(m.Series("shop", []string{"tenant", "api_export", "deep"}), Hit{Hits: 2, Capacity: 1, Left: 1, Charged: 1, Over: true, Shadow: true})
+	m.Count(m.Series("shop", []string{"user"}), Hit{Hits: 1, Capacity: 3, Over: true, Cached: true})
+	m.Loaded("abc", time.Unix(1000, 0))
+	m.LoadFailed()
+	m.StoreAway()
+	m.Decided(Unknown)
+	m.Decided(Shadowed)
+	lines := scrape(t, m)
+	for _, want := range []string{
+		`ratelimit_service_rate_limit_total_hits{domain="shop",key1="user"} 4`,
+		`ratelimit_service_rate_limit_within_limit{domain="shop",key1="user"} 3`,
+		`ratelimit_service_rate_limit_near_limit{domain="shop",key1="user"} 1`,
+		`ratelimit_service_rate_limit_over_limit{domain="shop",key1="tenant",key2="api_export"} 1`,
+		`ratelimit_service_rate_limit_shadow_mode{domain="shop",key1="tenant",key2="api_export"} 1`,
+		`ratelimit_service_rate_limit_over_limit_with_local_cache{domain="shop",key1="user"} 1`,
+		`ratelimit_service_rate_limit_domain_not_found 1`,
+		`ratelimit_service_global_shadow_mode 1`,
+		`ratelimit_service_config_load_success 1`,
+		`ratelimit_service_config_load_error 1`,
+		`ratelimit_service_should_rate_limit_error{err_type="redis_error"} 1`,
+	} {
+		expectLine(t, lines, want)
+	}
+}
+
+func TestMetricsOfOurOwn(t *testing.T) {
+	m := New(Config{Version: "v1", Labels: map[string]string{"zone": "a"}})
+	m.Degraded("shop", "per-user", "timeout")
+	m.StoreFailed("timeout")
+	m.Panicked()
+	m.BadOverrides(2)
+	m.Decided(Refused)
+	m.Loaded("abc", time.Unix(1000, 0))
+	m.Memory("main", func() store.MemoryStats { return store.MemoryStats{Keys: 5, Evicted: 6} })
+	m.Redis(func() store.RedisStats {
+		return store.RedisStats{Trips: 7, DenialHits: 8, DenialEntries: 9, ConnsTotal: 10}
+	})
+	lines := scrape(t, m)
+	for _, want := range []string{
+		`spillway_degraded_decisions_total{domain="shop",reason="timeout",rule="per-user",zone="a"} 1`,
+		`spillway_store_errors_total{reason="timeout",zone="a"} 1`,
+		`spillway_panics_total{zone="a"} 1`,
+		`spillway_bad_overrides_total{zone="a"} 2`,
+		`spillway_decisions_total{outcome="refused",zone="a"} 1`,
+		`spillway_config_info{hash="abc",zone="a"} 1`,
+		`spillway_config_last_success_timestamp_seconds{zone="a"} 1000`,
+		`spillway_config_last_load_successful{zone="a"} 1`,
+		`spillway_memory_keys{store="main",zone="a"} 5`,
+		`spillway_memory_evicted_total{store="main",zone="a"} 6`,
+		`spillway_redis_trips_total{zone="a"} 7`,
+		`spillway_denial_cache_hits_total{zone="a"} 8`,
+		`spillway_denial_cache_entries{zone="a"} 9`,
+		`spillway_redis_connections{zone="a"} 10`,
+	} {
+		expectLine(t, lines, want)
+	}
+}
+
+func TestTextHasTheServicesCountersAndNotTheRuntimes(t *testing.T) {
+	m := New(Config{})
+	m.Count(m.Series("shop", []string{"user"}), Hit{Hits: 3})
+	var b strings.Builder
+	err := m.Text(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `ratelimit_service_rate_limit_total_hits{domain="shop",key1="user"} 3` + "\n"; !strings.Contains(b.String(), want) {
+		t.Errorf("the text lacks %q:\n%s", want, b.String())
+	}
+	if strings.Contains(b.String(), "go_goroutines") {
+		t.Errorf("the text holds the Go runtime's numbers:\n%s", b.String())
+	}
+}
+
+const should = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
+
+// call runs one unary call through the interceptor.
+func call(m *Telemetry, method string, handler grpc.UnaryHandler) (any, error) {
+	i := m.Unary(GRPC{Methods: []string{should}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	return i(context.Background(), nil, &grpc.UnaryServerInfo{FullMethod: method}, handler)
+}
+
+func TestCallsAreCountedAndTimed(t *testing.T) {
+	m := New(Config{})
+	for range 3 {
+		call(m, should, func(context.Context, any) (any, error) { return "ok", nil })
+	}
+	call(m, should, func(context.Context, any) (any, error) { return nil, errors.New("undecodable") })
+	lines := scrape(t, m)
+	expectLine(t, lines, `ratelimit_service_total_requests{grpc_method="ShouldRateLimit"} 4`)
+	expectLine(t, lines, `ratelimit_service_response_time_seconds_count{grpc_method="ShouldRateLimit"} 4`)
+	expectLine(t, lines, `ratelimit_service_should_rate_limit_error{err_type="service_error"} 1`)
+}
+
+func TestBucketsBeginAtAHundredMicroseconds(t *testing.T) {
+	m := New(Config{})
+	call(m, should, func(context.Context, any) (any, error) { return "ok", nil })
+	for _, line := range scrape(t, m) {
+		if strings.HasPrefix(line, `ratelimit_service_response_time_seconds_bucket{grpc_method="ShouldRateLimit",le="0.0001"}`) {
+			return
+		}
+	}
+	t.Error("the first bucket of the response time is not 100 µs")
+}
+
+func TestAPanicInAnotherMethodFailsTheCall(t *testing.T) {
+	m := New(Config{})
+	_, err := call(m, "/grpc.health.v1.Health/Check", func(context.Context, any) (any, error) { panic("oh") })
+	if status.Code(err) != codes.Internal {
+		t.Errorf("a panic in health gives %v, want code Internal", err)
+	}
+	expectLine(t, scrape(t, m), "spillway_panics_total 1")
+}
+
+func TestAPanicInAStreamFailsTheCall(t *testing.T) {
+	m := New(Config{})
+	i := m.Stream(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	err := i(nil, nil, &grpc.StreamServerInfo{FullMethod: "/x/y"}, func(any, grpc.ServerStream) error { panic("oh") })
+	if status.Code(err) != codes.Internal {
+		t.Errorf("a panic in a stream gives %v, want code Internal", err)
+	}
+}
