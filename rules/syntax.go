@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	maxFileSize = 4 << 20 // bytes of one rule file
-	maxLocate   = 2 << 20 // bytes that may be parsed again to find the line of a syntax error
+	maxFileSize = 4 << 20   // bytes of one rule file
+	maxLocate   = 512 << 10 // bytes that may be parsed again to find the line of a syntax error
 )
 
 // syntaxError is text that cannot be read as one YAML document.
@@ -145,7 +145,10 @@ func locate(text []byte, line int) int {
 		_, _, err := documents(text[:ends[lines-1]])
 		return err != nil
 	}
-	const lookAhead = 50 // lines that a list, a map or a text may take before it is closed
+	if len(ends) > 0 && !broken(len(ends)-1) {
+		return len(ends) // as in a file that was cut
+	}
+	const lookAhead = 20 // lines that a list, a map or a text may take before it is closed
 	good := 0
 	for {
 		good += sort.Search(len(ends)-good, func(more int) bool { return broken(good + more + 1) })
