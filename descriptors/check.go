@@ -43,7 +43,8 @@ func (p Pos) or(other Pos) Pos {
 	return p
 }
 
-func (p Pos) String() string {
+// place writes a position down.
+func (p Pos) place() string {
 	if p.File == "" {
 		return fmt.Sprintf("line %d", p.Line)
 	}
@@ -58,7 +59,7 @@ func (c *checker) domains(domains []Domain) {
 			c.fail(d.Pos, "the domain is empty: name it as Envoy's filter does, as in domain: shop")
 		}
 		if before, known := seen[d.Name]; known && d.Name != "" {
-			c.fail(d.Pos, "duplicate domain %q, which %v has already: keep one of them", d.Name, before)
+			c.fail(d.Pos, "duplicate domain %q, which %s has already: keep one of them", d.Name, before.place())
 		}
 		seen[d.Name] = d.Pos
 		c.name(d.Pos, "domain", d.Name)

@@ -19,7 +19,7 @@ func (c *checker) rules(d *Domain) {
 			c.fail(r.Pos, "a rule has no name: give it one, unique in the domain")
 		}
 		if before, known := names[r.Name]; known && r.Name != "" {
-			c.fail(r.Pos, "duplicate rule name %q, which %v has already: rename one of them", r.Name, before)
+			c.fail(r.Pos, "duplicate rule name %q, which %s has already: rename one of them", r.Name, before.place())
 		}
 		names[r.Name] = r.Pos
 		c.rule(r)
