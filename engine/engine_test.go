@@ -34,7 +34,7 @@ func newBench(t *testing.T, set func(*engine.Config), domains ...descriptors.Dom
 		set(&b.cfg)
 	}
 	b.Engine = engine.New(b.cfg)
-	compiled, problems := descriptors.Compile(domains, descriptors.Options{})
+	compiled, problems := descriptors.Compile(domains, descriptors.Options{Now: clock})
 	for _, p := range problems {
 		if !p.Warning {
 			t.Fatalf("the test's own rules do not compile: %s", p.Text)
