@@ -1,0 +1,204 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// twoPerHour are rules that refuse a user's third request.
+const twoPerHour = `
+domain: shop
+descriptors:
+  - key: user
+    rate_limit: {unit: hour, requests_per_unit: 2}
+`
+
+// running is a sidecar that a test started.
+type running struct {
+	*Sidecar
+	log   *servers.Log
+	rules string // its file
+	stop  context.CancelFunc
+	done  chan struct{}
+	err   error // with done
+}
+
+// begin starts a sidecar on free ports with these rules, and stops it when the test ends.
+func begin(t *testing.T, text string, environ ...string) *running {
+	t.Helper()
+	return beginWith(t, nil, text, environ...)
+}
+
+// beginWith is begin with a store of the test's own.
+func beginWith(t *testing.T, counter engine.Counter, text string, environ ...string) *running {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "rules.yaml")
+	write(t, file, text)
+	cfg := fromEnv(t, append([]string{"PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "PROMETHEUS_ADDR=127.0.0.1:0", "RULES=" + file}, environ...)...)
+	r := &running{log: new(servers.Log), rules: file, done: make(chan struct{})}
+	cfg.Output = r.log
+	s, err := assemble(cfg, counter)
+	if err != nil {
+		t.Fatalf("start: %v", err)
+	}
+	r.Sidecar = s
+	ctx, cancel := context.WithCancel(context.Background())
+	r.stop = cancel
+	go func() {
+		defer close(r.done)
+		r.err = errors.Join(s.Run(ctx), s.Close())
+	}()
+	t.Cleanup(func() {
+		r.halt(t)
+		if t.Failed() {
+			t.Logf("log of the sidecar:\n%s", r.log)
+		}
+	})
+	servers.Await(t, "the sidecar's readiness", func() error { return r.logs("msg=ready") })
+	return r
+}
+
+// halt stops the sidecar and waits until it is gone.
+func (r *running) halt(t *testing.T) {
+	t.Helper()
+	r.stop()
+	<-r.done
+	if r.err != nil {
+		t.Errorf("the sidecar ended with: %v", r.err)
+	}
+}
+
+// logs is nil when the log holds the text.
+func (r *running) logs(text string) error {
+	if !strings.Contains(r.log.String(), text) {
+		return fmt.Errorf("%q is not in the log:\n%s", text, r.log)
+	}
+	return nil
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	err := os.WriteFile(file, []byte(text), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// dial connects to an address until the test ends.
+func dial(t *testing.T, address string, options ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	if len(options) == 0 {
+		options = []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
+	}
+	conn, err := grpc.NewClient("passthrough:///"+address, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// ask sends one request for a user.
+func ask(conn *grpc.ClientConn, user string) (ratelimitv3.RateLimitResponse_Code, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	answer, err := ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{
+		Domain:      "shop",
+		Descriptors: []*commonv3.RateLimitDescriptor{{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: user}}}},
+	})
+	return answer.GetOverallCode(), err
+}
+
+const (
+	codeOK   = ratelimitv3.RateLimitResponse_OK
+	codeOver = ratelimitv3.RateLimitResponse_OVER_LIMIT
+)
+
+// expectCodes asks once per code for a user.
+func expectCodes(t *testing.T, conn *grpc.ClientConn, user string, codes ...ratelimitv3.RateLimitResponse_Code) {
+	t.Helper()
+	for i, want := range codes {
+		got, err := ask(conn, user)
+		if err != nil || got != want {
+			t.Errorf("request %d of %s = %v, %v, want %v", i+1, user, got, err, want)
+		}
+	}
+}
+
+// fetch gets a page.
+func fetch(t *testing.T, address, path string) (int, string) {
+	t.Helper()
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Get("http://" + address + path)
+	if err != nil {
+		t.Fatalf("GET %s: %v", path, err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatalf("GET %s: %v", path, err)
+	}
+	return answer.StatusCode, string(body)
+}
+
+// expectPage gets a page that must hold a text.
+func expectPage(t *testing.T, address, path string, code int, text string) {
+	t.Helper()
+	got, body := fetch(t, address, path)
+	if got != code || !strings.Contains(body, text) {
+		t.Errorf("GET %s = %d %q, want %d with %q", path, got, body, code, text)
+	}
+}
+
+// scripted is a store that does what a test says before it admits.
+type scripted struct {
+	mu   sync.Mutex // guards then
+	then func()
+}
+
+func (s *scripted) do(then func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.then = then
+}
+
+// Spend admits everything.
+func (s *scripted) Spend(_ context.Context, _ []limit.Charge, decisions []limit.Decision) {
+	s.mu.Lock()
+	then := s.then
+	s.mu.Unlock()
+	if then != nil {
+		then()
+	}
+	for i := range decisions {
+		decisions[i] = limit.Decision{Outcome: limit.Allowed, Remaining: 1, Charged: 1, ResetAfter: time.Second}
+	}
+}
+
+// Usage is not asked for.
+func (s *scripted) Usage(context.Context, []limit.Charge, []limit.Decision) {}
+
+// Reset is not asked for.
+func (s *scripted) Reset(context.Context, []string) error { return nil }

@@ -1,0 +1,230 @@
+package sidecar
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+func TestServesOnAllItsSocketsAtOnce(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	s := begin(t, twoPerHour, "GRPC_UDS="+socket, "USE_PROMETHEUS=true")
+	a := s.Addresses()
+	expectCodes(t, dial(t, a.GRPC), "alice", codeOK, codeOK, codeOver)
+	conn := dial(t, "unix:"+socket, unixDial(socket)...)
+	expectCodes(t, conn, "alice", codeOver)
+	expectPage(t, a.HTTP, "/healthcheck", 200, "OK")
+	expectPage(t, a.HTTP, "/readyz", 200, "ok\n")
+	expectPage(t, a.Debug, "/rlconfig", 200, "shop.user: unit=HOUR requests_per_unit=2")
+	expectPage(t, a.Debug, "/stats", 200, `ratelimit_service_rate_limit_over_limit{domain="shop",key1="user"} 2`)
+	expectPage(t, a.Debug, "/metrics", 200, `ratelimit_service_total_requests{grpc_method="ShouldRateLimit"} 4`)
+	expectPage(t, a.Metrics, "/metrics", 200, "ratelimit_service_config_load_success 1")
+	expectPage(t, a.Metrics, "/debug/pprof/", 404, "")
+	for _, want := range []string{"counting in memory, alone", a.GRPC, a.HTTP, a.Debug, a.Metrics, socket, "try: curl -i http://" + a.HTTP + "/json"} {
+		if err := s.logs(want); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAnAbstractSocket(t *testing.T) {
+	name := "@spillway-test-" + strconv.Itoa(os.Getpid())
+	begin(t, twoPerHour, "GRPC_UDS="+name)
+	expectCodes(t, dial(t, name, unixDial(name)...), "alice", codeOK)
+}
+
+func TestJSONOnTheHTTPPort(t *testing.T) {
+	s := begin(t, twoPerHour)
+	for i, want := range []int{200, 200, 429} {
+		got := post(t, s.Addresses().HTTP, `{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"bob"}]}]}`)
+		if got != want {
+			t.Errorf("POST /json number %d = %d, want %d", i+1, got, want)
+		}
+	}
+}
+
+func TestHealthAnswersForEveryName(t *testing.T) {
+	s := begin(t, twoPerHour)
+	client := healthv1.NewHealthClient(dial(t, s.Addresses().GRPC))
+	for _, name := range []string{"", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService"} {
+		got, err := client.Check(t.Context(), &healthv1.HealthCheckRequest{Service: name})
+		if err != nil || got.GetStatus() != healthv1.HealthCheckResponse_SERVING {
+			t.Errorf("health of %q = %v, %v, want SERVING", name, got.GetStatus(), err)
+		}
+	}
+	_, err := client.Check(t.Context(), &healthv1.HealthCheckRequest{Service: "nobody"})
+	if status.Code(err) != codes.NotFound {
+		t.Errorf("health of a service that is not here = %v, want NotFound", err)
+	}
+}
+
+func TestReflectionIsBehindAFlag(t *testing.T) {
+	for environ, want := range map[string]codes.Code{"GRPC_REFLECTION=true": codes.OK, "GRPC_REFLECTION=false": codes.Unimplemented} {
+		s := begin(t, twoPerHour, environ)
+		got := reflectServices(t, dial(t, s.Addresses().GRPC))
+		if got != want {
+			t.Errorf("with %s reflection answers %v, want %v", environ, got, want)
+		}
+	}
+}
+
+// reflectServices asks for the list of services.
+func reflectServices(t *testing.T, conn *grpc.ClientConn) codes.Code {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	stream, err := reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream.Send(&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}})
+	_, err = stream.Recv()
+	return status.Code(err)
+}
+
+func TestStartsWithoutRules(t *testing.T) {
+	s := begin(t, "domain: [broken")
+	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK, codeOK, codeOK)
+	expectPage(t, s.Addresses().HTTP, "/healthcheck", 200, "OK")
+	expectPage(t, s.Addresses().HTTP, "/readyz", 200, "ok (degraded: rules: no good load yet)")
+	expectPage(t, s.Addresses().Debug, "/metrics", 200, "ratelimit_service_config_load_error 1")
+	write(t, s.rules, twoPerHour)
+	servers.Await(t, "the rules that were mended", func() error { return s.logs("rules loaded") })
+	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK, codeOK, codeOver)
+	expectPage(t, s.Addresses().HTTP, "/readyz", 200, "ok\n")
+}
+
+func TestStartsWithoutRedis(t *testing.T) {
+	gone := servers.FreeAddr(t)
+	s := begin(t, twoPerHour, "REDIS_URL=redis://user:hunter2@"+gone, "KEY_SECRET=hunter3", "LOG_LEVEL=debug")
+	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK, codeOK, codeOver)
+	expectPage(t, s.Addresses().HTTP, "/readyz", 200, "ok (degraded: redis: ")
+	expectPage(t, s.Addresses().HTTP, "/healthcheck", 200, "OK")
+	expectPage(t, s.Addresses().Debug, "/metrics", 200, `ratelimit_service_should_rate_limit_error{err_type="redis_error"} 3`)
+	expectPage(t, s.Addresses().Debug, "/metrics", 200, `spillway_degraded_decisions_total{domain="shop",reason=`)
+	for _, page := range []string{"/metrics", "/stats", "/rlconfig", "/debug/pprof/cmdline"} {
+		_, body := fetch(t, s.Addresses().Debug, page)
+		if strings.Contains(body+s.log.String(), "hunter") {
+			t.Errorf("%s or the log shows a secret", page)
+		}
+	}
+}
+
+func TestCountsInRedis(t *testing.T) {
+	redis := servers.StartRedis(t)
+	one := begin(t, twoPerHour, "REDIS_URL="+redis.Addr)
+	two := begin(t, twoPerHour, "REDIS_URL="+redis.Socket, "REDIS_SOCKET_TYPE=tcp")
+	expectCodes(t, dial(t, one.Addresses().GRPC), "alice", codeOK)
+	expectCodes(t, dial(t, two.Addresses().GRPC), "alice", codeOK, codeOver)
+	expectCodes(t, dial(t, one.Addresses().GRPC), "alice", codeOver)
+	expectPage(t, one.Addresses().Debug, "/metrics", 200, "spillway_redis_trips_total 2")
+}
+
+func TestReloadKeepsTheLastGoodRules(t *testing.T) {
+	s := begin(t, twoPerHour)
+	conn := dial(t, s.Addresses().GRPC)
+	write(t, s.rules, "domain: shop\ndescriptors:\n  - {kye: user}\n")
+	s.Reload()
+	servers.Await(t, "the refusal of broken rules", func() error { return s.logs("rules refused") })
+	if err := s.logs("rules.yaml:3:6: "); err != nil {
+		t.Error(err)
+	}
+	expectPage(t, s.Addresses().HTTP, "/readyz", 200, "degraded: rules: the newest load was refused")
+	expectCodes(t, conn, "alice", codeOK, codeOK, codeOver)
+	write(t, s.rules, strings.Replace(twoPerHour, "2}", "3}", 1))
+	s.Reload()
+	servers.Await(t, "the new limit", func() error { return s.logs("limits=1 hash=" + lastHash(s)) })
+	servers.Await(t, "the new rules", func() error {
+		_, body := fetch(t, s.Addresses().Debug, "/rlconfig")
+		if !strings.Contains(body, "requests_per_unit=3") {
+			return os.ErrNotExist
+		}
+		return nil
+	})
+	expectCodes(t, conn, "alice", codeOK, codeOver)
+}
+
+// lastHash is the fingerprint of the rules in use.
+func lastHash(s *running) string {
+	hash, _ := fingerprint(s.engine.Rules())
+	return hash
+}
+
+func TestShadowModeRefusesNothing(t *testing.T) {
+	s := begin(t, twoPerHour, "SHADOW_MODE=true")
+	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK, codeOK, codeOK)
+	expectPage(t, s.Addresses().Debug, "/metrics", 200, "ratelimit_service_global_shadow_mode 1")
+}
+
+func TestStatsCanBeOff(t *testing.T) {
+	s := begin(t, twoPerHour, "DISABLE_STATS=true", "USE_PROMETHEUS=true")
+	expectPage(t, s.Addresses().Debug, "/metrics", 404, "")
+	if s.Addresses().Metrics != "" {
+		t.Errorf("metrics are served on %s", s.Addresses().Metrics)
+	}
+}
+
+func TestAPanicIsCountedAndAnswered(t *testing.T) {
+	counter := &scripted{}
+	counter.do(func() { panic("the store fell over") })
+	s := beginWith(t, counter, twoPerHour)
+	conn := dial(t, s.Addresses().GRPC)
+	expectCodes(t, conn, "alice", codeOK, codeOK, codeOver) // by the failure policy local
+	expectPage(t, s.Addresses().Debug, "/metrics", 200, "spillway_panics_total 3")
+	if err := s.logs("the store fell over"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAPortThatIsTakenIsAnError(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	cfg := fromEnv(t, "PORT=0", "DEBUG_PORT=0", "GRPC_PORT="+port)
+	cfg.Output = new(servers.Log)
+	_, err = New(cfg)
+	if err == nil || !strings.Contains(err.Error(), "listen for gRPC") {
+		t.Errorf("New on a port that is taken = %v", err)
+	}
+}
+
+func TestWarningsAreLogged(t *testing.T) {
+	s := begin(t, twoPerHour, "TRACING_ENABLED=true", "MEMCACHE_SRV=x")
+	for _, want := range []string{"ignored: TRACING_ENABLED: ", "ignored: MEMCACHE_SRV: "} {
+		if err := s.logs(want); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The keys of one process are not another's: the prefix and the secret reach Redis.
+func TestKeysTakePrefixAndSecret(t *testing.T) {
+	redis := servers.StartRedis(t)
+	s := begin(t, twoPerHour, "REDIS_URL="+redis.Addr, "CACHE_KEY_PREFIX=pre:", "KEY_SECRET=pepper")
+	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK)
+	_, port, _ := net.SplitHostPort(redis.Addr)
+	out, err := exec.Command("redis-cli", "-p", port, "keys", "*").Output()
+	if err != nil {
+		t.Fatalf("list the keys: %v", err)
+	}
+	if !strings.HasPrefix(string(out), "pre:") || strings.Contains(string(out), "alice") {
+		t.Errorf("Redis holds the key %q, want one that begins with pre: and hides alice", out)
+	}
+}
