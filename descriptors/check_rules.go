@@ -43,7 +43,7 @@ func (c *checker) rule(r *Rule) {
 	if r.Cost < 0 || r.Cost > limit.MaxCost {
 		c.fail(r.Pos, "cost %d of rule %q is not between 1 and %d", r.Cost, r.Name, int64(limit.MaxCost))
 	}
-	if uses := unacted(r); uses != "" {
+	if uses := unacted(r); uses != "" && !r.Disabled {
 		c.warn(r.Pos, "%s of rule %q is not acted on yet: the rule rejects", uses, r.Name)
 	}
 }
@@ -83,7 +83,7 @@ func (c *checker) ruleLimits(r *Rule) {
 		switch {
 		case l.Count == 0 || l.Capacity() == 0:
 			c.warn(at, "nobody can pass rule %q, whose limit is 0: if that is meant, action: block says it better", r.Name)
-		case r.Cost > l.Capacity() && !r.PostPaid:
+		case r.Cost > 0 && r.Cost > l.Capacity() && !r.PostPaid:
 			c.warn(at, "nobody can pass rule %q: its cost of %d is above the %d that the limit can hold", r.Name, r.Cost, l.Capacity())
 		}
 	}

@@ -1,0 +1,224 @@
+package descriptors
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+// problems compiles a domain of script lines after changing it, and returns what Compile says, one line each.
+func problems(t *testing.T, change func(*Domain), lines ...string) []string {
+	t.Helper()
+	s := script{domain: Domain{Pos: Pos{"shop.yaml", 1, 1}, Name: "shop"}}
+	for _, line := range lines {
+		s.configure(t, strings.Fields(line))
+	}
+	if change != nil {
+		change(&s.domain)
+	}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	set, found := Compile([]Domain{s.domain}, Options{Now: func() time.Time { return now }})
+	var out []string
+	failed := false
+	for _, p := range found {
+		kind := "error: "
+		if p.Warning {
+			kind = "warning: "
+		}
+		failed = failed || !p.Warning
+		out = append(out, kind+p.Text)
+	}
+	if failed != (set == nil) {
+		t.Errorf("set %v with problems %q", set, out)
+	}
+	return out
+}
+
+// wants fails unless there is exactly one problem and it begins with kind and contains the rest.
+func wants(t *testing.T, got []string, want string) {
+	t.Helper()
+	kind, text, _ := strings.Cut(want, ": ")
+	if len(got) != 1 || !strings.HasPrefix(got[0], kind+": ") || !strings.Contains(got[0], text) {
+		t.Errorf("problems %q, want one with %q", got, want)
+	}
+}
+
+// TestProblems has one line of configuration, or one change, for each way to be wrong.
+func TestProblems(t *testing.T) {
+	long := strings.Repeat("x", 257)
+	for _, c := range []struct{ line, want string }{
+		{"attribute x=tenent", `error: "tenent" is no attribute`},
+		{"set ipv6_prefix=129", "error: ipv6_prefix 129"},
+		{"cost 0 methods=GET", "error: cost 0"},
+		{"cost 9007199254740993 methods=GET", "error: cost 9007199254740993"},
+		{"cost 1 endpoints=/a?b", "error: query"},
+		{"user a limits=x:1/1s,x:2/1s", `error: duplicate limit name "x"`},
+		{"user a limits=1/1s/sliding_window burst=5", "error: use token_bucket"},
+		{"user a limits=1/1s,unlimited", "error: unlimited stands beside"},
+		{"user a burst=5", "warning: no limits"},
+		{"user a limits=1/24h burst=1000000000", "error: hundred years"},
+		{"rule " + long + " scope=user limit=1/1s", "error: longer than 256"},
+		{`rule a"b scope=user limit=1/1s`, "error: quote"},
+		{"rule a limit=1/1s", "error: no scope"},
+		{"rule a scope=user", "error: no limit"},
+		{"rule a scope=user limit=1/1s action=block", "error: would never count"},
+		{"rule a scope=user limit=10001/1s/sliding_log", "error: 10000"},
+		{"rule a scope=user limit=1/87601h", "error: window"},
+		{"rule a scope=user limit=-1/1s", "error: count -1"},
+		{"rule a scope=user limit=1/1s/sliding_window post_paid", "error: token_bucket"},
+		{"rule a scope=user limit=1/1s cost=-1", "error: cost -1"},
+		{"rule a scope=user limit=1/1s endpoints=/a**b", "error: ** inside"},
+		{"rule a scope=user limit=1/1s endpoints=/%zz", "error: bad percent"},
+		{"rule a scope=user limit=0/1s", "warning: nobody can pass"},
+		{"rule a scope=user limit=5/1s cost=6", "warning: cost of 6 is above the 5"},
+		{"rule a scope=user limit=1/1s reason=x", "warning: action: block"},
+		{"rule a action=block until=2025-01-01T00:00:00Z", "warning: until has passed"},
+		{"rule a scope=user limit=1/1s users=,b", "warning: empty name"},
+		{"node =x : 1/minute", "error: empty key"},
+		{"node a : 1/minute share", "error: share_threshold without"},
+		{"node a : 1/minute name=x replaces=x", "error: same descriptor"},
+		{"node a : 1/minute replaces=", "error: empty replaces"},
+		{"node a : 1/minute post_paid", "error: token_bucket"},
+		{"node a : post_paid", "warning: no effect"},
+		{"node a : unlimited 1/minute", "error: unlimited stands beside"},
+		{"node a : 1/year*11", "error: window"},
+	} {
+		t.Run(c.line, func(t *testing.T) { wants(t, problems(t, nil, c.line), c.want) })
+	}
+}
+
+// TestProblemsOfTwoLines are about two things that do not go together.
+func TestProblemsOfTwoLines(t *testing.T) {
+	for _, c := range []struct{ lines, want string }{
+		{"rule a scope=user limit=1/1s ; rule a scope=ip limit=1/1s", `error: duplicate rule name "a"`},
+		{"rule a scope=user limit=1/1s ; rule b scope=user limit=1/1s", `warning: rule "b" can never apply`},
+		{"rule a scope=user limit=1/1s ; rule b scope=user limit=1/1s priority=1", `warning: rule "a" can never apply`},
+		{"rule a scope=user endpoints=/a,/b limit=1/1s ; rule b scope=user endpoints=/b/,a limit=1/1s", `warning: rule "b" can never apply`},
+		{"user a tier=x ; user a tier=y", `error: duplicate user "a"`},
+		{"node a=x* : 1/minute ; node a=xy* : 1/minute", "warning: 'shop.a_xy*' can never apply"},
+		{"node a : 1/minute ; node a=* : 1/minute", "warning: 'shop.a' can never apply"},
+		{"node a* : 1/minute ; node ab* : 1/minute", "warning: 'shop.ab*' can never apply"},
+	} {
+		t.Run(c.lines, func(t *testing.T) {
+			wants(t, problems(t, nil, strings.Split(c.lines, " ; ")...), c.want)
+		})
+	}
+}
+
+// TestNoProblems: what looks alike and is right.
+func TestNoProblems(t *testing.T) {
+	for _, lines := range []string{
+		"node a=b_c : 1/minute ; node a_b=c : 1/minute",
+		"node a=xy* : 1/minute ; node a=x* : 1/minute",
+		"node a=x : 1/minute ; node a : 1/minute",
+		"node a : 0/minute",
+		"rule a scope=user limit=1/1s ; rule b scope=user limit=1/1s disabled",
+		"rule a scope=user limit=1/1s ; rule b scope=user limit=1/1s action=log_only",
+		"rule a scope=user limit=1/1s ; rule b scope=ip limit=1/1s",
+		"rule a scope=user limit=1/1s tiers=x ; rule b scope=user limit=1/1s tiers=y",
+		"rule a action=allow endpoints=/healthz ; rule b action=block users=m until=2027-01-01T00:00:00Z",
+		"rule a scope=user limit=unlimited",
+		"rule a scope=user limit=5/1s cost=6 post_paid",
+	} {
+		if got := problems(t, nil, strings.Split(lines, " ; ")...); len(got) > 0 {
+			t.Errorf("%s: %q", lines, got)
+		}
+	}
+}
+
+// TestProblemsOfStructs are those that a line cannot show.
+func TestProblemsOfStructs(t *testing.T) {
+	one := Rule{Name: "a", Scope: ScopeUser, HasScope: true, Limits: oneLimit}
+	bucket := []Limit{{Limit: limit.Limit{Algorithm: limit.TokenBucket, Count: 1, Burst: 1, Window: time.Second}}}
+	with := func(change func(*Rule)) func(*Domain) {
+		return func(d *Domain) {
+			r := one
+			change(&r)
+			d.Rules = []Rule{r}
+		}
+	}
+	response := func(r Response) func(*Domain) { return with(func(rule *Rule) { rule.Response = &r }) }
+	penalty := func(p Penalty) func(*Domain) { return with(func(rule *Rule) { rule.Penalty = &p }) }
+	for name, c := range map[string]struct {
+		change func(*Domain)
+		want   string
+	}{
+		"empty domain":      {func(d *Domain) { d.Name = "" }, "error: domain is empty"},
+		"control in domain": {func(d *Domain) { d.Name = "a\nb" }, "error: control bytes"},
+		"no rule name":      {with(func(r *Rule) { r.Name = "" }), "error: no name"},
+		"control in name":   {with(func(r *Rule) { r.Name = "a\rb" }), "error: control bytes"},
+		"control in reason": {func(d *Domain) { d.Rules = []Rule{{Name: "a", Action: Block, Reason: "a\x7f"}} }, "error: control bytes"},
+		"no UTF-8":          {with(func(r *Rule) { r.Name = "a\xff" }), "error: control bytes"},
+		"header name":       {response(Response{Headers: []Header{{"a b", "x"}}}), "error: header name"},
+		"header value":      {response(Response{Headers: []Header{{"a", "x\r\ny: z"}}}), "error: printable ASCII"},
+		"long header name":  {response(Response{Headers: []Header{{strings.Repeat("a", 257), "x"}}}), "error: longer than 256"},
+		"long header value": {response(Response{Headers: []Header{{"a", strings.Repeat("a", 4097)}}}), "error: longer than 4096"},
+		"message":           {response(Response{Message: "a\nb"}), "error: control bytes"},
+		"status":            {response(Response{Status: 99}), "error: status 99"},
+		"retry after":       {response(Response{RetryAfter: -1}), "error: retry_after"},
+		"no max_delay":      {with(func(r *Rule) { r.Action, r.Disabled, r.Limits = Throttle, true, bucket }), "error: max_delay"},
+		"max_delay alone":   {with(func(r *Rule) { r.MaxDelay = time.Second }), "warning: action: throttle"},
+		"throttle":          {with(func(r *Rule) { r.Action, r.MaxDelay, r.Limits = Throttle, time.Second, bucket }), "warning: throttle of rule \"a\" is not acted on yet: the rule rejects"},
+		"penalty":           {penalty(Penalty{Threshold: 1, DetectionWindow: 1, CoolDown: 1}), "warning: penalty of rule \"a\" is not acted on yet"},
+		"cost header":       {func(d *Domain) { d.CostHeader = "x-cost" }, "warning: cost_header is not acted on yet"},
+		"cidr":              {with(func(r *Rule) { r.Match.CIDRs = make([]netip.Prefix, 1) }), "error: cidr cannot be read"},
+		"count unset": {func(d *Domain) {
+			d.Tree = []Node{{Key: "a", Limits: []Limit{{Limit: oneLimit[0].Limit, CountUnset: true}}}}
+		}, "warning: requests_per_unit is missing in 'shop.a'"},
+		"unlimited unit": {func(d *Domain) { d.Tree = []Node{{Key: "a", Limits: []Limit{{Unlimited: true, Unit: Day}}}} }, "error: when unlimited"},
+		"duplicate node": {func(d *Domain) {
+			d.Tree = []Node{{Key: "a", Nodes: []Node{{Key: "b", Value: "c"}, {Key: "b", Value: "c"}}}}
+		}, "error: duplicate descriptor composite key 'shop.a.b_c'"},
+		"empty user":   {func(d *Domain) { d.Users = []Account{{}} }, "error: empty name"},
+		"no algorithm": {with(func(r *Rule) { r.Limits = []Limit{{Limit: limit.Limit{Count: 1, Window: 1e9}}} }), "error: algorithm"},
+	} {
+		t.Run(name, func(t *testing.T) { wants(t, problems(t, c.change), c.want) })
+	}
+}
+
+// TestPenaltyBounds: each number of a penalty out of bounds is an error beside the warning that it is not acted on.
+func TestPenaltyBounds(t *testing.T) {
+	good := Penalty{Threshold: 3, DetectionWindow: time.Minute, CoolDown: time.Minute, Multipliers: []int{1, 2}}
+	for name, change := range map[string]func(*Penalty){
+		"threshold":  func(p *Penalty) { p.Threshold = 0 },
+		"window":     func(p *Penalty) { p.DetectionWindow = 0 },
+		"cool_down":  func(p *Penalty) { p.CoolDown = limit.MaxWindow + 1 },
+		"multiplier": func(p *Penalty) { p.Multipliers = []int{1, 0} },
+		"product":    func(p *Penalty) { p.Multipliers = []int{1 << 40} },
+	} {
+		p := good
+		change(&p)
+		got := problems(t, func(d *Domain) {
+			d.Rules = []Rule{{Name: "a", Scope: ScopeIP, HasScope: true, Limits: oneLimit, Penalty: &p}}
+		})
+		if len(got) != 2 || !strings.HasPrefix(got[0], "error: penalty") {
+			t.Errorf("%s: problems %q", name, got)
+		}
+	}
+}
+
+// TestAllProblemsAtOnce: one mistake does not hide the next, and each has its place.
+func TestAllProblemsAtOnce(t *testing.T) {
+	at := func(line int) Pos { return Pos{"shop.yaml", line, 3} }
+	set, found := Compile([]Domain{
+		{Pos: at(1), Name: "shop", Rules: []Rule{{Pos: at(5), Name: "a"}, {Pos: at(6), Name: "a", Action: Allow}}},
+		{Pos: Pos{"other.yaml", 1, 1}, Name: "shop", Tree: []Node{{Pos: at(9), Key: "k", Limits: []Limit{{Pos: at(10)}}}}},
+	}, Options{})
+	if set != nil {
+		t.Fatal("a set in spite of errors")
+	}
+	var lines []int
+	for _, p := range found {
+		lines = append(lines, p.Line)
+	}
+	if want := []int{5, 6, 1, 10}; !slices.Equal(lines, want) {
+		t.Errorf("problems in lines %v, want %v: %v", lines, want, found)
+	}
+	if text := found[2].Text; !strings.Contains(text, "shop.yaml:1:3") {
+		t.Errorf("the duplicate domain does not say where the first is: %q", text)
+	}
+}
