@@ -59,7 +59,7 @@ func (d *denials) recall(t *trip, now time.Duration) (known int, refused bool) {
 		return 0, false
 	}
 	for i := range t.charges {
-		if !d.refuses(&t.charges[i], now, t.decisions[i:i+1]) {
+		if !d.refuses(t, i, now) {
 			continue
 		}
 		t.known[i] = true
@@ -70,7 +70,8 @@ func (d *denials) recall(t *trip, now time.Duration) (known int, refused bool) {
 }
 
 // refuses decides a charge on what is known. It answers only when the counter refuses and the charge would take nothing.
-func (d *denials) refuses(c *limit.Charge, now time.Duration, decision []limit.Decision) bool {
+func (d *denials) refuses(t *trip, i int, now time.Duration) bool {
+	c := &t.charges[i]
 	if changesBack(c) {
 		return false
 	}
@@ -89,21 +90,21 @@ func (d *denials) refuses(c *limit.Charge, now time.Duration, decision []limit.D
 	case !m.denied:
 		return false
 	case c.Limit.Algorithm == limit.SlidingLog:
-		return m.log != nil && m.log.refuses(c, now, &decision[0])
+		return m.log != nil && m.log.refuses(c, now, &t.decisions[i])
 	case m.log != nil:
 		return false
 	}
-	return m.refuses(c, now, decision)
+	return m.refuses(t, i, now)
 }
 
 // refuses works the charge out on a copy of the state. A refused charge that would still take what is left has to be
 // made on the server.
-func (m *memo) refuses(c *limit.Charge, now time.Duration, decision []limit.Decision) bool {
-	state := m.state
-	states := [1]*limit.State{&state}
-	charges := [1]limit.Charge{*c}
-	limit.Decide(states[:], charges[:], false, m.server+microsUp(now-m.sent), decision)
-	return decision[0].Outcome == limit.Refused && decision[0].Charged == 0
+func (m *memo) refuses(t *trip, i int, now time.Duration) bool {
+	t.copied = m.state
+	t.copies[0] = &t.copied
+	decision := &t.decisions[i]
+	limit.Decide(t.copies[:], t.charges[i:i+1], false, m.server+microsUp(now-m.sent), t.decisions[i:i+1])
+	return decision.Outcome == limit.Refused && decision.Charged == 0
 }
 
 // microsUp is a duration in µs, rounded up so that the server's time is never underestimated.

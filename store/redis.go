@@ -66,6 +66,7 @@ type RedisStats struct {
 // that is spent is not asked again before it can have something to give.
 type Redis struct {
 	client  *redis.Client
+	dialer  *dialer
 	budget  time.Duration
 	dialing time.Duration
 	flight  int64
@@ -85,8 +86,11 @@ type Redis struct {
 func NewRedis(c RedisConfig) *Redis {
 	c = c.withDefaults()
 	quiet()
+	options := c.options()
+	dialer := newDialer(options)
+	options.Dialer = dialer.connect
 	r := &Redis{
-		client: redis.NewClient(c.options()), budget: c.Budget, dialing: c.DialTimeout, flight: int64(c.MaxInFlight),
+		client: redis.NewClient(options), dialer: dialer, budget: c.Budget, dialing: c.DialTimeout, flight: int64(c.MaxInFlight),
 		onError: c.OnError, now: c.Now,
 	}
 	if c.DenialEntries > 0 {
@@ -226,6 +230,7 @@ func (r *Redis) Stats() RedisStats {
 // Close ends the connections and waits for what runs in the background. Calls that come later are undecided.
 func (r *Redis) Close() error {
 	err := r.client.Close()
+	r.dialer.stop()
 	r.warmer.stop()
 	if err != nil {
 		return fmt.Errorf("close the connections to redis: %w", err)

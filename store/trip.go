@@ -22,6 +22,8 @@ type trip struct {
 	places  []int            // asked[i] is charges[places[i]]
 	answers []limit.Decision // of the part
 	known   []bool           // known[i]: decisions[i] was given without asking
+	copied  limit.State      // what a charge is worked out on
+	copies  [1]*limit.State  // that one
 
 	call   limit.Call
 	args   []any         // of the command

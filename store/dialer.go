@@ -1,0 +1,56 @@
+package store
+
+import (
+	"context"
+	"net"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// dialer connects for go-redis, which dials in the background and does not wait for that when it is closed.
+type dialer struct {
+	dial   func(ctx context.Context, network, address string) (net.Conn, error)
+	closed context.Context
+	cancel context.CancelFunc
+	mu     sync.Mutex     // keeps a dial from starting while stop waits
+	dials  sync.WaitGroup // in progress
+}
+
+// newDialer dials as the options say, TLS included.
+func newDialer(o *redis.Options) *dialer {
+	d := &dialer{dial: redis.NewDialer(o)}
+	d.closed, d.cancel = context.WithCancel(context.Background())
+	return d
+}
+
+// connect dials until the context or the dialer ends.
+func (d *dialer) connect(ctx context.Context, network, address string) (net.Conn, error) {
+	if !d.enter() {
+		return nil, net.ErrClosed
+	}
+	defer d.dials.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(d.closed, cancel)
+	defer stop()
+	return d.dial(ctx, network, address)
+}
+
+func (d *dialer) enter() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed.Err() != nil {
+		return false
+	}
+	d.dials.Add(1)
+	return true
+}
+
+// stop ends all dials and waits for them.
+func (d *dialer) stop() {
+	d.mu.Lock()
+	d.cancel()
+	d.mu.Unlock()
+	d.dials.Wait()
+}

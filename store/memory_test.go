@@ -1,0 +1,205 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+// hand is a clock that a test turns by hand.
+type hand struct {
+	mu  sync.Mutex // guards now
+	now time.Time
+}
+
+func newHand() *hand { return &hand{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)} }
+
+func (h *hand) Now() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.now
+}
+
+func (h *hand) Turn(d time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.now = h.now.Add(d)
+}
+
+func bucket(count int64, window time.Duration) limit.Limit {
+	return limit.Limit{Algorithm: limit.TokenBucket, Count: count, Window: window, Burst: count}
+}
+
+func TestMemoryGivesBackWithTime(t *testing.T) {
+	eachAlgorithm(t, 4, time.Second, func(t *testing.T, l limit.Limit) {
+		clock := newHand()
+		m := NewMemory(MemoryConfig{Now: clock.Now})
+		spend(m, charge(t, "k", l, 4))
+		want(t, "spent", spend(m, charge(t, "k", l, 1))[0], limit.Refused, 0, 0)
+		clock.Turn(2 * time.Second)
+		want(t, "two windows later", spend(m, charge(t, "k", l, 4))[0], limit.Allowed, 4, 0)
+	})
+}
+
+func TestMemoryKeepsOnlyWhatWasCharged(t *testing.T) {
+	m := NewMemory(MemoryConfig{})
+	l := bucket(1, time.Hour)
+	peek := charge(t, "peek", l, 1)
+	peek.Op = limit.Peek
+	refund := charge(t, "refund", l, 1)
+	refund.Op = limit.Refund
+	spend(m, peek)
+	spend(m, refund)
+	spend(m, charge(t, "too much", l, 2))
+	usage(m, charge(t, "usage", l, 1))
+	spend(m, charge(t, "spent", l, 1))
+	spend(m, charge(t, "spent", l, 1), charge(t, "sibling", l, 1))
+	if keys := m.Stats().Keys; keys != 1 {
+		t.Fatalf("%d keys, want 1: only one counter was charged", keys)
+	}
+}
+
+func TestMemoryForgetsARefundedCounter(t *testing.T) {
+	m := NewMemory(MemoryConfig{})
+	c := charge(t, "k", bucket(5, time.Hour), 3)
+	spend(m, c)
+	c.Op = limit.Refund
+	spend(m, c)
+	if keys := m.Stats().Keys; keys != 0 {
+		t.Fatalf("%d keys after a full refund, want 0", keys)
+	}
+}
+
+func TestMemoryShrinksAsItIsUsed(t *testing.T) {
+	clock := newHand()
+	m := NewMemory(MemoryConfig{Now: clock.Now})
+	for i := range 10_000 {
+		spend(m, charge(t, fmt.Sprint(i), bucket(1, time.Second), 1))
+	}
+	clock.Turn(time.Minute)
+	other := charge(t, "other", bucket(1_000_000, time.Hour), 1)
+	for range 5000 {
+		spend(m, other)
+	}
+	if s := m.Stats(); s.Keys != 1 || s.Expired != 10_000 || s.Evicted != 0 {
+		t.Fatalf("%+v, want 1 key, 10,000 expired and none evicted", s)
+	}
+}
+
+func TestMemoryEvictsTheCounterNearestToFull(t *testing.T) {
+	clock := newHand()
+	m := NewMemory(MemoryConfig{MaxKeys: 100, Now: clock.Now})
+	guilty := charge(t, "guilty", bucket(3, 24*time.Hour), 3)
+	spend(m, guilty)
+	for i := range 99 {
+		spend(m, charge(t, fmt.Sprint("hour ", i), bucket(2, time.Hour), 1))
+	}
+	first := charge(t, "hour 0", bucket(2, time.Hour), 1)
+	spend(m, first) // now it is the last of the hour counters to be full
+	for i := range 98 {
+		spend(m, charge(t, fmt.Sprint("more ", i), bucket(2, time.Hour), 2))
+	}
+	if s := m.Stats(); s.Keys != 100 || s.Evicted != 98 {
+		t.Fatalf("%+v, want 100 keys and 98 evicted", s)
+	}
+	wantLeft(t, m, guilty, 0)
+	wantLeft(t, m, first, 0)
+	wantLeft(t, m, charge(t, "hour 1", bucket(2, time.Hour), 1), 2)
+}
+
+func TestMemoryIsBoundedUnderAMillionIdentities(t *testing.T) {
+	const bound = 50_000
+	m := NewMemory(MemoryConfig{MaxKeys: bound})
+	guilty := charge(t, "guilty", bucket(10, 24*time.Hour), 10)
+	spend(m, guilty)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	flood(m, identities)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if s := m.Stats(); s.Keys != bound || s.Evicted != identities+1-bound {
+		t.Errorf("%+v, want %d keys and %d evicted", s, bound, identities+1-bound)
+	}
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > bound*512 {
+		t.Errorf("the store takes %d bytes, want at most 512 per key of %d", grown, bound)
+	}
+	want(t, "the spent counter", spend(m, guilty)[0], limit.Refused, 0, 0)
+}
+
+// flood spends once on each of many identities, from two goroutines.
+func flood(m *Memory, identities int) {
+	var all sync.WaitGroup
+	for half := range 2 {
+		all.Go(func() {
+			decisions := make([]limit.Decision, 1)
+			charges := []limit.Charge{{Limit: bucket(10, time.Minute), Cost: 1}}
+			for i := range identities / 2 {
+				charges[0].Key = fmt.Sprintf("rl1:{api|user=%d-%d}:user:per-user:0:token_bucket", half, i)
+				m.Spend(context.Background(), charges, decisions)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestMemoryEvictsUnderContention(t *testing.T) {
+	m := NewMemory(MemoryConfig{MaxKeys: 1000})
+	l := bucket(10, time.Hour)
+	var all sync.WaitGroup
+	for worker := range 8 {
+		all.Go(func() {
+			for i := range 5000 {
+				spend(m, charge(t, fmt.Sprint(worker, i), l, 1), charge(t, fmt.Sprint(i%3000), l, 1), charge(t, "hot", l, 1))
+				if i%50 == 0 {
+					m.Reset(context.Background(), []string{charge(t, fmt.Sprint(i), l, 1).Key})
+				}
+			}
+		})
+	}
+	all.Wait()
+	if keys := m.Stats().Keys; keys > 1000 {
+		t.Fatalf("%d keys, want at most 1000", keys)
+	}
+	wantInOrder(t, m)
+}
+
+// wantInOrder checks that map, queue and counts of every shard say the same.
+func wantInOrder(t *testing.T, m *Memory) {
+	t.Helper()
+	var keys int64
+	for i := range m.shards {
+		s := &m.shards[i]
+		keys += int64(len(s.queue))
+		if len(s.queue) != len(s.entries) {
+			t.Fatalf("shard %d: %d in the queue, %d in the map", i, len(s.queue), len(s.entries))
+		}
+		for place, slot := range s.queue {
+			if slot.entry.place != place || slot.expires != slot.entry.expires || slot.expires < s.queue[max(place-1, 0)/2].expires {
+				t.Fatalf("shard %d: slot %d is out of order", i, place)
+			}
+		}
+		if len(s.queue) > 0 && m.earliest[i].Load() != s.queue[0].expires {
+			t.Fatalf("shard %d: its first expiry is not known outside", i)
+		}
+	}
+	if keys != m.Stats().Keys {
+		t.Fatalf("%d keys in the shards, %d counted", keys, m.Stats().Keys)
+	}
+}
+
+func TestMemorySpendAllocatesNothingOnAKnownKey(t *testing.T) {
+	m := NewMemory(MemoryConfig{})
+	charges := []limit.Charge{charge(t, "k", bucket(1_000_000, time.Hour), 1)}
+	decisions := make([]limit.Decision, 1)
+	m.Spend(context.Background(), charges, decisions)
+	got := testing.AllocsPerRun(1000, func() { m.Spend(context.Background(), charges, decisions) })
+	if got > poolAllocs {
+		t.Fatalf("%v allocations, want %d", got, poolAllocs)
+	}
+}
