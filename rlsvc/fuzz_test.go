@@ -1,6 +1,9 @@
 package rlsvc
 
 import (
+	"encoding/json"
+	"regexp"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -33,5 +36,32 @@ func FuzzRequest(f *testing.F) {
 		if answer.GetOverallCode() != ratelimitv3.RateLimitResponse_OVER_LIMIT {
 			t.Errorf("overall code %v, the script refuses", answer.GetOverallCode())
 		}
+		if dirt := dirty(&answer); dirt != "" {
+			t.Errorf("this leaves: %q", dirt)
+		}
 	})
+}
+
+// dirty returns something in the answer that must not leave, or nothing: Envoy puts names and headers into responses as
+// they are.
+func dirty(answer *ratelimitv3.RateLimitResponse) string {
+	printable := regexp.MustCompile(`^[ -~]{0,256}$`)
+	for _, s := range answer.GetStatuses() {
+		name := s.GetCurrentLimit().GetName()
+		if !printable.MatchString(name) || strings.Contains(name, `"`) {
+			return name
+		}
+	}
+	for _, h := range answer.GetResponseHeadersToAdd() {
+		if !printable.MatchString(h.GetValue()) || !regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$").MatchString(h.GetKey()) {
+			return h.GetKey() + ": " + h.GetValue()
+		}
+		if strings.EqualFold(h.GetKey(), "content-type") && h.GetValue() != problemType {
+			return "" // the body is plain text
+		}
+	}
+	if !json.Valid(answer.GetRawBody()) {
+		return string(answer.GetRawBody())
+	}
+	return ""
 }

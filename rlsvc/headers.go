@@ -1,6 +1,7 @@
 package rlsvc
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -162,19 +163,20 @@ func mainStatus(v *engine.Verdict) int {
 // appendPolicies lists the limits of the statuses, each once, the main one first. It ends before the list gets too long
 // for a header; what is written stays well-formed.
 func appendPolicies(b []byte, statuses []engine.Status, main int) []byte {
+	var memory [maxPolicies]*descriptors.Effect
 	start := len(b)
 	b = appendPolicy(b, statuses[main].Effect)
-	last := statuses[main].Effect
-	for i, status := range statuses {
-		if i == main || !limited(status) || status.Effect == last || status.Effect == statuses[main].Effect {
+	listed := append(memory[:0], statuses[main].Effect)
+	for _, status := range statuses {
+		if !limited(status) || slices.Contains(listed, status.Effect) {
 			continue
 		}
-		last = status.Effect
 		before := len(b)
-		b = appendPolicy(append(b, ", "...), last)
+		b = appendPolicy(append(b, ", "...), status.Effect)
 		if len(b)-start > maxText {
 			return b[:before]
 		}
+		listed = append(listed, status.Effect)
 	}
 	return b
 }

@@ -97,16 +97,17 @@ func inStyle(style descriptors.HeaderStyle, v engine.Verdict) engine.Verdict {
 }
 
 func TestIETFHeadersWhenTheDomainAsks(t *testing.T) {
-	v := engine.Verdict{Statuses: []engine.Status{status("daily", 50, 9, false), status("burst", 10, 3, false), {}}}
+	daily, burst := status("daily", 50, 9, false), status("burst", 10, 3, false)
+	v := engine.Verdict{Statuses: []engine.Status{daily, burst, {}, daily, burst}}
 	want := []string{`RateLimit-Policy: "burst";q=10;w=60, "daily";q=50;w=60`, `RateLimit: "burst";r=3;t=10`}
 	for _, style := range []descriptors.HeaderStyle{descriptors.HeadersIETF, descriptors.HeadersBoth} {
-		got := headers(ask(t, Config{Engine: fixed(inStyle(style, v))}, 3))
+		got := headers(ask(t, Config{Engine: fixed(inStyle(style, v))}, 5))
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("style %d: %s", style, diff)
 		}
 	}
 	for _, style := range []descriptors.HeaderStyle{descriptors.HeadersX, descriptors.HeadersNone} {
-		if got := headers(ask(t, Config{Engine: fixed(inStyle(style, v))}, 3)); got != nil {
+		if got := headers(ask(t, Config{Engine: fixed(inStyle(style, v))}, 5)); got != nil {
 			t.Errorf("style %d: %q", style, got)
 		}
 	}

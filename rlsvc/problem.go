@@ -16,7 +16,7 @@ const (
 	// status is Envoy's default: over this protocol a service does not choose it.
 	problemHead = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
 		`"title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"detail":`
-	maxPolicies = 16 // names in violated-policies
+	maxPolicies = 16 // that one answer names
 )
 
 // appendBody writes the body of a refusal: a problem document, or the bare message when the rule has a content-type of
