@@ -6,146 +6,152 @@
 -- reply: one string, packed big-endian: now (double), then per charge: outcome (byte, 4 more when a state follows),
 --   remaining, charged, reset and retry in microseconds (doubles), and for a refused charge of any algorithm but the log its
 --   state: at, rem, used, prev (doubles).
+--
+-- Every call defines every function anew, and each variable it catches costs: hence plain numbers for ops, modes and
+-- outcomes (those of limit.go), and functions inside functions for what a call with one charge does not need.
 
-local makers = {token_bucket, sliding_window, fixed_window, sliding_log}
-local SPEND, PEEK, REFUND, DEBIT = 0, 1, 2, 3
-local ENFORCED, SHADOW, QUOTA = 0, 1, 2
-local ALLOWED, REFUSED, STATE = 1, 2, 4
-
--- What a charge gets and how much it takes when that much is left.
+-- What a charge gets (1 allowed, 2 refused) and how much it takes when that much is left.
 local function demand(c, left)
   local op, cost = c.op, c.cost
-  if op == REFUND then return ALLOWED, -cost end
-  if op == DEBIT then return ALLOWED, max(min(cost, left + c.limit.count), 0) end
-  if cost <= left then return ALLOWED, op == SPEND and cost or 0 end
-  if op == SPEND and c.each then return REFUSED, max(left, 0) end
-  return REFUSED, 0
+  if op == 2 then return 1, -cost end -- refund
+  if op == 3 then return 1, max(min(cost, left + c.count), 0) end -- debit
+  if cost <= left then return 1, op == 0 and cost or 0 end
+  if op == 0 and c.each == 1 then return 2, max(left, 0) end
+  return 2, 0
 end
 
--- Decides one charge on its own and takes what it takes, nothing if dry.
+-- Decides one charge on its own and takes what it takes, nothing if dry. Returns the outcome and what it took.
 local function step(t, c, dry, now)
-  local limit, ops = c.limit, c.ops
-  c.charged = 0
-  if limit.count == 0 then return (c.op == SPEND or c.op == PEEK) and REFUSED or ALLOWED end
-  ops.advance(t, limit, now)
-  local outcome, n = demand(c, ops.left(t, limit, now))
-  if not dry and n ~= 0 then
-    c.charged = ops.take(t, limit, n, now)
-    if c.charged ~= 0 then t.changed = true end
-  end
-  return outcome
+  if c.count == 0 then return c.op < 2 and 2 or 1, 0 end
+  local ops = t.ops
+  ops.advance(t, c, now)
+  local outcome, n = demand(c, ops.left(t, c, now))
+  if dry or n == 0 then return outcome, 0 end
+  n = ops.take(t, c, n, now)
+  if n ~= 0 then t.changed = true end
+  return outcome, n
 end
 
--- What is left after the request, packed; remembers when the state is full again.
-local function report(t, c, now)
-  local limit, ops, outcome = c.limit, c.ops, c.outcome
-  local remaining, reset, retry = 0, limit.window, 0
-  if outcome == REFUSED then retry = limit.window end
-  if limit.count > 0 then
-    ops.advance(t, limit, now)
-    remaining = max(ops.left(t, limit, now), 0)
-    reset = ops.reset(t, limit, now)
-    if outcome == REFUSED then retry = ops.wait(t, limit, c.cost, now) end
+-- What is left after the request, packed after the head. Remembers in the state when it is full again.
+local function report(head, t, c, outcome, charged, now)
+  local ops, remaining, reset, retry = t.ops, 0, c.window, c.window
+  if c.count > 0 then
+    ops.advance(t, c, now)
+    remaining = max(ops.left(t, c, now), 0)
+    reset = ops.reset(t, c, now)
     t.reset = reset
+    if outcome == 2 then retry = ops.wait(t, c, c.cost, now) end
   end
-  if outcome == REFUSED and not t.size then
-    return pack('>Bdddddddd', REFUSED + STATE, remaining, c.charged, reset, retry, t.at, t.rem or 0, t.used, t.prev or 0)
-  end
-  return pack('>Bdddd', outcome, remaining, c.charged, reset, retry)
+  if outcome == 1 then return pack('>dBdddd', head, 1, remaining, charged, reset, 0) end
+  if t.size then return pack('>dBdddd', head, 2, remaining, charged, reset, retry) end
+  return pack('>dBdddddddd', head, 6, remaining, charged, reset, retry, t.at, t.rem or 0, t.used, t.prev or 0)
 end
 
--- Writes a changed state with its time to live in the same step.
-local function save(key, t, ops, now, given)
+-- Writes a changed state, and its time to live in the same step.
+local function save(key, t, now, given)
   if not t.changed then return end
   if given then
-    ops.write(key, t, 'PXAT', ceiling(now + t.reset, 1000) + 1)
+    t.ops.write(key, t, 'PXAT', ceiling(now + t.reset, 1000) + 1)
   else
-    ops.write(key, t, 'PX', ceiling(t.reset, 1000) + 1)
+    t.ops.write(key, t, 'PX', ceiling(t.reset, 1000) + 1)
   end
 end
 
-local function copy(t)
-  local other = {}
-  for name, value in pairs(t) do other[name] = value end
-  return other
-end
+local made = {}
 
--- Whether the request is refused: by any enforced charge, or by all its quotas together.
-local function refuses(charges)
-  local quotas, open = false, false
-  for i = 1, #charges do
-    local refused, mode = charges[i].outcome == REFUSED, charges[i].mode
-    if refused and mode == ENFORCED then return true end
-    if mode == QUOTA then
-      quotas = true
-      open = open or not refused
+local function read(key, algorithm)
+  local ops = made[algorithm]
+  if not ops then
+    if algorithm == 1 then
+      ops = token_bucket()
+    elseif algorithm == 2 then
+      ops = sliding_window()
+    elseif algorithm == 3 then
+      ops = fixed_window()
+    else
+      ops = sliding_log()
     end
+    made[algorithm] = ops
   end
-  return quotas and not open
+  local t = ops.read(key)
+  t.ops = ops
+  return t
 end
 
--- Tries all charges one after the other. If that refuses the request it starts again, and only charges with each take;
--- what each limit said stays.
-local function decide_all(charges, states, refused, now, given, reply)
-  local tallies = {}
-  for k, t in pairs(states) do tallies[k] = copy(t) end
-  for i = 1, #charges do
-    local c = charges[i]
-    c.outcome = step(tallies[c.key], c, false, now)
-  end
-  if refused or refuses(charges) then
-    tallies = states
+-- A request of several charges.
+local function decide_all(charges, refused, now, given)
+  local states, outcomes, charged, replies = {}, {}, {}, {pack('>d', now)}
+
+  local function read_all()
+    for i = 1, #KEYS do states[i] = nil end
     for i = 1, #charges do
       local c = charges[i]
-      step(tallies[c.key], c, not c.each, now)
+      local t = states[c.key]
+      if not t then
+        t = read(KEYS[c.key], c.algorithm)
+        t.algorithm = c.algorithm
+        states[c.key] = t
+      elseif t.algorithm ~= c.algorithm then
+        error('key ' .. KEYS[c.key] .. ' is charged by two algorithms in one request')
+      end
     end
   end
-  local last = {}
+
+  -- Whether the request is refused: by any enforced charge, or by all its quotas together.
+  local function refuses()
+    local quotas, open = false, false
+    for i = 1, #charges do
+      local mode = charges[i].mode
+      if mode == 0 and outcomes[i] == 2 then return true end
+      if mode == 2 then
+        quotas = true
+        open = open or outcomes[i] == 1
+      end
+    end
+    return quotas and not open
+  end
+
+  -- Tries all charges one after the other. If that refuses the request it starts again, and only charges with each take;
+  -- what each limit said stays.
+  read_all()
   for i = 1, #charges do
     local c = charges[i]
-    reply[i + 1] = report(tallies[c.key], c, now)
-    last[c.key] = c
+    outcomes[i], charged[i] = step(states[c.key], c, false, now)
   end
-  for k, t in pairs(tallies) do save(KEYS[k], t, last[k].ops, now, given) end
+  if refused or refuses() then
+    read_all()
+    for i = 1, #charges do
+      local c, _ = charges[i], nil
+      _, charged[i] = step(states[c.key], c, c.each == 0, now)
+    end
+  end
+  for i = 1, #charges do
+    local c = charges[i]
+    replies[i + 1] = string.sub(report(now, states[c.key], c, outcomes[i], charged[i], now), 9)
+  end
+  for i = 1, #KEYS do save(KEYS[i], states[i], now, given) end
+  return table.concat(replies)
 end
 
 local argument = ARGV[1]
+local charges = {}
 local now, refused = unpack_struct('>dB', argument)
+for i = 10, #argument, 40 do
+  local key, algorithm, op, mode, each, count, window, burst, cost = unpack_struct('>I4BBBBdddd', argument, i)
+  charges[#charges + 1] = {key = key, algorithm = algorithm, op = op, mode = mode, each = each, count = count,
+    window = window, burst = burst, cost = cost}
+end
+refused = refused == 1
 local given = now > 0
 if not given then
   local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
 end
-refused = refused == 1
+if #charges ~= 1 then return decide_all(charges, refused, now, given) end
 
-local made, states, charges = {}, {}, {}
-local position = 10
-while position <= #argument do
-  local key, algorithm, op, mode, each, count, window, burst, cost = unpack_struct('>I4BBBBdddd', argument, position)
-  position = position + 40
-  local ops = made[algorithm]
-  if not ops then
-    ops = makers[algorithm]()
-    made[algorithm] = ops
-  end
-  if not states[key] then
-    local t = ops.read(KEYS[key])
-    t.algorithm = algorithm
-    states[key] = t
-  elseif states[key].algorithm ~= algorithm then
-    error('key ' .. KEYS[key] .. ' is charged by two algorithms in one request')
-  end
-  charges[#charges + 1] = {key = key, ops = ops, op = op, mode = mode, each = each == 1, cost = cost,
-    limit = {count = count, window = window, burst = burst}}
-end
-
-local reply = {pack('>d', now)}
-if #charges == 1 then
-  local c, t = charges[1], states[1]
-  c.outcome = step(t, c, refused and not c.each, now)
-  reply[2] = report(t, c, now)
-  save(KEYS[1], t, c.ops, now, given)
-else
-  decide_all(charges, states, refused, now, given, reply)
-end
-return table.concat(reply)
+local c, key = charges[1], KEYS[1]
+local t = read(key, c.algorithm)
+local outcome, charged = step(t, c, refused and c.each == 0, now)
+local reply = report(now, t, c, outcome, charged, now)
+save(key, t, now, given)
+return reply

@@ -36,10 +36,10 @@ func (w *walker) plan(q *request) {
 
 func (w *walker) size() int {
 	switch p := w.random.Float64(); {
-	case p < 0.6:
+	case p < 0.7:
 		return 1
-	case p < 0.995:
-		return 2 + w.random.IntN(4)
+	case p < 0.997:
+		return 2 + w.random.IntN(3)
 	}
 	return 17 + w.random.IntN(8)
 }

@@ -1,0 +1,77 @@
+package limit_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// BenchmarkScript reports the processor time of the Redis server per call of the script, pipelined, which a busy machine
+// disturbs less than the time on the wall.
+func BenchmarkScript(b *testing.B) {
+	wide := limit.Limit{Count: 10_000, Burst: 10_000, Window: time.Hour}
+	spent := limit.Limit{Count: 1, Burst: 1, Window: 365 * 24 * time.Hour}
+	for _, kind := range []limit.Algorithm{limit.TokenBucket, limit.SlidingWindow, limit.FixedWindow, limit.SlidingLog} {
+		b.Run(kind.String()+"/admitted", func(b *testing.B) { benchmarkScript(b, kind, wide, 1) })
+		b.Run(kind.String()+"/refused", func(b *testing.B) { benchmarkScript(b, kind, spent, 1) })
+		b.Run(kind.String()+"/three", func(b *testing.B) { benchmarkScript(b, kind, wide, 3) })
+	}
+}
+
+func benchmarkScript(b *testing.B, kind limit.Algorithm, l limit.Limit, size int) {
+	client, ctx := connect(b), context.Background()
+	l.Algorithm = kind
+	before := processorTime(b, client)
+	pipe := client.Pipeline()
+	charges := make([]limit.Charge, size)
+	for i := range b.N {
+		for j := range charges {
+			charges[j] = limit.Charge{Key: fmt.Sprint("key", i%100, j), Limit: l, Cost: 1}
+		}
+		call := limit.NewCall(charges, false, 0)
+		pipe.EvalSha(ctx, limit.ScriptSHA, call.Keys, call.Args...)
+		if i%100 == 99 || i == b.N-1 {
+			if _, err := pipe.Exec(ctx); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric((processorTime(b, client)-before)/float64(b.N)*1e6, "redis-µs/op")
+}
+
+// connect starts a Redis server that knows the script.
+func connect(t testing.TB) *redis.Client {
+	server := servers.StartRedis(t)
+	client := redis.NewClient(&redis.Options{Network: "unix", Addr: server.Socket})
+	t.Cleanup(func() { client.Close() })
+	err := client.ScriptLoad(context.Background(), limit.Script).Err()
+	if err != nil {
+		t.Fatalf("load the script: %v", err)
+	}
+	return client
+}
+
+// processorTime is what the server's main thread has used, in seconds.
+func processorTime(t testing.TB, client *redis.Client) float64 {
+	var sum float64
+	for _, line := range strings.Fields(client.Info(context.Background(), "cpu").Val()) {
+		name, value, _ := strings.Cut(line, ":")
+		if !strings.HasSuffix(name, "_main_thread") {
+			continue
+		}
+		seconds, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			t.Fatalf("processor time %q: %v", line, err)
+		}
+		sum += seconds
+	}
+	return sum
+}
