@@ -187,6 +187,14 @@ func TestReferenceNothing(t *testing.T) {
 	}
 }
 
+// TestSectionsMayBeEmpty holds that a section whose items are all commented out is no error.
+func TestSectionsMayBeEmpty(t *testing.T) {
+	_, problems := Decode("a.yaml", []byte("domain: d\nattributes:\ncosts:\nrules:\n#  - name: a\nusers:\ntenants:\nidentity:\ndescriptors:\n"))
+	if len(problems) > 0 {
+		t.Error(FormatProblems(problems))
+	}
+}
+
 func TestDefaults(t *testing.T) {
 	d, problems := Decode("a.yaml", []byte("\ufeffdomain: d\nrules:\n  - { name: a, scope: global, limit: 0/1s }\n"))
 	if len(problems) > 0 {
@@ -244,12 +252,12 @@ func TestGuards(t *testing.T) {
 // TestCutAtEveryByte holds that a file cut anywhere is refused, or means what is left of its text: all that it decodes to
 // is the beginning of what the whole file does.
 func TestCutAtEveryByte(t *testing.T) {
-	text := readFile(t, full)
-	whole, _ := Decode(full, text)
-	whole.Pos = descriptors.Pos{}
+	const file = "testdata/cut.yaml"
+	text := readFile(t, file)
+	whole, _ := Decode(file, text)
 	accepted := 0
 	for size := range text {
-		d, problems := Decode(full, text[:size])
+		d, problems := Decode(file, text[:size])
 		if len(problems) > 0 {
 			continue
 		}

@@ -49,6 +49,7 @@ func TestRuntimeVolume(t *testing.T) {
 	root := t.TempDir()
 	v := &volume{t: t, dir: filepath.Join(root, "config")}
 	v.swap(twins(0))
+	write(t, domain("a0"), v.dir, "..2023_left_over", "a.yaml")
 	f := follow(t, FilesConfig{RuntimeRoot: root})
 	f.untilDomains("a0", "b0")
 	v.swap(twins(1))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +18,7 @@ type bench struct {
 	file   string
 	files  *Files
 	events chan fsnotify.Event
-	loads  int
+	loads  atomic.Int64
 }
 
 func newBench(t *testing.T) *bench {
@@ -27,7 +28,7 @@ func newBench(t *testing.T) *bench {
 	n := &notifier{events: b.events, places: places{filepath.Dir(b.file): nil}}
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	w := &watch{files: b.files, notifier: n, publish: func(Load) { b.loads++ }}
+	w := &watch{files: b.files, notifier: n, publish: func(Load) { b.loads.Add(1) }}
 	go w.run(ctx)
 	b.after(0, 1, "the start")
 	return b
@@ -41,12 +42,12 @@ func (b *bench) change(name string) {
 }
 
 // after lets time pass and expects that many loads in all.
-func (b *bench) after(pass time.Duration, loads int, what string) {
+func (b *bench) after(pass time.Duration, loads int64, what string) {
 	b.t.Helper()
 	<-time.After(pass) // on the bubble's clock
 	synctest.Wait()
-	if b.loads != loads {
-		b.t.Fatalf("%d loads after %s, want %d", b.loads, what, loads)
+	if got := b.loads.Load(); got != loads {
+		b.t.Fatalf("%d loads after %s, want %d", got, what, loads)
 	}
 }
 
@@ -70,7 +71,7 @@ func TestChangesWithoutEndAreReadAnyway(t *testing.T) {
 			<-time.After(50 * time.Millisecond)
 		}
 		synctest.Wait()
-		if b.loads < 2 {
+		if b.loads.Load() < 2 {
 			t.Errorf("nothing was read during 2.5 s of changes")
 		}
 	})
