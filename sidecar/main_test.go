@@ -25,7 +25,10 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// The client library looks once a second whether a server that was away is back, and notices only then that it was closed.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+}
 
 // twoPerHour are rules that refuse a user's third request.
 const twoPerHour = `
@@ -35,10 +38,30 @@ descriptors:
     rate_limit: {unit: hour, requests_per_unit: 2}
 `
 
+// journal is a log that may be read while it is written.
+type journal struct {
+	mu   sync.Mutex // guards text
+	text strings.Builder
+}
+
+// Write appends to the log.
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(b)
+}
+
+// String is all that was written so far.
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
 // running is a sidecar that a test started.
 type running struct {
 	*Sidecar
-	log   *servers.Log
+	log   *journal
 	rules string // its file
 	stop  context.CancelFunc
 	done  chan struct{}
@@ -57,7 +80,7 @@ func beginWith(t *testing.T, counter engine.Counter, text string, environ ...str
 	file := filepath.Join(t.TempDir(), "rules.yaml")
 	write(t, file, text)
 	cfg := fromEnv(t, append([]string{"PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "PROMETHEUS_ADDR=127.0.0.1:0", "RULES=" + file}, environ...)...)
-	r := &running{log: new(servers.Log), rules: file, done: make(chan struct{})}
+	r := &running{log: new(journal), rules: file, done: make(chan struct{})}
 	cfg.Output = r.log
 	s, err := assemble(cfg, counter)
 	if err != nil {

@@ -126,8 +126,8 @@ func TestStartsWithoutRedis(t *testing.T) {
 
 func TestCountsInRedis(t *testing.T) {
 	redis := servers.StartRedis(t)
-	one := begin(t, twoPerHour, "REDIS_URL="+redis.Addr)
-	two := begin(t, twoPerHour, "REDIS_URL="+redis.Socket, "REDIS_SOCKET_TYPE=tcp")
+	one := begin(t, twoPerHour, "REDIS_URL="+redis.Addr, "STORE_BUDGET=1s")
+	two := begin(t, twoPerHour, "REDIS_URL="+redis.Socket, "REDIS_SOCKET_TYPE=tcp", "STORE_BUDGET=1s")
 	expectCodes(t, dial(t, one.Addresses().GRPC), "alice", codeOK)
 	expectCodes(t, dial(t, two.Addresses().GRPC), "alice", codeOK, codeOver)
 	expectCodes(t, dial(t, one.Addresses().GRPC), "alice", codeOver)
@@ -198,7 +198,7 @@ func TestAPortThatIsTakenIsAnError(t *testing.T) {
 	defer taken.Close()
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
 	cfg := fromEnv(t, "PORT=0", "DEBUG_PORT=0", "GRPC_PORT="+port)
-	cfg.Output = new(servers.Log)
+	cfg.Output = new(journal)
 	_, err = New(cfg)
 	if err == nil || !strings.Contains(err.Error(), "listen for gRPC") {
 		t.Errorf("New on a port that is taken = %v", err)
@@ -217,7 +217,7 @@ func TestWarningsAreLogged(t *testing.T) {
 // The keys of one process are not another's: the prefix and the secret reach Redis.
 func TestKeysTakePrefixAndSecret(t *testing.T) {
 	redis := servers.StartRedis(t)
-	s := begin(t, twoPerHour, "REDIS_URL="+redis.Addr, "CACHE_KEY_PREFIX=pre:", "KEY_SECRET=pepper")
+	s := begin(t, twoPerHour, "REDIS_URL="+redis.Addr, "CACHE_KEY_PREFIX=pre:", "KEY_SECRET=pepper", "STORE_BUDGET=1s")
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK)
 	_, port, _ := net.SplitHostPort(redis.Addr)
 	out, err := exec.Command("redis-cli", "-p", port, "keys", "*").Output()

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bytes"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+func TestMain(m *testing.M) { os.Exit(servers.Main(m)) }
+
+// program runs the program in this process until it ends.
+func program(environ []string, args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = run(append([]string{"sidecar"}, args...), environ, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func TestHelp(t *testing.T) {
+	for _, flag := range []string{"-h", "--help", "help"} {
+		code, out, errs := program(nil, flag)
+		if code != 0 || errs != "" || !strings.Contains(out, "REDIS_URL") {
+			t.Errorf("%s = %d, %q, %q, want the help on standard output", flag, code, out, errs)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	code, out, _ := program(nil, "--version")
+	if code != 0 || !strings.HasPrefix(out, "spillway sidecar ") {
+		t.Errorf("--version = %d, %q", code, out)
+	}
+}
+
+func TestUnknownArguments(t *testing.T) {
+	for _, args := range [][]string{{"--nonsense"}, {"serve"}, {"--help", "more"}, {"healthcheck", "now"}} {
+		code, out, errs := program(nil, args...)
+		if code != 2 || out != "" || !strings.Contains(errs, args[0]) || !strings.Contains(errs, "Usage:") {
+			t.Errorf("%q = %d, %q, %q, want 2 and the usage on standard error", args, code, out, errs)
+		}
+	}
+}
+
+func TestABadEnvironmentIsToldWhole(t *testing.T) {
+	code, _, errs := program([]string{"PORT=x", "LOG_LEVEL=x"})
+	if code != 2 || !strings.Contains(errs, "PORT: ") || !strings.Contains(errs, "LOG_LEVEL: ") {
+		t.Errorf("a bad environment = %d, %q, want 2 and both variables", code, errs)
+	}
+}
+
+func TestAPortThatIsTaken(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	code, _, errs := program([]string{"PORT=0", "DEBUG_PORT=0", "GRPC_PORT=" + portOf(l.Addr().String())})
+	if code != 1 || !strings.Contains(errs, "cannot start: listen for gRPC") {
+		t.Errorf("a port that is taken = %d, %q, want 1 and the reason", code, errs)
+	}
+}
+
+func portOf(address string) string {
+	_, port, _ := net.SplitHostPort(address)
+	return port
+}
+
+func TestHealthcheck(t *testing.T) {
+	status := http.StatusOK
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+	environ := []string{"PORT=" + portOf(server.Listener.Addr().String())}
+	if code, _, errs := program(environ, "healthcheck"); code != 0 {
+		t.Errorf("healthcheck of a healthy sidecar = %d, %q", code, errs)
+	}
+	status = http.StatusInternalServerError
+	if code, _, errs := program(environ, "healthcheck"); code != 1 || !strings.Contains(errs, "500") {
+		t.Errorf("healthcheck of a sidecar that drains = %d, %q, want 1", code, errs)
+	}
+	server.Close()
+	if code, _, _ := program(environ, "healthcheck"); code != 1 {
+		t.Errorf("healthcheck of nothing = %d, want 1", code)
+	}
+}
+
+func TestSignals(t *testing.T) {
+	rules := filepath.Join(t.TempDir(), "rules.yaml")
+	err := os.WriteFile(rules, []byte("domain: shop\ndescriptors: []\n"), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := servers.StartSidecar(t, "RULES="+rules)
+	s.Send(t, syscall.SIGHUP)
+	servers.Await(t, "the second load", func() error {
+		if strings.Count(s.Output(), "rules loaded") < 2 {
+			return os.ErrNotExist
+		}
+		return nil
+	})
+	begun := time.Now()
+	s.Send(t, syscall.SIGTERM)
+	if code := s.Exit(t); code != 0 {
+		t.Errorf("SIGTERM ends it with %d, want 0:\n%s", code, s.Output())
+	}
+	if took := time.Since(begun); took > 4*time.Second {
+		t.Errorf("SIGTERM took %v", took)
+	}
+}
+
+func TestASecondSignalEndsItAtOnce(t *testing.T) {
+	s := servers.StartSidecar(t, "RULES="+t.TempDir(), "DRAIN_DELAY=1m")
+	s.Send(t, syscall.SIGTERM)
+	servers.Await(t, "the drain", func() error {
+		if !strings.Contains(s.Output(), "draining") {
+			return os.ErrNotExist
+		}
+		return nil
+	})
+	s.Send(t, syscall.SIGINT)
+	if code := s.Exit(t); code != 1 {
+		t.Errorf("the second signal ends it with %d, want 1", code)
+	}
+}
+
+func TestMemoryLimits(t *testing.T) {
+	for text, want := range map[string]int64{"1000000000\n": 900000000, "max\n": 0, "": 0, "9223372036854771712\n": 0} {
+		got, ok := memoryLimit(text)
+		if got != want || ok != (want > 0) {
+			t.Errorf("memoryLimit(%q) = %d, %v, want %d", text, got, ok, want)
+		}
+	}
+}
+
+func TestTheContainersLimitIsTaken(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	defer debug.SetMemoryLimit(before)
+	t.Setenv("GOMEMLIMIT", "")
+	file := filepath.Join(t.TempDir(), "memory.max")
+	err := os.WriteFile(file, []byte("2000000000\n"), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limitMemory([]string{"/does/not/exist", file})
+	if got := debug.SetMemoryLimit(-1); got != 1800000000 {
+		t.Errorf("the memory limit is %d, want nine tenths of 2000000000", got)
+	}
+	t.Setenv("GOMEMLIMIT", "1GiB")
+	debug.SetMemoryLimit(before)
+	limitMemory([]string{file})
+	if got := debug.SetMemoryLimit(-1); got != before {
+		t.Errorf("with GOMEMLIMIT set the limit is %d, want %d", got, before)
+	}
+}

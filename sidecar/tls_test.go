@@ -1,0 +1,201 @@
+package sidecar
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// authority signs certificates for a test.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	file string // its certificate
+	dir  string
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{dir: t.TempDir()}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, key := a.sign(t, template)
+	a.key = key
+	var err error
+	a.cert, err = x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.file = filepath.Join(a.dir, "ca.crt")
+	writePEM(t, a.file, "CERTIFICATE", der)
+	return a
+}
+
+// sign makes a key and a certificate for it, signed by itself where there is no authority yet.
+func (a *authority) sign(t *testing.T, template *x509.Certificate) ([]byte, *ecdsa.PrivateKey) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent, signer := a.cert, a.key
+	if parent == nil {
+		parent, signer = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return der, key
+}
+
+// issue writes name.crt and name.key, made out to that name and to spiffe://mesh/name.
+func (a *authority) issue(t *testing.T, name string, serial int64) (cert, key string) {
+	t.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour),
+		URIs:        []*url.URL{{Scheme: "spiffe", Host: "mesh", Path: "/" + name}},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+	}
+	der, private := a.sign(t, template)
+	bytes, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(a.dir, name+".crt"), filepath.Join(a.dir, name+".key")
+	writePEM(t, cert, "CERTIFICATE", der)
+	writePEM(t, key, "PRIVATE KEY", bytes)
+	return cert, key
+}
+
+func writePEM(t *testing.T, file, kind string, der []byte) {
+	t.Helper()
+	err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// client is how to connect to the server called `server`, with a certificate if cert is given.
+func (a *authority) client(t *testing.T, cert, key string) grpc.DialOption {
+	t.Helper()
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	cfg := &tls.Config{RootCAs: pool, ServerName: "server"}
+	if cert != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Certificates = []tls.Certificate{pair}
+	}
+	return grpc.WithTransportCredentials(credentials.NewTLS(cfg))
+}
+
+func TestTLS(t *testing.T) {
+	a := newAuthority(t)
+	cert, key := a.issue(t, "server", 2)
+	s := begin(t, twoPerHour, "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+cert, "GRPC_SERVER_TLS_KEY="+key)
+	expectCodes(t, dial(t, s.Addresses().GRPC, a.client(t, "", "")), "alice", codeOK)
+	_, err := ask(dial(t, s.Addresses().GRPC), "alice")
+	if err == nil {
+		t.Error("a call without TLS is answered")
+	}
+}
+
+func TestClientsNeedTheRightCertificate(t *testing.T) {
+	a, stranger := newAuthority(t), newAuthority(t)
+	cert, key := a.issue(t, "server", 2)
+	envoyCert, envoyKey := a.issue(t, "envoy", 3)
+	otherCert, otherKey := a.issue(t, "other", 4)
+	strangeCert, strangeKey := stranger.issue(t, "envoy", 5)
+	for _, san := range []string{"envoy", "spiffe://mesh/envoy"} {
+		s := begin(t, twoPerHour, "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+cert, "GRPC_SERVER_TLS_KEY="+key,
+			"GRPC_CLIENT_TLS_CACERT="+a.file, "GRPC_CLIENT_TLS_SAN="+san)
+		expectCodes(t, dial(t, s.Addresses().GRPC, a.client(t, envoyCert, envoyKey)), "alice", codeOK)
+		for name, option := range map[string]grpc.DialOption{
+			"no certificate": a.client(t, "", ""), "another name": a.client(t, otherCert, otherKey), "another authority": a.client(t, strangeCert, strangeKey),
+		} {
+			_, err := ask(dial(t, s.Addresses().GRPC, option), "alice")
+			if err == nil {
+				t.Errorf("SAN %s: a client with %s is answered", san, name)
+			}
+		}
+	}
+}
+
+func TestCertificatesAreReadAgain(t *testing.T) {
+	a := newAuthority(t)
+	cert, key := a.issue(t, "server", 2)
+	s := begin(t, twoPerHour, "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+cert, "GRPC_SERVER_TLS_KEY="+key)
+	if got := serial(t, a, s); got != 2 {
+		t.Fatalf("the server shows certificate %d, want 2", got)
+	}
+	writePEM(t, cert, "CERTIFICATE", []byte("broken"))
+	servers.Await(t, "the broken certificate", func() error {
+		serial(t, a, s)
+		return s.logs("the last good ones stay")
+	})
+	if got := serial(t, a, s); got != 2 {
+		t.Errorf("with broken files the server shows certificate %d, want 2 still", got)
+	}
+	a.issue(t, "server", 7)
+	servers.Await(t, "the new certificate", func() error {
+		if serial(t, a, s) != 7 {
+			return os.ErrNotExist
+		}
+		return nil
+	})
+}
+
+// serial is the number of the certificate that the server shows.
+func serial(t *testing.T, a *authority, s *running) int64 {
+	t.Helper()
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	conn, err := tls.Dial("tcp", s.Addresses().GRPC, &tls.Config{RootCAs: pool, ServerName: "server", NextProtos: []string{"h2"}})
+	if err != nil {
+		t.Fatalf("connect: %v", err)
+	}
+	defer conn.Close()
+	return conn.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
+}
+
+func TestMissingCertificatesAreAnError(t *testing.T) {
+	cfg := fromEnv(t, "PORT=0", "DEBUG_PORT=0", "GRPC_PORT=0", "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT=no.crt", "GRPC_SERVER_TLS_KEY=no.key")
+	cfg.Output = new(journal)
+	_, err := New(cfg)
+	if err == nil {
+		t.Error("New without certificates succeeds")
+	}
+}
+
+func TestRedisOverTLS(t *testing.T) {
+	a := newAuthority(t)
+	cert, key := a.issue(t, "server", 2)
+	ours, oursKey := a.issue(t, "sidecar", 3)
+	secure := servers.FreeAddr(t)
+	redis := servers.StartRedis(t, "--tls-port", secure[len("127.0.0.1:"):], "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", a.file)
+	s := begin(t, twoPerHour, "REDIS_URL=rediss://"+secure, "REDIS_TLS_CACERT="+a.file, "REDIS_TLS_CLIENT_CERT="+ours,
+		"REDIS_TLS_CLIENT_KEY="+oursKey, "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION=true", "STORE_BUDGET=1s")
+	plain := begin(t, twoPerHour, "REDIS_URL="+redis.Addr, "STORE_BUDGET=1s")
+	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK)
+	expectCodes(t, dial(t, plain.Addresses().GRPC), "alice", codeOK, codeOver)
+}
