@@ -1,6 +1,8 @@
 package integration
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"syscall"
@@ -28,7 +30,7 @@ descriptors:
 func TestDeadSidecarFailsOpen(t *testing.T) {
 	w := start(t, setup{})
 	w.wants(t, 1, http.StatusOK, "/", "x-user", "before").remaining(t, "9")
-	w.sidecar.Kill(t)
+	w.sidecar.End(t)
 	w.wants(t, 20, http.StatusOK, "/", "x-user", "before").unlimited(t)
 	if n := w.envoy.Stat(t, "cluster.app.ratelimit.failure_mode_allowed"); n != 20 {
 		t.Errorf("failure_mode_allowed is %d after 20 requests without a sidecar", n)
@@ -38,7 +40,7 @@ func TestDeadSidecarFailsOpen(t *testing.T) {
 func TestSlowSidecarFailsOpenAfterTheTimeout(t *testing.T) {
 	w := start(t, setup{timeout: "0.25s"})
 	w.wants(t, 1, http.StatusOK, "/", "x-user", "before")
-	w.sidecar.Signal(t, syscall.SIGSTOP)
+	w.sidecar.Send(t, syscall.SIGSTOP)
 	begun := time.Now()
 	w.wants(t, 1, http.StatusOK, "/", "x-user", "during").unlimited(t)
 	if took := time.Since(begun); took < 200*time.Millisecond || took > 5*time.Second {
@@ -47,7 +49,7 @@ func TestSlowSidecarFailsOpenAfterTheTimeout(t *testing.T) {
 	if n := w.envoy.Stat(t, "cluster.app.ratelimit.failure_mode_allowed"); n != 1 {
 		t.Errorf("failure_mode_allowed is %d after one request beside a hanging sidecar", n)
 	}
-	w.sidecar.Signal(t, syscall.SIGCONT)
+	w.sidecar.Send(t, syscall.SIGCONT)
 	servers.Await(t, "limits after the sidecar woke", func() error {
 		return w.limited("/", "x-user", "after")
 	})
@@ -57,11 +59,37 @@ func TestDeadRedisIsAnsweredByPolicy(t *testing.T) {
 	w := start(t, setup{rules: map[string]string{"partners.yaml": policies}})
 	w.noErrors(t, "policies", func(t *testing.T) {
 		w.wants(t, 1, http.StatusOK, "/partners", "x-user", "local")
-		err := w.redis.Signal(syscall.SIGKILL)
-		if err != nil {
-			t.Fatalf("kill Redis: %v", err)
-		}
+		w.redis.Kill(t)
 		w.degraded(t)
+	})
+}
+
+func TestRedisDecidesAgainAfterItsReturn(t *testing.T) {
+	w := start(t, setup{})
+	w.noErrors(t, "return", func(t *testing.T) {
+		w.redis.Kill(t)
+		w.get(t, "/away", "x-user", "patient")
+		if line := w.logged(t, "/away"); !strings.Contains(line, `"degraded":"`) {
+			t.Errorf("the access log does not say that the decision was degraded: %s", line)
+		}
+		w.redis.Start(t)
+		w.awaitRedis(t)
+	})
+}
+
+// The caller's deadline comes before the sidecar's own budget: an answer that is late is an answer that Envoy never sees.
+func TestAnswerLeavesBeforeTheDeadline(t *testing.T) {
+	w := start(t, setup{timeout: "0.5s", env: []string{"STORE_BUDGET=10s"}})
+	w.noErrors(t, "deadline", func(t *testing.T) {
+		w.wants(t, 1, http.StatusOK, "/", "x-user", "before").remaining(t, "9")
+		err := w.redis.Signal(syscall.SIGSTOP)
+		if err != nil {
+			t.Fatalf("stop Redis: %v", err)
+		}
+		w.get(t, "/late", "x-user", "late")
+		if line := w.logged(t, "/late"); !strings.Contains(line, `"degraded":"`) {
+			t.Errorf("the access log does not say that the decision was degraded: %s", line)
+		}
 	})
 }
 
@@ -84,11 +112,19 @@ func TestHangingRedisIsAnsweredByPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatalf("wake Redis: %v", err)
 	}
-	servers.Await(t, "decisions by Redis after it woke", func() error {
-		before := strings.Count(w.accessLog(t), `"degraded"`)
-		w.get(t, "/", "x-user", "awake")
-		if strings.Count(w.accessLog(t), `"degraded"`) != before {
-			return errStillDegraded
+	w.awaitRedis(t)
+}
+
+// awaitRedis waits until Redis decides again.
+func (w *world) awaitRedis(t *testing.T) {
+	t.Helper()
+	tries := 0
+	servers.Await(t, "decisions by Redis", func() error {
+		tries++
+		path := fmt.Sprintf("/try-%d", tries)
+		w.get(t, path, "x-user", "patient")
+		if line := w.logged(t, path); strings.Contains(line, "degraded") {
+			return errors.New(line)
 		}
 		return nil
 	})
@@ -103,7 +139,8 @@ func (w *world) degraded(t *testing.T) {
 	// The sidecar's own memory refuses after two: a lost store does not mean a lost limit.
 	w.refusedWithin(t, 3, "/partners", "x-user", "local")
 	w.refusedWithin(t, 21, "/", "x-user", "degraded")
-	if log := w.accessLog(t); !strings.Contains(log, `"degraded":"`) {
-		t.Errorf("no line of the access log says that a decision was degraded:\n%s", log)
+	w.get(t, "/told", "x-user", "told")
+	if line := w.logged(t, "/told"); !strings.Contains(line, `"degraded":"`) {
+		t.Errorf("the access log does not say that the decision was degraded: %s", line)
 	}
 }

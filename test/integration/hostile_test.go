@@ -23,10 +23,10 @@ func TestLineBreaksNeverSplitAResponse(t *testing.T) {
 		"domain: partners\ndescriptors:\n  - {key: partners, value: all, rate_limit: {unit: day, requests_per_unit: 0}, response: {headers: {\"x-a\\r\\nx-evil\": \"1\"}}}\n",
 	} {
 		w.noErrors(t, fmt.Sprintf("rule file %d", i+1), func(t *testing.T) {
-			seen := strings.Count(w.sidecar.Log.String(), "partners.yaml:")
+			seen := strings.Count(w.sidecar.Output(), "partners.yaml:")
 			w.writeRule(t, "partners.yaml", text)
 			servers.Await(t, "the report of the bad file", func() error {
-				if strings.Count(w.sidecar.Log.String(), "partners.yaml:") == seen {
+				if strings.Count(w.sidecar.Output(), "partners.yaml:") == seen {
 					return errors.New("the log does not name partners.yaml")
 				}
 				return nil

@@ -21,8 +21,6 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-var errStillDegraded = errors.New("the decision is still degraded")
-
 // limited is nil when an answer tells of a limit: the sidecar was asked, and answered.
 func (w *world) limited(path string, headers ...string) error {
 	got, err := w.try(path, headers...)
@@ -84,14 +82,14 @@ func TestReloadUnderLoad(t *testing.T) {
 		for n := 100; n < 120; n++ {
 			w.writeRule(t, "partners.yaml", partnersOf(n))
 			if n%5 == 0 {
-				w.sidecar.Signal(t, syscall.SIGHUP)
+				w.sidecar.Send(t, syscall.SIGHUP)
 			}
 			servers.Await(t, "the rules of this round", func() error { return w.partnersLimit(n) })
 		}
 		// A broken file changes nothing.
 		w.writeRule(t, "partners.yaml", "domain: partners\ndescriptors: [{ky: x}]\n")
 		servers.Await(t, "the report of the broken file", func() error {
-			if !strings.Contains(w.sidecar.Log.String(), "partners.yaml:2:") {
+			if !strings.Contains(w.sidecar.Output(), "partners.yaml:2:") {
 				return errors.New("the log does not name partners.yaml:2")
 			}
 			return nil
@@ -140,8 +138,8 @@ func TestTermUnderLoad(t *testing.T) {
 		return nil
 	})
 	begun := time.Now()
-	w.sidecar.Signal(t, syscall.SIGTERM)
-	code := w.sidecar.Wait(t)
+	w.sidecar.Send(t, syscall.SIGTERM)
+	code := w.sidecar.Exit(t)
 	if took := time.Since(begun); code != 0 || took > 4*time.Second {
 		t.Errorf("the sidecar ended with code %d after %v, want 0 within 4 s", code, took)
 	}
@@ -178,8 +176,8 @@ func TestUnixSocket(t *testing.T) {
 	} else {
 		conn.Close()
 	}
-	w.sidecar.Signal(t, syscall.SIGTERM)
-	if code := w.sidecar.Wait(t); code != 0 {
+	w.sidecar.Send(t, syscall.SIGTERM)
+	if code := w.sidecar.Exit(t); code != 0 {
 		t.Errorf("the sidecar ended with code %d", code)
 	}
 	if _, err := os.Stat(socket); !errors.Is(err, fs.ErrNotExist) {

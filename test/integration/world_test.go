@@ -180,10 +180,12 @@ func (w *world) noErrors(t *testing.T, name string, run func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) {
 		t.Helper()
 		before := w.envoy.Stat(t, "cluster.app.ratelimit.error")
+		defer func() {
+			if after := w.envoy.Stat(t, "cluster.app.ratelimit.error"); after != before {
+				t.Errorf("%d calls to the rate limit service failed meanwhile: what passed may have passed by failing open", after-before)
+			}
+		}()
 		run(t)
-		if after := w.envoy.Stat(t, "cluster.app.ratelimit.error"); after != before {
-			t.Errorf("%d calls to the rate limit service failed meanwhile: what passed above may have passed by failing open", after-before)
-		}
 	})
 }
 
@@ -200,13 +202,22 @@ func inside(t testing.TB, window time.Duration) {
 	})
 }
 
-// accessLog is what Envoy wrote so far.
-func (w *world) accessLog(t testing.TB) string {
+// logged is the line that Envoy's access log has about a path, which it writes some time after the response.
+func (w *world) logged(t testing.TB, path string) string {
 	t.Helper()
-	w.envoy.FlushLogs(t)
-	text, err := os.ReadFile(w.log)
-	if err != nil {
-		t.Fatalf("read Envoy's access log: %v", err)
-	}
-	return string(text)
+	var line string
+	servers.Await(t, "the line of "+path+" in Envoy's access log", func() error {
+		w.envoy.FlushLogs(t)
+		text, err := os.ReadFile(w.log)
+		if err != nil {
+			return err
+		}
+		_, after, found := strings.Cut(string(text), " "+path+" ")
+		line, _, _ = strings.Cut(after, "\n")
+		if !found {
+			return fmt.Errorf("the log is\n%s", text)
+		}
+		return nil
+	})
+	return line
 }

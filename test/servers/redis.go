@@ -19,7 +19,7 @@ type Redis struct {
 	Socket string // path of its Unix socket
 	bin    string
 	args   []string
-	cmd    *exec.Cmd
+	cmd    *Process
 }
 
 // StartRedis starts a redis-server and stops it when the test ends. More settings follow as in its command line.
@@ -52,10 +52,7 @@ func (r *Redis) Start(t testing.TB) {
 // Kill ends the server at once and waits until it is gone.
 func (r *Redis) Kill(t testing.TB) {
 	t.Helper()
-	if err := r.Signal(syscall.SIGKILL); err != nil {
-		t.Fatalf("kill redis-server: %v", err)
-	}
-	r.cmd.Wait()
+	r.cmd.End(t)
 }
 
 // Pid is the process id of the server.

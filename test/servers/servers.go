@@ -4,21 +4,27 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 )
 
+// Process is a child of the test.
+type Process struct {
+	*exec.Cmd
+	out   *os.File
+	ended chan struct{} // closed when it is gone
+}
+
 // Child starts a program that dies with the test process and is killed when the test ends. Its output goes to the
 // test's log when the test failed.
-func Child(t testing.TB, bin string, args ...string) *exec.Cmd {
+func Child(t testing.TB, bin string, args ...string) *Process {
 	t.Helper()
 	return Start(t, exec.Command(bin, args...))
 }
 
-// Start is Child for a command that is set up already (environment, folder).
-func Start(t testing.TB, cmd *exec.Cmd) *exec.Cmd {
+// Start is Child for a command that is set up already (environment, folder). Nobody but the Process waits for its end.
+func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	out, err := os.CreateTemp("", "child")
 	if err != nil {
@@ -35,20 +41,59 @@ func Start(t testing.TB, cmd *exec.Cmd) *exec.Cmd {
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("start %s: %v", cmd.Path, err)
 	}
-	var once sync.Once
+	p := &Process{Cmd: cmd, out: out, ended: make(chan struct{})}
+	go func() {
+		cmd.Wait()
+		close(p.ended)
+	}()
 	t.Cleanup(func() {
-		once.Do(func() {
-			syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-			cmd.Wait()
-		})
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		<-p.ended
 		if t.Failed() {
-			b := make([]byte, 16<<10)
-			n, _ := out.ReadAt(b, 0)
-			t.Logf("output of %s:\n%s", cmd.Path, b[:n])
+			t.Logf("output of %s:\n%s", cmd.Path, p.Output())
 		}
 		out.Close()
 	})
-	return cmd
+	return p
+}
+
+// Output is what the child wrote so far, unless it was set up to write elsewhere.
+func (p *Process) Output() string {
+	info, err := p.out.Stat()
+	if err != nil {
+		return ""
+	}
+	text := make([]byte, info.Size())
+	n, _ := p.out.ReadAt(text, 0)
+	return string(text[:n])
+}
+
+// Send sends a signal: SIGSTOP and SIGCONT hang and wake the child.
+func (p *Process) Send(t testing.TB, signal syscall.Signal) {
+	t.Helper()
+	err := p.Process.Signal(signal)
+	if err != nil {
+		t.Fatalf("send %v to %s: %v", signal, p.Path, err)
+	}
+}
+
+// End kills the child and waits until it is gone.
+func (p *Process) End(t testing.TB) {
+	t.Helper()
+	p.Send(t, syscall.SIGKILL)
+	p.Exit(t)
+}
+
+// Exit waits for the end, ten seconds at most, and returns the exit code, -1 after a signal.
+func (p *Process) Exit(t testing.TB) int {
+	t.Helper()
+	select {
+	case <-p.ended:
+		return p.ProcessState.ExitCode()
+	case <-time.After(10 * time.Second):
+		t.Fatalf("%s still runs after 10 s", p.Path)
+		return -1
+	}
 }
 
 // FreeAddr returns a loopback address that nothing listened on a moment ago.
