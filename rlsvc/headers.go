@@ -41,12 +41,16 @@ func (s *Service) appendLimitHeaders(b []byte, v *engine.Verdict) []byte {
 func (s *Service) headerStatus(statuses []engine.Status) int {
 	picked := leastRemaining(statuses)
 	for i, status := range statuses {
-		quota := s.config.Quota || (status.Effect != nil && status.Effect.Mode == limit.Quota)
-		if limited(status) && status.Over && !quota {
+		if limited(status) && status.Over && !s.quota(status.Effect) {
 			picked = i
 		}
 	}
 	return picked
+}
+
+// quota reports whether a limit is one: by its own mode, or in a tree by that of the whole sidecar.
+func (s *Service) quota(e *descriptors.Effect) bool {
+	return e.Mode == limit.Quota || (s.config.Quota && e.Tree)
 }
 
 // leastRemaining is the first status with a limit and the fewest left, or -1.

@@ -21,6 +21,11 @@ func quota(s engine.Status) engine.Status {
 	return s
 }
 
+func tree(s engine.Status) engine.Status {
+	s.Effect.Tree = true
+	return s
+}
+
 func TestLimitHeadersTellTheStatusThatMatters(t *testing.T) {
 	cases := []struct {
 		name     string
@@ -34,7 +39,8 @@ func TestLimitHeadersTellTheStatusThatMatters(t *testing.T) {
 		{"one that is over comes before one with less left", false, []engine.Status{status("a", 10, 4, true), status("b", 20, 0, false)}, []string{"L: 10", "R: 4", "T: 10"}},
 		{"the last that is over", false, []engine.Status{status("a", 10, 0, true), status("b", 20, 0, true), status("c", 30, 0, false)}, []string{"L: 20", "R: 0", "T: 20"}},
 		{"a quota is not singled out", false, []engine.Status{status("a", 10, 0, false), quota(status("b", 20, 0, true))}, []string{"L: 10", "R: 0", "T: 10"}},
-		{"in quota mode nothing is", true, []engine.Status{status("a", 10, 0, false), status("b", 20, 0, true)}, []string{"L: 10", "R: 0", "T: 10"}},
+		{"in quota mode no tree is", true, []engine.Status{status("a", 10, 0, false), tree(status("b", 20, 0, true))}, []string{"L: 10", "R: 0", "T: 10"}},
+		{"in quota mode a rule is", true, []engine.Status{status("a", 10, 0, false), status("b", 20, 0, true)}, []string{"L: 20", "R: 0", "T: 20"}},
 	}
 	for _, c := range cases {
 		config := Config{

@@ -121,13 +121,10 @@ func spaced(b []byte) []byte {
 func appendPassed(b []byte, v *engine.Verdict) []byte {
 	var terms []descriptors.Term
 	for _, t := range v.Match.Terms {
-		if t.Effect == nil || len(t.Effect.Metadata) == 0 {
-			continue
+		reports := t.Descriptor >= 0 && t.Descriptor < len(v.Statuses)
+		if reports && !v.Statuses[t.Descriptor].Over && t.Effect != nil && len(t.Effect.Metadata) > 0 {
+			terms = append(terms, t)
 		}
-		if t.Descriptor < len(v.Statuses) && v.Statuses[t.Descriptor].Over {
-			continue
-		}
-		terms = append(terms, t)
 	}
 	if len(terms) == 0 {
 		return b

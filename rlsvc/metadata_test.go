@@ -97,6 +97,7 @@ func merging(t *testing.T) (v engine.Verdict, shared []map[string]any) {
 	for _, d := range []int{2, 0, 1} {
 		v.Match.Terms = append(v.Match.Terms, descriptors.Term{Effect: &descriptors.Effect{Metadata: shared[d]}, Descriptor: d})
 	}
+	v.Match.Terms = append(v.Match.Terms, descriptors.Term{Effect: &descriptors.Effect{Metadata: map[string]any{"name": "nowhere"}}, Descriptor: -1})
 	return v, shared
 }
 

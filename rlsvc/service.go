@@ -31,7 +31,7 @@ type Config struct {
 	RemainingHeader string // default RateLimit-Remaining
 	ResetHeader     string // default RateLimit-Reset
 	DynamicMetadata bool   // tell request and rules' metadata to Envoy's later filters
-	Quota           bool   // every limit is a quota: none is singled out in LimitHeaders for being over
+	Quota           bool   // trees are in quota mode: LimitHeaders single none of them out for being over
 
 	// OnPanic is told of each panic in the door and of each verdict that does not fit its request. Both are answered all
 	// the same. It may be called from many goroutines. Default: nothing.
@@ -42,6 +42,7 @@ type Config struct {
 type Service struct {
 	config Config
 	calls  sync.Pool // of *call
+	write  func(b []byte, req *descriptors.Request, v *engine.Verdict) []byte
 }
 
 // New makes a service.
@@ -62,7 +63,9 @@ func New(config Config) *Service {
 	if config.OnPanic == nil {
 		config.OnPanic = func(any) {}
 	}
-	return &Service{config: config, calls: sync.Pool{New: func() any { return new(call) }}}
+	s := &Service{config: config, calls: sync.Pool{New: func() any { return new(call) }}}
+	s.write = s.appendAnswer
+	return s
 }
 
 // Reply is an answer as the gRPC codec takes it.
@@ -196,5 +199,5 @@ func (s *Service) render(c *call, b []byte) (out []byte) {
 			out = appendBare(b[:start:start], len(c.message.Request.Descriptors), &c.verdict)
 		}
 	}()
-	return s.appendAnswer(b, &c.message.Request, &c.verdict)
+	return s.write(b, &c.message.Request, &c.verdict)
 }

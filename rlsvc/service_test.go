@@ -94,10 +94,6 @@ func TestAPanicIsAnsweredAndCounted(t *testing.T) {
 		v.Refused = true
 		v.Statuses = append(v.Statuses, engine.Status{Over: true}, engine.Status{})
 	}
-	unreadable := func(req *descriptors.Request, v *engine.Verdict) {
-		refuse(req, v)
-		v.Match.Terms = []descriptors.Term{{Effect: &descriptors.Effect{Metadata: map[string]any{"a": 1}}, Descriptor: -1}}
-	}
 	boom := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 		_, _ = next(ctx, req)
 		panic("boom")
@@ -106,15 +102,19 @@ func TestAPanicIsAnsweredAndCounted(t *testing.T) {
 		name        string
 		decide      script
 		interceptor grpc.UnaryServerInterceptor
+		unwritable  bool
 		want        string
 	}{
-		{"in the decider", func(req *descriptors.Request, v *engine.Verdict) { refuse(req, v); panic("boom") }, nil, "OK: OK OK"},
-		{"while rendering: the decision stands", unreadable, nil, "OVER_LIMIT: OVER_LIMIT OK"},
-		{"in an interceptor: the decision stands", refuse, boom, "OVER_LIMIT: OVER_LIMIT OK"},
+		{"in the decider", func(req *descriptors.Request, v *engine.Verdict) { refuse(req, v); panic("boom") }, nil, false, "OK: OK OK"},
+		{"while rendering: the decision stands", refuse, nil, true, "OVER_LIMIT: OVER_LIMIT OK"},
+		{"in an interceptor: the decision stands", refuse, boom, false, "OVER_LIMIT: OVER_LIMIT OK"},
 	}
 	for _, c := range cases {
 		var f faults
-		s := New(Config{Engine: c.decide, DynamicMetadata: true, OnPanic: f.add})
+		s := New(Config{Engine: c.decide, OnPanic: f.add})
+		if c.unwritable {
+			s.write = func([]byte, *descriptors.Request, *engine.Verdict) []byte { panic("boom") }
+		}
 		answer, err := handle(t, s, append(request(), request()...), c.interceptor)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
