@@ -189,26 +189,37 @@ func (d *decoder) multiplier(n *node, to *descriptors.Limit) {
 // treeWindow settles the window of a tree's limit after its keys are known.
 func (d *decoder) treeWindow(n *node, at treeKeys, length time.Duration, to *descriptors.Limit) {
 	switch {
-	case to.Unlimited && at.unit != nil:
-		d.fail(at.unit, "unit has no meaning beside unlimited; remove one of the two")
-	case to.Unlimited && at.per != nil:
-		d.fail(at.per, "per has no meaning beside unlimited; remove one of the two")
-	case to.Unlimited && at.multiplier != nil:
-		d.fail(at.multiplier, "unit_multiplier has no meaning beside unlimited; remove one of the two")
 	case to.Unlimited:
 		to.Multiplier = 0
-	case at.unit != nil && at.per != nil:
-		d.fail(at.per, "per stands in place of unit; remove one of the two")
-	case at.per != nil && at.multiplier != nil:
-		d.fail(at.multiplier, "unit_multiplier belongs to unit, and per needs none; write the whole time in per")
+		d.alone(at)
 	case at.per != nil:
 		to.Multiplier = 0
+		d.perAlone(at)
 	case at.unit == nil:
 		d.fail(n, "this limit has no unit; add `unit: minute` or `per: 90s`, say")
 	case length > 0 && int64(to.Multiplier) > int64(limit.MaxWindow/length):
 		d.fail(at.multiplier, "unit_multiplier %d makes the window too long; the longest is 3650 days", to.Multiplier)
 	default:
 		to.Window = length * time.Duration(to.Multiplier)
+	}
+}
+
+// alone refuses what says nothing beside unlimited.
+func (d *decoder) alone(at treeKeys) {
+	for _, n := range []*node{at.unit, at.per, at.multiplier} {
+		if n != nil {
+			d.fail(n, "%s has no meaning beside unlimited; remove one of the two", n.label)
+		}
+	}
+}
+
+// perAlone refuses what says the same as per.
+func (d *decoder) perAlone(at treeKeys) {
+	if at.unit != nil {
+		d.fail(at.per, "per stands in place of unit; remove one of the two")
+	}
+	if at.multiplier != nil {
+		d.fail(at.multiplier, "unit_multiplier belongs to unit, and per needs none; write the whole time in per")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -93,8 +94,8 @@ func (d *decoder) integer(n *node, least, most int64) (int64, bool) {
 		d.wants(n, "a whole number")
 		return 0, false
 	}
-	digits, negative := strings.CutPrefix(n.text, "-")
-	value, err := parseCount(digits)
+	positive, negative := strings.CutPrefix(n.text, "-")
+	value, err := parseCount(positive)
 	if errors.Is(err, strconv.ErrRange) {
 		value, err = math.MaxInt64, nil
 	}
@@ -125,20 +126,16 @@ func (d *decoder) small(to *int, least, most int64) reader {
 	}
 }
 
-var errCount = errors.New("not a whole number")
+var (
+	errCount = errors.New("not a whole number")
+	digits   = regexp.MustCompile(`^(0|[1-9][0-9]*(_[0-9]+)*)$`)
+)
 
 // parseCount reads decimal digits with single underscores between them. The error is errCount, or wraps
 // strconv.ErrRange.
 func parseCount(text string) (int64, error) {
-	if text == "" || len(text) > 1 && text[0] == '0' {
+	if !digits.MatchString(text) {
 		return 0, errCount
-	}
-	for i := range len(text) {
-		digit := text[i] >= '0' && text[i] <= '9'
-		between := text[i] == '_' && i > 0 && i < len(text)-1 && text[i-1] != '_'
-		if !digit && !between {
-			return 0, errCount
-		}
 	}
 	value, err := strconv.ParseInt(strings.ReplaceAll(text, "_", ""), 10, 64)
 	if err != nil {

@@ -78,6 +78,9 @@ func (f *Files) snapshot(n *notifier) (snapshot, error) {
 type listing struct {
 	sources []source
 	places  places
+	seen    map[string]bool        // files and folders already taken, by where they are
+	deep    bool                   // folders within the folder count too
+	wanted  func(name string) bool //
 }
 
 func (l listing) equal(other listing) bool {
@@ -87,37 +90,37 @@ func (l listing) equal(other listing) bool {
 // list finds the files, sorted by name.
 func (f *Files) list() (listing, error) {
 	root := f.root()
-	l := listing{places: places{}}
+	l := listing{places: places{}, seen: map[string]bool{}, wanted: ruleFile}
+	if f.cfg.Path == "" {
+		l.deep = true
+		l.wanted = func(name string) bool {
+			return !strings.HasPrefix(name, "..") && !(f.cfg.IgnoreDotFiles && strings.HasPrefix(name, "."))
+		}
+	}
 	l.places.reach(root)
 	info, err := os.Stat(root)
 	if err != nil {
 		return l, fmt.Errorf("rules: %w", err)
 	}
-	seen := map[string]bool{}
-	switch {
-	case !info.IsDir():
-		err = l.add(root, info, seen)
-	case f.cfg.Path != "":
-		err = l.folder(root, seen, false, func(name string) bool {
-			return !strings.HasPrefix(name, ".") && (strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml"))
-		}, 1)
-	default:
-		err = l.folder(root, seen, true, func(name string) bool {
-			return !strings.HasPrefix(name, "..") && !(f.cfg.IgnoreDotFiles && strings.HasPrefix(name, "."))
-		}, 1)
+	if info.IsDir() {
+		err = l.folder(root, 1)
+	} else {
+		err = l.add(root, info)
 	}
-	if err != nil {
-		return l, err
+	if err == nil && len(l.sources) == 0 {
+		err = fmt.Errorf("rules: there is no rule file in %s", root)
 	}
-	if len(l.sources) == 0 {
-		return l, fmt.Errorf("rules: there is no rule file in %s", root)
-	}
-	return l, nil
+	return l, err
+}
+
+// ruleFile says whether a file in a folder of rules is one of them by its name.
+func ruleFile(name string) bool {
+	return !strings.HasPrefix(name, ".") && (strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml"))
 }
 
 // folder adds the files of a folder whose names are wanted. Links are followed, and what two of them lead to is read
 // once: Kubernetes shows each file of a ConfigMap both in ..data and beside it.
-func (l *listing) folder(path string, seen map[string]bool, deep bool, wanted func(string) bool, depth int) error {
+func (l *listing) folder(path string, depth int) error {
 	if depth > maxFolders {
 		return fmt.Errorf("rules: %s is more than %d folders deep", path, maxFolders)
 	}
@@ -125,32 +128,20 @@ func (l *listing) folder(path string, seen map[string]bool, deep bool, wanted fu
 	if err != nil {
 		return fmt.Errorf("rules: %w", err)
 	}
-	if seen[real] {
+	if l.seen[real] {
 		return nil
 	}
-	seen[real] = true
+	l.seen[real] = true
 	l.places.inside(real)
 	entries, err := os.ReadDir(path)
 	if err != nil {
 		return fmt.Errorf("rules: %w", err)
 	}
 	for _, entry := range entries {
-		if !wanted(entry.Name()) {
+		if !l.wanted(entry.Name()) {
 			continue
 		}
-		child := filepath.Join(path, entry.Name())
-		if entry.Type()&fs.ModeSymlink != 0 {
-			l.places.reach(child)
-		}
-		info, err := os.Stat(child)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			continue // gone again, or a link that Kubernetes is about to remove
-		case err == nil && info.IsDir() && deep:
-			err = l.folder(child, seen, deep, wanted, depth+1)
-		case err == nil && !info.IsDir():
-			err = l.add(child, info, seen)
-		}
+		err = l.entry(filepath.Join(path, entry.Name()), entry, depth)
 		if err != nil {
 			return err
 		}
@@ -158,8 +149,27 @@ func (l *listing) folder(path string, seen map[string]bool, deep bool, wanted fu
 	return nil
 }
 
+// entry adds what one name in a folder leads to.
+func (l *listing) entry(path string, entry fs.DirEntry, depth int) error {
+	if entry.Type()&fs.ModeSymlink != 0 {
+		l.places.reach(path)
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil // gone again, or a link that Kubernetes is about to remove
+	case err != nil:
+		return fmt.Errorf("rules: %w", err)
+	case !info.IsDir():
+		return l.add(path, info)
+	case l.deep:
+		return l.folder(path, depth+1)
+	}
+	return nil
+}
+
 // add adds a file, unless it is none that can be read to its end, such as a pipe.
-func (l *listing) add(path string, info fs.FileInfo, seen map[string]bool) error {
+func (l *listing) add(path string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
 		return nil
 	}
@@ -167,10 +177,10 @@ func (l *listing) add(path string, info fs.FileInfo, seen map[string]bool) error
 		return fmt.Errorf("rules: there are more than %d files beside %s; name a folder that holds rule files only", maxFiles, path)
 	}
 	real, err := filepath.EvalSymlinks(path)
-	if err != nil || seen[real] {
+	if err != nil || l.seen[real] {
 		return nil // gone again, which the second listing shows
 	}
-	seen[real] = true
+	l.seen[real] = true
 	l.sources = append(l.sources, source{path: path, real: real})
 	return nil
 }

@@ -73,7 +73,7 @@ func tolerance(word string) int {
 // distance counts the letters to insert, remove, replace or swap with their neighbour that turn a into b.
 func distance(a, b string) int {
 	const longest = 64
-	if len(a) > longest || len(b) > longest {
+	if max(len(a), len(b)) > longest {
 		return longest
 	}
 	var before, above, row [longest + 1]int
@@ -83,11 +83,10 @@ func distance(a, b string) int {
 	for i := range len(a) {
 		row[0] = i + 1
 		for j := range len(b) {
-			change := above[j]
-			if a[i] != b[j] {
-				change++
+			row[j+1] = min(above[j+1]+1, row[j]+1, above[j]+1)
+			if a[i] == b[j] {
+				row[j+1] = above[j]
 			}
-			row[j+1] = min(change, above[j+1]+1, row[j]+1)
 			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
 				row[j+1] = min(row[j+1], before[j-1]+1)
 			}

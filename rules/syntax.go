@@ -132,40 +132,54 @@ func explain(text []byte, err error) *syntaxError {
 // locate finds the line of a syntax error better than the library, which often names the parent's: it is the one after
 // the longest run of whole lines that can be read. Where that would take too long, the library's line stands.
 func locate(text []byte, line int) int {
-	ends := lineEnds(text)
-	budget := maxLocate
-	broken := func(lines int) bool {
-		if lines == 0 {
-			return false
-		}
-		budget -= ends[lines-1]
-		if budget < 0 {
-			return true
-		}
-		_, _, err := documents(text[:ends[lines-1]])
-		return err != nil
-	}
-	if len(ends) > 0 && !broken(len(ends)-1) {
-		return len(ends) // as in a file that was cut
-	}
-	const lookAhead = 20 // lines that a list, a map or a text may take before it is closed
+	l := &locator{text: text, ends: lineEnds(text), budget: maxLocate}
 	good := 0
-	for {
-		good += sort.Search(len(ends)-good, func(more int) bool { return broken(good + more + 1) })
-		closed := 0
-		for ahead := 2; closed == 0 && ahead <= lookAhead && good+ahead <= len(ends); ahead++ {
-			if !broken(good + ahead) {
-				closed = ahead
-			}
-		}
-		switch {
-		case budget < 0:
-			return line
-		case closed == 0:
-			return min(good+1, len(ends))
-		}
-		good += closed // what was broken was only not closed yet
+	if len(l.ends) > 0 && !l.broken(len(l.ends)-1) {
+		good = len(l.ends) - 1 // as in a file that was cut
 	}
+	for {
+		good += sort.Search(len(l.ends)-good, func(more int) bool { return l.broken(good + more + 1) })
+		closed := l.closed(good + 2)
+		if l.budget < 0 {
+			return line
+		}
+		if closed == 0 {
+			return max(1, min(good+1, len(l.ends)))
+		}
+		good = closed // what was broken was only not closed yet
+	}
+}
+
+// locator reads the beginning of a text again and again.
+type locator struct {
+	text   []byte
+	ends   []int // of the lines
+	budget int   // bytes that may still be read
+}
+
+// broken says whether the first lines cannot be read.
+func (l *locator) broken(lines int) bool {
+	if lines == 0 {
+		return false
+	}
+	size := l.ends[lines-1]
+	l.budget -= size
+	if l.budget < 0 {
+		return true
+	}
+	_, _, err := documents(l.text[:size])
+	return err != nil
+}
+
+// closed finds the number of lines, from the given one on, by which a list, a map or a text has been closed; 0: none.
+func (l *locator) closed(from int) int {
+	const longest = 20 // lines
+	for lines := from; lines < from+longest && lines <= len(l.ends); lines++ {
+		if !l.broken(lines) {
+			return lines
+		}
+	}
+	return 0
 }
 
 // lineEnds returns the offset behind each line.
