@@ -40,7 +40,7 @@ func TestDeadSidecarFailsOpen(t *testing.T) {
 func TestSlowSidecarFailsOpenAfterTheTimeout(t *testing.T) {
 	w := start(t, setup{timeout: "0.25s"})
 	w.wants(t, 1, http.StatusOK, "/", "x-user", "before")
-	w.sidecar.Send(t, syscall.SIGSTOP)
+	w.sidecar.Hang(t)
 	begun := time.Now()
 	w.wants(t, 1, http.StatusOK, "/", "x-user", "during").unlimited(t)
 	if took := time.Since(begun); took < 200*time.Millisecond || took > 5*time.Second {
@@ -82,10 +82,7 @@ func TestAnswerLeavesBeforeTheDeadline(t *testing.T) {
 	w := start(t, setup{timeout: "0.5s", env: []string{"STORE_BUDGET=10s"}})
 	w.noErrors(t, "deadline", func(t *testing.T) {
 		w.wants(t, 1, http.StatusOK, "/", "x-user", "before").remaining(t, "9")
-		err := w.redis.Signal(syscall.SIGSTOP)
-		if err != nil {
-			t.Fatalf("stop Redis: %v", err)
-		}
+		w.redis.Hang(t)
 		w.get(t, "/late", "x-user", "late")
 		if line := w.logged(t, "/late"); !strings.Contains(line, `"degraded":"`) {
 			t.Errorf("the access log does not say that the decision was degraded: %s", line)
@@ -97,10 +94,7 @@ func TestHangingRedisIsAnsweredByPolicy(t *testing.T) {
 	// The budget is short here, because it is the point.
 	w := start(t, setup{rules: map[string]string{"partners.yaml": policies}, env: []string{"STORE_BUDGET=20ms"}})
 	w.noErrors(t, "policies", func(t *testing.T) {
-		err := w.redis.Signal(syscall.SIGSTOP)
-		if err != nil {
-			t.Fatalf("stop Redis: %v", err)
-		}
+		w.redis.Hang(t)
 		w.degraded(t)
 		begun := time.Now()
 		w.wants(t, 1, http.StatusOK, "/", "x-user", "quick")

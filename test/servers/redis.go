@@ -55,6 +55,12 @@ func (r *Redis) Kill(t testing.TB) {
 	r.cmd.End(t)
 }
 
+// Hang stops the server so that it answers nothing until Signal(SIGCONT).
+func (r *Redis) Hang(t testing.TB) {
+	t.Helper()
+	r.cmd.Hang(t)
+}
+
 // Pid is the process id of the server.
 func (r *Redis) Pid() int { return r.cmd.Process.Pid }
 

@@ -1,9 +1,13 @@
 package servers
 
 import (
+	"bytes"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -68,7 +72,24 @@ func (p *Process) Output() string {
 	return string(text[:n])
 }
 
-// Send sends a signal: SIGSTOP and SIGCONT hang and wake the child.
+// Hang stops the child with SIGSTOP and waits until all its threads stand. SIGCONT wakes it.
+func (p *Process) Hang(t testing.TB) {
+	t.Helper()
+	p.Send(t, syscall.SIGSTOP)
+	Await(t, p.Path+" to stand still", func() error {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Process.Pid))
+		for _, thread := range threads {
+			text, err := os.ReadFile(thread)
+			// The state follows the name, which is in parentheses and may hold anything.
+			if err == nil && !strings.HasPrefix(string(text[bytes.LastIndexByte(text, ')')+1:]), " T") {
+				return fmt.Errorf("%s is %s", thread, text)
+			}
+		}
+		return err
+	})
+}
+
+// Send sends a signal.
 func (p *Process) Send(t testing.TB, signal syscall.Signal) {
 	t.Helper()
 	err := p.Process.Signal(signal)

@@ -3,11 +3,11 @@ package servers
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"sync"
 	"testing"
 )
@@ -60,28 +60,30 @@ func SidecarBin(t testing.TB) string {
 	return filepath.Join(built.dir, "sidecar")
 }
 
-// StartSidecar starts the sidecar on free loopback ports with nothing in its environment but env ("NAME=value"), which may
-// override the ports too, and waits until it is ready.
+// StartSidecar starts the sidecar on loopback with nothing in its environment but env ("NAME=value"), and waits until it is
+// ready. It picks its ports itself and tells them in its log, which therefore has to stay at level info and in text.
 func StartSidecar(t testing.TB, env ...string) *Sidecar {
 	t.Helper()
-	s := &Sidecar{HTTP: FreeAddr(t), GRPC: FreeAddr(t), Debug: FreeAddr(t)}
 	cmd := exec.Command(SidecarBin(t))
-	cmd.Env = append([]string{
-		"PORT=" + port(s.HTTP), "GRPC_PORT=" + port(s.GRPC), "DEBUG_PORT=" + port(s.Debug),
-		"GORACE=halt_on_error=1", "TMPDIR=" + os.TempDir(),
-	}, env...)
-	s.Process = Start(t, cmd)
+	cmd.Env = append([]string{"PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "GORACE=halt_on_error=1", "TMPDIR=" + os.TempDir()}, env...)
+	s := &Sidecar{Process: Start(t, cmd)}
 	Await(t, "the sidecar's readiness", func() error {
 		select {
 		case <-s.ended:
 			t.Fatalf("the sidecar ended with %v:\n%s", s.ProcessState, s.Output())
-			return nil
 		default:
-			return ready(s.HTTP)
 		}
+		told := listening.FindStringSubmatch(s.Output())
+		if told == nil {
+			return fmt.Errorf("it does not say where it listens:\n%s", s.Output())
+		}
+		s.GRPC, s.HTTP, s.Debug = told[1], told[2], told[3]
+		return ready(s.HTTP)
 	})
 	return s
 }
+
+var listening = regexp.MustCompile(`msg=listening grpc=(\S+) http=(\S+) debug=(\S+)`)
 
 func ready(addr string) error {
 	r, err := http.Get("http://" + addr + "/readyz")
@@ -94,9 +96,4 @@ func ready(addr string) error {
 		return fmt.Errorf("/readyz answered %s: %s", r.Status, body)
 	}
 	return nil
-}
-
-func port(addr string) string {
-	_, port, _ := net.SplitHostPort(addr)
-	return port
 }
