@@ -22,7 +22,7 @@ var scopes = map[string]descriptors.Scope{
 const (
 	defaultPriority = 100
 	maxPriority     = 1_000_000_000
-	maxFactor       = 1_000_000_000 // of a penalty's threshold and multipliers
+	maxFactor       = 1_000_000_000 // of a penalty's multipliers
 )
 
 // rule reads one scoped rule.
@@ -132,7 +132,7 @@ func (d *decoder) penalty(to **descriptors.Penalty) reader {
 		p := &descriptors.Penalty{}
 		*to = p
 		ok := d.object(n, map[string]reader{
-			"threshold":        d.small(&p.Threshold, 1, maxFactor),
+			"threshold":        d.small(&p.Threshold, 1, limit.MaxLogCount),
 			"detection_window": d.span(&p.DetectionWindow),
 			"cool_down":        d.span(&p.CoolDown),
 			"multipliers":      d.multipliers(&p.Multipliers),
