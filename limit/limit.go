@@ -133,4 +133,5 @@ type Decision struct {
 	ResetAfter time.Duration // until full (token bucket, sliding window, log) or until the window ends (fixed window)
 	RetryAfter time.Duration // 0 unless refused: the earliest moment this cost could pass if nobody else spends; until full if it never can
 	Reason     string        // with Undecided: why, as a short label
+	Cached     bool          // refused by what was known of the counter, without asking the store
 }

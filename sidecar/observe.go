@@ -90,7 +90,7 @@ func (o *observer) charge(domain string, v *engine.Verdict, i int) {
 	}
 	h := telemetry.Hit{
 		Charged: d.Charged, Capacity: c.Limit.Capacity(), Left: d.Remaining + d.Charged,
-		Over: d.Outcome == limit.Refused, Shadow: c.Mode == limit.Shadow,
+		Over: d.Outcome == limit.Refused, Shadow: c.Mode == limit.Shadow, Cached: d.Cached,
 	}
 	switch c.Op {
 	case limit.Refund:

@@ -132,6 +132,9 @@ func TestCountsInRedis(t *testing.T) {
 	expectCodes(t, dial(t, two.Addresses().GRPC), "alice", codeOK, codeOver)
 	expectCodes(t, dial(t, one.Addresses().GRPC), "alice", codeOver)
 	expectPage(t, one.Addresses().Debug, "/metrics", 200, "spillway_redis_trips_total 2")
+	expectCodes(t, dial(t, one.Addresses().GRPC), "alice", codeOver)
+	expectPage(t, one.Addresses().Debug, "/metrics", 200, "spillway_redis_trips_total 2") // the refusal is remembered
+	expectPage(t, one.Addresses().Debug, "/metrics", 200, `ratelimit_service_rate_limit_over_limit_with_local_cache{domain="shop",key1="user"} 1`)
 }
 
 func TestReloadKeepsTheLastGoodRules(t *testing.T) {

@@ -63,6 +63,7 @@ func (d *denials) recall(t *trip, now time.Duration) (known int, refused bool) {
 			continue
 		}
 		t.known[i] = true
+		t.decisions[i].Cached = true
 		known++
 		refused = refused || t.charges[i].Mode == limit.Enforced
 	}
