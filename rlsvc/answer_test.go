@@ -77,7 +77,7 @@ func TestRandomVerdictsComeOutAsGeneratedCodeReadsThem(t *testing.T) {
 	var verdict engine.Verdict
 	s := New(Config{Engine: script(func(_ *descriptors.Request, v *engine.Verdict) { *v = verdict })})
 	var wire []byte
-	for range 60_000 {
+	for range rounds {
 		n := r.IntN(5)
 		verdict = randomVerdict(r, n)
 		var ask []byte

@@ -29,6 +29,7 @@ import (
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/rlsvc"
+	"github.com/spillway-mesh/spillway/store"
 )
 
 const shouldRateLimitMethod = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
@@ -237,11 +238,27 @@ var bareService = grpc.ServiceDesc{
 	}}},
 }
 
+// onMemory is the real engine with a limit on both descriptors of a typical request, which are spent soon.
+func onMemory(tb testing.TB) *engine.Engine {
+	perMinute := []descriptors.Limit{{Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: 100, Window: time.Minute}, Unit: descriptors.Minute, Multiplier: 1}}
+	set, problems := descriptors.Compile([]descriptors.Domain{{Name: "shop", ChargeDenied: true, Tree: []descriptors.Node{
+		{Key: "user", Limits: perMinute}, {Key: "remote_address", Limits: perMinute},
+	}}}, descriptors.Options{})
+	if set == nil {
+		tb.Fatalf("compile: %v", problems)
+	}
+	memory := store.NewMemory(store.MemoryConfig{})
+	tb.Cleanup(func() { _ = memory.Close() })
+	e := engine.New(engine.Config{Store: memory})
+	e.Use(set)
+	return e
+}
+
 // bareAndDoor runs the bare service and the door in one server, and returns a function that calls one of them.
 func bareAndDoor(tb testing.TB) func(method string) {
 	conn := serveCodec(tb, func(s *grpc.Server) {
 		s.RegisterService(&bareService, struct{}{})
-		rlsvc.New(rlsvc.Config{Engine: refusingDecider{}}).Register(s)
+		rlsvc.New(rlsvc.Config{Engine: onMemory(tb)}).Register(s)
 	}, grpc.ForceServerCodecV2(newCodec()))
 	wire, err := newCodec().Marshal(typicalRequest("alice"))
 	if err != nil {
