@@ -65,7 +65,7 @@ type Replaced struct {
 	Name string
 }
 
-// Unit is a unit of time in Envoy's answers. The numbers are those of RateLimitResponse.RateLimit.Unit.
+// Unit is a unit of time in Envoy's requests and answers, from short to long. Their wire numbers are the door's business.
 type Unit uint8
 
 // The units.

@@ -123,10 +123,12 @@ func (e *Engine) ask(ctx context.Context, c Counter, charges []limit.Charge, dec
 // quotaMode puts all descriptors of trees into quota mode. One that nothing limits, or only in shadow, always has room,
 // and so no other can refuse the request: their refusals then count as shadow, though they are still reported.
 func quotaMode(v *Verdict) {
+	v.markTrees()
 	mode := limit.Quota
 	for d := range v.Statuses {
-		if !v.limited(d) {
+		if !v.Statuses[d].tree {
 			mode = limit.Shadow
+			break
 		}
 	}
 	for i, t := range v.Match.Terms {
@@ -136,17 +138,16 @@ func quotaMode(v *Verdict) {
 	}
 }
 
-// limited reports whether a tree can refuse descriptor d, or lets it pass without limit, which quota mode leaves out.
-func (v *Verdict) limited(d int) bool {
+// markTrees marks the descriptors that a tree can refuse, or lets pass without limit, which quota mode leaves out.
+func (v *Verdict) markTrees() {
 	for _, t := range v.Match.Terms {
-		if t.Descriptor == d && t.Effect.Tree && t.Effect.Mode != limit.Shadow {
-			return true
+		if t.Descriptor >= 0 && t.Effect.Tree && t.Effect.Mode != limit.Shadow {
+			v.Statuses[t.Descriptor].tree = true
 		}
 	}
 	for _, t := range v.Match.Unlimited {
-		if t.Descriptor == d {
-			return true
+		if t.Descriptor >= 0 {
+			v.Statuses[t.Descriptor].tree = true
 		}
 	}
-	return false
 }

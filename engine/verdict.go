@@ -28,6 +28,7 @@ type Status struct {
 	Remaining  int64               // with Effect
 	ResetAfter time.Duration       // with Effect
 	retryAfter time.Duration       // of the limit that is reported
+	tree       bool                // in quota mode: a tree has a say about it
 }
 
 // reset makes v the verdict on a request of that many descriptors that nothing applies to: admitted.
