@@ -52,8 +52,11 @@ func (d *decoder) report(line, column int, text string, warning bool) {
 	if !warning {
 		d.errors++
 	}
-	if len(d.problems) >= maxProblems {
+	switch len(d.problems) {
+	case maxProblems:
 		return
+	case maxProblems - 1:
+		text, warning = "there are more problems; these come first", false
 	}
 	d.problems = append(d.problems, descriptors.Problem{
 		Pos: descriptors.Pos{File: d.file, Line: line, Column: column}, Text: text, Warning: warning,

@@ -195,6 +195,13 @@ func TestSectionsMayBeEmpty(t *testing.T) {
 	}
 }
 
+func TestLinesMayEndAsOnWindows(t *testing.T) {
+	d, problems := Decode("a.yaml", []byte("domain: d\r\nrules:\r\n  - name: a\r\n    scope: user\r\n    limit: 5/1s\r\n"))
+	if len(problems) > 0 || len(d.Rules) != 1 || d.Rules[0].Limits[0].Count != 5 {
+		t.Errorf("got %+v, %s", d, FormatProblems(problems))
+	}
+}
+
 func TestDefaults(t *testing.T) {
 	d, problems := Decode("a.yaml", []byte("\ufeffdomain: d\nrules:\n  - { name: a, scope: global, limit: 0/1s }\n"))
 	if len(problems) > 0 {
@@ -235,7 +242,8 @@ func TestGuards(t *testing.T) {
 		"not UTF-8":     {"domain: d\nrules: \xff\n", "2:8: this byte is not UTF-8"},
 		"control byte":  {"domain: d\n# \x00\n", "2:3: a control character"},
 		"deep brackets": {"domain: " + strings.Repeat("[", 100_000), "1:1:"},
-		"many problems": {"domain: d\n" + strings.Repeat("? [x]\n", 3000), "a key must be text"},
+		"many problems": {"domain: d\n" + strings.Repeat("? [x]\n", 3000), "there are more problems"},
+		"C1 control":    {"domain: d\n# \u0090\n", "2:3: a control character"},
 		"wide alias":    {"domain: d\ndescriptors: &a [" + strings.Repeat("{},", 60_000) + "]\nrules: *a\nusers: *a\n", "aliases repeat"},
 	} {
 		_, problems := Decode("a.yaml", []byte(c.text))

@@ -106,8 +106,7 @@ func (w *watch) run(ctx context.Context) {
 	settle := time.NewTimer(time.Hour)
 	settle.Stop()
 	defer settle.Stop()
-	w.refresh(settle)
-	poll := time.NewTimer(w.pause())
+	poll := time.NewTimer(0)
 	defer poll.Stop()
 	for {
 		select {
@@ -115,19 +114,19 @@ func (w *watch) run(ctx context.Context) {
 			return
 		case <-w.files.reload:
 			w.force = true
-			w.refresh(settle)
 		case event := <-w.notifier.events:
 			if w.notifier.concerns(event) {
 				w.changed(settle)
 			}
+			continue
 		case <-w.notifier.errors:
 			w.changed(settle) // events were lost: anything may have changed
+			continue
 		case <-settle.C:
-			w.refresh(settle)
 		case <-poll.C:
-			w.refresh(settle)
-			poll.Reset(w.pause())
 		}
+		w.refresh(settle)
+		poll.Reset(w.pause())
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
@@ -79,8 +80,8 @@ func badByte(text []byte) *syntaxError {
 		if r == utf8.RuneError && size == 1 {
 			return place(text, at, "this byte is not UTF-8; save the file as UTF-8")
 		}
-		if r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0x7f {
-			return place(text, at, fmt.Sprintf("a control character (%#02x) is not allowed; remove it, or write it as \"\\x%02x\" in quotes", r, r))
+		if unicode.IsControl(r) && !strings.ContainsRune("\t\n\r\u0085", r) {
+			return place(text, at, fmt.Sprintf("a control character (%#02x) is not allowed; remove it", r))
 		}
 		rest = rest[size:]
 	}
