@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
 )
@@ -60,7 +61,7 @@ func unacted(r *Rule) string {
 	return strings.Join(uses, " and ")
 }
 
-// ruleLimits checks that a rule has what its action needs, and that somebody can pass its limits.
+// ruleLimits checks that a rule has what its action needs.
 func (c *checker) ruleLimits(r *Rule) {
 	bare := r.Action == Block || r.Action == Allow
 	switch {
@@ -72,20 +73,23 @@ func (c *checker) ruleLimits(r *Rule) {
 		c.fail(r.Pos, "rule %q has a limit and no scope: add scope: global, tenant, user, ip or endpoint, or a list", r.Name)
 	}
 	for i := range r.Limits {
-		l := &r.Limits[i]
-		if l.Unlimited {
-			continue
+		if !r.Limits[i].Unlimited {
+			c.ruleLimit(r, &r.Limits[i])
 		}
-		at := l.Pos.or(r.Pos)
-		if (r.Action == Throttle || r.PostPaid) && l.Algorithm != limit.TokenBucket {
-			c.fail(at, "throttle and post_paid need algorithm: token_bucket, in rule %q", r.Name)
-		}
-		switch {
-		case l.Count == 0 || l.Capacity() == 0:
-			c.warn(at, "nobody can pass rule %q, whose limit is 0: if that is meant, action: block says it better", r.Name)
-		case r.Cost > 0 && r.Cost > l.Capacity() && !r.PostPaid:
-			c.warn(at, "nobody can pass rule %q: its cost of %d is above the %d that the limit can hold", r.Name, r.Cost, l.Capacity())
-		}
+	}
+}
+
+// ruleLimit checks that a limit suits its rule, and that somebody can pass it.
+func (c *checker) ruleLimit(r *Rule, l *Limit) {
+	at := l.Pos.or(r.Pos)
+	if (r.Action == Throttle || r.PostPaid) && l.Algorithm != limit.TokenBucket {
+		c.fail(at, "throttle and post_paid need algorithm: token_bucket, in rule %q", r.Name)
+	}
+	switch {
+	case l.Count == 0 || l.Capacity() == 0:
+		c.warn(at, "nobody can pass rule %q, whose limit is 0: if that is meant, action: block says it better", r.Name)
+	case r.Cost > 0 && r.Cost > l.Capacity() && !r.PostPaid:
+		c.warn(at, "nobody can pass rule %q: its cost of %d is above the %d that the limit can hold", r.Name, r.Cost, l.Capacity())
 	}
 }
 
@@ -100,9 +104,14 @@ func (c *checker) action(r *Rule) {
 	if r.Action != Block && (r.Reason != "" || !r.Until.IsZero()) {
 		c.warn(r.Pos, "reason and until of rule %q have no effect: they belong to action: block", r.Name)
 	}
-	if r.Action == Block && !r.Disabled && !r.Until.IsZero() && !c.now.Before(r.Until) {
+	if r.isOver(c.now) && !r.Disabled {
 		c.warn(r.Pos, "rule %q can never apply: its until has passed", r.Name)
 	}
+}
+
+// isOver reports whether a block has ended.
+func (r *Rule) isOver(now time.Time) bool {
+	return r.Action == Block && !r.Until.IsZero() && !now.Before(r.Until)
 }
 
 func (c *checker) penalty(r *Rule) {
@@ -113,11 +122,8 @@ func (c *checker) penalty(r *Rule) {
 	if p.Threshold < 1 || p.Threshold > limit.MaxLogCount {
 		c.fail(r.Pos, "penalty threshold %d of rule %q is not between 1 and %d", p.Threshold, r.Name, limit.MaxLogCount)
 	}
-	if p.DetectionWindow <= 0 || p.DetectionWindow > limit.MaxWindow {
-		c.fail(r.Pos, "penalty detection_window %v of rule %q is not between 1µs and 3650d", p.DetectionWindow, r.Name)
-	}
-	if p.CoolDown <= 0 || p.CoolDown > limit.MaxWindow {
-		c.fail(r.Pos, "penalty cool_down %v of rule %q is not between 1µs and 3650d", p.CoolDown, r.Name)
+	c.penaltySpan(r, "detection_window", p.DetectionWindow)
+	if !c.penaltySpan(r, "cool_down", p.CoolDown) {
 		return
 	}
 	for _, m := range p.Multipliers {
@@ -125,6 +131,14 @@ func (c *checker) penalty(r *Rule) {
 			c.fail(r.Pos, "penalty multiplier %d of rule %q is below 1 or makes a cool-down of over 3650d", m, r.Name)
 		}
 	}
+}
+
+func (c *checker) penaltySpan(r *Rule, what string, span time.Duration) (ok bool) {
+	if span <= 0 || span > limit.MaxWindow {
+		c.fail(r.Pos, "penalty %s %v of rule %q is not between 1µs and 3650d", what, span, r.Name)
+		return false
+	}
+	return true
 }
 
 func (c *checker) conditions(at Pos, m *Conditions) {

@@ -41,17 +41,21 @@ func (c *checker) leaf(n *Node, path string) {
 		if n.PostPaid && !l.Unlimited && l.Algorithm != limit.TokenBucket {
 			c.fail(at, "post_paid in '%s' needs algorithm: token_bucket", path)
 		}
-		for _, r := range l.Replaces {
-			switch r.Name {
-			case "":
-				c.fail(r.Pos.or(at), "should not have an empty replaces entry, in '%s': name a limit, or remove it", path)
-			case l.Name:
-				c.fail(r.Pos.or(at), "replaces should not contain name of same descriptor, in '%s': remove %q", path, r.Name)
-			}
-		}
+		c.replaces(at, l, path)
 	}
 	if n.PostPaid && len(n.Limits) == 0 {
 		c.warn(n.Pos, "post_paid in '%s' has no effect without a rate_limit: add one, or remove it", path)
+	}
+}
+
+func (c *checker) replaces(at Pos, l *Limit, path string) {
+	for _, r := range l.Replaces {
+		switch r.Name {
+		case "":
+			c.fail(r.Pos.or(at), "should not have an empty replaces entry, in '%s': name a limit, or remove it", path)
+		case l.Name:
+			c.fail(r.Pos.or(at), "replaces should not contain name of same descriptor, in '%s': remove %q", path, r.Name)
+		}
 	}
 }
 

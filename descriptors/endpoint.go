@@ -56,37 +56,43 @@ func parsePattern(text string) (*pattern, error) {
 	return p, nil
 }
 
-// patternSegments splits a normal pattern so that ** stands alone: a** is a*/**, **b is **/*b.
+// patternSegments splits a normal pattern so that ** stands alone. Two ** in a row are one.
 func patternSegments(normal string) ([]string, error) {
 	if normal == "/" {
 		return nil, nil
 	}
 	var out []string
-	add := func(segment string) {
-		if segment == "**" && len(out) > 0 && out[len(out)-1] == "**" {
-			return
-		}
-		out = append(out, segment)
-	}
 	for _, segment := range strings.Split(normal[1:], "/") {
-		before, after, found := strings.Cut(segment, "**")
-		after = strings.TrimLeft(after, "*")
-		switch {
-		case !found:
-			add(segment)
-		case before != "" && after != "" || strings.Contains(after, "**"):
+		parts, ok := splitDeep(segment)
+		if !ok {
 			return nil, errors.New("endpoint pattern " + quote(normal) + " has ** inside a segment: write it as a segment of its own, as in /a/**/b")
-		case before != "":
-			add(before + "*")
-			add("**")
-		case after != "":
-			add("**")
-			add("*" + after)
-		default:
-			add("**")
+		}
+		for _, part := range parts {
+			if part == "**" && len(out) > 0 && out[len(out)-1] == "**" {
+				continue
+			}
+			out = append(out, part)
 		}
 	}
 	return out, nil
+}
+
+// splitDeep splits a ** off its segment: a** is a*/**, and **b is **/*b. What has text on both sides cannot be split.
+func splitDeep(segment string) ([]string, bool) {
+	before, after, found := strings.Cut(segment, "**")
+	if !found {
+		return []string{segment}, true
+	}
+	after = strings.TrimLeft(after, "*")
+	switch {
+	case before != "" && after != "" || strings.Contains(after, "**"):
+		return nil, false
+	case before != "":
+		return []string{before + "*", "**"}, true
+	case after != "":
+		return []string{"**", "*" + after}, true
+	}
+	return []string{"**"}, true
 }
 
 // segmentNode is one segment of the patterns of a domain. Each node is reached over one edge only.

@@ -52,21 +52,19 @@ func isScheme(text string) bool {
 // isNormalPath reports whether there is nothing to do, which is the common case and costs no memory. It may say false
 // for a normal path, never true for another.
 func isNormalPath(path string) bool {
-	if path == "" || path[0] != '/' {
+	if path == "/" {
+		return true
+	}
+	if path == "" || path[0] != '/' || path[len(path)-1] == '/' {
 		return false
 	}
-	if len(path) > 1 && path[len(path)-1] == '/' {
-		return false
-	}
+	last := byte('x')
 	for i := 0; i < len(path); i++ {
-		switch path[i] {
-		case 0, '%', '\\', ';':
+		c := path[i]
+		if strings.IndexByte("\x00%\\;", c) >= 0 || last == '/' && (c == '/' || c == '.') {
 			return false
-		case '/':
-			if i+1 < len(path) && (path[i+1] == '/' || path[i+1] == '.') {
-				return false
-			}
 		}
+		last = c
 	}
 	return true
 }

@@ -34,30 +34,26 @@ func (m *Match) add(t Term, c limit.Charge) {
 
 // spends returns what a request does to a limit that reports on descriptor i, or on none (-1): the operation and its cost.
 func (r *Request) spends(i int, factor int64, postPaid bool) (limit.Op, int64) {
-	hits, given, negative := r.Hits, false, false
+	hits := max(r.Hits, 1)
+	negative := false
 	if i >= 0 {
 		d := &r.Descriptors[i]
-		negative, given = d.NegativeHits, d.HitsGiven
-		if given {
+		negative = d.NegativeHits
+		if d.HitsGiven {
 			hits = d.Hits
 		}
 	}
 	switch {
-	case given && hits == 0 && postPaid:
+	case hits == 0 && postPaid:
 		return limit.Peek, 1
-	case given && hits == 0:
-		return limit.Peek, factor
 	case hits == 0:
-		hits = 1
-	}
-	cost := multiply(hits, factor)
-	switch {
+		return limit.Peek, factor
 	case negative:
-		return limit.Refund, cost
+		return limit.Refund, multiply(hits, factor)
 	case postPaid:
-		return limit.Debit, cost
+		return limit.Debit, multiply(hits, factor)
 	}
-	return limit.Spend, cost
+	return limit.Spend, multiply(hits, factor)
 }
 
 // multiply returns hits × factor, at most limit.MaxCost.
