@@ -136,11 +136,12 @@ func keepSuccessor(l *net.UnixListener, path string) net.Listener {
 func (l *unixListener) Close() error {
 	err := net.ErrClosed
 	l.close.Do(func() {
+		err = nil
 		now, gone := os.Lstat(l.path)
 		if gone == nil && os.SameFile(now, l.made) {
-			os.Remove(l.path)
+			err = os.Remove(l.path)
 		}
-		err = l.UnixListener.Close()
+		err = errors.Join(err, l.UnixListener.Close())
 	})
 	return err
 }

@@ -1,8 +1,10 @@
 package sidecar
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -26,8 +28,13 @@ func (l *loads) degraded() []string {
 
 // publish takes a load of the rules: all of it, or nothing.
 func (s *Sidecar) publish(load rules.Load) {
-	for line := range strings.Lines(rules.FormatProblems(load.Problems)) {
-		s.log.Warn(strings.TrimSuffix(line, "\n"))
+	for _, p := range load.Problems {
+		level := slog.LevelError
+		if p.Warning {
+			level = slog.LevelWarn
+		}
+		line := strings.TrimSuffix(rules.FormatProblems([]descriptors.Problem{p}), "\n")
+		s.loadLog.Log(context.Background(), level, line)
 	}
 	s.loads.refused.Store(load.Rejected())
 	if load.Rejected() {
@@ -41,7 +48,7 @@ func (s *Sidecar) publish(load rules.Load) {
 	s.loads.good.Store(true)
 	hash, limits := fingerprint(load.Set)
 	s.telemetry.Loaded(hash, time.Now())
-	s.log.Info("rules loaded", "files", load.Files, "domains", len(load.Set.Domains()), "limits", limits, "hash", hash)
+	s.loadLog.Info("rules loaded", "files", load.Files, "domains", len(load.Set.Domains()), "limits", limits, "hash", hash)
 }
 
 // refused says why a load was not taken, and what is in use instead.
@@ -51,7 +58,7 @@ func (s *Sidecar) refused(load rules.Load) {
 		instead = "there are no rules yet, so every request is admitted"
 	}
 	if load.Err != nil {
-		s.log.Error("rules not loaded: "+load.Err.Error(), "instead", instead)
+		s.loadLog.Error("rules not loaded: "+load.Err.Error(), "instead", instead)
 		return
 	}
 	errors := 0
@@ -60,7 +67,7 @@ func (s *Sidecar) refused(load rules.Load) {
 			errors++
 		}
 	}
-	s.log.Error("rules refused", "errors", errors, "files", load.Files, "instead", instead)
+	s.loadLog.Error("rules refused", "errors", errors, "files", load.Files, "instead", instead)
 }
 
 // fingerprint is a short hash of the rules in use, and how many limits they hold.

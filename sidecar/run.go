@@ -141,8 +141,9 @@ func (s *Sidecar) drain() {
 	var done sync.WaitGroup
 	for _, server := range s.http {
 		done.Go(func() {
-			if server.Shutdown(ctx) != nil {
-				server.Close()
+			err := server.Shutdown(ctx)
+			if err != nil {
+				s.log.Warn("a call over HTTP took too long and was cut off", "error", errors.Join(err, server.Close()))
 			}
 		})
 	}

@@ -38,7 +38,6 @@ func (s *Sidecar) newServer() (*grpc.Server, error) {
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxHeaderListSize(maxHeaderList),
 		grpc.ConnectionTimeout(5 * time.Second),
-		grpc.SharedWriteBuffer(true),
 		grpc.WaitForHandlers(true),
 		// Envoy may ping an idle connection; the default answer to that is to cut it.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),

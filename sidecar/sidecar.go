@@ -27,6 +27,7 @@ import (
 type Sidecar struct {
 	cfg       Config
 	log       *slog.Logger
+	loadLog   *slog.Logger // shows every line, also those of a load that fails as the last one did
 	telemetry *telemetry.Telemetry
 	observer  *observer
 	engine    *engine.Engine
@@ -107,7 +108,10 @@ func (s *Sidecar) startLog() error {
 	if err != nil {
 		return fmt.Errorf("LOG_LEVEL: %w", err)
 	}
-	s.log = telemetry.NewLogger(telemetry.LogConfig{Out: s.cfg.Output, Level: level, JSON: strings.EqualFold(s.cfg.Log.Format, "json")})
+	log := telemetry.LogConfig{Out: s.cfg.Output, Level: level, JSON: strings.EqualFold(s.cfg.Log.Format, "json")}
+	s.log = telemetry.NewLogger(log)
+	log.Every = true
+	s.loadLog = telemetry.NewLogger(log)
 	s.telemetry = telemetry.New(telemetry.Config{
 		NearLimitRatio: s.cfg.Metrics.NearRatio, Labels: s.cfg.Metrics.Labels, Version: s.cfg.Version,
 	})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -102,7 +103,8 @@ func (c *Config) validateRest(p *problems) {
 	p.unless(strings.HasPrefix(m.Path, "/") && !strings.ContainsAny(m.Path, " {}"), "PROMETHEUS_PATH", m.Path, "a path such as /metrics")
 	p.unless(m.NearRatio > 0 && m.NearRatio <= 1, "NEAR_LIMIT_RATIO", m.NearRatio, "a number above 0 and at most 1")
 	for name := range m.Labels {
-		p.unless(labelName.MatchString(name), "EXTRA_TAGS", name, "a label's name: letters, digits and _")
+		free := labelName.MatchString(name) && !strings.HasPrefix(name, "__") && !slices.Contains(telemetry.Labels, name)
+		p.unless(free, "EXTRA_TAGS", name, "a label's name that is free: letters, digits and _")
 	}
 }
 

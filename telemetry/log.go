@@ -32,11 +32,12 @@ type LogConfig struct {
 	Out   io.Writer    // required
 	Level slog.Leveler // nil: info
 	JSON  bool         // one object per line with @timestamp and @message, else key=value text
+	Every bool         // also what repeats
 	Now   func() time.Time
 }
 
-// NewLogger returns a log in which a warning or error that repeats within ten seconds appears once, with a count of what
-// was left out the next time it appears.
+// NewLogger returns a log. Unless it is to show every line, a warning or error that repeats within ten seconds appears
+// once, with a count of what was left out the next time it appears.
 func NewLogger(cfg LogConfig) *slog.Logger {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -46,6 +47,9 @@ func NewLogger(cfg LogConfig) *slog.Logger {
 	if cfg.JSON {
 		opt.ReplaceAttr = jsonKeys
 		h = slog.NewJSONHandler(cfg.Out, opt)
+	}
+	if cfg.Every {
+		return slog.New(h)
 	}
 	return slog.New(&thinned{Handler: h, seen: &seen{now: cfg.Now, at: map[string]*repeat{}}})
 }

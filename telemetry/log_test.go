@@ -60,6 +60,16 @@ func TestRepeatedErrorsAppearOnceInTenSeconds(t *testing.T) {
 	}
 }
 
+func TestEveryLineAppearsWhereItIsAskedFor(t *testing.T) {
+	var out bytes.Buffer
+	log := NewLogger(LogConfig{Out: &out, Every: true})
+	log.Error("rules refused")
+	log.Error("rules refused")
+	if got := strings.Count(out.String(), "rules refused"); got != 2 {
+		t.Errorf("the error appears %d times, want 2:\n%s", got, out.String())
+	}
+}
+
 func TestTheMemoryOfRepeatedErrorsIsBounded(t *testing.T) {
 	s := &seen{now: time.Now, at: map[string]*repeat{}}
 	for i := range maxQuiets * 3 {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -173,5 +174,30 @@ func TestAPanicInAStreamFailsTheCall(t *testing.T) {
 	err := i(nil, nil, &grpc.StreamServerInfo{FullMethod: "/x/y"}, func(any, grpc.ServerStream) error { panic("oh") })
 	if status.Code(err) != codes.Internal {
 		t.Errorf("a panic in a stream gives %v, want code Internal", err)
+	}
+}
+
+func TestTheListOfLabelsIsWhole(t *testing.T) {
+	m := New(Config{})
+	m.Count(m.Series("shop", []string{"a", "b"}), Hit{Hits: 1})
+	m.Degraded("shop", "rule", "reason")
+	m.StoreFailed("reason")
+	m.StoreAway()
+	m.Loaded("abc", time.Unix(0, 0))
+	m.Memory("main", func() store.MemoryStats { return store.MemoryStats{} })
+	m.Redis(func() store.RedisStats { return store.RedisStats{} })
+	call(m, should, func(context.Context, any) (any, error) { return "ok", nil })
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, metric := range f.GetMetric() {
+			for _, label := range metric.GetLabel() {
+				if !slices.Contains(Labels, label.GetName()) {
+					t.Errorf("%s has the label %s, which Labels lacks", f.GetName(), label.GetName())
+				}
+			}
+		}
 	}
 }

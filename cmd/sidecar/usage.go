@@ -1,6 +1,6 @@
 package main
 
-// usage is what --help prints. docs/ has every variable.
+// usage is what --help prints.
 const usage = `Spillway is a rate-limiting sidecar for Envoy. Settings come from the environment.
 
 Usage:
