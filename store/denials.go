@@ -31,7 +31,8 @@ type denials struct {
 	now     func() time.Time
 	start   time.Time
 	seed    maphash.Seed
-	bound   int // entries per shard
+	spread  uint64 // shards in use
+	bound   int    // entries per shard
 	shards  [denialShards]denialShard
 	entries atomic.Int64
 	hits    atomic.Int64
@@ -79,7 +80,9 @@ type seenMemo struct {
 }
 
 func newDenials(bound int, now func() time.Time) *denials {
-	d := &denials{now: now, start: now().Add(-time.Nanosecond), seed: maphash.MakeSeed(), bound: max(1, bound/denialShards)}
+	d := &denials{now: now, start: now().Add(-time.Nanosecond), seed: maphash.MakeSeed()}
+	d.spread = uint64(min(denialShards, bound))
+	d.bound = bound / int(d.spread)
 	for i := range d.shards {
 		d.shards[i].memos = make(map[string]*memo)
 	}
@@ -90,7 +93,7 @@ func newDenials(bound int, now func() time.Time) *denials {
 func (d *denials) clock() time.Duration { return d.now().Sub(d.start) }
 
 func (d *denials) shard(key string) *denialShard {
-	return &d.shards[maphash.String(d.seed, key)%denialShards]
+	return &d.shards[maphash.String(d.seed, key)%d.spread]
 }
 
 // forget drops what is known about a key, and what is on its way.
@@ -178,7 +181,7 @@ func (d *denials) remember(a answer) {
 	s := d.shard(a.charge.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if changesBack(a.charge) {
+	if mustAsk(a.charge) {
 		s.mark++
 		d.dropLocked(s, a.charge.Key)
 		return
@@ -198,8 +201,8 @@ func (d *denials) remember(a answer) {
 	}
 }
 
-// changesBack: what was known about a counter is over once a charge may have raised it, or lowered it beyond zero.
-func changesBack(c *limit.Charge) bool {
+// mustAsk: a refund and a debit are always made on the server, and what was known about the counter is over then.
+func mustAsk(c *limit.Charge) bool {
 	return c.Op == limit.Refund || c.Op == limit.Debit
 }
 

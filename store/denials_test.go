@@ -112,10 +112,11 @@ func TestCachedDenialKnowsCosts(t *testing.T) {
 			want(t, "cost 4", spend(r, charge(t, "k", l, 4))[0], limit.Refused, 0, 3)
 		})
 		wantCalls(t, e, "a cost that fits", 1, func() {
-			want(t, "cost 2", spend(r, charge(t, "k", l, 2))[0], limit.Allowed, 2, 1)
+			want(t, "cost 1", spend(r, charge(t, "k", l, 1))[0], limit.Allowed, 1, 2)
 		})
+		want(t, "cost 4 of 2", spend(r, charge(t, "k", l, 4))[0], limit.Refused, 0, 2)
 		wantCalls(t, e, "a tree takes what is left", 1, func() {
-			want(t, "cost 4", spend(r, each(charge(t, "k", l, 4)))[0], limit.Refused, 1, 0)
+			want(t, "cost 4", spend(r, each(charge(t, "k", l, 4)))[0], limit.Refused, 2, 0)
 		})
 	})
 }
@@ -192,6 +193,20 @@ func TestSiblingsOfADeniedCharge(t *testing.T) {
 	wantLeft(t, r, rule, 10)
 }
 
+func TestSiblingSeenLongAgoIsAskedThoughItsDenialLasts(t *testing.T) {
+	r, e, clock := watched(t, RedisConfig{})
+	l := bucket(10, year)
+	spent, rule := charge(t, "spent", l, 1), charge(t, "rule", l, 1)
+	spend(r, charge(t, "spent", l, 10))
+	spend(r, charge(t, "rule", l, 5))
+	spend(r, charge(t, "rule", l, 6))
+	spend(r, spent, rule)
+	clock.Turn(2 * time.Second)
+	wantCalls(t, e, "a sibling seen long ago", 1, func() {
+		want(t, "rule", spend(r, spent, rule)[1], limit.Allowed, 0, 5)
+	})
+}
+
 func TestKnownShadowRefusalLeavesTheRequestToRedis(t *testing.T) {
 	r, e, _ := watched(t, RedisConfig{})
 	l := bucket(3, year)
@@ -215,6 +230,40 @@ func TestDenialsAreBounded(t *testing.T) {
 	}
 	if s := r.Stats(); s.DenialEntries > 128 || s.DenialEntries < 64 || s.DenialDrops != 1000-s.DenialEntries {
 		t.Fatalf("stats %+v, want at most 128 entries and every other one counted as dropped", s)
+	}
+}
+
+// TestAnswerFromBeforeARefundIsNotRemembered: a refusal that was on its way while a refund came through is old news.
+func TestAnswerFromBeforeARefundIsNotRemembered(t *testing.T) {
+	clock := newHand()
+	d := newDenials(100, clock.Now)
+	c := charge(t, "k", bucket(2, year), 1)
+	late := &trip{charges: []limit.Charge{c}, decisions: []limit.Decision{{Outcome: limit.Refused, RetryAfter: time.Hour}}}
+	late.states, late.sent = make([]limit.State, 1), clock.Now()
+	d.note(late, late.charges)
+	d.forget(c.Key)
+	d.learn(late, late.charges, late.decisions, true, false)
+	if n := d.entries.Load(); n != 0 {
+		t.Fatalf("%d entries, want none", n)
+	}
+	d.note(late, late.charges)
+	d.learn(late, late.charges, late.decisions, true, false)
+	if n := d.entries.Load(); n != 1 {
+		t.Fatalf("%d entries after an answer without a refund between, want 1", n)
+	}
+}
+
+func TestYoungerAnswerStays(t *testing.T) {
+	clock := newHand()
+	d := newDenials(100, clock.Now)
+	c := charge(t, "k", bucket(2, year), 1)
+	for _, sent := range []time.Duration{2 * time.Second, time.Second} {
+		a := answer{charge: &c, decision: &limit.Decision{Outcome: limit.Refused, RetryAfter: time.Hour}, state: &limit.State{}}
+		a.sent, a.server = sent, int64(sent)
+		d.remember(a)
+	}
+	if m := d.shard(c.Key).memos[c.Key]; m.sent != 2*time.Second {
+		t.Fatalf("the answer sent at %v is remembered, want the one sent at 2s", m.sent)
 	}
 }
 

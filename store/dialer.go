@@ -34,7 +34,12 @@ func (d *dialer) connect(ctx context.Context, network, address string) (net.Conn
 	defer cancel()
 	stop := context.AfterFunc(d.closed, cancel)
 	defer stop()
-	return d.dial(ctx, network, address)
+	conn, err := d.dial(ctx, network, address)
+	if err != nil {
+		// A failed handshake of TLS does not say by itself that it happened while dialling.
+		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
+	}
+	return conn, nil
 }
 
 func (d *dialer) enter() bool {

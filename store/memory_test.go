@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"testing"
@@ -146,6 +147,36 @@ func flood(m *Memory, identities int) {
 		})
 	}
 	all.Wait()
+}
+
+// TestMemoryQueueStaysInOrder charges, refunds and resets the counters of one shard at random.
+func TestMemoryQueueStaysInOrder(t *testing.T) {
+	clock := newHand()
+	m := NewMemory(MemoryConfig{Now: clock.Now})
+	var keys []string
+	for i := 0; len(keys) < 40; i++ {
+		if key := fmt.Sprint("key ", i); m.home(key) == 7 {
+			keys = append(keys, key)
+		}
+	}
+	rng := rand.New(rand.NewPCG(7, 7))
+	for range 5000 {
+		c := limit.Charge{Key: keys[rng.IntN(len(keys))], Limit: bucket(100, time.Hour), Cost: rng.Int64N(40)}
+		switch rng.IntN(8) {
+		case 0:
+			m.Reset(context.Background(), []string{c.Key})
+		case 1, 2:
+			c.Op = limit.Refund
+			spend(m, c)
+		default:
+			spend(m, c)
+		}
+		clock.Turn(time.Duration(rng.IntN(20)) * time.Second)
+		wantInOrder(t, m)
+	}
+	if s := m.Stats(); s.Expired == 0 || s.Keys == 0 {
+		t.Fatalf("%+v: the walk met no expiry, or ended empty", s)
+	}
 }
 
 func TestMemoryEvictsUnderContention(t *testing.T) {

@@ -73,7 +73,7 @@ func (d *denials) recall(t *trip, now time.Duration) (known int, refused bool) {
 // refuses decides a charge on what is known. It answers only when the counter refuses and the charge would take nothing.
 func (d *denials) refuses(t *trip, i int, now time.Duration) bool {
 	c := &t.charges[i]
-	if changesBack(c) {
+	if mustAsk(c) {
 		return false
 	}
 	s := d.shard(c.Key)
@@ -134,7 +134,7 @@ func (l *logMemo) refuses(c *limit.Charge, now time.Duration, decision *limit.De
 
 // repeat answers a sibling of a refused charge, which takes nothing, as it was last seen, if that is not long ago.
 func (d *denials) repeat(c *limit.Charge, now time.Duration, decision *limit.Decision) bool {
-	if c.Each || changesBack(c) {
+	if c.Each || mustAsk(c) {
 		return false
 	}
 	s := d.shard(c.Key)
@@ -160,7 +160,7 @@ func (d *denials) note(t *trip, charges []limit.Charge) {
 func (d *denials) learn(t *trip, charges []limit.Charge, decisions []limit.Decision, ok, refused bool) {
 	if !ok {
 		for i := range charges {
-			if changesBack(&charges[i]) {
+			if mustAsk(&charges[i]) {
 				d.forget(charges[i].Key)
 			}
 		}

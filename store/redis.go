@@ -97,7 +97,7 @@ func NewRedis(c RedisConfig) *Redis {
 		r.denials = newDenials(c.DenialEntries, c.Now)
 	}
 	r.scratch.New = func() any { return new(trip) }
-	r.warmer.start(r.client, c.MinIdle, c.DialTimeout)
+	r.warmer.start(r.client, max(1, min(c.MinIdle, c.PoolSize/2)), c.DialTimeout)
 	return r
 }
 

@@ -29,7 +29,8 @@ type warmer struct {
 	cancel  context.CancelFunc
 }
 
-// start begins to greet in the background.
+// start begins to greet in the background. conns should leave a part of the pool to the requests: they are held for the
+// length of a round.
 func (w *warmer) start(client *redis.Client, conns int, timeout time.Duration) {
 	w.client, w.conns, w.timeout = client, conns, timeout
 	w.again = make(chan struct{}, 1)
