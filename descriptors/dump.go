@@ -42,5 +42,8 @@ func (e *Effect) line() string {
 	if e.Limit.Algorithm != limit.FixedWindow {
 		text += ", algorithm: " + e.Limit.Algorithm.String()
 	}
+	if e.Account != "" {
+		text += fmt.Sprintf(", %s: %q", e.Rule, e.Account)
+	}
 	return text
 }

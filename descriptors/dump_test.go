@@ -35,8 +35,8 @@ shop.q.1: unit=SECOND requests_per_unit=1, shadow_mode: false, quota_mode: true
 shop.q.daily: unit=DAY requests_per_unit=2, shadow_mode: false, quota_mode: true
 shop.rule.free: unlimited, shadow_mode: false, quota_mode: false
 shop.rule.per-user: unit=MINUTE requests_per_unit=100, shadow_mode: false, quota_mode: false, algorithm: token_bucket
-shop.rule.user.1: unit=HOUR requests_per_unit=5, shadow_mode: false, quota_mode: false, algorithm: token_bucket
-shop.rule.user.2: unit=DAY requests_per_unit=50, shadow_mode: false, quota_mode: false
+shop.rule.user.1: unit=HOUR requests_per_unit=5, shadow_mode: false, quota_mode: false, algorithm: token_bucket, user: "alice"
+shop.rule.user.2: unit=DAY requests_per_unit=50, shadow_mode: false, quota_mode: false, user: "alice"
 shop.u: unlimited, shadow_mode: false, quota_mode: false
 shop.z: unit=MINUTE requests_per_unit=20, shadow_mode: false, quota_mode: false
 `

@@ -39,7 +39,8 @@ type Effect struct {
 	Limit      limit.Limit // the zero value for an unlimited one, a block and an allow
 	Unit       Unit        // in which Limit is reported
 	Multiplier uint32      // of Unit
-	Tree       bool        // stands in a descriptor tree
+	Tree       bool        // stands in a descriptor tree, or is an override
+	Account    string      // the user or tenant whose own limit it is; empty for rules and trees
 	Mode       limit.Mode
 	Action     Action
 	OnFailure  Failure
@@ -56,7 +57,7 @@ type Effect struct {
 // Term says which Effect a charge came from and on which descriptor it reports.
 type Term struct {
 	Effect     *Effect
-	Descriptor int      // index into Request.Descriptors
+	Descriptor int      // index into Request.Descriptors; -1: the request has none
 	Metric     []string // the levels of the metric key; Effect.Metric unless Effect.Dynamic
 }
 

@@ -63,7 +63,7 @@ func compileAccount(a *Account, scope Scope) *compiledRule {
 	}
 	name := scope.String()
 	c := &compiledRule{scope: scope}
-	c.addLimits(limits, Effect{Name: name, Rule: name, Metric: []string{"rule", name}}, "~"+name)
+	c.addLimits(limits, Effect{Name: name, Rule: name, Account: a.Name, Metric: []string{"rule", name}}, "~"+name)
 	return c
 }
 
