@@ -83,10 +83,11 @@ func Metrics(path string, metrics http.Handler) http.Handler {
 	return m
 }
 
-// Server returns a server with timeouts for handler. It does not limit how long an answer takes, because a profile takes
-// as long as it was asked to.
-func Server(handler http.Handler) *http.Server {
+// Server returns a server with timeouts for handler. An answer may take as long as answer says, 0 being for ever: a
+// profile takes as long as it was asked to.
+func Server(handler http.Handler, answer time.Duration) *http.Server {
 	return &http.Server{
+		WriteTimeout:      answer,
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,

@@ -105,7 +105,7 @@ func (s *Sidecar) announce() {
 	if s.cfg.Redis.URL == "" {
 		s.log.Info("no REDIS_URL: counting in memory, alone")
 	} else {
-		s.log.Info("counting in redis", "at", at.String(), "budget", s.cfg.Store.Budget)
+		s.log.Info("counting in redis", "at", at.String(), "budget", s.cfg.Store.Budget.String())
 	}
 	a := s.Addresses()
 	args := []any{"grpc", a.GRPC, "http", a.HTTP, "debug", a.Debug}
@@ -131,7 +131,7 @@ func (s *Sidecar) ready() {
 
 // drain stops serving: probes fail, DRAIN_DELAY passes, calls in flight end, then the ports close.
 func (s *Sidecar) drain() {
-	s.log.Info("draining", "delay", s.cfg.Listen.DrainDelay)
+	s.log.Info("draining", "delay", s.cfg.Listen.DrainDelay.String())
 	s.health.Shutdown()
 	s.probes.Drain()
 	time.Sleep(s.cfg.Listen.DrainDelay)
@@ -168,7 +168,7 @@ func (s *Sidecar) stopGRPC() {
 		return
 	case <-cut.C:
 	}
-	s.log.Warn("calls are still in flight, cutting them off", "after", drainFor)
+	s.log.Warn("calls are still in flight, cutting them off", "after", drainFor.String())
 	hard := make(chan struct{})
 	go func() {
 		defer close(hard)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
@@ -189,6 +190,9 @@ func (s *Sidecar) openSockets() error {
 	return nil
 }
 
+// answerWithin bounds how slowly a client may read an answer over HTTP.
+const answerWithin = 15 * time.Second
+
 // openDoors makes the servers.
 func (s *Sidecar) openDoors() error {
 	server, err := s.newServer()
@@ -204,11 +208,11 @@ func (s *Sidecar) openDoors() error {
 	door.Register(server)
 	s.probes = &admin.Health{Degraded: s.degraded}
 	s.http = []*http.Server{
-		admin.Server(admin.Public(s.probes, door.JSON())),
-		admin.Server(admin.Debug{Rules: s.engine.Rules, Stats: s.telemetry.Text, Metrics: s.metrics()}.Handler()),
+		admin.Server(admin.Public(s.probes, door.JSON()), answerWithin),
+		admin.Server(admin.Debug{Rules: s.engine.Rules, Stats: s.telemetry.Text, Metrics: s.metrics()}.Handler(), 0),
 	}
 	if s.sockets.metrics != nil {
-		s.http = append(s.http, admin.Server(admin.Metrics(s.cfg.Metrics.Path, s.metrics())))
+		s.http = append(s.http, admin.Server(admin.Metrics(s.cfg.Metrics.Path, s.metrics()), answerWithin))
 	}
 	return nil
 }
