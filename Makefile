@@ -3,6 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
+.NOTPARALLEL:
 
 GO           ?= go
 BIN          := bin
@@ -14,9 +15,9 @@ BENCH        ?= .
 BENCH_TIME   ?= 1s
 export ENVOY_BIN
 
-# Packages whose tests count arithmetic or allocations by the hundred thousand run without the race detector, which would
-# make them ten times slower and changes what is allocated; the files in question carry the tag `!race`.
-LINT := $(GO) tool -modfile=tools/go.mod golangci-lint
+# Every package but the tests of the whole, which need Envoy.
+ROOMS = $$($(GO) list ./... | grep -v /test/integration)
+LINT  = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 define headline
 	@printf '\n== %s (%s s so far)\n' "$(1)" "$$(( $$(date +%s) - $${SPILLWAY_T0:-$$(date +%s)} ))"
@@ -32,43 +33,37 @@ build: ## build the sidecar into bin/
 
 .PHONY: run
 run: build ## start the sidecar on the memory store with the rules of examples/rules (needs Go only)
-	@echo "Try, again and again until it says 429:"
-	@sed -n 's/^curl /  curl /p' README.md | head -n 1
 	@RULES=$${RULES:-examples/rules} exec $(BIN)/sidecar
 
 .PHONY: test
 test: ## install what is missing, then lint, unit, race, contract and integration tests
 	@export SPILLWAY_T0=$$(date +%s); \
-	$(MAKE) tools; $(MAKE) lint; $(MAKE) race; $(MAKE) exact; $(MAKE) integration; \
+	$(MAKE) tools lint unit race integration; \
 	printf '\n== all green in %s s\n' "$$(( $$(date +%s) - SPILLWAY_T0 ))"
 
 .PHONY: lint
 lint: ## gofmt, go vet, golangci-lint
 	$(call headline,lint)
-	@dirty=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
+	@dirty=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .); \
 	if [ -n "$$dirty" ]; then echo "gofmt -w these:"; echo "$$dirty"; exit 1; fi
 	@$(GO) vet ./...
 	@$(LINT) run ./...
 
 .PHONY: unit
-unit: ## the tests of every room, without the race detector (quick)
+unit: ## unit and contract tests of every room, with the full counts of twin walks, exactness and allocations
 	$(call headline,unit and contract tests)
-	@$(GO) test $$($(GO) list ./... | grep -v /test/integration)
+	@$(GO) test $(ROOMS)
 
 .PHONY: race
-race: ## unit and contract tests of every room under the race detector
+race: ## the same under the race detector, which repeats the long ones less often
 	$(call headline,unit and contract tests under the race detector)
-	@$(GO) test -race $$($(GO) list ./... | grep -v /test/integration)
-
-.PHONY: exact
-exact: ## the tests that the race detector would distort: twin walks, exactness, allocations
-	$(call headline,twin walks and exactness and allocations)
-	@$(GO) test $$($(GO) list -f '{{if .TestGoFiles}}{{.ImportPath}}{{end}}{{if .XTestGoFiles}} {{.ImportPath}}{{end}}' ./... | tr ' ' '\n' | grep -v /test/integration | sort -u)
+	@CGO_ENABLED=1 $(GO) test -race $(ROOMS)
 
 .PHONY: integration
-integration: tools ## the assembled sidecar against a real Redis and a real Envoy
+integration: tools ## the assembled sidecar against a real Redis and a real Envoy, also built with the race detector
 	$(call headline,integration tests)
 	@$(GO) test -count=1 ./test/integration/...
+	@CGO_ENABLED=1 $(GO) test -count=1 -race ./test/integration/...
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZ_TIME (60s)
@@ -84,8 +79,9 @@ bench: ## benchmarks of match, decide, encode, script and door (BENCH=regexp, BE
 	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCH_TIME) -benchmem ./...
 
 .PHONY: tools
-tools: ## install redis-server, curl and Envoy where they are missing
+tools: ## install redis-server, a C compiler, curl and Envoy where they are missing
 	@command -v redis-server >/dev/null || ./tools/packages redis-server
+	@command -v cc >/dev/null || ./tools/packages gcc libc6-dev # for the race detector
 	@command -v curl >/dev/null || ./tools/packages curl
 	@[ -x "$$ENVOY_BIN" ] || { [ "$$ENVOY_BIN" = "$(CURDIR)/$(TOOLS)/envoy/envoy" ] && ./tools/envoy $(TOOLS)/envoy; } || \
 	  { echo "ENVOY_BIN is $$ENVOY_BIN, which is no program" >&2; exit 1; }
