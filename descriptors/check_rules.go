@@ -104,9 +104,18 @@ func (c *checker) action(r *Rule) {
 	if r.Action != Block && (r.Reason != "" || !r.Until.IsZero()) {
 		c.warn(r.Pos, "reason and until of rule %q have no effect: they belong to action: block", r.Name)
 	}
-	if r.isOver(c.now) && !r.Disabled {
+	switch {
+	case r.Disabled:
+	case r.isOver(c.now):
 		c.warn(r.Pos, "rule %q can never apply: its until has passed", r.Name)
+	case (r.Action == Block || r.Action == Allow) && r.Match.none():
+		c.warn(r.Pos, "rule %q has no match and so is about every request: if that is not meant, add match:", r.Name)
 	}
+}
+
+// none reports whether there are no conditions at all.
+func (m *Conditions) none() bool {
+	return len(m.Endpoints)+len(m.Methods)+len(m.Users)+len(m.Tenants)+len(m.Tiers)+len(m.CIDRs)+len(m.Entries) == 0
 }
 
 // isOver reports whether a block has ended.

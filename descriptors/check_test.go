@@ -65,7 +65,7 @@ func TestProblems(t *testing.T) {
 		{`rule a"b scope=user limit=1/1s`, "error: quote"},
 		{"rule a limit=1/1s", "error: no scope"},
 		{"rule a scope=user", "error: no limit"},
-		{"rule a scope=user limit=1/1s action=block", "error: would never count"},
+		{"rule a scope=user users=m limit=1/1s action=block", "error: would never count"},
 		{"rule a scope=user limit=10001/1s/sliding_log", "error: 10000"},
 		{"rule a scope=user limit=1/87601h", "error: window"},
 		{"rule a scope=user limit=-1/1s", "error: count -1"},
@@ -77,6 +77,7 @@ func TestProblems(t *testing.T) {
 		{"rule a scope=user limit=5/1s cost=6", "warning: cost of 6 is above the 5"},
 		{"rule a scope=user limit=1/1s reason=x", "warning: action: block"},
 		{"rule a action=block until=2025-01-01T00:00:00Z", "warning: until has passed"},
+		{"rule a action=block", "warning: about every request"},
 		{"rule a scope=user limit=1/1s users=,b", "warning: empty name"},
 		{"node =x : 1/minute", "error: empty key"},
 		{"node a : 1/minute share", "error: share_threshold without"},
@@ -151,7 +152,9 @@ func TestProblemsOfStructs(t *testing.T) {
 		"control in domain": {func(d *Domain) { d.Name = "a\nb" }, "error: control bytes"},
 		"no rule name":      {with(func(r *Rule) { r.Name = "" }), "error: no name"},
 		"control in name":   {with(func(r *Rule) { r.Name = "a\rb" }), "error: control bytes"},
-		"control in reason": {func(d *Domain) { d.Rules = []Rule{{Name: "a", Action: Block, Reason: "a\x7f"}} }, "error: control bytes"},
+		"control in reason": {func(d *Domain) {
+			d.Rules = []Rule{{Name: "a", Action: Block, Reason: "a\x7f", Match: Conditions{Users: []string{"m"}}}}
+		}, "error: control bytes"},
 		"no UTF-8":          {with(func(r *Rule) { r.Name = "a\xff" }), "error: control bytes"},
 		"header name":       {response(Response{Headers: []Header{{"a b", "x"}}}), "error: header name"},
 		"header value":      {response(Response{Headers: []Header{{"a", "x\r\ny: z"}}}), "error: printable ASCII"},
@@ -205,7 +208,7 @@ func TestPenaltyBounds(t *testing.T) {
 func TestAllProblemsAtOnce(t *testing.T) {
 	at := func(line int) Pos { return Pos{"shop.yaml", line, 3} }
 	set, found := Compile([]Domain{
-		{Pos: at(1), Name: "shop", Rules: []Rule{{Pos: at(5), Name: "a"}, {Pos: at(6), Name: "a", Action: Allow}}},
+		{Pos: at(1), Name: "shop", Rules: []Rule{{Pos: at(5), Name: "a"}, {Pos: at(6), Name: "a", Action: Allow, Match: Conditions{Users: []string{"m"}}}}},
 		{Pos: Pos{"other.yaml", 1, 1}, Name: "shop", Tree: []Node{{Pos: at(9), Key: "k", Limits: []Limit{{Pos: at(10)}}}}},
 	}, Options{})
 	if set != nil {
