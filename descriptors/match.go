@@ -3,6 +3,7 @@ package descriptors
 import (
 	"time"
 
+	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -11,6 +12,18 @@ type Request struct {
 	Domain      string
 	Descriptors []Descriptor
 	Hits        uint64 // of the whole request; 0 means 1
+
+	Evidence *identity.Evidence // ext_authz: who may be asking; the engine resolves it into Subject
+	Subject  *Subject           // ext_authz: who asks for what; nil over RLS, whose descriptors say it
+}
+
+// Subject is what ext_authz knows about a request. Path, Method and Host are as Envoy sent them.
+type Subject struct {
+	Client  identity.Client
+	Path    string // with its query
+	Method  string
+	Host    string
+	Entries []Entry // context extensions, for conditions on entries
 }
 
 // Descriptor is one descriptor of a request.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -14,6 +15,10 @@ type Verdict struct {
 	RetryAfter time.Duration         // with Refused: the longest of the refusing limits
 	Response   *descriptors.Response // of the refusing rule with the longest wait, or nil
 	Refusing   *descriptors.Effect   // that rule, or nil
+	Malformed  *identity.Refusal     // the request contradicts itself and is refused for that, or nil
+	Client     identity.Client       // ext_authz: who asked
+	Cost       int64                 // ext_authz: what the reported limit charges for the request
+	Reported   *Status               // ext_authz: the limit that headers tell of, or nil
 	Degraded   string                // why the store did not decide, or empty
 	Shadowed   bool                  // refused, but the whole sidecar is in shadow mode
 	Match      descriptors.Match     // what applied
