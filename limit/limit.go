@@ -113,6 +113,20 @@ type Charge struct {
 	Op    Op     //
 	Mode  Mode   //
 	Each  bool   // charged even when the request is refused, and a refused Spend takes what is left (descriptor trees)
+
+	MaxWait    time.Duration // throttle, TokenBucket only: a refused Spend that is due within MaxWait is taken now, and the answer waits
+	Penalty    *Penalty      // of a rule that has one; shared by all its charges, never changed
+	PenaltyKey string        // identity of the penalty's state, with Penalty
+}
+
+// Penalty is a cool-down for a client that is refused again and again: the Threshold-th refusal within Window starts one
+// of CoolDown × Multipliers[k], where k is how many the client had within Window; the last multiplier repeats.
+type Penalty struct {
+	Threshold   int64         // refusals, from 1
+	Window      time.Duration // in which they are counted
+	CoolDown    time.Duration // before it is multiplied
+	Multipliers []int64       // from 1, at least one of them
+	DryRun      bool          // counts, and never refuses
 }
 
 // Outcome is what one limit said. The zero value is Undecided, so that a forgotten answer never admits.
@@ -134,4 +148,6 @@ type Decision struct {
 	RetryAfter time.Duration // 0 unless refused: the earliest moment this cost could pass if nobody else spends; until full if it never can
 	Reason     string        // with Undecided: why, as a short label
 	Cached     bool          // refused by what was known of the counter, without asking the store
+	Wait       time.Duration // with Allowed: until the token that was taken is due (throttle)
+	Penalized  bool          // refused by a cool-down, or with a penalty's DryRun: would have been
 }
