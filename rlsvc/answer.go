@@ -5,6 +5,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/wire"
 )
 
 // Field numbers of RateLimitResponse and of the messages in it.
@@ -24,9 +25,6 @@ const (
 	currentUnit       = 2
 	currentName       = 3
 	currentMultiplier = 4
-
-	headerKey   = 1
-	headerValue = 2
 )
 
 // The codes of RateLimitResponse. Its zero, UNKNOWN, never leaves: Envoy takes it for an admission and counts it as one.
@@ -57,7 +55,7 @@ var answerUnits = [...]uint64{
 // appendAnswer writes the RateLimitResponse that a verdict comes to. It writes exactly one status per descriptor,
 // however many the verdict has: Envoy attributes them by their place.
 func (s *Service) appendAnswer(b []byte, req *descriptors.Request, v *engine.Verdict) []byte {
-	b = appendNumber(b, answerOverall, code(v.Refused))
+	b = wire.AppendNumber(b, answerOverall, code(v.Refused))
 	for i := range req.Descriptors {
 		var status engine.Status
 		if i < len(v.Statuses) {
@@ -74,7 +72,7 @@ func (s *Service) appendAnswer(b []byte, req *descriptors.Request, v *engine.Ver
 
 // appendBare writes what is left to say when rendering failed: the codes alone.
 func appendBare(b []byte, descriptors int, v *engine.Verdict) []byte {
-	b = appendNumber(b, answerOverall, code(v.Refused))
+	b = wire.AppendNumber(b, answerOverall, code(v.Refused))
 	for i := range descriptors {
 		over := i < len(v.Statuses) && v.Statuses[i].Over
 		b = appendStatus(b, engine.Status{Over: over})
@@ -83,17 +81,17 @@ func appendBare(b []byte, descriptors int, v *engine.Verdict) []byte {
 }
 
 func appendStatus(b []byte, status engine.Status) []byte {
-	b, mark := begin(b, answerStatuses)
-	b = appendNumber(b, statusCode, code(status.Over))
+	b, mark := wire.Begin(b, answerStatuses)
+	b = wire.AppendNumber(b, statusCode, code(status.Over))
 	switch {
 	case limited(status):
 		b = appendLimit(b, status.Effect)
-		b = appendNumber(b, statusRemaining, saturate(status.Remaining))
-		b = appendReset(b, seconds(status.ResetAfter))
+		b = wire.AppendNumber(b, statusRemaining, saturate(status.Remaining))
+		b = appendReset(b, wire.Seconds(status.ResetAfter))
 	case status.Unlimited:
-		b = appendNumber(b, statusRemaining, math.MaxUint32)
+		b = wire.AppendNumber(b, statusRemaining, math.MaxUint32)
 	}
-	return end(b, mark)
+	return wire.End(b, mark)
 }
 
 // limited reports whether a status has numbers to show. A block refuses without a limit.
@@ -102,25 +100,30 @@ func limited(status engine.Status) bool {
 }
 
 func appendLimit(b []byte, e *descriptors.Effect) []byte {
-	b, mark := begin(b, statusLimit)
-	b = appendNumber(b, currentRequests, saturate(e.Limit.Count))
+	b, mark := wire.Begin(b, statusLimit)
+	b = wire.AppendNumber(b, currentRequests, saturate(e.Limit.Count))
 	if int(e.Unit) < len(answerUnits) {
-		b = appendNumber(b, currentUnit, answerUnits[e.Unit])
+		b = wire.AppendNumber(b, currentUnit, answerUnits[e.Unit])
 	}
 	if e.Name != "" {
 		var name int
-		b, name = begin(b, currentName)
-		b = end(appendName(b, e.Name), name)
+		b, name = wire.Begin(b, currentName)
+		b = wire.End(wire.AppendName(b, e.Name), name)
 	}
 	if e.Multiplier > 1 {
 		var wrapper int
-		b, wrapper = begin(b, currentMultiplier)
-		b = end(appendNumber(b, 1, uint64(e.Multiplier)), wrapper)
+		b, wrapper = wire.Begin(b, currentMultiplier)
+		b = wire.End(wire.AppendNumber(b, 1, uint64(e.Multiplier)), wrapper)
 	}
-	return end(b, mark)
+	return wire.End(b, mark)
 }
 
 func appendReset(b []byte, seconds uint64) []byte {
-	b, mark := begin(b, statusReset)
-	return end(appendNumber(b, 1, seconds), mark)
+	b, mark := wire.Begin(b, statusReset)
+	return wire.End(wire.AppendNumber(b, 1, seconds), mark)
+}
+
+// saturate fits a count into a uint32 field without wrapping.
+func saturate(n int64) uint64 {
+	return uint64(min(max(n, 0), 1<<32-1))
 }

@@ -143,16 +143,6 @@ func TestNumbersNeverWrap(t *testing.T) {
 	}
 }
 
-func TestDurationsRoundUp(t *testing.T) {
-	for d, want := range map[time.Duration]uint64{
-		0: 1, 1: 1, 400 * time.Millisecond: 1, time.Second: 1, time.Second + 1: 2, 1900 * time.Millisecond: 2, 2 * time.Second: 2, time.Hour: 3600,
-	} {
-		if got := seconds(d); got != want {
-			t.Errorf("%v: %d s, want %d", d, got, want)
-		}
-	}
-}
-
 func TestStatusesOfLimitsThatDoNotLimit(t *testing.T) {
 	block := perMinute("mallory", 5)
 	block.Action = descriptors.Block
@@ -191,19 +181,6 @@ func TestShadowedRefusalAdmits(t *testing.T) {
 	}
 	if len(answer.GetRawBody()) > 0 || len(answer.GetResponseHeadersToAdd()) > 0 {
 		t.Errorf("an admitted client is told of a refusal: %v", answer)
-	}
-}
-
-func TestLongFieldsAreMoved(t *testing.T) {
-	for _, size := range []int{0, 1, 127, 128, 129, 16383, 16384, 1 << 21} {
-		b, outer := begin([]byte("before"), 3)
-		b, inner := begin(b, 1)
-		b = append(b, strings.Repeat("v", size)...)
-		b = end(end(b, inner), outer)
-		want := append([]byte("before"), message(3, message(1, []byte(strings.Repeat("v", size))))...)
-		if string(b) != string(want) {
-			t.Errorf("a field of %d bytes is written wrongly", size)
-		}
 	}
 }
 

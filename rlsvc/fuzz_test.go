@@ -9,6 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/spillway-mesh/spillway/wire"
 )
 
 // FuzzRequest sends any bytes through the door. They are read as generated code reads them; what is read is answered,
@@ -56,7 +58,7 @@ func dirty(answer *ratelimitv3.RateLimitResponse) string {
 		if !printable.MatchString(h.GetValue()) || !regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$").MatchString(h.GetKey()) {
 			return h.GetKey() + ": " + h.GetValue()
 		}
-		if strings.EqualFold(h.GetKey(), "content-type") && h.GetValue() != problemType {
+		if strings.EqualFold(h.GetKey(), "content-type") && h.GetValue() != wire.ProblemType {
 			return "" // the body is plain text
 		}
 	}

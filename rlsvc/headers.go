@@ -3,11 +3,11 @@ package rlsvc
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/wire"
 )
 
 // appendHeaders writes the headers of the client's response. Envoy adds them to admitted and refused ones alike.
@@ -33,7 +33,7 @@ func (s *Service) appendLimitHeaders(b []byte, v *engine.Verdict) []byte {
 	status := v.Statuses[i]
 	b = appendCount(b, s.config.LimitHeader, saturate(status.Effect.Limit.Count))
 	b = appendCount(b, s.config.RemainingHeader, saturate(status.Remaining))
-	return appendCount(b, s.config.ResetHeader, seconds(status.ResetAfter))
+	return appendCount(b, s.config.ResetHeader, wire.Seconds(status.ResetAfter))
 }
 
 // headerStatus picks the status that the three headers tell, or -1: the one with the least remaining, the first on
@@ -67,55 +67,36 @@ func leastRemaining(statuses []engine.Status) int {
 // appendRefusal writes what goes with a refusal: retry-after, the rule's own headers, and the type of the body. A rule
 // that names one of the two itself has its way, because Envoy would send both.
 func appendRefusal(b []byte, v *engine.Verdict) []byte {
-	if !carries(v.Response, "retry-after") {
-		b = appendCount(b, "retry-after", seconds(v.RetryAfter))
+	if !v.Response.Carries("retry-after") {
+		b = appendCount(b, "retry-after", wire.Seconds(v.RetryAfter))
 	}
 	if v.Response != nil {
 		for _, h := range v.Response.Headers {
 			b = appendHeader(b, h.Name, h.Value)
 		}
 	}
-	if !carries(v.Response, "content-type") {
-		b = appendHeader(b, "content-type", problemType)
+	if !v.Response.Carries("content-type") {
+		b = appendHeader(b, "content-type", wire.ProblemType)
 	}
 	return b
 }
 
-// carries reports whether a response has a header of its own of this name.
-func carries(r *descriptors.Response, name string) bool {
-	if r == nil {
-		return false
-	}
-	for _, h := range r.Headers {
-		if strings.EqualFold(h.Name, name) {
-			return true
-		}
-	}
-	return false
-}
-
 // appendHeader writes one header, cleaned. One whose name cannot be a header's is left out.
 func appendHeader(b []byte, name, value string) []byte {
-	if !headerName(name) {
+	if !wire.HeaderName(name) {
 		return b
 	}
-	b, header := begin(b, answerHeaders)
-	b = appendText(b, headerKey, name)
-	b, text := begin(b, headerValue)
-	b = end(appendValue(b, value), text)
-	return end(b, header)
+	b, header, text := wire.BeginHeader(b, answerHeaders, name)
+	return wire.EndHeader(wire.AppendValue(b, value), header, text)
 }
 
 // appendCount writes a header whose value is a number.
 func appendCount(b []byte, name string, n uint64) []byte {
-	if !headerName(name) {
+	if !wire.HeaderName(name) {
 		return b
 	}
-	b, header := begin(b, answerHeaders)
-	b = appendText(b, headerKey, name)
-	b, text := begin(b, headerValue)
-	b = end(strconv.AppendUint(b, n, 10), text)
-	return end(b, header)
+	b, header, text := wire.BeginHeader(b, answerHeaders, name)
+	return wire.EndHeader(strconv.AppendUint(b, n, 10), header, text)
 }
 
 // appendIETF writes RateLimit-Policy with every limit that is reported, and RateLimit with the one that matters: the
@@ -125,29 +106,21 @@ func appendIETF(b []byte, v *engine.Verdict) []byte {
 	if main < 0 {
 		return b
 	}
-	b, header := begin(b, answerHeaders)
-	b = appendText(b, headerKey, "RateLimit-Policy")
-	b, text := begin(b, headerValue)
-	b = end(appendPolicies(b, v.Statuses, main), text)
-	b = end(b, header)
+	b, header, text := wire.BeginHeader(b, answerHeaders, "RateLimit-Policy")
+	b = wire.EndHeader(appendPolicies(b, v.Statuses, main), header, text)
 
 	status := v.Statuses[main]
-	b, header = begin(b, answerHeaders)
-	b = appendText(b, headerKey, "RateLimit")
-	b, text = begin(b, headerValue)
-	b = appendPolicyName(b, status.Effect)
-	b = strconv.AppendUint(append(b, ";r="...), uint64(max(status.Remaining, 0)), 10)
-	b = strconv.AppendUint(append(b, ";t="...), untilMore(v, status), 10)
-	b = end(b, text)
-	return end(b, header)
+	b, header, text = wire.BeginHeader(b, answerHeaders, "RateLimit")
+	b = wire.AppendService(b, status.Effect.Title(), status.Remaining, untilMore(v, status))
+	return wire.EndHeader(b, header, text)
 }
 
 // untilMore is the wait, in seconds, that RateLimit tells. On a refusal it is never later than retry-after, or the two
 // would contradict each other.
 func untilMore(v *engine.Verdict, status engine.Status) uint64 {
-	t := seconds(status.ResetAfter)
+	t := wire.Seconds(status.ResetAfter)
 	if v.Refused && status.Over {
-		t = min(t, seconds(v.RetryAfter))
+		t = min(t, wire.Seconds(v.RetryAfter))
 	}
 	return t
 }
@@ -167,7 +140,7 @@ func mainStatus(v *engine.Verdict) int {
 // appendPolicies lists the limits of the statuses, each once, the main one first. It ends before the list gets too long
 // for a header; what is written stays well-formed.
 func appendPolicies(b []byte, statuses []engine.Status, main int) []byte {
-	var memory [maxPolicies]*descriptors.Effect
+	var memory [wire.MaxPolicies]*descriptors.Effect
 	start := len(b)
 	b = appendPolicy(b, statuses[main].Effect)
 	listed := append(memory[:0], statuses[main].Effect)
@@ -177,7 +150,7 @@ func appendPolicies(b []byte, statuses []engine.Status, main int) []byte {
 		}
 		before := len(b)
 		b = appendPolicy(append(b, ", "...), status.Effect)
-		if len(b)-start > maxText {
+		if len(b)-start > wire.MaxText {
 			return b[:before]
 		}
 		listed = append(listed, status.Effect)
@@ -186,19 +159,5 @@ func appendPolicies(b []byte, statuses []engine.Status, main int) []byte {
 }
 
 func appendPolicy(b []byte, e *descriptors.Effect) []byte {
-	b = appendPolicyName(b, e)
-	b = strconv.AppendUint(append(b, ";q="...), uint64(max(e.Limit.Count, 0)), 10)
-	return strconv.AppendUint(append(b, ";w="...), seconds(e.Limit.Window), 10)
-}
-
-// appendPolicyName writes a limit's name as a structured field's string. It is shorter than a name may be elsewhere, so
-// that a policy fits into a header.
-func appendPolicyName(b []byte, e *descriptors.Effect) []byte {
-	name := title(e)
-	if name == "" {
-		name = "default"
-	}
-	b = append(b, '"')
-	b = appendName(b, name[:min(len(name), maxText/2)])
-	return append(b, '"')
+	return wire.AppendPolicy(b, e.Title(), e.Limit.Count, e.Limit.Window)
 }

@@ -11,14 +11,11 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/wire"
 )
 
-// Field numbers of google.protobuf.Struct, Value and ListValue.
+// Field numbers of google.protobuf.Value and ListValue.
 const (
-	structFields = 1
-	fieldKey     = 1
-	fieldValue   = 2
-
 	valueNull   = 1
 	valueNumber = 2
 	valueString = 3
@@ -35,7 +32,7 @@ func (s *Service) appendMetadata(b []byte, req *descriptors.Request, v *engine.V
 	if v.Degraded == "" && !s.config.DynamicMetadata {
 		return b
 	}
-	b, mark := begin(b, answerMetadata)
+	b, mark := wire.Begin(b, answerMetadata)
 	if v.Degraded != "" {
 		b = appendField(b, "degraded", v.Degraded)
 	}
@@ -43,7 +40,7 @@ func (s *Service) appendMetadata(b []byte, req *descriptors.Request, v *engine.V
 		b = appendRequest(b, req)
 		b = appendPassed(b, v)
 	}
-	return end(b, mark)
+	return wire.End(b, mark)
 }
 
 // appendRequest tells the request back.
@@ -52,32 +49,32 @@ func appendRequest(b []byte, req *descriptors.Request) []byte {
 	if req.Hits != 0 {
 		b = appendField(b, "hitsAddend", float64(req.Hits))
 	}
-	b, entry, value := beginField(b, "descriptors")
-	b, list := begin(b, valueList)
+	b, entry, value := wire.BeginField(b, "descriptors")
+	b, list := wire.Begin(b, valueList)
 	for i := range req.Descriptors {
 		b = appendDescriptor(b, &req.Descriptors[i])
 	}
-	return end(end(end(b, list), value), entry)
+	return wire.EndField(wire.End(b, list), entry, value)
 }
 
 func appendDescriptor(b []byte, d *descriptors.Descriptor) []byte {
-	b, item := begin(b, listValues)
-	b, fields := begin(b, valueStruct)
-	b, entry, value := beginField(b, "entries")
-	b, list := begin(b, valueList)
+	b, item := wire.Begin(b, listValues)
+	b, fields := wire.Begin(b, valueStruct)
+	b, entry, value := wire.BeginField(b, "entries")
+	b, list := wire.Begin(b, valueList)
 	for _, e := range d.Entries {
 		var text int
-		b, text = begin(b, listValues)
-		b = end(appendString(b, valueString, e.Key+"="+e.Value), text)
+		b, text = wire.Begin(b, listValues)
+		b = wire.End(wire.AppendString(b, valueString, e.Key+"="+e.Value), text)
 	}
-	b = end(end(end(b, list), value), entry)
+	b = wire.EndField(wire.End(b, list), entry, value)
 	if d.Override != nil {
 		b = appendField(b, "limit", overrideText(d.Override))
 	}
 	if d.HitsGiven {
 		b = appendField(b, "hitsAddend", float64(d.Hits))
 	}
-	return end(end(b, fields), item)
+	return wire.End(wire.End(b, fields), item)
 }
 
 var unitNames = [...]string{
@@ -158,19 +155,11 @@ func merge(dst, src map[string]any) {
 	}
 }
 
-// beginField opens a field of a Struct. Its value is what follows.
-func beginField(b []byte, key string) (out []byte, entry, value int) {
-	b, entry = begin(b, structFields)
-	b = appendString(b, fieldKey, key)
-	b, value = begin(b, fieldValue)
-	return b, entry, value
-}
-
 // appendField writes one field of a Struct.
 func appendField(b []byte, key string, v any) []byte {
-	b, entry, value := beginField(b, key)
+	b, entry, value := wire.BeginField(b, key)
 	b = appendAny(b, v)
-	return end(end(b, value), entry)
+	return wire.EndField(b, entry, value)
 }
 
 // appendAny writes the inside of a Value: nil, bool, float64, string, []any or map[string]any. Anything else becomes
@@ -178,35 +167,35 @@ func appendField(b []byte, key string, v any) []byte {
 func appendAny(b []byte, v any) []byte {
 	switch v := v.(type) {
 	case bool:
-		return appendNumber(b, valueBool, protowire.EncodeBool(v))
+		return wire.AppendNumber(b, valueBool, protowire.EncodeBool(v))
 	case float64:
 		b = protowire.AppendTag(b, valueNumber, protowire.Fixed64Type)
 		return protowire.AppendFixed64(b, math.Float64bits(v))
 	case string:
-		return appendString(b, valueString, v)
+		return wire.AppendString(b, valueString, v)
 	case []any:
 		return appendList(b, v)
 	case map[string]any:
 		return appendObject(b, v)
 	}
-	return appendNumber(b, valueNull, 0)
+	return wire.AppendNumber(b, valueNull, 0)
 }
 
 func appendList(b []byte, list []any) []byte {
-	b, mark := begin(b, valueList)
+	b, mark := wire.Begin(b, valueList)
 	for _, v := range list {
 		var item int
-		b, item = begin(b, listValues)
-		b = end(appendAny(b, v), item)
+		b, item = wire.Begin(b, listValues)
+		b = wire.End(appendAny(b, v), item)
 	}
-	return end(b, mark)
+	return wire.End(b, mark)
 }
 
 // appendObject writes the fields in the order of their keys, so that equal answers are equal bytes.
 func appendObject(b []byte, object map[string]any) []byte {
-	b, mark := begin(b, valueStruct)
+	b, mark := wire.Begin(b, valueStruct)
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		b = appendField(b, key, object[key])
 	}
-	return end(b, mark)
+	return wire.End(b, mark)
 }

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/wire"
 )
 
 // The fields that are read, as tags: field number and wire type. A known number with another wire type is an unknown
@@ -47,24 +48,24 @@ type Message struct {
 	size      int                    // bytes of the message
 }
 
-// ParseWire reads a message and forgets the one before. It does not keep wire. Unknown fields are skipped; an error
+// ParseWire reads a message and forgets the one before. It does not keep the bytes. Unknown fields are skipped; an error
 // means that the bytes are no protobuf message at all.
-func (m *Message) ParseWire(wire []byte) error {
+func (m *Message) ParseWire(message []byte) error {
 	m.reset()
-	m.size = len(wire)
-	f := fields{wire: wire, text: string(wire), end: len(wire)}
-	for f.next() {
-		switch f.tag {
+	m.size = len(message)
+	f := wire.Read(message)
+	for f.Next() {
+		switch f.Tag {
 		case requestDomain:
-			m.Request.Domain = f.str()
+			m.Request.Domain = f.Text()
 		case requestDescriptors:
-			f.err = m.descriptor(f.sub())
+			f.Err = m.descriptor(f.Sub())
 		case requestHits:
-			m.Request.Hits = uint64(uint32(f.number))
+			m.Request.Hits = uint64(uint32(f.Number))
 		}
 	}
-	if f.err != nil {
-		return fmt.Errorf("reading a RateLimitRequest of %d bytes: %w", len(wire), f.err)
+	if f.Err != nil {
+		return fmt.Errorf("reading a RateLimitRequest of %d bytes: %w", len(message), f.Err)
 	}
 	return nil
 }
@@ -84,22 +85,22 @@ func (m *Message) large() bool {
 	return m.size > keepBytes || cap(m.entries) > keepEntries || cap(m.Request.Descriptors) > keepEntries
 }
 
-func (m *Message) descriptor(f fields) error {
+func (m *Message) descriptor(f wire.Fields) error {
 	var d descriptors.Descriptor
 	var o override
 	first := len(m.entries)
-	for f.next() {
-		switch f.tag {
+	for f.Next() {
+		switch f.Tag {
 		case descriptorEntries:
-			f.err = m.entry(f.sub())
+			f.Err = m.entry(f.Sub())
 		case descriptorLimit:
 			o.given = true
-			f.err = o.merge(f.sub())
+			f.Err = o.merge(f.Sub())
 		case descriptorHits:
 			d.HitsGiven = true
-			f.err = wrapped(f.sub(), &d.Hits)
+			f.Err = wrapped(f.Sub(), &d.Hits)
 		case descriptorNegative:
-			d.NegativeHits = f.number != 0
+			d.NegativeHits = f.Number != 0
 		}
 	}
 	d.Entries = m.entries[first:len(m.entries):len(m.entries)]
@@ -108,21 +109,21 @@ func (m *Message) descriptor(f fields) error {
 		d.Override = &m.overrides[len(m.overrides)-1]
 	}
 	m.Request.Descriptors = append(m.Request.Descriptors, d)
-	return f.err
+	return f.Err
 }
 
-func (m *Message) entry(f fields) error {
+func (m *Message) entry(f wire.Fields) error {
 	var e descriptors.Entry
-	for f.next() {
-		switch f.tag {
+	for f.Next() {
+		switch f.Tag {
 		case entryKey:
-			e.Key = f.str()
+			e.Key = f.Text()
 		case entryValue:
-			e.Value = f.str()
+			e.Value = f.Text()
 		}
 	}
 	m.entries = append(m.entries, e)
-	return f.err
+	return f.Err
 }
 
 // override gathers a limit, which may come in several pieces that protobuf merges.
@@ -133,19 +134,19 @@ type override struct {
 	multiplier        uint64
 }
 
-func (o *override) merge(f fields) error {
-	for f.next() {
-		switch f.tag {
+func (o *override) merge(f wire.Fields) error {
+	for f.Next() {
+		switch f.Tag {
 		case limitRequests:
-			o.count = uint32(f.number)
+			o.count = uint32(f.Number)
 		case limitUnit:
-			o.unit = int32(f.number)
+			o.unit = int32(f.Number)
 		case limitMultiplier:
 			o.multiplied = true
-			f.err = wrapped(f.sub(), &o.multiplier)
+			f.Err = wrapped(f.Sub(), &o.multiplier)
 		}
 	}
-	return f.err
+	return f.Err
 }
 
 // override returns the limit. A multiplier that was not sent is 1; one that was sent as 0 stays 0, which nobody can
@@ -172,75 +173,11 @@ func overrideUnit(number int32) descriptors.Unit {
 }
 
 // wrapped reads a UInt32Value or UInt64Value on top of what was read before.
-func wrapped(f fields, value *uint64) error {
-	for f.next() {
-		if f.tag == wrapperValue {
-			*value = f.number
+func wrapped(f wire.Fields, value *uint64) error {
+	for f.Next() {
+		if f.Tag == wrapperValue {
+			*value = f.Number
 		}
 	}
-	return f.err
+	return f.Err
 }
-
-// fields walks over the fields of one message inside the wire bytes.
-type fields struct {
-	wire    []byte // the whole outermost message
-	text    string // the same bytes, for substrings
-	at, end int    // what is left of this message
-	err     error
-
-	tag      uint64 // of the field
-	number   uint64 // value of a varint
-	from, to int    // where the value of a length-delimited field lies
-}
-
-// next reads the next field and reports whether there was one. It ends at the first error.
-func (f *fields) next() bool {
-	if f.err != nil || f.at >= f.end {
-		return false
-	}
-	tag, n := protowire.ConsumeVarint(f.wire[f.at:f.end])
-	if n < 0 {
-		return f.fail(n)
-	}
-	number := tag >> 3
-	if number < uint64(protowire.MinValidNumber) || number > uint64(protowire.MaxValidNumber) {
-		f.err = fmt.Errorf("field number %d at byte %d is out of range", number, f.at)
-		return false
-	}
-	f.at += n
-	f.tag = tag
-	n = f.value(f.wire[f.at:f.end])
-	if n < 0 {
-		return f.fail(n)
-	}
-	f.at += n
-	return true
-}
-
-// value reads the value of the field and returns its length, or protowire's negative error code.
-func (f *fields) value(b []byte) int {
-	switch typ := protowire.Type(f.tag & 7); typ {
-	case protowire.VarintType:
-		number, n := protowire.ConsumeVarint(b)
-		f.number = number
-		return n
-	case protowire.BytesType:
-		part, n := protowire.ConsumeBytes(b)
-		f.to = f.at + n
-		f.from = f.to - len(part)
-		return n
-	default:
-		return protowire.ConsumeFieldValue(protowire.Number(f.tag>>3), typ, b)
-	}
-}
-
-func (f *fields) fail(code int) bool {
-	f.err = fmt.Errorf("at byte %d: %w", f.at, protowire.ParseError(code))
-	return false
-}
-
-// str is the value of a length-delimited field.
-func (f *fields) str() string { return f.text[f.from:f.to] }
-
-// sub walks over the value of a length-delimited field.
-func (f *fields) sub() fields { return fields{wire: f.wire, text: f.text, at: f.from, end: f.to} }

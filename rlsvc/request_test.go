@@ -13,6 +13,7 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/wire"
 )
 
 // request writes a message with one descriptor out of raw fields.
@@ -25,7 +26,7 @@ func message(number protowire.Number, body []byte) []byte {
 }
 
 func number(number protowire.Number, value uint64) []byte {
-	return appendNumber(nil, number, value)
+	return wire.AppendNumber(nil, number, value)
 }
 
 // limitOf writes the field with a descriptor's override.

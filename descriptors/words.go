@@ -1,0 +1,24 @@
+package descriptors
+
+import "strings"
+
+// Title is what the limit is called where a name is needed: its own name, else its rule's.
+func (e *Effect) Title() string {
+	if e.Name != "" {
+		return e.Name
+	}
+	return e.Rule
+}
+
+// Carries reports whether the response has a header of its own of this name. A nil response has none.
+func (r *Response) Carries(name string) bool {
+	if r == nil {
+		return false
+	}
+	for _, h := range r.Headers {
+		if strings.EqualFold(h.Name, name) {
+			return true
+		}
+	}
+	return false
+}
