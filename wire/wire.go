@@ -82,8 +82,9 @@ func BeginField(b []byte, key string) (out []byte, field, value int) {
 // EndField closes what BeginField opened.
 func EndField(b []byte, field, value int) []byte { return End(End(b, value), field) }
 
-// AppendTextField writes a field of a google.protobuf.Struct whose value is a string.
-func AppendTextField(b []byte, key, text string) []byte {
+// AppendLabel writes a field of a google.protobuf.Struct whose value is a name, cleaned by AppendName.
+func AppendLabel(b []byte, key, name string) []byte {
 	b, field, value := BeginField(b, key)
-	return EndField(AppendString(b, valueString, text), field, value)
+	b, text := Begin(b, valueString)
+	return EndField(End(AppendName(b, name), text), field, value)
 }

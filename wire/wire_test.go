@@ -120,13 +120,13 @@ func TestProblemsAreJSON(t *testing.T) {
 	}
 }
 
-func TestFieldsOfAStructAreText(t *testing.T) {
+func TestLabelsAreFieldsOfAStruct(t *testing.T) {
 	var got structpb.Struct
-	err := proto.Unmarshal(AppendTextField(nil, "k\xff", "v\xff"), &got)
+	err := proto.Unmarshal(AppendLabel(nil, "k\xff", "v\xff\n"), &got)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := got.GetFields()["k\uFFFD"].GetStringValue(); v != "v\uFFFD" {
+	if v := got.GetFields()["k\uFFFD"].GetStringValue(); v != "v__" {
 		t.Errorf("read back as %v", &got)
 	}
 }

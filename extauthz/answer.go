@@ -1,0 +1,180 @@
+package extauthz
+
+import (
+	"net/http"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/wire"
+)
+
+// Field numbers of CheckResponse and of the messages in it.
+const (
+	answerStatus   = 1
+	answerDenied   = 2
+	answerOK       = 3
+	answerMetadata = 4
+
+	statusCode = 1
+
+	deniedStatus  = 1
+	deniedHeaders = 2
+	deniedBody    = 3
+
+	okResponseHeaders = 6
+
+	optionHeader = 1
+	optionAction = 3
+)
+
+// overwrite is HeaderValueOption's OVERWRITE_IF_EXISTS_OR_ADD. Its default would repeat a header that upstream sent.
+const overwrite = 2
+
+// The gRPC codes of answers. Envoy reads a denial off the code being another than 0, and tells it nobody.
+const (
+	codeOK                = 0
+	codeInvalidArgument   = 3
+	codePermissionDenied  = 7
+	codeResourceExhausted = 8
+)
+
+// outcome is what a verdict comes to over this protocol.
+type outcome struct {
+	label  string // for the access log; empty when nothing is to be told
+	code   uint64 // gRPC's
+	status int    // HTTP's, unless code is codeOK
+}
+
+// outcomeOf translates a verdict. It looks at nothing that could be missing: after a panic the answer is made of this
+// alone.
+func outcomeOf(v *engine.Verdict) outcome {
+	var o outcome
+	switch {
+	case v.Shadowed:
+		return outcome{label: "shadowed"}
+	case v.Malformed != nil:
+		return outcome{label: "malformed", code: codeInvalidArgument, status: statusOr(v.Malformed.Status, http.StatusBadRequest)}
+	case !v.Refused:
+		return outcome{}
+	case v.Match.Block != nil:
+		o = outcome{label: "blocked", code: codePermissionDenied, status: http.StatusForbidden}
+	default:
+		o = outcome{label: "refused", code: codeResourceExhausted, status: http.StatusTooManyRequests}
+	}
+	if v.Response != nil {
+		o.status = statusOr(v.Response.Status, o.status)
+	}
+	return o
+}
+
+// statusOr is the status if it is one that a response can have.
+func statusOr(status, other int) int {
+	if status < 200 || status > 599 {
+		return other
+	}
+	return status
+}
+
+// appendAnswer writes the CheckResponse that a verdict comes to.
+func (s *Service) appendAnswer(b []byte, req *descriptors.Request, v *engine.Verdict) []byte {
+	o := outcomeOf(v)
+	b = appendStatus(b, o)
+	if o.code == codeOK {
+		b, mark := wire.Begin(b, answerOK)
+		b = s.appendLimit(b, place{field: okResponseHeaders, overwrite: true}, v, nil)
+		return appendMetadata(wire.End(b, mark), o, v)
+	}
+	b, mark := wire.Begin(b, answerDenied)
+	b = s.appendDenial(b, req, v, o)
+	return appendMetadata(wire.End(b, mark), o, v)
+}
+
+// appendBare writes what is left to say when rendering failed: the codes alone.
+func appendBare(b []byte, v *engine.Verdict) []byte {
+	o := outcomeOf(v)
+	b = appendStatus(b, o)
+	if o.code == codeOK {
+		return b
+	}
+	b, mark := wire.Begin(b, answerDenied)
+	return wire.End(appendHTTPStatus(b, o), mark)
+}
+
+// appendStatus writes the status, which is always there. Its zero is its absence inside, as generated code writes it.
+func appendStatus(b []byte, o outcome) []byte {
+	b, mark := wire.Begin(b, answerStatus)
+	if o.code != codeOK {
+		b = wire.AppendNumber(b, statusCode, o.code)
+	}
+	return wire.End(b, mark)
+}
+
+func appendHTTPStatus(b []byte, o outcome) []byte {
+	b, mark := wire.Begin(b, deniedStatus)
+	return wire.End(wire.AppendNumber(b, statusCode, uint64(o.status)), mark)
+}
+
+// appendDenial writes the inside of a DeniedHttpResponse.
+func (s *Service) appendDenial(b []byte, req *descriptors.Request, v *engine.Verdict, o outcome) []byte {
+	d := denialOf(req, v, o)
+	at := place{field: deniedHeaders}
+	b = appendHTTPStatus(b, o)
+	if d.wait > 0 && !d.response.Carries("retry-after") {
+		b = at.appendCount(b, "retry-after", d.wait)
+	}
+	b = s.appendLimit(b, at, v, d.response)
+	if d.response != nil {
+		for _, h := range d.response.Headers {
+			b = at.appendHeader(b, h.Name, h.Value)
+		}
+	}
+	if d.grpc {
+		b = appendGRPC(b, at, &d)
+	}
+	if d.contentType != "" {
+		b = at.appendHeader(b, "content-type", d.contentType)
+	}
+	b, mark := wire.Begin(b, deniedBody)
+	return wire.End(d.appendBody(b), mark)
+}
+
+// appendMetadata writes what Envoy shows to later filters and to its access log; see the package comment.
+func appendMetadata(b []byte, o outcome, v *engine.Verdict) []byte {
+	if o.label == "" && v.Degraded == "" {
+		return b
+	}
+	b, mark := wire.Begin(b, answerMetadata)
+	if v.Degraded != "" {
+		b = wire.AppendLabel(b, "degraded", v.Degraded)
+	}
+	if o.label != "" {
+		b = wire.AppendLabel(b, "outcome", o.label)
+		if v.Malformed == nil && v.Refusing != nil {
+			b = wire.AppendLabel(b, "rule", v.Refusing.Rule)
+		}
+	}
+	return wire.End(b, mark)
+}
+
+// place is where in an answer headers stand.
+type place struct {
+	field     protowire.Number
+	overwrite bool // an action goes with each header. On a denial Envoy reads none, and drops those with `append`
+}
+
+// begin opens a header. Its name must be one that wire.HeaderName allows.
+func (p place) begin(b []byte, name string) (out []byte, option, header, value int) {
+	b, option = wire.Begin(b, p.field)
+	b, header, value = wire.BeginHeader(b, optionHeader, name)
+	return b, option, header, value
+}
+
+func (p place) end(b []byte, option, header, value int) []byte {
+	b = wire.EndHeader(b, header, value)
+	if p.overwrite {
+		b = wire.AppendNumber(b, optionAction, overwrite)
+	}
+	return wire.End(b, option)
+}
