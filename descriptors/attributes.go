@@ -2,7 +2,7 @@ package descriptors
 
 import "net/netip"
 
-// attribute is what an entry of a descriptor says about a request.
+// attribute is what a descriptor's entry or a Subject says about a request.
 type attribute uint8
 
 const (
@@ -32,7 +32,7 @@ var defaultAttributes = map[string]attribute{
 // attributes are those of one request. An empty text is none.
 type attributes struct {
 	text    [attrCount]string
-	from    [attrCount]int // descriptor that supplied it
+	from    [attrCount]int // descriptor that supplied it, or -1
 	network netip.Prefix   // of the ip, when it is one
 	skip    []bool         // descriptors that supply nothing, because a post-paid leaf takes them; nil: all supply
 	first   int            // first descriptor that supplies something, or -1
@@ -82,15 +82,13 @@ func (a *attributes) normalize(ipv6Prefix int, buf []byte) []byte {
 	if a.has(attrMethod) {
 		a.text[attrMethod] = NormalizeMethod(a.text[attrMethod])
 	}
-	if !a.has(attrIP) {
+	if a.has(attrIP) {
+		a.network, _ = ParseAddress(a.text[attrIP])
+	}
+	if !a.network.IsValid() {
 		return buf
 	}
-	network, ok := ParseAddress(a.text[attrIP])
-	if !ok {
-		return buf
-	}
-	a.network = network
-	buf = appendNetwork(buf[:0], network, ipv6Prefix)
+	buf = appendNetwork(buf[:0], a.network, ipv6Prefix)
 	if string(buf) != a.text[attrIP] {
 		a.text[attrIP] = string(buf)
 	}

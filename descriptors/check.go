@@ -78,7 +78,6 @@ func (c *checker) domain(d *Domain) {
 	}
 	if d.CostHeader != "" {
 		c.header(d.Pos, Header{Name: d.CostHeader})
-		c.warn(d.Pos, "cost_header is not acted on yet: costs come from cost and costs alone")
 	}
 	for i := range d.Costs {
 		row := &d.Costs[i]
@@ -88,8 +87,9 @@ func (c *checker) domain(d *Domain) {
 		}
 		c.conditions(at, &row.Match)
 	}
-	c.accounts(d, d.Users, "user")
-	c.accounts(d, d.Tenants, "tenant")
+	c.accounts(d, d.Users, accountUser)
+	c.accounts(d, d.Tenants, accountTenant)
+	c.accounts(d, d.Keys, accountKey)
 	c.rules(d)
 	c.nodes(d.Name, d.Tree)
 }

@@ -4,10 +4,15 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
+)
+
+// Bounds of a penalty. A longer cool-down is a block, which a person should decide on.
+const (
+	maxCoolDown    = 24 * time.Hour // its multiplier included
+	maxMultipliers = 16
 )
 
 // rules checks the scoped rules of a domain.
@@ -44,21 +49,6 @@ func (c *checker) rule(r *Rule) {
 	if r.Cost < 0 || r.Cost > limit.MaxCost {
 		c.fail(r.Pos, "cost %d of rule %q is not between 1 and %d", r.Cost, r.Name, int64(limit.MaxCost))
 	}
-	if uses := unacted(r); uses != "" && !r.Disabled {
-		c.warn(r.Pos, "%s of rule %q is not acted on yet: the rule rejects", uses, r.Name)
-	}
-}
-
-// unacted names what the rule asks for and this version does not do.
-func unacted(r *Rule) string {
-	var uses []string
-	if r.Action == Throttle {
-		uses = append(uses, "throttle")
-	}
-	if r.Penalty != nil {
-		uses = append(uses, "penalty")
-	}
-	return strings.Join(uses, " and ")
 }
 
 // ruleLimits checks that a rule has what its action needs.
@@ -128,27 +118,42 @@ func (c *checker) penalty(r *Rule) {
 	if p == nil {
 		return
 	}
+	if r.Action == Block || r.Action == Allow {
+		c.warn(r.Pos, "the penalty of rule %q has no effect: a block or allow has no limit to exceed", r.Name)
+	}
+	if r.HasScope && r.Scope&(ScopeTenant|ScopeUser|ScopeIP) == 0 {
+		c.warn(r.Pos, "the penalty of rule %q hits all clients together: give it a scope with tenant, user or ip", r.Name)
+	}
 	if p.Threshold < 1 || p.Threshold > limit.MaxLogCount {
 		c.fail(r.Pos, "penalty threshold %d of rule %q is not between 1 and %d", p.Threshold, r.Name, limit.MaxLogCount)
 	}
-	c.penaltySpan(r, "detection_window", p.DetectionWindow)
-	if !c.penaltySpan(r, "cool_down", p.CoolDown) {
-		return
+	c.penaltySpan(r, "detection_window", p.DetectionWindow, limit.MaxWindow)
+	if c.penaltySpan(r, "cool_down", p.CoolDown, maxCoolDown) {
+		c.multipliers(r)
 	}
-	for _, m := range p.Multipliers {
-		if m < 1 || int64(m) > int64(limit.MaxWindow/p.CoolDown) {
-			c.fail(r.Pos, "penalty multiplier %d of rule %q is below 1 or makes a cool-down of over 3650d", m, r.Name)
+}
+
+func (c *checker) multipliers(r *Rule) {
+	if n := len(r.Penalty.Multipliers); n > maxMultipliers {
+		c.fail(r.Pos, "the penalty of rule %q has %d multipliers, of which there are at most %d: the last one repeats", r.Name, n, maxMultipliers)
+	}
+	for _, m := range r.Penalty.Multipliers {
+		if m < 1 || int64(m) > int64(maxCoolDown/r.Penalty.CoolDown) {
+			c.fail(r.Pos, "penalty multiplier %d of rule %q is below 1 or makes a cool-down of over %s", m, r.Name, shown(maxCoolDown))
 		}
 	}
 }
 
-func (c *checker) penaltySpan(r *Rule, what string, span time.Duration) (ok bool) {
-	if span <= 0 || span > limit.MaxWindow {
-		c.fail(r.Pos, "penalty %s %v of rule %q is not between 1µs and 3650d", what, span, r.Name)
+func (c *checker) penaltySpan(r *Rule, what string, span, most time.Duration) (ok bool) {
+	if span < time.Microsecond || span > most {
+		c.fail(r.Pos, "penalty %s %v of rule %q is not between 1µs and %s", what, span, r.Name, shown(most))
 		return false
 	}
 	return true
 }
+
+// shown writes whole hours as a rule file does.
+func shown(span time.Duration) string { return fmt.Sprintf("%dh", span/time.Hour) }
 
 func (c *checker) conditions(at Pos, m *Conditions) {
 	for _, p := range m.Endpoints {

@@ -100,6 +100,7 @@ func TestProblemsOfTwoLines(t *testing.T) {
 		{"rule a scope=user limit=1/1s ; rule b scope=user limit=1/1s priority=1", `warning: rule "a" can never apply`},
 		{"rule a scope=user endpoints=/a,/b limit=1/1s ; rule b scope=user endpoints=/b/,a limit=1/1s", `warning: rule "b" can never apply`},
 		{"user a tier=x ; user a tier=y", `error: duplicate user "a"`},
+		{"key a limits=1/1s ; key a limits=2/1s", `error: duplicate key "a"`},
 		{"node a=x* : 1/minute ; node a=xy* : 1/minute", "warning: 'shop.a_xy*' can never apply"},
 		{"node a : 1/minute ; node a=* : 1/minute", "warning: 'shop.a' can never apply"},
 		{"node a* : 1/minute ; node ab* : 1/minute", "warning: 'shop.ab*' can never apply"},
@@ -143,7 +144,7 @@ func TestProblemsOfStructs(t *testing.T) {
 		}
 	}
 	response := func(r Response) func(*Domain) { return with(func(rule *Rule) { rule.Response = &r }) }
-	penalty := func(p Penalty) func(*Domain) { return with(func(rule *Rule) { rule.Penalty = &p }) }
+	penalty := &Penalty{Threshold: 1, DetectionWindow: time.Second, CoolDown: time.Second}
 	for name, c := range map[string]struct {
 		change func(*Domain)
 		want   string
@@ -165,10 +166,12 @@ func TestProblemsOfStructs(t *testing.T) {
 		"retry after":       {response(Response{RetryAfter: -1}), "error: retry_after"},
 		"no max_delay":      {with(func(r *Rule) { r.Action, r.Disabled, r.Limits = Throttle, true, bucket }), "error: max_delay"},
 		"max_delay alone":   {with(func(r *Rule) { r.MaxDelay = time.Second }), "warning: action: throttle"},
-		"throttle":          {with(func(r *Rule) { r.Action, r.MaxDelay, r.Limits = Throttle, time.Second, bucket }), "warning: throttle of rule \"a\" is not acted on yet: the rule rejects"},
-		"penalty":           {penalty(Penalty{Threshold: 1, DetectionWindow: 1, CoolDown: 1}), "warning: penalty of rule \"a\" is not acted on yet"},
-		"cost header":       {func(d *Domain) { d.CostHeader = "x-cost" }, "warning: cost_header is not acted on yet"},
-		"cidr":              {with(func(r *Rule) { r.Match.CIDRs = make([]netip.Prefix, 1) }), "error: cidr cannot be read"},
+		"cost header":       {func(d *Domain) { d.CostHeader = "x cost" }, "error: header name"},
+		"penalty for all":   {with(func(r *Rule) { r.Penalty, r.Scope = penalty, ScopeEndpoint }), "warning: penalty of rule \"a\" hits all clients together"},
+		"penalty of a block": {func(d *Domain) {
+			d.Rules = []Rule{{Name: "a", Action: Block, Penalty: penalty, Match: Conditions{Users: []string{"m"}}}}
+		}, "warning: penalty of rule \"a\" has no effect"},
+		"cidr": {with(func(r *Rule) { r.Match.CIDRs = make([]netip.Prefix, 1) }), "error: cidr cannot be read"},
 		"count unset": {func(d *Domain) {
 			d.Tree = []Node{{Key: "a", Limits: []Limit{{Limit: oneLimit[0].Limit, CountUnset: true}}}}
 		}, "warning: requests_per_unit is missing in 'shop.a'"},
@@ -183,23 +186,47 @@ func TestProblemsOfStructs(t *testing.T) {
 	}
 }
 
-// TestPenaltyBounds: each number of a penalty out of bounds is an error beside the warning that it is not acted on.
+// TestPenaltyBounds: each number of a penalty out of bounds is an error.
 func TestPenaltyBounds(t *testing.T) {
-	good := Penalty{Threshold: 3, DetectionWindow: time.Minute, CoolDown: time.Minute, Multipliers: []int{1, 2}}
+	good := Penalty{Threshold: 3, DetectionWindow: time.Minute, CoolDown: time.Minute, Multipliers: []int{1, 24 * 60}}
 	for name, change := range map[string]func(*Penalty){
-		"threshold":  func(p *Penalty) { p.Threshold = 0 },
-		"window":     func(p *Penalty) { p.DetectionWindow = 0 },
-		"cool_down":  func(p *Penalty) { p.CoolDown = limit.MaxWindow + 1 },
-		"multiplier": func(p *Penalty) { p.Multipliers = []int{1, 0} },
-		"product":    func(p *Penalty) { p.Multipliers = []int{1 << 40} },
+		"threshold":   func(p *Penalty) { p.Threshold = 0 },
+		"much":        func(p *Penalty) { p.Threshold = limit.MaxLogCount + 1 },
+		"window":      func(p *Penalty) { p.DetectionWindow = 0 },
+		"long window": func(p *Penalty) { p.DetectionWindow = limit.MaxWindow + 1 },
+		"cool_down":   func(p *Penalty) { p.CoolDown = 24*time.Hour + 1 },
+		"multiplier":  func(p *Penalty) { p.Multipliers = []int{1, 0} },
+		"product":     func(p *Penalty) { p.Multipliers = []int{24*60 + 1} },
+		"overflow":    func(p *Penalty) { p.Multipliers = []int{1 << 40} },
 	} {
 		p := good
 		change(&p)
 		got := problems(t, func(d *Domain) {
 			d.Rules = []Rule{{Name: "a", Scope: ScopeIP, HasScope: true, Limits: oneLimit, Penalty: &p}}
 		})
-		if len(got) != 2 || !strings.HasPrefix(got[0], "error: penalty") {
+		if len(got) != 1 || !strings.HasPrefix(got[0], "error: penalty") {
 			t.Errorf("%s: problems %q", name, got)
+		}
+	}
+}
+
+// TestPenaltyWithinBounds: the last number that is right is right, and one multiplier too many is not.
+func TestPenaltyWithinBounds(t *testing.T) {
+	many := slices.Repeat([]int{1}, maxMultipliers)
+	for _, c := range []struct {
+		p    Penalty
+		want int
+	}{
+		{Penalty{Threshold: limit.MaxLogCount, DetectionWindow: limit.MaxWindow, CoolDown: time.Minute, Multipliers: []int{1, 24 * 60}}, 0},
+		{Penalty{Threshold: 1, DetectionWindow: time.Microsecond, CoolDown: 24 * time.Hour}, 0},
+		{Penalty{Threshold: 1, DetectionWindow: time.Second, CoolDown: time.Second, Multipliers: many}, 0},
+		{Penalty{Threshold: 1, DetectionWindow: time.Second, CoolDown: time.Second, Multipliers: append(many, 1)}, 1},
+	} {
+		got := problems(t, func(d *Domain) {
+			d.Rules = []Rule{{Name: "a", Scope: ScopeIP, HasScope: true, Limits: oneLimit, Penalty: &c.p}}
+		})
+		if len(got) != c.want {
+			t.Errorf("%+v: problems %q, want %d", c.p, got, c.want)
 		}
 	}
 }

@@ -4,8 +4,10 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -14,6 +16,9 @@ type Options struct {
 	KeyPrefix string           // put in front of every key
 	KeySecret []byte           // with it, identities in keys are HMACed
 	Now       func() time.Time // time.Now unless given; decides whether a block's Until has passed
+	// Identity makes the resolver of a domain from its configuration, the zero one where it has none. It is called only
+	// for sets that come out of Compile; nil makes no resolvers.
+	Identity func(domain string, cfg *identity.Config) *identity.Resolver
 }
 
 // Set is all domains in their compiled form. It is never changed, so any number of goroutines may use it. The zero value
@@ -26,7 +31,8 @@ type CompiledDomain struct {
 	Headers      HeaderStyle
 	ResetUnix    bool
 	ChargeDenied bool
-	CostHeader   string
+	CostHeader   string             // in lower case; empty: none
+	Identity     *identity.Resolver // who asks, for ext_authz; nil without Options.Identity
 
 	head       string // of its keys
 	keys       keyer
@@ -36,6 +42,7 @@ type CompiledDomain struct {
 	ipv6Prefix int
 	users      map[string]account
 	tenants    map[string]account
+	clientKeys map[string]account // API keys, by id
 	scopes     []scopeGroups
 	blocks     int // groups of the index
 	allows     int
@@ -45,7 +52,7 @@ type CompiledDomain struct {
 	overrides  overrides
 }
 
-// account is a user or tenant of the tables.
+// account is a user, a tenant or an API key of the tables.
 type account struct {
 	tier string
 	own  *compiledRule // nil: none
@@ -79,10 +86,10 @@ func Compile(domains []Domain, opt Options) (*Set, []Problem) {
 
 func compileDomain(d *Domain, opt Options, keys keyer) *CompiledDomain {
 	c := &CompiledDomain{
-		Name: d.Name, Headers: d.Headers, ResetUnix: d.ResetUnix, ChargeDenied: d.ChargeDenied, CostHeader: d.CostHeader,
+		Name: d.Name, Headers: d.Headers, ResetUnix: d.ResetUnix, ChargeDenied: d.ChargeDenied, CostHeader: strings.ToLower(d.CostHeader),
 		head: keyHead(opt.KeyPrefix, d.Name), keys: keys, ipv6Prefix: d.IPv6Prefix,
 		attributes: maps.Clone(defaultAttributes),
-		scoped:     len(d.Rules)+len(d.Users)+len(d.Tenants) > 0,
+		scoped:     len(d.Rules)+len(d.Users)+len(d.Tenants)+len(d.Keys) > 0,
 	}
 	if c.ipv6Prefix == 0 {
 		c.ipv6Prefix = 64
@@ -91,17 +98,30 @@ func compileDomain(d *Domain, opt Options, keys keyer) *CompiledDomain {
 		c.attributes[key] = attributeNames[name]
 	}
 	c.index.now = opt.Now
-	c.users = c.addAccounts(d.Users, ScopeUser)
-	c.tenants = c.addAccounts(d.Tenants, ScopeTenant)
+	c.users = c.addAccounts(d.Users, ScopeUser, accountUser)
+	c.tenants = c.addAccounts(d.Tenants, ScopeTenant, accountTenant)
+	c.clientKeys = c.addAccounts(d.Keys, ScopeUser, accountKey)
 	c.addRules(d)
 	c.addNodes(&c.tree, d.Tree)
+	c.addResolver(d, opt)
 	return c
 }
 
-func (c *CompiledDomain) addAccounts(accounts []Account, scope Scope) map[string]account {
+func (c *CompiledDomain) addResolver(d *Domain, opt Options) {
+	if opt.Identity == nil {
+		return
+	}
+	cfg := d.Identity
+	if cfg == nil {
+		cfg = &identity.Config{}
+	}
+	c.Identity = opt.Identity(d.Name, cfg)
+}
+
+func (c *CompiledDomain) addAccounts(accounts []Account, scope Scope, kind string) map[string]account {
 	table := make(map[string]account, len(accounts))
 	for i := range accounts {
-		own := compileAccount(&accounts[i], scope)
+		own := compileAccount(&accounts[i], scope, kind)
 		table[accounts[i].Name] = account{accounts[i].Tier, own}
 		c.addEffects(own)
 	}
@@ -167,7 +187,7 @@ func (c *CompiledDomain) addRules(d *Domain) {
 
 func (c *CompiledDomain) addScopes(enforced, logOnly [scopeCount][]*candidate) {
 	for s := range Scope(scopeCount) {
-		own := s == ScopeUser && len(c.users) > 0 || s == ScopeTenant && len(c.tenants) > 0
+		own := s == ScopeUser && len(c.users)+len(c.clientKeys) > 0 || s == ScopeTenant && len(c.tenants) > 0
 		if len(enforced[s])+len(logOnly[s]) == 0 && !own {
 			continue
 		}
@@ -254,6 +274,14 @@ func (c *CompiledDomain) addTreeLimits(n *node, w *Node) {
 		n.limits = append(n.limits, compiled)
 		c.effects = append(c.effects, e)
 	}
+}
+
+// Domain returns a domain in its compiled form, or nil for one that has no configuration. A nil Set has none.
+func (s *Set) Domain(name string) *CompiledDomain {
+	if s == nil {
+		return nil
+	}
+	return s.domains[name]
 }
 
 // Domains returns the names of the domains, sorted.

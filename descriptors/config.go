@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -27,11 +28,13 @@ type Domain struct {
 	ChargeDenied bool              // trees: every descriptor counts even when one refuses; files default to true
 	Attributes   map[string]string // descriptor key -> attribute name, on top of the default mapping
 	Costs        []Cost            // first match wins
-	CostHeader   string
+	CostHeader   string            // over ext_authz: the request header whose value is the cost; naming it is trusting it
 	Rules        []Rule
 	Users        []Account // with their tier and own limits
 	Tenants      []Account
-	IPv6Prefix   int // bits by which IPv6 addresses are keyed; 0 means 64
+	Keys         []Account        // API keys with limits of their own, by id; their tier is in Identity
+	Identity     *identity.Config // who asks, for ext_authz; nil: the peer's address alone
+	IPv6Prefix   int              // bits by which IPv6 addresses are keyed; 0 means 64
 	Headers      HeaderStyle
 	ResetUnix    bool // X-RateLimit-Reset as unix time instead of seconds
 	Tree         []Node
@@ -196,7 +199,7 @@ type Cost struct {
 	Cost  int64
 }
 
-// Account is a user or a tenant with a tier and limits of its own.
+// Account is a user, a tenant or an API key with a tier and limits of its own.
 type Account struct {
 	Pos
 	Name   string

@@ -17,13 +17,14 @@ import (
 var update = flag.Bool("update", false, "write what the golden cases come to into their files")
 
 // TestGolden holds what requests come to against testdata/golden. A case is a block of lines: "# name", then the
-// configuration (see configure in script_test.go), then requests ("> …") with what each comes to ("= …").
+// configuration (see configure in script_test.go), then requests with what each comes to ("= …"): "> …" comes over RLS,
+// "authz> …" over ext_authz, and "both> …" over either, to the same charges.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/golden/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no golden files: %v", err)
 	}
-	cases := 0
+	cases, doors := 0, map[string]int{}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -41,6 +42,9 @@ func TestGolden(t *testing.T) {
 			})
 			out = append(out, got)
 			cases++
+			for _, door := range []string{"> ", "authz> ", "both> "} {
+				doors[door] += strings.Count(block, "\n"+door)
+			}
 		}
 		if *update {
 			if err := os.WriteFile(file, []byte(strings.Join(out, "\n\n")+"\n"), 0o644); err != nil {
@@ -48,8 +52,11 @@ func TestGolden(t *testing.T) {
 			}
 		}
 	}
-	if cases < 60 {
-		t.Errorf("%d golden cases, want at least 60", cases)
+	if cases < 140 {
+		t.Errorf("%d golden cases, want at least 140", cases)
+	}
+	if doors["authz> "] < 80 || doors["both> "] < 40 || doors["> "] < 80 {
+		t.Errorf("requests by door: %v, want at least 80 over each and 40 over both", doors)
 	}
 }
 
@@ -69,20 +76,49 @@ func runGolden(t *testing.T, block string) string {
 			continue
 		}
 		words := strings.Fields(line)
-		if words[0] != ">" {
+		if !strings.HasSuffix(words[0], ">") {
 			s.configure(t, words)
 			continue
 		}
 		if set == nil {
 			set = s.compile(t)
 		}
-		req := parseRequest(t, words[1:])
-		set.Match(req, &m)
-		for _, outcome := range describe(&m) {
+		for _, outcome := range runRequest(t, set, &m, words) {
 			out = append(out, "= "+outcome)
 		}
 	}
 	return strings.Join(out, "\n")
+}
+
+// runRequest returns what one line of a request comes to. Over both doors the charges must be the same; only where they
+// are reported differs, which is left out.
+func runRequest(t *testing.T, set *Set, m *Match, words []string) []string {
+	t.Helper()
+	match := func(req *Request) []string {
+		if req.Subject != nil && req.Subject.Check() != nil {
+			return []string{fmt.Sprintf("refused %d", req.Subject.Check().Status)}
+		}
+		set.Match(req, m)
+		return describe(m)
+	}
+	switch words[0] {
+	case ">":
+		return match(parseRequest(t, words[1:]))
+	case "authz>":
+		return match(parseSubject(t, words[1:]))
+	}
+	authz := match(parseSubject(t, words[1:]))
+	rls := match(parseRequest(t, asDescriptor(words[1:])))
+	for i := range authz {
+		authz[i] = strings.Replace(authz[i], " on -1", "", 1)
+	}
+	for i := range rls {
+		rls[i] = strings.Replace(rls[i], " on 0", "", 1)
+	}
+	if diff := cmp.Diff(rls, authz); diff != "" {
+		t.Errorf("%q: the doors differ (-RLS +ext_authz):\n%s", words, diff)
+	}
+	return authz
 }
 
 var opNames = map[limit.Op]string{limit.Spend: "spend", limit.Peek: "peek", limit.Refund: "refund", limit.Debit: "debit"}
@@ -124,6 +160,12 @@ func describeCharge(c limit.Charge, term Term) string {
 	text += [...]string{limit.Enforced: "", limit.Shadow: " shadow", limit.Quota: " quota"}[c.Mode]
 	if c.Each {
 		text += " each"
+	}
+	if c.MaxWait > 0 {
+		text += fmt.Sprintf(" waits %s", c.MaxWait)
+	}
+	if c.Penalty != nil {
+		text += fmt.Sprintf(" penalty %d in %s: %s %s", c.Penalty.Threshold, c.Penalty.Window, c.Penalty.CoolDown, c.PenaltyKey)
 	}
 	if term.Effect.Dynamic {
 		text += " metric " + strings.Join(term.Metric, ".")

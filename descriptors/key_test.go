@@ -104,8 +104,8 @@ func neighbour(r *rand.Rand, entries []Entry) []Entry {
 	return out
 }
 
-// identity is an encoding whose injectivity needs no argument: every length stands before its text.
-func identity(b []byte, entries []Entry) []byte {
+// plainIdentity is an encoding whose injectivity needs no argument: every length stands before its text.
+func plainIdentity(b []byte, entries []Entry) []byte {
 	for _, e := range entries {
 		b = binary.BigEndian.AppendUint64(b, uint64(len(e.Key)))
 		b = append(b, e.Key...)
@@ -127,7 +127,7 @@ func TestKeysNeverMeet(t *testing.T) {
 			if i%2 == 0 {
 				b = randomEntries(r)
 			}
-			first, second = identity(first[:0], a), identity(second[:0], b)
+			first, second = plainIdentity(first[:0], a), plainIdentity(second[:0], b)
 			one, other = maker.make(one[:0], a), maker.make(other[:0], b)
 			if bytes.Equal(first, second) != bytes.Equal(one, other) {
 				t.Fatalf("%s: %q and %q have the keys %q and %q", maker.name, a, b, one, other)
@@ -242,7 +242,7 @@ func FuzzKey(f *testing.F) {
 		for _, maker := range makers {
 			for i, one := range lists {
 				for _, other := range lists[:i] {
-					same := bytes.Equal(identity(nil, one), identity(nil, other))
+					same := bytes.Equal(plainIdentity(nil, one), plainIdentity(nil, other))
 					if bytes.Equal(maker.make(nil, one), maker.make(nil, other)) != same {
 						t.Errorf("%s: %q and %q share a key", maker.name, one, other)
 					}

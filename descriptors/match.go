@@ -53,7 +53,7 @@ type Effect struct {
 	Unit       Unit        // in which Limit is reported
 	Multiplier uint32      // of Unit
 	Tree       bool        // stands in a descriptor tree, or is an override
-	Account    string      // the user or tenant whose own limit it is; empty for rules and trees
+	Account    string      // the user, tenant or API key whose own limit it is; empty for rules and trees
 	Mode       limit.Mode
 	Action     Action
 	OnFailure  Failure

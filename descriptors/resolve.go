@@ -3,7 +3,8 @@ package descriptors
 import "github.com/spillway-mesh/spillway/limit"
 
 // Match fills m with what the request comes to: trees and overrides in the order of the descriptors, then rules by
-// scope. A request without descriptors still meets global rules; their terms report on descriptor -1, which is none.
+// scope. A request without descriptors still meets global rules, and one with a Subject meets all rules and no tree;
+// their terms report on descriptor -1, which is none.
 func (s *Set) Match(req *Request, m *Match) {
 	m.Reset()
 	d := s.domains[req.Domain]
@@ -11,7 +12,9 @@ func (s *Set) Match(req *Request, m *Match) {
 		return
 	}
 	m.Known, m.Domain = true, d
-	d.findLeaves(req, m)
+	if req.Subject == nil {
+		d.findLeaves(req, m)
+	}
 	if !d.scoped {
 		d.chargeTrees(req, m)
 		return
@@ -27,7 +30,7 @@ func (s *Set) Match(req *Request, m *Match) {
 		return
 	}
 	d.chargeTrees(req, m)
-	if len(req.Descriptors) > 0 && m.scratch.attrs.first < 0 {
+	if req.Subject == nil && len(req.Descriptors) > 0 && m.scratch.attrs.first < 0 {
 		return // post-paid leaves took all descriptors
 	}
 	d.chargeRules(req, m)
@@ -36,7 +39,11 @@ func (s *Set) Match(req *Request, m *Match) {
 // choose gathers what is known about the request and chooses a candidate of each group.
 func (d *CompiledDomain) choose(req *Request, m *Match) {
 	s := &m.scratch
-	s.attrs.gather(req, d.attributes)
+	if req.Subject == nil {
+		s.attrs.gather(req, d.attributes)
+	} else {
+		s.attrs.take(req.Subject)
+	}
 	s.key = s.attrs.normalize(d.ipv6Prefix, s.key)
 	d.setTier(&s.attrs)
 	d.index.gather(&s.facts, req, &s.attrs)
@@ -58,18 +65,16 @@ func (d *CompiledDomain) setTier(a *attributes) {
 	}
 }
 
+// chargeRules adds what the rules charge, scope by scope.
 func (d *CompiledDomain) chargeRules(req *Request, m *Match) {
 	s := &m.scratch
-	factor := int64(1)
-	if row := s.best[d.costs]; row != nil {
-		factor = row.cost
-	}
+	factor := d.factor(req, s)
 	have := s.attrs.scope()
 	for _, g := range d.scopes {
 		if have&g.scope != g.scope {
 			continue
 		}
-		if r, p := d.winner(g, s); r != nil {
+		if r, p := d.winner(g, req, s); r != nil {
 			d.chargeRule(req, m, r, p, factor)
 		}
 		if c := s.best[g.logOnly]; c != nil {
@@ -78,20 +83,25 @@ func (d *CompiledDomain) chargeRules(req *Request, m *Match) {
 	}
 }
 
-// winner returns the rule that counts in a scope, with the endpoint pattern by which it matched. The limits that a user
-// or a tenant has of its own stand in the place of rules that name no more than a tier.
-func (d *CompiledDomain) winner(g scopeGroups, s *scratch) (*compiledRule, *pattern) {
+// factor is what one hit takes from a rule without a cost of its own.
+func (d *CompiledDomain) factor(req *Request, s *scratch) int64 {
+	if cost, given := d.headerCost(req); given {
+		return cost
+	}
+	if row := s.best[d.costs]; row != nil {
+		return row.cost
+	}
+	return 1
+}
+
+// winner returns the rule that counts in a scope, with the endpoint pattern by which it matched. The limits that a
+// user, a tenant or a key has of its own stand in the place of rules that name no more than a tier.
+func (d *CompiledDomain) winner(g scopeGroups, req *Request, s *scratch) (*compiledRule, *pattern) {
 	c := s.best[g.enforced]
 	if c != nil && c.rule.specific {
 		return c.rule, c.pattern
 	}
-	var own *compiledRule
-	switch g.scope {
-	case ScopeUser:
-		own = d.users[s.attrs.text[attrUser]].own
-	case ScopeTenant:
-		own = d.tenants[s.attrs.text[attrTenant]].own
-	}
+	own := d.own(g.scope, req, s)
 	switch {
 	case own != nil:
 		return own, nil
@@ -101,15 +111,39 @@ func (d *CompiledDomain) winner(g scopeGroups, s *scratch) (*compiledRule, *patt
 	return nil, nil
 }
 
+// own returns the limits that the client has of its own in a scope, or nil. Those of its API key go before its user's.
+func (d *CompiledDomain) own(scope Scope, req *Request, s *scratch) *compiledRule {
+	switch scope {
+	case ScopeTenant:
+		return d.tenants[s.attrs.text[attrTenant]].own
+	case ScopeUser:
+		if req.Subject != nil {
+			if own := d.clientKeys[req.Subject.Client.Key].own; own != nil {
+				return own
+			}
+		}
+		return d.users[s.attrs.text[attrUser]].own
+	}
+	return nil
+}
+
 func (d *CompiledDomain) chargeRule(req *Request, m *Match, r *compiledRule, p *pattern, factor int64) {
 	s := &m.scratch
 	if r.cost > 0 {
 		factor = r.cost
 	}
 	i := s.attrs.reports(r.scope)
-	op, cost := req.spends(i, factor, r.postPaid)
+	charge := limit.Charge{}
+	charge.Op, charge.Cost = req.spends(i, factor, r.postPaid)
 	d.appendRuleHead(s, r, p)
 	headed := len(s.key)
+	if r.penalizes(charge.Op) && r.scope&^req.trusted() == 0 {
+		s.key = append(s.key, r.penaltyTail...)
+		charge.Penalty, charge.PenaltyKey = r.penalty, string(s.key)
+	}
+	if charge.Op == limit.Spend {
+		charge.MaxWait = r.maxWait
+	}
 	for j := range r.limits {
 		l := &r.limits[j]
 		term := Term{Effect: l.effect, Descriptor: i, Metric: l.effect.Metric}
@@ -120,7 +154,8 @@ func (d *CompiledDomain) chargeRule(req *Request, m *Match, r *compiledRule, p *
 			continue
 		}
 		s.key = append(s.key[:headed], l.tail...)
-		m.add(term, limit.Charge{Key: string(s.key), Limit: l.effect.Limit, Cost: cost, Op: op, Mode: l.effect.Mode})
+		charge.Key, charge.Limit, charge.Mode = string(s.key), l.effect.Limit, l.effect.Mode
+		m.add(term, charge)
 	}
 }
 
@@ -132,8 +167,11 @@ func (d *CompiledDomain) appendRuleHead(s *scratch, r *compiledRule, p *pattern)
 			continue
 		}
 		text := s.attrs.text[i]
-		if named.scope == ScopeEndpoint && r.endpoint && p != nil {
+		switch {
+		case named.scope == ScopeEndpoint && r.endpoint && p != nil:
 			text = p.text
+		case named.scope == ScopeUser && r.clientKey != "":
+			text = r.clientKey
 		}
 		s.values = append(s.values, keyValue{text: text})
 	}

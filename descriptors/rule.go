@@ -5,11 +5,12 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// compiledRule is a scoped rule, or the limits of a user or tenant of its own.
+// compiledRule is a scoped rule, or the limits that a user, tenant or API key has of its own.
 type compiledRule struct {
 	scope    Scope
 	limits   []ruleLimit
@@ -20,6 +21,11 @@ type compiledRule struct {
 	specific bool // names more than a tier, so it wins over a user's or tenant's own limits
 	tier     bool
 	priority int
+
+	clientKey   string         // the API key whose own limits these are, in place of the user in its keys
+	maxWait     time.Duration  // of a throttle
+	penalty     *limit.Penalty // nil: none
+	penaltyTail string         // of its key, from the end of the hash tag
 }
 
 // ruleLimit is one limit of a rule.
@@ -41,17 +47,51 @@ func compileRule(r *Rule) *compiledRule {
 	if r.Action == LogOnly {
 		base.Mode = limit.Shadow
 	}
+	if r.Action == Throttle {
+		c.maxWait = r.MaxDelay
+	}
 	if r.Action == Block || r.Action == Allow {
 		c.verdict = &base
 		return c
 	}
-	c.addLimits(r.Limits, base, string(appendPart(nil, r.Name)))
+	name := string(appendPart(nil, r.Name))
+	c.addPenalty(r.Penalty, name)
+	c.addLimits(r.Limits, base, name)
 	return c
 }
 
-// compileAccount compiles the limits that a user or tenant has of its own, or returns nil when it has none. Their rule
-// in the key starts with a reserved ~, because a rule may be called "user" as well.
-func compileAccount(a *Account, scope Scope) *compiledRule {
+// addPenalty compiles a penalty. No limit's key ends like its key, because there is no such algorithm.
+func (c *compiledRule) addPenalty(p *Penalty, keyName string) {
+	if p == nil {
+		return
+	}
+	c.penalty = &limit.Penalty{
+		Threshold: int64(p.Threshold), Window: p.DetectionWindow, CoolDown: p.CoolDown, DryRun: p.DryRun,
+	}
+	for _, m := range p.Multipliers {
+		c.penalty.Multipliers = append(c.penalty.Multipliers, int64(m))
+	}
+	if len(p.Multipliers) == 0 {
+		c.penalty.Multipliers = []int64{1}
+	}
+	c.penaltyTail = "}:" + c.scope.String() + ":" + keyName + ":penalty:pn"
+}
+
+// penalizes reports whether a penalty has a say about the operation: not about those that are never refused.
+func (c *compiledRule) penalizes(op limit.Op) bool {
+	return c.penalty != nil && (op == limit.Spend || op == limit.Peek)
+}
+
+// The kinds of accounts, which are what their limits are called.
+const (
+	accountUser   = "user"
+	accountTenant = "tenant"
+	accountKey    = "key"
+)
+
+// compileAccount compiles the limits that a user, tenant or API key (kind) has of its own, or returns nil when it has
+// none. Their rule in the key starts with a reserved ~, because a rule may be called "user" as well.
+func compileAccount(a *Account, scope Scope, kind string) *compiledRule {
 	if len(a.Limits) == 0 {
 		return nil
 	}
@@ -61,9 +101,11 @@ func compileAccount(a *Account, scope Scope) *compiledRule {
 			limits[i].Burst = a.Burst
 		}
 	}
-	name := scope.String()
 	c := &compiledRule{scope: scope}
-	c.addLimits(limits, Effect{Name: name, Rule: name, Account: a.Name, Metric: []string{"rule", name}}, "~"+name)
+	if kind == accountKey {
+		c.clientKey = a.Name
+	}
+	c.addLimits(limits, Effect{Name: kind, Rule: kind, Account: a.Name, Metric: []string{"rule", kind}}, "~"+kind)
 	return c
 }
 

@@ -36,6 +36,9 @@ func (m *Match) add(t Term, c limit.Charge) {
 func (r *Request) spends(i int, factor int64, postPaid bool) (limit.Op, int64) {
 	hits := max(r.Hits, 1)
 	negative := false
+	if r.Subject != nil {
+		hits = 1
+	}
 	if i >= 0 {
 		d := &r.Descriptors[i]
 		negative = d.NegativeHits

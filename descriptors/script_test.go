@@ -31,11 +31,11 @@ func (s *script) compile(t testing.TB) *Set {
 
 // configure reads one line:
 //
-//	set charge_denied=false ipv6_prefix=56 secret=… prefix=… now=RFC3339
+//	set charge_denied=false ipv6_prefix=56 secret=… prefix=… now=RFC3339 cost_header=…
 //	attribute KEY=ATTRIBUTE
 //	cost N CONDITIONS
-//	user NAME tier=T limits=…,… burst=N        tenant likewise
-//	rule NAME scope=user+ip limit=100/1m,… action=… CONDITIONS …
+//	user NAME tier=T limits=…,… burst=N        tenant and key likewise
+//	rule NAME scope=user+ip limit=100/1m,… action=… max_delay=1s penalty=THRESHOLD/WINDOW/COOL_DOWN CONDITIONS …
 //	node KEY=VALUE > KEY : LIMIT FLAGS
 func (s *script) configure(t testing.TB, words []string) {
 	t.Helper()
@@ -59,6 +59,8 @@ func (s *script) configure(t testing.TB, words []string) {
 		s.domain.Users = append(s.domain.Users, parseAccount(t, args))
 	case "tenant":
 		s.domain.Tenants = append(s.domain.Tenants, parseAccount(t, args))
+	case "key":
+		s.domain.Keys = append(s.domain.Keys, parseAccount(t, args))
 	case "rule":
 		s.domain.Rules = append(s.domain.Rules, parseRule(t, args))
 	case "node":
@@ -83,6 +85,8 @@ func (s *script) set(t testing.TB, args []string) {
 			s.opt.KeyPrefix = value
 		case "now":
 			s.now = instant(t, value)
+		case "cost_header":
+			s.domain.CostHeader = value
 		default:
 			t.Fatalf("unknown setting %q", word)
 		}
@@ -122,6 +126,10 @@ func parseRule(t testing.TB, args []string) Rule {
 			r.Limits = parseLimits(t, value)
 		case "action":
 			r.Action = actionNames[value]
+		case "max_delay":
+			r.MaxDelay = duration(t, value)
+		case "penalty":
+			r.Penalty = parsePenalty(t, value)
 		case "reason":
 			r.Reason = value
 		case "until":

@@ -128,6 +128,15 @@ func parseRequest(t testing.TB, words []string) *Request {
 	return req
 }
 
+// parsePenalty reads THRESHOLD/WINDOW/COOL_DOWN.
+func parsePenalty(t testing.TB, text string) *Penalty {
+	t.Helper()
+	parts := strings.Split(text, "/")
+	return &Penalty{
+		Threshold: int(number(t, parts[0])), DetectionWindow: duration(t, parts[1]), CoolDown: duration(t, parts[2]),
+	}
+}
+
 func hits(t testing.TB, text string) uint64 {
 	t.Helper()
 	if text == "max" {

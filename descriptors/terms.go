@@ -150,26 +150,32 @@ func (t *terms) gatherEntries(f *facts, req *Request, a *attributes) {
 	if t.entries == nil {
 		return
 	}
+	if req.Subject != nil {
+		t.gatherSubject(f, req.Subject)
+		return
+	}
 	for i := range req.Descriptors {
 		if a.skips(i) {
 			continue
 		}
 		for _, e := range req.Descriptors[i].Entries {
-			if id, known := t.entries[e]; known {
-				f.add(id)
-			}
+			t.gatherEntry(f, e)
 		}
 	}
 }
 
+// reset empties f for that many terms. It clears what the last request set and no more, so that its cost does not grow
+// with the number of terms.
 func (f *facts) reset(terms int) {
+	for _, id := range f.ids {
+		f.seen[id/64] = 0
+	}
+	f.ids = f.ids[:0]
 	words := (terms + 63) / 64
 	if cap(f.seen) < words {
 		f.seen = make([]uint64, words)
 	}
 	f.seen = f.seen[:words]
-	clear(f.seen)
-	f.ids = f.ids[:0]
 }
 
 // open begins the facts of a dimension. Dimensions are opened in order, and so is the end.

@@ -1,0 +1,111 @@
+package descriptors
+
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/spillway-mesh/spillway/identity"
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+// Entries that a Subject has besides its own, for conditions on entries.
+const (
+	hostEntry = "host"    // in lower case, without port
+	keyEntry  = "api_key" // the id of the API key that was used
+)
+
+var badPath = &identity.Refusal{
+	Status: 400, Message: "The path has a NUL, or a percent sign without two hex digits after it.",
+}
+
+// Check returns the refusal of a request that cannot be matched, or nil: whoever could send a path that is read in two
+// ways could pass every rule about it. The refusal is shared and not to be changed.
+func (s *Subject) Check() *identity.Refusal {
+	if _, ok := NormalizePath(s.Path); !ok {
+		return badPath
+	}
+	return nil
+}
+
+// trusted returns the scopes whose identities are who they claim to be, which a penalty needs: nobody must be able to
+// bring one upon somebody else. Over RLS the mesh says who asks, so all are.
+func (r *Request) trusted() Scope {
+	if r.Subject == nil {
+		return ScopeTenant | ScopeUser | ScopeIP | ScopeEndpoint
+	}
+	trusted := ScopeEndpoint
+	if r.Subject.Client.Authenticated {
+		trusted |= ScopeTenant | ScopeUser
+	}
+	if r.Subject.Client.AddressTrusted {
+		trusted |= ScopeIP
+	}
+	return trusted
+}
+
+// take fills in the attributes of a subject. No descriptor supplied them.
+func (a *attributes) take(s *Subject) {
+	*a = attributes{first: -1}
+	for i := range a.from {
+		a.from[i] = -1
+	}
+	c := &s.Client
+	a.text = [attrCount]string{
+		attrTenant: c.Tenant, attrUser: c.User, attrTier: c.Tier, attrEndpoint: s.Path, attrMethod: s.Method,
+	}
+	if c.Address.IsValid() {
+		addr := c.Address.Unmap().WithZone("")
+		a.network = netip.PrefixFrom(addr, addr.BitLen())
+	}
+}
+
+// gatherSubject adds the entries that hold for a subject.
+func (t *terms) gatherSubject(f *facts, s *Subject) {
+	for _, e := range s.Entries {
+		t.gatherEntry(f, e)
+	}
+	if s.Host != "" {
+		t.gatherEntry(f, Entry{hostEntry, NormalizeHost(s.Host)})
+	}
+	if s.Client.Key != "" {
+		t.gatherEntry(f, Entry{keyEntry, s.Client.Key})
+	}
+}
+
+func (t *terms) gatherEntry(f *facts, e Entry) {
+	if id, known := t.entries[e]; known {
+		f.add(id)
+	}
+}
+
+// headerCost returns the value of the domain's cost header, and whether the request has one. A value that cannot be
+// read counts as 1, and so do several: nothing says which of them the mesh set.
+func (d *CompiledDomain) headerCost(req *Request) (cost int64, given bool) {
+	if d.CostHeader == "" || req.Subject == nil || req.Evidence == nil {
+		return 0, false
+	}
+	for i := range req.Evidence.Headers {
+		h := &req.Evidence.Headers[i]
+		if h.Name != d.CostHeader {
+			continue
+		}
+		if given {
+			return 1, true
+		}
+		cost, given = parseCost(h.Value), true
+	}
+	return cost, given
+}
+
+// parseCost reads a whole number from 1, at most limit.MaxCost. Anything else is 1.
+func parseCost(text string) int64 {
+	text = strings.Trim(text, " \t")
+	cost := int64(0)
+	for i := 0; i < len(text); i++ {
+		if text[i] < '0' || text[i] > '9' {
+			return 1
+		}
+		cost = min(cost*10+int64(text[i]-'0'), limit.MaxCost)
+	}
+	return max(cost, 1)
+}
