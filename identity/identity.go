@@ -1,7 +1,10 @@
 // Package identity says who is asking: from a JWT, an API key or a trusted client address to a Client.
 package identity
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // Kind is a kind of evidence.
 type Kind uint8
@@ -13,6 +16,23 @@ const (
 	APIKey
 	MTLS
 )
+
+// kinds are the words of a rule file for the kinds of evidence.
+var kinds = [...]string{IP: "ip", JWT: "jwt", APIKey: "api_key", MTLS: "mtls"}
+
+// String is the kind's word in a rule file.
+func (k Kind) String() string {
+	if int(k) >= len(kinds) {
+		return "unknown"
+	}
+	return kinds[k]
+}
+
+// ParseKind reads the word of a rule file for a kind of evidence.
+func ParseKind(word string) (Kind, bool) {
+	i := slices.Index(kinds[:], word)
+	return Kind(max(i, 0)), i >= 0
+}
 
 // Header is one header of a request as it came; a name that was sent twice is there twice.
 type Header struct{ Name, Value string }

@@ -1,0 +1,100 @@
+package identity
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/binary"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// keyTable finds API keys by their digest.
+type keyTable struct {
+	header, query string
+	keys          map[uint64][]Key // by the first 8 bytes of the digest
+}
+
+func newKeyTable(cfg KeysConfig) *keyTable {
+	t := &keyTable{header: strings.ToLower(cfg.Header), query: cfg.Query, keys: make(map[uint64][]Key, len(cfg.Keys))}
+	for _, key := range cfg.Keys {
+		if key.User == "" {
+			key.User = key.ID
+		}
+		at := place(&key.SHA256)
+		t.keys[at] = append(t.keys[at], key)
+	}
+	return t
+}
+
+// place is where the keys of a digest stand. It depends on the digest alone, of which nobody can steer a bit towards a key
+// that he does not know.
+func place(digest *[sha256.Size]byte) uint64 { return binary.BigEndian.Uint64(digest[:8]) }
+
+// read finds the key that a request carries, or none. One sent twice is refused: two headers, a header joined by commas,
+// two parameters, or both a header and a parameter where both are configured.
+func (t *keyTable) read(ev *Evidence) (string, *Refusal) {
+	sent, key := 0, ""
+	for i := range ev.Headers {
+		if t.header != "" && ev.Headers[i].Name == t.header {
+			key = trimBlanks(ev.Headers[i].Value)
+			sent += 1 + strings.Count(key, ",")
+		}
+	}
+	if t.query != "" {
+		for pair := range strings.SplitSeq(queryOf(ev.Path), "&") {
+			name, value, _ := strings.Cut(pair, "=")
+			if unescape(name) == t.query {
+				key = trimBlanks(unescape(value))
+				sent++
+			}
+		}
+	}
+	if sent > 1 {
+		return "", refuseKeys
+	}
+	return key, nil
+}
+
+// queryOf is the query of a path, without its question mark.
+func queryOf(path string) string {
+	path, _, _ = strings.Cut(path, "#")
+	_, query, _ := strings.Cut(path, "?")
+	return query
+}
+
+// unescape decodes percents once. A plus stays one: keys are often base64, and only forms mean a blank by it. What cannot be
+// decoded is no key.
+func unescape(s string) string {
+	if strings.IndexByte(s, '%') < 0 {
+		return s
+	}
+	decoded, err := url.PathUnescape(s)
+	if err != nil {
+		return ""
+	}
+	return decoded
+}
+
+// ask tells whether a key is known and good, and fills in whose it is. A digest is compared in constant time: how long it
+// takes says nothing of how much of it was right.
+func (t *keyTable) ask(key string, now func() time.Time, client *Client) bool {
+	if key == "" || len(key) > maxCredential {
+		return false
+	}
+	digest := sha256.Sum256([]byte(key))
+	here := t.keys[place(&digest)]
+	for i := range here {
+		k := &here[i]
+		if subtle.ConstantTimeCompare(k.SHA256[:], digest[:]) == 1 && k.good(now) {
+			client.User, client.Tenant, client.Tier, client.Key = k.User, k.Tenant, k.Tier, k.ID
+			return true
+		}
+	}
+	return false
+}
+
+// good tells whether a key may be used now.
+func (k *Key) good(now func() time.Time) bool {
+	return !k.Revoked && (k.Expires.IsZero() || now().Before(k.Expires))
+}

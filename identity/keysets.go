@@ -1,0 +1,231 @@
+package identity
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// KeySetsConfig is how key sets are loaded and tokens remembered. The zero value works.
+type KeySetsConfig struct {
+	Transport    http.RoundTripper // of fetches; nil: one of its own, with the system's certificates and proxy settings
+	LoopbackHTTP bool              // also take http URLs of loopback addresses, for tests
+	Verified     int               // how many verified tokens are remembered; 0: 10,000
+	Rejected     int               // how many rejected tokens are remembered; 0: 10,000
+	MaxStale     time.Duration     // how long keys are kept that could not be confirmed; 0: 24 h
+
+	// OnRefresh is told of every load of a key set, from its own goroutine: the source without passwords, how many keys are
+	// in use now, and what failed. Nil: nobody.
+	OnRefresh func(source string, keys int, err error)
+}
+
+// KeySets holds the key sets of all domains, and what their tokens yielded. It outlives rule sets: the sets that a new one
+// uses too stay loaded. Sets are loaded in the background; no request ever waits for one.
+type KeySets struct {
+	cfg      KeySetsConfig
+	fetcher  *fetcher
+	verified *cache
+	rejected *cache
+	counters counters
+	ctx      context.Context
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+
+	mu   sync.Mutex // guards sets, and the users of each
+	sets map[string]*keySet
+}
+
+// counters are totals since the start.
+type counters struct {
+	hits, misses, invalid, refused, fetches, failures atomic.Uint64
+}
+
+// Stats are totals since the start, but for the last three, which are as of now.
+type Stats struct {
+	Hits     uint64 // tokens that were remembered
+	Misses   uint64 // tokens that were not, and were verified
+	Invalid  uint64 // of those, the ones that yielded nothing
+	Refused  uint64 // requests whose credentials contradicted each other
+	Fetches  uint64 // loads of key sets that were tried
+	Failures uint64 // loads of key sets that failed: the last good keys stayed
+	Evicted  uint64 // tokens that were forgotten early because others needed the room
+
+	Sets     int // key sets in use
+	Verified int // tokens remembered as good
+	Rejected int // tokens remembered as worthless
+}
+
+// SetStatus is how one key set stands.
+type SetStatus struct {
+	Source string    // without passwords
+	Keys   int       // in use
+	Loaded time.Time // when they were last confirmed; zero: never
+	Err    error     // of the last load; nil: it went well
+}
+
+// NewKeySets makes an empty holder. Close it when no Resolver is in use any more.
+func NewKeySets(cfg KeySetsConfig) *KeySets {
+	cfg.Verified = cmp.Or(cfg.Verified, 10_000)
+	cfg.Rejected = cmp.Or(cfg.Rejected, 10_000)
+	cfg.MaxStale = cmp.Or(cfg.MaxStale, 24*time.Hour)
+	s := &KeySets{
+		cfg: cfg, fetcher: newFetcher(cfg), verified: newCache(cfg.Verified), rejected: newCache(cfg.Rejected),
+		sets: map[string]*keySet{},
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// Close stops all loading and waits for it. Resolvers go on with the keys that are there.
+func (s *KeySets) Close() {
+	s.mu.Lock()
+	s.cancel()
+	s.mu.Unlock()
+	s.running.Wait()
+}
+
+// Stats counts what happened.
+func (s *KeySets) Stats() Stats {
+	s.mu.Lock()
+	sets := len(s.sets)
+	s.mu.Unlock()
+	c := &s.counters
+	return Stats{
+		Hits: c.hits.Load(), Misses: c.misses.Load(), Invalid: c.invalid.Load(), Refused: c.refused.Load(),
+		Fetches: c.fetches.Load(), Failures: c.failures.Load(),
+		Evicted: s.verified.evicted.Load() + s.rejected.evicted.Load(),
+		Sets:    sets, Verified: s.verified.len(), Rejected: s.rejected.len(),
+	}
+}
+
+// Status tells how each key set in use stands, by source.
+func (s *KeySets) Status() []SetStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]SetStatus, 0, len(s.sets))
+	for _, set := range s.sets {
+		set.mu.Lock()
+		all = append(all, set.status)
+		set.mu.Unlock()
+	}
+	slices.SortFunc(all, func(a, b SetStatus) int { return cmp.Compare(a.Source, b.Source) })
+	return all
+}
+
+// retain is the set of a source, which is loaded from now on. A file is read before retain returns: nobody waits for it on a
+// request's way, and the rules that name it are good from their first request on.
+func (s *KeySets) retain(source string) *keySet {
+	set, ctx := s.join(source)
+	if ctx == nil {
+		return set
+	}
+	wait := time.Duration(0)
+	if isFile(source) {
+		wait = set.refresh(ctx)
+	}
+	go func() {
+		defer s.running.Done()
+		set.run(ctx, wait)
+	}()
+	return set
+}
+
+// join counts a user of a set. For a new one it returns the context to load it under, unless nothing is loaded any more.
+func (s *KeySets) join(source string) (*keySet, context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if set := s.sets[source]; set != nil {
+		set.users++
+		return set, nil
+	}
+	set := newKeySet(source, s)
+	set.users = 1
+	ctx, cancel := context.WithCancel(s.ctx)
+	set.cancel = cancel
+	s.sets[source] = set
+	if s.ctx.Err() != nil {
+		cancel()
+		return set, nil
+	}
+	s.running.Add(1)
+	return set, ctx
+}
+
+// release drops a user of a set; without users it is loaded no more.
+func (s *KeySets) release(set *keySet) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	set.users--
+	if set.users > 0 {
+		return
+	}
+	set.cancel()
+	delete(s.sets, set.source)
+}
+
+// lease is a Resolver's hold on its sets. It knows nothing of the Resolver, so it can end when that is garbage.
+type lease struct {
+	once sync.Once
+	sets *KeySets
+	held []*keySet
+}
+
+func (l *lease) end() {
+	l.once.Do(func() {
+		for _, set := range l.held {
+			l.sets.release(set)
+		}
+	})
+}
+
+// recall is what a token yielded lately.
+func (s *KeySets) recall(key cacheKey, now time.Time) (grant, bool) {
+	at := now.UnixNano()
+	g, ok := s.verified.get(&key, at)
+	if !ok {
+		g, ok = s.rejected.get(&key, at)
+	}
+	if ok {
+		s.counters.hits.Add(1)
+	}
+	return g, ok
+}
+
+// remember keeps what a token yielded. Worthless tokens have a cache of their own: a flood of them makes nobody be forgotten
+// whose token is good.
+func (s *KeySets) remember(key cacheKey, g grant, now time.Time) {
+	s.counters.misses.Add(1)
+	to := s.verified
+	if g.user == "" {
+		s.counters.invalid.Add(1)
+		to = s.rejected
+	}
+	if g.expires != 0 {
+		to.put(&key, g, now.UnixNano())
+	}
+}
+
+// countRefused counts a request that was refused; without sets, nobody asks.
+func (s *KeySets) countRefused() {
+	if s != nil {
+		s.counters.refused.Add(1)
+	}
+}
+
+// redacted is a source without its password.
+func redacted(source string) string {
+	if isFile(source) {
+		return source
+	}
+	at, err := url.Parse(source)
+	if err != nil {
+		return "(no URL)"
+	}
+	at.RawQuery = ""
+	return at.Redacted()
+}

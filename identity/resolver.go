@@ -1,0 +1,145 @@
+package identity
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"runtime"
+	"slices"
+	"time"
+)
+
+// Options are what a Resolver takes besides its configuration.
+type Options struct {
+	Now func() time.Time // nil: time.Now
+}
+
+// Resolver tells the clients of one domain apart. It holds no state of its own that a request could grow, and may be used
+// by many at once.
+type Resolver struct {
+	order     []Kind
+	addresses addresses
+	keys      *keyTable
+	issuers   map[string][]*issuer // by iss
+	sets      *KeySets             // nil: tokens yield nothing
+	config    uint64               // of the issuers: verified tokens are remembered across reloads that change nothing here
+	now       func() time.Time
+	lease     *lease
+}
+
+// New makes the Resolver of one domain. It never fails and waits for no network: a key set at a URL is fetched in the
+// background, and until it is there its tokens yield nothing. A key set in a file is read at once. With sets nil, tokens
+// yield nothing.
+//
+// The Resolver keeps its key sets in use until Close, or until it is garbage: a rule set that is replaced, or never came
+// into use, need not be taken apart.
+func New(cfg Config, sets *KeySets, opt Options) *Resolver {
+	r := &Resolver{
+		order: slices.Clone(cfg.Order), addresses: newAddresses(cfg.ClientIP), keys: newKeyTable(cfg.Keys),
+		issuers: map[string][]*issuer{}, sets: sets, config: fingerprint(cfg.Issuers), now: opt.Now,
+	}
+	if r.now == nil {
+		r.now = time.Now
+	}
+	if sets == nil || !slices.Contains(r.order, JWT) {
+		return r
+	}
+	r.lease = &lease{sets: sets}
+	for _, i := range cfg.Issuers {
+		if i.Issuer == "" {
+			continue
+		}
+		set := sets.retain(i.JWKS)
+		r.lease.held = append(r.lease.held, set)
+		r.issuers[i.Issuer] = append(r.issuers[i.Issuer], newIssuer(i, set, r.now))
+	}
+	runtime.AddCleanup(r, (*lease).end, r.lease)
+	return r
+}
+
+// Close lets go of the key sets: those that nobody else uses are refreshed no more. Requests that are still being resolved
+// go on with the keys that are there. It may be called again.
+func (r *Resolver) Close() {
+	if r.lease != nil {
+		r.lease.end()
+	}
+}
+
+// Resolve says who is asking: the first evidence of the configured order that yields an identity. One that fails yields
+// nothing and the next is asked; when none yields, the client is its address. A Refusal means that the request's
+// credentials contradict each other, so that it must not be decided at all; the client's address is given even then.
+func (r *Resolver) Resolve(ev *Evidence) (Client, *Refusal) {
+	client := Client{Address: r.addresses.client(ev)}
+	client.AddressTrusted = client.Address.IsValid()
+	token, key, refusal := r.credentials(ev)
+	if refusal != nil {
+		r.sets.countRefused()
+		return client, refusal
+	}
+	for _, kind := range r.order {
+		if r.ask(kind, token, key, ev.Principal, &client) {
+			client.By = kind
+			client.Authenticated = kind != IP
+			return client, nil
+		}
+	}
+	return client, nil
+}
+
+// credentials reads what the kinds of the order need. All of them are read before any is asked: two tokens are refused
+// even where an API key stands before them.
+func (r *Resolver) credentials(ev *Evidence) (token, key string, refusal *Refusal) {
+	for _, kind := range r.order {
+		switch kind {
+		case JWT:
+			token, refusal = readToken(ev)
+		case APIKey:
+			key, refusal = r.keys.read(ev)
+		}
+		if refusal != nil {
+			return "", "", refusal
+		}
+	}
+	return token, key, nil
+}
+
+// ask tells whether one kind of evidence yields an identity, and fills it in.
+func (r *Resolver) ask(kind Kind, token, key, principal string, client *Client) bool {
+	switch kind {
+	case JWT:
+		return r.askToken(token, client)
+	case APIKey:
+		return r.keys.ask(key, r.now, client)
+	case MTLS:
+		client.User = principal
+		return principal != ""
+	default:
+		return client.Address.IsValid()
+	}
+}
+
+// askToken asks for a token, of which many requests carry the same: what it yielded is remembered for a while.
+func (r *Resolver) askToken(token string, client *Client) bool {
+	if token == "" || len(r.issuers) == 0 {
+		return false
+	}
+	now := r.now()
+	key := cacheKey{config: r.config, token: sha256.Sum256([]byte(token))}
+	g, known := r.sets.recall(key, now)
+	if !known {
+		g = r.verify(token, now)
+		r.sets.remember(key, g, now)
+	}
+	client.User, client.Tenant, client.Tier = g.user, g.tenant, g.tier
+	return g.user != ""
+}
+
+// fingerprint tells configurations of issuers apart.
+func fingerprint(issuers []Issuer) uint64 {
+	text, err := json.Marshal(issuers)
+	if err != nil {
+		panic("identity: issuers hold nothing but strings: " + err.Error())
+	}
+	sum := sha256.Sum256(text)
+	return binary.BigEndian.Uint64(sum[:8])
+}
