@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -27,6 +28,7 @@ type Config struct {
 	Fallback Counter // decides for rules with the failure policy `local` while Store cannot; nil: they fail open
 	Shadow   bool    // the whole sidecar counts and refuses nothing
 	Quota    bool    // every descriptor of a tree is in quota mode
+	Waiters  int     // throttled requests that may wait at once; 0 means 10,000. Further ones are refused unless they are due
 	Now      func() time.Time
 	// OnVerdict sees every verdict before its door does. It must not block nor keep what it is handed.
 	OnVerdict func(req *descriptors.Request, v *Verdict)
@@ -36,8 +38,9 @@ type Config struct {
 
 // Engine decides requests under the rule set in use. It is safe for concurrent use.
 type Engine struct {
-	cfg Config
-	set atomic.Pointer[descriptors.Set]
+	cfg   Config
+	set   atomic.Pointer[descriptors.Set]
+	queue queue
 }
 
 // New returns an Engine without rules: until Use every domain is unknown, which admits.
@@ -51,7 +54,10 @@ func New(cfg Config) *Engine {
 	if cfg.OnPanic == nil {
 		cfg.OnPanic = func(any) {}
 	}
-	return &Engine{cfg: cfg}
+	if cfg.Waiters <= 0 {
+		cfg.Waiters = defaultWaiters
+	}
+	return &Engine{cfg: cfg, queue: queue{bound: int64(cfg.Waiters), last: make(map[string]*waiter)}}
 }
 
 // Use makes set the rule set in use, for all requests that begin from now on.
@@ -65,9 +71,11 @@ func (e *Engine) Rules() *descriptors.Set { return e.set.Load() }
 func (e *Engine) Decide(ctx context.Context, req *descriptors.Request, v *Verdict) {
 	v.reset(len(req.Descriptors))
 	if e.match(req, v) && len(v.Match.Charges) > 0 {
+		e.boundWaits(ctx, v)
 		e.spend(ctx, v)
 	}
 	e.fold(v)
+	e.wait(ctx, v)
 	e.cfg.OnVerdict(req, v)
 }
 
@@ -86,9 +94,35 @@ func (e *Engine) match(req *descriptors.Request, v *Verdict) (ok bool) {
 		v.Match = descriptors.Match{}
 		return false
 	}
+	if !identify(set, req, v) {
+		return false
+	}
 	set.Match(req, &v.Match)
 	v.Decisions = resize(v.Decisions, len(v.Match.Charges))
 	return v.Match.Block == nil && v.Match.Exempt == nil
+}
+
+// identify resolves the evidence of a request into its subject, under the rules of its domain, and reports whether the
+// request can be decided on. One that contradicts itself is refused for that.
+func identify(set *descriptors.Set, req *descriptors.Request, v *Verdict) bool {
+	domain := set.Domain(req.Domain)
+	if domain == nil || req.Evidence == nil || req.Subject == nil {
+		return true
+	}
+	client, refusal := identity.Client{Address: req.Evidence.Peer, AddressTrusted: req.Evidence.Peer.IsValid()}, (*identity.Refusal)(nil)
+	if domain.Identity != nil {
+		client, refusal = domain.Identity.Resolve(req.Evidence)
+	}
+	req.Subject.Client, v.Client = client, client
+	if refusal == nil {
+		refusal = req.Subject.Check()
+	}
+	if refusal == nil {
+		return true
+	}
+	v.Match.Reset()
+	v.Refused, v.Malformed = true, refusal
+	return false
 }
 
 // spend asks the store, and decides by the failure policies what the store could not.

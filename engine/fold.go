@@ -9,9 +9,12 @@ import (
 
 // fold makes one verdict of the decisions: who refuses, how long to wait, and one status per descriptor.
 func (e *Engine) fold(v *Verdict) {
-	if v.Match.Block != nil {
+	switch {
+	case v.Malformed != nil:
+		return
+	case v.Match.Block != nil:
 		e.block(v)
-	} else {
+	default:
 		v.foldDecisions()
 	}
 	if v.Refused && e.cfg.Shadow {
@@ -43,10 +46,15 @@ func (v *Verdict) foldDecisions() {
 		if refused && (v.Match.Charges[i].Mode == limit.Enforced || v.Match.Charges[i].Mode == limit.Quota && quota) {
 			v.refuse(t.Effect, d)
 		}
-		if t.Effect.Mode == limit.Shadow || t.Descriptor < 0 {
+		if t.Effect.Mode == limit.Shadow {
 			continue
 		}
-		v.Statuses[t.Descriptor].report(t.Effect, d)
+		if v.Reported.report(t.Effect, d) {
+			v.Cost = v.Match.Charges[i].Cost
+		}
+		if t.Descriptor >= 0 {
+			v.Statuses[t.Descriptor].report(t.Effect, d)
+		}
 	}
 	for _, t := range v.Match.Unlimited {
 		if t.Descriptor >= 0 && t.Effect.Tree {
@@ -83,17 +91,18 @@ func (v *Verdict) refuse(effect *descriptors.Effect, d *limit.Decision) {
 }
 
 // report lets a status show this decision if it is stricter than what it shows: a refusal with a longer wait, else the
-// one with fewer tokens left. A decision that nobody counted has no numbers to show.
-func (s *Status) report(effect *descriptors.Effect, d *limit.Decision) {
+// one with fewer tokens left. It reports whether it does. A decision that nobody counted has no numbers to show.
+func (s *Status) report(effect *descriptors.Effect, d *limit.Decision) bool {
 	refused := d.Outcome == limit.Refused
 	if d.Remaining == uncounted {
-		return
+		return false
 	}
 	if s.Effect != nil && !s.weaker(refused, d) {
-		return
+		return false
 	}
 	s.Over = refused
 	s.Effect, s.Remaining, s.ResetAfter, s.retryAfter = effect, d.Remaining, d.ResetAfter, d.RetryAfter
+	return true
 }
 
 // weaker reports whether what the status shows gives way to d.

@@ -17,8 +17,9 @@ type Verdict struct {
 	Refusing   *descriptors.Effect   // that rule, or nil
 	Malformed  *identity.Refusal     // the request contradicts itself and is refused for that, or nil
 	Client     identity.Client       // ext_authz: who asked
-	Cost       int64                 // ext_authz: what the reported limit charges for the request
-	Reported   *Status               // ext_authz: the limit that headers tell of, or nil
+	Reported   Status                // the strictest of all limits; its Effect is nil where none has numbers to show
+	Cost       int64                 // what the reported limit charges for the request
+	Waited     time.Duration         // how long a throttled answer was held
 	Degraded   string                // why the store did not decide, or empty
 	Shadowed   bool                  // refused, but the whole sidecar is in shadow mode
 	Match      descriptors.Match     // what applied
