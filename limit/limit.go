@@ -73,7 +73,7 @@ func (l Limit) Validate() error {
 	case l.Count < 0 || l.Count > MaxCount:
 		return fmt.Errorf("count %d is not between 0 and %d", l.Count, int64(MaxCount))
 	case l.Window < time.Microsecond || l.Window > MaxWindow:
-		return fmt.Errorf("window %v is not between 1µs and %v", l.Window, time.Duration(MaxWindow))
+		return fmt.Errorf("window %v is not between 1µs and %v", l.Window, MaxWindow)
 	case l.Algorithm == SlidingLog && l.Count > MaxLogCount:
 		return fmt.Errorf("count %d is above %d, the most a sliding_log can hold", l.Count, MaxLogCount)
 	case l.Algorithm == TokenBucket && (l.Burst < 0 || l.Burst > MaxCount):

@@ -178,7 +178,7 @@ func (l *listing) add(path string, info fs.FileInfo) error {
 	}
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil || l.seen[real] {
-		return nil // gone again, which the second listing shows
+		return nil //nolint:nilerr // gone again, which the second listing shows
 	}
 	l.seen[real] = true
 	l.sources = append(l.sources, source{path: path, real: real})

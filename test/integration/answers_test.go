@@ -19,6 +19,7 @@ func TestAnswersThroughEnvoy(t *testing.T) {
 	w.noErrors(t, "window of five minutes", w.multipliedWindow)
 	w.noErrors(t, "gRPC caller", w.grpcCaller)
 	w.noErrors(t, "bytes that are not UTF-8", w.notUTF8)
+	w.noErrors(t, "long value", w.longValue)
 }
 
 func (w *world) allowedWithHeaders(t *testing.T) {
@@ -133,6 +134,15 @@ func (w *world) notUTF8(t *testing.T) {
 	w.wants(t, 10, http.StatusOK, "/", "x-user", "\xff\xfebytes").remaining(t, "0")
 	w.wants(t, 1, http.StatusTooManyRequests, "/", "x-user", "\xff\xfebytes")
 	w.wants(t, 1, http.StatusOK, "/", "x-user", "\xff\xfdbytes").remaining(t, "9")
+}
+
+// A value of 50 KiB is a value: only its last byte tells these two users apart.
+func (w *world) longValue(t *testing.T) {
+	inside(t, time.Minute)
+	long := strings.Repeat("v", 50<<10)
+	w.wants(t, 10, http.StatusOK, "/", "x-user", long+"1").remaining(t, "0")
+	w.wants(t, 1, http.StatusTooManyRequests, "/", "x-user", long+"1")
+	w.wants(t, 1, http.StatusOK, "/", "x-user", long+"2").remaining(t, "9")
 }
 
 // between fails unless a header is a whole number within bounds.

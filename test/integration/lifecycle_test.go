@@ -110,12 +110,17 @@ func partnersOf(n int) string {
 
 // partnersLimit is nil when Envoy's clients see that limit.
 func (w *world) partnersLimit(n int) error {
-	got, err := w.try("/partners")
+	return w.shows("/partners", fmt.Sprintf("%d, %d;w=86400", n, n))
+}
+
+// shows is nil when the answer about a path tells of that limit.
+func (w *world) shows(path, want string) error {
+	got, err := w.try(path, "x-user", "looker")
 	if err != nil {
 		return err
 	}
-	if limit := got.header.Get("x-ratelimit-limit"); limit != fmt.Sprintf("%d, %d;w=86400", n, n) {
-		return fmt.Errorf("x-ratelimit-limit is %q, want that of %d", limit, n)
+	if limit := got.header.Get("x-ratelimit-limit"); limit != want {
+		return fmt.Errorf("x-ratelimit-limit is %q, want %q", limit, want)
 	}
 	return nil
 }

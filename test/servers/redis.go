@@ -18,8 +18,10 @@ type Redis struct {
 	Addr   string // host:port on loopback
 	Socket string // path of its Unix socket
 	bin    string
-	args   []string
+	dir    string
 	cmd    *Process
+
+	settings []string
 }
 
 // StartRedis starts a redis-server and stops it when the test ends. More settings follow as in its command line.
@@ -34,19 +36,48 @@ func StartRedis(t testing.TB, settings ...string) *Redis {
 		t.Fatalf("temporary folder for redis-server: %v", err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	r := &Redis{Addr: FreeAddr(t), Socket: filepath.Join(dir, "s")}
-	_, port, _ := net.SplitHostPort(r.Addr)
-	r.bin = bin
-	r.args = append([]string{"--bind", "127.0.0.1", "--port", port, "--unixsocket", r.Socket, "--save", "", "--appendonly", "no", "--dir", dir}, settings...)
-	r.Start(t)
-	return r
+	r := &Redis{Socket: filepath.Join(dir, "s"), bin: bin, dir: dir, settings: settings}
+	for range portTries {
+		r.Addr = FreeAddr(t)
+		if err = r.start(t); err == nil {
+			return r
+		}
+	}
+	t.Fatalf("redis-server does not start: %v", err)
+	return nil
 }
+
+// portTries is how often a server is started on another port: between finding a free one and listening on it, somebody
+// else may have taken it.
+const portTries = 10
 
 // Start starts the server again after Kill, empty, at the same address.
 func (r *Redis) Start(t testing.TB) {
 	t.Helper()
-	r.cmd = Child(t, r.bin, r.args...)
-	Await(t, "redis-server on "+r.Addr, func() error { return ping(r.Addr) })
+	err := r.start(t)
+	if err != nil {
+		t.Fatalf("start redis-server again: %v", err)
+	}
+}
+
+// start fails when the server ends instead of answering. The answer counts over its own socket, because another server
+// may answer at the address.
+func (r *Redis) start(t testing.TB) error {
+	t.Helper()
+	_, port, _ := net.SplitHostPort(r.Addr)
+	args := []string{"--bind", "127.0.0.1", "--port", port, "--unixsocket", r.Socket, "--save", "", "--appendonly", "no", "--dir", r.dir}
+	r.cmd = Child(t, r.bin, append(args, r.settings...)...)
+	var ended error
+	Await(t, "redis-server on "+r.Addr, func() error {
+		select {
+		case <-r.cmd.ended:
+			ended = fmt.Errorf("it ended: %s", r.cmd.Output())
+			return nil
+		default:
+			return ping(r.Socket)
+		}
+	})
+	return ended
 }
 
 // Kill ends the server at once and waits until it is gone.
@@ -67,8 +98,8 @@ func (r *Redis) Pid() int { return r.cmd.Process.Pid }
 // Signal sends a signal to the server: SIGSTOP and SIGCONT hang and wake it, SIGKILL ends it.
 func (r *Redis) Signal(s syscall.Signal) error { return r.cmd.Process.Signal(s) }
 
-func ping(addr string) error {
-	c, err := net.DialTimeout("tcp", addr, time.Second)
+func ping(socket string) error {
+	c, err := net.DialTimeout("unix", socket, time.Second)
 	if err != nil {
 		return err
 	}
