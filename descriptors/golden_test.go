@@ -55,8 +55,8 @@ func TestGolden(t *testing.T) {
 	if cases < 140 {
 		t.Errorf("%d golden cases, want at least 140", cases)
 	}
-	if doors["authz> "] < 80 || doors["both> "] < 40 || doors["> "] < 80 {
-		t.Errorf("requests by door: %v, want at least 80 over each and 40 over both", doors)
+	if doors["authz> "] < 75 || doors["both> "] < 100 || doors["> "] < 200 {
+		t.Errorf("requests by door: %v, want at least 75 over ext_authz, 100 over both and 200 over RLS", doors)
 	}
 }
 
