@@ -42,6 +42,8 @@ func TestEveryKeyIsDecoded(t *testing.T) {
 			{Name: "12", Tier: "staff"},
 		},
 		Tenants:    []descriptors.Account{{Name: "odeon", Limits: []descriptors.Limit{named("monthly", bucket(70, 720*time.Hour))}}},
+		Keys:       []descriptors.Account{{Name: "till", Limits: []descriptors.Limit{bucket(50, time.Second)}, Burst: 80}},
+		Identity:   fullIdentity(t),
 		IPv6Prefix: 56,
 		Headers:    descriptors.HeadersBoth,
 		ResetUnix:  true,

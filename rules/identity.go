@@ -2,108 +2,167 @@ package rules
 
 import (
 	"encoding/hex"
-	"net/netip"
 	"net/url"
+	"path/filepath"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/identity"
 )
 
 // evidence is what an identity can be read from.
-var evidence = map[string]bool{"jwt": true, "api_key": true, "mtls": true, "ip": true}
+var evidence = map[string]identity.Kind{"jwt": identity.JWT, "api_key": identity.APIKey, "mtls": identity.MTLS, "ip": identity.IP}
 
 // signatures are the algorithms a token may be signed with. Shared secrets and none are not among them on purpose: with
 // keys from a public set, they let anybody sign.
-var signatures = map[string]bool{
-	"RS256": true, "RS384": true, "RS512": true, "PS256": true, "PS384": true, "PS512": true,
-	"ES256": true, "ES384": true, "ES512": true, "EdDSA": true,
+var signatures = map[string]string{
+	"RS256": "RS256", "RS384": "RS384", "RS512": "RS512", "PS256": "PS256", "PS384": "PS384", "PS512": "PS512",
+	"ES256": "ES256", "ES384": "ES384", "ES512": "ES512", "EdDSA": "EdDSA",
 }
 
-// identity checks how clients of ext_authz are told apart. Of all that, only the IPv6 prefix acts on what Envoy's rate
-// limit filter sends, so only that is kept.
+const defaultUserClaim = "sub"
+
+// identity reads how clients of ext_authz are told apart. The IPv6 prefix acts on both doors and is the domain's.
 func (d *decoder) identity(n *node) {
-	d.object(n, map[string]reader{
-		"order":     d.oneEach(evidence),
-		"jwt":       func(n *node) { d.some(n, d.issuer) },
-		"api_keys":  d.apiKeys,
-		"client_ip": d.clientIP,
+	to := &identity.Config{}
+	d.domain.Identity = to
+	ok := d.object(n, map[string]reader{
+		"order":     oneEach(d, &to.Order, evidence),
+		"jwt":       func(n *node) { d.some(n, d.issuer(&to.Issuers)) },
+		"api_keys":  func(n *node) { d.apiKeys(n, &to.Keys) },
+		"client_ip": func(n *node) { d.clientIP(n, &to.ClientIP) },
 	})
+	if ok {
+		d.order(n, to)
+	}
+}
+
+// order settles what is asked and says what never is. Without an order, what has a section is asked, and ip; a
+// certificate's principal, which needs no section, only where the order names it: in a mesh it may be the gateway's.
+func (d *decoder) order(n *node, to *identity.Config) {
+	given := n.get("order")
+	for _, section := range []struct {
+		key, word string
+	}{{"jwt", "jwt"}, {"api_keys", "api_key"}} {
+		if n.get(section.key) == nil {
+			continue
+		}
+		kind := evidence[section.word]
+		switch {
+		case given == nil:
+			to.Order = append(to.Order, kind)
+		case !slices.Contains(to.Order, kind):
+			d.warn(given, "order does not name %s, so %s is never asked; add it, or remove the section", section.word, section.key)
+		}
+	}
+	if given == nil {
+		to.Order = append(to.Order, identity.IP)
+	}
 }
 
 // oneEach makes a reader for a list of known words, each at most once.
-func (d *decoder) oneEach(words map[string]bool) reader {
+func oneEach[T any](d *decoder, to *[]T, words map[string]T) reader {
 	return func(n *node) {
 		seen := map[string]bool{}
 		d.some(n, func(item *node) {
-			if _, ok := pick(d, item, words); !ok {
+			value, ok := pick(d, item, words)
+			if !ok {
 				return
 			}
 			if seen[item.text] {
 				d.fail(item, "%s lists %q twice; remove one", n.label, item.text)
 			}
 			seen[item.text] = true
+			*to = append(*to, value)
 		})
 	}
 }
 
-// issuer checks one issuer of tokens.
-func (d *decoder) issuer(n *node) {
-	var issuer string
-	var audiences []string
-	var claims struct{ user, tenant, tier string }
-	ok := d.object(n, map[string]reader{
-		"issuer":     d.name(&issuer),
-		"jwks":       d.keySet,
-		"audiences":  d.words(&audiences),
-		"algorithms": d.signatures,
-		"claims": func(n *node) {
-			d.object(n, map[string]reader{"user": d.name(&claims.user), "tenant": d.name(&claims.tenant), "tier": d.name(&claims.tier)})
-		},
-	})
-	for _, key := range []string{"issuer", "jwks"} {
-		if ok && n.get(key) == nil {
-			d.fail(n, "this item of jwt has no %s; add it", key)
+// issuer makes a reader for one issuer of tokens. Where it names no algorithms, all that are safe are accepted: which of
+// them can verify is up to its keys.
+func (d *decoder) issuer(all *[]identity.Issuer) reader {
+	return func(n *node) {
+		to := identity.Issuer{UserClaim: defaultUserClaim}
+		sound := d.sound(func() {
+			ok := d.object(n, map[string]reader{
+				"issuer":     d.name(&to.Issuer),
+				"jwks":       func(n *node) { to.JWKS = d.keySet(n) },
+				"audiences":  d.words(&to.Audiences),
+				"algorithms": d.signatures(&to.Algorithms),
+				"claims": func(n *node) {
+					d.object(n, map[string]reader{
+						"user": d.name(&to.UserClaim), "tenant": d.name(&to.TenantClaim), "tier": d.name(&to.TierClaim),
+					})
+				},
+			})
+			for _, key := range []string{"issuer", "jwks"} {
+				if ok && n.get(key) == nil {
+					d.fail(n, "this item of jwt has no %s; add it", key)
+				}
+			}
+		})
+		if len(to.Algorithms) == 0 {
+			to.Algorithms = sorted(signatures)
+		}
+		if sound {
+			*all = append(*all, to)
 		}
 	}
 }
 
-// signatures reads the algorithms that an issuer may use.
-func (d *decoder) signatures(n *node) {
-	for _, item := range n.items {
-		if strings.HasPrefix(strings.ToUpper(item.text), "HS") || strings.EqualFold(item.text, "none") {
-			d.fail(item, "%s is refused: anybody who knows the public keys could sign with it; use RS256, ES256 or EdDSA", clip(item.text))
-			return
+// signatures makes a reader for the algorithms that an issuer may use.
+func (d *decoder) signatures(to *[]string) reader {
+	return func(n *node) {
+		for _, item := range n.items {
+			if strings.HasPrefix(strings.ToUpper(item.text), "HS") || strings.EqualFold(item.text, "none") {
+				d.fail(item, "%s is refused: anybody who knows the public keys could sign with it; use RS256, ES256 or EdDSA", clip(item.text))
+				return
+			}
 		}
+		oneEach(d, to, signatures)(n)
 	}
-	d.oneEach(signatures)(n)
 }
 
-// keySet reads where a key set is, and takes note of a file, which is then no rule file.
-func (d *decoder) keySet(n *node) {
+// keySet reads where a key set is: a URL, or the absolute path of a file, which then is no rule file.
+func (d *decoder) keySet(n *node) string {
 	text, ok := d.word(n, "jwks")
 	if !ok {
-		return
+		return ""
 	}
 	if file, isFile := strings.CutPrefix(text, "file:"); isFile && file != "" {
 		d.names = append(d.names, file)
-		return
+		return absolute(d.file, file)
 	}
 	at, err := url.Parse(text)
 	if err != nil || at.Scheme != "https" || at.Host == "" {
 		d.fail(n, "jwks: %q is no place of a key set; write file:jwks.json or https://host/path", clip(text))
 	}
+	return text
 }
 
-// apiKeys checks the keys that clients may send.
-func (d *decoder) apiKeys(n *node) {
-	var query string
+// absolute returns the absolute path of what a rule file names.
+func absolute(ruleFile, name string) string {
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(filepath.Dir(ruleFile), name)
+	}
+	path, err := filepath.Abs(name)
+	if err != nil { // nobody knows where this process is; the name is as good as any
+		return name
+	}
+	return path
+}
+
+// apiKeys reads the keys that clients may send.
+func (d *decoder) apiKeys(n *node, to *identity.KeysConfig) {
 	ids := map[string]bool{}
+	digests := map[[32]byte]string{}
 	ok := d.object(n, map[string]reader{
-		"header": d.headerName(new(string)),
-		"query":  d.name(&query),
-		"keys":   optional(func(n *node) { d.each(n, func(n *node) { d.apiKey(n, ids) }) }),
+		"header": d.headerName(&to.Header),
+		"query":  d.name(&to.Query),
+		"keys":   optional(func(n *node) { d.each(n, func(n *node) { d.apiKey(n, to, ids, digests) }) }),
 	})
+	to.Header = strings.ToLower(to.Header)
 	header, inQuery := n.get("header"), n.get("query")
 	switch {
 	case ok && header == nil && inQuery == nil:
@@ -113,18 +172,39 @@ func (d *decoder) apiKeys(n *node) {
 	}
 }
 
-// apiKey checks one key.
-func (d *decoder) apiKey(n *node, ids map[string]bool) {
-	var id, user, tenant, tier string
-	var limits []descriptors.Limit
-	var burst int64
-	var expires time.Time
-	var revoked bool
-	keys := map[string]reader{
-		"id": d.name(&id), "sha256": d.digest, "user": d.name(&user), "tenant": d.name(&tenant), "tier": d.name(&tier),
-		"expires": d.instant(&expires), "revoked": d.flag(&revoked),
+// apiKey reads one key, and its own limits as an account of the domain.
+func (d *decoder) apiKey(n *node, to *identity.KeysConfig, ids map[string]bool, digests map[[32]byte]string) {
+	var key identity.Key
+	own := descriptors.Account{Pos: d.pos(n)}
+	sound := d.sound(func() {
+		d.apiKeyFields(n, &key, &own)
+		if key.ID != "" && ids[key.ID] {
+			d.fail(n, "the id %q stands here twice; give each key its own", clip(key.ID))
+		}
+		if other, twice := digests[key.SHA256]; twice && key.SHA256 != [32]byte{} {
+			d.fail(n, "%q has the same sha256 as %q, and nobody could tell the two apart; remove one", clip(key.ID), clip(other))
+		}
+	})
+	ids[key.ID], digests[key.SHA256] = true, key.ID
+	if !sound {
+		return
 	}
-	check := d.quota(keys, &limits, &burst)
+	if key.User == "" {
+		key.User = key.ID
+	}
+	to.Keys = append(to.Keys, key)
+	if len(own.Limits) > 0 || own.Burst > 0 {
+		own.Name = key.ID
+		d.domain.Keys = append(d.domain.Keys, own)
+	}
+}
+
+func (d *decoder) apiKeyFields(n *node, to *identity.Key, own *descriptors.Account) {
+	keys := map[string]reader{
+		"id": d.name(&to.ID), "sha256": d.digest(&to.SHA256), "user": d.name(&to.User), "tenant": d.name(&to.Tenant),
+		"tier": d.name(&to.Tier), "expires": d.instant(&to.Expires), "revoked": d.flag(&to.Revoked),
+	}
+	check := d.quota(keys, &own.Limits, &own.Burst)
 	if !d.object(n, keys) {
 		return
 	}
@@ -134,30 +214,29 @@ func (d *decoder) apiKey(n *node, ids map[string]bool) {
 			d.fail(n, "this item of keys has no %s; add it", key)
 		}
 	}
-	if id != "" && ids[id] {
-		d.fail(n, "the id %q stands here twice; give each key its own", clip(id))
-	}
-	ids[id] = true
 }
 
-// digest checks a SHA-256 in hex.
-func (d *decoder) digest(n *node) {
-	text, ok := d.string(n)
-	if !ok {
-		return
-	}
-	if raw, err := hex.DecodeString(text); err != nil || len(raw) != 32 {
-		d.fail(n, "sha256 wants 64 hex digits, not %q; write what `printf %%s KEY | sha256sum` prints", clip(text))
+// digest makes a reader for a SHA-256 in hex.
+func (d *decoder) digest(to *[32]byte) reader {
+	return func(n *node) {
+		text, ok := d.string(n)
+		if !ok {
+			return
+		}
+		raw, err := hex.DecodeString(text)
+		if err != nil || len(raw) != len(to) {
+			d.fail(n, "sha256 wants 64 hex digits, not %q; write what `printf %%s KEY | sha256sum` prints", clip(text))
+			return
+		}
+		copy(to[:], raw)
 	}
 }
 
-// clientIP checks how the client's address is found.
-func (d *decoder) clientIP(n *node) {
-	var hops int
-	var proxies []netip.Prefix
+// clientIP reads how the client's address is found.
+func (d *decoder) clientIP(n *node, to *identity.AddressConfig) {
 	ok := d.object(n, map[string]reader{
-		"trusted_hops":    d.small(&hops, 1, 100),
-		"trusted_proxies": d.cidrs(&proxies),
+		"trusted_hops":    d.small(&to.TrustedHops, 1, 100),
+		"trusted_proxies": d.cidrs(&to.TrustedProxies),
 		"ipv6_prefix":     d.small(&d.domain.IPv6Prefix, 1, 128),
 	})
 	if ok && n.get("trusted_hops") != nil && n.get("trusted_proxies") != nil {

@@ -22,7 +22,11 @@ func (f *Files) compile(sources []source) Load {
 	domains, clashes := join(files, f.cfg.MergeDomains)
 	problems = append(problems, clashes...)
 	refused = refused || len(clashes) > 0
-	set, more := descriptors.Compile(domains, f.cfg.Compile)
+	options := f.cfg.Compile
+	if refused {
+		options.Identity = nil // nobody will ask a set that is not published
+	}
+	set, more := descriptors.Compile(domains, options)
 	for _, p := range more {
 		if refused && p.Warning {
 			continue // it may be about what was left out
@@ -125,7 +129,7 @@ func take(to, from *descriptors.Domain, key string) {
 	case "reset_format":
 		to.ResetUnix = from.ResetUnix
 	case "identity":
-		to.IPv6Prefix = from.IPv6Prefix
+		to.IPv6Prefix, to.Identity, to.Keys = from.IPv6Prefix, from.Identity, from.Keys
 	case "attributes":
 		to.Attributes = from.Attributes
 	}

@@ -23,6 +23,7 @@ const (
 	defaultPriority = 100
 	maxPriority     = 1_000_000_000
 	maxFactor       = 1_000_000_000 // of a penalty's multipliers
+	maxMultipliers  = 16            // of a penalty
 )
 
 // rule reads one scoped rule.
@@ -154,6 +155,10 @@ func (d *decoder) penalty(to **descriptors.Penalty) reader {
 
 func (d *decoder) multipliers(to *[]int) reader {
 	return func(n *node) {
+		if len(n.items) > maxMultipliers {
+			d.fail(n, "multipliers has %d items, of which there are at most %d; the last one repeats anyway", len(n.items), maxMultipliers)
+			return
+		}
 		d.some(n, func(item *node) {
 			if value, ok := d.integer(item, 1, maxFactor); ok {
 				*to = append(*to, int(value))
