@@ -30,7 +30,7 @@ var rooms = map[string][]string{
 	"extauthz":         {"engine", "descriptors", "identity", "limit", "wire"},
 	"rlqs":             {"engine", "limit"},
 	"admin":            {"engine", "rules", "audit", "descriptors", "limit"},
-	"telemetry":        {"engine", "rules", "audit", "breaker", "store"},
+	"telemetry":        {"engine", "rules", "audit", "breaker", "store", "identity"},
 	"control":          {"limit", "descriptors", "identity", "audit", "rules"},
 	"sidecar":          {"limit", "breaker", "identity", "descriptors", "audit", "engine", "store", "rules", "rlsvc", "extauthz", "rlqs", "admin", "telemetry"},
 	"cmd/sidecar":      {"sidecar"},

@@ -150,3 +150,12 @@ func (o *observer) storeDegraded() string {
 	}
 	return lost.reason
 }
+
+// keysLoaded logs what became of a key set. Its source is without passwords.
+func (o *observer) keysLoaded(source string, keys int, err error) {
+	if err != nil {
+		o.log.Warn("key set not loaded, the last good keys stay", "source", source, "keys", keys, "error", err)
+		return
+	}
+	o.log.Debug("key set loaded", "source", source, "keys", keys)
+}

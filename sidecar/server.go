@@ -15,11 +15,14 @@ import (
 	"github.com/spillway-mesh/spillway/telemetry"
 )
 
-// rateLimitService is the service's full name, which is also one that health is asked about.
-const rateLimitService = "envoy.service.ratelimit.v3.RateLimitService"
+// The full names of the services, which health is asked about too.
+const (
+	rateLimitService = "envoy.service.ratelimit.v3.RateLimitService"
+	authService      = "envoy.service.auth.v3.Authorization"
+)
 
 // healthNames are the services that gRPC health answers for. All have the same state.
-var healthNames = []string{"", "ratelimit", rateLimitService}
+var healthNames = []string{"", "ratelimit", rateLimitService, authService}
 
 const (
 	maxMessage    = 4 << 20   // of a request, in bytes
@@ -29,7 +32,8 @@ const (
 
 // newServer makes the gRPC server with health and, if asked for, reflection. The doors are registered by the caller.
 func (s *Sidecar) newServer() (*grpc.Server, error) {
-	measured := telemetry.GRPC{Methods: []string{"/" + rateLimitService + "/ShouldRateLimit"}, Log: s.log}
+	methods := []string{"/" + rateLimitService + "/ShouldRateLimit", "/" + authService + "/Check"}
+	measured := telemetry.GRPC{Methods: methods, Log: s.log}
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.ChainUnaryInterceptor(s.telemetry.Unary(measured)),

@@ -17,6 +17,8 @@ import (
 	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/extauthz"
+	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/rlsvc"
 	"github.com/spillway-mesh/spillway/rules"
 	"github.com/spillway-mesh/spillway/store"
@@ -33,6 +35,7 @@ type Sidecar struct {
 	observer  *observer
 	engine    *engine.Engine
 	files     *rules.Files
+	keys      *identity.KeySets
 	forget    func() // what a change of the rules makes stale
 	loads     loads
 	probes    *admin.Health
@@ -141,8 +144,20 @@ func (s *Sidecar) openStore(counter engine.Counter) error {
 	}
 	s.telemetry.Memory(role, memory.Stats)
 	s.engine = engine.New(cfg)
-	s.files = rules.NewFiles(s.cfg.files())
+	s.openRules()
 	return nil
+}
+
+// openRules makes the source of the rules, and the key sets that the rules' resolvers share.
+func (s *Sidecar) openRules() {
+	s.keys = identity.NewKeySets(identity.KeySetsConfig{OnRefresh: s.observer.keysLoaded})
+	s.defers("key sets", func() error { s.keys.Close(); return nil })
+	s.telemetry.Identity(s.keys.Stats)
+	cfg := s.cfg.files()
+	cfg.Compile.Identity = func(_ string, of *identity.Config) *identity.Resolver {
+		return identity.New(*of, s.keys, identity.Options{})
+	}
+	s.files = rules.NewFiles(cfg)
 }
 
 // openRedis makes the shared store. It does not wait for Redis to be there.
@@ -206,6 +221,7 @@ func (s *Sidecar) openDoors() error {
 		ResetHeader: a.ResetHeader, DynamicMetadata: a.Metadata, Quota: a.Quota, OnPanic: s.observer.panicked,
 	})
 	door.Register(server)
+	extauthz.New(extauthz.Config{Engine: s.engine, DefaultDomain: s.cfg.Rules.DefaultDomain, OnPanic: s.observer.panicked}).Register(server)
 	s.probes = &admin.Health{Degraded: s.degraded}
 	s.http = []*http.Server{
 		admin.Server(admin.Public(s.probes, door.JSON()), answerWithin),
@@ -236,6 +252,11 @@ func (s *Sidecar) degraded() []string {
 	parts := s.loads.degraded()
 	if reason := s.observer.storeDegraded(); reason != "" {
 		parts = append(parts, "redis: "+reason)
+	}
+	for _, set := range s.keys.Status() {
+		if set.Err != nil {
+			parts = append(parts, fmt.Sprintf("jwks: %s: %d keys in use", set.Source, set.Keys))
+		}
 	}
 	return parts
 }
