@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"net/http"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
@@ -142,7 +143,7 @@ func appendGRPC(b []byte, at place, d *denial) []byte {
 func (d *denial) appendDetails(b []byte) []byte {
 	b = wire.AppendNumber(b, statusCode, d.code)
 	b, message := wire.Begin(b, rpcMessage)
-	b = wire.End(d.appendDetail(b, wire.AppendValue), message)
+	b = wire.End(d.appendDetail(b, appendShort), message)
 	if d.wait > 0 {
 		out, item, value := beginAny(b, "type.googleapis.com/google.rpc.RetryInfo")
 		out, delay := wire.Begin(out, retryDelay)
@@ -162,6 +163,15 @@ func (d *denial) appendDetails(b []byte) []byte {
 		b = wire.End(wire.End(wire.AppendName(out, e.Title()), name), entry)
 	}
 	return wire.End(wire.End(b, value), item)
+}
+
+// appendShort appends the beginning of a text: what the details hold has to fit into a header.
+func appendShort(b []byte, text string) []byte {
+	size := min(len(text), wire.MaxText)
+	for size > 0 && size < len(text) && !utf8.RuneStart(text[size]) {
+		size--
+	}
+	return wire.AppendPlain(b, text[:size])
 }
 
 // beginAny opens a detail of that type. What is appended until both marks are ended is its value.

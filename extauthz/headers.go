@@ -29,8 +29,7 @@ func (p place) appendCount(b []byte, name string, n uint64) []byte {
 // appendLimit writes the headers that tell of the limit which the verdict reports, in the domain's style. A response's
 // own header of the same name has its way, because Envoy would send both.
 func (s *Service) appendLimit(b []byte, at place, v *engine.Verdict, own *descriptors.Response) []byte {
-	reported := v.Reported
-	if reported == nil || reported.Effect == nil || v.Malformed != nil || v.Match.Block != nil {
+	if v.Reported.Effect == nil || v.Malformed != nil || v.Match.Block != nil {
 		return b
 	}
 	style, unix := descriptors.HeadersX, false
@@ -38,7 +37,7 @@ func (s *Service) appendLimit(b []byte, at place, v *engine.Verdict, own *descri
 		style, unix = d.Headers, d.ResetUnix
 	}
 	if style == descriptors.HeadersX || style == descriptors.HeadersBoth {
-		b = appendX(b, at, own, v, s.reset(reported.ResetAfter, unix))
+		b = appendX(b, at, own, v, s.reset(v.Reported.ResetAfter, unix))
 	}
 	if style == descriptors.HeadersIETF || style == descriptors.HeadersBoth {
 		b = appendIETF(b, at, own, v)
@@ -51,8 +50,12 @@ func (s *Service) reset(after time.Duration, unix bool) uint64 {
 	if !unix {
 		return wire.Seconds(after)
 	}
-	at := s.config.Now().Add(max(after, 0) + time.Second - 1)
-	return uint64(max(at.Unix(), 0))
+	at := s.config.Now().Add(max(after, 0))
+	seconds := at.Unix()
+	if at.Nanosecond() > 0 {
+		seconds++
+	}
+	return uint64(max(seconds, 0))
 }
 
 func appendX(b []byte, at place, own *descriptors.Response, v *engine.Verdict, reset uint64) []byte {

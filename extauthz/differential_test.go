@@ -1,0 +1,319 @@
+package extauthz
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+
+	"github.com/spillway-mesh/spillway/identity"
+)
+
+// differs says in which way a message is not what generated code read from the same bytes, or nothing.
+func differs(m *Message, want *authv3.CheckRequest) string {
+	req, source := &m.Request, want.GetAttributes().GetSource()
+	http := want.GetAttributes().GetRequest().GetHttp()
+	for _, c := range []struct{ what, got, want string }{
+		{"domain", req.Domain, want.GetAttributes().GetContextExtensions()["domain"]},
+		{"principal", req.Evidence.Principal, source.GetPrincipal()},
+		{"evidence's path", req.Evidence.Path, http.GetPath()},
+		{"path", req.Subject.Path, http.GetPath()},
+		{"method", req.Subject.Method, http.GetMethod()},
+		{"host", req.Subject.Host, http.GetHost()},
+		{"peer", req.Evidence.Peer.String(), generatedPeer(source.GetAddress()).String()},
+	} {
+		if c.got != c.want {
+			return fmt.Sprintf("%s %q, generated code reads %q", c.what, c.got, c.want)
+		}
+	}
+	entries := map[string]string{}
+	for _, e := range req.Subject.Entries {
+		entries[e.Key] = e.Value
+	}
+	if req.Domain != "" || want.GetAttributes().GetContextExtensions()["domain"] != "" {
+		entries["domain"] = req.Domain
+	}
+	if diff := mapDiffers(entries, want.GetAttributes().GetContextExtensions()); diff != "" {
+		return "context extensions: " + diff
+	}
+	return headersDiffer(req.Evidence.Headers, http)
+}
+
+func generatedPeer(address *corev3.Address) netip.Addr {
+	text := address.GetSocketAddress().GetAddress()
+	parsed, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return parsed.WithZone("").Unmap()
+}
+
+// mapDiffers compares without empty values of the key domain, which is never an entry.
+func mapDiffers(got, want map[string]string) string {
+	for key, value := range want {
+		if key == "domain" && value == "" {
+			continue
+		}
+		have, found := got[key]
+		if !found || have != value {
+			return fmt.Sprintf("%q is %q (found: %t), generated code reads %q", key, have, found, value)
+		}
+	}
+	for key := range got {
+		if _, found := want[key]; !found {
+			return fmt.Sprintf("%q is there, and not for generated code", key)
+		}
+	}
+	return ""
+}
+
+// headersDiffer compares headers: those of header_map one by one, those of the map by their last value, since both are
+// kept when bytes hold a key twice.
+func headersDiffer(got []identity.Header, http *authv3.AttributeContext_HttpRequest) string {
+	if raw := http.GetHeaderMap().GetHeaders(); len(raw) > 0 {
+		var want []identity.Header
+		for _, h := range raw {
+			value := h.GetValue()
+			if len(h.GetRawValue()) > 0 {
+				value = string(h.GetRawValue())
+			}
+			if !strings.HasPrefix(h.GetKey(), ":") {
+				want = append(want, identity.Header{Name: asciiLower(h.GetKey()), Value: value})
+			}
+		}
+		if fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
+			return fmt.Sprintf("raw headers %q, generated code reads %q", got, want)
+		}
+		return ""
+	}
+	values := map[string]string{}
+	for _, h := range got {
+		values[h.Name] = h.Value
+	}
+	want := map[string]string{}
+	for key, value := range http.GetHeaders() {
+		if !strings.HasPrefix(key, ":") {
+			want[asciiLower(key)] = value
+		}
+	}
+	if len(want) < len(http.GetHeaders()) && ambiguous(http.GetHeaders()) {
+		return "" // names that differ in case alone: which is last depends on the order on the wire
+	}
+	if diff := mapDiffers(values, want); diff != "" {
+		return "headers: " + diff
+	}
+	return ""
+}
+
+func asciiLower(name string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, name)
+}
+
+func ambiguous(headers map[string]string) bool {
+	seen := map[string]bool{}
+	for key := range headers {
+		if seen[asciiLower(key)] {
+			return true
+		}
+		seen[asciiLower(key)] = true
+	}
+	return false
+}
+
+func pick[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values))] }
+
+func randomText(r *rand.Rand) string {
+	parts := []string{"", "key", "authorization", "x-api-key", "Bearer a.b.c", "é", "日本", "/a/../b?q=1", "\x00", "\r\n", ":path", "X-Upper", strings.Repeat("x", 200)}
+	return pick(r, parts...) + pick(r, parts...)
+}
+
+func randomMap(r *rand.Rand, keys ...string) map[string]string {
+	out := map[string]string{}
+	for range r.IntN(5) {
+		key := randomText(r)
+		if r.IntN(2) == 0 {
+			key = pick(r, keys...)
+		}
+		out[key] = randomText(r)
+	}
+	return out
+}
+
+func randomCheck(r *rand.Rand) *authv3.CheckRequest {
+	http := &authv3.AttributeContext_HttpRequest{
+		Id: randomText(r), Method: pick(r, "", "GET", "POST"), Path: randomText(r), Host: randomText(r), Scheme: pick(r, "http", "https"),
+		Size: r.Int64(), Protocol: "HTTP/2", Headers: randomMap(r, ":path", "authorization", "accept", "x-forwarded-for"),
+	}
+	if r.IntN(2) == 0 {
+		http.HeaderMap = &corev3.HeaderMap{}
+		for range r.IntN(5) {
+			h := &corev3.HeaderValue{Key: randomText(r), Value: pick(r, "", randomText(r))}
+			if r.IntN(2) == 0 {
+				h.RawValue = []byte{byte(r.Uint32()), byte(r.Uint32())}[:r.IntN(3)]
+			}
+			http.HeaderMap.Headers = append(http.HeaderMap.Headers, h)
+		}
+	}
+	return &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
+		Source:            &authv3.AttributeContext_Peer{Address: randomAddress(r), Principal: randomText(r), Service: randomText(r), Labels: randomMap(r, "a")},
+		Destination:       &authv3.AttributeContext_Peer{Address: randomAddress(r), Principal: randomText(r)},
+		Request:           &authv3.AttributeContext_Request{Time: timestamppb.Now(), Http: http},
+		ContextExtensions: randomMap(r, "domain", "domain", "plan"),
+		TlsSession:        &authv3.AttributeContext_TLSSession{Sni: randomText(r)},
+	}}
+}
+
+func randomAddress(r *rand.Rand) *corev3.Address {
+	switch r.IntN(4) {
+	case 0:
+		return nil
+	case 1:
+		return &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: "/run/socket", Mode: 438}}}
+	}
+	address := pick(r, "", "192.0.2.1", "2001:db8::1", "::ffff:192.0.2.1", "fe80::1%eth0", "nonsense", "300.1.1.1")
+	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+		Address: address, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(r.IntN(1 << 16))},
+	}}}
+}
+
+// shape names the messages inside a message that may come in pieces.
+type shape map[protowire.Number]shape
+
+var checkShape = shape{1: {1: {1: {1: {}, 2: {}}}, 2: {}, 4: {2: {13: {}}}}}
+
+// scrambled writes a message as protobuf allows it and encoders rarely do: in any order, messages in pieces that are
+// merged, unknown fields between.
+func scrambled(r *rand.Rand, wire []byte, inside shape) []byte {
+	var parts [][]byte
+	for rest := wire; len(rest) > 0; {
+		number, typ, n := protowire.ConsumeField(rest)
+		field := rest[:n]
+		rest = rest[n:]
+		inner, nested := inside[number]
+		if !nested || typ != protowire.BytesType {
+			parts = append(parts, field)
+			continue
+		}
+		_, _, head := protowire.ConsumeTag(field)
+		body, _ := protowire.ConsumeBytes(field[head:])
+		body = scrambled(r, body, inner)
+		cut := cutPoint(r, body)
+		parts = append(parts, message(number, body[:cut]))
+		if cut < len(body) {
+			parts = append(parts, message(number, body[cut:]))
+		}
+	}
+	r.Shuffle(len(parts), func(i, j int) { parts[i], parts[j] = parts[j], parts[i] })
+	var out []byte
+	for _, part := range parts {
+		out = append(out, part...)
+		if r.IntN(4) == 0 {
+			out = protowire.AppendTag(out, protowire.Number(1+r.IntN(30)), protowire.Fixed32Type)
+			out = protowire.AppendFixed32(out, r.Uint32())
+		}
+	}
+	return out
+}
+
+// cutPoint is the end of one of the fields.
+func cutPoint(r *rand.Rand, body []byte) int {
+	at := 0
+	for at < len(body) && r.IntN(3) > 0 {
+		_, _, n := protowire.ConsumeField(body[at:])
+		at += n
+	}
+	return at
+}
+
+func message(number protowire.Number, body []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), body)
+}
+
+func TestRandomRequestsReadAsGeneratedCodeReadsThem(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var m Message // one for all, as in a pool
+	for range rounds {
+		wire := wireOf(t, randomCheck(r))
+		if r.IntN(3) == 0 {
+			wire = append(wire, wireOf(t, randomCheck(r))...)
+		}
+		wire = scrambled(r, wire, checkShape)
+		var want authv3.CheckRequest
+		err := proto.Unmarshal(wire, &want)
+		if err != nil {
+			t.Fatalf("generated code: %v", err)
+		}
+		err = m.ParseWire(wire)
+		if err != nil {
+			t.Fatalf("%x: %v", wire, err)
+		}
+		if diff := differs(&m, &want); diff != "" {
+			t.Fatalf("%x: %s", wire, diff)
+		}
+	}
+}
+
+// agree checks the parser against generated code on any bytes: what that one accepts, so do we, with the same content;
+// what we refuse, so does it.
+func agree(t *testing.T, m *Message, wire []byte) (accepted bool) {
+	t.Helper()
+	var want authv3.CheckRequest
+	generated := proto.Unmarshal(wire, &want)
+	ours := m.ParseWire(wire)
+	if generated != nil {
+		return false // bytes that are not UTF-8, or broken ones in a part that nobody reads
+	}
+	if ours != nil {
+		t.Fatalf("%x: generated code takes it, we say: %v", wire, ours)
+	}
+	if diff := differs(m, &want); diff != "" {
+		t.Fatalf("%x: %s", wire, diff)
+	}
+	return true
+}
+
+func TestMutatedRequestsAreTakenWhenGeneratedCodeTakesThem(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	var m Message
+	accepted := 0
+	for range rounds {
+		wire := wireOf(t, randomCheck(r))
+		for range 1 + r.IntN(3) {
+			wire = mutate(r, wire)
+		}
+		if agree(t, &m, wire) {
+			accepted++
+		}
+	}
+	if accepted < rounds/12 {
+		t.Errorf("only %d mutations were decodable: the test says little", accepted)
+	}
+}
+
+func mutate(r *rand.Rand, wire []byte) []byte {
+	at := r.IntN(len(wire))
+	switch r.IntN(4) {
+	case 0:
+		wire[at] ^= 1 << r.IntN(8)
+	case 1:
+		wire[at] = byte(r.Uint32())
+	case 2:
+		wire = wire[:max(at, 1)]
+	case 3:
+		wire = append(wire[:at:at], append([]byte{byte(r.Uint32())}, wire[at:]...)...)
+	}
+	return wire
+}
