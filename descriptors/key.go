@@ -16,6 +16,8 @@ import (
 // Keys are told in docs/decisions/0003-keys.md. In short:
 //
 //	<prefix>rl1:{<domain>|<value>|…}:<scope>:<rule>:<limit>:<algorithm>    scoped rules
+//	<prefix>rl1:{<domain>|<value>|…}:<scope>:<rule>:penalty:pn             their penalties
+//	<prefix>rl1:{<domain>|<name>}:<scope>:~<kind>:<limit>:<algorithm>      what a user, tenant or API key has of its own
 //	<prefix>rl1:{<domain>|<value>|…}:<key>/<key>…:<limit>:<algorithm>      trees
 //	<prefix>rl1:{<domain>|<value>|…}:<key>/<key>…:~<window in µs>:fw       overrides
 //
