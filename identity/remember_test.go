@@ -1,0 +1,63 @@
+package identity_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spillway-mesh/spillway/identity"
+)
+
+func TestHowLongTokensAreRemembered(t *testing.T) {
+	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // synctest's
+	expires := func(d time.Duration) string {
+		return sign("EdDSA", "ed", edKey, with(good, object{"exp": start.Add(d).Unix()}))
+	}
+	for name, c := range map[string]struct {
+		token string
+		after time.Duration
+		hit   bool
+		user  string
+	}{
+		"verified, 59 s":              {edToken, 59 * time.Second, true, "alice"},
+		"verified, 60 s":              {edToken, 60 * time.Second, false, "alice"},
+		"expiring, within its leeway": {expires(10 * time.Second), 39 * time.Second, true, "alice"},
+		"expiring, after its leeway":  {expires(10 * time.Second), 40 * time.Second, false, ""},
+		"bad signature, 29 s":         {edToken[:len(edToken)-10] + "AAAAAAAAAA", 29 * time.Second, true, ""},
+		"bad signature, 30 s":         {edToken[:len(edToken)-10] + "AAAAAAAAAA", 30 * time.Second, false, ""},
+		"unknown key":                 {sign("EdDSA", "x", edKey, good), 29 * time.Second, true, ""},
+		"malformed":                   {"a.b.c", 29 * time.Second, true, ""},
+		"not yet valid is forgotten":  {sign("EdDSA", "ed", edKey, with(good, object{"nbf": start.Add(40 * time.Second).Unix()})), 9 * time.Second, false, ""},
+		"not yet valid becomes valid": {sign("EdDSA", "ed", edKey, with(good, object{"nbf": start.Add(40 * time.Second).Unix()})), 10 * time.Second, false, "alice"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, edKeys, func(t *testing.T, s *scene) {
+				synctest.Wait()
+				s.user(c.token)
+				pass(c.after)
+				user := s.user(c.token)
+				if user != c.user {
+					t.Errorf("after %s the token yields %q, want %q", c.after, user, c.user)
+				}
+				if hit := s.sets.Stats().Hits == 1; hit != c.hit {
+					t.Errorf("after %s the token is remembered: %v, want %v", c.after, hit, c.hit)
+				}
+			})
+		})
+	}
+}
+
+func TestStatsCountTokens(t *testing.T) {
+	play(t, edKeys, func(t *testing.T, s *scene) {
+		synctest.Wait()
+		for range 3 {
+			s.user(edToken)
+			s.user("worthless")
+		}
+		s.resolver.Resolve(&identity.Evidence{Headers: headers("authorization", "Bearer a, Bearer b")})
+		want := identity.Stats{Hits: 4, Misses: 2, Invalid: 1, Refused: 1, Fetches: 1, Sets: 1, Verified: 1, Rejected: 1}
+		if got := s.sets.Stats(); got != want {
+			t.Errorf("stats %+v, want %+v", got, want)
+		}
+	})
+}
