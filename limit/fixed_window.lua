@@ -1,5 +1,5 @@
 -- Fixed window, the twin of fixed_window.go.
--- keys: one string, "at used": tokens taken in the window that starts at at; windows are aligned to the epoch.
+-- keys: one string of at and used (see state.lua): tokens taken in the window that starts at at, aligned to the epoch.
 -- arguments: limit = count, window (microseconds); n tokens; now (microseconds).
 -- reply: advance moves to the window of now; left, wait and reset return a number; take returns what it took.
 
@@ -32,12 +32,12 @@ local function fixed_window()
   end
 
   local function read(key)
-    local at, used = read_text(key)
+    local at, used = read_numbers(key)
     return {at = at, used = used}
   end
 
   local function write(key, t, unit, expires)
-    write_text(key, t.at, t.used, 0, unit, expires)
+    write_numbers(key, t.at, t.used, 0, unit, expires)
   end
 
   return {read = read, advance = advance, left = left, take = take, wait = wait, reset = reset, write = write}

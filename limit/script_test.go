@@ -2,6 +2,7 @@ package limit_test
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -102,8 +103,9 @@ func TestScriptKeepsStatesSmall(t *testing.T) {
 	before := usedMemory(t, client)
 	pipe := client.Pipeline()
 	for i := range 50_000 {
-		// Keys of the length that a user of a tenant has.
-		charge := limit.Charge{Key: fmt.Sprintf("rl1:{shop:user-%06d}:u:per-user:0:tb", i), Limit: of(limit.TokenBucket, 100, time.Hour), Cost: 1}
+		// Keys of the length that a client of an endpoint has.
+		key := fmt.Sprintf("rl1:{shop|client-%05d|/api/v1/orders}:user+endpoint:per-endpoint:1:tb", i)
+		charge := limit.Charge{Key: key, Limit: of(limit.TokenBucket, 100, time.Hour), Cost: 1}
 		call := limit.NewCall([]limit.Charge{charge}, false, 0)
 		pipe.EvalSha(ctx, limit.ScriptSHA, call.Keys, call.Args...)
 		if i%1000 == 999 {
@@ -132,7 +134,17 @@ func usedMemory(t *testing.T, client *redis.Client) int {
 func TestScriptRefusesForeignValues(t *testing.T) {
 	client, ctx := connect(t), context.Background()
 	random := rand.New(rand.NewPCG(1, 2))
-	values := []string{"x", "12", "12 x", "1 2 3 4", "-1 2", "1 -2", "1.5 2", "1e3 2", " 1 2", "1 2\n", "99999999999999999999 1", "1 99999999999999999999",
+	packed := func(numbers ...float64) string {
+		var b []byte
+		for _, n := range numbers {
+			b = binary.BigEndian.AppendUint64(b, math.Float64bits(n))
+		}
+		return string(b)
+	}
+	values := []string{"x", "12", "12 x", "1 2", "1762560000000000 2", strings.Repeat("\x00", 12), strings.Repeat("\x00", 16), strings.Repeat("\x00", 24),
+		packed(-1) + "\x00\x00\x00\x01", packed(1.5) + "\x00\x00\x00\x01", packed(1<<53) + "\x00\x00\x00\x01", packed(math.NaN()) + "\x00\x00\x00\x01",
+		packed(math.Inf(1)) + "\x00\x00\x00\x01", packed(start, 1.5, 0), packed(start, -1, 0), packed(start, 1, 1<<53), packed(start, 1, math.NaN()),
+		packed(start) + "\x00\x00\x00\x01\x00", packed(start), packed(0.5) + "\x00\x00\x00\x01\x00\x00\x00\x01",
 		strings.Repeat("a", 32), strings.Repeat("7", 32), strings.Repeat("\x00", 32), strings.Repeat(" ", 48), strings.Repeat("\xff", 64), "short", strings.Repeat("z", 100_000)}
 	for range 300 {
 		b := make([]byte, 1+random.IntN(80))

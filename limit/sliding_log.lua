@@ -6,10 +6,6 @@
 -- reply: advance finds the first entry that counts; left, wait and reset return a number; take returns what it took.
 
 local function sliding_log()
-  local function whole(number)
-    return number >= 0 and number < max_exact and fmod(number, 1) == 0
-  end
-
   local function read(key)
     local length = redis.call('STRLEN', key)
     if length == 0 then

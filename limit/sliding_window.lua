@@ -1,5 +1,5 @@
 -- Sliding window, the twin of sliding_window.go.
--- keys: one string, "at used" or "at used prev": tokens taken in the window that starts at at, and in the one before.
+-- keys: one string of at, used and prev (see state.lua): tokens taken in the window that starts at at, and in the one before.
 -- arguments: limit = count, window (microseconds); n tokens; now (microseconds).
 -- reply: advance moves to the window of now; left, wait and reset return a number; take returns what it took.
 
@@ -49,12 +49,12 @@ local function sliding_window()
   end
 
   local function read(key)
-    local at, used, prev = read_text(key)
+    local at, used, prev = read_numbers(key)
     return {at = at, used = used, prev = prev}
   end
 
   local function write(key, t, unit, expires)
-    write_text(key, t.at, t.used, t.prev, unit, expires)
+    write_numbers(key, t.at, t.used, t.prev, unit, expires)
   end
 
   return {read = read, advance = advance, left = left, take = take, wait = wait, reset = reset, write = write}

@@ -1,5 +1,5 @@
 -- Token bucket, the twin of token_bucket.go.
--- keys: one string, "at used" or "at used rem": tokens owed as of the instant at + rem/count microseconds.
+-- keys: one string of at, used and rem (see state.lua): tokens owed as of the instant at + rem/count microseconds.
 -- arguments: limit = count, window (microseconds), burst; n tokens; now (microseconds).
 -- reply: advance gives back what time has earned; left, wait and reset return a number; take returns what it took.
 
@@ -58,12 +58,12 @@ local function token_bucket()
   end
 
   local function read(key)
-    local at, used, rem = read_text(key)
+    local at, used, rem = read_numbers(key)
     return {at = at, used = used, rem = rem}
   end
 
   local function write(key, t, unit, expires)
-    write_text(key, t.at, t.used, t.rem, unit, expires)
+    write_numbers(key, t.at, t.used, t.rem, unit, expires)
   end
 
   return {read = read, advance = advance, left = left, take = take, wait = wait, reset = reset, write = write}

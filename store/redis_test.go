@@ -213,7 +213,7 @@ func TestFiftyThousandBucketsFitInTenMegabytes(t *testing.T) {
 	for i := range 1000 {
 		var charges []limit.Charge
 		for j := range 100 {
-			key := fmt.Sprintf("rl1:{api|user=%08d}:user:per-user:0:token_bucket", i%500*100+j)
+			key := fmt.Sprintf("rl1:{shop|client-%05d|/api/v1/orders}:user+endpoint:per-endpoint:1:tb", i%500*100+j)
 			charges = append(charges, limit.Charge{Key: key, Limit: l, Cost: 1})
 		}
 		spend(r, charges...)

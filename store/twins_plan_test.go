@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
@@ -128,23 +127,36 @@ func decodeState(kind limit.Algorithm, value string) (limit.State, error) {
 	if kind == limit.SlidingLog {
 		return decodeLog([]byte(value))
 	}
-	third := new(int64)
+	at, used, third, err := decodeNumbers([]byte(value))
+	s.At, s.Used = at, used
 	switch kind {
 	case limit.TokenBucket:
-		third = &s.Rem
+		s.Rem = third
 	case limit.SlidingWindow:
-		third = &s.Prev
+		s.Prev = third
 	}
-	var err error
-	if strings.Count(value, " ") == 1 {
-		_, err = fmt.Sscanf(value, "%d %d", &s.At, &s.Used)
-	} else {
-		_, err = fmt.Sscanf(value, "%d %d %d", &s.At, &s.Used, third)
+	return s, err
+}
+
+// decodeNumbers insists on the shortest of the three layouts.
+func decodeNumbers(value []byte) (at, used, third int64, err error) {
+	order := binary.BigEndian
+	double := func(i int) int64 { return int64(math.Float64frombits(order.Uint64(value[i:]))) }
+	short := false
+	switch len(value) {
+	case 12:
+		at, used, short = double(0), int64(order.Uint32(value[8:])), true
+	case 16:
+		at, used, third = double(0), int64(order.Uint32(value[8:])), int64(order.Uint32(value[12:]))
+		short = third > 0
+	case 24:
+		at, used, third = double(0), double(8), double(16)
+		short = used > math.MaxUint32 || third > math.MaxUint32
 	}
-	if err != nil || *third < 0 || len(value) > 44 {
-		return s, fmt.Errorf("value %q is not a state: %v", value, err)
+	if !short || used == 0 && third == 0 {
+		return 0, 0, 0, fmt.Errorf("value %x is not a state in its shortest form", value)
 	}
-	return s, nil
+	return at, used, third, nil
 }
 
 func decodeLog(value []byte) (limit.State, error) {
