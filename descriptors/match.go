@@ -14,7 +14,7 @@ type Request struct {
 	Hits        uint64 // of the whole request; 0 means 1
 
 	Evidence *identity.Evidence // ext_authz: who may be asking; the engine resolves it into Subject
-	Subject  *Subject           // ext_authz: who asks for what; nil over RLS, whose descriptors say it
+	Subject  *Subject           // ext_authz: who asks for what, and Descriptors are not read; nil over RLS, whose descriptors say it
 }
 
 // Subject is what ext_authz knows about a request. Path, Method and Host are as Envoy sent them.

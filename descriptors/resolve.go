@@ -12,28 +12,37 @@ func (s *Set) Match(req *Request, m *Match) {
 		return
 	}
 	m.Known, m.Domain = true, d
-	if req.Subject == nil {
+	trees := req.Subject == nil
+	if trees {
 		d.findLeaves(req, m)
 	}
-	if !d.scoped {
-		d.chargeTrees(req, m)
-		return
+	if d.scoped {
+		d.choose(req, m)
+		if d.settles(m) {
+			return
+		}
 	}
-	d.choose(req, m)
+	if trees {
+		d.chargeTrees(req, m)
+	}
+	taken := trees && len(req.Descriptors) > 0 && m.scratch.attrs.first < 0 // by post-paid leaves
+	if d.scoped && !taken {
+		d.chargeRules(req, m)
+	}
+}
+
+// settles reports whether a block or an allow applies, after which nothing is charged.
+func (d *CompiledDomain) settles(m *Match) bool {
 	best := m.scratch.best
 	if c := best[d.blocks]; c != nil {
 		m.Block = c.rule.verdict
-		return
+		return true
 	}
 	if c := best[d.allows]; c != nil {
 		m.Exempt = c.rule.verdict
-		return
+		return true
 	}
-	d.chargeTrees(req, m)
-	if req.Subject == nil && len(req.Descriptors) > 0 && m.scratch.attrs.first < 0 {
-		return // post-paid leaves took all descriptors
-	}
-	d.chargeRules(req, m)
+	return false
 }
 
 // choose gathers what is known about the request and chooses a candidate of each group.

@@ -54,7 +54,7 @@ func (a *attributes) take(s *Subject) {
 		attrTenant: c.Tenant, attrUser: c.User, attrTier: c.Tier, attrEndpoint: s.Path, attrMethod: s.Method,
 	}
 	if c.Address.IsValid() {
-		addr := c.Address.Unmap().WithZone("")
+		addr := c.Address.Unmap()
 		a.network = netip.PrefixFrom(addr, addr.BitLen())
 	}
 }

@@ -123,6 +123,25 @@ func TestSubjectLeavesNoTrace(t *testing.T) {
 	}
 }
 
+// TestDescriptorsBesideASubject are not read.
+func TestDescriptorsBesideASubject(t *testing.T) {
+	for _, lines := range [][]string{{"node user : 5/minute"}, {"node user : 5/minute", "rule u scope=user limit=1/1s"}} {
+		s := script{domain: Domain{Name: "shop", ChargeDenied: true}}
+		for _, line := range lines {
+			s.configure(t, strings.Fields(line))
+		}
+		set := s.compile(t)
+		bare, beside := parseSubject(t, []string{"user=alice"}), parseSubject(t, []string{"user=alice"})
+		beside.Descriptors = parseRequest(t, []string{"user=bob", "@9", ";", "user=eve"}).Descriptors
+		var want, got Match
+		set.Match(bare, &want)
+		set.Match(beside, &got)
+		if a, b := strings.Join(describe(&got), "\n"), strings.Join(describe(&want), "\n"); a != b {
+			t.Errorf("%q: %q with descriptors, %q without", lines, a, b)
+		}
+	}
+}
+
 // TestCompileHandsOutResolvers: each domain gets one, the zero configuration where it has none, and refused sets get none.
 func TestCompileHandsOutResolvers(t *testing.T) {
 	made := map[string]*identity.Config{}

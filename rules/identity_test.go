@@ -163,7 +163,10 @@ func TestResolversAreMadeForWhatIsUsed(t *testing.T) {
 		return identity.New(*cfg, nil, identity.Options{})
 	}
 	write(t, domain("shop")+"rules: []\n", dir, "a.yaml")
-	write(t, domain("shop")+"identity: { client_ip: { trusted_hops: 3 } }\n", dir, "b.yaml")
+	write(t, domain("shop")+`identity:
+  client_ip: { trusted_hops: 3 }
+  api_keys: { query: k, keys: [{ id: ci, sha256: "1111111111111111111111111111111111111111111111111111111111111111", limits: [1/1s] }] }
+`, dir, "b.yaml")
 	write(t, domain("other")+"rules: 7\n", dir, "c.yaml")
 	if load := NewFiles(cfg).Load(); !load.Rejected() || len(made) > 0 {
 		t.Fatalf("resolvers %v of a load that is refused", made)
@@ -175,5 +178,12 @@ func TestResolversAreMadeForWhatIsUsed(t *testing.T) {
 	}
 	if load.Set.Domain("shop").Identity == nil || load.Set.Domain("other").Identity == nil {
 		t.Error("the snapshot carries no resolver")
+	}
+	accounts := ""
+	for _, effect := range load.Set.Effects() {
+		accounts += effect.Account
+	}
+	if accounts != "ci" {
+		t.Errorf("limits of %q, want those of the key ci", accounts)
 	}
 }
