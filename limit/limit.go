@@ -46,6 +46,7 @@ const (
 	MaxWindow   = 3650 * 24 * time.Hour  // and at least one microsecond
 	MaxFill     = 36500 * 24 * time.Hour // time in which an empty token bucket is full again
 	MaxCost     = 1 << 53                // tokens; larger costs are taken for this one
+	LongestWait = time.Minute            // of a throttle; a longer MaxWait is taken for this one
 )
 
 // Limit is an algorithm with its numbers. The zero value is refused by Validate.

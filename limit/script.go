@@ -28,12 +28,15 @@ var fixedWindowLua string
 //go:embed sliding_log.lua
 var slidingLogLua string
 
+//go:embed penalty.lua
+var penaltyLua string
+
 //go:embed spend.lua
 var spendLua string
 
 // Script is the one script that decides on a Redis server what Decide decides in memory. spend.lua tells its keys,
 // argument and reply; Call speaks them.
-var Script = arithLua + stateLua + tokenBucketLua + slidingWindowLua + fixedWindowLua + slidingLogLua + spendLua
+var Script = arithLua + stateLua + tokenBucketLua + slidingWindowLua + fixedWindowLua + slidingLogLua + penaltyLua + spendLua
 
 // ScriptSHA is the name under which a Redis server knows Script, for EVALSHA.
 var ScriptSHA = sha(Script)
@@ -46,8 +49,9 @@ func sha(text string) string {
 // Call is one call of Script: the keys and arguments of EVALSHA. The zero value holds no charges; Set fills it.
 type Call struct {
 	Keys   []string // distinct
-	Args   []any    // one []byte
+	Args   []any    // one []byte, and a second one where a charge has a longest wait or a penalty
 	packed []byte
+	extras []byte
 }
 
 // Sizes of the packed argument and reply, in bytes.
@@ -68,7 +72,7 @@ func NewCall(charges []Charge, refused bool, now int64) Call {
 
 // Set packs the charges of another request, as NewCall does, into the memory of the last one.
 func (c *Call) Set(charges []Charge, refused bool, now int64) {
-	c.Keys, c.packed = c.Keys[:0], c.packed[:0]
+	c.Keys, c.packed, c.extras = c.Keys[:0], c.packed[:0], c.extras[:0]
 	if need := headSize + chargeSize*len(charges); cap(c.packed) < need {
 		c.packed = make([]byte, 0, need)
 	}
@@ -84,10 +88,45 @@ func (c *Call) Set(charges []Charge, refused bool, now int64) {
 	for i := range charges {
 		c.packed = c.add(&charges[i], c.place(charges[i].Key, seen))
 	}
+	for i := range charges {
+		c.extra(&charges[i], i+1, seen)
+	}
 	if cap(c.Args) == 0 {
-		c.Args = make([]any, 1)
+		c.Args = make([]any, 1, 2)
 	}
 	c.Args = append(c.Args[:0], c.packed)
+	if len(c.extras) > 0 {
+		c.Args = append(c.Args, c.extras)
+	}
+}
+
+// extra packs what only some charges have: a longest wait, a penalty.
+func (c *Call) extra(charge *Charge, number int, seen map[string]int) {
+	waits, penalizes := charge.waits(), charge.Penalizes()
+	if !waits && !penalizes {
+		return
+	}
+	wait, place := int64(0), 0
+	if waits {
+		wait = charge.maxWait()
+	}
+	if penalizes {
+		place = c.place(charge.PenaltyKey, seen)
+	}
+	b := binary.BigEndian.AppendUint32(c.extras, uint32(number))
+	b = appendNumber(b, wait)
+	b = binary.BigEndian.AppendUint32(b, uint32(place))
+	if penalizes {
+		o := policyOf(charge.Penalty)
+		b = append(b, flag(charge.warnsOnly()))
+		b = appendNumber(b, o.threshold)
+		b = appendNumber(b, o.window)
+		b = append(b, byte(len(o.multipliers)))
+		for k := range o.multipliers {
+			b = appendNumber(b, o.length(k))
+		}
+	}
+	c.extras = b
 }
 
 // place returns the number of a key, from 1, and adds it if it is new.
@@ -154,8 +193,8 @@ func readOne(text string, d *Decision, s *State) (rest string, err error) {
 	if len(text) < saidSize {
 		return "", fmt.Errorf("%d bytes are too few", len(text))
 	}
-	const follows = 4
-	outcome := Outcome(text[0] &^ follows)
+	const follows, penalized = 4, 16
+	outcome := Outcome(text[0] &^ (follows | penalized))
 	if outcome != Allowed && outcome != Refused {
 		return "", fmt.Errorf("outcome %d is unknown", text[0])
 	}
@@ -165,6 +204,10 @@ func readOne(text string, d *Decision, s *State) (rest string, err error) {
 		Charged:    number(text, 9),
 		ResetAfter: time.Duration(number(text, 17)) * time.Microsecond,
 		RetryAfter: time.Duration(number(text, 25)) * time.Microsecond,
+		Penalized:  text[0]&penalized != 0,
+	}
+	if outcome == Allowed {
+		d.Wait, d.RetryAfter = d.RetryAfter, 0
 	}
 	followed := text[0]&follows != 0
 	text = text[saidSize:]

@@ -36,7 +36,8 @@ func rateOf(l *Limit) rate {
 // more than a window asks for it). decisions[i] is overwritten. With refused the request is refused already, by someone
 // else, and only charges with Each take.
 //
-// Remaining, ResetAfter and RetryAfter are those after the whole request. Up to four charges allocate nothing.
+// Remaining, ResetAfter and RetryAfter are those after the whole request. Up to four charges allocate nothing. Penalties are
+// not looked at: Judge does that.
 func Decide(states []*State, charges []Charge, refused bool, now int64, decisions []Decision) {
 	if len(charges) == 1 {
 		c, d := &charges[0], &decisions[0]
@@ -47,12 +48,24 @@ func Decide(states []*State, charges []Charge, refused bool, now int64, decision
 	}
 	var few [4]tally
 	var fewSlots [4]int
-	tallies, slots := few[:], fewSlots[:]
+	q := request{states: states, charges: charges, refused: refused, now: now, decisions: decisions, tallies: few[:], slots: fewSlots[:]}
 	if n := len(charges); n > len(few) {
-		tallies, slots = make([]tally, n), make([]int, n)
+		q.tallies, q.slots = make([]tally, n), make([]int, n)
 	}
-	assign(states[:len(charges)], slots)
-	decideAll(states, charges, refused, now, decisions, tallies, slots)
+	q.decide()
+	q.finish()
+}
+
+// request is the charges of one request while they are decided.
+type request struct {
+	states    []*State
+	charges   []Charge
+	refused   bool
+	now       int64
+	decisions []Decision
+	tallies   []tally
+	slots     []int   // charges[i] works on tallies[slots[i]]
+	rests     []int64 // of cool-downs, by charge; nil without penalties
 }
 
 // assign gives each charge the slot of the first charge that shares its state.
@@ -79,38 +92,57 @@ func assign(states []*State, slots []int) {
 	}
 }
 
-// decideAll tries all charges one after the other. If that refuses the request it starts again, and only charges with
-// Each take; what each limit said stays.
-func decideAll(states []*State, charges []Charge, refused bool, now int64, decisions []Decision, tallies []tally, slots []int) {
-	openAll(states, tallies, slots, len(charges))
-	for i := range charges {
-		t := &tallies[slots[i]]
-		*t = step(*t, &charges[i], false, now, &decisions[i])
+// decide tries all charges one after the other. If that refuses the request it starts again, and only charges with Each
+// take; what each limit said stays.
+func (q *request) decide() {
+	assign(q.states[:len(q.charges)], q.slots)
+	q.open()
+	for i := range q.charges {
+		q.step(i, false)
 	}
-	if refused || refuses(charges, decisions) {
-		openAll(states, tallies, slots, len(charges))
-		for i := range charges {
-			t, d := &tallies[slots[i]], &decisions[i]
-			said := d.Outcome
-			*t = step(*t, &charges[i], !charges[i].Each, now, d)
-			d.Outcome = said
-		}
+	if !q.refused && !refuses(q.charges, q.decisions) {
+		return
 	}
-	for i := range charges {
-		t := &tallies[slots[i]]
-		*t = report(*t, &charges[i], now, &decisions[i])
-	}
-	for i := range charges {
-		if slots[i] == i {
-			tallies[i].save(states[i])
+	q.open()
+	for i := range q.charges {
+		d := &q.decisions[i]
+		said := d.Outcome
+		q.step(i, !q.charges[i].Each)
+		d.Outcome = said
+		if said == Refused {
+			d.Wait = 0
 		}
 	}
 }
 
-func openAll(states []*State, tallies []tally, slots []int, n int) {
-	for i := range n {
-		if slots[i] == i {
-			tallies[i] = open(states[i])
+func (q *request) open() {
+	for i := range q.charges {
+		if q.slots[i] == i {
+			q.tallies[i] = open(q.states[i])
+		}
+	}
+}
+
+// step decides one charge. One that a cool-down refuses does not get to its counter.
+func (q *request) step(i int, dry bool) {
+	c := &q.charges[i]
+	if q.rests != nil && q.rests[i] > 0 && !c.warnsOnly() {
+		q.decisions[i] = Decision{Outcome: Refused}
+		return
+	}
+	t := &q.tallies[q.slots[i]]
+	*t = step(*t, c, dry, q.now, &q.decisions[i])
+}
+
+// finish reports what is left after all charges, and stores what they changed.
+func (q *request) finish() {
+	for i := range q.charges {
+		t := &q.tallies[q.slots[i]]
+		*t = report(*t, &q.charges[i], q.now, &q.decisions[i])
+	}
+	for i := range q.charges {
+		if q.slots[i] == i {
+			q.tallies[i].save(q.states[i])
 		}
 	}
 }
@@ -145,11 +177,15 @@ func step(t tally, c *Charge, dry bool, now int64, d *Decision) tally {
 	}
 	a := &algorithms[c.Limit.Algorithm]
 	t = a.advance(t, l, now)
-	var n int64
+	var n, wait int64
 	d.Outcome, n = demand(c, l, a.left(t, l, now))
+	if d.Outcome == Refused && c.waits() {
+		d.Outcome, n, wait = reserve(t, c, l, n, now)
+	}
 	if dry || n == 0 {
 		return t
 	}
+	d.Wait = time.Duration(wait) * time.Microsecond
 	t, d.Charged = a.take(t, l, n, now)
 	t.changed = t.changed || d.Charged != 0
 	return t
@@ -176,6 +212,25 @@ func demand(c *Charge, l rate, left int64) (Outcome, int64) {
 		return Refused, max(left, 0)
 	}
 	return Refused, 0
+}
+
+// waits says that tokens may be taken in advance.
+func (c *Charge) waits() bool {
+	return c.MaxWait > 0 && c.Op == Spend && c.Limit.Algorithm == TokenBucket
+}
+
+// reserve takes tokens in advance if they are due within the charge's longest wait. If not, a refusal takes n.
+func reserve(t tally, c *Charge, l rate, n, now int64) (Outcome, int64, int64) {
+	wait, ok := bucketDue(t, l, c.cost(), c.maxWait(), now)
+	if !ok {
+		return Refused, n, 0
+	}
+	return Allowed, c.cost(), wait
+}
+
+// maxWait is MaxWait within its bounds, in microseconds.
+func (c *Charge) maxWait() int64 {
+	return min(c.MaxWait, LongestWait).Microseconds()
 }
 
 // cost is Cost within its bounds.

@@ -3,9 +3,10 @@
 -- arguments: one string, packed big-endian: now (double, microseconds since the epoch, 0 for the server's own time; only
 --   tests give it), refused (byte, 1: the request is refused already), then per charge 40 bytes: index of its key from 1
 --   (4 bytes), algorithm, op, mode, each (bytes), count, window in microseconds, burst, cost (doubles).
--- reply: one string, packed big-endian: now (double), then per charge: outcome (byte, 4 more when a state follows),
---   remaining, charged, reset and retry in microseconds (doubles), and for a refused charge of any algorithm but the log its
---   state: at, rem, used, prev (doubles).
+--   A second string only where a charge has a longest wait or a penalty; penalty.lua tells it.
+-- reply: one string, packed big-endian: now (double), then per charge: outcome (byte, 4 more when a state follows, 16 more in
+--   a cool-down), remaining, charged, reset and retry in microseconds (doubles; for an allowed charge retry is how long its
+--   answer waits), and for a refused charge of any algorithm but the log its state: at, rem, used, prev (doubles).
 --
 -- Every call defines every function anew, and each variable it catches costs: hence plain numbers for ops, modes and
 -- outcomes (those of limit.go), and functions inside functions for what a call with one charge does not need.
@@ -20,21 +21,24 @@ local function demand(c, left)
   return 2, 0
 end
 
--- Decides one charge on its own and takes what it takes, nothing if dry. Returns the outcome and what it took.
+-- Decides one charge on its own and takes what it takes, nothing if dry. Returns the outcome, what it took, and how long
+-- the answer waits if that was taken in advance.
 local function step(t, c, dry, now)
   if c.count == 0 then return c.op < 2 and 2 or 1, 0 end
   local ops = t.ops
   ops.advance(t, c, now)
   local outcome, n = demand(c, ops.left(t, c, now))
+  local wait = outcome == 2 and c.max_wait and ops.due(t, c, c.cost, c.max_wait, now)
+  if wait then outcome, n = 1, c.cost end
   if dry or n == 0 then return outcome, 0 end
   n = ops.take(t, c, n, now)
   if n ~= 0 then t.changed = true end
-  return outcome, n
+  return outcome, n, wait
 end
 
 -- What is left after the request, packed after the head. Remembers in the state when it is full again.
-local function report(head, t, c, outcome, charged, now)
-  local ops, remaining, reset, retry = t.ops, 0, c.window, c.window
+local function report(head, t, c, outcome, charged, now, wait)
+  local ops, remaining, reset, retry, said, penalty = t.ops, 0, c.window, c.window, outcome, c.penalty
   if c.count > 0 then
     ops.advance(t, c, now)
     remaining = max(ops.left(t, c, now), 0)
@@ -42,9 +46,13 @@ local function report(head, t, c, outcome, charged, now)
     t.reset = reset
     if outcome == 2 then retry = ops.wait(t, c, c.cost, now) end
   end
-  if outcome == 1 then return pack('>dBdddd', head, 1, remaining, charged, reset, 0) end
-  if t.size then return pack('>dBdddd', head, 2, remaining, charged, reset, retry) end
-  return pack('>dBdddddddd', head, 6, remaining, charged, reset, retry, t.at, t.rem or 0, t.used, t.prev or 0)
+  if penalty then
+    if penalty.rest then said = said + 16 end
+    if not penalty.dry then retry = penalty.rest or max(retry, penalty.started or 0) end
+  end
+  if outcome == 1 then return pack('>dBdddd', head, said, remaining, charged, reset, wait or 0) end
+  if t.size then return pack('>dBdddd', head, said, remaining, charged, reset, retry) end
+  return pack('>dBdddddddd', head, said + 4, remaining, charged, reset, retry, t.at, t.rem or 0, t.used, t.prev or 0)
 end
 
 -- Writes a changed state, and its time to live in the same step.
@@ -78,9 +86,10 @@ local function read(key, algorithm)
   return t
 end
 
--- A request of several charges.
+-- A request of several charges, or with longest waits or penalties.
 local function decide_all(charges, refused, now, given)
-  local states, outcomes, charged, replies = {}, {}, {}, {pack('>d', now)}
+  local states, outcomes, charged, waits, replies = {}, {}, {}, {}, {pack('>d', now)}
+  local more = ARGV[2] and extras(ARGV[2], charges, now, given)
 
   local function read_all()
     for i = 1, #KEYS do states[i] = nil end
@@ -111,25 +120,34 @@ local function decide_all(charges, refused, now, given)
     return quotas and not open
   end
 
+  -- Decides one charge. One that a cool-down refuses does not get to its counter.
+  local function try(c, dry)
+    if c.cooling then return 2, 0 end
+    return step(states[c.key], c, dry, now)
+  end
+
   -- Tries all charges one after the other. If that refuses the request it starts again, and only charges with each take;
-  -- what each limit said stays.
+  -- what each limit said stays. A single charge that refuses has taken what it takes.
   read_all()
   for i = 1, #charges do
-    local c = charges[i]
-    outcomes[i], charged[i] = step(states[c.key], c, false, now)
+    outcomes[i], charged[i], waits[i] = try(charges[i], false)
   end
-  if refused or refuses() then
+  if refused or #charges > 1 and refuses() then
     read_all()
     for i = 1, #charges do
       local c, _ = charges[i], nil
-      _, charged[i] = step(states[c.key], c, c.each == 0, now)
+      _, charged[i], waits[i] = try(c, c.each == 0)
     end
   end
+  if more then more.count(outcomes) end
   for i = 1, #charges do
     local c = charges[i]
-    replies[i + 1] = string.sub(report(now, states[c.key], c, outcomes[i], charged[i], now), 9)
+    replies[i + 1] = string.sub(report(now, states[c.key], c, outcomes[i], charged[i], now, waits[i]), 9)
   end
-  for i = 1, #KEYS do save(KEYS[i], states[i], now, given) end
+  for i = 1, #KEYS do
+    if states[i] then save(KEYS[i], states[i], now, given) end
+  end
+  if more then more.save() end
   return table.concat(replies)
 end
 
@@ -147,7 +165,7 @@ if not given then
   local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
 end
-if #charges ~= 1 then return decide_all(charges, refused, now, given) end
+if #charges ~= 1 or ARGV[2] then return decide_all(charges, refused, now, given) end
 
 local c, key = charges[1], KEYS[1]
 local t = read(key, c.algorithm)

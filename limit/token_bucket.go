@@ -1,7 +1,10 @@
 package limit
 
 // A token bucket keeps the tokens it is owed: Used as of the instant At + Rem/Count microseconds. Tokens come back at
-// Count per Window, one by one. The zero state is a full bucket.
+// Count per Window, one by one. The zero state is a full bucket. Tokens taken in advance (throttle) are owed like others.
+
+// maxDepth keeps what a bucket owes within what a double holds exactly.
+const maxDepth = 1000 * MaxCount
 
 var tokenBucket = algorithm{advance: bucketAdvance, left: bucketLeft, take: bucketTake, wait: bucketWait, reset: bucketReset}
 
@@ -10,7 +13,9 @@ func bucketAdvance(t tally, l rate, now int64) tally {
 	if t.Used == 0 {
 		return t
 	}
-	t.Used = min(t.Used, l.burst+l.count) // a lowered limit: the balance is never below -count
+	if t.Used > l.burst+l.count {
+		t.Used = min(t.Used, l.burst+bucketDepth(l)) // a lowered limit
+	}
 	if t.Rem >= l.count {
 		t.At, t.Rem = t.At+1, 0 // a lowered count: its fractions are coarser
 	}
@@ -62,6 +67,22 @@ func bucketReset(t tally, l rate, now int64) int64 {
 		return 0
 	}
 	return bucketUntil(t, l, t.Used, now)
+}
+
+// bucketDepth is how many tokens the balance can be below zero: what comes back in a window, or in the longest wait if
+// that is longer. More is never reserved, and a limit that is lowered does not lock out for longer.
+func bucketDepth(l rate) int64 {
+	tokens, _ := share(l.count, max(l.window, LongestWait.Microseconds()), l.window)
+	return min(tokens, maxDepth)
+}
+
+// bucketDue is the time after which n tokens are there that can be taken in advance, and whether that is within most.
+func bucketDue(t tally, l rate, n, most, now int64) (wait int64, ok bool) {
+	if n > l.burst || n-bucketLeft(t, l, now) > bucketDepth(l) {
+		return 0, false
+	}
+	wait = bucketWait(t, l, n, now)
+	return wait, wait <= most
 }
 
 // bucketUntil is the time until that many tokens have come back.

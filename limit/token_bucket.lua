@@ -4,12 +4,17 @@
 -- reply: advance gives back what time has earned; left, wait and reset return a number; take returns what it took.
 
 local function token_bucket()
+  -- How many tokens the balance can be below zero: what comes back in a window, or in a minute if that is longer.
+  local function depth(l)
+    return min(share(l.count, max(l.window, 60000000), l.window), 1000000000000000)
+  end
+
   local function advance(t, l, now)
     local used = t.used
     if used == 0 then return end
     local count, window = l.count, l.window
-    if used > l.burst + count then -- a lowered limit: the balance is never below -count
-      used = l.burst + count
+    if used > l.burst + count then -- a lowered limit
+      used = min(used, l.burst + depth(l))
       t.used = used
     end
     if t.rem >= count then t.at, t.rem = t.at + 1, 0 end -- a lowered count: its fractions are coarser
@@ -57,6 +62,13 @@ local function token_bucket()
     return wait_for(t, l, n - left(t, l), now)
   end
 
+  -- The time after which n tokens are there that can be taken in advance, nil if that is not within most.
+  local function due(t, l, n, most, now)
+    if n > l.burst or n - left(t, l) > depth(l) then return nil end
+    local time = wait(t, l, n, now)
+    if time <= most then return time end
+  end
+
   local function read(key)
     local at, used, rem = read_numbers(key)
     return {at = at, used = used, rem = rem}
@@ -66,5 +78,5 @@ local function token_bucket()
     write_numbers(key, t.at, t.used, t.rem, unit, expires)
   end
 
-  return {read = read, advance = advance, left = left, take = take, wait = wait, reset = reset, write = write}
+  return {read = read, advance = advance, left = left, take = take, wait = wait, reset = reset, write = write, due = due}
 end

@@ -71,13 +71,13 @@ func TestTokenBucketEachTakesWhatIsLeft(t *testing.T) {
 }
 
 func TestTokenBucketLimitChangedInFlight(t *testing.T) {
-	raised, lowered, low, slower := bucket(20, sec, 20), bucket(6, sec, 6), bucket(1, sec, 1), bucket(10, mnt, 10)
+	raised, lowered, low, slower := bucket(20, sec, 20), bucket(6, sec, 6), bucket(1, mnt, 1), bucket(10, mnt, 10)
 	runSteps(t, bucket(10, sec, 10), []stepRow{
 		{0, spending, 10, nil, false, yes, 0, 10, sec, 0},
 		{0, peeking, 1, &raised, false, yes, 10, 0, 500 * ms, 0},                // the difference is there at once
 		{0, peeking, 1, &lowered, false, no, 0, 0, 1666_667 * us, 833_334 * us}, // what was spent counts
-		{0, peeking, 1, &low, false, no, 0, 0, 2 * sec, 2 * sec},                // but never below -count
-		{sec, peeking, 1, &low, false, no, 0, 0, sec, sec},                      // from the same moment on
+		{0, peeking, 1, &low, false, no, 0, 0, 2 * mnt, 2 * mnt},                // but no more than a window gives
+		{sec, peeking, 1, &low, false, no, 0, 0, 119 * sec, 119 * sec},          // from the same moment on
 		{500 * ms, peeking, 1, &slower, false, no, 0, 0, 59500 * ms, 5500 * ms},
 	})
 }
