@@ -9,12 +9,6 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// Bounds of a penalty. A longer cool-down is a block, which a person should decide on.
-const (
-	maxCoolDown    = 24 * time.Hour // its multiplier included
-	maxMultipliers = 16
-)
-
 // rules checks the scoped rules of a domain.
 func (c *checker) rules(d *Domain) {
 	names := map[string]Pos{}
@@ -88,6 +82,8 @@ func (c *checker) action(r *Rule) {
 	switch {
 	case r.Action == Throttle && r.MaxDelay <= 0:
 		c.fail(r.Pos, "rule %q throttles without max_delay: say how long a request may wait, as in max_delay: 500ms", r.Name)
+	case r.Action == Throttle && r.MaxDelay > limit.LongestWait:
+		c.warn(r.Pos, "max_delay %v of rule %q is longer than any answer is held: %v is meant", r.MaxDelay, r.Name, limit.LongestWait)
 	case r.Action != Throttle && r.MaxDelay != 0:
 		c.warn(r.Pos, "max_delay of rule %q has no effect: it belongs to action: throttle", r.Name)
 	}
@@ -124,36 +120,40 @@ func (c *checker) penalty(r *Rule) {
 	if r.HasScope && r.Scope&(ScopeTenant|ScopeUser|ScopeIP) == 0 {
 		c.warn(r.Pos, "the penalty of rule %q hits all clients together: give it a scope with tenant, user or ip", r.Name)
 	}
-	if p.Threshold < 1 || p.Threshold > limit.MaxLogCount {
-		c.fail(r.Pos, "penalty threshold %d of rule %q is not between 1 and %d", p.Threshold, r.Name, limit.MaxLogCount)
+	if p.Threshold < 1 || p.Threshold > limit.MaxThreshold {
+		c.fail(r.Pos, "penalty threshold %d of rule %q is not between 1 and %d", p.Threshold, r.Name, limit.MaxThreshold)
 	}
-	c.penaltySpan(r, "detection_window", p.DetectionWindow, limit.MaxWindow)
-	if c.penaltySpan(r, "cool_down", p.CoolDown, maxCoolDown) {
+	c.penaltySpan(r, "detection_window", p.DetectionWindow)
+	if c.penaltySpan(r, "cool_down", p.CoolDown) {
 		c.multipliers(r)
 	}
 }
 
+// multipliers checks how long cool-downs become. One above the longest is no mistake that would keep rules from working:
+// the client is shut out all the same.
 func (c *checker) multipliers(r *Rule) {
-	if n := len(r.Penalty.Multipliers); n > maxMultipliers {
-		c.fail(r.Pos, "the penalty of rule %q has %d multipliers, of which there are at most %d: the last one repeats", r.Name, n, maxMultipliers)
+	if n := len(r.Penalty.Multipliers); n > limit.MaxMultipliers {
+		c.fail(r.Pos, "the penalty of rule %q has %d multipliers, of which there are at most %d: the last one repeats", r.Name, n, limit.MaxMultipliers)
 	}
+	most := 1
 	for _, m := range r.Penalty.Multipliers {
-		if m < 1 || int64(m) > int64(maxCoolDown/r.Penalty.CoolDown) {
-			c.fail(r.Pos, "penalty multiplier %d of rule %q is below 1 or makes a cool-down of over %s", m, r.Name, shown(maxCoolDown))
+		most = max(most, m)
+		if m < 1 {
+			c.fail(r.Pos, "penalty multiplier %d of rule %q is below 1", m, r.Name)
 		}
+	}
+	if int64(most) > int64(limit.MaxCoolDown/r.Penalty.CoolDown) {
+		c.warn(r.Pos, "the penalty of rule %q would last longer than %dh, and ends then: a block lasts as long as it has to", r.Name, limit.MaxCoolDown/time.Hour)
 	}
 }
 
-func (c *checker) penaltySpan(r *Rule, what string, span, most time.Duration) (ok bool) {
-	if span < time.Microsecond || span > most {
-		c.fail(r.Pos, "penalty %s %v of rule %q is not between 1µs and %s", what, span, r.Name, shown(most))
+func (c *checker) penaltySpan(r *Rule, what string, span time.Duration) (ok bool) {
+	if span < time.Microsecond || span > limit.MaxWindow {
+		c.fail(r.Pos, "penalty %s %v of rule %q is not between 1µs and 3650d", what, span, r.Name)
 		return false
 	}
 	return true
 }
-
-// shown writes whole hours as a rule file does.
-func shown(span time.Duration) string { return fmt.Sprintf("%dh", span/time.Hour) }
 
 func (c *checker) conditions(at Pos, m *Conditions) {
 	for _, p := range m.Endpoints {

@@ -165,6 +165,7 @@ func TestProblemsOfStructs(t *testing.T) {
 		"status":            {response(Response{Status: 99}), "error: status 99"},
 		"retry after":       {response(Response{RetryAfter: -1}), "error: retry_after"},
 		"no max_delay":      {with(func(r *Rule) { r.Action, r.Disabled, r.Limits = Throttle, true, bucket }), "error: max_delay"},
+		"long max_delay":    {with(func(r *Rule) { r.Action, r.MaxDelay, r.Limits = Throttle, time.Hour, bucket }), "warning: longer than any answer is held"},
 		"max_delay alone":   {with(func(r *Rule) { r.MaxDelay = time.Second }), "warning: action: throttle"},
 		"cost header":       {func(d *Domain) { d.CostHeader = "x cost" }, "error: header name"},
 		"penalty for all":   {with(func(r *Rule) { r.Penalty, r.Scope = penalty, ScopeEndpoint }), "warning: penalty of rule \"a\" hits all clients together"},
@@ -191,13 +192,11 @@ func TestPenaltyBounds(t *testing.T) {
 	good := Penalty{Threshold: 3, DetectionWindow: time.Minute, CoolDown: time.Minute, Multipliers: []int{1, 24 * 60}}
 	for name, change := range map[string]func(*Penalty){
 		"threshold":   func(p *Penalty) { p.Threshold = 0 },
-		"much":        func(p *Penalty) { p.Threshold = limit.MaxLogCount + 1 },
+		"much":        func(p *Penalty) { p.Threshold = limit.MaxThreshold + 1 },
 		"window":      func(p *Penalty) { p.DetectionWindow = 0 },
 		"long window": func(p *Penalty) { p.DetectionWindow = limit.MaxWindow + 1 },
-		"cool_down":   func(p *Penalty) { p.CoolDown = 24*time.Hour + 1 },
+		"cool_down":   func(p *Penalty) { p.CoolDown = limit.MaxWindow + 1 },
 		"multiplier":  func(p *Penalty) { p.Multipliers = []int{1, 0} },
-		"product":     func(p *Penalty) { p.Multipliers = []int{24*60 + 1} },
-		"overflow":    func(p *Penalty) { p.Multipliers = []int{1 << 40} },
 	} {
 		p := good
 		change(&p)
@@ -210,17 +209,21 @@ func TestPenaltyBounds(t *testing.T) {
 	}
 }
 
-// TestPenaltyWithinBounds: the last number that is right is right, and one multiplier too many is not.
+// TestPenaltyWithinBounds: the last number that is right is right, one multiplier too many is not, and nor is a cool-down
+// that would last for more than a day.
 func TestPenaltyWithinBounds(t *testing.T) {
-	many := slices.Repeat([]int{1}, maxMultipliers)
+	many := slices.Repeat([]int{1}, limit.MaxMultipliers)
 	for _, c := range []struct {
 		p    Penalty
 		want int
 	}{
-		{Penalty{Threshold: limit.MaxLogCount, DetectionWindow: limit.MaxWindow, CoolDown: time.Minute, Multipliers: []int{1, 24 * 60}}, 0},
+		{Penalty{Threshold: limit.MaxThreshold, DetectionWindow: limit.MaxWindow, CoolDown: time.Minute, Multipliers: []int{1, 24 * 60}}, 0},
 		{Penalty{Threshold: 1, DetectionWindow: time.Microsecond, CoolDown: 24 * time.Hour}, 0},
 		{Penalty{Threshold: 1, DetectionWindow: time.Second, CoolDown: time.Second, Multipliers: many}, 0},
 		{Penalty{Threshold: 1, DetectionWindow: time.Second, CoolDown: time.Second, Multipliers: append(many, 1)}, 1},
+		{Penalty{Threshold: 1, DetectionWindow: time.Second, CoolDown: time.Minute, Multipliers: []int{24*60 + 1, 1}}, 1},
+		{Penalty{Threshold: 1, DetectionWindow: time.Second, CoolDown: time.Minute, Multipliers: []int{1 << 40}}, 1},
+		{Penalty{Threshold: 1, DetectionWindow: time.Second, CoolDown: 24*time.Hour + 1}, 1},
 	} {
 		got := problems(t, func(d *Domain) {
 			d.Rules = []Rule{{Name: "a", Scope: ScopeIP, HasScope: true, Limits: oneLimit, Penalty: &c.p}}

@@ -23,7 +23,6 @@ const (
 	defaultPriority = 100
 	maxPriority     = 1_000_000_000
 	maxFactor       = 1_000_000_000 // of a penalty's multipliers
-	maxMultipliers  = 16            // of a penalty
 )
 
 // rule reads one scoped rule.
@@ -133,7 +132,7 @@ func (d *decoder) penalty(to **descriptors.Penalty) reader {
 		p := &descriptors.Penalty{}
 		*to = p
 		ok := d.object(n, map[string]reader{
-			"threshold":        d.small(&p.Threshold, 1, limit.MaxLogCount),
+			"threshold":        d.small(&p.Threshold, 1, limit.MaxThreshold),
 			"detection_window": d.span(&p.DetectionWindow),
 			"cool_down":        d.span(&p.CoolDown),
 			"multipliers":      d.multipliers(&p.Multipliers),
@@ -155,8 +154,8 @@ func (d *decoder) penalty(to **descriptors.Penalty) reader {
 
 func (d *decoder) multipliers(to *[]int) reader {
 	return func(n *node) {
-		if len(n.items) > maxMultipliers {
-			d.fail(n, "multipliers has %d items, of which there are at most %d; the last one repeats anyway", len(n.items), maxMultipliers)
+		if len(n.items) > limit.MaxMultipliers {
+			d.fail(n, "multipliers has %d items, of which there are at most %d; the last one repeats anyway", len(n.items), limit.MaxMultipliers)
 			return
 		}
 		d.some(n, func(item *node) {
