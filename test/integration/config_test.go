@@ -17,23 +17,33 @@ func exampleFile(t testing.TB) string {
 	return filepath.Join(servers.Root(t), "examples", "envoy", "envoy.yaml")
 }
 
-// exampleConfig is the example's bootstrap with this test's addresses. Each place must be there exactly once, so that the
-// example cannot drift away from what is tested.
+// exampleConfig is the example's bootstrap with this test's addresses.
 func exampleConfig(t testing.TB, app, spillway, timeout, log string) string {
 	t.Helper()
-	text, err := os.ReadFile(exampleFile(t))
-	if err != nil {
-		t.Fatalf("read the example: %v", err)
-	}
-	config := string(text)
-	for _, change := range [][2]string{
+	return rewritten(t, exampleFile(t), append(addresses(app, spillway, log), [2]string{" timeout: 0.025s", " timeout: " + timeout}))
+}
+
+// addresses are the changes that put this test's addresses in place of an example's.
+func addresses(app, spillway, log string) [][2]string {
+	return [][2]string{
 		{"{socket_address: {address: 127.0.0.1, port_value: 9901}}", socketAddress("127.0.0.1:0")},
 		{"{socket_address: {address: 0.0.0.0, port_value: 10000}}", socketAddress("127.0.0.1:0")},
 		{"{socket_address: {address: 127.0.0.1, port_value: 8000}}", socketAddress(app)},
 		{"{socket_address: {address: 127.0.0.1, port_value: 8081}}", spillway},
-		{" timeout: 0.025s", " timeout: " + timeout},
 		{"path: /dev/stdout", "path: " + log},
-	} {
+	}
+}
+
+// rewritten is an example with some places changed. Each must be there exactly once, so that the example cannot drift away
+// from what is tested.
+func rewritten(t testing.TB, file string, changes [][2]string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("read the example: %v", err)
+	}
+	config := string(text)
+	for _, change := range changes {
 		if n := strings.Count(config, change[0]); n != 1 {
 			t.Fatalf("the example has %q %d times, want once", change[0], n)
 		}
