@@ -47,7 +47,7 @@ func dirty(answer *authv3.CheckResponse) string {
 	for _, option := range answer.GetDeniedResponse().GetHeaders() {
 		h := option.GetHeader()
 		short := len(h.GetValue()) <= wire.MaxText || h.GetKey() == "grpc-status-details-bin"
-		if !printable.MatchString(h.GetValue()) || !token.MatchString(h.GetKey()) || !short || option.GetAppend() != nil {
+		if !printable.MatchString(h.GetValue()) || !token.MatchString(h.GetKey()) || !short || appends(option) {
 			return h.GetKey() + ": " + h.GetValue()
 		}
 		problem = problem || h.GetKey() == "content-type" && h.GetValue() == wire.ProblemType

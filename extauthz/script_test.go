@@ -141,12 +141,19 @@ func told(answer *authv3.CheckResponse) string {
 func tellHeaders(out *strings.Builder, options []*corev3.HeaderValueOption) {
 	for _, o := range options {
 		fmt.Fprintf(out, "%s: %s", o.GetHeader().GetKey(), o.GetHeader().GetValue())
-		if o.GetAppend() != nil {
-			fmt.Fprintf(out, " (append %t)", o.GetAppend().GetValue())
+		if appends(o) {
+			out.WriteString(" (append)")
 		}
 		if o.GetAppendAction() != corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD {
 			fmt.Fprintf(out, " (%v)", o.GetAppendAction())
 		}
 		out.WriteString("\n")
 	}
+}
+
+// appends reports whether a header has the field that Envoy calls deprecated and still obeys: it drops such headers of a
+// denial.
+func appends(o *corev3.HeaderValueOption) bool {
+	reflected := o.ProtoReflect()
+	return reflected.Has(reflected.Descriptor().Fields().ByName("append"))
 }

@@ -235,7 +235,7 @@ func TestACallAllocatesLittle(t *testing.T) {
 			t.Errorf("%s: %v allocations from the request to the answer", name, answer)
 		}
 		whole := testing.AllocsPerRun(100, func() { _, _ = check(s, t.Context(), dec, nil) })
-		if whole > 5 {
+		if whole > 10 { // mostly 3; the race detector makes the pool forget
 			t.Errorf("%s: %v allocations for a call", name, whole)
 		}
 	}
