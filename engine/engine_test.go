@@ -152,6 +152,20 @@ func TestRuleRetryAfterReplacesItsOwn(t *testing.T) {
 	}
 }
 
+// TestHeadersAndMessageComeFromOneLimit: the limit that is reported is the one whose response is sent, also where a
+// rule's own retry_after is longer than the other limit's wait.
+func TestHeadersAndMessageComeFromOneLimit(t *testing.T) {
+	slow, told := bucket("slow", descriptors.ScopeUser, 1), bucket("told", descriptors.ScopeTenant, 1)
+	slow.Limits[0].Window = 2 * time.Minute
+	told.Response = &descriptors.Response{RetryAfter: time.Hour}
+	b := newBench(t, nil, descriptors.Domain{Name: "d", Rules: []descriptors.Rule{slow, told}})
+	b.ask([]string{"user", "u", "tenant", "t"})
+	v := b.ask([]string{"user", "u", "tenant", "t"})
+	if v.Refusing.Rule != "told" || v.Reported.Effect.Rule != "told" || v.Statuses[0].Effect.Rule != "told" {
+		t.Fatalf("refusing %q, reported %q, status %q: want told everywhere", v.Refusing.Rule, v.Reported.Effect.Rule, v.Statuses[0].Effect.Rule)
+	}
+}
+
 func TestStatusShowsTheStrictest(t *testing.T) {
 	rules := []descriptors.Rule{bucket("wide", descriptors.ScopeGlobal, 100), bucket("narrow", descriptors.ScopeUser, 3)}
 	b := newBench(t, nil, descriptors.Domain{Name: "d", Rules: rules})

@@ -11,7 +11,6 @@ import (
 func (e *Engine) fold(v *Verdict) {
 	switch {
 	case v.Malformed != nil:
-		return
 	case v.Match.Block != nil:
 		e.block(v)
 	default:
@@ -80,14 +79,19 @@ func (v *Verdict) quotaSpent() bool {
 
 // refuse notes a limit that refuses the request, and keeps the one with the longest wait.
 func (v *Verdict) refuse(effect *descriptors.Effect, d *limit.Decision) {
-	wait := d.RetryAfter
-	if effect.Response != nil && effect.Response.RetryAfter > 0 {
-		wait = effect.Response.RetryAfter
-	}
+	wait := waitOf(effect, d)
 	if !v.Refused || wait > v.RetryAfter {
 		v.Refusing, v.Response, v.RetryAfter = effect, effect.Response, wait
 	}
 	v.Refused = true
+}
+
+// waitOf is how long a refused client is told to wait: what its rule says, else what the limit says.
+func waitOf(effect *descriptors.Effect, d *limit.Decision) time.Duration {
+	if effect.Response != nil && effect.Response.RetryAfter > 0 {
+		return effect.Response.RetryAfter
+	}
+	return d.RetryAfter
 }
 
 // report lets a status show this decision if it is stricter than what it shows: a refusal with a longer wait, else the
@@ -97,21 +101,25 @@ func (s *Status) report(effect *descriptors.Effect, d *limit.Decision) bool {
 	if d.Remaining == uncounted {
 		return false
 	}
-	if s.Effect != nil && !s.weaker(refused, d) {
+	wait := time.Duration(0)
+	if refused {
+		wait = waitOf(effect, d)
+	}
+	if s.Effect != nil && !s.weaker(refused, wait, d.Remaining) {
 		return false
 	}
 	s.Over = refused
-	s.Effect, s.Remaining, s.ResetAfter, s.retryAfter = effect, d.Remaining, d.ResetAfter, d.RetryAfter
+	s.Effect, s.Remaining, s.ResetAfter, s.wait = effect, d.Remaining, d.ResetAfter, wait
 	return true
 }
 
-// weaker reports whether what the status shows gives way to d.
-func (s *Status) weaker(refused bool, d *limit.Decision) bool {
+// weaker reports whether what the status shows gives way to another decision.
+func (s *Status) weaker(refused bool, wait time.Duration, remaining int64) bool {
 	if s.Over != refused {
 		return refused
 	}
 	if refused {
-		return d.RetryAfter > s.retryAfter
+		return wait > s.wait
 	}
-	return d.Remaining < s.Remaining
+	return remaining < s.Remaining
 }

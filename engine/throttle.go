@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
@@ -18,6 +19,7 @@ const (
 // they are due.
 type queue struct {
 	bound   int64
+	turned  atomic.Int64       // requests that could not wait because there were too many
 	mu      sync.Mutex         // guards all below
 	waiting int64              //
 	last    map[string]*waiter // by key: the one that is due last
@@ -29,6 +31,19 @@ type waiter struct {
 	left chan struct{} // closed when it is gone
 }
 
+// Stats is what an Engine counts about itself.
+type Stats struct {
+	Waiting    int64 // throttled answers that are held now
+	TurnedAway int64 // requests that could not wait their turn because Waiters others did
+}
+
+// Stats tells of the throttled answers.
+func (e *Engine) Stats() Stats {
+	e.queue.mu.Lock()
+	defer e.queue.mu.Unlock()
+	return Stats{Waiting: e.queue.waiting, TurnedAway: e.queue.turned.Load()}
+}
+
 // boundWaits cuts the longest waits down to what the caller has time for, and to nothing when too many wait already.
 func (e *Engine) boundWaits(ctx context.Context, v *Verdict) {
 	for i := range v.Match.Charges {
@@ -38,6 +53,7 @@ func (e *Engine) boundWaits(ctx context.Context, v *Verdict) {
 		}
 		if e.queue.full() {
 			c.MaxWait = 0
+			e.queue.turned.Add(1)
 			continue
 		}
 		deadline, ok := ctx.Deadline()

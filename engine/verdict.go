@@ -33,7 +33,7 @@ type Status struct {
 	Unlimited  bool                // an unlimited limit applies
 	Remaining  int64               // with Effect
 	ResetAfter time.Duration       // with Effect
-	retryAfter time.Duration       // of the limit that is reported
+	wait       time.Duration       // that the reported limit tells a refused client
 	tree       bool                // in quota mode: a tree has a say about it
 }
 

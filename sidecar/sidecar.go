@@ -144,6 +144,7 @@ func (s *Sidecar) openStore(counter engine.Counter) error {
 	}
 	s.telemetry.Memory(role, memory.Stats)
 	s.engine = engine.New(cfg)
+	s.telemetry.Engine(s.engine.Stats)
 	s.openRules()
 	return nil
 }

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/store"
 )
 
@@ -72,5 +73,14 @@ func (t *Telemetry) Redis(stats func() store.RedisStats) {
 	gauge("denial_cache_entries", "Spent counters remembered.", func(s S) float64 { return float64(s.DenialEntries) })
 	counter("denial_cache_hits_total", "Charges refused without asking Redis.", func(s S) float64 { return float64(s.DenialHits) })
 	counter("denial_cache_drops_total", "Spent counters forgotten early because there were too many.", func(s S) float64 { return float64(s.DenialDrops) })
+	t.register.MustRegister(r)
+}
+
+// Engine measures the throttled answers.
+func (t *Telemetry) Engine(stats func() engine.Stats) {
+	type S = engine.Stats
+	r := &readings[S]{take: stats}
+	r.add(prometheus.GaugeValue, "spillway_throttle_waiting", "Throttled answers that are held.", nil, func(s S) float64 { return float64(s.Waiting) })
+	r.add(prometheus.CounterValue, "spillway_throttle_turned_away_total", "Requests refused because too many waited.", nil, func(s S) float64 { return float64(s.TurnedAway) })
 	t.register.MustRegister(r)
 }
