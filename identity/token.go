@@ -1,11 +1,9 @@
 package identity
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -46,6 +44,7 @@ type token struct {
 	signature []byte
 	alg, kid  string
 	claims    jwt.MapClaims
+	encoded   string // the claims as they came
 }
 
 // parseToken takes a token of three parts apart. Encrypted ones have five. References to keys in the header (jku, x5u, jwk,
@@ -59,13 +58,10 @@ func parseToken(text string) (token, error) {
 	if !two || strings.IndexByte(claims, '.') >= 0 {
 		return token{}, errMalformed
 	}
-	t := token{signed: signed}
+	t := token{signed: signed, encoded: claims}
 	var ok bool
 	t.signature, ok = decodePart(text[len(signed)+1:])
-	if !ok || len(t.signature) == 0 {
-		return token{}, errMalformed
-	}
-	if !t.readHeader(header) {
+	if !ok || !t.readHeader(header) {
 		return token{}, errMalformed
 	}
 	t.claims, ok = decodeObject(claims)
@@ -94,22 +90,16 @@ func (t *token) readHeader(part string) bool {
 }
 
 // decodeObject reads a part that is a JSON object. Names are compared to the byte, as the standard asks, so it goes into a
-// map: into a struct, `ALG` would count as alg. Bytes that are not UTF-8 are refused: JSON would replace them, and two users
-// would become one.
+// map: into a struct, `ALG` would count as alg.
 func decodeObject(part string) (map[string]any, bool) {
 	raw, ok := decodePart(part)
-	if !ok || !utf8.Valid(raw) {
+	if !ok {
 		return nil, false
 	}
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber()
-	var object map[string]any
-	err := decoder.Decode(&object)
-	if err != nil || object == nil {
-		return nil, false
-	}
-	_, err = decoder.Token()
-	return object, errors.Is(err, io.EOF)
+	var value any // into a map, it would be read by reflection
+	err := json.Unmarshal(raw, &value)
+	object, ok := value.(map[string]any)
+	return object, err == nil && ok
 }
 
 // strictBase64 accepts one spelling of each part: others would be other tokens to the cache.
@@ -186,16 +176,11 @@ func (i *issuer) check(t *token, now time.Time) (grant, error) {
 	if err != nil {
 		return grant{}, err
 	}
-	g := grant{user: claimText(t.claims[i.user])}
+	g := grant{user: t.text(i.user)}
 	if g.user == "" {
 		return grant{}, errNoUser
 	}
-	if i.tenant != "" {
-		g.tenant = claimText(t.claims[i.tenant])
-	}
-	if i.tier != "" {
-		g.tier = claimText(t.claims[i.tier])
-	}
+	g.tenant, g.tier = t.text(i.tenant), t.text(i.tier)
 	g.set = i.set
 	keys := i.set.current.Load()
 	g.generation = keys.generation
@@ -233,17 +218,34 @@ func remembered(claims jwt.MapClaims, now time.Time) int64 {
 	return until.UnixNano()
 }
 
-// claimText is a claim as an identity: a text, or a number as it is written. Anything else is none, as is a text that JSON
-// could not carry: all such would be one user.
-func claimText(claim any) string {
-	switch c := claim.(type) {
+// text is a claim as an identity: a text, or a number as it is written. Anything else is none, as is a text with bytes
+// that are not UTF-8: JSON replaced them, and all such would be one user. No name, no claim.
+func (t *token) text(name string) string {
+	if name == "" {
+		return ""
+	}
+	switch claim := t.claims[name].(type) {
 	case string:
-		if strings.ContainsRune(c, utf8.RuneError) {
+		if strings.ContainsRune(claim, utf8.RuneError) {
 			return ""
 		}
-		return c
-	case json.Number:
-		return c.String()
+		return claim
+	case float64:
+		return t.number(name)
 	}
 	return ""
+}
+
+// number is a claim that is a number, to the digit. Few issuers have such, so the claims are read once more for it.
+func (t *token) number(name string) string {
+	raw, ok := decodePart(t.encoded)
+	if !ok {
+		return ""
+	}
+	var object map[string]json.RawMessage
+	err := json.Unmarshal(raw, &object)
+	if err != nil {
+		return ""
+	}
+	return string(object[name])
 }

@@ -258,8 +258,9 @@ func TestNoKidNeedsTheOnlyKeyOfItsKind(t *testing.T) {
 	twoRSA := keySet(publicJWK("a", &rsaKey().PublicKey), publicJWK("b", &otherRSA().PublicKey), publicJWK("ed", edKey.Public()))
 	r, _ := resolver(t, jwtOnly(writeKeys(t, twoRSA)), atNoon)
 	for name, c := range map[string]struct{ token, want string }{
-		"one of two RSA keys": {sign("RS256", "", rsaKey(), good), ""},
-		"the only Ed25519":    {sign("EdDSA", "", edKey, good), "alice"},
+		"first of two RSA keys": {sign("RS256", "", rsaKey(), good), ""},
+		"last of two RSA keys":  {sign("RS256", "", otherRSA(), good), ""},
+		"the only Ed25519":      {sign("EdDSA", "", edKey, good), "alice"},
 	} {
 		got, _ := r.Resolve(&identity.Evidence{Headers: headers("authorization", "Bearer "+c.token), Peer: peer})
 		if got.User != c.want {
