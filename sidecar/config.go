@@ -113,6 +113,7 @@ type Store struct {
 	SecretFile  string        `env:"KEY_SECRET_FILE"`                       // KEY_SECRET from a file
 	MaxKeys     int           `env:"MEMORY_MAX_KEYS" envDefault:"1000000"`  // counters kept in memory
 	DenialCache int           `env:"DENIAL_CACHE_SIZE" envDefault:"100000"` // spent counters remembered in front of Redis; 0: none
+	Waiters     int           `env:"THROTTLE_WAITERS" envDefault:"10000"`   // throttled answers held at once
 }
 
 // Answer is what clients see.

@@ -100,6 +100,7 @@ func TestEachProblemNamesVariableValueAndWhatIsAllowed(t *testing.T) {
 		"NEAR_LIMIT_RATIO=x":               `NEAR_LIMIT_RATIO: "x" is not a number such as 0.8`,
 		"MEMORY_MAX_KEYS=-1":               `MEMORY_MAX_KEYS: "-1" is not a number above 0`,
 		"MEMORY_MAX_KEYS=1e6":              `MEMORY_MAX_KEYS: "1e6" is not a whole number`,
+		"THROTTLE_WAITERS=0":               `THROTTLE_WAITERS: "0" is not a number above 0`,
 		"LOG_LEVEL=loud":                   `LOG_LEVEL: "loud" is not one of error, warn, info, debug, trace`,
 		"LOG_FORMAT=xml":                   `LOG_FORMAT: "xml" is not text or json`,
 		"REDIS_TYPE=SENTINEL":              `REDIS_TYPE: "SENTINEL" is not supported yet: only SINGLE is; without it this sidecar would count alone`,

@@ -128,7 +128,7 @@ func (s *Sidecar) openStore(counter engine.Counter) error {
 	memory := store.NewMemory(store.MemoryConfig{MaxKeys: s.cfg.Store.MaxKeys})
 	s.defers("memory", memory.Close)
 	cfg := engine.Config{
-		Store: memory, Shadow: s.cfg.Answer.Shadow, Quota: s.cfg.Answer.Quota,
+		Store: memory, Shadow: s.cfg.Answer.Shadow, Quota: s.cfg.Answer.Quota, Waiters: s.cfg.Store.Waiters,
 		OnVerdict: s.observer.verdict, OnPanic: s.observer.panicked,
 	}
 	role := "main"

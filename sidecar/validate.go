@@ -74,6 +74,7 @@ func (c *Config) validateStore(p *problems) {
 	p.unless(s.Budget >= time.Millisecond && s.Budget <= time.Minute, "STORE_BUDGET", s.Budget, "a duration from 1ms to 1m")
 	p.unless(s.MaxKeys >= 1, "MEMORY_MAX_KEYS", s.MaxKeys, "a number above 0")
 	p.unless(s.DenialCache >= 0, "DENIAL_CACHE_SIZE", s.DenialCache, "a number from 0")
+	p.unless(s.Waiters >= 1, "THROTTLE_WAITERS", s.Waiters, "a number above 0")
 	if single {
 		_, err := r.target()
 		if err != nil {

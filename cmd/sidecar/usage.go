@@ -19,13 +19,14 @@ What it is mostly told:
                      or a socket's path; without it each sidecar counts alone
   STORE_BUDGET       the longest a decision waits for Redis (10ms)
   KEY_SECRET         keeps identities out of Redis; also KEY_SECRET_FILE
+  DEFAULT_DOMAIN     of ext_authz requests whose route names no domain
   SHADOW_MODE        true: count, refuse nothing
   LOG_LEVEL          error, warn, info (default), debug
   LOG_FORMAT         text (default) or json
   DRAIN_DELAY        from failing health to refusing calls after SIGTERM (0s)
 
 Where it listens:
-  GRPC_HOST:GRPC_PORT     127.0.0.1:8081   Envoy's RateLimitService, health
+  GRPC_HOST:GRPC_PORT     127.0.0.1:8081   Envoy's RateLimitService and ext_authz, health
   GRPC_UDS                                 the same on a Unix socket, @name for an
                                            abstract one; its mode is GRPC_UDS_MODE (0666)
   HOST:PORT               127.0.0.1:8080   /json, /healthcheck, /livez, /readyz
