@@ -123,8 +123,8 @@ func (c *Charge) Penalizes() bool {
 	return c.Penalty != nil && (c.Op == Spend || c.Op == Peek)
 }
 
-// warnsOnly says that a cool-down shows but does not refuse.
-func (c *Charge) warnsOnly() bool {
+// DryRun says that a cool-down shows in the decision but does not refuse, for a charge with a Penalty.
+func (c *Charge) DryRun() bool {
 	return c.Penalty.DryRun || c.Mode == Shadow
 }
 
@@ -168,7 +168,7 @@ func (q *request) punish(records []*Record, i int) {
 	if wait == 0 && c.Op == Spend {
 		wait = max(q.recorded(records, i), d.RetryAfter.Microseconds())
 	}
-	if wait > 0 && !c.warnsOnly() {
+	if wait > 0 && !c.DryRun() {
 		d.RetryAfter = time.Duration(wait) * time.Microsecond
 	}
 }

@@ -118,7 +118,7 @@ func (c *Call) extra(charge *Charge, number int, seen map[string]int) {
 	b = binary.BigEndian.AppendUint32(b, uint32(place))
 	if penalizes {
 		o := policyOf(charge.Penalty)
-		b = append(b, flag(charge.warnsOnly()))
+		b = append(b, flag(charge.DryRun()))
 		b = appendNumber(b, o.threshold)
 		b = appendNumber(b, o.window)
 		b = append(b, byte(len(o.multipliers)))

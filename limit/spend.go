@@ -126,7 +126,7 @@ func (q *request) open() {
 // step decides one charge. One that a cool-down refuses does not get to its counter.
 func (q *request) step(i int, dry bool) {
 	c := &q.charges[i]
-	if q.rests != nil && q.rests[i] > 0 && !c.warnsOnly() {
+	if q.rests != nil && q.rests[i] > 0 && !c.DryRun() {
 		q.decisions[i] = Decision{Outcome: Refused}
 		return
 	}

@@ -52,7 +52,8 @@ type memo struct {
 	server int64         // µs on the server when the state was read
 	sent   time.Duration // since start: just before that question was sent
 	state  limit.State
-	log    *logMemo // sliding log, which has no state here
+	log    *logMemo  // sliding log, which has no state here
+	cool   *coolMemo // a cool-down that refuses
 	seen   seenMemo
 }
 
@@ -187,6 +188,10 @@ func (d *denials) remember(a answer) {
 		return
 	}
 	if s.mark != a.mark {
+		return
+	}
+	if a.charge.Penalty != nil {
+		d.rememberPenaltyLocked(s, a)
 		return
 	}
 	switch {

@@ -19,13 +19,13 @@ const defaultMaxKeys = 1_000_000
 
 // MemoryConfig sets up a Memory. The zero value works.
 type MemoryConfig struct {
-	MaxKeys int              // counters kept at once; default 1,000,000. Beyond it the one nearest to full is forgotten first
+	MaxKeys int              // counters and penalties kept at once; default 1,000,000. Beyond it the one nearest to its end is forgotten first
 	Now     func() time.Time // default time.Now; read as its first value plus what has passed since, so steps of the wall clock do not count
 }
 
 // MemoryStats is what a Memory counts about itself.
 type MemoryStats struct {
-	Keys    int64 // counters kept now
+	Keys    int64 // counters and penalties kept now
 	Evicted int64 // counters forgotten before their time, because there were more than MaxKeys
 	Expired int64 // counters dropped because they were as good as never charged
 }
@@ -55,6 +55,9 @@ type workspace struct {
 	entries []*entry       // entries[i] holds the counter of charges[i]
 	states  []*limit.State
 	homes   []uint8 // homes[i] is the shard of charges[i]
+
+	records []*limit.Record // records[i] is what is known of charges[i].PenaltyKey; nil without a penalty
+	blank   []limit.Record  // those of clients of whom nothing is known
 }
 
 // NewMemory makes an empty store. It has no goroutines; what expired is tidied up by the operations.
@@ -142,6 +145,7 @@ func (m *Memory) decide(w *workspace, charges []limit.Charge, decisions []limit.
 		involved[home/64] |= 1 << (home % 64)
 		w.homes = append(w.homes, home)
 	}
+	punishes := m.involvePenalties(charges, &involved)
 	m.lock(&involved)
 	defer m.unlock(&involved)
 	now := m.clock()
@@ -151,9 +155,13 @@ func (m *Memory) decide(w *workspace, charges []limit.Charge, decisions []limit.
 		w.entries = append(w.entries, e)
 		w.states = append(w.states, &e.state)
 	}
-	limit.Decide(w.states, charges, false, now, decisions)
+	if punishes {
+		m.judgeLocked(w, charges, now, decisions)
+	} else {
+		limit.Decide(w.states, charges, false, now, decisions)
+	}
 	for i, e := range w.entries {
-		m.settleLocked(w.homes[i], e, charges[i].Limit, now)
+		m.settleLocked(w.homes[i], e, e.state.Expires(charges[i].Limit, now), now)
 		w.entries[i], w.states[i] = nil, nil
 	}
 	for _, home := range w.homes[:min(len(w.homes), tidyShards)] {

@@ -88,6 +88,8 @@ func (d *denials) refuses(t *trip, i int, now time.Duration) bool {
 		return false
 	}
 	switch {
+	case c.Penalty != nil:
+		return m.cools(t, i, now)
 	case !m.denied:
 		return false
 	case c.Limit.Algorithm == limit.SlidingLog:
@@ -132,9 +134,10 @@ func (l *logMemo) refuses(c *limit.Charge, now time.Duration, decision *limit.De
 	return false
 }
 
-// repeat answers a sibling of a refused charge, which takes nothing, as it was last seen, if that is not long ago.
+// repeat answers a sibling of a refused charge, which takes nothing, as it was last seen, if that is not long ago. One with
+// a penalty is asked each time, because its refusal would have to be recorded.
 func (d *denials) repeat(c *limit.Charge, now time.Duration, decision *limit.Decision) bool {
-	if c.Each || mustAsk(c) {
+	if c.Each || mustAsk(c) || c.Penalty != nil {
 		return false
 	}
 	s := d.shard(c.Key)

@@ -17,12 +17,13 @@ const (
 	tidyEntries = 4 // per shard, so that two operations drop more than they can add
 )
 
-// entry is one counter. Its zero state is full; such an entry exists only while the lock of its shard is held.
+// entry is one counter, or one penalty. Its zero state is full; such an entry exists only while the lock of its shard is held.
 type entry struct {
 	key     string
 	state   limit.State
-	expires int64 // µs instant at which the state is as good as never charged
-	place   int   // in the shard's queue, or outside
+	record  *limit.Record // of a penalty's key, which has no state
+	expires int64         // µs instant at which the state is as good as never charged, or nothing in the record matters
+	place   int           // in the shard's queue, or outside
 }
 
 // outside is the place of an entry that waits for its first charge.
@@ -56,9 +57,8 @@ func (m *Memory) entryLocked(home uint8, key string) *entry {
 
 // settleLocked puts an entry where it belongs after a decision: in the queue by its expiry, or away when it is full.
 // It runs once per charge, so an entry that several charges share may pass here again after it went.
-func (m *Memory) settleLocked(home uint8, e *entry, l limit.Limit, now int64) {
+func (m *Memory) settleLocked(home uint8, e *entry, expires, now int64) {
 	s := &m.shards[home]
-	expires := e.state.Expires(l, now)
 	switch {
 	case expires <= now && e.place == outside:
 		if s.entries[e.key] == e {

@@ -24,6 +24,7 @@ type trip struct {
 	known   []bool           // known[i]: decisions[i] was given without asking
 	copied  limit.State      // what a charge is worked out on
 	copies  [1]*limit.State  // that one
+	peeked  [1]limit.Charge  // a charge as a question about what is left
 
 	call   limit.Call
 	args   []any         // of the command
@@ -39,7 +40,7 @@ func (t *trip) reset() *trip {
 	clear(t.call.Keys)
 	clear(t.args)
 	clear(t.states)
-	t.charges, t.decisions = nil, nil
+	t.charges, t.decisions, t.peeked[0] = nil, nil, limit.Charge{}
 	return t
 }
 

@@ -29,7 +29,12 @@ func (w *walker) plan(q *request) {
 			l = w.limit() // two limits on one key, which a rule change in flight can bring about
 		}
 		q.keys = append(q.keys, k)
-		q.charges = append(q.charges, limit.Charge{Key: w.key(k), Limit: l, Cost: w.cost(l), Op: w.op(), Mode: w.mode(), Each: w.chance(0.3)})
+		c := limit.Charge{Key: w.key(k), Limit: l, Cost: w.cost(l), Op: w.op(), Mode: w.mode(), Each: w.chance(0.3)}
+		if w.chance(0.2) {
+			c.MaxWait = w.wait(l)
+		}
+		q.charges = append(q.charges, c)
+		q.records = append(q.records, w.punish(q))
 	}
 }
 

@@ -38,6 +38,11 @@ type walker struct {
 	states [walkKeys]limit.State
 	limits [walkKeys]limit.Limit
 	ends   [walkKeys]int64 // when the key expires by its last write, in milliseconds since the epoch; 0 without a key
+
+	penalties  [walkRecords]limit.Penalty
+	records    [walkRecords]limit.Record
+	recordEnds [walkRecords]int64 // as ends
+	seen       walkSeen
 }
 
 // anyEnd stands for some time to live.
@@ -47,6 +52,7 @@ const anyEnd = -1
 type request struct {
 	charges   []limit.Charge
 	keys      []int // charges[i].Key is that of keys[i]
+	records   []int // charges[i].PenaltyKey is that of records[i]; noRecord without a penalty
 	refused   bool
 	now       int64
 	decisions []limit.Decision
@@ -79,13 +85,16 @@ func walk(server *servers.Redis, kind limit.Algorithm, seed uint64, steps int) e
 	for k := range w.limits {
 		w.limits[k] = w.limit()
 	}
+	for k := range w.penalties {
+		w.penalties[k] = w.penalty()
+	}
 	for done := 0; done < steps; done += walkBatch {
 		err := w.batch()
 		if err != nil {
 			return fmt.Errorf("between steps %d and %d: %w", done, done+walkBatch, err)
 		}
 	}
-	return nil
+	return w.seen.enough(kind)
 }
 
 // batch decides some requests in Go and in one round trip on Redis, and compares.
@@ -100,6 +109,7 @@ func (w *walker) batch() error {
 		q.reply = pipe.EvalSha(context.Background(), limit.ScriptSHA, q.call.Keys, q.call.Args...)
 	}
 	values, ends := w.askStates(pipe)
+	recordValues, recordEnds := w.askRecords(pipe)
 	_, err := pipe.Exec(context.Background())
 	if err != nil && err != redis.Nil {
 		return fmt.Errorf("run the script: %w", err)
@@ -110,7 +120,11 @@ func (w *walker) batch() error {
 			return fmt.Errorf("request %d: %w", i, err)
 		}
 	}
-	return w.compareStates(values, ends)
+	err = w.compareStates(values, ends)
+	if err != nil {
+		return err
+	}
+	return w.compareRecords(recordValues, recordEnds)
 }
 
 // decide lets the Go twin decide, and notes when the keys it changed expire.
@@ -122,7 +136,8 @@ func (w *walker) decide(q *request) {
 		before[k] = clone(w.states[k])
 	}
 	q.decisions = make([]limit.Decision, len(q.charges))
-	limit.Decide(states, q.charges, q.refused, q.now, q.decisions)
+	w.judge(q, states)
+	w.seen.add(q)
 	for k, s := range before {
 		last, charged := limit.Limit{}, false
 		for i := range q.charges {
