@@ -59,16 +59,19 @@ func (f *forwarded) next() (string, bool) {
 
 // nth is the nth entry from the right, or the peer when there is none or it is no address.
 func (f *forwarded) nth(n int, peer netip.Addr) netip.Addr {
-	entry, ok := "", true
+	entry := ""
 	for range n {
-		if entry, ok = f.next(); !ok {
+		next, ok := f.next()
+		if !ok {
 			return peer
 		}
+		entry = next
 	}
-	if addr, ok := parseAddress(entry); ok {
-		return addr
+	addr, ok := parseAddress(entry)
+	if !ok {
+		return peer
 	}
-	return peer
+	return addr
 }
 
 // beyond is the first address from the right that is no trusted proxy, or the leftmost when all are. It starts from a
