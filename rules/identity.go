@@ -16,10 +16,13 @@ var evidence = map[string]identity.Kind{"jwt": identity.JWT, "api_key": identity
 
 // signatures are the algorithms a token may be signed with. Shared secrets and none are not among them on purpose: with
 // keys from a public set, they let anybody sign.
-var signatures = map[string]string{
-	"RS256": "RS256", "RS384": "RS384", "RS512": "RS512", "PS256": "PS256", "PS384": "PS384", "PS512": "PS512",
-	"ES256": "ES256", "ES384": "ES384", "ES512": "ES512", "EdDSA": "EdDSA",
-}
+var signatures = func() map[string]string {
+	known := map[string]string{}
+	for _, name := range identity.Algorithms() {
+		known[name] = name
+	}
+	return known
+}()
 
 const defaultUserClaim = "sub"
 

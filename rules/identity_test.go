@@ -21,9 +21,9 @@ func fullIdentity(t *testing.T) *identity.Config {
 		Order: []identity.Kind{identity.JWT, identity.APIKey, identity.MTLS, identity.IP},
 		Issuers: []identity.Issuer{
 			{Issuer: "https://login.cinema.example", JWKS: keySet, Audiences: []string{"cinema"},
-				Algorithms: []string{"RS256", "PS512", "ES384", "EdDSA"}, UserClaim: "sub", TenantClaim: "org", TierClaim: "level"},
+				Algorithms: []string{"RS256", "ES512", "ES384", "EdDSA"}, UserClaim: "sub", TenantClaim: "org", TierClaim: "level"},
 			{Issuer: "https://other.example", JWKS: "https://other.example/keys", UserClaim: "sub",
-				Algorithms: []string{"ES256", "ES384", "ES512", "EdDSA", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512"}},
+				Algorithms: []string{"ES256", "ES384", "ES512", "EdDSA", "RS256", "RS384", "RS512"}},
 		},
 		Keys: identity.KeysConfig{Header: "x-api-key", Keys: []identity.Key{{
 			ID: "till", User: "till-1", Tenant: "odeon", Tier: "gold", Expires: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
