@@ -19,6 +19,9 @@ export ENVOY_BIN
 ROOMS = $$($(GO) list ./... | grep -v /test/integration)
 LINT  = $(GO) tool -modfile=tools/go.mod golangci-lint
 
+# The commit goes into the program where git can tell it: not in a tarball, nor in somebody else's checkout.
+VCS   = $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
+
 define headline
 	@printf '\n== %s (%s s so far)\n' "$(1)" "$$(( $$(date +%s) - $${SPILLWAY_T0:-$$(date +%s)} ))"
 endef
@@ -29,7 +32,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build the sidecar into bin/
-	@$(GO) build -o $(BIN)/ ./cmd/...
+	@$(GO) build -buildvcs=$(VCS) -o $(BIN)/ ./cmd/...
 
 .PHONY: run
 run: build ## start the sidecar on the memory store with the rules of examples/rules (needs Go only)

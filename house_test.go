@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -73,9 +74,21 @@ func (s source) at(n ast.Node) string {
 	return fmt.Sprintf("%s:%d", s.path, s.fset.Position(n.Pos()).Line)
 }
 
-// sources reads the whole house, but hidden folders, testdata and the module of the tools.
+// sources is the whole house, read once.
 func sources(t *testing.T) []source {
 	t.Helper()
+	all, err := readHouse()
+	if err != nil {
+		t.Fatalf("read the house: %v", err)
+	}
+	if len(all) < 10 {
+		t.Fatalf("only %d Go files found: the test looks in the wrong folder", len(all))
+	}
+	return all
+}
+
+// readHouse parses every Go file, but those of hidden folders, testdata and the module of the tools.
+var readHouse = sync.OnceValues(func() ([]source, error) {
 	var all []source
 	fset := token.NewFileSet()
 	err := fs.WalkDir(os.DirFS("."), ".", func(name string, entry fs.DirEntry, err error) error {
@@ -105,14 +118,8 @@ func sources(t *testing.T) []source {
 		})
 		return nil
 	})
-	if err != nil {
-		t.Fatalf("read the house: %v", err)
-	}
-	if len(all) < 10 {
-		t.Fatalf("only %d Go files found: the test looks in the wrong folder", len(all))
-	}
-	return all
-}
+	return all, err
+})
 
 func TestEveryRoomIsOnTheMap(t *testing.T) {
 	for _, s := range sources(t) {

@@ -39,6 +39,9 @@ func (e *Engine) block(v *Verdict) {
 // foldDecisions walks over the decisions once. Quota charges refuse the request only together.
 func (v *Verdict) foldDecisions() {
 	quota := v.quotaSpent()
+	if !quota {
+		v.inTurn()
+	}
 	for i := range v.Match.Terms {
 		t, d := &v.Match.Terms[i], &v.Decisions[i]
 		refused := d.Outcome == limit.Refused

@@ -9,6 +9,11 @@ var headerStyles = map[string]descriptors.HeaderStyle{
 	"x-ratelimit": descriptors.HeadersX, "ietf": descriptors.HeadersIETF, "both": descriptors.HeadersBoth, "none": descriptors.HeadersNone,
 }
 
+// attributeNames are what a descriptor's entry can say about a request.
+var attributeNames = map[string]string{
+	"tenant": "tenant", "user": "user", "ip": "ip", "endpoint": "endpoint", "method": "method", "tier": "tier",
+}
+
 var resetFormats = map[string]bool{"seconds": false, "unix": true}
 
 // root reads the top level of a file. Sections may be empty: a list whose items are all commented out says
@@ -52,7 +57,9 @@ func (d *decoder) domainName(n *node) {
 func (d *decoder) attributes(n *node) {
 	d.domain.Attributes = map[string]string{}
 	d.table(n, func(key, value *node) {
-		if name, ok := d.word(value, "the attribute of "+key.text); ok {
+		at := *value
+		at.label = "attribute"
+		if name, ok := pick(d, &at, attributeNames); ok {
 			d.domain.Attributes[key.text] = name
 		}
 	})

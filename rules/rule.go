@@ -1,6 +1,9 @@
 package rules
 
 import (
+	"strings"
+	"unicode"
+
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/limit"
 )
@@ -28,9 +31,24 @@ const (
 // rule reads one scoped rule.
 func (d *decoder) rule(n *node) {
 	to := descriptors.Rule{Pos: d.pos(n), Priority: defaultPriority}
-	if d.sound(func() { d.ruleKeys(n, &to) }) {
+	switch sound := d.sound(func() { d.ruleKeys(n, &to) }); {
+	case sound:
 		d.domain.Rules = append(d.domain.Rules, to)
+	case to.Name != "" && !strings.ContainsFunc(to.Name, unicode.IsControl):
+		d.domain.Rules = append(d.domain.Rules, outline(n, &to))
 	}
+}
+
+// outline is what is kept of a broken rule, so that a name that is taken and a scope that is missing are reported beside
+// what is broken. It has all that a rule needs but these two.
+func outline(n *node, broken *descriptors.Rule) descriptors.Rule {
+	rule := descriptors.Rule{Pos: broken.Pos, Name: broken.Name, Disabled: true, Action: descriptors.Allow}
+	limited := n.get("limit") != nil || n.get("limits") != nil
+	if limited && broken.Action != descriptors.Block && broken.Action != descriptors.Allow {
+		rule.Action, rule.Scope, rule.HasScope = descriptors.Reject, broken.Scope, broken.HasScope
+		rule.Limits = []descriptors.Limit{{Unlimited: true}}
+	}
+	return rule
 }
 
 func (d *decoder) ruleKeys(n *node, to *descriptors.Rule) {

@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"context"
 	"log/slog"
 	"runtime/debug"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/store"
 	"github.com/spillway-mesh/spillway/telemetry"
 )
 
@@ -142,10 +144,20 @@ func (o *observer) storeFailed(reason string, err error) {
 	o.log.Warn("redis could not decide ("+reason+"); the rules' failure policies do", "error", err)
 }
 
-// storeDegraded names the reason if the shared store failed a moment ago.
-func (o *observer) storeDegraded() string {
+// lostFor is how long a failed decision is told of after the store answers again.
+const lostFor = 3 * time.Second
+
+// storeDegraded names why the shared store cannot decide: it does not answer now, or it failed a moment ago for a reason
+// that an answer does not refute.
+func (o *observer) storeDegraded(ping func(context.Context) string) string {
+	if ping == nil {
+		return ""
+	}
+	if reason := ping(context.Background()); reason != "" {
+		return reason
+	}
 	lost := o.lost.Load()
-	if lost == nil || time.Since(lost.at) > 10*time.Second {
+	if lost == nil || time.Since(lost.at) > lostFor || lost.reason == store.ReasonDial || lost.reason == store.ReasonClosed {
 		return ""
 	}
 	return lost.reason

@@ -37,6 +37,7 @@ type Sidecar struct {
 	files     *rules.Files
 	keys      *identity.KeySets
 	forget    func() // what a change of the rules makes stale
+	ping      func(context.Context) string // why Redis does not answer, or nothing; nil without Redis
 	loads     loads
 	probes    *admin.Health
 	health    *health.Server
@@ -181,7 +182,7 @@ func (s *Sidecar) openRedis() (*store.Redis, error) {
 		DenialEntries: entries, OnError: s.observer.storeFailed,
 	})
 	s.defers("redis", shared.Close)
-	s.forget = shared.Forget
+	s.forget, s.ping = shared.Forget, shared.Ping
 	s.telemetry.Redis(shared.Stats)
 	return shared, nil
 }
@@ -251,7 +252,7 @@ func (s *Sidecar) Reload() { s.files.Reload() }
 // degraded names what does not work as it should.
 func (s *Sidecar) degraded() []string {
 	parts := s.loads.degraded()
-	if reason := s.observer.storeDegraded(); reason != "" {
+	if reason := s.observer.storeDegraded(s.ping); reason != "" {
 		parts = append(parts, "redis: "+reason)
 	}
 	for _, set := range s.keys.Status() {

@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -111,6 +112,7 @@ func TestStartsWithoutRules(t *testing.T) {
 func TestStartsWithoutRedis(t *testing.T) {
 	gone := servers.FreeAddr(t)
 	s := begin(t, twoPerHour, "REDIS_URL=redis://user:hunter2@"+gone, "KEY_SECRET=hunter3", "LOG_LEVEL=debug")
+	expectPage(t, s.Addresses().HTTP, "/readyz", 200, "ok (degraded: redis: ") // without a request having met it
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK, codeOK, codeOver)
 	expectPage(t, s.Addresses().HTTP, "/readyz", 200, "ok (degraded: redis: ")
 	expectPage(t, s.Addresses().HTTP, "/healthcheck", 200, "OK")
@@ -135,6 +137,23 @@ func TestCountsInRedis(t *testing.T) {
 	expectCodes(t, dial(t, one.Addresses().GRPC), "alice", codeOver)
 	expectPage(t, one.Addresses().Debug, "/metrics", 200, "spillway_redis_trips_total 2") // the refusal is remembered
 	expectPage(t, one.Addresses().Debug, "/metrics", 200, `ratelimit_service_rate_limit_over_limit_with_local_cache{domain="shop",key1="user"} 1`)
+}
+
+func TestReadinessFollowsRedis(t *testing.T) {
+	redis := servers.StartRedis(t)
+	s := begin(t, twoPerHour, "REDIS_URL="+redis.Addr)
+	expectPage(t, s.Addresses().HTTP, "/readyz", 200, "ok\n")
+	redis.Kill(t)
+	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK)
+	expectPage(t, s.Addresses().HTTP, "/readyz", 200, "ok (degraded: redis: ")
+	redis.Start(t)
+	servers.Await(t, "the end of what was degraded", func() error {
+		_, body := fetch(t, s.Addresses().HTTP, "/readyz")
+		if body != "ok\n" {
+			return errors.New(body)
+		}
+		return nil
+	})
 }
 
 func TestReloadKeepsTheLastGoodRules(t *testing.T) {

@@ -290,3 +290,22 @@ func TestReasonsByText(t *testing.T) {
 		}
 	}
 }
+
+func TestPingTellsWhetherTheServerAnswers(t *testing.T) {
+	server := servers.StartRedis(t)
+	r := openRedis(t, RedisConfig{Address: server.Addr})
+	if got := r.Ping(t.Context()); got != "" {
+		t.Errorf("a server that answers is %q", got)
+	}
+	server.Hang(t)
+	if got := r.Ping(t.Context()); got != ReasonTimeout {
+		t.Errorf("a server that hangs is %q, want %q", got, ReasonTimeout)
+	}
+	server.Kill(t)
+	servers.Await(t, "the loss of a dead server", func() error {
+		if got := r.Ping(t.Context()); got != ReasonDial {
+			return fmt.Errorf("a server that is gone is %q, want %q", got, ReasonDial)
+		}
+		return nil
+	})
+}

@@ -75,6 +75,7 @@ type Redis struct {
 	now     func() time.Time
 	scratch sync.Pool // *trip
 	warmer  warmer
+	pulse   pulse
 
 	trips     atomic.Int64
 	undecided atomic.Int64

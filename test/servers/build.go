@@ -3,4 +3,4 @@
 package servers
 
 // buildFlags are those of `go build` for the sidecar under test.
-var buildFlags []string
+var buildFlags = []string{"-buildvcs=false"}
