@@ -33,7 +33,7 @@ func TestDefaults(t *testing.T) {
 		Log:    Log{Level: "info", Format: "text"},
 		Rules:  Rules{Root: "/srv/runtime_data/current", AppDirectory: "config", WatchRoot: true, Type: "FILE"},
 		Redis:  Redis{Type: "SINGLE"},
-		Store:  Store{Backend: "redis", Budget: 10 * time.Millisecond, MaxKeys: 1_000_000, DenialCache: 100_000},
+		Store:  Store{Backend: "redis", Budget: 10 * time.Millisecond, MaxKeys: 1_000_000, DenialCache: 100_000, Waiters: 10_000},
 		Answer: Answer{LimitHeader: "RateLimit-Limit", RemainingHeader: "RateLimit-Remaining", ResetHeader: "RateLimit-Reset"},
 		Metrics: Metrics{
 			Addr: ":9090", Path: "/metrics", NearRatio: 0.8,
