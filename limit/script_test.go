@@ -196,7 +196,6 @@ func TestScriptRefusesTwoAlgorithmsOnOneKey(t *testing.T) {
 // TestScriptReturnsTheStateOfARefusal checks that the state which comes with a refusal lets Decide refuse alike, without
 // the server.
 func TestScriptReturnsTheStateOfARefusal(t *testing.T) {
-	const future = 4_102_444_800_000_000 // the year 2100: at a time that has passed, keys would be gone at once
 	client := connect(t)
 	for _, kind := range []limit.Algorithm{limit.TokenBucket, limit.SlidingWindow, limit.FixedWindow} {
 		charge := limit.Charge{Key: "state:" + kind.String(), Limit: of(kind, 7, mnt), Cost: 5}

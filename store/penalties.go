@@ -42,16 +42,16 @@ func penaltyKeys(charges []limit.Charge) []string {
 
 // involvePenalties adds the shards of the charges' penalties, and reports whether there are any.
 func (m *Memory) involvePenalties(charges []limit.Charge, involved *[shardCount / 64]uint64) bool {
-	any := false
+	found := false
 	for i := range charges {
 		if !charges[i].Penalizes() {
 			continue
 		}
-		any = true
+		found = true
 		home := m.home(charges[i].PenaltyKey)
 		involved[home/64] |= 1 << (home % 64)
 	}
-	return any
+	return found
 }
 
 // judgeLocked decides charges of which some have a penalty, and keeps what has to be remembered of their clients. A client
