@@ -153,9 +153,12 @@ func appendSegment(out, segment []byte) []byte {
 // NormalizeMethod returns the method in upper case.
 func NormalizeMethod(method string) string { return strings.ToUpper(method) }
 
-// NormalizeHost returns the host in lower case and without its port.
+// NormalizeHost returns the host in lower case, without its port and without the dot of a full name.
 func NormalizeHost(host string) string {
-	host = strings.ToLower(host)
+	return strings.TrimSuffix(cutPort(strings.ToLower(host)), ".")
+}
+
+func cutPort(host string) string {
 	i := strings.LastIndexByte(host, ':')
 	if i < 0 || strings.IndexByte(host[i:], ']') >= 0 {
 		return host

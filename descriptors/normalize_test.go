@@ -100,6 +100,7 @@ func FuzzNormalizePath(f *testing.F) {
 func TestNormalizeHost(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "", "Example.COM": "example.com", "example.com:8080": "example.com", "[::1]:80": "[::1]", "[::1]": "[::1]", "::1": "::1",
+		"example.com.": "example.com", "Example.com.:443": "example.com", ".": "",
 	} {
 		if got := NormalizeHost(in); got != want {
 			t.Errorf("NormalizeHost(%q) = %q, want %q", in, got, want)
