@@ -142,6 +142,25 @@ func (s *bypass) try(t *testing.T, f family, row trick, e encoding, c *caller) {
 	}
 }
 
+// A flood of tokens whose keys nobody knows is decided by the address it comes from, and keeps nobody else out.
+func TestBypassUnknownKeyFlood(t *testing.T) {
+	s := startBypass(t, 2)
+	flooder, other := newCaller(0), newCaller(1)
+	base := ask{domain: "tokens", method: "GET", path: "/", host: "shop.example", peer: "{away}"}
+	s.check(t, encodings[0].encode(flooder.of(base, nil)))
+	for i := range 2000 {
+		unknown := heading(ecKey(), object{"kid": fmt.Sprintf("unknown-%d", i)})
+		got := s.check(t, encodings[0].encode(flooder.of(base, unknown)))
+		if got.status != 429 || strings.Contains(got.policies, "per-user") {
+			t.Fatalf("token %d of the flood was answered with %+v, want 429 by the address alone", i, got)
+		}
+	}
+	got := s.check(t, encodings[0].encode(other.of(base, authorization("Bearer TOKEN"))))
+	if got.status != 200 {
+		t.Errorf("a good token was answered with %+v after the flood, want 200", got)
+	}
+}
+
 // bypass is a sidecar with the rules of the corpus, asked past Envoy so that all bytes arrive.
 type bypass struct {
 	*servers.Sidecar
