@@ -27,13 +27,14 @@ var rooms = map[string][]string{
 	"engine":           {"limit", "descriptors", "identity", "audit"},
 	"store":            {"limit", "breaker"},
 	"rules":            {"limit", "descriptors", "identity"},
-	"rlsvc":            {"engine", "descriptors", "limit", "wire"},
-	"extauthz":         {"engine", "descriptors", "identity", "limit", "wire"},
+	"door":             {"engine", "descriptors"},
+	"rlsvc":            {"engine", "descriptors", "limit", "wire", "door"},
+	"extauthz":         {"engine", "descriptors", "identity", "limit", "wire", "door"},
 	"rlqs":             {"engine", "limit"},
 	"admin":            {"engine", "rules", "audit", "descriptors", "limit"},
 	"telemetry":        {"engine", "rules", "audit", "breaker", "store", "identity"},
 	"control":          {"limit", "descriptors", "identity", "audit", "rules"},
-	"sidecar":          {"limit", "breaker", "identity", "descriptors", "audit", "engine", "store", "rules", "rlsvc", "extauthz", "rlqs", "admin", "telemetry"},
+	"sidecar":          {"limit", "breaker", "identity", "descriptors", "audit", "engine", "store", "rules", "door", "rlsvc", "extauthz", "rlqs", "admin", "telemetry"},
 	"cmd/sidecar":      {"sidecar"},
 	"cmd/spillway":     {"limit", "breaker", "identity", "descriptors", "audit", "engine", "store", "rules", "admin", "telemetry", "control", "sidecar"},
 	"test/servers":     {},
@@ -55,7 +56,7 @@ var doors = []struct {
 	{"github.com/prometheus", []string{"telemetry"}, "all names of metrics live in telemetry: other rooms have callbacks"},
 	{"go.opentelemetry.io", []string{"telemetry"}, "traces are telemetry's: other rooms have callbacks and context"},
 	{"github.com/sony/gobreaker", []string{"breaker"}, "the breaker is a room, so that it can be replaced in one place"},
-	{"google.golang.org/grpc", []string{"rlsvc", "extauthz", "rlqs", "rules/xds.go", "telemetry", "sidecar"}, "gRPC is spoken at the doors: the core takes plain structs"},
+	{"google.golang.org/grpc", []string{"door", "rlsvc", "extauthz", "rlqs", "rules/xds.go", "telemetry", "sidecar"}, "gRPC is spoken at the doors: the core takes plain structs"},
 }
 
 // source is one Go file of the house, parsed.

@@ -92,7 +92,7 @@ func (s *Service) appendAnswer(b []byte, req *descriptors.Request, v *engine.Ver
 }
 
 // appendBare writes what is left to say when rendering failed: the codes alone.
-func appendBare(b []byte, v *engine.Verdict) []byte {
+func appendBare(b []byte, _ *descriptors.Request, v *engine.Verdict) []byte {
 	o := outcomeOf(v)
 	b = appendStatus(b, o)
 	if o.code == codeOK {

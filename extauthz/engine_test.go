@@ -36,11 +36,11 @@ func TestTheRealEngineDecides(t *testing.T) {
 	s := New(Config{Engine: onMemory(t, 3)})
 	send := func(address, plan string) string {
 		source := sourceOf(message(1, message(2, []byte(address))))
-		answer, err := handle(t, s, attributes(source, httpOf(message(4, []byte("/"))), message(10, pair("domain", "shop")), message(10, pair("plan", plan))), nil)
+		out, err := s.Answer(t.Context(), attributes(source, httpOf(message(4, []byte("/"))), message(10, pair("domain", "shop")), message(10, pair("plan", plan))), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return told(answer)
+		return told(answerOf(t, out))
 	}
 	for i, c := range []struct{ address, plan, want string }{
 		{"192.0.2.1", "gold", "x-ratelimit-remaining: 1 "},
@@ -56,27 +56,21 @@ func TestTheRealEngineDecides(t *testing.T) {
 
 func TestADecisionOfTheRealEngineAllocatesLittle(t *testing.T) {
 	s := New(Config{Engine: onMemory(t, 1_000_000_000)})
-	var c call
-	if c.message.ParseWire(wireOf(t, typical())) != nil {
-		t.Fatal("a typical request cannot be read")
-	}
+	wire := wireOf(t, typical())
 	var out []byte
-	allocs := testing.AllocsPerRun(100, func() { out = s.answer(t.Context(), &c, out[:0]) })
+	allocs := testing.AllocsPerRun(100, func() { out, _ = s.Answer(t.Context(), wire, out[:0]) })
 	if allocs > 20 {
-		t.Errorf("%v allocations from the request to the answer, at most 20", allocs)
+		t.Errorf("%v allocations from the message to the answer, at most 20", allocs)
 	}
 	t.Logf("%v allocations", allocs)
 }
 
 func BenchmarkDecision(b *testing.B) {
 	s := New(Config{Engine: onMemory(b, 1_000_000_000)})
-	var c call
-	if c.message.ParseWire(wireOf(b, typical())) != nil {
-		b.Fatal("a typical request cannot be read")
-	}
+	wire := wireOf(b, typical())
 	var out []byte
 	b.ReportAllocs()
 	for b.Loop() {
-		out = s.answer(b.Context(), &c, out[:0])
+		out, _ = s.Answer(b.Context(), wire, out[:0])
 	}
 }

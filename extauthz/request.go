@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/wire"
 )
@@ -45,12 +46,6 @@ const (
 
 	entryKey   = 1<<3 | uint64(protowire.BytesType)
 	entryValue = 2<<3 | uint64(protowire.BytesType)
-)
-
-// Bounds of what is kept for the next request. A message above them is rare, and keeping its memory would be a leak.
-const (
-	keepBytes   = 64 << 10
-	keepEntries = 1 << 10
 )
 
 // domainExtension is the context extension that names the domain.
@@ -91,6 +86,18 @@ func (m *Message) ParseWire(message []byte) error {
 	return nil
 }
 
+// Asked returns what the message asks.
+func (m *Message) Asked() *descriptors.Request { return &m.Request }
+
+// Release empties the message for the next one, unless its memory is too much to be kept.
+func (m *Message) Release() (keep bool) {
+	if m.large() {
+		return false
+	}
+	m.reset()
+	return true
+}
+
 // reset empties the message. It clears what it held, so that a pooled message keeps no client's bytes alive.
 func (m *Message) reset() {
 	clear(m.joined)
@@ -101,7 +108,7 @@ func (m *Message) reset() {
 
 // large reports whether the message's memory is too much to be kept.
 func (m *Message) large() bool {
-	return m.size > keepBytes || cap(m.joined) > keepEntries || cap(m.raw) > keepEntries || cap(m.entries) > keepEntries
+	return m.size > door.KeepBytes || cap(m.joined) > door.KeepEntries || cap(m.raw) > door.KeepEntries || cap(m.entries) > door.KeepEntries
 }
 
 // assemble makes the request of what was read.

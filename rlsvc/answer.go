@@ -71,9 +71,9 @@ func (s *Service) appendAnswer(b []byte, req *descriptors.Request, v *engine.Ver
 }
 
 // appendBare writes what is left to say when rendering failed: the codes alone.
-func appendBare(b []byte, descriptors int, v *engine.Verdict) []byte {
+func appendBare(b []byte, req *descriptors.Request, v *engine.Verdict) []byte {
 	b = wire.AppendNumber(b, answerOverall, code(v.Refused))
-	for i := range descriptors {
+	for i := range req.Descriptors {
 		over := i < len(v.Statuses) && v.Statuses[i].Over
 		b = appendStatus(b, engine.Status{Over: over})
 	}

@@ -125,13 +125,16 @@ func TestJSONAnswersOddRequests(t *testing.T) {
 }
 
 func TestJSONAnswersAPanic(t *testing.T) {
-	var f faults
-	config := Config{Engine: script(func(*descriptors.Request, *engine.Verdict) { panic("boom") }), OnPanic: f.add}
+	var faults []any
+	config := Config{
+		Engine:  script(func(*descriptors.Request, *engine.Verdict) { panic("boom") }),
+		OnPanic: func(fault any) { faults = append(faults, fault) },
+	}
 	got := post(config, http.MethodPost, strings.NewReader(jsonRequest))
 	if want := `{"overallCode":"OK","statuses":[{"code":"OK"}]}`; got.Code != 200 || got.Body.String() != want {
 		t.Errorf("%d %s", got.Code, got.Body)
 	}
-	if len(f.seen) != 1 {
-		t.Errorf("told of %v, want one fault", f.seen)
+	if len(faults) != 1 {
+		t.Errorf("told of %v, want one fault", faults)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/wire"
 )
 
@@ -29,12 +30,6 @@ const (
 	limitMultiplier = 3<<3 | uint64(protowire.BytesType)
 
 	wrapperValue = 1<<3 | uint64(protowire.VarintType)
-)
-
-// Bounds of what is kept for the next request. A message above them is rare, and keeping its memory would be a leak.
-const (
-	keepBytes   = 64 << 10
-	keepEntries = 1 << 10
 )
 
 // Message is a RateLimitRequest, read from its wire bytes. Its memory is used again by the next ParseWire. Its strings
@@ -70,6 +65,18 @@ func (m *Message) ParseWire(message []byte) error {
 	return nil
 }
 
+// Asked returns what the message asks.
+func (m *Message) Asked() *descriptors.Request { return &m.Request }
+
+// Release empties the message for the next one, unless its memory is too much to be kept.
+func (m *Message) Release() (keep bool) {
+	if m.large() {
+		return false
+	}
+	m.reset()
+	return true
+}
+
 // reset empties the message. It clears what it held, so that a pooled message keeps no client's bytes alive.
 func (m *Message) reset() {
 	clear(m.entries)
@@ -82,7 +89,7 @@ func (m *Message) reset() {
 
 // large reports whether the message's memory is too much to be kept.
 func (m *Message) large() bool {
-	return m.size > keepBytes || cap(m.entries) > keepEntries || cap(m.Request.Descriptors) > keepEntries
+	return m.size > door.KeepBytes || cap(m.entries) > door.KeepEntries || cap(m.Request.Descriptors) > door.KeepEntries
 }
 
 func (m *Message) descriptor(f wire.Fields) error {

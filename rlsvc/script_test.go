@@ -69,8 +69,13 @@ func askWire(t *testing.T, config Config, wire []byte) *ratelimitv3.RateLimitRes
 	if err != nil {
 		t.Fatalf("answer: %v", err)
 	}
+	return answerOf(t, out)
+}
+
+func answerOf(t *testing.T, wire []byte) *ratelimitv3.RateLimitResponse {
+	t.Helper()
 	answer := new(ratelimitv3.RateLimitResponse)
-	err = proto.Unmarshal(out, answer)
+	err := proto.Unmarshal(wire, answer)
 	if err != nil {
 		t.Fatalf("the answer cannot be read: %v", err)
 	}

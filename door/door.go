@@ -1,0 +1,198 @@
+// Package door carries one unary call from wire bytes to wire bytes, whatever happens on the way: what both gRPC doors
+// share.
+//
+// A call is decoded, decided and rendered in memory that later calls use again. Only a message that cannot be decoded is
+// an error. A panic in the decider admits; one after the decision keeps it and answers with the codes alone.
+package door
+
+import (
+	"context"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/engine"
+)
+
+// Bounds of what is kept for the next call. A message above them is rare, and keeping its memory would be a leak.
+const (
+	KeepBytes   = 64 << 10 // of a message, and of an answer
+	KeepEntries = 1 << 10  // of each list
+)
+
+// Decider decides. It is engine.Engine, and a script in tests. Decide overwrites the verdict and keeps neither argument.
+type Decider interface {
+	Decide(ctx context.Context, req *descriptors.Request, v *engine.Verdict)
+}
+
+// Message is what a door reads. One goroutine uses it at a time, for one call after the other.
+type Message interface {
+	// ParseWire reads a message and forgets the one before. It does not keep the bytes. An error means that they are no
+	// such message.
+	ParseWire(wire []byte) error
+	// Asked returns what the message asks, which is valid until it is released.
+	Asked() *descriptors.Request
+	// Release ends the message's call and reports whether its memory is worth keeping. If so, it has let go of all that
+	// the client sent.
+	Release() (keep bool)
+}
+
+// Render appends what a verdict comes to.
+type Render func(b []byte, req *descriptors.Request, v *engine.Verdict) []byte
+
+// Config is what a Door needs. All but OnPanic must be set.
+type Config struct {
+	Service grpc.ServiceDesc // as generated: its name and, for reflection, its file are used
+	Method  string           // the method's name in it
+	Engine  Decider
+	Fresh   func() Message // makes one without content
+	Write   Render         // the whole answer
+	Bare    Render         // what is left to say when Write has panicked: it must not fail, and take an empty verdict
+
+	// OnPanic is told of each panic, which is answered all the same. It may be called from many goroutines. Default:
+	// nothing.
+	OnPanic func(fault any)
+}
+
+// Door answers the calls of one method. Make one with New. Any number of goroutines may use it.
+type Door struct {
+	config Config
+	calls  sync.Pool // of *call
+}
+
+// New makes a door.
+func New(config Config) *Door {
+	if config.OnPanic == nil {
+		config.OnPanic = func(any) {}
+	}
+	return &Door{config: config, calls: sync.Pool{New: func() any { return &call{message: config.Fresh()} }}}
+}
+
+// Reply is an answer as the gRPC codec takes it.
+type Reply struct{ wire []byte }
+
+// AppendWire appends the answer's wire bytes to b. With a nil b it returns the reply's own, which nobody changes any
+// more.
+func (r *Reply) AppendWire(b []byte) []byte {
+	if b == nil {
+		return r.wire
+	}
+	return append(b, r.wire...)
+}
+
+// call is the memory of one call, used again by later ones.
+type call struct {
+	message Message
+	verdict engine.Verdict
+	wire    []byte // the answer, before it is copied out
+	spoilt  bool   // something panicked: nobody knows who still holds this memory
+}
+
+func (d *Door) take() *call { return d.calls.Get().(*call) }
+
+// give keeps the call's memory for another one, unless it is too much or was spoilt.
+func (d *Door) give(c *call) {
+	if c.spoilt || cap(c.wire) > KeepBytes || cap(c.verdict.Statuses) > KeepEntries || !c.message.Release() {
+		return
+	}
+	c.empty()
+	d.calls.Put(c)
+}
+
+// empty clears the verdict and keeps its memory.
+func (c *call) empty() {
+	v := &c.verdict
+	v.Match.Reset()
+	*v = engine.Verdict{Statuses: v.Statuses[:0], Decisions: v.Decisions[:0], Match: v.Match}
+}
+
+// Register adds the service to a gRPC server. Its codec must know messages by ParseWire and replies by AppendWire.
+func (d *Door) Register(r grpc.ServiceRegistrar) {
+	r.RegisterService(&grpc.ServiceDesc{
+		ServiceName: d.config.Service.ServiceName,
+		HandlerType: (*any)(nil),
+		Methods:     []grpc.MethodDesc{{MethodName: d.config.Method, Handler: d.Handle}},
+		Metadata:    d.config.Service.Metadata,
+	}, d)
+}
+
+// Handle is the gRPC handler. It fails only when the message cannot be decoded, or when an interceptor does.
+func (d *Door) Handle(srv any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (reply any, err error) {
+	c := d.take()
+	defer d.give(c)
+	defer func() {
+		if fault := recover(); fault != nil {
+			reply, err = d.caught(c, fault), nil
+		}
+	}()
+	err = dec(c.message)
+	if err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return d.reply(ctx, c), nil
+	}
+	info := &grpc.UnaryServerInfo{Server: srv, FullMethod: "/" + d.config.Service.ServiceName + "/" + d.config.Method}
+	handler := func(ctx context.Context, _ any) (any, error) { return d.reply(ctx, c), nil }
+	return interceptor(ctx, c.message, info, handler)
+}
+
+// caught answers a call that a panic outside of Decide and of rendering has broken off: by the verdict, if there is one.
+func (d *Door) caught(c *call, fault any) *Reply {
+	c.spoilt = true
+	d.config.OnPanic(fault)
+	return &Reply{wire: d.config.Bare(nil, c.message.Asked(), &c.verdict)}
+}
+
+func (d *Door) reply(ctx context.Context, c *call) *Reply {
+	c.wire = d.answer(ctx, c, c.wire[:0])
+	wire := make([]byte, len(c.wire))
+	copy(wire, c.wire)
+	return &Reply{wire: wire}
+}
+
+// Answer decides the request in the wire bytes and appends the answer's to answer. An error means that the bytes are no
+// message; anything else gets a decision.
+func (d *Door) Answer(ctx context.Context, request, answer []byte) ([]byte, error) {
+	c := d.take()
+	defer d.give(c)
+	err := c.message.ParseWire(request)
+	if err != nil {
+		return answer, err
+	}
+	return d.answer(ctx, c, answer), nil
+}
+
+// answer decides the call's message and appends the answer.
+func (d *Door) answer(ctx context.Context, c *call, b []byte) []byte {
+	d.decide(ctx, c)
+	return d.render(c, b)
+}
+
+// decide fills the call's verdict. It empties it first: an interceptor may call twice, and what a decider does not fill
+// in must not be left from before. After a panic it is empty, which admits.
+func (d *Door) decide(ctx context.Context, c *call) {
+	c.empty()
+	defer func() {
+		if fault := recover(); fault != nil {
+			c.spoilt = true
+			c.verdict = engine.Verdict{}
+			d.config.OnPanic(fault)
+		}
+	}()
+	d.config.Engine.Decide(ctx, c.message.Asked(), &c.verdict)
+}
+
+// render appends the answer. After a panic the codes alone are appended, for the decision stands.
+func (d *Door) render(c *call, b []byte) (out []byte) {
+	start := len(b)
+	defer func() {
+		if fault := recover(); fault != nil {
+			c.spoilt = true
+			d.config.OnPanic(fault)
+			out = d.config.Bare(b[:start:start], c.message.Asked(), &c.verdict)
+		}
+	}()
+	return d.config.Write(b, c.message.Asked(), &c.verdict)
+}
