@@ -200,3 +200,44 @@ func (w *world) authzLoad(t *testing.T, clients int) (stop func() (int64, []stri
 		return sent.Load(), bad
 	}
 }
+
+// An answer that is held when the sidecar is told to end still comes, if it is due before the end.
+func TestAuthzTermWhileAnswersAreHeld(t *testing.T) {
+	w := startAuthz(t, authzSetup{memory: true, rules: map[string]string{"partners.yaml": actionRules}})
+	w.clean(t, "held", func(t *testing.T) {
+		w.wants(t, 1, http.StatusOK, "/partners/held")
+		ended := make(chan answer, 1)
+		go func() {
+			got, err := w.try("/partners/held")
+			if err != nil {
+				t.Errorf("the held request: %v", err)
+			}
+			ended <- got
+		}()
+		servers.Await(t, "the request to be held", func() error {
+			if w.envoy.Stat(t, "cluster.spillway.upstream_rq_active") == 0 {
+				return errors.New("no call is under way")
+			}
+			return nil
+		})
+		w.sidecar.Send(t, syscall.SIGTERM)
+		if got := <-ended; got.status != http.StatusOK {
+			t.Errorf("the held request was answered with %d, want 200 (body %q)", got.status, got.body)
+		}
+		if code := w.sidecar.Exit(t); code != 0 {
+			t.Errorf("the sidecar ended with code %d", code)
+		}
+	})
+}
+
+// A route that names no domain has the sidecar's default.
+func TestAuthzDefaultDomain(t *testing.T) {
+	w := startAuthz(t, authzSetup{
+		memory: true, env: []string{"DEFAULT_DOMAIN=api"},
+		swaps: [][2]string{{"{context_extensions: {domain: api}}", "{context_extensions: {note: none}}"}},
+	})
+	w.clean(t, "default", func(t *testing.T) {
+		w.wants(t, 1, http.StatusOK, "/", "x-api-key", demoKey).has(t, "x-ratelimit-limit", "20")
+		w.wants(t, 1, http.StatusForbidden, "/v0/items")
+	})
+}
