@@ -9,37 +9,45 @@
 local function extras(argument, charges, now, given)
   local records = {}
 
-  local function instants_from(key, value, place, n)
-    local instants, last = {}, 0
-    for i = 1, n do
-      local at = unpack_struct('>d', value, place + 8 * i - 8)
-      if not whole(at) or at < last then foreign(key) end
-      instants[i], last = at, at
-    end
-    return instants
+  -- Bytes of a stored value, counted from 0. A long one is not read as a whole: there may be a thousand refusals.
+  local function bytes(r, from, to)
+    if r.text then return string.sub(r.text, from + 1, to + 1) end
+    return redis.call('GETRANGE', r.key, from, to)
   end
 
-  -- Refusals stay packed: there may be a thousand of them, and few are looked at.
+  local function instant(r, index)
+    return (unpack_struct('>d', bytes(r, 8 * index + 1, 8 * index + 8)))
+  end
+
+  -- A record: ends, and the stored refusals from number first on, or moved ones in their place, then an added one.
   local function read_record(key)
-    local value = redis.call('GET', key)
-    if not value then return {ends = {}, refusals = '', newest = 0} end
-    local n, length = string.byte(value), #value
-    if length < 9 or fmod(length, 8) ~= 1 or n > 16 or 8 * n + 1 > length then foreign(key) end
-    local r = {ends = instants_from(key, value, 2, n), refusals = string.sub(value, 8 * n + 2), newest = 0}
-    if r.refusals ~= '' then
-      local oldest = unpack_struct('>d', r.refusals)
-      r.newest = unpack_struct('>d', r.refusals, #r.refusals - 7)
-      if not (whole(oldest) and whole(r.newest) and oldest <= r.newest) then foreign(key) end
+    local r = {key = key, ends = {}, stored = 0, first = 0, count = 0, oldest = 0, newest = 0}
+    local text = redis.call('GETRANGE', key, 0, 136)
+    local length, last = #text, 0
+    if length == 0 then return r end
+    if length == 137 then length = redis.call('STRLEN', key) else r.text = text end
+    r.length, r.stored = length, string.byte(text)
+    r.count = (length - 1) / 8 - r.stored
+    if length < 9 or fmod(length, 8) ~= 1 or r.stored > 16 or r.count < 0 then foreign(key) end
+    for i = 1, r.stored do
+      local at = unpack_struct('>d', text, 8 * i - 6)
+      if not whole(at) or at < last then foreign(key) end
+      r.ends[i], last = at, at
+    end
+    if r.count > 0 then
+      r.oldest, r.newest = instant(r, r.stored), instant(r, r.stored + r.count - 1)
+      if not (whole(r.oldest) and whole(r.newest) and r.oldest <= r.newest) then foreign(key) end
     end
     return r
   end
 
   -- How many refusals are not after the edge.
-  local function before(refusals, edge)
-    local low, high = 0, #refusals / 8
+  local function before(r, edge)
+    if r.count == 0 or r.oldest > edge then return 0 end
+    local low, high = 1, r.count
     while low < high do
       local middle = divide(low + high, 2)
-      if unpack_struct('>d', refusals, 8 * middle + 1) > edge then high = middle else low = middle + 1 end
+      if instant(r, r.stored + middle) > edge then high = middle else low = middle + 1 end
     end
     return low
   end
@@ -50,11 +58,11 @@ local function extras(argument, charges, now, given)
     local last = ends[#ends] or 0
     if last > limit then
       for i = 1, #ends do ends[i] = min(ends[i], limit) end
-      last, r.changed = limit, true
+      last, r.rewrite = limit, true
     end
     if r.newest > now + p.window then
-      local kept = #r.refusals / 8 - before(r.refusals, r.newest - p.window)
-      r.refusals, r.newest, r.changed = string.rep(pack('>d', now), kept), now, true
+      r.count = r.count - before(r, r.newest - p.window)
+      r.moved, r.oldest, r.newest, r.rewrite = string.rep(pack('>d', now), r.count), now, now, true
     end
     r.window = p.window
     if last > now then return last - now end
@@ -64,14 +72,14 @@ local function extras(argument, charges, now, given)
   local function refuse(r, p)
     local ends, at = r.ends, max(now, r.newest)
     local edge = at - p.window
-    r.refusals = string.sub(r.refusals, 8 * before(r.refusals, edge) + 1) .. pack('>d', at)
-    r.newest, r.changed = at, true
+    r.first = before(r, edge)
+    r.added, r.newest = pack('>d', at), at
     while ends[1] and ends[1] <= edge do table.remove(ends, 1) end
-    if #r.refusals / 8 < p.threshold then return 0 end
+    if r.count - r.first + 1 < p.threshold then return 0 end
     local length = p.lengths[min(#ends + 1, #p.lengths)]
     while #ends >= #p.lengths do table.remove(ends, 1) end
     ends[#ends + 1] = now + length
-    r.refusals, r.newest = '', 0
+    r.moved, r.added, r.newest, r.rewrite = '', '', 0, true
     return length
   end
 
@@ -87,17 +95,27 @@ local function extras(argument, charges, now, given)
     end
   end
 
+  local function write(r, unit, expires)
+    if r.length and not (r.text or r.rewrite) and r.first == 0 and #r.ends == r.stored then
+      redis.call('APPEND', r.key, r.added)
+      redis.call(unit == 'PX' and 'PEXPIRE' or 'PEXPIREAT', r.key, expires)
+      return
+    end
+    local parts = {string.char(#r.ends)}
+    for i = 1, #r.ends do parts[i + 1] = pack('>d', r.ends[i]) end
+    parts[#parts + 1] = r.moved or r.length and bytes(r, 8 * (r.stored + r.first) + 1, r.length - 1)
+    parts[#parts + 1] = r.added
+    redis.call('SET', r.key, table.concat(parts), unit, expires)
+  end
+
   local function save_records()
-    for key, r in pairs(records) do
-      if r.changed then
-        local parts = {string.char(#r.ends)}
-        for i = 1, #r.ends do parts[i + 1] = pack('>d', r.ends[i]) end
-        parts[#parts + 1] = r.refusals
-        local expires = max(r.ends[#r.ends] or 0, r.newest) + r.window
+    for _, r in pairs(records) do
+      if r.added or r.rewrite then
+        local ends = max(r.ends[#r.ends] or 0, r.newest) + r.window
         if given then
-          redis.call('SET', KEYS[key], table.concat(parts), 'PXAT', ceiling(expires, 1000) + 1)
+          write(r, 'PXAT', ceiling(ends, 1000) + 1)
         else
-          redis.call('SET', KEYS[key], table.concat(parts), 'PX', ceiling(expires - now, 1000) + 1)
+          write(r, 'PX', ceiling(ends - now, 1000) + 1)
         end
       end
     end

@@ -20,21 +20,33 @@ func BenchmarkScript(b *testing.B) {
 	wide := limit.Limit{Count: 10_000, Burst: 10_000, Window: time.Hour}
 	spent := limit.Limit{Count: 1, Burst: 1, Window: 365 * 24 * time.Hour}
 	for _, kind := range []limit.Algorithm{limit.TokenBucket, limit.SlidingWindow, limit.FixedWindow, limit.SlidingLog} {
-		b.Run(kind.String()+"/admitted", func(b *testing.B) { benchmarkScript(b, kind, wide, 1) })
-		b.Run(kind.String()+"/refused", func(b *testing.B) { benchmarkScript(b, kind, spent, 1) })
-		b.Run(kind.String()+"/three", func(b *testing.B) { benchmarkScript(b, kind, wide, 3) })
+		b.Run(kind.String()+"/admitted", func(b *testing.B) { benchmarkScript(b, kind, limit.Charge{Limit: wide}, 1) })
+		b.Run(kind.String()+"/refused", func(b *testing.B) { benchmarkScript(b, kind, limit.Charge{Limit: spent}, 1) })
+		b.Run(kind.String()+"/three", func(b *testing.B) { benchmarkScript(b, kind, limit.Charge{Limit: wide}, 3) })
+	}
+	many := &limit.Penalty{Threshold: limit.MaxThreshold, Window: time.Hour, CoolDown: time.Millisecond}
+	once := &limit.Penalty{Threshold: 1, Window: time.Hour, CoolDown: time.Hour}
+	for name, c := range map[string]limit.Charge{
+		"throttled": {Limit: wide, MaxWait: time.Minute},
+		"watched":   {Limit: wide, Penalty: many},
+		"recorded":  {Limit: spent, Penalty: many},
+		"cooling":   {Limit: spent, Penalty: once},
+	} {
+		b.Run("token_bucket/"+name, func(b *testing.B) { benchmarkScript(b, limit.TokenBucket, c, 1) })
 	}
 }
 
-func benchmarkScript(b *testing.B, kind limit.Algorithm, l limit.Limit, size int) {
+func benchmarkScript(b *testing.B, kind limit.Algorithm, c limit.Charge, size int) {
 	client, ctx := connect(b), context.Background()
-	l.Algorithm = kind
+	c.Limit.Algorithm, c.Cost = kind, 1
 	before := processorTime(b, client)
 	pipe := client.Pipeline()
 	charges := make([]limit.Charge, size)
 	for i := range b.N {
 		for j := range charges {
-			charges[j] = limit.Charge{Key: fmt.Sprint("key", i%100, j), Limit: l, Cost: 1}
+			charges[j] = c
+			charges[j].Key = fmt.Sprint("key", i%100, j)
+			charges[j].PenaltyKey = charges[j].Key + ":pn"
 		}
 		call := limit.NewCall(charges, false, 0)
 		pipe.EvalSha(ctx, limit.ScriptSHA, call.Keys, call.Args...)

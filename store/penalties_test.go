@@ -168,6 +168,42 @@ func TestCachedCoolDownEndsWithItsTime(t *testing.T) {
 	wantCalls(t, e, "after its end", 1, func() { spend(r, c) })
 }
 
+// TestCoolDownThatIsOnlyShownIsNotCached: neither does what was only shown refuse, nor does a known one refuse what only
+// shows it.
+func TestCoolDownThatIsOnlyShownIsNotCached(t *testing.T) {
+	r, e, _ := watched(t, RedisConfig{})
+	eachAlgorithm(t, 1, year, func(t *testing.T, l limit.Limit) {
+		c := punished(charge(t, "k", l, 2), strict(1))
+		shown, dry := c, strict(1)
+		dry.DryRun = true
+		shown.Penalty = &dry
+		wantCalls(t, e, "a cool-down that is only shown", 3, func() {
+			for range 3 {
+				spend(r, shown)
+			}
+		})
+		wantPenalty(t, "one that is enforced", spend(r, c)[0], time.Hour)
+		shown.Cost = 1
+		want(t, "one that is only shown", spend(r, shown)[0], limit.Allowed, 1, 0)
+	})
+}
+
+// TestSiblingWithAPenaltyIsAskedEachTime: it may have been spent meanwhile, and that would have to be recorded.
+func TestSiblingWithAPenaltyIsAskedEachTime(t *testing.T) {
+	r, e, _ := watched(t, RedisConfig{})
+	l := bucket(10, year)
+	spent, plain := charge(t, "spent", l, 11), charge(t, "sibling", l, 1)
+	sibling := punished(plain, strict(1))
+	spend(r, spent)
+	spend(r, spent, plain)
+	wantCalls(t, e, "a sibling without a penalty", 0, func() { spend(r, spent, plain) })
+	wantCalls(t, e, "a sibling with a penalty", 3, func() {
+		for range 3 {
+			want(t, "sibling", spend(r, spent, sibling)[1], limit.Allowed, 0, 10)
+		}
+	})
+}
+
 func TestPardonElsewhereIsSeenWithinASecond(t *testing.T) {
 	r, e, clock := watched(t, RedisConfig{})
 	c := punished(charge(t, "k", bucket(1, year), 2), strict(1))

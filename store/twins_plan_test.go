@@ -66,6 +66,9 @@ func (w *walker) tick() {
 	default:
 		w.now -= w.random.Int64N(3*window + 1)
 	}
+	if w.chance(0.1) {
+		w.now = w.edge()
+	}
 	if w.now < walkLow || w.now > walkHigh {
 		w.now = walkStart + w.random.Int64N(1_000_000_000_000)
 	}

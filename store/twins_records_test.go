@@ -50,6 +50,23 @@ func (s *walkSeen) enough(kind limit.Algorithm) error {
 	return nil
 }
 
+// edge is an instant at which something in a record is just over, or now.
+func (w *walker) edge() int64 {
+	k := w.random.IntN(walkRecords)
+	r, window := &w.records[k], w.penalties[k].Window.Microseconds()
+	var edges []int64
+	for _, at := range r.Refusals {
+		edges = append(edges, at+window)
+	}
+	for _, at := range r.Ends {
+		edges = append(edges, at, at+window)
+	}
+	if len(edges) == 0 {
+		return w.now
+	}
+	return pick(w, edges...)
+}
+
 // wait makes up a longest wait: often one that some tokens come back in.
 func (w *walker) wait(l limit.Limit) time.Duration {
 	longest := int64(min(l.Window, 2*limit.LongestWait))
@@ -63,9 +80,9 @@ func (w *walker) penalty() limit.Penalty {
 		p.Multipliers = append(p.Multipliers, 1+w.random.Int64N(4))
 	}
 	switch p2 := w.random.Float64(); {
-	case p2 < 0.1:
-		p = limit.Penalty{Threshold: 20 + w.random.Int64N(40), Window: limit.MaxWindow, CoolDown: time.Second}
-	case p2 < 0.15:
+	case p2 < 0.2:
+		p = limit.Penalty{Threshold: 20 + w.random.Int64N(40), Window: pick(w, p.Window, limit.MaxWindow, limit.MaxWindow/20), CoolDown: time.Second}
+	case p2 < 0.25:
 		p.Multipliers = slices.Repeat([]int64{1, math.MaxInt64, -3}, 7)
 	}
 	return p
