@@ -40,6 +40,21 @@ func TestAReplyHandsOverItsBytesOrAppendsThem(t *testing.T) {
 	}
 }
 
+func TestAReplyOutlivesItsCall(t *testing.T) {
+	d := New(config(refuse))
+	dec := func(v any) error { return v.(*note).ParseWire([]byte("mine")) }
+	reply, err := d.Handle(d, t.Context(), dec, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 { // the pool may forget
+		send(t, d, "else", nil)
+	}
+	if got := string(reply.(*Reply).AppendWire(nil)); got != "mine: no since mine" {
+		t.Errorf("the reply became %q", got)
+	}
+}
+
 func TestAVerdictIsNeverThatOfTheCallBefore(t *testing.T) {
 	early := func(context.Context, any, *grpc.UnaryServerInfo, grpc.UnaryHandler) (any, error) { panic("boom") }
 	for name, c := range map[string]struct {

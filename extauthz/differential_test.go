@@ -8,14 +8,17 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 
 	"github.com/spillway-mesh/spillway/identity"
+	"github.com/spillway-mesh/spillway/wire/wiretest"
 )
+
+// rounds is how many random messages a differential test tries.
+var rounds = wiretest.Rounds(30_000)
 
 // differs says in which way a message is not what generated code read from the same bytes, or nothing.
 func differs(m *Message, want *authv3.CheckRequest) string {
@@ -189,131 +192,33 @@ func randomAddress(r *rand.Rand) *corev3.Address {
 	}}}
 }
 
-// shape names the messages inside a message that may come in pieces.
-type shape map[protowire.Number]shape
+// checkShape is what may come in pieces: attributes, source, address, socket, pipe, destination, request, http, header map.
+var checkShape = wiretest.Shape{1: {1: {1: {1: {}, 2: {}}}, 2: {}, 4: {2: {13: {}}}}}
 
-var checkShape = shape{1: {1: {1: {1: {}, 2: {}}}, 2: {}, 4: {2: {13: {}}}}}
-
-// scrambled writes a message as protobuf allows it and encoders rarely do: in any order, messages in pieces that are
-// merged, unknown fields between.
-func scrambled(r *rand.Rand, wire []byte, inside shape) []byte {
-	var parts [][]byte
-	for rest := wire; len(rest) > 0; {
-		number, typ, n := protowire.ConsumeField(rest)
-		field := rest[:n]
-		rest = rest[n:]
-		inner, nested := inside[number]
-		if !nested || typ != protowire.BytesType {
-			parts = append(parts, field)
-			continue
-		}
-		_, _, head := protowire.ConsumeTag(field)
-		body, _ := protowire.ConsumeBytes(field[head:])
-		body = scrambled(r, body, inner)
-		cut := cutPoint(r, body)
-		parts = append(parts, message(number, body[:cut]))
-		if cut < len(body) {
-			parts = append(parts, message(number, body[cut:]))
-		}
+// randomWire writes one random request, or two that are merged.
+func randomWire(tb testing.TB, r *rand.Rand) []byte {
+	wire := wireOf(tb, randomCheck(r))
+	if r.IntN(3) == 0 {
+		wire = append(wire, wireOf(tb, randomCheck(r))...)
 	}
-	r.Shuffle(len(parts), func(i, j int) { parts[i], parts[j] = parts[j], parts[i] })
-	var out []byte
-	for _, part := range parts {
-		out = append(out, part...)
-		if r.IntN(4) == 0 {
-			out = protowire.AppendTag(out, protowire.Number(1+r.IntN(30)), protowire.Fixed32Type)
-			out = protowire.AppendFixed32(out, r.Uint32())
-		}
-	}
-	return out
-}
-
-// cutPoint is the end of one of the fields.
-func cutPoint(r *rand.Rand, body []byte) int {
-	at := 0
-	for at < len(body) && r.IntN(3) > 0 {
-		_, _, n := protowire.ConsumeField(body[at:])
-		at += n
-	}
-	return at
+	return wiretest.Scrambled(r, wire, checkShape)
 }
 
 func message(number protowire.Number, body []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), body)
 }
 
-func TestRandomRequestsReadAsGeneratedCodeReadsThem(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	var m Message // one for all, as in a pool
-	for range rounds {
-		wire := wireOf(t, randomCheck(r))
-		if r.IntN(3) == 0 {
-			wire = append(wire, wireOf(t, randomCheck(r))...)
-		}
-		wire = scrambled(r, wire, checkShape)
-		var want authv3.CheckRequest
-		err := proto.Unmarshal(wire, &want)
-		if err != nil {
-			t.Fatalf("generated code: %v", err)
-		}
-		err = m.ParseWire(wire)
-		if err != nil {
-			t.Fatalf("%x: %v", wire, err)
-		}
-		if diff := differs(&m, &want); diff != "" {
-			t.Fatalf("%x: %s", wire, diff)
-		}
-	}
+// twins are a message and what generated code reads. That one refuses what is not UTF-8, and what is broken in a part
+// that nobody reads.
+func twins(ours *Message) wiretest.Twin {
+	generated := new(authv3.CheckRequest)
+	return wiretest.Twin{Ours: ours, Generated: generated, Differs: func() string { return differs(ours, generated) }}
 }
 
-// agree checks the parser against generated code on any bytes: what that one accepts, so do we, with the same content;
-// what we refuse, so does it.
-func agree(t *testing.T, m *Message, wire []byte) (accepted bool) {
-	t.Helper()
-	var want authv3.CheckRequest
-	generated := proto.Unmarshal(wire, &want)
-	ours := m.ParseWire(wire)
-	if generated != nil {
-		return false // bytes that are not UTF-8, or broken ones in a part that nobody reads
-	}
-	if ours != nil {
-		t.Fatalf("%x: generated code takes it, we say: %v", wire, ours)
-	}
-	if diff := differs(m, &want); diff != "" {
-		t.Fatalf("%x: %s", wire, diff)
-	}
-	return true
+func TestRandomRequestsReadAsGeneratedCodeReadsThem(t *testing.T) {
+	twins(new(Message)).AgreeOnValid(t, rounds, func(r *rand.Rand) []byte { return randomWire(t, r) })
 }
 
 func TestMutatedRequestsAreTakenWhenGeneratedCodeTakesThem(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 4))
-	var m Message
-	accepted := 0
-	for range rounds {
-		wire := wireOf(t, randomCheck(r))
-		for range 1 + r.IntN(3) {
-			wire = mutate(r, wire)
-		}
-		if agree(t, &m, wire) {
-			accepted++
-		}
-	}
-	if accepted < rounds/12 {
-		t.Errorf("only %d mutations were decodable: the test says little", accepted)
-	}
-}
-
-func mutate(r *rand.Rand, wire []byte) []byte {
-	at := r.IntN(len(wire))
-	switch r.IntN(4) {
-	case 0:
-		wire[at] ^= 1 << r.IntN(8)
-	case 1:
-		wire[at] = byte(r.Uint32())
-	case 2:
-		wire = wire[:max(at, 1)]
-	case 3:
-		wire = append(wire[:at:at], append([]byte{byte(r.Uint32())}, wire[at:]...)...)
-	}
-	return wire
+	twins(new(Message)).AgreeOnMutated(t, rounds, func(r *rand.Rand) []byte { return wireOf(t, randomCheck(r)) })
 }

@@ -18,8 +18,7 @@ func FuzzCheck(f *testing.F) {
 	f.Add(wireOf(f, typical()))
 	f.Add(wireOf(f, rawly(typical())))
 	f.Fuzz(func(t *testing.T, request []byte) {
-		var m Message
-		agree(t, &m, request)
+		twins(new(Message)).Agree(t, request)
 
 		s := New(Config{Engine: echo{}, OnPanic: func(fault any) { t.Errorf("panic: %v", fault) }})
 		out, err := s.Answer(t.Context(), request, nil)

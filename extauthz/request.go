@@ -91,7 +91,7 @@ func (m *Message) Asked() *descriptors.Request { return &m.Request }
 
 // Release empties the message for the next one, unless its memory is too much to be kept.
 func (m *Message) Release() (keep bool) {
-	if m.large() {
+	if m.size > door.KeepBytes || cap(m.joined) > door.KeepEntries || cap(m.raw) > door.KeepEntries || cap(m.entries) > door.KeepEntries {
 		return false
 	}
 	m.reset()
@@ -104,11 +104,6 @@ func (m *Message) reset() {
 	clear(m.raw)
 	clear(m.entries)
 	*m = Message{joined: m.joined[:0], raw: m.raw[:0], entries: m.entries[:0]}
-}
-
-// large reports whether the message's memory is too much to be kept.
-func (m *Message) large() bool {
-	return m.size > door.KeepBytes || cap(m.joined) > door.KeepEntries || cap(m.raw) > door.KeepEntries || cap(m.entries) > door.KeepEntries
 }
 
 // assemble makes the request of what was read.

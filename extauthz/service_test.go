@@ -45,6 +45,21 @@ func TestAnEmptyVerdictAdmitsWithAStatus(t *testing.T) {
 	}
 }
 
+// listener decides nothing and keeps the context.
+type listener struct{ heard context.Context }
+
+func (l *listener) Decide(ctx context.Context, _ *descriptors.Request, _ *engine.Verdict) {
+	l.heard = ctx
+}
+
+func TestTheDeciderGetsTheCallersContext(t *testing.T) {
+	var l listener
+	_, err := New(Config{Engine: &l}).Answer(t.Context(), nil, nil)
+	if err != nil || l.heard != t.Context() {
+		t.Errorf("context %v (error %v), want the caller's", l.heard, err)
+	}
+}
+
 func TestWhatCannotBeRenderedKeepsItsCodes(t *testing.T) {
 	cases := []struct {
 		name    string

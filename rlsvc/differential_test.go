@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -15,7 +13,11 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/wire/wiretest"
 )
+
+// rounds is how many random messages a differential test tries.
+var rounds = wiretest.Rounds(60_000)
 
 // differs says in which way a message is not what generated code read from the same bytes, or nothing.
 func differs(m *Message, want *ratelimitv3.RateLimitRequest) string {
@@ -108,6 +110,9 @@ func randomOverride(r *rand.Rand) *commonv3.RateLimitDescriptor_RateLimitOverrid
 	return l
 }
 
+// descriptorShape is what may come in pieces inside a descriptor: an override with its multiplier, and hits.
+var descriptorShape = wiretest.Shape{2: {3: {}}, 3: {}}
+
 // randomWire writes random requests as protobuf allows it and encoders rarely do: descriptors whose parts come twice
 // and are merged, fields in any order, unknown fields between.
 func randomWire(tb testing.TB, r *rand.Rand) []byte {
@@ -118,111 +123,29 @@ func randomWire(tb testing.TB, r *rand.Rand) []byte {
 		if i < len(second.GetDescriptors()) && r.IntN(2) == 0 {
 			body = append(body, wireOf(tb, second.GetDescriptors()[i])...)
 		}
-		parts = append(parts, message(2, shuffled(r, body))...)
+		parts = append(parts, message(2, wiretest.Scrambled(r, body, descriptorShape))...)
 	}
 	first.Descriptors, second.Descriptors = nil, nil
 	parts = append(parts, wireOf(tb, first)...)
 	if r.IntN(2) == 0 {
 		parts = append(parts, wireOf(tb, second)...)
 	}
-	return shuffled(r, parts)
+	return wiretest.Scrambled(r, parts, nil)
 }
 
-// shuffled puts the fields of a message into another order, with unknown fields between.
-func shuffled(r *rand.Rand, wire []byte) []byte {
-	var parts [][]byte
-	for rest := wire; len(rest) > 0; {
-		_, _, n := protowire.ConsumeField(rest)
-		parts = append(parts, rest[:n])
-		rest = rest[n:]
+// twins are a message and what generated code reads. They may differ in one thing: that one refuses what is not UTF-8.
+func twins(ours *Message) wiretest.Twin {
+	generated := new(ratelimitv3.RateLimitRequest)
+	return wiretest.Twin{
+		Ours: ours, Generated: generated, Differs: func() string { return differs(ours, generated) },
+		Lenient: func(refusal error) bool { return strings.Contains(refusal.Error(), "UTF-8") },
 	}
-	r.Shuffle(len(parts), func(i, j int) { parts[i], parts[j] = parts[j], parts[i] })
-	var out []byte
-	for _, part := range parts {
-		out = append(out, part...)
-		if r.IntN(3) == 0 {
-			out = protowire.AppendTag(out, protowire.Number(1+r.IntN(30)), protowire.Fixed32Type)
-			out = protowire.AppendFixed32(out, r.Uint32())
-		}
-	}
-	return out
 }
 
 func TestRandomRequestsReadAsGeneratedCodeReadsThem(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	var m Message // one for all, as in a pool
-	for range rounds {
-		wire := randomWire(t, r)
-		var want ratelimitv3.RateLimitRequest
-		err := proto.Unmarshal(wire, &want)
-		if err != nil {
-			t.Fatalf("generated code: %v", err)
-		}
-		err = m.ParseWire(wire)
-		if err != nil {
-			t.Fatalf("%x: %v", wire, err)
-		}
-		if diff := differs(&m, &want); diff != "" {
-			t.Fatalf("%x: %s", wire, diff)
-		}
-	}
-}
-
-// agree checks the parser against generated code on any bytes: what that one accepts, so do we, with the same content;
-// what we refuse, so does it.
-func agree(t *testing.T, m *Message, wire []byte) (accepted bool) {
-	t.Helper()
-	var want ratelimitv3.RateLimitRequest
-	generated := proto.Unmarshal(wire, &want)
-	ours := m.ParseWire(wire)
-	if generated != nil {
-		// The one thing that generated code refuses and we take.
-		if ours == nil && !strings.Contains(generated.Error(), "UTF-8") {
-			t.Fatalf("%x: generated code refuses it (%v), we take it", wire, generated)
-		}
-		return false
-	}
-	if ours != nil {
-		t.Fatalf("%x: generated code takes it, we say: %v", wire, ours)
-	}
-	if diff := differs(m, &want); diff != "" {
-		t.Fatalf("%x: %s", wire, diff)
-	}
-	return true
+	twins(new(Message)).AgreeOnValid(t, rounds, func(r *rand.Rand) []byte { return randomWire(t, r) })
 }
 
 func TestMutatedRequestsAreTakenWhenGeneratedCodeTakesThem(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 4))
-	var m Message
-	accepted := 0
-	for range rounds {
-		wire := wireOf(t, randomRequest(r))
-		for range 1 + r.IntN(3) {
-			wire = mutate(r, wire)
-		}
-		if agree(t, &m, wire) {
-			accepted++
-		}
-	}
-	if accepted < rounds/12 {
-		t.Errorf("only %d mutations were decodable: the test says little", accepted)
-	}
-}
-
-func mutate(r *rand.Rand, wire []byte) []byte {
-	if len(wire) == 0 {
-		return []byte{byte(r.Uint32())}
-	}
-	at := r.IntN(len(wire))
-	switch r.IntN(4) {
-	case 0:
-		wire[at] ^= 1 << r.IntN(8)
-	case 1:
-		wire[at] = byte(r.Uint32())
-	case 2:
-		wire = wire[:at]
-	case 3:
-		wire = append(wire[:at:at], append([]byte{byte(r.Uint32())}, wire[at:]...)...)
-	}
-	return wire
+	twins(new(Message)).AgreeOnMutated(t, rounds, func(r *rand.Rand) []byte { return wireOf(t, randomRequest(r)) })
 }

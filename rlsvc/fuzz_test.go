@@ -20,7 +20,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add(wireOf(f, typical()))
 	f.Fuzz(func(t *testing.T, wire []byte) {
 		var m Message
-		agree(t, &m, wire)
+		twins(&m).Agree(t, wire)
 
 		s := New(Config{Engine: echo{}, LimitHeaders: true, DynamicMetadata: true, OnPanic: func(fault any) { t.Errorf("panic: %v", fault) }})
 		out, err := s.Answer(t.Context(), wire, nil)

@@ -70,7 +70,7 @@ func (m *Message) Asked() *descriptors.Request { return &m.Request }
 
 // Release empties the message for the next one, unless its memory is too much to be kept.
 func (m *Message) Release() (keep bool) {
-	if m.large() {
+	if m.size > door.KeepBytes || cap(m.entries) > door.KeepEntries || cap(m.Request.Descriptors) > door.KeepEntries {
 		return false
 	}
 	m.reset()
@@ -85,11 +85,6 @@ func (m *Message) reset() {
 	m.overrides = m.overrides[:0]
 	m.Request = descriptors.Request{Descriptors: m.Request.Descriptors[:0]}
 	m.size = 0
-}
-
-// large reports whether the message's memory is too much to be kept.
-func (m *Message) large() bool {
-	return m.size > door.KeepBytes || cap(m.entries) > door.KeepEntries || cap(m.Request.Descriptors) > door.KeepEntries
 }
 
 func (m *Message) descriptor(f wire.Fields) error {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/wire"
+	"github.com/spillway-mesh/spillway/wire/wiretest"
 )
 
 // request writes a message with one descriptor out of raw fields.
@@ -112,8 +113,8 @@ func TestThousandsOfDescriptorsKeepTheirPlaces(t *testing.T) {
 			t.Fatalf("descriptor %d has %q and %v", i, d.Entries[0].Value, d.Override)
 		}
 	}
-	if !m.large() {
-		t.Error("the memory of so large a message would be kept")
+	if m.Release() {
+		t.Error("the memory of so large a message is kept")
 	}
 }
 
@@ -191,26 +192,8 @@ func wireOf(tb testing.TB, m proto.Message) []byte {
 	return wire
 }
 
-func TestParseAllocatesTheStringOnly(t *testing.T) {
-	wire := wireOf(t, typical())
-	var m Message
-	allocs := testing.AllocsPerRun(100, func() {
-		if m.ParseWire(wire) != nil {
-			t.Error("refused")
-		}
-	})
-	if allocs > 1 {
-		t.Errorf("%v allocations for a request, at most 1", allocs)
-	}
+func TestReadingCopiesTheMessageOnce(t *testing.T) {
+	wiretest.CopiesOnce(t, new(Message), wireOf(t, typical()))
 }
 
-func BenchmarkParse(b *testing.B) {
-	wire := wireOf(b, typical())
-	var m Message
-	b.ReportAllocs()
-	for b.Loop() {
-		if m.ParseWire(wire) != nil {
-			b.Fatal("refused")
-		}
-	}
-}
+func BenchmarkParse(b *testing.B) { wiretest.Benchmark(b, new(Message), wireOf(b, typical())) }

@@ -1,7 +1,0 @@
-//go:build race
-
-package rlsvc
-
-// rounds is how many random messages a differential test tries. They run on one goroutine, so the race detector makes
-// them slow and learns nothing from them.
-const rounds = 3_000

@@ -1,0 +1,5 @@
+//go:build !race
+
+package wiretest
+
+const raced = false
