@@ -292,3 +292,29 @@ func TestPenaltyRecordEndsWhenNothingInItMatters(t *testing.T) {
 		}
 	})
 }
+
+// TestPenaltyRecordIsSmall fills a record with many refusals on the server: 8 bytes each, and what is over goes.
+func TestPenaltyRecordIsSmall(t *testing.T) {
+	client := connect(t)
+	p := limit.Penalty{Threshold: 40, Window: time.Hour, CoolDown: sec, Multipliers: []int64{1, 2}}
+	charge := limit.Charge{Key: "counter", Limit: bucket(1, sec, 1), Cost: 2, Penalty: &p, PenaltyKey: "record"}
+	refuse := func(times int, after time.Duration, size int64) {
+		t.Helper()
+		for range times {
+			if _, _, err := run(client, future+after.Microseconds(), charge); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := client.StrLen(t.Context(), "record").Val(); got != size {
+			t.Fatalf("after %d more refusals at %v the record has %d bytes, want %d", times, after, got, size)
+		}
+	}
+	refuse(39, 0, 1+39*8)
+	refuse(1, 0, 1+8)                        // a cool-down, and no refusal
+	refuse(5, 0, 1+8)                        // which do not count
+	refuse(30, 2*sec, 1+8+30*8)              //
+	refuse(1, time.Hour+sec, 1+31*8)         // the cool-down ended an hour ago
+	refuse(1, time.Hour+2*sec, 1+2*8)        // and so did what came after it
+	refuse(30, 2*time.Hour+10*sec, 1+30*8)   //
+	refuse(1, 2*time.Hour+10*sec+us, 1+31*8) //
+}

@@ -40,7 +40,7 @@ func (s *walkSeen) add(q *request) {
 }
 
 func (s *walkSeen) enough(kind limit.Algorithm) error {
-	const few = 100
+	const few = walkSteps / 3000
 	if s.cooling < few || s.dry < few || s.repeated < few || kind == limit.TokenBucket && s.waits < few {
 		return fmt.Errorf("the walk met too little: %+v", *s)
 	}
@@ -75,7 +75,11 @@ func (w *walker) wait(l limit.Limit) time.Duration {
 
 // penalty makes up a penalty, at times one out of bounds.
 func (w *walker) penalty() limit.Penalty {
+	const day = 24 * time.Hour
 	p := limit.Penalty{Threshold: 1 + w.random.Int64N(5), Window: w.window(), CoolDown: w.window(), DryRun: w.chance(0.25)}
+	if w.chance(0.5) {
+		p.Window, p.CoolDown = pick(w, day, 30*day, 365*day), pick(w, time.Hour, 5*time.Hour) // to be met often, as the clock jumps
+	}
 	for range 1 + w.random.IntN(4) {
 		p.Multipliers = append(p.Multipliers, 1+w.random.Int64N(4))
 	}
