@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -177,6 +178,13 @@ func startBypass(t *testing.T, callers int) *bypass {
 		}
 	}
 	s := &bypass{Sidecar: servers.StartSidecar(t, "RULES="+dir)}
+	// The sidecar waits for its rules only so long, and a busy machine takes its time with thousands of keys.
+	servers.Await(t, "the rules of the corpus", func() error {
+		if !strings.Contains(s.Output(), `msg="rules loaded"`) {
+			return errors.New(s.Output())
+		}
+		return nil
+	})
 	var err error
 	s.conn, err = grpc.NewClient("passthrough:///"+s.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
