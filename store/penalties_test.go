@@ -129,6 +129,7 @@ func TestForeignValueUnderAPenaltyKey(t *testing.T) {
 
 func TestCoolDownCostsRedisOneQuestionASecond(t *testing.T) {
 	r, e, clock := watched(t, RedisConfig{})
+	settled(t, e, r)
 	eachAlgorithm(t, 5, year, func(t *testing.T, l limit.Limit) {
 		c := punished(charge(t, "k", l, 6), strict(2))
 		wantCalls(t, e, "refusals that have to be recorded", 3, func() {
@@ -172,6 +173,7 @@ func TestCachedCoolDownEndsWithItsTime(t *testing.T) {
 // shows it.
 func TestCoolDownThatIsOnlyShownIsNotCached(t *testing.T) {
 	r, e, _ := watched(t, RedisConfig{})
+	settled(t, e, r)
 	eachAlgorithm(t, 1, year, func(t *testing.T, l limit.Limit) {
 		c := punished(charge(t, "k", l, 2), strict(1))
 		shown, dry := c, strict(1)
