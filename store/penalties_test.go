@@ -75,7 +75,8 @@ func TestRefusalWritesItsRecordAlone(t *testing.T) {
 		before := dump(e, spent.Key, sibling.Key)
 		for i, ttl := range []time.Duration{10 * time.Minute, 10 * time.Minute, 30 * time.Minute} {
 			wantCalls(t, e, "a refusal", 1, func() { spend(r, spent, sibling) })
-			if got := time.Duration(e.do("PTTL", spent.PenaltyKey).(int64)) * time.Millisecond; got > ttl+2*time.Millisecond || got < ttl-time.Minute {
+			left := e.do("PTTL", spent.PenaltyKey).(int64)
+			if got := time.Duration(left) * time.Millisecond; got > ttl+2*time.Millisecond || got < ttl-time.Minute {
 				t.Fatalf("after %d refusals the record lives for %v, want %v", i+1, got, ttl)
 			}
 		}
