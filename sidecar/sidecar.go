@@ -36,7 +36,7 @@ type Sidecar struct {
 	engine    *engine.Engine
 	files     *rules.Files
 	keys      *identity.KeySets
-	forget    func() // what a change of the rules makes stale
+	forget    func()                       // what a change of the rules makes stale
 	ping      func(context.Context) string // why Redis does not answer, or nothing; nil without Redis
 	loads     loads
 	probes    *admin.Health
