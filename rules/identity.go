@@ -238,7 +238,7 @@ func (d *decoder) digest(to *[32]byte) reader {
 // clientIP reads how the client's address is found.
 func (d *decoder) clientIP(n *node, to *identity.AddressConfig) {
 	ok := d.object(n, map[string]reader{
-		"trusted_hops":    d.small(&to.TrustedHops, 1, 100),
+		"trusted_hops":    d.small(&to.TrustedHops, 0, 100),
 		"trusted_proxies": d.cidrs(&to.TrustedProxies),
 		"ipv6_prefix":     d.small(&d.domain.IPv6Prefix, 1, 128),
 	})

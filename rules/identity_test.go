@@ -56,6 +56,7 @@ func TestOrderByDefault(t *testing.T) {
 		want    []identity.Kind
 	}{
 		{"  client_ip: { trusted_hops: 1 }\n", []identity.Kind{ip}},
+		{"  client_ip: { trusted_hops: 0 }\n", []identity.Kind{ip}}, // no hop is trusted: the peer, as without it
 		{oneIssuer, []identity.Kind{jwt, ip}},
 		{"  api_keys: { header: x-key }\n", []identity.Kind{key, ip}},
 		{"  api_keys: { header: x-key }\n" + oneIssuer, []identity.Kind{jwt, key, ip}},
