@@ -19,7 +19,7 @@ const defaultMaxKeys = 1_000_000
 
 // MemoryConfig sets up a Memory. The zero value works.
 type MemoryConfig struct {
-	MaxKeys int              // counters and penalties kept at once; default 1,000,000. Beyond it the one nearest to its end is forgotten first
+	MaxKeys int              // counters and penalties kept at once; default 1,000,000. Beyond it the one nearest to its end is forgotten first, cool-downs last
 	Now     func() time.Time // default time.Now; read as its first value plus what has passed since, so steps of the wall clock do not count
 }
 
@@ -42,6 +42,7 @@ type Memory struct {
 
 	shards   [shardCount]shard
 	earliest [shardCount]atomic.Int64 // when the first counter of each shard expires, for a look without its lock
+	spares   [shardCount]atomic.Int64 // when the one expires that is forgotten first, likewise
 	cursor   atomic.Uint32            // which shard an operation tidies besides its own
 	keys     atomic.Int64
 	evicted  atomic.Int64
@@ -74,6 +75,7 @@ func NewMemory(c MemoryConfig) *Memory {
 	for i := range m.shards {
 		m.shards[i].entries = make(map[string]*entry)
 		m.earliest[i].Store(never)
+		m.spares[i].Store(never)
 	}
 	return m
 }

@@ -17,6 +17,9 @@ const (
 	tidyEntries = 4 // per shard, so that two operations drop more than they can add
 )
 
+// spareAmong is how many of a shard's first entries are looked through for one to forget that is no cool-down.
+const spareAmong = 64
+
 // entry is one counter, or one penalty. Its zero state is full; such an entry exists only while the lock of its shard is held.
 type entry struct {
 	key     string
@@ -100,15 +103,39 @@ func (m *Memory) dropLocked(home uint8, e *entry) {
 	m.publishLocked(home)
 }
 
-// publishLocked tells the others when the first entry of the shard expires.
+// publishLocked tells the others when the first entry of the shard expires, and when the one does that can be spared.
 func (m *Memory) publishLocked(home uint8) {
-	first := int64(never)
-	if q := m.shards[home].queue; len(q) > 0 {
-		first = q[0].expires
+	s := &m.shards[home]
+	first, spare := int64(never), int64(never)
+	if len(s.queue) > 0 {
+		first, spare = s.queue[0].expires, s.queue[s.spare()].expires
 	}
 	if m.earliest[home].Load() != first {
 		m.earliest[home].Store(first)
 	}
+	if m.spares[home].Load() != spare {
+		m.spares[home].Store(spare)
+	}
+}
+
+// spare is the place of the entry that is forgotten first: the one nearest to its end that is no cool-down, which would
+// pardon its client. Only the first few are looked through, so that a flood of cool-downs leaves room for counters.
+func (s *shard) spare() int {
+	if !s.queue[0].entry.cools() {
+		return 0
+	}
+	best := 0
+	for i := 1; i < min(len(s.queue), spareAmong); i++ {
+		if !s.queue[i].entry.cools() && (best == 0 || s.queue[i].expires < s.queue[best].expires) {
+			best = i
+		}
+	}
+	return best
+}
+
+// cools reports whether the entry tells of a cool-down.
+func (e *entry) cools() bool {
+	return e.record != nil && len(e.record.Ends) > 0
 }
 
 // tidyLocked drops a few entries that have expired.
@@ -138,12 +165,13 @@ func (m *Memory) tidyNext(now int64) {
 	m.tidyLocked(home, now)
 }
 
-// evict forgets the entry that is nearest to full in the whole store. Between the look and the lock another request may
-// have charged it; then the next one of that shard goes, which is hardly fuller. It reports whether there was one.
+// evict forgets the entry that is nearest to full in the whole store and no cool-down. Between the look and the lock
+// another request may have charged it; then the next one of that shard goes, which is hardly fuller. It reports whether
+// there was one.
 func (m *Memory) evict() bool {
 	home, first := 0, int64(never)
-	for i := range m.earliest {
-		if at := m.earliest[i].Load(); at < first {
+	for i := range m.spares {
+		if at := m.spares[i].Load(); at < first {
 			home, first = i, at
 		}
 	}
@@ -153,8 +181,11 @@ func (m *Memory) evict() bool {
 	if len(s.queue) == 0 {
 		return first != never
 	}
-	e := s.queue[0].entry
-	if e.expires <= m.clock() {
+	e, now := s.queue[0].entry, m.clock()
+	if e.expires > now {
+		e = s.queue[s.spare()].entry
+	}
+	if e.expires <= now {
 		m.expired.Add(1)
 	} else {
 		m.evicted.Add(1)
