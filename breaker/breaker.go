@@ -283,7 +283,7 @@ func (b *Breaker) Nudge() {
 	if least := b.since.Add(b.cfg.Open / leastPart); soon.Before(least) {
 		soon = least
 	}
-	soon = soon.Add(time.Duration(b.random() * float64(b.cfg.Open/10)))
+	soon = soon.Add(time.Duration((1 + b.random()) * float64(b.cfg.Open/20)))
 	if soon.Before(b.until) {
 		b.until = soon
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -11,15 +12,17 @@ import (
 // dialer connects for go-redis, which dials in the background and does not wait for that when it is closed.
 type dialer struct {
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
+	back   func() // called when a dial succeeds after one failed
+	failed atomic.Bool
 	closed context.Context
 	cancel context.CancelFunc
 	mu     sync.Mutex     // keeps a dial from starting while stop waits
 	dials  sync.WaitGroup // in progress
 }
 
-// newDialer dials as the options say, TLS included.
-func newDialer(o *redis.Options) *dialer {
-	d := &dialer{dial: redis.NewDialer(o)}
+// newDialer dials as the options say, TLS included. It calls back when the server can be reached again.
+func newDialer(o *redis.Options, back func()) *dialer {
+	d := &dialer{dial: redis.NewDialer(o), back: back}
 	d.closed, d.cancel = context.WithCancel(context.Background())
 	return d
 }
@@ -36,8 +39,12 @@ func (d *dialer) connect(ctx context.Context, network, address string) (net.Conn
 	defer stop()
 	conn, err := d.dial(ctx, network, address)
 	if err != nil {
+		d.failed.Store(true)
 		// A failed handshake of TLS does not say by itself that it happened while dialling.
 		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
+	}
+	if d.failed.CompareAndSwap(true, false) {
+		d.back()
 	}
 	return conn, nil
 }

@@ -143,7 +143,7 @@ func TestKilledServerComesBack(t *testing.T) {
 	awaitAllowed(t, r, c)
 	server.Kill(t)
 	for range 100 {
-		wantUndecided(t, r, c, ReasonDial, ReasonClosed)
+		wantUndecided(t, r, c, ReasonDial, ReasonClosed, ReasonBreaker)
 	}
 	mu.Lock()
 	if !seen[ReasonDial] {
@@ -279,7 +279,7 @@ func TestReasonsByText(t *testing.T) {
 		"BUSY Redis is busy running a script.":                                     ReasonBusy,
 		"MOVED 3999 127.0.0.1:6381":                                                ReasonCluster,
 		"CLUSTERDOWN Hash slot not served":                                         ReasonCluster,
-		"CROSSSLOT Keys in request don't hash to the same slot":                    ReasonCluster,
+		"CROSSSLOT Keys in request don't hash to the same slot":                    ReasonSlot,
 		"WRONGPASS invalid username-password pair or user is disabled.":            ReasonNoAuth,
 		"ERR user_script:1: attempt to index a nil value script: 0123":             ReasonScript,
 		"ERR attempt to compare nil with number script: 01, on @user_script:7.":    ReasonScript,

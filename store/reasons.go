@@ -16,6 +16,7 @@ import (
 const (
 	ReasonDeadline = "deadline"  // the caller left no time for a call; nothing ran
 	ReasonOverload = "overload"  // too many calls in flight in this process; nothing ran
+	ReasonBreaker  = "breaker"   // the server failed a moment ago and is left alone; nothing ran
 	ReasonTimeout  = "timeout"   // no reply within the budget, or no connection to ask on
 	ReasonPool     = "pool"      // every connection was busy for too long; nothing ran
 	ReasonDial     = "dial"      // the server cannot be reached; nothing ran
@@ -31,6 +32,7 @@ const (
 	ReasonWrong    = "wrongtype" // a foreign value sits under the key; nothing was charged
 	ReasonBusy     = "busy"      // the server is in a script that does not end; nothing ran
 	ReasonCluster  = "cluster"   // the server is part of a cluster and does not hold the key; nothing ran
+	ReasonSlot     = "crossslot" // the keys of one call lie in several slots of a cluster; nothing ran
 	ReasonScript   = "script"    // the script failed: a defect of Spillway or a server too old
 	ReasonReply    = "reply"     // the reply could not be read: not the script that was asked
 	ReasonError    = "error"     // anything else
@@ -57,7 +59,7 @@ var replies = []struct{ prefix, reason string }{
 	{"ASK", ReasonCluster},
 	{"TRYAGAIN", ReasonCluster},
 	{"CLUSTERDOWN", ReasonCluster},
-	{"CROSSSLOT", ReasonCluster},
+	{"CROSSSLOT", ReasonSlot},
 	{"NOSCRIPT", ReasonScript},
 	{"ERR Error running script", ReasonScript},
 	{"ERR Error compiling script", ReasonScript},

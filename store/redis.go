@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -42,6 +43,8 @@ type RedisConfig struct {
 	DenialEntries int              // spent counters remembered; default 100,000, negative: none
 	Now           func() time.Time // default time.Now; only differences count
 
+	Breaker breaker.Config // keeps calls away from a server that fails; the zero value has it
+
 	OnError func(reason string, err error) // called for each call that stayed undecided, with one of the reasons; must not block
 }
 
@@ -58,11 +61,14 @@ type RedisStats struct {
 
 	PoolHits, PoolMisses, PoolTimeouts uint32 // how calls found a connection: a ready one, a new one, none
 	ConnsTotal, ConnsIdle, ConnsStale  uint32 // connections: open, idle, closed so far for their age or state
+
+	Breaker breaker.Stats // of the breaker in front of the server
 }
 
 // Redis keeps counts in one Redis server, shared by all who use it. Time is the server's. It is safe for concurrent use.
 //
-// It answers within its budget whatever the server does, and starts without one. In front is a cache of denials: a counter
+// It answers within its budget whatever the server does, and starts without one. While the server fails, a breaker keeps
+// calls away from it: they are undecided at once. In front is a cache of denials: a counter
 // that is spent is not asked again before it can have something to give.
 type Redis struct {
 	client  *redis.Client
@@ -71,6 +77,7 @@ type Redis struct {
 	dialing time.Duration
 	flight  int64
 	onError func(reason string, err error)
+	breaker *breaker.Breaker
 	denials *denials // nil: none
 	now     func() time.Time
 	scratch sync.Pool // *trip
@@ -88,11 +95,12 @@ func NewRedis(c RedisConfig) *Redis {
 	c = c.withDefaults()
 	quiet()
 	options := c.options()
-	dialer := newDialer(options)
+	guard := breaker.New(c.Breaker)
+	dialer := newDialer(options, guard.Nudge)
 	options.Dialer = dialer.connect
 	r := &Redis{
 		client: redis.NewClient(options), dialer: dialer, budget: c.Budget, dialing: c.DialTimeout, flight: int64(c.MaxInFlight),
-		onError: c.OnError, now: c.Now,
+		onError: c.OnError, now: c.Now, breaker: guard,
 	}
 	if c.DenialEntries > 0 {
 		r.denials = newDenials(c.DenialEntries, c.Now)
@@ -221,6 +229,7 @@ func (r *Redis) Stats() RedisStats {
 		Trips: r.trips.Load(), Undecided: r.undecided.Load(), ScriptsLoaded: r.loaded.Load(), InFlight: r.inFlight.Load(),
 		PoolHits: pool.Hits, PoolMisses: pool.Misses, PoolTimeouts: pool.Timeouts,
 		ConnsTotal: pool.TotalConns, ConnsIdle: pool.IdleConns, ConnsStale: pool.StaleConns,
+		Breaker: r.breaker.Stats(),
 	}
 	if r.denials != nil {
 		s.DenialEntries, s.DenialHits, s.DenialDrops = r.denials.entries.Load(), r.denials.hits.Load(), r.denials.drops.Load()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -63,26 +64,43 @@ func (r *Redis) ask(ctx context.Context, t *trip, charges []limit.Charge, refuse
 	if budget < leastBudget {
 		return r.lost(decisions, ReasonDeadline, context.DeadlineExceeded)
 	}
+	var why string
+	var fault error
+	err := r.breaker.Do(func() breaker.Result {
+		t.call.Set(charges, refused, 0)
+		why, fault = r.attempt(ctx, t, budget, decisions)
+		return r.evidence(ctx, budget, why, fault)
+	})
+	if err != nil {
+		return r.lost(decisions, ReasonBreaker, err)
+	}
+	if why != "" {
+		return r.lost(decisions, why, fault)
+	}
+	return true
+}
+
+// attempt makes the call that is set and reads the reply. It returns why there was no decision, or nothing.
+func (r *Redis) attempt(ctx context.Context, t *trip, budget time.Duration, decisions []limit.Decision) (string, error) {
 	if r.inFlight.Add(1) > r.flight {
 		r.inFlight.Add(-1)
-		return r.lost(decisions, ReasonOverload, errOverload)
+		return ReasonOverload, errOverload
 	}
 	defer r.inFlight.Add(-1)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), budget)
 	defer cancel()
-	t.call.Set(charges, refused, 0)
 	reply, err := r.run(ctx, t)
 	if err != nil {
 		label := reason(err)
 		r.warmer.wake(label)
-		return r.lost(decisions, label, err)
+		return label, err
 	}
-	t.states = grow(t.states, len(charges))
+	t.states = grow(t.states, len(decisions))
 	t.server, err = t.call.Read(reply, decisions, t.states)
 	if err != nil {
-		return r.lost(decisions, ReasonReply, err)
+		return ReasonReply, err
 	}
-	return true
+	return "", nil
 }
 
 // allowance is how long a call may take: 80 % of what is left to the caller, who still has to write its answer.

@@ -1,0 +1,289 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/spillway-mesh/spillway/breaker"
+	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// load is many callers that spend without a pause, and what they were told.
+type load struct {
+	mu      sync.Mutex // guards answers
+	answers map[string]int64
+	stop    chan struct{}
+	callers sync.WaitGroup
+}
+
+// press starts the callers. Each waits a moment between calls, so that answers without a trip do not starve the server.
+func press(t *testing.T, r *Redis, callers int) *load {
+	t.Helper()
+	l := &load{answers: map[string]int64{}, stop: make(chan struct{})}
+	c := charge(t, "pressed", bucket(1_000_000_000, time.Hour), 1)
+	for range callers {
+		l.callers.Go(func() {
+			pace := time.NewTicker(5 * time.Millisecond)
+			defer pace.Stop()
+			for {
+				select {
+				case <-l.stop:
+					return
+				case <-pace.C:
+				}
+				l.count(spend(r, c)[0].Reason)
+			}
+		})
+	}
+	t.Cleanup(func() {
+		close(l.stop)
+		l.callers.Wait()
+	})
+	return l
+}
+
+func (l *load) count(reason string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.answers[reason]++
+}
+
+// seen is how often each reason was told so far; the empty one is a decision.
+func (l *load) seen() map[string]int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.answers)
+}
+
+// awaitMore waits until a reason was told n times more.
+func (l *load) awaitMore(t *testing.T, reason string, n int64) {
+	t.Helper()
+	before := l.seen()[reason]
+	servers.Await(t, fmt.Sprintf("%d answers for the reason %q", n, reason), func() error {
+		if got := l.seen()[reason] - before; got < n {
+			return fmt.Errorf("%d so far", got)
+		}
+		return nil
+	})
+}
+
+// awaitState waits until the breaker is in a state.
+func awaitState(t *testing.T, r *Redis, want breaker.State) {
+	t.Helper()
+	servers.Await(t, "a breaker that is "+want.String(), func() error {
+		if s := r.Stats().Breaker; s.State != want {
+			return fmt.Errorf("breaker %+v", s)
+		}
+		return nil
+	})
+}
+
+func TestBreakerKeepsCallsFromALostServer(t *testing.T) {
+	for name, fault := range map[string]struct {
+		begin, end func(t *testing.T, server *servers.Redis)
+	}{
+		"killed": {
+			func(t *testing.T, server *servers.Redis) { server.Kill(t) },
+			func(t *testing.T, server *servers.Redis) { server.Start(t) },
+		},
+		"hanging": {
+			func(t *testing.T, server *servers.Redis) { server.Hang(t) },
+			func(t *testing.T, server *servers.Redis) {
+				if err := server.Signal(syscall.SIGCONT); err != nil {
+					t.Fatalf("wake the server: %v", err)
+				}
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := servers.StartRedis(t)
+			r := openRedis(t, RedisConfig{Address: server.Addr, Budget: 100 * time.Millisecond})
+			settled(t, look(t, server, redis.Options{}), r)
+			l := press(t, r, 50)
+			l.awaitMore(t, "", 500)
+			if s := r.Stats().Breaker; s.Opened != 0 {
+				t.Fatalf("breaker %+v before anything failed", s)
+			}
+			fault.begin(t, server)
+			lost := time.Now()
+			awaitState(t, r, breaker.Open)
+			t.Logf("open %v after the server was lost", time.Since(lost))
+			l.awaitMore(t, ReasonBreaker, 500) // what was under way has ended by then
+			wantOnlyProbes(t, r, l)
+			fault.end(t, server)
+			back := time.Now()
+			awaitState(t, r, breaker.Closed)
+			t.Logf("closed %v after the server was back", time.Since(back))
+			l.awaitMore(t, "", 1000)
+			if n := r.Stats().Breaker.RejectedRamp; n == 0 {
+				t.Errorf("no call was held back by the ramp")
+			}
+		})
+	}
+}
+
+// wantOnlyProbes lets an outage last and checks that nothing but probes meets the server, and that few calls had to wait.
+func wantOnlyProbes(t *testing.T, r *Redis, l *load) {
+	t.Helper()
+	before := r.Stats()
+	l.awaitMore(t, ReasonBreaker, 15_000)
+	after := r.Stats()
+	trips, periods := after.Trips-before.Trips, after.Breaker.HalfOpened-before.Breaker.HalfOpened
+	if trips > 3*(periods+1) {
+		t.Errorf("%d trips during %d half-open periods, want at most 3 in each", trips, periods)
+	}
+	var waited int64
+	for reason, n := range l.seen() {
+		if reason != "" && reason != ReasonBreaker {
+			waited += n
+		}
+	}
+	if waited > 150 {
+		t.Errorf("%d calls met the lost server (%v), want at most 150", waited, l.seen())
+	}
+}
+
+func TestClientsInAHurryDoNotOpenTheBreaker(t *testing.T) {
+	server := servers.StartRedis(t)
+	p := servers.StartProxy(t, server.Addr)
+	r := openRedis(t, RedisConfig{Address: p.Addr})
+	c := charge(t, "k", bucket(1_000_000, time.Hour), 1)
+	awaitAllowed(t, r, c)
+	p.Set(servers.Fault{Mode: servers.Latency, Delay: 5 * time.Millisecond})
+	gone, hangUp := context.WithCancel(context.Background())
+	hangUp()
+	decisions := make([]limit.Decision, 1)
+	var late int
+	for range 20 {
+		hurry, cancel := context.WithTimeout(context.Background(), 3*time.Millisecond)
+		r.Spend(hurry, []limit.Charge{c}, decisions)
+		cancel()
+		if decisions[0].Reason == ReasonTimeout {
+			late++
+		}
+		r.Spend(gone, []limit.Charge{c}, decisions)
+		if d := decisions[0]; d.Outcome != limit.Allowed {
+			t.Fatalf("decision of a caller that hung up: %+v, want allowed", d)
+		}
+	}
+	if s := r.Stats().Breaker; s.Opened != 0 || late < 5 {
+		t.Fatalf("breaker %+v after %d timeouts of clients in a hurry, want it never opened after at least 5", s, late)
+	}
+}
+
+func TestOperatorErrorsAlarmAndDoNotOpenTheBreaker(t *testing.T) {
+	server := servers.StartRedis(t)
+	e := look(t, server, redis.Options{})
+	alarms := map[string]int{}
+	r := openRedis(t, RedisConfig{Address: server.Addr, OnError: func(reason string, _ error) { alarms[reason]++ }})
+	bad := charge(t, "bad", bucket(5, time.Hour), 1)
+	e.do("SADD", bad.Key, "x")
+	for range 50 {
+		wantUndecided(t, r, bad, ReasonWrong)
+	}
+	want(t, "another key", spend(r, charge(t, "good", bucket(5, time.Hour), 1))[0], limit.Allowed, 1, 4)
+	if s := r.Stats().Breaker; s.Opened != 0 || alarms[ReasonWrong] != 50 {
+		t.Fatalf("breaker %+v and alarms %v, want it never opened and 50 alarms", s, alarms)
+	}
+}
+
+func TestAServerThatRefusesWritesOpensTheBreaker(t *testing.T) {
+	server := servers.StartRedis(t)
+	e := look(t, server, redis.Options{})
+	r := openRedis(t, RedisConfig{Address: server.Addr})
+	c := charge(t, "k", bucket(1000, time.Hour), 1)
+	awaitAllowed(t, r, c)
+	e.do("CONFIG", "SET", "maxmemory", "1")
+	for range 5 {
+		wantUndecided(t, r, c, ReasonOOM)
+	}
+	wantUndecided(t, r, c, ReasonBreaker)
+	e.do("CONFIG", "SET", "maxmemory", "0")
+	awaitAllowed(t, r, c)
+}
+
+func TestPingsDoNotCount(t *testing.T) {
+	server := servers.StartRedis(t)
+	r := openRedis(t, RedisConfig{Address: server.Addr})
+	server.Kill(t)
+	for range 20 {
+		r.Ping(t.Context())
+	}
+	if s := r.Stats().Breaker; s.Opened != 0 {
+		t.Errorf("breaker %+v after pings only, want it never opened", s)
+	}
+}
+
+func TestABreakerMayBeLeftOut(t *testing.T) {
+	r := openRedis(t, RedisConfig{Address: servers.FreeAddr(t), Breaker: breaker.Config{Disabled: true}})
+	for range 50 {
+		wantUndecided(t, r, charge(t, "k", bucket(1, time.Hour), 1), ReasonDial)
+	}
+}
+
+func TestEvidence(t *testing.T) {
+	r := openRedis(t, RedisConfig{Address: servers.FreeAddr(t), Budget: 10 * time.Millisecond})
+	gone, hangUp := context.WithCancel(context.Background())
+	hangUp()
+	here, whole, short := context.Background(), 10*time.Millisecond, 4*time.Millisecond
+	reply := func(text string) error { return fmt.Errorf("call: %w", replyError(text)) }
+	for name, step := range map[string]struct {
+		ctx    context.Context
+		budget time.Duration
+		why    string
+		err    error
+		want   breaker.Result
+	}{
+		"decided":               {here, whole, "", nil, breaker.Success},
+		"decided in a hurry":    {here, short, "", nil, breaker.Success},
+		"decided for nobody":    {gone, whole, "", nil, breaker.Neutral},
+		"late for nobody":       {gone, whole, ReasonTimeout, nil, breaker.Neutral},
+		"late":                  {here, whole, ReasonTimeout, nil, breaker.Failure},
+		"late in a hurry":       {here, short, ReasonTimeout, nil, breaker.Neutral},
+		"no connection":         {here, whole, ReasonPool, nil, breaker.Failure},
+		"no connection in time": {here, short, ReasonPool, nil, breaker.Neutral},
+		"refused connection":    {here, short, ReasonDial, nil, breaker.Failure},
+		"lost connection":       {here, whole, ReasonClosed, nil, breaker.Failure},
+		"loading":               {here, whole, ReasonLoading, nil, breaker.Failure},
+		"replica":               {here, whole, ReasonReadonly, nil, breaker.Failure},
+		"too many clients":      {here, whole, ReasonClients, nil, breaker.Failure},
+		"out of memory":         {here, whole, ReasonOOM, nil, breaker.Failure},
+		"cannot save":           {here, whole, ReasonMisconf, nil, breaker.Failure},
+		"in a script":           {here, whole, ReasonBusy, nil, breaker.Failure},
+		"cluster is down":       {here, whole, ReasonCluster, replyError("CLUSTERDOWN x"), breaker.Failure},
+		"key moved":             {here, whole, ReasonCluster, replyError("MOVED 1 h:1"), breaker.Neutral},
+		"slots":                 {here, whole, ReasonSlot, nil, breaker.Neutral},
+		"password":              {here, whole, ReasonNoAuth, nil, breaker.Neutral},
+		"right":                 {here, whole, ReasonNoPerm, nil, breaker.Neutral},
+		"foreign value":         {here, whole, ReasonWrong, nil, breaker.Neutral},
+		"script":                {here, whole, ReasonScript, nil, breaker.Neutral},
+		"unreadable":            {here, whole, ReasonReply, nil, breaker.Neutral},
+		"our own overload":      {here, whole, ReasonOverload, errOverload, breaker.Neutral},
+		"closed store":          {here, whole, ReasonShutdown, nil, breaker.Neutral},
+		"unknown reply":         {here, whole, ReasonError, reply("NEW"), breaker.Neutral},
+		"unknown error":         {here, whole, ReasonError, errors.Join(io.ErrNoProgress), breaker.Failure},
+	} {
+		if got := r.evidence(step.ctx, step.budget, step.why, step.err); got != step.want {
+			t.Errorf("%s: %d, want %d", name, got, step.want)
+		}
+	}
+}
+
+// replyError is an error reply as go-redis returns one.
+type replyError string
+
+// Error is the reply.
+func (e replyError) Error() string { return string(e) }
+
+// RedisError marks it.
+func (replyError) RedisError() {}
