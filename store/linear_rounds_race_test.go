@@ -2,6 +2,8 @@
 
 package store
 
+import "time"
+
 // How many histories are checked, per algorithm. The race detector makes each some ten times as slow.
 const (
 	singleHistories  = 10
@@ -10,3 +12,9 @@ const (
 	lossyHistories   = 3
 	racyHistories    = 3
 )
+
+// wireCalls is how many tagged calls are sliced; beside them there are nearly as many with other faults.
+const wireCalls = 2_000
+
+// slowBudget is the budget on a network that takes 4 ± 2 ms: room for the race detector, too.
+const slowBudget = 100 * time.Millisecond

@@ -1,10 +1,7 @@
 package store
 
 import (
-	"io"
 	"net"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -15,90 +12,22 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// proxy stands between a store and its server, and loses replies when told to.
-type proxy struct {
-	addr    string
-	swallow atomic.Bool  // replies go nowhere
-	cut     atomic.Bool  // the connection ends instead of the reply
-	late    atomic.Int64 // nanoseconds that a reply takes longer
-}
-
-func startProxy(t *testing.T, server string) *proxy {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("listen for the proxy: %v", err)
-	}
-	p := &proxy{addr: l.Addr().String()}
-	var all sync.WaitGroup
-	t.Cleanup(func() {
-		l.Close()
-		all.Wait()
-	})
-	all.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			all.Go(func() { p.carry(c, server) })
-		}
-	})
-	return p
-}
-
-// carry copies both ways until one side ends.
-func (p *proxy) carry(c net.Conn, server string) {
-	defer c.Close()
-	s, err := net.Dial("tcp", server)
-	if err != nil {
-		return
-	}
-	defer s.Close()
-	var back sync.WaitGroup
-	back.Go(func() {
-		defer c.Close()
-		p.replies(c, s)
-	})
-	io.Copy(s, c)
-	s.Close()
-	back.Wait()
-}
-
-func (p *proxy) replies(c, s net.Conn) {
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := s.Read(buf)
-		if err != nil || p.cut.Load() {
-			return
-		}
-		if p.swallow.Load() {
-			continue
-		}
-		<-time.After(time.Duration(p.late.Load()))
-		if _, err := c.Write(buf[:n]); err != nil {
-			return
-		}
-	}
-}
-
 func TestLostReplyIsNotRepeated(t *testing.T) {
-	for name, lose := range map[string]func(p *proxy, on bool){
-		"swallowed": func(p *proxy, on bool) { p.swallow.Store(on) },
-		"cut":       func(p *proxy, on bool) { p.cut.Store(on) },
+	for name, mode := range map[string]servers.Mode{
+		"swallowed": servers.DropReplies, "cut": servers.ResetReplies, "half closed": servers.HalfClose,
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := servers.StartRedis(t)
 			e := look(t, server, redis.Options{})
-			p := startProxy(t, server.Addr)
-			r := openRedis(t, RedisConfig{Address: p.addr, Budget: 200 * time.Millisecond})
+			p := servers.StartProxy(t, server.Addr)
+			r := openRedis(t, RedisConfig{Address: p.Addr, Budget: 200 * time.Millisecond})
 			settled(t, e, r)
 			c := charge(t, "k", bucket(100, time.Hour), 1)
 			spend(r, c)
 			before := e.calls("evalsha")
-			lose(p, true)
+			p.Set(servers.Fault{Mode: mode})
 			wantUndecided(t, r, c, ReasonTimeout, ReasonClosed)
-			lose(p, false)
+			p.Set(servers.Fault{})
 			servers.Await(t, "a decision", func() error { return notYet(usage(r, c).Outcome == limit.Allowed) })
 			wantLeft(t, r, c, 98)
 			usages := r.Stats().Trips - 2
@@ -121,9 +50,9 @@ var errNotYet = net.UnknownNetworkError("not yet")
 
 func TestDistantServerIsReachedThoughGreetingTakesLongerThanTheBudget(t *testing.T) {
 	server := servers.StartRedis(t)
-	p := startProxy(t, server.Addr)
-	p.late.Store(int64(60 * time.Millisecond))
-	r := openRedis(t, RedisConfig{Address: p.addr, Budget: 100 * time.Millisecond, DB: 1})
+	p := servers.StartProxy(t, server.Addr)
+	p.Set(servers.Fault{Mode: servers.Latency, Delay: 60 * time.Millisecond})
+	r := openRedis(t, RedisConfig{Address: p.Addr, Budget: 100 * time.Millisecond, DB: 1})
 	awaitAllowed(t, r, charge(t, "k", bucket(1000, time.Hour), 1))
 }
 
