@@ -197,7 +197,7 @@ func TestSpendsBehindTheDenialCacheAreLinearizable(t *testing.T) {
 func TestLostRepliesAreLinearizable(t *testing.T) {
 	server := servers.StartRedis(t)
 	p := servers.StartProxy(t, server.Addr)
-	r := openRedis(t, RedisConfig{Address: p.Addr, DenialEntries: -1, Budget: 50 * time.Millisecond})
+	r := openUnguarded(t, RedisConfig{Address: p.Addr, Budget: 50 * time.Millisecond})
 	awaitAllowed(t, r, charge(t, "warm", bucket(1_000_000, year), 1))
 	before := p.Met()
 	eachKind(t, func(t *testing.T, kind limit.Algorithm) {

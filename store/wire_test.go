@@ -1,0 +1,235 @@
+package store
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// openUnguarded is openRedis without the breaker and the cache of denials, so that every call reaches the server.
+func openUnguarded(t testing.TB, c RedisConfig) *Redis {
+	t.Helper()
+	c.Breaker.Disabled = true
+	c.DenialEntries = -1
+	return openRedis(t, c)
+}
+
+// proxied is a proxy in front of a server, and a store behind it that has been decided by.
+func proxied(t *testing.T, server *servers.Redis, c RedisConfig) (*servers.Proxy, *Redis) {
+	t.Helper()
+	p := servers.StartProxy(t, server.Addr)
+	c.Address = p.Addr
+	r := openUnguarded(t, c)
+	awaitAllowed(t, r, charge(t, "warm", bucket(1_000_000, year), 1))
+	return p, r
+}
+
+// leavesNothing runs a part of a test and waits until all its goroutines and file descriptors are gone.
+func leavesNothing(t *testing.T, part func(t *testing.T)) {
+	t.Helper()
+	goroutines, files := runtime.NumGoroutine(), openFiles(t)
+	t.Run("run", part)
+	servers.Await(t, "goroutines and files as before", func() error {
+		if g, f := runtime.NumGoroutine(), openFiles(t); g > goroutines || f > files {
+			return fmt.Errorf("%d goroutines and %d files, %d and %d before", g, f, goroutines, files)
+		}
+		return nil
+	})
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatalf("list the open files: %v", err)
+	}
+	return len(entries)
+}
+
+// crowd runs n calls by eight workers. Each call gets a number of its own.
+func crowd(n int, call func(i int)) {
+	var all sync.WaitGroup
+	var next atomic.Int64
+	for range 8 {
+		all.Go(func() {
+			for i := int(next.Add(1)); i <= n; i = int(next.Add(1)) {
+				call(i)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// wireTally counts what a crowd was told.
+type wireTally struct{ answered, undecided, wrong atomic.Int64 }
+
+// TestLostRepliesRunAtMostOnce holds the server's own count against the answers: what ran without an answer is at most
+// what was undecided, and nothing was answered that did not run.
+func TestLostRepliesRunAtMostOnce(t *testing.T) {
+	for name, fault := range map[string]servers.Fault{
+		"dropped":       {Mode: servers.DropReplies, Share: 0.2},
+		"reset":         {Mode: servers.ResetReplies, Share: 0.3},
+		"half closed":   {Mode: servers.HalfClose, Share: 0.3},
+		"held or reset": {Mode: servers.HoldOrReset, Share: 0.2, Delay: 40 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := servers.StartRedis(t)
+			p, r := proxied(t, server, RedisConfig{Budget: 20 * time.Millisecond})
+			e := look(t, server, redis.Options{})
+			c := charge(t, "k", bucket(1_000_000, year), 1)
+			before := e.calls("evalsha")
+			p.Set(fault)
+			var n wireTally
+			crowd(400, func(int) {
+				if spend(r, c)[0].Outcome == limit.Allowed {
+					n.answered.Add(1)
+				} else {
+					n.undecided.Add(1)
+				}
+			})
+			if ran := e.calls("evalsha") - before; ran > 400 {
+				t.Errorf("the script ran %d times for 400 calls", ran)
+			}
+			applied := 1_000_000 - usage(openUnguarded(t, RedisConfig{Address: server.Addr}), c).Remaining
+			unanswered := applied - n.answered.Load()
+			t.Logf("%d answered, %d undecided, %d of these ran", n.answered.Load(), n.undecided.Load(), unanswered)
+			if n.undecided.Load() == 0 || p.Met() == 0 {
+				t.Fatalf("no reply was lost")
+			}
+			if unanswered < 0 || unanswered > n.undecided.Load() {
+				t.Fatalf("%d ran without an answer, want 0 to %d", unanswered, n.undecided.Load())
+			}
+		})
+	}
+}
+
+// TestRepliesAreNotMixedUp sends tagged calls: each has a counter of its own with a limit that no other has, so that what is
+// left tells whose reply it was. Replies in parts must all arrive; where the network also loses some, or brings them after
+// their call has given up, those that arrive must be the right ones.
+func TestRepliesAreNotMixedUp(t *testing.T) {
+	server := servers.StartRedis(t)
+	for _, step := range []struct {
+		name   string
+		fault  servers.Fault
+		budget time.Duration
+		calls  int
+		loses  bool
+	}{
+		{"parts", servers.Fault{Mode: servers.Slices}, patient, wireCalls, false},
+		{"parts with pauses", servers.Fault{Mode: servers.Slices, Delay: 50 * time.Microsecond, Share: 0.1}, patient, wireCalls / 4, false},
+		{"byte by byte", servers.Fault{Mode: servers.OneByte}, patient, wireCalls / 4, false},
+		{"reset", servers.Fault{Mode: servers.ResetReplies, Share: 0.05}, patient, wireCalls / 8, true},
+		{"late", servers.Fault{Mode: servers.Latency, Share: 0.02, Delay: 12 * time.Millisecond, Jitter: 6 * time.Millisecond}, 10 * time.Millisecond, wireCalls / 4, true},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			p, r := proxied(t, server, RedisConfig{Budget: step.budget})
+			p.Set(step.fault)
+			n := tagged(t, r, step.calls)
+			t.Logf("%d answered, %d undecided, %d replies met the fault", n.answered.Load(), n.undecided.Load(), p.Met())
+			if wrong := n.wrong.Load(); wrong != 0 {
+				t.Fatalf("%d of %d calls got another's reply", wrong, step.calls)
+			}
+			if lost := n.undecided.Load(); p.Met() == 0 || lost > 0 != step.loses || n.answered.Load() == 0 {
+				t.Fatalf("%d of %d calls were undecided, want some: %v", lost, step.calls, step.loses)
+			}
+		})
+	}
+}
+
+func tagged(t *testing.T, r *Redis, calls int) *wireTally {
+	n := new(wireTally)
+	crowd(calls, func(i int) {
+		d := spend(r, charge(t, fmt.Sprint(i), bucket(int64(1000+i), year), 1))[0]
+		switch {
+		case d.Outcome == limit.Undecided:
+			n.undecided.Add(1)
+		case d.Outcome != limit.Allowed || d.Charged != 1 || d.Remaining != int64(1000+i-1):
+			n.wrong.Add(1)
+		default:
+			n.answered.Add(1)
+		}
+	})
+	return n
+}
+
+// TestConnectionsInABlackHoleAreCulled lets connections die without a word. Calls are undecided within their budget, no more
+// connections hang than the pool holds, and when the network is back so is the store: each dead connection costs one call
+// at most, and then it is gone.
+func TestConnectionsInABlackHoleAreCulled(t *testing.T) {
+	const pool = 8
+	leavesNothing(t, func(t *testing.T) {
+		server := servers.StartRedis(t)
+		p, r := proxied(t, server, RedisConfig{Budget: 50 * time.Millisecond, DialTimeout: 200 * time.Millisecond, PoolSize: pool})
+		c := charge(t, "k", bucket(1_000_000, year), 1)
+		p.Set(servers.Fault{Mode: servers.BlackHole})
+		took := make([]time.Duration, 81)
+		crowd(80, func(i int) {
+			start := time.Now()
+			if d := spend(r, c)[0]; d.Outcome != limit.Undecided {
+				t.Errorf("decision %+v in a black hole, want undecided", d)
+			}
+			took[i] = time.Since(start)
+		})
+		if slowest := slices.Max(took); slowest > time.Second {
+			t.Errorf("an answer took %v with a budget of 50 ms", slowest)
+		}
+		if dead := p.Dead(); dead > pool {
+			t.Errorf("%d dead connections are held, the pool has %d", dead, pool)
+		}
+		wantRecovery(t, p, r, c, pool)
+	})
+}
+
+// wantRecovery ends a black hole and uses all connections of the pool at once, until none is dead. The network is slow, so
+// that calls do wait beside each other.
+func wantRecovery(t *testing.T, p *servers.Proxy, r *Redis, c limit.Charge, pool int64) {
+	t.Helper()
+	p.Set(servers.Fault{Mode: servers.Latency, Delay: 5 * time.Millisecond})
+	back := time.Now()
+	var lost atomic.Int64
+	servers.Await(t, "an end of dead connections", func() error {
+		crowd(int(2*pool), func(int) {
+			if spend(r, c)[0].Outcome == limit.Undecided {
+				lost.Add(1)
+			}
+		})
+		if n := p.Dead(); n > 0 {
+			return fmt.Errorf("%d of %d connections are dead", n, p.Open())
+		}
+		return nil
+	})
+	t.Logf("recovered after %v, %d calls undecided meanwhile, %d connections in all", time.Since(back), lost.Load(), p.Accepted())
+	lost.Store(0)
+	crowd(200, func(int) {
+		if spend(r, c)[0].Outcome != limit.Allowed {
+			lost.Add(1)
+		}
+	})
+	if open := p.Open(); open > pool || lost.Load() > 1 {
+		t.Errorf("%d connections are open and %d of 200 calls undecided afterwards, want at most %d and 1", open, lost.Load(), pool)
+	}
+}
+
+// TestSlowNetworkBelowTheBudgetDecides is a network that is slow and steady.
+func TestSlowNetworkBelowTheBudgetDecides(t *testing.T) {
+	leavesNothing(t, func(t *testing.T) {
+		server := servers.StartRedis(t)
+		p, r := proxied(t, server, RedisConfig{Budget: slowBudget})
+		p.Set(servers.Fault{Mode: servers.Latency, Delay: 4 * time.Millisecond, Jitter: 2 * time.Millisecond})
+		n := tagged(t, r, 2000)
+		t.Logf("%d of 2000 undecided", n.undecided.Load())
+		if n.wrong.Load() > 0 || n.undecided.Load() > 10 {
+			t.Fatalf("%d of 2000 calls undecided and %d wrong, want at most 10 and 0", n.undecided.Load(), n.wrong.Load())
+		}
+	})
+}
