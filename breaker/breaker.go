@@ -64,7 +64,7 @@ var (
 // Stats is what a breaker tells about itself.
 type Stats struct {
 	State      State
-	Since      time.Time // when it came to this state; zero: it was never in another
+	Since      time.Time // of the last change; zero before the first
 	Reason     string    // of the last change; empty before the first
 	Opened     int64     // changes to open
 	HalfOpened int64     // changes to half-open
@@ -99,6 +99,7 @@ type Breaker struct {
 	until   time.Time     // end of the open period
 	nudged  bool          // this open period was cut short
 	share   float64       // what the ramp owes to the calls so far, below 1
+	news    news
 }
 
 // New returns a closed breaker. The zero Config works.
@@ -147,6 +148,7 @@ func (b *Breaker) Do(call func() Result) error {
 		call()
 		return nil
 	}
+	defer b.tell()
 	if !b.calm.Load() {
 		err := b.admit()
 		if err != nil {
@@ -231,14 +233,12 @@ func (b *Breaker) changed(_ string, from, to gobreaker.State) {
 		reason = b.tripped
 	}
 	b.move(stateOf(to), reason)
-	if b.cfg.OnChange != nil {
-		b.cfg.OnChange(stateOf(from), stateOf(to), reason)
-	}
 }
 
 func (b *Breaker) move(to State, reason string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.news.addLocked(b.cfg.OnChange, change{b.state, to, reason})
 	b.calm.Store(false)
 	b.state, b.reason, b.since = to, reason, time.Now()
 	b.changes[to]++
@@ -289,10 +289,18 @@ func (b *Breaker) Nudge() {
 	}
 }
 
-// State is what the breaker does now. An open one stays open until a call comes after its period.
+// State is what the breaker does with the next call: after an open period that is a probe, so it is half-open then, though
+// only that call will count as the change.
 func (b *Breaker) State() State {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.stateLocked()
+}
+
+func (b *Breaker) stateLocked() State {
+	if b.state == Open && !time.Now().Before(b.until) {
+		return HalfOpen
+	}
 	return b.state
 }
 
@@ -301,7 +309,7 @@ func (b *Breaker) Stats() Stats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return Stats{
-		State: b.state, Since: b.since, Reason: b.reason,
+		State: b.stateLocked(), Since: b.since, Reason: b.reason,
 		Opened: b.changes[Open], HalfOpened: b.changes[HalfOpen], Closed: b.changes[Closed],
 		RejectedOpen: b.refused.Load(), RejectedProbing: b.probing.Load(), RejectedRamp: b.ramped.Load(),
 	}

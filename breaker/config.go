@@ -36,7 +36,7 @@ type Config struct {
 	Probes      uint32        // calls at once while half-open, and successes that close it; default 3
 	Ramp        time.Duration // after closing, the share of calls that pass grows from 10 % to all in this time; default 1 s, negative: none
 
-	// OnChange is called for each change, in order. It must not block and must not call Do.
+	// OnChange is called for each change, in order, by one of the callers of Do after its call. Others do not wait for it.
 	OnChange func(from, to State, reason string)
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/limit"
@@ -140,8 +141,20 @@ func (o *observer) panicked(fault any) {
 // storeFailed counts and logs a call to the shared store that brought no decision.
 func (o *observer) storeFailed(reason string, err error) {
 	o.t.StoreFailed(reason)
+	if reason == store.ReasonBreaker {
+		return // what made it open is known, and its changes are logged
+	}
 	o.lost.Store(&lostStore{reason, time.Now()})
 	o.log.Warn("redis could not decide ("+reason+"); the rules' failure policies do", "error", err)
+}
+
+// breakerChanged logs a change. What repeats during an outage is thinned like any warning; that it is over never is.
+func (o *observer) breakerChanged(from, to breaker.State, reason string) {
+	if to == breaker.Closed {
+		o.log.Info("the breaker to redis is closed: "+reason, "was", from.String())
+		return
+	}
+	o.log.Warn("the breaker to redis is "+to.String()+": "+reason, "was", from.String())
 }
 
 // lostFor is how long a failed decision is told of after the store answers again.
@@ -150,9 +163,6 @@ const lostFor = 3 * time.Second
 // storeDegraded names why the shared store cannot decide: it does not answer now, or it failed a moment ago for a reason
 // that an answer does not refute.
 func (o *observer) storeDegraded(ping func(context.Context) string) string {
-	if ping == nil {
-		return ""
-	}
 	if reason := ping(context.Background()); reason != "" {
 		return reason
 	}
@@ -161,6 +171,18 @@ func (o *observer) storeDegraded(ping func(context.Context) string) string {
 		return ""
 	}
 	return lost.reason
+}
+
+// withBreaker adds the breaker to why the store is degraded. Without traffic nothing closes a breaker, so one that is ready to
+// probe is told of only beside another reason.
+func withBreaker(reason string, state breaker.State) string {
+	switch {
+	case state == breaker.Open && reason == "":
+		return "breaker open"
+	case state != breaker.Closed && reason != "":
+		return reason + ", breaker " + state.String()
+	}
+	return reason
 }
 
 // keysLoaded logs what became of a key set. Its source is without passwords.

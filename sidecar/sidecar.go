@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/health"
 
 	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/extauthz"
@@ -38,6 +39,7 @@ type Sidecar struct {
 	keys      *identity.KeySets
 	forget    func()                       // what a change of the rules makes stale
 	ping      func(context.Context) string // why Redis does not answer, or nothing; nil without Redis
+	breaker   func() breaker.State         // of Redis; nil without Redis
 	loads     loads
 	probes    *admin.Health
 	health    *health.Server
@@ -179,10 +181,10 @@ func (s *Sidecar) openRedis() (*store.Redis, error) {
 	shared := store.NewRedis(store.RedisConfig{
 		Network: at.network, Address: at.address, Username: at.username, Password: at.password, DB: at.db, TLS: secure,
 		PoolSize: s.cfg.Redis.PoolSize, DialTimeout: s.cfg.Redis.Timeout, Budget: s.cfg.Store.Budget,
-		DenialEntries: entries, OnError: s.observer.storeFailed,
+		DenialEntries: entries, OnError: s.observer.storeFailed, Breaker: breaker.Config{OnChange: s.observer.breakerChanged},
 	})
 	s.defers("redis", shared.Close)
-	s.forget, s.ping = shared.Forget, shared.Ping
+	s.forget, s.ping, s.breaker = shared.Forget, shared.Ping, shared.Breaker
 	s.telemetry.Redis(shared.Stats)
 	return shared, nil
 }
@@ -252,8 +254,10 @@ func (s *Sidecar) Reload() { s.files.Reload() }
 // degraded names what does not work as it should.
 func (s *Sidecar) degraded() []string {
 	parts := s.loads.degraded()
-	if reason := s.observer.storeDegraded(s.ping); reason != "" {
-		parts = append(parts, "redis: "+reason)
+	if s.ping != nil {
+		if reason := withBreaker(s.observer.storeDegraded(s.ping), s.breaker()); reason != "" {
+			parts = append(parts, "redis: "+reason)
+		}
 	}
 	for _, set := range s.keys.Status() {
 		if set.Err != nil {

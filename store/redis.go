@@ -237,6 +237,9 @@ func (r *Redis) Stats() RedisStats {
 	return s
 }
 
+// Breaker is the state of the breaker in front of the server.
+func (r *Redis) Breaker() breaker.State { return r.breaker.State() }
+
 // Close ends the connections and waits for what runs in the background. Calls that come later are undecided.
 func (r *Redis) Close() error {
 	err := r.client.Close()

@@ -1,5 +1,5 @@
-// Package store is where counts are kept: Memory and Redis, with a denial cache and a breaker in front of Redis. A store answers per
-// charge: decided, or undecided with a reason. Being limited is a decision and never an error.
+// Package store is where counts are kept: Memory and Redis, with a denial cache and a breaker in front of Redis. A store
+// answers per charge: decided, or undecided with a reason. Being limited is a decision and never an error.
 //
 // All charges of one request are decided at one instant and all or nothing, as package limit says: Memory holds the locks
 // of every counter involved, Redis runs one script. Neither store retries after an outcome it does not know, so that a

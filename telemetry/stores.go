@@ -3,6 +3,7 @@ package telemetry
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/store"
 )
@@ -52,7 +53,7 @@ func (t *Telemetry) Memory(role string, stats func() store.MemoryStats) {
 	t.register.MustRegister(r)
 }
 
-// Redis measures the shared store and the denial cache in front of it.
+// Redis measures the shared store, and the denial cache and the breaker in front of it.
 func (t *Telemetry) Redis(stats func() store.RedisStats) {
 	type S = store.RedisStats
 	r := &readings[S]{take: stats}
@@ -73,7 +74,26 @@ func (t *Telemetry) Redis(stats func() store.RedisStats) {
 	gauge("denial_cache_entries", "Spent counters remembered.", func(s S) float64 { return float64(s.DenialEntries) })
 	counter("denial_cache_hits_total", "Charges refused without asking Redis.", func(s S) float64 { return float64(s.DenialHits) })
 	counter("denial_cache_drops_total", "Spent counters forgotten early because there were too many.", func(s S) float64 { return float64(s.DenialDrops) })
+	addBreaker(r, func(s S) breaker.Stats { return s.Breaker })
 	t.register.MustRegister(r)
+}
+
+// addBreaker measures the breaker of a store.
+func addBreaker[S any](r *readings[S], of func(S) breaker.Stats) {
+	const p = "spillway_breaker_"
+	r.add(prometheus.GaugeValue, p+"state", "What the breaker does with calls: 0 closed, 1 half-open, 2 open.", nil,
+		func(s S) float64 { return float64(of(s).State) })
+	count := func(name, help, label, value string, n func(breaker.Stats) int64) {
+		r.add(prometheus.CounterValue, p+name, help, prometheus.Labels{label: value}, func(s S) float64 { return float64(n(of(s))) })
+	}
+	const changes = "Changes of the breaker's state, by the new one."
+	count("transitions_total", changes, "to", "open", func(s breaker.Stats) int64 { return s.Opened })
+	count("transitions_total", changes, "to", "half_open", func(s breaker.Stats) int64 { return s.HalfOpened })
+	count("transitions_total", changes, "to", "closed", func(s breaker.Stats) int64 { return s.Closed })
+	const rejected = "Calls that the breaker kept from the store."
+	count("rejected_total", rejected, "reason", "open", func(s breaker.Stats) int64 { return s.RejectedOpen })
+	count("rejected_total", rejected, "reason", "probing", func(s breaker.Stats) int64 { return s.RejectedProbing })
+	count("rejected_total", rejected, "reason", "ramp", func(s breaker.Stats) int64 { return s.RejectedRamp })
 }
 
 // Engine measures the throttled answers.

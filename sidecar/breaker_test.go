@@ -1,0 +1,61 @@
+package sidecar
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/spillway-mesh/spillway/breaker"
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+func TestABreakerIsSeenToOpenAndToClose(t *testing.T) {
+	redis := servers.StartRedis(t)
+	s := begin(t, twoPerHour, "REDIS_URL="+redis.Addr, "STORE_BUDGET=1s")
+	client := dial(t, s.Addresses().GRPC)
+	expectCodes(t, client, "alice", codeOK)
+	expectPage(t, s.Addresses().Debug, "/metrics", 200, "spillway_breaker_state 0")
+	redis.Kill(t)
+	expectCodes(t, client, "bob", codeOK, codeOK, codeOver, codeOver, codeOver, codeOver)
+	expectPage(t, s.Addresses().Debug, "/metrics", 200, "spillway_breaker_state 2")
+	expectPage(t, s.Addresses().Debug, "/metrics", 200, `spillway_breaker_transitions_total{to="open"} 1`)
+	expectPage(t, s.Addresses().Debug, "/metrics", 200, `spillway_breaker_rejected_total{reason="open"} 1`)
+	expectPage(t, s.Addresses().Debug, "/metrics", 200, `spillway_degraded_decisions_total{domain="shop",reason="breaker",rule="user"} 1`)
+	expectPage(t, s.Addresses().HTTP, "/readyz", 200, ", breaker open")
+	err := s.logs("the breaker to redis is open: " + breaker.ReasonConsecutive)
+	if err != nil {
+		t.Error(err)
+	}
+	redis.Start(t)
+	servers.Await(t, "a breaker that closes under traffic", func() error {
+		_, err := ask(client, "carol")
+		return errors.Join(err, s.logs("the breaker to redis is closed: "+breaker.ReasonRecovered))
+	})
+	servers.Await(t, "the end of what was degraded", func() error {
+		_, body := fetch(t, s.Addresses().HTTP, "/readyz")
+		if strings.Contains(body, "breaker") {
+			return errors.New(body)
+		}
+		return nil
+	})
+	expectPage(t, s.Addresses().Debug, "/metrics", 200, `spillway_breaker_transitions_total{to="closed"} 1`)
+}
+
+func TestWhatReadinessSaysOfABreaker(t *testing.T) {
+	for _, step := range []struct {
+		reason string
+		state  breaker.State
+		want   string
+	}{
+		{"", breaker.Closed, ""},
+		{"dial", breaker.Closed, "dial"},
+		{"", breaker.Open, "breaker open"},
+		{"dial", breaker.Open, "dial, breaker open"},
+		{"", breaker.HalfOpen, ""}, // Redis answers; the next request will show
+		{"dial", breaker.HalfOpen, "dial, breaker half-open"},
+	} {
+		if got := withBreaker(step.reason, step.state); got != step.want {
+			t.Errorf("%q and a breaker that is %s: %q, want %q", step.reason, step.state, got, step.want)
+		}
+	}
+}
