@@ -47,7 +47,7 @@ func (p *probe) openAndWait() {
 	p.t.Helper()
 	p.do(5, Failure, nil)
 	p.is(Open)
-	time.Sleep(1201 * time.Millisecond)
+	pass(1201 * time.Millisecond)
 }
 
 // hold starts a call that stays under way until the returned function ends it.
@@ -73,6 +73,9 @@ func (p *probe) hold() (end func(Result)) {
 		<-done
 	}
 }
+
+// pass lets time go by in a bubble.
+func pass(d time.Duration) { <-time.After(d) }
 
 // script runs a test of timers in virtual time.
 func script(t *testing.T, cfg Config, steps func(p *probe)) {
@@ -100,7 +103,7 @@ func TestFailuresInARowMayBeFarApart(t *testing.T) {
 		for range 5 {
 			p.is(Closed)
 			p.do(1, Failure, nil)
-			time.Sleep(10 * time.Second)
+			pass(10 * time.Second)
 		}
 		if s := p.Stats(); s.Opened != 1 {
 			t.Errorf("opened %d times by 5 failures 10 s apart, want once", s.Opened)
@@ -129,7 +132,7 @@ func TestTheWindowRolls(t *testing.T) {
 		for range 100 { // 9 a second, half of them failures
 			p.do(1, Success, nil)
 			p.do(1, Failure, nil)
-			time.Sleep(222 * time.Millisecond)
+			pass(222 * time.Millisecond)
 		}
 		p.is(Closed)
 	})
@@ -264,7 +267,7 @@ func TestUnderConcurrency(t *testing.T) {
 						}
 						most = max(most, probes)
 						mu.Unlock()
-						time.Sleep(10 * time.Millisecond)
+						pass(10 * time.Millisecond)
 						mu.Lock()
 						if half {
 							probes--
@@ -275,7 +278,7 @@ func TestUnderConcurrency(t *testing.T) {
 						}
 						return Success
 					})
-					time.Sleep(time.Millisecond)
+					pass(time.Millisecond)
 				}
 			})
 		}

@@ -18,7 +18,7 @@ func (p *probe) opensFor(r Result) time.Duration {
 		if !errors.Is(err, ErrOpen) || time.Since(start) > time.Minute {
 			p.t.Fatalf("after %v: %v", time.Since(start), err)
 		}
-		time.Sleep(time.Millisecond)
+		pass(time.Millisecond)
 	}
 }
 
@@ -33,7 +33,7 @@ func TestOpenPeriodsGrowWithoutJitter(t *testing.T) {
 		p.opensFor(Success)
 		p.do(2, Success, nil)
 		p.is(Closed)
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		p.do(5, Failure, nil)
 		if got := p.opensFor(Failure); got != time.Second {
 			t.Fatalf("open for %v after it was closed, want 1 s again", got)
@@ -75,7 +75,7 @@ func TestTheRampLetsAGrowingSharePass(t *testing.T) {
 			if err == nil {
 				passed[i/100]++
 			}
-			time.Sleep(time.Millisecond)
+			pass(time.Millisecond)
 		}
 		for i, n := range passed {
 			want := min(100, 14+9*i)
@@ -116,7 +116,7 @@ func TestASignOfLifeEndsThePeriodEarly(t *testing.T) {
 		if got := p.opensFor(Failure); got < 250*time.Millisecond || got > 351*time.Millisecond {
 			t.Fatalf("open for %v after a sign of life at once, want a quarter of a second and a little", got)
 		}
-		time.Sleep(600 * time.Millisecond)
+		pass(600 * time.Millisecond)
 		p.Nudge()
 		if got := p.opensFor(Failure); got > 101*time.Millisecond {
 			t.Fatalf("open for %v more after a sign of life, want at most 100 ms", got)

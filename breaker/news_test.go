@@ -25,7 +25,7 @@ func TestASlowListenerHoldsNobodyUp(t *testing.T) {
 		}()
 		synctest.Wait()
 		for range 2 * maxUntold { // each opens it again
-			time.Sleep(1501 * time.Millisecond)
+			pass(1501 * time.Millisecond)
 			fail()
 		}
 		if s := b.Stats(); s.Opened != 2*maxUntold+1 {
@@ -62,9 +62,9 @@ func TestAListenerMayUseTheBreaker(t *testing.T) {
 func TestAnOpenBreakerIsHalfOpenAfterItsPeriod(t *testing.T) {
 	script(t, Config{Jitter: -1}, func(p *probe) {
 		p.do(5, Failure, nil)
-		time.Sleep(999 * time.Millisecond)
+		pass(999 * time.Millisecond)
 		p.is(Open)
-		time.Sleep(time.Millisecond)
+		pass(time.Millisecond)
 		p.is(HalfOpen)
 		if s := p.Stats(); s.State != HalfOpen || s.HalfOpened != 0 {
 			t.Errorf("stats %+v: want half-open, without a change that no call has made", s)
