@@ -17,4 +17,4 @@ const (
 const wireCalls = 2_000
 
 // slowBudget is the budget on a network that takes 4 ± 2 ms: room for the race detector, too.
-const slowBudget = 250 * time.Millisecond
+const slowBudget = 100 * time.Millisecond
