@@ -25,9 +25,9 @@ func (p *probe) opensFor(r Result) time.Duration {
 func TestOpenPeriodsGrowWithoutJitter(t *testing.T) {
 	script(t, Config{Jitter: -1}, func(p *probe) {
 		p.do(5, Failure, nil)
-		for _, want := range []time.Duration{1000, 1200, 1440, 1500, 1500} {
-			if got := p.opensFor(Failure); got != want*time.Millisecond {
-				t.Fatalf("open for %v, want %v", got, want*time.Millisecond)
+		for _, want := range []int64{1000, 1200, 1440, 1500, 1500} {
+			if got := p.opensFor(Failure).Milliseconds(); got != want {
+				t.Fatalf("open for %d ms, want %d", got, want)
 			}
 		}
 		p.opensFor(Success)

@@ -224,9 +224,32 @@ func TestPingsDoNotCount(t *testing.T) {
 	}
 }
 
+func TestADialThatWorksAgainIsASignOfLife(t *testing.T) {
+	server := servers.StartRedis(t)
+	var signs int
+	d := newDialer(RedisConfig{Address: server.Addr}.withDefaults().options(), func() { signs++ })
+	defer d.stop()
+	dial := func(addr string) {
+		conn, err := d.connect(context.Background(), "tcp", addr)
+		if err == nil {
+			conn.Close()
+		}
+	}
+	nobody := servers.FreeAddr(t)
+	for i, step := range []struct {
+		addr  string
+		signs int
+	}{{server.Addr, 0}, {nobody, 0}, {nobody, 0}, {server.Addr, 1}, {server.Addr, 1}, {nobody, 1}, {server.Addr, 2}} {
+		dial(step.addr)
+		if signs != step.signs {
+			t.Fatalf("%d signs of life after dial %d, want %d", signs, i+1, step.signs)
+		}
+	}
+}
+
 func TestABreakerMayBeLeftOut(t *testing.T) {
 	r := openRedis(t, RedisConfig{Address: servers.FreeAddr(t), Breaker: breaker.Config{Disabled: true}})
-	for range 50 {
+	for range 20 {
 		wantUndecided(t, r, charge(t, "k", bucket(1, time.Hour), 1), ReasonDial)
 	}
 }
