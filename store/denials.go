@@ -198,7 +198,7 @@ func (d *denials) remember(a answer) {
 	case a.decision.Outcome == limit.Refused:
 		d.denyLocked(s, a)
 	case a.decision.Charged != 0:
-		d.dropLocked(s, a.charge.Key)
+		s.spentLocked(a)
 	case a.refused && a.decision.Outcome == limit.Allowed:
 		m := d.memoLocked(s, a.charge.Key, a.sent)
 		m.seen = seenMemo{at: a.sent, remaining: a.decision.Remaining, reset: a.sent + a.decision.ResetAfter}
@@ -211,9 +211,20 @@ func mustAsk(c *limit.Charge) bool {
 	return c.Op == limit.Refund || c.Op == limit.Debit
 }
 
+// spentLocked ends what was known about a counter that had room, but for when the server said so: an older refusal may
+// still be on its way, and its numbers are over too.
+func (s *denialShard) spentLocked(a answer) {
+	m := s.memos[a.charge.Key]
+	if m == nil {
+		return
+	}
+	m.denied, m.log, m.seen = false, nil, seenMemo{}
+	m.server = max(m.server, a.server)
+}
+
 func (d *denials) denyLocked(s *denialShard, a answer) {
 	m := d.memoLocked(s, a.charge.Key, a.sent)
-	if m.denied && m.sent > a.sent {
+	if m.server > a.server {
 		return // a younger answer came first
 	}
 	until := a.sent + max(a.decision.RetryAfter, leastDenial)
@@ -234,6 +245,11 @@ func (m *memo) denyLog(a answer) {
 	}
 	m.log.remaining = a.decision.Remaining
 	m.log.reset = a.sent + a.decision.ResetAfter
+	for i := range m.log.pairs {
+		if m.log.pairs[i].cost <= a.decision.Remaining {
+			m.log.pairs[i] = logPair{} // something was given back since
+		}
+	}
 	pair := logPair{cost: a.charge.Cost, until: a.sent + a.decision.RetryAfter}
 	for i := range m.log.pairs {
 		if m.log.pairs[i].cost == pair.cost {

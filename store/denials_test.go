@@ -267,6 +267,52 @@ func TestYoungerAnswerStays(t *testing.T) {
 	}
 }
 
+// TestRefusalFromBeforeASpendIsNotRemembered: a refusal that the server gave before it admitted another charge has old
+// numbers, though it arrives later.
+func TestRefusalFromBeforeASpendIsNotRemembered(t *testing.T) {
+	clock := newHand()
+	d := newDenials(100, clock.Now)
+	c := charge(t, "k", bucket(20, year), 15)
+	refused := answer{charge: &c, decision: &limit.Decision{Outcome: limit.Refused, RetryAfter: time.Hour}, state: &limit.State{}}
+	for _, a := range []struct {
+		server  int64
+		charged int64
+	}{{server: 1}, {server: 3, charged: 6}, {server: 2}} {
+		refused.server = a.server
+		refused.decision = &limit.Decision{Outcome: limit.Refused, RetryAfter: time.Hour}
+		if a.charged > 0 {
+			refused.decision = &limit.Decision{Outcome: limit.Allowed, Charged: a.charged}
+		}
+		d.remember(refused)
+	}
+	if m := d.shard(c.Key).memos[c.Key]; m.denied {
+		t.Fatal("the refusal of moment 2 is remembered after the spend of moment 3")
+	}
+}
+
+// TestSlidingLogForgetsCostsThatFitAgain: a refused cost is no longer one once a later answer says that more is left.
+func TestSlidingLogForgetsCostsThatFitAgain(t *testing.T) {
+	clock := newHand()
+	d := newDenials(100, clock.Now)
+	log := limit.Limit{Algorithm: limit.SlidingLog, Count: 5, Window: time.Hour}
+	for i, a := range []struct{ cost, remaining int64 }{{1, 0}, {3, 1}} {
+		c := charge(t, "k", log, a.cost)
+		d.remember(answer{
+			charge: &c, state: &limit.State{}, server: int64(i + 1),
+			decision: &limit.Decision{Outcome: limit.Refused, Remaining: a.remaining, RetryAfter: time.Minute, ResetAfter: time.Minute},
+		})
+	}
+	one, three := charge(t, "k", log, 1), charge(t, "k", log, 3)
+	memo := d.shard(one.Key).memos[one.Key].log
+	var decision limit.Decision
+	if memo.refuses(&one, d.clock(), &decision) {
+		t.Fatal("a cost of 1 is refused from memory though 1 is left")
+	}
+	if !memo.refuses(&three, d.clock(), &decision) {
+		t.Fatal("a cost of 3 is not refused from memory though it was refused last")
+	}
+}
+
 func TestLocalRefusalAllocatesNothing(t *testing.T) {
 	r, _, _ := watched(t, RedisConfig{})
 	charges := []limit.Charge{charge(t, "k", bucket(1, year), 1)}
