@@ -300,6 +300,10 @@ func TestEvidence(t *testing.T) {
 			t.Errorf("%s: %d, want %d", name, got, step.want)
 		}
 	}
+	r.budget = 10 * time.Second
+	if got := r.evidence(here, whole, ReasonTimeout, nil); got != breaker.Failure {
+		t.Errorf("10 ms without an answer under a budget of 10 s: %d, want a failure", got)
+	}
 }
 
 // replyError is an error reply as go-redis returns one.

@@ -13,8 +13,9 @@ import (
 // evidence is what a call tells the breaker about the server: why it brought no decision, or nothing if it did.
 //
 // A client must not be able to open the breaker for all. One that hung up says nothing, though its call went on; nor does a
-// wait that was short because of the client's own deadline. What an operator got wrong (a password, a right, a foreign value
-// under a key) says nothing either: the server is well, other keys may work, and OnError has told of it.
+// wait that the client's own deadline made short: less than half of the budget, or of the default budget if that is less.
+// What an operator got wrong (a password, a right, a foreign value under a key) says nothing either: the server is well,
+// other keys may work, and OnError has told of it.
 func (r *Redis) evidence(ctx context.Context, budget time.Duration, why string, err error) breaker.Result {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return breaker.Neutral
@@ -23,7 +24,7 @@ func (r *Redis) evidence(ctx context.Context, budget time.Duration, why string, 
 	case "":
 		return breaker.Success
 	case ReasonTimeout, ReasonPool:
-		if budget < r.budget/2 {
+		if budget < min(r.budget, defaultBudget)/2 {
 			return breaker.Neutral
 		}
 		return breaker.Failure
