@@ -150,7 +150,7 @@ func (d *CompiledDomain) chargeRule(req *Request, m *Match, r *compiledRule, p *
 		s.key = append(s.key, r.penaltyTail...)
 		charge.Penalty, charge.PenaltyKey = r.penalty, string(s.key)
 	}
-	if charge.Op == limit.Spend {
+	if charge.Op == limit.Spend || charge.Op == limit.Peek && !r.postPaid {
 		charge.MaxWait = r.maxWait
 	}
 	for j := range r.limits {

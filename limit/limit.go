@@ -115,7 +115,7 @@ type Charge struct {
 	Mode  Mode   //
 	Each  bool   // charged even when the request is refused, and a refused Spend takes what is left (descriptor trees)
 
-	MaxWait    time.Duration // throttle, TokenBucket only: a refused Spend that is due within MaxWait is taken now, and the answer waits
+	MaxWait    time.Duration // throttle, TokenBucket only: a refused Spend that is due within MaxWait is taken now, and the answer waits; a Peek says whether it could
 	Penalty    *Penalty      // of a rule that has one; shared by all its charges, never changed
 	PenaltyKey string        // identity of the penalty's state, with Penalty
 }

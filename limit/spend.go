@@ -214,16 +214,20 @@ func demand(c *Charge, l rate, left int64) (Outcome, int64) {
 	return Refused, 0
 }
 
-// waits says that tokens may be taken in advance.
+// waits says that tokens may be taken in advance, or for a peek that they could be.
 func (c *Charge) waits() bool {
-	return c.MaxWait > 0 && c.Op == Spend && c.Limit.Algorithm == TokenBucket
+	return c.MaxWait > 0 && (c.Op == Spend || c.Op == Peek) && c.Limit.Algorithm == TokenBucket
 }
 
-// reserve takes tokens in advance if they are due within the charge's longest wait. If not, a refusal takes n.
+// reserve takes tokens in advance if they are due within the charge's longest wait. If not, a refusal takes n. A peek takes
+// nothing, and so its answer does not wait.
 func reserve(t tally, c *Charge, l rate, n, now int64) (Outcome, int64, int64) {
 	wait, ok := bucketDue(t, l, c.cost(), c.maxWait(), now)
 	if !ok {
 		return Refused, n, 0
+	}
+	if c.Op == Peek {
+		return Allowed, 0, 0
 	}
 	return Allowed, c.cost(), wait
 }

@@ -43,9 +43,10 @@ func TestThrottleTakesInAdvance(t *testing.T) {
 	runThrottle(t, bucket(10, sec, 2), []throttleRow{
 		{0, spending, 2, sec, yes, 2, 0, 0},
 		{0, spending, 1, 250 * ms, yes, 1, 100 * ms, 0},
+		{0, peeking, 1, 250 * ms, yes, 0, 0, 0},         // could be taken in advance; the peek itself waits for nothing
 		{0, spending, 1, 250 * ms, yes, 1, 200 * ms, 0}, // one after the other
 		{0, spending, 1, 250 * ms, no, 0, 0, 300 * ms},  // too late
-		{0, peeking, 1, 250 * ms, no, 0, 0, 300 * ms},   // a peek does not wait
+		{0, peeking, 1, 250 * ms, no, 0, 0, 300 * ms},   // and a peek says so
 		{50 * ms, spending, 1, 250 * ms, yes, 1, 250 * ms, 0},
 		{50 * ms, spending, 3, mnt, no, 0, 0, 450 * ms}, // above the burst: never, though the bucket is full again then
 		{50 * ms, spending, 2, mnt, yes, 2, 450 * ms, 0},
