@@ -179,8 +179,11 @@ func (s *Sidecar) openRedis() (*store.Redis, error) {
 		entries = -1
 	}
 	shared := store.NewRedis(store.RedisConfig{
-		Network: at.network, Address: at.address, Username: at.username, Password: at.password, DB: at.db, TLS: secure,
-		PoolSize: s.cfg.Redis.PoolSize, DialTimeout: s.cfg.Redis.Timeout, Budget: s.cfg.Store.Budget,
+		Servers: store.Servers{
+			Network: at.network, Addresses: []string{at.address}, Username: at.username, Password: at.password, DB: at.db, TLS: secure,
+			PoolSize: s.cfg.Redis.PoolSize, DialTimeout: s.cfg.Redis.Timeout,
+		},
+		Budget:        s.cfg.Store.Budget,
 		DenialEntries: entries, OnError: s.observer.storeFailed, Breaker: breaker.Config{OnChange: s.observer.breakerChanged},
 	})
 	s.defers("redis", shared.Close)

@@ -107,7 +107,7 @@ func TestBreakerKeepsCallsFromALostServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := servers.StartRedis(t)
-			r := openRedis(t, RedisConfig{Address: server.Addr, Budget: 100 * time.Millisecond})
+			r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}, Budget: 100 * time.Millisecond})
 			settled(t, look(t, server, redis.Options{}), r)
 			l := press(t, r, 50)
 			l.awaitMore(t, "", 500)
@@ -156,7 +156,7 @@ func wantOnlyProbes(t *testing.T, r *Redis, l *load) {
 func TestClientsInAHurryDoNotOpenTheBreaker(t *testing.T) {
 	server := servers.StartRedis(t)
 	p := servers.StartProxy(t, server.Addr)
-	r := openRedis(t, RedisConfig{Address: p.Addr})
+	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{p.Addr}}})
 	c := charge(t, "k", bucket(1_000_000, time.Hour), 1)
 	awaitAllowed(t, r, c)
 	p.Set(servers.Fault{Mode: servers.Latency, Delay: 5 * time.Millisecond})
@@ -185,7 +185,7 @@ func TestOperatorErrorsAlarmAndDoNotOpenTheBreaker(t *testing.T) {
 	server := servers.StartRedis(t)
 	e := look(t, server, redis.Options{})
 	alarms := map[string]int{}
-	r := openRedis(t, RedisConfig{Address: server.Addr, OnError: func(reason string, _ error) { alarms[reason]++ }})
+	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}, OnError: func(reason string, _ error) { alarms[reason]++ }})
 	bad := charge(t, "bad", bucket(5, time.Hour), 1)
 	e.do("SADD", bad.Key, "x")
 	for range 50 {
@@ -200,7 +200,7 @@ func TestOperatorErrorsAlarmAndDoNotOpenTheBreaker(t *testing.T) {
 func TestAServerThatRefusesWritesOpensTheBreaker(t *testing.T) {
 	server := servers.StartRedis(t)
 	e := look(t, server, redis.Options{})
-	r := openRedis(t, RedisConfig{Address: server.Addr})
+	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
 	c := charge(t, "k", bucket(1000, time.Hour), 1)
 	awaitAllowed(t, r, c)
 	e.do("CONFIG", "SET", "maxmemory", "1")
@@ -214,7 +214,7 @@ func TestAServerThatRefusesWritesOpensTheBreaker(t *testing.T) {
 
 func TestPingsDoNotCount(t *testing.T) {
 	server := servers.StartRedis(t)
-	r := openRedis(t, RedisConfig{Address: server.Addr})
+	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
 	server.Kill(t)
 	for range 20 {
 		r.Ping(t.Context())
@@ -227,7 +227,7 @@ func TestPingsDoNotCount(t *testing.T) {
 func TestADialThatWorksAgainIsASignOfLife(t *testing.T) {
 	server := servers.StartRedis(t)
 	var signs int
-	d := newDialer(RedisConfig{Address: server.Addr}.withDefaults().options(), func() { signs++ })
+	d := newDialer(RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}}.withDefaults().options(), func() { signs++ })
 	defer d.stop()
 	dial := func(addr string) {
 		conn, err := d.connect(context.Background(), "tcp", addr)
@@ -248,14 +248,14 @@ func TestADialThatWorksAgainIsASignOfLife(t *testing.T) {
 }
 
 func TestABreakerMayBeLeftOut(t *testing.T) {
-	r := openRedis(t, RedisConfig{Address: servers.FreeAddr(t), Breaker: breaker.Config{Disabled: true}})
+	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{servers.FreeAddr(t)}}, Breaker: breaker.Config{Disabled: true}})
 	for range 20 {
 		wantUndecided(t, r, charge(t, "k", bucket(1, time.Hour), 1), ReasonDial)
 	}
 }
 
 func TestEvidence(t *testing.T) {
-	r := openRedis(t, RedisConfig{Address: servers.FreeAddr(t), Budget: 10 * time.Millisecond})
+	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{servers.FreeAddr(t)}}, Budget: 10 * time.Millisecond})
 	gone, hangUp := context.WithCancel(context.Background())
 	hangUp()
 	here, whole, short := context.Background(), 10*time.Millisecond, 4*time.Millisecond

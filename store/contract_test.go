@@ -30,10 +30,10 @@ func eachStore(t *testing.T, test func(t *testing.T, s counter)) {
 	})
 	server := servers.StartRedis(t)
 	t.Run("redis", func(t *testing.T) {
-		test(t, openRedis(t, RedisConfig{Address: server.Addr, DB: 1}))
+		test(t, openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}, DB: 1}}))
 	})
 	t.Run("redis without denial cache", func(t *testing.T) {
-		test(t, openRedis(t, RedisConfig{Address: server.Addr, DB: 2, DenialEntries: -1}))
+		test(t, openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}, DB: 2}, DenialEntries: -1}))
 	})
 }
 

@@ -17,7 +17,7 @@ func watched(t *testing.T, c RedisConfig) (*Redis, eye, *hand) {
 	t.Helper()
 	server := servers.StartRedis(t)
 	clock := newHand()
-	c.Address, c.Now = server.Addr, clock.Now
+	c.Addresses, c.Now = []string{server.Addr}, clock.Now
 	return openRedis(t, c), look(t, server, redis.Options{}), clock
 }
 
@@ -63,8 +63,8 @@ func TestFloodOnASpentKeyCostsRedisNothing(t *testing.T) {
 // TestCachedDenialSaysWhatRedisWould compares a store with the cache to one without, at every step of time and cost.
 func TestCachedDenialSaysWhatRedisWould(t *testing.T) {
 	server := servers.StartRedis(t)
-	cached := openRedis(t, RedisConfig{Address: server.Addr})
-	plain := openRedis(t, RedisConfig{Address: server.Addr, DenialEntries: -1})
+	cached := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
+	plain := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}, DenialEntries: -1})
 	eachAlgorithm(t, 10, time.Hour, func(t *testing.T, l limit.Limit) {
 		spend(cached, charge(t, "k", l, 8))
 		for cost := int64(3); cost <= 12; cost++ {

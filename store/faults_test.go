@@ -46,7 +46,7 @@ func awaitAllowed(t *testing.T, r *Redis, c limit.Charge) {
 
 func TestHungServerIsAnsweredWithinTheDeadline(t *testing.T) {
 	server := servers.StartRedis(t)
-	r := openRedis(t, RedisConfig{Address: server.Addr, Budget: 50 * time.Millisecond})
+	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}, Budget: 50 * time.Millisecond})
 	c := charge(t, "k", bucket(1_000_000, time.Hour), 1)
 	awaitAllowed(t, r, c)
 	if err := server.Signal(syscall.SIGSTOP); err != nil {
@@ -71,7 +71,7 @@ func TestHungServerIsAnsweredWithinTheDeadline(t *testing.T) {
 }
 
 func TestBudgetIsAPartOfWhatIsLeft(t *testing.T) {
-	r := openRedis(t, RedisConfig{Address: servers.FreeAddr(t), Budget: 10 * time.Millisecond})
+	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{servers.FreeAddr(t)}}, Budget: 10 * time.Millisecond})
 	for _, step := range []struct{ left, least, most time.Duration }{
 		{time.Hour, 10 * time.Millisecond, 10 * time.Millisecond},
 		{5 * time.Millisecond, 1 * time.Millisecond, 4 * time.Millisecond},
@@ -91,7 +91,7 @@ func TestBudgetIsAPartOfWhatIsLeft(t *testing.T) {
 
 func TestNoTimeLeftMeansNoCall(t *testing.T) {
 	server := servers.StartRedis(t)
-	r := openRedis(t, RedisConfig{Address: server.Addr})
+	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
 	ctx, cancel := context.WithTimeout(context.Background(), -time.Second)
 	defer cancel()
 	decisions := make([]limit.Decision, 1)
@@ -106,7 +106,7 @@ func TestNoTimeLeftMeansNoCall(t *testing.T) {
 
 func TestCallsInFlightAreBounded(t *testing.T) {
 	server := servers.StartRedis(t)
-	r := openRedis(t, RedisConfig{Address: server.Addr, Budget: 300 * time.Millisecond, MaxInFlight: 4})
+	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}, Budget: 300 * time.Millisecond, MaxInFlight: 4})
 	c := charge(t, "k", bucket(100, time.Hour), 1)
 	awaitAllowed(t, r, c)
 	if err := server.Signal(syscall.SIGSTOP); err != nil {
@@ -157,7 +157,7 @@ func TestKilledServerComesBack(t *testing.T) {
 func TestStoreStartsWithoutAServer(t *testing.T) {
 	server := servers.StartRedis(t)
 	server.Kill(t)
-	r := openRedis(t, RedisConfig{Address: server.Addr})
+	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
 	c := charge(t, "k", bucket(3, time.Hour), 1)
 	wantUndecided(t, r, c, ReasonDial)
 	server.Start(t)
@@ -166,7 +166,7 @@ func TestStoreStartsWithoutAServer(t *testing.T) {
 
 func TestClosedStoreIsUndecided(t *testing.T) {
 	server := servers.StartRedis(t)
-	r := NewRedis(RedisConfig{Address: server.Addr, Budget: patient})
+	r := NewRedis(RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}, Budget: patient})
 	if err := r.Close(); err != nil {
 		t.Fatalf("close: %v", err)
 	}
@@ -179,7 +179,7 @@ func TestClosedStoreIsUndecided(t *testing.T) {
 func TestForeignValueHarmsItsOwnKeyOnly(t *testing.T) {
 	server := servers.StartRedis(t)
 	e := look(t, server, redis.Options{})
-	r := openRedis(t, RedisConfig{Address: server.Addr})
+	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
 	eachAlgorithm(t, 5, time.Hour, func(t *testing.T, l limit.Limit) {
 		bad, good := charge(t, "bad", l, 1), charge(t, "good", l, 1)
 		e.do("SADD", bad.Key, "x")
@@ -206,14 +206,14 @@ func TestRepliesOfARealServer(t *testing.T) {
 		{name: "replica", settings: []string{"--replicaof", "127.0.0.1 1"}, reason: ReasonReadonly},
 		{name: "full", setup: []any{"CONFIG", "SET", "maxmemory", "1"}, reason: ReasonOOM},
 		{name: "no password", settings: []string{"--requirepass", "sesame"}, reason: ReasonNoAuth},
-		{name: "wrong password", settings: []string{"--requirepass", "sesame"}, config: RedisConfig{Password: "x"}, reason: ReasonNoAuth},
+		{name: "wrong password", settings: []string{"--requirepass", "sesame"}, config: RedisConfig{Servers: Servers{Password: "x"}}, reason: ReasonNoAuth},
 		{
 			name: "no right to keys", setup: []any{"ACL", "SETUSER", "bob", "on", ">pw", "+@all", "~other:*"},
-			config: RedisConfig{Username: "bob", Password: "pw"}, reason: ReasonNoPerm,
+			config: RedisConfig{Servers: Servers{Username: "bob", Password: "pw"}}, reason: ReasonNoPerm,
 		},
 		{
 			name: "no right to scripts", setup: []any{"ACL", "SETUSER", "bob", "on", ">pw", "+@all", "-@scripting", "~*"},
-			config: RedisConfig{Username: "bob", Password: "pw"}, reason: ReasonNoPerm,
+			config: RedisConfig{Servers: Servers{Username: "bob", Password: "pw"}}, reason: ReasonNoPerm,
 		},
 		{name: "cannot save", settings: []string{"--save", "3600 1"}, reason: ReasonMisconf},
 	} {
@@ -225,7 +225,7 @@ func TestRepliesOfARealServer(t *testing.T) {
 			if step.reason == ReasonMisconf {
 				look(t, server, redis.Options{}).failToSave(server)
 			}
-			step.config.Address = server.Addr
+			step.config.Addresses = []string{server.Addr}
 			wantUndecided(t, openRedis(t, step.config), charge(t, "k", bucket(3, time.Hour), 1), step.reason)
 		})
 	}
@@ -249,7 +249,7 @@ func (e eye) failToSave(server *servers.Redis) {
 func TestServerInAnEndlessScriptIsBusy(t *testing.T) {
 	server := servers.StartRedis(t, "--busy-reply-threshold", "20")
 	e := look(t, server, redis.Options{ReadTimeout: time.Minute})
-	r := openRedis(t, RedisConfig{Address: server.Addr, Budget: time.Second})
+	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}, Budget: time.Second})
 	c := charge(t, "k", bucket(100, time.Hour), 1)
 	awaitAllowed(t, r, c)
 	ended := make(chan struct{})
@@ -293,7 +293,7 @@ func TestReasonsByText(t *testing.T) {
 
 func TestPingTellsWhetherTheServerAnswers(t *testing.T) {
 	server := servers.StartRedis(t)
-	r := openRedis(t, RedisConfig{Address: server.Addr})
+	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
 	if got := r.Ping(t.Context()); got != "" {
 		t.Errorf("a server that answers is %q", got)
 	}

@@ -148,7 +148,7 @@ func TestSpendsAreLinearizable(t *testing.T) {
 	server := servers.StartRedis(t)
 	var stores []*Redis
 	for range 3 {
-		stores = append(stores, openRedis(t, RedisConfig{Address: server.Addr, DenialEntries: -1}))
+		stores = append(stores, openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}, DenialEntries: -1}))
 	}
 	eachKind(t, func(t *testing.T, kind limit.Algorithm) {
 		for range singleHistories {
@@ -178,7 +178,7 @@ func eachKind(t *testing.T, test func(t *testing.T, kind limit.Algorithm)) {
 // what it says is left.
 func TestSpendsBehindTheDenialCacheAreLinearizable(t *testing.T) {
 	server := servers.StartRedis(t)
-	stores := []*Redis{openRedis(t, RedisConfig{Address: server.Addr}), openRedis(t, RedisConfig{Address: server.Addr})}
+	stores := []*Redis{openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}}), openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})}
 	eachKind(t, func(t *testing.T, kind limit.Algorithm) {
 		for range cachedHistories {
 			h := newHistory(t, kind, []time.Duration{year})
@@ -197,7 +197,7 @@ func TestSpendsBehindTheDenialCacheAreLinearizable(t *testing.T) {
 func TestLostRepliesAreLinearizable(t *testing.T) {
 	server := servers.StartRedis(t)
 	p := servers.StartProxy(t, server.Addr)
-	r := openUnguarded(t, RedisConfig{Address: p.Addr, Budget: 50 * time.Millisecond})
+	r := openUnguarded(t, RedisConfig{Servers: Servers{Addresses: []string{p.Addr}}, Budget: 50 * time.Millisecond})
 	awaitAllowed(t, r, charge(t, "warm", bucket(1_000_000, year), 1))
 	before := p.Met()
 	eachKind(t, func(t *testing.T, kind limit.Algorithm) {

@@ -20,7 +20,7 @@ func TestLostReplyIsNotRepeated(t *testing.T) {
 			server := servers.StartRedis(t)
 			e := look(t, server, redis.Options{})
 			p := servers.StartProxy(t, server.Addr)
-			r := openRedis(t, RedisConfig{Address: p.Addr, Budget: 200 * time.Millisecond})
+			r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{p.Addr}}, Budget: 200 * time.Millisecond})
 			settled(t, e, r)
 			c := charge(t, "k", bucket(100, time.Hour), 1)
 			spend(r, c)
@@ -52,14 +52,14 @@ func TestDistantServerIsReachedThoughGreetingTakesLongerThanTheBudget(t *testing
 	server := servers.StartRedis(t)
 	p := servers.StartProxy(t, server.Addr)
 	p.Set(servers.Fault{Mode: servers.Latency, Delay: 60 * time.Millisecond})
-	r := openRedis(t, RedisConfig{Address: p.Addr, Budget: 100 * time.Millisecond, DB: 1})
+	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{p.Addr}, DB: 1}, Budget: 100 * time.Millisecond})
 	awaitAllowed(t, r, charge(t, "k", bucket(1000, time.Hour), 1))
 }
 
 // TestHangingDialCostsTheBudgetOnly listens without room for connections, so that connecting hangs.
 func TestHangingDialCostsTheBudgetOnly(t *testing.T) {
 	addr := crowded(t)
-	r := openRedis(t, RedisConfig{Address: addr, Budget: 50 * time.Millisecond, DialTimeout: 2 * time.Second})
+	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{addr}, DialTimeout: 2 * time.Second}, Budget: 50 * time.Millisecond})
 	for range 3 {
 		start := time.Now()
 		wantUndecided(t, r, charge(t, "k", bucket(3, time.Hour), 1), ReasonTimeout)

@@ -27,25 +27,19 @@ const (
 
 // RedisConfig sets up a Redis. The zero value works, against a server on this machine.
 type RedisConfig struct {
-	Network  string      // "tcp" (default) or "unix"
-	Address  string      // host:port, or the path of a socket; default localhost:6379
-	Username string      // of an ACL user; empty for the default user
-	Password string      //
-	DB       int         // number of the database, default 0
-	TLS      *tls.Config // nil: none
+	Servers            // where counts are kept
+	PerSecond *Servers // where those of limits with a window of at most a second are kept; nil: with the others
 
-	PoolSize    int           // connections at most; default 32
-	MinIdle     int           // connections kept ready; default 4, never above PoolSize
-	DialTimeout time.Duration // to connect and greet; default 500 ms. It runs beside the requests, which wait their budget only
 	Budget      time.Duration // longest wait of one decision; default 10 ms, and never above 80 % of what is left to the caller
 	MaxInFlight int           // calls at once; default 2048. Further ones are undecided at once
 
 	DenialEntries int              // spent counters remembered; default 100,000, negative: none
 	Now           func() time.Time // default time.Now; only differences count
 
-	Breaker breaker.Config // keeps calls away from a server that fails; the zero value has it
+	Breaker breaker.Config // of the breaker in front of each shard; the zero value has one. OnBreaker takes the place of its OnChange
 
-	OnError func(reason string, err error) // called for each call that stayed undecided, with one of the reasons; must not block
+	OnError   func(reason string, err error)                            // called for each call that stayed undecided, with one of the reasons; must not block
+	OnBreaker func(shard string, from, to breaker.State, reason string) // called for each change of a shard's breaker; must not block
 }
 
 // RedisStats is what a Redis counts about itself.
@@ -114,8 +108,8 @@ func (c RedisConfig) withDefaults() RedisConfig {
 	if c.Network == "" {
 		c.Network = "tcp"
 	}
-	if c.Address == "" {
-		c.Address = defaultAddress
+	if len(c.Addresses) == 0 {
+		c.Addresses = []string{defaultAddress}
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -147,7 +141,7 @@ func positive[T int | time.Duration](n, otherwise T) T {
 // request may wait is the deadline of its context.
 func (c RedisConfig) options() *redis.Options {
 	return &redis.Options{
-		Network: c.Network, Addr: c.Address, Username: c.Username, Password: c.Password, DB: c.DB, TLSConfig: c.TLS,
+		Network: c.Network, Addr: c.Addresses[0], Username: c.Username, Password: c.Password, DB: c.DB, TLSConfig: c.TLS,
 		MaxRetries:               -1,
 		ContextTimeoutEnabled:    true,
 		DialTimeout:              c.DialTimeout,

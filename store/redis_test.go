@@ -66,7 +66,7 @@ func settled(t testing.TB, e eye, r *Redis) {
 func TestEveryKeyHasATTL(t *testing.T) {
 	server := servers.StartRedis(t)
 	e := look(t, server, redis.Options{})
-	r := openRedis(t, RedisConfig{Address: server.Addr})
+	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
 	eachAlgorithm(t, 10, time.Hour, func(t *testing.T, l limit.Limit) {
 		spend(r, charge(t, "rule", l, 1))
 		spend(r, each(charge(t, "tree", l, 11)))
@@ -82,7 +82,7 @@ func TestEveryKeyHasATTL(t *testing.T) {
 func TestDenialWritesNothing(t *testing.T) {
 	server := servers.StartRedis(t)
 	e := look(t, server, redis.Options{})
-	r := openRedis(t, RedisConfig{Address: server.Addr, DenialEntries: -1})
+	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}, DenialEntries: -1})
 	eachAlgorithm(t, 5, time.Hour, func(t *testing.T, l limit.Limit) {
 		spent, sibling := charge(t, "spent", l, 1), charge(t, "sibling", l, 1)
 		spend(r, charge(t, "spent", l, 5))
@@ -112,7 +112,7 @@ func dump(e eye, keys ...string) string {
 func TestQuestionsCreateNoKey(t *testing.T) {
 	server := servers.StartRedis(t)
 	e := look(t, server, redis.Options{})
-	r := openRedis(t, RedisConfig{Address: server.Addr})
+	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
 	eachAlgorithm(t, 5, time.Hour, func(t *testing.T, l limit.Limit) {
 		peek, refund := charge(t, "peek", l, 1), charge(t, "refund", l, 1)
 		peek.Op, refund.Op = limit.Peek, limit.Refund
@@ -129,7 +129,7 @@ func TestQuestionsCreateNoKey(t *testing.T) {
 func TestOneScriptCallAndOneRoundTripPerRequest(t *testing.T) {
 	server := servers.StartRedis(t)
 	e := look(t, server, redis.Options{})
-	r := openRedis(t, RedisConfig{Address: server.Addr})
+	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
 	settled(t, e, r)
 	l := bucket(1000, time.Hour)
 	before := e.calls("evalsha")
@@ -150,7 +150,7 @@ func TestOneScriptCallAndOneRoundTripPerRequest(t *testing.T) {
 func TestScriptIsLoadedAgain(t *testing.T) {
 	server := servers.StartRedis(t)
 	e := look(t, server, redis.Options{})
-	r := openRedis(t, RedisConfig{Address: server.Addr})
+	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
 	settled(t, e, r)
 	l := bucket(10, time.Hour)
 	spend(r, charge(t, "k", l, 1))
@@ -168,7 +168,7 @@ func TestScriptIsLoadedAgain(t *testing.T) {
 func TestTimeIsTheServers(t *testing.T) {
 	server := servers.StartRedis(t)
 	clock := newHand() // months away from the server's
-	r := openRedis(t, RedisConfig{Address: server.Addr, Now: clock.Now})
+	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}, Now: clock.Now})
 	l := limit.Limit{Algorithm: limit.FixedWindow, Count: 3, Window: 24 * time.Hour}
 	spend(r, charge(t, "k", l, 3))
 	d := spend(r, charge(t, "k", l, 1))[0]
@@ -178,7 +178,7 @@ func TestTimeIsTheServers(t *testing.T) {
 
 func TestHangingUpDoesNotInterrupt(t *testing.T) {
 	server := servers.StartRedis(t)
-	r := openRedis(t, RedisConfig{Address: server.Addr})
+	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	decisions := make([]limit.Decision, 1)
@@ -190,8 +190,8 @@ func TestUnixSocketPasswordAndDatabase(t *testing.T) {
 	server := servers.StartRedis(t, "--requirepass", "sesame")
 	l := bucket(3, time.Hour)
 	for name, c := range map[string]RedisConfig{
-		"socket": {Network: "unix", Address: server.Socket, Password: "sesame", DB: 3},
-		"tcp":    {Address: server.Addr, Username: "default", Password: "sesame", DB: 4},
+		"socket": {Servers: Servers{Network: "unix", Addresses: []string{server.Socket}, Password: "sesame", DB: 3}},
+		"tcp":    {Servers: Servers{Addresses: []string{server.Addr}, Username: "default", Password: "sesame", DB: 4}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want(t, "first", spend(openRedis(t, c), charge(t, "k", l, 1))[0], limit.Allowed, 1, 2)
@@ -206,7 +206,7 @@ func TestUnixSocketPasswordAndDatabase(t *testing.T) {
 func TestFiftyThousandBucketsFitInTenMegabytes(t *testing.T) {
 	server := servers.StartRedis(t)
 	e := look(t, server, redis.Options{})
-	r := openRedis(t, RedisConfig{Address: server.Addr})
+	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
 	settled(t, e, r)
 	before := usedMemory(e)
 	l := bucket(70, time.Hour) // has a remainder once time has passed

@@ -26,9 +26,9 @@ func TestTLS(t *testing.T) {
 	servers.StartRedis(t, "--tls-port", port, "--tls-cert-file", certFile, "--tls-key-file", keyFile,
 		"--tls-ca-cert-file", certFile, "--tls-auth-clients", "no")
 	c := charge(t, "k", bucket(3, time.Hour), 1)
-	trusting := openRedis(t, RedisConfig{Address: addr, TLS: &tls.Config{RootCAs: roots, ServerName: "redis.test"}})
+	trusting := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{addr}, TLS: &tls.Config{RootCAs: roots, ServerName: "redis.test"}}})
 	want(t, "with the right roots", spend(trusting, c)[0], limit.Allowed, 1, 2)
-	wary := openRedis(t, RedisConfig{Address: addr, TLS: &tls.Config{ServerName: "redis.test"}})
+	wary := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{addr}, TLS: &tls.Config{ServerName: "redis.test"}}})
 	wantUndecided(t, wary, c, ReasonDial)
 }
 

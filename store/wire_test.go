@@ -28,7 +28,7 @@ func openUnguarded(t testing.TB, c RedisConfig) *Redis {
 func proxied(t *testing.T, server *servers.Redis, c RedisConfig) (*servers.Proxy, *Redis) {
 	t.Helper()
 	p := servers.StartProxy(t, server.Addr)
-	c.Address = p.Addr
+	c.Addresses = []string{p.Addr}
 	r := openUnguarded(t, c)
 	awaitAllowed(t, r, charge(t, "warm", bucket(1_000_000, year), 1))
 	return p, r
@@ -100,7 +100,7 @@ func TestLostRepliesRunAtMostOnce(t *testing.T) {
 			if ran := e.calls("evalsha") - before; ran > 400 {
 				t.Errorf("the script ran %d times for 400 calls", ran)
 			}
-			applied := 1_000_000 - usage(openUnguarded(t, RedisConfig{Address: server.Addr}), c).Remaining
+			applied := 1_000_000 - usage(openUnguarded(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}}), c).Remaining
 			unanswered := applied - n.answered.Load()
 			t.Logf("%d answered, %d undecided, %d of these ran", n.answered.Load(), n.undecided.Load(), unanswered)
 			if n.undecided.Load() == 0 || p.Met() == 0 {
@@ -170,7 +170,7 @@ func TestConnectionsInABlackHoleAreCulled(t *testing.T) {
 	const pool = 8
 	leavesNothing(t, func(t *testing.T) {
 		server := servers.StartRedis(t)
-		p, r := proxied(t, server, RedisConfig{Budget: 50 * time.Millisecond, DialTimeout: 200 * time.Millisecond, PoolSize: pool})
+		p, r := proxied(t, server, RedisConfig{Servers: Servers{DialTimeout: 200 * time.Millisecond, PoolSize: pool}, Budget: 50 * time.Millisecond})
 		c := charge(t, "k", bucket(1_000_000, year), 1)
 		p.Set(servers.Fault{Mode: servers.BlackHole})
 		took := make([]time.Duration, 81)
