@@ -134,7 +134,7 @@ func TestKilledServerComesBack(t *testing.T) {
 	server := servers.StartRedis(t)
 	var mu sync.Mutex
 	seen := map[string]bool{}
-	r := openRedis(t, RedisConfig{Address: server.Addr, OnError: func(reason string, err error) {
+	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}, OnError: func(reason string, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		seen[reason] = err != nil
