@@ -35,6 +35,7 @@ type CompiledDomain struct {
 	Identity     *identity.Resolver // who asks, for ext_authz; nil without Options.Identity
 
 	head       string // of its keys
+	seal       string // what closes the hash tag after an identity: nothing where the domain alone is the tag
 	keys       keyer
 	tree       node
 	index      index
@@ -87,10 +88,11 @@ func Compile(domains []Domain, opt Options) (*Set, []Problem) {
 func compileDomain(d *Domain, opt Options, keys keyer) *CompiledDomain {
 	c := &CompiledDomain{
 		Name: d.Name, Headers: d.Headers, ResetUnix: d.ResetUnix, ChargeDenied: d.ChargeDenied, CostHeader: strings.ToLower(d.CostHeader),
-		head: keyHead(opt.KeyPrefix, d.Name), keys: keys, ipv6Prefix: d.IPv6Prefix,
+		keys: keys, ipv6Prefix: d.IPv6Prefix,
 		attributes: maps.Clone(defaultAttributes),
 		scoped:     len(d.Rules)+len(d.Users)+len(d.Tenants)+len(d.Keys) > 0,
 	}
+	c.head, c.seal = keyHead(opt.KeyPrefix, d.Name, d.CoLocate)
 	if c.ipv6Prefix == 0 {
 		c.ipv6Prefix = 64
 	}

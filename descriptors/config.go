@@ -26,6 +26,7 @@ type Domain struct {
 	Pos
 	Name         string
 	ChargeDenied bool              // trees: every descriptor counts even when one refuses; files default to true
+	CoLocate     bool              // one hash tag for all counters of the domain, so that a request asks one shard
 	Attributes   map[string]string // descriptor key -> attribute name, on top of the default mapping
 	Costs        []Cost            // first match wins
 	CostHeader   string            // over ext_authz: the request header whose value is the cost; naming it is trusting it

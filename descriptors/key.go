@@ -21,6 +21,8 @@ import (
 //	<prefix>rl1:{<domain>|<value>|…}:<key>/<key>…:<limit>:<algorithm>      trees
 //	<prefix>rl1:{<domain>|<value>|…}:<key>/<key>…:~<window in µs>:fw       overrides
 //
+// A domain that is co-located closes its hash tag early: {<domain>}~|<value>|…:<scope>: and so on, in all of these.
+//
 // Parts are escaped so that none of the separators can stand in one, which is why two different requests never meet.
 const (
 	keySchema  = "rl1:"
@@ -136,8 +138,10 @@ func (s Scope) String() string {
 	return text
 }
 
-// keyHead is how all keys of a domain begin. The prefix is the operator's: only what would break the hash tag is escaped.
-func keyHead(prefix, domain string) string {
+// keyHead is how all keys of a domain begin, and seal what follows the identity in them. The prefix is the operator's: only
+// what would break the hash tag is escaped. Without co-location a : follows the tag, and with it a ~, also where there is no
+// identity, so that keys of the two kinds never meet.
+func keyHead(prefix, domain string, coLocate bool) (head, seal string) {
 	var b []byte
 	for i := 0; i < len(prefix); i++ {
 		if c := prefix[i]; c == '{' || c == '}' || c < 0x21 || c > 0x7e {
@@ -147,7 +151,11 @@ func keyHead(prefix, domain string) string {
 		b = append(b, prefix[i])
 	}
 	b = append(b, keySchema...)
-	return string(appendPart(append(b, '{'), domain))
+	b = appendPart(append(b, '{'), domain)
+	if coLocate {
+		return string(b) + "}~", ""
+	}
+	return string(b), "}"
 }
 
 // keyer builds keys. It is shared by all goroutines of a Set.

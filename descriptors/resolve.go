@@ -186,4 +186,5 @@ func (d *CompiledDomain) appendRuleHead(s *scratch, r *compiledRule, p *pattern)
 	}
 	s.key = append(s.key[:0], d.head...)
 	s.key = d.keys.appendValues(s.key, s.values)
+	s.key = append(s.key, d.seal...)
 }

@@ -25,14 +25,14 @@ type compiledRule struct {
 	clientKey   string         // the API key whose own limits these are, in place of the user in its keys
 	maxWait     time.Duration  // of a throttle
 	penalty     *limit.Penalty // nil: none
-	penaltyTail string         // of its key, from the end of the hash tag
+	penaltyTail string         // of its key, from the end of the identity
 }
 
 // ruleLimit is one limit of a rule.
 type ruleLimit struct {
 	effect    *Effect
 	unlimited bool
-	tail      string // of its key, from the end of the hash tag
+	tail      string // of its key, from the end of the identity
 }
 
 func compileRule(r *Rule) *compiledRule {
@@ -74,7 +74,7 @@ func (c *compiledRule) addPenalty(p *Penalty, keyName string) {
 	if len(p.Multipliers) == 0 {
 		c.penalty.Multipliers = []int64{1}
 	}
-	c.penaltyTail = "}:" + c.scope.String() + ":" + keyName + ":penalty:pn"
+	c.penaltyTail = ":" + c.scope.String() + ":" + keyName + ":penalty:pn"
 }
 
 // penalizes reports whether a penalty has a say about the operation: not about those that are never refused.
@@ -119,7 +119,7 @@ func (c *compiledRule) addLimits(limits []Limit, base Effect, keyName string) {
 			effect.Metric = append(slices.Clone(base.Metric), limitLevel(l, i))
 		}
 		effect.setLimit(l)
-		tail := "}:" + c.scope.String() + ":" + keyName + limitTail(l.Limit, i)
+		tail := ":" + c.scope.String() + ":" + keyName + limitTail(l.Limit, i)
 		c.limits = append(c.limits, ruleLimit{effect: &effect, unlimited: l.Unlimited, tail: tail})
 	}
 }

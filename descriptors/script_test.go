@@ -31,7 +31,7 @@ func (s *script) compile(t testing.TB) *Set {
 
 // configure reads one line:
 //
-//	set charge_denied=false ipv6_prefix=56 secret=… prefix=… now=RFC3339 cost_header=…
+//	set charge_denied=false co_locate=true ipv6_prefix=56 secret=… prefix=… now=RFC3339 cost_header=…
 //	attribute KEY=ATTRIBUTE
 //	cost N CONDITIONS
 //	user NAME tier=T limits=…,… burst=N        tenant and key likewise
@@ -77,6 +77,8 @@ func (s *script) set(t testing.TB, args []string) {
 		switch key {
 		case "charge_denied":
 			s.domain.ChargeDenied = value == "true"
+		case "co_locate":
+			s.domain.CoLocate = value == "true"
 		case "ipv6_prefix":
 			s.domain.IPv6Prefix = int(number(t, value))
 		case "secret":

@@ -151,7 +151,8 @@ func (d *CompiledDomain) appendTreeHead(s *scratch, n *node, entries []Entry) {
 	s.values = treeValues(s.values, path, entries)
 	s.key = append(s.key[:0], d.head...)
 	s.key = d.keys.appendValues(s.key, s.values)
-	s.key = append(s.key, '}', ':')
+	s.key = append(s.key, d.seal...)
+	s.key = append(s.key, ':')
 	if n != nil && n.pathText != "" {
 		s.key = append(s.key, n.pathText...)
 		return

@@ -30,6 +30,7 @@ func TestEveryKeyIsDecoded(t *testing.T) {
 	}
 	expected := descriptors.Domain{
 		Name:       "cinema",
+		CoLocate:   true,
 		Attributes: map[string]string{"x_theatre": "tenant", "client": "user"},
 		Costs: []descriptors.Cost{
 			{Match: descriptors.Conditions{Methods: []string{"POST"}, Endpoints: patterns("/book")}, Cost: 3},
@@ -211,6 +212,9 @@ func TestDefaults(t *testing.T) {
 	}
 	if !d.ChargeDenied {
 		t.Error("charge_denied is false, want true")
+	}
+	if d.CoLocate {
+		t.Error("co_locate is true, want false")
 	}
 	if d.Rules[0].Priority != 100 {
 		t.Errorf("priority is %d, want 100", d.Rules[0].Priority)

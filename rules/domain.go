@@ -23,6 +23,7 @@ func (d *decoder) root(n *node) {
 	ok := d.object(n, map[string]reader{
 		"domain":        d.domainName,
 		"charge_denied": d.flag(&to.ChargeDenied),
+		"co_locate":     d.flag(&to.CoLocate),
 		"attributes":    optional(d.attributes),
 		"costs":         optional(func(n *node) { d.each(n, d.cost) }),
 		"cost_header":   d.headerName(&to.CostHeader),

@@ -101,13 +101,13 @@ func TestMergeDomains(t *testing.T) {
 
 func TestMergeTakesTheSettingsOfEachFile(t *testing.T) {
 	a := decode("a.yaml", []byte("domain: a\nheaders: ietf\nattributes: { x: user }\n"))
-	b := decode("b.yaml", []byte("domain: a\ncharge_denied: false\nreset_format: unix\ncost_header: x-c\nidentity: { client_ip: { ipv6_prefix: 48 } }\n"))
+	b := decode("b.yaml", []byte("domain: a\ncharge_denied: false\nco_locate: true\nreset_format: unix\ncost_header: x-c\nidentity: { client_ip: { ipv6_prefix: 48 } }\n"))
 	domains, clashes := join([]*decoder{a, b}, true)
 	if len(clashes) > 0 || len(domains) != 1 {
 		t.Fatalf("%d domains, clashes: %s", len(domains), FormatProblems(clashes))
 	}
 	d := domains[0]
-	if d.ChargeDenied || !d.ResetUnix || d.CostHeader != "x-c" || d.IPv6Prefix != 48 || d.Attributes["x"] != "user" {
+	if d.ChargeDenied || !d.CoLocate || !d.ResetUnix || d.CostHeader != "x-c" || d.IPv6Prefix != 48 || d.Attributes["x"] != "user" {
 		t.Errorf("settings of one of the files are lost: %+v", d)
 	}
 }
