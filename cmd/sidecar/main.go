@@ -6,14 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"strconv"
 	"syscall"
-	"time"
 
 	"github.com/spillway-mesh/spillway/sidecar"
 )
@@ -41,7 +37,7 @@ func run(args, environ []string, stdout, stderr io.Writer) int {
 			fmt.Fprintln(stdout, "spillway sidecar", version())
 			return exitOK
 		case "healthcheck":
-			return healthcheck(args[0], environ, stderr)
+			return healthcheck(args[0], environ, stdout, stderr)
 		}
 	}
 	fmt.Fprintf(stderr, "%s: no such argument: %q\n\n%s", args[0], args[1:], usage)
@@ -97,42 +93,17 @@ func untilSignal(reload func()) (context.Context, func()) {
 	}
 }
 
+// release is the version that the linker was told: `-ldflags "-X main.release=1.2.3"`. Empty without that.
+var release string
+
 // version is what this program was built from.
 func version() string {
+	if release != "" {
+		return release
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {
 		return "(unknown version)"
 	}
 	return info.Main.Version
-}
-
-// healthcheck asks a sidecar with the same environment whether it is well, for containers without a shell.
-func healthcheck(program string, environ []string, stderr io.Writer) int {
-	cfg, err := sidecar.FromEnvironment(environ, program)
-	if err != nil {
-		fmt.Fprintf(stderr, "the environment is not usable:\n%v\n", err)
-		return exitUsage
-	}
-	err = askHealth(cfg.Listen.Host, int(cfg.Listen.Port))
-	if err != nil {
-		fmt.Fprintf(stderr, "not healthy: %v\n", err)
-		return exitError
-	}
-	return exitOK
-}
-
-func askHealth(host string, port int) error {
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		host = "localhost"
-	}
-	client := http.Client{Timeout: 2 * time.Second}
-	answer, err := client.Get("http://" + net.JoinHostPort(host, strconv.Itoa(port)) + "/healthcheck")
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("/healthcheck answers %s", answer.Status)
-	}
-	return nil
 }

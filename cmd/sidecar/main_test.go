@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -72,23 +70,6 @@ func TestAPortThatIsTaken(t *testing.T) {
 func portOf(address string) string {
 	_, port, _ := net.SplitHostPort(address)
 	return port
-}
-
-func TestHealthcheck(t *testing.T) {
-	status := http.StatusOK
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
-	environ := []string{"PORT=" + portOf(server.Listener.Addr().String())}
-	if code, _, errs := program(environ, "healthcheck"); code != 0 {
-		t.Errorf("healthcheck of a healthy sidecar = %d, %q", code, errs)
-	}
-	status = http.StatusInternalServerError
-	if code, _, errs := program(environ, "healthcheck"); code != 1 || !strings.Contains(errs, "500") {
-		t.Errorf("healthcheck of a sidecar that drains = %d, %q, want 1", code, errs)
-	}
-	server.Close()
-	if code, _, _ := program(environ, "healthcheck"); code != 1 {
-		t.Errorf("healthcheck of nothing = %d, want 1", code)
-	}
 }
 
 func TestSignals(t *testing.T) {

@@ -5,7 +5,7 @@ const usage = `Spillway is a rate-limiting sidecar for Envoy. Settings come from
 
 Usage:
   sidecar               serve until SIGTERM; SIGHUP reads the rules again
-  sidecar healthcheck   ask a running sidecar whether it is well: exit code 0 or 1
+  sidecar healthcheck   ask the sidecar at HOST:PORT whether it is ready: exit code 0 or 1
   sidecar --version     print the version
   sidecar --help        print this
 
