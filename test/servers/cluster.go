@@ -1,0 +1,356 @@
+package servers
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// ClusterSlots is how many slots a Redis Cluster has.
+const ClusterSlots = 16384
+
+// RedisCluster is a Redis Cluster of three masters with a replica each, on loopback. A node is down after two seconds.
+type RedisCluster struct {
+	Nodes []*Redis // at the start the masters in the order of their slots, then their replicas in the same order
+}
+
+// StartCluster starts the six processes, stops them when the test ends, and waits until every node finds the cluster well.
+// Slots without a master do not take the others down, unless the settings say --cluster-require-full-coverage yes. With
+// --requirepass the replicas are told the password.
+func StartCluster(t testing.TB, settings ...string) *RedisCluster {
+	t.Helper()
+	settings = append([]string{
+		"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000",
+		"--cluster-require-full-coverage", "no",
+	}, replicating(settings)...)
+	c := &RedisCluster{}
+	for range 6 {
+		c.Nodes = append(c.Nodes, startRedis(t, freeClusterAddr, nil, settings))
+	}
+	for i, master := range c.masters() {
+		// Without an epoch of its own each, the masters would have to quarrel about it first.
+		master.Do(t, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
+		master.Do(t, append([]string{"CLUSTER", "ADDSLOTS"}, slotNames(i*ClusterSlots/3, (i+1)*ClusterSlots/3)...)...)
+	}
+	c.join(t)
+	return c
+}
+
+// masters are the nodes that are masters at the start.
+func (c *RedisCluster) masters() []*Redis { return c.Nodes[:len(c.Nodes)/2] }
+
+// freeClusterAddr is FreeAddr for a node, which also needs the port 10000 above for talk among nodes.
+func freeClusterAddr(t testing.TB) string {
+	t.Helper()
+	for range 100 {
+		addr := FreeAddr(t)
+		host, text, _ := net.SplitHostPort(addr)
+		port, _ := strconv.Atoi(text)
+		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port+10000)))
+		if err == nil {
+			l.Close()
+			return addr
+		}
+	}
+	t.Fatal("no two free ports for a node of a cluster")
+	return ""
+}
+
+// slotNames are the slots from the first to before the end, as words of a command.
+func slotNames(first, end int) []string {
+	var names []string
+	for slot := first; slot < end; slot++ {
+		names = append(names, strconv.Itoa(slot))
+	}
+	return names
+}
+
+// join makes a cluster of the nodes.
+func (c *RedisCluster) join(t testing.TB) {
+	t.Helper()
+	for i, node := range c.Nodes {
+		for _, other := range c.Nodes[:i] { // all pairs: word of mouth takes seconds
+			host, port, _ := net.SplitHostPort(other.Addr)
+			node.Do(t, "CLUSTER", "MEET", host, port)
+		}
+	}
+	for i, master := range c.masters() {
+		id := fmt.Sprint(master.Do(t, "CLUSTER", "MYID"))
+		replica := c.Nodes[len(c.masters())+i]
+		Await(t, "the replica of "+master.Addr, func() error {
+			_, err := replica.ask("CLUSTER", "REPLICATE", id)
+			return err
+		})
+	}
+	Await(t, "all nodes to know the replicas", func() error {
+		for _, node := range c.Nodes {
+			told, err := node.text("CLUSTER", "NODES")
+			if err != nil {
+				return err
+			}
+			if strings.Count(told, "slave") != len(c.masters()) {
+				return fmt.Errorf("%s knows others:\n%s", node.Addr, told)
+			}
+		}
+		return nil
+	})
+	c.Settle(t)
+}
+
+// Settle waits until every living node finds the cluster well, with a living master for every slot, and the replicas have
+// what their masters have.
+func (c *RedisCluster) Settle(t testing.TB) {
+	t.Helper()
+	want := []string{"cluster_state:ok\r\n", fmt.Sprintf("cluster_slots_ok:%d\r\n", ClusterSlots), fmt.Sprintf("cluster_known_nodes:%d\r\n", len(c.Nodes))}
+	Await(t, "the cluster to settle", func() error {
+		for _, node := range c.living() {
+			info, err := node.text("CLUSTER", "INFO")
+			if err != nil {
+				return err
+			}
+			if slices.ContainsFunc(want, func(line string) bool { return !strings.Contains(info, line) }) {
+				return fmt.Errorf("%s tells\n%s", node.Addr, info)
+			}
+		}
+		if _, err := c.owners(); err != nil {
+			return err
+		}
+		return linked(c.living())
+	})
+}
+
+func (c *RedisCluster) living() []*Redis {
+	return slices.DeleteFunc(slices.Clone(c.Nodes), func(r *Redis) bool { return !r.lives() })
+}
+
+// Addrs are the addresses of all nodes.
+func (c *RedisCluster) Addrs() []string { return addrs(c.Nodes) }
+
+// claim is what a node says of itself.
+type claim struct {
+	id     string
+	master string // the id of its master, "-" when it is one itself
+	epoch  int    // of two masters that claim a slot, the one with the higher epoch owns it
+	slots  []int  // ascending
+}
+
+// claim reads the node's own line of CLUSTER NODES: id, address, flags, master, ping, pong, epoch, link, slots.
+func (r *Redis) claim() (claim, error) {
+	told, err := r.text("CLUSTER", "NODES")
+	if err != nil {
+		return claim{}, err
+	}
+	for line := range strings.Lines(told) {
+		f := strings.Fields(line)
+		if len(f) < 8 || !strings.Contains(f[2], "myself") {
+			continue
+		}
+		c := claim{id: f[0], master: f[3]}
+		c.epoch, err = strconv.Atoi(f[6])
+		for _, part := range f[8:] {
+			if !strings.HasPrefix(part, "[") { // a slot on its way is still the old owner's
+				c.slots = append(c.slots, slotsOf(part)...)
+			}
+		}
+		return c, err
+	}
+	return claim{}, fmt.Errorf("%s says nothing of itself:\n%s", r.Addr, told)
+}
+
+// slotsOf reads "7" or "7-9".
+func slotsOf(part string) []int {
+	first, last, several := strings.Cut(part, "-")
+	if !several {
+		last = first
+	}
+	from, _ := strconv.Atoi(first)
+	to, _ := strconv.Atoi(last)
+	var all []int
+	for slot := from; slot <= to; slot++ {
+		all = append(all, slot)
+	}
+	return all
+}
+
+// owners tells for every slot which living master owns it, nil for none. The error is for the first slot without one.
+func (c *RedisCluster) owners() ([]*Redis, error) {
+	owners := make([]*Redis, ClusterSlots)
+	epochs := make([]int, ClusterSlots)
+	for _, node := range c.living() {
+		says, err := node.claim()
+		if err != nil {
+			continue // it hangs, starts, or ends
+		}
+		for _, slot := range says.slots {
+			if owners[slot] == nil || says.epoch > epochs[slot] {
+				owners[slot], epochs[slot] = node, says.epoch
+			}
+		}
+	}
+	slot := slices.Index(owners, nil)
+	if slot >= 0 {
+		return owners, fmt.Errorf("slot %d has no living master", slot)
+	}
+	return owners, nil
+}
+
+// Masters are the masters in the order of their lowest slots. It waits until every slot has a living one.
+func (c *RedisCluster) Masters(t testing.TB) []*Redis {
+	t.Helper()
+	var masters []*Redis
+	Await(t, "a master for every slot", func() error {
+		owners, err := c.owners()
+		masters = nil
+		for _, owner := range owners {
+			if !slices.Contains(masters, owner) {
+				masters = append(masters, owner)
+			}
+		}
+		return err
+	})
+	return masters
+}
+
+// MasterOf is the owner of a slot. It waits until there is a living one.
+func (c *RedisCluster) MasterOf(t testing.TB, slot int) *Redis {
+	t.Helper()
+	var master *Redis
+	Await(t, fmt.Sprintf("a master for slot %d", slot), func() error {
+		owners, err := c.owners()
+		master = owners[slot]
+		if master != nil {
+			return nil
+		}
+		return err
+	})
+	return master
+}
+
+// ReplicaOf is a living replica of a master. It waits until there is one.
+func (c *RedisCluster) ReplicaOf(t testing.TB, master *Redis) *Redis {
+	t.Helper()
+	id := c.id(t, master)
+	var replica *Redis
+	Await(t, "a replica of "+master.Addr, func() error {
+		for _, node := range c.living() {
+			says, err := node.claim()
+			if err == nil && says.master == id {
+				replica = node
+				return nil
+			}
+		}
+		return fmt.Errorf("nobody is")
+	})
+	return replica
+}
+
+// Slots are the slots that a living node owns, ascending.
+func (c *RedisCluster) Slots(t testing.TB, node *Redis) []int {
+	t.Helper()
+	says, err := node.claim()
+	if err != nil {
+		t.Fatalf("ask for the slots of %s: %v", node.Addr, err)
+	}
+	return says.slots
+}
+
+// SlotOf is the slot of a key.
+func (c *RedisCluster) SlotOf(t testing.TB, key string) int {
+	t.Helper()
+	slot, _ := c.living()[0].Do(t, "CLUSTER", "KEYSLOT", key).(int64)
+	return int(slot)
+}
+
+func (c *RedisCluster) id(t testing.TB, node *Redis) string {
+	t.Helper()
+	return fmt.Sprint(node.Do(t, "CLUSTER", "MYID"))
+}
+
+// MoveSlots gives the first n slots of a master, with their keys, to another one, one by one while both serve.
+func (c *RedisCluster) MoveSlots(t testing.TB, from, to *Redis, n int) {
+	t.Helper()
+	all := c.Slots(t, from)
+	if len(all) < n {
+		t.Fatalf("%s has %d slots, of which %d cannot move", from.Addr, len(all), n)
+	}
+	m := move{from: from, to: to, fromID: c.id(t, from), toID: c.id(t, to)}
+	var err error
+	for _, link := range []struct {
+		to  **link
+		end *Redis
+	}{{&m.source, from}, {&m.target, to}} {
+		*link.to, err = link.end.dial(time.Minute)
+		if err != nil {
+			t.Fatalf("move slots: %v", err)
+		}
+		defer (*link.to).Close()
+	}
+	for _, slot := range all[:n] {
+		err = m.slot(strconv.Itoa(slot))
+		if err != nil {
+			t.Fatalf("move slot %d from %s to %s: %v", slot, from.Addr, to.Addr, err)
+		}
+	}
+}
+
+// move is slots on their way from one master to another.
+type move struct {
+	from, to       *Redis
+	fromID, toID   string
+	source, target *link
+}
+
+func (m *move) slot(slot string) error {
+	steps := []func() error{
+		func() error { return m.set(m.target, slot, "IMPORTING", m.fromID) },
+		func() error { return m.set(m.source, slot, "MIGRATING", m.toID) },
+		func() error { return m.keys(slot) },
+		// The new owner first: were it the old one, the slot would have no owner for a moment.
+		func() error { return m.set(m.target, slot, "NODE", m.toID) },
+		func() error { return m.set(m.source, slot, "NODE", m.toID) },
+	}
+	for _, step := range steps {
+		err := step()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *move) set(end *link, slot, state, id string) error {
+	_, err := end.ask("CLUSTER", "SETSLOT", slot, state, id)
+	return err
+}
+
+// keys moves the keys of a slot. None is added meanwhile: the source sends clients on that ask for a key it has not.
+func (m *move) keys(slot string) error {
+	host, port, _ := net.SplitHostPort(m.to.Addr)
+	command := []string{"MIGRATE", host, port, "", "0", "5000"}
+	if m.to.password() != "" {
+		command = append(command, "AUTH", m.to.password())
+	}
+	command = append(command, "KEYS")
+	for {
+		reply, err := m.source.ask("CLUSTER", "GETKEYSINSLOT", slot, "100")
+		if err != nil {
+			return err
+		}
+		keys, _ := reply.([]any)
+		if len(keys) == 0 {
+			return nil
+		}
+		batch := slices.Clone(command)
+		for _, key := range keys {
+			batch = append(batch, fmt.Sprint(key))
+		}
+		_, err = m.source.ask(batch...)
+		if err != nil {
+			return err
+		}
+	}
+}
