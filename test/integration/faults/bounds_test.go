@@ -1,0 +1,230 @@
+package faults
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+)
+
+// seen is what a trial measured.
+type seen struct {
+	answers, degraded int64
+	late              float64       // part of the answers of the fault, from its first half second on, that took more than 20 ms
+	slow              int64         // answers of the fault that took at least the store's budget
+	opened            time.Duration // from the fault until an answer told of the open breaker; 0: never
+	closed            time.Duration // from the repair until the breaker was closed
+	decided           int64         // tagged charges that the store answered
+	applied           int64         // tagged charges that are in Redis
+	unknown           int64         // calls whose outcome nobody knows
+}
+
+const budget = 10 * time.Millisecond // of the store, as shipped
+
+// gather works out what the answers show.
+func (x *trial) gather() {
+	s := &x.seen
+	var within, late int64
+	for i := range x.all {
+		a := &x.all[i]
+		s.answers++
+		if a.degraded != "" {
+			s.degraded++
+		}
+		if a.counted() && domainOf(a.key) != "share" {
+			s.decided++
+		}
+		if a.at.Before(x.began) || a.at.After(x.ended) {
+			continue
+		}
+		if a.took >= budget {
+			s.slow++
+		}
+		if a.degraded == "breaker" && (s.opened == 0 || a.at.Sub(x.began) < s.opened) {
+			s.opened = a.at.Sub(x.began)
+		}
+		if a.at.Sub(x.began) > 500*time.Millisecond {
+			within++
+			if a.took > lateFrom {
+				late++
+			}
+		}
+	}
+	if within > 0 {
+		s.late = float64(late) / float64(within)
+	}
+	s.unknown = x.unknown()
+}
+
+// common is the bar of every row: no errors, no empty answers, no panics, each decision executed at most once, the failure
+// policies kept, and each degraded answer counted.
+func (x *trial) common() {
+	x.Helper()
+	x.answered()
+	x.keptPolicies()
+	x.keptShare()
+	if n := x.grown("spillway_degraded_decisions_total"); n != x.seen.degraded {
+		x.fails("%d degraded decisions counted, %d answers say so", n, x.seen.degraded)
+	}
+	x.executedOnce(x.counters(), x.seen.unknown)
+}
+
+// answered checks that every request got an answer that says something.
+func (x *trial) answered() {
+	x.Helper()
+	errors := map[string]int{}
+	zero := 0
+	for i := range x.all {
+		a := &x.all[i]
+		if a.err != nil {
+			errors[a.err.Error()]++
+		} else if a.zero {
+			zero++
+		}
+	}
+	if len(errors) > 0 {
+		x.fails("calls failed: %v", errors)
+	}
+	if zero > 0 {
+		x.fails("%d answers say nothing", zero)
+	}
+	if n := x.after.sum("spillway_panics_total"); n != 0 || strings.Contains(x.sidecar.Output(), "panic") {
+		x.fails("%d panics", n)
+	}
+}
+
+// keptPolicies checks that the store's answers belong to their key, and that what it did not decide was decided as the rule says.
+func (x *trial) keptPolicies() {
+	x.Helper()
+	bad := map[string]int{}
+	for i := range x.all {
+		a := &x.all[i]
+		domain := domainOf(a.key)
+		if a.err != nil || domain == "share" {
+			continue
+		}
+		want := ratelimitv3.RateLimitResponse_OK
+		if domain == "closed" && a.degraded != "" {
+			want = ratelimitv3.RateLimitResponse_OVER_LIMIT
+		}
+		if a.code != want {
+			bad[fmt.Sprintf("%s under %s (degraded %q)", a.code, domain, a.degraded)]++
+		}
+		if used := limitOf - int64(a.remaining) - x.tags[a.key]; a.degraded == "" && (used < 0 || used >= tag) {
+			bad["answers of another key"]++
+		}
+	}
+	if len(bad) > 0 {
+		x.fails("wrong answers: %v", bad)
+	}
+}
+
+// keptShare checks that a key of domain share was admitted at most its limit in each second, by the store and locally. Only
+// answers count that surely fell into one second.
+func (x *trial) keptShare() {
+	x.Helper()
+	type second struct {
+		key, at int64
+		local   bool
+	}
+	admitted := map[second]int{}
+	worst := map[bool]int{}
+	for i := range x.all {
+		a := &x.all[i]
+		at := a.at.Unix()
+		if domainOf(a.key) != "share" || a.err != nil || a.code != ratelimitv3.RateLimitResponse_OK || a.at.Add(a.took).Unix() != at {
+			continue
+		}
+		s := second{int64(a.key), at, a.degraded != ""}
+		admitted[s]++
+		worst[s.local] = max(worst[s.local], admitted[s])
+	}
+	if worst[true] > shareOf || worst[false] > shareOf {
+		x.fails("%d admitted locally and %d by the store in one second, the limit is %d", worst[true], worst[false], shareOf)
+	}
+}
+
+// executedOnce checks that what is in Redis is what the store answered, and at most the unknown outcomes more: by key nothing is
+// missing, and all together there is no decision that ran twice.
+func (x *trial) executedOnce(used map[int]int64, unknown int64) {
+	x.Helper()
+	decided := map[int]int64{}
+	for i := range x.all {
+		if a := &x.all[i]; a.counted() && domainOf(a.key) != "share" {
+			decided[a.key]++
+		}
+	}
+	var lost, more int64
+	for key := range keys {
+		applied := used[key] - x.tags[key]
+		x.seen.applied += applied
+		lost += max(0, decided[key]-applied)
+		more += max(0, applied-decided[key])
+	}
+	if lost > 0 {
+		x.fails("%d charges were answered and are not in Redis", lost)
+	}
+	if more > unknown {
+		x.fails("%d charges are in Redis that no answer tells of, and only %d outcomes are unknown", more, unknown)
+	}
+}
+
+// opens checks that the breaker opened soon after the fault began.
+func (x *trial) opens(within time.Duration) {
+	x.Helper()
+	if x.seen.opened == 0 || x.seen.opened > within {
+		x.fails("the breaker opened after %v, at most %v", x.seen.opened, within)
+	}
+}
+
+// closes checks that the breaker closed soon after the repair.
+func (x *trial) closes(within time.Duration) {
+	x.Helper()
+	if x.seen.closed > within {
+		x.fails("the breaker closed after %v, at most %v", x.seen.closed, within)
+	}
+}
+
+// late bounds the part of the answers of the fault, from its first half second on, that came too late for Envoy.
+func (x *trial) late(part float64) {
+	x.Helper()
+	if x.seen.late > part {
+		x.fails("%.2f %% of the answers were late, at most %.2f %%", 100*x.seen.late, 100*part)
+	}
+}
+
+// slow bounds how many answers waited for the store in vain.
+func (x *trial) slow(most int64) {
+	x.Helper()
+	x.note("%d slow", x.seen.slow)
+	if x.seen.slow > most {
+		x.fails("%d answers waited for the store, at most %d", x.seen.slow, most)
+	}
+}
+
+// outage is the bounds of a store that is away as a whole.
+func (x *trial) outage() {
+	x.Helper()
+	x.common()
+	x.opens(100 * time.Millisecond)
+	x.closes(2 * time.Second)
+	x.late(0.01)
+	x.slow(150)
+}
+
+// quantile is what that part of the answers sent in a span of time did not take longer than.
+func (x *trial) quantile(q float64, from, to time.Time) time.Duration {
+	var took []time.Duration
+	for i := range x.all {
+		if a := &x.all[i]; a.err == nil && !a.at.Before(from) && a.at.Before(to) {
+			took = append(took, a.took)
+		}
+	}
+	if len(took) == 0 {
+		return 0
+	}
+	slices.Sort(took)
+	return took[int(q*float64(len(took)-1))]
+}

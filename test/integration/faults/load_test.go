@@ -1,0 +1,141 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	ratelimitcommon "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+const (
+	rate = 1000 // requests per second
+	keys = 200  // identities, each with a counter of its own
+
+	// patience is the caller's deadline. Envoy's is 20 ms, but a caller that gives up does not see how late an answer is; the
+	// store's budget is its own 10 ms with either.
+	patience = 2 * time.Second
+	lateFrom = 20 * time.Millisecond
+)
+
+// domainOf is which rule a key is asked of: one in three of each failure policy. A part of the local ones have a small limit.
+func domainOf(key int) string {
+	switch {
+	case key%3 == 0:
+		return "open"
+	case key%3 == 1:
+		return "closed"
+	case key%12 == 11:
+		return "share"
+	}
+	return "local"
+}
+
+// answer is what became of one request.
+type answer struct {
+	at        time.Time // sent
+	took      time.Duration
+	key       int
+	code      ratelimitv3.RateLimitResponse_Code
+	remaining uint32
+	degraded  string // why it was decided without the store; empty if it was not
+	zero      bool   // says nothing: Envoy would take it for an OK
+	err       error
+}
+
+// counted says whether the store decided.
+func (a *answer) counted() bool { return a.err == nil && a.degraded == "" }
+
+// load is an open loop of requests: the next one leaves on time whatever became of the last.
+type load struct {
+	client ratelimitv3.RateLimitServiceClient
+	conn   *grpc.ClientConn
+	cancel func(n int) time.Duration // after which request n is cancelled by its caller; nil or 0: never
+
+	stop    chan struct{}
+	running sync.WaitGroup
+	mu      sync.Mutex // guards answers
+	answers []answer
+}
+
+func newLoad(t testing.TB, address string) *load {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatalf("connect to the sidecar: %v", err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return &load{client: ratelimitv3.NewRateLimitServiceClient(conn), conn: conn, stop: make(chan struct{})}
+}
+
+// start sends requests until end.
+func (l *load) start() {
+	l.running.Go(func() {
+		tick := time.NewTicker(time.Second / rate)
+		defer tick.Stop()
+		begun := time.Now()
+		for sent := 0; ; {
+			select {
+			case <-l.stop:
+				return
+			case <-tick.C:
+			}
+			for due := int(time.Since(begun) * rate / time.Second); sent < due; sent++ {
+				n := sent
+				l.running.Go(func() { l.keep(l.request(n)) })
+			}
+		}
+	})
+}
+
+// end stops sending and returns all answers, in the order in which they came.
+func (l *load) end() []answer {
+	close(l.stop)
+	l.running.Wait()
+	return l.answers
+}
+
+func (l *load) keep(a answer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.answers = append(l.answers, a)
+}
+
+// request sends request n of the loop.
+func (l *load) request(n int) answer {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if l.cancel != nil {
+		if after := l.cancel(n); after > 0 {
+			timer := time.AfterFunc(after, cancel)
+			defer timer.Stop()
+		}
+	}
+	return l.ask(ctx, n%keys, 1)
+}
+
+// ask spends hits on a key.
+func (l *load) ask(ctx context.Context, key int, hits uint32) answer {
+	request := &ratelimitv3.RateLimitRequest{
+		Domain: domainOf(key), HitsAddend: hits,
+		Descriptors: []*ratelimitcommon.RateLimitDescriptor{{Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: "user", Value: fmt.Sprintf("k%d", key)}}}},
+	}
+	a := answer{at: time.Now(), key: key}
+	got, err := l.client.ShouldRateLimit(ctx, request)
+	a.took, a.err = time.Since(a.at), err
+	if err != nil {
+		return a
+	}
+	a.code = got.GetOverallCode()
+	a.degraded = got.GetDynamicMetadata().GetFields()["degraded"].GetStringValue()
+	a.zero = a.code == ratelimitv3.RateLimitResponse_UNKNOWN || len(got.GetStatuses()) != 1 || got.GetStatuses()[0].GetCode() != a.code
+	if !a.zero {
+		a.remaining = got.GetStatuses()[0].GetLimitRemaining()
+	}
+	return a
+}

@@ -1,0 +1,211 @@
+package faults
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+const (
+	// limitOf is the limit of all keys but those of domain share: so high that nobody is refused.
+	limitOf = 1_000_000_000
+	// tag sets the counters of keys apart: key n starts with n tags used, so what is left tells whose answer it is.
+	tag = 10_000
+	// shareOf is the limit per second of the keys of domain share, which are asked five times a second.
+	shareOf = 2
+)
+
+// ruleFiles are three rules, one per failure policy, and a second local one whose limit is small enough to refuse.
+func ruleFiles() map[string]string {
+	files := map[string]string{}
+	for _, policy := range []string{"open", "closed", "local"} {
+		files[policy] = fmt.Sprintf("rules: [{name: %s, scope: user, on_failure: %s, limit: {count: %d, per: 30d, algorithm: fixed_window}}]", policy, policy, limitOf)
+	}
+	files["share"] = fmt.Sprintf("rules: [{name: share, scope: user, on_failure: local, limit: {count: %d, per: 1s, algorithm: fixed_window}}]", shareOf)
+	return files
+}
+
+// trial is one run of a row: the servers, the load, and what was seen.
+type trial struct {
+	*testing.T
+	row
+	length time.Duration // of the fault
+
+	redis    *servers.Redis       // nil where the row has servers of its own
+	admin    *redis.Client        // straight to redis, past the proxy
+	proxy    *servers.Proxy       // between sidecar and redis
+	counters func() map[int]int64 // reads from the servers what each tagged key has used
+	sidecar  *servers.Sidecar
+	load     *load
+
+	tags   map[int]int64 // what each key had used when the load began
+	before metrics       // when the load had settled
+	began  time.Time     // of the fault
+	ended  time.Time     // when the servers were well again
+	after  metrics       // when all answers were there
+	seen   seen
+	all    []answer
+	broken []string // bounds that do not hold
+	notes  []string // for the table
+}
+
+// fails notes a bound that does not hold.
+func (x *trial) fails(format string, args ...any) {
+	x.Helper()
+	text := fmt.Sprintf(format, args...)
+	x.broken = append(x.broken, text)
+	x.Error(text)
+}
+
+// note tells more in the table.
+func (x *trial) note(format string, args ...any) {
+	x.notes = append(x.notes, fmt.Sprintf(format, args...))
+}
+
+// start brings up a Redis whose counters outlive it, the proxy in front, and the sidecar under load.
+func (x *trial) start(settings ...string) {
+	x.Helper()
+	// What a script has written is in the file before its reply leaves, so a killed server loses nothing that it told.
+	x.redis = servers.StartRedis(x, append([]string{"--appendonly", "yes", "--appendfsync", "no"}, settings...)...)
+	x.admin = redis.NewClient(&redis.Options{Addr: x.redis.Addr, MaxRetries: -1, PoolSize: 2})
+	x.Cleanup(func() { x.admin.Close() })
+	x.counters = func() map[int]int64 { return usedBy(x, x.admin) }
+	x.proxy = servers.StartProxy(x, x.redis.Addr)
+	x.startSidecar("REDIS_URL=" + x.proxy.Addr)
+	x.settle()
+}
+
+// startSidecar starts the sidecar on the rules of the matrix with more environment, and the way to ask it.
+func (x *trial) startSidecar(env ...string) {
+	x.Helper()
+	rules := x.TempDir()
+	for domain, text := range ruleFiles() {
+		err := os.WriteFile(filepath.Join(rules, domain+".yaml"), []byte("domain: "+domain+"\n"+text+"\n"), 0o600)
+		if err != nil {
+			x.Fatalf("write the rules: %v", err)
+		}
+	}
+	x.sidecar = servers.StartSidecar(x, append([]string{"RULES=" + rules}, env...)...)
+	x.load = newLoad(x, x.sidecar.GRPC)
+}
+
+// settle tags the keys and starts the load.
+func (x *trial) settle() {
+	x.Helper()
+	for key := range keys {
+		if domainOf(key) == "share" || key == 0 {
+			continue
+		}
+		servers.Await(x, fmt.Sprintf("the tag of key %d", key), func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			a := x.load.ask(ctx, key, uint32(key*tag))
+			if !a.counted() || a.code != ratelimitv3.RateLimitResponse_OK {
+				return fmt.Errorf("%+v", a)
+			}
+			return nil
+		})
+	}
+	// A tag whose first try got lost may be there twice.
+	x.tags = x.counters()
+	x.before = x.scrape()
+	x.load.start()
+	x.awaitHealth()
+}
+
+// awaitHealth lets the load run until the store has decided everything for a second.
+func (x *trial) awaitHealth() {
+	x.Helper()
+	servers.Await(x, "a second of good health", func() error {
+		before := x.scrape().sum("spillway_degraded_decisions_total")
+		pass(time.Second)
+		now := x.scrape()
+		if n := now.sum("spillway_degraded_decisions_total") - before; n > 0 || now.most("spillway_breaker_state") != 0 {
+			return fmt.Errorf("%d degraded decisions in a second", n)
+		}
+		return nil
+	})
+}
+
+// during lets the fault last, waits until the breaker is closed after the repair and all calls pass again, and ends the load.
+func (x *trial) during(begin, repair func()) {
+	x.Helper()
+	x.began = time.Now()
+	begin()
+	pass(x.length - time.Since(x.began))
+	repair()
+	x.ended = time.Now()
+	x.awaitClosed()
+	pass(1500 * time.Millisecond) // the ramp is over
+	x.finish()
+}
+
+// finish ends the load and gathers what the bounds are about.
+func (x *trial) finish() {
+	x.Helper()
+	x.all = x.load.end()
+	x.after = x.scrape()
+	x.gather()
+}
+
+// awaitClosed notes when the breaker is closed, and gives up after ten seconds.
+func (x *trial) awaitClosed() {
+	x.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for time.Since(x.ended) < 10*time.Second {
+		if x.scrape().most("spillway_breaker_state") == 0 {
+			x.seen.closed = time.Since(x.ended)
+			return
+		}
+		<-tick.C
+	}
+	x.seen.closed = time.Since(x.ended)
+}
+
+// pass lets time go by, for a load or a fault to do its work.
+func pass(d time.Duration) {
+	if d > 0 {
+		<-time.After(d)
+	}
+}
+
+var keyNumber = regexp.MustCompile(`\bk(\d+)\b`)
+
+// usedBy reads from a server what each tagged key has used, its tag included.
+func usedBy(t testing.TB, client redis.Cmdable) map[int]int64 {
+	t.Helper()
+	used := map[int]int64{}
+	ctx := context.Background()
+	all, err := client.Keys(ctx, "rl1:*").Result()
+	if err != nil {
+		t.Fatalf("list the counters: %v", err)
+	}
+	for _, name := range all {
+		number := keyNumber.FindStringSubmatch(name)
+		if number == nil {
+			continue // no counter of the load
+		}
+		key, _ := strconv.Atoi(number[1])
+		if domainOf(key) == "share" {
+			continue
+		}
+		value, err := client.Get(ctx, name).Bytes()
+		if err != nil || len(value) != 12 {
+			t.Fatalf("read the counter %s: %x, %v", name, value, err)
+		}
+		used[key] = int64(binary.BigEndian.Uint32(value[8:]))
+	}
+	return used
+}

@@ -1,0 +1,47 @@
+package faults
+
+import (
+	"syscall"
+	"time"
+
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// serverRows are the faults of the server as a whole.
+var serverRows = []row{
+	{id: "X1", fault: "kill -9, then a restart", short: 3 * time.Second, full: 10 * time.Second, run: func(x *trial) {
+		x.start()
+		x.during(func() { x.redis.Kill(x) }, func() { x.redis.Start(x) })
+		x.outage()
+	}},
+	{id: "X2", fault: "SIGSTOP", short: 3 * time.Second, full: 10 * time.Second, run: func(x *trial) {
+		x.start()
+		x.during(func() { x.redis.Hang(x) }, x.wake)
+		x.outage()
+	}},
+	{id: "X3a", fault: "replies 1 s late", full: 10 * time.Second, run: late(time.Second)},
+	{id: "X3b", fault: "replies 5 s late", short: 3 * time.Second, full: 10 * time.Second, run: late(5 * time.Second)},
+}
+
+// late is a network on which every reply comes so much later.
+func late(delay time.Duration) func(x *trial) {
+	return func(x *trial) {
+		x.start()
+		x.network(servers.Fault{Mode: servers.Latency, Delay: delay})
+		x.outage()
+	}
+}
+
+// network is a fault of the proxy.
+func (x *trial) network(fault servers.Fault) {
+	x.Helper()
+	x.during(func() { x.proxy.Set(fault) }, func() { x.proxy.Set(servers.Fault{}) })
+}
+
+func (x *trial) wake() {
+	x.Helper()
+	err := x.redis.Signal(syscall.SIGCONT)
+	if err != nil {
+		x.Fatalf("wake the server: %v", err)
+	}
+}
