@@ -3,6 +3,7 @@ package servers
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -117,15 +118,19 @@ func (p *Process) Exit(t testing.TB) int {
 	}
 }
 
-// FreeAddr returns a loopback address that nothing listened on a moment ago.
+// FreeAddr returns a loopback address that nothing listened on a moment ago. Its port is none of those that Linux gives to
+// outgoing connections: one of them could take it while its server is down.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("find a free port: %v", err)
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 11000+rand.IntN(10000)))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no free port among 100")
+	return ""
 }
 
 // Await calls try until it succeeds, for ten seconds at most, and fails the test with its last error.
