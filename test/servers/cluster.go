@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // ClusterSlots is how many slots a Redis Cluster has.
@@ -79,7 +78,7 @@ func (c *RedisCluster) join(t testing.TB) {
 		}
 	}
 	for i, master := range c.masters() {
-		id := fmt.Sprint(master.Do(t, "CLUSTER", "MYID"))
+		id := master.id(t)
 		replica := c.Nodes[len(c.masters())+i]
 		Await(t, "the replica of "+master.Addr, func() error {
 			_, err := replica.ask("CLUSTER", "REPLICATE", id)
@@ -233,7 +232,7 @@ func (c *RedisCluster) MasterOf(t testing.TB, slot int) *Redis {
 // ReplicaOf is a living replica of a master. It waits until there is one.
 func (c *RedisCluster) ReplicaOf(t testing.TB, master *Redis) *Redis {
 	t.Helper()
-	id := c.id(t, master)
+	id := master.id(t)
 	var replica *Redis
 	Await(t, "a replica of "+master.Addr, func() error {
 		for _, node := range c.living() {
@@ -265,92 +264,8 @@ func (c *RedisCluster) SlotOf(t testing.TB, key string) int {
 	return int(slot)
 }
 
-func (c *RedisCluster) id(t testing.TB, node *Redis) string {
+// id is the node's name in the cluster.
+func (r *Redis) id(t testing.TB) string {
 	t.Helper()
-	return fmt.Sprint(node.Do(t, "CLUSTER", "MYID"))
-}
-
-// MoveSlots gives the first n slots of a master, with their keys, to another one, one by one while both serve.
-func (c *RedisCluster) MoveSlots(t testing.TB, from, to *Redis, n int) {
-	t.Helper()
-	all := c.Slots(t, from)
-	if len(all) < n {
-		t.Fatalf("%s has %d slots, of which %d cannot move", from.Addr, len(all), n)
-	}
-	m := move{from: from, to: to, fromID: c.id(t, from), toID: c.id(t, to)}
-	var err error
-	for _, link := range []struct {
-		to  **link
-		end *Redis
-	}{{&m.source, from}, {&m.target, to}} {
-		*link.to, err = link.end.dial(time.Minute)
-		if err != nil {
-			t.Fatalf("move slots: %v", err)
-		}
-		defer (*link.to).Close()
-	}
-	for _, slot := range all[:n] {
-		err = m.slot(strconv.Itoa(slot))
-		if err != nil {
-			t.Fatalf("move slot %d from %s to %s: %v", slot, from.Addr, to.Addr, err)
-		}
-	}
-}
-
-// move is slots on their way from one master to another.
-type move struct {
-	from, to       *Redis
-	fromID, toID   string
-	source, target *link
-}
-
-func (m *move) slot(slot string) error {
-	steps := []func() error{
-		func() error { return m.set(m.target, slot, "IMPORTING", m.fromID) },
-		func() error { return m.set(m.source, slot, "MIGRATING", m.toID) },
-		func() error { return m.keys(slot) },
-		// The new owner first: were it the old one, the slot would have no owner for a moment.
-		func() error { return m.set(m.target, slot, "NODE", m.toID) },
-		func() error { return m.set(m.source, slot, "NODE", m.toID) },
-	}
-	for _, step := range steps {
-		err := step()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (m *move) set(end *link, slot, state, id string) error {
-	_, err := end.ask("CLUSTER", "SETSLOT", slot, state, id)
-	return err
-}
-
-// keys moves the keys of a slot. None is added meanwhile: the source sends clients on that ask for a key it has not.
-func (m *move) keys(slot string) error {
-	host, port, _ := net.SplitHostPort(m.to.Addr)
-	command := []string{"MIGRATE", host, port, "", "0", "5000"}
-	if m.to.password() != "" {
-		command = append(command, "AUTH", m.to.password())
-	}
-	command = append(command, "KEYS")
-	for {
-		reply, err := m.source.ask("CLUSTER", "GETKEYSINSLOT", slot, "100")
-		if err != nil {
-			return err
-		}
-		keys, _ := reply.([]any)
-		if len(keys) == 0 {
-			return nil
-		}
-		batch := slices.Clone(command)
-		for _, key := range keys {
-			batch = append(batch, fmt.Sprint(key))
-		}
-		_, err = m.source.ask(batch...)
-		if err != nil {
-			return err
-		}
-	}
+	return fmt.Sprint(r.Do(t, "CLUSTER", "MYID"))
 }

@@ -201,3 +201,28 @@ func (s *Sentinels) AwaitFailover(t testing.TB, old *Redis) *Redis {
 	})
 	return s.Current(t)
 }
+
+// AwaitReplica waits until the sentinels have made a replica of a former master that lives. Left alone they take ten to twenty
+// seconds, so it makes them look and talk more often until then.
+func (s *Sentinels) AwaitReplica(t testing.TB, old *Redis) {
+	t.Helper()
+	s.pace(t, "500", "250")
+	defer s.pace(t, "10000", "2000") // as they come
+	Await(t, old.Addr+" to be a replica", func() error {
+		info, err := old.text("INFO", "replication")
+		if err == nil && !strings.Contains(info, "master_link_status:up") {
+			err = fmt.Errorf("it tells\n%s", info)
+		}
+		return err
+	})
+}
+
+// pace sets how often living sentinels ask servers for their roles and tell each other what they know, in milliseconds.
+func (s *Sentinels) pace(t testing.TB, ask, tell string) {
+	t.Helper()
+	for _, w := range s.Watch {
+		if w.lives() {
+			w.Do(t, "SENTINEL", "DEBUG", "INFO-PERIOD", ask, "PUBLISH-PERIOD", tell)
+		}
+	}
+}
