@@ -1,5 +1,5 @@
-// Package engine decides: match, spend once, fold to one verdict; shadow and quota mode of the whole sidecar, and each
-// rule's failure policy where the store could not answer.
+// Package engine decides: match, spend once, fold to one verdict; shadow and quota mode of the whole sidecar, each rule's
+// failure policy where the store could not answer, and the charge-back when it can again.
 package engine
 
 import (
@@ -24,12 +24,20 @@ type Counter interface {
 
 // Config says how an Engine decides. Store is required.
 type Config struct {
-	Store    Counter // the truth
-	Fallback Counter // decides for rules with the failure policy `local` while Store cannot; nil: they fail open
-	Shadow   bool    // the whole sidecar counts and refuses nothing
-	Quota    bool    // every descriptor of a tree is in quota mode
-	Waiters  int     // throttled requests that may wait at once; 0 means 10,000. Further ones are refused unless they are due
-	Now      func() time.Time
+	Store Counter // the truth
+	// Fallback decides for rules with the failure policy `local` while Store cannot. It also counts what Store charges for
+	// them, to begin with that. Nil: they fail open.
+	Fallback Counter
+	// Live is how many sidecars share Store, as last known: Fallback hands out that part of a limit. It is called for each
+	// request that Fallback counts, and must not block. Nil, or less than 1, means 1.
+	Live func() int
+	// Debts is for how many counters Store may be owed at once what Fallback admitted; 0 means 100,000. What is beyond is
+	// counted and not charged back: all of it where Debts is negative.
+	Debts   int
+	Shadow  bool // the whole sidecar counts and refuses nothing
+	Quota   bool // every descriptor of a tree is in quota mode
+	Waiters int  // throttled requests that may wait at once; 0 means 10,000. Further ones are refused unless they are due
+	Now     func() time.Time
 	// OnVerdict sees every verdict before its door does. It must not block nor keep what it is handed.
 	OnVerdict func(req *descriptors.Request, v *Verdict)
 	// OnPanic sees what was recovered. The request is answered all the same.
@@ -41,6 +49,9 @@ type Engine struct {
 	cfg   Config
 	set   atomic.Pointer[descriptors.Set]
 	queue queue
+	debts ledger
+
+	unreturned atomic.Int64 // charges that could not be given back
 }
 
 // New returns an Engine without rules: until Use every domain is unknown, which admits.
@@ -57,7 +68,18 @@ func New(cfg Config) *Engine {
 	if cfg.Waiters <= 0 {
 		cfg.Waiters = defaultWaiters
 	}
-	return &Engine{cfg: cfg, queue: queue{bound: int64(cfg.Waiters), last: make(map[string]*waiter)}}
+	if cfg.Debts == 0 {
+		cfg.Debts = defaultDebts
+	}
+	e := &Engine{cfg: cfg, queue: queue{bound: int64(cfg.Waiters), last: make(map[string]*waiter)}}
+	e.debts = ledger{engine: e, debts: make(map[string]*debt), stop: make(chan struct{})}
+	return e
+}
+
+// Close ends what runs in the background, and waits for it. What is still owed to the store is forgotten.
+func (e *Engine) Close() error {
+	e.debts.close()
+	return nil
 }
 
 // Use makes set the rule set in use, for all requests that begin from now on.
@@ -132,15 +154,16 @@ func (e *Engine) spend(ctx context.Context, v *Verdict) {
 	}
 	if !e.ask(ctx, e.cfg.Store, v.Match.Charges, v.Decisions) {
 		for i := range v.Decisions {
-			v.Decisions[i] = limit.Decision{Reason: "panic"}
+			v.Decisions[i] = limit.Decision{Reason: "panic", Unknown: true}
 		}
 	}
 	for i := range v.Decisions {
 		if v.Decisions[i].Outcome == limit.Undecided {
 			e.degrade(ctx, v)
-			return
+			break
 		}
 	}
+	e.mirror(ctx, v)
 }
 
 // ask is one call to a Counter, and reports false when it panicked.

@@ -281,9 +281,19 @@ func TestVerdictIsSeenOnce(t *testing.T) {
 }
 
 func BenchmarkDecide(b *testing.B) {
+	for _, c := range []struct {
+		name     string
+		fallback engine.Counter
+	}{{"store", nil}, {"store and fallback", store.NewMemory(store.MemoryConfig{})}} {
+		b.Run(c.name, func(b *testing.B) { benchmarkDecide(b, c.fallback) })
+	}
+}
+
+func benchmarkDecide(b *testing.B, fallback engine.Counter) {
 	memory := store.NewMemory(store.MemoryConfig{})
 	defer memory.Close()
-	e := engine.New(engine.Config{Store: memory})
+	e := engine.New(engine.Config{Store: memory, Fallback: fallback, Live: func() int { return 3 }})
+	defer e.Close()
 	set, _ := descriptors.Compile([]descriptors.Domain{{Name: "d", Rules: []descriptors.Rule{bucket("r", descriptors.ScopeUser, 1_000_000)}}}, descriptors.Options{})
 	e.Use(set)
 	req := &descriptors.Request{Domain: "d", Descriptors: []descriptors.Descriptor{{Entries: []descriptors.Entry{{Key: "user", Value: "u"}}}}}

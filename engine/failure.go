@@ -15,20 +15,27 @@ const closedRetry = time.Second
 const uncounted = -1
 
 // degrade decides what the store left undecided, each charge by its rule's failure policy: closed first, because its
-// refusal keeps the local twins from being charged.
+// refusal keeps the local twins from being charged. If that refuses the request, the store gets back what it took.
+//
+// Reason, and Unknown, stay in the decisions that were made here, and only in those.
 func (e *Engine) degrade(ctx context.Context, v *Verdict) {
-	refused := false
 	for i := range v.Decisions {
 		d := &v.Decisions[i]
 		if d.Outcome == limit.Undecided {
-			v.Degraded = firstOf(v.Degraded, d.Reason, "error")
+			d.Reason = firstOf(d.Reason, "error")
+			v.Degraded = firstOf(v.Degraded, d.Reason)
 			e.byPolicy(v, i)
 		}
-		if d.Outcome == limit.Refused && v.Match.Charges[i].Mode == limit.Enforced {
-			refused = true
-		}
 	}
-	e.local(ctx, v, refused)
+	e.local(ctx, v)
+	if v.refuses() {
+		e.giveBack(ctx, v, false)
+	}
+}
+
+// refuses reports whether the request is refused by what has been decided so far.
+func (v *Verdict) refuses() bool {
+	return v.enforces() || v.quotaSpent()
 }
 
 // byPolicy decides charge i where its policy needs no counting: open admits, closed refuses what can be refused.
@@ -40,39 +47,60 @@ func (e *Engine) byPolicy(v *Verdict, i int) {
 	}
 	refusable := charge.Op == limit.Spend || charge.Op == limit.Peek
 	if policy == descriptors.FailClosed && refusable {
-		*d = limit.Decision{Outcome: limit.Refused, RetryAfter: closedRetry, ResetAfter: closedRetry, Reason: d.Reason}
+		*d = limit.Decision{Outcome: limit.Refused, RetryAfter: closedRetry, ResetAfter: closedRetry, Reason: d.Reason, Unknown: d.Unknown}
 		return
 	}
-	*d = limit.Decision{Outcome: limit.Allowed, Remaining: uncounted, Reason: d.Reason}
+	*d = limit.Decision{Outcome: limit.Allowed, Remaining: uncounted, Reason: d.Reason, Unknown: d.Unknown}
 }
 
-// local decides in memory what is still undecided. Where the request is refused already, only Each charges count.
-func (e *Engine) local(ctx context.Context, v *Verdict, refused bool) {
-	var charges []limit.Charge
-	var at []int
+// local decides in memory what is still undecided, on this sidecar's share, and notes what it owes the store for that.
+func (e *Engine) local(ctx context.Context, v *Verdict) {
+	p := v.part.begin()
+	refused, room := v.refuses(), v.quotaRoom()
 	for i := range v.Decisions {
-		if v.Decisions[i].Outcome != limit.Undecided {
-			continue
+		if v.Decisions[i].Outcome == limit.Undecided {
+			p.add(i, e.localCharge(v.Match.Charges[i], refused, room))
 		}
-		c := v.Match.Charges[i]
-		if refused && !c.Each {
-			c.Op = limit.Peek
+	}
+	e.askPart(ctx, e.cfg.Fallback, p)
+	for n, i := range p.at {
+		d := p.decisions[n]
+		if d.Outcome == limit.Undecided {
+			d = limit.Decision{Outcome: limit.Allowed, Remaining: uncounted}
 		}
-		charges, at = append(charges, c), append(at, i)
+		d.Reason, d.Unknown = v.Decisions[i].Reason, v.Decisions[i].Unknown
+		v.Decisions[i] = d
+		e.owe(&v.Match.Charges[i], &d, d.Charged)
 	}
-	if len(charges) == 0 {
-		return
+}
+
+// localCharge is a charge as the fallback sees it, which knows only a part of the request. Where the request is refused
+// already, only Each charges take. Where another quota has room, those here cannot refuse it.
+func (e *Engine) localCharge(c limit.Charge, refused, room bool) limit.Charge {
+	c.Limit = shareOf(c.Limit, e.live())
+	if c.Mode == limit.Quota && room {
+		c.Mode = limit.Shadow
 	}
-	decisions := make([]limit.Decision, len(charges))
-	e.ask(ctx, e.cfg.Fallback, charges, decisions)
-	for n, i := range at {
-		reason := v.Decisions[i].Reason
-		v.Decisions[i] = decisions[n]
-		if decisions[n].Outcome == limit.Undecided {
-			v.Decisions[i] = limit.Decision{Outcome: limit.Allowed, Remaining: uncounted}
+	if !refused || c.Each {
+		return c
+	}
+	if c.Op == limit.Spend {
+		c.Op = limit.Peek
+	}
+	if c.Op != limit.Peek {
+		c.Cost = 0
+	}
+	return c
+}
+
+// quotaRoom reports whether a quota charge is known to have room.
+func (v *Verdict) quotaRoom() bool {
+	for i := range v.Match.Charges {
+		if v.Match.Charges[i].Mode == limit.Quota && v.Decisions[i].Outcome == limit.Allowed {
+			return true
 		}
-		v.Decisions[i].Reason = reason
 	}
+	return false
 }
 
 // firstOf returns the first text that is not empty.

@@ -5,8 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/spillway-mesh/spillway/limit"
 )
 
 const (
@@ -29,19 +27,6 @@ type queue struct {
 type waiter struct {
 	due  time.Time
 	left chan struct{} // closed when it is gone
-}
-
-// Stats is what an Engine counts about itself.
-type Stats struct {
-	Waiting    int64 // throttled answers that are held now
-	TurnedAway int64 // requests that could not wait their turn because Waiters others did
-}
-
-// Stats tells of the throttled answers.
-func (e *Engine) Stats() Stats {
-	e.queue.mu.Lock()
-	defer e.queue.mu.Unlock()
-	return Stats{Waiting: e.queue.waiting, TurnedAway: e.queue.turned.Load()}
 }
 
 // boundWaits cuts the longest waits down to what the caller has time for, and to nothing when too many wait already.
@@ -80,28 +65,10 @@ func (e *Engine) wait(ctx context.Context, v *Verdict) {
 	}
 	began := e.cfg.Now()
 	if !e.queue.hold(ctx, key, longest) {
-		e.giveBack(ctx, v)
+		e.hangUp(ctx, v)
 		v.Refused, v.RetryAfter = true, longest
 	}
 	v.Waited = e.cfg.Now().Sub(began)
-}
-
-// giveBack refunds all that the request was charged. Its caller is gone, so nobody waits for the answer.
-func (e *Engine) giveBack(ctx context.Context, v *Verdict) {
-	var refunds []limit.Charge
-	for i, d := range v.Decisions {
-		if d.Charged <= 0 {
-			continue
-		}
-		c := v.Match.Charges[i]
-		c.Op, c.Cost, c.MaxWait, c.Penalty = limit.Refund, d.Charged, 0, nil
-		refunds = append(refunds, c)
-	}
-	counter := e.cfg.Store
-	if v.Degraded != "" && e.cfg.Fallback != nil {
-		counter = e.cfg.Fallback
-	}
-	e.ask(context.WithoutCancel(ctx), counter, refunds, make([]limit.Decision, len(refunds)))
 }
 
 // full reports whether no further answer may wait.

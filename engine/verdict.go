@@ -23,7 +23,9 @@ type Verdict struct {
 	Degraded   string                // why the store did not decide, or empty
 	Shadowed   bool                  // refused, but the whole sidecar is in shadow mode
 	Match      descriptors.Match     // what applied
-	Decisions  []limit.Decision      // Decisions[i] is about Match.Charges[i]; Remaining is -1 where nobody counted
+	Decisions  []limit.Decision      // Decisions[i] is about Match.Charges[i]; Remaining is -1 where nobody counted; Reason, and Unknown, stay where the store did not decide
+
+	part part // memory of calls about some of the charges
 }
 
 // Status is what a verdict says about one descriptor.
@@ -39,8 +41,8 @@ type Status struct {
 
 // reset makes v the verdict on a request of that many descriptors that nothing applies to: admitted.
 func (v *Verdict) reset(descriptors int) {
-	match, statuses, decisions := v.Match, v.Statuses, v.Decisions
-	*v = Verdict{Match: match, Statuses: resize(statuses, descriptors), Decisions: decisions[:0]}
+	match, statuses, decisions, part := v.Match, v.Statuses, v.Decisions, v.part
+	*v = Verdict{Match: match, Statuses: resize(statuses, descriptors), Decisions: decisions[:0], part: part}
 }
 
 // resize returns a slice of n zero values, in the memory of s if it is large enough.

@@ -1,0 +1,61 @@
+package engine
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+// debt is what the store is owed for one counter: what was admitted without it in the last window, counted as a sliding
+// window counts, or in the current one of a fixed window. Older ones the store would have given back by now.
+type debt struct {
+	limit limit.Limit
+	at    int64 // start of the window, in µs since the epoch
+	used  int64 // tokens of this window
+	prev  int64 // tokens of the one before
+}
+
+// window is the time after which the store would have forgotten a charge, in µs: for a bucket, that in which it fills.
+func (d *debt) window() int64 {
+	l := &d.limit
+	if l.Algorithm != limit.TokenBucket || l.Count < 1 {
+		return max(l.Window.Microseconds(), 1)
+	}
+	fill := float64(l.Window) * (float64(l.Burst) / float64(l.Count))
+	return max(time.Duration(min(fill, float64(limit.MaxFill))).Microseconds(), 1)
+}
+
+// advance moves to the window of now. A clock that is set back goes on in the window that it was in.
+func (d *debt) advance(now int64) {
+	window := d.window()
+	start := now - now%window
+	if d.at >= start {
+		return
+	}
+	d.prev, d.used = d.used, 0
+	if d.at < start-window || d.limit.Algorithm == limit.FixedWindow {
+		d.prev = 0
+	}
+	d.at = start
+}
+
+// add counts n tokens more, or fewer if n is negative, but not fewer than none.
+func (d *debt) add(n int64) {
+	d.used += n
+	if d.used < 0 {
+		d.prev, d.used = max(d.prev+d.used, 0), 0
+	}
+}
+
+// tokens is how much is owed, rounded up, after advance to now.
+func (d *debt) tokens(now int64) int64 {
+	window := d.window()
+	rest := min(max(d.at+window-now, 0), window)
+	high, low := bits.Mul64(uint64(d.prev), uint64(rest))
+	weight, part := bits.Div64(high, low, uint64(window))
+	if part > 0 {
+		weight++
+	}
+	return d.used + int64(weight)
+}

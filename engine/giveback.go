@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+// giveBack undoes at the store what it charged for a request that is refused after all: everything, or only what a refused
+// request is not charged. What could not be given back is counted, and stays charged: it admits less, never more.
+func (e *Engine) giveBack(ctx context.Context, v *Verdict, everything bool) {
+	p := v.part.begin()
+	for i := range v.Decisions {
+		d, c := &v.Decisions[i], &v.Match.Charges[i]
+		if d.Charged != 0 && d.Reason == "" && (everything || !c.Each) {
+			p.add(i, undone(*c, d.Charged))
+		}
+	}
+	e.askPart(ctx, e.cfg.Store, p)
+	for n, i := range p.at {
+		back, d := &p.decisions[n], &v.Decisions[i]
+		if back.Outcome == limit.Undecided {
+			e.unreturned.Add(1)
+			continue
+		}
+		d.Charged, d.Remaining, d.ResetAfter = 0, back.Remaining, back.ResetAfter
+	}
+}
+
+// undone is the charge that makes one of n tokens undone.
+func undone(c limit.Charge, n int64) limit.Charge {
+	c.Op, c.Cost = limit.Refund, n
+	if n < 0 {
+		c.Op, c.Cost = limit.Debit, -n
+	}
+	c.Mode, c.Each, c.MaxWait, c.Penalty = limit.Shadow, true, 0, nil
+	return c
+}
+
+// hangUp undoes all that a request was charged whose caller is gone, each charge where it was made: at the store and in
+// its mirror, or in the fallback and in what is owed for that.
+func (e *Engine) hangUp(ctx context.Context, v *Verdict) {
+	ctx = context.WithoutCancel(ctx)
+	if e.cfg.Fallback != nil {
+		p := v.part.begin()
+		for i := range v.Decisions {
+			d, c := &v.Decisions[i], &v.Match.Charges[i]
+			if d.Charged != 0 && v.Match.Terms[i].Effect.OnFailure == descriptors.FailLocal {
+				p.add(i, mirrored(*c, -d.Charged, e.live()))
+				e.owe(c, d, -d.Charged)
+			}
+			if d.Reason != "" {
+				d.Charged = 0
+			}
+		}
+		e.askPart(ctx, e.cfg.Fallback, p)
+	}
+	e.giveBack(ctx, v, true)
+}
+
+// owe notes that this sidecar decided n tokens of a charge on its own. What the store may have charged itself is not owed.
+func (e *Engine) owe(c *limit.Charge, d *limit.Decision, n int64) {
+	if n != 0 && d.Reason != "" && !d.Unknown {
+		e.debts.note(c.Key, c.Limit, n)
+	}
+}

@@ -1,0 +1,103 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+// live is how many sidecars share the store's limits while it is away, as far as it is known.
+func (e *Engine) live() int64 {
+	if e.cfg.Live == nil {
+		return 1
+	}
+	return int64(max(e.cfg.Live(), 1))
+}
+
+// shareOf is the part of a limit that one of live sidecars may hand out on its own: rounded down, so that all parts
+// together are no more than the limit, but at least 1 of what is not 0.
+func shareOf(l limit.Limit, live int64) limit.Limit {
+	if live <= 1 {
+		return l
+	}
+	l.Count, l.Burst = partOf(l.Count, live), partOf(l.Burst, live)
+	// The count may have lost more to rounding than the burst, which would take longer to fill than a limit may.
+	if l.Algorithm == limit.TokenBucket && l.Count > 0 {
+		fills := float64(l.Count) * (float64(limit.MaxFill) / float64(l.Window))
+		if float64(l.Burst) > fills {
+			l.Burst = int64(fills)
+		}
+	}
+	return l
+}
+
+func partOf(n, live int64) int64 {
+	if n < 1 {
+		return n
+	}
+	return max(n/live, 1)
+}
+
+// mirror counts in the fallback what the store has charged for rules that it would decide while the store is away: so its
+// share begins with what this sidecar has admitted already.
+func (e *Engine) mirror(ctx context.Context, v *Verdict) {
+	if e.cfg.Fallback == nil {
+		return
+	}
+	p := v.part.begin()
+	for i := range v.Decisions {
+		d := &v.Decisions[i]
+		if d.Charged != 0 && d.Reason == "" && v.Match.Terms[i].Effect.OnFailure == descriptors.FailLocal {
+			p.add(i, mirrored(v.Match.Charges[i], d.Charged, e.live()))
+		}
+	}
+	e.askPart(ctx, e.cfg.Fallback, p)
+}
+
+// mirrored is the charge that counts in the fallback that n tokens were taken, or given back if n is negative. It refuses
+// nothing and punishes nobody.
+//
+// The counts of windows and logs are those of the whole limit: what is above the share stays until time gives it back. A
+// bucket would take the longer for that the smaller the share is, because it fills at the share's rate. So it runs on the
+// share from the start, and a spend takes no more than is left of it.
+func mirrored(c limit.Charge, n, live int64) limit.Charge {
+	c.Cost, c.Mode, c.Each, c.Penalty = n, limit.Shadow, true, nil
+	switch {
+	case n < 0:
+		c.Op, c.Cost = limit.Refund, -n
+	case c.Limit.Algorithm != limit.TokenBucket:
+		c.Op = limit.Debit
+	}
+	if c.Limit.Algorithm == limit.TokenBucket {
+		c.Limit = shareOf(c.Limit, live)
+	}
+	return c
+}
+
+// part is some of the charges of a request, changed for a call of their own.
+type part struct {
+	charges   []limit.Charge
+	decisions []limit.Decision
+	at        []int // charges[n] is about Match.Charges[at[n]]
+}
+
+func (p *part) begin() *part {
+	p.charges, p.at = p.charges[:0], p.at[:0]
+	return p
+}
+
+func (p *part) add(i int, c limit.Charge) {
+	p.charges, p.at = append(p.charges, c), append(p.at, i)
+}
+
+// askPart fills the part's decisions. Where the Counter panics they are undecided.
+func (e *Engine) askPart(ctx context.Context, c Counter, p *part) {
+	p.decisions = resize(p.decisions, len(p.charges))
+	if len(p.charges) == 0 {
+		return
+	}
+	if !e.ask(ctx, c, p.charges, p.decisions) {
+		clear(p.decisions)
+	}
+}
