@@ -100,7 +100,7 @@ func (q *request) decide() {
 	for i := range q.charges {
 		q.step(i, false)
 	}
-	if !q.refused && !refuses(q.charges, q.decisions) {
+	if !q.refused && !Refuses(q.charges, q.decisions) {
 		return
 	}
 	q.open()
@@ -147,8 +147,8 @@ func (q *request) finish() {
 	}
 }
 
-// refuses says whether the request is refused: by any enforced charge, or by all its quotas together.
-func refuses(charges []Charge, decisions []Decision) bool {
+// Refuses says whether decisions refuse the request: by any enforced charge, or by all its quotas together.
+func Refuses(charges []Charge, decisions []Decision) bool {
 	quotas, open := false, false
 	for i := range charges {
 		refused := decisions[i].Outcome == Refused

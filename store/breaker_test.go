@@ -81,7 +81,7 @@ func (l *load) awaitMore(t *testing.T, reason string, n int64) {
 func awaitState(t *testing.T, r *Redis, want breaker.State) {
 	t.Helper()
 	servers.Await(t, "a breaker that is "+want.String(), func() error {
-		if s := r.Stats().Breaker; s.State != want {
+		if s := r.Stats().Shards[0].Breaker; s.State != want {
 			return fmt.Errorf("breaker %+v", s)
 		}
 		return nil
@@ -111,7 +111,7 @@ func TestBreakerKeepsCallsFromALostServer(t *testing.T) {
 			settled(t, look(t, server, redis.Options{}), r)
 			l := press(t, r, 50)
 			l.awaitMore(t, "", 500)
-			if s := r.Stats().Breaker; s.Opened != 0 {
+			if s := r.Stats().Shards[0].Breaker; s.Opened != 0 {
 				t.Fatalf("breaker %+v before anything failed", s)
 			}
 			fault.begin(t, server)
@@ -125,7 +125,7 @@ func TestBreakerKeepsCallsFromALostServer(t *testing.T) {
 			awaitState(t, r, breaker.Closed)
 			t.Logf("closed %v after the server was back", time.Since(back))
 			l.awaitMore(t, "", 1000)
-			if n := r.Stats().Breaker.RejectedRamp; n == 0 {
+			if n := r.Stats().Shards[0].Breaker.RejectedRamp; n == 0 {
 				t.Errorf("no call was held back by the ramp")
 			}
 		})
@@ -138,7 +138,7 @@ func wantOnlyProbes(t *testing.T, r *Redis, l *load) {
 	before := r.Stats()
 	l.awaitMore(t, ReasonBreaker, 15_000)
 	after := r.Stats()
-	trips, periods := after.Trips-before.Trips, after.Breaker.HalfOpened-before.Breaker.HalfOpened
+	trips, periods := after.Trips-before.Trips, after.Shards[0].Breaker.HalfOpened-before.Shards[0].Breaker.HalfOpened
 	if trips > 3*(periods+1) {
 		t.Errorf("%d trips during %d half-open periods, want at most 3 in each", trips, periods)
 	}
@@ -176,7 +176,7 @@ func TestClientsInAHurryDoNotOpenTheBreaker(t *testing.T) {
 			t.Fatalf("decision of a caller that hung up: %+v, want allowed", d)
 		}
 	}
-	if s := r.Stats().Breaker; s.Opened != 0 || late < 5 {
+	if s := r.Stats().Shards[0].Breaker; s.Opened != 0 || late < 5 {
 		t.Fatalf("breaker %+v after %d timeouts of clients in a hurry, want it never opened after at least 5", s, late)
 	}
 }
@@ -192,7 +192,7 @@ func TestOperatorErrorsAlarmAndDoNotOpenTheBreaker(t *testing.T) {
 		wantUndecided(t, r, bad, ReasonWrong)
 	}
 	want(t, "another key", spend(r, charge(t, "good", bucket(5, time.Hour), 1))[0], limit.Allowed, 1, 4)
-	if s := r.Stats().Breaker; s.Opened != 0 || alarms[ReasonWrong] != 50 {
+	if s := r.Stats().Shards[0].Breaker; s.Opened != 0 || alarms[ReasonWrong] != 50 {
 		t.Fatalf("breaker %+v and alarms %v, want it never opened and 50 alarms", s, alarms)
 	}
 }
@@ -219,7 +219,7 @@ func TestPingsDoNotCount(t *testing.T) {
 	for range 20 {
 		r.Ping(t.Context())
 	}
-	if s := r.Stats().Breaker; s.Opened != 0 {
+	if s := r.Stats().Shards[0].Breaker; s.Opened != 0 {
 		t.Errorf("breaker %+v after pings only, want it never opened", s)
 	}
 }
@@ -227,7 +227,7 @@ func TestPingsDoNotCount(t *testing.T) {
 func TestADialThatWorksAgainIsASignOfLife(t *testing.T) {
 	server := servers.StartRedis(t)
 	var signs int
-	d := newDialer(RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}}.withDefaults().options(), func() { signs++ })
+	d := newDialer(redis.NewDialer(Servers{}.withDefaults().options(server.Addr)), func() { signs++ })
 	defer d.stop()
 	dial := func(addr string) {
 		conn, err := d.connect(context.Background(), "tcp", addr)

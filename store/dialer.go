@@ -5,8 +5,6 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // dialer connects for go-redis, which dials in the background and does not wait for that when it is closed.
@@ -20,9 +18,9 @@ type dialer struct {
 	dials  sync.WaitGroup // in progress
 }
 
-// newDialer dials as the options say, TLS included. It calls back when the server can be reached again.
-func newDialer(o *redis.Options, back func()) *dialer {
-	d := &dialer{dial: redis.NewDialer(o), back: back}
+// newDialer dials with dial, TLS included. It calls back when the server can be reached again.
+func newDialer(dial func(ctx context.Context, network, address string) (net.Conn, error), back func()) *dialer {
+	d := &dialer{dial: dial, back: back}
 	d.closed, d.cancel = context.WithCancel(context.Background())
 	return d
 }

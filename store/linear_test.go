@@ -98,9 +98,10 @@ func (h *history) operations() []porcupine.Operation { return slices.Concat(h.cl
 // exactly decides on a store, past the cache of denials, and tells the server's time.
 func exactly(r *Redis) decider {
 	return func(charges []limit.Charge) told {
-		t := &trip{charges: charges, decisions: make([]limit.Decision, len(charges))}
-		ok := r.call(context.Background(), t)
-		return told{decisions: t.decisions, now: t.server, unknown: !ok}
+		t, decisions := new(trip), make([]limit.Decision, len(charges))
+		n, _ := r.place(&charges[0])
+		ok := r.trip(context.Background(), n, t, charges, false, decisions)
+		return told{decisions: decisions, now: t.server, unknown: !ok}
 	}
 }
 

@@ -2,8 +2,11 @@ package store
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // pingWithin is how long Ping waits: longer than a decision would, because a busy server is not a lost one.
@@ -33,14 +36,40 @@ func (r *Redis) Ping(ctx context.Context) string {
 	return why
 }
 
+// ping asks all servers at once. Where there are several, those that do not answer are named.
 func (r *Redis) ping(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, pingWithin)
 	defer cancel()
-	err := r.client.Ping(ctx).Err()
+	nodes := r.nodes()
+	reasons := make([]string, len(nodes))
+	var all sync.WaitGroup
+	for i, n := range nodes {
+		all.Go(func() { reasons[i] = n.ping(ctx) })
+	}
+	all.Wait()
+	var told []string
+	for i, n := range nodes {
+		switch {
+		case reasons[i] == "":
+		case len(nodes) == 1:
+			return reasons[i]
+		default:
+			told = append(told, n.name+" "+reasons[i])
+		}
+	}
+	return strings.Join(told, ", ")
+}
+
+func (n *node) ping(ctx context.Context) string {
+	var to sender = n.client
+	if n.client == nil {
+		to = n.sender
+	}
+	err := to.Process(ctx, redis.NewStatusCmd(ctx, "ping"))
 	if err == nil {
 		return ""
 	}
 	label := reason(err)
-	r.warmer.wake(label)
+	n.lost(label)
 	return label
 }

@@ -117,3 +117,18 @@ func isClosed(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
+
+// ranMaybe reports whether a call that failed may have run on the server all the same. A deadline of the context's own, and not of
+// the connection, ended the wait for a connection.
+func ranMaybe(why string, err error) bool {
+	switch why {
+	case ReasonTimeout:
+		return !errors.Is(err, context.DeadlineExceeded)
+	case ReasonClosed, ReasonScript, ReasonReply:
+		return true
+	case ReasonError:
+		var reply redis.Error
+		return !errors.As(err, &reply)
+	}
+	return false
+}

@@ -23,9 +23,7 @@ func (r *Redis) spendBehindDenials(ctx context.Context, t *trip) {
 		r.denials.hits.Add(int64(known))
 		r.askSiblings(ctx, t, now)
 	default:
-		r.denials.note(t, t.charges)
-		ok := r.call(ctx, t)
-		r.denials.learn(t, t.charges, t.decisions, ok, false)
+		r.ask(ctx, t, t.charges, false, t.decisions)
 	}
 }
 
@@ -43,9 +41,7 @@ func (r *Redis) askSiblings(ctx context.Context, t *trip, now time.Duration) {
 		return
 	}
 	t.answers = grow(t.answers, len(t.asked))
-	r.denials.note(t, t.asked)
-	ok := r.ask(ctx, t, t.asked, true, t.answers)
-	r.denials.learn(t, t.asked, t.answers, ok, true)
+	r.ask(ctx, t, t.asked, true, t.answers)
 	for i, place := range t.places {
 		t.decisions[place] = t.answers[i]
 	}
@@ -170,21 +166,11 @@ func (d *denials) learn(t *trip, charges []limit.Charge, decisions []limit.Decis
 		return
 	}
 	sent := t.sent.Sub(d.start)
-	refused = refused || refuses(charges, decisions)
+	refused = refused || limit.Refuses(charges, decisions)
 	for i := range charges {
 		d.remember(answer{
 			charge: &charges[i], decision: &decisions[i], state: &t.states[i],
 			server: t.server, sent: sent, mark: t.marks[i], refused: refused,
 		})
 	}
-}
-
-// refuses reports whether an enforced charge was refused.
-func refuses(charges []limit.Charge, decisions []limit.Decision) bool {
-	for i := range charges {
-		if charges[i].Mode == limit.Enforced && decisions[i].Outcome == limit.Refused {
-			return true
-		}
-	}
-	return false
 }

@@ -2,13 +2,15 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/limit"
@@ -16,12 +18,8 @@ import (
 
 // Defaults of RedisConfig.
 const (
-	defaultAddress     = "localhost:6379"
-	defaultPoolSize    = 32
-	defaultMinIdle     = 4
-	defaultDialTimeout = 500 * time.Millisecond
-	defaultBudget      = 10 * time.Millisecond
-	defaultInFlight    = 2048
+	defaultBudget   = 10 * time.Millisecond
+	defaultInFlight = 2048
 )
 
 // RedisConfig sets up a Redis. The zero value works, against a server on this machine.
@@ -35,6 +33,8 @@ type RedisConfig struct {
 	DenialEntries int              // spent counters remembered; default 100,000, negative: none
 	Now           func() time.Time // default time.Now; only differences count
 
+	Heartbeat string // key under which the sidecars that share this store count each other; empty: they do not
+
 	Breaker breaker.Config // of the breaker in front of each shard; the zero value has one. OnBreaker takes the place of its OnChange
 
 	OnError   func(reason string, err error)                            // called for each call that stayed undecided, with one of the reasons; must not block
@@ -45,8 +45,10 @@ type RedisConfig struct {
 type RedisStats struct {
 	Trips         int64 // calls of the script that were sent
 	Undecided     int64 // of these, or instead of these: calls without a decision
+	Unknown       int64 // of the undecided: calls that may have charged all the same, because only the reply was lost
 	ScriptsLoaded int64 // calls that found the server without the script and brought it along
 	InFlight      int64 // calls waiting for a reply now
+	NotReturned   int64 // tokens of refused requests that could not be given back; time gives them back
 
 	DenialEntries int64 // spent counters remembered now
 	DenialHits    int64 // charges refused without asking
@@ -55,70 +57,69 @@ type RedisStats struct {
 	PoolHits, PoolMisses, PoolTimeouts uint32 // how calls found a connection: a ready one, a new one, none
 	ConnsTotal, ConnsIdle, ConnsStale  uint32 // connections: open, idle, closed so far for their age or state
 
-	Breaker breaker.Stats // of the breaker in front of the server
+	Shards []ShardStats // one for each server that calls go to, as far as known
 }
 
-// Redis keeps counts in one Redis server, shared by all who use it. Time is the server's. It is safe for concurrent use.
+// ShardStats is what is known about one server.
+type ShardStats struct {
+	Name    string        // its address, or the name of the master
+	Breaker breaker.Stats // of the breaker in front of it
+}
+
+// Redis keeps counts on Redis servers, shared by all who use them. Time is the server's. It is safe for concurrent use.
 //
-// It answers within its budget whatever the server does, and starts without one. While the server fails, a breaker keeps
-// calls away from it: they are undecided at once. In front is a cache of denials: a counter
+// It answers within its budget whatever the servers do, and starts without them. While a server fails, a breaker keeps
+// calls away from it: they are undecided at once, and other servers are not touched by that. In front is a cache of denials: a counter
 // that is spent is not asked again before it can have something to give.
 type Redis struct {
-	client  *redis.Client
-	dialer  *dialer
+	main    fleet
+	second  fleet // of limits with a window of at most a second; nil: main
 	budget  time.Duration
 	dialing time.Duration
 	flight  int64
 	onError func(reason string, err error)
-	breaker *breaker.Breaker
 	denials *denials // nil: none
 	now     func() time.Time
 	scratch sync.Pool // *trip
-	warmer  warmer
 	pulse   pulse
+	heart   *heart // nil: none
 
-	trips     atomic.Int64
-	undecided atomic.Int64
-	loaded    atomic.Int64
-	inFlight  atomic.Int64
+	trips       atomic.Int64
+	undecided   atomic.Int64
+	unknown     atomic.Int64
+	loaded      atomic.Int64
+	inFlight    atomic.Int64
+	notReturned atomic.Int64
 }
 
 // NewRedis sets up the store and returns at once: it connects in the background and whenever it has to.
 func NewRedis(c RedisConfig) *Redis {
 	c = c.withDefaults()
 	quiet()
-	options := c.options()
-	guard := breaker.New(c.Breaker)
-	dialer := newDialer(options, guard.Nudge)
-	options.Dialer = dialer.connect
-	r := &Redis{
-		client: redis.NewClient(options), dialer: dialer, budget: c.Budget, dialing: c.DialTimeout, flight: int64(c.MaxInFlight),
-		onError: c.OnError, now: c.Now, breaker: guard,
+	r := &Redis{budget: c.Budget, dialing: c.DialTimeout, flight: int64(c.MaxInFlight), onError: c.OnError, now: c.Now}
+	g := guards{config: c.Breaker, onChange: c.OnBreaker}
+	r.main = newFleet(c.Servers, "", g)
+	if c.PerSecond != nil {
+		r.second = newFleet(c.PerSecond.withDefaults(), "per-second ", g)
 	}
 	if c.DenialEntries > 0 {
 		r.denials = newDenials(c.DenialEntries, c.Now)
 	}
 	r.scratch.New = func() any { return new(trip) }
-	r.warmer.start(r.client, max(1, min(c.MinIdle, c.PoolSize/2)), c.DialTimeout)
+	if c.Heartbeat != "" {
+		r.heart = newHeart(r.main, c.Heartbeat, r.beatFailed)
+	}
 	return r
 }
 
 func (c RedisConfig) withDefaults() RedisConfig {
-	if c.Network == "" {
-		c.Network = "tcp"
-	}
-	if len(c.Addresses) == 0 {
-		c.Addresses = []string{defaultAddress}
-	}
+	c.Servers = c.Servers.withDefaults()
 	if c.Now == nil {
 		c.Now = time.Now
 	}
 	if c.OnError == nil {
 		c.OnError = func(string, error) {}
 	}
-	c.PoolSize = positive(c.PoolSize, defaultPoolSize)
-	c.MinIdle = min(positive(c.MinIdle, defaultMinIdle), c.PoolSize)
-	c.DialTimeout = positive(c.DialTimeout, defaultDialTimeout)
 	c.Budget = positive(c.Budget, defaultBudget)
 	c.MaxInFlight = positive(c.MaxInFlight, defaultInFlight)
 	if c.DenialEntries == 0 {
@@ -135,33 +136,10 @@ func positive[T int | time.Duration](n, otherwise T) T {
 	return n
 }
 
-// options turns off all that the client library would do behind our back: retries after an unknown outcome, several
-// dials per request, a second pool, raised timeouts during maintenance. Its own timeouts are those of a greeting; what a
-// request may wait is the deadline of its context.
-func (c RedisConfig) options() *redis.Options {
-	return &redis.Options{
-		Network: c.Network, Addr: c.Addresses[0], Username: c.Username, Password: c.Password, DB: c.DB, TLSConfig: c.TLS,
-		MaxRetries:               -1,
-		ContextTimeoutEnabled:    true,
-		DialTimeout:              c.DialTimeout,
-		DialerRetries:            1,
-		ReadTimeout:              max(c.DialTimeout, c.Budget),
-		WriteTimeout:             max(c.DialTimeout, c.Budget),
-		PoolTimeout:              max(c.DialTimeout, c.Budget),
-		PoolSize:                 c.PoolSize,
-		MinIdleConns:             c.MinIdle,
-		PipelinePoolSize:         -1,
-		ConnMaxIdleTime:          5 * time.Minute,
-		ConnMaxLifetime:          30 * time.Minute,
-		ConnMaxLifetimeJitter:    5 * time.Minute,
-		DisableIdentity:          true,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}
-}
-
-// Spend decides all charges in one call of one script, all or nothing as package limit says, and fills decisions, which
-// must be as long as charges. A charge that the server could not decide in time is Undecided with its Reason. What is
-// known to be spent is refused without a call. That the caller hangs up does not interrupt it; the deadline does.
+// Spend decides all charges, all or nothing as package limit says, and fills decisions, which must be as long as charges. That is one call
+// of one script where all counters live together, else one for each place, at the same time. A charge that its server could not
+// decide in time is Undecided with its Reason. What is known to be spent is refused without a call. That the caller hangs up does not
+// interrupt it; the deadline does.
 func (r *Redis) Spend(ctx context.Context, charges []limit.Charge, decisions []limit.Decision) {
 	if len(charges) == 0 {
 		return
@@ -169,7 +147,7 @@ func (r *Redis) Spend(ctx context.Context, charges []limit.Charge, decisions []l
 	t := r.scratch.Get().(*trip)
 	t.charges, t.decisions = charges, decisions
 	if r.denials == nil {
-		r.call(ctx, t)
+		r.ask(ctx, t, charges, false, decisions)
 	} else {
 		r.spendBehindDenials(ctx, t)
 	}
@@ -183,8 +161,7 @@ func (r *Redis) Usage(ctx context.Context, charges []limit.Charge, decisions []l
 	}
 	t := r.scratch.Get().(*trip)
 	t.asked = peeks(t.asked[:0], charges)
-	t.charges, t.decisions = t.asked, decisions
-	r.call(ctx, t)
+	r.ask(ctx, t, t.asked, false, decisions)
 	r.scratch.Put(t.reset())
 }
 
@@ -196,7 +173,10 @@ func (r *Redis) Reset(ctx context.Context, keys []string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.dialing)
 	defer cancel()
-	err := r.client.Unlink(ctx, keys...).Err()
+	err := unlink(ctx, r.main, keys)
+	if r.second != nil {
+		err = errors.Join(err, unlink(ctx, r.second, keys))
+	}
 	if r.denials != nil {
 		for _, key := range keys {
 			r.denials.forget(key)
@@ -208,6 +188,28 @@ func (r *Redis) Reset(ctx context.Context, keys []string) error {
 	return nil
 }
 
+// unlink removes keys wherever they live, those of one place in one command.
+func unlink(ctx context.Context, f fleet, keys []string) error {
+	type home struct {
+		node *node
+		slot int
+	}
+	commands := map[home][]any{}
+	for _, key := range keys {
+		n, slot := f.place(key)
+		at := home{n, slot}
+		if commands[at] == nil {
+			commands[at] = []any{"unlink"}
+		}
+		commands[at] = append(commands[at], key)
+	}
+	var all error
+	for at, args := range commands {
+		all = errors.Join(all, at.node.sender.Process(ctx, redis.NewCmd(ctx, args...)))
+	}
+	return all
+}
+
 // Forget clears the cache of denials. Call it when the rules change: what was spent may have room now.
 func (r *Redis) Forget() {
 	if r.denials != nil {
@@ -217,12 +219,18 @@ func (r *Redis) Forget() {
 
 // Stats is what the store has counted so far.
 func (r *Redis) Stats() RedisStats {
-	pool := r.client.PoolStats()
 	s := RedisStats{
-		Trips: r.trips.Load(), Undecided: r.undecided.Load(), ScriptsLoaded: r.loaded.Load(), InFlight: r.inFlight.Load(),
-		PoolHits: pool.Hits, PoolMisses: pool.Misses, PoolTimeouts: pool.Timeouts,
-		ConnsTotal: pool.TotalConns, ConnsIdle: pool.IdleConns, ConnsStale: pool.StaleConns,
-		Breaker: r.breaker.Stats(),
+		Trips: r.trips.Load(), Undecided: r.undecided.Load(), Unknown: r.unknown.Load(), ScriptsLoaded: r.loaded.Load(),
+		InFlight: r.inFlight.Load(), NotReturned: r.notReturned.Load(),
+	}
+	for _, n := range r.nodes() {
+		s.Shards = append(s.Shards, ShardStats{n.name, n.guard.Stats()})
+		if n.client == nil {
+			continue
+		}
+		pool := n.client.PoolStats()
+		s.PoolHits, s.PoolMisses, s.PoolTimeouts = s.PoolHits+pool.Hits, s.PoolMisses+pool.Misses, s.PoolTimeouts+pool.Timeouts
+		s.ConnsTotal, s.ConnsIdle, s.ConnsStale = s.ConnsTotal+pool.TotalConns, s.ConnsIdle+pool.IdleConns, s.ConnsStale+pool.StaleConns
 	}
 	if r.denials != nil {
 		s.DenialEntries, s.DenialHits, s.DenialDrops = r.denials.entries.Load(), r.denials.hits.Load(), r.denials.drops.Load()
@@ -230,14 +238,34 @@ func (r *Redis) Stats() RedisStats {
 	return s
 }
 
-// Breaker is the state of the breaker in front of the server.
-func (r *Redis) Breaker() breaker.State { return r.breaker.State() }
+// nodes are all servers that are known.
+func (r *Redis) nodes() []*node {
+	all := r.main.nodes()
+	if r.second != nil {
+		all = append(all, r.second.nodes()...)
+	}
+	slices.SortFunc(all, func(a, b *node) int { return strings.Compare(a.name, b.name) })
+	return all
+}
+
+// Breaker is the state of the breaker that keeps most away.
+func (r *Redis) Breaker() breaker.State {
+	worst := breaker.Closed
+	for _, n := range r.nodes() {
+		worst = max(worst, n.guard.State())
+	}
+	return worst
+}
 
 // Close ends the connections and waits for what runs in the background. Calls that come later are undecided.
 func (r *Redis) Close() error {
-	err := r.client.Close()
-	r.dialer.stop()
-	r.warmer.stop()
+	if r.heart != nil {
+		r.heart.stop()
+	}
+	err := r.main.close()
+	if r.second != nil {
+		err = errors.Join(err, r.second.close())
+	}
 	if err != nil {
 		return fmt.Errorf("close the connections to redis: %w", err)
 	}

@@ -3,6 +3,17 @@ package store
 import (
 	"crypto/tls"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// Defaults of Servers.
+const (
+	defaultAddress     = "localhost:6379"
+	defaultPoolSize    = 32
+	defaultMinIdle     = 4
+	defaultDialTimeout = 500 * time.Millisecond
 )
 
 // Kind is how the servers of a store stand together. The zero value is one server.
@@ -36,11 +47,53 @@ type Servers struct {
 	Username    string                         // of an ACL user; empty for the default user
 	Password    string                         //
 	Credentials func() (user, password string) // asked for each new connection, in place of Username and Password; nil: those
-	Sentinels   func() (user, password string) // the same for connections to sentinels; nil: none
+	Sentinels   func() (user, password string) // of the sentinels, asked once; nil: none
 	DB          int                            // number of the database, default 0; a cluster has no other
 	TLS         *tls.Config                    // nil: none; a ServerName in it stands for every server, else each is checked by its own name
 
 	PoolSize    int           // connections at most, per server; default 32
 	MinIdle     int           // connections kept ready, per server; default 4, never above PoolSize
 	DialTimeout time.Duration // to connect and greet; default 500 ms. It runs beside the requests, which wait their budget only
+}
+
+func (s Servers) withDefaults() Servers {
+	if s.Network == "" {
+		s.Network = "tcp"
+	}
+	if len(s.Addresses) == 0 {
+		s.Addresses = []string{defaultAddress}
+	}
+	s.PoolSize = positive(s.PoolSize, defaultPoolSize)
+	s.MinIdle = min(positive(s.MinIdle, defaultMinIdle), s.PoolSize)
+	s.DialTimeout = positive(s.DialTimeout, defaultDialTimeout)
+	return s
+}
+
+// greeted is how many connections to a server are greeted beside the requests.
+func (s Servers) greeted() int {
+	return max(1, min(s.MinIdle, s.PoolSize/2))
+}
+
+// options are those of the client of one server. They turn off all that the library would do behind our back: retries after an unknown
+// outcome, several dials per request, a second pool, raised timeouts during maintenance. Its own timeouts are those of a
+// greeting; what a request may wait is the deadline of its context.
+func (s Servers) options(address string) *redis.Options {
+	return &redis.Options{
+		Network: s.Network, Addr: address, Username: s.Username, Password: s.Password, CredentialsProvider: s.Credentials, DB: s.DB, TLSConfig: s.TLS,
+		MaxRetries:               -1,
+		ContextTimeoutEnabled:    true,
+		DialTimeout:              s.DialTimeout,
+		DialerRetries:            1,
+		ReadTimeout:              s.DialTimeout,
+		WriteTimeout:             s.DialTimeout,
+		PoolTimeout:              s.DialTimeout,
+		PoolSize:                 s.PoolSize,
+		MinIdleConns:             s.MinIdle,
+		PipelinePoolSize:         -1,
+		ConnMaxIdleTime:          5 * time.Minute,
+		ConnMaxLifetime:          30 * time.Minute,
+		ConnMaxLifetimeJitter:    5 * time.Minute,
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
 }

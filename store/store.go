@@ -9,9 +9,9 @@ package store
 import "github.com/spillway-mesh/spillway/limit"
 
 // undecide answers every charge with Undecided and the reason.
-func undecide(decisions []limit.Decision, reason string) {
+func undecide(decisions []limit.Decision, reason string, unknown bool) {
 	for i := range decisions {
-		decisions[i] = limit.Decision{Reason: reason}
+		decisions[i] = limit.Decision{Reason: reason, Unknown: unknown}
 	}
 }
 

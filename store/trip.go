@@ -52,23 +52,58 @@ type once struct{ *redis.Cmd }
 // NoRetry says so to go-redis.
 func (once) NoRetry() bool { return true }
 
-// call asks Redis about the whole request.
-func (r *Redis) call(ctx context.Context, t *trip) bool {
-	return r.ask(ctx, t, t.charges, false, t.decisions)
+// ask decides charges where they live, with refused when the request is refused already.
+func (r *Redis) ask(ctx context.Context, t *trip, charges []limit.Charge, refused bool, decisions []limit.Decision) {
+	n, together := r.together(charges)
+	if !together {
+		r.askParts(ctx, charges, refused, decisions)
+		return
+	}
+	r.askNode(ctx, n, t, charges, refused, decisions)
 }
 
-// ask sends charges in one call of the script and fills decisions, with refused when the request is refused already. It
-// reports whether there was a reply; if not, every decision is undecided.
-func (r *Redis) ask(ctx context.Context, t *trip, charges []limit.Charge, refused bool, decisions []limit.Decision) bool {
+// place is where the counter of a charge lives.
+func (r *Redis) place(c *limit.Charge) (*node, int) {
+	if r.second != nil && c.Limit.Window <= time.Second {
+		return r.second.place(c.Key)
+	}
+	return r.main.place(c.Key)
+}
+
+// together is the node of the first charge, and whether one call can have all of them.
+func (r *Redis) together(charges []limit.Charge) (*node, bool) {
+	first, slot := r.place(&charges[0])
+	for i := 1; i < len(charges); i++ {
+		n, at := r.place(&charges[i])
+		if n != first || at != slot {
+			return nil, false
+		}
+	}
+	return first, true
+}
+
+// askNode sends charges to a node in one call of the script and fills decisions. Without a reply every decision is undecided.
+func (r *Redis) askNode(ctx context.Context, n *node, t *trip, charges []limit.Charge, refused bool, decisions []limit.Decision) {
+	if r.denials != nil {
+		r.denials.note(t, charges)
+	}
+	ok := r.trip(ctx, n, t, charges, refused, decisions)
+	if r.denials != nil {
+		r.denials.learn(t, charges, decisions, ok, refused)
+	}
+}
+
+// trip makes one call behind the node's breaker, and reports whether there was a reply.
+func (r *Redis) trip(ctx context.Context, n *node, t *trip, charges []limit.Charge, refused bool, decisions []limit.Decision) bool {
 	budget := r.allowance(ctx)
 	if budget < leastBudget {
 		return r.lost(decisions, ReasonDeadline, context.DeadlineExceeded)
 	}
 	var why string
 	var fault error
-	err := r.breaker.Do(func() breaker.Result {
+	err := n.guard.Do(func() breaker.Result {
 		t.call.Set(charges, refused, 0)
-		why, fault = r.attempt(ctx, t, budget, decisions)
+		why, fault = r.attempt(ctx, n, t, budget, decisions)
 		return r.evidence(ctx, budget, why, fault)
 	})
 	if err != nil {
@@ -81,7 +116,7 @@ func (r *Redis) ask(ctx context.Context, t *trip, charges []limit.Charge, refuse
 }
 
 // attempt makes the call that is set and reads the reply. It returns why there was no decision, or nothing.
-func (r *Redis) attempt(ctx context.Context, t *trip, budget time.Duration, decisions []limit.Decision) (string, error) {
+func (r *Redis) attempt(ctx context.Context, n *node, t *trip, budget time.Duration, decisions []limit.Decision) (string, error) {
 	if r.inFlight.Add(1) > r.flight {
 		r.inFlight.Add(-1)
 		return ReasonOverload, errOverload
@@ -89,10 +124,10 @@ func (r *Redis) attempt(ctx context.Context, t *trip, budget time.Duration, deci
 	defer r.inFlight.Add(-1)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), budget)
 	defer cancel()
-	reply, err := r.run(ctx, t)
+	reply, err := r.run(ctx, n, t)
 	if err != nil {
 		label := reason(err)
-		r.warmer.wake(label)
+		n.lost(label)
 		return label, err
 	}
 	t.states = grow(t.states, len(decisions))
@@ -112,27 +147,40 @@ func (r *Redis) allowance(ctx context.Context) time.Duration {
 	return min(r.budget, time.Until(deadline)*8/10)
 }
 
-// run calls the script by its hash, and by its text when the server does not know it: then nothing has run.
-func (r *Redis) run(ctx context.Context, t *trip) (any, error) {
+// run calls the script by its hash, and by its text when the server does not know it: then nothing has run. Nor has it when the keys
+// of a call are on their way from one server of a cluster to another; a moment later they may be together.
+func (r *Redis) run(ctx context.Context, n *node, t *trip) (any, error) {
 	t.args = append(t.args[:0], "evalsha", limit.ScriptSHA, len(t.call.Keys))
 	for _, key := range t.call.Keys {
 		t.args = append(t.args, key)
 	}
 	t.args = append(t.args, t.call.Args...)
-	reply, err := r.send(ctx, t)
-	if err == nil || !redis.HasErrorPrefix(err, "NOSCRIPT") {
-		return reply, err
+	for tries := 0; ; tries++ {
+		reply, err := r.send(ctx, n, t)
+		switch {
+		case err == nil:
+			return reply, nil
+		case redis.HasErrorPrefix(err, "NOSCRIPT") && t.args[0] == "evalsha":
+			r.loaded.Add(1)
+			t.args[0], t.args[1] = "eval", limit.Script
+		case redis.HasErrorPrefix(err, "TRYAGAIN") && tries < splitTries && pause(ctx, splitPause):
+		default:
+			return nil, err
+		}
 	}
-	r.loaded.Add(1)
-	t.args[0], t.args[1] = "eval", limit.Script
-	return r.send(ctx, t)
 }
 
-func (r *Redis) send(ctx context.Context, t *trip) (any, error) {
+const (
+	splitTries = 5                      // for keys that are being moved
+	splitPause = 500 * time.Microsecond // between them
+)
+
+func (r *Redis) send(ctx context.Context, n *node, t *trip) (any, error) {
 	r.trips.Add(1)
 	t.sent = r.now()
+	n.touch(t.sent)
 	cmd := once{redis.NewCmd(ctx, t.args...)}
-	if err := r.client.Process(ctx, cmd); err != nil {
+	if err := n.sender.Process(ctx, cmd); err != nil {
 		return nil, err
 	}
 	return cmd.Val(), nil
@@ -140,8 +188,12 @@ func (r *Redis) send(ctx context.Context, t *trip) (any, error) {
 
 // lost answers that nobody decided.
 func (r *Redis) lost(decisions []limit.Decision, reason string, err error) bool {
-	undecide(decisions, reason)
+	unknown := ranMaybe(reason, err)
+	undecide(decisions, reason, unknown)
 	r.undecided.Add(1)
+	if unknown {
+		r.unknown.Add(1)
+	}
 	r.onError(reason, err)
 	return false
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,8 +15,10 @@ import (
 // errOverload is what OnError gets with ReasonOverload.
 var errOverload = errors.New("too many calls to redis in flight")
 
-// warmPause is the least time between two rounds of greeting.
-const warmPause = 100 * time.Millisecond
+const (
+	warmPause = 100 * time.Millisecond // the least time between two rounds of greeting
+	warmEvery = time.Minute            // the most; so idle connections that died are found, and that the client was closed
+)
 
 // warmer greets the server on a few connections beside the requests, at the start and after a connection was lost. The
 // library greets within the request that first uses a connection; where that takes more than the budget, no connection
@@ -29,15 +32,13 @@ type warmer struct {
 	cancel  context.CancelFunc
 }
 
-// start begins to greet in the background. conns should leave a part of the pool to the requests: they are held for the
+// newWarmer begins to greet in the background. conns should leave a part of the pool to the requests: they are held for the
 // length of a round.
-func (w *warmer) start(client *redis.Client, conns int, timeout time.Duration) {
-	w.client, w.conns, w.timeout = client, conns, timeout
-	w.again = make(chan struct{}, 1)
-	w.done = make(chan struct{})
+func newWarmer(client *redis.Client, conns int, timeout time.Duration) *warmer {
 	ctx, cancel := context.WithCancel(context.Background())
-	w.cancel = cancel
+	w := &warmer{client: client, conns: conns, timeout: timeout, again: make(chan struct{}, 1), done: make(chan struct{}), cancel: cancel}
 	go w.run(ctx)
+	return w
 }
 
 // stop ends the greeting and waits for it.
@@ -46,11 +47,18 @@ func (w *warmer) stop() {
 	<-w.done
 }
 
-// wake asks for another round when the reason of a lost call says that connections are gone.
-func (w *warmer) wake(reason string) {
-	if reason != ReasonTimeout && reason != ReasonDial && reason != ReasonClosed {
-		return
+// ended reports whether the client was closed, by the library if not by us.
+func (w *warmer) ended() bool {
+	select {
+	case <-w.done:
+		return true
+	default:
+		return false
 	}
+}
+
+// wake asks for another round, when connections are gone.
+func (w *warmer) wake() {
 	select {
 	case w.again <- struct{}{}:
 	default:
@@ -60,14 +68,16 @@ func (w *warmer) wake(reason string) {
 func (w *warmer) run(ctx context.Context) {
 	defer close(w.done)
 	for ctx.Err() == nil {
-		w.greet(ctx)
-		if !pause(ctx, warmPause) {
+		if !w.greet(ctx) || !pause(ctx, warmPause) {
 			return
 		}
+		timer := time.NewTimer(warmEvery)
 		select {
 		case <-w.again:
+		case <-timer.C:
 		case <-ctx.Done():
 		}
+		timer.Stop()
 	}
 }
 
@@ -84,26 +94,32 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 // greet holds all connections until the last is greeted, so that they are different ones. The script is brought along;
-// whether that works shows in the calls.
-func (w *warmer) greet(ctx context.Context) {
+// whether that works shows in the calls. It reports whether the client is still open.
+func (w *warmer) greet(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
 	var ready, all sync.WaitGroup
+	var closed atomic.Bool
 	ready.Add(w.conns)
 	for i := range w.conns {
 		all.Go(func() {
 			conn := w.client.Conn()
 			defer conn.Close()
+			var err error
 			if i == 0 {
-				conn.ScriptLoad(ctx, limit.Script)
+				err = conn.ScriptLoad(ctx, limit.Script).Err()
 			} else {
-				conn.Ping(ctx)
+				err = conn.Ping(ctx).Err()
+			}
+			if errors.Is(err, redis.ErrClosed) {
+				closed.Store(true)
 			}
 			ready.Done()
 			ready.Wait()
 		})
 	}
 	all.Wait()
+	return !closed.Load()
 }
 
 // silence is a logger for go-redis that writes nothing: what it has to say arrives as an error and is counted.

@@ -3,7 +3,6 @@ package telemetry
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/store"
 )
@@ -74,26 +73,49 @@ func (t *Telemetry) Redis(stats func() store.RedisStats) {
 	gauge("denial_cache_entries", "Spent counters remembered.", func(s S) float64 { return float64(s.DenialEntries) })
 	counter("denial_cache_hits_total", "Charges refused without asking Redis.", func(s S) float64 { return float64(s.DenialHits) })
 	counter("denial_cache_drops_total", "Spent counters forgotten early because there were too many.", func(s S) float64 { return float64(s.DenialDrops) })
-	addBreaker(r, func(s S) breaker.Stats { return s.Breaker })
-	t.register.MustRegister(r)
+	counter("redis_unknown_total", "Calls that may have charged all the same, because only the reply was lost.", func(s S) float64 { return float64(s.Unknown) })
+	counter("redis_not_returned_total", "Tokens of refused requests that could not be given back; time gives them back.", func(s S) float64 { return float64(s.NotReturned) })
+	t.register.MustRegister(r, breakers(stats))
 }
 
-// addBreaker measures the breaker of a store.
-func addBreaker[S any](r *readings[S], of func(S) breaker.Stats) {
-	const p = "spillway_breaker_"
-	r.add(prometheus.GaugeValue, p+"state", "What the breaker does with calls: 0 closed, 1 half-open, 2 open.", nil,
-		func(s S) float64 { return float64(of(s).State) })
-	count := func(name, help, label, value string, n func(breaker.Stats) int64) {
-		r.add(prometheus.CounterValue, p+name, help, prometheus.Labels{label: value}, func(s S) float64 { return float64(n(of(s))) })
+// Live measures how many sidecars share the store.
+func (t *Telemetry) Live(live func() int) {
+	t.register.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "spillway_live_sidecars", Help: "Sidecars that share the store, as last known; a local share is the limit divided by it.",
+	}, func() float64 { return float64(live()) }))
+}
+
+// breakers measures the breakers of a store, of which there are more or fewer as its servers come and go.
+type breakers func() store.RedisStats
+
+var (
+	breakerState    = prometheus.NewDesc("spillway_breaker_state", "What the breaker of a shard does with calls: 0 closed, 1 half-open, 2 open.", []string{"shard"}, nil)
+	breakerChanges  = prometheus.NewDesc("spillway_breaker_transitions_total", "Changes of a breaker's state, by the new one.", []string{"shard", "to"}, nil)
+	breakerRejected = prometheus.NewDesc("spillway_breaker_rejected_total", "Calls that a breaker kept from its shard.", []string{"shard", "reason"}, nil)
+)
+
+// Describe names the metrics.
+func (breakers) Describe(out chan<- *prometheus.Desc) {
+	out <- breakerState
+	out <- breakerChanges
+	out <- breakerRejected
+}
+
+// Collect sends the numbers of the shards that are known now.
+func (b breakers) Collect(out chan<- prometheus.Metric) {
+	for _, shard := range b().Shards {
+		name, s := clean(shard.Name), shard.Breaker
+		out <- prometheus.MustNewConstMetric(breakerState, prometheus.GaugeValue, float64(s.State), name)
+		count := func(desc *prometheus.Desc, n int64, label string) {
+			out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), name, label)
+		}
+		count(breakerChanges, s.Opened, "open")
+		count(breakerChanges, s.HalfOpened, "half_open")
+		count(breakerChanges, s.Closed, "closed")
+		count(breakerRejected, s.RejectedOpen, "open")
+		count(breakerRejected, s.RejectedProbing, "probing")
+		count(breakerRejected, s.RejectedRamp, "ramp")
 	}
-	const changes = "Changes of the breaker's state, by the new one."
-	count("transitions_total", changes, "to", "open", func(s breaker.Stats) int64 { return s.Opened })
-	count("transitions_total", changes, "to", "half_open", func(s breaker.Stats) int64 { return s.HalfOpened })
-	count("transitions_total", changes, "to", "closed", func(s breaker.Stats) int64 { return s.Closed })
-	const rejected = "Calls that the breaker kept from the store."
-	count("rejected_total", rejected, "reason", "open", func(s breaker.Stats) int64 { return s.RejectedOpen })
-	count("rejected_total", rejected, "reason", "probing", func(s breaker.Stats) int64 { return s.RejectedProbing })
-	count("rejected_total", rejected, "reason", "ramp", func(s breaker.Stats) int64 { return s.RejectedRamp })
 }
 
 // Engine measures the throttled answers.

@@ -91,7 +91,7 @@ func TestMetricsOfOurOwn(t *testing.T) {
 	m.Memory("main", func() store.MemoryStats { return store.MemoryStats{Keys: 5, Evicted: 6} })
 	m.Redis(func() store.RedisStats {
 		guard := breaker.Stats{State: breaker.Open, Opened: 11, HalfOpened: 12, Closed: 13, RejectedOpen: 14, RejectedProbing: 15, RejectedRamp: 16}
-		return store.RedisStats{Trips: 7, DenialHits: 8, DenialEntries: 9, ConnsTotal: 10, Breaker: guard}
+		return store.RedisStats{Trips: 7, DenialHits: 8, DenialEntries: 9, ConnsTotal: 10, Shards: []store.ShardStats{{Name: "a:1", Breaker: guard}}}
 	})
 	lines := scrape(t, m)
 	for _, want := range []string{
@@ -109,13 +109,13 @@ func TestMetricsOfOurOwn(t *testing.T) {
 		`spillway_denial_cache_hits_total{zone="a"} 8`,
 		`spillway_denial_cache_entries{zone="a"} 9`,
 		`spillway_redis_connections{zone="a"} 10`,
-		`spillway_breaker_state{zone="a"} 2`,
-		`spillway_breaker_transitions_total{to="open",zone="a"} 11`,
-		`spillway_breaker_transitions_total{to="half_open",zone="a"} 12`,
-		`spillway_breaker_transitions_total{to="closed",zone="a"} 13`,
-		`spillway_breaker_rejected_total{reason="open",zone="a"} 14`,
-		`spillway_breaker_rejected_total{reason="probing",zone="a"} 15`,
-		`spillway_breaker_rejected_total{reason="ramp",zone="a"} 16`,
+		`spillway_breaker_state{shard="a:1",zone="a"} 2`,
+		`spillway_breaker_transitions_total{shard="a:1",to="open",zone="a"} 11`,
+		`spillway_breaker_transitions_total{shard="a:1",to="half_open",zone="a"} 12`,
+		`spillway_breaker_transitions_total{shard="a:1",to="closed",zone="a"} 13`,
+		`spillway_breaker_rejected_total{reason="open",shard="a:1",zone="a"} 14`,
+		`spillway_breaker_rejected_total{reason="probing",shard="a:1",zone="a"} 15`,
+		`spillway_breaker_rejected_total{reason="ramp",shard="a:1",zone="a"} 16`,
 	} {
 		expectLine(t, lines, want)
 	}

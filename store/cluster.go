@@ -1,0 +1,182 @@
+package store
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	reloadEvery = time.Second      // how old the map of slots may be; the library's minute is how long a failover would last
+	redirects   = 3                // followed per call
+	idleNode    = 10 * time.Minute // without a call, after which a node is forgotten when another one comes
+)
+
+// cluster is a Redis Cluster. Its nodes are the masters by their addresses, each with a breaker, so that a replica that was promoted
+// starts with a closed one.
+type cluster struct {
+	client *redis.ClusterClient
+	guards guards
+	prefix string
+	lobby  node // takes calls while it is not known who holds a slot
+	config Servers
+
+	mu      sync.Mutex // guards members, and is held while a master is admitted
+	members []*member
+
+	masters sync.Map // address to *node
+}
+
+// member is what runs beside the library's client of one server.
+type member struct {
+	warmer *warmer
+	dialer *dialer
+}
+
+func newCluster(s Servers, prefix string, g guards) *cluster {
+	c := &cluster{guards: g, prefix: prefix, config: s}
+	c.lobby = node{name: prefix + "cluster", guard: g.guard(prefix + "cluster"), failed: c.reload}
+	options := s.options("")
+	c.client = redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: s.Addresses, NewClient: c.newClient, MaxRedirects: redirects, ClusterStateReloadInterval: reloadEvery,
+		// Routing policies would ask the servers about each command.
+		DisableRoutingPolicies: true,
+		Username:               options.Username, Password: options.Password, CredentialsProvider: options.CredentialsProvider, TLSConfig: options.TLSConfig,
+		MaxRetries: options.MaxRetries, ContextTimeoutEnabled: true,
+		DialTimeout: options.DialTimeout, DialerRetries: options.DialerRetries,
+		ReadTimeout: options.ReadTimeout, WriteTimeout: options.WriteTimeout, PoolTimeout: options.PoolTimeout,
+		PoolSize: options.PoolSize, MinIdleConns: options.MinIdleConns, PipelinePoolSize: options.PipelinePoolSize,
+		ConnMaxIdleTime: options.ConnMaxIdleTime, ConnMaxLifetime: options.ConnMaxLifetime, ConnMaxLifetimeJitter: options.ConnMaxLifetimeJitter,
+		DisableIdentity: true, MaintNotificationsConfig: options.MaintNotificationsConfig,
+	})
+	c.lobby.sender = c.client
+	c.reload()
+	return c
+}
+
+// newClient makes the client of one server of the cluster.
+func (c *cluster) newClient(o *redis.Options) *redis.Client {
+	address := o.Addr
+	m := &member{dialer: newDialer(redis.NewDialer(o), func() { c.nudge(address) })}
+	o.Dialer = m.dialer.connect
+	client := redis.NewClient(o)
+	m.warmer = newWarmer(client, c.config.greeted(), c.config.DialTimeout)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kept := c.members[:0]
+	for _, old := range c.members {
+		if !old.warmer.ended() {
+			kept = append(kept, old)
+		}
+	}
+	c.members = append(kept, m)
+	return client
+}
+
+// nudge tells the breaker of a server that it can be reached again.
+func (c *cluster) nudge(address string) {
+	c.lobby.guard.Nudge()
+	if n, ok := c.masters.Load(address); ok {
+		n.(*node).guard.Nudge()
+	}
+}
+
+// atOnce is a context without time: with it the library answers from what it knows, and asks nobody.
+var atOnce = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// place is the master of the key's slot, as far as known. A call with keys of two slots is refused by the server, also where one
+// server holds both.
+func (c *cluster) place(key string) (*node, int) {
+	slot := slotOf(key)
+	client, err := c.client.MasterForKey(atOnce, key)
+	if err != nil {
+		return &c.lobby, slot
+	}
+	address := client.Options().Addr
+	if n, ok := c.masters.Load(address); ok && n.(*node).client == client {
+		return n.(*node), slot
+	}
+	return c.admit(address, client), slot
+}
+
+// admit adds a master, and forgets those that nobody asked for long: in a cluster whose servers change their addresses there would
+// be more and more.
+func (c *cluster) admit(address string, client *redis.Client) *node {
+	name := c.prefix + address
+	n := &node{name: name, guard: c.guards.guard(name), client: client, sender: c.client, failed: c.reload}
+	n.asked.Store(time.Now().Unix())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if before, ok := c.masters.Load(address); ok && before.(*node).client == client {
+		return before.(*node)
+	}
+	c.masters.Store(address, n)
+	long := time.Now().Add(-idleNode).Unix()
+	c.masters.Range(func(address, old any) bool {
+		if old.(*node).asked.Load() < long {
+			c.masters.Delete(address)
+		}
+		return true
+	})
+	return n
+}
+
+// reload fetches the map of slots in the background, one at a time, as the library sees to.
+func (c *cluster) reload() { c.client.ReloadState(context.Background()) }
+
+func (c *cluster) nodes() []*node {
+	var all []*node
+	c.masters.Range(func(_, n any) bool {
+		all = append(all, n.(*node))
+		return true
+	})
+	if len(all) == 0 {
+		return []*node{&c.lobby}
+	}
+	return all
+}
+
+func (c *cluster) close() error {
+	err := c.client.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.members {
+		m.dialer.stop()
+		m.warmer.stop()
+	}
+	return err
+}
+
+// slots is how many a cluster has.
+const slots = 16384
+
+// slotOf is the slot of a key: the CRC-16 (XMODEM) of its hash tag.
+func slotOf(key string) int {
+	crc := uint16(0)
+	tag := hashTag(key)
+	for i := range len(tag) {
+		crc = crc<<8 ^ crcTable[byte(crc>>8)^tag[i]]
+	}
+	return int(crc % slots)
+}
+
+var crcTable = func() (table [256]uint16) {
+	for i := range table {
+		crc := uint16(i) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+		table[i] = crc
+	}
+	return table
+}()

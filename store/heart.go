@@ -1,0 +1,134 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	beatEvery  = time.Second     // how often a sidecar shows that it lives
+	deadAfter  = 5 * time.Second // how long it is counted after the last sign
+	beatWithin = time.Second     // for all servers to answer
+	leaveIn    = 100 * time.Millisecond
+)
+
+// beatScript notes that ARGV[1] lives, forgets who did not show up for ARGV[2] ms, and answers how many there are. Signs from the
+// future are those of a clock that was set back; whoever lives shows up again.
+const beatScript = `
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '(' .. string.format('%.0f', now), '+inf')
+redis.call('ZADD', KEYS[1], string.format('%.0f', now), ARGV[1])
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return redis.call('ZCARD', KEYS[1])`
+
+// heart counts the sidecars that share a store. Each shows up every second under a key of its own name, on every shard of a ring.
+type heart struct {
+	fleet  fleet
+	key    string
+	id     string
+	failed func(reason string, err error)
+	live   atomic.Int64 // as last known; 0: never
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+func newHeart(f fleet, key string, failed func(reason string, err error)) *heart {
+	ctx, cancel := context.WithCancel(context.Background())
+	h := &heart{fleet: f, key: key, id: rand.Text(), failed: failed, cancel: cancel, done: make(chan struct{})}
+	go h.run(ctx)
+	return h
+}
+
+// Live is how many sidecars share this store, this one included: the last number that was known, and 1 when none ever was.
+func (r *Redis) Live() int {
+	if r.heart == nil {
+		return 1
+	}
+	return int(max(r.heart.live.Load(), 1))
+}
+
+func (h *heart) run(ctx context.Context) {
+	defer close(h.done)
+	ticker := time.NewTicker(beatEvery)
+	defer ticker.Stop()
+	for {
+		h.beat(ctx)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			h.leave()
+			return
+		}
+	}
+}
+
+// homes are the nodes that keep the key: of a ring all of them, so that the number is known as long as one lives.
+func (h *heart) homes() []*node {
+	if _, ok := h.fleet.(*ring); ok {
+		return h.fleet.nodes()
+	}
+	n, _ := h.fleet.place(h.key)
+	return []*node{n}
+}
+
+// beat shows up everywhere at once. The largest count wins: a shard that was away knows of few.
+func (h *heart) beat(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, beatWithin)
+	defer cancel()
+	var all sync.WaitGroup
+	var most atomic.Int64
+	for _, n := range h.homes() {
+		all.Go(func() {
+			cmd := redis.NewCmd(ctx, "eval", beatScript, 1, h.key, h.id, deadAfter.Milliseconds())
+			err := n.sender.Process(ctx, cmd)
+			if err != nil {
+				h.failed(reason(err), err)
+				return
+			}
+			count, _ := cmd.Int64()
+			for {
+				known := most.Load()
+				if count <= known || most.CompareAndSwap(known, count) {
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := most.Load(); n > 0 {
+		h.live.Store(n)
+	}
+}
+
+// leave is good manners: the others need not wait until this sidecar is dead.
+func (h *heart) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), leaveIn)
+	defer cancel()
+	for _, n := range h.homes() {
+		err := n.sender.Process(ctx, redis.NewCmd(ctx, "zrem", h.key, h.id))
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (h *heart) stop() {
+	h.cancel()
+	<-h.done
+}
+
+// beatFailed reports a heartbeat that only an operator can mend. That a server is away shows in the calls.
+func (r *Redis) beatFailed(why string, err error) {
+	switch why {
+	case ReasonNoAuth, ReasonNoPerm, ReasonWrong, ReasonScript:
+		r.onError(why, fmt.Errorf("count the live sidecars: %w", err))
+	}
+}

@@ -1,0 +1,117 @@
+package store
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/spillway-mesh/spillway/breaker"
+)
+
+// node is one server that calls go to, with the breaker in front of it: the only server, the master that the sentinels
+// name, a shard of a ring, or a master of a cluster.
+type node struct {
+	name   string // as metrics and the log call it
+	guard  *breaker.Breaker
+	client *redis.Client // its connections
+	sender sender        // what calls are sent with: its client, or for a cluster the client of them all, which follows redirects
+	asked  atomic.Int64  // unix seconds of the last call
+	warmer *warmer       // nil: somebody else's
+	failed func()        // told when a connection was lost; nil: nobody wants to know
+}
+
+// sender is a client of go-redis, of one server or of a cluster.
+type sender interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+}
+
+// lost tells those who mend connections why a call failed.
+func (n *node) lost(reason string) {
+	if reason != ReasonTimeout && reason != ReasonDial && reason != ReasonClosed && reason != ReasonReadonly {
+		return
+	}
+	if n.warmer != nil {
+		n.warmer.wake()
+	}
+	if n.failed != nil {
+		n.failed()
+	}
+}
+
+// fleet is the servers of one Servers.
+type fleet interface {
+	// place is the node that holds a key, and a number that is the same for keys that one call may have together.
+	place(key string) (*node, int)
+	// nodes are those that are known now, at least one.
+	nodes() []*node
+	close() error
+}
+
+// guards makes the breakers of a store's nodes.
+type guards struct {
+	config   breaker.Config
+	onChange func(shard string, from, to breaker.State, reason string)
+}
+
+func (g guards) guard(name string) *breaker.Breaker {
+	c := g.config
+	if g.onChange != nil {
+		c.OnChange = func(from, to breaker.State, reason string) { g.onChange(name, from, to, reason) }
+	}
+	return breaker.New(c)
+}
+
+// newFleet sets up the client of these servers. prefix tells the nodes of two stores apart.
+func newFleet(s Servers, prefix string, g guards) fleet {
+	switch s.Kind {
+	case Sentinel:
+		return newSentinel(s, prefix, g)
+	case Cluster:
+		return newCluster(s, prefix, g)
+	case Ring:
+		return newRing(s, prefix, g)
+	}
+	return newSolo(s, prefix, g)
+}
+
+// solo is one server.
+type solo struct {
+	node
+	dialer *dialer
+}
+
+func newSolo(s Servers, prefix string, g guards) *solo {
+	address := s.Addresses[0]
+	options := s.options(address)
+	o := &solo{node: node{name: prefix + address, guard: g.guard(prefix + address)}}
+	o.dialer = newDialer(redis.NewDialer(options), o.guard.Nudge)
+	options.Dialer = o.dialer.connect
+	o.start(redis.NewClient(options), s)
+	return o
+}
+
+// start begins to use the client.
+func (o *solo) start(client *redis.Client, s Servers) {
+	o.client, o.sender = client, client
+	o.warmer = newWarmer(client, s.greeted(), s.DialTimeout)
+}
+
+func (o *solo) place(string) (*node, int) { return &o.node, 0 }
+
+func (o *solo) nodes() []*node { return []*node{&o.node} }
+
+func (o *solo) close() error {
+	err := o.client.Close()
+	o.dialer.stop()
+	o.warmer.stop()
+	return err
+}
+
+// touch notes that the node was asked.
+func (n *node) touch(now time.Time) {
+	if at := now.Unix(); n.asked.Load() != at {
+		n.asked.Store(at)
+	}
+}
