@@ -76,32 +76,28 @@ func TestClusterReplacesADeadMaster(t *testing.T) {
 	wantReply(t, replica, "yes", "GET", "kept")
 	c.Settle(t)
 	old.Start(t)
+	if got := c.MasterOf(t, slot); got != replica {
+		t.Fatalf("slot %d is with %s after the return of its former master, want %s", slot, got.Addr, replica.Addr)
+	}
 	if got := c.ReplicaOf(t, replica); got != old {
 		t.Fatalf("the replica of %s is %s, want the former master %s", replica.Addr, got.Addr, old.Addr)
 	}
 	c.Settle(t)
 }
 
-// TestClusterMovesSlotsUnderLoad counts up keys all the while: every count that was acknowledged is there afterwards.
+// TestClusterMovesSlotsUnderLoad counts up keys of the slots that move: every count that was acknowledged is kept.
 func TestClusterMovesSlotsUnderLoad(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := StartCluster(t, "--requirepass", "sesame")
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), Password: "sesame"})
-	defer client.Close()
-	const keys = 500
-	stop, counted := make(chan struct{}), make(chan error)
-	go func() { counted <- countUp(client, keys, stop) }()
 	masters := c.Masters(t)
-	first := c.Slots(t, masters[0])
+	before := c.Slots(t, masters[0])
+	load := startCounters(t, c, before[:1000])
 	c.MoveSlots(t, masters[0], masters[1], 1000)
-	close(stop)
-	if err := <-counted; err != nil {
-		t.Errorf("count while slots move: %v", err)
+	load.stop(t)
+	if got := c.Slots(t, masters[0]); !slices.Equal(got, before[1000:]) {
+		t.Errorf("%d slots are left of %d, want all but the first 1000", len(got), len(before))
 	}
-	if got := c.Slots(t, masters[0]); !slices.Equal(got, first[1000:]) {
-		t.Errorf("%d slots are left of %d, want all but the first 1000", len(got), len(first))
-	}
-	for _, slot := range []int{first[0], first[999]} {
+	for _, slot := range []int{before[0], before[999]} {
 		if got := c.MasterOf(t, slot); got != masters[1] {
 			t.Errorf("slot %d is with %s, want %s", slot, got.Addr, masters[1].Addr)
 		}
@@ -109,20 +105,60 @@ func TestClusterMovesSlotsUnderLoad(t *testing.T) {
 	c.Settle(t)
 }
 
-// countUp counts up every key in turn until it is told to stop, and compares what each came to.
-func countUp(client *redis.ClusterClient, keys int, stop chan struct{}) error {
-	ctx := context.Background()
-	for n := 1; ; n++ {
-		for i := range keys {
-			got, err := client.Incr(ctx, fmt.Sprint("key", i)).Result()
-			if err != nil || got != int64(n) {
-				return fmt.Errorf("count %d of key %d: %d, %w", n, i, got, err)
+// counters count up keys of a cluster, a few at a time.
+type counters struct {
+	client *redis.ClusterClient
+	ended  chan struct{}
+	errs   chan error
+}
+
+const counterKeys, counterCrew = 200, 4
+
+func startCounters(t *testing.T, c *RedisCluster, slots []int) *counters {
+	t.Helper()
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), Password: c.Nodes[0].password()})
+	t.Cleanup(func() { client.Close() })
+	var keys []string
+	for i := 0; len(keys) < counterKeys; i++ {
+		key := fmt.Sprint("key", i)
+		if slices.Contains(slots, c.SlotOf(t, key)) {
+			keys = append(keys, key)
+		}
+	}
+	l := &counters{client: client, ended: make(chan struct{}), errs: make(chan error, counterCrew)}
+	for part := range slices.Chunk(keys, counterKeys/counterCrew) {
+		go func() { l.errs <- l.count(part) }()
+	}
+	return l
+}
+
+// count counts up each of the keys, which nobody else does, until the end.
+func (l *counters) count(keys []string) error {
+	for want := int64(1); ; want++ {
+		for _, key := range keys {
+			got, err := l.client.Incr(context.Background(), key).Result()
+			if err != nil {
+				return fmt.Errorf("count %s: %w", key, err)
+			}
+			if got != want {
+				return fmt.Errorf("%s came to %d, want %d", key, got, want)
 			}
 		}
 		select {
-		case <-stop:
+		case <-l.ended:
 			return nil
 		default:
+		}
+	}
+}
+
+func (l *counters) stop(t *testing.T) {
+	t.Helper()
+	close(l.ended)
+	for range counterCrew {
+		err := <-l.errs
+		if err != nil {
+			t.Error(err)
 		}
 	}
 }
