@@ -35,6 +35,10 @@ func eachStore(t *testing.T, test func(t *testing.T, s counter)) {
 	t.Run("redis without denial cache", func(t *testing.T) {
 		test(t, openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}, DB: 2}, DenialEntries: -1}))
 	})
+	ring := Servers{Kind: Ring, Addresses: []string{server.Addr, servers.StartRedis(t).Addr, servers.StartRedis(t).Addr}, DB: 3}
+	t.Run("ring", func(t *testing.T) {
+		test(t, openRedis(t, RedisConfig{Servers: ring}))
+	})
 }
 
 // openRedis is NewRedis with a patient budget unless the test sets one, closed when the test ends.
@@ -68,9 +72,10 @@ func eachCounter(t *testing.T, count int64, test func(t *testing.T, s counter, l
 	})
 }
 
-// charge is one charge of a key named after the test, so that no test meets another's counters.
+// charge is one charge of a key named after the test, so that no test meets another's counters. Keys of different names live in
+// different places where a store has several.
 func charge(t testing.TB, name string, l limit.Limit, cost int64) limit.Charge {
-	return limit.Charge{Key: fmt.Sprintf("rl1:{%s}:%s", t.Name(), name), Limit: l, Cost: cost}
+	return limit.Charge{Key: fmt.Sprintf("rl1:{%s|%s}:k", t.Name(), name), Limit: l, Cost: cost}
 }
 
 // spend decides the charges of one request.
