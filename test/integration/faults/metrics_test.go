@@ -87,8 +87,15 @@ func (x *trial) grown(name string, labels ...string) int64 {
 	return x.after.sum(name, labels...) - x.before.sum(name, labels...)
 }
 
-// trips is how often the breaker opened.
-func (x *trial) trips() int64 { return x.grown("spillway_breaker_transitions_total", `to="open"`) }
+// grownSick is by how much a sum grew while the fault lasted.
+func (x *trial) grownSick(name string, labels ...string) int64 {
+	return x.well.sum(name, labels...) - x.sick.sum(name, labels...)
+}
+
+// changes is how often the breaker changed its state while the fault lasted; with to="open", how often it opened.
+func (x *trial) changes(labels ...string) int64 {
+	return x.grownSick("spillway_breaker_transitions_total", labels...)
+}
 
 // unknownReasons are those after which nobody knows whether a charge was made.
 var unknownReasons = []string{"timeout", "closed", "reply", "error", "script"}

@@ -24,7 +24,7 @@ type row struct {
 
 // matrix is all rows, by what breaks.
 func matrix() []row {
-	return slices.Concat(serverRows)
+	return slices.Concat(serverRows, networkRows, replyRows)
 }
 
 // full is whether all rows run, at full length.
@@ -44,11 +44,31 @@ func TestMatrix(t *testing.T) {
 			continue
 		}
 		t.Run(r.id, func(t *testing.T) {
-			x := &trial{T: t, row: r, length: r.length()}
-			t.Cleanup(x.write)
-			r.run(x)
+			for again := range tries {
+				if try(t, r, again == tries-1) {
+					return
+				}
+			}
 		})
 	}
+}
+
+// try runs a row once, and reports whether that is its result: what a stalled machine missed is not, unless it is the last try.
+func try(t *testing.T, r row, last bool) (settled bool) {
+	t.Run(r.fault, func(t *testing.T) {
+		x := &trial{T: t, row: r, length: r.length()}
+		watch := watchStalls()
+		defer func() {
+			watch.end()
+			if watch.count > 0 {
+				x.note("the machine stalled %d times, up to %v", watch.count, span(watch.worst))
+			}
+			settled = last || t.Failed() || len(x.wrong) > 0 || len(x.missed) == 0 || watch.count == 0
+			x.write(settled)
+		}()
+		r.run(x)
+	})
+	return settled
 }
 
 func TestMain(m *testing.M) {
@@ -62,11 +82,19 @@ var table []string
 
 const columns = "row\tfault\tfor\tanswers\tdegraded\tlate\topen after\tclosed after\tdecided\tapplied\tunknown\tverdict\t"
 
-// write puts what is known about a trial into the table, also of one that failed.
-func (x *trial) write() {
+// write puts what is known about a trial into the table, also of one that failed, and fails the test if that is the result.
+func (x *trial) write(settled bool) {
+	x.Helper()
+	broken := append(x.wrong, x.missed...)
 	verdict := "green"
-	if x.Failed() {
-		verdict = "RED: " + strings.Join(x.broken, "; ")
+	switch {
+	case !settled:
+		verdict = "again: " + strings.Join(broken, "; ")
+	case x.Failed() || len(broken) > 0:
+		verdict = "RED: " + strings.Join(broken, "; ")
+		for _, text := range broken {
+			x.Error(text)
+		}
 	}
 	notes := strings.Join(x.notes, "; ")
 	if notes != "" {

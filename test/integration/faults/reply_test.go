@@ -1,0 +1,247 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// replyRows are the faults of a server that answers, but not with a decision.
+var replyRows = []row{
+	{id: "X14", fault: "SCRIPT FLUSH every 100 ms", short: 3 * time.Second, full: 10 * time.Second, run: flushed},
+	{id: "X15", fault: "OOM: maxmemory without eviction", short: 3 * time.Second, full: 5 * time.Second, run: failing("oom", configure("maxmemory", "1", "0"))},
+	{id: "X16a", fault: "READONLY: it becomes a replica", short: 3 * time.Second, full: 5 * time.Second, run: failing("readonly", replica)},
+	{id: "X16b", fault: "LOADING after a restart", full: 5 * time.Second, run: failing("loading", loading, "--appendonly", "no", "--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024")},
+	{id: "X16c", fault: "BUSY in an endless script", short: 2 * time.Second, full: 2 * time.Second, run: failing("busy", busy, "--busy-reply-threshold", "100")},
+	{id: "X16d", fault: "MISCONF: it cannot save", full: 5 * time.Second, run: failing("misconf", unsaved, "--save", "3600 1", "--stop-writes-on-bgsave-error", "no")},
+	{id: "X16e", fault: "no more clients", full: 5 * time.Second, run: failing("clients", crowded)},
+	{id: "X16f", fault: "NOAUTH: a password appears", full: 5 * time.Second, run: misconfigured("noauth", locked)},
+	{id: "X16g", fault: "NOPERM on the keys of one rule", short: 3 * time.Second, full: 5 * time.Second, run: misconfigured("noperm", forbidden)},
+	{id: "X17", fault: "WRONGTYPE: a foreign value under one key", short: 3 * time.Second, full: 10 * time.Second, run: misconfigured("wrongtype", foreign)},
+}
+
+// fault is something to do to a server, and to undo.
+type fault struct {
+	begin, repair func()
+	hits          func(key int) bool // which keys it is about; nil: all
+}
+
+// failing is a server that cannot do its work and says why: an outage, told of by that reason.
+func failing(reason string, of func(x *trial) fault, settings ...string) func(x *trial) {
+	return func(x *trial) {
+		x.start(settings...)
+		f := of(x)
+		x.during(f.begin, f.repair)
+		x.outage()
+		x.told(reason)
+	}
+}
+
+// misconfigured is a server that is well, and an operator's mistake: the rules' failure policies decide what it concerns, the
+// breaker stays closed, and nothing else is touched.
+func misconfigured(reason string, of func(x *trial) fault) func(x *trial) {
+	return func(x *trial) {
+		x.start()
+		f := of(x)
+		x.during(f.begin, f.repair)
+		x.common()
+		x.late(0.01)
+		x.keepsClosed()
+		x.told(reason)
+		x.spared(reason, f.hits)
+	}
+}
+
+// told checks that degraded decisions were counted under the reason.
+func (x *trial) told(reason string) {
+	x.Helper()
+	if x.grownSick("spillway_degraded_decisions_total", `reason="`+reason+`"`) == 0 {
+		x.fails("no degraded decision has the reason %q", reason)
+	}
+}
+
+// spared checks that no key met the fault that it is not about.
+func (x *trial) spared(reason string, hits func(key int) bool) {
+	x.Helper()
+	touched := 0
+	for i := range x.all {
+		if a := &x.all[i]; a.degraded == reason && hits != nil && !hits(a.key) {
+			touched++
+		}
+	}
+	if touched > 0 {
+		x.fails("%d answers for other keys have the reason %q", touched, reason)
+	}
+}
+
+// do sends a command to the server, past the proxy.
+func (x *trial) do(args ...any) any {
+	x.Helper()
+	reply, err := x.admin.Do(context.Background(), args...).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		x.Fatalf("%v: %v", args, err)
+	}
+	return reply
+}
+
+// configure is a setting that goes wrong, and back.
+func configure(name, wrong, right string) func(x *trial) fault {
+	return func(x *trial) fault {
+		return fault{begin: func() { x.do("CONFIG", "SET", name, wrong) }, repair: func() { x.do("CONFIG", "SET", name, right) }}
+	}
+}
+
+// flushed takes the script from the server again and again: it is brought along, and nobody notices.
+func flushed(x *trial) {
+	x.start()
+	done, flushes := make(chan struct{}), make(chan int64)
+	x.during(func() {
+		go func() {
+			tick := time.NewTicker(100 * time.Millisecond)
+			defer tick.Stop()
+			for n := int64(0); ; n++ {
+				select {
+				case <-done:
+					flushes <- n
+					return
+				case <-tick.C:
+					x.admin.ScriptFlush(context.Background())
+				}
+			}
+		}()
+	}, func() { close(done) })
+	x.common()
+	x.keepsClosed()
+	n, evals := <-flushes, x.grownSick("spillway_redis_scripts_loaded_total")
+	before, within := x.quantile(0.99, x.began.Add(-time.Second), x.began), x.quantile(0.99, x.began, x.ended)
+	x.note("%d flushes, %d EVALs, p99 %v, before %v", n, evals, within.Round(10*time.Microsecond), before.Round(10*time.Microsecond))
+	if evals > n*poolSize || evals < n/2 {
+		x.fails("%d EVALs for %d flushes, at most %d each", evals, n, poolSize)
+	}
+	if within > 2*before {
+		x.misses("p99 is %v, more than twice the %v of before", within, before)
+	}
+	if n := x.grownSick("spillway_degraded_decisions_total", `reason="script"`); n > 0 {
+		x.fails("%d decisions were degraded for want of a script", n)
+	}
+}
+
+func replica(x *trial) fault {
+	return fault{begin: func() { x.do("REPLICAOF", "127.0.0.1", "1") }, repair: func() { x.do("REPLICAOF", "NO", "ONE") }}
+}
+
+// loading is a restart with so much data that it takes the length of the fault.
+func loading(x *trial) fault {
+	x.do("EVAL", "for i = 1, tonumber(ARGV[1]) do redis.call('SET', 'filler' .. i, 'x') end", 0, x.length.Milliseconds())
+	return fault{
+		begin: func() {
+			x.admin.ShutdownSave(context.Background())
+			servers.Await(x, "the end of the server", func() error {
+				if x.admin.Ping(context.Background()).Err() == nil {
+					return errors.New("it answers")
+				}
+				return nil
+			})
+			x.redis.Start(x)
+		},
+		repair: func() {},
+	}
+}
+
+// busy is a server in a script that does not end before the operator kills it.
+func busy(x *trial) fault {
+	spinner := redis.NewClient(&redis.Options{Addr: x.redis.Addr, MaxRetries: -1, ReadTimeout: time.Minute})
+	x.Cleanup(func() { spinner.Close() })
+	return fault{
+		begin: func() { go spinner.Eval(context.Background(), "while true do end", nil) },
+		repair: func() {
+			servers.Await(x, "the end of the script", func() error { return x.admin.ScriptKill(context.Background()).Err() })
+		},
+	}
+}
+
+// unsaved is a server that could not save and then is told to mind.
+func unsaved(x *trial) fault {
+	err := os.Mkdir(filepath.Join(filepath.Dir(x.redis.Socket), "dump.rdb"), 0o700)
+	if err != nil {
+		x.Fatalf("put a folder where the server saves: %v", err)
+	}
+	servers.Await(x, "a save that fails", func() error {
+		x.admin.BgSave(context.Background())
+		if !strings.Contains(fmt.Sprint(x.do("INFO", "persistence")), "rdb_last_bgsave_status:err") {
+			return errors.New("the last save went well")
+		}
+		return nil
+	})
+	return configure("stop-writes-on-bgsave-error", "yes", "no")(x)
+}
+
+// crowded is a server that cuts all connections and takes no more.
+func crowded(x *trial) fault {
+	f := configure("maxclients", "1", "10000")(x)
+	return fault{begin: func() { f.begin(); x.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") }, repair: f.repair}
+}
+
+// locked is a server that gets a password nobody told the sidecar. Connections that are there keep their rights, so they are cut
+// one at a time: all at once would be an outage of its own.
+func locked(x *trial) fault {
+	f := configure("requirepass", "sesame", "")(x)
+	return fault{repair: f.repair, begin: func() {
+		f.begin()
+		own := x.do("CLIENT", "ID")
+		for _, line := range strings.Split(strings.TrimSpace(fmt.Sprint(x.do("CLIENT", "LIST"))), "\n") {
+			var id int64
+			_, err := fmt.Sscanf(line, "id=%d ", &id)
+			if err == nil && own != id {
+				x.admin.ClientKillByFilter(context.Background(), "ID", fmt.Sprint(id))
+				pass(20 * time.Millisecond)
+			}
+		}
+	}}
+}
+
+// forbidden takes the right to the keys of one rule from the sidecar's user.
+func forbidden(x *trial) fault {
+	return fault{
+		begin: func() {
+			x.do("ACL", "SETUSER", "default", "resetkeys", "~rl1:{closed*", "~rl1:{local*", "~rl1:{share*")
+		},
+		repair: func() { x.do("ACL", "SETUSER", "default", "allkeys") },
+		hits:   func(key int) bool { return domainOf(key) == "open" },
+	}
+}
+
+// foreign puts a set where the counter of one key was.
+func foreign(x *trial) fault {
+	const key, aside = 30, "aside"
+	names, err := x.admin.Keys(context.Background(), fmt.Sprintf("rl1:{*|k%d}*", key)).Result()
+	if err != nil || len(names) != 1 {
+		x.Fatalf("find the counter of key %d: %q, %v", key, names, err)
+	}
+	both := func(first, second func(p redis.Pipeliner)) func() {
+		return func() {
+			_, err := x.admin.TxPipelined(context.Background(), func(p redis.Pipeliner) error {
+				first(p)
+				second(p)
+				return nil
+			})
+			if err != nil {
+				x.Fatalf("change the value under %s: %v", names[0], err)
+			}
+		}
+	}
+	ctx := context.Background()
+	return fault{
+		begin:  both(func(p redis.Pipeliner) { p.Rename(ctx, names[0], aside) }, func(p redis.Pipeliner) { p.SAdd(ctx, names[0], "x") }),
+		repair: both(func(p redis.Pipeliner) { p.Del(ctx, names[0]) }, func(p redis.Pipeliner) { p.Rename(ctx, aside, names[0]) }),
+		hits:   func(k int) bool { return k == key },
+	}
+}
