@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"crypto/rand"
+	_ "embed" // for the script
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -18,16 +19,10 @@ const (
 	leaveIn    = 100 * time.Millisecond
 )
 
-// beatScript notes that ARGV[1] lives, forgets who did not show up for ARGV[2] ms, and answers how many there are. Signs from the
-// future are those of a clock that was set back; whoever lives shows up again.
-const beatScript = `
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2])
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '(' .. string.format('%.0f', now), '+inf')
-redis.call('ZADD', KEYS[1], string.format('%.0f', now), ARGV[1])
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
-return redis.call('ZCARD', KEYS[1])`
+// beatScript is what a sidecar does to show that it lives, and to learn who else does.
+//
+//go:embed heart.lua
+var beatScript string
 
 // heart counts the sidecars that share a store. Each shows up every second under a key of its own name, on every shard of a ring.
 type heart struct {
