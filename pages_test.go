@@ -4,8 +4,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/sidecar"
 )
 
 func page(t *testing.T, name string) string {
@@ -30,18 +33,13 @@ func TestReadmeShowsTheTwoCommands(t *testing.T) {
 }
 
 func TestReadmeNamesSettingsThatExist(t *testing.T) {
-	var code strings.Builder
-	for _, s := range sources(t) {
-		if under(s.path, "sidecar") && !s.test {
-			code.WriteString(s.text)
-		}
-	}
+	read := sidecar.Variables()
 	settings := regexp.MustCompile("(?m)^\\| `([A-Z_]+)`").FindAllStringSubmatch(page(t, "README.md"), -1)
 	if len(settings) < 10 {
 		t.Fatalf("README.md lists %d settings: its table has another shape than this test reads", len(settings))
 	}
 	for _, s := range settings {
-		if !regexp.MustCompile(`"` + s[1] + `[",]`).MatchString(code.String()) {
+		if !slices.Contains(read, s[1]) {
 			t.Errorf("README.md lists %s, which the sidecar does not read", s[1])
 		}
 	}

@@ -10,14 +10,16 @@ import (
 // Config is all settings of a sidecar. FromEnvironment fills it; the names of variables, their units and defaults stand
 // in the tags. A variable that is set but empty counts as not set.
 type Config struct {
-	Listen  Listen
-	TLS     TLS
-	Log     Log
-	Rules   Rules
-	Redis   Redis
-	Store   Store
-	Answer  Answer
-	Metrics Metrics
+	Listen    Listen
+	TLS       TLS
+	Log       Log
+	Rules     Rules
+	Redis     Redis `envPrefix:"REDIS_"`           // without a URL there is none, and each sidecar counts alone in memory
+	PerSecond Redis `envPrefix:"REDIS_PERSECOND_"` // of limits with a window of at most a second, with Store.PerSecond
+	RedisTLS  RedisTLS
+	Store     Store
+	Answer    Answer
+	Metrics   Metrics
 
 	Version  string    `env:"-"` // of this program
 	Warnings []string  `env:"-"` // what was set and does not do what it says; logged at start
@@ -89,24 +91,37 @@ type Rules struct {
 	DefaultDomain string `env:"DEFAULT_DOMAIN"`                     // of requests that name none; for ext_authz
 }
 
-// Redis is the shared store. Without URL there is none, and each sidecar counts alone in memory.
+// Redis is where a shared store is: one server, or several that stand together as Type says.
 type Redis struct {
-	URL        string        `env:"REDIS_URL"` // host:port, redis://, rediss://, a socket's path or unix://
-	SocketType string        `env:"REDIS_SOCKET_TYPE"`
-	Type       string        `env:"REDIS_TYPE" envDefault:"SINGLE"`
-	Auth       string        `env:"REDIS_AUTH"`      // password, or user:password
-	PoolSize   int           `env:"REDIS_POOL_SIZE"` // connections; 0: the store's own choice
-	Timeout    time.Duration `env:"REDIS_TIMEOUT"`   // of dialling; 0: the store's own choice. STORE_BUDGET bounds a decision
-	TLS        bool          `env:"REDIS_TLS"`
-	Cert       string        `env:"REDIS_TLS_CLIENT_CERT"`
-	Key        string        `env:"REDIS_TLS_CLIENT_KEY"`
-	CA         string        `env:"REDIS_TLS_CACERT"`
-	SkipVerify bool          `env:"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION"`
+	// URL is host:port, redis://, rediss://, a socket's path or unix://. For a cluster it is a list of some nodes, for a ring
+	// one of every shard, for sentinels the master's name and then a list of them; with commas in between. What one entry
+	// says of user, password, TLS or database holds for all, and a user and password in a sentinel's are the sentinels'.
+	URL        string `env:"URL"`
+	SocketType string `env:"SOCKET_TYPE"`
+	Type       string `env:"TYPE" envDefault:"SINGLE"` // single, sentinel, cluster or ring, in any case
+
+	Auth             string `env:"AUTH"`               // password, or user:password; goes before what URL says
+	AuthFile         string `env:"AUTH_FILE"`          // the same from a file, which is read for each new connection
+	SentinelAuth     string `env:"SENTINEL_AUTH"`      // for the sentinels alone
+	SentinelAuthFile string `env:"SENTINEL_AUTH_FILE"` // the same from a file, which is read at start
+
+	PoolSize int           `env:"POOL_SIZE"` // connections to each server; 0: the store's own choice
+	Timeout  time.Duration `env:"TIMEOUT"`   // of dialling; 0: the store's own choice. STORE_BUDGET bounds a decision
+	TLS      bool          `env:"TLS"`
+}
+
+// RedisTLS is how to speak TLS to Redis, for all of its servers.
+type RedisTLS struct {
+	Cert       string `env:"REDIS_TLS_CLIENT_CERT"` // file
+	Key        string `env:"REDIS_TLS_CLIENT_KEY"`  // file
+	CA         string `env:"REDIS_TLS_CACERT"`      // file
+	SkipVerify bool   `env:"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION"`
 }
 
 // Store is how counts are kept, wherever that is.
 type Store struct {
 	Backend     string        `env:"BACKEND_TYPE" envDefault:"redis"`
+	PerSecond   bool          `env:"REDIS_PERSECOND"`                       // limits by the second have a Redis of their own
 	Budget      time.Duration `env:"STORE_BUDGET" envDefault:"10ms"`        // the longest a decision waits for the shared store
 	KeyPrefix   string        `env:"CACHE_KEY_PREFIX"`                      //
 	KeySecret   string        `env:"KEY_SECRET"`                            // with it, keys hold no identities

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -30,9 +29,9 @@ func TestDefaults(t *testing.T) {
 			Host: "127.0.0.1", Port: 8080, GRPCHost: "127.0.0.1", GRPCPort: 8081, DebugHost: "127.0.0.1", DebugPort: 6070,
 			UDSMode: 0o666, MaxAge: 24 * time.Hour, MaxAgeGrace: time.Hour,
 		},
-		Log:    Log{Level: "info", Format: "text"},
-		Rules:  Rules{Root: "/srv/runtime_data/current", AppDirectory: "config", WatchRoot: true, Type: "FILE"},
-		Redis:  Redis{Type: "SINGLE"},
+		Log:   Log{Level: "info", Format: "text"},
+		Rules: Rules{Root: "/srv/runtime_data/current", AppDirectory: "config", WatchRoot: true, Type: "FILE"},
+		Redis: Redis{Type: "SINGLE"}, PerSecond: Redis{Type: "SINGLE"},
 		Store:  Store{Backend: "redis", Budget: 10 * time.Millisecond, MaxKeys: 1_000_000, DenialCache: 100_000, Waiters: 10_000},
 		Answer: Answer{LimitHeader: "RateLimit-Limit", RemainingHeader: "RateLimit-Remaining", ResetHeader: "RateLimit-Reset"},
 		Metrics: Metrics{
@@ -46,7 +45,7 @@ func TestDefaults(t *testing.T) {
 
 func TestASetButEmptyVariableIsNotSet(t *testing.T) {
 	var environ []string
-	for _, name := range names() {
+	for _, name := range Variables() {
 		environ = append(environ, name+"=")
 	}
 	if diff := cmp.Diff(fromEnv(t), fromEnv(t, environ...)); diff != "" {
@@ -103,7 +102,12 @@ func TestEachProblemNamesVariableValueAndWhatIsAllowed(t *testing.T) {
 		"THROTTLE_WAITERS=0":               `THROTTLE_WAITERS: "0" is not a number above 0`,
 		"LOG_LEVEL=loud":                   `LOG_LEVEL: "loud" is not one of error, warn, info, debug, trace`,
 		"LOG_FORMAT=xml":                   `LOG_FORMAT: "xml" is not text or json`,
-		"REDIS_TYPE=SENTINEL":              `REDIS_TYPE: "SENTINEL" is not supported yet: only SINGLE is; without it this sidecar would count alone`,
+		"REDIS_TYPE=replicated":            `REDIS_TYPE: "replicated" is not one of single, sentinel, cluster, ring`,
+		"REDIS_PERSECOND=maybe":            `REDIS_PERSECOND: "maybe" is not true or false`,
+		"REDIS_PERSECOND_POOL_SIZE=many":   `REDIS_PERSECOND_POOL_SIZE: "many" is not a whole number`,
+		"REDIS_POOL_SIZE=-1":               `REDIS_POOL_SIZE: "-1" is not a number from 1 to 10000`,
+		"REDIS_TIMEOUT=-1s":                `REDIS_TIMEOUT: "-1s" is not a duration above 0`,
+		"REDIS_AUTH_FILE=/does/not/exist":  `REDIS_AUTH_FILE: open /does/not/exist: no such file or directory`,
 		"REDIS_SOCKET_TYPE=udp":            `REDIS_SOCKET_TYPE: "udp" is not tcp or unix`,
 		"BACKEND_TYPE=disk":                `BACKEND_TYPE: "disk" is not redis`,
 		"CONFIG_TYPE=ETCD":                 `CONFIG_TYPE: "ETCD" is not FILE`,
@@ -156,23 +160,4 @@ func TestTheSecretComesFromAFile(t *testing.T) {
 	if err == nil {
 		t.Error("KEY_SECRET and KEY_SECRET_FILE together are taken")
 	}
-}
-
-// names are the variables that a Config reads.
-func names() []string {
-	var all []string
-	for group := range reflect.TypeFor[Config]().NumField() {
-		for _, name := range variables(structOf(reflect.TypeFor[Config]().Field(group).Type)) {
-			all = append(all, name)
-		}
-	}
-	slices.Sort(all)
-	return all
-}
-
-func structOf(t reflect.Type) reflect.Type {
-	if t.Kind() != reflect.Struct {
-		return reflect.TypeFor[struct{}]()
-	}
-	return t
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -48,12 +47,25 @@ func settings(environ []string) map[string]string {
 	return set
 }
 
-// variables maps each field of a Config that has a variable to its name.
-func variables(t reflect.Type) map[string]string {
+// Variables are the names of all variables that FromEnvironment reads, sorted.
+func Variables() []string {
+	var all []string
+	for _, group := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
+		all = slices.AppendSeq(all, maps.Values(variables(group)))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// variables maps each field of a group of settings to the name of its variable. What is no group has none.
+func variables(group reflect.StructField) map[string]string {
 	names := map[string]string{}
-	for _, f := range reflect.VisibleFields(t) {
+	if group.Type.Kind() != reflect.Struct {
+		return names
+	}
+	for _, f := range reflect.VisibleFields(group.Type) {
 		if name := f.Tag.Get("env"); name != "" && name != "-" {
-			names[f.Name] = name
+			names[f.Name] = group.Tag.Get("envPrefix") + name
 		}
 	}
 	return names
@@ -64,12 +76,13 @@ func parse(cfg *Config, set map[string]string) []string {
 	var problems []string
 	whole := reflect.ValueOf(cfg).Elem()
 	for i := range whole.NumField() {
-		group := whole.Field(i)
-		if group.Kind() != reflect.Struct {
+		group := whole.Type().Field(i)
+		if group.Type.Kind() != reflect.Struct {
 			continue
 		}
-		err := env.ParseWithOptions(group.Addr().Interface(), env.Options{Environment: set})
-		problems = append(problems, explain(err, variables(group.Type()), set)...)
+		options := env.Options{Environment: set, Prefix: group.Tag.Get("envPrefix")}
+		err := env.ParseWithOptions(whole.Field(i).Addr().Interface(), options)
+		problems = append(problems, explain(err, variables(group), set)...)
 	}
 	return problems
 }
@@ -141,14 +154,11 @@ func (c *Config) readSecret() []string {
 	if c.Store.KeySecret != "" {
 		return []string{"KEY_SECRET and KEY_SECRET_FILE are both set: use one of them"}
 	}
-	text, err := os.ReadFile(c.Store.SecretFile)
+	secret, err := readSecret("KEY_SECRET_FILE", c.Store.SecretFile)
 	if err != nil {
-		return []string{fmt.Sprintf("KEY_SECRET_FILE: %v", err)}
+		return []string{err.Error()}
 	}
-	c.Store.KeySecret = strings.TrimRight(string(text), "\r\n")
-	if c.Store.KeySecret == "" {
-		return []string{fmt.Sprintf("KEY_SECRET_FILE: %q is empty", c.Store.SecretFile)}
-	}
+	c.Store.KeySecret = secret
 	return nil
 }
 
@@ -164,11 +174,11 @@ func (c *Config) warnings(set map[string]string) []string {
 			lines = append(lines, "ignored: "+name+": "+u.why)
 		}
 	}
-	return append(lines, c.partly()...)
+	return append(lines, c.partly(set)...)
 }
 
-// partly names the variables of which only some values are supported.
-func (c *Config) partly() []string {
+// partly names the variables that act only with some values, or only beside others.
+func (c *Config) partly(set map[string]string) []string {
 	var lines []string
 	add := func(is bool, line string) {
 		if is {
@@ -177,6 +187,11 @@ func (c *Config) partly() []string {
 	}
 	add(c.Metrics.Statsd, "USE_STATSD=true: statsd is not supported; scrape /metrics on the debug port, or set USE_PROMETHEUS=true")
 	add(!strings.EqualFold(c.Rules.Type, "FILE"), "CONFIG_TYPE="+c.Rules.Type+": not supported yet; rules come from files, see RULES")
+	add(c.PerSecond.URL != "" && set["REDIS_PERSECOND"] == "", "REDIS_PERSECOND_URL: set REDIS_PERSECOND=true as well")
+	for _, r := range c.redises() {
+		unused := r.SentinelAuth != "" || r.SentinelAuthFile != ""
+		add(unused && !one(r.Type, "sentinel"), r.prefix+"SENTINEL_AUTH: there are no sentinels; "+r.prefix+"TYPE is "+r.Type)
+	}
 	add(strings.EqualFold(c.Store.Backend, "memcache"), "BACKEND_TYPE=memcache: not supported; counts are kept in Redis (REDIS_URL), else in memory")
 	return lines
 }

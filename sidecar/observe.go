@@ -149,12 +149,12 @@ func (o *observer) storeFailed(reason string, err error) {
 }
 
 // breakerChanged logs a change. What repeats during an outage is thinned like any warning; that it is over never is.
-func (o *observer) breakerChanged(from, to breaker.State, reason string) {
+func (o *observer) breakerChanged(shard string, from, to breaker.State, reason string) {
 	if to == breaker.Closed {
-		o.log.Info("the breaker to redis is closed: "+reason, "was", from.String())
+		o.log.Info("the breaker to redis is closed: "+reason, "server", shard, "was", from.String())
 		return
 	}
-	o.log.Warn("the breaker to redis is "+to.String()+": "+reason, "was", from.String())
+	o.log.Warn("the breaker to redis is "+to.String()+": "+reason, "server", shard, "was", from.String())
 }
 
 // lostFor is how long a failed decision is told of after the store answers again.

@@ -1,187 +1,233 @@
 package sidecar
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
-	"os"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/spillway-mesh/spillway/store"
 )
 
-// target is where a Redis is, as REDIS_URL and its companions say.
+// login is a user and a password. The zero value is none.
+type login struct{ user, password string }
+
+// parseLogin reads a password, or user:password. A password with a colon and no user starts with one.
+func parseLogin(text string) login {
+	user, password, both := strings.Cut(text, ":")
+	if !both {
+		return login{password: text}
+	}
+	return login{user, password}
+}
+
+// server is one server as a URL's part names it. What is empty was not said.
+type server struct {
+	network, address string
+	scheme           string // redis or rediss
+	db               string // a number
+	login            login
+}
+
+// target is where the servers of a store are, as a URL says.
 type target struct {
-	network, address   string
-	username, password string
-	db                 int
-	tls                bool
+	kind      store.Kind
+	master    string   // of sentinels
+	addresses []string // of servers, or of sentinels
+	said      server   // what holds for all of them; its address is empty
+}
+
+// db is the number of the database.
+func (t *target) db() int {
+	n, _ := strconv.Atoi(t.said.db) // it was checked before
+	return n
+}
+
+// logins are what the URL says of who asks: the servers, or the sentinels where it names those.
+func (t *target) logins() (server, sentinel login) {
+	if t.kind == store.Sentinel {
+		return login{}, t.said.login
+	}
+	return t.said.login, login{}
 }
 
 // String is for logs: it holds no secret.
-func (t target) String() string {
-	scheme := "redis://"
-	if t.tls {
-		scheme = "rediss://"
+func (t *target) String() string {
+	text := strings.Join(t.addresses, ",")
+	switch {
+	case t.said.network == "unix":
+		text = "unix://" + text
+	case t.said.scheme == "rediss":
+		text = fmt.Sprintf("rediss://%s/%d", text, t.db())
+	default:
+		text = fmt.Sprintf("redis://%s/%d", text, t.db())
 	}
-	if t.network == "unix" {
-		return "unix://" + t.address
+	switch t.kind {
+	case store.Single:
+		return text
+	case store.Sentinel:
+		return fmt.Sprintf("sentinel %s at %s", t.master, text)
 	}
-	return scheme + t.address + "/" + strconv.Itoa(t.db)
+	return t.kind.String() + " at " + text
 }
 
-// target reads REDIS_URL. Its errors name the variable and never show it, because it may hold a password.
-func (r *Redis) target() (target, error) {
-	if r.URL == "" {
-		return target{}, nil
+// parseTarget reads a URL of servers of that kind. Its errors never show the text, because it may hold a password.
+func parseTarget(kind store.Kind, text, socketType string) (*target, error) {
+	t := &target{kind: kind}
+	if kind == store.Single {
+		return t, t.add(text, socketType)
 	}
-	t, err := parseRedis(r.URL, r.SocketType)
-	if err != nil {
-		return t, fmt.Errorf("REDIS_URL: %w", err)
-	}
-	t.tls = t.tls || r.TLS
-	if r.Auth != "" {
-		user, password, both := strings.Cut(r.Auth, ":")
-		if !both {
-			user, password = "", r.Auth
+	entries := strings.Split(text, ",")
+	first := 0
+	if kind == store.Sentinel {
+		t.master, first = strings.TrimSpace(entries[0]), 1
+		if t.master == "" || strings.ContainsAny(t.master, ":/@") || len(entries) == 1 {
+			return nil, errors.New("not the master's name and its sentinels: use mymaster,host:26379,host:26379")
 		}
-		t.username, t.password = user, password
 	}
-	return t, nil
+	for i, entry := range entries[first:] {
+		err := t.add(strings.TrimSpace(entry), socketType)
+		if err != nil {
+			return nil, fmt.Errorf("server %d of %d: %w", i+1, len(entries)-first, err)
+		}
+	}
+	return t, t.check()
 }
 
-var errList = errors.New("a list of servers is not supported yet (sentinel, cluster): name one server")
+// add takes one server of the list.
+func (t *target) add(text, socketType string) error {
+	if text == "" {
+		return errors.New("it is empty: there is a comma too many, or a name is missing")
+	}
+	port := "6379"
+	if t.kind == store.Sentinel {
+		port = "26379"
+	}
+	s, err := parseServer(text, socketType, port)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !agree(&t.said.network, s.network):
+		return errors.New("sockets and host:port do not go together in one list")
+	case !agree(&t.said.scheme, s.scheme):
+		return errors.New("redis:// and rediss:// do not go together: TLS is for all servers of a list or for none")
+	case !agree(&t.said.db, s.db):
+		return errors.New("the database is another than before: it is the same for all servers of a list")
+	case !agree(&t.said.login, s.login):
+		return errors.New("user or password is another than before: they are the same for all servers of a list")
+	case t.kind == store.Ring && slices.Contains(t.addresses, s.address):
+		return errors.New("it was named before: a shard stands once in a ring")
+	}
+	t.addresses = append(t.addresses, s.address)
+	return nil
+}
 
-// parseRedis reads the forms of REDIS_URL. A path is a socket, whatever the socket type says.
-func parseRedis(text, socketType string) (target, error) {
+// agree reports whether what one server says is what those before it said, and keeps it. Nothing agrees with anything.
+func agree[T comparable](have *T, said T) bool {
+	var nothing T
+	if said == nothing {
+		return true
+	}
+	if *have == nothing {
+		*have = said
+	}
+	return *have == said
+}
+
+// check says what does not go with the kind.
+func (t *target) check() error {
+	if t.said.network == "unix" && t.kind != store.Ring {
+		return fmt.Errorf("a %s tells addresses of other servers, so its own cannot be sockets: use host:port", t.kind)
+	}
+	if t.kind == store.Cluster && t.db() != 0 {
+		return errors.New("a cluster has database 0 only: remove the number")
+	}
+	return nil
+}
+
+var laterURL = regexp.MustCompile(`,\s*[a-z]+://`)
+
+// isList reports whether a URL names several servers. A comma in a password makes no list.
+func isList(text string) bool {
+	if laterURL.MatchString(text) {
+		return true
+	}
+	if strings.Contains(text, "://") {
+		text = text[strings.LastIndexByte(text, '@')+1:]
+	}
+	return strings.Contains(text, ",")
+}
+
+// parseServer reads the forms of one server, whose port may be missing in a URL. A path is a socket, whatever the socket type
+// says.
+func parseServer(text, socketType, port string) (server, error) {
 	if !strings.Contains(text, "://") {
 		return parsePlain(text, socketType)
 	}
-	if strings.Contains(text[strings.LastIndexByte(text, '@')+1:], ",") {
-		return target{}, errList
-	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return target{}, errors.New("not a URL: use host:port, redis://[user:password@]host:port[/db], rediss:// or a socket's path; a password's special bytes need percent encoding")
+		return server{}, errors.New("not a URL: use host:port, redis://[user:password@]host:port[/db], rediss:// or a socket's path; a password's special bytes need percent encoding")
 	}
 	password, _ := u.User.Password()
-	t := target{username: u.User.Username(), password: password}
+	s := server{login: login{u.User.Username(), password}}
 	switch u.Scheme {
 	case "unix":
-		t.network, t.address = "unix", u.Host+u.Path
-		if t.address == "" {
-			return t, errors.New("unix:// needs a path, as in unix:///run/redis.sock")
+		s.network, s.address = "unix", u.Host+u.Path
+		if s.address == "" {
+			return s, errors.New("unix:// needs a path, as in unix:///run/redis.sock")
 		}
-		return t, nil
+		return s, nil
 	case "redis", "rediss":
-		t.tls = u.Scheme == "rediss"
-		return parseHost(t, u)
+		s.scheme = u.Scheme
+		return parseHost(s, u, port)
 	}
-	return t, fmt.Errorf("%q is not a scheme: use redis, rediss or unix", u.Scheme)
+	return s, fmt.Errorf("%q is not a scheme: use redis, rediss or unix", u.Scheme)
 }
 
 // parsePlain reads host:port, or the path of a socket.
-func parsePlain(text, socketType string) (target, error) {
+func parsePlain(text, socketType string) (server, error) {
 	if strings.HasPrefix(text, "/") || strings.HasPrefix(text, "@") || strings.HasPrefix(text, ".") {
-		return target{network: "unix", address: text}, nil
-	}
-	if strings.Contains(text, ",") {
-		return target{}, errList
+		return server{network: "unix", address: text}, nil
 	}
 	host, port, err := net.SplitHostPort(text)
 	if err != nil && strings.EqualFold(socketType, "unix") {
-		return target{network: "unix", address: text}, nil
+		return server{network: "unix", address: text}, nil
 	}
 	if err != nil || !isPort(port) {
-		return target{}, errors.New("not an address: use host:port, redis://host:port, rediss:// or a socket's path")
+		return server{}, errors.New("not an address: use host:port, redis://host:port, rediss:// or a socket's path")
 	}
-	return target{network: "tcp", address: net.JoinHostPort(host, port)}, nil
+	return server{network: "tcp", address: net.JoinHostPort(host, port)}, nil
 }
 
 // parseHost reads host, port and database of a redis:// URL.
-func parseHost(t target, u *url.URL) (target, error) {
-	host, port := u.Hostname(), u.Port()
+func parseHost(s server, u *url.URL, port string) (server, error) {
+	host := u.Hostname()
 	if host == "" {
 		host = "localhost"
 	}
-	if port == "" {
-		port = "6379"
+	if given := u.Port(); given != "" {
+		port = given
 	}
-	t.network, t.address = "tcp", net.JoinHostPort(host, port)
+	s.network, s.address = "tcp", net.JoinHostPort(host, port)
 	if db := strings.Trim(u.Path, "/"); db != "" {
 		n, err := strconv.Atoi(db)
 		if err != nil || n < 0 {
-			return t, fmt.Errorf("%q is not a database: use a number, as in redis://host:6379/0", db)
+			return s, fmt.Errorf("%q is not a database: use a number, as in redis://host:6379/0", db)
 		}
-		t.db = n
+		s.db = strconv.Itoa(n)
 	}
 	if u.RawQuery != "" {
-		return t, errors.New("parameters after ? are not supported: use REDIS_POOL_SIZE, REDIS_TIMEOUT and REDIS_TLS_*")
+		return s, errors.New("parameters after ? are not supported: use REDIS_POOL_SIZE, REDIS_TIMEOUT and REDIS_TLS_*")
 	}
-	return t, nil
+	return s, nil
 }
 
 func isPort(text string) bool {
 	n, err := strconv.Atoi(text)
 	return err == nil && n > 0 && n < 1<<16
-}
-
-// clientTLS is how to speak TLS to Redis.
-func (r *Redis) clientTLS(t target) (*tls.Config, error) {
-	if !t.tls {
-		return nil, nil
-	}
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
-	if t.network == "tcp" {
-		cfg.ServerName, _, _ = net.SplitHostPort(t.address)
-	}
-	if r.CA != "" {
-		pool, err := loadPool(r.CA)
-		if err != nil {
-			return nil, fmt.Errorf("REDIS_TLS_CACERT: %w", err)
-		}
-		cfg.RootCAs = pool
-	}
-	if r.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(r.Cert, r.Key)
-		if err != nil {
-			return nil, fmt.Errorf("REDIS_TLS_CLIENT_CERT: %w", err)
-		}
-		cfg.Certificates = []tls.Certificate{pair}
-	}
-	if r.SkipVerify {
-		skipHostname(cfg)
-	}
-	return cfg, nil
-}
-
-// skipHostname checks the chain of the server's certificate but not the name in it.
-func skipHostname(cfg *tls.Config) {
-	cfg.InsecureSkipVerify = true
-	cfg.VerifyConnection = func(s tls.ConnectionState) error {
-		if len(s.PeerCertificates) == 0 {
-			return errors.New("the server showed no certificate")
-		}
-		between := x509.NewCertPool()
-		for _, c := range s.PeerCertificates[1:] {
-			between.AddCert(c)
-		}
-		_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: cfg.RootCAs, Intermediates: between})
-		return err
-	}
-}
-
-// loadPool reads certificates of authorities from a PEM file.
-func loadPool(file string) (*x509.CertPool, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s holds no certificate in PEM", file)
-	}
-	return pool, nil
 }

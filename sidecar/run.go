@@ -101,11 +101,10 @@ func (s *Sidecar) announce() {
 	for _, line := range s.cfg.Warnings {
 		s.log.Warn(line)
 	}
-	at, _ := s.cfg.Redis.target()
 	if s.cfg.Redis.URL == "" {
 		s.log.Info("no REDIS_URL: counting in memory, alone")
 	} else {
-		s.log.Info("counting in redis", "at", at.String(), "budget", s.cfg.Store.Budget.String())
+		s.log.Info("counting in redis", s.cfg.whereRedis()...)
 	}
 	a := s.Addresses()
 	args := []any{"grpc", a.GRPC, "http", a.HTTP, "debug", a.Debug}

@@ -164,34 +164,6 @@ func (s *Sidecar) openRules() {
 	s.files = rules.NewFiles(cfg)
 }
 
-// openRedis makes the shared store. It does not wait for Redis to be there.
-func (s *Sidecar) openRedis() (*store.Redis, error) {
-	at, err := s.cfg.Redis.target()
-	if err != nil {
-		return nil, err
-	}
-	secure, err := s.cfg.Redis.clientTLS(at)
-	if err != nil {
-		return nil, fmt.Errorf("set up TLS to Redis: %w", err)
-	}
-	entries := s.cfg.Store.DenialCache
-	if entries == 0 {
-		entries = -1
-	}
-	shared := store.NewRedis(store.RedisConfig{
-		Servers: store.Servers{
-			Network: at.network, Addresses: []string{at.address}, Username: at.username, Password: at.password, DB: at.db, TLS: secure,
-			PoolSize: s.cfg.Redis.PoolSize, DialTimeout: s.cfg.Redis.Timeout,
-		},
-		Budget:        s.cfg.Store.Budget,
-		DenialEntries: entries, OnError: s.observer.storeFailed, Breaker: breaker.Config{OnChange: s.observer.breakerChanged},
-	})
-	s.defers("redis", shared.Close)
-	s.forget, s.ping, s.breaker = shared.Forget, shared.Ping, shared.Breaker
-	s.telemetry.Redis(shared.Stats)
-	return shared, nil
-}
-
 // files is where the rules are, in the words of package rules.
 func (c Config) files() rules.FilesConfig {
 	return rules.FilesConfig{

@@ -199,3 +199,15 @@ func TestRedisOverTLS(t *testing.T) {
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK)
 	expectCodes(t, dial(t, plain.Addresses().GRPC), "alice", codeOK, codeOver)
 }
+
+func TestRedisIsCheckedByTheNameItIsDialledBy(t *testing.T) {
+	a := newAuthority(t)
+	cert, key := a.issue(t, "localhost", 2)
+	port := servers.FreeAddr(t)[len("127.0.0.1:"):]
+	servers.StartRedis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", a.file, "--tls-auth-clients", "no")
+	right := begin(t, twoPerHour, "REDIS_URL=rediss://localhost:"+port, "REDIS_TLS_CACERT="+a.file, "STORE_BUDGET=1s")
+	wrong := begin(t, twoPerHour, "REDIS_URL=rediss://127.0.0.1:"+port, "REDIS_TLS_CACERT="+a.file, "STORE_BUDGET=1s")
+	expectCodes(t, dial(t, right.Addresses().GRPC), "alice", codeOK)
+	expectPage(t, right.Addresses().HTTP, "/readyz", 200, "ok\n")
+	expectPage(t, wrong.Addresses().HTTP, "/readyz", 200, "redis: dial")
+}

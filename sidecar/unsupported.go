@@ -7,16 +7,14 @@ type ignored struct {
 }
 
 const (
-	noXDS       = "rules over xDS are not supported yet; use RULES or RUNTIME_ROOT"
-	noStatsd    = "statsd is not supported; scrape /metrics on the debug port, or set USE_PROMETHEUS=true"
-	noPerSecond = "there is one Redis for all limits, at REDIS_URL"
-	noSentinel  = "Redis Sentinel is not supported yet"
-	noCluster   = "Redis Cluster is not supported yet"
-	noMemcache  = "memcached is not supported; set REDIS_URL"
-	noTracing   = "tracing is not supported yet"
-	noStartup   = "the sidecar serves at once and connects to Redis when it can"
-	noPipeline  = "a decision is one call to Redis, so there is nothing to gather"
-	noEmpty     = "a call that finds no free connection waits, at most STORE_BUDGET"
+	noXDS      = "rules over xDS are not supported yet; use RULES or RUNTIME_ROOT"
+	noStatsd   = "statsd is not supported; scrape /metrics on the debug port, or set USE_PROMETHEUS=true"
+	noMemcache = "memcached is not supported; set REDIS_URL"
+	noTracing  = "tracing is not supported yet"
+	noStartup  = "the sidecar serves at once and connects to Redis when it can"
+	noPipeline = "a decision asks each server once, so there is nothing to gather"
+	noSerial   = "the servers that a request needs are always asked at the same time"
+	noEmpty    = "a call that finds no free connection waits, at most STORE_BUDGET"
 )
 
 // unsupported are the variables that the reference server knows and this sidecar does not act upon.
@@ -51,30 +49,20 @@ var unsupported = map[string]ignored{
 	"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED": {why: "health is good once it listens; /readyz names what is degraded", inert: "false"},
 	"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION":    {why: "a lost Redis does not fail health; /readyz names it", inert: "false"},
 
-	"REDIS_SENTINEL_AUTH":                {why: noSentinel},
 	"REDIS_PIPELINE_WINDOW":              {why: noPipeline, inert: "0"},
 	"REDIS_PIPELINE_LIMIT":               {why: noPipeline, inert: "0"},
-	"REDIS_CLUSTER_PIPELINE_PARALLELISM": {why: noCluster},
+	"REDIS_CLUSTER_PIPELINE_PARALLELISM": {why: noSerial, inert: "0"},
 	"REDIS_POOL_ON_EMPTY_BEHAVIOR":       {why: noEmpty, inert: "WAIT"},
 	"REDIS_POOL_ON_EMPTY_WAIT_DURATION":  {why: noEmpty},
 	"REDIS_STARTUP_INITIAL_INTERVAL":     {why: noStartup},
 	"REDIS_STARTUP_MAX_INTERVAL":         {why: noStartup},
 	"REDIS_STARTUP_MAX_ELAPSED_TIME":     {why: noStartup},
 
-	"REDIS_PERSECOND":                              {why: noPerSecond, inert: "false"},
-	"REDIS_PERSECOND_SOCKET_TYPE":                  {why: noPerSecond},
-	"REDIS_PERSECOND_TYPE":                         {why: noPerSecond},
-	"REDIS_PERSECOND_URL":                          {why: noPerSecond},
-	"REDIS_PERSECOND_POOL_SIZE":                    {why: noPerSecond},
-	"REDIS_PERSECOND_AUTH":                         {why: noPerSecond},
-	"REDIS_PERSECOND_SENTINEL_AUTH":                {why: noPerSecond},
-	"REDIS_PERSECOND_TLS":                          {why: noPerSecond, inert: "false"},
-	"REDIS_PERSECOND_PIPELINE_WINDOW":              {why: noPerSecond},
-	"REDIS_PERSECOND_PIPELINE_LIMIT":               {why: noPerSecond},
-	"REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM": {why: noPerSecond},
-	"REDIS_PERSECOND_TIMEOUT":                      {why: noPerSecond},
-	"REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR":       {why: noPerSecond},
-	"REDIS_PERSECOND_POOL_ON_EMPTY_WAIT_DURATION":  {why: noPerSecond},
+	"REDIS_PERSECOND_PIPELINE_WINDOW":              {why: noPipeline, inert: "0"},
+	"REDIS_PERSECOND_PIPELINE_LIMIT":               {why: noPipeline, inert: "0"},
+	"REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM": {why: noSerial, inert: "0"},
+	"REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR":       {why: noEmpty, inert: "WAIT"},
+	"REDIS_PERSECOND_POOL_ON_EMPTY_WAIT_DURATION":  {why: noEmpty},
 
 	"MEMCACHE_HOST_PORT":                      {why: noMemcache},
 	"MEMCACHE_SRV":                            {why: noMemcache},

@@ -42,7 +42,7 @@ func TestEveryVariableOfTheReferenceServerIsReadOrNamed(t *testing.T) {
 	if len(all) != 114 {
 		t.Fatalf("the list holds %d names, want 114", len(all))
 	}
-	read := names()
+	read := Variables()
 	for _, name := range all {
 		_, named := unsupported[name]
 		isRead := slices.Contains(read, name)
@@ -53,7 +53,7 @@ func TestEveryVariableOfTheReferenceServerIsReadOrNamed(t *testing.T) {
 }
 
 func TestWhatIsIgnoredIsNotReadAndSaysWhy(t *testing.T) {
-	read := names()
+	read := Variables()
 	for name, u := range unsupported {
 		if slices.Contains(read, name) {
 			t.Errorf("%s is read and named as unsupported", name)

@@ -31,6 +31,13 @@ func (p *problems) unless(ok bool, name string, value any, want string) {
 	}
 }
 
+// add adds an error that names its variable itself; nil adds nothing.
+func (p *problems) add(err error) {
+	if err != nil {
+		*p = append(*p, err.Error())
+	}
+}
+
 // maxSocketPath is the longest path that the kernel and Envoy take for a Unix socket, in bytes.
 const maxSocketPath = 107
 
@@ -63,24 +70,18 @@ func (c *Config) validateTLS(p *problems) {
 }
 
 func (c *Config) validateStore(p *problems) {
-	r, s := &c.Redis, &c.Store
-	single := strings.EqualFold(r.Type, "single")
-	p.unless(single, "REDIS_TYPE", r.Type, "supported yet: only SINGLE is; without it this sidecar would count alone")
-	p.unless(one(r.SocketType, "", "tcp", "unix"), "REDIS_SOCKET_TYPE", r.SocketType, "tcp or unix")
-	p.unless(r.PoolSize >= 0 && r.PoolSize <= 10000, "REDIS_POOL_SIZE", r.PoolSize, "a number from 1 to 10000")
-	p.unless(r.Timeout >= 0, "REDIS_TIMEOUT", r.Timeout, "a duration above 0")
-	p.unless((r.Cert == "") == (r.Key == ""), "REDIS_TLS_CLIENT_CERT", r.Cert, "complete: it and REDIS_TLS_CLIENT_KEY go together")
+	s, t := &c.Store, &c.RedisTLS
+	for _, r := range c.redises() {
+		r.validate(p)
+	}
+	p.unless(!s.PerSecond || c.Redis.URL != "", "REDIS_URL", "", "a Redis, which REDIS_PERSECOND needs for the other limits")
+	p.unless(!s.PerSecond || c.PerSecond.URL != "", "REDIS_PERSECOND_URL", "", "a Redis, which REDIS_PERSECOND needs")
+	p.unless((t.Cert == "") == (t.Key == ""), "REDIS_TLS_CLIENT_CERT", t.Cert, "complete: it and REDIS_TLS_CLIENT_KEY go together")
 	p.unless(one(s.Backend, "redis", "memcache"), "BACKEND_TYPE", s.Backend, "redis")
 	p.unless(s.Budget >= time.Millisecond && s.Budget <= time.Minute, "STORE_BUDGET", s.Budget, "a duration from 1ms to 1m")
 	p.unless(s.MaxKeys >= 1, "MEMORY_MAX_KEYS", s.MaxKeys, "a number above 0")
 	p.unless(s.DenialCache >= 0, "DENIAL_CACHE_SIZE", s.DenialCache, "a number from 0")
 	p.unless(s.Waiters >= 1, "THROTTLE_WAITERS", s.Waiters, "a number above 0")
-	if single {
-		_, err := r.target()
-		if err != nil {
-			*p = append(*p, err.Error())
-		}
-	}
 }
 
 var (

@@ -1,0 +1,63 @@
+package sidecar
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync/atomic"
+)
+
+// readSecret reads a secret from the file that a variable names. The end of its last line does not belong to it.
+func readSecret(variable, file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", variable, err)
+	}
+	secret := strings.TrimRight(string(text), "\r\n")
+	if secret == "" {
+		return "", fmt.Errorf("%s: %q is empty", variable, file)
+	}
+	return secret, nil
+}
+
+// loginSource is where a user and a password come from: a variable, or the file that its companion names.
+type loginSource struct {
+	variable string // the companion is called like it, with _FILE at the end
+	text     string
+	file     string
+}
+
+// login is what the source holds at this moment, or otherwise where neither variable is set.
+func (c loginSource) login(otherwise login) (login, error) {
+	switch {
+	case c.text != "" && c.file != "":
+		return login{}, fmt.Errorf("%s and %[1]s_FILE are both set: use one of them", c.variable)
+	case c.text != "":
+		return parseLogin(c.text), nil
+	case c.file == "":
+		return otherwise, nil
+	}
+	text, err := readSecret(c.variable+"_FILE", c.file)
+	if err != nil {
+		return login{}, err
+	}
+	return parseLogin(text), nil
+}
+
+// rotating makes a function that asks the source anew each time, so that a file may change while the sidecar runs. While
+// it cannot be read, what it last held stays, at first the given login.
+func (c loginSource) rotating(first login, log *slog.Logger) func() (user, password string) {
+	var last atomic.Pointer[login]
+	last.Store(&first)
+	return func() (user, password string) {
+		now, err := c.login(first)
+		if err != nil {
+			log.Warn("a password cannot be read; the last one stays", "error", err)
+			now = *last.Load()
+			return now.user, now.password
+		}
+		last.Store(&now)
+		return now.user, now.password
+	}
+}
