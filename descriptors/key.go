@@ -158,6 +158,12 @@ func keyHead(prefix, domain string, coLocate bool) (head, seal string) {
 	return string(b), "}"
 }
 
+// HeartbeatKey is where the sidecars that share a store count each other. No counter has a key so short.
+func HeartbeatKey(prefix string) string {
+	head, seal := keyHead(prefix, "sidecars", false)
+	return head + seal + ":heartbeat"
+}
+
 // keyer builds keys. It is shared by all goroutines of a Set.
 type keyer struct {
 	macs *sync.Pool // of hash.Hash; nil without a secret

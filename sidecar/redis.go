@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/store"
 )
 
@@ -17,7 +18,8 @@ var kinds = map[string]store.Kind{
 func (s *Sidecar) openRedis() (*store.Redis, error) {
 	cfg := store.RedisConfig{
 		Budget: s.cfg.Store.Budget, DenialEntries: s.cfg.Store.DenialCache,
-		OnError: s.observer.storeFailed, OnBreaker: s.observer.breakerChanged,
+		Heartbeat: descriptors.HeartbeatKey(s.cfg.Store.KeyPrefix),
+		OnError:   s.observer.storeFailed, OnBreaker: s.observer.breakerChanged,
 	}
 	if cfg.DenialEntries == 0 {
 		cfg.DenialEntries = -1
@@ -37,6 +39,7 @@ func (s *Sidecar) openRedis() (*store.Redis, error) {
 	s.defers("redis", shared.Close)
 	s.forget, s.ping, s.breaker = shared.Forget, shared.Ping, shared.Breaker
 	s.telemetry.Redis(shared.Stats)
+	s.telemetry.Live(shared.Live)
 	return shared, nil
 }
 

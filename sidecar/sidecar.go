@@ -140,13 +140,14 @@ func (s *Sidecar) openStore(counter engine.Counter) error {
 		if err != nil {
 			return err
 		}
-		counter = shared
+		counter, cfg.Live = shared, shared.Live
 	}
 	if counter != nil {
 		cfg.Store, cfg.Fallback, role = counter, memory, "fallback"
 	}
 	s.telemetry.Memory(role, memory.Stats)
 	s.engine = engine.New(cfg)
+	s.defers("engine", s.engine.Close)
 	s.telemetry.Engine(s.engine.Stats)
 	s.openRules()
 	return nil

@@ -1,6 +1,8 @@
 package telemetry
 
 import (
+	"strings"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/spillway-mesh/spillway/engine"
@@ -104,7 +106,7 @@ func (breakers) Describe(out chan<- *prometheus.Desc) {
 // Collect sends the numbers of the shards that are known now.
 func (b breakers) Collect(out chan<- prometheus.Metric) {
 	for _, shard := range b().Shards {
-		name, s := clean(shard.Name), shard.Breaker
+		name, s := strings.ToValidUTF8(shard.Name, "_"), shard.Breaker
 		out <- prometheus.MustNewConstMetric(breakerState, prometheus.GaugeValue, float64(s.State), name)
 		count := func(desc *prometheus.Desc, n int64, label string) {
 			out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), name, label)
@@ -118,11 +120,19 @@ func (b breakers) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// Engine measures the throttled answers.
+// Engine measures the throttled answers, and what is between this sidecar and the shared store.
 func (t *Telemetry) Engine(stats func() engine.Stats) {
 	type S = engine.Stats
 	r := &readings[S]{take: stats}
-	r.add(prometheus.GaugeValue, "spillway_throttle_waiting", "Throttled answers that are held.", nil, func(s S) float64 { return float64(s.Waiting) })
-	r.add(prometheus.CounterValue, "spillway_throttle_turned_away_total", "Requests refused because too many waited.", nil, func(s S) float64 { return float64(s.TurnedAway) })
+	add := func(kind prometheus.ValueType, name, help string, value func(S) int64) {
+		r.add(kind, "spillway_"+name, help, nil, func(s S) float64 { return float64(value(s)) })
+	}
+	add(prometheus.GaugeValue, "throttle_waiting", "Throttled answers that are held.", func(s S) int64 { return s.Waiting })
+	add(prometheus.CounterValue, "throttle_turned_away_total", "Requests refused because too many waited.", func(s S) int64 { return s.TurnedAway })
+	add(prometheus.GaugeValue, "owed_counters", "Counters for which the shared store is owed what was admitted without it.", func(s S) int64 { return s.Owed })
+	add(prometheus.CounterValue, "charged_back_total", "Tokens admitted without the shared store that it was charged later.", func(s S) int64 { return s.ChargedBack })
+	add(prometheus.CounterValue, "charge_back_lost_total", "Tokens that the shared store may or may not have been charged later.", func(s S) int64 { return s.ChargeBackLost })
+	add(prometheus.CounterValue, "owed_dropped_total", "Tokens that are not charged back, because too many counters were owed.", func(s S) int64 { return s.OwedDropped })
+	add(prometheus.CounterValue, "give_back_failed_total", "Charges of refused requests that the shared store could not take back.", func(s S) int64 { return s.GiveBackFailed })
 	t.register.MustRegister(r)
 }

@@ -15,7 +15,7 @@ import (
 
 // Labels are the names that the metrics use for labels of their own.
 var Labels = []string{
-	"domain", "key1", "key2", "grpc_method", "err_type", "outcome", "rule", "reason", "store", "to", "hash", "version", "revision", "goversion", "le", "quantile",
+	"domain", "key1", "key2", "grpc_method", "err_type", "outcome", "rule", "reason", "store", "shard", "to", "hash", "version", "revision", "goversion", "le", "quantile",
 }
 
 // Config says what is measured. The zero value works.
