@@ -38,7 +38,7 @@ func TestABreakerIsSeenToOpenAndToClose(t *testing.T) {
 		}
 		return nil
 	})
-	expectPage(t, s.Addresses().Debug, "/metrics", 200, `spillway_breaker_transitions_total{to="closed"} 1`)
+	expectPage(t, s.Addresses().Debug, "/metrics", 200, `spillway_breaker_transitions_total{shard="`+redis.Addr+`",to="closed"} 1`)
 }
 
 func TestWhatReadinessSaysOfABreaker(t *testing.T) {

@@ -56,6 +56,7 @@ type Telemetry struct {
 	requests                             *prometheus.CounterVec
 	latency                              *prometheus.HistogramVec
 	lastLoad, lastGood                   prometheus.Gauge
+	away                                 atomic.Int64           // unix nanoseconds of the last decision without the store
 	hash                                 atomic.Pointer[string] // of the rules in use
 }
 
@@ -98,6 +99,9 @@ func (t *Telemetry) own(version string) {
 	t.panics = t.counter(p+"panics_total", "Panics that were recovered and answered.")
 	t.badOverrides = t.counter(p+"bad_overrides_total", "Overrides in descriptors that could not be read and were ignored.")
 	t.degraded = t.vector(p+"degraded_decisions_total", "Charges decided without the shared store.", "domain", "rule", "reason")
+	t.register.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: p + "degraded", Help: "Whether a request of the last five seconds was decided without the shared store.",
+	}, t.degradedNow))
 	t.storeErrors = t.vector(p+"store_errors_total", "Calls to the shared store that failed.", "reason")
 	t.lastLoad = t.gauge(p+"config_last_load_successful", "Whether the newest load of the rules was taken.")
 	t.lastGood = t.gauge(p+"config_last_success_timestamp_seconds", "When the rules in use were loaded.")
@@ -197,7 +201,20 @@ func (t *Telemetry) Degraded(domain, rule, reason string) {
 }
 
 // StoreAway counts a request of which at least one charge was decided without the store.
-func (t *Telemetry) StoreAway() { t.errors.WithLabelValues("redis_error").Inc() }
+func (t *Telemetry) StoreAway() {
+	t.errors.WithLabelValues("redis_error").Inc()
+	t.away.Store(time.Now().UnixNano())
+}
+
+// degradedFor is how long a decision without the store shows in the gauge.
+const degradedFor = 5 * time.Second
+
+func (t *Telemetry) degradedNow() float64 {
+	if time.Now().UnixNano()-t.away.Load() < int64(degradedFor) {
+		return 1
+	}
+	return 0
+}
 
 // BadOverrides counts overrides that could not be read.
 func (t *Telemetry) BadOverrides(n int) { t.badOverrides.Add(float64(n)) }
