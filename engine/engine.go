@@ -72,7 +72,7 @@ func New(cfg Config) *Engine {
 		cfg.Debts = defaultDebts
 	}
 	e := &Engine{cfg: cfg, queue: queue{bound: int64(cfg.Waiters), last: make(map[string]*waiter)}}
-	e.debts = ledger{engine: e, debts: make(map[string]*debt), stop: make(chan struct{})}
+	e.debts = ledger{engine: e, start: cfg.Now(), debts: make(map[string]*debt), stop: make(chan struct{})}
 	return e
 }
 

@@ -23,6 +23,7 @@ const (
 // runs while nothing is owed.
 type ledger struct {
 	engine *Engine
+	start  time.Time
 	stop   chan struct{}  // closed by close
 	runs   sync.WaitGroup // the goroutine that pays
 
@@ -41,10 +42,15 @@ type payment struct {
 	result limit.Decision
 }
 
+// clock is the instant in µs since the epoch. Steps of the wall clock do not count.
+func (l *ledger) clock() int64 {
+	return l.start.UnixMicro() + l.engine.cfg.Now().Sub(l.start).Microseconds()
+}
+
 // note adds n tokens to what is owed for a counter, or takes them off. A refund of more than is owed is not passed on: the
 // store then admits less, not more.
 func (l *ledger) note(key string, of limit.Limit, n int64) {
-	now := l.engine.cfg.Now().UnixMicro()
+	now := l.clock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	d := l.debts[key]
@@ -120,7 +126,7 @@ func (l *ledger) take(n int) []payment {
 	if n <= 0 {
 		return nil
 	}
-	now := l.engine.cfg.Now().UnixMicro()
+	now := l.clock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n = min(n, len(l.turns))
@@ -186,7 +192,7 @@ func (l *ledger) ask(ctx context.Context, call func(context.Context, []limit.Cha
 
 // settle notes what became of payments. What was not charged for sure is owed still, as of when it was admitted.
 func (l *ledger) settle(batch []payment) {
-	now := l.engine.cfg.Now().UnixMicro()
+	now := l.clock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range batch {

@@ -1,0 +1,228 @@
+package engine_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+// soon is a time in which all debts of a small test are paid.
+const soon = 250 * time.Millisecond
+
+// wantDebts fails the test unless engine 0 counts its debts as said.
+func (f *fleet) wantDebts(what string, want engine.Stats) {
+	f.t.Helper()
+	if got := f.engines[0].Stats(); got != want {
+		f.t.Fatalf("%s: stats %+v, want %+v", what, got, want)
+	}
+}
+
+func TestWhatWasAdmittedAloneIsChargedBack(t *testing.T) {
+	eachAlgorithm(t, func(t *testing.T, a limit.Algorithm) {
+		inFleet(t, 2, counted(a, 100, time.Hour), func(t *testing.T, f *fleet) {
+			f.spend(0, 10)
+			f.lose(everything)
+			f.spend(0, 30)
+			f.spend(1, 5)
+			pass(time.Second)
+			f.wantDebts("while the store is away", engine.Stats{Owed: 1})
+			f.lose(nothing)
+			pass(soon)
+			f.wantDebts("after its return", engine.Stats{ChargedBack: 30})
+			if got := f.usedBy("u"); got != 45 {
+				t.Fatalf("%d used at the store, want 45: 10 before the loss, and 30 and 5 without the store", got)
+			}
+			if got := f.send(0, request("u", "", 1)).Decisions[0]; got.Reason != "" || got.Remaining != 54 {
+				t.Fatalf("the next decision is %+v, want 54 left, by the store", got)
+			}
+		})
+	})
+}
+
+// TestNothingIsChargedTwice: where only the reply was lost, the store has charged already.
+func TestNothingIsChargedTwice(t *testing.T) {
+	inFleet(t, 1, counted(limit.FixedWindow, 100, time.Hour), func(t *testing.T, f *fleet) {
+		f.silence(everything, false)
+		if got := f.spend(0, 7); got != 7 {
+			t.Fatalf("admitted %d, want 7", got)
+		}
+		f.silence(nothing, false)
+		pass(soon)
+		f.wantDebts("after its return", engine.Stats{})
+		if got := f.usedBy("u"); got != 7 {
+			t.Fatalf("%d used at the store, want 7, as it executed", got)
+		}
+	})
+}
+
+// TestAPaymentWhoseReplyIsLostIsNotRepeated: it may have been made.
+func TestAPaymentWhoseReplyIsLostIsNotRepeated(t *testing.T) {
+	inFleet(t, 1, counted(limit.FixedWindow, 100, time.Hour), func(t *testing.T, f *fleet) {
+		f.lose(everything)
+		f.spend(0, 7)
+		f.silence(everything, true)
+		f.lose(nothing)
+		pass(soon)
+		f.silence(nothing, false)
+		pass(time.Second)
+		f.wantDebts("after its return", engine.Stats{ChargeBackLost: 7})
+		if got := f.usedBy("u"); got != 7 {
+			t.Fatalf("%d used at the store, want 7: paid once", got)
+		}
+	})
+}
+
+// TestAStoreThatHangsLosesNoDebts: a payment is made only when the store has just answered a question.
+func TestAStoreThatHangsLosesNoDebts(t *testing.T) {
+	inFleet(t, 1, counted(limit.FixedWindow, 100, time.Hour), func(t *testing.T, f *fleet) {
+		f.lose(everything)
+		f.spend(0, 7)
+		f.silence(everything, false)
+		f.lose(nothing)
+		pass(10 * time.Second)
+		f.wantDebts("while the store hangs", engine.Stats{Owed: 1})
+		f.silence(nothing, false)
+		pass(soon)
+		f.wantDebts("after its return", engine.Stats{ChargedBack: 7})
+	})
+}
+
+func TestDebtsEndWithTheirWindow(t *testing.T) {
+	for _, c := range []struct {
+		a    limit.Algorithm
+		gone time.Duration
+	}{{limit.FixedWindow, time.Minute}, {limit.SlidingWindow, 2 * time.Minute}, {limit.TokenBucket, 2 * time.Minute}, {limit.SlidingLog, 2 * time.Minute}} {
+		inFleet(t, 1, counted(c.a, 100, time.Minute), func(t *testing.T, f *fleet) {
+			f.lose(everything)
+			f.spend(0, 7)
+			pass(c.gone - time.Second)
+			if got := f.engines[0].Stats().Owed; got != 1 {
+				t.Fatalf("%v: %d debts a second before their time, want 1", c.a, got)
+			}
+			pass(time.Second + soon)
+			f.wantDebts("after their time", engine.Stats{})
+			f.lose(nothing)
+			pass(soon)
+			if got := f.usedBy("u"); got != 0 {
+				t.Fatalf("%v: %d used at the store, want 0: the window is over", c.a, got)
+			}
+		})
+	}
+}
+
+func TestDebtsAreBounded(t *testing.T) {
+	inFleet(t, 1, counted(limit.FixedWindow, 100, time.Hour), func(t *testing.T, f *fleet) {
+		f.lose(everything)
+		for i := range 2003 {
+			f.send(0, request(fmt.Sprint("user", i), "", 2))
+		}
+		f.wantDebts("at the bound", engine.Stats{Owed: 2000, OwedDropped: 6})
+		f.send(0, request("user0", "", 2))
+		f.lose(nothing)
+		pass(soon)
+		f.wantDebts("after the return", engine.Stats{ChargedBack: 4002, OwedDropped: 6})
+	})
+}
+
+// TestPaymentsDoNotStampede: a store that comes back gets few calls, one at a time, and at most 1,000 debts in 100 ms.
+func TestPaymentsDoNotStampede(t *testing.T) {
+	inFleet(t, 1, counted(limit.FixedWindow, 100, time.Hour), func(t *testing.T, f *fleet) {
+		f.lose(everything)
+		for i := range 2000 {
+			f.send(0, request(fmt.Sprint("user", i), "", 1))
+		}
+		f.lose(nothing)
+		pass(50 * time.Millisecond) // to look between two rounds
+		for f.engines[0].Stats().Owed > 0 {
+			calls, charges := f.traffic()
+			pass(100 * time.Millisecond)
+			if c, n := f.traffic(); c-calls > 64 || n-charges > 2000 {
+				t.Fatalf("%d calls with %d charges within 100 ms, want at most 64 with 1,000 debts, each asked and paid", c-calls, n-charges)
+			}
+		}
+		f.wantDebts("in the end", engine.Stats{ChargedBack: 2000})
+	})
+}
+
+// TestADeadShardHoldsUpNoOther: debts to shards that answer are paid, however many others come first.
+func TestADeadShardHoldsUpNoOther(t *testing.T) {
+	inFleet(t, 1, counted(limit.FixedWindow, 100, time.Hour), func(t *testing.T, f *fleet) {
+		f.lose(everything)
+		for i := range 1500 {
+			f.send(0, request(fmt.Sprint("dead", i), "", 1))
+		}
+		f.send(0, request("fine", "", 1))
+		f.lose(of("dead"))
+		pass(soon)
+		f.wantDebts("with a dead shard", engine.Stats{Owed: 1500, ChargedBack: 1})
+		f.lose(nothing)
+		pass(soon)
+		f.wantDebts("after its return", engine.Stats{ChargedBack: 1501})
+	})
+}
+
+// TestARefundTakesOffTheDebt, but no more than is owed: the store is not told of the rest.
+func TestARefundTakesOffTheDebt(t *testing.T) {
+	for _, c := range []struct {
+		back uint64
+		want int64
+	}{{5, 35}, {40, 20}} {
+		inFleet(t, 1, counted(limit.FixedWindow, 100, time.Hour), func(t *testing.T, f *fleet) {
+			f.spend(0, 20)
+			f.lose(everything)
+			f.spend(0, 20)
+			req := request("u", "", c.back)
+			req.Descriptors[0].NegativeHits = true
+			f.send(0, req)
+			f.lose(nothing)
+			pass(soon)
+			if got := f.usedBy("u"); got != c.want {
+				t.Fatalf("%d used at the store after a refund of %d, want %d", got, c.back, c.want)
+			}
+		})
+	}
+}
+
+func TestDebtsOfPostPaidCostsAndOfTrees(t *testing.T) {
+	d := counted(limit.TokenBucket, 100, time.Hour)
+	d.Rules[0].PostPaid = true
+	inFleet(t, 1, d, func(t *testing.T, f *fleet) {
+		f.lose(everything)
+		f.send(0, request("u", "", 120))
+		f.lose(nothing)
+		pass(soon)
+		f.wantDebts("post-paid", engine.Stats{ChargedBack: 120})
+	})
+	tree := descriptors.Domain{Name: "d", ChargeDenied: true, Tree: []descriptors.Node{leaf("user", "", 10)}}
+	inFleet(t, 1, tree, func(t *testing.T, f *fleet) {
+		f.lose(everything)
+		f.send(0, request("u", "", 7))
+		if !f.send(0, request("u", "", 7)).Refused {
+			t.Fatal("a tree admitted 14 of 10")
+		}
+		f.lose(nothing)
+		pass(soon)
+		f.wantDebts("a refusal that took the 3 that were left", engine.Stats{ChargedBack: 10})
+	})
+}
+
+func TestCloseEndsThePayments(t *testing.T) {
+	inFleet(t, 1, counted(limit.FixedWindow, 100, time.Hour), func(t *testing.T, f *fleet) {
+		f.lose(everything)
+		f.spend(0, 3)
+		f.engines[0].Close()
+		f.lose(nothing)
+		pass(soon)
+		if got := f.usedBy("u"); got != 0 {
+			t.Fatalf("%d paid after Close, want 0", got)
+		}
+		f.lose(everything)
+		if got := f.spend(0, 3); got != 3 {
+			t.Fatalf("admitted %d after Close, want 3: a closed engine still decides", got)
+		}
+	})
+}
