@@ -1,0 +1,264 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"debug/elf"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spillway-mesh/spillway/sidecar"
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+func TestContextIsSmallAndClean(t *testing.T) {
+	names, size := files(t, ourContext(t))
+	if len(names) < 50 {
+		t.Fatalf("only %d files enter the build: this test looks in the wrong folder", len(names))
+	}
+	if size > 4<<20 {
+		t.Errorf("%d bytes enter the build, want at most 4 MiB of code", size)
+	}
+	suspect := regexp.MustCompile(`(?i)_test\.go$|testdata|(^|/)\.|\.(pem|key|crt|env|p12|kubeconfig)$|^(test|tools|bench|examples|docs|bin)/`)
+	for _, name := range names {
+		if suspect.MatchString(name) {
+			t.Errorf("%s enters the build", name)
+		}
+	}
+}
+
+// The build image has the language version that go.mod asks for: an older one would download a toolchain, or fail.
+func TestBuildImageHasTheGoOfTheModule(t *testing.T) {
+	build, _ := ourDockerfile(t)
+	asked := regexp.MustCompile(`(?m)^go (1\.\d+)`).FindStringSubmatch(read(t, "go.mod"))
+	has := regexp.MustCompile(`^golang:(1\.\d+)\.\d+-`).FindStringSubmatch(build.base)
+	if asked == nil || has == nil || asked[1] != has[1] {
+		t.Errorf("the build image is %s, and go.mod asks for %q: want golang:%[2]s.PATCH-…", build.base, asked)
+	}
+}
+
+func TestFinalStage(t *testing.T) {
+	_, final := ourDockerfile(t)
+	if !regexp.MustCompile(`^gcr\.io/distroless/static-debian\d+:nonroot$`).MatchString(final.base) {
+		t.Errorf("the image is made from %s, want distroless static, nonroot", final.base)
+	}
+	// Kubernetes cannot tell that a name is not root (runAsNonRoot): it has to be a number.
+	if user := final.one(t, "USER").args; user != "65532:65532" {
+		t.Errorf("the image runs as %s, want 65532:65532", user)
+	}
+	if got := final.one(t, "ENTRYPOINT").list(t); !slices.Equal(got, []string{"/bin/sidecar"}) {
+		t.Errorf("the entry point is %q", got)
+	}
+	if got := final.one(t, "HEALTHCHECK").list(t); !slices.Equal(got, []string{"/bin/sidecar", "healthcheck"}) {
+		t.Errorf("the health check is %q", got)
+	}
+	cfg, err := sidecar.FromEnvironment(nil, "sidecar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{port(cfg.Listen.Port), port(cfg.Listen.GRPCPort), port(cfg.Listen.DebugPort)}
+	if diff := cmp.Diff(want, strings.Fields(final.one(t, "EXPOSE").args)); diff != "" {
+		t.Errorf("exposed ports (-where the sidecar listens +Dockerfile):\n%s", diff)
+	}
+	for _, label := range []string{"title", "description", "source", "licenses", "version", "revision"} {
+		if !strings.Contains(final.one(t, "LABEL").args, "org.opencontainers.image."+label+"=") {
+			t.Errorf("the image has no label org.opencontainers.image.%s", label)
+		}
+	}
+}
+
+func TestImage(t *testing.T) {
+	root := buildImage(t)
+	t.Run("holds two names and a licence", func(t *testing.T) { holds(t, root) })
+	t.Run("is static", func(t *testing.T) { static(t, filepath.Join(root, "bin", "sidecar")) })
+	t.Run("knows its version", func(t *testing.T) { knowsVersion(t, root) })
+	t.Run("knows its name", func(t *testing.T) { knowsName(t, root) })
+	t.Run("refuses rules over xDS", func(t *testing.T) { refusesXDS(t, root) })
+	t.Run("takes the reference server's place", func(t *testing.T) { dropsIn(t, root) })
+	t.Run("runs as the sidecar", func(t *testing.T) { runs(t, root) })
+}
+
+func holds(t *testing.T, root string) {
+	names, _ := files(t, root)
+	if diff := cmp.Diff([]string{"bin/ratelimit", "bin/sidecar", "licenses/spillway"}, names); diff != "" {
+		t.Errorf("files of the image (-want +got):\n%s", diff)
+	}
+	first, err := os.ReadFile(filepath.Join(root, "bin", "sidecar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := os.ReadFile(filepath.Join(root, "bin", "ratelimit"))
+	if err != nil || !bytes.Equal(first, second) {
+		t.Errorf("the two names are not one program (%v)", err)
+	}
+}
+
+// static fails when the program needs a loader or a library, neither of which the image has.
+func static(t *testing.T, file string) {
+	program, err := elf.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer program.Close()
+	for _, part := range program.Progs {
+		if part.Type == elf.PT_INTERP || part.Type == elf.PT_DYNAMIC {
+			t.Errorf("%s has a segment %v: it is not static", file, part.Type)
+		}
+	}
+	if libraries, _ := program.ImportedLibraries(); len(libraries) > 0 {
+		t.Errorf("%s needs %v", file, libraries)
+	}
+}
+
+// program runs one of the image's programs to its end, 20 s at most, with nothing in its environment but env.
+func program(t *testing.T, root, name string, env []string, args ...string) (code int, output string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", name), args...)
+	cmd.Env = append([]string{"PATH=/nowhere"}, env...)
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil {
+		t.Fatalf("start %s: %v", name, err)
+	}
+	return cmd.ProcessState.ExitCode(), string(out)
+}
+
+func knowsVersion(t *testing.T, root string) {
+	for _, name := range []string{"sidecar", "ratelimit"} {
+		code, out := program(t, root, name, nil, "--version")
+		if code != 0 || out != "spillway sidecar "+version+"\n" {
+			t.Errorf("%s --version = %d, %q", name, code, out)
+		}
+	}
+}
+
+// knowsName reads where it would listen from a complaint, so that nothing listens beyond loopback.
+func knowsName(t *testing.T, root string) {
+	for name, host := range map[string]string{"sidecar": "127.0.0.1", "ratelimit": "0.0.0.0"} {
+		code, out := program(t, root, name, []string{"PORT=7000", "GRPC_PORT=7000"})
+		if code != 2 || !strings.Contains(out, `"`+host+`:7000" is not free`) {
+			t.Errorf("%s with one port for two listeners = %d, %q, want 2 and a complaint about %s", name, code, out, host)
+		}
+	}
+}
+
+func refusesXDS(t *testing.T, root string) {
+	code, out := program(t, root, "ratelimit", append(loopback(t), "CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL=control:18000"))
+	if code != 2 || !strings.Contains(out, "CONFIG_TYPE: ") || !strings.Contains(out, "xDS") {
+		t.Errorf("rules over xDS = %d, %q, want 2 and what to do instead", code, out)
+	}
+}
+
+// dropsIn starts /bin/ratelimit with the environment that the reference server's users have.
+func dropsIn(t *testing.T, root string) {
+	data := t.TempDir()
+	config := "domain: mongo_cps\ndescriptors:\n  - key: database\n    rate_limit:\n      unit: day\n      requests_per_unit: 2\n"
+	write(t, filepath.Join(data, "ratelimit", "config", "mongo.yaml"), config)
+	redis := servers.StartRedis(t)
+	env := append(loopback(t),
+		"USE_STATSD=false", "LOG_LEVEL=debug", "REDIS_SOCKET_TYPE=tcp", "REDIS_URL="+redis.Addr,
+		"RUNTIME_ROOT="+data, "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false", "STORE_BUDGET=1s")
+	start(t, root, "ratelimit", env)
+	ask := `{"domain":"mongo_cps","descriptors":[{"entries":[{"key":"database","value":"users"}]}]}`
+	var said []int
+	for range 3 {
+		said = append(said, post(t, "http://"+value(env, "HOST")+":"+value(env, "PORT")+"/json", ask))
+	}
+	if diff := cmp.Diff([]int{200, 200, 429}, said); diff != "" {
+		t.Errorf("answers of /json (-want +got):\n%s", diff)
+	}
+}
+
+// runs starts the image's entry point and ends it, and asks the image's own health check before and after.
+func runs(t *testing.T, root string) {
+	env := append(loopback(t), "RULES="+t.TempDir())
+	child := start(t, root, "sidecar", env)
+	err := child.Process.Signal(os.Interrupt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code := child.Exit(t); code != 0 {
+		t.Errorf("it ends with %d, want 0:\n%s", code, child.Output())
+	}
+	code, out := program(t, root, "sidecar", env, "healthcheck")
+	if code != 1 || !strings.HasPrefix(out, "unhealthy: ") {
+		t.Errorf("the health check of a sidecar that is gone = %d, %q, want 1 and a line", code, out)
+	}
+}
+
+// start starts one of the image's programs and waits until the image's health check is content.
+func start(t *testing.T, root, name string, env []string) *servers.Process {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(root, "bin", name))
+	cmd.Env = append([]string{"PATH=/nowhere"}, env...)
+	child := servers.Start(t, cmd)
+	var code int
+	var out string
+	servers.Await(t, name+" to be healthy", func() error {
+		code, out = program(t, root, "sidecar", env, "healthcheck")
+		if code != 0 {
+			return errors.New(out)
+		}
+		return nil
+	})
+	if !strings.HasPrefix(out, "healthy: ok") || strings.Count(out, "\n") != 1 {
+		t.Errorf("the health check says %q, want one line", out)
+	}
+	return child
+}
+
+// loopback is an environment in which all listeners are on loopback, on ports that were free a moment ago.
+func loopback(t *testing.T) []string {
+	t.Helper()
+	var env []string
+	for _, prefix := range []string{"", "GRPC_", "DEBUG_"} {
+		host, port, _ := net.SplitHostPort(servers.FreeAddr(t))
+		env = append(env, prefix+"HOST="+host, prefix+"PORT="+port)
+	}
+	return env
+}
+
+func value(env []string, name string) string {
+	for _, pair := range env {
+		if v, ok := strings.CutPrefix(pair, name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+func port(n uint16) string { return strconv.Itoa(int(n)) }
+
+func post(t *testing.T, url, body string) int {
+	t.Helper()
+	r, err := http.Post(url, "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Body.Close()
+	return r.StatusCode
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	err := os.MkdirAll(filepath.Dir(file), 0o755)
+	if err == nil {
+		err = os.WriteFile(file, []byte(text), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
