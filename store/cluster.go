@@ -23,8 +23,9 @@ type cluster struct {
 	lobby  node // takes calls while it is not known who holds a slot
 	config Servers
 
-	mu      sync.Mutex // guards members, and is held while a master is admitted
+	mu      sync.Mutex // guards members and dialers, and is held while a master is admitted
 	members []*member
+	dialers map[string]*dialer // by address, of members that have not joined yet
 
 	masters sync.Map // address to *node
 }
@@ -36,7 +37,7 @@ type member struct {
 }
 
 func newCluster(s Servers, prefix string, g guards) *cluster {
-	c := &cluster{guards: g, prefix: prefix, config: s}
+	c := &cluster{guards: g, prefix: prefix, config: s, dialers: map[string]*dialer{}}
 	c.lobby = node{name: prefix + "cluster", guard: g.guard(prefix + "cluster"), failed: c.reload}
 	options := s.options("")
 	c.client = redis.NewClusterClient(&redis.ClusterOptions{
@@ -51,6 +52,7 @@ func newCluster(s Servers, prefix string, g guards) *cluster {
 		ConnMaxIdleTime: options.ConnMaxIdleTime, ConnMaxLifetime: options.ConnMaxLifetime, ConnMaxLifetimeJitter: options.ConnMaxLifetimeJitter,
 		DisableIdentity: true, MaintNotificationsConfig: options.MaintNotificationsConfig,
 	})
+	c.client.OnNewNode(c.joined)
 	c.lobby.sender = c.client
 	c.reload()
 	return c
@@ -59,10 +61,17 @@ func newCluster(s Servers, prefix string, g guards) *cluster {
 // newClient makes the client of one server of the cluster.
 func (c *cluster) newClient(o *redis.Options) *redis.Client {
 	address := o.Addr
-	m := &member{dialer: newDialer(redis.NewDialer(o), func() { c.nudge(address) })}
-	o.Dialer = m.dialer.connect
-	client := redis.NewClient(o)
-	m.warmer = newWarmer(client, c.config.greeted(), c.config.DialTimeout)
+	d := newDialer(redis.NewDialer(o), func() { c.nudge(address) })
+	o.Dialer = d.connect
+	c.mu.Lock()
+	c.dialers[address] = d
+	c.mu.Unlock()
+	return redis.NewClient(o)
+}
+
+// joined begins to greet a server once its client is complete, and forgets those whose clients the library has closed.
+func (c *cluster) joined(client *redis.Client) {
+	address := client.Options().Addr
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	kept := c.members[:0]
@@ -71,8 +80,8 @@ func (c *cluster) newClient(o *redis.Options) *redis.Client {
 			kept = append(kept, old)
 		}
 	}
-	c.members = append(kept, m)
-	return client
+	c.members = append(kept, &member{newWarmer(client, c.config.greeted(), c.config.DialTimeout), c.dialers[address]})
+	delete(c.dialers, address)
 }
 
 // nudge tells the breaker of a server that it can be reached again.
