@@ -35,7 +35,7 @@ func (e *Engine) degrade(ctx context.Context, v *Verdict) {
 
 // refuses reports whether the request is refused by what has been decided so far.
 func (v *Verdict) refuses() bool {
-	return v.enforces() || v.quotaSpent()
+	return limit.Refuses(v.Match.Charges, v.Decisions)
 }
 
 // byPolicy decides charge i where its policy needs no counting: open admits, closed refuses what can be refused.
