@@ -15,8 +15,10 @@ BENCH        ?= .
 BENCH_TIME   ?= 1s
 export ENVOY_BIN
 
-# Every package but the tests of the whole, which need Envoy.
+# Every package but the tests of the whole, which need Envoy. The fault matrix is about time, so it has the machine to itself
+# and does not run under the race detector.
 ROOMS = $$($(GO) list ./... | grep -v /test/integration)
+WHOLE = $$($(GO) list ./test/integration/... | grep -v /faults)
 LINT  = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 # The commit goes into the program where git can tell it: not in a tarball, nor in somebody else's checkout.
@@ -65,8 +67,14 @@ race: ## the same under the race detector, which repeats the long ones less ofte
 .PHONY: integration
 integration: tools ## the assembled sidecar against a real Redis and a real Envoy, also built with the race detector
 	$(call headline,integration tests)
-	@$(GO) test -count=1 ./test/integration/...
-	@CGO_ENABLED=1 $(GO) test -count=1 -race ./test/integration/...
+	@$(GO) test -count=1 $(WHOLE)
+	@CGO_ENABLED=1 $(GO) test -count=1 -race $(WHOLE)
+	$(call headline,fault matrix: the short rows)
+	@$(GO) test -count=1 -v ./test/integration/faults
+
+.PHONY: test-faults
+test-faults: tools ## every row of the fault matrix at full length, with its table (about 15 minutes)
+	@FAULTS=full $(GO) test -count=1 -v -timeout 60m ./test/integration/faults
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZ_TIME (60s)

@@ -3,6 +3,7 @@ package faults
 import (
 	"bufio"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -95,6 +96,16 @@ func (x *trial) grownSick(name string, labels ...string) int64 {
 // changes is how often the breaker changed its state while the fault lasted; with to="open", how often it opened.
 func (x *trial) changes(labels ...string) int64 {
 	return x.grownSick("spillway_breaker_transitions_total", labels...)
+}
+
+// unknownAnswers is unknown by what the answers say, for a sidecar that cannot be asked any more.
+func (x *trial) unknownAnswers() (n int64) {
+	for i := range x.all {
+		if slices.Contains(unknownReasons, x.all[i].degraded) {
+			n++
+		}
+	}
+	return n
 }
 
 // unknownReasons are those after which nobody knows whether a charge was made.

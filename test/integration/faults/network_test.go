@@ -16,7 +16,7 @@ const (
 // networkRows are the faults between sidecar and server.
 var networkRows = []row{
 	{id: "X4", fault: "replies 4 ± 2 ms late, within the budget", short: 6 * time.Second, full: time.Minute, run: func(x *trial) {
-		x.start()
+		x.startBehindProxy()
 		x.network(servers.Fault{Mode: servers.Latency, Delay: 4 * time.Millisecond, Jitter: 2 * time.Millisecond})
 		x.common()
 		x.keepsClosed()
@@ -25,7 +25,7 @@ var networkRows = []row{
 		}
 	}},
 	{id: "X5", fault: "10 % of replies held 200 ms or reset", short: 6 * time.Second, full: time.Minute, run: func(x *trial) {
-		x.start()
+		x.startBehindProxy()
 		x.network(servers.Fault{Mode: servers.HoldOrReset, Share: 0.1, Delay: 200 * time.Millisecond})
 		x.common()
 		x.late(0.01)
@@ -38,7 +38,7 @@ var networkRows = []row{
 	{id: "X6a", fault: "a black hole", short: 3 * time.Second, full: 10 * time.Second, run: stuck(servers.BlackHole)},
 	{id: "X6b", fault: "half-closed connections", full: 10 * time.Second, run: stuck(servers.HalfClose)},
 	{id: "X7", fault: "resets in replies, slices, single bytes", short: 6 * time.Second, full: 105 * time.Second, run: func(x *trial) {
-		x.start()
+		x.startBehindProxy()
 		x.during(func() {
 			x.proxy.Set(servers.Fault{Mode: servers.ResetReplies, Share: 0.02})
 			pass(x.length / 3)
@@ -56,7 +56,7 @@ var networkRows = []row{
 // stuck is a network in which connections die without a word: those that did are bounded, and gone soon after.
 func stuck(mode servers.Mode) func(x *trial) {
 	return func(x *trial) {
-		x.start()
+		x.startBehindProxy()
 		fds, goroutines := x.held()
 		most := x.proxyWatch(func() { x.network(servers.Fault{Mode: mode}) })
 		x.outage()

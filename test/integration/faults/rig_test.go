@@ -33,6 +33,7 @@ func ruleFiles() map[string]string {
 		files[policy] = fmt.Sprintf("rules: [{name: %s, scope: user, on_failure: %s, limit: {count: %d, per: 30d, algorithm: fixed_window}}]", policy, policy, limitOf)
 	}
 	files["share"] = fmt.Sprintf("rules: [{name: share, scope: user, on_failure: local, limit: {count: %d, per: 1s, algorithm: fixed_window}}]", shareOf)
+	files["scarce"] = fmt.Sprintf("rules: [{name: scarce, scope: user, on_failure: local, limit: {count: %d, per: 30d, algorithm: fixed_window}}]", scarceOf)
 	return files
 }
 
@@ -44,7 +45,7 @@ type trial struct {
 
 	redis    *servers.Redis       // nil where the row has servers of its own
 	admin    *redis.Client        // straight to redis, past the proxy
-	proxy    *servers.Proxy       // between sidecar and redis
+	proxy    *servers.Proxy       // between sidecar and redis; nil: none
 	counters func() map[int]int64 // reads from the servers what each tagged key has used
 	sidecar  *servers.Sidecar
 	load     *load
@@ -78,23 +79,31 @@ func (x *trial) note(format string, args ...any) {
 	x.notes = append(x.notes, fmt.Sprintf(format, args...))
 }
 
-// start brings up a Redis whose counters outlive it, the proxy in front, and the sidecar under load.
+// start brings up a Redis and the sidecar under load.
 func (x *trial) start(settings ...string) {
 	x.Helper()
-	x.startServers(settings...)
-	x.startSidecar("REDIS_URL=" + x.proxy.Addr)
+	x.startRedis(settings...)
+	x.startSidecar("REDIS_URL=" + x.redis.Addr)
 	x.settle()
 }
 
-// startServers starts the Redis and the proxy.
-func (x *trial) startServers(settings ...string) {
+// startBehindProxy is start with a proxy between the two, and more environment for the sidecar.
+func (x *trial) startBehindProxy(env ...string) {
+	x.Helper()
+	x.startRedis()
+	x.proxy = servers.StartProxy(x, x.redis.Addr)
+	x.startSidecar(append(env, "REDIS_URL="+x.proxy.Addr)...)
+	x.settle()
+}
+
+// startRedis starts a Redis whose counters outlive it.
+func (x *trial) startRedis(settings ...string) {
 	x.Helper()
 	// What a script has written is in the file before its reply leaves, so a killed server loses nothing that it told.
 	x.redis = servers.StartRedis(x, append([]string{"--appendonly", "yes", "--appendfsync", "no"}, settings...)...)
 	x.admin = redis.NewClient(&redis.Options{Addr: x.redis.Addr, MaxRetries: -1, PoolSize: 1})
 	x.Cleanup(func() { x.admin.Close() })
 	x.counters = func() map[int]int64 { return usedBy(x, x.admin) }
-	x.proxy = servers.StartProxy(x, x.redis.Addr)
 }
 
 // startSidecar starts the sidecar on the rules of the matrix with more environment, and the way to ask it.
@@ -114,6 +123,14 @@ func (x *trial) startSidecar(env ...string) {
 // settle tags the keys and starts the load.
 func (x *trial) settle() {
 	x.Helper()
+	x.tagKeys()
+	x.before = x.scrape()
+	x.load.start()
+	x.awaitHealth()
+}
+
+func (x *trial) tagKeys() {
+	x.Helper()
 	for key := range keys {
 		if domainOf(key) == "share" || key == 0 {
 			continue
@@ -130,9 +147,6 @@ func (x *trial) settle() {
 	}
 	// A tag whose first try got lost may be there twice.
 	x.tags = x.counters()
-	x.before = x.scrape()
-	x.load.start()
-	x.awaitHealth()
 }
 
 // awaitHealth lets the load run until the store has decided everything for a second.

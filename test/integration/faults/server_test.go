@@ -26,7 +26,7 @@ var serverRows = []row{
 // late is a network on which every reply comes so much later.
 func late(delay time.Duration) func(x *trial) {
 	return func(x *trial) {
-		x.start()
+		x.startBehindProxy()
 		x.network(servers.Fault{Mode: servers.Latency, Delay: delay})
 		x.outage()
 	}

@@ -1,6 +1,9 @@
 package faults
 
 import (
+	"fmt"
+	"os"
+	"strings"
 	"sync"
 	"time"
 )
@@ -8,20 +11,23 @@ import (
 // A machine that is busy with something else stalls every process for longer than the store's budget. No bound on time can be
 // judged then, so a row that missed one is run again. Bounds on what was decided are never excused.
 const (
-	stallFrom = 8 * time.Millisecond
 	tries     = 3
+	stallFrom = 8 * time.Millisecond // a tick that late is a stall
+	waitFrom  = 0.4                  // part of the time in which somebody waited for a processor; the rows themselves make for half of that
 )
 
-// stalls watches how late a tick of this process comes.
+// stalls watches how late a tick of this process comes, and how much the kernel saw processes wait.
 type stalls struct {
-	done  chan struct{}
-	ended sync.WaitGroup
-	count int
-	worst time.Duration
+	begun  time.Time
+	waited time.Duration // of the kernel's count, at the start; in the end what came to it
+	done   chan struct{}
+	ended  sync.WaitGroup
+	count  int
+	worst  time.Duration
 }
 
 func watchStalls() *stalls {
-	s := &stalls{done: make(chan struct{})}
+	s := &stalls{begun: time.Now(), waited: waitedForCPU(), done: make(chan struct{})}
 	s.ended.Go(func() {
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
@@ -42,7 +48,28 @@ func watchStalls() *stalls {
 	return s
 }
 
-func (s *stalls) end() {
+// end stops watching, and says whether the machine was busy with something else.
+func (s *stalls) end() (busy bool) {
 	close(s.done)
 	s.ended.Wait()
+	s.waited = waitedForCPU() - s.waited
+	return s.count > 0 || s.part() > waitFrom
+}
+
+func (s *stalls) part() float64 { return float64(s.waited) / float64(time.Since(s.begun)) }
+
+func (s *stalls) String() string {
+	return fmt.Sprintf("the machine stalled %d times, up to %v, and had somebody waiting %.0f %% of the time", s.count, span(s.worst), 100*s.part())
+}
+
+// waitedForCPU is how long, since the machine started, some process waited for a processor; 0 where the kernel does not tell.
+func waitedForCPU() time.Duration {
+	text, err := os.ReadFile("/proc/pressure/cpu")
+	if err != nil {
+		return 0
+	}
+	var total int64
+	_, after, _ := strings.Cut(string(text), "total=")
+	fmt.Sscan(after, &total)
+	return time.Duration(total) * time.Microsecond
 }

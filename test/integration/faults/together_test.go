@@ -1,0 +1,154 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-mesh/spillway/breaker"
+	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/store"
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+const (
+	fleetSize = 20 // stores, each as one sidecar has it
+	atOnce    = 5  // calls of one store at once
+)
+
+// member is one store of many that share a Redis.
+type member struct {
+	*store.Redis
+	halfOpen atomic.Int64 // periods of probing so far
+	closed   atomic.Int64 // times it closed
+	reopened atomic.Int64 // times it opened after it had closed
+}
+
+// together lets many stores lose one Redis and find it again: they probe one by one, and do not fall over it.
+func together(x *trial) {
+	x.startRedis()
+	var fleet []*member
+	for range fleetSize {
+		fleet = append(fleet, x.newMember())
+	}
+	stop := x.press(fleet)
+	servers.Await(x, "decisions for all", func() error { return allDecide(fleet) })
+	pass(time.Second)
+	x.began = time.Now()
+	x.redis.Kill(x)
+	pass(time.Second)
+	x.probesWithin(fleet, x.length-time.Second)
+	x.redis.Start(x)
+	x.ended = time.Now()
+	servers.Await(x, "closed breakers", func() error { return allClosed(fleet) })
+	x.seen.closed = time.Since(x.ended)
+	x.closes(2 * time.Second)
+	pass(10 * time.Second)
+	stop()
+	x.notReopened(fleet)
+}
+
+func (x *trial) newMember() *member {
+	m := &member{}
+	m.Redis = store.NewRedis(store.RedisConfig{
+		Servers: store.Servers{Addresses: []string{x.redis.Addr}},
+		OnBreaker: func(_ string, from, to breaker.State, _ string) {
+			switch to {
+			case breaker.HalfOpen:
+				m.halfOpen.Add(1)
+			case breaker.Closed:
+				m.closed.Add(1)
+			case breaker.Open:
+				if m.closed.Load() > 0 {
+					m.reopened.Add(1)
+				}
+			}
+		},
+	})
+	x.Cleanup(func() { m.Close() })
+	return m
+}
+
+// press makes each store spend ten times a second, a few calls at once, one store after the other, until stop.
+func (x *trial) press(fleet []*member) (stop func()) {
+	done := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		tick := time.NewTicker(100 * time.Millisecond / fleetSize)
+		defer tick.Stop()
+		for n := 0; ; n = (n + 1) % fleetSize {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+			charge := limit.Charge{Key: fmt.Sprintf("rl1:{together|%d}", n), Cost: 1, Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: limitOf, Window: time.Hour}}
+			for range atOnce {
+				running.Go(func() {
+					fleet[n].Spend(context.Background(), []limit.Charge{charge}, make([]limit.Decision, 1))
+				})
+			}
+		}
+	})
+	return func() {
+		close(done)
+		running.Wait()
+	}
+}
+
+// probesWithin checks that in that time of the outage each store asks only as a probe, at most three in each period.
+func (x *trial) probesWithin(fleet []*member, d time.Duration) {
+	x.Helper()
+	trips, periods := make([]int64, len(fleet)), make([]int64, len(fleet))
+	for i, m := range fleet {
+		trips[i], periods[i] = m.Stats().Trips, m.halfOpen.Load()
+	}
+	pass(d)
+	for i, m := range fleet {
+		n, most := m.Stats().Trips-trips[i], 3*(m.halfOpen.Load()-periods[i]+1)
+		if n > most {
+			x.fails("a store asked %d times in an outage, at most %d probes", n, most)
+		}
+	}
+}
+
+// notReopened checks that every store stayed with the server, and that they did not storm it.
+func (x *trial) notReopened(fleet []*member) {
+	x.Helper()
+	var reopened int64
+	for _, m := range fleet {
+		reopened += m.reopened.Load()
+	}
+	if reopened > 0 {
+		x.misses("breakers opened again %d times within 10 s", reopened)
+	}
+	var connects int64
+	for _, line := range strings.Fields(fmt.Sprint(x.do("INFO", "stats"))) {
+		fmt.Sscanf(line, "total_connections_received:%d", &connects)
+	}
+	x.note("%d connections", connects)
+	if connects == 0 || connects > fleetSize*poolSize {
+		x.fails("%d connections, at most %d", connects, fleetSize*poolSize)
+	}
+}
+
+func allDecide(fleet []*member) error {
+	for i, m := range fleet {
+		if s := m.Stats(); s.Trips == s.Undecided {
+			return fmt.Errorf("store %d: %+v", i, s)
+		}
+	}
+	return nil
+}
+
+func allClosed(fleet []*member) error {
+	for i, m := range fleet {
+		if m.closed.Load() == 0 {
+			return fmt.Errorf("the breaker of store %d is not closed yet", i)
+		}
+	}
+	return nil
+}
