@@ -39,6 +39,7 @@ var rooms = map[string][]string{
 	"cmd/spillway":     {"limit", "breaker", "identity", "descriptors", "audit", "engine", "store", "rules", "admin", "telemetry", "control", "sidecar"},
 	"test/servers":     {},
 	"test/integration": {"sidecar", "control", "test/servers"},
+	"test/demo":        {"sidecar"},
 }
 
 // furniture are the folders at the top that are no rooms.
