@@ -40,6 +40,11 @@ build: ## build the sidecar into bin/
 run: build ## start the sidecar on the memory store with the rules of examples/rules (needs Go only)
 	@RULES=$${RULES:-examples/rules} exec $(BIN)/sidecar
 
+.PHONY: demo
+demo: tools build ## Envoy, two sidecars, Redis and an upstream from examples/envoy, without Docker; says what to try
+	@$(GO) build -buildvcs=$(VCS) -o $(BIN)/ ./test/demo
+	@exec $(BIN)/demo
+
 .PHONY: test
 test: ## install what is missing, then lint, unit, race, contract and integration tests
 	@export SPILLWAY_T0=$$(date +%s); \
