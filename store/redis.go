@@ -39,6 +39,10 @@ type RedisConfig struct {
 
 	OnError   func(reason string, err error)                            // called for each call that stayed undecided, with one of the reasons; must not block
 	OnBreaker func(shard string, from, to breaker.State, reason string) // called for each change of a shard's breaker; must not block
+
+	// OnTrip is called before each call to a server, with the server's name and the number of charges. What it returns, unless
+	// nil, is called when the call is over, with the reason why it stayed undecided or nothing. Neither may block.
+	OnTrip func(ctx context.Context, shard string, charges int) (ended func(reason string))
 }
 
 // RedisStats is what a Redis counts about itself.
@@ -84,6 +88,8 @@ type Redis struct {
 	pulse   pulse
 	heart   *heart // nil: none
 
+	onTrip func(ctx context.Context, shard string, charges int) (ended func(reason string)) // nil: nobody looks
+
 	trips       atomic.Int64
 	undecided   atomic.Int64
 	unknown     atomic.Int64
@@ -96,7 +102,7 @@ type Redis struct {
 func NewRedis(c RedisConfig) *Redis {
 	c = c.withDefaults()
 	quiet()
-	r := &Redis{budget: c.Budget, dialing: c.DialTimeout, flight: int64(c.MaxInFlight), onError: c.OnError, now: c.Now}
+	r := &Redis{budget: c.Budget, dialing: c.DialTimeout, flight: int64(c.MaxInFlight), onError: c.OnError, onTrip: c.OnTrip, now: c.Now}
 	g := guards{config: c.Breaker, onChange: c.OnBreaker}
 	r.main = newFleet(c.Servers, "", g)
 	if c.PerSecond != nil {

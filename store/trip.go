@@ -87,7 +87,14 @@ func (r *Redis) askNode(ctx context.Context, n *node, t *trip, charges []limit.C
 	if r.denials != nil {
 		r.denials.note(t, charges)
 	}
+	var ended func(reason string)
+	if r.onTrip != nil {
+		ended = r.onTrip(ctx, n.name, len(charges))
+	}
 	ok := r.trip(ctx, n, t, charges, refused, decisions)
+	if ended != nil {
+		ended(decisions[0].Reason)
+	}
 	if r.denials != nil {
 		r.denials.learn(t, charges, decisions, ok, refused)
 	}
