@@ -261,7 +261,7 @@ func (c *CompiledDomain) addTreeLimits(n *node, w *Node) {
 	for i := range w.Limits {
 		l := &w.Limits[i]
 		e := &Effect{
-			Name: l.Name, Rule: n.dotted(), Tree: true, Mode: mode, OnFailure: w.OnFailure, Response: w.Response,
+			Name: l.Name, Rule: n.dotted(), Scope: ScopeDescriptor, Tree: true, Mode: mode, OnFailure: w.OnFailure, Response: w.Response,
 			Metadata: w.Metadata, Metric: n.levels(), Dynamic: n.isDynamic(),
 		}
 		e.setLimit(l)

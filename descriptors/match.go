@@ -52,6 +52,7 @@ type Effect struct {
 	Limit      limit.Limit // the zero value for an unlimited one, a block and an allow
 	Unit       Unit        // in which Limit is reported
 	Multiplier uint32      // of Unit
+	Scope      string      // what it counts by, as "tenant+user" or "global"; ScopeDescriptor for trees and overrides; empty for a block or allow without one
 	Tree       bool        // stands in a descriptor tree, or is an override
 	Account    string      // the user, tenant or API key whose own limit it is; empty for rules and trees
 	Mode       limit.Mode

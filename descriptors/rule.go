@@ -44,6 +44,9 @@ func compileRule(r *Rule) *compiledRule {
 		Name: r.Name, Rule: r.Name, Action: r.Action, OnFailure: r.OnFailure, Response: r.Response,
 		Reason: r.Reason, Until: r.Until, MaxDelay: r.MaxDelay, Penalty: r.Penalty, Metric: []string{"rule", r.Name},
 	}
+	if r.HasScope {
+		base.Scope = r.Scope.String()
+	}
 	if r.Action == LogOnly {
 		base.Mode = limit.Shadow
 	}
@@ -105,7 +108,7 @@ func compileAccount(a *Account, scope Scope, kind string) *compiledRule {
 	if kind == accountKey {
 		c.clientKey = a.Name
 	}
-	c.addLimits(limits, Effect{Name: kind, Rule: kind, Account: a.Name, Metric: []string{"rule", kind}}, "~"+kind)
+	c.addLimits(limits, Effect{Name: kind, Rule: kind, Scope: scope.String(), Account: a.Name, Metric: []string{"rule", kind}}, "~"+kind)
 	return c
 }
 
