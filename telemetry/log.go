@@ -27,6 +27,19 @@ func Level(name string) (slog.Level, error) {
 	return level, nil
 }
 
+// LevelName is the name of a level, as Level takes it.
+func LevelName(level slog.Level) string {
+	switch {
+	case level > slog.LevelError:
+		return "fatal"
+	case level >= slog.LevelInfo:
+		return strings.ToLower(level.String())
+	case level >= slog.LevelDebug:
+		return "debug"
+	}
+	return "trace"
+}
+
 // LogConfig says what a log looks like.
 type LogConfig struct {
 	Out   io.Writer    // required
@@ -34,10 +47,15 @@ type LogConfig struct {
 	JSON  bool         // one object per line with @timestamp and @message, else key=value text
 	Every bool         // also what repeats
 	Now   func() time.Time
+
+	// Secrets never appear, whoever puts them into a line: *** stands in their place. Those of less than eight bytes are
+	// left alone, because they may be part of ordinary words, and their absence would tell them.
+	Secrets []string
 }
 
-// NewLogger returns a log. Unless it is to show every line, a warning or error that repeats within ten seconds appears
-// once, with a count of what was left out the next time it appears.
+// NewLogger returns a log of one line per event, whatever the event holds: a line has 4 KiB at most, and values are cut.
+// Unless it is to show every line, a warning or error that repeats within ten seconds appears once, with a count of what
+// was left out the next time it appears.
 func NewLogger(cfg LogConfig) *slog.Logger {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -48,6 +66,7 @@ func NewLogger(cfg LogConfig) *slog.Logger {
 		opt.ReplaceAttr = jsonKeys
 		h = slog.NewJSONHandler(cfg.Out, opt)
 	}
+	h = &safe{Handler: h, hide: hiding(cfg.Secrets), room: maxLine - lineFrame}
 	if cfg.Every {
 		return slog.New(h)
 	}

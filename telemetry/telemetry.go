@@ -15,7 +15,7 @@ import (
 
 // Labels are the names that the metrics use for labels of their own.
 var Labels = []string{
-	"domain", "key1", "key2", "grpc_method", "err_type", "outcome", "rule", "reason", "store", "shard", "to", "hash", "version", "revision", "goversion", "le", "quantile",
+	"domain", "key1", "key2", "grpc_method", "err_type", "outcome", "rule", "scope", "reason", "store", "shard", "to", "hash", "version", "revision", "goversion", "le", "quantile",
 }
 
 // Config says what is measured. The zero value works.
@@ -37,10 +37,11 @@ const (
 	Shadowed         // would have been refused, but the sidecar is in shadow mode
 	NoLimit          // nothing applied
 	Unknown          // the domain has no rules
+	Malformed        // contradicts itself, and was refused for that
 	outcomes
 )
 
-var outcomeNames = [outcomes]string{"allowed", "refused", "blocked", "exempt", "shadowed", "no_limit", "unknown_domain"}
+var outcomeNames = [outcomes]string{"allowed", "refused", "blocked", "exempt", "shadowed", "no_limit", "unknown_domain", "malformed"}
 
 // Telemetry holds the metrics of one sidecar. It is safe for concurrent use, and nothing in it blocks a decision.
 type Telemetry struct {
@@ -48,16 +49,19 @@ type Telemetry struct {
 	registry *prometheus.Registry
 	register prometheus.Registerer
 	series   *seriesSet
-	outcomes [outcomes]prometheus.Counter
+	rules    rules
 
 	loads, loadErrors, shadowed, unknown prometheus.Counter
 	panics, badOverrides                 prometheus.Counter
-	degraded, errors, storeErrors        *prometheus.CounterVec
-	requests                             *prometheus.CounterVec
+	degraded, requests                   *prometheus.CounterVec
+	errors, storeErrors, storeCalls      words
 	latency                              *prometheus.HistogramVec
-	lastLoad, lastGood                   prometheus.Gauge
+	storeLatency                         prometheus.Histogram
+	generation, lastLoad, lastGood       prometheus.Gauge
 	away                                 atomic.Int64           // unix nanoseconds of the last decision without the store
 	hash                                 atomic.Pointer[string] // of the rules in use
+	spans                                spanCounters
+	unlogged                             prometheus.Counter // decisions that were to be logged
 }
 
 // New returns the metrics, all at zero.
@@ -80,29 +84,37 @@ func (t *Telemetry) compat() {
 	t.loadErrors = t.counter(p+"config_load_error", "Loads of the rules that were refused; the last good rules stay.")
 	t.shadowed = t.counter(p+"global_shadow_mode", "Refusals that SHADOW_MODE turned into an OK.")
 	t.unknown = t.counter(rateLimit+"domain_not_found", "Requests for a domain without rules.")
-	t.errors = t.vector(p+"should_rate_limit_error", "Decisions without the store, and calls that failed.", "err_type")
+	t.errors = t.words(p+"should_rate_limit_error", "Decisions without the store (redis_error), and calls that failed (service_error).", "err_type")
 	t.requests = t.vector(p+"total_requests", "Calls over gRPC.", "grpc_method")
-	t.latency = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: p + "response_time_seconds", Help: "Time from request to answer.",
-		Buckets: prometheus.ExponentialBuckets(100e-6, 2, 14), NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100,
-	}, []string{"grpc_method"})
+	t.latency = prometheus.NewHistogramVec(latencies(p+"response_time_seconds", "Time from request to answer."), []string{"grpc_method"})
 	t.register.MustRegister(t.latency)
+}
+
+// latencies are the options of a histogram of durations: classic buckets from 50 µs to 1.6 s, and native ones.
+func latencies(name, help string) prometheus.HistogramOpts {
+	return prometheus.HistogramOpts{
+		Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(50e-6, 2, 16),
+		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100,
+	}
 }
 
 // own registers what only Spillway has.
 func (t *Telemetry) own(version string) {
 	const p = "spillway_"
-	decisions := t.vector(p+"decisions_total", "Requests decided, by outcome.", "outcome")
-	for o, name := range outcomeNames {
-		t.outcomes[o] = decisions.WithLabelValues(name)
-	}
+	t.rules.known = map[ruleLabels]*Rule{}
+	t.rules.desc = prometheus.NewDesc(p+"decisions_total", "Requests decided, by outcome and by the rule that had the last word.", []string{"domain", "rule", "scope", "outcome"}, nil)
+	t.register.MustRegister(&t.rules)
 	t.panics = t.counter(p+"panics_total", "Panics that were recovered and answered.")
 	t.badOverrides = t.counter(p+"bad_overrides_total", "Overrides in descriptors that could not be read and were ignored.")
 	t.degraded = t.vector(p+"degraded_decisions_total", "Charges decided without the shared store.", "domain", "rule", "reason")
 	t.register.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: p + "degraded", Help: "Whether a request of the last five seconds was decided without the shared store.",
 	}, t.degradedNow))
-	t.storeErrors = t.vector(p+"store_errors_total", "Calls to the shared store that failed.", "reason")
+	t.storeErrors = t.words(p+"store_errors_total", "Calls to the shared store that brought no decision, also those that were never sent.", "reason")
+	t.storeCalls = t.words(p+"store_calls_total", "Calls to a server of the shared store: ok, or why it did not decide.", "outcome")
+	t.storeLatency = prometheus.NewHistogram(latencies(p+"store_call_seconds", "Time of calls to a server of the shared store that were sent."))
+	t.register.MustRegister(t.storeLatency)
+	t.generation = t.gauge(p+"config_generation", "How many loads of the rules were taken since the start.")
 	t.lastLoad = t.gauge(p+"config_last_load_successful", "Whether the newest load of the rules was taken.")
 	t.lastGood = t.gauge(p+"config_last_success_timestamp_seconds", "When the rules in use were loaded.")
 	t.register.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
@@ -111,6 +123,8 @@ func (t *Telemetry) own(version string) {
 	build := t.gauges(p+"build_info", "Always 1; the labels say what is running.", "version", "revision", "goversion")
 	build.WithLabelValues(version, revision(), runtime.Version()).Set(1)
 	t.register.MustRegister(configInfo{t})
+	t.spans = t.spanCounters()
+	t.unlogged = t.counter(p+"decision_log_skipped_total", "Decisions that LOG_DECISIONS asks for and that were not logged, because there were too many.")
 }
 
 func (t *Telemetry) counter(name, help string) prometheus.Counter {
@@ -129,6 +143,12 @@ func (t *Telemetry) vector(name, help string, labels ...string) *prometheus.Coun
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	t.register.MustRegister(c)
 	return c
+}
+
+// words registers a vector with one label of few values.
+func (t *Telemetry) words(name, help, label string) words {
+	v := t.vector(name, help, label)
+	return words{make: func(word string) prometheus.Counter { return v.WithLabelValues(word) }}
 }
 
 func (t *Telemetry) gauges(name, help string, labels ...string) *prometheus.GaugeVec {
@@ -175,6 +195,7 @@ func (t *Telemetry) Handler() http.Handler {
 // Loaded counts a load of the rules that was taken, with a hash of them.
 func (t *Telemetry) Loaded(hash string, at time.Time) {
 	t.loads.Inc()
+	t.generation.Inc()
 	t.hash.Store(&hash)
 	t.lastLoad.Set(1)
 	t.lastGood.Set(float64(at.UnixMilli()) / 1e3)
@@ -189,20 +210,27 @@ func (t *Telemetry) LoadFailed() {
 // Panicked counts a panic that was recovered.
 func (t *Telemetry) Panicked() {
 	t.panics.Inc()
-	t.errors.WithLabelValues("service_error").Inc()
+	t.errors.of("service_error").Inc()
 }
 
 // StoreFailed counts a call to the store that failed. The reasons are the store's own few words.
-func (t *Telemetry) StoreFailed(reason string) { t.storeErrors.WithLabelValues(reason).Inc() }
+func (t *Telemetry) StoreFailed(reason string) { t.storeErrors.of(reason).Inc() }
 
-// Degraded counts one charge that was decided without the store. Domain and rule are those of the configuration.
-func (t *Telemetry) Degraded(domain, rule, reason string) {
-	t.degraded.WithLabelValues(clean(domain), clean(rule), reason).Inc()
+// StoreCalled counts and times a call to a server of the store; reason is why it did not decide, or empty. Sent is false
+// for one that was kept back, which is not timed.
+func (t *Telemetry) StoreCalled(reason string, sent bool, took time.Duration) {
+	if reason == "" {
+		reason = "ok"
+	}
+	t.storeCalls.of(reason).Inc()
+	if sent {
+		t.storeLatency.Observe(took.Seconds())
+	}
 }
 
 // StoreAway counts a request of which at least one charge was decided without the store.
 func (t *Telemetry) StoreAway() {
-	t.errors.WithLabelValues("redis_error").Inc()
+	t.errors.of("redis_error").Inc()
 	t.away.Store(time.Now().UnixNano())
 }
 
@@ -218,17 +246,6 @@ func (t *Telemetry) degradedNow() float64 {
 
 // BadOverrides counts overrides that could not be read.
 func (t *Telemetry) BadOverrides(n int) { t.badOverrides.Add(float64(n)) }
-
-// Decided counts a request.
-func (t *Telemetry) Decided(o Outcome) {
-	t.outcomes[o].Inc()
-	if o == Unknown {
-		t.unknown.Inc()
-	}
-	if o == Shadowed {
-		t.shadowed.Inc()
-	}
-}
 
 // Series returns the counters of a limit whose metric key comes from the configuration. It is for load time.
 func (t *Telemetry) Series(domain string, levels []string) *Series {

@@ -1,0 +1,175 @@
+package telemetry
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc/metadata"
+)
+
+// Summary is what traces and the log of decisions tell of a verdict. All words come from the configuration: nothing in
+// it is the client's.
+type Summary struct {
+	Door     string // rls, ext_authz or json
+	Domain   string // empty: one without rules
+	Rule     string // that refused, blocked or exempted the request, else the one that is reported; empty: none
+	Scope    string // of that rule
+	Outcome  Outcome
+	Status   int    // as an HTTP client sees it
+	Degraded string // why the shared store did not decide; empty: it did
+	Took     time.Duration
+	Trace    string // id of the trace; empty: none is recorded
+}
+
+// String is the outcome's name in metrics, traces and logs.
+func (o Outcome) String() string {
+	if o >= outcomes {
+		return "unknown"
+	}
+	return outcomeNames[o]
+}
+
+// Names of the spans.
+const (
+	decideSpan = "ratelimit.decide"
+	tripSpan   = "redis.spend"
+)
+
+// How the spans begin. Kept, because an option in a call would be an allocation in each.
+var (
+	decideOptions = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
+	tripOptions   = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient)}
+)
+
+// Tracer makes spans: one for a decision, below the span of the caller, and in it one for each call to the shared store.
+// Make one with Telemetry.Tracer. It is safe for concurrent use, and nothing in it waits for the network.
+type Tracer struct {
+	provider *sdktrace.TracerProvider
+	tracer   trace.Tracer
+	formats  []propagation.TextMapPropagator // the first that finds a caller's span is believed
+	follows  bool                            // what the caller does not sample is not sampled
+	outlet   *outlet
+}
+
+// Span is the span of one decision. The zero value records nothing.
+type Span struct{ span trace.Span }
+
+// Decide begins the span of a decision. The caller's span is the one that HTTP left in ctx, else the one that the call's
+// gRPC metadata names.
+func (t *Tracer) Decide(ctx context.Context) (context.Context, Span) {
+	caller := trace.SpanContextFromContext(ctx)
+	if !caller.IsValid() {
+		ctx = t.extract(ctx, incoming{ctx})
+		caller = trace.SpanContextFromContext(ctx)
+	}
+	if t.follows && caller.IsValid() && !caller.IsSampled() {
+		return ctx, Span{}
+	}
+	ctx, span := t.tracer.Start(ctx, decideSpan, decideOptions...)
+	if !span.IsRecording() {
+		return ctx, Span{}
+	}
+	return ctx, Span{span}
+}
+
+// Recording tells whether anybody will see the span.
+func (s Span) Recording() bool { return s.span != nil }
+
+// Trace is the id of the span's trace, or nothing where none is recorded.
+func (s Span) Trace() string {
+	if s.span == nil {
+		return ""
+	}
+	return s.span.SpanContext().TraceID().String()
+}
+
+// Tell puts what was decided into the span.
+func (s Span) Tell(v *Summary) {
+	if s.span == nil {
+		return
+	}
+	said := make([]attribute.KeyValue, 0, 6)
+	said = append(said, attribute.String("spillway.door", v.Door), attribute.String("spillway.outcome", v.Outcome.String()))
+	for _, word := range [...]struct{ key, value string }{
+		{"spillway.domain", v.Domain}, {"spillway.rule", v.Rule}, {"spillway.scope", v.Scope}, {"spillway.degraded", v.Degraded},
+	} {
+		if word.value != "" {
+			// One string that is not UTF-8 would make the whole batch unsendable.
+			said = append(said, attribute.String(word.key, strings.ToValidUTF8(word.value, "_")))
+		}
+	}
+	s.span.SetAttributes(said...)
+}
+
+// End ends the span.
+func (s Span) End() {
+	if s.span != nil {
+		s.span.End()
+	}
+}
+
+// Trip begins the span of a call to the shared store, and returns what ends it; nil where the decision has no span. It is
+// made for store.RedisConfig.
+func (t *Tracer) Trip(ctx context.Context, shard string, charges int) func(reason string) {
+	if !trace.SpanFromContext(ctx).IsRecording() {
+		return nil
+	}
+	_, span := t.tracer.Start(ctx, tripSpan, tripOptions...)
+	span.SetAttributes(
+		attribute.String("db.system", "redis"), attribute.String("db.system.name", "redis"),
+		attribute.String("spillway.shard", strings.ToValidUTF8(shard, "_")), attribute.Int("spillway.charges", charges),
+	)
+	return func(reason string) {
+		outcome := "decided"
+		if reason != "" {
+			outcome = "undecided"
+			span.SetAttributes(attribute.String("spillway.reason", reason))
+			span.SetStatus(codes.Error, reason)
+		}
+		span.SetAttributes(attribute.String("spillway.outcome", outcome))
+		span.End()
+	}
+}
+
+// HTTP lets a handler's decisions be part of the trace that a request's headers name.
+func (t *Tracer) HTTP(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(t.extract(r.Context(), propagation.HeaderCarrier(r.Header))))
+	})
+}
+
+// extract puts the caller's span into ctx, if the carrier names one.
+func (t *Tracer) extract(ctx context.Context, from propagation.TextMapCarrier) context.Context {
+	for _, format := range t.formats {
+		found := format.Extract(ctx, from)
+		if trace.SpanContextFromContext(found).IsValid() {
+			return found
+		}
+	}
+	return ctx
+}
+
+// incoming is the metadata of a gRPC call. It is read value by value, because all of it at once would be a copy.
+type incoming struct{ ctx context.Context }
+
+// Get is the first value of a key.
+func (c incoming) Get(key string) string {
+	values := metadata.ValueFromIncomingContext(c.ctx, key)
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
+}
+
+// Set does nothing: the metadata was received.
+func (incoming) Set(string, string) {}
+
+// Keys is not asked for by any format that is supported.
+func (incoming) Keys() []string { return nil }
