@@ -46,9 +46,9 @@ demo: tools build ## Envoy, two sidecars, Redis and an upstream from examples/en
 	@exec $(BIN)/demo
 
 .PHONY: test
-test: ## install what is missing, then lint, unit, race, contract and integration tests
+test: ## install what is missing, then lint, unit, race, contract, integration and manifest tests
 	@export SPILLWAY_T0=$$(date +%s); \
-	$(MAKE) tools lint unit race integration; \
+	$(MAKE) tools lint unit race integration manifests; \
 	printf '\n== all green in %s s\n' "$$(( $$(date +%s) - SPILLWAY_T0 ))"
 
 .PHONY: lint
@@ -80,6 +80,11 @@ integration: tools ## the assembled sidecar against a real Redis and a real Envo
 .PHONY: test-faults
 test-faults: tools ## every row of the fault matrix at full length, with its table (about 15 minutes)
 	@FAULTS=full $(GO) test -count=1 -v -timeout 60m ./test/integration/faults
+
+.PHONY: manifests
+manifests: tools ## examples/istio against the APIs of Kubernetes and Istio, against Envoy, and at work with requests
+	$(call headline,manifests)
+	@cd test/manifests && $(GO) vet ./... && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./... && $(GO) test -count=1 ./...
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZ_TIME (60s)
