@@ -43,6 +43,10 @@ type RedisConfig struct {
 	// OnTrip is called before each call to a server, with the server's name and the number of charges. What it returns, unless
 	// nil, is called when the call is over, with the reason why it stayed undecided or nothing. Neither may block.
 	OnTrip func(ctx context.Context, shard string, charges int) (ended func(reason string))
+
+	// OnCall is called after each call to a server, with the server's name, why it stayed undecided or nothing, and how long it
+	// took. It must not block.
+	OnCall func(shard, reason string, took time.Duration)
 }
 
 // RedisStats is what a Redis counts about itself.
@@ -89,6 +93,7 @@ type Redis struct {
 	heart   *heart // nil: none
 
 	onTrip func(ctx context.Context, shard string, charges int) (ended func(reason string)) // nil: nobody looks
+	onCall func(shard, reason string, took time.Duration)
 
 	trips       atomic.Int64
 	undecided   atomic.Int64
@@ -102,7 +107,7 @@ type Redis struct {
 func NewRedis(c RedisConfig) *Redis {
 	c = c.withDefaults()
 	quiet()
-	r := &Redis{budget: c.Budget, dialing: c.DialTimeout, flight: int64(c.MaxInFlight), onError: c.OnError, onTrip: c.OnTrip, now: c.Now}
+	r := &Redis{budget: c.Budget, dialing: c.DialTimeout, flight: int64(c.MaxInFlight), onError: c.OnError, onTrip: c.OnTrip, onCall: c.OnCall, now: c.Now}
 	g := guards{config: c.Breaker, onChange: c.OnBreaker}
 	r.main = newFleet(c.Servers, "", g)
 	if c.PerSecond != nil {
@@ -125,6 +130,9 @@ func (c RedisConfig) withDefaults() RedisConfig {
 	}
 	if c.OnError == nil {
 		c.OnError = func(string, error) {}
+	}
+	if c.OnCall == nil {
+		c.OnCall = func(string, string, time.Duration) {}
 	}
 	c.Budget = positive(c.Budget, defaultBudget)
 	c.MaxInFlight = positive(c.MaxInFlight, defaultInFlight)

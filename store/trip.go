@@ -91,7 +91,9 @@ func (r *Redis) askNode(ctx context.Context, n *node, t *trip, charges []limit.C
 	if r.onTrip != nil {
 		ended = r.onTrip(ctx, n.name, len(charges))
 	}
+	began := time.Now()
 	ok := r.trip(ctx, n, t, charges, refused, decisions)
+	r.onCall(n.name, decisions[0].Reason, time.Since(began))
 	if ended != nil {
 		ended(decisions[0].Reason)
 	}
