@@ -17,7 +17,7 @@ export ENVOY_BIN
 
 # Every package but the tests of the whole, which need Envoy. The fault matrix is about time, so it has the machine to itself
 # and does not run under the race detector.
-ROOMS = $$($(GO) list ./... | grep -v /test/integration)
+ROOMS = $$($(GO) list ./... | grep -vE '/test/(integration|demo)')
 WHOLE = $$($(GO) list ./test/integration/... | grep -v /faults)
 LINT  = $(GO) tool -modfile=tools/go.mod golangci-lint
 
@@ -48,7 +48,7 @@ demo: tools build ## Envoy, two sidecars, Redis and an upstream from examples/en
 .PHONY: test
 test: ## install what is missing, then lint, unit, race, contract, integration and manifest tests
 	@export SPILLWAY_T0=$$(date +%s); \
-	$(MAKE) tools lint unit race integration manifests; \
+	$(MAKE) tools lint unit race integration test-demo manifests; \
 	printf '\n== all green in %s s\n' "$$(( $$(date +%s) - SPILLWAY_T0 ))"
 
 .PHONY: lint
@@ -81,6 +81,12 @@ integration: tools ## the assembled sidecar against a real Redis and a real Envo
 test-faults: tools ## every row of the fault matrix at full length, with its table (about 15 minutes)
 	@FAULTS=full $(GO) test -count=1 -v -timeout 60m ./test/integration/faults
 
+.PHONY: test-demo
+test-demo: tools ## the image's build steps, the compose file against its specification, and the demo with its scripts
+	$(call headline,image and demo)
+	@$(GO) test -count=1 ./test/demo/...
+	@cd test/demo/schema && $(GO) vet ./... && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./... && $(GO) test -count=1 ./...
+
 .PHONY: manifests
 manifests: tools ## examples/istio against the APIs of Kubernetes and Istio, against Envoy, and at work with requests
 	$(call headline,manifests)
@@ -100,10 +106,11 @@ bench: ## benchmarks of match, decide, encode, script and door (BENCH=regexp, BE
 	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCH_TIME) -benchmem ./...
 
 .PHONY: tools
-tools: ## install redis-server, a C compiler, curl and Envoy where they are missing
+tools: ## install redis-server, a C compiler, curl, promtool and Envoy where they are missing
 	@command -v redis-server >/dev/null || ./tools/packages redis-server
 	@command -v cc >/dev/null || ./tools/packages gcc libc6-dev # for the race detector
 	@command -v curl >/dev/null || ./tools/packages curl
+	@command -v promtool >/dev/null || ./tools/packages prometheus
 	@[ -x "$$ENVOY_BIN" ] || { [ "$$ENVOY_BIN" = "$(CURDIR)/$(TOOLS)/envoy/envoy" ] && ./tools/envoy $(TOOLS)/envoy; } || \
 	  { echo "ENVOY_BIN is $$ENVOY_BIN, which is no program" >&2; exit 1; }
 
