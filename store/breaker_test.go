@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"sync"
 	"syscall"
 	"testing"
@@ -276,14 +277,17 @@ func TestEvidence(t *testing.T) {
 		"no connection":         {here, whole, ReasonPool, nil, breaker.Failure},
 		"no connection in time": {here, short, ReasonPool, nil, breaker.Neutral},
 		"refused connection":    {here, short, ReasonDial, nil, breaker.Failure},
-		"lost connection":       {here, whole, ReasonClosed, nil, breaker.Failure},
+		"lost connection":       {here, whole, ReasonClosed, io.EOF, breaker.Failure},
+		"dropped connection":    {here, whole, ReasonClosed, net.ErrClosed, breaker.Neutral},
+		"no connection yet":     {here, whole, ReasonTimeout, context.DeadlineExceeded, breaker.Neutral},
 		"loading":               {here, whole, ReasonLoading, nil, breaker.Failure},
 		"replica":               {here, whole, ReasonReadonly, nil, breaker.Failure},
 		"too many clients":      {here, whole, ReasonClients, nil, breaker.Failure},
 		"out of memory":         {here, whole, ReasonOOM, nil, breaker.Failure},
 		"cannot save":           {here, whole, ReasonMisconf, nil, breaker.Failure},
 		"in a script":           {here, whole, ReasonBusy, nil, breaker.Failure},
-		"cluster is down":       {here, whole, ReasonCluster, replyError("CLUSTERDOWN x"), breaker.Failure},
+		"cluster is down":       {here, whole, ReasonCluster, replyError("CLUSTERDOWN The cluster is down"), breaker.Failure},
+		"slot without a server": {here, whole, ReasonCluster, replyError("CLUSTERDOWN Hash slot not served"), breaker.Neutral},
 		"key moved":             {here, whole, ReasonCluster, replyError("MOVED 1 h:1"), breaker.Neutral},
 		"slots":                 {here, whole, ReasonSlot, nil, breaker.Neutral},
 		"password":              {here, whole, ReasonNoAuth, nil, breaker.Neutral},
@@ -296,12 +300,12 @@ func TestEvidence(t *testing.T) {
 		"unknown reply":         {here, whole, ReasonError, reply("NEW"), breaker.Neutral},
 		"unknown error":         {here, whole, ReasonError, errors.Join(io.ErrNoProgress), breaker.Failure},
 	} {
-		if got := r.evidence(step.ctx, step.budget, step.why, step.err); got != step.want {
+		if got := r.evidence(step.ctx, new(node), step.budget, step.why, step.err); got != step.want {
 			t.Errorf("%s: %d, want %d", name, got, step.want)
 		}
 	}
 	r.budget = 10 * time.Second
-	if got := r.evidence(here, whole, ReasonTimeout, nil); got != breaker.Failure {
+	if got := r.evidence(here, new(node), whole, ReasonTimeout, nil); got != breaker.Failure {
 		t.Errorf("10 ms without an answer under a budget of 10 s: %d, want a failure", got)
 	}
 }

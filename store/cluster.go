@@ -3,15 +3,15 @@ package store
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
 const (
-	reloadEvery = time.Second      // how old the map of slots may be; the library's minute is how long a failover would last
-	redirects   = 3                // followed per call
-	idleNode    = 10 * time.Minute // without a call, after which a node is forgotten when another one comes
+	reloadEvery = time.Second // how old the map of slots may be; the library's minute is how long a failover would last
+	redirects   = 3           // followed per call
 )
 
 // cluster is a Redis Cluster. Its nodes are the masters by their addresses, each with a breaker, so that a replica that was promoted
@@ -27,7 +27,23 @@ type cluster struct {
 	members []*member
 	dialers map[string]*dialer // by address, of members that have not joined yet
 
-	masters sync.Map // address to *node
+	masters sync.Map // address to *master
+}
+
+// master is a node with a key that it was asked for. It is a master while that key is its own. One that was deposed is not asked any
+// more, so nobody wants to hear that it is away.
+type master struct {
+	node
+	key atomic.Pointer[string]
+	at  atomic.Int64 // unix seconds when the key was noted
+}
+
+// note keeps one key a second.
+func (m *master) note(now time.Time, key string) {
+	if at := now.Unix(); m.at.Load() != at {
+		m.at.Store(at)
+		m.key.Store(&key)
+	}
 }
 
 // member is what runs beside the library's client of one server.
@@ -38,7 +54,7 @@ type member struct {
 
 func newCluster(s Servers, prefix string, g guards) *cluster {
 	c := &cluster{guards: g, prefix: prefix, config: s, dialers: map[string]*dialer{}}
-	c.lobby = node{name: prefix + "cluster", guard: g.guard(prefix + "cluster"), failed: c.reload}
+	c.lobby = node{name: prefix + "cluster", guard: g.guard(prefix + "cluster"), routing: 1, failed: c.reload}
 	options := s.options("")
 	c.client = redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs: s.Addresses, NewClient: c.newClient, MaxRedirects: redirects, ClusterStateReloadInterval: reloadEvery,
@@ -87,8 +103,8 @@ func (c *cluster) joined(client *redis.Client) {
 // nudge tells the breaker of a server that it can be reached again.
 func (c *cluster) nudge(address string) {
 	c.lobby.guard.Nudge()
-	if n, ok := c.masters.Load(address); ok {
-		n.(*node).guard.Nudge()
+	if m, ok := c.masters.Load(address); ok {
+		m.(*master).guard.Nudge()
 	}
 }
 
@@ -108,32 +124,37 @@ func (c *cluster) place(key string) (*node, int) {
 		return &c.lobby, slot
 	}
 	address := client.Options().Addr
-	if n, ok := c.masters.Load(address); ok && n.(*node).client == client {
-		return n.(*node), slot
+	if m, ok := c.masters.Load(address); ok && m.(*master).client == client {
+		return &m.(*master).node, slot
 	}
-	return c.admit(address, client), slot
+	return c.admit(address, client, key), slot
 }
 
-// admit adds a master, and forgets those that nobody asked for long: in a cluster whose servers change their addresses there would
-// be more and more.
-func (c *cluster) admit(address string, client *redis.Client) *node {
-	name := c.prefix + address
-	n := &node{name: name, guard: c.guards.guard(name), client: client, sender: c.client, failed: c.reload}
-	n.asked.Store(time.Now().Unix())
+// admit adds a master, and forgets those that are none any more.
+func (c *cluster) admit(address string, client *redis.Client, key string) *node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if before, ok := c.masters.Load(address); ok && before.(*node).client == client {
-		return before.(*node)
+	if m, ok := c.masters.Load(address); ok && m.(*master).client == client {
+		return &m.(*master).node
 	}
-	c.masters.Store(address, n)
-	long := time.Now().Add(-idleNode).Unix()
+	name := c.prefix + address
+	m := &master{node: node{name: name, guard: c.guards.guard(name), client: client, sender: c.client, routing: 1, failed: c.reload}}
+	m.seen = m.note
+	m.key.Store(&key)
+	c.masters.Store(address, m)
 	c.masters.Range(func(address, old any) bool {
-		if old.(*node).asked.Load() < long {
+		if !c.reigns(old.(*master)) {
 			c.masters.Delete(address)
 		}
 		return true
 	})
-	return n
+	return &m.node
+}
+
+// reigns tells whether the key that a master was asked for is still its own.
+func (c *cluster) reigns(m *master) bool {
+	client, err := c.client.MasterForKey(atOnce, *m.key.Load())
+	return err == nil && client == m.client
 }
 
 // reload fetches the map of slots in the background, one at a time, as the library sees to.
@@ -141,8 +162,10 @@ func (c *cluster) reload() { c.client.ReloadState(context.Background()) }
 
 func (c *cluster) nodes() []*node {
 	var all []*node
-	c.masters.Range(func(_, n any) bool {
-		all = append(all, n.(*node))
+	c.masters.Range(func(_, m any) bool {
+		if c.reigns(m.(*master)) {
+			all = append(all, &m.(*master).node)
+		}
 		return true
 	})
 	if len(all) == 0 {

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"net"
-	"sync"
 	"sync/atomic"
 )
 
@@ -14,8 +13,7 @@ type dialer struct {
 	failed atomic.Bool
 	closed context.Context
 	cancel context.CancelFunc
-	mu     sync.Mutex     // keeps a dial from starting while stop waits
-	dials  sync.WaitGroup // in progress
+	dials  errands // in progress
 }
 
 // newDialer dials with dial, TLS included. It calls back when the server can be reached again.
@@ -27,10 +25,10 @@ func newDialer(dial func(ctx context.Context, network, address string) (net.Conn
 
 // connect dials until the context or the dialer ends.
 func (d *dialer) connect(ctx context.Context, network, address string) (net.Conn, error) {
-	if !d.enter() {
+	if !d.dials.begin() {
 		return nil, net.ErrClosed
 	}
-	defer d.dials.Done()
+	defer d.dials.done()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := context.AfterFunc(d.closed, cancel)
@@ -47,20 +45,8 @@ func (d *dialer) connect(ctx context.Context, network, address string) (net.Conn
 	return conn, nil
 }
 
-func (d *dialer) enter() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed.Err() != nil {
-		return false
-	}
-	d.dials.Add(1)
-	return true
-}
-
 // stop ends all dials and waits for them.
 func (d *dialer) stop() {
-	d.mu.Lock()
 	d.cancel()
-	d.mu.Unlock()
-	d.dials.Wait()
+	d.dials.stop()
 }

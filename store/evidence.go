@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"errors"
+	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -10,27 +12,68 @@ import (
 	"github.com/spillway-mesh/spillway/breaker"
 )
 
+const (
+	connectWithin = 100 * time.Millisecond // how long calls may go without a connection before that is a failure
+	settleWithin  = 500 * time.Millisecond // how long a server that succeeded another one may be late
+)
+
+// excuses tells whether a call that was late says nothing yet.
+func (n *node) excuses(err error, now time.Time) bool {
+	if now.Sub(n.since) < settleWithin {
+		return true
+	}
+	return errors.Is(err, context.DeadlineExceeded) && n.starving.lasts(now) < connectWithin
+}
+
+// spell is a time in which something went on.
+type spell struct{ since atomic.Int64 } // unix ns; 0: it does not
+
+// lasts notes that it goes on, and returns for how long it has.
+func (s *spell) lasts(now time.Time) time.Duration {
+	if s.since.CompareAndSwap(0, now.UnixNano()) {
+		return 0
+	}
+	return now.Sub(time.Unix(0, s.since.Load()))
+}
+
+// end notes that it does not.
+func (s *spell) end() {
+	if s.since.Load() != 0 {
+		s.since.Store(0)
+	}
+}
+
 // evidence is what a call tells the breaker about the server: why it brought no decision, or nothing if it did.
 //
 // A client must not be able to open the breaker for all. One that hung up says nothing, though its call went on; nor does a
 // wait that the client's own deadline made short: less than half of the budget, or of the default budget if that is less.
 // What an operator got wrong (a password, a right, a foreign value under a key) says nothing either: the server is well,
 // other keys may work, and OnError has told of it.
-func (r *Redis) evidence(ctx context.Context, budget time.Duration, why string, err error) breaker.Result {
+//
+// When a connection was closed on this side, because there is a new master, that says nothing about the new one. All calls then want
+// new connections at once, which are made beside them, and the new master has its replicas to serve: that some calls wait in vain says
+// nothing yet.
+func (r *Redis) evidence(ctx context.Context, n *node, budget time.Duration, why string, err error) breaker.Result {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return breaker.Neutral
 	}
 	switch why {
 	case "":
+		n.starving.end()
 		return breaker.Success
 	case ReasonTimeout, ReasonPool:
-		if budget < min(r.budget, defaultBudget)/2 {
+		if budget < min(r.budget, defaultBudget)/2 || n.excuses(err, time.Now()) {
+			return breaker.Neutral
+		}
+		return breaker.Failure
+	case ReasonClosed:
+		if errors.Is(err, net.ErrClosed) {
 			return breaker.Neutral
 		}
 		return breaker.Failure
 	case ReasonCluster:
-		// A key that moved is no failure of this server.
-		if redis.HasErrorPrefix(err, "CLUSTERDOWN") {
+		// A key that moved is no failure of this server, nor is a slot that nobody serves: others may be served here.
+		if redis.HasErrorPrefix(err, "CLUSTERDOWN The cluster is down") {
 			return breaker.Failure
 		}
 	case ReasonError:
@@ -38,7 +81,7 @@ func (r *Redis) evidence(ctx context.Context, budget time.Duration, why string, 
 		if !errors.As(err, &reply) {
 			return breaker.Failure
 		}
-	case ReasonDial, ReasonClosed, ReasonLoading, ReasonReadonly, ReasonClients, ReasonOOM, ReasonMisconf, ReasonBusy:
+	case ReasonDial, ReasonLoading, ReasonReadonly, ReasonClients, ReasonOOM, ReasonMisconf, ReasonBusy:
 		return breaker.Failure
 	}
 	return breaker.Neutral

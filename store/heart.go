@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	_ "embed" // for the script
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +32,7 @@ type heart struct {
 	id     string
 	failed func(reason string, err error)
 	live   atomic.Int64 // as last known; 0: never
+	calm   time.Time    // until then the number does not fall
 	cancel context.CancelFunc
 	done   chan struct{}
 }
@@ -74,45 +76,44 @@ func (h *heart) homes() []*node {
 	return []*node{n}
 }
 
-// beat shows up everywhere at once. The largest count wins: a shard that was away knows of few.
+// beat shows up everywhere at once. The largest count wins: a shard that was away knows of few. Where all were away nobody could show up,
+// so for as long as it takes to find out who lives the number does not fall.
 func (h *heart) beat(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, beatWithin)
-	defer cancel()
-	var all sync.WaitGroup
-	var most atomic.Int64
-	for _, n := range h.homes() {
-		all.Go(func() {
-			cmd := redis.NewCmd(ctx, "eval", beatScript, 1, h.key, h.id, deadAfter.Milliseconds())
-			err := n.sender.Process(ctx, cmd)
-			if err != nil {
-				h.failed(reason(err), err)
-				return
-			}
-			count, _ := cmd.Int64()
-			for {
-				known := most.Load()
-				if count <= known || most.CompareAndSwap(known, count) {
-					return
-				}
-			}
-		})
+	most := slices.Max(h.tell(ctx, beatWithin, "eval", beatScript, 1, h.key, h.id, deadAfter.Milliseconds()))
+	if most == 0 {
+		h.calm = time.Now().Add(deadAfter)
+		return
 	}
-	all.Wait()
-	if n := most.Load(); n > 0 {
-		h.live.Store(n)
+	if most > h.live.Load() || time.Now().After(h.calm) {
+		h.live.Store(most)
 	}
 }
 
 // leave is good manners: the others need not wait until this sidecar is dead.
 func (h *heart) leave() {
-	ctx, cancel := context.WithTimeout(context.Background(), leaveIn)
+	h.tell(context.Background(), leaveIn, "zrem", h.key, h.id)
+}
+
+// tell sends a command to all homes, and returns their answers, 0 where there was none.
+func (h *heart) tell(ctx context.Context, within time.Duration, command ...any) []int64 {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	for _, n := range h.homes() {
-		err := n.sender.Process(ctx, redis.NewCmd(ctx, "zrem", h.key, h.id))
-		if err != nil {
-			return
-		}
+	homes := h.homes()
+	answers := make([]int64, len(homes))
+	var all sync.WaitGroup
+	for i, n := range homes {
+		all.Go(func() {
+			cmd := redis.NewCmd(ctx, command...)
+			err := n.sender.Process(ctx, cmd)
+			if err != nil {
+				h.failed(reason(err), err)
+				return
+			}
+			answers[i], _ = cmd.Int64()
+		})
 	}
+	all.Wait()
+	return answers
 }
 
 func (h *heart) stop() {

@@ -17,9 +17,15 @@ type node struct {
 	guard  *breaker.Breaker
 	client *redis.Client // its connections
 	sender sender        // what calls are sent with: its client, or for a cluster the client of them all, which follows redirects
-	asked  atomic.Int64  // unix seconds of the last call
 	warmer *warmer       // nil: somebody else's
-	failed func()        // told when a connection was lost; nil: nobody wants to know
+
+	since    time.Time // it succeeded another one; zero: it did not
+	starving spell     // calls find no connection
+
+	routing int                             // how often the sender asks for the words of a command before it writes it
+	seen    func(now time.Time, key string) // told of each call; nil: nobody wants to know
+	failed  func()                          // told when a connection was lost; nil: nobody wants to know
+	resolve func(ctx context.Context)       // looks for the master again, and lets go of the connections to another one; nil: there is no other
 }
 
 // sender is a client of go-redis, of one server or of a cluster.
@@ -76,42 +82,49 @@ func newFleet(s Servers, prefix string, g guards) fleet {
 	return newSolo(s, prefix, g)
 }
 
-// solo is one server.
+// solo is one server, or the one that the sentinels name.
 type solo struct {
-	node
-	dialer *dialer
+	current atomic.Pointer[node]
+	guards  guards
+	dialer  *dialer
+
+	sentinels *resolver // nil: none
 }
 
 func newSolo(s Servers, prefix string, g guards) *solo {
-	address := s.Addresses[0]
-	options := s.options(address)
-	o := &solo{node: node{name: prefix + address, guard: g.guard(prefix + address)}}
-	o.dialer = newDialer(redis.NewDialer(options), o.guard.Nudge)
+	o := &solo{guards: g}
+	options := s.options(s.Addresses[0])
+	o.dialer = newDialer(redis.NewDialer(options), o.nudge)
 	options.Dialer = o.dialer.connect
-	o.start(redis.NewClient(options), s)
+	o.start(prefix+s.Addresses[0], redis.NewClient(options), s)
 	return o
 }
 
 // start begins to use the client.
-func (o *solo) start(client *redis.Client, s Servers) {
-	o.client, o.sender = client, client
-	o.warmer = newWarmer(client, s.greeted(), s.DialTimeout)
+func (o *solo) start(name string, client *redis.Client, s Servers) {
+	n := &node{name: name, guard: o.guards.guard(name), client: client, sender: client}
+	if o.sentinels != nil {
+		n.resolve = o.sentinels.resolve
+	}
+	n.warmer = newWarmer(client, s.greeted(), s.DialTimeout)
+	o.current.Store(n)
 }
 
-func (o *solo) place(string) (*node, int) { return &o.node, 0 }
+// nudge tells the breaker that the server can be reached again.
+func (o *solo) nudge() {
+	if n := o.current.Load(); n != nil {
+		n.guard.Nudge()
+	}
+}
 
-func (o *solo) nodes() []*node { return []*node{&o.node} }
+func (o *solo) place(string) (*node, int) { return o.current.Load(), 0 }
+
+func (o *solo) nodes() []*node { return []*node{o.current.Load()} }
 
 func (o *solo) close() error {
-	err := o.client.Close()
+	n := o.current.Load()
+	err := n.client.Close()
 	o.dialer.stop()
-	o.warmer.stop()
+	n.warmer.stop()
 	return err
-}
-
-// touch notes that the node was asked.
-func (n *node) touch(now time.Time) {
-	if at := now.Unix(); n.asked.Load() != at {
-		n.asked.Store(at)
-	}
 }

@@ -3,7 +3,9 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
 )
@@ -12,7 +14,6 @@ import (
 type part struct {
 	node      *node
 	slot      int
-	undoes    bool // gives back what another part took
 	charges   []limit.Charge
 	places    []int // charges[i] is the request's charge places[i]
 	decisions []limit.Decision
@@ -27,26 +28,21 @@ func (r *Redis) askParts(ctx context.Context, charges []limit.Charge, refused bo
 	first, second := r.split(charges)
 	r.askAll(ctx, first, refused)
 	for _, p := range first {
-		p.report(decisions)
+		p.report(charges, decisions)
 	}
 	refused = refused || limit.Refuses(charges, decisions)
-	var back []*part
 	if refused {
-		for _, p := range first {
-			back = append(back, p.undo()...)
-		}
+		r.giveBack(ctx, first, decisions)
 	}
-	r.askAll(ctx, append(second, back...), refused)
+	r.askAll(ctx, second, refused)
 	for _, p := range second {
-		p.report(decisions)
-	}
-	for _, p := range back {
-		r.returned(p, decisions)
+		p.report(charges, decisions)
 	}
 }
 
 // split sorts charges by where they live. Refunds come second: one that is given and then has to be taken back, because the request
-// is refused elsewhere, would be spent by others in between. Quotas do not refuse a part of a request, only all of it.
+// is refused elsewhere, would be spent by others in between. So a charge does not profit from a refund to its own counter in the same
+// request, as it would in one call. Quotas do not refuse a part of a request, only all of it.
 func (r *Redis) split(charges []limit.Charge) (first, second []*part) {
 	for i := range charges {
 		c := charges[i]
@@ -63,7 +59,7 @@ func (r *Redis) split(charges []limit.Charge) (first, second []*part) {
 			p = &part{node: n, slot: slot}
 			*wave = append(*wave, p)
 		}
-		p.charges, p.places = append(p.charges, c), append(p.places, i)
+		p.add(c, i)
 	}
 	return first, second
 }
@@ -95,48 +91,106 @@ func (r *Redis) askPart(ctx context.Context, p *part, refused bool) {
 	p.decisions = make([]limit.Decision, len(p.charges))
 	defer func() {
 		if fault := recover(); fault != nil {
-			r.lost(p.decisions, ReasonError, fmt.Errorf("panic: %v", fault))
+			r.lost(p.decisions, ReasonError, fmt.Errorf("panic: %v", fault), true)
 		}
 	}()
 	t := r.scratch.Get().(*trip)
-	r.askNode(ctx, p.node, t, p.charges, refused && !p.undoes, p.decisions)
+	r.askNode(ctx, p.node, t, p.charges, refused, p.decisions)
 	r.scratch.Put(t.reset())
 }
 
-// report puts the decisions of a part in their places.
-func (p *part) report(decisions []limit.Decision) {
+// report puts the decisions of a part in their places. Earlier ones about the same counters show what is left now.
+func (p *part) report(charges []limit.Charge, decisions []limit.Decision) {
 	for i, place := range p.places {
-		decisions[place] = p.decisions[i]
+		d := p.decisions[i]
+		for j := range charges {
+			if j != place && charges[j].Key == p.charges[i].Key && d.Outcome != limit.Undecided {
+				decisions[j].Remaining, decisions[j].ResetAfter = d.Remaining, d.ResetAfter
+			}
+		}
+		decisions[place] = d
 	}
 }
 
-// undo is the call that gives back what the part took, or nothing. Charges with Each stay, as they would in one call.
-func (p *part) undo() []*part {
-	back := &part{node: p.node, slot: p.slot, undoes: true}
-	for i, c := range p.charges {
-		taken := p.decisions[i].Charged
-		if taken <= 0 || c.Each {
-			continue
+// giveBack returns what the parts of a refused request took, and lets the decisions say so. The answer does not wait for it longer
+// than its caller can, but the giving back goes on: it has a budget of its own.
+func (r *Redis) giveBack(ctx context.Context, taken []*part, decisions []limit.Decision) {
+	var back []*part
+	for _, p := range taken {
+		if b := p.undo(decisions); b != nil {
+			back = append(back, b)
 		}
-		back.charges = append(back.charges, limit.Charge{Key: c.Key, Limit: c.Limit, Cost: taken, Op: limit.Refund})
-		back.places = append(back.places, p.places[i])
 	}
-	if len(back.charges) == 0 {
+	if len(back) == 0 {
+		return
+	}
+	patience := time.NewTimer(r.allowance(ctx))
+	defer patience.Stop()
+	returned := make(chan struct{})
+	r.background.run(func() {
+		defer close(returned)
+		r.askAll(context.WithoutCancel(ctx), back, false)
+		for _, b := range back {
+			r.count(b)
+		}
+	})
+	select {
+	case <-returned:
+		for _, b := range back {
+			b.refresh(decisions)
+		}
+	case <-patience.C:
+	}
+}
+
+// undo is the call that gives back what the part took, or nothing. Charges with Each stay, as they would in one call; on a counter that
+// gets something back they ask what is left then.
+func (p *part) undo(decisions []limit.Decision) *part {
+	back := &part{node: p.node, slot: p.slot}
+	given := map[string]bool{}
+	for i, c := range p.charges {
+		d := &decisions[p.places[i]]
+		if d.Charged > 0 && !c.Each {
+			given[c.Key] = true
+			back.add(limit.Charge{Key: c.Key, Limit: c.Limit, Cost: d.Charged, Op: limit.Refund}, p.places[i])
+			d.Charged, d.Wait = 0, 0
+		}
+	}
+	if len(given) == 0 {
 		return nil
 	}
-	return []*part{back}
+	for i, c := range p.charges {
+		if given[c.Key] && !slices.Contains(back.places, p.places[i]) {
+			back.add(limit.Charge{Key: c.Key, Limit: c.Limit, Cost: c.Cost, Op: limit.Peek, Mode: limit.Shadow}, p.places[i])
+		}
+	}
+	return back
 }
 
-// returned tells the request what is left after its tokens were given back. Where that failed they stay taken until time gives them
-// back, and are not given back again: nobody knows whether they were.
-func (r *Redis) returned(back *part, decisions []limit.Decision) {
-	for i, place := range back.places {
-		d, after := &decisions[place], &back.decisions[i]
-		d.Charged, d.Wait = 0, 0
-		if after.Outcome == limit.Undecided {
+func (p *part) add(c limit.Charge, place int) {
+	p.charges, p.places = append(p.charges, c), append(p.places, place)
+}
+
+// count counts what could not be given back. It stays taken until time gives it back, and is not given back again: nobody knows
+// whether it was.
+func (r *Redis) count(back *part) {
+	for i, d := range back.decisions {
+		if d.Outcome == limit.Undecided && back.charges[i].Op == limit.Refund {
 			r.notReturned.Add(back.charges[i].Cost)
+		}
+	}
+}
+
+// refresh tells the request what is left after its tokens were given back.
+func (p *part) refresh(decisions []limit.Decision) {
+	for i, place := range p.places {
+		d, after := &decisions[place], &p.decisions[i]
+		if after.Outcome == limit.Undecided {
 			continue
 		}
 		d.Remaining, d.ResetAfter = after.Remaining, after.ResetAfter
+		if d.Outcome == limit.Refused && !d.Penalized {
+			d.RetryAfter = after.RetryAfter
+		}
 	}
 }

@@ -118,17 +118,16 @@ func isClosed(err error) bool {
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// ranMaybe reports whether a call that failed may have run on the server all the same. A deadline of the context's own, and not of
-// the connection, ended the wait for a connection.
-func ranMaybe(why string, err error) bool {
+// ranMaybe reports whether a call that failed may have run on the server all the same. What was never written has not.
+func ranMaybe(why string, err error, written bool) bool {
 	switch why {
-	case ReasonTimeout:
-		return !errors.Is(err, context.DeadlineExceeded)
-	case ReasonClosed, ReasonScript, ReasonReply:
+	case ReasonTimeout, ReasonClosed:
+		return written
+	case ReasonScript, ReasonReply:
 		return true
 	case ReasonError:
 		var reply redis.Error
-		return !errors.As(err, &reply)
+		return written && !errors.As(err, &reply)
 	}
 	return false
 }

@@ -95,6 +95,9 @@ type Redis struct {
 	onTrip func(ctx context.Context, shard string, charges int) (ended func(reason string)) // nil: nobody looks
 	onCall func(shard, reason string, took time.Duration)
 
+	closed     atomic.Bool
+	background errands // what goes on after the answer
+
 	trips       atomic.Int64
 	undecided   atomic.Int64
 	unknown     atomic.Int64
@@ -273,9 +276,11 @@ func (r *Redis) Breaker() breaker.State {
 
 // Close ends the connections and waits for what runs in the background. Calls that come later are undecided.
 func (r *Redis) Close() error {
+	r.closed.Store(true)
 	if r.heart != nil {
 		r.heart.stop()
 	}
+	r.background.stop()
 	err := r.main.close()
 	if r.second != nil {
 		err = errors.Join(err, r.second.close())

@@ -33,13 +33,13 @@ func (r *ring) place(key string) (*node, int) {
 			best, at = weight, i
 		}
 	}
-	return &r.shards[at].node, at
+	return r.shards[at].current.Load(), at
 }
 
 func (r *ring) nodes() []*node {
 	var all []*node
 	for _, s := range r.shards {
-		all = append(all, &s.node)
+		all = append(all, s.current.Load())
 	}
 	return all
 }

@@ -29,6 +29,7 @@ type trip struct {
 
 	call   limit.Call
 	args   []any         // of the command
+	once   once          // the command
 	states []limit.State // of refused charges, as the script returned them
 	server int64         // µs since the epoch on the server when it decided
 	sent   time.Time     // just before the script was sent
@@ -41,19 +42,32 @@ func (t *trip) reset() *trip {
 	clear(t.call.Keys)
 	clear(t.args)
 	clear(t.states)
-	t.charges, t.decisions, t.peeked[0] = nil, nil, limit.Charge{}
+	t.charges, t.decisions, t.peeked[0], t.once = nil, nil, limit.Charge{}, once{}
 	return t
 }
 
 // once is a command that go-redis never sends twice, also where it follows redirects: after a lost reply nobody knows
-// whether the script ran.
-type once struct{ *redis.Cmd }
+// whether the script ran. It knows whether it was written, because go-redis asks for its words then.
+type once struct {
+	*redis.Cmd
+	read int // how often go-redis has asked for the words
+}
 
 // NoRetry says so to go-redis.
-func (once) NoRetry() bool { return true }
+func (*once) NoRetry() bool { return true }
+
+// Args are the words of the command.
+func (o *once) Args() []any {
+	o.read++
+	return o.Cmd.Args()
+}
 
 // ask decides charges where they live, with refused when the request is refused already.
 func (r *Redis) ask(ctx context.Context, t *trip, charges []limit.Charge, refused bool, decisions []limit.Decision) {
+	if r.closed.Load() {
+		r.lost(decisions, ReasonShutdown, redis.ErrClosed, false)
+		return
+	}
 	n, together := r.together(charges)
 	if !together {
 		r.askParts(ctx, charges, refused, decisions)
@@ -106,20 +120,20 @@ func (r *Redis) askNode(ctx context.Context, n *node, t *trip, charges []limit.C
 func (r *Redis) trip(ctx context.Context, n *node, t *trip, charges []limit.Charge, refused bool, decisions []limit.Decision) bool {
 	budget := r.allowance(ctx)
 	if budget < leastBudget {
-		return r.lost(decisions, ReasonDeadline, context.DeadlineExceeded)
+		return r.lost(decisions, ReasonDeadline, context.DeadlineExceeded, false)
 	}
 	var why string
 	var fault error
 	err := n.guard.Do(func() breaker.Result {
 		t.call.Set(charges, refused, 0)
 		why, fault = r.attempt(ctx, n, t, budget, decisions)
-		return r.evidence(ctx, budget, why, fault)
+		return r.evidence(ctx, n, budget, why, fault)
 	})
 	if err != nil {
-		return r.lost(decisions, ReasonBreaker, err)
+		return r.lost(decisions, ReasonBreaker, err, false)
 	}
 	if why != "" {
-		return r.lost(decisions, why, fault)
+		return r.lost(decisions, why, fault, ranMaybe(why, fault, t.once.read > n.routing))
 	}
 	return true
 }
@@ -156,15 +170,16 @@ func (r *Redis) allowance(ctx context.Context) time.Duration {
 	return min(r.budget, time.Until(deadline)*8/10)
 }
 
-// run calls the script by its hash, and by its text when the server does not know it: then nothing has run. Nor has it when the keys
-// of a call are on their way from one server of a cluster to another; a moment later they may be together.
+// run calls the script by its hash. It calls it again only after replies that prove that nothing has run: by its text when the server
+// does not know it; when the keys of a call are on their way from one server of a cluster to another, until they are together; and
+// once when the server turns out to be a replica, because there may be a new master by now.
 func (r *Redis) run(ctx context.Context, n *node, t *trip) (any, error) {
 	t.args = append(t.args[:0], "evalsha", limit.ScriptSHA, len(t.call.Keys))
 	for _, key := range t.call.Keys {
 		t.args = append(t.args, key)
 	}
 	t.args = append(t.args, t.call.Args...)
-	for tries := 0; ; tries++ {
+	for again := false; ; {
 		reply, err := r.send(ctx, n, t)
 		switch {
 		case err == nil:
@@ -172,32 +187,34 @@ func (r *Redis) run(ctx context.Context, n *node, t *trip) (any, error) {
 		case redis.HasErrorPrefix(err, "NOSCRIPT") && t.args[0] == "evalsha":
 			r.loaded.Add(1)
 			t.args[0], t.args[1] = "eval", limit.Script
-		case redis.HasErrorPrefix(err, "TRYAGAIN") && tries < splitTries && pause(ctx, splitPause):
+		case redis.HasErrorPrefix(err, "TRYAGAIN") && pause(ctx, splitPause):
+		case redis.HasErrorPrefix(err, "READONLY") && !again && n.resolve != nil:
+			again = true
+			n.resolve(ctx)
 		default:
 			return nil, err
 		}
 	}
 }
 
-const (
-	splitTries = 5                      // for keys that are being moved
-	splitPause = 500 * time.Microsecond // between them
-)
+// splitPause is between two tries of keys that are being moved.
+const splitPause = 500 * time.Microsecond
 
 func (r *Redis) send(ctx context.Context, n *node, t *trip) (any, error) {
 	r.trips.Add(1)
 	t.sent = r.now()
-	n.touch(t.sent)
-	cmd := once{redis.NewCmd(ctx, t.args...)}
-	if err := n.sender.Process(ctx, cmd); err != nil {
+	if n.seen != nil {
+		n.seen(t.sent, t.call.Keys[0])
+	}
+	t.once = once{Cmd: redis.NewCmd(ctx, t.args...)}
+	if err := n.sender.Process(ctx, &t.once); err != nil {
 		return nil, err
 	}
-	return cmd.Val(), nil
+	return t.once.Val(), nil
 }
 
-// lost answers that nobody decided.
-func (r *Redis) lost(decisions []limit.Decision, reason string, err error) bool {
-	unknown := ranMaybe(reason, err)
+// lost answers that nobody decided. With unknown the charges may have been made all the same.
+func (r *Redis) lost(decisions []limit.Decision, reason string, err error, unknown bool) bool {
 	undecide(decisions, reason, unknown)
 	r.undecided.Add(1)
 	if unknown {
