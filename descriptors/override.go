@@ -70,7 +70,7 @@ func (o *overrides) effect(asked Override, window time.Duration) *Effect {
 		return e
 	}
 	e = &Effect{
-		Rule: "override", Scope: ScopeDescriptor, Tree: true, Dynamic: true, Unit: asked.Unit, Multiplier: asked.Multiplier,
+		Rule: RuleOverride, Scope: ScopeDescriptor, Tree: true, Dynamic: true, Unit: asked.Unit, Multiplier: asked.Multiplier,
 		Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: int64(asked.Count), Window: window, Burst: int64(asked.Count)},
 	}
 	o.mu.Lock()

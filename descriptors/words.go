@@ -5,6 +5,9 @@ import "strings"
 // ScopeDescriptor is the scope of limits in trees and of overrides: they count by the descriptor as a whole.
 const ScopeDescriptor = "descriptor"
 
+// RuleOverride is the rule of all overrides, whichever request brought them.
+const RuleOverride = "override"
+
 // Title is what the limit is called where a name is needed: its own name, else its rule's.
 func (e *Effect) Title() string {
 	if e.Name != "" {

@@ -15,16 +15,34 @@ import (
 	"github.com/spillway-mesh/spillway/telemetry"
 )
 
+// newObserver returns an observer without rules.
+func newObserver(t *telemetry.Telemetry, log *slog.Logger) *observer {
+	return &observer{t: t, log: log, nowhere: t.Rule("", "", "")}
+}
+
 // observer tells telemetry what the other rooms report. It blocks nobody.
 type observer struct {
-	t   *telemetry.Telemetry
-	log *slog.Logger
+	t       *telemetry.Telemetry
+	log     *slog.Logger
+	nowhere *telemetry.Rule // of requests without a domain that is known
 
-	// series finds the counters of a limit by a pointer, for the rules in use. A limit that is not in it (an override, or
-	// a rule that was replaced a moment ago) is looked up by its labels.
-	series atomic.Pointer[map[*descriptors.Effect]*telemetry.Series]
-	lost   atomic.Pointer[lostStore]
+	found atomic.Pointer[counters]
+	lost  atomic.Pointer[lostStore]
 }
+
+// counters finds what counts a limit or a domain by a pointer, for the rules in use. What is not in it (an override, or a
+// rule that was replaced a moment ago) is looked up by its labels.
+type counters struct {
+	limits  map[*descriptors.Effect]limitCounters
+	domains map[*descriptors.CompiledDomain]domainCounters
+}
+
+type limitCounters struct {
+	series *telemetry.Series // nil where its labels depend on the request
+	rule   *telemetry.Rule
+}
+
+type domainCounters struct{ none, override *telemetry.Rule }
 
 // lostStore is the last time the shared store could not decide.
 type lostStore struct {
@@ -34,18 +52,25 @@ type lostStore struct {
 
 // use prepares the counters of a rule set, before it is used.
 func (o *observer) use(set *descriptors.Set) {
-	series := map[*descriptors.Effect]*telemetry.Series{}
+	made := &counters{map[*descriptors.Effect]limitCounters{}, map[*descriptors.CompiledDomain]domainCounters{}}
 	for domain, effect := range set.Effects() {
+		c := limitCounters{rule: o.t.Rule(domain, effect.Rule, effect.Scope)}
 		if !effect.Dynamic {
-			series[effect] = o.t.Series(domain, effect.Metric)
+			c.series = o.t.Series(domain, effect.Metric)
+		}
+		made.limits[effect] = c
+	}
+	for _, name := range set.Domains() {
+		made.domains[set.Domain(name)] = domainCounters{
+			o.t.Rule(name, "", ""), o.t.Rule(name, descriptors.RuleOverride, descriptors.ScopeDescriptor),
 		}
 	}
-	o.series.Store(&series)
+	o.found.Store(made)
 }
 
 // verdict counts one request.
 func (o *observer) verdict(req *descriptors.Request, v *engine.Verdict) {
-	o.t.Decided(outcome(v))
+	o.t.Decided(o.rule(v.Match.Domain, lastWord(v)), outcome(v))
 	if v.Match.BadLimits > 0 {
 		o.t.BadOverrides(v.Match.BadLimits)
 	}
@@ -55,20 +80,41 @@ func (o *observer) verdict(req *descriptors.Request, v *engine.Verdict) {
 	if v.Match.Domain == nil {
 		return
 	}
-	domain := v.Match.Domain.Name
 	for i := range v.Decisions {
-		o.charge(domain, v, i)
+		o.charge(v, i)
 	}
 	for i := range v.Match.Unlimited {
 		t := &v.Match.Unlimited[i]
 		n := hits(req, t.Descriptor)
-		o.t.Count(o.seriesOf(domain, t), telemetry.Hit{Hits: n})
+		o.t.Count(o.series(v.Match.Domain.Name, t), telemetry.Hit{Hits: n})
 	}
+}
+
+// lastWord is the limit, block or allow that had the last word on a request: the one that refuses, else the one that is
+// reported, else the first that applies, or nil.
+func lastWord(v *engine.Verdict) *descriptors.Effect {
+	switch {
+	case v.Match.Block != nil:
+		return v.Match.Block
+	case v.Refusing != nil:
+		return v.Refusing
+	case v.Match.Exempt != nil:
+		return v.Match.Exempt
+	case v.Reported.Effect != nil:
+		return v.Reported.Effect
+	case len(v.Match.Terms) > 0:
+		return v.Match.Terms[0].Effect
+	case len(v.Match.Unlimited) > 0:
+		return v.Match.Unlimited[0].Effect
+	}
+	return nil
 }
 
 // outcome is what became of the request as a whole.
 func outcome(v *engine.Verdict) telemetry.Outcome {
 	switch {
+	case v.Malformed != nil:
+		return telemetry.Malformed
 	case v.Match.Block != nil && v.Refused:
 		return telemetry.Blocked
 	case v.Refused:
@@ -86,10 +132,10 @@ func outcome(v *engine.Verdict) telemetry.Outcome {
 }
 
 // charge counts charge i of a verdict.
-func (o *observer) charge(domain string, v *engine.Verdict, i int) {
+func (o *observer) charge(v *engine.Verdict, i int) {
 	t, c, d := &v.Match.Terms[i], &v.Match.Charges[i], &v.Decisions[i]
 	if d.Reason != "" {
-		o.t.Degraded(domain, t.Effect.Rule, d.Reason)
+		o.t.Degraded(o.rule(v.Match.Domain, t.Effect), d.Reason)
 	}
 	h := telemetry.Hit{
 		Charged: d.Charged, Capacity: c.Limit.Capacity(), Left: d.Remaining + d.Charged,
@@ -101,20 +147,43 @@ func (o *observer) charge(domain string, v *engine.Verdict, i int) {
 	case limit.Spend, limit.Debit:
 		h.Hits = c.Cost
 	}
-	o.t.Count(o.seriesOf(domain, t), h)
+	o.t.Count(o.series(v.Match.Domain.Name, t), h)
 }
 
-// seriesOf finds the counters of a limit.
-func (o *observer) seriesOf(domain string, t *descriptors.Term) *telemetry.Series {
-	if t.Effect.Dynamic {
-		return o.t.Dynamic(domain, t.Metric)
-	}
-	if all := o.series.Load(); all != nil {
-		if s := (*all)[t.Effect]; s != nil {
+// series finds the counters of a limit under the reference server's names.
+func (o *observer) series(domain string, t *descriptors.Term) *telemetry.Series {
+	if found := o.found.Load(); found != nil && !t.Effect.Dynamic {
+		if s := found.limits[t.Effect].series; s != nil {
 			return s
 		}
 	}
 	return o.t.Dynamic(domain, t.Metric)
+}
+
+// rule finds the counters of the rule that an effect belongs to; nil: of the requests on which no rule had a say.
+func (o *observer) rule(domain *descriptors.CompiledDomain, effect *descriptors.Effect) *telemetry.Rule {
+	if domain == nil {
+		return o.nowhere
+	}
+	found := o.found.Load()
+	if found == nil {
+		return o.nowhere
+	}
+	if effect != nil {
+		if c, ok := found.limits[effect]; ok {
+			return c.rule
+		}
+	}
+	of, known := found.domains[domain]
+	switch {
+	case effect == nil && known:
+		return of.none
+	case effect == nil:
+		return o.t.Rule(domain.Name, "", "")
+	case known && effect.Rule == descriptors.RuleOverride:
+		return of.override
+	}
+	return o.t.Rule(domain.Name, effect.Rule, effect.Scope)
 }
 
 // hits are what a descriptor of the request asks for; a refund asks for nothing.
@@ -136,6 +205,16 @@ func hits(req *descriptors.Request, descriptor int) int64 {
 func (o *observer) panicked(fault any) {
 	o.t.Panicked()
 	o.log.Error("panic, recovered", "panic", fault, "stack", string(debug.Stack()))
+}
+
+// storeCalled counts and times a call to a server of the shared store. One that was kept back is not timed.
+func (o *observer) storeCalled(_, reason string, took time.Duration) {
+	sent := true
+	switch reason {
+	case store.ReasonBreaker, store.ReasonDeadline, store.ReasonOverload, store.ReasonShutdown:
+		sent = false
+	}
+	o.t.StoreCalled(reason, sent, took)
 }
 
 // storeFailed counts and logs a call to the shared store that brought no decision.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
@@ -52,12 +53,14 @@ func TestEveryRequestIsCounted(t *testing.T) {
 		`ratelimit_service_rate_limit_total_hits{domain="shop",key1="free"} 5`,
 		`ratelimit_service_rate_limit_total_hits{domain="shop",key1="path_/a"} 1`,
 		`ratelimit_service_rate_limit_domain_not_found 1`,
-		`spillway_decisions_total{outcome="blocked"} 1`,
-		`spillway_decisions_total{outcome="exempt"} 1`,
-		`spillway_decisions_total{outcome="no_limit"} 1`,
-		`spillway_decisions_total{outcome="unknown_domain"} 1`,
-		`spillway_decisions_total{outcome="refused"} 2`,
-		`spillway_decisions_total{outcome="allowed"} 4`,
+		`spillway_decisions_total{domain="shop",outcome="blocked",rule="out",scope=""} 1`,
+		`spillway_decisions_total{domain="shop",outcome="exempt",rule="in",scope=""} 1`,
+		`spillway_decisions_total{domain="shop",outcome="no_limit",rule="",scope=""} 1`,
+		`spillway_decisions_total{domain="",outcome="unknown_domain",rule="",scope=""} 1`,
+		`spillway_decisions_total{domain="shop",outcome="refused",rule="user",scope="descriptor"} 2`,
+		`spillway_decisions_total{domain="shop",outcome="allowed",rule="user",scope="descriptor"} 2`,
+		`spillway_decisions_total{domain="shop",outcome="allowed",rule="path",scope="descriptor"} 1`,
+		`spillway_decisions_total{domain="shop",outcome="allowed",rule="free",scope="descriptor"} 1`,
 		`spillway_bad_overrides_total 1`,
 	} {
 		if !strings.Contains(page, want+"\n") {
@@ -66,18 +69,48 @@ func TestEveryRequestIsCounted(t *testing.T) {
 	}
 }
 
-func TestAVerdictIsCountedWithoutAllocation(t *testing.T) {
-	effect := &descriptors.Effect{Rule: "user", Metric: []string{"user"}, Tree: true}
-	o := &observer{t: telemetry.New(telemetry.Config{})}
-	o.series.Store(&map[*descriptors.Effect]*telemetry.Series{effect: o.t.Series("shop", effect.Metric)})
+// admission is a verdict that admits on one limit, and an observer that knows it.
+func admission() (*observer, *descriptors.Request, *engine.Verdict) {
+	domain := descriptors.Domain{Name: "shop", Tree: []descriptors.Node{{Key: "user", Limits: []descriptors.Limit{
+		{Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: 10, Window: time.Minute}},
+	}}}}
+	set, _ := descriptors.Compile([]descriptors.Domain{domain}, descriptors.Options{})
+	o := newObserver(telemetry.New(telemetry.Config{}), nil)
+	o.use(set)
+	var effect *descriptors.Effect
+	for _, e := range set.Effects() {
+		effect = e
+	}
 	charge := limit.Charge{Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: 10}, Cost: 1}
 	v := &engine.Verdict{Decisions: []limit.Decision{{Outcome: limit.Allowed, Remaining: 3, Charged: 1}}}
-	v.Match.Known, v.Match.Domain = true, &descriptors.CompiledDomain{Name: "shop"}
+	v.Match.Known, v.Match.Domain = true, set.Domain("shop")
 	v.Match.Charges, v.Match.Terms = []limit.Charge{charge}, []descriptors.Term{{Effect: effect, Metric: effect.Metric}}
-	req := &descriptors.Request{Domain: "shop"}
+	v.Reported.Effect = effect
+	return o, &descriptors.Request{Domain: "shop"}, v
+}
+
+func TestAVerdictIsCountedWithoutAllocation(t *testing.T) {
+	o, req, v := admission()
 	allocs := testing.AllocsPerRun(100, func() { o.verdict(req, v) })
 	if allocs > 0 {
 		t.Errorf("counting a verdict makes %v allocations, want none", allocs)
+	}
+}
+
+func BenchmarkVerdict(b *testing.B) {
+	o, req, v := admission()
+	b.ReportAllocs()
+	for b.Loop() {
+		o.verdict(req, v)
+	}
+}
+
+func BenchmarkDegradedVerdict(b *testing.B) {
+	o, req, v := admission()
+	v.Degraded, v.Decisions[0].Reason = "timeout", "timeout"
+	b.ReportAllocs()
+	for b.Loop() {
+		o.verdict(req, v)
 	}
 }
 

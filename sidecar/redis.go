@@ -19,7 +19,7 @@ func (s *Sidecar) openRedis() (*store.Redis, error) {
 	cfg := store.RedisConfig{
 		Budget: s.cfg.Store.Budget, DenialEntries: s.cfg.Store.DenialCache,
 		Heartbeat: descriptors.HeartbeatKey(s.cfg.Store.KeyPrefix),
-		OnError:   s.observer.storeFailed, OnBreaker: s.observer.breakerChanged,
+		OnError:   s.observer.storeFailed, OnBreaker: s.observer.breakerChanged, OnCall: s.observer.storeCalled,
 	}
 	if cfg.DenialEntries == 0 {
 		cfg.DenialEntries = -1

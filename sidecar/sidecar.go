@@ -122,7 +122,7 @@ func (s *Sidecar) startLog() error {
 	s.telemetry = telemetry.New(telemetry.Config{
 		NearLimitRatio: s.cfg.Metrics.NearRatio, Labels: s.cfg.Metrics.Labels, Version: s.cfg.Version,
 	})
-	s.observer = &observer{t: s.telemetry, log: s.log}
+	s.observer = newObserver(s.telemetry, s.log)
 	return nil
 }
 

@@ -35,7 +35,7 @@ func (t *Telemetry) Unary(cfg GRPC) grpc.UnaryServerInterceptor {
 		name := full[strings.LastIndexByte(full, '/')+1:]
 		methods[full] = method{t.requests.WithLabelValues(name), t.latency.WithLabelValues(name)}
 	}
-	failed := t.errors.WithLabelValues("service_error")
+	failed := t.errors.of("service_error")
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		m, measured := methods[info.FullMethod]
 		if !measured {

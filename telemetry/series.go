@@ -1,8 +1,11 @@
 package telemetry
 
 import (
+	"encoding/binary"
+	"maps"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,10 +35,10 @@ type Hit struct {
 // Series is the counters of one limit under the reference server's names. Counting is a few atomic additions.
 type Series struct {
 	total, over, near, within, shadow, cached atomic.Int64
-	labels                                    labels
+	levels                                    []string // domain and metric key
 }
 
-// labels are what a series is told apart by. Levels below the second collapse into it, as in the reference server.
+// labels are what Prometheus tells series apart by. Levels below the second collapse into it, as in the reference server.
 type labels struct{ domain, key1, key2 string }
 
 // Add counts a hit as the reference server does: near and over take only the part of the hits beyond their thresholds,
@@ -69,65 +72,98 @@ func beyond(before, after, threshold int64) int64 { return max(0, after-max(befo
 // seriesSet holds all series and collects them for a scrape. It describes nothing beforehand, because key2 is left out
 // where a rule has one level, as in the reference server.
 type seriesSet struct {
-	mu      sync.RWMutex // guards the maps
-	known   map[labels]*Series
-	dynamic map[labels]*Series // by labels as they came in a request
-	dropped atomic.Int64       // hits that went to the overflow series
+	mu       sync.RWMutex       // guards the maps
+	known    map[string]*Series // by their levels
+	dynamic  map[string]*Series // by their levels as they came in a request
+	overflow map[string]*Series // by domain
+	dropped  atomic.Int64       // hits that went to an overflow series
 }
 
 func newSeriesSet() *seriesSet {
-	return &seriesSet{known: map[labels]*Series{}, dynamic: map[labels]*Series{}}
-}
-
-// named returns the labels of a domain and the levels of a metric key.
-func named(domain string, levels []string) labels {
-	l := labels{domain: domain}
-	if len(levels) > 0 {
-		l.key1 = levels[0]
-	}
-	if len(levels) > 1 {
-		l.key2 = levels[1]
-	}
-	return l
+	return &seriesSet{known: map[string]*Series{}, dynamic: map[string]*Series{}, overflow: map[string]*Series{}}
 }
 
 // static returns the series of a limit whose labels come from the configuration.
 func (s *seriesSet) static(domain string, levels []string) *Series {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.internLocked(named(domain, levels))
+	return s.internLocked(domain, levels)
 }
 
 // perRequest returns the series of a limit whose labels hold values of the request. It keeps no reference to them.
 func (s *seriesSet) perRequest(domain string, levels []string) *Series {
-	raw := named(domain, levels)
+	var room [512]byte
+	key := appendLevels(room[:0], domain, levels)
 	s.mu.RLock()
-	found, full := s.dynamic[raw], len(s.dynamic) >= maxDynamic
+	found, full, rest := s.dynamic[string(key)], len(s.dynamic) >= maxDynamic, s.overflow[domain]
 	s.mu.RUnlock()
 	if found != nil {
 		return found
 	}
-	if full {
+	if full && rest != nil {
 		s.dropped.Add(1)
-		return s.static(domain, []string{overflow})
+		return rest
 	}
+	return s.addDynamic(string(key), domain, levels)
+}
+
+// addDynamic makes a series for values of a request, or the one for all values beyond the bound.
+func (s *seriesSet) addDynamic(key, domain string, levels []string) *Series {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	raw = labels{strings.Clone(raw.domain), strings.Clone(raw.key1), strings.Clone(raw.key2)}
-	made := s.internLocked(raw)
-	s.dynamic[raw] = made
+	if found := s.dynamic[key]; found != nil {
+		return found
+	}
+	if len(s.dynamic) >= maxDynamic {
+		s.dropped.Add(1)
+		rest := s.internLocked(domain, []string{overflow})
+		s.overflow[strings.Clone(domain)] = rest
+		return rest
+	}
+	short := make([]string, len(levels))
+	for i := range levels {
+		short[i] = cut(levels[i])
+	}
+	made := s.internLocked(domain, short)
+	s.dynamic[key] = made
 	return made
 }
 
-// internLocked returns the one series of these labels.
-func (s *seriesSet) internLocked(raw labels) *Series {
-	clean := labels{clean(raw.domain), clean(raw.key1), clean(raw.key2)}
-	if found := s.known[clean]; found != nil {
+// cut bounds what is kept of a client's value.
+func cut(level string) string { return level[:min(len(level), maxLabel)] }
+
+// appendLevels appends domain and levels so that two of them are equal only when all their parts are.
+func appendLevels(b []byte, domain string, levels []string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(domain)))
+	b = append(b, domain...)
+	for _, level := range levels {
+		level = cut(level)
+		b = binary.AppendUvarint(b, uint64(len(level)))
+		b = append(b, level...)
+	}
+	return b
+}
+
+// internLocked returns the one series of these levels.
+func (s *seriesSet) internLocked(domain string, levels []string) *Series {
+	made := &Series{levels: make([]string, 0, len(levels)+1)}
+	made.levels = append(made.levels, clean(domain))
+	for _, level := range levels {
+		made.levels = append(made.levels, clean(level))
+	}
+	key := strings.Join(made.levels, "\x00")
+	if found := s.known[key]; found != nil {
 		return found
 	}
-	made := &Series{labels: clean}
-	s.known[clean] = made
+	s.known[key] = made
 	return made
+}
+
+// all returns every series there is.
+func (s *seriesSet) all() []*Series {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Collect(maps.Values(s.known))
 }
 
 var ipv4 = regexp.MustCompile(`[0-9]{1,3}(\.[0-9]{1,3}){3}`)
@@ -150,7 +186,7 @@ func clean(v string) string {
 const rateLimit = "ratelimit_service_rate_limit_"
 
 // counters are the names under which a Series appears.
-var counters = []struct {
+var counters = [...]struct {
 	name, help string
 	value      func(*Series) *atomic.Int64
 }{
@@ -167,23 +203,38 @@ func (s *seriesSet) Describe(chan<- *prometheus.Desc) {}
 
 // Collect sends every counter that has counted something.
 func (s *seriesSet) Collect(out chan<- prometheus.Metric) {
-	s.mu.RLock()
-	all := make([]*Series, 0, len(s.known))
-	for _, one := range s.known {
-		all = append(all, one)
+	sums := map[labels]*[len(counters)]int64{}
+	for _, one := range s.all() {
+		sum := sums[one.labels()]
+		if sum == nil {
+			sum = new([len(counters)]int64)
+			sums[one.labels()] = sum
+		}
+		for i, c := range counters {
+			sum[i] += c.value(one).Load()
+		}
 	}
-	s.mu.RUnlock()
-	for _, one := range all {
-		names, values := one.labels.pairs()
-		for _, c := range counters {
-			n := c.value(one).Load()
-			if n == 0 {
+	for of, sum := range sums {
+		names, values := of.pairs()
+		for i, c := range counters {
+			if sum[i] == 0 {
 				continue
 			}
 			desc := prometheus.NewDesc(rateLimit+c.name, c.help, names, nil)
-			out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), values...)
+			out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(sum[i]), values...)
 		}
 	}
+}
+
+func (s *Series) labels() labels {
+	l := labels{domain: s.levels[0]}
+	if len(s.levels) > 1 {
+		l.key1 = s.levels[1]
+	}
+	if len(s.levels) > 2 {
+		l.key2 = s.levels[2]
+	}
+	return l
 }
 
 // pairs are the names and values of the labels that are there.

@@ -2,7 +2,9 @@ package telemetry
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -64,39 +66,65 @@ func TestCountingDoesNotAllocate(t *testing.T) {
 	s := m.Series("d", []string{"k"})
 	levels := []string{"user_alice"}
 	m.Dynamic("d", levels)
+	rule := m.Rule("d", "k", "user")
 	allocs := testing.AllocsPerRun(100, func() {
 		m.Count(s, Hit{Hits: 1, Charged: 1, Capacity: 10, Left: 10})
 		m.Count(m.Dynamic("d", levels), Hit{Hits: 1, Capacity: 10, Left: 10})
-		m.Decided(Allowed)
+		m.Decided(rule, Refused)
+		m.Degraded(rule, "timeout")
+		m.StoreCalled("", true, time.Millisecond)
+		m.StoreFailed("timeout")
 	})
 	if allocs > 0 {
 		t.Errorf("counting a request makes %v allocations, want none", allocs)
 	}
 }
 
-func TestDeeperLevelsShareOneSeries(t *testing.T) {
+func TestDeeperLevelsShowAsOne(t *testing.T) {
 	m := New(Config{})
-	if m.Series("d", []string{"a", "b", "c"}) != m.Series("d", []string{"a", "b", "x"}) {
-		t.Error("levels below the second make series of their own")
+	for _, levels := range [][]string{{"a"}, {"a", "b", "c"}, {"a", "b", "x"}} {
+		m.Count(m.Series("d", levels), Hit{Hits: 1})
 	}
-	if m.Series("d", []string{"a"}) == m.Series("d", []string{"a", "b"}) {
-		t.Error("one level and two levels share a series")
+	lines := scrape(t, m)
+	expectLine(t, lines, `ratelimit_service_rate_limit_total_hits{domain="d",key1="a"} 1`)
+	expectLine(t, lines, `ratelimit_service_rate_limit_total_hits{domain="d",key1="a",key2="b"} 2`)
+}
+
+func TestAThousandValuesOfRequestsHaveSeriesAndTheNextIsOther(t *testing.T) {
+	m := New(Config{})
+	for i := range maxDynamic {
+		m.Count(m.Dynamic("d", []string{fmt.Sprintf("user_%d", i)}), Hit{Hits: 1})
+	}
+	if got, dropped := len(m.series.known), m.series.dropped.Load(); got != 1000 || dropped != 0 {
+		t.Fatalf("%d series and %d hits beyond after 1000 values, want 1000 and none", got, dropped)
+	}
+	m.Count(m.Dynamic("d", []string{"user_1000"}), Hit{Hits: 2})
+	m.Count(m.Dynamic("d", []string{"user_1001"}), Hit{Hits: 3})
+	m.Count(m.Dynamic("d", []string{"user_0"}), Hit{Hits: 4})
+	lines := scrape(t, m)
+	expectLine(t, lines, `ratelimit_service_rate_limit_total_hits{domain="d",key1="other"} 5`)
+	expectLine(t, lines, `ratelimit_service_rate_limit_total_hits{domain="d",key1="user_0"} 5`)
+	expectLine(t, lines, `spillway_metric_series_overflow_total 2`)
+}
+
+func TestValuesBeyondTheBoundAreCountedWithoutAllocation(t *testing.T) {
+	m := New(Config{})
+	for i := range maxDynamic + 1 {
+		m.Dynamic("d", []string{fmt.Sprintf("user_%d", i)})
+	}
+	levels := []string{"user_new"}
+	if allocs := testing.AllocsPerRun(100, func() { m.Dynamic("d", levels) }); allocs > 0 {
+		t.Errorf("a value beyond the bound makes %v allocations, want none", allocs)
 	}
 }
 
-func TestValuesOfRequestsMakeABoundedNumberOfSeries(t *testing.T) {
+func TestNothingIsKeptOfALongValue(t *testing.T) {
 	m := New(Config{})
-	for i := range maxDynamic + 50 {
-		m.Count(m.Dynamic("d", []string{fmt.Sprintf("user_%d", i)}), Hit{Hits: 1})
-	}
-	if got := len(m.series.known); got != maxDynamic+1 {
-		t.Errorf("%d series, want %d and one for the rest", got, maxDynamic)
-	}
-	if got := m.Series("d", []string{overflow}).total.Load(); got != 50 {
-		t.Errorf("the overflow series counts %d hits, want 50", got)
-	}
-	if got := m.series.dropped.Load(); got != 50 {
-		t.Errorf("overflow is counted %d times, want 50", got)
+	m.Dynamic("d", []string{strings.Repeat("x", 1<<20)})
+	for key := range m.series.dynamic {
+		if len(key) > 2*maxLabel {
+			t.Errorf("%d bytes are kept of a value of a megabyte, want at most %d", len(key), 2*maxLabel)
+		}
 	}
 }
 

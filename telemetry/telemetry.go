@@ -30,14 +30,14 @@ type Outcome uint8
 
 // The outcomes.
 const (
-	Allowed  Outcome = iota
-	Refused          // by a limit
-	Blocked          // by a block
-	Exempt           // by an allow
-	Shadowed         // would have been refused, but the sidecar is in shadow mode
-	NoLimit          // nothing applied
-	Unknown          // the domain has no rules
-	Malformed        // contradicts itself, and was refused for that
+	Allowed   Outcome = iota
+	Refused           // by a limit
+	Blocked           // by a block
+	Exempt            // by an allow
+	Shadowed          // would have been refused, but the sidecar is in shadow mode
+	NoLimit           // nothing applied
+	Unknown           // the domain has no rules
+	Malformed         // contradicts itself, and was refused for that
 	outcomes
 )
 
@@ -54,7 +54,7 @@ type Telemetry struct {
 	loads, loadErrors, shadowed, unknown prometheus.Counter
 	panics, badOverrides                 prometheus.Counter
 	degraded, requests                   *prometheus.CounterVec
-	errors, storeErrors, storeCalls      words
+	errors, storeErrors, storeCalls      *words
 	latency                              *prometheus.HistogramVec
 	storeLatency                         prometheus.Histogram
 	generation, lastLoad, lastGood       prometheus.Gauge
@@ -146,9 +146,9 @@ func (t *Telemetry) vector(name, help string, labels ...string) *prometheus.Coun
 }
 
 // words registers a vector with one label of few values.
-func (t *Telemetry) words(name, help, label string) words {
+func (t *Telemetry) words(name, help, label string) *words {
 	v := t.vector(name, help, label)
-	return words{make: func(word string) prometheus.Counter { return v.WithLabelValues(word) }}
+	return &words{make: func(word string) prometheus.Counter { return v.WithLabelValues(word) }}
 }
 
 func (t *Telemetry) gauges(name, help string, labels ...string) *prometheus.GaugeVec {

@@ -60,8 +60,8 @@ func TestMetricsHaveTheReferenceServersNames(t *testing.T) {
 	m.Loaded("abc", time.Unix(1000, 0))
 	m.LoadFailed()
 	m.StoreAway()
-	m.Decided(Unknown)
-	m.Decided(Shadowed)
+	m.Decided(m.Rule("", "", ""), Unknown)
+	m.Decided(m.Rule("shop", "user", "descriptor"), Shadowed)
 	lines := scrape(t, m)
 	for _, want := range []string{
 		`ratelimit_service_rate_limit_total_hits{domain="shop",key1="user"} 4`,
@@ -82,12 +82,17 @@ func TestMetricsHaveTheReferenceServersNames(t *testing.T) {
 
 func TestMetricsOfOurOwn(t *testing.T) {
 	m := New(Config{Version: "v1", Labels: map[string]string{"zone": "a"}})
-	m.Degraded("shop", "per-user", "timeout")
+	rule := m.Rule("shop", "per-user", "user")
+	m.Degraded(rule, "timeout")
 	m.StoreFailed("timeout")
 	m.Panicked()
 	m.BadOverrides(2)
-	m.Decided(Refused)
+	m.Decided(rule, Refused)
 	m.Loaded("abc", time.Unix(1000, 0))
+	m.Loaded("abc", time.Unix(1000, 0))
+	m.StoreCalled("", true, 60*time.Microsecond)
+	m.StoreCalled("dial", true, time.Second)
+	m.StoreCalled("breaker", false, 0)
 	m.Memory("main", func() store.MemoryStats { return store.MemoryStats{Keys: 5, Evicted: 6} })
 	m.Redis(func() store.RedisStats {
 		guard := breaker.Stats{State: breaker.Open, Opened: 11, HalfOpened: 12, Closed: 13, RejectedOpen: 14, RejectedProbing: 15, RejectedRamp: 16}
@@ -99,7 +104,13 @@ func TestMetricsOfOurOwn(t *testing.T) {
 		`spillway_store_errors_total{reason="timeout",zone="a"} 1`,
 		`spillway_panics_total{zone="a"} 1`,
 		`spillway_bad_overrides_total{zone="a"} 2`,
-		`spillway_decisions_total{outcome="refused",zone="a"} 1`,
+		`spillway_decisions_total{domain="shop",outcome="refused",rule="per-user",scope="user",zone="a"} 1`,
+		`spillway_config_generation{zone="a"} 2`,
+		`spillway_store_calls_total{outcome="ok",zone="a"} 1`,
+		`spillway_store_calls_total{outcome="dial",zone="a"} 1`,
+		`spillway_store_calls_total{outcome="breaker",zone="a"} 1`,
+		`spillway_store_call_seconds_bucket{zone="a",le="0.0001"} 1`,
+		`spillway_store_call_seconds_count{zone="a"} 2`,
 		`spillway_config_info{hash="abc",zone="a"} 1`,
 		`spillway_config_last_success_timestamp_seconds{zone="a"} 1000`,
 		`spillway_config_last_load_successful{zone="a"} 1`,
@@ -157,15 +168,15 @@ func TestCallsAreCountedAndTimed(t *testing.T) {
 	expectLine(t, lines, `ratelimit_service_should_rate_limit_error{err_type="service_error"} 1`)
 }
 
-func TestBucketsBeginAtAHundredMicroseconds(t *testing.T) {
+func TestBucketsBeginAtFiftyMicroseconds(t *testing.T) {
 	m := New(Config{})
 	call(m, should, func(context.Context, any) (any, error) { return "ok", nil })
 	for _, line := range scrape(t, m) {
-		if strings.HasPrefix(line, `ratelimit_service_response_time_seconds_bucket{grpc_method="ShouldRateLimit",le="0.0001"}`) {
+		if strings.HasPrefix(line, `ratelimit_service_response_time_seconds_bucket{grpc_method="ShouldRateLimit",le="5e-05"}`) {
 			return
 		}
 	}
-	t.Error("the first bucket of the response time is not 100 µs")
+	t.Error("the first bucket of the response time is not 50 µs")
 }
 
 func TestAPanicInAnotherMethodFailsTheCall(t *testing.T) {
@@ -189,7 +200,8 @@ func TestAPanicInAStreamFailsTheCall(t *testing.T) {
 func TestTheListOfLabelsIsWhole(t *testing.T) {
 	m := New(Config{})
 	m.Count(m.Series("shop", []string{"a", "b"}), Hit{Hits: 1})
-	m.Degraded("shop", "rule", "reason")
+	m.Degraded(m.Rule("shop", "rule", "user"), "reason")
+	m.Decided(m.Rule("shop", "rule", "user"), Allowed)
 	m.StoreFailed("reason")
 	m.StoreAway()
 	m.Loaded("abc", time.Unix(0, 0))
