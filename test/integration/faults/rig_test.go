@@ -62,6 +62,8 @@ type trial struct {
 	wrong  []string // bounds on decisions that do not hold
 	missed []string // bounds on time that do not hold
 	notes  []string // for the table
+
+	machine string // how busy it was with something else
 }
 
 // fails notes a decision that is wrong.

@@ -19,6 +19,7 @@ const (
 // stalls watches how late a tick of this process comes, and how much the kernel saw processes wait.
 type stalls struct {
 	begun  time.Time
+	length time.Duration
 	waited time.Duration // of the kernel's count, at the start; in the end what came to it
 	done   chan struct{}
 	ended  sync.WaitGroup
@@ -53,13 +54,26 @@ func (s *stalls) end() (busy bool) {
 	close(s.done)
 	s.ended.Wait()
 	s.waited = waitedForCPU() - s.waited
+	s.length = time.Since(s.begun)
 	return s.count > 0 || s.part() > waitFrom
 }
 
-func (s *stalls) part() float64 { return float64(s.waited) / float64(time.Since(s.begun)) }
+func (s *stalls) part() float64 { return float64(s.waited) / float64(s.length) }
 
+// String is for the table: how often and how long the machine stood, and the part of the time that somebody waited.
 func (s *stalls) String() string {
-	return fmt.Sprintf("the machine stalled %d times, up to %v, and had somebody waiting %.0f %% of the time", s.count, span(s.worst), 100*s.part())
+	return fmt.Sprintf("%dx %v %.0f%%", s.count, s.worst.Round(time.Millisecond), 100*s.part())
+}
+
+// awaitQuiet waits for a second without stalls, and gives up after ten.
+func awaitQuiet() {
+	for range 10 {
+		s := watchStalls()
+		pass(time.Second)
+		if !s.end() {
+			return
+		}
+	}
 }
 
 // waitedForCPU is how long, since the machine started, some process waited for a processor; 0 where the kernel does not tell.

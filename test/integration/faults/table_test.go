@@ -44,10 +44,8 @@ func TestMatrix(t *testing.T) {
 			continue
 		}
 		t.Run(r.id, func(t *testing.T) {
-			for again := range tries {
-				if try(t, r, again == tries-1) {
-					return
-				}
+			for again := 1; !try(t, r, again == tries); again++ {
+				awaitQuiet()
 			}
 		})
 	}
@@ -60,9 +58,7 @@ func try(t *testing.T, r row, last bool) (settled bool) {
 		watch := watchStalls()
 		defer func() {
 			busy := watch.end()
-			if busy && len(x.missed) > 0 {
-				x.note("%s", watch)
-			}
+			x.machine = watch.String()
 			settled = last || !busy || t.Failed() || len(x.wrong) > 0 || len(x.missed) == 0
 			x.write(settled)
 		}()
@@ -80,7 +76,7 @@ func TestMain(m *testing.M) {
 // table is a line for each row that ran, in order.
 var table []string
 
-const columns = "row\tfault\tfor\tanswers\tdegraded\tlate\topen after\tclosed after\tdecided\tapplied\tunknown\tverdict\t"
+const columns = "row\tfault\tfor\tanswers\tdegraded\tlate\topen after\tclosed after\tdecided\tapplied\tunknown\tmachine stalled\tverdict\t"
 
 // write puts what is known about a trial into the table, also of one that failed, and fails the test if that is the result.
 func (x *trial) write(settled bool) {
@@ -101,7 +97,7 @@ func (x *trial) write(settled bool) {
 		verdict += " (" + notes + ")"
 	}
 	fields := []any{x.id, x.fault, x.length, x.seen.answers, x.seen.degraded, fmt.Sprintf("%.2f%%", 100*x.seen.late), span(x.seen.opened), span(x.seen.closed)}
-	fields = append(fields, x.seen.decided, x.seen.applied, x.seen.unknown, verdict)
+	fields = append(fields, x.seen.decided, x.seen.applied, x.seen.unknown, x.machine, verdict)
 	var line strings.Builder
 	for _, f := range fields {
 		fmt.Fprintf(&line, "%v\t", f)
