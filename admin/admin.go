@@ -27,12 +27,14 @@ type Debug struct {
 	Rules   func() *descriptors.Set // in use, or nil
 	Stats   func(io.Writer) error   // counters as text
 	Metrics http.Handler
+	Level   LogLevel
 }
 
 // index is the first page of the debug port.
 const index = `/rlconfig                 the rules in use, one line per limit
 /stats                    counters as text
 /metrics                  counters for Prometheus
+/loglevel                 level of the log; PUT changes it
 /debug/pprof/             profiles
 /debug/pprof/profile      CPU profile (?seconds=30)
 /debug/pprof/trace        execution trace (?seconds=1)
@@ -48,12 +50,13 @@ func (d Debug) Handler() http.Handler {
 	m.HandleFunc("/rlconfig", d.rules)
 	m.HandleFunc("/stats", d.stats)
 	m.Handle("/metrics", d.Metrics)
+	m.Handle("/loglevel", d.Level)
 	m.HandleFunc("/debug/pprof/", pprof.Index)
 	m.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	m.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	m.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	m.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	m.HandleFunc("/", unknown("/rlconfig, /stats, /metrics and /debug/pprof/"))
+	m.HandleFunc("/", unknown("/rlconfig, /stats, /metrics, /loglevel and /debug/pprof/"))
 	return m
 }
 

@@ -13,6 +13,7 @@ type Config struct {
 	Listen    Listen
 	TLS       TLS
 	Log       Log
+	Tracing   Tracing
 	Rules     Rules
 	Redis     Redis `envPrefix:"REDIS_"`           // without a URL there is none, and each sidecar counts alone in memory
 	PerSecond Redis `envPrefix:"REDIS_PERSECOND_"` // of limits with a window of at most a second, with Store.PerSecond
@@ -75,6 +76,9 @@ type TLS struct {
 type Log struct {
 	Level  string `env:"LOG_LEVEL" envDefault:"info"`  // error, warn, info, debug, trace
 	Format string `env:"LOG_FORMAT" envDefault:"text"` // text or json
+
+	Decisions     string  `env:"LOG_DECISIONS" envDefault:"off"`    // which decisions have a line, at level info: off, refused (or would be, in shadow mode) or all
+	DecisionsRate float64 `env:"LOG_DECISIONS_RATE" envDefault:"1"` // share of them, 0 to 1; never more than 100 lines a second
 }
 
 // Rules is where the rules are.

@@ -29,9 +29,10 @@ func TestDefaults(t *testing.T) {
 			Host: "127.0.0.1", Port: 8080, GRPCHost: "127.0.0.1", GRPCPort: 8081, DebugHost: "127.0.0.1", DebugPort: 6070,
 			UDSMode: 0o666, MaxAge: 24 * time.Hour, MaxAgeGrace: time.Hour,
 		},
-		Log:   Log{Level: "info", Format: "text"},
-		Rules: Rules{Root: "/srv/runtime_data/current", AppDirectory: "config", WatchRoot: true, Type: "FILE"},
-		Redis: Redis{Type: "SINGLE"}, PerSecond: Redis{Type: "SINGLE"},
+		Log:     Log{Level: "info", Format: "text", Decisions: "off", DecisionsRate: 1},
+		Tracing: Tracing{Over: "http", Service: "RateLimit", Rate: 1, Callers: "tracecontext,b3", Queue: 2048},
+		Rules:   Rules{Root: "/srv/runtime_data/current", AppDirectory: "config", WatchRoot: true, Type: "FILE"},
+		Redis:   Redis{Type: "SINGLE"}, PerSecond: Redis{Type: "SINGLE"},
 		Store:  Store{Backend: "redis", Budget: 10 * time.Millisecond, MaxKeys: 1_000_000, DenialCache: 100_000, Waiters: 10_000},
 		Answer: Answer{LimitHeader: "RateLimit-Limit", RemainingHeader: "RateLimit-Remaining", ResetHeader: "RateLimit-Reset"},
 		Metrics: Metrics{

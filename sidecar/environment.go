@@ -193,5 +193,6 @@ func (c *Config) partly(set map[string]string) []string {
 		add(unused && !one(r.Type, "sentinel"), r.prefix+"SENTINEL_AUTH: there are no sentinels; "+r.prefix+"TYPE is "+r.Type)
 	}
 	add(strings.EqualFold(c.Store.Backend, "memcache"), "BACKEND_TYPE=memcache: not supported; counts are kept in Redis (REDIS_URL), else in memory")
+	c.Tracing.warn(add)
 	return lines
 }

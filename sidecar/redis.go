@@ -24,6 +24,9 @@ func (s *Sidecar) openRedis() (*store.Redis, error) {
 	if cfg.DenialEntries == 0 {
 		cfg.DenialEntries = -1
 	}
+	if s.tracer != nil {
+		cfg.OnTrip = s.tracer.Trip
+	}
 	for i, named := range s.cfg.redises() {
 		servers, err := named.servers(s.cfg.RedisTLS, s.log)
 		if err != nil {

@@ -130,6 +130,8 @@ func (s *Sidecar) ready() {
 
 // drain stops serving: probes fail, DRAIN_DELAY passes, calls in flight end, then the ports close.
 func (s *Sidecar) drain() {
+	began := time.Now()
+	s.drained.Store(&began)
 	s.log.Info("draining", "delay", s.cfg.Listen.DrainDelay.String())
 	s.health.Shutdown()
 	s.probes.Drain()

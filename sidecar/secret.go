@@ -61,3 +61,32 @@ func (c loginSource) rotating(first login, log *slog.Logger) func() (user, passw
 		return now.user, now.password
 	}
 }
+
+// secrets are what must not appear in a log, whoever writes it there.
+func (c *Config) secrets() []string {
+	all := append(c.Tracing.secrets(), c.Store.KeySecret)
+	for _, r := range []namedRedis{{&c.Redis, "REDIS_"}, {&c.PerSecond, "REDIS_PERSECOND_"}} {
+		all = append(all, r.Auth, parseLogin(r.Auth).password, r.SentinelAuth, parseLogin(r.SentinelAuth).password)
+		for part := range strings.SplitSeq(r.URL, ",") {
+			all = append(all, passwordIn(part))
+		}
+	}
+	return all
+}
+
+// passwordIn is the password in a URL, or nothing. It looks at the text alone, because what is no URL may still hold one.
+func passwordIn(text string) string {
+	at := strings.LastIndexByte(text, '@')
+	if at < 0 {
+		return ""
+	}
+	text = text[:at]
+	if _, rest, found := strings.Cut(text, "://"); found {
+		text = rest
+	}
+	user, password, both := strings.Cut(text, ":")
+	if !both {
+		password = user
+	}
+	return password
+}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -32,7 +33,10 @@ type Sidecar struct {
 	cfg       Config
 	log       *slog.Logger
 	loadLog   *slog.Logger // shows every line, also those of a load that fails as the last one did
+	level     *slog.LevelVar
 	telemetry *telemetry.Telemetry
+	tracer    *telemetry.Tracer      // nil: no traces
+	decisions *telemetry.DecisionLog // nil: decisions are not logged
 	observer  *observer
 	engine    *engine.Engine
 	files     *rules.Files
@@ -48,6 +52,7 @@ type Sidecar struct {
 	sockets   listeners
 	streams   context.Context // ends when streaming calls have to
 	endStream context.CancelFunc
+	drained   atomic.Pointer[time.Time] // when stopping began
 
 	closing  sync.Once
 	cleanups []cleanup
@@ -74,6 +79,8 @@ func assemble(cfg Config, counter engine.Counter) (*Sidecar, error) {
 	s.defers("streams", func() error { s.endStream(); return nil })
 	for _, step := range []func() error{
 		s.startLog,
+		s.startTracing,
+		s.startDecisionLog,
 		func() error { return s.openStore(counter) },
 		s.openSockets,
 		s.openDoors,
@@ -115,7 +122,9 @@ func (s *Sidecar) startLog() error {
 	if err != nil {
 		return fmt.Errorf("LOG_LEVEL: %w", err)
 	}
-	log := telemetry.LogConfig{Out: s.cfg.Output, Level: level, JSON: strings.EqualFold(s.cfg.Log.Format, "json")}
+	s.level = new(slog.LevelVar)
+	s.level.Set(level)
+	log := telemetry.LogConfig{Out: s.cfg.Output, Level: s.level, JSON: strings.EqualFold(s.cfg.Log.Format, "json"), Secrets: s.cfg.secrets()}
 	s.log = telemetry.NewLogger(log)
 	log.Every = true
 	s.loadLog = telemetry.NewLogger(log)
@@ -197,15 +206,15 @@ func (s *Sidecar) openDoors() error {
 	s.grpc = server
 	a := s.cfg.Answer
 	door := rlsvc.New(rlsvc.Config{
-		Engine: s.engine, LimitHeaders: a.Headers, LimitHeader: a.LimitHeader, RemainingHeader: a.RemainingHeader,
+		Engine: s.watch(doorRLS), LimitHeaders: a.Headers, LimitHeader: a.LimitHeader, RemainingHeader: a.RemainingHeader,
 		ResetHeader: a.ResetHeader, DynamicMetadata: a.Metadata, Quota: a.Quota, OnPanic: s.observer.panicked,
 	})
 	door.Register(server)
-	extauthz.New(extauthz.Config{Engine: s.engine, DefaultDomain: s.cfg.Rules.DefaultDomain, OnPanic: s.observer.panicked}).Register(server)
+	extauthz.New(extauthz.Config{Engine: s.watch(doorExtAuthz), DefaultDomain: s.cfg.Rules.DefaultDomain, OnPanic: s.observer.panicked}).Register(server)
 	s.probes = &admin.Health{Degraded: s.degraded}
 	s.http = []*http.Server{
-		admin.Server(admin.Public(s.probes, door.JSON()), answerWithin),
-		admin.Server(admin.Debug{Rules: s.engine.Rules, Stats: s.telemetry.Text, Metrics: s.metrics()}.Handler(), 0),
+		admin.Server(admin.Public(s.probes, s.watchJSON(door.JSON())), answerWithin),
+		admin.Server(admin.Debug{Rules: s.engine.Rules, Stats: s.telemetry.Text, Metrics: s.metrics(), Level: s.logLevel()}.Handler(), 0),
 	}
 	if s.sockets.metrics != nil {
 		s.http = append(s.http, admin.Server(admin.Metrics(s.cfg.Metrics.Path, s.metrics()), answerWithin))

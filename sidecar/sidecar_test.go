@@ -228,8 +228,8 @@ func TestAPortThatIsTakenIsAnError(t *testing.T) {
 }
 
 func TestWarningsAreLogged(t *testing.T) {
-	s := begin(t, twoPerHour, "TRACING_ENABLED=true", "MEMCACHE_SRV=x")
-	for _, want := range []string{"ignored: TRACING_ENABLED: ", "ignored: MEMCACHE_SRV: "} {
+	s := begin(t, twoPerHour, "REDIS_PIPELINE_LIMIT=5", "MEMCACHE_SRV=x")
+	for _, want := range []string{"ignored: REDIS_PIPELINE_LIMIT: ", "ignored: MEMCACHE_SRV: "} {
 		if err := s.logs(want); err != nil {
 			t.Error(err)
 		}

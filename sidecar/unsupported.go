@@ -10,7 +10,6 @@ const (
 	noXDS      = "rules over xDS are not supported yet; use RULES or RUNTIME_ROOT"
 	noStatsd   = "statsd is not supported; scrape /metrics on the debug port, or set USE_PROMETHEUS=true"
 	noMemcache = "memcached is not supported; set REDIS_URL"
-	noTracing  = "tracing is not supported yet"
 	noStartup  = "the sidecar serves at once and connects to Redis when it can"
 	noPipeline = "a decision asks each server once, so there is nothing to gather"
 	noSerial   = "the servers that a request needs are always asked at the same time"
@@ -73,11 +72,4 @@ var unsupported = map[string]ignored{
 	"MEMCACHE_TLS_CLIENT_KEY":                 {why: noMemcache},
 	"MEMCACHE_TLS_CACERT":                     {why: noMemcache},
 	"MEMCACHE_TLS_SKIP_HOSTNAME_VERIFICATION": {why: noMemcache, inert: "false"},
-
-	"TRACING_ENABLED":             {why: noTracing, inert: "false"},
-	"TRACING_EXPORTER_PROTOCOL":   {why: noTracing},
-	"TRACING_SERVICE_NAME":        {why: noTracing},
-	"TRACING_SERVICE_NAMESPACE":   {why: noTracing},
-	"TRACING_SERVICE_INSTANCE_ID": {why: noTracing},
-	"TRACING_SAMPLING_RATE":       {why: noTracing},
 }

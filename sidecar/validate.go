@@ -93,6 +93,9 @@ func (c *Config) validateRest(p *problems) {
 	_, err := telemetry.Level(c.Log.Level)
 	p.unless(err == nil, "LOG_LEVEL", c.Log.Level, "one of error, warn, info, debug, trace")
 	p.unless(one(c.Log.Format, "text", "json"), "LOG_FORMAT", c.Log.Format, "text or json")
+	p.unless(one(c.Log.Decisions, "off", "refused", "all"), "LOG_DECISIONS", c.Log.Decisions, "one of off, refused, all")
+	p.unless(c.Log.DecisionsRate >= 0 && c.Log.DecisionsRate <= 1, "LOG_DECISIONS_RATE", c.Log.DecisionsRate, "a number from 0 to 1")
+	c.Tracing.validate(p)
 	p.unless(one(c.Rules.Type, "FILE", "GRPC_XDS_SOTW"), "CONFIG_TYPE", c.Rules.Type, "FILE")
 	a, m := &c.Answer, &c.Metrics
 	for _, h := range [][2]string{

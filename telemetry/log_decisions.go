@@ -50,7 +50,7 @@ func (t *Telemetry) DecisionLog(cfg DecisionLogConfig) *DecisionLog {
 
 // Wants tells whether a decision is to be logged.
 func (l *DecisionLog) Wants(o Outcome) bool {
-	if !l.cfg.All && o != Refused && o != Blocked && o != Shadowed {
+	if !l.cfg.All && o != Refused && o != Blocked && o != Shadowed && o != Malformed {
 		return false
 	}
 	if !l.cfg.Log.Enabled(context.Background(), slog.LevelInfo) {

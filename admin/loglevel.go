@@ -1,0 +1,63 @@
+package admin
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// LogLevel shows the level of the log, and changes it while the sidecar runs. Both functions are required.
+type LogLevel struct {
+	Get func() string
+	Set func(name string) error // an error says which names there are
+}
+
+// maxLevelName is more than any level's name has bytes.
+const maxLevelName = 64
+
+// ServeHTTP answers GET with the level, and takes another one by PUT from this machine. No other method does: a browser
+// would send a POST for any page that asks it to.
+func (l LogLevel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	plain(w)
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		io.WriteString(w, l.Get()+"\n")
+	case http.MethodPut:
+		l.put(w, r)
+	default:
+		w.Header().Set("Allow", "GET, HEAD, PUT")
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		io.WriteString(w, "GET shows the level, PUT with a level as the body changes it\n")
+	}
+}
+
+// put changes the level to the body's.
+func (l LogLevel) put(w http.ResponseWriter, r *http.Request) {
+	if !fromHere(r.RemoteAddr) {
+		w.WriteHeader(http.StatusForbidden)
+		io.WriteString(w, "the level changes from this machine only: ask 127.0.0.1, or forward the port\n")
+		return
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxLevelName))
+	if err == nil {
+		err = l.Set(strings.TrimSpace(string(body)))
+	}
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		io.WriteString(w, err.Error()+"\n")
+		return
+	}
+	io.WriteString(w, l.Get()+"\n")
+}
+
+// fromHere tells whether an address, as a server sees it, is of this machine.
+func fromHere(remote string) bool {
+	host, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		return false
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}
