@@ -188,6 +188,10 @@ func (d *denials) remember(a answer) {
 		return
 	}
 	if s.mark != a.mark {
+		// Too late to be remembered; what it ends is over all the same.
+		if a.decision.Charged != 0 {
+			s.spentLocked(a)
+		}
 		return
 	}
 	if a.charge.Penalty != nil {
@@ -224,6 +228,9 @@ func (s *denialShard) spentLocked(a answer) {
 
 func (d *denials) denyLocked(s *denialShard, a answer) {
 	m := d.memoLocked(s, a.charge.Key, a.sent)
+	if a.decision.Charged != 0 {
+		m.seen = seenMemo{}
+	}
 	if m.server > a.server {
 		return // a younger answer came first
 	}

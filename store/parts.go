@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -28,7 +27,7 @@ func (r *Redis) askParts(ctx context.Context, charges []limit.Charge, refused bo
 	first, second := r.split(charges)
 	r.askAll(ctx, first, refused)
 	for _, p := range first {
-		p.report(charges, decisions)
+		p.report(decisions)
 	}
 	refused = refused || limit.Refuses(charges, decisions)
 	if refused {
@@ -36,7 +35,7 @@ func (r *Redis) askParts(ctx context.Context, charges []limit.Charge, refused bo
 	}
 	r.askAll(ctx, second, refused)
 	for _, p := range second {
-		p.report(charges, decisions)
+		p.report(decisions)
 	}
 }
 
@@ -99,16 +98,10 @@ func (r *Redis) askPart(ctx context.Context, p *part, refused bool) {
 	r.scratch.Put(t.reset())
 }
 
-// report puts the decisions of a part in their places. Earlier ones about the same counters show what is left now.
-func (p *part) report(charges []limit.Charge, decisions []limit.Decision) {
+// report puts the decisions of a part in their places.
+func (p *part) report(decisions []limit.Decision) {
 	for i, place := range p.places {
-		d := p.decisions[i]
-		for j := range charges {
-			if j != place && charges[j].Key == p.charges[i].Key && d.Outcome != limit.Undecided {
-				decisions[j].Remaining, decisions[j].ResetAfter = d.Remaining, d.ResetAfter
-			}
-		}
-		decisions[place] = d
+		decisions[place] = p.decisions[i]
 	}
 }
 
@@ -149,20 +142,23 @@ func (p *part) undo(decisions []limit.Decision) *part {
 	back := &part{node: p.node, slot: p.slot}
 	given := map[string]bool{}
 	for i, c := range p.charges {
-		d := &decisions[p.places[i]]
-		if d.Charged > 0 && !c.Each {
+		if p.decisions[i].Charged > 0 && !c.Each {
 			given[c.Key] = true
-			back.add(limit.Charge{Key: c.Key, Limit: c.Limit, Cost: d.Charged, Op: limit.Refund}, p.places[i])
+		}
+	}
+	for i, c := range p.charges {
+		taken, d := p.decisions[i].Charged, &decisions[p.places[i]]
+		switch {
+		case !given[c.Key]:
+		case taken > 0 && !c.Each:
+			back.add(limit.Charge{Key: c.Key, Limit: c.Limit, Cost: taken, Op: limit.Refund}, p.places[i])
 			d.Charged, d.Wait = 0, 0
+		default:
+			back.add(limit.Charge{Key: c.Key, Limit: c.Limit, Cost: c.Cost, Op: limit.Peek, Mode: limit.Shadow}, p.places[i])
 		}
 	}
 	if len(given) == 0 {
 		return nil
-	}
-	for i, c := range p.charges {
-		if given[c.Key] && !slices.Contains(back.places, p.places[i]) {
-			back.add(limit.Charge{Key: c.Key, Limit: c.Limit, Cost: c.Cost, Op: limit.Peek, Mode: limit.Shadow}, p.places[i])
-		}
 	}
 	return back
 }
