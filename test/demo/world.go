@@ -97,8 +97,7 @@ func (w *World) start(ctx context.Context, c *child) error {
 	life := &process{name: c.Name, pid: cmd.Process.Pid, done: make(chan struct{})}
 	c.process = life
 	go func() {
-		//nolint:errcheck // How it ended stands in its log; that it ended is what counts here.
-		cmd.Wait()
+		cmd.Wait() // how it ended stands in its log
 		close(life.done)
 		w.ended <- life
 	}()
@@ -155,12 +154,10 @@ func (p *process) stop() {
 		return
 	}
 	p.told = true
-	//nolint:errcheck // It may be gone already, which is what is wanted.
-	syscall.Kill(-p.pid, syscall.SIGTERM)
+	syscall.Kill(-p.pid, syscall.SIGTERM) // it may be gone already, which is what is wanted
 	select {
 	case <-p.done:
 	case <-time.After(stopTimeout):
-		//nolint:errcheck // As above.
 		syscall.Kill(-p.pid, syscall.SIGKILL)
 		<-p.done
 	}
