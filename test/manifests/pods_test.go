@@ -1,17 +1,16 @@
 package manifests
 
 import (
-	"encoding/json"
 	"fmt"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
-	"sigs.k8s.io/yaml"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // pod is the pod that has Spillway in a file.
@@ -140,57 +139,42 @@ func TestEnvoyAsksWhereSpillwayListens(t *testing.T) {
 	})
 }
 
-// theirs is a Deployment as a reader has it.
-const theirs = `
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: checkout, namespace: shop}
-spec:
-  replicas: 3
-  selector: {matchLabels: {app: checkout}}
-  template:
-    metadata: {labels: {app: checkout}, annotations: {theirs: kept}}
-    spec:
-      initContainers: [{name: migrate, image: migrate}]
-      containers: [{name: app, image: app, volumeMounts: [{name: data, mountPath: /data}]}]
-      volumes: [{name: data, emptyDir: {}}]
-`
-
-func TestPartsMergeIntoADeployment(t *testing.T) {
+// The Deployments of pods with an application are applied over the reader's own. So they hold nothing but what is Spillway's by
+// name, in lists that Kubernetes merges by name.
+func TestPartsChangeNothingOfTheReaders(t *testing.T) {
 	for _, name := range []string{"rls-socket.yaml", "rls-loopback.yaml", "ext-authz.yaml"} {
 		t.Run(name, func(t *testing.T) {
-			var part []byte
-			for text := range strings.SplitSeq(example(t, name), "\n---\n") {
-				if strings.Contains(text, "kind: Deployment") {
-					part = inJSON(t, text)
-				}
+			all := documents(t, example(t, name))
+			p := podOf(t, all)
+			rest := p.PodTemplateSpec
+			for _, c := range rest.Spec.InitContainers {
+				wantsSpillways(t, c.Name)
 			}
-			merged, err := strategicpatch.StrategicMergePatch(inJSON(t, theirs), part, apps.Deployment{})
-			if err != nil {
-				t.Fatalf("merge: %v", err)
+			for _, v := range rest.Spec.Volumes {
+				wantsSpillways(t, v.Name)
 			}
-			var got apps.Deployment
-			err = strictly(merged, &got)
-			if err != nil {
-				t.Fatalf("what came out: %v", err)
-			}
-			spec := got.Spec.Template.Spec
-			mine := podOf(t, []document{{object: &got}})
-			if *got.Spec.Replicas != 3 || got.Spec.Template.Annotations["theirs"] != "kept" || len(spec.Containers) != 1 || len(spec.InitContainers) != 2 {
-				t.Errorf("not all of theirs is left: %s", merged)
-			}
-			if mine.spillway.Image == "" || len(spec.Volumes) != 1+len(mine.spillway.VolumeMounts) {
-				t.Errorf("not all of Spillway's is there: %s", merged)
+			rest.Annotations, rest.Spec.InitContainers, rest.Spec.Volumes = nil, nil, nil
+			want := apps.Deployment{TypeMeta: meta.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: meta.ObjectMeta{Name: "checkout", Namespace: "shop"}}
+			want.Spec.Template = rest
+			i := slices.IndexFunc(all, func(d document) bool { return d.Kind == "Deployment" })
+			got := all[i].object.(*apps.Deployment).DeepCopy()
+			got.Spec.Template = rest
+			if !reflect.DeepEqual(*got, want) || !reflect.DeepEqual(rest, core.PodTemplateSpec{}) {
+				t.Errorf("the part sets more than containers, volumes and annotations: %v", got)
 			}
 		})
 	}
+	for _, list := range []string{"InitContainers", "Volumes"} {
+		field, _ := reflect.TypeFor[core.PodSpec]().FieldByName(list)
+		if !strings.HasPrefix(field.Tag.Get("patchStrategy"), "merge") || field.Tag.Get("patchMergeKey") != "name" {
+			t.Errorf("Kubernetes does not merge %s by name", list)
+		}
+	}
 }
 
-func inJSON(t *testing.T, text string) []byte {
+func wantsSpillways(t *testing.T, name string) {
 	t.Helper()
-	wire, err := yaml.YAMLToJSONStrict([]byte(text))
-	if err != nil || !json.Valid(wire) {
-		t.Fatalf("no YAML: %v", err)
+	if !strings.HasPrefix(name, "spillway") {
+		t.Errorf("%s is no name of Spillway's: the reader may have one", name)
 	}
-	return wire
 }
