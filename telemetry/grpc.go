@@ -26,6 +26,7 @@ type GRPC struct {
 type method struct {
 	requests prometheus.Counter
 	latency  prometheus.Observer
+	times    *times // for statsd
 }
 
 // Unary returns the interceptor that counts and times calls, and keeps a panic from ending the process where no door does.
@@ -33,7 +34,8 @@ func (t *Telemetry) Unary(cfg GRPC) grpc.UnaryServerInterceptor {
 	methods := make(map[string]method, len(cfg.Methods))
 	for _, full := range cfg.Methods {
 		name := full[strings.LastIndexByte(full, '/')+1:]
-		methods[full] = method{t.requests.WithLabelValues(name), t.latency.WithLabelValues(name)}
+		methods[full] = method{t.requests.WithLabelValues(name), t.latency.WithLabelValues(name), new(times)}
+		t.methodSource(name, methods[full])
 	}
 	failed := t.errors.of("service_error")
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
@@ -44,7 +46,11 @@ func (t *Telemetry) Unary(cfg GRPC) grpc.UnaryServerInterceptor {
 		m.requests.Inc()
 		start := time.Now()
 		resp, err := handler(ctx, req)
-		m.latency.Observe(time.Since(start).Seconds())
+		took := time.Since(start)
+		m.latency.Observe(took.Seconds())
+		if t.timed.Load() {
+			m.times.observe(took)
+		}
 		if err != nil {
 			failed.Inc()
 		}

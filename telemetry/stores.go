@@ -77,7 +77,15 @@ func (t *Telemetry) Redis(stats func() store.RedisStats) {
 	counter("denial_cache_drops_total", "Spent counters forgotten early because there were too many.", func(s S) float64 { return float64(s.DenialDrops) })
 	counter("redis_unknown_total", "Calls that may have charged all the same, because only the reply was lost.", func(s S) float64 { return float64(s.Unknown) })
 	counter("redis_not_returned_total", "Tokens of refused requests that could not be given back; time gives them back.", func(s S) float64 { return float64(s.NotReturned) })
+	for _, one := range redisCompat {
+		kind := prometheus.CounterValue
+		if one.gauge {
+			kind = prometheus.GaugeValue
+		}
+		r.add(kind, "ratelimit_"+strings.Join(one.path, "_"), one.help, nil, one.value)
+	}
 	t.register.MustRegister(r, breakers(stats))
+	t.redisSource(stats)
 }
 
 // Live measures how many sidecars share the store.

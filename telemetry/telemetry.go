@@ -50,6 +50,8 @@ type Telemetry struct {
 	register prometheus.Registerer
 	series   *seriesSet
 	rules    rules
+	sources  sources     // of statsd
+	timed    atomic.Bool // statsd wants response times
 
 	loads, loadErrors, shadowed, unknown prometheus.Counter
 	panics, badOverrides                 prometheus.Counter
@@ -73,6 +75,7 @@ func New(cfg Config) *Telemetry {
 	t.register = prometheus.WrapRegistererWith(cfg.Labels, t.registry)
 	t.compat()
 	t.own(cfg.Version)
+	t.compatSources()
 	t.register.MustRegister(t.series, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return t
 }
