@@ -145,14 +145,3 @@ type Answer struct {
 	Shadow          bool   `env:"SHADOW_MODE"` // count, refuse nothing
 	Quota           bool   `env:"QUOTA_MODE"`  // every descriptor is in quota mode
 }
-
-// Metrics is who may see the counters. The debug port always has /metrics.
-type Metrics struct {
-	Prometheus bool              `env:"USE_PROMETHEUS"` // serves metrics on Addr as well
-	Addr       string            `env:"PROMETHEUS_ADDR" envDefault:":9090"`
-	Path       string            `env:"PROMETHEUS_PATH" envDefault:"/metrics"`
-	NearRatio  float64           `env:"NEAR_LIMIT_RATIO" envDefault:"0.8"`
-	Labels     map[string]string `env:"EXTRA_TAGS"`    // k:v,k:v on every metric
-	Disabled   bool              `env:"DISABLE_STATS"` // no metrics on any port
-	Statsd     bool              `env:"USE_STATSD"`
-}

@@ -185,7 +185,7 @@ func (c *Config) partly(set map[string]string) []string {
 			lines = append(lines, "ignored: "+line)
 		}
 	}
-	add(c.Metrics.Statsd, "USE_STATSD=true: statsd is not supported; scrape /metrics on the debug port, or set USE_PROMETHEUS=true")
+	c.Metrics.warn(set, add)
 	add(!strings.EqualFold(c.Rules.Type, "FILE"), "CONFIG_TYPE="+c.Rules.Type+": not supported yet; rules come from files, see RULES")
 	add(c.PerSecond.URL != "" && set["REDIS_PERSECOND"] == "", "REDIS_PERSECOND_URL: set REDIS_PERSECOND=true as well")
 	for _, r := range c.redises() {

@@ -79,6 +79,7 @@ func assemble(cfg Config, counter engine.Counter) (*Sidecar, error) {
 	s.defers("streams", func() error { s.endStream(); return nil })
 	for _, step := range []func() error{
 		s.startLog,
+		s.startStatsd,
 		s.startTracing,
 		s.startDecisionLog,
 		func() error { return s.openStore(counter) },

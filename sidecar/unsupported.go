@@ -8,7 +8,6 @@ type ignored struct {
 
 const (
 	noXDS      = "rules over xDS are not supported yet; use RULES or RUNTIME_ROOT"
-	noStatsd   = "statsd is not supported; scrape /metrics on the debug port, or set USE_PROMETHEUS=true"
 	noMemcache = "memcached is not supported; set REDIS_URL"
 	noStartup  = "the sidecar serves at once and connects to Redis when it can"
 	noPipeline = "a decision asks each server once, so there is nothing to gather"
@@ -34,11 +33,7 @@ var unsupported = map[string]ignored{
 	"XDS_CLIENT_BACKOFF_JITTER":                     {why: noXDS, inert: "false"},
 	"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES":              {why: noXDS},
 
-	"STATSD_HOST":                              {why: noStatsd},
-	"STATSD_PORT":                              {why: noStatsd},
-	"USE_DOG_STATSD":                           {why: noStatsd, inert: "false"},
-	"USE_DOG_STATSD_MOGRIFIERS":                {why: noStatsd},
-	"STATS_FLUSH_INTERVAL":                     {why: "metrics are up to date whenever they are scraped"},
+	"USE_DOG_STATSD_MOGRIFIERS":                {why: "statistics have the names of the reference server; rename them where they arrive"},
 	"PROMETHEUS_MAPPER_YAML":                   {why: "metrics have the names of the reference server's own mapping; rename them where they are scraped"},
 	"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS": {why: "response times are in seconds", inert: "false"},
 

@@ -2,9 +2,7 @@ package sidecar
 
 import (
 	"fmt"
-	"net"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -97,20 +95,13 @@ func (c *Config) validateRest(p *problems) {
 	p.unless(c.Log.DecisionsRate >= 0 && c.Log.DecisionsRate <= 1, "LOG_DECISIONS_RATE", c.Log.DecisionsRate, "a number from 0 to 1")
 	c.Tracing.validate(p)
 	p.unless(one(c.Rules.Type, "FILE", "GRPC_XDS_SOTW"), "CONFIG_TYPE", c.Rules.Type, "FILE")
-	a, m := &c.Answer, &c.Metrics
+	a := &c.Answer
 	for _, h := range [][2]string{
 		{"LIMIT_LIMIT_HEADER", a.LimitHeader}, {"LIMIT_REMAINING_HEADER", a.RemainingHeader}, {"LIMIT_RESET_HEADER", a.ResetHeader},
 	} {
 		p.unless(headerName.MatchString(h[1]), h[0], h[1], "the name of a header")
 	}
-	_, _, err = net.SplitHostPort(m.Addr)
-	p.unless(err == nil, "PROMETHEUS_ADDR", m.Addr, "an address such as :9090 or 127.0.0.1:9090")
-	p.unless(strings.HasPrefix(m.Path, "/") && !strings.ContainsAny(m.Path, " {}"), "PROMETHEUS_PATH", m.Path, "a path such as /metrics")
-	p.unless(m.NearRatio > 0 && m.NearRatio <= 1, "NEAR_LIMIT_RATIO", m.NearRatio, "a number above 0 and at most 1")
-	for name := range m.Labels {
-		free := labelName.MatchString(name) && !strings.HasPrefix(name, "__") && !slices.Contains(telemetry.Labels, name)
-		p.unless(free, "EXTRA_TAGS", name, "a label's name that is free: letters, digits and _")
-	}
+	c.Metrics.validate(p)
 }
 
 // one reports whether value is one of those, in any case.

@@ -1,0 +1,103 @@
+package sidecar
+
+import (
+	"bufio"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// statsdServer listens as statsd does, and hands on what the first connection brings.
+func statsdServer(t *testing.T) (port string, lines <-chan string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	got := make(chan string, 1000)
+	go func() {
+		defer close(got)
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		for scan := bufio.NewScanner(conn); scan.Scan(); {
+			got <- scan.Text()
+		}
+	}()
+	_, port, _ = net.SplitHostPort(l.Addr().String())
+	return port, got
+}
+
+func TestStatsdGetsWhatWasCounted(t *testing.T) {
+	port, lines := statsdServer(t)
+	s := begin(t, twoPerHour, "USE_STATSD=true", "STATSD_HOST=127.0.0.1", "STATSD_PORT="+port, "STATS_FLUSH_INTERVAL=1h", "EXTRA_TAGS=zone:a")
+	for range 3 {
+		sendJSON(t, s, "shop", "user", "alice", "")
+	}
+	s.halt(t)
+	var got []string
+	for line := range lines {
+		got = append(got, line)
+	}
+	for _, want := range []string{
+		"ratelimit.service.rate_limit.shop.user.total_hits.__zone=a:3|c",
+		"ratelimit.service.rate_limit.shop.user.over_limit.__zone=a:1|c",
+		"ratelimit.service.config_load_success.__zone=a:1|c",
+	} {
+		if !slices.Contains(got, want) {
+			t.Errorf("statsd got %q, want %q among it", got, want)
+		}
+	}
+}
+
+func TestADeadStatsdIsALineInTheLogAndNoMore(t *testing.T) {
+	s := begin(t, twoPerHour, "USE_STATSD=true", "STATSD_HOST=127.0.0.1", "STATSD_PORT=1", "STATS_FLUSH_INTERVAL=10ms")
+	servers.Await(t, "a line about statsd", func() error {
+		sendJSON(t, s, "shop", "user", "alice", "")
+		return s.logs("statistics not sent to statsd")
+	})
+	_, page := fetch(t, s.Addresses().Debug, "/stats")
+	if strings.Contains(page, "spillway_statsd_dropped_total 0\n") {
+		t.Errorf("nothing counts as dropped:\n%s", page)
+	}
+}
+
+func TestSettingsOfStatsdAreChecked(t *testing.T) {
+	for line, environ := range map[string][]string{
+		"USE_DOG_STATSD":       {"USE_STATSD=true", "USE_DOG_STATSD=true"},
+		"STATS_FLUSH_INTERVAL": {"STATS_FLUSH_INTERVAL=1ms"},
+		"STATSD_PORT":          {"STATSD_PORT=70000"},
+	} {
+		_, err := FromEnvironment(environ, "sidecar")
+		if err == nil || !strings.HasPrefix(err.Error(), line+": ") {
+			t.Errorf("%q gives %v, want a problem with %s", environ, err, line)
+		}
+	}
+}
+
+func TestStatsdIsOffUnlessAskedFor(t *testing.T) {
+	for _, c := range []struct {
+		environ []string
+		want    bool
+	}{
+		{nil, false},
+		{[]string{"USE_STATSD=true"}, true},
+		{[]string{"USE_DOG_STATSD=true"}, true},
+		{[]string{"USE_STATSD=true", "DISABLE_STATS=true"}, false},
+	} {
+		cfg := fromEnv(t, c.environ...)
+		if got := cfg.Metrics.statsd(); got != c.want {
+			t.Errorf("with %q statistics are sent: %v, want %v", c.environ, got, c.want)
+		}
+		if cfg.Metrics.Flush != 10*time.Second || cfg.Metrics.StatsdPort != 8125 || cfg.Metrics.StatsdHost != "localhost" {
+			t.Errorf("with %q the defaults are %v to %s:%d", c.environ, cfg.Metrics.Flush, cfg.Metrics.StatsdHost, cfg.Metrics.StatsdPort)
+		}
+	}
+}
