@@ -215,6 +215,10 @@ func TestRepliesOfARealServer(t *testing.T) {
 			name: "no right to scripts", setup: []any{"ACL", "SETUSER", "bob", "on", ">pw", "+@all", "-@scripting", "~*"},
 			config: RedisConfig{Servers: Servers{Username: "bob", Password: "pw"}}, reason: ReasonNoPerm,
 		},
+		{
+			name: "no right to a command inside", setup: []any{"ACL", "SETUSER", "bob", "on", ">pw", "+@all", "-set", "~*"},
+			config: RedisConfig{Servers: Servers{Username: "bob", Password: "pw"}}, reason: ReasonNoPerm,
+		},
 		{name: "cannot save", settings: []string{"--save", "3600 1"}, reason: ReasonMisconf},
 	} {
 		t.Run(step.name, func(t *testing.T) {

@@ -28,7 +28,7 @@ const (
 	ReasonOOM      = "oom"       // the server is out of memory and may not evict; nothing ran
 	ReasonMisconf  = "misconf"   // the server refuses writes because it cannot save; nothing ran
 	ReasonNoAuth   = "noauth"    // user or password is missing or wrong; nothing ran
-	ReasonNoPerm   = "noperm"    // the user may not run the script or touch the key; nothing ran
+	ReasonNoPerm   = "noperm"    // the user may not run the script, a command in it, or touch the key
 	ReasonWrong    = "wrongtype" // a foreign value sits under the key; nothing was charged
 	ReasonBusy     = "busy"      // the server is in a script that does not end; nothing ran
 	ReasonCluster  = "cluster"   // the server is part of a cluster and does not hold the key; nothing ran
@@ -53,6 +53,7 @@ var replies = []struct{ prefix, reason string }{
 	{"ERR invalid password", ReasonNoAuth},
 	{"ERR AUTH", ReasonNoAuth},
 	{"NOPERM", ReasonNoPerm},
+	{noPermInside, ReasonNoPerm},
 	{"WRONGTYPE", ReasonWrong},
 	{"BUSY", ReasonBusy},
 	{"MOVED", ReasonCluster},
@@ -66,6 +67,9 @@ var replies = []struct{ prefix, reason string }{
 	{"ERR user_script", ReasonScript},
 	{"ERR unknown command", ReasonScript},
 }
+
+// noPermInside is how a reply begins when the user may run the script, but not a command in it.
+const noPermInside = "ERR The user executing the script can't"
 
 // foreignValue is in what the script says about a value of the right type that no limit wrote.
 const foreignValue = "holds a value that no limit wrote"
@@ -125,6 +129,8 @@ func ranMaybe(why string, err error, written bool) bool {
 		return written
 	case ReasonScript, ReasonReply:
 		return true
+	case ReasonNoPerm:
+		return strings.HasPrefix(err.Error(), noPermInside)
 	case ReasonError:
 		var reply redis.Error
 		return written && !errors.As(err, &reply)
