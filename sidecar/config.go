@@ -30,12 +30,12 @@ type Config struct {
 // Listen is where the sidecar listens. Ports may be 0, which picks a free one. An empty host is loopback, or every
 // interface where the program was started under the name `ratelimit`.
 type Listen struct {
-	Host      string `env:"HOST"`                        // of /json and the probes
-	Port      uint16 `env:"PORT" envDefault:"8080"`      //
-	GRPCHost  string `env:"GRPC_HOST"`                   // of the RateLimitService
-	GRPCPort  uint16 `env:"GRPC_PORT" envDefault:"8081"` //
-	DebugHost string `env:"DEBUG_HOST"`                  // of rules, counters and profiles
-	DebugPort uint16 `env:"DEBUG_PORT" envDefault:"6070"`
+	Host      string `env:"HOST"`                         // address of /json and the probes
+	Port      uint16 `env:"PORT" envDefault:"8080"`       // port of /json and the probes
+	GRPCHost  string `env:"GRPC_HOST"`                    // address of the rate limit service, ext_authz and gRPC health
+	GRPCPort  uint16 `env:"GRPC_PORT" envDefault:"8081"`  // port of the rate limit service, ext_authz and gRPC health
+	DebugHost string `env:"DEBUG_HOST"`                   // address of /metrics, /stats, /rlconfig and profiles
+	DebugPort uint16 `env:"DEBUG_PORT" envDefault:"6070"` // port of /metrics, /stats, /rlconfig and profiles
 
 	// UDS is a Unix socket beside the TCP port: a path of at most 107 bytes, or @name for an abstract one.
 	UDS string `env:"GRPC_UDS"`
@@ -43,10 +43,10 @@ type Listen struct {
 	// one that cannot connect lets all requests pass. 0660 with a shared group is the stricter choice.
 	UDSMode SocketMode `env:"GRPC_UDS_MODE" envDefault:"0666"`
 
-	MaxAge      time.Duration `env:"GRPC_MAX_CONNECTION_AGE" envDefault:"24h"`      // then clients are asked to reconnect
-	MaxAgeGrace time.Duration `env:"GRPC_MAX_CONNECTION_AGE_GRACE" envDefault:"1h"` // then they are cut off
-	Reflection  bool          `env:"GRPC_REFLECTION"`                               // lets tools list the services
-	DrainDelay  time.Duration `env:"DRAIN_DELAY" envDefault:"0s"`                   // from failing health to refusing calls; 0 where Envoy has no other endpoint
+	MaxAge      time.Duration `env:"GRPC_MAX_CONNECTION_AGE" envDefault:"24h"`      // age at which a client is asked to reconnect
+	MaxAgeGrace time.Duration `env:"GRPC_MAX_CONNECTION_AGE_GRACE" envDefault:"1h"` // how long after that it is cut off
+	Reflection  bool          `env:"GRPC_REFLECTION"`                               // lets tools list the gRPC services
+	DrainDelay  time.Duration `env:"DRAIN_DELAY" envDefault:"0s"`                   // from failing health to refusing calls on SIGTERM; 0 where Envoy has no other endpoint
 }
 
 // SocketMode is the permissions of a socket, written in octal.
@@ -64,17 +64,17 @@ func (m *SocketMode) UnmarshalText(text []byte) error {
 
 // TLS secures the gRPC listeners. The files are read again when they change.
 type TLS struct {
-	Use      bool   `env:"GRPC_SERVER_USE_TLS"`
-	Cert     string `env:"GRPC_SERVER_TLS_CERT"`    // file
-	Key      string `env:"GRPC_SERVER_TLS_KEY"`     // file
-	ClientCA string `env:"GRPC_CLIENT_TLS_CACERT"`  // file; with it clients need a certificate
-	CAAlias  string `env:"GRPC_SERVER_TLS_CA_CERT"` // what Envoy Gateway calls ClientCA
+	Use      bool   `env:"GRPC_SERVER_USE_TLS"`     // TLS on the gRPC port and socket
+	Cert     string `env:"GRPC_SERVER_TLS_CERT"`    // file of the certificate
+	Key      string `env:"GRPC_SERVER_TLS_KEY"`     // file of its key
+	ClientCA string `env:"GRPC_CLIENT_TLS_CACERT"`  // file of authorities; with it clients need a certificate of theirs
+	CAAlias  string `env:"GRPC_SERVER_TLS_CA_CERT"` // what Envoy Gateway calls GRPC_CLIENT_TLS_CACERT
 	SAN      string `env:"GRPC_CLIENT_TLS_SAN"`     // DNS name or URI that a client's certificate must hold
 }
 
 // Log is what the log looks like.
 type Log struct {
-	Level  string `env:"LOG_LEVEL" envDefault:"info"`  // error, warn, info, debug, trace
+	Level  string `env:"LOG_LEVEL" envDefault:"info"`  // error, warn, info, debug or trace
 	Format string `env:"LOG_FORMAT" envDefault:"text"` // text or json
 
 	Decisions     string  `env:"LOG_DECISIONS" envDefault:"off"`    // which decisions have a line, at level info: off, refused (or would be, in shadow mode) or all
@@ -83,16 +83,16 @@ type Log struct {
 
 // Rules is where the rules are.
 type Rules struct {
-	Path          string `env:"RULES"` // a file, or a directory of .yaml and .yml files; wins over RUNTIME_ROOT
-	Root          string `env:"RUNTIME_ROOT" envDefault:"/srv/runtime_data/current"`
-	Subdirectory  string `env:"RUNTIME_SUBDIRECTORY"`
-	AppDirectory  string `env:"RUNTIME_APPDIRECTORY" envDefault:"config"`
-	IgnoreDots    bool   `env:"RUNTIME_IGNOREDOTFILES"`
-	WatchRoot     bool   `env:"RUNTIME_WATCH_ROOT" envDefault:"true"`
-	Merge         bool   `env:"MERGE_DOMAIN_CONFIG"` // several files may hold one domain
-	Type          string `env:"CONFIG_TYPE" envDefault:"FILE"`
-	StartWithout  bool   `env:"FORCE_START_WITHOUT_INITIAL_CONFIG"` // always done
-	DefaultDomain string `env:"DEFAULT_DOMAIN"`                     // of requests that name none; for ext_authz
+	Path          string `env:"RULES"`                                               // a file, or a folder of .yaml and .yml files; wins over RUNTIME_ROOT
+	Root          string `env:"RUNTIME_ROOT" envDefault:"/srv/runtime_data/current"` // folder above the rules, without RULES
+	Subdirectory  string `env:"RUNTIME_SUBDIRECTORY"`                                // folder in RUNTIME_ROOT
+	AppDirectory  string `env:"RUNTIME_APPDIRECTORY" envDefault:"config"`            // folder of the rules below that
+	IgnoreDots    bool   `env:"RUNTIME_IGNOREDOTFILES"`                              // leaves out files and folders whose names begin with a dot
+	WatchRoot     bool   `env:"RUNTIME_WATCH_ROOT" envDefault:"true"`                // also follows RUNTIME_ROOT when it is a link that is swapped
+	Merge         bool   `env:"MERGE_DOMAIN_CONFIG"`                                 // several files may hold one domain
+	Type          string `env:"CONFIG_TYPE" envDefault:"FILE"`                       // where rules come from: FILE; GRPC_XDS_SOTW is not supported yet
+	StartWithout  bool   `env:"FORCE_START_WITHOUT_INITIAL_CONFIG"`                  // always done: the sidecar serves without rules until there are some
+	DefaultDomain string `env:"DEFAULT_DOMAIN"`                                      // domain of ext_authz requests that name none
 }
 
 // Redis is where a shared store is: one server, or several that stand together as Type says.
@@ -101,47 +101,47 @@ type Redis struct {
 	// one of every shard, for sentinels the master's name and then a list of them; with commas in between. What one entry
 	// says of user, password, TLS or database holds for all, and a user and password in a sentinel's are the sentinels'.
 	URL        string `env:"URL"`
-	SocketType string `env:"SOCKET_TYPE"`
+	SocketType string `env:"SOCKET_TYPE"`              // tcp or unix; unset: as the URL says
 	Type       string `env:"TYPE" envDefault:"SINGLE"` // single, sentinel, cluster or ring, in any case
 
-	Auth             string `env:"AUTH"`               // password, or user:password; goes before what URL says
+	Auth             string `env:"AUTH"`               // password, or user:password; goes before what the URL says
 	AuthFile         string `env:"AUTH_FILE"`          // the same from a file, which is read for each new connection
-	SentinelAuth     string `env:"SENTINEL_AUTH"`      // for the sentinels alone
+	SentinelAuth     string `env:"SENTINEL_AUTH"`      // password, or user:password, for the sentinels alone
 	SentinelAuthFile string `env:"SENTINEL_AUTH_FILE"` // the same from a file, which is read at start
 
-	PoolSize int           `env:"POOL_SIZE"` // connections to each server; 0: the store's own choice
-	Timeout  time.Duration `env:"TIMEOUT"`   // of dialling; 0: the store's own choice. STORE_BUDGET bounds a decision
-	TLS      bool          `env:"TLS"`
+	PoolSize int           `env:"POOL_SIZE"` // connections to each server; unset: 32
+	Timeout  time.Duration `env:"TIMEOUT"`   // of dialling; unset: 500ms. STORE_BUDGET bounds a decision
+	TLS      bool          `env:"TLS"`       // speaks TLS, as rediss:// does
 }
 
 // RedisTLS is how to speak TLS to Redis, for all of its servers.
 type RedisTLS struct {
-	Cert       string `env:"REDIS_TLS_CLIENT_CERT"` // file
-	Key        string `env:"REDIS_TLS_CLIENT_KEY"`  // file
-	CA         string `env:"REDIS_TLS_CACERT"`      // file
-	SkipVerify bool   `env:"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION"`
+	Cert       string `env:"REDIS_TLS_CLIENT_CERT"`                // file of the sidecar's certificate
+	Key        string `env:"REDIS_TLS_CLIENT_KEY"`                 // file of its key
+	CA         string `env:"REDIS_TLS_CACERT"`                     // file of authorities; unset: those of the system
+	SkipVerify bool   `env:"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION"` // does not check the server's certificate
 }
 
 // Store is how counts are kept, wherever that is.
 type Store struct {
-	Backend     string        `env:"BACKEND_TYPE" envDefault:"redis"`
-	PerSecond   bool          `env:"REDIS_PERSECOND"`                       // limits by the second have a Redis of their own
-	Budget      time.Duration `env:"STORE_BUDGET" envDefault:"10ms"`        // the longest a decision waits for the shared store
-	KeyPrefix   string        `env:"CACHE_KEY_PREFIX"`                      //
-	KeySecret   string        `env:"KEY_SECRET"`                            // with it, keys hold no identities
+	Backend     string        `env:"BACKEND_TYPE" envDefault:"redis"`       // redis; memcache is not supported
+	PerSecond   bool          `env:"REDIS_PERSECOND"`                       // limits with a window of at most a second have a Redis of their own
+	Budget      time.Duration `env:"STORE_BUDGET" envDefault:"10ms"`        // the longest a decision waits for the shared store; also at most 80 % of what its caller's deadline leaves
+	KeyPrefix   string        `env:"CACHE_KEY_PREFIX"`                      // begins every key in the shared store
+	KeySecret   string        `env:"KEY_SECRET"`                            // with it, keys in the shared store hold HMACs in place of identities
 	SecretFile  string        `env:"KEY_SECRET_FILE"`                       // KEY_SECRET from a file
-	MaxKeys     int           `env:"MEMORY_MAX_KEYS" envDefault:"1000000"`  // counters kept in memory
+	MaxKeys     int           `env:"MEMORY_MAX_KEYS" envDefault:"1000000"`  // counters kept in memory at most
 	DenialCache int           `env:"DENIAL_CACHE_SIZE" envDefault:"100000"` // spent counters remembered in front of Redis; 0: none
-	Waiters     int           `env:"THROTTLE_WAITERS" envDefault:"10000"`   // throttled answers held at once
+	Waiters     int           `env:"THROTTLE_WAITERS" envDefault:"10000"`   // throttled answers held at once; further ones are refused
 }
 
 // Answer is what clients see.
 type Answer struct {
-	Headers         bool   `env:"LIMIT_RESPONSE_HEADERS_ENABLED"`
-	LimitHeader     string `env:"LIMIT_LIMIT_HEADER" envDefault:"RateLimit-Limit"`
-	RemainingHeader string `env:"LIMIT_REMAINING_HEADER" envDefault:"RateLimit-Remaining"`
-	ResetHeader     string `env:"LIMIT_RESET_HEADER" envDefault:"RateLimit-Reset"`
-	Metadata        bool   `env:"RESPONSE_DYNAMIC_METADATA"`
-	Shadow          bool   `env:"SHADOW_MODE"` // count, refuse nothing
-	Quota           bool   `env:"QUOTA_MODE"`  // every descriptor is in quota mode
+	Headers         bool   `env:"LIMIT_RESPONSE_HEADERS_ENABLED"`                          // adds the three headers below to answers of the rate limit service
+	LimitHeader     string `env:"LIMIT_LIMIT_HEADER" envDefault:"RateLimit-Limit"`         // name of the header with the limit
+	RemainingHeader string `env:"LIMIT_REMAINING_HEADER" envDefault:"RateLimit-Remaining"` // name of the header with what is left
+	ResetHeader     string `env:"LIMIT_RESET_HEADER" envDefault:"RateLimit-Reset"`         // name of the header with the seconds until the limit is reset
+	Metadata        bool   `env:"RESPONSE_DYNAMIC_METADATA"`                               // adds dynamic metadata to answers of the rate limit service
+	Shadow          bool   `env:"SHADOW_MODE"`                                             // counts, and refuses nothing
+	Quota           bool   `env:"QUOTA_MODE"`                                              // puts every descriptor into quota mode
 }

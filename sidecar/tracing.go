@@ -14,22 +14,22 @@ import (
 // them on. The libraries read the rest of OTEL_EXPORTER_OTLP_*, OTEL_BSP_* and OTEL_RESOURCE_ATTRIBUTES themselves, from
 // the environment of the process.
 type Tracing struct {
-	Enabled        *bool   `env:"TRACING_ENABLED"`                               // nil: where OTEL_TRACES_EXPORTER is otlp, or an endpoint is set
-	Over           string  `env:"TRACING_EXPORTER_PROTOCOL" envDefault:"http"`   // or grpc
-	Service        string  `env:"TRACING_SERVICE_NAME" envDefault:"RateLimit"`   // OTEL_SERVICE_NAME goes before it
-	Namespace      string  `env:"TRACING_SERVICE_NAMESPACE"`                     //
-	Instance       string  `env:"TRACING_SERVICE_INSTANCE_ID"`                   // empty: a random one
-	Rate           float64 `env:"TRACING_SAMPLING_RATE" envDefault:"1"`          // of requests without a parent, 0 to 1; OTEL_TRACES_SAMPLER goes before it
+	Enabled        *bool   `env:"TRACING_ENABLED"`                               // unset: on where OTEL_TRACES_EXPORTER is otlp, or an endpoint is set
+	Over           string  `env:"TRACING_EXPORTER_PROTOCOL" envDefault:"http"`   // how spans are sent: http or grpc
+	Service        string  `env:"TRACING_SERVICE_NAME" envDefault:"RateLimit"`   // name of this service in traces; OTEL_SERVICE_NAME goes before it
+	Namespace      string  `env:"TRACING_SERVICE_NAMESPACE"`                     // namespace of this service in traces
+	Instance       string  `env:"TRACING_SERVICE_INSTANCE_ID"`                   // this sidecar in traces; unset: a random one
+	Rate           float64 `env:"TRACING_SAMPLING_RATE" envDefault:"1"`          // share of the requests without a caller's span that get one, 0 to 1; OTEL_TRACES_SAMPLER goes before it
 	SDK            string  `env:"OTEL_SDK_DISABLED"`                             // true: no traces, whatever else is set
 	Exporter       string  `env:"OTEL_TRACES_EXPORTER"`                          // otlp, or none for no traces
-	Endpoint       string  `env:"OTEL_EXPORTER_OTLP_ENDPOINT"`                   // turns traces on
-	TracesEndpoint string  `env:"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"`            // turns traces on
+	Endpoint       string  `env:"OTEL_EXPORTER_OTLP_ENDPOINT"`                   // URL of the collector; turns traces on
+	TracesEndpoint string  `env:"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"`            // the same for traces alone; turns them on
 	Protocol       string  `env:"OTEL_EXPORTER_OTLP_PROTOCOL"`                   // grpc, http/protobuf or http/json
 	TracesProtocol string  `env:"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"`            // goes before OTEL_EXPORTER_OTLP_PROTOCOL
-	Headers        string  `env:"OTEL_EXPORTER_OTLP_HEADERS"`                    // secret
-	TracesHeaders  string  `env:"OTEL_EXPORTER_OTLP_TRACES_HEADERS"`             // secret
+	Headers        string  `env:"OTEL_EXPORTER_OTLP_HEADERS"`                    // sent to the collector along with spans; secret
+	TracesHeaders  string  `env:"OTEL_EXPORTER_OTLP_TRACES_HEADERS"`             // the same for traces alone; secret
 	Callers        string  `env:"OTEL_PROPAGATORS" envDefault:"tracecontext,b3"` // where Envoy's span is looked for: tracecontext, b3, b3multi
-	Sampler        string  `env:"OTEL_TRACES_SAMPLER"`                           //
+	Sampler        string  `env:"OTEL_TRACES_SAMPLER"`                           // as OpenTelemetry defines it, with OTEL_TRACES_SAMPLER_ARG
 	Queue          int     `env:"OTEL_BSP_MAX_QUEUE_SIZE" envDefault:"2048"`     // spans that wait to be sent; further ones are dropped and counted
 }
 
