@@ -79,10 +79,8 @@ func (s *safe) WithGroup(name string) slog.Handler {
 // attr makes an attribute safe, and reports whether there is room for it.
 func (s *safe) attr(a slog.Attr, room *int) (slog.Attr, bool) {
 	const frame, number = 8, 40 // quotes and separators; the longest of what is no text
-	if len(a.Key) > maxKey {
-		a.Key = a.Key[:maxKey]
-	}
-	*room -= len(a.Key) + frame
+	a.Key = s.text(a.Key, maxKey, room)
+	*room -= frame
 	if *room <= 0 {
 		return a, false
 	}
