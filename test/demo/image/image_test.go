@@ -45,7 +45,7 @@ func TestBuildImageHasTheGoOfTheModule(t *testing.T) {
 	asked := regexp.MustCompile(`(?m)^go (1\.\d+)`).FindStringSubmatch(read(t, "go.mod"))
 	has := regexp.MustCompile(`^golang:(1\.\d+)\.\d+-`).FindStringSubmatch(build.base)
 	if asked == nil || has == nil || asked[1] != has[1] {
-		t.Errorf("the build image is %s, and go.mod asks for %q: want golang:%[2]s.PATCH-…", build.base, asked)
+		t.Errorf("the build image is %s, and go.mod asks for %q: want golang:VERSION.PATCH-…", build.base, asked)
 	}
 }
 
