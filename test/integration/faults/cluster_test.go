@@ -19,10 +19,10 @@ var clusterRows = []row{
 	{id: "X13b", fault: "CLUSTERDOWN: a slot without a master", short: 3 * time.Second, full: 10 * time.Second, run: uncovered},
 }
 
-// startCluster starts a cluster whose counters outlive its nodes, and the sidecar under load.
+// startCluster starts a cluster, and the sidecar under load.
 func (x *trial) startCluster(settings ...string) *servers.RedisCluster {
 	x.Helper()
-	c := servers.StartCluster(x, append([]string{"--appendonly", "yes", "--appendfsync", "no"}, settings...)...)
+	c := servers.StartCluster(x, settings...)
 	x.counters = func() map[int]int64 {
 		used := map[int]int64{}
 		for _, master := range c.Masters(x) {
@@ -35,20 +35,12 @@ func (x *trial) startCluster(settings ...string) *servers.RedisCluster {
 	return c
 }
 
-// homes is which master holds each key. Those with a short window come and go, so it may take some looks.
+// homes is which master holds each key while the load runs. Those with a short window come and go, so it may take some looks.
 func (x *trial) homes(c *servers.RedisCluster) map[int]*servers.Redis {
 	x.Helper()
 	at := map[int]*servers.Redis{}
-	masters := c.Masters(x)
 	servers.Await(x, "a counter for each key", func() error {
-		for _, master := range masters {
-			for _, name := range x.straight(master).Keys(context.Background(), "rl1:*").Val() {
-				if number := keyNumber.FindStringSubmatch(name); number != nil {
-					key, _ := strconv.Atoi(number[1])
-					at[key] = master
-				}
-			}
-		}
+		x.look(c, at)
 		for key := range keys {
 			if at[key] == nil {
 				return fmt.Errorf("key %d has none", key)
@@ -57,6 +49,19 @@ func (x *trial) homes(c *servers.RedisCluster) map[int]*servers.Redis {
 		return nil
 	})
 	return at
+}
+
+// look adds the homes of the counters that are there now.
+func (x *trial) look(c *servers.RedisCluster, at map[int]*servers.Redis) {
+	x.Helper()
+	for _, master := range c.Masters(x) {
+		for _, name := range x.straight(master).Keys(context.Background(), "rl1:*").Val() {
+			if number := keyNumber.FindStringSubmatch(name); number != nil {
+				key, _ := strconv.Atoi(number[1])
+				at[key] = master
+			}
+		}
+	}
 }
 
 // beheaded is a shard that loses its master: its replica takes over, and nobody else notices.
@@ -89,8 +94,9 @@ func resharded(x *trial) {
 	x.late(0.01)
 	x.keepsClosed()
 	x.undisturbed("while slots moved", func(*answer) bool { return true })
-	moved := 0
-	for key, at := range x.homes(c) {
+	after, moved := maps.Clone(before), 0
+	x.look(c, after)
+	for key, at := range after {
 		if at != before[key] {
 			moved++
 		}
@@ -103,7 +109,7 @@ func resharded(x *trial) {
 
 // minority is a cluster with one of three masters left. It refuses its keys when it finds itself alone; the others are not there.
 func minority(x *trial) {
-	c := x.startCluster()
+	c := x.startCluster("--appendonly", "yes", "--appendfsync", "no")        // counters outlive the nodes
 	gone := []*servers.Redis{c.Nodes[3], c.Nodes[4], c.Nodes[0], c.Nodes[1]} // replicas first: they must not take over
 	x.during(func() {
 		for _, node := range gone {
