@@ -1,0 +1,161 @@
+package store
+
+import (
+	"fmt"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spillway-mesh/spillway/breaker"
+	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// byMaster is a charge for each master, on a counter in one of its slots.
+func byMaster(t *testing.T, c sharedCluster) ([]*servers.Redis, []limit.Charge) {
+	t.Helper()
+	masters := c.Masters(t)
+	var charges []limit.Charge
+	for _, master := range masters {
+		charges = append(charges, inSlots(t, c.Slots(t, master), "k", bucket(1_000_000, year)))
+	}
+	return masters, charges
+}
+
+// slotNotServed takes one slot from a master: that slot is undecided, its others do not notice, and no breaker opens.
+func slotNotServed(t *testing.T, c sharedCluster) {
+	var b trips
+	r := openCluster(t, c, RedisConfig{OnBreaker: b.note})
+	masters, charges := byMaster(t, c)
+	slot := slotOf(charges[0].Key)
+	other := inSlots(t, c.Slots(t, masters[0])[1:], "other", bucket(1_000_000, year))
+	masters[0].Do(t, "CLUSTER", "DELSLOTS", strconv.Itoa(slot))
+	w := watchOver(t, r, func(int) []limit.Charge { return []limit.Charge{other} })
+	for range 30 {
+		wantUndecided(t, r, charges[0], ReasonCluster)
+	}
+	w.awaitDecided(t, 50)
+	w.wantNoneLost(t)
+	if got := b.names(); len(got) > 0 {
+		t.Errorf("breakers opened: %v", got)
+	}
+	masters[0].Do(t, "CLUSTER", "ADDSLOTS", strconv.Itoa(slot))
+	c.Settle(t)
+	awaitAllowed(t, r, charges[0])
+}
+
+// masterHangs for less than it takes to depose it. What was applied without an answer is at most what was called unknown.
+func masterHangs(t *testing.T, c sharedCluster) {
+	r := openCluster(t, c, RedisConfig{Budget: 50 * time.Millisecond, DenialEntries: -1})
+	masters, charges := byMaster(t, c)
+	before, unknown := usage(r, charges[1]).Remaining, r.Stats().Unknown
+	w := watchOver(t, r, func(int) []limit.Charge { return charges[1:2] })
+	w.awaitDecided(t, 50)
+	masters[1].Hang(t)
+	w.awaitLost(t)
+	servers.Await(t, "an open breaker", func() error { return notYet(r.Breaker() == breaker.Open) })
+	if err := masters[1].Signal(syscall.SIGCONT); err != nil {
+		t.Fatalf("wake the master: %v", err)
+	}
+	w.awaitDecided(t, 50)
+	w.end()
+	answered, lost := w.seen()
+	unknown = r.Stats().Unknown - unknown
+	applied := before - usage(r, charges[1]).Remaining
+	t.Logf("%d answered, %v lost, %d unknown, %d applied", answered, lost, unknown, applied)
+	if applied < answered || applied > answered+unknown || unknown == 0 {
+		t.Errorf("%d applied, want %d to %d: each at most once", applied, answered, answered+unknown)
+	}
+}
+
+// masterDies: only its keys are undecided, until its replica has taken over.
+func masterDies(t *testing.T, c sharedCluster) {
+	var b trips
+	r := openCluster(t, c, RedisConfig{OnBreaker: b.note, DenialEntries: -1})
+	masters, charges := byMaster(t, c)
+	replica := c.ReplicaOf(t, masters[0])
+	before := left(r, charges[1:])
+	theirs := watchOver(t, r, func(i int) []limit.Charge { return charges[1+i%2 : 2+i%2] })
+	own := watchOver(t, r, func(int) []limit.Charge { return charges[:1] })
+	theirs.awaitDecided(t, 50)
+	own.awaitDecided(t, 50)
+	masters[0].Kill(t)
+	killed := time.Now()
+	own.awaitLost(t)
+	own.awaitDecided(t, 300)
+	if took := own.lastLost().Sub(killed); took > 6*time.Second {
+		t.Errorf("keys of the dead master were undecided for %v, want at most 6 s", took)
+	} else {
+		t.Logf("recovered %v after the kill", took)
+	}
+	own.end()
+	theirs.wantNoneLost(t)
+	if decided, _ := theirs.seen(); before-left(r, charges[1:]) != decided {
+		t.Errorf("%d used on the other masters by %d calls", before-left(r, charges[1:]), decided)
+	}
+	if got := b.names(); got[masters[0].Addr] == 0 || len(got) != 1 {
+		t.Errorf("breakers that opened: %v, want that of %s only", got, masters[0].Addr)
+	}
+	wantShards(t, r, masters[1].Addr, masters[2].Addr, replica.Addr)
+	masters[0].Start(c.host)
+	c.Settle(t)
+}
+
+// wantShards wants these masters to be all that are known, each well.
+func wantShards(t *testing.T, r *Redis, names ...string) {
+	t.Helper()
+	known := map[string]breaker.State{}
+	for _, s := range r.Stats().Shards {
+		known[s.Name] = s.Breaker.State
+	}
+	for _, name := range names {
+		if state, ok := known[name]; !ok || state != breaker.Closed {
+			t.Errorf("the breaker of %s is %v (known: %v), want closed", name, state, ok)
+		}
+	}
+	if len(known) != len(names) || r.Breaker() != breaker.Closed {
+		t.Errorf("shards %v, the worst %v; want %v, closed", known, r.Breaker(), names)
+	}
+	if got := r.Ping(t.Context()); got != "" {
+		t.Errorf("ping says %q", got)
+	}
+}
+
+// mostMastersDie: without a majority no replica takes over, and where all slots have to be served nobody decides any more.
+func mostMastersDie(t *testing.T, c sharedCluster) {
+	for _, node := range c.Nodes {
+		node.Do(t, "CONFIG", "SET", "cluster-require-full-coverage", "yes")
+	}
+	r := openCluster(t, c, RedisConfig{DenialEntries: -1})
+	masters, charges := byMaster(t, c)
+	w := watchOver(t, r, func(i int) []limit.Charge { return charges[i%3 : i%3+1] })
+	w.awaitDecided(t, 50)
+	masters[0].Kill(t)
+	masters[1].Kill(t)
+	servers.Await(t, "the cluster to be down", func() error {
+		_, lost := w.seen()
+		if lost[ReasonCluster] < 3 {
+			return fmt.Errorf("lost %v", lost)
+		}
+		return nil
+	})
+	servers.Await(t, "an open breaker of the last master", func() error {
+		for _, s := range r.Stats().Shards {
+			if s.Name == masters[2].Addr && s.Breaker.State != breaker.Closed {
+				return nil
+			}
+		}
+		return fmt.Errorf("stats %+v", r.Stats().Shards)
+	})
+	masters[0].Start(c.host)
+	masters[1].Start(c.host)
+	c.Settle(t)
+	well := time.Now()
+	w.awaitDecided(t, 300)
+	if took := w.lastLost().Sub(well); took > 3*time.Second {
+		t.Errorf("undecided for %v after the cluster was well again, want at most 3 s", took)
+	} else {
+		t.Logf("recovered %v after the cluster was well again", took)
+	}
+}
