@@ -228,11 +228,8 @@ func TestReferencesAreSeen(t *testing.T) {
 	}
 }
 
-// otel are the variables of OpenTelemetry's specification that the demo may set: its SDK reads them, or the sidecar does.
-var otel = []string{
-	"OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES", "OTEL_TRACES_EXPORTER", "OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG",
-	"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_INSECURE", "OTEL_PROPAGATORS",
-}
+// otel are the variables of OpenTelemetry's specification that its SDK reads by itself; the others are in the sidecar's Config.
+var otel = []string{"OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES"}
 
 // grafana are the settings of grafana.ini that the demo may set: GF_SECTION_KEY.
 var grafana = []string{
