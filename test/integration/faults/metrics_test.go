@@ -77,12 +77,6 @@ func (m metrics) most(name string) float64 {
 	return most
 }
 
-// has says whether there is a series of that name.
-func (m metrics) has(name string) (found bool) {
-	m.each(name, nil, func(float64) { found = true })
-	return found
-}
-
 // grown is by how much a sum has grown since the load began.
 func (x *trial) grown(name string, labels ...string) int64 {
 	return x.after.sum(name, labels...) - x.before.sum(name, labels...)
@@ -112,14 +106,4 @@ func (x *trial) unknownAnswers() (n int64) {
 var unknownReasons = []string{"timeout", "closed", "reply", "error", "script"}
 
 // unknown is how many calls to the store may have been executed though no decision came back.
-func (x *trial) unknown() int64 {
-	const told = "spillway_redis_unknown_total"
-	if x.after.has(told) {
-		return x.grown(told)
-	}
-	var n int64
-	for _, reason := range unknownReasons {
-		n += x.grown("spillway_store_errors_total", `reason="`+reason+`"`)
-	}
-	return n
-}
+func (x *trial) unknown() int64 { return x.grown("spillway_redis_unknown_total") }

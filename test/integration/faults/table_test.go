@@ -103,6 +103,7 @@ func (x *trial) write(settled bool) {
 		fmt.Fprintf(&line, "%v\t", f)
 	}
 	table = append(table, line.String())
+	x.Log(strings.ReplaceAll(line.String(), "\t", " | "))
 }
 
 // span writes a time that may not have come.
