@@ -111,6 +111,9 @@ func explain(err error, names, set map[string]string) []string {
 
 // allowed says what a variable of that type takes.
 func allowed(t reflect.Type) string {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
 	switch t {
 	case reflect.TypeFor[time.Duration]():
 		return "a duration such as 10ms, 5s or 24h"

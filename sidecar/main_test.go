@@ -99,7 +99,11 @@ func beginWith(t *testing.T, counter engine.Counter, text string, environ ...str
 			t.Logf("log of the sidecar:\n%s", r.log)
 		}
 	})
-	servers.Await(t, "the sidecar's readiness", func() error { return r.logs("msg=ready") })
+	ready := "msg=ready"
+	if cfg.Log.Format == "json" {
+		ready = `"@message":"ready"`
+	}
+	servers.Await(t, "the sidecar's readiness", func() error { return r.logs(ready) })
 	return r
 }
 

@@ -158,5 +158,5 @@ func (s *Sidecar) flushTime(now time.Time) time.Duration {
 	if began == nil {
 		return flushFor
 	}
-	return max(least, min(flushFor, stopFor-now.Sub(*began)))
+	return max(least, min(flushFor, stopFor+s.cfg.Listen.DrainDelay-now.Sub(*began)))
 }
