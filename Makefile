@@ -105,6 +105,10 @@ fuzz: ## every fuzz target for FUZZ_TIME (60s)
 bench: ## benchmarks of match, decide, encode, script and door (BENCH=regexp, BENCH_TIME=1s)
 	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCH_TIME) -benchmem ./...
 
+.PHONY: docs
+docs: ## write docs/metrics.md and docs/environment.md anew, from the code
+	@$(GO) test -count=1 -run '^TestReference' . -update
+
 .PHONY: tools
 tools: ## install redis-server, a C compiler, curl, promtool and Envoy where they are missing
 	@command -v redis-server >/dev/null || ./tools/packages redis-server

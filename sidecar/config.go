@@ -16,7 +16,7 @@ type Config struct {
 	Tracing   Tracing
 	Rules     Rules
 	Redis     Redis `envPrefix:"REDIS_"`           // without a URL there is none, and each sidecar counts alone in memory
-	PerSecond Redis `envPrefix:"REDIS_PERSECOND_"` // of limits with a window of at most a second, with Store.PerSecond
+	PerSecond Redis `envPrefix:"REDIS_PERSECOND_"` // for limits with a window of at most a second, with REDIS_PERSECOND
 	RedisTLS  RedisTLS
 	Store     Store
 	Answer    Answer
@@ -88,14 +88,14 @@ type Rules struct {
 	Subdirectory  string `env:"RUNTIME_SUBDIRECTORY"`                                // folder in RUNTIME_ROOT
 	AppDirectory  string `env:"RUNTIME_APPDIRECTORY" envDefault:"config"`            // folder of the rules below that
 	IgnoreDots    bool   `env:"RUNTIME_IGNOREDOTFILES"`                              // leaves out files and folders whose names begin with a dot
-	WatchRoot     bool   `env:"RUNTIME_WATCH_ROOT" envDefault:"true"`                // also follows RUNTIME_ROOT when it is a link that is swapped
+	WatchRoot     bool   `env:"RUNTIME_WATCH_ROOT" envDefault:"true"`                // changes nothing: swapped links and changed files are both seen, always
 	Merge         bool   `env:"MERGE_DOMAIN_CONFIG"`                                 // several files may hold one domain
 	Type          string `env:"CONFIG_TYPE" envDefault:"FILE"`                       // where rules come from: FILE; GRPC_XDS_SOTW is not supported yet
 	StartWithout  bool   `env:"FORCE_START_WITHOUT_INITIAL_CONFIG"`                  // always done: the sidecar serves without rules until there are some
 	DefaultDomain string `env:"DEFAULT_DOMAIN"`                                      // domain of ext_authz requests that name none
 }
 
-// Redis is where a shared store is: one server, or several that stand together as Type says.
+// Redis is where a shared store is: one server, or several that stand together as the type says.
 type Redis struct {
 	// URL is host:port, redis://, rediss://, a socket's path or unix://. For a cluster it is a list of some nodes, for a ring
 	// one of every shard, for sentinels the master's name and then a list of them; with commas in between. What one entry
@@ -119,7 +119,7 @@ type RedisTLS struct {
 	Cert       string `env:"REDIS_TLS_CLIENT_CERT"`                // file of the sidecar's certificate
 	Key        string `env:"REDIS_TLS_CLIENT_KEY"`                 // file of its key
 	CA         string `env:"REDIS_TLS_CACERT"`                     // file of authorities; unset: those of the system
-	SkipVerify bool   `env:"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION"` // does not check the server's certificate
+	SkipVerify bool   `env:"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION"` // checks the chain of the server's certificate, but not the name in it
 }
 
 // Store is how counts are kept, wherever that is.

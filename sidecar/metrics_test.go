@@ -3,6 +3,8 @@ package sidecar
 import (
 	"bufio"
 	"net"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -98,6 +100,26 @@ func TestStatsdIsOffUnlessAskedFor(t *testing.T) {
 		}
 		if cfg.Metrics.Flush != 10*time.Second || cfg.Metrics.StatsdPort != 8125 || cfg.Metrics.StatsdHost != "localhost" {
 			t.Errorf("with %q the defaults are %v to %s:%d", c.environ, cfg.Metrics.Flush, cfg.Metrics.StatsdHost, cfg.Metrics.StatsdPort)
+		}
+	}
+}
+
+func TestEveryMetricOfASidecarIsInTheReference(t *testing.T) {
+	page, err := os.ReadFile("../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	redis := servers.StartRedis(t)
+	s := begin(t, twoPerHour, "REDIS_URL="+redis.Addr, "USE_DOG_STATSD=true", "LOG_DECISIONS=all")
+	sendJSON(t, s, "shop", "user", "alice", "")
+	_, scraped := fetch(t, s.Addresses().Debug, "/metrics")
+	found := regexp.MustCompile(`(?m)^# TYPE ((?:spillway|ratelimit)_\w+) `).FindAllStringSubmatch(scraped, -1)
+	if len(found) < 40 {
+		t.Fatalf("a sidecar has %d metrics, want more:\n%s", len(found), scraped)
+	}
+	for _, name := range found {
+		if !strings.Contains(string(page), "`"+name[1]+"`") {
+			t.Errorf("docs/metrics.md lacks %s: run make docs", name[1])
 		}
 	}
 }

@@ -6,11 +6,14 @@ import (
 	"io"
 	"log/slog"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -220,5 +223,33 @@ func TestTheListOfLabelsIsWhole(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+func TestEveryMetricIsInTheReference(t *testing.T) {
+	page, err := os.ReadFile("../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := New(Config{})
+	m.Memory("main", func() store.MemoryStats { return store.MemoryStats{} })
+	m.Redis(func() store.RedisStats { return store.RedisStats{} })
+	s := idle(m, StatsdConfig{Address: "127.0.0.1:1"})
+	defer s.Close()
+	described := make(chan *prometheus.Desc, 1000)
+	m.registry.Describe(described)
+	close(described)
+	named := regexp.MustCompile(`fqName: "((?:spillway|ratelimit)_\w+)"`)
+	count := 0
+	for d := range described {
+		if found := named.FindStringSubmatch(d.String()); found != nil {
+			count++
+			if !strings.Contains(string(page), "`"+found[1]+"`") {
+				t.Errorf("docs/metrics.md lacks %s: give it a value in the test that writes the page", found[1])
+			}
+		}
+	}
+	if count < 40 {
+		t.Errorf("only %d metrics were found", count)
 	}
 }
