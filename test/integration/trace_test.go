@@ -4,7 +4,9 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -14,61 +16,63 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// The tracers of Envoy, as they stand in its connection manager. Every request is sampled unless its caller says otherwise.
-const (
-	otelTracer = `
-          tracing:
-            random_sampling: {value: 100}
-            provider:
-              name: envoy.tracers.opentelemetry
-              typed_config:
-                "@type": type.googleapis.com/envoy.config.trace.v3.OpenTelemetryConfig
-                service_name: edge
-                grpc_service: {envoy_grpc: {cluster_name: collector}, timeout: 1s}
+// zipkinTracer makes Envoy speak B3. Nobody takes its own spans in.
+const zipkinTracer = `tracing:
+  random_sampling: {value: 100}
+  provider:
+    name: envoy.tracers.zipkin
+    typed_config:
+      "@type": type.googleapis.com/envoy.config.trace.v3.ZipkinConfig
+      collector_cluster: collector
+      collector_endpoint: /api/v2/spans
+      collector_endpoint_version: HTTP_JSON
 `
-	zipkinTracer = `
-          tracing:
-            random_sampling: {value: 100}
-            provider:
-              name: envoy.tracers.zipkin
-              typed_config:
-                "@type": type.googleapis.com/envoy.config.trace.v3.ZipkinConfig
-                collector_cluster: collector
-                collector_endpoint: /api/v2/spans
-                collector_endpoint_version: HTTP_JSON
-`
-)
 
-// withTracer are the changes that add a tracer and its cluster to an example, and make it send each span at once.
-func withTracer(tracer, collector string) [][2]string {
+// documented are the tracer and the cluster of the collector, as docs/observability.md shows them.
+func documented(t *testing.T) (tracer, cluster string) {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(servers.Root(t), "docs", "observability.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1)
+	if len(blocks) != 2 {
+		t.Fatalf("docs/observability.md has %d blocks of YAML, want a tracer and a cluster", len(blocks))
+	}
+	return blocks[0][1], blocks[1][1]
+}
+
+// indented puts a block so many blanks to the right.
+func indented(block string, by int) string {
+	var b strings.Builder
+	for line := range strings.Lines(block) {
+		b.WriteString(strings.Repeat(" ", by) + line)
+	}
+	return b.String()
+}
+
+// withTracer are the changes that add a tracer and the collector's cluster to an example, and make Envoy send each span at once.
+func withTracer(t *testing.T, tracer, collector string) [][2]string {
+	t.Helper()
+	fromPage, cluster := documented(t)
+	if tracer == "" {
+		tracer = fromPage
+	}
+	const example = "{socket_address: {address: 127.0.0.1, port_value: 4317}}"
+	if strings.Count(cluster, example) != 1 {
+		t.Fatalf("docs/observability.md shows no cluster at %s", example)
+	}
+	cluster = strings.Replace(cluster, example, socketAddress(collector), 1)
+	const quick = "\nlayered_runtime: {layers: [{name: test, static_layer: {tracing.opentelemetry.min_flush_spans: 1}}]}\n"
 	return [][2]string{
-		{"          stat_prefix: ingress\n", "          stat_prefix: ingress" + tracer},
-		{"\nadmin:\n", `
-layered_runtime:
-  layers:
-  - name: test
-    static_layer: {tracing.opentelemetry.min_flush_spans: 1}
-
-admin:
-`},
-		{"\n  clusters:\n", fmt.Sprintf(`
-  clusters:
-  - name: collector
-    connect_timeout: 1s
-    type: STATIC
-    typed_extension_protocol_options:
-      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
-        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
-        explicit_http_config: {http2_protocol_options: {}}
-    load_assignment:
-      cluster_name: collector
-      endpoints: [{lb_endpoints: [{endpoint: {address: %s}}]}]
-
-`, socketAddress(collector))},
+		{"          stat_prefix: ingress\n", "          stat_prefix: ingress\n" + indented(tracer, 10)},
+		{"\nadmin:\n", quick + "\nadmin:\n"},
+		{"\n  clusters:\n", "\n  clusters:\n" + indented(cluster, 2) + "\n"},
 	}
 }
 
-// startTraced starts a world of one example whose Envoy and sidecar send their spans to the collector.
+// startTraced starts a world of one example whose Envoy and sidecar send their spans to the collector. Envoy has the tracer of
+// the page unless it is given another one.
 func startTraced(t *testing.T, example string, c *collector, tracer string, env ...string) *world {
 	t.Helper()
 	w := &world{redis: servers.StartRedis(t), app: servers.StartUpstream(t), rules: t.TempDir(), log: filepath.Join(t.TempDir(), "access.log")}
@@ -79,7 +83,7 @@ func startTraced(t *testing.T, example string, c *collector, tracer string, env 
 	if example == authzFile(t) {
 		changes = append(changes, [2]string{" timeout: 0.75s", " timeout: " + authzTimeout})
 	}
-	w.envoy = servers.StartEnvoy(t, rewritten(t, example, append(changes, withTracer(tracer, c.grpc)...)))
+	w.envoy = servers.StartEnvoy(t, rewritten(t, example, append(changes, withTracer(t, tracer, c.grpc)...)))
 	w.client = &http.Client{Transport: new(http.Transport), Timeout: 20 * time.Second}
 	t.Cleanup(w.client.CloseIdleConnections)
 	return w
@@ -115,7 +119,7 @@ func TestOneTraceFromEnvoyToRedis(t *testing.T) {
 			c := startCollector(t)
 			endpoint, _, _ := strings.Cut(door.over, "/")
 			address := map[string]string{"grpc": c.grpc, "http": c.http}[endpoint]
-			w := startTraced(t, door.example, c, otelTracer, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+address, "OTEL_EXPORTER_OTLP_PROTOCOL="+door.over)
+			w := startTraced(t, door.example, c, "", "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+address, "OTEL_EXPORTER_OTLP_PROTOCOL="+door.over)
 			w.wants(t, 1, http.StatusOK, door.path, append(door.headers, "traceparent", "00-"+clientTrace+"-"+clientSpan+"-01")...)
 			links := c.chain(t, clientTrace, "redis.spend")
 			expectLinks(t, c, links, door.call, door.name)
