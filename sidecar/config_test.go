@@ -112,6 +112,7 @@ func TestEachProblemNamesVariableValueAndWhatIsAllowed(t *testing.T) {
 		"REDIS_SOCKET_TYPE=udp":            `REDIS_SOCKET_TYPE: "udp" is not tcp or unix`,
 		"BACKEND_TYPE=disk":                `BACKEND_TYPE: "disk" is not redis`,
 		"CONFIG_TYPE=ETCD":                 `CONFIG_TYPE: "ETCD" is not FILE`,
+		"CONFIG_TYPE=grpc_xds_sotw":        "CONFIG_TYPE: rules over xDS are not supported yet; use RULES or RUNTIME_ROOT",
 		"LIMIT_LIMIT_HEADER=a b":           `LIMIT_LIMIT_HEADER: "a b" is not the name of a header`,
 		"PROMETHEUS_ADDR=9090":             `PROMETHEUS_ADDR: "9090" is not an address such as :9090 or 127.0.0.1:9090`,
 		"PROMETHEUS_PATH=metrics":          `PROMETHEUS_PATH: "metrics" is not a path such as /metrics`,

@@ -189,7 +189,6 @@ func (c *Config) partly(set map[string]string) []string {
 		}
 	}
 	c.Metrics.warn(set, add)
-	add(!strings.EqualFold(c.Rules.Type, "FILE"), "CONFIG_TYPE="+c.Rules.Type+": not supported yet; rules come from files, see RULES")
 	add(c.PerSecond.URL != "" && set["REDIS_PERSECOND"] == "", "REDIS_PERSECOND_URL: set REDIS_PERSECOND=true as well")
 	for _, r := range c.redises() {
 		unused := r.SentinelAuth != "" || r.SentinelAuthFile != ""

@@ -37,7 +37,7 @@ func TestWhatIsIgnoredIsNotReadAndSaysWhy(t *testing.T) {
 
 func TestIgnoredVariablesAreNamedOneByOne(t *testing.T) {
 	cfg := fromEnv(t,
-		"OTEL_TRACES_EXPORTER=zipkin", "OTEL_PROPAGATORS=jaeger,b3,baggage", "LOCAL_CACHE_SIZE_IN_BYTES=1000000", "STATSD_HOST=statsd", "CONFIG_TYPE=GRPC_XDS_SOTW", "BACKEND_TYPE=memcache",
+		"OTEL_TRACES_EXPORTER=zipkin", "OTEL_PROPAGATORS=jaeger,b3,baggage", "LOCAL_CACHE_SIZE_IN_BYTES=1000000", "STATSD_HOST=statsd", "BACKEND_TYPE=memcache",
 		"REDIS_POOL_ON_EMPTY_BEHAVIOR=CREATE", "REDIS_PIPELINE_LIMIT=5", "DOG_STATSD_MOGRIFIER_A_PATTERN=x",
 		"REDIS_PERSECOND_POOL_ON_EMPTY_WAIT_DURATION=1s", "PATH=/bin", "FORCE_START_WITHOUT_INITIAL_CONFIG=true",
 	)
@@ -49,7 +49,7 @@ func TestIgnoredVariablesAreNamedOneByOne(t *testing.T) {
 	want := []string{
 		"DOG_STATSD_MOGRIFIER_A_PATTERN", "LOCAL_CACHE_SIZE_IN_BYTES", "REDIS_PERSECOND_POOL_ON_EMPTY_WAIT_DURATION",
 		"REDIS_PIPELINE_LIMIT", "REDIS_POOL_ON_EMPTY_BEHAVIOR",
-		"STATSD_HOST", "CONFIG_TYPE=GRPC_XDS_SOTW", "BACKEND_TYPE=memcache", "OTEL_TRACES_EXPORTER=zipkin", "OTEL_PROPAGATORS",
+		"STATSD_HOST", "BACKEND_TYPE=memcache", "OTEL_TRACES_EXPORTER=zipkin", "OTEL_PROPAGATORS",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("named at start (-want +got):\n%s", diff)

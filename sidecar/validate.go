@@ -94,7 +94,12 @@ func (c *Config) validateRest(p *problems) {
 	p.unless(one(c.Log.Decisions, "off", "refused", "all"), "LOG_DECISIONS", c.Log.Decisions, "one of off, refused, all")
 	p.unless(c.Log.DecisionsRate >= 0 && c.Log.DecisionsRate <= 1, "LOG_DECISIONS_RATE", c.Log.DecisionsRate, "a number from 0 to 1")
 	c.Tracing.validate(p)
-	p.unless(one(c.Rules.Type, "FILE", "GRPC_XDS_SOTW"), "CONFIG_TYPE", c.Rules.Type, "FILE")
+	// Serving without the rules that were asked for would admit everything.
+	if strings.EqualFold(c.Rules.Type, "GRPC_XDS_SOTW") {
+		*p = append(*p, "CONFIG_TYPE: "+noXDS)
+	} else {
+		p.unless(one(c.Rules.Type, "FILE"), "CONFIG_TYPE", c.Rules.Type, "FILE")
+	}
 	a := &c.Answer
 	for _, h := range [][2]string{
 		{"LIMIT_LIMIT_HEADER", a.LimitHeader}, {"LIMIT_REMAINING_HEADER", a.RemainingHeader}, {"LIMIT_RESET_HEADER", a.ResetHeader},
