@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -49,6 +50,7 @@ func TestSentinel(t *testing.T) {
 		test func(t *testing.T, s sharedSentinels)
 	}{
 		{"a planned failover", plannedFailover},
+		{"a failover that nobody tells of", unheardFailover},
 		{"the master dies, and the sentinel that was asked hangs", masterDiesUnderAHungSentinel},
 		{"all sentinels hang", sentinelsHang},
 		{"all sentinels die, and the master changes", sentinelsDie},
@@ -65,6 +67,18 @@ func watchOne(t *testing.T, r *Redis, c limit.Charge) *watch {
 	return w
 }
 
+// wantShortFailover wants calls to be undecided for a moment only, none of them by a replica, and no breaker to open.
+func wantShortFailover(t *testing.T, w *watch, b *trips) {
+	t.Helper()
+	w.awaitDecided(t, 100)
+	w.end()
+	_, lost := w.seen()
+	t.Logf("lost %v during %v", lost, w.lostFor())
+	if w.lostFor() > time.Second || lost[ReasonReadonly] > 0 || len(b.names()) > 0 {
+		t.Errorf("undecided calls %v during %v, breakers that opened: %v; want 1 s at most, none by a replica, no breaker", lost, w.lostFor(), b.names())
+	}
+}
+
 // plannedFailover also waits until the old master is a replica, which refuses to write.
 func plannedFailover(t *testing.T, s sharedSentinels) {
 	var b trips
@@ -73,17 +87,32 @@ func plannedFailover(t *testing.T, s sharedSentinels) {
 	old := s.Current(t)
 	s.Failover(t)
 	s.AwaitFailover(t, old)
-	switched := time.Now()
-	w.awaitDecided(t, 100)
 	s.AwaitReplica(t, old)
-	w.awaitDecided(t, 100)
-	w.end()
-	_, lost := w.seen()
-	took := max(w.lastLost().Sub(switched), 0)
-	t.Logf("lost %v until %v after the switch", lost, took)
-	if took > time.Second || lost[ReasonReadonly] > 0 || len(b.names()) > 0 {
-		t.Errorf("undecided calls %v until %v after the switch, breakers opened %v; want none after 1 s, none by a replica, no breaker", lost, took, b.names())
+	wantShortFailover(t, w, &b)
+}
+
+// unheardFailover: the sentinel that would tell of it hangs, so that the old master closes its connections is the first sign.
+func unheardFailover(t *testing.T, s sharedSentinels) {
+	var b trips
+	r, c := s.open(t, RedisConfig{OnBreaker: b.note})
+	w := watchOne(t, r, c)
+	hung, old := s.asked(t), s.Current(t)
+	others := slices.DeleteFunc(slices.Clone(s.Watch), func(w *servers.Redis) bool { return w == hung })
+	hung.Hang(t)
+	others[0].Do(t, "SENTINEL", "FAILOVER", s.Master)
+	for _, other := range others { // they would take long to depose the old master
+		other.Do(t, "SENTINEL", "DEBUG", "INFO-PERIOD", "500", "PUBLISH-PERIOD", "250")
 	}
+	e := look(t, old, redis.Options{Password: serverPassword})
+	servers.Await(t, "the old master to be a replica", func() error {
+		return notYet(strings.Contains(e.client.Info(t.Context(), "replication").Val(), "role:slave"))
+	})
+	wantShortFailover(t, w, &b)
+	if err := hung.Signal(syscall.SIGCONT); err != nil {
+		t.Fatalf("wake the sentinel: %v", err)
+	}
+	s.AwaitFailover(t, old)
+	s.AwaitReplica(t, old)
 }
 
 // asked is the sentinel that the store listens to.
@@ -116,8 +145,8 @@ func masterDiesUnderAHungSentinel(t *testing.T, s sharedSentinels) {
 	} else {
 		t.Logf("recovered %v after the kill", took)
 	}
-	if state := r.Breaker(); state != breaker.Closed {
-		t.Errorf("the breaker is %v with a new master", state)
+	if b := r.Stats().Shards[0].Breaker; b.State != breaker.Closed || b.Opened > 0 {
+		t.Errorf("the breaker of the new master: %+v, want one that never opened", b)
 	}
 	if err := hung.Signal(syscall.SIGCONT); err != nil {
 		t.Fatalf("wake the sentinel: %v", err)
@@ -160,14 +189,16 @@ func sentinelsHang(t *testing.T, s sharedSentinels) {
 }
 
 // sentinelsDie: the last master is kept. When an operator makes another one it refuses to write, and when the sentinels are back
-// they name the new one.
+// they name the new one. A store that was not asked meanwhile does not notice.
 func sentinelsDie(t *testing.T, s sharedSentinels) {
 	r, c := s.open(t, RedisConfig{})
+	asleep, _ := s.open(t, RedisConfig{})
 	old := s.Current(t)
 	for _, w := range s.Watch {
 		w.Kill(t)
 	}
 	wantNewConnections(t, s, r, c, old)
+	watchOne(t, asleep, c).wantNoneLost(t)
 	fresh := s.Servers[0]
 	if fresh == old {
 		fresh = s.Servers[1]
@@ -175,17 +206,21 @@ func sentinelsDie(t *testing.T, s sharedSentinels) {
 	host, port, _ := net.SplitHostPort(fresh.Addr)
 	fresh.Do(t, "REPLICAOF", "NO", "ONE")
 	old.Do(t, "REPLICAOF", host, port)
-	wantUndecided(t, r, c, ReasonReadonly)
+	for range 10 {
+		wantUndecided(t, r, c, ReasonReadonly, ReasonBreaker)
+	}
 	for _, w := range s.Watch {
 		w.Start(s.host)
 		w.Do(t, "SENTINEL", "REMOVE", s.Master)
 		w.Do(t, "SENTINEL", "MONITOR", s.Master, host, port, "2")
 		w.Do(t, "SENTINEL", "SET", s.Master, "auth-pass", serverPassword)
 	}
+	watchOne(t, asleep, c).wantNoneLost(t)
 	start := time.Now()
 	awaitAllowed(t, r, c)
 	if took := time.Since(start); took > 2*time.Second {
 		t.Errorf("undecided for %v after the sentinels were back, want at most 2 s", took)
 	}
-	watchOne(t, r, c).wantNoneLost(t)
+	w := watchOne(t, r, c)
+	w.awaitDecided(t, 100)
 }

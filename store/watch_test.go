@@ -19,6 +19,7 @@ type watch struct {
 	mu      sync.Mutex // guards what follows
 	decided int64
 	lost    map[string]int64 // undecided, by reason
+	first   time.Time        // of the undecided
 	last    time.Time        // of the undecided
 	stop    chan struct{}
 	callers sync.WaitGroup
@@ -53,6 +54,9 @@ func (w *watch) note(decisions []limit.Decision) {
 		if d.Outcome == limit.Undecided {
 			w.lost[d.Reason]++
 			w.last = time.Now()
+			if w.first.IsZero() {
+				w.first = w.last
+			}
 			return
 		}
 	}
@@ -112,6 +116,13 @@ func (w *watch) lastLost() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.last
+}
+
+// lostFor is how long calls were undecided, from the first to the last.
+func (w *watch) lostFor() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.last.Sub(w.first)
 }
 
 // wantNoneLost ends the watch and fails the test if a call was undecided.
