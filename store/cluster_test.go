@@ -69,6 +69,7 @@ func TestCluster(t *testing.T) {
 		}},
 		{"reset", resetOverSlots},
 		{"slots move under load", slotsMove},
+		{"the keys of a call are on their way", keysOnTheirWay},
 		{"a slot that nobody serves", slotNotServed},
 		{"a master hangs", masterHangs},
 		{"a master dies", masterDies},
@@ -177,4 +178,33 @@ func slotsMove(t *testing.T, c sharedCluster) {
 		wantLeft(t, r, requests[i+1][0], 1_000_000-alone-both)
 		wantLeft(t, r, requests[i+1][1], 1_000_000-both)
 	}
+}
+
+// keysOnTheirWay asks for two counters of one slot while one of them has moved and the other has not: the call is repeated until both are
+// together, and counts once.
+func keysOnTheirWay(t *testing.T, c sharedCluster) {
+	r := openCluster(t, c, RedisConfig{DenialEntries: -1})
+	masters := c.Masters(t)
+	from, to := masters[0], masters[1]
+	one := inSlots(t, c.Slots(t, from), "k", bucket(10, year))
+	two := one
+	two.Key += ":sibling"
+	spend(r, one, two)
+	slot, host, port := fmt.Sprint(slotOf(one.Key)), "127.0.0.1", to.Addr[len("127.0.0.1:"):]
+	to.Do(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", fmt.Sprint(from.Do(t, "CLUSTER", "MYID")))
+	from.Do(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", fmt.Sprint(to.Do(t, "CLUSTER", "MYID")))
+	from.Do(t, "MIGRATE", host, port, one.Key, "0", "5000")
+	before := r.Stats().Trips
+	decided := make(chan []limit.Decision)
+	go func() { decided <- spend(r, one, two) }()
+	servers.Await(t, "some tries", func() error { return notYet(r.Stats().Trips >= before+3) })
+	from.Do(t, "MIGRATE", host, port, two.Key, "0", "5000")
+	for _, master := range []*servers.Redis{to, from, masters[2]} {
+		master.Do(t, "CLUSTER", "SETSLOT", slot, "NODE", fmt.Sprint(to.Do(t, "CLUSTER", "MYID")))
+	}
+	for _, d := range <-decided {
+		want(t, "a counter that moved", d, limit.Allowed, 1, 8)
+	}
+	wantLeft(t, r, one, 8)
+	c.Settle(t)
 }

@@ -1,0 +1,104 @@
+package store
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// everyKind is the servers of each kind at these addresses.
+func everyKind(addresses ...string) map[string]RedisConfig {
+	all := map[string]RedisConfig{}
+	for k := Single; k <= Ring; k++ {
+		all[k.String()] = RedisConfig{Servers: Servers{Kind: k, Addresses: addresses, Master: "limits"}}
+	}
+	second := all["single"]
+	second.PerSecond = &Servers{Addresses: addresses[len(addresses)-1:]}
+	all["with a second store"] = second
+	return all
+}
+
+// TestCloseDuringAnOutage closes while nobody answers at the addresses, or all connections hang.
+func TestCloseDuringAnOutage(t *testing.T) {
+	for outage, addresses := range map[string][]string{
+		"refused": {servers.FreeAddr(t), servers.FreeAddr(t)}, "hangs": {crowded(t), crowded(t)}, "swallowed": {blackHole(t), blackHole(t)},
+	} {
+		for kind, config := range everyKind(addresses...) {
+			t.Run(outage+"/"+kind, func(t *testing.T) {
+				leavesNothing(t, func(t *testing.T) { closeUnderLoad(t, config) })
+			})
+		}
+	}
+}
+
+// blackHole is an address where connections are taken and nothing is answered.
+func blackHole(t *testing.T) string {
+	t.Helper()
+	p := servers.StartProxy(t, "127.0.0.1:1")
+	p.Set(servers.Fault{Mode: servers.BlackHole})
+	return p.Addr
+}
+
+func closeUnderLoad(t *testing.T, config RedisConfig) {
+	config.Heartbeat = heartKey
+	r := NewRedis(config)
+	charges := []limit.Charge{charge(t, "a", bucket(10, year), 1), charge(t, "b", bucket(10, time.Second), 1)}
+	w := watchOver(t, r, func(int) []limit.Charge { return charges })
+	w.awaitLost(t)
+	start := time.Now()
+	if err := r.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("close took %v", took)
+	}
+	w.end()
+	wantShutdown(t, r)
+}
+
+// wantShutdown wants calls to be undecided because the store is closed, and at once.
+func wantShutdown(t *testing.T, r *Redis) {
+	t.Helper()
+	a, b := charge(t, "a", bucket(10, year), 1), charge(t, "b", bucket(10, time.Second), 1)
+	start := time.Now()
+	for range 20 {
+		wantUndecided(t, r, a, ReasonShutdown)
+		if d := spend(r, a, b); d[1].Reason != ReasonShutdown || d[0].Unknown {
+			t.Fatalf("decisions %+v of a closed store", d)
+		}
+		if d := usage(r, a); d.Reason != ReasonShutdown {
+			t.Fatalf("usage %+v of a closed store", d)
+		}
+	}
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("60 calls of a closed store took %v", took)
+	}
+}
+
+// TestCloseUnderLoad closes while all is well. What was under way is decided or undecided, and then there is nothing left.
+func TestCloseUnderLoad(t *testing.T) {
+	ring, _ := startRing(t, 2)
+	for name, config := range map[string]RedisConfig{
+		"ring":                {Servers: ring},
+		"with a second store": {Servers: Servers{Addresses: ring.Addresses[:1]}, PerSecond: &Servers{Addresses: ring.Addresses[1:]}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			leavesNothing(t, func(t *testing.T) {
+				config.Heartbeat, config.Budget = heartKey, patient
+				r := NewRedis(config)
+				var calls atomic.Int64
+				full, empty := charge(t, "full", bucket(1_000_000, year), 1), charge(t, "empty", bucket(0, time.Second), 1)
+				w := watchOver(t, r, func(int) []limit.Charge { calls.Add(1); return []limit.Charge{full, empty} })
+				w.awaitDecided(t, 100)
+				if err := r.Close(); err != nil {
+					t.Errorf("close: %v", err)
+				}
+				w.end()
+				wantShutdown(t, r)
+			})
+		})
+	}
+}
