@@ -90,6 +90,27 @@ func TestDecisionsAreLoggedOnDemand(t *testing.T) {
 	}
 }
 
+func TestADecisionOverHTTPBelongsToItsCallersTrace(t *testing.T) {
+	s := begin(t, twoPerHour, "LOG_DECISIONS=all", "TRACING_ENABLED=true")
+	const body = `{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"alice"}]}]}`
+	r, err := http.NewRequest(http.MethodPost, "http://"+s.Addresses().HTTP+"/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("b3", "0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-1")
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	servers.Await(t, "the decision in the log", func() error { return s.logs("msg=decision door=json") })
+	err = s.logs("trace_id=0af7651916cd43dd8448eb211c80319c")
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // lines fails unless each line of a log is one JSON object with a message, of 4 KiB at most.
 func (r *running) lines(t *testing.T) []map[string]any {
 	t.Helper()

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/telemetry"
 )
@@ -80,50 +81,58 @@ func TestSettingsOfTracesThatAreWrong(t *testing.T) {
 	}
 }
 
-// admitting is an engine with rules, without a store to wait for.
-func admitting(t *testing.T) *Sidecar {
-	t.Helper()
-	s := begin(t, twoPerHour)
-	return s.Sidecar
-}
+// bare decides nothing, and so costs nothing.
+type bare struct{}
 
-// costs is how many allocations a decision makes behind a door, with these headers.
-func costs(t *testing.T, d interface {
-	Decide(ctx context.Context, req *descriptors.Request, v *engine.Verdict)
-}, headers ...string,
-) float64 {
+// Decide leaves the verdict as it is.
+func (bare) Decide(context.Context, *descriptors.Request, *engine.Verdict) {}
+
+// costs is how many allocations a decision makes, with these headers, besides the engine's own.
+func costs(t *testing.T, w watched, headers ...string) float64 {
 	t.Helper()
 	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs(headers...))
-	req := &descriptors.Request{Domain: "shop", Descriptors: []descriptors.Descriptor{{Entries: []descriptors.Entry{{Key: "user", Value: "alice"}}}}}
-	var v engine.Verdict
-	return testing.AllocsPerRun(200, func() { d.Decide(ctx, req, &v) })
+	w.engine, w.door = bare{}, doorRLS
+	var d door.Decider = w
+	req, v := new(descriptors.Request), new(engine.Verdict)
+	return testing.AllocsPerRun(200, func() { d.Decide(ctx, req, v) })
 }
 
 func TestTracesThatAreOffCostNothing(t *testing.T) {
-	s := admitting(t)
-	plain := costs(t, s.engine)
-	parent := []string{"traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"}
-	if got := costs(t, s.watch(doorRLS), parent...); got != plain {
-		t.Errorf("a decision makes %v allocations where nothing is traced, want the engine's own %v", got, plain)
+	s := begin(t, twoPerHour)
+	for _, name := range []string{doorRLS, doorExtAuthz} {
+		if got := s.watch(name); got != door.Decider(s.engine) {
+			t.Errorf("behind %s stands %T where nothing is traced, want the engine itself", name, got)
+		}
 	}
-	tracer, err := s.telemetry.Tracer(telemetry.TraceConfig{Rate: 1, Propagators: []string{"tracecontext", "b3"}, Log: s.log})
+}
+
+func TestTracesThatNobodySamplesCostLittle(t *testing.T) {
+	s := begin(t, twoPerHour)
+	tracer, err := s.telemetry.Tracer(telemetry.TraceConfig{Rate: 1, Propagators: []string{"tracecontext", "b3"}, Log: s.Sidecar.log})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tracer.Close(t.Context())
-	on := watched{engine: s.engine, door: doorRLS, tracer: tracer}
-	if got := costs(t, on, parent...); got > plain+4 {
-		t.Errorf("a decision whose caller does not sample makes %v allocations, want at most 4 more than the engine's own %v", got, plain)
+	got := costs(t, watched{tracer: tracer}, "traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00")
+	if got > 4 {
+		t.Errorf("a decision whose caller does not sample makes %v allocations, want at most 4", got)
+	}
+	trips := testing.AllocsPerRun(100, func() {
+		if tracer.Trip(t.Context(), "server", 1) != nil {
+			t.Error("a trip without a decision's span is traced")
+		}
+	})
+	if trips > 0 {
+		t.Errorf("a trip that is not traced makes %v allocations, want none", trips)
 	}
 }
 
 func TestALogOfDecisionsThatIsNotWantedCostsNothing(t *testing.T) {
-	s := admitting(t)
-	plain := costs(t, s.engine)
-	log := s.telemetry.DecisionLog(telemetry.DecisionLogConfig{All: true, Log: s.log})
+	s := begin(t, twoPerHour)
+	log := s.telemetry.DecisionLog(telemetry.DecisionLogConfig{All: true, Log: s.Sidecar.log})
 	defer log.Close()
-	if got := costs(t, watched{engine: s.engine, door: doorRLS, decisions: log}); got != plain {
-		t.Errorf("a decision that is not logged makes %v allocations, want the engine's own %v", got, plain)
+	if got := costs(t, watched{decisions: log}); got > 0 {
+		t.Errorf("a decision that is not logged makes %v allocations, want none", got)
 	}
 }
 
