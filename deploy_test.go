@@ -208,7 +208,7 @@ func queries(t *testing.T) map[string]string {
 	for _, a := range alerts(t) {
 		all["alert "+a.Alert] = a.Expr
 	}
-	for i, found := range regexp.MustCompile("(?m)^\\| [^|]*\\? \\| (.*) \\|$").FindAllStringSubmatch(page(t, "docs/observability.md"), -1) {
+	for i, found := range regexp.MustCompile(`(?m)^\| [^|]*\? \| (.*) \|$`).FindAllStringSubmatch(page(t, "docs/observability.md"), -1) {
 		for j, code := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(found[1], -1) {
 			all[fmt.Sprintf("docs/observability.md, question %d, query %d", i+1, j+1)] = code[1]
 		}

@@ -90,7 +90,7 @@ type Rules struct {
 	IgnoreDots    bool   `env:"RUNTIME_IGNOREDOTFILES"`                              // leaves out files and folders whose names begin with a dot
 	WatchRoot     bool   `env:"RUNTIME_WATCH_ROOT" envDefault:"true"`                // changes nothing: swapped links and changed files are both seen, always
 	Merge         bool   `env:"MERGE_DOMAIN_CONFIG"`                                 // several files may hold one domain
-	Type          string `env:"CONFIG_TYPE" envDefault:"FILE"`                       // where rules come from: FILE; GRPC_XDS_SOTW is not supported yet
+	Type          string `env:"CONFIG_TYPE" envDefault:"FILE"`                       // where rules come from: FILE; GRPC_XDS_SOTW is not supported yet, and ends the start
 	StartWithout  bool   `env:"FORCE_START_WITHOUT_INITIAL_CONFIG"`                  // always done: the sidecar serves without rules until there are some
 	DefaultDomain string `env:"DEFAULT_DOMAIN"`                                      // domain of ext_authz requests that name none
 }

@@ -68,7 +68,7 @@ var differs = map[string]string{
 	"GRPC_CLIENT_TLS_CACERT":             "read again when it changes",
 	"GRPC_CLIENT_TLS_SAN":                "may also be a URI, such as a SPIFFE id",
 	"LOG_LEVEL":                          "the default is info; changed at run time on the debug port",
-	"CONFIG_TYPE":                        sameWith + "FILE; rules over xDS are not supported yet",
+	"CONFIG_TYPE":                        sameWith + "FILE; GRPC_XDS_SOTW is not supported yet, and ends the start",
 	"FORCE_START_WITHOUT_INITIAL_CONFIG": "always: it serves at once, and reads rules before the first answer if they are there",
 	"RUNTIME_WATCH_ROOT":                 "swapped links and changed files are both seen, whatever it says",
 	"USE_STATSD":                         "the default is false",
