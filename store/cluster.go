@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	reloadEvery = time.Second // how old the map of slots may be; the library's minute is how long a failover would last
-	redirects   = 3           // followed per call
+	reloadEvery = time.Second            // how old the map of slots may be; the library's minute is how long a failover would last
+	reloadPause = 200 * time.Millisecond // the least time between two that somebody asked for
+	redirects   = 3                      // followed per call
 )
 
 // cluster is a Redis Cluster. Its nodes are the masters by their addresses, each with a breaker, so that a replica that was promoted
@@ -27,7 +28,8 @@ type cluster struct {
 	members []*member
 	dialers map[string]*dialer // by address, of members that have not joined yet
 
-	masters sync.Map // address to *master
+	masters  sync.Map     // address to *master
+	reloaded atomic.Int64 // when the map was last asked for, in ns
 }
 
 // master is a node with a key that it was asked for. It is a master while that key is its own. One that was deposed is not asked any
@@ -157,8 +159,15 @@ func (c *cluster) reigns(m *master) bool {
 	return err == nil && client == m.client
 }
 
-// reload fetches the map of slots in the background, one at a time, as the library sees to.
-func (c *cluster) reload() { c.client.ReloadState(context.Background()) }
+// reload fetches the map of slots in the background. A server that fails may have a successor, so every failure asks for it.
+func (c *cluster) reload() {
+	now := time.Now().UnixNano()
+	last := c.reloaded.Load()
+	if now-last < int64(reloadPause) || !c.reloaded.CompareAndSwap(last, now) {
+		return
+	}
+	c.client.ReloadState(context.Background())
+}
 
 func (c *cluster) nodes() []*node {
 	var all []*node

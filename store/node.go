@@ -24,7 +24,7 @@ type node struct {
 
 	routing int                             // how often the sender asks for the words of a command before it writes it
 	seen    func(now time.Time, key string) // told of each call; nil: nobody wants to know
-	failed  func()                          // told when a connection was lost; nil: nobody wants to know
+	failed  func()                          // told when a connection was lost, or the breaker kept a call away; nil: nobody wants to know
 	resolve func(ctx context.Context)       // looks for the master again, and lets go of the connections to another one; nil: there is no other
 }
 
@@ -35,11 +35,14 @@ type sender interface {
 
 // lost tells those who mend connections why a call failed.
 func (n *node) lost(reason string) {
-	if reason != ReasonTimeout && reason != ReasonDial && reason != ReasonClosed && reason != ReasonReadonly {
+	switch reason {
+	case ReasonTimeout, ReasonDial, ReasonClosed, ReasonReadonly:
+		if n.warmer != nil {
+			n.warmer.wake()
+		}
+	case ReasonBreaker: // no connection was lost, but the server may have a successor by now
+	default:
 		return
-	}
-	if n.warmer != nil {
-		n.warmer.wake()
 	}
 	if n.failed != nil {
 		n.failed()

@@ -130,6 +130,7 @@ func (r *Redis) trip(ctx context.Context, n *node, t *trip, charges []limit.Char
 		return r.evidence(ctx, n, budget, why, fault)
 	})
 	if err != nil {
+		n.lost(ReasonBreaker)
 		return r.lost(decisions, ReasonBreaker, err, false)
 	}
 	if why != "" {
@@ -179,22 +180,30 @@ func (r *Redis) run(ctx context.Context, n *node, t *trip) (any, error) {
 		t.args = append(t.args, key)
 	}
 	t.args = append(t.args, t.call.Args...)
-	for again := false; ; {
+	retried := false
+	for {
 		reply, err := r.send(ctx, n, t)
-		switch {
-		case err == nil:
-			return reply, nil
-		case redis.HasErrorPrefix(err, "NOSCRIPT") && t.args[0] == "evalsha":
-			r.loaded.Add(1)
-			t.args[0], t.args[1] = "eval", limit.Script
-		case redis.HasErrorPrefix(err, "TRYAGAIN") && pause(ctx, splitPause):
-		case redis.HasErrorPrefix(err, "READONLY") && !again && n.resolve != nil:
-			again = true
-			n.resolve(ctx)
-		default:
-			return nil, err
+		if err == nil || !r.again(ctx, n, t, err, &retried) {
+			return reply, err
 		}
 	}
+}
+
+// again prepares another try if the error proves that nothing has run, and there is a point in it.
+func (r *Redis) again(ctx context.Context, n *node, t *trip, err error, retried *bool) bool {
+	switch {
+	case redis.HasErrorPrefix(err, "NOSCRIPT") && t.args[0] == "evalsha":
+		r.loaded.Add(1)
+		t.args[0], t.args[1] = "eval", limit.Script
+		return true
+	case redis.HasErrorPrefix(err, "TRYAGAIN"):
+		return pause(ctx, splitPause)
+	case redis.HasErrorPrefix(err, "READONLY") && !*retried && n.resolve != nil:
+		*retried = true
+		n.resolve(ctx)
+		return true
+	}
+	return false
 }
 
 // splitPause is between two tries of keys that are being moved.
