@@ -67,22 +67,23 @@ func (r *Redis) evidence(ctx context.Context, n *node, budget time.Duration, why
 		}
 		return breaker.Failure
 	case ReasonClosed:
-		if errors.Is(err, net.ErrClosed) {
-			return breaker.Neutral
-		}
-		return breaker.Failure
+		return failsUnless(errors.Is(err, net.ErrClosed))
 	case ReasonCluster:
 		// A key that moved is no failure of this server, nor is a slot that nobody serves: others may be served here.
-		if redis.HasErrorPrefix(err, "CLUSTERDOWN The cluster is down") {
-			return breaker.Failure
-		}
+		return failsUnless(!redis.HasErrorPrefix(err, "CLUSTERDOWN The cluster is down"))
 	case ReasonError:
 		var reply redis.Error
-		if !errors.As(err, &reply) {
-			return breaker.Failure
-		}
+		return failsUnless(errors.As(err, &reply))
 	case ReasonDial, ReasonLoading, ReasonReadonly, ReasonClients, ReasonOOM, ReasonMisconf, ReasonBusy:
 		return breaker.Failure
 	}
 	return breaker.Neutral
+}
+
+// failsUnless is a failure, unless it says nothing about the server.
+func failsUnless(neutral bool) breaker.Result {
+	if neutral {
+		return breaker.Neutral
+	}
+	return breaker.Failure
 }
