@@ -74,7 +74,7 @@ func wiredTelemetry(t *testing.T) *telemetry.Telemetry {
 	m.Engine(func() engine.Stats { return engine.Stats{} })
 	m.Identity(func() identity.Stats { return identity.Stats{} })
 	statsd := m.Statsd(telemetry.StatsdConfig{Address: "127.0.0.1:1", Every: time.Hour})
-	t.Cleanup(func() { statsd.Close() })
+	t.Cleanup(func() { statsd.Close(context.Background()) })
 	decisions := m.DecisionLog(telemetry.DecisionLogConfig{Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() { decisions.Close() })
 	call := m.Unary(telemetry.GRPC{Methods: []string{"/s/M"}, Log: slog.New(slog.DiscardHandler)})

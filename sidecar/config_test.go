@@ -36,7 +36,7 @@ func TestDefaults(t *testing.T) {
 		Store:  Store{Backend: "redis", Budget: 10 * time.Millisecond, MaxKeys: 1_000_000, DenialCache: 100_000, Waiters: 10_000},
 		Answer: Answer{LimitHeader: "RateLimit-Limit", RemainingHeader: "RateLimit-Remaining", ResetHeader: "RateLimit-Reset"},
 		Metrics: Metrics{
-			Addr: ":9090", Path: "/metrics", NearRatio: 0.8,
+			Addr: ":9090", Path: "/metrics", NearRatio: 0.8, StatsdHost: "localhost", StatsdPort: 8125, Flush: 10 * time.Second,
 		},
 	}
 	if diff := cmp.Diff(want, cfg); diff != "" {

@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"context"
 	"net"
 	"slices"
 	"strconv"
@@ -59,6 +60,11 @@ func (s *Sidecar) startStatsd() error {
 		Address: net.JoinHostPort(m.StatsdHost, strconv.Itoa(int(m.StatsdPort))), Dog: m.DogStatsd, Tags: m.Labels, Every: m.Flush,
 		OnError: func(err error) { s.log.Warn("statistics not sent to statsd", "error", err) },
 	})
-	s.defers("statsd", sender.Close)
+	s.defers("statsd", func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), s.flushTime(time.Now()))
+		defer cancel()
+		sender.Close(ctx)
+		return nil
+	})
 	return nil
 }

@@ -26,10 +26,9 @@ type StatsdConfig struct {
 }
 
 const (
-	statsdPatience = time.Second            // of a dial, and of a write
-	statsdLast     = 200 * time.Millisecond // of all that is left to send when the sidecar stops
-	datagram       = 1432                   // bytes that no usual network splits
-	segment        = 64 << 10               // bytes of one write over TCP
+	statsdPatience = time.Second // of a dial, and of a write
+	datagram       = 1432        // bytes that no usual network splits
+	segment        = 64 << 10    // bytes of one write over TCP
 )
 
 // Statsd sends statistics from a goroutine of its own: counters as what was added since the last flush, and a fair sample of
@@ -106,14 +105,13 @@ func (s *Statsd) run() {
 	}
 }
 
-// Close sends what is left, for a moment at most.
-func (s *Statsd) Close() error {
-	last := time.AfterFunc(statsdLast, s.cut)
-	defer last.Stop()
+// Close sends what is left, until ctx ends, and drops the rest.
+func (s *Statsd) Close(ctx context.Context) {
+	late := context.AfterFunc(ctx, s.cut)
+	defer late()
 	close(s.stop)
 	<-s.done
 	s.cut()
-	return nil
 }
 
 // flush sends what has changed. Only run calls it.

@@ -108,7 +108,7 @@ func TestStatisticsHaveTheReferenceServersNames(t *testing.T) {
 	m.LoadFailed()
 	m.StoreAway()
 	m.Panicked()
-	s.Close()
+	s.Close(t.Context())
 	const of = "ratelimit.service.rate_limit.shop."
 	expectLines(t, collect(t, lines, 18), []string{
 		of + "user.total_hits:2|c", of + "user.over_limit:2|c", of + "user.over_limit_with_local_cache:2|c", of + "user.shadow_mode:2|c",
@@ -125,7 +125,7 @@ func TestCountersAreSentAsWhatWasAdded(t *testing.T) {
 	address, lines := receiver(t, "tcp")
 	m := New(Config{})
 	s := m.Statsd(StatsdConfig{Address: address, Every: 20 * time.Millisecond})
-	defer s.Close()
+	defer s.Close(t.Context())
 	of := m.Series("shop", []string{"user"})
 	for _, n := range []int64{3, 4} {
 		m.Count(of, Hit{Hits: n, Over: true, Capacity: 10, Left: 10})
@@ -143,7 +143,7 @@ func TestTagsStandInTheNameOrBehindIt(t *testing.T) {
 		m := New(Config{})
 		s := idle(m, StatsdConfig{Address: address, Dog: network == "udp", Tags: tags})
 		m.LoadFailed()
-		s.Close()
+		s.Close(t.Context())
 		expectLines(t, collect(t, lines, 1), []string{want})
 	}
 }
@@ -157,7 +157,7 @@ func TestManyStatisticsArriveInDatagramsThatNoNetworkSplits(t *testing.T) {
 		m.Count(m.Series("shop", []string{fmt.Sprintf("user_%d", i)}), oneHit)
 		want[i] = fmt.Sprintf("ratelimit.service.rate_limit.shop.user_%d.total_hits:1|c", i)
 	}
-	s.Close()
+	s.Close(t.Context())
 	expectLines(t, collect(t, lines, len(want)), want)
 }
 
@@ -181,7 +181,7 @@ func TestResponseTimesAreAFairSample(t *testing.T) {
 		m := New(Config{})
 		s := idle(m, StatsdConfig{Address: address})
 		calls(m, c.calls)
-		s.Close()
+		s.Close(t.Context())
 		got := collect(t, lines, c.want+1)
 		if total := fmt.Sprintf("ratelimit_server.ShouldRateLimit.total_requests:%d|c", c.calls); got[len(got)-1] != total {
 			t.Errorf("after %d calls statsd got %q, want %q", c.calls, got[len(got)-1], total)
@@ -204,7 +204,7 @@ func TestADeadStatsdCostsDroppedStatisticsAndOneErrorForEachFlush(t *testing.T) 
 	for i := range 5000 {
 		m.Count(m.Series("shop", []string{fmt.Sprintf("user_%d", i)}), oneHit)
 	}
-	s.Close()
+	s.Close(t.Context())
 	if errors != 1 {
 		t.Errorf("a flush to nobody reports %d errors, want 1", errors)
 	}
@@ -220,7 +220,7 @@ func TestAStatsdThatComesBackIsUsedAgain(t *testing.T) {
 	defer l.Close()
 	m := New(Config{})
 	s := m.Statsd(StatsdConfig{Address: l.Addr().String(), Every: 20 * time.Millisecond})
-	defer s.Close()
+	defer s.Close(t.Context())
 	for range 2 {
 		m.LoadFailed()
 		conn, err := l.Accept()
@@ -247,9 +247,11 @@ func TestAStatsdThatReadsNothingHoldsUpNobody(t *testing.T) {
 	}
 	s := idle(m, StatsdConfig{Address: l.Addr().String()})
 	start := time.Now()
-	s.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	s.Close(ctx)
 	if took := time.Since(start); took > 2*time.Second {
-		t.Errorf("closing took %v, want little more than %v", took, statsdLast)
+		t.Errorf("closing took %v, want little more than 200 ms", took)
 	}
 	if s.dropped.Load() == 0 {
 		t.Error("14 MB went to a server that reads nothing, and nothing was dropped")
@@ -266,6 +268,6 @@ func TestStatisticsAreFlushedAtTheirInterval(t *testing.T) {
 		if got := (<-flushed).Sub(start); got != 10*time.Second {
 			t.Errorf("the first flush comes after %v, want 10s", got)
 		}
-		s.Close()
+		s.Close(t.Context())
 	})
 }

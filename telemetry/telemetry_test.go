@@ -235,7 +235,7 @@ func TestEveryMetricIsInTheReference(t *testing.T) {
 	m.Memory("main", func() store.MemoryStats { return store.MemoryStats{} })
 	m.Redis(func() store.RedisStats { return store.RedisStats{} })
 	s := idle(m, StatsdConfig{Address: "127.0.0.1:1"})
-	defer s.Close()
+	defer s.Close(t.Context())
 	described := make(chan *prometheus.Desc, 1000)
 	m.registry.Describe(described)
 	close(described)
