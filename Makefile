@@ -92,6 +92,10 @@ manifests: tools ## examples/istio against the APIs of Kubernetes and Istio, aga
 	$(call headline,manifests)
 	@cd test/manifests && $(GO) vet ./... && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./... && $(GO) test -count=1 ./...
 
+.PHONY: soak
+soak: tools ## a fault every tenth of SOAK (10m) under load: nothing piles up, no decision is wrong
+	@SOAK=$${SOAK:-10m} $(GO) test -count=1 -v -timeout 24h -run '^TestSoak$$' ./test/integration/faults
+
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZ_TIME (60s)
 	@$(GO) list ./... | while read -r package; do \
