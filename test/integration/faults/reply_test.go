@@ -19,7 +19,7 @@ var replyRows = []row{
 	{id: "X14", fault: "SCRIPT FLUSH every 100 ms", short: 3 * time.Second, full: 10 * time.Second, run: flushed},
 	{id: "X15", fault: "OOM: maxmemory without eviction", short: 3 * time.Second, full: 5 * time.Second, run: failing("oom", configure("maxmemory", "1", "0"))},
 	{id: "X16a", fault: "READONLY: it becomes a replica", short: 3 * time.Second, full: 5 * time.Second, run: failing("readonly", replica)},
-	{id: "X16b", fault: "LOADING after a restart", full: 5 * time.Second, run: failing("loading", loading, "--appendonly", "no", "--rdbcompression", "no", "--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024")},
+	{id: "X16b", fault: "LOADING after a restart", full: 5 * time.Second, run: failing("loading", loading, "--appendonly", "no", "--rdbcompression", "no", "--key-load-delay", "5000", "--loading-process-events-interval-bytes", "1024")},
 	{id: "X16c", fault: "BUSY in an endless script", short: 2 * time.Second, full: 2 * time.Second, run: failing("busy", busy, "--busy-reply-threshold", "100")},
 	{id: "X16d", fault: "MISCONF: it cannot save", full: 5 * time.Second, run: failing("misconf", unsaved, "--save", "3600 1", "--stop-writes-on-bgsave-error", "no")},
 	{id: "X16e", fault: "no more clients", full: 5 * time.Second, run: failing("clients", crowded)},
@@ -143,10 +143,10 @@ func replica(x *trial) fault {
 	return fault{begin: func() { x.do("REPLICAOF", "127.0.0.1", "1") }, repair: func() { x.do("REPLICAOF", "NO", "ONE") }}
 }
 
-// loading is a restart with so much data that it takes the length of the fault: a key is read in a millisecond, and is so long
+// loading is a restart with so much data that it takes the length of the fault: a key is read in 5 ms, and is so long
 // that the server looks after its clients with each.
 func loading(x *trial) fault {
-	x.do("EVAL", "for i = 1, tonumber(ARGV[1]) do redis.call('SET', 'filler' .. i, ('x'):rep(1024)) end", 0, x.length.Milliseconds())
+	x.do("EVAL", "for i = 1, tonumber(ARGV[1]) do redis.call('SET', 'filler' .. i, ('x'):rep(1024)) end", 0, x.length.Milliseconds()/5)
 	return fault{
 		begin: func() {
 			x.admin.ShutdownSave(context.Background())

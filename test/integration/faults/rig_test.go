@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -131,8 +132,10 @@ func (x *trial) settle() {
 	x.awaitHealth()
 }
 
+// tagKeys sets the counters apart. A tag whose first try was lost, or decided locally and charged afterwards, is there twice.
 func (x *trial) tagKeys() {
 	x.Helper()
+	settled := true
 	for key := range keys {
 		if domainOf(key) == "share" || key == 0 {
 			continue
@@ -142,13 +145,19 @@ func (x *trial) tagKeys() {
 			defer cancel()
 			a := x.load.ask(ctx, key, uint32(key*tag))
 			if !a.counted() || a.code != ratelimitv3.RateLimitResponse_OK {
+				settled = false
 				return fmt.Errorf("%+v", a)
 			}
 			return nil
 		})
 	}
-	// A tag whose first try got lost may be there twice.
 	x.tags = x.counters()
+	for !settled {
+		pass(1500 * time.Millisecond)
+		now := x.counters()
+		settled = maps.Equal(now, x.tags)
+		x.tags = now
+	}
 }
 
 // awaitHealth lets the load run until the store has decided everything for a second.
