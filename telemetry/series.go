@@ -176,7 +176,9 @@ func clean(v string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(v, "_"))
-	v = ipv4.ReplaceAllStringFunc(v, func(ip string) string { return strings.ReplaceAll(ip, ".", "_") })
+	if strings.Count(v, ".") >= 3 {
+		v = ipv4.ReplaceAllStringFunc(v, func(ip string) string { return strings.ReplaceAll(ip, ".", "_") })
+	}
 	if len(v) > maxLabel {
 		v = strings.ToValidUTF8(v[:maxLabel], "")
 	}
