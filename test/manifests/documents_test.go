@@ -1,6 +1,6 @@
-// Package manifests tests examples/istio: every manifest against the types of Kubernetes and Istio, every patch against Envoy,
-// and the whole of each file with requests through a real Envoy and a real sidecar. It is a module of its own, so that those types
-// stay out of the product's.
+// Package manifests tests examples/istio and examples/envoy-gateway: every manifest against the types of Kubernetes, Istio and Envoy
+// Gateway, every patch against Envoy, and the whole of each file with requests through a real Envoy and a real sidecar. It is a module
+// of its own, so that those types stay out of the product's.
 package manifests
 
 import (
@@ -24,6 +24,7 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	envoygateway "github.com/envoyproxy/gateway/api/v1alpha1"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/spillway-mesh/spillway/test/servers"
@@ -47,10 +48,10 @@ var istioKinds = map[string]proto.Message{
 	"security.istio.io/v1 AuthorizationPolicy": new(security.AuthorizationPolicy),
 }
 
-// kubernetes decodes kinds of Kubernetes and of the Gateway API. An unknown kind or field is an error.
+// kubernetes decodes kinds of Kubernetes, of the Gateway API and of Envoy Gateway. An unknown kind or field is an error.
 var kubernetes = func() runtime.Decoder {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{core.AddToScheme, apps.AddToScheme, gateway.Install} {
+	for _, add := range []func(*runtime.Scheme) error{core.AddToScheme, apps.AddToScheme, gateway.Install, envoygateway.AddToScheme} {
 		err := add(scheme)
 		if err != nil {
 			panic(err)
