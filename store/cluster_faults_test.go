@@ -23,28 +23,6 @@ func byMaster(t *testing.T, c sharedCluster) ([]*servers.Redis, []limit.Charge) 
 	return masters, charges
 }
 
-// slotNotServed takes one slot from a master: that slot is undecided, its others do not notice, and no breaker opens.
-func slotNotServed(t *testing.T, c sharedCluster) {
-	var b trips
-	r := openCluster(t, c, RedisConfig{OnBreaker: b.note})
-	masters, charges := byMaster(t, c)
-	slot := slotOf(charges[0].Key)
-	other := inSlots(t, c.Slots(t, masters[0])[1:], "other", bucket(1_000_000, year))
-	masters[0].Do(t, "CLUSTER", "DELSLOTS", strconv.Itoa(slot))
-	w := watchOver(t, r, func(int) []limit.Charge { return []limit.Charge{other} })
-	for range 30 {
-		wantUndecided(t, r, charges[0], ReasonCluster)
-	}
-	w.awaitDecided(t, 50)
-	w.wantNoneLost(t)
-	if got := b.names(); len(got) > 0 {
-		t.Errorf("breakers opened: %v", got)
-	}
-	masters[0].Do(t, "CLUSTER", "ADDSLOTS", strconv.Itoa(slot))
-	c.Settle(t)
-	awaitAllowed(t, r, charges[0])
-}
-
 // masterHangs for less than it takes to depose it. What was applied without an answer is at most what was called unknown.
 func masterHangs(t *testing.T, c sharedCluster) {
 	r := openCluster(t, c, RedisConfig{Budget: 50 * time.Millisecond, DenialEntries: -1})
@@ -122,11 +100,17 @@ func wantShards(t *testing.T, r *Redis, names ...string) {
 	}
 }
 
+// cover says whether the cluster is down when a slot is not served.
+func cover(t *testing.T, c sharedCluster, full string) {
+	t.Helper()
+	for _, node := range c.Nodes {
+		node.Do(t, "CONFIG", "SET", "cluster-require-full-coverage", full)
+	}
+}
+
 // mostMastersDie: without a majority no replica takes over, and where all slots have to be served nobody decides any more.
 func mostMastersDie(t *testing.T, c sharedCluster) {
-	for _, node := range c.Nodes {
-		node.Do(t, "CONFIG", "SET", "cluster-require-full-coverage", "yes")
-	}
+	cover(t, c, "yes")
 	r := openCluster(t, c, RedisConfig{DenialEntries: -1})
 	masters, charges := byMaster(t, c)
 	w := watchOver(t, r, func(i int) []limit.Charge { return charges[i%3 : i%3+1] })
@@ -148,6 +132,10 @@ func mostMastersDie(t *testing.T, c sharedCluster) {
 		}
 		return fmt.Errorf("stats %+v", r.Stats().Shards)
 	})
+	late := openRedis(t, RedisConfig{Servers: Servers{Kind: Cluster, Addresses: []string{masters[0].Addr, masters[1].Addr}}, Budget: steady})
+	for range 10 {
+		wantUndecided(t, late, charges[0], ReasonDial, ReasonBreaker)
+	}
 	masters[0].Start(c.host)
 	masters[1].Start(c.host)
 	c.Settle(t)
@@ -158,4 +146,30 @@ func mostMastersDie(t *testing.T, c sharedCluster) {
 	} else {
 		t.Logf("recovered %v after the cluster was well again", took)
 	}
+	for _, charge := range append(charges, charges[0]) { // of a store that began while nobody answered, the first one asks who holds it
+		awaitAllowed(t, late, charge)
+	}
+	wantShards(t, late, masters[0].Addr, masters[1].Addr, masters[2].Addr)
+}
+
+// slotNotServed takes one slot from a master: that slot is undecided, its others do not notice, and no breaker opens.
+func slotNotServed(t *testing.T, c sharedCluster) {
+	var b trips
+	cover(t, c, "no")
+	r := openCluster(t, c, RedisConfig{OnBreaker: b.note})
+	masters, charges := byMaster(t, c)
+	slot := slotOf(charges[0].Key)
+	other := inSlots(t, c.Slots(t, masters[0])[1:], "other", bucket(1_000_000, year))
+	masters[0].Do(t, "CLUSTER", "DELSLOTS", strconv.Itoa(slot))
+	w := watchOver(t, r, func(int) []limit.Charge { return []limit.Charge{other} })
+	for range 30 {
+		wantUndecided(t, r, charges[0], ReasonCluster)
+	}
+	w.awaitDecided(t, 50)
+	w.wantNoneLost(t)
+	if got := b.names(); len(got) > 0 {
+		t.Errorf("breakers opened: %v", got)
+	}
+	masters[0].Do(t, "CLUSTER", "ADDSLOTS", strconv.Itoa(slot))
+	awaitAllowed(t, r, charges[0])
 }

@@ -70,10 +70,10 @@ func TestCluster(t *testing.T) {
 		{"reset", resetOverSlots},
 		{"slots move under load", slotsMove},
 		{"the keys of a call are on their way", keysOnTheirWay},
-		{"a slot that nobody serves", slotNotServed},
 		{"a master hangs", masterHangs},
 		{"a master dies", masterDies},
 		{"most masters die", mostMastersDie},
+		{"a slot that nobody serves", slotNotServed},
 	} {
 		t.Run(step.name, func(t *testing.T) { step.test(t, c) })
 	}

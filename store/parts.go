@@ -21,8 +21,9 @@ type part struct {
 // askParts decides a request whose counters live in several places. All places are asked at once, each for its part, and each takes
 // what it can. If one of them refuses, what the others took is given back, so that it is all or nothing once the answer is out.
 //
-// Meanwhile others may find less on a counter than there is in the end, and be refused: for as long as these two trips take. The
-// reverse never happens: nothing is given to a counter before it is known to be due.
+// Meanwhile others may find less on a counter than there is in the end, and be refused: for as long as these two trips take. Nothing is
+// given to a counter before it is known to be due. It is given to what the counter is by then: where its window ended between the two
+// trips, others may have that much more of the new one.
 func (r *Redis) askParts(ctx context.Context, charges []limit.Charge, refused bool, decisions []limit.Decision) {
 	first, second := r.split(charges)
 	r.askAll(ctx, first, refused)
