@@ -289,23 +289,26 @@ func TestEvidence(t *testing.T) {
 		"cluster is down":       {here, whole, ReasonCluster, replyError("CLUSTERDOWN The cluster is down"), breaker.Failure},
 		"slot without a server": {here, whole, ReasonCluster, replyError("CLUSTERDOWN Hash slot not served"), breaker.Neutral},
 		"key moved":             {here, whole, ReasonCluster, replyError("MOVED 1 h:1"), breaker.Neutral},
-		"slots":                 {here, whole, ReasonSlot, nil, breaker.Neutral},
-		"password":              {here, whole, ReasonNoAuth, nil, breaker.Neutral},
-		"right":                 {here, whole, ReasonNoPerm, nil, breaker.Neutral},
-		"foreign value":         {here, whole, ReasonWrong, nil, breaker.Neutral},
-		"script":                {here, whole, ReasonScript, nil, breaker.Neutral},
+		"slots":                 {here, whole, ReasonSlot, nil, breaker.Success},
+		"password":              {here, whole, ReasonNoAuth, nil, breaker.Success},
+		"right":                 {here, whole, ReasonNoPerm, nil, breaker.Success},
+		"foreign value":         {here, whole, ReasonWrong, nil, breaker.Success},
+		"script":                {here, whole, ReasonScript, nil, breaker.Success},
 		"unreadable":            {here, whole, ReasonReply, nil, breaker.Neutral},
 		"our own overload":      {here, whole, ReasonOverload, errOverload, breaker.Neutral},
 		"closed store":          {here, whole, ReasonShutdown, nil, breaker.Neutral},
 		"unknown reply":         {here, whole, ReasonError, reply("NEW"), breaker.Neutral},
 		"unknown error":         {here, whole, ReasonError, errors.Join(io.ErrNoProgress), breaker.Failure},
 	} {
-		if got := r.evidence(step.ctx, new(node), step.budget, step.why, step.err); got != step.want {
+		if got := r.evidence(step.ctx, new(node), step.budget, step.budget, step.why, step.err); got != step.want {
 			t.Errorf("%s: %d, want %d", name, got, step.want)
 		}
 	}
+	if got := r.evidence(here, new(node), whole, 2*whole, ReasonTimeout, nil); got != breaker.Neutral {
+		t.Errorf("20 ms for a wait of 10 ms: %d, want neutral", got)
+	}
 	r.budget = 10 * time.Second
-	if got := r.evidence(here, new(node), whole, ReasonTimeout, nil); got != breaker.Failure {
+	if got := r.evidence(here, new(node), whole, whole, ReasonTimeout, nil); got != breaker.Failure {
 		t.Errorf("10 ms without an answer under a budget of 10 s: %d, want a failure", got)
 	}
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,16 +51,17 @@ func (m *master) note(now time.Time, key string) {
 
 // member is what runs beside the library's client of one server.
 type member struct {
-	warmer *warmer
-	dialer *dialer
+	address string
+	warmer  *warmer
+	dialer  *dialer
 }
 
 func newCluster(s Servers, prefix string, g guards) *cluster {
 	c := &cluster{guards: g, prefix: prefix, config: s, dialers: map[string]*dialer{}}
-	c.lobby = node{name: prefix + "cluster", guard: g.guard(prefix + "cluster"), routing: 1, failed: c.reload}
+	c.lobby = node{name: prefix + "cluster", guard: g.guard(prefix+"cluster", nil), routing: 1, failed: c.reload}
 	options := s.options("")
 	c.client = redis.NewClusterClient(&redis.ClusterOptions{
-		Addrs: s.Addresses, NewClient: c.newClient, MaxRedirects: redirects, ClusterStateReloadInterval: reloadEvery,
+		Addrs: slices.Clone(s.Addresses), NewClient: c.newClient, MaxRedirects: redirects, ClusterStateReloadInterval: reloadEvery,
 		// Routing policies would ask the servers about each command.
 		DisableRoutingPolicies: true,
 		Username:               options.Username, Password: options.Password, CredentialsProvider: options.CredentialsProvider, TLSConfig: options.TLSConfig,
@@ -98,7 +100,7 @@ func (c *cluster) joined(client *redis.Client) {
 			kept = append(kept, old)
 		}
 	}
-	c.members = append(kept, &member{newWarmer(client, c.config.greeted(), c.config.DialTimeout), c.dialers[address]})
+	c.members = append(kept, &member{address, newWarmer(client, c.config.greeted(), c.config.DialTimeout), c.dialers[address]})
 	delete(c.dialers, address)
 }
 
@@ -107,6 +109,17 @@ func (c *cluster) nudge(address string) {
 	c.lobby.guard.Nudge()
 	if m, ok := c.masters.Load(address); ok {
 		m.(*master).guard.Nudge()
+	}
+}
+
+// cull lets go of connections to a server that may have died while it was away.
+func (c *cluster) cull(address string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.members {
+		if m.address == address {
+			m.dialer.cull()
+		}
 	}
 }
 
@@ -140,7 +153,7 @@ func (c *cluster) admit(address string, client *redis.Client, key string) *node 
 		return &m.(*master).node
 	}
 	name := c.prefix + address
-	m := &master{node: node{name: name, guard: c.guards.guard(name), client: client, sender: c.client, routing: 1, failed: c.reload}}
+	m := &master{node: node{name: name, guard: c.guards.guard(name, func() { c.cull(address) }), client: client, sender: c.client, routing: 1, failed: c.reload}}
 	m.seen = m.note
 	m.key.Store(&key)
 	c.masters.Store(address, m)

@@ -3,7 +3,9 @@ package store
 import (
 	"context"
 	"net"
+	"slices"
 	"sync/atomic"
+	"time"
 )
 
 // dialer connects for go-redis, which dials in the background and does not wait for that when it is closed.
@@ -13,7 +15,9 @@ type dialer struct {
 	failed atomic.Bool
 	closed context.Context
 	cancel context.CancelFunc
-	dials  errands // in progress
+	dials  errands  // in progress
+	lines  lines    // open
+	spared []string // addresses whose connections are not culled: those to sentinels are silent for long
 }
 
 // newDialer dials with dial, TLS included. It calls back when the server can be reached again.
@@ -42,8 +46,14 @@ func (d *dialer) connect(ctx context.Context, network, address string) (net.Conn
 	if d.failed.CompareAndSwap(true, false) {
 		d.back()
 	}
-	return conn, nil
+	if slices.Contains(d.spared, address) {
+		return conn, nil
+	}
+	return d.lines.add(conn), nil
 }
+
+// cull closes connections that were silent while the server was away.
+func (d *dialer) cull() { d.lines.cull(time.Now()) }
 
 // stop ends all dials and waits for them.
 func (d *dialer) stop() {

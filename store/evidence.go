@@ -47,13 +47,15 @@ func (s *spell) end() {
 //
 // A client must not be able to open the breaker for all. One that hung up says nothing, though its call went on; nor does a
 // wait that the client's own deadline made short: less than half of the budget, or of the default budget if that is less.
-// What an operator got wrong (a password, a right, a foreign value under a key) says nothing either: the server is well,
-// other keys may work, and OnError has told of it.
+// What an operator got wrong (a password, a right, a foreign value under a key) is an answer: the server is well, other keys may
+// work, and OnError has told of it.
+//
+// A wait that took far longer than it might says that this process got no time, and with it all calls that waited then.
 //
 // When a connection was closed on this side, because there is a new master, that says nothing about the new one. All calls then want
 // new connections at once, which are made beside them, and the new master has its replicas to serve: that some calls wait in vain says
 // nothing yet.
-func (r *Redis) evidence(ctx context.Context, n *node, budget time.Duration, why string, err error) breaker.Result {
+func (r *Redis) evidence(ctx context.Context, n *node, budget, took time.Duration, why string, err error) breaker.Result {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return breaker.Neutral
 	}
@@ -62,15 +64,14 @@ func (r *Redis) evidence(ctx context.Context, n *node, budget time.Duration, why
 		n.starving.end()
 		return breaker.Success
 	case ReasonTimeout, ReasonPool:
-		if budget < min(r.budget, defaultBudget)/2 || n.excuses(err, time.Now()) {
-			return breaker.Neutral
-		}
-		return breaker.Failure
+		return failsUnless(budget < min(r.budget, defaultBudget)/2 || took > budget*3/2 || n.excuses(err, time.Now()))
 	case ReasonClosed:
 		return failsUnless(errors.Is(err, net.ErrClosed))
 	case ReasonCluster:
 		// A key that moved is no failure of this server, nor is a slot that nobody serves: others may be served here.
 		return failsUnless(!redis.HasErrorPrefix(err, "CLUSTERDOWN The cluster is down"))
+	case ReasonNoAuth, ReasonNoPerm, ReasonWrong, ReasonSlot, ReasonScript:
+		return breaker.Success
 	case ReasonError:
 		var reply redis.Error
 		return failsUnless(errors.As(err, &reply))

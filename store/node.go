@@ -64,10 +64,16 @@ type guards struct {
 	onChange func(shard string, from, to breaker.State, reason string)
 }
 
-func (g guards) guard(name string) *breaker.Breaker {
+// guard makes the breaker of one node. It calls closed when the node is back, or nobody if that is nil.
+func (g guards) guard(name string, closed func()) *breaker.Breaker {
 	c := g.config
-	if g.onChange != nil {
-		c.OnChange = func(from, to breaker.State, reason string) { g.onChange(name, from, to, reason) }
+	c.OnChange = func(from, to breaker.State, reason string) {
+		if to == breaker.Closed && closed != nil {
+			closed()
+		}
+		if g.onChange != nil {
+			g.onChange(name, from, to, reason)
+		}
 	}
 	return breaker.New(c)
 }
@@ -105,7 +111,7 @@ func newSolo(s Servers, prefix string, g guards) *solo {
 
 // start begins to use the client.
 func (o *solo) start(name string, client *redis.Client, s Servers) {
-	n := &node{name: name, guard: o.guards.guard(name), client: client, sender: client}
+	n := &node{name: name, guard: o.guards.guard(name, o.dialer.cull), client: client, sender: client}
 	if o.sentinels != nil {
 		n.resolve = o.sentinels.resolve
 	}

@@ -52,6 +52,7 @@ var replies = []struct{ prefix, reason string }{
 	{"WRONGPASS", ReasonNoAuth},
 	{"ERR invalid password", ReasonNoAuth},
 	{"ERR AUTH", ReasonNoAuth},
+	{"ERR Protocol error: unauthenticated", ReasonNoAuth}, // too much was asked before the password
 	{"NOPERM", ReasonNoPerm},
 	{noPermInside, ReasonNoPerm},
 	{"WRONGTYPE", ReasonWrong},
@@ -84,6 +85,8 @@ func reason(err error) string {
 	switch {
 	case errors.Is(err, redis.ErrClosed):
 		return ReasonShutdown
+	case errors.Is(err, errClients):
+		return ReasonClients
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return ReasonPool
 	case errors.As(err, &op) && op.Op == "dial":

@@ -19,6 +19,7 @@ func newSentinel(s Servers, prefix string, g guards) *solo {
 	o := &solo{guards: g}
 	options := s.options("")
 	o.dialer = newDialer(redis.NewDialer(options), o.nudge)
+	o.dialer.spared = s.Addresses
 	last := &lastMaster{dial: o.dialer.connect, within: s.DialTimeout / 2, changed: o.succeed}
 	failover := &redis.FailoverOptions{
 		MasterName: s.Master, SentinelAddrs: slices.Clone(s.Addresses), Dialer: last.connect,
@@ -47,7 +48,7 @@ func (o *solo) succeed() {
 	if old == nil {
 		return // it has not begun
 	}
-	fresh := &node{name: old.name, guard: o.guards.guard(old.name), since: time.Now(), client: old.client, sender: old.sender, warmer: old.warmer, resolve: old.resolve}
+	fresh := &node{name: old.name, guard: o.guards.guard(old.name, o.dialer.cull), since: time.Now(), client: old.client, sender: old.sender, warmer: old.warmer, resolve: old.resolve}
 	o.current.Store(fresh)
 	if state := old.guard.State(); state != breaker.Closed && o.guards.onChange != nil {
 		o.guards.onChange(old.name, state, breaker.Closed, "another master")

@@ -126,8 +126,9 @@ func (r *Redis) trip(ctx context.Context, n *node, t *trip, charges []limit.Char
 	var fault error
 	err := n.guard.Do(func() breaker.Result {
 		t.call.Set(charges, refused, 0)
+		began := time.Now()
 		why, fault = r.attempt(ctx, n, t, budget, decisions)
-		return r.evidence(ctx, n, budget, why, fault)
+		return r.evidence(ctx, n, budget, time.Since(began), why, fault)
 	})
 	if err != nil {
 		n.lost(ReasonBreaker)

@@ -1,0 +1,99 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// silentFor is how long a connection has said nothing when it is let go after an outage: it may have died in it without a word, and the
+// next call would wait for it in vain. Those that helped to end the outage have just spoken.
+const silentFor = 500 * time.Millisecond
+
+// tooMany is how a server turns a connection away, before it is asked anything. The library takes that for the answer to its greeting
+// by a server too old for it, goes on, and finds the connection closed.
+var tooMany = []byte("-ERR max number of clients")
+
+var errClients = errors.New("the server takes no more connections")
+
+// line is a connection that knows when the server last said something.
+type line struct {
+	net.Conn
+	heard atomic.Int64 // unix ns; when it was made, until the server says something
+	spoke atomic.Bool
+	lines *lines
+}
+
+// Read notes that the server lives, unless it turns the connection away.
+func (l *line) Read(b []byte) (int, error) {
+	n, err := l.Conn.Read(b)
+	if n == 0 {
+		return n, err
+	}
+	if !l.spoke.Swap(true) && bytes.HasPrefix(b[:n], tooMany) {
+		return 0, errClients
+	}
+	l.heard.Store(time.Now().UnixNano())
+	return n, err
+}
+
+// Close forgets it.
+func (l *line) Close() error {
+	l.lines.remove(l)
+	return l.Conn.Close()
+}
+
+// socketLine is a line that is a socket, which the library looks at to see whether it was closed.
+type socketLine struct{ *line }
+
+// SyscallConn is the socket.
+func (l socketLine) SyscallConn() (syscall.RawConn, error) {
+	return l.Conn.(syscall.Conn).SyscallConn()
+}
+
+// lines are the open connections of a dialer.
+type lines struct {
+	mu  sync.Mutex // guards all
+	all map[*line]struct{}
+}
+
+// add makes a line of a connection.
+func (s *lines) add(conn net.Conn) net.Conn {
+	l := &line{Conn: conn, lines: s}
+	l.heard.Store(time.Now().UnixNano())
+	s.mu.Lock()
+	if s.all == nil {
+		s.all = map[*line]struct{}{}
+	}
+	s.all[l] = struct{}{}
+	s.mu.Unlock()
+	if _, ok := conn.(syscall.Conn); ok {
+		return socketLine{l}
+	}
+	return l
+}
+
+func (s *lines) remove(l *line) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, l)
+}
+
+// cull closes the connections that have been silent. The library finds out when it takes one of them out of its pool.
+func (s *lines) cull(now time.Time) {
+	s.mu.Lock()
+	var silent []*line
+	for l := range s.all {
+		if now.UnixNano()-l.heard.Load() >= int64(silentFor) {
+			silent = append(silent, l)
+		}
+	}
+	s.mu.Unlock()
+	for _, l := range silent {
+		l.Close()
+	}
+}
