@@ -75,7 +75,7 @@ func (r *routed) secure(t *testing.T, d document, services map[string]int32) {
 	t.Helper()
 	auth := d.object.(*envoygateway.SecurityPolicy).Spec.ExtAuth
 	to := auth.GRPC.BackendRefs[0]
-	if services[string(to.Name)] != int32(*to.Port) {
+	if services[string(to.Name)] != *to.Port {
 		t.Fatalf("no Service is called %s with port %d: %v", to.Name, *to.Port, services)
 	}
 	breaker := auth.GRPC.BackendSettings.CircuitBreaker
