@@ -249,4 +249,3 @@ func TestMistakesInGatewayFilesAreSeen(t *testing.T) {
 		}
 	}
 }
-
