@@ -70,15 +70,18 @@ func (r *Redis) evidence(ctx context.Context, n *node, budget, took time.Duratio
 	case ReasonCluster:
 		// A key that moved is no failure of this server, nor is a slot that nobody serves: others may be served here.
 		return failsUnless(!redis.HasErrorPrefix(err, "CLUSTERDOWN The cluster is down"))
-	case ReasonNoAuth, ReasonNoPerm, ReasonWrong, ReasonSlot, ReasonScript:
-		return breaker.Success
 	case ReasonError:
 		var reply redis.Error
 		return failsUnless(errors.As(err, &reply))
-	case ReasonDial, ReasonLoading, ReasonReadonly, ReasonClients, ReasonOOM, ReasonMisconf, ReasonBusy:
-		return breaker.Failure
 	}
-	return breaker.Neutral
+	return said[why]
+}
+
+// said is what the other reasons say by themselves; those that are missing say nothing.
+var said = map[string]breaker.Result{
+	ReasonNoAuth: breaker.Success, ReasonNoPerm: breaker.Success, ReasonWrong: breaker.Success, ReasonSlot: breaker.Success, ReasonScript: breaker.Success,
+	ReasonDial: breaker.Failure, ReasonLoading: breaker.Failure, ReasonReadonly: breaker.Failure, ReasonClients: breaker.Failure,
+	ReasonOOM: breaker.Failure, ReasonMisconf: breaker.Failure, ReasonBusy: breaker.Failure,
 }
 
 // failsUnless is a failure, unless it says nothing about the server.
