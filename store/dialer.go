@@ -43,13 +43,16 @@ func (d *dialer) connect(ctx context.Context, network, address string) (net.Conn
 		// A failed handshake of TLS does not say by itself that it happened while dialling.
 		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
 	}
+	if !slices.Contains(d.spared, address) {
+		conn, err = d.lines.open(conn)
+		if err != nil {
+			return nil, &net.OpError{Op: "dial", Net: network, Err: err}
+		}
+	}
 	if d.failed.CompareAndSwap(true, false) {
 		d.back()
 	}
-	if slices.Contains(d.spared, address) {
-		return conn, nil
-	}
-	return d.lines.add(conn), nil
+	return conn, nil
 }
 
 // cull closes connections that were silent while the server was away.

@@ -28,16 +28,22 @@ type line struct {
 	lines *lines
 }
 
-// Read notes that the server lives, unless it turns the connection away.
+// Read notes that the server lives, unless it turns the connection away. What it says then may get lost in a reset.
 func (l *line) Read(b []byte) (int, error) {
 	n, err := l.Conn.Read(b)
 	if n == 0 {
+		if err != nil && !l.spoke.Load() && !isTimeout(err) {
+			l.lines.mute.Store(true)
+		}
 		return n, err
 	}
 	if !l.spoke.Swap(true) && bytes.HasPrefix(b[:n], tooMany) {
 		return 0, errClients
 	}
 	l.heard.Store(time.Now().UnixNano())
+	if l.lines.mute.Load() {
+		l.lines.mute.Store(false)
+	}
 	return n, err
 }
 
@@ -57,8 +63,27 @@ func (l socketLine) SyscallConn() (syscall.RawConn, error) {
 
 // lines are the open connections of a dialer.
 type lines struct {
-	mu  sync.Mutex // guards all
-	all map[*line]struct{}
+	mute atomic.Bool // the last one to end or to speak ended before it spoke
+	mu   sync.Mutex  // guards all
+	all  map[*line]struct{}
+}
+
+// wordWithin is how long a server has to turn a connection away that is not used yet, where the last one was closed in silence.
+const wordWithin = 2 * time.Millisecond
+
+// open makes a line of a connection, unless the server turns it away.
+func (s *lines) open(conn net.Conn) (net.Conn, error) {
+	if _, ok := conn.(syscall.Conn); ok && s.mute.Load() {
+		var word [64]byte
+		conn.SetReadDeadline(time.Now().Add(wordWithin))
+		n, _ := conn.Read(word[:])
+		if bytes.HasPrefix(word[:n], tooMany) {
+			conn.Close()
+			return nil, errClients
+		}
+		conn.SetReadDeadline(time.Time{})
+	}
+	return s.add(conn), nil
 }
 
 // add makes a line of a connection.
