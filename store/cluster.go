@@ -100,7 +100,8 @@ func (c *cluster) joined(client *redis.Client) {
 			kept = append(kept, old)
 		}
 	}
-	c.members = append(kept, &member{address, newWarmer(client, c.config.greeted(), c.config.DialTimeout), c.dialers[address]})
+	d := c.dialers[address]
+	c.members = append(kept, &member{address, newWarmer(client, c.config, d, func() { c.nudge(address) }), d})
 	delete(c.dialers, address)
 }
 

@@ -73,17 +73,21 @@ const wordWithin = 2 * time.Millisecond
 
 // open makes a line of a connection, unless the server turns it away.
 func (s *lines) open(conn net.Conn) (net.Conn, error) {
-	if _, ok := conn.(syscall.Conn); ok && s.mute.Load() {
-		var word [64]byte
-		conn.SetReadDeadline(time.Now().Add(wordWithin))
-		n, _ := conn.Read(word[:])
-		if bytes.HasPrefix(word[:n], tooMany) {
-			conn.Close()
-			return nil, errClients
-		}
-		conn.SetReadDeadline(time.Time{})
+	if _, ok := conn.(syscall.Conn); ok && s.mute.Load() && turnedAway(conn) {
+		return nil, errors.Join(errClients, conn.Close())
 	}
 	return s.add(conn), nil
+}
+
+// turnedAway listens for a moment.
+func turnedAway(conn net.Conn) bool {
+	err := conn.SetReadDeadline(time.Now().Add(wordWithin))
+	if err != nil {
+		return false
+	}
+	var word [64]byte
+	n, _ := conn.Read(word[:])
+	return bytes.HasPrefix(word[:n], tooMany) || conn.SetReadDeadline(time.Time{}) != nil
 }
 
 // add makes a line of a connection.
@@ -119,6 +123,6 @@ func (s *lines) cull(now time.Time) {
 	}
 	s.mu.Unlock()
 	for _, l := range silent {
-		l.Close()
+		_ = l.Close() // it may be closed already
 	}
 }

@@ -115,7 +115,7 @@ func (o *solo) start(name string, client *redis.Client, s Servers) {
 	if o.sentinels != nil {
 		n.resolve = o.sentinels.resolve
 	}
-	n.warmer = newWarmer(client, s.greeted(), s.DialTimeout)
+	n.warmer = newWarmer(client, s, o.dialer, o.nudge)
 	o.current.Store(n)
 }
 

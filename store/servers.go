@@ -69,11 +69,6 @@ func (s Servers) withDefaults() Servers {
 	return s
 }
 
-// greeted is how many connections to a server are greeted beside the requests.
-func (s Servers) greeted() int {
-	return max(1, min(s.MinIdle, s.PoolSize/2))
-}
-
 // options are those of the client of one server. They turn off all that the library would do behind our back: retries after an unknown
 // outcome, several dials per request, a second pool, raised timeouts during maintenance. Its own timeouts are those of a
 // greeting; what a request may wait is the deadline of its context.

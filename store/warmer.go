@@ -16,27 +16,33 @@ import (
 var errOverload = errors.New("too many calls to redis in flight")
 
 const (
-	warmPause = 100 * time.Millisecond // the least time between two rounds of greeting
-	warmEvery = time.Minute            // the most; so idle connections that died are found, and that the client was closed
+	warmPause  = 100 * time.Millisecond // the least time between two rounds of greeting
+	knockPause = 400 * time.Millisecond // the most between two tries to reach a server that does not answer
+	warmEvery  = time.Minute            // the most between two rounds; so idle connections that died are found, and that the client was closed
 )
 
 // warmer greets the server on a few connections beside the requests, at the start and after a connection was lost. The
 // library greets within the request that first uses a connection; where that takes more than the budget, no connection
-// would ever become usable.
+// would ever become usable. While the server does not answer it goes on trying, always on a fresh connection.
 type warmer struct {
 	client  *redis.Client
 	conns   int
 	timeout time.Duration
+	dialer  *dialer // lets go of connections that may be dead
+	back    func()  // told when the server answers again
 	again   chan struct{}
 	done    chan struct{}
 	cancel  context.CancelFunc
 }
 
-// newWarmer begins to greet in the background. conns should leave a part of the pool to the requests: they are held for the
+// newWarmer begins to greet in the background, a part of the pool that leaves some to the requests: connections are held for the
 // length of a round.
-func newWarmer(client *redis.Client, conns int, timeout time.Duration) *warmer {
+func newWarmer(client *redis.Client, s Servers, dialer *dialer, back func()) *warmer {
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &warmer{client: client, conns: conns, timeout: timeout, again: make(chan struct{}, 1), done: make(chan struct{}), cancel: cancel}
+	w := &warmer{
+		client: client, conns: max(1, min(s.MinIdle, s.PoolSize/2)), timeout: s.DialTimeout, dialer: dialer, back: back,
+		again: make(chan struct{}, 1), done: make(chan struct{}), cancel: cancel,
+	}
 	go w.run(ctx)
 	return w
 }
@@ -65,10 +71,20 @@ func (w *warmer) wake() {
 	}
 }
 
+// run greets, and knocks while nobody answers.
 func (w *warmer) run(ctx context.Context) {
 	defer close(w.done)
 	for ctx.Err() == nil {
-		if !w.greet(ctx) || !pause(ctx, warmPause) {
+		state := w.greet(ctx, w.conns)
+		for wait := warmPause; state == mute && pause(ctx, wait); wait = min(2*wait, knockPause) {
+			w.dialer.cull()
+			state = w.greet(ctx, 1)
+			if state == answering {
+				w.back()
+				w.wake()
+			}
+		}
+		if state == ended || !pause(ctx, warmPause) {
 			return
 		}
 		timer := time.NewTimer(warmEvery)
@@ -93,15 +109,22 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// What a round of greeting finds.
+const (
+	answering = iota // a server
+	mute             // nobody on any connection
+	ended            // the client is closed
+)
+
 // greet holds all connections until the last is greeted, so that they are different ones. The script is brought along;
-// whether that works shows in the calls. It reports whether the client is still open.
-func (w *warmer) greet(ctx context.Context) bool {
+// whether that works shows in the calls.
+func (w *warmer) greet(ctx context.Context, conns int) int {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
 	var ready, all sync.WaitGroup
-	var closed atomic.Bool
-	ready.Add(w.conns)
-	for i := range w.conns {
+	var closed, heard atomic.Bool
+	ready.Add(conns)
+	for i := range conns {
 		all.Go(func() {
 			conn := w.client.Conn()
 			defer conn.Close()
@@ -114,12 +137,27 @@ func (w *warmer) greet(ctx context.Context) bool {
 			if errors.Is(err, redis.ErrClosed) {
 				closed.Store(true)
 			}
+			if answers(err) {
+				heard.Store(true)
+			}
 			ready.Done()
 			ready.Wait()
 		})
 	}
 	all.Wait()
-	return !closed.Load()
+	switch {
+	case closed.Load():
+		return ended
+	case heard.Load():
+		return answering
+	}
+	return mute
+}
+
+// answers reports whether the server said something, other than that it is not ready.
+func answers(err error) bool {
+	var reply redis.Error
+	return err == nil || errors.As(err, &reply) && replyReason(reply.Error()) != ReasonLoading
 }
 
 // silence is a logger for go-redis that writes nothing: what it has to say arrives as an error and is counted.
