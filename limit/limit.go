@@ -116,6 +116,7 @@ type Charge struct {
 	Each  bool   // charged even when the request is refused, and a refused Spend takes what is left (descriptor trees)
 
 	MaxWait    time.Duration // throttle, TokenBucket only: a refused Spend that is due within MaxWait is taken now, and the answer waits; a Peek says whether it could
+	Until      int64         // Refund only: the last µs since the epoch, on the store's clock, at which it gives something back; 0: no end
 	Penalty    *Penalty      // of a rule that has one; shared by all its charges, never changed
 	PenaltyKey string        // identity of the penalty's state, with Penalty
 }

@@ -2,7 +2,7 @@
 -- keys: one string per penalty: the number of cool-downs (byte), when they end or ended, then the instants of refusals that
 --   count towards the next one (big-endian doubles, microseconds since the epoch, oldest first).
 -- arguments: one string, packed big-endian: per charge that has either, its number from 1 (4 bytes), its longest wait in
---   microseconds (double, 0: none), the index of its penalty's key from 1 (4 bytes, 0: none); and, with a penalty, whether it
+--   microseconds, or for a refund its end (double, 0: none), the index of its penalty's key from 1 (4 bytes, 0: none); and, with a penalty, whether it
 --   only shows (byte), threshold, window (doubles), and as many cool-downs, multiplied (doubles), as the byte before says.
 -- reply: each charge has max_wait or penalty then; count records the refusals, save writes the records that changed.
 

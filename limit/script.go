@@ -49,7 +49,7 @@ func sha(text string) string {
 // Call is one call of Script: the keys and arguments of EVALSHA. The zero value holds no charges; Set fills it.
 type Call struct {
 	Keys   []string // distinct
-	Args   []any    // one []byte, and a second one where a charge has a longest wait or a penalty
+	Args   []any    // one []byte, and a second one where a charge has a longest wait, an end or a penalty
 	packed []byte
 	extras []byte
 }
@@ -100,15 +100,18 @@ func (c *Call) Set(charges []Charge, refused bool, now int64) {
 	}
 }
 
-// extra packs what only some charges have: a longest wait, a penalty.
+// extra packs what only some charges have: a longest wait, or for a refund its end; a penalty.
 func (c *Call) extra(charge *Charge, number int, seen map[string]int) {
-	waits, penalizes := charge.waits(), charge.Penalizes()
-	if !waits && !penalizes {
+	waits, penalizes, ends := charge.waits(), charge.Penalizes(), charge.Op == Refund && charge.Until > 0
+	if !waits && !penalizes && !ends {
 		return
 	}
 	wait, place := int64(0), 0
 	if waits {
 		wait = charge.maxWait()
+	}
+	if ends {
+		wait = charge.Until
 	}
 	if penalizes {
 		place = c.place(charge.PenaltyKey, seen)

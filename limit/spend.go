@@ -182,7 +182,7 @@ func step(t tally, c *Charge, dry bool, now int64, d *Decision) tally {
 	if d.Outcome == Refused && c.waits() {
 		d.Outcome, n, wait = reserve(t, c, l, n, now)
 	}
-	if dry || n == 0 {
+	if dry || n == 0 || c.tooLate(now) {
 		return t
 	}
 	d.Wait = time.Duration(wait) * time.Microsecond
@@ -213,6 +213,25 @@ func demand(c *Charge, l rate, left int64) (Outcome, int64) {
 	}
 	return Refused, 0
 }
+
+// tooLate says that what a refund would give back is time's by now.
+func (c *Charge) tooLate(now int64) bool {
+	return c.Op == Refund && c.Until > 0 && now > c.Until
+}
+
+// RefundUntil is until when tokens that were taken at an instant can be given back without harm: while their window lasts, because
+// the next one owes nobody anything. A bucket and a log have no such end, but what time gives back meanwhile would be given twice, so
+// there it is a moment.
+func RefundUntil(l Limit, taken int64) int64 {
+	if l.Algorithm != FixedWindow && l.Algorithm != SlidingWindow {
+		return taken + refundWithin.Microseconds()
+	}
+	window := rateOf(&l).window
+	return taken - taken%window + window - 1
+}
+
+// refundWithin is how long after they were taken tokens of a bucket or a log can be given back.
+const refundWithin = 100 * time.Millisecond
 
 // waits says that tokens may be taken in advance, or for a peek that they could be.
 func (c *Charge) waits() bool {

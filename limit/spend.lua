@@ -3,7 +3,7 @@
 -- arguments: one string, packed big-endian: now (double, microseconds since the epoch, 0 for the server's own time; only
 --   tests give it), refused (byte, 1: the request is refused already), then per charge 40 bytes: index of its key from 1
 --   (4 bytes), algorithm, op, mode, each (bytes), count, window in microseconds, burst, cost (doubles).
---   A second string only where a charge has a longest wait or a penalty; penalty.lua tells it.
+--   A second string only where a charge has a longest wait, a refund an end, or a penalty; penalty.lua tells it.
 -- reply: one string, packed big-endian: now (double), then per charge: outcome (byte, 4 more when a state follows, 16 more in
 --   a cool-down), remaining, charged, reset and retry in microseconds (doubles; for an allowed charge retry is how long its
 --   answer waits), and for a refused charge of any algorithm but the log its state: at, rem, used, prev (doubles).
@@ -30,7 +30,7 @@ local function step(t, c, dry, now)
   local outcome, n = demand(c, ops.left(t, c, now))
   local wait = outcome == 2 and c.max_wait and ops.due(t, c, c.cost, c.max_wait, now)
   if wait then outcome, n = 1, c.op == 0 and c.cost or 0 end -- a peek takes nothing, and its answer does not wait
-  if dry or n == 0 then return outcome, 0 end
+  if dry or n == 0 or c.op == 2 and c.max_wait and now > c.max_wait then return outcome, 0 end -- a refund's end
   n = ops.take(t, c, n, now)
   if n ~= 0 then t.changed = true end
   return outcome, n, wait

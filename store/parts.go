@@ -13,6 +13,7 @@ import (
 type part struct {
 	node      *node
 	slot      int
+	server    int64 // µs since the epoch on the server when it decided
 	charges   []limit.Charge
 	places    []int // charges[i] is the request's charge places[i]
 	decisions []limit.Decision
@@ -21,9 +22,8 @@ type part struct {
 // askParts decides a request whose counters live in several places. All places are asked at once, each for its part, and each takes
 // what it can. If one of them refuses, what the others took is given back, so that it is all or nothing once the answer is out.
 //
-// Meanwhile others may find less on a counter than there is in the end, and be refused: for as long as these two trips take. Nothing is
-// given to a counter before it is known to be due. It is given to what the counter is by then: where its window ended between the two
-// trips, others may have that much more of the new one.
+// Meanwhile others may find less on a counter than there is in the end, and be refused: for as long as these two trips take. The
+// reverse never happens: nothing is given to a counter before it is known to be due, nor after the window in which it was taken.
 func (r *Redis) askParts(ctx context.Context, charges []limit.Charge, refused bool, decisions []limit.Decision) {
 	first, second := r.split(charges)
 	r.askAll(ctx, first, refused)
@@ -96,6 +96,7 @@ func (r *Redis) askPart(ctx context.Context, p *part, refused bool) {
 	}()
 	t := r.scratch.Get().(*trip)
 	r.askNode(ctx, p.node, t, p.charges, refused, p.decisions)
+	p.server = t.server
 	r.scratch.Put(t.reset())
 }
 
@@ -152,7 +153,7 @@ func (p *part) undo(decisions []limit.Decision) *part {
 		switch {
 		case !given[c.Key]:
 		case taken > 0 && !c.Each:
-			back.add(limit.Charge{Key: c.Key, Limit: c.Limit, Cost: taken, Op: limit.Refund}, p.places[i])
+			back.add(limit.Charge{Key: c.Key, Limit: c.Limit, Cost: taken, Op: limit.Refund, Until: limit.RefundUntil(c.Limit, p.server)}, p.places[i])
 			d.Charged, d.Wait = 0, 0
 		default:
 			back.add(limit.Charge{Key: c.Key, Limit: c.Limit, Cost: c.Cost, Op: limit.Peek, Mode: limit.Shadow}, p.places[i])

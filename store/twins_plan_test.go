@@ -33,6 +33,9 @@ func (w *walker) plan(q *request) {
 		if w.chance(0.2) {
 			c.MaxWait = w.wait(l)
 		}
+		if w.chance(0.3) {
+			c.Until = max(1, w.now+w.random.Int64N(2*l.Window.Microseconds()+1)-l.Window.Microseconds())
+		}
 		q.charges = append(q.charges, c)
 		q.records = append(q.records, w.punish(q))
 	}
