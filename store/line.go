@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// silentFor is how long a connection has said nothing when it is let go after an outage: it may have died in it without a word, and the
+// silentFor is how long a connection was of no use when it is let go after an outage: it may have died in it without a word, and the
 // next call would wait for it in vain. Those that helped to end the outage have just spoken.
 const silentFor = 500 * time.Millisecond
 
@@ -20,12 +20,13 @@ var tooMany = []byte("-ERR max number of clients")
 
 var errClients = errors.New("the server takes no more connections")
 
-// line is a connection that knows when the server last said something.
+// line is a connection that knows when it was last of use.
 type line struct {
 	net.Conn
-	heard atomic.Int64 // unix ns; when it was made, until the server says something
-	spoke atomic.Bool
-	lines *lines
+	used   atomic.Int64 // unix ns when it was made, or something was written or read
+	spoke  atomic.Bool  // the server has said something
+	closed atomic.Bool
+	lines  *lines
 }
 
 // Read notes that the server lives, unless it turns the connection away. What it says then may get lost in a reset.
@@ -40,15 +41,24 @@ func (l *line) Read(b []byte) (int, error) {
 	if !l.spoke.Swap(true) && bytes.HasPrefix(b[:n], tooMany) {
 		return 0, errClients
 	}
-	l.heard.Store(time.Now().UnixNano())
+	l.used.Store(time.Now().UnixNano())
 	if l.lines.mute.Load() {
 		l.lines.mute.Store(false)
 	}
 	return n, err
 }
 
-// Close forgets it.
+// Write notes that somebody waits for an answer.
+func (l *line) Write(b []byte) (int, error) {
+	l.used.Store(time.Now().UnixNano())
+	return l.Conn.Write(b)
+}
+
+// Close forgets it. The library closes what was culled once more.
 func (l *line) Close() error {
+	if l.closed.Swap(true) {
+		return nil
+	}
 	l.lines.remove(l)
 	return l.Conn.Close()
 }
@@ -93,7 +103,7 @@ func turnedAway(conn net.Conn) bool {
 // add makes a line of a connection.
 func (s *lines) add(conn net.Conn) net.Conn {
 	l := &line{Conn: conn, lines: s}
-	l.heard.Store(time.Now().UnixNano())
+	l.used.Store(time.Now().UnixNano())
 	s.mu.Lock()
 	if s.all == nil {
 		s.all = map[*line]struct{}{}
@@ -117,12 +127,12 @@ func (s *lines) cull(now time.Time) {
 	s.mu.Lock()
 	var silent []*line
 	for l := range s.all {
-		if now.UnixNano()-l.heard.Load() >= int64(silentFor) {
+		if now.UnixNano()-l.used.Load() >= int64(silentFor) {
 			silent = append(silent, l)
 		}
 	}
 	s.mu.Unlock()
 	for _, l := range silent {
-		_ = l.Close() // it may be closed already
+		_ = l.Close() // nobody waits for it
 	}
 }

@@ -45,7 +45,7 @@ func TestSilentConnectionsAreCulled(t *testing.T) {
 	ping(t, conns["silent"])
 	later := time.Now().Add(silentFor)
 	socket := conns["speaking"].(socketLine)
-	socket.heard.Store(later.UnixNano())
+	socket.used.Store(later.UnixNano())
 	all.cull(later)
 	ping(t, conns["speaking"])
 	if _, err := conns["silent"].Write([]byte("PING\r\n")); err == nil {

@@ -154,10 +154,17 @@ func (w *warmer) greet(ctx context.Context, conns int) int {
 	return mute
 }
 
-// answers reports whether the server said something, other than that it is not ready.
+// answers reports whether the server said something, other than that it is not ready. Where calls hold all connections it does.
 func answers(err error) bool {
-	var reply redis.Error
-	return err == nil || errors.As(err, &reply) && replyReason(reply.Error()) != ReasonLoading
+	why := ""
+	if err != nil {
+		why = reason(err)
+	}
+	switch why {
+	case ReasonTimeout, ReasonDial, ReasonClosed, ReasonLoading, ReasonClients, ReasonError:
+		return false
+	}
+	return true
 }
 
 // silence is a logger for go-redis that writes nothing: what it has to say arrives as an error and is counted.
