@@ -19,10 +19,10 @@ func TestRefundEnds(t *testing.T) {
 		"fixed window, next":      {limit.FixedWindow, 10*second + 900_000, 11 * second, 0},
 		"sliding window, same":    {limit.SlidingWindow, 10*second + 900_000, 10*second + 999_999, -2},
 		"sliding window, next":    {limit.SlidingWindow, 10*second + 900_000, 11 * second, 0},
-		"token bucket, at once":   {limit.TokenBucket, 10 * second, 10*second + 100_000, -2},
-		"token bucket, too late":  {limit.TokenBucket, 10 * second, 10*second + 100_001, 0},
-		"log, at once":            {limit.SlidingLog, 10 * second, 10*second + 100_000, -2},
-		"log, too late":           {limit.SlidingLog, 10 * second, 10*second + 100_001, 0},
+		"token bucket, at once":   {limit.TokenBucket, 10 * second, 11 * second, -2},
+		"token bucket, too late":  {limit.TokenBucket, 10 * second, 11*second + 1, 0},
+		"log, at once":            {limit.SlidingLog, 10 * second, 11 * second, -2},
+		"log, too late":           {limit.SlidingLog, 10 * second, 11*second + 1, 0},
 		"token bucket, no window": {limit.TokenBucket, 10*second + 999_999, 11*second + 1000, -2},
 	} {
 		l := limit.Limit{Algorithm: row.algorithm, Count: 10, Burst: 10, Window: time.Second}

@@ -231,7 +231,7 @@ func RefundUntil(l Limit, taken int64) int64 {
 }
 
 // refundWithin is how long after they were taken tokens of a bucket or a log can be given back.
-const refundWithin = 100 * time.Millisecond
+const refundWithin = time.Second
 
 // waits says that tokens may be taken in advance, or for a peek that they could be.
 func (c *Charge) waits() bool {
