@@ -41,6 +41,13 @@ var Script = arithLua + stateLua + tokenBucketLua + slidingWindowLua + fixedWind
 // ScriptSHA is the name under which a Redis server knows Script, for EVALSHA.
 var ScriptSHA = sha(Script)
 
+// LeanScript is Script without what most calls do not need: the log, waits and penalties. A server that has lost its scripts takes
+// half as long to read it.
+var LeanScript = arithLua + stateLua + tokenBucketLua + slidingWindowLua + fixedWindowLua + spendLua
+
+// LeanSHA is the name of LeanScript.
+var LeanSHA = sha(LeanScript)
+
 func sha(text string) string {
 	sum := sha1.Sum([]byte(text))
 	return hex.EncodeToString(sum[:])
@@ -52,6 +59,7 @@ type Call struct {
 	Args   []any    // one []byte, and a second one where a charge has a longest wait, an end or a penalty
 	packed []byte
 	extras []byte
+	logs   bool // a charge is of a sliding log
 }
 
 // Sizes of the packed argument and reply, in bytes.
@@ -72,7 +80,7 @@ func NewCall(charges []Charge, refused bool, now int64) Call {
 
 // Set packs the charges of another request, as NewCall does, into the memory of the last one.
 func (c *Call) Set(charges []Charge, refused bool, now int64) {
-	c.Keys, c.packed, c.extras = c.Keys[:0], c.packed[:0], c.extras[:0]
+	c.Keys, c.packed, c.extras, c.logs = c.Keys[:0], c.packed[:0], c.extras[:0], false
 	if need := headSize + chargeSize*len(charges); cap(c.packed) < need {
 		c.packed = make([]byte, 0, need)
 	}
@@ -98,6 +106,14 @@ func (c *Call) Set(charges []Charge, refused bool, now int64) {
 	if len(c.extras) > 0 {
 		c.Args = append(c.Args, c.extras)
 	}
+}
+
+// Script is the leaner of the two that can make the call, and its name.
+func (c *Call) Script() (text, name string) {
+	if c.logs || len(c.extras) > 0 {
+		return Script, ScriptSHA
+	}
+	return LeanScript, LeanSHA
 }
 
 // extra packs what only some charges have: a longest wait, or for a refund its end; a penalty.
@@ -156,6 +172,7 @@ func (c *Call) add(charge *Charge, place int) []byte {
 	if algorithm < TokenBucket || algorithm > SlidingLog {
 		algorithm = TokenBucket
 	}
+	c.logs = c.logs || algorithm == SlidingLog
 	b := binary.BigEndian.AppendUint32(c.packed, uint32(place))
 	b = append(b, byte(algorithm), byte(charge.Op), byte(charge.Mode), flag(charge.Each))
 	b = appendNumber(b, l.count)

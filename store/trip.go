@@ -176,7 +176,8 @@ func (r *Redis) allowance(ctx context.Context) time.Duration {
 // does not know it; when the keys of a call are on their way from one server of a cluster to another, until they are together; and
 // once when the server turns out to be a replica, because there may be a new master by now.
 func (r *Redis) run(ctx context.Context, n *node, t *trip) (any, error) {
-	t.args = append(t.args[:0], "evalsha", limit.ScriptSHA, len(t.call.Keys))
+	_, name := t.call.Script()
+	t.args = append(t.args[:0], "evalsha", name, len(t.call.Keys))
 	for _, key := range t.call.Keys {
 		t.args = append(t.args, key)
 	}
@@ -195,7 +196,8 @@ func (r *Redis) again(ctx context.Context, n *node, t *trip, err error, retried 
 	switch {
 	case redis.HasErrorPrefix(err, "NOSCRIPT") && t.args[0] == "evalsha":
 		r.loaded.Add(1)
-		t.args[0], t.args[1] = "eval", limit.Script
+		text, _ := t.call.Script()
+		t.args[0], t.args[1] = "eval", text
 		return true
 	case redis.HasErrorPrefix(err, "TRYAGAIN"):
 		return pause(ctx, splitPause)

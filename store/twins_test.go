@@ -78,9 +78,11 @@ func walk(server *servers.Redis, kind limit.Algorithm, seed uint64, steps int) e
 	client := redis.NewClient(&redis.Options{Network: "unix", Addr: server.Socket, ReadTimeout: time.Minute, WriteTimeout: time.Minute})
 	defer client.Close()
 	w := &walker{random: rand.New(rand.NewPCG(seed, 0)), client: client, kind: kind, now: walkStart}
-	err := client.ScriptLoad(context.Background(), limit.Script).Err()
-	if err != nil {
-		return fmt.Errorf("load the script: %w", err)
+	for _, text := range []string{limit.Script, limit.LeanScript} {
+		err := client.ScriptLoad(context.Background(), text).Err()
+		if err != nil {
+			return fmt.Errorf("load a script: %w", err)
+		}
 	}
 	for k := range w.limits {
 		w.limits[k] = w.limit()
@@ -106,7 +108,8 @@ func (w *walker) batch() error {
 		w.plan(q)
 		w.decide(q)
 		q.call = limit.NewCall(q.charges, q.refused, q.now)
-		q.reply = pipe.EvalSha(context.Background(), limit.ScriptSHA, q.call.Keys, q.call.Args...)
+		_, name := q.call.Script()
+		q.reply = pipe.EvalSha(context.Background(), name, q.call.Keys, q.call.Args...)
 	}
 	values, ends := w.askStates(pipe)
 	recordValues, recordEnds := w.askRecords(pipe)

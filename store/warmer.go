@@ -116,7 +116,10 @@ const (
 	ended            // the client is closed
 )
 
-// greet holds all connections until the last is greeted, so that they are different ones. The script is brought along;
+// scripts are brought along, each on a connection of its own.
+var scripts = []string{limit.LeanScript, limit.Script}
+
+// greet holds all connections until the last is greeted, so that they are different ones. The scripts are brought along;
 // whether that works shows in the calls.
 func (w *warmer) greet(ctx context.Context, conns int) int {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
@@ -129,8 +132,8 @@ func (w *warmer) greet(ctx context.Context, conns int) int {
 			conn := w.client.Conn()
 			defer conn.Close()
 			var err error
-			if i == 0 {
-				err = conn.ScriptLoad(ctx, limit.Script).Err()
+			if i < len(scripts) {
+				err = conn.ScriptLoad(ctx, scripts[i]).Err()
 			} else {
 				err = conn.Ping(ctx).Err()
 			}
