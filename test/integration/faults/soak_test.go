@@ -77,7 +77,8 @@ func TestSoak(t *testing.T) {
 	x.keptPolicies()
 	x.keptShare()
 	x.foresaw(round)
-	x.executedOnce(x.counters(), x.seen.unknown)
+	// A caller that hangs up does not hear what the store decided for it.
+	x.executedOnce(x.counters(), x.seen.unknown+x.hungUp())
 	x.keptHolding(held)
 	x.write(true)
 }
@@ -129,6 +130,17 @@ func (x *trial) answeredUnlessGone() {
 	x.all = slices.DeleteFunc(slices.Clone(stayed), func(a answer) bool { return a.err != nil && a.took < patience/2 })
 	x.answered()
 	x.all = stayed
+}
+
+// hungUp is how many callers did not wait for their answer.
+func (x *trial) hungUp() (n int64) {
+	for i := range x.all {
+		if x.all[i].err != nil {
+			n++
+		}
+	}
+	x.note("%d callers hung up", n)
+	return n
 }
 
 // foresaw is the oracle of the keys of domain share: it knows of each second what was admitted in it, for sure or perhaps. The store
