@@ -21,7 +21,8 @@ type Result uint8
 const (
 	Neutral Result = iota // nothing: the caller hung up, or the call itself was wrong; a probe's place is free again
 	Success               // it answered
-	Failure               // it did not answer in time, or cannot do its work
+	Failure               // it cannot be reached, or cannot do its work
+	Lapse                 // it did not answer, as may happen to all calls under way at one instant: a failure, unless it is over at once
 )
 
 // State is what a breaker does with calls.
@@ -88,8 +89,10 @@ type Breaker struct {
 	probing atomic.Int64
 	refused atomic.Int64 // while open
 	ramped  atomic.Int64
-	inARow  uint32     // failures since the last success; guarded by gobreaker's lock
-	tripped string     // why the next change to open happens; guarded by gobreaker's lock
+	inARow  uint32     // failures since the last success; guarded by gobreaker's lock, as are the next three
+	began   time.Time  // when the first of them ended
+	lapse   bool       // the last of them was one
+	tripped string     // why the next change to open happens
 	mu      sync.Mutex // guards all below; taken inside gobreaker's lock, never around it
 	state   State
 	since   time.Time
@@ -128,6 +131,7 @@ func New(cfg Config) *Breaker {
 var (
 	errNeutral = errors.New("neutral")
 	errFailure = errors.New("failure")
+	errLapse   = errors.New("lapse")
 )
 
 // err is the result in gobreaker's words.
@@ -137,6 +141,8 @@ func (r Result) err() error {
 		return nil
 	case Failure:
 		return errFailure
+	case Lapse:
+		return errLapse
 	}
 	return errNeutral
 }
@@ -200,7 +206,7 @@ func (b *Breaker) admit() error {
 func (b *Breaker) readyToTrip(c gobreaker.Counts) bool {
 	known := c.TotalSuccesses + c.TotalFailures
 	switch {
-	case b.inARow >= b.cfg.Consecutive:
+	case b.inARow >= b.cfg.Consecutive && (!b.lapse || time.Since(b.began) >= b.cfg.Lasting):
 		b.tripped = ReasonConsecutive
 	case known >= b.cfg.MinCalls && float64(c.TotalFailures) >= b.cfg.Ratio*float64(known):
 		b.tripped = ReasonRatio
@@ -217,7 +223,11 @@ func (b *Breaker) succeeded(err error) bool {
 		b.inARow = 0
 		return true
 	}
+	if b.inARow == 0 {
+		b.began = time.Now()
+	}
 	b.inARow++
+	b.lapse = errors.Is(err, errLapse)
 	return false
 }
 

@@ -98,6 +98,36 @@ func TestOpensAfterFiveFailuresInARow(t *testing.T) {
 	})
 }
 
+// TestOneStallIsNoOutage: it ends all calls that were under way at one instant. If the next ones fail as well, it is one.
+func TestOneStallIsNoOutage(t *testing.T) {
+	script(t, Config{}, func(p *probe) {
+		p.do(200, Success, nil)
+		p.do(50, Lapse, nil)
+		pass(19 * time.Millisecond)
+		p.do(1, Lapse, nil)
+		p.is(Closed)
+		p.do(1, Success, nil)
+		p.do(50, Lapse, nil)
+		p.is(Closed)
+		pass(20 * time.Millisecond)
+		p.do(1, Lapse, nil)
+		p.is(Open)
+		if s := p.Stats(); s.Reason != ReasonConsecutive {
+			t.Errorf("reason %q, want %q", s.Reason, ReasonConsecutive)
+		}
+	})
+}
+
+// TestAFailureAfterLapsesOpensIt: connections that end together may be nothing, but the next one is refused.
+func TestAFailureAfterLapsesOpensIt(t *testing.T) {
+	script(t, Config{}, func(p *probe) {
+		p.do(8, Lapse, nil)
+		p.is(Closed)
+		p.do(1, Failure, nil)
+		p.is(Open)
+	})
+}
+
 func TestFailuresInARowMayBeFarApart(t *testing.T) {
 	script(t, Config{}, func(p *probe) {
 		for range 5 {

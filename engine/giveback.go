@@ -14,7 +14,7 @@ func (e *Engine) giveBack(ctx context.Context, v *Verdict, everything bool) {
 	for i := range v.Decisions {
 		d, c := &v.Decisions[i], &v.Match.Charges[i]
 		if d.Charged != 0 && d.Reason == "" && (everything || !c.Each) {
-			p.add(i, undone(*c, d.Charged))
+			p.add(i, undone(*c, d))
 		}
 	}
 	e.askPart(ctx, e.cfg.Store, p)
@@ -28,11 +28,11 @@ func (e *Engine) giveBack(ctx context.Context, v *Verdict, everything bool) {
 	}
 }
 
-// undone is the charge that makes one of n tokens undone.
-func undone(c limit.Charge, n int64) limit.Charge {
-	c.Op, c.Cost = limit.Refund, n
-	if n < 0 {
-		c.Op, c.Cost = limit.Debit, -n
+// undone is the charge that makes one undone that was decided so.
+func undone(c limit.Charge, d *limit.Decision) limit.Charge {
+	c.Op, c.Cost, c.Until = limit.Refund, d.Charged, limit.RefundUntil(c.Limit, d)
+	if d.Charged < 0 {
+		c.Op, c.Cost, c.Until = limit.Debit, -d.Charged, 0
 	}
 	c.Mode, c.Each, c.MaxWait, c.Penalty = limit.Shadow, true, 0, nil
 	return c

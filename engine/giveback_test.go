@@ -64,6 +64,25 @@ func TestTheStoreGetsBackWhatTheShareRefused(t *testing.T) {
 	})
 }
 
+// TestTheNextWindowGetsNothingBack: tokens that were taken in one window and arrive in the next are nobody's.
+func TestTheNextWindowGetsNothingBack(t *testing.T) {
+	d := pair(descriptors.FailClosed)
+	d.Rules[0].Limits[0].Limit = limit.Limit{Algorithm: limit.FixedWindow, Count: 10, Window: time.Minute}
+	inFleet(t, 1, d, func(t *testing.T, f *fleet) {
+		f.lose(of("acme"))
+		f.slow = 2 * time.Second
+		pass(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)) - time.Second)
+		var refused sync.WaitGroup
+		refused.Go(func() { want(t, "closed, at the end of a window", f.send(0, request("joe", "acme", 5)), true) })
+		pass(1500 * time.Millisecond)
+		want(t, "all of the next window", f.send(0, request("joe", "", 10)), false)
+		refused.Wait()
+		if got := f.usedBy("joe"); got != 10 {
+			t.Fatalf("%d of the next window are used, want 10: it got back what was taken from the one before", got)
+		}
+	})
+}
+
 // TestTreesStayCharged: a descriptor's charge counts on a refused request, too.
 func TestTreesStayCharged(t *testing.T) {
 	closed := leaf("tenant", "", 5)

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +25,7 @@ type gate struct {
 	spends  bool                      // only replies to spends are lost
 	calls   int
 	charges int
+	slow    time.Duration // how long a call with refunds is on its way
 }
 
 func nothing(limit.Charge) bool    { return false }
@@ -64,6 +66,9 @@ func (g *gate) Usage(ctx context.Context, charges []limit.Charge, decisions []li
 func (g *gate) Reset(ctx context.Context, keys []string) error { return g.truth.Reset(ctx, keys) }
 
 func (g *gate) pass(ctx context.Context, call func(context.Context, []limit.Charge, []limit.Decision), charges []limit.Charge, decisions []limit.Decision, spend bool) {
+	if slices.ContainsFunc(charges, func(c limit.Charge) bool { return c.Op == limit.Refund }) {
+		<-time.After(g.slow)
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.calls++

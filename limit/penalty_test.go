@@ -132,7 +132,7 @@ func TestPenaltyRefusesThoughTheCounterIsFull(t *testing.T) {
 	c := offender(limit.Penalty{Threshold: 1, Window: mnt, CoolDown: mnt})
 	c.spend(0)
 	c.state = limit.State{}
-	want := limit.Decision{Outcome: limit.Refused, Remaining: 1, RetryAfter: 40 * sec, Penalized: true}
+	want := limit.Decision{At: start + 20_000_000, Outcome: limit.Refused, Remaining: 1, RetryAfter: 40 * sec, Penalized: true}
 	if diff := cmp.Diff(want, c.spend(20*sec)); diff != "" {
 		t.Errorf("in a cool-down, with tokens left (- want, + got):\n%s", diff)
 	}

@@ -57,7 +57,7 @@ func TestTokenBucketIsTheExactBucket(t *testing.T) {
 				debt.SetInt64(0)
 			}
 			after := new(big.Int).Add(debt, new(big.Int).Mul(big.NewInt(cost), window))
-			want := limit.Decision{Outcome: limit.Refused}
+			want := limit.Decision{At: now, Outcome: limit.Refused}
 			if after.Cmp(full) <= 0 {
 				want.Outcome, want.Charged = limit.Allowed, cost
 				debt.Set(after)

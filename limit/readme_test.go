@@ -115,7 +115,7 @@ func TestThrottleExample(t *testing.T) {
 			t.Fatalf("README.md:%d: %v", row.line, err)
 		}
 		for twin, got := range map[string]limit.Decision{"Go": spend(t, &state, row.charge, now), "Lua": lua[0]} {
-			got.Remaining, got.ResetAfter = 0, 0
+			got.At, got.Remaining, got.ResetAfter = 0, 0, 0
 			if got != row.want {
 				t.Errorf("README.md:%d: %s says\n%+v, the page\n%+v", row.line, twin, got, row.want)
 			}
@@ -154,6 +154,7 @@ func TestWorkedExample(t *testing.T) {
 	var state limit.State
 	for _, row := range readExample(t) {
 		now := future + row.at.Microseconds()
+		row.want.At = now
 		if got := spend(t, &state, row.charge, now); got != row.want {
 			t.Errorf("README.md:%d: Go says\n%+v, the page\n%+v", row.line, got, row.want)
 		}

@@ -199,6 +199,7 @@ func (c Call) Read(reply any, decisions []Decision, states []State) (now int64, 
 		if err != nil {
 			return 0, fmt.Errorf("read the reply of the script, charge %d of %d: %w", i+1, len(decisions), err)
 		}
+		decisions[i].At = now
 		if states != nil {
 			states[i] = s
 		}

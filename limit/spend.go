@@ -219,19 +219,15 @@ func (c *Charge) tooLate(now int64) bool {
 	return c.Op == Refund && c.Until > 0 && now > c.Until
 }
 
-// RefundUntil is until when tokens that were taken at an instant can be given back without harm: while their window lasts, because
-// the next one owes nobody anything. A bucket and a log have no such end, but what time gives back meanwhile would be given twice, so
-// there it is a moment.
-func RefundUntil(l Limit, taken int64) int64 {
+// RefundUntil is until when what a charge took can be given back without harm: while its window lasts, because the next one owes
+// nobody anything; from a bucket and a log until time has given it back, and all that others had taken then.
+func RefundUntil(l Limit, d *Decision) int64 {
 	if l.Algorithm != FixedWindow && l.Algorithm != SlidingWindow {
-		return taken + refundWithin.Microseconds()
+		return d.At + d.ResetAfter.Microseconds() - 1
 	}
 	window := rateOf(&l).window
-	return taken - taken%window + window - 1
+	return d.At - d.At%window + window - 1
 }
-
-// refundWithin is how long after they were taken tokens of a bucket or a log can be given back.
-const refundWithin = time.Second
 
 // waits says that tokens may be taken in advance, or for a peek that they could be.
 func (c *Charge) waits() bool {
@@ -263,6 +259,7 @@ func (c *Charge) cost() int64 {
 
 // report sets what is left after the request.
 func report(t tally, c *Charge, now int64, d *Decision) tally {
+	d.At = now
 	l := rateOf(&c.Limit)
 	reset, retry := l.window, l.window
 	if l.count > 0 {

@@ -108,8 +108,8 @@ func TestDecideReportsWhatIsLeftAfterAll(t *testing.T) {
 	charges := []limit.Charge{{Key: "a", Limit: bucket(10, sec, 10), Cost: 4}, {Key: "b", Limit: bucket(10, sec, 10), Cost: 4}}
 	limit.Decide([]*limit.State{a, b}, charges, false, start, decisions)
 	want := []limit.Decision{
-		{Outcome: limit.Allowed, Remaining: 10},
-		{Outcome: limit.Refused, ResetAfter: sec, RetryAfter: 400 * ms},
+		{At: start, Outcome: limit.Allowed, Remaining: 10},
+		{At: start, Outcome: limit.Refused, ResetAfter: sec, RetryAfter: 400 * ms},
 	}
 	if diff := cmp.Diff(want, decisions); diff != "" {
 		t.Errorf("decisions (- want, + got):\n%s", diff)

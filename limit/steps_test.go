@@ -37,8 +37,9 @@ func runSteps(t *testing.T, l limit.Limit, rows []stepRow) limit.State {
 		if row.limit != nil {
 			used = *row.limit
 		}
-		got := spend(t, &state, limit.Charge{Limit: used, Op: row.op, Cost: row.cost, Each: row.each}, start+row.after.Microseconds())
-		want := limit.Decision{Outcome: row.want, Remaining: row.remaining, Charged: row.charged, ResetAfter: row.reset, RetryAfter: row.retry}
+		now := start + row.after.Microseconds()
+		got := spend(t, &state, limit.Charge{Limit: used, Op: row.op, Cost: row.cost, Each: row.each}, now)
+		want := limit.Decision{At: now, Outcome: row.want, Remaining: row.remaining, Charged: row.charged, ResetAfter: row.reset, RetryAfter: row.retry}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("step %d after %v, op %d, cost %d (- want, + got):\n%s", i+1, row.after, row.op, row.cost, diff)
 		}

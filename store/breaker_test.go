@@ -272,12 +272,12 @@ func TestEvidence(t *testing.T) {
 		"decided in a hurry":    {here, short, "", nil, breaker.Success},
 		"decided for nobody":    {gone, whole, "", nil, breaker.Neutral},
 		"late for nobody":       {gone, whole, ReasonTimeout, nil, breaker.Neutral},
-		"late":                  {here, whole, ReasonTimeout, nil, breaker.Failure},
+		"late":                  {here, whole, ReasonTimeout, nil, breaker.Lapse},
 		"late in a hurry":       {here, short, ReasonTimeout, nil, breaker.Neutral},
-		"no connection":         {here, whole, ReasonPool, nil, breaker.Failure},
+		"no connection":         {here, whole, ReasonPool, nil, breaker.Lapse},
 		"no connection in time": {here, short, ReasonPool, nil, breaker.Neutral},
 		"refused connection":    {here, short, ReasonDial, nil, breaker.Failure},
-		"lost connection":       {here, whole, ReasonClosed, io.EOF, breaker.Failure},
+		"lost connection":       {here, whole, ReasonClosed, io.EOF, breaker.Lapse},
 		"dropped connection":    {here, whole, ReasonClosed, net.ErrClosed, breaker.Neutral},
 		"no connection yet":     {here, whole, ReasonTimeout, context.DeadlineExceeded, breaker.Neutral},
 		"loading":               {here, whole, ReasonLoading, nil, breaker.Failure},
@@ -308,8 +308,8 @@ func TestEvidence(t *testing.T) {
 		t.Errorf("20 ms for a wait of 10 ms: %d, want neutral", got)
 	}
 	r.budget = 10 * time.Second
-	if got := r.evidence(here, new(node), whole, whole, ReasonTimeout, nil); got != breaker.Failure {
-		t.Errorf("10 ms without an answer under a budget of 10 s: %d, want a failure", got)
+	if got := r.evidence(here, new(node), whole, whole, ReasonTimeout, nil); got != breaker.Lapse {
+		t.Errorf("10 ms without an answer under a budget of 10 s: %d, want a lapse", got)
 	}
 }
 

@@ -50,7 +50,8 @@ func (s *spell) end() {
 // What an operator got wrong (a password, a right, a foreign value under a key) is an answer: the server is well, other keys may
 // work, and OnError has told of it.
 //
-// A wait that took far longer than it might says that this process got no time, and with it all calls that waited then.
+// A wait that took far longer than it might says that this process got no time, and with it all calls that waited then. Waits in vain
+// and lost connections are lapses: a stall, and a server that drops its clients to become a replica, end all calls at one instant.
 //
 // When a connection was closed on this side, because there is a new master, that says nothing about the new one. All calls then want
 // new connections at once, which are made beside them, and the new master has its replicas to serve: that some calls wait in vain says
@@ -64,9 +65,15 @@ func (r *Redis) evidence(ctx context.Context, n *node, budget, took time.Duratio
 		n.starving.end()
 		return breaker.Success
 	case ReasonTimeout, ReasonPool:
-		return failsUnless(budget < min(r.budget, defaultBudget)/2 || took > budget*3/2 || n.excuses(err, time.Now()))
+		if budget < min(r.budget, defaultBudget)/2 || took > budget*3/2 || n.excuses(err, time.Now()) {
+			return breaker.Neutral
+		}
+		return breaker.Lapse
 	case ReasonClosed:
-		return failsUnless(errors.Is(err, net.ErrClosed))
+		if errors.Is(err, net.ErrClosed) {
+			return breaker.Neutral
+		}
+		return breaker.Lapse
 	case ReasonCluster:
 		// A key that moved is no failure of this server, nor is a slot that nobody serves: others may be served here.
 		return failsUnless(!redis.HasErrorPrefix(err, "CLUSTERDOWN The cluster is down"))

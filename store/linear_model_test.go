@@ -91,7 +91,7 @@ func (s sequential) step(state, input, output any) (bool, any) {
 // same compares what is expected with what was told. Of a refusal by memory only the outcome counts.
 func (s sequential) same(want, got limit.Decision) bool {
 	if s.instant > 0 {
-		want.ResetAfter, want.RetryAfter, got.ResetAfter, got.RetryAfter = 0, 0, 0, 0
+		want.At, want.ResetAfter, want.RetryAfter, got.At, got.ResetAfter, got.RetryAfter = 0, 0, 0, 0, 0, 0
 	}
 	if got.Cached {
 		want.Cached, want.Remaining = true, got.Remaining

@@ -13,7 +13,6 @@ import (
 type part struct {
 	node      *node
 	slot      int
-	server    int64 // µs since the epoch on the server when it decided
 	charges   []limit.Charge
 	places    []int // charges[i] is the request's charge places[i]
 	decisions []limit.Decision
@@ -96,7 +95,6 @@ func (r *Redis) askPart(ctx context.Context, p *part, refused bool) {
 	}()
 	t := r.scratch.Get().(*trip)
 	r.askNode(ctx, p.node, t, p.charges, refused, p.decisions)
-	p.server = t.server
 	r.scratch.Put(t.reset())
 }
 
@@ -149,11 +147,11 @@ func (p *part) undo(decisions []limit.Decision) *part {
 		}
 	}
 	for i, c := range p.charges {
-		taken, d := p.decisions[i].Charged, &decisions[p.places[i]]
+		took, d := &p.decisions[i], &decisions[p.places[i]]
 		switch {
 		case !given[c.Key]:
-		case taken > 0 && !c.Each:
-			back.add(limit.Charge{Key: c.Key, Limit: c.Limit, Cost: taken, Op: limit.Refund, Until: limit.RefundUntil(c.Limit, p.server)}, p.places[i])
+		case took.Charged > 0 && !c.Each:
+			back.add(limit.Charge{Key: c.Key, Limit: c.Limit, Cost: took.Charged, Op: limit.Refund, Until: limit.RefundUntil(c.Limit, took)}, p.places[i])
 			d.Charged, d.Wait = 0, 0
 		default:
 			back.add(limit.Charge{Key: c.Key, Limit: c.Limit, Cost: c.Cost, Op: limit.Peek, Mode: limit.Shadow}, p.places[i])

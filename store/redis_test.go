@@ -79,6 +79,27 @@ func TestEveryKeyHasATTL(t *testing.T) {
 	})
 }
 
+// TestAWipeGivesOneLimitMore: what a server forgets, it admits again, once.
+func TestAWipeGivesOneLimitMore(t *testing.T) {
+	server := servers.StartRedis(t)
+	e := look(t, server, redis.Options{})
+	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}, DenialEntries: -1})
+	eachAlgorithm(t, 5, time.Hour, func(t *testing.T, l limit.Limit) {
+		admitted := 0
+		for i := range 30 {
+			if i == 10 {
+				e.do("FLUSHALL")
+			}
+			if spend(r, charge(t, "wiped", l, 1))[0].Outcome == limit.Allowed {
+				admitted++
+			}
+		}
+		if admitted != 10 {
+			t.Errorf("%d admitted, want 5 before the wipe and 5 after it", admitted)
+		}
+	})
+}
+
 func TestDenialWritesNothing(t *testing.T) {
 	server := servers.StartRedis(t)
 	e := look(t, server, redis.Options{})
