@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
@@ -10,13 +11,16 @@ import (
 
 const (
 	defaultDebts = 100_000
-	// Debts are paid in rounds. Their numbers bound what a store that has just come back gets from one sidecar: about 300
-	// calls in a second, one at a time.
-	roundEvery = 100 * time.Millisecond
-	roundDebts = 1000                  // of one round, at most
-	roundTime  = 50 * time.Millisecond // after which no further call of a round is begun
-	batchDebts = 32                    // of one call
-	payTimeout = 100 * time.Millisecond
+	// Debts are paid in rounds, each by a call of its own: so a key that cannot be charged holds up no other, and a cluster is not
+	// asked in many places at once. The numbers bound what a store that has just come back gets from all sidecars together.
+	roundEvery  = 100 * time.Millisecond
+	roundDebts  = 400                   // of one round of all sidecars
+	roundMost   = 200                   // of one round of one sidecar
+	roundLeast  = 10                    // of one round of one sidecar, however many there are
+	roundVain   = 16                    // payments that are in vain once more, after which a round ends
+	roundTime   = 90 * time.Millisecond // after which no further payment of a round is begun
+	roundPayers = 4                     // payments under way at once
+	payTimeout  = 100 * time.Millisecond
 )
 
 // ledger keeps what the store is owed for what was admitted without it, and pays it when the store answers again. Nothing
@@ -29,17 +33,16 @@ type ledger struct {
 
 	mu                         sync.Mutex       // guards all below
 	debts                      map[string]*debt // by key
-	turns                      []string         // keys of the debts that are not being paid just now, in the order of their turn
+	turns, vain                []string         // keys of the debts that are not being paid just now, in the order of their turn: new ones; those tried in vain
 	running, closed            bool
 	chargedBack, lost, dropped int64 // tokens
 }
 
 // payment is a debt on its way to the store.
 type payment struct {
-	key string
 	debt
 	charge limit.Charge
-	result limit.Decision
+	again  bool // it was tried in vain before
 }
 
 // clock is the instant in µs since the epoch. Steps of the wall clock do not count.
@@ -106,114 +109,106 @@ func (l *ledger) done() bool {
 	return !l.running
 }
 
-// round tries to pay the debts whose turn it is. Those that cannot be paid wait for their next turn behind all others: a
-// shard that stays away holds up no debts to another.
+// round tries to pay the debts whose turn it is: first those that were not tried yet, so that a shard that stays away holds up no
+// debts to another.
 func (l *ledger) round() {
 	began := time.Now()
 	l.mu.Lock()
-	left := min(len(l.turns), roundDebts)
+	owed := int64(len(l.turns) + len(l.vain))
 	l.mu.Unlock()
-	for ; left > 0 && time.Since(began) < roundTime; left -= batchDebts {
-		batch := l.take(min(left, batchDebts))
-		l.pay(batch)
-		l.settle(batch)
+	var left, vain atomic.Int64
+	left.Store(min(owed, max(min(roundDebts/l.engine.live(), roundMost), roundLeast)))
+	var payers sync.WaitGroup
+	for range roundPayers {
+		payers.Go(func() {
+			for time.Since(began) < roundTime && vain.Load() < roundVain && left.Add(-1) >= 0 {
+				p, ok := l.next()
+				if ok && !l.settle(p, l.pay(p)) && p.again {
+					vain.Add(1)
+				}
+			}
+		})
 	}
-	l.settle(l.take(left)) // only to forget what time has given back
+	payers.Wait()
 }
 
-// take removes the next n debts from their turns, and forgets those of which nothing is owed any more.
-func (l *ledger) take(n int) []payment {
-	if n <= 0 {
-		return nil
-	}
+// next is the payment whose turn it is. A debt that time has given back is forgotten instead.
+func (l *ledger) next() (p payment, ok bool) {
 	now := l.clock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n = min(n, len(l.turns))
-	batch := make([]payment, 0, n)
-	for _, key := range l.turns[:n] {
-		d := l.debts[key]
-		d.advance(now)
-		owed := d.tokens(now)
-		if owed == 0 {
-			delete(l.debts, key)
-			continue
-		}
-		charge := limit.Charge{Key: key, Limit: d.limit, Cost: owed, Op: limit.Debit, Mode: limit.Shadow, Each: true}
-		batch = append(batch, payment{key: key, debt: *d, charge: charge})
-		d.used, d.prev = 0, 0
+	queue := &l.turns
+	if len(*queue) == 0 {
+		queue, p.again = &l.vain, true
 	}
-	clear(l.turns[:n])
-	l.turns = l.turns[n:]
-	return batch
+	if len(*queue) == 0 {
+		return p, false
+	}
+	key := (*queue)[0]
+	(*queue)[0], *queue = "", (*queue)[1:]
+	d := l.debts[key]
+	d.advance(now)
+	owed := d.tokens(now)
+	if owed == 0 {
+		delete(l.debts, key)
+		return p, false
+	}
+	p.debt, p.charge = *d, limit.Charge{Key: key, Limit: d.limit, Cost: owed, Op: limit.Debit, Mode: limit.Shadow, Each: true}
+	d.used, d.prev = 0, 0
+	return p, true
 }
 
-// pay charges the store for a batch. A store that does not answer would make the outcome unknown and the debt lost, so it
-// is asked first, without charge, which counters it can decide.
-func (l *ledger) pay(batch []payment) {
+// pay charges the store. One that does not answer would make the outcome unknown and the debt lost, so it is asked first, without
+// charge, whether it can decide.
+func (l *ledger) pay(p payment) limit.Decision {
 	ctx, cancel := context.WithTimeout(context.Background(), payTimeout)
 	defer cancel()
-	all := make([]int, len(batch))
-	for i := range batch {
-		all[i] = i
+	if l.ask(ctx, l.engine.cfg.Store.Usage, p.charge).Outcome == limit.Undecided {
+		return limit.Decision{}
 	}
-	var answered []int
-	for i, d := range l.ask(ctx, l.engine.cfg.Store.Usage, batch, all) {
-		if d.Outcome != limit.Undecided {
-			answered = append(answered, i)
-		}
-	}
-	for n, d := range l.ask(ctx, l.engine.cfg.Store.Spend, batch, answered) {
-		batch[answered[n]].result = d
-	}
+	return l.ask(ctx, l.engine.cfg.Store.Spend, p.charge)
 }
 
-// ask is one call about some payments of a batch. One that panics may have charged them.
-func (l *ledger) ask(ctx context.Context, call func(context.Context, []limit.Charge, []limit.Decision), batch []payment, which []int) (decisions []limit.Decision) {
-	if len(which) == 0 {
-		return nil
-	}
-	decisions = make([]limit.Decision, len(which))
+// ask is one call. One that panics may have charged.
+func (l *ledger) ask(ctx context.Context, call func(context.Context, []limit.Charge, []limit.Decision), c limit.Charge) (d limit.Decision) {
 	defer func() {
 		if r := recover(); r != nil {
 			l.engine.cfg.OnPanic(r)
-			for i := range decisions {
-				decisions[i] = limit.Decision{Unknown: true}
-			}
+			d = limit.Decision{Unknown: true}
 		}
 	}()
-	charges := make([]limit.Charge, len(which))
-	for n, i := range which {
-		charges[n] = batch[i].charge
-	}
-	call(ctx, charges, decisions)
-	return decisions
+	decisions := make([]limit.Decision, 1)
+	call(ctx, []limit.Charge{c}, decisions)
+	return decisions[0]
 }
 
-// settle notes what became of payments. What was not charged for sure is owed still, as of when it was admitted.
-func (l *ledger) settle(batch []payment) {
+// settle notes what became of a payment, and reports whether it is over. What was not charged for sure is owed still, as of when it
+// was admitted.
+func (l *ledger) settle(p payment, result limit.Decision) (over bool) {
 	now := l.clock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := range batch {
-		p := &batch[i]
-		d := l.debts[p.key]
-		switch {
-		case p.result.Outcome != limit.Undecided:
-			l.chargedBack += p.result.Charged
-		case p.result.Unknown:
-			l.lost += p.charge.Cost
-		default:
-			d.advance(now)
-			p.advance(now)
-			d.used, d.prev = d.used+p.used, d.prev+p.prev
-		}
-		if d.used == 0 && d.prev == 0 {
-			delete(l.debts, p.key)
-			continue
-		}
-		l.turns = append(l.turns, p.key)
+	d := l.debts[p.charge.Key]
+	over = result.Outcome != limit.Undecided || result.Unknown
+	switch {
+	case result.Outcome != limit.Undecided:
+		l.chargedBack += result.Charged
+	case result.Unknown:
+		l.lost += p.charge.Cost
+	default:
+		d.advance(now)
+		p.advance(now)
+		d.used, d.prev = d.used+p.used, d.prev+p.prev
 	}
+	switch {
+	case d.used == 0 && d.prev == 0:
+		delete(l.debts, p.charge.Key)
+	case over:
+		l.turns = append(l.turns, p.charge.Key)
+	default:
+		l.vain = append(l.vain, p.charge.Key)
+	}
+	return over
 }
 
 // close ends the payments.

@@ -25,11 +25,14 @@ type gate struct {
 	spends  bool                      // only replies to spends are lost
 	calls   int
 	charges int
-	slow    time.Duration // how long a call with refunds is on its way
+	slow    func(c limit.Charge) time.Duration // how long a call with it is on its way
+	foul    func(c limit.Charge) bool          // no call with it is decided
 }
 
 func nothing(limit.Charge) bool    { return false }
 func everything(limit.Charge) bool { return true }
+
+func atOnce(limit.Charge) time.Duration { return 0 }
 
 // of picks the charges of one user or tenant: a shard.
 func of(identity string) func(limit.Charge) bool {
@@ -66,12 +69,16 @@ func (g *gate) Usage(ctx context.Context, charges []limit.Charge, decisions []li
 func (g *gate) Reset(ctx context.Context, keys []string) error { return g.truth.Reset(ctx, keys) }
 
 func (g *gate) pass(ctx context.Context, call func(context.Context, []limit.Charge, []limit.Decision), charges []limit.Charge, decisions []limit.Decision, spend bool) {
-	if slices.ContainsFunc(charges, func(c limit.Charge) bool { return c.Op == limit.Refund }) {
-		<-time.After(g.slow)
-	}
+	<-time.After(g.slow(charges[0]))
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.calls++
+	if slices.ContainsFunc(charges, g.foul) {
+		for i := range decisions {
+			decisions[i] = limit.Decision{Reason: "wrongtype"}
+		}
+		return
+	}
 	var there []limit.Charge
 	var at []int
 	for i, c := range charges {
@@ -102,7 +109,7 @@ type fleet struct {
 func inFleet(t *testing.T, engines int, domain descriptors.Domain, test func(t *testing.T, f *fleet)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		f := &fleet{t: t, gate: &gate{truth: store.NewMemory(store.MemoryConfig{}), away: nothing, mute: nothing}}
+		f := &fleet{t: t, gate: &gate{truth: store.NewMemory(store.MemoryConfig{}), away: nothing, mute: nothing, foul: nothing, slow: atOnce}}
 		set, problems := descriptors.Compile([]descriptors.Domain{domain}, descriptors.Options{})
 		if set == nil {
 			t.Fatalf("the test's own rules do not compile: %v", problems)

@@ -28,15 +28,15 @@ local function extras(argument, charges, now, given)
     if length == 137 then length = redis.call('STRLEN', key) else r.text = text end
     r.length, r.stored = length, string.byte(text)
     r.count = (length - 1) / 8 - r.stored
-    if length < 9 or fmod(length, 8) ~= 1 or r.stored > 16 or r.count < 0 then foreign(key) end
+    if length < 9 or fmod(length, 8) ~= 1 or r.stored > 16 or r.count < 0 then foreign() end
     for i = 1, r.stored do
       local at = unpack_struct('>d', text, 8 * i - 6)
-      if not whole(at) or at < last then foreign(key) end
+      if not whole(at) or at < last then foreign() end
       r.ends[i], last = at, at
     end
     if r.count > 0 then
       r.oldest, r.newest = instant(r, r.stored), instant(r, r.stored + r.count - 1)
-      if not (whole(r.oldest) and whole(r.newest) and r.oldest <= r.newest) then foreign(key) end
+      if not (whole(r.oldest) and whole(r.newest) and r.oldest <= r.newest) then foreign() end
     end
     return r
   end

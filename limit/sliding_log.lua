@@ -11,13 +11,13 @@ local function sliding_log()
     if length == 0 then
       return {at = 0, prev = 0, size = 0, last_at = 0, last_sum = 0, kept = 0, added = 0, first = 0, base = 0}
     end
-    if length < 32 or fmod(length, 16) ~= 0 then foreign(key) end
+    if length < 32 or fmod(length, 16) ~= 0 then foreign() end
     local at, prev, first_at, first_sum = unpack_struct('>dddd', redis.call('GETRANGE', key, 0, 31))
     local last_at, last_sum = first_at, first_sum
     if length > 32 then last_at, last_sum = unpack_struct('>dd', redis.call('GETRANGE', key, -16, -1)) end
     if not (whole(at) and whole(prev) and whole(first_at) and whole(first_sum) and whole(last_at) and whole(last_sum)
       and prev < first_sum and first_sum <= last_sum and first_at <= last_at) then
-      foreign(key)
+      foreign()
     end
     return {key = key, at = at, prev = prev, size = length / 16 - 1, first_at = first_at, first_sum = first_sum,
       last_at = last_at, last_sum = last_sum, kept = last_sum, added = 0, first = 0, base = prev}

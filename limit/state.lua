@@ -3,8 +3,8 @@
 --   prev of a window. 12 bytes are what an object of Redis holds in 32 with its own. Three doubles where 4 bytes are too few.
 -- arguments: key; the numbers; expires (see spend.lua). reply: read returns the numbers, zeros where there is no key.
 
-local function foreign(key)
-  error('key ' .. key .. ' holds a value that no limit wrote; delete it or use another key prefix')
+local function foreign()
+  error('a key holds a value that no limit wrote; delete it or use another key prefix')
 end
 
 local function whole(number)
@@ -21,11 +21,11 @@ local function read_numbers(key)
     at, used, third = unpack_struct('>dI4I4', value)
   elseif length == 24 then
     at, used, third = unpack_struct('>ddd', value)
-    if not (whole(used) and whole(third)) then foreign(key) end
+    if not (whole(used) and whole(third)) then foreign() end
   else
-    foreign(key)
+    foreign()
   end
-  if not whole(at) or used == 0 and third == 0 then foreign(key) end
+  if not whole(at) or used == 0 and third == 0 then foreign() end
   return at, used, third
 end
 

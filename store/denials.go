@@ -16,7 +16,7 @@ const (
 	denialShards         = 64
 	logPairs             = 4           // refused costs remembered per sliding log
 	seenFor              = time.Second // age up to which a sibling's last answer is repeated
-	leastDenial          = time.Second // a denial is kept at least this long; whether it still refuses is worked out each time
+	denialFor            = time.Second // a denial is kept this long, or longer; whether it still refuses is worked out each time
 	denialSamples        = 8           // entries looked at for one to drop
 )
 
@@ -26,8 +26,10 @@ const (
 //
 // The server's time is estimated as what it said plus all that has passed since just before the question was sent. The
 // answer was worked out later than that, so the estimate is never behind. What other sidecars give back (a refund, a
-// reset) is not seen here; it counts at the latest when the denial would have ended anyway.
+// reset) is not seen here; it counts at the latest when the denial would have ended anyway. Where requests span several places
+// and take tokens only to give them back, that is a matter of course, and so a denial is kept for a second there.
 type denials struct {
+	briefly bool // denials are kept for denialFor and not for as long as they last
 	now     func() time.Time
 	start   time.Time
 	seed    maphash.Seed
@@ -80,8 +82,8 @@ type seenMemo struct {
 	reset     time.Duration // since start
 }
 
-func newDenials(bound int, now func() time.Time) *denials {
-	d := &denials{now: now, start: now().Add(-time.Nanosecond), seed: maphash.MakeSeed()}
+func newDenials(bound int, briefly bool, now func() time.Time) *denials {
+	d := &denials{briefly: briefly, now: now, start: now().Add(-time.Nanosecond), seed: maphash.MakeSeed()}
 	d.spread = uint64(min(denialShards, bound))
 	d.bound = bound / int(d.spread)
 	for i := range d.shards {
@@ -234,7 +236,10 @@ func (d *denials) denyLocked(s *denialShard, a answer) {
 	if m.server > a.server {
 		return // a younger answer came first
 	}
-	until := a.sent + max(a.decision.RetryAfter, leastDenial)
+	until := a.sent + denialFor
+	if !d.briefly {
+		until = a.sent + max(a.decision.RetryAfter, denialFor)
+	}
 	if a.charge.Limit.Algorithm == limit.SlidingLog {
 		m.denyLog(a)
 		until = max(until, m.until)

@@ -182,6 +182,9 @@ func TestForeignValueHarmsItsOwnKeyOnly(t *testing.T) {
 	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
 	eachAlgorithm(t, 5, time.Hour, func(t *testing.T, l limit.Limit) {
 		bad, good := charge(t, "bad", l, 1), charge(t, "good", l, 1)
+		e.do("SET", bad.Key, "of another program")
+		wantUndecided(t, r, bad, ReasonWrong)
+		e.do("DEL", bad.Key)
 		e.do("SADD", bad.Key, "x")
 		wantUndecided(t, r, bad, ReasonWrong)
 		want(t, "another key", spend(r, good)[0], limit.Allowed, 1, 4)

@@ -100,13 +100,13 @@ func reason(err error) string {
 }
 
 func replyReason(text string) string {
+	if strings.Contains(text, foreignValue) {
+		return ReasonWrong
+	}
 	for _, r := range replies {
 		if strings.HasPrefix(text, r.prefix) {
 			return r.reason
 		}
-	}
-	if strings.Contains(text, foreignValue) {
-		return ReasonWrong
 	}
 	if strings.Contains(text, "@user_script") || strings.Contains(text, "user_script:") {
 		return ReasonScript

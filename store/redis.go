@@ -117,7 +117,7 @@ func NewRedis(c RedisConfig) *Redis {
 		r.second = newFleet(c.PerSecond.withDefaults(), "per-second ", g)
 	}
 	if c.DenialEntries > 0 {
-		r.denials = newDenials(c.DenialEntries, c.Now)
+		r.denials = newDenials(c.DenialEntries, c.Kind == Cluster || c.Kind == Ring || c.PerSecond != nil, c.Now)
 	}
 	r.scratch.New = func() any { return new(trip) }
 	if c.Heartbeat != "" {
