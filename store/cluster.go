@@ -25,7 +25,9 @@ type cluster struct {
 	lobby  node // takes calls while it is not known who holds a slot
 	config Servers
 
-	mu      sync.Mutex // guards members and dialers, and is held while a master is admitted
+	// mu guards members, dialers, and which master is admitted. It is never held around a call of the library, which calls newClient and
+	// joined with a lock of its own.
+	mu      sync.Mutex
 	members []*member
 	dialers map[string]*dialer // by address, of members that have not joined yet
 
@@ -115,13 +117,17 @@ func (c *cluster) nudge(address string) {
 
 // cull lets go of connections to a server that may have died while it was away.
 func (c *cluster) cull(address string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, m := range c.members {
+	for _, m := range c.joinedSoFar() {
 		if m.address == address {
 			m.dialer.cull()
 		}
 	}
+}
+
+func (c *cluster) joinedSoFar() []*member {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.members)
 }
 
 // atOnce is a context without time: with it the library answers from what it knows, and asks nobody.
@@ -148,23 +154,29 @@ func (c *cluster) place(key string) (*node, int) {
 
 // admit adds a master, and forgets those that are none any more.
 func (c *cluster) admit(address string, client *redis.Client, key string) *node {
+	m := c.enter(address, client, key)
+	c.masters.Range(func(address, old any) bool {
+		if !c.reigns(old.(*master)) {
+			c.masters.CompareAndDelete(address, old)
+		}
+		return true
+	})
+	return &m.node
+}
+
+// enter is the master with this client, which is added if nobody did.
+func (c *cluster) enter(address string, client *redis.Client, key string) *master {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m, ok := c.masters.Load(address); ok && m.(*master).client == client {
-		return &m.(*master).node
+		return m.(*master)
 	}
 	name := c.prefix + address
 	m := &master{node: node{name: name, guard: c.guards.guard(name, func() { c.cull(address) }), client: client, sender: c.client, routing: 1, failed: c.reload}}
 	m.seen = m.note
 	m.key.Store(&key)
 	c.masters.Store(address, m)
-	c.masters.Range(func(address, old any) bool {
-		if !c.reigns(old.(*master)) {
-			c.masters.Delete(address)
-		}
-		return true
-	})
-	return &m.node
+	return m
 }
 
 // reigns tells whether the key that a master was asked for is still its own.
@@ -199,9 +211,7 @@ func (c *cluster) nodes() []*node {
 
 func (c *cluster) close() error {
 	err := c.client.Close()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, m := range c.members {
+	for _, m := range c.joinedSoFar() {
 		m.dialer.stop()
 		m.warmer.stop()
 	}

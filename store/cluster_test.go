@@ -79,6 +79,28 @@ func TestCluster(t *testing.T) {
 	}
 }
 
+// TestMastersAreAdmittedWhileServersJoin asks for a master while the map of slots is not there, so that the library makes the clients of
+// all servers to ask for it. Whoever admits the master must not wait for them to join, nor they for it.
+func TestMastersAreAdmittedWhileServersJoin(t *testing.T) {
+	var addresses []string
+	for range 20 {
+		addresses = append(addresses, blackHole(t))
+	}
+	r := openRedis(t, RedisConfig{Servers: Servers{Kind: Cluster, Addresses: addresses}})
+	client := redis.NewClient(&redis.Options{Addr: addresses[0]})
+	defer client.Close()
+	admitted := make(chan struct{})
+	go func() {
+		defer close(admitted)
+		r.main.(*cluster).admit(addresses[0], client, "k")
+	}()
+	select {
+	case <-admitted:
+	case <-time.After(10 * time.Second):
+		t.Fatal("a master waits for a server that joins, and that for the master")
+	}
+}
+
 func slotsAgree(t *testing.T, c sharedCluster) {
 	e := look(t, c.Nodes[0], redis.Options{})
 	parts := []string{"", "{", "}", "{}", "{{", "}}", "a", "user=1", "\x00\xff", "{x}", "{y", "z}", "{}{w}", "ключ", ":"}
