@@ -10,8 +10,9 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 envoy=${ENVOY:-127.0.0.1:10000}
 sidecars=${SIDECARS:-127.0.0.1:6071 127.0.0.1:6072}
-redis_off=${REDIS_OFF:-docker compose -f '$here/docker-compose.yaml' stop redis}
-redis_on=${REDIS_ON:-docker compose -f '$here/docker-compose.yaml' start redis}
+compose="docker compose -f $(printf '%q' "$here/docker-compose.yaml")"
+redis_off=${REDIS_OFF:-$compose stop redis}
+redis_on=${REDIS_ON:-$compose start redis}
 
 # metric SIDECAR NAME: the sum of a metric's series.
 metric() {
@@ -27,11 +28,20 @@ show() {
   done
 }
 
-# degraded: whether each of the sidecars has that value of spillway_degraded.
-degraded() {
+# all NAME VALUE: whether a metric has that value at each of the sidecars.
+all() {
   for sidecar in $sidecars; do
-    [ "$(metric "$sidecar" spillway_degraded)" = "$1" ] || return 1
+    [ "$(metric "$sidecar" "$1")" = "$2" ] || return 1
   done
+}
+
+# redis COMMAND: runs it, and tells what it says if it fails.
+redis() {
+  local said
+  if ! said=$(bash -c "$1" 2>&1); then
+    printf '  this failed: %s\n%s\n' "$1" "$said"
+    return 1
+  fi
 }
 
 # spend USER: sends 24 requests of a new user; admitted is how many got 200.
@@ -50,51 +60,53 @@ spend() {
 # early: waits for the first half of a minute, so that no count falls into two of the rules' windows.
 early() { while [ "$(($(date +%s) % 60))" -gt 40 ]; do sleep 1; done; }
 
-# within MIN MAX: fails unless as many were admitted.
-within() {
-  if [ "$admitted" -lt "$1" ] || [ "$admitted" -gt "$2" ]; then
-    echo "  wanted $1 to $2 of 24"
+# ten: fails unless as many were admitted.
+ten() {
+  if [ "$admitted" != 10 ]; then
+    echo "  wanted 10 of 24"
     exit 1
   fi
 }
 
-# until_degraded VALUE: sends a request every 200 ms until all sidecars say so, for half a minute at most.
-until_degraded() {
+# until_all NAME VALUE: sends requests every 200 ms until a metric has that value at all sidecars, for half a minute at most.
+until_all() {
   for _ in $(seq 150); do
     for _ in 1 2; do curl -sS --max-time 10 -o /dev/null -H "x-user: patient-$RANDOM" "http://$envoy/rls"; done
-    if degraded "$1"; then return; fi
+    if all "$1" "$2"; then return; fi
     sleep 0.2
   done
-  echo "  spillway_degraded does not become $1:"
+  echo "  $1 does not become $2:"
   show
   exit 1
 }
 
 run=$$-$RANDOM
 echo "With Redis, ten a minute and user, whichever sidecar is asked:"
-until_degraded 0
+until_all spillway_degraded 0
 early
 spend "before-$run"
-within 10 10
+ten
 show
 
 echo
 echo "Without Redis each sidecar counts for itself, and lets its share of the ten pass:"
-bash -c "$redis_off" >/dev/null 2>&1
+# The share is the limit divided by the sidecars that know of each other. Envoy asks them in turn, so each spends all of it.
+until_all spillway_live_sidecars "$(wc -w <<<"$sidecars" | tr -d ' ')"
 # However the script ends, Redis is there again.
-trap 'bash -c "$redis_on" >/dev/null 2>&1 || true' EXIT
-until_degraded 1
+trap 'redis "$redis_on" || true' EXIT
+redis "$redis_off"
+until_all spillway_degraded 1
 early
 spend "during-$run"
-within 2 10
+ten
 show
 
 echo
 echo "With Redis again:"
-bash -c "$redis_on" >/dev/null 2>&1
+redis "$redis_on"
 trap - EXIT
-until_degraded 0
+until_all spillway_degraded 0
 early
 spend "after-$run"
-within 10 10
+ten
 show

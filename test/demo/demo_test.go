@@ -209,12 +209,13 @@ func (d *demo) limits(t *testing.T) {
 // survives holds what outage.sh shows against the promises: right answers and a gauge without Redis, and recovery.
 func (d *demo) survives(t *testing.T) {
 	out := d.script(t, "outage.sh")
-	admitted := regexp.MustCompile(`(?m)^  (\d+) admitted$`).FindAllStringSubmatch(out, -1)
-	if len(admitted) != 3 || admitted[0][1] != "10" || admitted[2][1] != "10" {
-		t.Fatalf("admitted before, during and after: %v, want 10, at most 10, 10:\n%s", admitted, out)
+	var admitted []string
+	for _, match := range regexp.MustCompile(`(?m)^  (\d+) admitted$`).FindAllStringSubmatch(out, -1) {
+		admitted = append(admitted, match[1])
 	}
-	if n, err := strconv.Atoi(admitted[1][1]); err != nil || n < 2 || n > 10 {
-		t.Errorf("%s admitted without Redis, want some and at most 10:\n%s", admitted[1][1], out)
+	// Without Redis, too: Envoy asks the two sidecars in turn, and each lets its share of five pass.
+	if !slices.Equal(admitted, []string{"10", "10", "10"}) {
+		t.Errorf("admitted before, during and after: %v, want 10 each:\n%s", admitted, out)
 	}
 	var gauge []string
 	for _, match := range regexp.MustCompile(`spillway_degraded (\d)`).FindAllStringSubmatch(out, -1) {
