@@ -22,7 +22,7 @@ type cluster struct {
 	client *redis.ClusterClient
 	guards guards
 	prefix string
-	lobby  node // takes calls while it is not known who holds a slot
+	lobby  node // takes calls while it is not known who holds a slot, or nobody does
 	config Servers
 
 	// mu guards members, dialers, and which master is admitted. It is never held around a call of the library, which calls newClient and
@@ -31,9 +31,15 @@ type cluster struct {
 	members []*member
 	dialers map[string]*dialer // by address, of members that have not joined yet
 
-	masters  sync.Map     // address to *master
-	reloaded atomic.Int64 // when the map was last asked for, in ns
+	masters  sync.Map               // address to *master
+	served   atomic.Pointer[served] // nil: not known yet
+	reloaded atomic.Int64           // when the map was last asked for, in ns
 }
+
+// served has a bit for each slot that somebody serves. The library names any server for one that nobody does.
+type served [slots / 64]uint64
+
+func (s *served) has(slot int) bool { return s[slot/64]&(1<<(slot%64)) != 0 }
 
 // master is a node with a key that it was asked for. It is a master while that key is its own. One that was deposed is not asked any
 // more, so nobody wants to hear that it is away.
@@ -88,7 +94,47 @@ func (c *cluster) newClient(o *redis.Options) *redis.Client {
 	c.mu.Lock()
 	c.dialers[address] = d
 	c.mu.Unlock()
-	return redis.NewClient(o)
+	client := redis.NewClient(o)
+	client.AddHook(slotReader{c})
+	return client
+}
+
+// slotReader reads along when the library fetches the map of slots.
+type slotReader struct{ cluster *cluster }
+
+// ProcessHook notes which slots are served.
+func (r slotReader) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if reply, ok := cmd.(*redis.ClusterSlotsCmd); ok && err == nil {
+			r.cluster.learn(reply.Val())
+		}
+		return err
+	}
+}
+
+// DialHook changes nothing.
+func (slotReader) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessPipelineHook changes nothing.
+func (slotReader) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (c *cluster) learn(ranges []redis.ClusterSlot) {
+	all := new(served)
+	for _, r := range ranges {
+		for slot := max(r.Start, 0); slot <= min(r.End, slots-1); slot++ {
+			all[slot/64] |= 1 << (slot % 64)
+		}
+	}
+	c.served.Store(all)
+}
+
+// vacant tells whether nobody serves the slot, as far as known.
+func (c *cluster) vacant(slot int) bool {
+	known := c.served.Load()
+	return known != nil && !known.has(slot)
 }
 
 // joined begins to greet a server once its client is complete, and forgets those whose clients the library has closed.
@@ -142,7 +188,7 @@ var atOnce = func() context.Context {
 func (c *cluster) place(key string) (*node, int) {
 	slot := slotOf(key)
 	client, err := c.client.MasterForKey(atOnce, key)
-	if err != nil {
+	if err != nil || c.vacant(slot) {
 		return &c.lobby, slot
 	}
 	address := client.Options().Addr
@@ -179,10 +225,11 @@ func (c *cluster) enter(address string, client *redis.Client, key string) *maste
 	return m
 }
 
-// reigns tells whether the key that a master was asked for is still its own.
+// reigns tells whether the key that a master was asked for is still its own, or nobody's.
 func (c *cluster) reigns(m *master) bool {
-	client, err := c.client.MasterForKey(atOnce, *m.key.Load())
-	return err == nil && client == m.client
+	key := *m.key.Load()
+	client, err := c.client.MasterForKey(atOnce, key)
+	return err == nil && (client == m.client || c.vacant(slotOf(key)))
 }
 
 // reload fetches the map of slots in the background. A server that fails may have a successor, so every failure asks for it.

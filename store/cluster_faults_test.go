@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -160,15 +161,25 @@ func slotNotServed(t *testing.T, c sharedCluster) {
 	masters, charges := byMaster(t, c)
 	slot := slotOf(charges[0].Key)
 	other := inSlots(t, c.Slots(t, masters[0])[1:], "other", bucket(1_000_000, year))
-	masters[0].Do(t, "CLUSTER", "DELSLOTS", strconv.Itoa(slot))
+	for _, node := range c.Nodes {
+		node.Do(t, "CLUSTER", "DELSLOTS", strconv.Itoa(slot))
+	}
 	w := watchOver(t, r, func(int) []limit.Charge { return []limit.Charge{other} })
-	for range 30 {
+	servers.Await(t, "the store to know", func() error {
+		wantUndecided(t, r, charges[0], ReasonCluster)
+		return notYet(r.main.(*cluster).vacant(slot))
+	})
+	known := r.nodes()
+	for range 100 {
 		wantUndecided(t, r, charges[0], ReasonCluster)
 	}
 	w.awaitDecided(t, 50)
 	w.wantNoneLost(t)
 	if got := b.names(); len(got) > 0 {
 		t.Errorf("breakers opened: %v", got)
+	}
+	if now := r.nodes(); !slices.Equal(now, known) || len(now) != len(masters) {
+		t.Errorf("%d masters with their breakers are %d others now, want the same %d", len(known), len(now), len(masters))
 	}
 	masters[0].Do(t, "CLUSTER", "ADDSLOTS", strconv.Itoa(slot))
 	awaitAllowed(t, r, charges[0])
