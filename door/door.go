@@ -96,15 +96,8 @@ func (d *Door) give(c *call) {
 	if c.spoilt || cap(c.wire) > KeepBytes || cap(c.verdict.Statuses) > KeepEntries || !c.message.Release() {
 		return
 	}
-	c.empty()
+	c.verdict.Empty()
 	d.calls.Put(c)
-}
-
-// empty clears the verdict and keeps its memory.
-func (c *call) empty() {
-	v := &c.verdict
-	v.Match.Reset()
-	*v = engine.Verdict{Statuses: v.Statuses[:0], Decisions: v.Decisions[:0], Match: v.Match}
 }
 
 // Register adds the service to a gRPC server. Its codec must know messages by ParseWire and replies by AppendWire.
@@ -173,7 +166,7 @@ func (d *Door) answer(ctx context.Context, c *call, b []byte) []byte {
 // decide fills the call's verdict. It empties it first: an interceptor may call twice, and what a decider does not fill
 // in must not be left from before. After a panic it is empty, which admits.
 func (d *Door) decide(ctx context.Context, c *call) {
-	c.empty()
+	c.verdict.Empty()
 	defer func() {
 		if fault := recover(); fault != nil {
 			c.spoilt = true

@@ -92,13 +92,32 @@ func (e *Engine) Rules() *descriptors.Set { return e.set.Load() }
 // matched, and by admission where none had matched yet.
 func (e *Engine) Decide(ctx context.Context, req *descriptors.Request, v *Verdict) {
 	v.reset(len(req.Descriptors))
+	e.decide(ctx, req, v)
+	defer e.survive()
+	e.cfg.OnVerdict(req, v)
+}
+
+// decide fills an empty verdict. A panic after matching leaves it to the failure policies of what matched.
+func (e *Engine) decide(ctx context.Context, req *descriptors.Request, v *Verdict) {
+	defer func() {
+		if r := recover(); r != nil {
+			e.cfg.OnPanic(r)
+			e.despite(v)
+		}
+	}()
 	if e.match(req, v) && len(v.Match.Charges) > 0 {
 		e.boundWaits(ctx, v)
 		e.spend(ctx, v)
 	}
 	e.fold(v)
 	e.wait(ctx, v)
-	e.cfg.OnVerdict(req, v)
+}
+
+// survive ends a panic of somebody who only looks on. The verdict stands.
+func (e *Engine) survive() {
+	if r := recover(); r != nil {
+		e.cfg.OnPanic(r)
+	}
 }
 
 // match finds what applies, and reports whether it could. A panic on the way leaves a request that nothing applies to.

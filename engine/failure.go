@@ -38,6 +38,22 @@ func (v *Verdict) refuses() bool {
 	return limit.Refuses(v.Match.Charges, v.Decisions)
 }
 
+// despite decides a request that nobody could decide because of a panic: without counting, so only closed refuses.
+func (e *Engine) despite(v *Verdict) {
+	v.Refused, v.Refusing, v.Response, v.Degraded = false, nil, nil, "panic"
+	for i := range v.Match.Terms {
+		t := &v.Match.Terms[i]
+		if t.Effect.OnFailure != descriptors.FailClosed || t.Effect.Mode != limit.Enforced {
+			continue
+		}
+		v.Shadowed, v.Refused = e.cfg.Shadow, !e.cfg.Shadow
+		v.Refusing, v.Response, v.RetryAfter = t.Effect, t.Effect.Response, closedRetry
+		if t.Descriptor >= 0 {
+			v.Statuses[t.Descriptor].Over = true
+		}
+	}
+}
+
 // byPolicy decides charge i where its policy needs no counting: open admits, closed refuses what can be refused.
 func (e *Engine) byPolicy(v *Verdict, i int) {
 	d, charge := &v.Decisions[i], &v.Match.Charges[i]

@@ -8,6 +8,7 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/store"
 )
 
 // lost is a Counter that never decides, as a store that is away.
@@ -98,5 +99,50 @@ func TestPanicOfTheStoreIsDecidedByPolicy(t *testing.T) {
 		if v.Degraded != "panic" {
 			t.Fatalf("degraded %q, want panic", v.Degraded)
 		}
+	}
+}
+
+// TestAPanicAfterMatchingIsDecidedByThePolicies: here of the function that counts the sidecars.
+func TestAPanicAfterMatchingIsDecidedByThePolicies(t *testing.T) {
+	for policy, refused := range map[descriptors.Failure]bool{descriptors.FailClosed: true, descriptors.FailOpen: false, descriptors.FailLocal: false} {
+		set, problems := descriptors.Compile([]descriptors.Domain{pair(policy)}, descriptors.Options{})
+		if set == nil {
+			t.Fatalf("the test's own rules do not compile: %v", problems)
+		}
+		memory, panics := store.NewMemory(store.MemoryConfig{}), 0
+		e := engine.New(engine.Config{
+			Store: memory, Fallback: memory, OnPanic: func(any) { panics++ },
+			Live: func() int { panic("of a test") },
+		})
+		e.Use(set)
+		v := new(engine.Verdict)
+		e.Decide(t.Context(), request("joe", "acme", 1), v)
+		if v.Refused != refused || v.Degraded != "panic" || panics != 1 || refused && v.RetryAfter != time.Second {
+			t.Errorf("policy %v: refused %v, degraded %q, %d panics, retry after %v", policy, v.Refused, v.Degraded, panics, v.RetryAfter)
+		}
+		e.Close()
+	}
+}
+
+// TestAVerdictStandsThoughSomebodyPanicsAboutIt: who looks on has no say.
+func TestAVerdictStandsThoughSomebodyPanicsAboutIt(t *testing.T) {
+	set, problems := descriptors.Compile([]descriptors.Domain{pair(descriptors.FailOpen)}, descriptors.Options{})
+	if set == nil {
+		t.Fatalf("the test's own rules do not compile: %v", problems)
+	}
+	panics := 0
+	e := engine.New(engine.Config{
+		Store: store.NewMemory(store.MemoryConfig{}), OnPanic: func(any) { panics++ },
+		OnVerdict: func(*descriptors.Request, *engine.Verdict) { panic("of a test") },
+	})
+	defer e.Close()
+	e.Use(set)
+	v := new(engine.Verdict)
+	for i := range 6 {
+		e.Decide(t.Context(), request("joe", "acme", 1), v)
+		want(t, "of 4", v, i >= 4)
+	}
+	if panics != 6 {
+		t.Errorf("%d panics were told of, want 6", panics)
 	}
 }

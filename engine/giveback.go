@@ -41,7 +41,6 @@ func undone(c limit.Charge, d *limit.Decision) limit.Charge {
 // hangUp undoes all that a request was charged whose caller is gone, each charge where it was made: at the store and in
 // its mirror, or in the fallback and in what is owed for that.
 func (e *Engine) hangUp(ctx context.Context, v *Verdict) {
-	ctx = context.WithoutCancel(ctx)
 	if e.cfg.Fallback != nil {
 		p := v.part.begin()
 		for i := range v.Decisions {

@@ -9,8 +9,10 @@ import (
 
 const (
 	defaultWaiters = 10_000
-	// waitMargin is what a held answer leaves of the caller's time for its own way back.
-	waitMargin = 5 * time.Millisecond
+	// waitMargin is what a held answer leaves of the caller's time for the store and for its own way back, and leastMargin what is
+	// left of that after the store.
+	waitMargin  = 5 * time.Millisecond
+	leastMargin = time.Millisecond
 )
 
 // queue holds the answers of throttled requests until their tokens are due. Those of one key leave in the order in which
@@ -49,7 +51,7 @@ func (e *Engine) boundWaits(ctx context.Context, v *Verdict) {
 }
 
 // wait holds an admitted answer until the last of its tokens is due. A caller that hangs up gives back what it took, and
-// is refused.
+// is refused, and so does one whose time the store has used up: an answer that comes too late would admit it for nothing.
 func (e *Engine) wait(ctx context.Context, v *Verdict) {
 	if v.Refused || v.Shadowed {
 		return
@@ -64,8 +66,13 @@ func (e *Engine) wait(ctx context.Context, v *Verdict) {
 		return
 	}
 	began := e.cfg.Now()
-	if !e.queue.hold(ctx, key, longest) {
+	deadline, bounded := ctx.Deadline()
+	switch {
+	case bounded && time.Until(deadline)-leastMargin < longest:
 		e.hangUp(ctx, v)
+		v.Refused, v.RetryAfter = true, longest
+	case !e.queue.hold(ctx, key, longest):
+		e.hangUp(context.WithoutCancel(ctx), v)
 		v.Refused, v.RetryAfter = true, longest
 	}
 	v.Waited = e.cfg.Now().Sub(began)

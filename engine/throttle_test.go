@@ -90,6 +90,26 @@ func TestThrottleNeverWaitsPastTheDeadline(t *testing.T) {
 	})
 }
 
+// TestThrottleCountsTheTimeOfTheStore: what the store took of the caller's time is gone. One whose answer would be too late is refused, in
+// time, and gives back what it took.
+func TestThrottleCountsTheTimeOfTheStore(t *testing.T) {
+	inFleet(t, 1, throttled(100*time.Millisecond, time.Second), func(t *testing.T, f *fleet) {
+		f.send(0, request("u", "", 1))
+		f.slow = func(limit.Charge) time.Duration { return 8 * time.Millisecond }
+		ctx, cancel := context.WithTimeout(t.Context(), 100500*time.Microsecond)
+		defer cancel()
+		v, began := new(engine.Verdict), time.Now()
+		f.engines[0].Decide(ctx, request("u", "", 1), v)
+		if took := time.Since(began); !v.Refused || took > 20*time.Millisecond {
+			t.Fatalf("refused %v after %v, want refused at once: its token is due half a millisecond before the deadline", v.Refused, took)
+		}
+		pass(time.Until(began.Add(100 * time.Millisecond)))
+		if v := f.send(0, request("u", "", 1)); v.Refused || v.Waited > 0 {
+			t.Fatalf("refused %v, waited %v: want the token that was given back", v.Refused, v.Waited)
+		}
+	})
+}
+
 func TestCancelledWaiterGivesItsTokenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, memory := throttling(t, 0, 5*time.Second)

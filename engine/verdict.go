@@ -39,6 +39,15 @@ type Status struct {
 	tree       bool                // in quota mode: a tree has a say about it
 }
 
+// Empty forgets everything but the memory that the next request can use.
+func (v *Verdict) Empty() {
+	v.Match.Reset()
+	if v.Match.Charges == nil { // it was too much to keep
+		v.Decisions, v.part = nil, part{}
+	}
+	*v = Verdict{Match: v.Match, Statuses: v.Statuses[:0], Decisions: v.Decisions[:0], part: v.part}
+}
+
 // reset makes v the verdict on a request of that many descriptors that nothing applies to: admitted.
 func (v *Verdict) reset(descriptors int) {
 	match, statuses, decisions, part := v.Match, v.Statuses, v.Decisions, v.part

@@ -4,7 +4,7 @@
 -- arguments: one string, packed big-endian: per charge that has either, its number from 1 (4 bytes), its longest wait in
 --   microseconds, or for a refund its end (double, 0: none), the index of its penalty's key from 1 (4 bytes, 0: none); and, with a penalty, whether it
 --   only shows (byte), threshold, window (doubles), and as many cool-downs, multiplied (doubles), as the byte before says.
--- reply: each charge has max_wait or penalty then; count records the refusals, save writes the records that changed.
+-- reply: each charge has max_wait, less cost, or penalty then; count records the refusals, save writes the records that changed.
 
 local function extras(argument, charges, now, given)
   local records = {}
@@ -121,12 +121,24 @@ local function extras(argument, charges, now, given)
     end
   end
 
+  -- How much a refund can give back at most until its end; see spend.go.
+  local function returnable(c, ends)
+    if now > ends then return 0 end
+    if c.algorithm ~= 1 or c.count == 0 then return max_exact end
+    local tokens, part = share(ends - now, c.count, c.window)
+    return part > 0 and tokens + 1 or tokens
+  end
+
   local place = 1
   while place <= #argument do
     local number, wait, key = unpack_struct('>I4dI4', argument, place)
     local c = charges[number]
     place = place + 16
-    if wait > 0 then c.max_wait = wait end
+    if c.op == 2 and wait > 0 then
+      c.cost = min(c.cost, returnable(c, wait))
+    elseif wait > 0 then
+      c.max_wait = wait
+    end
     if key > 0 then
       local dry, threshold, window, n = unpack_struct('>BddB', argument, place)
       local p = {key = key, dry = dry == 1, threshold = threshold, window = window, lengths = {}, longest = 0}

@@ -77,6 +77,38 @@ func TestTokenBucketIsTheExactBucket(t *testing.T) {
 	})
 }
 
+// TestGivingBackToABucketEarnsNothing: a bucket that gets back what was taken from it has no more than one that was never touched, but
+// for what is rounded to a whole token.
+func TestGivingBackToABucketEarnsNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := anyLimit(t, limit.TokenBucket)
+		var real, ideal limit.State
+		now := int64(start)
+		others := func() {
+			for range rapid.IntRange(0, 5).Draw(t, "others") {
+				now += anyPause(t, l) / 4
+				c := limit.Charge{Limit: l, Cost: anyCost(t, l)}
+				if spend(t, &real, c, now).Outcome == limit.Allowed && spend(t, &ideal, c, now).Outcome != limit.Allowed {
+					t.Fatalf("%d passed only where %+v had been taken", c.Cost, l)
+				}
+			}
+		}
+		others()
+		took := spend(t, &real, limit.Charge{Limit: l, Cost: anyCost(t, l)}, now)
+		others()
+		if took.Charged > 0 {
+			now += anyPause(t, l) / 4
+			back := limit.Charge{Limit: l, Op: limit.Refund, Cost: took.Charged, Until: limit.RefundUntil(l, &took)}
+			spend(t, &real, back, now)
+		}
+		peek := limit.Charge{Limit: l, Op: limit.Peek}
+		with, without := spend(t, &real, peek, now).Remaining, spend(t, &ideal, peek, now).Remaining
+		if with > without+1 {
+			t.Fatalf("%d left at %d, %d had nothing been taken and given back, of %+v", with, now, without, l)
+		}
+	})
+}
+
 func TestSlidingLogNeverHoldsMoreThanItsLimit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := anyLimit(t, limit.SlidingLog)

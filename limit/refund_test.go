@@ -20,8 +20,9 @@ func TestRefundEnds(t *testing.T) {
 		"fixed window, next":       {limit.FixedWindow, 10*second + 900_000, 11 * second, 0},
 		"sliding window, same":     {limit.SlidingWindow, 10*second + 900_000, 10*second + 999_999, -2},
 		"sliding window, next":     {limit.SlidingWindow, 10*second + 900_000, 11 * second, 0},
-		"token bucket, not full":   {limit.TokenBucket, 10*second + 999_999, 11*second + 499_998, -2},
+		"token bucket, at once":    {limit.TokenBucket, 10*second + 999_999, 11*second + 299_998, -2},
 		"token bucket, full again": {limit.TokenBucket, 10*second + 999_999, 11*second + 499_999, 0},
+		"token bucket, in between": {limit.TokenBucket, 10 * second, 10*second + 400_000, -1},
 		"log, within its window":   {limit.SlidingLog, 10 * second, 11*second - 1, -2},
 		"log, after its window":    {limit.SlidingLog, 10 * second, 11*second + 1, 0},
 	} {

@@ -182,7 +182,10 @@ func step(t tally, c *Charge, dry bool, now int64, d *Decision) tally {
 	if d.Outcome == Refused && c.waits() {
 		d.Outcome, n, wait = reserve(t, c, l, n, now)
 	}
-	if dry || n == 0 || c.tooLate(now) {
+	if c.Op == Refund && c.Until > 0 {
+		n = max(n, -c.returnable(l, now))
+	}
+	if dry || n == 0 {
 		return t
 	}
 	d.Wait = time.Duration(wait) * time.Microsecond
@@ -214,9 +217,20 @@ func demand(c *Charge, l rate, left int64) (Outcome, int64) {
 	return Refused, 0
 }
 
-// tooLate says that what a refund would give back is time's by now.
-func (c *Charge) tooLate(now int64) bool {
-	return c.Op == Refund && c.Until > 0 && now > c.Until
+// returnable is how much a refund that has an end can give back at most. What a bucket has earned since is not given again, so the
+// less time it has until it is full anyway, the less that is; a part of a token counts as one.
+func (c *Charge) returnable(l rate, now int64) int64 {
+	switch {
+	case now > c.Until:
+		return 0
+	case c.Limit.Algorithm != TokenBucket:
+		return MaxCost
+	}
+	tokens, part := share(c.Until-now, l.count, l.window)
+	if part > 0 {
+		tokens++
+	}
+	return tokens
 }
 
 // RefundUntil is until when what a charge took can be given back without harm: while its window lasts, because the next one owes

@@ -30,7 +30,7 @@ local function step(t, c, dry, now)
   local outcome, n = demand(c, ops.left(t, c, now))
   local wait = outcome == 2 and c.max_wait and ops.due(t, c, c.cost, c.max_wait, now)
   if wait then outcome, n = 1, c.op == 0 and c.cost or 0 end -- a peek takes nothing, and its answer does not wait
-  if dry or n == 0 or c.op == 2 and c.max_wait and now > c.max_wait then return outcome, 0 end -- a refund's end
+  if dry or n == 0 then return outcome, 0 end
   n = ops.take(t, c, n, now)
   if n ~= 0 then t.changed = true end
   return outcome, n, wait
