@@ -58,6 +58,9 @@ func (d *dialer) connect(ctx context.Context, network, address string) (net.Conn
 // cull closes connections that were silent while the server was away.
 func (d *dialer) cull() { d.lines.cull(time.Now()) }
 
+// hangUp closes the connections that nobody waits on.
+func (d *dialer) hangUp() { d.lines.hangUp() }
+
 // stop ends all dials and waits for them.
 func (d *dialer) stop() {
 	d.cancel()

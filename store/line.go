@@ -25,6 +25,7 @@ type line struct {
 	net.Conn
 	used   atomic.Int64 // unix ns when it was made, or something was written or read
 	spoke  atomic.Bool  // the server has said something
+	asked  atomic.Bool  // the server owes an answer
 	closed atomic.Bool
 	lines  *lines
 }
@@ -42,6 +43,7 @@ func (l *line) Read(b []byte) (int, error) {
 		return 0, errClients
 	}
 	l.used.Store(time.Now().UnixNano())
+	l.asked.Store(false)
 	if l.lines.mute.Load() {
 		l.lines.mute.Store(false)
 	}
@@ -51,6 +53,7 @@ func (l *line) Read(b []byte) (int, error) {
 // Write notes that somebody waits for an answer.
 func (l *line) Write(b []byte) (int, error) {
 	l.used.Store(time.Now().UnixNano())
+	l.asked.Store(true)
 	return l.Conn.Write(b)
 }
 
@@ -122,17 +125,27 @@ func (s *lines) remove(l *line) {
 	delete(s.all, l)
 }
 
-// cull closes the connections that have been silent. The library finds out when it takes one of them out of its pool.
+// cull closes the connections that have been silent.
 func (s *lines) cull(now time.Time) {
+	s.end(func(l *line) bool { return now.UnixNano()-l.used.Load() >= int64(silentFor) })
+}
+
+// hangUp closes the connections that nobody waits on.
+func (s *lines) hangUp() {
+	s.end(func(l *line) bool { return !l.asked.Load() })
+}
+
+// end closes connections. The library finds out when it takes one of them out of its pool.
+func (s *lines) end(which func(l *line) bool) {
 	s.mu.Lock()
-	var silent []*line
+	var some []*line
 	for l := range s.all {
-		if now.UnixNano()-l.used.Load() >= int64(silentFor) {
-			silent = append(silent, l)
+		if which(l) {
+			some = append(some, l)
 		}
 	}
 	s.mu.Unlock()
-	for _, l := range silent {
+	for _, l := range some {
 		_ = l.Close() // nobody waits for it
 	}
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,7 +26,7 @@ type node struct {
 	routing int                             // how often the sender asks for the words of a command before it writes it
 	seen    func(now time.Time, key string) // told of each call; nil: nobody wants to know
 	failed  func()                          // told when a connection was lost, or the breaker kept a call away; nil: nobody wants to know
-	resolve func(ctx context.Context)       // looks for the master again, and lets go of the connections to another one; nil: there is no other
+	resolve func(ctx context.Context)       // looks for the master again, and lets go of the connections to another one; nil: the sender does
 }
 
 // sender is a client of go-redis, of one server or of a cluster.
@@ -98,6 +99,9 @@ type solo struct {
 	dialer  *dialer
 
 	sentinels *resolver // nil: none
+
+	mu   sync.Mutex // guards left
+	left time.Time  // the connections were let go for the last time
 }
 
 func newSolo(s Servers, prefix string, g guards) *solo {
@@ -111,12 +115,29 @@ func newSolo(s Servers, prefix string, g guards) *solo {
 
 // start begins to use the client.
 func (o *solo) start(name string, client *redis.Client, s Servers) {
-	n := &node{name: name, guard: o.guards.guard(name, o.dialer.cull), client: client, sender: client}
+	n := &node{name: name, guard: o.guards.guard(name, o.dialer.cull), client: client, sender: client, resolve: o.leave}
 	if o.sentinels != nil {
 		n.resolve = o.sentinels.resolve
 	}
 	n.warmer = newWarmer(client, s, o.dialer, o.nudge)
 	o.current.Store(n)
+}
+
+// leavePause is the least time between two times that the connections to a replica are let go: it may well stay one.
+const leavePause = 100 * time.Millisecond
+
+// leave lets go of the connections to a server that turned out to be a replica: the way to the address may lead to its master by now. Who
+// asks while another one does it waits for that.
+func (o *solo) leave(context.Context) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	if now.Sub(o.left) < leavePause {
+		return
+	}
+	o.left = now
+	o.dialer.hangUp()
+	o.current.Load().warmer.wake()
 }
 
 // nudge tells the breaker that the server can be reached again.
