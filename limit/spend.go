@@ -178,12 +178,9 @@ func step(t tally, c *Charge, dry bool, now int64, d *Decision) tally {
 	a := &algorithms[c.Limit.Algorithm]
 	t = a.advance(t, l, now)
 	var n, wait int64
-	d.Outcome, n = demand(c, l, a.left(t, l, now))
+	d.Outcome, n = demand(c, l, a.left(t, l, now), now)
 	if d.Outcome == Refused && c.waits() {
 		d.Outcome, n, wait = reserve(t, c, l, n, now)
-	}
-	if c.Op == Refund && c.Until > 0 {
-		n = max(n, -c.returnable(l, now))
 	}
 	if dry || n == 0 {
 		return t
@@ -195,11 +192,11 @@ func step(t tally, c *Charge, dry bool, now int64, d *Decision) tally {
 }
 
 // demand says what a charge gets and how much it takes when that much is left.
-func demand(c *Charge, l rate, left int64) (Outcome, int64) {
+func demand(c *Charge, l rate, left, now int64) (Outcome, int64) {
 	cost := c.cost()
 	switch c.Op {
 	case Refund:
-		return Allowed, -cost
+		return Allowed, -min(cost, c.returnable(l, now))
 	case Debit:
 		return Allowed, max(min(cost, left+l.count), 0)
 	case Peek:
@@ -217,10 +214,12 @@ func demand(c *Charge, l rate, left int64) (Outcome, int64) {
 	return Refused, 0
 }
 
-// returnable is how much a refund that has an end can give back at most. What a bucket has earned since is not given again, so the
+// returnable is how much a refund can give back at most before its end. What a bucket has earned since is not given again, so the
 // less time it has until it is full anyway, the less that is; a part of a token counts as one.
 func (c *Charge) returnable(l rate, now int64) int64 {
 	switch {
+	case c.Until == 0:
+		return MaxCost
 	case now > c.Until:
 		return 0
 	case c.Limit.Algorithm != TokenBucket:

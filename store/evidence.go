@@ -65,21 +65,15 @@ func (r *Redis) evidence(ctx context.Context, n *node, budget, took time.Duratio
 		n.starving.end()
 		return breaker.Success
 	case ReasonTimeout, ReasonPool:
-		if budget < min(r.budget, defaultBudget)/2 || took > budget*3/2 || n.excuses(err, time.Now()) {
-			return breaker.Neutral
-		}
-		return breaker.Lapse
+		return unless(budget < min(r.budget, defaultBudget)/2 || took > budget*3/2 || n.excuses(err, time.Now()), breaker.Lapse)
 	case ReasonClosed:
-		if errors.Is(err, net.ErrClosed) {
-			return breaker.Neutral
-		}
-		return breaker.Lapse
+		return unless(errors.Is(err, net.ErrClosed), breaker.Lapse)
 	case ReasonCluster:
 		// A key that moved is no failure of this server, nor is a slot that nobody serves: others may be served here.
-		return failsUnless(!redis.HasErrorPrefix(err, "CLUSTERDOWN The cluster is down"))
+		return unless(!redis.HasErrorPrefix(err, "CLUSTERDOWN The cluster is down"), breaker.Failure)
 	case ReasonError:
 		var reply redis.Error
-		return failsUnless(errors.As(err, &reply))
+		return unless(errors.As(err, &reply), breaker.Failure)
 	}
 	return said[why]
 }
@@ -91,10 +85,10 @@ var said = map[string]breaker.Result{
 	ReasonOOM: breaker.Failure, ReasonMisconf: breaker.Failure, ReasonBusy: breaker.Failure,
 }
 
-// failsUnless is a failure, unless it says nothing about the server.
-func failsUnless(neutral bool) breaker.Result {
+// unless is the result, or nothing where the call says nothing about the server.
+func unless(neutral bool, result breaker.Result) breaker.Result {
 	if neutral {
 		return breaker.Neutral
 	}
-	return breaker.Failure
+	return result
 }
