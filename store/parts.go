@@ -24,6 +24,7 @@ type part struct {
 // Meanwhile others may find less on a counter than there is in the end, and be refused: for as long as these two trips take. The
 // reverse never happens: nothing is given to a counter before it is known to be due, nor after the window in which it was taken.
 func (r *Redis) askParts(ctx context.Context, charges []limit.Charge, refused bool, decisions []limit.Decision) {
+	began := time.Now()
 	first, second := r.split(charges)
 	r.askAll(ctx, first, refused)
 	for _, p := range first {
@@ -31,7 +32,7 @@ func (r *Redis) askParts(ctx context.Context, charges []limit.Charge, refused bo
 	}
 	refused = refused || limit.Refuses(charges, decisions)
 	if refused {
-		r.giveBack(ctx, first, decisions)
+		r.giveBack(ctx, first, decisions, max(r.budget-time.Since(began), r.budget/5))
 	}
 	r.askAll(ctx, second, refused)
 	for _, p := range second {
@@ -106,8 +107,8 @@ func (p *part) report(decisions []limit.Decision) {
 }
 
 // giveBack returns what the parts of a refused request took, and lets the decisions say so. The answer does not wait for it longer
-// than its caller can, but the giving back goes on: it has a budget of its own.
-func (r *Redis) giveBack(ctx context.Context, taken []*part, decisions []limit.Decision) {
+// than that, nor than its caller can, but the giving back goes on: it has a budget of its own.
+func (r *Redis) giveBack(ctx context.Context, taken []*part, decisions []limit.Decision, longest time.Duration) {
 	var back []*part
 	for _, p := range taken {
 		if b := p.undo(decisions); b != nil {
@@ -117,7 +118,7 @@ func (r *Redis) giveBack(ctx context.Context, taken []*part, decisions []limit.D
 	if len(back) == 0 {
 		return
 	}
-	patience := time.NewTimer(r.allowance(ctx))
+	patience := time.NewTimer(min(r.allowance(ctx), longest))
 	defer patience.Stop()
 	returned := make(chan struct{})
 	r.background.run(func() {
