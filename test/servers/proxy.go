@@ -46,10 +46,19 @@ type Proxy struct {
 	done     chan struct{}
 	running  sync.WaitGroup
 
-	mu    sync.Mutex // guards conns
-	conns map[net.Conn]bool
+	mu     sync.Mutex // guards all below
+	conns  map[net.Conn]bool
+	dead   map[*line]time.Time // since when
+	deaths Deaths
 
-	accepted, open, dead, met atomic.Int64
+	accepted, open, met atomic.Int64
+}
+
+// Deaths is how many connections were dead and still held open by the client.
+type Deaths struct {
+	Total   int
+	AtOnce  int           // the most at one moment
+	Longest time.Duration // that one was
 }
 
 // StartProxy starts a proxy in front of an address. It ends, with its connections, when the test ends.
@@ -59,7 +68,7 @@ func StartProxy(t testing.TB, target string) *Proxy {
 	if err != nil {
 		t.Fatalf("listen for the proxy: %v", err)
 	}
-	p := &Proxy{Addr: l.Addr().String(), target: target, listener: l, done: make(chan struct{}), conns: map[net.Conn]bool{}}
+	p := &Proxy{Addr: l.Addr().String(), target: target, listener: l, done: make(chan struct{}), conns: map[net.Conn]bool{}, dead: map[*line]time.Time{}}
 	p.Set(Fault{})
 	p.running.Go(p.serve)
 	t.Cleanup(p.stop)
@@ -75,8 +84,23 @@ func (p *Proxy) Accepted() int64 { return p.accepted.Load() }
 // Open is how many connections the client holds open now, dead ones included.
 func (p *Proxy) Open() int64 { return p.open.Load() }
 
-// Dead is how many of the open connections fell into a black hole.
-func (p *Proxy) Dead() int64 { return p.dead.Load() }
+// Dead is how many of the open connections fell into a black hole or are half-closed.
+func (p *Proxy) Dead() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return int64(len(p.dead))
+}
+
+// Deaths tells of all dead connections so far, those that are open still included.
+func (p *Proxy) Deaths() Deaths {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := p.deaths
+	for _, since := range p.dead {
+		all.Longest = max(all.Longest, time.Since(since))
+	}
+	return all
+}
 
 // Met is how many replies have met a fault.
 func (p *Proxy) Met() int64 { return p.met.Load() }
@@ -127,6 +151,27 @@ func (p *Proxy) forget(c net.Conn) {
 	c.Close()
 }
 
+// die notes that nothing will come over a line any more.
+func (p *Proxy) die(l *line) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dead[l] = time.Now()
+	p.deaths.Total++
+	p.deaths.AtOnce = max(p.deaths.AtOnce, len(p.dead))
+}
+
+// bury notes that the client has let go of a line.
+func (p *Proxy) bury(l *line) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	since, found := p.dead[l]
+	if !found {
+		return
+	}
+	p.deaths.Longest = max(p.deaths.Longest, time.Since(since))
+	delete(p.dead, l)
+}
+
 // line is one connection of a client with its own to the server.
 type line struct {
 	*Proxy
@@ -141,11 +186,7 @@ func (p *Proxy) carry(c net.Conn) {
 	p.track(c)
 	defer p.forget(c)
 	l := &line{Proxy: p, client: c}
-	defer func() {
-		if l.fell.Load() {
-			p.dead.Add(-1)
-		}
-	}()
+	defer p.bury(l)
 	if l.swallows() {
 		io.Copy(io.Discard, c)
 		return
@@ -174,7 +215,7 @@ func (l *line) swallows() bool {
 		return false
 	}
 	if l.fell.CompareAndSwap(false, true) {
-		l.dead.Add(1)
+		l.die(l)
 	}
 	return true
 }
@@ -233,6 +274,7 @@ func (l *line) reply(b []byte) bool {
 	case Slices:
 		return l.slice(b, func(left int) int { return 1 + rand.IntN(max(1, min(left, 2*len(b)/3))) }, f.Delay)
 	case HalfClose:
+		l.die(l)
 		l.client.(*net.TCPConn).CloseWrite()
 		io.Copy(io.Discard, l.server)
 		return true

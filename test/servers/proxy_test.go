@@ -194,6 +194,23 @@ func TestProxyClosesTheWayBackOnly(t *testing.T) {
 		}
 		return nil
 	})
+	wantDead(t, p, Deaths{Total: 1, AtOnce: 1}, 1)
+	c.Close()
+	awaitOpen(t, p, 0)
+	wantDead(t, p, Deaths{Total: 1, AtOnce: 1}, 0)
+}
+
+// wantDead checks the counts of dead connections, and that the longest death is not forgotten.
+func wantDead(t *testing.T, p *Proxy, want Deaths, now int64) {
+	t.Helper()
+	got := p.Deaths()
+	if got.Longest == 0 {
+		t.Fatalf("%+v: nothing was dead for any time", got)
+	}
+	got.Longest = 0
+	if got != want || p.Dead() != now {
+		t.Fatalf("%+v and %d dead now, want %+v and %d", got, p.Dead(), want, now)
+	}
 }
 
 func TestProxyConnectionsInABlackHoleStayThere(t *testing.T) {
@@ -216,8 +233,9 @@ func TestProxyConnectionsInABlackHoleStayThere(t *testing.T) {
 	old.Close()
 	fresh.Close()
 	awaitOpen(t, p, 1)
-	if p.Dead() != 0 {
-		t.Fatalf("%d dead connections after their end", p.Dead())
+	wantDead(t, p, Deaths{Total: 2, AtOnce: 2}, 0)
+	if longest := p.Deaths().Longest; longest < 2*soon {
+		t.Fatalf("the longest was dead for %v, want at least %v", longest, 2*soon)
 	}
 }
 
