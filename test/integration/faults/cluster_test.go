@@ -111,7 +111,7 @@ func resharded(x *trial) {
 func minority(x *trial) {
 	c := x.startCluster("--appendonly", "yes", "--appendfsync", "no")        // counters outlive the nodes
 	gone := []*servers.Redis{c.Nodes[3], c.Nodes[4], c.Nodes[0], c.Nodes[1]} // replicas first: they must not take over
-	x.during(func() {
+	x.outage(func() {
 		for _, node := range gone {
 			node.Kill(x)
 		}
@@ -121,7 +121,6 @@ func minority(x *trial) {
 		}
 		x.awaitCluster(c)
 	})
-	x.outage()
 	x.told("cluster")
 }
 
@@ -129,7 +128,7 @@ func minority(x *trial) {
 func uncovered(x *trial) {
 	c := x.startCluster("--cluster-require-full-coverage", "yes")
 	slot := x.emptySlot(c, c.Nodes[0])
-	x.during(func() {
+	x.outage(func() {
 		for _, node := range c.Nodes { // the owner first: the others would learn it from it again
 			node.Do(x, "CLUSTER", "DELSLOTS", slot)
 		}
@@ -137,7 +136,6 @@ func uncovered(x *trial) {
 		c.Nodes[0].Do(x, "CLUSTER", "ADDSLOTS", slot)
 		x.awaitCluster(c)
 	})
-	x.outage()
 	x.told("cluster")
 }
 

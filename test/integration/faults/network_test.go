@@ -17,7 +17,7 @@ const (
 var networkRows = []row{
 	{id: "X4", fault: "replies 4 ± 2 ms late, within the budget", short: 6 * time.Second, full: time.Minute, run: func(x *trial) {
 		x.startBehindProxy()
-		x.network(servers.Fault{Mode: servers.Latency, Delay: 4 * time.Millisecond, Jitter: 2 * time.Millisecond})
+		x.during(x.network(servers.Fault{Mode: servers.Latency, Delay: 4 * time.Millisecond, Jitter: 2 * time.Millisecond}))
 		x.common()
 		x.keepsClosed()
 		if part := x.degradedPart(); part > 0.005 {
@@ -26,10 +26,12 @@ var networkRows = []row{
 	}},
 	{id: "X5", fault: "10 % of replies held 200 ms or reset", short: 6 * time.Second, full: time.Minute, run: func(x *trial) {
 		x.startBehindProxy()
-		x.network(servers.Fault{Mode: servers.HoldOrReset, Share: 0.1, Delay: 200 * time.Millisecond})
+		begin, repair := x.network(servers.Fault{Mode: servers.HoldOrReset, Share: 0.1, Delay: 200 * time.Millisecond})
+		x.heals = 3 * time.Second
+		x.during(begin, func() { repair(); pass(200 * time.Millisecond) }) // it ends with the last reply that is held
 		x.common()
 		x.late(0.01)
-		x.closes(3 * time.Second)
+		x.healed()
 		x.note("%d state changes", x.changes())
 		if most := int64(30 * x.length.Minutes()); x.changes() > most {
 			x.misses("the breaker changed its state %d times, at most %d", x.changes(), most)
@@ -58,47 +60,20 @@ func stuck(mode servers.Mode) func(x *trial) {
 	return func(x *trial) {
 		x.startBehindProxy()
 		fds, goroutines := x.held()
-		most := x.proxyWatch(func() { x.network(servers.Fault{Mode: mode}) })
-		x.outage()
-		x.note("at most %d dead at once, gone after %v, %d left", most, span(x.seen.gone), x.proxy.Dead())
-		if most > poolSize {
-			x.fails("%d connections were stuck at once, at most %d", most, poolSize)
+		x.outage(x.network(servers.Fault{Mode: mode}))
+		dead := x.proxy.Deaths()
+		x.note("%d dead, at most %d at once and for %v", dead.Total, dead.AtOnce, span(dead.Longest))
+		if dead.Total == 0 {
+			x.fails("no connection died")
 		}
-		if x.seen.gone > dialTimeout+time.Second {
-			x.misses("the last dead connection went after %v, at most %v", x.seen.gone, dialTimeout+time.Second)
+		if dead.AtOnce > poolSize {
+			x.fails("%d connections were stuck at once, at most %d", dead.AtOnce, poolSize)
+		}
+		if dead.Longest > dialTimeout+time.Second {
+			x.misses("a dead connection was kept for %v, at most %v", dead.Longest, dialTimeout+time.Second)
 		}
 		x.heldAgain(fds, goroutines)
 	}
-}
-
-// proxyWatch looks at the dead connections while run lasts, and returns the most there were at once. When the last of them
-// went after the repair stands in seen.gone.
-func (x *trial) proxyWatch(run func()) int64 {
-	done, watched := make(chan struct{}), make(chan int64)
-	var last time.Time
-	go func() {
-		tick := time.NewTicker(time.Millisecond)
-		defer tick.Stop()
-		var most int64
-		for {
-			select {
-			case <-done:
-				watched <- most
-				return
-			case <-tick.C:
-			}
-			if dead := x.proxy.Dead(); dead > 0 {
-				most, last = max(most, dead), time.Now()
-			}
-		}
-	}()
-	run()
-	close(done)
-	most := <-watched
-	if last.After(x.ended) {
-		x.seen.gone = last.Sub(x.ended)
-	}
-	return most
 }
 
 // held is how many files and goroutines the sidecar has, without the connections that are in the pool: a pool may grow and

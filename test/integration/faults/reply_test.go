@@ -39,8 +39,7 @@ func failing(reason string, of func(x *trial) fault, settings ...string) func(x 
 	return func(x *trial) {
 		x.start(settings...)
 		f := of(x)
-		x.during(f.begin, f.repair)
-		x.outage()
+		x.outage(f.begin, f.repair)
 		x.told(reason)
 	}
 }

@@ -43,6 +43,7 @@ type trial struct {
 	*testing.T
 	row
 	length time.Duration // of the fault
+	heals  time.Duration // after the repair the breakers may take that long to close; 0: the row does not look at that
 
 	redis    *servers.Redis       // nil where the row has servers of its own
 	admin    *redis.Client        // straight to redis, past the proxy
@@ -55,7 +56,8 @@ type trial struct {
 	before metrics       // when the load began
 	sick   metrics       // when the fault began
 	well   metrics       // when it ended
-	after  metrics       // when all answers were there
+	calm   metrics       // when all breakers were closed after that
+	after  metrics       // when all answers were there, and nothing was owed
 	began  time.Time     // of the fault
 	ended  time.Time     // when the servers were well again
 	seen   seen
@@ -175,7 +177,8 @@ func (x *trial) awaitHealth() {
 	x.misses("no second of good health in twenty")
 }
 
-// during lets the fault last, waits until the breaker is closed after the repair and all calls pass again, and ends the load.
+// during lets the fault last, waits until the breaker is closed after the repair and all calls pass again, and ends the load. A row
+// that looks at the recovery has some load after it.
 func (x *trial) during(begin, repair func()) {
 	x.Helper()
 	x.sick = x.scrape()
@@ -186,7 +189,11 @@ func (x *trial) during(begin, repair func()) {
 	x.ended = time.Now()
 	x.well = x.scrape()
 	x.awaitClosed()
-	pass(1500 * time.Millisecond) // the ramp is over
+	x.calm = x.scrape()
+	pass(ramp + rampMargin)
+	if x.heals > 0 {
+		pass(time.Until(x.healthy().Add(x.watch())))
+	}
 	x.finish()
 }
 
@@ -194,8 +201,24 @@ func (x *trial) during(begin, repair func()) {
 func (x *trial) finish() {
 	x.Helper()
 	x.all = x.load.end()
+	x.awaitPaid()
 	x.after = x.scrape()
 	x.gather()
+}
+
+// awaitPaid lets the sidecar charge to the store what it admitted without it, and gives up after ten seconds.
+func (x *trial) awaitPaid() {
+	x.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	var owed float64
+	for begun := time.Now(); time.Since(begun) < 10*time.Second; <-tick.C {
+		owed = x.scrape().most("spillway_owed_counters")
+		if owed == 0 {
+			return
+		}
+	}
+	x.misses("%v counters are still owed to the store", owed)
 }
 
 // awaitClosed notes when the breaker is closed, and gives up after ten seconds.

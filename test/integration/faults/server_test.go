@@ -11,13 +11,11 @@ import (
 var serverRows = []row{
 	{id: "X1", fault: "kill -9, then a restart", short: 3 * time.Second, full: 10 * time.Second, run: func(x *trial) {
 		x.start()
-		x.during(func() { x.redis.Kill(x) }, func() { x.redis.Start(x) })
-		x.outage()
+		x.outage(func() { x.redis.Kill(x) }, func() { x.redis.Start(x) })
 	}},
 	{id: "X2", fault: "SIGSTOP", short: 3 * time.Second, full: 10 * time.Second, run: func(x *trial) {
 		x.start()
-		x.during(func() { x.redis.Hang(x) }, x.wake)
-		x.outage()
+		x.outage(func() { x.redis.Hang(x) }, x.wake)
 	}},
 	{id: "X3a", fault: "replies 1 s late", full: 10 * time.Second, run: late(time.Second)},
 	{id: "X3b", fault: "replies 5 s late", short: 3 * time.Second, full: 10 * time.Second, run: late(5 * time.Second)},
@@ -27,15 +25,13 @@ var serverRows = []row{
 func late(delay time.Duration) func(x *trial) {
 	return func(x *trial) {
 		x.startBehindProxy()
-		x.network(servers.Fault{Mode: servers.Latency, Delay: delay})
-		x.outage()
+		x.outage(x.network(servers.Fault{Mode: servers.Latency, Delay: delay}))
 	}
 }
 
 // network is a fault of the proxy.
-func (x *trial) network(fault servers.Fault) {
-	x.Helper()
-	x.during(func() { x.proxy.Set(fault) }, func() { x.proxy.Set(servers.Fault{}) })
+func (x *trial) network(f servers.Fault) (begin, repair func()) {
+	return func() { x.proxy.Set(f) }, func() { x.proxy.Set(servers.Fault{}) }
 }
 
 func (x *trial) wake() {

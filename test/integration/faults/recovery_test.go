@@ -1,0 +1,55 @@
+package faults
+
+import "time"
+
+const (
+	ramp       = time.Second            // in which a breaker that has closed lets more and more calls pass, as shipped
+	rampMargin = 250 * time.Millisecond // for the calls that are under way when it ends
+)
+
+// healthy is from when on the store has to decide everything.
+func (x *trial) healthy() time.Time { return x.ended.Add(x.heals + ramp + rampMargin) }
+
+// watch is how long the load goes on after that.
+func (x *trial) watch() time.Duration {
+	if full {
+		return 5 * time.Second
+	}
+	return time.Second
+}
+
+// closes checks that the breaker closed soon after the repair.
+func (x *trial) closes(within time.Duration) {
+	x.Helper()
+	if x.seen.closed > within {
+		x.misses("the breaker closed after %v, at most %v", x.seen.closed, within)
+	}
+}
+
+// healed checks that the breaker closed in time after the repair and did not open again, and that from the end of the ramp on the
+// store decided everything.
+func (x *trial) healed() {
+	x.Helper()
+	x.closes(x.heals)
+	const changes = "spillway_breaker_transitions_total"
+	if n := x.after.sum(changes, `to="open"`) - x.calm.sum(changes, `to="open"`); n > 0 {
+		x.misses("the breaker opened %d times again after the repair", n)
+	}
+	all, reasons := 0, map[string]int{}
+	for i := range x.all {
+		a := &x.all[i]
+		if a.at.Before(x.healthy()) {
+			continue
+		}
+		all++
+		if a.degraded != "" {
+			reasons[a.degraded]++
+		}
+	}
+	if len(reasons) > 0 {
+		x.misses("of %d answers after the recovery some were degraded: %v", all, reasons)
+	}
+	if all < rate/2 {
+		x.fails("only %d answers came after the recovery", all)
+	}
+}
