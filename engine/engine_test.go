@@ -267,6 +267,28 @@ func TestDecideAllocations(t *testing.T) {
 	}
 }
 
+// TestTheMirrorAllocatesNothing, also where a door empties the verdict between two requests.
+func TestTheMirrorAllocatesNothing(t *testing.T) {
+	rule := bucket("r", descriptors.ScopeUser, 1_000_000)
+	rule.OnFailure = descriptors.FailLocal
+	counts := map[bool]float64{}
+	for _, mirrored := range []bool{false, true} {
+		b := newBench(t, func(c *engine.Config) {
+			if mirrored {
+				c.Fallback = store.NewMemory(store.MemoryConfig{})
+			}
+		}, descriptors.Domain{Name: "d", Rules: []descriptors.Rule{rule}})
+		req, v := request("u", "", 1), new(engine.Verdict)
+		counts[mirrored] = testing.AllocsPerRun(1000, func() {
+			b.Decide(t.Context(), req, v)
+			v.Empty()
+		})
+	}
+	if counts[true] > counts[false] {
+		t.Fatalf("%v allocations with a mirror, %v without", counts[true], counts[false])
+	}
+}
+
 func TestVerdictIsSeenOnce(t *testing.T) {
 	var seen []bool
 	watch := func(c *engine.Config) {
