@@ -48,6 +48,27 @@ func masterHangs(t *testing.T, c sharedCluster) {
 	}
 }
 
+// masterIsDeposed hangs one for good, with a dial that is far more patient than anybody who waits for an answer may be.
+func masterIsDeposed(t *testing.T, c sharedCluster) {
+	r := openCluster(t, c, RedisConfig{Servers: Servers{DialTimeout: 10 * time.Second}, DenialEntries: -1})
+	masters, charges := byMaster(t, c)
+	w := watchOver(t, r, func(int) []limit.Charge { return charges[:1] })
+	w.awaitDecided(t, 50)
+	masters[0].Hang(t)
+	hung := time.Now()
+	w.awaitLost(t)
+	w.awaitDecided(t, 300)
+	if took := w.lastLost().Sub(hung); took > 6*time.Second {
+		t.Errorf("keys of the hung master were undecided for %v, want at most 6 s", took)
+	} else {
+		t.Logf("recovered %v after the hang", took)
+	}
+	if err := masters[0].Signal(syscall.SIGCONT); err != nil {
+		t.Fatalf("wake the master: %v", err)
+	}
+	c.Settle(t)
+}
+
 // masterDies: only its keys are undecided, until its replica has taken over.
 func masterDies(t *testing.T, c sharedCluster) {
 	var b trips

@@ -71,6 +71,7 @@ func TestCluster(t *testing.T) {
 		{"slots move under load", slotsMove},
 		{"the keys of a call are on their way", keysOnTheirWay},
 		{"a master hangs", masterHangs},
+		{"a master hangs until it is deposed", masterIsDeposed},
 		{"a master dies", masterDies},
 		{"most masters die", mostMastersDie},
 		{"a slot that nobody serves", slotNotServed},

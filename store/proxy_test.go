@@ -2,6 +2,7 @@ package store
 
 import (
 	"net"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -54,6 +55,28 @@ func TestDistantServerIsReachedThoughGreetingTakesLongerThanTheBudget(t *testing
 	p.Set(servers.Fault{Mode: servers.Latency, Delay: 60 * time.Millisecond})
 	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{p.Addr}, DB: 1}, Budget: 100 * time.Millisecond})
 	awaitAllowed(t, r, charge(t, "k", bucket(1000, time.Hour), 1))
+}
+
+func TestBudgetMayBeLongerThanADial(t *testing.T) {
+	p, r := proxied(t, servers.StartRedis(t), RedisConfig{Servers: Servers{DialTimeout: 100 * time.Millisecond}, Budget: 5 * time.Second})
+	p.Set(servers.Fault{Mode: servers.Latency, Delay: 300 * time.Millisecond})
+	want(t, "by a server that takes longer than a dial may", spend(r, charge(t, "k", bucket(3, time.Hour), 1))[0], limit.Allowed, 1, 2)
+}
+
+func TestAnswersAreNotAwaitedAsLongAsADial(t *testing.T) {
+	const ms = time.Millisecond
+	for _, step := range []struct{ dial, budget, want time.Duration }{
+		{0, 10 * ms, 500 * ms}, {200 * ms, 10 * ms, 200 * ms}, {10 * time.Second, 10 * ms, 500 * ms}, {10 * time.Second, 700 * ms, 700 * ms}, {200 * ms, 300 * ms, 300 * ms},
+	} {
+		s := Servers{DialTimeout: step.dial}.withDefaults(step.budget)
+		o := s.options("")
+		if got := []time.Duration{o.ReadTimeout, o.WriteTimeout, o.PoolTimeout}; slices.Min(got) != step.want || slices.Max(got) != step.want {
+			t.Errorf("with a dial of %v and a budget of %v the library waits %v, want %v", step.dial, step.budget, got, step.want)
+		}
+		if o.DialTimeout != s.DialTimeout {
+			t.Errorf("a dial may take %v, want %v", o.DialTimeout, s.DialTimeout)
+		}
+	}
 }
 
 // TestHangingDialCostsTheBudgetOnly listens without room for connections, so that connecting hangs.

@@ -114,7 +114,7 @@ func NewRedis(c RedisConfig) *Redis {
 	g := guards{config: c.Breaker, onChange: c.OnBreaker}
 	r.main = newFleet(c.Servers, "", g)
 	if c.PerSecond != nil {
-		r.second = newFleet(c.PerSecond.withDefaults(), "per-second ", g)
+		r.second = newFleet(c.PerSecond.withDefaults(c.Budget), "per-second ", g)
 	}
 	if c.DenialEntries > 0 {
 		r.denials = newDenials(c.DenialEntries, c.Kind == Cluster || c.Kind == Ring || c.PerSecond != nil, c.Now)
@@ -127,7 +127,8 @@ func NewRedis(c RedisConfig) *Redis {
 }
 
 func (c RedisConfig) withDefaults() RedisConfig {
-	c.Servers = c.Servers.withDefaults()
+	c.Budget = positive(c.Budget, defaultBudget)
+	c.Servers = c.Servers.withDefaults(c.Budget)
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -137,7 +138,6 @@ func (c RedisConfig) withDefaults() RedisConfig {
 	if c.OnCall == nil {
 		c.OnCall = func(string, string, time.Duration) {}
 	}
-	c.Budget = positive(c.Budget, defaultBudget)
 	c.MaxInFlight = positive(c.MaxInFlight, defaultInFlight)
 	if c.DenialEntries == 0 {
 		c.DenialEntries = defaultDenialEntries

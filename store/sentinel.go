@@ -20,7 +20,7 @@ func newSentinel(s Servers, prefix string, g guards) *solo {
 	options := s.options("")
 	o.dialer = newDialer(redis.NewDialer(options), o.nudge)
 	o.dialer.spared = s.Addresses
-	last := &lastMaster{dial: o.dialer.connect, within: s.DialTimeout / 2, changed: o.succeed}
+	last := &lastMaster{dial: o.dialer.connect, within: s.DialTimeout / 2, word: min(s.DialTimeout, longestAnswer) / 8, changed: o.succeed}
 	failover := &redis.FailoverOptions{
 		MasterName: s.Master, SentinelAddrs: slices.Clone(s.Addresses), Dialer: last.connect,
 		Username: options.Username, Password: options.Password, CredentialsProvider: options.CredentialsProvider, DB: options.DB, TLSConfig: options.TLSConfig,
@@ -112,6 +112,7 @@ func (r *resolver) find() {
 type lastMaster struct {
 	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 	within  time.Duration // for the sentinels to name the master, and for the master to answer
+	word    time.Duration // for one of them to answer
 	changed func()        // told that it is another one
 	address atomic.Pointer[string]
 }
@@ -130,7 +131,7 @@ func (l *lastMaster) connect(ctx context.Context, network, address string) (net.
 	if err != nil {
 		return nil, err
 	}
-	return &hastyConn{conn, l.within / 4}, nil
+	return &hastyConn{conn, l.word}, nil
 }
 
 // hastyConn is a connection to a sentinel that has to answer soon: the library asks one after the other, and one that hangs must

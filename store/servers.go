@@ -14,6 +14,7 @@ const (
 	defaultPoolSize    = 32
 	defaultMinIdle     = 4
 	defaultDialTimeout = 500 * time.Millisecond
+	longestAnswer      = 500 * time.Millisecond
 )
 
 // Kind is how the servers of a store stand together. The zero value is one server.
@@ -53,10 +54,14 @@ type Servers struct {
 
 	PoolSize    int           // connections at most, per server; default 32
 	MinIdle     int           // connections kept ready, per server; default 4, never above PoolSize
-	DialTimeout time.Duration // to connect and greet; default 500 ms. It runs beside the requests, which wait their budget only
+	DialTimeout time.Duration // to connect; default 500 ms. It runs beside the requests, which wait their budget only
+
+	// AnswerTimeout is how long a server may take to answer what is asked beside the requests: a greeting, who holds which slot. Default
+	// DialTimeout, but at most 500 ms, for one that hangs is to be found out however patient dialling is; never less than the store's budget.
+	AnswerTimeout time.Duration
 }
 
-func (s Servers) withDefaults() Servers {
+func (s Servers) withDefaults(budget time.Duration) Servers {
 	if s.Network == "" {
 		s.Network = "tcp"
 	}
@@ -66,12 +71,13 @@ func (s Servers) withDefaults() Servers {
 	s.PoolSize = positive(s.PoolSize, defaultPoolSize)
 	s.MinIdle = min(positive(s.MinIdle, defaultMinIdle), s.PoolSize)
 	s.DialTimeout = positive(s.DialTimeout, defaultDialTimeout)
+	s.AnswerTimeout = max(positive(s.AnswerTimeout, min(s.DialTimeout, longestAnswer)), budget)
 	return s
 }
 
 // options are those of the client of one server. They turn off all that the library would do behind our back: retries after an unknown
-// outcome, several dials per request, a second pool, raised timeouts during maintenance. Its own timeouts are those of a
-// greeting; what a request may wait is the deadline of its context.
+// outcome, several dials per request, a second pool, raised timeouts during maintenance. Its own timeouts are for
+// what it asks by itself; what a request may wait is the deadline of its context.
 func (s Servers) options(address string) *redis.Options {
 	return &redis.Options{
 		Network: s.Network, Addr: address, Username: s.Username, Password: s.Password, CredentialsProvider: s.Credentials, DB: s.DB, TLSConfig: s.TLS,
@@ -79,9 +85,9 @@ func (s Servers) options(address string) *redis.Options {
 		ContextTimeoutEnabled:    true,
 		DialTimeout:              s.DialTimeout,
 		DialerRetries:            1,
-		ReadTimeout:              s.DialTimeout,
-		WriteTimeout:             s.DialTimeout,
-		PoolTimeout:              s.DialTimeout,
+		ReadTimeout:              s.AnswerTimeout,
+		WriteTimeout:             s.AnswerTimeout,
+		PoolTimeout:              s.AnswerTimeout,
 		PoolSize:                 s.PoolSize,
 		MinIdleConns:             s.MinIdle,
 		PipelinePoolSize:         -1,

@@ -40,7 +40,7 @@ type warmer struct {
 func newWarmer(client *redis.Client, s Servers, dialer *dialer, back func()) *warmer {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &warmer{
-		client: client, conns: max(1, min(s.MinIdle, s.PoolSize/2)), timeout: s.DialTimeout, dialer: dialer, back: back,
+		client: client, conns: max(1, min(s.MinIdle, s.PoolSize/2)), timeout: s.AnswerTimeout, dialer: dialer, back: back,
 		again: make(chan struct{}, 1), done: make(chan struct{}), cancel: cancel,
 	}
 	go w.run(ctx)
