@@ -117,8 +117,8 @@ type lastMaster struct {
 	address atomic.Pointer[string]
 }
 
-// dialedKey is the context's key of the address that was dialled last on behalf of one connection to the master. The library may dial
-// a sentinel with that context, to hear of failovers, but it dials the master in the end. To ask a sentinel it has another context.
+// dialedKey is the context's key of the address that was dialled last on behalf of one connection to the master. To ask a sentinel the
+// library has another context. Once one has answered it may dial it with this one, to hear of failovers, but it dials the master in the end.
 type dialedKey struct{}
 
 // connect dials a sentinel or the master.
@@ -149,14 +149,14 @@ func (c *hastyConn) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// DialHook falls back to the last master, and marks what fails here as a dial, whoever failed.
+// DialHook falls back to the last master if no sentinel names one, and marks what fails here as a dial, whoever failed.
 func (l *lastMaster) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := l.find(ctx, next, network, address)
+		conn, named, err := l.find(ctx, next, network, address)
 		if err == nil {
 			return conn, nil
 		}
-		if last := l.address.Load(); last != nil && ctx.Err() == nil {
+		if last := l.address.Load(); last != nil && !named && ctx.Err() == nil {
 			conn, again := l.dial(ctx, network, *last)
 			if again == nil {
 				return conn, nil
@@ -166,20 +166,21 @@ func (l *lastMaster) DialHook(next redis.DialHook) redis.DialHook {
 	}
 }
 
-// find connects to the master that the sentinels name, and remembers it.
-func (l *lastMaster) find(ctx context.Context, next redis.DialHook, network, address string) (net.Conn, error) {
+// find connects to the master that the sentinels name, and remembers it. It also reports whether they named one.
+func (l *lastMaster) find(ctx context.Context, next redis.DialHook, network, address string) (net.Conn, bool, error) {
 	dialed := new(atomic.Pointer[string])
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, dialedKey{}, dialed), l.within)
 	defer cancel()
 	conn, err := next(ctx, network, address)
+	master := dialed.Load()
 	if err != nil {
-		return nil, err
+		return nil, master != nil, err
 	}
-	before := l.address.Swap(dialed.Load())
-	if before != nil && *before != *dialed.Load() {
+	before := l.address.Swap(master)
+	if before != nil && *before != *master {
 		l.changed()
 	}
-	return conn, nil
+	return conn, true, nil
 }
 
 // ProcessHook changes nothing.

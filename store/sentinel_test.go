@@ -1,6 +1,8 @@
 package store
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -56,6 +58,32 @@ func TestSentinel(t *testing.T) {
 		{"all sentinels die, and the master changes", sentinelsDie},
 	} {
 		t.Run(step.name, func(t *testing.T) { step.test(t, s) })
+	}
+}
+
+// TestLastMasterStaysOnlyWhileNoSentinelNamesOne: one that was deposed would take counts that nobody else sees.
+func TestLastMasterStaysOnlyWhileNoSentinelNamesOne(t *testing.T) {
+	for _, step := range []struct {
+		named  string
+		dialed []string
+	}{{"", []string{"old"}}, {"new", []string{"new"}}} {
+		var dialed []string
+		l := &lastMaster{within: time.Minute, dial: func(_ context.Context, _, address string) (net.Conn, error) {
+			dialed = append(dialed, address)
+			return nil, errNotYet
+		}}
+		old := "old"
+		l.address.Store(&old)
+		connect := l.DialHook(func(ctx context.Context, network, _ string) (net.Conn, error) {
+			if step.named == "" {
+				return nil, errors.New("all sentinels are unreachable")
+			}
+			return l.connect(ctx, network, step.named)
+		})
+		_, err := connect(t.Context(), "tcp", "")
+		if why := reason(err); !slices.Equal(dialed, step.dialed) || why != ReasonDial {
+			t.Errorf("where the sentinels name %q: dialled %q (%s), want %q", step.named, dialed, why, step.dialed)
+		}
 	}
 }
 
