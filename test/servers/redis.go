@@ -25,7 +25,8 @@ type Redis struct {
 	settings []string
 }
 
-// StartRedis starts a redis-server and stops it when the test ends. More settings follow as in its command line.
+// StartRedis starts a redis-server and stops it when the test ends. More settings follow as in its command line. With
+// --tls-cert-file and without --tls-port, there is nothing but TLS at its address and among servers.
 func StartRedis(t testing.TB, settings ...string) *Redis {
 	t.Helper()
 	return startRedis(t, FreeAddr, nil, settings)
@@ -84,8 +85,8 @@ func (r *Redis) Start(t testing.TB) {
 func (r *Redis) start(t testing.TB) error {
 	t.Helper()
 	_, port, _ := net.SplitHostPort(r.Addr)
-	args := []string{"--bind", "127.0.0.1", "--port", port, "--unixsocket", r.Socket, "--save", "", "--appendonly", "no", "--dir", r.dir}
-	r.cmd = Child(t, r.bin, slices.Concat(r.first, args, r.settings)...)
+	args := []string{"--bind", "127.0.0.1", "--unixsocket", r.Socket, "--save", "", "--appendonly", "no", "--dir", r.dir}
+	r.cmd = Child(t, r.bin, slices.Concat(r.first, args, r.listen(port), r.settings)...)
 	var ended error
 	Await(t, "redis-server on "+r.Addr, func() error {
 		if !r.lives() {
@@ -95,6 +96,25 @@ func (r *Redis) start(t testing.TB) error {
 		return r.ping()
 	})
 	return ended
+}
+
+// listen is the settings of the port at its address.
+func (r *Redis) listen(port string) []string {
+	if len(r.security()) == 0 || slices.Contains(r.settings, "--tls-port") {
+		return []string{"--port", port}
+	}
+	return []string{"--port", "0", "--tls-port", port, "--tls-replication", "yes", "--tls-cluster", "yes"}
+}
+
+// security is those of its settings that are about TLS.
+func (r *Redis) security() []string {
+	var all []string
+	for pair := range slices.Chunk(r.settings, 2) {
+		if strings.HasPrefix(pair[0], "--tls-") {
+			all = append(all, pair...)
+		}
+	}
+	return all
 }
 
 // Kill ends the server at once and waits until it is gone.

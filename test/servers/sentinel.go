@@ -20,7 +20,7 @@ type Sentinels struct {
 
 // StartSentinels starts the six processes, stops them when the test ends, and waits until every sentinel knows every
 // replica and every other sentinel. Settings are those of the servers; with --requirepass the replicas and the sentinels
-// are told the password.
+// are told the password, and with TLS the sentinels speak it, too.
 func StartSentinels(t testing.TB, settings ...string) *Sentinels {
 	t.Helper()
 	return StartGuardedSentinels(t, "", settings...)
@@ -89,9 +89,9 @@ func (s *Sentinels) startSentinel(t testing.TB, password string) *Redis {
 	if err != nil {
 		t.Fatalf("write the configuration of a sentinel: %v", err)
 	}
-	var settings []string
+	settings := master.security()
 	if password != "" {
-		settings = []string{"--requirepass", password}
+		settings = append(settings, "--requirepass", password)
 	}
 	return startRedis(t, FreeAddr, []string{file, "--sentinel"}, settings)
 }
