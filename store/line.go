@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"net"
 	"sync"
@@ -74,6 +75,33 @@ func (l socketLine) SyscallConn() (syscall.RawConn, error) {
 	return l.Conn.(syscall.Conn).SyscallConn()
 }
 
+// tlsLine is a line with a socket below TLS. The library must not look at that by itself: it would take the tickets that a server sends
+// after the handshake for an answer to nobody, and wait for more of it.
+type tlsLine struct {
+	*line
+	socket syscall.RawConn
+}
+
+// SyscallConn fails when the connection was closed, by whichever side. Otherwise there is nothing to see.
+func (l tlsLine) SyscallConn() (syscall.RawConn, error) {
+	if l.closed.Load() || hungUp(l.socket) {
+		return nil, net.ErrClosed
+	}
+	return calm{}, nil
+}
+
+// calm is a socket on which nothing happens.
+type calm struct{}
+
+// Control does nothing.
+func (calm) Control(func(uintptr)) error { return nil }
+
+// Read reads nothing.
+func (calm) Read(func(uintptr) bool) error { return nil }
+
+// Write writes nothing.
+func (calm) Write(func(uintptr) bool) error { return nil }
+
 // lines are the open connections of a dialer.
 type lines struct {
 	mute atomic.Bool // the last one to end or to speak ended before it spoke
@@ -113,8 +141,19 @@ func (s *lines) add(conn net.Conn) net.Conn {
 	}
 	s.all[l] = struct{}{}
 	s.mu.Unlock()
-	if _, ok := conn.(syscall.Conn); ok {
+	switch c := conn.(type) {
+	case syscall.Conn:
 		return socketLine{l}
+	case *tls.Conn:
+		below, ok := c.NetConn().(syscall.Conn)
+		if !ok {
+			return l
+		}
+		socket, err := below.SyscallConn()
+		if err != nil {
+			return l
+		}
+		return tlsLine{l, socket}
 	}
 	return l
 }

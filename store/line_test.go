@@ -1,8 +1,11 @@
 package store
 
 import (
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
+	"syscall"
 	"testing"
 	"time"
 
@@ -54,6 +57,58 @@ func TestSilentConnectionsAreCulled(t *testing.T) {
 	if n := len(all.all); n != 1 {
 		t.Errorf("%d connections are known, want 1", n)
 	}
+}
+
+// TestATLSLineTellsOfItsEndOnly: what is unread on it, such as tickets after the handshake, is not the library's to see.
+func TestATLSLineTellsOfItsEndOnly(t *testing.T) {
+	settings, trusted := secured(t)
+	server := servers.StartRedis(t, settings...)
+	for name, end := range map[string]func(all *lines){
+		"closed by the server": func(*lines) { closeClients(t, server) },
+		"culled":               func(all *lines) { all.cull(time.Now().Add(silentFor)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, err := tls.Dial("tcp", server.Addr, trusted)
+			if err != nil {
+				t.Fatalf("connect: %v", err)
+			}
+			var all lines
+			l := all.add(conn)
+			defer l.Close()
+			awaitUnread(t, conn)
+			socket, err := l.(syscall.Conn).SyscallConn()
+			if err != nil {
+				t.Fatalf("a line that is open: %v", err)
+			}
+			err = socket.Read(func(uintptr) bool {
+				t.Error("the library looks below TLS")
+				return true
+			})
+			if err != nil {
+				t.Errorf("look at a line that is open: %v", err)
+			}
+			end(&all)
+			if _, err := l.(syscall.Conn).SyscallConn(); err == nil {
+				t.Error("a line that is closed seems open")
+			}
+		})
+	}
+}
+
+// awaitUnread waits until there is something to read below TLS.
+func awaitUnread(t *testing.T, conn *tls.Conn) {
+	t.Helper()
+	socket, err := conn.NetConn().(syscall.Conn).SyscallConn()
+	if err != nil {
+		t.Fatalf("look at the socket: %v", err)
+	}
+	servers.Await(t, "something to read", func() error {
+		var n int
+		err := socket.Control(func(fd uintptr) {
+			n, _, _ = syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		})
+		return errors.Join(err, notYet(n > 0))
+	})
 }
 
 // ping asks over a connection and reads the answer.

@@ -8,10 +8,11 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"math/big"
-	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,16 +21,133 @@ import (
 )
 
 func TestTLS(t *testing.T) {
-	certFile, keyFile, roots := certificate(t)
-	addr := servers.FreeAddr(t)
-	_, port, _ := net.SplitHostPort(addr)
-	servers.StartRedis(t, "--tls-port", port, "--tls-cert-file", certFile, "--tls-key-file", keyFile,
-		"--tls-ca-cert-file", certFile, "--tls-auth-clients", "no")
+	settings, trusted := secured(t)
+	server := servers.StartRedis(t, settings...)
 	c := charge(t, "k", bucket(3, time.Hour), 1)
-	trusting := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{addr}, TLS: &tls.Config{RootCAs: roots, ServerName: "redis.test"}}})
+	trusting := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}, TLS: trusted}})
 	want(t, "with the right roots", spend(trusting, c)[0], limit.Allowed, 1, 2)
-	wary := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{addr}, TLS: &tls.Config{ServerName: "redis.test"}}})
+	wary := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}, TLS: &tls.Config{ServerName: trusted.ServerName}}})
 	wantUndecided(t, wary, c, ReasonDial)
+}
+
+// TestDeadTLSConnectionsCostNoCall: half of the connections have spoken, the others still hold what the server sent after the handshake.
+func TestDeadTLSConnectionsCostNoCall(t *testing.T) {
+	settings, trusted := secured(t)
+	for fault, strike := range map[string]func(t *testing.T, server *servers.Redis){
+		"all connections are closed": closeClients,
+		"the server starts again":    func(t *testing.T, server *servers.Redis) { server.Kill(t); server.Start(t) },
+	} {
+		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+			t.Run(fault+"/"+tls.VersionName(version), func(t *testing.T) {
+				server := servers.StartRedis(t, settings...)
+				config := trusted.Clone()
+				config.MaxVersion = version
+				const conns = 16
+				r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}, TLS: config, PoolSize: conns, MinIdle: conns}})
+				servers.Await(t, "connections, half of them greeted", func() error {
+					fresh := strings.Count(fmt.Sprint(server.Do(t, "CLIENT", "LIST")), " cmd=NULL ")
+					return notYet(fresh == conns/2 && r.Stats().ConnsIdle == conns)
+				})
+				strike(t, server)
+				wantNoCallLost(t, r, 3*conns)
+			})
+		}
+	}
+}
+
+// closeClients makes a server close the connections of all others.
+func closeClients(t *testing.T, server *servers.Redis) {
+	t.Helper()
+	server.Do(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+}
+
+// wantNoCallLost wants a number of calls, one after the other, to be decided with the breakers closed all the time.
+func wantNoCallLost(t *testing.T, r *Redis, calls int) {
+	t.Helper()
+	lost := map[string]int{}
+	for i := range calls {
+		d := spend(r, charge(t, fmt.Sprint("k", i), bucket(1_000_000, year), 1))[0]
+		if d.Outcome == limit.Undecided {
+			lost[d.Reason]++
+		}
+	}
+	if len(lost) > 0 {
+		t.Errorf("of %d calls undecided: %v", calls, lost)
+	}
+	for _, s := range r.Stats().Shards {
+		if s.Breaker.Opened > 0 {
+			t.Errorf("the breaker of %s opened", s.Name)
+		}
+	}
+}
+
+func TestTLSServerComesBackUnderLoad(t *testing.T) {
+	settings, trusted := secured(t)
+	server := servers.StartRedis(t, settings...)
+	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}, TLS: trusted}, Budget: steady, DenialEntries: -1})
+	w := watchOne(t, r, charge(t, "k", bucket(1_000_000, year), 1))
+	server.Kill(t)
+	w.awaitLost(t)
+	server.Start(t)
+	back := time.Now()
+	w.awaitDecided(t, 200)
+	if took := w.lastLost().Sub(back); took > 3*time.Second {
+		t.Errorf("undecided for %v after the server was back, want at most 3 s", took)
+	}
+}
+
+func TestSentinelWithTLS(t *testing.T) {
+	t.Parallel() // it mostly waits
+	settings, trusted := secured(t)
+	s := servers.StartSentinels(t, settings...)
+	var b trips
+	r := openRedis(t, RedisConfig{
+		Servers: Servers{Kind: Sentinel, Addresses: s.Addrs()[:1], Master: s.Master, TLS: trusted},
+		Budget:  steady, DenialEntries: -1, OnBreaker: b.note,
+	})
+	c := charge(t, "k", bucket(1_000_000, year), 1)
+	awaitAllowed(t, r, c)
+	old := s.Current(t)
+	closeClients(t, old)
+	wantNoCallLost(t, r, 50)
+	w := watchOne(t, r, c)
+	s.Failover(t)
+	s.AwaitFailover(t, old)
+	s.AwaitReplica(t, old)
+	wantShortFailover(t, w)
+	if got := b.names(); len(got) > 0 {
+		t.Errorf("breakers that opened: %v", got)
+	}
+}
+
+func TestClusterWithTLS(t *testing.T) {
+	t.Parallel() // it mostly waits
+	settings, trusted := secured(t)
+	c := sharedCluster{servers.StartCluster(t, settings...), t}
+	r := openCluster(t, c, RedisConfig{Servers: Servers{TLS: trusted}, DenialEntries: -1})
+	wantNoCallLost(t, r, 50)
+	for _, node := range c.Nodes {
+		closeClients(t, node)
+	}
+	wantNoCallLost(t, r, 50)
+	dead := c.Masters(t)[0]
+	orphan := inSlots(t, c.Slots(t, dead), "orphan", bucket(1_000_000, year))
+	w := watchOne(t, r, orphan)
+	dead.Kill(t)
+	killed := time.Now()
+	w.awaitLost(t)
+	w.awaitDecided(t, 100)
+	if took := w.lastLost().Sub(killed); took > 6*time.Second {
+		t.Errorf("undecided for %v after a master was killed, want at most 6 s", took)
+	}
+}
+
+// secured is the settings of servers that speak TLS only, also among each other, and what makes a client trust them.
+func secured(t *testing.T) (settings []string, trusted *tls.Config) {
+	t.Helper()
+	certFile, keyFile, roots := certificate(t)
+	settings = []string{"--tls-cert-file", certFile, "--tls-key-file", keyFile, "--tls-ca-cert-file", certFile, "--tls-auth-clients", "no"}
+	return settings, &tls.Config{RootCAs: roots, ServerName: "redis.test"}
 }
 
 // certificate writes a certificate of its own authority, and its key, and returns it as the only one to trust.
