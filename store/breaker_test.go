@@ -228,7 +228,7 @@ func TestPingsDoNotCount(t *testing.T) {
 func TestADialThatWorksAgainIsASignOfLife(t *testing.T) {
 	server := servers.StartRedis(t)
 	var signs int
-	d := newDialer(redis.NewDialer(Servers{}.withDefaults(0).options(server.Addr)), func() { signs++ })
+	d := newDialer(Servers{}.withDefaults(0).options(server.Addr), func() { signs++ })
 	defer d.stop()
 	dial := func(addr string) {
 		conn, err := d.connect(context.Background(), "tcp", addr)

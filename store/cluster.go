@@ -89,7 +89,7 @@ func newCluster(s Servers, prefix string, g guards) *cluster {
 // newClient makes the client of one server of the cluster.
 func (c *cluster) newClient(o *redis.Options) *redis.Client {
 	address := o.Addr
-	d := newDialer(redis.NewDialer(o), func() { c.nudge(address) })
+	d := newDialer(o, func() { c.nudge(address) })
 	o.Dialer = d.connect
 	c.mu.Lock()
 	c.dialers[address] = d

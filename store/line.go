@@ -2,7 +2,6 @@ package store
 
 import (
 	"bytes"
-	"crypto/tls"
 	"errors"
 	"net"
 	"sync"
@@ -144,7 +143,7 @@ func (s *lines) add(conn net.Conn) net.Conn {
 	switch c := conn.(type) {
 	case syscall.Conn:
 		return socketLine{l}
-	case *tls.Conn:
+	case tlsConn:
 		below, ok := c.NetConn().(syscall.Conn)
 		if !ok {
 			return l

@@ -73,7 +73,7 @@ func TestATLSLineTellsOfItsEndOnly(t *testing.T) {
 				t.Fatalf("connect: %v", err)
 			}
 			var all lines
-			l := all.add(conn)
+			l := all.add(tlsConn{conn})
 			defer l.Close()
 			awaitUnread(t, conn)
 			socket, err := l.(syscall.Conn).SyscallConn()

@@ -107,7 +107,7 @@ type solo struct {
 func newSolo(s Servers, prefix string, g guards) *solo {
 	o := &solo{guards: g}
 	options := s.options(s.Addresses[0])
-	o.dialer = newDialer(redis.NewDialer(options), o.nudge)
+	o.dialer = newDialer(options, o.nudge)
 	options.Dialer = o.dialer.connect
 	o.start(prefix+s.Addresses[0], redis.NewClient(options), s)
 	return o
@@ -153,6 +153,7 @@ func (o *solo) nodes() []*node { return []*node{o.current.Load()} }
 
 func (o *solo) close() error {
 	n := o.current.Load()
+	o.dialer.cancel() // the library's client of sentinels waits for those it dials
 	err := n.client.Close()
 	o.dialer.stop()
 	n.warmer.stop()

@@ -18,7 +18,7 @@ import (
 func newSentinel(s Servers, prefix string, g guards) *solo {
 	o := &solo{guards: g}
 	options := s.options("")
-	o.dialer = newDialer(redis.NewDialer(options), o.nudge)
+	o.dialer = newDialer(options, o.nudge)
 	o.dialer.spared = s.Addresses
 	last := &lastMaster{dial: o.dialer.connect, within: s.DialTimeout / 2, word: min(s.DialTimeout, longestAnswer) / 8, changed: o.succeed}
 	failover := &redis.FailoverOptions{

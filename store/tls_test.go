@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -93,6 +95,46 @@ func TestTLSServerComesBackUnderLoad(t *testing.T) {
 	w.awaitDecided(t, 200)
 	if took := w.lastLost().Sub(back); took > 3*time.Second {
 		t.Errorf("undecided for %v after the server was back, want at most 3 s", took)
+	}
+}
+
+// TestCloseDuringATLSHandshake closes while servers take connections and say nothing.
+func TestCloseDuringATLSHandshake(t *testing.T) {
+	for kind, config := range everyKind(blackHole(t), blackHole(t)) {
+		t.Run(kind, func(t *testing.T) {
+			config.TLS, config.DialTimeout = &tls.Config{ServerName: "redis.test"}, 5*time.Second
+			if config.PerSecond != nil {
+				config.PerSecond.TLS, config.PerSecond.DialTimeout = config.TLS, config.DialTimeout
+			}
+			leavesNothing(t, func(t *testing.T) { closeUnderLoad(t, config) })
+		})
+	}
+}
+
+// TestATLSConnectionToNobodyIsClosed: the server cannot be told, be it the server of a store or a sentinel.
+func TestATLSConnectionToNobodyIsClosed(t *testing.T) {
+	settings, trusted := secured(t)
+	for name, spared := range map[string]bool{"server": false, "sentinel": true} {
+		t.Run(name, func(t *testing.T) {
+			server := servers.StartRedis(t, settings...)
+			d := newDialer(&redis.Options{TLSConfig: trusted}, func() {})
+			defer d.stop()
+			if spared {
+				d.spared = []string{server.Addr}
+			}
+			conn, err := d.connect(t.Context(), "tcp", server.Addr)
+			if err != nil {
+				t.Fatalf("connect: %v", err)
+			}
+			server.Kill(t)
+			servers.Await(t, "the end of the connection", func() error {
+				_, err := conn.Write([]byte("PING\r\n"))
+				return notYet(err != nil)
+			})
+			if err := conn.Close(); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		})
 	}
 }
 
