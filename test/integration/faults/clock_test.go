@@ -91,7 +91,8 @@ func (x *trial) spendAll(kind limit.Algorithm, off func(step int) time.Duration)
 // decideAt runs the script at a time of the test's choice.
 func (x *trial) decideAt(charges []limit.Charge, now int64) (limit.Decision, error) {
 	call := limit.NewCall(charges, false, now)
-	reply, err := x.admin.Eval(context.Background(), limit.Script, call.Keys, call.Args...).Result()
+	text, _ := call.Script()
+	reply, err := x.admin.Eval(context.Background(), text, call.Keys, call.Args...).Result()
 	if err != nil {
 		return limit.Decision{}, fmt.Errorf("run the script: %w", err)
 	}
