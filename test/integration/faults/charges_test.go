@@ -72,7 +72,7 @@ func (x *trial) chargedBack(used map[int]int64) {
 		missing += max(0, t.decided+t.alone-(used[key]-x.tags[key]))
 	}
 	for i := range x.all { // these may be charged, too, as long as their second lasts
-		if a := &x.all[i]; domainOf(a.key) == "share" && !a.counted() && a.code == ratelimitv3.RateLimitResponse_OK {
+		if a := &x.all[i]; domainOf(a.key) == "share" && !a.counted() && a.code != ratelimitv3.RateLimitResponse_OVER_LIMIT {
 			most++
 		}
 	}

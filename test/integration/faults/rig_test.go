@@ -43,6 +43,7 @@ type trial struct {
 	*testing.T
 	row
 	length time.Duration // of the fault
+	leaves bool          // callers hang up in this row
 	heals  time.Duration // after the repair the breakers may take that long to close; 0: the row does not look at that
 
 	redis    *servers.Redis       // nil where the row has servers of its own
