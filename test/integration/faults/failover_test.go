@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -129,12 +130,7 @@ func all(int) bool { return true }
 // recovers checks that nothing was decided without the store from some time after the fault on.
 func (x *trial) recovers(within time.Duration) {
 	x.Helper()
-	var last time.Time
-	for i := range x.all {
-		if a := &x.all[i]; a.degraded != "" && a.at.After(last) {
-			last = a.at
-		}
-	}
+	_, last := x.degradedSpan()
 	took := last.Sub(x.began)
 	if last.IsZero() {
 		x.note("never degraded")
@@ -149,27 +145,33 @@ func (x *trial) recovers(within time.Duration) {
 	}
 }
 
-// degradedTime is how long there were degraded answers, all together.
-func (x *trial) degradedTime() time.Duration {
-	const step = 10 * time.Millisecond
-	steps := map[time.Duration]bool{}
+// degradedSpan is when the first degraded answer since the fault began was asked for, and the last.
+func (x *trial) degradedSpan() (first, last time.Time) {
 	for i := range x.all {
-		if a := &x.all[i]; a.degraded != "" {
-			steps[a.at.Sub(x.began)/step] = true
+		a := &x.all[i]
+		if a.degraded == "" || a.at.Before(x.began) {
+			continue
 		}
+		if first.IsZero() {
+			first = a.at
+		}
+		first, last = earlier(first, a.at), later(last, a.at)
 	}
-	return time.Duration(len(steps)) * step
+	return first, last
 }
 
-// undisturbed checks that the store decided all answers that are meant. A machine that stalls makes calls miss their budget, and the
-// breaker open; every other reason is about the servers.
+// stallReasons are what calls meet when the machine stalls: they miss their budget, come back all at once, and the breaker opens. Every
+// other reason is about the servers.
+var stallReasons = []string{"timeout", "breaker", "pool", "overload"}
+
+// undisturbed checks that the store decided all answers that are meant, since the fault began.
 func (x *trial) undisturbed(what string, meant func(a *answer) bool) {
 	x.Helper()
 	late, reasons := 0, map[string]int{}
 	for i := range x.all {
 		switch a := &x.all[i]; {
-		case a.degraded == "" || !meant(a):
-		case a.degraded == "timeout" || a.degraded == "breaker":
+		case a.degraded == "" || a.at.Before(x.began) || !meant(a):
+		case slices.Contains(stallReasons, a.degraded):
 			late++
 		default:
 			reasons[a.degraded]++

@@ -55,35 +55,27 @@ func misconfigured(reason string, of func(x *trial) fault) func(x *trial) {
 		x.late(0.01)
 		x.keepsClosed()
 		x.told(reason)
-		x.spared(reason, f.hits)
+		if f.hits != nil {
+			x.undisturbed("for other keys", func(a *answer) bool { return !f.hits(a.key) })
+		}
 	}
 }
 
-// told checks that degraded decisions were counted under the reason.
+// told checks that the alarm names the reason, and that degraded decisions were counted under it.
 func (x *trial) told(reason string) {
 	x.Helper()
-	if x.grownSick("spillway_degraded_decisions_total", `reason="`+reason+`"`) > 0 {
+	label := `reason="` + reason + `"`
+	if x.grownSick("spillway_store_errors_total", label) == 0 {
+		x.misses("no call to the store failed with the reason %q", reason)
+	}
+	if x.grownSick("spillway_degraded_decisions_total", label) > 0 {
 		return
 	}
 	reasons := map[string]int{}
 	for i := range x.all {
 		reasons[x.all[i].degraded]++
 	}
-	x.fails("no degraded decision has the reason %q, but %v", reason, reasons)
-}
-
-// spared checks that no key met the fault that it is not about.
-func (x *trial) spared(reason string, hits func(key int) bool) {
-	x.Helper()
-	touched := 0
-	for i := range x.all {
-		if a := &x.all[i]; a.degraded == reason && hits != nil && !hits(a.key) {
-			touched++
-		}
-	}
-	if touched > 0 {
-		x.fails("%d answers for other keys have the reason %q", touched, reason)
-	}
+	x.misses("no degraded decision has the reason %q, but %v", reason, reasons)
 }
 
 // do sends a command to the server, past the proxy.
@@ -103,9 +95,13 @@ func configure(name, wrong, right string) func(x *trial) fault {
 	}
 }
 
+// usualFor is how long the load runs before the scripts go: a p99 of less is that of a few answers.
+const usualFor = 5 * time.Second
+
 // flushed takes the script from the server again and again: it is brought along, and nobody notices.
 func flushed(x *trial) {
 	x.start()
+	pass(usualFor)
 	done, flushes := make(chan struct{}), make(chan int64)
 	x.during(func() {
 		go func() {
@@ -124,17 +120,19 @@ func flushed(x *trial) {
 	}, func() { close(done) })
 	x.common()
 	x.keepsClosed()
+	x.late(0.01)
+	x.undisturbed("while scripts were flushed", func(*answer) bool { return true })
 	n, evals := <-flushes, x.grownSick("spillway_redis_scripts_loaded_total")
-	before, within := x.quantile(0.99, x.began.Add(-time.Second), x.began), x.quantile(0.99, x.began, x.ended)
+	before, within := x.quantile(0.99, x.began.Add(-usualFor), x.began), x.quantile(0.99, x.began, x.ended)
 	x.note("%d flushes, %d EVALs, p99 %v, before %v", n, evals, within.Round(10*time.Microsecond), before.Round(10*time.Microsecond))
-	if evals > n*poolSize || evals < n/2 {
+	if evals > n*poolSize {
 		x.fails("%d EVALs for %d flushes, at most %d each", evals, n, poolSize)
+	}
+	if evals < n/2 {
+		x.misses("%d EVALs for %d flushes: hardly any was noticed", evals, n)
 	}
 	if within > 2*before {
 		x.misses("p99 is %v, more than twice the %v of before", within, before)
-	}
-	if n := x.grownSick("spillway_degraded_decisions_total", `reason="script"`); n > 0 {
-		x.fails("%d decisions were degraded for want of a script", n)
 	}
 }
 

@@ -49,9 +49,9 @@ func deposed(x *trial) {
 	}, func() {})
 	x.replaced(scarce, 1, all)
 	x.late(0.01)
-	took := x.degradedTime()
-	x.note("degraded for %v", took)
-	if took > time.Second {
+	first, last := x.degradedSpan()
+	x.note("degraded for %v", span(last.Sub(first)))
+	if took := last.Sub(first); took > time.Second {
 		x.misses("there were degraded answers for %v, at most 1s", took)
 	}
 	x.undisturbed("since the old master is a replica", func(a *answer) bool { return a.at.After(replica) })
