@@ -162,12 +162,12 @@ func TestADeadShardHoldsUpNoOther(t *testing.T) {
 			}
 			pass(time.Second)
 			f.lose(of("dead"))
-			f.slow = func(c limit.Charge) time.Duration {
+			f.delay(func(c limit.Charge) time.Duration {
 				if of("dead")(c) {
 					return delay
 				}
 				return 0
-			}
+			})
 			for i := range 50 {
 				f.send(0, request(fmt.Sprint("dead too", i), "", 1))
 				f.lose(everything)
@@ -191,7 +191,7 @@ func TestAKeyThatCannotBeChargedHoldsUpNoOther(t *testing.T) {
 			f.send(0, request(fmt.Sprint("fine", i), "", 1))
 		}
 		f.send(0, request("foul", "", 1))
-		f.foul = of("foul")
+		f.spoil(of("foul"))
 		f.lose(nothing)
 		pass(soon)
 		f.wantDebts("beside a foreign value", engine.Stats{Owed: 1, ChargedBack: 10})

@@ -70,12 +70,12 @@ func TestTheNextWindowGetsNothingBack(t *testing.T) {
 	d.Rules[0].Limits[0].Limit = limit.Limit{Algorithm: limit.FixedWindow, Count: 10, Window: time.Minute}
 	inFleet(t, 1, d, func(t *testing.T, f *fleet) {
 		f.lose(of("acme"))
-		f.slow = func(c limit.Charge) time.Duration {
+		f.delay(func(c limit.Charge) time.Duration {
 			if c.Op == limit.Refund {
 				return 2 * time.Second
 			}
 			return 0
-		}
+		})
 		pass(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)) - time.Second)
 		var refused sync.WaitGroup
 		refused.Go(func() { want(t, "closed, at the end of a window", f.send(0, request("joe", "acme", 5)), true) })

@@ -45,6 +45,18 @@ func (g *gate) lose(away func(limit.Charge) bool) {
 	g.away = away
 }
 
+func (g *gate) delay(slow func(limit.Charge) time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.slow = slow
+}
+
+func (g *gate) spoil(foul func(limit.Charge) bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.foul = foul
+}
+
 func (g *gate) silence(mute func(limit.Charge) bool, spendsOnly bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -69,7 +81,10 @@ func (g *gate) Usage(ctx context.Context, charges []limit.Charge, decisions []li
 func (g *gate) Reset(ctx context.Context, keys []string) error { return g.truth.Reset(ctx, keys) }
 
 func (g *gate) pass(ctx context.Context, call func(context.Context, []limit.Charge, []limit.Decision), charges []limit.Charge, decisions []limit.Decision, spend bool) {
-	<-time.After(g.slow(charges[0]))
+	g.mu.Lock()
+	slow := g.slow
+	g.mu.Unlock()
+	<-time.After(slow(charges[0]))
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.calls++

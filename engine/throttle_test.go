@@ -95,7 +95,7 @@ func TestThrottleNeverWaitsPastTheDeadline(t *testing.T) {
 func TestThrottleCountsTheTimeOfTheStore(t *testing.T) {
 	inFleet(t, 1, throttled(100*time.Millisecond, time.Second), func(t *testing.T, f *fleet) {
 		f.send(0, request("u", "", 1))
-		f.slow = func(limit.Charge) time.Duration { return 8 * time.Millisecond }
+		f.delay(func(limit.Charge) time.Duration { return 8 * time.Millisecond })
 		ctx, cancel := context.WithTimeout(t.Context(), 100500*time.Microsecond)
 		defer cancel()
 		v, began := new(engine.Verdict), time.Now()

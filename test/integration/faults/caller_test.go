@@ -11,9 +11,9 @@ import (
 var callerRows = []row{
 	{id: "X18", fault: "20 sidecars' stores recover together", full: 5 * time.Second, run: together},
 	{id: "X19", fault: "half of the calls cancelled at 5 ms", short: 5 * time.Second, full: time.Minute, run: func(x *trial) {
-		// Replies take longer than the callers that hang up wait, and are within the budget.
+		// Replies are within the budget, and many of them take longer than the callers that hang up wait.
 		x.startBehindProxy()
-		x.proxy.Set(servers.Fault{Mode: servers.Latency, Delay: 6 * time.Millisecond})
+		x.proxy.Set(servers.Fault{Mode: servers.Latency, Delay: 4 * time.Millisecond, Jitter: 2 * time.Millisecond})
 		x.leaves = true
 		pass(time.Second) // the pool grows to what that takes
 		x.awaitHealth()
@@ -24,7 +24,7 @@ var callerRows = []row{
 		x.late(0.01)
 		x.keepsClosed()
 		x.note("%d cancelled, %d new connections", x.seen.cancelled, accepted)
-		if x.seen.cancelled < x.seen.answers/4 {
+		if x.seen.cancelled < x.seen.answers/10 {
 			x.misses("only %d of %d calls were cancelled", x.seen.cancelled, x.seen.answers)
 		}
 		if most := int64(x.length / time.Second); accepted > most {
