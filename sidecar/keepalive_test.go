@@ -49,6 +49,7 @@ func connect(t *testing.T, ping keepalive.ClientParameters, environ ...string) *
 	if err != nil {
 		t.Fatalf("the first call: %v", err)
 	}
+	synctest.Wait() // a call may be answered before the connection is shown as ready
 	return conn
 }
 
