@@ -40,6 +40,9 @@ type Config struct {
 	Now     func() time.Time
 	// OnVerdict sees every verdict before its door does. It must not block nor keep what it is handed.
 	OnVerdict func(req *descriptors.Request, v *Verdict)
+	// OnOverAdmitted is called for each charge that the store refused after its request had been admitted, because the reply came too
+	// late. It must not block.
+	OnOverAdmitted func(domain *descriptors.CompiledDomain, effect *descriptors.Effect)
 	// OnPanic sees what was recovered. The request is answered all the same.
 	OnPanic func(recovered any)
 }
@@ -61,6 +64,9 @@ func New(cfg Config) *Engine {
 	}
 	if cfg.OnVerdict == nil {
 		cfg.OnVerdict = func(*descriptors.Request, *Verdict) {}
+	}
+	if cfg.OnOverAdmitted == nil {
+		cfg.OnOverAdmitted = func(*descriptors.CompiledDomain, *descriptors.Effect) {}
 	}
 	if cfg.OnPanic == nil {
 		cfg.OnPanic = func(any) {}
@@ -111,6 +117,7 @@ func (e *Engine) decide(ctx context.Context, req *descriptors.Request, v *Verdic
 	}
 	e.fold(v)
 	e.wait(ctx, v)
+	e.follow(v)
 }
 
 // survive ends a panic of somebody who only looks on. The verdict stands.

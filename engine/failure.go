@@ -17,7 +17,7 @@ const uncounted = -1
 // degrade decides what the store left undecided, each charge by its rule's failure policy: closed first, because its
 // refusal keeps the local twins from being charged. If that refuses the request, the store gets back what it took.
 //
-// Reason, and Unknown, stay in the decisions that were made here, and only in those.
+// Reason, Unknown and Pending stay in the decisions that were made here, and only in those.
 func (e *Engine) degrade(ctx context.Context, v *Verdict) {
 	for i := range v.Decisions {
 		d := &v.Decisions[i]
@@ -63,10 +63,10 @@ func (e *Engine) byPolicy(v *Verdict, i int) {
 	}
 	refusable := charge.Op == limit.Spend || charge.Op == limit.Peek
 	if policy == descriptors.FailClosed && refusable {
-		*d = limit.Decision{Outcome: limit.Refused, RetryAfter: closedRetry, ResetAfter: closedRetry, Reason: d.Reason, Unknown: d.Unknown}
+		*d = limit.Decision{Outcome: limit.Refused, RetryAfter: closedRetry, ResetAfter: closedRetry, Reason: d.Reason, Unknown: d.Unknown, Pending: d.Pending}
 		return
 	}
-	*d = limit.Decision{Outcome: limit.Allowed, Remaining: uncounted, Reason: d.Reason, Unknown: d.Unknown}
+	*d = limit.Decision{Outcome: limit.Allowed, Remaining: uncounted, Reason: d.Reason, Unknown: d.Unknown, Pending: d.Pending}
 }
 
 // local decides in memory what is still undecided, on this sidecar's share, and notes what it owes the store for that.
@@ -84,7 +84,7 @@ func (e *Engine) local(ctx context.Context, v *Verdict) {
 		if d.Outcome == limit.Undecided {
 			d = limit.Decision{Outcome: limit.Allowed, Remaining: uncounted}
 		}
-		d.Reason, d.Unknown = v.Decisions[i].Reason, v.Decisions[i].Unknown
+		d.Reason, d.Unknown, d.Pending = v.Decisions[i].Reason, v.Decisions[i].Unknown, v.Decisions[i].Pending
 		v.Decisions[i] = d
 		e.owe(&v.Match.Charges[i], &d, d.Charged)
 	}

@@ -150,7 +150,8 @@ type Decision struct {
 	ResetAfter time.Duration // until full (token bucket, sliding window, log) or until the window ends (fixed window)
 	RetryAfter time.Duration // 0 unless refused: the earliest moment this cost could pass if nobody else spends; until full if it never can
 	Reason     string        // with Undecided: why, as a short label
-	Unknown    bool          // with Undecided: the charge may have been made all the same, because only the reply was lost
+	Unknown    bool          // with Undecided: the charge may have been made all the same, because only the reply is missing
+	Pending    *Pending      // with Unknown: the reply may still come; nil: it will not
 	Cached     bool          // refused by what was known of the counter, without asking the store
 	Wait       time.Duration // with Allowed: until the token that was taken is due (throttle)
 	Penalized  bool          // refused by a cool-down, or with a penalty's DryRun: would have been

@@ -109,8 +109,8 @@ type Redis struct {
 	SentinelAuth     string `env:"SENTINEL_AUTH"`      // password, or user:password, for the sentinels alone
 	SentinelAuthFile string `env:"SENTINEL_AUTH_FILE"` // the same from a file, which is read at start
 
-	PoolSize int           `env:"POOL_SIZE"` // connections to each server; unset: 32
-	Timeout  time.Duration `env:"TIMEOUT"`   // of dialling; unset: 500ms. STORE_BUDGET bounds a decision
+	PoolSize int           `env:"POOL_SIZE"` // connections to each server at most; all decisions share 2 of them, or up to 4 on many processors
+	Timeout  time.Duration `env:"TIMEOUT"`   // of dialling; unset: 500ms. STORE_BUDGET and STORE_PATIENCE bound a decision
 	TLS      bool          `env:"TLS"`       // speaks TLS, as rediss:// does
 }
 
@@ -126,7 +126,8 @@ type RedisTLS struct {
 type Store struct {
 	Backend     string        `env:"BACKEND_TYPE" envDefault:"redis"`       // redis; memcache is not supported
 	PerSecond   bool          `env:"REDIS_PERSECOND"`                       // limits with a window of at most a second have a Redis of their own
-	Budget      time.Duration `env:"STORE_BUDGET" envDefault:"10ms"`        // the longest a decision waits for the shared store; also at most 80 % of what its caller's deadline leaves
+	Budget      time.Duration `env:"STORE_BUDGET" envDefault:"10ms"`        // how long a Redis server that owes replies may send nothing; then its calls go by their policies. At least four times its usual reply time
+	Patience    time.Duration `env:"STORE_PATIENCE" envDefault:"100ms"`     // the longest a decision waits for its reply while Redis answers; also at most 80 % of what its caller's deadline leaves
 	KeyPrefix   string        `env:"CACHE_KEY_PREFIX"`                      // begins every key in the shared store
 	KeySecret   string        `env:"KEY_SECRET"`                            // with it, keys in the shared store hold HMACs in place of identities
 	SecretFile  string        `env:"KEY_SECRET_FILE"`                       // KEY_SECRET from a file

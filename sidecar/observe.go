@@ -10,8 +10,8 @@ import (
 	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/store"
 	"github.com/spillway-mesh/spillway/telemetry"
 )
 
@@ -150,6 +150,11 @@ func (o *observer) charge(v *engine.Verdict, i int) {
 	o.t.Count(o.series(v.Match.Domain.Name, t), h)
 }
 
+// overAdmitted counts a charge that the store refused when its request had been admitted.
+func (o *observer) overAdmitted(domain *descriptors.CompiledDomain, effect *descriptors.Effect) {
+	o.t.OverAdmitted(o.rule(domain, effect))
+}
+
 // series finds the counters of a limit under the reference server's names.
 func (o *observer) series(domain string, t *descriptors.Term) *telemetry.Series {
 	if found := o.found.Load(); found != nil && !t.Effect.Dynamic {
@@ -211,7 +216,7 @@ func (o *observer) panicked(fault any) {
 func (o *observer) storeCalled(_, reason string, took time.Duration) {
 	sent := true
 	switch reason {
-	case store.ReasonBreaker, store.ReasonDeadline, store.ReasonOverload, store.ReasonShutdown:
+	case fleet.ReasonBreaker, fleet.ReasonDeadline, fleet.ReasonOverload, fleet.ReasonShutdown:
 		sent = false
 	}
 	o.t.StoreCalled(reason, sent, took)
@@ -220,7 +225,7 @@ func (o *observer) storeCalled(_, reason string, took time.Duration) {
 // storeFailed counts and logs a call to the shared store that brought no decision.
 func (o *observer) storeFailed(reason string, err error) {
 	o.t.StoreFailed(reason)
-	if reason == store.ReasonBreaker {
+	if reason == fleet.ReasonBreaker {
 		return // what made it open is known, and its changes are logged
 	}
 	o.lost.Store(&lostStore{reason, time.Now()})
@@ -246,7 +251,7 @@ func (o *observer) storeDegraded(ping func(context.Context) string) string {
 		return reason
 	}
 	lost := o.lost.Load()
-	if lost == nil || time.Since(lost.at) > lostFor || lost.reason == store.ReasonDial || lost.reason == store.ReasonClosed {
+	if lost == nil || time.Since(lost.at) > lostFor || lost.reason == fleet.ReasonDial || lost.reason == fleet.ReasonClosed {
 		return ""
 	}
 	return lost.reason

@@ -6,18 +6,19 @@ import (
 	"strings"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/store"
 )
 
 // kinds are the values of REDIS_TYPE, which may be written in any case.
-var kinds = map[string]store.Kind{
-	"single": store.Single, "sentinel": store.Sentinel, "cluster": store.Cluster, "ring": store.Ring,
+var kinds = map[string]fleet.Kind{
+	"single": fleet.Single, "sentinel": fleet.Sentinel, "cluster": fleet.Cluster, "ring": fleet.Ring,
 }
 
 // openRedis makes the shared store. It does not wait for Redis to be there.
 func (s *Sidecar) openRedis() (*store.Redis, error) {
 	cfg := store.RedisConfig{
-		Budget: s.cfg.Store.Budget, DenialEntries: s.cfg.Store.DenialCache,
+		Budget: s.cfg.Store.Budget, Patience: s.cfg.Store.Patience, DenialEntries: s.cfg.Store.DenialCache,
 		Heartbeat: descriptors.HeartbeatKey(s.cfg.Store.KeyPrefix),
 		OnError:   s.observer.storeFailed, OnBreaker: s.observer.breakerChanged, OnCall: s.observer.storeCalled,
 	}
@@ -40,7 +41,7 @@ func (s *Sidecar) openRedis() (*store.Redis, error) {
 	}
 	shared := store.NewRedis(cfg)
 	s.defers("redis", shared.Close)
-	s.forget, s.ping, s.breaker = shared.Forget, shared.Ping, shared.Breaker
+	s.forget, s.ping, s.breaker, s.connected = shared.Forget, shared.Ping, shared.Breaker, shared.Ready
 	s.telemetry.Redis(shared.Stats)
 	s.telemetry.Live(shared.Live)
 	return shared, nil
@@ -85,7 +86,7 @@ func (r namedRedis) target() (*target, error) {
 		return &target{}, nil
 	}
 	kind := kinds[strings.ToLower(r.Type)]
-	if kind == store.Single && isList(r.URL) {
+	if kind == fleet.Single && isList(r.URL) {
 		return nil, fmt.Errorf("%sURL: a list of servers needs %[1]sTYPE: sentinel (the master's name comes first), cluster or ring", r.prefix)
 	}
 	t, err := parseTarget(kind, r.URL, r.SocketType)
@@ -99,14 +100,14 @@ func (r namedRedis) target() (*target, error) {
 }
 
 // servers is where the store's servers are, in the words of package store.
-func (r namedRedis) servers(secure RedisTLS, log *slog.Logger) (store.Servers, error) {
+func (r namedRedis) servers(secure RedisTLS, log *slog.Logger) (fleet.Servers, error) {
 	t, err := r.target()
 	if err != nil {
-		return store.Servers{}, err
+		return fleet.Servers{}, err
 	}
-	s := store.Servers{
+	s := fleet.Servers{
 		Kind: t.kind, Network: t.said.network, Addresses: t.addresses, Master: t.master, DB: t.db(),
-		PoolSize: r.PoolSize, DialTimeout: r.Timeout,
+		Streams: r.PoolSize, DialTimeout: r.Timeout,
 	}
 	if t.said.scheme == "rediss" {
 		s.TLS, err = secure.client()
@@ -118,7 +119,7 @@ func (r namedRedis) servers(secure RedisTLS, log *slog.Logger) (store.Servers, e
 }
 
 // addLogins says who the store is to the servers, and to the sentinels.
-func (r namedRedis) addLogins(s *store.Servers, t *target, log *slog.Logger) error {
+func (r namedRedis) addLogins(s *fleet.Servers, t *target, log *slog.Logger) error {
 	server, sentinel := t.logins()
 	server, err := r.auth().login(server)
 	if err != nil {
@@ -128,7 +129,7 @@ func (r namedRedis) addLogins(s *store.Servers, t *target, log *slog.Logger) err
 	if r.AuthFile != "" {
 		s.Credentials = r.auth().rotating(server, log)
 	}
-	if t.kind != store.Sentinel {
+	if t.kind != fleet.Sentinel {
 		return nil
 	}
 	sentinel, err = r.sentinelAuth().login(sentinel)

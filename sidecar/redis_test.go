@@ -11,14 +11,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/spillway-mesh/spillway/store"
+	"github.com/spillway-mesh/spillway/fleet"
 )
 
 // serversOf is where the stores are that an environment asks for.
-func serversOf(t *testing.T, environ ...string) []store.Servers {
+func serversOf(t *testing.T, environ ...string) []fleet.Servers {
 	t.Helper()
 	cfg := fromEnv(t, environ...)
-	var all []store.Servers
+	var all []fleet.Servers
 	for _, r := range cfg.redises() {
 		s, err := r.servers(cfg.RedisTLS, slog.New(slog.DiscardHandler))
 		if err != nil {
@@ -49,12 +49,12 @@ func TestServersAreAsTheVariablesSay(t *testing.T) {
 		t.Errorf("TLS for several servers is %+v, want one that names none of them", got[1].TLS)
 	}
 	got[0].Sentinels, got[1].TLS = nil, nil
-	want := []store.Servers{
+	want := []fleet.Servers{
 		{
-			Kind: store.Sentinel, Network: "tcp", Addresses: []string{"s1:26379", "s2:26379"}, Master: "mymaster", Username: "u", Password: "p:w",
-			DB: 2, PoolSize: 7, DialTimeout: time.Second,
+			Kind: fleet.Sentinel, Network: "tcp", Addresses: []string{"s1:26379", "s2:26379"}, Master: "mymaster", Username: "u", Password: "p:w",
+			DB: 2, Streams: 7, DialTimeout: time.Second,
 		},
-		{Kind: store.Ring, Network: "tcp", Addresses: []string{"a:1", "b:2"}, Password: "pw", PoolSize: 3, DialTimeout: 2 * time.Second},
+		{Kind: fleet.Ring, Network: "tcp", Addresses: []string{"a:1", "b:2"}, Password: "pw", Streams: 3, DialTimeout: 2 * time.Second},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("servers (-want +got):\n%s", diff)

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spillway-mesh/spillway/store"
+	"github.com/spillway-mesh/spillway/fleet"
 )
 
 // login is a user and a password. The zero value is none.
@@ -35,7 +35,7 @@ type server struct {
 
 // target is where the servers of a store are, as a URL says.
 type target struct {
-	kind      store.Kind
+	kind      fleet.Kind
 	master    string   // of sentinels
 	addresses []string // of servers, or of sentinels
 	said      server   // what holds for all of them; its address is empty
@@ -49,7 +49,7 @@ func (t *target) db() int {
 
 // logins are what the URL says of who asks: the servers, or the sentinels where it names those.
 func (t *target) logins() (server, sentinel login) {
-	if t.kind == store.Sentinel {
+	if t.kind == fleet.Sentinel {
 		return login{}, t.said.login
 	}
 	return t.said.login, login{}
@@ -67,23 +67,23 @@ func (t *target) String() string {
 		text = fmt.Sprintf("redis://%s/%d", text, t.db())
 	}
 	switch t.kind {
-	case store.Single:
+	case fleet.Single:
 		return text
-	case store.Sentinel:
+	case fleet.Sentinel:
 		return fmt.Sprintf("sentinel %s at %s", t.master, text)
 	}
 	return t.kind.String() + " at " + text
 }
 
 // parseTarget reads a URL of servers of that kind. Its errors never show the text, because it may hold a password.
-func parseTarget(kind store.Kind, text, socketType string) (*target, error) {
+func parseTarget(kind fleet.Kind, text, socketType string) (*target, error) {
 	t := &target{kind: kind}
-	if kind == store.Single {
+	if kind == fleet.Single {
 		return t, t.add(text, socketType)
 	}
 	entries := strings.Split(text, ",")
 	first := 0
-	if kind == store.Sentinel {
+	if kind == fleet.Sentinel {
 		t.master, first = strings.TrimSpace(entries[0]), 1
 		if t.master == "" || strings.ContainsAny(t.master, ":/@") || len(entries) == 1 {
 			return nil, errors.New("not the master's name and its sentinels: use mymaster,host:26379,host:26379")
@@ -104,7 +104,7 @@ func (t *target) add(text, socketType string) error {
 		return errors.New("it is empty: there is a comma too many, or a name is missing")
 	}
 	port := "6379"
-	if t.kind == store.Sentinel {
+	if t.kind == fleet.Sentinel {
 		port = "26379"
 	}
 	s, err := parseServer(text, socketType, port)
@@ -120,7 +120,7 @@ func (t *target) add(text, socketType string) error {
 		return errors.New("the database is another than before: it is the same for all servers of a list")
 	case !agree(&t.said.login, s.login):
 		return errors.New("user or password is another than before: they are the same for all servers of a list")
-	case t.kind == store.Ring && slices.Contains(t.addresses, s.address):
+	case t.kind == fleet.Ring && slices.Contains(t.addresses, s.address):
 		return errors.New("it was named before: a shard stands once in a ring")
 	}
 	t.addresses = append(t.addresses, s.address)
@@ -141,10 +141,10 @@ func agree[T comparable](have *T, said T) bool {
 
 // check says what does not go with the kind.
 func (t *target) check() error {
-	if t.said.network == "unix" && t.kind != store.Ring {
+	if t.said.network == "unix" && t.kind != fleet.Ring {
 		return fmt.Errorf("a %s tells addresses of other servers, so its own cannot be sockets: use host:port", t.kind)
 	}
-	if t.kind == store.Cluster && t.db() != 0 {
+	if t.kind == fleet.Cluster && t.db() != 0 {
 		return errors.New("a cluster has database 0 only: remove the number")
 	}
 	return nil

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/spillway-mesh/spillway/store"
+	"github.com/spillway-mesh/spillway/fleet"
 )
 
 // targetOf reads where a store is.
@@ -28,7 +28,7 @@ func (t target) with(changes ...func(*target)) target {
 	return t
 }
 
-func kind(k store.Kind) func(*target)  { return func(t *target) { t.kind = k } }
+func kind(k fleet.Kind) func(*target)  { return func(t *target) { t.kind = k } }
 func scheme(name string) func(*target) { return func(t *target) { t.said.scheme = name } }
 func database(db string) func(*target) { return func(t *target) { t.said.db = db } }
 func as(user, password string) func(*target) {
@@ -66,10 +66,10 @@ func TestRedisURLs(t *testing.T) {
 }
 
 func TestRedisLists(t *testing.T) {
-	sentinels := tcp("s1:26379", "s2:26380").with(func(t *target) { t.kind, t.master = store.Sentinel, "mymaster" })
-	cluster := tcp("a:1", "b:2").with(kind(store.Cluster))
-	ring := tcp("a:1", "b:2").with(kind(store.Ring))
-	sockets := unix("/run/a.sock", "/run/b.sock").with(kind(store.Ring))
+	sentinels := tcp("s1:26379", "s2:26380").with(func(t *target) { t.kind, t.master = fleet.Sentinel, "mymaster" })
+	cluster := tcp("a:1", "b:2").with(kind(fleet.Cluster))
+	ring := tcp("a:1", "b:2").with(kind(fleet.Ring))
+	sockets := unix("/run/a.sock", "/run/b.sock").with(kind(fleet.Ring))
 	for name, c := range map[string]struct {
 		in   Redis
 		want target
@@ -80,7 +80,7 @@ func TestRedisLists(t *testing.T) {
 		"sentinel, their password":        {Redis{Type: "sentinel", URL: "mymaster,redis://:pw@s1,s2:26380"}, sentinels.with(scheme("redis"), as("", "pw"))},
 		"sentinel, the master's database": {Redis{Type: "sentinel", URL: "mymaster,redis://s1/2,s2:26380"}, sentinels.with(scheme("redis"), database("2"))},
 		"cluster":                         {Redis{Type: "CLUSTER", URL: "a:1,b:2"}, cluster},
-		"cluster of one address":          {Redis{Type: "cluster", URL: "a:1"}, tcp("a:1").with(kind(store.Cluster))},
+		"cluster of one address":          {Redis{Type: "cluster", URL: "a:1"}, tcp("a:1").with(kind(fleet.Cluster))},
 		"cluster, first with TLS":         {Redis{Type: "cluster", URL: "rediss://a:1,b:2"}, cluster.with(scheme("rediss"))},
 		"cluster, last with a password":   {Redis{Type: "cluster", URL: "a:1,redis://u:p%2Cw@b:2"}, cluster.with(scheme("redis"), as("u", "p,w"))},
 		"cluster, all agree":              {Redis{Type: "cluster", URL: "redis://u:pw@a:1/0,redis://u:pw@b:2/0"}, cluster.with(scheme("redis"), as("u", "pw"), database("0"))},

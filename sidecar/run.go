@@ -17,6 +17,7 @@ import (
 
 const (
 	firstLoad   = 2 * time.Second        // how long serving waits for the first load of the rules
+	firstStore  = 500 * time.Millisecond // how long serving waits for connections to the shared store
 	drainFor    = 3 * time.Second        // how long calls in flight may take once the sidecar stops
 	streamsEnd  = 100 * time.Millisecond // how long watchers of health have to hear that it stops
 	hardStop    = 300 * time.Millisecond // how long handlers have to notice that their connection was cut
@@ -30,6 +31,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	watched := s.watchRules(ctx, watch)
 	defer watched.Wait()
 	defer stop()
+	s.awaitStore(ctx)
 	broke := s.serve()
 	s.ready()
 	var err error
@@ -66,6 +68,17 @@ func (s *Sidecar) watchRules(ctx, watch context.Context) *sync.WaitGroup {
 	case <-ctx.Done():
 	}
 	return &done
+}
+
+// awaitStore waits for connections to the shared store, so that the first requests find them. It does not wait for a store that is
+// known to be away.
+func (s *Sidecar) awaitStore(ctx context.Context) {
+	if s.connected == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, firstStore)
+	defer cancel()
+	s.connected(ctx)
 }
 
 // serve starts all servers. The channel gets the first error of one.

@@ -43,6 +43,7 @@ type Sidecar struct {
 	keys      *identity.KeySets
 	forget    func()                       // what a change of the rules makes stale
 	ping      func(context.Context) string // why Redis does not answer, or nothing; nil without Redis
+	connected func(context.Context)        // waits for connections to the shared store; nil: there is none
 	breaker   func() breaker.State         // of Redis; nil without Redis
 	loads     loads
 	probes    *admin.Health
@@ -142,7 +143,7 @@ func (s *Sidecar) openStore(counter engine.Counter) error {
 	s.defers("memory", memory.Close)
 	cfg := engine.Config{
 		Store: memory, Shadow: s.cfg.Answer.Shadow, Quota: s.cfg.Answer.Quota, Waiters: s.cfg.Store.Waiters,
-		OnVerdict: s.observer.verdict, OnPanic: s.observer.panicked,
+		OnVerdict: s.observer.verdict, OnOverAdmitted: s.observer.overAdmitted, OnPanic: s.observer.panicked,
 	}
 	role := "main"
 	if counter == nil && s.cfg.Redis.URL != "" {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -52,7 +53,7 @@ func BenchmarkRedisSpend(b *testing.B) {
 	server := servers.StartRedis(b)
 	for _, n := range []int{1, 4} {
 		b.Run(fmt.Sprint("charges=", n), func(b *testing.B) {
-			benchmarkQuantiles(b, openRedis(b, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}}), n)
+			benchmarkQuantiles(b, openRedis(b, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}}), n)
 		})
 	}
 }
@@ -82,7 +83,7 @@ func benchmarkQuantiles(b *testing.B, s counter, n int) {
 // BenchmarkDenied measures a refusal that needs no server.
 func BenchmarkDenied(b *testing.B) {
 	server := servers.StartRedis(b)
-	r := openRedis(b, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
+	r := openRedis(b, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}})
 	charges := []limit.Charge{charge(b, "spent", bucket(1, time.Hour), 1)}
 	decisions := make([]limit.Decision, 1)
 	r.Spend(context.Background(), charges, decisions)

@@ -2,11 +2,8 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"net"
 	"sync"
 	"syscall"
 	"testing"
@@ -15,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/spillway-mesh/spillway/breaker"
+	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -108,7 +106,7 @@ func TestBreakerKeepsCallsFromALostServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := servers.StartRedis(t)
-			r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}, Budget: 100 * time.Millisecond})
+			r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}, Budget: 100 * time.Millisecond})
 			settled(t, look(t, server, redis.Options{}), r)
 			l := press(t, r, 50)
 			l.awaitMore(t, "", 500)
@@ -119,7 +117,7 @@ func TestBreakerKeepsCallsFromALostServer(t *testing.T) {
 			lost := time.Now()
 			awaitState(t, r, breaker.Open)
 			t.Logf("open %v after the server was lost", time.Since(lost))
-			l.awaitMore(t, ReasonBreaker, 500) // what was under way has ended by then
+			l.awaitMore(t, fleet.ReasonBreaker, 500) // what was under way has ended by then
 			wantOnlyProbes(t, r, l)
 			fault.end(t, server)
 			back := time.Now()
@@ -137,7 +135,7 @@ func TestBreakerKeepsCallsFromALostServer(t *testing.T) {
 func wantOnlyProbes(t *testing.T, r *Redis, l *load) {
 	t.Helper()
 	before := r.Stats()
-	l.awaitMore(t, ReasonBreaker, 15_000)
+	l.awaitMore(t, fleet.ReasonBreaker, 15_000)
 	after := r.Stats()
 	trips, periods := after.Trips-before.Trips, after.Shards[0].Breaker.HalfOpened-before.Shards[0].Breaker.HalfOpened
 	if trips > 3*(periods+1) {
@@ -145,7 +143,7 @@ func wantOnlyProbes(t *testing.T, r *Redis, l *load) {
 	}
 	var waited int64
 	for reason, n := range l.seen() {
-		if reason != "" && reason != ReasonBreaker {
+		if reason != "" && reason != fleet.ReasonBreaker {
 			waited += n
 		}
 	}
@@ -157,7 +155,7 @@ func wantOnlyProbes(t *testing.T, r *Redis, l *load) {
 func TestClientsInAHurryDoNotOpenTheBreaker(t *testing.T) {
 	server := servers.StartRedis(t)
 	p := servers.StartProxy(t, server.Addr)
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{p.Addr}}})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{p.Addr}}})
 	c := charge(t, "k", bucket(1_000_000, time.Hour), 1)
 	awaitAllowed(t, r, c)
 	p.Set(servers.Fault{Mode: servers.Latency, Delay: 5 * time.Millisecond})
@@ -169,7 +167,7 @@ func TestClientsInAHurryDoNotOpenTheBreaker(t *testing.T) {
 		hurry, cancel := context.WithTimeout(context.Background(), 3*time.Millisecond)
 		r.Spend(hurry, []limit.Charge{c}, decisions)
 		cancel()
-		if decisions[0].Reason == ReasonTimeout {
+		if decisions[0].Reason == fleet.ReasonTimeout {
 			late++
 		}
 		r.Spend(gone, []limit.Charge{c}, decisions)
@@ -186,14 +184,14 @@ func TestOperatorErrorsAlarmAndDoNotOpenTheBreaker(t *testing.T) {
 	server := servers.StartRedis(t)
 	e := look(t, server, redis.Options{})
 	alarms := map[string]int{}
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}, OnError: func(reason string, _ error) { alarms[reason]++ }})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}, OnError: func(reason string, _ error) { alarms[reason]++ }})
 	bad := charge(t, "bad", bucket(5, time.Hour), 1)
 	e.do("SADD", bad.Key, "x")
 	for range 50 {
-		wantUndecided(t, r, bad, ReasonWrong)
+		wantUndecided(t, r, bad, fleet.ReasonWrong)
 	}
 	want(t, "another key", spend(r, charge(t, "good", bucket(5, time.Hour), 1))[0], limit.Allowed, 1, 4)
-	if s := r.Stats().Shards[0].Breaker; s.Opened != 0 || alarms[ReasonWrong] != 50 {
+	if s := r.Stats().Shards[0].Breaker; s.Opened != 0 || alarms[fleet.ReasonWrong] != 50 {
 		t.Fatalf("breaker %+v and alarms %v, want it never opened and 50 alarms", s, alarms)
 	}
 }
@@ -201,21 +199,21 @@ func TestOperatorErrorsAlarmAndDoNotOpenTheBreaker(t *testing.T) {
 func TestAServerThatRefusesWritesOpensTheBreaker(t *testing.T) {
 	server := servers.StartRedis(t)
 	e := look(t, server, redis.Options{})
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}})
 	c := charge(t, "k", bucket(1000, time.Hour), 1)
 	awaitAllowed(t, r, c)
 	e.do("CONFIG", "SET", "maxmemory", "1")
 	for range 5 {
-		wantUndecided(t, r, c, ReasonOOM)
+		wantUndecided(t, r, c, fleet.ReasonOOM)
 	}
-	wantUndecided(t, r, c, ReasonBreaker)
+	wantUndecided(t, r, c, fleet.ReasonBreaker)
 	e.do("CONFIG", "SET", "maxmemory", "0")
 	awaitAllowed(t, r, c)
 }
 
 func TestPingsDoNotCount(t *testing.T) {
 	server := servers.StartRedis(t)
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}})
 	server.Kill(t)
 	for range 20 {
 		r.Ping(t.Context())
@@ -225,99 +223,9 @@ func TestPingsDoNotCount(t *testing.T) {
 	}
 }
 
-func TestADialThatWorksAgainIsASignOfLife(t *testing.T) {
-	server := servers.StartRedis(t)
-	var signs int
-	d := newDialer(Servers{}.withDefaults(0).options(server.Addr), func() { signs++ })
-	defer d.stop()
-	dial := func(addr string) {
-		conn, err := d.connect(context.Background(), "tcp", addr)
-		if err == nil {
-			conn.Close()
-		}
-	}
-	nobody := servers.FreeAddr(t)
-	for i, step := range []struct {
-		addr  string
-		signs int
-	}{{server.Addr, 0}, {nobody, 0}, {nobody, 0}, {server.Addr, 1}, {server.Addr, 1}, {nobody, 1}, {server.Addr, 2}} {
-		dial(step.addr)
-		if signs != step.signs {
-			t.Fatalf("%d signs of life after dial %d, want %d", signs, i+1, step.signs)
-		}
-	}
-}
-
 func TestABreakerMayBeLeftOut(t *testing.T) {
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{servers.FreeAddr(t)}}, Breaker: breaker.Config{Disabled: true}})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{servers.FreeAddr(t)}}, Breaker: breaker.Config{Disabled: true}})
 	for range 20 {
-		wantUndecided(t, r, charge(t, "k", bucket(1, time.Hour), 1), ReasonDial)
+		wantUndecided(t, r, charge(t, "k", bucket(1, time.Hour), 1), fleet.ReasonDial)
 	}
 }
-
-func TestEvidence(t *testing.T) {
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{servers.FreeAddr(t)}}, Budget: 10 * time.Millisecond})
-	gone, hangUp := context.WithCancel(context.Background())
-	hangUp()
-	here, whole, short := context.Background(), 10*time.Millisecond, 4*time.Millisecond
-	reply := func(text string) error { return fmt.Errorf("call: %w", replyError(text)) }
-	for name, step := range map[string]struct {
-		ctx    context.Context
-		budget time.Duration
-		why    string
-		err    error
-		want   breaker.Result
-	}{
-		"decided":               {here, whole, "", nil, breaker.Success},
-		"decided in a hurry":    {here, short, "", nil, breaker.Success},
-		"decided for nobody":    {gone, whole, "", nil, breaker.Neutral},
-		"late for nobody":       {gone, whole, ReasonTimeout, nil, breaker.Neutral},
-		"late":                  {here, whole, ReasonTimeout, nil, breaker.Lapse},
-		"late in a hurry":       {here, short, ReasonTimeout, nil, breaker.Neutral},
-		"no connection":         {here, whole, ReasonPool, nil, breaker.Lapse},
-		"no connection in time": {here, short, ReasonPool, nil, breaker.Neutral},
-		"refused connection":    {here, short, ReasonDial, nil, breaker.Failure},
-		"lost connection":       {here, whole, ReasonClosed, io.EOF, breaker.Lapse},
-		"dropped connection":    {here, whole, ReasonClosed, net.ErrClosed, breaker.Neutral},
-		"no connection yet":     {here, whole, ReasonTimeout, context.DeadlineExceeded, breaker.Neutral},
-		"loading":               {here, whole, ReasonLoading, nil, breaker.Failure},
-		"replica":               {here, whole, ReasonReadonly, nil, breaker.Failure},
-		"too many clients":      {here, whole, ReasonClients, nil, breaker.Failure},
-		"out of memory":         {here, whole, ReasonOOM, nil, breaker.Failure},
-		"cannot save":           {here, whole, ReasonMisconf, nil, breaker.Failure},
-		"in a script":           {here, whole, ReasonBusy, nil, breaker.Failure},
-		"cluster is down":       {here, whole, ReasonCluster, replyError("CLUSTERDOWN The cluster is down"), breaker.Failure},
-		"slot without a server": {here, whole, ReasonCluster, replyError("CLUSTERDOWN Hash slot not served"), breaker.Neutral},
-		"key moved":             {here, whole, ReasonCluster, replyError("MOVED 1 h:1"), breaker.Neutral},
-		"slots":                 {here, whole, ReasonSlot, nil, breaker.Success},
-		"password":              {here, whole, ReasonNoAuth, nil, breaker.Success},
-		"right":                 {here, whole, ReasonNoPerm, nil, breaker.Success},
-		"foreign value":         {here, whole, ReasonWrong, nil, breaker.Success},
-		"script":                {here, whole, ReasonScript, nil, breaker.Success},
-		"unreadable":            {here, whole, ReasonReply, nil, breaker.Neutral},
-		"our own overload":      {here, whole, ReasonOverload, errOverload, breaker.Neutral},
-		"closed store":          {here, whole, ReasonShutdown, nil, breaker.Neutral},
-		"unknown reply":         {here, whole, ReasonError, reply("NEW"), breaker.Neutral},
-		"unknown error":         {here, whole, ReasonError, errors.Join(io.ErrNoProgress), breaker.Failure},
-	} {
-		if got := r.evidence(step.ctx, new(node), step.budget, step.budget, step.why, step.err); got != step.want {
-			t.Errorf("%s: %d, want %d", name, got, step.want)
-		}
-	}
-	if got := r.evidence(here, new(node), whole, 2*whole, ReasonTimeout, nil); got != breaker.Neutral {
-		t.Errorf("20 ms for a wait of 10 ms: %d, want neutral", got)
-	}
-	r.budget = 10 * time.Second
-	if got := r.evidence(here, new(node), whole, whole, ReasonTimeout, nil); got != breaker.Lapse {
-		t.Errorf("10 ms without an answer under a budget of 10 s: %d, want a lapse", got)
-	}
-}
-
-// replyError is an error reply as go-redis returns one.
-type replyError string
-
-// Error is the reply.
-func (e replyError) Error() string { return string(e) }
-
-// RedisError marks it.
-func (replyError) RedisError() {}

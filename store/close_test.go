@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -12,11 +13,11 @@ import (
 // everyKind is the servers of each kind at these addresses.
 func everyKind(addresses ...string) map[string]RedisConfig {
 	all := map[string]RedisConfig{}
-	for k := Single; k <= Ring; k++ {
-		all[k.String()] = RedisConfig{Servers: Servers{Kind: k, Addresses: addresses, Master: "limits"}}
+	for k := fleet.Single; k <= fleet.Ring; k++ {
+		all[k.String()] = RedisConfig{Servers: fleet.Servers{Kind: k, Addresses: addresses, Master: "limits"}}
 	}
 	second := all["single"]
-	second.PerSecond = &Servers{Addresses: addresses[len(addresses)-1:]}
+	second.PerSecond = &fleet.Servers{Addresses: addresses[len(addresses)-1:]}
 	all["with a second store"] = second
 	return all
 }
@@ -65,11 +66,11 @@ func wantShutdown(t *testing.T, r *Redis) {
 	a, b := charge(t, "a", bucket(10, year), 1), charge(t, "b", bucket(10, time.Second), 1)
 	start := time.Now()
 	for range 20 {
-		wantUndecided(t, r, a, ReasonShutdown)
-		if d := spend(r, a, b); d[1].Reason != ReasonShutdown || d[0].Unknown {
+		wantUndecided(t, r, a, fleet.ReasonShutdown)
+		if d := spend(r, a, b); d[1].Reason != fleet.ReasonShutdown || d[0].Unknown {
 			t.Fatalf("decisions %+v of a closed store", d)
 		}
-		if d := usage(r, a); d.Reason != ReasonShutdown {
+		if d := usage(r, a); d.Reason != fleet.ReasonShutdown {
 			t.Fatalf("usage %+v of a closed store", d)
 		}
 	}
@@ -83,7 +84,7 @@ func TestCloseUnderLoad(t *testing.T) {
 	ring, _ := startRing(t, 2)
 	for name, config := range map[string]RedisConfig{
 		"ring":                {Servers: ring},
-		"with a second store": {Servers: Servers{Addresses: ring.Addresses[:1]}, PerSecond: &Servers{Addresses: ring.Addresses[1:]}},
+		"with a second store": {Servers: fleet.Servers{Addresses: ring.Addresses[:1]}, PerSecond: &fleet.Servers{Addresses: ring.Addresses[1:]}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			leavesNothing(t, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -24,7 +26,7 @@ type sharedCluster struct {
 // openCluster opens a store on a cluster, by the addresses of two of its nodes only.
 func openCluster(t *testing.T, c sharedCluster, config RedisConfig) *Redis {
 	t.Helper()
-	config.Servers.Kind, config.Servers.Addresses = Cluster, c.Addrs()[2:4]
+	config.Servers.Kind, config.Servers.Addresses = fleet.Cluster, c.Addrs()[2:4]
 	if config.Budget == 0 {
 		config.Budget = steady
 	}
@@ -40,7 +42,7 @@ func inSlots(t *testing.T, slots []int, name string, l limit.Limit) limit.Charge
 	t.Helper()
 	for i := range 1_000_000 {
 		c := charge(t, fmt.Sprint(name, i), l, 1)
-		if _, ok := slices.BinarySearch(slots, slotOf(c.Key)); ok {
+		if _, ok := slices.BinarySearch(slots, fleet.SlotOf(c.Key)); ok {
 			return c
 		}
 	}
@@ -65,7 +67,7 @@ func TestCluster(t *testing.T) {
 			jostle(t, openCluster(t, c, RedisConfig{}), 4000)
 		}},
 		{"sidecars count each other", func(t *testing.T, c sharedCluster) {
-			wantLive(t, "on a cluster", openHearts(t, Servers{Kind: Cluster, Addresses: c.Addrs()[:1]}, 3)[0], 3, 3*time.Second)
+			wantLive(t, "on a cluster", openHearts(t, fleet.Servers{Kind: fleet.Cluster, Addresses: c.Addrs()[:1]}, 3)[0], 3, 3*time.Second)
 		}},
 		{"reset", resetOverSlots},
 		{"slots move under load", slotsMove},
@@ -77,28 +79,6 @@ func TestCluster(t *testing.T) {
 		{"a slot that nobody serves", slotNotServed},
 	} {
 		t.Run(step.name, func(t *testing.T) { step.test(t, c) })
-	}
-}
-
-// TestMastersAreAdmittedWhileServersJoin asks for a master while the map of slots is not there, so that the library makes the clients of
-// all servers to ask for it. Whoever admits the master must not wait for them to join, nor they for it.
-func TestMastersAreAdmittedWhileServersJoin(t *testing.T) {
-	var addresses []string
-	for range 20 {
-		addresses = append(addresses, blackHole(t))
-	}
-	r := openRedis(t, RedisConfig{Servers: Servers{Kind: Cluster, Addresses: addresses}})
-	client := redis.NewClient(&redis.Options{Addr: addresses[0]})
-	defer client.Close()
-	admitted := make(chan struct{})
-	go func() {
-		defer close(admitted)
-		r.main.(*cluster).admit(addresses[0], client, "k")
-	}()
-	select {
-	case <-admitted:
-	case <-time.After(10 * time.Second):
-		t.Fatal("a master waits for a server that joins, and that for the master")
 	}
 }
 
@@ -121,8 +101,8 @@ func slotsAgree(t *testing.T, c sharedCluster) {
 		t.Fatalf("ask for slots: %v", err)
 	}
 	for key, slot := range got {
-		if int64(slotOf(key)) != slot.Val() {
-			t.Errorf("%q is in slot %d, the server says %d", key, slotOf(key), slot.Val())
+		if int64(fleet.SlotOf(key)) != slot.Val() {
+			t.Errorf("%q is in slot %d, the server says %d", key, fleet.SlotOf(key), slot.Val())
 		}
 	}
 }
@@ -213,14 +193,13 @@ func keysOnTheirWay(t *testing.T, c sharedCluster) {
 	two := one
 	two.Key += ":sibling"
 	spend(r, one, two)
-	slot, host, port := fmt.Sprint(slotOf(one.Key)), "127.0.0.1", to.Addr[len("127.0.0.1:"):]
+	slot, host, port := fmt.Sprint(fleet.SlotOf(one.Key)), "127.0.0.1", to.Addr[len("127.0.0.1:"):]
 	to.Do(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", fmt.Sprint(from.Do(t, "CLUSTER", "MYID")))
 	from.Do(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", fmt.Sprint(to.Do(t, "CLUSTER", "MYID")))
 	from.Do(t, "MIGRATE", host, port, one.Key, "0", "5000")
-	before := r.Stats().Trips
 	decided := make(chan []limit.Decision)
 	go func() { decided <- spend(r, one, two) }()
-	servers.Await(t, "some tries", func() error { return notYet(r.Stats().Trips >= before+3) })
+	servers.Await(t, "some tries", func() error { return notYet(refusals(t, from)+refusals(t, to) >= 3) })
 	from.Do(t, "MIGRATE", host, port, two.Key, "0", "5000")
 	for _, master := range []*servers.Redis{to, from, masters[2]} {
 		master.Do(t, "CLUSTER", "SETSLOT", slot, "NODE", fmt.Sprint(to.Do(t, "CLUSTER", "MYID")))
@@ -230,4 +209,13 @@ func keysOnTheirWay(t *testing.T, c sharedCluster) {
 	}
 	wantLeft(t, r, one, 8)
 	c.Settle(t)
+}
+
+// refusals is how often a server said that a call is to be tried again.
+func refusals(t *testing.T, server *servers.Redis) int {
+	t.Helper()
+	var n int
+	_, after, _ := strings.Cut(fmt.Sprint(server.Do(t, "INFO", "errorstats")), "errorstat_TRYAGAIN:count=")
+	_, _ = fmt.Sscanf(after, "%d", &n)
+	return n
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -30,12 +31,12 @@ func eachStore(t *testing.T, test func(t *testing.T, s counter)) {
 	})
 	server := servers.StartRedis(t)
 	t.Run("redis", func(t *testing.T) {
-		test(t, openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}, DB: 1}}))
+		test(t, openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}, DB: 1}}))
 	})
 	t.Run("redis without denial cache", func(t *testing.T) {
-		test(t, openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}, DB: 2}, DenialEntries: -1}))
+		test(t, openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}, DB: 2}, DenialEntries: -1}))
 	})
-	ring := Servers{Kind: Ring, Addresses: []string{server.Addr, servers.StartRedis(t).Addr, servers.StartRedis(t).Addr}, DB: 3}
+	ring := fleet.Servers{Kind: fleet.Ring, Addresses: []string{server.Addr, servers.StartRedis(t).Addr, servers.StartRedis(t).Addr}, DB: 3}
 	t.Run("ring", func(t *testing.T) {
 		test(t, openRedis(t, RedisConfig{Servers: ring}))
 	})

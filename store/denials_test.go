@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -63,8 +64,8 @@ func TestFloodOnASpentKeyCostsRedisNothing(t *testing.T) {
 // TestCachedDenialSaysWhatRedisWould compares a store with the cache to one without, at every step of time and cost.
 func TestCachedDenialSaysWhatRedisWould(t *testing.T) {
 	server := servers.StartRedis(t)
-	cached := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
-	plain := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}, DenialEntries: -1})
+	cached := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}})
+	plain := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}, DenialEntries: -1})
 	eachAlgorithm(t, 10, time.Hour, func(t *testing.T, l limit.Limit) {
 		spend(cached, charge(t, "k", l, 8))
 		for cost := int64(3); cost <= 12; cost++ {
@@ -105,7 +106,7 @@ func TestCachedDenialEndsWithItsTime(t *testing.T) {
 
 // TestADenialIsBriefWhereTokensComeBack: beside another place, what refused may be back in a moment, given by another sidecar.
 func TestADenialIsBriefWhereTokensComeBack(t *testing.T) {
-	r, e, clock := watched(t, RedisConfig{PerSecond: &Servers{Addresses: []string{servers.FreeAddr(t)}}})
+	r, e, clock := watched(t, RedisConfig{PerSecond: &fleet.Servers{Addresses: []string{servers.FreeAddr(t)}}})
 	eachAlgorithm(t, 1, 10*time.Hour, func(t *testing.T, l limit.Limit) {
 		c := charge(t, "k", l, 1)
 		spend(r, c)

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -29,7 +30,7 @@ const (
 
 // contend is a process of its own that spends on the counters named on its input and answers how many it got.
 func contend() {
-	r := NewRedis(RedisConfig{Servers: Servers{Addresses: []string{os.Getenv(contenderVar)}}, Budget: patient})
+	r := NewRedis(RedisConfig{Servers: fleet.Servers{Addresses: []string{os.Getenv(contenderVar)}}, Budget: patient})
 	defer r.Close()
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -46,7 +47,7 @@ func awaitAllowed(t *testing.T, r *Redis, c limit.Charge) {
 
 func TestHungServerIsAnsweredWithinTheDeadline(t *testing.T) {
 	server := servers.StartRedis(t)
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}, Budget: 50 * time.Millisecond})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}, Budget: 50 * time.Millisecond})
 	c := charge(t, "k", bucket(1_000_000, time.Hour), 1)
 	awaitAllowed(t, r, c)
 	if err := server.Signal(syscall.SIGSTOP); err != nil {
@@ -60,7 +61,7 @@ func TestHungServerIsAnsweredWithinTheDeadline(t *testing.T) {
 			t.Fatalf("the answer came after the deadline")
 		}
 		cancel()
-		if d := decisions[0]; d.Outcome != limit.Undecided || d.Reason != ReasonTimeout {
+		if d := decisions[0]; d.Outcome != limit.Undecided || d.Reason != fleet.ReasonTimeout {
 			t.Fatalf("decision %+v, want undecided because of a timeout", d)
 		}
 	}
@@ -70,8 +71,8 @@ func TestHungServerIsAnsweredWithinTheDeadline(t *testing.T) {
 	awaitAllowed(t, r, c)
 }
 
-func TestBudgetIsAPartOfWhatIsLeft(t *testing.T) {
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{servers.FreeAddr(t)}}, Budget: 10 * time.Millisecond})
+func TestPatienceIsAPartOfWhatIsLeft(t *testing.T) {
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{servers.FreeAddr(t)}}, Budget: time.Millisecond, Patience: 10 * time.Millisecond})
 	for _, step := range []struct{ left, least, most time.Duration }{
 		{time.Hour, 10 * time.Millisecond, 10 * time.Millisecond},
 		{5 * time.Millisecond, 1 * time.Millisecond, 4 * time.Millisecond},
@@ -81,22 +82,22 @@ func TestBudgetIsAPartOfWhatIsLeft(t *testing.T) {
 		got := r.allowance(ctx)
 		cancel()
 		if got < step.least || got > step.most {
-			t.Errorf("budget %v with %v left, want %v to %v", got, step.left, step.least, step.most)
+			t.Errorf("patience %v with %v left, want %v to %v", got, step.left, step.least, step.most)
 		}
 	}
 	if got := r.allowance(context.Background()); got != 10*time.Millisecond {
-		t.Errorf("budget %v without a deadline, want 10ms", got)
+		t.Errorf("patience %v without a deadline, want 10ms", got)
 	}
 }
 
 func TestNoTimeLeftMeansNoCall(t *testing.T) {
 	server := servers.StartRedis(t)
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}})
 	ctx, cancel := context.WithTimeout(context.Background(), -time.Second)
 	defer cancel()
 	decisions := make([]limit.Decision, 1)
 	r.Spend(ctx, []limit.Charge{charge(t, "k", bucket(1, time.Hour), 1)}, decisions)
-	if d := decisions[0]; d.Outcome != limit.Undecided || d.Reason != ReasonDeadline {
+	if d := decisions[0]; d.Outcome != limit.Undecided || d.Reason != fleet.ReasonDeadline {
 		t.Fatalf("decision %+v, want undecided because of the deadline", d)
 	}
 	if s := r.Stats(); s.Trips != 0 || s.Undecided != 1 {
@@ -106,7 +107,7 @@ func TestNoTimeLeftMeansNoCall(t *testing.T) {
 
 func TestCallsInFlightAreBounded(t *testing.T) {
 	server := servers.StartRedis(t)
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}, Budget: 300 * time.Millisecond, MaxInFlight: 4})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}, Budget: 300 * time.Millisecond, MaxInFlight: 4})
 	c := charge(t, "k", bucket(100, time.Hour), 1)
 	awaitAllowed(t, r, c)
 	if err := server.Signal(syscall.SIGSTOP); err != nil {
@@ -125,7 +126,7 @@ func TestCallsInFlightAreBounded(t *testing.T) {
 	}
 	all.Wait()
 	server.Signal(syscall.SIGCONT)
-	if reasons[ReasonTimeout] != 4 || reasons[ReasonOverload] != 16 {
+	if reasons[fleet.ReasonTimeout] != 4 || reasons[fleet.ReasonOverload] != 16 {
 		t.Fatalf("reasons %v, want 4 timeouts and 16 overloads", reasons)
 	}
 }
@@ -134,7 +135,7 @@ func TestKilledServerComesBack(t *testing.T) {
 	server := servers.StartRedis(t)
 	var mu sync.Mutex
 	seen := map[string]bool{}
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}, OnError: func(reason string, err error) {
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}, OnError: func(reason string, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		seen[reason] = err != nil
@@ -143,10 +144,10 @@ func TestKilledServerComesBack(t *testing.T) {
 	awaitAllowed(t, r, c)
 	server.Kill(t)
 	for range 100 {
-		wantUndecided(t, r, c, ReasonDial, ReasonClosed, ReasonBreaker)
+		wantUndecided(t, r, c, fleet.ReasonDial, fleet.ReasonClosed, fleet.ReasonBreaker)
 	}
 	mu.Lock()
-	if !seen[ReasonDial] {
+	if !seen[fleet.ReasonDial] {
 		t.Errorf("OnError saw %v, want a dial error", seen)
 	}
 	mu.Unlock()
@@ -157,20 +158,20 @@ func TestKilledServerComesBack(t *testing.T) {
 func TestStoreStartsWithoutAServer(t *testing.T) {
 	server := servers.StartRedis(t)
 	server.Kill(t)
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}})
 	c := charge(t, "k", bucket(3, time.Hour), 1)
-	wantUndecided(t, r, c, ReasonDial)
+	wantUndecided(t, r, c, fleet.ReasonDial)
 	server.Start(t)
 	awaitAllowed(t, r, c)
 }
 
 func TestClosedStoreIsUndecided(t *testing.T) {
 	server := servers.StartRedis(t)
-	r := NewRedis(RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}, Budget: patient})
+	r := NewRedis(RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}, Budget: patient})
 	if err := r.Close(); err != nil {
 		t.Fatalf("close: %v", err)
 	}
-	wantUndecided(t, r, charge(t, "k", bucket(3, time.Hour), 1), ReasonShutdown)
+	wantUndecided(t, r, charge(t, "k", bucket(3, time.Hour), 1), fleet.ReasonShutdown)
 	if err := r.Reset(context.Background(), []string{"k"}); err == nil {
 		t.Fatalf("reset on a closed store reports no error")
 	}
@@ -179,14 +180,14 @@ func TestClosedStoreIsUndecided(t *testing.T) {
 func TestForeignValueHarmsItsOwnKeyOnly(t *testing.T) {
 	server := servers.StartRedis(t)
 	e := look(t, server, redis.Options{})
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}})
 	eachAlgorithm(t, 5, time.Hour, func(t *testing.T, l limit.Limit) {
 		bad, good := charge(t, "bad", l, 1), charge(t, "good", l, 1)
 		e.do("SET", bad.Key, "of another program")
-		wantUndecided(t, r, bad, ReasonWrong)
+		wantUndecided(t, r, bad, fleet.ReasonWrong)
 		e.do("DEL", bad.Key)
 		e.do("SADD", bad.Key, "x")
-		wantUndecided(t, r, bad, ReasonWrong)
+		wantUndecided(t, r, bad, fleet.ReasonWrong)
 		want(t, "another key", spend(r, good)[0], limit.Allowed, 1, 4)
 		for _, d := range spend(r, good, bad) {
 			if d.Outcome != limit.Undecided {
@@ -206,30 +207,30 @@ func TestRepliesOfARealServer(t *testing.T) {
 		config   RedisConfig
 		reason   string
 	}{
-		{name: "replica", settings: []string{"--replicaof", "127.0.0.1 1"}, reason: ReasonReadonly},
-		{name: "full", setup: []any{"CONFIG", "SET", "maxmemory", "1"}, reason: ReasonOOM},
-		{name: "no password", settings: []string{"--requirepass", "sesame"}, reason: ReasonNoAuth},
-		{name: "wrong password", settings: []string{"--requirepass", "sesame"}, config: RedisConfig{Servers: Servers{Password: "x"}}, reason: ReasonNoAuth},
+		{name: "replica", settings: []string{"--replicaof", "127.0.0.1 1"}, reason: fleet.ReasonReadonly},
+		{name: "full", setup: []any{"CONFIG", "SET", "maxmemory", "1"}, reason: fleet.ReasonOOM},
+		{name: "no password", settings: []string{"--requirepass", "sesame"}, reason: fleet.ReasonNoAuth},
+		{name: "wrong password", settings: []string{"--requirepass", "sesame"}, config: RedisConfig{Servers: fleet.Servers{Password: "x"}}, reason: fleet.ReasonNoAuth},
 		{
 			name: "no right to keys", setup: []any{"ACL", "SETUSER", "bob", "on", ">pw", "+@all", "~other:*"},
-			config: RedisConfig{Servers: Servers{Username: "bob", Password: "pw"}}, reason: ReasonNoPerm,
+			config: RedisConfig{Servers: fleet.Servers{Username: "bob", Password: "pw"}}, reason: fleet.ReasonNoPerm,
 		},
 		{
 			name: "no right to scripts", setup: []any{"ACL", "SETUSER", "bob", "on", ">pw", "+@all", "-@scripting", "~*"},
-			config: RedisConfig{Servers: Servers{Username: "bob", Password: "pw"}}, reason: ReasonNoPerm,
+			config: RedisConfig{Servers: fleet.Servers{Username: "bob", Password: "pw"}}, reason: fleet.ReasonNoPerm,
 		},
 		{
 			name: "no right to a command inside", setup: []any{"ACL", "SETUSER", "bob", "on", ">pw", "+@all", "-set", "~*"},
-			config: RedisConfig{Servers: Servers{Username: "bob", Password: "pw"}}, reason: ReasonNoPerm,
+			config: RedisConfig{Servers: fleet.Servers{Username: "bob", Password: "pw"}}, reason: fleet.ReasonNoPerm,
 		},
-		{name: "cannot save", settings: []string{"--save", "3600 1"}, reason: ReasonMisconf},
+		{name: "cannot save", settings: []string{"--save", "3600 1"}, reason: fleet.ReasonMisconf},
 	} {
 		t.Run(step.name, func(t *testing.T) {
 			server := servers.StartRedis(t, step.settings...)
 			if step.setup != nil {
 				look(t, server, redis.Options{}).do(step.setup...)
 			}
-			if step.reason == ReasonMisconf {
+			if step.reason == fleet.ReasonMisconf {
 				look(t, server, redis.Options{}).failToSave(server)
 			}
 			step.config.Addresses = []string{server.Addr}
@@ -256,7 +257,7 @@ func (e eye) failToSave(server *servers.Redis) {
 func TestServerInAnEndlessScriptIsBusy(t *testing.T) {
 	server := servers.StartRedis(t, "--busy-reply-threshold", "20")
 	e := look(t, server, redis.Options{ReadTimeout: time.Minute})
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}, Budget: time.Second})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}, Budget: time.Second})
 	c := charge(t, "k", bucket(100, time.Hour), 1)
 	awaitAllowed(t, r, c)
 	ended := make(chan struct{})
@@ -265,7 +266,7 @@ func TestServerInAnEndlessScriptIsBusy(t *testing.T) {
 		e.client.Eval(context.Background(), "while true do end", nil)
 	}()
 	servers.Await(t, "a busy server", func() error {
-		if d := spend(r, c)[0]; d.Reason != ReasonBusy {
+		if d := spend(r, c)[0]; d.Reason != fleet.ReasonBusy {
 			return fmt.Errorf("decision %+v", d)
 		}
 		return nil
@@ -277,41 +278,20 @@ func TestServerInAnEndlessScriptIsBusy(t *testing.T) {
 	awaitAllowed(t, r, c)
 }
 
-func TestReasonsByText(t *testing.T) {
-	for text, reason := range map[string]string{
-		"LOADING Redis is loading the dataset in memory":                           ReasonLoading,
-		"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is 'no'": ReasonLoading,
-		"MISCONF Redis is configured to save RDB snapshots script: 0123, on @u:1":  ReasonMisconf,
-		"ERR max number of clients reached":                                        ReasonClients,
-		"BUSY Redis is busy running a script.":                                     ReasonBusy,
-		"MOVED 3999 127.0.0.1:6381":                                                ReasonCluster,
-		"CLUSTERDOWN Hash slot not served":                                         ReasonCluster,
-		"CROSSSLOT Keys in request don't hash to the same slot":                    ReasonSlot,
-		"WRONGPASS invalid username-password pair or user is disabled.":            ReasonNoAuth,
-		"ERR user_script:1: attempt to index a nil value script: 0123":             ReasonScript,
-		"ERR attempt to compare nil with number script: 01, on @user_script:7.":    ReasonScript,
-		"something new": ReasonError,
-	} {
-		if got := replyReason(text); got != reason {
-			t.Errorf("%q is %q, want %q", text, got, reason)
-		}
-	}
-}
-
 func TestPingTellsWhetherTheServerAnswers(t *testing.T) {
 	server := servers.StartRedis(t)
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}})
 	if got := r.Ping(t.Context()); got != "" {
 		t.Errorf("a server that answers is %q", got)
 	}
 	server.Hang(t)
-	if got := r.Ping(t.Context()); got != ReasonTimeout {
-		t.Errorf("a server that hangs is %q, want %q", got, ReasonTimeout)
+	if got := r.Ping(t.Context()); got != fleet.ReasonTimeout {
+		t.Errorf("a server that hangs is %q, want %q", got, fleet.ReasonTimeout)
 	}
 	server.Kill(t)
 	servers.Await(t, "the loss of a dead server", func() error {
-		if got := r.Ping(t.Context()); got != ReasonDial {
-			return fmt.Errorf("a server that is gone is %q, want %q", got, ReasonDial)
+		if got := r.Ping(t.Context()); got != fleet.ReasonDial {
+			return fmt.Errorf("a server that is gone is %q, want %q", got, fleet.ReasonDial)
 		}
 		return nil
 	})

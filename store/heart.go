@@ -6,11 +6,12 @@ import (
 	_ "embed" // for the script
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/spillway-mesh/spillway/fleet"
 )
 
 const (
@@ -27,7 +28,7 @@ var beatScript string
 
 // heart counts the sidecars that share a store. Each shows up every second under a key of its own name, on every shard of a ring.
 type heart struct {
-	fleet  fleet
+	fleet  *fleet.Fleet
 	key    string
 	id     string
 	failed func(reason string, err error)
@@ -37,7 +38,7 @@ type heart struct {
 	done   chan struct{}
 }
 
-func newHeart(f fleet, key string, failed func(reason string, err error)) *heart {
+func newHeart(f *fleet.Fleet, key string, failed func(reason string, err error)) *heart {
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &heart{fleet: f, key: key, id: rand.Text(), failed: failed, cancel: cancel, done: make(chan struct{})}
 	go h.run(ctx)
@@ -57,29 +58,32 @@ func (h *heart) run(ctx context.Context) {
 	ticker := time.NewTicker(beatEvery)
 	defer ticker.Stop()
 	for {
-		h.beat(ctx)
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			h.leave()
-			return
+		h.beat()
+		if ctx.Err() == nil {
+			select {
+			case <-ticker.C:
+				continue
+			case <-ctx.Done():
+			}
 		}
+		h.leave()
+		return
 	}
 }
 
 // homes are the nodes that keep the key: of a ring all of them, so that the number is known as long as one lives.
-func (h *heart) homes() []*node {
-	if _, ok := h.fleet.(*ring); ok {
-		return h.fleet.nodes()
+func (h *heart) homes() []*fleet.Node {
+	if h.fleet.Everywhere() {
+		return h.fleet.Nodes()
 	}
-	n, _ := h.fleet.place(h.key)
-	return []*node{n}
+	n, _ := h.fleet.Place(h.key)
+	return []*fleet.Node{n}
 }
 
 // beat shows up everywhere at once. The largest count wins: a shard that was away knows of few. Where all were away nobody could show up,
 // so for as long as it takes to find out who lives the number does not fall.
-func (h *heart) beat(ctx context.Context) {
-	most := slices.Max(h.tell(ctx, beatWithin, "eval", beatScript, 1, h.key, h.id, deadAfter.Milliseconds()))
+func (h *heart) beat() {
+	most := slices.Max(h.tell(beatWithin, "EVAL", beatScript, "1", h.key, h.id, strconv.FormatInt(deadAfter.Milliseconds(), 10)))
 	if most == 0 {
 		h.calm = time.Now().Add(deadAfter)
 		return
@@ -89,42 +93,45 @@ func (h *heart) beat(ctx context.Context) {
 	}
 }
 
-// leave is good manners: the others need not wait until this sidecar is dead.
+// leave removes this sidecar from the heartbeat, so that others stop counting it at once.
 func (h *heart) leave() {
-	h.tell(context.Background(), leaveIn, "zrem", h.key, h.id)
+	h.tell(leaveIn, "ZREM", h.key, h.id)
 }
 
 // tell sends a command to all homes, and returns their answers, 0 where there was none.
-func (h *heart) tell(ctx context.Context, within time.Duration, command ...any) []int64 {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
+func (h *heart) tell(within time.Duration, words ...string) []int64 {
 	homes := h.homes()
 	answers := make([]int64, len(homes))
 	var all sync.WaitGroup
 	for i, n := range homes {
 		all.Go(func() {
-			cmd := redis.NewCmd(ctx, command...)
-			err := n.sender.Process(ctx, cmd)
+			reply, err := n.Ask(within, h.key, words...)
 			if err != nil {
-				h.failed(reason(err), err)
+				h.failed(fleet.Reason(err), err)
 				return
 			}
-			answers[i], _ = cmd.Int64()
+			answers[i], _ = reply.Int()
 		})
 	}
 	all.Wait()
 	return answers
 }
 
+// stop ends the heartbeat, and gives it a moment to leave. What still waits for a server ends with the connections.
 func (h *heart) stop() {
 	h.cancel()
-	<-h.done
+	moment := time.NewTimer(2 * leaveIn)
+	defer moment.Stop()
+	select {
+	case <-h.done:
+	case <-moment.C:
+	}
 }
 
 // beatFailed reports a heartbeat that only an operator can mend. That a server is away shows in the calls.
 func (r *Redis) beatFailed(why string, err error) {
 	switch why {
-	case ReasonNoAuth, ReasonNoPerm, ReasonWrong, ReasonScript:
+	case fleet.ReasonNoAuth, fleet.ReasonNoPerm, fleet.ReasonWrong, fleet.ReasonScript:
 		r.onError(why, fmt.Errorf("count the live sidecars: %w", err))
 	}
 }

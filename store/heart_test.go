@@ -8,13 +8,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 const heartKey = "rl1:{live}:sidecars"
 
 // openHearts opens stores that count each other.
-func openHearts(t *testing.T, s Servers, n int) []*Redis {
+func openHearts(t *testing.T, s fleet.Servers, n int) []*Redis {
 	t.Helper()
 	var all []*Redis
 	for range n {
@@ -57,7 +58,7 @@ func wantLiveFor(t *testing.T, what string, r *Redis, n int, d time.Duration) {
 func TestSidecarsCountEachOther(t *testing.T) {
 	t.Parallel() // it mostly waits
 	server := servers.StartRedis(t)
-	all := openHearts(t, Servers{Addresses: []string{server.Addr}}, 4)
+	all := openHearts(t, fleet.Servers{Addresses: []string{server.Addr}}, 4)
 	for _, r := range all {
 		wantLive(t, "after the start", r, 4, 2500*time.Millisecond)
 	}
@@ -77,7 +78,7 @@ func TestSidecarsCountEachOther(t *testing.T) {
 func TestASidecarThatDiesIsCountedForFiveSeconds(t *testing.T) {
 	t.Parallel() // it mostly waits
 	server := servers.StartRedis(t)
-	r := openHearts(t, Servers{Addresses: []string{server.Addr}}, 1)[0]
+	r := openHearts(t, fleet.Servers{Addresses: []string{server.Addr}}, 1)[0]
 	wantLive(t, "alone", r, 1, time.Second)
 	look(t, server, redis.Options{}).do("EVAL", beatScript, 1, heartKey, "short-lived", deadAfter.Milliseconds())
 	shown := time.Now()
@@ -88,7 +89,7 @@ func TestASidecarThatDiesIsCountedForFiveSeconds(t *testing.T) {
 
 func TestNobodyKnownIsOne(t *testing.T) {
 	for name, key := range map[string]string{"server away": heartKey, "not asked for": ""} {
-		r := NewRedis(RedisConfig{Servers: Servers{Addresses: []string{servers.FreeAddr(t)}}, Heartbeat: key})
+		r := NewRedis(RedisConfig{Servers: fleet.Servers{Addresses: []string{servers.FreeAddr(t)}}, Heartbeat: key})
 		if n := r.Live(); n != 1 {
 			t.Errorf("%s: %d live sidecars, want 1", name, n)
 		}
@@ -120,9 +121,9 @@ func TestAHeartbeatThatIsForbiddenAlarms(t *testing.T) {
 	server.Do(t, "ACL", "SETUSER", "bob", "on", ">pw", "+@all", "-zadd", "~*")
 	var alarms atomic.Int64
 	r := NewRedis(RedisConfig{
-		Servers: Servers{Addresses: []string{server.Addr}, Username: "bob", Password: "pw"}, Heartbeat: heartKey, Budget: patient,
+		Servers: fleet.Servers{Addresses: []string{server.Addr}, Username: "bob", Password: "pw"}, Heartbeat: heartKey, Budget: patient,
 		OnError: func(why string, _ error) {
-			if why == ReasonNoPerm {
+			if why == fleet.ReasonNoPerm {
 				alarms.Add(1)
 			}
 		},

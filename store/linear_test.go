@@ -13,6 +13,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -98,7 +99,7 @@ func (h *history) operations() []porcupine.Operation { return slices.Concat(h.cl
 // exactly decides on a store, past the cache of denials, and tells the server's time.
 func exactly(r *Redis) decider {
 	return func(charges []limit.Charge) told {
-		t, decisions := new(trip), make([]limit.Decision, len(charges))
+		t, decisions := &trip{out: new(outbound)}, make([]limit.Decision, len(charges))
 		n, _ := r.place(&charges[0])
 		ok := r.trip(context.Background(), n, t, charges, false, decisions)
 		return told{decisions: decisions, now: t.server, unknown: !ok}
@@ -149,7 +150,7 @@ func TestSpendsAreLinearizable(t *testing.T) {
 	server := servers.StartRedis(t)
 	var stores []*Redis
 	for range 3 {
-		stores = append(stores, openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}, DenialEntries: -1}))
+		stores = append(stores, openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}, DenialEntries: -1}))
 	}
 	eachKind(t, func(t *testing.T, kind limit.Algorithm) {
 		for range singleHistories {
@@ -179,7 +180,7 @@ func eachKind(t *testing.T, test func(t *testing.T, kind limit.Algorithm)) {
 // what it says is left.
 func TestSpendsBehindTheDenialCacheAreLinearizable(t *testing.T) {
 	server := servers.StartRedis(t)
-	stores := []*Redis{openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}}), openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})}
+	stores := []*Redis{openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}}), openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}})}
 	eachKind(t, func(t *testing.T, kind limit.Algorithm) {
 		for range cachedHistories {
 			h := newHistory(t, kind, []time.Duration{year})
@@ -198,7 +199,7 @@ func TestSpendsBehindTheDenialCacheAreLinearizable(t *testing.T) {
 func TestLostRepliesAreLinearizable(t *testing.T) {
 	server := servers.StartRedis(t)
 	p := servers.StartProxy(t, server.Addr)
-	r := openUnguarded(t, RedisConfig{Servers: Servers{Addresses: []string{p.Addr}}, Budget: 50 * time.Millisecond})
+	r := openUnguarded(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{p.Addr}}, Budget: 50 * time.Millisecond})
 	awaitAllowed(t, r, charge(t, "warm", bucket(1_000_000, year), 1))
 	before := p.Met()
 	eachKind(t, func(t *testing.T, kind limit.Algorithm) {

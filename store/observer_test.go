@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -16,7 +17,7 @@ func TestAnObserverSeesEachCallAndHowItEnds(t *testing.T) {
 	server := servers.StartRedis(t)
 	e := look(t, server, redis.Options{})
 	var seen []string
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}, OnTrip: func(_ context.Context, shard string, charges int) func(string) {
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}, OnTrip: func(_ context.Context, shard string, charges int) func(string) {
 		if shard != server.Addr {
 			t.Errorf("a call to %q, want %q", shard, server.Addr)
 		}
@@ -28,7 +29,7 @@ func TestAnObserverSeesEachCallAndHowItEnds(t *testing.T) {
 	spend(r, one) // refused by Redis
 	spend(r, one) // refused by the cache of denials: no call
 	spend(r, bad)
-	if diff := cmp.Diff([]string{"1 ", "1 ", "1 " + ReasonWrong}, seen); diff != "" {
+	if diff := cmp.Diff([]string{"1 ", "1 ", "1 " + fleet.ReasonWrong}, seen); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 }
@@ -36,7 +37,7 @@ func TestAnObserverSeesEachCallAndHowItEnds(t *testing.T) {
 func TestAnObserverMayLookAway(t *testing.T) {
 	server := servers.StartRedis(t)
 	calls := 0
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}, OnTrip: func(context.Context, string, int) func(string) {
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}, OnTrip: func(context.Context, string, int) func(string) {
 		calls++
 		return nil
 	}})

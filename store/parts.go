@@ -6,12 +6,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
 // part is the charges of a request that one call can have together.
 type part struct {
-	node      *node
+	node      *fleet.Node
 	slot      int
 	charges   []limit.Charge
 	places    []int // charges[i] is the request's charge places[i]
@@ -32,7 +33,7 @@ func (r *Redis) askParts(ctx context.Context, charges []limit.Charge, refused bo
 	}
 	refused = refused || limit.Refuses(charges, decisions)
 	if refused {
-		r.giveBack(ctx, first, decisions, max(r.budget-time.Since(began), r.budget/5))
+		r.giveBack(ctx, first, decisions, max(r.patience-time.Since(began), r.patience/5))
 	}
 	r.askAll(ctx, second, refused)
 	for _, p := range second {
@@ -64,7 +65,7 @@ func (r *Redis) split(charges []limit.Charge) (first, second []*part) {
 	return first, second
 }
 
-func find(parts []*part, n *node, slot int) *part {
+func find(parts []*part, n *fleet.Node, slot int) *part {
 	for _, p := range parts {
 		if p.node == n && p.slot == slot {
 			return p
@@ -91,7 +92,7 @@ func (r *Redis) askPart(ctx context.Context, p *part, refused bool) {
 	p.decisions = make([]limit.Decision, len(p.charges))
 	defer func() {
 		if fault := recover(); fault != nil {
-			r.lost(p.decisions, ReasonError, fmt.Errorf("panic: %v", fault), true)
+			r.lost(p.decisions, fleet.ReasonError, fmt.Errorf("panic: %v", fault), true)
 		}
 	}()
 	t := r.scratch.Get().(*trip)

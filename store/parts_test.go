@@ -9,14 +9,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // startRing starts servers that know nothing of each other.
-func startRing(t *testing.T, n int) (Servers, []*servers.Redis) {
+func startRing(t *testing.T, n int) (fleet.Servers, []*servers.Redis) {
 	t.Helper()
-	s := Servers{Kind: Ring}
+	s := fleet.Servers{Kind: fleet.Ring}
 	var all []*servers.Redis
 	for range n {
 		server := servers.StartRedis(t)
@@ -192,7 +193,7 @@ func TestSplitRequestsAreChargedWholeOrNotAtAll(t *testing.T) {
 func TestAHurriedAnswerDoesNotWaitForWhatIsGivenBack(t *testing.T) {
 	near, far := servers.StartRedis(t), servers.StartRedis(t)
 	p := servers.StartProxy(t, far.Addr)
-	ring := Servers{Kind: Ring, Addresses: []string{near.Addr, p.Addr}}
+	ring := fleet.Servers{Kind: fleet.Ring, Addresses: []string{near.Addr, p.Addr}}
 	r := openRedis(t, RedisConfig{Servers: ring, DenialEntries: -1})
 	empty, full := onShard(t, r, near.Addr, bucket(0, year)), onShard(t, r, p.Addr, bucket(10, year))
 	awaitAllowed(t, r, full)
@@ -219,7 +220,7 @@ func onShard(t *testing.T, r *Redis, name string, l limit.Limit) limit.Charge {
 	t.Helper()
 	for i := range 1000 {
 		c := charge(t, fmt.Sprint("on ", name, " ", i), l, 1)
-		if n, _ := r.place(&c); n.name == name {
+		if n, _ := r.place(&c); n.Name() == name {
 			return c
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -66,7 +67,7 @@ func TestMemoryPenaltyAllocatesNothingForAClientWithoutRefusals(t *testing.T) {
 func TestRefusalWritesItsRecordAlone(t *testing.T) {
 	server := servers.StartRedis(t)
 	e := look(t, server, redis.Options{})
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}, DenialEntries: -1})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}, DenialEntries: -1})
 	settled(t, e, r)
 	eachAlgorithm(t, 5, time.Hour, func(t *testing.T, l limit.Limit) {
 		p := limit.Penalty{Threshold: 3, Window: 10 * time.Minute, CoolDown: 20 * time.Minute}
@@ -96,7 +97,7 @@ func TestRefusalWritesItsRecordAlone(t *testing.T) {
 func TestForeignValueUnderAPenaltyKey(t *testing.T) {
 	server := servers.StartRedis(t)
 	e := look(t, server, redis.Options{})
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}})
 	c, other := punished(charge(t, "k", bucket(5, time.Hour), 1), strict(3)), charge(t, "other", bucket(5, time.Hour), 1)
 	instant := []byte{0x43, 0x19, 0x0c, 0x0a, 0x51, 0x9c, 0x80, 0x00} // a whole number of microseconds
 	for name, value := range map[string][]byte{
@@ -220,7 +221,7 @@ func TestPardonElsewhereIsSeenWithinASecond(t *testing.T) {
 }
 
 func TestPardonThatFailsSaysSo(t *testing.T) {
-	r := NewRedis(RedisConfig{Servers: Servers{Network: "unix", Addresses: []string{t.TempDir() + "/nobody"}}})
+	r := NewRedis(RedisConfig{Servers: fleet.Servers{Network: "unix", Addresses: []string{t.TempDir() + "/nobody"}}})
 	defer r.Close()
 	if err := r.Pardon(context.Background(), []limit.Charge{punished(charge(t, "k", bucket(1, year), 1), strict(1))}); err == nil {
 		t.Fatal("a pardon that reached no server did not fail")

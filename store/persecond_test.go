@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -15,7 +16,7 @@ func twoStores(t *testing.T, budget time.Duration) (r *Redis, main, second *serv
 	t.Helper()
 	main, second = servers.StartRedis(t), servers.StartRedis(t)
 	r = openRedis(t, RedisConfig{
-		Servers: Servers{Addresses: []string{main.Addr}}, PerSecond: &Servers{Addresses: []string{second.Addr}}, Budget: budget,
+		Servers: fleet.Servers{Addresses: []string{main.Addr}}, PerSecond: &fleet.Servers{Addresses: []string{second.Addr}}, Budget: budget,
 	})
 	return r, main, second
 }
@@ -100,9 +101,12 @@ func TestALostSecondStoreTakesItsOwnLimitsOnly(t *testing.T) {
 	if got := keysOf(t, main); len(got) != 1 {
 		t.Errorf("keys %q on the main server, want only its own", got)
 	}
-	if got, want := r.Ping(t.Context()), "per-second "+second.Addr+" "+ReasonDial; got != want {
-		t.Errorf("ping says %q, want %q", got, want)
-	}
+	servers.Await(t, "a ping that names the lost server", func() error {
+		if got, want := r.Ping(t.Context()), "per-second "+second.Addr+" "+fleet.ReasonDial; got != want {
+			return fmt.Errorf("ping says %q, want %q", got, want)
+		}
+		return nil
+	})
 	second.Start(t)
 	awaitAllowed(t, r, short)
 }

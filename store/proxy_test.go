@@ -2,13 +2,13 @@ package store
 
 import (
 	"net"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -21,13 +21,13 @@ func TestLostReplyIsNotRepeated(t *testing.T) {
 			server := servers.StartRedis(t)
 			e := look(t, server, redis.Options{})
 			p := servers.StartProxy(t, server.Addr)
-			r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{p.Addr}}, Budget: 200 * time.Millisecond})
+			r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{p.Addr}}, Budget: 200 * time.Millisecond})
 			settled(t, e, r)
 			c := charge(t, "k", bucket(100, time.Hour), 1)
 			spend(r, c)
 			before := e.calls("evalsha")
 			p.Set(servers.Fault{Mode: mode})
-			wantUndecided(t, r, c, ReasonTimeout, ReasonClosed)
+			wantUndecided(t, r, c, fleet.ReasonTimeout, fleet.ReasonClosed)
 			p.Set(servers.Fault{})
 			servers.Await(t, "a decision", func() error { return notYet(usage(r, c).Outcome == limit.Allowed) })
 			wantLeft(t, r, c, 98)
@@ -53,39 +53,23 @@ func TestDistantServerIsReachedThoughGreetingTakesLongerThanTheBudget(t *testing
 	server := servers.StartRedis(t)
 	p := servers.StartProxy(t, server.Addr)
 	p.Set(servers.Fault{Mode: servers.Latency, Delay: 60 * time.Millisecond})
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{p.Addr}, DB: 1}, Budget: 100 * time.Millisecond})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{p.Addr}, DB: 1}, Budget: 100 * time.Millisecond})
 	awaitAllowed(t, r, charge(t, "k", bucket(1000, time.Hour), 1))
 }
 
 func TestBudgetMayBeLongerThanADial(t *testing.T) {
-	p, r := proxied(t, servers.StartRedis(t), RedisConfig{Servers: Servers{DialTimeout: 100 * time.Millisecond}, Budget: 5 * time.Second})
+	p, r := proxied(t, servers.StartRedis(t), RedisConfig{Servers: fleet.Servers{DialTimeout: 100 * time.Millisecond}, Budget: 5 * time.Second})
 	p.Set(servers.Fault{Mode: servers.Latency, Delay: 300 * time.Millisecond})
 	want(t, "by a server that takes longer than a dial may", spend(r, charge(t, "k", bucket(3, time.Hour), 1))[0], limit.Allowed, 1, 2)
-}
-
-func TestAnswersAreNotAwaitedAsLongAsADial(t *testing.T) {
-	const ms = time.Millisecond
-	for _, step := range []struct{ dial, budget, want time.Duration }{
-		{0, 10 * ms, 500 * ms}, {200 * ms, 10 * ms, 200 * ms}, {10 * time.Second, 10 * ms, 500 * ms}, {10 * time.Second, 700 * ms, 700 * ms}, {200 * ms, 300 * ms, 300 * ms},
-	} {
-		s := Servers{DialTimeout: step.dial}.withDefaults(step.budget)
-		o := s.options("")
-		if got := []time.Duration{o.ReadTimeout, o.WriteTimeout, o.PoolTimeout}; slices.Min(got) != step.want || slices.Max(got) != step.want {
-			t.Errorf("with a dial of %v and a budget of %v the library waits %v, want %v", step.dial, step.budget, got, step.want)
-		}
-		if o.DialTimeout != s.DialTimeout {
-			t.Errorf("a dial may take %v, want %v", o.DialTimeout, s.DialTimeout)
-		}
-	}
 }
 
 // TestHangingDialCostsTheBudgetOnly listens without room for connections, so that connecting hangs.
 func TestHangingDialCostsTheBudgetOnly(t *testing.T) {
 	addr := crowded(t)
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{addr}, DialTimeout: 2 * time.Second}, Budget: 50 * time.Millisecond})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{addr}, DialTimeout: 2 * time.Second}, Budget: 50 * time.Millisecond})
 	for range 3 {
 		start := time.Now()
-		wantUndecided(t, r, charge(t, "k", bucket(3, time.Hour), 1), ReasonTimeout)
+		wantUndecided(t, r, charge(t, "k", bucket(3, time.Hour), 1), fleet.ReasonTimeout)
 		if took := time.Since(start); took > time.Second {
 			t.Fatalf("the answer took %v with a budget of 50 ms", took)
 		}

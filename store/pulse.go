@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/spillway-mesh/spillway/fleet"
 )
 
 // pingWithin is how long Ping waits: longer than a decision would, because a busy server is not a lost one.
@@ -21,7 +21,7 @@ type pulse struct {
 
 // Ping asks the server for a sign of life, and returns why there was none, as one of the reasons, or nothing. While
 // another ping is under way it returns what the one before it said.
-func (r *Redis) Ping(ctx context.Context) string {
+func (r *Redis) Ping(context.Context) string {
 	p := &r.pulse
 	if !p.asking.TryLock() {
 		p.mu.Lock()
@@ -29,7 +29,7 @@ func (r *Redis) Ping(ctx context.Context) string {
 		return p.last
 	}
 	defer p.asking.Unlock()
-	why := r.ping(ctx)
+	why := r.ping()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last = why
@@ -37,14 +37,12 @@ func (r *Redis) Ping(ctx context.Context) string {
 }
 
 // ping asks all servers at once. Where there are several, those that do not answer are named.
-func (r *Redis) ping(ctx context.Context) string {
-	ctx, cancel := context.WithTimeout(ctx, pingWithin)
-	defer cancel()
+func (r *Redis) ping() string {
 	nodes := r.nodes()
 	reasons := make([]string, len(nodes))
 	var all sync.WaitGroup
 	for i, n := range nodes {
-		all.Go(func() { reasons[i] = n.ping(ctx) })
+		all.Go(func() { reasons[i] = ping(n) })
 	}
 	all.Wait()
 	var told []string
@@ -54,22 +52,16 @@ func (r *Redis) ping(ctx context.Context) string {
 		case len(nodes) == 1:
 			return reasons[i]
 		default:
-			told = append(told, n.name+" "+reasons[i])
+			told = append(told, n.Name()+" "+reasons[i])
 		}
 	}
 	return strings.Join(told, ", ")
 }
 
-func (n *node) ping(ctx context.Context) string {
-	var to sender = n.client
-	if n.client == nil {
-		to = n.sender
-	}
-	err := to.Process(ctx, redis.NewStatusCmd(ctx, "ping"))
+func ping(n *fleet.Node) string {
+	_, err := n.Ask(pingWithin, "", "PING")
 	if err == nil {
 		return ""
 	}
-	label := reason(err)
-	n.lost(label)
-	return label
+	return fleet.Reason(err)
 }

@@ -10,25 +10,19 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/spillway-mesh/spillway/breaker"
+	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
-)
-
-// Defaults of RedisConfig.
-const (
-	defaultBudget   = 10 * time.Millisecond
-	defaultInFlight = 2048
 )
 
 // RedisConfig sets up a Redis. The zero value works, against a server on this machine.
 type RedisConfig struct {
-	Servers            // where counts are kept
-	PerSecond *Servers // where those of limits with a window of at most a second are kept; nil: with the others
+	fleet.Servers                // where counts are kept
+	PerSecond     *fleet.Servers // where those of limits with a window of at most a second are kept; nil: with the others
 
-	Budget      time.Duration // longest wait of one decision; default 10 ms, and never above 80 % of what is left to the caller
-	MaxInFlight int           // calls at once; default 2048. Further ones are undecided at once
+	Budget      time.Duration // a server that owes replies and sends nothing for so long is silent; default 10 ms, and at least four times its usual reply time
+	Patience    time.Duration // longest wait of one decision while replies flow; default 100 ms, and never above 80 % of what is left to the caller
+	MaxInFlight int           // calls under way to one server at most, whatever it was seen to do; default 8192. Further ones are undecided at once
 
 	DenialEntries int              // spent counters remembered; default 100,000, negative: none
 	Now           func() time.Time // default time.Now; only differences count
@@ -53,17 +47,16 @@ type RedisConfig struct {
 type RedisStats struct {
 	Trips         int64 // calls of the script that were sent
 	Undecided     int64 // of these, or instead of these: calls without a decision
-	Unknown       int64 // of the undecided: calls that may have charged all the same, because only the reply was lost
+	Unknown       int64 // of the undecided: calls that may have charged all the same, because the connection was lost with the reply
+	Late          int64 // of the undecided: calls whose reply came after all
 	ScriptsLoaded int64 // calls that found the server without the script and brought it along
-	InFlight      int64 // calls waiting for a reply now
 	NotReturned   int64 // tokens of refused requests that could not be given back; time gives them back
 
 	DenialEntries int64 // spent counters remembered now
 	DenialHits    int64 // charges refused without asking
 	DenialDrops   int64 // spent counters forgotten before their time, because there were more than DenialEntries
 
-	PoolHits, PoolMisses, PoolTimeouts uint32 // how calls found a connection: a ready one, a new one, none
-	ConnsTotal, ConnsIdle, ConnsStale  uint32 // connections: open, idle, closed so far for their age or state
+	Fleet fleet.Stats // of the connections to all servers
 
 	Shards []ShardStats // one for each server that calls go to, as far as known
 }
@@ -76,23 +69,23 @@ type ShardStats struct {
 
 // Redis keeps counts on Redis servers, shared by all who use them. Time is the server's. It is safe for concurrent use.
 //
-// It answers within its budget whatever the servers do, and starts without them. While a server fails, a breaker keeps
-// calls away from it: they are undecided at once, and other servers are not touched by that. In front is a cache of denials: a counter
-// that is spent is not asked again before it can have something to give.
+// It answers in time whatever the servers do, and starts without them. While a server fails, a breaker keeps
+// calls away from it: they are undecided at once, and other servers are not touched by that. A reply that comes too late for its
+// caller is still read, and resolves the decisions' Pending. In front is a cache of denials: a counter that is spent is not asked
+// again before it can have something to give.
 type Redis struct {
-	main    fleet
-	second  fleet // of limits with a window of at most a second; nil: main
-	budget  time.Duration
-	dialing time.Duration
-	flight  int64
-	onError func(reason string, err error)
-	denials *denials // nil: none
-	now     func() time.Time
-	scratch sync.Pool // *trip
-	pulse   pulse
-	heart   *heart // nil: none
+	main     *fleet.Fleet
+	second   *fleet.Fleet // of limits with a window of at most a second; nil: main
+	patience time.Duration
+	dialing  time.Duration
+	onError  func(reason string, err error)
+	denials  *denials // nil: none
+	now      func() time.Time
+	scratch  sync.Pool // *trip
+	pulse    pulse
+	heart    *heart // nil: none
 
-	onTrip func(ctx context.Context, shard string, charges int) (ended func(reason string)) // nil: nobody looks
+	onTrip func(ctx context.Context, shard string, charges int) (ended func(reason string)) // nil: nothing is called
 	onCall func(shard, reason string, took time.Duration)
 
 	closed     atomic.Bool
@@ -101,34 +94,38 @@ type Redis struct {
 	trips       atomic.Int64
 	undecided   atomic.Int64
 	unknown     atomic.Int64
+	late        atomic.Int64
 	loaded      atomic.Int64
-	inFlight    atomic.Int64
 	notReturned atomic.Int64
 }
 
-// NewRedis sets up the store and returns at once: it connects in the background and whenever it has to.
+// NewRedis sets up the store and returns at once: it connects in the background.
 func NewRedis(c RedisConfig) *Redis {
 	c = c.withDefaults()
-	quiet()
-	r := &Redis{budget: c.Budget, dialing: c.DialTimeout, flight: int64(c.MaxInFlight), onError: c.OnError, onTrip: c.OnTrip, onCall: c.OnCall, now: c.Now}
-	g := guards{config: c.Breaker, onChange: c.OnBreaker}
-	r.main = newFleet(c.Servers, "", g)
+	r := &Redis{patience: c.Patience, dialing: c.DialTimeout, onError: c.OnError, onTrip: c.OnTrip, onCall: c.OnCall, now: c.Now}
+	r.main = fleet.New(c.fleet(c.Servers, ""))
 	if c.PerSecond != nil {
-		r.second = newFleet(c.PerSecond.withDefaults(c.Budget), "per-second ", g)
+		r.second = fleet.New(c.fleet(*c.PerSecond, "per-second "))
 	}
 	if c.DenialEntries > 0 {
-		r.denials = newDenials(c.DenialEntries, c.Kind == Cluster || c.Kind == Ring || c.PerSecond != nil, c.Now)
+		r.denials = newDenials(c.DenialEntries, c.Kind == fleet.Cluster || c.Kind == fleet.Ring || c.PerSecond != nil, c.Now)
 	}
-	r.scratch.New = func() any { return new(trip) }
+	r.scratch.New = func() any { return &trip{out: new(outbound)} }
 	if c.Heartbeat != "" {
 		r.heart = newHeart(r.main, c.Heartbeat, r.beatFailed)
 	}
 	return r
 }
 
+// Defaults of RedisConfig that are not those of package fleet.
+const (
+	defaultPatience = 100 * time.Millisecond
+	defaultReset    = 500 * time.Millisecond
+)
+
 func (c RedisConfig) withDefaults() RedisConfig {
-	c.Budget = positive(c.Budget, defaultBudget)
-	c.Servers = c.Servers.withDefaults(c.Budget)
+	c.Patience = max(positive(c.Patience, defaultPatience), c.Budget)
+	c.DialTimeout = positive(c.DialTimeout, defaultReset)
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -138,19 +135,36 @@ func (c RedisConfig) withDefaults() RedisConfig {
 	if c.OnCall == nil {
 		c.OnCall = func(string, string, time.Duration) {}
 	}
-	c.MaxInFlight = positive(c.MaxInFlight, defaultInFlight)
 	if c.DenialEntries == 0 {
 		c.DenialEntries = defaultDenialEntries
 	}
 	return c
 }
 
-// positive is n, or the default when n says nothing.
+// fleet is how these servers are reached. The scripts are brought along on each new connection.
+func (c *RedisConfig) fleet(s fleet.Servers, prefix string) fleet.Config {
+	return fleet.Config{
+		Servers: s, Prefix: prefix,
+		Bounds:  fleet.Bounds{Silence: c.Budget, Patience: c.Patience, InFlight: int64(c.MaxInFlight)},
+		Prelude: [][]string{{"SCRIPT", "LOAD", limit.LeanScript}, {"SCRIPT", "LOAD", limit.Script}},
+		Breaker: c.Breaker, OnBreaker: c.OnBreaker,
+	}
+}
+
+// positive is n, or the default when n is not set.
 func positive[T int | time.Duration](n, otherwise T) T {
 	if n <= 0 {
 		return otherwise
 	}
 	return n
+}
+
+// Ready waits until calls can be sent to every server, or it is known that they cannot, or the context ends.
+func (r *Redis) Ready(ctx context.Context) {
+	r.main.Ready(ctx)
+	if r.second != nil {
+		r.second.Ready(ctx)
+	}
 }
 
 // Spend decides all charges, all or nothing as package limit says, and fills decisions, which must be as long as charges. That is one call
@@ -188,11 +202,13 @@ func (r *Redis) Reset(ctx context.Context, keys []string) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.dialing)
-	defer cancel()
-	err := unlink(ctx, r.main, keys)
+	within := r.dialing
+	if deadline, ok := ctx.Deadline(); ok {
+		within = min(within, time.Until(deadline))
+	}
+	err := unlink(r.main, within, keys)
 	if r.second != nil {
-		err = errors.Join(err, unlink(ctx, r.second, keys))
+		err = errors.Join(err, unlink(r.second, within, keys))
 	}
 	if r.denials != nil {
 		for _, key := range keys {
@@ -206,23 +222,24 @@ func (r *Redis) Reset(ctx context.Context, keys []string) error {
 }
 
 // unlink removes keys wherever they live, those of one place in one command.
-func unlink(ctx context.Context, f fleet, keys []string) error {
+func unlink(f *fleet.Fleet, within time.Duration, keys []string) error {
 	type home struct {
-		node *node
+		node *fleet.Node
 		slot int
 	}
-	commands := map[home][]any{}
+	commands := map[home][]string{}
 	for _, key := range keys {
-		n, slot := f.place(key)
+		n, slot := f.Place(key)
 		at := home{n, slot}
 		if commands[at] == nil {
-			commands[at] = []any{"unlink"}
+			commands[at] = []string{"UNLINK"}
 		}
 		commands[at] = append(commands[at], key)
 	}
 	var all error
-	for at, args := range commands {
-		all = errors.Join(all, at.node.sender.Process(ctx, redis.NewCmd(ctx, args...)))
+	for at, words := range commands {
+		_, err := at.node.Ask(within, words[1], words...)
+		all = errors.Join(all, err)
 	}
 	return all
 }
@@ -237,17 +254,14 @@ func (r *Redis) Forget() {
 // Stats is what the store has counted so far.
 func (r *Redis) Stats() RedisStats {
 	s := RedisStats{
-		Trips: r.trips.Load(), Undecided: r.undecided.Load(), Unknown: r.unknown.Load(), ScriptsLoaded: r.loaded.Load(),
-		InFlight: r.inFlight.Load(), NotReturned: r.notReturned.Load(),
+		Trips: r.trips.Load(), Undecided: r.undecided.Load(), Unknown: r.unknown.Load(), Late: r.late.Load(), ScriptsLoaded: r.loaded.Load(),
+		NotReturned: r.notReturned.Load(),
+	}
+	for _, f := range r.fleets() {
+		s.Fleet.Add(f.Stats())
 	}
 	for _, n := range r.nodes() {
-		s.Shards = append(s.Shards, ShardStats{n.name, n.guard.Stats()})
-		if n.client == nil {
-			continue
-		}
-		pool := n.client.PoolStats()
-		s.PoolHits, s.PoolMisses, s.PoolTimeouts = s.PoolHits+pool.Hits, s.PoolMisses+pool.Misses, s.PoolTimeouts+pool.Timeouts
-		s.ConnsTotal, s.ConnsIdle, s.ConnsStale = s.ConnsTotal+pool.TotalConns, s.ConnsIdle+pool.IdleConns, s.ConnsStale+pool.StaleConns
+		s.Shards = append(s.Shards, ShardStats{n.Name(), n.Breaker().Stats()})
 	}
 	if r.denials != nil {
 		s.DenialEntries, s.DenialHits, s.DenialDrops = r.denials.entries.Load(), r.denials.hits.Load(), r.denials.drops.Load()
@@ -255,13 +269,21 @@ func (r *Redis) Stats() RedisStats {
 	return s
 }
 
-// nodes are all servers that are known.
-func (r *Redis) nodes() []*node {
-	all := r.main.nodes()
-	if r.second != nil {
-		all = append(all, r.second.nodes()...)
+// fleets are the one of all limits, and that of limits by the second if there is one.
+func (r *Redis) fleets() []*fleet.Fleet {
+	if r.second == nil {
+		return []*fleet.Fleet{r.main}
 	}
-	slices.SortFunc(all, func(a, b *node) int { return strings.Compare(a.name, b.name) })
+	return []*fleet.Fleet{r.main, r.second}
+}
+
+// nodes are all servers that are known.
+func (r *Redis) nodes() []*fleet.Node {
+	var all []*fleet.Node
+	for _, f := range r.fleets() {
+		all = append(all, f.Nodes()...)
+	}
+	slices.SortFunc(all, func(a, b *fleet.Node) int { return strings.Compare(a.Name(), b.Name()) })
 	return all
 }
 
@@ -269,7 +291,7 @@ func (r *Redis) nodes() []*node {
 func (r *Redis) Breaker() breaker.State {
 	worst := breaker.Closed
 	for _, n := range r.nodes() {
-		worst = max(worst, n.guard.State())
+		worst = max(worst, n.Breaker().State())
 	}
 	return worst
 }
@@ -281,12 +303,11 @@ func (r *Redis) Close() error {
 		r.heart.stop()
 	}
 	r.background.stop()
-	err := r.main.close()
-	if r.second != nil {
-		err = errors.Join(err, r.second.close())
+	for _, f := range r.fleets() {
+		f.Close()
 	}
-	if err != nil {
-		return fmt.Errorf("close the connections to redis: %w", err)
+	if r.heart != nil {
+		<-r.heart.done
 	}
 	return nil
 }

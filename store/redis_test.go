@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -23,7 +24,6 @@ type eye struct {
 
 func look(t testing.TB, server *servers.Redis, options redis.Options) eye {
 	t.Helper()
-	quiet()
 	options.Addr = server.Addr
 	c := redis.NewClient(&options)
 	t.Cleanup(func() { c.Close() })
@@ -56,7 +56,7 @@ func (e eye) calls(command string) int64 {
 func settled(t testing.TB, e eye, r *Redis) {
 	t.Helper()
 	servers.Await(t, "the store's connections", func() error {
-		if e.calls("script|load") == 0 || r.Stats().ConnsIdle < defaultMinIdle {
+		if e.calls("script|load") == 0 || r.Stats().Fleet.Idle < 2 {
 			return fmt.Errorf("stats %+v", r.Stats())
 		}
 		return nil
@@ -66,7 +66,7 @@ func settled(t testing.TB, e eye, r *Redis) {
 func TestEveryKeyHasATTL(t *testing.T) {
 	server := servers.StartRedis(t)
 	e := look(t, server, redis.Options{})
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}})
 	eachAlgorithm(t, 10, time.Hour, func(t *testing.T, l limit.Limit) {
 		spend(r, charge(t, "rule", l, 1))
 		spend(r, each(charge(t, "tree", l, 11)))
@@ -83,7 +83,7 @@ func TestEveryKeyHasATTL(t *testing.T) {
 func TestAWipeGivesOneLimitMore(t *testing.T) {
 	server := servers.StartRedis(t)
 	e := look(t, server, redis.Options{})
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}, DenialEntries: -1})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}, DenialEntries: -1})
 	eachAlgorithm(t, 5, time.Hour, func(t *testing.T, l limit.Limit) {
 		admitted := 0
 		for i := range 30 {
@@ -103,7 +103,7 @@ func TestAWipeGivesOneLimitMore(t *testing.T) {
 func TestDenialWritesNothing(t *testing.T) {
 	server := servers.StartRedis(t)
 	e := look(t, server, redis.Options{})
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}, DenialEntries: -1})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}, DenialEntries: -1})
 	eachAlgorithm(t, 5, time.Hour, func(t *testing.T, l limit.Limit) {
 		spent, sibling := charge(t, "spent", l, 1), charge(t, "sibling", l, 1)
 		spend(r, charge(t, "spent", l, 5))
@@ -133,7 +133,7 @@ func dump(e eye, keys ...string) string {
 func TestQuestionsCreateNoKey(t *testing.T) {
 	server := servers.StartRedis(t)
 	e := look(t, server, redis.Options{})
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}})
 	eachAlgorithm(t, 5, time.Hour, func(t *testing.T, l limit.Limit) {
 		peek, refund := charge(t, "peek", l, 1), charge(t, "refund", l, 1)
 		peek.Op, refund.Op = limit.Peek, limit.Refund
@@ -150,7 +150,7 @@ func TestQuestionsCreateNoKey(t *testing.T) {
 func TestOneScriptCallAndOneRoundTripPerRequest(t *testing.T) {
 	server := servers.StartRedis(t)
 	e := look(t, server, redis.Options{})
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}})
 	settled(t, e, r)
 	l := bucket(1000, time.Hour)
 	before := e.calls("evalsha")
@@ -171,7 +171,7 @@ func TestOneScriptCallAndOneRoundTripPerRequest(t *testing.T) {
 func TestScriptIsLoadedAgain(t *testing.T) {
 	server := servers.StartRedis(t)
 	e := look(t, server, redis.Options{})
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}})
 	settled(t, e, r)
 	l := bucket(10, time.Hour)
 	spend(r, charge(t, "k", l, 1))
@@ -189,7 +189,7 @@ func TestScriptIsLoadedAgain(t *testing.T) {
 func TestTimeIsTheServers(t *testing.T) {
 	server := servers.StartRedis(t)
 	clock := newHand() // months away from the server's
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}, Now: clock.Now})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}, Now: clock.Now})
 	l := limit.Limit{Algorithm: limit.FixedWindow, Count: 3, Window: 24 * time.Hour}
 	spend(r, charge(t, "k", l, 3))
 	d := spend(r, charge(t, "k", l, 1))[0]
@@ -199,7 +199,7 @@ func TestTimeIsTheServers(t *testing.T) {
 
 func TestHangingUpDoesNotInterrupt(t *testing.T) {
 	server := servers.StartRedis(t)
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}})
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	decisions := make([]limit.Decision, 1)
@@ -211,8 +211,8 @@ func TestUnixSocketPasswordAndDatabase(t *testing.T) {
 	server := servers.StartRedis(t, "--requirepass", "sesame")
 	l := bucket(3, time.Hour)
 	for name, c := range map[string]RedisConfig{
-		"socket": {Servers: Servers{Network: "unix", Addresses: []string{server.Socket}, Password: "sesame", DB: 3}},
-		"tcp":    {Servers: Servers{Addresses: []string{server.Addr}, Username: "default", Password: "sesame", DB: 4}},
+		"socket": {Servers: fleet.Servers{Network: "unix", Addresses: []string{server.Socket}, Password: "sesame", DB: 3}},
+		"tcp":    {Servers: fleet.Servers{Addresses: []string{server.Addr}, Username: "default", Password: "sesame", DB: 4}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want(t, "first", spend(openRedis(t, c), charge(t, "k", l, 1))[0], limit.Allowed, 1, 2)
@@ -227,7 +227,7 @@ func TestUnixSocketPasswordAndDatabase(t *testing.T) {
 func TestFiftyThousandBucketsFitInTenMegabytes(t *testing.T) {
 	server := servers.StartRedis(t)
 	e := look(t, server, redis.Options{})
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}}})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}})
 	settled(t, e, r)
 	before := usedMemory(e)
 	l := bucket(70, time.Hour) // has a remainder once time has passed

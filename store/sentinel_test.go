@@ -1,9 +1,6 @@
 package store
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -14,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/spillway-mesh/spillway/breaker"
+	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -32,8 +30,8 @@ const (
 // open opens a store by the address of one sentinel only; it learns of the others.
 func (s sharedSentinels) open(t *testing.T, config RedisConfig) (*Redis, limit.Charge) {
 	t.Helper()
-	config.Servers = Servers{
-		Kind: Sentinel, Addresses: s.Addrs()[:1], Master: s.Master, Password: serverPassword,
+	config.Servers = fleet.Servers{
+		Kind: fleet.Sentinel, Addresses: s.Addrs()[:1], Master: s.Master, Password: serverPassword,
 		Sentinels: func() (string, string) { return "", sentinelPassword },
 	}
 	config.Budget, config.DenialEntries = steady, -1
@@ -61,32 +59,6 @@ func TestSentinel(t *testing.T) {
 	}
 }
 
-// TestLastMasterStaysOnlyWhileNoSentinelNamesOne: one that was deposed would take counts that nobody else sees.
-func TestLastMasterStaysOnlyWhileNoSentinelNamesOne(t *testing.T) {
-	for _, step := range []struct {
-		named  string
-		dialed []string
-	}{{"", []string{"old"}}, {"new", []string{"new"}}} {
-		var dialed []string
-		l := &lastMaster{within: time.Minute, dial: func(_ context.Context, _, address string) (net.Conn, error) {
-			dialed = append(dialed, address)
-			return nil, errNotYet
-		}}
-		old := "old"
-		l.address.Store(&old)
-		connect := l.DialHook(func(ctx context.Context, network, _ string) (net.Conn, error) {
-			if step.named == "" {
-				return nil, errors.New("all sentinels are unreachable")
-			}
-			return l.connect(ctx, network, step.named)
-		})
-		_, err := connect(t.Context(), "tcp", "")
-		if why := reason(err); !slices.Equal(dialed, step.dialed) || why != ReasonDial {
-			t.Errorf("where the sentinels name %q: dialled %q (%s), want %q", step.named, dialed, why, step.dialed)
-		}
-	}
-}
-
 // watchOne watches over one counter.
 func watchOne(t *testing.T, r *Redis, c limit.Charge) *watch {
 	t.Helper()
@@ -102,7 +74,7 @@ func wantShortFailover(t *testing.T, w *watch) {
 	w.end()
 	_, lost := w.seen()
 	t.Logf("lost %v during %v", lost, w.lostFor())
-	if w.lostFor() > time.Second || lost[ReasonReadonly] > 0 {
+	if w.lostFor() > time.Second || lost[fleet.ReasonReadonly] > 0 {
 		t.Errorf("undecided calls %v during %v, want 1 s at most, and none by a replica", lost, w.lostFor())
 	}
 }
@@ -126,7 +98,7 @@ func plannedFailover(t *testing.T, s sharedSentinels) {
 func unheardFailover(t *testing.T, s sharedSentinels) {
 	r, c := s.open(t, RedisConfig{})
 	w := watchOne(t, r, c)
-	hung, old := s.asked(t), s.Current(t)
+	hung, old := s.asked(), s.Current(t)
 	others := slices.DeleteFunc(slices.Clone(s.Watch), func(w *servers.Redis) bool { return w == hung })
 	hung.Hang(t)
 	others[0].Do(t, "SENTINEL", "FAILOVER", s.Master)
@@ -145,26 +117,13 @@ func unheardFailover(t *testing.T, s sharedSentinels) {
 	s.AwaitReplica(t, old)
 }
 
-// asked is the sentinel that the store listens to.
-func (s sharedSentinels) asked(t *testing.T) *servers.Redis {
-	t.Helper()
-	var asked *servers.Redis
-	servers.Await(t, "the store to listen to a sentinel", func() error {
-		for _, w := range s.Watch {
-			if strings.Contains(fmt.Sprint(w.Do(t, "CLIENT", "LIST")), "sub=2 ") {
-				asked = w
-				return nil
-			}
-		}
-		return errNotYet
-	})
-	return asked
-}
+// asked is the sentinel that the store was told of.
+func (s sharedSentinels) asked() *servers.Redis { return s.Watch[0] }
 
 func masterDiesUnderAHungSentinel(t *testing.T, s sharedSentinels) {
 	r, c := s.open(t, RedisConfig{})
 	w := watchOne(t, r, c)
-	hung, old := s.asked(t), s.Current(t)
+	hung, old := s.asked(), s.Current(t)
 	hung.Hang(t)
 	old.Kill(t)
 	killed := time.Now()
@@ -196,10 +155,11 @@ func dropClients(t *testing.T, master *servers.Redis) {
 func wantNewConnections(t *testing.T, s sharedSentinels, r *Redis, c limit.Charge, master *servers.Redis) {
 	t.Helper()
 	watchOne(t, r, c).wantNoneLost(t)
-	misses := r.Stats().PoolMisses
+	opened := r.Stats().Fleet.Opened
 	dropClients(t, master)
+	servers.Await(t, "a new connection", func() error { return notYet(r.Stats().Fleet.Opened > opened) })
 	watchOne(t, r, c).wantNoneLost(t)
-	if r.Stats().PoolMisses == misses {
+	if r.Stats().Fleet.Opened == opened {
 		t.Error("no new connection was made")
 	}
 }
@@ -237,7 +197,7 @@ func sentinelsDie(t *testing.T, s sharedSentinels) {
 	fresh.Do(t, "REPLICAOF", "NO", "ONE")
 	old.Do(t, "REPLICAOF", host, port)
 	for range 10 {
-		wantUndecided(t, r, c, ReasonReadonly, ReasonBreaker)
+		wantUndecided(t, r, c, fleet.ReasonReadonly, fleet.ReasonBreaker)
 	}
 	for _, w := range s.Watch {
 		w.Start(s.host)

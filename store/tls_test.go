@@ -12,12 +12,10 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -26,13 +24,13 @@ func TestTLS(t *testing.T) {
 	settings, trusted := secured(t)
 	server := servers.StartRedis(t, settings...)
 	c := charge(t, "k", bucket(3, time.Hour), 1)
-	trusting := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}, TLS: trusted}})
+	trusting := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}, TLS: trusted}})
 	want(t, "with the right roots", spend(trusting, c)[0], limit.Allowed, 1, 2)
-	wary := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}, TLS: &tls.Config{ServerName: trusted.ServerName}}})
-	wantUndecided(t, wary, c, ReasonDial)
+	wary := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}, TLS: &tls.Config{ServerName: trusted.ServerName}}})
+	wantUndecided(t, wary, c, fleet.ReasonDial)
 }
 
-// TestDeadTLSConnectionsCostNoCall: half of the connections have spoken, the others still hold what the server sent after the handshake.
+// TestDeadTLSConnectionsCostNoCall: connections that ended are replaced before the next call.
 func TestDeadTLSConnectionsCostNoCall(t *testing.T) {
 	settings, trusted := secured(t)
 	for fault, strike := range map[string]func(t *testing.T, server *servers.Redis){
@@ -44,14 +42,14 @@ func TestDeadTLSConnectionsCostNoCall(t *testing.T) {
 				server := servers.StartRedis(t, settings...)
 				config := trusted.Clone()
 				config.MaxVersion = version
-				const conns = 16
-				r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}, TLS: config, PoolSize: conns, MinIdle: conns}})
-				servers.Await(t, "connections, half of them greeted", func() error {
-					fresh := strings.Count(fmt.Sprint(server.Do(t, "CLIENT", "LIST")), " cmd=NULL ")
-					return notYet(fresh == conns/2 && r.Stats().ConnsIdle == conns)
-				})
+				r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}, TLS: config}})
+				servers.Await(t, "connections", func() error { return notYet(r.Stats().Fleet.Idle == 2) })
 				strike(t, server)
-				wantNoCallLost(t, r, 3*conns)
+				servers.Await(t, "other connections", func() error {
+					s := r.Stats().Fleet
+					return notYet(s.Opened >= 4 && s.Idle == 2)
+				})
+				wantNoCallLost(t, r, 50)
 			})
 		}
 	}
@@ -86,7 +84,7 @@ func wantNoCallLost(t *testing.T, r *Redis, calls int) {
 func TestTLSServerComesBackUnderLoad(t *testing.T) {
 	settings, trusted := secured(t)
 	server := servers.StartRedis(t, settings...)
-	r := openRedis(t, RedisConfig{Servers: Servers{Addresses: []string{server.Addr}, TLS: trusted}, Budget: steady, DenialEntries: -1})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}, TLS: trusted}, Budget: steady, DenialEntries: -1})
 	w := watchOne(t, r, charge(t, "k", bucket(1_000_000, year), 1))
 	server.Kill(t)
 	w.awaitLost(t)
@@ -111,40 +109,13 @@ func TestCloseDuringATLSHandshake(t *testing.T) {
 	}
 }
 
-// TestATLSConnectionToNobodyIsClosed: the server cannot be told, be it the server of a store or a sentinel.
-func TestATLSConnectionToNobodyIsClosed(t *testing.T) {
-	settings, trusted := secured(t)
-	for name, spared := range map[string]bool{"server": false, "sentinel": true} {
-		t.Run(name, func(t *testing.T) {
-			server := servers.StartRedis(t, settings...)
-			d := newDialer(&redis.Options{TLSConfig: trusted}, func() {})
-			defer d.stop()
-			if spared {
-				d.spared = []string{server.Addr}
-			}
-			conn, err := d.connect(t.Context(), "tcp", server.Addr)
-			if err != nil {
-				t.Fatalf("connect: %v", err)
-			}
-			server.Kill(t)
-			servers.Await(t, "the end of the connection", func() error {
-				_, err := conn.Write([]byte("PING\r\n"))
-				return notYet(err != nil)
-			})
-			if err := conn.Close(); err != nil {
-				t.Errorf("close: %v", err)
-			}
-		})
-	}
-}
-
 func TestSentinelWithTLS(t *testing.T) {
 	t.Parallel() // it mostly waits
 	settings, trusted := secured(t)
 	s := servers.StartSentinels(t, settings...)
 	var b trips
 	r := openRedis(t, RedisConfig{
-		Servers: Servers{Kind: Sentinel, Addresses: s.Addrs()[:1], Master: s.Master, TLS: trusted},
+		Servers: fleet.Servers{Kind: fleet.Sentinel, Addresses: s.Addrs()[:1], Master: s.Master, TLS: trusted},
 		Budget:  steady, DenialEntries: -1, OnBreaker: b.note,
 	})
 	c := charge(t, "k", bucket(1_000_000, year), 1)
@@ -166,7 +137,7 @@ func TestClusterWithTLS(t *testing.T) {
 	t.Parallel() // it mostly waits
 	settings, trusted := secured(t)
 	c := sharedCluster{servers.StartCluster(t, settings...), t}
-	r := openCluster(t, c, RedisConfig{Servers: Servers{TLS: trusted}, DenialEntries: -1})
+	r := openCluster(t, c, RedisConfig{Servers: fleet.Servers{TLS: trusted}, DenialEntries: -1})
 	wantNoCallLost(t, r, 50)
 	for _, node := range c.Nodes {
 		closeClients(t, node)

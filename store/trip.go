@@ -2,16 +2,16 @@ package store
 
 import (
 	"context"
+	"errors"
+	"strconv"
+	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/spillway-mesh/spillway/breaker"
+	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// leastBudget is the shortest time worth asking in. A call that is sure to miss its deadline would only cost the pool a
-// connection.
+// leastBudget is the shortest time worth asking in. A call that is sure to miss its deadline would only cost the server work.
 const leastBudget = 50 * time.Microsecond
 
 // trip is one request on its way to Redis and back, kept from call to call for its memory.
@@ -27,9 +27,7 @@ type trip struct {
 	copies  [1]*limit.State  // that one
 	peeked  [1]limit.Charge  // a charge as a question about what is left
 
-	call   limit.Call
-	args   []any         // of the command
-	once   once          // the command
+	out    *outbound
 	states []limit.State // of refused charges, as the script returned them
 	server int64         // µs since the epoch on the server when it decided
 	sent   time.Time     // just before the script was sent
@@ -39,33 +37,46 @@ type trip struct {
 // reset lets go of what belongs to the caller.
 func (t *trip) reset() *trip {
 	clear(t.asked)
-	clear(t.call.Keys)
-	clear(t.args)
+	clear(t.out.call.Keys)
 	clear(t.states)
-	t.charges, t.decisions, t.peeked[0], t.once = nil, nil, limit.Charge{}, once{}
+	t.charges, t.decisions, t.peeked[0], t.out.wire.Key = nil, nil, limit.Charge{}, ""
 	return t
 }
 
-// once is a command that go-redis never sends twice, also where it follows redirects: after a lost reply nobody knows
-// whether the script ran. It knows whether it was written, because go-redis asks for its words then.
-type once struct {
-	*redis.Cmd
-	read int // how often go-redis has asked for the words
+// outbound is the call of the script that a trip makes. One whose reply is still to come is handed over, and the trip gets another.
+type outbound struct {
+	call limit.Call
+	wire fleet.Call
 }
 
-// NoRetry says so to go-redis.
-func (*once) NoRetry() bool { return true }
-
-// Args are the words of the command.
-func (o *once) Args() []any {
-	o.read++
-	return o.Cmd.Args()
+// write writes the command: the script by its hash, or by its text.
+func (o *outbound) write(verb, script string) {
+	o.wire.Key = o.call.Keys[0]
+	words := 3 + len(o.call.Keys) + 1
+	extras := o.call.Extras()
+	if len(extras) > 0 {
+		words++
+	}
+	b := fleet.AppendCommand(o.wire.Wire[:0], words)
+	b = fleet.AppendWord(b, verb)
+	b = fleet.AppendWord(b, script)
+	b = fleet.AppendWord(b, strconv.Itoa(len(o.call.Keys)))
+	for _, key := range o.call.Keys {
+		b = fleet.AppendWord(b, key)
+	}
+	b = fleet.AppendWord(b, o.call.Packed())
+	if len(extras) > 0 {
+		b = fleet.AppendWord(b, extras)
+	}
+	o.wire.Wire = b
 }
+
+var errClosed = errors.New("the store is closed")
 
 // ask decides charges where they live, with refused when the request is refused already.
 func (r *Redis) ask(ctx context.Context, t *trip, charges []limit.Charge, refused bool, decisions []limit.Decision) {
 	if r.closed.Load() {
-		r.lost(decisions, ReasonShutdown, redis.ErrClosed, false)
+		r.lost(decisions, fleet.ReasonShutdown, errClosed, false)
 		return
 	}
 	n, together := r.together(charges)
@@ -77,15 +88,15 @@ func (r *Redis) ask(ctx context.Context, t *trip, charges []limit.Charge, refuse
 }
 
 // place is where the counter of a charge lives.
-func (r *Redis) place(c *limit.Charge) (*node, int) {
+func (r *Redis) place(c *limit.Charge) (*fleet.Node, int) {
 	if r.second != nil && c.Limit.Window <= time.Second {
-		return r.second.place(c.Key)
+		return r.second.Place(c.Key)
 	}
-	return r.main.place(c.Key)
+	return r.main.Place(c.Key)
 }
 
 // together is the node of the first charge, and whether one call can have all of them.
-func (r *Redis) together(charges []limit.Charge) (*node, bool) {
+func (r *Redis) together(charges []limit.Charge) (*fleet.Node, bool) {
 	first, slot := r.place(&charges[0])
 	for i := 1; i < len(charges); i++ {
 		n, at := r.place(&charges[i])
@@ -97,17 +108,17 @@ func (r *Redis) together(charges []limit.Charge) (*node, bool) {
 }
 
 // askNode sends charges to a node in one call of the script and fills decisions. Without a reply every decision is undecided.
-func (r *Redis) askNode(ctx context.Context, n *node, t *trip, charges []limit.Charge, refused bool, decisions []limit.Decision) {
+func (r *Redis) askNode(ctx context.Context, n *fleet.Node, t *trip, charges []limit.Charge, refused bool, decisions []limit.Decision) {
 	if r.denials != nil {
 		r.denials.note(t, charges)
 	}
 	var ended func(reason string)
 	if r.onTrip != nil {
-		ended = r.onTrip(ctx, n.name, len(charges))
+		ended = r.onTrip(ctx, n.Name(), len(charges))
 	}
 	began := time.Now()
 	ok := r.trip(ctx, n, t, charges, refused, decisions)
-	r.onCall(n.name, decisions[0].Reason, time.Since(began))
+	r.onCall(n.Name(), decisions[0].Reason, time.Since(began))
 	if ended != nil {
 		ended(decisions[0].Reason)
 	}
@@ -116,116 +127,65 @@ func (r *Redis) askNode(ctx context.Context, n *node, t *trip, charges []limit.C
 	}
 }
 
-// trip makes one call behind the node's breaker, and reports whether there was a reply.
-func (r *Redis) trip(ctx context.Context, n *node, t *trip, charges []limit.Charge, refused bool, decisions []limit.Decision) bool {
-	budget := r.allowance(ctx)
-	if budget < leastBudget {
-		return r.lost(decisions, ReasonDeadline, context.DeadlineExceeded, false)
+// trip makes one call, and reports whether there was a reply in time.
+func (r *Redis) trip(ctx context.Context, n *fleet.Node, t *trip, charges []limit.Charge, refused bool, decisions []limit.Decision) bool {
+	allow := r.allowance(ctx)
+	if allow < leastBudget {
+		return r.lost(decisions, fleet.ReasonDeadline, context.DeadlineExceeded, false)
 	}
-	var why string
-	var fault error
-	err := n.guard.Do(func() breaker.Result {
-		t.call.Set(charges, refused, 0)
-		began := time.Now()
-		why, fault = r.attempt(ctx, n, t, budget, decisions)
-		return r.evidence(ctx, n, budget, time.Since(began), why, fault)
-	})
+	t.out.call.Set(charges, refused, 0)
+	err := r.run(ctx, n, t, allow)
+	if t.out.wire.Pending() {
+		r.lost(decisions, fleet.Reason(err), err, false)
+		r.await(t, charges, decisions)
+		return false
+	}
 	if err != nil {
-		n.lost(ReasonBreaker)
-		return r.lost(decisions, ReasonBreaker, err, false)
-	}
-	if why != "" {
-		return r.lost(decisions, why, fault, ranMaybe(why, fault, t.once.read > n.routing))
-	}
-	return true
-}
-
-// attempt makes the call that is set and reads the reply. It returns why there was no decision, or nothing.
-func (r *Redis) attempt(ctx context.Context, n *node, t *trip, budget time.Duration, decisions []limit.Decision) (string, error) {
-	if r.inFlight.Add(1) > r.flight {
-		r.inFlight.Add(-1)
-		return ReasonOverload, errOverload
-	}
-	defer r.inFlight.Add(-1)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), budget)
-	defer cancel()
-	reply, err := r.run(ctx, n, t)
-	if err != nil {
-		label := reason(err)
-		n.lost(label)
-		return label, err
+		return r.lost(decisions, reason(err), err, ranMaybe(err))
 	}
 	t.states = grow(t.states, len(decisions))
-	t.server, err = t.call.Read(reply, decisions, t.states)
+	t.server, err = t.out.call.ReadBytes(t.out.wire.Reply.Data, decisions, t.states)
 	if err != nil {
-		return ReasonReply, err
+		return r.lost(decisions, fleet.ReasonReply, err, true)
 	}
-	return "", nil
+	return true
 }
 
 // allowance is how long a call may take: 80 % of what is left to the caller, who still has to write its answer.
 func (r *Redis) allowance(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		return r.budget
+		return r.patience
 	}
-	return min(r.budget, time.Until(deadline)*8/10)
+	return min(r.patience, time.Until(deadline)*8/10)
 }
 
-// run calls the script by its hash. It calls it again only after replies that prove that nothing has run: by its text when the server
-// does not know it; when the keys of a call are on their way from one server of a cluster to another, until they are together; and
-// once when the server turns out to be a replica, because there may be a new master by now.
-func (r *Redis) run(ctx context.Context, n *node, t *trip) (any, error) {
-	_, name := t.call.Script()
-	t.args = append(t.args[:0], "evalsha", name, len(t.call.Keys))
-	for _, key := range t.call.Keys {
-		t.args = append(t.args, key)
-	}
-	t.args = append(t.args, t.call.Args...)
-	retried := false
-	for {
-		reply, err := r.send(ctx, n, t)
-		if err == nil || !r.again(ctx, n, t, err, &retried) {
-			return reply, err
-		}
-	}
-}
-
-// again prepares another try if the error proves that nothing has run, and there is a point in it.
-func (r *Redis) again(ctx context.Context, n *node, t *trip, err error, retried *bool) bool {
-	switch {
-	case redis.HasErrorPrefix(err, "NOSCRIPT") && t.args[0] == "evalsha":
-		r.loaded.Add(1)
-		text, _ := t.call.Script()
-		t.args[0], t.args[1] = "eval", text
-		return true
-	case redis.HasErrorPrefix(err, "TRYAGAIN"):
-		return pause(ctx, splitPause)
-	case redis.HasErrorPrefix(err, "READONLY") && !*retried && n.resolve != nil:
-		*retried = true
-		n.resolve(ctx)
-		return true
-	}
-	return false
-}
-
-// splitPause is between two tries of keys that are being moved.
-const splitPause = 500 * time.Microsecond
-
-func (r *Redis) send(ctx context.Context, n *node, t *trip) (any, error) {
-	r.trips.Add(1)
+// run calls the script by its hash, and by its text when the server does not know it, which proves that nothing has run.
+func (r *Redis) run(ctx context.Context, n *fleet.Node, t *trip, allow time.Duration) error {
+	text, name := t.out.call.Script()
 	t.sent = r.now()
-	if n.seen != nil {
-		n.seen(t.sent, t.call.Keys[0])
+	err := r.send(ctx, n, t, "EVALSHA", name, allow)
+	var reply fleet.ReplyError
+	if err == nil || !errors.As(err, &reply) || !strings.HasPrefix(string(reply), "NOSCRIPT") {
+		return err
 	}
-	t.once = once{Cmd: redis.NewCmd(ctx, t.args...)}
-	if err := n.sender.Process(ctx, &t.once); err != nil {
-		return nil, err
-	}
-	return t.once.Val(), nil
+	r.loaded.Add(1)
+	allow -= r.now().Sub(t.sent)
+	t.sent = r.now()
+	return r.send(ctx, n, t, "EVAL", text, allow)
 }
 
-// lost answers that nobody decided. With unknown the charges may have been made all the same.
+// send makes the call, and counts it if it was made.
+func (r *Redis) send(ctx context.Context, n *fleet.Node, t *trip, verb, script string, allow time.Duration) error {
+	t.out.write(verb, script)
+	err := n.Do(ctx, &t.out.wire, allow)
+	if err == nil || fleet.Reason(err) != fleet.ReasonBreaker {
+		r.trips.Add(1)
+	}
+	return err
+}
+
+// lost answers that the store did not decide. With unknown the charges may have been made all the same.
 func (r *Redis) lost(decisions []limit.Decision, reason string, err error, unknown bool) bool {
 	undecide(decisions, reason, unknown)
 	r.undecided.Add(1)

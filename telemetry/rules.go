@@ -14,6 +14,7 @@ type Rule struct {
 	labels   ruleLabels
 	decided  [outcomes]atomic.Int64
 	degraded words
+	over     prometheus.Counter
 }
 
 // ruleLabels are what rules are told apart by. All come from the configuration.
@@ -35,7 +36,7 @@ func (t *Telemetry) Rule(domain, rule, scope string) *Rule {
 	if found := t.rules.known[of]; found != nil {
 		return found
 	}
-	made := &Rule{labels: of}
+	made := &Rule{labels: of, over: t.overAdmitted.WithLabelValues(of.domain, of.rule)}
 	made.degraded.make = func(reason string) prometheus.Counter {
 		return t.degraded.WithLabelValues(of.domain, of.rule, reason)
 	}
@@ -56,6 +57,9 @@ func (t *Telemetry) Decided(r *Rule, o Outcome) {
 
 // Degraded counts one charge of a rule that was decided without the store.
 func (t *Telemetry) Degraded(r *Rule, reason string) { r.degraded.of(reason).Inc() }
+
+// OverAdmitted counts one charge of a rule that the store refused after its request had been admitted.
+func (t *Telemetry) OverAdmitted(r *Rule) { r.over.Inc() }
 
 // Describe names the metric.
 func (r *rules) Describe(out chan<- *prometheus.Desc) { out <- r.desc }

@@ -66,9 +66,9 @@ var redisCompat = []struct {
 	gauge bool
 	value func(store.RedisStats) float64
 }{
-	{[]string{"redis_pool", "cx_active"}, "Open connections to Redis.", true, func(s store.RedisStats) float64 { return float64(s.ConnsTotal) }},
-	{[]string{"redis_pool", "cx_total"}, "Connections to Redis opened so far.", false, func(s store.RedisStats) float64 { return float64(s.ConnsTotal) + float64(s.ConnsStale) }},
-	{[]string{"redis_pool", "cx_local_close"}, "Connections to Redis closed so far.", false, func(s store.RedisStats) float64 { return float64(s.ConnsStale) }},
+	{[]string{"redis_pool", "cx_active"}, "Open connections to Redis.", true, func(s store.RedisStats) float64 { return float64(s.Fleet.Connections) }},
+	{[]string{"redis_pool", "cx_total"}, "Connections to Redis opened so far.", false, func(s store.RedisStats) float64 { return float64(s.Fleet.Opened) }},
+	{[]string{"redis_pool", "cx_local_close"}, "Connections to Redis closed so far.", false, func(s store.RedisStats) float64 { return float64(s.Fleet.Ended) }},
 	{[]string{"localcache", "hitCount"}, "Charges refused without asking Redis.", false, func(s store.RedisStats) float64 { return float64(s.DenialHits) }},
 	{[]string{"localcache", "entryCount"}, "Spent counters remembered.", true, func(s store.RedisStats) float64 { return float64(s.DenialEntries) }},
 	{[]string{"localcache", "evacuateCount"}, "Spent counters forgotten early because there were too many.", false, func(s store.RedisStats) float64 { return float64(s.DenialDrops) }},

@@ -16,6 +16,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/store"
 )
 
@@ -99,7 +100,9 @@ func idle(m *Telemetry, cfg StatsdConfig) *Statsd {
 func TestStatisticsHaveTheReferenceServersNames(t *testing.T) {
 	address, lines := receiver(t, "tcp")
 	m := New(Config{})
-	m.Redis(func() store.RedisStats { return store.RedisStats{ConnsTotal: 3, ConnsStale: 4, DenialHits: 5} })
+	m.Redis(func() store.RedisStats {
+		return store.RedisStats{Fleet: fleet.Stats{Connections: 3, Opened: 7, Ended: 4}, DenialHits: 5}
+	})
 	s := idle(m, StatsdConfig{Address: address})
 	m.Count(m.Series("shop", []string{"user"}), Hit{Hits: 2, Capacity: 1, Over: true, Shadow: true, Cached: true})
 	m.Count(m.Series("shop", []string{"tenant", "path_/a", "ip_10.0.0.1"}), Hit{Hits: 1, Charged: 1, Capacity: 1, Left: 1})

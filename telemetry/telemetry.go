@@ -55,7 +55,7 @@ type Telemetry struct {
 
 	loads, loadErrors, shadowed, unknown prometheus.Counter
 	panics, badOverrides                 prometheus.Counter
-	degraded, requests                   *prometheus.CounterVec
+	degraded, overAdmitted, requests     *prometheus.CounterVec
 	errors, storeErrors, storeCalls      *words
 	latency                              *prometheus.HistogramVec
 	storeLatency                         prometheus.Histogram
@@ -109,6 +109,7 @@ func (t *Telemetry) own(version string) {
 	t.register.MustRegister(&t.rules)
 	t.panics = t.counter(p+"panics_total", "Panics that were recovered and answered.")
 	t.badOverrides = t.counter(p+"bad_overrides_total", "Overrides in descriptors that could not be read and were ignored.")
+	t.overAdmitted = t.vector(p+"over_admitted_total", "Charges that the shared store refused after their requests had been admitted without it, because the reply came too late.", "domain", "rule")
 	t.degraded = t.vector(p+"degraded_decisions_total", "Charges decided without the shared store.", "domain", "rule", "reason")
 	t.register.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: p + "degraded", Help: "Whether a request of the last five seconds was decided without the shared store.",

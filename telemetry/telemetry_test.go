@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/spillway-mesh/spillway/breaker"
+	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/store"
 )
 
@@ -99,7 +100,7 @@ func TestMetricsOfOurOwn(t *testing.T) {
 	m.Memory("main", func() store.MemoryStats { return store.MemoryStats{Keys: 5, Evicted: 6} })
 	m.Redis(func() store.RedisStats {
 		guard := breaker.Stats{State: breaker.Open, Opened: 11, HalfOpened: 12, Closed: 13, RejectedOpen: 14, RejectedProbing: 15, RejectedRamp: 16}
-		return store.RedisStats{Trips: 7, DenialHits: 8, DenialEntries: 9, ConnsTotal: 10, Shards: []store.ShardStats{{Name: "a:1", Breaker: guard}}}
+		return store.RedisStats{Trips: 7, DenialHits: 8, DenialEntries: 9, Fleet: fleet.Stats{Connections: 10}, Shards: []store.ShardStats{{Name: "a:1", Breaker: guard}}}
 	})
 	lines := scrape(t, m)
 	for _, want := range []string{

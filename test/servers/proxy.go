@@ -20,7 +20,7 @@ const (
 	Pass         Mode = iota // as it came
 	Latency                  // Delay ± Jitter later
 	BlackHole                // swallowed, and requests with it; a connection that fell in stays dead, a new one is dead at once
-	DropReplies              // the request arrives, the reply does not
+	DropReplies              // the request arrives, the reply does not, nor what would follow it on that connection: no network loses the middle of a stream
 	ResetReplies             // the first half arrives, then a reset
 	HalfClose                // the end of the stream instead of the reply; requests still go through
 	OneByte                  // byte by byte
@@ -177,6 +177,7 @@ type line struct {
 	*Proxy
 	client, server net.Conn
 	fell           atomic.Bool // into a black hole
+	deaf           atomic.Bool // a reply was dropped
 }
 
 // carry brings requests to the server and replies back until the client's side ends.
@@ -259,6 +260,9 @@ func (l *line) replies() {
 
 // reply does to one reply what the fault says, and reports whether the connection lives on.
 func (l *line) reply(b []byte) bool {
+	if l.deaf.Load() {
+		return true
+	}
 	f := l.fault.Load()
 	if f.Mode == Pass || f.Share > 0 && rand.Float64() >= f.Share {
 		return l.write(b)
@@ -266,6 +270,7 @@ func (l *line) reply(b []byte) bool {
 	l.met.Add(1)
 	switch f.Mode {
 	case DropReplies:
+		l.deaf.Store(true)
 		return true
 	case Latency:
 		return l.pause(f.length()) && l.write(b)

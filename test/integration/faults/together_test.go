@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/breaker"
+	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/store"
 	"github.com/spillway-mesh/spillway/test/servers"
@@ -54,7 +55,7 @@ func together(x *trial) {
 func (x *trial) newMember() *member {
 	m := &member{}
 	m.Redis = store.NewRedis(store.RedisConfig{
-		Servers: store.Servers{Addresses: []string{x.redis.Addr}},
+		Servers: fleet.Servers{Addresses: []string{x.redis.Addr}},
 		OnBreaker: func(_ string, from, to breaker.State, _ string) {
 			switch to {
 			case breaker.HalfOpen:

@@ -1,7 +1,11 @@
-package store
+package fleet
 
 import (
+	"context"
 	"crypto/tls"
+	"net"
+	"runtime"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -11,8 +15,6 @@ import (
 // Defaults of Servers.
 const (
 	defaultAddress     = "localhost:6379"
-	defaultPoolSize    = 32
-	defaultMinIdle     = 4
 	defaultDialTimeout = 500 * time.Millisecond
 	longestAnswer      = 500 * time.Millisecond
 )
@@ -52,49 +54,60 @@ type Servers struct {
 	DB          int                            // number of the database, default 0; a cluster has no other
 	TLS         *tls.Config                    // nil: none; a ServerName in it stands for every server, else each is checked by its own name
 
-	PoolSize    int           // connections at most, per server; default 32
-	MinIdle     int           // connections kept ready, per server; default 4, never above PoolSize
-	DialTimeout time.Duration // to connect; default 500 ms. It runs beside the requests, which wait their budget only
+	Streams     int           // connections at most, per server, which all calls share; default 2, and one more for each eight processors, 4 at most
+	DialTimeout time.Duration // to connect; default 500 ms. It runs beside the requests
 
 	// AnswerTimeout is how long a server may take to answer what is asked beside the requests: a greeting, who holds which slot. Default
 	// DialTimeout, but at most 500 ms, for one that hangs is to be found out however patient dialling is; never less than the store's budget.
 	AnswerTimeout time.Duration
 }
 
-func (s Servers) withDefaults(budget time.Duration) Servers {
+func (s Servers) withDefaults(b Bounds) Servers {
 	if s.Network == "" {
 		s.Network = "tcp"
 	}
 	if len(s.Addresses) == 0 {
 		s.Addresses = []string{defaultAddress}
 	}
-	s.PoolSize = positive(s.PoolSize, defaultPoolSize)
-	s.MinIdle = min(positive(s.MinIdle, defaultMinIdle), s.PoolSize)
 	s.DialTimeout = positive(s.DialTimeout, defaultDialTimeout)
-	s.AnswerTimeout = max(positive(s.AnswerTimeout, min(s.DialTimeout, longestAnswer)), budget)
+	s.AnswerTimeout = max(positive(s.AnswerTimeout, min(s.DialTimeout, longestAnswer)), b.Silence)
 	return s
 }
 
-// options are those of the client of one server. They turn off all that the library would do behind our back: retries after an unknown
-// outcome, several dials per request, a second pool, raised timeouts during maintenance. Its own timeouts are for
-// what it asks by itself; what a request may wait is the deadline of its context.
-func (s Servers) options(address string) *redis.Options {
+// streams is how many connections a server gets. The second one is there when the first is lost or silent; more are of use only
+// where many processors have much to send.
+func (s *Servers) streams() int {
+	few := min(2+runtime.GOMAXPROCS(0)/8, 4)
+	return min(positive(s.Streams, few), few)
+}
+
+// options are those of the client library for what is asked beside the requests: who is the master, who holds which slot.
+func (s *Servers) options(address string) *redis.Options {
+	dial := s.dialer()
 	return &redis.Options{
-		Network: s.Network, Addr: address, Username: s.Username, Password: s.Password, CredentialsProvider: s.Credentials, DB: s.DB, TLSConfig: s.TLS,
-		MaxRetries:               -1,
+		// Its own dialer would finish a handshake of TLS after its caller has gone.
+		Dialer:  func(ctx context.Context, _, address string) (net.Conn, error) { return dial(ctx, address) },
+		Network: s.Network, Addr: address, Username: s.Username, Password: s.Password, CredentialsProvider: s.Credentials, TLSConfig: s.TLS,
+		MaxRetries:               1, // what is asked may be asked twice
+		MinRetryBackoff:          -1,
+		MaxRetryBackoff:          -1,
 		ContextTimeoutEnabled:    true,
 		DialTimeout:              s.DialTimeout,
 		DialerRetries:            1,
 		ReadTimeout:              s.AnswerTimeout,
 		WriteTimeout:             s.AnswerTimeout,
 		PoolTimeout:              s.AnswerTimeout,
-		PoolSize:                 s.PoolSize,
-		MinIdleConns:             s.MinIdle,
+		PoolSize:                 1,
 		PipelinePoolSize:         -1,
-		ConnMaxIdleTime:          5 * time.Minute,
-		ConnMaxLifetime:          30 * time.Minute,
-		ConnMaxLifetimeJitter:    5 * time.Minute,
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 }
+
+// silence is a logger for go-redis that writes nothing: what it has to say arrives as an error and is counted.
+type silence struct{}
+
+// Printf drops the line.
+func (silence) Printf(context.Context, string, ...any) {}
+
+var quiet = sync.OnceFunc(func() { redis.SetLogger(silence{}) })

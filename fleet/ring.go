@@ -1,31 +1,26 @@
-package store
+package fleet
 
-import (
-	"errors"
-	"strings"
-)
+import "strings"
 
 // ring is servers that know nothing of each other. Each key has its place on one of them, by its hash tag, and keeps it while that
-// server is away: its counts would be lost on another one, and everybody would have a fresh limit.
+// server is away: its counts would be lost on another one, and every client would have a fresh limit.
 type ring struct {
-	shards []*solo
+	shards []*Node
 	hashes []uint64 // of the shards' addresses
 }
 
-func newRing(s Servers, prefix string, g guards) *ring {
+func newRing(f *Fleet) *ring {
 	r := &ring{}
-	for _, address := range s.Addresses {
-		one := s
-		one.Kind, one.Addresses = Single, []string{address}
-		r.shards = append(r.shards, newSolo(one, prefix, g))
+	for _, address := range f.servers.Addresses {
+		r.shards = append(r.shards, newSolo(f, address).Node)
 		r.hashes = append(r.hashes, hash64(address))
 	}
 	return r
 }
 
-// place is by highest random weight: of all shards, the one whose address goes best with the tag. A shard that is added takes its part
+// Place is by highest random weight: of all shards, the one whose address goes best with the tag. A shard that is added takes its part
 // of the keys evenly from the others, and the order in which the shards are listed does not matter.
-func (r *ring) place(key string) (*node, int) {
+func (r *ring) Place(key string) (*Node, int) {
 	tag := hash64(hashTag(key))
 	best, at := uint64(0), 0
 	for i, h := range r.hashes {
@@ -33,23 +28,17 @@ func (r *ring) place(key string) (*node, int) {
 			best, at = weight, i
 		}
 	}
-	return r.shards[at].current.Load(), at
+	return r.shards[at], at
 }
 
-func (r *ring) nodes() []*node {
-	var all []*node
-	for _, s := range r.shards {
-		all = append(all, s.current.Load())
-	}
-	return all
-}
+// Nodes are the shards.
+func (r *ring) Nodes() []*Node { return r.shards }
 
-func (r *ring) close() error {
-	var all error
-	for _, s := range r.shards {
-		all = errors.Join(all, s.close())
+// Close ends the connections.
+func (r *ring) Close() {
+	for _, n := range r.shards {
+		n.close()
 	}
-	return all
 }
 
 // hashTag is the part of a key that chooses its place, as in a cluster: what stands between the first { and the next }, if that is

@@ -1,4 +1,4 @@
-package store
+package fleet
 
 import (
 	"context"
@@ -8,17 +8,16 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/spillway-mesh/spillway/breaker"
 )
 
-// The reasons of an Undecided decision. They are labels of metrics, so the list is short and never holds what a server
-// wrote. "Nothing ran" means that the reply proves that no charge was made; else nobody knows.
+// The reasons why a call brought no reply, or one that says that it failed. They are labels of metrics, so the list is short and never
+// holds what a server wrote. "Nothing ran" means that the server did not execute the call; else that is not known.
 const (
 	ReasonDeadline = "deadline"  // the caller left no time for a call; nothing ran
-	ReasonOverload = "overload"  // too many calls in flight in this process; nothing ran
+	ReasonOverload = "overload"  // more calls are under way than can be answered in time; nothing ran
 	ReasonBreaker  = "breaker"   // the server failed a moment ago and is left alone; nothing ran
-	ReasonTimeout  = "timeout"   // no reply within the budget, or no connection to ask on
-	ReasonPool     = "pool"      // every connection was busy for too long; nothing ran
+	ReasonTimeout  = "timeout"   // the server is silent, the reply did not come in time, or there was no connection to ask on
 	ReasonDial     = "dial"      // the server cannot be reached; nothing ran
 	ReasonClosed   = "closed"    // the connection ended before the reply
 	ReasonShutdown = "shutdown"  // this store was closed; nothing ran
@@ -54,7 +53,7 @@ var replies = []struct{ prefix, reason string }{
 	{"ERR AUTH", ReasonNoAuth},
 	{"ERR Protocol error: unauthenticated", ReasonNoAuth}, // too much was asked before the password
 	{"NOPERM", ReasonNoPerm},
-	{noPermInside, ReasonNoPerm},
+	{"ERR The user executing the script can't", ReasonNoPerm},
 	{"WRONGTYPE", ReasonWrong},
 	{"BUSY", ReasonBusy},
 	{"MOVED", ReasonCluster},
@@ -69,26 +68,20 @@ var replies = []struct{ prefix, reason string }{
 	{"ERR unknown command", ReasonScript},
 }
 
-// noPermInside is how a reply begins when the user may run the script, but not a command in it.
-const noPermInside = "ERR The user executing the script can't"
-
-// foreignValue is in what the script says about a value of the right type that no limit wrote.
-const foreignValue = "holds a value that no limit wrote"
-
-// reason labels the error of a call.
-func reason(err error) string {
-	var reply redis.Error
+// Reason labels the error of a call.
+func Reason(err error) string {
+	var reply ReplyError
 	if errors.As(err, &reply) {
-		return replyReason(reply.Error())
+		return replyReason(string(reply))
 	}
 	var op *net.OpError
 	switch {
-	case errors.Is(err, redis.ErrClosed):
+	case errors.Is(err, breaker.ErrOpen), errors.Is(err, breaker.ErrProbing), errors.Is(err, breaker.ErrRamp):
+		return ReasonBreaker
+	case errors.Is(err, errOverload):
+		return ReasonOverload
+	case errors.Is(err, errClosed):
 		return ReasonShutdown
-	case errors.Is(err, errClients):
-		return ReasonClients
-	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
-		return ReasonPool
 	case errors.As(err, &op) && op.Op == "dial":
 		return ReasonDial
 	case isTimeout(err):
@@ -100,9 +93,6 @@ func reason(err error) string {
 }
 
 func replyReason(text string) string {
-	if strings.Contains(text, foreignValue) {
-		return ReasonWrong
-	}
 	for _, r := range replies {
 		if strings.HasPrefix(text, r.prefix) {
 			return r.reason
@@ -114,29 +104,42 @@ func replyReason(text string) string {
 	return ReasonError
 }
 
+// isReply reports whether the server replied with an error that begins so.
+func isReply(err error, prefix string) bool {
+	var reply ReplyError
+	return errors.As(err, &reply) && strings.HasPrefix(string(reply), prefix)
+}
+
 // isTimeout: a deadline that ends a read surfaces as an i/o timeout and not as the context's error.
 func isTimeout(err error) bool {
 	var network net.Error
-	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout()
+	return errors.Is(err, errSilent) || errors.Is(err, errGivenUp) || errors.Is(err, errPatience) || errors.Is(err, errNoLink) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout()
 }
 
 func isClosed(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, errUnsent) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// ranMaybe reports whether a call that failed may have run on the server all the same. What was never written has not.
-func ranMaybe(why string, err error, written bool) bool {
-	switch why {
-	case ReasonTimeout, ReasonClosed:
-		return written
-	case ReasonScript, ReasonReply:
-		return true
-	case ReasonNoPerm:
-		return strings.HasPrefix(err.Error(), noPermInside)
-	case ReasonError:
-		var reply redis.Error
-		return written && !errors.As(err, &reply)
+// MayHaveRun reports whether a call that ended with this error, and is not pending, may have run on the server all the same: it was
+// sent, and its connection was lost.
+func MayHaveRun(err error) bool {
+	var reply ReplyError
+	var early *unsentError
+	switch {
+	case err == nil, errors.As(err, &reply), errors.As(err, &early):
+		return false
 	}
-	return false
+	switch Reason(err) {
+	case ReasonBreaker, ReasonOverload, ReasonShutdown:
+		return false
+	}
+	return !errors.Is(err, errUnsent) && !errors.Is(err, errNoLink) && !errors.Is(err, errSilent) && !errors.Is(err, errPatience)
 }
+
+// unsentError is why there was no connection to send a call on.
+type unsentError struct{ error }
+
+// Unwrap is the reason itself.
+func (e *unsentError) Unwrap() error { return e.error }

@@ -1,0 +1,66 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+// late is a charge that a failure policy decided while the store's reply was still to come.
+type late struct {
+	engine  *Engine
+	domain  *descriptors.CompiledDomain
+	effect  *descriptors.Effect
+	charge  limit.Charge
+	decided limit.Decision // by the policy
+	refused bool           // what the request got
+}
+
+// follow sees to the replies that are still to come for a request, once its verdict stands.
+func (e *Engine) follow(v *Verdict) {
+	if v.Degraded == "" {
+		return
+	}
+	for i := range v.Decisions {
+		d := &v.Decisions[i]
+		if d.Pending == nil {
+			continue
+		}
+		l := &late{
+			engine: e, domain: v.Match.Domain, effect: v.Match.Terms[i].Effect, charge: v.Match.Charges[i],
+			decided: *d, refused: v.Refused || v.Shadowed,
+		}
+		pending := d.Pending
+		d.Pending, l.decided.Pending = nil, nil
+		pending.Then(l.settle)
+	}
+}
+
+// settle compares what the store decided with what the request got. What a refused request was charged is given back. What the store
+// would have refused and was admitted is an over-admission. What the store never saw is owed to it, like everything that is decided
+// while it is away. Where the reply is lost, none of these is known.
+func (l *late) settle(d limit.Decision) {
+	defer l.engine.survive()
+	switch {
+	case d.Outcome == limit.Undecided && d.Unknown:
+	case d.Outcome == limit.Undecided:
+		l.decided.Unknown = false
+		l.engine.owe(&l.charge, &l.decided, l.decided.Charged)
+	case l.refused && d.Charged != 0 && !l.charge.Each:
+		l.giveBack(&d)
+	case !l.refused && d.Outcome == limit.Refused && l.charge.Mode == limit.Enforced:
+		l.engine.cfg.OnOverAdmitted(l.domain, l.effect)
+	}
+}
+
+// giveBack undoes the charge at the store. What could not be given back is counted, and stays charged.
+func (l *late) giveBack(d *limit.Decision) {
+	ctx, cancel := context.WithTimeout(context.Background(), payTimeout)
+	defer cancel()
+	back := make([]limit.Decision, 1)
+	l.engine.cfg.Store.Spend(ctx, []limit.Charge{undone(l.charge, d)}, back)
+	if back[0].Outcome == limit.Undecided {
+		l.engine.unreturned.Add(1)
+	}
+}

@@ -1,0 +1,81 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+// tardy is a store whose first reply comes after the caller was answered. Further calls are decided at once, and noted.
+type tardy struct {
+	pending []*limit.Pending
+	later   []limit.Charge
+}
+
+func (s *tardy) Spend(_ context.Context, charges []limit.Charge, decisions []limit.Decision) {
+	for i := range charges {
+		if len(s.pending) < len(charges) && len(s.later) == 0 {
+			s.pending = append(s.pending, new(limit.Pending))
+			decisions[i] = limit.Decision{Reason: "timeout", Unknown: true, Pending: s.pending[len(s.pending)-1]}
+			continue
+		}
+		s.later = append(s.later, charges[i])
+		decisions[i] = limit.Decision{Outcome: limit.Allowed}
+	}
+}
+
+func (s *tardy) Usage(_ context.Context, _ []limit.Charge, _ []limit.Decision) {}
+
+func (s *tardy) Reset(context.Context, []string) error { return nil }
+
+// TestALateReplyIsSettled: the store's decision comes after the failure policy has answered the request.
+func TestALateReplyIsSettled(t *testing.T) {
+	taken := limit.Decision{Outcome: limit.Allowed, Charged: 1, At: 1}
+	for name, step := range map[string]struct {
+		policy       descriptors.Failure
+		reply        limit.Decision
+		over         int
+		refund, owed int64
+	}{
+		"charged and admitted":                         {descriptors.FailOpen, taken, 0, 0, 0},
+		"charged and refused":                          {descriptors.FailClosed, taken, 0, 1, 0},
+		"refused and admitted":                         {descriptors.FailOpen, limit.Decision{Outcome: limit.Refused}, 1, 0, 0},
+		"refused and refused":                          {descriptors.FailClosed, limit.Decision{Outcome: limit.Refused}, 0, 0, 0},
+		"lost":                                         {descriptors.FailLocal, limit.Decision{Reason: "closed", Unknown: true}, 0, 0, 0},
+		"never sent, and admitted on the share":        {descriptors.FailLocal, limit.Decision{Reason: "closed"}, 0, 0, 1},
+		"charged, and admitted on the share":           {descriptors.FailLocal, taken, 0, 0, 0},
+		"refused by the store, admitted by the share":  {descriptors.FailLocal, limit.Decision{Outcome: limit.Refused}, 1, 0, 0},
+		"never sent, and refused by a rule's own word": {descriptors.FailClosed, limit.Decision{Reason: "closed"}, 0, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := new(tardy)
+			var over []string
+			b := newBench(t, func(c *engine.Config) {
+				c.Fallback, c.Store = c.Store, s
+				c.OnOverAdmitted = func(domain *descriptors.CompiledDomain, effect *descriptors.Effect) {
+					over = append(over, domain.Name+" "+effect.Rule)
+				}
+			}, policy(step.policy, 10))
+			b.ask([]string{"user", "u"})
+			if len(s.pending) != 1 {
+				t.Fatalf("%d charges are pending, want 1", len(s.pending))
+			}
+			s.pending[0].Resolve(step.reply)
+			if len(over) != step.over {
+				t.Errorf("over-admissions %q, want %d", over, step.over)
+			}
+			refunded := int64(0)
+			for _, c := range s.later {
+				if c.Op == limit.Refund {
+					refunded += c.Cost
+				}
+			}
+			if refunded != step.refund || b.Stats().Owed != step.owed {
+				t.Errorf("%d given back, %d counters owed; want %d, %d", refunded, b.Stats().Owed, step.refund, step.owed)
+			}
+		})
+	}
+}

@@ -1,0 +1,106 @@
+package fleet
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+)
+
+// Why a call brought no reply, besides what connections and servers say.
+var (
+	errSilent   = errors.New("the server owes replies and sends nothing")
+	errGivenUp  = errors.New("the connection was given up, because the server sent nothing for too long")
+	errPatience = errors.New("the reply did not come in time")
+	errOverload = errors.New("more calls are under way than can be answered in time")
+	errNoLink   = errors.New("there was no connection in time")
+	errUnsent   = errors.New("the connection ended before the call was sent")
+	errClosed   = errors.New("the connections are closed")
+)
+
+// Call is one command on its way to a server and back, kept from call to call for its memory. One goroutine uses it at a time,
+// from Node.Do until that returns, and if the call is pending then, until Adopt's function is called.
+type Call struct {
+	Wire  []byte // the command, written by AppendCommand and AppendWord
+	Key   string // the key that chooses the server; empty: any server will do
+	Reply Reply  // of a call that succeeded; valid until the call is used again
+
+	state atomic.Uint32
+	done  chan error // how the wait ended; nil: there is a reply
+	late  func(*Call, error)
+	fault error  // why there never will be a reply, of a call that is over
+	text  []byte // memory of Reply
+
+	asking bool          // the server is asked for a key that is on its way to it
+	skip   int           // replies that come before the one that counts
+	sent   time.Duration // process time of the link when it came; guarded by the link's mutex, as are all below
+	due    time.Duration // likewise: when its patience ends
+	began  time.Duration // on the wall: when it came
+}
+
+// The states of a call.
+const (
+	waiting  = iota // the caller waits
+	answered        // the caller has its answer, and nothing is to come
+	left            // the caller has stopped to wait, and the reply may still come
+	over            // it came, or never will, before the call was adopted
+	adopted         // late is to be called
+)
+
+// Pending reports whether the caller stopped to wait and the reply may still come. If so, the call must not be used again, but for
+// Adopt.
+func (c *Call) Pending() bool {
+	s := c.state.Load()
+	return s == left || s == over
+}
+
+// Adopt hands over a pending call: f is called once, with the call and why there never will be a reply, or nil and the reply in the
+// call. It may be called at once, or from the goroutine that reads replies, so it must not block. Wire stays untouched until then.
+func (c *Call) Adopt(f func(c *Call, err error)) {
+	c.late = f
+	if !c.state.CompareAndSwap(left, adopted) {
+		f(c, c.fault)
+	}
+}
+
+// begin makes the call ready to be sent.
+func (c *Call) begin() {
+	if c.done == nil {
+		c.done = make(chan error, 1)
+	}
+	c.state.Store(waiting)
+	c.fault, c.Reply, c.skip = nil, Reply{}, 0
+	if c.asking {
+		c.skip = 1
+	}
+}
+
+// leave ends the caller's wait without a reply, and reports whether it still waited.
+func (c *Call) leave(err error) bool {
+	if !c.state.CompareAndSwap(waiting, left) {
+		return false
+	}
+	c.done <- err
+	return true
+}
+
+// finish ends the call with the reply that is in it, or with the reason why there never will be one.
+func (c *Call) finish(err error) {
+	if c.state.CompareAndSwap(waiting, answered) {
+		c.done <- err
+		return
+	}
+	c.fault = err
+	if !c.state.CompareAndSwap(left, over) {
+		c.late(c, err)
+	}
+}
+
+// fill copies a reply into the call, and returns the error that it is, if it is one.
+func (c *Call) fill(b []byte) error {
+	c.text = append(c.text[:0], b...)
+	c.Reply = parse(c.text)
+	if c.Reply.Kind == failure {
+		return ReplyError(c.Reply.Data)
+	}
+	return nil
+}

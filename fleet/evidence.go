@@ -1,0 +1,108 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-mesh/spillway/breaker"
+)
+
+const (
+	connectWithin = 100 * time.Millisecond // how long calls may go without a connection before that is a failure
+	settleWithin  = 500 * time.Millisecond // how long a server that succeeded another one may be late
+	hurried       = 5 * time.Millisecond   // a wait that its caller made shorter than this shows nothing
+)
+
+// settling reports whether the server has just succeeded another one.
+func (n *Node) settling() bool {
+	since := time.Duration(n.since.Load())
+	return since > 0 && processTime()-since < settleWithin
+}
+
+// spell is a time in which something went on.
+type spell struct{ since atomic.Int64 } // process time; 0: it does not go on
+
+// lasts notes that it goes on, and returns for how long it has.
+func (s *spell) lasts() time.Duration {
+	now := int64(processTime())
+	if s.since.CompareAndSwap(0, now) {
+		return 0
+	}
+	return time.Duration(now - s.since.Load())
+}
+
+// end notes that it does not.
+func (s *spell) end() {
+	if s.since.Load() != 0 {
+		s.since.Store(0)
+	}
+}
+
+// evidence is what a call shows the breaker about the server.
+//
+// A client must not be able to open the breaker for all. One that hung up shows nothing, though its call went on; nor does a
+// wait that the client's own deadline made short. What an operator got wrong (a password, a right, a foreign value under a key) is
+// an answer: the server is well, and other keys may work.
+//
+// A lost connection is a silence: a server that drops its clients to become a replica ends all calls at one instant. When a
+// connection was closed on this side, because there is a new master, that shows nothing about the new one. Calls that wait for a
+// connection show nothing at first: connections are made beside them.
+func (n *Node) evidence(ctx context.Context, allow time.Duration, err error) breaker.Result {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return breaker.Neutral
+	}
+	if err == nil {
+		n.lacking.end()
+		return breaker.Success
+	}
+	short := allow < min(n.bounds.Silence/2, hurried)
+	switch {
+	case errors.Is(err, errSilent):
+		return unless(short || n.settling(), breaker.Silence)
+	case errors.Is(err, errPatience):
+		return unless(short || n.settling(), breaker.Late)
+	case errors.Is(err, errNoLink):
+		return unless(short || n.settling() || n.lacking.lasts() < connectWithin, breaker.Silence)
+	}
+	return n.shown(err)
+}
+
+// shown is what the reason of an error shows by itself.
+func (n *Node) shown(err error) breaker.Result {
+	why := Reason(err)
+	var reply ReplyError
+	switch why {
+	case ReasonTimeout: // while the server was greeted
+		return unless(n.settling(), breaker.Silence)
+	case ReasonClosed:
+		var early *unsentError
+		if errors.As(err, &early) {
+			return breaker.Failure // it does not even take connections
+		}
+		return unless(errors.Is(err, net.ErrClosed), breaker.Silence)
+	case ReasonCluster:
+		// A key that moved is no failure of this server, nor is a slot that no server has: others may be served here.
+		return unless(!isReply(err, "CLUSTERDOWN The cluster is down"), breaker.Failure)
+	case ReasonError:
+		return unless(errors.As(err, &reply), breaker.Failure)
+	}
+	return said[why]
+}
+
+// said is what the other reasons show; those that are missing show nothing.
+var said = map[string]breaker.Result{
+	ReasonNoAuth: breaker.Success, ReasonNoPerm: breaker.Success, ReasonWrong: breaker.Success, ReasonSlot: breaker.Success, ReasonScript: breaker.Success,
+	ReasonDial: breaker.Failure, ReasonLoading: breaker.Failure, ReasonReadonly: breaker.Failure, ReasonClients: breaker.Failure,
+	ReasonOOM: breaker.Failure, ReasonMisconf: breaker.Failure, ReasonBusy: breaker.Failure,
+}
+
+// unless is the result, or nothing where the call shows nothing about the server.
+func unless(neutral bool, result breaker.Result) breaker.Result {
+	if neutral {
+		return breaker.Neutral
+	}
+	return result
+}

@@ -1,0 +1,318 @@
+package fleet
+
+import (
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// link is one connection that many calls share. A writer takes whatever calls wait and writes them at once; a reader hands out the
+// replies in their order. Neither waits for the other. A call that its caller has left stays in the line, and its reply is read.
+type link struct {
+	conn   net.Conn
+	socket syscall.RawConn // below TLS, if there is TLS; nil: it cannot be looked at
+	node   *Node
+	poke   func() // wakes the stream: the link ended, is silent, or speaks again
+	gone   chan struct{}
+
+	heard   atomic.Uint64 // reads that brought something
+	silent  atomic.Bool   // the server owes replies and sends nothing
+	suspect atomic.Bool   // the server is silent on another link, and has not spoken here since
+	spoke   atomic.Int64  // when the server last sent something, on the wall
+	retired atomic.Bool   // calls go elsewhere; what is owed is still read
+	flights atomic.Int64  // calls that wait for a reply, or to be written
+
+	wake chan struct{} // the writer has something to do
+
+	mu     sync.Mutex // guards all below, and the calls' place in line
+	queue  []*Call    // not written yet
+	spare  []*Call    // memory for the next queue
+	flight line       // written, in the order of their replies
+	ended  error      // why the link ended; nil: it has not
+	watch  watch
+}
+
+// newLink begins to carry calls over a connection that has been greeted.
+func newLink(conn net.Conn, n *Node, poke func()) *link {
+	l := &link{conn: conn, socket: socketOf(conn), node: n, poke: poke, gone: make(chan struct{}), wake: make(chan struct{}, 1)}
+	l.watch.init(l)
+	n.counts.opened.Add(1)
+	n.running.Add(2)
+	go l.write()
+	go l.read()
+	return l
+}
+
+// send puts a call in line. It fails if the link has ended, or takes no more calls.
+func (l *link) send(c *Call, now, allow time.Duration) bool {
+	l.mu.Lock()
+	if l.ended != nil || l.retired.Load() {
+		l.mu.Unlock()
+		return false
+	}
+	l.watch.addLocked(c, now, allow)
+	l.queue = append(l.queue, c)
+	first := len(l.queue) == 1
+	l.flights.Add(1)
+	l.mu.Unlock()
+	if first {
+		select {
+		case l.wake <- struct{}{}:
+		default:
+		}
+	}
+	return true
+}
+
+// write writes what waits, again and again. Before each time it lets the goroutines that are ready run, so that what they send goes
+// along; where none is ready that takes no time.
+func (l *link) write() {
+	defer l.node.running.Done()
+	var batch []*Call
+	var out []byte
+	for {
+		select {
+		case <-l.wake:
+		case <-l.gone:
+			return
+		}
+		runtime.Gosched()
+		batch = l.take(batch)
+		out = out[:0]
+		for _, c := range batch {
+			if c.asking {
+				out = append(out, askingFirst...)
+			}
+			out = append(out, c.Wire...)
+		}
+		if len(out) > 0 {
+			if _, err := l.conn.Write(out); err != nil {
+				l.end(err)
+				return
+			}
+		}
+		if cap(out) > keepBytes {
+			out = nil
+		}
+	}
+}
+
+// askingFirst goes before a command for a key that is on its way to the server.
+var askingFirst = command("ASKING")
+
+// keepBytes is how much memory for writing and reading is kept.
+const keepBytes = 256 << 10
+
+// take moves what waits into the line of those that are written, and returns it. Calls that were left meanwhile are over: they never
+// were sent.
+func (l *link) take(batch []*Call) []*Call {
+	clear(batch)
+	l.mu.Lock()
+	queue := l.queue
+	l.queue = l.spare[:0]
+	batch = batch[:0]
+	var unsent []*Call
+	for _, c := range queue {
+		if c.state.Load() != waiting {
+			unsent = append(unsent, c)
+			continue
+		}
+		l.flight.push(c)
+		batch = append(batch, c)
+	}
+	clear(queue)
+	l.spare = queue
+	l.mu.Unlock()
+	for _, c := range unsent {
+		l.flights.Add(-1)
+		c.finish(errUnsent)
+	}
+	return batch
+}
+
+// read hands out replies until the connection ends.
+func (l *link) read() {
+	defer l.node.running.Done()
+	buf, from, to := make([]byte, 16<<10), 0, 0
+	for {
+		n, err := l.conn.Read(buf[to:])
+		if n > 0 {
+			to += n
+			l.speaks()
+			used, fault := l.deliver(buf[from:to])
+			from += used
+			if fault != nil {
+				l.end(fault)
+				return
+			}
+		}
+		if err != nil {
+			l.end(err)
+			return
+		}
+		buf, from, to = l.room(buf, from, to)
+	}
+}
+
+// room makes place to read into.
+func (l *link) room(buf []byte, from, to int) ([]byte, int, int) {
+	switch {
+	case from == to:
+		if cap(buf) > keepBytes {
+			buf = make([]byte, 16<<10)
+		}
+		return buf, 0, 0
+	case to < len(buf):
+		return buf, from, to
+	case from > 0:
+		return buf, 0, copy(buf, buf[from:to])
+	}
+	return append(buf, make([]byte, len(buf))...), from, to
+}
+
+// speaks notes that the server sent something.
+func (l *link) speaks() {
+	l.heard.Add(1)
+	l.spoke.Store(int64(processTime()))
+	if l.suspect.Load() {
+		l.suspect.Store(false)
+	}
+	if l.silent.Load() && l.silent.CompareAndSwap(true, false) {
+		l.node.guard.Load().Nudge()
+		l.poke()
+	}
+}
+
+// doubt asks for a sign of life, because the server is silent on another link. Until there is one no call is sent here.
+func (l *link) doubt(since time.Duration) {
+	now := processTime()
+	if now-time.Duration(l.spoke.Load()) < since/2 || l.silent.Load() {
+		return
+	}
+	l.suspect.Store(true)
+	c := &Call{Wire: command("PING")}
+	c.begin()
+	l.send(c, now, lingerFor)
+}
+
+// deliver hands out the replies in b, and returns how many bytes they are.
+func (l *link) deliver(b []byte) (used int, err error) {
+	now := time.Duration(l.spoke.Load())
+	for n := 0; ; n++ {
+		size, fault := scan(b[used:], 0)
+		if size == 0 || fault != nil {
+			l.node.load.did(n)
+			return used, fault
+		}
+		reply := b[used : used+size]
+		used += size
+		l.mu.Lock()
+		c := l.flight.head()
+		if c == nil {
+			l.mu.Unlock()
+			return used, errProtocol // it was not asked for
+		}
+		if c.skip > 0 {
+			c.skip--
+			l.mu.Unlock()
+			continue
+		}
+		l.flight.pop()
+		l.mu.Unlock()
+		if n == 0 && c.state.Load() == waiting {
+			l.node.usual.add(now - c.began)
+		}
+		l.flights.Add(-1)
+		c.finish(c.fill(reply))
+	}
+}
+
+// end closes the link once, and finishes what it carries: what was not written never ran, of the rest that is not known.
+func (l *link) end(err error) {
+	l.mu.Lock()
+	if l.ended != nil {
+		l.mu.Unlock()
+		return
+	}
+	l.ended = err
+	l.retired.Store(true)
+	queue, flight := l.queue, l.flight.drain()
+	l.queue = nil
+	l.watch.stopLocked()
+	l.mu.Unlock()
+	close(l.gone)
+	l.node.counts.ended.Add(1)
+	_ = l.conn.Close() // what it carried is over in any case
+	l.flights.Add(-int64(len(queue) + len(flight)))
+	for _, c := range flight {
+		c.finish(err)
+	}
+	for _, c := range queue {
+		c.finish(errUnsent)
+	}
+	l.poke()
+}
+
+// retire sends further calls elsewhere. The link ends when nothing is owed any more, or after a while.
+func (l *link) retire() {
+	l.mu.Lock()
+	l.retired.Store(true)
+	idle := l.flight.len() == 0 && len(l.queue) == 0
+	l.watch.retireLocked()
+	l.mu.Unlock()
+	if idle {
+		l.end(net.ErrClosed)
+	}
+}
+
+// usable reports whether calls may be sent on the link.
+func (l *link) usable() bool { return !l.silent.Load() && !l.suspect.Load() && !l.retired.Load() }
+
+// line is calls in the order of their replies: a ring that grows.
+type line struct {
+	calls []*Call // as many as a power of two
+	first int
+	count int
+}
+
+func (q *line) len() int { return q.count }
+
+func (q *line) at(i int) *Call { return q.calls[(q.first+i)&(len(q.calls)-1)] }
+
+func (q *line) push(c *Call) {
+	if q.count == len(q.calls) {
+		larger := make([]*Call, max(64, 2*len(q.calls)))
+		for i := range q.count {
+			larger[i] = q.at(i)
+		}
+		q.calls, q.first = larger, 0
+	}
+	q.calls[(q.first+q.count)&(len(q.calls)-1)] = c
+	q.count++
+}
+
+func (q *line) head() *Call {
+	if q.count == 0 {
+		return nil
+	}
+	return q.calls[q.first]
+}
+
+func (q *line) pop() {
+	q.calls[q.first] = nil
+	q.first = (q.first + 1) & (len(q.calls) - 1)
+	q.count--
+}
+
+// drain empties the line and returns what was in it.
+func (q *line) drain() []*Call {
+	all := make([]*Call, 0, q.count)
+	for i := range q.count {
+		all = append(all, q.at(i))
+	}
+	*q = line{}
+	return all
+}

@@ -1,0 +1,148 @@
+package fleet
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	fewest    = 16                     // calls under way that a server is always trusted with
+	shares    = 4                      // under overload one key has at most this part of the room
+	keySlots  = 256                    // keys are told apart by this many numbers
+	paceEvery = 50 * time.Millisecond  // in which replies are counted
+	paceGrows = 100 * time.Millisecond // after which a bound that held is raised by a quarter
+)
+
+// load bounds the calls under way to one server. There is no bound but the largest until calls run out of patience while the server
+// answers: then the number of replies that came in the last moments is what can be done, and a call is sent only if those before it
+// can be answered within its patience. While no call runs out of patience the bound is raised again.
+type load struct {
+	most    int64 // calls under way at most, whatever is known
+	flight  atomic.Int64
+	replies atomic.Int64
+	pace    atomic.Int64 // replies a second that can be relied on; 0: more than arrives
+	turns   [keySlots]atomic.Int32
+
+	mu      sync.Mutex // guards all below
+	counted int64      // replies at the beginning of this period
+	since   time.Duration
+	rate    int64 // replies a second in the last period
+	raised  time.Duration
+}
+
+// turn is the room that a call has. It has to be given back.
+type turn struct {
+	slot int // of its key; -1: it is not counted by its key
+}
+
+// enter makes room for a call that waits at most so long, and reports whether there is any.
+func (b *load) enter(key string, allow time.Duration) (turn, bool) {
+	n := b.flight.Add(1)
+	t := turn{slot: -1}
+	if b.fits(n, key, allow, &t) {
+		return t, true
+	}
+	b.flight.Add(-1)
+	return t, false
+}
+
+func (b *load) fits(n int64, key string, allow time.Duration, t *turn) bool {
+	pace := b.pace.Load()
+	if pace == 0 {
+		return n <= b.most
+	}
+	pace = b.raise(pace)
+	room := min(max(int64(float64(pace)*allow.Seconds()), fewest), b.most)
+	if n > room {
+		return false
+	}
+	slot := int(hash64(key) % keySlots)
+	if int64(b.turns[slot].Add(1)) > max(room/shares, 1) {
+		b.turns[slot].Add(-1)
+		return false
+	}
+	t.slot = slot
+	return true
+}
+
+// leave gives a call's room back.
+func (b *load) leave(t turn) {
+	b.flight.Add(-1)
+	if t.slot >= 0 {
+		b.turns[t.slot].Add(-1)
+	}
+}
+
+// did counts replies.
+func (b *load) did(n int) { b.replies.Add(int64(n)) }
+
+// late takes down what was done lately as what can be done: a call ran out of patience.
+func (b *load) late() {
+	now := processTime()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.countLocked(now)
+	b.raised = now
+	if b.rate > 0 {
+		b.pace.Store(b.rate)
+	}
+}
+
+// tick counts the replies of a period when it has passed.
+func (b *load) tick(now time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.countLocked(now)
+}
+
+func (b *load) countLocked(now time.Duration) {
+	passed := now - b.since
+	if passed < paceEvery {
+		return
+	}
+	replies := b.replies.Load()
+	if passed < 4*paceEvery {
+		b.rate = int64(float64(replies-b.counted) / passed.Seconds())
+	}
+	b.counted, b.since = replies, now
+}
+
+// raise is the pace that can be relied on now. One that was never missed for long enough is no bound.
+func (b *load) raise(pace int64) int64 {
+	now := processTime()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	steps := int64((now - b.raised) / paceGrows)
+	if steps <= 0 {
+		return pace
+	}
+	b.raised += time.Duration(steps) * paceGrows
+	for range min(steps, 64) {
+		pace += pace/4 + 1
+	}
+	if pace > unbounded {
+		b.pace.Store(0)
+		return unbounded
+	}
+	b.pace.Store(pace)
+	return pace
+}
+
+// unbounded is a pace that no server keeps.
+const unbounded = 10_000_000
+
+// usual is how long a server usually takes to reply, smoothed.
+type usual struct{ ns atomic.Int64 }
+
+// add takes in another time. One that is far out moves it little, so that one stall does not.
+func (u *usual) add(took time.Duration) {
+	old := u.ns.Load()
+	took = min(took, 2*time.Duration(old)+time.Millisecond)
+	u.ns.Store(old + (int64(took)-old)/8)
+}
+
+// set begins with a time.
+func (u *usual) set(took time.Duration) { u.ns.Store(int64(took)) }
+
+func (u *usual) time() time.Duration { return time.Duration(u.ns.Load()) }

@@ -1,0 +1,88 @@
+package fleet
+
+import (
+	"testing"
+	"time"
+)
+
+// busy is a load on which so many replies a second were seen when a call ran out of patience.
+func busy(pace int64) *load {
+	b := &load{most: 1000}
+	b.rate, b.since = pace, processTime()
+	b.late()
+	return b
+}
+
+// enterAll enters so many calls on keys that differ, and returns how many had room.
+func enterAll(b *load, calls int, allow time.Duration, key func(i int) string) (entered int) {
+	for i := range calls {
+		if _, ok := b.enter(key(i), allow); ok {
+			entered++
+		}
+	}
+	return entered
+}
+
+func oneKey(int) string { return "k" }
+
+func manyKeys(i int) string { return string(rune('a'+i%26)) + string(rune('a'+i/26%26)) }
+
+func TestLoadHasNoBoundBelowTheLargestUntilCallsAreLate(t *testing.T) {
+	b := &load{most: 1000}
+	if n := enterAll(b, 2000, time.Millisecond, oneKey); n != 1000 {
+		t.Errorf("%d calls entered, want 1000", n)
+	}
+}
+
+// TestLoadFollowsWhatWasDone: at 10,000 replies a second a call with a patience of 20 ms may be the 200th.
+func TestLoadFollowsWhatWasDone(t *testing.T) {
+	for _, step := range []struct {
+		pace  int64
+		allow time.Duration
+		want  int
+	}{{10_000, 20 * time.Millisecond, 200}, {10_000, 50 * time.Millisecond, 500}, {100, 20 * time.Millisecond, fewest}, {1_000_000, time.Second, 1000}} {
+		if n := enterAll(busy(step.pace), 2000, step.allow, manyKeys); n < step.want*9/10 || n > step.want {
+			t.Errorf("%d calls with a patience of %v entered at %d replies a second, want %d", n, step.allow, step.pace, step.want)
+		}
+	}
+}
+
+// TestAFloodOnOneKeyLeavesRoom: it has a part of the room, and others have the rest.
+func TestAFloodOnOneKeyLeavesRoom(t *testing.T) {
+	b := busy(10_000)
+	const allow = 20 * time.Millisecond
+	if n := enterAll(b, 2000, allow, oneKey); n != 200/shares {
+		t.Errorf("%d calls on one key entered, want %d", n, 200/shares)
+	}
+	if n := enterAll(b, 100, allow, manyKeys); n < 90 {
+		t.Errorf("%d of 100 calls on other keys entered beside the flood", n)
+	}
+}
+
+func TestRoomIsGivenBack(t *testing.T) {
+	b := busy(10_000)
+	for range 1000 {
+		turn, ok := b.enter("k", 20*time.Millisecond)
+		if !ok {
+			t.Fatal("no room though every call has left")
+		}
+		b.leave(turn)
+	}
+	if n := b.flight.Load(); n != 0 {
+		t.Errorf("%d calls are under way, want none", n)
+	}
+}
+
+// TestTheBoundIsRaisedWhileNoCallIsLate: after some time there is none.
+func TestTheBoundIsRaisedWhileNoCallIsLate(t *testing.T) {
+	b := busy(10_000)
+	b.raised -= paceGrows
+	if n := enterAll(b, 2000, 20*time.Millisecond, manyKeys); n < 230 || n > 251 {
+		t.Errorf("%d calls entered one period later, want a quarter more than 200", n)
+	}
+	b = busy(10_000)
+	b.raised -= time.Minute
+	if n := enterAll(b, 2000, 20*time.Millisecond, oneKey); n != 1000 {
+		t.Errorf("%d calls entered a minute later, want 1000", n)
+	}
+}

@@ -1,0 +1,189 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	masterEvery   = time.Second      // how often the sentinels are asked who is the master
+	sentinelEvery = 30 * time.Second // how often they are asked for each other
+)
+
+// sentinel is the master that sentinels name. They are asked with each new connection, and once a second for another master.
+type sentinel struct {
+	solo
+	servers *Servers
+	dial    func(ctx context.Context, address string) (net.Conn, error)
+	master  atomic.Pointer[string] // the last one that was named; nil: none yet
+	done    chan struct{}
+
+	mu      sync.Mutex // guards all below
+	clients map[string]*redis.SentinelClient
+	spread  time.Time // when they were last asked for each other
+}
+
+func newSentinel(f *Fleet) *sentinel {
+	s := &sentinel{servers: &f.servers, dial: f.servers.dialer(), done: make(chan struct{}), clients: map[string]*redis.SentinelClient{}}
+	for _, address := range f.servers.Addresses {
+		s.addLocked(address)
+	}
+	s.solo.Node = f.start(f.prefix+f.servers.Master, s.connect)
+	go s.follow(s.solo.ctx)
+	return s
+}
+
+// addLocked makes the client of a sentinel.
+func (s *sentinel) addLocked(address string) {
+	if s.clients[address] != nil {
+		return
+	}
+	o := s.servers.options(address)
+	o.Username, o.Password, o.CredentialsProvider = "", "", nil
+	if s.servers.Sentinels != nil {
+		o.Username, o.Password = s.servers.Sentinels()
+	}
+	s.clients[address] = redis.NewSentinelClient(o)
+}
+
+// connect dials the master. While no sentinel names one it is the last that was named; one that is master no more says so.
+func (s *sentinel) connect(ctx context.Context) (net.Conn, error) {
+	within, cancel := context.WithTimeout(ctx, s.servers.DialTimeout/2)
+	defer cancel()
+	address, err := s.ask(within)
+	if err == nil {
+		s.named(address)
+		return s.dial(ctx, address)
+	}
+	if last := s.master.Load(); last != nil && ctx.Err() == nil {
+		return s.dial(ctx, *last)
+	}
+	return nil, dialError("tcp", err)
+}
+
+// named takes in who is the master, and reports whether it is another one.
+func (s *sentinel) named(address string) bool {
+	before := s.master.Swap(&address)
+	if before == nil || *before == address {
+		return false
+	}
+	s.succeed()
+	return true
+}
+
+// follow looks for another master.
+func (s *sentinel) follow(ctx context.Context) {
+	defer close(s.done)
+	ticker := time.NewTicker(masterEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		within, cancel := context.WithTimeout(ctx, s.servers.DialTimeout)
+		address, err := s.ask(within)
+		cancel()
+		if err == nil && s.named(address) {
+			s.leave()
+		}
+	}
+}
+
+// answer is what one sentinel said.
+type answer struct {
+	client  *redis.SentinelClient
+	address string
+	err     error
+}
+
+// ask asks all sentinels at once, and takes the first master that is named.
+func (s *sentinel) ask(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.mu.Lock()
+	answers := make(chan answer, len(s.clients))
+	for _, client := range s.clients {
+		go func() { answers <- s.askOne(ctx, client) }()
+	}
+	s.mu.Unlock()
+	var all error
+	for range cap(answers) {
+		a := <-answers
+		if a.err == nil {
+			s.discover(a.client)
+			return a.address, nil
+		}
+		all = errors.Join(all, a.err)
+	}
+	return "", all
+}
+
+func (s *sentinel) askOne(ctx context.Context, client *redis.SentinelClient) answer {
+	reply, err := client.GetMasterAddrByName(ctx, s.servers.Master).Result()
+	if err == nil && len(reply) != 2 {
+		err = errors.New("a sentinel named no master")
+	}
+	if err != nil {
+		return answer{client: client, err: err}
+	}
+	return answer{client: client, address: net.JoinHostPort(reply[0], reply[1])}
+}
+
+// discover learns of the other sentinels from one that answers, now and then.
+func (s *sentinel) discover(client *redis.SentinelClient) {
+	s.mu.Lock()
+	soon := time.Since(s.spread) < sentinelEvery
+	if !soon {
+		s.spread = time.Now()
+		s.solo.running.Add(1)
+	}
+	s.mu.Unlock()
+	if soon {
+		return
+	}
+	go func() {
+		defer s.solo.running.Done()
+		ctx, cancel := context.WithTimeout(s.solo.ctx, s.servers.AnswerTimeout)
+		defer cancel()
+		others, err := client.Sentinels(ctx, s.servers.Master).Result()
+		if err != nil {
+			return
+		}
+		s.learn(others)
+	}()
+}
+
+// learn adds the sentinels that another one knows, and forgets those that were not configured and are known no more.
+func (s *sentinel) learn(others []map[string]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := slices.Clone(s.servers.Addresses)
+	for _, o := range others {
+		if o["ip"] != "" && o["port"] != "" {
+			known = append(known, net.JoinHostPort(o["ip"], o["port"]))
+		}
+	}
+	for _, address := range known {
+		s.addLocked(address)
+	}
+}
+
+// Close ends the connections.
+func (s *sentinel) Close() {
+	s.close()
+	<-s.done
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, client := range s.clients {
+		_ = client.Close() // what it was asked is over
+	}
+}

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package fleet
+
+import "syscall"
+
+// readable cannot tell here.
+func readable(syscall.RawConn) bool { return false }

@@ -1,0 +1,180 @@
+package fleet
+
+import (
+	"net"
+	"time"
+)
+
+// start is when the process began, as far as this package is concerned.
+var start = time.Now()
+
+// processTime is the time since start.
+func processTime() time.Duration { return time.Since(start) }
+
+const (
+	silentParts = 5                    // a link is looked at this often within the time after which it is silent,
+	lookMost    = 5 * time.Millisecond // and at least this often
+	lookLeast   = time.Millisecond / 4
+	lingerFor   = time.Second // how long a silent or retired link is kept for what it owes
+)
+
+// watch looks at a link while it has calls. It has a clock of its own, process time: one that stands still while this process gets no
+// processor. A look that comes late because of that moves the clock by no more than two looks would, so neither the server's
+// silence nor a call's patience is used up by a stall of ours.
+type watch struct {
+	link   *link
+	timer  *time.Timer
+	armed  bool          // the timer runs
+	clock  time.Duration // process time at the last look
+	looked time.Duration // when that was, on the wall
+	heard  uint64        // of the link, at the last look
+	spoke  time.Duration // process time since when the server owes something and has sent nothing
+	next   time.Duration // process time at which the first call's patience ends; never after it
+	ends   time.Duration // process time at which the link is given up; 0: not yet
+}
+
+func (w *watch) init(l *link) {
+	w.link = l
+	w.timer = time.AfterFunc(time.Hour, w.look)
+	w.timer.Stop()
+	w.looked = processTime()
+}
+
+// every is the time between two looks.
+func (w *watch) every() time.Duration {
+	return min(max(w.link.node.bounds.Silence/silentParts, lookLeast), lookMost)
+}
+
+// nowLocked is the process time now.
+func (w *watch) nowLocked(now time.Duration) time.Duration {
+	return w.clock + min(now-w.looked, 2*w.every())
+}
+
+// addLocked begins to watch over a call that may wait so long.
+func (w *watch) addLocked(c *Call, now, allow time.Duration) {
+	if !w.armed {
+		w.armed = true
+		w.clock = w.nowLocked(now)
+		w.looked, w.spoke, w.next = now, w.clock, w.clock+allow
+		w.timer.Reset(min(w.every(), allow))
+	}
+	c.began, c.sent = now, w.nowLocked(now)
+	c.due = c.sent + allow
+	if c.due < w.next {
+		w.next = c.due
+		if allow < w.every() {
+			w.timer.Reset(allow)
+		}
+	}
+}
+
+// retireLocked gives the link a while for what it owes.
+func (w *watch) retireLocked() {
+	if w.ends == 0 {
+		w.ends = w.clock + lingerFor
+	}
+}
+
+func (w *watch) stopLocked() {
+	w.armed = false
+	w.timer.Stop()
+}
+
+// look finds out whether the server is silent, whose patience has ended, and whether the link is of any use still.
+func (w *watch) look() {
+	l, now := w.link, processTime()
+	l.mu.Lock()
+	if l.ended != nil {
+		l.mu.Unlock()
+		return
+	}
+	w.clock, w.looked = w.nowLocked(now), now
+	l.node.load.tick(now)
+	if l.flight.len() == 0 && len(l.queue) == 0 {
+		w.armed = false
+		retired := l.retired.Load()
+		l.mu.Unlock()
+		if retired {
+			l.end(net.ErrClosed)
+		}
+		return
+	}
+	silent := w.silentLocked()
+	if silent {
+		w.ends = w.clock + lingerFor
+		l.silent.Store(true)
+	}
+	gaveUp := w.ends > 0 && w.clock >= w.ends
+	late := w.expireLocked(l.silent.Load())
+	w.timer.Reset(max(min(w.every(), w.next-w.clock), lookLeast))
+	l.mu.Unlock()
+	w.report(silent, gaveUp, late)
+}
+
+// report tells what a look found, without the lock.
+func (w *watch) report(silent, gaveUp bool, late int) {
+	if silent {
+		w.link.node.doubt(w.link)
+		w.link.poke()
+	}
+	if late > 0 {
+		w.link.node.load.late()
+	}
+	if gaveUp {
+		w.link.end(errGivenUp)
+	}
+}
+
+// silentLocked reports whether the server has just become silent: it has owed replies for long enough and sent nothing, and there is
+// nothing to read either.
+func (w *watch) silentLocked() bool {
+	l := w.link
+	heard := l.heard.Load()
+	owes := l.flight.head()
+	switch {
+	case heard != w.heard || owes == nil:
+		w.heard, w.spoke = heard, w.clock
+		if !l.retired.Load() {
+			w.ends = 0
+		}
+		return false
+	case owes.sent > w.spoke:
+		w.spoke = owes.sent
+	}
+	if l.silent.Load() || w.clock-w.spoke < l.node.silence() {
+		return false
+	}
+	if readable(l.socket) {
+		w.spoke = w.clock
+		return false
+	}
+	return true
+}
+
+// expireLocked ends the waits of calls without patience, or of all where the server is silent. It returns how many ran out of
+// patience while the server answered.
+func (w *watch) expireLocked(silent bool) int {
+	if !silent && w.clock < w.next {
+		return 0
+	}
+	l, late := w.link, 0
+	w.next = w.clock + time.Hour
+	each := func(c *Call) {
+		switch {
+		case c.state.Load() != waiting:
+		case silent:
+			c.leave(errSilent)
+		case c.due > w.clock:
+			w.next = min(w.next, c.due)
+		case c.leave(errPatience):
+			late++
+		}
+	}
+	for i := range l.flight.len() {
+		each(l.flight.at(i))
+	}
+	for _, c := range l.queue {
+		each(c)
+	}
+	return late
+}
