@@ -1,7 +1,7 @@
-// Package breaker keeps calls away from a dependency that is down: closed, open, half-open, on sony/gobreaker.
+// Package breaker stops calls to a server that is down. It is closed, open or half-open, and is built on sony/gobreaker.
 //
-// gobreaker counts, trips and probes. Around it is a gate of ours for what it does not have: open periods with jitter that
-// grow while the dependency stays away, and a ramp after it came back, so that many sidecars do not return at once.
+// gobreaker counts, trips and probes. The gate around it adds what gobreaker does not have: open periods with jitter that grow
+// while the server stays down, and a ramp after the server is back, so that many sidecars do not return at once.
 package breaker
 
 import (
@@ -14,23 +14,37 @@ import (
 	"github.com/sony/gobreaker/v2"
 )
 
-// Result is what a call tells about the dependency.
+// Result is what the end of a call shows about the server.
 type Result uint8
 
 // The results. The zero value is Neutral.
 const (
-	Neutral Result = iota // nothing: the caller hung up, or the call itself was wrong; a probe's place is free again
-	Success               // it answered
-	Failure               // it cannot be reached, or cannot do its work
-	Lapse                 // it did not answer, as may happen to all calls under way at one instant: a failure, unless it is over at once
+	// Neutral shows nothing: the caller hung up, or the call itself was wrong. It is not counted; a probe's slot is free again.
+	Neutral Result = iota
+	// Success: the server answered.
+	Success
+	// Failure: the server cannot be reached, or replies that it cannot work. It counts in a row and for the ratio.
+	Failure
+	// Silence: the server sent nothing although it owed replies, or dropped its connections. All calls under way end with it at
+	// one instant, so it opens the breaker as the last of a row only if the row has gone on for at least 20 ms. It always counts
+	// for the ratio.
+	Silence
+	// Late: the call ran out of patience while the server answered other calls. It counts for the ratio only: a row of failures
+	// neither grows nor ends by it. As a probe it is a failure.
+	Late
 )
+
+// Lapse is the former name of Silence.
+//
+// Deprecated: use Silence.
+const Lapse = Silence
 
 // State is what a breaker does with calls.
 type State uint8
 
-// The states, in the order of how much they keep away.
+// The states, from the one that stops the fewest calls to the one that stops all.
 const (
-	Closed   State = iota // calls pass, at first only a growing share of them
+	Closed   State = iota // calls pass; in the first second after a recovery only a growing share of them
 	HalfOpen              // a few calls pass as probes
 	Open                  // no call passes
 	states
@@ -46,7 +60,7 @@ func (s State) String() string {
 	return "unknown"
 }
 
-// The reasons of a change. They are fit for labels: few and fixed.
+// The reasons of a change. They are few and fixed, so they can be labels of a metric.
 const (
 	ReasonConsecutive = "consecutive failures" // closed to open
 	ReasonRatio       = "failure ratio"        // closed to open
@@ -55,53 +69,56 @@ const (
 	ReasonRecovered   = "probes succeeded"     // half-open to closed
 )
 
-// Why a call was not made.
+// The errors of calls that were not made.
 var (
 	ErrOpen    = errors.New("the breaker is open")
 	ErrProbing = errors.New("the breaker is half-open and probes are under way")
 	ErrRamp    = errors.New("the breaker closed a moment ago and lets a growing share pass")
 )
 
-// Stats is what a breaker tells about itself.
+// Stats is the state of a breaker and its counts since it was made.
 type Stats struct {
 	State      State
-	Since      time.Time // of the last change; zero before the first
-	Reason     string    // of the last change; empty before the first
+	Since      time.Time // time of the last change; zero before the first
+	Reason     string    // reason of the last change; empty before the first
 	Opened     int64     // changes to open
 	HalfOpened int64     // changes to half-open
 	Closed     int64     // changes to closed
 
-	RejectedOpen    int64 // calls not made because it was open
+	RejectedOpen    int64 // calls not made because the breaker was open
 	RejectedProbing int64 // calls not made because enough probes were under way
-	RejectedRamp    int64 // calls not made because it had closed a moment ago
+	RejectedRamp    int64 // calls not made because the breaker had closed a moment ago
 }
 
 // Rejected is how many calls were not made.
 func (s Stats) Rejected() int64 { return s.RejectedOpen + s.RejectedProbing + s.RejectedRamp }
 
-// Breaker guards one dependency. It is safe for concurrent use. Its time is time.Now, because gobreaker reads no other clock.
+// Breaker guards one server. It is safe for concurrent use. Its clock is time.Now, because gobreaker reads no other clock.
 type Breaker struct {
 	cfg     Config
 	circuit *gobreaker.CircuitBreaker[struct{}] // nil: disabled
 	random  func() float64                      // 0 <= x < 1
 
-	calm    atomic.Bool // closed, and the ramp is over: the gate has nothing to say
-	probing atomic.Int64
-	refused atomic.Int64 // while open
-	ramped  atomic.Int64
-	inARow  uint32     // failures since the last success; guarded by gobreaker's lock, as are the next three
-	began   time.Time  // when the first of them ended
-	lapse   bool       // the last of them was one
-	tripped string     // why the next change to open happens
+	calm    atomic.Bool  // closed, and the ramp is over: the gate lets every call pass
+	probing atomic.Int64 // calls rejected while probes were under way
+	refused atomic.Int64 // calls rejected while open
+	ramped  atomic.Int64 // calls rejected by the ramp
+
+	// Guarded by gobreaker's lock.
+	inARow  uint32    // failures and silences since the last success
+	began   time.Time // when the first of them ended
+	last    Result    // Failure, Silence or Late: the latest call that did not succeed
+	tripped string    // reason of the next change from closed to open
+
 	mu      sync.Mutex // guards all below; taken inside gobreaker's lock, never around it
 	state   State
 	since   time.Time
 	reason  string
 	changes [states]int64 // by the new state
-	openFor time.Duration // before jitter, of the next open period
+	openFor time.Duration // the next open period, before jitter
 	until   time.Time     // end of the open period
-	nudged  bool          // this open period was cut short
-	share   float64       // what the ramp owes to the calls so far, below 1
+	nudged  bool          // Nudge was called in this open period
+	share   float64       // the ramp's share of the calls so far that is not used yet; below 1
 	news    news
 }
 
@@ -117,7 +134,7 @@ func New(cfg Config) *Breaker {
 		MaxRequests:  cfg.Probes,
 		Interval:     cfg.Window,
 		BucketPeriod: cfg.Window / buckets,
-		// The gate keeps calls away for longer than this, so gobreaker is ready for the first call that passes.
+		// The gate stops calls for longer than this, so gobreaker lets the first call after the gate pass as a probe.
 		Timeout:       cfg.Open / 5,
 		ReadyToTrip:   b.readyToTrip,
 		OnStateChange: b.changed,
@@ -127,28 +144,44 @@ func New(cfg Config) *Breaker {
 	return b
 }
 
-// What gobreaker gets as the error of a call.
+// The errors that stand for results in calls of gobreaker.
 var (
 	errNeutral = errors.New("neutral")
 	errFailure = errors.New("failure")
-	errLapse   = errors.New("lapse")
+	errSilence = errors.New("silence")
+	errLate    = errors.New("late")
 )
 
-// err is the result in gobreaker's words.
+// err is the error that gobreaker gets for the result.
 func (r Result) err() error {
 	switch r {
 	case Success:
 		return nil
 	case Failure:
 		return errFailure
-	case Lapse:
-		return errLapse
+	case Silence:
+		return errSilence
+	case Late:
+		return errLate
 	}
 	return errNeutral
 }
 
-// Do makes the call, unless the breaker keeps it away: then it returns ErrOpen, ErrProbing or ErrRamp at once. The call has to
-// end by a deadline of its own, because a probe that hangs keeps its place. A panic passes through and is a failure.
+// resultOf is the inverse of err. An error of gobreaker's own, as after a panic, is a failure.
+func resultOf(err error) Result {
+	switch {
+	case err == nil:
+		return Success
+	case errors.Is(err, errSilence):
+		return Silence
+	case errors.Is(err, errLate):
+		return Late
+	}
+	return Failure
+}
+
+// Do makes the call, or returns ErrOpen, ErrProbing or ErrRamp at once. The call needs a deadline of its own, because a probe
+// that hangs keeps its slot. A panic passes through and counts as a failure.
 func (b *Breaker) Do(call func() Result) error {
 	if b.circuit == nil {
 		call()
@@ -175,7 +208,7 @@ func (b *Breaker) Do(call func() Result) error {
 	return nil
 }
 
-// admit is the gate: it holds calls back until the open period has passed, and some of them while the ramp lasts.
+// admit is the gate: it rejects all calls until the open period is over, and a part of the calls during the ramp.
 func (b *Breaker) admit() error {
 	now := time.Now()
 	b.mu.Lock()
@@ -192,7 +225,7 @@ func (b *Breaker) admit() error {
 		b.calm.Store(true)
 		return nil
 	}
-	// A share adds up to whole calls, evenly spread; a draw of lots could keep a lone caller out for the whole ramp.
+	// The share adds up to whole calls, evenly spread. A random choice could reject every call of a lone caller.
 	b.share += rampFrom + (1-rampFrom)*float64(passed)/float64(b.cfg.Ramp)
 	if b.share < 1 {
 		b.ramped.Add(1)
@@ -202,11 +235,11 @@ func (b *Breaker) admit() error {
 	return nil
 }
 
-// readyToTrip decides after each failure while closed.
+// readyToTrip decides whether a closed breaker opens. gobreaker calls it after each call that did not succeed.
 func (b *Breaker) readyToTrip(c gobreaker.Counts) bool {
 	known := c.TotalSuccesses + c.TotalFailures
 	switch {
-	case b.inARow >= b.cfg.Consecutive && (!b.lapse || time.Since(b.began) >= b.cfg.Lasting):
+	case b.rowOpens():
 		b.tripped = ReasonConsecutive
 	case known >= b.cfg.MinCalls && float64(c.TotalFailures) >= b.cfg.Ratio*float64(known):
 		b.tripped = ReasonRatio
@@ -216,22 +249,34 @@ func (b *Breaker) readyToTrip(c gobreaker.Counts) bool {
 	return true
 }
 
-// succeeded is asked once for each call that counts. gobreaker forgets failures in a row with its window; a dependency that
-// is asked once a second and never answers is down all the same, so they are counted here.
+// rowOpens reports whether the latest call completes a row of failures that opens the breaker.
+func (b *Breaker) rowOpens() bool {
+	if b.last == Late || b.inARow < b.cfg.Consecutive {
+		return false
+	}
+	return b.last != Silence || time.Since(b.began) >= b.cfg.Lasting
+}
+
+// succeeded counts failures in a row; gobreaker calls it once for each call that counts. gobreaker's own count ends with its
+// window, but a server that is asked once a second and never answers is down as well.
 func (b *Breaker) succeeded(err error) bool {
-	if err == nil {
+	result := resultOf(err)
+	if result == Success {
 		b.inARow = 0
 		return true
+	}
+	b.last = result
+	if result == Late {
+		return false
 	}
 	if b.inARow == 0 {
 		b.began = time.Now()
 	}
 	b.inARow++
-	b.lapse = errors.Is(err, errLapse)
 	return false
 }
 
-// changed follows gobreaker, which holds its lock meanwhile.
+// changed copies a change of gobreaker's state. gobreaker holds its lock during the call.
 func (b *Breaker) changed(_ string, from, to gobreaker.State) {
 	reason := ReasonWaited
 	switch {
@@ -262,7 +307,7 @@ func (b *Breaker) move(to State, reason string) {
 	}
 }
 
-// jittered spreads a time by the configured part to both sides.
+// jittered is a random duration around d, at most the configured part longer or shorter.
 func (b *Breaker) jittered(d time.Duration) time.Duration {
 	return d + time.Duration(float64(d)*b.cfg.Jitter*(2*b.random()-1))
 }
@@ -277,8 +322,8 @@ func stateOf(s gobreaker.State) State {
 	return Open
 }
 
-// Nudge tells that the dependency showed a sign of life, such as a connection after none could be made. An open breaker then
-// probes within a tenth of its open period, once per period and never in the first quarter of one.
+// Nudge reports that the server may be back, as after a connection that follows failed ones. An open breaker then probes within
+// a tenth of its open period. This works once per period, and never in the first quarter of it.
 func (b *Breaker) Nudge() {
 	if b.calm.Load() {
 		return
@@ -299,8 +344,8 @@ func (b *Breaker) Nudge() {
 	}
 }
 
-// State is what the breaker does with the next call: after an open period that is a probe, so it is half-open then, though
-// only that call will count as the change.
+// State is what the breaker does with the next call. After an open period the next call is a probe, so the state is half-open;
+// Stats counts that change when the probe is made.
 func (b *Breaker) State() State {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -314,7 +359,7 @@ func (b *Breaker) stateLocked() State {
 	return b.state
 }
 
-// Stats is what the breaker has done so far.
+// Stats returns the state and the counts so far.
 func (b *Breaker) Stats() Stats {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -42,6 +42,14 @@ func (p *probe) is(want State) {
 	}
 }
 
+// because wants the last change to have the reason.
+func (p *probe) because(want string) {
+	p.t.Helper()
+	if got := p.Stats().Reason; got != want {
+		p.t.Errorf("reason %q, want %q", got, want)
+	}
+}
+
 // openAndWait makes it open by failures and waits until the period is over for any jitter.
 func (p *probe) openAndWait() {
 	p.t.Helper()
@@ -98,33 +106,79 @@ func TestOpensAfterFiveFailuresInARow(t *testing.T) {
 	})
 }
 
-// TestOneStallIsNoOutage: it ends all calls that were under way at one instant. If the next ones fail as well, it is one.
-func TestOneStallIsNoOutage(t *testing.T) {
+// TestAShortSilenceDoesNotOpenIt: one stall ends all calls that were under way. Failures of later calls make it an outage.
+func TestAShortSilenceDoesNotOpenIt(t *testing.T) {
 	script(t, Config{}, func(p *probe) {
 		p.do(200, Success, nil)
-		p.do(50, Lapse, nil)
+		p.do(50, Silence, nil)
 		pass(19 * time.Millisecond)
-		p.do(1, Lapse, nil)
+		p.do(1, Silence, nil)
 		p.is(Closed)
 		p.do(1, Success, nil)
-		p.do(50, Lapse, nil)
+		p.do(50, Silence, nil)
 		p.is(Closed)
 		pass(20 * time.Millisecond)
-		p.do(1, Lapse, nil)
+		p.do(1, Silence, nil)
 		p.is(Open)
-		if s := p.Stats(); s.Reason != ReasonConsecutive {
-			t.Errorf("reason %q, want %q", s.Reason, ReasonConsecutive)
-		}
+		p.because(ReasonConsecutive)
 	})
 }
 
-// TestAFailureAfterLapsesOpensIt: connections that end together may be nothing, but the next one is refused.
-func TestAFailureAfterLapsesOpensIt(t *testing.T) {
+// TestAFailureAfterSilenceOpensIt: the server drops its connections, which may be a short stall, and refuses the next one.
+func TestAFailureAfterSilenceOpensIt(t *testing.T) {
 	script(t, Config{}, func(p *probe) {
-		p.do(8, Lapse, nil)
+		p.do(8, Silence, nil)
 		p.is(Closed)
 		p.do(1, Failure, nil)
 		p.is(Open)
+	})
+}
+
+func TestLateCallsAreNoRow(t *testing.T) {
+	script(t, Config{}, func(p *probe) {
+		p.do(100, Success, nil)
+		p.do(50, Late, nil)
+		pass(time.Second)
+		p.do(4, Failure, nil)
+		p.do(5, Late, nil)
+		p.is(Closed)
+		p.do(1, Failure, nil) // the fifth in a row: late calls do not end the row
+		p.is(Open)
+		p.because(ReasonConsecutive)
+	})
+}
+
+// TestALateCallDoesNotCompleteARowOfSilences: the row began 20 ms ago, but only a silence or a failure shows that it goes on.
+func TestALateCallDoesNotCompleteARowOfSilences(t *testing.T) {
+	script(t, Config{}, func(p *probe) {
+		p.do(100, Success, nil)
+		p.do(10, Silence, nil)
+		pass(20 * time.Millisecond)
+		p.do(1, Late, nil)
+		p.is(Closed)
+		p.do(1, Silence, nil)
+		p.is(Open)
+	})
+}
+
+func TestLateCallsOpenItByRatio(t *testing.T) {
+	script(t, Config{}, func(p *probe) {
+		p.do(10, Success, nil)
+		p.do(9, Late, nil)
+		p.is(Closed) // 9 of 19
+		p.do(1, Late, nil)
+		p.is(Open)
+		p.because(ReasonRatio)
+	})
+}
+
+func TestALateProbeOpensAgain(t *testing.T) {
+	script(t, Config{}, func(p *probe) {
+		p.openAndWait()
+		p.do(2, Success, nil)
+		p.do(1, Late, nil)
+		p.is(Open)
+		p.because(ReasonProbe)
 	})
 }
 
@@ -151,9 +205,7 @@ func TestOpensAtHalfOfTwentyInASecond(t *testing.T) {
 		p.is(Closed) // 9 of 19
 		p.do(1, Failure, nil)
 		p.is(Open)
-		if s := p.Stats(); s.Reason != ReasonRatio {
-			t.Errorf("reason %q, want %q", s.Reason, ReasonRatio)
-		}
+		p.because(ReasonRatio)
 	})
 }
 
@@ -215,7 +267,7 @@ func TestAProbeThatFailsOpensAgain(t *testing.T) {
 		one, two := p.hold(), p.hold()
 		one(Failure)
 		p.is(Open)
-		two(Success) // of the past: it must not close, nor count as a probe of the next period
+		two(Success) // from before the change: it must not close the breaker, nor count as a probe of the next period
 		p.is(Open)
 		p.do(1, Success, ErrOpen)
 		if s := p.Stats(); s.Reason != ReasonProbe || s.Opened != 2 {
@@ -224,7 +276,7 @@ func TestAProbeThatFailsOpensAgain(t *testing.T) {
 	})
 }
 
-func TestANeutralProbeGivesItsPlaceBack(t *testing.T) {
+func TestANeutralProbeFreesItsSlot(t *testing.T) {
 	script(t, Config{}, func(p *probe) {
 		p.openAndWait()
 		one, two, three := p.hold(), p.hold(), p.hold()
@@ -277,7 +329,7 @@ func TestStatesHaveNames(t *testing.T) {
 	}
 }
 
-// TestUnderConcurrency lets many callers meet a dependency that goes and comes back, for the race detector, and checks that
+// TestUnderConcurrency has many callers of a server that is down every other five seconds, for the race detector. It checks that
 // never more than three calls are under way outside of the closed state.
 func TestUnderConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -17,9 +17,9 @@ const (
 )
 
 const (
-	buckets    = 10         // parts in which the window moves on
+	buckets    = 10         // parts of the window; it moves on by one part at a time
 	growTenths = 12         // each open period is this many tenths of the one before, until the longest
-	leastPart  = 4          // an open period lasts at least this part of Open, whatever signs of life there are
+	leastPart  = 4          // Nudge does not end an open period before Open / leastPart
 	rampFrom   = 1.0 / 10.0 // share of calls that pass when the ramp begins
 )
 
@@ -28,17 +28,17 @@ type Config struct {
 	Disabled bool // every call passes and nothing is counted
 
 	Consecutive uint32        // failures in a row that open it, however far apart; default 5
-	Lasting     time.Duration // how long they have to go on if the last is a lapse; default 20 ms
+	Lasting     time.Duration // how long the row has to go on if its last failure is a Silence; default 20 ms
 	Ratio       float64       // part of the calls in a window that opens it by failing; default 0.5, at most 1
-	MinCalls    uint32        // calls that a window needs for Ratio to count; default 20
-	Window      time.Duration // rolls on in tenths; default 1 s
-	Open        time.Duration // how long it stays open before it probes; default 1 s
-	MaxOpen     time.Duration // what Open grows to while probes fail, jitter included; default 1.5 s
-	Jitter      float64       // part by which an open period is longer or shorter, by chance; default 0.2, at most 0.5, negative: none
+	MinCalls    uint32        // least calls in a window for Ratio to count; default 20
+	Window      time.Duration // time over which Ratio is counted; moves on in tenths; default 1 s
+	Open        time.Duration // time from opening to the first probe; default 1 s
+	MaxOpen     time.Duration // longest open period after probes that failed, jitter included; default 1.5 s
+	Jitter      float64       // largest random change of an open period, as a part of it; default 0.2, at most 0.5, negative: none
 	Probes      uint32        // calls at once while half-open, and successes that close it; default 3
-	Ramp        time.Duration // after closing, the share of calls that pass grows from 10 % to all in this time; default 1 s, negative: none
+	Ramp        time.Duration // time after closing in which the share of calls that pass grows from 10 % to all; default 1 s, negative: none
 
-	// OnChange is called for each change, in order, by one of the callers of Do after its call. Others do not wait for it.
+	// OnChange is called for each change, in order, by one of the callers of Do after its call. Other callers do not wait for it.
 	OnChange func(from, to State, reason string)
 }
 
@@ -64,13 +64,13 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// longest is the longest open period before jitter: with jitter it may reach MaxOpen. Cutting it off at MaxOpen instead would
-// let those that wait longest come back together.
+// longest is the longest open period before jitter; with jitter it may reach MaxOpen. A period cut off at MaxOpen after jitter
+// would end at the same time in many sidecars.
 func (c Config) longest() time.Duration {
 	return max(time.Duration(float64(c.MaxOpen)/(1+c.Jitter)), c.Open)
 }
 
-// orDefault is n, or the default when n says nothing.
+// orDefault is n, or otherwise if n is not positive.
 func orDefault[T uint32 | float64 | time.Duration](n, otherwise T) T {
 	if n <= 0 {
 		return otherwise

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// maxUntold bounds the changes that wait for a callback that hangs. Stats has counted them; only the telling is lost.
+// maxUntold is the most changes that wait for a callback that hangs. Further ones are not reported; Stats counts all.
 const maxUntold = 100
 
 // change is one change of state.
@@ -14,15 +14,15 @@ type change struct {
 	reason   string
 }
 
-// news are changes on their way to OnChange. They happen under locks that every call needs, and a callback may be as slow as
-// the log it writes to, so they are told outside, by one caller at a time.
+// news holds changes that OnChange has not been called for yet. A change happens under locks that every call needs, and a
+// callback may be as slow as the log that it writes to. So OnChange is called outside these locks, by one caller at a time.
 type news struct {
 	waiting atomic.Int64
 	queue   []change   // guarded by the breaker's lock
 	telling sync.Mutex // held while OnChange runs
 }
 
-// addLocked puts a change in the queue if somebody wants to know. The breaker's lock is held.
+// addLocked puts a change in the queue if there is a listener. The breaker's lock is held.
 func (n *news) addLocked(listener func(from, to State, reason string), c change) {
 	if listener == nil || len(n.queue) >= maxUntold {
 		return
@@ -31,15 +31,15 @@ func (n *news) addLocked(listener func(from, to State, reason string), c change)
 	n.waiting.Store(int64(len(n.queue)))
 }
 
-// tell calls OnChange for what has changed, unless another caller is about it.
+// tell calls OnChange for the changes in the queue, unless another caller does so.
 func (b *Breaker) tell() {
-	// What comes while the last one is being told may find the lock taken, so look again after giving it back.
+	// A change may arrive after the queue was found empty and before the lock is released, so look again.
 	for b.news.waiting.Load() > 0 && b.news.telling.TryLock() {
 		b.tellLocked()
 	}
 }
 
-// tellLocked tells all there is and gives the lock back.
+// tellLocked calls OnChange until the queue is empty, then releases the lock.
 func (b *Breaker) tellLocked() {
 	defer b.news.telling.Unlock()
 	for {

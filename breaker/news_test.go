@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestASlowListenerHoldsNobodyUp(t *testing.T) {
+func TestASlowListenerDelaysNoOtherCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []State
 		release := make(chan struct{})
