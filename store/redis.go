@@ -58,9 +58,10 @@ type RedisStats struct {
 	InFlight      int64 // calls waiting for a reply now
 	NotReturned   int64 // tokens of refused requests that could not be given back; time gives them back
 
-	DenialEntries int64 // spent counters remembered now
-	DenialHits    int64 // charges refused without asking
-	DenialDrops   int64 // spent counters forgotten before their time, because there were more than DenialEntries
+	DenialEntries   int64 // spent counters remembered now
+	DenialHits      int64 // charges refused without asking
+	DenialQuestions int64 // denials that were known and asked about again, one per second and counter at most
+	DenialDrops     int64 // spent counters forgotten before their time, because there were more than DenialEntries
 
 	PoolHits, PoolMisses, PoolTimeouts uint32 // how calls found a connection: a ready one, a new one, none
 	ConnsTotal, ConnsIdle, ConnsStale  uint32 // connections: open, idle, closed so far for their age or state
@@ -117,7 +118,7 @@ func NewRedis(c RedisConfig) *Redis {
 		r.second = newFleet(c.PerSecond.withDefaults(c.Budget), "per-second ", g)
 	}
 	if c.DenialEntries > 0 {
-		r.denials = newDenials(c.DenialEntries, c.Kind == Cluster || c.Kind == Ring || c.PerSecond != nil, c.Now)
+		r.denials = newDenials(c.DenialEntries, c.Now)
 	}
 	r.scratch.New = func() any { return new(trip) }
 	if c.Heartbeat != "" {
@@ -251,6 +252,7 @@ func (r *Redis) Stats() RedisStats {
 	}
 	if r.denials != nil {
 		s.DenialEntries, s.DenialHits, s.DenialDrops = r.denials.entries.Load(), r.denials.hits.Load(), r.denials.drops.Load()
+		s.DenialQuestions = r.denials.questions.Load()
 	}
 	return s
 }
