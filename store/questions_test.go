@@ -219,10 +219,12 @@ func TestACostThatNeverPassesIsAskedAboutOnce(t *testing.T) {
 		spend(r, c)
 		for range 3 {
 			clock.Turn(askAgain)
-			wantCalls(t, e, a.String(), 1, func() {
-				for range 10 {
-					want(t, "it", spend(r, c)[0], limit.Refused, 0, 1)
-				}
+			wantQuestions(t, r, a.String(), 1, func() {
+				wantCalls(t, e, a.String(), 1, func() {
+					for range 10 {
+						want(t, "it", spend(r, c)[0], limit.Refused, 0, 1)
+					}
+				})
 			})
 		}
 	}
