@@ -34,10 +34,7 @@ const (
 	Late
 )
 
-// Lapse is the former name of Silence.
-//
-// Deprecated: use Silence.
-const Lapse = Silence
+const Lapse = Silence // Lapse is the former name of Silence, to be deleted with its last use.
 
 // State is what a breaker does with calls.
 type State uint8
