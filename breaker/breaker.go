@@ -34,11 +34,6 @@ const (
 	Late
 )
 
-// Lapse is the former name of Silence.
-//
-// Deprecated: use Silence.
-const Lapse = Silence
-
 // State is what a breaker does with calls.
 type State uint8
 

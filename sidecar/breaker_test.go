@@ -4,6 +4,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/test/servers"
@@ -39,6 +42,46 @@ func TestABreakerIsSeenToOpenAndToClose(t *testing.T) {
 		return nil
 	})
 	expectPage(t, s.Addresses().Debug, "/metrics", 200, `spillway_breaker_transitions_total{shard="`+redis.Addr+`",to="closed"} 1`)
+}
+
+// TestBreakerSettingsAct: a server that refuses connections opens the breaker with exactly the call that the settings name.
+func TestBreakerSettingsAct(t *testing.T) {
+	for name, step := range map[string]struct {
+		environ []string
+		calls   int
+		reason  string
+	}{
+		"in a row": {[]string{"BREAKER_FAILURES=2"}, 2, breaker.ReasonConsecutive},
+		"ratio":    {[]string{"BREAKER_FAILURES=1000", "BREAKER_RATIO=1", "BREAKER_MIN_CALLS=7", "BREAKER_WINDOW=1h"}, 7, breaker.ReasonRatio},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shard := servers.FreeAddr(t)
+			s := begin(t, twoPerHour, append(step.environ, "REDIS_URL="+shard, "STORE_BUDGET=1s", "BREAKER_OPEN=1h")...)
+			client := dial(t, s.Addresses().GRPC)
+			for call := range step.calls {
+				expectPage(t, s.Addresses().Debug, "/metrics", 200, `spillway_breaker_state{shard="`+shard+`"} 0`)
+				if _, err := ask(client, "alice"); err != nil {
+					t.Fatalf("call %d: %v", call+1, err)
+				}
+			}
+			expectPage(t, s.Addresses().Debug, "/metrics", 200, `spillway_breaker_state{shard="`+shard+`"} 2`)
+			if err := s.logs("the breaker to redis is open: " + step.reason); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestBreakerSettingsReachTheBreaker(t *testing.T) {
+	cfg := fromEnv(t,
+		"BREAKER_FAILURES=7", "BREAKER_RATIO=0.25", "BREAKER_MIN_CALLS=50", "BREAKER_WINDOW=10s", "BREAKER_OPEN=2s", "BREAKER_PROBES=1",
+	)
+	want := breaker.Config{
+		Consecutive: 7, Ratio: 0.25, MinCalls: 50, Window: 10 * time.Second, Open: 2 * time.Second, MaxOpen: 3 * time.Second, Probes: 1,
+	}
+	if diff := cmp.Diff(want, cfg.Breaker.config()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }
 
 func TestWhatReadinessSaysOfABreaker(t *testing.T) {

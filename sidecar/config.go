@@ -19,6 +19,7 @@ type Config struct {
 	PerSecond Redis `envPrefix:"REDIS_PERSECOND_"` // for limits with a window of at most a second, with REDIS_PERSECOND
 	RedisTLS  RedisTLS
 	Store     Store
+	Breaker   Breaker `envPrefix:"BREAKER_"`
 	Answer    Answer
 	Metrics   Metrics
 
@@ -134,6 +135,17 @@ type Store struct {
 	MaxKeys     int           `env:"MEMORY_MAX_KEYS" envDefault:"1000000"`  // counters kept in memory at most
 	DenialCache int           `env:"DENIAL_CACHE_SIZE" envDefault:"100000"` // spent counters remembered in front of Redis; 0: none
 	Waiters     int           `env:"THROTTLE_WAITERS" envDefault:"10000"`   // throttled answers held at once; further ones are refused
+}
+
+// Breaker is when calls to a server of the shared store stop because it is down, and when they begin again. Each server has a
+// breaker of its own.
+type Breaker struct {
+	Failures int           `env:"FAILURES" envDefault:"5"`   // failures in a row that open it: refused or lost connections, silence, replies that the server cannot work
+	Ratio    float64       `env:"RATIO" envDefault:"0.5"`    // part of the calls in a window that open it by failing or by running out of patience
+	MinCalls int           `env:"MIN_CALLS" envDefault:"20"` // least calls in a window for BREAKER_RATIO to count
+	Window   time.Duration `env:"WINDOW" envDefault:"1s"`    // time over which BREAKER_RATIO is counted
+	Open     time.Duration `env:"OPEN" envDefault:"1s"`      // time from opening to the next try, by chance up to a fifth more or less; grows by up to half while tries fail
+	Probes   int           `env:"PROBES" envDefault:"3"`     // calls that try the server at once after that, and successes that close it
 }
 
 // Answer is what clients see.

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/store"
@@ -19,8 +20,8 @@ var kinds = map[string]fleet.Kind{
 func (s *Sidecar) openRedis() (*store.Redis, error) {
 	cfg := store.RedisConfig{
 		Budget: s.cfg.Store.Budget, Patience: s.cfg.Store.Patience, DenialEntries: s.cfg.Store.DenialCache,
-		Heartbeat: descriptors.HeartbeatKey(s.cfg.Store.KeyPrefix),
-		OnError:   s.observer.storeFailed, OnBreaker: s.observer.breakerChanged, OnCall: s.observer.storeCalled,
+		Heartbeat: descriptors.HeartbeatKey(s.cfg.Store.KeyPrefix), Breaker: s.cfg.Breaker.config(),
+		OnError: s.observer.storeFailed, OnBreaker: s.observer.breakerChanged, OnCall: s.observer.storeCalled,
 	}
 	if cfg.DenialEntries == 0 {
 		cfg.DenialEntries = -1
@@ -45,6 +46,14 @@ func (s *Sidecar) openRedis() (*store.Redis, error) {
 	s.telemetry.Redis(shared.Stats)
 	s.telemetry.Live(shared.Live)
 	return shared, nil
+}
+
+// config is the settings in the terms of package breaker.
+func (b Breaker) config() breaker.Config {
+	return breaker.Config{
+		Consecutive: uint32(b.Failures), Ratio: b.Ratio, MinCalls: uint32(b.MinCalls), Window: b.Window,
+		Open: b.Open, MaxOpen: b.Open * 3 / 2, Probes: uint32(b.Probes),
+	}
 }
 
 // namedRedis is a Redis with the beginning of its variables' names.

@@ -15,6 +15,7 @@ func (c *Config) validate() []string {
 	c.validateListen(&p)
 	c.validateTLS(&p)
 	c.validateStore(&p)
+	c.validateBreaker(&p)
 	c.validateRest(&p)
 	return p
 }
@@ -80,6 +81,20 @@ func (c *Config) validateStore(p *problems) {
 	p.unless(s.MaxKeys >= 1, "MEMORY_MAX_KEYS", s.MaxKeys, "a number above 0")
 	p.unless(s.DenialCache >= 0, "DENIAL_CACHE_SIZE", s.DenialCache, "a number from 0")
 	p.unless(s.Waiters >= 1, "THROTTLE_WAITERS", s.Waiters, "a number above 0")
+}
+
+// maxBreakerCount bounds the numbers of calls that a breaker counts to.
+const maxBreakerCount = 1_000_000
+
+func (c *Config) validateBreaker(p *problems) {
+	b := &c.Breaker
+	counts := func(n int) bool { return n >= 1 && n <= maxBreakerCount }
+	p.unless(counts(b.Failures), "BREAKER_FAILURES", b.Failures, "a number from 1 to 1000000")
+	p.unless(b.Ratio > 0 && b.Ratio <= 1, "BREAKER_RATIO", b.Ratio, "a number above 0 and at most 1")
+	p.unless(counts(b.MinCalls), "BREAKER_MIN_CALLS", b.MinCalls, "a number from 1 to 1000000")
+	p.unless(b.Window >= 100*time.Millisecond && b.Window <= time.Hour, "BREAKER_WINDOW", b.Window, "a duration from 100ms to 1h")
+	p.unless(b.Open >= 10*time.Millisecond && b.Open <= time.Hour, "BREAKER_OPEN", b.Open, "a duration from 10ms to 1h")
+	p.unless(counts(b.Probes), "BREAKER_PROBES", b.Probes, "a number from 1 to 1000000")
 }
 
 var (

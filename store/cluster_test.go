@@ -60,6 +60,7 @@ func TestCluster(t *testing.T) {
 	}{
 		{"slots are those of the servers", slotsAgree},
 		{"as many as the limit admits", clusterIsExact},
+		{"a return elsewhere is seen within a second", clusterSeesReturns},
 		{"a split request is answered as a whole one", func(t *testing.T, c sharedCluster) {
 			walk(t, openCluster(t, c, RedisConfig{}), 1, 1200)
 		}},

@@ -7,16 +7,13 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// coolFor is how long a cool-down is refused without asking again. It may last for a day, and a pardon that came through
-// another process has to be seen soon; one question a second costs next to nothing.
-const coolFor = time.Second
-
-// coolMemo is a cool-down that the server told of. Any other refusal of a charge with a penalty has to be recorded on the
-// server, so nothing but a cool-down is refused here.
+// coolMemo is a cool-down that the server reported. Any other refusal of a charge with a penalty has to be recorded on the
+// server, so nothing but a cool-down is refused here. As every denial it is asked about again each second: it may last for a
+// day, and a pardon through another sidecar has to be seen soon.
 type coolMemo struct {
-	key       string        // of the penalty
-	end       int64         // µs on the server
-	until     time.Duration // since start: to be asked again afterwards
+	key       string // of the penalty
+	end       int64  // µs on the server
+	asked     lastAsked
 	remaining int64         // of a sliding log, which has no state here
 	reset     time.Duration // since start, likewise
 }
@@ -32,36 +29,44 @@ func (d *denials) rememberPenaltyLocked(s *denialShard, a answer) {
 		return
 	}
 	m := s.memos[a.charge.Key]
-	if m != nil && m.sent <= a.sent {
-		m.cool = nil
+	if m == nil || !m.hear(&a) {
+		return
+	}
+	m.cool = nil
+	if a.decision.Outcome == limit.Allowed {
+		m.denied, m.log = false, nil
 	}
 }
 
 func (d *denials) coolLocked(s *denialShard, a answer) {
 	m := d.memoLocked(s, a.charge.Key, a.sent)
-	if m.sent > a.sent {
-		return // a younger answer came first
+	if !m.hear(&a) {
+		return
 	}
-	m.cool = &coolMemo{
-		key: strings.Clone(a.charge.PenaltyKey), end: a.server + a.decision.RetryAfter.Microseconds(), until: a.sent + coolFor,
-		remaining: a.decision.Remaining, reset: a.sent + a.decision.ResetAfter,
+	if m.cool == nil || m.cool.key != a.charge.PenaltyKey {
+		m.cool = &coolMemo{key: strings.Clone(a.charge.PenaltyKey)}
 	}
+	m.cool.end = a.server + a.decision.RetryAfter.Microseconds()
+	m.cool.remaining, m.cool.reset = a.decision.Remaining, a.sent+a.decision.ResetAfter
+	m.cool.asked.heard(a.sent)
 	if a.charge.Limit.Algorithm != limit.SlidingLog {
 		m.denied, m.state, m.log = true, *a.state, nil
+		m.asked.heard(a.sent)
 	}
-	m.server, m.sent, m.until = a.server, a.sent, max(m.until, a.sent+coolFor)
+	m.until = max(m.until, a.sent+max(a.decision.RetryAfter, leastKept))
 }
 
-// cools refuses a charge whose client is in a cool-down, with the rest of it and what is left on the charge's counter.
-func (m *memo) cools(t *trip, i int, now time.Duration) bool {
+// cools refuses a charge whose client is in a cool-down, with the rest of it and what is left on the charge's counter. It
+// returns when the server was last asked about the cool-down, or nil if none is known.
+func (m *memo) cools(t *trip, i int, now time.Duration) *lastAsked {
 	c, d := &t.charges[i], &t.decisions[i]
-	if m.cool == nil || m.cool.until <= now || m.cool.key != c.PenaltyKey || c.DryRun() {
-		return false
+	if m.cool == nil || m.cool.key != c.PenaltyKey || c.DryRun() {
+		return nil
 	}
-	server := m.server + microsUp(now-m.sent)
+	server := m.serverAt(now)
 	rest := time.Duration(m.cool.end-server) * time.Microsecond
 	if rest <= 0 {
-		return false
+		return nil
 	}
 	if c.Limit.Algorithm == limit.SlidingLog {
 		*d = limit.Decision{Remaining: m.cool.remaining, ResetAfter: max(m.cool.reset-now, 0)}
@@ -71,5 +76,5 @@ func (m *memo) cools(t *trip, i int, now time.Duration) bool {
 		limit.Decide(t.copies[:], t.peeked[:], false, server, t.decisions[i:i+1])
 	}
 	d.Outcome, d.RetryAfter, d.Penalized = limit.Refused, rest, true
-	return true
+	return &m.cool.asked
 }

@@ -14,31 +14,33 @@ import (
 const (
 	defaultDenialEntries = 100_000
 	denialShards         = 64
-	logPairs             = 4           // refused costs remembered per sliding log
-	seenFor              = time.Second // age up to which a sibling's last answer is repeated
-	denialFor            = time.Second // a denial is kept this long, or longer; whether it still refuses is worked out each time
-	denialSamples        = 8           // entries looked at for one to drop
+	logPairs             = 4            // refused costs remembered per sliding log
+	seenFor              = time.Second  // age up to which a sibling's last answer is repeated
+	askAgain             = time.Second  // time from the last question about a denial to the next
+	leastKept            = 2 * askAgain // a denial is kept this long or longer: others use it while a question is under way
+	denialSamples        = 8            // entries looked at for one to drop
 )
 
 // denials remembers counters that refused, as the state they had. A later charge on one is worked out on that state, at
 // the time the server must have reached by now: it is refused with the numbers the server would give, for its own cost
 // and its own limit, or it is not refused here and the server is asked. So a cached denial never outlives a real one.
 //
-// The server's time is estimated as what it said plus all that has passed since just before the question was sent. The
-// answer was worked out later than that, so the estimate is never behind. What other sidecars give back (a refund, a
-// reset) is not seen here; it counts at the latest when the denial would have ended anyway. Where requests span several places
-// and take tokens only to give them back, that is a matter of course, and so a denial is kept for a second there.
+// The server's time is estimated as the time in its reply plus all that has passed since just before the call was sent. The
+// reply was worked out later than that, so the estimate is never behind.
+//
+// Other sidecars may give tokens back or delete a counter. So one call per second and denial is sent to the server as a
+// question, while other calls are refused from memory. Its reply renews the denial or ends it.
 type denials struct {
-	briefly bool // denials are kept for denialFor and not for as long as they last
-	now     func() time.Time
-	start   time.Time
-	seed    maphash.Seed
-	spread  uint64 // shards in use
-	bound   int    // entries per shard
-	shards  [denialShards]denialShard
-	entries atomic.Int64
-	hits    atomic.Int64
-	drops   atomic.Int64
+	now       func() time.Time
+	start     time.Time
+	seed      maphash.Seed
+	spread    uint64 // shards in use
+	bound     int    // entries per shard
+	shards    [denialShards]denialShard
+	entries   atomic.Int64
+	hits      atomic.Int64
+	questions atomic.Int64
+	drops     atomic.Int64
 }
 
 type denialShard struct {
@@ -50,14 +52,31 @@ type denialShard struct {
 // memo is what is known about one counter.
 type memo struct {
 	until  time.Duration // since start: nothing here is of use afterwards
-	denied bool          // the state below refused something
-	server int64         // µs on the server when the state was read
-	sent   time.Duration // since start: just before that question was sent
+	denied bool          // the state or the log below refused something
+	server int64         // µs on the server at the newest reply
+	sent   time.Duration // since start: an instant before the server gave that reply; never falls
 	state  limit.State
+	asked  lastAsked // about the state
 	log    *logMemo  // sliding log, which has no state here
 	cool   *coolMemo // a cool-down that refuses
 	seen   seenMemo
 }
+
+// lastAsked is when, since start, the server was last asked about a denial: when the call was sent whose reply is remembered,
+// or when a later call was chosen as a question.
+type lastAsked time.Duration
+
+// claim reports whether the caller has to ask the server again. Only one caller per askAgain does, also if it gets no reply.
+func (l *lastAsked) claim(now time.Duration) bool {
+	if now-time.Duration(*l) < askAgain {
+		return false
+	}
+	*l = lastAsked(now)
+	return true
+}
+
+// heard takes in that a call sent at this time has its reply.
+func (l *lastAsked) heard(sent time.Duration) { *l = max(*l, lastAsked(sent)) }
 
 // logMemo is what a sliding log refused, under one limit. Its entries stay on the server, so only a charge of the same
 // cost has a known answer.
@@ -73,6 +92,7 @@ type logMemo struct {
 type logPair struct {
 	cost  int64
 	until time.Duration // since start; zero: no pair
+	asked lastAsked
 }
 
 // seenMemo is the last answer of a counter that had room on a request that another limit refused.
@@ -82,8 +102,8 @@ type seenMemo struct {
 	reset     time.Duration // since start
 }
 
-func newDenials(bound int, briefly bool, now func() time.Time) *denials {
-	d := &denials{briefly: briefly, now: now, start: now().Add(-time.Nanosecond), seed: maphash.MakeSeed()}
+func newDenials(bound int, now func() time.Time) *denials {
+	d := &denials{now: now, start: now().Add(-time.Nanosecond), seed: maphash.MakeSeed()}
 	d.spread = uint64(min(denialShards, bound))
 	d.bound = bound / int(d.spread)
 	for i := range d.shards {
@@ -178,8 +198,8 @@ type answer struct {
 	refused  bool          // the request as a whole
 }
 
-// remember takes in the reply about one charge. A refusal is kept. A charge that changed the counter ends what was known.
-// Room seen on a refused request is kept for a moment.
+// remember takes in the reply about one charge. A refusal is kept. A reply that admits ends what was known. Room seen on a
+// refused request is kept for a moment.
 func (d *denials) remember(a answer) {
 	s := d.shard(a.charge.Key)
 	s.mu.Lock()
@@ -190,9 +210,9 @@ func (d *denials) remember(a answer) {
 		return
 	}
 	if s.mark != a.mark {
-		// Too late to be remembered; what it ends is over all the same.
-		if a.decision.Charged != 0 {
-			s.spentLocked(a)
+		// Too late to be remembered, but it still ends what it shows to be over.
+		if a.decision.Outcome == limit.Allowed {
+			s.admitLocked(a)
 		}
 		return
 	}
@@ -200,12 +220,12 @@ func (d *denials) remember(a answer) {
 		d.rememberPenaltyLocked(s, a)
 		return
 	}
-	switch {
-	case a.decision.Outcome == limit.Refused:
+	if a.decision.Outcome == limit.Refused {
 		d.denyLocked(s, a)
-	case a.decision.Charged != 0:
-		s.spentLocked(a)
-	case a.refused && a.decision.Outcome == limit.Allowed:
+		return
+	}
+	s.admitLocked(a)
+	if a.refused && a.decision.Charged == 0 {
 		m := d.memoLocked(s, a.charge.Key, a.sent)
 		m.seen = seenMemo{at: a.sent, remaining: a.decision.Remaining, reset: a.sent + a.decision.ResetAfter}
 		m.until = max(m.until, a.sent+seenFor)
@@ -217,15 +237,32 @@ func mustAsk(c *limit.Charge) bool {
 	return c.Op == limit.Refund || c.Op == limit.Debit
 }
 
-// spentLocked ends what was known about a counter that had room, but for when the server said so: an older refusal may
-// still be on its way, and its numbers are over too.
-func (s *denialShard) spentLocked(a answer) {
+// hear reports whether the answer is newer than what is known, and takes its times in if so. An answer that the server gave
+// earlier may arrive later, and then its numbers are over. A server's clock may be set back, so an answer that was asked for
+// askAgain later than what is known is newer in any case.
+//
+// The newer of two answers was given after both calls were sent, so the later of the two times is an instant before it.
+func (m *memo) hear(a *answer) bool {
+	if a.server < m.server && a.sent < m.sent+askAgain {
+		return false
+	}
+	m.server, m.sent = a.server, max(m.sent, a.sent)
+	return true
+}
+
+// admitLocked ends what was known about a counter that had room. The memo stays for its times: an older refusal may still
+// be on its way.
+func (s *denialShard) admitLocked(a answer) {
 	m := s.memos[a.charge.Key]
 	if m == nil {
 		return
 	}
-	m.denied, m.log, m.seen = false, nil, seenMemo{}
-	m.server = max(m.server, a.server)
+	if a.decision.Charged != 0 {
+		m.seen = seenMemo{}
+	}
+	if m.hear(&a) {
+		m.denied, m.log = false, nil
+	}
 }
 
 func (d *denials) denyLocked(s *denialShard, a answer) {
@@ -233,20 +270,18 @@ func (d *denials) denyLocked(s *denialShard, a answer) {
 	if a.decision.Charged != 0 {
 		m.seen = seenMemo{}
 	}
-	if m.server > a.server {
-		return // a younger answer came first
+	if !m.hear(&a) {
+		return
 	}
-	until := a.sent + denialFor
-	if !d.briefly {
-		until = a.sent + max(a.decision.RetryAfter, denialFor)
-	}
+	until := a.sent + max(a.decision.RetryAfter, leastKept)
 	if a.charge.Limit.Algorithm == limit.SlidingLog {
 		m.denyLog(a)
 		until = max(until, m.until)
 	} else {
 		m.state, m.log = *a.state, nil
+		m.asked.heard(a.sent)
 	}
-	m.denied, m.server, m.sent, m.until = true, a.server, a.sent, until
+	m.denied, m.until = true, until
 }
 
 // denyLog adds a refused cost. Numbers of another limit, or of an older moment, do not mix with it.
@@ -262,13 +297,20 @@ func (m *memo) denyLog(a answer) {
 			m.log.pairs[i] = logPair{} // something was given back since
 		}
 	}
-	pair := logPair{cost: a.charge.Cost, until: a.sent + a.decision.RetryAfter}
-	for i := range m.log.pairs {
-		if m.log.pairs[i].cost == pair.cost {
-			m.log.pairs[i] = pair
-			return
+	pair := m.log.pair(a.charge.Cost)
+	pair.until = a.sent + a.decision.RetryAfter
+	pair.asked.heard(a.sent)
+}
+
+// pair is the pair of a cost, or an empty one in the place of the oldest.
+func (l *logMemo) pair(cost int64) *logPair {
+	for i := range l.pairs {
+		if l.pairs[i].cost == cost {
+			return &l.pairs[i]
 		}
 	}
-	m.log.pairs[m.log.next] = pair
-	m.log.next = (m.log.next + 1) % logPairs
+	oldest := &l.pairs[l.next]
+	*oldest = logPair{cost: cost}
+	l.next = (l.next + 1) % logPairs
+	return oldest
 }

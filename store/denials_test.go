@@ -88,39 +88,6 @@ func near(t *testing.T, what string, got, want time.Duration) {
 	}
 }
 
-func TestCachedDenialEndsWithItsTime(t *testing.T) {
-	r, e, clock := watched(t, RedisConfig{})
-	eachAlgorithm(t, 1, 10*time.Hour, func(t *testing.T, l limit.Limit) {
-		c := charge(t, "k", l, 1)
-		spend(r, c)
-		d := spend(r, c)[0]
-		clock.Turn(d.RetryAfter - time.Minute)
-		wantCalls(t, e, "a minute before its end", 0, func() {
-			d = spend(r, c)[0]
-		})
-		wantAbout(t, "retry after then", d.RetryAfter, time.Minute)
-		clock.Turn(2 * time.Minute)
-		wantCalls(t, e, "a minute after its end", 1, func() { spend(r, c) })
-	})
-}
-
-// TestADenialIsBriefWhereTokensComeBack: beside another place, what refused may be back in a moment, given by another sidecar.
-func TestADenialIsBriefWhereTokensComeBack(t *testing.T) {
-	r, e, clock := watched(t, RedisConfig{PerSecond: &fleet.Servers{Addresses: []string{servers.FreeAddr(t)}}})
-	eachAlgorithm(t, 1, 10*time.Hour, func(t *testing.T, l limit.Limit) {
-		c := charge(t, "k", l, 1)
-		spend(r, c)
-		spend(r, c)
-		e.do("DEL", c.Key)
-		clock.Turn(denialFor - time.Millisecond)
-		wantCalls(t, e, "within a second", 0, func() {
-			want(t, "while it is known", spend(r, c)[0], limit.Refused, 0, 0)
-		})
-		clock.Turn(2 * time.Millisecond)
-		want(t, "after a second", spend(r, c)[0], limit.Allowed, 1, 0)
-	})
-}
-
 func TestCachedDenialKnowsCosts(t *testing.T) {
 	r, e, _ := watched(t, RedisConfig{})
 	eachAlgorithm(t, 10, year, func(t *testing.T, l limit.Limit) {
@@ -254,7 +221,7 @@ func TestDenialsAreBounded(t *testing.T) {
 // TestAnswerFromBeforeARefundIsNotRemembered: a refusal that was on its way while a refund came through is old news.
 func TestAnswerFromBeforeARefundIsNotRemembered(t *testing.T) {
 	clock := newHand()
-	d := newDenials(100, false, clock.Now)
+	d := newDenials(100, clock.Now)
 	c := charge(t, "k", bucket(2, year), 1)
 	late := &trip{charges: []limit.Charge{c}, decisions: []limit.Decision{{Outcome: limit.Refused, RetryAfter: time.Hour}}}
 	late.states, late.sent = make([]limit.State, 1), clock.Now()
@@ -273,7 +240,7 @@ func TestAnswerFromBeforeARefundIsNotRemembered(t *testing.T) {
 
 func TestYoungerAnswerStays(t *testing.T) {
 	clock := newHand()
-	d := newDenials(100, false, clock.Now)
+	d := newDenials(100, clock.Now)
 	c := charge(t, "k", bucket(2, year), 1)
 	for _, sent := range []time.Duration{2 * time.Second, time.Second} {
 		a := answer{charge: &c, decision: &limit.Decision{Outcome: limit.Refused, RetryAfter: time.Hour}, state: &limit.State{}}
@@ -289,7 +256,7 @@ func TestYoungerAnswerStays(t *testing.T) {
 // numbers, though it arrives later.
 func TestRefusalFromBeforeASpendIsNotRemembered(t *testing.T) {
 	clock := newHand()
-	d := newDenials(100, false, clock.Now)
+	d := newDenials(100, clock.Now)
 	c := charge(t, "k", bucket(20, year), 15)
 	refused := answer{charge: &c, decision: &limit.Decision{Outcome: limit.Refused, RetryAfter: time.Hour}, state: &limit.State{}}
 	for _, a := range []struct {
@@ -311,7 +278,7 @@ func TestRefusalFromBeforeASpendIsNotRemembered(t *testing.T) {
 // TestSlidingLogForgetsCostsThatFitAgain: a refused cost is no longer one once a later answer says that more is left.
 func TestSlidingLogForgetsCostsThatFitAgain(t *testing.T) {
 	clock := newHand()
-	d := newDenials(100, false, clock.Now)
+	d := newDenials(100, clock.Now)
 	log := limit.Limit{Algorithm: limit.SlidingLog, Count: 5, Window: time.Hour}
 	for i, a := range []struct{ cost, remaining int64 }{{1, 0}, {3, 1}} {
 		c := charge(t, "k", log, a.cost)
@@ -323,10 +290,10 @@ func TestSlidingLogForgetsCostsThatFitAgain(t *testing.T) {
 	one, three := charge(t, "k", log, 1), charge(t, "k", log, 3)
 	memo := d.shard(one.Key).memos[one.Key].log
 	var decision limit.Decision
-	if memo.refuses(&one, d.clock(), &decision) {
+	if memo.refuses(&one, d.clock(), &decision) != nil {
 		t.Fatal("a cost of 1 is refused from memory though 1 is left")
 	}
-	if !memo.refuses(&three, d.clock(), &decision) {
+	if memo.refuses(&three, d.clock(), &decision) == nil {
 		t.Fatal("a cost of 3 is not refused from memory though it was refused last")
 	}
 }

@@ -152,7 +152,7 @@ func TestCoolDownCostsRedisOneQuestionASecond(t *testing.T) {
 		other := c
 		other.PenaltyKey += "2"
 		wantCalls(t, e, "another penalty on that counter", 1, func() { wantPenalty(t, "its first refusal", spend(r, other)[0], 0) })
-		clock.Turn(coolFor)
+		clock.Turn(askAgain)
 		wantCalls(t, e, "a second later", 1, func() { spend(r, c) })
 	})
 }
@@ -216,7 +216,7 @@ func TestPardonElsewhereIsSeenWithinASecond(t *testing.T) {
 	}
 	e.do("DEL", c.PenaltyKey)
 	wantPenalty(t, "at once", spend(r, c)[0], time.Hour)
-	clock.Turn(coolFor)
+	clock.Turn(askAgain)
 	wantPenalty(t, "a second later", spend(r, c)[0], 0)
 }
 

@@ -52,9 +52,10 @@ type RedisStats struct {
 	ScriptsLoaded int64 // calls that found the server without the script and brought it along
 	NotReturned   int64 // tokens of refused requests that could not be given back; time gives them back
 
-	DenialEntries int64 // spent counters remembered now
-	DenialHits    int64 // charges refused without asking
-	DenialDrops   int64 // spent counters forgotten before their time, because there were more than DenialEntries
+	DenialEntries   int64 // spent counters remembered now
+	DenialHits      int64 // charges refused without asking
+	DenialQuestions int64 // denials that were known and asked about again, one per second and counter at most
+	DenialDrops     int64 // spent counters forgotten before their time, because there were more than DenialEntries
 
 	Fleet fleet.Stats // of the connections to all servers
 
@@ -108,7 +109,7 @@ func NewRedis(c RedisConfig) *Redis {
 		r.second = fleet.New(c.fleet(*c.PerSecond, "per-second "))
 	}
 	if c.DenialEntries > 0 {
-		r.denials = newDenials(c.DenialEntries, c.Kind == fleet.Cluster || c.Kind == fleet.Ring || c.PerSecond != nil, c.Now)
+		r.denials = newDenials(c.DenialEntries, c.Now)
 	}
 	r.scratch.New = func() any { return &trip{out: new(outbound)} }
 	if c.Heartbeat != "" {
@@ -265,6 +266,7 @@ func (r *Redis) Stats() RedisStats {
 	}
 	if r.denials != nil {
 		s.DenialEntries, s.DenialHits, s.DenialDrops = r.denials.entries.Load(), r.denials.hits.Load(), r.denials.drops.Load()
+		s.DenialQuestions = r.denials.questions.Load()
 	}
 	return s
 }
