@@ -108,6 +108,12 @@ func (c *Call) Set(charges []Charge, refused bool, now int64) {
 	}
 }
 
+// Packed is the first argument of the call. It is good until the next Set.
+func (c *Call) Packed() []byte { return c.packed }
+
+// Extras is the second argument of the call, empty where the call has one argument only. It is good until the next Set.
+func (c *Call) Extras() []byte { return c.extras }
+
 // Script is the leaner of the two that can make the call, and its name.
 func (c *Call) Script() (text, name string) {
 	if c.logs || len(c.extras) > 0 {
@@ -185,39 +191,53 @@ func (c *Call) add(charge *Charge, place int) []byte {
 // may be nil; else states[i] is the state after a refused charge (the zero State for one that was allowed, and for a
 // sliding log, whose entries stay on the server). An error means that the reply is not one of Script.
 func (c Call) Read(reply any, decisions []Decision, states []State) (now int64, err error) {
-	text, ok := reply.(string)
-	if !ok {
-		return 0, fmt.Errorf("read the reply of the script: it is a %T, not a string", reply)
+	switch reply := reply.(type) {
+	case string:
+		return readReply(reply, decisions, states)
+	case []byte:
+		return readReply(reply, decisions, states)
 	}
-	if len(text) < 8 {
-		return 0, fmt.Errorf("read the reply of the script: %d bytes are too few", len(text))
+	return 0, fmt.Errorf("read the reply of the script: it is a %T, not a string", reply)
+}
+
+// ReadBytes is Read of a reply that is still in the buffer of its connection. It keeps nothing of it.
+func (c *Call) ReadBytes(reply []byte, decisions []Decision, states []State) (now int64, err error) {
+	return readReply(reply, decisions, states)
+}
+
+func readReply[T string | []byte](reply T, decisions []Decision, states []State) (now int64, err error) {
+	if len(reply) < 8 {
+		return 0, fmt.Errorf("read the reply of the script: %d bytes are too few", len(reply))
 	}
-	now, text = number(text, 0), text[8:]
+	now = number(reply, 0)
+	place := 8
 	for i := range decisions {
 		var s State
-		text, err = readOne(text, &decisions[i], &s)
+		n, err := readOne(reply[place:], &decisions[i], &s)
 		if err != nil {
 			return 0, fmt.Errorf("read the reply of the script, charge %d of %d: %w", i+1, len(decisions), err)
 		}
+		place += n
 		decisions[i].At = now
 		if states != nil {
 			states[i] = s
 		}
 	}
-	if text != "" {
-		return 0, fmt.Errorf("read the reply of the script: %d bytes too many", len(text))
+	if place < len(reply) {
+		return 0, fmt.Errorf("read the reply of the script: %d bytes too many", len(reply)-place)
 	}
 	return now, nil
 }
 
-func readOne(text string, d *Decision, s *State) (rest string, err error) {
+// readOne reads what one charge got, and returns how many bytes that was.
+func readOne[T string | []byte](text T, d *Decision, s *State) (size int, err error) {
 	if len(text) < saidSize {
-		return "", fmt.Errorf("%d bytes are too few", len(text))
+		return 0, fmt.Errorf("%d bytes are too few", len(text))
 	}
 	const follows, penalized = 4, 16
 	outcome := Outcome(text[0] &^ (follows | penalized))
 	if outcome != Allowed && outcome != Refused {
-		return "", fmt.Errorf("outcome %d is unknown", text[0])
+		return 0, fmt.Errorf("outcome %d is unknown", text[0])
 	}
 	*d = Decision{
 		Outcome:    outcome,
@@ -230,16 +250,14 @@ func readOne(text string, d *Decision, s *State) (rest string, err error) {
 	if outcome == Allowed {
 		d.Wait, d.RetryAfter = d.RetryAfter, 0
 	}
-	followed := text[0]&follows != 0
-	text = text[saidSize:]
-	if !followed {
-		return text, nil
+	if text[0]&follows == 0 {
+		return saidSize, nil
 	}
-	if len(text) < stateSize {
-		return "", fmt.Errorf("%d bytes are too few for a state", len(text))
+	if len(text) < saidSize+stateSize {
+		return 0, fmt.Errorf("%d bytes are too few for a state", len(text)-saidSize)
 	}
-	*s = State{At: number(text, 0), Rem: number(text, 8), Used: number(text, 16), Prev: number(text, 24)}
-	return text[stateSize:], nil
+	*s = State{At: number(text, saidSize), Rem: number(text, saidSize+8), Used: number(text, saidSize+16), Prev: number(text, saidSize+24)}
+	return saidSize + stateSize, nil
 }
 
 // appendNumber appends an integer as a big-endian double, which is exact up to 2^53.
@@ -247,7 +265,7 @@ func appendNumber(b []byte, n int64) []byte {
 	return binary.BigEndian.AppendUint64(b, math.Float64bits(float64(n)))
 }
 
-func number(text string, at int) int64 {
+func number[T string | []byte](text T, at int) int64 {
 	var bits uint64
 	for i := range 8 {
 		bits = bits<<8 | uint64(text[at+i])

@@ -1,6 +1,7 @@
 package limit_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -221,10 +222,17 @@ func TestReadRefusesOtherReplies(t *testing.T) {
 		if _, err := call.Read(reply, d[:], nil); err == nil {
 			t.Errorf("the reply %q was read as %+v", reply, d[0])
 		}
+		text, _ := reply.(string)
+		if _, err := call.ReadBytes([]byte(text), d[:], nil); err == nil {
+			t.Errorf("the bytes %q were read as %+v", text, d[0])
+		}
 	}
 	var d [1]limit.Decision
 	if _, err := call.Read(good, d[:], nil); err != nil || d[0].Outcome != limit.Allowed {
 		t.Errorf("a good reply was read as %+v, %v", d[0], err)
+	}
+	if _, err := call.ReadBytes([]byte(good), d[:], nil); err != nil || d[0].Outcome != limit.Allowed {
+		t.Errorf("good bytes were read as %+v, %v", d[0], err)
 	}
 }
 
@@ -237,5 +245,22 @@ func TestCallKeepsItsMemory(t *testing.T) {
 	allocs := testing.AllocsPerRun(100, func() { call.Set(charges, false, 0) })
 	if allocs > 1 {
 		t.Errorf("filling a call again allocates %v times, want at most 1", allocs)
+	}
+	if !bytes.Equal(call.Packed(), call.Args[0].([]byte)) || len(call.Extras()) != 0 {
+		t.Errorf("the arguments are %x and %x, as values %x", call.Packed(), call.Extras(), call.Args)
+	}
+	reply := make([]byte, 8+33*len(charges))
+	for i := range charges {
+		reply[8+33*i] = byte(limit.Allowed)
+	}
+	decisions, states := make([]limit.Decision, len(charges)), make([]limit.State, len(charges))
+	allocs = testing.AllocsPerRun(100, func() {
+		_, err := call.ReadBytes(reply, decisions, states)
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	if allocs > 0 {
+		t.Errorf("reading a reply allocates %v times, want 0", allocs)
 	}
 }
