@@ -59,14 +59,16 @@ func benchmarkScript(b *testing.B, kind limit.Algorithm, c limit.Charge, size in
 	b.ReportMetric((processorTime(b, client)-before)/float64(b.N)*1e6, "redis-µs/op")
 }
 
-// connect starts a Redis server that knows the script.
+// connect starts a Redis server that knows both scripts.
 func connect(t testing.TB) *redis.Client {
 	server := servers.StartRedis(t)
 	client := redis.NewClient(&redis.Options{Network: "unix", Addr: server.Socket})
 	t.Cleanup(func() { client.Close() })
-	err := client.ScriptLoad(context.Background(), limit.Script).Err()
-	if err != nil {
-		t.Fatalf("load the script: %v", err)
+	for _, text := range []string{limit.Script, limit.LeanScript} {
+		err := client.ScriptLoad(context.Background(), text).Err()
+		if err != nil {
+			t.Fatalf("load a script: %v", err)
+		}
 	}
 	return client
 }
