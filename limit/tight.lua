@@ -11,7 +11,7 @@
 local function tight()
   local argument, keys = ARGV[1], KEYS
   local size = (#argument - 9) / 40
-  if ARGV[2] or size < 1 or size ~= #keys then return end
+  if ARGV[2] or size == 0 then return end
   local call, pack, unpack, format, exact = redis.call, struct.pack, struct.unpack, string.format, 8e15
   local now, refused, key, algorithm, op, mode, each, count, window, burst, cost = unpack('>dBI4BBBBdddd', argument)
   local unit, from = 'PXAT', now
@@ -26,7 +26,8 @@ local function tight()
   if size > 1 then
     values, lives, replies = {false, false, false, false}, {0, 0, 0, 0}, {'', '', '', ''}
   end
-  local i, quotas, taken = 1, 0, false -- quotas: 1 while all of them refuse, 2 when one is open; taken: by a charge without each
+  -- quotas: 1 while all of them refuse, 2 when one is open; taken: a charge without each has taken.
+  local i, quotas, taken = 1, 0, false
 
   while true do
     if key ~= i or op == 2 or algorithm == 4 or count == 0 then return end

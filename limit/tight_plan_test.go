@@ -16,11 +16,12 @@ func (w *borderWalk) chance(p float64) bool { return w.random.Float64() < p }
 // near moves a number by at most two.
 func (w *borderWalk) near(n int64) int64 { return n + w.random.Int64N(5) - 2 }
 
-// plan makes up the next request: mostly on distinct keys, often with all charges enforced or all with Each.
+// plan makes up the next request: mostly on distinct keys, often with all charges enforced or all with Each. One of the keys is
+// often that by which the clock was moved.
 func (w *borderWalk) plan(q *borderRequest) {
-	w.tick()
-	q.now, q.refused = w.now, w.chance(0.05)
 	keys := w.random.Perm(pick(w.random, borderTame, borderKeys))
+	w.tick(pick(w.random, keys[0], keys[0], w.random.IntN(borderKeys)))
+	q.now, q.refused = w.now, w.chance(0.05)
 	tree, enforced, plain := w.chance(0.3), w.chance(0.5), w.chance(0.8)
 	for i := range pick(w.random, 1, 1, 1, 2, 3, 4, borderSizes) {
 		k := keys[i]
@@ -52,6 +53,7 @@ func (w *borderWalk) limit(k int) limit.Limit {
 	}
 	for {
 		window := pick(w.random, us, 7*us, ms, sec, sec, mnt, time.Hour, day, 30*day, 365*day, limit.MaxWindow, time.Duration(1+w.random.Int64N(1e9))*us)
+		window = pick(w.random, window, window, max(window-us, us)) // often odd, so that a product is not exact beyond 2^53
 		counts := []int64{1, 2, 3, 7, 60, 1 + w.random.Int64N(500), 999_983, 1 << 32, limit.MaxCount}
 		for _, border := range borders {
 			counts = append(counts, w.near(border/window.Microseconds()))
@@ -85,9 +87,8 @@ func (w *borderWalk) cost(k int) int64 {
 	return pick(w.random, 0, w.near(l.Capacity()), w.random.Int64N(l.Capacity()+2), limit.MaxCount, limit.MaxCost)
 }
 
-// tick moves the clock: mostly a little forward, at times to an instant at which the state of some key is at a border.
-func (w *borderWalk) tick() {
-	k := w.random.IntN(borderKeys)
+// tick moves the clock: mostly a little forward, at times to an instant at which the state of a key is at a border.
+func (w *borderWalk) tick(k int) {
 	l, s := w.limits[k], &w.states[k]
 	window := l.Window.Microseconds()
 	switch p := w.random.Float64(); {

@@ -110,6 +110,7 @@ func TestTightLeavesTheRest(t *testing.T) {
 	hour := of(limit.TokenBucket, 10, time.Hour)
 	plain := limit.Charge{Key: "plain", Limit: hour, Cost: 1}
 	for what, charges := range map[string][]limit.Charge{
+		"no charges":           {},
 		"a refund":             {plain, {Key: "k", Limit: hour, Cost: 1, Op: limit.Refund}},
 		"a limit of 0":         {plain, {Key: "k", Limit: of(limit.TokenBucket, 0, time.Hour), Cost: 1}},
 		"a log":                {plain, {Key: "k", Limit: of(limit.SlidingLog, 10, time.Hour), Cost: 1}},
