@@ -37,11 +37,11 @@ func tightScript(t *testing.T, client *redis.Client, behind string) string {
 const left = "left to the general code"
 
 // answers says whether tight.lua alone decides the charges, and checks that it wrote nothing if not.
-func answers(t *testing.T, client *redis.Client, refused bool, charges ...limit.Charge) bool {
+func answers(t *testing.T, client *redis.Client, now int64, refused bool, charges ...limit.Charge) bool {
 	t.Helper()
 	name := tightScript(t, client, "return '"+left+"'")
 	before := writes(client)
-	call := limit.NewCall(charges, refused, 0)
+	call := limit.NewCall(charges, refused, now)
 	reply, err := client.EvalSha(context.Background(), name, call.Keys, call.Args...).Result()
 	if err != nil {
 		t.Fatalf("%+v: %v", charges, err)
@@ -66,7 +66,7 @@ func TestTightAnswersTheCommonRequest(t *testing.T) {
 		charge := limit.Charge{Key: "one:" + kind.String(), Limit: of(kind, 7, time.Hour), Cost: 3}
 		expect := func(what string, refused bool, charges ...limit.Charge) {
 			t.Helper()
-			if !answers(t, client, refused, charges...) {
+			if !answers(t, client, 0, refused, charges...) {
 				t.Errorf("%v: tight.lua does not answer %s", kind, what)
 			}
 		}
@@ -106,9 +106,10 @@ func six(charge limit.Charge, change func(i int, c *limit.Charge)) []limit.Charg
 
 func TestTightLeavesTheRest(t *testing.T) {
 	client := connect(t)
-	const year = 365 * 24 * time.Hour
 	hour := of(limit.TokenBucket, 10, time.Hour)
 	plain := limit.Charge{Key: "plain", Limit: hour, Cost: 1}
+	keep(t, client, "full", future, 0)
+	keep(t, client, "long", future, 1, 0, 0, 0)
 	for what, charges := range map[string][]limit.Charge{
 		"no charges":           {},
 		"a refund":             {plain, {Key: "k", Limit: hour, Cost: 1, Op: limit.Refund}},
@@ -117,29 +118,55 @@ func TestTightLeavesTheRest(t *testing.T) {
 		"two charges of a key": {plain, plain},
 		"a longest wait":       {plain, {Key: "k", Limit: hour, Cost: 1, MaxWait: sec}},
 		"a penalty":            {{Key: "k", Limit: hour, Cost: 1, Penalty: &limit.Penalty{Threshold: 1, Window: sec, CoolDown: sec}, PenaltyKey: "p"}},
-		"a large product":      {plain, {Key: "k", Limit: of(limit.TokenBucket, 1_000_000, year), Cost: 500_000}},
-		"more than 4 bytes":    {plain, {Key: "k", Limit: of(limit.FixedWindow, limit.MaxCount, time.Hour), Cost: 1 << 32}},
-		"a state ahead":        {plain, {Key: "ahead", Limit: hour, Cost: 1}},
-		"a lowered limit":      {plain, {Key: "lowered", Limit: hour, Cost: 1}},
-		"a lowered count":      {plain, {Key: "coarser", Limit: hour, Cost: 1}},
-		"a foreign value":      {plain, {Key: "foreign", Limit: hour, Cost: 1}},
+		"a value of 0":         {plain, {Key: "full", Limit: hour, Cost: 1}},
 		"a long value":         {plain, {Key: "long", Limit: hour, Cost: 1}},
 	} {
-		set(t, client, "ahead", time.Now().Add(time.Minute), 1)
-		set(t, client, "lowered", time.Now(), 21)
-		set(t, client, "coarser", time.Now(), 1, 10)
-		set(t, client, "foreign", time.Now(), 0)
-		client.Set(context.Background(), "long", strings.Repeat("\x00", 24), time.Hour)
-		if answers(t, client, false, charges...) {
+		if answers(t, client, future, false, charges...) {
 			t.Errorf("tight.lua answers %s", what)
 		}
 	}
 }
 
-// set writes a value as the scripts keep it.
-func set(t *testing.T, client *redis.Client, key string, at time.Time, numbers ...uint32) {
+// TestTightKnowsItsBorders makes pairs of requests on a stored state: the last one that tight.lua answers, and the first one that it
+// leaves to the general code.
+func TestTightKnowsItsBorders(t *testing.T) {
+	client := connect(t)
+	const micros = 1_000_000_000_000 // a window whose products are large
+	const long, at = micros * us, future - future%micros
+	type ask struct {
+		limit limit.Limit
+		after int64
+		cost  int64
+	}
+	for what, row := range map[string]struct {
+		stored  []uint32
+		in, out ask
+	}{
+		"tokens earned":          {[]uint32{9000}, ask{of(limit.TokenBucket, 100_000, long), 8e10 - 1, 1}, ask{of(limit.TokenBucket, 100_000, long), 8e10, 1}},
+		"tokens used":            {[]uint32{1000}, ask{of(limit.TokenBucket, 9000, long), 0, 6999}, ask{of(limit.TokenBucket, 9000, long), 0, 7000}},
+		"a lowered burst":        {[]uint32{20}, ask{bucket(10, long, 10), 0, 1}, ask{bucket(10, long, 9), 0, 1}},
+		"a lowered count":        {[]uint32{1, 9}, ask{bucket(10, long, 9), 0, 1}, ask{bucket(9, long, 9), 0, 1}},
+		"weight":                 {[]uint32{1, 8000}, ask{of(limit.SlidingWindow, 9000, long), 1, 1}, ask{of(limit.SlidingWindow, 9000, long), 0, 1}},
+		"room":                   {[]uint32{9500}, ask{of(limit.SlidingWindow, 10_000, long), 0, 2001}, ask{of(limit.SlidingWindow, 10_000, long), 0, 2000}},
+		"4 bytes":                {[]uint32{1}, ask{of(limit.FixedWindow, limit.MaxCount, long), 0, 1<<32 - 2}, ask{of(limit.FixedWindow, limit.MaxCount, long), 0, 1<<32 - 1}},
+		"a bucket ahead":         {[]uint32{1}, ask{bucket(10, long, 10), 0, 1}, ask{bucket(10, long, 10), -1, 1}},
+		"a sliding window ahead": {[]uint32{1}, ask{of(limit.SlidingWindow, 10, long), 0, 1}, ask{of(limit.SlidingWindow, 10, long), -1, 1}},
+		"a fixed window ahead":   {[]uint32{1}, ask{of(limit.FixedWindow, 10, long), 0, 1}, ask{of(limit.FixedWindow, 10, long), -1, 1}},
+	} {
+		keep(t, client, "k", at, row.stored...)
+		if answers(t, client, at+row.out.after, false, limit.Charge{Key: "k", Limit: row.out.limit, Cost: row.out.cost}) {
+			t.Errorf("%s: tight.lua answers beyond its border", what)
+		}
+		if !answers(t, client, at+row.in.after, false, limit.Charge{Key: "k", Limit: row.in.limit, Cost: row.in.cost}) {
+			t.Errorf("%s: tight.lua does not answer within its border", what)
+		}
+	}
+}
+
+// keep writes a value as the scripts do.
+func keep(t *testing.T, client *redis.Client, key string, at int64, numbers ...uint32) {
 	t.Helper()
-	value := binary.BigEndian.AppendUint64(nil, math.Float64bits(float64(at.UnixMicro())))
+	value := binary.BigEndian.AppendUint64(nil, math.Float64bits(float64(at)))
 	for _, n := range numbers {
 		value = binary.BigEndian.AppendUint32(value, n)
 	}
