@@ -19,7 +19,6 @@ local function tight()
     local time = call('TIME')
     unit, from, now = 'PX', 0, time[1] * 1000000 + time[2]
   end
-  if now >= exact then return end
 
   -- Of several charges: values to write, their times to live, and replies. Tables of four from the start need not grow.
   local values, lives, replies
@@ -74,8 +73,9 @@ local function tight()
         if weight >= exact then return end
         left = count - (weight + -weight % window) / window - used
       else
+        if prev > 0 then return end
         if at < start then used = 0 end
-        prev, left = 0, count - used
+        left = count - used
       end
       at = start
     end
@@ -139,7 +139,6 @@ local function tight()
           if room >= exact then return end
           retry = retry + window - (room - room % weighs) / weighs
         end
-        if retry < 0 then retry = 0 end
       end
       if i == 1 then
         reply = pack('>dBdddddddd', now, 6, remaining, n, reset, retry, at, rem, used, prev)

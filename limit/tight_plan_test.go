@@ -28,11 +28,11 @@ func (w *borderWalk) plan(q *borderRequest) {
 		if i > 0 && w.chance(0.03) {
 			k = q.keys[0]
 		}
-		if w.chance(0.01) {
+		if w.chance(0.03) {
 			w.limits[k] = w.limit(k)
 		}
 		c := limit.Charge{Key: borderKey(k), Limit: w.limits[k], Cost: w.cost(k), Each: tree || w.chance(0.1)}
-		if w.chance(0.01) {
+		if w.chance(0.03) {
 			c.Limit = w.limit(k) // a rule that changes while the request is on its way
 		}
 		if !enforced {
@@ -59,7 +59,7 @@ func (w *borderWalk) limit(k int) limit.Limit {
 			counts = append(counts, w.near(border/window.Microseconds()))
 		}
 		l := limit.Limit{Algorithm: borderKind(k), Count: pick(w.random, counts...), Window: window}
-		if w.chance(0.01) {
+		if w.chance(0.03) {
 			l.Count = 0
 		}
 		l.Burst = pick(w.random, l.Count, l.Count, 1, 2*l.Count, w.random.Int64N(max(l.Count, 0)+1))

@@ -110,6 +110,7 @@ func TestTightLeavesTheRest(t *testing.T) {
 	plain := limit.Charge{Key: "plain", Limit: hour, Cost: 1}
 	keep(t, client, "full", future, 0)
 	keep(t, client, "long", future, 1, 0, 0, 0)
+	keep(t, client, "third", future, 1, 1)
 	for what, charges := range map[string][]limit.Charge{
 		"no charges":           {},
 		"a refund":             {plain, {Key: "k", Limit: hour, Cost: 1, Op: limit.Refund}},
@@ -119,6 +120,7 @@ func TestTightLeavesTheRest(t *testing.T) {
 		"a longest wait":       {plain, {Key: "k", Limit: hour, Cost: 1, MaxWait: sec}},
 		"a penalty":            {{Key: "k", Limit: hour, Cost: 1, Penalty: &limit.Penalty{Threshold: 1, Window: sec, CoolDown: sec}, PenaltyKey: "p"}},
 		"a value of 0":         {plain, {Key: "full", Limit: hour, Cost: 1}},
+		"a third number":       {plain, {Key: "third", Limit: of(limit.FixedWindow, 10, time.Hour), Cost: 1}},
 		"a long value":         {plain, {Key: "long", Limit: hour, Cost: 1}},
 	} {
 		if answers(t, client, future, false, charges...) {
@@ -149,6 +151,7 @@ func TestTightKnowsItsBorders(t *testing.T) {
 		"weight":                 {[]uint32{1, 8000}, ask{of(limit.SlidingWindow, 9000, long), 1, 1}, ask{of(limit.SlidingWindow, 9000, long), 0, 1}},
 		"room":                   {[]uint32{9500}, ask{of(limit.SlidingWindow, 10_000, long), 0, 2001}, ask{of(limit.SlidingWindow, 10_000, long), 0, 2000}},
 		"4 bytes":                {[]uint32{1}, ask{of(limit.FixedWindow, limit.MaxCount, long), 0, 1<<32 - 2}, ask{of(limit.FixedWindow, limit.MaxCount, long), 0, 1<<32 - 1}},
+		"4 bytes of rem":         {[]uint32{1000}, ask{bucket(4e9, long, 1e6), 251, 1}, ask{bucket(4e11, long, 1e6), 3, 1}},
 		"a bucket ahead":         {[]uint32{1}, ask{bucket(10, long, 10), 0, 1}, ask{bucket(10, long, 10), -1, 1}},
 		"a sliding window ahead": {[]uint32{1}, ask{of(limit.SlidingWindow, 10, long), 0, 1}, ask{of(limit.SlidingWindow, 10, long), -1, 1}},
 		"a fixed window ahead":   {[]uint32{1}, ask{of(limit.FixedWindow, 10, long), 0, 1}, ask{of(limit.FixedWindow, 10, long), -1, 1}},
