@@ -102,12 +102,22 @@ func (c *Call) Set(charges []Charge, refused bool, now int64) {
 	for i := range charges {
 		c.extra(&charges[i], i+1, seen)
 	}
-	if cap(c.Args) == 0 {
-		c.Args = make([]any, 1, 2)
+	if cap(c.Args) < 2 {
+		c.Args = make([]any, 2)
 	}
-	c.Args = append(c.Args[:0], c.packed)
+	c.Args = c.Args[:1]
+	box(&c.Args[0], c.packed)
 	if len(c.extras) > 0 {
-		c.Args = append(c.Args, c.extras)
+		c.Args = c.Args[:2]
+		box(&c.Args[1], c.extras)
+	}
+}
+
+// box puts bytes into a value, which allocates unless the value holds the same bytes already.
+func box(value *any, b []byte) {
+	old, _ := (*value).([]byte)
+	if len(old) != len(b) || &old[0] != &b[0] {
+		*value = b
 	}
 }
 
