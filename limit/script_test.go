@@ -18,14 +18,34 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// run decides charges on the server, at its own time unless now is given.
+// decider decides charges on the server, at its own time unless now is given.
+type decider func(client *redis.Client, now int64, charges ...limit.Charge) ([]limit.Decision, []limit.State, error)
+
+// run decides by the script that production calls: the lean one, and so tight.lua, where it can.
 func run(client *redis.Client, now int64, charges ...limit.Charge) ([]limit.Decision, []limit.State, error) {
 	call := limit.NewCall(charges, false, now)
-	reply, err := client.EvalSha(context.Background(), limit.ScriptSHA, call.Keys, call.Args...).Result()
+	_, name := call.Script()
+	return runCall(client, name, &call, len(charges))
+}
+
+// runGeneral decides by the whole script, in which tight.lua is not.
+func runGeneral(client *redis.Client, now int64, charges ...limit.Charge) ([]limit.Decision, []limit.State, error) {
+	call := limit.NewCall(charges, false, now)
+	return runCall(client, limit.ScriptSHA, &call, len(charges))
+}
+
+// onBothPaths runs a test with each of the two, on a server of its own.
+func onBothPaths(t *testing.T, test func(t *testing.T, client *redis.Client, run decider)) {
+	t.Run("lean", func(t *testing.T) { test(t, connect(t), run) })
+	t.Run("general", func(t *testing.T) { test(t, connect(t), runGeneral) })
+}
+
+func runCall(client *redis.Client, name string, call *limit.Call, size int) ([]limit.Decision, []limit.State, error) {
+	reply, err := client.EvalSha(context.Background(), name, call.Keys, call.Args...).Result()
 	if err != nil {
 		return nil, nil, err
 	}
-	decisions, states := make([]limit.Decision, len(charges)), make([]limit.State, len(charges))
+	decisions, states := make([]limit.Decision, size), make([]limit.State, size)
 	_, err = call.Read(reply, decisions, states)
 	return decisions, states, err
 }
@@ -45,8 +65,10 @@ func writes(client *redis.Client) int {
 	return sum
 }
 
-func TestScriptWritesOnlyWhatIsCharged(t *testing.T) {
-	client, ctx := connect(t), context.Background()
+func TestScriptWritesOnlyWhatIsCharged(t *testing.T) { onBothPaths(t, writesOnlyWhatIsCharged) }
+
+func writesOnlyWhatIsCharged(t *testing.T, client *redis.Client, run decider) {
+	ctx := context.Background()
 	for _, kind := range kinds {
 		l, key := of(kind, 3, 24*time.Hour), "writes:"+kind.String()
 		expect := func(what string, outcome limit.Outcome, written bool, charges ...limit.Charge) {
@@ -80,8 +102,10 @@ func TestScriptWritesOnlyWhatIsCharged(t *testing.T) {
 	}
 }
 
-func TestScriptGivesEveryKeyItsTime(t *testing.T) {
-	client, ctx := connect(t), context.Background()
+func TestScriptGivesEveryKeyItsTime(t *testing.T) { onBothPaths(t, givesEveryKeyItsTime) }
+
+func givesEveryKeyItsTime(t *testing.T, client *redis.Client, run decider) {
+	ctx := context.Background()
 	for _, kind := range kinds {
 		key := "time:" + kind.String()
 		before := time.Now()
@@ -108,7 +132,7 @@ func TestScriptKeepsStatesSmall(t *testing.T) {
 		key := fmt.Sprintf("rl1:{shop|client-%05d|/api/v1/orders}:user+endpoint:per-endpoint:1:tb", i)
 		charge := limit.Charge{Key: key, Limit: of(limit.TokenBucket, 100, time.Hour), Cost: 1}
 		call := limit.NewCall([]limit.Charge{charge}, false, 0)
-		pipe.EvalSha(ctx, limit.ScriptSHA, call.Keys, call.Args...)
+		pipe.EvalSha(ctx, limit.LeanSHA, call.Keys, call.Args...)
 		if i%1000 == 999 {
 			if _, err := pipe.Exec(ctx); err != nil {
 				t.Fatal(err)
@@ -132,8 +156,10 @@ func usedMemory(t *testing.T, client *redis.Client) int {
 
 // TestScriptRefusesForeignValues puts values under keys that no limit wrote: an error, and nothing is written, also not
 // to the other key of the request.
-func TestScriptRefusesForeignValues(t *testing.T) {
-	client, ctx := connect(t), context.Background()
+func TestScriptRefusesForeignValues(t *testing.T) { onBothPaths(t, refusesForeignValues) }
+
+func refusesForeignValues(t *testing.T, client *redis.Client, run decider) {
+	ctx := context.Background()
 	random := rand.New(rand.NewPCG(1, 2))
 	packed := func(numbers ...float64) string {
 		var b []byte
@@ -159,19 +185,19 @@ func TestScriptRefusesForeignValues(t *testing.T) {
 			if err := client.Set(ctx, "foreign", value, 0).Err(); err != nil {
 				t.Fatal(err)
 			}
-			refused(t, client, kind, fmt.Sprintf("%.40q", value))
+			refused(t, client, run, kind, fmt.Sprintf("%.40q", value))
 			if got := client.Get(ctx, "foreign").Val(); got != value {
 				t.Errorf("%v: the value %.40q became %.40q", kind, value, got)
 			}
 		}
 		client.Del(ctx, "foreign")
 		client.LPush(ctx, "foreign", "a list")
-		refused(t, client, kind, "a list")
+		refused(t, client, run, kind, "a list")
 		client.Del(ctx, "foreign")
 	}
 }
 
-func refused(t *testing.T, client *redis.Client, kind limit.Algorithm, what string) {
+func refused(t *testing.T, client *redis.Client, run decider, kind limit.Algorithm, what string) {
 	t.Helper()
 	own := limit.Charge{Key: "own", Limit: of(kind, 5, time.Hour), Cost: 1}
 	foreign := limit.Charge{Key: "foreign", Limit: of(kind, 5, time.Hour), Cost: 1}
@@ -187,7 +213,10 @@ func refused(t *testing.T, client *redis.Client, kind limit.Algorithm, what stri
 }
 
 func TestScriptRefusesTwoAlgorithmsOnOneKey(t *testing.T) {
-	client := connect(t)
+	onBothPaths(t, refusesTwoAlgorithmsOnOneKey)
+}
+
+func refusesTwoAlgorithmsOnOneKey(t *testing.T, client *redis.Client, run decider) {
 	_, _, err := run(client, 0, limit.Charge{Key: "k", Limit: of(limit.TokenBucket, 5, sec), Cost: 1}, limit.Charge{Key: "k", Limit: of(limit.FixedWindow, 5, sec), Cost: 1})
 	if err == nil || !strings.Contains(err.Error(), "two algorithms") {
 		t.Errorf("two algorithms on one key: %v", err)
@@ -196,8 +225,9 @@ func TestScriptRefusesTwoAlgorithmsOnOneKey(t *testing.T) {
 
 // TestScriptReturnsTheStateOfARefusal checks that the state which comes with a refusal lets Decide refuse alike, without
 // the server.
-func TestScriptReturnsTheStateOfARefusal(t *testing.T) {
-	client := connect(t)
+func TestScriptReturnsTheStateOfARefusal(t *testing.T) { onBothPaths(t, returnsTheStateOfARefusal) }
+
+func returnsTheStateOfARefusal(t *testing.T, client *redis.Client, run decider) {
 	for _, kind := range []limit.Algorithm{limit.TokenBucket, limit.SlidingWindow, limit.FixedWindow} {
 		charge := limit.Charge{Key: "state:" + kind.String(), Limit: of(kind, 7, mnt), Cost: 5}
 		if _, _, err := run(client, future, charge); err != nil {
@@ -243,8 +273,25 @@ func TestCallKeepsItsMemory(t *testing.T) {
 		t.Errorf("the distinct keys of a, b, a are %q", got)
 	}
 	allocs := testing.AllocsPerRun(100, func() { call.Set(charges, false, 0) })
-	if allocs > 1 {
-		t.Errorf("filling a call again allocates %v times, want at most 1", allocs)
+	if allocs > 0 {
+		t.Errorf("filling a call again allocates %v times, want 0", allocs)
+	}
+	if !bytes.Equal(call.Packed(), call.Args[0].([]byte)) || len(call.Extras()) != 0 {
+		t.Errorf("the arguments are %x and %x, as values %x", call.Packed(), call.Extras(), call.Args)
+	}
+	reply := make([]byte, 8+33*len(charges))
+	for i := range charges {
+		reply[8+33*i] = byte(limit.Allowed)
+	}
+	decisions, states := make([]limit.Decision, len(charges)), make([]limit.State, len(charges))
+	allocs = testing.AllocsPerRun(100, func() {
+		_, err := call.ReadBytes(reply, decisions, states)
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	if allocs > 0 {
+		t.Errorf("reading a reply allocates %v times, want 0", allocs)
 	}
 	if !bytes.Equal(call.Packed(), call.Args[0].([]byte)) || len(call.Extras()) != 0 {
 		t.Errorf("the arguments are %x and %x, as values %x", call.Packed(), call.Extras(), call.Args)

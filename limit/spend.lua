@@ -8,8 +8,9 @@
 --   a cool-down), remaining, charged, reset and retry in microseconds (doubles; for an allowed charge retry is how long its
 --   answer waits), and for a refused charge of any algorithm but the log its state: at, rem, used, prev (doubles).
 --
--- Every call defines every function anew, and each variable it catches costs: hence plain numbers for ops, modes and
--- outcomes (those of limit.go), and functions inside functions for what a call with one charge does not need.
+-- Every call that gets here defines every function anew, and each variable it catches costs: hence plain numbers for ops, modes
+-- and outcomes (those of limit.go), and functions inside functions for what a call with one charge does not need. The common
+-- call does not get here: tight.lua answers it.
 
 -- What a charge gets (1 allowed, 2 refused) and how much it takes when that much is left.
 local function demand(c, left)

@@ -16,9 +16,10 @@ func (w *walker) plan(q *request) {
 	w.tick()
 	q.now = w.now
 	q.refused = w.chance(0.05)
+	plain := w.chance(0.4) // as most requests are: what the script decides before it defines anything else
 	for range w.size() {
 		k := w.random.IntN(walkKeys)
-		if len(q.keys) > 0 && w.chance(0.25) {
+		if len(q.keys) > 0 && !plain && w.chance(0.25) {
 			k = q.keys[0]
 		}
 		if w.chance(0.005) {
@@ -30,14 +31,21 @@ func (w *walker) plan(q *request) {
 		}
 		q.keys = append(q.keys, k)
 		c := limit.Charge{Key: w.key(k), Limit: l, Cost: w.cost(l), Op: w.op(), Mode: w.mode(), Each: w.chance(0.3)}
-		if w.chance(0.2) {
+		if plain && c.Op == limit.Refund {
+			c.Op = limit.Spend
+		}
+		if !plain && w.chance(0.2) {
 			c.MaxWait = w.wait(l)
 		}
-		if w.chance(0.3) {
+		if !plain && w.chance(0.3) {
 			c.Until = max(1, w.now+w.random.Int64N(2*l.Window.Microseconds()+1)-l.Window.Microseconds())
 		}
 		q.charges = append(q.charges, c)
-		q.records = append(q.records, w.punish(q))
+		record := noRecord
+		if !plain {
+			record = w.punish(q)
+		}
+		q.records = append(q.records, record)
 	}
 }
 
