@@ -225,7 +225,7 @@ func (r *rawBytes) ParseWire(wire []byte) error {
 	return nil
 }
 
-func (r *rawBytes) AppendWire([]byte) []byte { return r.wire }
+func (r *rawBytes) Wire() mem.BufferSlice { return mem.BufferSlice{mem.SliceBuffer(r.wire)} }
 
 // bareService is a gRPC service that does nothing, through the same codec.
 var bareService = grpc.ServiceDesc{
