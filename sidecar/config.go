@@ -21,6 +21,7 @@ type Config struct {
 	Store     Store
 	Answer    Answer
 	Metrics   Metrics
+	Memory    Memory
 
 	Version  string    `env:"-"` // of this program
 	Warnings []string  `env:"-"` // what was set and does not do what it says; logged at start
