@@ -28,6 +28,14 @@ const (
 	maxMessage    = 4 << 20   // of a request, in bytes
 	maxHeaderList = 256 << 10 // far above what Envoy adds, trace headers of a client included: an error here would admit
 	maxStreams    = 1024      // per connection; Envoy opens another one beyond
+
+	// streamWorkers serve calls without growing a stack for each. Calls beyond them get goroutines of their own. They are more
+	// than processors, because a call may wait for the store. One takes some 16 KiB.
+	streamWorkers = 128
+
+	// The windows are fixed: grpc would send pings to size them, and let them grow to 16 MiB.
+	streamWindow     = 64 << 10 // bytes of a call that may be under way unread; a longer message gets more
+	connectionWindow = 1 << 20  // bytes of all calls of a connection
 )
 
 // newServer makes the gRPC server with health and, if asked for, reflection. The doors are registered by the caller.
@@ -36,8 +44,11 @@ func (s *Sidecar) newServer() (*grpc.Server, error) {
 	measured := telemetry.GRPC{Methods: methods, Log: s.log}
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
-		grpc.ChainUnaryInterceptor(s.telemetry.Unary(measured)),
+		grpc.UnaryInterceptor(s.telemetry.Unary(measured)),
 		grpc.ChainStreamInterceptor(s.telemetry.Stream(s.log), s.endStreams),
+		grpc.NumStreamWorkers(streamWorkers),
+		grpc.InitialWindowSize(streamWindow),
+		grpc.InitialConnWindowSize(connectionWindow),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxHeaderListSize(maxHeaderList),
