@@ -40,11 +40,9 @@ const (
 
 // newServer makes the gRPC server with health and, if asked for, reflection. The doors are registered by the caller.
 func (s *Sidecar) newServer() (*grpc.Server, error) {
-	methods := []string{"/" + rateLimitService + "/ShouldRateLimit", "/" + authService + "/Check"}
-	measured := telemetry.GRPC{Methods: methods, Log: s.log}
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
-		grpc.UnaryInterceptor(s.telemetry.Unary(measured)),
+		grpc.UnaryInterceptor(s.intercept()),
 		grpc.ChainStreamInterceptor(s.telemetry.Stream(s.log), s.endStreams),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.InitialWindowSize(streamWindow),
@@ -78,6 +76,12 @@ func (s *Sidecar) newServer() (*grpc.Server, error) {
 		reflection.Register(server)
 	}
 	return server, nil
+}
+
+// intercept makes the interceptor of all unary calls. There is one, because each further one is two closures for each call.
+func (s *Sidecar) intercept() grpc.UnaryServerInterceptor {
+	methods := []string{"/" + rateLimitService + "/ShouldRateLimit", "/" + authService + "/Check"}
+	return s.telemetry.Unary(telemetry.GRPC{Methods: methods, Log: s.log})
 }
 
 // endStreams ends streaming calls (health Watch, reflection) when the sidecar drains: they would never end by themselves.
