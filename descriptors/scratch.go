@@ -24,7 +24,9 @@ func (m *Match) Reset() {
 		*m = Match{}
 		return
 	}
-	*m = Match{Charges: m.Charges[:0], Terms: m.Terms[:0], Unlimited: m.Unlimited[:0], scratch: m.scratch}
+	// One by one, because a composite literal would copy the scratch, which is most of it.
+	m.Known, m.Block, m.Exempt, m.BadLimits, m.Domain = false, nil, nil, 0, nil
+	m.Charges, m.Terms, m.Unlimited = m.Charges[:0], m.Terms[:0], m.Unlimited[:0]
 }
 
 func (m *Match) add(t Term, c limit.Charge) {

@@ -57,8 +57,10 @@ type Config struct {
 
 // Door answers the calls of one method. Make one with New. Any number of goroutines may use it.
 type Door struct {
-	config Config
-	calls  sync.Pool // of *call
+	config  Config
+	info    grpc.UnaryServerInfo // what interceptors are told; the same for every call
+	calls   sync.Pool            // of *call
+	replies sync.Pool            // of *Reply
 }
 
 // New makes a door.
@@ -66,41 +68,41 @@ func New(config Config) *Door {
 	if config.OnPanic == nil {
 		config.OnPanic = func(any) {}
 	}
-	return &Door{config: config, calls: sync.Pool{New: func() any { return &call{message: config.Fresh()} }}}
-}
-
-// Reply is an answer as the gRPC codec takes it.
-type Reply struct{ wire []byte }
-
-// AppendWire appends the answer's wire bytes to b. With a nil b it returns the reply's own, which nobody changes any
-// more.
-func (r *Reply) AppendWire(b []byte) []byte {
-	if b == nil {
-		return r.wire
-	}
-	return append(b, r.wire...)
+	d := &Door{config: config}
+	d.info = grpc.UnaryServerInfo{Server: d, FullMethod: "/" + config.Service.ServiceName + "/" + config.Method}
+	d.calls.New = func() any { return d.newCall() }
+	d.replies.New = func() any { return newReply(&d.replies) }
+	return d
 }
 
 // call is the memory of one call, used again by later ones.
 type call struct {
 	message Message
 	verdict engine.Verdict
-	wire    []byte // the answer, before it is copied out
-	spoilt  bool   // something panicked: nobody knows who still holds this memory
+	decided bool              // the verdict may hold something
+	spoilt  bool              // something panicked: this memory may still be in use elsewhere
+	handler grpc.UnaryHandler // decides this call; made once, because one per call would be an allocation
+}
+
+func (d *Door) newCall() *call {
+	c := &call{message: d.config.Fresh()}
+	c.handler = func(ctx context.Context, _ any) (any, error) { return d.reply(ctx, c), nil }
+	return c
 }
 
 func (d *Door) take() *call { return d.calls.Get().(*call) }
 
 // give keeps the call's memory for another one, unless it is too much or was spoilt.
 func (d *Door) give(c *call) {
-	if c.spoilt || cap(c.wire) > KeepBytes || cap(c.verdict.Statuses) > KeepEntries || !c.message.Release() {
+	if c.spoilt || cap(c.verdict.Statuses) > KeepEntries || !c.message.Release() {
 		return
 	}
 	c.verdict.Empty()
+	c.decided = false
 	d.calls.Put(c)
 }
 
-// Register adds the service to a gRPC server. Its codec must know messages by ParseWire and replies by AppendWire.
+// Register adds the service to a gRPC server. Its codec must know messages by ParseWire and replies by Wire.
 func (d *Door) Register(r grpc.ServiceRegistrar) {
 	r.RegisterService(&grpc.ServiceDesc{
 		ServiceName: d.config.Service.ServiceName,
@@ -111,13 +113,13 @@ func (d *Door) Register(r grpc.ServiceRegistrar) {
 }
 
 // Handle is the gRPC handler. It fails only when the message cannot be decoded, or when an interceptor does.
-func (d *Door) Handle(srv any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (reply any, err error) {
+func (d *Door) Handle(_ any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (reply any, err error) {
 	c := d.take()
-	defer d.give(c)
 	defer func() {
 		if fault := recover(); fault != nil {
 			reply, err = d.caught(c, fault), nil
 		}
+		d.give(c)
 	}()
 	err = dec(c.message)
 	if err != nil {
@@ -126,9 +128,7 @@ func (d *Door) Handle(srv any, ctx context.Context, dec func(any) error, interce
 	if interceptor == nil {
 		return d.reply(ctx, c), nil
 	}
-	info := &grpc.UnaryServerInfo{Server: srv, FullMethod: "/" + d.config.Service.ServiceName + "/" + d.config.Method}
-	handler := func(ctx context.Context, _ any) (any, error) { return d.reply(ctx, c), nil }
-	return interceptor(ctx, c.message, info, handler)
+	return interceptor(ctx, c.message, &d.info, c.handler)
 }
 
 // caught answers a call that a panic outside of Decide and of rendering has broken off: by the verdict, if there is one.
@@ -138,11 +138,14 @@ func (d *Door) caught(c *call, fault any) *Reply {
 	return &Reply{wire: d.config.Bare(nil, c.message.Asked(), &c.verdict)}
 }
 
+// reply answers the call in memory that comes back once the answer is sent. After a panic it does not come back.
 func (d *Door) reply(ctx context.Context, c *call) *Reply {
-	c.wire = d.answer(ctx, c, c.wire[:0])
-	wire := make([]byte, len(c.wire))
-	copy(wire, c.wire)
-	return &Reply{wire: wire}
+	r := d.replies.Get().(*Reply)
+	r.wire = d.answer(ctx, c, r.wire[:0])
+	if c.spoilt {
+		return &Reply{wire: r.wire}
+	}
+	return r
 }
 
 // Answer decides the request in the wire bytes and appends the answer's to answer. An error means that the bytes are no
@@ -163,10 +166,13 @@ func (d *Door) answer(ctx context.Context, c *call, b []byte) []byte {
 	return d.render(c, b)
 }
 
-// decide fills the call's verdict. It empties it first: an interceptor may call twice, and what a decider does not fill
-// in must not be left from before. After a panic it is empty, which admits.
+// decide fills the call's verdict. It empties one that is left from before: an interceptor may call twice, and a decider may
+// fill in only a part. After a panic it is empty, which admits.
 func (d *Door) decide(ctx context.Context, c *call) {
-	c.verdict.Empty()
+	if c.decided {
+		c.verdict.Empty()
+	}
+	c.decided = true
 	defer func() {
 		if fault := recover(); fault != nil {
 			c.spoilt = true

@@ -83,7 +83,7 @@ func handle(t *testing.T, d *Door, wire string, interceptor grpc.UnaryServerInte
 	if err != nil {
 		return "", err
 	}
-	return string(reply.(*Reply).AppendWire(nil)), nil
+	return string(reply.(*Reply).Wire().Materialize()), nil
 }
 
 // send is handle where no error is expected.

@@ -153,8 +153,11 @@ func (e *Engine) match(req *descriptors.Request, v *Verdict) (ok bool) {
 // identify resolves the evidence of a request into its subject, under the rules of its domain, and reports whether the
 // request can be decided on. One that contradicts itself is refused for that.
 func identify(set *descriptors.Set, req *descriptors.Request, v *Verdict) bool {
+	if req.Evidence == nil || req.Subject == nil {
+		return true
+	}
 	domain := set.Domain(req.Domain)
-	if domain == nil || req.Evidence == nil || req.Subject == nil {
+	if domain == nil {
 		return true
 	}
 	client, refusal := identity.Client{Address: req.Evidence.Peer, AddressTrusted: req.Evidence.Peer.IsValid()}, (*identity.Refusal)(nil)

@@ -58,7 +58,8 @@ func (v *Verdict) foldDecisions() {
 			v.Statuses[t.Descriptor].report(t.Effect, d)
 		}
 	}
-	for _, t := range v.Match.Unlimited {
+	for i := range v.Match.Unlimited {
+		t := &v.Match.Unlimited[i]
 		if t.Descriptor >= 0 && t.Effect.Tree {
 			v.Statuses[t.Descriptor].Unlimited = true
 		}
@@ -68,8 +69,8 @@ func (v *Verdict) foldDecisions() {
 // quotaSpent reports whether there are quota charges and none of them has room.
 func (v *Verdict) quotaSpent() bool {
 	any := false
-	for i, c := range v.Match.Charges {
-		if c.Mode != limit.Quota {
+	for i := range v.Match.Charges {
+		if v.Match.Charges[i].Mode != limit.Quota {
 			continue
 		}
 		if v.Decisions[i].Outcome != limit.Refused {

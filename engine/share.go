@@ -45,11 +45,14 @@ func (e *Engine) mirror(ctx context.Context, v *Verdict) {
 	if e.cfg.Fallback == nil {
 		return
 	}
-	p := v.part.begin()
+	p, live := v.part.begin(), int64(0)
 	for i := range v.Decisions {
 		d := &v.Decisions[i]
 		if d.Charged != 0 && d.Reason == "" && v.Match.Terms[i].Effect.OnFailure == descriptors.FailLocal {
-			p.add(i, mirrored(v.Match.Charges[i], d.Charged, e.live()))
+			if live == 0 {
+				live = e.live()
+			}
+			p.add(i, mirrored(v.Match.Charges[i], d.Charged, live))
 		}
 	}
 	e.askPart(ctx, e.cfg.Fallback, p)

@@ -45,13 +45,24 @@ func (v *Verdict) Empty() {
 	if v.Match.Charges == nil { // it was too much to keep
 		v.Decisions, v.part = nil, part{}
 	}
-	*v = Verdict{Match: v.Match, Statuses: v.Statuses[:0], Decisions: v.Decisions[:0], part: v.part}
+	v.clear()
+	v.Statuses = v.Statuses[:0]
 }
 
 // reset makes v the verdict on a request of that many descriptors that nothing applies to: admitted.
 func (v *Verdict) reset(descriptors int) {
-	match, statuses, decisions, part := v.Match, v.Statuses, v.Decisions, v.part
-	*v = Verdict{Match: match, Statuses: resize(statuses, descriptors), Decisions: decisions[:0], part: part}
+	v.clear()
+	v.Statuses = resize(v.Statuses, descriptors)
+}
+
+// clear forgets what was decided, but for the statuses and the match. It goes field by field, because a composite literal
+// would copy the match, which is most of a verdict.
+func (v *Verdict) clear() {
+	v.Refused, v.Shadowed, v.Degraded = false, false, ""
+	v.RetryAfter, v.Waited, v.Cost = 0, 0, 0
+	v.Response, v.Refusing, v.Malformed = nil, nil, nil
+	v.Client, v.Reported = identity.Client{}, Status{}
+	v.Decisions = v.Decisions[:0]
 }
 
 // resize returns a slice of n zero values, in the memory of s if it is large enough.

@@ -57,6 +57,7 @@ const domainExtension = "domain"
 type Message struct {
 	Request descriptors.Request
 
+	reader   wire.Reader
 	evidence identity.Evidence
 	subject  descriptors.Subject
 	joined   []identity.Header // of the map: Envoy joins several values of a name by commas
@@ -73,7 +74,7 @@ type Message struct {
 func (m *Message) ParseWire(message []byte) error {
 	m.reset()
 	m.size = len(message)
-	f := wire.Read(message)
+	f := m.reader.Read(message)
 	for f.Next() {
 		if f.Tag == checkAttributes {
 			f.Err = m.attributes(f.Sub())
@@ -103,7 +104,9 @@ func (m *Message) reset() {
 	clear(m.joined)
 	clear(m.raw)
 	clear(m.entries)
-	*m = Message{joined: m.joined[:0], raw: m.raw[:0], entries: m.entries[:0]}
+	m.joined, m.raw, m.entries = m.joined[:0], m.raw[:0], m.entries[:0]
+	m.Request, m.evidence, m.subject = descriptors.Request{}, identity.Evidence{}, descriptors.Subject{}
+	m.isRaw, m.socket, m.address, m.size = false, false, "", 0
 }
 
 // assemble makes the request of what was read.

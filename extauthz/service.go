@@ -1,7 +1,7 @@
 // Package extauthz speaks Envoy's ext_authz v3.
 //
 // Requests are read and answers are written as wire bytes, by hand. Over gRPC that takes a codec which recognises
-// Message and door.Reply by their methods ParseWire and AppendWire: the server that Register is given must have one.
+// Message and door.Reply by their methods ParseWire and Wire: the server that Register is given must have one.
 //
 // Beside the decision an answer carries dynamic metadata, which Envoy keeps under envoy.filters.http.ext_authz for later
 // filters and its access log, and only where there is something to tell: `outcome` (refused, blocked, malformed, or

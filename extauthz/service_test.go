@@ -91,7 +91,7 @@ func TestOverGRPCInterceptorsSeeTheMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := codes(answerOf(t, reply.(*door.Reply).AppendWire(nil))); got != "8 429" {
+	if got := codes(answerOf(t, reply.(*door.Reply).Wire().Materialize())); got != "8 429" {
 		t.Errorf("answered %s", got)
 	}
 }

@@ -67,6 +67,9 @@ func (f *forwarded) nth(n int, peer netip.Addr) netip.Addr {
 		}
 		entry = next
 	}
+	if entry == "" {
+		return peer
+	}
 	addr, ok := parseAddress(entry)
 	if !ok {
 		return peer

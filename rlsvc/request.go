@@ -38,6 +38,7 @@ const (
 type Message struct {
 	Request descriptors.Request
 
+	reader    wire.Reader
 	entries   []descriptors.Entry    // of all descriptors
 	overrides []descriptors.Override // of all descriptors
 	size      int                    // bytes of the message
@@ -48,7 +49,7 @@ type Message struct {
 func (m *Message) ParseWire(message []byte) error {
 	m.reset()
 	m.size = len(message)
-	f := wire.Read(message)
+	f := m.reader.Read(message)
 	for f.Next() {
 		switch f.Tag {
 		case requestDomain:

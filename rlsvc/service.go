@@ -1,7 +1,7 @@
 // Package rlsvc speaks Envoy's RateLimitService v3, over gRPC and as /json (an http.Handler).
 //
 // Requests are read and answers are written as wire bytes, by hand. Over gRPC that takes a codec which recognises
-// Message and door.Reply by their methods ParseWire and AppendWire: the server that Register is given must have one.
+// Message and door.Reply by their methods ParseWire and Wire: the server that Register is given must have one.
 package rlsvc
 
 import (

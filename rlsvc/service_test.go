@@ -88,7 +88,7 @@ func TestOverGRPCInterceptorsSeeTheMessage(t *testing.T) {
 	if method != ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName || domain != "shop" {
 		t.Errorf("the interceptor saw %q for domain %q", method, domain)
 	}
-	if got := codes(answerOf(t, reply.(*door.Reply).AppendWire(nil))); got != "OVER_LIMIT: OVER_LIMIT OK OK" {
+	if got := codes(answerOf(t, reply.(*door.Reply).Wire().Materialize())); got != "OVER_LIMIT: OVER_LIMIT OK OK" {
 		t.Errorf("answered %s", got)
 	}
 }

@@ -9,8 +9,8 @@ import (
 // wireParser is a message that reads its own wire bytes. It must not keep them.
 type wireParser interface{ ParseWire(wire []byte) error }
 
-// wireAppender is a message that writes its own wire bytes.
-type wireAppender interface{ AppendWire(b []byte) []byte }
+// wireWriter is a message that hands over its own wire bytes, once.
+type wireWriter interface{ Wire() mem.BufferSlice }
 
 // codec hands the doors their wire bytes, and everything else (health, reflection) to grpc's own codec. grpc's own one
 // refuses strings that are not UTF-8 before any handler runs, and Envoy takes that error for an admission.
@@ -25,23 +25,25 @@ func newCodec() encoding.CodecV2 { return codec{proto: encoding.GetCodecV2(proto
 // Name is the content subtype that the codec speaks.
 func (c codec) Name() string { return proto.Name }
 
-// Unmarshal reads a message.
+// Unmarshal reads a message. Nearly every one lies in a single buffer, which is read where it is.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	m, ok := v.(wireParser)
 	if !ok {
 		return c.proto.Unmarshal(data, v)
+	}
+	if len(data) == 1 {
+		return m.ParseWire(data[0].ReadOnlyData())
 	}
 	buffer := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer buffer.Free()
 	return m.ParseWire(buffer.ReadOnlyData())
 }
 
-// Marshal writes a message. Answers are small, mostly below the size from which grpc's own codec uses a pool, and a
-// message that owns its bytes hands them over without a copy when it is asked to append to nil.
+// Marshal writes a message. A message that writes its own bytes gets their memory back when grpc has sent them.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	m, ok := v.(wireAppender)
+	m, ok := v.(wireWriter)
 	if !ok {
 		return c.proto.Marshal(v)
 	}
-	return mem.BufferSlice{mem.SliceBuffer(m.AppendWire(nil))}, nil
+	return m.Wire(), nil
 }

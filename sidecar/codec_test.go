@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"context"
 	"net"
-	"runtime"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,7 +30,6 @@ import (
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/rlsvc"
-	"github.com/spillway-mesh/spillway/store"
 )
 
 const shouldRateLimitMethod = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
@@ -217,97 +217,30 @@ func TestOtherServersKeepTheirCodec(t *testing.T) {
 	}
 }
 
-// rawBytes is a message of the bare service: bytes in, the same bytes out.
-type rawBytes struct{ wire []byte }
-
-func (r *rawBytes) ParseWire(wire []byte) error {
-	r.wire = append(r.wire[:0], wire...)
-	return nil
-}
-
-func (r *rawBytes) AppendWire([]byte) []byte { return r.wire }
-
-// bareService is a gRPC service that does nothing, through the same codec.
-var bareService = grpc.ServiceDesc{
-	ServiceName: "test.Bare",
-	HandlerType: (*any)(nil),
-	Methods: []grpc.MethodDesc{{MethodName: "Echo", Handler: func(_ any, _ context.Context, dec func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-		m := new(rawBytes)
-		err := dec(m)
-		return m, err
-	}}},
-}
-
-// onMemory is the real engine with a limit on both descriptors of a typical request, which are spent soon.
-func onMemory(tb testing.TB) *engine.Engine {
-	perMinute := []descriptors.Limit{{Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: 100, Window: time.Minute}, Unit: descriptors.Minute, Multiplier: 1}}
-	set, problems := descriptors.Compile([]descriptors.Domain{{Name: "shop", ChargeDenied: true, Tree: []descriptors.Node{
-		{Key: "user", Limits: perMinute}, {Key: "remote_address", Limits: perMinute},
-	}}}, descriptors.Options{})
-	if set == nil {
-		tb.Fatalf("compile: %v", problems)
-	}
-	memory := store.NewMemory(store.MemoryConfig{})
-	tb.Cleanup(func() { _ = memory.Close() })
-	e := engine.New(engine.Config{Store: memory})
-	e.Use(set)
-	return e
-}
-
-// bareAndDoor runs the bare service and the door in one server, and returns a function that calls one of them.
-func bareAndDoor(tb testing.TB) func(method string) {
-	conn := serveCodec(tb, func(s *grpc.Server) {
-		s.RegisterService(&bareService, struct{}{})
-		rlsvc.New(rlsvc.Config{Engine: onMemory(tb)}).Register(s)
-	}, grpc.ForceServerCodecV2(newCodec()))
-	wire, err := newCodec().Marshal(typicalRequest("alice"))
-	if err != nil {
-		tb.Fatalf("marshal: %v", err)
-	}
-	request := wire.Materialize()
-	return func(method string) {
-		var answer []byte
-		err := conn.Invoke(tb.Context(), method, &request, &answer, grpc.ForceCodecV2(rawCodec{}))
-		if err != nil {
-			tb.Fatalf("%s: %v", method, err)
-		}
-	}
-}
-
-// allocationsPerCall is how many a call takes, client and server together, in the quietest of several rounds.
-func allocationsPerCall(call func(string), method string) float64 {
-	const rounds, calls = 5, 200
-	least := 1e9
-	for range rounds {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		for range calls {
-			call(method)
-		}
-		runtime.ReadMemStats(&after)
-		least = min(least, float64(after.Mallocs-before.Mallocs)/calls)
-	}
-	return least
-}
-
-func TestDoorAllocatesLittleAboveBareGRPC(t *testing.T) {
-	call := bareAndDoor(t)
-	empty := allocationsPerCall(call, "/test.Bare/Echo")
-	full := allocationsPerCall(call, shouldRateLimitMethod)
-	t.Logf("bare gRPC %.1f allocations per call, the rate limit service %.1f", empty, full)
-	if full-empty > 60 {
-		t.Errorf("%.1f allocations above bare gRPC, at most 60", full-empty)
-	}
-}
-
-func BenchmarkDoor(b *testing.B) {
-	call := bareAndDoor(b)
-	for _, method := range []string{"/test.Bare/Echo", shouldRateLimitMethod} {
-		b.Run(method[1:5], func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				call(method)
+// TestAnswersReachTheirOwnCallers sends calls with their own name on one connection, some of which hang up, and looks for
+// another's in the answers: their memory is used again while others are still being sent.
+func TestAnswersReachTheirOwnCallers(t *testing.T) {
+	client := ratelimitv3.NewRateLimitServiceClient(codecDoor(t, grpc.NumStreamWorkers(4)))
+	var callers sync.WaitGroup
+	for caller := range 16 {
+		callers.Go(func() {
+			for i := range 100 {
+				name := strings.Repeat(string(rune('a'+caller)), 1+(7*i+caller)%200)
+				ctx, hangUp := context.WithCancel(t.Context())
+				if i%10 == 9 {
+					go hangUp()
+				}
+				answer, err := client.ShouldRateLimit(ctx, typicalRequest(name))
+				hangUp()
+				if status.Code(err) == codes.Canceled && i%10 == 9 {
+					continue
+				}
+				if got := answer.GetStatuses(); err != nil || len(got) != 2 || got[0].GetCurrentLimit().GetName() != name {
+					t.Errorf("%s got %v, %v", name, answer, err)
+					return
+				}
 			}
 		})
 	}
+	callers.Wait()
 }

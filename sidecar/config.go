@@ -22,6 +22,7 @@ type Config struct {
 	Breaker   Breaker `envPrefix:"BREAKER_"`
 	Answer    Answer
 	Metrics   Metrics
+	Memory    Memory
 
 	Version  string    `env:"-"` // of this program
 	Warnings []string  `env:"-"` // what was set and does not do what it says; logged at start

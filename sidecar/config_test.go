@@ -13,7 +13,7 @@ import (
 )
 
 // fromEnv reads a Config, or fails the test.
-func fromEnv(t *testing.T, environ ...string) Config {
+func fromEnv(t testing.TB, environ ...string) Config {
 	t.Helper()
 	cfg, err := FromEnvironment(environ, "sidecar")
 	if err != nil {

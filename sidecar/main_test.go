@@ -69,13 +69,13 @@ type running struct {
 }
 
 // begin starts a sidecar on free ports with these rules, and stops it when the test ends.
-func begin(t *testing.T, text string, environ ...string) *running {
+func begin(t testing.TB, text string, environ ...string) *running {
 	t.Helper()
 	return beginWith(t, nil, text, environ...)
 }
 
 // beginWith is begin with a store of the test's own.
-func beginWith(t *testing.T, counter engine.Counter, text string, environ ...string) *running {
+func beginWith(t testing.TB, counter engine.Counter, text string, environ ...string) *running {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "rules.yaml")
 	write(t, file, text)
@@ -108,7 +108,7 @@ func beginWith(t *testing.T, counter engine.Counter, text string, environ ...str
 }
 
 // halt stops the sidecar and waits until it is gone.
-func (r *running) halt(t *testing.T) {
+func (r *running) halt(t testing.TB) {
 	t.Helper()
 	r.stop()
 	<-r.done
@@ -125,7 +125,7 @@ func (r *running) logs(text string) error {
 	return nil
 }
 
-func write(t *testing.T, file, text string) {
+func write(t testing.TB, file, text string) {
 	t.Helper()
 	err := os.WriteFile(file, []byte(text), 0o600)
 	if err != nil {
@@ -134,7 +134,7 @@ func write(t *testing.T, file, text string) {
 }
 
 // dial connects to an address until the test ends.
-func dial(t *testing.T, address string, options ...grpc.DialOption) *grpc.ClientConn {
+func dial(t testing.TB, address string, options ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	if len(options) == 0 {
 		options = []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -27,6 +28,7 @@ const (
 // Run serves until ctx ends, then drains: health fails first, then calls in flight end, and it returns within four
 // seconds and DRAIN_DELAY, whatever hangs. It returns nil unless a server broke. It may be called once.
 func (s *Sidecar) Run(ctx context.Context) error {
+	s.cfg.Memory.apply(os.DirFS("/"), s.log)
 	watch, stop := context.WithCancel(context.WithoutCancel(ctx))
 	watched := s.watchRules(ctx, watch)
 	defer watched.Wait()

@@ -28,16 +28,25 @@ const (
 	maxMessage    = 4 << 20   // of a request, in bytes
 	maxHeaderList = 256 << 10 // far above what Envoy adds, trace headers of a client included: an error here would admit
 	maxStreams    = 1024      // per connection; Envoy opens another one beyond
+
+	// streamWorkers serve calls without growing a stack for each. Calls beyond them get goroutines of their own. They are more
+	// than processors, because a call may wait for the store. One takes some 16 KiB.
+	streamWorkers = 128
+
+	// The windows are fixed: grpc would send pings to size them, and let them grow to 16 MiB.
+	streamWindow     = 64 << 10 // bytes of a call that may be under way unread; a longer message gets more
+	connectionWindow = 1 << 20  // bytes of all calls of a connection
 )
 
 // newServer makes the gRPC server with health and, if asked for, reflection. The doors are registered by the caller.
 func (s *Sidecar) newServer() (*grpc.Server, error) {
-	methods := []string{"/" + rateLimitService + "/ShouldRateLimit", "/" + authService + "/Check"}
-	measured := telemetry.GRPC{Methods: methods, Log: s.log}
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
-		grpc.ChainUnaryInterceptor(s.telemetry.Unary(measured)),
+		grpc.UnaryInterceptor(s.intercept()),
 		grpc.ChainStreamInterceptor(s.telemetry.Stream(s.log), s.endStreams),
+		grpc.NumStreamWorkers(streamWorkers),
+		grpc.InitialWindowSize(streamWindow),
+		grpc.InitialConnWindowSize(connectionWindow),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxHeaderListSize(maxHeaderList),
@@ -67,6 +76,12 @@ func (s *Sidecar) newServer() (*grpc.Server, error) {
 		reflection.Register(server)
 	}
 	return server, nil
+}
+
+// intercept makes the interceptor of all unary calls. There is one, because each further one is two closures for each call.
+func (s *Sidecar) intercept() grpc.UnaryServerInterceptor {
+	methods := []string{"/" + rateLimitService + "/ShouldRateLimit", "/" + authService + "/Check"}
+	return s.telemetry.Unary(telemetry.GRPC{Methods: methods, Log: s.log})
 }
 
 // endStreams ends streaming calls (health Watch, reflection) when the sidecar drains: they would never end by themselves.

@@ -206,13 +206,7 @@ func (s *Sidecar) openDoors() error {
 		return err
 	}
 	s.grpc = server
-	a := s.cfg.Answer
-	door := rlsvc.New(rlsvc.Config{
-		Engine: s.watch(doorRLS), LimitHeaders: a.Headers, LimitHeader: a.LimitHeader, RemainingHeader: a.RemainingHeader,
-		ResetHeader: a.ResetHeader, DynamicMetadata: a.Metadata, Quota: a.Quota, OnPanic: s.observer.panicked,
-	})
-	door.Register(server)
-	extauthz.New(extauthz.Config{Engine: s.watch(doorExtAuthz), DefaultDomain: s.cfg.Rules.DefaultDomain, OnPanic: s.observer.panicked}).Register(server)
+	door := s.register(server)
 	s.probes = &admin.Health{Degraded: s.degraded}
 	s.http = []*http.Server{
 		admin.Server(admin.Public(s.probes, s.watchJSON(door.JSON())), answerWithin),
@@ -222,6 +216,18 @@ func (s *Sidecar) openDoors() error {
 		s.http = append(s.http, admin.Server(admin.Metrics(s.cfg.Metrics.Path, s.metrics()), answerWithin))
 	}
 	return nil
+}
+
+// register makes the doors of a gRPC server, and returns the one that is also behind /json.
+func (s *Sidecar) register(server grpc.ServiceRegistrar) *rlsvc.Service {
+	a := s.cfg.Answer
+	door := rlsvc.New(rlsvc.Config{
+		Engine: s.watch(doorRLS), LimitHeaders: a.Headers, LimitHeader: a.LimitHeader, RemainingHeader: a.RemainingHeader,
+		ResetHeader: a.ResetHeader, DynamicMetadata: a.Metadata, Quota: a.Quota, OnPanic: s.observer.panicked,
+	})
+	door.Register(server)
+	extauthz.New(extauthz.Config{Engine: s.watch(doorExtAuthz), DefaultDomain: s.cfg.Rules.DefaultDomain, OnPanic: s.observer.panicked}).Register(server)
+	return door
 }
 
 // metrics serves them, unless they are off.

@@ -44,9 +44,9 @@ func (t *Telemetry) Unary(cfg GRPC) grpc.UnaryServerInterceptor {
 			return t.guard(ctx, req, info, handler, cfg.Log)
 		}
 		m.requests.Inc()
-		start := time.Now()
+		began := time.Since(t.began) // without the time of day, which takes as long again to read
 		resp, err := handler(ctx, req)
-		took := time.Since(start)
+		took := time.Since(t.began) - began
 		m.latency.Observe(took.Seconds())
 		if t.timed.Load() {
 			m.times.observe(took)

@@ -44,25 +44,32 @@ type labels struct{ domain, key1, key2 string }
 // Add counts a hit as the reference server does: near and over take only the part of the hits beyond their thresholds,
 // and ratio of the capacity, rounded down, is where near begins.
 func (s *Series) Add(h Hit, ratio float64) {
-	s.total.Add(h.Hits)
+	add(&s.total, h.Hits)
 	near := int64(math.Floor(float64(h.Capacity) * ratio))
 	before := h.Capacity - h.Left
 	if !h.Over {
-		s.within.Add(h.Hits)
-		s.near.Add(beyond(before, before+h.Charged, near))
+		add(&s.within, h.Hits)
+		add(&s.near, beyond(before, before+h.Charged, near))
 		return
 	}
 	over := h.Hits
 	if !h.Cached {
 		over = beyond(before, before+h.Hits, h.Capacity)
-		s.near.Add(beyond(before, min(before+h.Hits, h.Capacity), near))
+		add(&s.near, beyond(before, min(before+h.Hits, h.Capacity), near))
 	}
-	s.over.Add(over)
+	add(&s.over, over)
 	if h.Cached {
-		s.cached.Add(over)
+		add(&s.cached, over)
 	}
 	if h.Shadow {
-		s.shadow.Add(over)
+		add(&s.shadow, over)
+	}
+}
+
+// add leaves a counter alone where there is nothing to add: all cores share it, and even an addition of 0 takes it from them.
+func add(to *atomic.Int64, n int64) {
+	if n != 0 {
+		to.Add(n)
 	}
 }
 

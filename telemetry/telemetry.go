@@ -46,6 +46,7 @@ var outcomeNames = [outcomes]string{"allowed", "refused", "blocked", "exempt", "
 // Telemetry holds the metrics of one sidecar. It is safe for concurrent use, and nothing in it blocks a decision.
 type Telemetry struct {
 	ratio    float64
+	began    time.Time // what durations are measured from
 	registry *prometheus.Registry
 	register prometheus.Registerer
 	series   *seriesSet
@@ -68,7 +69,7 @@ type Telemetry struct {
 
 // New returns the metrics, all at zero.
 func New(cfg Config) *Telemetry {
-	t := &Telemetry{ratio: cfg.NearLimitRatio, registry: prometheus.NewRegistry(), series: newSeriesSet()}
+	t := &Telemetry{ratio: cfg.NearLimitRatio, began: time.Now(), registry: prometheus.NewRegistry(), series: newSeriesSet()}
 	if t.ratio == 0 {
 		t.ratio = 0.8
 	}

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -18,9 +19,22 @@ type Fields struct {
 	from, to int    // where the value of a length-delimited field lies
 }
 
+// textRoom is how many bytes of messages share one allocation. A string that is kept keeps so many alive.
+const textRoom = 4 << 10
+
+// Reader reads one message after the other. The copies of several messages share an allocation; what was copied once never
+// changes, so strings stay valid for as long as they are kept. The zero value works. It must not be copied after first use.
+type Reader struct{ room strings.Builder }
+
 // Read returns the walk over a message. It copies the bytes once.
-func Read(wire []byte) Fields {
-	return Fields{wire: wire, text: string(wire), end: len(wire)}
+func (r *Reader) Read(wire []byte) Fields {
+	if len(wire) > r.room.Cap()-r.room.Len() {
+		r.room.Reset()
+		r.room.Grow(max(len(wire), textRoom))
+	}
+	from := r.room.Len()
+	r.room.Write(wire)
+	return Fields{wire: wire, text: r.room.String()[from:], end: len(wire)}
 }
 
 // Next reads the next field and reports whether there was one. It ends at the first error.

@@ -41,7 +41,7 @@ func TestDurationsRoundUp(t *testing.T) {
 func TestFieldsAreReadWithAnyBytes(t *testing.T) {
 	wire := message(1, message(2, []byte("a\xff")))
 	wire = AppendNumber(wire, 3, 1<<40)
-	f := Read(wire)
+	f := new(Reader).Read(wire)
 	if !f.Next() || f.Tag != 1<<3|2 {
 		t.Fatalf("first field: tag %d, %v", f.Tag, f.Err)
 	}
@@ -57,6 +57,34 @@ func TestFieldsAreReadWithAnyBytes(t *testing.T) {
 	}
 }
 
+func TestTextsOutliveTheMessagesThatFollow(t *testing.T) {
+	var r Reader
+	kept := map[string]string{}
+	for i := range 100 {
+		want := strings.Repeat(string(rune('a'+i%26)), 1+i*i) // from one byte to more than one allocation takes
+		wire := message(1, []byte(want))
+		f := r.Read(wire)
+		if !f.Next() {
+			t.Fatal(f.Err)
+		}
+		kept[want] = f.Text()
+		clear(wire) // the bytes are not kept
+	}
+	for want, got := range kept {
+		if got != want {
+			t.Errorf("a text of %d bytes changed", len(want))
+		}
+	}
+}
+
+func TestMessagesShareAllocations(t *testing.T) {
+	var r Reader
+	wire := message(1, []byte("a message as it comes"))
+	if allocs := testing.AllocsPerRun(1000, func() { r.Read(wire) }); allocs > 0 {
+		t.Errorf("%v allocations to read a message, on average", allocs)
+	}
+}
+
 func TestBytesThatAreNoMessageEndTheWalkWithAnError(t *testing.T) {
 	for name, wire := range map[string][]byte{
 		"cut":                   {0x0a, 0x05, 'a'},
@@ -65,7 +93,7 @@ func TestBytesThatAreNoMessageEndTheWalkWithAnError(t *testing.T) {
 		"a varint without end":  {0x08, 0xff},
 		"a tag of eleven bytes": {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01},
 	} {
-		f := Read(wire)
+		f := new(Reader).Read(wire)
 		for f.Next() {
 			t.Errorf("%s: a field with tag %d", name, f.Tag)
 		}

@@ -76,7 +76,7 @@ func (w Twin) AgreeOnMutated(t *testing.T, rounds int, random func(r *rand.Rand)
 	}
 }
 
-// CopiesOnce checks that reading allocates one copy of the message and nothing else.
+// CopiesOnce checks that reading allocates nothing but room for copies, which several messages share.
 func CopiesOnce(t *testing.T, reader Reader, wire []byte) {
 	t.Helper()
 	allocs := testing.AllocsPerRun(100, func() {
@@ -84,8 +84,8 @@ func CopiesOnce(t *testing.T, reader Reader, wire []byte) {
 			t.Error("the message cannot be read")
 		}
 	})
-	if allocs > 1 {
-		t.Errorf("%v allocations to read a message, one copy is enough", allocs)
+	if allocs > 0 {
+		t.Errorf("%v allocations to read a message, on average", allocs)
 	}
 }
 

@@ -1,0 +1,91 @@
+package sidecar
+
+import (
+	"cmp"
+	"io/fs"
+	"log/slog"
+	"math"
+	"path"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Memory is when garbage is collected. The Go runtime reads both variables itself, and what they say holds; the sidecar sets
+// what they leave open when it begins to serve. With no limit at all, the heap takes up to five times what is in use: set
+// GOGC=100 where that is too much.
+type Memory struct {
+	Growth string `env:"GOGC"`       // growth of the heap, in percent of what is in use, at which garbage is collected, or off; unset: 400
+	Limit  string `env:"GOMEMLIMIT"` // size of the process, such as 400MiB, near which it is collected more often; unset: 90 % of what the cgroup allows, if it says
+}
+
+const (
+	heapGrowth = 400 // percent
+	reserve    = 10  // one part in so many of the cgroup's limit is for what the runtime does not count
+	unlimited  = math.MaxInt64
+)
+
+// apply sets what the environment left open. Root is the file system of the machine.
+func (m Memory) apply(root fs.FS, log *slog.Logger) {
+	if m.Growth == "" {
+		debug.SetGCPercent(heapGrowth)
+	}
+	if m.Limit == "" {
+		if allowed := cgroupLimit(root); allowed < unlimited {
+			debug.SetMemoryLimit(allowed - allowed/reserve)
+		}
+	}
+	limit := "none"
+	if bytes := debug.SetMemoryLimit(-1); bytes < unlimited {
+		limit = strconv.FormatInt(bytes>>20, 10) + "MiB"
+	}
+	log.Info("memory", "gogc", cmp.Or(m.Growth, strconv.Itoa(heapGrowth)), "limit", limit)
+}
+
+// cgroupLimit is the least memory, in bytes, that a cgroup of this process allows, or unlimited.
+func cgroupLimit(root fs.FS) int64 {
+	least := int64(unlimited)
+	own, err := fs.ReadFile(root, "proc/self/cgroup")
+	if err != nil {
+		return least
+	}
+	for line := range strings.Lines(string(own)) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3) // number, controllers, path
+		if len(fields) < 3 {
+			continue
+		}
+		switch {
+		case fields[1] == "": // version 2
+			least = min(least, leastUpwards(root, "sys/fs/cgroup", fields[2], "memory.max"))
+		case slices.Contains(strings.Split(fields[1], ","), "memory"): // version 1
+			least = min(least, leastUpwards(root, "sys/fs/cgroup/memory", fields[2], "memory.limit_in_bytes"))
+		}
+	}
+	return least
+}
+
+// leastUpwards is the least limit of a cgroup and of those above it. In a container the path may be that of the host, which
+// does not exist here; the container's own cgroup is then the topmost.
+func leastUpwards(root fs.FS, base, cgroup, file string) int64 {
+	least := int64(unlimited)
+	for dir := path.Join("/", cgroup); ; dir = path.Dir(dir) {
+		least = min(least, readLimit(root, path.Join(base, dir, file)))
+		if dir == "/" {
+			return least
+		}
+	}
+}
+
+// readLimit reads a file with a number of bytes. Version 2 writes max for no limit, and version 1 a number near 2^63.
+func readLimit(root fs.FS, name string) int64 {
+	text, err := fs.ReadFile(root, name)
+	if err != nil {
+		return unlimited
+	}
+	bytes, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil || bytes <= 0 || bytes >= 1<<62 {
+		return unlimited
+	}
+	return bytes
+}

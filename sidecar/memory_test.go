@@ -1,0 +1,82 @@
+package sidecar
+
+import (
+	"io/fs"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// machine is a file system with these files.
+func machine(files ...string) fs.FS {
+	root := fstest.MapFS{}
+	for i := 0; i < len(files); i += 2 {
+		root[files[i]] = &fstest.MapFile{Data: []byte(files[i+1])}
+	}
+	return root
+}
+
+func TestTheCgroupSaysHowMuchMemoryThereIs(t *testing.T) {
+	const own, v2, v1 = "proc/self/cgroup", "sys/fs/cgroup/", "sys/fs/cgroup/memory/"
+	for _, c := range []struct {
+		name  string
+		files []string
+		want  int64
+	}{
+		{"no cgroups", nil, unlimited},
+		{"version 2, a container", []string{own, "0::/\n", v2 + "memory.max", "268435456\n"}, 256 << 20},
+		{"version 2, no limit", []string{own, "0::/\n", v2 + "memory.max", "max\n"}, unlimited},
+		{"version 2, a service", []string{own, "0::/system.slice/spillway.service\n", v2 + "system.slice/spillway.service/memory.max", "4096\n"}, 4096},
+		{"version 2, a limit above", []string{own, "0::/pod/app\n", v2 + "pod/app/memory.max", "max\n", v2 + "pod/memory.max", "8192\n"}, 8192},
+		{"version 2, the least counts", []string{own, "0::/pod/app\n", v2 + "pod/app/memory.max", "8192\n", v2 + "pod/memory.max", "4096\n"}, 4096},
+		{"version 2, outside of the namespace", []string{own, "0::/../../other\n", v2 + "memory.max", "4096\n"}, 4096},
+		{"version 1", []string{own, "5:cpu,cpuacct:/a\n4:memory:/a\n0::/\n", v1 + "a/memory.limit_in_bytes", "4096\n"}, 4096},
+		{"version 1, a path of the host", []string{own, "4:memory:/docker/0123\n", v1 + "memory.limit_in_bytes", "4096\n"}, 4096},
+		{"version 1, no limit", []string{own, "4:memory:/\n", v1 + "memory.limit_in_bytes", "9223372036854771712\n"}, unlimited},
+		{"nonsense", []string{own, "nonsense\n0::/\n\n", v2 + "memory.max", "-1\n"}, unlimited},
+	} {
+		if got := cgroupLimit(machine(c.files...)); got != c.want {
+			t.Errorf("%s: %d bytes, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+func TestMemoryIsSetWhereTheEnvironmentLeavesItOpen(t *testing.T) {
+	growth, limit := debug.SetGCPercent(100), debug.SetMemoryLimit(-1)
+	t.Cleanup(func() {
+		debug.SetGCPercent(growth)
+		debug.SetMemoryLimit(limit)
+	})
+	root := machine("proc/self/cgroup", "0::/\n", "sys/fs/cgroup/memory.max", "10737418240\n")
+	const given = 8 << 30 // stands for what the runtime read from GOMEMLIMIT
+	for _, c := range []struct {
+		name   string
+		memory Memory
+		root   fs.FS
+		growth int
+		limit  int64
+		logged string
+	}{
+		{"nothing set", Memory{}, root, 400, 9 << 30, "gogc=400 limit=9216MiB"},
+		{"no limit in sight", Memory{}, machine(), 400, given, "gogc=400 limit=8192MiB"},
+		{"GOGC set", Memory{Growth: "100"}, root, 100, 9 << 30, "gogc=100 limit=9216MiB"},
+		{"GOMEMLIMIT set", Memory{Limit: "8GiB"}, root, 400, given, "gogc=400 limit=8192MiB"},
+		{"both set", Memory{Growth: "off", Limit: "8GiB"}, root, 100, given, "gogc=off limit=8192MiB"},
+	} {
+		debug.SetGCPercent(100)
+		debug.SetMemoryLimit(given)
+		var log strings.Builder
+		c.memory.apply(c.root, slog.New(slog.NewTextHandler(&log, nil)))
+		if got := debug.SetGCPercent(100); got != c.growth {
+			t.Errorf("%s: the heap grows by %d %%, want %d", c.name, got, c.growth)
+		}
+		if got := debug.SetMemoryLimit(-1); got != c.limit {
+			t.Errorf("%s: the limit is %d, want %d", c.name, got, c.limit)
+		}
+		if !strings.Contains(log.String(), c.logged) {
+			t.Errorf("%s: logged %q, want %q", c.name, log.String(), c.logged)
+		}
+	}
+}
