@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// inFlight and perServer are the closed loop: calls at once, and connections to each server, as an Envoy with two workers has.
+const (
+	inFlight  = 64
+	perServer = 2
+)
+
+// study is all rounds of one case in one part.
+type study struct {
+	Part   string
+	Case   testCase
+	Rounds map[string][]figures // by the server's name
+}
+
+// session is a run of the whole benchmark.
+type session struct {
+	set      settings
+	folder   string
+	redis    *redisServer
+	progress *progress
+	studies  []*study
+}
+
+// compare starts Redis, runs the parts that were asked for, and writes what came out.
+func compare(ctx context.Context, set settings) error {
+	var err error
+	for _, bin := range []*string{&set.Reference, &set.Sidecar} {
+		*bin, err = filepath.Abs(*bin)
+		if err != nil {
+			return err
+		}
+		_, err = os.Stat(*bin)
+		if err != nil {
+			return fmt.Errorf("a program is missing; make bench builds it: %w", err)
+		}
+	}
+	folder, err := os.MkdirTemp("", "spillway-bench")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	s := &session{set: set, folder: folder, progress: newProgress(os.Stderr)}
+	s.redis, err = startRedis(ctx, folder)
+	if err != nil {
+		return err
+	}
+	defer s.redis.stop()
+	plan := s.plan()
+	s.progress.expect(plan.rounds(set), set.Length+warmth)
+	err = s.follow(ctx, plan)
+	s.progress.clear()
+	if err != nil {
+		return errors.Join(err, context.Cause(ctx))
+	}
+	return s.report(os.Stdout)
+}
+
+// stage is one or more parts on the same servers.
+type stage struct {
+	size     int // servers of each program
+	rules    string
+	programs []program
+	parts    []part
+}
+
+// part is a kind of load and the cases that get it.
+type part struct {
+	name  string
+	cases []testCase
+	load  func(s *session, c testCase) order
+}
+
+type stages []stage
+
+// plan is what the settings ask for.
+func (s *session) plan() stages {
+	both := programs(s.set)
+	chosen := slices.DeleteFunc(slices.Clone(cases), func(c testCase) bool { return !slices.Contains(s.set.Cases, c.Short) })
+	lone := slices.DeleteFunc(slices.Clone(chosen), func(c testCase) bool { return !c.Lone })
+	four := slices.DeleteFunc(slices.Clone(chosen), func(c testCase) bool { return !c.Four })
+	all := stages{
+		{2, rules, both, []part{{"closed", chosen, (*session).closed}, {"open", chosen, (*session).half}, {"lone", lone, (*session).lone}}},
+		{4, rules, both, []part{{"four", four, (*session).closed}}},
+		{2, algorithmRules(), both[1:], []part{{"algorithms", algorithmCases(), (*session).closed}}},
+	}
+	for i := range all {
+		all[i].parts = slices.DeleteFunc(all[i].parts, func(p part) bool { return len(p.cases) == 0 || !slices.Contains(s.set.Parts, p.name) })
+	}
+	return slices.DeleteFunc(all, func(g stage) bool { return len(g.parts) == 0 })
+}
+
+// rounds is how many measurements a plan has.
+func (all stages) rounds(set settings) int {
+	n := 0
+	for _, g := range all {
+		for _, p := range g.parts {
+			n += len(p.cases) * len(g.programs) * set.Rounds
+		}
+	}
+	return n
+}
+
+// follow runs a plan.
+func (s *session) follow(ctx context.Context, plan stages) error {
+	for _, g := range plan {
+		err := s.stage(ctx, g)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stage starts servers, runs the parts on them, and stops them.
+func (s *session) stage(ctx context.Context, g stage) error {
+	var fleets []*fleet
+	for _, p := range g.programs {
+		f, err := startFleet(ctx, s.folder, p, g.size, g.rules, s.redis)
+		if err != nil {
+			return err
+		}
+		defer f.stop()
+		fleets = append(fleets, f)
+	}
+	for _, p := range g.parts {
+		for _, c := range p.cases {
+			err := s.study(ctx, p, c, fleets)
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// study runs the rounds of a case. The servers take turns, and the order changes every round: A B, B A, A B.
+func (s *session) study(ctx context.Context, p part, c testCase, fleets []*fleet) error {
+	done := &study{Part: p.name, Case: c, Rounds: map[string][]figures{}}
+	for round := range s.set.Rounds {
+		turns := slices.Clone(fleets)
+		if round%2 == 1 {
+			slices.Reverse(turns)
+		}
+		for _, f := range turns {
+			s.progress.step(fmt.Sprintf("%s, %s, %s", p.name, c.Name, f.name), round+1, s.set.Rounds)
+			o := p.load(s, c)
+			o.Seed = uint64(round + 1)
+			made, err := measure(ctx, f, s.redis, o)
+			if err != nil {
+				return err
+			}
+			done.Rounds[f.name] = append(done.Rounds[f.name], made)
+		}
+	}
+	s.studies = append(s.studies, done)
+	s.progress.clear()
+	fmt.Printf("%s\n", done.table().terminal())
+	for _, line := range done.faults() {
+		fmt.Println(red(line))
+	}
+	return nil
+}
+
+// closed is the load that keeps calls in flight.
+func (s *session) closed(c testCase) order {
+	return order{Connections: perServer, InFlight: inFlight, Warm: warmth, Run: s.set.Length, Work: c.Work}
+}
+
+// half is an open loop at half of what the slower server reached in the closed loop: both get the same rate.
+func (s *session) half(c testCase) order {
+	o := s.closed(c)
+	for _, done := range s.studies {
+		if done.Part == "closed" && done.Case.Short == c.Short {
+			o.Rate = min(done.median(reference, perSecond), done.median(spillway, perSecond)) / 2
+		}
+	}
+	return o
+}
+
+// lone is one caller at a time.
+func (s *session) lone(c testCase) order {
+	o := s.closed(c)
+	o.Connections, o.InFlight, o.Run = 1, 1, min(s.set.Length, 2*time.Second)
+	return o
+}
