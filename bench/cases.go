@@ -21,22 +21,24 @@ type testCase struct {
 	Name, Short string
 	Work        work
 	Goal        goal
-	Four, Lone  bool // also with four sidecars; also with one caller at a time
+	Also        []string // parts that it has beyond the closed loop
+	Env         []string // settings that the reference server has in this case alone
 }
 
 const keys = 100_000
 
 var cases = []testCase{
-	{"100,000 keys", "keys", work{Domain: "bench", Keys: []string{"user"}, Values: keys}, goal{0.60, 1.2, 1.6}, true, true},
-	{"Zipf 1.1", "zipf", work{Domain: "bench", Keys: []string{"user"}, Values: keys, Zipf: 1.1}, goal{-1, -1, -1}, false, false},
-	{"one hot key", "hot", work{Domain: "bench", Keys: []string{"user"}, Values: 1}, goal{0.60, 1.2, 1.6}, true, false},
-	{"four descriptors", "four", work{Domain: "bench", Keys: []string{"user", "tenant", "route", "address"}, Values: keys}, goal{0.50, 1.0, 1.8}, false, true},
-	{"refused flood", "refused", work{Domain: "bench", Keys: []string{"spent"}, Values: 1, Refused: true}, goal{0.60, 0, 1.4}, true, false},
-	{"unmatched", "unmatched", work{Domain: "bench", Keys: []string{"other"}, Values: keys}, goal{0.60, 0, 1.4}, false, true},
+	{"100,000 keys", "keys", work{Domain: "bench", Keys: []string{"user"}, Values: keys}, goal{0.60, 1.2, 1.6}, []string{"open", "lone", "four"}, nil},
+	{"Zipf 1.1", "zipf", work{Domain: "bench", Keys: []string{"user"}, Values: keys, Zipf: 1.1}, goal{-1, -1, -1}, nil, nil},
+	{"one hot key", "hot", work{Domain: "bench", Keys: []string{"user"}, Values: 1}, goal{0.60, 1.2, 1.6}, []string{"open", "four"}, nil},
+	{"four descriptors", "four", work{Domain: "bench", Keys: []string{"user", "tenant", "route", "address"}, Values: keys}, goal{0.50, 1.0, 1.8}, []string{"open", "lone"}, nil},
+	{"refused flood", "refused", work{Domain: "bench", Keys: []string{"spent"}, Values: 1, Refused: true}, goal{0.60, 0, 1.4}, []string{"open", "four"}, nil},
+	{"unmatched", "unmatched", work{Domain: "bench", Keys: []string{"other"}, Values: keys}, goal{0.60, 0, 1.4}, nil, nil},
+	{"refused, local cache", "cache", work{Domain: "bench", Keys: []string{"spent"}, Values: 1, Refused: true}, goal{-1, -1, -1}, nil, []string{"LOCAL_CACHE_SIZE_IN_BYTES=10000000"}},
 }
 
-// rules is the file that both servers read. It is the reference server's format.
-const rules = `domain: bench
+// ruleFile is the file that both servers read. It is the reference server's format.
+const ruleFile = `domain: bench
 descriptors:
   - key: user
     rate_limit: { unit: hour, requests_per_unit: 1000000000 }

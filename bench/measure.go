@@ -9,7 +9,7 @@ import (
 
 // figures are what one round of one server gave. Times are per decision, in microseconds.
 type figures struct {
-	Decisions               float64
+	Decisions, Refused      float64
 	PerSecond               float64
 	Server, Redis, Load     float64 // processor time
 	P50, P99                float64 // milliseconds
@@ -83,6 +83,19 @@ func measure(ctx context.Context, f *fleet, redis *redisServer, o order) (figure
 	if err != nil {
 		return figures{}, err
 	}
+	made, err := observe(f, redis, g)
+	made.WithoutRedis -= cold.WithoutRedis
+	made.Rate = o.Rate
+	made.Wrong = int(made.Refused)
+	if o.Work.Refused {
+		made.Wrong = int(made.Decisions - made.Refused)
+	}
+	return made, err
+}
+
+// observe lets the load flow and takes the counters before and after. What a server counts about itself costs it time to say, so that
+// comes first and last. Its decisions without Redis are those since its start.
+func observe(f *fleet, redis *redisServer, g *generator) (figures, error) {
 	warm, err := f.selves()
 	if err != nil {
 		return figures{}, g.end(err)
@@ -108,18 +121,13 @@ func measure(ctx context.Context, f *fleet, redis *redisServer, o order) (figure
 	}
 	made := figuresOf(before, after, seen)
 	made.Allocs = (last.Allocations - warm.Allocations) / made.Decisions
-	made.WithoutRedis = last.WithoutRedis - cold.WithoutRedis
-	made.Rate = o.Rate
-	made.Wrong = seen.Refused
-	if o.Work.Refused {
-		made.Wrong = seen.Decisions - seen.Refused
-	}
+	made.WithoutRedis = last.WithoutRedis
 	return made, nil
 }
 
 // housekeeping is how many commands per decision are not about decisions: sidecars exchange heartbeats in Redis, also while the other
 // server has its turn.
-const housekeeping = 0.001
+const housekeeping = 0.01
 
 // figuresOf divides what was counted between two moments by the decisions.
 func figuresOf(before, after counters, seen outcome) figures {
@@ -131,7 +139,7 @@ func figuresOf(before, after counters, seen outcome) figures {
 		script = float64(after.counts.Scripts.Micros-before.counts.Scripts.Micros) / calls
 	}
 	return figures{
-		Decisions: n,
+		Decisions: n, Refused: float64(seen.Refused),
 		PerSecond: n / seen.Elapsed.Seconds(),
 		Server:    micros(after.server - before.server),
 		Redis:     micros(after.redis - before.redis),

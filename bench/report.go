@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 )
 
 // What medians are taken of.
@@ -68,8 +69,6 @@ func tableOf(studies ...*study) table {
 	return t
 }
 
-func (s *study) table() table { return tableOf(s) }
-
 // withoutRedis is the sum over all rounds.
 func (s *study) withoutRedis(server string) float64 {
 	sum := 0.0
@@ -97,7 +96,7 @@ func (s *study) faults() []string {
 		}
 		about := fmt.Sprintf("NO RESULT: %s, %s, %s: ", s.Part, s.Case.Name, server)
 		if n := s.withoutRedis(server); n > 0 {
-			all = append(all, about+fmt.Sprintf("%s of %s decisions were made without Redis", thousands(int64(n)), thousands(int64(decisions))))
+			all = append(all, about+fmt.Sprintf("%s decisions were made without Redis", thousands(int64(n))))
 		}
 		if errors > 0 {
 			all = append(all, about+fmt.Sprintf("%d calls failed, the first with %q", errors, first))
@@ -153,21 +152,15 @@ func atLeast(g float64) string {
 }
 
 // of are the studies of a part.
-func (s *session) of(part string) []*study {
-	var all []*study
-	for _, one := range s.studies {
-		if one.Part == part {
-			all = append(all, one)
-		}
-	}
-	return all
+func of(studies []*study, part string) []*study {
+	return slices.DeleteFunc(slices.Clone(studies), func(s *study) bool { return s.Part != part })
 }
 
 // report prints the ratios and writes the files. It fails when a study is no result.
 func (s *session) report(out io.Writer) error {
 	for _, part := range []string{"closed", "four"} {
-		if studies := s.of(part); len(studies) > 0 {
-			fmt.Fprintf(out, "Ratios of %s to %s: %s\n\n%s\n", spillway, reference, titles[part], ratios(studies).terminal())
+		if studies := of(s.studies, part); len(studies) > 0 {
+			fmt.Fprintf(out, "Ratios of %s to %s. %s:\n\n%s\n", spillway, reference, titles[part], ratios(studies).terminal())
 		}
 	}
 	err := s.write()

@@ -83,17 +83,26 @@ type part struct {
 
 type stages []stage
 
-// plan is what the settings ask for.
+// plan is what the settings ask for. Cases with settings of their own come on servers of their own.
 func (s *session) plan() stages {
 	both := programs(s.set)
 	chosen := slices.DeleteFunc(slices.Clone(cases), func(c testCase) bool { return !slices.Contains(s.set.Cases, c.Short) })
-	lone := slices.DeleteFunc(slices.Clone(chosen), func(c testCase) bool { return !c.Lone })
-	four := slices.DeleteFunc(slices.Clone(chosen), func(c testCase) bool { return !c.Four })
-	all := stages{
-		{2, rules, both, []part{{"closed", chosen, (*session).closed}, {"open", chosen, (*session).half}, {"lone", lone, (*session).lone}}},
-		{4, rules, both, []part{{"four", four, (*session).closed}}},
-		{2, algorithmRules(), both[1:], []part{{"algorithms", algorithmCases(), (*session).closed}}},
+	in := func(part string) []testCase {
+		return slices.DeleteFunc(slices.Clone(chosen), func(c testCase) bool {
+			return len(c.Env) > 0 || part != "closed" && !slices.Contains(c.Also, part)
+		})
 	}
+	all := stages{{2, ruleFile, both, []part{{"closed", in("closed"), (*session).closed}, {"open", in("open"), (*session).half}, {"lone", in("lone"), (*session).lone}}}}
+	for _, c := range chosen {
+		if len(c.Env) > 0 {
+			own := slices.Clone(both)
+			own[0].env = slices.Concat(own[0].env, c.Env)
+			all = append(all, stage{2, ruleFile, own, []part{{"closed", []testCase{c}, (*session).closed}}})
+		}
+	}
+	all = append(all,
+		stage{4, ruleFile, both, []part{{"four", in("four"), (*session).closed}}},
+		stage{2, algorithmRules(), both[1:], []part{{"algorithms", algorithmCases(), (*session).closed}}})
 	for i := range all {
 		all[i].parts = slices.DeleteFunc(all[i].parts, func(p part) bool { return len(p.cases) == 0 || !slices.Contains(s.set.Parts, p.name) })
 	}
@@ -165,7 +174,7 @@ func (s *session) study(ctx context.Context, p part, c testCase, fleets []*fleet
 	}
 	s.studies = append(s.studies, done)
 	s.progress.clear()
-	fmt.Printf("%s\n", done.table().terminal())
+	fmt.Printf("%s\n%s\n", titles[p.name], tableOf(done).terminal())
 	for _, line := range done.faults() {
 		fmt.Println(red(line))
 	}

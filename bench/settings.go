@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -34,31 +35,38 @@ func readSettings(env func(string) string) (settings, error) {
 		SidecarEnv: strings.Fields(env("BENCH_SIDECAR_ENV")), ReferenceEnv: strings.Fields(env("BENCH_REFERENCE_ENV")),
 	}
 	var err error
-	set.Rounds, err = strconv.Atoi(text(env, "BENCH_ROUNDS", "3"))
+	set.Rounds, err = strconv.Atoi(text(env, "BENCH_ROUNDS", "5"))
 	if err != nil || set.Rounds < 1 || set.Rounds > 1000 {
 		return set, fmt.Errorf("BENCH_ROUNDS is %q: it must be a number from 1 to 1000", env("BENCH_ROUNDS"))
 	}
-	seconds, err := strconv.ParseFloat(text(env, "BENCH_SECONDS", "3"), 64)
+	seconds, err := strconv.ParseFloat(text(env, "BENCH_SECONDS", "2"), 64)
 	if err != nil || seconds < 0.5 || seconds > 600 {
 		return set, fmt.Errorf("BENCH_SECONDS is %q: it must be a number from 0.5 to 600", env("BENCH_SECONDS"))
 	}
 	set.Length = time.Duration(seconds * float64(time.Second))
+	err = set.choose(env)
+	return set, err
+}
+
+// choose reads which cases and parts there are.
+func (set *settings) choose(env func(string) string) error {
 	var known []string
 	for _, c := range cases {
 		known = append(known, c.Short)
 	}
+	var err error
 	set.Cases, err = choice("BENCH_CASES", env("BENCH_CASES"), known)
 	if err != nil {
-		return set, err
+		return err
 	}
 	set.Parts, err = choice("BENCH_PARTS", env("BENCH_PARTS"), parts)
 	if err != nil {
-		return set, err
+		return err
 	}
 	if slices.Contains(set.Parts, "open") && !slices.Contains(set.Parts, "closed") {
-		return set, fmt.Errorf("BENCH_PARTS has open without closed, which measures the capacity that open needs")
+		return errors.New("BENCH_PARTS has open without closed, which measures the capacity that open needs")
 	}
-	return set, nil
+	return nil
 }
 
 // text is a variable, or what stands for it when it is not set.
