@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -60,8 +59,11 @@ func compare(ctx context.Context, set settings) error {
 	s.progress.expect(plan.rounds(set), set.Length+warmth)
 	err = s.follow(ctx, plan)
 	s.progress.clear()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	if err != nil {
-		return errors.Join(err, context.Cause(ctx))
+		return err
 	}
 	return s.report(os.Stdout)
 }
@@ -131,22 +133,33 @@ func (s *session) follow(ctx context.Context, plan stages) error {
 	return nil
 }
 
-// stage starts servers, runs the parts on them, and stops them.
+// stage starts servers, runs the parts on them, and stops them. After a study that is no result there are new servers: what one does
+// later about decisions without Redis, it would do in the rounds of others.
 func (s *session) stage(ctx context.Context, g stage) error {
 	var fleets []*fleet
-	for _, p := range g.programs {
-		f, err := startFleet(ctx, s.folder, p, g.size, g.rules, s.redis)
-		if err != nil {
-			return err
+	stop := func() {
+		for _, f := range fleets {
+			f.stop()
 		}
-		defer f.stop()
-		fleets = append(fleets, f)
+		fleets = nil
 	}
+	defer stop()
 	for _, p := range g.parts {
 		for _, c := range p.cases {
-			err := s.study(ctx, p, c, fleets)
+			for len(fleets) < len(g.programs) {
+				f, err := startFleet(ctx, s.folder, g.programs[len(fleets)], g.size, g.rules, s.redis)
+				if err != nil {
+					return err
+				}
+				fleets = append(fleets, f)
+			}
+			done, err := s.study(ctx, p, c, fleets)
 			if err != nil {
 				return err
+			}
+			s.studies = append(s.studies, done)
+			if s.show(done) {
+				stop()
 			}
 		}
 	}
@@ -154,7 +167,7 @@ func (s *session) stage(ctx context.Context, g stage) error {
 }
 
 // study runs the rounds of a case. The servers take turns, and the order changes every round: A B, B A, A B.
-func (s *session) study(ctx context.Context, p part, c testCase, fleets []*fleet) error {
+func (s *session) study(ctx context.Context, p part, c testCase, fleets []*fleet) (*study, error) {
 	done := &study{Part: p.name, Case: c, Rounds: map[string][]figures{}}
 	for round := range s.set.Rounds {
 		turns := slices.Clone(fleets)
@@ -167,18 +180,23 @@ func (s *session) study(ctx context.Context, p part, c testCase, fleets []*fleet
 			o.Seed = uint64(round + 1)
 			made, err := measure(ctx, f, s.redis, o)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			done.Rounds[f.name] = append(done.Rounds[f.name], made)
 		}
 	}
-	s.studies = append(s.studies, done)
+	return done, nil
+}
+
+// show prints a study, and reports whether it is no result.
+func (s *session) show(done *study) bool {
 	s.progress.clear()
-	fmt.Printf("%s\n%s\n", titles[p.name], tableOf(done).terminal())
-	for _, line := range done.faults() {
+	fmt.Printf("%s\n%s\n", titles[done.Part], tableOf(done).terminal())
+	faults := done.faults()
+	for _, line := range faults {
 		fmt.Println(red(line))
 	}
-	return nil
+	return len(faults) > 0
 }
 
 // closed is the load that keeps calls in flight.
