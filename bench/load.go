@@ -123,7 +123,7 @@ func newLoad(o order) (*load, error) {
 		for _, target := range o.Targets {
 			c, err := grpc.NewClient("passthrough:///"+target, grpc.WithTransportCredentials(insecure.NewCredentials()),
 				grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{}), grpc.StaticMethod()), grpc.WithDisableRetry(),
-				grpc.WithDisableServiceConfig(), grpc.WithSharedWriteBuffer(true))
+				grpc.WithDisableServiceConfig())
 			if err != nil {
 				return nil, err
 			}
@@ -135,7 +135,7 @@ func newLoad(o order) (*load, error) {
 
 func (l *load) close() {
 	for _, c := range l.connections {
-		c.Close()
+		_ = c.Close()
 	}
 }
 

@@ -43,27 +43,32 @@ func (f *fleet) selves() (self, error) {
 	return sum, nil
 }
 
-// read takes the counters. What costs the servers time is read by selves instead, outside of the measured part.
-func read(f *fleet, redis *redisServer) (counters, error) {
-	var c counters
+// times reads the processor time of everything.
+func (c *counters) times(f *fleet, redis *redisServer) error {
 	var err error
-	c.counts, err = redis.conn.counts()
-	if err != nil {
-		return c, redis.complain(err)
-	}
 	c.redis, err = cpuOf(redis.cmd.Process.Pid)
 	if err != nil {
-		return c, redis.complain(err)
+		return redis.complain(err)
 	}
 	for _, n := range f.nodes {
 		cpu, err := cpuOf(n.cmd.Process.Pid)
 		if err != nil {
-			return c, n.complain(err)
+			return n.complain(err)
 		}
 		c.server += cpu
 	}
 	c.machine, err = cpuOfMachine()
-	return c, err
+	return err
+}
+
+// ask reads what Redis counts.
+func (c *counters) ask(redis *redisServer) error {
+	var err error
+	c.counts, err = redis.conn.counts()
+	if err != nil {
+		return redis.complain(err)
+	}
+	return nil
 }
 
 // measure runs one round against a fleet. Every round begins with an empty Redis.
@@ -93,22 +98,24 @@ func measure(ctx context.Context, f *fleet, redis *redisServer, o order) (figure
 	return made, err
 }
 
-// observe lets the load flow and takes the counters before and after. What a server counts about itself costs it time to say, so that
-// comes first and last. Its decisions without Redis are those since its start.
+// observe lets the load flow and takes the counters before and after. What a server or Redis says about itself costs it time, so
+// processor time is read last before the load and first after it. Decisions without Redis are those since the server's start.
 func observe(f *fleet, redis *redisServer, g *generator) (figures, error) {
+	var before, after counters
 	warm, err := f.selves()
+	if err == nil {
+		err = before.ask(redis)
+	}
+	if err == nil {
+		err = before.times(f, redis)
+	}
 	if err != nil {
 		return figures{}, g.end(err)
 	}
-	before, err := read(f, redis)
-	if err != nil {
-		return figures{}, g.end(err)
+	seen, err := g.run(func() error { return after.times(f, redis) })
+	if err == nil {
+		err = after.ask(redis)
 	}
-	var after counters
-	seen, err := g.run(func() error {
-		after, err = read(f, redis)
-		return err
-	})
 	if err != nil {
 		return figures{}, err
 	}

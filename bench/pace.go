@@ -21,7 +21,7 @@ func pace(ctx context.Context, rate float64, length time.Duration, due chan<- ti
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	const setTimerSlack = 29
-	syscall.RawSyscall(syscall.SYS_PRCTL, setTimerSlack, 1, 0)
+	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, setTimerSlack, 1, 0) // where it fails, calls are late by 50 µs
 	begin := time.Now()
 	for i := 0; ctx.Err() == nil; i++ {
 		after := time.Duration(float64(i) / rate * float64(time.Second))

@@ -13,7 +13,7 @@ import (
 var titles = map[string]string{
 	"closed":     "Closed loop, 64 calls in flight, two servers",
 	"open":       "Open loop at half of the slower server's capacity, two servers",
-	"lone":       "One caller at a time, two servers",
+	"lone":       "One caller at a time, on one of two servers",
 	"four":       "Closed loop, 64 calls in flight, four servers",
 	"algorithms": "Spillway's algorithms over 100,000 keys, closed loop, two sidecars",
 }

@@ -48,7 +48,7 @@ func compare(ctx context.Context, set settings) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(folder)
+	defer func() { _ = os.RemoveAll(folder) }()
 	s := &session{set: set, folder: folder, progress: newProgress(os.Stderr)}
 	s.redis, err = startRedis(ctx, folder)
 	if err != nil {
