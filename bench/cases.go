@@ -34,7 +34,7 @@ var cases = []testCase{
 	{"four descriptors", "four", work{Domain: "bench", Keys: []string{"user", "tenant", "route", "address"}, Values: keys}, goal{0.50, 1.0, 1.8}, []string{"open", "lone"}, nil},
 	{"refused flood", "refused", work{Domain: "bench", Keys: []string{"spent"}, Values: 1, Refused: true}, goal{0.60, 0, 1.4}, []string{"open", "four"}, nil},
 	{"unmatched", "unmatched", work{Domain: "bench", Keys: []string{"other"}, Values: keys}, goal{0.60, 0, 1.4}, nil, nil},
-	{"refused, local cache", "cache", work{Domain: "bench", Keys: []string{"spent"}, Values: 1, Refused: true}, goal{-1, -1, -1}, nil, []string{"LOCAL_CACHE_SIZE_IN_BYTES=10000000"}},
+	{"refused, local cache", "cache", work{Domain: "bench", Keys: []string{"spent"}, Values: 1, Refused: true}, goal{0.60, 0, 1.4}, nil, []string{"LOCAL_CACHE_SIZE_IN_BYTES=10000000"}},
 }
 
 // ruleFile is the file that both servers read. It is the reference server's format.

@@ -98,3 +98,15 @@ func TestRedisThatIsNotAskedHasNoRatio(t *testing.T) {
 		t.Errorf("the ratio is %v", got)
 	}
 }
+
+func TestRatiosAreTakenRoundByRound(t *testing.T) {
+	s := sample("closed", cases[0])
+	for i, busy := range []float64{1, 2, 4} {
+		s.Rounds[reference][i].Server, s.Rounds[reference][i].Redis = 80*busy, 20*busy
+		s.Rounds[spillway][i].Server, s.Rounds[spillway][i].Redis = 30*busy, 20*busy
+	}
+	s.Rounds[spillway][0].Server = 1000
+	if got := s.ratio(sumCPU); got != 0.5 {
+		t.Errorf("the ratio is %v, want 0.5: that of two rounds of three", got)
+	}
+}

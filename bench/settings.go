@@ -23,7 +23,7 @@ type settings struct {
 }
 
 // warmth is how long requests flow before a round is measured.
-const warmth = 600 * time.Millisecond
+const warmth = 400 * time.Millisecond
 
 // parts are what a run consists of, in this order.
 var parts = []string{"closed", "open", "lone", "four", "algorithms"}
@@ -35,11 +35,11 @@ func readSettings(env func(string) string) (settings, error) {
 		SidecarEnv: strings.Fields(env("BENCH_SIDECAR_ENV")), ReferenceEnv: strings.Fields(env("BENCH_REFERENCE_ENV")),
 	}
 	var err error
-	set.Rounds, err = strconv.Atoi(text(env, "BENCH_ROUNDS", "5"))
+	set.Rounds, err = strconv.Atoi(text(env, "BENCH_ROUNDS", "8"))
 	if err != nil || set.Rounds < 1 || set.Rounds > 1000 {
 		return set, fmt.Errorf("BENCH_ROUNDS is %q: it must be a number from 1 to 1000", env("BENCH_ROUNDS"))
 	}
-	seconds, err := strconv.ParseFloat(text(env, "BENCH_SECONDS", "2"), 64)
+	seconds, err := strconv.ParseFloat(text(env, "BENCH_SECONDS", "1"), 64)
 	if err != nil || seconds < 0.5 || seconds > 600 {
 		return set, fmt.Errorf("BENCH_SECONDS is %q: it must be a number from 0.5 to 600", env("BENCH_SECONDS"))
 	}

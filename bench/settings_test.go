@@ -15,7 +15,7 @@ func environment(values map[string]string) func(string) string {
 
 func TestSettings(t *testing.T) {
 	set, err := readSettings(environment(nil))
-	if err != nil || set.Rounds != 5 || set.Length != 2*time.Second || len(set.Cases) != len(cases) || len(set.Parts) != len(parts) {
+	if err != nil || set.Rounds != 8 || set.Length != time.Second || len(set.Cases) != len(cases) || len(set.Parts) != len(parts) {
 		t.Errorf("the default is %+v, %v", set, err)
 	}
 	set, err = readSettings(environment(map[string]string{
