@@ -46,6 +46,9 @@ func chart(studies []*study) string {
 	label(&out, rightPanel, 52, "small", "decisions per second (more is better)")
 	time, speed := 0.0, 0.0
 	for _, s := range studies {
+		if len(s.faults()) > 0 {
+			continue
+		}
 		for _, server := range s.servers() {
 			time = max(time, s.median(server, sumCPU))
 			speed = max(speed, s.median(server, perSecond))

@@ -171,7 +171,7 @@ func (s *session) report(out io.Writer) error {
 			fmt.Fprintf(out, "Ratios of %s to %s. %s:\n\n%s\n", spillway, reference, titles[part], ratios(studies).terminal())
 		}
 	}
-	err := s.write()
+	err := s.write(out)
 	if err != nil {
 		return err
 	}

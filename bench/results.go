@@ -3,11 +3,15 @@ package main
 import (
 	"debug/buildinfo"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 )
+
+// aboutRatios stands above the table of ratios.
+const aboutRatios = "A ratio is the median of the rounds' ratios; on a busy machine it differs from the ratio of the medians below."
 
 // titles of the parts.
 var titles = map[string]string{
@@ -78,12 +82,13 @@ func processorName() string {
 	return strings.TrimLeft(name, "\t :")
 }
 
-// write makes RESULTS.md and results.svg.
-func (s *session) write() error {
+// write makes RESULTS.md and results.svg, and prints what figures depend on.
+func (s *session) write(out io.Writer) error {
 	here, err := s.describe()
 	if err != nil {
 		return err
 	}
+	fmt.Fprint(out, here.text())
 	err = os.WriteFile(filepath.Join(s.set.Out, "RESULTS.md"), []byte(page(here, s.studies)), 0o644)
 	if err != nil {
 		return err
@@ -104,7 +109,7 @@ func page(here surroundings, studies []*study) string {
 	}
 	if closed := of(studies, "closed"); len(closed) > 0 {
 		out.WriteString("\n![Processor time and decisions per second of both servers](results.svg)\n")
-		out.WriteString("\n## Ratios of Spillway to the reference server\n\n" + titles["closed"] + ".\n\n" + ratios(closed).markdown())
+		out.WriteString("\n## Ratios of Spillway to the reference server\n\n" + titles["closed"] + ". " + aboutRatios + "\n\n" + ratios(closed).markdown())
 	}
 	if four := of(studies, "four"); len(four) > 0 {
 		out.WriteString("\n" + titles["four"] + ".\n\n" + ratios(four).markdown())
