@@ -11,8 +11,11 @@ TOOLS        := .tools
 # Envoy's program: the caller's own, else the one that `make tools` fetches.
 ENVOY_BIN    ?= $(CURDIR)/$(TOOLS)/envoy/envoy
 FUZZ_TIME    ?= 60s
-BENCH        ?= .
-BENCH_TIME   ?= 1s
+MICRO        ?= .
+MICRO_TIME   ?= 1s
+# The reference server that `make bench` compares with: what its Go module's `latest` is.
+REFERENCE    := v1.4.1-0.20260122083618-3fb702589d36
+REFERENCE_BIN = $(TOOLS)/ratelimit/$(REFERENCE)/service_cmd
 export ENVOY_BIN
 
 # Every package but the tests of the whole, which need Envoy. The fault matrix is about time, so it has the machine to itself
@@ -106,8 +109,18 @@ fuzz: ## every fuzz target for FUZZ_TIME (60s)
 	done
 
 .PHONY: bench
-bench: ## benchmarks of match, decide, encode, script and door (BENCH=regexp, BENCH_TIME=1s)
-	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCH_TIME) -benchmem ./...
+bench: build $(REFERENCE_BIN) ## compare with envoyproxy/ratelimit on one Redis (about 9 minutes; BENCH_ROUNDS, BENCH_SECONDS, BENCH_CASES, BENCH_PARTS)
+	@command -v redis-server >/dev/null || ./tools/packages redis-server
+	@$(GO) build -buildvcs=false -o $(BIN)/ ./bench
+	@BENCH_REFERENCE=$(REFERENCE_BIN) BENCH_SIDECAR=$(BIN)/sidecar exec $(BIN)/bench
+
+$(REFERENCE_BIN):
+	@echo "building envoyproxy/ratelimit $(REFERENCE)"
+	@GOBIN=$(CURDIR)/$(@D) $(GO) install github.com/envoyproxy/ratelimit/src/service_cmd@$(REFERENCE)
+
+.PHONY: micro
+micro: ## benchmarks of match, decide, encode, script and door (MICRO=regexp, MICRO_TIME=1s)
+	@$(GO) test -run '^$$' -bench '$(MICRO)' -benchtime $(MICRO_TIME) -benchmem ./...
 
 .PHONY: docs
 docs: ## write docs/metrics.md and docs/environment.md anew, from the code

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+)
+
+// figures are what one round of one server gave. Times are per decision, in microseconds.
+type figures struct {
+	Decisions, Refused      float64
+	PerSecond               float64
+	Server, Redis, Load     float64 // processor time
+	P50, P99                float64 // milliseconds
+	Commands, Trips, Allocs float64 // per decision
+	Script                  float64 // microseconds of a script in Redis; NaN without one
+	Rate                    float64 // calls per second that an open loop makes
+	Others                  float64 // share of the processors that programs outside the benchmark used
+	WithoutRedis            float64 // decisions, those of the warm-up, too
+	Errors, Wrong           int
+	FirstError              string
+}
+
+// counters are the sums since the start of each process, at one moment.
+type counters struct {
+	server, redis time.Duration
+	machine       machine
+	counts        redisCounts
+}
+
+// selves is what a fleet counts about itself.
+func (f *fleet) selves() (self, error) {
+	var sum self
+	for _, n := range f.nodes {
+		one, err := f.self(n.debug)
+		if err != nil {
+			return sum, n.complain(err)
+		}
+		sum.Allocations += one.Allocations
+		sum.WithoutRedis += one.WithoutRedis
+	}
+	return sum, nil
+}
+
+// times reads the processor time of everything.
+func (c *counters) times(f *fleet, redis *redisServer) error {
+	var err error
+	c.redis, err = cpuOf(redis.cmd.Process.Pid)
+	if err != nil {
+		return redis.complain(err)
+	}
+	for _, n := range f.nodes {
+		cpu, err := cpuOf(n.cmd.Process.Pid)
+		if err != nil {
+			return n.complain(err)
+		}
+		c.server += cpu
+	}
+	c.machine, err = cpuOfMachine()
+	return err
+}
+
+// ask reads what Redis counts.
+func (c *counters) ask(redis *redisServer) error {
+	var err error
+	c.counts, err = redis.conn.counts()
+	if err != nil {
+		return redis.complain(err)
+	}
+	return nil
+}
+
+// measure runs one round against a fleet. Every round begins with an empty Redis.
+func measure(ctx context.Context, f *fleet, redis *redisServer, o order) (figures, error) {
+	ctx, cancel := limit(ctx, o)
+	defer cancel()
+	o.Targets = f.targets()
+	_, err := redis.conn.do("FLUSHALL SYNC")
+	if err != nil {
+		return figures{}, redis.complain(err)
+	}
+	cold, err := f.selves()
+	if err != nil {
+		return figures{}, err
+	}
+	g, err := startGenerator(ctx, o)
+	if err != nil {
+		return figures{}, err
+	}
+	made, err := observe(f, redis, g)
+	made.WithoutRedis -= cold.WithoutRedis
+	made.Rate = o.Rate
+	made.Wrong = int(made.Refused)
+	if o.Work.Refused {
+		made.Wrong = int(made.Decisions - made.Refused)
+	}
+	return made, err
+}
+
+// observe lets the load flow and takes the counters before and after. What a server or Redis says about itself costs it time, so
+// processor time is read last before the load and first after it. Decisions without Redis are those since the server's start.
+func observe(f *fleet, redis *redisServer, g *generator) (figures, error) {
+	var before, after counters
+	warm, err := f.selves()
+	if err == nil {
+		err = before.ask(redis)
+	}
+	if err == nil {
+		err = before.times(f, redis)
+	}
+	if err != nil {
+		return figures{}, g.end(err)
+	}
+	seen, err := g.run(func() error { return after.times(f, redis) })
+	if err == nil {
+		err = after.ask(redis)
+	}
+	if err != nil {
+		return figures{}, err
+	}
+	last, err := f.selves()
+	if err != nil {
+		return figures{}, err
+	}
+	if seen.Decisions == 0 {
+		return figures{}, fmt.Errorf("%s made no decision; the first error: %s", f.name, seen.FirstError)
+	}
+	made := figuresOf(before, after, seen)
+	made.Allocs = (last.Allocations - warm.Allocations) / made.Decisions
+	made.WithoutRedis = last.WithoutRedis
+	return made, nil
+}
+
+// housekeeping is how many commands per decision are not about decisions: sidecars exchange heartbeats in Redis, also while the other
+// server has its turn.
+const housekeeping = 0.01
+
+// figuresOf divides what was counted between two moments by the decisions.
+func figuresOf(before, after counters, seen outcome) figures {
+	n := float64(seen.Decisions)
+	micros := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) / n }
+	ours := after.server - before.server + after.redis - before.redis + seen.CPU
+	script := math.NaN()
+	if calls := float64(after.counts.Scripts.Calls - before.counts.Scripts.Calls); calls/n > housekeeping {
+		script = float64(after.counts.Scripts.Micros-before.counts.Scripts.Micros) / calls
+	}
+	return figures{
+		Decisions: n, Refused: float64(seen.Refused),
+		PerSecond: n / seen.Elapsed.Seconds(),
+		Server:    micros(after.server - before.server),
+		Redis:     micros(after.redis - before.redis),
+		Load:      micros(seen.CPU),
+		P50:       float64(seen.P50) / float64(time.Millisecond),
+		P99:       float64(seen.P99) / float64(time.Millisecond),
+		Commands:  float64(after.counts.Commands-before.counts.Commands-1) / n,
+		Trips:     float64(after.counts.Reads-before.counts.Reads-1) / n,
+		Script:    script,
+		Others:    max(0, ratio(float64(after.machine.busy-before.machine.busy-ours), float64(after.machine.all-before.machine.all))),
+		Errors:    seen.Errors, FirstError: seen.FirstError,
+	}
+}

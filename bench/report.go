@@ -1,0 +1,206 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+)
+
+// What medians are taken of.
+func perSecond(f figures) float64 { return f.PerSecond }
+func redisCPU(f figures) float64  { return f.Redis }
+func serverCPU(f figures) float64 { return f.Server }
+func sumCPU(f figures) float64    { return f.Server + f.Redis }
+
+// median is that of a figure over the rounds of a server, and NaN where it was not measured.
+func (s *study) median(server string, of func(figures) float64) float64 {
+	var values []float64
+	for _, f := range s.Rounds[server] {
+		values = append(values, of(f))
+	}
+	return median(values)
+}
+
+// servers are the names of those that were measured, in the order of tables.
+func (s *study) servers() []string {
+	var all []string
+	for _, name := range []string{reference, spillway} {
+		if len(s.Rounds[name]) > 0 {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// columns are the figures of the tables.
+var columns = []struct {
+	head string
+	of   func(figures) float64
+}{
+	{"decisions/s", perSecond},
+	{"server µs", serverCPU},
+	{"Redis µs", redisCPU},
+	{"load µs", func(f figures) float64 { return f.Load }},
+	{"p50 ms", func(f figures) float64 { return f.P50 }},
+	{"p99 ms", func(f figures) float64 { return f.P99 }},
+	{"commands", func(f figures) float64 { return f.Commands }},
+	{"trips", func(f figures) float64 { return f.Trips }},
+	{"script µs", func(f figures) float64 { return f.Script }},
+	{"allocations", func(f figures) float64 { return f.Allocs }},
+}
+
+// tableOf has the medians of studies, a row for each server.
+func tableOf(studies ...*study) table {
+	t := table{head: []string{"case", "server"}, left: 2}
+	for _, c := range columns {
+		t.head = append(t.head, c.head)
+	}
+	t.head = append(t.head, "without Redis")
+	for _, s := range studies {
+		for _, server := range s.servers() {
+			row := []string{s.Case.Name, server}
+			for _, c := range columns {
+				row = append(row, number(s.median(server, c.of)))
+			}
+			t.rows = append(t.rows, append(row, thousands(int64(s.withoutRedis(server)))))
+		}
+	}
+	return t
+}
+
+// withoutRedis is the sum over all rounds.
+func (s *study) withoutRedis(server string) float64 {
+	sum := 0.0
+	for _, f := range s.Rounds[server] {
+		sum += f.WithoutRedis
+	}
+	return sum
+}
+
+// wrongShare is how many answers of a round may be of the other kind: at the edge of a window one call is admitted.
+const wrongShare = 0.001
+
+// faults are the reasons for which a study is no result.
+func (s *study) faults() []string {
+	var all []string
+	for _, server := range s.servers() {
+		wrong, errors, decisions, first := 0, 0, 0.0, ""
+		for _, f := range s.Rounds[server] {
+			errors += f.Errors
+			wrong += f.Wrong
+			decisions += f.Decisions
+			if first == "" {
+				first = f.FirstError
+			}
+		}
+		about := fmt.Sprintf("NO RESULT: %s, %s, %s: ", s.Part, s.Case.Name, server)
+		if n := s.withoutRedis(server); n > 0 {
+			all = append(all, about+fmt.Sprintf("%s decisions were made without Redis", thousands(int64(n))))
+		}
+		if errors > 0 {
+			all = append(all, about+fmt.Sprintf("%d calls failed, the first with %q", errors, first))
+		}
+		if float64(wrong) > wrongShare*decisions {
+			all = append(all, about+fmt.Sprintf("%d answers of %.0f admit where they should refuse, or refuse where they should admit", wrong, decisions))
+		}
+	}
+	return all
+}
+
+// ratios is the table of the sidecar to the reference server, with the goals.
+func ratios(studies []*study) table {
+	t := table{head: []string{"case", "CPU of server + Redis", "goal", "Redis alone", "goal", "decisions per second", "goal"}, left: 1}
+	for _, s := range studies {
+		if len(s.faults()) > 0 {
+			t.rows = append(t.rows, []string{s.Case.Name, "no result", "", "no result", "", "no result", ""})
+			continue
+		}
+		t.rows = append(t.rows, []string{
+			s.Case.Name, number(s.ratio(sumCPU)), atMost(s.Case.Goal.CPU), number(s.redisRatio()), atMost(s.Case.Goal.Redis), number(s.ratio(perSecond)), atLeast(s.Case.Goal.PerSecond),
+		})
+	}
+	return t
+}
+
+// ratio is the median of the ratios of the sidecar to the reference server in each round. The two turns of a round follow one another,
+// so other programs disturb both alike.
+func (s *study) ratio(of func(figures) float64) float64 {
+	var all []float64
+	for i := range min(len(s.Rounds[spillway]), len(s.Rounds[reference])) {
+		all = append(all, ratio(of(s.Rounds[spillway][i]), of(s.Rounds[reference][i])))
+	}
+	return median(all)
+}
+
+// redisRatio is that of Redis' processor time. It is 0 where the sidecar asked Redis nothing, and then it does not matter whether the
+// reference server did.
+func (s *study) redisRatio() float64 {
+	if s.median(spillway, func(f figures) float64 { return f.Commands }) < housekeeping {
+		return 0
+	}
+	return s.ratio(redisCPU)
+}
+
+func atMost(g float64) string {
+	switch {
+	case g < 0:
+		return ""
+	case g == 0:
+		return "0"
+	}
+	return fmt.Sprintf("≤ %.2g", g)
+}
+
+func atLeast(g float64) string {
+	if g < 0 {
+		return ""
+	}
+	return fmt.Sprintf("≥ %.2g", g)
+}
+
+// of are the studies of a part.
+func of(studies []*study, part string) []*study {
+	return slices.DeleteFunc(slices.Clone(studies), func(s *study) bool { return s.Part != part })
+}
+
+// report prints the ratios and writes the files. It fails when a study is no result.
+func (s *session) report(out io.Writer) error {
+	for _, part := range []string{"closed", "four"} {
+		if studies := of(s.studies, part); len(studies) > 0 {
+			fmt.Fprintf(out, "Ratios of %s to %s. %s:\n\n%s\n", spillway, reference, titles[part], ratios(studies).terminal())
+		}
+	}
+	err := s.write(out)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "Written: %s/RESULTS.md and results.svg\n", s.set.Out)
+	faulty := false
+	for _, one := range s.studies {
+		for _, line := range one.faults() {
+			fmt.Fprintln(out, red(line))
+			faulty = true
+		}
+	}
+	if faulty {
+		return errNoResult
+	}
+	return nil
+}
+
+// others is the median share of the processors that other programs used.
+func (s *session) others() float64 {
+	var all []float64
+	for _, one := range s.studies {
+		for _, rounds := range one.Rounds {
+			for _, f := range rounds {
+				all = append(all, f.Others)
+			}
+		}
+	}
+	if m := median(all); !math.IsNaN(m) {
+		return m
+	}
+	return 0
+}

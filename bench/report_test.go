@@ -1,0 +1,112 @@
+package main
+
+import (
+	"flag"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// sample is a study in which the sidecar takes half of the reference server's time.
+func sample(part string, c testCase) *study {
+	one := figures{Decisions: 30_000, PerSecond: 15_000, Server: 80, Redis: 10, Load: 25, P50: 3.6, P99: 12, Commands: 2, Trips: 0.65, Script: math.NaN(), Allocs: 190}
+	two := figures{Decisions: 60_000, PerSecond: 30_000, Server: 35, Redis: 10, Load: 25, P50: 1.8, P99: 6, Commands: 4, Trips: 0.2, Script: 8.5, Allocs: 60}
+	return &study{Part: part, Case: c, Rounds: map[string][]figures{reference: {one, one, one}, spillway: {two, two, two}}}
+}
+
+func samples() []*study {
+	var all []*study
+	for _, c := range cases {
+		all = append(all, sample("closed", c))
+	}
+	return append(all, sample("open", cases[0]), sample("four", cases[0]))
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		err := os.WriteFile(file, []byte(got), 0o644)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs (go test ./bench -update writes it anew); got:\n%s", file, got)
+	}
+}
+
+var here = surroundings{
+	Cores: 2, Processor: "Some Processor", Redis: "7.0.15", Rounds: 3, Seconds: 2,
+	Sidecar: build{"go1.26", "v1", "v1.85.0"}, Reference: build{"go1.26", "v1.4.1", "v1.74.2"},
+}
+
+func TestPage(t *testing.T) {
+	golden(t, "page.golden", page(here, samples()))
+}
+
+func TestChart(t *testing.T) {
+	golden(t, "chart.golden", chart(of(samples(), "closed")))
+}
+
+func TestPageOfARunThatIsNoResult(t *testing.T) {
+	studies := samples()
+	studies[0].Rounds[spillway][1].WithoutRedis = 123
+	studies[1].Rounds[reference][0].Errors, studies[1].Rounds[reference][0].FirstError = 2, "gone"
+	studies[2].Rounds[spillway][2].Wrong = 5000
+	with := here
+	with.Others, with.SidecarEnv = 0.3, []string{"STORE_BUDGET=500ms"}
+	golden(t, "bad-page.golden", page(with, studies))
+	golden(t, "bad-chart.golden", chart(of(studies, "closed")))
+}
+
+func TestTerminalTable(t *testing.T) {
+	golden(t, "terminal.golden", tableOf(samples()[:2]...).terminal()+"\n"+ratios(samples()[:2]).terminal())
+}
+
+func TestRatiosAreWithheldFromWhatIsNoResult(t *testing.T) {
+	s := sample("closed", cases[0])
+	s.Rounds[spillway][2].WithoutRedis = 1
+	row := strings.Join(ratios([]*study{s}).rows[0], " ")
+	if strings.ContainsAny(row[len("100,000 keys"):], "0123456789") || !strings.Contains(row, "no result") {
+		t.Errorf("one decision without Redis leaves the row %q", row)
+	}
+}
+
+func TestAFewAnswersMayBeOfTheOtherKind(t *testing.T) {
+	s := sample("closed", cases[0])
+	s.Rounds[reference][0].Wrong = 1
+	if faults := s.faults(); len(faults) > 0 {
+		t.Errorf("one answer at the edge of a window: %v", faults)
+	}
+}
+
+func TestRedisThatIsNotAskedHasNoRatio(t *testing.T) {
+	s := sample("closed", cases[0])
+	for i := range s.Rounds[spillway] {
+		s.Rounds[spillway][i].Commands = 0.0004
+	}
+	if got := s.redisRatio(); got != 0 {
+		t.Errorf("the ratio is %v", got)
+	}
+}
+
+func TestRatiosAreTakenRoundByRound(t *testing.T) {
+	s := sample("closed", cases[0])
+	for i, busy := range []float64{1, 2, 4} {
+		s.Rounds[reference][i].Server, s.Rounds[reference][i].Redis = 80*busy, 20*busy
+		s.Rounds[spillway][i].Server, s.Rounds[spillway][i].Redis = 30*busy, 20*busy
+	}
+	s.Rounds[spillway][0].Server = 1000
+	if got := s.ratio(sumCPU); got != 0.5 {
+		t.Errorf("the ratio is %v, want 0.5: that of two rounds of three", got)
+	}
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"debug/buildinfo"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// aboutRatios stands above the table of ratios.
+const aboutRatios = "A ratio is the median of the rounds' ratios; on a busy machine it differs from the ratio of the medians below."
+
+// titles of the parts.
+var titles = map[string]string{
+	"closed":     "Closed loop, 64 calls in flight, two servers",
+	"open":       "Open loop at half of the slower server's capacity, two servers",
+	"lone":       "One caller at a time, on one of two servers",
+	"four":       "Closed loop, 64 calls in flight, four servers",
+	"algorithms": "Spillway's algorithms over 100,000 keys, closed loop, two sidecars",
+}
+
+// surroundings are what figures depend on.
+type surroundings struct {
+	Cores                int
+	Processor            string
+	Sidecar, Reference   build
+	Redis                string
+	SidecarEnv, OtherEnv []string
+	Others               float64 // share of the processors
+	Rounds               int
+	Seconds              float64
+}
+
+// build is what a program was built from.
+type build struct{ Go, Module, GRPC string }
+
+// describe looks around.
+func (s *session) describe() (surroundings, error) {
+	here := surroundings{
+		Cores: runtime.NumCPU(), Processor: processorName(), Others: s.others(), Rounds: s.set.Rounds, Seconds: s.set.Length.Seconds(),
+		SidecarEnv: s.set.SidecarEnv, OtherEnv: s.set.ReferenceEnv,
+	}
+	info, err := s.redis.conn.do("INFO server")
+	if err != nil {
+		return here, err
+	}
+	_, rest, _ := strings.Cut(info, "redis_version:")
+	here.Redis, _, _ = strings.Cut(rest, "\r\n")
+	here.Sidecar, err = buildOf(s.set.Sidecar)
+	if err != nil {
+		return here, err
+	}
+	here.Reference, err = buildOf(s.set.Reference)
+	return here, err
+}
+
+func buildOf(program string) (build, error) {
+	info, err := buildinfo.ReadFile(program)
+	if err != nil {
+		return build{}, err
+	}
+	b := build{Go: info.GoVersion, Module: info.Main.Version}
+	for _, m := range info.Deps {
+		if m.Path == "google.golang.org/grpc" {
+			b.GRPC = m.Version
+		}
+	}
+	return b, nil
+}
+
+// processorName is what Linux calls the processor.
+func processorName() string {
+	text, _ := os.ReadFile("/proc/cpuinfo")
+	_, rest, found := strings.Cut(string(text), "model name")
+	name, _, _ := strings.Cut(rest, "\n")
+	if !found {
+		return runtime.GOARCH
+	}
+	return strings.TrimLeft(name, "\t :")
+}
+
+// write makes RESULTS.md and results.svg, and prints what figures depend on.
+func (s *session) write(out io.Writer) error {
+	here, err := s.describe()
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(out, here.text())
+	err = os.WriteFile(filepath.Join(s.set.Out, "RESULTS.md"), []byte(page(here, s.studies)), 0o644)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(s.set.Out, "results.svg"), []byte(chart(of(s.studies, "closed"))), 0o644)
+}
+
+// page is RESULTS.md.
+func page(here surroundings, studies []*study) string {
+	var out strings.Builder
+	out.WriteString("# Results\n\n")
+	out.WriteString("`make bench` writes this page and its chart. [README.md](README.md) says what is measured, and how.\n\n")
+	out.WriteString(here.text())
+	for _, s := range studies {
+		for _, fault := range s.faults() {
+			out.WriteString("\n**" + fault + "**\n")
+		}
+	}
+	if closed := of(studies, "closed"); len(closed) > 0 {
+		out.WriteString("\n![Processor time and decisions per second of both servers](results.svg)\n")
+		out.WriteString("\n## Ratios of Spillway to the reference server\n\n" + titles["closed"] + ". " + aboutRatios + "\n\n" + ratios(closed).markdown())
+	}
+	if four := of(studies, "four"); len(four) > 0 {
+		out.WriteString("\n" + titles["four"] + ".\n\n" + ratios(four).markdown())
+	}
+	for _, part := range parts {
+		if some := of(studies, part); len(some) > 0 {
+			out.WriteString("\n## " + titles[part] + "\n\n" + tableOf(some...).markdown())
+		}
+	}
+	return out.String()
+}
+
+// text is the surroundings as a list.
+func (here surroundings) text() string {
+	lines := []string{
+		fmt.Sprintf("Machine: %d cores, %s. Servers, Redis and the load generator share them.", here.Cores, here.Processor),
+		fmt.Sprintf("Redis %s.", here.Redis),
+		fmt.Sprintf("Spillway: %s, grpc-go %s.%s", here.Sidecar.Go, here.Sidecar.GRPC, extra(here.SidecarEnv)),
+		fmt.Sprintf("Reference: envoyproxy/ratelimit %s, %s, grpc-go %s.%s", here.Reference.Module, here.Reference.Go, here.Reference.GRPC, extra(here.OtherEnv)),
+		fmt.Sprintf("Medians of %d rounds of %g seconds.", here.Rounds, here.Seconds),
+	}
+	if here.Others > noisy {
+		lines = append(lines, fmt.Sprintf("**Other programs used %.0f %% of the processors meanwhile: decisions per second and latencies are noisy.**", 100*here.Others))
+	}
+	return "- " + strings.Join(lines, "\n- ") + "\n"
+}
+
+// noisy is the share of the processors beyond which other programs disturb the figures.
+const noisy = 0.05
+
+func extra(env []string) string {
+	if len(env) == 0 {
+		return ""
+	}
+	return " **Settings that differ from a default run: `" + strings.Join(env, " ") + "`.**"
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// settings are what the environment says about a run.
+type settings struct {
+	Rounds       int
+	Length       time.Duration // of the measured part of a round
+	Cases        []string      // short names
+	Parts        []string
+	Out          string   // folder of RESULTS.md and results.svg
+	Reference    string   // path of the reference server's program
+	Sidecar      string   // path of the sidecar's program
+	SidecarEnv   []string // NAME=value, beyond what both servers get
+	ReferenceEnv []string
+}
+
+// warmth is how long requests flow before a round is measured.
+const warmth = 400 * time.Millisecond
+
+// parts are what a run consists of, in this order.
+var parts = []string{"closed", "open", "lone", "four", "algorithms"}
+
+// readSettings reads the variables, whose defaults make a run of less than ten minutes.
+func readSettings(env func(string) string) (settings, error) {
+	set := settings{
+		Out: text(env, "BENCH_OUT", "bench"), Reference: env("BENCH_REFERENCE"), Sidecar: env("BENCH_SIDECAR"),
+		SidecarEnv: strings.Fields(env("BENCH_SIDECAR_ENV")), ReferenceEnv: strings.Fields(env("BENCH_REFERENCE_ENV")),
+	}
+	var err error
+	set.Rounds, err = strconv.Atoi(text(env, "BENCH_ROUNDS", "8"))
+	if err != nil || set.Rounds < 1 || set.Rounds > 1000 {
+		return set, fmt.Errorf("BENCH_ROUNDS is %q: it must be a number from 1 to 1000", env("BENCH_ROUNDS"))
+	}
+	seconds, err := strconv.ParseFloat(text(env, "BENCH_SECONDS", "1"), 64)
+	if err != nil || seconds < 0.5 || seconds > 600 {
+		return set, fmt.Errorf("BENCH_SECONDS is %q: it must be a number from 0.5 to 600", env("BENCH_SECONDS"))
+	}
+	set.Length = time.Duration(seconds * float64(time.Second))
+	err = set.choose(env)
+	return set, err
+}
+
+// choose reads which cases and parts there are.
+func (set *settings) choose(env func(string) string) error {
+	var known []string
+	for _, c := range cases {
+		known = append(known, c.Short)
+	}
+	var err error
+	set.Cases, err = choice("BENCH_CASES", env("BENCH_CASES"), known)
+	if err != nil {
+		return err
+	}
+	set.Parts, err = choice("BENCH_PARTS", env("BENCH_PARTS"), parts)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(set.Parts, "open") && !slices.Contains(set.Parts, "closed") {
+		return errors.New("BENCH_PARTS has open without closed, which measures the capacity that open needs")
+	}
+	return nil
+}
+
+// text is a variable, or what stands for it when it is not set.
+func text(env func(string) string, name, otherwise string) string {
+	if v := env(name); v != "" {
+		return v
+	}
+	return otherwise
+}
+
+// choice splits a list with commas and checks that all of it is known. Nothing chosen means everything.
+func choice(name, list string, known []string) ([]string, error) {
+	if list == "" {
+		return known, nil
+	}
+	chosen := strings.Split(list, ",")
+	for _, c := range chosen {
+		if !slices.Contains(known, c) {
+			return nil, fmt.Errorf("%s has %q: it must be a list with commas of %s", name, c, strings.Join(known, ", "))
+		}
+	}
+	return chosen, nil
+}

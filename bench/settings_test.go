@@ -1,0 +1,67 @@
+package main
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/rules"
+)
+
+func environment(values map[string]string) func(string) string {
+	return func(name string) string { return values[name] }
+}
+
+func TestSettings(t *testing.T) {
+	set, err := readSettings(environment(nil))
+	if err != nil || set.Rounds != 8 || set.Length != time.Second || len(set.Cases) != len(cases) || len(set.Parts) != len(parts) {
+		t.Errorf("the default is %+v, %v", set, err)
+	}
+	set, err = readSettings(environment(map[string]string{
+		"BENCH_ROUNDS": "1", "BENCH_SECONDS": "0.5", "BENCH_CASES": "hot,zipf", "BENCH_PARTS": "closed", "BENCH_SIDECAR_ENV": "A=1 B=2",
+	}))
+	if err != nil || set.Rounds != 1 || set.Length != time.Second/2 || !slices.Equal(set.Cases, []string{"hot", "zipf"}) || !slices.Equal(set.SidecarEnv, []string{"A=1", "B=2"}) {
+		t.Errorf("got %+v, %v", set, err)
+	}
+	for name, bad := range map[string]string{"BENCH_ROUNDS": "0", "BENCH_SECONDS": "x", "BENCH_CASES": "hot,cold", "BENCH_PARTS": "open"} {
+		_, err := readSettings(environment(map[string]string{name: bad}))
+		if err == nil {
+			t.Errorf("no error for %s=%s", name, bad)
+		}
+	}
+}
+
+func TestPlanHasEveryCaseAndPart(t *testing.T) {
+	set, err := readSettings(environment(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &session{set: set}
+	seen := map[string]int{}
+	for _, g := range s.plan() {
+		for _, p := range g.parts {
+			seen[p.name] += len(p.cases)
+		}
+	}
+	for part, want := range map[string]int{"closed": len(cases), "open": 4, "lone": 2, "four": 3, "algorithms": len(algorithms)} {
+		if seen[part] != want {
+			t.Errorf("part %s has %d cases, want %d", part, seen[part], want)
+		}
+	}
+	s.set.Cases, s.set.Parts = []string{"zipf"}, []string{"closed", "four"}
+	if plan := s.plan(); len(plan) != 1 || plan.rounds(s.set) != 2*set.Rounds {
+		t.Errorf("one case in one part has %d stages and %d rounds", len(plan), plan.rounds(s.set))
+	}
+}
+
+func TestRulesLoadAndMatchTheCases(t *testing.T) {
+	for name, text := range map[string]string{"rules": ruleFile, "algorithms": algorithmRules()} {
+		d, problems := rules.Decode(name, []byte(text))
+		_, more := descriptors.Compile([]descriptors.Domain{d}, descriptors.Options{})
+		problems = append(problems, more...)
+		if len(problems) > 0 {
+			t.Errorf("%s", rules.FormatProblems(problems))
+		}
+	}
+}
