@@ -18,8 +18,8 @@ import (
 // deadline is the callers'. It is so long that it never bounds how long the sidecar waits for Redis.
 const deadline = 10 * time.Second
 
-// told is what callers were answered.
-type told struct {
+// tally is what callers were answered.
+type tally struct {
 	asked    map[string]int // by user
 	admitted map[string]int // by user
 	refused  int
@@ -28,12 +28,12 @@ type told struct {
 	slowest  time.Duration
 }
 
-func newTold() told {
-	return told{asked: map[string]int{}, admitted: map[string]int{}, degraded: map[string]int{}, failed: map[string]int{}}
+func newTally() tally {
+	return tally{asked: map[string]int{}, admitted: map[string]int{}, degraded: map[string]int{}, failed: map[string]int{}}
 }
 
 // add adds what another caller was told.
-func (t *told) add(other told) {
+func (t *tally) add(other tally) {
 	for _, pair := range [][2]map[string]int{{t.asked, other.asked}, {t.admitted, other.admitted}, {t.degraded, other.degraded}, {t.failed, other.failed}} {
 		for name, n := range pair[1] {
 			pair[0][name] += n
@@ -51,7 +51,7 @@ func sum(counts map[string]int) (n int) {
 	return n
 }
 
-func (t *told) String() string {
+func (t *tally) String() string {
 	return fmt.Sprintf("%d asked, %d admitted, %d refused, the slowest answer after %v", sum(t.asked), sum(t.admitted), t.refused, t.slowest.Round(time.Millisecond))
 }
 
@@ -59,7 +59,7 @@ func (t *told) String() string {
 type caller struct {
 	conn   *grpc.ClientConn
 	client ratelimitv3.RateLimitServiceClient
-	told
+	tally
 }
 
 // dial makes a caller that connects with its first call, and waits for the connection then.
@@ -71,7 +71,7 @@ func dial(t testing.TB, address string) *caller {
 		t.Fatalf("connect to the sidecar: %v", err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	return &caller{conn: conn, client: ratelimitv3.NewRateLimitServiceClient(conn), told: newTold()}
+	return &caller{conn: conn, client: ratelimitv3.NewRateLimitServiceClient(conn), tally: newTally()}
 }
 
 // connect waits until the caller is connected.
@@ -116,7 +116,7 @@ func (c *caller) ask(user string) {
 }
 
 // together lets all callers run at once and returns what they were told when the last has ended.
-func together(callers []*caller, run func(n int, c *caller)) *told {
+func together(callers []*caller, run func(n int, c *caller)) *tally {
 	var running, waiting sync.WaitGroup
 	start := make(chan struct{})
 	waiting.Add(len(callers))
@@ -130,16 +130,16 @@ func together(callers []*caller, run func(n int, c *caller)) *told {
 	waiting.Wait()
 	close(start)
 	running.Wait()
-	all := newTold()
+	all := newTally()
 	for _, c := range callers {
-		all.add(c.told)
-		c.told = newTold()
+		all.add(c.tally)
+		c.tally = newTally()
 	}
 	return &all
 }
 
 // press lets all callers ask one call after the other until next has no more users.
-func press(callers []*caller, next func() (user string, more bool)) *told {
+func press(callers []*caller, next func() (user string, more bool)) *tally {
 	return together(callers, func(_ int, c *caller) {
 		for user, more := next(); more; user, more = next() {
 			c.ask(user)

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 
@@ -88,8 +87,8 @@ func (f fleet) callers(t *testing.T, n int) []*caller {
 	return all
 }
 
-// byRedis fails unless Redis made every decision, and says why not.
-func (f fleet) byRedis(t *testing.T, got *told) {
+// byRedis fails unless Redis made every decision, and reports what the metrics show otherwise.
+func (f fleet) byRedis(t *testing.T, got *tally) {
 	t.Helper()
 	if len(got.failed) > 0 {
 		t.Errorf("calls failed: %v", got.failed)
@@ -147,7 +146,7 @@ func evidence(m servers.Metrics) string {
 }
 
 // exactly fails unless each user was admitted as often as asked, and at most up to the limit.
-func exactly(t *testing.T, got *told, limit int) {
+func exactly(t *testing.T, got *tally, limit int) {
 	t.Helper()
 	over, under := 0, 0
 	for user, asked := range got.asked {
@@ -177,14 +176,4 @@ func conditions(t *testing.T, run func(t *testing.T)) {
 		besideBusyLoops(t)
 		run(t)
 	})
-}
-
-// counters is how many keys are in servers together.
-func counters(t *testing.T, all ...*servers.Redis) (n int) {
-	t.Helper()
-	for r := range slices.Values(all) {
-		size, _ := r.Do(t, "DBSIZE").(int64)
-		n += int(size)
-	}
-	return n
 }
