@@ -211,10 +211,10 @@ func (w *world) authzLoad(t *testing.T, clients int) (stop func() (int64, []stri
 func TestAuthzTermWhileAnswersAreHeld(t *testing.T) {
 	w := startAuthz(t, authzSetup{memory: true, rules: map[string]string{"partners.yaml": actionRules}})
 	w.clean(t, "held", func(t *testing.T) {
-		w.wants(t, 1, http.StatusOK, "/partners/held")
+		w.wants(t, 1, http.StatusOK, "/partners/left")
 		ended := make(chan answer, 1)
 		go func() {
-			got, err := w.try("/partners/held")
+			got, err := w.try("/partners/left")
 			if err != nil {
 				t.Errorf("the held request: %v", err)
 			}
