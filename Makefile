@@ -18,10 +18,10 @@ REFERENCE    := v1.4.1-0.20260122083618-3fb702589d36
 REFERENCE_BIN = $(TOOLS)/ratelimit/$(REFERENCE)/service_cmd
 export ENVOY_BIN
 
-# Every package but the tests of the whole, which need Envoy. The fault matrix is about time, so it has the machine to itself
-# and does not run under the race detector.
+# Every package but the tests of the whole, which need Envoy. The fault matrix is about time and the tests under load are about
+# more calls than the machine can do, so each has the machine to itself and does not run under the race detector.
 ROOMS = $$($(GO) list ./... | grep -vE '/test/(integration|demo)')
-WHOLE = $$($(GO) list ./test/integration/... | grep -v /faults)
+WHOLE = $$($(GO) list ./test/integration/... | grep -vE '/(faults|load)$$')
 LINT  = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 # The commit goes into the program where git can tell it: not in a tarball, nor in somebody else's checkout.
@@ -77,12 +77,15 @@ integration: tools ## the assembled sidecar against a real Redis and a real Envo
 	$(call headline,integration tests)
 	@$(GO) test -count=1 $(WHOLE)
 	@CGO_ENABLED=1 $(GO) test -count=1 -race $(WHOLE)
+	$(call headline,load)
+	@$(GO) test -count=1 ./test/integration/load
 	$(call headline,fault matrix: the short rows)
 	@$(GO) test -count=1 -v ./test/integration/faults
 
 .PHONY: test-faults
-test-faults: tools ## every row of the fault matrix at full length, with its table (about 15 minutes)
+test-faults: tools ## every row of the fault matrix at full length, with its table, and every variant under load (about 20 minutes)
 	@FAULTS=full $(GO) test -count=1 -v -timeout 60m ./test/integration/faults
+	@FAULTS=full $(GO) test -count=1 -timeout 60m ./test/integration/load
 
 .PHONY: test-demo
 test-demo: tools ## the image's build steps, the compose file against its specification, and the demo with its scripts

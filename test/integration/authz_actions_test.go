@@ -99,24 +99,30 @@ func (w *world) throttleGivesBack(t *testing.T) {
 		_, err := do(w.client, r)
 		ended <- err
 	}()
-	servers.Await(t, "the request to be held", func() error {
-		if w.envoy.Stat(t, "cluster.spillway.upstream_rq_active") == 0 {
-			return errors.New("no call is under way")
-		}
-		return nil
-	})
+	w.awaitMetric(t, 1, "spillway_throttle_waiting")
 	hangUp()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Fatalf("the request ended with %v before it was given up", err)
 	}
-	servers.Await(t, "the end of the call", func() error {
-		if n := w.envoy.Stat(t, "cluster.spillway.upstream_rq_active"); n != 0 {
-			return fmt.Errorf("%d calls are under way", n)
+	// A decision is counted when it is over, and then the token is back.
+	w.awaitMetric(t, 2, "spillway_decisions_total", `domain="partners"`, `rule="left"`)
+	// Its token is due within three seconds, and the one after it, due after six, would be too late.
+	w.wants(t, 1, http.StatusOK, "/partners/left")
+}
+
+// awaitMetric waits until the sum of a metric of the sidecar has that value.
+func (w *world) awaitMetric(t *testing.T, want int64, name string, labels ...string) {
+	t.Helper()
+	servers.Await(t, fmt.Sprintf("%s%v to be %d", name, labels, want), func() error {
+		m, err := servers.Scrape(w.sidecar.Debug)
+		if err != nil {
+			return err
+		}
+		if got := m.Sum(name, labels...); got != want {
+			return fmt.Errorf("it is %d", got)
 		}
 		return nil
 	})
-	// Its token is due within three seconds, and the one after it, due after six, would be too late.
-	w.wants(t, 1, http.StatusOK, "/partners/left")
 }
 
 func (w *world) penalty(t *testing.T) {
@@ -205,21 +211,16 @@ func (w *world) authzLoad(t *testing.T, clients int) (stop func() (int64, []stri
 func TestAuthzTermWhileAnswersAreHeld(t *testing.T) {
 	w := startAuthz(t, authzSetup{memory: true, rules: map[string]string{"partners.yaml": actionRules}})
 	w.clean(t, "held", func(t *testing.T) {
-		w.wants(t, 1, http.StatusOK, "/partners/held")
+		w.wants(t, 1, http.StatusOK, "/partners/left")
 		ended := make(chan answer, 1)
 		go func() {
-			got, err := w.try("/partners/held")
+			got, err := w.try("/partners/left")
 			if err != nil {
 				t.Errorf("the held request: %v", err)
 			}
 			ended <- got
 		}()
-		servers.Await(t, "the request to be held", func() error {
-			if w.envoy.Stat(t, "cluster.spillway.upstream_rq_active") == 0 {
-				return errors.New("no call is under way")
-			}
-			return nil
-		})
+		w.awaitMetric(t, 1, "spillway_throttle_waiting")
 		w.sidecar.Send(t, syscall.SIGTERM)
 		if got := <-ended; got.status != http.StatusOK {
 			t.Errorf("the held request was answered with %d, want 200 (body %q)", got.status, got.body)

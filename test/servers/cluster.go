@@ -28,7 +28,7 @@ func StartCluster(t testing.TB, settings ...string) *RedisCluster {
 	}, replicating(settings)...)
 	c := &RedisCluster{}
 	for range 6 {
-		c.Nodes = append(c.Nodes, startRedis(t, freeClusterAddr, nil, settings))
+		c.Nodes = append(c.Nodes, startRedis(t, freeClusterAddr, &Redis{settings: settings}))
 	}
 	for i, master := range c.masters() {
 		// Without an epoch of its own each, the masters would have to quarrel about it first.

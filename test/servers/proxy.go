@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,14 +27,16 @@ const (
 	OneByte                  // byte by byte
 	Slices                   // in parts of random lengths, Delay apart
 	HoldOrReset              // by the toss of a coin: Delay ± Jitter later, or as ResetReplies
+	Narrow                   // of all connections together, Bytes in each Delay
 )
 
 // Fault is a mode with its numbers. The zero value passes everything.
 type Fault struct {
 	Mode   Mode
 	Share  float64       // of replies that meet the fault, 0..1; 0 is all of them. Not for BlackHole, which takes all
-	Delay  time.Duration // of Latency, HoldOrReset, Slices
+	Delay  time.Duration // of Latency, HoldOrReset, Slices, Narrow
 	Jitter time.Duration // Delay is longer or shorter by up to this, evenly
+	Bytes  int           // of Narrow
 }
 
 // Proxy is a TCP proxy that does to connections what networks do. It is safe for concurrent use.
@@ -51,7 +54,9 @@ type Proxy struct {
 	dead   map[*line]time.Time // since when
 	deaths Deaths
 
-	accepted, open, met atomic.Int64
+	accepted, open, met, carried atomic.Int64
+
+	narrow chan time.Time // when the last part of Narrow was due; the line that took it writes next
 }
 
 // Deaths is how many connections were dead and still held open by the client.
@@ -68,7 +73,8 @@ func StartProxy(t testing.TB, target string) *Proxy {
 	if err != nil {
 		t.Fatalf("listen for the proxy: %v", err)
 	}
-	p := &Proxy{Addr: l.Addr().String(), target: target, listener: l, done: make(chan struct{}), conns: map[net.Conn]bool{}, dead: map[*line]time.Time{}}
+	p := &Proxy{Addr: l.Addr().String(), target: target, listener: l, done: make(chan struct{}), conns: map[net.Conn]bool{}, dead: map[*line]time.Time{}, narrow: make(chan time.Time, 1)}
+	p.narrow <- time.Time{}
 	p.Set(Fault{})
 	p.running.Go(p.serve)
 	t.Cleanup(p.stop)
@@ -104,6 +110,9 @@ func (p *Proxy) Deaths() Deaths {
 
 // Met is how many replies have met a fault.
 func (p *Proxy) Met() int64 { return p.met.Load() }
+
+// Carried is how many bytes of replies have come from the server.
+func (p *Proxy) Carried() int64 { return p.carried.Load() }
 
 // Sever resets all open connections.
 func (p *Proxy) Sever() {
@@ -244,6 +253,7 @@ func (l *line) replies() {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := l.server.Read(buf)
+		l.carried.Add(int64(n))
 		if l.swallows() {
 			if err != nil {
 				return
@@ -278,6 +288,8 @@ func (l *line) reply(b []byte) bool {
 		return l.slice(b, func(int) int { return 1 }, 0)
 	case Slices:
 		return l.slice(b, func(left int) int { return 1 + rand.IntN(max(1, min(left, 2*len(b)/3))) }, f.Delay)
+	case Narrow:
+		return l.squeeze(b, f)
 	case HalfClose:
 		l.die(l)
 		l.client.(*net.TCPConn).CloseWrite()
@@ -309,6 +321,25 @@ func (l *line) slice(b []byte, next func(left int) int, apart time.Duration) boo
 		if apart == 0 {
 			runtime.Gosched()
 		} else if !l.pause(apart) {
+			return false
+		}
+	}
+	return true
+}
+
+// squeeze writes b in parts of at most Bytes, each when those of all lines before it have passed. A part that comes late does not delay
+// the next, so that the rate is right on a busy machine as well; what is made up for is at most slack.
+func (l *line) squeeze(b []byte, f *Fault) bool {
+	const slack = 10 * time.Millisecond
+	for part := range slices.Chunk(b, f.Bytes) {
+		due := <-l.narrow
+		if behind := time.Now().Add(-slack); due.Before(behind) {
+			due = behind
+		}
+		due = due.Add(f.Delay * time.Duration(len(part)) / time.Duration(f.Bytes))
+		alive := l.pause(time.Until(due))
+		l.narrow <- due
+		if !alive || !l.write(part) {
 			return false
 		}
 	}

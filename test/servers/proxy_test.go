@@ -135,6 +135,22 @@ func TestProxyDelays(t *testing.T) {
 	}
 }
 
+func TestProxyIsNarrowForAllConnectionsTogether(t *testing.T) {
+	p := StartProxy(t, startEcho(t).addr)
+	first, second := call(t, p.Addr), call(t, p.Addr)
+	p.Set(Fault{Mode: Narrow, Bytes: 10, Delay: 10 * time.Millisecond})
+	start := time.Now()
+	var both sync.WaitGroup
+	for _, c := range []caller{first, second} {
+		both.Go(func() { c.say(strings.Repeat("x", 50), 10*time.Second) })
+	}
+	both.Wait()
+	// At most 10 ms are made up for.
+	if took := time.Since(start); took < 90*time.Millisecond || p.Carried() != 100 {
+		t.Fatalf("%d bytes took %v, want 100 and at least 90ms", p.Carried(), took)
+	}
+}
+
 func TestProxyCutsRepliesIntoParts(t *testing.T) {
 	p := StartProxy(t, startEcho(t).addr)
 	c := call(t, p.Addr)

@@ -23,17 +23,18 @@ type Redis struct {
 
 	first    []string // arguments before all others
 	settings []string
+	begin    []string // a command that it gets after each start; empty: none
 }
 
 // StartRedis starts a redis-server and stops it when the test ends. More settings follow as in its command line. With
 // --tls-cert-file and without --tls-port, there is nothing but TLS at its address and among servers.
 func StartRedis(t testing.TB, settings ...string) *Redis {
 	t.Helper()
-	return startRedis(t, FreeAddr, nil, settings)
+	return startRedis(t, FreeAddr, &Redis{settings: settings})
 }
 
-// startRedis is StartRedis with a choice of addresses and arguments that precede all others.
-func startRedis(t testing.TB, free func(testing.TB) string, first, settings []string) *Redis {
+// startRedis starts a server that has its settings, at an address of the caller's choice.
+func startRedis(t testing.TB, free func(testing.TB) string, r *Redis) *Redis {
 	t.Helper()
 	bin, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -44,7 +45,7 @@ func startRedis(t testing.TB, free func(testing.TB) string, first, settings []st
 		t.Fatalf("temporary folder for redis-server: %v", err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	r := &Redis{Socket: filepath.Join(dir, "s"), bin: bin, dir: dir, first: first, settings: settings}
+	r.Socket, r.bin, r.dir = filepath.Join(dir, "s"), bin, dir
 	for range portTries {
 		r.Addr = free(t)
 		if err = r.start(t); err == nil {
@@ -95,6 +96,9 @@ func (r *Redis) start(t testing.TB) error {
 		}
 		return r.ping()
 	})
+	if ended == nil && len(r.begin) > 0 {
+		r.Do(t, r.begin...)
+	}
 	return ended
 }
 

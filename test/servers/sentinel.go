@@ -93,7 +93,9 @@ func (s *Sentinels) startSentinel(t testing.TB, password string) *Redis {
 	if password != "" {
 		settings = append(settings, "--requirepass", password)
 	}
-	return startRedis(t, FreeAddr, []string{file, "--sentinel"}, settings)
+	// A sentinel that was stopped for two seconds does nothing for a while after that. The default is half a minute.
+	calm := []string{"SENTINEL", "DEBUG", "TILT-PERIOD", "1000"}
+	return startRedis(t, FreeAddr, &Redis{first: []string{file, "--sentinel"}, settings: settings, begin: calm})
 }
 
 // acquainted tells whether every sentinel knows all replicas and all other sentinels.

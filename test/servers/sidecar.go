@@ -64,23 +64,34 @@ func SidecarBin(t testing.TB) string {
 // ready. It picks its ports itself and tells them in its log, which therefore has to stay at level info and in text.
 func StartSidecar(t testing.TB, env ...string) *Sidecar {
 	t.Helper()
-	cmd := exec.Command(SidecarBin(t))
-	cmd.Env = append([]string{"PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "GORACE=halt_on_error=1", "TMPDIR=" + os.TempDir()}, env...)
-	s := &Sidecar{Process: Start(t, cmd)}
+	s := LaunchSidecar(t, env...)
 	Await(t, "the sidecar's readiness", func() error {
 		select {
 		case <-s.ended:
 			t.Fatalf("the sidecar ended with %v:\n%s", s.ProcessState, s.Output())
 		default:
 		}
-		told := listening.FindStringSubmatch(s.Output())
-		if told == nil {
-			return fmt.Errorf("it does not say where it listens:\n%s", s.Output())
-		}
-		s.GRPC, s.HTTP, s.Debug = told[1], told[2], told[3]
-		return ready(s.HTTP)
+		return s.Ready()
 	})
 	return s
+}
+
+// LaunchSidecar is StartSidecar without the wait. The addresses are empty until Ready finds them.
+func LaunchSidecar(t testing.TB, env ...string) *Sidecar {
+	t.Helper()
+	cmd := exec.Command(SidecarBin(t))
+	cmd.Env = append([]string{"PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "GORACE=halt_on_error=1", "TMPDIR=" + os.TempDir()}, env...)
+	return &Sidecar{Process: Start(t, cmd)}
+}
+
+// Ready finds the addresses in the log and asks /readyz. The error is nil once the answer is good.
+func (s *Sidecar) Ready() error {
+	told := listening.FindStringSubmatch(s.Output())
+	if told == nil {
+		return fmt.Errorf("it does not say where it listens:\n%s", s.Output())
+	}
+	s.GRPC, s.HTTP, s.Debug = told[1], told[2], told[3]
+	return ready(s.HTTP)
 }
 
 var listening = regexp.MustCompile(`msg=listening grpc=(\S+) http=(\S+) debug=(\S+)`)

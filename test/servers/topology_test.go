@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -41,6 +43,23 @@ func TestASentinelRemembers(t *testing.T) {
 		t.Fatalf("the sentinels name %s, want %s", got, s.Servers[0].Addr)
 	}
 	Await(t, "the sentinels to know everybody again", s.acquainted)
+}
+
+// TestAWokenSentinelWorksAgain: of two sentinels, both are needed to depose a master.
+func TestAWokenSentinelWorksAgain(t *testing.T) {
+	t.Parallel()                     // it mostly waits
+	const tiltFrom = 2 * time.Second // a sentinel that was stopped for that long
+	s := StartSentinels(t)
+	woken, old := s.Watch[1], s.Current(t)
+	woken.Hang(t)
+	<-time.After(tiltFrom + 500*time.Millisecond)
+	err := woken.Signal(syscall.SIGCONT)
+	if err != nil {
+		t.Fatalf("wake the sentinel: %v", err)
+	}
+	s.Watch[2].Kill(t)
+	old.Kill(t)
+	s.AwaitFailover(t, old)
 }
 
 func TestSentinelsDeposeALivingMasterBehindPasswords(t *testing.T) {

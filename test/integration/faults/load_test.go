@@ -79,18 +79,21 @@ func newLoad(t testing.TB, address string) *load {
 }
 
 // start sends requests until end.
-func (l *load) start() {
+func (l *load) start() { l.flow(rate, l.stop) }
+
+// flow sends so many requests per second until stop is closed.
+func (l *load) flow(perSecond int, stop <-chan struct{}) {
 	l.running.Go(func() {
-		tick := time.NewTicker(time.Second / rate)
+		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
 		begun := time.Now()
 		for sent := 0; ; {
 			select {
-			case <-l.stop:
+			case <-stop:
 				return
 			case <-tick.C:
 			}
-			for due := int(time.Since(begun) * rate / time.Second); sent < due; sent++ {
+			for due := int(time.Since(begun) * time.Duration(perSecond) / time.Second); sent < due; sent++ {
 				n := sent
 				l.running.Go(func() { l.keep(l.request(n)) })
 			}
@@ -103,6 +106,13 @@ func (l *load) end() []answer {
 	close(l.stop)
 	l.running.Wait()
 	return l.answers
+}
+
+// answered is how many answers have come.
+func (l *load) answered() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return int64(len(l.answers))
 }
 
 func (l *load) keep(a answer) {

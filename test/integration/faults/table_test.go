@@ -24,7 +24,7 @@ type row struct {
 
 // matrix is all rows, by what breaks.
 func matrix() []row {
-	return slices.Concat(serverRows, networkRows, replyRows, callerRows, lifeRows, clockRows, sentinelRows, clusterRows)
+	return slices.Concat(serverRows, networkRows, replyRows, callerRows, lifeRows, clockRows, sentinelRows, clusterRows, pressureRows)
 }
 
 // full is whether all rows run, at full length.

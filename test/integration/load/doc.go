@@ -1,0 +1,6 @@
+// Package load asks sidecars as fast as clients can while Redis is well. Every limit stays exact, Redis makes every decision, and no
+// breaker opens: with many clients at once, on a cold start, beside busy loops, and when the sidecar itself is stopped for a
+// moment. The tests count admissions and decisions. They have no bounds on time.
+//
+// make test runs short variants; make test-faults runs all of them in full (FAULTS=full).
+package load

@@ -1,0 +1,179 @@
+package load
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+func TestMain(m *testing.M) { os.Exit(servers.Main(m)) }
+
+// full is whether all variants run, at full length.
+var full = os.Getenv("FAULTS") == "full"
+
+// often is how often something is repeated in this run.
+func often(short, long int) int {
+	if full {
+		return long
+	}
+	return short
+}
+
+const (
+	domain = "load"
+	// window is that of all limits: no window ends, and no token comes back, while a test runs.
+	window = "365d"
+	// fleetSize is how many sidecars share a Redis.
+	fleetSize = 2
+)
+
+// algorithms are all that a rule may name.
+var algorithms = []string{"token_bucket", "sliding_window", "fixed_window", "sliding_log"}
+
+// perUser is a rule file with one limit for every user.
+func perUser(count int, algorithm string) string {
+	return fmt.Sprintf("domain: %s\nrules:\n  - { name: each, scope: user, limits: [{ count: %d, per: %s, algorithm: %s }] }\n", domain, count, window, algorithm)
+}
+
+// fleet is sidecars that share a store.
+type fleet []*servers.Sidecar
+
+// launch starts sidecars on a rule file, each with its environment, and does not wait for them.
+func launch(t *testing.T, rules string, env func(i int) []string) fleet {
+	t.Helper()
+	servers.SidecarBin(t)
+	file := filepath.Join(t.TempDir(), "load.yaml")
+	err := os.WriteFile(file, []byte(rules), 0o600)
+	if err != nil {
+		t.Fatalf("write the rules: %v", err)
+	}
+	var all fleet
+	for i := range fleetSize {
+		all = append(all, servers.LaunchSidecar(t, append([]string{"RULES=" + file}, env(i)...)...))
+	}
+	return all
+}
+
+// ready waits until all sidecars are.
+func (f fleet) ready(t *testing.T) {
+	t.Helper()
+	for _, s := range f {
+		servers.Await(t, "the sidecar's readiness", s.Ready)
+	}
+}
+
+// begin starts sidecars on a Redis and waits until they are ready.
+func begin(t *testing.T, redis *servers.Redis, rules string) fleet {
+	t.Helper()
+	f := launch(t, rules, func(int) []string { return []string{"REDIS_URL=" + redis.Addr} })
+	f.ready(t)
+	return f
+}
+
+// callers makes so many of them, spread evenly over the sidecars and connected.
+func (f fleet) callers(t *testing.T, n int) []*caller {
+	t.Helper()
+	var all []*caller
+	for i := range n {
+		c := dial(t, f[i%len(f)].GRPC)
+		c.connect(t)
+		all = append(all, c)
+	}
+	return all
+}
+
+// byRedis fails unless Redis made every decision, and reports what the metrics show otherwise.
+func (f fleet) byRedis(t *testing.T, got *tally) {
+	t.Helper()
+	if len(got.failed) > 0 {
+		t.Errorf("calls failed: %v", got.failed)
+	}
+	if len(got.degraded) > 0 {
+		t.Errorf("%d of %d answers were made without Redis, by reason: %v", sum(got.degraded), sum(got.asked), got.degraded)
+	}
+	for i, s := range f {
+		m, err := servers.Scrape(s.Debug)
+		if err != nil {
+			t.Fatalf("read the metrics of sidecar %d: %v", i+1, err)
+		}
+		broken := unhealthy(m)
+		for _, text := range broken {
+			t.Errorf("sidecar %d: %s", i+1, text)
+		}
+		if len(broken) > 0 {
+			t.Logf("sidecar %d: %s", i+1, evidence(m))
+		}
+	}
+	t.Log(got)
+}
+
+// unhealthy lists what a sidecar whose Redis is well must not count.
+func unhealthy(m servers.Metrics) (broken []string) {
+	if reasons := m.By("spillway_degraded_decisions_total", "reason"); len(reasons) > 0 {
+		broken = append(broken, fmt.Sprintf("decisions were made without Redis, by reason: %v", reasons))
+	}
+	if n := m.Sum("spillway_breaker_transitions_total", `to="open"`); n > 0 {
+		broken = append(broken, fmt.Sprintf("the breaker opened %d times", n))
+	}
+	if state := m.Most("spillway_breaker_state"); state != 0 {
+		broken = append(broken, fmt.Sprintf("the breaker's state is %v, want 0 (closed)", state))
+	}
+	if n := m.Sum("spillway_over_admitted_total"); n > 0 {
+		broken = append(broken, fmt.Sprintf("%d hits were admitted over the limit", n))
+	}
+	if n := m.Sum("spillway_panics_total"); n > 0 {
+		broken = append(broken, fmt.Sprintf("%d panics", n))
+	}
+	return broken
+}
+
+// evidence is what helps to find out why a sidecar decided without Redis.
+func evidence(m servers.Metrics) string {
+	lines := []string{
+		fmt.Sprintf("store errors by reason %v", m.By("spillway_store_errors_total", "reason")),
+		fmt.Sprintf("store calls by outcome %v", m.By("spillway_store_calls_total", "outcome")),
+		fmt.Sprintf("breaker rejected by reason %v", m.By("spillway_breaker_rejected_total", "reason")),
+	}
+	for _, name := range []string{"spillway_redis_trips_total", "spillway_redis_undecided_total", "spillway_redis_unknown_total", "spillway_redis_connections", "spillway_redis_in_flight"} {
+		lines = append(lines, fmt.Sprintf("%s %d", name, m.Sum(name)))
+	}
+	return strings.Join(lines, "; ")
+}
+
+// exactly fails unless each user was admitted as often as asked, and at most up to the limit.
+func exactly(t *testing.T, got *tally, limit int) {
+	t.Helper()
+	over, under := 0, 0
+	for user, asked := range got.asked {
+		more := got.admitted[user] - min(asked, limit)
+		over += max(0, more)
+		under += max(0, -more)
+	}
+	if over > 0 || under > 0 {
+		t.Errorf("%d admitted of %d asked by %d users with a limit of %d each: %d too many, %d too few",
+			sum(got.admitted), sum(got.asked), len(got.asked), limit, over, under)
+	}
+}
+
+// besideBusyLoops starts a busy loop for every processor. They end with the test.
+func besideBusyLoops(t *testing.T) {
+	t.Helper()
+	for range runtime.NumCPU() {
+		servers.Child(t, "sh", "-c", "while :; do :; done")
+	}
+}
+
+// conditions runs a test on the machine as it is, and beside a busy loop on every processor.
+func conditions(t *testing.T, run func(t *testing.T)) {
+	t.Helper()
+	t.Run("as it is", run)
+	t.Run("beside busy loops", func(t *testing.T) {
+		besideBusyLoops(t)
+		run(t)
+	})
+}

@@ -1,0 +1,52 @@
+package load
+
+import (
+	"fmt"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// A sidecar that gets no processor for 100 ms does not take its own stall for one of Redis.
+func TestAStoppedSidecarDoesNotGiveUpOnRedis(t *testing.T) {
+	const stopped, calm = 100 * time.Millisecond, 16 // callers: so few that the stop is what delays them
+	f := begin(t, servers.StartRedis(t), perUser(perKey, "token_bucket"))
+	callers := f.callers(t, calm)
+	var asked atomic.Int64
+	var done atomic.Bool
+	pick := manyUsers()
+	result := make(chan *tally)
+	go func() {
+		result <- press(callers, func() (string, bool) {
+			asked.Add(1)
+			return pick(), !done.Load()
+		})
+	}()
+	for n := range often(10, 50) {
+		awaitMore(t, &asked, 500)
+		s := f[n%len(f)]
+		s.Hang(t)
+		<-time.After(stopped)
+		s.Send(t, syscall.SIGCONT)
+	}
+	awaitMore(t, &asked, 500)
+	done.Store(true)
+	got := <-result
+	exactly(t, got, perKey)
+	f.byRedis(t, got)
+}
+
+// awaitMore waits until a count has grown by so much.
+func awaitMore(t *testing.T, count *atomic.Int64, by int64) {
+	t.Helper()
+	want := count.Load() + by
+	servers.Await(t, fmt.Sprintf("%d more calls", by), func() error {
+		if n := count.Load(); n < want {
+			return fmt.Errorf("%d of %d", n, want)
+		}
+		return nil
+	})
+}
