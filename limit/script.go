@@ -59,7 +59,6 @@ func sha(text string) string {
 // Call is one call of Script: the keys and arguments of EVALSHA. The zero value holds no charges; Set fills it.
 type Call struct {
 	Keys   []string // distinct
-	Args   []any    // one []byte, and a second one where a charge has a longest wait, an end or a penalty
 	packed []byte
 	extras []byte
 	logs   bool // a charge is of a sliding log
@@ -102,23 +101,14 @@ func (c *Call) Set(charges []Charge, refused bool, now int64) {
 	for i := range charges {
 		c.extra(&charges[i], i+1, seen)
 	}
-	if cap(c.Args) < 2 {
-		c.Args = make([]any, 2)
-	}
-	c.Args = c.Args[:1]
-	box(&c.Args[0], c.packed)
-	if len(c.extras) > 0 {
-		c.Args = c.Args[:2]
-		box(&c.Args[1], c.extras)
-	}
 }
 
-// box puts bytes into a value, which allocates unless the value holds the same bytes already.
-func box(value *any, b []byte) {
-	old, _ := (*value).([]byte)
-	if len(old) != len(b) || &old[0] != &b[0] {
-		*value = b
+// Args are the arguments of the call: Packed, and Extras if there are any.
+func (c *Call) Args() []any {
+	if len(c.extras) == 0 {
+		return []any{c.packed}
 	}
+	return []any{c.packed, c.extras}
 }
 
 // Packed is the first argument of the call. It is good until the next Set.

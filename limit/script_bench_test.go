@@ -76,7 +76,7 @@ func benchmarkKeys(b *testing.B, keys int, charges []limit.Charge) {
 			}
 			call := limit.NewCall(charges, false, 0)
 			_, name := call.Script()
-			pipe.EvalSha(ctx, name, call.Keys, call.Args...)
+			pipe.EvalSha(ctx, name, call.Keys, call.Args()...)
 		}
 		client.ConfigResetStat(ctx)
 		before := processorTime(b, client)

@@ -42,7 +42,7 @@ func answers(t *testing.T, client *redis.Client, now int64, refused bool, charge
 	name := tightScript(t, client, "return '"+left+"'")
 	before := writes(client)
 	call := limit.NewCall(charges, refused, now)
-	reply, err := client.EvalSha(context.Background(), name, call.Keys, call.Args...).Result()
+	reply, err := client.EvalSha(context.Background(), name, call.Keys, call.Args()...).Result()
 	if err != nil {
 		t.Fatalf("%+v: %v", charges, err)
 	}

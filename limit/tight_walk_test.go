@@ -109,8 +109,8 @@ func (w *borderWalk) batch() error {
 		w.plan(q)
 		w.decide(q)
 		q.call = limit.NewCall(q.charges, q.refused, q.now)
-		q.general = general.EvalSha(ctx, limit.ScriptSHA, q.call.Keys, q.call.Args...)
-		q.lean = lean.EvalSha(ctx, w.leanName, q.call.Keys, q.call.Args...)
+		q.general = general.EvalSha(ctx, limit.ScriptSHA, q.call.Keys, q.call.Args()...)
+		q.lean = lean.EvalSha(ctx, w.leanName, q.call.Keys, q.call.Args()...)
 	}
 	for _, pipe := range []redis.Pipeliner{general, lean} {
 		_, err := pipe.Exec(ctx)

@@ -109,7 +109,7 @@ func (w *walker) batch() error {
 		w.decide(q)
 		q.call = limit.NewCall(q.charges, q.refused, q.now)
 		_, name := q.call.Script()
-		q.reply = pipe.EvalSha(context.Background(), name, q.call.Keys, q.call.Args...)
+		q.reply = pipe.EvalSha(context.Background(), name, q.call.Keys, q.call.Args()...)
 	}
 	values, ends := w.askStates(pipe)
 	recordValues, recordEnds := w.askRecords(pipe)

@@ -92,7 +92,7 @@ func (x *trial) spendAll(kind limit.Algorithm, off func(step int) time.Duration)
 func (x *trial) decideAt(charges []limit.Charge, now int64) (limit.Decision, error) {
 	call := limit.NewCall(charges, false, now)
 	text, _ := call.Script()
-	reply, err := x.admin.Eval(context.Background(), text, call.Keys, call.Args...).Result()
+	reply, err := x.admin.Eval(context.Background(), text, call.Keys, call.Args()...).Result()
 	if err != nil {
 		return limit.Decision{}, fmt.Errorf("run the script: %w", err)
 	}
