@@ -191,8 +191,9 @@ func (c *cluster) member(address string) *Node {
 		n.used.Store(int64(processTime()))
 		return n
 	}
-	n := c.fleet.start(c.fleet.prefix+address, func(ctx context.Context) (net.Conn, error) { return c.dial(ctx, address) })
+	n := c.fleet.node(c.fleet.prefix + address)
 	n.routes = c
+	n.start(func(ctx context.Context) (net.Conn, error) { return c.dial(ctx, address) })
 	n.used.Store(int64(processTime()))
 	c.members[address] = n
 	return n

@@ -49,8 +49,9 @@ func (s *spell) end() {
 //
 // A lost connection is a silence: a server that drops its clients to become a replica ends all calls at one instant. When a
 // connection was closed on this side, because there is a new master, that shows nothing about the new one. Calls that wait for a
-// connection show nothing at first: connections are made beside them.
-func (n *Node) evidence(ctx context.Context, allow time.Duration, err error) breaker.Result {
+// connection show nothing at first: connections are made beside them. A call that was sent before the bound on calls under way
+// was known to be too high shows nothing by being late.
+func (n *Node) evidence(ctx context.Context, c *Call, allow time.Duration, err error) breaker.Result {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return breaker.Neutral
 	}
@@ -63,7 +64,7 @@ func (n *Node) evidence(ctx context.Context, allow time.Duration, err error) bre
 	case errors.Is(err, errSilent):
 		return unless(short || n.settling(), breaker.Silence)
 	case errors.Is(err, errPatience):
-		return unless(short || n.settling(), breaker.Late)
+		return unless(short || n.settling() || n.load.excuses(c.began), breaker.Late)
 	case errors.Is(err, errNoLink):
 		return unless(short || n.settling() || n.lacking.lasts() < connectWithin, breaker.Silence)
 	}

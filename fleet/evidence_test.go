@@ -56,7 +56,7 @@ func TestEvidence(t *testing.T) {
 		"unknown error":             {here, whole, io.ErrNoProgress, breaker.Failure},
 	} {
 		n := &Node{bounds: &Bounds{Silence: 10 * time.Millisecond}}
-		if got := n.evidence(step.ctx, step.allow, step.err); got != step.want {
+		if got := n.evidence(step.ctx, new(Call), step.allow, step.err); got != step.want {
 			t.Errorf("%s: %d, want %d", name, got, step.want)
 		}
 	}
@@ -67,12 +67,12 @@ func TestASuccessorMayBeLate(t *testing.T) {
 	n := &Node{bounds: &Bounds{Silence: 10 * time.Millisecond}}
 	n.since.Store(int64(max(processTime(), 1)))
 	for _, err := range []error{errSilent, errPatience, errNoLink} {
-		if got := n.evidence(context.Background(), time.Second, err); got != breaker.Neutral {
+		if got := n.evidence(context.Background(), new(Call), time.Second, err); got != breaker.Neutral {
 			t.Errorf("%v of a server that has just succeeded another one: %d, want neutral", err, got)
 		}
 	}
 	n.since.Store(int64(processTime() - settleWithin))
-	if got := n.evidence(context.Background(), time.Second, errSilent); got != breaker.Silence {
+	if got := n.evidence(context.Background(), new(Call), time.Second, errSilent); got != breaker.Silence {
 		t.Errorf("silence half a second later: %d, want silence", got)
 	}
 }

@@ -16,12 +16,13 @@ const (
 
 // load bounds the calls under way to one server. There is no bound but the largest until calls run out of patience while the server
 // answers: then the number of replies that came in the last moments is what can be done, and a call is sent only if those before it
-// can be answered within its patience. While no call runs out of patience the bound is raised again.
+// can be answered within half of its patience. While no call runs out of patience the bound is raised again.
 type load struct {
 	most    int64 // calls under way at most, whatever is known
 	flight  atomic.Int64
 	replies atomic.Int64
 	pace    atomic.Int64 // replies a second that can be relied on; 0: more than arrives
+	bounded atomic.Int64 // process time since when there is a pace; 0: there is none
 	turns   [keySlots]atomic.Int32
 
 	mu      sync.Mutex // guards all below
@@ -53,7 +54,7 @@ func (b *load) fits(n int64, key string, allow time.Duration, t *turn) bool {
 		return n <= b.most
 	}
 	pace = b.raise(pace)
-	room := min(max(int64(float64(pace)*allow.Seconds()), fewest), b.most)
+	room := min(max(int64(float64(pace)*allow.Seconds()/2), fewest), b.most)
 	if n > room {
 		return false
 	}
@@ -86,7 +87,14 @@ func (b *load) late() {
 	b.raised = now
 	if b.rate > 0 {
 		b.pace.Store(b.rate)
+		b.bounded.CompareAndSwap(0, int64(now))
 	}
+}
+
+// excuses reports whether a call that began then may be late: there was no bound yet.
+func (b *load) excuses(began time.Duration) bool {
+	since := b.bounded.Load()
+	return since > 0 && int64(began) < since
 }
 
 // tick counts the replies of a period when it has passed.
@@ -123,6 +131,7 @@ func (b *load) raise(pace int64) int64 {
 	}
 	if pace > unbounded {
 		b.pace.Store(0)
+		b.bounded.Store(0)
 		return unbounded
 	}
 	b.pace.Store(pace)
@@ -132,17 +141,25 @@ func (b *load) raise(pace int64) int64 {
 // unbounded is a pace that no server keeps.
 const unbounded = 10_000_000
 
-// usual is how long a server usually takes to reply, smoothed.
-type usual struct{ ns atomic.Int64 }
+// usual is how long a server usually takes to reply, and how much that varies, both smoothed.
+type usual struct{ ns, varies atomic.Int64 }
 
 // add takes in another time. One that is far out moves it little, so that one stall does not.
 func (u *usual) add(took time.Duration) {
-	old := u.ns.Load()
-	took = min(took, 2*time.Duration(old)+time.Millisecond)
-	u.ns.Store(old + (int64(took)-old)/8)
+	old, varies := u.ns.Load(), u.varies.Load()
+	off := min(int64(took), 2*old+int64(time.Millisecond)) - old
+	u.ns.Store(old + off/8)
+	u.varies.Store(varies + (max(off, -off)-varies)/4)
 }
 
 // set begins with a time.
-func (u *usual) set(took time.Duration) { u.ns.Store(int64(took)) }
+func (u *usual) set(took time.Duration) {
+	u.ns.Store(int64(took))
+	u.varies.Store(0)
+}
 
-func (u *usual) time() time.Duration { return time.Duration(u.ns.Load()) }
+// bound is a time that replies hardly ever take: four times the usual, or more where they vary much.
+func (u *usual) bound() time.Duration {
+	mean, varies := u.ns.Load(), u.varies.Load()
+	return time.Duration(max(4*mean, mean+8*varies))
+}

@@ -44,11 +44,10 @@ type Node struct {
 	left    time.Duration // they were let go for the last time
 }
 
-// start makes a node and begins to connect.
-func (f *Fleet) start(name string, dial func(ctx context.Context) (net.Conn, error)) *Node {
-	n := f.node(name)
+// start begins to connect.
+func (n *Node) start(dial func(ctx context.Context) (net.Conn, error)) *Node {
 	n.dial = dial
-	for range f.servers.streams() {
+	for range n.servers.streams() {
 		n.streams = append(n.streams, newStream(n))
 	}
 	n.running.Add(len(n.streams))
@@ -125,7 +124,7 @@ func (n *Node) greeting() greeting {
 
 // silence is how long the server may send nothing while it owes replies. It is more where the server usually takes long.
 func (n *Node) silence() time.Duration {
-	return max(n.bounds.Silence, min(4*n.usual.time(), n.bounds.Patience))
+	return max(n.bounds.Silence, min(n.usual.bound(), n.bounds.Patience))
 }
 
 // leavePause is the least time between two times that the connections to a replica are let go: it may well stay one.
@@ -274,7 +273,7 @@ func (n *Node) Do(ctx context.Context, c *Call, allow time.Duration) error {
 	var fault error
 	err := n.guard.Load().Do(func() breaker.Result {
 		fault = n.exchange(c, allow)
-		return n.evidence(ctx, allow, fault)
+		return n.evidence(ctx, c, allow, fault)
 	})
 	if err != nil {
 		fault = err

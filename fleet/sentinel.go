@@ -35,7 +35,8 @@ func newSentinel(f *Fleet) *sentinel {
 	for _, address := range f.servers.Addresses {
 		s.addLocked(address)
 	}
-	s.solo.Node = f.start(f.prefix+f.servers.Master, s.connect)
+	s.solo.Node = f.node(f.prefix + f.servers.Master)
+	s.start(s.connect)
 	go s.follow(s.solo.ctx)
 	return s
 }

@@ -10,7 +10,7 @@ type solo struct{ *Node }
 
 func newSolo(f *Fleet, address string) *solo {
 	dial := f.servers.dialer()
-	return &solo{f.start(f.prefix+address, func(ctx context.Context) (net.Conn, error) { return dial(ctx, address) })}
+	return &solo{f.node(f.prefix + address).start(func(ctx context.Context) (net.Conn, error) { return dial(ctx, address) })}
 }
 
 // Place is the server.

@@ -20,7 +20,8 @@ const (
 
 // watch looks at a link while it has calls. It has a clock of its own, process time: one that stands still while this process gets no
 // processor. A look that comes late because of that moves the clock by no more than two looks would, so neither the server's
-// silence nor a call's patience is used up by a stall of ours.
+// silence nor a call's patience is used up by a stall of ours. Before a server is called silent, the time in which threads of this
+// process waited for a processor is taken off as well: on a busy machine the server may wait for one, too.
 type watch struct {
 	link   *link
 	timer  *time.Timer
@@ -31,6 +32,9 @@ type watch struct {
 	spoke  time.Duration // process time since when the server owes something and has sent nothing
 	next   time.Duration // process time at which the first call's patience ends; never after it
 	ends   time.Duration // process time at which the link is given up; 0: not yet
+
+	doubted bool          // the server has owed replies for half the time after which it is silent
+	starved time.Duration // how long this process had waited for a processor by then
 }
 
 func (w *watch) init(l *link) {
@@ -133,7 +137,7 @@ func (w *watch) silentLocked() bool {
 	owes := l.flight.head()
 	switch {
 	case heard != w.heard || owes == nil:
-		w.heard, w.spoke = heard, w.clock
+		w.heard, w.spoke, w.doubted = heard, w.clock, false
 		if !l.retired.Load() {
 			w.ends = 0
 		}
@@ -141,13 +145,30 @@ func (w *watch) silentLocked() bool {
 	case owes.sent > w.spoke:
 		w.spoke = owes.sent
 	}
-	if l.silent.Load() || w.clock-w.spoke < l.node.silence() {
+	quiet, bound := w.clock-w.spoke, l.node.silence()
+	if l.silent.Load() || quiet < bound/2 {
 		return false
 	}
-	if readable(l.socket) {
-		w.spoke = w.clock
+	if !w.doubted {
+		w.doubted, w.starved = true, waited()
 		return false
 	}
+	return quiet >= bound && !w.excusedLocked(quiet)
+}
+
+// excusedLocked reports whether a quiet server is not to blame: its reply is here and was not read yet, or this process waited for
+// a processor meanwhile.
+func (w *watch) excusedLocked(quiet time.Duration) bool {
+	if readable(w.link.socket) {
+		w.spoke, w.doubted = w.clock, false
+		return true
+	}
+	lacked := min(waited()-w.starved, quiet)
+	if lacked < quiet/8 {
+		return false
+	}
+	w.spoke += lacked
+	w.doubted = false
 	return true
 }
 

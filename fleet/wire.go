@@ -72,14 +72,11 @@ var errProtocol = errors.New("the server sent bytes that are no reply")
 
 // scan finds the first reply in b. It returns its length, or 0 while a part of it is still to come.
 func scan(b []byte, depth int) (int, error) {
-	if len(b) == 0 {
-		return 0, nil
-	}
 	end := bytes.IndexByte(b, '\n')
 	if end < 0 {
 		return 0, bounded(len(b))
 	}
-	if end < 2 || b[end-1] != '\r' {
+	if end < 2 || b[end-1] != '\r' || depth >= maxDepth {
 		return 0, errProtocol
 	}
 	size := end + 1
@@ -87,12 +84,16 @@ func scan(b []byte, depth int) (int, error) {
 	case Status, failure, Number:
 		return size, nil
 	case Text, List:
-	default:
-		return 0, errProtocol
+		return scanLong(b, size, depth)
 	}
-	n, ok := length(b[1 : end-1])
+	return 0, errProtocol
+}
+
+// scanLong finds the end of a text or a list whose first line ends at size.
+func scanLong(b []byte, size, depth int) (int, error) {
+	n, ok := length(b[1 : size-2])
 	switch {
-	case !ok || depth >= maxDepth:
+	case !ok:
 		return 0, errProtocol
 	case n < 0:
 		return size, nil

@@ -78,6 +78,7 @@ func (c *Config) validateStore(p *problems) {
 	p.unless((t.Cert == "") == (t.Key == ""), "REDIS_TLS_CLIENT_CERT", t.Cert, "complete: it and REDIS_TLS_CLIENT_KEY go together")
 	p.unless(one(s.Backend, "redis", "memcache"), "BACKEND_TYPE", s.Backend, "redis")
 	p.unless(s.Budget >= time.Millisecond && s.Budget <= time.Minute, "STORE_BUDGET", s.Budget, "a duration from 1ms to 1m")
+	p.unless(s.Patience >= time.Millisecond && s.Patience <= time.Minute, "STORE_PATIENCE", s.Patience, "a duration from 1ms to 1m")
 	p.unless(s.MaxKeys >= 1, "MEMORY_MAX_KEYS", s.MaxKeys, "a number above 0")
 	p.unless(s.DenialCache >= 0, "DENIAL_CACHE_SIZE", s.DenialCache, "a number from 0")
 	p.unless(s.Waiters >= 1, "THROTTLE_WAITERS", s.Waiters, "a number above 0")
