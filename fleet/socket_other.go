@@ -2,13 +2,10 @@
 
 package fleet
 
-import (
-	"syscall"
-	"time"
-)
+import "syscall"
 
 // readable cannot tell here.
 func readable(syscall.RawConn) bool { return false }
 
-// waited is not counted here.
-func waited() time.Duration { return 0 }
+// crowded cannot tell here.
+func crowded() bool { return false }

@@ -20,8 +20,8 @@ const (
 
 // watch looks at a link while it has calls. It has a clock of its own, process time: one that stands still while this process gets no
 // processor. A look that comes late because of that moves the clock by no more than two looks would, so neither the server's
-// silence nor a call's patience is used up by a stall of ours. Before a server is called silent, the time in which threads of this
-// process waited for a processor is taken off as well: on a busy machine the server may wait for one, too.
+// silence nor a call's patience is used up by a stall of ours. Nor does a server's silence count while this machine has more to run
+// than processors, up to a bound: where the server is on the same machine, it may wait for a processor, too.
 type watch struct {
 	link   *link
 	timer  *time.Timer
@@ -30,11 +30,9 @@ type watch struct {
 	looked time.Duration // when that was, on the wall
 	heard  uint64        // of the link, at the last look
 	spoke  time.Duration // process time since when the server owes something and has sent nothing
+	busy   time.Duration // how much of the time since then does not count, because this machine was busy
 	next   time.Duration // process time at which the first call's patience ends; never after it
 	ends   time.Duration // process time at which the link is given up; 0: not yet
-
-	doubted bool          // the server has owed replies for half the time after which it is silent
-	starved time.Duration // how long this process had waited for a processor by then
 }
 
 func (w *watch) init(l *link) {
@@ -92,7 +90,8 @@ func (w *watch) look() {
 		l.mu.Unlock()
 		return
 	}
-	w.clock, w.looked = w.nowLocked(now), now
+	passed := w.nowLocked(now) - w.clock
+	w.clock, w.looked = w.clock+passed, now
 	l.node.load.tick(now)
 	if l.flight.len() == 0 && len(l.queue) == 0 {
 		w.armed = false
@@ -103,7 +102,7 @@ func (w *watch) look() {
 		}
 		return
 	}
-	silent := w.silentLocked()
+	silent := w.silentLocked(passed)
 	if silent {
 		w.ends = w.clock + lingerFor
 		l.silent.Store(true)
@@ -130,45 +129,35 @@ func (w *watch) report(silent, gaveUp bool, late int) {
 }
 
 // silentLocked reports whether the server has just become silent: it has owed replies for long enough and sent nothing, and there is
-// nothing to read either.
-func (w *watch) silentLocked() bool {
+// nothing to read either. passed is the time since the last look.
+func (w *watch) silentLocked(passed time.Duration) bool {
 	l := w.link
 	heard := l.heard.Load()
 	owes := l.flight.head()
 	switch {
 	case heard != w.heard || owes == nil:
-		w.heard, w.spoke, w.doubted = heard, w.clock, false
+		w.heard, w.spoke, w.busy = heard, w.clock, 0
 		if !l.retired.Load() {
 			w.ends = 0
 		}
 		return false
 	case owes.sent > w.spoke:
-		w.spoke = owes.sent
+		w.spoke, w.busy = owes.sent, 0
 	}
 	quiet, bound := w.clock-w.spoke, l.node.silence()
 	if l.silent.Load() || quiet < bound/2 {
 		return false
 	}
-	if !w.doubted {
-		w.doubted, w.starved = true, waited()
+	if w.busy < 2*l.node.bounds.Patience && crowded() {
+		w.busy += passed
+	}
+	if quiet-w.busy < bound {
 		return false
 	}
-	return quiet >= bound && !w.excusedLocked(quiet)
-}
-
-// excusedLocked reports whether a quiet server is not to blame: its reply is here and was not read yet, or this process waited for
-// a processor meanwhile.
-func (w *watch) excusedLocked(quiet time.Duration) bool {
-	if readable(w.link.socket) {
-		w.spoke, w.doubted = w.clock, false
-		return true
-	}
-	lacked := min(waited()-w.starved, quiet)
-	if lacked < quiet/8 {
+	if readable(l.socket) {
+		w.spoke, w.busy = w.clock, 0
 		return false
 	}
-	w.spoke += lacked
-	w.doubted = false
 	return true
 }
 
