@@ -61,8 +61,13 @@ func isNormalPath(path string) bool {
 	last := byte('x')
 	for i := 0; i < len(path); i++ {
 		c := path[i]
-		if strings.IndexByte("\x00%\\;", c) >= 0 || last == '/' && (c == '/' || c == '.') {
+		switch c {
+		case 0, '%', '\\', ';':
 			return false
+		case '/', '.':
+			if last == '/' {
+				return false
+			}
 		}
 		last = c
 	}
