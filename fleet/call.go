@@ -53,6 +53,9 @@ func (c *Call) Pending() bool {
 	return s == left || s == over
 }
 
+// Sent reports whether the call was handed to a connection, whatever became of it.
+func (c *Call) Sent() bool { return c.began != 0 }
+
 // Adopt hands over a pending call: f is called once, with the call and why there never will be a reply, or nil and the reply in the
 // call. It may be called at once, or from the goroutine that reads replies, so it must not block. Wire stays untouched until then.
 func (c *Call) Adopt(f func(c *Call, err error)) {

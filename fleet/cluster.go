@@ -244,6 +244,7 @@ func (c *cluster) load(ctx context.Context) bool {
 		}
 		if err != nil {
 			fault = err
+			c.drop(address)
 		}
 	}
 	c.fault.Store(&fault)
@@ -278,6 +279,16 @@ func (c *cluster) client(address string) *redis.Client {
 		c.asked[address] = client
 	}
 	return client
+}
+
+// drop forgets the client of a server that did not answer: one that fails often would wait before it dials again.
+func (c *cluster) drop(address string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if client := c.asked[address]; client != nil {
+		_ = client.Close() // it was of no use
+		delete(c.asked, address)
+	}
 }
 
 // learn takes in the map that a server told.

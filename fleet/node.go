@@ -271,6 +271,7 @@ func (n *Node) Ask(allow time.Duration, key string, words ...string) (Reply, err
 // whether the caller hung up.
 func (n *Node) Do(ctx context.Context, c *Call, allow time.Duration) error {
 	var fault error
+	c.began = 0
 	err := n.guard.Load().Do(func() breaker.Result {
 		fault = n.exchange(c, allow)
 		return n.evidence(ctx, c, allow, fault)

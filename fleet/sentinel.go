@@ -101,9 +101,10 @@ func (s *sentinel) follow(ctx context.Context) {
 
 // answer is what one sentinel said.
 type answer struct {
-	client  *redis.SentinelClient
-	address string
-	err     error
+	sentinel string // its address
+	client   *redis.SentinelClient
+	address  string // of the master
+	err      error
 }
 
 // ask asks all sentinels at once, and takes the first master that is named.
@@ -112,8 +113,12 @@ func (s *sentinel) ask(ctx context.Context) (string, error) {
 	defer cancel()
 	s.mu.Lock()
 	answers := make(chan answer, len(s.clients))
-	for _, client := range s.clients {
-		go func() { answers <- s.askOne(ctx, client) }()
+	for address, client := range s.clients {
+		go func() {
+			a := s.askOne(ctx, client)
+			a.sentinel, a.client = address, client
+			answers <- a
+		}()
 	}
 	s.mu.Unlock()
 	var all error
@@ -123,9 +128,22 @@ func (s *sentinel) ask(ctx context.Context) (string, error) {
 			s.discover(a.client)
 			return a.address, nil
 		}
+		s.refresh(a)
 		all = errors.Join(all, a.err)
 	}
 	return "", all
+}
+
+// refresh makes another client of a sentinel that could not be asked: one that fails often would wait before it dials again.
+func (s *sentinel) refresh(a answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.clients[a.sentinel] != a.client || s.solo.ctx.Err() != nil {
+		return
+	}
+	_ = a.client.Close() // it was of no use
+	delete(s.clients, a.sentinel)
+	s.addLocked(a.sentinel)
 }
 
 func (s *sentinel) askOne(ctx context.Context, client *redis.SentinelClient) answer {
@@ -134,9 +152,9 @@ func (s *sentinel) askOne(ctx context.Context, client *redis.SentinelClient) ans
 		err = errors.New("a sentinel named no master")
 	}
 	if err != nil {
-		return answer{client: client, err: err}
+		return answer{err: err}
 	}
-	return answer{client: client, address: net.JoinHostPort(reply[0], reply[1])}
+	return answer{address: net.JoinHostPort(reply[0], reply[1])}
 }
 
 // discover learns of the other sentinels from one that answers, now and then.

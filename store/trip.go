@@ -179,7 +179,7 @@ func (r *Redis) run(ctx context.Context, n *fleet.Node, t *trip, allow time.Dura
 func (r *Redis) send(ctx context.Context, n *fleet.Node, t *trip, verb, script string, allow time.Duration) error {
 	t.out.write(verb, script)
 	err := n.Do(ctx, &t.out.wire, allow)
-	if err == nil || fleet.Reason(err) != fleet.ReasonBreaker {
+	if t.out.wire.Sent() {
 		r.trips.Add(1)
 	}
 	return err
