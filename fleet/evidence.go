@@ -3,7 +3,6 @@ package fleet
 import (
 	"context"
 	"errors"
-	"net"
 	"sync/atomic"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 )
 
 const (
+	aliveParts    = 3                      // a server has to be silent for so many times its bound on every connection before that is a failure
 	connectWithin = 100 * time.Millisecond // how long calls may go without a connection before that is a failure
 	settleWithin  = 500 * time.Millisecond // how long a server that succeeded another one may be late
 	hurried       = 5 * time.Millisecond   // a wait that its caller made shorter than this shows nothing
@@ -41,16 +41,21 @@ func (s *spell) end() {
 	}
 }
 
+// alive reports whether the server has sent something lately, on any connection: then one that is silent or lost shows nothing about it.
+func (n *Node) alive() bool {
+	return processTime()-time.Duration(n.heard.Load()) < aliveParts*n.silence()
+}
+
 // evidence is what a call shows the breaker about the server.
 //
 // A client must not be able to open the breaker for all. One that hung up shows nothing, though its call went on; nor does a
 // wait that the client's own deadline made short. What an operator got wrong (a password, a right, a foreign value under a key) is
 // an answer: the server is well, and other keys may work.
 //
-// A lost connection is a silence: a server that drops its clients to become a replica ends all calls at one instant. When a
-// connection was closed on this side, because there is a new master, that shows nothing about the new one. Calls that wait for a
-// connection show nothing at first: connections are made beside them. A call that was sent before the bound on calls under way
-// was known to be too high shows nothing by being late.
+// Silence and lost connections show something only when the server is silent on all connections: one may be lost alone, and a
+// server that drops its clients to become a replica ends all calls at one instant. Calls that wait for a connection show nothing at
+// first: connections are made beside them. A call that was sent before the bound on calls under way was known to be too high
+// shows nothing by being late.
 func (n *Node) evidence(ctx context.Context, c *Call, allow time.Duration, err error) breaker.Result {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return breaker.Neutral
@@ -59,14 +64,14 @@ func (n *Node) evidence(ctx context.Context, c *Call, allow time.Duration, err e
 		n.lacking.end()
 		return breaker.Success
 	}
-	short := allow < min(n.bounds.Silence/2, hurried)
+	short := allow < min(n.bounds.Silence/2, hurried) || n.settling()
 	switch {
 	case errors.Is(err, errSilent):
-		return unless(short || n.settling(), breaker.Silence)
+		return unless(short || n.alive(), breaker.Failure)
 	case errors.Is(err, errPatience):
-		return unless(short || n.settling() || n.load.excuses(c.began), breaker.Late)
+		return unless(short || n.load.excuses(c.began), breaker.Late)
 	case errors.Is(err, errNoLink):
-		return unless(short || n.settling() || n.lacking.lasts() < connectWithin, breaker.Silence)
+		return unless(short || n.lacking.lasts() < connectWithin, breaker.Failure)
 	}
 	return n.shown(err)
 }
@@ -75,15 +80,13 @@ func (n *Node) evidence(ctx context.Context, c *Call, allow time.Duration, err e
 func (n *Node) shown(err error) breaker.Result {
 	why := Reason(err)
 	var reply ReplyError
+	var early *unsentError
 	switch why {
 	case ReasonTimeout: // while the server was greeted
-		return unless(n.settling(), breaker.Silence)
+		return unless(n.settling() || n.alive(), breaker.Failure)
 	case ReasonClosed:
-		var early *unsentError
-		if errors.As(err, &early) {
-			return breaker.Failure // it does not even take connections
-		}
-		return unless(errors.Is(err, net.ErrClosed), breaker.Silence)
+		// A server that does not even take connections has failed.
+		return unless(!errors.As(err, &early) && n.alive(), breaker.Failure)
 	case ReasonCluster:
 		// A key that moved is no failure of this server, nor is a slot that no server has: others may be served here.
 		return unless(!isReply(err, "CLUSTERDOWN The cluster is down"), breaker.Failure)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"syscall"
 	"testing"
 	"time"
@@ -27,15 +26,14 @@ func TestEvidence(t *testing.T) {
 		"decided in a hurry":        {here, short, nil, breaker.Success},
 		"the caller hung up":        {gone, whole, nil, breaker.Neutral},
 		"silent, hung up":           {gone, whole, errSilent, breaker.Neutral},
-		"silent":                    {here, whole, errSilent, breaker.Silence},
+		"silent":                    {here, whole, errSilent, breaker.Failure},
 		"silent in a hurry":         {here, short, errSilent, breaker.Neutral},
 		"late":                      {here, whole, errPatience, breaker.Late},
 		"late in a hurry":           {here, short, errPatience, breaker.Neutral},
 		"no connection yet":         {here, whole, errNoLink, breaker.Neutral},
-		"no answer to the greeting": {here, whole, &unsentError{context.DeadlineExceeded}, breaker.Silence},
+		"no answer to the greeting": {here, whole, &unsentError{context.DeadlineExceeded}, breaker.Failure},
 		"refused connection":        {here, short, &unsentError{dialError("tcp", syscall.ECONNREFUSED)}, breaker.Failure},
-		"lost connection":           {here, whole, io.EOF, breaker.Silence},
-		"dropped connection":        {here, whole, net.ErrClosed, breaker.Neutral},
+		"lost connection":           {here, whole, io.EOF, breaker.Failure},
 		"loading":                   {here, whole, reply("LOADING"), breaker.Failure},
 		"replica":                   {here, whole, reply("READONLY"), breaker.Failure},
 		"too many clients":          {here, whole, reply("ERR max number of clients reached"), breaker.Failure},
@@ -56,6 +54,7 @@ func TestEvidence(t *testing.T) {
 		"unknown error":             {here, whole, io.ErrNoProgress, breaker.Failure},
 	} {
 		n := &Node{bounds: &Bounds{Silence: 10 * time.Millisecond}}
+		n.heard.Store(int64(-time.Hour)) // long ago
 		if got := n.evidence(step.ctx, new(Call), step.allow, step.err); got != step.want {
 			t.Errorf("%s: %d, want %d", name, got, step.want)
 		}
@@ -65,6 +64,7 @@ func TestEvidence(t *testing.T) {
 // TestASuccessorMayBeLate: what was under way to the old master ends, and the new one has its replicas to serve.
 func TestASuccessorMayBeLate(t *testing.T) {
 	n := &Node{bounds: &Bounds{Silence: 10 * time.Millisecond}}
+	n.heard.Store(int64(-time.Hour))
 	n.since.Store(int64(max(processTime(), 1)))
 	for _, err := range []error{errSilent, errPatience, errNoLink} {
 		if got := n.evidence(context.Background(), new(Call), time.Second, err); got != breaker.Neutral {
@@ -72,7 +72,18 @@ func TestASuccessorMayBeLate(t *testing.T) {
 		}
 	}
 	n.since.Store(int64(processTime() - settleWithin))
-	if got := n.evidence(context.Background(), new(Call), time.Second, errSilent); got != breaker.Silence {
-		t.Errorf("silence half a second later: %d, want silence", got)
+	if got := n.evidence(context.Background(), new(Call), time.Second, errSilent); got != breaker.Failure {
+		t.Errorf("silence half a second later: %d, want a failure", got)
+	}
+}
+
+// TestOneConnectionIsNotTheServer: a connection that is silent or lost shows nothing while the server speaks on another one.
+func TestOneConnectionIsNotTheServer(t *testing.T) {
+	n := &Node{bounds: &Bounds{Silence: time.Hour}}
+	n.heard.Store(int64(processTime()))
+	for _, err := range []error{errSilent, io.EOF} {
+		if got := n.evidence(context.Background(), new(Call), 2*time.Hour, err); got != breaker.Neutral {
+			t.Errorf("%v beside a connection that speaks: %d, want neutral", err, got)
+		}
 	}
 }

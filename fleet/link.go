@@ -175,8 +175,10 @@ func (l *link) room(buf []byte, from, to int) ([]byte, int, int) {
 
 // speaks notes that the server sent something.
 func (l *link) speaks() {
+	now := int64(processTime())
 	l.heard.Add(1)
-	l.spoke.Store(int64(processTime()))
+	l.spoke.Store(now)
+	l.node.heard.Store(now)
 	if l.suspect.Load() {
 		l.suspect.Store(false)
 	}

@@ -16,7 +16,7 @@ const (
 
 // load bounds the calls under way to one server. There is no bound but the largest until calls run out of patience while the server
 // answers: then the number of replies that came in the last moments is what can be done, and a call is sent only if those before it
-// can be answered within half of its patience. While no call runs out of patience the bound is raised again.
+// can be answered within half of its patience. While replies come much sooner than that the bound is raised again.
 type load struct {
 	most    int64 // calls under way at most, whatever is known
 	flight  atomic.Int64
@@ -30,6 +30,7 @@ type load struct {
 	since   time.Duration
 	rate    int64 // replies a second in the last period
 	raised  time.Duration
+	allowed time.Duration // the patience of the last call that ran out of it
 }
 
 // turn is the room that a call has. It has to be given back.
@@ -37,23 +38,23 @@ type turn struct {
 	slot int // of its key; -1: it is not counted by its key
 }
 
-// enter makes room for a call that waits at most so long, and reports whether there is any.
-func (b *load) enter(key string, allow time.Duration) (turn, bool) {
+// enter makes room for a call that waits at most so long, and reports whether there is any. usual is how long replies take.
+func (b *load) enter(key string, allow, usual time.Duration) (turn, bool) {
 	n := b.flight.Add(1)
 	t := turn{slot: -1}
-	if b.fits(n, key, allow, &t) {
+	if b.fits(n, key, allow, usual, &t) {
 		return t, true
 	}
 	b.flight.Add(-1)
 	return t, false
 }
 
-func (b *load) fits(n int64, key string, allow time.Duration, t *turn) bool {
+func (b *load) fits(n int64, key string, allow, usual time.Duration, t *turn) bool {
 	pace := b.pace.Load()
 	if pace == 0 {
 		return n <= b.most
 	}
-	pace = b.raise(pace)
+	pace = b.raise(pace, usual)
 	room := min(max(int64(float64(pace)*allow.Seconds()/2), fewest), b.most)
 	if n > room {
 		return false
@@ -78,13 +79,13 @@ func (b *load) leave(t turn) {
 // did counts replies.
 func (b *load) did(n int) { b.replies.Add(int64(n)) }
 
-// late takes down what was done lately as what can be done: a call ran out of patience.
-func (b *load) late() {
+// late takes down what was done lately as what can be done: a call with this patience ran out of it.
+func (b *load) late(allowed time.Duration) {
 	now := processTime()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.countLocked(now)
-	b.raised = now
+	b.raised, b.allowed = now, allowed
 	if b.rate > 0 {
 		b.pace.Store(b.rate)
 		b.bounded.CompareAndSwap(0, int64(now))
@@ -116,11 +117,16 @@ func (b *load) countLocked(now time.Duration) {
 	b.counted, b.since = replies, now
 }
 
-// raise is the pace that can be relied on now. One that was never missed for long enough is no bound.
-func (b *load) raise(pace int64) int64 {
+// raise is the pace that can be relied on now. It grows while replies take less than a quarter of the patience that was not enough.
+// One that has grown for long enough is no bound.
+func (b *load) raise(pace int64, usual time.Duration) int64 {
 	now := processTime()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if usual >= b.allowed/4 {
+		b.raised = now
+		return pace
+	}
 	steps := int64((now - b.raised) / paceGrows)
 	if steps <= 0 {
 		return pace
@@ -152,11 +158,15 @@ func (u *usual) add(took time.Duration) {
 	u.varies.Store(varies + (max(off, -off)-varies)/4)
 }
 
-// set begins with a time.
-func (u *usual) set(took time.Duration) {
-	u.ns.Store(int64(took))
-	u.varies.Store(0)
+// begin takes in how long a greeting took, which is the first that is known.
+func (u *usual) begin(took time.Duration) {
+	if !u.ns.CompareAndSwap(0, int64(took)) {
+		u.add(took)
+	}
 }
+
+// time is how long the server usually takes.
+func (u *usual) time() time.Duration { return time.Duration(u.ns.Load()) }
 
 // bound is a time that replies hardly ever take: four times the usual, or more where they vary much.
 func (u *usual) bound() time.Duration {

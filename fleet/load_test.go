@@ -9,14 +9,14 @@ import (
 func busy(pace int64) *load {
 	b := &load{most: 1000}
 	b.rate, b.since = pace, processTime()
-	b.late()
+	b.late(40 * time.Millisecond)
 	return b
 }
 
 // enterAll enters so many calls on keys that differ, and returns how many had room.
 func enterAll(b *load, calls int, allow time.Duration, key func(i int) string) (entered int) {
 	for i := range calls {
-		if _, ok := b.enter(key(i), allow); ok {
+		if _, ok := b.enter(key(i), allow, 0); ok {
 			entered++
 		}
 	}
@@ -62,7 +62,7 @@ func TestAFloodOnOneKeyLeavesRoom(t *testing.T) {
 func TestRoomIsGivenBack(t *testing.T) {
 	b := busy(10_000)
 	for range 1000 {
-		turn, ok := b.enter("k", 20*time.Millisecond)
+		turn, ok := b.enter("k", 20*time.Millisecond, 0)
 		if !ok {
 			t.Fatal("no room though every call has left")
 		}
@@ -84,5 +84,14 @@ func TestTheBoundIsRaisedWhileNoCallIsLate(t *testing.T) {
 	b.raised -= time.Minute
 	if n := enterAll(b, 2000, 40*time.Millisecond, oneKey); n != 1000 {
 		t.Errorf("%d calls entered a minute later, want 1000", n)
+	}
+}
+
+// TestTheBoundStaysWhileRepliesAreSlow: replies that take as long as the bound lets them show no room for more.
+func TestTheBoundStaysWhileRepliesAreSlow(t *testing.T) {
+	b := busy(10_000)
+	b.raised -= time.Minute
+	if _, ok := b.enter("k", 40*time.Millisecond, 20*time.Millisecond); !ok || b.pace.Load() != 10_000 {
+		t.Errorf("the pace is %d, want 10000 as before", b.pace.Load())
 	}
 }

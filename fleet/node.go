@@ -27,6 +27,7 @@ type Node struct {
 
 	guard   atomic.Pointer[breaker.Breaker]
 	since   atomic.Int64 // process time at which it succeeded another server; 0: it did not
+	heard   atomic.Int64 // process time at which it last sent something, on any connection
 	lacking spell        // calls find no connection
 	streams []*stream
 	load    load
@@ -176,6 +177,15 @@ func (n *Node) best() *link {
 	return best
 }
 
+// connectIn is how long a call waits for a connection that is being made: most of the time for which a server may be silent, or some
+// round trips where it is far away. The first connection is waited for as long as the call can.
+func (n *Node) connectIn() time.Duration {
+	if n.heard.Load() == 0 {
+		return n.bounds.Patience
+	}
+	return max(n.bounds.Silence*3/4, 6*n.usual.time())
+}
+
 // pick is a link for a call. Where there is none, because it is being made, it waits.
 func (n *Node) pick(deadline time.Duration) (*link, error) {
 	if l := n.best(); l != nil {
@@ -192,7 +202,7 @@ func (n *Node) pick(deadline time.Duration) (*link, error) {
 		}
 		if timer == nil {
 			n.counts.waited.Add(1)
-			timer = time.NewTimer(deadline - processTime())
+			timer = time.NewTimer(min(deadline-processTime(), n.connectIn()))
 			defer timer.Stop()
 		}
 		select {
@@ -229,7 +239,7 @@ func (n *Node) hope() (changed chan struct{}, err error) {
 
 // Send sends a call beside the breaker, and waits for the reply for at most so long.
 func (n *Node) Send(c *Call, allow time.Duration) error {
-	t, ok := n.load.enter(c.Key, allow)
+	t, ok := n.load.enter(c.Key, allow, n.usual.time())
 	if !ok {
 		n.counts.rejected.Add(1)
 		return errOverload

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
-	"runtime"
 	"sync"
 	"time"
 
@@ -54,7 +53,7 @@ type Servers struct {
 	DB          int                            // number of the database, default 0; a cluster has no other
 	TLS         *tls.Config                    // nil: none; a ServerName in it stands for every server, else each is checked by its own name
 
-	Streams     int           // connections at most, per server, which all calls share; default 2, and one more for each eight processors, 4 at most
+	Streams     int           // connections at most, per server, which all calls share; default and at most 4
 	DialTimeout time.Duration // to connect; default 500 ms. It runs beside the requests
 
 	// AnswerTimeout is how long a server may take to answer what is asked beside the requests: a greeting, who holds which slot. Default
@@ -74,12 +73,12 @@ func (s Servers) withDefaults(b Bounds) Servers {
 	return s
 }
 
-// streams is how many connections a server gets. The second one is there when the first is lost or silent; more are of use only
-// where many processors have much to send.
-func (s *Servers) streams() int {
-	few := min(2+runtime.GOMAXPROCS(0)/8, 4)
-	return min(positive(s.Streams, few), few)
-}
+// fewStreams is how many connections a server gets. One of them does the work as long as it can; the others are there when it is lost or
+// silent, as happens often where packets get lost.
+const fewStreams = 4
+
+// streams is how many connections a server gets.
+func (s *Servers) streams() int { return min(positive(s.Streams, fewStreams), fewStreams) }
 
 // options are those of the client library for what is asked beside the requests: who is the master, who holds which slot.
 func (s *Servers) options(address string) *redis.Options {

@@ -2,10 +2,13 @@
 
 package fleet
 
-import "syscall"
+import (
+	"syscall"
+	"time"
+)
 
 // readable cannot tell here.
 func readable(syscall.RawConn) bool { return false }
 
-// crowded cannot tell here.
-func crowded() bool { return false }
+// idled cannot tell here.
+func idled() (time.Duration, bool) { return 0, false }

@@ -139,7 +139,8 @@ func (s *stream) connect(ctx context.Context) (*link, error) {
 		conn.Close()
 		return nil, err
 	}
-	s.node.usual.set(min(took, s.node.bounds.Patience))
+	s.node.heard.Store(int64(processTime()))
+	s.node.usual.begin(min(took, s.node.bounds.Patience))
 	return newLink(conn, s.node, s.poke), nil
 }
 
@@ -151,7 +152,8 @@ type greeting struct {
 
 // greet says the greeting, and returns how long the server takes to reply.
 func greet(conn net.Conn, g greeting, within time.Duration) (took time.Duration, err error) {
-	if err := conn.SetDeadline(time.Now().Add(within)); err != nil {
+	began := time.Now()
+	if err := conn.SetDeadline(began.Add(within)); err != nil {
 		return 0, err
 	}
 	var all []byte
@@ -161,12 +163,9 @@ func greet(conn net.Conn, g greeting, within time.Duration) (took time.Duration,
 	for _, c := range g.prelude {
 		all = append(all, c...)
 	}
+	all = append(all, command("PING")...)
 	in := &greeter{conn: conn}
-	if err := in.ask(all, len(g.needed), len(g.prelude)); err != nil {
-		return 0, err
-	}
-	began := time.Now()
-	if err := in.ask(command("PING"), 0, 1); err != nil {
+	if err := in.ask(all, len(g.needed), len(g.prelude)+1); err != nil {
 		return 0, err
 	}
 	return time.Since(began), conn.SetDeadline(time.Time{})

@@ -152,7 +152,7 @@ func TestASilentConnectionIsGivenUp(t *testing.T) {
 	server := servers.StartRedis(t)
 	p := servers.StartProxy(t, server.Addr)
 	f, n := open(t, Config{Servers: at(p.Addr), Bounds: Bounds{Silence: 20 * time.Millisecond, Patience: time.Hour}})
-	await(t, "all connections", func() bool { return f.Stats().Idle == 2 })
+	await(t, "all connections", func() bool { return f.Stats().Idle == fewStreams })
 	p.Set(servers.Fault{Mode: servers.BlackHole})
 	c := incr("k")
 	if err := n.Send(c, time.Hour); !errors.Is(err, errSilent) || !c.Pending() {
@@ -212,13 +212,13 @@ func TestALostConnectionIsReplaced(t *testing.T) {
 	server := servers.StartRedis(t)
 	p := servers.StartProxy(t, server.Addr)
 	f, n := open(t, Config{Servers: at(p.Addr), Bounds: Bounds{Silence: time.Minute}})
-	await(t, "all connections", func() bool { return f.Stats().Idle == 2 })
+	await(t, "all connections", func() bool { return f.Stats().Idle == fewStreams })
 	p.Set(servers.Fault{Mode: servers.ResetReplies})
 	if err := n.Send(incr("k"), time.Minute); !MayHaveRun(err) || Reason(err) != ReasonClosed {
 		t.Fatalf("a call on a connection that was reset: %v", err)
 	}
 	p.Set(servers.Fault{})
-	await(t, "new connections", func() bool { return f.Stats().Idle == 2 })
+	await(t, "new connections", func() bool { return f.Stats().Idle == fewStreams })
 	if err := n.Send(incr("k"), time.Minute); err != nil {
 		t.Errorf("the next call: %v", err)
 	}

@@ -20,8 +20,8 @@ const (
 
 // watch looks at a link while it has calls. It has a clock of its own, process time: one that stands still while this process gets no
 // processor. A look that comes late because of that moves the clock by no more than two looks would, so neither the server's
-// silence nor a call's patience is used up by a stall of ours. Nor does a server's silence count while this machine has more to run
-// than processors, up to a bound: where the server is on the same machine, it may wait for a processor, too.
+// silence nor a call's patience is used up by a stall of ours. While no processor of this machine is idle no server is called silent,
+// up to a bound: one that is on the same machine may wait for a processor, too.
 type watch struct {
 	link   *link
 	timer  *time.Timer
@@ -30,9 +30,10 @@ type watch struct {
 	looked time.Duration // when that was, on the wall
 	heard  uint64        // of the link, at the last look
 	spoke  time.Duration // process time since when the server owes something and has sent nothing
-	busy   time.Duration // how much of the time since then does not count, because this machine was busy
 	next   time.Duration // process time at which the first call's patience ends; never after it
 	ends   time.Duration // process time at which the link is given up; 0: not yet
+	quiet  bool          // nothing came between the last two looks
+	idle   time.Duration // how long processors had been idle when it became quiet
 }
 
 func (w *watch) init(l *link) {
@@ -90,8 +91,7 @@ func (w *watch) look() {
 		l.mu.Unlock()
 		return
 	}
-	passed := w.nowLocked(now) - w.clock
-	w.clock, w.looked = w.clock+passed, now
+	w.clock, w.looked = w.nowLocked(now), now
 	l.node.load.tick(now)
 	if l.flight.len() == 0 && len(l.queue) == 0 {
 		w.armed = false
@@ -102,7 +102,7 @@ func (w *watch) look() {
 		}
 		return
 	}
-	silent := w.silentLocked(passed)
+	silent := w.silentLocked()
 	if silent {
 		w.ends = w.clock + lingerFor
 		l.silent.Store(true)
@@ -115,13 +115,13 @@ func (w *watch) look() {
 }
 
 // report tells what a look found, without the lock.
-func (w *watch) report(silent, gaveUp bool, late int) {
+func (w *watch) report(silent, gaveUp bool, late time.Duration) {
 	if silent {
 		w.link.node.doubt(w.link)
 		w.link.poke()
 	}
 	if late > 0 {
-		w.link.node.load.late()
+		w.link.node.load.late(late)
 	}
 	if gaveUp {
 		w.link.end(errGivenUp)
@@ -129,45 +129,56 @@ func (w *watch) report(silent, gaveUp bool, late int) {
 }
 
 // silentLocked reports whether the server has just become silent: it has owed replies for long enough and sent nothing, and there is
-// nothing to read either. passed is the time since the last look.
-func (w *watch) silentLocked(passed time.Duration) bool {
+// nothing to read either.
+func (w *watch) silentLocked() bool {
 	l := w.link
 	heard := l.heard.Load()
 	owes := l.flight.head()
 	switch {
 	case heard != w.heard || owes == nil:
-		w.heard, w.spoke, w.busy = heard, w.clock, 0
+		w.heard, w.spoke, w.quiet = heard, w.clock, false
 		if !l.retired.Load() {
 			w.ends = 0
 		}
 		return false
 	case owes.sent > w.spoke:
-		w.spoke, w.busy = owes.sent, 0
+		w.spoke = owes.sent
+	}
+	if !w.quiet {
+		w.quiet = true
+		w.idle, _ = idled()
 	}
 	quiet, bound := w.clock-w.spoke, l.node.silence()
-	if l.silent.Load() || quiet < bound/2 {
+	if l.silent.Load() || quiet < bound {
 		return false
 	}
-	if w.busy < 2*l.node.bounds.Patience && crowded() {
-		w.busy += passed
-	}
-	if quiet-w.busy < bound {
+	if quiet < bound+2*l.node.bounds.Patience && w.crowdedLocked() {
 		return false
 	}
 	if readable(l.socket) {
-		w.spoke, w.busy = w.clock, 0
+		w.spoke, w.quiet = w.clock, false
 		return false
 	}
 	return true
 }
 
-// expireLocked ends the waits of calls without patience, or of all where the server is silent. It returns how many ran out of
-// patience while the server answered.
-func (w *watch) expireLocked(silent bool) int {
+// someIdle is how long processors have to have been idle, all together, to show that there is one to spare. It is two steps of the
+// kernel's count: one step may be over after a moment.
+const someIdle = 20 * time.Millisecond
+
+// crowdedLocked reports whether no processor was idle since the server became quiet.
+func (w *watch) crowdedLocked() bool {
+	idle, ok := idled()
+	return ok && idle-w.idle < someIdle
+}
+
+// expireLocked ends the waits of calls without patience, or of all where the server is silent. It returns the longest patience that ran
+// out while the server answered, 0 if none did.
+func (w *watch) expireLocked(silent bool) time.Duration {
 	if !silent && w.clock < w.next {
 		return 0
 	}
-	l, late := w.link, 0
+	l, late := w.link, time.Duration(0)
 	w.next = w.clock + time.Hour
 	each := func(c *Call) {
 		switch {
@@ -177,7 +188,7 @@ func (w *watch) expireLocked(silent bool) int {
 		case c.due > w.clock:
 			w.next = min(w.next, c.due)
 		case c.leave(errPatience):
-			late++
+			late = max(late, c.due-c.sent)
 		}
 	}
 	for i := range l.flight.len() {

@@ -111,7 +111,7 @@ type Redis struct {
 	SentinelAuth     string `env:"SENTINEL_AUTH"`      // password, or user:password, for the sentinels alone
 	SentinelAuthFile string `env:"SENTINEL_AUTH_FILE"` // the same from a file, which is read at start
 
-	PoolSize int           `env:"POOL_SIZE"` // connections to each server at most; all decisions share 2 of them, or up to 4 on many processors
+	PoolSize int           `env:"POOL_SIZE"` // connections to each server at most; unset: 4, and never more, because all decisions share them
 	Timeout  time.Duration `env:"TIMEOUT"`   // of dialling; unset: 500ms. STORE_BUDGET and STORE_PATIENCE bound a decision
 	TLS      bool          `env:"TLS"`       // speaks TLS, as rediss:// does
 }

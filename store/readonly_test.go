@@ -44,7 +44,7 @@ func openBehind(t *testing.T, s signpost, config RedisConfig) (*Redis, limit.Cha
 	r := openRedis(t, config)
 	c := charge(t, "k", bucket(1_000_000, year), 1)
 	awaitAllowed(t, r, c)
-	servers.Await(t, "all connections", func() error { return notYet(r.Stats().Fleet.Connections >= 2) })
+	servers.Await(t, "all connections", func() error { return notYet(r.Stats().Fleet.Connections >= 4) })
 	return r, c
 }
 

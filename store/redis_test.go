@@ -56,7 +56,7 @@ func (e eye) calls(command string) int64 {
 func settled(t testing.TB, e eye, r *Redis) {
 	t.Helper()
 	servers.Await(t, "the store's connections", func() error {
-		if e.calls("script|load") == 0 || r.Stats().Fleet.Idle < 2 {
+		if e.calls("script|load") == 0 || r.Stats().Fleet.Idle < 4 {
 			return fmt.Errorf("stats %+v", r.Stats())
 		}
 		return nil

@@ -43,11 +43,11 @@ func TestDeadTLSConnectionsCostNoCall(t *testing.T) {
 				config := trusted.Clone()
 				config.MaxVersion = version
 				r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}, TLS: config}})
-				servers.Await(t, "connections", func() error { return notYet(r.Stats().Fleet.Idle == 2) })
+				servers.Await(t, "connections", func() error { return notYet(r.Stats().Fleet.Idle == 4) })
 				strike(t, server)
 				servers.Await(t, "other connections", func() error {
 					s := r.Stats().Fleet
-					return notYet(s.Opened >= 4 && s.Idle == 2)
+					return notYet(s.Opened >= 8 && s.Idle == 4)
 				})
 				wantNoCallLost(t, r, 50)
 			})
