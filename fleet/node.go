@@ -177,13 +177,13 @@ func (n *Node) best() *link {
 	return best
 }
 
-// connectIn is how long a call waits for a connection that is being made: most of the time for which a server may be silent, or some
+// connectIn is how long a call waits for a connection that is being made: half of the time for which a server may be silent, or some
 // round trips where it is far away. The first connection is waited for as long as the call can.
 func (n *Node) connectIn() time.Duration {
 	if n.heard.Load() == 0 {
 		return n.bounds.Patience
 	}
-	return max(n.bounds.Silence*3/4, 6*n.usual.time())
+	return max(n.bounds.Silence/2, 6*n.usual.time())
 }
 
 // pick is a link for a call. Where there is none, because it is being made, it waits.

@@ -162,9 +162,8 @@ func (w *watch) silentLocked() bool {
 	return true
 }
 
-// someIdle is how long processors have to have been idle, all together, to show that there is one to spare. It is two steps of the
-// kernel's count: one step may be over after a moment.
-const someIdle = 20 * time.Millisecond
+// someIdle is how long processors have to have been idle, all together, to show that there is one to spare: one step of the kernel's count.
+const someIdle = 10 * time.Millisecond
 
 // crowdedLocked reports whether no processor was idle since the server became quiet.
 func (w *watch) crowdedLocked() bool {
