@@ -25,10 +25,6 @@ const (
 	Success
 	// Failure: the server cannot be reached, or replies that it cannot work. It counts in a row and for the ratio.
 	Failure
-	// Silence: the server sent nothing although it owed replies, or dropped its connections. All calls under way end with it at
-	// one instant, so it opens the breaker as the last of a row only if the row has gone on for at least 20 ms. It always counts
-	// for the ratio.
-	Silence
 	// Late: the call ran out of patience while the server answered other calls. It counts for the ratio only: a row of failures
 	// neither grows nor ends by it. As a probe it is a failure.
 	Late
@@ -100,10 +96,9 @@ type Breaker struct {
 	ramped  atomic.Int64 // calls rejected by the ramp
 
 	// Guarded by gobreaker's lock.
-	inARow  uint32    // failures and silences since the last success
-	began   time.Time // when the first of them ended
-	last    Result    // Failure, Silence or Late: the latest call that did not succeed
-	tripped string    // reason of the next change from closed to open
+	inARow  uint32 // failures since the last success
+	late    bool   // the latest call was
+	tripped string // reason of the next change from closed to open
 
 	mu      sync.Mutex // guards all below; taken inside gobreaker's lock, never around it
 	state   State
@@ -143,7 +138,6 @@ func New(cfg Config) *Breaker {
 var (
 	errNeutral = errors.New("neutral")
 	errFailure = errors.New("failure")
-	errSilence = errors.New("silence")
 	errLate    = errors.New("late")
 )
 
@@ -154,25 +148,10 @@ func (r Result) err() error {
 		return nil
 	case Failure:
 		return errFailure
-	case Silence:
-		return errSilence
 	case Late:
 		return errLate
 	}
 	return errNeutral
-}
-
-// resultOf is the inverse of err. An error of gobreaker's own, as after a panic, is a failure.
-func resultOf(err error) Result {
-	switch {
-	case err == nil:
-		return Success
-	case errors.Is(err, errSilence):
-		return Silence
-	case errors.Is(err, errLate):
-		return Late
-	}
-	return Failure
 }
 
 // Do makes the call, or returns ErrOpen, ErrProbing or ErrRamp at once. The call needs a deadline of its own, because a probe
@@ -234,7 +213,7 @@ func (b *Breaker) admit() error {
 func (b *Breaker) readyToTrip(c gobreaker.Counts) bool {
 	known := c.TotalSuccesses + c.TotalFailures
 	switch {
-	case b.rowOpens():
+	case b.inARow >= b.cfg.Consecutive && !b.late:
 		b.tripped = ReasonConsecutive
 	case known >= b.cfg.MinCalls && float64(c.TotalFailures) >= b.cfg.Ratio*float64(known):
 		b.tripped = ReasonRatio
@@ -244,31 +223,17 @@ func (b *Breaker) readyToTrip(c gobreaker.Counts) bool {
 	return true
 }
 
-// rowOpens reports whether the latest call completes a row of failures that opens the breaker.
-func (b *Breaker) rowOpens() bool {
-	if b.last == Late || b.inARow < b.cfg.Consecutive {
-		return false
-	}
-	return b.last != Silence || time.Since(b.began) >= b.cfg.Lasting
-}
-
 // succeeded counts failures in a row; gobreaker calls it once for each call that counts. gobreaker's own count ends with its
 // window, but a server that is asked once a second and never answers is down as well.
 func (b *Breaker) succeeded(err error) bool {
-	result := resultOf(err)
-	if result == Success {
+	b.late = errors.Is(err, errLate)
+	switch {
+	case err == nil:
 		b.inARow = 0
-		return true
+	case !b.late:
+		b.inARow++
 	}
-	b.last = result
-	if result == Late {
-		return false
-	}
-	if b.inARow == 0 {
-		b.began = time.Now()
-	}
-	b.inARow++
-	return false
+	return err == nil
 }
 
 // changed copies a change of gobreaker's state. gobreaker holds its lock during the call.

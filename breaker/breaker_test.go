@@ -106,61 +106,6 @@ func TestOpensAfterFiveFailuresInARow(t *testing.T) {
 	})
 }
 
-// TestAShortSilenceDoesNotOpenIt: one stall ends all calls that were under way. Failures of later calls make it an outage.
-func TestAShortSilenceDoesNotOpenIt(t *testing.T) {
-	script(t, Config{}, func(p *probe) {
-		p.do(200, Success, nil)
-		p.do(50, Silence, nil)
-		pass(19 * time.Millisecond)
-		p.do(1, Silence, nil)
-		p.is(Closed)
-		p.do(1, Success, nil)
-		p.do(50, Silence, nil)
-		p.is(Closed)
-		pass(20 * time.Millisecond)
-		p.do(1, Silence, nil)
-		p.is(Open)
-		p.because(ReasonConsecutive)
-	})
-}
-
-// TestAFailureAfterSilenceOpensIt: the server drops its connections, which may be a short stall, and refuses the next one.
-func TestAFailureAfterSilenceOpensIt(t *testing.T) {
-	script(t, Config{}, func(p *probe) {
-		p.do(8, Silence, nil)
-		p.is(Closed)
-		p.do(1, Failure, nil)
-		p.is(Open)
-	})
-}
-
-func TestLateCallsAreNoRow(t *testing.T) {
-	script(t, Config{}, func(p *probe) {
-		p.do(100, Success, nil)
-		p.do(50, Late, nil)
-		pass(time.Second)
-		p.do(4, Failure, nil)
-		p.do(5, Late, nil)
-		p.is(Closed)
-		p.do(1, Failure, nil) // the fifth in a row: late calls do not end the row
-		p.is(Open)
-		p.because(ReasonConsecutive)
-	})
-}
-
-// TestALateCallDoesNotCompleteARowOfSilences: the row began 20 ms ago, but only a silence or a failure shows that it goes on.
-func TestALateCallDoesNotCompleteARowOfSilences(t *testing.T) {
-	script(t, Config{}, func(p *probe) {
-		p.do(100, Success, nil)
-		p.do(10, Silence, nil)
-		pass(20 * time.Millisecond)
-		p.do(1, Late, nil)
-		p.is(Closed)
-		p.do(1, Silence, nil)
-		p.is(Open)
-	})
-}
-
 func TestLateCallsOpenItByRatio(t *testing.T) {
 	script(t, Config{}, func(p *probe) {
 		p.do(10, Success, nil)

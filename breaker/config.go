@@ -5,7 +5,6 @@ import "time"
 // Defaults of Config.
 const (
 	defaultConsecutive = 5
-	defaultLasting     = 20 * time.Millisecond
 	defaultRatio       = 0.5
 	defaultMinCalls    = 20
 	defaultWindow      = time.Second
@@ -28,7 +27,6 @@ type Config struct {
 	Disabled bool // every call passes and nothing is counted
 
 	Consecutive uint32        // failures in a row that open it, however far apart; default 5
-	Lasting     time.Duration // how long the row has to go on if its last failure is a Silence; default 20 ms
 	Ratio       float64       // part of the calls in a window that opens it by failing; default 0.5, at most 1
 	MinCalls    uint32        // least calls in a window for Ratio to count; default 20
 	Window      time.Duration // time over which Ratio is counted; moves on in tenths; default 1 s
@@ -44,7 +42,6 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.Consecutive = orDefault(c.Consecutive, defaultConsecutive)
-	c.Lasting = orDefault(c.Lasting, defaultLasting)
 	c.MinCalls = orDefault(c.MinCalls, defaultMinCalls)
 	c.Probes = orDefault(c.Probes, defaultProbes)
 	c.Window = orDefault(c.Window, defaultWindow)

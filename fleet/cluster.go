@@ -137,7 +137,7 @@ func (c *cluster) exchange(n *Node, call *Call, allow time.Duration) error {
 		case next != "" && hops < redirects:
 			hops++
 			n, call.asking = c.member(next), asking
-		case isReply(err, "TRYAGAIN") && processTime()+splitPause < deadline:
+		case IsReply(err, "TRYAGAIN") && processTime()+splitPause < deadline:
 			time.Sleep(splitPause)
 		default:
 			return err

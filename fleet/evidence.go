@@ -89,7 +89,7 @@ func (n *Node) shown(err error) breaker.Result {
 		return unless(!errors.As(err, &early) && n.alive(), breaker.Failure)
 	case ReasonCluster:
 		// A key that moved is no failure of this server, nor is a slot that no server has: others may be served here.
-		return unless(!isReply(err, "CLUSTERDOWN The cluster is down"), breaker.Failure)
+		return unless(!IsReply(err, "CLUSTERDOWN The cluster is down"), breaker.Failure)
 	case ReasonError:
 		return unless(errors.As(err, &reply), breaker.Failure)
 	}

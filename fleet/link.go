@@ -31,6 +31,9 @@ type link struct {
 	queue  []*Call    // not written yet
 	spare  []*Call    // memory for the next queue
 	flight line       // written, in the order of their replies
+	lone   *loneWrite // of a call that is alone; nil: the writer writes all
+	alone  bool       // such a call is being written, and the writer waits
+	rest   []byte     // what could not be written of it at once
 	ended  error      // why the link ended; nil: it has not
 	watch  watch
 }
@@ -38,6 +41,9 @@ type link struct {
 // newLink begins to carry calls over a connection that has been greeted.
 func newLink(conn net.Conn, n *Node, poke func()) *link {
 	l := &link{conn: conn, socket: socketOf(conn), node: n, poke: poke, gone: make(chan struct{}), wake: make(chan struct{}, 1)}
+	if _, plain := conn.(syscall.Conn); plain && l.socket != nil {
+		l.lone = newLoneWrite(l.socket)
+	}
 	l.watch.init(l)
 	n.counts.opened.Add(1)
 	n.running.Add(2)
@@ -54,17 +60,54 @@ func (l *link) send(c *Call, now, allow time.Duration) bool {
 		return false
 	}
 	l.watch.addLocked(c, now, allow)
-	l.queue = append(l.queue, c)
-	first := len(l.queue) == 1
 	l.flights.Add(1)
+	if l.lone != nil && !l.alone && l.flight.len() == 0 && len(l.queue) == 0 {
+		l.flight.push(c)
+		l.alone = true
+		l.mu.Unlock()
+		l.writeAlone(c)
+		return true
+	}
+	l.queue = append(l.queue, c)
+	first := len(l.queue) == 1 && !l.alone
 	l.mu.Unlock()
 	if first {
-		select {
-		case l.wake <- struct{}{}:
-		default:
-		}
+		l.wakeWriter()
 	}
 	return true
+}
+
+// wakeWriter tells the writer that there is something to do.
+func (l *link) wakeWriter() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// writeAlone writes a call that found nothing under way, without a detour by the writer. It does not wait: what the socket does not take
+// at once is left to the writer.
+func (l *link) writeAlone(c *Call) {
+	l.lone.out = l.lone.out[:0]
+	if c.asking {
+		l.lone.out = append(l.lone.out, askingFirst...)
+	}
+	l.lone.out = append(l.lone.out, c.Wire...)
+	n, err := l.lone.write()
+	if err != nil {
+		l.end(err)
+		return
+	}
+	l.mu.Lock()
+	if n < len(l.lone.out) {
+		l.rest = append([]byte(nil), l.lone.out[n:]...)
+	}
+	l.alone = false
+	more := len(l.queue) > 0 || l.rest != nil
+	l.mu.Unlock()
+	if more {
+		l.wakeWriter()
+	}
 }
 
 // write writes what waits, again and again. Before each time it lets the goroutines that are ready run, so that what they send goes
@@ -80,8 +123,7 @@ func (l *link) write() {
 			return
 		}
 		runtime.Gosched()
-		batch = l.take(batch)
-		out = out[:0]
+		batch, out = l.take(batch, out[:0])
 		for _, c := range batch {
 			if c.asking {
 				out = append(out, askingFirst...)
@@ -106,11 +148,16 @@ var askingFirst = command("ASKING")
 // keepBytes is how much memory for writing and reading is kept.
 const keepBytes = 256 << 10
 
-// take moves what waits into the line of those that are written, and returns it. Calls that were left meanwhile are over: they never
-// were sent.
-func (l *link) take(batch []*Call) []*Call {
+// take moves what waits into the line of those that are written, and returns it, and appends what is left of an earlier write to out.
+// Calls that were left meanwhile are over: they never were sent. While a call is written alone there is nothing to take.
+func (l *link) take(batch []*Call, out []byte) ([]*Call, []byte) {
 	clear(batch)
 	l.mu.Lock()
+	if l.alone {
+		l.mu.Unlock()
+		return batch[:0], out
+	}
+	out, l.rest = append(out, l.rest...), nil
 	queue := l.queue
 	l.queue = l.spare[:0]
 	batch = batch[:0]
@@ -130,7 +177,7 @@ func (l *link) take(batch []*Call) []*Call {
 		l.flights.Add(-1)
 		c.finish(errUnsent)
 	}
-	return batch
+	return batch, out
 }
 
 // read hands out replies until the connection ends.

@@ -304,7 +304,7 @@ func (n *Node) exchange(c *Call, allow time.Duration) error {
 	}
 	began := processTime()
 	err := n.Send(c, allow)
-	if !isReply(err, "READONLY") {
+	if !IsReply(err, "READONLY") {
 		return err
 	}
 	n.leave()

@@ -104,8 +104,11 @@ func replyReason(text string) string {
 	return ReasonError
 }
 
-// isReply reports whether the server replied with an error that begins so.
-func isReply(err error, prefix string) bool {
+// IsReply reports whether the server replied with an error that begins so.
+func IsReply(err error, prefix string) bool {
+	if err == nil {
+		return false
+	}
 	var reply ReplyError
 	return errors.As(err, &reply) && strings.HasPrefix(string(reply), prefix)
 }

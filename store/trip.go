@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spillway-mesh/spillway/fleet"
@@ -165,8 +164,7 @@ func (r *Redis) run(ctx context.Context, n *fleet.Node, t *trip, allow time.Dura
 	text, name := t.out.call.Script()
 	t.sent = r.now()
 	err := r.send(ctx, n, t, "EVALSHA", name, allow)
-	var reply fleet.ReplyError
-	if err == nil || !errors.As(err, &reply) || !strings.HasPrefix(string(reply), "NOSCRIPT") {
+	if err == nil || !fleet.IsReply(err, "NOSCRIPT") {
 		return err
 	}
 	r.loaded.Add(1)
