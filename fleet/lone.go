@@ -1,6 +1,9 @@
 package fleet
 
-import "syscall"
+import (
+	"errors"
+	"syscall"
+)
 
 // loneWrite writes to a socket without waiting for it. One goroutine uses it at a time.
 type loneWrite struct {
@@ -26,7 +29,7 @@ func (w *loneWrite) write() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if w.err == syscall.EAGAIN || w.err == syscall.EINTR {
+	if errors.Is(w.err, syscall.EAGAIN) || errors.Is(w.err, syscall.EINTR) {
 		return 0, nil
 	}
 	return max(w.n, 0), w.err

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -264,7 +265,7 @@ func (n *Node) Send(c *Call, allow time.Duration) error {
 			continue
 		}
 		err = <-c.done
-		if err != errUnsent {
+		if !errors.Is(err, errUnsent) {
 			return err
 		}
 	}

@@ -148,27 +148,35 @@ func (w *watch) silentLocked() bool {
 		w.quiet = true
 		w.idle, _ = idled()
 	}
-	quiet, bound := w.clock-w.spoke, l.node.silence()
-	if l.silent.Load() || quiet < bound {
+	return !l.silent.Load() && w.overdueLocked()
+}
+
+// overdueLocked reports whether a server that owes replies has sent nothing for too long, and is to blame for that.
+func (w *watch) overdueLocked() bool {
+	n := w.link.node
+	quiet, bound := w.clock-w.spoke, n.silence()
+	if quiet < bound || quiet < bound+2*n.bounds.Patience && w.crowdedLocked() {
 		return false
 	}
-	if quiet < bound+2*l.node.bounds.Patience && w.crowdedLocked() {
-		return false
-	}
-	if readable(l.socket) {
+	if readable(w.link.socket) {
 		w.spoke, w.quiet = w.clock, false
 		return false
 	}
 	return true
 }
 
-// someIdle is how long processors have to have been idle, all together, to show that there is one to spare: one step of the kernel's count.
-const someIdle = 10 * time.Millisecond
+// idleStep is the step of the kernel's count of idle time.
+const idleStep = 10 * time.Millisecond
 
-// crowdedLocked reports whether no processor was idle since the server became quiet.
+// crowdedLocked reports whether no processor was idle since the server became quiet. On a machine that hardly ever idles one step of the
+// count shows nothing, because it may have been nearly over before.
 func (w *watch) crowdedLocked() bool {
+	need := idleStep
+	if w.link.node.load.saturated.Load() {
+		need = 2 * idleStep
+	}
 	idle, ok := idled()
-	return ok && idle-w.idle < someIdle
+	return ok && idle-w.idle < need
 }
 
 // expireLocked ends the waits of calls without patience, or of all where the server is silent. It returns the longest patience that ran

@@ -79,7 +79,7 @@ var differs = map[string]string{
 	"REDIS_TYPE":                         "also `ring`",
 	"REDIS_URL":                          "also `redis://`, `rediss://` and `unix://`; unset means that each sidecar counts in memory",
 	"REDIS_PERSECOND_URL":                "also `redis://`, `rediss://` and `unix://`; has no default",
-	"REDIS_POOL_SIZE":                    "the default is 32; a full pool costs a decision at most `STORE_BUDGET`",
+	"REDIS_POOL_SIZE":                    "at most 4, and 4 unless set: all decisions share the connections",
 	"REDIS_AUTH":                         "also from `REDIS_AUTH_FILE`, which is read for each new connection",
 	"REDIS_SENTINEL_AUTH":                "also from `REDIS_SENTINEL_AUTH_FILE`",
 	"REDIS_TIMEOUT":                      "the default is 500ms, and `STORE_BUDGET` bounds what a decision waits",
