@@ -20,9 +20,10 @@ var (
 // Call is one command on its way to a server and back, kept from call to call for its memory. One goroutine uses it at a time,
 // from Node.Do until that returns, and if the call is pending then, until Adopt's function is called.
 type Call struct {
-	Wire  []byte // the command, written by AppendCommand and AppendWord
-	Key   string // the key that chooses the server; empty: any server will do
-	Reply Reply  // of a call that succeeded; valid until the call is used again
+	Wire   []byte // the command, written by AppendCommand and AppendWord
+	Key    string // the key that chooses the server; empty: any server will do
+	Caller string // who asks, so that no caller takes the turns of the others under overload; empty: that is not known
+	Reply  Reply  // of a call that succeeded; valid until the call is used again
 
 	state atomic.Uint32
 	done  chan error // how the wait ended; nil: there is a reply
@@ -106,4 +107,15 @@ func (c *Call) fill(b []byte) error {
 		return ReplyError(c.Reply.Data)
 	}
 	return nil
+}
+
+// askingFirst goes before a command for a key that is on its way to the server.
+var askingFirst = command("ASKING")
+
+// append appends the bytes that are to be written.
+func (c *Call) append(out []byte) []byte {
+	if c.asking {
+		out = append(out, askingFirst...)
+	}
+	return append(out, c.Wire...)
 }

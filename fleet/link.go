@@ -88,11 +88,7 @@ func (l *link) wakeWriter() {
 // writeAlone writes a call that found nothing under way, without a detour by the writer. It does not wait: what the socket does not take
 // at once is left to the writer.
 func (l *link) writeAlone(c *Call) {
-	l.lone.out = l.lone.out[:0]
-	if c.asking {
-		l.lone.out = append(l.lone.out, askingFirst...)
-	}
-	l.lone.out = append(l.lone.out, c.Wire...)
+	l.lone.out = c.append(l.lone.out[:0])
 	n, err := l.lone.write()
 	if err != nil {
 		l.end(err)
@@ -114,7 +110,6 @@ func (l *link) writeAlone(c *Call) {
 // along; where none is ready that takes no time.
 func (l *link) write() {
 	defer l.node.running.Done()
-	var batch []*Call
 	var out []byte
 	for {
 		select {
@@ -123,13 +118,7 @@ func (l *link) write() {
 			return
 		}
 		runtime.Gosched()
-		batch, out = l.take(batch, out[:0])
-		for _, c := range batch {
-			if c.asking {
-				out = append(out, askingFirst...)
-			}
-			out = append(out, c.Wire...)
-		}
+		out = l.take(out[:0])
 		if len(out) > 0 {
 			if _, err := l.conn.Write(out); err != nil {
 				l.end(err)
@@ -142,25 +131,20 @@ func (l *link) write() {
 	}
 }
 
-// askingFirst goes before a command for a key that is on its way to the server.
-var askingFirst = command("ASKING")
-
 // keepBytes is how much memory for writing and reading is kept.
 const keepBytes = 256 << 10
 
-// take moves what waits into the line of those that are written, and returns it, and appends what is left of an earlier write to out.
+// take moves what waits into the line of those that are written, and appends its bytes to out, after what is left of an earlier write.
 // Calls that were left meanwhile are over: they never were sent. While a call is written alone there is nothing to take.
-func (l *link) take(batch []*Call, out []byte) ([]*Call, []byte) {
-	clear(batch)
+func (l *link) take(out []byte) []byte {
 	l.mu.Lock()
 	if l.alone {
 		l.mu.Unlock()
-		return batch[:0], out
+		return out
 	}
 	out, l.rest = append(out, l.rest...), nil
 	queue := l.queue
 	l.queue = l.spare[:0]
-	batch = batch[:0]
 	var unsent []*Call
 	for _, c := range queue {
 		if c.state.Load() != waiting {
@@ -168,7 +152,7 @@ func (l *link) take(batch []*Call, out []byte) ([]*Call, []byte) {
 			continue
 		}
 		l.flight.push(c)
-		batch = append(batch, c)
+		out = c.append(out)
 	}
 	clear(queue)
 	l.spare = queue
@@ -177,7 +161,7 @@ func (l *link) take(batch []*Call, out []byte) ([]*Call, []byte) {
 		l.flights.Add(-1)
 		c.finish(errUnsent)
 	}
-	return batch, out
+	return out
 }
 
 // read hands out replies until the connection ends.

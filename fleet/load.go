@@ -9,8 +9,9 @@ import (
 
 const (
 	fewest     = 16                     // calls under way that a server is always trusted with
-	shares     = 4                      // under overload one key has at most this part of the room
-	keySlots   = 256                    // keys are told apart by this many numbers
+	keyShare   = 4                      // under overload one key has at most this part of the room,
+	callShare  = 2                      // and one caller this part
+	turnSlots  = 256                    // keys, and callers, are told apart by this many numbers
 	paceEvery  = 50 * time.Millisecond  // in which replies are counted
 	hardlyIdle = 0.15                   // part of the time for which the processors of a saturated machine are idle at most
 	paceGrows  = 100 * time.Millisecond // after which a bound that held is raised by a quarter
@@ -25,7 +26,8 @@ type load struct {
 	replies atomic.Int64
 	pace    atomic.Int64 // replies a second that can be relied on; 0: more than arrives
 	bounded atomic.Int64 // process time since when there is a pace; 0: there is none
-	turns   [keySlots]atomic.Int32
+	keys    [turnSlots]atomic.Int32
+	callers [turnSlots]atomic.Int32
 
 	saturated atomic.Bool // the processors of this machine were hardly idle in the last period
 
@@ -39,22 +41,20 @@ type load struct {
 }
 
 // turn is the room that a call has. It has to be given back.
-type turn struct {
-	slot int // of its key; -1: it is not counted by its key
-}
+type turn struct{ key, caller *atomic.Int32 } // of its key and its caller; nil: it is not counted by that
 
 // enter makes room for a call that waits at most so long, and reports whether there is any. usual is how long replies take.
-func (b *load) enter(key string, allow, usual time.Duration) (turn, bool) {
+func (b *load) enter(c *Call, allow, usual time.Duration) (turn, bool) {
 	n := b.flight.Add(1)
-	t := turn{slot: -1}
-	if b.fits(n, key, allow, usual, &t) {
+	var t turn
+	if b.fits(n, c, allow, usual, &t) {
 		return t, true
 	}
-	b.flight.Add(-1)
-	return t, false
+	b.leave(t)
+	return turn{}, false
 }
 
-func (b *load) fits(n int64, key string, allow, usual time.Duration, t *turn) bool {
+func (b *load) fits(n int64, c *Call, allow, usual time.Duration, t *turn) bool {
 	pace := b.pace.Load()
 	if pace == 0 {
 		return n <= b.most
@@ -64,20 +64,25 @@ func (b *load) fits(n int64, key string, allow, usual time.Duration, t *turn) bo
 	if n > room {
 		return false
 	}
-	slot := int(hash64(key) % keySlots)
-	if int64(b.turns[slot].Add(1)) > max(room/shares, 1) {
-		b.turns[slot].Add(-1)
+	t.key = &b.keys[hash64(c.Key)%turnSlots]
+	if int64(t.key.Add(1)) > max(room/keyShare, 1) {
 		return false
 	}
-	t.slot = slot
-	return true
+	if c.Caller == "" {
+		return true
+	}
+	t.caller = &b.callers[hash64(c.Caller)%turnSlots]
+	return int64(t.caller.Add(1)) <= max(room/callShare, 1)
 }
 
 // leave gives a call's room back.
 func (b *load) leave(t turn) {
 	b.flight.Add(-1)
-	if t.slot >= 0 {
-		b.turns[t.slot].Add(-1)
+	if t.key != nil {
+		t.key.Add(-1)
+	}
+	if t.caller != nil {
+		t.caller.Add(-1)
 	}
 }
 

@@ -16,7 +16,7 @@ func busy(pace int64) *load {
 // enterAll enters so many calls on keys that differ, and returns how many had room.
 func enterAll(b *load, calls int, allow time.Duration, key func(i int) string) (entered int) {
 	for i := range calls {
-		if _, ok := b.enter(key(i), allow, 0); ok {
+		if _, ok := b.enter(&Call{Key: key(i)}, allow, 0); ok {
 			entered++
 		}
 	}
@@ -51,18 +51,38 @@ func TestLoadFollowsWhatWasDone(t *testing.T) {
 func TestAFloodOnOneKeyLeavesRoom(t *testing.T) {
 	b := busy(10_000)
 	const allow = 40 * time.Millisecond
-	if n := enterAll(b, 2000, allow, oneKey); n != 200/shares {
-		t.Errorf("%d calls on one key entered, want %d", n, 200/shares)
+	if n := enterAll(b, 2000, allow, oneKey); n != 200/keyShare {
+		t.Errorf("%d calls on one key entered, want %d", n, 200/keyShare)
 	}
 	if n := enterAll(b, 100, allow, manyKeys); n < 90 {
 		t.Errorf("%d of 100 calls on other keys entered beside the flood", n)
 	}
 }
 
+// TestAFloodOfOneCallerLeavesRoom: it has half of the room, whatever keys it asks for.
+func TestAFloodOfOneCallerLeavesRoom(t *testing.T) {
+	b := busy(10_000)
+	const allow = 40 * time.Millisecond
+	enter := func(calls int, caller func(i int) string) (entered int) {
+		for i := range calls {
+			if _, ok := b.enter(&Call{Key: manyKeys(i), Caller: caller(i)}, allow, 0); ok {
+				entered++
+			}
+		}
+		return entered
+	}
+	if n := enter(2000, oneKey); n != 200/callShare {
+		t.Errorf("%d calls of one caller entered, want %d", n, 200/callShare)
+	}
+	if n := enter(90, manyKeys); n < 80 {
+		t.Errorf("%d of 90 calls of other callers entered beside the flood", n)
+	}
+}
+
 func TestRoomIsGivenBack(t *testing.T) {
 	b := busy(10_000)
 	for range 1000 {
-		turn, ok := b.enter("k", 20*time.Millisecond, 0)
+		turn, ok := b.enter(&Call{Key: "k", Caller: "c"}, 20*time.Millisecond, 0)
 		if !ok {
 			t.Fatal("no room though every call has left")
 		}
@@ -91,7 +111,7 @@ func TestTheBoundIsRaisedWhileNoCallIsLate(t *testing.T) {
 func TestTheBoundStaysWhileRepliesAreSlow(t *testing.T) {
 	b := busy(10_000)
 	b.raised -= time.Minute
-	if _, ok := b.enter("k", 40*time.Millisecond, 20*time.Millisecond); !ok || b.pace.Load() != 10_000 {
+	if _, ok := b.enter(&Call{Key: "k"}, 40*time.Millisecond, 20*time.Millisecond); !ok || b.pace.Load() != 10_000 {
 		t.Errorf("the pace is %d, want 10000 as before", b.pace.Load())
 	}
 }

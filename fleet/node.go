@@ -77,6 +77,9 @@ func (n *Node) Name() string { return n.name }
 // Breaker is the state of the breaker in front of the server.
 func (n *Node) Breaker() *breaker.Breaker { return n.guard.Load() }
 
+// Overloaded reports whether calls under way are bounded by what the server was seen to do. Then a call's Caller matters.
+func (n *Node) Overloaded() bool { return n.load.pace.Load() > 0 }
+
 // succeed makes the node that of another server: what its predecessor did says nothing about it.
 func (n *Node) succeed() {
 	old := n.guard.Swap(n.guards.guard(n.name))
@@ -240,7 +243,7 @@ func (n *Node) hope() (changed chan struct{}, err error) {
 
 // Send sends a call beside the breaker, and waits for the reply for at most so long.
 func (n *Node) Send(c *Call, allow time.Duration) error {
-	t, ok := n.load.enter(c.Key, allow, n.usual.time())
+	t, ok := n.load.enter(c, allow, n.usual.time())
 	if !ok {
 		n.counts.rejected.Add(1)
 		return errOverload

@@ -198,8 +198,9 @@ func (s *sentinel) learn(others []map[string]string) {
 
 // Close ends the connections.
 func (s *sentinel) Close() {
-	s.close()
+	s.cancel()
 	<-s.done
+	s.close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, client := range s.clients {

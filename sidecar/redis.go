@@ -1,9 +1,12 @@
 package sidecar
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
+
+	"google.golang.org/grpc/peer"
 
 	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/descriptors"
@@ -21,7 +24,7 @@ func (s *Sidecar) openRedis() (*store.Redis, error) {
 	cfg := store.RedisConfig{
 		Budget: s.cfg.Store.Budget, Patience: s.cfg.Store.Patience, DenialEntries: s.cfg.Store.DenialCache,
 		Heartbeat: descriptors.HeartbeatKey(s.cfg.Store.KeyPrefix), Breaker: s.cfg.Breaker.config(),
-		OnError: s.observer.storeFailed, OnBreaker: s.observer.breakerChanged, OnCall: s.observer.storeCalled,
+		Caller: caller, OnError: s.observer.storeFailed, OnBreaker: s.observer.breakerChanged, OnCall: s.observer.storeCalled,
 	}
 	if cfg.DenialEntries == 0 {
 		cfg.DenialEntries = -1
@@ -54,6 +57,15 @@ func (b Breaker) config() breaker.Config {
 		Consecutive: uint32(b.Failures), Ratio: b.Ratio, MinCalls: uint32(b.MinCalls), Window: b.Window,
 		Open: b.Open, MaxOpen: b.Open * 3 / 2, Probes: uint32(b.Probes),
 	}
+}
+
+// caller names the connection that a call came over. Those of a Unix socket have no names.
+func caller(ctx context.Context) string {
+	p, ok := peer.FromContext(ctx)
+	if !ok || p.Addr == nil || p.Addr.Network() == "unix" {
+		return ""
+	}
+	return p.Addr.String()
 }
 
 // namedRedis is a Redis with the beginning of its variables' names.

@@ -31,6 +31,10 @@ type RedisConfig struct {
 
 	Breaker breaker.Config // of the breaker in front of each shard; the zero value has one. OnBreaker takes the place of its OnChange
 
+	// Caller names who asks, such as a connection: under overload none of them takes the turns of the others. It is called only then.
+	// Nil, or an empty name: that is not known.
+	Caller func(ctx context.Context) string
+
 	OnError   func(reason string, err error)                            // called for each call that stayed undecided, with one of the reasons; must not block
 	OnBreaker func(shard string, from, to breaker.State, reason string) // called for each change of a shard's breaker; must not block
 
@@ -79,6 +83,7 @@ type Redis struct {
 	second   *fleet.Fleet // of limits with a window of at most a second; nil: main
 	patience time.Duration
 	dialing  time.Duration
+	caller   func(ctx context.Context) string // nil: not known
 	onError  func(reason string, err error)
 	denials  *denials // nil: none
 	now      func() time.Time
@@ -103,7 +108,7 @@ type Redis struct {
 // NewRedis sets up the store and returns at once: it connects in the background.
 func NewRedis(c RedisConfig) *Redis {
 	c = c.withDefaults()
-	r := &Redis{patience: c.Patience, dialing: c.DialTimeout, onError: c.OnError, onTrip: c.OnTrip, onCall: c.OnCall, now: c.Now}
+	r := &Redis{patience: c.Patience, dialing: c.DialTimeout, caller: c.Caller, onError: c.OnError, onTrip: c.OnTrip, onCall: c.OnCall, now: c.Now}
 	r.main = fleet.New(c.fleet(c.Servers, ""))
 	if c.PerSecond != nil {
 		r.second = fleet.New(c.fleet(*c.PerSecond, "per-second "))

@@ -133,6 +133,10 @@ func (r *Redis) trip(ctx context.Context, n *fleet.Node, t *trip, charges []limi
 		return r.lost(decisions, fleet.ReasonDeadline, context.DeadlineExceeded, false)
 	}
 	t.out.call.Set(charges, refused, 0)
+	t.out.wire.Caller = ""
+	if r.caller != nil && n.Overloaded() {
+		t.out.wire.Caller = r.caller(ctx)
+	}
 	err := r.run(ctx, n, t, allow)
 	if t.out.wire.Pending() {
 		r.lost(decisions, fleet.Reason(err), err, false)
