@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"net"
 	"runtime"
 	"sync"
@@ -15,7 +16,8 @@ type link struct {
 	conn   net.Conn
 	socket syscall.RawConn // below TLS, if there is TLS; nil: it cannot be looked at
 	node   *Node
-	poke   func() // wakes the stream: the link ended, is silent, or speaks again
+	poke   func()      // wakes the stream: the link ended, is silent, or speaks again
+	stop   func() bool // of what ends the link with its node
 	gone   chan struct{}
 
 	heard   atomic.Uint64 // reads that brought something
@@ -45,6 +47,7 @@ func newLink(conn net.Conn, n *Node, poke func()) *link {
 		l.lone = newLoneWrite(l.socket)
 	}
 	l.watch.init(l)
+	l.stop = context.AfterFunc(n.ctx, func() { l.end(net.ErrClosed) })
 	n.counts.opened.Add(1)
 	n.running.Add(2)
 	go l.write()
@@ -277,6 +280,7 @@ func (l *link) end(err error) {
 	l.watch.stopLocked()
 	l.mu.Unlock()
 	close(l.gone)
+	l.stop()
 	l.node.counts.ended.Add(1)
 	_ = l.conn.Close() // what it carried is over in any case
 	l.flights.Add(-int64(len(queue) + len(flight)))

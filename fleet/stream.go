@@ -62,9 +62,6 @@ func (s *stream) run(ctx context.Context) {
 		}
 		pause = 0
 	}
-	if l := s.link.Swap(nil); l != nil {
-		l.end(net.ErrClosed)
-	}
 }
 
 // lived waits for the first moments of a link, and reports whether it outlived them.
