@@ -47,7 +47,9 @@ func newLink(conn net.Conn, n *Node, poke func()) *link {
 		l.lone = newLoneWrite(l.socket)
 	}
 	l.watch.init(l)
+	l.mu.Lock()
 	l.stop = context.AfterFunc(n.ctx, func() { l.end(net.ErrClosed) })
+	l.mu.Unlock()
 	n.counts.opened.Add(1)
 	n.running.Add(2)
 	go l.write()
