@@ -180,7 +180,11 @@ func TestProxyDropsReplies(t *testing.T) {
 		t.Fatalf("the server heard %d bytes and %d replies were dropped, want 4 and 1", e.heard.Load(), p.Met())
 	}
 	p.Set(Fault{})
-	c.wantEcho("found")
+	got, err = c.say("lost as well", soon)
+	if got != "" || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("after a reply that was dropped came %q and %v, want nothing: the stream would have a gap", got, err)
+	}
+	call(t, p.Addr).wantEcho("found")
 }
 
 func TestProxyResetsInTheMiddleOfAReply(t *testing.T) {
