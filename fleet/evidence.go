@@ -41,9 +41,11 @@ func (s *spell) end() {
 	}
 }
 
-// alive reports whether the server has sent something lately, on any connection: then one that is silent or lost shows nothing about it.
+// alive reports whether the server was heard, and has not been silent on every connection for long: then a connection that is silent or
+// lost shows nothing about it.
 func (n *Node) alive() bool {
-	return processTime()-time.Duration(n.heard.Load()) < aliveParts*n.silence()
+	silentFrom := time.Duration(n.silentFrom.Load())
+	return n.heard.Load() != 0 && (silentFrom == 0 || processTime()-silentFrom < aliveParts*n.silence())
 }
 
 // evidence is what a call shows the breaker about the server.

@@ -54,7 +54,8 @@ func TestEvidence(t *testing.T) {
 		"unknown error":             {here, whole, io.ErrNoProgress, breaker.Failure},
 	} {
 		n := &Node{bounds: &Bounds{Silence: 10 * time.Millisecond}}
-		n.heard.Store(int64(-time.Hour)) // long ago
+		n.heard.Store(1)
+		n.silentFrom.Store(int64(-time.Hour)) // long ago
 		if got := n.evidence(step.ctx, new(Call), step.allow, step.err); got != step.want {
 			t.Errorf("%s: %d, want %d", name, got, step.want)
 		}
@@ -64,7 +65,8 @@ func TestEvidence(t *testing.T) {
 // TestASuccessorMayBeLate: what was under way to the old master ends, and the new one has its replicas to serve.
 func TestASuccessorMayBeLate(t *testing.T) {
 	n := &Node{bounds: &Bounds{Silence: 10 * time.Millisecond}}
-	n.heard.Store(int64(-time.Hour))
+	n.heard.Store(1)
+	n.silentFrom.Store(int64(-time.Hour))
 	n.since.Store(int64(max(processTime(), 1)))
 	for _, err := range []error{errSilent, errPatience, errNoLink} {
 		if got := n.evidence(context.Background(), new(Call), time.Second, err); got != breaker.Neutral {
@@ -80,7 +82,8 @@ func TestASuccessorMayBeLate(t *testing.T) {
 // TestOneConnectionIsNotTheServer: a connection that is silent or lost shows nothing while the server speaks on another one.
 func TestOneConnectionIsNotTheServer(t *testing.T) {
 	n := &Node{bounds: &Bounds{Silence: time.Hour}}
-	n.heard.Store(int64(processTime()))
+	n.heard.Store(1)
+	n.silentFrom.Store(int64(max(processTime(), 1)))
 	for _, err := range []error{errSilent, io.EOF} {
 		if got := n.evidence(context.Background(), new(Call), 2*time.Hour, err); got != breaker.Neutral {
 			t.Errorf("%v beside a connection that speaks: %d, want neutral", err, got)

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -17,4 +18,19 @@ func idled() (time.Duration, bool) {
 	_, idle, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
 	seconds, err := strconv.ParseFloat(idle, 64)
 	return time.Duration(seconds * float64(time.Second)), err == nil
+}
+
+// crowded reports whether more threads want to run on this machine just now than there are processors.
+func crowded() bool {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return false
+	}
+	words := strings.Fields(string(text))
+	if len(words) < 4 {
+		return false
+	}
+	runnable, _, _ := strings.Cut(words[3], "/")
+	n, err := strconv.Atoi(runnable)
+	return err == nil && n > runtime.NumCPU()
 }

@@ -215,6 +215,9 @@ func (l *link) speaks() {
 	l.heard.Add(1)
 	l.spoke.Store(now)
 	l.node.heard.Store(now)
+	if l.node.silentFrom.Load() != 0 {
+		l.node.silentFrom.Store(0)
+	}
 	if l.suspect.Load() {
 		l.suspect.Store(false)
 	}

@@ -1,20 +1,18 @@
 package fleet
 
 import (
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
 const (
-	fewest     = 16                     // calls under way that a server is always trusted with
-	keyShare   = 4                      // under overload one key has at most this part of the room,
-	callShare  = 2                      // and one caller this part
-	turnSlots  = 256                    // keys, and callers, are told apart by this many numbers
-	paceEvery  = 50 * time.Millisecond  // in which replies are counted
-	hardlyIdle = 0.15                   // part of the time for which the processors of a saturated machine are idle at most
-	paceGrows  = 100 * time.Millisecond // after which a bound that held is raised by a quarter
+	fewest    = 16                     // calls under way that a server is always trusted with
+	keyShare  = 4                      // under overload one key has at most this part of the room,
+	callShare = 2                      // and one caller this part
+	turnSlots = 256                    // keys, and callers, are told apart by this many numbers
+	paceEvery = 50 * time.Millisecond  // in which replies are counted
+	paceGrows = 100 * time.Millisecond // after which a bound that held is raised by a quarter
 )
 
 // load bounds the calls under way to one server. There is no bound but the largest until calls run out of patience while the server
@@ -29,13 +27,10 @@ type load struct {
 	keys    [turnSlots]atomic.Int32
 	callers [turnSlots]atomic.Int32
 
-	saturated atomic.Bool // the processors of this machine were hardly idle in the last period
-
 	mu      sync.Mutex // guards all below
 	counted int64      // replies at the beginning of this period
 	since   time.Duration
-	rate    int64         // replies a second in the last period
-	idle    time.Duration // that of the processors, at the beginning of this period
+	rate    int64 // replies a second in the last period
 	raised  time.Duration
 	allowed time.Duration // the patience of the last call that ran out of it
 }
@@ -123,10 +118,6 @@ func (b *load) countLocked(now time.Duration) {
 	replies := b.replies.Load()
 	if passed < 4*paceEvery {
 		b.rate = int64(float64(replies-b.counted) / passed.Seconds())
-	}
-	if idle, ok := idled(); ok {
-		b.saturated.Store(float64(idle-b.idle) < hardlyIdle*float64(passed)*float64(runtime.NumCPU()))
-		b.idle = idle
 	}
 	b.counted, b.since = replies, now
 }

@@ -26,13 +26,15 @@ type Node struct {
 
 	used atomic.Int64 // process time at which a cluster last named it
 
-	guard   atomic.Pointer[breaker.Breaker]
-	since   atomic.Int64 // process time at which it succeeded another server; 0: it did not
-	heard   atomic.Int64 // process time at which it last sent something, on any connection
-	lacking spell        // calls find no connection
-	streams []*stream
-	load    load
-	usual   usual
+	guard atomic.Pointer[breaker.Breaker]
+	since atomic.Int64 // process time at which it succeeded another server; 0: it did not
+	heard atomic.Int64 // process time at which it last sent something, on any connection; 0: never
+	// silentFrom is the process time since when it has owed something and sent nothing, on any connection; 0: it is not silent.
+	silentFrom atomic.Int64
+	lacking    spell // calls find no connection
+	streams    []*stream
+	load       load
+	usual      usual
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -181,13 +183,13 @@ func (n *Node) best() *link {
 	return best
 }
 
-// connectIn is how long a call waits for a connection that is being made: half of the time for which a server may be silent, or some
+// connectIn is how long a call waits for a connection that is being made: a quarter of the time for which a server may be silent, or some
 // round trips where it is far away. The first connection is waited for as long as the call can.
 func (n *Node) connectIn() time.Duration {
 	if n.heard.Load() == 0 {
 		return n.bounds.Patience
 	}
-	return max(n.bounds.Silence/2, 6*n.usual.time())
+	return max(n.bounds.Silence/4, 6*n.usual.time())
 }
 
 // pick is a link for a call. Where there is none, because it is being made, it waits.

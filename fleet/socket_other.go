@@ -12,3 +12,6 @@ func readable(syscall.RawConn) bool { return false }
 
 // idled cannot tell here.
 func idled() (time.Duration, bool) { return 0, false }
+
+// crowded cannot tell here.
+func crowded() bool { return false }

@@ -137,6 +137,7 @@ func (s *stream) connect(ctx context.Context) (*link, error) {
 		return nil, err
 	}
 	s.node.heard.Store(int64(processTime()))
+	s.node.silentFrom.Store(0)
 	s.node.usual.begin(min(took, s.node.bounds.Patience))
 	return newLink(conn, s.node, s.poke), nil
 }

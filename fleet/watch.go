@@ -148,7 +148,11 @@ func (w *watch) silentLocked() bool {
 		w.quiet = true
 		w.idle, _ = idled()
 	}
-	return !l.silent.Load() && w.overdueLocked()
+	if l.silent.Load() || !w.overdueLocked() {
+		return false
+	}
+	l.node.silentFrom.CompareAndSwap(0, int64(max(processTime()-(w.clock-w.spoke), 1)))
+	return true
 }
 
 // overdueLocked reports whether a server that owes replies has sent nothing for too long, and is to blame for that.
@@ -168,15 +172,15 @@ func (w *watch) overdueLocked() bool {
 // idleStep is the step of the kernel's count of idle time.
 const idleStep = 10 * time.Millisecond
 
-// crowdedLocked reports whether no processor was idle since the server became quiet. On a machine that hardly ever idles one step of the
-// count shows nothing, because it may have been nearly over before.
+// crowdedLocked reports whether no processor was idle since the server became quiet. One step of the count may have been nearly over
+// before, so where more wants to run than can just now, it takes two.
 func (w *watch) crowdedLocked() bool {
-	need := idleStep
-	if w.link.node.load.saturated.Load() {
-		need = 2 * idleStep
-	}
 	idle, ok := idled()
-	return ok && idle-w.idle < need
+	if !ok {
+		return false
+	}
+	idle -= w.idle
+	return idle < idleStep || idle < 2*idleStep && crowded()
 }
 
 // expireLocked ends the waits of calls without patience, or of all where the server is silent. It returns the longest patience that ran
