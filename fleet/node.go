@@ -84,6 +84,9 @@ func (n *Node) Overloaded() bool { return n.load.pace.Load() > 0 }
 
 // succeed makes the node that of another server: what its predecessor did says nothing about it.
 func (n *Node) succeed() {
+	n.mu.Lock()
+	clear(n.trouble)
+	n.mu.Unlock()
 	old := n.guard.Swap(n.guards.guard(n.name))
 	n.since.Store(int64(processTime()))
 	if state := old.State(); state != breaker.Closed && n.guards.onChange != nil {

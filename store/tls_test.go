@@ -121,7 +121,7 @@ func TestSentinelWithTLS(t *testing.T) {
 	c := charge(t, "k", bucket(1_000_000, year), 1)
 	awaitAllowed(t, r, c)
 	old := s.Current(t)
-	closeClients(t, old)
+	replaced(t, r, 1, func() { closeClients(t, old) })
 	wantNoCallLost(t, r, 50)
 	w := watchOne(t, r, c)
 	s.Failover(t)
@@ -139,9 +139,11 @@ func TestClusterWithTLS(t *testing.T) {
 	c := sharedCluster{servers.StartCluster(t, settings...), t}
 	r := openCluster(t, c, RedisConfig{Servers: fleet.Servers{TLS: trusted}, DenialEntries: -1})
 	wantNoCallLost(t, r, 50)
-	for _, node := range c.Nodes {
-		closeClients(t, node)
-	}
+	replaced(t, r, 3, func() {
+		for _, node := range c.Nodes {
+			closeClients(t, node)
+		}
+	})
 	wantNoCallLost(t, r, 50)
 	dead := c.Masters(t)[0]
 	orphan := inSlots(t, c.Slots(t, dead), "orphan", bucket(1_000_000, year))
@@ -195,4 +197,16 @@ func certificate(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) 
 		}
 	}
 	return certFile, keyFile, roots
+}
+
+// replaced does something that ends all connections to so many servers, and waits until the store has others.
+func replaced(t *testing.T, r *Redis, nodes int64, strike func()) {
+	t.Helper()
+	servers.Await(t, "all connections", func() error { return notYet(r.Stats().Fleet.Idle >= 4*nodes) })
+	ended := r.Stats().Fleet.Ended
+	strike()
+	servers.Await(t, "other connections", func() error {
+		s := r.Stats().Fleet
+		return notYet(s.Ended >= ended+4*nodes && s.Idle >= 4*nodes)
+	})
 }
