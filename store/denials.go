@@ -210,9 +210,13 @@ func (d *denials) remember(a answer) {
 		return
 	}
 	if s.mark != a.mark {
-		// Too late to be remembered, but it still ends what it shows to be over.
-		if a.decision.Outcome == limit.Allowed {
+		// Too late to be remembered, but it still ends what it shows to be over. A refusal that took what was left changed the state.
+		switch {
+		case a.decision.Outcome == limit.Allowed:
 			s.admitLocked(a)
+		case a.decision.Charged != 0:
+			s.mark++
+			d.dropLocked(s, a.charge.Key)
 		}
 		return
 	}

@@ -310,3 +310,21 @@ func TestLocalRefusalAllocatesNothing(t *testing.T) {
 		t.Fatalf("%v allocations, want %d", got, poolAllocs)
 	}
 }
+
+// TestALateRefusalThatTookSomethingEndsADenial: what it left is less than what is known, though it is too late to be remembered.
+func TestALateRefusalThatTookSomethingEndsADenial(t *testing.T) {
+	d := newDenials(100, time.Now)
+	c := each(charge(t, "k", bucket(10, year), 5))
+	refused := limit.Decision{Outcome: limit.Refused, Remaining: 3, RetryAfter: time.Hour}
+	d.remember(answer{charge: &c, decision: &refused, state: &limit.State{At: 1, Used: 7}, server: 1, sent: 1, mark: d.mark(c.Key), refused: true})
+	if d.entries.Load() != 1 {
+		t.Fatalf("%d denials are known, want 1", d.entries.Load())
+	}
+	mark := d.mark(c.Key)
+	d.shard(c.Key).mark++ // a refund came in between
+	took := limit.Decision{Outcome: limit.Refused, Charged: 3, RetryAfter: time.Hour}
+	d.remember(answer{charge: &c, decision: &took, state: &limit.State{At: 1, Used: 10}, server: 2, sent: 2, mark: mark, refused: true})
+	if d.entries.Load() != 0 {
+		t.Error("a denial that shows 3 left stays known after they were taken")
+	}
+}
