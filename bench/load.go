@@ -43,7 +43,7 @@ const method = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 const patience = 20 * time.Second
 
 // serveLoad is the process of the load generator. It reads an order, warms up, writes "warm", waits for "go", runs, writes "done" at
-// once, and then the outcome: whoever waits for "warm" and "done" measures the servers in between.
+// once, and then the outcome: a reader of "warm" and "done" measures the servers in between.
 func serveLoad(ctx context.Context, in io.Reader, out io.Writer) error {
 	lines := bufio.NewReader(in)
 	line, err := lines.ReadBytes('\n')

@@ -33,7 +33,7 @@ func (x *trial) tallies() []tally {
 }
 
 // executedOnce checks that no decision ran twice: what is in Redis is what the store answered, what it was charged afterwards for what
-// was admitted locally, and at most the unknown outcomes and the late ones more. Whatever it is that nobody heard of, it is there once.
+// was admitted locally, and at most the unknown outcomes and the late ones more. What no answer tells of is there once.
 func (x *trial) executedOnce(used map[int]int64, unknown int64) {
 	x.Helper()
 	var lost, more, twice int64
