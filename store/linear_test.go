@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -32,6 +33,7 @@ type history struct {
 	keys    int  // counters
 	charges int  // of a request, at most
 	falling bool // nothing is given back
+	losses  int  // lost replies after which a client stops: each one doubles the search for an order. 0: it goes on
 	start   time.Time
 	clients [][]porcupine.Operation
 }
@@ -56,14 +58,15 @@ func (h *history) record(steps int, deciders ...decider) {
 		random := rand.New(rand.NewPCG(h.seed, uint64(id)+1))
 		all.Go(func() {
 			<-begin
+			lost := 0
 			for range steps {
-				o := porcupine.Operation{ClientId: id, Input: h.plan(random), Call: int64(time.Since(h.start))}
-				a := decide(o.Input.(asked).charges)
-				o.Output, o.Return = a, int64(time.Since(h.start))
-				if a.unknown {
-					o.Return = unseen
+				if h.ask(id, h.plan(random), decide) {
+					continue
 				}
-				h.clients[id] = append(h.clients[id], o)
+				lost++
+				if lost == h.losses {
+					return
+				}
 			}
 		})
 	}
@@ -72,12 +75,42 @@ func (h *history) record(steps int, deciders ...decider) {
 	all.Wait()
 }
 
+// ask writes down one operation of a client, and reports whether its reply came. What is known not to have run is left out.
+func (h *history) ask(id int, q asked, decide decider) bool {
+	o := porcupine.Operation{ClientId: id, Input: q, Call: int64(time.Since(h.start))}
+	a := decide(q.charges)
+	o.Output, o.Return = a, int64(time.Since(h.start))
+	if a.unknown {
+		o.Return = unseen
+	}
+	if !a.unknown || h.losses == 0 || a.decisions[0].Unknown {
+		h.clients[id] = append(h.clients[id], o)
+	}
+	return !a.unknown
+}
+
+// look asks what is left on each counter when all clients have stopped.
+func (h *history) look(t *testing.T, decide decider) {
+	t.Helper()
+	for k := range h.keys {
+		c := limit.Charge{Key: h.key(k), Limit: h.limit, Cost: 1, Op: limit.Peek}
+		servers.Await(t, "an answer about what is left", func() error {
+			if !h.ask(0, asked{charges: []limit.Charge{c}, keys: []int{k}}, decide) {
+				return errors.New("undecided")
+			}
+			return nil
+		})
+	}
+}
+
+func (h *history) key(k int) string { return fmt.Sprintf("rl1:{%s}:%d", h.name, k) }
+
 // plan chooses a request: mostly spends.
 func (h *history) plan(random *rand.Rand) asked {
 	var q asked
 	for range 1 + random.IntN(h.charges) {
 		k := random.IntN(h.keys)
-		c := limit.Charge{Key: fmt.Sprintf("rl1:{%s}:%d", h.name, k), Limit: h.limit, Cost: 1 + random.Int64N(3)}
+		c := limit.Charge{Key: h.key(k), Limit: h.limit, Cost: 1 + random.Int64N(3)}
 		switch dice := random.IntN(20); {
 		case dice < 3:
 			c.Op = limit.Peek
@@ -207,7 +240,10 @@ func TestLostRepliesAreLinearizable(t *testing.T) {
 			mode := []servers.Mode{servers.DropReplies, servers.ResetReplies, servers.HalfClose}[i%3]
 			p.Set(servers.Fault{Mode: mode, Share: 0.08})
 			h := newHistory(t, kind, []time.Duration{year})
-			h.record(6, spread(exactly, r)...)
+			h.losses = 2
+			h.record(12, spread(exactly, r)...)
+			p.Set(servers.Fault{})
+			h.look(t, exactly(r))
 			wantLinearizable(t, sequential{instant: time.Now().UnixMicro()}, h)
 		}
 	})
