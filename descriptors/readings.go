@@ -70,6 +70,7 @@ func (r *readings) take(path string) string {
 	}
 	holds := r.judge(path)
 	if r.refused {
+		r.resolvePlain(holds)
 		r.list(holds, plainUnmerged)
 		r.dropRepeated()
 	} else {
@@ -105,12 +106,7 @@ func (r *readings) at(n int) string { return string(r.read(r.choices[n])) }
 // list fills in the choices that matter for a path that holds these, with the modes of dot segments up to last.
 func (r *readings) list(holds traits, last dotMode) {
 	r.choices = r.choices[:0]
-	if holds&plainDots == 0 {
-		last = min(last, leaveDots)
-	}
-	if holds&(plainDots|lateDots) == 0 {
-		last = mergeAndResolve
-	}
+	last = min(last, lastMode(holds))
 	var seen [anySlash + 1]bool
 	for _, habit := range slashHabits {
 		slashes := habit.slashes & holds
@@ -128,10 +124,17 @@ func (r *readings) list(holds traits, last dotMode) {
 	if holds&nul != 0 {
 		r.choices = append(r.choices, choice{slashes: anySlash, ends: true})
 	}
-	if last > leaveDots {
-		r.plain[0] = resolvePlain(r.plain[0][:0], r.path, mergeAndResolve)
-		r.plain[1] = resolvePlain(r.plain[1][:0], r.path, resolveAndMerge)
+}
+
+// lastMode returns the last mode of dot segments that matters for a path that holds these.
+func lastMode(holds traits) dotMode {
+	switch {
+	case holds&plainDots != 0:
+		return plainUnmerged
+	case holds&lateDots != 0:
+		return leaveDots
 	}
+	return mergeAndResolve
 }
 
 // listTexts adds a choice with every choice about escapes and params.
@@ -157,6 +160,7 @@ func (r *readings) leadElsewhere(holds traits) bool {
 	if holds&plainDots == 0 || !dotsMayMove(r.path) {
 		return false
 	}
+	r.resolvePlain(holds)
 	r.list(holds, plainUnmerged)
 	for _, c := range r.choices {
 		if c.dots >= leaveDots || c.keepEscapes {
@@ -169,6 +173,14 @@ func (r *readings) leadElsewhere(holds traits) bool {
 		}
 	}
 	return false
+}
+
+// resolvePlain fills in the path without its plain dot segments.
+func (r *readings) resolvePlain(holds traits) {
+	if holds&plainDots != 0 {
+		r.plain[0] = resolvePlain(r.plain[0][:0], r.path, mergeAndResolve)
+		r.plain[1] = resolvePlain(r.plain[1][:0], r.path, resolveAndMerge)
+	}
 }
 
 var readingSeed = maphash.MakeSeed()
@@ -203,9 +215,9 @@ const (
 func (c choice) actions() (table [2 * escaped]action) {
 	table['/'], table['/'|escaped] = endSegment, copyEscape
 	if c.keepEscapes {
-		for i, keeps := range keepsEscape {
-			if keeps && i != '\\' {
-				table[symbol(i)|escaped] = copyEscape
+		for s := symbol(0); s < escaped; s++ {
+			if keepsEscape[s] && s != '\\' {
+				table[s|escaped] = copyEscape
 			}
 		}
 	}
@@ -243,14 +255,18 @@ func (r *readings) read(c choice) []byte {
 			out = appendEscape(out, byte(s))
 		}
 	}
-	out = closeSegment(out, start, mode)
+	r.out = finish(closeSegment(out, start, mode), mode)
+	return r.out
+}
+
+// finish drops the empty segments that were left for dot segments. A path without segments is a slash.
+func finish(out []byte, mode dotMode) []byte {
 	if mode == resolveAndMerge {
 		out = dropEmpty(out)
 	}
 	if len(out) == 0 {
-		out = append(out, '/')
+		return append(out, '/')
 	}
-	r.out = out
 	return out
 }
 

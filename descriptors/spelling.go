@@ -35,6 +35,7 @@ const (
 // spell appends the symbols of a path and returns what it holds.
 func spell(out []symbol, path string) ([]symbol, traits) {
 	var holds traits
+	dotted := false
 	for i := 0; i < len(path); i++ {
 		s := symbol(path[i])
 		if s == '%' && isEscape(path[i:]) {
@@ -46,9 +47,16 @@ func spell(out []symbol, path string) ([]symbol, traits) {
 			i += 2
 		}
 		holds |= traitsOf(s)
+		dotted = dotted || s == '.'
 		out = append(out, s)
 	}
-	return out, holds | dotTraits(out) | paramTraits(out)
+	if dotted {
+		holds |= dotTraits(out)
+	}
+	if holds&params != 0 && holds&anySlash != 0 {
+		holds |= paramTraits(out)
+	}
+	return out, holds
 }
 
 // isEscape reports whether the text begins with a percent sign and two hex digits. Any other percent sign stands for itself.
@@ -97,6 +105,7 @@ func dotTraits(path []symbol) traits {
 	return holds
 }
 
+// paramTraits returns longParams for a path that has them.
 func paramTraits(path []symbol) traits {
 	within := false
 	for _, s := range path {
