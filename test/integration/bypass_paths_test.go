@@ -109,7 +109,7 @@ func badPathTricks() []trick {
 	for _, spelling := range []string{
 		"/login%00", "/log%00in", "/%00/login", "/login\x00", "/login\x00.html", "http://evil.example/login%00", "/login;%00",
 		"/x/..%2flogin", "/x%2f..%2flogin", "/x\\..\\login", "/x/..;/login", "/x/..;a=b/login", "/x/%2e%2e;/login", "/x/..%3b/login", "/.;/login",
-		"/login/..;/login", "/admin/x/..%2f../login", "/login/..%3b/other", "/login/..%2fother", "/login/..%5cother", "/login/..\\other",
+		"/login/..;/login", "/admin/x/..%2f../login", "/login/..%3b/other", "/login/..%2fother", "/login/..%5cother", "/login/..\\x",
 		"/login%2fx/../other", "/login/x%5cy/../../other", "/login/;/../other", "http://evil.example\\..\\login", "/login/.%3b", "/login%2f.",
 	} {
 		all = append(all, trick{spelling, path(spelling), "400"})
