@@ -36,6 +36,7 @@ func (c *checker) rule(r *Rule) {
 	c.response(r.Pos, r.Response)
 	c.penalty(r)
 	c.ruleLimits(r)
+	c.clients(r)
 	c.action(r)
 	if hasControl(r.Reason) {
 		c.fail(r.Pos, "the reason of rule %q has control bytes: remove them", r.Name)
@@ -54,12 +55,23 @@ func (c *checker) ruleLimits(r *Rule) {
 	case !bare && len(r.Limits) == 0:
 		c.fail(r.Pos, "rule %q has no limit: add one, or make it action: block or action: allow", r.Name)
 	case !bare && !r.HasScope:
-		c.fail(r.Pos, "rule %q has a limit and no scope: add scope: global, tenant, user, ip or endpoint, or a list", r.Name)
+		c.fail(r.Pos, "rule %q has a limit and no scope: add scope: global, tenant, user, ip, endpoint, client, api_key or tier, or a list", r.Name)
 	}
 	for i := range r.Limits {
 		if !r.Limits[i].Unlimited {
 			c.ruleLimit(r, &r.Limits[i])
 		}
+	}
+}
+
+// clients checks that there can be a client that the rule is about.
+func (c *checker) clients(r *Rule) {
+	guests := r.Match.Authenticated != nil && !*r.Match.Authenticated
+	switch {
+	case guests && (r.Scope&ScopeUser != 0 || len(r.Match.Users) > 0):
+		c.warn(r.Pos, "rule %q can never apply: it needs a user, and authenticated: false is about requests without one: use scope: ip, say", r.Name)
+	case r.Scope&ScopeClient != 0 && r.Scope&ScopeUser != 0:
+		c.warn(r.Pos, "rule %q counts by client and by user, so requests without a user are not counted: remove one of the two", r.Name)
 	}
 }
 
@@ -101,7 +113,7 @@ func (c *checker) action(r *Rule) {
 
 // none reports whether there are no conditions at all.
 func (m *Conditions) none() bool {
-	return len(m.Endpoints)+len(m.Methods)+len(m.Users)+len(m.Tenants)+len(m.Tiers)+len(m.CIDRs)+len(m.Entries) == 0
+	return m.Authenticated == nil && len(m.Endpoints)+len(m.Methods)+len(m.Users)+len(m.Tenants)+len(m.Tiers)+len(m.CIDRs)+len(m.Entries) == 0
 }
 
 // isOver reports whether a block has ended.
@@ -117,8 +129,8 @@ func (c *checker) penalty(r *Rule) {
 	if r.Action == Block || r.Action == Allow {
 		c.warn(r.Pos, "the penalty of rule %q has no effect: a block or allow has no limit to exceed", r.Name)
 	}
-	if r.HasScope && r.Scope&(ScopeTenant|ScopeUser|ScopeIP) == 0 {
-		c.warn(r.Pos, "the penalty of rule %q hits all clients together: give it a scope with tenant, user or ip", r.Name)
+	if r.HasScope && r.Scope&(ScopeTenant|ScopeUser|ScopeIP|ScopeAPIKey|ScopeClient) == 0 {
+		c.warn(r.Pos, "the penalty of rule %q hits all clients together: give it a scope with tenant, user, ip, client or api_key", r.Name)
 	}
 	if p.Threshold < 1 || p.Threshold > limit.MaxThreshold {
 		c.fail(r.Pos, "penalty threshold %d of rule %q is not between 1 and %d", p.Threshold, r.Name, limit.MaxThreshold)
@@ -217,6 +229,9 @@ func (m *Conditions) canonical() string {
 		entries = append(entries, key, m.Entries[key])
 	}
 	text := fmt.Sprintf("%q", entries)
+	if m.Authenticated != nil {
+		text += fmt.Sprint(*m.Authenticated)
+	}
 	for _, list := range [][]string{endpoints, networks, upperAll(m.Methods), m.Users, m.Tenants, m.Tiers} {
 		text += fmt.Sprintf("%q", slices.Compact(slices.Sorted(slices.Values(list))))
 	}

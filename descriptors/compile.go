@@ -41,6 +41,7 @@ type CompiledDomain struct {
 	index      index
 	attributes map[string]attribute
 	ipv6Prefix int
+	onFailure  Failure
 	users      map[string]account
 	tenants    map[string]account
 	clientKeys map[string]account // API keys, by id
@@ -88,7 +89,7 @@ func Compile(domains []Domain, opt Options) (*Set, []Problem) {
 func compileDomain(d *Domain, opt Options, keys keyer) *CompiledDomain {
 	c := &CompiledDomain{
 		Name: d.Name, Headers: d.Headers, ResetUnix: d.ResetUnix, ChargeDenied: d.ChargeDenied, CostHeader: strings.ToLower(d.CostHeader),
-		keys: keys, ipv6Prefix: d.IPv6Prefix,
+		keys: keys, ipv6Prefix: d.IPv6Prefix, onFailure: d.OnFailure,
 		attributes: maps.Clone(defaultAttributes),
 		scoped:     len(d.Rules)+len(d.Users)+len(d.Tenants)+len(d.Keys) > 0,
 	}
@@ -100,6 +101,7 @@ func compileDomain(d *Domain, opt Options, keys keyer) *CompiledDomain {
 		c.attributes[key] = attributeNames[name]
 	}
 	c.index.now = opt.Now
+	c.overrides.onFailure = c.onFailure
 	c.users = c.addAccounts(d.Users, ScopeUser, accountUser)
 	c.tenants = c.addAccounts(d.Tenants, ScopeTenant, accountTenant)
 	c.clientKeys = c.addAccounts(d.Keys, ScopeUser, accountKey)
@@ -123,7 +125,7 @@ func (c *CompiledDomain) addResolver(d *Domain, opt Options) {
 func (c *CompiledDomain) addAccounts(accounts []Account, scope Scope, kind string) map[string]account {
 	table := make(map[string]account, len(accounts))
 	for i := range accounts {
-		own := compileAccount(&accounts[i], scope, kind)
+		own := compileAccount(&accounts[i], scope, kind, c.onFailure)
 		table[accounts[i].Name] = account{accounts[i].Tier, own}
 		c.addEffects(own)
 	}
@@ -142,8 +144,11 @@ func (c *CompiledDomain) addEffects(r *compiledRule) {
 	}
 }
 
+// allScopes has every attribute that a rule can count by.
+const allScopes = ScopeTenant | ScopeUser | ScopeIP | ScopeEndpoint | ScopeAPIKey | ScopeTier | ScopeClient
+
 // scopeCount is one more than the largest Scope.
-const scopeCount = int(ScopeTenant|ScopeUser|ScopeIP|ScopeEndpoint) + 1
+const scopeCount = int(allScopes) + 1
 
 // addRules compiles rules and costs into the index.
 func (c *CompiledDomain) addRules(d *Domain) {
@@ -154,7 +159,7 @@ func (c *CompiledDomain) addRules(d *Domain) {
 		if r.Disabled {
 			continue
 		}
-		compiled := compileRule(r)
+		compiled := compileRule(r, c.onFailure)
 		c.addEffects(compiled)
 		candidates := c.index.candidates(&r.Match)
 		for _, one := range candidates {
@@ -261,7 +266,7 @@ func (c *CompiledDomain) addTreeLimits(n *node, w *Node) {
 	for i := range w.Limits {
 		l := &w.Limits[i]
 		e := &Effect{
-			Name: l.Name, Rule: n.dotted(), Scope: ScopeDescriptor, Tree: true, Mode: mode, OnFailure: w.OnFailure, Response: w.Response,
+			Name: l.Name, Rule: n.dotted(), Scope: ScopeDescriptor, Tree: true, Mode: mode, OnFailure: w.OnFailure.or(c.onFailure), Response: w.Response,
 			Metadata: w.Metadata, Metric: n.levels(), Dynamic: n.isDynamic(),
 		}
 		e.setLimit(l)

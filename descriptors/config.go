@@ -26,6 +26,7 @@ type Domain struct {
 	Pos
 	Name         string
 	ChargeDenied bool              // trees: every descriptor counts even when one refuses; files default to true
+	OnFailure    Failure           // of rules and nodes whose own is the zero value, of accounts and of overrides
 	CoLocate     bool              // one hash tag for all counters of the domain, so that a request asks one shard
 	Attributes   map[string]string // descriptor key -> attribute name, on top of the default mapping
 	Costs        []Cost            // first match wins
@@ -110,6 +111,9 @@ const (
 	ScopeUser
 	ScopeIP
 	ScopeEndpoint
+	ScopeAPIKey
+	ScopeTier
+	ScopeClient       // the user where one is known, else the ip
 	ScopeGlobal Scope = 0
 )
 
@@ -151,10 +155,22 @@ type Failure uint8
 
 // The failure policies.
 const (
-	FailLocal  Failure = iota // decide in memory
-	FailOpen                  // admit
-	FailClosed                // refuse
+	FailLocal     Failure = iota // decide in memory
+	FailOpen                     // admit
+	FailClosed                   // refuse
+	FailStayLocal                // of a rule or a node: decide in memory whatever the domain's policy is; Compile makes FailLocal of it
 )
+
+// or is the policy of a rule or a node. Where that is the zero value, it is the domain's.
+func (f Failure) or(domain Failure) Failure {
+	switch f {
+	case FailLocal:
+		return domain
+	case FailStayLocal:
+		return FailLocal
+	}
+	return f
+}
 
 // Conditions say which requests a rule is about: all of the given ones must hold, and one value of each is enough.
 type Conditions struct {
@@ -165,6 +181,8 @@ type Conditions struct {
 	Tiers     []string
 	CIDRs     []netip.Prefix
 	Entries   map[string]string // descriptor entries that must be there
+
+	Authenticated *bool // whether a user is known; nil: either
 }
 
 // Pattern is an endpoint pattern as written: * within a segment, ** across segments.

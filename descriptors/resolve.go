@@ -55,6 +55,7 @@ func (d *CompiledDomain) choose(req *Request, m *Match) {
 	}
 	s.key = s.attrs.normalize(d.ipv6Prefix, s.key)
 	d.setTier(&s.attrs)
+	s.attrs.setClient()
 	d.index.gather(&s.facts, req, &s.attrs)
 	if cap(s.best) < len(d.index.groups) {
 		s.best = make([]*candidate, len(d.index.groups))
@@ -66,11 +67,11 @@ func (d *CompiledDomain) choose(req *Request, m *Match) {
 // setTier takes the tier from the users table, else from the request, else from the tenants table.
 func (d *CompiledDomain) setTier(a *attributes) {
 	if tier := d.users[a.text[attrUser]].tier; tier != "" {
-		a.text[attrTier] = tier
+		a.text[attrTier], a.from[attrTier] = tier, a.from[attrUser]
 		return
 	}
 	if !a.has(attrTier) {
-		a.text[attrTier] = d.tenants[a.text[attrTenant]].tier
+		a.text[attrTier], a.from[attrTier] = d.tenants[a.text[attrTenant]].tier, a.from[attrTenant]
 	}
 }
 
@@ -171,11 +172,11 @@ func (d *CompiledDomain) chargeRule(req *Request, m *Match, r *compiledRule, p *
 // appendRuleHead puts the head of a rule's keys into s.key: the domain and the identity.
 func (d *CompiledDomain) appendRuleHead(s *scratch, r *compiledRule, p *pattern) {
 	s.values = s.values[:0]
-	for i, named := range scopeNames {
+	for _, named := range scopeNames {
 		if r.scope&named.scope == 0 {
 			continue
 		}
-		text := s.attrs.text[i]
+		text := s.attrs.text[named.attr]
 		switch {
 		case named.scope == ScopeEndpoint && r.endpoint && p != nil:
 			text = p.text
@@ -187,4 +188,7 @@ func (d *CompiledDomain) appendRuleHead(s *scratch, r *compiledRule, p *pattern)
 	s.key = append(s.key[:0], d.head...)
 	s.key = d.keys.appendValues(s.key, s.values)
 	s.key = append(s.key, d.seal...)
+	if r.scope&ScopeClient != 0 && s.attrs.guest {
+		s.key = append(s.key, "~ip"...)
+	}
 }

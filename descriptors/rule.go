@@ -20,6 +20,7 @@ type compiledRule struct {
 	endpoint bool // names endpoints, so an endpoint scope counts by pattern
 	specific bool // names more than a tier, so it wins over a user's or tenant's own limits
 	tier     bool
+	login    bool // asks whether a user is known
 	priority int
 
 	clientKey   string         // the API key whose own limits these are, in place of the user in its keys
@@ -35,13 +36,14 @@ type ruleLimit struct {
 	tail      string // of its key, from the end of the identity
 }
 
-func compileRule(r *Rule) *compiledRule {
+func compileRule(r *Rule, onFailure Failure) *compiledRule {
 	c := &compiledRule{
 		scope: r.Scope, cost: r.Cost, postPaid: r.PostPaid, priority: r.Priority,
 		endpoint: len(r.Match.Endpoints) > 0, specific: r.Match.specific(), tier: len(r.Match.Tiers) > 0,
+		login: r.Match.Authenticated != nil,
 	}
 	base := Effect{
-		Name: r.Name, Rule: r.Name, Action: r.Action, OnFailure: r.OnFailure, Response: r.Response,
+		Name: r.Name, Rule: r.Name, Action: r.Action, OnFailure: r.OnFailure.or(onFailure), Response: r.Response,
 		Reason: r.Reason, Until: r.Until, MaxDelay: r.MaxDelay, Penalty: r.Penalty, Metric: []string{"rule", r.Name},
 	}
 	if r.HasScope {
@@ -94,7 +96,7 @@ const (
 
 // compileAccount compiles the limits that a user, tenant or API key (kind) has of its own, or returns nil when it has
 // none. Their rule in the key starts with a reserved ~, because a rule may be called "user" as well.
-func compileAccount(a *Account, scope Scope, kind string) *compiledRule {
+func compileAccount(a *Account, scope Scope, kind string, onFailure Failure) *compiledRule {
 	if len(a.Limits) == 0 {
 		return nil
 	}
@@ -108,7 +110,8 @@ func compileAccount(a *Account, scope Scope, kind string) *compiledRule {
 	if kind == accountKey {
 		c.clientKey = a.Name
 	}
-	c.addLimits(limits, Effect{Name: kind, Rule: kind, Scope: scope.String(), Account: a.Name, Metric: []string{"rule", kind}}, "~"+kind)
+	base := Effect{Name: kind, Rule: kind, Scope: scope.String(), Account: a.Name, OnFailure: onFailure, Metric: []string{"rule", kind}}
+	c.addLimits(limits, base, "~"+kind)
 	return c
 }
 
@@ -165,6 +168,9 @@ func (x *index) candidates(c *Conditions) []*candidate {
 	for _, network := range c.CIDRs {
 		asks[dimNetwork] = append(asks[dimNetwork], x.network(network))
 	}
+	if c.Authenticated != nil {
+		asks[dimAuthenticated] = []int32{x.name(dimAuthenticated, strconv.FormatBool(*c.Authenticated))}
+	}
 	slices.Sort(asks[dimNetwork])
 	asks[dimNetwork] = slices.Compact(asks[dimNetwork])
 	for _, key := range slices.Sorted(maps.Keys(c.Entries)) {
@@ -210,6 +216,7 @@ func compareSpecific(a, b *candidate) int {
 		comparePatterns(a.pattern, b.pattern),
 		first(a.names(), b.names()),
 		first(a.rule.tier, b.rule.tier),
+		first(a.rule.login, b.rule.login),
 		cmp.Compare(a.rule.priority, b.rule.priority),
 	)
 }

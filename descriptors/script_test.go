@@ -179,6 +179,9 @@ func (r *Rule) condition(t testing.TB, word string) {
 		r.Match.Tenants = values
 	case "tiers":
 		r.Match.Tiers = values
+	case "authenticated":
+		known := value == "true"
+		r.Match.Authenticated = &known
 	case "cidrs":
 		for _, v := range values {
 			r.Match.CIDRs = append(r.Match.CIDRs, netip.MustParsePrefix(v))

@@ -12,6 +12,7 @@ var headerStyles = map[string]descriptors.HeaderStyle{
 // attributeNames are what a descriptor's entry can say about a request.
 var attributeNames = map[string]string{
 	"tenant": "tenant", "user": "user", "ip": "ip", "endpoint": "endpoint", "method": "method", "tier": "tier",
+	"api_key": "api_key",
 }
 
 var resetFormats = map[string]bool{"seconds": false, "unix": true}
@@ -24,6 +25,7 @@ func (d *decoder) root(n *node) {
 		"domain":        d.domainName,
 		"charge_denied": d.flag(&to.ChargeDenied),
 		"co_locate":     d.flag(&to.CoLocate),
+		"on_failure":    choice(d, &to.OnFailure, failures),
 		"attributes":    optional(d.attributes),
 		"costs":         optional(func(n *node) { d.each(n, d.cost) }),
 		"cost_header":   d.headerName(&to.CostHeader),

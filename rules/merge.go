@@ -98,7 +98,7 @@ type joined struct {
 // merge adds what another file says about the domain, and returns what clashes.
 func (j *joined) merge(d *decoder) (clashes []descriptors.Problem) {
 	to, from := &j.domain, &d.domain
-	for _, key := range []string{"charge_denied", "co_locate", "cost_header", "headers", "reset_format", "identity", "attributes"} {
+	for _, key := range []string{"charge_denied", "co_locate", "on_failure", "cost_header", "headers", "reset_format", "identity", "attributes"} {
 		pos, given := d.given[key]
 		before, twice := j.given[key]
 		if given && twice {
@@ -124,6 +124,8 @@ func take(to, from *descriptors.Domain, key string) {
 		to.ChargeDenied = from.ChargeDenied
 	case "co_locate":
 		to.CoLocate = from.CoLocate
+	case "on_failure":
+		to.OnFailure = from.OnFailure
 	case "cost_header":
 		to.CostHeader = from.CostHeader
 	case "headers":

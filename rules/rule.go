@@ -17,9 +17,15 @@ var failures = map[string]descriptors.Failure{
 	"local": descriptors.FailLocal, "open": descriptors.FailOpen, "closed": descriptors.FailClosed,
 }
 
+// ownFailures are those of a rule or a node, whose local differs from none: it holds against the domain's.
+var ownFailures = map[string]descriptors.Failure{
+	"local": descriptors.FailStayLocal, "open": descriptors.FailOpen, "closed": descriptors.FailClosed,
+}
+
 var scopes = map[string]descriptors.Scope{
 	"global": descriptors.ScopeGlobal, "tenant": descriptors.ScopeTenant, "user": descriptors.ScopeUser,
 	"ip": descriptors.ScopeIP, "endpoint": descriptors.ScopeEndpoint,
+	"client": descriptors.ScopeClient, "api_key": descriptors.ScopeAPIKey, "tier": descriptors.ScopeTier,
 }
 
 const (
@@ -68,7 +74,7 @@ func (d *decoder) ruleKeys(n *node, to *descriptors.Rule) {
 		"enabled":    d.flag(&enabled),
 		"cost":       d.number(&to.Cost, 1, limit.MaxCost),
 		"post_paid":  d.flag(&to.PostPaid),
-		"on_failure": choice(d, &to.OnFailure, failures),
+		"on_failure": choice(d, &to.OnFailure, ownFailures),
 		"response":   d.response(&to.Response),
 		"penalty":    d.penalty(&to.Penalty),
 	})
@@ -113,6 +119,8 @@ func (d *decoder) conditions(to *descriptors.Conditions) reader {
 			"tiers":     d.words(&to.Tiers),
 			"cidrs":     d.cidrs(&to.CIDRs),
 			"entries":   d.entries(&to.Entries),
+
+			"authenticated": func(n *node) { to.Authenticated = new(bool); d.flag(to.Authenticated)(n) },
 		})
 		if n.kind == mapping && len(n.fields) == 0 {
 			d.fail(n, "match is empty; remove the key, or name what has to match")

@@ -47,7 +47,7 @@ func (d *decoder) leaf(n *node, to *descriptors.Node) (children *field) {
 		"value_to_metric": optional(d.flag(&to.ValueToMetric)),
 		"share_threshold": optional(d.flag(&to.ShareThreshold)),
 		"metadata":        optional(d.metadata(&to.Metadata)),
-		"on_failure":      choice(d, &to.OnFailure, failures),
+		"on_failure":      choice(d, &to.OnFailure, ownFailures),
 		"post_paid":       d.flag(&to.PostPaid),
 		"response":        d.response(&to.Response),
 	})
