@@ -91,6 +91,7 @@ func (c *checker) domain(d *Domain) {
 	c.accounts(d, d.Tenants, accountTenant)
 	c.accounts(d, d.Keys, accountKey)
 	c.rules(d)
+	c.domainPenalty(d)
 	c.nodes(d.Name, d.Tree)
 }
 

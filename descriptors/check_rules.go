@@ -122,8 +122,7 @@ func (r *Rule) isOver(now time.Time) bool {
 }
 
 func (c *checker) penalty(r *Rule) {
-	p := r.Penalty
-	if p == nil {
+	if r.Penalty == nil {
 		return
 	}
 	if r.Action == Block || r.Action == Allow {
@@ -132,36 +131,41 @@ func (c *checker) penalty(r *Rule) {
 	if r.HasScope && r.Scope&(ScopeTenant|ScopeUser|ScopeIP|ScopeAPIKey|ScopeClient) == 0 {
 		c.warn(r.Pos, "the penalty of rule %q hits all clients together: give it a scope with tenant, user, ip, client or api_key", r.Name)
 	}
+	c.penaltyNumbers(r.Pos, r.Penalty, fmt.Sprintf("rule %q", r.Name))
+}
+
+// penaltyNumbers checks the numbers of the penalty of a rule or a domain, which is what of calls it.
+func (c *checker) penaltyNumbers(at Pos, p *Penalty, of string) {
 	if p.Threshold < 1 || p.Threshold > limit.MaxThreshold {
-		c.fail(r.Pos, "penalty threshold %d of rule %q is not between 1 and %d", p.Threshold, r.Name, limit.MaxThreshold)
+		c.fail(at, "penalty threshold %d of %s is not between 1 and %d", p.Threshold, of, limit.MaxThreshold)
 	}
-	c.penaltySpan(r, "detection_window", p.DetectionWindow)
-	if c.penaltySpan(r, "cool_down", p.CoolDown) {
-		c.multipliers(r)
+	c.penaltySpan(at, "detection_window", p.DetectionWindow, of)
+	if c.penaltySpan(at, "cool_down", p.CoolDown, of) {
+		c.multipliers(at, p, of)
 	}
 }
 
 // multipliers checks how long cool-downs become. One above the longest is no mistake that would keep rules from working:
 // the client is shut out all the same.
-func (c *checker) multipliers(r *Rule) {
-	if n := len(r.Penalty.Multipliers); n > limit.MaxMultipliers {
-		c.fail(r.Pos, "the penalty of rule %q has %d multipliers, of which there are at most %d: the last one repeats", r.Name, n, limit.MaxMultipliers)
+func (c *checker) multipliers(at Pos, p *Penalty, of string) {
+	if n := len(p.Multipliers); n > limit.MaxMultipliers {
+		c.fail(at, "the penalty of %s has %d multipliers, of which there are at most %d: the last one repeats", of, n, limit.MaxMultipliers)
 	}
 	most := 1
-	for _, m := range r.Penalty.Multipliers {
+	for _, m := range p.Multipliers {
 		most = max(most, m)
 		if m < 1 {
-			c.fail(r.Pos, "penalty multiplier %d of rule %q is below 1", m, r.Name)
+			c.fail(at, "penalty multiplier %d of %s is below 1", m, of)
 		}
 	}
-	if int64(most) > int64(limit.MaxCoolDown/r.Penalty.CoolDown) {
-		c.warn(r.Pos, "the penalty of rule %q would last longer than %dh, and ends then: a block lasts as long as it has to", r.Name, limit.MaxCoolDown/time.Hour)
+	if int64(most) > int64(limit.MaxCoolDown/p.CoolDown) {
+		c.warn(at, "the penalty of %s would last longer than %dh, and ends then: a block lasts as long as it has to", of, limit.MaxCoolDown/time.Hour)
 	}
 }
 
-func (c *checker) penaltySpan(r *Rule, what string, span time.Duration) (ok bool) {
+func (c *checker) penaltySpan(at Pos, what string, span time.Duration, of string) (ok bool) {
 	if span < time.Microsecond || span > limit.MaxWindow {
-		c.fail(r.Pos, "penalty %s %v of rule %q is not between 1µs and 3650d", what, span, r.Name)
+		c.fail(at, "penalty %s %v of %s is not between 1µs and 3650d", what, span, of)
 		return false
 	}
 	return true

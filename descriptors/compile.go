@@ -42,6 +42,7 @@ type CompiledDomain struct {
 	attributes map[string]attribute
 	ipv6Prefix int
 	onFailure  Failure
+	gate       *gate // nil: the domain has no penalty
 	users      map[string]account
 	tenants    map[string]account
 	clientKeys map[string]account // API keys, by id
@@ -106,6 +107,7 @@ func compileDomain(d *Domain, opt Options, keys keyer) *CompiledDomain {
 	c.tenants = c.addAccounts(d.Tenants, ScopeTenant, accountTenant)
 	c.clientKeys = c.addAccounts(d.Keys, ScopeUser, accountKey)
 	c.addRules(d)
+	c.addGate(d.Penalty)
 	c.addNodes(&c.tree, d.Tree)
 	c.addResolver(d, opt)
 	return c

@@ -40,6 +40,7 @@ type Domain struct {
 	Headers      HeaderStyle
 	ResetUnix    bool // X-RateLimit-Reset as unix time instead of seconds
 	Tree         []Node
+	Penalty      *Penalty // one record per client over all rules; nil: none
 }
 
 // HeaderStyle is which rate limit headers a domain's answers carry.

@@ -15,7 +15,7 @@ import (
 func (s *Set) Dump(w io.Writer) {
 	var lines []string
 	for domain, e := range s.Effects() {
-		if e.Action == Block || e.Action == Allow {
+		if e.Action == Block || e.Action == Allow || e.Rule == RulePenalty {
 			continue
 		}
 		lines = append(lines, domain+"."+e.line())

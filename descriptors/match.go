@@ -84,6 +84,7 @@ type Match struct {
 	Block     *Effect        // a block applies: refused, nothing is charged
 	Exempt    *Effect        // an allow applies: admitted, nothing is charged
 	BadLimits int            // overrides that could not be read
+	Gate      int            // the number, from 1, of the charge that asks about the domain's penalty; 0: none
 	Domain    *CompiledDomain
 	scratch   scratch
 }

@@ -78,6 +78,7 @@ func (d *CompiledDomain) setTier(a *attributes) {
 // chargeRules adds what the rules charge, scope by scope.
 func (d *CompiledDomain) chargeRules(req *Request, m *Match) {
 	s := &m.scratch
+	charges, unlimited := len(m.Charges), len(m.Unlimited)
 	factor := d.factor(req, s)
 	have := s.attrs.scope()
 	for _, g := range d.scopes {
@@ -90,6 +91,9 @@ func (d *CompiledDomain) chargeRules(req *Request, m *Match) {
 		if c := s.best[g.logOnly]; c != nil {
 			d.chargeRule(req, m, c.rule, c.pattern, factor)
 		}
+	}
+	if d.gate != nil && m.refusable(charges, unlimited) {
+		d.chargeGate(req, m)
 	}
 }
 

@@ -70,16 +70,21 @@ func (c *compiledRule) addPenalty(p *Penalty, keyName string) {
 	if p == nil {
 		return
 	}
-	c.penalty = &limit.Penalty{
+	c.penalty = p.compile()
+	c.penaltyTail = ":" + c.scope.String() + ":" + keyName + ":penalty:pn"
+}
+
+func (p *Penalty) compile() *limit.Penalty {
+	compiled := &limit.Penalty{
 		Threshold: int64(p.Threshold), Window: p.DetectionWindow, CoolDown: p.CoolDown, DryRun: p.DryRun,
 	}
 	for _, m := range p.Multipliers {
-		c.penalty.Multipliers = append(c.penalty.Multipliers, int64(m))
+		compiled.Multipliers = append(compiled.Multipliers, int64(m))
 	}
 	if len(p.Multipliers) == 0 {
-		c.penalty.Multipliers = []int64{1}
+		compiled.Multipliers = []int64{1}
 	}
-	c.penaltyTail = ":" + c.scope.String() + ":" + keyName + ":penalty:pn"
+	return compiled
 }
 
 // penalizes reports whether a penalty has a say about the operation: not about those that are never refused.

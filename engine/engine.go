@@ -114,6 +114,7 @@ func (e *Engine) decide(ctx context.Context, req *descriptors.Request, v *Verdic
 	if e.match(req, v) && len(v.Match.Charges) > 0 {
 		e.boundWaits(ctx, v)
 		e.spend(ctx, v)
+		e.punish(ctx, v)
 	}
 	e.fold(v)
 	e.wait(ctx, v)

@@ -38,6 +38,8 @@ func TestEveryKeyIsDecoded(t *testing.T) {
 		},
 		CostHeader: "x-cinema-cost",
 		Rules:      fullRules(),
+		OnFailure:  descriptors.FailOpen,
+		Penalty:    &descriptors.Penalty{Threshold: 3, DetectionWindow: time.Hour, CoolDown: time.Minute, Multipliers: []int{1, 2, 4, 8}},
 		Users: []descriptors.Account{
 			{Name: "alice", Tier: "gold", Limits: []descriptors.Limit{bucket(500, time.Hour), bucket(4000, 24*time.Hour)}, Burst: 20},
 			{Name: "12", Tier: "staff"},
@@ -84,7 +86,9 @@ func fullRules() []descriptors.Rule {
 		{Name: "crew", Scope: user, HasScope: true, Match: descriptors.Conditions{Tiers: []string{"crew"}},
 			Limits: []descriptors.Limit{{Limit: limit.Limit{Algorithm: limit.TokenBucket}, Unlimited: true}}},
 		{Name: "tokens", Scope: tenant, HasScope: true, Match: descriptors.Conditions{Entries: map[string]string{"model": "large", "paid": "true"}},
-			Limits: []descriptors.Limit{bucket(100_000, time.Minute)}, PostPaid: true, Cost: 2},
+			Limits: []descriptors.Limit{bucket(100_000, time.Minute)}, PostPaid: true, Cost: 2, OnFailure: descriptors.FailStayLocal},
+		{Name: "guests", Scope: descriptors.ScopeClient, HasScope: true, Match: descriptors.Conditions{Authenticated: new(bool)}, Limits: []descriptors.Limit{bucket(60, time.Minute)}},
+		{Name: "per-key", Scope: descriptors.ScopeAPIKey | descriptors.ScopeTier, HasScope: true, Limits: []descriptors.Limit{bucket(50, time.Second)}},
 	}
 	for i := range rules {
 		rules[i].Priority = 100

@@ -36,6 +36,7 @@ func (d *decoder) root(n *node) {
 		"headers":       choice(d, &to.Headers, headerStyles),
 		"reset_format":  choice(d, &to.ResetUnix, resetFormats),
 		"descriptors":   optional(d.nodes(&to.Tree)),
+		"penalty":       d.domainPenalty(&to.Penalty),
 	})
 	if !ok {
 		return

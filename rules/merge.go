@@ -98,7 +98,7 @@ type joined struct {
 // merge adds what another file says about the domain, and returns what clashes.
 func (j *joined) merge(d *decoder) (clashes []descriptors.Problem) {
 	to, from := &j.domain, &d.domain
-	for _, key := range []string{"charge_denied", "co_locate", "on_failure", "cost_header", "headers", "reset_format", "identity", "attributes"} {
+	for _, key := range []string{"charge_denied", "co_locate", "on_failure", "cost_header", "headers", "reset_format", "identity", "attributes", "penalty"} {
 		pos, given := d.given[key]
 		before, twice := j.given[key]
 		if given && twice {
@@ -136,6 +136,8 @@ func take(to, from *descriptors.Domain, key string) {
 		to.IPv6Prefix, to.Identity, to.Keys = from.IPv6Prefix, from.Identity, from.Keys
 	case "attributes":
 		to.Attributes = from.Attributes
+	case "penalty":
+		to.Penalty = from.Penalty
 	}
 }
 
