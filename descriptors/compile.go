@@ -42,6 +42,8 @@ type CompiledDomain struct {
 	attributes map[string]attribute
 	ipv6Prefix int
 	onFailure  Failure
+	zone       *time.Location // of calendars
+	calendars  [CalendarMonth]*calendar
 	gate       *gate // nil: the domain has no penalty
 	users      map[string]account
 	tenants    map[string]account
@@ -102,6 +104,10 @@ func compileDomain(d *Domain, opt Options, keys keyer) *CompiledDomain {
 		c.attributes[key] = attributeNames[name]
 	}
 	c.index.now = opt.Now
+	c.zone = time.UTC
+	if d.Timezone != nil {
+		c.zone = d.Timezone
+	}
 	c.overrides.onFailure = c.onFailure
 	c.users = c.addAccounts(d.Users, ScopeUser, accountUser)
 	c.tenants = c.addAccounts(d.Tenants, ScopeTenant, accountTenant)
@@ -127,7 +133,7 @@ func (c *CompiledDomain) addResolver(d *Domain, opt Options) {
 func (c *CompiledDomain) addAccounts(accounts []Account, scope Scope, kind string) map[string]account {
 	table := make(map[string]account, len(accounts))
 	for i := range accounts {
-		own := compileAccount(&accounts[i], scope, kind, c.onFailure)
+		own := c.compileAccount(&accounts[i], scope, kind)
 		table[accounts[i].Name] = account{accounts[i].Tier, own}
 		c.addEffects(own)
 	}
@@ -161,7 +167,7 @@ func (c *CompiledDomain) addRules(d *Domain) {
 		if r.Disabled {
 			continue
 		}
-		compiled := compileRule(r, c.onFailure)
+		compiled := c.compileRule(r)
 		c.addEffects(compiled)
 		candidates := c.index.candidates(&r.Match)
 		for _, one := range candidates {
@@ -272,7 +278,7 @@ func (c *CompiledDomain) addTreeLimits(n *node, w *Node) {
 			Metadata: w.Metadata, Metric: n.levels(), Dynamic: n.isDynamic(),
 		}
 		e.setLimit(l)
-		compiled := treeLimit{effect: e, unlimited: l.Unlimited, tail: limitTail(l.Limit, i)}
+		compiled := treeLimit{effect: e, unlimited: l.Unlimited, tail: limitTail(l.Limit, i), calendar: c.calendarOf(l.CalendarUnit)}
 		if len(w.Limits) > 1 {
 			compiled.level = limitLevel(l, i)
 			e.Metric = append(e.Metric, compiled.level)

@@ -36,6 +36,7 @@ type Domain struct {
 	Tenants      []Account
 	Keys         []Account        // API keys with limits of their own, by id; their tier is in Identity
 	Identity     *identity.Config // who asks, for ext_authz; nil: the peer's address alone
+	Timezone     *time.Location   // of calendar windows; nil: UTC
 	IPv6Prefix   int              // bits by which IPv6 addresses are keyed; 0 means 64
 	Headers      HeaderStyle
 	ResetUnix    bool // X-RateLimit-Reset as unix time instead of seconds
@@ -63,6 +64,8 @@ type Limit struct {
 	Multiplier uint32     // of Unit, with Unit
 	Replaces   []Replaced // trees only
 	CountUnset bool       // trees only: requests_per_unit was missing, which means 0
+
+	CalendarUnit CalendarUnit // its windows are those of a calendar, in the domain's time zone; 0: none
 }
 
 // Replaced names a limit that steps back when the limit that carries it matches.

@@ -42,6 +42,9 @@ func (e *Effect) line() string {
 	if e.Limit.Algorithm != limit.FixedWindow {
 		text += ", algorithm: " + e.Limit.Algorithm.String()
 	}
+	if e.Calendar != 0 {
+		text += ", per: " + e.Calendar.String()
+	}
 	if e.Account != "" {
 		text += fmt.Sprintf(", %s: %q", e.Rule, e.Account)
 	}

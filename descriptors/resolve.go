@@ -168,7 +168,7 @@ func (d *CompiledDomain) chargeRule(req *Request, m *Match, r *compiledRule, p *
 			continue
 		}
 		s.key = append(s.key[:headed], l.tail...)
-		charge.Key, charge.Limit, charge.Mode = string(s.key), l.effect.Limit, l.effect.Mode
+		charge.Key, charge.Limit, charge.Mode = string(s.key), l.calendar.limit(l.effect), l.effect.Mode
 		m.add(term, charge)
 	}
 }

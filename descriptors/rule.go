@@ -34,16 +34,17 @@ type ruleLimit struct {
 	effect    *Effect
 	unlimited bool
 	tail      string // of its key, from the end of the identity
+	calendar  *calendar
 }
 
-func compileRule(r *Rule, onFailure Failure) *compiledRule {
+func (d *CompiledDomain) compileRule(r *Rule) *compiledRule {
 	c := &compiledRule{
 		scope: r.Scope, cost: r.Cost, postPaid: r.PostPaid, priority: r.Priority,
 		endpoint: len(r.Match.Endpoints) > 0, specific: r.Match.specific(), tier: len(r.Match.Tiers) > 0,
 		login: r.Match.Authenticated != nil,
 	}
 	base := Effect{
-		Name: r.Name, Rule: r.Name, Action: r.Action, OnFailure: r.OnFailure.or(onFailure), Response: r.Response,
+		Name: r.Name, Rule: r.Name, Action: r.Action, OnFailure: r.OnFailure.or(d.onFailure), Response: r.Response,
 		Reason: r.Reason, Until: r.Until, MaxDelay: r.MaxDelay, Penalty: r.Penalty, Metric: []string{"rule", r.Name},
 	}
 	if r.HasScope {
@@ -61,7 +62,7 @@ func compileRule(r *Rule, onFailure Failure) *compiledRule {
 	}
 	name := string(appendPart(nil, r.Name))
 	c.addPenalty(r.Penalty, name)
-	c.addLimits(r.Limits, base, name)
+	d.addLimits(c, r.Limits, base, name)
 	return c
 }
 
@@ -101,7 +102,7 @@ const (
 
 // compileAccount compiles the limits that a user, tenant or API key (kind) has of its own, or returns nil when it has
 // none. Their rule in the key starts with a reserved ~, because a rule may be called "user" as well.
-func compileAccount(a *Account, scope Scope, kind string, onFailure Failure) *compiledRule {
+func (d *CompiledDomain) compileAccount(a *Account, scope Scope, kind string) *compiledRule {
 	if len(a.Limits) == 0 {
 		return nil
 	}
@@ -115,12 +116,12 @@ func compileAccount(a *Account, scope Scope, kind string, onFailure Failure) *co
 	if kind == accountKey {
 		c.clientKey = a.Name
 	}
-	base := Effect{Name: kind, Rule: kind, Scope: scope.String(), Account: a.Name, OnFailure: onFailure, Metric: []string{"rule", kind}}
-	c.addLimits(limits, base, "~"+kind)
+	base := Effect{Name: kind, Rule: kind, Scope: scope.String(), Account: a.Name, OnFailure: d.onFailure, Metric: []string{"rule", kind}}
+	d.addLimits(c, limits, base, "~"+kind)
 	return c
 }
 
-func (c *compiledRule) addLimits(limits []Limit, base Effect, keyName string) {
+func (d *CompiledDomain) addLimits(c *compiledRule, limits []Limit, base Effect, keyName string) {
 	for i := range limits {
 		l, effect := &limits[i], base
 		if l.Name != "" {
@@ -131,7 +132,7 @@ func (c *compiledRule) addLimits(limits []Limit, base Effect, keyName string) {
 		}
 		effect.setLimit(l)
 		tail := ":" + c.scope.String() + ":" + keyName + limitTail(l.Limit, i)
-		c.limits = append(c.limits, ruleLimit{effect: &effect, unlimited: l.Unlimited, tail: tail})
+		c.limits = append(c.limits, ruleLimit{effect: &effect, unlimited: l.Unlimited, tail: tail, calendar: d.calendarOf(l.CalendarUnit)})
 	}
 }
 
@@ -148,7 +149,7 @@ func (e *Effect) setLimit(l *Limit) {
 	if l.Unlimited {
 		return
 	}
-	e.Limit = l.Limit
+	e.Limit, e.Calendar = l.Limit, l.CalendarUnit
 	e.Unit, e.Multiplier = l.Unit, max(l.Multiplier, 1)
 	if l.Unit == UnitUnknown {
 		e.Unit, e.Multiplier = reportUnit(l.Window)

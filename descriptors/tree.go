@@ -33,6 +33,7 @@ type treeLimit struct {
 	replaces  []string
 	tail      string // end of its key
 	level     string // its own level of the metric where a leaf has several limits
+	calendar  *calendar
 }
 
 // find returns the node that the last entry matches, or nil. There is no way back: a dead end below a match is the end.
@@ -241,6 +242,6 @@ func (d *CompiledDomain) chargeLeaf(req *Request, m *Match, n *node, i int) {
 		}
 		s.key = append(s.key[:headed], l.tail...)
 		op, cost := req.spends(i, 1, n.postPaid)
-		m.add(term, limit.Charge{Key: string(s.key), Limit: l.effect.Limit, Cost: cost, Op: op, Mode: l.effect.Mode, Each: d.ChargeDenied})
+		m.add(term, limit.Charge{Key: string(s.key), Limit: l.calendar.limit(l.effect), Cost: cost, Op: op, Mode: l.effect.Mode, Each: d.ChargeDenied})
 	}
 }

@@ -187,6 +187,7 @@ func (e *Engine) spend(ctx context.Context, v *Verdict) {
 			v.Decisions[i] = limit.Decision{Reason: "panic", Unknown: true}
 		}
 	}
+	v.observeTime()
 	for i := range v.Decisions {
 		if v.Decisions[i].Outcome == limit.Undecided {
 			e.degrade(ctx, v)
@@ -194,6 +195,16 @@ func (e *Engine) spend(ctx context.Context, v *Verdict) {
 		}
 	}
 	e.mirror(ctx, v)
+}
+
+// observeTime lets the domain know what time it is at the store, where a limit's windows are those of a calendar.
+func (v *Verdict) observeTime() {
+	for i := range v.Decisions {
+		if v.Match.Charges[i].Limit.Calendar != nil && v.Decisions[i].At != 0 {
+			v.Match.Domain.ObserveTime(v.Decisions[i].At)
+			return
+		}
+	}
 }
 
 // ask is one call to a Counter, and reports false when it panicked.

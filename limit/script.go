@@ -125,10 +125,14 @@ func (c *Call) Script() (text, name string) {
 	return LeanScript, LeanSHA
 }
 
-// extra packs what only some charges have: a longest wait, or for a refund its end; a penalty.
+// extra packs what only some charges have: a longest wait, or for a refund its end; a penalty; a calendar.
 func (c *Call) extra(charge *Charge, number int, seen map[string]int) {
 	waits, penalizes, ends := charge.waits(), charge.Penalizes(), charge.Op == Refund && charge.Until > 0
-	if !waits && !penalizes && !ends {
+	calendar := charge.Limit.Calendar
+	if charge.Limit.Algorithm != FixedWindow {
+		calendar = nil
+	}
+	if !waits && !penalizes && !ends && calendar == nil {
 		return
 	}
 	wait, place := int64(0), 0
@@ -144,6 +148,7 @@ func (c *Call) extra(charge *Charge, number int, seen map[string]int) {
 	b := binary.BigEndian.AppendUint32(c.extras, uint32(number))
 	b = appendNumber(b, wait)
 	b = binary.BigEndian.AppendUint32(b, uint32(place))
+	b = appendEdges(b, calendar)
 	if penalizes {
 		o := policyOf(charge.Penalty)
 		b = append(b, flag(charge.DryRun()))
@@ -155,6 +160,18 @@ func (c *Call) extra(charge *Charge, number int, seen map[string]int) {
 		}
 	}
 	c.extras = b
+}
+
+// appendEdges appends how many edges there are, and the edges.
+func appendEdges(b []byte, calendar *Calendar) []byte {
+	if calendar == nil {
+		return append(b, 0)
+	}
+	b = append(b, byte(len(calendar.Edges)))
+	for _, edge := range calendar.Edges {
+		b = appendNumber(b, edge)
+	}
+	return b
 }
 
 // place returns the number of a key, from 1, and adds it if it is new.

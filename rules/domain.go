@@ -1,6 +1,9 @@
 package rules
 
 import (
+	"time"
+	_ "time/tzdata" // for machines and images without time zones of their own
+
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/limit"
 )
@@ -37,6 +40,7 @@ func (d *decoder) root(n *node) {
 		"reset_format":  choice(d, &to.ResetUnix, resetFormats),
 		"descriptors":   optional(d.nodes(&to.Tree)),
 		"penalty":       d.domainPenalty(&to.Penalty),
+		"timezone":      d.timezone,
 	})
 	if !ok {
 		return
@@ -56,6 +60,20 @@ func (d *decoder) domainName(n *node) {
 		return
 	}
 	d.domain.Name, _ = d.word(n, "domain")
+}
+
+// timezone reads the name of a time zone. Local is refused: it would mean something else on another machine.
+func (d *decoder) timezone(n *node) {
+	name, ok := d.word(n, "timezone")
+	if !ok {
+		return
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil || name == "Local" {
+		d.fail(n, "timezone: %q is unknown; write a name of the IANA database, such as Europe/Berlin, or UTC", clip(name))
+		return
+	}
+	d.domain.Timezone = zone
 }
 
 func (d *decoder) attributes(n *node) {

@@ -98,7 +98,7 @@ type joined struct {
 // merge adds what another file says about the domain, and returns what clashes.
 func (j *joined) merge(d *decoder) (clashes []descriptors.Problem) {
 	to, from := &j.domain, &d.domain
-	for _, key := range []string{"charge_denied", "co_locate", "on_failure", "cost_header", "headers", "reset_format", "identity", "attributes", "penalty"} {
+	for _, key := range []string{"charge_denied", "co_locate", "on_failure", "cost_header", "headers", "reset_format", "identity", "attributes", "penalty", "timezone"} {
 		pos, given := d.given[key]
 		before, twice := j.given[key]
 		if given && twice {
@@ -138,6 +138,8 @@ func take(to, from *descriptors.Domain, key string) {
 		to.Attributes = from.Attributes
 	case "penalty":
 		to.Penalty = from.Penalty
+	case "timezone":
+		to.Timezone = from.Timezone
 	}
 }
 

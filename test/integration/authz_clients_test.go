@@ -3,12 +3,14 @@ package integration
 import (
 	"net/http"
 	"testing"
+	"time"
 )
 
 // clientRules are behind the example's /partners. Clients come behind one more proxy, so that each case has addresses of its own.
 const clientRules = `
 domain: partners
 on_failure: closed
+timezone: Asia/Kathmandu
 identity:
   order: [jwt, api_key, ip]
   jwt:
@@ -28,6 +30,8 @@ rules:
   - { name: clients, scope: [client, endpoint], match: { endpoints: ["/partners/client"] }, limit: 2/1h }
   - { name: per-key, scope: [api_key, endpoint], match: { endpoints: ["/partners/key"] }, limit: 2/1h }
   - { name: pro-all, scope: [tier, endpoint], match: { tiers: [pro], endpoints: ["/partners/tier"] }, limit: 2/1h }
+  - { name: daily, scope: [user, endpoint], match: { endpoints: ["/partners/daily"] }, limit: { count: 2, per: calendar_day } }
+  - { name: monthly, scope: [user, endpoint], match: { endpoints: ["/partners/monthly"] }, limit: { count: 2, per: calendar_month } }
   - { name: bursty, scope: endpoint, match: { endpoints: ["/partners/bursty"] }, limit: { count: 5, per: 1h, burst: 9 }, cost: 2 }
 `
 
@@ -38,6 +42,7 @@ func TestAuthzClients(t *testing.T) {
 		w.clean(t, "a limit per API key", w.perKey)
 		w.clean(t, "one counter for a tier", w.perTier)
 		w.clean(t, "the limit shown is never below what is left", w.bursty)
+		w.clean(t, "quotas end with the day and the month of the domain's time zone", w.calendars)
 		if w.redis != nil {
 			w.clean(t, "rules inherit the domain's failure policy", w.inherited)
 		}
@@ -80,6 +85,25 @@ func (w *world) bursty(t *testing.T) {
 	got.has(t, "x-ratelimit-limit", "9")
 	got.has(t, "x-ratelimit-remaining", "7")
 	got.has(t, "x-ratelimit-cost", "2")
+}
+
+// Days in Kathmandu begin at 18:15 UTC, all year.
+func (w *world) calendars(t *testing.T) {
+	grace := []string{"authorization", "Bearer " + tokenOf("grace")}
+	const ahead = 5*time.Hour + 45*time.Minute
+	ends := map[string]func(day time.Time) time.Time{
+		"/partners/daily":   func(day time.Time) time.Time { return day.AddDate(0, 0, 1) },
+		"/partners/monthly": func(day time.Time) time.Time { return day.AddDate(0, 1, 1-day.Day()) },
+	}
+	for path, end := range ends {
+		inside(t, 15*time.Minute) // of which each midnight there is a border
+		local := time.Now().UTC().Add(ahead)
+		rest := int(end(local.Truncate(24 * time.Hour)).Sub(local).Seconds())
+		got := w.wants(t, 2, http.StatusOK, path, grace...)
+		got.has(t, "x-ratelimit-remaining", "0")
+		between(t, got, "x-ratelimit-reset", rest-60, rest+1)
+		between(t, w.wants(t, 1, http.StatusTooManyRequests, path, grace...), "retry-after", rest-60, rest+1)
+	}
 }
 
 func (w *world) inherited(t *testing.T) {
