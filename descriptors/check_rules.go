@@ -81,11 +81,25 @@ func (c *checker) ruleLimit(r *Rule, l *Limit) {
 	if (r.Action == Throttle || r.PostPaid) && l.Algorithm != limit.TokenBucket {
 		c.fail(at, "throttle and post_paid need algorithm: token_bucket, in rule %q", r.Name)
 	}
+	c.reserve(at, r.Reserve, r.PostPaid, l, fmt.Sprintf("rule %q", r.Name))
 	switch {
 	case l.Count == 0 || l.Capacity() == 0:
 		c.warn(at, "nobody can pass rule %q, whose limit is 0: if that is meant, action: block says it better", r.Name)
 	case r.Cost > 0 && r.Cost > l.Capacity() && !r.PostPaid:
 		c.warn(at, "nobody can pass rule %q: its cost of %d is above the %d that the limit can hold", r.Name, r.Cost, l.Capacity())
+	}
+}
+
+// reserve checks that a reservation belongs to post_paid and can be made.
+func (c *checker) reserve(at Pos, reserve int64, postPaid bool, l *Limit, of string) {
+	switch {
+	case reserve == 0:
+	case reserve < 0 || reserve > limit.MaxCost:
+		c.fail(at, "reserve %d of %s is not between 1 and %d", reserve, of, int64(limit.MaxCost))
+	case !postPaid:
+		c.fail(at, "reserve of %s needs post_paid: true: other charges are taken when the request comes", of)
+	case reserve > l.Capacity():
+		c.fail(at, "reserve of %s is %d, above the %d that the limit can hold, so nothing would pass: lower it, or raise burst", of, reserve, l.Capacity())
 	}
 }
 

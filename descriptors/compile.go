@@ -227,7 +227,7 @@ func (c *CompiledDomain) addNodes(parent *node, nodes []Node) {
 func compileNode(parent *node, w *Node) *node {
 	n := &node{
 		key: w.Key, value: w.Value, keyGlob: hasStar(w.Key), shared: w.ShareThreshold,
-		postPaid: w.PostPaid, valueName: w.ValueToMetric, detailed: w.DetailedMetric,
+		postPaid: w.PostPaid, reserve: w.Reserve, valueName: w.ValueToMetric, detailed: w.DetailedMetric,
 	}
 	switch {
 	case n.keyGlob:
@@ -274,7 +274,7 @@ func (c *CompiledDomain) addTreeLimits(n *node, w *Node) {
 	for i := range w.Limits {
 		l := &w.Limits[i]
 		e := &Effect{
-			Name: l.Name, Rule: n.dotted(), Scope: ScopeDescriptor, Tree: true, Mode: mode, OnFailure: w.OnFailure.or(c.onFailure), Response: w.Response,
+			Name: l.Name, Rule: n.dotted(), Scope: ScopeDescriptor, Tree: true, Mode: mode, OnFailure: w.OnFailure.or(c.onFailure), Reserve: w.Reserve, Response: w.Response,
 			Metadata: w.Metadata, Metric: n.levels(), Dynamic: n.isDynamic(),
 		}
 		e.setLimit(l)

@@ -103,6 +103,7 @@ type Node struct {
 	Metadata       map[string]any // as JSON: nil, bool, float64, string, []any, map[string]any
 	OnFailure      Failure
 	PostPaid       bool
+	Reserve        int64 // with PostPaid: tokens taken in advance; 0: none
 	Response       *Response
 }
 
@@ -137,6 +138,7 @@ type Rule struct {
 	Disabled  bool
 	Cost      int64 // factor on the hits; 0: none given
 	PostPaid  bool
+	Reserve   int64 // with PostPaid: tokens taken in advance; 0: none
 	OnFailure Failure
 	Response  *Response
 	Penalty   *Penalty

@@ -59,6 +59,7 @@ type Effect struct {
 	Mode       limit.Mode
 	Action     Action
 	OnFailure  Failure
+	Reserve    int64 // tokens that a post-paid request takes in advance; 0: none
 	Response   *Response
 	Reason     string         // of a block
 	Until      time.Time      // of a block; zero: for ever

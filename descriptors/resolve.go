@@ -149,6 +149,7 @@ func (d *CompiledDomain) chargeRule(req *Request, m *Match, r *compiledRule, p *
 	i := s.attrs.reports(r.scope)
 	charge := limit.Charge{}
 	charge.Op, charge.Cost = req.spends(i, factor, r.postPaid)
+	charge.Op, charge.Cost = reserving(r.reserve, charge.Op, charge.Cost)
 	d.appendRuleHead(s, r, p)
 	headed := len(s.key)
 	if r.penalizes(charge.Op) && r.scope&^req.trusted() == 0 {

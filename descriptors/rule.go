@@ -17,8 +17,9 @@ type compiledRule struct {
 	verdict  *Effect // of a block or allow
 	cost     int64   // 0: the cost table decides
 	postPaid bool
-	endpoint bool // names endpoints, so an endpoint scope counts by pattern
-	specific bool // names more than a tier, so it wins over a user's or tenant's own limits
+	reserve  int64 // 0: none
+	endpoint bool  // names endpoints, so an endpoint scope counts by pattern
+	specific bool  // names more than a tier, so it wins over a user's or tenant's own limits
 	tier     bool
 	login    bool // asks whether a user is known
 	priority int
@@ -39,12 +40,12 @@ type ruleLimit struct {
 
 func (d *CompiledDomain) compileRule(r *Rule) *compiledRule {
 	c := &compiledRule{
-		scope: r.Scope, cost: r.Cost, postPaid: r.PostPaid, priority: r.Priority,
+		scope: r.Scope, cost: r.Cost, postPaid: r.PostPaid, reserve: r.Reserve, priority: r.Priority,
 		endpoint: len(r.Match.Endpoints) > 0, specific: r.Match.specific(), tier: len(r.Match.Tiers) > 0,
 		login: r.Match.Authenticated != nil,
 	}
 	base := Effect{
-		Name: r.Name, Rule: r.Name, Action: r.Action, OnFailure: r.OnFailure.or(d.onFailure), Response: r.Response,
+		Name: r.Name, Rule: r.Name, Action: r.Action, OnFailure: r.OnFailure.or(d.onFailure), Reserve: r.Reserve, Response: r.Response,
 		Reason: r.Reason, Until: r.Until, MaxDelay: r.MaxDelay, Penalty: r.Penalty, Metric: []string{"rule", r.Name},
 	}
 	if r.HasScope {

@@ -61,6 +61,14 @@ func (r *Request) spends(i int, factor int64, postPaid bool) (limit.Op, int64) {
 	return limit.Spend, multiply(hits, factor)
 }
 
+// reserving makes a reservation of a peek, where a post-paid limit has one: the request comes before its cost is known.
+func reserving(reserve int64, op limit.Op, cost int64) (limit.Op, int64) {
+	if reserve > 0 && op == limit.Peek {
+		return limit.Spend, reserve
+	}
+	return op, cost
+}
+
 // multiply returns hits × factor, at most limit.MaxCost.
 func multiply(hits uint64, factor int64) int64 {
 	if hits > uint64(limit.MaxCost)/uint64(factor) {

@@ -144,6 +144,8 @@ func parseRule(t testing.TB, args []string) Rule {
 			r.Cost = number(t, value)
 		case "post_paid":
 			r.PostPaid = true
+		case "reserve":
+			r.Reserve = number(t, value)
 		case "disabled":
 			r.Disabled = true
 		default:

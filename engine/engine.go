@@ -54,6 +54,8 @@ type Engine struct {
 	queue queue
 	debts ledger
 
+	reserved reservations
+
 	unreturned atomic.Int64 // charges that could not be given back
 }
 
@@ -118,6 +120,7 @@ func (e *Engine) decide(ctx context.Context, req *descriptors.Request, v *Verdic
 	}
 	e.fold(v)
 	e.wait(ctx, v)
+	e.reserve(v)
 	e.follow(v)
 }
 
@@ -182,6 +185,7 @@ func (e *Engine) spend(ctx context.Context, v *Verdict) {
 	if e.cfg.Quota {
 		quotaMode(v)
 	}
+	e.settle(v)
 	if !e.ask(ctx, e.cfg.Store, v.Match.Charges, v.Decisions) {
 		for i := range v.Decisions {
 			v.Decisions[i] = limit.Decision{Reason: "panic", Unknown: true}

@@ -119,7 +119,11 @@ var calendarUnits = map[string]descriptors.CalendarUnit{
 // window reads per: a duration, or a window of the calendar.
 func (d *decoder) window(n *node, to *descriptors.Limit) {
 	unit, known := calendarUnits[n.text]
-	if n.kind != scalar || !known {
+	switch {
+	case n.kind == scalar && strings.HasPrefix(n.text, "calendar") && !known:
+		d.fail(n, "unknown window %q; %s", clip(n.text), suggest(n.text, sorted(calendarUnits)))
+		return
+	case n.kind != scalar || !known:
 		d.span(&to.Window)(n)
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/limit"
 )
 
 // nodes makes a reader for a list of descriptors.
@@ -49,6 +50,7 @@ func (d *decoder) leaf(n *node, to *descriptors.Node) (children *field) {
 		"metadata":        optional(d.metadata(&to.Metadata)),
 		"on_failure":      choice(d, &to.OnFailure, ownFailures),
 		"post_paid":       d.flag(&to.PostPaid),
+		"reserve":         d.number(&to.Reserve, 1, limit.MaxCost),
 		"response":        d.response(&to.Response),
 	})
 	if one != nil && several != nil {
