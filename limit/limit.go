@@ -80,9 +80,18 @@ func (l Limit) Validate() error {
 		return fmt.Errorf("calendar windows need fixed_window, not %v", l.Algorithm)
 	case l.Algorithm == SlidingLog && l.Count > MaxLogCount:
 		return fmt.Errorf("count %d is above %d, the most a sliding_log can hold", l.Count, MaxLogCount)
-	case l.Algorithm == TokenBucket && (l.Burst < 0 || l.Burst > MaxCount):
+	case l.Algorithm == TokenBucket:
+		return l.validateBurst()
+	}
+	return nil
+}
+
+// validateBurst is Validate of what only a token bucket has.
+func (l Limit) validateBurst() error {
+	switch {
+	case l.Burst < 0 || l.Burst > MaxCount:
 		return fmt.Errorf("burst %d is not between 0 and %d", l.Burst, int64(MaxCount))
-	case l.Algorithm == TokenBucket && l.Count > 0 && float64(l.Burst)*float64(l.Window) > float64(l.Count)*float64(MaxFill):
+	case l.Count > 0 && float64(l.Burst)*float64(l.Window) > float64(l.Count)*float64(MaxFill):
 		return fmt.Errorf("burst %d would take over a hundred years to fill at %d per %v", l.Burst, l.Count, l.Window)
 	}
 	return nil
