@@ -88,6 +88,25 @@ func TestADomainsPenaltyAsADryRun(t *testing.T) {
 	}
 }
 
+// Refusals by a tree are the tree's, and nothing is recorded of peeks and of what is only logged.
+func TestWhatDoesNotCountForADomainsPenalty(t *testing.T) {
+	d := spread(hour())
+	d.Tree = []descriptors.Node{leaf("t", "", 1)}
+	watch := bucket("watch", descriptors.ScopeGlobal, 1)
+	watch.Action = descriptors.LogOnly
+	d.Rules = append(d.Rules, watch)
+	b := newBench(t, nil, d)
+	b.spendAll()
+	client := []string{"remote_address", "10.0.0.1", "path", "/free"}
+	for range 5 {
+		b.ask([]string{"t", "x"}, client)
+		b.decide(&descriptors.Request{Domain: "d", Descriptors: []descriptors.Descriptor{{
+			Entries: []descriptors.Entry{{Key: "remote_address", Value: "10.0.0.1"}, {Key: "path", Value: "/a"}}, HitsGiven: true,
+		}}})
+	}
+	want(t, "a client that no rule refused", b.ask(client), false)
+}
+
 // The store is away: the record goes on in this process, and what a lost store refuses by policy does not count.
 func TestADomainsPenaltyWithoutItsStore(t *testing.T) {
 	for _, c := range []struct {

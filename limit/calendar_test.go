@@ -95,6 +95,21 @@ func TestCalendarWindowsOfSidecarsThatDisagree(t *testing.T) {
 	})
 }
 
+// Sidecars with different databases of time zones may disagree about an edge. The later one has begun the window, and the earlier one does not move it
+// back, or the count would end twice.
+func TestCalendarWindowsOfDifferentDatabases(t *testing.T) {
+	const day = 24 * time.Hour
+	c, hourEarlier := months(), months()
+	for i := range hourEarlier.Edges {
+		hourEarlier.Edges[i] -= time.Hour.Microseconds()
+	}
+	runCalendar(t, []calendarRow{
+		{0, spending, 3, c, yes, 2, 3, 28 * day, 0},
+		{mnt, spending, 1, hourEarlier, yes, 1, 1, 28*day - time.Hour - mnt, 0},
+		{2 * mnt, spending, 2, c, no, 1, 0, 28*day - 2*mnt, 28*day - 2*mnt},
+	})
+}
+
 // A sidecar that does not know the window begins a count at its own instant, and the others go on with it.
 func TestCalendarCountBegunOutsideOfItsEdges(t *testing.T) {
 	const day = 24 * time.Hour
