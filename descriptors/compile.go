@@ -299,6 +299,9 @@ func (s *Set) Domain(name string) *CompiledDomain {
 	return s.domains[name]
 }
 
+// HasRules reports whether the domain has anything but descriptor trees, which are the reference server's.
+func (d *CompiledDomain) HasRules() bool { return d.scoped }
+
 // Domains returns the names of the domains, sorted.
 func (s *Set) Domains() []string { return slices.Sorted(maps.Keys(s.domains)) }
 

@@ -29,12 +29,12 @@ func (s *Service) appendHeaders(b []byte, v *engine.Verdict) []byte {
 	return b
 }
 
-// appendCost writes what the request costs on the reported limit, beside the x-ratelimit-* that Envoy itself writes. A descriptor
-// tree's limit has none, because the reference server sends none. A rule's own header of that name goes instead, because Envoy
+// appendCost writes what the request costs on the reported limit, beside the x-ratelimit-* that Envoy itself writes. A domain of descriptor
+// trees alone has none, because the reference server sends none. A rule's own header of that name goes instead, because Envoy
 // would send both.
 func appendCost(b []byte, v *engine.Verdict) []byte {
 	e := v.Reported.Effect
-	if e == nil || e.Tree || v.Match.Block != nil || v.Refused && v.Response.Carries("x-ratelimit-cost") {
+	if e == nil || e.Tree && !v.Match.Domain.HasRules() || v.Match.Block != nil || v.Refused && v.Response.Carries("x-ratelimit-cost") {
 		return b
 	}
 	return appendCount(b, "x-ratelimit-cost", uint64(max(v.Cost, 0)))
