@@ -39,8 +39,8 @@ func (u CalendarUnit) Length() time.Duration {
 	return 0
 }
 
-// calendar finds the windows of one unit in one time zone, around the time of the store. docs/decisions/0029-calendar-windows.md
-// tells why.
+// calendar finds the windows of one unit in one time zone, around the time of the store. The reasons are in
+// docs/decisions/0029-calendar-windows.md.
 type calendar struct {
 	unit    CalendarUnit
 	zone    *time.Location

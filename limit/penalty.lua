@@ -1,10 +1,11 @@
 -- Longest waits, calendars and penalties, the twin of penalty.go. Only a call that has a second argument builds this.
 -- keys: one string per penalty: the number of cool-downs (byte), when they end or ended, then the instants of refusals that
 --   count towards the next one (big-endian doubles, microseconds since the epoch, oldest first).
--- arguments: one string, packed big-endian: per charge that has either, its number from 1 (4 bytes), its longest wait in
---   microseconds, or for a refund its end (double, 0: none), the index of its penalty's key from 1 (4 bytes, 0: none), as many
---   edges of its calendar's windows (doubles, microseconds since the epoch) as the byte before says; and, with a penalty, whether it only shows (byte), threshold, window (doubles), and as many cool-downs, multiplied (doubles), as the byte before says.
--- reply: each charge has max_wait, less cost, or penalty then; count records the refusals, save writes the records that changed.
+-- arguments: one string, packed big-endian: per charge that has one of these, its number from 1 (4 bytes), its longest wait in
+--   microseconds, or for a refund its end (double, 0: none), the index of its penalty's key from 1 (4 bytes, 0: none), the number of its
+--   calendar's edges (byte), and the edges (doubles, microseconds since the epoch); and, with a penalty, whether it only shows (byte),
+--   threshold, window (doubles), the number of cool-downs (byte), and the cool-downs, multiplied (doubles).
+-- reply: each charge has max_wait, less cost, edges or penalty then; count records the refusals, save writes the records that changed.
 
 local function extras(argument, charges, now, given)
   local records = {}
