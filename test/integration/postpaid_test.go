@@ -12,12 +12,12 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// paidRules are paid after the response: one by the hour, so that time gives little back meanwhile, and one with a reservation.
+// paidRules are paid after the response, over a month, so that time gives nothing back meanwhile.
 const paidRules = `
 domain: llm
 rules:
-  - { name: paid, scope: tenant, limit: 1000/24h, post_paid: true, match: { entries: { model: small } } }
-  - { name: reserved, scope: tenant, limit: 1000/24h, post_paid: true, reserve: 100, match: { entries: { model: large } } }
+  - { name: paid, scope: tenant, limit: 1000/30d, post_paid: true, match: { entries: { model: small } } }
+  - { name: reserved, scope: tenant, limit: 1000/30d, post_paid: true, reserve: 100, match: { entries: { model: large } } }
 `
 
 // TestPostPaidConcurrency measures at a real Redis what requests overspend that are under way at the same time, and that a reservation of their
@@ -90,4 +90,43 @@ func (w *world) hits(t *testing.T, tenant, model string, n int) (s status) {
 		return s
 	}
 	return reply.Statuses[0]
+}
+
+// reservedEdge is in place of the example's domain edge: its /llm, with a reservation.
+const reservedEdge = `
+domain: edge
+descriptors:
+  - key: llm_tokens
+    value: account
+    descriptors:
+      - key: user
+        post_paid: true
+        reserve: 400
+        rate_limit: {name: llm-tokens, per: 30d, requests_per_unit: 1000, algorithm: token_bucket}
+`
+
+// TestReservationsThroughEnvoy has Envoy ask when a request comes, and charge when its stream is done.
+func TestReservationsThroughEnvoy(t *testing.T) {
+	w := start(t, setup{rules: map[string]string{"reference.yaml": reservedEdge}})
+	const paid = "x-echo-x-tokens-used" // the application answers with x-tokens-used
+	decided := int64(0)
+	llm := func(status int, remaining, cost string) {
+		t.Helper()
+		headers := []string{"x-user", "model"}
+		decided++
+		if status == http.StatusOK && cost != "" {
+			headers = append(headers, paid, cost)
+			decided++
+		}
+		w.wants(t, 1, status, "/llm", headers...).remaining(t, remaining)
+		// The cost comes some time after the response.
+		w.awaitMetric(t, decided, "spillway_decisions_total", `domain="edge"`)
+	}
+	w.noErrors(t, "reservations", func(t *testing.T) {
+		llm(http.StatusOK, "600", "100")             // 400 reserved, then 300 of it given back: 900
+		llm(http.StatusOK, "500", "450")             // 450
+		llm(http.StatusOK, "50", "")                 // no cost comes, and its 400 stay charged
+		llm(http.StatusTooManyRequests, "50", "")    // nothing is taken
+		llm(http.StatusTooManyRequests, "50", "100") // nor given back
+	})
 }
