@@ -58,6 +58,8 @@ const maxOverrides = 1024
 
 // overrides keeps the effects of the overrides that a mesh sends.
 type overrides struct {
+	onFailure Failure // of the domain
+
 	mu    sync.RWMutex
 	known map[Override]*Effect // guarded by mu
 }
@@ -71,7 +73,8 @@ func (o *overrides) effect(asked Override, window time.Duration) *Effect {
 	}
 	e = &Effect{
 		Rule: RuleOverride, Scope: ScopeDescriptor, Tree: true, Dynamic: true, Unit: asked.Unit, Multiplier: asked.Multiplier,
-		Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: int64(asked.Count), Window: window, Burst: int64(asked.Count)},
+		OnFailure: o.onFailure,
+		Limit:     limit.Limit{Algorithm: limit.FixedWindow, Count: int64(asked.Count), Window: window, Burst: int64(asked.Count)},
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

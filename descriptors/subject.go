@@ -32,14 +32,17 @@ func (s *Subject) Check() *identity.Refusal {
 // bring one upon somebody else. Over RLS the mesh says who asks, so all are.
 func (r *Request) trusted() Scope {
 	if r.Subject == nil {
-		return ScopeTenant | ScopeUser | ScopeIP | ScopeEndpoint
+		return allScopes
 	}
-	trusted := ScopeEndpoint
-	if r.Subject.Client.Authenticated {
-		trusted |= ScopeTenant | ScopeUser
+	c, trusted := &r.Subject.Client, ScopeEndpoint
+	if c.Authenticated {
+		trusted |= ScopeTenant | ScopeUser | ScopeAPIKey | ScopeTier
 	}
-	if r.Subject.Client.AddressTrusted {
+	if c.AddressTrusted {
 		trusted |= ScopeIP
+	}
+	if c.Authenticated && c.User != "" || c.AddressTrusted && c.User == "" {
+		trusted |= ScopeClient
 	}
 	return trusted
 }
@@ -53,6 +56,7 @@ func (a *attributes) take(s *Subject) {
 	c := &s.Client
 	a.text = [attrCount]string{
 		attrTenant: c.Tenant, attrUser: c.User, attrTier: c.Tier, attrEndpoint: s.Path, attrMethod: s.Method,
+		attrAPIKey: c.Key,
 	}
 	if c.Address.IsValid() {
 		addr := c.Address.Unmap()
