@@ -160,7 +160,7 @@ func TestProblemsOfStructs(t *testing.T) {
 		"header name":       {response(Response{Headers: []Header{{"a b", "x"}}}), "error: header name"},
 		"header value":      {response(Response{Headers: []Header{{"a", "x\r\ny: z"}}}), "error: printable ASCII"},
 		"long header name":  {response(Response{Headers: []Header{{strings.Repeat("a", 257), "x"}}}), "error: longer than 256"},
-		"long header value": {response(Response{Headers: []Header{{"a", strings.Repeat("a", 4097)}}}), "error: longer than 4096"},
+		"long header value": {response(Response{Headers: []Header{{"a", strings.Repeat("a", 4097)}}}), "error: has 4097 bytes: a value has at most 4096"},
 		"message":           {response(Response{Message: "a\nb"}), "error: control bytes"},
 		"status":            {response(Response{Status: 99}), "error: status 99"},
 		"retry after":       {response(Response{RetryAfter: -1}), "error: retry_after"},

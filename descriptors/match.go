@@ -38,7 +38,8 @@ type Descriptor struct {
 // Entry is one key and value of a descriptor.
 type Entry struct{ Key, Value string }
 
-// Override is a limit in a descriptor. One with an unknown unit or a multiplier of 0 cannot be read and is ignored.
+// Override is a limit in a descriptor. One with an unknown unit or a multiplier of 0 cannot be read and is ignored; a window
+// beyond limit.MaxWindow is taken as that.
 type Override struct {
 	Count      uint32
 	Unit       Unit
