@@ -73,7 +73,7 @@ func TestProblems(t *testing.T) {
 		{"rule a scope=user limit=1/1s cost=-1", "error: cost -1"},
 		{"rule a scope=user limit=1/1s endpoints=/a**b", "error: ** inside"},
 		{"rule a scope=user limit=1/1s endpoints=/%zz", "error: bad percent"},
-		{"rule a scope=user limit=0/1s", "warning: nobody can pass"},
+		{"rule a scope=user limit=0/1s", "warning: no request can pass"},
 		{"rule a scope=user limit=5/1s cost=6", "warning: cost of 6 is above the 5"},
 		{"rule a scope=user limit=1/1s reason=x", "warning: action: block"},
 		{"rule a action=block until=2025-01-01T00:00:00Z", "warning: until has passed"},

@@ -80,7 +80,10 @@ func Compile(domains []Domain, opt Options) (*Set, []Problem) {
 	set := &Set{domains: make(map[string]*CompiledDomain, len(domains))}
 	keys := newKeyer(opt.KeySecret)
 	for i := range domains {
-		set.domains[domains[i].Name] = compileDomain(&domains[i], opt, keys)
+		d := compileDomain(&domains[i], opt, keys)
+		set.domains[d.Name] = d
+		c.displaced(d)
+		c.costly(d)
 	}
 	return set, c.problems
 }
@@ -158,7 +161,7 @@ func (c *CompiledDomain) addRules(d *Domain) {
 		c.addEffects(compiled)
 		candidates := c.index.candidates(&r.Match)
 		for _, one := range candidates {
-			one.rule, one.needs = compiled, r.Scope
+			one.rule, one.needs, one.written, one.at = compiled, r.Scope, r, one.at.or(r.Pos)
 		}
 		switch r.Action {
 		case Block:
@@ -176,7 +179,7 @@ func (c *CompiledDomain) addRules(d *Domain) {
 	}
 	for i := range d.Costs {
 		for _, one := range c.index.candidates(&d.Costs[i].Match) {
-			one.cost = d.Costs[i].Cost
+			one.cost, one.at = d.Costs[i].Cost, d.Costs[i].Pos
 			costs = append(costs, one)
 		}
 	}

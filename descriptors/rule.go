@@ -181,7 +181,7 @@ func (x *index) candidates(c *Conditions) []*candidate {
 		}
 		p = x.pattern(p)
 		asks[dimEndpoint] = []int32{p.term}
-		all = append(all, &candidate{asks: asks, pattern: p})
+		all = append(all, &candidate{asks: asks, pattern: p, at: text.Pos})
 	}
 	return all
 }
@@ -208,7 +208,7 @@ func compareSpecific(a, b *candidate) int {
 	return cmp.Or(
 		first(a.pattern != nil, b.pattern != nil),
 		comparePatterns(a.pattern, b.pattern),
-		first(a.names(), b.names()),
+		cmp.Compare(b.kinds(), a.kinds()),
 		first(a.rule.tier, b.rule.tier),
 		cmp.Compare(a.rule.priority, b.rule.priority),
 	)
@@ -221,14 +221,14 @@ func comparePatterns(a, b *pattern) int {
 	return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(b.literals, a.literals))
 }
 
-// names reports whether the candidate names users, tenants, cidrs, entries or methods.
-func (c *candidate) names() bool {
+// kinds returns how many of users, tenants, cidrs, entries and methods the candidate names.
+func (c *candidate) kinds() (named int) {
 	for _, d := range []dimension{dimUser, dimTenant, dimNetwork, dimEntry, dimMethod} {
 		if len(c.asks[d]) > 0 {
-			return true
+			named++
 		}
 	}
-	return false
+	return named
 }
 
 // first orders those that have something before those that have not.

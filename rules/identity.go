@@ -48,11 +48,10 @@ func (d *decoder) order(n *node, to *identity.Config) {
 	for _, section := range []struct {
 		key, word string
 	}{{"jwt", "jwt"}, {"api_keys", "api_key"}} {
-		if n.get(section.key) == nil {
-			continue
-		}
 		kind := evidence[section.word]
 		switch {
+		case n.get(section.key) == nil:
+			d.unproved(given, section.word, section.key)
 		case given == nil:
 			to.Order = append(to.Order, kind)
 		case !slices.Contains(to.Order, kind):
@@ -61,6 +60,20 @@ func (d *decoder) order(n *node, to *identity.Config) {
 	}
 	if given == nil {
 		to.Order = append(to.Order, identity.IP)
+	}
+}
+
+// unproved warns of a word in the order whose section is missing, so that it never yields an identity.
+func (d *decoder) unproved(order *node, word, section string) {
+	if order == nil {
+		return
+	}
+	for _, item := range order.items {
+		if item.text == word {
+			d.warn(item, "order names %s, and identity has no %s, so it never yields an identity; add the section `%s`, or remove %s here",
+				word, section, section, word)
+			return
+		}
 	}
 }
 

@@ -107,7 +107,7 @@ func (d *decoder) conditions(to *descriptors.Conditions) reader {
 	return func(n *node) {
 		d.object(n, map[string]reader{
 			"endpoints": d.patterns(&to.Endpoints),
-			"methods":   d.words(&to.Methods),
+			"methods":   d.methods(&to.Methods),
 			"users":     d.words(&to.Users),
 			"tenants":   d.words(&to.Tenants),
 			"tiers":     d.words(&to.Tiers),

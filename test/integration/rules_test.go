@@ -73,3 +73,50 @@ func TestLongHeaderValuesLeaveWhole(t *testing.T) {
 		w.wants(t, 1, http.StatusTooManyRequests, "/", "x-user", "alice").has(t, "x-help", long)
 	})
 }
+
+// TestWarningsAreLoggedAndTheRulesServe: rules that load and do nothing are in the log, with their place, and the rest of the file
+// holds.
+func TestWarningsAreLoggedAndTheRulesServe(t *testing.T) {
+	file := ruleFile(t, `domain: shop
+costs:
+  - { match: { endpoints: ["/dear"] }, cost: 50 }
+identity:
+  order: [jwt, ip]
+rules:
+  - { name: template, scope: user, match: { endpoints: ["/users/{id}"] }, limit: 5/1m }
+  - { name: typo, scope: user, match: { methods: [PSOT] }, limit: 5/1m }
+  - { name: first, scope: ip, match: { endpoints: ["/a"] }, limit: 2/1m }
+  - { name: second, scope: ip, match: { endpoints: ["/a"] }, limit: 20/1m }
+  - { name: late, scope: tenant, limit: 10/1m, post_paid: true }
+  - { name: dear, scope: [user, ip], limit: 5/1m, cost: 6 }
+  - { name: small, scope: endpoint, limit: 10/1m }
+`)
+	s := servers.StartSidecar(t, "RULES="+file)
+	for _, want := range []string{
+		`:3:5: warning: a request that costs 50 by this row can never pass rule \"small\" (` + file + `:13:5)`,
+		`:5:11: warning: order names jwt`,
+		`:7:57: warning: endpoint \"/users/{id}\" looks like a route template`,
+		`:8:51: warning: unknown method \"PSOT\"; did you mean \"POST\"?`,
+		`:10:5: warning: rule \"second\" can never apply: rule \"first\" (` + file + `:9:5)`,
+		`:11:5: warning: rule \"late\" can never refuse`,
+		`:12:45: warning: no request can pass rule \"dear\"`,
+	} {
+		if !strings.Contains(s.Output(), `level=WARN msg="`+file+want) {
+			t.Errorf("the log has no warning %s%s:\n%s", file, want, s.Output())
+		}
+	}
+	if n := strings.Count(s.Output(), "level=WARN"); n != 7 {
+		t.Errorf("%d warnings, want 7:\n%s", n, s.Output())
+	}
+	for i, want := range []string{"OK", "OK", "OVER_LIMIT"} {
+		r, err := http.NewRequest(http.MethodPost, "http://"+s.HTTP+"/json", strings.NewReader(
+			`{"domain": "shop", "descriptors": [{"entries": [{"key": "remote_address", "value": "192.0.2.1"}, {"key": "path", "value": "/a"}]}]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := do(http.DefaultClient, r)
+		if err != nil || !strings.Contains(got.body, `"overallCode":"`+want+`"`) {
+			t.Errorf("request %d is answered %s (%v), want %s", i+1, got.body, err, want)
+		}
+	}
+}
