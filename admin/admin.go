@@ -31,7 +31,7 @@ type Debug struct {
 }
 
 // index is the first page of the debug port.
-const index = `/rlconfig                 the rules in use, one line per limit
+const index = `/rlconfig                 the rules in use with all that they have, one line per limit
 /stats                    counters as text
 /metrics                  counters for Prometheus
 /loglevel                 level of the log; PUT changes it

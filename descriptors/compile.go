@@ -51,6 +51,7 @@ type CompiledDomain struct {
 	scoped     bool // has anything but trees
 	effects    []*Effect
 	overrides  overrides
+	written    *Domain // what it was compiled from, for Dump
 }
 
 // account is a user, a tenant or an API key of the tables.
@@ -93,6 +94,7 @@ func compileDomain(d *Domain, opt Options, keys keyer) *CompiledDomain {
 		Name: d.Name, Headers: d.Headers, ResetUnix: d.ResetUnix, ChargeDenied: d.ChargeDenied, CostHeader: strings.ToLower(d.CostHeader),
 		keys: keys, ipv6Prefix: d.IPv6Prefix,
 		attributes: maps.Clone(defaultAttributes),
+		written:    d,
 		scoped:     len(d.Rules)+len(d.Users)+len(d.Tenants)+len(d.Keys) > 0,
 	}
 	c.head, c.seal = keyHead(opt.KeyPrefix, d.Name, d.CoLocate)
@@ -266,6 +268,7 @@ func (c *CompiledDomain) addTreeLimits(n *node, w *Node) {
 		e := &Effect{
 			Name: l.Name, Rule: n.dotted(), Scope: ScopeDescriptor, Tree: true, Mode: mode, OnFailure: w.OnFailure, Response: w.Response,
 			Metadata: w.Metadata, Metric: n.levels(), Dynamic: n.isDynamic(),
+			from: origin{node: w, limit: l},
 		}
 		e.setLimit(l)
 		compiled := treeLimit{effect: e, unlimited: l.Unlimited, tail: limitTail(l.Limit, i)}

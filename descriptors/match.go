@@ -67,6 +67,8 @@ type Effect struct {
 	Metadata   map[string]any // never written to
 	Metric     []string       // the levels of the reference server's metric key
 	Dynamic    bool           // Metric depends on the request: see Term.Metric
+
+	from origin // what it was compiled from, for Dump
 }
 
 // Term says which Effect a charge came from and on which descriptor it reports.

@@ -43,6 +43,7 @@ func compileRule(r *Rule) *compiledRule {
 	base := Effect{
 		Name: r.Name, Rule: r.Name, Action: r.Action, OnFailure: r.OnFailure, Response: r.Response,
 		Reason: r.Reason, Until: r.Until, MaxDelay: r.MaxDelay, Penalty: r.Penalty, Metric: []string{"rule", r.Name},
+		from: origin{rule: r},
 	}
 	if r.HasScope {
 		base.Scope = r.Scope.String()
@@ -122,6 +123,7 @@ func (c *compiledRule) addLimits(limits []Limit, base Effect, keyName string) {
 			effect.Metric = append(slices.Clone(base.Metric), limitLevel(l, i))
 		}
 		effect.setLimit(l)
+		effect.from.limit = l
 		tail := ":" + c.scope.String() + ":" + keyName + limitTail(l.Limit, i)
 		c.limits = append(c.limits, ruleLimit{effect: &effect, unlimited: l.Unlimited, tail: tail})
 	}

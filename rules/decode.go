@@ -21,6 +21,7 @@ func Decode(file string, text []byte) (descriptors.Domain, []descriptors.Problem
 // decoder reads one file.
 type decoder struct {
 	file     string
+	raw      []byte
 	domain   descriptors.Domain
 	problems []descriptors.Problem
 	errors   int                        // problems that are not warnings
@@ -29,7 +30,7 @@ type decoder struct {
 }
 
 func decode(file string, text []byte) *decoder {
-	d := &decoder{file: file, given: map[string]descriptors.Pos{}}
+	d := &decoder{file: file, raw: text, given: map[string]descriptors.Pos{}}
 	d.domain.Pos = descriptors.Pos{File: file, Line: 1, Column: 1}
 	d.domain.ChargeDenied = true
 	root, bad := parse(text)

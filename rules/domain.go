@@ -5,9 +5,7 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-var headerStyles = map[string]descriptors.HeaderStyle{
-	"x-ratelimit": descriptors.HeadersX, "ietf": descriptors.HeadersIETF, "both": descriptors.HeadersBoth, "none": descriptors.HeadersNone,
-}
+var headerStyles = wordsOf(descriptors.HeadersX, descriptors.HeadersIETF, descriptors.HeadersBoth, descriptors.HeadersNone)
 
 // attributeNames are what a descriptor's entry can say about a request.
 var attributeNames = map[string]string{

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
 
@@ -8,13 +9,18 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-var actions = map[string]descriptors.Action{
-	"reject": descriptors.Reject, "throttle": descriptors.Throttle, "log_only": descriptors.LogOnly,
-	"block": descriptors.Block, "allow": descriptors.Allow,
-}
+var (
+	actions  = wordsOf(descriptors.Reject, descriptors.Throttle, descriptors.LogOnly, descriptors.Block, descriptors.Allow)
+	failures = wordsOf(descriptors.FailLocal, descriptors.FailOpen, descriptors.FailClosed)
+)
 
-var failures = map[string]descriptors.Failure{
-	"local": descriptors.FailLocal, "open": descriptors.FailOpen, "closed": descriptors.FailClosed,
+// wordsOf is the table of values by their words.
+func wordsOf[T fmt.Stringer](values ...T) map[string]T {
+	table := make(map[string]T, len(values))
+	for _, value := range values {
+		table[value.String()] = value
+	}
+	return table
 }
 
 var scopes = map[string]descriptors.Scope{

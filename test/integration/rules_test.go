@@ -2,7 +2,10 @@ package integration
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -119,4 +122,90 @@ rules:
 			t.Errorf("request %d is answered %s (%v), want %s", i+1, got.body, err, want)
 		}
 	}
+}
+
+const everyKind = `domain: shop
+costs:
+  - { match: { endpoints: ["/dear"] }, cost: 5 }
+identity:
+  api_keys:
+    header: x-api-key
+    keys:
+      - { id: ci, sha256: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", user: bot }
+rules:
+  - { name: a, scope: user, match: { endpoints: ["/a"], methods: [POST] }, limit: { count: 10, per: 1m, burst: 20 }, cost: 2, priority: 7 }
+  - { name: b, match: { users: [mallory] }, action: block, reason: "No." }
+`
+
+// TestTheHashAndThePageSeeEveryChange: the hash of the rules in use differs after any change of the file and is the same for the
+// same file elsewhere; the page of the rules shows what has changed.
+func TestTheHashAndThePageSeeEveryChange(t *testing.T) {
+	file := ruleFile(t, everyKind)
+	s := servers.StartSidecar(t, "RULES="+file)
+	first := configHash(t, s)
+	if other := configHash(t, servers.StartSidecar(t, "RULES="+ruleFile(t, everyKind))); other != first {
+		t.Errorf("the same rules have the hashes %s and %s", first, other)
+	}
+	seen := map[string]string{first: "the first"}
+	w := world{rules: filepath.Dir(file)}
+	for _, c := range []struct{ name, from, to, shown string }{
+		{"match", "methods: [POST]", "methods: [PUT]", `match: {endpoints: ["/a"], methods: ["PUT"]}`},
+		{"burst", "burst: 20", "burst: 21", "burst: 21"},
+		{"cost", "cost: 2,", "cost: 3,", "cost: 3"},
+		{"row of costs", "cost: 5 }", "cost: 6 }", `cost.1: match: {endpoints: ["/dear"]}, cost: 6`},
+		{"priority", "priority: 7", "priority: 8", "priority: 8"},
+		{"action", "priority: 7", "priority: 7, action: throttle, max_delay: 20ms", "action: throttle, priority: 7"},
+		{"key", "id: ci", "id: cd", `keys: [{id: "cd"`},
+		{"digest of a key", `"9f86d0`, `"8f86d0`, "8f86d081…"},
+		{"block", "[mallory]", "[eve]", `match: {users: ["eve"]}`},
+		{"reason", "No.", "Never.", `reason: "Never."`},
+		{"comment", "rules:", "rules: # a comment", "shop.rule.a: unit=MINUTE requests_per_unit=10"},
+		{"back again", "", "", "burst: 20"},
+	} {
+		before := configHash(t, s)
+		w.writeRule(t, "rules.yaml", strings.Replace(everyKind, c.from, c.to, 1))
+		servers.Await(t, "the reload after the change of "+c.name, func() error {
+			if configHash(t, s) == before {
+				return errors.New("the hash is still " + before)
+			}
+			return nil
+		})
+		hash := configHash(t, s)
+		if known := seen[hash]; known != "" && c.name != "back again" {
+			t.Errorf("the change of %s has the hash of %s, %s", c.name, known, hash)
+		}
+		seen[hash] = c.name
+		if page := debugPage(t, s, "/rlconfig"); !strings.Contains(page, c.shown) {
+			t.Errorf("/rlconfig does not show the change of %s, %s:\n%s", c.name, c.shown, page)
+		}
+	}
+	if last := configHash(t, s); last != first {
+		t.Errorf("the first rules again have the hash %s, want %s", last, first)
+	}
+}
+
+var hashOf = regexp.MustCompile(`spillway_config_info\{hash="([0-9a-f]+)"\} 1`)
+
+// configHash is the hash of the rules in use as the metrics show it.
+func configHash(t testing.TB, s *servers.Sidecar) string {
+	t.Helper()
+	found := hashOf.FindStringSubmatch(debugPage(t, s, "/metrics"))
+	if found == nil {
+		t.Fatal("the metrics show no hash of the rules")
+	}
+	return found[1]
+}
+
+// debugPage is a page of the debug port.
+func debugPage(t testing.TB, s *servers.Sidecar, path string) string {
+	t.Helper()
+	r, err := http.NewRequest(http.MethodGet, "http://"+s.Debug+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := do(http.DefaultClient, r)
+	if err != nil || got.status != http.StatusOK {
+		t.Fatalf("GET %s: %d, %v", path, got.status, err)
+	}
+	return got.body
 }
