@@ -112,10 +112,11 @@ func (d *decoder) issuer(all *[]identity.Issuer) reader {
 					})
 				},
 			})
-			for _, key := range []string{"issuer", "jwks"} {
-				if ok && n.get(key) == nil {
-					d.fail(n, "this item of jwt has no %s; add it", key)
-				}
+			if !ok {
+				return
+			}
+			for _, key := range d.missing(n, "issuer", "jwks") {
+				d.fail(n, "this item of jwt has no %s; add it", key)
 			}
 		})
 		if len(to.Algorithms) == 0 {
@@ -142,6 +143,9 @@ func (d *decoder) signatures(to *[]string) reader {
 
 // keySet reads where a key set is: a URL, or the absolute path of a file, which then is no rule file.
 func (d *decoder) keySet(n *node) string {
+	if n.kind == scalar && n.accepts(matching("file:.+|https://.+")) {
+		return ""
+	}
 	text, ok := d.word(n, "jwks")
 	if !ok {
 		return ""
@@ -178,6 +182,7 @@ func (d *decoder) apiKeys(n *node, to *identity.KeysConfig) {
 		"query":  d.name(&to.Query),
 		"keys":   optional(func(n *node) { d.each(n, func(n *node) { d.apiKey(n, to, ids, digests) }) }),
 	})
+	n.excludes("header", "query")
 	to.Header = strings.ToLower(to.Header)
 	header, inQuery := n.get("header"), n.get("query")
 	switch {
@@ -225,16 +230,17 @@ func (d *decoder) apiKeyFields(n *node, to *identity.Key, own *descriptors.Accou
 		return
 	}
 	check()
-	for _, key := range []string{"id", "sha256"} {
-		if n.get(key) == nil {
-			d.fail(n, "this item of keys has no %s; add it", key)
-		}
+	for _, key := range d.missing(n, "id", "sha256") {
+		d.fail(n, "this item of keys has no %s; add it", key)
 	}
 }
 
 // digest makes a reader for a SHA-256 in hex.
 func (d *decoder) digest(to *[32]byte) reader {
 	return func(n *node) {
+		if n.kind == scalar && n.accepts(matching("[0-9A-Fa-f]{64}")) {
+			return
+		}
 		text, ok := d.string(n)
 		if !ok {
 			return
@@ -255,6 +261,7 @@ func (d *decoder) clientIP(n *node, to *identity.AddressConfig) {
 		"trusted_proxies": d.cidrs(&to.TrustedProxies),
 		"ipv6_prefix":     d.small(&d.domain.IPv6Prefix, 1, 128),
 	})
+	n.excludes("trusted_hops", "trusted_proxies")
 	if ok && n.get("trusted_hops") != nil && n.get("trusted_proxies") != nil {
 		d.fail(n.get("trusted_proxies"), "trusted_proxies stands in place of trusted_hops; remove one of the two")
 	}

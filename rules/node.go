@@ -33,6 +33,7 @@ type node struct {
 	fields       []field // of a mapping, without duplicates
 	size         int     // nodes in all, those that aliases repeat included
 	height       int     // levels in all
+	shape        *shape  // not nil: the node holds nothing and gathers what its reader accepts
 }
 
 // field is one key of a mapping with its value.

@@ -78,6 +78,8 @@ func (d *decoder) ruleKeys(n *node, to *descriptors.Rule) {
 		"response":   d.response(&to.Response),
 		"penalty":    d.penalty(&to.Penalty),
 	})
+	d.missing(n, "name") // descriptors reports it
+	n.excludes("limit", "limits")
 	to.Disabled = !enabled
 	if one != nil && several != nil {
 		d.fail(several, "limits stands in place of limit; remove one of the two")
@@ -165,10 +167,8 @@ func (d *decoder) penalty(to **descriptors.Penalty) reader {
 		if !ok {
 			return
 		}
-		for _, key := range []string{"threshold", "detection_window", "cool_down"} {
-			if n.get(key) == nil {
-				d.fail(n, "this penalty has no %s; add it", key)
-			}
+		for _, key := range d.missing(n, "threshold", "detection_window", "cool_down") {
+			d.fail(n, "this penalty has no %s; add it", key)
 		}
 		if len(p.Multipliers) == 0 {
 			p.Multipliers = []int{1}

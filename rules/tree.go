@@ -40,7 +40,7 @@ func (d *decoder) leaf(n *node, to *descriptors.Node) (children *field) {
 		"value":           optional(d.text(&to.Value)),
 		"rate_limit":      func(n *node) { one = n; d.rateLimit(n, to) },
 		"rate_limits":     func(n *node) { several = n; d.some(n, d.treeLimit(&to.Limits)) },
-		"descriptors":     optional(func(n *node) { children = &field{value: n} }),
+		"descriptors":     optional(func(n *node) { children = subtree(n) }),
 		"shadow_mode":     optional(d.flag(&to.Shadow)),
 		"quota_mode":      optional(d.flag(&to.Quota)),
 		"detailed_metric": optional(d.flag(&to.DetailedMetric)),
@@ -51,14 +51,26 @@ func (d *decoder) leaf(n *node, to *descriptors.Node) (children *field) {
 		"post_paid":       d.flag(&to.PostPaid),
 		"response":        d.response(&to.Response),
 	})
+	n.excludes("rate_limit", "rate_limits")
 	if one != nil && several != nil {
 		d.fail(several, "rate_limits stands in place of rate_limit; remove one of the two")
 	}
 	return children
 }
 
+// subtree returns where the children of a node are. In the schema they are as the nodes at the top.
+func subtree(n *node) *field {
+	if n.kind == list && n.accepts(schema{"$ref": "#/properties/descriptors"}) || n.shape != nil {
+		return nil
+	}
+	return &field{value: n}
+}
+
 // rateLimit reads the one limit of a descriptor. An empty one means none in the reference server too, but is rarely meant.
 func (d *decoder) rateLimit(n *node, to *descriptors.Node) {
+	if n.kind == scalar && n.accepts(nothing()) {
+		return
+	}
 	if n.isNull() {
 		d.warn(n, "rate_limit is empty, so nothing is limited here; remove the key, or give it a unit and requests_per_unit")
 		return
@@ -71,6 +83,9 @@ func (d *decoder) metadata(to *map[string]any) reader {
 	return func(n *node) {
 		if n.kind != mapping {
 			d.wants(n, "a map")
+			return
+		}
+		if n.accepts(schema{"type": "object"}) {
 			return
 		}
 		*to, _ = d.plain(n).(map[string]any)

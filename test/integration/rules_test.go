@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -208,4 +209,16 @@ func debugPage(t testing.TB, s *servers.Sidecar, path string) string {
 		t.Fatalf("GET %s: %d, %v", path, got.status, err)
 	}
 	return got.body
+}
+
+// TestTheSchemaIsServed: the debug port has the JSON Schema that is in docs/.
+func TestTheSchemaIsServed(t *testing.T) {
+	s := servers.StartSidecar(t, "RULES="+ruleFile(t, "domain: shop\n"))
+	want, err := os.ReadFile(filepath.Join(servers.Root(t), "docs", "rules.schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := debugPage(t, s, "/rules.schema.json"); got != string(want) {
+		t.Errorf("served are %d bytes, in docs/ are %d", len(got), len(want))
+	}
 }
