@@ -11,19 +11,23 @@ func (x *index) covers(a, b *candidate) bool {
 	if a.pattern != nil && (b.pattern == nil || !a.pattern.covers(b.pattern)) {
 		return false
 	}
-	for d := range dimensions {
-		asked := a.asks[d]
-		switch {
-		case d == dimEndpoint || len(asked) == 0:
-		case d == dimEntry:
-			if !within(asked, b.asks[d]) { // all of them must hold
-				return false
-			}
-		case len(b.asks[d]) == 0, d == dimNetwork && !x.contain(asked, b.asks[d]), d != dimNetwork && !within(b.asks[d], asked):
+	for d := dimEndpoint + 1; d < dimensions; d++ {
+		if len(a.asks[d]) > 0 && !x.implied(d, a.asks[d], b.asks[d]) {
 			return false
 		}
 	}
 	return true
+}
+
+// implied reports whether what a asks of a kind holds wherever what b asks of it does.
+func (x *index) implied(d dimension, a, b []int32) bool {
+	switch {
+	case d == dimEntry: // all of them must hold
+		return within(a, b)
+	case d == dimNetwork:
+		return len(b) > 0 && x.contain(a, b)
+	}
+	return len(b) > 0 && within(b, a)
 }
 
 // within reports whether each of few is among the sorted many.

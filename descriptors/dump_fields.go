@@ -80,15 +80,19 @@ func valueText(v reflect.Value) string {
 	case reflect.Struct:
 		return "{" + strings.TrimPrefix(string(appendFields(nil, v.Interface())), ", ") + "}"
 	case reflect.Slice, reflect.Array:
-		parts := make([]string, v.Len())
-		for i := range parts {
-			parts[i] = valueText(v.Index(i))
-		}
-		return "[" + strings.Join(parts, ", ") + "]"
+		return listText(v)
 	case reflect.Map:
 		return mapText(v)
 	}
 	return fmt.Sprint(v.Interface())
+}
+
+func listText(v reflect.Value) string {
+	parts := make([]string, v.Len())
+	for i := range parts {
+		parts[i] = valueText(v.Index(i))
+	}
+	return "[" + strings.Join(parts, ", ") + "]"
 }
 
 // mapText writes a map in the order of its keys.

@@ -155,7 +155,7 @@ func (d *decoder) each(n *node, read reader) {
 // some reads the items of a list that must not be empty: an empty condition would hold for everything or for nothing,
 // and nobody could tell which was meant.
 func (d *decoder) some(n *node, read reader) {
-	if n.kind == list && n.shape != nil {
+	if n.describes(list) {
 		n.describeList(read, 1)
 		return
 	}
@@ -169,8 +169,8 @@ func (d *decoder) some(n *node, read reader) {
 // optional makes a reader that takes nothing for an answer, as the reference server does for each of its keys.
 func optional(read reader) reader {
 	return func(n *node) {
-		if n.kind == scalar {
-			n.accepts(nothing())
+		if n.describes(scalar) {
+			n.accept(nothing())
 		}
 		if !n.isNull() {
 			read(n)

@@ -143,7 +143,8 @@ func (d *decoder) signatures(to *[]string) reader {
 
 // keySet reads where a key set is: a URL, or the absolute path of a file, which then is no rule file.
 func (d *decoder) keySet(n *node) string {
-	if n.kind == scalar && n.accepts(matching("file:.+|https://.+")) {
+	if n.describes(scalar) {
+		n.accept(matching("file:.+|https://.+"))
 		return ""
 	}
 	text, ok := d.word(n, "jwks")
@@ -238,7 +239,8 @@ func (d *decoder) apiKeyFields(n *node, to *identity.Key, own *descriptors.Accou
 // digest makes a reader for a SHA-256 in hex.
 func (d *decoder) digest(to *[32]byte) reader {
 	return func(n *node) {
-		if n.kind == scalar && n.accepts(matching("[0-9A-Fa-f]{64}")) {
+		if n.describes(scalar) {
+			n.accept(matching("[0-9A-Fa-f]{64}"))
 			return
 		}
 		text, ok := d.string(n)

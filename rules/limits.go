@@ -39,7 +39,8 @@ func (d *decoder) shortLimit(n *node, to *descriptors.Limit) {
 		d.wants(n, "count/duration such as 100/1m, unlimited, or a map with count and per")
 		return
 	}
-	if n.accepts(matching(unlimited + "|" + countPattern + "/" + durationPattern())) {
+	if n.describes(scalar) {
+		n.accept(matching(unlimited + "|" + countPattern + "/" + durationPattern()))
 		return
 	}
 	if n.text == unlimited {
@@ -173,7 +174,8 @@ func (d *decoder) treeLimit(to *[]descriptors.Limit) reader {
 
 // unit reads a unit of time in any case and returns its length.
 func (d *decoder) unit(n *node, to *descriptors.Limit) time.Duration {
-	if n.kind == scalar && n.accepts(anyOf(oneWord(unitLengths), matching(anyCase(sorted(unitLengths))))) {
+	if n.describes(scalar) {
+		n.accept(anyOf(oneWord(unitLengths), matching(anyCase(sorted(unitLengths)))))
 		return 0
 	}
 	text, ok := d.string(n)
@@ -234,10 +236,11 @@ func (d *decoder) perAlone(at treeKeys) {
 // uint32 reads requests_per_unit as the reference server does: in any base that YAML knows, up to 2^32-1.
 func (d *decoder) uint32(n *node) int64 {
 	const most = 1<<32 - 1
-	if n.kind == scalar && n.accepts(anyOf(wholeNumber(0, most), matching(`\+?0?[xob]?[0-9A-Fa-f_]+`))) {
+	if n.describes(scalar) {
+		n.accept(anyOf(wholeNumber(0, most), matching(`\+?0?[xob]?[0-9A-Fa-f_]+`)))
 		return 0
 	}
-	if n.kind != scalar || !n.plain || n.tag != "!!int" && n.tag != "!!float" {
+	if !n.isNumber() {
 		d.wants(n, "a whole number")
 		return 0
 	}

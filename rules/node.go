@@ -42,6 +42,11 @@ type field struct{ key, value *node }
 // isNull says whether nothing was written.
 func (n *node) isNull() bool { return n.kind == scalar && n.tag == "!!null" }
 
+// isNumber reports whether a number was written, without quotes.
+func (n *node) isNumber() bool {
+	return n.kind == scalar && n.plain && (n.tag == "!!int" || n.tag == "!!float")
+}
+
 // resolver turns the YAML library's nodes into ours.
 type resolver struct {
 	d        *decoder

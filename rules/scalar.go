@@ -19,7 +19,8 @@ func (d *decoder) string(n *node) (string, bool) {
 	case n.kind != scalar || n.isNull():
 		d.wants(n, "text")
 		return "", false
-	case n.accepts(plainText(0)):
+	case n.describes(scalar):
+		n.accept(plainText(0))
 		return "", false
 	case n.tag == "!!float" && n.plain:
 		d.fail(n, "%s is a number, where text is needed; quote it: \"%s\"", clip(n.text), clip(n.text))
@@ -30,7 +31,8 @@ func (d *decoder) string(n *node) (string, bool) {
 
 // word reads text that must not be empty; what names it in the message.
 func (d *decoder) word(n *node, what string) (string, bool) {
-	if n.kind == scalar && n.accepts(plainText(1)) {
+	if n.describes(scalar) {
+		n.accept(plainText(1))
 		return "", false
 	}
 	text, ok := d.string(n)
@@ -80,7 +82,8 @@ var boolWords = map[string]bool{
 
 // bool reads a boolean.
 func (d *decoder) bool(n *node) (value, ok bool) {
-	if n.kind == scalar && n.accepts(trueOrFalse()) {
+	if n.describes(scalar) {
+		n.accept(trueOrFalse())
 		return false, false
 	}
 	value, known := boolWords[strings.ToLower(n.text)]
@@ -98,10 +101,11 @@ func (d *decoder) flag(to *bool) reader {
 
 // integer reads a whole number between least and most, both included.
 func (d *decoder) integer(n *node, least, most int64) (int64, bool) {
-	if n.kind == scalar && n.accepts(wholeNumber(least, most)) {
+	if n.describes(scalar) {
+		n.accept(wholeNumber(least, most))
 		return 0, false
 	}
-	if n.kind != scalar || !n.plain || n.tag != "!!int" && n.tag != "!!float" {
+	if !n.isNumber() {
 		d.wants(n, "a whole number")
 		return 0, false
 	}
@@ -161,7 +165,8 @@ func (d *decoder) duration(n *node) (time.Duration, bool) {
 		d.wants(n, "a duration such as 250ms, 10s, 1m, 1h or 7d")
 		return 0, false
 	}
-	if n.accepts(matching(durationPattern())) {
+	if n.describes(scalar) {
+		n.accept(matching(durationPattern()))
 		return 0, false
 	}
 	value, err := parseDuration(n.text)
@@ -237,7 +242,8 @@ func (d *decoder) instant(to *time.Time) reader {
 			d.wants(n, "a time such as 2027-01-01T00:00:00Z")
 			return
 		}
-		if n.accepts(matching(instantPattern)) {
+		if n.describes(scalar) {
+			n.accept(matching(instantPattern))
 			return
 		}
 		at, err := time.Parse(time.RFC3339, n.text)
@@ -254,7 +260,8 @@ func (d *decoder) instant(to *time.Time) reader {
 func (d *decoder) cidrs(to *[]netip.Prefix) reader {
 	return func(n *node) {
 		d.some(n, func(item *node) {
-			if item.kind == scalar && item.accepts(matching(`[0-9A-Fa-f.:]+/[0-9]+`)) {
+			if item.describes(scalar) {
+				item.accept(matching(`[0-9A-Fa-f.:]+/[0-9]+`))
 				return
 			}
 			text, ok := d.word(item, item.title())
@@ -301,7 +308,8 @@ func choice[T any](d *decoder, to *T, words map[string]T) reader {
 // pick reads one word of a table.
 func pick[T any](d *decoder, n *node, words map[string]T) (T, bool) {
 	var none T
-	if n.kind == scalar && n.accepts(oneWord(words)) {
+	if n.describes(scalar) {
+		n.accept(oneWord(words))
 		return none, false
 	}
 	text, ok := d.string(n)

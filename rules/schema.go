@@ -19,15 +19,11 @@ type schema = map[string]any
 // shape gathers what a reader accepts of a node.
 type shape struct{ accepted []schema }
 
-// accepts notes what a reader accepts, where the node is there to describe it, and reports whether it is. There is nothing to
-// read from such a node then.
-func (n *node) accepts(s schema) bool {
-	if n.shape == nil {
-		return false
-	}
-	n.shape.accepted = append(n.shape.accepted, s)
-	return true
-}
+// describes reports whether the node is there to gather what is accepted of this kind. There is nothing to read from it then.
+func (n *node) describes(k kind) bool { return n.shape != nil && n.kind == k }
+
+// accept notes what a reader accepts of a node that describes it.
+func (n *node) accept(s schema) { n.shape.accepted = append(n.shape.accepted, s) }
 
 // describe returns what a reader accepts: it reads a node of each kind.
 func describe(read reader) schema {
@@ -68,7 +64,7 @@ func (n *node) describeObject(keys map[string]reader) {
 	for key, read := range keys {
 		properties[key] = describe(read)
 	}
-	n.accepts(schema{"type": "object", "properties": properties, "additionalProperties": false})
+	n.accept(schema{"type": "object", "properties": properties, "additionalProperties": false})
 }
 
 // describeTable notes a map whose keys the user chooses.
@@ -79,7 +75,7 @@ func (n *node) describeTable(read func(key, value *node)) {
 	if len(names.shape.accepted) > 0 {
 		s["propertyNames"] = anyOf(names.shape.accepted...)
 	}
-	n.accepts(s)
+	n.accept(s)
 }
 
 // describeList notes a list of at least so many items.
@@ -88,7 +84,7 @@ func (n *node) describeList(read reader, least int) {
 	if least > 0 {
 		s["minItems"] = least
 	}
-	n.accepts(s)
+	n.accept(s)
 }
 
 // missing returns those of the keys that a map lacks. In the schema it must have them.

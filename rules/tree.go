@@ -60,7 +60,10 @@ func (d *decoder) leaf(n *node, to *descriptors.Node) (children *field) {
 
 // subtree returns where the children of a node are. In the schema they are as the nodes at the top.
 func subtree(n *node) *field {
-	if n.kind == list && n.accepts(schema{"$ref": "#/properties/descriptors"}) || n.shape != nil {
+	if n.describes(list) {
+		n.accept(schema{"$ref": "#/properties/descriptors"})
+	}
+	if n.shape != nil {
 		return nil
 	}
 	return &field{value: n}
@@ -68,7 +71,8 @@ func subtree(n *node) *field {
 
 // rateLimit reads the one limit of a descriptor. An empty one means none in the reference server too, but is rarely meant.
 func (d *decoder) rateLimit(n *node, to *descriptors.Node) {
-	if n.kind == scalar && n.accepts(nothing()) {
+	if n.describes(scalar) {
+		n.accept(nothing())
 		return
 	}
 	if n.isNull() {
@@ -85,7 +89,8 @@ func (d *decoder) metadata(to *map[string]any) reader {
 			d.wants(n, "a map")
 			return
 		}
-		if n.accepts(schema{"type": "object"}) {
+		if n.describes(mapping) {
+			n.accept(schema{"type": "object"})
 			return
 		}
 		*to, _ = d.plain(n).(map[string]any)

@@ -222,3 +222,37 @@ func TestTheSchemaIsServed(t *testing.T) {
 		t.Errorf("served are %d bytes, in docs/ are %d", len(got), len(want))
 	}
 }
+
+// TestMoreKindsOfConditionsWin: an exception that names the methods of a rule and tenants besides holds for these tenants, behind
+// the rule it is an exception to and with a higher priority number.
+func TestMoreKindsOfConditionsWin(t *testing.T) {
+	s := servers.StartSidecar(t, "RULES="+ruleFile(t, `domain: shop
+rules:
+  - { name: checkout, scope: user, match: { endpoints: ["/checkout"], methods: [POST] }, limit: 1/1h }
+  - { name: gold, scope: user, match: { endpoints: ["/checkout"], methods: [POST], tenants: [acme] }, limit: 10/1h, priority: 500 }
+`))
+	if strings.Contains(s.Output(), "level=WARN") {
+		t.Errorf("the rules have warnings:\n%s", s.Output())
+	}
+	for tenant, want := range map[string]int{"acme": 10, "other": 1} {
+		passed := 0
+		for range 12 {
+			r, err := http.NewRequest(http.MethodPost, "http://"+s.HTTP+"/json", strings.NewReader(
+				`{"domain": "shop", "descriptors": [{"entries": [{"key": "user", "value": "of-`+tenant+`"}, {"key": "tenant", "value": "`+tenant+`"},
+				{"key": "path", "value": "/checkout"}, {"key": "method", "value": "POST"}]}]}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := do(http.DefaultClient, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.status == http.StatusOK {
+				passed++
+			}
+		}
+		if passed != want {
+			t.Errorf("%d requests of tenant %s pass, want %d", passed, tenant, want)
+		}
+	}
+}
