@@ -26,7 +26,7 @@ type terms struct {
 	entries  map[Entry]int32
 	networks map[netip.Prefix]int32
 	prefixes map[int32]netip.Prefix // networks, by their terms
-	lengths  [2][]int // of networks, for IPv4 and IPv6
+	lengths  [2][]int               // of networks, for IPv4 and IPv6
 	patterns patterns
 	count    int32
 }
