@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 )
@@ -43,12 +44,13 @@ var fromRegexp = []rewriting{
 // endpoint warns of a pattern that looks like something else: it is compared byte for byte, and hardly any path has those.
 func (c *checker) endpoint(at Pos, text string) {
 	what, instead := "", text
-	switch {
-	case likeRegexp.MatchString(text):
-		what, instead = "a regular expression", rewrite(text, fromRegexp)
-	case likeTemplate.MatchString(text):
-		what, instead = "a route template", rewrite(text, fromTemplate)
-	default:
+	if likeRegexp.MatchString(instead) {
+		what, instead = "a regular expression", rewrite(instead, fromRegexp)
+	}
+	if likeTemplate.MatchString(instead) {
+		what, instead = cmp.Or(what, "a route template"), rewrite(instead, fromTemplate)
+	}
+	if what == "" {
 		return
 	}
 	advice := "write * for what varies within a segment and ** for any number of segments"

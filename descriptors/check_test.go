@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -108,6 +109,19 @@ func TestProblemsOfTwoLines(t *testing.T) {
 		t.Run(c.lines, func(t *testing.T) {
 			wants(t, problems(t, nil, strings.Split(c.lines, " ; ")...), c.want)
 		})
+	}
+}
+
+// TestForeignEndpoints: what other tools would read is reported with the pattern to write.
+func TestForeignEndpoints(t *testing.T) {
+	for text, want := range map[string]string{
+		"/users/{id}": "/users/*", "/orders/:id": "/orders/*", ":id": "/*", "^/api/.*$": "/api/**", "/users/<int:id>/posts": "/users/*/posts",
+		"/files/{path...}": "/files/**", "/files/{*path}": "/files/**", "/f/<path:name>": "/f/**",
+		"/users/{id:[0-9]+}": "/users/*", `^/v\d+/users/[^/]+$`: "/v*/users/*", `/a\.json$`: "/a.json", "^/api": "/api/**", "^/api/": "/api/**",
+		"/api/.*": "/api/**", "/(en|de)/home": "/*/home", "/v1/users/(.*)$": "/v1/users/**", "^/a/.+/b$": "/a/**/b", "/v{version}/x": "/v*/x",
+	} {
+		got := problems(t, nil, "rule a scope=user limit=1/1s endpoints="+text)
+		wants(t, got, fmt.Sprintf("warning: did you mean %q?", want))
 	}
 }
 
