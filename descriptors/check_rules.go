@@ -27,8 +27,8 @@ func (c *checker) rules(d *Domain) {
 	}
 }
 
-// onlyExtAuthz reports whether a domain is written for ext_authz alone: it says who asks, which only that filter leaves to
-// it, and nothing about descriptors.
+// onlyExtAuthz reports whether a domain is written for ext_authz alone: it has identity, which is of use to that filter only,
+// and nothing about descriptors.
 func (d *Domain) onlyExtAuthz() bool {
 	return d.Identity != nil && len(d.Tree)+len(d.Attributes) == 0
 }

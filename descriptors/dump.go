@@ -30,11 +30,11 @@ func (s *Set) Dump(w io.Writer) {
 			fmt.Fprintln(out, name+"."+line)
 		}
 	}
-	// Whoever reads a page and goes away needs no answer.
+	// An error means that the reader of the page has gone away.
 	_ = out.Flush()
 }
 
-// settings are what a domain says besides its limits.
+// settings are what a domain holds besides its limits.
 func (d *Domain) settings() string {
 	return string(appendFields(nil, d, "Name", "Costs", "Rules", "Users", "Tenants", "Keys", "Tree"))
 }

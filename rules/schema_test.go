@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestSchemaDescribesEveryKey: each key of the file that has them all is in the schema, and each key in the schema says what it
+// TestSchemaDescribesEveryKey: each key of the file that has them all is in the schema, and each key in the schema has what it
 // accepts. A reader that looks at a text by itself and does not note what it accepts would leave nothing.
 func TestSchemaDescribesEveryKey(t *testing.T) {
 	var root map[string]any
@@ -29,7 +29,7 @@ func TestSchemaDescribesEveryKey(t *testing.T) {
 // walkSchema gathers the keys that a schema describes.
 func walkSchema(t *testing.T, path string, s map[string]any, described map[string]bool) {
 	if !slices.ContainsFunc([]string{"type", "enum", "anyOf", "$ref"}, func(key string) bool { return s[key] != nil }) {
-		t.Errorf("the schema of %s says nothing: %v", path, s)
+		t.Errorf("the schema of %s accepts nothing: %v", path, s)
 	}
 	properties, _ := s["properties"].(map[string]any)
 	for name, part := range properties {
