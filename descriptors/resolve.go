@@ -53,13 +53,22 @@ func (d *CompiledDomain) choose(req *Request, m *Match) {
 	} else {
 		s.attrs.take(req.Subject)
 	}
-	s.key = s.attrs.normalize(d.ipv6Prefix, s.key)
+	s.key = s.attrs.normalize(d.ipv6Prefix, s.key, &s.readings)
 	d.setTier(&s.attrs)
-	d.index.gather(&s.facts, req, &s.attrs)
 	if cap(s.best) < len(d.index.groups) {
 		s.best = make([]*candidate, len(d.index.groups))
 	}
 	s.best = s.best[:len(d.index.groups)]
+	if s.readings.several() {
+		d.chooseByReadings(req, s)
+		return
+	}
+	d.chooseOnce(req, s)
+}
+
+// chooseOnce chooses by the attributes as they are.
+func (d *CompiledDomain) chooseOnce(req *Request, s *scratch) {
+	d.index.gather(&s.facts, req, &s.attrs)
 	s.looked = d.index.choose(&s.facts, s.attrs.scope(), s.best)
 }
 
@@ -79,8 +88,12 @@ func (d *CompiledDomain) chargeRules(req *Request, m *Match) {
 	s := &m.scratch
 	factor := d.factor(req, s)
 	have := s.attrs.scope()
-	for _, g := range d.scopes {
+	for i, g := range d.scopes {
 		if have&g.scope != g.scope {
+			continue
+		}
+		if s.readings.several() {
+			d.chargeHeld(req, m, i, factor)
 			continue
 		}
 		if r, p := d.winner(g, req, s); r != nil {
