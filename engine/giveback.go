@@ -46,7 +46,7 @@ func (e *Engine) hangUp(ctx context.Context, v *Verdict) {
 		for i := range v.Decisions {
 			d, c := &v.Decisions[i], &v.Match.Charges[i]
 			if d.Charged != 0 && v.Match.Terms[i].Effect.OnFailure == descriptors.FailLocal {
-				p.add(i, mirrored(*c, -d.Charged, e.live()))
+				p.add(i, mirrored(*c, -d.Charged, e.liveOf(v)))
 				e.owe(c, d, -d.Charged)
 			}
 			if d.Reason != "" {

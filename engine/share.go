@@ -7,13 +7,17 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// live is how many sidecars share the store's limits while it is away, as far as it is known.
-func (e *Engine) live() int64 {
+// live is how many sidecars share the limits of a domain while the store is away, as far as it is known; of an empty domain, how many
+// sidecars share the store.
+func (e *Engine) live(domain string) int64 {
 	if e.cfg.Live == nil {
 		return 1
 	}
-	return int64(max(e.cfg.Live(), 1))
+	return int64(max(e.cfg.Live(domain), 1))
 }
+
+// liveOf is the number of sidecars that share the limits that a request met.
+func (e *Engine) liveOf(v *Verdict) int64 { return e.live(v.Match.Domain.Name) }
 
 // shareOf is the part of a limit that one of live sidecars may hand out on its own: rounded down, so that all parts
 // together are no more than the limit, but at least 1 of what is not 0.
@@ -50,7 +54,7 @@ func (e *Engine) mirror(ctx context.Context, v *Verdict) {
 		d := &v.Decisions[i]
 		if d.Charged != 0 && d.Reason == "" && v.Match.Terms[i].Effect.OnFailure == descriptors.FailLocal {
 			if live == 0 {
-				live = e.live()
+				live = e.liveOf(v)
 			}
 			p.add(i, mirrored(v.Match.Charges[i], d.Charged, live))
 		}

@@ -45,6 +45,7 @@ func (s *Sidecar) publish(load rules.Load) {
 	s.observer.use(load.Set)
 	s.engine.Use(load.Set)
 	s.forget()
+	s.serves(load.Set.Domains())
 	s.loads.good.Store(true)
 	hash, limits := fingerprint(load.Set)
 	s.telemetry.Loaded(hash, time.Now())
@@ -78,4 +79,13 @@ func fingerprint(set *descriptors.Set) (hash string, limits int) {
 		limits++
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:6]), limits
+}
+
+// domains are the names of those that there are rules for now.
+func (s *Sidecar) domains() []string {
+	set := s.engine.Rules()
+	if set == nil {
+		return nil
+	}
+	return set.Domains()
 }

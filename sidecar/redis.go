@@ -47,7 +47,8 @@ func (s *Sidecar) openRedis() (*store.Redis, error) {
 	s.defers("redis", shared.Close)
 	s.forget, s.ping, s.breaker, s.connected = shared.Forget, shared.Ping, shared.Breaker, shared.Ready
 	s.telemetry.Redis(shared.Stats)
-	s.telemetry.Live(shared.Live)
+	s.serves = shared.Serve
+	s.telemetry.Live(shared.Live, s.domains)
 	return shared, nil
 }
 

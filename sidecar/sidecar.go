@@ -42,6 +42,7 @@ type Sidecar struct {
 	files     *rules.Files
 	keys      *identity.KeySets
 	forget    func()                       // what a change of the rules makes stale
+	serves    func(domains []string)       // which domains there are rules for
 	ping      func(context.Context) string // why Redis does not answer, or nothing; nil without Redis
 	connected func(context.Context)        // waits for connections to the shared store; nil: there is none
 	breaker   func() breaker.State         // of Redis; nil without Redis
@@ -75,7 +76,7 @@ func New(cfg Config) (*Sidecar, error) { return assemble(cfg, nil) }
 
 // assemble is New with a store of the caller's; nil makes the one that cfg asks for.
 func assemble(cfg Config, counter engine.Counter) (*Sidecar, error) {
-	s := &Sidecar{cfg: cfg, forget: func() {}}
+	s := &Sidecar{cfg: cfg, forget: func() {}, serves: func([]string) {}}
 	s.streams, s.endStream = context.WithCancel(context.Background())
 	s.defers("streams", func() error { s.endStream(); return nil })
 	for _, step := range []func() error{

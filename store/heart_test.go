@@ -31,7 +31,7 @@ func wantLive(t *testing.T, what string, r *Redis, n int, most time.Duration) {
 	t.Helper()
 	start := time.Now()
 	servers.Await(t, fmt.Sprintf("%s: %d live sidecars", what, n), func() error {
-		if got := r.Live(); got != n {
+		if got := r.Live(allDomains); got != n {
 			return fmt.Errorf("%d so far", got)
 		}
 		return nil
@@ -49,7 +49,7 @@ func wantLiveFor(t *testing.T, what string, r *Redis, n int, d time.Duration) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for start := time.Now(); time.Since(start) < d; <-tick.C {
-		if got := r.Live(); got != n {
+		if got := r.Live(allDomains); got != n {
 			t.Fatalf("%s: %d live sidecars, want %d", what, got, n)
 		}
 	}
@@ -90,7 +90,7 @@ func TestASidecarThatDiesIsCountedForFiveSeconds(t *testing.T) {
 func TestNobodyKnownIsOne(t *testing.T) {
 	for name, key := range map[string]string{"server away": heartKey, "not asked for": ""} {
 		r := NewRedis(RedisConfig{Servers: fleet.Servers{Addresses: []string{servers.FreeAddr(t)}}, Heartbeat: key})
-		if n := r.Live(); n != 1 {
+		if n := r.Live(allDomains); n != 1 {
 			t.Errorf("%s: %d live sidecars, want 1", name, n)
 		}
 		if err := r.Close(); err != nil {
