@@ -71,7 +71,7 @@ type TLS struct {
 	Key      string `env:"GRPC_SERVER_TLS_KEY"`     // file of its key
 	ClientCA string `env:"GRPC_CLIENT_TLS_CACERT"`  // file of authorities; with it clients need a certificate of theirs
 	CAAlias  string `env:"GRPC_SERVER_TLS_CA_CERT"` // what Envoy Gateway calls GRPC_CLIENT_TLS_CACERT
-	SAN      string `env:"GRPC_CLIENT_TLS_SAN"`     // DNS name or URI that a client's certificate must hold
+	SAN      string `env:"GRPC_CLIENT_TLS_SAN"`     // DNS names or URIs, with commas in between; a client's certificate must hold one of them
 }
 
 // Log is what the log looks like.
@@ -116,7 +116,7 @@ type Redis struct {
 	TLS      bool          `env:"TLS"`       // speaks TLS, as rediss:// does
 }
 
-// RedisTLS is how to speak TLS to Redis, for all of its servers.
+// RedisTLS is how to speak TLS to Redis, for all of its servers. The files are read again when they change, for new connections.
 type RedisTLS struct {
 	Cert       string `env:"REDIS_TLS_CLIENT_CERT"`                // file of the sidecar's certificate
 	Key        string `env:"REDIS_TLS_CLIENT_KEY"`                 // file of its key

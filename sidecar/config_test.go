@@ -74,7 +74,7 @@ func TestValuesAreRead(t *testing.T) {
 	cfg := fromEnv(t,
 		"PORT=0", "GRPC_UDS=@spillway", "GRPC_UDS_MODE=0660", "GRPC_MAX_CONNECTION_AGE=5m", "REDIS_URL=redis:6379", "REDIS_TIMEOUT=1s",
 		"STORE_BUDGET=5ms", "LOG_LEVEL=WARNING", "LOG_FORMAT=JSON", "SHADOW_MODE=true", "NEAR_LIMIT_RATIO=0.5", "EXTRA_TAGS=zone:a,cell:b",
-		"GRPC_SERVER_TLS_CA_CERT=/certs/ca.crt", "MERGE_DOMAIN_CONFIG=1", "RULES=x.yaml",
+		"GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT=c", "GRPC_SERVER_TLS_KEY=k", "GRPC_SERVER_TLS_CA_CERT=/certs/ca.crt", "MERGE_DOMAIN_CONFIG=1", "RULES=x.yaml",
 	)
 	got := []any{
 		cfg.Listen.Port, cfg.Listen.UDS, cfg.Listen.UDSMode, cfg.Listen.MaxAge, cfg.Redis.URL, cfg.Redis.Timeout, cfg.Store.Budget, cfg.Log.Level,

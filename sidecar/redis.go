@@ -132,7 +132,7 @@ func (r namedRedis) servers(secure RedisTLS, log *slog.Logger) (fleet.Servers, e
 		Streams: r.PoolSize, DialTimeout: r.Timeout,
 	}
 	if t.said.scheme == "rediss" {
-		s.TLS, err = secure.client()
+		s.TLS, err = secure.rotating(log)
 		if err != nil {
 			return s, err
 		}
