@@ -33,7 +33,7 @@ func (s *Sidecar) openRedis() (*store.Redis, error) {
 		cfg.OnTrip = s.tracer.Trip
 	}
 	for i, named := range s.cfg.redises() {
-		servers, err := named.servers(s.cfg.RedisTLS, s.log)
+		servers, err := named.servers(s.cfg.RedisTLS, s.log, s.secrets.AddRecent)
 		if err != nil {
 			return nil, fmt.Errorf("set up Redis: %w", err)
 		}
@@ -121,8 +121,8 @@ func (r namedRedis) target() (*target, error) {
 	return t, nil
 }
 
-// servers is where the store's servers are, in the words of package store.
-func (r namedRedis) servers(secure RedisTLS, log *slog.Logger) (fleet.Servers, error) {
+// servers is where the store's servers are, in the words of package store. hide gets the passwords that files turn out to hold.
+func (r namedRedis) servers(secure RedisTLS, log *slog.Logger, hide func(secret string)) (fleet.Servers, error) {
 	t, err := r.target()
 	if err != nil {
 		return fleet.Servers{}, err
@@ -137,11 +137,11 @@ func (r namedRedis) servers(secure RedisTLS, log *slog.Logger) (fleet.Servers, e
 			return s, err
 		}
 	}
-	return s, r.addLogins(&s, t, log)
+	return s, r.addLogins(&s, t, log, hide)
 }
 
 // addLogins says who the store is to the servers, and to the sentinels.
-func (r namedRedis) addLogins(s *fleet.Servers, t *target, log *slog.Logger) error {
+func (r namedRedis) addLogins(s *fleet.Servers, t *target, log *slog.Logger, hide func(secret string)) error {
 	server, sentinel := t.logins()
 	server, err := r.auth().login(server)
 	if err != nil {
@@ -149,7 +149,7 @@ func (r namedRedis) addLogins(s *fleet.Servers, t *target, log *slog.Logger) err
 	}
 	s.Username, s.Password = server.user, server.password
 	if r.AuthFile != "" {
-		s.Credentials = r.auth().rotating(server, log)
+		s.Credentials = r.auth().rotating(server, log, hide)
 	}
 	if t.kind != fleet.Sentinel {
 		return nil
@@ -159,7 +159,7 @@ func (r namedRedis) addLogins(s *fleet.Servers, t *target, log *slog.Logger) err
 		return err
 	}
 	if sentinel != (login{}) {
-		s.Sentinels = r.sentinelAuth().rotating(sentinel, log)
+		s.Sentinels = r.sentinelAuth().rotating(sentinel, log, hide)
 	}
 	return nil
 }

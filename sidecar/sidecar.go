@@ -34,6 +34,7 @@ type Sidecar struct {
 	log       *slog.Logger
 	loadLog   *slog.Logger // shows every line, also those of a load that fails as the last one did
 	level     *slog.LevelVar
+	secrets   telemetry.Secrets // which no line of the log shows
 	telemetry *telemetry.Telemetry
 	tracer    *telemetry.Tracer      // nil: no traces
 	decisions *telemetry.DecisionLog // nil: decisions are not logged
@@ -127,7 +128,8 @@ func (s *Sidecar) startLog() error {
 	}
 	s.level = new(slog.LevelVar)
 	s.level.Set(level)
-	log := telemetry.LogConfig{Out: s.cfg.Output, Level: s.level, JSON: strings.EqualFold(s.cfg.Log.Format, "json"), Secrets: s.cfg.secrets()}
+	s.secrets.Add(s.cfg.secrets()...)
+	log := telemetry.LogConfig{Out: s.cfg.Output, Level: s.level, JSON: strings.EqualFold(s.cfg.Log.Format, "json"), Secrets: &s.secrets}
 	s.log = telemetry.NewLogger(log)
 	log.Every = true
 	s.loadLog = telemetry.NewLogger(log)
