@@ -78,7 +78,7 @@ func New(cfg Config) *Engine {
 	if cfg.Debts == 0 {
 		cfg.Debts = defaultDebts
 	}
-	e := &Engine{cfg: cfg, queue: queue{bound: int64(cfg.Waiters), last: make(map[string]*waiter)}}
+	e := &Engine{cfg: cfg, queue: newQueue(cfg.Waiters)}
 	e.debts = ledger{engine: e, start: cfg.Now(), debts: make(map[string]*debt), stop: make(chan struct{})}
 	return e
 }

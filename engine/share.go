@@ -60,6 +60,13 @@ func (e *Engine) mirror(ctx context.Context, v *Verdict) {
 		}
 	}
 	e.askPart(ctx, e.cfg.Fallback, p)
+	v.mirrored = v.mirrored[:0]
+	if _, wait := v.longestWait(); wait > 0 {
+		v.mirrored = resize(v.mirrored, len(v.Decisions))
+		for n, i := range p.at {
+			v.mirrored[i] = p.decisions[n].Charged
+		}
+	}
 }
 
 // mirrored is the charge that counts in the fallback that n tokens were taken, or given back if n is negative. It refuses
@@ -67,7 +74,8 @@ func (e *Engine) mirror(ctx context.Context, v *Verdict) {
 //
 // The counts of windows and logs are those of the whole limit: what is above the share stays until time gives it back. A
 // bucket would take the longer for that the smaller the share is, because it fills at the share's rate. So it runs on the
-// share from the start, and a spend takes no more than is left of it.
+// share from the start, and a spend takes no more than is left of it. To a throttled request it lends no more than its burst, however many
+// tokens the store lent.
 func mirrored(c limit.Charge, n, live int64) limit.Charge {
 	c.Cost, c.Mode, c.Each, c.Penalty = n, limit.Shadow, true, nil
 	switch {
@@ -78,6 +86,7 @@ func mirrored(c limit.Charge, n, live int64) limit.Charge {
 	}
 	if c.Limit.Algorithm == limit.TokenBucket {
 		c.Limit = shareOf(c.Limit, live)
+		c.MaxWait = min(c.MaxWait, fillTime(&c.Limit))
 	}
 	return c
 }
