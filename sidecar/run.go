@@ -23,6 +23,7 @@ const (
 	streamsEnd  = 100 * time.Millisecond // how long watchers of health have to hear that it stops
 	hardStop    = 300 * time.Millisecond // how long handlers have to notice that their connection was cut
 	lastAnswers = 400 * time.Millisecond // how long calls over HTTP may take at the very end
+	waitsEnd    = 200 * time.Millisecond // how long before calls are cut throttled answers have to leave
 )
 
 // Run serves until ctx ends, then drains: health fails first, then calls in flight end, and it returns within four
@@ -150,8 +151,10 @@ func (s *Sidecar) drain() {
 	s.log.Info("draining", "delay", s.cfg.Listen.DrainDelay.String())
 	s.health.Shutdown()
 	s.probes.Drain()
+	s.engine.Drain(began.Add(s.cfg.Listen.DrainDelay + drainFor - waitsEnd))
 	time.Sleep(s.cfg.Listen.DrainDelay)
 	s.stopGRPC()
+	s.engine.Drain(time.Now().Add(lastAnswers - waitsEnd))
 	ctx, cancel := context.WithTimeout(context.Background(), lastAnswers)
 	defer cancel()
 	var done sync.WaitGroup
