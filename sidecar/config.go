@@ -94,6 +94,7 @@ type Rules struct {
 	Merge         bool   `env:"MERGE_DOMAIN_CONFIG"`                                 // several files may hold one domain
 	Type          string `env:"CONFIG_TYPE" envDefault:"FILE"`                       // where rules come from: FILE; GRPC_XDS_SOTW is not supported yet, and ends the start
 	StartWithout  bool   `env:"FORCE_START_WITHOUT_INITIAL_CONFIG"`                  // always done: the sidecar serves without rules until there are some
+	Required      bool   `env:"RULES_REQUIRED"`                                      // not ready before a first good set of rules: until then /readyz, /healthcheck and gRPC health fail, and a bad set does not roll out
 	DefaultDomain string `env:"DEFAULT_DOMAIN"`                                      // domain of ext_authz requests that name none
 }
 

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/rules"
 )
@@ -24,6 +26,14 @@ func (l *loads) degraded() []string {
 		return []string{"rules: the newest load was refused, the last good one is in use"}
 	}
 	return nil
+}
+
+// unready is why this sidecar is not ready, or nothing.
+func (s *Sidecar) unready() string {
+	if s.cfg.Rules.Required && !s.loads.good.Load() {
+		return "no good rules yet, and RULES_REQUIRED is set"
+	}
+	return ""
 }
 
 // publish takes a load of the rules: all of it, or nothing.
@@ -46,7 +56,10 @@ func (s *Sidecar) publish(load rules.Load) {
 	s.engine.Use(load.Set)
 	s.forget()
 	s.serves(load.Set.Domains())
-	s.loads.good.Store(true)
+	if !s.loads.good.Swap(true) && s.cfg.Rules.Required {
+		s.setHealth(healthv1.HealthCheckResponse_SERVING)
+		s.loadLog.Info("ready: there are rules now")
+	}
 	hash, limits := fingerprint(load.Set)
 	s.telemetry.Loaded(hash, time.Now())
 	s.loadLog.Info("rules loaded", "files", load.Files, "domains", len(load.Set.Domains()), "limits", limits, "hash", hash)

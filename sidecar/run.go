@@ -135,6 +135,10 @@ func (s *Sidecar) announce() {
 
 // ready tells that requests are served, and how to send one.
 func (s *Sidecar) ready() {
+	if why := s.unready(); why != "" {
+		s.log.Warn("serving, but not ready: " + why)
+		return
+	}
 	s.log.Info("ready")
 	set := s.engine.Rules()
 	if set == nil || len(set.Domains()) == 0 || strings.EqualFold(s.cfg.Log.Format, "json") {

@@ -210,7 +210,7 @@ func (s *Sidecar) openDoors() error {
 	}
 	s.grpc = server
 	door := s.register(server)
-	s.probes = &admin.Health{Degraded: s.degraded}
+	s.probes = &admin.Health{Degraded: s.degraded, Unready: s.unready}
 	s.http = []*http.Server{
 		admin.Server(admin.Public(s.probes, s.watchJSON(door.JSON())), answerWithin),
 		admin.Server(admin.Debug{Rules: s.engine.Rules, Stats: s.telemetry.Text, Metrics: s.metrics(), Level: s.logLevel()}.Handler(), 0),
