@@ -184,6 +184,7 @@ func (c Config) files() rules.FilesConfig {
 	return rules.FilesConfig{
 		Path: c.Rules.Path, RuntimeRoot: c.Rules.Root, RuntimeSubdirectory: c.Rules.Subdirectory, RuntimeAppDirectory: c.Rules.AppDirectory,
 		IgnoreDotFiles: c.Rules.IgnoreDots, WatchRoot: c.Rules.WatchRoot, MergeDomains: c.Rules.Merge,
+		SpareDenied: c.Rules.SpareDenied,
 		Compile: descriptors.Options{KeyPrefix: c.Store.KeyPrefix, KeySecret: []byte(c.Store.KeySecret)},
 	}
 }
@@ -226,7 +227,7 @@ func (s *Sidecar) register(server grpc.ServiceRegistrar) *rlsvc.Service {
 	a := s.cfg.Answer
 	door := rlsvc.New(rlsvc.Config{
 		Engine: s.watch(doorRLS), LimitHeaders: a.Headers, LimitHeader: a.LimitHeader, RemainingHeader: a.RemainingHeader,
-		ResetHeader: a.ResetHeader, DynamicMetadata: a.Metadata, Quota: a.Quota, OnPanic: s.observer.panicked,
+		ResetHeader: a.ResetHeader, DynamicMetadata: a.Metadata, Quota: a.Quota, Plain: one(a.Style, "reference"), OnPanic: s.observer.panicked,
 	})
 	door.Register(server)
 	extauthz.New(extauthz.Config{Engine: s.watch(doorExtAuthz), DefaultDomain: s.cfg.Rules.DefaultDomain, OnPanic: s.observer.panicked}).Register(server)

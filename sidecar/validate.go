@@ -176,6 +176,7 @@ func (c *Config) validateRest(p *problems) {
 		p.unless(one(c.Rules.Type, "FILE"), "CONFIG_TYPE", c.Rules.Type, "FILE")
 	}
 	a := &c.Answer
+	p.unless(one(a.Style, "spillway", "reference"), "RESPONSE_STYLE", a.Style, "spillway or reference")
 	for _, h := range [][2]string{
 		{"LIMIT_LIMIT_HEADER", a.LimitHeader}, {"LIMIT_REMAINING_HEADER", a.RemainingHeader}, {"LIMIT_RESET_HEADER", a.ResetHeader},
 	} {
