@@ -51,6 +51,7 @@ type CompiledDomain struct {
 	scoped     bool // has anything but trees
 	effects    []*Effect
 	overrides  overrides
+	samples    [][]Entry // requests that may show a limit at work
 }
 
 // account is a user, a tenant or an API key of the tables.
@@ -105,6 +106,7 @@ func compileDomain(d *Domain, opt Options, keys keyer) *CompiledDomain {
 	c.clientKeys = c.addAccounts(d.Keys, ScopeUser, accountKey)
 	c.addRules(d)
 	c.addNodes(&c.tree, d.Tree)
+	c.addSamples(d)
 	c.addResolver(d, opt)
 	return c
 }

@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -13,6 +14,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/rules"
 )
 
@@ -141,11 +143,33 @@ func (s *Sidecar) ready() {
 	}
 	s.log.Info("ready")
 	set := s.engine.Rules()
-	if set == nil || len(set.Domains()) == 0 || strings.EqualFold(s.cfg.Log.Format, "json") {
+	if set == nil || strings.EqualFold(s.cfg.Log.Format, "json") {
 		return
 	}
-	const try = "try: curl -i http://%s/json -d '{\"domain\":%q,\"descriptors\":[{\"entries\":[{\"key\":\"user\",\"value\":\"alice\"}]}]}'\n"
-	fmt.Fprintf(s.cfg.Output, try, s.Addresses().HTTP, set.Domains()[0])
+	domain, entries, ok := set.Sample()
+	if ok {
+		fmt.Fprintf(s.cfg.Output, "try: curl -i http://%s/json -d %s\n", s.Addresses().HTTP, shellJSON(domain, entries))
+	}
+}
+
+// shellJSON is a request as JSON, as a shell takes it.
+func shellJSON(domain string, entries []descriptors.Entry) string {
+	type entry struct {
+		Key   string `json:"key"`
+		Value string `json:"value"`
+	}
+	type descriptor struct {
+		Entries []entry `json:"entries"`
+	}
+	request := struct {
+		Domain      string       `json:"domain"`
+		Descriptors []descriptor `json:"descriptors"`
+	}{domain, []descriptor{{}}}
+	for _, e := range entries {
+		request.Descriptors[0].Entries = append(request.Descriptors[0].Entries, entry(e))
+	}
+	text, _ := json.Marshal(request) // texts alone can always be written
+	return "'" + strings.ReplaceAll(string(text), "'", `'\''`) + "'"
 }
 
 // drain stops serving: probes fail, DRAIN_DELAY passes, calls in flight end, then the ports close.
