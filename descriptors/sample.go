@@ -60,6 +60,21 @@ func (c *CompiledDomain) sampleNodes(nodes []Node, path []Entry) {
 
 // sampleRule is entries for all that a rule counts by and asks for.
 func (c *CompiledDomain) sampleRule(d *Domain, r *Rule) []Entry {
+	given := sampleAttributes(r)
+	var entries []Entry
+	for attr := range attrCount {
+		if value, found := given[attr]; found {
+			entries = append(entries, Entry{Key: keyOf(d, attr), Value: value})
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(r.Match.Entries)) {
+		entries = append(entries, Entry{Key: key, Value: r.Match.Entries[key]})
+	}
+	return entries
+}
+
+// sampleAttributes are values of the attributes that a rule counts by and asks for. There is at least one.
+func sampleAttributes(r *Rule) map[attribute]string {
 	given := map[attribute]string{}
 	for _, named := range scopeNames {
 		if r.Scope&named.scope != 0 {
@@ -82,16 +97,7 @@ func (c *CompiledDomain) sampleRule(d *Domain, r *Rule) []Entry {
 	if len(given) == 0 {
 		given[attrEndpoint] = sampleValue(attrEndpoint) // a request has an entry
 	}
-	var entries []Entry
-	for attr := range attrCount {
-		if value, found := given[attr]; found {
-			entries = append(entries, Entry{Key: keyOf(d, attr), Value: value})
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(r.Match.Entries)) {
-		entries = append(entries, Entry{Key: key, Value: r.Match.Entries[key]})
-	}
-	return entries
+	return given
 }
 
 // sampleKeys are how Envoy and its users commonly send an attribute, and sampleValues what they could send.

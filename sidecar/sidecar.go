@@ -185,7 +185,7 @@ func (c Config) files() rules.FilesConfig {
 		Path: c.Rules.Path, RuntimeRoot: c.Rules.Root, RuntimeSubdirectory: c.Rules.Subdirectory, RuntimeAppDirectory: c.Rules.AppDirectory,
 		IgnoreDotFiles: c.Rules.IgnoreDots, WatchRoot: c.Rules.WatchRoot, MergeDomains: c.Rules.Merge,
 		SpareDenied: c.Rules.SpareDenied,
-		Compile: descriptors.Options{KeyPrefix: c.Store.KeyPrefix, KeySecret: []byte(c.Store.KeySecret)},
+		Compile:     descriptors.Options{KeyPrefix: c.Store.KeyPrefix, KeySecret: []byte(c.Store.KeySecret)},
 	}
 }
 
