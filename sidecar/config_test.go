@@ -35,7 +35,7 @@ func TestDefaults(t *testing.T) {
 		Redis:   Redis{Type: "SINGLE"}, PerSecond: Redis{Type: "SINGLE"},
 		Store:   Store{Backend: "redis", Budget: 10 * time.Millisecond, Patience: 100 * time.Millisecond, MaxKeys: 1_000_000, DenialCache: 100_000, Waiters: 10_000},
 		Breaker: Breaker{Failures: 5, Ratio: 0.5, MinCalls: 20, Window: time.Second, Open: time.Second, Probes: 3},
-		Answer:  Answer{LimitHeader: "RateLimit-Limit", RemainingHeader: "RateLimit-Remaining", ResetHeader: "RateLimit-Reset"},
+		Answer:  Answer{LimitHeader: "RateLimit-Limit", RemainingHeader: "RateLimit-Remaining", ResetHeader: "RateLimit-Reset", Style: "spillway"},
 		Metrics: Metrics{
 			Addr: ":9090", Path: "/metrics", NearRatio: 0.8, StatsdHost: "localhost", StatsdPort: 8125, Flush: 10 * time.Second,
 		},
