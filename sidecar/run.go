@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	firstLoad   = 2 * time.Second        // how long serving waits for the first load of the rules
-	firstStore  = 500 * time.Millisecond // how long serving waits for connections to the shared store
-	drainFor    = 3 * time.Second        // how long calls in flight may take once the sidecar stops
-	streamsEnd  = 100 * time.Millisecond // how long watchers of health have to hear that it stops
-	hardStop    = 300 * time.Millisecond // how long handlers have to notice that their connection was cut
-	lastAnswers = 400 * time.Millisecond // how long calls over HTTP may take at the very end
-	waitsEnd    = 200 * time.Millisecond // how long before calls are cut throttled answers have to leave
+	firstLoad   = 2 * time.Second         // how long serving waits for the first load of the rules
+	firstStore  = 500 * time.Millisecond  // how long serving waits for connections to the shared store
+	drainFor    = 3200 * time.Millisecond // how long calls in flight may take once the sidecar stops
+	streamsEnd  = 100 * time.Millisecond  // how long watchers of health have to hear that it stops
+	hardStop    = 200 * time.Millisecond  // how long handlers have to notice that their connection was cut
+	lastAnswers = 400 * time.Millisecond  // how long calls over HTTP may take at the very end
+	waitsEnd    = 200 * time.Millisecond  // how long before calls are cut throttled answers have to leave
 )
 
 // Run serves until ctx ends, then drains: health fails first, then calls in flight end, and it returns within four
