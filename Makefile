@@ -46,7 +46,7 @@ run: build ## start the sidecar on the memory store with the rules of examples/r
 	@RULES=$${RULES:-examples/rules} exec $(BIN)/sidecar
 
 .PHONY: demo
-demo: tools build ## Envoy, two sidecars, Redis and an upstream from examples/envoy, without Docker; says what to try
+demo: demo-tools build ## Envoy, two sidecars, Redis and an upstream from examples/envoy, without Docker; says what to try
 	@$(GO) build -buildvcs=$(VCS) -o $(BIN)/ ./test/demo
 	@exec $(BIN)/demo
 
@@ -142,11 +142,14 @@ docs: ## write docs/metrics.md, docs/environment.md and docs/rules.schema.json a
 	@$(GO) test -count=1 -run '^TestReference' . -update
 
 .PHONY: tools
-tools: $(LANGUAGE_SERVER) ## install redis-server, a C compiler, curl, promtool, Envoy and the YAML language server where they are missing
-	@command -v redis-server >/dev/null || ./tools/packages redis-server
+tools: demo-tools $(LANGUAGE_SERVER) ## install redis-server, a C compiler, curl, promtool, Envoy and the YAML language server where they are missing
 	@command -v cc >/dev/null || ./tools/packages gcc libc6-dev # for the race detector
-	@command -v curl >/dev/null || ./tools/packages curl
 	@command -v promtool >/dev/null || ./tools/packages prometheus
+
+.PHONY: demo-tools
+demo-tools: ## install redis-server, curl and Envoy where they are missing
+	@command -v redis-server >/dev/null || ./tools/packages redis-server
+	@command -v curl >/dev/null || ./tools/packages curl
 	@[ -x "$$ENVOY_BIN" ] || { [ "$$ENVOY_BIN" = "$(CURDIR)/$(TOOLS)/envoy/envoy" ] && ./tools/envoy $(TOOLS)/envoy; } || \
 	  { echo "ENVOY_BIN is $$ENVOY_BIN, which is no program" >&2; exit 1; }
 

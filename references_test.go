@@ -71,7 +71,7 @@ func wiredTelemetry(t *testing.T) *telemetry.Telemetry {
 	m.Redis(func() store.RedisStats {
 		return store.RedisStats{Shards: []store.ShardStats{{Name: "a:1", Breaker: breaker.Stats{}}}}
 	})
-	m.Live(func() int { return 1 })
+	m.Live(func(string) int { return 1 }, func() []string { return []string{"domain"} })
 	m.Engine(func() engine.Stats { return engine.Stats{} })
 	m.Identity(func() identity.Stats { return identity.Stats{} })
 	statsd := m.Statsd(telemetry.StatsdConfig{Address: "127.0.0.1:1", Every: time.Hour})

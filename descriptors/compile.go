@@ -55,7 +55,8 @@ type CompiledDomain struct {
 	scoped     bool // has anything but trees
 	effects    []*Effect
 	overrides  overrides
-	written    *Domain // what it was compiled from, for Dump
+	written    *Domain   // what it was compiled from, for Dump
+	samples    [][]Entry // requests that may show a limit at work
 }
 
 // account is a user, a tenant or an API key of the tables.
@@ -120,6 +121,7 @@ func compileDomain(d *Domain, opt Options, keys keyer) *CompiledDomain {
 	c.addRules(d)
 	c.addGate(d.Penalty)
 	c.addNodes(&c.tree, d.Tree)
+	c.addSamples(d)
 	c.addResolver(d, opt)
 	return c
 }

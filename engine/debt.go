@@ -18,12 +18,19 @@ type debt struct {
 
 // window is the time after which the store would have forgotten a charge, in µs: for a bucket, that in which it fills.
 func (d *debt) window() int64 {
-	l := &d.limit
-	if l.Algorithm != limit.TokenBucket || l.Count < 1 {
-		return max(l.Window.Microseconds(), 1)
+	if d.limit.Algorithm != limit.TokenBucket || d.limit.Count < 1 {
+		return max(d.limit.Window.Microseconds(), 1)
+	}
+	return max(fillTime(&d.limit).Microseconds(), 1)
+}
+
+// fillTime is the time in which an empty bucket fills. One that earns nothing never does.
+func fillTime(l *limit.Limit) time.Duration {
+	if l.Count < 1 {
+		return limit.MaxFill
 	}
 	fill := float64(l.Window) * (float64(l.Burst) / float64(l.Count))
-	return max(time.Duration(min(fill, float64(limit.MaxFill))).Microseconds(), 1)
+	return time.Duration(min(fill, float64(limit.MaxFill)))
 }
 
 // advance moves to the window of now. A clock that is set back goes on in the window that it was in.

@@ -28,9 +28,10 @@ type Config struct {
 	// Fallback decides for rules with the failure policy `local` while Store cannot. It also counts what Store charges for
 	// them, to begin with that. Nil: they fail open.
 	Fallback Counter
-	// Live is how many sidecars share Store, as last known: Fallback hands out that part of a limit. It is called for each
-	// request that Fallback counts, and must not block. Nil, or less than 1, means 1.
-	Live func() int
+	// Live is how many sidecars with rules for a domain share Store, as last known: Fallback hands out that part of a limit. Of an empty
+	// domain it is how many sidecars share Store. It is called for each request that Fallback counts, and must not block. Nil, or less
+	// than 1, means 1.
+	Live func(domain string) int
 	// Debts is for how many counters Store may be owed at once what Fallback admitted; 0 means 100,000. What is beyond is
 	// counted and not charged back: all of it where Debts is negative.
 	Debts   int
@@ -79,7 +80,7 @@ func New(cfg Config) *Engine {
 	if cfg.Debts == 0 {
 		cfg.Debts = defaultDebts
 	}
-	e := &Engine{cfg: cfg, queue: queue{bound: int64(cfg.Waiters), last: make(map[string]*waiter)}}
+	e := &Engine{cfg: cfg, queue: newQueue(cfg.Waiters)}
 	e.debts = ledger{engine: e, start: cfg.Now(), debts: make(map[string]*debt), stop: make(chan struct{})}
 	return e
 }

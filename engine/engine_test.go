@@ -324,7 +324,7 @@ func BenchmarkDecide(b *testing.B) {
 func benchmarkDecide(b *testing.B, fallback engine.Counter) {
 	memory := store.NewMemory(store.MemoryConfig{})
 	defer memory.Close()
-	e := engine.New(engine.Config{Store: memory, Fallback: fallback, Live: func() int { return 3 }})
+	e := engine.New(engine.Config{Store: memory, Fallback: fallback, Live: func(string) int { return 3 }})
 	defer e.Close()
 	set, _ := descriptors.Compile([]descriptors.Domain{{Name: "d", Rules: []descriptors.Rule{bucket("r", descriptors.ScopeUser, 1_000_000)}}}, descriptors.Options{})
 	e.Use(set)

@@ -75,7 +75,7 @@ func (e *Engine) local(ctx context.Context, v *Verdict) {
 	refused, room := v.refuses(), v.quotaRoom()
 	for i := range v.Decisions {
 		if v.Decisions[i].Outcome == limit.Undecided {
-			p.add(i, e.localCharge(v.Match.Charges[i], refused, room))
+			p.add(i, localCharge(v.Match.Charges[i], e.liveOf(v), refused, room))
 		}
 	}
 	e.askPart(ctx, e.cfg.Fallback, p)
@@ -92,8 +92,8 @@ func (e *Engine) local(ctx context.Context, v *Verdict) {
 
 // localCharge is a charge as the fallback sees it, which knows only a part of the request. Where the request is refused
 // already, only Each charges take. Where another quota has room, those here cannot refuse it.
-func (e *Engine) localCharge(c limit.Charge, refused, room bool) limit.Charge {
-	c.Limit = shareOf(c.Limit, e.live())
+func localCharge(c limit.Charge, live int64, refused, room bool) limit.Charge {
+	c.Limit = shareOf(c.Limit, live)
 	if c.Mode == limit.Quota && room {
 		c.Mode = limit.Shadow
 	}

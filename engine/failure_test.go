@@ -112,7 +112,7 @@ func TestAPanicAfterMatchingIsDecidedByThePolicies(t *testing.T) {
 		memory, panics := store.NewMemory(store.MemoryConfig{}), 0
 		e := engine.New(engine.Config{
 			Store: memory, Fallback: memory, OnPanic: func(any) { panics++ },
-			Live: func() int { panic("of a test") },
+			Live: func(string) int { panic("of a test") },
 		})
 		e.Use(set)
 		v := new(engine.Verdict)

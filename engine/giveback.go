@@ -46,7 +46,9 @@ func (e *Engine) hangUp(ctx context.Context, v *Verdict) {
 		for i := range v.Decisions {
 			d, c := &v.Decisions[i], &v.Match.Charges[i]
 			if d.Charged != 0 && v.Match.Terms[i].Effect.OnFailure == descriptors.FailLocal {
-				p.add(i, mirrored(*c, -d.Charged, e.live()))
+				if n := v.counted(i); n != 0 {
+					p.add(i, mirrored(*c, -n, e.liveOf(v)))
+				}
 				e.owe(c, d, -d.Charged)
 			}
 			if d.Reason != "" {
@@ -56,6 +58,14 @@ func (e *Engine) hangUp(ctx context.Context, v *Verdict) {
 		e.askPart(ctx, e.cfg.Fallback, p)
 	}
 	e.giveBack(ctx, v, true)
+}
+
+// counted is what the fallback counted of charge i: what it charged itself, or what it mirrored of the store's.
+func (v *Verdict) counted(i int) int64 {
+	if v.Decisions[i].Reason != "" || len(v.mirrored) == 0 {
+		return v.Decisions[i].Charged
+	}
+	return v.mirrored[i]
 }
 
 // owe notes that this sidecar decided n tokens of a charge on its own. What the store may have charged itself is not owed.

@@ -117,7 +117,7 @@ func (l *ledger) round() {
 	owed := int64(len(l.turns) + len(l.vain))
 	l.mu.Unlock()
 	var left, vain atomic.Int64
-	left.Store(min(owed, max(min(roundDebts/l.engine.live(), roundMost), roundLeast)))
+	left.Store(min(owed, max(min(roundDebts/l.engine.live(""), roundMost), roundLeast)))
 	var payers sync.WaitGroup
 	for range roundPayers {
 		payers.Go(func() {

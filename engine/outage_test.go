@@ -130,7 +130,7 @@ func inFleet(t *testing.T, engines int, domain descriptors.Domain, test func(t *
 			t.Fatalf("the test's own rules do not compile: %v", problems)
 		}
 		for range engines {
-			e := engine.New(engine.Config{Store: f.gate, Fallback: store.NewMemory(store.MemoryConfig{}), Live: func() int { return engines }, Debts: 2000})
+			e := engine.New(engine.Config{Store: f.gate, Fallback: store.NewMemory(store.MemoryConfig{}), Live: func(string) int { return engines }, Debts: 2000})
 			e.Use(set)
 			f.engines = append(f.engines, e)
 			defer e.Close()
@@ -251,7 +251,7 @@ func TestALimitOfNothingStaysOne(t *testing.T) {
 func TestLiveIsAtLeastOne(t *testing.T) {
 	for _, live := range []int{0, -3} {
 		b := newBench(t, func(c *engine.Config) {
-			c.Fallback, c.Store, c.Debts, c.Live = c.Store, lost{}, -1, func() int { return live }
+			c.Fallback, c.Store, c.Debts, c.Live = c.Store, lost{}, -1, func(string) int { return live }
 		}, policy(descriptors.FailLocal, 2))
 		for i, refused := range []bool{false, false, true} {
 			v := b.ask([]string{"user", "u"})

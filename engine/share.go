@@ -7,13 +7,17 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// live is how many sidecars share the store's limits while it is away, as far as it is known.
-func (e *Engine) live() int64 {
+// live is how many sidecars share the limits of a domain while the store is away, as far as it is known; of an empty domain, how many
+// sidecars share the store.
+func (e *Engine) live(domain string) int64 {
 	if e.cfg.Live == nil {
 		return 1
 	}
-	return int64(max(e.cfg.Live(), 1))
+	return int64(max(e.cfg.Live(domain), 1))
 }
+
+// liveOf is the number of sidecars that share the limits that a request met.
+func (e *Engine) liveOf(v *Verdict) int64 { return e.live(v.Match.Domain.Name) }
 
 // shareOf is the part of a limit that one of live sidecars may hand out on its own: rounded down, so that all parts
 // together are no more than the limit, but at least 1 of what is not 0.
@@ -50,12 +54,19 @@ func (e *Engine) mirror(ctx context.Context, v *Verdict) {
 		d := &v.Decisions[i]
 		if d.Charged != 0 && d.Reason == "" && v.Match.Terms[i].Effect.OnFailure == descriptors.FailLocal {
 			if live == 0 {
-				live = e.live()
+				live = e.liveOf(v)
 			}
 			p.add(i, mirrored(v.Match.Charges[i], d.Charged, live))
 		}
 	}
 	e.askPart(ctx, e.cfg.Fallback, p)
+	v.mirrored = v.mirrored[:0]
+	if _, wait := v.longestWait(); wait > 0 {
+		v.mirrored = resize(v.mirrored, len(v.Decisions))
+		for n, i := range p.at {
+			v.mirrored[i] = p.decisions[n].Charged
+		}
+	}
 }
 
 // mirrored is the charge that counts in the fallback that n tokens were taken, or given back if n is negative. It refuses
@@ -63,7 +74,8 @@ func (e *Engine) mirror(ctx context.Context, v *Verdict) {
 //
 // The counts of windows and logs are those of the whole limit: what is above the share stays until time gives it back. A
 // bucket would take the longer for that the smaller the share is, because it fills at the share's rate. So it runs on the
-// share from the start, and a spend takes no more than is left of it.
+// share from the start, and a spend takes no more than is left of it. To a throttled request it lends no more than its burst, however many
+// tokens the store lent.
 func mirrored(c limit.Charge, n, live int64) limit.Charge {
 	c.Cost, c.Mode, c.Each, c.Penalty = n, limit.Shadow, true, nil
 	switch {
@@ -74,6 +86,7 @@ func mirrored(c limit.Charge, n, live int64) limit.Charge {
 	}
 	if c.Limit.Algorithm == limit.TokenBucket {
 		c.Limit = shareOf(c.Limit, live)
+		c.MaxWait = min(c.MaxWait, fillTime(&c.Limit))
 	}
 	return c
 }

@@ -26,7 +26,7 @@ func (e *Engine) Stats() Stats {
 func (q *queue) stats(s *Stats) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	s.Waiting, s.TurnedAway = q.waiting, q.turned.Load()
+	s.Waiting, s.TurnedAway = int64(len(q.waiting)), q.turned.Load()
 }
 
 func (l *ledger) stats(s *Stats) {

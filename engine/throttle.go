@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/spillway-mesh/spillway/limit"
 )
 
 const (
@@ -18,50 +20,62 @@ const (
 // queue holds the answers of throttled requests until their tokens are due. Those of one key leave in the order in which
 // they are due.
 type queue struct {
-	bound   int64
-	turned  atomic.Int64       // requests that could not wait because there were too many
-	mu      sync.Mutex         // guards all below
-	waiting int64              //
-	last    map[string]*waiter // by key: the one that is due last
+	bound   int
+	turned  atomic.Int64         // requests that could not wait because there were too many
+	mu      sync.Mutex           // guards all below
+	waiting map[*waiter]struct{} //
+	last    map[string]*waiter   // by key: the one that is due last
+	until   time.Time            // no answer is held longer; zero: there is no end
 }
 
 // waiter is one answer that is held.
 type waiter struct {
 	due  time.Time
 	left chan struct{} // closed when it is gone
+	cut  chan struct{} // closed when it cannot be held until it is due
 }
 
-// boundWaits cuts the longest waits down to what the caller has time for, and to nothing when too many wait already.
+func newQueue(bound int) queue {
+	return queue{bound: bound, waiting: make(map[*waiter]struct{}), last: make(map[string]*waiter)}
+}
+
+// Drain ends all waits by then: answers that are due later are decided at once, as refusals, and give back what they took. It may be
+// called again with an earlier time.
+func (e *Engine) Drain(until time.Time) {
+	q := &e.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.until = until
+	for w := range q.waiting {
+		if w.due.After(until) {
+			delete(q.waiting, w)
+			close(w.cut)
+		}
+	}
+}
+
+// boundWaits cuts the longest waits down to what the caller and this process have time for, and to nothing when too many wait already.
 func (e *Engine) boundWaits(ctx context.Context, v *Verdict) {
 	for i := range v.Match.Charges {
 		c := &v.Match.Charges[i]
 		if c.MaxWait == 0 {
 			continue
 		}
-		if e.queue.full() {
-			c.MaxWait = 0
-			e.queue.turned.Add(1)
-			continue
-		}
-		deadline, ok := ctx.Deadline()
-		if ok {
+		c.MaxWait = min(c.MaxWait, e.queue.longest())
+		if deadline, ok := ctx.Deadline(); ok {
 			c.MaxWait = max(min(c.MaxWait, time.Until(deadline)-waitMargin), 0)
 		}
 	}
 }
 
 // wait holds an admitted answer until the last of its tokens is due. A caller that hangs up gives back what it took, and
-// is refused, and so does one whose time the store has used up: an answer that comes too late would admit it for nothing.
+// is refused, and so does one whose time the store has used up: an answer that comes too late would admit it for nothing. In shadow mode
+// the rules refuse nothing and hold nothing.
 func (e *Engine) wait(ctx context.Context, v *Verdict) {
-	if v.Refused || v.Shadowed {
+	if v.Refused || v.Shadowed || e.cfg.Shadow {
 		return
 	}
-	longest, key := time.Duration(0), ""
-	for i := range v.Decisions {
-		if v.Decisions[i].Wait > longest {
-			longest, key = v.Decisions[i].Wait, v.Match.Charges[i].Key
-		}
-	}
+	at, longest := v.longestWait()
 	if longest == 0 {
 		return
 	}
@@ -69,32 +83,65 @@ func (e *Engine) wait(ctx context.Context, v *Verdict) {
 	deadline, bounded := ctx.Deadline()
 	switch {
 	case bounded && time.Until(deadline)-leastMargin < longest:
-		e.hangUp(ctx, v)
-		v.Refused, v.RetryAfter = true, longest
-	case !e.queue.hold(ctx, key, longest):
-		e.hangUp(context.WithoutCancel(ctx), v)
-		v.Refused, v.RetryAfter = true, longest
+		e.refuseLate(ctx, v, at, longest)
+	case !e.queue.hold(ctx, v.Match.Charges[at].Key, longest):
+		e.refuseLate(context.WithoutCancel(ctx), v, at, longest-e.cfg.Now().Sub(began))
 	}
 	v.Waited = e.cfg.Now().Sub(began)
 }
 
-// full reports whether no further answer may wait.
-func (q *queue) full() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.waiting >= q.bound
+// longestWait is how long the answer has to be held, and the charge that asks for it.
+func (v *Verdict) longestWait() (at int, longest time.Duration) {
+	for i := range v.Decisions {
+		if v.Decisions[i].Wait > longest {
+			at, longest = i, v.Decisions[i].Wait
+		}
+	}
+	return at, longest
 }
 
-// hold waits until a token of key is due, and until those that are due before it have left. It reports false when the
-// caller hung up first.
+// refuseLate refuses a request that was admitted and cannot be held until its token is due, which is charge at's, after rest. What it
+// was charged is given back, and the verdict is as if that limit had refused it in the first place.
+func (e *Engine) refuseLate(ctx context.Context, v *Verdict, at int, rest time.Duration) {
+	e.hangUp(ctx, v)
+	for i := range v.Decisions {
+		v.Decisions[i].Wait = 0
+	}
+	v.Decisions[at].Outcome, v.Decisions[at].RetryAfter = limit.Refused, max(rest, 1)
+	clear(v.Statuses)
+	v.Reported, v.Cost = Status{}, 0
+	e.fold(v)
+}
+
+// longest is how long a further answer may be held.
+func (q *queue) longest() time.Duration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case len(q.waiting) >= q.bound:
+		q.turned.Add(1)
+		return 0
+	case !q.until.IsZero():
+		return max(time.Until(q.until), 0)
+	}
+	return limit.LongestWait
+}
+
+// hold waits until a token of key is due, and until those that are due before it have left. It reports false when it could not: the
+// caller hung up first, too many others wait, or waits end before.
 func (q *queue) hold(ctx context.Context, key string, wait time.Duration) bool {
-	w := &waiter{due: time.Now().Add(wait), left: make(chan struct{})}
-	before := q.enter(key, w)
+	w := &waiter{due: time.Now().Add(wait), left: make(chan struct{}), cut: make(chan struct{})}
+	before, ok := q.enter(key, w)
+	if !ok {
+		return false
+	}
 	defer q.leave(key, w)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+	case <-w.cut:
+		return false
 	case <-ctx.Done():
 		return false
 	}
@@ -109,24 +156,32 @@ func (q *queue) hold(ctx context.Context, key string, wait time.Duration) bool {
 	}
 }
 
-// enter counts a waiter and returns the one to let leave first: the last of its key, unless that is due later.
-func (q *queue) enter(key string, w *waiter) (before *waiter) {
+// enter counts a waiter, unless there are too many or its token is due too late, and returns the one to let leave first: the last of its
+// key, unless that is due later.
+func (q *queue) enter(key string, w *waiter) (before *waiter, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.waiting++
+	if len(q.waiting) >= q.bound {
+		q.turned.Add(1)
+		return nil, false
+	}
+	if !q.until.IsZero() && w.due.After(q.until) {
+		return nil, false
+	}
+	q.waiting[w] = struct{}{}
 	last := q.last[key]
 	if last != nil && last.due.After(w.due) {
-		return nil
+		return nil, true
 	}
 	q.last[key] = w
-	return last
+	return last, true
 }
 
 // leave lets those behind it go.
 func (q *queue) leave(key string, w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.waiting--
+	delete(q.waiting, w)
 	if q.last[key] == w {
 		delete(q.last, key)
 	}

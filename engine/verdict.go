@@ -25,7 +25,8 @@ type Verdict struct {
 	Match      descriptors.Match     // what applied
 	Decisions  []limit.Decision      // Decisions[i] is about Match.Charges[i]; Remaining is -1 where nobody counted; Reason, and Unknown, stay where the store did not decide
 
-	part part // memory of calls about some of the charges
+	part     part    // memory of calls about some of the charges
+	mirrored []int64 // of a request that waits: what the fallback counted of each charge of the store
 }
 
 // Status is what a verdict says about one descriptor.
@@ -43,7 +44,7 @@ type Status struct {
 func (v *Verdict) Empty() {
 	v.Match.Reset()
 	if v.Match.Charges == nil { // it was too much to keep
-		v.Decisions, v.part = nil, part{}
+		v.Decisions, v.part, v.mirrored = nil, part{}, nil
 	}
 	v.clear()
 	v.Statuses = v.Statuses[:0]

@@ -16,8 +16,10 @@ func (s *Servers) dialer() func(ctx context.Context, address string) (net.Conn, 
 	plain := &net.Dialer{Timeout: s.DialTimeout, KeepAliveConfig: keepAlive}
 	dial := plain.DialContext
 	if s.TLS != nil {
-		secure := &tls.Dialer{NetDialer: plain, Config: s.TLS}
-		dial = secure.DialContext
+		dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			secure := &tls.Dialer{NetDialer: plain, Config: s.TLS()}
+			return secure.DialContext(ctx, network, address)
+		}
 	}
 	return func(ctx context.Context, address string) (net.Conn, error) {
 		conn, err := dial(ctx, s.Network, address)

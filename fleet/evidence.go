@@ -25,13 +25,14 @@ func (n *Node) settling() bool {
 // spell is a time in which something went on.
 type spell struct{ since atomic.Int64 } // process time; 0: it does not go on
 
-// lasts notes that it goes on, and returns for how long it has.
+// lasts notes that it goes on, and returns for how long it has. It reads the start once: it may end and begin at any moment.
 func (s *spell) lasts() time.Duration {
-	now := int64(processTime())
-	if s.since.CompareAndSwap(0, now) {
+	now, since := int64(processTime()), s.since.Load()
+	if since == 0 {
+		s.since.CompareAndSwap(0, max(now, 1))
 		return 0
 	}
-	return time.Duration(now - s.since.Load())
+	return time.Duration(max(now-since, 0))
 }
 
 // end notes that it does not.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -109,4 +111,28 @@ func TestConnectionsThatEndAtOnceAreAFailureWhenThatLasts(t *testing.T) {
 	if got := show(); got != breaker.Neutral {
 		t.Errorf("the first after a reply: %d, want %d", got, breaker.Neutral)
 	}
+}
+
+// TestASpellThatEndsMeanwhileIsShort: a call that finds no connection while another one finds some must not take the time since the
+// process began for the time without connections.
+func TestASpellThatEndsMeanwhileIsShort(t *testing.T) {
+	var s spell
+	began := processTime()
+	var ends sync.WaitGroup
+	var over atomic.Bool
+	for range 2 {
+		ends.Go(func() {
+			for !over.Load() {
+				s.end()
+			}
+		})
+	}
+	for range 300_000 {
+		if got := s.lasts(); got > processTime()-began {
+			t.Errorf("it lasts for %v, want at most the %v of this test", got, processTime()-began)
+			break
+		}
+	}
+	over.Store(true)
+	ends.Wait()
 }

@@ -51,7 +51,7 @@ type Servers struct {
 	Credentials func() (user, password string) // asked for each new connection, in place of Username and Password; nil: those
 	Sentinels   func() (user, password string) // of the sentinels, asked once; nil: none
 	DB          int                            // number of the database, default 0; a cluster has no other
-	TLS         *tls.Config                    // nil: none; a ServerName in it stands for every server, else each is checked by its own name
+	TLS         func() *tls.Config             // asked for each new connection; nil: no TLS. A ServerName in it stands for every server, else each is checked by its own name
 
 	Streams     int           // connections at most, per server, which all calls share; default and at most 4
 	DialTimeout time.Duration // to connect; default 500 ms. It runs beside the requests
@@ -86,7 +86,7 @@ func (s *Servers) options(address string) *redis.Options {
 	return &redis.Options{
 		// Its own dialer would finish a handshake of TLS after its caller has gone.
 		Dialer:  func(ctx context.Context, _, address string) (net.Conn, error) { return dial(ctx, address) },
-		Network: s.Network, Addr: address, Username: s.Username, Password: s.Password, CredentialsProvider: s.Credentials, TLSConfig: s.TLS,
+		Network: s.Network, Addr: address, Username: s.Username, Password: s.Password, CredentialsProvider: s.Credentials,
 		MaxRetries:               1, // what is asked may be asked twice
 		MinRetryBackoff:          -1,
 		MaxRetryBackoff:          -1,

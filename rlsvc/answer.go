@@ -65,7 +65,7 @@ func (s *Service) appendAnswer(b []byte, req *descriptors.Request, v *engine.Ver
 	}
 	b = s.appendHeaders(b, v)
 	if v.Refused {
-		b = appendBody(b, v)
+		b = s.appendBody(b, v)
 	}
 	return s.appendMetadata(b, req, v)
 }

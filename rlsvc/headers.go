@@ -24,7 +24,7 @@ func (s *Service) appendHeaders(b []byte, v *engine.Verdict) []byte {
 		}
 	}
 	if v.Refused {
-		b = appendRefusal(b, v)
+		b = s.appendRefusal(b, v)
 	}
 	return b
 }
@@ -81,9 +81,9 @@ func leastRemaining(statuses []engine.Status) int {
 }
 
 // appendRefusal writes what goes with a refusal: retry-after, the rule's own headers, and the type of the body. A rule
-// that names one of the two itself has its way, because Envoy would send both.
-func appendRefusal(b []byte, v *engine.Verdict) []byte {
-	if !v.Response.Carries("retry-after") {
+// that names one of the two itself has its way, because Envoy would send both. A plain refusal has the rule's own headers alone.
+func (s *Service) appendRefusal(b []byte, v *engine.Verdict) []byte {
+	if tellsWait(v) && !s.config.Plain && !v.Response.Carries("retry-after") {
 		b = appendCount(b, "retry-after", wire.Seconds(v.RetryAfter))
 	}
 	if v.Response != nil {
@@ -91,10 +91,16 @@ func appendRefusal(b []byte, v *engine.Verdict) []byte {
 			b = appendHeader(b, h.Name, h.Value)
 		}
 	}
-	if !v.Response.Carries("content-type") {
+	if !s.config.Plain && !v.Response.Carries("content-type") {
 		b = appendHeader(b, "content-type", wire.ProblemType)
 	}
 	return b
+}
+
+// tellsWait reports whether a refused client is to come again by itself. A block ends for good or in weeks, and the status that Envoy
+// sends does not show that it is one: clients would wait for nothing. Its rule may name a time.
+func tellsWait(v *engine.Verdict) bool {
+	return v.Match.Block == nil || v.Response != nil && v.Response.RetryAfter > 0
 }
 
 // appendHeader writes one header, cleaned. One whose name cannot be a header's is left out.

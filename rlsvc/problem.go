@@ -9,19 +9,35 @@ import (
 )
 
 // appendBody writes the body of a refusal: a problem document, or the bare message when the rule has a content-type of
-// its own.
-func appendBody(b []byte, v *engine.Verdict) []byte {
+// its own. A plain refusal has the rule's message or none.
+func (s *Service) appendBody(b []byte, v *engine.Verdict) []byte {
+	if s.config.Plain && (v.Response == nil || v.Response.Message == "") {
+		return b
+	}
 	b, mark := wire.Begin(b, answerBody)
-	if v.Response.Carries("content-type") {
+	if s.config.Plain || v.Response.Carries("content-type") {
 		b = appendDetail(b, v, wire.AppendPlain)
 		return wire.End(b, mark)
 	}
-	// The status is Envoy's default: over this protocol a service does not choose it.
-	b = wire.BeginProblem(b, wire.QuotaType, wire.QuotaTitle, http.StatusTooManyRequests)
+	kind, title, status := problemOf(v)
+	b = wire.BeginProblem(b, kind, title, status)
 	b = appendDetail(b, v, wire.AppendEscaped)
 	var names [wire.MaxPolicies]string
 	b = wire.EndProblem(b, violated(names[:0], v))
 	return wire.End(b, mark)
+}
+
+// problemOf is what a refusal is called. That of a limit has Envoy's default status, because over this protocol a service does not choose
+// it. A block is no quota: it has the title and status that it has over ext_authz.
+func problemOf(v *engine.Verdict) (kind, title string, status int) {
+	if v.Match.Block == nil {
+		return wire.QuotaType, wire.QuotaTitle, http.StatusTooManyRequests
+	}
+	status = http.StatusForbidden
+	if v.Response != nil && v.Response.Status != 0 {
+		status = v.Response.Status
+	}
+	return "about:blank", http.StatusText(status), status
 }
 
 // appendDetail tells the client why: the reason of a block, the rule's message, or how long to wait.

@@ -21,6 +21,7 @@ type FilesConfig struct {
 	WatchRoot           bool   // as in the reference server; both kinds of change are always seen, so it changes nothing
 
 	MergeDomains bool                // several files may add to one domain
+	SpareDenied  bool                // domains that do not say charge_denied have it false
 	Compile      descriptors.Options // for descriptors.Compile
 
 	Settle time.Duration // quiet time after a change before files are read; 100 ms unless given

@@ -59,6 +59,9 @@ func (f *Files) decodeAll(sources []source) []*decoder {
 	named := map[string]bool{}
 	for _, s := range sources {
 		d := decodeSource(s)
+		if _, given := d.given["charge_denied"]; !given {
+			d.domain.ChargeDenied = !f.cfg.SpareDenied
+		}
 		files = append(files, d)
 		for _, name := range d.names {
 			if !filepath.IsAbs(name) {

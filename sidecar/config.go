@@ -71,7 +71,7 @@ type TLS struct {
 	Key      string `env:"GRPC_SERVER_TLS_KEY"`     // file of its key
 	ClientCA string `env:"GRPC_CLIENT_TLS_CACERT"`  // file of authorities; with it clients need a certificate of theirs
 	CAAlias  string `env:"GRPC_SERVER_TLS_CA_CERT"` // what Envoy Gateway calls GRPC_CLIENT_TLS_CACERT
-	SAN      string `env:"GRPC_CLIENT_TLS_SAN"`     // DNS name or URI that a client's certificate must hold
+	SAN      string `env:"GRPC_CLIENT_TLS_SAN"`     // DNS names or URIs, with commas in between; a client's certificate must hold one of them
 }
 
 // Log is what the log looks like.
@@ -94,6 +94,8 @@ type Rules struct {
 	Merge         bool   `env:"MERGE_DOMAIN_CONFIG"`                                 // several files may hold one domain
 	Type          string `env:"CONFIG_TYPE" envDefault:"FILE"`                       // where rules come from: FILE; GRPC_XDS_SOTW is not supported yet, and ends the start
 	StartWithout  bool   `env:"FORCE_START_WITHOUT_INITIAL_CONFIG"`                  // always done: the sidecar serves without rules until there are some
+	Required      bool   `env:"RULES_REQUIRED"`                                      // not ready before a first good set of rules: until then /readyz, /healthcheck and gRPC health fail, and a bad set does not roll out
+	SpareDenied   bool   `env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT"`             // charge_denied: false for domains that do not say it: a refused request is charged nowhere
 	DefaultDomain string `env:"DEFAULT_DOMAIN"`                                      // domain of ext_authz requests that name none
 }
 
@@ -116,7 +118,7 @@ type Redis struct {
 	TLS      bool          `env:"TLS"`       // speaks TLS, as rediss:// does
 }
 
-// RedisTLS is how to speak TLS to Redis, for all of its servers.
+// RedisTLS is how to speak TLS to Redis, for all of its servers. The files are read again when they change, for new connections.
 type RedisTLS struct {
 	Cert       string `env:"REDIS_TLS_CLIENT_CERT"`                // file of the sidecar's certificate
 	Key        string `env:"REDIS_TLS_CLIENT_KEY"`                 // file of its key
@@ -156,6 +158,7 @@ type Answer struct {
 	RemainingHeader string `env:"LIMIT_REMAINING_HEADER" envDefault:"RateLimit-Remaining"` // name of the header with what is left
 	ResetHeader     string `env:"LIMIT_RESET_HEADER" envDefault:"RateLimit-Reset"`         // name of the header with the seconds until the limit is reset
 	Metadata        bool   `env:"RESPONSE_DYNAMIC_METADATA"`                               // adds dynamic metadata to answers of the rate limit service
+	Style           string `env:"RESPONSE_STYLE" envDefault:"spillway"`                    // of refusals over the rate limit service: spillway, or reference for those without retry-after and problem document; a rule's own response stays
 	Shadow          bool   `env:"SHADOW_MODE"`                                             // counts, and refuses nothing
 	Quota           bool   `env:"QUOTA_MODE"`                                              // puts every descriptor into quota mode
 }

@@ -35,7 +35,7 @@ func TestDefaults(t *testing.T) {
 		Redis:   Redis{Type: "SINGLE"}, PerSecond: Redis{Type: "SINGLE"},
 		Store:   Store{Backend: "redis", Budget: 10 * time.Millisecond, Patience: 100 * time.Millisecond, MaxKeys: 1_000_000, DenialCache: 100_000, Waiters: 10_000},
 		Breaker: Breaker{Failures: 5, Ratio: 0.5, MinCalls: 20, Window: time.Second, Open: time.Second, Probes: 3},
-		Answer:  Answer{LimitHeader: "RateLimit-Limit", RemainingHeader: "RateLimit-Remaining", ResetHeader: "RateLimit-Reset"},
+		Answer:  Answer{LimitHeader: "RateLimit-Limit", RemainingHeader: "RateLimit-Remaining", ResetHeader: "RateLimit-Reset", Style: "spillway"},
 		Metrics: Metrics{
 			Addr: ":9090", Path: "/metrics", NearRatio: 0.8, StatsdHost: "localhost", StatsdPort: 8125, Flush: 10 * time.Second,
 		},
@@ -74,7 +74,7 @@ func TestValuesAreRead(t *testing.T) {
 	cfg := fromEnv(t,
 		"PORT=0", "GRPC_UDS=@spillway", "GRPC_UDS_MODE=0660", "GRPC_MAX_CONNECTION_AGE=5m", "REDIS_URL=redis:6379", "REDIS_TIMEOUT=1s",
 		"STORE_BUDGET=5ms", "LOG_LEVEL=WARNING", "LOG_FORMAT=JSON", "SHADOW_MODE=true", "NEAR_LIMIT_RATIO=0.5", "EXTRA_TAGS=zone:a,cell:b",
-		"GRPC_SERVER_TLS_CA_CERT=/certs/ca.crt", "MERGE_DOMAIN_CONFIG=1", "RULES=x.yaml",
+		"GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT=c", "GRPC_SERVER_TLS_KEY=k", "GRPC_SERVER_TLS_CA_CERT=/certs/ca.crt", "MERGE_DOMAIN_CONFIG=1", "RULES=x.yaml",
 	)
 	got := []any{
 		cfg.Listen.Port, cfg.Listen.UDS, cfg.Listen.UDSMode, cfg.Listen.MaxAge, cfg.Redis.URL, cfg.Redis.Timeout, cfg.Store.Budget, cfg.Log.Level,

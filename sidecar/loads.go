@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/rules"
 )
@@ -22,6 +24,14 @@ func (l *loads) degraded() []string {
 		return []string{"rules: the newest load was refused, the last good one is in use"}
 	}
 	return nil
+}
+
+// unready is why this sidecar is not ready, or nothing.
+func (s *Sidecar) unready() string {
+	if s.cfg.Rules.Required && !s.loads.good.Load() {
+		return "no good rules yet, and RULES_REQUIRED is set"
+	}
+	return ""
 }
 
 // publish takes a load of the rules: all of it, or nothing.
@@ -43,7 +53,11 @@ func (s *Sidecar) publish(load rules.Load) {
 	s.observer.use(load.Set)
 	s.engine.Use(load.Set)
 	s.forget()
-	s.loads.good.Store(true)
+	s.serves(load.Set.Domains())
+	if !s.loads.good.Swap(true) && s.cfg.Rules.Required {
+		s.setHealth(healthv1.HealthCheckResponse_SERVING)
+		s.loadLog.Info("ready: there are rules now")
+	}
 	s.telemetry.Loaded(load.Hash, time.Now())
 	s.loadLog.Info("rules loaded", "files", load.Files, "domains", len(load.Set.Domains()), "limits", limits(load.Set), "hash", load.Hash)
 }
@@ -73,4 +87,13 @@ func (s *Sidecar) refused(load rules.Load) {
 		}
 	}
 	s.loadLog.Error("rules refused", "errors", errors, "files", load.Files, "instead", instead)
+}
+
+// domains are the names of those that there are rules for now.
+func (s *Sidecar) domains() []string {
+	set := s.engine.Rules()
+	if set == nil {
+		return nil
+	}
+	return set.Domains()
 }

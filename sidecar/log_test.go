@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -176,5 +177,26 @@ func TestPanicsAndErrorsTellNoSecrets(t *testing.T) {
 				t.Errorf("the log in %s tells %s:\n%s", format, secret, s.log)
 			}
 		}
+	}
+}
+
+func TestPasswordsInFilesStayOutOfTheLog(t *testing.T) {
+	folder := t.TempDir()
+	files := map[string]string{}
+	var environ []string
+	for _, name := range []string{"REDIS_AUTH_FILE", "REDIS_SENTINEL_AUTH_FILE", "REDIS_PERSECOND_AUTH_FILE", "REDIS_PERSECOND_SENTINEL_AUTH_FILE"} {
+		files[name] = filepath.Join(folder, name)
+		write(t, files[name], "user:canary-of-"+name+"\n")
+		environ = append(environ, name+"="+files[name])
+	}
+	s := begin(t, twoPerHour, append(environ, "REDIS_TYPE=sentinel", "REDIS_URL=m,127.0.0.1:1", "REDIS_PERSECOND=true", "REDIS_PERSECOND_URL=127.0.0.1:1")...)
+	for name := range files {
+		s.loadLog.Error("of "+name, "error", errors.New("login with canary-of-"+name))
+		if s.logs("canary-of-"+name) == nil {
+			t.Errorf("the log shows the password of %s:\n%s", name, s.log)
+		}
+	}
+	if got := strings.Count(s.log.String(), "login with ***"); got != len(files) {
+		t.Errorf("%d lines hide a password, want %d:\n%s", got, len(files), s.log)
 	}
 }

@@ -103,6 +103,9 @@ func beginWith(t testing.TB, counter engine.Counter, text string, environ ...str
 	if cfg.Log.Format == "json" {
 		ready = `"@message":"ready"`
 	}
+	if cfg.Rules.Required {
+		ready = "ready"
+	}
 	servers.Await(t, "the sidecar's readiness", func() error { return r.logs(ready) })
 	return r
 }

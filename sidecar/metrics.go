@@ -40,7 +40,7 @@ func (m *Metrics) validate(p *problems) {
 		p.unless(free, "EXTRA_TAGS", name, "a label's name that is free: letters, digits and _")
 	}
 	p.unless(!m.Statsd || !m.DogStatsd, "USE_DOG_STATSD", m.DogStatsd, "possible beside USE_STATSD: use one of them")
-	p.unless(m.Flush >= 10*time.Millisecond && m.Flush <= time.Hour, "STATS_FLUSH_INTERVAL", m.Flush, "a duration from 10ms to 1h")
+	p.unless(m.Flush >= time.Millisecond && m.Flush <= time.Hour, "STATS_FLUSH_INTERVAL", m.Flush, "a duration from 1ms to 1h")
 }
 
 // warn names what is set and does nothing.

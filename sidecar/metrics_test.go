@@ -60,7 +60,7 @@ func TestStatsdGetsWhatWasCounted(t *testing.T) {
 }
 
 func TestADeadStatsdIsALineInTheLogAndNoMore(t *testing.T) {
-	s := begin(t, twoPerHour, "USE_STATSD=true", "STATSD_HOST=127.0.0.1", "STATSD_PORT=1", "STATS_FLUSH_INTERVAL=10ms")
+	s := begin(t, twoPerHour, "USE_STATSD=true", "STATSD_HOST=127.0.0.1", "STATSD_PORT=1", "STATS_FLUSH_INTERVAL=5ms")
 	servers.Await(t, "a line about statsd", func() error {
 		sendJSON(t, s, "shop", "user", "alice", "")
 		return s.logs("statistics not sent to statsd")
@@ -74,7 +74,7 @@ func TestADeadStatsdIsALineInTheLogAndNoMore(t *testing.T) {
 func TestSettingsOfStatsdAreChecked(t *testing.T) {
 	for line, environ := range map[string][]string{
 		"USE_DOG_STATSD":       {"USE_STATSD=true", "USE_DOG_STATSD=true"},
-		"STATS_FLUSH_INTERVAL": {"STATS_FLUSH_INTERVAL=1ms"},
+		"STATS_FLUSH_INTERVAL": {"STATS_FLUSH_INTERVAL=500us"},
 		"STATSD_PORT":          {"STATSD_PORT=70000"},
 	} {
 		_, err := FromEnvironment(environ, "sidecar")

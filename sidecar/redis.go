@@ -33,7 +33,7 @@ func (s *Sidecar) openRedis() (*store.Redis, error) {
 		cfg.OnTrip = s.tracer.Trip
 	}
 	for i, named := range s.cfg.redises() {
-		servers, err := named.servers(s.cfg.RedisTLS, s.log)
+		servers, err := named.servers(s.cfg.RedisTLS, s.log, s.secrets.AddRecent)
 		if err != nil {
 			return nil, fmt.Errorf("set up Redis: %w", err)
 		}
@@ -47,7 +47,8 @@ func (s *Sidecar) openRedis() (*store.Redis, error) {
 	s.defers("redis", shared.Close)
 	s.forget, s.ping, s.breaker, s.connected = shared.Forget, shared.Ping, shared.Breaker, shared.Ready
 	s.telemetry.Redis(shared.Stats)
-	s.telemetry.Live(shared.Live)
+	s.serves = shared.Serve
+	s.telemetry.Live(shared.Live, s.domains)
 	return shared, nil
 }
 
@@ -120,8 +121,8 @@ func (r namedRedis) target() (*target, error) {
 	return t, nil
 }
 
-// servers is where the store's servers are, in the words of package store.
-func (r namedRedis) servers(secure RedisTLS, log *slog.Logger) (fleet.Servers, error) {
+// servers is where the store's servers are, in the words of package store. hide gets the passwords that files turn out to hold.
+func (r namedRedis) servers(secure RedisTLS, log *slog.Logger, hide func(secret string)) (fleet.Servers, error) {
 	t, err := r.target()
 	if err != nil {
 		return fleet.Servers{}, err
@@ -131,16 +132,16 @@ func (r namedRedis) servers(secure RedisTLS, log *slog.Logger) (fleet.Servers, e
 		Streams: r.PoolSize, DialTimeout: r.Timeout,
 	}
 	if t.said.scheme == "rediss" {
-		s.TLS, err = secure.client()
+		s.TLS, err = secure.rotating(log)
 		if err != nil {
 			return s, err
 		}
 	}
-	return s, r.addLogins(&s, t, log)
+	return s, r.addLogins(&s, t, log, hide)
 }
 
 // addLogins says who the store is to the servers, and to the sentinels.
-func (r namedRedis) addLogins(s *fleet.Servers, t *target, log *slog.Logger) error {
+func (r namedRedis) addLogins(s *fleet.Servers, t *target, log *slog.Logger, hide func(secret string)) error {
 	server, sentinel := t.logins()
 	server, err := r.auth().login(server)
 	if err != nil {
@@ -148,7 +149,7 @@ func (r namedRedis) addLogins(s *fleet.Servers, t *target, log *slog.Logger) err
 	}
 	s.Username, s.Password = server.user, server.password
 	if r.AuthFile != "" {
-		s.Credentials = r.auth().rotating(server, log)
+		s.Credentials = r.auth().rotating(server, log, hide)
 	}
 	if t.kind != fleet.Sentinel {
 		return nil
@@ -158,7 +159,7 @@ func (r namedRedis) addLogins(s *fleet.Servers, t *target, log *slog.Logger) err
 		return err
 	}
 	if sentinel != (login{}) {
-		s.Sentinels = r.sentinelAuth().rotating(sentinel, log)
+		s.Sentinels = r.sentinelAuth().rotating(sentinel, log, hide)
 	}
 	return nil
 }

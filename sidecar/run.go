@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -13,16 +14,18 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/rules"
 )
 
 const (
-	firstLoad   = 2 * time.Second        // how long serving waits for the first load of the rules
-	firstStore  = 500 * time.Millisecond // how long serving waits for connections to the shared store
-	drainFor    = 3 * time.Second        // how long calls in flight may take once the sidecar stops
-	streamsEnd  = 100 * time.Millisecond // how long watchers of health have to hear that it stops
-	hardStop    = 300 * time.Millisecond // how long handlers have to notice that their connection was cut
-	lastAnswers = 400 * time.Millisecond // how long calls over HTTP may take at the very end
+	firstLoad   = 2 * time.Second         // how long serving waits for the first load of the rules
+	firstStore  = 500 * time.Millisecond  // how long serving waits for connections to the shared store
+	drainFor    = 3200 * time.Millisecond // how long calls in flight may take once the sidecar stops
+	streamsEnd  = 100 * time.Millisecond  // how long watchers of health have to hear that it stops
+	hardStop    = 200 * time.Millisecond  // how long handlers have to notice that their connection was cut
+	lastAnswers = 400 * time.Millisecond  // how long calls over HTTP may take at the very end
+	waitsEnd    = 200 * time.Millisecond  // how long before calls are cut throttled answers have to leave
 )
 
 // Run serves until ctx ends, then drains: health fails first, then calls in flight end, and it returns within four
@@ -134,13 +137,39 @@ func (s *Sidecar) announce() {
 
 // ready tells that requests are served, and how to send one.
 func (s *Sidecar) ready() {
-	s.log.Info("ready")
-	set := s.engine.Rules()
-	if set == nil || len(set.Domains()) == 0 || strings.EqualFold(s.cfg.Log.Format, "json") {
+	if why := s.unready(); why != "" {
+		s.log.Warn("serving, but not ready: " + why)
 		return
 	}
-	const try = "try: curl -i http://%s/json -d '{\"domain\":%q,\"descriptors\":[{\"entries\":[{\"key\":\"user\",\"value\":\"alice\"}]}]}'\n"
-	fmt.Fprintf(s.cfg.Output, try, s.Addresses().HTTP, set.Domains()[0])
+	s.log.Info("ready")
+	set := s.engine.Rules()
+	if set == nil || strings.EqualFold(s.cfg.Log.Format, "json") {
+		return
+	}
+	domain, entries, ok := set.Sample()
+	if ok {
+		fmt.Fprintf(s.cfg.Output, "try: curl -i http://%s/json -d %s\n", s.Addresses().HTTP, shellJSON(domain, entries))
+	}
+}
+
+// shellJSON is a request as JSON, as a shell takes it.
+func shellJSON(domain string, entries []descriptors.Entry) string {
+	type entry struct {
+		Key   string `json:"key"`
+		Value string `json:"value"`
+	}
+	type descriptor struct {
+		Entries []entry `json:"entries"`
+	}
+	request := struct {
+		Domain      string       `json:"domain"`
+		Descriptors []descriptor `json:"descriptors"`
+	}{domain, []descriptor{{}}}
+	for _, e := range entries {
+		request.Descriptors[0].Entries = append(request.Descriptors[0].Entries, entry(e))
+	}
+	text, _ := json.Marshal(request) // texts alone can always be written
+	return "'" + strings.ReplaceAll(string(text), "'", `'\''`) + "'"
 }
 
 // drain stops serving: probes fail, DRAIN_DELAY passes, calls in flight end, then the ports close.
@@ -150,8 +179,10 @@ func (s *Sidecar) drain() {
 	s.log.Info("draining", "delay", s.cfg.Listen.DrainDelay.String())
 	s.health.Shutdown()
 	s.probes.Drain()
+	s.engine.Drain(began.Add(s.cfg.Listen.DrainDelay + drainFor - waitsEnd))
 	time.Sleep(s.cfg.Listen.DrainDelay)
 	s.stopGRPC()
+	s.engine.Drain(time.Now().Add(lastAnswers - waitsEnd))
 	ctx, cancel := context.WithTimeout(context.Background(), lastAnswers)
 	defer cancel()
 	var done sync.WaitGroup

@@ -46,10 +46,11 @@ func (c loginSource) login(otherwise login) (login, error) {
 }
 
 // rotating makes a function that asks the source anew each time, so that a file may change while the sidecar runs. While
-// it cannot be read, what it last held stays, at first the given login.
-func (c loginSource) rotating(first login, log *slog.Logger) func() (user, password string) {
+// it cannot be read, what it last held stays, at first the given login. hide gets each password before it is used.
+func (c loginSource) rotating(first login, log *slog.Logger, hide func(secret string)) func() (user, password string) {
 	var last atomic.Pointer[login]
 	last.Store(&first)
+	hide(first.password)
 	return func() (user, password string) {
 		now, err := c.login(first)
 		if err != nil {
@@ -57,16 +58,20 @@ func (c loginSource) rotating(first login, log *slog.Logger) func() (user, passw
 			now = *last.Load()
 			return now.user, now.password
 		}
+		hide(now.password)
 		last.Store(&now)
 		return now.user, now.password
 	}
 }
 
-// secrets are what must not appear in a log, whoever writes it there.
+// secrets are what must not appear in a log, whatever writes it there.
 func (c *Config) secrets() []string {
 	all := append(c.Tracing.secrets(), c.Store.KeySecret)
 	for _, r := range []namedRedis{{&c.Redis, "REDIS_"}, {&c.PerSecond, "REDIS_PERSECOND_"}} {
-		all = append(all, r.Auth, parseLogin(r.Auth).password, r.SentinelAuth, parseLogin(r.SentinelAuth).password)
+		for _, source := range []loginSource{r.auth(), r.sentinelAuth()} {
+			held, _ := source.login(login{}) // an error is reported where the password is used
+			all = append(all, source.text, held.password)
+		}
 		for part := range strings.SplitSeq(r.URL, ",") {
 			all = append(all, passwordIn(part))
 		}

@@ -68,14 +68,23 @@ func (s *Sidecar) newServer() (*grpc.Server, error) {
 	}
 	server := grpc.NewServer(options...)
 	s.health = health.NewServer()
-	for _, name := range healthNames {
-		s.health.SetServingStatus(name, healthv1.HealthCheckResponse_SERVING)
+	state := healthv1.HealthCheckResponse_SERVING
+	if s.unready() != "" {
+		state = healthv1.HealthCheckResponse_NOT_SERVING
 	}
+	s.setHealth(state)
 	healthv1.RegisterHealthServer(server, s.health)
 	if s.cfg.Listen.Reflection {
 		reflection.Register(server)
 	}
 	return server, nil
+}
+
+// setHealth sets what gRPC health answers, unless the sidecar drains.
+func (s *Sidecar) setHealth(state healthv1.HealthCheckResponse_ServingStatus) {
+	for _, name := range healthNames {
+		s.health.SetServingStatus(name, state)
+	}
 }
 
 // intercept makes the interceptor of all unary calls. There is one, because each further one is two closures for each call.

@@ -34,6 +34,7 @@ type Sidecar struct {
 	log       *slog.Logger
 	loadLog   *slog.Logger // shows every line, also those of a load that fails as the last one did
 	level     *slog.LevelVar
+	secrets   telemetry.Secrets // which no line of the log shows
 	telemetry *telemetry.Telemetry
 	tracer    *telemetry.Tracer      // nil: no traces
 	decisions *telemetry.DecisionLog // nil: decisions are not logged
@@ -42,6 +43,7 @@ type Sidecar struct {
 	files     *rules.Files
 	keys      *identity.KeySets
 	forget    func()                       // what a change of the rules makes stale
+	serves    func(domains []string)       // which domains there are rules for
 	ping      func(context.Context) string // why Redis does not answer, or nothing; nil without Redis
 	connected func(context.Context)        // waits for connections to the shared store; nil: there is none
 	breaker   func() breaker.State         // of Redis; nil without Redis
@@ -75,7 +77,7 @@ func New(cfg Config) (*Sidecar, error) { return assemble(cfg, nil) }
 
 // assemble is New with a store of the caller's; nil makes the one that cfg asks for.
 func assemble(cfg Config, counter engine.Counter) (*Sidecar, error) {
-	s := &Sidecar{cfg: cfg, forget: func() {}}
+	s := &Sidecar{cfg: cfg, forget: func() {}, serves: func([]string) {}}
 	s.streams, s.endStream = context.WithCancel(context.Background())
 	s.defers("streams", func() error { s.endStream(); return nil })
 	for _, step := range []func() error{
@@ -126,7 +128,8 @@ func (s *Sidecar) startLog() error {
 	}
 	s.level = new(slog.LevelVar)
 	s.level.Set(level)
-	log := telemetry.LogConfig{Out: s.cfg.Output, Level: s.level, JSON: strings.EqualFold(s.cfg.Log.Format, "json"), Secrets: s.cfg.secrets()}
+	s.secrets.Add(s.cfg.secrets()...)
+	log := telemetry.LogConfig{Out: s.cfg.Output, Level: s.level, JSON: strings.EqualFold(s.cfg.Log.Format, "json"), Secrets: &s.secrets}
 	s.log = telemetry.NewLogger(log)
 	log.Every = true
 	s.loadLog = telemetry.NewLogger(log)
@@ -181,7 +184,8 @@ func (c Config) files() rules.FilesConfig {
 	return rules.FilesConfig{
 		Path: c.Rules.Path, RuntimeRoot: c.Rules.Root, RuntimeSubdirectory: c.Rules.Subdirectory, RuntimeAppDirectory: c.Rules.AppDirectory,
 		IgnoreDotFiles: c.Rules.IgnoreDots, WatchRoot: c.Rules.WatchRoot, MergeDomains: c.Rules.Merge,
-		Compile: descriptors.Options{KeyPrefix: c.Store.KeyPrefix, KeySecret: []byte(c.Store.KeySecret)},
+		SpareDenied: c.Rules.SpareDenied,
+		Compile:     descriptors.Options{KeyPrefix: c.Store.KeyPrefix, KeySecret: []byte(c.Store.KeySecret)},
 	}
 }
 
@@ -207,7 +211,7 @@ func (s *Sidecar) openDoors() error {
 	}
 	s.grpc = server
 	door := s.register(server)
-	s.probes = &admin.Health{Degraded: s.degraded}
+	s.probes = &admin.Health{Degraded: s.degraded, Unready: s.unready}
 	s.http = []*http.Server{
 		admin.Server(admin.Public(s.probes, s.watchJSON(door.JSON())), answerWithin),
 		admin.Server(admin.Debug{Rules: s.engine.Rules, Stats: s.telemetry.Text, Metrics: s.metrics(), Level: s.logLevel()}.Handler(), 0),
@@ -223,7 +227,7 @@ func (s *Sidecar) register(server grpc.ServiceRegistrar) *rlsvc.Service {
 	a := s.cfg.Answer
 	door := rlsvc.New(rlsvc.Config{
 		Engine: s.watch(doorRLS), LimitHeaders: a.Headers, LimitHeader: a.LimitHeader, RemainingHeader: a.RemainingHeader,
-		ResetHeader: a.ResetHeader, DynamicMetadata: a.Metadata, Quota: a.Quota, OnPanic: s.observer.panicked,
+		ResetHeader: a.ResetHeader, DynamicMetadata: a.Metadata, Quota: a.Quota, Plain: one(a.Style, "reference"), OnPanic: s.observer.panicked,
 	})
 	door.Register(server)
 	extauthz.New(extauthz.Config{Engine: s.watch(doorExtAuthz), DefaultDomain: s.cfg.Rules.DefaultDomain, OnPanic: s.observer.panicked}).Register(server)

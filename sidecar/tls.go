@@ -12,11 +12,12 @@ import (
 	"time"
 )
 
-// certificates serves TLS from files and reads them again when they change. A change that cannot be read is logged, and
+// certificates makes TLS configurations from files and reads them again when they change. A change that cannot be read is logged, and
 // the last good files stay in use.
 type certificates struct {
-	cfg TLS
-	log *slog.Logger
+	files []string // those that are named; an empty name is none
+	read  func() (*tls.Config, error)
+	log   *slog.Logger
 
 	mu     sync.Mutex // guards the rest
 	stamp  string     // of the files that were read last, good or bad
@@ -24,19 +25,28 @@ type certificates struct {
 	looked time.Time
 }
 
-// lookEvery bounds how often handshakes look at the files.
+// lookEvery bounds how often new connections look at the files.
 const lookEvery = time.Second
 
-// serverTLS reads the files of cfg, or fails.
-func serverTLS(cfg TLS, log *slog.Logger) (*tls.Config, error) {
-	c := &certificates{cfg: cfg, log: log}
+// newCertificates reads the files, or fails.
+func newCertificates(files []string, read func() (*tls.Config, error), log *slog.Logger) (*certificates, error) {
+	c := &certificates{files: files, read: read, log: log}
 	c.stamp = c.stampFiles()
-	first, err := c.read()
+	first, err := read()
 	if err != nil {
 		return nil, err
 	}
 	c.inUse, c.looked = first, time.Now()
-	outer := first.Clone()
+	return c, nil
+}
+
+// serverTLS reads the files of cfg, or fails.
+func serverTLS(cfg TLS, log *slog.Logger) (*tls.Config, error) {
+	c, err := newCertificates([]string{cfg.Cert, cfg.Key, cfg.ClientCA}, cfg.server, log)
+	if err != nil {
+		return nil, err
+	}
+	outer := c.inUse.Clone()
 	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.current(), nil }
 	return outer, nil
 }
@@ -67,7 +77,7 @@ func (c *certificates) current() *tls.Config {
 // stampFiles tells one state of the files from another.
 func (c *certificates) stampFiles() string {
 	var b strings.Builder
-	for _, file := range []string{c.cfg.Cert, c.cfg.Key, c.cfg.ClientCA} {
+	for _, file := range c.files {
 		info, err := os.Stat(file)
 		if err != nil {
 			b.WriteString("-;")
@@ -78,29 +88,52 @@ func (c *certificates) stampFiles() string {
 	return b.String()
 }
 
-// read makes a configuration of the files.
-func (c *certificates) read() (*tls.Config, error) {
-	pair, err := tls.LoadX509KeyPair(c.cfg.Cert, c.cfg.Key)
+// server makes a configuration of the files.
+func (t TLS) server() (*tls.Config, error) {
+	pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
 	if err != nil {
 		return nil, fmt.Errorf("GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY: %w", err)
 	}
 	cfg := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}
-	if c.cfg.ClientCA == "" {
+	if t.ClientCA == "" {
 		return cfg, nil
 	}
-	cfg.ClientCAs, err = loadPool(c.cfg.ClientCA)
+	cfg.ClientCAs, err = loadPool(t.ClientCA)
 	if err != nil {
 		return nil, fmt.Errorf("GRPC_CLIENT_TLS_CACERT: %w", err)
 	}
 	cfg.ClientAuth = tls.RequireAndVerifyClientCert
-	if c.cfg.SAN != "" {
-		cfg.VerifyConnection = func(s tls.ConnectionState) error { return holds(s.PeerCertificates, c.cfg.SAN) }
+	if names := t.names(); len(names) > 0 {
+		cfg.VerifyConnection = func(s tls.ConnectionState) error { return holdsOne(s.PeerCertificates, names) }
 	}
 	return cfg, nil
 }
 
-// holds checks that a client's certificate, which is verified already, is made out to san: a DNS name, or a URI such as a
-// SPIFFE id.
+// names are those of which a client's certificate must hold one; none: any certificate will do.
+func (t TLS) names() []string {
+	var names []string
+	for name := range strings.SplitSeq(t.SAN, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// holdsOne checks that a client's certificate, which is verified already, is made out to one of the names.
+func holdsOne(chain []*x509.Certificate, names []string) error {
+	var all error
+	for _, san := range names {
+		err := holds(chain, san)
+		if err == nil {
+			return nil
+		}
+		all = errors.Join(all, err)
+	}
+	return all
+}
+
+// holds checks that a client's certificate is made out to san: a DNS name, or a URI such as a SPIFFE id.
 func holds(chain []*x509.Certificate, san string) error {
 	if len(chain) == 0 {
 		return errors.New("the client showed no certificate")
@@ -114,6 +147,16 @@ func holds(chain []*x509.Certificate, san string) error {
 		}
 	}
 	return fmt.Errorf("the client's certificate is not made out to %s", san)
+}
+
+// rotating returns how to speak TLS to Redis, for each new connection: the files are read again when they change. It fails where they
+// cannot be read now.
+func (r RedisTLS) rotating(log *slog.Logger) (func() *tls.Config, error) {
+	c, err := newCertificates([]string{r.CA, r.Cert, r.Key}, r.client, log)
+	if err != nil {
+		return nil, err
+	}
+	return c.current, nil
 }
 
 // client is how to speak TLS to Redis. Each server is checked by the name that it was dialled by.

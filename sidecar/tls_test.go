@@ -126,7 +126,7 @@ func TestClientsNeedTheRightCertificate(t *testing.T) {
 	envoyCert, envoyKey := a.issue(t, "envoy", 3)
 	otherCert, otherKey := a.issue(t, "other", 4)
 	strangeCert, strangeKey := stranger.issue(t, "envoy", 5)
-	for _, san := range []string{"envoy", "spiffe://mesh/envoy"} {
+	for _, san := range []string{"envoy", "spiffe://mesh/envoy", "gateway, envoy", "spiffe://mesh/gateway,spiffe://mesh/envoy"} {
 		s := begin(t, twoPerHour, "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+cert, "GRPC_SERVER_TLS_KEY="+key,
 			"GRPC_CLIENT_TLS_CACERT="+a.file, "GRPC_CLIENT_TLS_SAN="+san)
 		expectCodes(t, dial(t, s.Addresses().GRPC, a.client(t, envoyCert, envoyKey)), "alice", codeOK)

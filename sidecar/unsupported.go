@@ -39,8 +39,7 @@ var unsupported = map[string]ignored{
 
 	"EXPIRATION_JITTER_MAX_SECONDS":           {why: "keys expire when their limit is full again", inert: "0"},
 	"LOCAL_CACHE_SIZE_IN_BYTES":               {why: "refusals are remembered anyway; DENIAL_CACHE_SIZE says how many", inert: "0"},
-	"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": {why: "write `charge_denied: false` into a domain instead", inert: "false"},
-	"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED": {why: "health is good once it listens; /readyz names what is degraded", inert: "false"},
+	"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED": {why: "set RULES_REQUIRED=true instead: health is then good from the first good set of rules on", inert: "false"},
 	"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION":    {why: "a lost Redis does not fail health; /readyz names it", inert: "false"},
 
 	"REDIS_PIPELINE_WINDOW":              {why: noPipeline, inert: "0"},

@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -60,22 +61,80 @@ func (c *Config) validateListen(p *problems) {
 }
 
 func (c *Config) validateTLS(p *problems) {
-	if !c.TLS.Use {
+	t := &c.TLS
+	if t.CAAlias != "" && t.ClientCA != t.CAAlias {
+		p.add(errors.New("GRPC_CLIENT_TLS_CACERT and GRPC_SERVER_TLS_CA_CERT name different files: remove one of them"))
+	}
+	if !t.Use {
+		p.unused("set GRPC_SERVER_USE_TLS=true as well, or remove it: the gRPC port has no TLS", []setting{
+			{"GRPC_SERVER_TLS_CERT", t.Cert}, {"GRPC_SERVER_TLS_KEY", t.Key}, {"GRPC_SERVER_TLS_CA_CERT", t.CAAlias},
+			{"GRPC_CLIENT_TLS_CACERT", unless(t.CAAlias != "", t.ClientCA)}, {"GRPC_CLIENT_TLS_SAN", t.SAN},
+		})
 		return
 	}
-	p.unless(c.TLS.Cert != "", "GRPC_SERVER_TLS_CERT", "", "a file, which GRPC_SERVER_USE_TLS needs")
-	p.unless(c.TLS.Key != "", "GRPC_SERVER_TLS_KEY", "", "a file, which GRPC_SERVER_USE_TLS needs")
-	p.unless(c.TLS.SAN == "" || c.TLS.ClientCA != "", "GRPC_CLIENT_TLS_SAN", c.TLS.SAN, "checked without GRPC_CLIENT_TLS_CACERT: set that too")
+	p.unless(t.Cert != "", "GRPC_SERVER_TLS_CERT", "", "a file, which GRPC_SERVER_USE_TLS needs")
+	p.unless(t.Key != "", "GRPC_SERVER_TLS_KEY", "", "a file, which GRPC_SERVER_USE_TLS needs")
+	p.unless(t.SAN == "" || t.ClientCA != "", "GRPC_CLIENT_TLS_SAN", t.SAN, "checked without GRPC_CLIENT_TLS_CACERT: set that too")
+	p.unless(t.SAN == "" || len(t.names()) > 0, "GRPC_CLIENT_TLS_SAN", t.SAN, "a list of names, with commas in between")
+}
+
+// setting is a variable with its value; an empty value is not set.
+type setting struct{ name, value string }
+
+// unused adds a problem for each setting that has a value and does nothing. mend is what to do about it.
+func (p *problems) unused(mend string, settings []setting) {
+	for _, s := range settings {
+		if s.value != "" {
+			p.add(errors.New(s.name + ": " + mend))
+		}
+	}
+}
+
+// unless is the text where a condition does not hold, else nothing.
+func unless(is bool, text string) string {
+	if is {
+		return ""
+	}
+	return text
+}
+
+// set is a text for a switch that is on, else nothing.
+func set(is bool) string { return unless(!is, "true") }
+
+// validateRedisTLS finds settings of TLS that no connection uses: a reader of the environment would take Redis for secured.
+func (c *Config) validateRedisTLS(p *problems) {
+	t, secured := &c.RedisTLS, false
+	for _, r := range c.redises() {
+		at, err := r.target()
+		if err != nil {
+			return // it is reported elsewhere
+		}
+		secured = secured || r.URL != "" && at.said.scheme == "rediss"
+		if r.URL == "" {
+			p.unused("set "+r.prefix+"URL as well, or remove it: there is no Redis", []setting{{r.prefix + "TLS", set(r.TLS)}})
+		}
+	}
+	if !c.Store.PerSecond {
+		p.unused("set REDIS_PERSECOND=true as well, or remove it: that Redis is not used", []setting{{"REDIS_PERSECOND_TLS", set(c.PerSecond.TLS)}})
+	}
+	p.unless((t.Cert == "") == (t.Key == ""), "REDIS_TLS_CLIENT_CERT", t.Cert, "complete: it and REDIS_TLS_CLIENT_KEY go together")
+	if secured {
+		return
+	}
+	p.unused("write rediss:// in REDIS_URL or set REDIS_TLS=true as well, or remove it: no Redis is reached over TLS", []setting{
+		{"REDIS_TLS_CLIENT_CERT", t.Cert}, {"REDIS_TLS_CLIENT_KEY", t.Key}, {"REDIS_TLS_CACERT", t.CA},
+		{"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", set(t.SkipVerify)},
+	})
 }
 
 func (c *Config) validateStore(p *problems) {
-	s, t := &c.Store, &c.RedisTLS
+	s := &c.Store
 	for _, r := range c.redises() {
 		r.validate(p)
 	}
 	p.unless(!s.PerSecond || c.Redis.URL != "", "REDIS_URL", "", "a Redis, which REDIS_PERSECOND needs for the other limits")
 	p.unless(!s.PerSecond || c.PerSecond.URL != "", "REDIS_PERSECOND_URL", "", "a Redis, which REDIS_PERSECOND needs")
-	p.unless((t.Cert == "") == (t.Key == ""), "REDIS_TLS_CLIENT_CERT", t.Cert, "complete: it and REDIS_TLS_CLIENT_KEY go together")
+	c.validateRedisTLS(p)
 	p.unless(one(s.Backend, "redis", "memcache"), "BACKEND_TYPE", s.Backend, "redis")
 	p.unless(s.Budget >= time.Millisecond && s.Budget <= time.Minute, "STORE_BUDGET", s.Budget, "a duration from 1ms to 1m")
 	p.unless(s.Patience >= time.Millisecond && s.Patience <= time.Minute, "STORE_PATIENCE", s.Patience, "a duration from 1ms to 1m")
@@ -117,6 +176,7 @@ func (c *Config) validateRest(p *problems) {
 		p.unless(one(c.Rules.Type, "FILE"), "CONFIG_TYPE", c.Rules.Type, "FILE")
 	}
 	a := &c.Answer
+	p.unless(one(a.Style, "spillway", "reference"), "RESPONSE_STYLE", a.Style, "spillway or reference")
 	for _, h := range [][2]string{
 		{"LIMIT_LIMIT_HEADER", a.LimitHeader}, {"LIMIT_REMAINING_HEADER", a.RemainingHeader}, {"LIMIT_RESET_HEADER", a.ResetHeader},
 	} {

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -68,7 +67,12 @@ func TestCluster(t *testing.T) {
 			jostle(t, openCluster(t, c, RedisConfig{}), 4000)
 		}},
 		{"sidecars count each other", func(t *testing.T, c sharedCluster) {
-			wantLive(t, "on a cluster", openHearts(t, fleet.Servers{Kind: fleet.Cluster, Addresses: c.Addrs()[:1]}, 3)[0], 3, 3*time.Second)
+			all := openHearts(t, fleet.Servers{Kind: fleet.Cluster, Addresses: c.Addrs()[:1]}, 3)
+			all[0].Serve([]string{"shop", "search"})
+			all[1].Serve([]string{"shop"})
+			wantLive(t, "on a cluster", all[0], 3)
+			awaitLiveOf(t, "on a cluster", all[0], "shop", 2)
+			awaitLiveOf(t, "on a cluster", all[0], "search", 1)
 		}},
 		{"reset", resetOverSlots},
 		{"slots move under load", slotsMove},

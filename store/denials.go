@@ -39,6 +39,7 @@ type denials struct {
 	shards    [denialShards]denialShard
 	entries   atomic.Int64
 	hits      atomic.Int64
+	misses    atomic.Int64
 	questions atomic.Int64
 	drops     atomic.Int64
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,36 +22,74 @@ const (
 	leaveIn    = 100 * time.Millisecond
 )
 
-// beatScript is what a sidecar does to show that it lives, and to learn who else does.
+// beatScript shows that this sidecar lives, and counts those that do.
 //
 //go:embed heart.lua
 var beatScript string
 
-// heart counts the sidecars that share a store. Each shows up every second under a key of its own name, on every shard of a ring.
+// heartKeys is how many keys one call of the script is about: a call takes some 3 µs of Redis for each.
+const heartKeys = 100
+
+// heart counts the sidecars that share a store, and those of each domain. Each shows up every second under its own name in one set for
+// all sidecars, one for all that name their domains, and one for each of its domains, on every shard of a ring.
+//
+// A sidecar of a version that names no domains is in the first set only. It counts for every domain, and it counts every sidecar.
 type heart struct {
-	fleet  *fleet.Fleet
-	key    string
-	id     string
-	failed func(reason string, err error)
-	live   atomic.Int64 // as last known; 0: never
-	calm   time.Time    // until then the number does not fall
-	cancel context.CancelFunc
-	done   chan struct{}
+	fleet   *fleet.Fleet
+	key     string
+	id      string
+	failed  func(reason string, err error)
+	domains atomic.Pointer[[]string]         // that this sidecar has rules for
+	live    atomic.Pointer[map[string]int64] // by domain, and of all sidecars under allDomains, as last known; nil: never
+	calm    time.Time                        // until then no number falls
+	changed chan struct{}                    // the domains are others
+	cancel  context.CancelFunc
+	done    chan struct{}
 }
+
+// allDomains stands for the sidecars of every domain. No domain has an empty name.
+const allDomains = ""
 
 func newHeart(f *fleet.Fleet, key string, failed func(reason string, err error)) *heart {
 	ctx, cancel := context.WithCancel(context.Background())
-	h := &heart{fleet: f, key: key, id: rand.Text(), failed: failed, cancel: cancel, done: make(chan struct{})}
+	h := &heart{fleet: f, key: key, id: rand.Text(), failed: failed, cancel: cancel, done: make(chan struct{}), changed: make(chan struct{}, 1)}
+	h.domains.Store(new([]string))
 	go h.run(ctx)
 	return h
 }
 
-// Live is how many sidecars share this store, this one included: the last number that was known, and 1 when none ever was.
-func (r *Redis) Live() int {
+// Live is how many sidecars with rules for a domain share this store, this one included; of an empty domain, how many sidecars there are.
+// It is the last number that was known. Where the domain's was never known it is that of all sidecars, and 1 where that is not known
+// either.
+func (r *Redis) Live(domain string) int {
 	if r.heart == nil {
 		return 1
 	}
-	return int(max(r.heart.live.Load(), 1))
+	return r.heart.count(domain)
+}
+
+// Serve sets the domains that this sidecar has rules for, so that others count it there.
+func (r *Redis) Serve(domains []string) {
+	if r.heart == nil {
+		return
+	}
+	r.heart.domains.Store(&domains)
+	select {
+	case r.heart.changed <- struct{}{}:
+	default: // the next beat is to come already
+	}
+}
+
+func (h *heart) count(domain string) int {
+	known := h.live.Load()
+	if known == nil {
+		return 1
+	}
+	n, found := (*known)[domain]
+	if !found {
+		n = (*known)[allDomains]
+	}
+	return int(max(n, 1))
 }
 
 func (h *heart) run(ctx context.Context) {
@@ -58,10 +97,12 @@ func (h *heart) run(ctx context.Context) {
 	ticker := time.NewTicker(beatEvery)
 	defer ticker.Stop()
 	for {
-		h.beat()
+		h.beat(*h.domains.Load())
 		if ctx.Err() == nil {
 			select {
 			case <-ticker.C:
+				continue
+			case <-h.changed:
 				continue
 			case <-ctx.Done():
 			}
@@ -71,7 +112,7 @@ func (h *heart) run(ctx context.Context) {
 	}
 }
 
-// homes are the nodes that keep the key: of a ring all of them, so that the number is known as long as one lives.
+// homes are the nodes that keep the keys: of a ring all of them, so that the numbers are known as long as one lives.
 func (h *heart) homes() []*fleet.Node {
 	if h.fleet.Everywhere() {
 		return h.fleet.Nodes()
@@ -80,41 +121,86 @@ func (h *heart) homes() []*fleet.Node {
 	return []*fleet.Node{n}
 }
 
-// beat shows up everywhere at once. The largest count wins: a shard that was away knows of few. Where all were away nobody could show up,
-// so for as long as it takes to find out who lives the number does not fall.
-func (h *heart) beat() {
-	most := slices.Max(h.tell(beatWithin, "EVAL", beatScript, "1", h.key, h.id, strconv.FormatInt(deadAfter.Milliseconds(), 10)))
-	if most == 0 {
+// keysOf are the sets that a sidecar of those domains is in: that of all sidecars, that of those that name their domains, and the
+// domains'. They share a hash tag.
+func (h *heart) keysOf(domains []string) []string {
+	keys := []string{h.key, h.key + ":2"}
+	for _, d := range domains {
+		keys = append(keys, h.key+":domain:"+d)
+	}
+	return keys
+}
+
+// beat shows up everywhere at once. The largest count wins: a shard that was away knows of few. Where all were away no sidecar could show
+// up, so for as long as it takes to find out which live no number falls.
+func (h *heart) beat(domains []string) {
+	most := map[string]int64{}
+	for _, counts := range h.tell(beatWithin, h.keysOf(domains), deadAfter) {
+		if len(counts) < 2 {
+			continue
+		}
+		unnamed := max(counts[0]-counts[1], 0)
+		most[allDomains] = max(most[allDomains], counts[0])
+		for i, n := range counts[2:] {
+			most[domains[i]] = max(most[domains[i]], n+unnamed)
+		}
+	}
+	if len(most) == 0 {
 		h.calm = time.Now().Add(deadAfter)
 		return
 	}
-	if most > h.live.Load() || time.Now().After(h.calm) {
-		h.live.Store(most)
+	h.keep(most)
+	h.live.Store(&most)
+}
+
+// keep adds to fresh numbers the last known ones of domains that were not counted, and the larger ones while no number may fall.
+func (h *heart) keep(fresh map[string]int64) {
+	known := h.live.Load()
+	if known == nil {
+		return
+	}
+	calm := !time.Now().After(h.calm)
+	for domain, n := range *known {
+		_, counted := fresh[domain]
+		if !counted || calm {
+			fresh[domain] = max(fresh[domain], n)
+		}
 	}
 }
 
 // leave removes this sidecar from the heartbeat, so that others stop counting it at once.
 func (h *heart) leave() {
-	h.tell(leaveIn, "ZREM", h.key, h.id)
+	h.tell(leaveIn, h.keysOf(*h.domains.Load()), 0)
 }
 
-// tell sends a command to all homes, and returns their answers, 0 where there was none.
-func (h *heart) tell(within time.Duration, words ...string) []int64 {
+// tell runs the script on all homes, and returns the counts of the keys at each, none where one did not answer.
+func (h *heart) tell(within time.Duration, keys []string, dead time.Duration) [][]int64 {
 	homes := h.homes()
-	answers := make([]int64, len(homes))
+	answers := make([][]int64, len(homes))
 	var all sync.WaitGroup
 	for i, n := range homes {
-		all.Go(func() {
-			reply, err := n.Ask(within, h.key, words...)
-			if err != nil {
-				h.failed(fleet.Reason(err), err)
-				return
-			}
-			answers[i], _ = reply.Int()
-		})
+		all.Go(func() { answers[i] = h.tellNode(n, within, keys, dead) })
 	}
 	all.Wait()
 	return answers
+}
+
+// tellNode runs the script on one home, for some keys at a time. The counts end where the home stopped answering.
+func (h *heart) tellNode(n *fleet.Node, within time.Duration, keys []string, dead time.Duration) []int64 {
+	var counts []int64
+	for some := range slices.Chunk(keys, heartKeys) {
+		words := append([]string{"EVAL", beatScript, strconv.Itoa(len(some))}, some...)
+		reply, err := n.Ask(within, h.key, append(words, h.id, strconv.FormatInt(dead.Milliseconds(), 10))...)
+		if err != nil {
+			h.failed(fleet.Reason(err), err)
+			return counts
+		}
+		for _, word := range strings.Fields(string(reply.Data)) {
+			number, _ := strconv.ParseInt(word, 10, 64) // the script writes numbers only
+			counts = append(counts, number)
+		}
+	}
+	return counts
 }
 
 // stop ends the heartbeat, and gives it a moment to leave. What still waits for a server ends with the connections.

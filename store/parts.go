@@ -33,12 +33,22 @@ func (r *Redis) askParts(ctx context.Context, charges []limit.Charge, refused bo
 	}
 	refused = refused || limit.Refuses(charges, decisions)
 	if refused {
-		r.giveBack(ctx, first, decisions, max(r.patience-time.Since(began), r.patience/5))
+		r.giveBack(ctx, first, decisions, r.rest(began))
 	}
+	if len(second) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.rest(began)*10/8) // allowance takes 80 % of it
+	defer cancel()
 	r.askAll(ctx, second, refused)
 	for _, p := range second {
 		p.report(decisions)
 	}
+}
+
+// rest is what a request has left of its patience: the waves of a split request share it. A further wave gets a fifth of it at least.
+func (r *Redis) rest(began time.Time) time.Duration {
+	return max(r.patience-time.Since(began), r.patience/5)
 }
 
 // split sorts charges by where they live. Refunds come second: one that is given and then has to be taken back, because the request

@@ -227,3 +227,34 @@ func onShard(t *testing.T, r *Redis, name string, l limit.Limit) limit.Charge {
 	t.Fatalf("none of 1000 keys is on %s", name)
 	return limit.Charge{}
 }
+
+// TestTheWavesOfASplitRequestShareItsPatience: refunds are asked for after the charges, in what those left of the time.
+func TestTheWavesOfASplitRequestShareItsPatience(t *testing.T) {
+	ring, _ := startRing(t, 2)
+	var mu sync.Mutex
+	var bounded []bool // by trip: the call has a deadline that its caller did not set
+	r := openRedis(t, RedisConfig{Servers: ring, Patience: time.Hour, DenialEntries: -1, OnTrip: func(ctx context.Context, _ string, _ int) func(string) {
+		mu.Lock()
+		defer mu.Unlock()
+		deadline, found := ctx.Deadline()
+		bounded = append(bounded, found && time.Until(deadline) <= time.Hour*10/8)
+		return nil
+	}})
+	s := scatter(t, 16, 40)
+	charges := []limit.Charge{s.charge(0, 1), s.charge(1, 1), s.charge(2, 1), s.charge(3, 1)}
+	charges[3].Op = limit.Refund
+	for _, d := range spend(r, charges...) {
+		if d.Outcome != limit.Allowed {
+			t.Fatalf("decided %+v, want all allowed", d)
+		}
+	}
+	if n := len(bounded); n < 2 || bounded[0] || !bounded[n-1] {
+		t.Errorf("calls with a bound of their own: %v, want the last one alone", bounded)
+	}
+	if got := r.rest(time.Now().Add(-50 * time.Minute)); got > 12*time.Minute || got < 9*time.Minute {
+		t.Errorf("%v are left of an hour after 50 minutes", got)
+	}
+	if got := r.rest(time.Now().Add(-2 * time.Hour)); got != 12*time.Minute {
+		t.Errorf("%v are left after all is used up, want a fifth", got)
+	}
+}

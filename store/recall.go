@@ -23,8 +23,10 @@ func (r *Redis) spendBehindDenials(ctx context.Context, t *trip) {
 		r.denials.hits.Add(int64(known))
 	case known > 0 && refused:
 		r.denials.hits.Add(int64(known))
+		r.denials.misses.Add(int64(len(t.charges) - known))
 		r.askSiblings(ctx, t, now)
 	default:
+		r.denials.misses.Add(int64(len(t.charges)))
 		r.ask(ctx, t, t.charges, false, t.decisions)
 	}
 }
@@ -35,15 +37,18 @@ func (r *Redis) askAgain(ctx context.Context, t *trip, now time.Duration) {
 	r.ask(ctx, t, t.charges, false, t.decisions)
 	for i := range t.decisions {
 		if t.decisions[i].Outcome != limit.Undecided || t.decisions[i].Unknown {
+			r.denials.misses.Add(int64(len(t.charges)))
 			return
 		}
 	}
 	t.answers = append(t.answers[:0], t.decisions...)
 	known, refused, _ := r.denials.recall(t, now)
 	answers := known == len(t.charges) || refused
-	if answers {
-		r.denials.hits.Add(int64(known))
+	if !answers {
+		known = 0
 	}
+	r.denials.hits.Add(int64(known))
+	r.denials.misses.Add(int64(len(t.charges) - known))
 	for i := range t.decisions {
 		if !answers || !t.known[i] {
 			t.decisions[i] = t.answers[i]

@@ -58,6 +58,7 @@ type RedisStats struct {
 
 	DenialEntries   int64 // spent counters remembered now
 	DenialHits      int64 // charges refused without asking
+	DenialMisses    int64 // charges that were looked up and not refused so
 	DenialQuestions int64 // denials that were known and asked about again, one per second and counter at most
 	DenialDrops     int64 // spent counters forgotten before their time, because there were more than DenialEntries
 
@@ -271,7 +272,7 @@ func (r *Redis) Stats() RedisStats {
 	}
 	if r.denials != nil {
 		s.DenialEntries, s.DenialHits, s.DenialDrops = r.denials.entries.Load(), r.denials.hits.Load(), r.denials.drops.Load()
-		s.DenialQuestions = r.denials.questions.Load()
+		s.DenialQuestions, s.DenialMisses = r.denials.questions.Load(), r.denials.misses.Load()
 	}
 	return s
 }

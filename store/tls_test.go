@@ -24,11 +24,14 @@ func TestTLS(t *testing.T) {
 	settings, trusted := secured(t)
 	server := servers.StartRedis(t, settings...)
 	c := charge(t, "k", bucket(3, time.Hour), 1)
-	trusting := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}, TLS: trusted}})
+	trusting := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}, TLS: always(trusted)}})
 	want(t, "with the right roots", spend(trusting, c)[0], limit.Allowed, 1, 2)
-	wary := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}, TLS: &tls.Config{ServerName: trusted.ServerName}}})
+	wary := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}, TLS: always(&tls.Config{ServerName: trusted.ServerName})}})
 	wantUndecided(t, wary, c, fleet.ReasonDial)
 }
+
+// always is one configuration for all connections.
+func always(config *tls.Config) func() *tls.Config { return func() *tls.Config { return config } }
 
 // TestDeadTLSConnectionsCostNoCall: connections that ended are replaced before the next call.
 func TestDeadTLSConnectionsCostNoCall(t *testing.T) {
@@ -42,7 +45,7 @@ func TestDeadTLSConnectionsCostNoCall(t *testing.T) {
 				server := servers.StartRedis(t, settings...)
 				config := trusted.Clone()
 				config.MaxVersion = version
-				r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}, TLS: config}})
+				r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}, TLS: always(config)}})
 				servers.Await(t, "connections", func() error { return notYet(r.Stats().Fleet.Idle == 4) })
 				strike(t, server)
 				servers.Await(t, "other connections", func() error {
@@ -84,7 +87,7 @@ func wantNoCallLost(t *testing.T, r *Redis, calls int) {
 func TestTLSServerComesBackUnderLoad(t *testing.T) {
 	settings, trusted := secured(t)
 	server := servers.StartRedis(t, settings...)
-	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}, TLS: trusted}, Budget: steady, DenialEntries: -1})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}, TLS: always(trusted)}, Budget: steady, DenialEntries: -1})
 	w := watchOne(t, r, charge(t, "k", bucket(1_000_000, year), 1))
 	server.Kill(t)
 	w.awaitLost(t)
@@ -100,7 +103,7 @@ func TestTLSServerComesBackUnderLoad(t *testing.T) {
 func TestCloseDuringATLSHandshake(t *testing.T) {
 	for kind, config := range everyKind(blackHole(t), blackHole(t)) {
 		t.Run(kind, func(t *testing.T) {
-			config.TLS, config.DialTimeout = &tls.Config{ServerName: "redis.test"}, 5*time.Second
+			config.TLS, config.DialTimeout = always(&tls.Config{ServerName: "redis.test"}), 5*time.Second
 			if config.PerSecond != nil {
 				config.PerSecond.TLS, config.PerSecond.DialTimeout = config.TLS, config.DialTimeout
 			}
@@ -115,7 +118,7 @@ func TestSentinelWithTLS(t *testing.T) {
 	s := servers.StartSentinels(t, settings...)
 	var b trips
 	r := openRedis(t, RedisConfig{
-		Servers: fleet.Servers{Kind: fleet.Sentinel, Addresses: s.Addrs()[:1], Master: s.Master, TLS: trusted},
+		Servers: fleet.Servers{Kind: fleet.Sentinel, Addresses: s.Addrs()[:1], Master: s.Master, TLS: always(trusted)},
 		Budget:  steady, DenialEntries: -1, OnBreaker: b.note,
 	})
 	c := charge(t, "k", bucket(1_000_000, year), 1)
@@ -137,7 +140,7 @@ func TestClusterWithTLS(t *testing.T) {
 	t.Parallel() // it mostly waits
 	settings, trusted := secured(t)
 	c := sharedCluster{servers.StartCluster(t, settings...), t}
-	r := openCluster(t, c, RedisConfig{Servers: fleet.Servers{TLS: trusted}, DenialEntries: -1})
+	r := openCluster(t, c, RedisConfig{Servers: fleet.Servers{TLS: always(trusted)}, DenialEntries: -1})
 	wantNoCallLost(t, r, 50)
 	replaced(t, r, 3, func() {
 		for _, node := range c.Nodes {

@@ -48,9 +48,7 @@ type LogConfig struct {
 	Every bool         // also what repeats
 	Now   func() time.Time
 
-	// Secrets never appear, whoever puts them into a line: *** stands in their place. Those of less than eight bytes are
-	// left alone, because they may be part of ordinary words, and their absence would tell them.
-	Secrets []string
+	Secrets *Secrets // what never appears; nil: nothing
 }
 
 // NewLogger returns a log of one line per event, whatever the event holds: a line has 4 KiB at most, and values are cut.
@@ -66,7 +64,7 @@ func NewLogger(cfg LogConfig) *slog.Logger {
 		opt.ReplaceAttr = jsonKeys
 		h = slog.NewJSONHandler(cfg.Out, opt)
 	}
-	h = &safe{Handler: h, hide: hiding(cfg.Secrets), room: maxLine - lineFrame}
+	h = &safe{Handler: h, hide: cfg.Secrets, room: maxLine - lineFrame}
 	if cfg.Every {
 		return slog.New(h)
 	}

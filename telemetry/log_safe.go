@@ -25,23 +25,8 @@ var wider = map[string]int{"error": 1024, "stack": 2048}
 // work of the handler behind it, which escapes control bytes.
 type safe struct {
 	slog.Handler
-	hide *strings.Replacer // nil: nothing to hide
-	room int               // bytes left for message and attributes
-}
-
-// hiding replaces secrets.
-func hiding(secrets []string) *strings.Replacer {
-	const shortest = 8
-	var pairs []string
-	for _, s := range secrets {
-		if len(s) >= shortest {
-			pairs = append(pairs, s, "***")
-		}
-	}
-	if pairs == nil {
-		return nil
-	}
-	return strings.NewReplacer(pairs...)
+	hide *Secrets // nil: nothing to hide
+	room int      // bytes left for message and attributes
 }
 
 // Handle passes a record on in its safe form.
@@ -125,7 +110,7 @@ func spoken(v slog.Value) (text string) {
 // text hides secrets in a text and cuts it to most bytes, and to what room is left for its written form.
 func (s *safe) text(text string, most int, room *int) string {
 	if s.hide != nil {
-		text = s.hide.Replace(text)
+		text = s.hide.conceal(text)
 	}
 	const more = "…"
 	var b strings.Builder

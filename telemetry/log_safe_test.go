@@ -119,19 +119,25 @@ func TestValuesAreCut(t *testing.T) {
 	}
 }
 
+func secretsOf(texts ...string) *Secrets {
+	s := new(Secrets)
+	s.Add(texts...)
+	return s
+}
+
 func TestSecretsNeverAppear(t *testing.T) {
 	const secret, short = "hunter2-hunter2", "redis"
 	for name, event := range events {
 		for _, asJSON := range []bool{true, false} {
 			var out bytes.Buffer
-			event(NewLogger(LogConfig{Out: &out, JSON: asJSON, Secrets: []string{secret, short, ""}}), "dial redis://"+secret+"@host")
+			event(NewLogger(LogConfig{Out: &out, JSON: asJSON, Secrets: secretsOf(secret, short, "")}), "dial redis://"+secret+"@host")
 			if strings.Contains(out.String(), secret) {
 				t.Errorf("as a %s the secret is told: %s", name, out.String())
 			}
 		}
 	}
 	var out bytes.Buffer
-	NewLogger(LogConfig{Out: &out, Secrets: []string{secret, short}}).Info("redis is away", "error", "login "+secret+" refused")
+	NewLogger(LogConfig{Out: &out, Secrets: secretsOf(secret, short)}).Info("redis is away", "error", "login "+secret+" refused")
 	if !strings.Contains(out.String(), `msg="redis is away" error="login *** refused"`) {
 		t.Errorf("what is hidden is %s", out.String())
 	}
@@ -143,5 +149,16 @@ func TestLevelsHaveNames(t *testing.T) {
 		if err != nil || LevelName(level) != name {
 			t.Errorf("the level %s is called %s (%v)", name, LevelName(level), err)
 		}
+	}
+}
+
+func TestSecretsThatChangeStayHidden(t *testing.T) {
+	s := secretsOf("the-fixed-secret")
+	for i := range 3 * recentSecrets {
+		s.AddRecent(fmt.Sprintf("password-number-%d", i))
+	}
+	text := "the-fixed-secret password-number-299 password-number-200 password-number-1"
+	if got, want := s.conceal(text), "*** *** *** password-number-1"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

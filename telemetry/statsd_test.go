@@ -101,7 +101,7 @@ func TestStatisticsHaveTheReferenceServersNames(t *testing.T) {
 	address, lines := receiver(t, "tcp")
 	m := New(Config{})
 	m.Redis(func() store.RedisStats {
-		return store.RedisStats{Fleet: fleet.Stats{Connections: 3, Opened: 7, Ended: 4}, DenialHits: 5}
+		return store.RedisStats{Fleet: fleet.Stats{Connections: 3, Opened: 7, Ended: 4}, DenialHits: 5, DenialMisses: 6}
 	})
 	s := idle(m, StatsdConfig{Address: address})
 	m.Count(m.Series("shop", []string{"user"}), Hit{Hits: 2, Capacity: 1, Over: true, Shadow: true, Cached: true})
@@ -114,14 +114,14 @@ func TestStatisticsHaveTheReferenceServersNames(t *testing.T) {
 	m.Panicked()
 	s.Close(t.Context())
 	const of = "ratelimit.service.rate_limit.shop."
-	expectLines(t, collect(t, lines, 18), []string{
+	expectLines(t, collect(t, lines, 19), []string{
 		of + "user.total_hits:2|c", of + "user.over_limit:2|c", of + "user.over_limit_with_local_cache:2|c", of + "user.shadow_mode:2|c",
 		of + "tenant.path_/a.ip_10_0_0_1.total_hits:1|c", of + "tenant.path_/a.ip_10_0_0_1.within_limit:1|c", of + "tenant.path_/a.ip_10_0_0_1.near_limit:1|c",
 		"ratelimit.service.rate_limit.other.domain_not_found:1|c",
 		"ratelimit.service.config_load_success:1|c", "ratelimit.service.config_load_error:1|c", "ratelimit.service.global_shadow_mode:1|c",
 		"ratelimit.service.call.should_rate_limit.redis_error:1|c", "ratelimit.service.call.should_rate_limit.service_error:1|c",
 		"ratelimit.redis_pool.cx_active:3|g", "ratelimit.redis_pool.cx_total:7|c", "ratelimit.redis_pool.cx_local_close:4|c",
-		"ratelimit.localcache.hitCount:5|c", "ratelimit.localcache.entryCount:0|g",
+		"ratelimit.localcache.hitCount:5|c", "ratelimit.localcache.missCount:6|c", "ratelimit.localcache.entryCount:0|g",
 	})
 }
 

@@ -91,11 +91,35 @@ func (t *Telemetry) Redis(stats func() store.RedisStats) {
 	t.redisSource(stats)
 }
 
-// Live measures how many sidecars share the store.
-func (t *Telemetry) Live(live func() int) {
-	t.register.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "spillway_live_sidecars", Help: "Sidecars that share the store, as last known; a local share is the limit divided by it.",
-	}, func() float64 { return float64(live()) }))
+// Live measures how many sidecars share the store, and how many of them have rules for each of these domains. live is asked for all with
+// an empty domain.
+func (t *Telemetry) Live(live func(domain string) int, domains func() []string) {
+	t.register.MustRegister(liveSidecars{live, domains})
+}
+
+// liveSidecars measures the sidecars that share a store.
+type liveSidecars struct {
+	live    func(domain string) int
+	domains func() []string
+}
+
+var (
+	liveAll      = prometheus.NewDesc("spillway_live_sidecars", "Sidecars that share the store, as last known.", nil, nil)
+	liveOfDomain = prometheus.NewDesc("spillway_domain_sidecars", "Sidecars with rules for a domain that share the store, as last known; a local share is the limit divided by it.", []string{"domain"}, nil)
+)
+
+// Describe names the metrics.
+func (liveSidecars) Describe(out chan<- *prometheus.Desc) {
+	out <- liveAll
+	out <- liveOfDomain
+}
+
+// Collect sends the numbers of the domains that are loaded now.
+func (l liveSidecars) Collect(out chan<- prometheus.Metric) {
+	out <- prometheus.MustNewConstMetric(liveAll, prometheus.GaugeValue, float64(l.live("")))
+	for _, domain := range l.domains() {
+		out <- prometheus.MustNewConstMetric(liveOfDomain, prometheus.GaugeValue, float64(l.live(domain)), strings.ToValidUTF8(domain, "_"))
+	}
 }
 
 // breakers measures the breakers of a store, of which there are more or fewer as its servers come and go.

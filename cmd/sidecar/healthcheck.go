@@ -16,15 +16,15 @@ import (
 // healthTimeout is the longest a health check waits. Container engines give it 3 s or more.
 const healthTimeout = 2 * time.Second
 
-// healthcheck asks a sidecar with the same environment whether it is ready, for containers without a shell or curl. It says
-// so in one line. Engines reserve exit codes above 1, so even a bad environment is a 1 here.
-func healthcheck(program string, environ []string, stdout, stderr io.Writer) int {
+// healthcheck asks a sidecar with the same environment whether it is ready, or lives, by the path of the probe, for containers without a
+// shell or curl. It writes one line. Engines reserve exit codes above 1, so even a bad environment is a 1 here.
+func healthcheck(program, path string, environ []string, stdout, stderr io.Writer) int {
 	cfg, err := sidecar.FromEnvironment(environ, program)
 	if err != nil {
 		fmt.Fprintf(stderr, "unhealthy: the environment is not usable: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
 		return exitError
 	}
-	told, err := askReady(cfg.Listen.Host, cfg.Listen.Port)
+	told, err := askProbe(cfg.Listen.Host, cfg.Listen.Port, path)
 	if err != nil {
 		fmt.Fprintf(stderr, "unhealthy: %v\n", err)
 		return exitError
@@ -33,12 +33,12 @@ func healthcheck(program string, environ []string, stdout, stderr io.Writer) int
 	return exitOK
 }
 
-// askReady returns what the sidecar says about itself.
-func askReady(host string, port uint16) (string, error) {
+// askProbe returns what the sidecar answers on a path.
+func askProbe(host string, port uint16, path string) (string, error) {
 	if port == 0 {
 		return "", errors.New("PORT is 0, so the sidecar listens where nobody knows")
 	}
-	url := "http://" + net.JoinHostPort(reachable(host), strconv.Itoa(int(port))) + "/readyz"
+	url := "http://" + net.JoinHostPort(reachable(host), strconv.Itoa(int(port))) + path
 	// No proxy: the sidecar is on this machine, whatever HTTP_PROXY says.
 	client := http.Client{Timeout: healthTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Get(url)

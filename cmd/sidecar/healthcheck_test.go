@@ -65,6 +65,23 @@ func TestHealthcheckOfWhatIsNotReady(t *testing.T) {
 	}
 }
 
+// TestHealthcheckOfALiveSidecar: one that is not ready lives, and must not be restarted for that.
+func TestHealthcheckOfALiveSidecar(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/livez" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(server.Close)
+	environ := []string{"PORT=" + portOf(server.Listener.Addr().String())}
+	if code, _, errs := program(environ, "healthcheck", "live"); code != 0 {
+		t.Errorf("healthcheck live = %d, %q, want 0", code, errs)
+	}
+	if code, _, errs := program(environ, "healthcheck"); code != 1 {
+		t.Errorf("healthcheck = %d, %q, want 1", code, errs)
+	}
+}
+
 func TestHealthcheckDoesNotWaitForever(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

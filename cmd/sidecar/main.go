@@ -28,6 +28,9 @@ func run(args, environ []string, stdout, stderr io.Writer) int {
 	if len(args) < 2 {
 		return serve(args[0], environ, stdout, stderr)
 	}
+	if len(args) == 3 && args[1] == "healthcheck" && args[2] == "live" {
+		return healthcheck(args[0], "/livez", environ, stdout, stderr)
+	}
 	if len(args) == 2 {
 		switch args[1] {
 		case "-h", "-help", "--help", "help":
@@ -37,7 +40,7 @@ func run(args, environ []string, stdout, stderr io.Writer) int {
 			fmt.Fprintln(stdout, "spillway sidecar", version())
 			return exitOK
 		case "healthcheck":
-			return healthcheck(args[0], environ, stdout, stderr)
+			return healthcheck(args[0], "/readyz", environ, stdout, stderr)
 		}
 	}
 	fmt.Fprintf(stderr, "%s: no such argument: %q\n\n%s", args[0], args[1:], usage)

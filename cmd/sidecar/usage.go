@@ -5,7 +5,8 @@ const usage = `Spillway is a rate-limiting sidecar for Envoy. Settings come from
 
 Usage:
   sidecar               serve until SIGTERM; SIGHUP reads the rules again
-  sidecar healthcheck   ask the sidecar at HOST:PORT whether it is ready: exit code 0 or 1
+  sidecar healthcheck   ask the sidecar at HOST:PORT whether it is ready: exit code 0 or 1;
+                        healthcheck live asks whether the process answers at all
   sidecar --version     print the version
   sidecar --help        print this
 

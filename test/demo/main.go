@@ -60,7 +60,7 @@ func run(out io.Writer) error {
 func findPrograms() (Programs, error) {
 	redis, err := exec.LookPath("redis-server")
 	if err != nil {
-		return Programs{}, fmt.Errorf("redis-server is missing (make tools): %w", err)
+		return Programs{}, fmt.Errorf("redis-server is missing (make demo-tools): %w", err)
 	}
 	p := Programs{Redis: redis, Envoy: os.Getenv("ENVOY_BIN"), Sidecar: os.Getenv("SIDECAR_BIN")}
 	if p.Envoy == "" {
@@ -72,7 +72,7 @@ func findPrograms() (Programs, error) {
 	for _, file := range []string{p.Envoy, p.Sidecar} {
 		_, err := os.Stat(file)
 		if err != nil {
-			return Programs{}, fmt.Errorf("a program is missing (make tools build): %w", err)
+			return Programs{}, fmt.Errorf("a program is missing (make demo-tools build): %w", err)
 		}
 	}
 	return p, nil

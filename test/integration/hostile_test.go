@@ -40,6 +40,15 @@ func TestLineBreaksNeverSplitAResponse(t *testing.T) {
 	w.noErrors(t, "client's value", w.hostileValue)
 }
 
+// TestHeadersWithUnderscoresAreRefused: an application may take x_user for x-user, of which Envoy and the rules see only one.
+func TestHeadersWithUnderscoresAreRefused(t *testing.T) {
+	for name, w := range map[string]*world{"envoy.yaml": start(t, setup{}), "ext_authz.yaml": startAuthz(t, authzSetup{})} {
+		if got := w.get(t, "/", "x_user", "alice"); got.status != http.StatusBadRequest {
+			t.Errorf("%s: a header with an underscore is answered with %d, want 400", name, got.status)
+		}
+	}
+}
+
 // hostileValue sends bytes that Go's client would not: a tab, quotes, high bytes, and what looks like an escaped line break.
 func (w *world) hostileValue(t *testing.T) {
 	inside(t, time.Minute)

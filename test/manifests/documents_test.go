@@ -18,6 +18,7 @@ import (
 	security "istio.io/api/security/v1beta1"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
+	network "k8s.io/api/networking/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -51,7 +52,7 @@ var istioKinds = map[string]proto.Message{
 // kubernetes decodes kinds of Kubernetes, of the Gateway API and of Envoy Gateway. An unknown kind or field is an error.
 var kubernetes = func() runtime.Decoder {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{core.AddToScheme, apps.AddToScheme, gateway.Install, envoygateway.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{core.AddToScheme, apps.AddToScheme, network.AddToScheme, gateway.Install, envoygateway.AddToScheme} {
 		err := add(scheme)
 		if err != nil {
 			panic(err)

@@ -70,10 +70,17 @@ func TestContainersAreConfined(t *testing.T) {
 		if !slices.Equal(s.Capabilities.Drop, []core.Capability{"ALL"}) || s.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault {
 			t.Errorf("the container may more than it needs: %v", s)
 		}
-		for _, probe := range []*core.Probe{c.StartupProbe, c.ReadinessProbe, c.LivenessProbe} {
-			if !slices.Equal(probe.Exec.Command, []string{"/bin/sidecar", "healthcheck"}) {
+		if !slices.Equal(c.ReadinessProbe.Exec.Command, []string{"/bin/sidecar", "healthcheck"}) {
+			t.Errorf("the readiness probe runs %v", c.ReadinessProbe.Exec)
+		}
+		// A sidecar without good rules is not ready, and a restart would not mend them.
+		for _, probe := range []*core.Probe{c.StartupProbe, c.LivenessProbe} {
+			if !slices.Equal(probe.Exec.Command, []string{"/bin/sidecar", "healthcheck", "live"}) {
 				t.Errorf("a probe runs %v", probe.Exec)
 			}
+		}
+		if p.env("RULES_REQUIRED", "") != "true" {
+			t.Error("a ConfigMap with a mistake would roll out: RULES_REQUIRED is not set")
 		}
 		if p.native && (c.RestartPolicy == nil || *c.RestartPolicy != core.ContainerRestartPolicyAlways) {
 			t.Error("an init container that is not restarted always is no sidecar: the application would wait for its end")

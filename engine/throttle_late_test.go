@@ -1,0 +1,167 @@
+package engine_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/store"
+)
+
+// TestALateRefusalIsItsRules: a request that cannot be held until its token is due is refused as its rule says.
+func TestALateRefusalIsItsRules(t *testing.T) {
+	d := throttled(time.Second, 5*time.Second)
+	d.Rules[0].Response = &descriptors.Response{Status: 503, Message: "later"}
+	for name, cause := range map[string]func(e *engine.Engine, cancel func()){
+		"the caller hung up":  func(_ *engine.Engine, cancel func()) { cancel() },
+		"the process ends":    func(e *engine.Engine, _ func()) { e.Drain(time.Now()) },
+		"the store took long": nil,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			memory := store.NewMemory(store.MemoryConfig{})
+			t.Cleanup(func() { memory.Close() })
+			gate := &gate{truth: memory, away: nothing, mute: nothing, slow: atOnce, foul: nothing}
+			e := engine.New(engine.Config{Store: gate})
+			set, problems := descriptors.Compile([]descriptors.Domain{d}, descriptors.Options{})
+			if set == nil {
+				t.Fatalf("the test's own rules do not compile: %v", problems)
+			}
+			e.Use(set)
+			send(t.Context(), e, "u")
+			ctx, cancel := context.WithTimeout(t.Context(), 1000500*time.Microsecond)
+			if cause != nil {
+				ctx, cancel = context.WithCancel(t.Context())
+			}
+			defer cancel()
+			if cause == nil {
+				gate.delay(func(limit.Charge) time.Duration { return 15 * time.Millisecond })
+			}
+			var v engine.Verdict
+			var held sync.WaitGroup
+			held.Go(func() { v, _ = send(ctx, e, "u") })
+			synctest.Wait()
+			if cause != nil {
+				cause(e, cancel)
+			}
+			held.Wait()
+			if !v.Refused || v.Response == nil || v.Response.Status != 503 || v.Refusing == nil || v.Refusing.Rule != "lane" {
+				t.Errorf("%s: refused %v with %+v of %+v, want the rule's own", name, v.Refused, v.Response, v.Refusing)
+			}
+			if s := v.Statuses[0]; !s.Over || s.Effect == nil || !v.Reported.Over {
+				t.Errorf("%s: status %+v, reported %+v, want both over", name, s, v.Reported)
+			}
+			if v.RetryAfter <= 0 || v.RetryAfter > time.Second {
+				t.Errorf("%s: retry after %v, want at most the second of the token", name, v.RetryAfter)
+			}
+		})
+	}
+}
+
+func TestShadowModeHoldsNoAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := store.NewMemory(store.MemoryConfig{})
+		t.Cleanup(func() { memory.Close() })
+		e := engine.New(engine.Config{Store: memory, Shadow: true})
+		set, _ := descriptors.Compile([]descriptors.Domain{throttled(time.Second, 2*time.Second)}, descriptors.Options{})
+		e.Use(set)
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		for i, shadowed := range []bool{false, false, true} {
+			v, took := send(ctx, e, "u")
+			if v.Refused || took != 0 || v.Shadowed != shadowed {
+				t.Errorf("request %d: refused %v after %v, shadowed %v; want admitted at once, shadowed %v", i, v.Refused, took, v.Shadowed, shadowed)
+			}
+		}
+	})
+}
+
+// TestNoMoreWaitersThanTheBound: requests that were at the store together do not exceed the bound together.
+func TestNoMoreWaitersThanTheBound(t *testing.T) {
+	inFleet(t, 1, throttled(time.Second, time.Minute), func(t *testing.T, f *fleet) {
+		e := engine.New(engine.Config{Store: f.gate, Waiters: 2})
+		e.Use(f.engines[0].Rules())
+		f.delay(func(limit.Charge) time.Duration { return 10 * time.Millisecond })
+		var mu sync.Mutex
+		admitted, refused := 0, 0
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() {
+				v, _ := send(t.Context(), e, "u")
+				mu.Lock()
+				defer mu.Unlock()
+				if v.Refused {
+					refused++
+				} else {
+					admitted++
+				}
+			})
+		}
+		pass(100 * time.Millisecond)
+		if got := e.Stats().Waiting; got > 2 {
+			t.Errorf("%d answers are held, want at most 2", got)
+		}
+		all.Wait()
+		if admitted != 3 || refused != 7 || e.Stats().TurnedAway != 7 {
+			t.Errorf("%d admitted, %d refused, %+v; want one at once, two held, and the others turned away", admitted, refused, e.Stats())
+		}
+		f.delay(atOnce)
+		if v, took := send(t.Context(), e, "u"); v.Refused || took > time.Second {
+			t.Errorf("refused %v after %v: those that were turned away gave their tokens back", v.Refused, took)
+		}
+	})
+}
+
+// TestDrainDecidesWaits: what is due in time is held, and what is not is refused at once.
+func TestDrainDecidesWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := throttling(t, 0, time.Minute)
+		began := time.Now()
+		var all sync.WaitGroup
+		for n := range 10 {
+			all.Go(func() {
+				v, took := send(t.Context(), e, "u")
+				want := time.Duration(n) * time.Second
+				if n > 3 {
+					want = 500 * time.Millisecond
+				}
+				if v.Refused != (n > 3) || took != want {
+					t.Errorf("request %d: refused %v after %v, want refused %v after %v", n, v.Refused, took, n > 3, want)
+				}
+			})
+			synctest.Wait()
+		}
+		pass(500 * time.Millisecond)
+		e.Drain(began.Add(3500 * time.Millisecond))
+		if v, took := send(t.Context(), e, "u"); !v.Refused || took != 0 {
+			t.Errorf("refused %v after %v: want a new request refused at once that would wait past the end", v.Refused, took)
+		}
+		if v, took := send(t.Context(), e, "other"); v.Refused || took != 0 {
+			t.Errorf("refused %v after %v: want a request admitted that needs no wait", v.Refused, took)
+		}
+		all.Wait()
+	})
+}
+
+// TestTheMirrorLendsNoMoreThanItsBurst: the store may lend a minute of tokens, and a share would take many times that to earn them.
+func TestTheMirrorLendsNoMoreThanItsBurst(t *testing.T) {
+	inFleet(t, 4, throttled(time.Second, time.Minute), func(t *testing.T, f *fleet) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var held sync.WaitGroup
+		for range 30 {
+			held.Go(func() { f.engines[0].Decide(ctx, request("u", "", 1), new(engine.Verdict)) })
+		}
+		synctest.Wait()
+		f.lose(everything)
+		v := f.send(0, request("u", "", 1))
+		if v.Refused || v.Waited > 2*time.Second {
+			t.Errorf("refused %v after %v, want admitted within the time of two tokens", v.Refused, v.Waited)
+		}
+		cancel()
+		held.Wait()
+	})
+}
