@@ -106,6 +106,10 @@ func compileDomain(d *Domain, opt Options, keys keyer) *CompiledDomain {
 	c.addRules(d)
 	c.addNodes(&c.tree, d.Tree)
 	c.addResolver(d, opt)
+	for _, e := range c.effects {
+		e.class = classOf(d.Name, e)
+	}
+	c.overrides.domain = d.Name
 	return c
 }
 

@@ -66,6 +66,7 @@ type Effect struct {
 	Metadata   map[string]any // never written to
 	Metric     []string       // the levels of the reference server's metric key
 	Dynamic    bool           // Metric depends on the request: see Term.Metric
+	class      uint32         // of its charges
 }
 
 // Term says which Effect a charge came from and on which descriptor it reports.

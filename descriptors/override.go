@@ -58,8 +58,9 @@ const maxOverrides = 1024
 
 // overrides keeps the effects of the overrides that a mesh sends.
 type overrides struct {
-	mu    sync.RWMutex
-	known map[Override]*Effect // guarded by mu
+	domain string
+	mu     sync.RWMutex
+	known  map[Override]*Effect // guarded by mu
 }
 
 func (o *overrides) effect(asked Override, window time.Duration) *Effect {
@@ -73,6 +74,7 @@ func (o *overrides) effect(asked Override, window time.Duration) *Effect {
 		Rule: RuleOverride, Scope: ScopeDescriptor, Tree: true, Dynamic: true, Unit: asked.Unit, Multiplier: asked.Multiplier,
 		Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: int64(asked.Count), Window: window, Burst: int64(asked.Count)},
 	}
+	e.class = classOf(o.domain, e)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.known == nil {

@@ -114,6 +114,7 @@ type Charge struct {
 	Op    Op     //
 	Mode  Mode   //
 	Each  bool   // charged even when the request is refused, and a refused Spend takes what is left (descriptor trees)
+	Class uint32 // of the limit that it comes from: what one class fills, a store that is full takes from that class
 
 	MaxWait    time.Duration // throttle, TokenBucket only: a refused Spend that is due within MaxWait is taken now, and the answer waits; a Peek says whether it could
 	Until      int64         // Refund only: the last µs since the epoch, on the store's clock, at which it gives something back; 0: no end
