@@ -94,7 +94,8 @@ func (d *Door) take() *call { return d.calls.Get().(*call) }
 
 // give keeps the call's memory for another one, unless it is too much or was spoilt.
 func (d *Door) give(c *call) {
-	if c.spoilt || cap(c.verdict.Statuses) > KeepEntries || !c.message.Release() {
+	keep := c.message.Release()
+	if c.spoilt || cap(c.verdict.Statuses) > KeepEntries || !keep {
 		return
 	}
 	c.verdict.Empty()

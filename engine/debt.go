@@ -14,6 +14,8 @@ type debt struct {
 	at    int64 // start of the window, in µs since the epoch
 	used  int64 // tokens of this window
 	prev  int64 // tokens of the one before
+	class uint32
+	bytes int64 // that it counts for
 }
 
 // window is the time after which the store would have forgotten a charge, in µs: for a bucket, that in which it fills.

@@ -61,6 +61,6 @@ func (e *Engine) hangUp(ctx context.Context, v *Verdict) {
 // owe notes that this sidecar decided n tokens of a charge on its own. What the store may have charged itself is not owed.
 func (e *Engine) owe(c *limit.Charge, d *limit.Decision, n int64) {
 	if n != 0 && d.Reason != "" && !d.Unknown {
-		e.debts.note(c.Key, c.Limit, n)
+		e.debts.note(c, n)
 	}
 }

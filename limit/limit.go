@@ -47,6 +47,7 @@ const (
 	MaxFill     = 36500 * 24 * time.Hour // time in which an empty token bucket is full again
 	MaxCost     = 1 << 53                // tokens; larger costs are taken for this one
 	LongestWait = time.Minute            // of a throttle; a longer MaxWait is taken for this one
+	MaxTogether = 128                    // charges of one call of the script, and of a request that are charged all or none
 )
 
 // Limit is an algorithm with its numbers. The zero value is refused by Validate.

@@ -99,7 +99,7 @@ func TestJSONRefusesWhatCannotBeDecoded(t *testing.T) {
 		{"an unknown field", http.MethodPost, strings.NewReader(`{"domian": "shop"}`), 400, "Bad Request\n"},
 		{"a number that does not fit", http.MethodPost, strings.NewReader(`{"hitsAddend": 4294967296}`), 400, "Bad Request\n"},
 		{"a broken line", http.MethodPost, broken{}, 400, "Bad Request\n"},
-		{"more than 4 MiB", http.MethodPost, strings.NewReader(`{"domain": "` + strings.Repeat("x", 4<<20) + `"}`), 413, "Request Entity Too Large\n"},
+		{"more than 1 MiB", http.MethodPost, strings.NewReader(`{"domain": "` + strings.Repeat("x", 1<<20) + `"}`), 429, `{"overallCode":"OVER_LIMIT"}`},
 	}
 	for _, c := range cases {
 		got := post(Config{Engine: fixed(engine.Verdict{})}, c.method, c.body)

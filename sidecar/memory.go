@@ -26,6 +26,37 @@ const (
 	unlimited  = math.MaxInt64
 )
 
+// budget is how many bytes each thing may take that clients can fill.
+type budget struct {
+	counters int64 // the memory store, also as the fallback
+	denials  int64 // spent counters remembered in front of Redis
+	debts    int64 // what Redis is owed after an outage
+	tokens   int64 // what tokens yielded
+	messages int64 // large requests that are being answered
+}
+
+// spacious is the memory limit that is assumed where there is none.
+const spacious = 2 << 30
+
+// budget divides a part of the memory limit: together a little more than half of it. The rest is for what is not bounded by bytes
+// (connections, goroutines, rules) and for garbage.
+func (m Memory) budget(root fs.FS) budget {
+	limit := m.allowed(root)
+	if limit == unlimited {
+		limit = spacious
+	}
+	return budget{counters: limit / 4, denials: limit / 12, debts: limit / 12, tokens: limit / 24, messages: limit / 8}
+}
+
+// allowed is how much memory the process may take: what GOMEMLIMIT says or, where that is less or nothing is said, its cgroup.
+func (m Memory) allowed(root fs.FS) int64 {
+	allowed := cgroupLimit(root)
+	if m.Limit != "" {
+		allowed = min(allowed, debug.SetMemoryLimit(-1))
+	}
+	return allowed
+}
+
 // apply sets what the environment left open. Root is the file system of the machine.
 func (m Memory) apply(root fs.FS, log *slog.Logger) {
 	if m.Growth == "" {
