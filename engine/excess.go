@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/spillway-mesh/spillway/limit"
+import (
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/limit"
+)
 
 const (
 	// excessCharges is the reason for which a request is refused that asks for too many charges, all or none.
@@ -8,6 +11,9 @@ const (
 	// excessRetry is how long its client is told to wait.
 	excessRetry = closedRetry
 )
+
+// excessResponse is what its client reads.
+var excessResponse = &descriptors.Response{Message: "The request asks for more than one request may."}
 
 // exceeds refuses a request that asks for more than one may, if there is a reason, and reports whether there is. Nothing is charged,
 // and its descriptors have no statuses.
@@ -18,7 +24,7 @@ func (v *Verdict) exceeds(reason string) bool {
 	known, domain := v.Match.Known, v.Match.Domain
 	v.Match.Reset()
 	v.Match.Known, v.Match.Domain = known, domain
-	v.Refused, v.Excess, v.RetryAfter = true, reason, excessRetry
+	v.Refused, v.Excess, v.RetryAfter, v.Response = true, reason, excessRetry, excessResponse
 	return true
 }
 

@@ -116,9 +116,11 @@ func (m *Message) ParseWire(message []byte) error {
 // Asked returns what the message asks.
 func (m *Message) Asked() *descriptors.Request { return &m.Request }
 
+// End gives back what the message takes of the intake.
+func (m *Message) End() { m.share.End() }
+
 // Release empties the message for the next one, unless its memory is too much to be kept.
 func (m *Message) Release() (keep bool) {
-	m.share.End()
 	if m.size > door.KeepBytes || cap(m.joined) > door.KeepEntries || cap(m.raw) > door.KeepEntries || cap(m.entries) > door.KeepEntries {
 		return false
 	}

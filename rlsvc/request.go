@@ -88,9 +88,11 @@ func (m *Message) ParseWire(message []byte) error {
 // Asked returns what the message asks.
 func (m *Message) Asked() *descriptors.Request { return &m.Request }
 
+// End gives back what the message takes of the intake.
+func (m *Message) End() { m.share.End() }
+
 // Release empties the message for the next one, unless its memory is too much to be kept.
 func (m *Message) Release() (keep bool) {
-	m.share.End()
 	if m.size > door.KeepBytes || cap(m.entries) > door.KeepEntries || cap(m.Request.Descriptors) > door.KeepEntries {
 		return false
 	}
