@@ -17,12 +17,12 @@ import (
 // GOGC=100 where that is too much.
 type Memory struct {
 	Growth string `env:"GOGC"`       // growth of the heap, in percent of what is in use, at which garbage is collected, or off; unset: 400
-	Limit  string `env:"GOMEMLIMIT"` // size of the process, such as 400MiB, near which it is collected more often; unset: 90 % of what the cgroup allows, if it says
+	Limit  string `env:"GOMEMLIMIT"` // size of the process, such as 400MiB, near which it is collected more often; unset: seven eighths of what the cgroup allows, if it says
 }
 
 const (
 	heapGrowth = 400 // percent
-	reserve    = 10  // one part in so many of the cgroup's limit is for what the runtime does not count
+	reserve    = 8   // one part in so many of the cgroup's limit is for what the runtime does not count, such as the program itself
 	unlimited  = math.MaxInt64
 )
 

@@ -59,9 +59,9 @@ func TestMemoryIsSetWhereTheEnvironmentLeavesItOpen(t *testing.T) {
 		limit  int64
 		logged string
 	}{
-		{"nothing set", Memory{}, root, 400, 9 << 30, "gogc=400 limit=9216MiB"},
+		{"nothing set", Memory{}, root, 400, 8960 << 20, "gogc=400 limit=8960MiB"},
 		{"no limit in sight", Memory{}, machine(), 400, given, "gogc=400 limit=8192MiB"},
-		{"GOGC set", Memory{Growth: "100"}, root, 100, 9 << 30, "gogc=100 limit=9216MiB"},
+		{"GOGC set", Memory{Growth: "100"}, root, 100, 8960 << 20, "gogc=100 limit=8960MiB"},
 		{"GOMEMLIMIT set", Memory{Limit: "8GiB"}, root, 400, given, "gogc=400 limit=8192MiB"},
 		{"both set", Memory{Growth: "off", Limit: "8GiB"}, root, 100, given, "gogc=off limit=8192MiB"},
 	} {

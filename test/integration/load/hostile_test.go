@@ -2,10 +2,10 @@ package load
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -30,15 +30,25 @@ descriptors:
   - {key: login, rate_limit: {unit: minute, requests_per_unit: 5}}
 `
 
+// togetherRules charge all descriptors of a request or none.
+const togetherRules = `
+domain: together
+charge_denied: false
+descriptors:
+  - {key: path, rate_limit: {unit: day, requests_per_unit: 5}}
+`
+
 // startHostile starts a sidecar with the memory of the manifests.
 func startHostile(t *testing.T, redis *servers.Redis) (*servers.Sidecar, *caller) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "hostile.yaml")
-	err := os.WriteFile(file, []byte(hostileRules), 0o600)
-	if err != nil {
-		t.Fatalf("write the rules: %v", err)
+	folder := t.TempDir()
+	for name, rules := range map[string]string{"hostile.yaml": hostileRules, "together.yaml": togetherRules} {
+		err := os.WriteFile(filepath.Join(folder, name), []byte(rules), 0o600)
+		if err != nil {
+			t.Fatalf("write the rules: %v", err)
+		}
 	}
-	s := servers.StartSidecarWithin(t, manifestMemory, "RULES="+file, "REDIS_URL="+redis.Addr, "STORE_PATIENCE=1s")
+	s := servers.StartSidecarWithin(t, manifestMemory, "RULES="+folder, "REDIS_URL="+redis.Addr, "STORE_PATIENCE=1s")
 	c := dial(t, s.GRPC)
 	c.connect(t)
 	return s, c
@@ -62,14 +72,16 @@ func wantWithin(t *testing.T, s *servers.Sidecar, when string) {
 type hostile struct{ *rand.Rand }
 
 func (h hostile) value() string {
-	b := make([]byte, 12+h.IntN(289))
-	for i := range b {
-		b[i] = byte(0x80 + h.IntN(0x80))
-	}
+	const escaped = "{}:|%#*~"
+	size := 1 + h.IntN(300)
 	if h.IntN(2) == 0 {
-		b = b[:min(len(b), 64)]
+		size = 1 + h.IntN(64)
 	}
-	return fmt.Sprintf("%.*q", len(b), b)[1:]
+	b := strconv.AppendUint(nil, h.Uint64(), 36)
+	for len(b) < size {
+		b = append(b, escaped[h.IntN(len(escaped))])
+	}
+	return string(b)
 }
 
 func (h hostile) descriptor(key string) *ratelimitcommon.RateLimitDescriptor {
