@@ -80,3 +80,29 @@ func TestMemoryIsSetWhereTheEnvironmentLeavesItOpen(t *testing.T) {
 		}
 	}
 }
+
+func TestCachesShareTheMemoryLimit(t *testing.T) {
+	limit := debug.SetMemoryLimit(-1)
+	t.Cleanup(func() { debug.SetMemoryLimit(limit) })
+	debug.SetMemoryLimit(1 << 40) // stands for what the runtime read from GOMEMLIMIT
+	cgroup := machine("proc/self/cgroup", "0::/\n", "sys/fs/cgroup/memory.max", "268435456\n")
+	for _, c := range []struct {
+		name   string
+		memory Memory
+		root   fs.FS
+		limit  int64
+	}{
+		{"a cgroup", Memory{}, cgroup, 256 << 20},
+		{"GOMEMLIMIT above the cgroup", Memory{Limit: "1TiB"}, cgroup, 256 << 20},
+		{"GOMEMLIMIT alone", Memory{Limit: "1TiB"}, machine(), 1 << 40},
+		{"no limit in sight", Memory{}, machine(), 2 << 30},
+	} {
+		b := c.memory.budget(c.root)
+		if b.counters != c.limit/4 {
+			t.Errorf("%s: counters may take %d bytes, want a quarter of %d", c.name, b.counters, c.limit)
+		}
+		if all := b.counters + b.denials + b.debts + b.tokens + b.messages; all > c.limit*6/10 || b.denials < 1 || b.debts < 1 || b.tokens < 1 || b.messages < 1 {
+			t.Errorf("%s: %+v, want all above 0 and together at most six tenths of %d", c.name, b, c.limit)
+		}
+	}
+}

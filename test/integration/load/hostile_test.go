@@ -48,7 +48,7 @@ func startHostile(t *testing.T, redis *servers.Redis) (*servers.Sidecar, *caller
 			t.Fatalf("write the rules: %v", err)
 		}
 	}
-	s := servers.StartSidecarWithin(t, manifestMemory, "RULES="+folder, "REDIS_URL="+redis.Addr, "STORE_PATIENCE=1s")
+	s := servers.StartSidecarWithin(t, manifestMemory, "RULES="+folder, "REDIS_URL="+redis.Addr, "STORE_BUDGET=5s", "STORE_PATIENCE=30s")
 	c := dial(t, s.GRPC)
 	c.connect(t)
 	return s, c
