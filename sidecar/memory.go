@@ -17,12 +17,12 @@ import (
 // GOGC=100 where that is too much.
 type Memory struct {
 	Growth string `env:"GOGC"`       // growth of the heap, in percent of what is in use, at which garbage is collected, or off; unset: 400
-	Limit  string `env:"GOMEMLIMIT"` // size of the process, such as 400MiB, near which it is collected more often; unset: seven eighths of what the cgroup allows, if it says
+	Limit  string `env:"GOMEMLIMIT"` // size of the process, such as 400MiB, near which it is collected more often; unset: four fifths of what the cgroup allows, if it says
 }
 
 const (
 	heapGrowth = 400 // percent
-	reserve    = 8   // one part in so many of the cgroup's limit is for what the runtime does not count, such as the program itself
+	reserve    = 5   // one part in so many of the cgroup's limit is for what the runtime does not count, such as the program itself, and for what it exceeds its limit by while it collects
 	unlimited  = math.MaxInt64
 )
 
@@ -38,14 +38,14 @@ type budget struct {
 // spacious is the memory limit that is assumed where there is none.
 const spacious = 2 << 30
 
-// budget divides a part of the memory limit: together a little more than half of it. The rest is for what is not bounded by bytes
+// budget divides a part of the memory limit: together a little less than half of it. The rest is for what is not bounded by bytes
 // (connections, goroutines, rules) and for garbage.
 func (m Memory) budget(root fs.FS) budget {
 	limit := m.allowed(root)
 	if limit == unlimited {
 		limit = spacious
 	}
-	return budget{counters: limit / 4, denials: limit / 12, debts: limit / 12, tokens: limit / 24, messages: limit / 8}
+	return budget{counters: limit / 5, denials: limit / 16, debts: limit / 16, tokens: limit / 32, messages: limit / 10}
 }
 
 // allowed is how much memory the process may take: what GOMEMLIMIT says or, where that is less or nothing is said, its cgroup.
