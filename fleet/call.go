@@ -31,6 +31,11 @@ type Call struct {
 	fault error  // why there never will be a reply, of a call that is over
 	text  []byte // memory of Reply
 
+	batch              *Batch // that the call may be part of; nil: none
+	keys               int    // of the call, if it has a batch
+	keysAt, argumentAt int    // where they and the argument begin in Wire
+	members            int    // calls that the reply to a batch is for, in the first of them; 0: the call is alone
+
 	asking bool          // the server is asked for a key that is on its way to it
 	skip   int           // replies that come before the one that counts
 	sent   time.Duration // process time of the link when it came; guarded by the link's mutex, as are all below
@@ -72,7 +77,7 @@ func (c *Call) begin() {
 		c.done = make(chan error, 1)
 	}
 	c.state.Store(waiting)
-	c.fault, c.Reply, c.skip = nil, Reply{}, 0
+	c.fault, c.Reply, c.skip, c.members = nil, Reply{}, 0, 0
 	if c.asking {
 		c.skip = 1
 	}

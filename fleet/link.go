@@ -38,6 +38,10 @@ type link struct {
 	rest   []byte     // what could not be written of it at once
 	ended  error      // why the link ended; nil: it has not
 	watch  watch
+
+	batch     []*Call // that is being gathered
+	batchKeys int     // of these calls
+	unloaded  bool    // the server does not know the script of the batch
 }
 
 // newLink begins to carry calls over a connection that has been greeted.
@@ -156,9 +160,14 @@ func (l *link) take(out []byte) []byte {
 			unsent = append(unsent, c)
 			continue
 		}
+		if l.joinsLocked(c) {
+			out = l.gatherLocked(out, c)
+			continue
+		}
 		l.flight.push(c)
 		out = c.append(out)
 	}
+	out = l.writeBatchLocked(out)
 	clear(queue)
 	l.spare = queue
 	l.mu.Unlock()
@@ -261,13 +270,24 @@ func (l *link) deliver(b []byte) (used int, err error) {
 			l.mu.Unlock()
 			continue
 		}
-		l.flight.pop()
-		l.mu.Unlock()
 		if n == 0 && c.state.Load() == waiting {
 			l.node.usual.add(now - c.began)
 		}
-		l.flights.Add(-1)
-		c.finish(c.fill(reply))
+		calls := c.members
+		if calls == 0 {
+			l.flight.pop()
+			l.mu.Unlock()
+			l.flights.Add(-1)
+			c.finish(c.fill(reply))
+			continue
+		}
+		c.members = 0
+		l.mu.Unlock()
+		fault = l.share(calls, reply)
+		if fault != nil {
+			return used, fault
+		}
+		n += calls - 1
 	}
 }
 

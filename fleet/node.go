@@ -24,7 +24,8 @@ type Node struct {
 	routes  *cluster // nil: it is no part of a cluster
 	lobby   bool     // it stands for the servers of a cluster that are not known yet
 
-	used atomic.Int64 // process time at which a cluster last named it
+	used  atomic.Int64 // process time at which a cluster last named it
+	apart atomic.Bool  // it takes the keys of one slot only in one command, so there are no batches
 
 	guard atomic.Pointer[breaker.Breaker]
 	since atomic.Int64 // process time at which it succeeded another server; 0: it did not

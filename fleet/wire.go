@@ -141,6 +141,16 @@ func length(digits []byte) (int, bool) {
 	return n, len(digits) > 0 && n <= maxReply
 }
 
+// listOf returns how many replies a list has, and where the first begins; 0 if b is no list.
+func listOf(b []byte) (n, first int) {
+	if b[0] != List {
+		return 0, 0
+	}
+	first = bytes.IndexByte(b, '\n') + 1
+	n, _ = length(b[1 : first-2])
+	return max(n, 0), first
+}
+
 // parse takes a whole reply apart. What it returns points into b.
 func parse(b []byte) Reply {
 	end := bytes.IndexByte(b, '\n')

@@ -37,6 +37,12 @@ var spendLua string
 //go:embed tight.lua
 var tightLua string
 
+//go:embed one.lua
+var oneLua string
+
+//go:embed batch.lua
+var batchLua string
+
 // Script is the one script that decides on a Redis server what Decide decides in memory. The head of spend.lua describes its
 // keys, arguments and reply; Call packs and reads them.
 var Script = arithLua + stateLua + tokenBucketLua + slidingWindowLua + fixedWindowLua + slidingLogLua + penaltyLua + spendLua
@@ -46,10 +52,17 @@ var ScriptSHA = sha(Script)
 
 // LeanScript is Script without what most calls do not need: the log, waits and penalties. In front of it stands tight.lua, which
 // answers the common calls at a fraction of the cost.
-var LeanScript = tightLua + arithLua + stateLua + tokenBucketLua + slidingWindowLua + fixedWindowLua + spendLua
+var LeanScript = tightLua + oneLua + arithLua + stateLua + tokenBucketLua + slidingWindowLua + fixedWindowLua + spendLua
 
 // LeanSHA is the name of LeanScript.
 var LeanSHA = sha(LeanScript)
+
+// BatchScript decides several requests in one call, as far as tight.lua can: those whose Call is Simple. The head of batch.lua describes
+// its keys, arguments and reply.
+var BatchScript = tightLua + batchLua
+
+// BatchSHA is the name of BatchScript.
+var BatchSHA = sha(BatchScript)
 
 func sha(text string) string {
 	sum := sha1.Sum([]byte(text))
@@ -62,6 +75,7 @@ type Call struct {
 	packed []byte
 	extras []byte
 	logs   bool // a charge is of a sliding log
+	other  bool // a charge is of a kind that tight.lua leaves to the general code
 }
 
 // Sizes of the packed argument and reply, in bytes.
@@ -82,7 +96,7 @@ func NewCall(charges []Charge, refused bool, now int64) Call {
 
 // Set packs the charges of another request, as NewCall does, into the memory of the last one.
 func (c *Call) Set(charges []Charge, refused bool, now int64) {
-	c.Keys, c.packed, c.extras, c.logs = c.Keys[:0], c.packed[:0], c.extras[:0], false
+	c.Keys, c.packed, c.extras, c.logs, c.other = c.Keys[:0], c.packed[:0], c.extras[:0], false, false
 	if need := headSize + chargeSize*len(charges); cap(c.packed) < need {
 		c.packed = make([]byte, 0, need)
 	}
@@ -123,6 +137,11 @@ func (c *Call) Script() (text, name string) {
 		return Script, ScriptSHA
 	}
 	return LeanScript, LeanSHA
+}
+
+// Simple reports whether BatchScript can make the call together with others.
+func (c *Call) Simple() bool {
+	return !c.other && len(c.extras) == 0 && headSize+chargeSize*len(c.Keys) == len(c.packed)
 }
 
 // extra packs what only some charges have: a longest wait, or for a refund its end; a penalty.
@@ -182,6 +201,7 @@ func (c *Call) add(charge *Charge, place int) []byte {
 		algorithm = TokenBucket
 	}
 	c.logs = c.logs || algorithm == SlidingLog
+	c.other = c.other || algorithm == SlidingLog || charge.Op == Refund || l.count == 0
 	b := binary.BigEndian.AppendUint32(c.packed, uint32(place))
 	b = append(b, byte(algorithm), byte(charge.Op), byte(charge.Mode), flag(charge.Each))
 	b = appendNumber(b, l.count)

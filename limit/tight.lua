@@ -1,22 +1,21 @@
 -- The common request in one straight line: spends, peeks and debits on distinct keys, without a second argument.
--- keys: the distinct keys of the charges.
--- arguments: the first one of spend.lua.
+-- keys: the distinct keys of the charges, after as many others as base says.
+-- arguments: argument, the first one of spend.lua; base; time, the reply of TIME if it has been asked for.
 -- reply: that of spend.lua; nothing where the request needs more than this file knows, and then nothing is written.
 --
--- A call defines every function of the other files anew, which costs more than its decision. This file stands in front of
--- them, and a call that it answers does not reach them. Its arithmetic is that of token_bucket.lua, sliding_window.lua and
+-- A call defines every function of the other files anew, which costs more than its decision. With one.lua this file stands in front of
+-- them, and a call that it answers does not reach them. With batch.lua it decides several requests in one call. Its arithmetic is that of token_bucket.lua, sliding_window.lua and
 -- fixed_window.lua where every number is below exact, no state lies ahead of the clock, and no limit was lowered; all else is left to
 -- them. x % y has no error there: a quotient of integers below 2^53 - 1 never rounds up to the next integer.
 
-local function tight()
-  local argument, keys = ARGV[1], KEYS
-  local size = (#argument - 9) / 40
-  if ARGV[2] or size == 0 then return end
+local function tight(argument, base, time)
+  local keys, size = KEYS, (#argument - 9) / 40
+  if size == 0 then return end
   local call, pack, unpack, format, exact = redis.call, struct.pack, struct.unpack, string.format, 8e15
   local now, refused, key, algorithm, op, mode, each, count, window, burst, cost = unpack('>dBI4BBBBdddd', argument)
   local unit, from = 'PXAT', now
   if now <= 0 then
-    local time = call('TIME')
+    time = time or call('TIME')
     unit, from, now = 'PX', 0, time[1] * 1000000 + time[2]
   end
 
@@ -33,7 +32,7 @@ local function tight()
 
     -- read_numbers
     local at, used, rem, prev = 0, 0, 0, 0
-    local value = call('GET', keys[i])
+    local value = call('GET', keys[base + i])
     if value then
       local length, third = #value, 0
       if length == 12 then
@@ -156,7 +155,7 @@ local function tight()
     end
     local life = (from + reset + 1999) / 1000
     if size == 1 then
-      if value then call('SET', keys[1], value, unit, format('%d', life)) end
+      if value then call('SET', keys[base + 1], value, unit, format('%d', life)) end
       return reply
     end
     values[i], lives[i], replies[i] = value, life, reply
@@ -172,10 +171,7 @@ local function tight()
   end
 
   for i = 1, size do
-    if values[i] then call('SET', keys[i], values[i], unit, format('%d', lives[i])) end
+    if values[i] then call('SET', keys[base + i], values[i], unit, format('%d', lives[i])) end
   end
   return table.concat(replies)
 end
-
-local reply = tight()
-if reply then return reply end

@@ -16,17 +16,21 @@ import (
 
 // What tight.lua answers itself, and what it leaves to the general code behind it.
 
-// tightScript loads tight.lua with other code behind it, and returns its name.
+// tightScript loads tight.lua and one.lua with other code behind them, and returns the name.
 func tightScript(t *testing.T, client *redis.Client, behind string) string {
 	t.Helper()
-	tight, err := os.ReadFile("tight.lua")
-	if err != nil {
-		t.Fatal(err)
+	var tight string
+	for _, file := range []string{"tight.lua", "one.lua"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tight += string(text)
 	}
-	if !strings.HasPrefix(limit.LeanScript, string(tight)) {
-		t.Fatal("the lean script does not begin with tight.lua")
+	if !strings.HasPrefix(limit.LeanScript, tight) {
+		t.Fatal("the lean script does not begin with tight.lua and one.lua")
 	}
-	name, err := client.ScriptLoad(context.Background(), string(tight)+behind).Result()
+	name, err := client.ScriptLoad(context.Background(), tight+behind).Result()
 	if err != nil {
 		t.Fatalf("load tight.lua: %v", err)
 	}

@@ -57,23 +57,30 @@ type borderRequest struct {
 	general, lean *redis.Cmd
 }
 
-func TestTightAgreesWithTheGeneralCode(t *testing.T) {
+// newBorderWalk begins a walk with two databases of a server, of which the first has the general script.
+func newBorderWalk(t *testing.T, seed uint64) *borderWalk {
+	t.Helper()
 	server := servers.StartRedis(t)
 	connect := func(database int) *redis.Client {
 		client := redis.NewClient(&redis.Options{Network: "unix", Addr: server.Socket, DB: database, ReadTimeout: time.Minute, WriteTimeout: time.Minute})
 		t.Cleanup(func() { client.Close() })
 		return client
 	}
-	seed := rand.Uint64()
 	w := &borderWalk{random: rand.New(rand.NewPCG(seed, 0)), general: connect(0), lean: connect(1), now: future, modes: map[[3]int]limit.Outcome{}}
 	err := w.general.ScriptLoad(context.Background(), limit.Script).Err()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.leanName = tightScript(t, w.lean, "redis.call('HINCRBY', 'left', #KEYS, 1)\n"+limit.LeanScript[strings.Index(limit.LeanScript, "-- Integer arithmetic"):])
 	for k := range w.limits {
 		w.limits[k] = w.limit(k)
 	}
+	return w
+}
+
+func TestTightAgreesWithTheGeneralCode(t *testing.T) {
+	seed := rand.Uint64()
+	w := newBorderWalk(t, seed)
+	w.leanName = tightScript(t, w.lean, "redis.call('HINCRBY', 'left', #KEYS, 1)\n"+limit.LeanScript[strings.Index(limit.LeanScript, "-- Integer arithmetic"):])
 	for done := 0; done < borderSteps; done += borderBatch {
 		err := w.batch()
 		if err != nil {

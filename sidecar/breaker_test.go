@@ -30,10 +30,17 @@ func TestABreakerIsSeenToOpenAndToClose(t *testing.T) {
 	})
 	expectCodes(t, client, "bob", codeOver)
 	expectPage(t, s.Addresses().Debug, "/metrics", 200, `spillway_breaker_transitions_total{shard="`+redis.Addr+`",to="open"} 1`)
-	expectPage(t, s.Addresses().Debug, "/metrics", 200, `spillway_breaker_rejected_total{reason="open",shard="`+redis.Addr+`"} 1`)
-	expectPage(t, s.Addresses().Debug, "/metrics", 200, `spillway_degraded_decisions_total{domain="shop",reason="breaker",rule="user"} 1`)
+	metrics, err := servers.Scrape(s.Addresses().Debug)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What is owed is offered to the store as well, so there may be more calls than requests.
+	rejected, degraded := metrics.Sum("spillway_breaker_rejected_total", `reason="open"`), metrics.Sum("spillway_degraded_decisions_total", `reason="breaker"`)
+	if degraded < 1 || rejected < degraded {
+		t.Errorf("%d calls rejected by the breaker and %d decisions degraded by it, want at least one of each", rejected, degraded)
+	}
 	expectPage(t, s.Addresses().HTTP, "/readyz", 200, ", breaker open")
-	err := s.logs("the breaker to redis is open: " + breaker.ReasonConsecutive)
+	err = s.logs("the breaker to redis is open: " + breaker.ReasonConsecutive)
 	if err != nil {
 		t.Error(err)
 	}

@@ -154,7 +154,7 @@ func (c *RedisConfig) fleet(s fleet.Servers, prefix string) fleet.Config {
 	return fleet.Config{
 		Servers: s, Prefix: prefix,
 		Bounds:  fleet.Bounds{Silence: c.Budget, Patience: c.Patience, InFlight: int64(c.MaxInFlight)},
-		Prelude: [][]string{{"SCRIPT", "LOAD", limit.LeanScript}, {"SCRIPT", "LOAD", limit.Script}},
+		Prelude: [][]string{{"SCRIPT", "LOAD", limit.LeanScript}, {"SCRIPT", "LOAD", limit.BatchScript}, {"SCRIPT", "LOAD", limit.Script}},
 		Breaker: c.Breaker, OnBreaker: c.OnBreaker,
 	}
 }

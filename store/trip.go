@@ -60,15 +60,25 @@ func (o *outbound) write(verb, script string) {
 	b = fleet.AppendWord(b, verb)
 	b = fleet.AppendWord(b, script)
 	b = fleet.AppendWord(b, strconv.Itoa(len(o.call.Keys)))
+	keysAt := len(b)
 	for _, key := range o.call.Keys {
 		b = fleet.AppendWord(b, key)
 	}
+	argumentAt := len(b)
 	b = fleet.AppendWord(b, o.call.Packed())
 	if len(extras) > 0 {
 		b = fleet.AppendWord(b, extras)
 	}
 	o.wire.Wire = b
+	if o.call.Simple() {
+		o.wire.Join(batch, len(o.call.Keys), keysAt, argumentAt)
+	} else {
+		o.wire.Join(nil, 0, 0, 0)
+	}
 }
+
+// batch makes several simple calls in one.
+var batch = &fleet.Batch{Text: limit.BatchScript, Name: limit.BatchSHA}
 
 var errClosed = errors.New("the store is closed")
 

@@ -76,6 +76,7 @@ func (t *Telemetry) Redis(stats func() store.RedisStats) {
 	gauge("denial_cache_entries", "Spent counters remembered.", func(s S) float64 { return float64(s.DenialEntries) })
 	gauge("denial_cache_bytes", "Memory that the remembered counters take, estimated from above.", func(s S) float64 { return float64(s.DenialBytes) })
 	counter("denial_cache_hits_total", "Charges refused without asking Redis.", func(s S) float64 { return float64(s.DenialHits) })
+	counter("denial_cache_questions_total", "Denials that were known and asked about again, at most one per counter and second.", func(s S) float64 { return float64(s.DenialQuestions) })
 	counter("denial_cache_drops_total", "Spent counters forgotten early because there were too many, or they took too much memory.", func(s S) float64 { return float64(s.DenialDrops) })
 	counter("redis_unknown_total", "Calls that may have charged all the same, because the connection was lost with the reply.", func(s S) float64 { return float64(s.Unknown) })
 	counter("redis_late_total", "Calls whose reply came after their callers were answered by the failure policies.", func(s S) float64 { return float64(s.Late) })

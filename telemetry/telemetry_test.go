@@ -100,7 +100,7 @@ func TestMetricsOfOurOwn(t *testing.T) {
 	m.Memory("main", func() store.MemoryStats { return store.MemoryStats{Keys: 5, Evicted: 6} })
 	m.Redis(func() store.RedisStats {
 		guard := breaker.Stats{State: breaker.Open, Opened: 11, HalfOpened: 12, Closed: 13, RejectedOpen: 14, RejectedProbing: 15, RejectedRamp: 16}
-		return store.RedisStats{Trips: 7, DenialHits: 8, DenialEntries: 9, Fleet: fleet.Stats{Connections: 10}, Shards: []store.ShardStats{{Name: "a:1", Breaker: guard}}}
+		return store.RedisStats{Trips: 7, DenialHits: 8, DenialQuestions: 11, DenialEntries: 9, Fleet: fleet.Stats{Connections: 10}, Shards: []store.ShardStats{{Name: "a:1", Breaker: guard}}}
 	})
 	lines := scrape(t, m)
 	for _, want := range []string{
@@ -123,6 +123,7 @@ func TestMetricsOfOurOwn(t *testing.T) {
 		`spillway_redis_trips_total{zone="a"} 7`,
 		`spillway_denial_cache_hits_total{zone="a"} 8`,
 		`spillway_denial_cache_entries{zone="a"} 9`,
+		`spillway_denial_cache_questions_total{zone="a"} 11`,
 		`spillway_redis_connections{zone="a"} 10`,
 		`spillway_breaker_state{shard="a:1",zone="a"} 2`,
 		`spillway_breaker_transitions_total{shard="a:1",to="open",zone="a"} 11`,

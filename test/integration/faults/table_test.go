@@ -60,7 +60,7 @@ func try(t *testing.T, r row, last bool) (settled bool) {
 			busy := watch.end()
 			x.machine = watch.String()
 			settled = last || !busy || t.Failed() || len(x.wrong) > 0 || len(x.missed) == 0
-			x.write(settled)
+			x.write(settled, busy && !full)
 		}()
 		r.run(x)
 	})
@@ -78,14 +78,17 @@ var table []string
 
 const columns = "row\tfault\tfor\tanswers\tdegraded\tlate\topen after\tclosed after\tdecided\tapplied\tunknown\tmachine stalled\tverdict\t"
 
-// write puts what is known about a trial into the table, also of one that failed, and fails the test if that is the result.
-func (x *trial) write(settled bool) {
+// write puts what is known about a trial into the table, also of one that failed, and fails the test if that is the result. With excused
+// what was missed because the machine was busy with something else does not fail it.
+func (x *trial) write(settled, excused bool) {
 	x.Helper()
 	broken := append(x.wrong, x.missed...)
 	verdict := "green"
 	switch {
 	case !settled:
 		verdict = "again: " + strings.Join(broken, "; ")
+	case excused && len(x.wrong) == 0 && len(x.missed) > 0 && !x.Failed():
+		verdict = "times not judged, the machine is busy: " + strings.Join(x.missed, "; ")
 	case x.Failed() || len(broken) > 0:
 		verdict = "RED: " + strings.Join(broken, "; ")
 		for _, text := range broken {

@@ -1,0 +1,209 @@
+package limit_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+// runBatch decides requests in one call of the batch script. The reply to a request is nil where it has to come alone.
+func runBatch(t *testing.T, client *redis.Client, calls ...limit.Call) []any {
+	t.Helper()
+	var keys []string
+	var arguments []any
+	for i := range calls {
+		if !calls[i].Simple() {
+			t.Fatalf("call %d of the batch is not simple", i)
+		}
+		keys, arguments = append(keys, calls[i].Keys...), append(arguments, calls[i].Packed())
+	}
+	replies, err := client.Eval(context.Background(), limit.BatchScript, keys, arguments...).Slice()
+	if err != nil || len(replies) != len(calls) {
+		t.Fatalf("%d replies to %d requests: %v", len(replies), len(calls), err)
+	}
+	return replies
+}
+
+// TestBatchAgreesWithTheGeneralCode walks along the border of tight.lua: the same random requests go to the general script one by one, and
+// to the batch script in groups. No two requests of a group have a key in common, so one that has to come alone may come later.
+func TestBatchAgreesWithTheGeneralCode(t *testing.T) {
+	seed := rand.Uint64()
+	w := newBorderWalk(t, seed)
+	together, alone := 0, 0
+	for step := 0; step < borderSteps/4; {
+		var group []borderRequest
+		met := map[int]bool{}
+		for len(group) < 8 {
+			var q borderRequest
+			w.plan(&q)
+			if q.meets(met) {
+				break
+			}
+			w.decide(&q)
+			q.call = limit.NewCall(q.charges, q.refused, q.now)
+			q.general = w.general.EvalSha(context.Background(), limit.ScriptSHA, q.call.Keys, q.call.Args()...)
+			group = append(group, q)
+		}
+		step += max(len(group), 1)
+		alone += w.runGroup(t, group)
+		together += len(group)
+		for i := range group {
+			err := group[i].compare()
+			if err != nil {
+				t.Fatalf("with seed %d, request %d of a group: %v", seed, i, err)
+			}
+		}
+		err := w.compareKeys()
+		if err != nil {
+			t.Fatalf("with seed %d: %v", seed, err)
+		}
+	}
+	if together -= alone; together < borderSteps/20 || alone < borderSteps/200 {
+		t.Errorf("%d requests were decided in groups, %d alone", together, alone)
+	}
+}
+
+// meets notes the keys of a request, and reports whether one of them was noted before.
+func (q *borderRequest) meets(met map[int]bool) bool {
+	for _, k := range q.keys {
+		if met[k] {
+			return true
+		}
+	}
+	for _, k := range q.keys {
+		met[k] = true
+	}
+	return false
+}
+
+// runGroup lets the batch script decide the simple requests of a group, and the general one the rest. It returns how many the rest was.
+func (w *borderWalk) runGroup(t *testing.T, group []borderRequest) (alone int) {
+	t.Helper()
+	var simple []*borderRequest
+	var calls []limit.Call
+	for i := range group {
+		group[i].lean = redis.NewCmd(context.Background())
+		if group[i].call.Simple() {
+			simple, calls = append(simple, &group[i]), append(calls, group[i].call)
+		}
+	}
+	if len(calls) > 0 {
+		for i, reply := range runBatch(t, w.lean, calls...) {
+			simple[i].lean.SetVal(reply)
+		}
+	}
+	for i := range group {
+		q := &group[i]
+		if q.lean.Val() == nil {
+			alone++
+			q.lean = w.lean.Eval(context.Background(), limit.Script, q.call.Keys, q.call.Args()...)
+		}
+	}
+	return alone
+}
+
+func TestBatchDecidesOneAfterTheOther(t *testing.T) {
+	client := connect(t)
+	for _, kind := range []limit.Algorithm{limit.TokenBucket, limit.SlidingWindow, limit.FixedWindow} {
+		var state limit.State
+		var calls []limit.Call
+		want := make([]limit.Decision, 20)
+		for i := range want {
+			c := limit.Charge{Key: "hot:" + kind.String(), Limit: of(kind, 12, time.Hour), Cost: 1 + int64(i%2)}
+			limit.Decide([]*limit.State{&state}, []limit.Charge{c}, false, future, want[i:i+1])
+			calls = append(calls, limit.NewCall([]limit.Charge{c}, false, future))
+		}
+		for i, reply := range runBatch(t, client, calls...) {
+			var got [1]limit.Decision
+			_, err := calls[i].Read(reply, got[:], nil)
+			if err != nil || got[0] != want[i] {
+				t.Fatalf("%v, request %d: the batch decides\n%+v (%v), want\n%+v", kind, i, got[0], err, want[i])
+			}
+		}
+	}
+}
+
+// TestBatchTakesTheServersTime shows that the requests of a batch without a time share that of the server.
+func TestBatchTakesTheServersTime(t *testing.T) {
+	client := connect(t)
+	var calls []limit.Call
+	for i := range 3 {
+		calls = append(calls, limit.NewCall([]limit.Charge{{Key: fmt.Sprint("timed", i), Limit: of(limit.TokenBucket, 5, time.Hour), Cost: 1}}, false, 0))
+	}
+	before := client.Time(context.Background()).Val().UnixMicro()
+	var decisions [3][1]limit.Decision
+	for i, reply := range runBatch(t, client, calls...) {
+		_, err := calls[i].Read(reply, decisions[i][:], nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	after := client.Time(context.Background()).Val().UnixMicro()
+	at := decisions[0][0].At
+	if at < before || at > after || decisions[1][0].At != at || decisions[2][0].At != at {
+		t.Errorf("decided at %d, %d, %d, want one time between %d and %d", at, decisions[1][0].At, decisions[2][0].At, before, after)
+	}
+}
+
+func TestBatchKeepsAFailureFromTheOthers(t *testing.T) {
+	client, ctx := connect(t), context.Background()
+	client.LPush(ctx, "foreign", "x")
+	client.Set(ctx, "odd", "not a counter", 0)
+	charge := func(key string) limit.Charge {
+		return limit.Charge{Key: key, Limit: of(limit.FixedWindow, 5, time.Hour), Cost: 1}
+	}
+	calls := []limit.Call{
+		limit.NewCall([]limit.Charge{charge("a")}, false, future),
+		limit.NewCall([]limit.Charge{charge("b"), charge("foreign")}, false, future),
+		limit.NewCall([]limit.Charge{charge("odd")}, false, future),
+		limit.NewCall([]limit.Charge{charge("c"), charge("d")}, false, future),
+	}
+	replies := runBatch(t, client, calls...)
+	for i, decided := range []bool{true, false, false, true} {
+		if (replies[i] != nil) != decided {
+			t.Errorf("request %d: reply %q, want one: %v", i, replies[i], decided)
+		}
+	}
+	if n := client.Exists(ctx, "b").Val(); n != 0 {
+		t.Errorf("the request with a foreign key has written")
+	}
+	if n := client.Exists(ctx, "a", "c", "d").Val(); n != 3 {
+		t.Errorf("%d of 3 counters were written", n)
+	}
+}
+
+func TestSimpleCallsAreThoseOfTightLua(t *testing.T) {
+	plain := limit.Charge{Key: "k", Limit: of(limit.TokenBucket, 5, time.Hour), Cost: 1}
+	with := func(change func(*limit.Charge)) limit.Charge {
+		c := plain
+		change(&c)
+		return c
+	}
+	for name, row := range map[string]struct {
+		charges []limit.Charge
+		want    bool
+	}{
+		"one":          {[]limit.Charge{plain}, true},
+		"several":      {[]limit.Charge{plain, with(func(c *limit.Charge) { c.Key = "l" })}, true},
+		"one key":      {[]limit.Charge{plain, plain}, false},
+		"a peek":       {[]limit.Charge{with(func(c *limit.Charge) { c.Op = limit.Peek })}, true},
+		"a debit":      {[]limit.Charge{with(func(c *limit.Charge) { c.Op = limit.Debit })}, true},
+		"a refund":     {[]limit.Charge{with(func(c *limit.Charge) { c.Op = limit.Refund })}, false},
+		"a log":        {[]limit.Charge{with(func(c *limit.Charge) { c.Limit.Algorithm = limit.SlidingLog })}, false},
+		"nothing":      {[]limit.Charge{with(func(c *limit.Charge) { c.Limit.Count = 0 })}, false},
+		"a wait":       {[]limit.Charge{with(func(c *limit.Charge) { c.MaxWait = time.Second })}, false},
+		"a later call": {[]limit.Charge{plain}, true},
+	} {
+		call := limit.NewCall([]limit.Charge{with(func(c *limit.Charge) { c.Op = limit.Refund })}, false, 0)
+		call.Set(row.charges, false, 0)
+		if got := call.Simple(); got != row.want {
+			t.Errorf("%s: simple is %v, want %v", name, got, row.want)
+		}
+	}
+}
