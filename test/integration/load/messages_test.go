@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -94,6 +95,26 @@ func TestWhatOneMessageMayBring(t *testing.T) {
 	}
 	wantWithin(t, s, "after one message of each kind")
 	c.wantDenied(t)
+	wantJSONRefused(t, s, `{"descriptors": [{}`+strings.Repeat(",{}", 340_000)+`]}`)
+	wantJSONRefused(t, s, strings.Repeat(" ", 1<<20)+"{}")
+	wantWithin(t, s, "after the same over /json")
+}
+
+// wantJSONRefused sends a body to /json, which is answered with 429 and without statuses.
+func wantJSONRefused(t *testing.T, s *servers.Sidecar, body string) {
+	t.Helper()
+	r, err := http.Post("http://"+s.HTTP+"/json", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatalf("no decision over /json: %v", err)
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.StatusCode != http.StatusTooManyRequests || !strings.HasPrefix(string(text), `{"overallCode":"OVER_LIMIT"`) || strings.Contains(string(text), "statuses") {
+		t.Errorf("/json answers %.60q… with %d %.200s, want 429 without statuses", body, r.StatusCode, text)
+	}
 }
 
 func excess(t *testing.T, s *servers.Sidecar) map[string]int64 {
