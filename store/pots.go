@@ -5,8 +5,11 @@ import (
 	"sync/atomic"
 )
 
-// maxPots bounds the pots. More classes than that share them.
-const maxPots = 256
+// Bounds of the pots.
+const (
+	maxPots  = 256          // more classes than that share them
+	maxNames = 16 * maxPots // classes whose pot is known; beyond it all are assigned anew
+)
 
 // pot holds the counters of one class. When the store is full, the pot that takes most forgets: so a flood of one rule's
 // counters costs that rule's counters, and no others. queues[i] is guarded by the lock of shard i.
@@ -44,6 +47,9 @@ func (p *pots) of(class uint32) *pot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.byName[class] == nil {
+		if len(p.byName) >= maxNames {
+			clear(p.byName)
+		}
 		p.addLocked(class)
 	}
 	return p.byName[class]

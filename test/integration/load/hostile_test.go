@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -41,6 +42,15 @@ descriptors:
 // startHostile starts a sidecar with the memory of the manifests.
 func startHostile(t *testing.T, redis *servers.Redis) (*servers.Sidecar, *caller) {
 	t.Helper()
+	s := servers.StartSidecarWithin(t, manifestMemory, hostileEnv(t, redis)...)
+	c := dial(t, s.GRPC)
+	c.connect(t)
+	return s, c
+}
+
+// hostileEnv writes the rules and returns the settings of a sidecar that has them.
+func hostileEnv(t *testing.T, redis *servers.Redis) []string {
+	t.Helper()
 	folder := t.TempDir()
 	for name, rules := range map[string]string{"hostile.yaml": hostileRules, "together.yaml": togetherRules} {
 		err := os.WriteFile(filepath.Join(folder, name), []byte(rules), 0o600)
@@ -48,10 +58,7 @@ func startHostile(t *testing.T, redis *servers.Redis) (*servers.Sidecar, *caller
 			t.Fatalf("write the rules: %v", err)
 		}
 	}
-	s := servers.StartSidecarWithin(t, manifestMemory, "RULES="+folder, "REDIS_URL="+redis.Addr, "STORE_BUDGET=5s", "STORE_PATIENCE=30s")
-	c := dial(t, s.GRPC)
-	c.connect(t)
-	return s, c
+	return []string{"RULES=" + folder, "REDIS_URL=" + redis.Addr, "STORE_BUDGET=5s", "STORE_PATIENCE=30s"}
 }
 
 // wantWithin fails the test unless the sidecar lives and never had more memory than the manifests give it.
@@ -160,5 +167,22 @@ func TestAMillionHostileKeys(t *testing.T) {
 	}
 	if admitted < 1 || admitted > 10 { // 5 a minute, and a minute may end meanwhile
 		t.Errorf("%d of 100 logins were admitted beside the flood, want 5", admitted)
+	}
+}
+
+// TestHostileKeysWithoutACgroup: GOMEMLIMIT bounds the caches where there is no cgroup.
+func TestHostileKeysWithoutACgroup(t *testing.T) {
+	const limit = manifestMemory / 5 * 4
+	s := servers.StartSidecar(t, append(hostileEnv(t, servers.StartRedis(t)), fmt.Sprintf("GOMEMLIMIT=%d", limit))...)
+	c := dial(t, s.GRPC)
+	c.connect(t)
+	c.flood(t, 200_000, "path")
+	wantWithin(t, s, "after 200,000 keys")
+	m, err := servers.Scrape(s.Debug)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes := m.Sum("spillway_memory_bytes"); bytes > limit/5 || m.Sum("spillway_memory_evicted_total") == 0 {
+		t.Errorf("the counters take %d bytes, and %d were evicted; want at most a fifth of %d", bytes, m.Sum("spillway_memory_evicted_total"), limit)
 	}
 }
