@@ -12,11 +12,14 @@ const (
 	attrEndpoint
 	attrMethod
 	attrTier
+	attrAPIKey
+	attrClient // the user where one is known, else the ip
 	attrCount
 )
 
 var attributeNames = map[string]attribute{
 	"tenant": attrTenant, "user": attrUser, "ip": attrIP, "endpoint": attrEndpoint, "method": attrMethod, "tier": attrTier,
+	"api_key": attrAPIKey,
 }
 
 // defaultAttributes maps the keys that Envoy and its users commonly send.
@@ -27,6 +30,7 @@ var defaultAttributes = map[string]attribute{
 	"path": attrEndpoint, "PATH": attrEndpoint, ":path": attrEndpoint, "endpoint": attrEndpoint,
 	"method": attrMethod, ":method": attrMethod,
 	"tier": attrTier, "plan": attrTier,
+	"api_key": attrAPIKey,
 }
 
 // attributes are those of one request. An empty text is none.
@@ -36,6 +40,7 @@ type attributes struct {
 	network netip.Prefix   // of the ip, when it is one
 	skip    []bool         // descriptors that supply nothing, because a post-paid leaf takes them; nil: all supply
 	first   int            // first descriptor that supplies something, or -1
+	guest   bool           // the client is an address, because no user is known
 }
 
 func (a *attributes) has(attr attribute) bool { return a.text[attr] != "" }
@@ -46,12 +51,22 @@ func (a *attributes) skips(i int) bool { return a.skip != nil && a.skip[i] }
 // scope returns the scopes for which there is a value.
 func (a *attributes) scope() Scope {
 	var s Scope
-	for i, named := range scopeNames {
-		if a.text[i] != "" {
+	for _, named := range scopeNames {
+		if a.text[named.attr] != "" {
 			s |= named.scope
 		}
 	}
 	return s
+}
+
+// setClient makes the user the client, or the address where no user is known.
+func (a *attributes) setClient() {
+	is := attrUser
+	a.guest = !a.has(attrUser)
+	if a.guest {
+		is = attrIP
+	}
+	a.text[attrClient], a.from[attrClient] = a.text[is], a.from[is]
 }
 
 // gather reads the attributes from all descriptors. The first value that is not empty wins.
@@ -73,11 +88,13 @@ func (a *attributes) gather(req *Request, mapping map[string]attribute) {
 	}
 }
 
-// normalize brings endpoint, method and address into the form in which they are compared and counted. A path or an
-// address that cannot be read is taken as it stands.
-func (a *attributes) normalize(ipv6Prefix int, buf []byte) []byte {
+// normalize brings endpoint, method and address into the form in which they are compared and counted, and takes the
+// readings of the path. An address that cannot be read is taken as it stands.
+func (a *attributes) normalize(ipv6Prefix int, buf []byte, paths *readings) []byte {
 	if a.has(attrEndpoint) {
-		a.text[attrEndpoint], _ = NormalizePath(a.text[attrEndpoint])
+		a.text[attrEndpoint] = paths.take(a.text[attrEndpoint])
+	} else {
+		paths.choices = paths.choices[:0]
 	}
 	if a.has(attrMethod) {
 		a.text[attrMethod] = NormalizeMethod(a.text[attrMethod])
@@ -102,9 +119,9 @@ func (a *attributes) reports(s Scope) int {
 		return a.first
 	}
 	first := -1
-	for i, named := range scopeNames {
-		if s&named.scope != 0 && (first < 0 || a.from[i] < first) {
-			first = a.from[i]
+	for _, named := range scopeNames {
+		if s&named.scope != 0 && (first < 0 || a.from[named.attr] < first) {
+			first = a.from[named.attr]
 		}
 	}
 	return first

@@ -70,7 +70,7 @@ func (c *checker) domains(domains []Domain) {
 func (c *checker) domain(d *Domain) {
 	for _, key := range slices.Sorted(maps.Keys(d.Attributes)) {
 		if _, known := attributeNames[d.Attributes[key]]; !known {
-			c.fail(d.Pos, "attributes: %q is no attribute, for descriptor key %q: use tenant, user, ip, endpoint, method or tier", d.Attributes[key], key)
+			c.fail(d.Pos, "attributes: %q is no attribute, for descriptor key %q: use tenant, user, ip, endpoint, method, tier or api_key", d.Attributes[key], key)
 		}
 	}
 	if d.IPv6Prefix < 0 || d.IPv6Prefix > 128 {
@@ -91,6 +91,7 @@ func (c *checker) domain(d *Domain) {
 	c.accounts(d, d.Tenants, accountTenant)
 	c.accounts(d, d.Keys, accountKey)
 	c.rules(d)
+	c.domainPenalty(d)
 	c.nodes(d.Name, d.Tree)
 }
 

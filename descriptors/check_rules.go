@@ -36,6 +36,7 @@ func (c *checker) rule(r *Rule) {
 	c.response(r.Pos, r.Response)
 	c.penalty(r)
 	c.ruleLimits(r)
+	c.clients(r)
 	c.action(r)
 	if hasControl(r.Reason) {
 		c.fail(r.Pos, "the reason of rule %q has control bytes: remove them", r.Name)
@@ -54,12 +55,23 @@ func (c *checker) ruleLimits(r *Rule) {
 	case !bare && len(r.Limits) == 0:
 		c.fail(r.Pos, "rule %q has no limit: add one, or make it action: block or action: allow", r.Name)
 	case !bare && !r.HasScope:
-		c.fail(r.Pos, "rule %q has a limit and no scope: add scope: global, tenant, user, ip or endpoint, or a list", r.Name)
+		c.fail(r.Pos, "rule %q has a limit and no scope: add scope: global, tenant, user, ip, endpoint, client, api_key or tier, or a list", r.Name)
 	}
 	for i := range r.Limits {
 		if !r.Limits[i].Unlimited {
 			c.ruleLimit(r, &r.Limits[i])
 		}
+	}
+}
+
+// clients checks that there can be a client that the rule is about.
+func (c *checker) clients(r *Rule) {
+	guests := r.Match.Authenticated != nil && !*r.Match.Authenticated
+	switch {
+	case guests && (r.Scope&ScopeUser != 0 || len(r.Match.Users) > 0):
+		c.warn(r.Pos, "rule %q can never apply: it needs a user, and authenticated: false is about requests without one: use scope: ip, say", r.Name)
+	case r.Scope&ScopeClient != 0 && r.Scope&ScopeUser != 0:
+		c.warn(r.Pos, "rule %q counts by client and by user, so requests without a user are not counted: remove one of the two", r.Name)
 	}
 }
 
@@ -69,11 +81,25 @@ func (c *checker) ruleLimit(r *Rule, l *Limit) {
 	if (r.Action == Throttle || r.PostPaid) && l.Algorithm != limit.TokenBucket {
 		c.fail(at, "throttle and post_paid need algorithm: token_bucket, in rule %q", r.Name)
 	}
+	c.reserve(at, r.Reserve, r.PostPaid, l, fmt.Sprintf("rule %q", r.Name))
 	switch {
 	case l.Count == 0 || l.Capacity() == 0:
 		c.warn(at, "nobody can pass rule %q, whose limit is 0: if that is meant, action: block says it better", r.Name)
 	case r.Cost > 0 && r.Cost > l.Capacity() && !r.PostPaid:
 		c.warn(at, "nobody can pass rule %q: its cost of %d is above the %d that the limit can hold", r.Name, r.Cost, l.Capacity())
+	}
+}
+
+// reserve checks that a reservation belongs to post_paid and can be made.
+func (c *checker) reserve(at Pos, reserve int64, postPaid bool, l *Limit, of string) {
+	switch {
+	case reserve == 0:
+	case reserve < 0 || reserve > limit.MaxCost:
+		c.fail(at, "reserve %d of %s is not between 1 and %d", reserve, of, int64(limit.MaxCost))
+	case !postPaid:
+		c.fail(at, "reserve of %s needs post_paid: true: other charges are taken when the request comes", of)
+	case reserve > l.Capacity():
+		c.fail(at, "reserve of %s is %d, above the %d that the limit can hold, so nothing would pass: lower it, or raise burst", of, reserve, l.Capacity())
 	}
 }
 
@@ -101,7 +127,7 @@ func (c *checker) action(r *Rule) {
 
 // none reports whether there are no conditions at all.
 func (m *Conditions) none() bool {
-	return len(m.Endpoints)+len(m.Methods)+len(m.Users)+len(m.Tenants)+len(m.Tiers)+len(m.CIDRs)+len(m.Entries) == 0
+	return m.Authenticated == nil && len(m.Endpoints)+len(m.Methods)+len(m.Users)+len(m.Tenants)+len(m.Tiers)+len(m.CIDRs)+len(m.Entries) == 0
 }
 
 // isOver reports whether a block has ended.
@@ -110,46 +136,50 @@ func (r *Rule) isOver(now time.Time) bool {
 }
 
 func (c *checker) penalty(r *Rule) {
-	p := r.Penalty
-	if p == nil {
+	if r.Penalty == nil {
 		return
 	}
 	if r.Action == Block || r.Action == Allow {
 		c.warn(r.Pos, "the penalty of rule %q has no effect: a block or allow has no limit to exceed", r.Name)
 	}
-	if r.HasScope && r.Scope&(ScopeTenant|ScopeUser|ScopeIP) == 0 {
-		c.warn(r.Pos, "the penalty of rule %q hits all clients together: give it a scope with tenant, user or ip", r.Name)
+	if r.HasScope && r.Scope&(ScopeTenant|ScopeUser|ScopeIP|ScopeAPIKey|ScopeClient) == 0 {
+		c.warn(r.Pos, "the penalty of rule %q hits all clients together: give it a scope with tenant, user, ip, client or api_key", r.Name)
 	}
+	c.penaltyNumbers(r.Pos, r.Penalty, fmt.Sprintf("rule %q", r.Name))
+}
+
+// penaltyNumbers checks the numbers of the penalty of a rule or a domain, which is what of calls it.
+func (c *checker) penaltyNumbers(at Pos, p *Penalty, of string) {
 	if p.Threshold < 1 || p.Threshold > limit.MaxThreshold {
-		c.fail(r.Pos, "penalty threshold %d of rule %q is not between 1 and %d", p.Threshold, r.Name, limit.MaxThreshold)
+		c.fail(at, "penalty threshold %d of %s is not between 1 and %d", p.Threshold, of, limit.MaxThreshold)
 	}
-	c.penaltySpan(r, "detection_window", p.DetectionWindow)
-	if c.penaltySpan(r, "cool_down", p.CoolDown) {
-		c.multipliers(r)
+	c.penaltySpan(at, "detection_window", p.DetectionWindow, of)
+	if c.penaltySpan(at, "cool_down", p.CoolDown, of) {
+		c.multipliers(at, p, of)
 	}
 }
 
 // multipliers checks how long cool-downs become. One above the longest is no mistake that would keep rules from working:
 // the client is shut out all the same.
-func (c *checker) multipliers(r *Rule) {
-	if n := len(r.Penalty.Multipliers); n > limit.MaxMultipliers {
-		c.fail(r.Pos, "the penalty of rule %q has %d multipliers, of which there are at most %d: the last one repeats", r.Name, n, limit.MaxMultipliers)
+func (c *checker) multipliers(at Pos, p *Penalty, of string) {
+	if n := len(p.Multipliers); n > limit.MaxMultipliers {
+		c.fail(at, "the penalty of %s has %d multipliers, of which there are at most %d: the last one repeats", of, n, limit.MaxMultipliers)
 	}
 	most := 1
-	for _, m := range r.Penalty.Multipliers {
+	for _, m := range p.Multipliers {
 		most = max(most, m)
 		if m < 1 {
-			c.fail(r.Pos, "penalty multiplier %d of rule %q is below 1", m, r.Name)
+			c.fail(at, "penalty multiplier %d of %s is below 1", m, of)
 		}
 	}
-	if int64(most) > int64(limit.MaxCoolDown/r.Penalty.CoolDown) {
-		c.warn(r.Pos, "the penalty of rule %q would last longer than %dh, and ends then: a block lasts as long as it has to", r.Name, limit.MaxCoolDown/time.Hour)
+	if int64(most) > int64(limit.MaxCoolDown/p.CoolDown) {
+		c.warn(at, "the penalty of %s would last longer than %dh, and ends then: a block lasts as long as it has to", of, limit.MaxCoolDown/time.Hour)
 	}
 }
 
-func (c *checker) penaltySpan(r *Rule, what string, span time.Duration) (ok bool) {
+func (c *checker) penaltySpan(at Pos, what string, span time.Duration, of string) (ok bool) {
 	if span < time.Microsecond || span > limit.MaxWindow {
-		c.fail(r.Pos, "penalty %s %v of rule %q is not between 1µs and 3650d", what, span, r.Name)
+		c.fail(at, "penalty %s %v of %s is not between 1µs and 3650d", what, span, of)
 		return false
 	}
 	return true
@@ -217,6 +247,9 @@ func (m *Conditions) canonical() string {
 		entries = append(entries, key, m.Entries[key])
 	}
 	text := fmt.Sprintf("%q", entries)
+	if m.Authenticated != nil {
+		text += fmt.Sprint(*m.Authenticated)
+	}
 	for _, list := range [][]string{endpoints, networks, upperAll(m.Methods), m.Users, m.Tenants, m.Tiers} {
 		text += fmt.Sprintf("%q", slices.Compact(slices.Sorted(slices.Values(list))))
 	}

@@ -41,6 +41,9 @@ func (c *checker) leaf(n *Node, path string) {
 		if n.PostPaid && !l.Unlimited && l.Algorithm != limit.TokenBucket {
 			c.fail(at, "post_paid in '%s' needs algorithm: token_bucket", path)
 		}
+		if !l.Unlimited {
+			c.reserve(at, n.Reserve, n.PostPaid, l, "'"+path+"'")
+		}
 		c.replaces(at, l, path)
 	}
 	if n.PostPaid && len(n.Limits) == 0 {

@@ -41,6 +41,10 @@ type CompiledDomain struct {
 	index      index
 	attributes map[string]attribute
 	ipv6Prefix int
+	onFailure  Failure
+	zone       *time.Location // of calendars
+	calendars  [CalendarMonth]*calendar
+	gate       *gate // nil: the domain has no penalty
 	users      map[string]account
 	tenants    map[string]account
 	clientKeys map[string]account // API keys, by id
@@ -88,7 +92,7 @@ func Compile(domains []Domain, opt Options) (*Set, []Problem) {
 func compileDomain(d *Domain, opt Options, keys keyer) *CompiledDomain {
 	c := &CompiledDomain{
 		Name: d.Name, Headers: d.Headers, ResetUnix: d.ResetUnix, ChargeDenied: d.ChargeDenied, CostHeader: strings.ToLower(d.CostHeader),
-		keys: keys, ipv6Prefix: d.IPv6Prefix,
+		keys: keys, ipv6Prefix: d.IPv6Prefix, onFailure: d.OnFailure,
 		attributes: maps.Clone(defaultAttributes),
 		scoped:     len(d.Rules)+len(d.Users)+len(d.Tenants)+len(d.Keys) > 0,
 	}
@@ -100,10 +104,16 @@ func compileDomain(d *Domain, opt Options, keys keyer) *CompiledDomain {
 		c.attributes[key] = attributeNames[name]
 	}
 	c.index.now = opt.Now
+	c.zone = time.UTC
+	if d.Timezone != nil {
+		c.zone = d.Timezone
+	}
+	c.overrides.onFailure = c.onFailure
 	c.users = c.addAccounts(d.Users, ScopeUser, accountUser)
 	c.tenants = c.addAccounts(d.Tenants, ScopeTenant, accountTenant)
 	c.clientKeys = c.addAccounts(d.Keys, ScopeUser, accountKey)
 	c.addRules(d)
+	c.addGate(d.Penalty)
 	c.addNodes(&c.tree, d.Tree)
 	c.addResolver(d, opt)
 	for _, e := range c.effects {
@@ -127,7 +137,7 @@ func (c *CompiledDomain) addResolver(d *Domain, opt Options) {
 func (c *CompiledDomain) addAccounts(accounts []Account, scope Scope, kind string) map[string]account {
 	table := make(map[string]account, len(accounts))
 	for i := range accounts {
-		own := compileAccount(&accounts[i], scope, kind)
+		own := c.compileAccount(&accounts[i], scope, kind)
 		table[accounts[i].Name] = account{accounts[i].Tier, own}
 		c.addEffects(own)
 	}
@@ -146,8 +156,11 @@ func (c *CompiledDomain) addEffects(r *compiledRule) {
 	}
 }
 
+// allScopes has every attribute that a rule can count by.
+const allScopes = ScopeTenant | ScopeUser | ScopeIP | ScopeEndpoint | ScopeAPIKey | ScopeTier | ScopeClient
+
 // scopeCount is one more than the largest Scope.
-const scopeCount = int(ScopeTenant|ScopeUser|ScopeIP|ScopeEndpoint) + 1
+const scopeCount = int(allScopes) + 1
 
 // addRules compiles rules and costs into the index.
 func (c *CompiledDomain) addRules(d *Domain) {
@@ -158,7 +171,7 @@ func (c *CompiledDomain) addRules(d *Domain) {
 		if r.Disabled {
 			continue
 		}
-		compiled := compileRule(r)
+		compiled := c.compileRule(r)
 		c.addEffects(compiled)
 		candidates := c.index.candidates(&r.Match)
 		for _, one := range candidates {
@@ -218,7 +231,7 @@ func (c *CompiledDomain) addNodes(parent *node, nodes []Node) {
 func compileNode(parent *node, w *Node) *node {
 	n := &node{
 		key: w.Key, value: w.Value, keyGlob: hasStar(w.Key), shared: w.ShareThreshold,
-		postPaid: w.PostPaid, valueName: w.ValueToMetric, detailed: w.DetailedMetric,
+		postPaid: w.PostPaid, reserve: w.Reserve, valueName: w.ValueToMetric, detailed: w.DetailedMetric,
 	}
 	switch {
 	case n.keyGlob:
@@ -265,11 +278,11 @@ func (c *CompiledDomain) addTreeLimits(n *node, w *Node) {
 	for i := range w.Limits {
 		l := &w.Limits[i]
 		e := &Effect{
-			Name: l.Name, Rule: n.dotted(), Scope: ScopeDescriptor, Tree: true, Mode: mode, OnFailure: w.OnFailure, Response: w.Response,
+			Name: l.Name, Rule: n.dotted(), Scope: ScopeDescriptor, Tree: true, Mode: mode, OnFailure: w.OnFailure.or(c.onFailure), Reserve: w.Reserve, Response: w.Response,
 			Metadata: w.Metadata, Metric: n.levels(), Dynamic: n.isDynamic(),
 		}
 		e.setLimit(l)
-		compiled := treeLimit{effect: e, unlimited: l.Unlimited, tail: limitTail(l.Limit, i)}
+		compiled := treeLimit{effect: e, unlimited: l.Unlimited, tail: limitTail(l.Limit, i), calendar: c.calendarOf(l.CalendarUnit)}
 		if len(w.Limits) > 1 {
 			compiled.level = limitLevel(l, i)
 			e.Metric = append(e.Metric, compiled.level)
@@ -289,6 +302,9 @@ func (s *Set) Domain(name string) *CompiledDomain {
 	}
 	return s.domains[name]
 }
+
+// HasRules reports whether the domain has anything but descriptor trees, which are the reference server's.
+func (d *CompiledDomain) HasRules() bool { return d.scoped }
 
 // Domains returns the names of the domains, sorted.
 func (s *Set) Domains() []string { return slices.Sorted(maps.Keys(s.domains)) }

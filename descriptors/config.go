@@ -26,6 +26,7 @@ type Domain struct {
 	Pos
 	Name         string
 	ChargeDenied bool              // trees: every descriptor counts even when one refuses; files default to true
+	OnFailure    Failure           // of rules and nodes whose own is the zero value, of accounts and of overrides
 	CoLocate     bool              // one hash tag for all counters of the domain, so that a request asks one shard
 	Attributes   map[string]string // descriptor key -> attribute name, on top of the default mapping
 	Costs        []Cost            // first match wins
@@ -35,10 +36,12 @@ type Domain struct {
 	Tenants      []Account
 	Keys         []Account        // API keys with limits of their own, by id; their tier is in Identity
 	Identity     *identity.Config // who asks, for ext_authz; nil: the peer's address alone
+	Timezone     *time.Location   // of calendar windows; nil: UTC
 	IPv6Prefix   int              // bits by which IPv6 addresses are keyed; 0 means 64
 	Headers      HeaderStyle
 	ResetUnix    bool // X-RateLimit-Reset as unix time instead of seconds
 	Tree         []Node
+	Penalty      *Penalty // one record per client over all rules; nil: none
 }
 
 // HeaderStyle is which rate limit headers a domain's answers carry.
@@ -61,6 +64,8 @@ type Limit struct {
 	Multiplier uint32     // of Unit, with Unit
 	Replaces   []Replaced // trees only
 	CountUnset bool       // trees only: requests_per_unit was missing, which means 0
+
+	CalendarUnit CalendarUnit // its windows are those of a calendar, in the domain's time zone; 0: none
 }
 
 // Replaced names a limit that steps back when the limit that carries it matches.
@@ -98,6 +103,7 @@ type Node struct {
 	Metadata       map[string]any // as JSON: nil, bool, float64, string, []any, map[string]any
 	OnFailure      Failure
 	PostPaid       bool
+	Reserve        int64 // with PostPaid: tokens taken in advance; 0: none
 	Response       *Response
 }
 
@@ -110,6 +116,9 @@ const (
 	ScopeUser
 	ScopeIP
 	ScopeEndpoint
+	ScopeAPIKey
+	ScopeTier
+	ScopeClient       // the user where one is known, else the ip
 	ScopeGlobal Scope = 0
 )
 
@@ -129,6 +138,7 @@ type Rule struct {
 	Disabled  bool
 	Cost      int64 // factor on the hits; 0: none given
 	PostPaid  bool
+	Reserve   int64 // with PostPaid: tokens taken in advance; 0: none
 	OnFailure Failure
 	Response  *Response
 	Penalty   *Penalty
@@ -151,10 +161,22 @@ type Failure uint8
 
 // The failure policies.
 const (
-	FailLocal  Failure = iota // decide in memory
-	FailOpen                  // admit
-	FailClosed                // refuse
+	FailLocal     Failure = iota // decide in memory
+	FailOpen                     // admit
+	FailClosed                   // refuse
+	FailStayLocal                // of a rule or a node: decide in memory whatever the domain's policy is; Compile makes FailLocal of it
 )
+
+// or is the policy of a rule or a node. Where that is the zero value, it is the domain's.
+func (f Failure) or(domain Failure) Failure {
+	switch f {
+	case FailLocal:
+		return domain
+	case FailStayLocal:
+		return FailLocal
+	}
+	return f
+}
 
 // Conditions say which requests a rule is about: all of the given ones must hold, and one value of each is enough.
 type Conditions struct {
@@ -165,6 +187,8 @@ type Conditions struct {
 	Tiers     []string
 	CIDRs     []netip.Prefix
 	Entries   map[string]string // descriptor entries that must be there
+
+	Authenticated *bool // whether a user is known; nil: either
 }
 
 // Pattern is an endpoint pattern as written: * within a segment, ** across segments.

@@ -15,7 +15,7 @@ import (
 func (s *Set) Dump(w io.Writer) {
 	var lines []string
 	for domain, e := range s.Effects() {
-		if e.Action == Block || e.Action == Allow {
+		if e.Action == Block || e.Action == Allow || e.Rule == RulePenalty {
 			continue
 		}
 		lines = append(lines, domain+"."+e.line())
@@ -41,6 +41,9 @@ func (e *Effect) line() string {
 	}
 	if e.Limit.Algorithm != limit.FixedWindow {
 		text += ", algorithm: " + e.Limit.Algorithm.String()
+	}
+	if e.Calendar != 0 {
+		text += ", per: " + e.Calendar.String()
 	}
 	if e.Account != "" {
 		text += fmt.Sprintf(", %s: %q", e.Rule, e.Account)

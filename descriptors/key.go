@@ -21,6 +21,8 @@ import (
 //	<prefix>rl1:{<domain>|<value>|…}:<key>/<key>…:<limit>:<algorithm>      trees
 //	<prefix>rl1:{<domain>|<value>|…}:<key>/<key>…:~<window in µs>:fw       overrides
 //
+// Where a client that a rule counts by is an address, ~ip follows the hash tag: an address and a user of that name never meet.
+//
 // A domain that is co-located closes its hash tag early: {<domain>}~|<value>|…:<scope>: and so on, in all of these.
 //
 // Parts are escaped so that none of the separators can stand in one, which is why two different requests never meet.
@@ -118,7 +120,11 @@ func limitTail(l limit.Limit, place int) string {
 var scopeNames = [...]struct {
 	scope Scope
 	name  string
-}{{ScopeTenant, "tenant"}, {ScopeUser, "user"}, {ScopeIP, "ip"}, {ScopeEndpoint, "endpoint"}}
+	attr  attribute
+}{
+	{ScopeTenant, "tenant", attrTenant}, {ScopeUser, "user", attrUser}, {ScopeIP, "ip", attrIP}, {ScopeEndpoint, "endpoint", attrEndpoint},
+	{ScopeAPIKey, "api_key", attrAPIKey}, {ScopeTier, "tier", attrTier}, {ScopeClient, "client", attrClient},
+}
 
 // String returns the scope as keys and pages write it: its attributes joined by +, or global.
 func (s Scope) String() string {

@@ -48,17 +48,19 @@ type Override struct {
 
 // Effect is the compiled behaviour of one limit of a rule or of a tree's node: shared by all requests, never changed.
 type Effect struct {
-	Name       string      // of the limit, else of the rule; trees: of the limit; may be empty
-	Rule       string      // the rule's name; trees: the dotted path of the node, as in the reference server's metrics
-	Limit      limit.Limit // the zero value for an unlimited one, a block and an allow
-	Unit       Unit        // in which Limit is reported
-	Multiplier uint32      // of Unit
-	Scope      string      // what it counts by, as "tenant+user" or "global"; ScopeDescriptor for trees and overrides; empty for a block or allow without one
-	Tree       bool        // stands in a descriptor tree, or is an override
-	Account    string      // the user, tenant or API key whose own limit it is; empty for rules and trees
+	Name       string       // of the limit, else of the rule; trees: of the limit; may be empty
+	Rule       string       // the rule's name; trees: the dotted path of the node, as in the reference server's metrics
+	Limit      limit.Limit  // the zero value for an unlimited one, a block and an allow
+	Unit       Unit         // in which Limit is reported
+	Multiplier uint32       // of Unit
+	Calendar   CalendarUnit // its windows are those of a calendar; 0: none
+	Scope      string       // what it counts by, as "tenant+user" or "global"; ScopeDescriptor for trees and overrides; empty for a block or allow without one
+	Tree       bool         // stands in a descriptor tree, or is an override
+	Account    string       // the user, tenant or API key whose own limit it is; empty for rules and trees
 	Mode       limit.Mode
 	Action     Action
 	OnFailure  Failure
+	Reserve    int64 // tokens that a post-paid request takes in advance; 0: none
 	Response   *Response
 	Reason     string         // of a block
 	Until      time.Time      // of a block; zero: for ever
@@ -86,6 +88,7 @@ type Match struct {
 	Block     *Effect        // a block applies: refused, nothing is charged
 	Exempt    *Effect        // an allow applies: admitted, nothing is charged
 	BadLimits int            // overrides that could not be read
+	Gate      int            // the number, from 1, of the charge that asks about the domain's penalty; 0: none
 	Domain    *CompiledDomain
 	scratch   scratch
 }

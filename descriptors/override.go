@@ -58,9 +58,11 @@ const maxOverrides = 1024
 
 // overrides keeps the effects of the overrides that a mesh sends.
 type overrides struct {
-	domain string
-	mu     sync.RWMutex
-	known  map[Override]*Effect // guarded by mu
+	domain    string
+	onFailure Failure // of the domain
+
+	mu    sync.RWMutex
+	known map[Override]*Effect // guarded by mu
 }
 
 func (o *overrides) effect(asked Override, window time.Duration) *Effect {
@@ -72,7 +74,8 @@ func (o *overrides) effect(asked Override, window time.Duration) *Effect {
 	}
 	e = &Effect{
 		Rule: RuleOverride, Scope: ScopeDescriptor, Tree: true, Dynamic: true, Unit: asked.Unit, Multiplier: asked.Multiplier,
-		Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: int64(asked.Count), Window: window, Burst: int64(asked.Count)},
+		OnFailure: o.onFailure,
+		Limit:     limit.Limit{Algorithm: limit.FixedWindow, Count: int64(asked.Count), Window: window, Burst: int64(asked.Count)},
 	}
 	e.class = classOf(o.domain, e)
 	o.mu.Lock()

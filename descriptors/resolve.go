@@ -53,34 +53,49 @@ func (d *CompiledDomain) choose(req *Request, m *Match) {
 	} else {
 		s.attrs.take(req.Subject)
 	}
-	s.key = s.attrs.normalize(d.ipv6Prefix, s.key)
+	s.key = s.attrs.normalize(d.ipv6Prefix, s.key, &s.readings)
 	d.setTier(&s.attrs)
-	d.index.gather(&s.facts, req, &s.attrs)
+	s.attrs.setClient()
 	if cap(s.best) < len(d.index.groups) {
 		s.best = make([]*candidate, len(d.index.groups))
 	}
 	s.best = s.best[:len(d.index.groups)]
+	if s.readings.several() {
+		d.chooseByReadings(req, s)
+		return
+	}
+	d.chooseOnce(req, s)
+}
+
+// chooseOnce chooses by the attributes as they are.
+func (d *CompiledDomain) chooseOnce(req *Request, s *scratch) {
+	d.index.gather(&s.facts, req, &s.attrs)
 	s.looked = d.index.choose(&s.facts, s.attrs.scope(), s.best)
 }
 
 // setTier takes the tier from the users table, else from the request, else from the tenants table.
 func (d *CompiledDomain) setTier(a *attributes) {
 	if tier := d.users[a.text[attrUser]].tier; tier != "" {
-		a.text[attrTier] = tier
+		a.text[attrTier], a.from[attrTier] = tier, a.from[attrUser]
 		return
 	}
 	if !a.has(attrTier) {
-		a.text[attrTier] = d.tenants[a.text[attrTenant]].tier
+		a.text[attrTier], a.from[attrTier] = d.tenants[a.text[attrTenant]].tier, a.from[attrTenant]
 	}
 }
 
 // chargeRules adds what the rules charge, scope by scope.
 func (d *CompiledDomain) chargeRules(req *Request, m *Match) {
 	s := &m.scratch
+	charges, unlimited := len(m.Charges), len(m.Unlimited)
 	factor := d.factor(req, s)
 	have := s.attrs.scope()
-	for _, g := range d.scopes {
+	for i, g := range d.scopes {
 		if have&g.scope != g.scope {
+			continue
+		}
+		if s.readings.several() {
+			d.chargeHeld(req, m, i, factor)
 			continue
 		}
 		if r, p := d.winner(g, req, s); r != nil {
@@ -89,6 +104,9 @@ func (d *CompiledDomain) chargeRules(req *Request, m *Match) {
 		if c := s.best[g.logOnly]; c != nil {
 			d.chargeRule(req, m, c.rule, c.pattern, factor)
 		}
+	}
+	if d.gate != nil && m.refusable(charges, unlimited) {
+		d.chargeGate(req, m)
 	}
 }
 
@@ -144,6 +162,7 @@ func (d *CompiledDomain) chargeRule(req *Request, m *Match, r *compiledRule, p *
 	i := s.attrs.reports(r.scope)
 	charge := limit.Charge{}
 	charge.Op, charge.Cost = req.spends(i, factor, r.postPaid)
+	charge.Op, charge.Cost = reserving(r.reserve, charge.Op, charge.Cost)
 	d.appendRuleHead(s, r, p)
 	headed := len(s.key)
 	if r.penalizes(charge.Op) && r.scope&^req.trusted() == 0 {
@@ -163,7 +182,7 @@ func (d *CompiledDomain) chargeRule(req *Request, m *Match, r *compiledRule, p *
 			continue
 		}
 		s.key = append(s.key[:headed], l.tail...)
-		charge.Key, charge.Limit, charge.Mode = string(s.key), l.effect.Limit, l.effect.Mode
+		charge.Key, charge.Limit, charge.Mode = string(s.key), l.calendar.limit(l.effect), l.effect.Mode
 		m.add(term, charge)
 	}
 }
@@ -171,11 +190,11 @@ func (d *CompiledDomain) chargeRule(req *Request, m *Match, r *compiledRule, p *
 // appendRuleHead puts the head of a rule's keys into s.key: the domain and the identity.
 func (d *CompiledDomain) appendRuleHead(s *scratch, r *compiledRule, p *pattern) {
 	s.values = s.values[:0]
-	for i, named := range scopeNames {
+	for _, named := range scopeNames {
 		if r.scope&named.scope == 0 {
 			continue
 		}
-		text := s.attrs.text[i]
+		text := s.attrs.text[named.attr]
 		switch {
 		case named.scope == ScopeEndpoint && r.endpoint && p != nil:
 			text = p.text
@@ -187,4 +206,7 @@ func (d *CompiledDomain) appendRuleHead(s *scratch, r *compiledRule, p *pattern)
 	s.key = append(s.key[:0], d.head...)
 	s.key = d.keys.appendValues(s.key, s.values)
 	s.key = append(s.key, d.seal...)
+	if r.scope&ScopeClient != 0 && s.attrs.guest {
+		s.key = append(s.key, "~ip"...)
+	}
 }

@@ -17,9 +17,11 @@ type compiledRule struct {
 	verdict  *Effect // of a block or allow
 	cost     int64   // 0: the cost table decides
 	postPaid bool
-	endpoint bool // names endpoints, so an endpoint scope counts by pattern
-	specific bool // names more than a tier, so it wins over a user's or tenant's own limits
+	reserve  int64 // 0: none
+	endpoint bool  // names endpoints, so an endpoint scope counts by pattern
+	specific bool  // names more than a tier, so it wins over a user's or tenant's own limits
 	tier     bool
+	login    bool // asks whether a user is known
 	priority int
 
 	clientKey   string         // the API key whose own limits these are, in place of the user in its keys
@@ -33,15 +35,17 @@ type ruleLimit struct {
 	effect    *Effect
 	unlimited bool
 	tail      string // of its key, from the end of the identity
+	calendar  *calendar
 }
 
-func compileRule(r *Rule) *compiledRule {
+func (d *CompiledDomain) compileRule(r *Rule) *compiledRule {
 	c := &compiledRule{
-		scope: r.Scope, cost: r.Cost, postPaid: r.PostPaid, priority: r.Priority,
+		scope: r.Scope, cost: r.Cost, postPaid: r.PostPaid, reserve: r.Reserve, priority: r.Priority,
 		endpoint: len(r.Match.Endpoints) > 0, specific: r.Match.specific(), tier: len(r.Match.Tiers) > 0,
+		login: r.Match.Authenticated != nil,
 	}
 	base := Effect{
-		Name: r.Name, Rule: r.Name, Action: r.Action, OnFailure: r.OnFailure, Response: r.Response,
+		Name: r.Name, Rule: r.Name, Action: r.Action, OnFailure: r.OnFailure.or(d.onFailure), Reserve: r.Reserve, Response: r.Response,
 		Reason: r.Reason, Until: r.Until, MaxDelay: r.MaxDelay, Penalty: r.Penalty, Metric: []string{"rule", r.Name},
 	}
 	if r.HasScope {
@@ -59,7 +63,7 @@ func compileRule(r *Rule) *compiledRule {
 	}
 	name := string(appendPart(nil, r.Name))
 	c.addPenalty(r.Penalty, name)
-	c.addLimits(r.Limits, base, name)
+	d.addLimits(c, r.Limits, base, name)
 	return c
 }
 
@@ -68,16 +72,21 @@ func (c *compiledRule) addPenalty(p *Penalty, keyName string) {
 	if p == nil {
 		return
 	}
-	c.penalty = &limit.Penalty{
+	c.penalty = p.compile()
+	c.penaltyTail = ":" + c.scope.String() + ":" + keyName + ":penalty:pn"
+}
+
+func (p *Penalty) compile() *limit.Penalty {
+	compiled := &limit.Penalty{
 		Threshold: int64(p.Threshold), Window: p.DetectionWindow, CoolDown: p.CoolDown, DryRun: p.DryRun,
 	}
 	for _, m := range p.Multipliers {
-		c.penalty.Multipliers = append(c.penalty.Multipliers, int64(m))
+		compiled.Multipliers = append(compiled.Multipliers, int64(m))
 	}
 	if len(p.Multipliers) == 0 {
-		c.penalty.Multipliers = []int64{1}
+		compiled.Multipliers = []int64{1}
 	}
-	c.penaltyTail = ":" + c.scope.String() + ":" + keyName + ":penalty:pn"
+	return compiled
 }
 
 // penalizes reports whether a penalty has a say about the operation: not about those that are never refused.
@@ -94,7 +103,7 @@ const (
 
 // compileAccount compiles the limits that a user, tenant or API key (kind) has of its own, or returns nil when it has
 // none. Their rule in the key starts with a reserved ~, because a rule may be called "user" as well.
-func compileAccount(a *Account, scope Scope, kind string) *compiledRule {
+func (d *CompiledDomain) compileAccount(a *Account, scope Scope, kind string) *compiledRule {
 	if len(a.Limits) == 0 {
 		return nil
 	}
@@ -108,11 +117,12 @@ func compileAccount(a *Account, scope Scope, kind string) *compiledRule {
 	if kind == accountKey {
 		c.clientKey = a.Name
 	}
-	c.addLimits(limits, Effect{Name: kind, Rule: kind, Scope: scope.String(), Account: a.Name, Metric: []string{"rule", kind}}, "~"+kind)
+	base := Effect{Name: kind, Rule: kind, Scope: scope.String(), Account: a.Name, OnFailure: d.onFailure, Metric: []string{"rule", kind}}
+	d.addLimits(c, limits, base, "~"+kind)
 	return c
 }
 
-func (c *compiledRule) addLimits(limits []Limit, base Effect, keyName string) {
+func (d *CompiledDomain) addLimits(c *compiledRule, limits []Limit, base Effect, keyName string) {
 	for i := range limits {
 		l, effect := &limits[i], base
 		if l.Name != "" {
@@ -123,7 +133,7 @@ func (c *compiledRule) addLimits(limits []Limit, base Effect, keyName string) {
 		}
 		effect.setLimit(l)
 		tail := ":" + c.scope.String() + ":" + keyName + limitTail(l.Limit, i)
-		c.limits = append(c.limits, ruleLimit{effect: &effect, unlimited: l.Unlimited, tail: tail})
+		c.limits = append(c.limits, ruleLimit{effect: &effect, unlimited: l.Unlimited, tail: tail, calendar: d.calendarOf(l.CalendarUnit)})
 	}
 }
 
@@ -140,7 +150,7 @@ func (e *Effect) setLimit(l *Limit) {
 	if l.Unlimited {
 		return
 	}
-	e.Limit = l.Limit
+	e.Limit, e.Calendar = l.Limit, l.CalendarUnit
 	e.Unit, e.Multiplier = l.Unit, max(l.Multiplier, 1)
 	if l.Unit == UnitUnknown {
 		e.Unit, e.Multiplier = reportUnit(l.Window)
@@ -164,6 +174,9 @@ func (x *index) candidates(c *Conditions) []*candidate {
 	}
 	for _, network := range c.CIDRs {
 		asks[dimNetwork] = append(asks[dimNetwork], x.network(network))
+	}
+	if c.Authenticated != nil {
+		asks[dimAuthenticated] = []int32{x.name(dimAuthenticated, strconv.FormatBool(*c.Authenticated))}
 	}
 	slices.Sort(asks[dimNetwork])
 	asks[dimNetwork] = slices.Compact(asks[dimNetwork])
@@ -210,6 +223,7 @@ func compareSpecific(a, b *candidate) int {
 		comparePatterns(a.pattern, b.pattern),
 		first(a.names(), b.names()),
 		first(a.rule.tier, b.rule.tier),
+		first(a.rule.login, b.rule.login),
 		cmp.Compare(a.rule.priority, b.rule.priority),
 	)
 }

@@ -13,6 +13,8 @@ type scratch struct {
 	facts    facts
 	best     []*candidate // of each group
 	looked   int          // candidates that were looked at
+	readings readings     // of the path
+	held     []held       // rules that win under some reading, where there are several
 }
 
 // maxKept is the number of charges above which a Match lets its memory go, so that one huge request does not stay for ever.
@@ -24,8 +26,11 @@ func (m *Match) Reset() {
 		*m = Match{}
 		return
 	}
+	if cap(m.scratch.readings.path) > maxKeptPath {
+		m.scratch.readings = readings{}
+	}
 	// One by one, because a composite literal would copy the scratch, which is most of it.
-	m.Known, m.Block, m.Exempt, m.BadLimits, m.Domain = false, nil, nil, 0, nil
+	m.Known, m.Block, m.Exempt, m.BadLimits, m.Gate, m.Domain = false, nil, nil, 0, 0, nil
 	m.Charges, m.Terms, m.Unlimited = m.Charges[:0], m.Terms[:0], m.Unlimited[:0]
 }
 
@@ -60,6 +65,14 @@ func (r *Request) spends(i int, factor int64, postPaid bool) (limit.Op, int64) {
 		return limit.Debit, multiply(hits, factor)
 	}
 	return limit.Spend, multiply(hits, factor)
+}
+
+// reserving makes a reservation of a peek, where a post-paid limit has one: the request comes before its cost is known.
+func reserving(reserve int64, op limit.Op, cost int64) (limit.Op, int64) {
+	if reserve > 0 && op == limit.Peek {
+		return limit.Spend, reserve
+	}
+	return op, cost
 }
 
 // multiply returns hits × factor, at most limit.MaxCost.

@@ -49,7 +49,7 @@ func parseSubject(t testing.TB, words []string) *Request {
 }
 
 // descriptorKeys are what a mesh would call the attributes of a subject.
-var descriptorKeys = map[string]string{"ip": "remote_address"}
+var descriptorKeys = map[string]string{"ip": "remote_address", "key": "api_key"}
 
 // asDescriptor writes the words of a subject as those of one descriptor.
 func asDescriptor(words []string) []string {

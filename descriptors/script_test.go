@@ -31,7 +31,7 @@ func (s *script) compile(t testing.TB) *Set {
 
 // configure reads one line:
 //
-//	set charge_denied=false co_locate=true ipv6_prefix=56 secret=… prefix=… now=RFC3339 cost_header=…
+//	set charge_denied=false co_locate=true ipv6_prefix=56 secret=… prefix=… now=RFC3339 cost_header=… penalty=…
 //	attribute KEY=ATTRIBUTE
 //	cost N CONDITIONS
 //	user NAME tier=T limits=…,… burst=N        tenant and key likewise
@@ -89,6 +89,8 @@ func (s *script) set(t testing.TB, args []string) {
 			s.now = instant(t, value)
 		case "cost_header":
 			s.domain.CostHeader = value
+		case "penalty":
+			s.domain.Penalty = parsePenalty(t, value)
 		default:
 			t.Fatalf("unknown setting %q", word)
 		}
@@ -142,6 +144,8 @@ func parseRule(t testing.TB, args []string) Rule {
 			r.Cost = number(t, value)
 		case "post_paid":
 			r.PostPaid = true
+		case "reserve":
+			r.Reserve = number(t, value)
 		case "disabled":
 			r.Disabled = true
 		default:
@@ -179,6 +183,9 @@ func (r *Rule) condition(t testing.TB, word string) {
 		r.Match.Tenants = values
 	case "tiers":
 		r.Match.Tiers = values
+	case "authenticated":
+		known := value == "true"
+		r.Match.Authenticated = &known
 	case "cidrs":
 		for _, v := range values {
 			r.Match.CIDRs = append(r.Match.CIDRs, netip.MustParsePrefix(v))

@@ -15,13 +15,14 @@ const (
 )
 
 var badPath = &identity.Refusal{
-	Status: 400, Message: "The path has a NUL, or a percent sign without two hex digits after it.",
+	Status: 400, Message: "The path has a NUL, or dot segments that servers read in different ways: send the path that they lead to.",
 }
 
-// Check returns the refusal of a request that cannot be matched, or nil: whoever could send a path that is read in two
-// ways could pass every rule about it. The refusal is shared and not to be changed.
+// Check returns the refusal of a request that cannot be matched, or nil. Servers resolve the dot segments of such a path
+// at different times, and so to different endpoints. The refusal is shared and not to be changed.
 func (s *Subject) Check() *identity.Refusal {
-	if _, ok := NormalizePath(s.Path); !ok {
+	var r readings
+	if r.refuses(s.Path) {
 		return badPath
 	}
 	return nil
@@ -31,14 +32,17 @@ func (s *Subject) Check() *identity.Refusal {
 // bring one upon somebody else. Over RLS the mesh says who asks, so all are.
 func (r *Request) trusted() Scope {
 	if r.Subject == nil {
-		return ScopeTenant | ScopeUser | ScopeIP | ScopeEndpoint
+		return allScopes
 	}
-	trusted := ScopeEndpoint
-	if r.Subject.Client.Authenticated {
-		trusted |= ScopeTenant | ScopeUser
+	c, trusted := &r.Subject.Client, ScopeEndpoint
+	if c.Authenticated {
+		trusted |= ScopeTenant | ScopeUser | ScopeAPIKey | ScopeTier
 	}
-	if r.Subject.Client.AddressTrusted {
+	if c.AddressTrusted {
 		trusted |= ScopeIP
+	}
+	if c.Authenticated && c.User != "" || c.AddressTrusted && c.User == "" {
+		trusted |= ScopeClient
 	}
 	return trusted
 }
@@ -52,6 +56,7 @@ func (a *attributes) take(s *Subject) {
 	c := &s.Client
 	a.text = [attrCount]string{
 		attrTenant: c.Tenant, attrUser: c.User, attrTier: c.Tier, attrEndpoint: s.Path, attrMethod: s.Method,
+		attrAPIKey: c.Key,
 	}
 	if c.Address.IsValid() {
 		addr := c.Address.Unmap()

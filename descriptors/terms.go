@@ -3,6 +3,7 @@ package descriptors
 import (
 	"net/netip"
 	"slices"
+	"strconv"
 )
 
 // dimension is one kind of condition.
@@ -14,6 +15,7 @@ const (
 	dimUser
 	dimTenant
 	dimTier
+	dimAuthenticated // by two names, true and false
 	dimNetwork
 	dimEntry
 	dimensions
@@ -114,6 +116,7 @@ func (t *terms) gather(f *facts, req *Request, a *attributes) {
 	t.gatherName(f, dimUser, a.text[attrUser])
 	t.gatherName(f, dimTenant, a.text[attrTenant])
 	t.gatherName(f, dimTier, a.text[attrTier])
+	t.gatherName(f, dimAuthenticated, strconv.FormatBool(a.has(attrUser)))
 	f.open(dimNetwork)
 	t.gatherNetworks(f, a.network)
 	f.open(dimEntry)

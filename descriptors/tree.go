@@ -22,8 +22,9 @@ type node struct {
 	pathText  string  // the path of its keys, unless a key of the path depends on the request
 	limits    []treeLimit
 	postPaid  bool
-	valueName bool // the value at run time stands in the metric
-	detailed  bool // all values at run time stand in the metric
+	reserve   int64 // of a post-paid one; 0: none
+	valueName bool  // the value at run time stands in the metric
+	detailed  bool  // all values at run time stand in the metric
 }
 
 // treeLimit is one limit of a leaf.
@@ -33,6 +34,7 @@ type treeLimit struct {
 	replaces  []string
 	tail      string // end of its key
 	level     string // its own level of the metric where a leaf has several limits
+	calendar  *calendar
 }
 
 // find returns the node that the last entry matches, or nil. There is no way back: a dead end below a match is the end.
@@ -241,6 +243,8 @@ func (d *CompiledDomain) chargeLeaf(req *Request, m *Match, n *node, i int) {
 		}
 		s.key = append(s.key[:headed], l.tail...)
 		op, cost := req.spends(i, 1, n.postPaid)
-		m.add(term, limit.Charge{Key: string(s.key), Limit: l.effect.Limit, Cost: cost, Op: op, Mode: l.effect.Mode, Each: d.ChargeDenied})
+		op, cost = reserving(n.reserve, op, cost)
+		each := d.ChargeDenied && !(n.reserve > 0 && op == limit.Spend) // a reservation that does not fit takes nothing
+		m.add(term, limit.Charge{Key: string(s.key), Limit: l.calendar.limit(l.effect), Cost: cost, Op: op, Mode: l.effect.Mode, Each: each})
 	}
 }

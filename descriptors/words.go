@@ -8,6 +8,9 @@ const ScopeDescriptor = "descriptor"
 // RuleOverride is the rule of all overrides, whichever request brought them.
 const RuleOverride = "override"
 
+// RulePenalty is the rule of a domain's own penalty.
+const RulePenalty = "~penalty"
+
 // Title is what the limit is called where a name is needed: its own name, else its rule's.
 func (e *Effect) Title() string {
 	if e.Name != "" {
@@ -15,6 +18,9 @@ func (e *Effect) Title() string {
 	}
 	return e.Rule
 }
+
+// Shown is what a header shows as the limit: the count, or the burst where that is more, so that no more than that is ever left.
+func (e *Effect) Shown() int64 { return max(e.Limit.Count, e.Limit.Capacity(), 0) }
 
 // Carries reports whether the response has a header of its own of this name. A nil response has none.
 func (r *Response) Carries(name string) bool {

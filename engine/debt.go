@@ -32,6 +32,13 @@ func (d *debt) window() int64 {
 func (d *debt) advance(now int64) {
 	window := d.window()
 	start := now - now%window
+	if c := d.limit.Calendar; c != nil {
+		var known bool
+		start, _, known = c.Window(now)
+		if !known {
+			start = now // the calendar is older than its windows, so what was owed is of a window that is over
+		}
+	}
 	if d.at >= start {
 		return
 	}

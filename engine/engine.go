@@ -57,6 +57,8 @@ type Engine struct {
 	queue queue
 	debts ledger
 
+	reserved reservations
+
 	unreturned atomic.Int64 // charges that could not be given back
 }
 
@@ -120,9 +122,11 @@ func (e *Engine) decide(ctx context.Context, req *descriptors.Request, v *Verdic
 	if e.match(req, v) && len(v.Match.Charges) > 0 {
 		e.boundWaits(ctx, v)
 		e.spend(ctx, v)
+		e.punish(ctx, v)
 	}
 	e.fold(v)
 	e.wait(ctx, v)
+	e.reserve(v)
 	e.follow(v)
 }
 
@@ -194,11 +198,13 @@ func (e *Engine) spend(ctx context.Context, v *Verdict) {
 	if e.cfg.Quota {
 		quotaMode(v)
 	}
+	e.settle(v)
 	if !e.ask(ctx, e.cfg.Store, v.Match.Charges, v.Decisions) {
 		for i := range v.Decisions {
 			v.Decisions[i] = limit.Decision{Reason: "panic", Unknown: true}
 		}
 	}
+	v.observeTime()
 	for i := range v.Decisions {
 		if v.Decisions[i].Outcome == limit.Undecided {
 			e.degrade(ctx, v)
@@ -206,6 +212,16 @@ func (e *Engine) spend(ctx context.Context, v *Verdict) {
 		}
 	}
 	e.mirror(ctx, v)
+}
+
+// observeTime lets the domain know what time it is at the store, where a limit's windows are those of a calendar.
+func (v *Verdict) observeTime() {
+	for i := range v.Decisions {
+		if v.Match.Charges[i].Limit.Calendar != nil && v.Decisions[i].At != 0 {
+			v.Match.Domain.ObserveTime(v.Decisions[i].At)
+			return
+		}
+	}
 }
 
 // ask is one call to a Counter, and reports false when it panicked.

@@ -43,6 +43,9 @@ func (v *Verdict) foldDecisions() {
 		v.inTurn()
 	}
 	for i := range v.Match.Terms {
+		if i == v.Match.Gate-1 {
+			continue
+		}
 		t, d := &v.Match.Terms[i], &v.Decisions[i]
 		refused := d.Outcome == limit.Refused
 		if refused && (v.Match.Charges[i].Mode == limit.Enforced || v.Match.Charges[i].Mode == limit.Quota && quota) {
@@ -58,6 +61,7 @@ func (v *Verdict) foldDecisions() {
 			v.Statuses[t.Descriptor].report(t.Effect, d)
 		}
 	}
+	v.foldGate()
 	for i := range v.Match.Unlimited {
 		t := &v.Match.Unlimited[i]
 		if t.Descriptor >= 0 && t.Effect.Tree {

@@ -5,11 +5,12 @@ type Stats struct {
 	Waiting    int64 // throttled answers that are held now
 	TurnedAway int64 // requests that could not wait their turn because Waiters others did
 
-	Owed           int64 // counters now for which the store is owed what was admitted without it
-	ChargedBack    int64 // tokens that the store was charged for that later
-	ChargeBackLost int64 // tokens that it may or may not have been charged, because the reply was lost: never sent again
-	OwedDropped    int64 // tokens that are not charged back because Debts other counters were owed
-	GiveBackFailed int64 // charges of refused requests that stay charged, because the store could not take them back
+	Owed                int64 // counters now for which the store is owed what was admitted without it
+	ChargedBack         int64 // tokens that the store was charged for that later
+	ChargeBackLost      int64 // tokens that it may or may not have been charged, because the reply was lost: never sent again
+	OwedDropped         int64 // tokens that are not charged back because Debts other counters were owed
+	ReservationsDropped int64 // reservations of post-paid requests that were not kept, because there were too many
+	GiveBackFailed      int64 // charges of refused requests that stay charged, because the store could not take them back
 }
 
 // Stats tells of the throttled answers, and of what is between this sidecar and the store.
@@ -17,6 +18,7 @@ func (e *Engine) Stats() Stats {
 	var s Stats
 	e.queue.stats(&s)
 	e.debts.stats(&s)
+	e.reserved.stats(&s)
 	s.GiveBackFailed = e.unreturned.Load()
 	return s
 }

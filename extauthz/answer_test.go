@@ -68,7 +68,7 @@ func limitHeaders(v *engine.Verdict, action corev3.HeaderValueOption_HeaderAppen
 		return nil
 	}
 	return []*corev3.HeaderValueOption{
-		option("x-ratelimit-limit", strconv.FormatInt(v.Reported.Effect.Limit.Count, 10), action),
+		option("x-ratelimit-limit", strconv.FormatInt(max(v.Reported.Effect.Limit.Count, v.Reported.Effect.Limit.Burst), 10), action),
 		option("x-ratelimit-remaining", strconv.FormatInt(v.Reported.Remaining, 10), action),
 		option("x-ratelimit-reset", ceil(v.Reported.ResetAfter), action),
 		option("x-ratelimit-cost", strconv.FormatInt(v.Cost, 10), action),
@@ -79,6 +79,9 @@ func randomVerdict(r *rand.Rand) engine.Verdict {
 	v := engine.Verdict{Refused: r.IntN(2) == 0, RetryAfter: time.Duration(r.IntN(100_000)) * time.Millisecond, Cost: r.Int64() >> r.IntN(64)}
 	v.Degraded = pick(r, "", "", "timeout")
 	v.Refusing = perMinute(pick(r, "", "daily", "per user"), r.Int64()>>r.IntN(64))
+	if r.IntN(2) == 0 {
+		v.Refusing.Limit.Burst = r.Int64() >> r.IntN(64)
+	}
 	if r.IntN(3) > 0 {
 		v.Reported = engine.Status{Over: v.Refused, Effect: v.Refusing, Remaining: r.Int64() >> r.IntN(64), ResetAfter: time.Duration(r.IntN(100_000)) * time.Millisecond}
 	}

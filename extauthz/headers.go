@@ -63,7 +63,7 @@ func appendX(b []byte, at place, own *descriptors.Response, v *engine.Verdict, r
 		name  string
 		value uint64
 	}{
-		{"x-ratelimit-limit", uint64(max(v.Reported.Effect.Limit.Count, 0))},
+		{"x-ratelimit-limit", uint64(v.Reported.Effect.Shown())},
 		{"x-ratelimit-remaining", uint64(max(v.Reported.Remaining, 0))},
 		{"x-ratelimit-reset", reset},
 		{"x-ratelimit-cost", uint64(max(v.Cost, 0))},
@@ -107,7 +107,7 @@ func appendPolicies(b []byte, v *engine.Verdict) []byte {
 	b = appendPolicy(b, v.Reported.Effect)
 	listed := append(memory[:0], v.Reported.Effect)
 	for _, t := range v.Match.Terms {
-		if t.Effect == nil || t.Effect.Mode == limit.Shadow || slices.Contains(listed, t.Effect) {
+		if t.Effect == nil || t.Effect.Mode == limit.Shadow || t.Effect.Rule == descriptors.RulePenalty || slices.Contains(listed, t.Effect) {
 			continue
 		}
 		before := len(b)

@@ -57,6 +57,7 @@ type Limit struct {
 	Count     int64         // tokens per Window; 0 refuses everything
 	Window    time.Duration // whole microseconds
 	Burst     int64         // capacity of a TokenBucket (Count unless the user says otherwise); other algorithms ignore it
+	Calendar  *Calendar     // of a FixedWindow whose windows are a calendar's, and Window is their usual length; nil: aligned to the epoch
 }
 
 // Capacity is the most that can be left: Burst of a token bucket, Count of the others.
@@ -76,11 +77,22 @@ func (l Limit) Validate() error {
 		return fmt.Errorf("count %d is not between 0 and %d", l.Count, int64(MaxCount))
 	case l.Window < time.Microsecond || l.Window > MaxWindow:
 		return fmt.Errorf("window %v is not between 1µs and %v", l.Window, MaxWindow)
+	case l.Calendar != nil && l.Algorithm != FixedWindow:
+		return fmt.Errorf("calendar windows need fixed_window, not %v", l.Algorithm)
 	case l.Algorithm == SlidingLog && l.Count > MaxLogCount:
 		return fmt.Errorf("count %d is above %d, the most a sliding_log can hold", l.Count, MaxLogCount)
-	case l.Algorithm == TokenBucket && (l.Burst < 0 || l.Burst > MaxCount):
+	case l.Algorithm == TokenBucket:
+		return l.validateBurst()
+	}
+	return nil
+}
+
+// validateBurst is Validate of what only a token bucket has.
+func (l Limit) validateBurst() error {
+	switch {
+	case l.Burst < 0 || l.Burst > MaxCount:
 		return fmt.Errorf("burst %d is not between 0 and %d", l.Burst, int64(MaxCount))
-	case l.Algorithm == TokenBucket && l.Count > 0 && float64(l.Burst)*float64(l.Window) > float64(l.Count)*float64(MaxFill):
+	case l.Count > 0 && float64(l.Burst)*float64(l.Window) > float64(l.Count)*float64(MaxFill):
 		return fmt.Errorf("burst %d would take over a hundred years to fill at %d per %v", l.Burst, l.Count, l.Window)
 	}
 	return nil

@@ -1,10 +1,11 @@
--- Longest waits and penalties, the twin of penalty.go. Only a call that has a second argument builds this.
+-- Longest waits, calendars and penalties, the twin of penalty.go. Only a call that has a second argument builds this.
 -- keys: one string per penalty: the number of cool-downs (byte), when they end or ended, then the instants of refusals that
 --   count towards the next one (big-endian doubles, microseconds since the epoch, oldest first).
--- arguments: one string, packed big-endian: per charge that has either, its number from 1 (4 bytes), its longest wait in
---   microseconds, or for a refund its end (double, 0: none), the index of its penalty's key from 1 (4 bytes, 0: none); and, with a penalty, whether it
---   only shows (byte), threshold, window (doubles), and as many cool-downs, multiplied (doubles), as the byte before says.
--- reply: each charge has max_wait, less cost, or penalty then; count records the refusals, save writes the records that changed.
+-- arguments: one string, packed big-endian: per charge that has one of these, its number from 1 (4 bytes), its longest wait in
+--   microseconds, or for a refund its end (double, 0: none), the index of its penalty's key from 1 (4 bytes, 0: none), the number of its
+--   calendar's edges (byte), and the edges (doubles, microseconds since the epoch); and, with a penalty, whether it only shows (byte),
+--   threshold, window (doubles), the number of cool-downs (byte), and the cool-downs, multiplied (doubles).
+-- reply: each charge has max_wait, less cost, edges or penalty then; count records the refusals, save writes the records that changed.
 
 local function extras(argument, charges, now, given)
   local records = {}
@@ -131,9 +132,14 @@ local function extras(argument, charges, now, given)
 
   local place = 1
   while place <= #argument do
-    local number, wait, key = unpack_struct('>I4dI4', argument, place)
+    local number, wait, key, edges = unpack_struct('>I4dI4B', argument, place)
     local c = charges[number]
-    place = place + 16
+    place = place + 17
+    if edges > 0 then c.edges = {} end
+    for i = 1, edges do
+      c.edges[i] = unpack_struct('>d', argument, place)
+      place = place + 8
+    end
     if c.op == 2 and wait > 0 then
       c.cost = min(c.cost, returnable(c, wait))
     elseif wait > 0 then

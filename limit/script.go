@@ -144,36 +144,59 @@ func (c *Call) Simple() bool {
 	return !c.other && len(c.extras) == 0 && headSize+chargeSize*len(c.Keys) == len(c.packed)
 }
 
-// extra packs what only some charges have: a longest wait, or for a refund its end; a penalty.
+// extra packs what only some charges have: a longest wait, or for a refund its end; a calendar; a penalty.
 func (c *Call) extra(charge *Charge, number int, seen map[string]int) {
-	waits, penalizes, ends := charge.waits(), charge.Penalizes(), charge.Op == Refund && charge.Until > 0
-	if !waits && !penalizes && !ends {
+	wait, calendar, penalizes := charge.bound(), rateOf(&charge.Limit).calendar, charge.Penalizes()
+	if wait == 0 && calendar == nil && !penalizes {
 		return
 	}
-	wait, place := int64(0), 0
-	if waits {
-		wait = charge.maxWait()
-	}
-	if ends {
-		wait = charge.Until
-	}
+	place := 0
 	if penalizes {
 		place = c.place(charge.PenaltyKey, seen)
 	}
 	b := binary.BigEndian.AppendUint32(c.extras, uint32(number))
 	b = appendNumber(b, wait)
 	b = binary.BigEndian.AppendUint32(b, uint32(place))
+	b = appendEdges(b, calendar)
 	if penalizes {
-		o := policyOf(charge.Penalty)
-		b = append(b, flag(charge.DryRun()))
-		b = appendNumber(b, o.threshold)
-		b = appendNumber(b, o.window)
-		b = append(b, byte(len(o.multipliers)))
-		for k := range o.multipliers {
-			b = appendNumber(b, o.length(k))
-		}
+		b = appendPenalty(b, charge)
 	}
 	c.extras = b
+}
+
+// bound is the longest wait of a charge in µs, or the end of a refund; 0: neither.
+func (c *Charge) bound() int64 {
+	switch {
+	case c.waits():
+		return c.maxWait()
+	case c.Op == Refund && c.Until > 0:
+		return c.Until
+	}
+	return 0
+}
+
+func appendPenalty(b []byte, charge *Charge) []byte {
+	o := policyOf(charge.Penalty)
+	b = append(b, flag(charge.DryRun()))
+	b = appendNumber(b, o.threshold)
+	b = appendNumber(b, o.window)
+	b = append(b, byte(len(o.multipliers)))
+	for k := range o.multipliers {
+		b = appendNumber(b, o.length(k))
+	}
+	return b
+}
+
+// appendEdges appends how many edges there are, and the edges.
+func appendEdges(b []byte, calendar *Calendar) []byte {
+	if calendar == nil {
+		return append(b, 0)
+	}
+	b = append(b, byte(len(calendar.Edges)))
+	for _, edge := range calendar.Edges {
+		b = appendNumber(b, edge)
+	}
+	return b
 }
 
 // place returns the number of a key, from 1, and adds it if it is new.

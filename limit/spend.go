@@ -4,7 +4,8 @@ import "time"
 
 // rate holds the numbers of a limit as the algorithms use them.
 type rate struct {
-	count, window, burst int64 // tokens, microseconds, tokens
+	count, window, burst int64     // tokens, microseconds, tokens
+	calendar             *Calendar // nil: none
 }
 
 // algorithm is one way to count. All functions but advance take a tally that was advanced to the same limit and now.
@@ -25,7 +26,11 @@ func rateOf(l *Limit) rate {
 	if l.Algorithm < TokenBucket || l.Algorithm > SlidingLog || r.count < 0 || r.burst < 0 || r.window < 1 {
 		return rate{window: max(r.window, 1)}
 	}
-	return rate{count: min(r.count, MaxCount), window: min(r.window, MaxWindow.Microseconds()), burst: min(r.burst, MaxCount)}
+	r = rate{count: min(r.count, MaxCount), window: min(r.window, MaxWindow.Microseconds()), burst: min(r.burst, MaxCount)}
+	if l.Algorithm == FixedWindow {
+		r.calendar = l.Calendar
+	}
+	return r
 }
 
 // Decide decides all charges of a request at one instant (now: microseconds since the epoch) and charges all of them or
@@ -235,7 +240,7 @@ func (c *Charge) returnable(l rate, now int64) int64 {
 // RefundUntil is until when what a charge took can be given back without harm: while its window lasts, because the next one owes
 // nobody anything; from a bucket and a log until time has given it back, and all that others had taken then.
 func RefundUntil(l Limit, d *Decision) int64 {
-	if l.Algorithm != FixedWindow && l.Algorithm != SlidingWindow {
+	if l.Algorithm != FixedWindow && l.Algorithm != SlidingWindow || l.Calendar != nil {
 		return d.At + d.ResetAfter.Microseconds() - 1
 	}
 	window := rateOf(&l).window

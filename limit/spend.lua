@@ -3,7 +3,7 @@
 -- arguments: one string, packed big-endian: now (double, microseconds since the epoch, 0 for the server's own time; only
 --   tests give it), refused (byte, 1: the request is refused already), then per charge 40 bytes: index of its key from 1
 --   (4 bytes), algorithm, op, mode, each (bytes), count, window in microseconds, burst, cost (doubles).
---   A second string only where a charge has a longest wait, a refund an end, or a penalty; penalty.lua tells it.
+--   A second string only where a charge has a longest wait, a calendar, a refund an end, or a penalty; penalty.lua describes it.
 -- reply: one string, packed big-endian: now (double), then per charge: outcome (byte, 4 more when a state follows, 16 more in
 --   a cool-down), remaining, charged, reset and retry in microseconds (doubles; for an allowed charge retry is how long its
 --   answer waits), and for a refused charge of any algorithm but the log its state: at, rem, used, prev (doubles).

@@ -15,13 +15,29 @@ func (s *Service) appendHeaders(b []byte, v *engine.Verdict) []byte {
 	if s.config.LimitHeaders {
 		b = s.appendLimitHeaders(b, v)
 	}
-	if d := v.Match.Domain; d != nil && (d.Headers == descriptors.HeadersIETF || d.Headers == descriptors.HeadersBoth) {
-		b = appendIETF(b, v)
+	if d := v.Match.Domain; d != nil {
+		if d.Headers == descriptors.HeadersX || d.Headers == descriptors.HeadersBoth {
+			b = appendCost(b, v)
+		}
+		if d.Headers == descriptors.HeadersIETF || d.Headers == descriptors.HeadersBoth {
+			b = appendIETF(b, v)
+		}
 	}
 	if v.Refused {
 		b = appendRefusal(b, v)
 	}
 	return b
+}
+
+// appendCost writes what the request costs on the reported limit, beside the x-ratelimit-* that Envoy itself writes. A domain of descriptor
+// trees alone has none, because the reference server sends none. A rule's own header of that name goes instead, because Envoy
+// would send both.
+func appendCost(b []byte, v *engine.Verdict) []byte {
+	e := v.Reported.Effect
+	if e == nil || e.Tree && !v.Match.Domain.HasRules() || v.Match.Block != nil || v.Refused && v.Response.Carries("x-ratelimit-cost") {
+		return b
+	}
+	return appendCount(b, "x-ratelimit-cost", uint64(max(v.Cost, 0)))
 }
 
 // appendLimitHeaders writes the reference server's three headers.
@@ -31,7 +47,7 @@ func (s *Service) appendLimitHeaders(b []byte, v *engine.Verdict) []byte {
 		return b
 	}
 	status := v.Statuses[i]
-	b = appendCount(b, s.config.LimitHeader, saturate(status.Effect.Limit.Count))
+	b = appendCount(b, s.config.LimitHeader, saturate(status.Effect.Shown()))
 	b = appendCount(b, s.config.RemainingHeader, saturate(status.Remaining))
 	return appendCount(b, s.config.ResetHeader, wire.Seconds(status.ResetAfter))
 }

@@ -142,3 +142,41 @@ func TestIETFPolicyStaysAHeader(t *testing.T) {
 		t.Errorf("policy of %d bytes: %s", len(policy), policy)
 	}
 }
+
+func TestCostOfTheReportedRule(t *testing.T) {
+	rule, leaf := status("a", 10, 5, false), tree(status("b", 10, 5, false))
+	spent := engine.Verdict{Reported: rule, Statuses: []engine.Status{rule}, Cost: 3, Refused: true, RetryAfter: time.Second}
+	own := spent
+	own.Response = &descriptors.Response{Headers: []descriptors.Header{{Name: "X-RateLimit-Cost", Value: "much"}}}
+	const problem = "content-type: application/problem+json"
+	cases := []struct {
+		name    string
+		style   descriptors.HeaderStyle
+		verdict engine.Verdict
+		want    []string
+	}{
+		{"a rule", descriptors.HeadersX, engine.Verdict{Reported: rule, Statuses: []engine.Status{rule}, Cost: 3}, []string{"x-ratelimit-cost: 3"}},
+		{"a refusal", descriptors.HeadersX, spent, []string{"x-ratelimit-cost: 3", "retry-after: 1", problem}},
+		{"the rule's own header goes instead", descriptors.HeadersX, own, []string{"retry-after: 1", "X-RateLimit-Cost: much", problem}},
+		{"no headers", descriptors.HeadersNone, engine.Verdict{Reported: rule, Statuses: []engine.Status{rule}, Cost: 3}, nil},
+		{"a tree", descriptors.HeadersX, engine.Verdict{Reported: leaf, Statuses: []engine.Status{leaf}, Cost: 3}, nil},
+		{"no limit", descriptors.HeadersX, engine.Verdict{Statuses: []engine.Status{{}}}, nil},
+	}
+	for _, c := range cases {
+		if diff := cmp.Diff(c.want, headers(ask(t, Config{Engine: fixed(inStyle(c.style, c.verdict))}, 1))); diff != "" {
+			t.Errorf("%s: %s", c.name, diff)
+		}
+	}
+}
+
+func TestLimitHeaderIsNeverBelowRemaining(t *testing.T) {
+	bursty := status("a", 10, 25, false)
+	bursty.Effect.Limit.Algorithm, bursty.Effect.Limit.Burst = limit.TokenBucket, 30
+	answer := ask(t, Config{Engine: fixed(engine.Verdict{Statuses: []engine.Status{bursty}}), LimitHeaders: true}, 1)
+	if diff := cmp.Diff([]string{"RateLimit-Limit: 30", "RateLimit-Remaining: 25", "RateLimit-Reset: 10"}, headers(answer)); diff != "" {
+		t.Error(diff)
+	}
+	if count := answer.GetStatuses()[0].GetCurrentLimit().GetRequestsPerUnit(); count != 10 {
+		t.Errorf("current_limit is %d, want the count of 10", count)
+	}
+}

@@ -21,12 +21,17 @@ const full = "testdata/full.yaml"
 var anywhere = cmp.Options{
 	cmp.Comparer(func(a, b descriptors.Pos) bool { return true }),
 	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
+	cmp.Comparer(func(a, b *time.Location) bool { return a.String() == b.String() }),
 }
 
 func TestEveryKeyIsDecoded(t *testing.T) {
 	got, problems := Decode(full, readFile(t, full))
 	if len(problems) > 0 {
 		t.Fatalf("problems:\n%s", FormatProblems(problems))
+	}
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
 	}
 	expected := descriptors.Domain{
 		Name:       "cinema",
@@ -38,6 +43,9 @@ func TestEveryKeyIsDecoded(t *testing.T) {
 		},
 		CostHeader: "x-cinema-cost",
 		Rules:      fullRules(),
+		OnFailure:  descriptors.FailOpen,
+		Timezone:   berlin,
+		Penalty:    &descriptors.Penalty{Threshold: 3, DetectionWindow: time.Hour, CoolDown: time.Minute, Multipliers: []int{1, 2, 4, 8}},
 		Users: []descriptors.Account{
 			{Name: "alice", Tier: "gold", Limits: []descriptors.Limit{bucket(500, time.Hour), bucket(4000, 24*time.Hour)}, Burst: 20},
 			{Name: "12", Tier: "staff"},
@@ -84,7 +92,11 @@ func fullRules() []descriptors.Rule {
 		{Name: "crew", Scope: user, HasScope: true, Match: descriptors.Conditions{Tiers: []string{"crew"}},
 			Limits: []descriptors.Limit{{Limit: limit.Limit{Algorithm: limit.TokenBucket}, Unlimited: true}}},
 		{Name: "tokens", Scope: tenant, HasScope: true, Match: descriptors.Conditions{Entries: map[string]string{"model": "large", "paid": "true"}},
-			Limits: []descriptors.Limit{bucket(100_000, time.Minute)}, PostPaid: true, Cost: 2},
+			Limits: []descriptors.Limit{bucket(100_000, time.Minute)}, PostPaid: true, Reserve: 500, Cost: 2, OnFailure: descriptors.FailStayLocal},
+		{Name: "guests", Scope: descriptors.ScopeClient, HasScope: true, Match: descriptors.Conditions{Authenticated: new(bool)}, Limits: []descriptors.Limit{bucket(60, time.Minute)}},
+		{Name: "per-key", Scope: descriptors.ScopeAPIKey | descriptors.ScopeTier, HasScope: true, Limits: []descriptors.Limit{bucket(50, time.Second)}},
+		{Name: "billed", Scope: tenant, HasScope: true, Limits: []descriptors.Limit{
+			calendar(descriptors.CalendarDay, 1000, 24*time.Hour), calendar(descriptors.CalendarMonth, 20_000, 30*24*time.Hour)}},
 	}
 	for i := range rules {
 		rules[i].Priority = 100
@@ -115,7 +127,8 @@ func fullTree() []descriptors.Node {
 		{Key: "free", Value: "false", Limits: []descriptors.Limit{{Limit: limit.Limit{Algorithm: limit.FixedWindow}, Unlimited: true}}},
 		{Key: "snacks", Quota: true, OnFailure: descriptors.FailClosed, Response: &descriptors.Response{Message: "No more snacks."},
 			Limits: []descriptors.Limit{perSecond, perDay}},
-		{Key: "llm_tokens", PostPaid: true, Limits: []descriptors.Limit{tokens}},
+		{Key: "llm_tokens", PostPaid: true, Reserve: 50, Limits: []descriptors.Limit{tokens}},
+		{Key: "billed", Limits: []descriptors.Limit{calendar(descriptors.CalendarDay, 7, 24*time.Hour)}},
 		{Key: "forgotten", Limits: []descriptors.Limit{forgotten}},
 	}
 }
@@ -126,6 +139,12 @@ func bucket(count int64, per time.Duration) descriptors.Limit {
 
 func window(algorithm limit.Algorithm, count int64, per time.Duration) descriptors.Limit {
 	return descriptors.Limit{Limit: limit.Limit{Algorithm: algorithm, Count: count, Window: per}}
+}
+
+func calendar(unit descriptors.CalendarUnit, count int64, length time.Duration) descriptors.Limit {
+	l := window(limit.FixedWindow, count, length)
+	l.CalendarUnit = unit
+	return l
 }
 
 func named(name string, l descriptors.Limit) descriptors.Limit {

@@ -1,6 +1,9 @@
 package rules
 
 import (
+	"time"
+	_ "time/tzdata" // for machines and images without time zones of their own
+
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/limit"
 )
@@ -12,6 +15,7 @@ var headerStyles = map[string]descriptors.HeaderStyle{
 // attributeNames are what a descriptor's entry can say about a request.
 var attributeNames = map[string]string{
 	"tenant": "tenant", "user": "user", "ip": "ip", "endpoint": "endpoint", "method": "method", "tier": "tier",
+	"api_key": "api_key",
 }
 
 var resetFormats = map[string]bool{"seconds": false, "unix": true}
@@ -24,6 +28,7 @@ func (d *decoder) root(n *node) {
 		"domain":        d.domainName,
 		"charge_denied": d.flag(&to.ChargeDenied),
 		"co_locate":     d.flag(&to.CoLocate),
+		"on_failure":    choice(d, &to.OnFailure, failures),
 		"attributes":    optional(d.attributes),
 		"costs":         optional(func(n *node) { d.each(n, d.cost) }),
 		"cost_header":   d.headerName(&to.CostHeader),
@@ -34,6 +39,8 @@ func (d *decoder) root(n *node) {
 		"headers":       choice(d, &to.Headers, headerStyles),
 		"reset_format":  choice(d, &to.ResetUnix, resetFormats),
 		"descriptors":   optional(d.nodes(&to.Tree)),
+		"penalty":       d.domainPenalty(&to.Penalty),
+		"timezone":      d.timezone,
 	})
 	if !ok {
 		return
@@ -53,6 +60,20 @@ func (d *decoder) domainName(n *node) {
 		return
 	}
 	d.domain.Name, _ = d.word(n, "domain")
+}
+
+// timezone reads the name of a time zone. Local is refused: it would mean something else on another machine.
+func (d *decoder) timezone(n *node) {
+	name, ok := d.word(n, "timezone")
+	if !ok {
+		return
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil || name == "Local" {
+		d.fail(n, "timezone: %q is unknown; write a name of the IANA database, such as Europe/Berlin, or UTC", clip(name))
+		return
+	}
+	d.domain.Timezone = zone
 }
 
 func (d *decoder) attributes(n *node) {

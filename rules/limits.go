@@ -2,6 +2,7 @@ package rules
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -56,6 +57,9 @@ func (d *decoder) shortLimit(n *node, to *descriptors.Limit) {
 	to.Burst = to.Count
 	var err error
 	to.Window, err = parseDuration(window)
+	if _, calendar := calendarUnits[window]; calendar {
+		err = fmt.Errorf("%s stands in a map; write { count: %s, per: %s }", window, count, window)
+	}
 	if err != nil {
 		d.fail(n, "%s: %v", n.label, err)
 	}
@@ -88,13 +92,13 @@ func (d *decoder) shortCount(n *node, text string) (int64, bool) {
 
 // longLimit reads a limit written as a map.
 func (d *decoder) longLimit(n *node, to *descriptors.Limit) {
-	var count, per, burst *node
+	var count, per, burst, algorithm *node
 	d.object(n, map[string]reader{
 		"name":      d.name(&to.Name),
 		"count":     func(n *node) { count = n; d.number(&to.Count, 0, limit.MaxCount)(n) },
-		"per":       func(n *node) { per = n; d.span(&to.Window)(n) },
+		"per":       func(n *node) { per = n; d.window(n, to) },
 		"burst":     func(n *node) { burst = n; d.number(&to.Burst, 0, limit.MaxCount)(n) },
-		"algorithm": choice(d, &to.Algorithm, algorithms),
+		"algorithm": func(n *node) { algorithm = n; choice(d, &to.Algorithm, algorithms)(n) },
 	})
 	if count == nil {
 		d.fail(n, "this limit has no count; add `count: 100`, say")
@@ -102,7 +106,39 @@ func (d *decoder) longLimit(n *node, to *descriptors.Limit) {
 	if per == nil {
 		d.fail(n, "this limit has no window; add `per: 1m`, say")
 	}
+	d.calendar(algorithm, to)
 	d.burst(burst, to)
+}
+
+// calendarUnits are the windows that end with a day or a month of the domain's time zone.
+var calendarUnits = map[string]descriptors.CalendarUnit{
+	descriptors.CalendarDay.String():   descriptors.CalendarDay,
+	descriptors.CalendarMonth.String(): descriptors.CalendarMonth,
+}
+
+// window reads per: a duration, or a window of the calendar.
+func (d *decoder) window(n *node, to *descriptors.Limit) {
+	unit, known := calendarUnits[n.text]
+	switch {
+	case n.kind == scalar && strings.HasPrefix(n.text, "calendar") && !known:
+		d.fail(n, "unknown window %q; %s", clip(n.text), suggest(n.text, sorted(calendarUnits)))
+		return
+	case n.kind != scalar || !known:
+		d.span(&to.Window)(n)
+		return
+	}
+	to.CalendarUnit, to.Window = unit, unit.Length()
+}
+
+// calendar settles the algorithm of a limit after its window is known; n is where it was given, or nil.
+func (d *decoder) calendar(n *node, to *descriptors.Limit) {
+	if to.CalendarUnit == 0 {
+		return
+	}
+	if n != nil && to.Algorithm != limit.FixedWindow {
+		d.fail(n, "%s is counted by fixed_window only, not by %s; remove algorithm", to.CalendarUnit, to.Algorithm)
+	}
+	to.Algorithm = limit.FixedWindow
 }
 
 // burst settles the burst of a limit after its other keys are known; n is where it was given, or nil.
@@ -134,7 +170,7 @@ var unitLengths = map[string]struct {
 }
 
 // treeKeys are the keys of a tree's limit that its checks have to point at; nil where not given.
-type treeKeys struct{ unit, multiplier, per, count, burst *node }
+type treeKeys struct{ unit, multiplier, per, count, burst, algorithm *node }
 
 // treeLimit makes a reader for rate_limit: the reference server's keys and ours.
 func (d *decoder) treeLimit(to *[]descriptors.Limit) reader {
@@ -146,16 +182,17 @@ func (d *decoder) treeLimit(to *[]descriptors.Limit) reader {
 			ok := d.object(n, map[string]reader{
 				"unit":              optional(func(n *node) { at.unit = n; length = d.unit(n, &l) }),
 				"unit_multiplier":   func(n *node) { at.multiplier = n; d.multiplier(n, &l) },
-				"per":               func(n *node) { at.per = n; d.span(&l.Window)(n) },
+				"per":               func(n *node) { at.per = n; d.window(n, &l) },
 				"requests_per_unit": optional(func(n *node) { at.count = n; l.Count = d.uint32(n) }),
 				"unlimited":         optional(d.flag(&l.Unlimited)),
 				"name":              optional(func(n *node) { l.Name, _ = d.string(n); d.printable(n) }),
 				"replaces":          optional(d.replaces(&l)),
-				"algorithm":         choice(d, &l.Algorithm, algorithms),
+				"algorithm":         func(n *node) { at.algorithm = n; choice(d, &l.Algorithm, algorithms)(n) },
 				"burst":             func(n *node) { at.burst = n; d.number(&l.Burst, 0, limit.MaxCount)(n) },
 			})
 			if ok {
 				d.treeWindow(n, at, length, &l)
+				d.calendar(at.algorithm, &l)
 				d.burst(at.burst, &l)
 			}
 		})

@@ -98,7 +98,7 @@ type joined struct {
 // merge adds what another file says about the domain, and returns what clashes.
 func (j *joined) merge(d *decoder) (clashes []descriptors.Problem) {
 	to, from := &j.domain, &d.domain
-	for _, key := range []string{"charge_denied", "co_locate", "cost_header", "headers", "reset_format", "identity", "attributes"} {
+	for _, key := range sorted(settings) {
 		pos, given := d.given[key]
 		before, twice := j.given[key]
 		if given && twice {
@@ -107,7 +107,7 @@ func (j *joined) merge(d *decoder) (clashes []descriptors.Problem) {
 		}
 		if given && !twice {
 			j.given[key] = pos
-			take(to, from, key)
+			settings[key](to, from)
 		}
 	}
 	to.Costs = append(to.Costs, from.Costs...)
@@ -117,24 +117,20 @@ func (j *joined) merge(d *decoder) (clashes []descriptors.Problem) {
 	return append(clashes, mergeAccounts(&to.Tenants, from.Tenants)...)
 }
 
-// take copies what one key of the top level says.
-func take(to, from *descriptors.Domain, key string) {
-	switch key {
-	case "charge_denied":
-		to.ChargeDenied = from.ChargeDenied
-	case "co_locate":
-		to.CoLocate = from.CoLocate
-	case "cost_header":
-		to.CostHeader = from.CostHeader
-	case "headers":
-		to.Headers = from.Headers
-	case "reset_format":
-		to.ResetUnix = from.ResetUnix
-	case "identity":
+// settings are the keys of the top level that are no lists, each with what copies it.
+var settings = map[string]func(to, from *descriptors.Domain){
+	"charge_denied": func(to, from *descriptors.Domain) { to.ChargeDenied = from.ChargeDenied },
+	"co_locate":     func(to, from *descriptors.Domain) { to.CoLocate = from.CoLocate },
+	"on_failure":    func(to, from *descriptors.Domain) { to.OnFailure = from.OnFailure },
+	"penalty":       func(to, from *descriptors.Domain) { to.Penalty = from.Penalty },
+	"timezone":      func(to, from *descriptors.Domain) { to.Timezone = from.Timezone },
+	"cost_header":   func(to, from *descriptors.Domain) { to.CostHeader = from.CostHeader },
+	"headers":       func(to, from *descriptors.Domain) { to.Headers = from.Headers },
+	"reset_format":  func(to, from *descriptors.Domain) { to.ResetUnix = from.ResetUnix },
+	"attributes":    func(to, from *descriptors.Domain) { to.Attributes = from.Attributes },
+	"identity": func(to, from *descriptors.Domain) {
 		to.IPv6Prefix, to.Identity, to.Keys = from.IPv6Prefix, from.Identity, from.Keys
-	case "attributes":
-		to.Attributes = from.Attributes
-	}
+	},
 }
 
 // mergeAccounts adds users or tenants of another file, each of which may stand in one file only.

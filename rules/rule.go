@@ -2,6 +2,7 @@ package rules
 
 import (
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/spillway-mesh/spillway/descriptors"
@@ -17,9 +18,15 @@ var failures = map[string]descriptors.Failure{
 	"local": descriptors.FailLocal, "open": descriptors.FailOpen, "closed": descriptors.FailClosed,
 }
 
+// ownFailures are those of a rule or a node, whose local differs from none: it holds against the domain's.
+var ownFailures = map[string]descriptors.Failure{
+	"local": descriptors.FailStayLocal, "open": descriptors.FailOpen, "closed": descriptors.FailClosed,
+}
+
 var scopes = map[string]descriptors.Scope{
 	"global": descriptors.ScopeGlobal, "tenant": descriptors.ScopeTenant, "user": descriptors.ScopeUser,
 	"ip": descriptors.ScopeIP, "endpoint": descriptors.ScopeEndpoint,
+	"client": descriptors.ScopeClient, "api_key": descriptors.ScopeAPIKey, "tier": descriptors.ScopeTier,
 }
 
 const (
@@ -68,7 +75,8 @@ func (d *decoder) ruleKeys(n *node, to *descriptors.Rule) {
 		"enabled":    d.flag(&enabled),
 		"cost":       d.number(&to.Cost, 1, limit.MaxCost),
 		"post_paid":  d.flag(&to.PostPaid),
-		"on_failure": choice(d, &to.OnFailure, failures),
+		"reserve":    d.number(&to.Reserve, 1, limit.MaxCost),
+		"on_failure": choice(d, &to.OnFailure, ownFailures),
 		"response":   d.response(&to.Response),
 		"penalty":    d.penalty(&to.Penalty),
 	})
@@ -113,6 +121,8 @@ func (d *decoder) conditions(to *descriptors.Conditions) reader {
 			"tiers":     d.words(&to.Tiers),
 			"cidrs":     d.cidrs(&to.CIDRs),
 			"entries":   d.entries(&to.Entries),
+
+			"authenticated": func(n *node) { to.Authenticated = new(bool); d.flag(to.Authenticated)(n) },
 		})
 		if n.kind == mapping && len(n.fields) == 0 {
 			d.fail(n, "match is empty; remove the key, or name what has to match")
@@ -147,25 +157,34 @@ func (d *decoder) entries(to *map[string]string) reader {
 // penalty makes a reader for the penalty of a rule.
 func (d *decoder) penalty(to **descriptors.Penalty) reader {
 	return func(n *node) {
-		p := &descriptors.Penalty{}
-		*to = p
-		ok := d.object(n, map[string]reader{
-			"threshold":        d.small(&p.Threshold, 1, limit.MaxThreshold),
-			"detection_window": d.span(&p.DetectionWindow),
-			"cool_down":        d.span(&p.CoolDown),
-			"multipliers":      d.multipliers(&p.Multipliers),
-			"dry_run":          d.flag(&p.DryRun),
-		})
-		if !ok {
-			return
-		}
-		for _, key := range []string{"threshold", "detection_window", "cool_down"} {
-			if n.get(key) == nil {
-				d.fail(n, "this penalty has no %s; add it", key)
-			}
-		}
-		if len(p.Multipliers) == 0 {
-			p.Multipliers = []int{1}
+		*to = &descriptors.Penalty{Multipliers: []int{1}}
+		d.penaltyKeys(n, *to, "threshold", "detection_window", "cool_down")
+	}
+}
+
+// domainPenalty makes a reader for the penalty of a domain, which needs no more than cool_down.
+func (d *decoder) domainPenalty(to **descriptors.Penalty) reader {
+	return func(n *node) {
+		*to = &descriptors.Penalty{Threshold: 3, DetectionWindow: time.Hour, Multipliers: []int{1, 2, 4, 8}}
+		d.penaltyKeys(n, *to, "cool_down")
+	}
+}
+
+// penaltyKeys reads the keys of a penalty whose defaults are set. Those that are required have none.
+func (d *decoder) penaltyKeys(n *node, to *descriptors.Penalty, required ...string) {
+	ok := d.object(n, map[string]reader{
+		"threshold":        d.small(&to.Threshold, 1, limit.MaxThreshold),
+		"detection_window": d.span(&to.DetectionWindow),
+		"cool_down":        d.span(&to.CoolDown),
+		"multipliers":      func(n *node) { to.Multipliers = nil; d.multipliers(&to.Multipliers)(n) },
+		"dry_run":          d.flag(&to.DryRun),
+	})
+	if !ok {
+		return
+	}
+	for _, key := range required {
+		if n.get(key) == nil {
+			d.fail(n, "this penalty has no %s; add it", key)
 		}
 	}
 }

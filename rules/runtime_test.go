@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/spillway-mesh/spillway/descriptors"
 )
 
 // TestRuntimeRoot reads a folder as the reference server does: all regular files below, whatever they are called.
@@ -100,14 +103,17 @@ func TestMergeDomains(t *testing.T) {
 }
 
 func TestMergeTakesTheSettingsOfEachFile(t *testing.T) {
-	a := decode("a.yaml", []byte("domain: a\nheaders: ietf\nattributes: { x: user }\n"))
-	b := decode("b.yaml", []byte("domain: a\ncharge_denied: false\nco_locate: true\nreset_format: unix\ncost_header: x-c\nidentity: { client_ip: { ipv6_prefix: 48 } }\n"))
+	a := decode("a.yaml", []byte("domain: a\nheaders: ietf\nattributes: { x: user }\ntimezone: Asia/Tokyo\n"))
+	b := decode("b.yaml", []byte("domain: a\ncharge_denied: false\nco_locate: true\nreset_format: unix\ncost_header: x-c\non_failure: closed\npenalty: { cool_down: 7s }\nidentity: { client_ip: { ipv6_prefix: 48 } }\n"))
 	domains, clashes := join([]*decoder{a, b}, true)
 	if len(clashes) > 0 || len(domains) != 1 {
 		t.Fatalf("%d domains, clashes: %s", len(domains), FormatProblems(clashes))
 	}
 	d := domains[0]
 	if d.ChargeDenied || !d.CoLocate || !d.ResetUnix || d.CostHeader != "x-c" || d.IPv6Prefix != 48 || d.Attributes["x"] != "user" {
+		t.Errorf("settings of one of the files are lost: %+v", d)
+	}
+	if d.OnFailure != descriptors.FailClosed || d.Penalty == nil || d.Penalty.CoolDown != 7*time.Second || d.Timezone.String() != "Asia/Tokyo" {
 		t.Errorf("settings of one of the files are lost: %+v", d)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/limit"
 )
 
 // nodes makes a reader for a list of descriptors.
@@ -47,8 +48,9 @@ func (d *decoder) leaf(n *node, to *descriptors.Node) (children *field) {
 		"value_to_metric": optional(d.flag(&to.ValueToMetric)),
 		"share_threshold": optional(d.flag(&to.ShareThreshold)),
 		"metadata":        optional(d.metadata(&to.Metadata)),
-		"on_failure":      choice(d, &to.OnFailure, failures),
+		"on_failure":      choice(d, &to.OnFailure, ownFailures),
 		"post_paid":       d.flag(&to.PostPaid),
+		"reserve":         d.number(&to.Reserve, 1, limit.MaxCost),
 		"response":        d.response(&to.Response),
 	})
 	if one != nil && several != nil {

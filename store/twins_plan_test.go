@@ -29,6 +29,9 @@ func (w *walker) plan(q *request) {
 		if w.chance(0.02) {
 			l = w.limit() // two limits on one key, which a rule change in flight can bring about
 		}
+		if l.Calendar != nil && !w.chance(0.2) {
+			l.Calendar = w.calendar(l.Window.Microseconds())
+		}
 		q.keys = append(q.keys, k)
 		c := limit.Charge{Key: w.key(k), Limit: l, Cost: w.cost(l), Op: w.op(), Mode: w.mode(), Each: w.chance(0.3)}
 		if plain && c.Op == limit.Refund {
@@ -100,11 +103,31 @@ func (w *walker) limit() limit.Limit {
 		if w.chance(0.03) {
 			l.Count = 0
 		}
+		if w.kind == limit.FixedWindow && w.chance(0.4) {
+			l.Calendar = w.calendar(l.Window.Microseconds())
+		}
 		l.Burst = pick(w, l.Count, l.Count, 1, 2*l.Count, w.random.Int64N(l.Count+1))
 		if l.Validate() == nil {
 			return l
 		}
 	}
+}
+
+// calendar makes up windows of about that length, mostly around the present.
+func (w *walker) calendar(window int64) *limit.Calendar {
+	var c limit.Calendar
+	at := w.now - w.random.Int64N(4*window+1)
+	if w.chance(0.5) {
+		at -= at % window // the same windows again and again
+	}
+	for i := range c.Edges {
+		c.Edges[i] = max(at, 0)
+		at += window
+		if w.chance(0.3) {
+			at += w.random.Int64N(window/4 + 1)
+		}
+	}
+	return &c
 }
 
 func (w *walker) window() time.Duration {

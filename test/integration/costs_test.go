@@ -32,6 +32,7 @@ domain: shop
 rules:
   - {name: per-user, scope: user, limit: 3/1h}
   - {name: search, scope: endpoint, match: {endpoints: ["/shop/search"]}, limit: 1000/1h}
+  - {name: dear, scope: endpoint, match: {endpoints: ["/shop/dear"]}, limit: 8/1h, cost: 7}
   - {name: health, match: {endpoints: ["/shop/health"]}, action: allow}
   - {name: gone, match: {users: [mallory]}, action: block, reason: "Contact support."}
 `
@@ -158,6 +159,8 @@ func (w *world) scoped(t *testing.T) {
 	w.wants(t, 2, http.StatusOK, "/shop/search?q=boots", "x-user", "shopper")
 	got := w.wants(t, 1, http.StatusOK, "/shop//search/../search?q=hats", "x-user", "shopper")
 	got.remaining(t, "0")
+	got.has(t, "x-ratelimit-cost", "1")
+	w.wants(t, 1, http.StatusOK, "/shop/dear", "x-user", "spender").has(t, "x-ratelimit-cost", "7")
 	between(t, w.wants(t, 1, http.StatusTooManyRequests, "/shop/cart", "x-user", "shopper"), "retry-after", 1, 1200)
 	w.wants(t, 1, http.StatusOK, "/shop/health", "x-user", "shopper").unlimited(t)
 	blocked := w.wants(t, 1, http.StatusTooManyRequests, "/shop/cart", "x-user", "mallory")
