@@ -37,10 +37,12 @@ type Config struct {
 	Debts int
 	// DebtBytes is how much memory they may take; 0: no bound.
 	DebtBytes int64
-	Shadow    bool // the whole sidecar counts and refuses nothing
-	Quota     bool // every descriptor of a tree is in quota mode
-	Waiters   int  // throttled requests that may wait at once; 0 means 10,000. Further ones are refused unless they are due
-	Now       func() time.Time
+	// ReservedBytes is how much memory the reservations of post-paid requests may take; 0: no bound.
+	ReservedBytes int64
+	Shadow        bool // the whole sidecar counts and refuses nothing
+	Quota         bool // every descriptor of a tree is in quota mode
+	Waiters       int  // throttled requests that may wait at once; 0 means 10,000. Further ones are refused unless they are due
+	Now           func() time.Time
 	// OnVerdict sees every verdict before its door does. It must not block nor keep what it is handed.
 	OnVerdict func(req *descriptors.Request, v *Verdict)
 	// OnOverAdmitted is called for each charge that the store refused after its request had been admitted, because the reply came too
@@ -85,8 +87,12 @@ func New(cfg Config) *Engine {
 	if cfg.DebtBytes <= 0 {
 		cfg.DebtBytes = math.MaxInt64 / classShare
 	}
+	if cfg.ReservedBytes <= 0 {
+		cfg.ReservedBytes = math.MaxInt64 / classShare
+	}
 	e := &Engine{cfg: cfg, queue: queue{bound: int64(cfg.Waiters), last: make(map[string]*waiter)}}
-	e.debts = ledger{engine: e, start: cfg.Now(), debts: make(map[string]*debt), classes: make(map[uint32]room), stop: make(chan struct{})}
+	e.debts = ledger{engine: e, start: cfg.Now(), debts: make(map[string]*debt), room: newRoom(int64(cfg.Debts), cfg.DebtBytes), stop: make(chan struct{})}
+	e.reserved = reservations{held: make(map[string]*reserved), room: newRoom(maxReserved, cfg.ReservedBytes)}
 	return e
 }
 

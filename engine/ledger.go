@@ -21,11 +21,6 @@ const (
 	roundTime   = 90 * time.Millisecond // after which no further payment of a round is begun
 	roundPayers = 4                     // payments under way at once
 	payTimeout  = 100 * time.Millisecond
-
-	// classShare is how many times what is free one class may owe. So one class alone takes eight ninths of the room, and
-	// there is always some left for another.
-	classShare = 8
-	debtBytes  = 288 // of a debt without its key: itself, its place in the map and in the queue, each with the room that they grow by
 )
 
 // ledger keeps what the store is owed for what was admitted without it, and pays it when the store answers again. Nothing
@@ -39,14 +34,10 @@ type ledger struct {
 	mu                         sync.Mutex       // guards all below
 	debts                      map[string]*debt // by key
 	turns, vain                []string         // keys of the debts that are not being paid just now, in the order of their turn: new ones; those tried in vain
-	owed                       room             // by all debts
-	classes                    map[uint32]room  // of these, by the debts of each class
+	room                       room             // that debts take
 	running, closed            bool
 	chargedBack, lost, dropped int64 // tokens
 }
-
-// room is how much debts take.
-type room struct{ debts, bytes int64 }
 
 // payment is a debt on its way to the store.
 type payment struct {
@@ -84,12 +75,11 @@ func (l *ledger) note(c *limit.Charge, n int64) {
 
 // openLocked begins a debt, and sees to it that debts are paid. It returns nil where there is no room for it.
 func (l *ledger) openLocked(c *limit.Charge) *debt {
-	d := &debt{class: c.Class, bytes: debtBytes + int64(len(c.Key)+len(c.Key)/4)}
-	if !l.fitsLocked(d) {
+	if !l.room.take(c.Class, c.Key) {
 		return nil
 	}
+	d := &debt{class: c.Class}
 	l.debts[c.Key] = d
-	l.holdLocked(d, 1)
 	l.turns = append(l.turns, c.Key)
 	if !l.running {
 		l.running = true
@@ -98,33 +88,10 @@ func (l *ledger) openLocked(c *limit.Charge) *debt {
 	return d
 }
 
-// fitsLocked reports whether there is room for another debt of its class: what one class owes keeps others from owing only while
-// it leaves little free.
-func (l *ledger) fitsLocked(d *debt) bool {
-	debts := int64(l.engine.cfg.Debts) - l.owed.debts
-	bytes := l.engine.cfg.DebtBytes - l.owed.bytes
-	own := l.classes[d.class]
-	return debts > 0 && own.debts < classShare*debts && bytes >= d.bytes && own.bytes < classShare*bytes
-}
-
-// holdLocked adds a debt to what is owed, or takes it off.
-func (l *ledger) holdLocked(d *debt, sign int64) {
-	l.owed.debts += sign
-	l.owed.bytes += sign * d.bytes
-	own := l.classes[d.class]
-	own.debts += sign
-	own.bytes += sign * d.bytes
-	if own.debts == 0 {
-		delete(l.classes, d.class)
-		return
-	}
-	l.classes[d.class] = own
-}
-
 // forgetLocked ends a debt.
 func (l *ledger) forgetLocked(key string, d *debt) {
 	delete(l.debts, key)
-	l.holdLocked(d, -1)
+	l.room.give(d.class, key)
 }
 
 // run pays in rounds until nothing is owed.

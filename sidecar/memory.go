@@ -31,6 +31,7 @@ type budget struct {
 	counters int64 // the memory store, also as the fallback
 	denials  int64 // spent counters remembered in front of Redis
 	debts    int64 // what Redis is owed after an outage
+	reserved int64 // what post-paid requests took in advance
 	tokens   int64 // what tokens yielded
 	messages int64 // large requests that are being answered
 }
@@ -45,7 +46,7 @@ func (m Memory) budget(root fs.FS) budget {
 	if limit == unlimited {
 		limit = spacious
 	}
-	return budget{counters: limit / 5, denials: limit / 16, debts: limit / 16, tokens: limit / 32, messages: limit / 10}
+	return budget{counters: limit / 5, denials: limit / 16, debts: limit / 16, reserved: limit / 32, tokens: limit / 32, messages: limit / 10}
 }
 
 // allowed is how much memory the process may take: what GOMEMLIMIT says or, where that is less or nothing is said, its cgroup.

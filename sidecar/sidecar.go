@@ -145,7 +145,7 @@ func (s *Sidecar) openStore(counter engine.Counter) error {
 	memory := store.NewMemory(store.MemoryConfig{MaxKeys: s.cfg.Store.MaxKeys, MaxBytes: s.budget.counters})
 	s.defers("memory", memory.Close)
 	cfg := engine.Config{
-		Store: memory, Shadow: s.cfg.Answer.Shadow, Quota: s.cfg.Answer.Quota, Waiters: s.cfg.Store.Waiters, DebtBytes: s.budget.debts,
+		Store: memory, Shadow: s.cfg.Answer.Shadow, Quota: s.cfg.Answer.Quota, Waiters: s.cfg.Store.Waiters, DebtBytes: s.budget.debts, ReservedBytes: s.budget.reserved,
 		OnVerdict: s.observer.verdict, OnOverAdmitted: s.observer.overAdmitted, OnPanic: s.observer.panicked,
 	}
 	role := "main"

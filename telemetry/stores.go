@@ -146,7 +146,7 @@ func (t *Telemetry) Engine(stats func() engine.Stats) {
 	add(prometheus.CounterValue, "charged_back_total", "Tokens admitted without the shared store that it was charged later.", func(s S) int64 { return s.ChargedBack })
 	add(prometheus.CounterValue, "charge_back_lost_total", "Tokens that the shared store may or may not have been charged later.", func(s S) int64 { return s.ChargeBackLost })
 	add(prometheus.CounterValue, "owed_dropped_total", "Tokens that are not charged back, because too many counters were owed, or they took too much memory.", func(s S) int64 { return s.OwedDropped })
-	add(prometheus.CounterValue, "reservations_dropped_total", "Reservations of post-paid requests that were not kept, because there were too many: they stay charged beside the cost.", func(s S) int64 { return s.ReservationsDropped })
+	add(prometheus.CounterValue, "reservations_dropped_total", "Reservations of post-paid requests that were not kept, because there were too many or they took too much memory: they stay charged beside the cost.", func(s S) int64 { return s.ReservationsDropped })
 	add(prometheus.CounterValue, "give_back_failed_total", "Charges of refused requests that the shared store could not take back.", func(s S) int64 { return s.GiveBackFailed })
 	t.register.MustRegister(r)
 }
