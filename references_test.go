@@ -66,6 +66,7 @@ func wiredTelemetry(t *testing.T) *telemetry.Telemetry {
 	m.StoreFailed("timeout")
 	m.StoreCalled("", true, time.Millisecond)
 	m.Panicked()
+	m.Exceeded("bytes")
 	m.Loaded("hash", time.Unix(1, 0))
 	m.Memory("main", func() store.MemoryStats { return store.MemoryStats{} })
 	m.Redis(func() store.RedisStats {

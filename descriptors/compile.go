@@ -123,6 +123,10 @@ func compileDomain(d *Domain, opt Options, keys keyer) *CompiledDomain {
 	c.addNodes(&c.tree, d.Tree)
 	c.addSamples(d)
 	c.addResolver(d, opt)
+	for _, e := range c.effects {
+		e.class = classOf(d.Name, e)
+	}
+	c.overrides.domain = d.Name
 	return c
 }
 

@@ -12,6 +12,7 @@ type Request struct {
 	Domain      string
 	Descriptors []Descriptor
 	Hits        uint64 // of the whole request; 0 means 1
+	Excess      string // why the request is refused unread: it is larger than a request may be; empty: it is not
 
 	Evidence *identity.Evidence // ext_authz: who may be asking; the engine resolves it into Subject
 	Subject  *Subject           // ext_authz: who asks for what, and Descriptors are not read; nil over RLS, whose descriptors say it
@@ -69,6 +70,7 @@ type Effect struct {
 	Metadata   map[string]any // never written to
 	Metric     []string       // the levels of the reference server's metric key
 	Dynamic    bool           // Metric depends on the request: see Term.Metric
+	class      uint32         // of its charges
 
 	from origin // what it was compiled from, for Dump
 }

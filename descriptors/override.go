@@ -62,6 +62,7 @@ const maxOverrides = 1024
 
 // overrides keeps the effects of the overrides that a mesh sends.
 type overrides struct {
+	domain    string
 	onFailure Failure // of the domain
 
 	mu    sync.RWMutex
@@ -84,6 +85,7 @@ func (o *overrides) effect(asked Override, window time.Duration) *Effect {
 		OnFailure: o.onFailure,
 		Limit:     limit.Limit{Algorithm: limit.FixedWindow, Count: int64(asked.Count), Window: window, Burst: int64(asked.Count)},
 	}
+	e.class = classOf(o.domain, e)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.known == nil {

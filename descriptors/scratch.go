@@ -35,6 +35,7 @@ func (m *Match) Reset() {
 }
 
 func (m *Match) add(t Term, c limit.Charge) {
+	c.Class = t.Effect.class
 	m.Terms = append(m.Terms, t)
 	m.Charges = append(m.Charges, c)
 }

@@ -38,6 +38,9 @@ type Message interface {
 	Release() (keep bool)
 }
 
+// ender is a message that has a Share. End gives that back when the call is over, and leaves the rest of the message as it is.
+type ender interface{ End() }
+
 // Render appends what a verdict comes to.
 type Render func(b []byte, req *descriptors.Request, v *engine.Verdict) []byte
 
@@ -94,6 +97,9 @@ func (d *Door) take() *call { return d.calls.Get().(*call) }
 
 // give keeps the call's memory for another one, unless it is too much or was spoilt.
 func (d *Door) give(c *call) {
+	if m, ok := c.message.(ender); ok {
+		m.End()
+	}
 	if c.spoilt || cap(c.verdict.Statuses) > KeepEntries || !c.message.Release() {
 		return
 	}

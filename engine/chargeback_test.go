@@ -120,11 +120,11 @@ func TestDebtsAreBounded(t *testing.T) {
 		for i := range 2003 {
 			f.send(0, request(fmt.Sprint("user", i), "", 2))
 		}
-		f.wantDebts("at the bound", engine.Stats{Owed: 2000, OwedDropped: 6})
+		f.wantDebts("at the bound of one class, eight ninths", engine.Stats{Owed: 1778, OwedDropped: 450})
 		f.send(0, request("user0", "", 2))
 		f.lose(nothing)
 		pass(2 * time.Second)
-		f.wantDebts("after the return", engine.Stats{ChargedBack: 4002, OwedDropped: 6})
+		f.wantDebts("after the return", engine.Stats{ChargedBack: 3558, OwedDropped: 450})
 	})
 }
 

@@ -11,9 +11,10 @@ import (
 // window counts, or in the current one of a fixed window. Older ones the store would have given back by now.
 type debt struct {
 	limit limit.Limit
-	at    int64 // start of the window, in µs since the epoch
-	used  int64 // tokens of this window
-	prev  int64 // tokens of the one before
+	at    int64  // start of the window, in µs since the epoch
+	used  int64  // tokens of this window
+	prev  int64  // tokens of the one before
+	class uint32 // of its charges
 }
 
 // window is the time after which the store would have forgotten a charge, in µs: for a bucket, that in which it fills.

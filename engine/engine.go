@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -34,11 +35,15 @@ type Config struct {
 	Live func(domain string) int
 	// Debts is for how many counters Store may be owed at once what Fallback admitted; 0 means 100,000. What is beyond is
 	// counted and not charged back: all of it where Debts is negative.
-	Debts   int
-	Shadow  bool // the whole sidecar counts and refuses nothing
-	Quota   bool // every descriptor of a tree is in quota mode
-	Waiters int  // throttled requests that may wait at once; 0 means 10,000. Further ones are refused unless they are due
-	Now     func() time.Time
+	Debts int
+	// DebtBytes is how much memory they may take; 0: no bound.
+	DebtBytes int64
+	// ReservedBytes is how much memory the reservations of post-paid requests may take; 0: no bound.
+	ReservedBytes int64
+	Shadow        bool // the whole sidecar counts and refuses nothing
+	Quota         bool // every descriptor of a tree is in quota mode
+	Waiters       int  // throttled requests that may wait at once; 0 means 10,000. Further ones are refused unless they are due
+	Now           func() time.Time
 	// OnVerdict sees every verdict before its door does. It must not block nor keep what it is handed.
 	OnVerdict func(req *descriptors.Request, v *Verdict)
 	// OnOverAdmitted is called for each charge that the store refused after its request had been admitted, because the reply came too
@@ -80,8 +85,15 @@ func New(cfg Config) *Engine {
 	if cfg.Debts == 0 {
 		cfg.Debts = defaultDebts
 	}
+	if cfg.DebtBytes <= 0 {
+		cfg.DebtBytes = math.MaxInt64 / classShare
+	}
+	if cfg.ReservedBytes <= 0 {
+		cfg.ReservedBytes = math.MaxInt64 / classShare
+	}
 	e := &Engine{cfg: cfg, queue: newQueue(cfg.Waiters)}
-	e.debts = ledger{engine: e, start: cfg.Now(), debts: make(map[string]*debt), stop: make(chan struct{})}
+	e.debts = ledger{engine: e, start: cfg.Now(), debts: make(map[string]*debt), room: newRoom(int64(cfg.Debts), cfg.DebtBytes), stop: make(chan struct{})}
+	e.reserved = reservations{held: make(map[string]*reserved), room: newRoom(maxReserved, cfg.ReservedBytes)}
 	return e
 }
 
@@ -142,6 +154,10 @@ func (e *Engine) match(req *descriptors.Request, v *Verdict) (ok bool) {
 			v.Degraded = "panic"
 		}
 	}()
+	if req.Excess != "" {
+		v.Match.Reset()
+		return !v.exceeds(req.Excess)
+	}
 	set := e.set.Load()
 	if set == nil {
 		v.Match = descriptors.Match{}
@@ -151,6 +167,9 @@ func (e *Engine) match(req *descriptors.Request, v *Verdict) (ok bool) {
 		return false
 	}
 	set.Match(req, &v.Match)
+	if tooMany(v.Match.Charges) && v.exceeds(excessCharges) {
+		return false
+	}
 	v.Decisions = resize(v.Decisions, len(v.Match.Charges))
 	return v.Match.Block == nil && v.Match.Exempt == nil
 }

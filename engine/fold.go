@@ -10,7 +10,7 @@ import (
 // fold makes one verdict of the decisions: who refuses, how long to wait, and one status per descriptor.
 func (e *Engine) fold(v *Verdict) {
 	switch {
-	case v.Malformed != nil:
+	case v.Malformed != nil, v.Excess != "":
 	case v.Match.Block != nil:
 		e.block(v)
 	default:

@@ -71,6 +71,6 @@ func (v *Verdict) counted(i int) int64 {
 // owe notes that this sidecar decided n tokens of a charge on its own. What the store may have charged itself is not owed.
 func (e *Engine) owe(c *limit.Charge, d *limit.Decision, n int64) {
 	if n != 0 && d.Reason != "" && !d.Unknown {
-		e.debts.note(c.Key, c.Limit, n)
+		e.debts.note(c, n)
 	}
 }

@@ -34,6 +34,7 @@ type ledger struct {
 	mu                         sync.Mutex       // guards all below
 	debts                      map[string]*debt // by key
 	turns, vain                []string         // keys of the debts that are not being paid just now, in the order of their turn: new ones; those tried in vain
+	room                       room             // that debts take
 	running, closed            bool
 	chargedBack, lost, dropped int64 // tokens
 }
@@ -52,36 +53,45 @@ func (l *ledger) clock() int64 {
 
 // note adds n tokens to what is owed for a counter, or takes them off. A refund of more than is owed is not passed on: the
 // store then admits less, not more.
-func (l *ledger) note(key string, of limit.Limit, n int64) {
+func (l *ledger) note(c *limit.Charge, n int64) {
 	now := l.clock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	d := l.debts[key]
+	d := l.debts[c.Key]
 	if d == nil {
 		if n <= 0 || l.closed {
 			return
 		}
-		if len(l.debts) >= l.engine.cfg.Debts {
+		d = l.openLocked(c)
+		if d == nil {
 			l.dropped += n
 			return
 		}
-		d = l.openLocked(key)
 	}
-	d.limit = of
+	d.limit = c.Limit
 	d.advance(now)
 	d.add(n)
 }
 
-// openLocked begins a debt, and sees to it that debts are paid.
-func (l *ledger) openLocked(key string) *debt {
-	d := new(debt)
-	l.debts[key] = d
-	l.turns = append(l.turns, key)
+// openLocked begins a debt, and sees to it that debts are paid. It returns nil where there is no room for it.
+func (l *ledger) openLocked(c *limit.Charge) *debt {
+	if !l.room.take(c.Class, c.Key) {
+		return nil
+	}
+	d := &debt{class: c.Class}
+	l.debts[c.Key] = d
+	l.turns = append(l.turns, c.Key)
 	if !l.running {
 		l.running = true
 		l.runs.Go(l.run)
 	}
 	return d
+}
+
+// forgetLocked ends a debt.
+func (l *ledger) forgetLocked(key string, d *debt) {
+	delete(l.debts, key)
+	l.room.give(d.class, key)
 }
 
 // run pays in rounds until nothing is owed.
@@ -150,7 +160,7 @@ func (l *ledger) next() (p payment, ok bool) {
 	d.advance(now)
 	owed := d.tokens(now)
 	if owed == 0 {
-		delete(l.debts, key)
+		l.forgetLocked(key, d)
 		return p, false
 	}
 	p.debt, p.charge = *d, limit.Charge{Key: key, Limit: d.limit, Cost: owed, Op: limit.Debit, Mode: limit.Shadow, Each: true}
@@ -202,7 +212,7 @@ func (l *ledger) settle(p payment, result limit.Decision) (over bool) {
 	}
 	switch {
 	case d.used == 0 && d.prev == 0:
-		delete(l.debts, p.charge.Key)
+		l.forgetLocked(p.charge.Key, d)
 	case over:
 		l.turns = append(l.turns, p.charge.Key)
 	default:

@@ -15,11 +15,13 @@ const maxReserved = 100_000
 type reservations struct {
 	mu      sync.Mutex // guards all below
 	held    map[string]*reserved
+	room    room
 	dropped int64 // reservations that were not kept, because there were too many; they stay charged beside the cost
 }
 
 // reserved is the reservations on one counter.
 type reserved struct {
+	class   uint32
 	count   int64
 	until   int64     // the last µs, on the store's clock, at which something can be given back
 	expires time.Time // when time has given all of it back, on this engine's clock
@@ -49,29 +51,26 @@ func (e *Engine) reserve(v *Verdict) {
 	for i := range v.Match.Terms {
 		d, c := &v.Decisions[i], &v.Match.Charges[i]
 		if v.Match.Terms[i].Effect.Reserve > 0 && c.Op == limit.Spend && d.Outcome == limit.Allowed && d.Charged > 0 {
-			e.reserved.hold(c.Key, limit.RefundUntil(c.Limit, d), e.cfg.Now(), d.ResetAfter)
+			e.reserved.hold(c, limit.RefundUntil(c.Limit, d), e.cfg.Now(), d.ResetAfter)
 		}
 	}
 }
 
 // hold keeps one reservation more.
-func (r *reservations) hold(key string, until int64, now time.Time, reset time.Duration) {
+func (r *reservations) hold(c *limit.Charge, until int64, now time.Time, reset time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	held := r.held[key]
+	held := r.held[c.Key]
 	if held == nil {
-		if len(r.held) >= maxReserved {
+		if !r.room.take(c.Class, c.Key) {
 			r.tidyLocked(now)
+			if !r.room.take(c.Class, c.Key) {
+				r.dropped++
+				return
+			}
 		}
-		if len(r.held) >= maxReserved {
-			r.dropped++
-			return
-		}
-		if r.held == nil {
-			r.held = make(map[string]*reserved)
-		}
-		held = new(reserved)
-		r.held[key] = held
+		held = &reserved{class: c.Class}
+		r.held[c.Key] = held
 	}
 	if now.After(held.expires) {
 		held.count = 0
@@ -90,7 +89,7 @@ func (r *reservations) take(key string, now time.Time) (until int64, ok bool) {
 	}
 	held.count--
 	if held.count <= 0 || now.After(held.expires) {
-		delete(r.held, key)
+		r.forgetLocked(key, held)
 	}
 	return held.until, !now.After(held.expires)
 }
@@ -101,12 +100,17 @@ func (r *reservations) tidyLocked(now time.Time) {
 	n := 0
 	for key, held := range r.held {
 		if now.After(held.expires) {
-			delete(r.held, key)
+			r.forgetLocked(key, held)
 		}
 		if n++; n >= looks {
 			return
 		}
 	}
+}
+
+func (r *reservations) forgetLocked(key string, held *reserved) {
+	delete(r.held, key)
+	r.room.give(held.class, key)
 }
 
 func (r *reservations) stats(s *Stats) {

@@ -16,6 +16,7 @@ type Verdict struct {
 	Response   *descriptors.Response // of the refusing rule with the longest wait, or nil
 	Refusing   *descriptors.Effect   // that rule, or nil
 	Malformed  *identity.Refusal     // the request contradicts itself and is refused for that, or nil
+	Excess     string                // the request asks for more than one may, and is refused for that; empty: it does not
 	Client     identity.Client       // ext_authz: who asked
 	Reported   Status                // the strictest of all limits; its Effect is nil where none has numbers to show
 	Cost       int64                 // what the reported limit charges for the request
@@ -59,7 +60,7 @@ func (v *Verdict) reset(descriptors int) {
 // clear forgets what was decided, but for the statuses and the match. It goes field by field, because a composite literal
 // would copy the match, which is most of a verdict.
 func (v *Verdict) clear() {
-	v.Refused, v.Shadowed, v.Degraded = false, false, ""
+	v.Refused, v.Shadowed, v.Degraded, v.Excess = false, false, "", ""
 	v.RetryAfter, v.Waited, v.Cost = 0, 0, 0
 	v.Response, v.Refusing, v.Malformed = nil, nil, nil
 	v.Client, v.Reported = identity.Client{}, Status{}

@@ -1,6 +1,7 @@
 package extauthz
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -67,18 +68,43 @@ type Message struct {
 	socket   bool   // the source is a socket, not a pipe
 	address  string // of that socket
 	size     int    // bytes of the message
+	share    door.Share
+}
+
+// errExcess ends the reading of a message that brings too much. It does not leave ParseWire.
+var errExcess = errors.New("more than a message may bring")
+
+// Exceeds forgets the message before, and reports whether one of that many bytes is refused unread.
+func (m *Message) Exceeds(size int) bool {
+	m.reset()
+	exceeds := m.share.Exceeds(size)
+	if exceeds {
+		m.excess()
+	}
+	return exceeds
+}
+
+// excess makes the request one that is refused for what it brings. It has no subject.
+func (m *Message) excess() {
+	m.Request = descriptors.Request{Domain: m.Request.Domain, Excess: m.share.Excess}
 }
 
 // ParseWire reads a message and forgets the one before. It does not keep the bytes. Unknown fields are skipped; an error
-// means that the bytes are no protobuf message at all.
+// means that the bytes are no protobuf message at all. One that brings too much is not read on: only Excess of its request says so.
 func (m *Message) ParseWire(message []byte) error {
-	m.reset()
+	if m.Exceeds(len(message)) {
+		return nil
+	}
 	m.size = len(message)
 	f := m.reader.Read(message)
 	for f.Next() {
 		if f.Tag == checkAttributes {
 			f.Err = m.attributes(f.Sub())
 		}
+	}
+	if m.share.Excess != "" {
+		m.excess()
+		return nil
 	}
 	if f.Err != nil {
 		return fmt.Errorf("reading a CheckRequest of %d bytes: %w", len(message), f.Err)
@@ -89,6 +115,9 @@ func (m *Message) ParseWire(message []byte) error {
 
 // Asked returns what the message asks.
 func (m *Message) Asked() *descriptors.Request { return &m.Request }
+
+// End gives back what the message takes of the intake.
+func (m *Message) End() { m.share.End() }
 
 // Release empties the message for the next one, unless its memory is too much to be kept.
 func (m *Message) Release() (keep bool) {
@@ -199,9 +228,7 @@ func (m *Message) http(f wire.Fields) error {
 		case httpHost:
 			m.subject.Host = f.Text()
 		case httpHeaders:
-			var h identity.Header
-			h.Name, h.Value, f.Err = entry(f.Sub())
-			m.joined = addHeader(m.joined, h)
+			f.Err = m.header(f.Sub())
 		case httpHeaderMap:
 			f.Err = m.headerMap(f.Sub())
 		}
@@ -209,10 +236,24 @@ func (m *Message) http(f wire.Fields) error {
 	return f.Err
 }
 
+func (m *Message) header(f wire.Fields) error {
+	if !m.share.Add(door.EntryBytes) {
+		return errExcess
+	}
+	var h identity.Header
+	var err error
+	h.Name, h.Value, err = entry(f)
+	m.joined = addHeader(m.joined, h)
+	return err
+}
+
 func (m *Message) headerMap(f wire.Fields) error {
 	for f.Next() {
 		if f.Tag != headerMapHeaders {
 			continue
+		}
+		if !m.share.Add(door.EntryBytes) {
+			return errExcess
 		}
 		m.isRaw = true
 		var h identity.Header
@@ -287,6 +328,9 @@ func lowered(name string) string {
 
 // extension reads one context extension: the domain, or an entry that conditions can name.
 func (m *Message) extension(f wire.Fields) error {
+	if !m.share.Add(door.EntryBytes) {
+		return errExcess
+	}
 	var e descriptors.Entry
 	var err error
 	e.Key, e.Value, err = entry(f)

@@ -1,6 +1,7 @@
 package extauthz
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,8 +10,10 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/wire/wiretest"
 )
@@ -231,3 +234,34 @@ func TestReadingCopiesTheMessageOnce(t *testing.T) {
 }
 
 func BenchmarkParse(b *testing.B) { wiretest.Benchmark(b, new(Message), wireOf(b, typical())) }
+
+// TestAMessageThatBringsTooMuchIsNotRead: it is no error and names no subject.
+func TestAMessageThatBringsTooMuchIsNotRead(t *testing.T) {
+	busy := door.NewIntake(0, 1<<20)
+	other := door.Share{Intake: busy}
+	other.Add(1 << 20)
+	header := []byte{3<<3 | 2, 0}
+	wire := bytes.Repeat(header, 100_000)
+	for _, field := range []byte{2, 4, 1} { // http in request in attributes
+		wire = append(protowire.AppendVarint([]byte{field<<3 | 2}, uint64(len(wire))), wire...)
+	}
+	for name, c := range map[string]struct {
+		intake *door.Intake
+		wire   []byte
+		excess string
+	}{
+		"too long":                 {nil, make([]byte, 1<<20+1), door.ExcessBytes},
+		"many headers":             {door.NewIntake(0, 1<<20), wire, ""},
+		"many headers beside more": {busy, wire, door.ExcessMemory},
+	} {
+		m := &Message{share: door.Share{Intake: c.intake}}
+		err := m.ParseWire(c.wire)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if m.Request.Excess != c.excess || (m.Request.Subject == nil) != (c.excess != "") {
+			t.Errorf("%s: excess %q with subject %v, want %q", name, m.Request.Excess, m.Request.Subject, c.excess)
+		}
+		m.End()
+	}
+}

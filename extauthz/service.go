@@ -25,6 +25,7 @@ import (
 // Config is what a Service needs. Only Engine must be set.
 type Config struct {
 	Engine door.Decider
+	Intake *door.Intake // what messages may bring; nil: each alone is bounded
 
 	// DefaultDomain is the domain of requests whose route has no context extension `domain`. Default: the domain without
 	// a name, which no file has.
@@ -52,10 +53,14 @@ func New(config Config) *Service {
 	s := &Service{config: config}
 	s.door = door.New(door.Config{
 		Service: authv3.Authorization_ServiceDesc, Method: "Check",
-		Engine: placed{config.Engine, config.DefaultDomain}, Fresh: func() door.Message { return new(Message) },
+		Engine: placed{config.Engine, config.DefaultDomain}, Fresh: s.fresh,
 		Write: s.appendAnswer, Bare: appendBare, OnPanic: config.OnPanic,
 	})
 	return s
+}
+
+func (s *Service) fresh() door.Message {
+	return &Message{share: door.Share{Intake: s.config.Intake}}
 }
 
 // Register adds the Authorization service to a gRPC server. Its codec must know Message and door.Reply.

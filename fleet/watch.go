@@ -159,7 +159,7 @@ func (w *watch) silentLocked() bool {
 func (w *watch) overdueLocked() bool {
 	n := w.link.node
 	quiet, bound := w.clock-w.spoke, n.silence()
-	if quiet < bound || quiet < bound+2*n.bounds.Patience && w.crowdedLocked() {
+	if quiet < bound || quiet < bound+crowdedFor && w.crowdedLocked() {
 		return false
 	}
 	if readable(w.link.socket) {
@@ -168,6 +168,9 @@ func (w *watch) overdueLocked() bool {
 	}
 	return true
 }
+
+// crowdedFor is how much longer a server may send nothing while no processor of this machine is idle.
+const crowdedFor = 200 * time.Millisecond
 
 // idleStep is the step of the kernel's count of idle time.
 const idleStep = 10 * time.Millisecond

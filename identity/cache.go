@@ -35,8 +35,19 @@ func (g *grant) fresh(now int64) bool {
 // cacheShards is how many parts a cache has, so that requests rarely wait for each other.
 const cacheShards = 16
 
-// cache remembers a bounded number of grants. When it is full, one that was not asked for lately makes room: one hand goes
-// round and spares each that was asked for since it last came by.
+// maxGrant is how many bytes of names a grant may hold to be remembered. A token with longer ones is verified each time. It
+// bounds what the cache takes.
+const maxGrant = 512
+
+// Bytes that a token takes at most: its slot and its place in the index, each with the room that they grow by.
+const (
+	rejectedBytes = 320
+	verifiedBytes = rejectedBytes + maxGrant + maxGrant/4
+)
+
+// cache remembers a bounded number of grants. When it is full, one of the configuration that holds most makes room, so that a
+// flood of one domain's tokens costs that domain's tokens. Of these it is one that was not asked for lately: one hand goes round
+// and spares each that was asked for since it last came by.
 type cache struct {
 	shards  [cacheShards]cacheShard
 	evicted atomic.Uint64 // that were still fresh
@@ -46,6 +57,7 @@ type cacheShard struct {
 	mu    sync.Mutex // guards all below
 	index map[cacheKey]int
 	slots []cacheSlot
+	holds map[uint64]int // slots of each configuration
 	size  int
 	hand  int
 }
@@ -61,7 +73,7 @@ func newCache(size int) *cache {
 	c := &cache{}
 	for i := range c.shards {
 		c.shards[i].size = (size + cacheShards - 1) / cacheShards
-		c.shards[i].index = map[cacheKey]int{}
+		c.shards[i].index, c.shards[i].holds = map[cacheKey]int{}, map[uint64]int{}
 	}
 	return c
 }
@@ -83,6 +95,10 @@ func (c *cache) get(key *cacheKey, now int64) (grant, bool) {
 
 // put remembers the grant of a token.
 func (c *cache) put(key *cacheKey, g grant, now int64) {
+	if len(g.user)+len(g.tenant)+len(g.tier) > maxGrant {
+		c.evicted.Add(1)
+		return
+	}
 	s := c.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,6 +110,7 @@ func (c *cache) put(key *cacheKey, g grant, now int64) {
 		}
 		delete(s.index, s.slots[i].key)
 		s.index[*key] = i
+		s.holds[key.config]++
 	}
 	s.slots[i] = cacheSlot{key: *key, grant: g}
 }
@@ -104,14 +121,33 @@ func (s *cacheShard) roomLocked() int {
 		s.slots = append(s.slots, cacheSlot{})
 		return len(s.slots) - 1
 	}
+	most := s.mostLocked()
 	for {
 		i := s.hand
 		s.hand = (s.hand + 1) % len(s.slots)
-		if !s.slots[i].asked {
+		switch slot := &s.slots[i]; {
+		case slot.key.config != most:
+		case slot.asked:
+			slot.asked = false
+		default:
+			s.holds[most]--
+			if s.holds[most] == 0 {
+				delete(s.holds, most)
+			}
 			return i
 		}
-		s.slots[i].asked = false
 	}
+}
+
+// mostLocked is the configuration that holds most slots.
+func (s *cacheShard) mostLocked() uint64 {
+	most, slots := uint64(0), 0
+	for config, n := range s.holds {
+		if n > slots {
+			most, slots = config, n
+		}
+	}
+	return most
 }
 
 // len is how many grants are remembered, fresh or not.

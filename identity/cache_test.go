@@ -2,6 +2,7 @@ package identity
 
 import (
 	"encoding/binary"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -98,5 +99,40 @@ func TestAPanicInAKeySetIsAFailure(t *testing.T) {
 	wait := set.refresh(sets.ctx)
 	if sets.Stats().Failures != 1 || wait < 30*time.Second {
 		t.Errorf("%d failures, again after %s: want a failure and a pause", sets.Stats().Failures, wait)
+	}
+}
+
+// TestAFloodOfOneDomainsTokensLeavesThoseOfAnother: the configuration that holds most makes room.
+func TestAFloodOfOneDomainsTokensLeavesThoseOfAnother(t *testing.T) {
+	c := newCache(160)
+	of := func(n, config uint64) *cacheKey {
+		key := *keyOf(n)
+		key.config = config
+		return &key
+	}
+	for n := range uint64(32) {
+		c.put(of(n, 1), grant{user: "quiet", expires: 10}, 1)
+	}
+	for n := range uint64(100_000) {
+		c.put(of(n, 2), grant{user: "flood", expires: 10}, 1)
+	}
+	for n := range uint64(32) {
+		if _, ok := c.get(of(n, 1), 1); !ok {
+			t.Fatalf("token %d was forgotten for a flood of another domain's", n)
+		}
+	}
+	if got := c.len(); got != 160 {
+		t.Errorf("%d tokens are remembered, want 160", got)
+	}
+}
+
+func TestTokensWithLongNamesAreNotRemembered(t *testing.T) {
+	c := newCache(16)
+	c.put(keyOf(1), grant{user: strings.Repeat("x", maxGrant), expires: 10}, 1)
+	c.put(keyOf(2), grant{user: strings.Repeat("x", maxGrant), tier: "y", expires: 10}, 1)
+	_, short := c.get(keyOf(1), 1)
+	_, long := c.get(keyOf(2), 1)
+	if !short || long || c.evicted.Load() != 1 {
+		t.Errorf("remembered: %v up to the bound, %v above it, %d counted as forgotten", short, long, c.evicted.Load())
 	}
 }

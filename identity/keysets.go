@@ -17,6 +17,7 @@ type KeySetsConfig struct {
 	LoopbackHTTP bool              // also take http URLs of loopback addresses, for tests
 	Verified     int               // how many verified tokens are remembered; 0: 10,000
 	Rejected     int               // how many rejected tokens are remembered; 0: 10,000
+	Bytes        int64             // memory that remembered tokens take at most, whatever the two numbers above; 0: no bound
 	MaxStale     time.Duration     // how long keys are kept that could not be confirmed; 0: 24 h
 
 	// OnRefresh is told of every load of a key set, from its own goroutine: the source without passwords, how many keys are
@@ -72,6 +73,10 @@ type SetStatus struct {
 func NewKeySets(cfg KeySetsConfig) *KeySets {
 	cfg.Verified = cmp.Or(cfg.Verified, 10_000)
 	cfg.Rejected = cmp.Or(cfg.Rejected, 10_000)
+	if cfg.Bytes > 0 {
+		cfg.Verified = max(min(cfg.Verified, int(cfg.Bytes*3/4/verifiedBytes)), 1)
+		cfg.Rejected = max(min(cfg.Rejected, int(cfg.Bytes/4/rejectedBytes)), 1)
+	}
 	cfg.MaxStale = cmp.Or(cfg.MaxStale, 24*time.Hour)
 	s := &KeySets{
 		cfg: cfg, fetcher: newFetcher(cfg), verified: newCache(cfg.Verified), rejected: newCache(cfg.Rejected),

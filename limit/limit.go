@@ -47,6 +47,7 @@ const (
 	MaxFill     = 36500 * 24 * time.Hour // time in which an empty token bucket is full again
 	MaxCost     = 1 << 53                // tokens; larger costs are taken for this one
 	LongestWait = time.Minute            // of a throttle; a longer MaxWait is taken for this one
+	MaxTogether = 128                    // charges of one call of the script, and of a request that are charged all or none
 )
 
 // Limit is an algorithm with its numbers. The zero value is refused by Validate.
@@ -126,6 +127,7 @@ type Charge struct {
 	Op    Op     //
 	Mode  Mode   //
 	Each  bool   // charged even when the request is refused, and a refused Spend takes what is left (descriptor trees)
+	Class uint32 // of the limit that it comes from: what one class fills, a store that is full takes from that class
 
 	MaxWait    time.Duration // throttle, TokenBucket only: a refused Spend that is due within MaxWait is taken now, and the answer waits; a Peek says whether it could
 	Until      int64         // Refund only: the last µs since the epoch, on the store's clock, at which it gives something back; 0: no end

@@ -56,7 +56,7 @@ var answerUnits = [...]uint64{
 // however many the verdict has: Envoy attributes them by their place.
 func (s *Service) appendAnswer(b []byte, req *descriptors.Request, v *engine.Verdict) []byte {
 	b = wire.AppendNumber(b, answerOverall, code(v.Refused))
-	for i := range req.Descriptors {
+	for i := range reported(req, v) {
 		var status engine.Status
 		if i < len(v.Statuses) {
 			status = v.Statuses[i]
@@ -73,11 +73,19 @@ func (s *Service) appendAnswer(b []byte, req *descriptors.Request, v *engine.Ver
 // appendBare writes what is left to say when rendering failed: the codes alone.
 func appendBare(b []byte, req *descriptors.Request, v *engine.Verdict) []byte {
 	b = wire.AppendNumber(b, answerOverall, code(v.Refused))
-	for i := range req.Descriptors {
+	for i := range reported(req, v) {
 		over := i < len(v.Statuses) && v.Statuses[i].Over
 		b = appendStatus(b, engine.Status{Over: over})
 	}
 	return b
+}
+
+// reported are the descriptors that have a status: none of a request that asked for too much.
+func reported(req *descriptors.Request, v *engine.Verdict) []descriptors.Descriptor {
+	if v.Excess != "" {
+		return nil
+	}
+	return req.Descriptors
 }
 
 func appendStatus(b []byte, status engine.Status) []byte {

@@ -99,7 +99,6 @@ func TestJSONRefusesWhatCannotBeDecoded(t *testing.T) {
 		{"an unknown field", http.MethodPost, strings.NewReader(`{"domian": "shop"}`), 400, "Bad Request\n"},
 		{"a number that does not fit", http.MethodPost, strings.NewReader(`{"hitsAddend": 4294967296}`), 400, "Bad Request\n"},
 		{"a broken line", http.MethodPost, broken{}, 400, "Bad Request\n"},
-		{"more than 4 MiB", http.MethodPost, strings.NewReader(`{"domain": "` + strings.Repeat("x", 4<<20) + `"}`), 413, "Request Entity Too Large\n"},
 	}
 	for _, c := range cases {
 		got := post(Config{Engine: fixed(engine.Verdict{})}, c.method, c.body)
@@ -107,6 +106,23 @@ func TestJSONRefusesWhatCannotBeDecoded(t *testing.T) {
 			t.Errorf("%s: %d %q, want %d %q", c.name, got.Code, got.Body, c.status, c.want)
 		}
 	}
+}
+
+func TestJSONRefusesWhatBringsTooMuch(t *testing.T) {
+	for name, body := range map[string]string{
+		"more than 1 MiB":              `{"domain": "` + strings.Repeat("x", 1<<20) + `"}`,
+		"more than 10,000 descriptors": `{"descriptors": [{}` + strings.Repeat(",{}", 10_000) + `]}`,
+	} {
+		got := post(Config{Engine: script(refuseExcess)}, http.MethodPost, strings.NewReader(body))
+		if got.Code != 429 || !strings.HasPrefix(got.Body.String(), `{"overallCode":"OVER_LIMIT",`) || strings.Contains(got.Body.String(), "statuses") {
+			t.Errorf("%s: %d %.200s, want 429 without statuses", name, got.Code, got.Body)
+		}
+	}
+}
+
+// refuseExcess decides as the engine does, without rules.
+func refuseExcess(req *descriptors.Request, v *engine.Verdict) {
+	*v = engine.Verdict{Refused: req.Excess != "", Excess: req.Excess, Statuses: make([]engine.Status, len(req.Descriptors))}
 }
 
 func TestJSONAnswersOddRequests(t *testing.T) {

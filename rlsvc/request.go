@@ -1,6 +1,7 @@
 package rlsvc
 
 import (
+	"errors"
 	"fmt"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -42,12 +43,26 @@ type Message struct {
 	entries   []descriptors.Entry    // of all descriptors
 	overrides []descriptors.Override // of all descriptors
 	size      int                    // bytes of the message
+	share     door.Share             // of what messages may bring
+}
+
+// errExcess ends the reading of a message that brings too much. It does not leave ParseWire.
+var errExcess = errors.New("more than a message may bring")
+
+// Exceeds forgets the message before, and reports whether one of that many bytes is refused unread.
+func (m *Message) Exceeds(size int) bool {
+	m.reset()
+	exceeds := m.share.Exceeds(size)
+	m.Request.Excess = m.share.Excess
+	return exceeds
 }
 
 // ParseWire reads a message and forgets the one before. It does not keep the bytes. Unknown fields are skipped; an error
-// means that the bytes are no protobuf message at all.
+// means that the bytes are no protobuf message at all. One that brings too much is not read on: only Excess of its request says so.
 func (m *Message) ParseWire(message []byte) error {
-	m.reset()
+	if m.Exceeds(len(message)) {
+		return nil
+	}
 	m.size = len(message)
 	f := m.reader.Read(message)
 	for f.Next() {
@@ -60,6 +75,10 @@ func (m *Message) ParseWire(message []byte) error {
 			m.Request.Hits = uint64(uint32(f.Number))
 		}
 	}
+	if m.share.Excess != "" {
+		m.Request = descriptors.Request{Excess: m.share.Excess}
+		return nil
+	}
 	if f.Err != nil {
 		return fmt.Errorf("reading a RateLimitRequest of %d bytes: %w", len(message), f.Err)
 	}
@@ -68,6 +87,9 @@ func (m *Message) ParseWire(message []byte) error {
 
 // Asked returns what the message asks.
 func (m *Message) Asked() *descriptors.Request { return &m.Request }
+
+// End gives back what the message takes of the intake.
+func (m *Message) End() { m.share.End() }
 
 // Release empties the message for the next one, unless its memory is too much to be kept.
 func (m *Message) Release() (keep bool) {
@@ -89,6 +111,9 @@ func (m *Message) reset() {
 }
 
 func (m *Message) descriptor(f wire.Fields) error {
+	if !m.share.AddDescriptor() {
+		return errExcess
+	}
 	var d descriptors.Descriptor
 	var o override
 	first := len(m.entries)
@@ -116,6 +141,9 @@ func (m *Message) descriptor(f wire.Fields) error {
 }
 
 func (m *Message) entry(f wire.Fields) error {
+	if !m.share.Add(door.EntryBytes) {
+		return errExcess
+	}
 	var e descriptors.Entry
 	for f.Next() {
 		switch f.Tag {

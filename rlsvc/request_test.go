@@ -1,6 +1,7 @@
 package rlsvc
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/wire"
 	"github.com/spillway-mesh/spillway/wire/wiretest"
 )
@@ -197,3 +199,34 @@ func TestReadingCopiesTheMessageOnce(t *testing.T) {
 }
 
 func BenchmarkParse(b *testing.B) { wiretest.Benchmark(b, new(Message), wireOf(b, typical())) }
+
+// TestAMessageThatBringsTooMuchIsNotRead: it is no error and has no descriptors, and what was read of it is let go.
+func TestAMessageThatBringsTooMuchIsNotRead(t *testing.T) {
+	descriptor, entry := []byte{2<<3 | 2, 0}, []byte{1<<3 | 2, 0}
+	crowd := bytes.Repeat(entry, 100_000)
+	wide := append(protowire.AppendVarint([]byte{2<<3 | 2}, uint64(len(crowd))), crowd...)
+	busy := door.NewIntake(0, 1<<20)
+	other := door.Share{Intake: busy}
+	other.Add(1 << 20)
+	for name, c := range map[string]struct {
+		intake *door.Intake
+		wire   []byte
+		excess string
+	}{
+		"at the bound":             {nil, bytes.Repeat(descriptor, door.MaxDescriptors), ""},
+		"a descriptor more":        {nil, bytes.Repeat(descriptor, door.MaxDescriptors+1), door.ExcessDescriptors},
+		"too long":                 {nil, make([]byte, 1<<20+1), door.ExcessBytes},
+		"many entries":             {door.NewIntake(0, 1<<20), wide, ""},
+		"many entries beside more": {busy, wide, door.ExcessMemory},
+	} {
+		m := &Message{share: door.Share{Intake: c.intake}}
+		err := m.ParseWire(c.wire)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if m.Request.Excess != c.excess || c.excess != "" && len(m.Request.Descriptors) > 0 {
+			t.Errorf("%s: excess %q with %d descriptors, want %q", name, m.Request.Excess, len(m.Request.Descriptors), c.excess)
+		}
+		m.End()
+	}
+}

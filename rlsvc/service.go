@@ -20,6 +20,7 @@ import (
 // Config is what a Service needs. Only Engine must be set.
 type Config struct {
 	Engine door.Decider
+	Intake *door.Intake // what messages may bring; nil: each alone is bounded
 
 	LimitHeaders    bool   // add the reference server's three headers to answers
 	LimitHeader     string // name of the first; default RateLimit-Limit
@@ -61,10 +62,14 @@ func New(config Config) *Service {
 	s := &Service{config: config}
 	s.door = door.New(door.Config{
 		Service: ratelimitv3.RateLimitService_ServiceDesc, Method: "ShouldRateLimit",
-		Engine: counted{config.Engine, config.OnPanic}, Fresh: func() door.Message { return new(Message) },
+		Engine: counted{config.Engine, config.OnPanic}, Fresh: s.fresh,
 		Write: s.appendAnswer, Bare: appendBare, OnPanic: config.OnPanic,
 	})
 	return s
+}
+
+func (s *Service) fresh() door.Message {
+	return &Message{share: door.Share{Intake: s.config.Intake}}
 }
 
 // Register adds RateLimitService to a gRPC server. Its codec must know Message and door.Reply.

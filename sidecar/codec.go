@@ -9,6 +9,9 @@ import (
 // wireParser is a message that reads its own wire bytes. It must not keep them.
 type wireParser interface{ ParseWire(wire []byte) error }
 
+// sizeJudge is a message that may be refused for its size, unread. It then holds that instead.
+type sizeJudge interface{ Exceeds(size int) bool }
+
 // wireWriter is a message that hands over its own wire bytes, once.
 type wireWriter interface{ Wire() mem.BufferSlice }
 
@@ -33,6 +36,9 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	}
 	if len(data) == 1 {
 		return m.ParseWire(data[0].ReadOnlyData())
+	}
+	if judge, ok := v.(sizeJudge); ok && judge.Exceeds(data.Len()) {
+		return nil
 	}
 	buffer := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer buffer.Free()

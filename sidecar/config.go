@@ -45,6 +45,9 @@ type Listen struct {
 	// one that cannot connect lets all requests pass. 0660 with a shared group is the stricter choice.
 	UDSMode SocketMode `env:"GRPC_UDS_MODE" envDefault:"0666"`
 
+	// MaxMessage is the longest request in bytes, over gRPC and /json. A longer one is refused with a decision.
+	MaxMessage int `env:"MAX_MESSAGE_BYTES" envDefault:"1048576"`
+
 	MaxAge      time.Duration `env:"GRPC_MAX_CONNECTION_AGE" envDefault:"24h"`      // age at which a client is asked to reconnect
 	MaxAgeGrace time.Duration `env:"GRPC_MAX_CONNECTION_AGE_GRACE" envDefault:"1h"` // how long after that it is cut off
 	Reflection  bool          `env:"GRPC_REFLECTION"`                               // lets tools list the gRPC services
@@ -135,8 +138,8 @@ type Store struct {
 	KeyPrefix   string        `env:"CACHE_KEY_PREFIX"`                      // begins every key in the shared store
 	KeySecret   string        `env:"KEY_SECRET"`                            // with it, keys in the shared store hold HMACs in place of identities
 	SecretFile  string        `env:"KEY_SECRET_FILE"`                       // KEY_SECRET from a file
-	MaxKeys     int           `env:"MEMORY_MAX_KEYS" envDefault:"1000000"`  // counters kept in memory at most
-	DenialCache int           `env:"DENIAL_CACHE_SIZE" envDefault:"100000"` // spent counters remembered in front of Redis; 0: none
+	MaxKeys     int           `env:"MEMORY_MAX_KEYS" envDefault:"1000000"`  // counters kept in memory at most; they also take at most a fifth of the memory limit
+	DenialCache int           `env:"DENIAL_CACHE_SIZE" envDefault:"100000"` // spent counters remembered in front of Redis; 0: none. They also take at most a sixteenth of the memory limit
 	Waiters     int           `env:"THROTTLE_WAITERS" envDefault:"10000"`   // throttled answers held at once; further ones are refused
 }
 

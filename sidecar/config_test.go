@@ -27,7 +27,7 @@ func TestDefaults(t *testing.T) {
 	want := Config{
 		Listen: Listen{
 			Host: "127.0.0.1", Port: 8080, GRPCHost: "127.0.0.1", GRPCPort: 8081, DebugHost: "127.0.0.1", DebugPort: 6070,
-			UDSMode: 0o666, MaxAge: 24 * time.Hour, MaxAgeGrace: time.Hour,
+			UDSMode: 0o666, MaxMessage: 1 << 20, MaxAge: 24 * time.Hour, MaxAgeGrace: time.Hour,
 		},
 		Log:     Log{Level: "info", Format: "text", Decisions: "off", DecisionsRate: 1},
 		Tracing: Tracing{Over: "http", Service: "RateLimit", Rate: 1, Callers: "tracecontext,b3", Queue: 2048},
@@ -100,6 +100,8 @@ func TestEachProblemNamesVariableValueAndWhatIsAllowed(t *testing.T) {
 		"NEAR_LIMIT_RATIO=2":               `NEAR_LIMIT_RATIO: "2" is not a number above 0 and at most 1`,
 		"NEAR_LIMIT_RATIO=x":               `NEAR_LIMIT_RATIO: "x" is not a number such as 0.8`,
 		"MEMORY_MAX_KEYS=-1":               `MEMORY_MAX_KEYS: "-1" is not a number above 0`,
+		"MAX_MESSAGE_BYTES=1000":           `MAX_MESSAGE_BYTES: "1000" is not a number from 16384 to 4194304`,
+		"MAX_MESSAGE_BYTES=4194305":        `MAX_MESSAGE_BYTES: "4194305" is not a number from 16384 to 4194304`,
 		"MEMORY_MAX_KEYS=1e6":              `MEMORY_MAX_KEYS: "1e6" is not a whole number`,
 		"BREAKER_FAILURES=0":               `BREAKER_FAILURES: "0" is not a number from 1 to 1000000`,
 		"BREAKER_FAILURES=few":             `BREAKER_FAILURES: "few" is not a whole number`,

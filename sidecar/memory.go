@@ -17,14 +17,46 @@ import (
 // GOGC=100 where that is too much.
 type Memory struct {
 	Growth string `env:"GOGC"`       // growth of the heap, in percent of what is in use, at which garbage is collected, or off; unset: 400
-	Limit  string `env:"GOMEMLIMIT"` // size of the process, such as 400MiB, near which it is collected more often; unset: 90 % of what the cgroup allows, if it says
+	Limit  string `env:"GOMEMLIMIT"` // size of the process, such as 400MiB, near which it is collected more often; unset: four fifths of what the cgroup allows, if it says
 }
 
 const (
 	heapGrowth = 400 // percent
-	reserve    = 10  // one part in so many of the cgroup's limit is for what the runtime does not count
+	reserve    = 5   // one part in so many of the cgroup's limit is for what the runtime does not count, such as the program itself, and for what it exceeds its limit by while it collects
 	unlimited  = math.MaxInt64
 )
+
+// budget is how many bytes each thing may take that clients can fill.
+type budget struct {
+	counters int64 // the memory store, also as the fallback
+	denials  int64 // spent counters remembered in front of Redis
+	debts    int64 // what Redis is owed after an outage
+	reserved int64 // what post-paid requests took in advance
+	tokens   int64 // what tokens yielded
+	messages int64 // large requests that are being answered
+}
+
+// spacious is the memory limit that is assumed where there is none.
+const spacious = 2 << 30
+
+// budget divides a part of the memory limit: together a little less than half of it. The rest is for what is not bounded by bytes
+// (connections, goroutines, rules) and for garbage.
+func (m Memory) budget(root fs.FS) budget {
+	limit := m.allowed(root)
+	if limit == unlimited {
+		limit = spacious
+	}
+	return budget{counters: limit / 5, denials: limit / 16, debts: limit / 16, reserved: limit / 32, tokens: limit / 32, messages: limit / 10}
+}
+
+// allowed is how much memory the process may take: what GOMEMLIMIT says or, where that is less or nothing is said, its cgroup.
+func (m Memory) allowed(root fs.FS) int64 {
+	allowed := cgroupLimit(root)
+	if m.Limit != "" {
+		allowed = min(allowed, debug.SetMemoryLimit(-1))
+	}
+	return allowed
+}
 
 // apply sets what the environment left open. Root is the file system of the machine.
 func (m Memory) apply(root fs.FS, log *slog.Logger) {

@@ -50,7 +50,7 @@ func TestMemoryIsSetWhereTheEnvironmentLeavesItOpen(t *testing.T) {
 		debug.SetMemoryLimit(limit)
 	})
 	root := machine("proc/self/cgroup", "0::/\n", "sys/fs/cgroup/memory.max", "10737418240\n")
-	const given = 8 << 30 // stands for what the runtime read from GOMEMLIMIT
+	const given = 7 << 30 // stands for what the runtime read from GOMEMLIMIT
 	for _, c := range []struct {
 		name   string
 		memory Memory
@@ -59,11 +59,11 @@ func TestMemoryIsSetWhereTheEnvironmentLeavesItOpen(t *testing.T) {
 		limit  int64
 		logged string
 	}{
-		{"nothing set", Memory{}, root, 400, 9 << 30, "gogc=400 limit=9216MiB"},
-		{"no limit in sight", Memory{}, machine(), 400, given, "gogc=400 limit=8192MiB"},
-		{"GOGC set", Memory{Growth: "100"}, root, 100, 9 << 30, "gogc=100 limit=9216MiB"},
-		{"GOMEMLIMIT set", Memory{Limit: "8GiB"}, root, 400, given, "gogc=400 limit=8192MiB"},
-		{"both set", Memory{Growth: "off", Limit: "8GiB"}, root, 100, given, "gogc=off limit=8192MiB"},
+		{"nothing set", Memory{}, root, 400, 8 << 30, "gogc=400 limit=8192MiB"},
+		{"no limit in sight", Memory{}, machine(), 400, given, "gogc=400 limit=7168MiB"},
+		{"GOGC set", Memory{Growth: "100"}, root, 100, 8 << 30, "gogc=100 limit=8192MiB"},
+		{"GOMEMLIMIT set", Memory{Limit: "7GiB"}, root, 400, given, "gogc=400 limit=7168MiB"},
+		{"both set", Memory{Growth: "off", Limit: "7GiB"}, root, 100, given, "gogc=off limit=7168MiB"},
 	} {
 		debug.SetGCPercent(100)
 		debug.SetMemoryLimit(given)
@@ -77,6 +77,32 @@ func TestMemoryIsSetWhereTheEnvironmentLeavesItOpen(t *testing.T) {
 		}
 		if !strings.Contains(log.String(), c.logged) {
 			t.Errorf("%s: logged %q, want %q", c.name, log.String(), c.logged)
+		}
+	}
+}
+
+func TestCachesShareTheMemoryLimit(t *testing.T) {
+	limit := debug.SetMemoryLimit(-1)
+	t.Cleanup(func() { debug.SetMemoryLimit(limit) })
+	debug.SetMemoryLimit(1 << 40) // stands for what the runtime read from GOMEMLIMIT
+	cgroup := machine("proc/self/cgroup", "0::/\n", "sys/fs/cgroup/memory.max", "268435456\n")
+	for _, c := range []struct {
+		name   string
+		memory Memory
+		root   fs.FS
+		limit  int64
+	}{
+		{"a cgroup", Memory{}, cgroup, 256 << 20},
+		{"GOMEMLIMIT above the cgroup", Memory{Limit: "1TiB"}, cgroup, 256 << 20},
+		{"GOMEMLIMIT alone", Memory{Limit: "1TiB"}, machine(), 1 << 40},
+		{"no limit in sight", Memory{}, machine(), 2 << 30},
+	} {
+		b := c.memory.budget(c.root)
+		if b.counters != c.limit/5 {
+			t.Errorf("%s: counters may take %d bytes, want a fifth of %d", c.name, b.counters, c.limit)
+		}
+		if all := b.counters + b.denials + b.debts + b.reserved + b.tokens + b.messages; all > c.limit/2 || b.denials < 1 || b.reserved < 1 || b.debts < 1 || b.tokens < 1 || b.messages < 1 {
+			t.Errorf("%s: %+v, want all above 0 and together at most half of %d", c.name, b, c.limit)
 		}
 	}
 }

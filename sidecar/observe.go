@@ -74,6 +74,9 @@ func (o *observer) verdict(req *descriptors.Request, v *engine.Verdict) {
 	if v.Match.BadLimits > 0 {
 		o.t.BadOverrides(v.Match.BadLimits)
 	}
+	if v.Excess != "" {
+		o.t.Exceeded(v.Excess)
+	}
 	if v.Degraded != "" {
 		o.t.StoreAway()
 	}

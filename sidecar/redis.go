@@ -22,7 +22,7 @@ var kinds = map[string]fleet.Kind{
 // openRedis makes the shared store. It does not wait for Redis to be there.
 func (s *Sidecar) openRedis() (*store.Redis, error) {
 	cfg := store.RedisConfig{
-		Budget: s.cfg.Store.Budget, Patience: s.cfg.Store.Patience, DenialEntries: s.cfg.Store.DenialCache,
+		Budget: s.cfg.Store.Budget, Patience: s.cfg.Store.Patience, DenialEntries: s.cfg.Store.DenialCache, DenialBytes: s.budget.denials,
 		Heartbeat: descriptors.HeartbeatKey(s.cfg.Store.KeyPrefix), Breaker: s.cfg.Breaker.config(),
 		Caller: caller, OnError: s.observer.storeFailed, OnBreaker: s.observer.breakerChanged, OnCall: s.observer.storeCalled,
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
+	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/telemetry"
 )
 
@@ -25,7 +26,6 @@ const (
 var healthNames = []string{"", "ratelimit", rateLimitService, authService}
 
 const (
-	maxMessage    = 4 << 20   // of a request, in bytes
 	maxHeaderList = 256 << 10 // far above what Envoy adds, trace headers of a client included: an error here would admit
 	maxStreams    = 1024      // per connection; Envoy opens another one beyond
 
@@ -48,7 +48,7 @@ func (s *Sidecar) newServer() (*grpc.Server, error) {
 		grpc.InitialWindowSize(streamWindow),
 		grpc.InitialConnWindowSize(connectionWindow),
 		grpc.MaxConcurrentStreams(maxStreams),
-		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.MaxRecvMsgSize(door.MaxReceived),
 		grpc.MaxHeaderListSize(maxHeaderList),
 		grpc.ConnectionTimeout(5 * time.Second),
 		grpc.WaitForHandlers(true),

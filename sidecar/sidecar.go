@@ -18,6 +18,7 @@ import (
 	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/extauthz"
 	"github.com/spillway-mesh/spillway/identity"
@@ -39,6 +40,7 @@ type Sidecar struct {
 	tracer    *telemetry.Tracer      // nil: no traces
 	decisions *telemetry.DecisionLog // nil: decisions are not logged
 	observer  *observer
+	budget    budget
 	engine    *engine.Engine
 	files     *rules.Files
 	keys      *identity.KeySets
@@ -142,10 +144,11 @@ func (s *Sidecar) startLog() error {
 
 // openStore makes the engine with the store that the configuration asks for.
 func (s *Sidecar) openStore(counter engine.Counter) error {
-	memory := store.NewMemory(store.MemoryConfig{MaxKeys: s.cfg.Store.MaxKeys})
+	s.budget = s.cfg.Memory.budget(os.DirFS("/"))
+	memory := store.NewMemory(store.MemoryConfig{MaxKeys: s.cfg.Store.MaxKeys, MaxBytes: s.budget.counters})
 	s.defers("memory", memory.Close)
 	cfg := engine.Config{
-		Store: memory, Shadow: s.cfg.Answer.Shadow, Quota: s.cfg.Answer.Quota, Waiters: s.cfg.Store.Waiters,
+		Store: memory, Shadow: s.cfg.Answer.Shadow, Quota: s.cfg.Answer.Quota, Waiters: s.cfg.Store.Waiters, DebtBytes: s.budget.debts, ReservedBytes: s.budget.reserved,
 		OnVerdict: s.observer.verdict, OnOverAdmitted: s.observer.overAdmitted, OnPanic: s.observer.panicked,
 	}
 	role := "main"
@@ -169,7 +172,7 @@ func (s *Sidecar) openStore(counter engine.Counter) error {
 
 // openRules makes the source of the rules, and the key sets that the rules' resolvers share.
 func (s *Sidecar) openRules() {
-	s.keys = identity.NewKeySets(identity.KeySetsConfig{OnRefresh: s.observer.keysLoaded})
+	s.keys = identity.NewKeySets(identity.KeySetsConfig{OnRefresh: s.observer.keysLoaded, Bytes: s.budget.tokens})
 	s.defers("key sets", func() error { s.keys.Close(); return nil })
 	s.telemetry.Identity(s.keys.Stats)
 	cfg := s.cfg.files()
@@ -224,13 +227,13 @@ func (s *Sidecar) openDoors() error {
 
 // register makes the doors of a gRPC server, and returns the one that is also behind /json.
 func (s *Sidecar) register(server grpc.ServiceRegistrar) *rlsvc.Service {
-	a := s.cfg.Answer
+	a, intake := s.cfg.Answer, door.NewIntake(s.cfg.Listen.MaxMessage, s.budget.messages)
 	door := rlsvc.New(rlsvc.Config{
-		Engine: s.watch(doorRLS), LimitHeaders: a.Headers, LimitHeader: a.LimitHeader, RemainingHeader: a.RemainingHeader,
+		Engine: s.watch(doorRLS), Intake: intake, LimitHeaders: a.Headers, LimitHeader: a.LimitHeader, RemainingHeader: a.RemainingHeader,
 		ResetHeader: a.ResetHeader, DynamicMetadata: a.Metadata, Quota: a.Quota, Plain: one(a.Style, "reference"), OnPanic: s.observer.panicked,
 	})
 	door.Register(server)
-	extauthz.New(extauthz.Config{Engine: s.watch(doorExtAuthz), DefaultDomain: s.cfg.Rules.DefaultDomain, OnPanic: s.observer.panicked}).Register(server)
+	extauthz.New(extauthz.Config{Engine: s.watch(doorExtAuthz), Intake: intake, DefaultDomain: s.cfg.Rules.DefaultDomain, OnPanic: s.observer.panicked}).Register(server)
 	return door
 }
 

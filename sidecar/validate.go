@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/telemetry"
 )
 
@@ -127,6 +128,9 @@ func (c *Config) validateRedisTLS(p *problems) {
 	})
 }
 
+// leastMessage is the least that MAX_MESSAGE_BYTES may be: Envoy's usual requests are below it.
+const leastMessage = 16 << 10
+
 func (c *Config) validateStore(p *problems) {
 	s := &c.Store
 	for _, r := range c.redises() {
@@ -140,6 +144,7 @@ func (c *Config) validateStore(p *problems) {
 	p.unless(s.Patience >= time.Millisecond && s.Patience <= time.Minute, "STORE_PATIENCE", s.Patience, "a duration from 1ms to 1m")
 	p.unless(s.MaxKeys >= 1, "MEMORY_MAX_KEYS", s.MaxKeys, "a number above 0")
 	p.unless(s.DenialCache >= 0, "DENIAL_CACHE_SIZE", s.DenialCache, "a number from 0")
+	p.unless(c.Listen.MaxMessage >= leastMessage && c.Listen.MaxMessage <= door.MaxReceived, "MAX_MESSAGE_BYTES", c.Listen.MaxMessage, "a number from 16384 to 4194304")
 	p.unless(s.Waiters >= 1, "THROTTLE_WAITERS", s.Waiters, "a number above 0")
 }
 

@@ -126,9 +126,15 @@ func TestManyChargesInOneRequest(t *testing.T) {
 		l := limit.Limit{Algorithm: limit.TokenBucket, Count: 5000, Window: year, Burst: 5000}
 		var charges []limit.Charge
 		for range 3000 {
-			charges = append(charges, charge(t, "k", l, 1))
+			c := charge(t, "k", l, 1)
+			c.Each = true
+			charges = append(charges, c)
 		}
-		d := spend(s, charges...)
-		want(t, "the last of 3000", d[2999], limit.Allowed, 1, 2000)
+		for i, d := range spend(s, charges...) {
+			if d.Outcome != limit.Allowed || d.Charged != 1 {
+				t.Fatalf("charge %d of 3000: %+v, want one token taken", i+1, d)
+			}
+		}
+		wantLeft(t, s, charges[0], 2000)
 	})
 }

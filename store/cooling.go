@@ -39,7 +39,7 @@ func (d *denials) rememberPenaltyLocked(s *denialShard, a answer) {
 }
 
 func (d *denials) coolLocked(s *denialShard, a answer) {
-	m := d.memoLocked(s, a.charge.Key, a.sent)
+	m := d.memoLocked(s, a.charge, a.sent)
 	if !m.hear(&a) {
 		return
 	}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"hash/maphash"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,7 +19,12 @@ const (
 	seenFor              = time.Second  // age up to which a sibling's last answer is repeated
 	askAgain             = time.Second  // time from the last question about a denial to the next
 	leastKept            = 2 * askAgain // a denial is kept this long or longer: others use it while a question is under way
-	denialSamples        = 8            // entries looked at for one to drop
+	denialSamples        = 16           // entries looked at for one to drop
+
+	// Bytes that a memo takes, measured and rounded up.
+	memoBytes    = 256 // the memo and its place in the map, with the room that the map grows by
+	logMemoBytes = 160
+	coolBytes    = 96 // without the penalty's key
 )
 
 // denials remembers counters that refused, as the state they had. A later charge on one is worked out on that state, at
@@ -36,8 +42,10 @@ type denials struct {
 	seed      maphash.Seed
 	spread    uint64 // shards in use
 	bound     int    // entries per shard
+	maxBytes  int64  // per shard
 	shards    [denialShards]denialShard
 	entries   atomic.Int64
+	bytes     atomic.Int64
 	hits      atomic.Int64
 	misses    atomic.Int64
 	questions atomic.Int64
@@ -47,7 +55,9 @@ type denials struct {
 type denialShard struct {
 	mu    sync.Mutex // guards all below
 	memos map[string]*memo
-	mark  uint64 // how often something was forgotten, so that an answer from before is not remembered after
+	bytes int64            // of all memos
+	taken map[uint32]int64 // of the memos of each class
+	mark  uint64           // how often something was forgotten, so that an answer from before is not remembered after
 }
 
 // memo is what is known about one counter.
@@ -61,6 +71,8 @@ type memo struct {
 	log    *logMemo  // sliding log, which has no state here
 	cool   *coolMemo // a cool-down that refuses
 	seen   seenMemo
+	class  uint32 // of the charges
+	cost   int64  // bytes that it counts for
 }
 
 // lastAsked is when, since start, the server was last asked about a denial: when the call was sent whose reply is remembered,
@@ -103,12 +115,17 @@ type seenMemo struct {
 	reset     time.Duration // since start
 }
 
-func newDenials(bound int, now func() time.Time) *denials {
+// newDenials makes a cache of at most so many entries, which take at most so many bytes; 0: no bound of bytes.
+func newDenials(bound int, maxBytes int64, now func() time.Time) *denials {
 	d := &denials{now: now, start: now().Add(-time.Nanosecond), seed: maphash.MakeSeed()}
 	d.spread = uint64(min(denialShards, bound))
 	d.bound = bound / int(d.spread)
+	d.maxBytes = math.MaxInt64
+	if maxBytes > 0 {
+		d.maxBytes = maxBytes / int64(d.spread)
+	}
 	for i := range d.shards {
-		d.shards[i].memos = make(map[string]*memo)
+		d.shards[i].memos, d.shards[i].taken = make(map[string]*memo), make(map[uint32]int64)
 	}
 	return d
 }
@@ -136,7 +153,10 @@ func (d *denials) clear() {
 		s.mu.Lock()
 		s.mark++
 		d.entries.Add(-int64(len(s.memos)))
+		d.bytes.Add(-s.bytes)
 		clear(s.memos)
+		clear(s.taken)
+		s.bytes = 0
 		s.mu.Unlock()
 	}
 }
@@ -150,36 +170,61 @@ func (d *denials) mark(key string) uint64 {
 }
 
 func (d *denials) dropLocked(s *denialShard, key string) {
-	if _, ok := s.memos[key]; !ok {
+	m := s.memos[key]
+	if m == nil {
 		return
 	}
 	delete(s.memos, key)
 	d.entries.Add(-1)
+	d.bytes.Add(-m.cost)
+	s.bytes -= m.cost
+	s.taken[m.class] -= m.cost
+	if s.taken[m.class] == 0 {
+		delete(s.taken, m.class)
+	}
 }
 
-// memoLocked finds what is known about a key or makes room for it.
-func (d *denials) memoLocked(s *denialShard, key string, now time.Duration) *memo {
-	if m := s.memos[key]; m != nil {
+// memoLocked finds what is known about a charge's counter or makes room for it.
+func (d *denials) memoLocked(s *denialShard, c *limit.Charge, now time.Duration) *memo {
+	if m := s.memos[c.Key]; m != nil {
 		return m
 	}
-	if len(s.memos) >= d.bound {
+	m := &memo{class: c.Class, cost: memoCost(c)}
+	for len(s.memos) > 0 && (len(s.memos) >= d.bound || s.bytes+m.cost > d.maxBytes) {
 		d.makeRoomLocked(s, now)
 	}
-	m := new(memo)
-	s.memos[strings.Clone(key)] = m
+	s.memos[strings.Clone(c.Key)] = m
 	d.entries.Add(1)
+	d.bytes.Add(m.cost)
+	s.bytes += m.cost
+	s.taken[m.class] += m.cost
 	return m
 }
 
-// makeRoomLocked drops an entry that is over if one is found at once, else any. A dropped denial costs a question only.
+// memoCost is how many bytes a memo about a charge may take. The allocator rounds keys up by at most a quarter.
+func memoCost(c *limit.Charge) int64 {
+	n := memoBytes + len(c.Key) + len(c.Key)/4
+	if c.Limit.Algorithm == limit.SlidingLog {
+		n += logMemoBytes
+	}
+	if c.Penalty != nil {
+		n += coolBytes + len(c.PenaltyKey) + len(c.PenaltyKey)/4
+	}
+	return int64(n)
+}
+
+// makeRoomLocked drops an entry that is over if one is found at once, else one of the class that takes most of those looked at: a
+// flood of one rule's denials drops denials of that rule. A dropped denial costs a question only.
 func (d *denials) makeRoomLocked(s *denialShard, now time.Duration) {
-	victim, looked := "", 0
+	victim, most, looked := "", int64(-1), 0
 	for key, m := range s.memos {
 		if m.until <= now {
 			d.dropLocked(s, key)
 			return
 		}
-		victim = key
+		if taken := s.taken[m.class]; taken > most {
+			victim, most = key, taken
+		}
 		if looked++; looked >= denialSamples {
 			break
 		}
@@ -231,7 +276,7 @@ func (d *denials) remember(a answer) {
 	}
 	s.admitLocked(a)
 	if a.refused && a.decision.Charged == 0 {
-		m := d.memoLocked(s, a.charge.Key, a.sent)
+		m := d.memoLocked(s, a.charge, a.sent)
 		m.seen = seenMemo{at: a.sent, remaining: a.decision.Remaining, reset: a.sent + a.decision.ResetAfter}
 		m.until = max(m.until, a.sent+seenFor)
 	}
@@ -271,7 +316,7 @@ func (s *denialShard) admitLocked(a answer) {
 }
 
 func (d *denials) denyLocked(s *denialShard, a answer) {
-	m := d.memoLocked(s, a.charge.Key, a.sent)
+	m := d.memoLocked(s, a.charge, a.sent)
 	if a.decision.Charged != 0 {
 		m.seen = seenMemo{}
 	}

@@ -221,7 +221,7 @@ func TestDenialsAreBounded(t *testing.T) {
 // TestAnswerFromBeforeARefundIsNotRemembered: a refusal that was on its way while a refund came through is old news.
 func TestAnswerFromBeforeARefundIsNotRemembered(t *testing.T) {
 	clock := newHand()
-	d := newDenials(100, clock.Now)
+	d := newDenials(100, 0, clock.Now)
 	c := charge(t, "k", bucket(2, year), 1)
 	late := &trip{charges: []limit.Charge{c}, decisions: []limit.Decision{{Outcome: limit.Refused, RetryAfter: time.Hour}}}
 	late.states, late.sent = make([]limit.State, 1), clock.Now()
@@ -240,7 +240,7 @@ func TestAnswerFromBeforeARefundIsNotRemembered(t *testing.T) {
 
 func TestYoungerAnswerStays(t *testing.T) {
 	clock := newHand()
-	d := newDenials(100, clock.Now)
+	d := newDenials(100, 0, clock.Now)
 	c := charge(t, "k", bucket(2, year), 1)
 	for _, sent := range []time.Duration{2 * time.Second, time.Second} {
 		a := answer{charge: &c, decision: &limit.Decision{Outcome: limit.Refused, RetryAfter: time.Hour}, state: &limit.State{}}
@@ -256,7 +256,7 @@ func TestYoungerAnswerStays(t *testing.T) {
 // numbers, though it arrives later.
 func TestRefusalFromBeforeASpendIsNotRemembered(t *testing.T) {
 	clock := newHand()
-	d := newDenials(100, clock.Now)
+	d := newDenials(100, 0, clock.Now)
 	c := charge(t, "k", bucket(20, year), 15)
 	refused := answer{charge: &c, decision: &limit.Decision{Outcome: limit.Refused, RetryAfter: time.Hour}, state: &limit.State{}}
 	for _, a := range []struct {
@@ -278,7 +278,7 @@ func TestRefusalFromBeforeASpendIsNotRemembered(t *testing.T) {
 // TestSlidingLogForgetsCostsThatFitAgain: a refused cost is no longer one once a later answer says that more is left.
 func TestSlidingLogForgetsCostsThatFitAgain(t *testing.T) {
 	clock := newHand()
-	d := newDenials(100, clock.Now)
+	d := newDenials(100, 0, clock.Now)
 	log := limit.Limit{Algorithm: limit.SlidingLog, Count: 5, Window: time.Hour}
 	for i, a := range []struct{ cost, remaining int64 }{{1, 0}, {3, 1}} {
 		c := charge(t, "k", log, a.cost)
@@ -313,7 +313,7 @@ func TestLocalRefusalAllocatesNothing(t *testing.T) {
 
 // TestALateRefusalThatTookSomethingEndsADenial: what it left is less than what is known, though it is too late to be remembered.
 func TestALateRefusalThatTookSomethingEndsADenial(t *testing.T) {
-	d := newDenials(100, time.Now)
+	d := newDenials(100, 0, time.Now)
 	c := each(charge(t, "k", bucket(10, year), 5))
 	refused := limit.Decision{Outcome: limit.Refused, Remaining: 3, RetryAfter: time.Hour}
 	d.remember(answer{charge: &c, decision: &refused, state: &limit.State{At: 1, Used: 7}, server: 1, sent: 1, mark: d.mark(c.Key), refused: true})

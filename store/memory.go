@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"hash/maphash"
+	"math"
 	"math/bits"
 	"sync"
 	"sync/atomic"
@@ -19,35 +20,41 @@ const defaultMaxKeys = 1_000_000
 
 // MemoryConfig sets up a Memory. The zero value works.
 type MemoryConfig struct {
-	MaxKeys int              // counters and penalties kept at once; default 1,000,000. Beyond it the one nearest to its end is forgotten first, cool-downs last
-	Now     func() time.Time // default time.Now; read as its first value plus what has passed since, so steps of the wall clock do not count
+	// MaxKeys is how many counters and penalties are kept at once; default 1,000,000. Beyond it the class that takes most forgets
+	// the one nearest to its end first, cool-downs last.
+	MaxKeys  int
+	MaxBytes int64            // memory that they take at most, likewise; 0: no bound
+	Now      func() time.Time // default time.Now; read as its first value plus what has passed since, so steps of the wall clock do not count
 }
 
 // MemoryStats is what a Memory counts about itself.
 type MemoryStats struct {
 	Keys    int64 // counters and penalties kept now
-	Evicted int64 // counters forgotten before their time, because there were more than MaxKeys
+	Bytes   int64 // memory that they take, estimated from above
+	Evicted int64 // counters forgotten before their time, because there were more than MaxKeys or they took more than MaxBytes
 	Expired int64 // counters dropped because they were as good as never charged
 }
 
 // Memory keeps counts in this process. It is safe for concurrent use, exact under contention, and bounded: a counter is
-// dropped when time has given all of it back, and the one nearest to that goes first when there are more than MaxKeys.
+// dropped when time has given all of it back. When there are more than MaxKeys, or they take more than MaxBytes, the class of
+// charges that takes most forgets the counter that is nearest to that.
 // What one process counts, no other sees.
 type Memory struct {
-	now     func() time.Time
-	start   time.Time
-	origin  int64 // µs since the epoch at start
-	maxKeys int64
-	seed    maphash.Seed
+	now      func() time.Time
+	start    time.Time
+	origin   int64 // µs since the epoch at start
+	maxKeys  int64
+	maxBytes int64
+	seed     maphash.Seed
 
-	shards   [shardCount]shard
-	earliest [shardCount]atomic.Int64 // when the first counter of each shard expires, for a look without its lock
-	spares   [shardCount]atomic.Int64 // when the one expires that is forgotten first, likewise
-	cursor   atomic.Uint32            // which shard an operation tidies besides its own
-	keys     atomic.Int64
-	evicted  atomic.Int64
-	expired  atomic.Int64
-	scratch  sync.Pool // *workspace
+	shards  [shardCount]shard
+	pots    pots
+	cursor  atomic.Uint32 // which queue an operation tidies besides its own
+	keys    atomic.Int64
+	bytes   atomic.Int64
+	evicted atomic.Int64
+	expired atomic.Int64
+	scratch sync.Pool // *workspace
 }
 
 // workspace is what one Spend works on, kept from call to call.
@@ -66,16 +73,18 @@ func NewMemory(c MemoryConfig) *Memory {
 	if c.MaxKeys <= 0 {
 		c.MaxKeys = defaultMaxKeys
 	}
+	if c.MaxBytes <= 0 {
+		c.MaxBytes = math.MaxInt64
+	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	m := &Memory{now: c.Now, start: c.Now(), maxKeys: int64(c.MaxKeys), seed: maphash.MakeSeed()}
+	m := &Memory{now: c.Now, start: c.Now(), maxKeys: int64(c.MaxKeys), maxBytes: c.MaxBytes, seed: maphash.MakeSeed()}
+	m.pots.byName = make(map[uint32]*pot)
 	m.origin = m.start.UnixMicro()
 	m.scratch.New = func() any { return new(workspace) }
 	for i := range m.shards {
 		m.shards[i].entries = make(map[string]*entry)
-		m.earliest[i].Store(never)
-		m.spares[i].Store(never)
 	}
 	return m
 }
@@ -95,8 +104,13 @@ func (m *Memory) Spend(_ context.Context, charges []limit.Charge, decisions []li
 	now := m.decide(w, charges, decisions)
 	m.scratch.Put(w)
 	m.tidyNext(now)
-	for m.keys.Load() > m.maxKeys && m.evict() {
+	for m.full() && m.evict() {
 	}
+}
+
+// full reports whether something has to be forgotten.
+func (m *Memory) full() bool {
+	return m.keys.Load() > m.maxKeys || m.bytes.Load() > m.maxBytes
 }
 
 // Usage answers what is left on each charge's counter, and takes nothing.
@@ -127,7 +141,7 @@ func (m *Memory) Reset(_ context.Context, keys []string) error {
 
 // Stats is what the store has counted so far.
 func (m *Memory) Stats() MemoryStats {
-	return MemoryStats{Keys: m.keys.Load(), Evicted: m.evicted.Load(), Expired: m.expired.Load()}
+	return MemoryStats{Keys: m.keys.Load(), Bytes: m.bytes.Load(), Evicted: m.evicted.Load(), Expired: m.expired.Load()}
 }
 
 // Close is there because a store has one; a Memory holds nothing that needs closing.
@@ -153,7 +167,7 @@ func (m *Memory) decide(w *workspace, charges []limit.Charge, decisions []limit.
 	now := m.clock()
 	w.entries, w.states = w.entries[:0], w.states[:0]
 	for i := range charges {
-		e := m.entryLocked(w.homes[i], charges[i].Key)
+		e := m.entryLocked(w.homes[i], charges[i].Key, charges[i].Class)
 		w.entries = append(w.entries, e)
 		w.states = append(w.states, &e.state)
 	}
@@ -164,10 +178,12 @@ func (m *Memory) decide(w *workspace, charges []limit.Charge, decisions []limit.
 	}
 	for i, e := range w.entries {
 		m.settleLocked(w.homes[i], e, e.state.Expires(charges[i].Limit, now), now)
-		w.entries[i], w.states[i] = nil, nil
 	}
-	for _, home := range w.homes[:min(len(w.homes), tidyShards)] {
-		m.tidyLocked(home, now)
+	for i, e := range w.entries {
+		if i < tidyShards {
+			m.tidyLocked(e.pot, w.homes[i], now)
+		}
+		w.entries[i], w.states[i] = nil, nil
 	}
 	return now
 }

@@ -204,23 +204,33 @@ func TestMemoryEvictsUnderContention(t *testing.T) {
 func wantInOrder(t *testing.T, m *Memory) {
 	t.Helper()
 	var keys int64
+	queued := 0
 	for i := range m.shards {
 		s := &m.shards[i]
-		keys += int64(len(s.queue))
-		if len(s.queue) != len(s.entries) {
-			t.Fatalf("shard %d: %d in the queue, %d in the map", i, len(s.queue), len(s.entries))
+		keys += int64(len(s.entries))
+		for _, p := range m.pots.list() {
+			wantQueueInOrder(t, p, i)
+			queued += len(p.queues[i])
 		}
-		for place, slot := range s.queue {
-			if slot.entry.place != place || slot.expires != slot.entry.expires || slot.expires < s.queue[max(place-1, 0)/2].expires {
-				t.Fatalf("shard %d: slot %d is out of order", i, place)
-			}
-		}
-		if len(s.queue) > 0 && m.earliest[i].Load() != s.queue[0].expires {
-			t.Fatalf("shard %d: its first expiry is not known outside", i)
-		}
+	}
+	if int64(queued) != keys {
+		t.Fatalf("%d in the queues, %d in the maps", queued, keys)
 	}
 	if keys != m.Stats().Keys {
 		t.Fatalf("%d keys in the shards, %d counted", keys, m.Stats().Keys)
+	}
+}
+
+func wantQueueInOrder(t *testing.T, p *pot, home int) {
+	t.Helper()
+	q := p.queues[home]
+	for place, slot := range q {
+		if slot.entry.place != place || slot.expires != slot.entry.expires || slot.expires < q[max(place-1, 0)/2].expires {
+			t.Fatalf("shard %d: slot %d is out of order", home, place)
+		}
+	}
+	if len(q) > 0 && p.earliest[home].Load() != q[0].expires {
+		t.Fatalf("shard %d: its first expiry is not known outside", home)
 	}
 }
 

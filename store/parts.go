@@ -55,33 +55,34 @@ func (r *Redis) rest(began time.Time) time.Duration {
 // is refused elsewhere, would be spent by others in between. So a charge does not profit from a refund to its own counter in the same
 // request, as it would in one call. Quotas do not refuse a part of a request, only all of it.
 func (r *Redis) split(charges []limit.Charge) (first, second []*part) {
+	open := map[home]*part{}
 	for i := range charges {
 		c := charges[i]
 		n, slot := r.place(&c)
 		if c.Mode == limit.Quota {
 			c.Mode = limit.Shadow
 		}
-		wave := &first
-		if c.Op == limit.Refund && !c.Each {
-			wave = &second
-		}
-		p := find(*wave, n, slot)
-		if p == nil {
+		at := home{n, slot, c.Op == limit.Refund && !c.Each}
+		p := open[at]
+		if p == nil || len(p.charges) == limit.MaxTogether {
 			p = &part{node: n, slot: slot}
-			*wave = append(*wave, p)
+			open[at] = p
+			if at.second {
+				second = append(second, p)
+			} else {
+				first = append(first, p)
+			}
 		}
 		p.add(c, i)
 	}
 	return first, second
 }
 
-func find(parts []*part, n *fleet.Node, slot int) *part {
-	for _, p := range parts {
-		if p.node == n && p.slot == slot {
-			return p
-		}
-	}
-	return nil
+// home is where the charges of a part live, and in which wave they are sent.
+type home struct {
+	node   *fleet.Node
+	slot   int
+	second bool
 }
 
 // askAll makes the calls of all parts at once, and returns when each has its decisions.

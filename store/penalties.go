@@ -91,7 +91,7 @@ func (m *Memory) recordLocked(w *workspace, charges []limit.Charge, i int) *limi
 // keepLocked puts a record under its key, where it is not there yet, and in its place by when it ends.
 func (m *Memory) keepLocked(c *limit.Charge, record *limit.Record, now int64) {
 	home := m.home(c.PenaltyKey)
-	e := m.entryLocked(home, c.PenaltyKey)
+	e := m.entryLocked(home, c.PenaltyKey, c.Class)
 	if e.record == nil {
 		e.record = &limit.Record{Ends: record.Ends, Refusals: record.Refusals}
 	}

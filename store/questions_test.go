@@ -335,7 +335,7 @@ func TestAnEarlierClockReadingDoesNotLengthenADenial(t *testing.T) {
 			"denial":    charge(t, "k", l, 1),
 			"cool-down": punished(charge(t, "cooling", l, 1), strict(1)),
 		} {
-			d := newDenials(100, newHand().Now)
+			d := newDenials(100, 0, newHand().Now)
 			state := limit.State{}
 			trip := &trip{charges: []limit.Charge{c}, decisions: make([]limit.Decision, 1)}
 			var reply [1]limit.Decision
@@ -356,7 +356,7 @@ func TestAnEarlierClockReadingDoesNotLengthenADenial(t *testing.T) {
 
 // TestAServerWhoseClockIsSetBackIsHeard: its answer looks older than what is known, but it was asked for a second later.
 func TestAServerWhoseClockIsSetBackIsHeard(t *testing.T) {
-	d := newDenials(100, newHand().Now)
+	d := newDenials(100, 0, newHand().Now)
 	c := charge(t, "k", bucket(2, year), 1)
 	refusal := &limit.Decision{Outcome: limit.Refused, RetryAfter: time.Hour}
 	d.remember(answer{charge: &c, decision: refusal, state: &limit.State{}, server: 5_000_000, sent: time.Second})

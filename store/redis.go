@@ -25,6 +25,7 @@ type RedisConfig struct {
 	MaxInFlight int           // calls under way to one server at most, whatever it was seen to do; default 8192. Further ones are undecided at once
 
 	DenialEntries int              // spent counters remembered; default 100,000, negative: none
+	DenialBytes   int64            // memory that they take at most; 0: no bound
 	Now           func() time.Time // default time.Now; only differences count
 
 	Heartbeat string // key under which the sidecars that share this store count each other; empty: they do not
@@ -60,7 +61,8 @@ type RedisStats struct {
 	DenialHits      int64 // charges refused without asking
 	DenialMisses    int64 // charges that were looked up and not refused so
 	DenialQuestions int64 // denials that were known and asked about again, one per second and counter at most
-	DenialDrops     int64 // spent counters forgotten before their time, because there were more than DenialEntries
+	DenialDrops     int64 // spent counters forgotten before their time, because there were more than DenialEntries or DenialBytes allow
+	DenialBytes     int64 // memory that the remembered ones take, estimated from above
 
 	Fleet fleet.Stats // of the connections to all servers
 
@@ -115,7 +117,7 @@ func NewRedis(c RedisConfig) *Redis {
 		r.second = fleet.New(c.fleet(*c.PerSecond, "per-second "))
 	}
 	if c.DenialEntries > 0 {
-		r.denials = newDenials(c.DenialEntries, c.Now)
+		r.denials = newDenials(c.DenialEntries, c.DenialBytes, c.Now)
 	}
 	r.scratch.New = func() any { return &trip{out: new(outbound)} }
 	if c.Heartbeat != "" {
@@ -272,7 +274,7 @@ func (r *Redis) Stats() RedisStats {
 	}
 	if r.denials != nil {
 		s.DenialEntries, s.DenialHits, s.DenialDrops = r.denials.entries.Load(), r.denials.hits.Load(), r.denials.drops.Load()
-		s.DenialQuestions, s.DenialMisses = r.denials.questions.Load(), r.denials.misses.Load()
+		s.DenialQuestions, s.DenialMisses, s.DenialBytes = r.denials.questions.Load(), r.denials.misses.Load(), r.denials.bytes.Load()
 	}
 	return s
 }

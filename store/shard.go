@@ -17,43 +17,55 @@ const (
 	tidyEntries = 4 // per shard, so that two operations drop more than they can add
 )
 
-// spareAmong is how many of a shard's first entries are looked through for one to forget that is no cool-down.
-const spareAmong = 64
-
 // entry is one counter, or one penalty. Its zero state is full; such an entry exists only while the lock of its shard is held.
 type entry struct {
 	key     string
 	state   limit.State
 	record  *limit.Record // of a penalty's key, which has no state
+	pot     *pot          // of its class
+	cost    int64         // bytes that it counts for, once it is in a queue
 	expires int64         // µs instant at which the state is as good as never charged, or nothing in the record matters
-	place   int           // in the shard's queue, or outside
+	place   int           // in the pot's queue of its shard, or outside
 }
 
 // outside is the place of an entry that waits for its first charge.
 const outside = -1
 
-// shard is a part of the counters. Its queue is a binary heap: the entry that expires first, which is the one nearest to
-// full, is at the root. It serves both expiry and eviction.
-type shard struct {
-	mu      sync.Mutex // guards all below
-	entries map[string]*entry
-	queue   []slot
+// Bytes that a counter takes, measured and rounded up.
+const (
+	entryBytes  = 224 // the entry, its place in the map and in the queue, each with the room that they grow by
+	recordBytes = 64  // a record without its lists
+	logBytes    = 16  // one entry of a sliding log
+)
+
+// bytes is what the entry takes now. The allocator rounds keys up by at most a quarter.
+func (e *entry) bytes() int64 {
+	n := entryBytes + len(e.key) + len(e.key)/4 + logBytes*cap(e.state.Log)
+	if e.record != nil {
+		n += recordBytes + 8*(cap(e.record.Ends)+cap(e.record.Refusals))
+	}
+	return int64(n)
 }
 
-// slot repeats the entry's expiry, so that comparing does not have to fetch the entry.
-type slot struct {
-	expires int64
-	entry   *entry
+// cools reports whether the entry tells of a cool-down.
+func (e *entry) cools() bool {
+	return e.record != nil && len(e.record.Ends) > 0
+}
+
+// shard is a part of the counters, with the lock that guards them and their queues in all pots.
+type shard struct {
+	mu      sync.Mutex // guards entries, and queues[i] of each pot where this is shard i
+	entries map[string]*entry
 }
 
 // entryLocked finds the counter of a key, or makes one that settleLocked removes again unless it is charged. The key is
 // copied, since it may be a part of something larger.
-func (m *Memory) entryLocked(home uint8, key string) *entry {
+func (m *Memory) entryLocked(home uint8, key string, class uint32) *entry {
 	s := &m.shards[home]
 	if e := s.entries[key]; e != nil {
 		return e
 	}
-	e := &entry{key: strings.Clone(key), place: outside}
+	e := &entry{key: strings.Clone(key), pot: m.pots.of(class), place: outside}
 	s.entries[e.key] = e
 	return e
 }
@@ -75,86 +87,61 @@ func (m *Memory) settleLocked(home uint8, e *entry, expires, now int64) {
 	case e.place == outside:
 		m.keys.Add(1)
 		s.entries[e.key] = e
-		e.place = len(s.queue)
-		s.queue = append(s.queue, slot{entry: e})
+		e.pot.queues[home].add(e)
 	case expires == e.expires:
+		m.weighLocked(e)
 		return
 	}
+	m.weighLocked(e)
 	e.expires = expires
-	s.queue[e.place].expires = expires
-	s.fix(e.place)
-	m.publishLocked(home)
+	q := e.pot.queues[home]
+	q[e.place].expires = expires
+	q.fix(e.place)
+	e.pot.publishLocked(home)
+}
+
+// weighLocked takes in how many bytes an entry takes now.
+func (m *Memory) weighLocked(e *entry) {
+	if grown := e.bytes() - e.cost; grown != 0 {
+		e.cost += grown
+		e.pot.bytes.Add(grown)
+		m.bytes.Add(grown)
+	}
 }
 
 // dropLocked forgets an entry.
 func (m *Memory) dropLocked(home uint8, e *entry) {
-	s := &m.shards[home]
-	delete(s.entries, e.key)
-	last := len(s.queue) - 1
-	place := e.place
-	s.move(last, place)
-	s.queue[last] = slot{}
-	s.queue = s.queue[:last]
-	if place < last {
-		s.fix(place)
-	}
-	e.place = outside
+	delete(m.shards[home].entries, e.key)
+	e.pot.queues[home].remove(e)
 	m.keys.Add(-1)
-	m.publishLocked(home)
-}
-
-// publishLocked tells the others when the first entry of the shard expires, and when the one does that can be spared.
-func (m *Memory) publishLocked(home uint8) {
-	s := &m.shards[home]
-	first, spare := int64(never), int64(never)
-	if len(s.queue) > 0 {
-		first, spare = s.queue[0].expires, s.queue[s.spare()].expires
-	}
-	if m.earliest[home].Load() != first {
-		m.earliest[home].Store(first)
-	}
-	if m.spares[home].Load() != spare {
-		m.spares[home].Store(spare)
-	}
-}
-
-// spare is the place of the entry that is forgotten first: the one nearest to its end that is no cool-down, which would
-// pardon its client. Only the first few are looked through, so that a flood of cool-downs leaves room for counters.
-func (s *shard) spare() int {
-	if !s.queue[0].entry.cools() {
-		return 0
-	}
-	best := 0
-	for i := 1; i < min(len(s.queue), spareAmong); i++ {
-		if !s.queue[i].entry.cools() && (best == 0 || s.queue[i].expires < s.queue[best].expires) {
-			best = i
-		}
-	}
-	return best
-}
-
-// cools reports whether the entry tells of a cool-down.
-func (e *entry) cools() bool {
-	return e.record != nil && len(e.record.Ends) > 0
+	m.bytes.Add(-e.cost)
+	e.pot.bytes.Add(-e.cost)
+	e.cost = 0
+	e.pot.publishLocked(home)
 }
 
 // tidyLocked drops a few entries that have expired.
-func (m *Memory) tidyLocked(home uint8, now int64) {
-	s := &m.shards[home]
+func (m *Memory) tidyLocked(p *pot, home uint8, now int64) {
 	for range tidyEntries {
-		if len(s.queue) == 0 || s.queue[0].expires > now {
+		q := p.queues[home]
+		if len(q) == 0 || q[0].expires > now {
 			return
 		}
-		m.dropLocked(home, s.queue[0].entry)
+		m.dropLocked(home, q[0].entry)
 		m.expired.Add(1)
 	}
 }
 
-// tidyNext tidies one shard after the other, one per operation, so that a store in use does not keep what nobody asks
+// tidyNext tidies one queue after the other, one per operation, so that a store in use does not keep what nobody asks
 // for. It leaves a shard alone that is busy.
 func (m *Memory) tidyNext(now int64) {
-	home := uint8(m.cursor.Add(1))
-	if m.earliest[home].Load() > now {
+	all := m.pots.list()
+	if len(all) == 0 {
+		return
+	}
+	turn := m.cursor.Add(1)
+	home, p := uint8(turn), all[int(turn/shardCount)%len(all)]
+	if p.earliest[home].Load() > now {
 		return
 	}
 	s := &m.shards[home]
@@ -162,28 +149,28 @@ func (m *Memory) tidyNext(now int64) {
 		return
 	}
 	defer s.mu.Unlock()
-	m.tidyLocked(home, now)
+	m.tidyLocked(p, home, now)
 }
 
-// evict forgets the entry that is nearest to full in the whole store and no cool-down. Between the look and the lock
-// another request may have charged it; then the next one of that shard goes, which is hardly fuller. It reports whether
-// there was one.
+// evict forgets one entry of the class that takes most: the one that is nearest to full and no cool-down. Between the look and
+// the lock another request may have charged it; then the next one of that queue goes, which is hardly fuller. It reports
+// whether there was one.
 func (m *Memory) evict() bool {
-	home, first := 0, int64(never)
-	for i := range m.spares {
-		if at := m.spares[i].Load(); at < first {
-			home, first = i, at
-		}
+	p := m.pots.fullest()
+	if p == nil {
+		return false
 	}
+	home, first := p.first()
 	s := &m.shards[home]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.queue) == 0 {
+	q := p.queues[home]
+	if len(q) == 0 {
 		return first != never
 	}
-	e, now := s.queue[0].entry, m.clock()
+	e, now := q[0].entry, m.clock()
 	if e.expires > now {
-		e = s.queue[s.spare()].entry
+		e = q[q.spare()].entry
 	}
 	if e.expires <= now {
 		m.expired.Add(1)
@@ -192,56 +179,4 @@ func (m *Memory) evict() bool {
 	}
 	m.dropLocked(uint8(home), e)
 	return true
-}
-
-// move puts the slot at one place of the queue to another.
-func (s *shard) move(from, to int) {
-	s.queue[to] = s.queue[from]
-	s.queue[to].entry.place = to
-}
-
-// fix restores the order of the queue after the slot at this place has changed.
-func (s *shard) fix(place int) {
-	if !s.sink(place) {
-		s.rise(place)
-	}
-}
-
-// sink moves a slot away from the root until nothing below it expires earlier, and reports whether it moved.
-func (s *shard) sink(place int) bool {
-	moving := s.queue[place]
-	at := place
-	for {
-		child := 2*at + 1
-		if child >= len(s.queue) {
-			break
-		}
-		if right := child + 1; right < len(s.queue) && s.queue[right].expires < s.queue[child].expires {
-			child = right
-		}
-		if moving.expires <= s.queue[child].expires {
-			break
-		}
-		s.move(child, at)
-		at = child
-	}
-	s.queue[at] = moving
-	moving.entry.place = at
-	return at != place
-}
-
-// rise moves a slot towards the root until nothing above it expires later.
-func (s *shard) rise(place int) {
-	moving := s.queue[place]
-	at := place
-	for at > 0 {
-		parent := (at - 1) / 2
-		if s.queue[parent].expires <= moving.expires {
-			break
-		}
-		s.move(parent, at)
-		at = parent
-	}
-	s.queue[at] = moving
-	moving.entry.place = at
 }

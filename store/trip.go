@@ -88,6 +88,10 @@ func (r *Redis) ask(ctx context.Context, t *trip, charges []limit.Charge, refuse
 		r.lost(decisions, fleet.ReasonShutdown, errClosed, false)
 		return
 	}
+	if len(charges) > limit.MaxTogether {
+		r.askMany(ctx, charges, refused, decisions)
+		return
+	}
 	n, together := r.together(charges)
 	if !together {
 		r.askParts(ctx, charges, refused, decisions)

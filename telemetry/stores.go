@@ -47,7 +47,8 @@ func (t *Telemetry) Memory(role string, stats func() store.MemoryStats) {
 	of := prometheus.Labels{"store": role}
 	const p = "spillway_memory_"
 	r.add(prometheus.GaugeValue, p+"keys", "Counters kept in memory.", of, func(s store.MemoryStats) float64 { return float64(s.Keys) })
-	r.add(prometheus.CounterValue, p+"evicted_total", "Counters forgotten early because there were too many.", of,
+	r.add(prometheus.GaugeValue, p+"bytes", "Memory that the counters take, estimated from above.", of, func(s store.MemoryStats) float64 { return float64(s.Bytes) })
+	r.add(prometheus.CounterValue, p+"evicted_total", "Counters forgotten early because there were too many, or they took too much memory.", of,
 		func(s store.MemoryStats) float64 { return float64(s.Evicted) })
 	r.add(prometheus.CounterValue, p+"expired_total", "Counters dropped because they were full again.", of,
 		func(s store.MemoryStats) float64 { return float64(s.Expired) })
@@ -73,9 +74,10 @@ func (t *Telemetry) Redis(stats func() store.RedisStats) {
 	counter("redis_pool_misses_total", "Calls that found no connection ready and waited for one.", func(s S) float64 { return float64(s.Fleet.Waited) })
 	counter("redis_pool_timeouts_total", "Calls that got no connection in time.", func(s S) float64 { return float64(s.Fleet.Lacked) })
 	gauge("denial_cache_entries", "Spent counters remembered.", func(s S) float64 { return float64(s.DenialEntries) })
+	gauge("denial_cache_bytes", "Memory that the remembered counters take, estimated from above.", func(s S) float64 { return float64(s.DenialBytes) })
 	counter("denial_cache_hits_total", "Charges refused without asking Redis.", func(s S) float64 { return float64(s.DenialHits) })
 	counter("denial_cache_questions_total", "Denials that were known and asked about again, at most one per counter and second.", func(s S) float64 { return float64(s.DenialQuestions) })
-	counter("denial_cache_drops_total", "Spent counters forgotten early because there were too many.", func(s S) float64 { return float64(s.DenialDrops) })
+	counter("denial_cache_drops_total", "Spent counters forgotten early because there were too many, or they took too much memory.", func(s S) float64 { return float64(s.DenialDrops) })
 	counter("redis_unknown_total", "Calls that may have charged all the same, because the connection was lost with the reply.", func(s S) float64 { return float64(s.Unknown) })
 	counter("redis_late_total", "Calls whose reply came after their callers were answered by the failure policies.", func(s S) float64 { return float64(s.Late) })
 	counter("redis_overload_total", "Calls not sent because more were under way than Redis was seen to answer in time.", func(s S) float64 { return float64(s.Fleet.Rejected) })
@@ -167,8 +169,8 @@ func (t *Telemetry) Engine(stats func() engine.Stats) {
 	add(prometheus.GaugeValue, "owed_counters", "Counters for which the shared store is owed what was admitted without it.", func(s S) int64 { return s.Owed })
 	add(prometheus.CounterValue, "charged_back_total", "Tokens admitted without the shared store that it was charged later.", func(s S) int64 { return s.ChargedBack })
 	add(prometheus.CounterValue, "charge_back_lost_total", "Tokens that the shared store may or may not have been charged later.", func(s S) int64 { return s.ChargeBackLost })
-	add(prometheus.CounterValue, "owed_dropped_total", "Tokens that are not charged back, because too many counters were owed.", func(s S) int64 { return s.OwedDropped })
-	add(prometheus.CounterValue, "reservations_dropped_total", "Reservations of post-paid requests that were not kept, because there were too many: they stay charged beside the cost.", func(s S) int64 { return s.ReservationsDropped })
+	add(prometheus.CounterValue, "owed_dropped_total", "Tokens that are not charged back, because too many counters were owed, or they took too much memory.", func(s S) int64 { return s.OwedDropped })
+	add(prometheus.CounterValue, "reservations_dropped_total", "Reservations of post-paid requests that were not kept, because there were too many or they took too much memory: they stay charged beside the cost.", func(s S) int64 { return s.ReservationsDropped })
 	add(prometheus.CounterValue, "give_back_failed_total", "Charges of refused requests that the shared store could not take back.", func(s S) int64 { return s.GiveBackFailed })
 	t.register.MustRegister(r)
 }

@@ -58,6 +58,7 @@ type Telemetry struct {
 	panics, badOverrides                 prometheus.Counter
 	degraded, overAdmitted, requests     *prometheus.CounterVec
 	errors, storeErrors, storeCalls      *words
+	excess                               *words
 	latency                              *prometheus.HistogramVec
 	storeLatency                         prometheus.Histogram
 	generation, lastLoad, lastGood       prometheus.Gauge
@@ -110,6 +111,7 @@ func (t *Telemetry) own(version string) {
 	t.register.MustRegister(&t.rules)
 	t.panics = t.counter(p+"panics_total", "Panics that were recovered and answered.")
 	t.badOverrides = t.counter(p+"bad_overrides_total", "Overrides in descriptors that could not be read and were ignored.")
+	t.excess = t.words(p+"excess_requests_total", "Requests refused because they bring more than one may: bytes, descriptors, memory beside other large ones, or charges that are made all or none.", "reason")
 	t.overAdmitted = t.vector(p+"over_admitted_total", "Charges that the shared store refused after their requests had been admitted without it, because the reply came too late.", "domain", "rule")
 	t.degraded = t.vector(p+"degraded_decisions_total", "Charges decided without the shared store.", "domain", "rule", "reason")
 	t.register.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -251,6 +253,9 @@ func (t *Telemetry) degradedNow() float64 {
 
 // BadOverrides counts overrides that could not be read.
 func (t *Telemetry) BadOverrides(n int) { t.badOverrides.Add(float64(n)) }
+
+// Exceeded counts a request that was refused because it brings too much.
+func (t *Telemetry) Exceeded(reason string) { t.excess.of(reason).Inc() }
 
 // Series returns the counters of a limit whose metric key comes from the configuration. It is for load time.
 func (t *Telemetry) Series(domain string, levels []string) *Series {

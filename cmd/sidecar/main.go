@@ -55,7 +55,6 @@ func serve(program string, environ []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	cfg.Version, cfg.Output = version(), stdout
-	limitMemory(memoryMaxFiles)
 	s, err := sidecar.New(cfg)
 	if err != nil {
 		fmt.Fprintf(stderr, "cannot start: %v\n", err)

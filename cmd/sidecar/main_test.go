@@ -5,7 +5,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"testing"
@@ -108,35 +107,5 @@ func TestASecondSignalEndsItAtOnce(t *testing.T) {
 	s.Send(t, syscall.SIGINT)
 	if code := s.Exit(t); code != 1 {
 		t.Errorf("the second signal ends it with %d, want 1", code)
-	}
-}
-
-func TestMemoryLimits(t *testing.T) {
-	for text, want := range map[string]int64{"1000000000\n": 900000000, "max\n": 0, "": 0, "9223372036854771712\n": 0} {
-		got, ok := memoryLimit(text)
-		if got != want || ok != (want > 0) {
-			t.Errorf("memoryLimit(%q) = %d, %v, want %d", text, got, ok, want)
-		}
-	}
-}
-
-func TestTheContainersLimitIsTaken(t *testing.T) {
-	before := debug.SetMemoryLimit(-1)
-	defer debug.SetMemoryLimit(before)
-	t.Setenv("GOMEMLIMIT", "")
-	file := filepath.Join(t.TempDir(), "memory.max")
-	err := os.WriteFile(file, []byte("2000000000\n"), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	limitMemory([]string{"/does/not/exist", file})
-	if got := debug.SetMemoryLimit(-1); got != 1800000000 {
-		t.Errorf("the memory limit is %d, want nine tenths of 2000000000", got)
-	}
-	t.Setenv("GOMEMLIMIT", "1GiB")
-	debug.SetMemoryLimit(before)
-	limitMemory([]string{file})
-	if got := debug.SetMemoryLimit(-1); got != before {
-		t.Errorf("with GOMEMLIMIT set the limit is %d, want %d", got, before)
 	}
 }

@@ -64,7 +64,11 @@ func SidecarBin(t testing.TB) string {
 // ready. It picks its ports itself and tells them in its log, which therefore has to stay at level info and in text.
 func StartSidecar(t testing.TB, env ...string) *Sidecar {
 	t.Helper()
-	s := LaunchSidecar(t, env...)
+	return awaitSidecar(t, LaunchSidecar(t, env...))
+}
+
+func awaitSidecar(t testing.TB, s *Sidecar) *Sidecar {
+	t.Helper()
 	Await(t, "the sidecar's readiness", func() error {
 		select {
 		case <-s.ended:
@@ -79,7 +83,11 @@ func StartSidecar(t testing.TB, env ...string) *Sidecar {
 // LaunchSidecar is StartSidecar without the wait. The addresses are empty until Ready finds them.
 func LaunchSidecar(t testing.TB, env ...string) *Sidecar {
 	t.Helper()
-	cmd := exec.Command(SidecarBin(t))
+	return launch(t, exec.Command(SidecarBin(t)), env)
+}
+
+func launch(t testing.TB, cmd *exec.Cmd, env []string) *Sidecar {
+	t.Helper()
 	cmd.Env = append([]string{"PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "GORACE=halt_on_error=1", "TMPDIR=" + os.TempDir()}, env...)
 	return &Sidecar{Process: Start(t, cmd)}
 }

@@ -1,0 +1,100 @@
+package store
+
+// spareAmong is how many of a queue's first entries are looked through for one to forget that is no cool-down.
+const spareAmong = 64
+
+// queue is a binary heap: the entry that expires first, which is the one nearest to full, is at the root. It serves both
+// expiry and eviction.
+type queue []slot
+
+// slot repeats the entry's expiry, so that comparing does not have to fetch the entry.
+type slot struct {
+	expires int64
+	entry   *entry
+}
+
+// add puts an entry at the end. The caller sets its expiry and calls fix.
+func (q *queue) add(e *entry) {
+	e.place = len(*q)
+	*q = append(*q, slot{entry: e})
+}
+
+// remove takes an entry out.
+func (q *queue) remove(e *entry) {
+	s := *q
+	last, place := len(s)-1, e.place
+	s.move(last, place)
+	s[last] = slot{}
+	*q = s[:last]
+	if place < last {
+		q.fix(place)
+	}
+	e.place = outside
+}
+
+// spare is the place of the entry that is forgotten first: the one nearest to its end that is no cool-down, which would
+// pardon its client. Only the first few are looked through, so that a flood of cool-downs leaves room for counters.
+func (q queue) spare() int {
+	if !q[0].entry.cools() {
+		return 0
+	}
+	best := 0
+	for i := 1; i < min(len(q), spareAmong); i++ {
+		if !q[i].entry.cools() && (best == 0 || q[i].expires < q[best].expires) {
+			best = i
+		}
+	}
+	return best
+}
+
+// move puts the slot at one place of the queue to another.
+func (q queue) move(from, to int) {
+	q[to] = q[from]
+	q[to].entry.place = to
+}
+
+// fix restores the order of the queue after the slot at this place has changed.
+func (q queue) fix(place int) {
+	if !q.sink(place) {
+		q.rise(place)
+	}
+}
+
+// sink moves a slot away from the root until nothing below it expires earlier, and reports whether it moved.
+func (q queue) sink(place int) bool {
+	moving := q[place]
+	at := place
+	for {
+		child := 2*at + 1
+		if child >= len(q) {
+			break
+		}
+		if right := child + 1; right < len(q) && q[right].expires < q[child].expires {
+			child = right
+		}
+		if moving.expires <= q[child].expires {
+			break
+		}
+		q.move(child, at)
+		at = child
+	}
+	q[at] = moving
+	moving.entry.place = at
+	return at != place
+}
+
+// rise moves a slot towards the root until nothing above it expires later.
+func (q queue) rise(place int) {
+	moving := q[place]
+	at := place
+	for at > 0 {
+		parent := (at - 1) / 2
+		if q[parent].expires <= moving.expires {
+			break
+		}
+		q.move(parent, at)
+		at = parent
+	}
+	q[at] = moving
+	moving.entry.place = at
+}
