@@ -76,6 +76,7 @@ race: ## the same under the race detector, which repeats the long ones less ofte
 integration: tools ## the assembled sidecar against a real Redis and a real Envoy, also built with the race detector
 	$(call headline,integration tests)
 	@$(GO) test -count=1 $(WHOLE)
+	@$(GO) test -count=1 -v -run '^TestBypassCount$$' ./test/integration | sed -n 's/^.*: corpus:/corpus:/p' | grep .
 	@CGO_ENABLED=1 $(GO) test -count=1 -race $(WHOLE)
 	$(call headline,load)
 	@$(GO) test -count=1 ./test/integration/load

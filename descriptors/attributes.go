@@ -88,11 +88,13 @@ func (a *attributes) gather(req *Request, mapping map[string]attribute) {
 	}
 }
 
-// normalize brings endpoint, method and address into the form in which they are compared and counted. A path or an
-// address that cannot be read is taken as it stands.
-func (a *attributes) normalize(ipv6Prefix int, buf []byte) []byte {
+// normalize brings endpoint, method and address into the form in which they are compared and counted, and takes the
+// readings of the path. An address that cannot be read is taken as it stands.
+func (a *attributes) normalize(ipv6Prefix int, buf []byte, paths *readings) []byte {
 	if a.has(attrEndpoint) {
-		a.text[attrEndpoint], _ = NormalizePath(a.text[attrEndpoint])
+		a.text[attrEndpoint] = paths.take(a.text[attrEndpoint])
+	} else {
+		paths.choices = paths.choices[:0]
 	}
 	if a.has(attrMethod) {
 		a.text[attrMethod] = NormalizeMethod(a.text[attrMethod])

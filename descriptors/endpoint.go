@@ -35,9 +35,12 @@ func parsePattern(text string) (*pattern, error) {
 	if strings.ContainsAny(text, "?#") {
 		return nil, errors.New("endpoint pattern " + quote(text) + " has a query or fragment, which never count: leave it out")
 	}
+	if hasBadPercent(text) {
+		return nil, errors.New("endpoint pattern " + quote(text) + " has a percent sign without two hex digits after it: write a percent sign as %25")
+	}
 	normal, ok := NormalizePath(text)
 	if !ok {
-		return nil, errors.New("endpoint pattern " + quote(text) + " has a NUL or a bad percent: write the character itself")
+		return nil, errors.New("endpoint pattern " + quote(text) + " has a NUL, or a dot segment that servers read in different ways: write the path that it leads to")
 	}
 	segments, err := patternSegments(normal)
 	if err != nil {
@@ -54,6 +57,15 @@ func parsePattern(text string) (*pattern, error) {
 		}
 	}
 	return p, nil
+}
+
+func hasBadPercent(text string) bool {
+	for i := range len(text) {
+		if text[i] == '%' && !isEscape(text[i:]) {
+			return true
+		}
+	}
+	return false
 }
 
 // patternSegments splits a normal pattern so that ** stands alone. Two ** in a row are one.

@@ -1,27 +1,27 @@
 package descriptors
 
 import (
-	"bytes"
 	"net/netip"
 	"strings"
 )
 
-// NormalizePath returns the one form in which all spellings of a path are compared: without scheme, authority, query,
-// fragment and ;params, percent-decoded once, \ as /, with a leading slash, without empty and dot segments and without
-// a trailing slash. It returns false, and the path as it stands, for a NUL or a bad percent.
+// NormalizePath returns the form of a path in which all that can be decoded, cut or resolved is: without scheme, authority,
+// query, fragment and ;params, percent-decoded once, \ as /, with a leading slash, without empty and dot segments and
+// without a trailing slash. A bad percent stands for itself. It returns false for a path that ext_authz refuses: one with a
+// NUL, or with dot segments that servers resolve at different times and so to different endpoints.
 func NormalizePath(path string) (string, bool) {
-	cut := cutAuthority(path)
-	if i := strings.IndexAny(cut, "?#"); i >= 0 {
-		cut = cut[:i]
+	var r readings
+	normal := r.take(path)
+	return normal, !r.refused
+}
+
+// cutPath returns a path without scheme, authority, query and fragment.
+func cutPath(path string) string {
+	path = cutAuthority(path)
+	if i := strings.IndexAny(path, "?#"); i >= 0 {
+		return path[:i]
 	}
-	if isNormalPath(cut) {
-		return cut, true
-	}
-	decoded, ok := decodePath(cut)
-	if !ok {
-		return path, false
-	}
-	return joinSegments(decoded), true
+	return path
 }
 
 // cutAuthority drops scheme and authority of an absolute form.
@@ -74,33 +74,6 @@ func isNormalPath(path string) bool {
 	return true
 }
 
-// decodePath decodes percents once and turns every \ into a /.
-func decodePath(path string) ([]byte, bool) {
-	out := make([]byte, 0, len(path))
-	for i := 0; i < len(path); i++ {
-		c := path[i]
-		if c == '%' {
-			if i+2 >= len(path) {
-				return nil, false
-			}
-			high, low := unhex(path[i+1]), unhex(path[i+2])
-			if high < 0 || low < 0 {
-				return nil, false
-			}
-			c = byte(high<<4 | low)
-			i += 2
-		}
-		if c == 0 {
-			return nil, false
-		}
-		if c == '\\' {
-			c = '/'
-		}
-		out = append(out, c)
-	}
-	return out, true
-}
-
 func unhex(c byte) int {
 	switch {
 	case c >= '0' && c <= '9':
@@ -111,48 +84,6 @@ func unhex(c byte) int {
 		return int(c-'A') + 10
 	}
 	return -1
-}
-
-// joinSegments drops params and empty segments and then resolves dot segments.
-func joinSegments(path []byte) string {
-	out := make([]byte, 0, len(path)+1)
-	for len(path) > 0 {
-		segment := path
-		i := bytes.IndexByte(path, '/')
-		if i >= 0 {
-			segment, path = path[:i], path[i+1:]
-		} else {
-			path = nil
-		}
-		out = appendSegment(out, segment)
-	}
-	if len(out) == 0 {
-		return "/"
-	}
-	return string(out)
-}
-
-func appendSegment(out, segment []byte) []byte {
-	for i, c := range segment {
-		if c == ';' {
-			segment = segment[:i]
-			break
-		}
-	}
-	switch string(segment) {
-	case "", ".":
-		return out
-	case "..":
-		for len(out) > 0 {
-			last := out[len(out)-1]
-			out = out[:len(out)-1]
-			if last == '/' {
-				break
-			}
-		}
-		return out
-	}
-	return append(append(out, '/'), segment...)
 }
 
 // NormalizeMethod returns the method in upper case.

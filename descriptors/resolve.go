@@ -53,14 +53,23 @@ func (d *CompiledDomain) choose(req *Request, m *Match) {
 	} else {
 		s.attrs.take(req.Subject)
 	}
-	s.key = s.attrs.normalize(d.ipv6Prefix, s.key)
+	s.key = s.attrs.normalize(d.ipv6Prefix, s.key, &s.readings)
 	d.setTier(&s.attrs)
 	s.attrs.setClient()
-	d.index.gather(&s.facts, req, &s.attrs)
 	if cap(s.best) < len(d.index.groups) {
 		s.best = make([]*candidate, len(d.index.groups))
 	}
 	s.best = s.best[:len(d.index.groups)]
+	if s.readings.several() {
+		d.chooseByReadings(req, s)
+		return
+	}
+	d.chooseOnce(req, s)
+}
+
+// chooseOnce chooses by the attributes as they are.
+func (d *CompiledDomain) chooseOnce(req *Request, s *scratch) {
+	d.index.gather(&s.facts, req, &s.attrs)
 	s.looked = d.index.choose(&s.facts, s.attrs.scope(), s.best)
 }
 
@@ -81,8 +90,12 @@ func (d *CompiledDomain) chargeRules(req *Request, m *Match) {
 	charges, unlimited := len(m.Charges), len(m.Unlimited)
 	factor := d.factor(req, s)
 	have := s.attrs.scope()
-	for _, g := range d.scopes {
+	for i, g := range d.scopes {
 		if have&g.scope != g.scope {
+			continue
+		}
+		if s.readings.several() {
+			d.chargeHeld(req, m, i, factor)
 			continue
 		}
 		if r, p := d.winner(g, req, s); r != nil {

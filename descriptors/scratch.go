@@ -13,6 +13,8 @@ type scratch struct {
 	facts    facts
 	best     []*candidate // of each group
 	looked   int          // candidates that were looked at
+	readings readings     // of the path
+	held     []held       // rules that win under some reading, where there are several
 }
 
 // maxKept is the number of charges above which a Match lets its memory go, so that one huge request does not stay for ever.
@@ -23,6 +25,9 @@ func (m *Match) Reset() {
 	if cap(m.Charges) > maxKept || cap(m.scratch.nodes) > maxKept {
 		*m = Match{}
 		return
+	}
+	if cap(m.scratch.readings.path) > maxKeptPath {
+		m.scratch.readings = readings{}
 	}
 	// One by one, because a composite literal would copy the scratch, which is most of it.
 	m.Known, m.Block, m.Exempt, m.BadLimits, m.Gate, m.Domain = false, nil, nil, 0, 0, nil

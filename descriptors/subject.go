@@ -15,13 +15,14 @@ const (
 )
 
 var badPath = &identity.Refusal{
-	Status: 400, Message: "The path has a NUL, or a percent sign without two hex digits after it.",
+	Status: 400, Message: "The path has a NUL, or dot segments that servers read in different ways: send the path that they lead to.",
 }
 
-// Check returns the refusal of a request that cannot be matched, or nil: whoever could send a path that is read in two
-// ways could pass every rule about it. The refusal is shared and not to be changed.
+// Check returns the refusal of a request that cannot be matched, or nil. Servers resolve the dot segments of such a path
+// at different times, and so to different endpoints. The refusal is shared and not to be changed.
 func (s *Subject) Check() *identity.Refusal {
-	if _, ok := NormalizePath(s.Path); !ok {
+	var r readings
+	if r.refuses(s.Path) {
 		return badPath
 	}
 	return nil

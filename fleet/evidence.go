@@ -87,8 +87,11 @@ func (n *Node) shown(err error) breaker.Result {
 	case ReasonTimeout: // while the server was greeted
 		return unless(n.settling() || n.alive(), breaker.Failure)
 	case ReasonClosed:
-		// A server that does not even take connections has failed.
-		return unless(!errors.As(err, &early) && n.alive(), breaker.Failure)
+		if errors.As(err, &early) {
+			// It ends connections before it can be asked. On a bad network that happens to some of them.
+			return unless(n.lacking.lasts() < aliveParts*n.silence(), breaker.Failure)
+		}
+		return unless(n.alive(), breaker.Failure)
 	case ReasonCluster:
 		// A key that moved is no failure of this server, nor is a slot that no server has: others may be served here.
 		return unless(!IsReply(err, "CLUSTERDOWN The cluster is down"), breaker.Failure)

@@ -34,6 +34,7 @@ func TestEvidence(t *testing.T) {
 		"no answer to the greeting": {here, whole, &unsentError{context.DeadlineExceeded}, breaker.Failure},
 		"refused connection":        {here, short, &unsentError{dialError("tcp", syscall.ECONNREFUSED)}, breaker.Failure},
 		"lost connection":           {here, whole, io.EOF, breaker.Failure},
+		"lost while it was greeted": {here, whole, &unsentError{io.EOF}, breaker.Neutral},
 		"loading":                   {here, whole, reply("LOADING"), breaker.Failure},
 		"replica":                   {here, whole, reply("READONLY"), breaker.Failure},
 		"too many clients":          {here, whole, reply("ERR max number of clients reached"), breaker.Failure},
@@ -88,5 +89,24 @@ func TestOneConnectionIsNotTheServer(t *testing.T) {
 		if got := n.evidence(context.Background(), new(Call), 2*time.Hour, err); got != breaker.Neutral {
 			t.Errorf("%v beside a connection that speaks: %d, want neutral", err, got)
 		}
+	}
+}
+
+// TestConnectionsThatEndAtOnceAreAFailureWhenThatLasts: a server that ends each new connection has failed, but not at the first one.
+func TestConnectionsThatEndAtOnceAreAFailureWhenThatLasts(t *testing.T) {
+	n := &Node{bounds: &Bounds{Silence: 10 * time.Millisecond}}
+	show := func() breaker.Result {
+		return n.evidence(context.Background(), new(Call), 10*time.Millisecond, &unsentError{io.EOF})
+	}
+	if got := show(); got != breaker.Neutral {
+		t.Errorf("the first: %d, want %d", got, breaker.Neutral)
+	}
+	n.lacking.since.Store(int64(processTime() - 30*time.Millisecond))
+	if got := show(); got != breaker.Failure {
+		t.Errorf("after 30 ms: %d, want %d", got, breaker.Failure)
+	}
+	n.evidence(context.Background(), new(Call), 10*time.Millisecond, nil)
+	if got := show(); got != breaker.Neutral {
+		t.Errorf("the first after a reply: %d, want %d", got, breaker.Neutral)
 	}
 }

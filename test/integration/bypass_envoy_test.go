@@ -60,6 +60,8 @@ func TestBypassThroughEnvoy(t *testing.T) {
 		{"/x/..%2flogin", "", 307},
 		{"/%5clogin", "", 307},
 		{"/login%00", "", 400},
+		{"/x/..%3b/login", "", 400},
+		{"/login/..%3b/x", "", 400},
 		{"/login%", "", 400},
 		{"/login%zz", "", 400},
 		{"/login#frag", "", 400},

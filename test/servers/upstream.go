@@ -14,9 +14,9 @@ type Upstream struct {
 	hits atomic.Int64
 }
 
-// StartUpstream starts an application and stops it when the test ends. It answers with the request's path, and with what the
-// request's x-echo-* headers ask for as headers of the response (x-echo-tokens: 5 becomes tokens: 5). gRPC callers get an
-// empty answer with grpc-status 0.
+// StartUpstream starts an application and stops it when the test ends. It answers with the request's path, with the target
+// as it came in x-seen-target, and with what the request's x-echo-* headers ask for as headers of the response
+// (x-echo-tokens: 5 becomes tokens: 5). gRPC callers get an empty answer with grpc-status 0.
 func StartUpstream(t testing.TB) *Upstream {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -57,5 +57,6 @@ func (u *Upstream) serve(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Grpc-Status", "0")
 		return
 	}
+	w.Header().Set("X-Seen-Target", r.RequestURI)
 	io.WriteString(w, r.URL.Path)
 }
