@@ -16,11 +16,13 @@ MICRO_TIME   ?= 1s
 # The reference server that `make bench` compares with: what its Go module's `latest` is.
 REFERENCE    := v1.4.1-0.20260122083618-3fb702589d36
 REFERENCE_BIN = $(TOOLS)/ratelimit/$(REFERENCE)/service_cmd
+# What editors check rule files with: `make editor` lets it check the examples.
+LANGUAGE_SERVER = $(TOOLS)/yaml-language-server/node_modules/yaml-language-server/bin/yaml-language-server
 export ENVOY_BIN
 
 # Every package but the tests of the whole, which need Envoy. The fault matrix is about time and the tests under load are about
 # more calls than the machine can do, so each has the machine to itself and does not run under the race detector.
-ROOMS = $$($(GO) list ./... | grep -vE '/test/(integration|demo)')
+ROOMS = $$($(GO) list ./... | grep -vE '/test/(integration|demo|editor)')
 WHOLE = $$($(GO) list ./test/integration/... | grep -vE '/(faults|load)$$')
 LINT  = $(GO) tool -modfile=tools/go.mod golangci-lint
 
@@ -51,7 +53,7 @@ demo: tools build ## Envoy, two sidecars, Redis and an upstream from examples/en
 .PHONY: test
 test: ## install what is missing, then lint, unit, race, contract, integration and manifest tests
 	@export SPILLWAY_T0=$$(date +%s); \
-	$(MAKE) tools lint unit race integration test-demo manifests; \
+	$(MAKE) tools lint unit race integration test-demo manifests editor; \
 	printf '\n== all green in %s s\n' "$$(( $$(date +%s) - SPILLWAY_T0 ))"
 
 .PHONY: lint
@@ -99,6 +101,15 @@ manifests: tools ## examples/istio against the APIs of Kubernetes and Istio, aga
 	$(call headline,manifests)
 	@cd test/manifests && $(GO) vet ./... && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./... && $(GO) test -count=1 ./...
 
+.PHONY: editor
+editor: $(LANGUAGE_SERVER) ## the rules of examples/ against docs/rules.schema.json, by the YAML language server
+	$(call headline,editor)
+	@$(GO) test -count=1 ./test/editor
+
+$(LANGUAGE_SERVER): tools/language-server/package-lock.json
+	@./tools/yaml-language-server $(TOOLS)/yaml-language-server
+	@touch $@
+
 .PHONY: soak
 soak: tools ## a fault every tenth of SOAK (10m) under load: nothing piles up, no decision is wrong
 	@SOAK=$${SOAK:-10m} $(GO) test -count=1 -v -timeout 24h -run '^TestSoak$$' ./test/integration/faults
@@ -127,11 +138,11 @@ micro: ## benchmarks of match, decide, encode, script and door (MICRO=regexp, MI
 	@$(GO) test -run '^$$' -bench '$(MICRO)' -benchtime $(MICRO_TIME) -benchmem ./...
 
 .PHONY: docs
-docs: ## write docs/metrics.md and docs/environment.md anew, from the code
+docs: ## write docs/metrics.md, docs/environment.md and docs/rules.schema.json anew, from the code
 	@$(GO) test -count=1 -run '^TestReference' . -update
 
 .PHONY: tools
-tools: ## install redis-server, a C compiler, curl, promtool and Envoy where they are missing
+tools: $(LANGUAGE_SERVER) ## install redis-server, a C compiler, curl, promtool, Envoy and the YAML language server where they are missing
 	@command -v redis-server >/dev/null || ./tools/packages redis-server
 	@command -v cc >/dev/null || ./tools/packages gcc libc6-dev # for the race detector
 	@command -v curl >/dev/null || ./tools/packages curl

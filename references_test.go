@@ -20,13 +20,14 @@ import (
 	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/identity"
+	"github.com/spillway-mesh/spillway/rules"
 	"github.com/spillway-mesh/spillway/sidecar"
 	"github.com/spillway-mesh/spillway/store"
 	"github.com/spillway-mesh/spillway/telemetry"
 )
 
 // update writes the references anew in place of comparing them: make docs.
-var update = flag.Bool("update", false, "write docs/metrics.md and docs/environment.md anew")
+var update = flag.Bool("update", false, "write docs/metrics.md, docs/environment.md and docs/rules.schema.json anew")
 
 // keep compares a page with what the code says, or writes it.
 func keep(t *testing.T, name, want string) {
@@ -119,6 +120,11 @@ func families(t *testing.T, m *telemetry.Telemetry) []*family {
 		}
 	}
 	return all
+}
+
+// TestReferenceOfTheRuleFile keeps the JSON Schema of the rule file.
+func TestReferenceOfTheRuleFile(t *testing.T) {
+	keep(t, "docs/rules.schema.json", string(rules.Schema()))
 }
 
 func TestReferenceOfMetrics(t *testing.T) {

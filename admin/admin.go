@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/rules"
 )
 
 // Public returns the routes of the HTTP port: the door for JSON and the probes.
@@ -31,7 +32,8 @@ type Debug struct {
 }
 
 // index is the first page of the debug port.
-const index = `/rlconfig                 the rules in use, one line per limit
+const index = `/rlconfig                 the rules in use with all that they have, one line per limit
+/rules.schema.json        the JSON Schema of a rule file, for editors
 /stats                    counters as text
 /metrics                  counters for Prometheus
 /loglevel                 level of the log; PUT changes it
@@ -48,6 +50,7 @@ func (d Debug) Handler() http.Handler {
 		io.WriteString(w, index)
 	})
 	m.HandleFunc("/rlconfig", d.rules)
+	m.HandleFunc("/rules.schema.json", schema)
 	m.HandleFunc("/stats", d.stats)
 	m.Handle("/metrics", d.Metrics)
 	m.Handle("/loglevel", d.Level)
@@ -56,7 +59,7 @@ func (d Debug) Handler() http.Handler {
 	m.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	m.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	m.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	m.HandleFunc("/", unknown("/rlconfig, /stats, /metrics, /loglevel and /debug/pprof/"))
+	m.HandleFunc("/", unknown("/rlconfig, /rules.schema.json, /stats, /metrics, /loglevel and /debug/pprof/"))
 	return m
 }
 
@@ -66,6 +69,13 @@ func (d Debug) rules(w http.ResponseWriter, _ *http.Request) {
 	if set := d.Rules(); set != nil {
 		set.Dump(w)
 	}
+}
+
+// schema writes the JSON Schema of a rule file.
+func schema(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/schema+json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Write(rules.Schema())
 }
 
 // stats writes the counters.

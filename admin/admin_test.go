@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/rules"
 )
 
 // get asks a handler, and returns the status and the body.
@@ -66,6 +67,7 @@ func oneLine(w io.Writer) error {
 func TestDebugPages(t *testing.T) {
 	h := debug(noRules, oneLine)
 	expect(t, h, "/rlconfig", 200, "")
+	expect(t, h, "/rules.schema.json", 200, string(rules.Schema()))
 	expect(t, h, "/stats", 200, "hits 1\n")
 	expect(t, h, "/metrics", http.StatusTeapot, "")
 	for _, page := range []string{"/", "/debug/pprof/", "/debug/pprof/goroutine?debug=1", "/debug/pprof/cmdline"} {

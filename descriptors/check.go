@@ -13,7 +13,10 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-const maxText = 256 // bytes of a name or a header
+const (
+	maxText  = 256  // bytes of a name
+	maxValue = 4096 // bytes of a header's value: the only bound, so what is loaded leaves whole
+)
 
 // checker gathers all problems of a configuration.
 type checker struct {
@@ -123,8 +126,8 @@ func (c *checker) header(at Pos, h Header) {
 	if len(h.Name) > maxText {
 		c.fail(at, "header name %q is longer than %d bytes: shorten it", h.Name, maxText)
 	}
-	if len(h.Value) > 4096 {
-		c.fail(at, "the value of header %q is longer than 4096 bytes: shorten it", h.Name)
+	if len(h.Value) > maxValue {
+		c.fail(at, "the value of header %q has %d bytes: a value has at most %d", h.Name, len(h.Value), maxValue)
 	}
 }
 

@@ -2,7 +2,6 @@ package descriptors
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 // rules checks the scoped rules of a domain.
 func (c *checker) rules(d *Domain) {
 	names := map[string]Pos{}
-	alike := map[string]*Rule{}
 	for i := range d.Rules {
 		r := &d.Rules[i]
 		if r.Name == "" {
@@ -23,10 +21,17 @@ func (c *checker) rules(d *Domain) {
 		}
 		names[r.Name] = r.Pos
 		c.rule(r)
-		if !r.Disabled {
-			c.shadowed(r, alike)
+		if r.PostPaid && d.onlyExtAuthz() {
+			c.warn(r.Pos, "rule %q can never refuse: post_paid needs the rate limit service, which asks before and charges after a request, and this "+
+				"domain is for ext_authz (it has identity and neither descriptors nor attributes): remove post_paid", r.Name)
 		}
 	}
+}
+
+// onlyExtAuthz reports whether a domain is written for ext_authz alone: it has identity, which is of use to that filter only,
+// and nothing about descriptors.
+func (d *Domain) onlyExtAuthz() bool {
+	return d.Identity != nil && len(d.Tree)+len(d.Attributes) == 0
 }
 
 func (c *checker) rule(r *Rule) {
@@ -75,7 +80,7 @@ func (c *checker) clients(r *Rule) {
 	}
 }
 
-// ruleLimit checks that a limit suits its rule, and that somebody can pass it.
+// ruleLimit checks that a limit suits its rule, and that a request can pass it.
 func (c *checker) ruleLimit(r *Rule, l *Limit) {
 	at := l.Pos.or(r.Pos)
 	if (r.Action == Throttle || r.PostPaid) && l.Algorithm != limit.TokenBucket {
@@ -84,9 +89,10 @@ func (c *checker) ruleLimit(r *Rule, l *Limit) {
 	c.reserve(at, r.Reserve, r.PostPaid, l, fmt.Sprintf("rule %q", r.Name))
 	switch {
 	case l.Count == 0 || l.Capacity() == 0:
-		c.warn(at, "nobody can pass rule %q, whose limit is 0: if that is meant, action: block says it better", r.Name)
+		c.warn(at, "no request can pass rule %q, whose limit is 0: if that is meant, write action: block", r.Name)
 	case r.Cost > 0 && r.Cost > l.Capacity() && !r.PostPaid:
-		c.warn(at, "nobody can pass rule %q: its cost of %d is above the %d that the limit can hold", r.Name, r.Cost, l.Capacity())
+		c.warn(at, "no request can pass rule %q: its cost of %d is above the %d that the limit can hold: lower the cost, or raise the burst",
+			r.Name, r.Cost, l.Capacity())
 	}
 }
 
@@ -190,7 +196,9 @@ func (c *checker) conditions(at Pos, m *Conditions) {
 		here := p.Pos.or(at)
 		if _, err := parsePattern(p.Text); err != nil {
 			c.fail(here, "%v", err)
+			continue
 		}
+		c.endpoint(here, p.Text)
 	}
 	for _, network := range m.CIDRs {
 		if !network.IsValid() {
@@ -205,53 +213,4 @@ func (c *checker) conditions(at Pos, m *Conditions) {
 	if _, found := m.Entries[""]; found {
 		c.warn(at, "match: an entry with an empty key will hardly ever apply: name its key")
 	}
-}
-
-// shadowed warns of a rule that an equal one of its scope always displaces.
-func (c *checker) shadowed(r *Rule, alike map[string]*Rule) {
-	if !r.Until.IsZero() {
-		return
-	}
-	kind := r.Action
-	if kind == Throttle {
-		kind = Reject
-	}
-	key := fmt.Sprintf("%d %d %s", kind, r.Scope, r.Match.canonical())
-	winner, known := alike[key]
-	if !known {
-		alike[key] = r
-		return
-	}
-	loser := r
-	if r.Priority < winner.Priority {
-		winner, loser = r, winner
-		alike[key] = r
-	}
-	c.warn(loser.Pos, "rule %q can never apply: rule %q has the same scope and conditions and comes first", loser.Name, winner.Name)
-}
-
-// canonical writes conditions so that equal ones are equal texts.
-func (m *Conditions) canonical() string {
-	var endpoints, networks, entries []string
-	for _, p := range m.Endpoints {
-		if parsed, err := parsePattern(p.Text); err == nil {
-			endpoints = append(endpoints, parsed.text)
-		}
-	}
-	for _, network := range m.CIDRs {
-		if network.IsValid() {
-			networks = append(networks, unmapNetwork(network).String())
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(m.Entries)) {
-		entries = append(entries, key, m.Entries[key])
-	}
-	text := fmt.Sprintf("%q", entries)
-	if m.Authenticated != nil {
-		text += fmt.Sprint(*m.Authenticated)
-	}
-	for _, list := range [][]string{endpoints, networks, upperAll(m.Methods), m.Users, m.Tenants, m.Tiers} {
-		text += fmt.Sprintf("%q", slices.Compact(slices.Sorted(slices.Values(list))))
-	}
-	return text
 }

@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -74,7 +75,7 @@ func TestProblems(t *testing.T) {
 		{"rule a scope=user limit=1/1s endpoints=/a**b", "error: ** inside"},
 		{"rule a scope=user limit=1/1s endpoints=/a/..;/b", "error: dot segment that servers read in different ways"},
 		{"rule a scope=user limit=1/1s endpoints=/%zz", "error: without two hex digits"},
-		{"rule a scope=user limit=0/1s", "warning: nobody can pass"},
+		{"rule a scope=user limit=0/1s", "warning: no request can pass"},
 		{"rule a scope=user limit=1/1s authenticated=false", "warning: can never apply"},
 		{"rule a scope=ip limit=1/1s users=m authenticated=false", "warning: can never apply"},
 		{"rule a scope=client+user limit=1/1s", "warning: client and by user"},
@@ -117,6 +118,19 @@ func TestProblemsOfTwoLines(t *testing.T) {
 		t.Run(c.lines, func(t *testing.T) {
 			wants(t, problems(t, nil, strings.Split(c.lines, " ; ")...), c.want)
 		})
+	}
+}
+
+// TestForeignEndpoints: what other tools would read is reported with the pattern to write.
+func TestForeignEndpoints(t *testing.T) {
+	for text, want := range map[string]string{
+		"/users/{id}": "/users/*", "/orders/:id": "/orders/*", ":id": "/*", "^/api/.*$": "/api/**", "/users/<int:id>/posts": "/users/*/posts",
+		"/files/{path...}": "/files/**", "/files/{*path}": "/files/**", "/f/<path:name>": "/f/**",
+		"/users/{id:[0-9]+}": "/users/*", `^/v\d+/users/[^/]+$`: "/v*/users/*", `/a\.json$`: "/a.json", "^/api": "/api/**", "^/api/": "/api/**",
+		"/api/.*": "/api/**", "/(en|de)/home": "/*/home", "/v1/users/(.*)$": "/v1/users/**", "^/a/.+/b$": "/a/**/b", "/v{version}/x": "/v*/x",
+	} {
+		got := problems(t, nil, "rule a scope=user limit=1/1s endpoints="+text)
+		wants(t, got, fmt.Sprintf("warning: did you mean %q?", want))
 	}
 }
 
@@ -169,7 +183,7 @@ func TestProblemsOfStructs(t *testing.T) {
 		"header name":       {response(Response{Headers: []Header{{"a b", "x"}}}), "error: header name"},
 		"header value":      {response(Response{Headers: []Header{{"a", "x\r\ny: z"}}}), "error: printable ASCII"},
 		"long header name":  {response(Response{Headers: []Header{{strings.Repeat("a", 257), "x"}}}), "error: longer than 256"},
-		"long header value": {response(Response{Headers: []Header{{"a", strings.Repeat("a", 4097)}}}), "error: longer than 4096"},
+		"long header value": {response(Response{Headers: []Header{{"a", strings.Repeat("a", 4097)}}}), "error: has 4097 bytes: a value has at most 4096"},
 		"message":           {response(Response{Message: "a\nb"}), "error: control bytes"},
 		"status":            {response(Response{Status: 99}), "error: status 99"},
 		"retry after":       {response(Response{RetryAfter: -1}), "error: retry_after"},

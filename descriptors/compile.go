@@ -55,6 +55,7 @@ type CompiledDomain struct {
 	scoped     bool // has anything but trees
 	effects    []*Effect
 	overrides  overrides
+	written    *Domain // what it was compiled from, for Dump
 }
 
 // account is a user, a tenant or an API key of the tables.
@@ -84,7 +85,10 @@ func Compile(domains []Domain, opt Options) (*Set, []Problem) {
 	set := &Set{domains: make(map[string]*CompiledDomain, len(domains))}
 	keys := newKeyer(opt.KeySecret)
 	for i := range domains {
-		set.domains[domains[i].Name] = compileDomain(&domains[i], opt, keys)
+		d := compileDomain(&domains[i], opt, keys)
+		set.domains[d.Name] = d
+		c.displaced(d)
+		c.costly(d)
 	}
 	return set, c.problems
 }
@@ -94,6 +98,7 @@ func compileDomain(d *Domain, opt Options, keys keyer) *CompiledDomain {
 		Name: d.Name, Headers: d.Headers, ResetUnix: d.ResetUnix, ChargeDenied: d.ChargeDenied, CostHeader: strings.ToLower(d.CostHeader),
 		keys: keys, ipv6Prefix: d.IPv6Prefix, onFailure: d.OnFailure,
 		attributes: maps.Clone(defaultAttributes),
+		written:    d,
 		scoped:     len(d.Rules)+len(d.Users)+len(d.Tenants)+len(d.Keys) > 0,
 	}
 	c.head, c.seal = keyHead(opt.KeyPrefix, d.Name, d.CoLocate)
@@ -171,7 +176,7 @@ func (c *CompiledDomain) addRules(d *Domain) {
 		c.addEffects(compiled)
 		candidates := c.index.candidates(&r.Match)
 		for _, one := range candidates {
-			one.rule, one.needs = compiled, r.Scope
+			one.rule, one.needs, one.written, one.at = compiled, r.Scope, r, one.at.or(r.Pos)
 		}
 		switch r.Action {
 		case Block:
@@ -189,7 +194,7 @@ func (c *CompiledDomain) addRules(d *Domain) {
 	}
 	for i := range d.Costs {
 		for _, one := range c.index.candidates(&d.Costs[i].Match) {
-			one.cost = d.Costs[i].Cost
+			one.cost, one.at = d.Costs[i].Cost, d.Costs[i].Pos
 			costs = append(costs, one)
 		}
 	}
@@ -276,6 +281,7 @@ func (c *CompiledDomain) addTreeLimits(n *node, w *Node) {
 		e := &Effect{
 			Name: l.Name, Rule: n.dotted(), Scope: ScopeDescriptor, Tree: true, Mode: mode, OnFailure: w.OnFailure.or(c.onFailure), Reserve: w.Reserve, Response: w.Response,
 			Metadata: w.Metadata, Metric: n.levels(), Dynamic: n.isDynamic(),
+			from: origin{node: w, limit: l},
 		}
 		e.setLimit(l)
 		compiled := treeLimit{effect: e, unlimited: l.Unlimited, tail: limitTail(l.Limit, i), calendar: c.calendarOf(l.CalendarUnit)}

@@ -19,25 +19,41 @@ func dumped(t *testing.T, lines ...string) *Set {
 
 func TestDump(t *testing.T) {
 	set := dumped(t,
+		"set ipv6_prefix=56",
+		"attribute x_account=tenant",
+		"cost 5 endpoints=/search methods=POST",
 		"node z : 20/minute",
 		"node a=b > c=x* : 5/hour*6 algorithm=sliding_window shadow",
 		"node q : 1/second 2/day name=daily quota",
 		"node u : unlimited",
+		"node free=yes : ",
 		"rule per-user scope=user limit=100/1m",
+		"rule quick scope=ip limit=3/250ms cost=2 priority=7",
 		"rule free scope=user tiers=partner limit=unlimited",
 		"rule health action=allow endpoints=/healthz",
-		"user alice limits=5/1h,50/24h/fixed_window",
+		"rule bad action=block users=mallory reason=No until=2099-01-01T00:00:00Z",
+		"rule later scope=user+endpoint limit=1/1s,slow:2/1m/sliding_log action=log_only cidrs=10.0.0.0/8 entries=x:1 penalty=3/10m/1m disabled",
+		"user alice limits=5/1h,50/24h tier=pro burst=9",
 	)
 	var out strings.Builder
 	set.Dump(&out)
-	want := `shop.a_b.c_x*: unit=HOUR requests_per_unit=5, shadow_mode: true, quota_mode: false, unit_multiplier: 6, algorithm: sliding_window
+	want := `shop: charge_denied: true, attributes: {"x_account": "tenant"}, ipv6_prefix: 56
+shop.a_b.c_x*: unit=HOUR requests_per_unit=5, shadow_mode: true, quota_mode: false, unit_multiplier: 6, algorithm: sliding_window
+shop.cost.1: match: {endpoints: ["/search"], methods: ["POST"]}, cost: 5
+shop.free_yes: no limit
 shop.q.1: unit=SECOND requests_per_unit=1, shadow_mode: false, quota_mode: true
-shop.q.daily: unit=DAY requests_per_unit=2, shadow_mode: false, quota_mode: true
-shop.rule.free: unlimited, shadow_mode: false, quota_mode: false
-shop.rule.per-user: unit=MINUTE requests_per_unit=100, shadow_mode: false, quota_mode: false, algorithm: token_bucket
-shop.rule.user.1: unit=HOUR requests_per_unit=5, shadow_mode: false, quota_mode: false, algorithm: token_bucket, user: "alice"
-shop.rule.user.2: unit=DAY requests_per_unit=50, shadow_mode: false, quota_mode: false, user: "alice"
+shop.q.daily: unit=DAY requests_per_unit=2, shadow_mode: false, quota_mode: true, name: "daily"
+shop.rule.bad: action: block, priority: 100, match: {users: ["mallory"]}, reason: "No", until: 2099-01-01T00:00:00Z
+shop.rule.free: unlimited, shadow_mode: false, quota_mode: false, scope: user, action: reject, priority: 100, match: {tiers: ["partner"]}
+shop.rule.health: action: allow, priority: 100, match: {endpoints: ["/healthz"]}
+shop.rule.later.1: unit=SECOND requests_per_unit=1, shadow_mode: true, quota_mode: false, algorithm: token_bucket, burst: 1, scope: user+endpoint, action: log_only, priority: 100, match: {cidrs: [10.0.0.0/8], entries: {"x": "1"}}, disabled: true, penalty: {threshold: 3, detection_window: 10m0s, cool_down: 1m0s}
+shop.rule.later.slow: unit=MINUTE requests_per_unit=2, shadow_mode: true, quota_mode: false, algorithm: sliding_log, name: "slow", scope: user+endpoint, action: log_only, priority: 100, match: {cidrs: [10.0.0.0/8], entries: {"x": "1"}}, disabled: true, penalty: {threshold: 3, detection_window: 10m0s, cool_down: 1m0s}
+shop.rule.per-user: unit=MINUTE requests_per_unit=100, shadow_mode: false, quota_mode: false, algorithm: token_bucket, burst: 100, scope: user, action: reject, priority: 100
+shop.rule.quick: unit=SECOND requests_per_unit=3, shadow_mode: false, quota_mode: false, algorithm: token_bucket, burst: 3, per: 250ms, scope: ip, action: reject, priority: 7, cost: 2
+shop.rule.user.1: unit=HOUR requests_per_unit=5, shadow_mode: false, quota_mode: false, algorithm: token_bucket, burst: 9, user: "alice"
+shop.rule.user.2: unit=DAY requests_per_unit=50, shadow_mode: false, quota_mode: false, algorithm: token_bucket, burst: 9, user: "alice"
 shop.u: unlimited, shadow_mode: false, quota_mode: false
+shop.user "alice": tier: "pro"
 shop.z: unit=MINUTE requests_per_unit=20, shadow_mode: false, quota_mode: false
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {

@@ -15,6 +15,8 @@ type candidate struct {
 	pattern *pattern            // the endpoint pattern of asks, or nil
 	rule    *compiledRule       // nil for a row of the cost table
 	cost    int64               // of a row of the cost table
+	written *Rule               // what rule was compiled from
+	at      Pos                 // of the pattern, else of the rule or the row
 }
 
 // index finds the most specific candidate of each group. It is built so that a request looks only at candidates of

@@ -80,8 +80,10 @@ func winnerNaive(rules []Rule, a map[string]string) string {
 			continue
 		}
 		c := &candidate{pattern: p, rule: &compiledRule{tier: len(m.Tiers) > 0, priority: rules[i].Priority}}
-		if m.names() {
-			c.asks[dimUser] = []int32{0}
+		for d, given := range map[dimension]int{
+			dimMethod: len(m.Methods), dimUser: len(m.Users), dimTenant: len(m.Tenants), dimNetwork: len(m.CIDRs), dimEntry: len(m.Entries),
+		} {
+			c.asks[d] = make([]int32, given)
 		}
 		if best == nil || compareSpecific(c, best) < 0 {
 			best, name = c, rules[i].Name
@@ -90,9 +92,10 @@ func winnerNaive(rules []Rule, a map[string]string) string {
 	return name
 }
 
-// TestIndexAgainstEveryRule holds the index against trying every rule.
+// TestIndexAgainstEveryRule holds the index against trying every rule, and that no rule wins which a warning calls displaced.
 func TestIndexAgainstEveryRule(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
+	reported := 0
 	for range 200 / raceDivisor {
 		d := Domain{Name: "shop"}
 		for i := range 20 {
@@ -102,6 +105,8 @@ func TestIndexAgainstEveryRule(t *testing.T) {
 		if set == nil {
 			t.Fatal(problems)
 		}
+		displaced := neverWins(problems)
+		reported += len(displaced)
 		var m Match
 		for range 50 {
 			a := map[string]string{
@@ -121,7 +126,13 @@ func TestIndexAgainstEveryRule(t *testing.T) {
 			if want := winnerNaive(d.Rules, a); got != want {
 				t.Fatalf("%v: rule %q wins, want %q", a, got, want)
 			}
+			if displaced[got] {
+				t.Fatalf("%v: rule %q wins, and is reported to be displaced: %v", a, got, problems)
+			}
 		}
+	}
+	if reported < 20/raceDivisor {
+		t.Errorf("only %d rules are reported to be displaced", reported)
 	}
 }
 

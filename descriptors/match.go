@@ -38,7 +38,8 @@ type Descriptor struct {
 // Entry is one key and value of a descriptor.
 type Entry struct{ Key, Value string }
 
-// Override is a limit in a descriptor. One with an unknown unit or a multiplier of 0 cannot be read and is ignored.
+// Override is a limit in a descriptor. One with an unknown unit or a multiplier of 0 cannot be read and is ignored; a window
+// beyond limit.MaxWindow is taken as that.
 type Override struct {
 	Count      uint32
 	Unit       Unit
@@ -68,6 +69,8 @@ type Effect struct {
 	Metadata   map[string]any // never written to
 	Metric     []string       // the levels of the reference server's metric key
 	Dynamic    bool           // Metric depends on the request: see Term.Metric
+
+	from origin // what it was compiled from, for Dump
 }
 
 // Term says which Effect a charge came from and on which descriptor it reports.

@@ -43,11 +43,15 @@ func reportUnit(window time.Duration) (Unit, uint32) {
 	return Second, uint32((window + time.Second - 1) / time.Second)
 }
 
-// window returns the override's window, and whether the override can be read.
+// window returns the override's window, and whether the override can be read. A window that is longer than any limit's is
+// cut to the longest: an override that is ignored would admit.
 func (o *Override) window() (time.Duration, bool) {
 	length := o.Unit.Duration()
-	if length == 0 || o.Multiplier == 0 || uint64(o.Multiplier) > uint64(limit.MaxWindow/length) {
+	if length == 0 || o.Multiplier == 0 {
 		return 0, false
+	}
+	if uint64(o.Multiplier) > uint64(limit.MaxWindow/length) {
+		return limit.MaxWindow, true
 	}
 	return length * time.Duration(o.Multiplier), true
 }
@@ -71,8 +75,12 @@ func (o *overrides) effect(asked Override, window time.Duration) *Effect {
 	if e != nil {
 		return e
 	}
+	unit, multiplier := asked.Unit, asked.Multiplier
+	if int64(multiplier) > int64(window/unit.Duration()) { // the window was cut
+		unit, multiplier = reportUnit(window)
+	}
 	e = &Effect{
-		Rule: RuleOverride, Scope: ScopeDescriptor, Tree: true, Dynamic: true, Unit: asked.Unit, Multiplier: asked.Multiplier,
+		Rule: RuleOverride, Scope: ScopeDescriptor, Tree: true, Dynamic: true, Unit: unit, Multiplier: multiplier,
 		OnFailure: o.onFailure,
 		Limit:     limit.Limit{Algorithm: limit.FixedWindow, Count: int64(asked.Count), Window: window, Burst: int64(asked.Count)},
 	}

@@ -47,6 +47,7 @@ func (d *CompiledDomain) compileRule(r *Rule) *compiledRule {
 	base := Effect{
 		Name: r.Name, Rule: r.Name, Action: r.Action, OnFailure: r.OnFailure.or(d.onFailure), Reserve: r.Reserve, Response: r.Response,
 		Reason: r.Reason, Until: r.Until, MaxDelay: r.MaxDelay, Penalty: r.Penalty, Metric: []string{"rule", r.Name},
+		from: origin{rule: r},
 	}
 	if r.HasScope {
 		base.Scope = r.Scope.String()
@@ -132,6 +133,7 @@ func (d *CompiledDomain) addLimits(c *compiledRule, limits []Limit, base Effect,
 			effect.Metric = append(slices.Clone(base.Metric), limitLevel(l, i))
 		}
 		effect.setLimit(l)
+		effect.from.limit = l
 		tail := ":" + c.scope.String() + ":" + keyName + limitTail(l.Limit, i)
 		c.limits = append(c.limits, ruleLimit{effect: &effect, unlimited: l.Unlimited, tail: tail, calendar: d.calendarOf(l.CalendarUnit)})
 	}
@@ -194,7 +196,7 @@ func (x *index) candidates(c *Conditions) []*candidate {
 		}
 		p = x.pattern(p)
 		asks[dimEndpoint] = []int32{p.term}
-		all = append(all, &candidate{asks: asks, pattern: p})
+		all = append(all, &candidate{asks: asks, pattern: p, at: text.Pos})
 	}
 	return all
 }
@@ -221,7 +223,7 @@ func compareSpecific(a, b *candidate) int {
 	return cmp.Or(
 		first(a.pattern != nil, b.pattern != nil),
 		comparePatterns(a.pattern, b.pattern),
-		first(a.names(), b.names()),
+		cmp.Compare(b.kinds(), a.kinds()),
 		first(a.rule.tier, b.rule.tier),
 		first(a.rule.login, b.rule.login),
 		cmp.Compare(a.rule.priority, b.rule.priority),
@@ -235,14 +237,14 @@ func comparePatterns(a, b *pattern) int {
 	return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(b.literals, a.literals))
 }
 
-// names reports whether the candidate names users, tenants, cidrs, entries or methods.
-func (c *candidate) names() bool {
+// kinds returns how many of users, tenants, cidrs, entries and methods the candidate names.
+func (c *candidate) kinds() (named int) {
 	for _, d := range []dimension{dimUser, dimTenant, dimNetwork, dimEntry, dimMethod} {
 		if len(c.asks[d]) > 0 {
-			return true
+			named++
 		}
 	}
-	return false
+	return named
 }
 
 // first orders those that have something before those that have not.

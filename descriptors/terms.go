@@ -27,7 +27,8 @@ type terms struct {
 	names    [dimensions]map[string]int32 // methods, users, tenants and tiers
 	entries  map[Entry]int32
 	networks map[netip.Prefix]int32
-	lengths  [2][]int // of networks, for IPv4 and IPv6
+	prefixes map[int32]netip.Prefix // networks, by their terms
+	lengths  [2][]int               // of networks, for IPv4 and IPv6
 	patterns patterns
 	count    int32
 }
@@ -64,7 +65,7 @@ func (t *terms) entry(e Entry) int32 {
 func (t *terms) network(network netip.Prefix) int32 {
 	network = unmapNetwork(network)
 	if t.networks == nil {
-		t.networks = map[netip.Prefix]int32{}
+		t.networks, t.prefixes = map[netip.Prefix]int32{}, map[int32]netip.Prefix{}
 	}
 	if id, known := t.networks[network]; known {
 		return id
@@ -74,7 +75,7 @@ func (t *terms) network(network netip.Prefix) int32 {
 		*lengths = append(*lengths, network.Bits())
 	}
 	id := t.next()
-	t.networks[network] = id
+	t.networks[network], t.prefixes[id] = id, network
 	return id
 }
 

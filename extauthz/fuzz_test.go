@@ -45,8 +45,7 @@ func dirty(answer *authv3.CheckResponse) string {
 	problem := false
 	for _, option := range answer.GetDeniedResponse().GetHeaders() {
 		h := option.GetHeader()
-		short := len(h.GetValue()) <= wire.MaxText || h.GetKey() == "grpc-status-details-bin"
-		if !printable.MatchString(h.GetValue()) || !token.MatchString(h.GetKey()) || !short || appends(option) {
+		if !printable.MatchString(h.GetValue()) || !token.MatchString(h.GetKey()) || appends(option) {
 			return h.GetKey() + ": " + h.GetValue()
 		}
 		problem = problem || h.GetKey() == "content-type" && h.GetValue() == wire.ProblemType

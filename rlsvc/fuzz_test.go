@@ -47,10 +47,10 @@ func FuzzRequest(f *testing.F) {
 // dirty returns something in the answer that must not leave, or nothing: Envoy puts names and headers into responses as
 // they are.
 func dirty(answer *ratelimitv3.RateLimitResponse) string {
-	printable := regexp.MustCompile(`^[ -~]{0,256}$`)
+	printable := regexp.MustCompile(`^[ -~]*$`)
 	for _, s := range answer.GetStatuses() {
 		name := s.GetCurrentLimit().GetName()
-		if !printable.MatchString(name) || strings.Contains(name, `"`) {
+		if !printable.MatchString(name) || strings.Contains(name, `"`) || len(name) > wire.MaxText {
 			return name
 		}
 	}

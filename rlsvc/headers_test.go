@@ -84,8 +84,8 @@ func TestRefusalHeaders(t *testing.T) {
 		{"the rule's retry-after wins", refused(time.Minute, descriptors.Header{Name: "Retry-After", Value: "5"}), []string{"Retry-After: 5", problem}},
 		{"values are cleaned", refused(time.Minute, descriptors.Header{Name: "x-a", Value: "1\r\nset-cookie: é\x00"}),
 			[]string{"retry-after: 60", "x-a: 1??set-cookie: ???", problem}},
-		{"values are cut", refused(time.Minute, descriptors.Header{Name: "x-a", Value: strings.Repeat("v", 1000)}),
-			[]string{"retry-after: 60", "x-a: " + strings.Repeat("v", 256), problem}},
+		{"values leave whole", refused(time.Minute, descriptors.Header{Name: "x-a", Value: strings.Repeat("v", 4096)}),
+			[]string{"retry-after: 60", "x-a: " + strings.Repeat("v", 4096), problem}},
 		{"impossible names are left out", refused(time.Minute, descriptors.Header{Name: ""}, descriptors.Header{Name: ":status"}, descriptors.Header{Name: "a b"},
 			descriptors.Header{Name: "a\r\nb"}, descriptors.Header{Name: "é"}, descriptors.Header{Name: strings.Repeat("n", 257)}), []string{"retry-after: 60", problem}},
 	}

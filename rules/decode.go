@@ -21,15 +21,18 @@ func Decode(file string, text []byte) (descriptors.Domain, []descriptors.Problem
 // decoder reads one file.
 type decoder struct {
 	file     string
+	raw      []byte
 	domain   descriptors.Domain
 	problems []descriptors.Problem
 	errors   int                        // problems that are not warnings
 	given    map[string]descriptors.Pos // the keys of the file's top level
 	names    []string                   // files that the rules name, as written
+
+	describing bool // it makes the schema and reads no file, so it finds no problems
 }
 
 func decode(file string, text []byte) *decoder {
-	d := &decoder{file: file, given: map[string]descriptors.Pos{}}
+	d := &decoder{file: file, raw: text, given: map[string]descriptors.Pos{}}
 	d.domain.Pos = descriptors.Pos{File: file, Line: 1, Column: 1}
 	d.domain.ChargeDenied = true
 	root, bad := parse(text)
@@ -49,6 +52,9 @@ func decode(file string, text []byte) *decoder {
 func (d *decoder) usable() bool { return d.domain.Name != "" }
 
 func (d *decoder) report(line, column int, text string, warning bool) {
+	if d.describing {
+		return
+	}
 	if !warning {
 		d.errors++
 	}
@@ -99,6 +105,10 @@ func (d *decoder) object(n *node, keys map[string]reader) bool {
 		d.wants(n, "a map")
 		return false
 	}
+	if n.shape != nil {
+		n.describeObject(keys)
+		return true
+	}
 	for _, f := range n.fields {
 		read, known := keys[f.key.text]
 		if !known {
@@ -116,6 +126,10 @@ func (d *decoder) table(n *node, read func(key, value *node)) {
 		d.wants(n, "a map")
 		return
 	}
+	if n.shape != nil {
+		n.describeTable(read)
+		return
+	}
 	for _, f := range n.fields {
 		if _, ok := d.word(f.key, "a key"); ok {
 			read(f.key, f.value)
@@ -129,6 +143,10 @@ func (d *decoder) each(n *node, read reader) {
 		d.wants(n, "a list")
 		return
 	}
+	if n.shape != nil {
+		n.describeList(read, 0)
+		return
+	}
 	for _, item := range n.items {
 		read(item)
 	}
@@ -137,6 +155,10 @@ func (d *decoder) each(n *node, read reader) {
 // some reads the items of a list that must not be empty: an empty condition would hold for everything or for nothing,
 // and nobody could tell which was meant.
 func (d *decoder) some(n *node, read reader) {
+	if n.describes(list) {
+		n.describeList(read, 1)
+		return
+	}
 	if n.kind == list && len(n.items) == 0 {
 		d.fail(n, "%s is an empty list; remove the key, or list something", n.label)
 		return
@@ -147,6 +169,9 @@ func (d *decoder) some(n *node, read reader) {
 // optional makes a reader that takes nothing for an answer, as the reference server does for each of its keys.
 func optional(read reader) reader {
 	return func(n *node) {
+		if n.describes(scalar) {
+			n.accept(nothing())
+		}
 		if !n.isNull() {
 			read(n)
 		}

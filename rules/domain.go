@@ -8,9 +8,7 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-var headerStyles = map[string]descriptors.HeaderStyle{
-	"x-ratelimit": descriptors.HeadersX, "ietf": descriptors.HeadersIETF, "both": descriptors.HeadersBoth, "none": descriptors.HeadersNone,
-}
+var headerStyles = wordsOf(descriptors.HeadersX, descriptors.HeadersIETF, descriptors.HeadersBoth, descriptors.HeadersNone)
 
 // attributeNames are what a descriptor's entry can say about a request.
 var attributeNames = map[string]string{
@@ -48,7 +46,7 @@ func (d *decoder) root(n *node) {
 	for _, f := range n.fields {
 		d.given[f.key.text] = d.pos(f.key)
 	}
-	if _, given := d.given["domain"]; !given {
+	for range d.missing(n, "domain") {
 		d.fail(n, "the file has no domain; add `domain: NAME`, the name that Envoy's filter sends")
 	}
 }
@@ -90,13 +88,15 @@ func (d *decoder) attributes(n *node) {
 // cost reads one row of the cost table.
 func (d *decoder) cost(n *node) {
 	to := descriptors.Cost{Pos: d.pos(n)}
-	given := false
 	sound := d.sound(func() {
 		ok := d.object(n, map[string]reader{
 			"match": d.conditions(&to.Match),
-			"cost":  func(n *node) { given = true; d.number(&to.Cost, 1, limit.MaxCost)(n) },
+			"cost":  d.number(&to.Cost, 1, limit.MaxCost),
 		})
-		if ok && !given {
+		if !ok {
+			return
+		}
+		for range d.missing(n, "cost") {
 			d.fail(n, "this row has no cost; add `cost: 5`, say")
 		}
 	})

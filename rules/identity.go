@@ -48,11 +48,10 @@ func (d *decoder) order(n *node, to *identity.Config) {
 	for _, section := range []struct {
 		key, word string
 	}{{"jwt", "jwt"}, {"api_keys", "api_key"}} {
-		if n.get(section.key) == nil {
-			continue
-		}
 		kind := evidence[section.word]
 		switch {
+		case n.get(section.key) == nil:
+			d.unproved(given, section.word, section.key)
 		case given == nil:
 			to.Order = append(to.Order, kind)
 		case !slices.Contains(to.Order, kind):
@@ -61,6 +60,20 @@ func (d *decoder) order(n *node, to *identity.Config) {
 	}
 	if given == nil {
 		to.Order = append(to.Order, identity.IP)
+	}
+}
+
+// unproved warns of a word in the order whose section is missing, so that it never yields an identity.
+func (d *decoder) unproved(order *node, word, section string) {
+	if order == nil {
+		return
+	}
+	for _, item := range order.items {
+		if item.text == word {
+			d.warn(item, "order names %s, and identity has no %s, so it never yields an identity; add the section `%s`, or remove %s here",
+				word, section, section, word)
+			return
+		}
 	}
 }
 
@@ -99,10 +112,11 @@ func (d *decoder) issuer(all *[]identity.Issuer) reader {
 					})
 				},
 			})
-			for _, key := range []string{"issuer", "jwks"} {
-				if ok && n.get(key) == nil {
-					d.fail(n, "this item of jwt has no %s; add it", key)
-				}
+			if !ok {
+				return
+			}
+			for _, key := range d.missing(n, "issuer", "jwks") {
+				d.fail(n, "this item of jwt has no %s; add it", key)
 			}
 		})
 		if len(to.Algorithms) == 0 {
@@ -129,6 +143,10 @@ func (d *decoder) signatures(to *[]string) reader {
 
 // keySet reads where a key set is: a URL, or the absolute path of a file, which then is no rule file.
 func (d *decoder) keySet(n *node) string {
+	if n.describes(scalar) {
+		n.accept(matching("file:.+|https://.+"))
+		return ""
+	}
 	text, ok := d.word(n, "jwks")
 	if !ok {
 		return ""
@@ -165,6 +183,7 @@ func (d *decoder) apiKeys(n *node, to *identity.KeysConfig) {
 		"query":  d.name(&to.Query),
 		"keys":   optional(func(n *node) { d.each(n, func(n *node) { d.apiKey(n, to, ids, digests) }) }),
 	})
+	n.excludes("header", "query")
 	to.Header = strings.ToLower(to.Header)
 	header, inQuery := n.get("header"), n.get("query")
 	switch {
@@ -212,16 +231,18 @@ func (d *decoder) apiKeyFields(n *node, to *identity.Key, own *descriptors.Accou
 		return
 	}
 	check()
-	for _, key := range []string{"id", "sha256"} {
-		if n.get(key) == nil {
-			d.fail(n, "this item of keys has no %s; add it", key)
-		}
+	for _, key := range d.missing(n, "id", "sha256") {
+		d.fail(n, "this item of keys has no %s; add it", key)
 	}
 }
 
 // digest makes a reader for a SHA-256 in hex.
 func (d *decoder) digest(to *[32]byte) reader {
 	return func(n *node) {
+		if n.describes(scalar) {
+			n.accept(matching("[0-9A-Fa-f]{64}"))
+			return
+		}
 		text, ok := d.string(n)
 		if !ok {
 			return
@@ -242,6 +263,7 @@ func (d *decoder) clientIP(n *node, to *identity.AddressConfig) {
 		"trusted_proxies": d.cidrs(&to.TrustedProxies),
 		"ipv6_prefix":     d.small(&d.domain.IPv6Prefix, 1, 128),
 	})
+	n.excludes("trusted_hops", "trusted_proxies")
 	if ok && n.get("trusted_hops") != nil && n.get("trusted_proxies") != nil {
 		d.fail(n.get("trusted_proxies"), "trusted_proxies stands in place of trusted_hops; remove one of the two")
 	}

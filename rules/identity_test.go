@@ -61,7 +61,7 @@ func TestOrderByDefault(t *testing.T) {
 		{"  api_keys: { header: x-key }\n", []identity.Kind{key, ip}},
 		{"  api_keys: { header: x-key }\n" + oneIssuer, []identity.Kind{jwt, key, ip}},
 		{"  order: [mtls]\n", []identity.Kind{mtls}},
-		{"  order: [api_key, jwt]\n", []identity.Kind{key, jwt}},
+		{"  order: [api_key, jwt]\n  api_keys: { header: x-key }\n" + oneIssuer, []identity.Kind{key, jwt}},
 	} {
 		_, got := identitySection(t, c.section)
 		if !slices.Equal(got.Order, c.want) {

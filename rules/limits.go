@@ -40,6 +40,10 @@ func (d *decoder) shortLimit(n *node, to *descriptors.Limit) {
 		d.wants(n, "count/duration such as 100/1m, unlimited, or a map with count and per")
 		return
 	}
+	if n.describes(scalar) {
+		n.accept(matching(unlimited + "|" + countPattern + "/" + durationPattern()))
+		return
+	}
 	if n.text == unlimited {
 		to.Unlimited = true
 		return
@@ -92,18 +96,19 @@ func (d *decoder) shortCount(n *node, text string) (int64, bool) {
 
 // longLimit reads a limit written as a map.
 func (d *decoder) longLimit(n *node, to *descriptors.Limit) {
-	var count, per, burst, algorithm *node
+	var burst, algorithm *node
 	d.object(n, map[string]reader{
 		"name":      d.name(&to.Name),
-		"count":     func(n *node) { count = n; d.number(&to.Count, 0, limit.MaxCount)(n) },
-		"per":       func(n *node) { per = n; d.window(n, to) },
+		"count":     d.number(&to.Count, 0, limit.MaxCount),
+		"per":       func(n *node) { d.window(n, to) },
 		"burst":     func(n *node) { burst = n; d.number(&to.Burst, 0, limit.MaxCount)(n) },
 		"algorithm": func(n *node) { algorithm = n; choice(d, &to.Algorithm, algorithms)(n) },
 	})
-	if count == nil {
-		d.fail(n, "this limit has no count; add `count: 100`, say")
-	}
-	if per == nil {
+	for _, key := range d.missing(n, "count", "per") {
+		if key == "count" {
+			d.fail(n, "this limit has no count; add `count: 100`, say")
+			continue
+		}
 		d.fail(n, "this limit has no window; add `per: 1m`, say")
 	}
 	d.calendar(algorithm, to)
@@ -118,6 +123,9 @@ var calendarUnits = map[string]descriptors.CalendarUnit{
 
 // window reads per: a duration, or a window of the calendar.
 func (d *decoder) window(n *node, to *descriptors.Limit) {
+	if n.describes(scalar) {
+		n.accept(schema{"enum": sorted(calendarUnits)})
+	}
 	unit, known := calendarUnits[n.text]
 	switch {
 	case n.kind == scalar && strings.HasPrefix(n.text, "calendar") && !known:
@@ -190,6 +198,7 @@ func (d *decoder) treeLimit(to *[]descriptors.Limit) reader {
 				"algorithm":         func(n *node) { at.algorithm = n; choice(d, &l.Algorithm, algorithms)(n) },
 				"burst":             func(n *node) { at.burst = n; d.number(&l.Burst, 0, limit.MaxCount)(n) },
 			})
+			n.excludes("unit", "per")
 			if ok {
 				d.treeWindow(n, at, length, &l)
 				d.calendar(at.algorithm, &l)
@@ -205,6 +214,10 @@ func (d *decoder) treeLimit(to *[]descriptors.Limit) reader {
 
 // unit reads a unit of time in any case and returns its length.
 func (d *decoder) unit(n *node, to *descriptors.Limit) time.Duration {
+	if n.describes(scalar) {
+		n.accept(anyOf(oneWord(unitLengths), matching(anyCase(sorted(unitLengths)))))
+		return 0
+	}
 	text, ok := d.string(n)
 	if !ok {
 		return 0
@@ -263,7 +276,11 @@ func (d *decoder) perAlone(at treeKeys) {
 // uint32 reads requests_per_unit as the reference server does: in any base that YAML knows, up to 2^32-1.
 func (d *decoder) uint32(n *node) int64 {
 	const most = 1<<32 - 1
-	if n.kind != scalar || !n.plain || n.tag != "!!int" && n.tag != "!!float" {
+	if n.describes(scalar) {
+		n.accept(anyOf(wholeNumber(0, most), matching(`\+?0?[xob]?[0-9A-Fa-f_]+`)))
+		return 0
+	}
+	if !n.isNumber() {
 		d.wants(n, "a whole number")
 		return 0
 	}

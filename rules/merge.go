@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -34,9 +36,21 @@ func (f *Files) compile(sources []source) Load {
 		problems = append(problems, p)
 	}
 	if refused || slices.ContainsFunc(more, isError) {
-		set = nil
+		return Load{Problems: arrange(problems), Files: len(files)}
 	}
-	return Load{Set: set, Problems: arrange(problems), Files: len(files)}
+	return Load{Set: set, Problems: arrange(problems), Files: len(files), Hash: fingerprint(files, set)}
+}
+
+// fingerprint is a short hash of the text of the rule files and of the set that came of it. The names of the files are not
+// in it, so that it is the same wherever they are mounted.
+func fingerprint(files []*decoder, set *descriptors.Set) string {
+	sum := sha256.New()
+	for _, d := range files {
+		fmt.Fprintf(sum, "%d\n", len(d.raw))
+		sum.Write(d.raw)
+	}
+	set.Dump(sum)
+	return hex.EncodeToString(sum.Sum(nil)[:6])
 }
 
 // decodeAll decodes the files, without those that another file names for a purpose of its own, such as key sets.

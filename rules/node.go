@@ -33,6 +33,7 @@ type node struct {
 	fields       []field // of a mapping, without duplicates
 	size         int     // nodes in all, those that aliases repeat included
 	height       int     // levels in all
+	shape        *shape  // not nil: the node holds nothing and gathers what its reader accepts
 }
 
 // field is one key of a mapping with its value.
@@ -40,6 +41,11 @@ type field struct{ key, value *node }
 
 // isNull says whether nothing was written.
 func (n *node) isNull() bool { return n.kind == scalar && n.tag == "!!null" }
+
+// isNumber reports whether a number was written, without quotes.
+func (n *node) isNumber() bool {
+	return n.kind == scalar && n.plain && (n.tag == "!!int" || n.tag == "!!float")
+}
 
 // resolver turns the YAML library's nodes into ours.
 type resolver struct {

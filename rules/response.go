@@ -44,6 +44,10 @@ func (d *decoder) headers(to *[]descriptors.Header) reader {
 // headerName makes a reader for the name of a header.
 func (d *decoder) headerName(to *string) reader {
 	return func(n *node) {
+		if n.describes(scalar) {
+			n.accept(matching("[-0-9A-Za-z!#$%&'*+.^_`|~]+"))
+			return
+		}
 		text, ok := d.word(n, n.label)
 		if !ok {
 			return

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"strings"
 	"time"
 	"unicode"
@@ -9,13 +10,18 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-var actions = map[string]descriptors.Action{
-	"reject": descriptors.Reject, "throttle": descriptors.Throttle, "log_only": descriptors.LogOnly,
-	"block": descriptors.Block, "allow": descriptors.Allow,
-}
+var (
+	actions  = wordsOf(descriptors.Reject, descriptors.Throttle, descriptors.LogOnly, descriptors.Block, descriptors.Allow)
+	failures = wordsOf(descriptors.FailLocal, descriptors.FailOpen, descriptors.FailClosed)
+)
 
-var failures = map[string]descriptors.Failure{
-	"local": descriptors.FailLocal, "open": descriptors.FailOpen, "closed": descriptors.FailClosed,
+// wordsOf is the table of values by their words.
+func wordsOf[T fmt.Stringer](values ...T) map[string]T {
+	table := make(map[string]T, len(values))
+	for _, value := range values {
+		table[value.String()] = value
+	}
+	return table
 }
 
 // ownFailures are those of a rule or a node, whose local differs from none: it holds against the domain's.
@@ -80,6 +86,8 @@ func (d *decoder) ruleKeys(n *node, to *descriptors.Rule) {
 		"response":   d.response(&to.Response),
 		"penalty":    d.penalty(&to.Penalty),
 	})
+	d.missing(n, "name") // descriptors reports it
+	n.excludes("limit", "limits")
 	to.Disabled = !enabled
 	if one != nil && several != nil {
 		d.fail(several, "limits stands in place of limit; remove one of the two")
@@ -115,7 +123,7 @@ func (d *decoder) conditions(to *descriptors.Conditions) reader {
 	return func(n *node) {
 		d.object(n, map[string]reader{
 			"endpoints": d.patterns(&to.Endpoints),
-			"methods":   d.words(&to.Methods),
+			"methods":   d.methods(&to.Methods),
 			"users":     d.words(&to.Users),
 			"tenants":   d.words(&to.Tenants),
 			"tiers":     d.words(&to.Tiers),
@@ -182,10 +190,8 @@ func (d *decoder) penaltyKeys(n *node, to *descriptors.Penalty, required ...stri
 	if !ok {
 		return
 	}
-	for _, key := range required {
-		if n.get(key) == nil {
-			d.fail(n, "this penalty has no %s; add it", key)
-		}
+	for _, key := range d.missing(n, required...) {
+		d.fail(n, "this penalty has no %s; add it", key)
 	}
 }
 

@@ -18,6 +18,7 @@ type Load struct {
 	Problems []descriptors.Problem // everything that was found, warnings included, by file, line and column
 	Err      error                 // the rules could not be read at all; Set is nil then
 	Files    int                   // rule files that were read
+	Hash     string                // of what the rule files hold and of the set; the same wherever both are; empty without a Set
 }
 
 // Rejected says whether the load brought no rule set.

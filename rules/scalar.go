@@ -19,6 +19,9 @@ func (d *decoder) string(n *node) (string, bool) {
 	case n.kind != scalar || n.isNull():
 		d.wants(n, "text")
 		return "", false
+	case n.describes(scalar):
+		n.accept(plainText(0))
+		return "", false
 	case n.tag == "!!float" && n.plain:
 		d.fail(n, "%s is a number, where text is needed; quote it: \"%s\"", clip(n.text), clip(n.text))
 		return "", false
@@ -28,6 +31,10 @@ func (d *decoder) string(n *node) (string, bool) {
 
 // word reads text that must not be empty; what names it in the message.
 func (d *decoder) word(n *node, what string) (string, bool) {
+	if n.describes(scalar) {
+		n.accept(plainText(1))
+		return "", false
+	}
 	text, ok := d.string(n)
 	if ok && text == "" {
 		d.fail(n, "%s is empty; give it a value", what)
@@ -75,6 +82,10 @@ var boolWords = map[string]bool{
 
 // bool reads a boolean.
 func (d *decoder) bool(n *node) (value, ok bool) {
+	if n.describes(scalar) {
+		n.accept(trueOrFalse())
+		return false, false
+	}
 	value, known := boolWords[strings.ToLower(n.text)]
 	if n.kind != scalar || !n.plain || !known {
 		d.wants(n, "true or false")
@@ -90,7 +101,11 @@ func (d *decoder) flag(to *bool) reader {
 
 // integer reads a whole number between least and most, both included.
 func (d *decoder) integer(n *node, least, most int64) (int64, bool) {
-	if n.kind != scalar || !n.plain || n.tag != "!!int" && n.tag != "!!float" {
+	if n.describes(scalar) {
+		n.accept(wholeNumber(least, most))
+		return 0, false
+	}
+	if !n.isNumber() {
 		d.wants(n, "a whole number")
 		return 0, false
 	}
@@ -128,7 +143,7 @@ func (d *decoder) small(to *int, least, most int64) reader {
 
 var (
 	errCount = errors.New("not a whole number")
-	digits   = regexp.MustCompile(`^(0|[1-9][0-9]*(_[0-9]+)*)$`)
+	digits   = regexp.MustCompile("^" + countPattern + "$")
 )
 
 // parseCount reads decimal digits with single underscores between them. The error is errCount, or wraps
@@ -148,6 +163,10 @@ func parseCount(text string) (int64, error) {
 func (d *decoder) duration(n *node) (time.Duration, bool) {
 	if n.kind != scalar || n.isNull() {
 		d.wants(n, "a duration such as 250ms, 10s, 1m, 1h or 7d")
+		return 0, false
+	}
+	if n.describes(scalar) {
+		n.accept(matching(durationPattern()))
 		return 0, false
 	}
 	value, err := parseDuration(n.text)
@@ -223,6 +242,10 @@ func (d *decoder) instant(to *time.Time) reader {
 			d.wants(n, "a time such as 2027-01-01T00:00:00Z")
 			return
 		}
+		if n.describes(scalar) {
+			n.accept(matching(instantPattern))
+			return
+		}
 		at, err := time.Parse(time.RFC3339, n.text)
 		if err != nil {
 			d.fail(n, "%s: %q is no time; write it as 2027-01-01T00:00:00Z or 2027-01-01T00:00:00+01:00", n.label, clip(n.text))
@@ -237,6 +260,10 @@ func (d *decoder) instant(to *time.Time) reader {
 func (d *decoder) cidrs(to *[]netip.Prefix) reader {
 	return func(n *node) {
 		d.some(n, func(item *node) {
+			if item.describes(scalar) {
+				item.accept(matching(`[0-9A-Fa-f.:]+/[0-9]+`))
+				return
+			}
 			text, ok := d.word(item, item.title())
 			if !ok {
 				return
@@ -281,6 +308,10 @@ func choice[T any](d *decoder, to *T, words map[string]T) reader {
 // pick reads one word of a table.
 func pick[T any](d *decoder, n *node, words map[string]T) (T, bool) {
 	var none T
+	if n.describes(scalar) {
+		n.accept(oneWord(words))
+		return none, false
+	}
 	text, ok := d.string(n)
 	if !ok {
 		return none, false

@@ -41,7 +41,7 @@ func (d *decoder) leaf(n *node, to *descriptors.Node) (children *field) {
 		"value":           optional(d.text(&to.Value)),
 		"rate_limit":      func(n *node) { one = n; d.rateLimit(n, to) },
 		"rate_limits":     func(n *node) { several = n; d.some(n, d.treeLimit(&to.Limits)) },
-		"descriptors":     optional(func(n *node) { children = &field{value: n} }),
+		"descriptors":     optional(func(n *node) { children = subtree(n) }),
 		"shadow_mode":     optional(d.flag(&to.Shadow)),
 		"quota_mode":      optional(d.flag(&to.Quota)),
 		"detailed_metric": optional(d.flag(&to.DetailedMetric)),
@@ -53,14 +53,30 @@ func (d *decoder) leaf(n *node, to *descriptors.Node) (children *field) {
 		"reserve":         d.number(&to.Reserve, 1, limit.MaxCost),
 		"response":        d.response(&to.Response),
 	})
+	n.excludes("rate_limit", "rate_limits")
 	if one != nil && several != nil {
 		d.fail(several, "rate_limits stands in place of rate_limit; remove one of the two")
 	}
 	return children
 }
 
+// subtree returns where the children of a node are. In the schema they are as the nodes at the top.
+func subtree(n *node) *field {
+	if n.describes(list) {
+		n.accept(schema{"$ref": "#/properties/descriptors"})
+	}
+	if n.shape != nil {
+		return nil
+	}
+	return &field{value: n}
+}
+
 // rateLimit reads the one limit of a descriptor. An empty one means none in the reference server too, but is rarely meant.
 func (d *decoder) rateLimit(n *node, to *descriptors.Node) {
+	if n.describes(scalar) {
+		n.accept(nothing())
+		return
+	}
 	if n.isNull() {
 		d.warn(n, "rate_limit is empty, so nothing is limited here; remove the key, or give it a unit and requests_per_unit")
 		return
@@ -73,6 +89,10 @@ func (d *decoder) metadata(to *map[string]any) reader {
 	return func(n *node) {
 		if n.kind != mapping {
 			d.wants(n, "a map")
+			return
+		}
+		if n.describes(mapping) {
+			n.accept(schema{"type": "object"})
 			return
 		}
 		*to, _ = d.plain(n).(map[string]any)

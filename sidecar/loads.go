@@ -2,8 +2,6 @@ package sidecar
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -46,9 +44,16 @@ func (s *Sidecar) publish(load rules.Load) {
 	s.engine.Use(load.Set)
 	s.forget()
 	s.loads.good.Store(true)
-	hash, limits := fingerprint(load.Set)
-	s.telemetry.Loaded(hash, time.Now())
-	s.loadLog.Info("rules loaded", "files", load.Files, "domains", len(load.Set.Domains()), "limits", limits, "hash", hash)
+	s.telemetry.Loaded(load.Hash, time.Now())
+	s.loadLog.Info("rules loaded", "files", load.Files, "domains", len(load.Set.Domains()), "limits", limits(load.Set), "hash", load.Hash)
+}
+
+// limits returns how many limits, blocks and allows a set holds.
+func limits(set *descriptors.Set) (count int) {
+	for range set.Effects() {
+		count++
+	}
+	return count
 }
 
 // refused says why a load was not taken, and what is in use instead.
@@ -68,14 +73,4 @@ func (s *Sidecar) refused(load rules.Load) {
 		}
 	}
 	s.loadLog.Error("rules refused", "errors", errors, "files", load.Files, "instead", instead)
-}
-
-// fingerprint is a short hash of the rules in use, and how many limits they hold.
-func fingerprint(set *descriptors.Set) (hash string, limits int) {
-	sum := sha256.New()
-	set.Dump(sum)
-	for range set.Effects() {
-		limits++
-	}
-	return hex.EncodeToString(sum.Sum(nil)[:6]), limits
 }

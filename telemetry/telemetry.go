@@ -188,7 +188,7 @@ func (c configInfo) Collect(out chan<- prometheus.Metric) {
 	if hash == nil {
 		return
 	}
-	desc := prometheus.NewDesc("spillway_config_info", "Always 1; the label is a hash of the rules in use.", []string{"hash"}, nil)
+	desc := prometheus.NewDesc("spillway_config_info", "Always 1; the label is a hash of the rule files and of all that the rules in use hold.", []string{"hash"}, nil)
 	out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, 1, *hash)
 }
 

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// MaxText is the most bytes of a name or a header value that leaves.
+// MaxText is the most bytes of a name that leaves, and of a header value that lists limits.
 const MaxText = 256
 
 // AppendName appends the name of a limit as printable ASCII without quotes or backslashes. It is put between quotes into
@@ -24,9 +24,9 @@ func AppendName(b []byte, name string) []byte {
 }
 
 // AppendValue appends a header's value as printable ASCII. Envoy checks no value that a service hands it: a line break
-// would start a header of its own.
+// would start a header of its own. Values come from rules, which bound their length when they are loaded.
 func AppendValue(b []byte, value string) []byte {
-	for i := range min(len(value), MaxText) {
+	for i := range len(value) {
 		c := value[i]
 		if c < ' ' || c > '~' {
 			c = '?'

@@ -30,7 +30,8 @@ Where it listens:
   GRPC_UDS                                 the same on a Unix socket, @name for an
                                            abstract one; its mode is GRPC_UDS_MODE (0666)
   HOST:PORT               127.0.0.1:8080   /json, /healthcheck, /livez, /readyz
-  DEBUG_HOST:DEBUG_PORT   127.0.0.1:6070   /rlconfig, /stats, /metrics, /debug/pprof/
+  DEBUG_HOST:DEBUG_PORT   127.0.0.1:6070   /rlconfig, /stats, /metrics, /debug/pprof/,
+                                           /rules.schema.json
   PROMETHEUS_ADDR         :9090            /metrics, with USE_PROMETHEUS=true
   Started under the name ratelimit, it listens on every interface.
 

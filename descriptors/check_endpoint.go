@@ -1,0 +1,61 @@
+package descriptors
+
+import (
+	"cmp"
+	"regexp"
+	"strings"
+)
+
+// Endpoints that other tools read and patterns take byte for byte.
+var (
+	likeTemplate = regexp.MustCompile(`\{[^{}/]*\}|<[^<>/]+>|(^|/):[A-Za-z_]`)
+	likeRegexp   = regexp.MustCompile(`^\^|\$$|\\|\][+*{]|\([^()]*\|[^()]*\)|\.\+|[^*]/\.\*$`)
+)
+
+// rewriting is a way to write what varies, and what stands for it in a pattern.
+type rewriting struct {
+	from *regexp.Regexp
+	to   string
+}
+
+func rewrite(text string, steps []rewriting) string {
+	for _, s := range steps {
+		text = s.from.ReplaceAllString(text, s.to)
+	}
+	return text
+}
+
+var fromTemplate = []rewriting{
+	{regexp.MustCompile(`\{(\*[^{}/]*|[^{}/]*(\.\.\.|\*\*|:\.[*+]|:path))\}|<path:[^<>/]+>`), "**"},
+	{regexp.MustCompile(`\{[^{}/]*\}|<[^<>/]+>`), "*"},
+	{regexp.MustCompile(`(^|/):[A-Za-z_][^/]*`), "${1}*"},
+}
+
+var fromRegexp = []rewriting{
+	{regexp.MustCompile(`^(\^.*[^*+$])$`), "$1/.*"}, // without an end, it matches what follows as well
+	{regexp.MustCompile(`^\^|\$$`), ""},
+	{regexp.MustCompile(`\([^()]*\|[^()]*\)|\[[^\]]*\](\{[0-9,]*\}|[*+])?|\\[dwsDWS](\{[0-9,]*\}|[*+])?`), "*"},
+	{regexp.MustCompile(`\(([^()]*)\)`), "$1"},
+	{regexp.MustCompile(`\\(.)`), "$1"},
+	{regexp.MustCompile(`/+\.[*+](/|$)`), "/**$1"},
+	{regexp.MustCompile(`\.[*+]`), "*"},
+}
+
+// endpoint warns of a pattern that looks like something else: it is compared byte for byte, and hardly any path has those.
+func (c *checker) endpoint(at Pos, text string) {
+	what, instead := "", text
+	if likeRegexp.MatchString(instead) {
+		what, instead = "a regular expression", rewrite(instead, fromRegexp)
+	}
+	if likeTemplate.MatchString(instead) {
+		what, instead = cmp.Or(what, "a route template"), rewrite(instead, fromTemplate)
+	}
+	if what == "" {
+		return
+	}
+	advice := "write * for what varies within a segment and ** for any number of segments"
+	if other, err := parsePattern(instead); err == nil && !strings.ContainsAny(other.text, `\^$()[]{}|<>+`) {
+		advice = "did you mean " + quote(other.text) + "?"
+	}
+	c.warn(at, "endpoint %q looks like %s, and is compared as it stands, so hardly any path matches it: %s", text, what, advice)
+}
