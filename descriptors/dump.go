@@ -136,7 +136,7 @@ func (o origin) fields() string {
 	var b []byte
 	if o.limit != nil {
 		b = appendFields(b, o.limit.Limit, "Algorithm", "Count", "Window", "Burst")
-		b = appendFields(b, o.limit, "Limit", "Unlimited", "Unit", "Multiplier", "CountUnset")
+		b = appendFields(b, o.limit, "Limit", "Unlimited", "Unit", "Multiplier", "CountUnset", "CalendarUnit")
 	}
 	if o.node != nil {
 		b = appendFields(b, o.node, "Key", "Value", "Limits", "Nodes", "Shadow", "Quota")
