@@ -55,8 +55,7 @@ type CompiledDomain struct {
 	scoped     bool // has anything but trees
 	effects    []*Effect
 	overrides  overrides
-	written    *Domain   // what it was compiled from, for Dump
-	samples    [][]Entry // requests that may show a limit at work
+	written    *Domain // what it was compiled from, for Dump
 }
 
 // account is a user, a tenant or an API key of the tables.
@@ -121,7 +120,6 @@ func compileDomain(d *Domain, opt Options, keys keyer) *CompiledDomain {
 	c.addRules(d)
 	c.addGate(d.Penalty)
 	c.addNodes(&c.tree, d.Tree)
-	c.addSamples(d)
 	c.addResolver(d, opt)
 	for _, e := range c.effects {
 		e.class = classOf(d.Name, e)

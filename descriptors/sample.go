@@ -8,14 +8,14 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// maxSamples is how many requests a domain keeps that may show a limit at work.
-const maxSamples = 16
+// maxSamples is how many requests of a domain are tried.
+const maxSamples = 1000
 
 // Sample is a request of one descriptor that an enforced limit of the set counts, for a person to try; ok is false where none was found.
 func (s *Set) Sample() (domain string, entries []Entry, ok bool) {
 	var m Match
 	for _, name := range s.Domains() {
-		for _, entries := range s.domains[name].samples {
+		for _, entries := range s.domains[name].samples() {
 			req := Request{Domain: name, Descriptors: []Descriptor{{Entries: entries}}}
 			m.Reset()
 			s.Match(&req, &m)
@@ -28,22 +28,18 @@ func (s *Set) Sample() (domain string, entries []Entry, ok bool) {
 	return "", nil, false
 }
 
-// addSamples keeps a request for each rule and leaf, as far as there is room.
-func (c *CompiledDomain) addSamples(d *Domain) {
-	c.sampleNodes(d.Tree, nil)
+// samples are requests for each leaf and rule, some of which may show a limit at work.
+func (c *CompiledDomain) samples() [][]Entry {
+	d := c.written
+	all := c.sampleNodes(nil, d.Tree, nil)
 	for i := range d.Rules {
-		c.addSample(c.sampleRule(d, &d.Rules[i]))
+		all = append(all, sampleRule(d, &d.Rules[i]))
 	}
-}
-
-func (c *CompiledDomain) addSample(entries []Entry) {
-	if len(c.samples) < maxSamples {
-		c.samples = append(c.samples, entries)
-	}
+	return all[:min(len(all), maxSamples)]
 }
 
 // sampleNodes adds the entries that lead to each leaf. Where any value will do it is a name.
-func (c *CompiledDomain) sampleNodes(nodes []Node, path []Entry) {
+func (c *CompiledDomain) sampleNodes(all [][]Entry, nodes []Node, path []Entry) [][]Entry {
 	for i := range nodes {
 		n := &nodes[i]
 		value := spellOut(n.Value)
@@ -52,19 +48,20 @@ func (c *CompiledDomain) sampleNodes(nodes []Node, path []Entry) {
 		}
 		here := append(slices.Clone(path), Entry{Key: spellOut(n.Key), Value: value})
 		if len(n.Limits) > 0 {
-			c.addSample(here)
+			all = append(all, here)
 		}
-		c.sampleNodes(n.Nodes, here)
+		all = c.sampleNodes(all, n.Nodes, here)
 	}
+	return all
 }
 
 // sampleRule is entries for all that a rule counts by and asks for.
-func (c *CompiledDomain) sampleRule(d *Domain, r *Rule) []Entry {
+func sampleRule(d *Domain, r *Rule) []Entry {
 	given := sampleAttributes(r)
 	var entries []Entry
 	for attr := range attrCount {
 		if value, found := given[attr]; found {
-			entries = append(entries, Entry{Key: entryKey(d, attr), Value: value})
+			entries = append(entries, Entry{Key: attributeKey(d, attr), Value: value})
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.Match.Entries)) {
@@ -77,9 +74,14 @@ func (c *CompiledDomain) sampleRule(d *Domain, r *Rule) []Entry {
 func sampleAttributes(r *Rule) map[attribute]string {
 	given := map[attribute]string{}
 	for _, named := range scopeNames {
-		if r.Scope&named.scope != 0 {
-			given[attributeNames[named.name]] = sampleValue(attributeNames[named.name])
+		if r.Scope&named.scope == 0 {
+			continue
 		}
+		attr := named.attr
+		if attr == attrClient { // of a request without a user
+			attr = attrIP
+		}
+		given[attr] = sampleValue(attr)
 	}
 	for attr, values := range map[attribute][]string{
 		attrUser: r.Match.Users, attrTenant: r.Match.Tenants, attrTier: r.Match.Tiers, attrMethod: r.Match.Methods,
@@ -102,14 +104,14 @@ func sampleAttributes(r *Rule) map[attribute]string {
 
 // sampleKeys are how Envoy and its users commonly send an attribute, and sampleValues what they could send.
 var (
-	sampleKeys   = [attrCount]string{"tenant", "user", "remote_address", "path", "method", "tier"}
-	sampleValues = [attrCount]string{"acme", "alice", "203.0.113.7", "/", "GET", "gold"}
+	sampleKeys   = [attrCount]string{"tenant", "user", "remote_address", "path", "method", "tier", "api_key"}
+	sampleValues = [attrCount]string{"acme", "alice", "203.0.113.7", "/", "GET", "gold", "demo"}
 )
 
 func sampleValue(a attribute) string { return sampleValues[a] }
 
-// entryKey is the key of an attribute: the domain's own, else the common one.
-func entryKey(d *Domain, attr attribute) string {
+// attributeKey is the key of an attribute: the domain's own, else the common one.
+func attributeKey(d *Domain, attr attribute) string {
 	for _, key := range slices.Sorted(maps.Keys(d.Attributes)) {
 		if attributeNames[d.Attributes[key]] == attr {
 			return key

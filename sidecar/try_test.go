@@ -16,6 +16,8 @@ func TestTheLineToTryFitsTheRules(t *testing.T) {
 		"users":                "rules:\n- { name: r, scope: user, limit: 1/24h }",
 		"all":                  "rules:\n- { name: r, scope: global, limit: 1/24h }",
 		"much":                 "rules:\n- { name: r, scope: [tenant, user, ip, endpoint], match: { tiers: [silver], endpoints: [\"/v*/search/**\"], methods: [POST], cidrs: [\"198.51.100.0/24\"], entries: { area: north } }, limit: 1/24h }",
+		"clients":              "rules:\n- { name: r, scope: client, limit: 1/24h }",
+		"a tier":               "rules:\n- { name: r, scope: [tier, api_key], limit: 1/24h }",
 		"an attribute":         "attributes: { customer: user }\nrules:\n- { name: r, scope: user, match: { users: [bob] }, limit: 1/24h }",
 		"allowed and blocked":  "rules:\n- { name: a, match: { endpoints: [\"/healthz\"] }, action: allow }\n- { name: b, match: { users: [mallory] }, action: block }\n- { name: r, scope: ip, limit: 1/24h }",
 	} {
