@@ -79,7 +79,7 @@ func TestRedisDecidesAgainAfterItsReturn(t *testing.T) {
 
 // The caller's deadline comes before the sidecar's own budget: an answer that is late is an answer that Envoy never sees.
 func TestAnswerLeavesBeforeTheDeadline(t *testing.T) {
-	w := start(t, setup{timeout: "0.5s", env: []string{"STORE_BUDGET=10s"}})
+	w := start(t, setup{timeout: "3s", env: []string{"STORE_BUDGET=10s"}})
 	w.noErrors(t, "deadline", func(t *testing.T) {
 		w.wants(t, 1, http.StatusOK, "/", "x-user", "before").remaining(t, "9")
 		w.redis.Hang(t)
