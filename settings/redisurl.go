@@ -1,4 +1,4 @@
-package sidecar
+package settings
 
 import (
 	"errors"
@@ -9,20 +9,18 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/spillway-mesh/spillway/fleet"
 )
 
-// login is a user and a password. The zero value is none.
-type login struct{ user, password string }
+// Login is a user and a password. The zero value is none.
+type Login struct{ User, Password string }
 
 // parseLogin reads a password, or user:password. A password with a colon and no user starts with one.
-func parseLogin(text string) login {
+func parseLogin(text string) Login {
 	user, password, both := strings.Cut(text, ":")
 	if !both {
-		return login{password: text}
+		return Login{Password: text}
 	}
-	return login{user, password}
+	return Login{user, password}
 }
 
 // server is one server as a URL's part names it. What is empty was not said.
@@ -30,62 +28,68 @@ type server struct {
 	network, address string
 	scheme           string // redis or rediss
 	db               string // a number
-	login            login
+	login            Login
 }
 
-// target is where the servers of a store are, as a URL says.
-type target struct {
-	kind      fleet.Kind
-	master    string   // of sentinels
-	addresses []string // of servers, or of sentinels
+// Target is where the servers of a store are, as a URL says.
+type Target struct {
+	Kind      Kind
+	Master    string   // of sentinels
+	Addresses []string // of servers, or of sentinels
 	said      server   // what holds for all of them; its address is empty
 }
 
-// db is the number of the database.
-func (t *target) db() int {
+// Network is tcp or unix.
+func (t *Target) Network() string { return t.said.network }
+
+// Secured reports whether the servers are reached over TLS.
+func (t *Target) Secured() bool { return t.said.scheme == "rediss" }
+
+// DB is the number of the database.
+func (t *Target) DB() int {
 	n, _ := strconv.Atoi(t.said.db) // it was checked before
 	return n
 }
 
-// logins are what the URL says of who asks: the servers, or the sentinels where it names those.
-func (t *target) logins() (server, sentinel login) {
-	if t.kind == fleet.Sentinel {
-		return login{}, t.said.login
+// Logins returns the login in the URL: it is for the sentinels where the URL names those, else for the servers.
+func (t *Target) Logins() (server, sentinel Login) {
+	if t.Kind == Sentinel {
+		return Login{}, t.said.login
 	}
-	return t.said.login, login{}
+	return t.said.login, Login{}
 }
 
 // String is for logs: it holds no secret.
-func (t *target) String() string {
-	text := strings.Join(t.addresses, ",")
+func (t *Target) String() string {
+	text := strings.Join(t.Addresses, ",")
 	switch {
 	case t.said.network == "unix":
 		text = "unix://" + text
-	case t.said.scheme == "rediss":
-		text = fmt.Sprintf("rediss://%s/%d", text, t.db())
+	case t.Secured():
+		text = fmt.Sprintf("rediss://%s/%d", text, t.DB())
 	default:
-		text = fmt.Sprintf("redis://%s/%d", text, t.db())
+		text = fmt.Sprintf("redis://%s/%d", text, t.DB())
 	}
-	switch t.kind {
-	case fleet.Single:
+	switch t.Kind {
+	case Single:
 		return text
-	case fleet.Sentinel:
-		return fmt.Sprintf("sentinel %s at %s", t.master, text)
+	case Sentinel:
+		return fmt.Sprintf("sentinel %s at %s", t.Master, text)
 	}
-	return t.kind.String() + " at " + text
+	return string(t.Kind) + " at " + text
 }
 
 // parseTarget reads a URL of servers of that kind. Its errors never show the text, because it may hold a password.
-func parseTarget(kind fleet.Kind, text, socketType string) (*target, error) {
-	t := &target{kind: kind}
-	if kind == fleet.Single {
+func parseTarget(kind Kind, text, socketType string) (*Target, error) {
+	t := &Target{Kind: kind}
+	if kind == Single {
 		return t, t.add(text, socketType)
 	}
 	entries := strings.Split(text, ",")
 	first := 0
-	if kind == fleet.Sentinel {
-		t.master, first = strings.TrimSpace(entries[0]), 1
-		if t.master == "" || strings.ContainsAny(t.master, ":/@") || len(entries) == 1 {
+	if kind == Sentinel {
+		t.Master, first = strings.TrimSpace(entries[0]), 1
+		if t.Master == "" || strings.ContainsAny(t.Master, ":/@") || len(entries) == 1 {
 			return nil, errors.New("not the master's name and its sentinels: use mymaster,host:26379,host:26379")
 		}
 	}
@@ -99,12 +103,12 @@ func parseTarget(kind fleet.Kind, text, socketType string) (*target, error) {
 }
 
 // add takes one server of the list.
-func (t *target) add(text, socketType string) error {
+func (t *Target) add(text, socketType string) error {
 	if text == "" {
 		return errors.New("it is empty: there is a comma too many, or a name is missing")
 	}
 	port := "6379"
-	if t.kind == fleet.Sentinel {
+	if t.Kind == Sentinel {
 		port = "26379"
 	}
 	s, err := parseServer(text, socketType, port)
@@ -120,10 +124,10 @@ func (t *target) add(text, socketType string) error {
 		return errors.New("the database is another than before: it is the same for all servers of a list")
 	case !agree(&t.said.login, s.login):
 		return errors.New("user or password is another than before: they are the same for all servers of a list")
-	case t.kind == fleet.Ring && slices.Contains(t.addresses, s.address):
+	case t.Kind == Ring && slices.Contains(t.Addresses, s.address):
 		return errors.New("it was named before: a shard stands once in a ring")
 	}
-	t.addresses = append(t.addresses, s.address)
+	t.Addresses = append(t.Addresses, s.address)
 	return nil
 }
 
@@ -140,11 +144,11 @@ func agree[T comparable](have *T, said T) bool {
 }
 
 // check says what does not go with the kind.
-func (t *target) check() error {
-	if t.said.network == "unix" && t.kind != fleet.Ring {
-		return fmt.Errorf("a %s tells addresses of other servers, so its own cannot be sockets: use host:port", t.kind)
+func (t *Target) check() error {
+	if t.said.network == "unix" && t.Kind != Ring {
+		return fmt.Errorf("a %s tells addresses of other servers, so its own cannot be sockets: use host:port", t.Kind)
 	}
-	if t.kind == fleet.Cluster && t.db() != 0 {
+	if t.Kind == Cluster && t.DB() != 0 {
 		return errors.New("a cluster has database 0 only: remove the number")
 	}
 	return nil
@@ -174,7 +178,7 @@ func parseServer(text, socketType, port string) (server, error) {
 		return server{}, errors.New("not a URL: use host:port, redis://[user:password@]host:port[/db], rediss:// or a socket's path; a password's special bytes need percent encoding")
 	}
 	password, _ := u.User.Password()
-	s := server{login: login{u.User.Username(), password}}
+	s := server{login: Login{u.User.Username(), password}}
 	switch u.Scheme {
 	case "unix":
 		s.network, s.address = "unix", u.Host+u.Path

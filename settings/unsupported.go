@@ -1,4 +1,4 @@
-package sidecar
+package settings
 
 // ignored is why a variable of the reference server does nothing here, and what to do instead.
 type ignored struct {

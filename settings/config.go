@@ -1,9 +1,11 @@
-package sidecar
+package settings
 
 import (
 	"io"
 	"io/fs"
+	"net"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -54,6 +56,12 @@ type Listen struct {
 	DrainDelay  time.Duration `env:"DRAIN_DELAY" envDefault:"0s"`                   // from failing health to refusing calls on SIGTERM; 0 where Envoy has no other endpoint
 }
 
+// Addresses are host and port of each TCP listener.
+func (l *Listen) Addresses() (http, grpc, debug string) {
+	address := func(host string, port uint16) string { return net.JoinHostPort(host, strconv.Itoa(int(port))) }
+	return address(l.Host, l.Port), address(l.GRPCHost, l.GRPCPort), address(l.DebugHost, l.DebugPort)
+}
+
 // SocketMode is the permissions of a socket, written in octal.
 type SocketMode fs.FileMode
 
@@ -75,6 +83,17 @@ type TLS struct {
 	ClientCA string `env:"GRPC_CLIENT_TLS_CACERT"`  // file of authorities; with it clients need a certificate of theirs
 	CAAlias  string `env:"GRPC_SERVER_TLS_CA_CERT"` // what Envoy Gateway calls GRPC_CLIENT_TLS_CACERT
 	SAN      string `env:"GRPC_CLIENT_TLS_SAN"`     // DNS names or URIs, with commas in between; a client's certificate must hold one of them
+}
+
+// Names are the entries of GRPC_CLIENT_TLS_SAN. A client's certificate must hold one of them; without entries any certificate will do.
+func (t TLS) Names() []string {
+	var names []string
+	for name := range strings.SplitSeq(t.SAN, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // Log is what the log looks like.
@@ -164,4 +183,12 @@ type Answer struct {
 	Style           string `env:"RESPONSE_STYLE" envDefault:"spillway"`                    // of refusals over the rate limit service: spillway, or reference for those without retry-after and problem document; a rule's own response stays
 	Shadow          bool   `env:"SHADOW_MODE"`                                             // counts, and refuses nothing
 	Quota           bool   `env:"QUOTA_MODE"`                                              // puts every descriptor into quota mode
+}
+
+// Memory is when garbage is collected. The Go runtime reads both variables itself, and what they say holds; the sidecar sets
+// what they leave open when it begins to serve. With no limit at all, the heap takes up to five times what is in use: set
+// GOGC=100 where that is too much.
+type Memory struct {
+	Growth string `env:"GOGC"`       // growth of the heap, in percent of what is in use, at which garbage is collected, or off; unset: 400
+	Limit  string `env:"GOMEMLIMIT"` // size of the process, such as 400MiB, near which it is collected more often; unset: four fifths of what the cgroup allows, if it says
 }

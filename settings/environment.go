@@ -1,4 +1,4 @@
-package sidecar
+package settings
 
 import (
 	"errors"
@@ -22,7 +22,7 @@ func (e *ConfigError) Error() string { return strings.Join(e.Problems, "\n") }
 // FromEnvironment reads a Config from environ, which is like os.Environ(). program is the name the program was started
 // under: as `ratelimit` it listens where the reference server does. Problems come all at once, as a *ConfigError.
 func FromEnvironment(environ []string, program string) (Config, error) {
-	set := settings(environ)
+	set := assigned(environ)
 	var cfg Config
 	problems := parse(&cfg, set)
 	cfg.applyDefaults(filepath.Base(program))
@@ -35,8 +35,8 @@ func FromEnvironment(environ []string, program string) (Config, error) {
 	return cfg, nil
 }
 
-// settings are the variables that are set to something.
-func settings(environ []string) map[string]string {
+// assigned returns the variables whose value is not empty.
+func assigned(environ []string) map[string]string {
 	set := map[string]string{}
 	for _, pair := range environ {
 		name, value, _ := strings.Cut(pair, "=")
@@ -190,7 +190,7 @@ func (c *Config) partly(set map[string]string) []string {
 	}
 	c.Metrics.warn(set, add)
 	add(c.PerSecond.URL != "" && set["REDIS_PERSECOND"] == "", "REDIS_PERSECOND_URL: set REDIS_PERSECOND=true as well")
-	for _, r := range c.redises() {
+	for _, r := range c.Redises() {
 		unused := r.SentinelAuth != "" || r.SentinelAuthFile != ""
 		add(unused && !one(r.Type, "sentinel"), r.prefix+"SENTINEL_AUTH: there are no sentinels; "+r.prefix+"TYPE is "+r.Type)
 	}
