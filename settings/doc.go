@@ -1,4 +1,4 @@
-// Package settings is what the environment says: read into a Config, with defaults, checked as a whole, and explained where it is
-// wrong or does nothing. It knows the names of the reference server's variables and how each of them fares here. It opens no
-// connection and no socket, and imports no other room.
+// Package settings reads the environment into a Config: it sets defaults, checks the whole, and explains each variable that is
+// wrong or has no effect. It lists the reference server's variables and what each of them does here. It opens no connection and no
+// socket, and imports no other room.
 package settings

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// levels are the names that the reference server takes. What it would end the process with is an error here, and trace
-// is as fine as debug.
+// levels are the names that the reference server takes. With panic or fatal the log shows no
+// errors. trace shows the same lines as debug, because no line has a finer level.
 var levels = map[string]slog.Level{
 	"panic": slog.LevelError + 4, "fatal": slog.LevelError + 4, "error": slog.LevelError,
 	"warn": slog.LevelWarn, "warning": slog.LevelWarn, "info": slog.LevelInfo,
@@ -23,7 +23,7 @@ func Level(name string) (slog.Level, error) {
 	return level, nil
 }
 
-// LevelName is the name of a level, as Level takes it.
+// LevelName returns the name of a level, in a form that Level takes.
 func LevelName(level slog.Level) string {
 	switch {
 	case level > slog.LevelError:

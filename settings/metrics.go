@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Metrics is who may see the counters. The debug port always has /metrics.
+// Metrics is where metrics and statistics go. The debug port has /metrics unless DISABLE_STATS is set.
 type Metrics struct {
 	Prometheus bool              `env:"USE_PROMETHEUS"`                        // serves /metrics on PROMETHEUS_ADDR as well
 	Addr       string            `env:"PROMETHEUS_ADDR" envDefault:":9090"`    // host and port, with USE_PROMETHEUS
@@ -19,7 +19,7 @@ type Metrics struct {
 	DogStatsd  bool              `env:"USE_DOG_STATSD"`                        // sends statistics to DogStatsD, over UDP; not with USE_STATSD
 	StatsdHost string            `env:"STATSD_HOST" envDefault:"localhost"`    // of statsd or DogStatsD
 	StatsdPort uint16            `env:"STATSD_PORT" envDefault:"8125"`         // of statsd or DogStatsD
-	Flush      time.Duration     `env:"STATS_FLUSH_INTERVAL" envDefault:"10s"` // from one sending of statistics to the next
+	Flush      time.Duration     `env:"STATS_FLUSH_INTERVAL" envDefault:"10s"` // time from one sending of statistics to the next
 }
 
 // MetricLabels are the labels that the metrics have themselves, so that EXTRA_TAGS may not name them.
@@ -30,7 +30,7 @@ var MetricLabels = []string{
 // SendsStatsd reports whether statistics are sent, to statsd or DogStatsD.
 func (m *Metrics) SendsStatsd() bool { return (m.Statsd || m.DogStatsd) && !m.Disabled }
 
-// validate says what is wrong with the settings.
+// validate adds the problems of the settings.
 func (m *Metrics) validate(p *problems) {
 	_, _, err := net.SplitHostPort(m.Addr)
 	p.unless(err == nil, "PROMETHEUS_ADDR", m.Addr, "an address such as :9090 or 127.0.0.1:9090")
@@ -44,7 +44,7 @@ func (m *Metrics) validate(p *problems) {
 	p.unless(m.Flush >= time.Millisecond && m.Flush <= time.Hour, "STATS_FLUSH_INTERVAL", m.Flush, "a duration from 1ms to 1h")
 }
 
-// warn names what is set and does nothing.
+// warn adds a line for each variable that is set and has no effect.
 func (m *Metrics) warn(set map[string]string, add func(is bool, line string)) {
 	for _, name := range []string{"STATSD_HOST", "STATSD_PORT", "STATS_FLUSH_INTERVAL"} {
 		add(set[name] != "" && !m.SendsStatsd(), name+": nothing is sent to statsd; set USE_STATSD=true or USE_DOG_STATSD=true as well")

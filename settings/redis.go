@@ -38,7 +38,7 @@ func (r NamedRedis) kind() Kind {
 	return Kind(strings.ToLower(cmp.Or(r.Type, string(Single))))
 }
 
-// validate adds what is wrong with the settings.
+// validate adds the problems of the settings.
 func (r NamedRedis) validate(p *problems) {
 	p.unless(one(r.SocketType, "", "tcp", "unix"), r.prefix+"SOCKET_TYPE", r.SocketType, "tcp or unix")
 	p.unless(r.PoolSize >= 0 && r.PoolSize <= 10000, r.prefix+"POOL_SIZE", r.PoolSize, "a number from 1 to 10000")
@@ -71,7 +71,7 @@ func (r NamedRedis) Target() (*Target, error) {
 		return nil, fmt.Errorf("%sURL: %w", r.prefix, err)
 	}
 	if r.TLS {
-		t.said.scheme = "rediss"
+		t.common.scheme = "rediss"
 	}
 	return t, nil
 }

@@ -14,7 +14,7 @@ import (
 // Login is a user and a password. The zero value is none.
 type Login struct{ User, Password string }
 
-// parseLogin reads a password, or user:password. A password with a colon and no user starts with one.
+// parseLogin reads a password, or user:password. A password that holds a colon and has no user is written with a colon before it.
 func parseLogin(text string) Login {
 	user, password, both := strings.Cut(text, ":")
 	if !both {
@@ -23,7 +23,7 @@ func parseLogin(text string) Login {
 	return Login{user, password}
 }
 
-// server is one server as a URL's part names it. What is empty was not said.
+// server is one server of a URL. A field is empty where the URL does not set it.
 type server struct {
 	network, address string
 	scheme           string // redis or rediss
@@ -31,39 +31,39 @@ type server struct {
 	login            Login
 }
 
-// Target is where the servers of a store are, as a URL says.
+// Target is where the servers of a store are, as read from a URL.
 type Target struct {
 	Kind      Kind
 	Master    string   // of sentinels
 	Addresses []string // of servers, or of sentinels
-	said      server   // what holds for all of them; its address is empty
+	common    server   // holds for all of them; its address is empty
 }
 
 // Network is tcp or unix.
-func (t *Target) Network() string { return t.said.network }
+func (t *Target) Network() string { return t.common.network }
 
 // Secured reports whether the servers are reached over TLS.
-func (t *Target) Secured() bool { return t.said.scheme == "rediss" }
+func (t *Target) Secured() bool { return t.common.scheme == "rediss" }
 
 // DB is the number of the database.
 func (t *Target) DB() int {
-	n, _ := strconv.Atoi(t.said.db) // it was checked before
+	n, _ := strconv.Atoi(t.common.db) // parseHost checked it
 	return n
 }
 
 // Logins returns the login in the URL: it is for the sentinels where the URL names those, else for the servers.
 func (t *Target) Logins() (server, sentinel Login) {
 	if t.Kind == Sentinel {
-		return Login{}, t.said.login
+		return Login{}, t.common.login
 	}
-	return t.said.login, Login{}
+	return t.common.login, Login{}
 }
 
-// String is for logs: it holds no secret.
+// String returns a text for logs. It holds no secret.
 func (t *Target) String() string {
 	text := strings.Join(t.Addresses, ",")
 	switch {
-	case t.said.network == "unix":
+	case t.common.network == "unix":
 		text = "unix://" + text
 	case t.Secured():
 		text = fmt.Sprintf("rediss://%s/%d", text, t.DB())
@@ -102,7 +102,7 @@ func parseTarget(kind Kind, text, socketType string) (*Target, error) {
 	return t, t.check()
 }
 
-// add takes one server of the list.
+// add adds one server of the list.
 func (t *Target) add(text, socketType string) error {
 	if text == "" {
 		return errors.New("it is empty: there is a comma too many, or a name is missing")
@@ -116,13 +116,13 @@ func (t *Target) add(text, socketType string) error {
 		return err
 	}
 	switch {
-	case !agree(&t.said.network, s.network):
+	case !agree(&t.common.network, s.network):
 		return errors.New("sockets and host:port do not go together in one list")
-	case !agree(&t.said.scheme, s.scheme):
+	case !agree(&t.common.scheme, s.scheme):
 		return errors.New("redis:// and rediss:// do not go together: TLS is for all servers of a list or for none")
-	case !agree(&t.said.db, s.db):
+	case !agree(&t.common.db, s.db):
 		return errors.New("the database is another than before: it is the same for all servers of a list")
-	case !agree(&t.said.login, s.login):
+	case !agree(&t.common.login, s.login):
 		return errors.New("user or password is another than before: they are the same for all servers of a list")
 	case t.Kind == Ring && slices.Contains(t.Addresses, s.address):
 		return errors.New("it was named before: a shard stands once in a ring")
@@ -131,21 +131,22 @@ func (t *Target) add(text, socketType string) error {
 	return nil
 }
 
-// agree reports whether what one server says is what those before it said, and keeps it. Nothing agrees with anything.
-func agree[T comparable](have *T, said T) bool {
-	var nothing T
-	if said == nothing {
+// agree reports whether a value of one server equals that of the servers before it. An empty value agrees with every value, and the
+// first value that is not empty is kept in have.
+func agree[T comparable](have *T, value T) bool {
+	var empty T
+	if value == empty {
 		return true
 	}
-	if *have == nothing {
-		*have = said
+	if *have == empty {
+		*have = value
 	}
-	return *have == said
+	return *have == value
 }
 
-// check says what does not go with the kind.
+// check returns an error for what the kind does not allow.
 func (t *Target) check() error {
-	if t.said.network == "unix" && t.Kind != Ring {
+	if t.common.network == "unix" && t.Kind != Ring {
 		return fmt.Errorf("a %s tells addresses of other servers, so its own cannot be sockets: use host:port", t.Kind)
 	}
 	if t.Kind == Cluster && t.DB() != 0 {
@@ -167,8 +168,7 @@ func isList(text string) bool {
 	return strings.Contains(text, ",")
 }
 
-// parseServer reads the forms of one server, whose port may be missing in a URL. A path is a socket, whatever the socket type
-// says.
+// parseServer reads one server in any of its forms. port is for a URL without one. A path is a socket with every socket type.
 func parseServer(text, socketType, port string) (server, error) {
 	if !strings.Contains(text, "://") {
 		return parsePlain(text, socketType)

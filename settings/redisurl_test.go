@@ -11,11 +11,11 @@ import (
 func targetOf(r Redis) (*Target, error) { return NamedRedis{&r, "REDIS_"}.Target() }
 
 func tcp(addresses ...string) Target {
-	return Target{Kind: Single, Addresses: addresses, said: server{network: "tcp"}}
+	return Target{Kind: Single, Addresses: addresses, common: server{network: "tcp"}}
 }
 
 func unix(paths ...string) Target {
-	return Target{Kind: Single, Addresses: paths, said: server{network: "unix"}}
+	return Target{Kind: Single, Addresses: paths, common: server{network: "unix"}}
 }
 
 // with is the target, changed.
@@ -27,10 +27,10 @@ func (t Target) with(changes ...func(*Target)) Target {
 }
 
 func kind(k Kind) func(*Target)        { return func(t *Target) { t.Kind = k } }
-func scheme(name string) func(*Target) { return func(t *Target) { t.said.scheme = name } }
-func database(db string) func(*Target) { return func(t *Target) { t.said.db = db } }
+func scheme(name string) func(*Target) { return func(t *Target) { t.common.scheme = name } }
+func database(db string) func(*Target) { return func(t *Target) { t.common.db = db } }
 func as(user, password string) func(*Target) {
-	return func(t *Target) { t.said.login = Login{user, password} }
+	return func(t *Target) { t.common.login = Login{user, password} }
 }
 
 func TestRedisURLs(t *testing.T) {

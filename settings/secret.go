@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// readSecret reads a secret from the file that a variable names. The end of its last line does not belong to it.
+// readSecret reads a secret from the file that a variable names. Line breaks at the end of the file are not part of it.
 func readSecret(variable, file string) (string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -21,7 +21,7 @@ func readSecret(variable, file string) (string, error) {
 
 // LoginSource is where a user and a password come from: a variable, or the file that its companion names.
 type LoginSource struct {
-	variable string // the companion is called like it, with _FILE at the end
+	variable string // its companion has _FILE at the end of the name
 	text     string
 	file     string
 }
@@ -59,7 +59,7 @@ func (c *Config) Secrets() []string {
 	return all
 }
 
-// passwordIn is the password in a URL, or nothing. It looks at the text alone, because what is no URL may still hold one.
+// passwordIn returns the password in a URL, or an empty text. It does not parse the URL, because a malformed one may hold a password too.
 func passwordIn(text string) string {
 	at := strings.LastIndexByte(text, '@')
 	if at < 0 {

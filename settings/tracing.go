@@ -6,15 +6,15 @@ import (
 )
 
 // Tracing is whether requests are traced, and how. The variables that begin with TRACING_ are the reference server's, the
-// others OpenTelemetry's; where both say something, OpenTelemetry's win, and what turns traces off wins over what turns
+// others OpenTelemetry's. Where both are set, OpenTelemetry's win, and a variable that turns traces off wins over one that turns
 // them on. The libraries read the rest of OTEL_EXPORTER_OTLP_*, OTEL_BSP_* and OTEL_RESOURCE_ATTRIBUTES themselves, from
 // the environment of the process.
 type Tracing struct {
-	Enabled        *bool   `env:"TRACING_ENABLED"`                               // unset: on where OTEL_TRACES_EXPORTER is otlp, or an endpoint is set
+	Enabled        *bool   `env:"TRACING_ENABLED"`                               // turns traces on or off; unset: on where OTEL_TRACES_EXPORTER is otlp, or an endpoint is set
 	Over           string  `env:"TRACING_EXPORTER_PROTOCOL" envDefault:"http"`   // how spans are sent: http or grpc
 	Service        string  `env:"TRACING_SERVICE_NAME" envDefault:"RateLimit"`   // name of this service in traces; OTEL_SERVICE_NAME goes before it
 	Namespace      string  `env:"TRACING_SERVICE_NAMESPACE"`                     // namespace of this service in traces
-	Instance       string  `env:"TRACING_SERVICE_INSTANCE_ID"`                   // this sidecar in traces; unset: a random one
+	Instance       string  `env:"TRACING_SERVICE_INSTANCE_ID"`                   // id of this sidecar in traces; unset: a random one
 	Rate           float64 `env:"TRACING_SAMPLING_RATE" envDefault:"1"`          // share of the requests without a caller's span that get one, 0 to 1; OTEL_TRACES_SAMPLER goes before it
 	SDK            string  `env:"OTEL_SDK_DISABLED"`                             // true: no traces, whatever else is set
 	Exporter       string  `env:"OTEL_TRACES_EXPORTER"`                          // otlp, or none for no traces
@@ -24,7 +24,7 @@ type Tracing struct {
 	TracesProtocol string  `env:"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"`            // goes before OTEL_EXPORTER_OTLP_PROTOCOL
 	Headers        string  `env:"OTEL_EXPORTER_OTLP_HEADERS"`                    // sent to the collector along with spans; secret
 	TracesHeaders  string  `env:"OTEL_EXPORTER_OTLP_TRACES_HEADERS"`             // the same for traces alone; secret
-	Callers        string  `env:"OTEL_PROPAGATORS" envDefault:"tracecontext,b3"` // where Envoy's span is looked for: tracecontext, b3, b3multi
+	Callers        string  `env:"OTEL_PROPAGATORS" envDefault:"tracecontext,b3"` // headers that may carry Envoy's span: tracecontext, b3, b3multi
 	Sampler        string  `env:"OTEL_TRACES_SAMPLER"`                           // as OpenTelemetry defines it, with OTEL_TRACES_SAMPLER_ARG
 	Queue          int     `env:"OTEL_BSP_MAX_QUEUE_SIZE" envDefault:"2048"`     // spans that wait to be sent; further ones are dropped and counted
 }
@@ -54,11 +54,11 @@ func (t *Tracing) exports(name string) bool {
 
 // GRPC reports whether spans go over gRPC.
 func (t *Tracing) GRPC() bool {
-	for _, said := range []string{t.TracesProtocol, t.Protocol} {
+	for _, protocol := range []string{t.TracesProtocol, t.Protocol} {
 		switch {
-		case one(said, "grpc"):
+		case one(protocol, "grpc"):
 			return true
-		case one(said, "http/protobuf", "http/json"):
+		case one(protocol, "http/protobuf", "http/json"):
 			return false
 		}
 	}
@@ -68,7 +68,7 @@ func (t *Tracing) GRPC() bool {
 // Propagators are the entries of OTEL_PROPAGATORS, in lower case.
 func (t *Tracing) Propagators() []string { return list(t.Callers) }
 
-// list is a list with commas in between, in lower case and without blanks.
+// list returns the entries of a list with commas in between, in lower case and without blanks.
 func list(text string) []string {
 	var all []string
 	for entry := range strings.SplitSeq(strings.ToLower(text), ",") {
@@ -79,15 +79,15 @@ func list(text string) []string {
 	return all
 }
 
-// validate says what is wrong with the settings of this program. OpenTelemetry's are shared by all programs of a platform:
-// what means nothing here is a warning.
+// validate adds the problems of the reference server's variables and of the queue. All programs of a platform share OpenTelemetry's:
+// a value of theirs that means nothing here is a warning.
 func (t *Tracing) validate(p *problems) {
 	p.unless(one(t.Over, "http", "grpc"), "TRACING_EXPORTER_PROTOCOL", t.Over, "http or grpc")
 	p.unless(t.Rate >= 0 && t.Rate <= 1, "TRACING_SAMPLING_RATE", t.Rate, "a number from 0 to 1")
 	p.unless(t.Queue >= 1, "OTEL_BSP_MAX_QUEUE_SIZE", t.Queue, "a number above 0")
 }
 
-// warn names what is set and does nothing.
+// warn adds a line for each value that is set and has no effect.
 func (t *Tracing) warn(add func(is bool, line string)) {
 	if !t.On() && t.Exporter == "" {
 		return
@@ -95,11 +95,11 @@ func (t *Tracing) warn(add func(is bool, line string)) {
 	add(t.Exporter != "" && !t.exports("otlp") && !t.exports("none"), "OTEL_TRACES_EXPORTER="+t.Exporter+": use otlp or none")
 	for _, name := range t.Propagators() {
 		known := one(name, "tracecontext", "b3", "b3multi", "none")
-		// Baggage is for services that hand it on, and there are none behind this one.
+		// Baggage is for services that call further ones. The sidecar calls none, so it needs no warning.
 		add(!known && name != "baggage", "OTEL_PROPAGATORS: "+name+": use tracecontext, b3 or b3multi")
 	}
-	for _, said := range [][2]string{{"OTEL_EXPORTER_OTLP_PROTOCOL", t.Protocol}, {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", t.TracesProtocol}} {
-		add(!one(said[1], "", "grpc", "http/protobuf", "http/json"), said[0]+"="+said[1]+": use grpc, http/protobuf or http/json")
+	for _, protocol := range [][2]string{{"OTEL_EXPORTER_OTLP_PROTOCOL", t.Protocol}, {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", t.TracesProtocol}} {
+		add(!one(protocol[1], "", "grpc", "http/protobuf", "http/json"), protocol[0]+"="+protocol[1]+": use grpc, http/protobuf or http/json")
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// validate says what is readable and yet wrong, in the order of the fields.
+// validate returns the problems of values that could be read, group by group.
 func (c *Config) validate() []string {
 	var p problems
 	c.validateListen(&p)
@@ -77,10 +77,10 @@ func (c *Config) validateTLS(p *problems) {
 	p.unless(t.SAN == "" || len(t.Names()) > 0, "GRPC_CLIENT_TLS_SAN", t.SAN, "a list of names, with commas in between")
 }
 
-// setting is a variable with its value; an empty value is not set.
+// setting is a variable with its value. An empty value means that it is not set.
 type setting struct{ name, value string }
 
-// unused adds a problem for each setting that has a value and does nothing. mend is what to do about it.
+// unused adds a problem for each setting that has a value and no effect. mend is what to do about it.
 func (p *problems) unused(mend string, settings []setting) {
 	for _, s := range settings {
 		if s.value != "" {
@@ -89,7 +89,7 @@ func (p *problems) unused(mend string, settings []setting) {
 	}
 }
 
-// unless is the text where a condition does not hold, else nothing.
+// unless returns the text where a condition does not hold, else an empty text.
 func unless(is bool, text string) string {
 	if is {
 		return ""
@@ -97,16 +97,17 @@ func unless(is bool, text string) string {
 	return text
 }
 
-// set is a text for a switch that is on, else nothing.
+// set returns the value of a switch: true, or an empty text where it is off.
 func set(is bool) string { return unless(!is, "true") }
 
-// validateRedisTLS finds settings of TLS that no connection uses: a reader of the environment would take Redis for secured.
+// validateRedisTLS adds a problem for each setting of TLS that no connection uses: with it an operator would believe that Redis is
+// reached over TLS.
 func (c *Config) validateRedisTLS(p *problems) {
 	t, secured := &c.RedisTLS, false
 	for _, r := range c.Redises() {
 		at, err := r.Target()
 		if err != nil {
-			return // it is reported elsewhere
+			return // NamedRedis.validate reports it
 		}
 		secured = secured || r.URL != "" && at.Secured()
 		if r.URL == "" {
@@ -175,7 +176,7 @@ func (c *Config) validateRest(p *problems) {
 	p.unless(one(c.Log.Decisions, "off", "refused", "all"), "LOG_DECISIONS", c.Log.Decisions, "one of off, refused, all")
 	p.unless(c.Log.DecisionsRate >= 0 && c.Log.DecisionsRate <= 1, "LOG_DECISIONS_RATE", c.Log.DecisionsRate, "a number from 0 to 1")
 	c.Tracing.validate(p)
-	// Serving without the rules that were asked for would admit everything.
+	// A sidecar without the rules that CONFIG_TYPE names would admit everything.
 	if strings.EqualFold(c.Rules.Type, "GRPC_XDS_SOTW") {
 		*p = append(*p, "CONFIG_TYPE: "+noXDS)
 	} else {

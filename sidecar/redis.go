@@ -114,8 +114,8 @@ func addLogins(s *fleet.Servers, r settings.NamedRedis, t *settings.Target, log 
 	return nil
 }
 
-// rotating makes a function that asks the source anew each time, so that a file may change while the sidecar runs. While
-// it cannot be read, what it last held stays, at first the given login. hide gets each password before it is used.
+// rotating returns a function that reads the source each time, so that a file may change while the sidecar runs. While the file
+// cannot be read, the function returns the last login that it read, at first the given one. hide gets each password before it is used.
 func rotating(source settings.LoginSource, first settings.Login, log *slog.Logger, hide func(secret string)) func() (user, password string) {
 	var last atomic.Pointer[settings.Login]
 	last.Store(&first)
