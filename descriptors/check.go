@@ -215,7 +215,7 @@ func (c *checker) accountBurst(at Pos, a *Account, what string) {
 		if l.Unlimited {
 			continue
 		}
-		if l.Algorithm != limit.TokenBucket {
+		if !l.Algorithm.HasBurst() {
 			c.fail(l.Pos.or(at), "burst of %s %q holds for each of its limits, and %v has none: use token_bucket", what, a.Name, l.Algorithm)
 			continue
 		}

@@ -23,11 +23,11 @@ var algorithms = [...]algorithm{TokenBucket: tokenBucket, SlidingWindow: sliding
 // algorithm or a window it counts as a limit of 0.
 func rateOf(l *Limit) rate {
 	r := rate{count: l.Count, window: l.Window.Microseconds(), burst: l.Burst}
-	if l.Algorithm < TokenBucket || l.Algorithm > SlidingLog || r.count < 0 || r.burst < 0 || r.window < 1 {
+	if !l.Algorithm.known() || r.count < 0 || r.burst < 0 || r.window < 1 {
 		return rate{window: max(r.window, 1)}
 	}
 	r = rate{count: min(r.count, MaxCount), window: min(r.window, MaxWindow.Microseconds()), burst: min(r.burst, MaxCount)}
-	if l.Algorithm == FixedWindow {
+	if l.Algorithm.HasCalendar() {
 		r.calendar = l.Calendar
 	}
 	return r
@@ -227,7 +227,7 @@ func (c *Charge) returnable(l rate, now int64) int64 {
 		return MaxCost
 	case now > c.Until:
 		return 0
-	case c.Limit.Algorithm != TokenBucket:
+	case !c.Limit.Algorithm.Fills():
 		return MaxCost
 	}
 	tokens, part := share(c.Until-now, l.count, l.window)
@@ -240,7 +240,7 @@ func (c *Charge) returnable(l rate, now int64) int64 {
 // RefundUntil is until when what a charge took can be given back without harm: while its window lasts, because the next one owes
 // nobody anything; from a bucket and a log until time has given it back, and all that others had taken then.
 func RefundUntil(l Limit, d *Decision) int64 {
-	if l.Algorithm != FixedWindow && l.Algorithm != SlidingWindow || l.Calendar != nil {
+	if !l.Algorithm.Aligned() || l.Calendar != nil {
 		return d.At + d.ResetAfter.Microseconds() - 1
 	}
 	window := rateOf(&l).window
@@ -249,7 +249,7 @@ func RefundUntil(l Limit, d *Decision) int64 {
 
 // waits says that tokens may be taken in advance, or for a peek that they could be.
 func (c *Charge) waits() bool {
-	return c.MaxWait > 0 && (c.Op == Spend || c.Op == Peek) && c.Limit.Algorithm == TokenBucket
+	return c.MaxWait > 0 && (c.Op == Spend || c.Op == Peek) && c.Limit.Algorithm.Lends()
 }
 
 // reserve takes tokens in advance if they are due within the charge's longest wait. If not, a refusal takes n. A peek takes

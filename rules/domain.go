@@ -133,7 +133,7 @@ func (d *decoder) quota(keys map[string]reader, limits *[]descriptors.Limit, bur
 	keys["burst"] = func(n *node) { at = n; d.number(burst, 1, limit.MaxCount)(n) }
 	return func() {
 		for _, l := range *limits {
-			if at != nil && !l.Unlimited && l.Algorithm != limit.TokenBucket {
+			if at != nil && !l.Unlimited && !l.Algorithm.HasBurst() {
 				d.fail(at, "burst holds for token_bucket only, and one of the limits is a %s; remove one of the two", l.Algorithm)
 			}
 		}

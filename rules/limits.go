@@ -143,7 +143,7 @@ func (d *decoder) calendar(n *node, to *descriptors.Limit) {
 	if to.CalendarUnit == 0 {
 		return
 	}
-	if n != nil && to.Algorithm != limit.FixedWindow {
+	if n != nil && !to.Algorithm.HasCalendar() {
 		d.fail(n, "%s is counted by fixed_window only, not by %s; remove algorithm", to.CalendarUnit, to.Algorithm)
 	}
 	to.Algorithm = limit.FixedWindow
@@ -154,7 +154,7 @@ func (d *decoder) burst(n *node, to *descriptors.Limit) {
 	if n == nil {
 		to.Burst = to.Count
 	}
-	if to.Algorithm == limit.TokenBucket {
+	if to.Algorithm.HasBurst() {
 		return
 	}
 	to.Burst = 0
