@@ -24,16 +24,6 @@ type Load struct {
 // Rejected says whether the load brought no rule set.
 func (l Load) Rejected() bool { return l.Set == nil }
 
-// Text lists what was found, one line each: what kept the rules from being read, then FormatProblems. It is empty when
-// there is nothing to say.
-func (l Load) Text() string {
-	text := FormatProblems(l.Problems)
-	if l.Err == nil {
-		return text
-	}
-	return l.Err.Error() + "\n" + text
-}
-
 // Source is a place that rule sets come from.
 type Source interface {
 	// Watch publishes what there is at once, then again on each change, until ctx ends. It calls publish from one
