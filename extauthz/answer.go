@@ -1,8 +1,6 @@
 package extauthz
 
 import (
-	"net/http"
-
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/spillway-mesh/spillway/descriptors"
@@ -42,39 +40,24 @@ const (
 
 // outcome is what a verdict comes to over this protocol.
 type outcome struct {
-	label  string // for the access log; empty when nothing is to be told
+	engine.Outcome
 	code   uint64 // gRPC's
-	status int    // HTTP's, unless code is codeOK
+	status int    // HTTP's
 }
 
 // outcomeOf translates a verdict. It looks at nothing that could be missing: after a panic the answer is made of this
 // alone.
 func outcomeOf(v *engine.Verdict) outcome {
-	var o outcome
-	switch {
-	case v.Shadowed:
-		return outcome{label: "shadowed"}
-	case v.Malformed != nil:
-		return outcome{label: "malformed", code: codeInvalidArgument, status: statusOr(v.Malformed.Status, http.StatusBadRequest)}
-	case !v.Refused:
-		return outcome{}
-	case v.Match.Block != nil:
-		o = outcome{label: "blocked", code: codePermissionDenied, status: http.StatusForbidden}
-	default:
-		o = outcome{label: "refused", code: codeResourceExhausted, status: http.StatusTooManyRequests}
-	}
-	if v.Response != nil {
-		o.status = statusOr(v.Response.Status, o.status)
+	o := outcome{Outcome: v.Outcome(), status: v.HTTPStatus()}
+	switch o.Outcome {
+	case engine.Malformed:
+		o.code = codeInvalidArgument
+	case engine.Blocked:
+		o.code = codePermissionDenied
+	case engine.Refused:
+		o.code = codeResourceExhausted
 	}
 	return o
-}
-
-// statusOr is the status if it is one that a response can have.
-func statusOr(status, other int) int {
-	if status < 200 || status > 599 {
-		return other
-	}
-	return status
 }
 
 // appendAnswer writes the CheckResponse that a verdict comes to.
@@ -142,15 +125,15 @@ func (s *Service) appendDenial(b []byte, req *descriptors.Request, v *engine.Ver
 
 // appendMetadata writes what Envoy shows to later filters and to its access log; see the package comment.
 func appendMetadata(b []byte, o outcome, v *engine.Verdict) []byte {
-	if o.label == "" && v.Degraded == "" {
+	if !o.Refuses() && v.Degraded == "" {
 		return b
 	}
 	b, mark := wire.Begin(b, answerMetadata)
 	if v.Degraded != "" {
 		b = wire.AppendLabel(b, "degraded", v.Degraded)
 	}
-	if o.label != "" {
-		b = wire.AppendLabel(b, "outcome", o.label)
+	if o.Refuses() {
+		b = wire.AppendLabel(b, "outcome", o.String())
 		if v.Malformed == nil && v.Refusing != nil {
 			b = wire.AppendLabel(b, "rule", v.Refusing.Rule)
 		}

@@ -70,7 +70,7 @@ func (o *observer) use(set *descriptors.Set) {
 
 // verdict counts one request.
 func (o *observer) verdict(req *descriptors.Request, v *engine.Verdict) {
-	o.t.Decided(o.rule(v.Match.Domain, lastWord(v)), outcome(v))
+	o.t.Decided(o.rule(v.Match.Domain, v.Effect()), v.Outcome())
 	if v.Match.BadLimits > 0 {
 		o.t.BadOverrides(v.Match.BadLimits)
 	}
@@ -91,47 +91,6 @@ func (o *observer) verdict(req *descriptors.Request, v *engine.Verdict) {
 		n := hits(req, t.Descriptor)
 		o.t.Count(o.series(v.Match.Domain.Name, t), telemetry.Hit{Hits: n})
 	}
-}
-
-// lastWord is the limit, block or allow that had the last word on a request: the one that refuses, else the one that is
-// reported, else the first that applies, or nil.
-func lastWord(v *engine.Verdict) *descriptors.Effect {
-	switch {
-	case v.Match.Block != nil:
-		return v.Match.Block
-	case v.Refusing != nil:
-		return v.Refusing
-	case v.Match.Exempt != nil:
-		return v.Match.Exempt
-	case v.Reported.Effect != nil:
-		return v.Reported.Effect
-	case len(v.Match.Terms) > 0:
-		return v.Match.Terms[0].Effect
-	case len(v.Match.Unlimited) > 0:
-		return v.Match.Unlimited[0].Effect
-	}
-	return nil
-}
-
-// outcome is what became of the request as a whole.
-func outcome(v *engine.Verdict) telemetry.Outcome {
-	switch {
-	case v.Malformed != nil:
-		return telemetry.Malformed
-	case v.Match.Block != nil && v.Refused:
-		return telemetry.Blocked
-	case v.Refused:
-		return telemetry.Refused
-	case v.Shadowed:
-		return telemetry.Shadowed
-	case v.Match.Exempt != nil:
-		return telemetry.Exempt
-	case !v.Match.Known:
-		return telemetry.Unknown
-	case len(v.Match.Terms) == 0 && len(v.Match.Unlimited) == 0:
-		return telemetry.NoLimit
-	}
-	return telemetry.Allowed
 }
 
 // charge counts charge i of a verdict.

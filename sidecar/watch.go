@@ -43,7 +43,7 @@ func (w watched) Decide(ctx context.Context, req *descriptors.Request, v *engine
 		defer span.End()
 	}
 	w.engine.Decide(ctx, req, v)
-	logged := w.decisions != nil && w.decisions.Wants(outcome(v))
+	logged := w.decisions != nil && w.decisions.Wants(v.Outcome())
 	if !logged && !span.Recording() {
 		return
 	}
@@ -60,31 +60,14 @@ func (w watched) Decide(ctx context.Context, req *descriptors.Request, v *engine
 
 // summary is what may be told of a verdict: the configuration's words, and none of the client's.
 func summary(v *engine.Verdict) telemetry.Summary {
-	s := telemetry.Summary{Outcome: outcome(v), Status: statusOf(v), Degraded: v.Degraded}
+	s := telemetry.Summary{Outcome: v.Outcome(), Status: v.HTTPStatus(), Degraded: v.Degraded}
 	if v.Match.Domain != nil {
 		s.Domain = v.Match.Domain.Name
 	}
-	if e := lastWord(v); e != nil {
+	if e := v.Effect(); e != nil {
 		s.Rule, s.Scope = e.Rule, e.Scope
 	}
 	return s
-}
-
-// statusOf is what a client over HTTP is answered, as far as it is this program's to say.
-func statusOf(v *engine.Verdict) int {
-	code := http.StatusTooManyRequests
-	switch {
-	case !v.Refused || v.Shadowed:
-		return http.StatusOK
-	case v.Malformed != nil:
-		return max(v.Malformed.Status, http.StatusBadRequest)
-	case v.Match.Block != nil:
-		code = http.StatusForbidden
-	}
-	if v.Response != nil && v.Response.Status != 0 {
-		code = v.Response.Status
-	}
-	return code
 }
 
 // overJSON marks the context of requests that came over HTTP.

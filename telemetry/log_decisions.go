@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/spillway-mesh/spillway/engine"
 )
 
 // Bounds of the log of decisions.
@@ -49,8 +51,8 @@ func (t *Telemetry) DecisionLog(cfg DecisionLogConfig) *DecisionLog {
 }
 
 // Wants tells whether a decision is to be logged.
-func (l *DecisionLog) Wants(o Outcome) bool {
-	if !l.cfg.All && o != Refused && o != Blocked && o != Shadowed && o != Malformed {
+func (l *DecisionLog) Wants(o engine.Outcome) bool {
+	if !l.cfg.All && !o.Refuses() {
 		return false
 	}
 	if !l.cfg.Log.Enabled(context.Background(), slog.LevelInfo) {
