@@ -12,7 +12,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/rules"
-	"github.com/spillway-mesh/spillway/sidecar"
+	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -238,7 +238,7 @@ func TestQuickStartShowsCommandsThatRun(t *testing.T) {
 			made := target.FindStringSubmatch(line)
 			switch {
 			case strings.HasPrefix(line, "curl ") && strings.Contains(readme, "\n"+line+"\n"):
-			case made != nil && strings.Contains(makefile, "\n"+made[2]+":") && (made[1] == "" || slices.Contains(sidecar.Variables(), made[1])):
+			case made != nil && strings.Contains(makefile, "\n"+made[2]+":") && (made[1] == "" || slices.Contains(settings.Variables(), made[1])):
 			case slices.ContainsFunc(known, func(k *regexp.Regexp) bool { return k.MatchString(line) }):
 			default:
 				t.Errorf("docs/quick-start.md shows %q, which no test runs", line)

@@ -35,12 +35,13 @@ var rooms = map[string][]string{
 	"admin":            {"engine", "rules", "audit", "descriptors", "limit"},
 	"telemetry":        {"engine", "descriptors", "limit", "rules", "audit", "breaker", "fleet", "store", "identity"},
 	"control":          {"limit", "descriptors", "identity", "audit", "rules"},
-	"sidecar":          {"limit", "breaker", "identity", "descriptors", "audit", "engine", "fleet", "store", "rules", "door", "rlsvc", "extauthz", "rlqs", "admin", "telemetry"},
-	"cmd/sidecar":      {"sidecar"},
+	"settings":         {},
+	"sidecar":          {"limit", "breaker", "identity", "descriptors", "audit", "engine", "fleet", "store", "rules", "door", "rlsvc", "extauthz", "rlqs", "admin", "telemetry", "settings"},
+	"cmd/sidecar":      {"sidecar", "settings"},
 	"cmd/spillway":     {"limit", "breaker", "identity", "descriptors", "audit", "engine", "fleet", "store", "rules", "admin", "telemetry", "control", "sidecar"},
 	"test/servers":     {},
 	"test/integration": {"sidecar", "control", "test/servers"},
-	"test/demo":        {"sidecar"},
+	"test/demo":        {"settings"},
 }
 
 // furniture are the folders at the top that are no rooms.

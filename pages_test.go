@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spillway-mesh/spillway/sidecar"
+	"github.com/spillway-mesh/spillway/settings"
 )
 
 func page(t *testing.T, name string) string {
@@ -33,12 +33,12 @@ func TestReadmeShowsTheTwoCommands(t *testing.T) {
 }
 
 func TestReadmeNamesSettingsThatExist(t *testing.T) {
-	read := sidecar.Variables()
-	settings := regexp.MustCompile("(?m)^\\| `([A-Z_]+)`").FindAllStringSubmatch(page(t, "README.md"), -1)
-	if len(settings) < 10 {
-		t.Fatalf("README.md lists %d settings: its table has another shape than this test reads", len(settings))
+	read := settings.Variables()
+	listed := regexp.MustCompile("(?m)^\\| `([A-Z_]+)`").FindAllStringSubmatch(page(t, "README.md"), -1)
+	if len(listed) < 10 {
+		t.Fatalf("README.md lists %d settings: its table has another shape than this test reads", len(listed))
 	}
-	for _, s := range settings {
+	for _, s := range listed {
 		if !slices.Contains(read, s[1]) {
 			t.Errorf("README.md lists %s, which the sidecar does not read", s[1])
 		}

@@ -21,7 +21,7 @@ import (
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/rules"
-	"github.com/spillway-mesh/spillway/sidecar"
+	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/store"
 	"github.com/spillway-mesh/spillway/telemetry"
 )
@@ -293,7 +293,7 @@ func writeGroup(t *testing.T, out *strings.Builder, group *ast.Field, g *ast.Gen
 }
 
 func TestReferenceOfTheEnvironment(t *testing.T) {
-	types := structs(t, "sidecar")
+	types := structs(t, "settings")
 	out, peer := new(strings.Builder), new(strings.Builder)
 	var names []string
 	for _, group := range structOf(types["Config"]).Fields.List {
@@ -302,10 +302,10 @@ func TestReferenceOfTheEnvironment(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	if read := sidecar.Variables(); !slices.Equal(names, read) {
+	if read := settings.Variables(); !slices.Equal(names, read) {
 		t.Errorf("the page lists %d variables and the sidecar reads %d", len(names), len(read))
 	}
-	for _, v := range sidecar.PeerVariables() {
+	for _, v := range settings.PeerVariables() {
 		fmt.Fprintf(peer, "| `%s` | %s | %s |\n", v.Name, v.Verdict, v.Note)
 	}
 	keep(t, "docs/environment.md", fmt.Sprintf(environmentPage, out, peer))

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spillway-mesh/spillway/sidecar"
+	"github.com/spillway-mesh/spillway/settings"
 )
 
 // TestSecurityPageIsTrue holds the page about security to the code: its tests, variables and metrics exist, each row of what a client may
@@ -14,7 +14,7 @@ import (
 func TestSecurityPageIsTrue(t *testing.T) {
 	const name = "docs/security.md"
 	text := page(t, name)
-	known, read := provers(t), sidecar.Variables()
+	known, read := provers(t), settings.Variables()
 	metrics := page(t, "docs/metrics.md")
 	variable := regexp.MustCompile(`^[A-Z]+(_[A-Z0-9]+)*$`)
 	for n, line := range strings.Split(text, "\n") {

@@ -103,7 +103,7 @@ func TestBreakerSettingsReachTheBreaker(t *testing.T) {
 	want := breaker.Config{
 		Consecutive: 7, Ratio: 0.25, MinCalls: 50, Window: 10 * time.Second, Open: 2 * time.Second, MaxOpen: 3 * time.Second, Probes: 1,
 	}
-	if diff := cmp.Diff(want, cfg.Breaker.config()); diff != "" {
+	if diff := cmp.Diff(want, breakerConfig(cfg.Breaker)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

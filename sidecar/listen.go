@@ -6,37 +6,34 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
-)
 
-// address is host and port in one.
-func address(host string, port uint16) string {
-	return net.JoinHostPort(host, strconv.Itoa(int(port)))
-}
+	"github.com/spillway-mesh/spillway/settings"
+)
 
 // listeners are the sockets of a sidecar. Those that are not asked for are nil.
 type listeners struct{ grpc, uds, http, debug, metrics net.Listener }
 
 // listen opens all sockets, or none.
-func listen(cfg Config) (l listeners, err error) {
+func listen(cfg *settings.Config) (l listeners, err error) {
 	defer func() {
 		if err != nil {
 			l.close()
 		}
 	}()
+	http, grpc, debug := cfg.Listen.Addresses()
 	tcp := []struct {
 		at   *net.Listener
 		name string
 		addr string
 		want bool
 	}{
-		{&l.grpc, "gRPC", address(cfg.Listen.GRPCHost, cfg.Listen.GRPCPort), true},
-		{&l.http, "HTTP", address(cfg.Listen.Host, cfg.Listen.Port), true},
-		{&l.debug, "debug", address(cfg.Listen.DebugHost, cfg.Listen.DebugPort), true},
+		{&l.grpc, "gRPC", grpc, true},
+		{&l.http, "HTTP", http, true},
+		{&l.debug, "debug", debug, true},
 		{&l.metrics, "metrics", cfg.Metrics.Addr, cfg.Metrics.Prometheus && !cfg.Metrics.Disabled},
 	}
 	for _, t := range tcp {

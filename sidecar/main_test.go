@@ -22,6 +22,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -66,6 +67,16 @@ type running struct {
 	stop  context.CancelFunc
 	done  chan struct{}
 	err   error // with done
+}
+
+// fromEnv reads settings, or fails the test.
+func fromEnv(t testing.TB, environ ...string) settings.Config {
+	t.Helper()
+	cfg, err := settings.FromEnvironment(environ, "sidecar")
+	if err != nil {
+		t.Fatalf("environment %q: %v", environ, err)
+	}
+	return cfg
 }
 
 // begin starts a sidecar on free ports with these rules, and stops it when the test ends.

@@ -10,15 +10,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-)
 
-// Memory is when garbage is collected. The Go runtime reads both variables itself, and what they say holds; the sidecar sets
-// what they leave open when it begins to serve. With no limit at all, the heap takes up to five times what is in use: set
-// GOGC=100 where that is too much.
-type Memory struct {
-	Growth string `env:"GOGC"`       // growth of the heap, in percent of what is in use, at which garbage is collected, or off; unset: 400
-	Limit  string `env:"GOMEMLIMIT"` // size of the process, such as 400MiB, near which it is collected more often; unset: four fifths of what the cgroup allows, if it says
-}
+	"github.com/spillway-mesh/spillway/settings"
+)
 
 const (
 	heapGrowth = 400 // percent
@@ -39,18 +33,18 @@ type budget struct {
 // spacious is the memory limit that is assumed where there is none.
 const spacious = 2 << 30
 
-// budget divides a part of the memory limit: together a little less than half of it. The rest is for what is not bounded by bytes
+// budgetOf divides a part of the memory limit: together a little less than half of it. The rest is for what is not bounded by bytes
 // (connections, goroutines, rules) and for garbage.
-func (m Memory) budget(root fs.FS) budget {
-	limit := m.allowed(root)
+func budgetOf(m settings.Memory, root fs.FS) budget {
+	limit := allowedMemory(m, root)
 	if limit == unlimited {
 		limit = spacious
 	}
 	return budget{counters: limit / 5, denials: limit / 16, debts: limit / 16, reserved: limit / 32, tokens: limit / 32, messages: limit / 10}
 }
 
-// allowed is how much memory the process may take: what GOMEMLIMIT says or, where that is less or nothing is said, its cgroup.
-func (m Memory) allowed(root fs.FS) int64 {
+// allowedMemory is how much memory the process may take: what GOMEMLIMIT says or, where that is less or nothing is said, its cgroup.
+func allowedMemory(m settings.Memory, root fs.FS) int64 {
 	allowed := cgroupLimit(root)
 	if m.Limit != "" {
 		allowed = min(allowed, debug.SetMemoryLimit(-1))
@@ -58,8 +52,8 @@ func (m Memory) allowed(root fs.FS) int64 {
 	return allowed
 }
 
-// apply sets what the environment left open. Root is the file system of the machine.
-func (m Memory) apply(root fs.FS, log *slog.Logger) {
+// applyMemory sets what the environment left open. Root is the file system of the machine.
+func applyMemory(m settings.Memory, root fs.FS, log *slog.Logger) {
 	if m.Growth == "" {
 		debug.SetGCPercent(heapGrowth)
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/spillway-mesh/spillway/settings"
 )
 
 // machine is a file system with these files.
@@ -53,22 +55,22 @@ func TestMemoryIsSetWhereTheEnvironmentLeavesItOpen(t *testing.T) {
 	const given = 7 << 30 // stands for what the runtime read from GOMEMLIMIT
 	for _, c := range []struct {
 		name   string
-		memory Memory
+		memory settings.Memory
 		root   fs.FS
 		growth int
 		limit  int64
 		logged string
 	}{
-		{"nothing set", Memory{}, root, 400, 8 << 30, "gogc=400 limit=8192MiB"},
-		{"no limit in sight", Memory{}, machine(), 400, given, "gogc=400 limit=7168MiB"},
-		{"GOGC set", Memory{Growth: "100"}, root, 100, 8 << 30, "gogc=100 limit=8192MiB"},
-		{"GOMEMLIMIT set", Memory{Limit: "7GiB"}, root, 400, given, "gogc=400 limit=7168MiB"},
-		{"both set", Memory{Growth: "off", Limit: "7GiB"}, root, 100, given, "gogc=off limit=7168MiB"},
+		{"nothing set", settings.Memory{}, root, 400, 8 << 30, "gogc=400 limit=8192MiB"},
+		{"no limit in sight", settings.Memory{}, machine(), 400, given, "gogc=400 limit=7168MiB"},
+		{"GOGC set", settings.Memory{Growth: "100"}, root, 100, 8 << 30, "gogc=100 limit=8192MiB"},
+		{"GOMEMLIMIT set", settings.Memory{Limit: "7GiB"}, root, 400, given, "gogc=400 limit=7168MiB"},
+		{"both set", settings.Memory{Growth: "off", Limit: "7GiB"}, root, 100, given, "gogc=off limit=7168MiB"},
 	} {
 		debug.SetGCPercent(100)
 		debug.SetMemoryLimit(given)
 		var log strings.Builder
-		c.memory.apply(c.root, slog.New(slog.NewTextHandler(&log, nil)))
+		applyMemory(c.memory, c.root, slog.New(slog.NewTextHandler(&log, nil)))
 		if got := debug.SetGCPercent(100); got != c.growth {
 			t.Errorf("%s: the heap grows by %d %%, want %d", c.name, got, c.growth)
 		}
@@ -88,16 +90,16 @@ func TestCachesShareTheMemoryLimit(t *testing.T) {
 	cgroup := machine("proc/self/cgroup", "0::/\n", "sys/fs/cgroup/memory.max", "268435456\n")
 	for _, c := range []struct {
 		name   string
-		memory Memory
+		memory settings.Memory
 		root   fs.FS
 		limit  int64
 	}{
-		{"a cgroup", Memory{}, cgroup, 256 << 20},
-		{"GOMEMLIMIT above the cgroup", Memory{Limit: "1TiB"}, cgroup, 256 << 20},
-		{"GOMEMLIMIT alone", Memory{Limit: "1TiB"}, machine(), 1 << 40},
-		{"no limit in sight", Memory{}, machine(), 2 << 30},
+		{"a cgroup", settings.Memory{}, cgroup, 256 << 20},
+		{"GOMEMLIMIT above the cgroup", settings.Memory{Limit: "1TiB"}, cgroup, 256 << 20},
+		{"GOMEMLIMIT alone", settings.Memory{Limit: "1TiB"}, machine(), 1 << 40},
+		{"no limit in sight", settings.Memory{}, machine(), 2 << 30},
 	} {
-		b := c.memory.budget(c.root)
+		b := budgetOf(c.memory, c.root)
 		if b.counters != c.limit/5 {
 			t.Errorf("%s: counters may take %d bytes, want a fifth of %d", c.name, b.counters, c.limit)
 		}

@@ -3,57 +3,16 @@ package sidecar
 import (
 	"context"
 	"net"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spillway-mesh/spillway/telemetry"
 )
 
-// Metrics is who may see the counters. The debug port always has /metrics.
-type Metrics struct {
-	Prometheus bool              `env:"USE_PROMETHEUS"`                        // serves /metrics on PROMETHEUS_ADDR as well
-	Addr       string            `env:"PROMETHEUS_ADDR" envDefault:":9090"`    // host and port, with USE_PROMETHEUS
-	Path       string            `env:"PROMETHEUS_PATH" envDefault:"/metrics"` // of the metrics there
-	NearRatio  float64           `env:"NEAR_LIMIT_RATIO" envDefault:"0.8"`     // share of a limit from which hits count as near_limit
-	Labels     map[string]string `env:"EXTRA_TAGS"`                            // `k:v,k:v`: labels of every metric, tags of every statistic
-	Disabled   bool              `env:"DISABLE_STATS"`                         // no metrics on any port, and no statsd
-	Statsd     bool              `env:"USE_STATSD"`                            // sends statistics to statsd, over TCP
-	DogStatsd  bool              `env:"USE_DOG_STATSD"`                        // sends statistics to DogStatsD, over UDP; not with USE_STATSD
-	StatsdHost string            `env:"STATSD_HOST" envDefault:"localhost"`    // of statsd or DogStatsD
-	StatsdPort uint16            `env:"STATSD_PORT" envDefault:"8125"`         // of statsd or DogStatsD
-	Flush      time.Duration     `env:"STATS_FLUSH_INTERVAL" envDefault:"10s"` // from one sending of statistics to the next
-}
-
-// statsd tells whether statistics are sent.
-func (m *Metrics) statsd() bool { return (m.Statsd || m.DogStatsd) && !m.Disabled }
-
-// validate says what is wrong with the settings.
-func (m *Metrics) validate(p *problems) {
-	_, _, err := net.SplitHostPort(m.Addr)
-	p.unless(err == nil, "PROMETHEUS_ADDR", m.Addr, "an address such as :9090 or 127.0.0.1:9090")
-	p.unless(strings.HasPrefix(m.Path, "/") && !strings.ContainsAny(m.Path, " {}"), "PROMETHEUS_PATH", m.Path, "a path such as /metrics")
-	p.unless(m.NearRatio > 0 && m.NearRatio <= 1, "NEAR_LIMIT_RATIO", m.NearRatio, "a number above 0 and at most 1")
-	for name := range m.Labels {
-		free := labelName.MatchString(name) && !strings.HasPrefix(name, "__") && !slices.Contains(telemetry.Labels, name)
-		p.unless(free, "EXTRA_TAGS", name, "a label's name that is free: letters, digits and _")
-	}
-	p.unless(!m.Statsd || !m.DogStatsd, "USE_DOG_STATSD", m.DogStatsd, "possible beside USE_STATSD: use one of them")
-	p.unless(m.Flush >= time.Millisecond && m.Flush <= time.Hour, "STATS_FLUSH_INTERVAL", m.Flush, "a duration from 1ms to 1h")
-}
-
-// warn names what is set and does nothing.
-func (m *Metrics) warn(set map[string]string, add func(is bool, line string)) {
-	for _, name := range []string{"STATSD_HOST", "STATSD_PORT", "STATS_FLUSH_INTERVAL"} {
-		add(set[name] != "" && !m.statsd(), name+": nothing is sent to statsd; set USE_STATSD=true or USE_DOG_STATSD=true as well")
-	}
-}
-
 // startStatsd begins to send statistics, if somebody is to have them.
 func (s *Sidecar) startStatsd() error {
 	m := &s.cfg.Metrics
-	if !m.statsd() {
+	if !m.SendsStatsd() {
 		return nil
 	}
 	sender := s.telemetry.Statsd(telemetry.StatsdConfig{

@@ -4,26 +4,27 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
+	"sync/atomic"
 
 	"google.golang.org/grpc/peer"
 
 	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/fleet"
+	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/store"
 )
 
-// kinds are the values of REDIS_TYPE, which may be written in any case.
-var kinds = map[string]fleet.Kind{
-	"single": fleet.Single, "sentinel": fleet.Sentinel, "cluster": fleet.Cluster, "ring": fleet.Ring,
+// kinds are the types of a store in the terms of package fleet.
+var kinds = map[settings.Kind]fleet.Kind{
+	settings.Single: fleet.Single, settings.Sentinel: fleet.Sentinel, settings.Cluster: fleet.Cluster, settings.Ring: fleet.Ring,
 }
 
 // openRedis makes the shared store. It does not wait for Redis to be there.
 func (s *Sidecar) openRedis() (*store.Redis, error) {
 	cfg := store.RedisConfig{
 		Budget: s.cfg.Store.Budget, Patience: s.cfg.Store.Patience, DenialEntries: s.cfg.Store.DenialCache, DenialBytes: s.budget.denials,
-		Heartbeat: descriptors.HeartbeatKey(s.cfg.Store.KeyPrefix), Breaker: s.cfg.Breaker.config(),
+		Heartbeat: descriptors.HeartbeatKey(s.cfg.Store.KeyPrefix), Breaker: breakerConfig(s.cfg.Breaker),
 		Caller: caller, OnError: s.observer.StoreFailed, OnBreaker: s.observer.BreakerChanged, OnCall: s.observer.StoreCalled,
 	}
 	if cfg.DenialEntries == 0 {
@@ -32,8 +33,8 @@ func (s *Sidecar) openRedis() (*store.Redis, error) {
 	if s.tracer != nil {
 		cfg.OnTrip = s.tracer.Trip
 	}
-	for i, named := range s.cfg.redises() {
-		servers, err := named.servers(s.cfg.RedisTLS, s.log, s.secrets.AddRecent)
+	for i, named := range s.cfg.Redises() {
+		servers, err := serversOf(named, s.cfg.RedisTLS, s.log, s.secrets.AddRecent)
 		if err != nil {
 			return nil, fmt.Errorf("set up Redis: %w", err)
 		}
@@ -52,8 +53,8 @@ func (s *Sidecar) openRedis() (*store.Redis, error) {
 	return shared, nil
 }
 
-// config is the settings in the terms of package breaker.
-func (b Breaker) config() breaker.Config {
+// breakerConfig is the settings in the terms of package breaker.
+func breakerConfig(b settings.Breaker) breaker.Config {
 	return breaker.Config{
 		Consecutive: uint32(b.Failures), Ratio: b.Ratio, MinCalls: uint32(b.MinCalls), Window: b.Window,
 		Open: b.Open, MaxOpen: b.Open * 3 / 2, Probes: uint32(b.Probes),
@@ -69,114 +70,74 @@ func caller(ctx context.Context) string {
 	return p.Addr.String()
 }
 
-// namedRedis is a Redis with the beginning of its variables' names.
-type namedRedis struct {
-	*Redis
-	prefix string
-}
-
-// redises are the stores that are asked for: the one of all limits, then the one of limits by the second.
-func (c *Config) redises() []namedRedis {
-	all := []namedRedis{{&c.Redis, "REDIS_"}}
-	if c.Store.PerSecond {
-		all = append(all, namedRedis{&c.PerSecond, "REDIS_PERSECOND_"})
-	}
-	return all
-}
-
-// validate says what is wrong with the settings.
-func (r namedRedis) validate(p *problems) {
-	p.unless(one(r.SocketType, "", "tcp", "unix"), r.prefix+"SOCKET_TYPE", r.SocketType, "tcp or unix")
-	p.unless(r.PoolSize >= 0 && r.PoolSize <= 10000, r.prefix+"POOL_SIZE", r.PoolSize, "a number from 1 to 10000")
-	p.unless(r.Timeout >= 0, r.prefix+"TIMEOUT", r.Timeout, "a duration above 0")
-	_, known := kinds[strings.ToLower(r.Type)]
-	p.unless(known, r.prefix+"TYPE", r.Type, "one of single, sentinel, cluster, ring")
-	if !known {
-		return
-	}
-	_, err := r.target()
-	p.add(err)
-	_, err = r.auth().login(login{})
-	p.add(err)
-	_, err = r.sentinelAuth().login(login{})
-	p.add(err)
-}
-
-// target reads the URL.
-func (r namedRedis) target() (*target, error) {
-	if r.URL == "" {
-		return &target{}, nil
-	}
-	kind := kinds[strings.ToLower(r.Type)]
-	if kind == fleet.Single && isList(r.URL) {
-		return nil, fmt.Errorf("%sURL: a list of servers needs %[1]sTYPE: sentinel (the master's name comes first), cluster or ring", r.prefix)
-	}
-	t, err := parseTarget(kind, r.URL, r.SocketType)
-	if err != nil {
-		return nil, fmt.Errorf("%sURL: %w", r.prefix, err)
-	}
-	if r.TLS {
-		t.said.scheme = "rediss"
-	}
-	return t, nil
-}
-
-// servers is where the store's servers are, in the words of package store. hide gets the passwords that files turn out to hold.
-func (r namedRedis) servers(secure RedisTLS, log *slog.Logger, hide func(secret string)) (fleet.Servers, error) {
-	t, err := r.target()
+// serversOf returns where the servers of a store are, in the terms of package fleet. hide gets each password that is read from a file.
+func serversOf(r settings.NamedRedis, secure settings.RedisTLS, log *slog.Logger, hide func(secret string)) (fleet.Servers, error) {
+	t, err := r.Target()
 	if err != nil {
 		return fleet.Servers{}, err
 	}
 	s := fleet.Servers{
-		Kind: t.kind, Network: t.said.network, Addresses: t.addresses, Master: t.master, DB: t.db(),
+		Kind: kinds[t.Kind], Network: t.Network(), Addresses: t.Addresses, Master: t.Master, DB: t.DB(),
 		Streams: r.PoolSize, DialTimeout: r.Timeout,
 	}
-	if t.said.scheme == "rediss" {
-		s.TLS, err = secure.rotating(log)
+	if t.Secured() {
+		s.TLS, err = redisTLS(secure, log)
 		if err != nil {
 			return s, err
 		}
 	}
-	return s, r.addLogins(&s, t, log, hide)
+	return s, addLogins(&s, r, t, log, hide)
 }
 
-// addLogins says who the store is to the servers, and to the sentinels.
-func (r namedRedis) addLogins(s *fleet.Servers, t *target, log *slog.Logger, hide func(secret string)) error {
-	server, sentinel := t.logins()
-	server, err := r.auth().login(server)
+// addLogins sets who logs in to the servers, and to the sentinels.
+func addLogins(s *fleet.Servers, r settings.NamedRedis, t *settings.Target, log *slog.Logger, hide func(secret string)) error {
+	servers, sentinels := r.LoginSources()
+	server, sentinel := t.Logins()
+	server, err := servers.Read(server)
 	if err != nil {
 		return err
 	}
-	s.Username, s.Password = server.user, server.password
+	s.Username, s.Password = server.User, server.Password
 	if r.AuthFile != "" {
-		s.Credentials = r.auth().rotating(server, log, hide)
+		s.Credentials = rotating(servers, server, log, hide)
 	}
-	if t.kind != fleet.Sentinel {
+	if t.Kind != settings.Sentinel {
 		return nil
 	}
-	sentinel, err = r.sentinelAuth().login(sentinel)
+	sentinel, err = sentinels.Read(sentinel)
 	if err != nil {
 		return err
 	}
-	if sentinel != (login{}) {
-		s.Sentinels = r.sentinelAuth().rotating(sentinel, log, hide)
+	if sentinel != (settings.Login{}) {
+		s.Sentinels = rotating(sentinels, sentinel, log, hide)
 	}
 	return nil
 }
 
-func (r namedRedis) auth() loginSource {
-	return loginSource{r.prefix + "AUTH", r.Auth, r.AuthFile}
+// rotating returns a function that reads the source each time, so that a file may change while the sidecar runs. While the file
+// cannot be read, the function returns the last login that it read, at first the given one. hide gets each password before it is used.
+func rotating(source settings.LoginSource, first settings.Login, log *slog.Logger, hide func(secret string)) func() (user, password string) {
+	var last atomic.Pointer[settings.Login]
+	last.Store(&first)
+	hide(first.Password)
+	return func() (user, password string) {
+		now, err := source.Read(first)
+		if err != nil {
+			log.Warn("a password cannot be read; the last one stays", "error", err)
+			now = *last.Load()
+			return now.User, now.Password
+		}
+		hide(now.Password)
+		last.Store(&now)
+		return now.User, now.Password
+	}
 }
 
-func (r namedRedis) sentinelAuth() loginSource {
-	return loginSource{r.prefix + "SENTINEL_AUTH", r.SentinelAuth, r.SentinelAuthFile}
-}
-
-// whereRedis tells a log where counts are kept.
-func (c *Config) whereRedis() []any {
+// whereRedis returns where counts are kept, for a line of the log.
+func whereRedis(c *settings.Config) []any {
 	args := []any{"budget", c.Store.Budget.String()}
-	for i, r := range c.redises() {
-		at, err := r.target()
+	for i, r := range c.Redises() {
+		at, err := r.Target()
 		if err != nil {
 			continue // the store would not have been opened
 		}

@@ -15,13 +15,13 @@ import (
 	"github.com/spillway-mesh/spillway/fleet"
 )
 
-// serversOf is where the stores are that an environment asks for.
-func serversOf(t *testing.T, environ ...string) []fleet.Servers {
+// allServers is where the stores are that an environment asks for.
+func allServers(t *testing.T, environ ...string) []fleet.Servers {
 	t.Helper()
 	cfg := fromEnv(t, environ...)
 	var all []fleet.Servers
-	for _, r := range cfg.redises() {
-		s, err := r.servers(cfg.RedisTLS, slog.New(slog.DiscardHandler), func(string) {})
+	for _, r := range cfg.Redises() {
+		s, err := serversOf(r, cfg.RedisTLS, slog.New(slog.DiscardHandler), func(string) {})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func plainly(ask func() (user, password string)) string {
 }
 
 func TestServersAreAsTheVariablesSay(t *testing.T) {
-	got := serversOf(t, "REDIS_TYPE=Sentinel", "REDIS_URL=mymaster,s1:26379,redis://:spw@s2:26379/2", "REDIS_AUTH=u:p:w", "REDIS_POOL_SIZE=7",
+	got := allServers(t, "REDIS_TYPE=Sentinel", "REDIS_URL=mymaster,s1:26379,redis://:spw@s2:26379/2", "REDIS_AUTH=u:p:w", "REDIS_POOL_SIZE=7",
 		"REDIS_TIMEOUT=1s", "REDIS_PERSECOND=true", "REDIS_PERSECOND_TYPE=RING", "REDIS_PERSECOND_URL=a:1,b:2", "REDIS_PERSECOND_TLS=true",
 		"REDIS_PERSECOND_AUTH=pw", "REDIS_PERSECOND_POOL_SIZE=3", "REDIS_PERSECOND_TIMEOUT=2s")
 	if who := plainly(got[0].Sentinels); who != ":spw" {
@@ -84,7 +84,7 @@ func TestLogins(t *testing.T) {
 		},
 		"sentinel that asks for none": {[]string{"REDIS_TYPE=sentinel", "REDIS_URL=m,s:1", "REDIS_AUTH=pw"}, ":pw", "none"},
 	} {
-		s := serversOf(t, c.environ...)[0]
+		s := allServers(t, c.environ...)[0]
 		server := s.Username + ":" + s.Password
 		if s.Credentials != nil {
 			server = plainly(s.Credentials)
@@ -101,7 +101,7 @@ func TestAPasswordInAFileMayChange(t *testing.T) {
 	cfg := fromEnv(t, "REDIS_URL=a:1", "REDIS_AUTH_FILE="+file)
 	var log bytes.Buffer
 	var hidden []string
-	s, err := cfg.redises()[0].servers(cfg.RedisTLS, slog.New(slog.NewTextHandler(&log, nil)), func(secret string) { hidden = append(hidden, secret) })
+	s, err := serversOf(cfg.Redises()[0], cfg.RedisTLS, slog.New(slog.NewTextHandler(&log, nil)), func(secret string) { hidden = append(hidden, secret) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,53 +132,10 @@ func TestAPasswordInAFileMayChange(t *testing.T) {
 	}
 }
 
-func TestProblemsWithTwoStores(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "empty")
-	write(t, file, "\n")
-	const both = "REDIS_PERSECOND=true REDIS_URL=a:1 REDIS_PERSECOND_URL="
-	for environ, want := range map[string]string{
-		"REDIS_PERSECOND=true REDIS_URL=a:1":           `REDIS_PERSECOND_URL: "" is not a Redis, which REDIS_PERSECOND needs`,
-		"REDIS_PERSECOND=true REDIS_PERSECOND_URL=a:1": `REDIS_URL: "" is not a Redis, which REDIS_PERSECOND needs for the other limits`,
-		both + "b:1,c:1":                                                       `REDIS_PERSECOND_URL: a list of servers needs REDIS_PERSECOND_TYPE: sentinel (the master's name comes first), cluster or ring`,
-		both + "b":                                                             `REDIS_PERSECOND_URL: not an address: use host:port, redis://host:port, rediss:// or a socket's path`,
-		both + "b:1 REDIS_PERSECOND_TYPE=x":                                    `REDIS_PERSECOND_TYPE: "x" is not one of single, sentinel, cluster, ring`,
-		both + "b:1 REDIS_PERSECOND_SOCKET_TYPE=x":                             `REDIS_PERSECOND_SOCKET_TYPE: "x" is not tcp or unix`,
-		both + "b:1 REDIS_PERSECOND_POOL_SIZE=-1":                              `REDIS_PERSECOND_POOL_SIZE: "-1" is not a number from 1 to 10000`,
-		both + "b:1 REDIS_PERSECOND_TIMEOUT=-1s":                               `REDIS_PERSECOND_TIMEOUT: "-1s" is not a duration above 0`,
-		both + "b:1 REDIS_PERSECOND_AUTH_FILE=/no":                             `REDIS_PERSECOND_AUTH_FILE: open /no: no such file or directory`,
-		both + "b:1 REDIS_PERSECOND_SENTINEL_AUTH_FILE=/no":                    `REDIS_PERSECOND_SENTINEL_AUTH_FILE: open /no: no such file or directory`,
-		"REDIS_URL=a:1 REDIS_AUTH_FILE=" + file:                                `REDIS_AUTH_FILE: "` + file + `" is empty`,
-		"REDIS_URL=a:1 REDIS_AUTH=x REDIS_AUTH_FILE=" + file:                   `REDIS_AUTH and REDIS_AUTH_FILE are both set: use one of them`,
-		"REDIS_URL=a:1 REDIS_SENTINEL_AUTH=x REDIS_SENTINEL_AUTH_FILE=" + file: `REDIS_SENTINEL_AUTH and REDIS_SENTINEL_AUTH_FILE are both set: use one of them`,
-	} {
-		_, err := FromEnvironment(strings.Fields(environ), "sidecar")
-		if err == nil || err.Error() != want {
-			t.Errorf("%s gives\n\t%v\nwant\n\t%s", environ, err, want)
-		}
-	}
-}
-
-func TestSettingsOfAStoreThatIsNotAskedFor(t *testing.T) {
-	for environ, want := range map[string]string{
-		"REDIS_PERSECOND=false REDIS_PERSECOND_URL=a:1,b:2 REDIS_PERSECOND_TYPE=x": "",
-		"REDIS_PERSECOND_POOL_SIZE=3 REDIS_PERSECOND_AUTH=x":                       "",
-		"REDIS_PERSECOND_URL=a:1":                                                  "ignored: REDIS_PERSECOND_URL: set REDIS_PERSECOND=true as well",
-		"REDIS_URL=a:1 REDIS_SENTINEL_AUTH=x":                                      "ignored: REDIS_SENTINEL_AUTH: there are no sentinels; REDIS_TYPE is SINGLE",
-		"REDIS_TYPE=sentinel REDIS_URL=m,a:1 REDIS_SENTINEL_AUTH=x":                "",
-		"REDIS_CLUSTER_PIPELINE_PARALLELISM=4":                                     "ignored: REDIS_CLUSTER_PIPELINE_PARALLELISM: " + noSerial,
-		"REDIS_PERSECOND_PIPELINE_WINDOW=1ms":                                      "ignored: REDIS_PERSECOND_PIPELINE_WINDOW: " + noPipeline,
-	} {
-		cfg := fromEnv(t, strings.Fields(environ)...)
-		if got := strings.Join(cfg.Warnings, "\n"); got != want {
-			t.Errorf("%s warns %q, want %q", environ, got, want)
-		}
-	}
-}
-
 func TestTheLogTellsWhereCountsAreKept(t *testing.T) {
 	cfg := fromEnv(t, "REDIS_TYPE=cluster", "REDIS_URL=redis://:hunter2@a:1,b:2", "REDIS_PERSECOND=true", "REDIS_PERSECOND_URL=/run/redis.sock")
 	var log bytes.Buffer
-	slog.New(slog.NewTextHandler(&log, nil)).Info("counting", cfg.whereRedis()...)
+	slog.New(slog.NewTextHandler(&log, nil)).Info("counting", whereRedis(&cfg)...)
 	want := `budget=10ms at="cluster at redis://a:1,b:2/0" per_second_at=unix:///run/redis.sock`
 	if !strings.Contains(log.String(), want) {
 		t.Errorf("the log says %q, want %q in it", log.String(), want)

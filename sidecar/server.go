@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/spillway-mesh/spillway/door"
+	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/telemetry"
 )
 
@@ -24,6 +25,9 @@ const (
 
 // healthNames are the services that gRPC health answers for. All have the same state.
 var healthNames = []string{"", "ratelimit", rateLimitService, authService}
+
+// No MAX_MESSAGE_BYTES may be more than gRPC receives: else this does not compile.
+const _ = uint(door.MaxReceived - settings.LongestMessage)
 
 const (
 	maxHeaderList = 256 << 10 // far above what Envoy adds, trace headers of a client included: an error here would admit

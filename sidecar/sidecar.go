@@ -24,6 +24,7 @@ import (
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/rlsvc"
 	"github.com/spillway-mesh/spillway/rules"
+	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/store"
 	"github.com/spillway-mesh/spillway/telemetry"
 )
@@ -31,7 +32,7 @@ import (
 // Sidecar is one sidecar: made by New, which opens its sockets; Run serves until it is told to stop; Close releases all
 // that New took. Neither Redis nor rules need to be there.
 type Sidecar struct {
-	cfg       Config
+	cfg       settings.Config
 	log       *slog.Logger
 	loadLog   *slog.Logger // shows every line, also those of a load that fails as the last one did
 	level     *slog.LevelVar
@@ -75,10 +76,10 @@ type Addresses struct{ GRPC, UDS, HTTP, Debug, Metrics string }
 
 // New assembles a sidecar and opens its sockets. It fails on what only an operator can mend: a socket that is taken,
 // certificates that cannot be read.
-func New(cfg Config) (*Sidecar, error) { return assemble(cfg, nil) }
+func New(cfg settings.Config) (*Sidecar, error) { return assemble(cfg, nil) }
 
 // assemble is New with a store of the caller's; nil makes the one that cfg asks for.
-func assemble(cfg Config, counter engine.Counter) (*Sidecar, error) {
+func assemble(cfg settings.Config, counter engine.Counter) (*Sidecar, error) {
 	s := &Sidecar{cfg: cfg, forget: func() {}, serves: func([]string) {}}
 	s.streams, s.endStream = context.WithCancel(context.Background())
 	s.defers("streams", func() error { s.endStream(); return nil })
@@ -124,13 +125,13 @@ func (s *Sidecar) startLog() error {
 	if s.cfg.Output == nil {
 		s.cfg.Output = os.Stdout
 	}
-	level, err := telemetry.Level(s.cfg.Log.Level)
+	level, err := settings.Level(s.cfg.Log.Level)
 	if err != nil {
 		return fmt.Errorf("LOG_LEVEL: %w", err)
 	}
 	s.level = new(slog.LevelVar)
 	s.level.Set(level)
-	s.secrets.Add(s.cfg.secrets()...)
+	s.secrets.Add(s.cfg.Secrets()...)
 	log := telemetry.LogConfig{Out: s.cfg.Output, Level: s.level, JSON: strings.EqualFold(s.cfg.Log.Format, "json"), Secrets: &s.secrets}
 	s.log = telemetry.NewLogger(log)
 	log.Every = true
@@ -144,7 +145,7 @@ func (s *Sidecar) startLog() error {
 
 // openStore makes the engine with the store that the configuration asks for.
 func (s *Sidecar) openStore(counter engine.Counter) error {
-	s.budget = s.cfg.Memory.budget(os.DirFS("/"))
+	s.budget = budgetOf(s.cfg.Memory, os.DirFS("/"))
 	memory := store.NewMemory(store.MemoryConfig{MaxKeys: s.cfg.Store.MaxKeys, MaxBytes: s.budget.counters})
 	s.defers("memory", memory.Close)
 	cfg := engine.Config{
@@ -175,15 +176,15 @@ func (s *Sidecar) openRules() {
 	s.keys = identity.NewKeySets(identity.KeySetsConfig{OnRefresh: s.observer.KeysLoaded, Bytes: s.budget.tokens})
 	s.defers("key sets", func() error { s.keys.Close(); return nil })
 	s.telemetry.Identity(s.keys.Stats)
-	cfg := s.cfg.files()
+	cfg := filesConfig(&s.cfg)
 	cfg.Compile.Identity = func(_ string, of *identity.Config) *identity.Resolver {
 		return identity.New(*of, s.keys, identity.Options{})
 	}
 	s.files = rules.NewFiles(cfg)
 }
 
-// files is where the rules are, in the words of package rules.
-func (c Config) files() rules.FilesConfig {
+// filesConfig is where the rules are, in the terms of package rules.
+func filesConfig(c *settings.Config) rules.FilesConfig {
 	return rules.FilesConfig{
 		Path: c.Rules.Path, RuntimeRoot: c.Rules.Root, RuntimeSubdirectory: c.Rules.Subdirectory, RuntimeAppDirectory: c.Rules.AppDirectory,
 		IgnoreDotFiles: c.Rules.IgnoreDots, WatchRoot: c.Rules.WatchRoot, MergeDomains: c.Rules.Merge,
@@ -194,7 +195,7 @@ func (c Config) files() rules.FilesConfig {
 
 // openSockets listens everywhere, before anything is served.
 func (s *Sidecar) openSockets() error {
-	sockets, err := listen(s.cfg)
+	sockets, err := listen(&s.cfg)
 	if err != nil {
 		return err
 	}
@@ -230,7 +231,7 @@ func (s *Sidecar) register(server grpc.ServiceRegistrar) *rlsvc.Service {
 	a, intake := s.cfg.Answer, door.NewIntake(s.cfg.Listen.MaxMessage, s.budget.messages)
 	door := rlsvc.New(rlsvc.Config{
 		Engine: s.watch(telemetry.DoorRLS), Intake: intake, LimitHeaders: a.Headers, LimitHeader: a.LimitHeader, RemainingHeader: a.RemainingHeader,
-		ResetHeader: a.ResetHeader, DynamicMetadata: a.Metadata, Quota: a.Quota, Plain: one(a.Style, "reference"), OnPanic: s.observer.Panicked,
+		ResetHeader: a.ResetHeader, DynamicMetadata: a.Metadata, Quota: a.Quota, Plain: strings.EqualFold(a.Style, "reference"), OnPanic: s.observer.Panicked,
 	})
 	door.Register(server)
 	extauthz.New(extauthz.Config{Engine: s.watch(telemetry.DoorExtAuthz), Intake: intake, DefaultDomain: s.cfg.Rules.DefaultDomain, OnPanic: s.observer.Panicked}).Register(server)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/spillway-mesh/spillway/settings"
 )
 
 // certificates makes TLS configurations from files and reads them again when they change. A change that cannot be read is logged, and
@@ -41,8 +43,9 @@ func newCertificates(files []string, read func() (*tls.Config, error), log *slog
 }
 
 // serverTLS reads the files of cfg, or fails.
-func serverTLS(cfg TLS, log *slog.Logger) (*tls.Config, error) {
-	c, err := newCertificates([]string{cfg.Cert, cfg.Key, cfg.ClientCA}, cfg.server, log)
+func serverTLS(cfg settings.TLS, log *slog.Logger) (*tls.Config, error) {
+	read := func() (*tls.Config, error) { return readServerTLS(cfg) }
+	c, err := newCertificates([]string{cfg.Cert, cfg.Key, cfg.ClientCA}, read, log)
 	if err != nil {
 		return nil, err
 	}
@@ -88,8 +91,8 @@ func (c *certificates) stampFiles() string {
 	return b.String()
 }
 
-// server makes a configuration of the files.
-func (t TLS) server() (*tls.Config, error) {
+// readServerTLS makes a configuration of the files.
+func readServerTLS(t settings.TLS) (*tls.Config, error) {
 	pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
 	if err != nil {
 		return nil, fmt.Errorf("GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY: %w", err)
@@ -103,21 +106,10 @@ func (t TLS) server() (*tls.Config, error) {
 		return nil, fmt.Errorf("GRPC_CLIENT_TLS_CACERT: %w", err)
 	}
 	cfg.ClientAuth = tls.RequireAndVerifyClientCert
-	if names := t.names(); len(names) > 0 {
+	if names := t.Names(); len(names) > 0 {
 		cfg.VerifyConnection = func(s tls.ConnectionState) error { return holdsOne(s.PeerCertificates, names) }
 	}
 	return cfg, nil
-}
-
-// names are those of which a client's certificate must hold one; none: any certificate will do.
-func (t TLS) names() []string {
-	var names []string
-	for name := range strings.SplitSeq(t.SAN, ",") {
-		if name = strings.TrimSpace(name); name != "" {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // holdsOne checks that a client's certificate, which is verified already, is made out to one of the names.
@@ -149,18 +141,19 @@ func holds(chain []*x509.Certificate, san string) error {
 	return fmt.Errorf("the client's certificate is not made out to %s", san)
 }
 
-// rotating returns how to speak TLS to Redis, for each new connection: the files are read again when they change. It fails where they
+// redisTLS returns how to speak TLS to Redis, for each new connection: the files are read again when they change. It fails where they
 // cannot be read now.
-func (r RedisTLS) rotating(log *slog.Logger) (func() *tls.Config, error) {
-	c, err := newCertificates([]string{r.CA, r.Cert, r.Key}, r.client, log)
+func redisTLS(r settings.RedisTLS, log *slog.Logger) (func() *tls.Config, error) {
+	read := func() (*tls.Config, error) { return readRedisTLS(r) }
+	c, err := newCertificates([]string{r.CA, r.Cert, r.Key}, read, log)
 	if err != nil {
 		return nil, err
 	}
 	return c.current, nil
 }
 
-// client is how to speak TLS to Redis. Each server is checked by the name that it was dialled by.
-func (r RedisTLS) client() (*tls.Config, error) {
+// readRedisTLS makes a configuration of the files. Each server is checked by the name that it was dialled by.
+func readRedisTLS(r settings.RedisTLS) (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
 	if r.CA != "" {
 		pool, err := loadPool(r.CA)

@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/telemetry"
@@ -25,11 +26,11 @@ func (s *Sidecar) watchJSON(next http.Handler) http.Handler {
 
 // startDecisionLog starts the log of decisions, if there is to be one.
 func (s *Sidecar) startDecisionLog() error {
-	if one(s.cfg.Log.Decisions, "off") {
+	if strings.EqualFold(s.cfg.Log.Decisions, "off") {
 		return nil
 	}
 	s.decisions = s.telemetry.DecisionLog(telemetry.DecisionLogConfig{
-		All: one(s.cfg.Log.Decisions, "all"), Rate: s.cfg.Log.DecisionsRate, Log: s.log,
+		All: strings.EqualFold(s.cfg.Log.Decisions, "all"), Rate: s.cfg.Log.DecisionsRate, Log: s.log,
 	})
 	s.defers("log of decisions", s.decisions.Close)
 	return nil

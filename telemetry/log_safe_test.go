@@ -143,15 +143,6 @@ func TestSecretsNeverAppear(t *testing.T) {
 	}
 }
 
-func TestLevelsHaveNames(t *testing.T) {
-	for _, name := range []string{"error", "warn", "info", "debug", "trace", "fatal"} {
-		level, err := Level(name)
-		if err != nil || LevelName(level) != name {
-			t.Errorf("the level %s is called %s (%v)", name, LevelName(level), err)
-		}
-	}
-}
-
 func TestSecretsThatChangeStayHidden(t *testing.T) {
 	s := secretsOf("the-fixed-secret")
 	for i := range 3 * recentSecrets {

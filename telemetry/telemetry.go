@@ -13,11 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Labels are the names that the metrics use for labels of their own.
-var Labels = []string{
-	"domain", "key1", "key2", "grpc_method", "err_type", "outcome", "rule", "scope", "reason", "store", "shard", "to", "hash", "version", "revision", "goversion", "le", "quantile",
-}
-
 // Config says what is measured. The zero value works.
 type Config struct {
 	NearLimitRatio float64           // where near_limit begins, 0..1; 0 means 0.8

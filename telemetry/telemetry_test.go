@@ -21,6 +21,7 @@ import (
 	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/fleet"
+	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/store"
 )
 
@@ -221,8 +222,8 @@ func TestTheListOfLabelsIsWhole(t *testing.T) {
 	for _, f := range families {
 		for _, metric := range f.GetMetric() {
 			for _, label := range metric.GetLabel() {
-				if !slices.Contains(Labels, label.GetName()) {
-					t.Errorf("%s has the label %s, which Labels lacks", f.GetName(), label.GetName())
+				if !slices.Contains(settings.MetricLabels, label.GetName()) {
+					t.Errorf("%s has the label %s, which settings.MetricLabels lacks", f.GetName(), label.GetName())
 				}
 			}
 		}

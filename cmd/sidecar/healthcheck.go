@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spillway-mesh/spillway/sidecar"
+	"github.com/spillway-mesh/spillway/settings"
 )
 
 // healthTimeout is the longest a health check waits. Container engines give it 3 s or more.
@@ -19,7 +19,7 @@ const healthTimeout = 2 * time.Second
 // healthcheck asks a sidecar with the same environment whether it is ready, or lives, by the path of the probe, for containers without a
 // shell or curl. It writes one line. Engines reserve exit codes above 1, so even a bad environment is a 1 here.
 func healthcheck(program, path string, environ []string, stdout, stderr io.Writer) int {
-	cfg, err := sidecar.FromEnvironment(environ, program)
+	cfg, err := settings.FromEnvironment(environ, program)
 	if err != nil {
 		fmt.Fprintf(stderr, "unhealthy: the environment is not usable: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
 		return exitError

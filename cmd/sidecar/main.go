@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/sidecar"
 )
 
@@ -49,7 +50,7 @@ func run(args, environ []string, stdout, stderr io.Writer) int {
 
 // serve runs the sidecar until a signal.
 func serve(program string, environ []string, stdout, stderr io.Writer) int {
-	cfg, err := sidecar.FromEnvironment(environ, program)
+	cfg, err := settings.FromEnvironment(environ, program)
 	if err != nil {
 		fmt.Fprintf(stderr, "the environment is not usable:\n%v\n", err)
 		return exitUsage

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/spillway-mesh/spillway/sidecar"
+	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -91,7 +90,7 @@ func listens(t *testing.T, c *Compose, s *Service) []int {
 	image, _, _ := strings.Cut(s.Image, ":")
 	switch {
 	case s.Build != nil:
-		cfg, err := sidecar.FromEnvironment(environ(s), "sidecar")
+		cfg, err := settings.FromEnvironment(environ(s), "sidecar")
 		if err != nil {
 			t.Fatalf("service %s: %v", s.Name, err)
 		}
@@ -243,7 +242,7 @@ func TestEnvironmentNamesExist(t *testing.T) {
 		s := &c.Services[i]
 		known := grafana
 		if s.Build != nil {
-			known = append(settings(reflect.TypeFor[sidecar.Config](), ""), otel...)
+			known = append(settings.Variables(), otel...)
 		}
 		for name := range s.Environment {
 			if !slices.Contains(known, name) {
@@ -253,26 +252,10 @@ func TestEnvironmentNamesExist(t *testing.T) {
 	}
 }
 
-// settings are the variables of the sidecar's Config, each with the prefix of the struct it stands in.
-func settings(config reflect.Type, prefix string) []string {
-	var names []string
-	for i := range config.NumField() {
-		field := config.Field(i)
-		name, _, _ := strings.Cut(field.Tag.Get("env"), ",")
-		if name != "" && name != "-" {
-			names = append(names, prefix+name)
-		}
-		if field.Type.Kind() == reflect.Struct {
-			names = append(names, settings(field.Type, prefix+field.Tag.Get("envPrefix"))...)
-		}
-	}
-	return names
-}
-
 func TestSidecarsTakeTheirEnvironment(t *testing.T) {
 	c := ours(t)
 	for _, name := range []string{"sidecar-1", "sidecar-2"} {
-		cfg, err := sidecar.FromEnvironment(environ(c.Service(name)), "sidecar")
+		cfg, err := settings.FromEnvironment(environ(c.Service(name)), "sidecar")
 		if err != nil {
 			t.Fatalf("service %s: %v", name, err)
 		}

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spillway-mesh/spillway/sidecar"
+	"github.com/spillway-mesh/spillway/settings"
 )
 
 // Programs are what stands in for the images.
@@ -247,7 +247,7 @@ func (p *Plan) sidecar(s *Service, mounts []Mount) ([]string, error) {
 
 // listen moves the listeners from the container's ports to those of this machine.
 func (p *Plan) listen(s *Service, env []string) ([]string, error) {
-	cfg, err := sidecar.FromEnvironment(env, "sidecar")
+	cfg, err := settings.FromEnvironment(env, "sidecar")
 	if err != nil {
 		return nil, err
 	}

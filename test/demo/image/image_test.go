@@ -19,7 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/spillway-mesh/spillway/sidecar"
+	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -64,7 +64,7 @@ func TestFinalStage(t *testing.T) {
 	if got := final.one(t, "HEALTHCHECK").list(t); !slices.Equal(got, []string{"/bin/sidecar", "healthcheck"}) {
 		t.Errorf("the health check is %q", got)
 	}
-	cfg, err := sidecar.FromEnvironment(nil, "sidecar")
+	cfg, err := settings.FromEnvironment(nil, "sidecar")
 	if err != nil {
 		t.Fatal(err)
 	}

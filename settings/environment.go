@@ -1,4 +1,4 @@
-package sidecar
+package settings
 
 import (
 	"errors"
@@ -13,16 +13,16 @@ import (
 	"github.com/caarlos0/env/v11"
 )
 
-// ConfigError is everything that is wrong with the environment, at once.
+// ConfigError lists every problem of the environment.
 type ConfigError struct{ Problems []string }
 
 // Error lists the problems, one per line.
 func (e *ConfigError) Error() string { return strings.Join(e.Problems, "\n") }
 
-// FromEnvironment reads a Config from environ, which is like os.Environ(). program is the name the program was started
-// under: as `ratelimit` it listens where the reference server does. Problems come all at once, as a *ConfigError.
+// FromEnvironment reads a Config from environ, which has the form of os.Environ(). program is the name that the program was started
+// under: as `ratelimit` it listens where the reference server does. The error is a *ConfigError with every problem.
 func FromEnvironment(environ []string, program string) (Config, error) {
-	set := settings(environ)
+	set := assigned(environ)
 	var cfg Config
 	problems := parse(&cfg, set)
 	cfg.applyDefaults(filepath.Base(program))
@@ -35,8 +35,8 @@ func FromEnvironment(environ []string, program string) (Config, error) {
 	return cfg, nil
 }
 
-// settings are the variables that are set to something.
-func settings(environ []string) map[string]string {
+// assigned returns the variables whose value is not empty.
+func assigned(environ []string) map[string]string {
 	set := map[string]string{}
 	for _, pair := range environ {
 		name, value, _ := strings.Cut(pair, "=")
@@ -57,7 +57,7 @@ func Variables() []string {
 	return all
 }
 
-// variables maps each field of a group of settings to the name of its variable. What is no group has none.
+// variables maps each field of a group of settings to the name of its variable. A field that is not a group has none.
 func variables(group reflect.StructField) map[string]string {
 	names := map[string]string{}
 	if group.Type.Kind() != reflect.Struct {
@@ -71,7 +71,7 @@ func variables(group reflect.StructField) map[string]string {
 	return names
 }
 
-// parse fills cfg and says what could not be read.
+// parse fills cfg and returns a problem for each value that it cannot read.
 func parse(cfg *Config, set map[string]string) []string {
 	var problems []string
 	whole := reflect.ValueOf(cfg).Elem()
@@ -87,7 +87,7 @@ func parse(cfg *Config, set map[string]string) []string {
 	return problems
 }
 
-// explain names variable, value and what is allowed for each error of the parser.
+// explain returns a line with variable, value and what is allowed for each error of the parser.
 func explain(err error, names, set map[string]string) []string {
 	if err == nil {
 		return nil
@@ -109,7 +109,7 @@ func explain(err error, names, set map[string]string) []string {
 	return problems
 }
 
-// allowed says what a variable of that type takes.
+// allowed returns what a variable of that type takes.
 func allowed(t reflect.Type) string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -133,7 +133,7 @@ func allowed(t reflect.Type) string {
 	return "a whole number"
 }
 
-// applyDefaults fills in what depends on more than one variable.
+// applyDefaults sets the defaults that depend on the name of the program or on another variable.
 func (c *Config) applyDefaults(program string) {
 	host := "127.0.0.1"
 	if program == "ratelimit" {
@@ -165,7 +165,7 @@ func (c *Config) readSecret() []string {
 	return nil
 }
 
-// warnings names what is set and does not do what it says, sorted.
+// warnings returns a line for each variable that is set and has no effect, or not all of it: first those of the reference server, sorted.
 func (c *Config) warnings(set map[string]string) []string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(set)) {
@@ -180,7 +180,7 @@ func (c *Config) warnings(set map[string]string) []string {
 	return append(lines, c.partly(set)...)
 }
 
-// partly names the variables that act only with some values, or only beside others.
+// partly returns a line for each variable that has an effect only with some values, or only beside others.
 func (c *Config) partly(set map[string]string) []string {
 	var lines []string
 	add := func(is bool, line string) {
@@ -190,7 +190,7 @@ func (c *Config) partly(set map[string]string) []string {
 	}
 	c.Metrics.warn(set, add)
 	add(c.PerSecond.URL != "" && set["REDIS_PERSECOND"] == "", "REDIS_PERSECOND_URL: set REDIS_PERSECOND=true as well")
-	for _, r := range c.redises() {
+	for _, r := range c.Redises() {
 		unused := r.SentinelAuth != "" || r.SentinelAuthFile != ""
 		add(unused && !one(r.Type, "sentinel"), r.prefix+"SENTINEL_AUTH: there are no sentinels; "+r.prefix+"TYPE is "+r.Type)
 	}

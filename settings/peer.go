@@ -1,4 +1,4 @@
-package sidecar
+package settings
 
 import (
 	"cmp"
@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Verdict is how a variable of the reference server fares here.
+// Verdict is what a variable of the reference server does here, in short.
 type Verdict string
 
 // The verdicts.
@@ -44,7 +44,7 @@ func PeerVariables() []PeerVariable {
 	return all
 }
 
-// noteOf is what differs of a variable. Those of the second Redis differ as those of the first do.
+// noteOf returns what differs in a variable. The variables of the second Redis differ as those of the first do.
 func noteOf(name string) string {
 	const first, second = "REDIS_", "REDIS_PERSECOND_"
 	if note, own := differs[name]; own || !strings.HasPrefix(name, second) {
@@ -54,12 +54,12 @@ func noteOf(name string) string {
 }
 
 const (
-	sameWith  = "the same with " // how a note begins that says no more than what is not there
+	sameWith  = "the same with " // begins a note that only names the values that are missing here
 	openHost  = "the default is loopback; every interface only where the program is called `ratelimit`"
 	anyFolder = "certificate and key may lie in different folders; read again when they change"
 )
 
-// differs says of variables that are read what is other than in the reference server.
+// differs holds, for variables that are read, what differs from the reference server.
 var differs = map[string]string{
 	"HOST": openHost, "GRPC_HOST": openHost, "DEBUG_HOST": openHost,
 	"GRPC_UDS":                                "a socket beside the port, not in place of it; `GRPC_UDS_MODE` are its permissions",

@@ -1,9 +1,9 @@
-package sidecar
+package settings
 
-// ignored is why a variable of the reference server does nothing here, and what to do instead.
+// ignored is why a variable of the reference server has no effect here, and what to do instead.
 type ignored struct {
 	why   string
-	inert string // the value that asks for nothing, which needs no warning
+	inert string // the value that turns nothing on and so needs no warning
 }
 
 const (
@@ -15,7 +15,7 @@ const (
 	noEmpty    = "a call that finds no free connection waits, at most STORE_BUDGET"
 )
 
-// unsupported are the variables that the reference server knows and this sidecar does not act upon.
+// unsupported are the variables that the reference server reads and that have no effect here.
 var unsupported = map[string]ignored{
 	"CONFIG_GRPC_XDS_NODE_ID":                       {why: noXDS},
 	"CONFIG_GRPC_XDS_NODE_METADATA":                 {why: noXDS},

@@ -1,4 +1,4 @@
-package sidecar
+package settings
 
 import (
 	"errors"
@@ -9,83 +9,87 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/spillway-mesh/spillway/fleet"
 )
 
-// login is a user and a password. The zero value is none.
-type login struct{ user, password string }
+// Login is a user and a password. The zero value is none.
+type Login struct{ User, Password string }
 
-// parseLogin reads a password, or user:password. A password with a colon and no user starts with one.
-func parseLogin(text string) login {
+// parseLogin reads a password, or user:password. A password that holds a colon and has no user is written with a colon before it.
+func parseLogin(text string) Login {
 	user, password, both := strings.Cut(text, ":")
 	if !both {
-		return login{password: text}
+		return Login{Password: text}
 	}
-	return login{user, password}
+	return Login{user, password}
 }
 
-// server is one server as a URL's part names it. What is empty was not said.
+// server is one server of a URL. A field is empty where the URL does not set it.
 type server struct {
 	network, address string
 	scheme           string // redis or rediss
 	db               string // a number
-	login            login
+	login            Login
 }
 
-// target is where the servers of a store are, as a URL says.
-type target struct {
-	kind      fleet.Kind
-	master    string   // of sentinels
-	addresses []string // of servers, or of sentinels
-	said      server   // what holds for all of them; its address is empty
+// Target is where the servers of a store are, as read from a URL.
+type Target struct {
+	Kind      Kind
+	Master    string   // of sentinels
+	Addresses []string // of servers, or of sentinels
+	common    server   // holds for all of them; its address is empty
 }
 
-// db is the number of the database.
-func (t *target) db() int {
-	n, _ := strconv.Atoi(t.said.db) // it was checked before
+// Network is tcp or unix.
+func (t *Target) Network() string { return t.common.network }
+
+// Secured reports whether the servers are reached over TLS.
+func (t *Target) Secured() bool { return t.common.scheme == "rediss" }
+
+// DB is the number of the database.
+func (t *Target) DB() int {
+	n, _ := strconv.Atoi(t.common.db) // parseHost checked it
 	return n
 }
 
-// logins are what the URL says of who asks: the servers, or the sentinels where it names those.
-func (t *target) logins() (server, sentinel login) {
-	if t.kind == fleet.Sentinel {
-		return login{}, t.said.login
+// Logins returns the login in the URL: it is for the sentinels where the URL names those, else for the servers.
+func (t *Target) Logins() (server, sentinel Login) {
+	if t.Kind == Sentinel {
+		return Login{}, t.common.login
 	}
-	return t.said.login, login{}
+	return t.common.login, Login{}
 }
 
-// String is for logs: it holds no secret.
-func (t *target) String() string {
-	text := strings.Join(t.addresses, ",")
+// String returns a text for logs. It holds no secret.
+func (t *Target) String() string {
+	text := strings.Join(t.Addresses, ",")
 	switch {
-	case t.said.network == "unix":
+	case t.common.network == "unix":
 		text = "unix://" + text
-	case t.said.scheme == "rediss":
-		text = fmt.Sprintf("rediss://%s/%d", text, t.db())
+	case t.Secured():
+		text = fmt.Sprintf("rediss://%s/%d", text, t.DB())
 	default:
-		text = fmt.Sprintf("redis://%s/%d", text, t.db())
+		text = fmt.Sprintf("redis://%s/%d", text, t.DB())
 	}
-	switch t.kind {
-	case fleet.Single:
+	switch t.Kind {
+	case Single:
 		return text
-	case fleet.Sentinel:
-		return fmt.Sprintf("sentinel %s at %s", t.master, text)
+	case Sentinel:
+		return fmt.Sprintf("sentinel %s at %s", t.Master, text)
 	}
-	return t.kind.String() + " at " + text
+	return string(t.Kind) + " at " + text
 }
 
 // parseTarget reads a URL of servers of that kind. Its errors never show the text, because it may hold a password.
-func parseTarget(kind fleet.Kind, text, socketType string) (*target, error) {
-	t := &target{kind: kind}
-	if kind == fleet.Single {
+func parseTarget(kind Kind, text, socketType string) (*Target, error) {
+	t := &Target{Kind: kind}
+	if kind == Single {
 		return t, t.add(text, socketType)
 	}
 	entries := strings.Split(text, ",")
 	first := 0
-	if kind == fleet.Sentinel {
-		t.master, first = strings.TrimSpace(entries[0]), 1
-		if t.master == "" || strings.ContainsAny(t.master, ":/@") || len(entries) == 1 {
+	if kind == Sentinel {
+		t.Master, first = strings.TrimSpace(entries[0]), 1
+		if t.Master == "" || strings.ContainsAny(t.Master, ":/@") || len(entries) == 1 {
 			return nil, errors.New("not the master's name and its sentinels: use mymaster,host:26379,host:26379")
 		}
 	}
@@ -98,13 +102,13 @@ func parseTarget(kind fleet.Kind, text, socketType string) (*target, error) {
 	return t, t.check()
 }
 
-// add takes one server of the list.
-func (t *target) add(text, socketType string) error {
+// add adds one server of the list.
+func (t *Target) add(text, socketType string) error {
 	if text == "" {
 		return errors.New("it is empty: there is a comma too many, or a name is missing")
 	}
 	port := "6379"
-	if t.kind == fleet.Sentinel {
+	if t.Kind == Sentinel {
 		port = "26379"
 	}
 	s, err := parseServer(text, socketType, port)
@@ -112,39 +116,40 @@ func (t *target) add(text, socketType string) error {
 		return err
 	}
 	switch {
-	case !agree(&t.said.network, s.network):
+	case !agree(&t.common.network, s.network):
 		return errors.New("sockets and host:port do not go together in one list")
-	case !agree(&t.said.scheme, s.scheme):
+	case !agree(&t.common.scheme, s.scheme):
 		return errors.New("redis:// and rediss:// do not go together: TLS is for all servers of a list or for none")
-	case !agree(&t.said.db, s.db):
+	case !agree(&t.common.db, s.db):
 		return errors.New("the database is another than before: it is the same for all servers of a list")
-	case !agree(&t.said.login, s.login):
+	case !agree(&t.common.login, s.login):
 		return errors.New("user or password is another than before: they are the same for all servers of a list")
-	case t.kind == fleet.Ring && slices.Contains(t.addresses, s.address):
+	case t.Kind == Ring && slices.Contains(t.Addresses, s.address):
 		return errors.New("it was named before: a shard stands once in a ring")
 	}
-	t.addresses = append(t.addresses, s.address)
+	t.Addresses = append(t.Addresses, s.address)
 	return nil
 }
 
-// agree reports whether what one server says is what those before it said, and keeps it. Nothing agrees with anything.
-func agree[T comparable](have *T, said T) bool {
-	var nothing T
-	if said == nothing {
+// agree reports whether a value of one server equals that of the servers before it. An empty value agrees with every value, and the
+// first value that is not empty is kept in have.
+func agree[T comparable](have *T, value T) bool {
+	var empty T
+	if value == empty {
 		return true
 	}
-	if *have == nothing {
-		*have = said
+	if *have == empty {
+		*have = value
 	}
-	return *have == said
+	return *have == value
 }
 
-// check says what does not go with the kind.
-func (t *target) check() error {
-	if t.said.network == "unix" && t.kind != fleet.Ring {
-		return fmt.Errorf("a %s tells addresses of other servers, so its own cannot be sockets: use host:port", t.kind)
+// check returns an error for what the kind does not allow.
+func (t *Target) check() error {
+	if t.common.network == "unix" && t.Kind != Ring {
+		return fmt.Errorf("a %s tells addresses of other servers, so its own cannot be sockets: use host:port", t.Kind)
 	}
-	if t.kind == fleet.Cluster && t.db() != 0 {
+	if t.Kind == Cluster && t.DB() != 0 {
 		return errors.New("a cluster has database 0 only: remove the number")
 	}
 	return nil
@@ -163,8 +168,7 @@ func isList(text string) bool {
 	return strings.Contains(text, ",")
 }
 
-// parseServer reads the forms of one server, whose port may be missing in a URL. A path is a socket, whatever the socket type
-// says.
+// parseServer reads one server in any of its forms. port is for a URL without one. A path is a socket with every socket type.
 func parseServer(text, socketType, port string) (server, error) {
 	if !strings.Contains(text, "://") {
 		return parsePlain(text, socketType)
@@ -174,7 +178,7 @@ func parseServer(text, socketType, port string) (server, error) {
 		return server{}, errors.New("not a URL: use host:port, redis://[user:password@]host:port[/db], rediss:// or a socket's path; a password's special bytes need percent encoding")
 	}
 	password, _ := u.User.Password()
-	s := server{login: login{u.User.Username(), password}}
+	s := server{login: Login{u.User.Username(), password}}
 	switch u.Scheme {
 	case "unix":
 		s.network, s.address = "unix", u.Host+u.Path

@@ -1,14 +1,16 @@
-package sidecar
+package settings
 
 import (
 	"io"
 	"io/fs"
+	"net"
 	"strconv"
+	"strings"
 	"time"
 )
 
-// Config is all settings of a sidecar. FromEnvironment fills it; the names of variables, their units and defaults stand
-// in the tags. A variable that is set but empty counts as not set.
+// Config is all settings of a sidecar. FromEnvironment fills it. The tags hold the names of the variables and their defaults, and
+// the comments of the fields are the text of docs/environment.md. A variable that is set but empty counts as not set.
 type Config struct {
 	Listen    Listen
 	TLS       TLS
@@ -25,7 +27,7 @@ type Config struct {
 	Memory    Memory
 
 	Version  string    `env:"-"` // of this program
-	Warnings []string  `env:"-"` // what was set and does not do what it says; logged at start
+	Warnings []string  `env:"-"` // variables that are set and have no effect, or not all of it; logged at start
 	Output   io.Writer `env:"-"` // takes the log; nil: standard output
 }
 
@@ -41,17 +43,23 @@ type Listen struct {
 
 	// UDS is a Unix socket beside the TCP port: a path of at most 107 bytes, or @name for an abstract one.
 	UDS string `env:"GRPC_UDS"`
-	// UDSMode lets every process connect that can enter the socket's folder: in a pod Envoy runs under another user, and
-	// one that cannot connect lets all requests pass. 0660 with a shared group is the stricter choice.
+	// UDSMode is the mode of the socket. By default every process that can enter the socket's folder can connect: in a pod Envoy runs
+	// under another user, and an Envoy that cannot connect lets all requests pass. 0660 with a shared group is the stricter choice.
 	UDSMode SocketMode `env:"GRPC_UDS_MODE" envDefault:"0666"`
 
 	// MaxMessage is the longest request in bytes, over gRPC and /json. A longer one is refused with a decision.
 	MaxMessage int `env:"MAX_MESSAGE_BYTES" envDefault:"1048576"`
 
-	MaxAge      time.Duration `env:"GRPC_MAX_CONNECTION_AGE" envDefault:"24h"`      // age at which a client is asked to reconnect
-	MaxAgeGrace time.Duration `env:"GRPC_MAX_CONNECTION_AGE_GRACE" envDefault:"1h"` // how long after that it is cut off
+	MaxAge      time.Duration `env:"GRPC_MAX_CONNECTION_AGE" envDefault:"24h"`      // age of a connection at which its client has to reconnect
+	MaxAgeGrace time.Duration `env:"GRPC_MAX_CONNECTION_AGE_GRACE" envDefault:"1h"` // time from that age until the connection is closed
 	Reflection  bool          `env:"GRPC_REFLECTION"`                               // lets tools list the gRPC services
-	DrainDelay  time.Duration `env:"DRAIN_DELAY" envDefault:"0s"`                   // from failing health to refusing calls on SIGTERM; 0 where Envoy has no other endpoint
+	DrainDelay  time.Duration `env:"DRAIN_DELAY" envDefault:"0s"`                   // time from failing health to refusing calls, after SIGTERM; use 0 where Envoy has no other endpoint
+}
+
+// Addresses are host and port of each TCP listener.
+func (l *Listen) Addresses() (http, grpc, debug string) {
+	address := func(host string, port uint16) string { return net.JoinHostPort(host, strconv.Itoa(int(port))) }
+	return address(l.Host, l.Port), address(l.GRPCHost, l.GRPCPort), address(l.DebugHost, l.DebugPort)
 }
 
 // SocketMode is the permissions of a socket, written in octal.
@@ -72,9 +80,20 @@ type TLS struct {
 	Use      bool   `env:"GRPC_SERVER_USE_TLS"`     // TLS on the gRPC port and socket
 	Cert     string `env:"GRPC_SERVER_TLS_CERT"`    // file of the certificate
 	Key      string `env:"GRPC_SERVER_TLS_KEY"`     // file of its key
-	ClientCA string `env:"GRPC_CLIENT_TLS_CACERT"`  // file of authorities; with it clients need a certificate of theirs
-	CAAlias  string `env:"GRPC_SERVER_TLS_CA_CERT"` // what Envoy Gateway calls GRPC_CLIENT_TLS_CACERT
+	ClientCA string `env:"GRPC_CLIENT_TLS_CACERT"`  // file of authorities; with it clients need a certificate that one of them signed
+	CAAlias  string `env:"GRPC_SERVER_TLS_CA_CERT"` // Envoy Gateway's name for GRPC_CLIENT_TLS_CACERT
 	SAN      string `env:"GRPC_CLIENT_TLS_SAN"`     // DNS names or URIs, with commas in between; a client's certificate must hold one of them
+}
+
+// Names are the entries of GRPC_CLIENT_TLS_SAN. A client's certificate must hold one of them; without entries every certificate is accepted.
+func (t TLS) Names() []string {
+	var names []string
+	for name := range strings.SplitSeq(t.SAN, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // Log is what the log looks like.
@@ -92,36 +111,36 @@ type Rules struct {
 	Root          string `env:"RUNTIME_ROOT" envDefault:"/srv/runtime_data/current"` // folder above the rules, without RULES
 	Subdirectory  string `env:"RUNTIME_SUBDIRECTORY"`                                // folder in RUNTIME_ROOT
 	AppDirectory  string `env:"RUNTIME_APPDIRECTORY" envDefault:"config"`            // folder of the rules below that
-	IgnoreDots    bool   `env:"RUNTIME_IGNOREDOTFILES"`                              // leaves out files and folders whose names begin with a dot
-	WatchRoot     bool   `env:"RUNTIME_WATCH_ROOT" envDefault:"true"`                // changes nothing: swapped links and changed files are both seen, always
+	IgnoreDots    bool   `env:"RUNTIME_IGNOREDOTFILES"`                              // skips files and folders whose names begin with a dot
+	WatchRoot     bool   `env:"RUNTIME_WATCH_ROOT" envDefault:"true"`                // has no effect: swapped links and changed files are always both noticed
 	Merge         bool   `env:"MERGE_DOMAIN_CONFIG"`                                 // several files may hold one domain
 	Type          string `env:"CONFIG_TYPE" envDefault:"FILE"`                       // where rules come from: FILE; GRPC_XDS_SOTW is not supported yet, and ends the start
 	StartWithout  bool   `env:"FORCE_START_WITHOUT_INITIAL_CONFIG"`                  // always done: the sidecar serves without rules until there are some
-	Required      bool   `env:"RULES_REQUIRED"`                                      // not ready before a first good set of rules: until then /readyz, /healthcheck and gRPC health fail, and a bad set does not roll out
-	SpareDenied   bool   `env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT"`             // charge_denied: false for domains that do not say it: a refused request is charged nowhere
-	DefaultDomain string `env:"DEFAULT_DOMAIN"`                                      // domain of ext_authz requests that name none
+	Required      bool   `env:"RULES_REQUIRED"`                                      // not ready before the first good set of rules: until then /readyz, /healthcheck and gRPC health fail, so a bad set does not roll out
+	SpareDenied   bool   `env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT"`             // charge_denied: false for domains that do not set it: a refused request is charged nowhere
+	DefaultDomain string `env:"DEFAULT_DOMAIN"`                                      // domain of ext_authz requests that name no domain
 }
 
-// Redis is where a shared store is: one server, or several that stand together as the type says.
+// Redis is where a shared store is: one server, or several servers of one type.
 type Redis struct {
 	// URL is host:port, redis://, rediss://, a socket's path or unix://. For a cluster it is a list of some nodes, for a ring
-	// one of every shard, for sentinels the master's name and then a list of them; with commas in between. What one entry
-	// says of user, password, TLS or database holds for all, and a user and password in a sentinel's are the sentinels'.
+	// a list of every shard, for sentinels the master's name and then a list of them; with commas in between. User, password, TLS and
+	// database of one entry hold for all entries. A user and password in a sentinel's entry are for the sentinels.
 	URL        string `env:"URL"`
-	SocketType string `env:"SOCKET_TYPE"`              // tcp or unix; unset: as the URL says
+	SocketType string `env:"SOCKET_TYPE"`              // tcp or unix; unset: as the URL is written
 	Type       string `env:"TYPE" envDefault:"SINGLE"` // single, sentinel, cluster or ring, in any case
 
-	Auth             string `env:"AUTH"`               // password, or user:password; goes before what the URL says
+	Auth             string `env:"AUTH"`               // password, or user:password; goes before the login in the URL
 	AuthFile         string `env:"AUTH_FILE"`          // the same from a file, which is read for each new connection
 	SentinelAuth     string `env:"SENTINEL_AUTH"`      // password, or user:password, for the sentinels alone
 	SentinelAuthFile string `env:"SENTINEL_AUTH_FILE"` // the same from a file, which is read at start
 
 	PoolSize int           `env:"POOL_SIZE"` // connections to each server at most; unset: 4, and never more, because all decisions share them
-	Timeout  time.Duration `env:"TIMEOUT"`   // of dialling; unset: 500ms. STORE_BUDGET and STORE_PATIENCE bound a decision
-	TLS      bool          `env:"TLS"`       // speaks TLS, as rediss:// does
+	Timeout  time.Duration `env:"TIMEOUT"`   // for dialling; unset: 500ms. STORE_BUDGET and STORE_PATIENCE bound a decision
+	TLS      bool          `env:"TLS"`       // uses TLS, as rediss:// does
 }
 
-// RedisTLS is how to speak TLS to Redis, for all of its servers. The files are read again when they change, for new connections.
+// RedisTLS is how the sidecar uses TLS to Redis, for all of its servers. The files are read again when they change, for new connections.
 type RedisTLS struct {
 	Cert       string `env:"REDIS_TLS_CLIENT_CERT"`                // file of the sidecar's certificate
 	Key        string `env:"REDIS_TLS_CLIENT_KEY"`                 // file of its key
@@ -129,11 +148,11 @@ type RedisTLS struct {
 	SkipVerify bool   `env:"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION"` // checks the chain of the server's certificate, but not the name in it
 }
 
-// Store is how counts are kept, wherever that is.
+// Store is how counts are kept, in Redis and in memory.
 type Store struct {
 	Backend     string        `env:"BACKEND_TYPE" envDefault:"redis"`       // redis; memcache is not supported
 	PerSecond   bool          `env:"REDIS_PERSECOND"`                       // limits with a window of at most a second have a Redis of their own
-	Budget      time.Duration `env:"STORE_BUDGET" envDefault:"10ms"`        // how long a Redis server that owes replies may send nothing; then its calls go by their policies. At least four times its usual reply time
+	Budget      time.Duration `env:"STORE_BUDGET" envDefault:"10ms"`        // how long a Redis server that owes replies may send nothing; then the failure policies of the rules decide its calls. At least four times its usual reply time
 	Patience    time.Duration `env:"STORE_PATIENCE" envDefault:"100ms"`     // the longest a decision waits for its reply while Redis answers; also at most 80 % of what its caller's deadline leaves
 	KeyPrefix   string        `env:"CACHE_KEY_PREFIX"`                      // begins every key in the shared store
 	KeySecret   string        `env:"KEY_SECRET"`                            // with it, keys in the shared store hold HMACs in place of identities
@@ -146,12 +165,12 @@ type Store struct {
 // Breaker is when calls to a server of the shared store stop because it is down, and when they begin again. Each server has a
 // breaker of its own.
 type Breaker struct {
-	Failures int           `env:"FAILURES" envDefault:"5"`   // failures in a row that open it: refused or lost connections, silence, replies that the server cannot work
+	Failures int           `env:"FAILURES" envDefault:"5"`   // failures in a row that open it: refused or lost connections, no reply, replies by which the server reports that it cannot work
 	Ratio    float64       `env:"RATIO" envDefault:"0.5"`    // part of the calls in a window that open it by failing or by running out of patience
-	MinCalls int           `env:"MIN_CALLS" envDefault:"20"` // least calls in a window for BREAKER_RATIO to count
+	MinCalls int           `env:"MIN_CALLS" envDefault:"20"` // fewest calls in a window for BREAKER_RATIO to count
 	Window   time.Duration `env:"WINDOW" envDefault:"1s"`    // time over which BREAKER_RATIO is counted
-	Open     time.Duration `env:"OPEN" envDefault:"1s"`      // time from opening to the next try, by chance up to a fifth more or less; grows by up to half while tries fail
-	Probes   int           `env:"PROBES" envDefault:"3"`     // calls that try the server at once after that, and successes that close it
+	Open     time.Duration `env:"OPEN" envDefault:"1s"`      // time from opening to the next try, at random up to a fifth more or less; grows by up to half while tries fail
+	Probes   int           `env:"PROBES" envDefault:"3"`     // calls that may try the server at the same time after that, and successes that close it
 }
 
 // Answer is what clients see.
@@ -164,4 +183,11 @@ type Answer struct {
 	Style           string `env:"RESPONSE_STYLE" envDefault:"spillway"`                    // of refusals over the rate limit service: spillway, or reference for those without retry-after and problem document; a rule's own response stays
 	Shadow          bool   `env:"SHADOW_MODE"`                                             // counts, and refuses nothing
 	Quota           bool   `env:"QUOTA_MODE"`                                              // puts every descriptor into quota mode
+}
+
+// Memory is when garbage is collected. The Go runtime reads both variables itself. The sidecar sets those that are unset when it
+// begins to serve. Without any limit the heap takes up to five times the memory in use: set GOGC=100 where that is too much.
+type Memory struct {
+	Growth string `env:"GOGC"`       // growth of the heap, in percent of the memory in use, at which garbage is collected, or off; unset: 400
+	Limit  string `env:"GOMEMLIMIT"` // size of the process, such as 400MiB, near which it is collected more often; unset: four fifths of the limit of the cgroup, if there is one
 }

@@ -1,47 +1,45 @@
-package sidecar
+package settings
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/spillway-mesh/spillway/fleet"
 )
 
 // targetOf reads where a store is.
-func targetOf(r Redis) (*target, error) { return namedRedis{&r, "REDIS_"}.target() }
+func targetOf(r Redis) (*Target, error) { return NamedRedis{&r, "REDIS_"}.Target() }
 
-func tcp(addresses ...string) target {
-	return target{addresses: addresses, said: server{network: "tcp"}}
+func tcp(addresses ...string) Target {
+	return Target{Kind: Single, Addresses: addresses, common: server{network: "tcp"}}
 }
 
-func unix(paths ...string) target {
-	return target{addresses: paths, said: server{network: "unix"}}
+func unix(paths ...string) Target {
+	return Target{Kind: Single, Addresses: paths, common: server{network: "unix"}}
 }
 
 // with is the target, changed.
-func (t target) with(changes ...func(*target)) target {
+func (t Target) with(changes ...func(*Target)) Target {
 	for _, change := range changes {
 		change(&t)
 	}
 	return t
 }
 
-func kind(k fleet.Kind) func(*target)  { return func(t *target) { t.kind = k } }
-func scheme(name string) func(*target) { return func(t *target) { t.said.scheme = name } }
-func database(db string) func(*target) { return func(t *target) { t.said.db = db } }
-func as(user, password string) func(*target) {
-	return func(t *target) { t.said.login = login{user, password} }
+func kind(k Kind) func(*Target)        { return func(t *Target) { t.Kind = k } }
+func scheme(name string) func(*Target) { return func(t *Target) { t.common.scheme = name } }
+func database(db string) func(*Target) { return func(t *Target) { t.common.db = db } }
+func as(user, password string) func(*Target) {
+	return func(t *Target) { t.common.login = Login{user, password} }
 }
 
 func TestRedisURLs(t *testing.T) {
 	plain := tcp("redis:6379").with(scheme("redis"))
 	for name, c := range map[string]struct {
 		in   Redis
-		want target
+		want Target
 	}{
-		"none":                                   {Redis{}, target{}},
+		"none":                                   {Redis{}, Target{Kind: Single}},
 		"host and port":                          {Redis{URL: "redis:6379"}, tcp("redis:6379")},
 		"host and port, single":                  {Redis{URL: "redis:6379", Type: "Single"}, tcp("redis:6379")},
 		"host and port, tcp":                     {Redis{URL: "redis:6379", SocketType: "tcp"}, tcp("redis:6379")},
@@ -66,13 +64,13 @@ func TestRedisURLs(t *testing.T) {
 }
 
 func TestRedisLists(t *testing.T) {
-	sentinels := tcp("s1:26379", "s2:26380").with(func(t *target) { t.kind, t.master = fleet.Sentinel, "mymaster" })
-	cluster := tcp("a:1", "b:2").with(kind(fleet.Cluster))
-	ring := tcp("a:1", "b:2").with(kind(fleet.Ring))
-	sockets := unix("/run/a.sock", "/run/b.sock").with(kind(fleet.Ring))
+	sentinels := tcp("s1:26379", "s2:26380").with(func(t *Target) { t.Kind, t.Master = Sentinel, "mymaster" })
+	cluster := tcp("a:1", "b:2").with(kind(Cluster))
+	ring := tcp("a:1", "b:2").with(kind(Ring))
+	sockets := unix("/run/a.sock", "/run/b.sock").with(kind(Ring))
 	for name, c := range map[string]struct {
 		in   Redis
-		want target
+		want Target
 	}{
 		"sentinel":                        {Redis{Type: "SENTINEL", URL: "mymaster,s1:26379,s2:26380"}, sentinels},
 		"sentinel with blanks":            {Redis{Type: "sentinel", URL: "mymaster, s1:26379, s2:26380"}, sentinels},
@@ -80,7 +78,7 @@ func TestRedisLists(t *testing.T) {
 		"sentinel, their password":        {Redis{Type: "sentinel", URL: "mymaster,redis://:pw@s1,s2:26380"}, sentinels.with(scheme("redis"), as("", "pw"))},
 		"sentinel, the master's database": {Redis{Type: "sentinel", URL: "mymaster,redis://s1/2,s2:26380"}, sentinels.with(scheme("redis"), database("2"))},
 		"cluster":                         {Redis{Type: "CLUSTER", URL: "a:1,b:2"}, cluster},
-		"cluster of one address":          {Redis{Type: "cluster", URL: "a:1"}, tcp("a:1").with(kind(fleet.Cluster))},
+		"cluster of one address":          {Redis{Type: "cluster", URL: "a:1"}, tcp("a:1").with(kind(Cluster))},
 		"cluster, first with TLS":         {Redis{Type: "cluster", URL: "rediss://a:1,b:2"}, cluster.with(scheme("rediss"))},
 		"cluster, last with a password":   {Redis{Type: "cluster", URL: "a:1,redis://u:p%2Cw@b:2"}, cluster.with(scheme("redis"), as("u", "p,w"))},
 		"cluster, all agree":              {Redis{Type: "cluster", URL: "redis://u:pw@a:1/0,redis://u:pw@b:2/0"}, cluster.with(scheme("redis"), as("u", "pw"), database("0"))},
@@ -93,14 +91,14 @@ func TestRedisLists(t *testing.T) {
 	}
 }
 
-func expectTarget(t *testing.T, name string, in Redis, want target) {
+func expectTarget(t *testing.T, name string, in Redis, want Target) {
 	t.Helper()
 	got, err := targetOf(in)
 	if err != nil {
 		t.Errorf("%s: %v", name, err)
 		return
 	}
-	if diff := cmp.Diff(want, *got, cmp.AllowUnexported(target{}, server{}, login{})); diff != "" {
+	if diff := cmp.Diff(want, *got, cmp.AllowUnexported(Target{}, server{})); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", name, diff)
 	}
 }

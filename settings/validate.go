@@ -1,4 +1,4 @@
-package sidecar
+package settings
 
 import (
 	"errors"
@@ -6,12 +6,9 @@ import (
 	"regexp"
 	"strings"
 	"time"
-
-	"github.com/spillway-mesh/spillway/door"
-	"github.com/spillway-mesh/spillway/telemetry"
 )
 
-// validate says what is readable and yet wrong, in the order of the fields.
+// validate returns the problems of values that could be read, group by group.
 func (c *Config) validate() []string {
 	var p problems
 	c.validateListen(&p)
@@ -48,9 +45,10 @@ func (c *Config) validateListen(p *problems) {
 	p.unless(l.MaxAge > 0, "GRPC_MAX_CONNECTION_AGE", l.MaxAge, "a duration above 0")
 	p.unless(l.MaxAgeGrace > 0, "GRPC_MAX_CONNECTION_AGE_GRACE", l.MaxAgeGrace, "a duration above 0")
 	p.unless(l.DrainDelay >= 0 && l.DrainDelay <= time.Hour, "DRAIN_DELAY", l.DrainDelay, "a duration from 0s to 1h")
+	http, grpc, debug := l.Addresses()
 	fixed := map[string]string{}
 	for _, at := range []struct{ name, addr string }{
-		{"PORT", address(l.Host, l.Port)}, {"GRPC_PORT", address(l.GRPCHost, l.GRPCPort)}, {"DEBUG_PORT", address(l.DebugHost, l.DebugPort)},
+		{"PORT", http}, {"GRPC_PORT", grpc}, {"DEBUG_PORT", debug},
 	} {
 		if strings.HasSuffix(at.addr, ":0") {
 			continue
@@ -76,13 +74,13 @@ func (c *Config) validateTLS(p *problems) {
 	p.unless(t.Cert != "", "GRPC_SERVER_TLS_CERT", "", "a file, which GRPC_SERVER_USE_TLS needs")
 	p.unless(t.Key != "", "GRPC_SERVER_TLS_KEY", "", "a file, which GRPC_SERVER_USE_TLS needs")
 	p.unless(t.SAN == "" || t.ClientCA != "", "GRPC_CLIENT_TLS_SAN", t.SAN, "checked without GRPC_CLIENT_TLS_CACERT: set that too")
-	p.unless(t.SAN == "" || len(t.names()) > 0, "GRPC_CLIENT_TLS_SAN", t.SAN, "a list of names, with commas in between")
+	p.unless(t.SAN == "" || len(t.Names()) > 0, "GRPC_CLIENT_TLS_SAN", t.SAN, "a list of names, with commas in between")
 }
 
-// setting is a variable with its value; an empty value is not set.
+// setting is a variable with its value. An empty value means that it is not set.
 type setting struct{ name, value string }
 
-// unused adds a problem for each setting that has a value and does nothing. mend is what to do about it.
+// unused adds a problem for each setting that has a value and no effect. mend is what to do about it.
 func (p *problems) unused(mend string, settings []setting) {
 	for _, s := range settings {
 		if s.value != "" {
@@ -91,7 +89,7 @@ func (p *problems) unused(mend string, settings []setting) {
 	}
 }
 
-// unless is the text where a condition does not hold, else nothing.
+// unless returns the text where a condition does not hold, else an empty text.
 func unless(is bool, text string) string {
 	if is {
 		return ""
@@ -99,18 +97,19 @@ func unless(is bool, text string) string {
 	return text
 }
 
-// set is a text for a switch that is on, else nothing.
+// set returns the value of a switch: true, or an empty text where it is off.
 func set(is bool) string { return unless(!is, "true") }
 
-// validateRedisTLS finds settings of TLS that no connection uses: a reader of the environment would take Redis for secured.
+// validateRedisTLS adds a problem for each setting of TLS that no connection uses: with it an operator would believe that Redis is
+// reached over TLS.
 func (c *Config) validateRedisTLS(p *problems) {
 	t, secured := &c.RedisTLS, false
-	for _, r := range c.redises() {
-		at, err := r.target()
+	for _, r := range c.Redises() {
+		at, err := r.Target()
 		if err != nil {
-			return // it is reported elsewhere
+			return // NamedRedis.validate reports it
 		}
-		secured = secured || r.URL != "" && at.said.scheme == "rediss"
+		secured = secured || r.URL != "" && at.Secured()
 		if r.URL == "" {
 			p.unused("set "+r.prefix+"URL as well, or remove it: there is no Redis", []setting{{r.prefix + "TLS", set(r.TLS)}})
 		}
@@ -128,12 +127,15 @@ func (c *Config) validateRedisTLS(p *problems) {
 	})
 }
 
-// leastMessage is the least that MAX_MESSAGE_BYTES may be: Envoy's usual requests are below it.
-const leastMessage = 16 << 10
+// The bounds of MAX_MESSAGE_BYTES. Envoy's usual requests are below the lower one.
+const (
+	leastMessage   = 16 << 10
+	LongestMessage = 4 << 20
+)
 
 func (c *Config) validateStore(p *problems) {
 	s := &c.Store
-	for _, r := range c.redises() {
+	for _, r := range c.Redises() {
 		r.validate(p)
 	}
 	p.unless(!s.PerSecond || c.Redis.URL != "", "REDIS_URL", "", "a Redis, which REDIS_PERSECOND needs for the other limits")
@@ -144,7 +146,7 @@ func (c *Config) validateStore(p *problems) {
 	p.unless(s.Patience >= time.Millisecond && s.Patience <= time.Minute, "STORE_PATIENCE", s.Patience, "a duration from 1ms to 1m")
 	p.unless(s.MaxKeys >= 1, "MEMORY_MAX_KEYS", s.MaxKeys, "a number above 0")
 	p.unless(s.DenialCache >= 0, "DENIAL_CACHE_SIZE", s.DenialCache, "a number from 0")
-	p.unless(c.Listen.MaxMessage >= leastMessage && c.Listen.MaxMessage <= door.MaxReceived, "MAX_MESSAGE_BYTES", c.Listen.MaxMessage, "a number from 16384 to 4194304")
+	p.unless(c.Listen.MaxMessage >= leastMessage && c.Listen.MaxMessage <= LongestMessage, "MAX_MESSAGE_BYTES", c.Listen.MaxMessage, "a number from 16384 to 4194304")
 	p.unless(s.Waiters >= 1, "THROTTLE_WAITERS", s.Waiters, "a number above 0")
 }
 
@@ -168,13 +170,13 @@ var (
 )
 
 func (c *Config) validateRest(p *problems) {
-	_, err := telemetry.Level(c.Log.Level)
+	_, err := Level(c.Log.Level)
 	p.unless(err == nil, "LOG_LEVEL", c.Log.Level, "one of error, warn, info, debug, trace")
 	p.unless(one(c.Log.Format, "text", "json"), "LOG_FORMAT", c.Log.Format, "text or json")
 	p.unless(one(c.Log.Decisions, "off", "refused", "all"), "LOG_DECISIONS", c.Log.Decisions, "one of off, refused, all")
 	p.unless(c.Log.DecisionsRate >= 0 && c.Log.DecisionsRate <= 1, "LOG_DECISIONS_RATE", c.Log.DecisionsRate, "a number from 0 to 1")
 	c.Tracing.validate(p)
-	// Serving without the rules that were asked for would admit everything.
+	// A sidecar without the rules that CONFIG_TYPE names would admit everything.
 	if strings.EqualFold(c.Rules.Type, "GRPC_XDS_SOTW") {
 		*p = append(*p, "CONFIG_TYPE: "+noXDS)
 	} else {

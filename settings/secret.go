@@ -1,0 +1,77 @@
+package settings
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// readSecret reads a secret from the file that a variable names. Line breaks at the end of the file are not part of it.
+func readSecret(variable, file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", variable, err)
+	}
+	secret := strings.TrimRight(string(text), "\r\n")
+	if secret == "" {
+		return "", fmt.Errorf("%s: %q is empty", variable, file)
+	}
+	return secret, nil
+}
+
+// LoginSource is where a user and a password come from: a variable, or the file that its companion names.
+type LoginSource struct {
+	variable string // its companion has _FILE at the end of the name
+	text     string
+	file     string
+}
+
+// Read returns the login that the source holds now. Where neither variable is set it returns otherwise.
+func (c LoginSource) Read(otherwise Login) (Login, error) {
+	switch {
+	case c.text != "" && c.file != "":
+		return Login{}, fmt.Errorf("%s and %[1]s_FILE are both set: use one of them", c.variable)
+	case c.text != "":
+		return parseLogin(c.text), nil
+	case c.file == "":
+		return otherwise, nil
+	}
+	text, err := readSecret(c.variable+"_FILE", c.file)
+	if err != nil {
+		return Login{}, err
+	}
+	return parseLogin(text), nil
+}
+
+// Secrets are the texts that must not appear in a log.
+func (c *Config) Secrets() []string {
+	all := append(c.Tracing.secrets(), c.Store.KeySecret)
+	for _, r := range []NamedRedis{{&c.Redis, "REDIS_"}, {&c.PerSecond, "REDIS_PERSECOND_"}} {
+		server, sentinel := r.LoginSources()
+		for _, source := range []LoginSource{server, sentinel} {
+			held, _ := source.Read(Login{}) // an error is reported where the password is used
+			all = append(all, source.text, held.Password)
+		}
+		for part := range strings.SplitSeq(r.URL, ",") {
+			all = append(all, passwordIn(part))
+		}
+	}
+	return all
+}
+
+// passwordIn returns the password in a URL, or an empty text. It does not parse the URL, because a malformed one may hold a password too.
+func passwordIn(text string) string {
+	at := strings.LastIndexByte(text, '@')
+	if at < 0 {
+		return ""
+	}
+	text = text[:at]
+	if _, rest, found := strings.Cut(text, "://"); found {
+		text = rest
+	}
+	user, password, both := strings.Cut(text, ":")
+	if !both {
+		password = user
+	}
+	return password
+}

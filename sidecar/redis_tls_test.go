@@ -1,0 +1,46 @@
+package sidecar
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// TestRedisCertificatesAreReadAgain rotates the authority, the server's certificate and the sidecar's while the sidecar runs.
+func TestRedisCertificatesAreReadAgain(t *testing.T) {
+	before, after := newAuthority(t), newAuthority(t)
+	cert, key := before.issue(t, "localhost", 2)
+	ours, oursKey := before.issue(t, "sidecar", 3)
+	port := servers.FreeAddr(t)[len("127.0.0.1:"):]
+	redis := servers.StartRedis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", before.file)
+	s := begin(t, twoPerHour, "REDIS_URL=rediss://localhost:"+port, "REDIS_TLS_CACERT="+before.file, "REDIS_TLS_CLIENT_CERT="+ours,
+		"REDIS_TLS_CLIENT_KEY="+oursKey, "STORE_BUDGET=1s")
+	expectPage(t, s.Addresses().HTTP, "/readyz", 200, "ok\n")
+	newCert, newKey := after.issue(t, "localhost", 4)
+	redis.Do(t, "CONFIG", "SET", "tls-cert-file", newCert, "tls-key-file", newKey, "tls-ca-cert-file", after.file)
+	redis.Do(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+	servers.Await(t, "the sidecar to lose Redis", func() error { return readyz(t, s, "ok (degraded: redis: ") })
+	newOurs, newOursKey := after.issue(t, "sidecar", 5)
+	for from, to := range map[string]string{after.file: before.file, newOurs: ours, newOursKey: oursKey} {
+		text, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, to, string(text))
+	}
+	servers.Await(t, "the sidecar to reach Redis with its new certificate", func() error { return readyz(t, s, "ok\n") })
+	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK, codeOK, codeOver)
+}
+
+// readyz is an error until the page begins so.
+func readyz(t *testing.T, s *running, want string) error {
+	t.Helper()
+	_, body := fetch(t, s.Addresses().HTTP, "/readyz")
+	if !strings.HasPrefix(body, want) {
+		return errors.New(body)
+	}
+	return nil
+}
