@@ -147,7 +147,7 @@ type place struct {
 	overwrite bool // an action goes with each header. On a denial Envoy reads none, and drops those with `append`
 }
 
-// begin opens a header. Its name must be one that wire.HeaderName allows.
+// begin opens a header. Its name must be one that descriptors.HeaderName allows.
 func (p place) begin(b []byte, name string) (out []byte, option, header, value int) {
 	b, option = wire.Begin(b, p.field)
 	b, header, value = wire.BeginHeader(b, optionHeader, name)

@@ -11,10 +11,13 @@ import (
 var headerStyles = wordsOf(descriptors.HeadersX, descriptors.HeadersIETF, descriptors.HeadersBoth, descriptors.HeadersNone)
 
 // attributeNames are what a descriptor's entry can say about a request.
-var attributeNames = map[string]string{
-	"tenant": "tenant", "user": "user", "ip": "ip", "endpoint": "endpoint", "method": "method", "tier": "tier",
-	"api_key": "api_key",
-}
+var attributeNames = func() map[string]string {
+	table := map[string]string{}
+	for _, name := range descriptors.AttributeNames() {
+		table[name] = name
+	}
+	return table
+}()
 
 var resetFormats = map[string]bool{"seconds": false, "unix": true}
 
