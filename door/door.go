@@ -51,9 +51,9 @@ type Config struct {
 	Engine  Decider
 	Fresh   func() Message // makes one without content
 	Write   Render         // the whole answer
-	Bare    Render         // what is left to say when Write has panicked: it must not fail, and take an empty verdict
+	Bare    Render         // what is answered when Write has panicked: it must not fail, and accepts an empty verdict
 
-	// OnPanic is told of each panic, which is answered all the same. It may be called from many goroutines. Default:
+	// OnPanic gets each panic. The call is answered all the same. It may be called from many goroutines. Default:
 	// nothing.
 	OnPanic func(fault any)
 }
@@ -61,7 +61,7 @@ type Config struct {
 // Door answers the calls of one method. Make one with New. Any number of goroutines may use it.
 type Door struct {
 	config  Config
-	info    grpc.UnaryServerInfo // what interceptors are told; the same for every call
+	info    grpc.UnaryServerInfo // what interceptors get; the same for every call
 	calls   sync.Pool            // of *call
 	replies sync.Pool            // of *Reply
 }

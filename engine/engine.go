@@ -17,7 +17,7 @@ import (
 type Counter interface {
 	// Spend decides all charges of one request at once.
 	Spend(ctx context.Context, charges []limit.Charge, decisions []limit.Decision)
-	// Usage tells what is left without charging anything.
+	// Usage fills in what is left without charging anything.
 	Usage(ctx context.Context, charges []limit.Charge, decisions []limit.Decision)
 	// Reset makes the counters of these keys full again.
 	Reset(ctx context.Context, keys []string) error

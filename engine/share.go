@@ -70,7 +70,7 @@ func (e *Engine) mirror(ctx context.Context, v *Verdict) {
 }
 
 // mirrored is the charge that counts in the fallback that n tokens were taken, or given back if n is negative. It refuses
-// nothing and punishes nobody.
+// nothing and starts no cool-down.
 //
 // The counts of windows and logs are those of the whole limit: what is above the share stays until time gives it back. A
 // bucket would take the longer for that the smaller the share is, because it fills at the share's rate. So it runs on the

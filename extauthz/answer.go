@@ -30,7 +30,7 @@ const (
 // overwrite is HeaderValueOption's OVERWRITE_IF_EXISTS_OR_ADD. Its default would repeat a header that upstream sent.
 const overwrite = 2
 
-// The gRPC codes of answers. Envoy reads a denial off the code being another than 0, and tells it nobody.
+// The gRPC codes of answers. Envoy takes every code but 0 for a denial, and passes no code on.
 const (
 	codeOK                = 0
 	codeInvalidArgument   = 3
@@ -74,7 +74,7 @@ func (s *Service) appendAnswer(b []byte, req *descriptors.Request, v *engine.Ver
 	return appendMetadata(wire.End(b, mark), o, v)
 }
 
-// appendBare writes what is left to say when rendering failed: the codes alone.
+// appendBare writes the answer after rendering has panicked: the codes alone.
 func appendBare(b []byte, _ *descriptors.Request, v *engine.Verdict) []byte {
 	o := outcomeOf(v)
 	b = appendStatus(b, o)

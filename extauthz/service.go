@@ -34,7 +34,7 @@ type Config struct {
 	// Now is the clock of domains that tell the reset as unix time. Default: time.Now.
 	Now func() time.Time
 
-	// OnPanic is told of each panic in the door, which is answered all the same. It may be called from many goroutines.
+	// OnPanic gets each panic in the door. The call is answered all the same. It may be called from many goroutines.
 	// Default: nothing.
 	OnPanic func(fault any)
 }

@@ -152,7 +152,7 @@ func (q *request) finish() {
 	}
 }
 
-// Refuses says whether decisions refuse the request: by any enforced charge, or by all its quotas together.
+// Refuses reports whether decisions refuse the request: by any enforced charge, or by all its quotas together.
 func Refuses(charges []Charge, decisions []Decision) bool {
 	quotas, open := false, false
 	for i := range charges {
@@ -237,8 +237,8 @@ func (c *Charge) returnable(l rate, now int64) int64 {
 	return tokens
 }
 
-// RefundUntil is until when what a charge took can be given back without harm: while its window lasts, because the next one owes
-// nobody anything; from a bucket and a log until time has given it back, and all that others had taken then.
+// RefundUntil is until when what a charge took can be given back without harm: while its window lasts, because in the next
+// one it would undo the charges of others; from a bucket and a log until time has given it back, and all that others had taken then.
 func RefundUntil(l Limit, d *Decision) int64 {
 	if !l.Algorithm.Aligned() || l.Calendar != nil {
 		return d.At + d.ResetAfter.Microseconds() - 1
@@ -247,7 +247,7 @@ func RefundUntil(l Limit, d *Decision) int64 {
 	return d.At - d.At%window + window - 1
 }
 
-// waits says that tokens may be taken in advance, or for a peek that they could be.
+// waits reports whether tokens may be taken in advance, or for a peek that they could be.
 func (c *Charge) waits() bool {
 	return c.MaxWait > 0 && (c.Op == Spend || c.Op == Peek) && c.Limit.Algorithm.Lends()
 }

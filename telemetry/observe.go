@@ -127,7 +127,7 @@ func (o *Observer) series(domain string, t *descriptors.Term) *Series {
 	return o.t.Dynamic(domain, t.Metric)
 }
 
-// rule finds the counters of the rule that an effect belongs to; nil: of the requests on which no rule had a say.
+// rule finds the counters of the rule that an effect belongs to; nil: of the requests that no rule decided.
 func (o *Observer) rule(domain *descriptors.CompiledDomain, effect *descriptors.Effect) *Rule {
 	if domain == nil {
 		return o.nowhere
@@ -203,7 +203,7 @@ func (o *Observer) BreakerChanged(shard string, from, to breaker.State, reason s
 	o.log.Warn("the breaker to redis is "+to.String()+": "+reason, "server", shard, "was", from.String())
 }
 
-// lostFor is how long a failed decision is told of after the store answers again.
+// lostFor is how long a failed decision is reported after the store answers again.
 const lostFor = 3 * time.Second
 
 // StoreDegraded returns why the shared store cannot decide: ping returns why it does not answer now, or it failed a moment ago for a
@@ -226,7 +226,7 @@ func (o *Observer) lately() string {
 }
 
 // withBreaker adds the breaker to why the store is degraded. Without traffic nothing closes a breaker, so one that is ready to
-// probe is told of only beside another reason.
+// probe is reported only beside another reason.
 func withBreaker(reason string, state breaker.State) string {
 	switch {
 	case state == breaker.Open && reason == "":

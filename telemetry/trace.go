@@ -72,7 +72,7 @@ func (t *Tracer) Decide(ctx context.Context) (context.Context, Span) {
 	return ctx, Span{span}
 }
 
-// Recording tells whether anybody will see the span.
+// Recording reports whether the span is recorded.
 func (s Span) Recording() bool { return s.span != nil }
 
 // Trace is the id of the span's trace, or nothing where none is recorded.

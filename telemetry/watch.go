@@ -53,7 +53,7 @@ func (w Watch) Decide(ctx context.Context, req *descriptors.Request, v *engine.V
 	}
 }
 
-// summary is what may be told of a verdict: the configuration's words, and none of the client's.
+// summary is what logs and traces may hold of a verdict: the configuration's words, and none of the client's.
 func summary(v *engine.Verdict) Summary {
 	s := Summary{Outcome: v.Outcome(), Status: v.HTTPStatus(), Degraded: v.Degraded}
 	if v.Match.Domain != nil {
