@@ -33,7 +33,7 @@ var rooms = map[string][]string{
 	"extauthz":         {"engine", "descriptors", "identity", "limit", "wire", "door"},
 	"rlqs":             {"engine", "limit"},
 	"admin":            {"engine", "rules", "audit", "descriptors", "limit"},
-	"telemetry":        {"engine", "rules", "audit", "breaker", "fleet", "store", "identity"},
+	"telemetry":        {"engine", "descriptors", "limit", "rules", "audit", "breaker", "fleet", "store", "identity"},
 	"control":          {"limit", "descriptors", "identity", "audit", "rules"},
 	"settings":         {},
 	"sidecar":          {"limit", "breaker", "identity", "descriptors", "audit", "engine", "fleet", "store", "rules", "door", "rlsvc", "extauthz", "rlqs", "admin", "telemetry", "settings"},

@@ -60,7 +60,7 @@ func wiredTelemetry(t *testing.T) *telemetry.Telemetry {
 		m.Count(m.Series("domain", []string{"key", "value"}), hit)
 	}
 	rule := m.Rule("domain", "rule", "user")
-	m.Decided(rule, telemetry.Allowed)
+	m.Decided(rule, engine.Allowed)
 	m.Degraded(rule, "timeout")
 	m.StoreAway()
 	m.StoreFailed("timeout")

@@ -1,6 +1,9 @@
 package descriptors
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // attribute is what a descriptor's entry or a Subject says about a request.
 type attribute uint8
@@ -17,10 +20,22 @@ const (
 	attrCount
 )
 
-var attributeNames = map[string]attribute{
-	"tenant": attrTenant, "user": attrUser, "ip": attrIP, "endpoint": attrEndpoint, "method": attrMethod, "tier": attrTier,
-	"api_key": attrAPIKey,
+// attributeWords are the words of the attributes in Domain.Attributes. attrClient has none: it is made of others.
+var attributeWords = [...]string{
+	attrTenant: "tenant", attrUser: "user", attrIP: "ip", attrEndpoint: "endpoint", attrMethod: "method", attrTier: "tier",
+	attrAPIKey: "api_key",
 }
+
+var attributeNames = func() map[string]attribute {
+	names := map[string]attribute{}
+	for attr, word := range attributeWords {
+		names[word] = attribute(attr)
+	}
+	return names
+}()
+
+// AttributeNames returns the words that Domain.Attributes may have as values.
+func AttributeNames() []string { return slices.Clone(attributeWords[:]) }
 
 // defaultAttributes maps the keys that Envoy and its users commonly send.
 var defaultAttributes = map[string]attribute{

@@ -73,7 +73,7 @@ func (c *checker) domains(domains []Domain) {
 func (c *checker) domain(d *Domain) {
 	for _, key := range slices.Sorted(maps.Keys(d.Attributes)) {
 		if _, known := attributeNames[d.Attributes[key]]; !known {
-			c.fail(d.Pos, "attributes: %q is no attribute, for descriptor key %q: use tenant, user, ip, endpoint, method, tier or api_key", d.Attributes[key], key)
+			c.fail(d.Pos, "attributes: %q is no attribute, for descriptor key %q: use one of %s", d.Attributes[key], key, strings.Join(attributeWords[:], ", "))
 		}
 	}
 	if d.IPv6Prefix < 0 || d.IPv6Prefix > 128 {
@@ -117,7 +117,7 @@ func hasControl(text string) bool {
 
 // header reports a header that must not leave.
 func (c *checker) header(at Pos, h Header) {
-	if h.Name == "" || strings.ContainsFunc(h.Name, notToken) {
+	if !Token(h.Name) {
 		c.fail(at, "header name %q is not made of letters, digits and hyphens: rename it", h.Name)
 	}
 	if strings.ContainsFunc(h.Value, func(r rune) bool { return r < 0x20 || r > 0x7e }) {
@@ -129,14 +129,6 @@ func (c *checker) header(at Pos, h Header) {
 	if len(h.Value) > maxValue {
 		c.fail(at, "the value of header %q has %d bytes: a value has at most %d", h.Name, len(h.Value), maxValue)
 	}
-}
-
-// notToken reports what no header name may hold.
-func notToken(r rune) bool {
-	if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
-		return false
-	}
-	return !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 }
 
 func (c *checker) response(at Pos, r *Response) {
@@ -215,7 +207,7 @@ func (c *checker) accountBurst(at Pos, a *Account, what string) {
 		if l.Unlimited {
 			continue
 		}
-		if l.Algorithm != limit.TokenBucket {
+		if !l.Algorithm.HasBurst() {
 			c.fail(l.Pos.or(at), "burst of %s %q holds for each of its limits, and %v has none: use token_bucket", what, a.Name, l.Algorithm)
 			continue
 		}

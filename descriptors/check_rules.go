@@ -83,7 +83,7 @@ func (c *checker) clients(r *Rule) {
 // ruleLimit checks that a limit suits its rule, and that a request can pass it.
 func (c *checker) ruleLimit(r *Rule, l *Limit) {
 	at := l.Pos.or(r.Pos)
-	if (r.Action == Throttle || r.PostPaid) && l.Algorithm != limit.TokenBucket {
+	if (r.Action == Throttle || r.PostPaid) && !l.Algorithm.Lends() {
 		c.fail(at, "throttle and post_paid need algorithm: token_bucket, in rule %q", r.Name)
 	}
 	c.reserve(at, r.Reserve, r.PostPaid, l, fmt.Sprintf("rule %q", r.Name))

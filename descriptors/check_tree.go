@@ -2,8 +2,6 @@ package descriptors
 
 import (
 	"strings"
-
-	"github.com/spillway-mesh/spillway/limit"
 )
 
 // nodes checks one level of a tree, below a dotted path.
@@ -38,7 +36,7 @@ func (c *checker) leaf(n *Node, path string) {
 		if l.CountUnset && !l.Unlimited {
 			c.warn(at, "requests_per_unit is missing in '%s', which means 0 and refuses everything: write it", path)
 		}
-		if n.PostPaid && !l.Unlimited && l.Algorithm != limit.TokenBucket {
+		if n.PostPaid && !l.Unlimited && !l.Algorithm.Lends() {
 			c.fail(at, "post_paid in '%s' needs algorithm: token_bucket", path)
 		}
 		if !l.Unlimited {

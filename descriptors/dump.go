@@ -120,7 +120,7 @@ func (e *Effect) amount() string {
 	if e.Limit.Algorithm != limit.FixedWindow {
 		text += ", algorithm: " + e.Limit.Algorithm.String()
 	}
-	if e.Limit.Algorithm == limit.TokenBucket {
+	if e.Limit.Algorithm.HasBurst() {
 		text += fmt.Sprintf(", burst: %d", e.Limit.Burst)
 	}
 	if e.Calendar != 0 {

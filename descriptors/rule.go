@@ -110,7 +110,7 @@ func (d *CompiledDomain) compileAccount(a *Account, scope Scope, kind string) *c
 	}
 	limits := slices.Clone(a.Limits)
 	for i := range limits {
-		if a.Burst > 0 && limits[i].Algorithm == limit.TokenBucket {
+		if a.Burst > 0 && limits[i].Algorithm.HasBurst() {
 			limits[i].Burst = a.Burst
 		}
 	}

@@ -221,7 +221,7 @@ func parseLimits(t testing.TB, text string) []Limit {
 		l.Count, l.Algorithm = number(t, parts[0]), limit.TokenBucket
 		l.Window = duration(t, parts[1])
 		if len(parts) > 2 {
-			l.Algorithm, _ = limit.ParseAlgorithm(parts[2])
+			l.Algorithm = algorithm(t, parts[2])
 		}
 		if l.Algorithm == limit.TokenBucket {
 			l.Burst = l.Count
@@ -229,6 +229,17 @@ func parseLimits(t testing.TB, text string) []Limit {
 		limits = append(limits, l)
 	}
 	return limits
+}
+
+func algorithm(t testing.TB, name string) limit.Algorithm {
+	t.Helper()
+	for a := limit.TokenBucket; a <= limit.SlidingLog; a++ {
+		if a.String() == name {
+			return a
+		}
+	}
+	t.Fatalf("%q must be an algorithm", name)
+	return 0
 }
 
 func number(t testing.TB, text string) int64 {

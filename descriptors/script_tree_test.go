@@ -66,7 +66,7 @@ func (n *Node) flag(t testing.TB, word string) {
 	case "unlimited":
 		n.Limits = append(n.Limits, Limit{Unlimited: true})
 	case "algorithm":
-		last().Algorithm, _ = limit.ParseAlgorithm(value)
+		last().Algorithm = algorithm(t, value)
 		if last().Algorithm == limit.TokenBucket {
 			last().Burst = last().Count
 		}

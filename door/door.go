@@ -51,9 +51,9 @@ type Config struct {
 	Engine  Decider
 	Fresh   func() Message // makes one without content
 	Write   Render         // the whole answer
-	Bare    Render         // what is left to say when Write has panicked: it must not fail, and take an empty verdict
+	Bare    Render         // what is answered when Write has panicked: it must not fail, and accepts an empty verdict
 
-	// OnPanic is told of each panic, which is answered all the same. It may be called from many goroutines. Default:
+	// OnPanic gets each panic. The call is answered all the same. It may be called from many goroutines. Default:
 	// nothing.
 	OnPanic func(fault any)
 }
@@ -61,7 +61,7 @@ type Config struct {
 // Door answers the calls of one method. Make one with New. Any number of goroutines may use it.
 type Door struct {
 	config  Config
-	info    grpc.UnaryServerInfo // what interceptors are told; the same for every call
+	info    grpc.UnaryServerInfo // what interceptors get; the same for every call
 	calls   sync.Pool            // of *call
 	replies sync.Pool            // of *Reply
 }
@@ -118,16 +118,32 @@ func (d *Door) Register(r grpc.ServiceRegistrar) {
 	}, d)
 }
 
-// Handle is the gRPC handler. It fails only when the message cannot be decoded, or when an interceptor does.
+// Handle is the gRPC handler. It fails only when the message cannot be decoded, or when an interceptor does. A call that a panic
+// outside of Decide and of rendering has broken off is answered by its verdict, which admits if it is empty.
 func (d *Door) Handle(_ any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (reply any, err error) {
 	c := d.take()
+	defer d.give(c)
+	if !d.guard(c, func() { reply, err = d.handle(ctx, c, dec, interceptor) }) {
+		return &Reply{wire: d.config.Bare(nil, c.message.Asked(), &c.verdict)}, nil
+	}
+	return reply, err
+}
+
+// guard calls f and reports whether f returned. It is the one place in this package that recovers from a panic.
+func (d *Door) guard(c *call, f func()) (returned bool) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			reply, err = d.caught(c, fault), nil
+			c.spoilt = true
+			d.config.OnPanic(fault)
 		}
-		d.give(c)
 	}()
-	err = dec(c.message)
+	f()
+	return true
+}
+
+// handle decodes the message, and answers it behind the interceptor.
+func (d *Door) handle(ctx context.Context, c *call, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+	err := dec(c.message)
 	if err != nil {
 		return nil, err
 	}
@@ -135,13 +151,6 @@ func (d *Door) Handle(_ any, ctx context.Context, dec func(any) error, intercept
 		return d.reply(ctx, c), nil
 	}
 	return interceptor(ctx, c.message, &d.info, c.handler)
-}
-
-// caught answers a call that a panic outside of Decide and of rendering has broken off: by the verdict, if there is one.
-func (d *Door) caught(c *call, fault any) *Reply {
-	c.spoilt = true
-	d.config.OnPanic(fault)
-	return &Reply{wire: d.config.Bare(nil, c.message.Asked(), &c.verdict)}
 }
 
 // reply answers the call in memory that comes back once the answer is sent. After a panic it does not come back.
@@ -179,25 +188,15 @@ func (d *Door) decide(ctx context.Context, c *call) {
 		c.verdict.Empty()
 	}
 	c.decided = true
-	defer func() {
-		if fault := recover(); fault != nil {
-			c.spoilt = true
-			c.verdict = engine.Verdict{}
-			d.config.OnPanic(fault)
-		}
-	}()
-	d.config.Engine.Decide(ctx, c.message.Asked(), &c.verdict)
+	if !d.guard(c, func() { d.config.Engine.Decide(ctx, c.message.Asked(), &c.verdict) }) {
+		c.verdict = engine.Verdict{}
+	}
 }
 
 // render appends the answer. After a panic the codes alone are appended, for the decision stands.
 func (d *Door) render(c *call, b []byte) (out []byte) {
-	start := len(b)
-	defer func() {
-		if fault := recover(); fault != nil {
-			c.spoilt = true
-			d.config.OnPanic(fault)
-			out = d.config.Bare(b[:start:start], c.message.Asked(), &c.verdict)
-		}
-	}()
-	return d.config.Write(b, c.message.Asked(), &c.verdict)
+	if !d.guard(c, func() { out = d.config.Write(b, c.message.Asked(), &c.verdict) }) {
+		return d.config.Bare(b[:len(b):len(b)], c.message.Asked(), &c.verdict)
+	}
+	return out
 }

@@ -90,3 +90,33 @@ func BenchmarkDecideOnAToken(b *testing.B) {
 		e.Decide(ctx, req, v)
 	}
 }
+
+// TestAPanicWhileMatchingAdmits: here of the clock that tokens are verified by, under rules that fail closed.
+func TestAPanicWhileMatchingAdmits(t *testing.T) {
+	cfg, token := tokens(t)
+	sets := identity.NewKeySets(identity.KeySetsConfig{})
+	t.Cleanup(sets.Close)
+	domain := descriptors.Domain{Name: "shop", Identity: cfg, Rules: []descriptors.Rule{{
+		Name: "per user", Scope: descriptors.ScopeUser, Action: descriptors.Block, OnFailure: descriptors.FailClosed,
+	}}}
+	broken := identity.Options{Now: func() time.Time { panic("of a test") }}
+	set, problems := descriptors.Compile([]descriptors.Domain{domain}, descriptors.Options{
+		Identity: func(_ string, cfg *identity.Config) *identity.Resolver { return identity.New(*cfg, sets, broken) },
+	})
+	if set == nil {
+		t.Fatalf("the test's own rules do not compile: %v", problems)
+	}
+	panics, seen := 0, 0
+	e := engine.New(engine.Config{
+		Store: store.NewMemory(store.MemoryConfig{}), OnPanic: func(any) { panics++ },
+		OnVerdict: func(*descriptors.Request, *engine.Verdict) { seen++ },
+	})
+	defer e.Close()
+	e.Use(set)
+	evidence := &identity.Evidence{Headers: []identity.Header{{Name: "authorization", Value: "Bearer " + token}}}
+	v := new(engine.Verdict)
+	e.Decide(t.Context(), &descriptors.Request{Domain: "shop", Evidence: evidence, Subject: new(descriptors.Subject)}, v)
+	if v.Refused || v.Degraded != "panic" || v.Outcome() != engine.Unknown || panics != 1 || seen != 1 {
+		t.Errorf("refused %t, degraded %q, outcome %v, %d panics, seen %d times", v.Refused, v.Degraded, v.Outcome(), panics, seen)
+	}
+}

@@ -19,7 +19,7 @@ type debt struct {
 
 // window is the time after which the store would have forgotten a charge, in µs: for a bucket, that in which it fills.
 func (d *debt) window() int64 {
-	if d.limit.Algorithm != limit.TokenBucket || d.limit.Count < 1 {
+	if !d.limit.Algorithm.Fills() || d.limit.Count < 1 {
 		return max(d.limit.Window.Microseconds(), 1)
 	}
 	return max(fillTime(&d.limit).Microseconds(), 1)
@@ -49,7 +49,7 @@ func (d *debt) advance(now int64) {
 		return
 	}
 	d.prev, d.used = d.used, 0
-	if d.at < start-window || d.limit.Algorithm == limit.FixedWindow {
+	if d.at < start-window || d.limit.Algorithm.EndsAtOnce() {
 		d.prev = 0
 	}
 	d.at = start

@@ -17,7 +17,7 @@ import (
 type Counter interface {
 	// Spend decides all charges of one request at once.
 	Spend(ctx context.Context, charges []limit.Charge, decisions []limit.Decision)
-	// Usage tells what is left without charging anything.
+	// Usage fills in what is left without charging anything.
 	Usage(ctx context.Context, charges []limit.Charge, decisions []limit.Decision)
 	// Reset makes the counters of these keys full again.
 	Reset(ctx context.Context, keys []string) error
@@ -110,23 +110,35 @@ func (e *Engine) Use(set *descriptors.Set) { e.set.Store(set) }
 func (e *Engine) Rules() *descriptors.Set { return e.set.Load() }
 
 // Decide fills v with what req gets. It always decides: trouble is answered by the failure policy of the rules that
-// matched, and by admission where none had matched yet.
+// matched, and by admission where none had matched yet. A panic of OnVerdict leaves the verdict as it is.
 func (e *Engine) Decide(ctx context.Context, req *descriptors.Request, v *Verdict) {
 	v.reset(len(req.Descriptors))
-	e.decide(ctx, req, v)
-	defer e.survive()
-	e.cfg.OnVerdict(req, v)
+	var counts bool
+	if !e.guard(func() { counts = e.match(req, v) }) {
+		v.reset(len(req.Descriptors))
+		v.Match = descriptors.Match{}
+		v.Degraded = "panic"
+	}
+	if !e.guard(func() { e.decide(ctx, v, counts) }) {
+		e.despite(v)
+	}
+	e.guard(func() { e.cfg.OnVerdict(req, v) })
 }
 
-// decide fills an empty verdict. A panic after matching leaves it to the failure policies of what matched.
-func (e *Engine) decide(ctx context.Context, req *descriptors.Request, v *Verdict) {
+// guard calls f and reports whether f returned. It is the one place in this package that recovers from a panic.
+func (e *Engine) guard(f func()) (returned bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			e.cfg.OnPanic(r)
-			e.despite(v)
 		}
 	}()
-	if e.match(req, v) && len(v.Match.Charges) > 0 {
+	f()
+	return true
+}
+
+// decide fills the verdict on what matched, and makes the charges if it counts.
+func (e *Engine) decide(ctx context.Context, v *Verdict, counts bool) {
+	if counts && len(v.Match.Charges) > 0 {
 		e.boundWaits(ctx, v)
 		e.spend(ctx, v)
 		e.punish(ctx, v)
@@ -137,23 +149,8 @@ func (e *Engine) decide(ctx context.Context, req *descriptors.Request, v *Verdic
 	e.follow(v)
 }
 
-// survive ends a panic of somebody who only looks on. The verdict stands.
-func (e *Engine) survive() {
-	if r := recover(); r != nil {
-		e.cfg.OnPanic(r)
-	}
-}
-
-// match finds what applies, and reports whether it could. A panic on the way leaves a request that nothing applies to.
-func (e *Engine) match(req *descriptors.Request, v *Verdict) (ok bool) {
-	defer func() {
-		if r := recover(); r != nil {
-			e.cfg.OnPanic(r)
-			v.reset(len(req.Descriptors))
-			v.Match = descriptors.Match{}
-			v.Degraded = "panic"
-		}
-	}()
+// match finds what applies, and reports whether charges for it are to be made.
+func (e *Engine) match(req *descriptors.Request, v *Verdict) (counts bool) {
 	if req.Excess != "" {
 		v.Match.Reset()
 		return !v.exceeds(req.Excess)
@@ -233,13 +230,7 @@ func (v *Verdict) observeTime() {
 
 // ask is one call to a Counter, and reports false when it panicked.
 func (e *Engine) ask(ctx context.Context, c Counter, charges []limit.Charge, decisions []limit.Decision) (ok bool) {
-	defer func() {
-		if r := recover(); r != nil {
-			e.cfg.OnPanic(r)
-		}
-	}()
-	c.Spend(ctx, charges, decisions)
-	return true
+	return e.guard(func() { c.Spend(ctx, charges, decisions) })
 }
 
 // quotaMode puts all descriptors of trees into quota mode. One that nothing limits, or only in shadow, always has room,

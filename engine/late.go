@@ -33,7 +33,7 @@ func (e *Engine) follow(v *Verdict) {
 		}
 		pending := d.Pending
 		d.Pending, l.decided.Pending = nil, nil
-		pending.Then(l.settle)
+		pending.Then(func(d limit.Decision) { e.guard(func() { l.settle(d) }) })
 	}
 }
 
@@ -41,7 +41,6 @@ func (e *Engine) follow(v *Verdict) {
 // would have refused and was admitted is an over-admission. What the store never saw is owed to it, like everything that is decided
 // while it is away. Where the reply is lost, none of these is known.
 func (l *late) settle(d limit.Decision) {
-	defer l.engine.survive()
 	switch {
 	case d.Outcome == limit.Undecided && d.Unknown:
 	case d.Outcome == limit.Undecided:

@@ -180,15 +180,11 @@ func (l *ledger) pay(p payment) limit.Decision {
 }
 
 // ask is one call. One that panics may have charged.
-func (l *ledger) ask(ctx context.Context, call func(context.Context, []limit.Charge, []limit.Decision), c limit.Charge) (d limit.Decision) {
-	defer func() {
-		if r := recover(); r != nil {
-			l.engine.cfg.OnPanic(r)
-			d = limit.Decision{Unknown: true}
-		}
-	}()
+func (l *ledger) ask(ctx context.Context, call func(context.Context, []limit.Charge, []limit.Decision), c limit.Charge) limit.Decision {
 	decisions := make([]limit.Decision, 1)
-	call(ctx, []limit.Charge{c}, decisions)
+	if !l.engine.guard(func() { call(ctx, []limit.Charge{c}, decisions) }) {
+		return limit.Decision{Unknown: true}
+	}
 	return decisions[0]
 }
 

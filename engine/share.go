@@ -27,7 +27,7 @@ func shareOf(l limit.Limit, live int64) limit.Limit {
 	}
 	l.Count, l.Burst = partOf(l.Count, live), partOf(l.Burst, live)
 	// The count may have lost more to rounding than the burst, which would take longer to fill than a limit may.
-	if l.Algorithm == limit.TokenBucket && l.Count > 0 {
+	if l.Algorithm.Fills() && l.Count > 0 {
 		fills := float64(l.Count) * (float64(limit.MaxFill) / float64(l.Window))
 		if float64(l.Burst) > fills {
 			l.Burst = int64(fills)
@@ -70,7 +70,7 @@ func (e *Engine) mirror(ctx context.Context, v *Verdict) {
 }
 
 // mirrored is the charge that counts in the fallback that n tokens were taken, or given back if n is negative. It refuses
-// nothing and punishes nobody.
+// nothing and starts no cool-down.
 //
 // The counts of windows and logs are those of the whole limit: what is above the share stays until time gives it back. A
 // bucket would take the longer for that the smaller the share is, because it fills at the share's rate. So it runs on the
@@ -81,10 +81,10 @@ func mirrored(c limit.Charge, n, live int64) limit.Charge {
 	switch {
 	case n < 0:
 		c.Op, c.Cost = limit.Refund, -n
-	case c.Limit.Algorithm != limit.TokenBucket:
+	case !c.Limit.Algorithm.Fills():
 		c.Op = limit.Debit
 	}
-	if c.Limit.Algorithm == limit.TokenBucket {
+	if c.Limit.Algorithm.Fills() {
 		c.Limit = shareOf(c.Limit, live)
 		c.MaxWait = min(c.MaxWait, fillTime(&c.Limit))
 	}

@@ -1,8 +1,6 @@
 package extauthz
 
 import (
-	"net/http"
-
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/spillway-mesh/spillway/descriptors"
@@ -32,7 +30,7 @@ const (
 // overwrite is HeaderValueOption's OVERWRITE_IF_EXISTS_OR_ADD. Its default would repeat a header that upstream sent.
 const overwrite = 2
 
-// The gRPC codes of answers. Envoy reads a denial off the code being another than 0, and tells it nobody.
+// The gRPC codes of answers. Envoy takes every code but 0 for a denial, and passes no code on.
 const (
 	codeOK                = 0
 	codeInvalidArgument   = 3
@@ -42,39 +40,24 @@ const (
 
 // outcome is what a verdict comes to over this protocol.
 type outcome struct {
-	label  string // for the access log; empty when nothing is to be told
+	engine.Outcome
 	code   uint64 // gRPC's
-	status int    // HTTP's, unless code is codeOK
+	status int    // HTTP's
 }
 
 // outcomeOf translates a verdict. It looks at nothing that could be missing: after a panic the answer is made of this
 // alone.
 func outcomeOf(v *engine.Verdict) outcome {
-	var o outcome
-	switch {
-	case v.Shadowed:
-		return outcome{label: "shadowed"}
-	case v.Malformed != nil:
-		return outcome{label: "malformed", code: codeInvalidArgument, status: statusOr(v.Malformed.Status, http.StatusBadRequest)}
-	case !v.Refused:
-		return outcome{}
-	case v.Match.Block != nil:
-		o = outcome{label: "blocked", code: codePermissionDenied, status: http.StatusForbidden}
-	default:
-		o = outcome{label: "refused", code: codeResourceExhausted, status: http.StatusTooManyRequests}
-	}
-	if v.Response != nil {
-		o.status = statusOr(v.Response.Status, o.status)
+	o := outcome{Outcome: v.Outcome(), status: v.HTTPStatus()}
+	switch o.Outcome {
+	case engine.Malformed:
+		o.code = codeInvalidArgument
+	case engine.Blocked:
+		o.code = codePermissionDenied
+	case engine.Refused:
+		o.code = codeResourceExhausted
 	}
 	return o
-}
-
-// statusOr is the status if it is one that a response can have.
-func statusOr(status, other int) int {
-	if status < 200 || status > 599 {
-		return other
-	}
-	return status
 }
 
 // appendAnswer writes the CheckResponse that a verdict comes to.
@@ -91,7 +74,7 @@ func (s *Service) appendAnswer(b []byte, req *descriptors.Request, v *engine.Ver
 	return appendMetadata(wire.End(b, mark), o, v)
 }
 
-// appendBare writes what is left to say when rendering failed: the codes alone.
+// appendBare writes the answer after rendering has panicked: the codes alone.
 func appendBare(b []byte, _ *descriptors.Request, v *engine.Verdict) []byte {
 	o := outcomeOf(v)
 	b = appendStatus(b, o)
@@ -142,15 +125,15 @@ func (s *Service) appendDenial(b []byte, req *descriptors.Request, v *engine.Ver
 
 // appendMetadata writes what Envoy shows to later filters and to its access log; see the package comment.
 func appendMetadata(b []byte, o outcome, v *engine.Verdict) []byte {
-	if o.label == "" && v.Degraded == "" {
+	if !o.Refuses() && v.Degraded == "" {
 		return b
 	}
 	b, mark := wire.Begin(b, answerMetadata)
 	if v.Degraded != "" {
 		b = wire.AppendLabel(b, "degraded", v.Degraded)
 	}
-	if o.label != "" {
-		b = wire.AppendLabel(b, "outcome", o.label)
+	if o.Refuses() {
+		b = wire.AppendLabel(b, "outcome", o.String())
 		if v.Malformed == nil && v.Refusing != nil {
 			b = wire.AppendLabel(b, "rule", v.Refusing.Rule)
 		}
@@ -164,7 +147,7 @@ type place struct {
 	overwrite bool // an action goes with each header. On a denial Envoy reads none, and drops those with `append`
 }
 
-// begin opens a header. Its name must be one that wire.HeaderName allows.
+// begin opens a header. Its name must be one that descriptors.HeaderName allows.
 func (p place) begin(b []byte, name string) (out []byte, option, header, value int) {
 	b, option = wire.Begin(b, p.field)
 	b, header, value = wire.BeginHeader(b, optionHeader, name)

@@ -106,7 +106,7 @@ func TestRandomVerdictsComeOutAsGeneratedCodeReadsThem(t *testing.T) {
 	for range rounds {
 		verdict = randomVerdict(r)
 		var err error
-		wire, err = s.Answer(t.Context(), nil, wire[:0])
+		wire, err = s.door.Answer(t.Context(), nil, wire[:0])
 		if err != nil {
 			t.Fatalf("answer: %v", err)
 		}

@@ -36,7 +36,7 @@ func TestTheRealEngineDecides(t *testing.T) {
 	s := New(Config{Engine: onMemory(t, 3)})
 	send := func(address, plan string) string {
 		source := sourceOf(message(1, message(2, []byte(address))))
-		out, err := s.Answer(t.Context(), attributes(source, httpOf(message(4, []byte("/"))), message(10, pair("domain", "shop")), message(10, pair("plan", plan))), nil)
+		out, err := s.door.Answer(t.Context(), attributes(source, httpOf(message(4, []byte("/"))), message(10, pair("domain", "shop")), message(10, pair("plan", plan))), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +58,7 @@ func TestADecisionOfTheRealEngineAllocatesLittle(t *testing.T) {
 	s := New(Config{Engine: onMemory(t, 1_000_000_000)})
 	wire := wireOf(t, typical())
 	var out []byte
-	allocs := testing.AllocsPerRun(100, func() { out, _ = s.Answer(t.Context(), wire, out[:0]) })
+	allocs := testing.AllocsPerRun(100, func() { out, _ = s.door.Answer(t.Context(), wire, out[:0]) })
 	if allocs > 20 {
 		t.Errorf("%v allocations from the message to the answer, at most 20", allocs)
 	}
@@ -71,6 +71,6 @@ func BenchmarkDecision(b *testing.B) {
 	var out []byte
 	b.ReportAllocs()
 	for b.Loop() {
-		out, _ = s.Answer(b.Context(), wire, out[:0])
+		out, _ = s.door.Answer(b.Context(), wire, out[:0])
 	}
 }

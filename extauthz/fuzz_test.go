@@ -21,7 +21,7 @@ func FuzzCheck(f *testing.F) {
 		twins(new(Message)).Agree(t, request)
 
 		s := New(Config{Engine: echo{}, OnPanic: func(fault any) { t.Errorf("panic: %v", fault) }})
-		out, err := s.Answer(t.Context(), request, nil)
+		out, err := s.door.Answer(t.Context(), request, nil)
 		if err != nil {
 			return
 		}

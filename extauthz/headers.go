@@ -13,7 +13,7 @@ import (
 
 // appendHeader writes one header, cleaned. One whose name cannot be a header's is left out.
 func (p place) appendHeader(b []byte, name, value string) []byte {
-	if !wire.HeaderName(name) {
+	if !descriptors.HeaderName(name) {
 		return b
 	}
 	b, option, header, text := p.begin(b, name)

@@ -82,7 +82,7 @@ func requestOf(http *authv3.AttributeContext_HttpRequest) *authv3.CheckRequest {
 
 func askWire(t *testing.T, config Config, request []byte) *authv3.CheckResponse {
 	t.Helper()
-	out, err := New(config).Answer(t.Context(), request, nil)
+	out, err := New(config).door.Answer(t.Context(), request, nil)
 	if err != nil {
 		t.Fatalf("answer: %v", err)
 	}

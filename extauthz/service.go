@@ -34,7 +34,7 @@ type Config struct {
 	// Now is the clock of domains that tell the reset as unix time. Default: time.Now.
 	Now func() time.Time
 
-	// OnPanic is told of each panic in the door, which is answered all the same. It may be called from many goroutines.
+	// OnPanic gets each panic in the door. The call is answered all the same. It may be called from many goroutines.
 	// Default: nothing.
 	OnPanic func(fault any)
 }
@@ -65,12 +65,6 @@ func (s *Service) fresh() door.Message {
 
 // Register adds the Authorization service to a gRPC server. Its codec must know Message and door.Reply.
 func (s *Service) Register(r grpc.ServiceRegistrar) { s.door.Register(r) }
-
-// Answer decides the request in the wire bytes and appends the answer's to answer. An error means that the bytes are no
-// CheckRequest; anything else gets a decision.
-func (s *Service) Answer(ctx context.Context, request, answer []byte) ([]byte, error) {
-	return s.door.Answer(ctx, request, answer)
-}
 
 // placed puts requests whose route names no domain into the default one.
 type placed struct {

@@ -24,7 +24,7 @@ func TestTheDomainIsTheRoutesElseTheDefault(t *testing.T) {
 	var got string
 	s := New(Config{DefaultDomain: "everything", Engine: script(func(req *descriptors.Request, _ *engine.Verdict) { got = req.Domain })})
 	for _, c := range []struct{ extension, want string }{{"shop", "shop"}, {"", "everything"}} {
-		_, err := s.Answer(t.Context(), attributes(message(10, pair("domain", c.extension))), nil)
+		_, err := s.door.Answer(t.Context(), attributes(message(10, pair("domain", c.extension))), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +36,7 @@ func TestTheDomainIsTheRoutesElseTheDefault(t *testing.T) {
 
 func TestAnEmptyVerdictAdmitsWithAStatus(t *testing.T) {
 	s := New(Config{Engine: script(func(*descriptors.Request, *engine.Verdict) {})})
-	out, err := s.Answer(t.Context(), nil, nil)
+	out, err := s.door.Answer(t.Context(), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func (l *listener) Decide(ctx context.Context, _ *descriptors.Request, _ *engine
 
 func TestTheDeciderGetsTheCallersContext(t *testing.T) {
 	var l listener
-	_, err := New(Config{Engine: &l}).Answer(t.Context(), nil, nil)
+	_, err := New(Config{Engine: &l}).door.Answer(t.Context(), nil, nil)
 	if err != nil || l.heard != t.Context() {
 		t.Errorf("context %v (error %v), want the caller's", l.heard, err)
 	}

@@ -3,7 +3,6 @@ package identity
 
 import (
 	"net/netip"
-	"slices"
 )
 
 // Kind is a kind of evidence.
@@ -26,12 +25,6 @@ func (k Kind) String() string {
 		return "unknown"
 	}
 	return kinds[k]
-}
-
-// ParseKind reads the word of a rule file for a kind of evidence.
-func ParseKind(word string) (Kind, bool) {
-	i := slices.Index(kinds[:], word)
-	return Kind(max(i, 0)), i >= 0
 }
 
 // Header is one header of a request as it came; a name that was sent twice is there twice.

@@ -23,20 +23,10 @@ var algorithmNames = [...]string{TokenBucket: "token_bucket", SlidingWindow: "sl
 
 // String returns the name that rule files use, or "none" for the zero value.
 func (a Algorithm) String() string {
-	if a < TokenBucket || a > SlidingLog {
+	if !a.known() {
 		return "none"
 	}
 	return algorithmNames[a]
-}
-
-// ParseAlgorithm returns the algorithm of that name, and whether there is one.
-func ParseAlgorithm(name string) (Algorithm, bool) {
-	for a := TokenBucket; a <= SlidingLog; a++ {
-		if algorithmNames[a] == name {
-			return a, true
-		}
-	}
-	return 0, false
 }
 
 // Bounds of what Validate accepts. They keep every intermediate value of the scripts within 2^53, where a double is exact.
@@ -62,7 +52,7 @@ type Limit struct {
 
 // Capacity is the most that can be left: Burst of a token bucket, Count of the others.
 func (l Limit) Capacity() int64 {
-	if l.Algorithm == TokenBucket {
+	if l.Algorithm.HasBurst() {
 		return l.Burst
 	}
 	return l.Count
@@ -71,17 +61,17 @@ func (l Limit) Capacity() int64 {
 // Validate reports what makes the limit impossible to count, or nil.
 func (l Limit) Validate() error {
 	switch {
-	case l.Algorithm < TokenBucket || l.Algorithm > SlidingLog:
+	case !l.Algorithm.known():
 		return errors.New("a limit needs an algorithm")
 	case l.Count < 0 || l.Count > MaxCount:
 		return fmt.Errorf("count %d is not between 0 and %d", l.Count, int64(MaxCount))
 	case l.Window < time.Microsecond || l.Window > MaxWindow:
 		return fmt.Errorf("window %v is not between 1µs and %v", l.Window, MaxWindow)
-	case l.Calendar != nil && l.Algorithm != FixedWindow:
+	case l.Calendar != nil && !l.Algorithm.HasCalendar():
 		return fmt.Errorf("calendar windows need fixed_window, not %v", l.Algorithm)
-	case l.Algorithm == SlidingLog && l.Count > MaxLogCount:
+	case l.Algorithm.KeepsLog() && l.Count > MaxLogCount:
 		return fmt.Errorf("count %d is above %d, the most a sliding_log can hold", l.Count, MaxLogCount)
-	case l.Algorithm == TokenBucket:
+	case l.Algorithm.HasBurst():
 		return l.validateBurst()
 	}
 	return nil

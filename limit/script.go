@@ -220,11 +220,11 @@ func (c *Call) place(key string, seen map[string]int) int {
 func (c *Call) add(charge *Charge, place int) []byte {
 	l := rateOf(&charge.Limit)
 	algorithm := charge.Limit.Algorithm
-	if algorithm < TokenBucket || algorithm > SlidingLog {
+	if !algorithm.known() {
 		algorithm = TokenBucket
 	}
-	c.logs = c.logs || algorithm == SlidingLog
-	c.other = c.other || algorithm == SlidingLog || charge.Op == Refund || l.count == 0
+	c.logs = c.logs || algorithm.KeepsLog()
+	c.other = c.other || algorithm.KeepsLog() || charge.Op == Refund || l.count == 0
 	b := binary.BigEndian.AppendUint32(c.packed, uint32(place))
 	b = append(b, byte(algorithm), byte(charge.Op), byte(charge.Mode), flag(charge.Each))
 	b = appendNumber(b, l.count)

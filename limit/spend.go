@@ -23,11 +23,11 @@ var algorithms = [...]algorithm{TokenBucket: tokenBucket, SlidingWindow: sliding
 // algorithm or a window it counts as a limit of 0.
 func rateOf(l *Limit) rate {
 	r := rate{count: l.Count, window: l.Window.Microseconds(), burst: l.Burst}
-	if l.Algorithm < TokenBucket || l.Algorithm > SlidingLog || r.count < 0 || r.burst < 0 || r.window < 1 {
+	if !l.Algorithm.known() || r.count < 0 || r.burst < 0 || r.window < 1 {
 		return rate{window: max(r.window, 1)}
 	}
 	r = rate{count: min(r.count, MaxCount), window: min(r.window, MaxWindow.Microseconds()), burst: min(r.burst, MaxCount)}
-	if l.Algorithm == FixedWindow {
+	if l.Algorithm.HasCalendar() {
 		r.calendar = l.Calendar
 	}
 	return r
@@ -152,7 +152,7 @@ func (q *request) finish() {
 	}
 }
 
-// Refuses says whether decisions refuse the request: by any enforced charge, or by all its quotas together.
+// Refuses reports whether decisions refuse the request: by any enforced charge, or by all its quotas together.
 func Refuses(charges []Charge, decisions []Decision) bool {
 	quotas, open := false, false
 	for i := range charges {
@@ -227,7 +227,7 @@ func (c *Charge) returnable(l rate, now int64) int64 {
 		return MaxCost
 	case now > c.Until:
 		return 0
-	case c.Limit.Algorithm != TokenBucket:
+	case !c.Limit.Algorithm.Fills():
 		return MaxCost
 	}
 	tokens, part := share(c.Until-now, l.count, l.window)
@@ -237,19 +237,19 @@ func (c *Charge) returnable(l rate, now int64) int64 {
 	return tokens
 }
 
-// RefundUntil is until when what a charge took can be given back without harm: while its window lasts, because the next one owes
-// nobody anything; from a bucket and a log until time has given it back, and all that others had taken then.
+// RefundUntil is until when what a charge took can be given back without harm: while its window lasts, because in the next
+// one it would undo the charges of others; from a bucket and a log until time has given it back, and all that others had taken then.
 func RefundUntil(l Limit, d *Decision) int64 {
-	if l.Algorithm != FixedWindow && l.Algorithm != SlidingWindow || l.Calendar != nil {
+	if !l.Algorithm.Aligned() || l.Calendar != nil {
 		return d.At + d.ResetAfter.Microseconds() - 1
 	}
 	window := rateOf(&l).window
 	return d.At - d.At%window + window - 1
 }
 
-// waits says that tokens may be taken in advance, or for a peek that they could be.
+// waits reports whether tokens may be taken in advance, or for a peek that they could be.
 func (c *Charge) waits() bool {
-	return c.MaxWait > 0 && (c.Op == Spend || c.Op == Peek) && c.Limit.Algorithm == TokenBucket
+	return c.MaxWait > 0 && (c.Op == Spend || c.Op == Peek) && c.Limit.Algorithm.Lends()
 }
 
 // reserve takes tokens in advance if they are due within the charge's longest wait. If not, a refusal takes n. A peek takes

@@ -105,7 +105,7 @@ func tellsWait(v *engine.Verdict) bool {
 
 // appendHeader writes one header, cleaned. One whose name cannot be a header's is left out.
 func appendHeader(b []byte, name, value string) []byte {
-	if !wire.HeaderName(name) {
+	if !descriptors.HeaderName(name) {
 		return b
 	}
 	b, header, text := wire.BeginHeader(b, answerHeaders, name)
@@ -114,7 +114,7 @@ func appendHeader(b []byte, name, value string) []byte {
 
 // appendCount writes a header whose value is a number.
 func appendCount(b []byte, name string, n uint64) []byte {
-	if !wire.HeaderName(name) {
+	if !descriptors.HeaderName(name) {
 		return b
 	}
 	b, header, text := wire.BeginHeader(b, answerHeaders, name)

@@ -77,24 +77,14 @@ func appendDescriptor(b []byte, d *descriptors.Descriptor) []byte {
 	return wire.End(wire.End(b, fields), item)
 }
 
-var unitNames = [...]string{
-	descriptors.Second: "SECOND",
-	descriptors.Minute: "MINUTE",
-	descriptors.Hour:   "HOUR",
-	descriptors.Day:    "DAY",
-	descriptors.Week:   "WEEK",
-	descriptors.Month:  "MONTH",
-	descriptors.Year:   "YEAR",
-}
-
 // overrideText writes an override in protobuf's text form, which leaves out zeros.
 func overrideText(o *descriptors.Override) string {
 	var b []byte
 	if o.Count != 0 {
 		b = strconv.AppendUint(append(b, "requests_per_unit:"...), uint64(o.Count), 10)
 	}
-	if o.Unit != descriptors.UnitUnknown && int(o.Unit) < len(unitNames) {
-		b = append(append(spaced(b), "unit:"...), unitNames[o.Unit]...)
+	if o.Unit.Duration() > 0 {
+		b = append(append(spaced(b), "unit:"...), o.Unit.String()...)
 	}
 	switch o.Multiplier {
 	case 1:

@@ -11,10 +11,13 @@ import (
 var headerStyles = wordsOf(descriptors.HeadersX, descriptors.HeadersIETF, descriptors.HeadersBoth, descriptors.HeadersNone)
 
 // attributeNames are what a descriptor's entry can say about a request.
-var attributeNames = map[string]string{
-	"tenant": "tenant", "user": "user", "ip": "ip", "endpoint": "endpoint", "method": "method", "tier": "tier",
-	"api_key": "api_key",
-}
+var attributeNames = func() map[string]string {
+	table := map[string]string{}
+	for _, name := range descriptors.AttributeNames() {
+		table[name] = name
+	}
+	return table
+}()
 
 var resetFormats = map[string]bool{"seconds": false, "unix": true}
 
@@ -133,7 +136,7 @@ func (d *decoder) quota(keys map[string]reader, limits *[]descriptors.Limit, bur
 	keys["burst"] = func(n *node) { at = n; d.number(burst, 1, limit.MaxCount)(n) }
 	return func() {
 		for _, l := range *limits {
-			if at != nil && !l.Unlimited && l.Algorithm != limit.TokenBucket {
+			if at != nil && !l.Unlimited && !l.Algorithm.HasBurst() {
 				d.fail(at, "burst holds for token_bucket only, and one of the limits is a %s; remove one of the two", l.Algorithm)
 			}
 		}

@@ -60,15 +60,6 @@ func (f *Files) Reload() {
 	}
 }
 
-// Load reads, checks and compiles the files once.
-func (f *Files) Load() Load {
-	snap, err := f.snapshot(nil)
-	if err != nil {
-		return Load{Err: err}
-	}
-	return f.compile(snap.sources)
-}
-
 // Watch publishes what the files hold at once, then again whenever their content changes or Reload is called. It returns
 // nil once ctx has ended and all that it started has stopped, or an error when the configuration names no files at all.
 func (f *Files) Watch(ctx context.Context, publish func(Load)) error {

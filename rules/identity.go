@@ -12,7 +12,7 @@ import (
 )
 
 // evidence is what an identity can be read from.
-var evidence = map[string]identity.Kind{"jwt": identity.JWT, "api_key": identity.APIKey, "mtls": identity.MTLS, "ip": identity.IP}
+var evidence = wordsOf(identity.JWT, identity.APIKey, identity.MTLS, identity.IP)
 
 // signatures are the algorithms a token may be signed with. Shared secrets and none are not among them on purpose: with
 // keys from a public set, they let anybody sign.

@@ -13,12 +13,7 @@ import (
 
 const unlimited = "unlimited"
 
-var algorithms = map[string]limit.Algorithm{
-	limit.TokenBucket.String():   limit.TokenBucket,
-	limit.SlidingWindow.String(): limit.SlidingWindow,
-	limit.FixedWindow.String():   limit.FixedWindow,
-	limit.SlidingLog.String():    limit.SlidingLog,
-}
+var algorithms = wordsOf(limit.TokenBucket, limit.SlidingWindow, limit.FixedWindow, limit.SlidingLog)
 
 // limit makes a reader for one limit of a rule or an account: count/duration, unlimited, or a map.
 func (d *decoder) limit(to *[]descriptors.Limit) reader {
@@ -116,10 +111,7 @@ func (d *decoder) longLimit(n *node, to *descriptors.Limit) {
 }
 
 // calendarUnits are the windows that end with a day or a month of the domain's time zone.
-var calendarUnits = map[string]descriptors.CalendarUnit{
-	descriptors.CalendarDay.String():   descriptors.CalendarDay,
-	descriptors.CalendarMonth.String(): descriptors.CalendarMonth,
-}
+var calendarUnits = wordsOf(descriptors.CalendarDay, descriptors.CalendarMonth)
 
 // window reads per: a duration, or a window of the calendar.
 func (d *decoder) window(n *node, to *descriptors.Limit) {
@@ -143,7 +135,7 @@ func (d *decoder) calendar(n *node, to *descriptors.Limit) {
 	if to.CalendarUnit == 0 {
 		return
 	}
-	if n != nil && to.Algorithm != limit.FixedWindow {
+	if n != nil && !to.Algorithm.HasCalendar() {
 		d.fail(n, "%s is counted by fixed_window only, not by %s; remove algorithm", to.CalendarUnit, to.Algorithm)
 	}
 	to.Algorithm = limit.FixedWindow
@@ -154,7 +146,7 @@ func (d *decoder) burst(n *node, to *descriptors.Limit) {
 	if n == nil {
 		to.Burst = to.Count
 	}
-	if to.Algorithm == limit.TokenBucket {
+	if to.Algorithm.HasBurst() {
 		return
 	}
 	to.Burst = 0
@@ -163,19 +155,14 @@ func (d *decoder) burst(n *node, to *descriptors.Limit) {
 	}
 }
 
-// unitLengths are the reference server's units: of fixed length, aligned to the epoch.
-var unitLengths = map[string]struct {
-	unit   descriptors.Unit
-	length time.Duration
-}{
-	"second": {descriptors.Second, time.Second},
-	"minute": {descriptors.Minute, time.Minute},
-	"hour":   {descriptors.Hour, time.Hour},
-	"day":    {descriptors.Day, 24 * time.Hour},
-	"week":   {descriptors.Week, 7 * 24 * time.Hour},
-	"month":  {descriptors.Month, 30 * 24 * time.Hour},
-	"year":   {descriptors.Year, 365 * 24 * time.Hour},
-}
+// treeUnits are the units of the reference server by their words: of fixed length, aligned to the epoch.
+var treeUnits = func() map[string]descriptors.Unit {
+	table := map[string]descriptors.Unit{}
+	for u := descriptors.Second; u <= descriptors.Year; u++ {
+		table[strings.ToLower(u.String())] = u
+	}
+	return table
+}()
 
 // treeKeys are the keys of a tree's limit that its checks have to point at; nil where not given.
 type treeKeys struct{ unit, multiplier, per, count, burst, algorithm *node }
@@ -215,20 +202,20 @@ func (d *decoder) treeLimit(to *[]descriptors.Limit) reader {
 // unit reads a unit of time in any case and returns its length.
 func (d *decoder) unit(n *node, to *descriptors.Limit) time.Duration {
 	if n.describes(scalar) {
-		n.accept(anyOf(oneWord(unitLengths), matching(anyCase(sorted(unitLengths)))))
+		n.accept(anyOf(oneWord(treeUnits), matching(anyCase(sorted(treeUnits)))))
 		return 0
 	}
 	text, ok := d.string(n)
 	if !ok {
 		return 0
 	}
-	unit, known := unitLengths[strings.ToLower(text)]
+	unit, known := treeUnits[strings.ToLower(text)]
 	if !known {
-		d.fail(n, "unknown unit %q; %s", clip(text), suggest(text, sorted(unitLengths)))
+		d.fail(n, "unknown unit %q; %s", clip(text), suggest(text, sorted(treeUnits)))
 		return 0
 	}
-	to.Unit = unit.unit
-	return unit.length
+	to.Unit = unit
+	return unit.Duration()
 }
 
 func (d *decoder) multiplier(n *node, to *descriptors.Limit) {

@@ -45,22 +45,17 @@ func (d *decoder) headers(to *[]descriptors.Header) reader {
 func (d *decoder) headerName(to *string) reader {
 	return func(n *node) {
 		if n.describes(scalar) {
-			n.accept(matching("[-0-9A-Za-z!#$%&'*+.^_`|~]+"))
+			n.accept(matching("[-0-9A-Za-z" + strings.ReplaceAll(descriptors.TokenMarks, "-", "") + "]+"))
 			return
 		}
 		text, ok := d.word(n, n.label)
 		if !ok {
 			return
 		}
-		if strings.ContainsFunc(text, func(r rune) bool { return !isTokenRune(r) }) {
+		if !descriptors.Token(text) {
 			d.fail(n, "%q is no header name; use letters, digits and dashes", clip(text))
 			return
 		}
 		*to = text
 	}
-}
-
-// isTokenRune says whether a header name may hold r.
-func isTokenRune(r rune) bool {
-	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r < 0x7f && strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 }

@@ -1,5 +1,5 @@
 // Package rules says where rule sets come from: files, which are decoded here. A rule set is validated whole and published
-// as one snapshot; while a new one is broken, the last good one stays with whoever took it.
+// as one snapshot; while a new one is broken, the last good one stays in use.
 package rules
 
 import (
@@ -21,18 +21,8 @@ type Load struct {
 	Hash     string                // of what the rule files hold and of the set; the same wherever both are; empty without a Set
 }
 
-// Rejected says whether the load brought no rule set.
+// Rejected reports whether the load brought no rule set.
 func (l Load) Rejected() bool { return l.Set == nil }
-
-// Text lists what was found, one line each: what kept the rules from being read, then FormatProblems. It is empty when
-// there is nothing to say.
-func (l Load) Text() string {
-	text := FormatProblems(l.Problems)
-	if l.Err == nil {
-		return text
-	}
-	return l.Err.Error() + "\n" + text
-}
 
 // Source is a place that rule sets come from.
 type Source interface {
@@ -69,5 +59,5 @@ func arrange(problems []descriptors.Problem) []descriptors.Problem {
 	return slices.Compact(problems)
 }
 
-// isError says whether a problem keeps the rules from being used.
+// isError reports whether a problem keeps the rules from being used.
 func isError(p descriptors.Problem) bool { return !p.Warning }

@@ -107,22 +107,3 @@ func TestBreakerSettingsReachTheBreaker(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
-
-func TestWhatReadinessSaysOfABreaker(t *testing.T) {
-	for _, step := range []struct {
-		reason string
-		state  breaker.State
-		want   string
-	}{
-		{"", breaker.Closed, ""},
-		{"dial", breaker.Closed, "dial"},
-		{"", breaker.Open, "breaker open"},
-		{"dial", breaker.Open, "dial, breaker open"},
-		{"", breaker.HalfOpen, ""}, // Redis answers; the next request will show
-		{"dial", breaker.HalfOpen, "dial, breaker half-open"},
-	} {
-		if got := withBreaker(step.reason, step.state); got != step.want {
-			t.Errorf("%q and a breaker that is %s: %q, want %q", step.reason, step.state, got, step.want)
-		}
-	}
-}

@@ -50,7 +50,7 @@ func (s *Sidecar) publish(load rules.Load) {
 		s.refused(load)
 		return
 	}
-	s.observer.use(load.Set)
+	s.observer.Use(load.Set)
 	s.engine.Use(load.Set)
 	s.forget()
 	s.serves(load.Set.Domains())

@@ -144,7 +144,7 @@ func TestClientsWriteNoLinesIntoTheLog(t *testing.T) {
 		}
 		post(t, s.Addresses().HTTP, fmt.Sprintf(`{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":%s}]}]}`, body))
 		post(t, s.Addresses().HTTP, fmt.Sprintf(`{"domain":%s,"descriptors":[{"entries":[{"key":%[1]s,"value":%[1]s}]}]}`, body))
-		s.observer.storeFailed("error", errors.New(value))
+		s.observer.StoreFailed("error", errors.New(value))
 		s.Sidecar.log.Info("event", "value", value)
 	}
 	s.halt(t)
@@ -167,7 +167,7 @@ func TestPanicsAndErrorsTellNoSecrets(t *testing.T) {
 		all := strings.Join(secrets, " ")
 		store.do(func() { panic(errors.New("login with " + all)) })
 		sendJSON(t, s, "shop", "user", "alice", "")
-		s.observer.storeFailed("error", fmt.Errorf("dial redis://user:%s@host", all))
+		s.observer.StoreFailed("error", fmt.Errorf("dial redis://user:%s@host", all))
 		servers.Await(t, "the panic in the log", func() error { return s.logs("panic, recovered") })
 		if err := s.logs("login with *** *** *** *** ***"); err != nil {
 			t.Error(err)

@@ -4,12 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/telemetry"
 )
 
 const manyKinds = `
@@ -66,64 +60,5 @@ func TestEveryRequestIsCounted(t *testing.T) {
 		if !strings.Contains(page, want+"\n") {
 			t.Errorf("/stats lacks %q:\n%s", want, page)
 		}
-	}
-}
-
-// admission is a verdict that admits on one limit, and an observer that knows it.
-func admission() (*observer, *descriptors.Request, *engine.Verdict) {
-	domain := descriptors.Domain{Name: "shop", Tree: []descriptors.Node{{Key: "user", Limits: []descriptors.Limit{
-		{Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: 10, Window: time.Minute}},
-	}}}}
-	set, _ := descriptors.Compile([]descriptors.Domain{domain}, descriptors.Options{})
-	o := newObserver(telemetry.New(telemetry.Config{}), nil)
-	o.use(set)
-	var effect *descriptors.Effect
-	for _, e := range set.Effects() {
-		effect = e
-	}
-	charge := limit.Charge{Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: 10}, Cost: 1}
-	v := &engine.Verdict{Decisions: []limit.Decision{{Outcome: limit.Allowed, Remaining: 3, Charged: 1}}}
-	v.Match.Known, v.Match.Domain = true, set.Domain("shop")
-	v.Match.Charges, v.Match.Terms = []limit.Charge{charge}, []descriptors.Term{{Effect: effect, Metric: effect.Metric}}
-	v.Reported.Effect = effect
-	return o, &descriptors.Request{Domain: "shop"}, v
-}
-
-func TestAVerdictIsCountedWithoutAllocation(t *testing.T) {
-	o, req, v := admission()
-	allocs := testing.AllocsPerRun(100, func() { o.verdict(req, v) })
-	if allocs > 0 {
-		t.Errorf("counting a verdict makes %v allocations, want none", allocs)
-	}
-}
-
-func BenchmarkVerdict(b *testing.B) {
-	o, req, v := admission()
-	b.ReportAllocs()
-	for b.Loop() {
-		o.verdict(req, v)
-	}
-}
-
-func BenchmarkDegradedVerdict(b *testing.B) {
-	o, req, v := admission()
-	v.Degraded, v.Decisions[0].Reason = "timeout", "timeout"
-	b.ReportAllocs()
-	for b.Loop() {
-		o.verdict(req, v)
-	}
-}
-
-func TestHitsOfADescriptor(t *testing.T) {
-	req := &descriptors.Request{Hits: 4, Descriptors: []descriptors.Descriptor{
-		{}, {HitsGiven: true, Hits: 0}, {HitsGiven: true, Hits: 1 << 63}, {HitsGiven: true, Hits: 7, NegativeHits: true},
-	}}
-	for i, want := range []int64{4, 0, limit.MaxCost, 0} {
-		if got := hits(req, i); got != want {
-			t.Errorf("hits of descriptor %d = %d, want %d", i, got, want)
-		}
-	}
-	if got := hits(&descriptors.Request{Descriptors: make([]descriptors.Descriptor, 1)}, 0); got != 1 {
-		t.Errorf("hits of a request that gives none = %d, want 1", got)
 	}
 }

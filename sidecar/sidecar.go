@@ -40,7 +40,7 @@ type Sidecar struct {
 	telemetry *telemetry.Telemetry
 	tracer    *telemetry.Tracer      // nil: no traces
 	decisions *telemetry.DecisionLog // nil: decisions are not logged
-	observer  *observer
+	observer  *telemetry.Observer
 	budget    budget
 	engine    *engine.Engine
 	files     *rules.Files
@@ -139,7 +139,7 @@ func (s *Sidecar) startLog() error {
 	s.telemetry = telemetry.New(telemetry.Config{
 		NearLimitRatio: s.cfg.Metrics.NearRatio, Labels: s.cfg.Metrics.Labels, Version: s.cfg.Version,
 	})
-	s.observer = newObserver(s.telemetry, s.log)
+	s.observer = s.telemetry.Observer(s.log)
 	return nil
 }
 
@@ -150,7 +150,7 @@ func (s *Sidecar) openStore(counter engine.Counter) error {
 	s.defers("memory", memory.Close)
 	cfg := engine.Config{
 		Store: memory, Shadow: s.cfg.Answer.Shadow, Quota: s.cfg.Answer.Quota, Waiters: s.cfg.Store.Waiters, DebtBytes: s.budget.debts, ReservedBytes: s.budget.reserved,
-		OnVerdict: s.observer.verdict, OnOverAdmitted: s.observer.overAdmitted, OnPanic: s.observer.panicked,
+		OnVerdict: s.observer.Verdict, OnOverAdmitted: s.observer.OverAdmitted, OnPanic: s.observer.Panicked,
 	}
 	role := "main"
 	if counter == nil && s.cfg.Redis.URL != "" {
@@ -173,7 +173,7 @@ func (s *Sidecar) openStore(counter engine.Counter) error {
 
 // openRules makes the source of the rules, and the key sets that the rules' resolvers share.
 func (s *Sidecar) openRules() {
-	s.keys = identity.NewKeySets(identity.KeySetsConfig{OnRefresh: s.observer.keysLoaded, Bytes: s.budget.tokens})
+	s.keys = identity.NewKeySets(identity.KeySetsConfig{OnRefresh: s.observer.KeysLoaded, Bytes: s.budget.tokens})
 	s.defers("key sets", func() error { s.keys.Close(); return nil })
 	s.telemetry.Identity(s.keys.Stats)
 	cfg := filesConfig(&s.cfg)
@@ -230,11 +230,11 @@ func (s *Sidecar) openDoors() error {
 func (s *Sidecar) register(server grpc.ServiceRegistrar) *rlsvc.Service {
 	a, intake := s.cfg.Answer, door.NewIntake(s.cfg.Listen.MaxMessage, s.budget.messages)
 	door := rlsvc.New(rlsvc.Config{
-		Engine: s.watch(doorRLS), Intake: intake, LimitHeaders: a.Headers, LimitHeader: a.LimitHeader, RemainingHeader: a.RemainingHeader,
-		ResetHeader: a.ResetHeader, DynamicMetadata: a.Metadata, Quota: a.Quota, Plain: strings.EqualFold(a.Style, "reference"), OnPanic: s.observer.panicked,
+		Engine: s.watch(telemetry.DoorRLS), Intake: intake, LimitHeaders: a.Headers, LimitHeader: a.LimitHeader, RemainingHeader: a.RemainingHeader,
+		ResetHeader: a.ResetHeader, DynamicMetadata: a.Metadata, Quota: a.Quota, Plain: strings.EqualFold(a.Style, "reference"), OnPanic: s.observer.Panicked,
 	})
 	door.Register(server)
-	extauthz.New(extauthz.Config{Engine: s.watch(doorExtAuthz), Intake: intake, DefaultDomain: s.cfg.Rules.DefaultDomain, OnPanic: s.observer.panicked}).Register(server)
+	extauthz.New(extauthz.Config{Engine: s.watch(telemetry.DoorExtAuthz), Intake: intake, DefaultDomain: s.cfg.Rules.DefaultDomain, OnPanic: s.observer.Panicked}).Register(server)
 	return door
 }
 
@@ -256,7 +256,7 @@ func (s *Sidecar) Reload() { s.files.Reload() }
 func (s *Sidecar) degraded() []string {
 	parts := s.loads.degraded()
 	if s.ping != nil {
-		if reason := withBreaker(s.observer.storeDegraded(s.ping), s.breaker()); reason != "" {
+		if reason := s.observer.StoreDegraded(s.ping, s.breaker()); reason != "" {
 			parts = append(parts, "redis: "+reason)
 		}
 	}

@@ -24,10 +24,10 @@ type bare struct{}
 func (bare) Decide(context.Context, *descriptors.Request, *engine.Verdict) {}
 
 // costs is how many allocations a decision makes, with these headers, besides the engine's own.
-func costs(t *testing.T, w watched, headers ...string) float64 {
+func costs(t *testing.T, w telemetry.Watch, headers ...string) float64 {
 	t.Helper()
 	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs(headers...))
-	w.engine, w.door = bare{}, doorRLS
+	w.Engine, w.Door = bare{}, telemetry.DoorRLS
 	var d door.Decider = w
 	req, v := new(descriptors.Request), new(engine.Verdict)
 	return testing.AllocsPerRun(200, func() { d.Decide(ctx, req, v) })
@@ -35,7 +35,7 @@ func costs(t *testing.T, w watched, headers ...string) float64 {
 
 func TestTracesThatAreOffCostNothing(t *testing.T) {
 	s := begin(t, twoPerHour)
-	for _, name := range []string{doorRLS, doorExtAuthz} {
+	for _, name := range []string{telemetry.DoorRLS, telemetry.DoorExtAuthz} {
 		if got := s.watch(name); got != door.Decider(s.engine) {
 			t.Errorf("behind %s stands %T where nothing is traced, want the engine itself", name, got)
 		}
@@ -49,7 +49,7 @@ func TestTracesThatNobodySamplesCostLittle(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tracer.Close(t.Context())
-	got := costs(t, watched{tracer: tracer}, "traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00")
+	got := costs(t, telemetry.Watch{Tracer: tracer}, "traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00")
 	if got > 4 {
 		t.Errorf("a decision whose caller does not sample makes %v allocations, want at most 4", got)
 	}
@@ -67,7 +67,7 @@ func TestALogOfDecisionsThatIsNotWantedCostsNothing(t *testing.T) {
 	s := begin(t, twoPerHour)
 	log := s.telemetry.DecisionLog(telemetry.DecisionLogConfig{All: true, Log: s.Sidecar.log})
 	defer log.Close()
-	if got := costs(t, watched{decisions: log}); got > 0 {
+	if got := costs(t, telemetry.Watch{Decisions: log}); got > 0 {
 		t.Errorf("a decision that is not logged makes %v allocations, want none", got)
 	}
 }

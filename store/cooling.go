@@ -49,7 +49,7 @@ func (d *denials) coolLocked(s *denialShard, a answer) {
 	m.cool.end = a.server + a.decision.RetryAfter.Microseconds()
 	m.cool.remaining, m.cool.reset = a.decision.Remaining, a.sent+a.decision.ResetAfter
 	m.cool.asked.heard(a.sent)
-	if a.charge.Limit.Algorithm != limit.SlidingLog {
+	if !a.charge.Limit.Algorithm.KeepsLog() {
 		m.denied, m.state, m.log = true, *a.state, nil
 		m.asked.heard(a.sent)
 	}
@@ -68,7 +68,7 @@ func (m *memo) cools(t *trip, i int, now time.Duration) *lastAsked {
 	if rest <= 0 {
 		return nil
 	}
-	if c.Limit.Algorithm == limit.SlidingLog {
+	if c.Limit.Algorithm.KeepsLog() {
 		*d = limit.Decision{Remaining: m.cool.remaining, ResetAfter: max(m.cool.reset-now, 0)}
 	} else {
 		t.copied, t.peeked[0] = m.state, *c

@@ -204,7 +204,7 @@ func (d *denials) memoLocked(s *denialShard, c *limit.Charge, now time.Duration)
 // memoCost is how many bytes a memo about a charge may take. The allocator rounds keys up by at most a quarter.
 func memoCost(c *limit.Charge) int64 {
 	n := memoBytes + len(c.Key) + len(c.Key)/4
-	if c.Limit.Algorithm == limit.SlidingLog {
+	if c.Limit.Algorithm.KeepsLog() {
 		n += logMemoBytes
 	}
 	if c.Penalty != nil {
@@ -324,7 +324,7 @@ func (d *denials) denyLocked(s *denialShard, a answer) {
 		return
 	}
 	until := a.sent + max(a.decision.RetryAfter, leastKept)
-	if a.charge.Limit.Algorithm == limit.SlidingLog {
+	if a.charge.Limit.Algorithm.KeepsLog() {
 		m.denyLog(a)
 		until = max(until, m.until)
 	} else {

@@ -137,7 +137,7 @@ func (m *memo) decide(t *trip, i int, now time.Duration) *lastAsked {
 		return m.cools(t, i, now)
 	case !m.denied:
 		return nil
-	case c.Limit.Algorithm == limit.SlidingLog:
+	case c.Limit.Algorithm.KeepsLog():
 		return m.log.refuses(c, now, &t.decisions[i])
 	case m.log != nil:
 		return nil

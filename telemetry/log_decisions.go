@@ -7,15 +7,17 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/spillway-mesh/spillway/engine"
 )
 
 // Bounds of the log of decisions.
 const (
 	decisionsPerSecond = 100 // lines; further ones are skipped and counted
-	decisionsWaiting   = 256 // to be written; a log that nobody reads must not hold up decisions
+	decisionsWaiting   = 256 // to be written; a log that is not read must not hold up decisions
 )
 
-// DecisionLogConfig says which decisions are logged.
+// DecisionLogConfig is which decisions are logged.
 type DecisionLogConfig struct {
 	All  bool    // also those that admit; else those that refuse, or would have in shadow mode
 	Rate float64 // share of them, 0..1
@@ -48,9 +50,9 @@ func (t *Telemetry) DecisionLog(cfg DecisionLogConfig) *DecisionLog {
 	return l
 }
 
-// Wants tells whether a decision is to be logged.
-func (l *DecisionLog) Wants(o Outcome) bool {
-	if !l.cfg.All && o != Refused && o != Blocked && o != Shadowed && o != Malformed {
+// Wants reports whether a decision is to be logged.
+func (l *DecisionLog) Wants(o engine.Outcome) bool {
+	if !l.cfg.All && !o.Refuses() {
 		return false
 	}
 	if !l.cfg.Log.Enabled(context.Background(), slog.LevelInfo) {
@@ -72,7 +74,7 @@ func (l *DecisionLog) Write(s Summary) {
 	l.counter()
 }
 
-// room tells whether this second has a line left.
+// room reports whether this second has a line left.
 func (l *DecisionLog) room() bool {
 	now := l.cfg.Now().Unix()
 	l.mu.Lock()

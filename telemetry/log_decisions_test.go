@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spillway-mesh/spillway/engine"
 )
 
 // decided runs a log of decisions over some of them, and returns what it wrote.
@@ -34,7 +36,7 @@ func decided(t *testing.T, cfg DecisionLogConfig, all ...Summary) (lines []strin
 
 func TestALineTellsOfADecision(t *testing.T) {
 	lines, _ := decided(t, DecisionLogConfig{All: true, Rate: 1},
-		Summary{Door: "rls", Domain: "shop", Rule: "per user", Scope: "user", Outcome: Refused, Status: 429, Took: 1500 * time.Microsecond, Degraded: "timeout", Trace: "abc"})
+		Summary{Door: "rls", Domain: "shop", Rule: "per user", Scope: "user", Outcome: engine.Refused, Status: 429, Took: 1500 * time.Microsecond, Degraded: "timeout", Trace: "abc"})
 	const want = `msg=decision door=rls domain=shop rule="per user" scope=user outcome=refused status=429 took_us=1500 degraded=timeout trace_id=abc`
 	if len(lines) != 1 || lines[0] != want {
 		t.Errorf("the log holds %q, want %q", lines, want)
@@ -43,7 +45,7 @@ func TestALineTellsOfADecision(t *testing.T) {
 
 func TestOnlyRefusalsAreLoggedUnlessAllAre(t *testing.T) {
 	every := []Summary{}
-	for o := range outcomes {
+	for o := range engine.Outcomes {
 		every = append(every, Summary{Outcome: o})
 	}
 	lines, _ := decided(t, DecisionLogConfig{Rate: 1}, every...)
@@ -56,8 +58,8 @@ func TestOnlyRefusalsAreLoggedUnlessAllAre(t *testing.T) {
 	if want := "refused blocked shadowed malformed"; strings.Join(got, " ") != want {
 		t.Errorf("logged are %q, want %q", got, want)
 	}
-	if lines, _ = decided(t, DecisionLogConfig{All: true, Rate: 1}, every...); len(lines) != int(outcomes) {
-		t.Errorf("%d of %d decisions are logged, want all", len(lines), outcomes)
+	if lines, _ = decided(t, DecisionLogConfig{All: true, Rate: 1}, every...); len(lines) != int(engine.Outcomes) {
+		t.Errorf("%d of %d decisions are logged, want all", len(lines), engine.Outcomes)
 	}
 }
 
@@ -67,7 +69,7 @@ func TestDecisionsAreSampled(t *testing.T) {
 		l := m.DecisionLog(DecisionLogConfig{Rate: rate, Log: slog.New(slog.NewTextHandler(new(bytes.Buffer), nil))})
 		wanted := 0
 		for range 10000 {
-			if l.Wants(Refused) {
+			if l.Wants(engine.Refused) {
 				wanted++
 			}
 		}
@@ -81,7 +83,7 @@ func TestDecisionsAreSampled(t *testing.T) {
 func TestNoDecisionIsWantedBelowTheLevel(t *testing.T) {
 	l := New(Config{}).DecisionLog(DecisionLogConfig{All: true, Rate: 1, Log: slog.New(slog.NewTextHandler(new(bytes.Buffer), &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	defer l.Close()
-	if l.Wants(Refused) {
+	if l.Wants(engine.Refused) {
 		t.Error("a decision is wanted, and the level hides it")
 	}
 }
@@ -90,7 +92,7 @@ func TestAFloodOfDecisionsIsCut(t *testing.T) {
 	now := time.Unix(100, 0)
 	var flood []Summary
 	for range 1000 {
-		flood = append(flood, Summary{Outcome: Refused})
+		flood = append(flood, Summary{Outcome: engine.Refused})
 	}
 	lines, m := decided(t, DecisionLogConfig{Rate: 1, Now: func() time.Time { return now }}, flood...)
 	if len(lines) != decisionsPerSecond {
@@ -116,7 +118,7 @@ func TestALogThatNobodyReadsHoldsUpNoDecision(t *testing.T) {
 		return time.Unix(second, 0)
 	}})
 	for range 10 * decisionsWaiting { // would never end if one waited
-		l.Write(Summary{Outcome: Refused})
+		l.Write(Summary{Outcome: engine.Refused})
 	}
 	close(w.read)
 	l.Close()
@@ -129,8 +131,8 @@ func TestTheNextLineTellsHowManyWereSkipped(t *testing.T) {
 	var out bytes.Buffer
 	l := New(Config{}).DecisionLog(DecisionLogConfig{Rate: 1, Log: slog.New(slog.NewTextHandler(&out, nil))})
 	l.skipped.Store(7)
-	l.Write(Summary{Outcome: Refused})
-	l.Write(Summary{Outcome: Refused})
+	l.Write(Summary{Outcome: engine.Refused})
+	l.Write(Summary{Outcome: engine.Refused})
 	l.Close()
 	first, second, _ := strings.Cut(out.String(), "\n")
 	if !strings.HasSuffix(first, " skipped=7") || strings.Contains(second, "skipped") {

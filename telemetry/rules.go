@@ -6,13 +6,14 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spillway-mesh/spillway/engine"
 )
 
 // Rule is the counters of one rule: what became of the requests on which it had the last word, and how often it was
 // decided without the store. Labels are looked up when rules are loaded, never for a request.
 type Rule struct {
 	labels   ruleLabels
-	decided  [outcomes]atomic.Int64
+	decided  [engine.Outcomes]atomic.Int64
 	degraded words
 	over     prometheus.Counter
 }
@@ -45,12 +46,12 @@ func (t *Telemetry) Rule(domain, rule, scope string) *Rule {
 }
 
 // Decided counts a request under the rule that had the last word.
-func (t *Telemetry) Decided(r *Rule, o Outcome) {
+func (t *Telemetry) Decided(r *Rule, o engine.Outcome) {
 	r.decided[o].Add(1)
-	if o == Unknown {
+	if o == engine.Unknown {
 		t.unknown.Inc()
 	}
-	if o == Shadowed {
+	if o == engine.Shadowed {
 		t.shadowed.Inc()
 	}
 }
@@ -72,7 +73,7 @@ func (r *rules) Collect(out chan<- prometheus.Metric) {
 		for o := range rule.decided {
 			n := rule.decided[o].Load()
 			if n > 0 {
-				out <- prometheus.MustNewConstMetric(r.desc, prometheus.CounterValue, float64(n), of.domain, of.rule, of.scope, outcomeNames[o])
+				out <- prometheus.MustNewConstMetric(r.desc, prometheus.CounterValue, float64(n), of.domain, of.rule, of.scope, engine.Outcome(o).String())
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spillway-mesh/spillway/engine"
 )
 
 // counts are the numbers of a series in the order of the names.
@@ -70,7 +71,7 @@ func TestCountingDoesNotAllocate(t *testing.T) {
 	allocs := testing.AllocsPerRun(100, func() {
 		m.Count(s, Hit{Hits: 1, Charged: 1, Capacity: 10, Left: 10})
 		m.Count(m.Dynamic("d", levels), Hit{Hits: 1, Capacity: 10, Left: 10})
-		m.Decided(rule, Refused)
+		m.Decided(rule, engine.Refused)
 		m.Degraded(rule, "timeout")
 		m.StoreCalled("", true, time.Millisecond)
 		m.StoreFailed("timeout")

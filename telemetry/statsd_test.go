@@ -16,6 +16,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/store"
 )
@@ -106,8 +107,8 @@ func TestStatisticsHaveTheReferenceServersNames(t *testing.T) {
 	s := idle(m, StatsdConfig{Address: address})
 	m.Count(m.Series("shop", []string{"user"}), Hit{Hits: 2, Capacity: 1, Over: true, Shadow: true, Cached: true})
 	m.Count(m.Series("shop", []string{"tenant", "path_/a", "ip_10.0.0.1"}), Hit{Hits: 1, Charged: 1, Capacity: 1, Left: 1})
-	m.Decided(m.Rule("", "", ""), Unknown)
-	m.Decided(m.Rule("shop", "user", "descriptor"), Shadowed)
+	m.Decided(m.Rule("", "", ""), engine.Unknown)
+	m.Decided(m.Rule("shop", "user", "descriptor"), engine.Shadowed)
 	m.Loaded("abc", time.Unix(0, 0))
 	m.LoadFailed()
 	m.StoreAway()

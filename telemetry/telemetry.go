@@ -20,24 +20,6 @@ type Config struct {
 	Version        string            // of this program, for spillway_build_info
 }
 
-// Outcome is what became of a request as a whole.
-type Outcome uint8
-
-// The outcomes.
-const (
-	Allowed   Outcome = iota
-	Refused           // by a limit
-	Blocked           // by a block
-	Exempt            // by an allow
-	Shadowed          // would have been refused, but the sidecar is in shadow mode
-	NoLimit           // nothing applied
-	Unknown           // the domain has no rules
-	Malformed         // contradicts itself, and was refused for that
-	outcomes
-)
-
-var outcomeNames = [outcomes]string{"allowed", "refused", "blocked", "exempt", "shadowed", "no_limit", "unknown_domain", "malformed"}
-
 // Telemetry holds the metrics of one sidecar. It is safe for concurrent use, and nothing in it blocks a decision.
 type Telemetry struct {
 	ratio    float64

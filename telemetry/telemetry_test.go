@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/spillway-mesh/spillway/breaker"
+	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/store"
@@ -65,8 +66,8 @@ func TestMetricsHaveTheReferenceServersNames(t *testing.T) {
 	m.Loaded("abc", time.Unix(1000, 0))
 	m.LoadFailed()
 	m.StoreAway()
-	m.Decided(m.Rule("", "", ""), Unknown)
-	m.Decided(m.Rule("shop", "user", "descriptor"), Shadowed)
+	m.Decided(m.Rule("", "", ""), engine.Unknown)
+	m.Decided(m.Rule("shop", "user", "descriptor"), engine.Shadowed)
 	lines := scrape(t, m)
 	for _, want := range []string{
 		`ratelimit_service_rate_limit_total_hits{domain="shop",key1="user"} 4`,
@@ -92,7 +93,7 @@ func TestMetricsOfOurOwn(t *testing.T) {
 	m.StoreFailed("timeout")
 	m.Panicked()
 	m.BadOverrides(2)
-	m.Decided(rule, Refused)
+	m.Decided(rule, engine.Refused)
 	m.Loaded("abc", time.Unix(1000, 0))
 	m.Loaded("abc", time.Unix(1000, 0))
 	m.StoreCalled("", true, 60*time.Microsecond)
@@ -207,7 +208,7 @@ func TestTheListOfLabelsIsWhole(t *testing.T) {
 	m := New(Config{})
 	m.Count(m.Series("shop", []string{"a", "b"}), Hit{Hits: 1})
 	m.Degraded(m.Rule("shop", "rule", "user"), "reason")
-	m.Decided(m.Rule("shop", "rule", "user"), Allowed)
+	m.Decided(m.Rule("shop", "rule", "user"), engine.Allowed)
 	m.StoreFailed("reason")
 	m.StoreAway()
 	m.Loaded("abc", time.Unix(0, 0))

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spillway-mesh/spillway/engine"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
@@ -21,19 +22,11 @@ type Summary struct {
 	Domain   string // empty: one without rules
 	Rule     string // that refused, blocked or exempted the request, else the one that is reported; empty: none
 	Scope    string // of that rule
-	Outcome  Outcome
+	Outcome  engine.Outcome
 	Status   int    // as an HTTP client sees it
 	Degraded string // why the shared store did not decide; empty: it did
 	Took     time.Duration
 	Trace    string // id of the trace; empty: none is recorded
-}
-
-// String is the outcome's name in metrics, traces and logs.
-func (o Outcome) String() string {
-	if o >= outcomes {
-		return "unknown"
-	}
-	return outcomeNames[o]
 }
 
 // Names of the spans.
@@ -79,7 +72,7 @@ func (t *Tracer) Decide(ctx context.Context) (context.Context, Span) {
 	return ctx, Span{span}
 }
 
-// Recording tells whether anybody will see the span.
+// Recording reports whether the span is recorded.
 func (s Span) Recording() bool { return s.span != nil }
 
 // Trace is the id of the span's trace, or nothing where none is recorded.

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spillway-mesh/spillway/engine"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -148,7 +149,7 @@ func TestSpansTellTheConfigurationsWords(t *testing.T) {
 	ctx, span := r.Decide(t.Context())
 	r.Trip(ctx, "10.0.0.1:6379", 3)("")
 	r.Trip(ctx, "10.0.0.2:6379", 1)("timeout")
-	span.Tell(&Summary{Door: "rls", Domain: "shop", Rule: "bad\xffname", Scope: "user", Outcome: Refused, Degraded: "timeout"})
+	span.Tell(&Summary{Door: "rls", Domain: "shop", Rule: "bad\xffname", Scope: "user", Outcome: engine.Refused, Degraded: "timeout"})
 	span.End()
 	all := r.ended(t)
 	if len(all) != 3 {

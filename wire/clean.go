@@ -2,7 +2,6 @@ package wire
 
 import (
 	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -34,27 +33,6 @@ func AppendValue(b []byte, value string) []byte {
 		b = append(b, c)
 	}
 	return b
-}
-
-// HeaderName reports whether a header of this name may leave: a token of RFC 9110, so no pseudo-header either.
-func HeaderName(name string) bool {
-	if name == "" || len(name) > MaxText {
-		return false
-	}
-	for i := range len(name) {
-		if !tokenByte(name[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-func tokenByte(c byte) bool {
-	switch {
-	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		return true
-	}
-	return strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }
 
 // AppendEscaped appends text as the inside of a JSON string. Bytes that are not UTF-8 become U+FFFD.

@@ -1,4 +1,4 @@
-package sidecar
+package telemetry
 
 import (
 	"context"
@@ -12,37 +12,37 @@ import (
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/telemetry"
 )
 
-// newObserver returns an observer without rules.
-func newObserver(t *telemetry.Telemetry, log *slog.Logger) *observer {
-	return &observer{t: t, log: log, nowhere: t.Rule("", "", "")}
+// Observer returns an observer without rules, which writes to that log.
+func (t *Telemetry) Observer(log *slog.Logger) *Observer {
+	return &Observer{t: t, log: log, nowhere: t.Rule("", "", "")}
 }
 
-// observer tells telemetry what the other rooms report. It blocks nobody.
-type observer struct {
-	t       *telemetry.Telemetry
+// Observer counts and logs what the other rooms report: its methods are their callbacks. It blocks none of them. Make one with
+// Telemetry.Observer. It is safe for concurrent use.
+type Observer struct {
+	t       *Telemetry
 	log     *slog.Logger
-	nowhere *telemetry.Rule // of requests without a domain that is known
+	nowhere *Rule // of requests without a domain that is known
 
-	found atomic.Pointer[counters]
+	found atomic.Pointer[ruleCounters]
 	lost  atomic.Pointer[lostStore]
 }
 
-// counters finds what counts a limit or a domain by a pointer, for the rules in use. What is not in it (an override, or a
+// ruleCounters finds what counts a limit or a domain by a pointer, for the rules in use. What is not in it (an override, or a
 // rule that was replaced a moment ago) is looked up by its labels.
-type counters struct {
+type ruleCounters struct {
 	limits  map[*descriptors.Effect]limitCounters
 	domains map[*descriptors.CompiledDomain]domainCounters
 }
 
 type limitCounters struct {
-	series *telemetry.Series // nil where its labels depend on the request
-	rule   *telemetry.Rule
+	series *Series // nil where its labels depend on the request
+	rule   *Rule
 }
 
-type domainCounters struct{ none, override *telemetry.Rule }
+type domainCounters struct{ none, override *Rule }
 
 // lostStore is the last time the shared store could not decide.
 type lostStore struct {
@@ -50,9 +50,9 @@ type lostStore struct {
 	at     time.Time
 }
 
-// use prepares the counters of a rule set, before it is used.
-func (o *observer) use(set *descriptors.Set) {
-	made := &counters{map[*descriptors.Effect]limitCounters{}, map[*descriptors.CompiledDomain]domainCounters{}}
+// Use prepares the counters of a rule set, before it is used.
+func (o *Observer) Use(set *descriptors.Set) {
+	made := &ruleCounters{map[*descriptors.Effect]limitCounters{}, map[*descriptors.CompiledDomain]domainCounters{}}
 	for domain, effect := range set.Effects() {
 		c := limitCounters{rule: o.t.Rule(domain, effect.Rule, effect.Scope)}
 		if !effect.Dynamic {
@@ -68,9 +68,9 @@ func (o *observer) use(set *descriptors.Set) {
 	o.found.Store(made)
 }
 
-// verdict counts one request.
-func (o *observer) verdict(req *descriptors.Request, v *engine.Verdict) {
-	o.t.Decided(o.rule(v.Match.Domain, lastWord(v)), outcome(v))
+// Verdict counts one request.
+func (o *Observer) Verdict(req *descriptors.Request, v *engine.Verdict) {
+	o.t.Decided(o.rule(v.Match.Domain, v.Effect()), v.Outcome())
 	if v.Match.BadLimits > 0 {
 		o.t.BadOverrides(v.Match.BadLimits)
 	}
@@ -89,58 +89,17 @@ func (o *observer) verdict(req *descriptors.Request, v *engine.Verdict) {
 	for i := range v.Match.Unlimited {
 		t := &v.Match.Unlimited[i]
 		n := hits(req, t.Descriptor)
-		o.t.Count(o.series(v.Match.Domain.Name, t), telemetry.Hit{Hits: n})
+		o.t.Count(o.series(v.Match.Domain.Name, t), Hit{Hits: n})
 	}
-}
-
-// lastWord is the limit, block or allow that had the last word on a request: the one that refuses, else the one that is
-// reported, else the first that applies, or nil.
-func lastWord(v *engine.Verdict) *descriptors.Effect {
-	switch {
-	case v.Match.Block != nil:
-		return v.Match.Block
-	case v.Refusing != nil:
-		return v.Refusing
-	case v.Match.Exempt != nil:
-		return v.Match.Exempt
-	case v.Reported.Effect != nil:
-		return v.Reported.Effect
-	case len(v.Match.Terms) > 0:
-		return v.Match.Terms[0].Effect
-	case len(v.Match.Unlimited) > 0:
-		return v.Match.Unlimited[0].Effect
-	}
-	return nil
-}
-
-// outcome is what became of the request as a whole.
-func outcome(v *engine.Verdict) telemetry.Outcome {
-	switch {
-	case v.Malformed != nil:
-		return telemetry.Malformed
-	case v.Match.Block != nil && v.Refused:
-		return telemetry.Blocked
-	case v.Refused:
-		return telemetry.Refused
-	case v.Shadowed:
-		return telemetry.Shadowed
-	case v.Match.Exempt != nil:
-		return telemetry.Exempt
-	case !v.Match.Known:
-		return telemetry.Unknown
-	case len(v.Match.Terms) == 0 && len(v.Match.Unlimited) == 0:
-		return telemetry.NoLimit
-	}
-	return telemetry.Allowed
 }
 
 // charge counts charge i of a verdict.
-func (o *observer) charge(v *engine.Verdict, i int) {
+func (o *Observer) charge(v *engine.Verdict, i int) {
 	t, c, d := &v.Match.Terms[i], &v.Match.Charges[i], &v.Decisions[i]
 	if d.Reason != "" {
 		o.t.Degraded(o.rule(v.Match.Domain, t.Effect), d.Reason)
 	}
-	h := telemetry.Hit{
+	h := Hit{
 		Charged: d.Charged, Capacity: c.Limit.Capacity(), Left: d.Remaining + d.Charged,
 		Over: d.Outcome == limit.Refused, Shadow: c.Mode == limit.Shadow, Cached: d.Cached,
 	}
@@ -153,13 +112,13 @@ func (o *observer) charge(v *engine.Verdict, i int) {
 	o.t.Count(o.series(v.Match.Domain.Name, t), h)
 }
 
-// overAdmitted counts a charge that the store refused when its request had been admitted.
-func (o *observer) overAdmitted(domain *descriptors.CompiledDomain, effect *descriptors.Effect) {
+// OverAdmitted counts a charge that the store refused when its request had been admitted.
+func (o *Observer) OverAdmitted(domain *descriptors.CompiledDomain, effect *descriptors.Effect) {
 	o.t.OverAdmitted(o.rule(domain, effect))
 }
 
 // series finds the counters of a limit under the reference server's names.
-func (o *observer) series(domain string, t *descriptors.Term) *telemetry.Series {
+func (o *Observer) series(domain string, t *descriptors.Term) *Series {
 	if found := o.found.Load(); found != nil && !t.Effect.Dynamic {
 		if s := found.limits[t.Effect].series; s != nil {
 			return s
@@ -168,8 +127,8 @@ func (o *observer) series(domain string, t *descriptors.Term) *telemetry.Series 
 	return o.t.Dynamic(domain, t.Metric)
 }
 
-// rule finds the counters of the rule that an effect belongs to; nil: of the requests on which no rule had a say.
-func (o *observer) rule(domain *descriptors.CompiledDomain, effect *descriptors.Effect) *telemetry.Rule {
+// rule finds the counters of the rule that an effect belongs to; nil: of the requests that no rule decided.
+func (o *Observer) rule(domain *descriptors.CompiledDomain, effect *descriptors.Effect) *Rule {
 	if domain == nil {
 		return o.nowhere
 	}
@@ -209,14 +168,14 @@ func hits(req *descriptors.Request, descriptor int) int64 {
 	return int64(min(n, limit.MaxCost))
 }
 
-// panicked counts and logs what a door or the engine recovered.
-func (o *observer) panicked(fault any) {
+// Panicked counts and logs what a door or the engine recovered.
+func (o *Observer) Panicked(fault any) {
 	o.t.Panicked()
 	o.log.Error("panic, recovered", "panic", fault, "stack", string(debug.Stack()))
 }
 
-// storeCalled counts and times a call to a server of the shared store. One that was kept back is not timed.
-func (o *observer) storeCalled(_, reason string, took time.Duration) {
+// StoreCalled counts and times a call to a server of the shared store. One that was kept back is not timed.
+func (o *Observer) StoreCalled(_, reason string, took time.Duration) {
 	sent := true
 	switch reason {
 	case fleet.ReasonBreaker, fleet.ReasonDeadline, fleet.ReasonOverload, fleet.ReasonShutdown:
@@ -225,8 +184,8 @@ func (o *observer) storeCalled(_, reason string, took time.Duration) {
 	o.t.StoreCalled(reason, sent, took)
 }
 
-// storeFailed counts and logs a call to the shared store that brought no decision.
-func (o *observer) storeFailed(reason string, err error) {
+// StoreFailed counts and logs a call to the shared store that brought no decision.
+func (o *Observer) StoreFailed(reason string, err error) {
 	o.t.StoreFailed(reason)
 	if reason == fleet.ReasonBreaker {
 		return // what made it open is known, and its changes are logged
@@ -235,8 +194,8 @@ func (o *observer) storeFailed(reason string, err error) {
 	o.log.Warn("redis could not decide ("+reason+"); the rules' failure policies do", "error", err)
 }
 
-// breakerChanged logs a change. What repeats during an outage is thinned like any warning; that it is over never is.
-func (o *observer) breakerChanged(shard string, from, to breaker.State, reason string) {
+// BreakerChanged logs a change. What repeats during an outage is thinned like any warning; that it is over never is.
+func (o *Observer) BreakerChanged(shard string, from, to breaker.State, reason string) {
 	if to == breaker.Closed {
 		o.log.Info("the breaker to redis is closed: "+reason, "server", shard, "was", from.String())
 		return
@@ -244,15 +203,21 @@ func (o *observer) breakerChanged(shard string, from, to breaker.State, reason s
 	o.log.Warn("the breaker to redis is "+to.String()+": "+reason, "server", shard, "was", from.String())
 }
 
-// lostFor is how long a failed decision is told of after the store answers again.
+// lostFor is how long a failed decision is reported after the store answers again.
 const lostFor = 3 * time.Second
 
-// storeDegraded names why the shared store cannot decide: it does not answer now, or it failed a moment ago for a reason
-// that an answer does not refute.
-func (o *observer) storeDegraded(ping func(context.Context) string) string {
-	if reason := ping(context.Background()); reason != "" {
-		return reason
+// StoreDegraded returns why the shared store cannot decide: ping returns why it does not answer now, or it failed a moment ago for a
+// reason that an answer does not refute. The state of the breaker is added.
+func (o *Observer) StoreDegraded(ping func(context.Context) string, state breaker.State) string {
+	reason := ping(context.Background())
+	if reason == "" {
+		reason = o.lately()
 	}
+	return withBreaker(reason, state)
+}
+
+// lately returns why the shared store failed a moment ago, or nothing.
+func (o *Observer) lately() string {
 	lost := o.lost.Load()
 	if lost == nil || time.Since(lost.at) > lostFor || lost.reason == fleet.ReasonDial || lost.reason == fleet.ReasonClosed {
 		return ""
@@ -261,7 +226,7 @@ func (o *observer) storeDegraded(ping func(context.Context) string) string {
 }
 
 // withBreaker adds the breaker to why the store is degraded. Without traffic nothing closes a breaker, so one that is ready to
-// probe is told of only beside another reason.
+// probe is reported only beside another reason.
 func withBreaker(reason string, state breaker.State) string {
 	switch {
 	case state == breaker.Open && reason == "":
@@ -272,8 +237,8 @@ func withBreaker(reason string, state breaker.State) string {
 	return reason
 }
 
-// keysLoaded logs what became of a key set. Its source is without passwords.
-func (o *observer) keysLoaded(source string, keys int, err error) {
+// KeysLoaded logs what became of a key set. Its source is without passwords.
+func (o *Observer) KeysLoaded(source string, keys int, err error) {
 	if err != nil {
 		o.log.Warn("key set not loaded, the last good keys stay", "source", source, "keys", keys, "error", err)
 		return

@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"net/http"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+)
+
+// Outcome is what became of a request as a whole. Metrics, logs, traces and the answers of ext_authz are made from it.
+type Outcome uint8
+
+// The outcomes. Outcomes is their number.
+const (
+	Allowed   Outcome = iota
+	Refused           // by a limit, or because the request asks for too much
+	Blocked           // by a block
+	Exempt            // by an allow
+	Shadowed          // would have been refused, but the sidecar is in shadow mode
+	NoLimit           // nothing applied
+	Unknown           // the domain has no rules
+	Malformed         // contradicts itself, and was refused for that
+	Outcomes
+)
+
+var outcomeNames = [Outcomes]string{"allowed", "refused", "blocked", "exempt", "shadowed", "no_limit", "unknown_domain", "malformed"}
+
+// String returns the name of the outcome in metrics, traces, logs and answers.
+func (o Outcome) String() string {
+	if o >= Outcomes {
+		return "unknown"
+	}
+	return outcomeNames[o]
+}
+
+// Refuses reports whether the request was refused, or would have been without shadow mode.
+func (o Outcome) Refuses() bool {
+	return o == Refused || o == Blocked || o == Shadowed || o == Malformed
+}
+
+// Outcome returns what became of the request. It takes an empty verdict, which is Unknown.
+func (v *Verdict) Outcome() Outcome {
+	switch {
+	case v.Shadowed:
+		return Shadowed
+	case v.Malformed != nil:
+		return Malformed
+	case v.Refused && v.Match.Block != nil:
+		return Blocked
+	case v.Refused:
+		return Refused
+	}
+	return v.admission()
+}
+
+// admission is the Outcome of a request that is not refused.
+func (v *Verdict) admission() Outcome {
+	switch {
+	case v.Match.Exempt != nil:
+		return Exempt
+	case !v.Match.Known:
+		return Unknown
+	case len(v.Match.Terms) == 0 && len(v.Match.Unlimited) == 0:
+		return NoLimit
+	}
+	return Allowed
+}
+
+// HTTPStatus returns the status with which a client over HTTP is answered: 200 for a request that passes, although its application may
+// answer with another.
+func (v *Verdict) HTTPStatus() int {
+	status := http.StatusOK
+	switch v.Outcome() {
+	case Malformed:
+		return statusOr(v.Malformed.Status, http.StatusBadRequest)
+	case Blocked:
+		status = http.StatusForbidden
+	case Refused:
+		status = http.StatusTooManyRequests
+	default:
+		return status
+	}
+	if v.Response != nil {
+		status = statusOr(v.Response.Status, status)
+	}
+	return status
+}
+
+// statusOr returns the status if a response can have it, else the other one.
+func statusOr(status, other int) int {
+	if status < 200 || status > 599 {
+		return other
+	}
+	return status
+}
+
+// Effect returns the limit, block or allow that decided the request: the one that refuses, else the one that is reported, else the
+// first that applies, or nil.
+func (v *Verdict) Effect() *descriptors.Effect {
+	switch {
+	case v.Match.Block != nil:
+		return v.Match.Block
+	case v.Refusing != nil:
+		return v.Refusing
+	case v.Match.Exempt != nil:
+		return v.Match.Exempt
+	case v.Reported.Effect != nil:
+		return v.Reported.Effect
+	case len(v.Match.Terms) > 0:
+		return v.Match.Terms[0].Effect
+	case len(v.Match.Unlimited) > 0:
+		return v.Match.Unlimited[0].Effect
+	}
+	return nil
+}

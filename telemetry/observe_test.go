@@ -1,0 +1,89 @@
+package telemetry
+
+import (
+	"testing"
+	"time"
+
+	"github.com/spillway-mesh/spillway/breaker"
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+// admission is a verdict that admits on one limit, and an observer that knows it.
+func admission() (*Observer, *descriptors.Request, *engine.Verdict) {
+	domain := descriptors.Domain{Name: "shop", Tree: []descriptors.Node{{Key: "user", Limits: []descriptors.Limit{
+		{Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: 10, Window: time.Minute}},
+	}}}}
+	set, _ := descriptors.Compile([]descriptors.Domain{domain}, descriptors.Options{})
+	o := New(Config{}).Observer(nil)
+	o.Use(set)
+	var effect *descriptors.Effect
+	for _, e := range set.Effects() {
+		effect = e
+	}
+	charge := limit.Charge{Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: 10}, Cost: 1}
+	v := &engine.Verdict{Decisions: []limit.Decision{{Outcome: limit.Allowed, Remaining: 3, Charged: 1}}}
+	v.Match.Known, v.Match.Domain = true, set.Domain("shop")
+	v.Match.Charges, v.Match.Terms = []limit.Charge{charge}, []descriptors.Term{{Effect: effect, Metric: effect.Metric}}
+	v.Reported.Effect = effect
+	return o, &descriptors.Request{Domain: "shop"}, v
+}
+
+func TestAVerdictIsCountedWithoutAllocation(t *testing.T) {
+	o, req, v := admission()
+	allocs := testing.AllocsPerRun(100, func() { o.Verdict(req, v) })
+	if allocs > 0 {
+		t.Errorf("counting a verdict makes %v allocations, want none", allocs)
+	}
+}
+
+func BenchmarkVerdict(b *testing.B) {
+	o, req, v := admission()
+	b.ReportAllocs()
+	for b.Loop() {
+		o.Verdict(req, v)
+	}
+}
+
+func BenchmarkDegradedVerdict(b *testing.B) {
+	o, req, v := admission()
+	v.Degraded, v.Decisions[0].Reason = "timeout", "timeout"
+	b.ReportAllocs()
+	for b.Loop() {
+		o.Verdict(req, v)
+	}
+}
+
+func TestHitsOfADescriptor(t *testing.T) {
+	req := &descriptors.Request{Hits: 4, Descriptors: []descriptors.Descriptor{
+		{}, {HitsGiven: true, Hits: 0}, {HitsGiven: true, Hits: 1 << 63}, {HitsGiven: true, Hits: 7, NegativeHits: true},
+	}}
+	for i, want := range []int64{4, 0, limit.MaxCost, 0} {
+		if got := hits(req, i); got != want {
+			t.Errorf("hits of descriptor %d = %d, want %d", i, got, want)
+		}
+	}
+	if got := hits(&descriptors.Request{Descriptors: make([]descriptors.Descriptor, 1)}, 0); got != 1 {
+		t.Errorf("hits of a request that gives none = %d, want 1", got)
+	}
+}
+
+func TestWhatReadinessSaysOfABreaker(t *testing.T) {
+	for _, step := range []struct {
+		reason string
+		state  breaker.State
+		want   string
+	}{
+		{"", breaker.Closed, ""},
+		{"dial", breaker.Closed, "dial"},
+		{"", breaker.Open, "breaker open"},
+		{"dial", breaker.Open, "dial, breaker open"},
+		{"", breaker.HalfOpen, ""}, // Redis answers; the next request will show
+		{"dial", breaker.HalfOpen, "dial, breaker half-open"},
+	} {
+		if got := withBreaker(step.reason, step.state); got != step.want {
+			t.Errorf("%q and a breaker that is %s: %q, want %q", step.reason, step.state, got, step.want)
+		}
+	}
+}
