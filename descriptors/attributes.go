@@ -109,7 +109,7 @@ func (a *attributes) normalize(ipv6Prefix int, buf []byte, paths *readings) []by
 	if a.has(attrEndpoint) {
 		a.text[attrEndpoint] = paths.take(a.text[attrEndpoint])
 	} else {
-		paths.choices = paths.choices[:0]
+		paths.none()
 	}
 	if a.has(attrMethod) {
 		a.text[attrMethod] = NormalizeMethod(a.text[attrMethod])

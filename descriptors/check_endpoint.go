@@ -41,8 +41,9 @@ var fromRegexp = []rewriting{
 	{regexp.MustCompile(`\.[*+]`), "*"},
 }
 
-// endpoint warns of a pattern that looks like something else: it is compared byte for byte, and hardly any path has those.
-func (c *checker) endpoint(at Pos, text string) {
+// endpoint warns of a pattern that looks like something else, because it is compared byte for byte, and hardly any path has those; and of
+// one that has several readings, of which it stands for one.
+func (c *checker) endpoint(at Pos, text string, taken *pattern) {
 	what, instead := "", text
 	if likeRegexp.MatchString(instead) {
 		what, instead = "a regular expression", rewrite(instead, fromRegexp)
@@ -51,6 +52,10 @@ func (c *checker) endpoint(at Pos, text string) {
 		what, instead = cmp.Or(what, "a route template"), rewrite(instead, fromTemplate)
 	}
 	if what == "" {
+		var r readings
+		if r.take(text); r.several() {
+			c.warn(at, "servers read endpoint %q in different ways, and it is taken for %q: write that", text, taken.text)
+		}
 		return
 	}
 	advice := "write * for what varies within a segment and ** for any number of segments"

@@ -22,8 +22,8 @@ func (c *checker) rules(d *Domain) {
 		names[r.Name] = r.Pos
 		c.rule(r)
 		if r.PostPaid && d.onlyExtAuthz() {
-			c.warn(r.Pos, "rule %q can never refuse: post_paid needs the rate limit service, which asks before and charges after a request, and this "+
-				"domain is for ext_authz (it has identity and neither descriptors nor attributes): remove post_paid", r.Name)
+			c.warn(r.Pos, "rule %q never refuses over ext_authz: post_paid needs the rate limit service, which asks before and charges after a request. This "+
+				"domain looks like one of ext_authz (it has identity and neither descriptors nor attributes): if it is, remove post_paid", r.Name)
 		}
 	}
 }
@@ -194,11 +194,12 @@ func (c *checker) penaltySpan(at Pos, what string, span time.Duration, of string
 func (c *checker) conditions(at Pos, m *Conditions) {
 	for _, p := range m.Endpoints {
 		here := p.Pos.or(at)
-		if _, err := parsePattern(p.Text); err != nil {
+		taken, err := parsePattern(p.Text)
+		if err != nil {
 			c.fail(here, "%v", err)
 			continue
 		}
-		c.endpoint(here, p.Text)
+		c.endpoint(here, p.Text, taken)
 	}
 	for _, network := range m.CIDRs {
 		if !network.IsValid() {

@@ -26,17 +26,9 @@ type pattern struct {
 
 // parsePattern reads an endpoint pattern. It is normalised as paths are, so that "search/" means "/search".
 func parsePattern(text string) (*pattern, error) {
-	if text == "" {
-		return nil, errors.New("an endpoint pattern is empty: write a path such as /search, or leave it out")
-	}
-	if len(text) > maxPattern {
-		return nil, errors.New("an endpoint pattern is longer than 1024 bytes: shorten it with * or **")
-	}
-	if strings.ContainsAny(text, "?#") {
-		return nil, errors.New("endpoint pattern " + quote(text) + " has a query or fragment, which never count: leave it out")
-	}
-	if hasBadPercent(text) {
-		return nil, errors.New("endpoint pattern " + quote(text) + " has a percent sign without two hex digits after it: write a percent sign as %25")
+	err := checkPattern(text)
+	if err != nil {
+		return nil, err
 	}
 	normal, ok := NormalizePath(text)
 	if !ok {
@@ -57,6 +49,26 @@ func parsePattern(text string) (*pattern, error) {
 		}
 	}
 	return p, nil
+}
+
+// checkPattern returns what is wrong with the text of a pattern.
+func checkPattern(text string) error {
+	if text == "" {
+		return errors.New("an endpoint pattern is empty: write a path such as /search, or leave it out")
+	}
+	if len(text) > maxPattern {
+		return errors.New("an endpoint pattern is longer than 1024 bytes: shorten it with * or **")
+	}
+	if strings.ContainsAny(text, "?#") {
+		return errors.New("endpoint pattern " + quote(text) + " has a query or fragment, which never count: leave it out")
+	}
+	if hasBadPercent(text) {
+		return errors.New("endpoint pattern " + quote(text) + " has a percent sign without two hex digits after it: write a percent sign as %25")
+	}
+	if strings.Contains(strings.ToUpper(text), "%2A") {
+		return errors.New("endpoint pattern " + quote(text) + " has an escaped star, and a star always stands for other text: write * in its place")
+	}
+	return nil
 }
 
 func hasBadPercent(text string) bool {

@@ -90,6 +90,7 @@ type Match struct {
 	Unlimited []Term         // limits that matched and never refuse (`unlimited`)
 	Block     *Effect        // a block applies: refused, nothing is charged
 	Exempt    *Effect        // an allow applies: admitted, nothing is charged
+	LongPath  bool           // the path is long, and servers read it in different ways: it is not matched, and nothing is charged
 	BadLimits int            // overrides that could not be read
 	Gate      int            // the number, from 1, of the charge that asks about the domain's penalty; 0: none
 	Domain    *CompiledDomain

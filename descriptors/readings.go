@@ -13,22 +13,22 @@ import (
 const (
 	maxReadings        = (6*2*2 + 3) * 3
 	maxRefusedReadings = (6*2*2+3)*5 + 1
-	maxKeptPath        = 4 << 10  // symbols of a path above which its memory is not kept for the next one
-	longPath           = 16 << 10 // symbols above which some servers take no path, so that their habits need no reading
+	maxKeptPath        = 4 << 10 // symbols of a path above which its memory is not kept for the next one
+	longPath           = 4 << 10 // symbols above which a path with several readings is refused: each reading costs time by its length
 )
 
 // slashHabits are the characters beside / that servers take for a slash. A server of some habits may cut params up to the
-// next / before it looks for other slashes. Servers of some habits read long paths.
+// next / before it looks for other slashes.
 var slashHabits = [...]struct {
-	slashes        traits
-	cutFirst, long bool
+	slashes  traits
+	cutFirst bool
 }{
-	{anySlash, true, true},                      // IIS; Envoy where it unescapes slashes; Tomcat where it allows both
-	{0, false, true},                            // routers that compare the path as it came
-	{escapedSlash, true, true},                  // Go, nginx, and others that decode before they route; Tomcat where it decodes slashes
-	{backslash, false, false},                   // URL parsers that follow WHATWG, as Node's
-	{backslash | escapedSlash, false, false},    // WHATWG parsers that decode before they route
-	{backslash | escapedBackslash, true, false}, // Tomcat where it allows backslashes
+	{anySlash, true},                     // IIS; Envoy where it unescapes slashes; Tomcat where it allows both
+	{0, false},                           // routers that compare the path as it came
+	{escapedSlash, true},                 // Go, nginx, and others that decode before they route; Tomcat where it decodes slashes
+	{backslash, false},                   // URL parsers that follow WHATWG, as Node's
+	{backslash | escapedSlash, false},    // WHATWG parsers that decode before they route
+	{backslash | escapedBackslash, true}, // Tomcat where it allows backslashes
 }
 
 // dotMode is what a server does with dot segments.
@@ -58,17 +58,25 @@ type readings struct {
 	plain   [2][]symbol // path for plainMerged and plainUnmerged
 	choices []choice    // the first is the usual one; none: the path has one reading
 	refused bool        // a server that resolves dot segments at another time than others would see another endpoint
+	tooLong bool        // there would be several, of a path so long that they are not made
 	out     []byte
 }
+
+// none is for a request without a path.
+func (r *readings) none() { r.choices, r.refused, r.tooLong = r.choices[:0], false, false }
 
 // take reads a path and returns the reading in which all is decoded, cut and resolved.
 func (r *readings) take(path string) string {
 	path = cutPath(path)
-	r.choices, r.refused = r.choices[:0], false
+	r.none()
 	if isNormalPath(path) {
 		return path
 	}
 	holds := r.judge(path)
+	if r.tooLong {
+		r.choices = append(r.choices, choice{slashes: anySlash})
+		return r.at(0)
+	}
 	if r.refused {
 		r.resolvePlain(holds)
 		r.list(holds, plainUnmerged)
@@ -86,13 +94,17 @@ func (r *readings) refuses(path string) bool {
 		return false
 	}
 	r.judge(path)
-	return r.refused
+	return r.refused || r.tooLong
 }
 
 // judge spells a path, finds out whether it is refused, and returns what it holds.
 func (r *readings) judge(path string) traits {
 	var holds traits
 	r.path, holds = spell(r.path[:0], path)
+	r.tooLong = len(r.path) > longPath && holds != 0
+	if r.tooLong {
+		return holds
+	}
 	r.refused = holds&(lateDots|nul) != 0 || r.leadElsewhere(holds)
 	return holds
 }
@@ -110,7 +122,7 @@ func (r *readings) list(holds traits, last dotMode) {
 	var seen [anySlash + 1]bool
 	for _, habit := range slashHabits {
 		slashes := habit.slashes & holds
-		if seen[slashes] || len(r.path) > longPath && !habit.long {
+		if seen[slashes] {
 			continue
 		}
 		seen[slashes] = true

@@ -31,8 +31,12 @@ func (s *Set) Match(req *Request, m *Match) {
 	}
 }
 
-// settles reports whether a block or an allow applies, after which nothing is charged.
+// settles reports whether a block or an allow applies, or the path is too long to say, after which nothing is charged.
 func (d *CompiledDomain) settles(m *Match) bool {
+	if m.scratch.readings.tooLong {
+		m.LongPath = true
+		return true
+	}
 	best := m.scratch.best
 	if c := best[d.blocks]; c != nil {
 		m.Block = c.rule.verdict
@@ -54,6 +58,9 @@ func (d *CompiledDomain) choose(req *Request, m *Match) {
 		s.attrs.take(req.Subject)
 	}
 	s.key = s.attrs.normalize(d.ipv6Prefix, s.key, &s.readings)
+	if s.readings.tooLong {
+		return
+	}
 	d.setTier(&s.attrs)
 	s.attrs.setClient()
 	if cap(s.best) < len(d.index.groups) {

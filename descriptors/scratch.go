@@ -30,7 +30,7 @@ func (m *Match) Reset() {
 		m.scratch.readings = readings{}
 	}
 	// One by one, because a composite literal would copy the scratch, which is most of it.
-	m.Known, m.Block, m.Exempt, m.BadLimits, m.Gate, m.Domain = false, nil, nil, 0, 0, nil
+	m.Known, m.Block, m.Exempt, m.LongPath, m.BadLimits, m.Gate, m.Domain = false, nil, nil, false, 0, 0, nil
 	m.Charges, m.Terms, m.Unlimited = m.Charges[:0], m.Terms[:0], m.Unlimited[:0]
 }
 

@@ -15,7 +15,7 @@ const (
 )
 
 var badPath = &identity.Refusal{
-	Status: 400, Message: "The path has a NUL, or dot segments that servers read in different ways: send the path that they lead to.",
+	Status: 400, Message: "The path has a NUL, or dot segments that servers read in different ways, or is long and has other such parts: send a plain path.",
 }
 
 // Check returns the refusal of a request that cannot be matched, or nil. Servers resolve the dot segments of such a path

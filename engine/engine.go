@@ -164,7 +164,7 @@ func (e *Engine) match(req *descriptors.Request, v *Verdict) (counts bool) {
 		return false
 	}
 	set.Match(req, &v.Match)
-	if tooMany(v.Match.Charges) && v.exceeds(excessCharges) {
+	if v.Match.LongPath && v.exceeds(excessPath) || tooMany(v.Match.Charges) && v.exceeds(excessCharges) {
 		return false
 	}
 	v.Decisions = resize(v.Decisions, len(v.Match.Charges))

@@ -8,6 +8,8 @@ import (
 const (
 	// excessCharges is the reason for which a request is refused that asks for too many charges, all or none.
 	excessCharges = "charges"
+	// excessPath is the reason for one with a path that is long, and that servers read in different ways.
+	excessPath = "path"
 	// excessRetry is how long its client is told to wait.
 	excessRetry = closedRetry
 )

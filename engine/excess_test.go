@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -98,4 +99,19 @@ func TestDebtsAreBoundedByBytes(t *testing.T) {
 	if s := e.Stats(); s.Owed < 100 || s.Owed > 100_000/288 || s.OwedDropped != 2000-s.Owed {
 		t.Errorf("%+v, want at most 100,000 bytes of debts, and the others counted", s)
 	}
+}
+
+func TestALongPathThatServersReadDifferentlyIsRefused(t *testing.T) {
+	rule := descriptors.Rule{Name: "all", HasScope: true, Priority: 100, Limits: []descriptors.Limit{{Limit: limit.Limit{Algorithm: limit.TokenBucket, Count: 1, Window: time.Hour, Burst: 1}}}}
+	inFleet(t, 1, descriptors.Domain{Name: "d", Rules: []descriptors.Rule{rule}}, func(t *testing.T, f *fleet) {
+		send := func(path string) *engine.Verdict {
+			return f.send(0, &descriptors.Request{Domain: "d", Descriptors: []descriptors.Descriptor{{Entries: []descriptors.Entry{{Key: "path", Value: path}}}}})
+		}
+		if v := send("/a;" + strings.Repeat("b", 5000)); !v.Refused || v.Excess != "path" {
+			t.Errorf("refused %v for %q, want for its path", v.Refused, v.Excess)
+		}
+		if v := send("/a/" + strings.Repeat("b", 5000)); v.Refused {
+			t.Errorf("a long path with one reading is refused, or the one before was charged")
+		}
+	})
 }

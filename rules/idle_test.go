@@ -64,8 +64,8 @@ func TestRulesThatDoNothing(t *testing.T) {
   client_ip: { trusted_hops: 1 }
 rules:
   - { name: llm, scope: ip, limit: 1000/1m, post_paid: true }
-`, `5:5: rule "llm" can never refuse: post_paid needs the rate limit service, which asks before and charges after a request, and this domain ` +
-			`is for ext_authz (it has identity and neither descriptors nor attributes): remove post_paid`},
+`, `5:5: rule "llm" never refuses over ext_authz: post_paid needs the rate limit service, which asks before and charges after a request. This domain ` +
+			`looks like one of ext_authz (it has identity and neither descriptors nor attributes): if it is, remove post_paid`},
 		{"a cost above the burst", `rules:
   - { name: heavy, scope: user, limit: { count: 100, per: 1m, burst: 5 }, cost: 10 }
 `, `3:40: no request can pass rule "heavy": its cost of 10 is above the 5 that the limit can hold: lower the cost, or raise the burst`},

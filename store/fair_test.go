@@ -201,3 +201,59 @@ func TestMemoryBytesReturnToZero(t *testing.T) {
 		t.Fatalf("%+v, want nothing", s)
 	}
 }
+
+// TestExpiredCountersGoBeforeLiveOnes: a full store drops what has expired in any class before it forgets a live counter.
+func TestExpiredCountersGoBeforeLiveOnes(t *testing.T) {
+	clock := newHand()
+	m := NewMemory(MemoryConfig{MaxKeys: 10_000, Now: clock.Now})
+	for i := range 4500 {
+		spend(m, classed(1, fmt.Sprint("past ", i), bucket(1, time.Second), 1))
+	}
+	for class := range 60 {
+		spend(m, classed(uint32(100+class), fmt.Sprint("other ", class), bucket(1, time.Hour), 1))
+	}
+	clock.Turn(time.Minute)
+	for i := range 9000 {
+		spend(m, classed(2, fmt.Sprint("live ", i), bucket(1, time.Hour), 1))
+	}
+	if s := m.Stats(); s.Evicted > 0 {
+		t.Errorf("%+v: live counters were forgotten while others had expired", s)
+	}
+	wantInOrder(t, m)
+}
+
+// TestManyKeysArePaidForByTheClassThatHasThem: where there are too many keys, a class with few large ones keeps them.
+func TestManyKeysArePaidForByTheClassThatHasThem(t *testing.T) {
+	m := NewMemory(MemoryConfig{MaxKeys: 1000, Now: newHand().Now})
+	log := limit.Limit{Algorithm: limit.SlidingLog, Count: 500, Window: time.Hour}
+	large := classed(1, "large", log, 500)
+	for range 500 {
+		large.Cost = 1
+		spend(m, large)
+	}
+	for i := range 5000 {
+		spend(m, classed(2, fmt.Sprint("small ", i), bucket(1, time.Hour), 1))
+	}
+	want(t, "the large counter", spend(m, large)[0], limit.Refused, 0, 0)
+}
+
+// TestAnEmptiedQueueGivesItsMemoryBack: no bound counts the room that a queue keeps, so it keeps little.
+func TestAnEmptiedQueueGivesItsMemoryBack(t *testing.T) {
+	clock := newHand()
+	m := NewMemory(MemoryConfig{MaxKeys: 20_000, Now: clock.Now})
+	for class := range 10 {
+		for i := range 20_000 {
+			spend(m, classed(uint32(class), fmt.Sprint(class, " ", i), bucket(1, time.Second), 1))
+		}
+		clock.Turn(time.Minute)
+	}
+	slots := 0
+	for _, p := range m.pots.list() {
+		for i := range p.queues {
+			slots += cap(p.queues[i])
+		}
+	}
+	if keys := int(m.Stats().Keys); slots > 4*keys+64*shardCount*10 {
+		t.Errorf("room for %d entries is kept in queues of %d", slots, keys)
+	}
+}

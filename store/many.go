@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/spillway-mesh/spillway/fleet"
@@ -45,7 +46,7 @@ func (r *Redis) askMany(ctx context.Context, charges []limit.Charge, refused boo
 	if len(rest.charges) == 0 {
 		return
 	}
-	refused = refused || limit.Refuses(each.charges, each.decisions)
+	refused = refused || refusedBefore(&each, &rest)
 	r.askRest(ctx, &rest, refused, hasRoom(&each))
 	rest.report(decisions)
 }
@@ -61,6 +62,20 @@ func (r *Redis) askRest(ctx context.Context, rest *part, refused, room bool) {
 	t := r.scratch.Get().(*trip)
 	r.ask(ctx, t, rest.charges, refused, rest.decisions)
 	r.scratch.Put(t.reset())
+}
+
+// refusedBefore reports whether the charges of each refuse the request, whatever the rest gets. Quotas refuse it only all together, so those of
+// each do not where the rest has some.
+func refusedBefore(each, rest *part) bool {
+	if !slices.ContainsFunc(rest.charges, func(c limit.Charge) bool { return c.Mode == limit.Quota }) {
+		return limit.Refuses(each.charges, each.decisions)
+	}
+	for i := range each.charges {
+		if each.charges[i].Mode == limit.Enforced && each.decisions[i].Outcome == limit.Refused {
+			return true
+		}
+	}
+	return false
 }
 
 // hasRoom reports whether a quota of the part has room.

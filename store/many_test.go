@@ -116,3 +116,22 @@ func TestManyQuotasRefuseOnlyTogether(t *testing.T) {
 	spend(r, append(all, rule)...) // none has room
 	wantLeft(t, r, rule, 4)
 }
+
+// TestQuotasOfBothKindsRefuseTogether: a quota that is made all or none has room, so quotas that are charged each by itself do not refuse
+// the request, though all of them are spent.
+func TestQuotasOfBothKindsRefuseTogether(t *testing.T) {
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{servers.StartRedis(t).Addr}}, Patience: time.Minute, DenialEntries: -1})
+	all := tree(t, limit.MaxTogether+10, bucket(1, year))
+	for i := range all {
+		all[i].Mode = limit.Quota
+	}
+	spend(r, all...)
+	open, rule := charge(t, "open", bucket(5, year), 1), charge(t, "rule", bucket(5, year), 1)
+	open.Mode = limit.Quota
+	got := spend(r, append(all, open, rule)...)
+	for _, d := range got[len(all):] {
+		if d.Outcome != limit.Allowed || d.Charged != 1 {
+			t.Errorf("%+v, want one token taken", d)
+		}
+	}
+}

@@ -14,7 +14,9 @@ const (
 // pot holds the counters of one class. When the store is full, the pot that takes most forgets: so a flood of one rule's
 // counters costs that rule's counters, and no others. queues[i] is guarded by the lock of shard i.
 type pot struct {
+	keys     atomic.Int64 // entries
 	bytes    atomic.Int64 // of all entries, see entry.cost
+	soonest  atomic.Int64 // when the first entry of all expires, or earlier
 	queues   [shardCount]queue
 	earliest [shardCount]atomic.Int64 // when the first entry of each queue expires, for a look without the lock
 	spares   [shardCount]atomic.Int64 // when the one expires that is forgotten first, likewise
@@ -22,6 +24,7 @@ type pot struct {
 
 func newPot() *pot {
 	p := new(pot)
+	p.soonest.Store(never)
 	for i := range shardCount {
 		p.earliest[i].Store(never)
 		p.spares[i].Store(never)
@@ -89,16 +92,40 @@ func (p *pots) list() []*pot {
 	return *all
 }
 
-// fullest returns the pot that takes most, or nil if all are empty.
-func (p *pots) fullest() *pot {
+// fullest returns the pot that holds the most entries, or the most bytes, or nil if all are empty.
+func (p *pots) fullest(byKeys bool) *pot {
 	var fullest *pot
 	most := int64(0)
 	for _, one := range p.list() {
-		if bytes := one.bytes.Load(); bytes > most {
-			fullest, most = one, bytes
+		n := one.bytes.Load()
+		if byKeys {
+			n = one.keys.Load()
+		}
+		if n > most {
+			fullest, most = one, n
 		}
 	}
 	return fullest
+}
+
+// expired returns a pot and a shard in which the first entry has expired, or nil if there is none.
+func (p *pots) expired(now int64) (*pot, int) {
+	for _, one := range p.list() {
+		if one.soonest.Load() > now {
+			continue
+		}
+		home, first := 0, int64(never)
+		for i := range one.earliest {
+			if at := one.earliest[i].Load(); at < first {
+				home, first = i, at
+			}
+		}
+		one.soonest.Store(first)
+		if first <= now {
+			return one, home
+		}
+	}
+	return nil, 0
 }
 
 // first returns the shard in which the pot's next entry to forget is, and when that one expires.
@@ -121,8 +148,19 @@ func (p *pot) publishLocked(home uint8) {
 	}
 	if p.earliest[home].Load() != first {
 		p.earliest[home].Store(first)
+		lower(&p.soonest, first)
 	}
 	if p.spares[home].Load() != spare {
 		p.spares[home].Store(spare)
+	}
+}
+
+// lower stores a number unless a lower one is there.
+func lower(to *atomic.Int64, n int64) {
+	for {
+		now := to.Load()
+		if n >= now || to.CompareAndSwap(now, n) {
+			return
+		}
 	}
 }

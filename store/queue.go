@@ -25,11 +25,19 @@ func (q *queue) remove(e *entry) {
 	last, place := len(s)-1, e.place
 	s.move(last, place)
 	s[last] = slot{}
-	*q = s[:last]
+	*q = s[:last].trimmed()
 	if place < last {
 		q.fix(place)
 	}
 	e.place = outside
+}
+
+// trimmed returns the queue in less memory if it fills less than a quarter of what it has: no bound counts the rest.
+func (q queue) trimmed() queue {
+	if cap(q) <= 64 || len(q) > cap(q)/4 {
+		return q
+	}
+	return append(make(queue, 0, cap(q)/2), q...)
 }
 
 // spare is the place of the entry that is forgotten first: the one nearest to its end that is no cool-down, which would

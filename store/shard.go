@@ -86,6 +86,7 @@ func (m *Memory) settleLocked(home uint8, e *entry, expires, now int64) {
 		return
 	case e.place == outside:
 		m.keys.Add(1)
+		e.pot.keys.Add(1)
 		s.entries[e.key] = e
 		e.pot.queues[home].add(e)
 	case expires == e.expires:
@@ -114,6 +115,7 @@ func (m *Memory) dropLocked(home uint8, e *entry) {
 	delete(m.shards[home].entries, e.key)
 	e.pot.queues[home].remove(e)
 	m.keys.Add(-1)
+	e.pot.keys.Add(-1)
 	m.bytes.Add(-e.cost)
 	e.pot.bytes.Add(-e.cost)
 	e.cost = 0
@@ -152,11 +154,14 @@ func (m *Memory) tidyNext(now int64) {
 	m.tidyLocked(p, home, now)
 }
 
-// evict forgets one entry of the class that takes most: the one that is nearest to full and no cool-down. Between the look and
-// the lock another request may have charged it; then the next one of that queue goes, which is hardly fuller. It reports
-// whether there was one.
+// evict forgets what has expired in any class, else one entry of the class that takes most: the one that is nearest to full and no
+// cool-down. Between the look and the lock another request may have charged it; then the next one of that queue goes, which is hardly
+// fuller. It reports whether there was one.
 func (m *Memory) evict() bool {
-	p := m.pots.fullest()
+	if m.evictExpired() {
+		return true
+	}
+	p := m.pots.fullest(m.bytes.Load() <= m.maxBytes)
 	if p == nil {
 		return false
 	}
@@ -179,4 +184,18 @@ func (m *Memory) evict() bool {
 	}
 	m.dropLocked(uint8(home), e)
 	return true
+}
+
+// evictExpired drops a few entries that have expired, and reports whether there were any.
+func (m *Memory) evictExpired() bool {
+	now := m.clock()
+	p, home := m.pots.expired(now)
+	if p == nil {
+		return false
+	}
+	before := m.expired.Load()
+	m.shards[home].mu.Lock()
+	m.tidyLocked(p, uint8(home), now)
+	m.shards[home].mu.Unlock()
+	return m.expired.Load() > before
 }

@@ -51,7 +51,8 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// try runs a row once, and reports whether that is its result: what a stalled machine missed is not, unless it is the last try.
+// try runs a row once, and reports whether that is its result: what a stalled machine missed is not, unless it is the last try. In make
+// test no miss is before that: other work may take the machine for less time than stalls shows.
 func try(t *testing.T, r row, last bool) (settled bool) {
 	t.Run(r.fault, func(t *testing.T) {
 		x := &trial{T: t, row: r, length: r.length()}
@@ -59,7 +60,7 @@ func try(t *testing.T, r row, last bool) (settled bool) {
 		defer func() {
 			busy := watch.end()
 			x.machine = watch.String()
-			settled = last || !busy || t.Failed() || len(x.wrong) > 0 || len(x.missed) == 0
+			settled = last || full && !busy || t.Failed() || len(x.wrong) > 0 || len(x.missed) == 0
 			x.write(settled, busy && !full)
 		}()
 		r.run(x)
