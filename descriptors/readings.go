@@ -13,8 +13,8 @@ import (
 const (
 	maxReadings        = (6*2*2 + 3) * 3
 	maxRefusedReadings = (6*2*2+3)*5 + 1
-	maxKeptPath        = 4 << 10 // symbols of a path above which its memory is not kept for the next one
-	longPath           = 4 << 10 // symbols above which a path with several readings is refused: each reading costs time by its length
+	maxKeptPath        = 4 << 10   // symbols of a path above which its memory is not kept for the next one
+	maxSymbols         = 256 << 10 // symbols of all readings together; a path with more is refused, because each of them costs time
 )
 
 // slashHabits are the characters beside / that servers take for a slash. A server of some habits may cut params up to the
@@ -58,7 +58,7 @@ type readings struct {
 	plain   [2][]symbol // path for plainMerged and plainUnmerged
 	choices []choice    // the first is the usual one; none: the path has one reading
 	refused bool        // a server that resolves dot segments at another time than others would see another endpoint
-	tooLong bool        // there would be several, of a path so long that they are not made
+	tooLong bool        // there would be several, and too much of them, so they are not made
 	out     []byte
 }
 
@@ -74,7 +74,7 @@ func (r *readings) take(path string) string {
 	}
 	holds := r.judge(path)
 	if r.tooLong {
-		r.choices = append(r.choices, choice{slashes: anySlash})
+		r.choices = append(r.choices[:0], choice{slashes: anySlash})
 		return r.at(0)
 	}
 	if r.refused {
@@ -101,7 +101,8 @@ func (r *readings) refuses(path string) bool {
 func (r *readings) judge(path string) traits {
 	var holds traits
 	r.path, holds = spell(r.path[:0], path)
-	r.tooLong = len(r.path) > longPath && holds != 0
+	r.list(holds, plainUnmerged)
+	r.tooLong = r.several() && len(r.path)*len(r.choices) > maxSymbols
 	if r.tooLong {
 		return holds
 	}

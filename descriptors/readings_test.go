@@ -94,17 +94,18 @@ func TestReadingsAreFew(t *testing.T) {
 	}
 }
 
-// TestALongPathWithSeveralReadingsIsRefused: each reading costs time by its length, so none is made of a long path. A long path with
-// one reading is matched.
+// TestALongPathWithSeveralReadingsIsRefused: each reading costs time by its length, so none is made where they would be too much together. A
+// long path with one reading is matched.
 func TestALongPathWithSeveralReadingsIsRefused(t *testing.T) {
 	set := compileLines(t, "rule e scope=endpoint limit=1/1s", "rule free endpoints=/free/** action=allow")
 	for path, want := range map[string]bool{
-		hostilePath(longPath):                            false,
-		hostilePath(longPath + 100):                      true,
-		"/free/" + strings.Repeat("a;", longPath):        true,
-		"/free/" + strings.Repeat("%2f", longPath+1):     true,
-		"/a" + strings.Repeat("/b", longPath):            false,
-		"/a/" + strings.Repeat("%20", longPath+1) + "/b": false,
+		hostilePath(1500):                                  false,
+		hostilePath(4000):                                  true,
+		"/login;" + strings.Repeat("p", 60<<10):            false,
+		"/free/" + strings.Repeat("a;", maxSymbols/4):      true,
+		"/free/" + strings.Repeat("%2f", maxSymbols/2):     true,
+		"/a" + strings.Repeat("/b", maxSymbols):            false,
+		"/a/" + strings.Repeat("%20", maxSymbols+1) + "/b": false,
 	} {
 		var m Match
 		set.Match(&Request{Domain: "shop", Descriptors: []Descriptor{{Entries: []Entry{{"path", path}}}}}, &m)

@@ -88,7 +88,7 @@ func (t *Telemetry) own(version string) {
 	t.register.MustRegister(&t.rules)
 	t.panics = t.counter(p+"panics_total", "Panics that were recovered and answered.")
 	t.badOverrides = t.counter(p+"bad_overrides_total", "Overrides in descriptors that could not be read and were ignored.")
-	t.excess = t.words(p+"excess_requests_total", "Requests refused because they bring more than one may: bytes, descriptors, memory beside other large ones, a long path that servers read in different ways, or charges that are made all or none.", "reason")
+	t.excess = t.words(p+"excess_requests_total", "Requests refused because they bring more than one may: bytes, descriptors, memory beside other large ones, a long path that servers read in many ways, or charges that are made all or none.", "reason")
 	t.overAdmitted = t.vector(p+"over_admitted_total", "Charges that the shared store refused after their requests had been admitted without it, because the reply came too late.", "domain", "rule")
 	t.degraded = t.vector(p+"degraded_decisions_total", "Charges decided without the shared store.", "domain", "rule", "reason")
 	t.register.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -96,7 +96,7 @@ rules:
 		`:7:57: warning: endpoint \"/users/{id}\" looks like a route template`,
 		`:8:51: warning: unknown method \"PSOT\"; did you mean \"POST\"?`,
 		`:10:5: warning: rule \"second\" can never apply: rule \"first\" (` + file + `:9:5)`,
-		`:11:5: warning: rule \"late\" can never refuse`,
+		`:11:5: warning: rule \"late\" never refuses over ext_authz`,
 		`:12:45: warning: no request can pass rule \"dear\"`,
 	} {
 		if !strings.Contains(s.Output(), `level=WARN msg="`+file+want) {
