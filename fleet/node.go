@@ -256,24 +256,28 @@ func (n *Node) Send(c *Call, allow time.Duration) error {
 	}
 	defer n.load.leave(t)
 	deadline := processTime() + allow
-	for {
-		l, err := n.pick(deadline)
-		if err != nil {
-			return err
+	// Where a link is ready the whole time is left for the reply: if some has passed, this process did not run.
+	for l, left := n.best(), allow; ; l = nil {
+		if l == nil {
+			var err error
+			l, err = n.pick(deadline)
+			if err != nil {
+				return err
+			}
+			left = deadline - processTime()
+			if left <= 0 {
+				return errNoLink
+			}
 		}
 		if l.flights.Load() >= 2*n.load.most {
 			n.counts.rejected.Add(1)
 			return errOverload
 		}
-		now := processTime()
-		if now >= deadline {
-			return errNoLink
-		}
 		c.begin()
-		if !l.send(c, now, deadline-now) {
+		if !l.send(c, processTime(), left) {
 			continue
 		}
-		err = <-c.done
+		err := <-c.done
 		if !errors.Is(err, errUnsent) {
 			return err
 		}
