@@ -15,7 +15,7 @@ import (
 // settings are the variables that the sidecar reads: the tags of its Config, and of the groups in it.
 func settings(t *testing.T) map[string]bool {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(servers.Root(t), "sidecar", "*.go"))
+	files, err := filepath.Glob(filepath.Join(servers.Root(t), "settings", "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
