@@ -12,7 +12,7 @@ const (
 	noStartup  = "the sidecar serves at once and connects to Redis when it can"
 	noPipeline = "a decision asks each server once, so there is nothing to gather"
 	noSerial   = "the servers that a request needs are always asked at the same time"
-	noEmpty    = "a call that finds no free connection waits, at most STORE_BUDGET"
+	noEmpty    = "calls share a few connections, so none waits for a free one"
 )
 
 // unsupported are the variables that the reference server reads and that have no effect here.

@@ -134,8 +134,8 @@ func (m *Memory) tidyLocked(p *pot, home uint8, now int64) {
 	}
 }
 
-// tidyNext tidies one queue after the other, one per operation, so that a store in use does not keep what nobody asks
-// for. It leaves a shard alone that is busy.
+// tidyNext tidies one queue after the other, one per operation, so that counters that get no more charges do not stay. It does not
+// wait for the lock of a shard.
 func (m *Memory) tidyNext(now int64) {
 	all := m.pots.list()
 	if len(all) == 0 {
