@@ -29,6 +29,7 @@ type Debug struct {
 	Stats   func(io.Writer) error   // counters as text
 	Metrics http.Handler
 	Level   LogLevel
+	API     http.Handler // of /v1
 }
 
 // index is the first page of the debug port.
@@ -37,6 +38,7 @@ const index = `/rlconfig                 the rules in use with all that they hav
 /stats                    counters as text
 /metrics                  counters for Prometheus
 /loglevel                 level of the log; PUT changes it
+/v1/                      the API of operators: explain, usage, block, top and more; /v1/openapi.json describes it
 /debug/pprof/             profiles
 /debug/pprof/profile      CPU profile (?seconds=30)
 /debug/pprof/trace        execution trace (?seconds=1)
@@ -54,12 +56,13 @@ func (d Debug) Handler() http.Handler {
 	m.HandleFunc("/stats", d.stats)
 	m.Handle("/metrics", d.Metrics)
 	m.Handle("/loglevel", d.Level)
+	m.Handle("/v1/", d.API)
 	m.HandleFunc("/debug/pprof/", pprof.Index)
 	m.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	m.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	m.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	m.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	m.HandleFunc("/", unknown("/rlconfig, /rules.schema.json, /stats, /metrics, /loglevel and /debug/pprof/"))
+	m.HandleFunc("/", unknown("/rlconfig, /rules.schema.json, /stats, /metrics, /loglevel, /v1/ and /debug/pprof/"))
 	return m
 }
 

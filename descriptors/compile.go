@@ -211,7 +211,7 @@ func (c *CompiledDomain) addRules(d *Domain) {
 
 func (c *CompiledDomain) addScopes(enforced, logOnly [scopeCount][]*candidate) {
 	for s := range Scope(scopeCount) {
-		own := s == ScopeUser && len(c.users)+len(c.clientKeys) > 0 || s == ScopeTenant && len(c.tenants) > 0
+		own := s == ScopeUser || s == ScopeTenant // which a record may have limits for
 		if len(enforced[s])+len(logOnly[s]) == 0 && !own {
 			continue
 		}

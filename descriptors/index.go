@@ -140,7 +140,7 @@ func (x *index) choose(f *facts, have Scope, best []*candidate) (looked int) {
 
 // holds reports whether the candidate applies.
 func (x *index) holds(c *candidate, f *facts, have Scope) bool {
-	if have&c.needs != c.needs {
+	if have&c.needs != c.needs || f.lifted != 0 && c.lifts(f.lifted) {
 		return false
 	}
 	for d := range dimEntry {

@@ -148,6 +148,11 @@ func (s Scope) String() string {
 // what would break the hash tag is escaped. Without co-location a : follows the tag, and with it a ~, also where there is no
 // identity, so that keys of the two kinds never meet.
 func keyHead(prefix, domain string, coLocate bool) (head, seal string) {
+	return schemaHead(keySchema, prefix, domain, coLocate)
+}
+
+// schemaHead is keyHead for keys of another schema.
+func schemaHead(schema, prefix, domain string, coLocate bool) (head, seal string) {
 	var b []byte
 	for i := 0; i < len(prefix); i++ {
 		if c := prefix[i]; c == '{' || c == '}' || c < 0x21 || c > 0x7e {
@@ -156,7 +161,7 @@ func keyHead(prefix, domain string, coLocate bool) (head, seal string) {
 		}
 		b = append(b, prefix[i])
 	}
-	b = append(b, keySchema...)
+	b = append(b, schema...)
 	b = appendPart(append(b, '{'), domain)
 	if coLocate {
 		return string(b) + "}~", ""

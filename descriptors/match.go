@@ -15,6 +15,7 @@ type Request struct {
 	Excess      string // why the request is refused unread: it is larger than a request may be; empty: it is not
 
 	Evidence *identity.Evidence // ext_authz: who may be asking; the engine resolves it into Subject
+	Records  *Records           // what is known about who asks beside the rules; the engine looks it up; nil: nothing
 	Subject  *Subject           // ext_authz: who asks for what, and Descriptors are not read; nil over RLS, whose descriptors say it
 }
 

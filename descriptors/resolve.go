@@ -1,6 +1,10 @@
 package descriptors
 
-import "github.com/spillway-mesh/spillway/limit"
+import (
+	"cmp"
+
+	"github.com/spillway-mesh/spillway/limit"
+)
 
 // Match fills m with what the request comes to: trees and overrides in the order of the descriptors, then rules by
 // scope. A request without descriptors still meets global rules, and one with a Subject meets all rules and no tree;
@@ -16,9 +20,10 @@ func (s *Set) Match(req *Request, m *Match) {
 	if trees {
 		d.findLeaves(req, m)
 	}
-	if d.scoped {
+	scoped := d.scoped || req.Records != nil
+	if scoped {
 		d.choose(req, m)
-		if d.settles(m) {
+		if d.settles(req, m) {
 			return
 		}
 	}
@@ -26,13 +31,17 @@ func (s *Set) Match(req *Request, m *Match) {
 		d.chargeTrees(req, m)
 	}
 	taken := trees && len(req.Descriptors) > 0 && m.scratch.attrs.first < 0 // by post-paid leaves
-	if d.scoped && !taken {
+	if scoped && !taken {
 		d.chargeRules(req, m)
 	}
 }
 
 // settles reports whether a block or an allow applies, or the path is too long to say, after which nothing is charged.
-func (d *CompiledDomain) settles(m *Match) bool {
+func (d *CompiledDomain) settles(req *Request, m *Match) bool {
+	m.Block = d.recordBlock(req)
+	if m.Block != nil {
+		return true
+	}
 	if m.scratch.readings.tooLong {
 		m.LongPath = true
 		return true
@@ -61,7 +70,7 @@ func (d *CompiledDomain) choose(req *Request, m *Match) {
 	if s.readings.tooLong {
 		return
 	}
-	d.setTier(&s.attrs)
+	d.setTier(req, &s.attrs)
 	s.attrs.setClient()
 	if cap(s.best) < len(d.index.groups) {
 		s.best = make([]*candidate, len(d.index.groups))
@@ -77,11 +86,16 @@ func (d *CompiledDomain) choose(req *Request, m *Match) {
 // chooseOnce chooses by the attributes as they are.
 func (d *CompiledDomain) chooseOnce(req *Request, s *scratch) {
 	d.index.gather(&s.facts, req, &s.attrs)
+	s.facts.lifted = d.lifted(req)
 	s.looked = d.index.choose(&s.facts, s.attrs.scope(), s.best)
 }
 
-// setTier takes the tier from the users table, else from the request, else from the tenants table.
-func (d *CompiledDomain) setTier(a *attributes) {
+// setTier takes the tier from the users table, else from the request, else from the tenants table. A record of the user, the key or the
+// tenant stands in place of what the table, or the key, says.
+func (d *CompiledDomain) setTier(req *Request, a *attributes) {
+	if req.Records != nil && d.recordedTier(req.Records, a) {
+		return
+	}
 	if tier := d.users[a.text[attrUser]].tier; tier != "" {
 		a.text[attrTier], a.from[attrTier] = tier, a.from[attrUser]
 		return
@@ -89,6 +103,23 @@ func (d *CompiledDomain) setTier(a *attributes) {
 	if !a.has(attrTier) {
 		a.text[attrTier], a.from[attrTier] = d.tenants[a.text[attrTenant]].tier, a.from[attrTenant]
 	}
+}
+
+// recordedTier takes the tier from the records, and reports whether it did.
+func (d *CompiledDomain) recordedTier(r *Records, a *attributes) bool {
+	set := func(tier string, from attribute) bool {
+		if tier != "" {
+			a.text[attrTier], a.from[attrTier] = tier, a.from[from]
+		}
+		return tier != ""
+	}
+	if set(recordTier(r.User), attrUser) {
+		return true
+	}
+	if d.users[a.text[attrUser]].tier != "" {
+		return false
+	}
+	return set(recordTier(r.APIKey), attrAPIKey) || !a.has(attrTier) && set(recordTier(r.Tenant), attrTenant)
 }
 
 // chargeRules adds what the rules charge, scope by scope.
@@ -147,16 +178,36 @@ func (d *CompiledDomain) winner(g scopeGroups, req *Request, s *scratch) (*compi
 
 // own returns the limits that the client has of its own in a scope, or nil. Those of its API key go before its user's.
 func (d *CompiledDomain) own(scope Scope, req *Request, s *scratch) *compiledRule {
+	if req.Records != nil {
+		return d.recordedOwn(scope, req, s)
+	}
 	switch scope {
 	case ScopeTenant:
 		return d.tenants[s.attrs.text[attrTenant]].own
 	case ScopeUser:
-		if req.Subject != nil {
-			if own := d.clientKeys[req.Subject.Client.Key].own; own != nil {
-				return own
-			}
+		if own := d.ownKey(req); own != nil {
+			return own
 		}
 		return d.users[s.attrs.text[attrUser]].own
+	}
+	return nil
+}
+
+// ownKey returns the limits that the rule file has for the API key of a request, or nil.
+func (d *CompiledDomain) ownKey(req *Request) *compiledRule {
+	if req.Subject == nil {
+		return nil
+	}
+	return d.clientKeys[req.Subject.Client.Key].own
+}
+
+// recordedOwn is own for a request with records: what a record holds stands in place of what the rule file has for the same identity.
+func (d *CompiledDomain) recordedOwn(scope Scope, req *Request, s *scratch) *compiledRule {
+	switch scope {
+	case ScopeTenant:
+		return cmp.Or(d.recordOwn(req.Records.Tenant), d.tenants[s.attrs.text[attrTenant]].own)
+	case ScopeUser:
+		return cmp.Or(d.recordOwn(req.Records.APIKey), d.ownKey(req), d.recordOwn(req.Records.User), d.users[s.attrs.text[attrUser]].own)
 	}
 	return nil
 }

@@ -100,6 +100,8 @@ type facts struct {
 	ids  []int32
 	from [dimensions + 1]int // those of dimension d are ids[from[d]:from[d+1]]
 	seen []uint64            // one bit per term
+
+	lifted lifts // conditions that make no block, because of a record
 	walk pathWalk
 }
 

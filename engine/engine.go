@@ -44,6 +44,7 @@ type Config struct {
 	Quota         bool // every descriptor of a tree is in quota mode
 	Waiters       int  // throttled requests that may wait at once; 0 means 10,000. Further ones are refused unless they are due
 	Now           func() time.Time
+	Records       Records // what is known about identities beside the rules; nil: nothing
 	// OnVerdict sees every verdict before its door does. It must not block nor keep what it is handed.
 	OnVerdict func(req *descriptors.Request, v *Verdict)
 	// OnOverAdmitted is called for each charge that the store refused after its request had been admitted, because the reply came too
@@ -114,7 +115,7 @@ func (e *Engine) Rules() *descriptors.Set { return e.set.Load() }
 func (e *Engine) Decide(ctx context.Context, req *descriptors.Request, v *Verdict) {
 	v.reset(len(req.Descriptors))
 	var counts bool
-	if !e.guard(func() { counts = e.match(req, v) }) {
+	if !e.guard(func() { counts = e.match(ctx, req, v) }) {
 		v.reset(len(req.Descriptors))
 		v.Match = descriptors.Match{}
 		v.Degraded = "panic"
@@ -150,7 +151,7 @@ func (e *Engine) decide(ctx context.Context, v *Verdict, counts bool) {
 }
 
 // match finds what applies, and reports whether charges for it are to be made.
-func (e *Engine) match(req *descriptors.Request, v *Verdict) (counts bool) {
+func (e *Engine) match(ctx context.Context, req *descriptors.Request, v *Verdict) (counts bool) {
 	if req.Excess != "" {
 		v.Match.Reset()
 		return !v.exceeds(req.Excess)
@@ -163,6 +164,7 @@ func (e *Engine) match(req *descriptors.Request, v *Verdict) (counts bool) {
 	if !identify(set, req, v) {
 		return false
 	}
+	e.consult(ctx, set, req, v)
 	set.Match(req, &v.Match)
 	if v.Match.LongPath && v.exceeds(excessPath) || tooMany(v.Match.Charges) && v.exceeds(excessCharges) {
 		return false

@@ -26,6 +26,9 @@ type Verdict struct {
 	Match      descriptors.Match     // what applied
 	Decisions  []limit.Decision      // Decisions[i] is about Match.Charges[i]; Remaining is -1 where nobody counted; Reason, and Unknown, stay where the store did not decide
 
+	who     descriptors.Who     // whom the request is from
+	records descriptors.Records // what is known about them beside the rules
+
 	part     part    // memory of calls about some of the charges
 	mirrored []int64 // of a request that waits: what the fallback counted of each charge of the store
 }
@@ -64,6 +67,7 @@ func (v *Verdict) clear() {
 	v.RetryAfter, v.Waited, v.Cost = 0, 0, 0
 	v.Response, v.Refusing, v.Malformed = nil, nil, nil
 	v.Client, v.Reported = identity.Client{}, Status{}
+	v.who, v.records = descriptors.Who{}, descriptors.Records{}
 	v.Decisions = v.Decisions[:0]
 }
 

@@ -56,6 +56,24 @@ func (r Reply) Int() (int64, error) {
 	return strconv.ParseInt(string(r.Data), 10, 64)
 }
 
+// Items are the replies in a list. What is no list has none.
+func (r Reply) Items() []Reply {
+	if r.Kind != List {
+		return nil
+	}
+	n, at := listOf(r.Data)
+	items := make([]Reply, 0, n)
+	for range n {
+		size, err := scan(r.Data[at:], 1)
+		if err != nil || size == 0 {
+			return items
+		}
+		items = append(items, parse(r.Data[at:at+size]))
+		at += size
+	}
+	return items
+}
+
 // ReplyError is an error that the server replied with.
 type ReplyError string
 

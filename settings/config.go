@@ -25,6 +25,7 @@ type Config struct {
 	Answer    Answer
 	Metrics   Metrics
 	Memory    Memory
+	Admin     Admin
 
 	Version  string    `env:"-"` // of this program
 	Warnings []string  `env:"-"` // variables that are set and have no effect, or not all of it; logged at start

@@ -52,6 +52,7 @@ func (s *Sidecar) publish(load rules.Load) {
 	}
 	s.observer.Use(load.Set)
 	s.engine.Use(load.Set)
+	s.inUse.Store(&rulesInUse{load.Hash, time.Now().UTC()})
 	s.forget()
 	s.serves(load.Set.Domains())
 	if !s.loads.good.Swap(true) && s.cfg.Rules.Required {

@@ -27,6 +27,7 @@ type budget struct {
 	debts    int64 // what Redis is owed after an outage
 	reserved int64 // what post-paid requests took in advance
 	tokens   int64 // what tokens yielded
+	records  int64 // what is known about identities beside the rules
 	messages int64 // large requests that are being answered
 }
 
@@ -40,7 +41,7 @@ func budgetOf(m settings.Memory, root fs.FS) budget {
 	if limit == unlimited {
 		limit = spacious
 	}
-	return budget{counters: limit / 5, denials: limit / 16, debts: limit / 16, reserved: limit / 32, tokens: limit / 32, messages: limit / 10}
+	return budget{counters: limit / 5, denials: limit / 16, debts: limit / 16, reserved: limit / 32, tokens: limit / 32, records: limit / 64, messages: limit / 10}
 }
 
 // allowedMemory is how much memory the process may take: what GOMEMLIMIT says or, where that is less or nothing is said, its cgroup.

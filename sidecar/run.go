@@ -84,6 +84,7 @@ func (s *Sidecar) awaitStore(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, firstStore)
 	defer cancel()
 	s.connected(ctx)
+	s.records.Ready(ctx)
 }
 
 // serve starts all servers. The channel gets the first error of one.

@@ -22,6 +22,8 @@ import (
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/extauthz"
 	"github.com/spillway-mesh/spillway/identity"
+	"github.com/spillway-mesh/spillway/peers"
+	"github.com/spillway-mesh/spillway/records"
 	"github.com/spillway-mesh/spillway/rlsvc"
 	"github.com/spillway-mesh/spillway/rules"
 	"github.com/spillway-mesh/spillway/settings"
@@ -50,6 +52,10 @@ type Sidecar struct {
 	ping      func(context.Context) string // why Redis does not answer, or nothing; nil without Redis
 	connected func(context.Context)        // waits for connections to the shared store; nil: there is none
 	breaker   func() breaker.State         // of Redis; nil without Redis
+	records   *records.Book
+	peers     *peers.Peers // nil without Redis
+	started   time.Time
+	inUse     atomic.Pointer[rulesInUse] // nil: there are no rules yet
 	loads     loads
 	probes    *admin.Health
 	health    *health.Server
@@ -80,7 +86,7 @@ func New(cfg settings.Config) (*Sidecar, error) { return assemble(cfg, nil) }
 
 // assemble is New with a store of the caller's; nil makes the one that cfg asks for.
 func assemble(cfg settings.Config, counter engine.Counter) (*Sidecar, error) {
-	s := &Sidecar{cfg: cfg, forget: func() {}, serves: func([]string) {}}
+	s := &Sidecar{cfg: cfg, started: time.Now().UTC(), forget: func() {}, serves: func([]string) {}}
 	s.streams, s.endStream = context.WithCancel(context.Background())
 	s.defers("streams", func() error { s.endStream(); return nil })
 	for _, step := range []func() error{
@@ -153,13 +159,17 @@ func (s *Sidecar) openStore(counter engine.Counter) error {
 		OnVerdict: s.observer.Verdict, OnOverAdmitted: s.observer.OverAdmitted, OnPanic: s.observer.Panicked,
 	}
 	role := "main"
+	var shared *store.Redis
 	if counter == nil && s.cfg.Redis.URL != "" {
-		shared, err := s.openRedis()
+		var err error
+		shared, err = s.openRedis()
 		if err != nil {
 			return err
 		}
 		counter, cfg.Live = shared, shared.Live
 	}
+	s.openRecords(shared)
+	cfg.Records = known{s.records}
 	if counter != nil {
 		cfg.Store, cfg.Fallback, role = counter, memory, "fallback"
 	}
@@ -168,6 +178,7 @@ func (s *Sidecar) openStore(counter engine.Counter) error {
 	s.defers("engine", s.engine.Close)
 	s.telemetry.Engine(s.engine.Stats)
 	s.openRules()
+	s.openPeers(shared)
 	return nil
 }
 
@@ -215,10 +226,14 @@ func (s *Sidecar) openDoors() error {
 	}
 	s.grpc = server
 	door := s.register(server)
+	api, err := s.api()
+	if err != nil {
+		return err
+	}
 	s.probes = &admin.Health{Degraded: s.degraded, Unready: s.unready}
 	s.http = []*http.Server{
 		admin.Server(admin.Public(s.probes, s.watchJSON(door.JSON())), answerWithin),
-		admin.Server(admin.Debug{Rules: s.engine.Rules, Stats: s.telemetry.Text, Metrics: s.metrics(), Level: s.logLevel()}.Handler(), 0),
+		admin.Server(admin.Debug{Rules: s.engine.Rules, Stats: s.telemetry.Text, Metrics: s.metrics(), Level: s.logLevel(), API: api}.Handler(), 0),
 	}
 	if s.sockets.metrics != nil {
 		s.http = append(s.http, admin.Server(admin.Metrics(s.cfg.Metrics.Path, s.metrics()), answerWithin))

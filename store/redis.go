@@ -219,11 +219,7 @@ func (r *Redis) Reset(ctx context.Context, keys []string) error {
 	if r.second != nil {
 		err = errors.Join(err, unlink(r.second, within, keys))
 	}
-	if r.denials != nil {
-		for _, key := range keys {
-			r.denials.forget(key)
-		}
-	}
+	r.Drop(keys)
 	if err != nil {
 		return fmt.Errorf("reset %d counters: %w", len(keys), err)
 	}
@@ -277,6 +273,19 @@ func (r *Redis) Stats() RedisStats {
 		s.DenialQuestions, s.DenialMisses, s.DenialBytes = r.denials.questions.Load(), r.denials.misses.Load(), r.denials.bytes.Load()
 	}
 	return s
+}
+
+// Fleet is how the servers of all limits are reached, for others that keep something beside the counters.
+func (r *Redis) Fleet() *fleet.Fleet { return r.main }
+
+// Drop forgets what is known about the counters of these keys, because another sidecar has changed them.
+func (r *Redis) Drop(keys []string) {
+	if r.denials == nil {
+		return
+	}
+	for _, key := range keys {
+		r.denials.forget(key)
+	}
 }
 
 // fleets are the one of all limits, and that of limits by the second if there is one.

@@ -1,0 +1,149 @@
+package admin
+
+import (
+	"net/http"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/spillway-mesh/spillway/records"
+)
+
+const maxText = 1024 // bytes of a reason or a note
+
+// BlockRequest asks to refuse all requests of an identity.
+type BlockRequest struct {
+	Whom
+	Reason string    `json:"reason,omitempty"` // shown to the client
+	Until  time.Time `json:"until,omitzero"`   // zero: for ever
+	For    string    `json:"for,omitempty"`    // a duration in place of until
+	Note   *string   `json:"note,omitempty"`   // for operators
+	DryRun bool      `json:"dry_run,omitempty"`
+}
+
+// UnblockRequest asks to let an identity through again.
+type UnblockRequest struct {
+	Whom
+	// Lift also lifts blocks of the rule file that name the identity.
+	Lift   bool    `json:"lift,omitempty"`
+	Note   *string `json:"note,omitempty"`
+	DryRun bool    `json:"dry_run,omitempty"`
+}
+
+// RecordChange is what a change of a record did, or would do.
+type RecordChange struct {
+	Identity Whom        `json:"identity"`
+	DryRun   bool        `json:"dry_run"`
+	Before   *RecordView `json:"before"`
+	After    *RecordView `json:"after"`
+	Warnings []string    `json:"warnings"`
+}
+
+// block serves POST /v1/block.
+func (a *API) block(c *call) (any, *Problem) {
+	var ask BlockRequest
+	id, wrong := a.readWhom(c, &ask, &ask.Whom)
+	if wrong != nil {
+		return nil, wrong
+	}
+	until, wrong := a.until(ask.Until, ask.For)
+	if wrong == nil {
+		wrong = texts(ask.Reason, ask.Note)
+	}
+	if wrong != nil {
+		return nil, wrong
+	}
+	return a.change(c, "block", id, ask.DryRun, nil, func(r *records.Record) {
+		r.Block = &records.Block{Reason: ask.Reason, Until: until}
+		note(r, ask.Note)
+	})
+}
+
+// unblock serves POST /v1/unblock.
+func (a *API) unblock(c *call) (any, *Problem) {
+	var ask UnblockRequest
+	id, wrong := a.readWhom(c, &ask, &ask.Whom)
+	if wrong == nil {
+		wrong = texts("", ask.Note)
+	}
+	if wrong != nil {
+		return nil, wrong
+	}
+	if ask.Lift && id.Kind == records.APIKey {
+		return nil, bad("lift works for a user, a tenant or an ip: blocks of the rule file do not name API keys")
+	}
+	return a.change(c, "unblock", id, ask.DryRun, nil, func(r *records.Record) {
+		r.Block = nil
+		if ask.Lift {
+			r.Block = &records.Block{Lifted: true}
+		}
+		note(r, ask.Note)
+	})
+}
+
+// readWhom reads a request and the identity that it names.
+func (a *API) readWhom(c *call, ask any, w *Whom) (records.Identity, *Problem) {
+	wrong := c.read(ask)
+	if wrong != nil {
+		return records.Identity{}, wrong
+	}
+	return a.identity(w)
+}
+
+// change changes a record, or says what that would do, and logs it.
+func (a *API) change(c *call, what string, id records.Identity, dry bool, warnings []string, edit func(*records.Record)) (any, *Problem) {
+	change := a.Records.Change
+	if dry {
+		change = a.Records.Preview
+	}
+	before, after, err := change(c.ctx, id, c.caller.Name, edit)
+	if err != nil {
+		a.Log.Warn("admin: "+what+" failed", "who", c.caller.Name, "whom", whom(id), "error", err)
+		return nil, problem(http.StatusServiceUnavailable, "%v", err)
+	}
+	answer := RecordChange{Identity: whom(id), DryRun: dry, Before: viewOf(before), After: viewOf(after), Warnings: append([]string{}, warnings...)}
+	if !dry {
+		a.logChange(c, what, "whom", jsonText(answer.Identity), "before", jsonText(answer.Before), "after", jsonText(answer.After))
+	}
+	return answer, nil
+}
+
+// until is the end of a block, given as an instant or as a duration from now; zero: none.
+func (a *API) until(until time.Time, span string) (time.Time, *Problem) {
+	now := a.Now()
+	if span != "" {
+		if !until.IsZero() {
+			return until, bad("until and for are both given: give one of them")
+		}
+		length, err := time.ParseDuration(span)
+		if err != nil || length <= 0 {
+			return until, bad("for %q must be a duration above 0, such as 10m or 24h", span)
+		}
+		until = now.Add(length)
+	}
+	if !until.IsZero() && !until.After(now) {
+		return until, bad("until %s has passed", until.Format(time.RFC3339))
+	}
+	if until.Year() > 9999 {
+		return until, bad("until is later than the year 9999: leave it out for a block without end")
+	}
+	return until.UTC(), nil
+}
+
+// texts checks a reason and a note.
+func texts(reason string, note *string) *Problem {
+	if len(reason) > maxText || note != nil && len(*note) > maxText {
+		return bad("reason and note have at most %d bytes", maxText)
+	}
+	if strings.ContainsFunc(reason, unicode.IsControl) {
+		return bad("the reason has control characters: remove them")
+	}
+	return nil
+}
+
+// note sets the note of a record, if one is given.
+func note(r *records.Record, text *string) {
+	if text != nil {
+		r.Note = *text
+	}
+}

@@ -1,0 +1,189 @@
+package descriptors
+
+import (
+	"net/netip"
+	"sync/atomic"
+	"time"
+)
+
+// RuleRecord is the rule of a block that a record holds.
+const RuleRecord = "~record"
+
+// Record is what is known about one identity beside the rules: it wins over the rule file, field by field. Its exported fields are not
+// changed once a request has met it. It is safe for concurrent use.
+type Record struct {
+	Kind    string // of identity: user, tenant, api_key or ip
+	Name    string
+	Tier    string  // empty: as the rule file has it
+	Limits  []Limit // none: as the rule file has them
+	Blocked bool
+	Lifted  bool      // blocks of the rule file that name the identity do not count
+	Reason  string    // of the block
+	Until   time.Time // of the block, or of its lifting; zero: for ever
+
+	made atomic.Pointer[madeRecord]
+}
+
+// madeRecord is a record in the terms of one domain.
+type madeRecord struct {
+	domain *CompiledDomain
+	own    *compiledRule // nil: none
+	block  *Effect
+}
+
+// Records are what is known about the identities of one request; nil where there is nothing.
+type Records struct{ Tenant, User, APIKey, Address *Record }
+
+// Who is the identities of a request that there may be records about. An empty one is not known.
+type Who struct {
+	Tenant, User, APIKey string
+	Address              netip.Prefix // the whole address, or a network where the mesh masks it
+}
+
+// Who fills in whom a request is from, as its attributes say. It uses the memory of m, and leaves m to be filled by Match.
+func (s *Set) Who(req *Request, m *Match, w *Who) {
+	*w = Who{}
+	m.Reset()
+	d := s.domains[req.Domain]
+	if d == nil {
+		return
+	}
+	a := &m.scratch.attrs
+	if req.Subject == nil {
+		d.findLeaves(req, m)
+		a.gather(req, d.attributes)
+		a.network, _ = ParseAddress(a.text[attrIP])
+	} else {
+		a.take(req.Subject)
+	}
+	w.Tenant, w.User, w.APIKey, w.Address = a.text[attrTenant], a.text[attrUser], a.text[attrAPIKey], a.network
+}
+
+// in is the record in the terms of a domain. It is made once for each rule set.
+func (r *Record) in(d *CompiledDomain) *madeRecord {
+	if made := r.made.Load(); made != nil && made.domain == d {
+		return made
+	}
+	made := &madeRecord{domain: d}
+	account := &Account{Name: r.Name, Tier: r.Tier, Limits: r.Limits}
+	switch r.Kind {
+	case RecordUser:
+		made.own = d.compileAccount(account, ScopeUser, accountUser)
+	case RecordTenant:
+		made.own = d.compileAccount(account, ScopeTenant, accountTenant)
+	case RecordAPIKey:
+		made.own = d.compileAccount(account, ScopeUser, accountKey)
+	}
+	if made.own != nil {
+		for i := range made.own.limits {
+			made.own.limits[i].effect.class = classOf(d.Name, made.own.limits[i].effect)
+		}
+	}
+	made.block = &Effect{
+		Name: "block", Rule: RuleRecord, Scope: r.Kind, Action: Block, Reason: r.Reason, Until: r.Until, Account: r.Name,
+		Metric: []string{"rule", RuleRecord},
+	}
+	r.made.Store(made)
+	return made
+}
+
+// The kinds of identities that records are about.
+const (
+	RecordUser   = "user"
+	RecordTenant = "tenant"
+	RecordAPIKey = "api_key"
+	RecordIP     = "ip"
+)
+
+// holds reports whether what the record says about blocks is still in force.
+func (r *Record) holds(now time.Time) bool { return r.Until.IsZero() || now.Before(r.Until) }
+
+// recordBlock returns the block that a record holds, or nil: of the address, the tenant, the user or the key, in this order.
+func (d *CompiledDomain) recordBlock(req *Request) *Effect {
+	if req.Records == nil {
+		return nil
+	}
+	for _, r := range [...]*Record{req.Records.Address, req.Records.Tenant, req.Records.User, req.Records.APIKey} {
+		if r != nil && r.Blocked && r.holds(d.index.now()) {
+			return r.in(d).block
+		}
+	}
+	return nil
+}
+
+// recordTier returns the tier that a record holds, or nothing.
+func recordTier(r *Record) string {
+	if r == nil {
+		return ""
+	}
+	return r.Tier
+}
+
+// recordOwn returns the limits that a record holds, or nil.
+func (d *CompiledDomain) recordOwn(r *Record) *compiledRule {
+	if r == nil {
+		return nil
+	}
+	return r.in(d).own
+}
+
+// lifted returns which kinds of conditions do not make a block any more, because a record of the identity that they name says so.
+func (d *CompiledDomain) lifted(req *Request) (kinds lifts) {
+	if req.Records == nil {
+		return 0
+	}
+	now := d.index.now()
+	for _, one := range [...]struct {
+		record *Record
+		kind   lifts
+	}{{req.Records.User, 1 << dimUser}, {req.Records.Tenant, 1 << dimTenant}, {req.Records.Address, 1 << dimNetwork}} {
+		if one.record != nil && one.record.Lifted && one.record.holds(now) {
+			kinds |= one.kind
+		}
+	}
+	return kinds
+}
+
+// lifts is a set of dimensions.
+type lifts uint16
+
+// lifts reports whether a block names an identity that is freed of such blocks.
+func (c *candidate) lifts(kinds lifts) bool {
+	if kinds == 0 || c.written == nil || c.written.Action != Block {
+		return false
+	}
+	for dim := range dimensions {
+		if kinds&(1<<dim) != 0 && len(c.asks[dim]) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// RecordKey returns where the record of an identity is kept: under a prefix of its own, in the slot of the counters that count by that
+// identity alone. With a secret the identity is an HMAC, as in the keys of counters.
+func (k RecordKeys) RecordKey(domain, kind, name string) string {
+	head, seal := schemaHead(recordSchema, k.prefix, domain, false)
+	b := k.keys.appendValues([]byte(head), []keyValue{{text: name}})
+	return string(b) + seal + ":" + kind
+}
+
+// recordSchema is the version of the layout of records, as keySchema is that of counters.
+const recordSchema = "rec1:"
+
+// RecordKeys makes the keys of records. Make one with NewRecordKeys.
+type RecordKeys struct {
+	prefix string
+	keys   keyer
+}
+
+// NewRecordKeys makes the keys for a prefix and a secret, which may be empty.
+func NewRecordKeys(prefix string, secret []byte) RecordKeys {
+	return RecordKeys{prefix, newKeyer(secret)}
+}
+
+// Shared returns a key that all sidecars of a prefix know, which no counter and no record has.
+func (k RecordKeys) Shared(name string) string {
+	head, seal := schemaHead(recordSchema, k.prefix, "sidecars", false)
+	return head + seal + ":" + name
+}

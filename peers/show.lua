@@ -1,0 +1,22 @@
+-- Keeps the cards of sidecars in one hash. A card stands behind the instant at which it ends, in ms, and a blank.
+-- KEYS[1]: the cards. ARGV[1]: name of a sidecar, ARGV[2]: its card, ARGV[3]: how long it is shown, in ms; without them cards are read only.
+-- Reply: names and cards, one after the other, of sidecars that live.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if ARGV[1] then
+  redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f ', now + ARGV[3]) .. ARGV[2])
+  redis.call('PEXPIRE', KEYS[1], ARGV[3])
+  return 1
+end
+local live = {}
+local all = redis.call('HGETALL', KEYS[1])
+for i = 1, #all, 2 do
+  local blank = string.find(all[i + 1], ' ', 1, true)
+  if tonumber(string.sub(all[i + 1], 1, blank - 1)) > now then
+    live[#live + 1] = all[i]
+    live[#live + 1] = string.sub(all[i + 1], blank + 1)
+  else
+    redis.call('HDEL', KEYS[1], all[i])
+  end
+end
+return live

@@ -1,0 +1,279 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-mesh/spillway/fleet"
+)
+
+// Config sets up a Book.
+type Config struct {
+	Fleet *fleet.Fleet // where records are kept; nil: in this process
+	// Key is where the record of an identity is kept. It is required with Fleet.
+	Key   func(*Identity) string
+	Index string // key of the index, which tells what kinds of records there are; required with Fleet
+	// Publish lets the other sidecars know that the record of a key has changed, which is of that class. It is required with Fleet.
+	Publish func(ctx context.Context, key, class string) error
+	// Prepare makes of a record what decisions use. It is called once when a record is read. Nil: the record itself.
+	Prepare  func(*Identity, *Record) any
+	Bytes    int64         // memory of the cache at most; default 16 MiB
+	Patience time.Duration // longest wait of a lookup; default 100 ms, and never above 40 % of what is left to the caller
+	OnError  func(reason string, err error)
+	Now      func() time.Time // default time.Now
+}
+
+// maxLocal is how many records this process keeps without Redis.
+const maxLocal = 100_000
+
+// Book is all records. It is safe for concurrent use.
+type Book struct {
+	cfg     Config
+	cache   *cache
+	catalog atomic.Pointer[catalog] // nil: not known yet
+	stop    context.CancelFunc
+	running sync.WaitGroup
+	wake    chan struct{}
+	first   chan struct{} // closed when the index was read, or could not be
+
+	mu    sync.RWMutex         // guards local, and changes of the catalog
+	local map[Identity]*entry  // without Redis
+	added map[string]time.Time // classes that were heard of, until the index that is read has them
+}
+
+// New makes a Book. It does not wait for Redis.
+func New(cfg Config) *Book {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Bytes <= 0 {
+		cfg.Bytes = 16 << 20
+	}
+	if cfg.Patience <= 0 {
+		cfg.Patience = 100 * time.Millisecond
+	}
+	if cfg.OnError == nil {
+		cfg.OnError = func(string, error) {}
+	}
+	if cfg.Prepare == nil {
+		cfg.Prepare = func(_ *Identity, r *Record) any { return r }
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	b := &Book{
+		cfg: cfg, cache: newCache(cfg.Bytes), stop: stop, wake: make(chan struct{}, 1), first: make(chan struct{}),
+		local: map[Identity]*entry{}, added: map[string]time.Time{},
+	}
+	if cfg.Fleet == nil {
+		close(b.first)
+		return b
+	}
+	b.running.Go(func() { b.follow(ctx) })
+	return b
+}
+
+// Close ends what runs in the background.
+func (b *Book) Close() error {
+	b.stop()
+	b.running.Wait()
+	return nil
+}
+
+// Ready waits until it is known which kinds of records there are, or that this cannot be known now.
+func (b *Book) Ready(ctx context.Context) {
+	select {
+	case <-b.first:
+	case <-ctx.Done():
+	}
+}
+
+// Kinds are the kinds of identities that have records in a domain, or nil for none. It is quick and allocates nothing.
+func (b *Book) Kinds(domain string) *Kinds {
+	all := b.catalog.Load()
+	if all == nil {
+		return nil
+	}
+	return (*all)[domain]
+}
+
+// Cached returns what decisions use of the record of an identity, nil where it has none, and whether that is up to date. If not, Ask does
+// better. It allocates nothing.
+func (b *Book) Cached(id *Identity) (value any, fresh bool) {
+	if b.cfg.Fleet == nil {
+		return b.localValue(id), true
+	}
+	e, fresh := b.cache.find(id, b.cfg.Now())
+	if e == nil {
+		return nil, false
+	}
+	return e.value, fresh
+}
+
+func (b *Book) localValue(id *Identity) any {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	e := b.local[*id]
+	if e == nil {
+		return nil
+	}
+	return e.value
+}
+
+// Ask looks records up, all at once, and returns what decisions use of each. Where there is no reply in time, it is what was known
+// before.
+func (b *Book) Ask(ctx context.Context, ids []Identity) []any {
+	values := make([]any, len(ids))
+	if b.cfg.Fleet == nil {
+		for i := range ids {
+			values[i] = b.localValue(&ids[i])
+		}
+		return values
+	}
+	b.lookUp(ctx, ids, values)
+	return values
+}
+
+// Get reads the record of an identity, nil for none. It always asks Redis.
+func (b *Book) Get(ctx context.Context, id Identity) (*Record, error) {
+	if b.cfg.Fleet == nil {
+		b.mu.RLock()
+		defer b.mu.RUnlock()
+		if e := b.local[id]; e != nil {
+			return e.record, nil
+		}
+		return nil, nil
+	}
+	_, r, err := b.read(ctx, b.cfg.Key(&id))
+	return r, err
+}
+
+// errBusy means that others change the same record all the time.
+var errBusy = errors.New("the record is being changed by others: try again")
+
+// changeTries is how often a change is tried again because another one came first.
+const changeTries = 8
+
+// Change changes the record of an identity: change gets what it is, a zero Record where there is none, and changes it in place. It
+// returns the record before and after, nil for none. After an error the record may have been changed all the same, unless the error says
+// that it was not.
+func (b *Book) Change(ctx context.Context, id Identity, by string, change func(*Record)) (before, after *Record, err error) {
+	edit := func(was *Record) *Record { return b.edit(was, by, change) }
+	if b.cfg.Fleet == nil {
+		return b.changeLocal(id, edit)
+	}
+	for range changeTries {
+		before, after, err = b.changeOnce(ctx, id, edit)
+		if !errors.Is(err, errBusy) {
+			return before, after, err
+		}
+	}
+	return before, after, err
+}
+
+// Preview returns what Change would, and changes nothing.
+func (b *Book) Preview(ctx context.Context, id Identity, by string, change func(*Record)) (before, after *Record, err error) {
+	before, err = b.Get(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	return before, b.edit(before, by, change), nil
+}
+
+// edit returns the changed record, nil where nothing is left of it.
+func (b *Book) edit(was *Record, by string, change func(*Record)) *Record {
+	r := Record{}
+	if was != nil {
+		r = *was
+	}
+	change(&r)
+	if r.empty() {
+		return nil
+	}
+	r.By, r.At = by, b.cfg.Now().UTC().Truncate(time.Second)
+	return &r
+}
+
+// changeLocal changes a record of this process.
+func (b *Book) changeLocal(id Identity, edit func(*Record) *Record) (before, after *Record, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e := b.local[id]; e != nil {
+		before = e.record
+	}
+	after = edit(before)
+	switch {
+	case after == nil:
+		delete(b.local, id)
+	case before == nil && len(b.local) >= maxLocal:
+		return nil, nil, fmt.Errorf("there are %d records, and without Redis there may not be more: remove some", maxLocal)
+	default:
+		b.local[id] = &entry{record: after, value: b.cfg.Prepare(&id, after)}
+		b.addLocked(id.class())
+	}
+	return before, after, nil
+}
+
+// addLocked adds a class to the catalog.
+func (b *Book) addLocked(class string) {
+	classes := catalogOf([]string{class})
+	for domain, kinds := range classes {
+		all := catalog{}
+		if now := b.catalog.Load(); now != nil {
+			all = maps.Clone(*now)
+		}
+		all[domain] = all[domain].and(kinds)
+		b.catalog.Store(&all)
+	}
+}
+
+// and is the kinds of both.
+func (k *Kinds) and(more *Kinds) *Kinds {
+	sum := &Kinds{}
+	for _, one := range []*Kinds{k, more} {
+		if one == nil {
+			continue
+		}
+		for kind, has := range one.has {
+			sum.has[kind] = sum.has[kind] || has
+		}
+		for family, lengths := range one.networks {
+			sum.networks[family] = union(sum.networks[family], lengths)
+		}
+	}
+	return sum
+}
+
+// Forget takes in that the record of a key has changed, which is of that class.
+func (b *Book) Forget(key, class string) {
+	b.cache.forget(key)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.added[class] = b.cfg.Now()
+	b.addLocked(class)
+}
+
+// Outdate takes in that changes may have been missed: everything is looked up again when it is needed.
+func (b *Book) Outdate() {
+	b.cache.outdate()
+	select {
+	case b.wake <- struct{}{}:
+	default: // it is about to look anyway
+	}
+}
+
+// Stats is what a Book counts about itself.
+type Stats struct {
+	Entries, Bytes int64 // of the cache, now
+	Hits, Misses   int64 // of lookups in it
+	Drops          int64 // entries that were forgotten early, for want of room
+}
+
+// Stats is what the book has counted so far.
+func (b *Book) Stats() Stats {
+	c := b.cache
+	return Stats{Entries: c.entries.Load(), Bytes: c.bytes.Load(), Hits: c.hits.Load(), Misses: c.misses.Load(), Drops: c.drops.Load()}
+}

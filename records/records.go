@@ -1,0 +1,167 @@
+// Package records is what is known about one identity beside the rule file: a block, a tier, limits of its own, a note. Records are kept
+// in Redis beside the counters, cached here, and in force everywhere within a second. Without Redis they are kept in this process.
+//
+// A decision looks records up and never waits for more than one call: what is cached costs no call, and of what is not cached all are
+// asked for at once. While Redis is away, what is cached holds, and identities that are not cached have no record.
+package records
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Kind is what an identity is.
+type Kind uint8
+
+// The kinds of identities.
+const (
+	User Kind = iota
+	Tenant
+	APIKey  // by its id
+	Network // an address is the network of that address alone
+	kinds
+)
+
+var kindWords = [kinds]string{"user", "tenant", "api_key", "ip"}
+
+// String is the word of the kind in the API and in keys.
+func (k Kind) String() string {
+	if k >= kinds {
+		return "unknown"
+	}
+	return kindWords[k]
+}
+
+// Identity is whom a record is about, in one domain. It is comparable.
+type Identity struct {
+	Domain  string
+	Kind    Kind
+	Name    string       // of all kinds but Network
+	Network netip.Prefix // of Network: masked, and unmapped
+}
+
+// Text is the name, or the network as text: an address where it holds one alone.
+func (i *Identity) Text() string {
+	switch {
+	case i.Kind != Network:
+		return i.Name
+	case i.Network.IsSingleIP():
+		return i.Network.Addr().String()
+	}
+	return i.Network.String()
+}
+
+// class is the part of the index that says that there are records like this one.
+func (i *Identity) class() string {
+	if i.Kind != Network {
+		return i.Domain + "|" + i.Kind.String()
+	}
+	family := "4/"
+	if i.Network.Addr().Is6() {
+		family = "6/"
+	}
+	return i.Domain + "|ip" + family + strconv.Itoa(i.Network.Bits())
+}
+
+// Record is what is known about an identity. A field that is not set leaves what the rule file has.
+type Record struct {
+	Block  *Block    `json:"block,omitempty"`
+	Tier   string    `json:"tier,omitempty"`
+	Limits []Limit   `json:"limits,omitempty"` // in place of those of the rule file
+	Note   string    `json:"note,omitempty"`
+	By     string    `json:"by,omitempty"` // who changed it last
+	At     time.Time `json:"at,omitzero"`  // when
+}
+
+// Block refuses all requests of the identity, or lifts the blocks of the rule file that name it.
+type Block struct {
+	Lifted bool      `json:"lifted,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+	Until  time.Time `json:"until,omitzero"` // zero: for ever
+}
+
+// Limit is a limit of a record. Its words are those of a rule file.
+type Limit struct {
+	Name      string        `json:"name,omitempty"`
+	Unlimited bool          `json:"unlimited,omitempty"`
+	Count     int64         `json:"count,omitempty"`
+	Per       time.Duration `json:"per,omitempty"` // in nanoseconds
+	Burst     int64         `json:"burst,omitempty"`
+	Algorithm string        `json:"algorithm,omitempty"`
+}
+
+// empty reports whether nothing is known any more.
+func (r *Record) empty() bool {
+	return r.Block == nil && r.Tier == "" && len(r.Limits) == 0 && r.Note == ""
+}
+
+// expires is when the record is of no use any more; zero: never. A record of a block alone ends with it.
+func (r *Record) expires() time.Time {
+	if r.Block == nil || r.Tier != "" || len(r.Limits) > 0 || r.Note != "" {
+		return time.Time{}
+	}
+	return r.Block.Until
+}
+
+// Kinds are the kinds of identities that have records in one domain. A nil one has none.
+type Kinds struct {
+	has      [kinds]bool
+	networks [2][]int // prefix lengths of networks, of IPv4 and IPv6
+}
+
+// Has reports whether there may be records of a kind.
+func (k *Kinds) Has(kind Kind) bool { return k != nil && k.has[kind] }
+
+// Lengths are the prefix lengths of networks with records that an address may be in.
+func (k *Kinds) Lengths(of netip.Addr) []int {
+	if k == nil {
+		return nil
+	}
+	if of.Is4() {
+		return k.networks[0]
+	}
+	return k.networks[1]
+}
+
+// catalog is the kinds of all domains.
+type catalog map[string]*Kinds
+
+// catalogOf reads the classes of an index. Those of another version are left out.
+func catalogOf(classes []string) catalog {
+	c := catalog{}
+	for _, class := range classes {
+		at := strings.LastIndexByte(class, '|')
+		if at < 0 {
+			continue
+		}
+		domain, word := class[:at], class[at+1:]
+		if c[domain] == nil {
+			c[domain] = &Kinds{}
+		}
+		c[domain].add(word)
+	}
+	return c
+}
+
+func (k *Kinds) add(word string) {
+	if text, found := strings.CutPrefix(word, "ip"); found && len(text) > 2 && text[1] == '/' {
+		bits, err := strconv.Atoi(text[2:])
+		if err != nil || bits < 0 || bits > 128 {
+			return
+		}
+		family := 0
+		if text[0] == '6' {
+			family = 1
+		}
+		k.has[Network] = true
+		k.networks[family] = append(k.networks[family], bits)
+		return
+	}
+	for kind, known := range kindWords {
+		if known == word {
+			k.has[kind] = true
+		}
+	}
+}

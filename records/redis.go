@@ -1,0 +1,260 @@
+package records
+
+import (
+	"context"
+	_ "embed" // for the script
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/spillway-mesh/spillway/fleet"
+)
+
+// changeScript writes a record unless another writer came first.
+//
+//go:embed change.lua
+var changeScript string
+
+const (
+	indexEvery = 30 * time.Second // how often the index is read, jittered
+	indexRetry = time.Second      // how soon again after it could not be read
+	indexSlack = time.Hour        // by which clocks may differ
+	askWithin  = 2 * time.Second  // for an operator's command, which can wait
+	leastAllow = 50 * time.Microsecond
+)
+
+// follow keeps the catalog up to date.
+func (b *Book) follow(ctx context.Context) {
+	var once sync.Once
+	for ctx.Err() == nil {
+		next := indexEvery - rand.N(indexEvery/10)
+		err := b.readIndex()
+		if err != nil {
+			next = indexRetry
+			b.cfg.OnError(fleet.Reason(err), fmt.Errorf("read which records there are: %w", err))
+		}
+		once.Do(func() { close(b.first) })
+		timer := time.NewTimer(next)
+		select {
+		case <-timer.C:
+		case <-b.wake:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// readIndex reads which kinds of records there are. Kinds that were heard of after the question stay.
+func (b *Book) readIndex() error {
+	asked := b.cfg.Now()
+	from := strconv.FormatInt(asked.Add(-indexSlack).UnixMilli(), 10)
+	n, _ := b.cfg.Fleet.Place(b.cfg.Index)
+	reply, err := n.Ask(askWithin, b.cfg.Index, "ZRANGEBYSCORE", b.cfg.Index, from, "+inf")
+	if err != nil {
+		return err
+	}
+	var classes []string
+	for _, item := range reply.Items() {
+		classes = append(classes, string(item.Data))
+	}
+	all := catalogOf(classes)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.catalog.Store(&all)
+	for class, at := range b.added {
+		if at.Before(asked) {
+			delete(b.added, class)
+			continue
+		}
+		b.addLocked(class)
+	}
+	return nil
+}
+
+// home is what one call can ask for together.
+type home struct {
+	node *fleet.Node
+	slot int
+}
+
+// lookUp asks for the records of ids, one call for each home, all at the same time.
+func (b *Book) lookUp(ctx context.Context, ids []Identity, values []any) {
+	changes := b.cache.changes.Load()
+	keys := make([]string, len(ids))
+	homes := map[home][]int{}
+	for i := range ids {
+		keys[i] = b.cfg.Key(&ids[i])
+		n, slot := b.cfg.Fleet.Place(keys[i])
+		homes[home{n, slot}] = append(homes[home{n, slot}], i)
+	}
+	var all sync.WaitGroup
+	for at, places := range homes {
+		ask := func() { b.askHome(ctx, at.node, ids, keys, places, values, changes) }
+		if len(homes) == 1 {
+			ask()
+			return
+		}
+		all.Go(ask)
+	}
+	all.Wait()
+}
+
+// askHome asks one server for the records at those places, and takes in what it answers.
+func (b *Book) askHome(ctx context.Context, n *fleet.Node, ids []Identity, keys []string, places []int, values []any, changes uint64) {
+	call := fleet.Call{Key: keys[places[0]], Wire: fleet.AppendWord(fleet.AppendCommand(nil, 1+len(places)), "MGET")}
+	for _, i := range places {
+		call.Wire = fleet.AppendWord(call.Wire, keys[i])
+	}
+	err := error(nil)
+	allow := b.allowance(ctx)
+	if allow < leastAllow {
+		err = context.DeadlineExceeded
+	} else {
+		err = n.Do(ctx, &call, allow)
+	}
+	var items []fleet.Reply
+	if err == nil {
+		items = call.Reply.Items()
+	} else {
+		b.cfg.OnError(fleet.Reason(err), fmt.Errorf("look up a record: %w", err))
+	}
+	for at, i := range places {
+		if at >= len(items) {
+			values[i] = b.hold(ids[i], keys[i], changes)
+			continue
+		}
+		values[i] = b.learn(ids[i], keys[i], items[at], changes)
+	}
+}
+
+// allowance is how long a lookup may take: the counters are asked after it.
+func (b *Book) allowance(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return b.cfg.Patience
+	}
+	return min(b.cfg.Patience, time.Until(deadline)*4/10)
+}
+
+// learn keeps what the server said about an identity, and returns what decisions use of it. A record that cannot be read is none.
+func (b *Book) learn(id Identity, key string, item fleet.Reply, changes uint64) any {
+	now := b.cfg.Now()
+	e := &entry{key: key, age: b.cache.age.Load(), until: now.Add(jittered(negativeLife)), bytes: int64(negativeBytes + 2*len(key) + len(id.Domain) + len(id.Name))}
+	if item.Kind == fleet.Text {
+		r := new(Record)
+		err := json.Unmarshal(item.Data, r)
+		if err != nil {
+			b.cfg.OnError("record", fmt.Errorf("read the record %s: %w", key, err))
+		} else {
+			e.record, e.value = r, b.cfg.Prepare(&id, r)
+			e.until = now.Add(jittered(positiveLife))
+			e.bytes += recordBytes + 2*int64(len(item.Data))
+		}
+	}
+	b.cache.keep(id, e, changes)
+	return e.value
+}
+
+// hold keeps what was known about an identity for a moment, because it could not be asked for.
+func (b *Book) hold(id Identity, key string, changes uint64) any {
+	e := &entry{key: key, bytes: int64(negativeBytes + 2*len(key) + len(id.Domain) + len(id.Name))}
+	was, _ := b.cache.find(&id, b.cfg.Now())
+	if was != nil {
+		*e = *was
+	}
+	e.age, e.until = b.cache.age.Load(), b.cfg.Now().Add(jittered(failedLife))
+	b.cache.keep(id, e, changes)
+	return e.value
+}
+
+// read reads a record, and returns it as text too.
+func (b *Book) read(ctx context.Context, key string) (string, *Record, error) {
+	n, _ := b.cfg.Fleet.Place(key)
+	reply, err := n.Ask(within(ctx), key, "GET", key)
+	if err != nil {
+		return "", nil, fmt.Errorf("read the record: %w", err)
+	}
+	if reply.Kind != fleet.Text {
+		return "", nil, nil
+	}
+	text, r := string(reply.Data), new(Record)
+	err = json.Unmarshal(reply.Data, r)
+	if err != nil {
+		return text, nil, fmt.Errorf("the record in Redis cannot be read: %w", err)
+	}
+	return text, r, nil
+}
+
+// within is how long an operator's command may take.
+func within(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return askWithin
+	}
+	return min(askWithin, time.Until(deadline))
+}
+
+// changeOnce changes a record in Redis. The index is written first, so that no record is without it.
+func (b *Book) changeOnce(ctx context.Context, id Identity, edit func(*Record) *Record) (before, after *Record, err error) {
+	key := b.cfg.Key(&id)
+	was, before, err := b.read(ctx, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	after = edit(before)
+	text, until := "", "0"
+	if after != nil {
+		words, err := json.Marshal(after)
+		if err != nil {
+			return before, nil, fmt.Errorf("write the record: %w", err)
+		}
+		text = string(words)
+		if end := after.expires(); !end.IsZero() {
+			until = strconv.FormatInt(end.UnixMilli(), 10)
+		}
+		err = b.writeIndex(ctx, id.class(), after.expires())
+		if err != nil {
+			return before, nil, err
+		}
+	}
+	n, _ := b.cfg.Fleet.Place(key)
+	reply, err := n.Ask(within(ctx), key, "EVAL", changeScript, "1", key, was, text, until)
+	if err != nil {
+		return before, after, fmt.Errorf("write the record: %w", err)
+	}
+	if string(reply.Data) == "0" {
+		return before, after, errBusy
+	}
+	b.Forget(key, id.class())
+	err = b.cfg.Publish(ctx, key, id.class())
+	if err != nil {
+		return before, after, fmt.Errorf("the record is written, and other sidecars see it in at most %v: %w", positiveLife, err)
+	}
+	return before, after, nil
+}
+
+// writeIndex notes that there are records of a class until then.
+func (b *Book) writeIndex(ctx context.Context, class string, until time.Time) error {
+	score := "+inf"
+	if !until.IsZero() {
+		score = strconv.FormatInt(min(until.UnixMilli(), math.MaxInt64/2), 10)
+	}
+	n, _ := b.cfg.Fleet.Place(b.cfg.Index)
+	_, err := n.Ask(within(ctx), b.cfg.Index, "ZADD", b.cfg.Index, "GT", score, class)
+	if err != nil {
+		return fmt.Errorf("note that there is a record: %w", err)
+	}
+	return nil
+}
+
+// union is the numbers of both lists.
+func union(a, b []int) []int {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
+}

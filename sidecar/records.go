@@ -1,0 +1,190 @@
+package sidecar
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/fleet"
+	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/peers"
+	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/store"
+)
+
+// The topics of what sidecars tell each other.
+const (
+	topicRecord  = "record"  // the record of a key has changed
+	topicCounter = "counter" // the counters of some keys were changed by an operator
+	topicTop     = "top"     // what the sketches hold
+)
+
+// changedRecord is news about a record.
+type changedRecord struct {
+	Key   string `json:"key"`
+	Class string `json:"class"`
+}
+
+// openRecords makes the book of records, in Redis or, where shared is nil, in this process.
+func (s *Sidecar) openRecords(shared *store.Redis) {
+	cfg := records.Config{Prepare: prepareRecord, Bytes: s.budget.records, Patience: s.cfg.Store.Patience, OnError: s.recordFailed}
+	if shared == nil {
+		s.records = records.New(cfg)
+		return
+	}
+	keys := s.recordKeys()
+	cfg.Fleet = shared.Fleet()
+	cfg.Key = func(id *records.Identity) string { return keys.RecordKey(id.Domain, id.Kind.String(), id.Text()) }
+	cfg.Index = keys.Shared("index")
+	cfg.Publish = func(ctx context.Context, key, class string) error {
+		return s.peers.Tell(ctx, topicRecord, changedRecord{key, class})
+	}
+	s.records = records.New(cfg)
+	s.defers("records", s.records.Close)
+}
+
+// recordKeys makes the keys of what is kept beside the counters.
+func (s *Sidecar) recordKeys() descriptors.RecordKeys {
+	return descriptors.NewRecordKeys(s.cfg.Store.KeyPrefix, []byte(s.cfg.Store.KeySecret))
+}
+
+// openPeers begins to hear what other sidecars tell, if there is a store that they share.
+func (s *Sidecar) openPeers(shared *store.Redis) {
+	if shared == nil {
+		return
+	}
+	keys := s.recordKeys()
+	s.peers = peers.New(peers.Config{
+		Fleet: shared.Fleet(), Channel: keys.Shared("news"), Cards: keys.Shared("cards"),
+		Answers: func(question string) string { return keys.Shared("answers:" + question) },
+		Card:    s.card, Gap: s.records.Outdate,
+		Topics: map[string]func([]byte){topicRecord: s.hearRecord, topicCounter: func(body []byte) {
+			var changed []string
+			if json.Unmarshal(body, &changed) == nil {
+				shared.Drop(changed)
+			}
+		}},
+		OnError: func(err error) { s.log.Debug("the other sidecars", "error", err) },
+	})
+	s.defers("peers", s.peers.Close)
+}
+
+// hearRecord takes in that a record has changed.
+func (s *Sidecar) hearRecord(body []byte) {
+	var changed changedRecord
+	if json.Unmarshal(body, &changed) == nil {
+		s.records.Forget(changed.Key, changed.Class)
+	}
+}
+
+// recordFailed logs that records could not be had. That Redis is away shows in the decisions.
+func (s *Sidecar) recordFailed(reason string, err error) {
+	if reason == fleet.ReasonBreaker {
+		return
+	}
+	s.log.Warn("records cannot be had ("+reason+"); what is known of them holds, and the rules", "error", err)
+}
+
+// forgetCounters makes all sidecars forget what they know of counters that an operator has changed.
+func (s *Sidecar) forgetCounters(ctx context.Context, keys []string) error {
+	if s.peers == nil {
+		return nil
+	}
+	return s.peers.Tell(ctx, topicCounter, keys)
+}
+
+// prepareRecord is a record in the terms of the rules. A limit that cannot be read is left out: it was checked before it was written.
+func prepareRecord(id *records.Identity, r *records.Record) any {
+	d := &descriptors.Record{Kind: id.Kind.String(), Name: id.Text(), Tier: r.Tier}
+	if r.Block != nil {
+		d.Blocked, d.Lifted, d.Reason, d.Until = !r.Block.Lifted, r.Block.Lifted, r.Block.Reason, r.Block.Until
+	}
+	for _, l := range r.Limits {
+		if one, err := limitOf(l); err == nil {
+			d.Limits = append(d.Limits, one)
+		}
+	}
+	return d
+}
+
+// limitOf is a limit of a record in the terms of the rules.
+func limitOf(l records.Limit) (descriptors.Limit, error) {
+	if l.Unlimited {
+		return descriptors.Limit{Unlimited: true, Limit: limit.Limit{Name: l.Name}}, nil
+	}
+	one := descriptors.Limit{Limit: limit.Limit{Name: l.Name, Count: l.Count, Window: l.Per, Burst: l.Burst, Algorithm: limit.TokenBucket}}
+	for _, a := range []limit.Algorithm{limit.TokenBucket, limit.SlidingWindow, limit.FixedWindow, limit.SlidingLog} {
+		if a.String() == l.Algorithm {
+			one.Algorithm = a
+		}
+	}
+	err := one.Validate()
+	if err != nil {
+		return one, fmt.Errorf("limit of a record: %w", err)
+	}
+	return one, nil
+}
+
+// known is the book of records as the engine asks it.
+type known struct{ *records.Book }
+
+// Any reports whether there are records in a domain.
+func (k known) Any(domain string) bool { return k.Kinds(domain) != nil }
+
+// lookup is the identities of one request that are looked up.
+type lookup struct {
+	book *records.Book
+	cold []records.Identity // that are not cached
+	to   []**descriptors.Record
+}
+
+// Look fills in the records of those who ask. Those that are not cached are asked for together.
+func (k known) Look(ctx context.Context, domain string, who *descriptors.Who, found *descriptors.Records) bool {
+	kinds := k.Kinds(domain)
+	l := lookup{book: k.Book}
+	l.name(kinds, records.Identity{Domain: domain, Kind: records.Tenant, Name: who.Tenant}, &found.Tenant)
+	l.name(kinds, records.Identity{Domain: domain, Kind: records.User, Name: who.User}, &found.User)
+	l.name(kinds, records.Identity{Domain: domain, Kind: records.APIKey, Name: who.APIKey}, &found.APIKey)
+	if kinds.Has(records.Network) && who.Address.IsValid() {
+		for _, bits := range kinds.Lengths(who.Address.Addr()) {
+			if bits <= who.Address.Bits() {
+				network := netip.PrefixFrom(who.Address.Addr(), bits).Masked()
+				l.find(records.Identity{Domain: domain, Kind: records.Network, Network: network}, &found.Address)
+			}
+		}
+	}
+	if len(l.cold) > 0 {
+		for i, value := range k.Ask(ctx, l.cold) {
+			take(value, l.to[i])
+		}
+	}
+	return *found != descriptors.Records{}
+}
+
+// name looks up an identity that has a name.
+func (l *lookup) name(kinds *records.Kinds, id records.Identity, to **descriptors.Record) {
+	if id.Name != "" && kinds.Has(id.Kind) {
+		l.find(id, to)
+	}
+}
+
+// find takes what is cached about an identity, or notes that it has to be asked for.
+func (l *lookup) find(id records.Identity, to **descriptors.Record) {
+	value, fresh := l.book.Cached(&id)
+	if fresh {
+		take(value, to)
+		return
+	}
+	l.cold, l.to = append(l.cold, id), append(l.to, to)
+}
+
+// take fills in a record. Of several networks that hold an address, the smallest that has a record counts; a block of any of them holds.
+func take(value any, to **descriptors.Record) {
+	r, is := value.(*descriptors.Record)
+	if !is || *to != nil && (*to).Blocked && !r.Blocked {
+		return
+	}
+	*to = r
+}
