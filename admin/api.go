@@ -27,6 +27,9 @@ type API struct {
 	Access  Access
 	Engine  *engine.Engine
 	Records *records.Book
+	Doors   Doors
+	InUse   func() InUse
+	Config  func() ConfigView
 	// Forget makes all sidecars forget what they know of the counters of these keys.
 	Forget func(ctx context.Context, keys []string) error
 	Log    *slog.Logger     // gets a line for each change
@@ -44,6 +47,13 @@ type route struct {
 
 // routes are all operations but those that answer with a stream.
 var routes = []route{
+	{"POST", "/v1/explain", View, (*API).explain},
+	{"GET", "/v1/rules", View, (*API).rules},
+	{"GET", "/v1/config", View, (*API).config},
+	{"GET", "/v1/usage", View, (*API).usage},
+	{"POST", "/v1/reset", Operate, (*API).reset},
+	{"POST", "/v1/pardon", Operate, (*API).pardon},
+	{"POST", "/v1/tier", Operate, (*API).tier},
 	{"POST", "/v1/block", Operate, (*API).block},
 	{"POST", "/v1/unblock", Operate, (*API).unblock},
 }

@@ -5,8 +5,10 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/rules"
 )
 
 const maxText = 1024 // bytes of a reason or a note
@@ -115,7 +117,7 @@ func (a *API) until(until time.Time, span string) (time.Time, *Problem) {
 		if !until.IsZero() {
 			return until, bad("until and for are both given: give one of them")
 		}
-		length, err := time.ParseDuration(span)
+		length, err := rules.ParseDuration(span)
 		if err != nil || length <= 0 {
 			return until, bad("for %q must be a duration above 0, such as 10m or 24h", span)
 		}
@@ -135,11 +137,19 @@ func texts(reason string, note *string) *Problem {
 	if len(reason) > maxText || note != nil && len(*note) > maxText {
 		return bad("reason and note have at most %d bytes", maxText)
 	}
-	if strings.ContainsFunc(reason, unicode.IsControl) {
+	if !printable(reason) {
 		return bad("the reason has control characters: remove them")
 	}
 	return nil
 }
+
+// printable reports whether a text has no control characters, so that it may stand in an answer.
+func printable(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
+}
+
+// plainName reports whether a text may be the name of a limit, which headers show.
+func plainName(text string) bool { return printable(text) && !strings.ContainsAny(text, `"\\`) }
 
 // note sets the note of a record, if one is given.
 func note(r *records.Record, text *string) {

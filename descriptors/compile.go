@@ -235,7 +235,7 @@ func (c *CompiledDomain) addNodes(parent *node, nodes []Node) {
 
 func compileNode(parent *node, w *Node) *node {
 	n := &node{
-		key: w.Key, value: w.Value, keyGlob: hasStar(w.Key), shared: w.ShareThreshold,
+		at: w.Pos, key: w.Key, value: w.Value, keyGlob: hasStar(w.Key), shared: w.ShareThreshold,
 		postPaid: w.PostPaid, reserve: w.Reserve, valueName: w.ValueToMetric, detailed: w.DetailedMetric,
 	}
 	switch {

@@ -150,3 +150,18 @@ func (o origin) fields() string {
 	b = append(b, fmt.Sprintf(", action: %v, priority: %d", o.rule.Action, o.rule.Priority)...)
 	return string(appendFields(b, o.rule, "Name", "Scope", "HasScope", "Limits", "Action", "Priority"))
 }
+
+// At is where the limit, block or allow was written; the zero Pos: in no file.
+func (e *Effect) At() Pos {
+	var at Pos
+	if e.from.rule != nil {
+		at = e.from.rule.Pos
+	}
+	if e.from.node != nil {
+		at = e.from.node.Pos
+	}
+	if e.from.limit != nil {
+		at = e.from.limit.Pos.or(at)
+	}
+	return at
+}

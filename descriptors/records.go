@@ -187,3 +187,9 @@ func (k RecordKeys) Shared(name string) string {
 	head, seal := schemaHead(recordSchema, k.prefix, "sidecars", false)
 	return head + seal + ":" + name
 }
+
+// NamesTier reports whether a rule of the domain names a tier.
+func (d *CompiledDomain) NamesTier(tier string) bool {
+	_, known := d.index.names[dimTier][tier]
+	return known
+}

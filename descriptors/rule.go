@@ -218,16 +218,28 @@ func upperAll(methods []string) []string {
 	return upper
 }
 
-// compareSpecific orders candidates of one scope from the most to the least specific. Equal ones stay in file order.
+// comparisons order candidates of one scope from the most to the least specific, each where those before it see no difference. What they
+// are called follows "the other one".
+var comparisons = [...]struct {
+	what string
+	of   func(a, b *candidate) int
+}{
+	{"names an endpoint", func(a, b *candidate) int { return first(a.pattern != nil, b.pattern != nil) }},
+	{"has an endpoint pattern that is more specific", func(a, b *candidate) int { return comparePatterns(a.pattern, b.pattern) }},
+	{"names more kinds of users, tenants, cidrs, entries and methods", func(a, b *candidate) int { return cmp.Compare(b.kinds(), a.kinds()) }},
+	{"names a tier", func(a, b *candidate) int { return first(a.rule.tier, b.rule.tier) }},
+	{"asks whether a user is known", func(a, b *candidate) int { return first(a.rule.login, b.rule.login) }},
+	{"has a lower priority number", func(a, b *candidate) int { return cmp.Compare(a.rule.priority, b.rule.priority) }},
+}
+
+// compareSpecific is the first of the comparisons that sees a difference. Equal candidates stay in file order.
 func compareSpecific(a, b *candidate) int {
-	return cmp.Or(
-		first(a.pattern != nil, b.pattern != nil),
-		comparePatterns(a.pattern, b.pattern),
-		cmp.Compare(b.kinds(), a.kinds()),
-		first(a.rule.tier, b.rule.tier),
-		first(a.rule.login, b.rule.login),
-		cmp.Compare(a.rule.priority, b.rule.priority),
-	)
+	for _, c := range comparisons {
+		if n := c.of(a, b); n != 0 {
+			return n
+		}
+	}
+	return 0
 }
 
 func comparePatterns(a, b *pattern) int {

@@ -102,7 +102,7 @@ type facts struct {
 	seen []uint64            // one bit per term
 
 	lifted lifts // conditions that make no block, because of a record
-	walk pathWalk
+	walk   pathWalk
 }
 
 // gather fills f with the terms that hold for a request.

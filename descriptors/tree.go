@@ -13,6 +13,7 @@ type node struct {
 	wild  []*node          // children with a * in key or value, in the order in which they were declared
 	bare  map[string]*node // children without a value
 
+	at         Pos
 	key, value string
 	keyGlob    bool // the key has a *: glob is about key and value joined by _, else about the value alone
 	glob       glob

@@ -29,6 +29,7 @@ type Verdict struct {
 	who     descriptors.Who     // whom the request is from
 	records descriptors.Records // what is known about them beside the rules
 
+	left     []int64 // of an explanation: what is left before the request
 	part     part    // memory of calls about some of the charges
 	mirrored []int64 // of a request that waits: what the fallback counted of each charge of the store
 }

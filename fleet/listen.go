@@ -62,7 +62,12 @@ func (f *Fleet) listen(ctx context.Context, l Listener, home func() *Node) {
 func (f *Fleet) subscribe(ctx context.Context, l Listener, n *Node) {
 	o := f.servers.options("")
 	o.Protocol = 2
-	o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return n.dial(ctx) }
+	o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		if n.lobby {
+			return nil, errNoLink // the servers of the cluster are not known yet
+		}
+		return n.dial(ctx)
+	}
 	client := redis.NewClient(o)
 	defer client.Close()
 	heard := client.Subscribe(ctx, l.Channel)

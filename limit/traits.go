@@ -27,3 +27,13 @@ func (a Algorithm) HasCalendar() bool { return a == FixedWindow }
 
 // KeepsLog reports whether each charge is stored, so that the size of a State grows with Count.
 func (a Algorithm) KeepsLog() bool { return a == SlidingLog }
+
+// ParseAlgorithm returns the algorithm of a name that rule files use, and whether there is one.
+func ParseAlgorithm(name string) (Algorithm, bool) {
+	for a, known := range algorithmNames {
+		if known != "" && known == name {
+			return Algorithm(a), true
+		}
+	}
+	return 0, false
+}

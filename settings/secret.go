@@ -3,6 +3,8 @@ package settings
 import (
 	"fmt"
 	"os"
+	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -74,4 +76,29 @@ func passwordIn(text string) string {
 		password = user
 	}
 	return password
+}
+
+// Shown is a variable with its value, as pages may show it.
+type Shown struct{ Name, Value string }
+
+// hidden is shown in place of a secret.
+const hidden = "(hidden)"
+
+// Shown returns all variables with their values, sorted by name. Secrets are hidden, also where they are a part of a value.
+func (c *Config) Shown() []Shown {
+	secrets := slices.DeleteFunc(c.Secrets(), func(s string) bool { return s == "" })
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
+	var all []Shown
+	whole := reflect.ValueOf(c).Elem()
+	for i := range whole.NumField() {
+		for field, name := range variables(whole.Type().Field(i)) {
+			value := fmt.Sprint(whole.Field(i).FieldByName(field).Interface())
+			for _, secret := range secrets {
+				value = strings.ReplaceAll(value, secret, hidden)
+			}
+			all = append(all, Shown{name, value})
+		}
+	}
+	slices.SortFunc(all, func(a, b Shown) int { return strings.Compare(a.Name, b.Name) })
+	return all
 }

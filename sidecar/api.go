@@ -1,24 +1,59 @@
 package sidecar
 
 import (
+	"encoding/json"
 	"net/http"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/extauthz"
+	"github.com/spillway-mesh/spillway/rlsvc"
 )
 
 // api makes what the debug port serves under /v1.
-func (s *Sidecar) api() (http.Handler, error) {
+func (s *Sidecar) api(rls *rlsvc.Service) (http.Handler, error) {
 	a := &admin.API{
-		Engine: s.engine, Records: s.records, Log: s.loadLog, Forget: s.forgetCounters,
+		Engine: s.engine, Records: s.records, Log: s.loadLog, Forget: s.forgetCounters, InUse: s.rulesNow, Config: s.config,
+		Doors: admin.Doors{RLS: rls.ParseJSON, HTTP: s.parseHTTP, Answer: func(req *descriptors.Request, v *engine.Verdict) (one, other json.RawMessage, err error) {
+			one, err = rls.RenderJSON(req, v)
+			if err == nil {
+				other, err = s.authz.RenderJSON(req, v)
+			}
+			return one, other, err
+		}},
 	}
 	err := s.access(&a.Access)
 	if err != nil {
 		return nil, err
 	}
 	return a.Handler(), nil
+}
+
+// parseHTTP reads a request as ext_authz would.
+func (s *Sidecar) parseHTTP(r *admin.HTTPRequest) (*descriptors.Request, error) {
+	return s.authz.Parse(extauthz.HTTP(*r))
+}
+
+// rulesNow is which rules are in use.
+func (s *Sidecar) rulesNow() admin.InUse {
+	in := s.inUse.Load()
+	if in == nil {
+		return admin.InUse{}
+	}
+	return admin.InUse{Hash: in.hash, Loaded: in.at}
+}
+
+// config is the settings, without secrets.
+func (s *Sidecar) config() admin.ConfigView {
+	view := admin.ConfigView{Version: s.cfg.Version, Settings: []admin.SettingView{}, Warnings: append([]string{}, s.cfg.Warnings...)}
+	for _, shown := range s.cfg.Shown() {
+		view.Settings = append(view.Settings, admin.SettingView(shown))
+	}
+	return view
 }
 
 // access reads who may use the API.

@@ -9,6 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -95,4 +99,103 @@ func TestABlockStopsAClientOnEverySidecar(t *testing.T) {
 			return err
 		})
 	}
+}
+
+// operatedRules have limits of several scopes, a penalty and a tree.
+const operatedRules = `
+domain: shop
+penalty: { cool_down: 1h, threshold: 2 }
+rules:
+  - {name: each, scope: user, limit: 2/1h}
+  - {name: gold, scope: user, match: {tiers: [gold]}, limit: 100/1h}
+  - {name: search, scope: [user, endpoint], match: {endpoints: ["/search"]}, limit: 50/1h}
+  - {name: wide, scope: [user, ip], limit: 1000/1h}
+  - {name: abusers, match: {users: [eve]}, action: block, reason: "No."}
+`
+
+func TestExplainChargesNothingAndShowsWhatWasCompared(t *testing.T) {
+	s := begin(t, operatedRules)
+	request := fields{"rls": fields{"domain": "shop", "descriptors": []fields{{"entries": []fields{{"key": "user", "value": "alice"}, {"key": "tier", "value": "gold"}}}}}}
+	for range 5 {
+		answer := s.operate(t, "/v1/explain", request)
+		charges := answer["charges"].([]any)
+		first := charges[0].(fields)
+		if first["rule"] != "gold" || first["left"] != 100.0 || answer["verdict"].(fields)["outcome"] != "allowed" {
+			t.Fatalf("explain = %v", answer)
+		}
+	}
+	answer := s.operate(t, "/v1/explain", request)
+	found := false
+	for _, one := range answer["considered"].([]any) {
+		one := one.(fields)
+		if one["name"] == "each" {
+			found = one["won"] == false && one["beaten_by"] == "gold" && one["because"] == "names a tier" && one["at"] != nil
+		}
+	}
+	if !found {
+		t.Errorf("explain does not show that gold beats each by its tier: %v", answer["considered"])
+	}
+	answer = s.operate(t, "/v1/explain", fields{"http": fields{"domain": "shop", "method": "GET", "path": "/search", "peer": "192.0.2.1"}})
+	if answer["client"].(fields)["evidence"] != "ip" || answer["answers"].(fields)["ext_authz"] == nil {
+		t.Errorf("explain over HTTP = %v", answer)
+	}
+}
+
+func TestResetPardonTierAndLift(t *testing.T) {
+	redis := servers.StartRedis(t)
+	environ := []string{"REDIS_URL=" + redis.Addr, "STORE_BUDGET=1s", "KEY_SECRET=0123456789abcdef"}
+	one, other := begin(t, operatedRules, environ...), begin(t, operatedRules, environ...)
+	conn, away := dial(t, one.Addresses().GRPC), dial(t, other.Addresses().GRPC)
+	expectCodes(t, conn, "alice", codeOK, codeOK, codeOver)
+	expectCodes(t, away, "alice", codeOver)
+	expectCodes(t, conn, "alice", codeOver)
+	usage := func() fields {
+		status, answer := other.call(t, "GET", "/v1/usage?user=alice", nil)
+		if status != http.StatusOK {
+			t.Fatalf("usage = %d %v", status, answer)
+		}
+		return answer
+	}
+	answer := usage()
+	if len(answer["unlisted"].([]any)) != 1 {
+		t.Errorf("usage of alice does not tell that wide needs an ip: %v", answer)
+	}
+	dry := one.operate(t, "/v1/pardon", fields{"user": "alice", "dry_run": true})
+	expectCodes(t, conn, "alice", codeOver)
+	if len(dry["before"].([]any)) == 0 {
+		t.Errorf("a dry pardon shows nothing: %v", dry)
+	}
+	one.operate(t, "/v1/pardon", fields{"user": "alice"})
+	one.operate(t, "/v1/reset", fields{"user": "alice"})
+	expectCodes(t, conn, "alice", codeOK)
+	await(t, away, "alice", codeOK)
+	// A tier, and limits of one's own.
+	expectCodes(t, conn, "alice", codeOver)
+	one.operate(t, "/v1/tier", fields{"user": "alice", "tier": "gold"})
+	await(t, conn, "alice", codeOK)
+	await(t, away, "alice", codeOK)
+	one.operate(t, "/v1/tier", fields{"user": "alice", "limits": []fields{{"count": 0, "per": "1h"}}})
+	await(t, away, "alice", codeOver)
+	one.operate(t, "/v1/tier", fields{"user": "alice", "tier": "", "limits": []fields{{"unlimited": true}}})
+	one.operate(t, "/v1/pardon", fields{"user": "alice"})
+	await(t, away, "alice", codeOK)
+	// A block of the rule file.
+	expectCodes(t, away, "eve", codeOver)
+	one.operate(t, "/v1/unblock", fields{"user": "eve", "lift": true})
+	await(t, away, "eve", codeOK)
+	if keys := redis.Do(t, "KEYS", "*alice*"); len(keys.([]any)) > 0 {
+		t.Errorf("Redis holds names in spite of KEY_SECRET: %v", keys)
+	}
+}
+
+// await waits until a user gets a code.
+func await(t *testing.T, conn *grpc.ClientConn, user string, want ratelimitv3.RateLimitResponse_Code) {
+	t.Helper()
+	servers.Await(t, fmt.Sprintf("%v for %s", want, user), func() error {
+		code, err := ask(conn, user)
+		if err == nil && code != want {
+			err = fmt.Errorf("%s gets %v", user, code)
+		}
+		return err
+	})
 }

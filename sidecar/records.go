@@ -114,12 +114,8 @@ func limitOf(l records.Limit) (descriptors.Limit, error) {
 	if l.Unlimited {
 		return descriptors.Limit{Unlimited: true, Limit: limit.Limit{Name: l.Name}}, nil
 	}
-	one := descriptors.Limit{Limit: limit.Limit{Name: l.Name, Count: l.Count, Window: l.Per, Burst: l.Burst, Algorithm: limit.TokenBucket}}
-	for _, a := range []limit.Algorithm{limit.TokenBucket, limit.SlidingWindow, limit.FixedWindow, limit.SlidingLog} {
-		if a.String() == l.Algorithm {
-			one.Algorithm = a
-		}
-	}
+	algorithm, _ := limit.ParseAlgorithm(l.Algorithm) // an unknown one does not pass the check
+	one := descriptors.Limit{Limit: limit.Limit{Name: l.Name, Count: l.Count, Window: l.Per, Burst: l.Burst, Algorithm: algorithm}}
 	err := one.Validate()
 	if err != nil {
 		return one, fmt.Errorf("limit of a record: %w", err)

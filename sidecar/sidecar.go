@@ -57,6 +57,7 @@ type Sidecar struct {
 	started   time.Time
 	inUse     atomic.Pointer[rulesInUse] // nil: there are no rules yet
 	loads     loads
+	authz     *extauthz.Service
 	probes    *admin.Health
 	health    *health.Server
 	grpc      *grpc.Server
@@ -226,7 +227,7 @@ func (s *Sidecar) openDoors() error {
 	}
 	s.grpc = server
 	door := s.register(server)
-	api, err := s.api()
+	api, err := s.api(door)
 	if err != nil {
 		return err
 	}
@@ -249,7 +250,8 @@ func (s *Sidecar) register(server grpc.ServiceRegistrar) *rlsvc.Service {
 		ResetHeader: a.ResetHeader, DynamicMetadata: a.Metadata, Quota: a.Quota, Plain: strings.EqualFold(a.Style, "reference"), OnPanic: s.observer.Panicked,
 	})
 	door.Register(server)
-	extauthz.New(extauthz.Config{Engine: s.watch(telemetry.DoorExtAuthz), Intake: intake, DefaultDomain: s.cfg.Rules.DefaultDomain, OnPanic: s.observer.Panicked}).Register(server)
+	s.authz = extauthz.New(extauthz.Config{Engine: s.watch(telemetry.DoorExtAuthz), Intake: intake, DefaultDomain: s.cfg.Rules.DefaultDomain, OnPanic: s.observer.Panicked})
+	s.authz.Register(server)
 	return door
 }
 

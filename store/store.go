@@ -19,7 +19,6 @@ func undecide(decisions []limit.Decision, reason string, unknown bool) {
 func peeks(dst, charges []limit.Charge) []limit.Charge {
 	for _, c := range charges {
 		c.Op = limit.Peek
-		c.Mode = limit.Shadow
 		c.Each = false
 		c.Cost = max(c.Cost, 1)
 		dst = append(dst, c)

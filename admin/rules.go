@@ -1,0 +1,119 @@
+package admin
+
+import (
+	"slices"
+	"time"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+// InUse is which rules are in use.
+type InUse struct {
+	Hash   string    // of the files
+	Loaded time.Time // when they came into use
+}
+
+// RulesView is the rules in use.
+type RulesView struct {
+	Hash    string       `json:"hash"`
+	Loaded  time.Time    `json:"loaded,omitzero"`
+	Domains []DomainView `json:"domains"`
+}
+
+// DomainView is the rules of one domain.
+type DomainView struct {
+	Name   string     `json:"name"`
+	Limits []RuleView `json:"limits"`
+}
+
+// RuleView is one limit, block or allow of the rules.
+type RuleView struct {
+	Rule    string     `json:"rule"`
+	Name    string     `json:"name,omitempty"`
+	At      string     `json:"at,omitempty"` // file:line
+	Scope   string     `json:"scope,omitempty"`
+	Action  string     `json:"action"`
+	Tree    bool       `json:"tree"`
+	Account string     `json:"account,omitempty"` // whose own limit it is
+	Mode    string     `json:"mode"`              // enforced, shadow or quota
+	Limit   *LimitView `json:"limit,omitempty"`   // none for a block or an allow
+	Reason  string     `json:"reason,omitempty"`
+	Until   time.Time  `json:"until,omitzero"`
+	Failure string     `json:"on_failure"`
+}
+
+var modes = [...]string{limit.Enforced: "enforced", limit.Shadow: "shadow", limit.Quota: "quota"}
+
+// rules serves GET /v1/rules.
+func (a *API) rules(c *call) (any, *Problem) {
+	asked, wrong := c.query("domain")
+	if wrong != nil {
+		return nil, wrong
+	}
+	in := a.InUse()
+	view := RulesView{Hash: in.Hash, Loaded: in.Loaded, Domains: []DomainView{}}
+	set := a.Engine.Rules()
+	if set == nil {
+		return view, nil
+	}
+	names := set.Domains()
+	if name, given := asked["domain"]; given {
+		if _, wrong = a.domain(name); wrong != nil {
+			return nil, wrong
+		}
+		names = slices.DeleteFunc(names, func(n string) bool { return name != "" && n != name })
+	}
+	at := map[string]int{}
+	for i, name := range names {
+		at[name] = i
+		view.Domains = append(view.Domains, DomainView{Name: name, Limits: []RuleView{}})
+	}
+	for domain, effect := range set.Effects() {
+		if i, wanted := at[domain]; wanted {
+			view.Domains[i].Limits = append(view.Domains[i].Limits, ruleView(effect))
+		}
+	}
+	return view, nil
+}
+
+func ruleView(e *descriptors.Effect) RuleView {
+	view := RuleView{
+		Rule: e.Rule, Name: e.Name, At: place(e.At()), Scope: e.Scope, Action: e.Action.String(), Tree: e.Tree, Account: e.Account,
+		Mode: modes[e.Mode], Reason: e.Reason, Until: e.Until, Failure: e.OnFailure.String(),
+	}
+	if e.Action == descriptors.Block || e.Action == descriptors.Allow {
+		return view
+	}
+	l := LimitView{Name: e.Limit.Name, Unlimited: true}
+	if e.Limit.Algorithm != 0 {
+		l = limitView(&e.Limit)
+	}
+	if e.Calendar != 0 {
+		l.Per = e.Calendar.String()
+	}
+	view.Limit = &l
+	return view
+}
+
+// SettingView is one variable of the environment.
+type SettingView struct {
+	Name  string `json:"name"`
+	Value string `json:"value"` // "(set)" in place of a secret
+}
+
+// ConfigView is the settings of the sidecar.
+type ConfigView struct {
+	Version  string        `json:"version"`
+	Settings []SettingView `json:"settings"`
+	Warnings []string      `json:"warnings"`
+}
+
+// config serves GET /v1/config.
+func (a *API) config(c *call) (any, *Problem) {
+	_, wrong := c.query()
+	if wrong != nil {
+		return nil, wrong
+	}
+	return a.Config(), nil
+}

@@ -1,0 +1,211 @@
+package descriptors
+
+import "slices"
+
+// Explanation is how a request came to its match: what is known about it, and what was compared.
+type Explanation struct {
+	Attributes []Attribute
+	Readings   []string // of the path, the usual one first; none without a path
+	Factor     int64    // what one hit takes from a rule without a cost of its own
+	Considered []Considered
+}
+
+// Attribute is what is known about a request.
+type Attribute struct {
+	Name, Value string
+	Descriptor  int // that supplied it; -1: none, it comes from the evidence or from the rules
+}
+
+// Considered is one rule, node of a tree, row of the cost table, or own limits of an identity, whose conditions the request meets.
+type Considered struct {
+	What       string // rule, node, cost, own or record
+	Name       string
+	At         Pos    // where it was written; zero: in no file
+	Scope      string // of a rule
+	Action     string // of a rule
+	Pattern    string // the endpoint pattern by which it matches
+	Reading    string // of the path under which it matches, where there are several
+	Descriptor int    // of a node; -1: none
+	Won        bool
+	BeatenBy   string // the one that won in its place
+	BeatenAt   Pos
+	Because    string // the comparison that decided: what the winner has
+}
+
+// Explain tells how a request came to its match, which Match has just filled. It uses the memory of m and leaves what m found. What it
+// compares is what Match compares, so it says the same.
+func (d *CompiledDomain) Explain(req *Request, m *Match) *Explanation {
+	x := &Explanation{Factor: 1}
+	if req.Subject == nil {
+		d.explainTrees(req, x)
+	}
+	if !d.scoped && req.Records == nil {
+		return x
+	}
+	s := &m.scratch
+	x.addAttributes(&s.attrs)
+	if s.readings.tooLong {
+		return x
+	}
+	d.explainRecords(req, x)
+	usual := s.attrs.text[attrEndpoint]
+	for n := range max(len(s.readings.choices), 1) {
+		reading := ""
+		if s.readings.several() {
+			reading = s.readings.at(n)
+			s.attrs.text[attrEndpoint] = reading
+		}
+		if usual != "" {
+			x.Readings = append(x.Readings, s.attrs.text[attrEndpoint])
+		}
+		d.chooseOnce(req, s)
+		d.explainGroups(req, s, x, reading)
+	}
+	s.attrs.text[attrEndpoint] = usual
+	d.choose(req, m)
+	x.Factor = d.factor(req, s)
+	if m.Block != nil || m.Exempt != nil {
+		x.settle(m)
+	}
+	return x
+}
+
+// addAttributes adds what is known.
+func (x *Explanation) addAttributes(a *attributes) {
+	for attr, name := range attributeWords {
+		if a.text[attr] != "" {
+			x.Attributes = append(x.Attributes, Attribute{name, a.text[attr], a.from[attr]})
+		}
+	}
+}
+
+// explainGroups adds the candidates that hold, with the one of each group that was chosen.
+func (d *CompiledDomain) explainGroups(req *Request, s *scratch, x *Explanation, reading string) {
+	have := s.attrs.scope()
+	for number := range d.index.groups {
+		best := s.best[number]
+		for _, c := range d.index.groups[number].all {
+			if !d.index.holds(c, &s.facts, have) {
+				continue
+			}
+			one := c.considered(number == d.costs)
+			one.Reading = reading
+			one.Won = c == best
+			if !one.Won && best != nil {
+				one.BeatenBy, one.BeatenAt, one.Because = best.title(), best.at, best.beats(c)
+			}
+			x.Considered = append(x.Considered, one)
+		}
+	}
+	d.explainOwn(req, s, x, reading)
+}
+
+// considered is the candidate in an explanation.
+func (c *candidate) considered(cost bool) Considered {
+	one := Considered{What: "rule", Name: c.title(), At: c.at, Descriptor: -1}
+	if cost {
+		one.What = "cost"
+	} else {
+		one.Action = c.written.Action.String()
+		if c.written.HasScope {
+			one.Scope = c.written.Scope.String()
+		}
+	}
+	if c.pattern != nil {
+		one.Pattern = c.pattern.text
+	}
+	return one
+}
+
+// title is the name of the rule, or what a row of the cost table is called.
+func (c *candidate) title() string {
+	if c.written == nil {
+		return "costs"
+	}
+	return c.written.Name
+}
+
+// beats is why the candidate was chosen before another one of its group.
+func (c *candidate) beats(other *candidate) string {
+	if c.rule != nil && other.rule != nil {
+		for _, by := range comparisons {
+			if by.of(c, other) < 0 {
+				return by.what
+			}
+		}
+	}
+	return "stands first in the file"
+}
+
+// explainOwn adds the limits that an identity has of its own, and lets them beat the rules in whose place they stand.
+func (d *CompiledDomain) explainOwn(req *Request, s *scratch, x *Explanation, reading string) {
+	have := s.attrs.scope()
+	for _, g := range d.scopes {
+		own := d.own(g.scope, req, s)
+		if own == nil || have&g.scope != g.scope {
+			continue
+		}
+		effect := own.limits[0].effect
+		one := Considered{What: "own", Name: effect.Rule + " " + effect.Account, Scope: g.scope.String(), Reading: reading, Descriptor: -1}
+		if effect.from.limit != nil {
+			one.At = effect.from.limit.Pos
+		}
+		winner, _ := d.winner(g, req, s)
+		one.Won = winner == own
+		if best := s.best[g.enforced]; best != nil {
+			if one.Won {
+				x.displace(best, reading, &one)
+			} else {
+				one.BeatenBy, one.BeatenAt, one.Because = best.title(), best.at, "names more than a tier"
+			}
+		}
+		x.Considered = append(x.Considered, one)
+	}
+}
+
+// displace takes the win from a rule in whose place the limits of an identity stand.
+func (x *Explanation) displace(best *candidate, reading string, by *Considered) {
+	at := slices.IndexFunc(x.Considered, func(c Considered) bool {
+		return c.Won && c.What == "rule" && c.Name == best.title() && c.At == best.at && c.Reading == reading
+	})
+	if at >= 0 {
+		x.Considered[at].Won = false
+		x.Considered[at].BeatenBy, x.Considered[at].BeatenAt, x.Considered[at].Because = by.Name, by.At, "is the identity's own, and the rule names no more than a tier"
+	}
+}
+
+// settle takes the win from all that a block or an allow leaves without effect.
+func (x *Explanation) settle(m *Match) {
+	effect, because := m.Exempt, "exempts the request"
+	if m.Block != nil {
+		effect, because = m.Block, "blocks the request"
+	}
+	for i := range x.Considered {
+		c := &x.Considered[i]
+		if c.Name == effect.Rule || c.What == "record" || !c.Won {
+			continue
+		}
+		c.Won, c.BeatenBy, c.Because = false, effect.Rule, because
+		if effect.from.rule != nil {
+			c.BeatenAt = effect.from.rule.Pos
+		}
+	}
+}
+
+// explainRecords adds the records of those who ask.
+func (d *CompiledDomain) explainRecords(req *Request, x *Explanation) {
+	if req.Records == nil {
+		return
+	}
+	for _, r := range [...]*Record{req.Records.Address, req.Records.Tenant, req.Records.User, req.Records.APIKey} {
+		if r == nil {
+			continue
+		}
+		one := Considered{What: "record", Name: RuleRecord, Scope: r.Kind, Descriptor: -1, Pattern: r.Name}
+		if r.Blocked && r.holds(d.index.now()) {
+			one.Action = Block.String()
+		}
+		one.Won = one.Action != "" && d.recordBlock(req) == r.in(d).block || one.Action == "" && (r.Tier != "" || len(r.Limits) > 0 || r.Lifted)
+		x.Considered = append(x.Considered, one)
+	}
+}
