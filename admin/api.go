@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spillway-mesh/spillway/audit"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/records"
 )
@@ -31,9 +32,16 @@ type API struct {
 	InUse   func() InUse
 	Config  func() ConfigView
 	// Forget makes all sidecars forget what they know of the counters of these keys.
-	Forget func(ctx context.Context, keys []string) error
-	Log    *slog.Logger     // gets a line for each change
-	Now    func() time.Time // default time.Now
+	Forget     func(ctx context.Context, keys []string) error
+	Top        *audit.Top                                       // nil: there is none
+	TopOfFleet TopOfFleet                                       // required with Top
+	Fleet      func(ctx context.Context) ([]SidecarView, error) // every sidecar that lives
+	Events     *audit.Feed
+	EventsRole Role            // that events need; NoRole: there are none
+	Stopping   <-chan struct{} // closed when streams have to end
+
+	Log *slog.Logger     // gets a line for each change
+	Now func() time.Time // default time.Now
 
 	guard *http.CrossOriginProtection
 }
@@ -51,6 +59,8 @@ var routes = []route{
 	{"GET", "/v1/rules", View, (*API).rules},
 	{"GET", "/v1/config", View, (*API).config},
 	{"GET", "/v1/usage", View, (*API).usage},
+	{"GET", "/v1/top", View, (*API).top},
+	{"GET", "/v1/fleet", View, (*API).fleet},
 	{"POST", "/v1/reset", Operate, (*API).reset},
 	{"POST", "/v1/pardon", Operate, (*API).pardon},
 	{"POST", "/v1/tier", Operate, (*API).tier},
@@ -79,6 +89,7 @@ func (a *API) Handler() http.Handler {
 	for path, here := range byPath {
 		m.HandleFunc(path, a.guarded(func(w http.ResponseWriter, r *http.Request, c Caller) { a.dispatch(w, r, c, here) }))
 	}
+	m.HandleFunc(eventsPath, a.guarded(a.serveEvents))
 	m.HandleFunc("/v1/", a.guarded(func(w http.ResponseWriter, r *http.Request, _ Caller) {
 		problem(http.StatusNotFound, "there is no %s: /v1/openapi.json describes what there is", r.URL.Path).write(w)
 	}))

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spillway-mesh/spillway/admin"
@@ -18,6 +17,7 @@ import (
 func (s *Sidecar) api(rls *rlsvc.Service) (http.Handler, error) {
 	a := &admin.API{
 		Engine: s.engine, Records: s.records, Log: s.loadLog, Forget: s.forgetCounters, InUse: s.rulesNow, Config: s.config,
+		Top: s.top, TopOfFleet: s.topOfFleet, Fleet: s.fleetNow, Events: &s.feed, Stopping: s.stopping,
 		Doors: admin.Doors{RLS: rls.ParseJSON, HTTP: s.parseHTTP, Answer: func(req *descriptors.Request, v *engine.Verdict) (one, other json.RawMessage, err error) {
 			one, err = rls.RenderJSON(req, v)
 			if err == nil {
@@ -26,6 +26,7 @@ func (s *Sidecar) api(rls *rlsvc.Service) (http.Handler, error) {
 			return one, other, err
 		}},
 	}
+	a.EventsRole, _ = admin.ParseRole(s.cfg.Admin.Events) // off is none
 	err := s.access(&a.Access)
 	if err != nil {
 		return nil, err
@@ -71,31 +72,16 @@ func (s *Sidecar) access(a *admin.Access) error {
 	return nil
 }
 
-// fleetCard is what this sidecar shows about itself to the others.
-type fleetCard struct {
-	Host     string    `json:"host"`
-	Version  string    `json:"version"`
-	Rules    string    `json:"rules"` // hash of the rules in use
-	Domains  []string  `json:"domains"`
-	Started  time.Time `json:"started"`
-	Loaded   time.Time `json:"loaded,omitzero"` // when the rules came into use
-	Degraded []string  `json:"degraded"`
-}
-
-// card is what this sidecar shows about itself.
-func (s *Sidecar) card() any {
+// card is what this sidecar shows about itself to the others.
+func (s *Sidecar) card() admin.SidecarView {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	c := fleetCard{Host: host, Version: s.cfg.Version, Domains: s.domains(), Started: s.started, Degraded: append([]string{}, s.loads.degraded()...)}
-	if c.Domains == nil {
-		c.Domains = []string{}
-	}
+	c := admin.SidecarView{Host: host, Version: s.cfg.Version, Domains: append([]string{}, s.domains()...), Started: s.started, Degraded: s.troubles()}
 	if in := s.inUse.Load(); in != nil {
 		c.Rules, c.Loaded = in.hash, in.at
 	}
-	c.Version = strings.TrimSpace(c.Version)
 	return c
 }
 

@@ -59,11 +59,12 @@ func (s *Sidecar) openPeers(shared *store.Redis) {
 	s.peers = peers.New(peers.Config{
 		Fleet: shared.Fleet(), Channel: keys.Shared("news"), Cards: keys.Shared("cards"),
 		Answers: func(question string) string { return keys.Shared("answers:" + question) },
-		Card:    s.card, Gap: s.records.Outdate,
+		Card:    func() any { return s.card() }, Gap: s.records.Outdate, Reply: s.reply,
 		Topics: map[string]func([]byte){topicRecord: s.hearRecord, topicCounter: func(body []byte) {
 			var changed []string
 			if json.Unmarshal(body, &changed) == nil {
 				shared.Drop(changed)
+				s.engine.Forget(context.Background(), changed)
 			}
 		}},
 		OnError: func(err error) { s.log.Debug("the other sidecars", "error", err) },

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/health"
 
 	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/audit"
 	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/door"
@@ -54,6 +55,9 @@ type Sidecar struct {
 	breaker   func() breaker.State         // of Redis; nil without Redis
 	records   *records.Book
 	peers     *peers.Peers // nil without Redis
+	top       *audit.Top   // nil: there is none
+	feed      audit.Feed
+	stopping  chan struct{} // closed when the debug port begins to stop
 	started   time.Time
 	inUse     atomic.Pointer[rulesInUse] // nil: there are no rules yet
 	loads     loads
@@ -87,7 +91,10 @@ func New(cfg settings.Config) (*Sidecar, error) { return assemble(cfg, nil) }
 
 // assemble is New with a store of the caller's; nil makes the one that cfg asks for.
 func assemble(cfg settings.Config, counter engine.Counter) (*Sidecar, error) {
-	s := &Sidecar{cfg: cfg, started: time.Now().UTC(), forget: func() {}, serves: func([]string) {}}
+	s := &Sidecar{cfg: cfg, started: time.Now().UTC(), stopping: make(chan struct{}), forget: func() {}, serves: func([]string) {}}
+	if cfg.Admin.TopKeys > 0 {
+		s.top = audit.NewTop(cfg.Admin.TopKeys, time.Now)
+	}
 	s.streams, s.endStream = context.WithCancel(context.Background())
 	s.defers("streams", func() error { s.endStream(); return nil })
 	for _, step := range []func() error{
@@ -157,7 +164,7 @@ func (s *Sidecar) openStore(counter engine.Counter) error {
 	s.defers("memory", memory.Close)
 	cfg := engine.Config{
 		Store: memory, Shadow: s.cfg.Answer.Shadow, Quota: s.cfg.Answer.Quota, Waiters: s.cfg.Store.Waiters, DebtBytes: s.budget.debts, ReservedBytes: s.budget.reserved,
-		OnVerdict: s.observer.Verdict, OnOverAdmitted: s.observer.OverAdmitted, OnPanic: s.observer.Panicked,
+		OnVerdict: s.verdict, OnOverAdmitted: s.observer.OverAdmitted, OnPanic: s.observer.Panicked,
 	}
 	role := "main"
 	var shared *store.Redis
@@ -236,6 +243,7 @@ func (s *Sidecar) openDoors() error {
 		admin.Server(admin.Public(s.probes, s.watchJSON(door.JSON())), answerWithin),
 		admin.Server(admin.Debug{Rules: s.engine.Rules, Stats: s.telemetry.Text, Metrics: s.metrics(), Level: s.logLevel(), API: api}.Handler(), 0),
 	}
+	s.http[1].RegisterOnShutdown(func() { close(s.stopping) })
 	if s.sockets.metrics != nil {
 		s.http = append(s.http, admin.Server(admin.Metrics(s.cfg.Metrics.Path, s.metrics()), answerWithin))
 	}

@@ -1,0 +1,282 @@
+package audit
+
+import (
+	"container/heap"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	topSpan    = time.Minute // of one generation; a ranking is of the present one and the one before
+	samplesMax = 4096        // samples of a second above which fewer are taken
+	samplesMin = 1024        // samples of a second below which more are taken
+	everyMost  = 1024        // at least one decision in so many is a sample
+)
+
+// Top counts which keys are asked for and refused most, in memory that does not grow: a space-saving sketch, of samples where there are
+// many decisions. What it tells has an error, which it tells too. It is safe for concurrent use.
+type Top struct {
+	size  int
+	now   func() time.Time
+	every atomic.Uint32 // one decision in so many is a sample
+
+	mu      sync.Mutex // guards all below
+	began   time.Time  // of the present generation
+	second  time.Time  // in which samples are counted
+	samples int
+	present [2]*sketch // asked, refused
+	past    [2]*sketch
+	before  time.Time // when the past generation began
+}
+
+// NewTop makes a sketch of so many keys, at least 1.
+func NewTop(keys int, now func() time.Time) *Top {
+	t := &Top{size: max(keys, 1), now: now, began: now()}
+	t.before = t.began
+	t.every.Store(1)
+	for i := range t.present {
+		t.present[i], t.past[i] = newSketch(t.size), newSketch(t.size)
+	}
+	return t
+}
+
+// Sampled reports whether a decision is a sample. If so, Note has to be called for each of its keys.
+func (t *Top) Sampled() bool {
+	every := t.every.Load()
+	return every == 1 || rand.Uint32N(every) == 0
+}
+
+// Note counts a key of a decision that is a sample. It keeps the texts.
+func (t *Top) Note(domain, rule, key string, refused bool) {
+	now := t.now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.paceLocked(now)
+	weight := int64(t.every.Load())
+	of := Ranked{Domain: domain, Rule: rule, Key: key}
+	t.present[0].add(of, weight)
+	if refused {
+		t.present[1].add(of, weight)
+	}
+}
+
+// paceLocked begins a generation when its time has come, and takes fewer samples where there are many.
+func (t *Top) paceLocked(now time.Time) {
+	if now.Sub(t.began) >= topSpan {
+		t.before, t.began = t.began, now
+		t.past, t.present = t.present, t.past
+		for _, s := range t.present {
+			s.clear()
+		}
+	}
+	t.samples++
+	every := t.every.Load()
+	switch {
+	case now.Sub(t.second) >= time.Second:
+		if t.samples < samplesMin && every > 1 {
+			t.every.Store(every / 2)
+		}
+		t.second, t.samples = now, 0
+	case t.samples > samplesMax && every < everyMost:
+		t.every.Store(every * 2)
+		t.samples = 0
+	}
+}
+
+// Ranked is a key with how often it was asked for, or refused.
+type Ranked struct {
+	Domain string `json:"domain"`
+	Rule   string `json:"rule"`
+	Key    string `json:"key"`
+	Count  int64  `json:"count"`
+	Error  int64  `json:"error"` // by which the count may be too high or, where decisions are sampled, too low
+}
+
+// Ranking is the keys that are asked for and refused most.
+type Ranking struct {
+	Since   time.Time `json:"since"`
+	Every   int64     `json:"sampled_one_in"`
+	Asked   []Ranked  `json:"asked"`
+	Refused []Ranked  `json:"refused"`
+	Floor   [2]int64  `json:"floor"` // counts that a key may have and not be in the list, of asked and refused
+}
+
+// Ranking returns what the sketch holds, the highest counts first.
+func (t *Top) Ranking() Ranking {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.paceLocked(t.now())
+	t.samples--
+	r := Ranking{Since: t.before.UTC(), Every: int64(t.every.Load())}
+	r.Asked, r.Floor[0] = merged(t.present[0], t.past[0])
+	r.Refused, r.Floor[1] = merged(t.present[1], t.past[1])
+	for _, list := range [][]Ranked{r.Asked, r.Refused} {
+		for i := range list {
+			list[i].Error += sampling(list[i].Count, r.Every)
+		}
+	}
+	return r
+}
+
+// sampling is the error of a count of samples: two standard deviations.
+func sampling(count, every int64) int64 {
+	if every <= 1 {
+		return 0
+	}
+	return int64(2 * math.Sqrt(float64(count)*float64(every-1)))
+}
+
+// merged is the sum of two sketches. A key that one of them does not hold may have had that one's floor.
+func merged(a, b *sketch) ([]Ranked, int64) {
+	list := slices.Clone(a.entries)
+	for i := range list {
+		if other, known := b.places[list[i].id()]; known {
+			list[i].Count += b.entries[other].Count
+			list[i].Error += b.entries[other].Error
+		} else {
+			list[i].Error += b.floor()
+		}
+	}
+	for _, e := range b.entries {
+		if _, known := a.places[e.id()]; !known {
+			e.Error += a.floor()
+			list = append(list, e)
+		}
+	}
+	sortRanked(list)
+	return list, a.floor() + b.floor()
+}
+
+func sortRanked(list []Ranked) {
+	slices.SortStableFunc(list, func(a, b Ranked) int {
+		if a.Count != b.Count {
+			return int(max(min(b.Count-a.Count, 1), -1))
+		}
+		if a.Key < b.Key {
+			return -1
+		}
+		return 1
+	})
+}
+
+// Merge is the sum of the rankings of several sidecars.
+func Merge(all []Ranking) Ranking {
+	if len(all) == 0 {
+		return Ranking{Asked: []Ranked{}, Refused: []Ranked{}}
+	}
+	sum := Ranking{Since: all[0].Since, Every: 1}
+	var lists [2][][]Ranked
+	var floors [2][]int64
+	for _, r := range all {
+		if r.Since.Before(sum.Since) {
+			sum.Since = r.Since
+		}
+		sum.Every = max(sum.Every, r.Every)
+		for i, list := range [][]Ranked{r.Asked, r.Refused} {
+			lists[i], floors[i] = append(lists[i], list), append(floors[i], r.Floor[i])
+			sum.Floor[i] += r.Floor[i]
+		}
+	}
+	sum.Asked, sum.Refused = mergeLists(lists[0], floors[0]), mergeLists(lists[1], floors[1])
+	return sum
+}
+
+// mergeLists adds up lists. A key that a list does not hold may have had that list's floor.
+func mergeLists(lists [][]Ranked, floors []int64) []Ranked {
+	all := int64(0)
+	for _, f := range floors {
+		all += f
+	}
+	sums := map[ranked]*Ranked{}
+	for i, list := range lists {
+		for _, e := range list {
+			sum := sums[e.id()]
+			if sum == nil {
+				sum = &Ranked{Domain: e.Domain, Rule: e.Rule, Key: e.Key, Error: all}
+				sums[e.id()] = sum
+			}
+			sum.Count += e.Count
+			sum.Error += e.Error - floors[i]
+		}
+	}
+	list := make([]Ranked, 0, len(sums))
+	for _, sum := range sums {
+		list = append(list, *sum)
+	}
+	sortRanked(list)
+	return list
+}
+
+// ranked tells keys apart.
+type ranked struct{ domain, rule, key string }
+
+func (r *Ranked) id() ranked { return ranked{r.Domain, r.Rule, r.Key} }
+
+// sketch keeps the counts of as many keys as it has room for. A new key takes the place of the one with the lowest count, and its count,
+// which is its error. It is a heap by count.
+type sketch struct {
+	size    int
+	entries []Ranked
+	places  map[ranked]int
+}
+
+func newSketch(size int) *sketch {
+	return &sketch{size: size, entries: make([]Ranked, 0, size), places: make(map[ranked]int, size)}
+}
+
+func (s *sketch) clear() {
+	clear(s.entries)
+	clear(s.places)
+	s.entries = s.entries[:0]
+}
+
+// floor is the count that a key may have without being there.
+func (s *sketch) floor() int64 {
+	if len(s.entries) < s.size {
+		return 0
+	}
+	return s.entries[0].Count
+}
+
+func (s *sketch) add(of Ranked, weight int64) {
+	at, known := s.places[of.id()]
+	switch {
+	case known:
+		s.entries[at].Count += weight
+		heap.Fix(s, at)
+	case len(s.entries) < s.size:
+		of.Count = weight
+		s.entries = append(s.entries, of)
+		s.places[of.id()] = len(s.entries) - 1
+		heap.Fix(s, len(s.entries)-1)
+	default:
+		least := &s.entries[0]
+		delete(s.places, least.id())
+		of.Count, of.Error = least.Count+weight, least.Count
+		*least = of
+		s.places[of.id()] = 0
+		heap.Fix(s, 0)
+	}
+}
+
+// Len is how many entries there are.
+func (s *sketch) Len() int { return len(s.entries) }
+
+// Less orders by count.
+func (s *sketch) Less(i, j int) bool { return s.entries[i].Count < s.entries[j].Count }
+
+// Swap swaps two entries.
+func (s *sketch) Swap(i, j int) {
+	s.entries[i], s.entries[j] = s.entries[j], s.entries[i]
+	s.places[s.entries[i].id()], s.places[s.entries[j].id()] = i, j
+}
+
+// Push is not used: add puts entries in.
+func (s *sketch) Push(any) {}
+
+// Pop is not used: add replaces the least entry.
+func (s *sketch) Pop() any { return nil }
