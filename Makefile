@@ -18,11 +18,13 @@ REFERENCE    := v1.4.1-0.20260122083618-3fb702589d36
 REFERENCE_BIN = $(TOOLS)/ratelimit/$(REFERENCE)/service_cmd
 # What editors check rule files with: `make editor` lets it check the examples.
 LANGUAGE_SERVER = $(TOOLS)/yaml-language-server/node_modules/yaml-language-server/bin/yaml-language-server
+# What checks the admin API against its OpenAPI document: `make api` lets it.
+SCHEMATHESIS = $(TOOLS)/schemathesis/bin/st
 export ENVOY_BIN
 
 # Every package but the tests of the whole, which need Envoy. The fault matrix is about time and the tests under load are about
 # more calls than the machine can do, so each has the machine to itself and does not run under the race detector.
-ROOMS = $$($(GO) list ./... | grep -vE '/test/(integration|demo|editor)')
+ROOMS = $$($(GO) list ./... | grep -vE '/test/(integration|demo|editor|api)')
 WHOLE = $$($(GO) list ./test/integration/... | grep -vE '/(faults|load)$$')
 LINT  = $(GO) tool -modfile=tools/go.mod golangci-lint
 
@@ -53,7 +55,7 @@ demo: demo-tools build ## Envoy, two sidecars, Redis and an upstream from exampl
 .PHONY: test
 test: ## install what is missing, then lint, unit, race, contract, integration and manifest tests
 	@export SPILLWAY_T0=$$(date +%s); \
-	$(MAKE) tools lint unit race integration test-demo manifests editor; \
+	$(MAKE) tools lint unit race integration test-demo manifests editor api; \
 	printf '\n== all green in %s s; skipped: nothing, no test can skip\n' "$$(( $$(date +%s) - SPILLWAY_T0 ))"
 
 .PHONY: lint
@@ -110,6 +112,16 @@ $(LANGUAGE_SERVER): tools/language-server/package-lock.json
 	@./tools/yaml-language-server $(TOOLS)/yaml-language-server
 	@touch $@
 
+.PHONY: api
+api: $(SCHEMATHESIS) ## the admin API against the OpenAPI document that it serves, by schemathesis
+	$(call headline,admin API)
+	@command -v redis-server >/dev/null || ./tools/packages redis-server
+	@$(GO) test -count=1 ./test/api
+
+$(SCHEMATHESIS): tools/schemathesis.txt
+	@./tools/schemathesis $(TOOLS)/schemathesis
+	@touch $@
+
 .PHONY: soak
 soak: tools ## a fault every tenth of SOAK (10m) under load: nothing piles up, no decision is wrong
 	@SOAK=$${SOAK:-10m} $(GO) test -count=1 -v -timeout 24h -run '^TestSoak$$' ./test/integration/faults
@@ -142,7 +154,7 @@ docs: ## write docs/metrics.md, docs/environment.md and docs/rules.schema.json a
 	@$(GO) test -count=1 -run '^TestReference' . -update
 
 .PHONY: tools
-tools: demo-tools $(LANGUAGE_SERVER) ## install redis-server, a C compiler, curl, promtool, Envoy and the YAML language server where they are missing
+tools: demo-tools $(LANGUAGE_SERVER) $(SCHEMATHESIS) ## install redis-server, a C compiler, curl, promtool, Envoy, the YAML language server and schemathesis where they are missing
 	@command -v cc >/dev/null || ./tools/packages gcc libc6-dev # for the race detector
 	@command -v promtool >/dev/null || ./tools/packages prometheus
 

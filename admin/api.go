@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -55,6 +56,7 @@ type route struct {
 
 // routes are all operations but those that answer with a stream.
 var routes = []route{
+	{"GET", "/v1/openapi.json", View, (*API).openapi},
 	{"POST", "/v1/explain", View, (*API).explain},
 	{"GET", "/v1/rules", View, (*API).rules},
 	{"GET", "/v1/config", View, (*API).config},
@@ -194,6 +196,10 @@ func decode(body []byte, into any) *Problem {
 	if _, err = d.Token(); !errors.Is(err, io.EOF) {
 		return bad("something follows the JSON object: send one object alone")
 	}
+	err = strict(body, reflect.TypeOf(into))
+	if err != nil {
+		return bad("the body is not what is expected: %v", err)
+	}
 	return nil
 }
 
@@ -206,6 +212,9 @@ func (c *call) query(known ...string) (map[string]string, *Problem) {
 		}
 		if len(all) > 1 {
 			return nil, bad("the parameter %q is there %d times: give it once", name, len(all))
+		}
+		if all[0] == "" {
+			return nil, bad("the parameter %q is empty: leave it out, or fill it in", name)
 		}
 		values[name] = all[0]
 	}

@@ -1,7 +1,9 @@
 package admin
 
 import (
+	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 	"unicode"
@@ -11,7 +13,7 @@ import (
 	"github.com/spillway-mesh/spillway/rules"
 )
 
-const maxText = 1024 // bytes of a reason or a note
+const maxText = 1024 // characters of a reason or a note
 
 // BlockRequest asks to refuse all requests of an identity.
 type BlockRequest struct {
@@ -72,7 +74,7 @@ func (a *API) unblock(c *call) (any, *Problem) {
 		return nil, wrong
 	}
 	if ask.Lift && id.Kind == records.APIKey {
-		return nil, bad("lift works for a user, a tenant or an ip: blocks of the rule file do not name API keys")
+		return nil, cannot("lift works for a user, a tenant or an ip: blocks of the rule file do not name API keys")
 	}
 	return a.change(c, "unblock", id, ask.DryRun, nil, func(r *records.Record) {
 		r.Block = nil
@@ -115,30 +117,37 @@ func (a *API) until(until time.Time, span string) (time.Time, *Problem) {
 	now := a.Now()
 	if span != "" {
 		if !until.IsZero() {
-			return until, bad("until and for are both given: give one of them")
+			return until, cannot("until and for are both given: give one of them")
 		}
-		length, err := rules.ParseDuration(span)
-		if err != nil || length <= 0 {
-			return until, bad("for %q must be a duration above 0, such as 10m or 24h", span)
+		length, err := oneSpan(span)
+		if err != nil {
+			return until, bad("for: %v", err)
 		}
 		until = now.Add(length)
 	}
 	if !until.IsZero() && !until.After(now) {
-		return until, bad("until %s has passed", until.Format(time.RFC3339))
-	}
-	if until.Year() > 9999 {
-		return until, bad("until is later than the year 9999: leave it out for a block without end")
+		return until, cannot("until %s has passed", until.Format(time.RFC3339))
 	}
 	return until.UTC(), nil
 }
 
+var spans = regexp.MustCompile(`^([1-9][0-9]{0,2}d|[1-9][0-9]{0,3}(h|m|s|ms))\z`)
+
+// oneSpan reads a duration with one unit.
+func oneSpan(text string) (time.Duration, error) {
+	if !spans.MatchString(text) {
+		return 0, fmt.Errorf("%q must be a whole number and one unit of ms, s, m, h and d, such as 250ms, 10m or 7d", text)
+	}
+	return rules.ParseDuration(text)
+}
+
 // texts checks a reason and a note.
 func texts(reason string, note *string) *Problem {
-	if len(reason) > maxText || note != nil && len(*note) > maxText {
-		return bad("reason and note have at most %d bytes", maxText)
+	if utf8.RuneCountInString(reason) > maxText || note != nil && utf8.RuneCountInString(*note) > maxText {
+		return bad("reason and note have at most %d characters", maxText)
 	}
 	if !printable(reason) {
-		return bad("the reason has control characters: remove them")
+		return cannot("the reason has control characters: remove them")
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
@@ -156,13 +157,21 @@ func (a *API) asked(ask *ExplainRequest) (*descriptors.Request, *Problem) {
 		req, err = a.Doors.RLS(ask.RLS)
 	case ask.HTTP.Method == "" || ask.HTTP.Path == "":
 		return nil, bad("http needs a method and a path")
+	case ask.HTTP.Peer != "" && !isAddress(ask.HTTP.Peer):
+		return nil, bad("peer %q must be an address, such as 192.0.2.7", ask.HTTP.Peer)
 	default:
 		req, err = a.Doors.HTTP(ask.HTTP)
 	}
 	if err != nil {
-		return nil, bad("%v", err)
+		return nil, cannot("%v", err)
 	}
 	return req, nil
+}
+
+// isAddress reports whether a text is an address without a zone.
+func isAddress(text string) bool {
+	addr, err := netip.ParseAddr(text)
+	return err == nil && addr.Zone() == ""
 }
 
 // take fills in how the request was matched.

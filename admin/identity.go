@@ -4,12 +4,13 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/records"
 )
 
-// maxName is how many bytes the name of an identity has at most.
+// maxName is how many characters the name of an identity has at most.
 const maxName = 1024
 
 // Whom is the part of a request that names an identity: a domain, and one of the others.
@@ -32,7 +33,7 @@ func (a *API) domain(name string) (*descriptors.CompiledDomain, *Problem) {
 		name = all[0]
 	}
 	if name == "" {
-		return nil, bad("domain is missing: name one of %s", strings.Join(all, ", "))
+		return nil, cannot("domain is missing: name one of %s", strings.Join(all, ", "))
 	}
 	d := set.Domain(name)
 	if d == nil {
@@ -68,8 +69,8 @@ func (a *API) identity(w *Whom) (records.Identity, *Problem) {
 func identityOf(domain string, kind records.Kind, name string) (records.Identity, *Problem) {
 	id := records.Identity{Domain: domain, Kind: kind, Name: name}
 	switch {
-	case len(name) > maxName:
-		return id, bad("the %s has %d bytes: at most %d are taken", kind, len(name), maxName)
+	case utf8.RuneCountInString(name) > maxName:
+		return id, bad("the %s has more than %d characters", kind, maxName)
 	case kind == records.Network:
 		network, known := descriptors.ParseAddress(name)
 		if !known {

@@ -24,6 +24,11 @@ func problem(status int, format string, args ...any) *Problem {
 // bad is a problem with what the caller sent.
 func bad(format string, args ...any) *Problem { return problem(http.StatusBadRequest, format, args...) }
 
+// cannot is a problem with what the caller wants: it is well written, and cannot be done.
+func cannot(format string, args ...any) *Problem {
+	return problem(http.StatusUnprocessableEntity, format, args...)
+}
+
 // write answers with the problem.
 func (p *Problem) write(w http.ResponseWriter) {
 	writeJSON(w, p.Status, "application/problem+json", p)

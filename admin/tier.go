@@ -1,15 +1,19 @@
 package admin
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
+	"strconv"
+	"unicode/utf8"
 
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/records"
-	"github.com/spillway-mesh/spillway/rules"
 )
 
 const (
-	maxTier   = 256 // bytes
+	maxTier   = 256 // characters
 	maxLimits = 16  // of one record
 )
 
@@ -17,10 +21,39 @@ const (
 // to what the rule file has.
 type TierRequest struct {
 	Whom
-	Tier   *string      `json:"tier,omitempty"`
-	Limits *[]LimitView `json:"limits,omitempty"`
-	Note   *string      `json:"note,omitempty"`
-	DryRun bool         `json:"dry_run,omitempty"`
+	Tier   *string     `json:"tier,omitempty"`
+	Limits *[]NewLimit `json:"limits,omitempty"`
+	Note   *string     `json:"note,omitempty"`
+	DryRun bool        `json:"dry_run,omitempty"`
+}
+
+// NewLimit is a limit that an identity is to have: unlimited, or a count and a window.
+type NewLimit struct {
+	Name      string `json:"name,omitempty"`
+	Unlimited *bool  `json:"unlimited,omitempty"`
+	Count     *Whole `json:"count,omitempty"`
+	Per       string `json:"per,omitempty"`
+	Burst     *Whole `json:"burst,omitempty"`     // default: the count
+	Algorithm string `json:"algorithm,omitempty"` // default: token_bucket
+}
+
+// Whole is a whole number. JSON may write it as 100, 100.0 or 1e2.
+type Whole int64
+
+// UnmarshalJSON reads the number.
+func (n *Whole) UnmarshalJSON(text []byte) error {
+	whole, err := strconv.ParseInt(string(text), 10, 64)
+	if err == nil {
+		*n = Whole(whole)
+		return nil
+	}
+	var number float64
+	err = json.Unmarshal(text, &number)
+	if err != nil || number != math.Trunc(number) || math.Abs(number) > 1<<53 {
+		return fmt.Errorf("%s must be a whole number", text)
+	}
+	*n = Whole(number)
+	return nil
 }
 
 // tier serves POST /v1/tier.
@@ -56,11 +89,11 @@ func (a *API) tier(c *call) (any, *Problem) {
 func (r *TierRequest) check(kind records.Kind) *Problem {
 	switch {
 	case kind == records.Network:
-		return bad("an address has no tier and no limits of its own: name a user, a tenant or an api_key")
+		return cannot("an address has no tier and no limits of its own: name a user, a tenant or an api_key")
 	case r.Tier == nil && r.Limits == nil && r.Note == nil:
-		return bad("tier, limits and note are missing: give at least one of them")
-	case r.Tier != nil && len(*r.Tier) > maxTier:
-		return bad("the tier has more than %d bytes", maxTier)
+		return cannot("tier, limits and note are missing: give at least one of them")
+	case r.Tier != nil && utf8.RuneCountInString(*r.Tier) > maxTier:
+		return bad("the tier has more than %d characters", maxTier)
 	case r.Limits != nil && len(*r.Limits) > maxLimits:
 		return bad("%d limits are more than %d", len(*r.Limits), maxLimits)
 	}
@@ -68,22 +101,22 @@ func (r *TierRequest) check(kind records.Kind) *Problem {
 }
 
 // limitsOf reads limits.
-func limitsOf(written *[]LimitView) ([]records.Limit, *Problem) {
+func limitsOf(written *[]NewLimit) ([]records.Limit, *Problem) {
 	if written == nil {
 		return nil, nil
 	}
 	var all []records.Limit
 	names := map[string]bool{}
 	for i, w := range *written {
-		l, err := limitOf(w)
+		l, err := w.limit()
 		if err == nil && w.Name != "" && names[w.Name] {
 			err = fmt.Errorf("another one has the name %q", w.Name)
 		}
-		if err == nil && w.Unlimited && len(*written) > 1 {
-			err = fmt.Errorf("unlimited stands beside other limits: keep one or the other")
+		if err == nil && l.Unlimited && len(*written) > 1 {
+			err = errors.New("unlimited stands beside other limits: keep one or the other")
 		}
 		if err != nil {
-			return nil, bad("limit %d: %v", i+1, err)
+			return nil, cannot("limit %d: %v", i+1, err)
 		}
 		names[w.Name] = true
 		all = append(all, l)
@@ -91,17 +124,21 @@ func limitsOf(written *[]LimitView) ([]records.Limit, *Problem) {
 	return all, nil
 }
 
-// limitOf reads one limit. The default algorithm is token_bucket, and its burst is the count.
-func limitOf(w LimitView) (records.Limit, error) {
-	r := records.Limit{Name: w.Name, Unlimited: w.Unlimited, Count: w.Count, Burst: w.Burst, Algorithm: w.Algorithm}
-	if len(w.Name) > maxTier || !plainName(w.Name) {
-		return r, fmt.Errorf("the name must have at most %d bytes, and no quotes, backslashes and control characters", maxTier)
+// limit reads one limit. The default algorithm is token_bucket, and its burst is the count.
+func (w *NewLimit) limit() (records.Limit, error) {
+	r := records.Limit{Name: w.Name}
+	if utf8.RuneCountInString(w.Name) > maxTier || !plainName(w.Name) {
+		return r, fmt.Errorf("the name must have at most %d characters, and no quotes, backslashes and control characters", maxTier)
 	}
-	if w.Unlimited {
-		if w != (LimitView{Name: w.Name, Unlimited: true}) {
-			return r, fmt.Errorf("unlimited stands alone: remove count, per, burst and algorithm")
+	if w.Unlimited != nil {
+		r.Unlimited = true
+		if !*w.Unlimited || *w != (NewLimit{Name: w.Name, Unlimited: w.Unlimited}) {
+			return r, errors.New("unlimited: true stands alone: remove count, per, burst and algorithm")
 		}
 		return r, nil
+	}
+	if w.Count == nil {
+		return r, errors.New("count is missing")
 	}
 	algorithm := limit.TokenBucket
 	if w.Algorithm != "" {
@@ -111,15 +148,22 @@ func limitOf(w LimitView) (records.Limit, error) {
 			return r, fmt.Errorf("algorithm %q must be token_bucket, sliding_window, fixed_window or sliding_log", w.Algorithm)
 		}
 	}
-	per, err := rules.ParseDuration(w.Per)
+	return w.counted(r, algorithm)
+}
+
+// counted fills in the numbers of a limit, and checks them.
+func (w *NewLimit) counted(r records.Limit, algorithm limit.Algorithm) (records.Limit, error) {
+	per, err := oneSpan(w.Per)
 	if err != nil {
 		return r, fmt.Errorf("per: %w", err)
 	}
-	r.Per, r.Algorithm = per, algorithm.String()
-	if algorithm.HasBurst() && r.Burst == 0 {
+	r.Count, r.Per, r.Algorithm = int64(*w.Count), per, algorithm.String()
+	switch {
+	case algorithm.HasBurst() && w.Burst == nil:
 		r.Burst = r.Count
-	}
-	if !algorithm.HasBurst() && r.Burst != 0 {
+	case algorithm.HasBurst():
+		r.Burst = int64(*w.Burst)
+	case w.Burst != nil:
 		return r, fmt.Errorf("burst belongs to token_bucket: %s has none", algorithm)
 	}
 	return r, limit.Limit{Algorithm: algorithm, Count: r.Count, Window: per, Burst: r.Burst}.Validate()

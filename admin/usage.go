@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/limit"
@@ -103,8 +104,8 @@ func (a *API) counters(ctx context.Context, h *HolderRequest) ([]descriptors.Cou
 func whoOf(h *HolderRequest) (descriptors.Who, *Problem) {
 	who := descriptors.Who{Tenant: h.Tenant, User: h.User, APIKey: h.APIKey}
 	for _, one := range []struct{ kind, name string }{{"user", h.User}, {"tenant", h.Tenant}, {"api_key", h.APIKey}, {"tier", h.Tier}} {
-		if len(one.name) > maxName {
-			return who, bad("the %s has %d bytes: at most %d are taken", one.kind, len(one.name), maxName)
+		if utf8.RuneCountInString(one.name) > maxName {
+			return who, bad("the %s has more than %d characters", one.kind, maxName)
 		}
 		if one.name != "" && one.name[0] == '/' {
 			return who, bad("%s %q looks like a path: name a %s, and give the path as endpoint", one.kind, one.name, one.kind)
@@ -123,7 +124,7 @@ func whoOf(h *HolderRequest) (descriptors.Who, *Problem) {
 // byKeys finds the counters of keys.
 func (a *API) byKeys(h *HolderRequest) ([]descriptors.Counter, *Problem) {
 	if h.Whom != (Whom{Domain: h.Domain}) || h.Endpoint+h.Tier != "" {
-		return nil, bad("keys name counters by themselves: leave out user, tenant, api_key, ip, endpoint and tier")
+		return nil, cannot("keys name counters by themselves: leave out user, tenant, api_key, ip, endpoint and tier")
 	}
 	if len(h.Keys) > maxKeys {
 		return nil, bad("%d keys are more than %d", len(h.Keys), maxKeys)
@@ -198,7 +199,7 @@ func (a *API) restore(c *call, what string, keyOf func(*descriptors.Counter) str
 		return nil, wrong
 	}
 	if ask.User+ask.Tenant+ask.IP+ask.APIKey+ask.Endpoint == "" && len(ask.Keys) == 0 {
-		return nil, bad("name whom, by user, tenant, api_key, ip or endpoint, or name keys")
+		return nil, cannot("name whom, by user, tenant, api_key, ip or endpoint, or name keys")
 	}
 	counters, unlisted, wrong := a.counters(c.ctx, &ask.HolderRequest)
 	if wrong != nil {
