@@ -54,7 +54,7 @@ func TestProbesWhileDraining(t *testing.T) {
 }
 
 func debug(rules func() *descriptors.Set, stats func(io.Writer) error) http.Handler {
-	return Debug{Rules: rules, Stats: stats, Metrics: teapot}.Handler()
+	return Debug{Rules: rules, Stats: stats, Metrics: teapot, API: teapot}.Handler()
 }
 
 func noRules() *descriptors.Set { return nil }

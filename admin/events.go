@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/spillway-mesh/spillway/audit"
 )
 
 const (
@@ -20,12 +22,9 @@ func (a *API) serveEvents(w http.ResponseWriter, r *http.Request, caller Caller)
 		notAllowed(here).write(w, here)
 		return
 	}
-	if a.Events == nil || a.EventsRole == NoRole {
-		problem(http.StatusNotFound, "ADMIN_EVENTS is off").write(w)
-		return
-	}
-	if caller.Role < a.EventsRole {
-		problem(http.StatusForbidden, "%s has the role %s, and events need the role %s", caller.Name, caller.Role, a.EventsRole).write(w)
+	wrong := a.mayRead(caller)
+	if wrong != nil {
+		wrong.write(w)
 		return
 	}
 	items, end, ok := a.Events.Read()
@@ -41,23 +40,18 @@ func (a *API) serveEvents(w http.ResponseWriter, r *http.Request, caller Caller)
 	out := &eventStream{w: w, control: http.NewResponseController(w)}
 	_ = out.control.SetReadDeadline(time.Time{}) // the server's holds for the request, which was read
 	out.write(": refusals follow\n\n")
-	tick := time.NewTicker(eventsAlive)
-	defer tick.Stop()
-	for out.err == nil {
-		select {
-		case item := <-items:
-			if item.Dropped > 0 {
-				out.write(fmt.Sprintf("event: dropped\ndata: {\"count\":%d}\n\n", item.Dropped))
-			}
-			out.event(item.Event)
-		case <-tick.C:
-			out.write(": still here\n\n")
-		case <-r.Context().Done():
-			return
-		case <-a.Stopping:
-			return
-		}
+	out.follow(items, r.Context().Done(), a.Stopping)
+}
+
+// mayRead returns why a caller gets no events, or nil.
+func (a *API) mayRead(caller Caller) *Problem {
+	switch {
+	case a.EventsRole == NoRole:
+		return problem(http.StatusNotFound, "ADMIN_EVENTS is off")
+	case caller.Role < a.EventsRole:
+		return problem(http.StatusForbidden, "%s has the role %s, and events need the role %s", caller.Name, caller.Role, a.EventsRole)
 	}
+	return nil
 }
 
 // eventStream writes events to one reader.
@@ -65,6 +59,27 @@ type eventStream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	err     error
+}
+
+// follow writes events until the reader has gone or has to go.
+func (s *eventStream) follow(items <-chan audit.Item, gone, stopping <-chan struct{}) {
+	tick := time.NewTicker(eventsAlive)
+	defer tick.Stop()
+	for s.err == nil {
+		select {
+		case item := <-items:
+			if item.Dropped > 0 {
+				s.write(fmt.Sprintf("event: dropped\ndata: {\"count\":%d}\n\n", item.Dropped))
+			}
+			s.event(item.Event)
+		case <-tick.C:
+			s.write(": still here\n\n")
+		case <-gone:
+			return
+		case <-stopping:
+			return
+		}
+	}
 }
 
 // event writes one event.

@@ -13,7 +13,7 @@ type level struct{ now string }
 
 func (l *level) handler() http.Handler {
 	return Debug{
-		Rules: noRules, Stats: oneLine, Metrics: teapot,
+		Rules: noRules, Stats: oneLine, Metrics: teapot, API: teapot,
 		Level: LogLevel{Get: func() string { return l.now }, Set: func(name string) error {
 			if name == "loud" {
 				return errors.New("no such level")

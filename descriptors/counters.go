@@ -149,28 +149,35 @@ func (h *holders) addGate() {
 // addNodes adds the counters of the nodes below n whose entries are all given: by their values, or by the attributes that their keys stand
 // for. with says that one of them stands for who asks.
 func (h *holders) addNodes(n *node, entries []Entry, with bool) {
-	s := &h.match.scratch
 	children := slices.Collect(maps.Values(n.exact))
 	children = slices.AppendSeq(children, maps.Values(n.bare))
 	for _, child := range children {
 		if child.keyGlob || hasStar(child.value) {
 			continue
 		}
-		e, stands := Entry{child.key, child.value}, with
-		if e.Value == "" {
-			attr, mapped := h.domain.attributes[child.key]
-			if !mapped || s.attrs.text[attr] == "" {
-				continue
-			}
-			e.Value = s.attrs.text[attr]
-			stands = stands || attr != attrEndpoint && attr != attrMethod && attr != attrTier
+		e, who, given := h.entryOf(child)
+		if !given {
+			continue
 		}
 		below := append(slices.Clone(entries), e)
-		if stands {
+		if with || who {
 			h.addLeaf(child, below)
 		}
-		h.addNodes(child, below, stands)
+		h.addNodes(child, below, with || who)
 	}
+}
+
+// entryOf is the entry by which the holder meets a node, whether it stands for who asks, and whether it is given.
+func (h *holders) entryOf(n *node) (e Entry, who, given bool) {
+	if n.value != "" {
+		return Entry{n.key, n.value}, false, true
+	}
+	attr, mapped := h.domain.attributes[n.key]
+	if !mapped {
+		return Entry{}, false, false
+	}
+	text := h.match.scratch.attrs.text[attr]
+	return Entry{n.key, text}, attr != attrEndpoint && attr != attrMethod && attr != attrTier, text != ""
 }
 
 // addLeaf adds the counters of a node.

@@ -39,7 +39,7 @@ func (d *CompiledDomain) Explain(req *Request, m *Match) *Explanation {
 	if req.Subject == nil {
 		d.explainTrees(req, x)
 	}
-	if !d.scoped && req.Records == nil {
+	if !d.meetsRules(req) {
 		return x
 	}
 	s := &m.scratch
@@ -204,8 +204,13 @@ func (d *CompiledDomain) explainRecords(req *Request, x *Explanation) {
 		one := Considered{What: "record", Name: RuleRecord, Scope: r.Kind, Descriptor: -1, Pattern: r.Name}
 		if r.Blocked && r.holds(d.index.now()) {
 			one.Action = Block.String()
+			one.Won = d.recordBlock(req) == r.in(d).block
+		} else {
+			one.Won = r.says()
 		}
-		one.Won = one.Action != "" && d.recordBlock(req) == r.in(d).block || one.Action == "" && (r.Tier != "" || len(r.Limits) > 0 || r.Lifted)
 		x.Considered = append(x.Considered, one)
 	}
 }
+
+// says reports whether the record holds something besides a block.
+func (r *Record) says() bool { return r.Tier != "" || len(r.Limits) > 0 || r.Lifted }

@@ -20,7 +20,7 @@ func (s *Set) Match(req *Request, m *Match) {
 	if trees {
 		d.findLeaves(req, m)
 	}
-	scoped := d.scoped || req.Records != nil
+	scoped := d.meetsRules(req)
 	if scoped {
 		d.choose(req, m)
 		if d.settles(req, m) {
@@ -35,6 +35,9 @@ func (s *Set) Match(req *Request, m *Match) {
 		d.chargeRules(req, m)
 	}
 }
+
+// meetsRules reports whether there is more to match than trees: rules, or records of who asks.
+func (d *CompiledDomain) meetsRules(req *Request) bool { return d.scoped || req.Records != nil }
 
 // settles reports whether a block or an allow applies, or the path is too long to say, after which nothing is charged.
 func (d *CompiledDomain) settles(req *Request, m *Match) bool {

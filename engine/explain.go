@@ -133,28 +133,36 @@ func (v *Verdict) settleForeseen() {
 	v.left = v.left[:0]
 	spent := map[string]int64{}
 	for i := range v.Decisions {
-		c, d := &v.Match.Charges[i], &v.Decisions[i]
-		v.left = append(v.left, d.Remaining)
-		if c.Op != limit.Spend || refused && !c.Each || d.Remaining == uncounted {
-			continue
+		v.left = append(v.left, v.Decisions[i].Remaining)
+		if v.Match.Charges[i].Each || !refused {
+			v.spendForeseen(i, spent)
 		}
-		switch {
-		case d.Outcome == limit.Allowed:
-			d.Charged = c.Cost
-		case c.Each:
-			d.Charged = max(d.Remaining-spent[c.Key], 0)
-		}
-		spent[c.Key] += d.Charged
 	}
 	for i := range v.Decisions {
 		c, d := &v.Match.Charges[i], &v.Decisions[i]
-		if taken := spent[c.Key]; taken > 0 && d.Remaining != uncounted {
-			d.Remaining = max(d.Remaining-taken, 0)
-			if c.Limit.Algorithm.Fills() && c.Limit.Count > 0 {
-				d.ResetAfter += time.Duration(float64(c.Limit.Window) * float64(taken) / float64(c.Limit.Count))
-			}
+		taken := spent[c.Key]
+		if taken == 0 || d.Remaining == uncounted {
+			continue
+		}
+		d.Remaining = max(d.Remaining-taken, 0)
+		if c.Limit.Algorithm.Fills() && c.Limit.Count > 0 {
+			d.ResetAfter += time.Duration(float64(c.Limit.Window) * float64(taken) / float64(c.Limit.Count))
 		}
 	}
+}
+
+// spendForeseen notes what charge i would take from its counter: all that is left, if it is taken in part.
+func (v *Verdict) spendForeseen(i int, spent map[string]int64) {
+	c, d := &v.Match.Charges[i], &v.Decisions[i]
+	switch {
+	case c.Op != limit.Spend || d.Remaining == uncounted:
+		return
+	case d.Outcome == limit.Allowed:
+		d.Charged = c.Cost
+	case c.Each:
+		d.Charged = max(d.Remaining-spent[c.Key], 0)
+	}
+	spent[c.Key] += d.Charged
 }
 
 // Left is what is left now on the counter of charge i, of a verdict that Explain has filled; -1 where it is not counted.

@@ -104,6 +104,7 @@ func assemble(cfg settings.Config, counter engine.Counter) (*Sidecar, error) {
 		s.startDecisionLog,
 		func() error { return s.openStore(counter) },
 		s.openSockets,
+		s.secureDebug,
 		s.openDoors,
 	} {
 		err := step()

@@ -1,0 +1,261 @@
+package admin
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spillway-mesh/spillway/audit"
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/rules"
+	"github.com/spillway-mesh/spillway/store"
+)
+
+// apiOf makes an API over one domain, without Redis.
+func apiOf(t *testing.T, access Access) (*API, *strings.Builder) {
+	t.Helper()
+	d, problems := rules.Decode("rules.yaml", []byte("domain: shop\nrules:\n  - {name: each, scope: user, limit: 5/1h}\n"))
+	set, _ := descriptors.Compile([]descriptors.Domain{d}, descriptors.Options{})
+	if set == nil {
+		t.Fatal(rules.FormatProblems(problems))
+	}
+	e := engine.New(engine.Config{Store: store.NewMemory(store.MemoryConfig{})})
+	t.Cleanup(func() { e.Close() })
+	e.Use(set)
+	log := new(strings.Builder)
+	return &API{
+		Access: access, Engine: e, Records: records.New(records.Config{}), Log: slog.New(slog.NewTextHandler(log, nil)),
+		InUse: func() InUse { return InUse{Hash: "abc"} }, Config: func() ConfigView { return ConfigView{} }, Events: new(audit.Feed), EventsRole: Operate,
+	}, log
+}
+
+// send sends a request to an API as if it came from an address.
+func send(h http.Handler, from, method, path, body string, headers ...string) (int, string) {
+	r := httptest.NewRequest(method, "http://127.0.0.1"+path, strings.NewReader(body))
+	r.RemoteAddr = from
+	r.Header.Set("Content-Type", "application/json")
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Code, w.Body.String()
+}
+
+const (
+	here  = "127.0.0.1:1234"
+	there = "192.0.2.1:1234"
+)
+
+func TestWithoutCredentialsTheAPIAnswersThisMachineOnly(t *testing.T) {
+	a, _ := apiOf(t, Access{})
+	h := a.Handler()
+	for _, c := range []struct {
+		from string
+		want int
+		with []string
+	}{
+		{here, 200, nil}, {there, 403, nil}, {here, 403, []string{"Sec-Fetch-Site", "cross-site"}}, {here, 403, []string{"Origin", "http://evil.example"}},
+	} {
+		code, body := send(h, c.from, "POST", "/v1/block", `{"user":"mallory"}`, c.with...)
+		if code != c.want {
+			t.Errorf("from %s with %v: %d %s, want %d", c.from, c.with, code, body, c.want)
+		}
+	}
+	r := httptest.NewRequest("GET", "http://rebound.example/v1/rules", nil)
+	r.RemoteAddr = here
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if w.Code != 403 {
+		t.Errorf("under a name that leads here: %d, want 403", w.Code)
+	}
+}
+
+func TestTokensHaveRoles(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens")
+	err := os.WriteFile(file, []byte("# who\nview vera 0123456789abcdef\n\noperate olga fedcba9876543210\n"), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := NewTokenFile(file, func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, log := apiOf(t, Access{Tokens: tokens.Tokens})
+	h := a.Handler()
+	const block, view, operate = `{"user":"mallory"}`, "Bearer 0123456789abcdef", "Bearer fedcba9876543210"
+	for _, c := range []struct {
+		method, path, body, token string
+		want                      int
+	}{
+		{"GET", "/v1/rules", "", view, 200}, {"GET", "/v1/rules", "", operate, 200}, {"GET", "/v1/rules", "", "", 401},
+		{"GET", "/v1/rules", "", "Bearer 0123456789abcdee", 401}, {"POST", "/v1/block", block, view, 403}, {"POST", "/v1/block", block, operate, 200},
+		{"GET", "/v1/events", "", view, 403}, {"GET", "/v1/nothing", "", "", 401}, {"GET", "/v1/nothing", "", view, 404},
+	} {
+		code, body := send(h, there, c.method, c.path, c.body, "Authorization", c.token)
+		if code != c.want {
+			t.Errorf("%s %s with %q: %d %s, want %d", c.method, c.path, c.token, code, body, c.want)
+		}
+	}
+	for _, want := range []string{"who=olga", "mallory", "before=null", `after="{\"block\"`} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log of the change lacks %s:\n%s", want, log)
+		}
+	}
+}
+
+func TestBadTokenFiles(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "no line", "operate olga": "2 words", "root olga 0123456789abcdef": "begin with view or operate", "view vera short": "16 or more",
+	} {
+		_, err := parseTokens(text)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "short") {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestBadInputGetsAProblem(t *testing.T) {
+	a, log := apiOf(t, Access{})
+	h := a.Handler()
+	for _, c := range []struct {
+		method, path, body string
+		want               int
+		text               string
+	}{
+		{"POST", "/v1/block", ``, 400, "empty"},
+		{"POST", "/v1/block", `{"user":"x"} {}`, 400, "one object alone"},
+		{"POST", "/v1/block", `{"usr":"x"}`, 400, "usr"},
+		{"POST", "/v1/block", `{"User":"x"}`, 400, "User"},
+		{"POST", "/v1/block", `{"user":null}`, 400, "null"},
+		{"POST", "/v1/block", `{"user":""}`, 400, "empty"},
+		{"POST", "/v1/block", `{"user":7}`, 400, "user"},
+		{"POST", "/v1/block", `{"user":"/search"}`, 400, "looks like a path"},
+		{"POST", "/v1/block", `{"user":"x","tenant":"y"}`, 400, "name one"},
+		{"POST", "/v1/block", `{"ip":"300.1.1.1"}`, 400, "address or a network"},
+		{"POST", "/v1/block", `{"user":"x","domain":"other"}`, 404, "shop"},
+		{"POST", "/v1/block", `{"user":"x","for":"-1h"}`, 400, "one unit"},
+		{"POST", "/v1/block", `{"user":"x","until":"2001-01-01T00:00:00Z"}`, 422, "has passed"},
+		{"POST", "/v1/block", `{"user":"x","reason":"a\r\nb"}`, 422, "control"},
+		{"POST", "/v1/block", `{"user":"` + strings.Repeat("x", maxBody) + `"}`, 413, "more than"},
+		{"POST", "/v1/tier", `{"ip":"192.0.2.1","tier":"x"}`, 422, "address"},
+		{"POST", "/v1/tier", `{"user":"x","limits":[{"count":5,"per":"1h","algorithm":"leaky"}]}`, 422, "leaky"},
+		{"POST", "/v1/reset", `{}`, 422, "name whom"},
+		{"POST", "/v1/reset", `{"keys":["nothing"]}`, 404, "no limit"},
+		{"POST", "/v1/explain", `{}`, 400, "one of rls"},
+		{"GET", "/v1/usage?user=x&user=y", "", 400, "2 times"},
+		{"GET", "/v1/usage?path=x", "", 400, "unknown"},
+		{"DELETE", "/v1/block", "", 405, "use POST"},
+		{"POST", "/v1/rules", "", 405, "use GET"},
+	} {
+		code, body := send(h, here, c.method, c.path, c.body)
+		var p Problem
+		err := json.Unmarshal([]byte(body), &p)
+		if err != nil || code != c.want || p.Status != code || !strings.Contains(p.Detail, c.text) {
+			t.Errorf("%s %s %.60s = %d %s, want %d with %q", c.method, c.path, c.body, code, body, c.want, c.text)
+		}
+	}
+	if code, _ := send(h, here, "POST", "/v1/block", `{"user":"x"}`, "Content-Type", "text/plain"); code != 415 {
+		t.Errorf("text/plain: %d, want 415", code)
+	}
+	if log.Len() > 0 {
+		t.Errorf("something was logged as a change:\n%s", log)
+	}
+}
+
+// views are the types of answers and requests, by the names of their schemas.
+var views = map[string]any{
+	"Problem": Problem{}, "Identity": Whom{}, "Holder": HolderRequest{}, "Limit": LimitView{}, "Block": BlockView{}, "Record": RecordView{},
+	"RecordChange": RecordChange{}, "BlockRequest": BlockRequest{}, "UnblockRequest": UnblockRequest{}, "TierRequest": TierRequest{},
+	"ResetRequest": ResetRequest{}, "Counter": CounterView{}, "Unlisted": UnlistedView{}, "Usage": UsageView{}, "CountersChange": CountersChange{},
+	"HTTPRequest": HTTPRequest{}, "Attribute": AttributeView{}, "Considered": ConsideredView{}, "Charge": ChargeView{}, "Verdict": VerdictView{},
+	"Client": ClientView{}, "Answers": AnswersView{}, "Explained": Explained{}, "Rule": RuleView{}, "Domain": DomainView{}, "Rules": RulesView{},
+	"Setting": SettingView{}, "Config": ConfigView{}, "Sidecar": SidecarView{}, "Fleet": FleetView{}, "Ranked": audit.Ranked{}, "Top": TopView{},
+	"Event": audit.Event{},
+}
+
+func TestTheDocumentHasEveryFieldAndEveryRoute(t *testing.T) {
+	var d struct {
+		Paths      map[string]map[string]any `json:"paths"`
+		Components struct {
+			Schemas map[string]struct {
+				Properties map[string]any `json:"properties"`
+			} `json:"schemas"`
+		} `json:"components"`
+	}
+	err := json.Unmarshal(OpenAPI(), &d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, view := range views {
+		fields := map[string]reflect.Type{}
+		fieldsOf(reflect.TypeOf(view), fields)
+		for field := range fields {
+			if d.Components.Schemas[name].Properties[field] == nil {
+				t.Errorf("the schema %s lacks %s", name, field)
+			}
+		}
+		if got, want := len(d.Components.Schemas[name].Properties), len(fields); got != want {
+			t.Errorf("the schema %s has %d properties, and the type %d fields", name, got, want)
+		}
+	}
+	all := append(slices.Clone(routes), route{method: "GET", path: eventsPath})
+	for _, r := range all {
+		if d.Paths[r.path][strings.ToLower(r.method)] == nil {
+			t.Errorf("the document lacks %s %s", r.method, r.path)
+		}
+	}
+	if len(d.Paths) != len(all) {
+		t.Errorf("the document has %d paths, and the API %d", len(d.Paths), len(all))
+	}
+}
+
+func TestEventsArriveAsTheyHappen(t *testing.T) {
+	a, _ := apiOf(t, Access{})
+	stopping := make(chan struct{})
+	a.Stopping = stopping
+	server := httptest.NewServer(a.Handler())
+	defer server.Close()
+	answer, err := server.Client().Get(server.URL + "/v1/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	first := make([]byte, len(": refusals follow\n\n"))
+	_, err = io.ReadFull(answer.Body, first)
+	if err != nil || answer.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("the stream begins with %q, %v", first, err)
+	}
+	now := a.Now()
+	for range 101 {
+		if a.Events.Wanted(now) {
+			a.Events.Publish(audit.Event{Rule: "each"})
+		}
+	}
+	if a.Events.Wanted(now) {
+		t.Error("a second has more than 100 events")
+	}
+	lines, seen := bufio.NewScanner(answer.Body), 0
+	for seen < 100 && lines.Scan() {
+		seen += strings.Count(lines.Text(), `"rule":"each"`)
+	}
+	if seen != 100 {
+		t.Errorf("%d events arrived, want 100: %v", seen, lines.Err())
+	}
+	close(stopping)
+	_, err = io.Copy(io.Discard, answer.Body)
+	if err != nil {
+		t.Errorf("the stream does not end when it has to: %v", err)
+	}
+}

@@ -1,0 +1,131 @@
+package sidecar
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+func TestTheFleetAndItsTopKeys(t *testing.T) {
+	redis := servers.StartRedis(t)
+	environ := []string{"REDIS_URL=" + redis.Addr, "STORE_BUDGET=1s"}
+	one, other := begin(t, operatedRules, environ...), begin(t, fewPerHour, environ...)
+	expectCodes(t, dial(t, one.Addresses().GRPC), "alice", codeOK, codeOK, codeOver)
+	expectCodes(t, dial(t, other.Addresses().GRPC), "bob", codeOK)
+	servers.Await(t, "both sidecars", func() error {
+		status, fleet := one.call(t, "GET", "/v1/fleet", nil)
+		all, _ := fleet["sidecars"].([]any)
+		if status != http.StatusOK || len(all) != 2 || fleet["rules_agree"] != false {
+			return fmt.Errorf("the fleet is %d %v", status, fleet)
+		}
+		return nil
+	})
+	status, top := one.call(t, "GET", "/v1/top?fleet=true", nil)
+	text := fmt.Sprint(top["asked"])
+	if status != http.StatusOK || top["sidecars"] != 2.0 || !strings.Contains(text, "alice") || !strings.Contains(text, "bob") {
+		t.Errorf("the top keys of the fleet are %d %v", status, top)
+	}
+	if refused := fmt.Sprint(top["refused"]); !strings.Contains(refused, "alice") || strings.Contains(refused, "bob") {
+		t.Errorf("the keys that are refused most are %v", top["refused"])
+	}
+	_, alone := one.call(t, "GET", "/v1/top?rule=each&limit=1", nil)
+	if list := alone["asked"].([]any); len(list) != 1 || strings.Contains(fmt.Sprint(list), "bob") {
+		t.Errorf("the top key of one sidecar is %v", alone)
+	}
+}
+
+func TestRulesAndConfigShowNoSecrets(t *testing.T) {
+	redis := servers.StartRedis(t, "--requirepass", "hunter2hunter2")
+	s := begin(t, operatedRules, "REDIS_URL=redis://:hunter2hunter2@"+redis.Addr, "KEY_SECRET=0123456789abcdef", "STORE_BUDGET=1s")
+	_, config := s.call(t, "GET", "/v1/config", nil)
+	text := fmt.Sprint(config)
+	if strings.Contains(text, "hunter2hunter2") || strings.Contains(text, "0123456789abcdef") || !strings.Contains(text, redis.Addr) {
+		t.Errorf("the settings are %v", text)
+	}
+	_, rules := s.call(t, "GET", "/v1/rules?domain=shop", nil)
+	if text := fmt.Sprint(rules); !strings.Contains(text, "rules.yaml:5") || rules["hash"] == "" {
+		t.Errorf("the rules are %v", rules)
+	}
+}
+
+func TestClientCertificatesHaveRoles(t *testing.T) {
+	a := newAuthority(t)
+	cert, key := a.issue(t, "server", 2)
+	s := begin(t, fewPerHour, "ADMIN_TLS_CERT="+cert, "ADMIN_TLS_KEY="+key, "ADMIN_TLS_CLIENT_CA="+a.file, "ADMIN_TLS_OPERATORS=spiffe://mesh/olga")
+	for i, c := range []struct {
+		name              string
+		view, operate, at int
+	}{{"olga", 200, 200, 200}, {"vera", 200, 403, 200}, {"", 401, 401, 200}} {
+		pool := x509.NewCertPool()
+		pool.AddCert(a.cert)
+		cfg := &tls.Config{RootCAs: pool, ServerName: "server"}
+		if c.name != "" {
+			file, private := a.issue(t, c.name, int64(10+i))
+			pair, err := tls.LoadX509KeyPair(file, private)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg.Certificates = []tls.Certificate{pair}
+		}
+		client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: cfg, DisableKeepAlives: true}}
+		base := "https://" + s.Addresses().Debug
+		for _, ask := range []struct {
+			method, path, body string
+			want               int
+		}{{"GET", "/v1/rules", "", c.view}, {"POST", "/v1/unblock", `{"user":"x"}`, c.operate}, {"GET", "/metrics", "", c.at}} {
+			request, err := http.NewRequestWithContext(t.Context(), ask.method, base+ask.path, strings.NewReader(ask.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.Header.Set("Content-Type", "application/json")
+			answer, err := client.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer.Body.Close()
+			if answer.StatusCode != ask.want {
+				t.Errorf("%s %s of %q = %d, want %d", ask.method, ask.path, c.name, answer.StatusCode, ask.want)
+			}
+		}
+	}
+}
+
+// TestWithoutRecordsNothingIsLookedUp counts the commands that Redis gets.
+func TestWithoutRecordsNothingIsLookedUp(t *testing.T) {
+	redis := servers.StartRedis(t)
+	s := begin(t, fewPerHour, "REDIS_URL="+redis.Addr, "STORE_BUDGET=1s")
+	conn := dial(t, s.Addresses().GRPC)
+	lookups := func() string {
+		for line := range strings.Lines(fmt.Sprint(redis.Do(t, "INFO", "commandstats"))) {
+			if strings.HasPrefix(line, "cmdstat_mget:") {
+				calls, _, _ := strings.Cut(line, ",")
+				return calls
+			}
+		}
+		return "none"
+	}
+	for n := range 20 {
+		expectCodes(t, conn, fmt.Sprint("user-", n), codeOK)
+	}
+	if got := lookups(); got != "none" {
+		t.Errorf("records are looked up although there are none: %s", got)
+	}
+	s.operate(t, "/v1/block", fields{"user": "mallory"})
+	for range 20 {
+		expectCodes(t, conn, "alice", codeOK)
+	}
+	if got := lookups(); got != "cmdstat_mget:calls=1" {
+		t.Errorf("20 requests of one user with records about: %s, want one", got)
+	}
+	s.operate(t, "/v1/block", fields{"ip": "192.0.2.0/24"})
+	answer := s.operate(t, "/v1/explain", fields{"http": fields{"domain": "shop", "method": "GET", "path": "/", "peer": "192.0.2.77"}})
+	if answer["verdict"].(fields)["outcome"] != "blocked" {
+		t.Errorf("an address of a network that is blocked: %v", answer["verdict"])
+	}
+}
