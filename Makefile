@@ -150,7 +150,7 @@ micro: ## benchmarks of match, decide, encode, script and door (MICRO=regexp, MI
 	@$(GO) test -run '^$$' -bench '$(MICRO)' -benchtime $(MICRO_TIME) -benchmem ./...
 
 .PHONY: docs
-docs: ## write docs/metrics.md, docs/environment.md and docs/rules.schema.json anew, from the code
+docs: ## write docs/metrics.md, docs/environment.md, docs/api.md and docs/rules.schema.json anew, from the code
 	@$(GO) test -count=1 -run '^TestReference' . -update
 
 .PHONY: tools

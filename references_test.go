@@ -27,7 +27,7 @@ import (
 )
 
 // update writes the references anew in place of comparing them: make docs.
-var update = flag.Bool("update", false, "write docs/metrics.md, docs/environment.md and docs/rules.schema.json anew")
+var update = flag.Bool("update", false, "write docs/metrics.md, docs/environment.md, docs/api.md and docs/rules.schema.json anew")
 
 // keep compares a page with what the code says, or writes it.
 func keep(t *testing.T, name, want string) {
