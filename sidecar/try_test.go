@@ -4,6 +4,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // TestTheLineToTryFitsTheRules runs what a sidecar prints at its start, in a shell: the second time the limit of 1 refuses.
@@ -22,11 +24,8 @@ func TestTheLineToTryFitsTheRules(t *testing.T) {
 		"allowed and blocked":  "rules:\n- { name: a, match: { endpoints: [\"/healthz\"] }, action: allow }\n- { name: b, match: { users: [mallory] }, action: block }\n- { name: r, scope: ip, limit: 1/24h }",
 	} {
 		s := begin(t, "domain: "+strings.ReplaceAll(name, " ", "-")+"\n"+text+"\n")
-		_, line, found := strings.Cut(s.log.String(), "try: curl -i ")
-		if !found {
-			t.Errorf("%s: there is no line to try:\n%s", name, s.log)
-			continue
-		}
+		servers.Await(t, "the line to try of "+name, func() error { return s.logs("try: curl -i ") })
+		_, line, _ := strings.Cut(s.log.String(), "try: curl -i ")
 		line, _, _ = strings.Cut(line, "\n")
 		for i, want := range []string{"200", "429"} {
 			got, err := exec.Command("sh", "-c", "curl -s -o /dev/null -w '%{http_code}' "+line).CombinedOutput()
