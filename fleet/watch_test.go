@@ -54,10 +54,10 @@ func owe(t *testing.T, l *link, server *bufio.Reader) *Call {
 			t.Fatalf("read the call: %v", err)
 		}
 	}
-	await(t, "a call that is under way", func() bool {
+	await(t, "a call that is written", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.flight.len() == 1
+		return l.flight.len() == 1 && !l.writes
 	})
 	return c
 }
