@@ -176,17 +176,21 @@ func TestARefusedRequestTakesNothingOfWhatIsHeld(t *testing.T) {
 
 // TestALateProcessSpendsNothing: a lease is over also while this process does not run, and when the machine was suspended.
 func TestALateProcessSpendsNothing(t *testing.T) {
-	began := time.Now()
-	l := lot{held: 1, until: began.Add(200 * time.Millisecond)}
-	suspended := began.Add(time.Millisecond) // on the monotonic clock
+	began := instant{mono: int64(time.Hour), wall: time.Now().UnixNano()}
+	l := lot{held: 1, until: began.plus(200 * time.Millisecond)}
+	later := func(mono, wall time.Duration) instant {
+		return instant{began.mono + int64(mono), began.wall + int64(wall)}
+	}
 	for name, step := range map[string]struct {
-		now  time.Time
+		now  instant
 		live bool
 	}{
-		"at once":        {began, true},
-		"before the end": {began.Add(199 * time.Millisecond), true},
-		"at the end":     {began.Add(200 * time.Millisecond), false},
-		"suspended":      {suspended.Round(0).Add(time.Second), false},
+		"at once":         {began, true},
+		"before the end":  {later(199*time.Millisecond, 199*time.Millisecond), true},
+		"at the end":      {later(200*time.Millisecond, 200*time.Millisecond), false},
+		"suspended":       {later(time.Millisecond, time.Second), false},
+		"clock set back":  {later(200*time.Millisecond, -time.Hour), false},
+		"clock set ahead": {later(time.Millisecond, time.Hour), false},
 	} {
 		if got := l.live(step.now); got != step.live {
 			t.Errorf("%s: live %v, want %v", name, got, step.live)
