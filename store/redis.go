@@ -228,7 +228,7 @@ func (r *Redis) strictly(ctx context.Context, t *trip) {
 	}
 }
 
-// Usage answers what is left on each charge's counter, takes nothing, and always asks the server.
+// Usage answers what is left on each charge's counter, takes nothing, and always asks the server. What is held on lease here is left.
 func (r *Redis) Usage(ctx context.Context, charges []limit.Charge, decisions []limit.Decision) {
 	if len(charges) == 0 {
 		return
@@ -236,6 +236,9 @@ func (r *Redis) Usage(ctx context.Context, charges []limit.Charge, decisions []l
 	t := r.scratch.Get().(*trip)
 	t.asked = peeks(t.asked[:0], charges)
 	r.ask(ctx, t, t.asked, false, decisions)
+	if r.holdings != nil {
+		r.holdings.addHeld(t.asked, decisions)
+	}
 	r.scratch.Put(t.reset())
 }
 

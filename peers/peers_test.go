@@ -1,0 +1,134 @@
+package peers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spillway-mesh/spillway/fleet"
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// member is one sidecar among peers, which notes what it hears.
+type member struct {
+	*Peers
+	mu    sync.Mutex // guards all below
+	heard []string
+	gaps  int
+}
+
+func (m *member) has(text string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !slices.Contains(m.heard, text) {
+		return fmt.Errorf("it heard %q", m.heard)
+	}
+	return nil
+}
+
+func (m *member) missed(times int) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.gaps < times {
+		return fmt.Errorf("it missed news %d times", m.gaps)
+	}
+	return nil
+}
+
+func join(t *testing.T, at fleet.Servers, name string) *member {
+	t.Helper()
+	f := fleet.New(fleet.Config{Servers: at, Bounds: fleet.Bounds{Silence: time.Second, Patience: 2 * time.Second}})
+	t.Cleanup(f.Close)
+	m := &member{}
+	m.Peers = New(Config{
+		Fleet: f, Channel: "news", Cards: "cards", Answers: func(q string) string { return "answers:" + q }, Card: func() any { return name },
+		Topics: map[string]func([]byte){"hello": func(body []byte) {
+			var text string
+			if json.Unmarshal(body, &text) == nil {
+				m.mu.Lock()
+				m.heard = append(m.heard, text)
+				m.mu.Unlock()
+			}
+		}},
+		Gap:   func() { m.mu.Lock(); m.gaps++; m.mu.Unlock() },
+		Reply: func(topic string, _ []byte) []byte { return []byte(topic + " of " + name) },
+	})
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+func TestNewsCardsAndQuestions(t *testing.T) {
+	redis := servers.StartRedis(t)
+	at := fleet.Servers{Addresses: []string{redis.Addr}}
+	one, other := join(t, at, "one"), join(t, at, "other")
+	for _, m := range []*member{one, other} {
+		servers.Await(t, "the subscription", func() error { return m.missed(1) })
+	}
+	err := one.Tell(t.Context(), "hello", "world")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []*member{one, other} {
+		servers.Await(t, "the news", func() error { return m.has("world") })
+	}
+	servers.Await(t, "both cards", func() error {
+		cards, err := other.Cards(t.Context())
+		if err == nil && len(cards) != 2 {
+			err = fmt.Errorf("there are %d cards", len(cards))
+		}
+		return err
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	answers, missing, err := other.Ask(ctx, "top", nil)
+	if err != nil || len(missing) > 0 || string(answers[one.ID()]) != "top of one" || string(answers[other.ID()]) != "top of other" {
+		t.Errorf("the answers are %q, missing %q, %v", answers, missing, err)
+	}
+	// A sidecar that ends takes its card away.
+	one.Close()
+	servers.Await(t, "the card to go", func() error {
+		cards, err := other.Cards(t.Context())
+		if err == nil && (len(cards) != 1 || !cards[0].Self) {
+			err = fmt.Errorf("the cards are %v", cards)
+		}
+		return err
+	})
+}
+
+func TestABrokenSubscriptionIsMadeAgain(t *testing.T) {
+	redis := servers.StartRedis(t)
+	m := join(t, fleet.Servers{Addresses: []string{redis.Addr}}, "one")
+	servers.Await(t, "the subscription", func() error { return m.missed(1) })
+	redis.Kill(t)
+	redis.Start(t)
+	servers.Await(t, "the second subscription", func() error { return m.missed(2) })
+	servers.Await(t, "news after that", func() error {
+		err := m.Tell(t.Context(), "hello", "again")
+		if err != nil {
+			return err
+		}
+		return m.has("again")
+	})
+}
+
+func TestNewsInAClusterAndInARing(t *testing.T) {
+	cluster := servers.StartCluster(t)
+	ring := []string{servers.StartRedis(t).Addr, servers.StartRedis(t).Addr}
+	for name, at := range map[string]fleet.Servers{
+		"cluster": {Kind: fleet.Cluster, Addresses: cluster.Addrs()[:2]}, "ring": {Kind: fleet.Ring, Addresses: ring},
+	} {
+		one, other := join(t, at, "one"), join(t, at, "other")
+		servers.Await(t, "the subscription in a "+name, func() error { return other.missed(1) })
+		servers.Await(t, "news in a "+name, func() error {
+			err := one.Tell(t.Context(), "hello", name)
+			if err != nil {
+				return err
+			}
+			return other.has(name)
+		})
+	}
+}
