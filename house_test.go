@@ -35,7 +35,7 @@ var rooms = map[string][]string{
 	"extauthz":         {"engine", "descriptors", "identity", "limit", "wire", "door"},
 	"rlqs":             {"engine", "limit"},
 	"admin":            {"engine", "rules", "audit", "descriptors", "limit", "records", "peers"},
-	"telemetry":        {"engine", "descriptors", "limit", "rules", "audit", "breaker", "fleet", "store", "identity"},
+	"telemetry":        {"engine", "descriptors", "limit", "rules", "audit", "breaker", "fleet", "store", "identity", "records"},
 	"control":          {"limit", "descriptors", "identity", "audit", "rules"},
 	"settings":         {},
 	"sidecar":          {"limit", "breaker", "identity", "descriptors", "audit", "engine", "fleet", "store", "rules", "records", "peers", "door", "rlsvc", "extauthz", "rlqs", "admin", "telemetry", "settings"},

@@ -20,6 +20,7 @@ import (
 	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/identity"
+	"github.com/spillway-mesh/spillway/records"
 	"github.com/spillway-mesh/spillway/rules"
 	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/store"
@@ -75,6 +76,7 @@ func wiredTelemetry(t *testing.T) *telemetry.Telemetry {
 	m.Live(func(string) int { return 1 }, func() []string { return []string{"domain"} })
 	m.Engine(func() engine.Stats { return engine.Stats{} })
 	m.Identity(func() identity.Stats { return identity.Stats{} })
+	m.Records(func() records.Stats { return records.Stats{} })
 	statsd := m.Statsd(telemetry.StatsdConfig{Address: "127.0.0.1:1", Every: time.Hour})
 	t.Cleanup(func() { statsd.Close(context.Background()) })
 	decisions := m.DecisionLog(telemetry.DecisionLogConfig{Log: slog.New(slog.DiscardHandler)})

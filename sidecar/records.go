@@ -42,6 +42,7 @@ func (s *Sidecar) openRecords(shared *store.Redis) {
 		return s.peers.Tell(ctx, topicRecord, changedRecord{key, class})
 	}
 	s.records = records.New(cfg)
+	s.telemetry.Records(s.records.Stats)
 	s.defers("records", s.records.Close)
 }
 

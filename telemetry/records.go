@@ -1,0 +1,22 @@
+package telemetry
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/spillway-mesh/spillway/records"
+)
+
+// Records measures the cache of records.
+func (t *Telemetry) Records(stats func() records.Stats) {
+	type S = records.Stats
+	r := &readings[S]{take: stats}
+	add := func(kind prometheus.ValueType, name, help string, value func(S) int64) {
+		r.add(kind, "spillway_record_cache_"+name, help, nil, func(s S) float64 { return float64(value(s)) })
+	}
+	add(prometheus.GaugeValue, "entries", "Identities whose records, or that they have none, are remembered.", func(s S) int64 { return s.Entries })
+	add(prometheus.GaugeValue, "bytes", "Memory that they take, estimated from above.", func(s S) int64 { return s.Bytes })
+	add(prometheus.CounterValue, "hits_total", "Lookups of records that Redis was not asked for.", func(s S) int64 { return s.Hits })
+	add(prometheus.CounterValue, "misses_total", "Lookups of records that Redis was asked for.", func(s S) int64 { return s.Misses })
+	add(prometheus.CounterValue, "drops_total", "Records forgotten early, for want of room.", func(s S) int64 { return s.Drops })
+	t.register.MustRegister(r)
+}
