@@ -69,11 +69,11 @@ func (f *Fleet) subscribe(ctx context.Context, l Listener, n *Node) {
 		return n.dial(ctx)
 	}
 	client := redis.NewClient(o)
-	defer client.Close()
+	defer func() { _ = client.Close() }() // what was heard is over
 	heard := client.Subscribe(ctx, l.Channel)
 	stop := context.AfterFunc(ctx, func() { _ = heard.Close() }) // the end of the context ends the wait below
 	defer stop()
-	defer heard.Close()
+	defer func() { _ = heard.Close() }()
 	for asked := false; ctx.Err() == nil; {
 		got, err := heard.ReceiveTimeout(ctx, listenIdle)
 		var slow net.Error

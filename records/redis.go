@@ -110,11 +110,8 @@ func (b *Book) askHome(ctx context.Context, n *fleet.Node, ids []Identity, keys 
 	for _, i := range places {
 		call.Wire = fleet.AppendWord(call.Wire, keys[i])
 	}
-	err := error(nil)
-	allow := b.allowance(ctx)
-	if allow < leastAllow {
-		err = context.DeadlineExceeded
-	} else {
+	err := context.DeadlineExceeded
+	if allow := b.allowance(ctx); allow >= leastAllow {
 		err = n.Do(ctx, &call, allow)
 	}
 	var items []fleet.Reply
