@@ -1,0 +1,117 @@
+package sidecar
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+)
+
+// explainedRules are soon spent, and give nothing back while a test runs.
+const explainedRules = `
+domain: shop
+identity:
+  order: [mtls, ip]
+rules:
+  - {name: each, scope: user, limit: 6/24h}
+  - {name: gold, scope: user, match: {tiers: [gold]}, limit: 12/24h}
+  - {name: search, scope: [user, endpoint], match: {endpoints: ["/search"], methods: [POST]}, limit: 3/24h}
+  - {name: guests, scope: ip, match: {authenticated: false}, limit: 5/24h}
+  - {name: free, match: {endpoints: ["/healthz"]}, action: allow}
+  - {name: abusers, match: {users: [eve]}, action: block}
+users:
+  carol: {tier: gold}
+descriptors:
+  - key: plan
+    rate_limit: {unit: day, requests_per_unit: 9}
+`
+
+func pickOne(r *rand.Rand, of ...string) string { return of[r.IntN(len(of))] }
+
+// TestExplainSaysWhatBothDoorsSay explains random requests over the API and then sends them to the doors.
+func TestExplainSaysWhatBothDoorsSay(t *testing.T) {
+	s := begin(t, explainedRules)
+	s.operate(t, "/v1/block", fields{"user": "mallory"})
+	s.operate(t, "/v1/block", fields{"ip": "192.0.2.128/25"})
+	s.operate(t, "/v1/tier", fields{"user": "dave", "tier": "gold", "limits": []fields{{"count": 4, "per": "24h"}}})
+	conn := dial(t, s.Addresses().GRPC)
+	limits, checks := ratelimitv3.NewRateLimitServiceClient(conn), authv3.NewAuthorizationClient(conn)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r := rand.New(rand.NewPCG(3, 4))
+	seen := map[string]int{}
+	for range 300 {
+		user, path, method := pickOne(r, "", "alice", "bob", "carol", "dave", "eve", "mallory"), pickOne(r, "/", "/search", "/healthz"), pickOne(r, "GET", "POST")
+		peer, plan := pickOne(r, "192.0.2.7", "192.0.2.200", "198.51.100.4"), pickOne(r, "", "a", "b")
+		if r.IntN(2) == 0 {
+			said := s.operate(t, "/v1/explain", fields{"http": fields{"domain": "shop", "method": method, "path": path, "peer": peer, "headers": fields{"x": "y"}, "context": fields{"c": "d"}, "principal": or(user, "nobody")}})
+			got, err := checks.Check(ctx, checkOf(or(user, "nobody"), path, method, peer))
+			if err != nil {
+				t.Fatal(err)
+			}
+			status := float64(http.StatusOK)
+			if d := got.GetDeniedResponse(); d != nil {
+				status = float64(d.GetStatus().GetCode())
+			}
+			verdict := said["verdict"].(fields)
+			if verdict["status"] != status {
+				t.Fatalf("ext_authz answers %v, and explain says %v", got, said)
+			}
+			seen["ext_authz "+verdict["outcome"].(string)]++
+			continue
+		}
+		wire, text := &ratelimitv3.RateLimitRequest{Domain: "shop", Descriptors: []*commonv3.RateLimitDescriptor{{}}}, []fields{}
+		for key, value := range map[string]string{"user": user, "path": path, "method": method, "remote_address": peer} {
+			if value != "" {
+				wire.Descriptors[0].Entries = append(wire.Descriptors[0].Entries, &commonv3.RateLimitDescriptor_Entry{Key: key, Value: value})
+				text = append(text, fields{"key": key, "value": value})
+			}
+		}
+		all := []fields{{"entries": text}}
+		if plan != "" {
+			wire.Descriptors = append(wire.Descriptors, &commonv3.RateLimitDescriptor{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "plan", Value: plan}}})
+			all = append(all, fields{"entries": []fields{{"key": "plan", "value": plan}}})
+		}
+		said := s.operate(t, "/v1/explain", fields{"rls": fields{"domain": "shop", "descriptors": all}})
+		got, err := limits.ShouldRateLimit(ctx, wire)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said["answers"].(fields)["rls"].(fields)["overallCode"] != got.GetOverallCode().String() {
+			t.Fatalf("the rate limit service answers %v, and explain says %v", got, said)
+		}
+		seen["rls "+said["verdict"].(fields)["outcome"].(string)]++
+	}
+	for _, want := range []string{"rls allowed", "rls refused", "rls blocked", "rls exempt", "ext_authz allowed", "ext_authz refused", "ext_authz blocked", "ext_authz exempt"} {
+		if seen[want] < 3 {
+			t.Errorf("%s was seen %d times only: %v", want, seen[want], seen)
+		}
+	}
+}
+
+func or(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}
+
+// checkOf is a call of ext_authz.
+func checkOf(principal, path, method, peer string) *authv3.CheckRequest {
+	return &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
+		Source: &authv3.AttributeContext_Peer{
+			Principal: principal,
+			Address:   &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: peer}}},
+		},
+		Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
+			Method: method, Path: path, Headers: map[string]string{"x": "y"},
+		}},
+		ContextExtensions: map[string]string{"domain": "shop", "c": "d"},
+	}}
+}
