@@ -11,7 +11,7 @@ func (r *Result) WriteText(w io.Writer, verbose bool) {
 		t := &r.Tests[i]
 		if len(t.Failures) == 0 {
 			if verbose {
-				fmt.Fprintf(w, "ok    %s:%d: %s (%d requests)\n", r.File, t.Line, t.Name, t.Requests)
+				fmt.Fprintf(w, "ok    %s:%d: %s (requests: %d)\n", r.File, t.Line, t.Name, t.Requests)
 			}
 			continue
 		}
