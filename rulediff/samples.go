@@ -90,7 +90,8 @@ func (p *prober) clients() []client {
 		{"any other user", user(other)},
 	}
 	for _, network := range p.networks {
-		all = append(all, client{"addresses of " + network.String(), identity.Client{Address: network.Addr(), AddressTrusted: true}})
+		all = append(all, client{"the first address of " + network.String(), identity.Client{Address: network.Masked().Addr(), AddressTrusted: true}})
+		all = append(all, client{"the last address of " + network.String(), identity.Client{Address: lastOf(network), AddressTrusted: true}})
 	}
 	for _, name := range p.users {
 		all = append(all, client{"user " + name, user(name)})
@@ -114,6 +115,16 @@ func (p *prober) clients() []client {
 		all = append(all, one)
 	}
 	return all
+}
+
+// lastOf is the last address of a network.
+func lastOf(network netip.Prefix) netip.Addr {
+	bytes := network.Masked().Addr().AsSlice()
+	for bit := network.Bits(); bit < len(bytes)*8; bit++ {
+		bytes[bit/8] |= 0x80 >> (bit % 8)
+	}
+	last, _ := netip.AddrFromSlice(bytes)
+	return last
 }
 
 // unlike is a name that is none of the names.
