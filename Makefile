@@ -20,9 +20,9 @@ REFERENCE_BIN = $(TOOLS)/ratelimit/$(REFERENCE)/service_cmd
 LANGUAGE_SERVER = $(TOOLS)/yaml-language-server/node_modules/yaml-language-server/bin/yaml-language-server
 export ENVOY_BIN
 
-# Every package but the tests of the whole, which need Envoy. The fault matrix is about time and the tests under load are about
+# Every package but the tests of the whole, which need Envoy, and of pages, which need a browser. The fault matrix is about time and the tests under load are about
 # more calls than the machine can do, so each has the machine to itself and does not run under the race detector.
-ROOMS = $$($(GO) list ./... | grep -vE '/test/(integration|demo|editor)')
+ROOMS = $$($(GO) list ./... | grep -vE '/test/(integration|demo|editor|browser)')
 WHOLE = $$($(GO) list ./test/integration/... | grep -vE '/(faults|load)$$')
 LINT  = $(GO) tool -modfile=tools/go.mod golangci-lint
 
@@ -38,7 +38,7 @@ help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## build the sidecar into bin/
+build: ## build the sidecar and the command spillway into bin/
 	@$(GO) build -buildvcs=$(VCS) -o $(BIN)/ ./cmd/...
 
 .PHONY: run
@@ -53,7 +53,7 @@ demo: demo-tools build ## Envoy, two sidecars, Redis and an upstream from exampl
 .PHONY: test
 test: ## install what is missing, then lint, unit, race, contract, integration and manifest tests
 	@export SPILLWAY_T0=$$(date +%s); \
-	$(MAKE) tools lint unit race integration test-demo manifests editor; \
+	$(MAKE) tools lint unit race rule-tests browser integration test-demo manifests editor; \
 	printf '\n== all green in %s s; skipped: nothing, no test can skip\n' "$$(( $$(date +%s) - SPILLWAY_T0 ))"
 
 .PHONY: lint
@@ -73,6 +73,16 @@ unit: ## unit and contract tests of every room, with the full counts of twin wal
 race: ## the same under the race detector, which repeats the long ones less often
 	$(call headline,unit and contract tests under the race detector)
 	@CGO_ENABLED=1 $(GO) test -race $(ROOMS)
+
+.PHONY: rule-tests
+rule-tests: ## the rules of examples/rules against their tests, by the command that users run
+	$(call headline,rule tests)
+	@$(GO) run ./cmd/spillway test examples/rules/tests
+
+.PHONY: browser
+browser: tools ## pages in a real Chromium
+	$(call headline,browser)
+	@$(GO) test -count=1 ./test/browser
 
 .PHONY: integration
 integration: tools ## the assembled sidecar against a real Redis and a real Envoy, also built with the race detector
@@ -138,13 +148,14 @@ micro: ## benchmarks of match, decide, encode, script and door (MICRO=regexp, MI
 	@$(GO) test -run '^$$' -bench '$(MICRO)' -benchtime $(MICRO_TIME) -benchmem ./...
 
 .PHONY: docs
-docs: ## write docs/metrics.md, docs/environment.md and docs/rules.schema.json anew, from the code
-	@$(GO) test -count=1 -run '^TestReference' . -update
+docs: ## write docs/metrics.md, docs/environment.md, docs/command.md and docs/rules.schema.json anew, from the code
+	@$(GO) test -count=1 -run '^TestReference' . ./cmd/spillway -update
 
 .PHONY: tools
-tools: demo-tools $(LANGUAGE_SERVER) ## install redis-server, a C compiler, curl, promtool, Envoy and the YAML language server where they are missing
+tools: demo-tools $(LANGUAGE_SERVER) ## install redis-server, a C compiler, curl, promtool, Chromium, Envoy and the YAML language server where they are missing
 	@command -v cc >/dev/null || ./tools/packages gcc libc6-dev # for the race detector
 	@command -v promtool >/dev/null || ./tools/packages prometheus
+	@command -v chromium >/dev/null || ./tools/packages chromium
 
 .PHONY: demo-tools
 demo-tools: ## install redis-server, curl and Envoy where they are missing

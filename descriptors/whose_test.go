@@ -13,7 +13,9 @@ import (
 // TestWhoseReadsTheKeyBack asks each counter of a request whose it is.
 func TestWhoseReadsTheKeyBack(t *testing.T) {
 	one := []Limit{{Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: 1, Window: 1e9}}}
-	rule := func(name string, scope Scope) Rule { return Rule{Name: name, Scope: scope, HasScope: true, Limits: one} }
+	rule := func(name string, scope Scope) Rule {
+		return Rule{Name: name, Scope: scope, HasScope: true, Limits: one}
+	}
 	domain := Domain{Name: "sh|op", Rules: []Rule{
 		rule("all", ScopeGlobal), rule("both", ScopeUser|ScopeEndpoint), rule("client", ScopeClient), rule("ip", ScopeIP),
 	}, Tree: []Node{{Key: "a/b", Nodes: []Node{{Key: "c", Limits: one}}}}}

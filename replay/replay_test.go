@@ -88,6 +88,12 @@ func TestReportNamesWhoWhenAndWhy(t *testing.T) {
 	if !r.Log.From.Equal(midnight) || !r.Log.To.Equal(second(62)) || r.Log.Requests != 10 {
 		t.Errorf("the log: %+v", r.Log)
 	}
+	var text strings.Builder
+	err := r.WriteText(&text, 2)
+	line := "  refused          ..█" + strings.Repeat(".", 47) + "█..........█.  at most 1\n"
+	if err != nil || !strings.Contains(text.String(), line) || !strings.Contains(text.String(), "and 1 others") {
+		t.Errorf("the text lacks %q: %v\n%s", line, err, text.String())
+	}
 	if p := r.Timeline.Points; len(p) != 63 || p[2].Refused != 1 || p[60].Requests != 3 || p[61].Rules["per-address"] != 1 {
 		t.Errorf("the timeline: %+v", r.Timeline)
 	}

@@ -3,6 +3,7 @@ package replay
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -108,6 +109,7 @@ type Point struct {
 func (r *Report) WriteText(out io.Writer, rows int) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	r.Log.write(w)
+	r.Timeline.write(w)
 	r.Rules.write(w, "Rules", rows)
 	if r.Against != nil {
 		r.Against.write(w, "Against", rows)
@@ -138,6 +140,54 @@ func (l *LogReport) write(w io.Writer) {
 	for _, field := range l.Missing {
 		fmt.Fprintf(w, "  no line has the field %s\n", field)
 	}
+}
+
+// textPoints is how many points of a timeline stand in a line of text.
+const textPoints = 80
+
+// write draws the timeline in two lines, or three.
+func (t *Timeline) write(w io.Writer) {
+	if len(t.Points) == 0 {
+		return
+	}
+	each := (len(t.Points) + textPoints - 1) / textPoints
+	lines := []string{"requests", "refused", "refused against"}
+	sums := make([][]int64, len(lines))
+	for i, p := range t.Points {
+		counts := []int64{p.Requests, p.Refused, 0}
+		if p.Against != nil {
+			counts[2] = *p.Against
+		}
+		for line, n := range counts {
+			if i%each == 0 {
+				sums[line] = append(sums[line], 0)
+			}
+			sums[line][i/each] += n
+		}
+	}
+	fmt.Fprintf(w, "\nWhen: from %s on, one sign for %v\n", clock(t.Start), time.Duration(int64(each)*t.Seconds)*time.Second)
+	if t.Points[0].Against == nil {
+		lines = lines[:2]
+	}
+	for line, name := range lines {
+		fmt.Fprintf(w, "  %-15s  %s  at most %d\n", name, drawn(sums[line]), slices.Max(sums[line]))
+	}
+}
+
+// drawn is a row of bars, each as high as its number beside the largest.
+func drawn(counts []int64) string {
+	bars := []rune("▁▂▃▄▅▆▇█")
+	most := max(slices.Max(counts), 1)
+	var text strings.Builder
+	for _, n := range counts {
+		switch {
+		case n == 0:
+			text.WriteByte('.')
+		default:
+			text.WriteRune(bars[(n*int64(len(bars))-1)/most])
+		}
+	}
+	return text.String()
 }
 
 func (s *SideReport) write(w io.Writer, title string, rows int) {

@@ -2,6 +2,7 @@ package rulediff
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -161,9 +162,21 @@ func wider(was, is []string) int {
 	return boolean(more) - boolean(less)
 }
 
-// contains reports whether all of the one list is in the other.
+// contains reports whether all of the one list is in the other: itself, or a network in a wider one.
 func contains(all, of []string) bool {
-	return !slices.ContainsFunc(of, func(one string) bool { return !slices.Contains(all, one) })
+	return !slices.ContainsFunc(of, func(one string) bool {
+		return !slices.ContainsFunc(all, func(other string) bool { return one == other || within(one, other) })
+	})
+}
+
+// within reports whether both are networks, and the one lies in the other.
+func within(one, other string) bool {
+	inner, err := netip.ParsePrefix(one)
+	if err != nil {
+		return false
+	}
+	outer, err := netip.ParsePrefix(other)
+	return err == nil && outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr())
 }
 
 func (d *Diff) account(domain, what, name string, old, new *descriptors.Account) {

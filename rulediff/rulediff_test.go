@@ -83,6 +83,7 @@ func TestKindsOfChanges(t *testing.T) {
 		{"limit: 20/1m", "limit: 20/1m, on_failure: closed", "rule", "per-user", Changed, "on_failure: local → closed"},
 		{"users: [mallory]", "users: [mallory, trudy]", "rule", "abuse", Tightened, "match.users: mallory → mallory trudy"},
 		{`"203.0.113.0/24"`, `"203.0.113.0/24", "198.51.100.0/24"`, "rule", "office", Loosened, "match.cidrs: 203.0.113.0/24 → 198.51.100.0/24 203.0.113.0/24"},
+		{"203.0.113.0/24", "203.0.113.0/25", "rule", "office", Tightened, "match.cidrs: 203.0.113.0/24 → 203.0.113.0/25"},
 		{", methods: [POST]", "", "rule", "search", Tightened, "match.methods: POST → none"},
 		{"name: trial", "name: renamed", "rule", "renamed", Added, "log_only by global 100/1s"},
 		{"name: trial", "name: renamed", "rule", "trial", Removed, "log_only by global 100/1s"},

@@ -3,6 +3,8 @@ package ruletest
 import (
 	"errors"
 	"os"
+	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -210,4 +212,19 @@ func FuzzParse(f *testing.F) {
 			t.Error("an error says nothing")
 		}
 	})
+}
+
+// TestPageExplainsEveryKey: docs/rule-tests.md has each key of a file of tests in a table.
+func TestPageExplainsEveryKey(t *testing.T) {
+	text, err := os.ReadFile("../docs/rule-tests.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range []any{File{}, Test{}, Request{}, HTTP{}, Want{}} {
+		for _, key := range keysOf(reflect.TypeOf(of)) {
+			if !regexp.MustCompile("(?m)^\\| [^|]*`" + key + "`[^|]*\\| ").Match(text) {
+				t.Errorf("docs/rule-tests.md does not explain %s", key)
+			}
+		}
+	}
 }
