@@ -16,8 +16,10 @@ var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap
 	"clock": clock, "percent": percent, "join": func(texts []string) string { return strings.Join(texts, ", ") },
 }).Parse(reportPage))
 
-// htmlRows is how many of those who were limited the page shows.
-const htmlRows = 50
+const (
+	htmlRows   = 50 // of those who were limited
+	htmlCharts = 30 // rules that have a chart: those that refuse most
+)
 
 // page is what the template shows beside the report.
 type page struct {
@@ -153,9 +155,9 @@ func (t *Timeline) both() chart {
 // side is the view of one rule set.
 func (r *Report) side(s *SideReport, title, class string, of func(*Point) map[string]int64) sideView {
 	view := sideView{SideReport: s, Title: title, Who: limitedOf("Who is refused", s.Who, s.WhoIncomplete, class)}
-	for _, rule := range s.Rules {
+	for number, rule := range s.Rules {
 		row := ruleView{RuleReport: rule}
-		if rule.Refused > 0 {
+		if rule.Refused > 0 && number < htmlCharts {
 			c := r.Timeline.chart("Refused by " + rule.Rule)
 			for i := range r.Timeline.Points {
 				c.Most = max(c.Most, of(&r.Timeline.Points[i])[rule.Rule])

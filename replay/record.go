@@ -74,14 +74,20 @@ func (r *record) finish(l *layout) error {
 	if code, err := strconv.Atoi(r.values[slotCode]); err == nil {
 		r.code = code
 	}
+	l.note(r)
+	return nil
+}
+
+// note remembers which of the fields that were asked for a line has.
+func (l *layout) note(r *record) {
 	for i, asked := range l.asked {
-		if !l.seen[i] {
-			for _, p := range l.places[asked.Field] {
-				l.seen[i] = l.seen[i] || r.ranks[p.slot] > 0
-			}
+		if l.seen[i] {
+			continue
+		}
+		for _, p := range l.places[asked.Field] {
+			l.seen[i] = l.seen[i] || r.ranks[p.slot] > 0
 		}
 	}
-	return nil
 }
 
 // The years in which a time is one: outside of them a number is in another unit, or nonsense.

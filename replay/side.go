@@ -151,7 +151,7 @@ func (t *tally) saw(at time.Time) {
 func (t *tally) name() string {
 	switch e := t.effect; {
 	case e == nil:
-		return "malformed request"
+		return "malformed or too large"
 	case e.Account != "":
 		return e.Rule + " " + e.Account
 	case e.Tree || e.Name == "" || e.Name == e.Rule:

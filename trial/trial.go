@@ -34,6 +34,9 @@ type Trial struct {
 	fault  any // the first panic
 }
 
+// ErrFault is the error of a request that could not be decided because the program is at fault.
+var ErrFault = errors.New("deciding a request failed")
+
 // Unloadable is the error of rules that cannot be used, with all that is wrong with them.
 type Unloadable struct{ Load rules.Load }
 
@@ -43,7 +46,16 @@ func (u *Unloadable) Error() string { return u.Load.Text() }
 // keptKeys is more counters than fit into any memory that is allowed them.
 const keptKeys = 1 << 40
 
-// New loads the rules. The error is an *Unloadable when they cannot be used.
+// Read loads rules without running them. The error is an *Unloadable when they can be read and cannot be used.
+func Read(cfg rules.FilesConfig, paths ...string) (rules.Load, error) {
+	load := rules.Read(cfg, paths...)
+	if load.Err == nil && load.Rejected() {
+		return load, &Unloadable{load}
+	}
+	return load, load.Err
+}
+
+// New loads the rules. The error is an *Unloadable when they can be read and cannot be used.
 func New(cfg Config) (*Trial, error) {
 	t := &Trial{now: time.Unix(0, 0).UTC()}
 	t.keys = identity.NewKeySets(identity.KeySetsConfig{Transport: offline{}})
@@ -51,10 +63,11 @@ func New(cfg Config) (*Trial, error) {
 	files.Compile = descriptors.Options{Now: t.clock, Identity: func(_ string, of *identity.Config) *identity.Resolver {
 		return identity.New(*of, t.keys, identity.Options{Now: t.clock})
 	}}
-	t.Load = rules.Read(files, cfg.Paths...)
-	if t.Load.Rejected() {
+	var err error
+	t.Load, err = Read(files, cfg.Paths...)
+	if err != nil {
 		t.keys.Close()
-		return nil, &Unloadable{t.Load}
+		return nil, err
 	}
 	if cfg.MaxKeys == 0 {
 		cfg.MaxKeys = keptKeys
@@ -94,7 +107,7 @@ func (t *Trial) Now() time.Time { return t.now }
 func (t *Trial) Decide(req *descriptors.Request, v *engine.Verdict) error {
 	t.engine.Decide(context.Background(), req, v)
 	if t.fault != nil {
-		return fmt.Errorf("deciding a request failed: %v", t.fault)
+		return fmt.Errorf("%w: %v", ErrFault, t.fault)
 	}
 	return nil
 }

@@ -26,8 +26,8 @@ It exits with 1 if there is a difference.`,
 			if err != nil {
 				return err
 			}
-			old, oldErr := load(args[0], merge)
-			new, newErr := load(args[1], merge)
+			old, oldErr := trial.Read(rules.FilesConfig{MergeDomains: merge}, args[0])
+			new, newErr := trial.Read(rules.FilesConfig{MergeDomains: merge}, args[1])
 			err = errors.Join(oldErr, newErr)
 			if err != nil {
 				return err
@@ -46,13 +46,4 @@ It exits with 1 if there is a difference.`,
 	}
 	cmd.Flags().BoolVar(&merge, "merge-domains", false, "several files may add to one domain, as with MERGE_DOMAIN_CONFIG")
 	return cmd
-}
-
-// load loads a rule set. The error is a *trial.Unloadable when it cannot be used.
-func load(path string, merge bool) (rules.Load, error) {
-	loaded := rules.Read(rules.FilesConfig{MergeDomains: merge}, path)
-	if loaded.Rejected() {
-		return loaded, &trial.Unloadable{Load: loaded}
-	}
-	return loaded, nil
 }

@@ -43,7 +43,11 @@ func run(args []string, in io.Reader, out, diagnostics io.Writer) int {
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(diagnostics)
-	err := root.Execute()
+	return report(root.Execute(), diagnostics)
+}
+
+// report writes an error that was not written yet, and returns the exit code.
+func report(err error, diagnostics io.Writer) int {
 	var ended exit
 	var rules *trial.Unloadable
 	switch {
@@ -56,6 +60,9 @@ func run(args []string, in io.Reader, out, diagnostics io.Writer) int {
 		return exitRules
 	}
 	fmt.Fprintf(diagnostics, "spillway: %v\n", err)
+	if errors.Is(err, trial.ErrFault) {
+		return exitInternal
+	}
 	return exitUsage
 }
 

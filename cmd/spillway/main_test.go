@@ -3,10 +3,13 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/trial"
 )
 
 const examples = "../../examples/rules"
@@ -78,7 +81,7 @@ func TestExitCodes(t *testing.T) {
 		{exitOK, "No difference.", []string{"diff", good, good}},
 		{exitFound, "limit: 1/1m → 2/1m", []string{"diff", good, other}},
 		{exitRules, "bad.yaml:4:", []string{"diff", good, bad}},
-		{exitRules, "no such file", []string{"diff", good, "none.yaml"}},
+		{exitUsage, "no such file", []string{"diff", good, "none.yaml"}},
 		{exitUsage, "accepts 2 arg(s)", []string{"diff", good}},
 		{exitOK, "1 of 2 requests refused", []string{"replay", "--rules", good, "--user", "user", log}},
 		{exitOK, "1 newly admitted", []string{"replay", "--rules", good, "--against", other, "--user", "user", log}},
@@ -99,6 +102,15 @@ func TestExitCodes(t *testing.T) {
 		if got.code != c.code || !strings.Contains(got.out+got.errors, c.says) {
 			t.Errorf("spillway %s\nends with %d, want %d, and says %q:\n%s%s", strings.Join(c.args, " "), got.code, c.code, c.says, got.out, got.errors)
 		}
+	}
+}
+
+// TestFaultsHaveACodeOfTheirOwn: what the program itself breaks is not taken for a mistake of its caller.
+func TestFaultsHaveACodeOfTheirOwn(t *testing.T) {
+	var diagnostics bytes.Buffer
+	code := report(fmt.Errorf("a.yaml:3: %w: index out of range", trial.ErrFault), &diagnostics)
+	if code != exitInternal || !strings.Contains(diagnostics.String(), "index out of range") {
+		t.Errorf("exit code %d: %s", code, diagnostics.String())
 	}
 }
 
