@@ -48,6 +48,14 @@ var strictness = map[descriptors.Action]int{
 	descriptors.Allow: 0, descriptors.LogOnly: 1, descriptors.Throttle: 2, descriptors.Reject: 3, descriptors.Block: 4,
 }
 
+// The fields that are compared one by one.
+var (
+	ruleFields = strings.Fields("Name Scope HasScope Match Limits Action MaxDelay Reason Until Priority Disabled Cost PostPaid Reserve OnFailure Response Penalty")
+	nodeFields = strings.Fields("Key Value Limits Nodes Shadow Quota ShareThreshold OnFailure PostPaid Reserve Response")
+	// Unit and Multiplier are how a limit is reported, which its window decides unless a tree writes it so.
+	limitFields = strings.Fields("Name Algorithm Count Window Burst Calendar Unlimited Unit Multiplier CalendarUnit")
+)
+
 func (d *Diff) rule(domain, name string, old, new *descriptors.Rule) {
 	switch {
 	case old == nil:
@@ -77,6 +85,7 @@ func (d *Diff) rule(domain, name string, old, new *descriptors.Rule) {
 	v.say("reserve", fmt.Sprint(old.Reserve), fmt.Sprint(new.Reserve), 0)
 	v.say("penalty", penaltyText(old.Penalty), penaltyText(new.Penalty), direction(boolean(new.Penalty != nil), boolean(old.Penalty != nil)))
 	v.say("response", responseText(old.Response), responseText(new.Response), 0)
+	v.others("", old, new, ruleFields...)
 	d.conclude(domain, "rule", name, new.Pos, v, old.Action == descriptors.LogOnly, new.Action == descriptors.LogOnly)
 }
 
@@ -130,12 +139,13 @@ func (v *verdict) limits(old, new []descriptors.Limit) {
 // limit compares two limits: how much passes in the long run, and how much at once.
 func (v *verdict) limit(old, new *descriptors.Limit) {
 	was, is := limitText(old), limitText(new)
-	if was == is {
-		v.say("limit's name", old.Name, new.Name, 0)
-		return
-	}
+	v.say("limit's name", old.Name, new.Name, 0)
+	v.others("limit's ", old, new, limitFields...)
 	if old.Unlimited || new.Unlimited {
 		v.say("limit", was, is, direction(boolean(old.Unlimited), boolean(new.Unlimited)))
+		return
+	}
+	if was == is {
 		return
 	}
 	rate := direction(int64(float64(old.Count)*rateScale/float64(old.Window)), int64(float64(new.Count)*rateScale/float64(new.Window)))
@@ -243,5 +253,6 @@ func (d *Diff) node(domain, path string, old, new *node) {
 	v.say("post_paid", yes(old.PostPaid), yes(new.PostPaid), 0)
 	v.say("reserve", fmt.Sprint(old.Reserve), fmt.Sprint(new.Reserve), 0)
 	v.say("response", responseText(old.Response), responseText(new.Response), 0)
+	v.others("", old.Node, new.Node, nodeFields...)
 	d.conclude(domain, "node", path, new.Pos, v, old.Shadow, new.Shadow)
 }

@@ -103,18 +103,18 @@ func (d *Diff) domain(name string, old, new *descriptors.Domain) {
 
 // pair calls f for each name of both lists, in the order of the new one, then what is gone; with nil for what is not there.
 func pair[T any](old, new []T, name func(*T) string, f func(name string, old, new *T)) {
-	find := func(list []T, wanted string) *T {
-		at := slices.IndexFunc(list, func(one T) bool { return name(&one) == wanted })
-		if at < 0 {
-			return nil
-		}
-		return &list[at]
+	was, is := map[string]*T{}, map[string]*T{}
+	for i := range old {
+		was[name(&old[i])] = &old[i]
 	}
 	for i := range new {
-		f(name(&new[i]), find(old, name(&new[i])), &new[i])
+		is[name(&new[i])] = &new[i]
+	}
+	for i := range new {
+		f(name(&new[i]), was[name(&new[i])], &new[i])
 	}
 	for i := range old {
-		if find(new, name(&old[i])) == nil {
+		if is[name(&old[i])] == nil {
 			f(name(&old[i]), &old[i], nil)
 		}
 	}
