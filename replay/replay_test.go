@@ -163,7 +163,7 @@ func TestBrokenLinesAreCountedShownAndSkipped(t *testing.T) {
 	}
 	var text strings.Builder
 	err := r.WriteText(&text, 5)
-	if err != nil || !strings.Contains(text.String(), "31 lines are broken and were skipped") || strings.Contains(text.String(), "\x1b") {
+	if err != nil || !strings.Contains(text.String(), "broken lines, which were skipped: 31") || strings.Contains(text.String(), "\x1b") {
 		t.Errorf("%v: %s", err, text.String())
 	}
 }

@@ -28,8 +28,8 @@ type LogReport struct {
 	Samples     []BrokenLine `json:"broken_lines,omitempty"`
 	Late        int64        `json:"late"`         // requests that came too late to be put in order, and were decided at the time of those around them
 	Answered429 int64        `json:"answered_429"` // requests whose clients got a 429 when the log was written
-	From        time.Time    `json:"from"`
-	To          time.Time    `json:"to"`
+	From        time.Time    `json:"from,omitzero"`
+	To          time.Time    `json:"to,omitzero"`
 	Missing     []string     `json:"missing_fields,omitempty"` // fields that were asked for and that no line has
 }
 
@@ -91,7 +91,7 @@ type Changes struct {
 
 // Timeline is what happened when: one point after the other, each as long.
 type Timeline struct {
-	Start   time.Time `json:"start"`
+	Start   time.Time `json:"start,omitzero"`
 	Seconds int64     `json:"seconds"`
 	Points  []Point   `json:"points"`
 }
@@ -120,18 +120,22 @@ func (r *Report) WriteText(out io.Writer, rows int) error {
 
 func (l *LogReport) write(w io.Writer) {
 	fmt.Fprintf(w, "Log: %s\n", strings.Join(l.Files, ", "))
-	fmt.Fprintf(w, "  %d lines, %d requests from %s to %s\n", l.Lines, l.Requests, clock(l.From), clock(l.To))
+	fmt.Fprintf(w, "  lines: %d, requests: %d", l.Lines, l.Requests)
+	if l.Requests > 0 {
+		fmt.Fprintf(w, " from %s to %s", clock(l.From), clock(l.To))
+	}
+	fmt.Fprintln(w)
 	for _, one := range []struct {
 		n    int64
 		what string
 	}{
-		{l.Answered429, "requests were answered with 429 when the log was written"},
-		{l.Skipped, "lines are about something else than requests"},
-		{l.Late, "requests came too late to be put in order: they were decided at the time of those around them (--reorder)"},
-		{l.Broken, "lines are broken and were skipped"},
+		{l.Answered429, "requests that were answered with 429 when the log was written"},
+		{l.Skipped, "lines about something else than requests"},
+		{l.Late, "requests that came too late to be put in order and were decided at the time of those around them (--reorder)"},
+		{l.Broken, "broken lines, which were skipped"},
 	} {
 		if one.n > 0 {
-			fmt.Fprintf(w, "  %d %s\n", one.n, one.what)
+			fmt.Fprintf(w, "  %s: %d\n", one.what, one.n)
 		}
 	}
 	for _, b := range l.Samples {

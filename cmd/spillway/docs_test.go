@@ -21,10 +21,12 @@ func TestReferenceOfTheCommand(t *testing.T) {
 		"`spillway test`, and [Before a change](before-a-change.md) shows `lint`, `test`, `diff` and `replay` at work. Shells complete commands, flags\n" +
 		"and files: `source <(spillway completion bash)`.\n")
 	root := newRoot()
-	root.InitDefaultHelpFlag()
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultVersionFlag()
 	describe(&want, root)
 	for _, cmd := range root.Commands() {
-		if cmd.IsAvailableCommand() && cmd.Name() != "completion" && cmd.Name() != "help" {
+		if cmd.Name() != "completion" && cmd.Name() != "help" {
 			describe(&want, cmd)
 		}
 	}

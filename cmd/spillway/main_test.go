@@ -85,7 +85,7 @@ func TestExitCodes(t *testing.T) {
 		{exitUsage, "accepts 2 arg(s)", []string{"diff", good}},
 		{exitOK, "1 of 2 requests refused", []string{"replay", "--rules", good, "--user", "user", log}},
 		{exitOK, "1 newly admitted", []string{"replay", "--rules", good, "--against", other, "--user", "user", log}},
-		{exitBroken, "1 lines of the log are broken", []string{"replay", "--rules", good, broken}},
+		{exitBroken, "the log has broken lines, which were skipped: 1", []string{"replay", "--rules", good, broken}},
 		{exitBroken, "b.log:2: neither JSON nor Envoy's text format", []string{"replay", "--rules", good, broken}},
 		{exitRules, `unknown key "scop"`, []string{"replay", "--rules", bad, log}},
 		{exitUsage, `required flag(s) "rules" not set`, []string{"replay", log}},

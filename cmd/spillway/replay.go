@@ -112,7 +112,7 @@ func (f *replayFlags) run(cmd *cobra.Command, logs []string) (err error) {
 	}
 	err = f.write(cmd, report, format)
 	if err == nil && report.Log.Broken > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "spillway: %d lines of the log are broken and were skipped\n", report.Log.Broken)
+		fmt.Fprintf(cmd.ErrOrStderr(), "spillway: the log has broken lines, which were skipped: %d\n", report.Log.Broken)
 		err = exit(exitBroken)
 	}
 	return err
