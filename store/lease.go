@@ -123,13 +123,12 @@ func (l *holding) measure(now instant) {
 // askLocked reports what was spent, and asks for more. What dies soon is returned, or with last all that is held, and then no more is wanted.
 func (h *holdings) askLocked(l *holding, now instant, last bool) {
 	l.measure(now)
-	a := limit.Ask{Key: l.key, Limit: l.limit, Least: leaseLeast, Parts: leaseParts * h.sharers()}
+	a := limit.Ask{Key: l.key, Limit: l.limit, Least: min(leaseLeast, l.most), Parts: leaseParts * h.sharers()}
 	for i := range l.lots {
 		a.Reports[i] = h.reportLocked(&l.lots[i], now, last)
 	}
 	if !last && !h.young(l.key, &l.limit) {
-		a.Want = min(max(l.span(), leaseLeast), l.most) - l.left(now)
-		a.Want = max(a.Want, leaseLeast)
+		a.Want = max(min(l.span(), l.most)-l.left(now), 0)
 	}
 	if !h.calls.begin() {
 		return
