@@ -65,7 +65,7 @@ type place struct {
 type layout struct {
 	places      map[string][]place
 	slots       int
-	asked       []Pair // fields that somebody named, under what for
+	asked       []Pair // fields that the mapping names, and what for
 	seen        []bool // by asked: a line had it
 	headers     []named
 	entries     []named

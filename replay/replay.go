@@ -64,7 +64,7 @@ type run struct {
 	changes  *changes // nil: nothing is compared
 }
 
-// Run replays the logs. The error is a *trial.Unloadable where rules cannot be used; lines that cannot be read are no error, and the
+// Run replays the logs. The error is a *trial.Unloadable where rules cannot be used; lines that cannot be read are not an error: the
 // report counts them.
 func Run(cfg Config) (report *Report, err error) {
 	cfg.MaxBytes, cfg.Reorder = cmp.Or(cfg.MaxBytes, defaultBytes), cmp.Or(cfg.Reorder, defaultReorder)

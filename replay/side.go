@@ -119,7 +119,7 @@ func (s *side) called() (who, rule string) {
 	return cmp.Or(strings.Join(parts, ", "), "all"), rule
 }
 
-// refusal tells of the last request, which was refused.
+// refusal describes the last request, which was refused.
 func (s *side) refusal(rec *record, at time.Time) Refusal {
 	who, rule := s.called()
 	return Refusal{

@@ -1,4 +1,4 @@
-// Package rulediff tells what a change of a rule set means: which rules are added, removed, tightened, loosened, put into shadow or displaced,
+// Package rulediff reports what a change of a rule set means: which rules are added, removed, tightened, loosened, put into shadow or displaced,
 // and who would be treated differently.
 package rulediff
 

@@ -13,13 +13,13 @@ import (
 func newDiff() *cobra.Command {
 	merge := false
 	cmd := &cobra.Command{
-		Use: "diff OLD NEW", Short: "Tell what a change of rules means",
+		Use: "diff OLD NEW", Short: "Show what a change of rules means",
 		Long: `diff compares two rule sets, each a file or a folder. It lists the rules, nodes of trees and accounts that are added, removed, tightened, loosened,
 shadowed (counted and no longer enforced), enforced again, or displaced (another rule now always wins over it), and who would be treated differently: it
 matches requests of every client and endpoint that the rules name, and of any other, as a sidecar does.
 
 It exits with 1 if there is a difference.`,
-		Example: "  spillway diff rules/ new-rules/\n  git show main:rules/shop.yaml >/tmp/shop.yaml && spillway diff /tmp/shop.yaml rules/shop.yaml",
+		Example: "  spillway diff rules/ new-rules/\n  git show main:rules/shop.yaml >old.yaml && spillway diff old.yaml rules/shop.yaml",
 		Args:    cobra.ExactArgs(2), ValidArgsFunction: ruleFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			format, err := outputOf(cmd)

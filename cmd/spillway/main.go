@@ -23,7 +23,7 @@ const (
 	exitInternal = 5 // the program is at fault
 )
 
-const about = `spillway works with Spillway's rules from a shell: it checks rule files, tests them, tells what a change of them means, and replays
+const about = `spillway works with Spillway's rules from a shell: it checks rule files, tests them, shows what a change of them means, and replays
 access logs against them.
 
 Exit codes:

@@ -27,7 +27,7 @@ type replayFlags struct {
 }
 
 const aboutReplay = `replay decides the requests of an access log under a rule set, on the log's own clock: who would have been limited, when, and by which rule. With
---against it decides them under a second rule set too, and tells the difference. It works as a sidecar does, with its matcher, engine and memory store.
+--against it decides them under a second rule set too, and reports the difference. It works as a sidecar does, with its matcher, engine and memory store.
 
 A log has Envoy's text format, Istio's, or one JSON object per line, and may be compressed by gzip. Several logs, as of several Envoys, are merged by
 time; a hyphen is the standard input. In JSON the usual names of fields are known (start_time, method, path, authority, x_forwarded_for,
@@ -38,7 +38,7 @@ who asked, and --header those that hold request headers, such as an API key's. W
 value in braces is that of a field, and a descriptor is left out of requests that do not have it.
 
 The report is text, JSON, or one HTML page with charts. Lines that cannot be read are counted, the first of them shown, and skipped; the exit code is 4 then.
-Memory does not grow with the log: beyond --memory the counters that are nearest to their end are forgotten, which the report tells.`
+Memory does not grow with the log: beyond --memory the counters that are nearest to their end are forgotten, and the report counts them.`
 
 func newReplay() *cobra.Command {
 	f := &replayFlags{}
