@@ -48,4 +48,9 @@ func TestHTTPIsReadLikeAMessage(t *testing.T) {
 	if diff := cmp.Diff(&parsed.Request, got, cmpopts.EquateComparable(netip.Addr{}), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("a message (-) and what a caller without one takes (+) differ:\n%s", diff)
 	}
+	taken.TakeHTTP(&HTTP{Path: "/", Client: &identity.Client{User: "alice"}})
+	err = taken.ParseWire(wire)
+	if err != nil || taken.Request.Evidence.Verified != nil {
+		t.Errorf("a message after a client that was told: %v, %v", taken.Request.Evidence.Verified, err)
+	}
 }
