@@ -14,6 +14,7 @@ type figures struct {
 	Server, Redis, Load     float64 // processor time
 	P50, P99                float64 // milliseconds
 	Commands, Trips, Allocs float64 // per decision
+	Calls                   float64 // of a script per decision, by the server's own count; NaN where it has none
 	Script                  float64 // microseconds of a script in Redis; NaN without one
 	Rate                    float64 // calls per second that an open loop makes
 	Others                  float64 // share of the processors that programs outside the benchmark used
@@ -39,6 +40,7 @@ func (f *fleet) selves() (self, error) {
 		}
 		sum.Allocations += one.Allocations
 		sum.WithoutRedis += one.WithoutRedis
+		sum.Calls += one.Calls
 	}
 	return sum, nil
 }
@@ -128,6 +130,7 @@ func observe(f *fleet, redis *redisServer, g *generator) (figures, error) {
 	}
 	made := figuresOf(before, after, seen)
 	made.Allocs = (last.Allocations - warm.Allocations) / made.Decisions
+	made.Calls = (last.Calls - warm.Calls) / made.Decisions
 	made.WithoutRedis = last.WithoutRedis
 	return made, nil
 }

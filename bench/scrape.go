@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -34,6 +35,7 @@ func fetch(url string) (string, error) {
 type self struct {
 	Allocations  float64
 	WithoutRedis float64 // decisions
+	Calls        float64 // of a script; NaN where it is not known
 }
 
 // ofSidecar reads the metrics of a sidecar.
@@ -42,12 +44,21 @@ func ofSidecar(debug string) (self, error) {
 	if err != nil {
 		return self{}, err
 	}
-	allocations, found := sumMetric(text, "go_memstats_mallocs_total")
-	if !found {
-		return self{}, fmt.Errorf("the sidecar's metrics lack go_memstats_mallocs_total")
+	return parseMetrics(text)
+}
+
+// parseMetrics reads the metrics of a sidecar. Calls of the script that decides and of the one that leases are counted apart.
+func parseMetrics(text string) (self, error) {
+	var sums [3]float64
+	for i, name := range []string{"go_memstats_mallocs_total", "spillway_redis_trips_total", "spillway_lease_calls_total"} {
+		sum, found := sumMetric(text, name)
+		if !found {
+			return self{}, fmt.Errorf("the sidecar's metrics lack %s", name)
+		}
+		sums[i] = sum
 	}
-	without, _ := sumMetric(text, "spillway_degraded_decisions_total")
-	return self{allocations, without}, nil
+	without, _ := sumMetric(text, "spillway_degraded_decisions_total") // a sidecar without such decisions has no series
+	return self{Allocations: sums[0], WithoutRedis: without, Calls: sums[1] + sums[2]}, nil
 }
 
 // sumMetric adds up all series of a metric in Prometheus' text format, and reports whether there is one.
@@ -87,5 +98,5 @@ func parseStats(text string) (self, error) {
 	if !found || err != nil || memory.Mallocs == nil {
 		return self{}, fmt.Errorf("/stats of the reference server has no count of allocations: %w", errors.Join(err, io.ErrUnexpectedEOF))
 	}
-	return self{Allocations: *memory.Mallocs}, nil
+	return self{Allocations: *memory.Mallocs, Calls: math.NaN()}, nil
 }
