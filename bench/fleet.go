@@ -19,8 +19,7 @@ type program struct {
 const (
 	spillway  = "Spillway"
 	reference = "reference"
-	// unleased is the sidecar with LEASES=false.
-	unleased = "without leases"
+	unleased  = "LEASES=false" // the sidecar with this setting
 )
 
 // programs are both servers. The reference server would write a line of JSON for each call, or send to a statsd that is not there:
@@ -35,7 +34,7 @@ func programs(set settings) []program {
 // leasePrograms are the sidecar without leases and as it is.
 func leasePrograms(set settings) []program {
 	return []program{
-		{unleased, set.Sidecar, slices.Concat(set.SidecarEnv, []string{"LEASES=false"}), ofSidecar},
+		{unleased, set.Sidecar, slices.Concat(set.SidecarEnv, []string{unleased}), ofSidecar},
 		{spillway, set.Sidecar, set.SidecarEnv, ofSidecar},
 	}
 }

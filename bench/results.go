@@ -13,6 +13,11 @@ import (
 // aboutRatios stands above the table of ratios.
 const aboutRatios = "A ratio is the median of the rounds' ratios; on a busy machine it differs from the ratio of the medians below."
 
+// aboutTables stands above the table of a part, where its title does not say enough.
+var aboutTables = map[string]string{
+	"global": "What Redis, all sidecars and the load generator take is in percent of one core. The closed loop finds what this machine can do. The open loop makes half as many calls, and never more than nine tenths of the limit.\n\n",
+}
+
 // titles of the parts.
 var titles = map[string]string{
 	"closed":     "Closed loop, 64 calls in flight, two servers",
@@ -121,7 +126,7 @@ func page(here surroundings, studies []*study) string {
 	}
 	for _, part := range parts {
 		if some := of(studies, part); len(some) > 0 {
-			out.WriteString("\n## " + titles[part] + "\n\n" + tableFor(part, some...).markdown())
+			out.WriteString("\n## " + titles[part] + "\n\n" + aboutTables[part] + tableFor(part, some...).markdown())
 		}
 	}
 	return out.String()
