@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"math"
 	"os"
-	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -86,23 +83,19 @@ func TestMetricsAreAddedUp(t *testing.T) {
 	}
 }
 
-func TestCallsOfASidecarAreThoseThatDecideAndThoseThatLease(t *testing.T) {
-	lines := []string{"go_memstats_mallocs_total 10\n", "spillway_redis_trips_total 7\n", "spillway_lease_calls_total 5\n", "spillway_lease_decisions_total 1000\n"}
-	got, err := parseMetrics(strings.Join(lines, ""))
-	if want := (self{Allocations: 10, Calls: 12}); err != nil || got != want {
+func TestMetricsOfASidecarAreRead(t *testing.T) {
+	got, err := parseMetrics("go_memstats_mallocs_total 10\nspillway_degraded_decisions_total{rule=\"a\"} 2\n")
+	if want := (self{Allocations: 10, WithoutRedis: 2}); err != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
-	for i := range 3 {
-		_, err := parseMetrics(strings.Join(slices.Delete(slices.Clone(lines), i, i+1), ""))
-		if err == nil {
-			t.Errorf("no error without %s", lines[i])
-		}
+	if _, err := parseMetrics("spillway_redis_trips_total 7\n"); err == nil {
+		t.Error("no error without a count of allocations")
 	}
 }
 
 func TestStatsOfTheReferenceServerAreRead(t *testing.T) {
 	got, err := parseStats("cmdline: [\"x\"]\nmemstats: {\"Alloc\":1,\"Mallocs\":123}\n")
-	if err != nil || got.Allocations != 123 || !math.IsNaN(got.Calls) {
+	if err != nil || got.Allocations != 123 {
 		t.Errorf("got %v, %v", got, err)
 	}
 	for _, bad := range []string{"", "cmdline: []\n", "memstats: {\"Alloc\":1}\n", "memstats: x\n"} {

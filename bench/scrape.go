@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -35,7 +34,6 @@ func fetch(url string) (string, error) {
 type self struct {
 	Allocations  float64
 	WithoutRedis float64 // decisions
-	Calls        float64 // of a script; NaN where it is not known
 }
 
 // ofSidecar reads the metrics of a sidecar.
@@ -47,18 +45,14 @@ func ofSidecar(debug string) (self, error) {
 	return parseMetrics(text)
 }
 
-// parseMetrics reads the metrics of a sidecar. Calls of the script that decides and of the one that leases are counted apart.
+// parseMetrics reads the metrics of a sidecar.
 func parseMetrics(text string) (self, error) {
-	var sums [3]float64
-	for i, name := range []string{"go_memstats_mallocs_total", "spillway_redis_trips_total", "spillway_lease_calls_total"} {
-		sum, found := sumMetric(text, name)
-		if !found {
-			return self{}, fmt.Errorf("the sidecar's metrics lack %s", name)
-		}
-		sums[i] = sum
+	allocations, found := sumMetric(text, "go_memstats_mallocs_total")
+	if !found {
+		return self{}, fmt.Errorf("the sidecar's metrics lack go_memstats_mallocs_total")
 	}
 	without, _ := sumMetric(text, "spillway_degraded_decisions_total") // a sidecar without such decisions has no series
-	return self{Allocations: sums[0], WithoutRedis: without, Calls: sums[1] + sums[2]}, nil
+	return self{Allocations: allocations, WithoutRedis: without}, nil
 }
 
 // sumMetric adds up all series of a metric in Prometheus' text format, and reports whether there is one.
@@ -98,5 +92,5 @@ func parseStats(text string) (self, error) {
 	if !found || err != nil || memory.Mallocs == nil {
 		return self{}, fmt.Errorf("/stats of the reference server has no count of allocations: %w", errors.Join(err, io.ErrUnexpectedEOF))
 	}
-	return self{Allocations: *memory.Mallocs, Calls: math.NaN()}, nil
+	return self{Allocations: *memory.Mallocs}, nil
 }
