@@ -113,7 +113,7 @@ func TestFiguresAreThoseBetweenTwoMoments(t *testing.T) {
 		counts: redisCounts{Commands: 100 + 40_001, Reads: 50 + 2_001, Scripts: commandCount{10_000, 90_000}},
 	}
 	got := figuresOf(before, after, outcome{Decisions: 10_000, Elapsed: 2 * time.Second, CPU: 400 * time.Millisecond, P50: 3 * time.Millisecond, P99: 7 * time.Millisecond})
-	want := figures{Decisions: 10_000, PerSecond: 5000, Server: 100, Redis: 10, Load: 40, P50: 3, P99: 7, Commands: 4, Trips: 0.2, Script: 9, Others: 0.25}
+	want := figures{Decisions: 10_000, PerSecond: 5000, Server: 100, Redis: 10, Load: 40, P50: 3, P99: 7, Commands: 4, Trips: 0.2, Calls: 1, Script: 9, Others: 0.25}
 	if got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
