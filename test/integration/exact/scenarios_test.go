@@ -1,0 +1,174 @@
+package exact
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// cell is one row of a scenario.
+type cell struct {
+	n         int
+	algorithm string
+}
+
+// scenario is what callers and servers do in a row.
+type scenario struct {
+	name  string
+	short []cell   // rows of make test
+	full  []string // algorithms of make test-faults, with 2, 4 and 8 sidecars
+	run   func(x *trial)
+}
+
+func (s scenario) cells() []cell {
+	if !full {
+		return s.short
+	}
+	var all []cell
+	for _, n := range []int{2, 4, 8} {
+		for _, algorithm := range s.full {
+			all = append(all, cell{n, algorithm})
+		}
+	}
+	return all
+}
+
+// leased are the algorithms that sidecars may hold tokens of.
+var leased = []string{tokenBucket, fixedWindow, slidingWindow}
+
+// scenarios are all of them.
+func scenarios() []scenario {
+	return []scenario{
+		{"twice the limit", []cell{{2, tokenBucket}, {4, fixedWindow}, {2, slidingWindow}, {2, slidingLog}}, algorithms, overload},
+		{"below the limit", []cell{{4, tokenBucket}}, leased, below},
+		{"bursts after silence", []cell{{4, tokenBucket}, {2, fixedWindow}, {4, slidingWindow}}, algorithms, bursts},
+		{"callers move", []cell{{2, tokenBucket}}, leased, moving},
+		{"costs from 1 to 5", []cell{{2, tokenBucket}}, algorithms, costs},
+		{"kill -9, a successor starts", []cell{{2, tokenBucket}, {4, fixedWindow}}, leased, killed},
+		{"stopped for 1.5 s", []cell{{2, tokenBucket}, {4, fixedWindow}}, leased, stopped},
+		{"Redis hangs 50 ms", []cell{{4, tokenBucket}}, leased, hanging(50 * time.Millisecond)},
+		{"Redis hangs 1.5 s", []cell{{2, tokenBucket}}, leased, hanging(1500 * time.Millisecond)},
+	}
+}
+
+// twice is the load that a bound admits one half of.
+func (b bound) twice() int64 { return 2 * b.count * 1_000_000 / b.window }
+
+// overload asks for twice the limit all the time.
+func overload(x *trial) {
+	x.begin()
+	x.steady = true
+	x.under(x.twice(), func() { pass(often[time.Duration](3, 12) * time.Second) })
+}
+
+// below asks for three quarters of the limit, so nearly everything is admitted, then for twice the limit.
+func below(x *trial) {
+	x.begin()
+	for range often(1, 3) {
+		x.under(x.twice()*3/8, func() { pass(1500 * time.Millisecond) })
+		x.under(x.twice(), func() { pass(time.Second) })
+	}
+}
+
+// bursts lets counters fill up, then asks as fast as callers can.
+func bursts(x *trial) {
+	x.begin()
+	for range often(2, 5) {
+		x.under(0, func() { pass(300 * time.Millisecond) })
+		pass(1100 * time.Millisecond)
+	}
+	x.under(0, func() { pass(300 * time.Millisecond) })
+}
+
+// moving lets callers of one sidecar ask at a time: what the one before holds must not be missing for long.
+func moving(x *trial) {
+	x.begin()
+	for i := range often(4, 12) {
+		for k, s := range x.seats {
+			s.active.Store(k == i%len(x.seats))
+		}
+		x.under(x.twice()*int64(len(x.seats))*3/8, func() { pass(700 * time.Millisecond) })
+	}
+}
+
+// costs asks for more than one token at a time.
+func costs(x *trial) {
+	x.begin()
+	x.next = func(n int64) request { return request{user: "hot", cost: 1 + n*7%5} }
+	x.under(x.twice()/3, func() { pass(often[time.Duration](2500, 8000) * time.Millisecond) })
+}
+
+// killed ends a sidecar under load, and another one takes its place.
+func killed(x *trial) {
+	x.begin()
+	x.under(x.twice(), func() {
+		for i := range often(1, 3) {
+			pass(700 * time.Millisecond)
+			x.replace(i % x.n)
+		}
+		pass(700 * time.Millisecond)
+	})
+}
+
+// replace kills a sidecar and starts its successor.
+func (x *trial) replace(i int) {
+	x.Helper()
+	old := x.sidecars[i]
+	x.earlier += x.local(old)
+	old.End(x)
+	x.sidecars[i] = servers.StartSidecar(x, x.env...)
+	before := *x.seats[i].current.Load()
+	x.seats[i].sit(dial(x, x.sidecars[i].GRPC))
+	before.(*client).conn.Close() // so that callers who wait for it ask the successor
+}
+
+// stopped stops a sidecar for longer than it may hold tokens. Its callers wait.
+func stopped(x *trial) {
+	x.begin()
+	x.under(x.twice(), func() {
+		for i := range often(1, 3) {
+			pass(500 * time.Millisecond)
+			s := x.sidecars[i%x.n]
+			s.Hang(x)
+			pass(1500 * time.Millisecond)
+			s.Send(x, syscall.SIGCONT)
+		}
+		pass(time.Second)
+	})
+}
+
+// hanging stops Redis for a while.
+func hanging(length time.Duration) func(x *trial) {
+	return func(x *trial) {
+		x.begin()
+		x.under(x.twice(), func() {
+			for range often(2, 6) {
+				pass(500 * time.Millisecond)
+				x.redis.Hang(x)
+				pass(length)
+				err := x.redis.Signal(syscall.SIGCONT)
+				if err != nil {
+					x.Fatalf("wake Redis: %v", err)
+				}
+			}
+			x.awaitAdmission()
+			pass(500 * time.Millisecond)
+		})
+	}
+}
+
+// awaitAdmission waits until every sidecar is admitted something by Redis again.
+func (x *trial) awaitAdmission() {
+	x.Helper()
+	for i, s := range x.seats {
+		servers.Await(x, fmt.Sprintf("an answer of Redis through sidecar %d", i+1), func() error {
+			got := (*s.current.Load()).ask(request{user: "probe", cost: 1})
+			if got.outcome == undecided {
+				return fmt.Errorf("the answer is without Redis: %s", got.failure)
+			}
+			return nil
+		})
+	}
+}

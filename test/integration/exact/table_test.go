@@ -1,0 +1,168 @@
+package exact
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// row is one line of the table.
+type row struct {
+	scenario string
+	n        int    // sidecars
+	kind     string // algorithm
+	run      func(x *trial)
+}
+
+func TestMain(m *testing.M) {
+	code := servers.Main(m)
+	printTable(os.Stdout)
+	os.Exit(code)
+}
+
+// TestNothingIsAdmittedBeyondTheLimit is the table: every scenario with every number of sidecars and every algorithm that it runs with.
+func TestNothingIsAdmittedBeyondTheLimit(t *testing.T) {
+	for _, s := range scenarios() {
+		for _, c := range s.cells() {
+			r := row{scenario: s.name, n: c.n, kind: c.algorithm, run: s.run}
+			t.Run(fmt.Sprintf("%s/%d/%s", r.scenario, r.n, r.kind), r.try)
+		}
+	}
+}
+
+// try runs a row and writes its line.
+func (r row) try(t *testing.T) {
+	x := newTrial(t, r)
+	defer func() { x.verdict() }()
+	r.run(x)
+}
+
+func newTrial(t *testing.T, r row) *trial {
+	x := &trial{T: t, row: r, bound: boundOf(r.kind, r.n), wall: time.Now()}
+	x.next = one
+	x.hold("", x.bound, x.whole)
+	return x
+}
+
+var table []string
+
+const columns = "N\talgorithm\tscenario\tasked\tadmitted\tideal\tover-admitted\tclosest\tfalse refusals\tutilisation\tlocal decisions\tverdict\t"
+
+// Bars of the table.
+const (
+	leastUtilisation = 0.99
+	// A false refusal costs at most one admission, so where sidecars decide alone as many are allowed as utilisation may lack.
+	mostFalse = 1 - leastUtilisation
+	// Below this part of twice the limit the machine was too busy for utilisation to be judged.
+	leastOffered = 0.95
+)
+
+// result is the numbers of a line.
+type result struct {
+	admitted, ideal, asked int64
+	worst                  breach
+	falsely                int64
+	locals                 int64
+}
+
+func (r result) utilisation() float64 { return float64(r.admitted) / float64(max(1, r.ideal)) }
+
+// verdict judges the row, fails the test if it does not hold, and writes its line in any case.
+func (x *trial) verdict() {
+	x.Helper()
+	r := result{worst: none("")}
+	if !x.Failed() {
+		r = x.measure()
+		x.judge(r)
+	}
+	verdict := "green"
+	if x.Failed() || len(x.problems) > 0 {
+		verdict = "RED: " + strings.Join(x.problems, "; ")
+		for _, text := range x.problems {
+			x.Error(text)
+		}
+	}
+	if len(x.notes) > 0 {
+		verdict += " (" + strings.Join(x.notes, "; ") + ")"
+	}
+	line := fmt.Sprintf("%d\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f%%\t%d\t%s\t", x.n, x.algorithm, x.scenario, r.asked, r.admitted, r.ideal, max(0, r.worst.over()),
+		r.worst.over(), r.falsely, 100*r.utilisation(), r.locals, verdict)
+	table = append(table, line)
+	x.Log(strings.ReplaceAll(line, "\t", " | "))
+}
+
+// measure compares the history with the bounds.
+func (x *trial) measure() result {
+	x.Helper()
+	h := x.whole()
+	r := result{admitted: h.admitted(), asked: int64(len(h)), worst: none(""), locals: x.locals()}
+	for i, l := range x.limits {
+		part := l.history()
+		found := l.check(part.spans())
+		if found.over() > 0 {
+			x.fails("over-admitted by %d%s, %v: %v", found.over(), l.what, l.bound, found)
+		}
+		r.worst = worse(r.worst, found)
+		if i == 0 {
+			r.ideal = part.ideal(l.bound)
+			r.falsely = int64(len(part.falseRefusals(l.bound)))
+		}
+	}
+	return r
+}
+
+// judge holds the numbers against the bars.
+func (x *trial) judge(r result) {
+	x.Helper()
+	if r.admitted == 0 {
+		x.fails("nothing was admitted, so nothing is proved")
+	}
+	failures := map[string]int{}
+	for i := range x.seen {
+		if e := &x.seen[i]; e.outcome == undecided {
+			failures[e.failure]++
+		} else if e.failure != "" {
+			x.fails("a request was admitted without Redis: %s", e.failure)
+		}
+	}
+	if len(failures) > 0 {
+		x.note("without Redis or an answer: %v", failures)
+	}
+	if most := int64(mostFalse * float64(r.ideal)); r.locals == 0 && r.falsely > 0 || r.falsely > most {
+		x.fails("%d false refusals, %d decisions were local", r.falsely, r.locals)
+	}
+	x.judgeUse(r)
+	if off := time.Since(x.wall) - time.Duration(time.Now().UnixNano()-x.wall.UnixNano()); off.Abs() > 50*time.Millisecond {
+		x.fails("the clock of this machine was set by %v while the row ran", off)
+	}
+}
+
+// judgeUse judges utilisation where callers asked for twice the limit.
+func (x *trial) judgeUse(r result) {
+	if !x.steady {
+		return
+	}
+	offered := float64(r.asked) / float64(2*r.ideal)
+	switch {
+	case !full:
+	case offered < leastOffered:
+		x.note("utilisation not judged: callers asked for %.1f times the limit", 2*offered)
+	case r.utilisation() < leastUtilisation:
+		x.fails("utilisation is %.2f %%, at least %.0f %%", 100*r.utilisation(), 100*leastUtilisation)
+	}
+}
+
+func printTable(out io.Writer) {
+	if len(table) == 0 {
+		return
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "\n%s\n%s\n", columns, strings.Join(table, "\n"))
+	w.Flush()
+}
