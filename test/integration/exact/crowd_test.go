@@ -11,6 +11,7 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 )
 
 // request is what a caller asks for. A request with a tenant has a second descriptor.
@@ -143,12 +144,15 @@ func dial(t testing.TB, address string) *client {
 	return &client{conn: conn, rls: ratelimitv3.NewRateLimitServiceClient(conn)}
 }
 
+// unanswered begins the failure of a call without an answer.
+const unanswered = "no answer: "
+
 func (c *client) ask(r request) answer {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	got, err := c.rls.ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{Domain: domain, Descriptors: descriptors(r), HitsAddend: uint32(r.cost)})
 	if err != nil {
-		return answer{outcome: undecided, failure: err.Error()}
+		return answer{outcome: undecided, failure: unanswered + status.Code(err).String()}
 	}
 	a := answer{outcome: undecided, failure: got.GetDynamicMetadata().GetFields()["degraded"].GetStringValue()}
 	for _, s := range got.GetStatuses() {
@@ -158,7 +162,7 @@ func (c *client) ask(r request) answer {
 	case code == ratelimitv3.RateLimitResponse_OK:
 		a.outcome = admitted
 	case code != ratelimitv3.RateLimitResponse_OVER_LIMIT:
-		a.failure = "an answer that says nothing"
+		a.failure = unanswered + "nothing"
 	case a.failure == "":
 		a.outcome = refused
 	}

@@ -36,7 +36,8 @@
 //
 // A refusal is false if the ideal had room at every instant of its span, whatever the instants of the admissions were: all that may have
 // happened before its end is charged, as late as it may have happened (a later charge leaves a bucket with less), and nothing comes
-// back within the span. What a call without an answer, or one that was refused because Redis did not answer, may have charged counts as charged. So an exact system has 0.
+// back within the span. What a call without an answer, or one that was refused because Redis did not answer, may have charged counts as
+// charged, and so does each false refusal before. So an exact system has 0, and the count is that of admissions that were missed.
 //
 // Utilisation is what was admitted, divided by what the ideal admits of the same requests, each at the instant it was sent.
 //

@@ -1,9 +1,6 @@
 package exact
 
-import (
-	"slices"
-	"sort"
-)
+import "slices"
 
 // outcome is what a caller knows about its request.
 type outcome uint8
@@ -135,99 +132,4 @@ func idealWindow(b bound) func(at, cost int64) bool {
 		used += cost
 		return true
 	}
-}
-
-// settled is how long after its caller gave up a request may still be charged.
-const settled = 10_000_000
-
-// ledger is all that may have been charged, by begin and by end.
-type ledger struct{ byFrom, byTo sums }
-
-func newLedger(h history) ledger {
-	var from, to []span
-	for i := range h {
-		e := h[i]
-		switch e.outcome {
-		case refused:
-			continue
-		case undecided:
-			e.to += settled
-		}
-		from = append(from, span{to: e.from, cost: e.cost})
-		to = append(to, span{to: e.to, cost: e.cost})
-	}
-	return ledger{newSums(from), newSums(to)}
-}
-
-// between is the cost of all that may have been charged from begin on, up to end, both included.
-func (l ledger) between(begin, end int64) int64 { return l.byFrom.upTo(end) - l.byTo.upTo(begin-1) }
-
-// sums are costs in order of time, with their running total.
-type sums struct {
-	at    []span
-	total []int64
-}
-
-func newSums(all []span) sums {
-	slices.SortFunc(all, func(x, y span) int { return int(x.to - y.to) })
-	s := sums{at: all, total: make([]int64, len(all)+1)}
-	for i, one := range all {
-		s.total[i+1] = s.total[i] + one.cost
-	}
-	return s
-}
-
-// upTo is the cost up to an instant, included.
-func (s sums) upTo(at int64) int64 {
-	return s.total[sort.Search(len(s.at), func(i int) bool { return s.at[i].to > at })]
-}
-
-// falseRefusals is the refused requests for which the bound surely had room.
-func (h history) falseRefusals(b bound) history {
-	refusals := h.of(func(e *event) bool { return e.outcome == refused })
-	slices.SortFunc(refusals, func(x, y event) int { return int(x.from - y.from) })
-	room := newRoom(b, newLedger(h))
-	return refusals.of(func(e *event) bool { return e.cost <= b.capacity() && room(e.span) >= e.cost })
-}
-
-// newRoom returns what a bound surely had left at every instant of a span. Spans are asked for in the order of their begins.
-func newRoom(b bound, l ledger) func(s span) int64 {
-	switch b.algorithm {
-	case tokenBucket:
-		return bucketRoom(b, l)
-	case slidingLog:
-		return func(s span) int64 { return b.count - l.between(s.from-b.window+1, s.to) }
-	}
-	return func(s span) int64 { return windowRoom(b, l, s) }
-}
-
-// bucketRoom charges what had surely ended at its end, and all else that had begun at once, without what comes back from the begin of
-// the span on.
-func bucketRoom(b bound, l ledger) func(s span) int64 {
-	var owed, last int64 // in 1/window tokens, at an instant
-	next := 0
-	pass := func(to int64) { owed, last = max(0, owed-b.count*(to-last)), to }
-	return func(s span) int64 {
-		for ; next < len(l.byTo.at) && l.byTo.at[next].to <= s.from; next++ {
-			pass(l.byTo.at[next].to)
-			owed += l.byTo.at[next].cost * b.window
-		}
-		pass(s.from)
-		return b.burst - (owed+b.window-1)/b.window - l.between(s.from+1, s.to)
-	}
-}
-
-// windowRoom is 0 where the span is not within one window.
-func windowRoom(b bound, l ledger, s span) int64 {
-	k := s.from / b.window
-	if s.to/b.window != k {
-		return 0
-	}
-	begin := k * b.window
-	left := b.count - l.between(begin, s.to)
-	if b.algorithm == slidingWindow {
-		previous := l.between(begin-b.window, begin-1)
-		left -= (previous*(begin+b.window-s.from) + b.window - 1) / b.window
-	}
-	return left
 }

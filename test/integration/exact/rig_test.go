@@ -57,13 +57,16 @@ type trial struct {
 	crowd
 	redis    *servers.Redis
 	file     string   // of the rules
+	text     string   // of the rules; "": those of the bound
 	env      []string // of all sidecars
 	sidecars []*servers.Sidecar
 	earlier  int64 // local decisions of sidecars that are gone
 
-	limits   []held // what the history is held against
-	mayFail  bool   // calls may go without an answer
-	steady   bool   // callers ask for twice the limit all the time, so its utilisation is judged
+	limits   []held // what the history is held against; the first is that of the whole
+	varies   bool   // no one limiter is the ideal of the whole row
+	checks   []func()
+	mayFail  bool // calls may go without an answer
+	steady   bool // callers ask for twice the limit all the time, so its utilisation is judged
 	notes    []string
 	wall     time.Time // when the row began, with a reading of the monotonic clock
 	problems []string
@@ -74,7 +77,6 @@ type held struct {
 	what string // "": the whole
 	bound
 	history func() history
-	extra   int64 // tokens that the bound includes for an event outside of the limiter
 }
 
 // begin starts a Redis and the sidecars on the rules of the row.
@@ -94,7 +96,10 @@ func (x *trial) beginOn(redis *servers.Redis) {
 func (x *trial) launch() {
 	x.Helper()
 	x.file = filepath.Join(x.TempDir(), "exact.yaml")
-	x.write(x.rules())
+	if x.text == "" {
+		x.text = x.rules()
+	}
+	x.write(x.text)
 	x.env = append(x.env, "RULES="+x.file)
 	for range x.n {
 		x.join(servers.StartSidecar(x, x.env...))

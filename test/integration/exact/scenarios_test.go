@@ -50,6 +50,13 @@ func scenarios() []scenario {
 		{"stopped for 1.5 s", []cell{{2, tokenBucket}, {4, fixedWindow}}, leased, stopped},
 		{"Redis hangs 50 ms", []cell{{4, tokenBucket}}, leased, hanging(50 * time.Millisecond)},
 		{"Redis hangs 1.5 s", []cell{{2, tokenBucket}}, leased, hanging(1500 * time.Millisecond)},
+		{"clock of Redis 5 s ahead", []cell{{2, fixedWindow}}, leased, redisOff(skew)},
+		{"clock of Redis 5 s behind", []cell{{2, tokenBucket}}, leased, redisOff(-skew)},
+		{"clocks of sidecars 5 s ahead and behind", nil, leased, sidecarsOff},
+		{"Redis killed, a replica takes over", []cell{{2, tokenBucket}}, leased, failedOver},
+		{"Redis wiped", []cell{{2, tokenBucket}}, leased, wiped},
+		{"limit lowered and raised", []cell{{4, tokenBucket}, {2, fixedWindow}}, leased, changing},
+		{"two limits in a request", []cell{{2, tokenBucket}, {4, fixedWindow}}, leased, together},
 	}
 }
 
@@ -82,14 +89,22 @@ func bursts(x *trial) {
 	x.under(0, func() { pass(300 * time.Millisecond) })
 }
 
-// moving lets callers of one sidecar ask at a time: what the one before holds must not be missing for long.
+// moving lets the callers of one sidecar make its key hot, then those of the next ask for twice the limit: what the one before holds
+// must not be missing for long.
 func moving(x *trial) {
 	x.begin()
 	for i := range often(4, 12) {
-		for k, s := range x.seats {
-			s.active.Store(k == i%len(x.seats))
-		}
-		x.under(x.twice()*int64(len(x.seats))*3/8, func() { pass(700 * time.Millisecond) })
+		x.active(i)
+		x.under(x.twice()*int64(x.n), func() { pass(150 * time.Millisecond) })
+		x.active(i + 1)
+		x.under(x.twice()*int64(x.n), func() { pass(500 * time.Millisecond) })
+	}
+}
+
+// active lets the callers of one sidecar ask, and those of the others wait.
+func (x *trial) active(i int) {
+	for k, s := range x.seats {
+		s.active.Store(k == i%len(x.seats))
 	}
 }
 
@@ -102,6 +117,7 @@ func costs(x *trial) {
 
 // killed ends a sidecar under load, and another one takes its place.
 func killed(x *trial) {
+	x.mayFail = true
 	x.begin()
 	x.under(x.twice(), func() {
 		for i := range often(1, 3) {

@@ -91,8 +91,12 @@ func (x *trial) verdict() {
 	if len(x.notes) > 0 {
 		verdict += " (" + strings.Join(x.notes, "; ") + ")"
 	}
-	line := fmt.Sprintf("%d\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f%%\t%d\t%s\t", x.n, x.algorithm, x.scenario, r.asked, r.admitted, r.ideal, max(0, r.worst.over()),
-		r.worst.over(), r.falsely, 100*r.utilisation(), r.locals, verdict)
+	ideal := []any{r.ideal, r.falsely, fmt.Sprintf("%.1f%%", 100*r.utilisation())}
+	if x.varies {
+		ideal = []any{"-", "-", "-"}
+	}
+	line := fmt.Sprintf("%d\t%s\t%s\t%d\t%d\t%v\t%d\t%d\t%v\t%v\t%d\t%s\t", x.n, x.algorithm, x.scenario, r.asked, r.admitted, ideal[0], max(0, r.worst.over()),
+		r.worst.over(), ideal[1], ideal[2], r.locals, verdict)
 	table = append(table, line)
 	x.Log(strings.ReplaceAll(line, "\t", " | "))
 }
@@ -109,7 +113,7 @@ func (x *trial) measure() result {
 			x.fails("over-admitted by %d%s, %v: %v", found.over(), l.what, l.bound, found)
 		}
 		r.worst = worse(r.worst, found)
-		if i == 0 {
+		if i == 0 && !x.varies {
 			r.ideal = part.ideal(l.bound)
 			r.falsely = int64(len(part.falseRefusals(l.bound)))
 		}
@@ -123,23 +127,38 @@ func (x *trial) judge(r result) {
 	if r.admitted == 0 {
 		x.fails("nothing was admitted, so nothing is proved")
 	}
-	failures := map[string]int{}
-	for i := range x.seen {
-		if e := &x.seen[i]; e.outcome == undecided {
-			failures[e.failure]++
-		} else if e.failure != "" {
-			x.fails("a request was admitted without Redis: %s", e.failure)
-		}
+	for _, check := range x.checks {
+		check()
 	}
-	if len(failures) > 0 {
-		x.note("without Redis or an answer: %v", failures)
-	}
+	x.judgeAnswers()
 	if most := int64(mostFalse * float64(r.ideal)); r.locals == 0 && r.falsely > 0 || r.falsely > most {
 		x.fails("%d false refusals, %d decisions were local", r.falsely, r.locals)
 	}
 	x.judgeUse(r)
 	if off := time.Since(x.wall) - time.Duration(time.Now().UnixNano()-x.wall.UnixNano()); off.Abs() > 50*time.Millisecond {
 		x.fails("the clock of this machine was set by %v while the row ran", off)
+	}
+}
+
+// judgeAnswers notes what was decided without Redis, which refuses everything then, and what was not answered, which only some rows allow.
+func (x *trial) judgeAnswers() {
+	x.Helper()
+	failures := map[string]int{}
+	for i := range x.seen {
+		e := &x.seen[i]
+		if e.failure == "" {
+			continue
+		}
+		failures[e.failure]++
+		if e.outcome == admitted {
+			x.fails("a request was admitted without Redis: %s", e.failure)
+		}
+		if strings.HasPrefix(e.failure, unanswered) && !x.mayFail {
+			x.fails("a request has %s", e.failure)
+		}
+	}
+	if len(failures) > 0 {
+		x.note("without Redis: %v", failures)
 	}
 }
 
