@@ -94,7 +94,7 @@ func (x *trial) logsAt(s *servers.Sidecar, off time.Duration) {
 // skewed is the sidecar whose clock adds CLOCK_OFFSET seconds, built once per test process.
 var skewed struct {
 	sync.Once
-	bin string
+	dir string
 	err error
 }
 
@@ -103,53 +103,53 @@ var skewed struct {
 func skewedBin(t testing.TB) string {
 	t.Helper()
 	root := servers.Root(t)
-	skewed.Do(func() { skewed.bin, skewed.err = buildSkewed(root) })
+	skewed.Do(func() { skewed.err = buildSkewed(root) })
 	if skewed.err != nil {
 		t.Fatalf("build a sidecar with a wrong clock: %v", skewed.err)
 	}
-	return skewed.bin
+	return filepath.Join(skewed.dir, "sidecar")
 }
 
 // reading is how package time reads the clock.
 var reading = regexp.MustCompile(`\n\tsec, nsec, mono := \w+\(\)\n`)
 
-func buildSkewed(root string) (string, error) {
-	dir, err := os.MkdirTemp("", "skewed")
+func buildSkewed(root string) (err error) {
+	skewed.dir, err = os.MkdirTemp("", "skewed")
 	if err != nil {
-		return "", err
+		return err
 	}
 	goroot, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
-		return "", err
+		return err
 	}
 	library := filepath.Join(strings.TrimSpace(string(goroot)), "src", "time")
 	original := filepath.Join(library, "time.go")
 	text, err := os.ReadFile(original)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if len(reading.FindAllIndex(text, -1)) != 1 {
-		return "", fmt.Errorf("%s reads the clock in another way than this test knows", original)
+		return fmt.Errorf("%s reads the clock in another way than this test knows", original)
 	}
-	changed, added, overlay := filepath.Join(dir, "time.go"), filepath.Join(dir, "offset.go"), filepath.Join(dir, "overlay.json")
+	changed, added, overlay := filepath.Join(skewed.dir, "time.go"), filepath.Join(skewed.dir, "offset.go"), filepath.Join(skewed.dir, "overlay.json")
 	list, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed, filepath.Join(library, "offset.go"): added}})
 	if err != nil {
-		return "", err
+		return err
 	}
 	files := map[string][]byte{changed: reading.ReplaceAll(text, []byte("$0\tsec += clockOffset\n")), added: []byte(offsetSource), overlay: list}
 	for name, content := range files {
 		err = os.WriteFile(name, content, 0o600)
 		if err != nil {
-			return "", err
+			return err
 		}
 	}
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-overlay", overlay, "-o", dir, "./cmd/sidecar")
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-overlay", overlay, "-o", skewed.dir, "./cmd/sidecar")
 	cmd.Dir = root
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("%w\n%s", err, out)
+		return fmt.Errorf("%w\n%s", err, out)
 	}
-	return filepath.Join(dir, "sidecar"), nil
+	return nil
 }
 
 // offsetSource is a file that package time gets.

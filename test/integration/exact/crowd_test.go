@@ -23,8 +23,9 @@ type request struct {
 // answer is what a caller is told.
 type answer struct {
 	outcome
-	limit   int64  // count of the limit that it names; 0: none
-	failure string // why it is undecided
+	limit     int64  // count of the limit that it names; 0: none
+	remaining int64  // of that limit
+	failure   string // why it is undecided
 }
 
 // asker is one who decides: a sidecar, or a model of one.
@@ -156,7 +157,9 @@ func (c *client) ask(r request) answer {
 	}
 	a := answer{outcome: undecided, failure: got.GetDynamicMetadata().GetFields()["degraded"].GetStringValue()}
 	for _, s := range got.GetStatuses() {
-		a.limit = max(a.limit, int64(s.GetCurrentLimit().GetRequestsPerUnit()))
+		if limit := int64(s.GetCurrentLimit().GetRequestsPerUnit()); limit > a.limit {
+			a.limit, a.remaining = limit, int64(s.GetLimitRemaining())
+		}
 	}
 	switch code := got.GetOverallCode(); {
 	case code == ratelimitv3.RateLimitResponse_OK:

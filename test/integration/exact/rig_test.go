@@ -59,8 +59,9 @@ type trial struct {
 	file     string   // of the rules
 	text     string   // of the rules; "": those of the bound
 	env      []string // of all sidecars
+	bin      string   // their program; "": that of this version
 	sidecars []*servers.Sidecar
-	earlier  int64 // local decisions of sidecars that are gone
+	gone     int64 // local decisions of sidecars that are gone
 
 	limits   []held // what the history is held against; the first is that of the whole
 	varies   bool   // no one limiter is the ideal of the whole row
@@ -102,8 +103,17 @@ func (x *trial) launch() {
 	x.write(x.text)
 	x.env = append(x.env, "RULES="+x.file)
 	for range x.n {
-		x.join(servers.StartSidecar(x, x.env...))
+		x.join(x.start())
 	}
+}
+
+// start starts one more sidecar.
+func (x *trial) start() *servers.Sidecar {
+	x.Helper()
+	if x.bin != "" {
+		return servers.StartProgram(x, x.bin, x.env...)
+	}
+	return servers.StartSidecar(x, x.env...)
 }
 
 // write replaces the rule file at once.
@@ -142,7 +152,7 @@ func (x *trial) local(s *servers.Sidecar) int64 {
 // locals is the sum over all sidecars of the row.
 func (x *trial) locals() int64 {
 	x.Helper()
-	n := x.earlier
+	n := x.gone
 	for _, s := range x.sidecars {
 		n += x.local(s)
 	}

@@ -56,6 +56,8 @@ func scenarios() []scenario {
 		{"Redis killed, a replica takes over", []cell{{2, tokenBucket}}, leased, failedOver},
 		{"Redis wiped", []cell{{2, tokenBucket}}, leased, wiped},
 		{"limit lowered and raised", []cell{{4, tokenBucket}, {2, fixedWindow}}, leased, changing},
+		{"the version before upgraded", []cell{{2, tokenBucket}, {2, slidingWindow}}, algorithms, upgraded},
+		{"taken back to the version before", []cell{{2, fixedWindow}, {2, slidingLog}}, algorithms, takenBack},
 		{"two limits in a request", []cell{{2, tokenBucket}, {4, fixedWindow}}, leased, together},
 	}
 }
@@ -132,9 +134,9 @@ func killed(x *trial) {
 func (x *trial) replace(i int) {
 	x.Helper()
 	old := x.sidecars[i]
-	x.earlier += x.local(old)
+	x.gone += x.local(old)
 	old.End(x)
-	x.sidecars[i] = servers.StartSidecar(x, x.env...)
+	x.sidecars[i] = x.start()
 	before := *x.seats[i].current.Load()
 	x.seats[i].sit(dial(x, x.sidecars[i].GRPC))
 	before.(*client).conn.Close() // so that callers who wait for it ask the successor

@@ -22,6 +22,8 @@ type row struct {
 
 func TestMain(m *testing.M) {
 	code := servers.Main(m)
+	os.RemoveAll(earlier.dir)
+	os.RemoveAll(skewed.dir)
 	printTable(os.Stdout)
 	os.Exit(code)
 }
@@ -152,6 +154,9 @@ func (x *trial) judgeAnswers() {
 		failures[e.failure]++
 		if e.outcome == admitted {
 			x.fails("a request was admitted without Redis: %s", e.failure)
+		}
+		if e.failure == "wrongtype" {
+			x.fails("a sidecar could not read what another one wrote")
 		}
 		if strings.HasPrefix(e.failure, unanswered) && !x.mayFail {
 			x.fails("a request has %s", e.failure)
