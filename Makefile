@@ -87,15 +87,15 @@ integration: tools ## the assembled sidecar against a real Redis and a real Envo
 	@$(GO) test -count=1 -v ./test/integration/faults
 
 .PHONY: exact
-exact: ## what several sidecars admit together, held against ideal limiters, and beside sidecars of the version before: the short rows
+exact: tools ## what several sidecars admit together, held against ideal limiters, and beside sidecars of the version before: the short rows
 	$(call headline,exactness: the short rows)
 	@$(GO) test -count=1 -v ./test/integration/exact
 
 .PHONY: test-faults
 test-faults: tools ## every row of the fault matrix and of exactness at full length, with their tables, and every variant under load (about 40 minutes)
-	@FAULTS=full $(GO) test -count=1 -v -timeout 60m ./test/integration/exact
 	@FAULTS=full $(GO) test -count=1 -v -timeout 60m ./test/integration/faults
 	@FAULTS=full $(GO) test -count=1 -timeout 60m ./test/integration/load
+	@FAULTS=full $(GO) test -count=1 -v -timeout 60m ./test/integration/exact
 
 .PHONY: test-demo
 test-demo: tools ## the image's build steps, the compose file against its specification, and the demo with its scripts
