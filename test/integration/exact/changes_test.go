@@ -31,10 +31,11 @@ func failedOver(x *trial) {
 	x.launch()
 	old := s.Servers[0]
 	var from, to int64
-	x.under(x.twice(), func() {
+	x.under(x.rate()*3/4, func() {
 		pass(700 * time.Millisecond)
 		from = x.now()
 		old.Kill(x)
+		x.press()
 		s.AwaitFailover(x, old)
 		to = x.now()
 		x.awaitAdmission()
@@ -47,10 +48,11 @@ func failedOver(x *trial) {
 func wiped(x *trial) {
 	x.begin()
 	var at int64
-	x.under(x.twice(), func() {
+	x.under(x.rate()*3/4, func() {
 		pass(700 * time.Millisecond)
 		at = x.now()
 		x.redis.Do(x, "FLUSHALL")
+		x.press()
 		pass(2 * time.Second)
 	})
 	x.lost(at, at+1_000_000)
@@ -63,7 +65,7 @@ func changing(x *trial) {
 	low.count, low.burst = x.count/4, x.burst/4
 	x.varies, x.limits = true, nil
 	x.hold(" over all versions", x.plus(low.capacity()), x.whole)
-	x.under(x.twice(), func() {
+	x.under(x.rate(), func() {
 		x.version("first", x.bound, since)
 		x.version("lowered", low, x.reload(low))
 		x.version("raised", x.bound, x.reload(x.bound))
@@ -73,8 +75,12 @@ func changing(x *trial) {
 
 // version lets a version work, from an instant on, and holds what was surely decided by it to its bound.
 func (x *trial) version(name string, b bound, from int64) {
-	pass(1500 * time.Millisecond)
+	x.pace(b.twice())
+	pass(700 * time.Millisecond)
+	x.pace(b.rate() * 3 / 4)
+	pass(700 * time.Millisecond)
 	to := x.now()
+	x.press() // while the next version is loaded
 	part := func() history { return x.seen.between(from, to) }
 	x.hold(" while the "+name+" limit held", b, part)
 	x.checks = append(x.checks, func() {
@@ -101,12 +107,12 @@ func (x *trial) reload(b bound) int64 {
 	return x.now()
 }
 
-const users = 4 // of the scenario with two limits
+const users = 2 // of the scenario with two limits
 
 // together asks for two limits at once, of a user and of a tenant. Each holds, whatever the other does.
 func together(x *trial) {
 	mine := x.bound
-	mine.count, mine.burst = x.count/3, x.burst/3
+	mine.count, mine.burst = x.count*2/5, x.burst*2/5
 	x.twoLimits(mine)
 	x.begin()
 	x.varies, x.limits = true, nil
@@ -116,7 +122,7 @@ func together(x *trial) {
 		name := fmt.Sprint("u", k)
 		x.hold(" of user "+name, mine, func() history { return x.seen.of(func(e *event) bool { return e.request.user == name }) })
 	}
-	x.under(x.twice(), func() { pass(often[time.Duration](2500, 6000) * time.Millisecond) })
+	x.waves(often(1, 3))
 }
 
 // twoLimits makes the rules of the row one for each user and one for the tenant.

@@ -29,7 +29,7 @@ func redisOff(off time.Duration) func(x *trial) {
 		x.Setenv("LD_PRELOAD", "")
 		x.differs(redis)
 		x.beginOn(redis)
-		x.under(x.twice(), func() { pass(often[time.Duration](2, 6) * time.Second) })
+		x.waves(often(1, 3))
 	}
 }
 
@@ -70,7 +70,7 @@ func sidecarsOff(x *trial) {
 		}
 		x.join(servers.StartProgram(x, bin, "REDIS_URL="+x.redis.Addr, "RULES="+x.file, "CLOCK_OFFSET="+fmt.Sprint(int(off/time.Second))))
 	}
-	x.under(x.twice(), func() { pass(6 * time.Second) })
+	x.waves(3)
 	for i, s := range x.sidecars {
 		x.logsAt(s, map[int]time.Duration{0: skew, 1: -skew}[i%2])
 	}

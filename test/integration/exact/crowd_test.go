@@ -58,6 +58,7 @@ type crowd struct {
 	next   func(n int64) request // the n-th request
 	offset time.Duration         // of the clock of Redis from that of this process
 	asked  atomic.Int64
+	gap    atomic.Int64 // nanoseconds between the turns of a caller
 
 	mu   sync.Mutex // guards seen
 	seen history
@@ -66,20 +67,25 @@ type crowd struct {
 // now is an instant on the clock of Redis.
 func (c *crowd) now() int64 { return time.Now().Add(c.offset).UnixMicro() }
 
-// under lets all callers ask while act runs: so many requests a second together, 0: as many as they can.
+// pace is how many requests a second all callers send together, from their next turns on; 0: as many as they can.
+func (c *crowd) pace(rate int64) {
+	var gap time.Duration
+	if rate > 0 {
+		gap = time.Second * time.Duration(len(c.seats)*callersPerSeat) / time.Duration(rate)
+	}
+	c.gap.Store(int64(gap))
+}
+
+// under lets all callers ask at a pace while act runs.
 func (c *crowd) under(rate int64, act func()) {
 	var running sync.WaitGroup
 	stop := make(chan struct{})
-	var gap time.Duration
-	callers := len(c.seats) * callersPerSeat
-	if rate > 0 {
-		gap = time.Second * time.Duration(callers) / time.Duration(rate)
-	}
-	begun := time.Now()
+	c.pace(rate)
+	begun, gap, callers := time.Now(), time.Duration(c.gap.Load()), len(c.seats)*callersPerSeat
 	for i := range callers {
 		running.Go(func() {
 			// The callers' turns are spread over the gap.
-			c.call(c.seats[i%len(c.seats)], begun.Add(gap*time.Duration(i)/time.Duration(callers)), gap, stop)
+			c.call(c.seats[i%len(c.seats)], begun.Add(gap*time.Duration(i)/time.Duration(callers)), stop)
 		})
 	}
 	act()
@@ -88,15 +94,9 @@ func (c *crowd) under(rate int64, act func()) {
 }
 
 // call is one caller: it asks at its turns until stop is closed.
-func (c *crowd) call(s *seat, turn time.Time, gap time.Duration, stop <-chan struct{}) {
+func (c *crowd) call(s *seat, turn time.Time, stop <-chan struct{}) {
 	var seen history
 	for {
-		if gap == 0 || !s.active.Load() {
-			turn = time.Now()
-		}
-		if !s.active.Load() {
-			turn = turn.Add(time.Millisecond)
-		}
 		select {
 		case <-stop:
 			c.mu.Lock()
@@ -105,12 +105,14 @@ func (c *crowd) call(s *seat, turn time.Time, gap time.Duration, stop <-chan str
 			return
 		case <-time.After(time.Until(turn)):
 		}
-		if !s.active.Load() {
-			continue
+		gap := time.Duration(c.gap.Load())
+		if s.active.Load() {
+			seen = append(seen, c.ask(*s.current.Load()))
+		} else {
+			gap = max(gap, time.Millisecond)
 		}
-		seen = append(seen, c.ask(*s.current.Load()))
 		turn = turn.Add(gap)
-		if time.Since(turn) > farBehind {
+		if gap == 0 || time.Since(turn) > farBehind {
 			turn = time.Now()
 		}
 	}

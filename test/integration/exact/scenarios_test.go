@@ -19,6 +19,7 @@ type scenario struct {
 	name  string
 	short []cell   // rows of make test
 	full  []string // algorithms of make test-faults, with 2, 4 and 8 sidecars
+	each  int      // of the limit, for each sidecar
 	run   func(x *trial)
 }
 
@@ -41,44 +42,51 @@ var leased = []string{tokenBucket, fixedWindow, slidingWindow}
 // scenarios are all of them.
 func scenarios() []scenario {
 	return []scenario{
-		{"twice the limit", []cell{{2, tokenBucket}, {4, fixedWindow}, {2, slidingWindow}, {2, slidingLog}}, algorithms, overload},
-		{"below the limit", []cell{{4, tokenBucket}}, leased, below},
-		{"bursts after silence", []cell{{4, tokenBucket}, {2, fixedWindow}, {4, slidingWindow}}, algorithms, bursts},
-		{"callers move", []cell{{2, tokenBucket}}, leased, moving},
-		{"costs from 1 to 5", []cell{{2, tokenBucket}}, algorithms, costs},
-		{"kill -9, a successor starts", []cell{{2, tokenBucket}, {4, fixedWindow}}, leased, killed},
-		{"stopped for 1.5 s", []cell{{2, tokenBucket}, {4, fixedWindow}}, leased, stopped},
-		{"Redis hangs 50 ms", []cell{{4, tokenBucket}}, leased, hanging(50 * time.Millisecond)},
-		{"Redis hangs 1.5 s", []cell{{2, tokenBucket}}, leased, hanging(1500 * time.Millisecond)},
-		{"clock of Redis 5 s ahead", []cell{{2, fixedWindow}}, leased, redisOff(skew)},
-		{"clock of Redis 5 s behind", []cell{{2, tokenBucket}}, leased, redisOff(-skew)},
-		{"clocks of sidecars 5 s ahead and behind", nil, leased, sidecarsOff},
-		{"Redis killed, a replica takes over", []cell{{2, tokenBucket}}, leased, failedOver},
-		{"Redis wiped", []cell{{2, tokenBucket}}, leased, wiped},
-		{"limit lowered and raised", []cell{{4, tokenBucket}, {2, fixedWindow}}, leased, changing},
-		{"the version before upgraded", []cell{{2, tokenBucket}, {2, slidingWindow}}, algorithms, upgraded},
-		{"taken back to the version before", []cell{{2, fixedWindow}, {2, slidingLog}}, algorithms, takenBack},
-		{"two limits in a request", []cell{{2, tokenBucket}, {4, fixedWindow}}, leased, together},
+		{"twice the limit", []cell{{2, tokenBucket}, {4, fixedWindow}, {2, slidingWindow}, {2, slidingLog}}, algorithms, lean, overload},
+		{"below the limit", []cell{{4, tokenBucket}}, leased, hot, below},
+		{"bursts after silence", []cell{{4, tokenBucket}, {4, slidingWindow}}, algorithms, hot, bursts},
+		{"callers move", []cell{{2, tokenBucket}}, leased, hot, moving},
+		{"costs from 1 to 5", []cell{{2, tokenBucket}}, algorithms, hot, costs},
+		{"kill -9, a successor starts", []cell{{2, tokenBucket}, {4, fixedWindow}}, leased, hot, killed},
+		{"stopped for 1.5 s", []cell{{2, tokenBucket}, {4, fixedWindow}}, leased, hot, stopped},
+		{"Redis hangs 50 ms", []cell{{4, tokenBucket}}, leased, hot, hanging(50 * time.Millisecond)},
+		{"Redis hangs 1.5 s", []cell{{2, tokenBucket}}, leased, hot, hanging(1500 * time.Millisecond)},
+		{"clock of Redis 5 s ahead", []cell{{2, fixedWindow}}, leased, hot, redisOff(skew)},
+		{"clock of Redis 5 s behind", []cell{{2, tokenBucket}}, leased, hot, redisOff(-skew)},
+		{"clocks of sidecars 5 s ahead and behind", nil, leased, hot, sidecarsOff},
+		{"Redis killed, a replica takes over", []cell{{2, tokenBucket}}, leased, hot, failedOver},
+		{"Redis wiped", []cell{{2, tokenBucket}}, leased, hot, wiped},
+		{"limit lowered and raised", []cell{{4, tokenBucket}, {2, fixedWindow}}, leased, hot, changing},
+		{"the version before upgraded", []cell{{2, tokenBucket}, {2, slidingWindow}}, algorithms, hot, upgraded},
+		{"taken back to the version before", []cell{{2, fixedWindow}, {2, slidingLog}}, algorithms, hot, takenBack},
+		{"two limits in a request", []cell{{2, tokenBucket}, {4, fixedWindow}}, leased, hot, together},
 	}
 }
-
-// twice is the load that a bound admits one half of.
-func (b bound) twice() int64 { return 2 * b.count * 1_000_000 / b.window }
 
 // overload asks for twice the limit all the time.
 func overload(x *trial) {
 	x.begin()
 	x.steady = true
-	x.under(x.twice(), func() { pass(often[time.Duration](3, 12) * time.Second) })
+	x.under(x.twice(), func() { pass(often[time.Duration](2, 12) * time.Second) })
 }
 
-// below asks for three quarters of the limit, so nearly everything is admitted, then for twice the limit.
+// waves asks for less than the limit, then for more, in turns.
+func (x *trial) waves(n int) {
+	x.under(x.rate()*3/4, func() {
+		for range n {
+			x.calm()
+			pass(1200 * time.Millisecond)
+			x.press()
+			pass(time.Second)
+		}
+	})
+}
+
+// below asks for less than the limit, then for more.
 func below(x *trial) {
 	x.begin()
-	for range often(1, 3) {
-		x.under(x.twice()*3/8, func() { pass(1500 * time.Millisecond) })
-		x.under(x.twice(), func() { pass(time.Second) })
-	}
+	x.holds = true
+	x.waves(often(1, 3))
 }
 
 // bursts lets counters fill up, then asks as fast as callers can.
@@ -97,9 +105,9 @@ func moving(x *trial) {
 	x.begin()
 	for i := range often(4, 12) {
 		x.active(i)
-		x.under(x.twice()*int64(x.n), func() { pass(150 * time.Millisecond) })
+		x.under(x.rate()*int64(x.n)*3/4, func() { pass(250 * time.Millisecond) })
 		x.active(i + 1)
-		x.under(x.twice()*int64(x.n), func() { pass(500 * time.Millisecond) })
+		x.under(x.rate()*int64(x.n)*3/2, func() { pass(450 * time.Millisecond) })
 	}
 }
 
@@ -114,19 +122,23 @@ func (x *trial) active(i int) {
 func costs(x *trial) {
 	x.begin()
 	x.next = func(n int64) request { return request{user: "hot", cost: 1 + n*7%5} }
-	x.under(x.twice()/3, func() { pass(often[time.Duration](2500, 8000) * time.Millisecond) })
+	// Three tokens at a time on average.
+	x.under(x.rate()/4, func() { pass(often[time.Duration](1000, 3000) * time.Millisecond) })
+	x.under(x.rate()/2, func() { pass(often[time.Duration](1500, 5000) * time.Millisecond) })
 }
 
 // killed ends a sidecar under load, and another one takes its place.
 func killed(x *trial) {
 	x.mayFail = true
 	x.begin()
-	x.under(x.twice(), func() {
+	x.under(x.rate(), func() {
 		for i := range often(1, 3) {
+			x.calm()
 			pass(700 * time.Millisecond)
 			x.replace(i % x.n)
+			x.press()
+			pass(700 * time.Millisecond)
 		}
-		pass(700 * time.Millisecond)
 	})
 }
 
@@ -145,15 +157,17 @@ func (x *trial) replace(i int) {
 // stopped stops a sidecar for longer than it may hold tokens. Its callers wait.
 func stopped(x *trial) {
 	x.begin()
-	x.under(x.twice(), func() {
+	x.under(x.rate(), func() {
 		for i := range often(1, 3) {
-			pass(500 * time.Millisecond)
+			x.calm()
+			pass(700 * time.Millisecond)
 			s := x.sidecars[i%x.n]
 			s.Hang(x)
+			x.pace(3 * x.rate()) // the others spend everything
 			pass(1500 * time.Millisecond)
 			s.Send(x, syscall.SIGCONT)
+			pass(500 * time.Millisecond)
 		}
-		pass(time.Second)
 	})
 }
 
@@ -161,10 +175,12 @@ func stopped(x *trial) {
 func hanging(length time.Duration) func(x *trial) {
 	return func(x *trial) {
 		x.begin()
-		x.under(x.twice(), func() {
+		x.under(x.rate(), func() {
 			for range often(2, 6) {
+				x.calm()
 				pass(500 * time.Millisecond)
 				x.redis.Hang(x)
+				x.press()
 				pass(length)
 				err := x.redis.Signal(syscall.SIGCONT)
 				if err != nil {
@@ -172,7 +188,7 @@ func hanging(length time.Duration) func(x *trial) {
 				}
 			}
 			x.awaitAdmission()
-			pass(500 * time.Millisecond)
+			pass(800 * time.Millisecond)
 		})
 	}
 }

@@ -72,11 +72,13 @@ func (x *trial) rollOut(from, to string) {
 	x.bin = from
 	x.begin()
 	x.bin = to
-	x.under(x.twice(), func() {
-		pass(500 * time.Millisecond)
+	x.under(x.rate(), func() {
 		for i := range x.n {
+			x.calm()
+			pass(600 * time.Millisecond)
 			x.rollOver(i)
-			pass(often[time.Duration](800, 1500) * time.Millisecond)
+			x.press()
+			pass(600 * time.Millisecond)
 		}
 	})
 }
@@ -178,7 +180,7 @@ func keysOf(t *testing.T, redis *servers.Redis) []string {
 
 // Each version counts the other in the number of live sidecars, by which local shares are made.
 func TestVersionsCountEachOther(t *testing.T) {
-	p := startPair(t, boundOf(tokenBucket, 2).rules())
+	p := startPair(t, boundOf(tokenBucket, 2, lean).rules())
 	for _, s := range []*servers.Sidecar{p.before, p.after} {
 		servers.Await(t, "two live sidecars", func() error {
 			m, err := servers.Scrape(s.Debug)
