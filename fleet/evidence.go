@@ -16,8 +16,8 @@ const (
 	hurried       = 5 * time.Millisecond   // a wait that its caller made shorter than this shows nothing
 )
 
-// settling reports whether the server has just succeeded another one.
-func (n *Node) settling() bool {
+// Settling reports whether the server has just succeeded another one. What that one did last may be lost.
+func (n *Node) Settling() bool {
 	since := time.Duration(n.since.Load())
 	return since > 0 && processTime()-since < settleWithin
 }
@@ -67,7 +67,7 @@ func (n *Node) evidence(ctx context.Context, c *Call, allow time.Duration, err e
 		n.lacking.end()
 		return breaker.Success
 	}
-	short := allow < min(n.bounds.Silence/2, hurried) || n.settling()
+	short := allow < min(n.bounds.Silence/2, hurried) || n.Settling()
 	switch {
 	case errors.Is(err, errSilent):
 		return unless(short || n.alive(), breaker.Failure)
@@ -86,7 +86,7 @@ func (n *Node) shown(err error) breaker.Result {
 	var early *unsentError
 	switch why {
 	case ReasonTimeout: // while the server was greeted
-		return unless(n.settling() || n.alive(), breaker.Failure)
+		return unless(n.Settling() || n.alive(), breaker.Failure)
 	case ReasonClosed:
 		if errors.As(err, &early) {
 			// It ends connections before it can be asked. On a bad network that happens to some of them.

@@ -236,16 +236,21 @@ func (l *link) speaks() {
 	}
 }
 
-// doubt asks for a sign of life, because the server is silent on another link. Until there is one no call is sent here.
-func (l *link) doubt(since time.Duration) {
-	now := processTime()
-	if now-time.Duration(l.spoke.Load()) < since/2 || l.silent.Load() {
+// doubt asks for a sign of life, because the server is silent on another link. Until there is one no call is sent here. The server has
+// given one if it has sent something since it was asked.
+func (l *link) doubt(asked time.Duration) {
+	if time.Duration(l.spoke.Load()) > asked {
 		return
 	}
 	l.suspect.Store(true)
+	l.ping()
+}
+
+// ping sends a call for which the server has nothing to do.
+func (l *link) ping() {
 	c := &Call{Wire: command("PING")}
 	c.begin()
-	l.send(c, now, lingerFor)
+	l.send(c, processTime(), lingerFor)
 }
 
 // deliver hands out the replies in b, and returns how many bytes they are.

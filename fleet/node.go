@@ -156,11 +156,19 @@ func (n *Node) leave() {
 	}
 }
 
-// doubt suspects the other links, when the server is silent on one.
-func (n *Node) doubt(silent *link) {
+// ask asks for a sign of life on the other links, when the server has sent nothing on one for a while.
+func (n *Node) ask(quiet *link) { n.others(quiet, (*link).ping) }
+
+// doubt suspects the other links on which the server has sent nothing since they were asked, when it is silent on one.
+func (n *Node) doubt(silent *link, asked time.Duration) {
+	n.others(silent, func(l *link) { l.doubt(asked) })
+}
+
+// others calls f for the links of the other streams.
+func (n *Node) others(than *link, f func(*link)) {
 	for _, s := range n.streams {
-		if l := s.link.Load(); l != nil && l != silent && !l.retired.Load() {
-			l.doubt(n.silence())
+		if l := s.link.Load(); l != nil && l != than && !l.retired.Load() && !l.silent.Load() {
+			f(l)
 		}
 	}
 }

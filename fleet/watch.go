@@ -21,7 +21,7 @@ const (
 // watch looks at a link while it has calls. It has a clock of its own, process time: one that stands still while this process gets no
 // processor. A look that comes late because of that moves the clock by no more than two looks would, so neither the server's
 // silence nor a call's patience is used up by a stall of ours. While no processor of this machine is idle no server is called silent,
-// up to a bound: one that is on the same machine may wait for a processor, too.
+// up to a bound: one that is on the same machine may wait for a processor, too. Once it answers on another link it has had one.
 type watch struct {
 	link   *link
 	timer  *time.Timer
@@ -34,6 +34,8 @@ type watch struct {
 	ends   time.Duration // process time at which the link is given up; 0: not yet
 	quiet  bool          // nothing came between the last two looks
 	idle   time.Duration // how long processors had been idle when it became quiet
+	asked  time.Duration // when the other links were asked for a sign of life, on the wall; 0: not since it became quiet
+	passed time.Duration // process time since when the server is known to answer on another link meanwhile; 0: it is not
 }
 
 func (w *watch) init(l *link) {
@@ -107,17 +109,23 @@ func (w *watch) look() {
 		w.ends = w.clock + lingerFor
 		l.silent.Store(true)
 	}
+	ask, asked, all := w.asksLocked(now), w.asked, w.passed == 0
 	gaveUp := w.ends > 0 && w.clock >= w.ends
 	late := w.expireLocked(l.silent.Load())
 	w.timer.Reset(max(min(w.every(), w.next-w.clock), lookLeast))
 	l.mu.Unlock()
+	if ask {
+		l.node.ask(l)
+	}
+	if silent && all {
+		l.node.doubt(l, asked)
+	}
 	w.report(silent, gaveUp, late)
 }
 
 // report tells what a look found, without the lock.
 func (w *watch) report(silent, gaveUp bool, late time.Duration) {
 	if silent {
-		w.link.node.doubt(w.link)
 		w.link.poke()
 	}
 	if late > 0 {
@@ -136,7 +144,8 @@ func (w *watch) silentLocked() bool {
 	owes := l.flight.head()
 	switch {
 	case heard != w.heard || owes == nil:
-		w.heard, w.spoke, w.quiet = heard, w.clock, false
+		w.heard = heard
+		w.hearsLocked()
 		if !l.retired.Load() {
 			w.ends = 0
 		}
@@ -151,22 +160,44 @@ func (w *watch) silentLocked() bool {
 	if l.silent.Load() || !w.overdueLocked() {
 		return false
 	}
-	l.node.silentFrom.CompareAndSwap(0, int64(max(processTime()-(w.clock-w.spoke), 1)))
+	if w.passed == 0 {
+		l.node.silentFrom.CompareAndSwap(0, int64(max(processTime()-(w.clock-w.spoke), 1)))
+	}
+	return true
+}
+
+// hearsLocked notes that the server has just sent something, or owes nothing.
+func (w *watch) hearsLocked() { w.spoke, w.quiet, w.asked, w.passed = w.clock, false, 0, 0 }
+
+// asksLocked reports whether to ask for a sign of life on the other links: half of the time after which the server is silent is over. What
+// they answer shows whether the server is silent or this link alone.
+func (w *watch) asksLocked(now time.Duration) bool {
+	if !w.quiet || w.asked > 0 || w.clock-w.spoke < w.link.node.silence()/2 {
+		return false
+	}
+	w.asked = now
 	return true
 }
 
 // overdueLocked reports whether a server that owes replies has sent nothing for too long, and is to blame for that.
 func (w *watch) overdueLocked() bool {
-	n := w.link.node
-	quiet, bound := w.clock-w.spoke, n.silence()
-	if quiet < bound || quiet < bound+crowdedFor && w.crowdedLocked() {
+	quiet, bound := w.clock-w.spoke, w.link.node.silence()
+	if quiet < bound || !w.passedLocked() && quiet < bound+crowdedFor && w.crowdedLocked() {
 		return false
 	}
 	if readable(w.link.socket) {
-		w.spoke, w.quiet = w.clock, false
+		w.hearsLocked()
 		return false
 	}
 	return true
+}
+
+// passedLocked reports whether the server has answered on another link since that was asked, and nothing has come here for a look since.
+func (w *watch) passedLocked() bool {
+	if w.passed == 0 && w.asked > 0 && time.Duration(w.link.node.heard.Load()) > w.asked {
+		w.passed = w.clock
+	}
+	return w.passed > 0 && w.clock-w.passed >= w.every()
 }
 
 // crowdedFor is how much longer a server may send nothing while no processor of this machine is idle.

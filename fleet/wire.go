@@ -23,7 +23,9 @@ func AppendWord[T string | []byte](b []byte, word T) []byte {
 	return append(b, '\r', '\n')
 }
 
-// command is a whole command.
+// Command is a whole command.
+func Command(words ...string) []byte { return command(words...) }
+
 func command(words ...string) []byte {
 	b := AppendCommand(nil, len(words))
 	for _, w := range words {

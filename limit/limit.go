@@ -117,6 +117,7 @@ type Charge struct {
 	Op    Op     //
 	Mode  Mode   //
 	Each  bool   // charged even when the request is refused, and a refused Spend takes what is left (descriptor trees)
+	Lease int64  // tokens that a sidecar may have on lease at once; 0: every charge is made in the store
 	Class uint32 // of the limit that it comes from: what one class fills, a store that is full takes from that class
 
 	MaxWait    time.Duration // throttle, TokenBucket only: a refused Spend that is due within MaxWait is taken now, and the answer waits; a Peek says whether it could
@@ -156,6 +157,7 @@ type Decision struct {
 	Reason     string        // with Undecided: why, as a short label
 	Unknown    bool          // with Undecided: the charge may have been made all the same, because only the reply is missing
 	Pending    *Pending      // with Unknown: the reply may still come; nil: it will not
+	Held       bool          // admitted by tokens on lease, without asking the store
 	Cached     bool          // refused by what was known of the counter, without asking the store
 	Wait       time.Duration // with Allowed: until the token that was taken is due (throttle)
 	Penalized  bool          // refused by a cool-down, or with a penalty's DryRun: would have been

@@ -43,6 +43,9 @@ var oneLua string
 //go:embed batch.lua
 var batchLua string
 
+//go:embed lease.lua
+var leaseLua string
+
 // Script is the one script that decides on a Redis server what Decide decides in memory. The head of spend.lua describes its
 // keys, arguments and reply; Call packs and reads them.
 var Script = arithLua + stateLua + tokenBucketLua + slidingWindowLua + fixedWindowLua + slidingLogLua + penaltyLua + spendLua
@@ -63,6 +66,12 @@ var BatchScript = tightLua + batchLua
 
 // BatchSHA is the name of BatchScript.
 var BatchSHA = sha(BatchScript)
+
+// LeaseScript lends tokens of one counter, as Lend does. The head of lease.lua describes its key, argument and reply; Ask packs and reads them.
+var LeaseScript = arithLua + stateLua + tokenBucketLua + slidingWindowLua + fixedWindowLua + leaseLua
+
+// LeaseSHA is the name of LeaseScript.
+var LeaseSHA = sha(LeaseScript)
 
 func sha(text string) string {
 	sum := sha1.Sum([]byte(text))

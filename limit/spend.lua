@@ -53,6 +53,7 @@ local function report(head, t, c, outcome, charged, now, wait)
   end
   if outcome == 1 then return pack('>dBdddd', head, said, remaining, charged, reset, wait or 0) end
   if t.size then return pack('>dBdddd', head, said, remaining, charged, reset, retry) end
+  if t.lent then ops.freeze(t) end
   return pack('>dBdddddddd', head, said + 4, remaining, charged, reset, retry, t.at, t.rem or 0, t.used, t.prev or 0)
 end
 

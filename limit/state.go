@@ -48,6 +48,9 @@ func expiry(at, now int64) int64 {
 type tally struct {
 	State
 	changed bool  // to be stored
+	epoch   int64 // bucket: in which it last lent something; 0 without rights outstanding
+	lent    int64 // bucket: rights of that epoch
+	before  int64 // bucket: rights of the epoch before
 	rewrite bool  // log: not only appended to
 	first   int   // log: index of the first entry that counts
 	now     int64 // log: the instant of new entries, not before that of the newest one
@@ -69,7 +72,7 @@ func (t *tally) empty() bool {
 	if len(t.Log) > 0 || t.added > 0 {
 		return t.logUsed() == 0
 	}
-	return t.Used == 0 && t.Prev == 0
+	return t.Used == 0 && t.Prev == 0 && t.lent == 0 && t.before == 0
 }
 
 // save stores what the request changed.
@@ -80,6 +83,9 @@ func (t *tally) save(s *State) {
 		*s = State{}
 	case len(t.Log) > 0 || t.added > 0:
 		t.saveLog(s)
+	case t.lent+t.before > 0:
+		t.freeze()
+		*s = t.State
 	default:
 		*s = t.State
 	}

@@ -1,15 +1,25 @@
 package limit
 
 // A token bucket keeps the tokens it is owed: Used as of the instant At + Rem/Count microseconds. Tokens come back at
-// Count per Window, one by one. The zero state is a full bucket. Tokens taken in advance (throttle) are owed like others.
+// Count per Window, one by one. The zero state is a full bucket. Tokens taken in advance (throttle) are owed like others. Tokens that are
+// lent are not owed, but out of reach: lease.go.
 
 // maxDepth keeps what a bucket owes within what a double holds exactly.
 const maxDepth = 1000 * MaxCount
 
 var tokenBucket = algorithm{advance: bucketAdvance, left: bucketLeft, take: bucketTake, wait: bucketWait, reset: bucketReset}
 
-// bucketAdvance gives back the tokens that time has earned by now, and moves the anchor to the last of them.
+// bucketAdvance charges rights that have died by now, and gives back the tokens that time has earned.
 func bucketAdvance(t tally, l rate, now int64) tally {
+	t = bucketEarn(bucketRoll(t, l, now), l, now)
+	if t.lent+t.before > 0 {
+		t = t.whole()
+	}
+	return t
+}
+
+// bucketEarn gives back the tokens that time has earned by now, and moves the anchor to the last of them.
+func bucketEarn(t tally, l rate, now int64) tally {
 	if t.Used == 0 {
 		return t
 	}
@@ -32,7 +42,8 @@ func bucketAdvance(t tally, l rate, now int64) tally {
 		tokens, part = tokens-borrowed, part+borrowed*l.window
 	}
 	if tokens >= t.Used {
-		return tally{changed: t.changed}
+		t.State = State{}
+		return t
 	}
 	since := ceiling(part, l.count)
 	t.At, t.Rem, t.Used = now-since, since*l.count-part, t.Used-tokens
@@ -40,7 +51,7 @@ func bucketAdvance(t tally, l rate, now int64) tally {
 }
 
 func bucketLeft(t tally, l rate, _ int64) int64 {
-	return l.burst - t.Used
+	return l.burst - t.Used - t.lent - t.before
 }
 
 func bucketTake(t tally, _ rate, n, now int64) (tally, int64) {
@@ -63,6 +74,10 @@ func bucketWait(t tally, l rate, n, now int64) int64 {
 }
 
 func bucketReset(t tally, l rate, now int64) int64 {
+	if rights := t.lent + t.before; rights > 0 {
+		t, _ = bucketTake(t, l, rights, now)
+		t.At = max(t.At, (t.epoch+2)*epochMicros) // if all of them are spent, it is not full before this
+	}
 	if t.Used == 0 {
 		return 0
 	}

@@ -1,5 +1,6 @@
 -- Token bucket, the twin of token_bucket.go.
--- keys: one string of at, used and rem (see state.lua): tokens owed as of the instant at + rem/count microseconds.
+-- keys: one string of at, used and rem (see state.lua): tokens owed as of the instant at + rem/count microseconds. With rights
+--   outstanding (lease.go): at is when they are dead, used includes them, rem holds the anchor's distance, lent and before.
 -- arguments: limit = count, window (microseconds), burst; n tokens; now (microseconds).
 -- reply: advance gives back what time has earned; left, wait and reset return a number; take returns what it took.
 
@@ -9,7 +10,8 @@ local function token_bucket()
     return min(share(l.count, max(l.window, 60000000), l.window), 1000000000000000)
   end
 
-  local function advance(t, l, now)
+  -- Gives back the tokens that time has earned by now.
+  local function earn(t, l, now)
     local used = t.used
     if used == 0 then return end
     local count, window = l.count, l.window
@@ -35,6 +37,7 @@ local function token_bucket()
   end
 
   local function left(t, l)
+    if t.lent then return l.burst - t.used - t.lent - t.before end
     return l.burst - t.used
   end
 
@@ -46,6 +49,50 @@ local function token_bucket()
     return n
   end
 
+  -- Moves the anchor to a whole microsecond, so that it can be stored.
+  local function whole_anchor(t)
+    if t.rem > 0 then t.at, t.rem = t.at + 1, 0 end
+  end
+
+  -- Lets the rights of epochs that are over count as spent at the instant at which they died.
+  local function roll(t, l, now)
+    if not t.lent then
+      local before = fmod(t.rem, 131072)
+      local lent = fmod((t.rem - before) / 131072, 131072)
+      t.epoch, t.lent, t.before = t.at / 100000 - 2, lent, before
+      t.at, t.used, t.rem = t.at - (t.rem - lent * 131072 - before) / 17179869184, t.used - lent - before, 0
+    end
+    local epoch = divide(now, 100000)
+    if t.epoch > epoch + 2 then -- the clock was set back by more than a lease lives
+      take(t, l, t.lent + t.before, now)
+      t.lent, t.before, t.changed = 0, 0, true
+    end
+    while t.epoch < epoch and t.lent + t.before > 0 do
+      t.epoch = t.epoch + 1
+      if t.before > 0 then
+        earn(t, l, t.epoch * 100000)
+        take(t, l, t.before, t.epoch * 100000)
+      end
+      t.before, t.lent = t.lent, 0
+    end
+    if t.lent + t.before == 0 then t.lent = nil end
+  end
+
+  -- Charges rights that have died by now, and gives back the tokens that time has earned.
+  local function advance(t, l, now)
+    if t.lent or t.rem >= 17179869184 and t.used < 4294967296 and l.count < 4294967296 then roll(t, l, now) end
+    earn(t, l, now)
+    if t.lent then whole_anchor(t) end
+  end
+
+  -- Brings rights outstanding into the form in which they are stored. Where the anchor does not fit, all are charged when they die.
+  local function freeze(t)
+    local dead, rem = (t.epoch + 2) * 100000, 0
+    local offset = t.used == 0 and 1 or dead - t.at
+    if offset >= 1 and offset < 524288 then rem = offset * 17179869184 + t.lent * 131072 + t.before end
+    t.at, t.rem, t.used, t.lent = dead, rem, t.used + t.lent + t.before, nil
+  end
+
   -- The time until that many tokens have come back.
   local function wait_for(t, l, tokens, now)
     if tokens <= 0 then return 0 end
@@ -54,6 +101,11 @@ local function token_bucket()
   end
 
   local function reset(t, l, now)
+    if t.lent then -- if all rights are spent, it is not full before they are dead
+      local at = t.used == 0 and now or t.at
+      local whole = {at = max(at, (t.epoch + 2) * 100000), rem = t.rem}
+      return wait_for(whole, l, t.used + t.lent + t.before, now)
+    end
     return wait_for(t, l, t.used, now)
   end
 
@@ -75,8 +127,10 @@ local function token_bucket()
   end
 
   local function write(key, t, unit, expires)
+    if t.lent then freeze(t) end
     write_numbers(key, t.at, t.used, t.rem, unit, expires)
   end
 
-  return {read = read, advance = advance, left = left, take = take, wait = wait, reset = reset, write = write, due = due}
+  return {read = read, advance = advance, left = left, take = take, wait = wait, reset = reset, write = write, due = due,
+    freeze = freeze, whole_anchor = whole_anchor}
 end

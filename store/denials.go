@@ -15,11 +15,12 @@ import (
 const (
 	defaultDenialEntries = 100_000
 	denialShards         = 64
-	logPairs             = 4            // refused costs remembered per sliding log
-	seenFor              = time.Second  // age up to which a sibling's last answer is repeated
-	askAgain             = time.Second  // time from the last question about a denial to the next
-	leastKept            = 2 * askAgain // a denial is kept this long or longer: others use it while a question is under way
-	denialSamples        = 16           // entries looked at for one to drop
+	logPairs             = 4                    // refused costs remembered per sliding log
+	seenFor              = time.Second          // age up to which a sibling's last answer is repeated
+	askAgain             = time.Second          // time from the last question about a denial to the next
+	askLent              = limit.LeaseEpoch / 2 // the same, while tokens of the counter are lent: they may be returned at any moment
+	leastKept            = 2 * askAgain         // a denial is kept this long or longer: others use it while a question is under way
+	denialSamples        = 16                   // entries looked at for one to drop
 
 	// Bytes that a memo takes, measured and rounded up.
 	memoBytes    = 256 // the memo and its place in the map, with the room that the map grows by
@@ -79,9 +80,9 @@ type memo struct {
 // or when a later call was chosen as a question.
 type lastAsked time.Duration
 
-// claim reports whether the caller has to ask the server again. Only one caller per askAgain does, also if it gets no reply.
-func (l *lastAsked) claim(now time.Duration) bool {
-	if now-time.Duration(*l) < askAgain {
+// claim reports whether the caller has to ask the server again. Only one caller in that time does, also if it gets no reply.
+func (l *lastAsked) claim(now, every time.Duration) bool {
+	if now-time.Duration(*l) < every {
 		return false
 	}
 	*l = lastAsked(now)

@@ -121,7 +121,11 @@ func (d *denials) refuses(t *trip, i int, now time.Duration) (denied, asks bool)
 	if asked == nil {
 		return false, false
 	}
-	asks = asked.claim(now)
+	every := askAgain
+	if limit.Lent(&m.state, &c.Limit) > 0 {
+		every = askLent
+	}
+	asks = asked.claim(now, every)
 	if asks {
 		d.questions.Add(1)
 	}

@@ -28,6 +28,8 @@ type RedisConfig struct {
 	DenialBytes   int64            // memory that they take at most; 0: no bound
 	Now           func() time.Time // default time.Now; only differences count
 
+	Leases bool // tokens of hot counters are held, and spent without asking; false: every charge is made on a server
+
 	Heartbeat string // key under which the sidecars that share this store count each other; empty: they do not
 
 	Breaker breaker.Config // of the breaker in front of each shard; the zero value has one. OnBreaker takes the place of its OnChange
@@ -64,6 +66,16 @@ type RedisStats struct {
 	DenialDrops     int64 // spent counters forgotten before their time, because there were more than DenialEntries or DenialBytes allow
 	DenialBytes     int64 // memory that the remembered ones take, estimated from above
 
+	LeaseKeys      int64 // counters that tokens are held of now
+	LeaseTokens    int64 // tokens that are held now
+	LeaseDecisions int64 // charges decided by what is held, without a trip
+	LeaseAsks      int64 // calls of the script that lends
+	LeaseGranted   int64 // tokens lent by the servers
+	LeaseReturned  int64 // tokens returned to them
+	LeaseExpired   int64 // tokens that died here: they count as spent
+	LeaseDrops     int64 // hot counters of which nothing is held, because there is no place
+	LeaseRefusals  int64 // refusals by a bucket that had enough tokens, but had lent them
+
 	Fleet fleet.Stats // of the connections to all servers
 
 	Shards []ShardStats // one for each server that calls go to, as far as known
@@ -88,7 +100,8 @@ type Redis struct {
 	dialing  time.Duration
 	caller   func(ctx context.Context) string // nil: not known
 	onError  func(reason string, err error)
-	denials  *denials // nil: none
+	denials  *denials  // nil: none
+	holdings *holdings // nil: none
 	now      func() time.Time
 	scratch  sync.Pool // *trip
 	pulse    pulse
@@ -118,6 +131,9 @@ func NewRedis(c RedisConfig) *Redis {
 	}
 	if c.DenialEntries > 0 {
 		r.denials = newDenials(c.DenialEntries, c.DenialBytes, c.Now)
+	}
+	if c.Leases {
+		r.holdings = newHoldings(r, c.Now)
 	}
 	r.scratch.New = func() any { return &trip{out: new(outbound)} }
 	if c.Heartbeat != "" {
@@ -152,10 +168,18 @@ func (c RedisConfig) withDefaults() RedisConfig {
 
 // fleet is how these servers are reached. The scripts are brought along on each new connection.
 func (c *RedisConfig) fleet(s fleet.Servers, prefix string) fleet.Config {
+	scripts := []string{limit.LeanScript, limit.BatchScript, limit.Script}
+	if c.Leases {
+		scripts = append(scripts, limit.LeaseScript)
+	}
+	var prelude [][]string
+	for _, text := range scripts {
+		prelude = append(prelude, []string{"SCRIPT", "LOAD", text})
+	}
 	return fleet.Config{
 		Servers: s, Prefix: prefix,
 		Bounds:  fleet.Bounds{Silence: c.Budget, Patience: c.Patience, InFlight: int64(c.MaxInFlight)},
-		Prelude: [][]string{{"SCRIPT", "LOAD", limit.LeanScript}, {"SCRIPT", "LOAD", limit.BatchScript}, {"SCRIPT", "LOAD", limit.Script}},
+		Prelude: prelude,
 		Breaker: c.Breaker, OnBreaker: c.OnBreaker,
 	}
 }
@@ -186,12 +210,22 @@ func (r *Redis) Spend(ctx context.Context, charges []limit.Charge, decisions []l
 	}
 	t := r.scratch.Get().(*trip)
 	t.charges, t.decisions = charges, decisions
+	if r.holdings == nil || !r.holdings.spend(ctx, t) {
+		r.strictly(ctx, t)
+	}
+	r.scratch.Put(t.reset())
+}
+
+// strictly decides a request by the servers, and by what they are known to refuse.
+func (r *Redis) strictly(ctx context.Context, t *trip) {
 	if r.denials == nil {
-		r.ask(ctx, t, charges, false, decisions)
+		r.ask(ctx, t, t.charges, false, t.decisions)
 	} else {
 		r.spendBehindDenials(ctx, t)
 	}
-	r.scratch.Put(t.reset())
+	if r.holdings != nil {
+		r.holdings.saw(t.charges, t.decisions, r.now())
+	}
 }
 
 // Usage answers what is left on each charge's counter, takes nothing, and always asks the server.
@@ -219,9 +253,12 @@ func (r *Redis) Reset(ctx context.Context, keys []string) error {
 	if r.second != nil {
 		err = errors.Join(err, unlink(r.second, within, keys))
 	}
-	if r.denials != nil {
-		for _, key := range keys {
+	for _, key := range keys {
+		if r.denials != nil {
 			r.denials.forget(key)
+		}
+		if r.holdings != nil {
+			r.holdings.forget(key)
 		}
 	}
 	if err != nil {
@@ -253,8 +290,11 @@ func unlink(f *fleet.Fleet, within time.Duration, keys []string) error {
 	return all
 }
 
-// Forget clears the cache of denials. Call it when the rules change: what was spent may have room now.
+// Forget clears the cache of denials and returns what is held. Call it when the rules change: what was spent may have room now.
 func (r *Redis) Forget() {
+	if r.holdings != nil {
+		r.holdings.returnAll()
+	}
 	if r.denials != nil {
 		r.denials.clear()
 	}
@@ -271,6 +311,9 @@ func (r *Redis) Stats() RedisStats {
 	}
 	for _, n := range r.nodes() {
 		s.Shards = append(s.Shards, ShardStats{n.Name(), n.Breaker().Stats()})
+	}
+	if r.holdings != nil {
+		r.holdings.stats(&s)
 	}
 	if r.denials != nil {
 		s.DenialEntries, s.DenialHits, s.DenialDrops = r.denials.entries.Load(), r.denials.hits.Load(), r.denials.drops.Load()
@@ -309,6 +352,9 @@ func (r *Redis) Breaker() breaker.State {
 // Close ends the connections and waits for what runs in the background. Calls that come later are undecided.
 func (r *Redis) Close() error {
 	r.closed.Store(true)
+	if r.holdings != nil {
+		r.holdings.close()
+	}
 	if r.heart != nil {
 		r.heart.stop()
 	}

@@ -26,6 +26,9 @@ type trip struct {
 	copies  [1]*limit.State  // that one
 	peeked  [1]limit.Charge  // a charge as a question about what is left
 
+	held    []heldPart     // what each charge took of what is held
+	missing []limit.Charge // the part that is not held
+
 	out    *outbound
 	states []limit.State // of refused charges, as the script returned them
 	server int64         // µs since the epoch on the server when it decided
@@ -36,6 +39,8 @@ type trip struct {
 // reset lets go of what belongs to the caller.
 func (t *trip) reset() *trip {
 	clear(t.asked)
+	clear(t.missing)
+	clear(t.held)
 	clear(t.out.call.Keys)
 	clear(t.states)
 	t.charges, t.decisions, t.peeked[0], t.out.wire.Key = nil, nil, limit.Charge{}, ""
@@ -137,6 +142,9 @@ func (r *Redis) askNode(ctx context.Context, n *fleet.Node, t *trip, charges []l
 	}
 	if r.denials != nil {
 		r.denials.learn(t, charges, decisions, ok, refused)
+	}
+	if r.holdings != nil && ok {
+		r.holdings.count(charges, decisions, t.states)
 	}
 }
 

@@ -1,0 +1,116 @@
+package fleet
+
+import (
+	"bufio"
+	"net"
+	"testing"
+	"time"
+)
+
+// pair is a node with two links, and the server's ends of them. The server is silent after an hour, so only what a test changes matters.
+func pair(t *testing.T) (n *Node, links [2]*link, ends [2]net.Conn) {
+	t.Helper()
+	f := &Fleet{bounds: Bounds{Silence: time.Hour, Patience: time.Hour}.withDefaults()}
+	n = f.node("n")
+	for i := range links {
+		here, there := net.Pipe()
+		links[i], ends[i] = newLink(here, n, func() {}), there
+		s := newStream(n)
+		s.link.Store(links[i])
+		n.streams = append(n.streams, s)
+		t.Cleanup(func() { links[i].end(net.ErrClosed); there.Close() })
+	}
+	return n, links, ends
+}
+
+// quietFor looks at a link that has owed a reply for so long, while no processor of the machine is idle.
+func quietFor(l *link, quiet time.Duration) {
+	l.mu.Lock()
+	l.watch.spoke = l.watch.clock - quiet
+	l.flight.head().sent = l.watch.spoke
+	idle, _ := idled()
+	l.watch.quiet, l.watch.idle = true, idle+time.Hour
+	l.mu.Unlock()
+	l.watch.look()
+}
+
+// owe sends a call, and returns when the server has read it.
+func owe(t *testing.T, l *link, server *bufio.Reader) *Call {
+	t.Helper()
+	c := incr("k")
+	c.begin()
+	if !l.send(c, processTime(), 2*time.Hour) {
+		t.Fatal("the link takes no call")
+	}
+	for range 5 { // *2 $4 INCR $1 k
+		if _, err := server.ReadString('\n'); err != nil {
+			t.Fatalf("read the call: %v", err)
+		}
+	}
+	await(t, "a call that is under way", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.flight.len() == 1
+	})
+	return c
+}
+
+// TestALinkThatIsPassedIsSilentAlone: a server that answers on another link meanwhile has had a processor, so that no processor is idle is
+// no excuse, and the server itself is not silent.
+func TestALinkThatIsPassedIsSilentAlone(t *testing.T) {
+	n, links, ends := pair(t)
+	c := owe(t, links[0], bufio.NewReader(ends[0]))
+	other := bufio.NewReader(ends[1])
+	quietFor(links[0], 31*time.Minute)
+	for range 3 { // *1 $4 PING
+		if _, err := other.ReadString('\n'); err != nil {
+			t.Fatalf("after half of the bound the other link is asked nothing: %v", err)
+		}
+	}
+	quietFor(links[0], time.Hour+time.Millisecond)
+	if links[0].silent.Load() {
+		t.Fatal("the link is silent, though no processor was idle")
+	}
+	if _, err := ends[1].Write([]byte("+PONG\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "a server that was heard on the other link", func() bool { return links[1].heard.Load() > 0 })
+	await(t, "a silent link", func() bool {
+		quietFor(links[0], time.Hour+time.Millisecond)
+		return links[0].silent.Load()
+	})
+	if err := <-c.done; err != errSilent {
+		t.Errorf("the call on the silent link ended with %v, want %v", err, errSilent)
+	}
+	if n.silentFrom.Load() != 0 || !links[1].usable() {
+		t.Errorf("the server is silent: %v, the other link is usable: %v; want no and yes", n.silentFrom.Load() != 0, links[1].usable())
+	}
+}
+
+// TestAServerThatAnswersOnNoLinkIsSilent after the bound and what is added to it while no processor is idle.
+func TestAServerThatAnswersOnNoLinkIsSilent(t *testing.T) {
+	n, links, ends := pair(t)
+	c := owe(t, links[0], bufio.NewReader(ends[0]))
+	asked := make(chan error, 1)
+	go func() {
+		other := bufio.NewReader(ends[1])
+		var err error
+		for range 6 { // two PINGs
+			if err == nil {
+				_, err = other.ReadString('\n')
+			}
+		}
+		asked <- err
+	}()
+	quietFor(links[0], time.Hour-time.Minute)
+	quietFor(links[0], time.Hour+crowdedFor)
+	if err := <-c.done; err != errSilent {
+		t.Errorf("the call ended with %v, want %v", err, errSilent)
+	}
+	if n.silentFrom.Load() == 0 || links[1].usable() {
+		t.Errorf("the server is silent: %v, the other link is usable: %v; want yes and no", n.silentFrom.Load() != 0, links[1].usable())
+	}
+	if err := <-asked; err != nil {
+		t.Errorf("the other link: %v", err)
+	}
+}

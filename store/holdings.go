@@ -1,0 +1,348 @@
+package store
+
+import (
+	"context"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+// Bounds of holdings.
+const (
+	holdingSlots = 4096 // counters that tokens are held of, at most
+	heatSlots    = 8192 // counters whose calls are counted
+	hotHits      = 8    // calls within hotWithin that make a counter hot
+	hotWithin    = 100 * time.Millisecond
+	leaseSpan    = 100 * time.Millisecond // the time for which a lease should last
+	leaseLeast   = 8                      // tokens; fewer are not worth a lease
+	leaseParts   = 4                      // a sidecar gets at most this part of its share of what is left
+	idleAfter    = 50 * time.Millisecond  // without a call: what is held is returned
+	tickEvery    = 20 * time.Millisecond  // how often idle holdings are looked for
+	dyingIn      = 40 * time.Millisecond  // before its end what is left of a lot is returned
+	pauseAfter   = 20 * time.Millisecond  // after a counter lent nothing, or the call failed
+)
+
+// holdings are tokens of hot counters that this process has on lease from the server: it spends them without asking. limit/lease.go says
+// why that never admits more than the limit.
+//
+// The end of a lease is counted from before the call was sent, so it is never after the server's. Every spend looks at it.
+type holdings struct {
+	redis   *Redis
+	now     func() time.Time
+	sharers func() int64 // how many sidecars lease from the same counters
+	seed    maphash.Seed
+
+	kept  atomic.Int64 // holdings that there are
+	slots [holdingSlots]atomic.Pointer[holding]
+	heat  [heatSlots]atomic.Uint64
+
+	mu      sync.Mutex // guards all holdings, and all below
+	all     []*holding
+	ticking bool
+	closed  bool
+	calls   errands // calls of the script that lends
+
+	decided  atomic.Int64 // charges decided here
+	asks     atomic.Int64 // calls of the script that lends
+	granted  atomic.Int64 // tokens
+	returned atomic.Int64 // tokens
+	expired  atomic.Int64 // tokens
+	drops    atomic.Int64 // hot counters of which nothing is held, because another one has their place
+	blocked  atomic.Int64 // refusals by a counter that had the tokens, but had lent them
+}
+
+// holding is what is held of one counter.
+type holding struct {
+	key   string
+	slot  *atomic.Pointer[holding]
+	limit limit.Limit
+	most  int64 // tokens of one lease
+
+	lots    [2]lot // the older one first
+	asking  bool
+	arrived chan struct{} // closed when the call that is under way is over; nil: nothing waits for it
+	ended   bool          // it is no longer kept
+	pause   time.Time     // no call is made before
+	used    time.Time     // when a call last wanted something
+
+	wanted int64     // tokens that calls wanted since counted
+	since  time.Time // when counting began
+	rate   float64   // tokens that calls want in a second
+
+	state  limit.State // of the counter, as the server last told
+	server int64       // µs on the server then
+	sent   time.Time   // just before the server was asked
+}
+
+// lot is what is held of one epoch's lease.
+type lot struct {
+	epoch int64
+	held  int64
+	spent int64     // and not yet reported
+	until time.Time // the end of the lease
+}
+
+// heldPart is what one charge took from a holding.
+type heldPart struct {
+	of    *holding
+	epoch int64
+	n     int64
+}
+
+func newHoldings(r *Redis, now func() time.Time) *holdings {
+	return &holdings{redis: r, now: now, sharers: r.sharers, seed: maphash.MakeSeed()}
+}
+
+// sharers is how many sidecars share the counters of this one, at most.
+func (r *Redis) sharers() int64 {
+	if r.heart == nil {
+		return 1
+	}
+	most := 1
+	for _, domain := range *r.heart.domains.Load() {
+		most = max(most, r.heart.count(domain))
+	}
+	return int64(most)
+}
+
+// mayLease reports whether a charge can be made from what is held.
+func mayLease(c *limit.Charge) bool {
+	return c.Lease > 0 && (c.Op == limit.Spend || c.Op == limit.Peek) && c.MaxWait == 0 && c.Penalty == nil
+}
+
+// find is the holding of a charge's counter, nil if there is none.
+func (h *holdings) find(c *limit.Charge) *holding {
+	if !mayLease(c) {
+		return nil
+	}
+	l := h.slots[maphash.String(h.seed, c.Key)%holdingSlots].Load()
+	if l == nil || l.key != c.Key {
+		return nil
+	}
+	return l
+}
+
+// passed is the time since an instant, by the clock that counts more: the monotonic one may stand still while the machine is
+// suspended, and the wall's may be set back.
+func passed(since, now time.Time) time.Duration {
+	return max(now.Sub(since), now.Round(0).Sub(since.Round(0)))
+}
+
+// live reports whether the lot can be spent.
+func (l *lot) live(now time.Time) bool { return l.held > 0 && !over(l.until, now) }
+
+// over reports whether an instant has passed, by either clock.
+func over(at, now time.Time) bool { return passed(at, now) >= 0 }
+
+// left is what is held.
+func (l *holding) left(now time.Time) (n int64) {
+	for i := range l.lots {
+		if l.lots[i].live(now) {
+			n += l.lots[i].held
+		}
+	}
+	return n
+}
+
+// take takes n tokens of one lot, the one that dies first.
+func (l *holding) take(n int64, now time.Time) (epoch int64, ok bool) {
+	for i := range l.lots {
+		if lot := &l.lots[i]; lot.live(now) && lot.held >= n {
+			lot.held -= n
+			lot.spent += n
+			return lot.epoch, true
+		}
+	}
+	return 0, false
+}
+
+// putBack undoes take, if the lot is still there.
+func (l *holding) putBack(p heldPart) {
+	for i := range l.lots {
+		if lot := &l.lots[i]; lot.epoch == p.epoch && lot.spent >= p.n {
+			lot.held += p.n
+			lot.spent -= p.n
+			return
+		}
+	}
+}
+
+// spend decides a request from what is held, as far as it can: the whole of it, or some charges of it, while the server is asked for the
+// others. It reports whether the request is decided.
+func (h *holdings) spend(ctx context.Context, t *trip) bool {
+	if !h.holds(t.charges) {
+		return false
+	}
+	now := h.now()
+	taken, dry := h.takeAll(t, now)
+	if dry != nil && h.await(ctx, dry) {
+		h.putBack(t, func(int) bool { return true })
+		now = h.now()
+		taken, _ = h.takeAll(t, now)
+	}
+	switch {
+	case taken == len(t.charges):
+		h.decided.Add(int64(taken))
+		return true
+	case taken == 0:
+		return false
+	case hasQuota(t.charges):
+		// Quotas refuse a request only all together, so they are decided together.
+		h.putBack(t, func(int) bool { return true })
+		return false
+	}
+	h.decided.Add(int64(taken))
+	h.askMissing(ctx, t)
+	return true
+}
+
+// holds reports whether tokens of one of the counters are held.
+func (h *holdings) holds(charges []limit.Charge) bool {
+	if h.kept.Load() == 0 {
+		return false
+	}
+	for i := range charges {
+		if h.find(&charges[i]) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func hasQuota(charges []limit.Charge) bool {
+	for i := range charges {
+		if charges[i].Mode == limit.Quota {
+			return true
+		}
+	}
+	return false
+}
+
+// takeAll takes what is held of each charge, under one lock. It returns how many charges have all they need, and a holding that
+// had too little while more is on its way.
+func (h *holdings) takeAll(t *trip, now time.Time) (taken int, dry *holding) {
+	t.held = grow(t.held, len(t.charges))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range t.charges {
+		c := &t.charges[i]
+		l := h.find(c)
+		if l == nil || l.ended {
+			continue
+		}
+		if !sameLimit(&l.limit, &c.Limit) {
+			h.endLocked(l, now)
+			continue
+		}
+		if h.takeLocked(t, i, l, now) {
+			taken++
+		} else if l.asking && dry == nil {
+			dry = l
+		}
+	}
+	return taken, dry
+}
+
+// takeLocked decides one charge from a holding, and reports whether that has enough.
+func (h *holdings) takeLocked(t *trip, i int, l *holding, now time.Time) bool {
+	c := &t.charges[i]
+	n := max(c.Cost, 0)
+	if c.Op == limit.Peek {
+		if l.left(now) < n {
+			return false
+		}
+		n = 0
+	}
+	l.used = now
+	l.wanted += n
+	epoch, ok := l.take(n, now)
+	if ok {
+		t.held[i] = heldPart{of: l, epoch: epoch, n: n}
+		l.tell(&t.decisions[i], n, now)
+	}
+	if l.runsDry(now) {
+		h.askLocked(l, now, false)
+	}
+	return ok
+}
+
+// tell fills in the decision of a charge that a holding admits. What is left is what is held and what the server has, as far as known.
+func (l *holding) tell(d *limit.Decision, n int64, now time.Time) {
+	at := l.server + microsUp(passed(l.sent, now))
+	left, reset := limit.Left(&l.state, &l.limit, at)
+	capacity := l.limit.Capacity()
+	remaining := min(max(left, 0)+l.left(now), capacity)
+	if l.limit.Algorithm.Fills() {
+		reset = time.Duration(float64(capacity-remaining) / float64(l.limit.Count) * float64(l.limit.Window)).Truncate(time.Microsecond)
+	}
+	*d = limit.Decision{Outcome: limit.Allowed, Remaining: remaining, Charged: n, At: at, ResetAfter: reset, Held: true}
+}
+
+// putBack undoes what charges took, those for which undo is true.
+func (h *holdings) putBack(t *trip, undo func(i int) bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, p := range t.held {
+		if p.of == nil || !undo(i) {
+			continue
+		}
+		p.of.putBack(p)
+		if d := &t.decisions[i]; d.Held {
+			d.Remaining = min(d.Remaining+p.n, p.of.limit.Capacity())
+			d.Charged = 0
+		}
+		t.held[i] = heldPart{}
+	}
+}
+
+// askMissing asks the server for the charges that are not decided by what is held. If they refuse the request, what was taken from holdings is
+// put back, but for charges that count all the same.
+func (h *holdings) askMissing(ctx context.Context, t *trip) {
+	rest := h.redis.scratch.Get().(*trip)
+	t.missing, t.places = t.missing[:0], t.places[:0]
+	for i := range t.charges {
+		if t.held[i].of == nil {
+			t.missing, t.places = append(t.missing, t.charges[i]), append(t.places, i)
+		}
+	}
+	t.answers = grow(t.answers, len(t.missing))
+	rest.charges, rest.decisions = t.missing, t.answers
+	h.redis.strictly(ctx, rest)
+	h.redis.scratch.Put(rest.reset())
+	for i, place := range t.places {
+		t.decisions[place] = t.answers[i]
+	}
+	if limit.Refuses(t.charges, t.decisions) {
+		h.putBack(t, func(i int) bool { return !t.charges[i].Each })
+	}
+}
+
+// await waits for the lease that is on its way, and reports whether it has come.
+func (h *holdings) await(ctx context.Context, l *holding) bool {
+	h.mu.Lock()
+	if !l.asking {
+		h.mu.Unlock()
+		return true
+	}
+	if l.arrived == nil {
+		l.arrived = make(chan struct{})
+	}
+	arrived := l.arrived
+	h.mu.Unlock()
+	patience := time.NewTimer(h.redis.allowance(ctx) / 2)
+	defer patience.Stop()
+	select {
+	case <-arrived:
+		return true
+	case <-patience.C:
+		return false
+	}
+}
+
+// sameLimit reports whether two limits count alike.
+func sameLimit(a, b *limit.Limit) bool {
+	return a.Count == b.Count && a.Burst == b.Burst && a.Window == b.Window && a.Algorithm == b.Algorithm && a.Calendar == b.Calendar
+}

@@ -1,0 +1,331 @@
+package store
+
+import (
+	"context"
+	"hash/maphash"
+	"strings"
+	"time"
+
+	"github.com/spillway-mesh/spillway/fleet"
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+// saw takes in what the server decided: a counter that is asked often gets a holding.
+func (h *holdings) saw(charges []limit.Charge, decisions []limit.Decision, now time.Time) {
+	for i := range charges {
+		c, d := &charges[i], &decisions[i]
+		if d.Outcome != limit.Allowed || d.Cached || d.Charged <= 0 || !mayLease(c) {
+			continue
+		}
+		hash := maphash.String(h.seed, c.Key)
+		if l := h.slots[hash%holdingSlots].Load(); l != nil && l.key == c.Key {
+			h.missed(l, c, now)
+			continue
+		}
+		if h.hot(hash, now) && d.Remaining >= h.room() && c.Limit.Leasable() {
+			h.begin(hash, c, now)
+		}
+	}
+}
+
+// count counts refusals by buckets that would have had enough, if they had not lent it.
+func (h *holdings) count(charges []limit.Charge, decisions []limit.Decision, states []limit.State) {
+	for i := range charges {
+		c, d := &charges[i], &decisions[i]
+		if d.Outcome == limit.Refused && d.Remaining+limit.Lent(&states[i], &c.Limit) >= max(c.Cost, 1) && d.Remaining < c.Cost {
+			h.blocked.Add(1)
+		}
+	}
+}
+
+// room is how much a counter must have left before anything of it is held.
+func (h *holdings) room() int64 { return 2 * leaseLeast * leaseParts * h.sharers() }
+
+// hot counts a call for a counter, and reports whether it has had enough of them lately. A slot holds a part of the hash, the milliseconds
+// at which counting began, and the count. What another caller writes at the same time is lost.
+func (h *holdings) hot(hash uint64, now time.Time) bool {
+	slot := &h.heat[hash%heatSlots]
+	seen, stamp := slot.Load(), uint64(now.UnixMilli())&0xffffffff
+	tag := hash >> 48
+	if seen>>48 != tag || stamp-seen>>16&0xffffffff > uint64(hotWithin.Milliseconds()) {
+		slot.Store(tag<<48 | stamp<<16 | 1)
+		return false
+	}
+	slot.CompareAndSwap(seen, seen+1)
+	return seen&0xffff+1 >= hotHits
+}
+
+// begin begins to hold tokens of a counter, if there is a place for it.
+func (h *holdings) begin(hash uint64, c *limit.Charge, now time.Time) {
+	slot := &h.slots[hash%holdingSlots]
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed || slot.Load() != nil {
+		h.drops.Add(1)
+		return
+	}
+	l := &holding{
+		key: strings.Clone(c.Key), slot: slot, limit: c.Limit, most: min(c.Lease, limit.MaxLease), used: now, since: now,
+		rate: hotHits / hotWithin.Seconds() * float64(c.Cost),
+	}
+	slot.Store(l)
+	h.kept.Add(1)
+	h.all = append(h.all, l)
+	if !h.ticking {
+		h.ticking = true
+		time.AfterFunc(tickEvery, h.tick)
+	}
+	h.askLocked(l, now, false)
+}
+
+// missed takes in that a call had to ask the server, though tokens of its counter are held.
+func (h *holdings) missed(l *holding, c *limit.Charge, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l.used = now
+	l.wanted += c.Cost
+	if l.runsDry(now) {
+		h.askLocked(l, now, false)
+	}
+}
+
+// runsDry reports whether it is time to ask for more.
+func (l *holding) runsDry(now time.Time) bool {
+	return !l.asking && !l.ended && now.After(l.pause) && l.left(now) <= l.span()/4
+}
+
+// span is how many tokens are wanted for the time that a lease should last.
+func (l *holding) span() int64 {
+	return max(int64(l.rate*leaseSpan.Seconds()), leaseLeast)
+}
+
+// measure takes in how many tokens calls wanted since it was last asked.
+func (l *holding) measure(now time.Time) {
+	took := now.Sub(l.since).Seconds()
+	if took < tickEvery.Seconds()/4 {
+		return
+	}
+	l.rate += (float64(l.wanted)/took - l.rate) / 2
+	l.wanted, l.since = 0, now
+}
+
+// askLocked reports what was spent, and asks for more. What dies soon is returned, or with last all that is held, and then no more is wanted.
+func (h *holdings) askLocked(l *holding, now time.Time, last bool) {
+	l.measure(now)
+	a := limit.Ask{Key: l.key, Limit: l.limit, Least: leaseLeast, Parts: leaseParts * h.sharers()}
+	for i := range l.lots {
+		a.Reports[i] = h.reportLocked(&l.lots[i], now, last)
+	}
+	if !last && !h.settling(l) {
+		a.Want = min(max(l.span(), leaseLeast), l.most) - l.left(now)
+		a.Want = max(a.Want, leaseLeast)
+	}
+	if !h.calls.begin() {
+		return
+	}
+	l.asking = true
+	go func() {
+		defer h.calls.done()
+		h.fetch(l, &a)
+	}()
+}
+
+// settling reports whether a counter has just moved to another server, which may not know of all that was lent. Nothing is asked of it until
+// that is dead.
+func (h *holdings) settling(l *holding) bool {
+	n, _ := h.redis.place(&limit.Charge{Key: l.key, Limit: l.limit})
+	return n.Settling()
+}
+
+// reportLocked is what became of a lot. What is told is taken out of it first: no report is sent twice.
+func (h *holdings) reportLocked(lot *lot, now time.Time, last bool) limit.Report {
+	r := limit.Report{Epoch: lot.epoch, Spent: lot.spent}
+	switch {
+	case over(lot.until, now):
+		h.expired.Add(lot.held)
+		lot.held = 0
+	case last || over(lot.until.Add(-dyingIn), now):
+		r.Returned = lot.held
+		h.returned.Add(lot.held)
+		lot.held = 0
+	}
+	lot.spent = 0
+	return r
+}
+
+// fetch makes the call.
+func (h *holdings) fetch(l *holding, a *limit.Ask) {
+	if a.Want == 0 && a.Reports[0].Spent+a.Reports[0].Returned+a.Reports[1].Spent+a.Reports[1].Returned == 0 {
+		h.deposit(l, limit.Grant{}, h.now(), nil)
+		return
+	}
+	sent := h.now()
+	g, err := h.ask(a)
+	h.deposit(l, g, sent, err)
+}
+
+// ask asks the server. A reply that comes too late is not used: what it lent is never spent, and counts as spent when it dies.
+func (h *holdings) ask(a *limit.Ask) (limit.Grant, error) {
+	h.asks.Add(1)
+	c := limit.Charge{Key: a.Key, Limit: a.Limit}
+	n, _ := h.redis.place(&c)
+	packed := string(a.Append(nil, 0))
+	call := &fleet.Call{Key: a.Key}
+	err := h.redis.runOnce(n, call, h.redis.patience, limit.LeaseSHA, limit.LeaseScript, a.Key, packed)
+	if err != nil {
+		return limit.Grant{}, err
+	}
+	return limit.ReadGrant(call.Reply.Data)
+}
+
+// runOnce calls a script with one key by its hash, and by its text when the server does not know it.
+func (r *Redis) runOnce(n *fleet.Node, call *fleet.Call, allow time.Duration, name, text, key, argument string) error {
+	call.Wire = fleet.Command("EVALSHA", name, "1", key, argument)
+	err := n.Do(context.Background(), call, allow)
+	if fleet.IsReply(err, "NOSCRIPT") {
+		call.Wire = fleet.Command("EVAL", text, "1", key, argument)
+		err = n.Do(context.Background(), call, allow)
+	}
+	if call.Pending() {
+		call.Adopt(func(*fleet.Call, error) {})
+	}
+	return err
+}
+
+// drift is how much slower than the server's the clocks here may be, at most: a two-thousandth.
+const drift = 2000
+
+// deposit takes in what the server lent. What comes for a holding that is no longer kept is returned.
+func (h *holdings) deposit(l *holding, g limit.Grant, sent time.Time, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.now()
+	l.asking = false
+	if l.arrived != nil {
+		close(l.arrived)
+		l.arrived = nil
+	}
+	if g.At > 0 {
+		l.state, l.server, l.sent = g.State, g.At, sent
+	}
+	if g.Tokens > 0 {
+		h.granted.Add(g.Tokens)
+		life := time.Duration(g.Until-g.At) * time.Microsecond
+		h.addLocked(l, lot{epoch: g.Epoch, held: g.Tokens, until: sent.Add(life - life/drift)})
+	} else {
+		l.pause = now.Add(pauseAfter)
+	}
+	if l.ended && err == nil && l.lots[0].held+l.lots[1].held > 0 {
+		h.askLocked(l, now, true)
+	}
+}
+
+// addLocked adds a lot. Of one epoch there is one lot; its end is the later of two estimates, which are both before the real one.
+func (h *holdings) addLocked(l *holding, fresh lot) {
+	newest := &l.lots[1]
+	if newest.epoch == fresh.epoch {
+		newest.held += fresh.held
+		if fresh.until.After(newest.until) {
+			newest.until = fresh.until
+		}
+		return
+	}
+	h.expired.Add(l.lots[0].held)
+	l.lots[0], l.lots[1] = *newest, fresh
+}
+
+// endLocked stops to hold tokens of a counter, and returns what is held.
+func (h *holdings) endLocked(l *holding, now time.Time) {
+	if l.ended {
+		return
+	}
+	l.ended = true
+	l.slot.Store(nil)
+	h.kept.Add(-1)
+	for i := range h.all {
+		if h.all[i] == l {
+			h.all[i] = h.all[len(h.all)-1]
+			h.all[len(h.all)-1] = nil
+			h.all = h.all[:len(h.all)-1]
+			break
+		}
+	}
+	if !l.asking {
+		h.askLocked(l, now, true)
+	}
+}
+
+// tick returns what is idle, and asks again for what dies soon while it is used.
+func (h *holdings) tick() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.now()
+	for i := len(h.all) - 1; i >= 0; i-- {
+		l := h.all[i]
+		switch {
+		case passed(l.used, now) >= idleAfter:
+			h.endLocked(l, now)
+		case !l.asking && l.dying(now):
+			h.askLocked(l, now, false)
+		}
+	}
+	h.ticking = len(h.all) > 0 && !h.closed
+	if h.ticking {
+		time.AfterFunc(tickEvery, h.tick)
+	}
+}
+
+// dying reports whether something that is held dies soon.
+func (l *holding) dying(now time.Time) bool {
+	for i := range l.lots {
+		if lot := &l.lots[i]; lot.held > 0 && over(lot.until.Add(-dyingIn), now) {
+			return true
+		}
+	}
+	return false
+}
+
+// returnAll returns all that is held: the rules have changed, or the process ends.
+func (h *holdings) returnAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.now()
+	for len(h.all) > 0 {
+		h.endLocked(h.all[0], now)
+	}
+}
+
+// close returns all that is held, and holds nothing from now on.
+func (h *holdings) close() {
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
+	h.returnAll()
+	h.calls.running.Wait()
+	h.calls.stop()
+}
+
+// forget lets go of what is held of a counter that was reset: its tokens are no longer lent.
+func (h *holdings) forget(key string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l := h.slots[maphash.String(h.seed, key)%holdingSlots].Load()
+	if l == nil || l.key != key {
+		return
+	}
+	l.lots = [2]lot{}
+	h.endLocked(l, h.now())
+}
+
+// stats adds what holdings count.
+func (h *holdings) stats(s *RedisStats) {
+	s.LeaseKeys, s.LeaseDecisions, s.LeaseAsks = h.kept.Load(), h.decided.Load(), h.asks.Load()
+	s.LeaseGranted, s.LeaseReturned, s.LeaseExpired = h.granted.Load(), h.returned.Load(), h.expired.Load()
+	s.LeaseDrops, s.LeaseRefusals = h.drops.Load(), h.blocked.Load()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.now()
+	for _, l := range h.all {
+		s.LeaseTokens += l.left(now)
+	}
+}
