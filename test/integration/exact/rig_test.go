@@ -52,7 +52,16 @@ func (b bound) twice() int64 { return 2 * b.rate() }
 func (x *trial) calm() { x.pace(x.rate() * 3 / 4) }
 
 // press lets them ask for more, so that everything that is admitted beyond the limit shows.
-func (x *trial) press() { x.pace(x.twice()) }
+func (x *trial) press() {
+	x.turns++
+	x.pace(x.twice())
+}
+
+// under lets all callers ask while act runs.
+func (x *trial) under(rate int64, act func()) {
+	x.turns++
+	x.crowd.under(rate, act)
+}
 
 // limit is the bound as a rule file writes it.
 func (b bound) limit() string {
@@ -85,10 +94,11 @@ type trial struct {
 	limits   []held // what the history is held against; the first is that of the whole
 	varies   bool   // no one limiter is the ideal of the whole row
 	checks   []func()
-	mayFail  bool // calls may go without an answer
-	leases   bool // a sidecar of the row has the metric of leases
-	holds    bool // sidecars that have leases must decide with them in this row
-	steady   bool // callers ask for twice the limit all the time, so its utilisation is judged
+	mayFail  bool  // calls may go without an answer
+	leases   bool  // a sidecar of the row has the metric of leases
+	holds    bool  // sidecars that have leases must decide with them in this row
+	steady   bool  // callers ask for twice the limit all the time, so its utilisation is judged
+	turns    int64 // how often callers or servers changed what they do
 	notes    []string
 	wall     time.Time // when the row began, with a reading of the monotonic clock
 	problems []string

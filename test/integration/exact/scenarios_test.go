@@ -163,7 +163,8 @@ func stopped(x *trial) {
 			pass(700 * time.Millisecond)
 			s := x.sidecars[i%x.n]
 			s.Hang(x)
-			x.pace(3 * x.rate()) // the others spend everything
+			x.press()
+			x.pace(x.twice() * 3 / 2) // the callers of this one wait; the others spend everything
 			pass(1500 * time.Millisecond)
 			s.Send(x, syscall.SIGCONT)
 			pass(500 * time.Millisecond)
