@@ -22,7 +22,7 @@ const (
 // full is whether all rows run, at full length.
 var full = os.Getenv("FAULTS") == "full"
 
-// often is the number of times, or of seconds, in this run.
+// often is how often, or how long, in this run.
 func often[N ~int | ~int64](short, long N) N {
 	if full {
 		return long
