@@ -285,7 +285,7 @@ func (c *CompiledDomain) addTreeLimits(n *node, w *Node) {
 		e := &Effect{
 			Name: l.Name, Rule: n.dotted(), Scope: ScopeDescriptor, Tree: true, Mode: mode, OnFailure: w.OnFailure.or(c.onFailure), Reserve: w.Reserve, Response: w.Response,
 			Metadata: w.Metadata, Metric: n.levels(), Dynamic: n.isDynamic(),
-			from: origin{node: w, limit: l},
+			from: origin{node: w, limit: l}, lease: w.Lease.most(),
 		}
 		e.setLimit(l)
 		compiled := treeLimit{effect: e, unlimited: l.Unlimited, tail: limitTail(l.Limit, i), calendar: c.calendarOf(l.CalendarUnit)}

@@ -104,6 +104,7 @@ type Node struct {
 	OnFailure      Failure
 	PostPaid       bool
 	Reserve        int64 // with PostPaid: tokens taken in advance; 0: none
+	Lease          Lease
 	Response       *Response
 }
 
@@ -139,9 +140,27 @@ type Rule struct {
 	Cost      int64 // factor on the hits; 0: none given
 	PostPaid  bool
 	Reserve   int64 // with PostPaid: tokens taken in advance; 0: none
+	Lease     Lease
 	OnFailure Failure
 	Response  *Response
 	Penalty   *Penalty
+}
+
+// Lease is how many tokens of one counter a sidecar may have on lease at once. The zero value is as many as are of use.
+type Lease int64
+
+// NoLease is none: every charge is made in the store.
+const NoLease Lease = -1
+
+// most is the bound in tokens, 0 for none.
+func (l Lease) most() int64 {
+	switch {
+	case l < 0:
+		return 0
+	case l == 0:
+		return limit.MaxLease
+	}
+	return min(int64(l), limit.MaxLease)
 }
 
 // Action is what a rule does to a request that it refuses.

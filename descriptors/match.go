@@ -71,6 +71,7 @@ type Effect struct {
 	Metric     []string       // the levels of the reference server's metric key
 	Dynamic    bool           // Metric depends on the request: see Term.Metric
 	class      uint32         // of its charges
+	lease      int64          // of its charges
 
 	from origin // what it was compiled from, for Dump
 }

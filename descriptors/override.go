@@ -85,7 +85,7 @@ func (o *overrides) effect(asked Override, window time.Duration) *Effect {
 		OnFailure: o.onFailure,
 		Limit:     limit.Limit{Algorithm: limit.FixedWindow, Count: int64(asked.Count), Window: window, Burst: int64(asked.Count)},
 	}
-	e.class = classOf(o.domain, e)
+	e.class, e.lease = classOf(o.domain, e), Lease(0).most()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.known == nil {

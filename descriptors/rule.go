@@ -47,7 +47,7 @@ func (d *CompiledDomain) compileRule(r *Rule) *compiledRule {
 	base := Effect{
 		Name: r.Name, Rule: r.Name, Action: r.Action, OnFailure: r.OnFailure.or(d.onFailure), Reserve: r.Reserve, Response: r.Response,
 		Reason: r.Reason, Until: r.Until, MaxDelay: r.MaxDelay, Penalty: r.Penalty, Metric: []string{"rule", r.Name},
-		from: origin{rule: r},
+		from: origin{rule: r}, lease: r.Lease.most(),
 	}
 	if r.HasScope {
 		base.Scope = r.Scope.String()
@@ -118,7 +118,7 @@ func (d *CompiledDomain) compileAccount(a *Account, scope Scope, kind string) *c
 	if kind == accountKey {
 		c.clientKey = a.Name
 	}
-	base := Effect{Name: kind, Rule: kind, Scope: scope.String(), Account: a.Name, OnFailure: d.onFailure, Metric: []string{"rule", kind}}
+	base := Effect{Name: kind, Rule: kind, Scope: scope.String(), Account: a.Name, OnFailure: d.onFailure, Metric: []string{"rule", kind}, lease: Lease(0).most()}
 	d.addLimits(c, limits, base, "~"+kind)
 	return c
 }

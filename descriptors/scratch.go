@@ -35,7 +35,7 @@ func (m *Match) Reset() {
 }
 
 func (m *Match) add(t Term, c limit.Charge) {
-	c.Class = t.Effect.class
+	c.Class, c.Lease = t.Effect.class, t.Effect.lease
 	m.Terms = append(m.Terms, t)
 	m.Charges = append(m.Charges, c)
 }

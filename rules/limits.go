@@ -64,6 +64,21 @@ func (d *decoder) shortLimit(n *node, to *descriptors.Limit) {
 	}
 }
 
+// lease makes a reader for whether tokens may be on lease: a boolean, or a map with the most of one counter.
+func (d *decoder) lease(to *descriptors.Lease) reader {
+	return func(n *node) {
+		if n.kind == mapping {
+			var most int64
+			d.object(n, map[string]reader{"max": d.number(&most, 1, limit.MaxLease)})
+			*to = descriptors.Lease(most)
+			return
+		}
+		if wanted, ok := d.bool(n); ok && !wanted {
+			*to = descriptors.NoLease
+		}
+	}
+}
+
 func (d *decoder) badShortLimit(n *node) {
 	switch _, err := parseCount(n.text); {
 	case err == nil:

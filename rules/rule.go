@@ -82,6 +82,7 @@ func (d *decoder) ruleKeys(n *node, to *descriptors.Rule) {
 		"cost":       d.number(&to.Cost, 1, limit.MaxCost),
 		"post_paid":  d.flag(&to.PostPaid),
 		"reserve":    d.number(&to.Reserve, 1, limit.MaxCost),
+		"lease":      d.lease(&to.Lease),
 		"on_failure": choice(d, &to.OnFailure, ownFailures),
 		"response":   d.response(&to.Response),
 		"penalty":    d.penalty(&to.Penalty),

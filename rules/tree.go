@@ -51,6 +51,7 @@ func (d *decoder) leaf(n *node, to *descriptors.Node) (children *field) {
 		"on_failure":      choice(d, &to.OnFailure, ownFailures),
 		"post_paid":       d.flag(&to.PostPaid),
 		"reserve":         d.number(&to.Reserve, 1, limit.MaxCost),
+		"lease":           d.lease(&to.Lease),
 		"response":        d.response(&to.Response),
 	})
 	n.excludes("rate_limit", "rate_limits")

@@ -159,6 +159,7 @@ type Store struct {
 	SecretFile  string        `env:"KEY_SECRET_FILE"`                       // KEY_SECRET from a file
 	MaxKeys     int           `env:"MEMORY_MAX_KEYS" envDefault:"1000000"`  // counters kept in memory at most; they also take at most a fifth of the memory limit
 	DenialCache int           `env:"DENIAL_CACHE_SIZE" envDefault:"100000"` // spent counters remembered in front of Redis; 0: none. They also take at most a sixteenth of the memory limit
+	Leases      bool          `env:"LEASES" envDefault:"true"`              // tokens of counters that are asked often are leased from Redis and spent without asking it; a rule may say no (lease: false)
 	Waiters     int           `env:"THROTTLE_WAITERS" envDefault:"10000"`   // throttled answers held at once; further ones are refused
 }
 

@@ -33,7 +33,7 @@ func TestDefaults(t *testing.T) {
 		Tracing: Tracing{Over: "http", Service: "RateLimit", Rate: 1, Callers: "tracecontext,b3", Queue: 2048},
 		Rules:   Rules{Root: "/srv/runtime_data/current", AppDirectory: "config", WatchRoot: true, Type: "FILE"},
 		Redis:   Redis{Type: "SINGLE"}, PerSecond: Redis{Type: "SINGLE"},
-		Store:   Store{Backend: "redis", Budget: 10 * time.Millisecond, Patience: 100 * time.Millisecond, MaxKeys: 1_000_000, DenialCache: 100_000, Waiters: 10_000},
+		Store:   Store{Backend: "redis", Budget: 10 * time.Millisecond, Patience: 100 * time.Millisecond, MaxKeys: 1_000_000, DenialCache: 100_000, Leases: true, Waiters: 10_000},
 		Breaker: Breaker{Failures: 5, Ratio: 0.5, MinCalls: 20, Window: time.Second, Open: time.Second, Probes: 3},
 		Answer:  Answer{LimitHeader: "RateLimit-Limit", RemainingHeader: "RateLimit-Remaining", ResetHeader: "RateLimit-Reset", Style: "spillway"},
 		Metrics: Metrics{

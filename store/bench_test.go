@@ -95,3 +95,25 @@ func BenchmarkDenied(b *testing.B) {
 		b.Fatalf("decision %+v, want refused", decisions[0])
 	}
 }
+
+// BenchmarkHeldSpend is a decision by tokens on lease.
+func BenchmarkHeldSpend(b *testing.B) {
+	for _, n := range []int{1, 4} {
+		b.Run(fmt.Sprint("charges=", n), func(b *testing.B) {
+			r := NewRedis(RedisConfig{Servers: fleet.Servers{Addresses: []string{servers.StartRedis(b).Addr}}, Budget: patient, Leases: true})
+			b.Cleanup(func() { r.Close() })
+			r.Ready(b.Context())
+			var charges []limit.Charge
+			for i := range n {
+				charges = append(charges, leased(fmt.Sprint("k", i), limit.Limit{Algorithm: limit.TokenBucket, Count: 1_000_000_000, Window: time.Second, Burst: 1_000_000_000}))
+			}
+			decisions := make([]limit.Decision, n)
+			b.ReportAllocs()
+			for b.Loop() {
+				r.Spend(context.Background(), charges, decisions)
+			}
+			s := r.Stats()
+			b.ReportMetric(float64(s.Trips+s.LeaseAsks)/float64(b.N), "calls/op")
+		})
+	}
+}

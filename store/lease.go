@@ -14,17 +14,20 @@ import (
 func (h *holdings) saw(charges []limit.Charge, decisions []limit.Decision, now time.Time) {
 	for i := range charges {
 		c, d := &charges[i], &decisions[i]
-		if d.Outcome != limit.Allowed || d.Cached || d.Charged <= 0 || !mayLease(c) {
-			continue
+		if d.Outcome == limit.Allowed && d.Charged > 0 && mayLease(c) {
+			h.sawOne(c, d.Remaining, now)
 		}
-		hash := maphash.String(h.seed, c.Key)
-		if l := h.slots[hash%holdingSlots].Load(); l != nil && l.key == c.Key {
-			h.missed(l, c, now)
-			continue
-		}
-		if h.hot(hash, now) && d.Remaining >= h.room() && c.Limit.Leasable() {
-			h.begin(hash, c, now)
-		}
+	}
+}
+
+func (h *holdings) sawOne(c *limit.Charge, remaining int64, now time.Time) {
+	hash := maphash.String(h.seed, c.Key)
+	if l := h.slots[hash%holdingSlots].Load(); l != nil && l.key == c.Key {
+		h.missed(l, c, now)
+		return
+	}
+	if h.hot(hash, now) && remaining >= h.room() && c.Limit.Leasable() {
+		h.begin(hash, c, now)
 	}
 }
 

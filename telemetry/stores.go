@@ -73,6 +73,7 @@ func (t *Telemetry) Redis(stats func() store.RedisStats) {
 	gauge("redis_connections_idle", "Open connections to Redis without a call.", func(s S) float64 { return float64(s.Fleet.Idle) })
 	counter("redis_pool_misses_total", "Calls that found no connection ready and waited for one.", func(s S) float64 { return float64(s.Fleet.Waited) })
 	counter("redis_pool_timeouts_total", "Calls that got no connection in time.", func(s S) float64 { return float64(s.Fleet.Lacked) })
+	leases(gauge, counter)
 	gauge("denial_cache_entries", "Spent counters remembered.", func(s S) float64 { return float64(s.DenialEntries) })
 	gauge("denial_cache_bytes", "Memory that the remembered counters take, estimated from above.", func(s S) float64 { return float64(s.DenialBytes) })
 	counter("denial_cache_hits_total", "Charges refused without asking Redis.", func(s S) float64 { return float64(s.DenialHits) })
@@ -91,6 +92,20 @@ func (t *Telemetry) Redis(stats func() store.RedisStats) {
 	}
 	t.register.MustRegister(r, breakers(stats))
 	t.redisSource(stats)
+}
+
+// leases are the readings of what the shared store has on lease.
+func leases(gauge, counter func(name, help string, value func(store.RedisStats) float64)) {
+	type S = store.RedisStats
+	gauge("lease_counters", "Counters that tokens are held of.", func(s S) float64 { return float64(s.LeaseKeys) })
+	gauge("lease_tokens", "Tokens that are on lease and not spent.", func(s S) float64 { return float64(s.LeaseTokens) })
+	counter("lease_decisions_total", "Charges decided by tokens on lease, without asking Redis.", func(s S) float64 { return float64(s.LeaseDecisions) })
+	counter("lease_calls_total", "Calls that lease and return tokens. Decisions less calls are the calls saved.", func(s S) float64 { return float64(s.LeaseAsks) })
+	counter("lease_granted_total", "Tokens leased.", func(s S) float64 { return float64(s.LeaseGranted) })
+	counter("lease_returned_total", "Tokens returned.", func(s S) float64 { return float64(s.LeaseReturned) })
+	counter("lease_expired_total", "Tokens whose lease ended before they were spent or returned. They count as spent.", func(s S) float64 { return float64(s.LeaseExpired) })
+	counter("lease_drops_total", "Hot counters of which nothing is leased, because another one has their place.", func(s S) float64 { return float64(s.LeaseDrops) })
+	counter("lease_refusals_total", "Refusals by a token bucket that had enough tokens, but had lent them.", func(s S) float64 { return float64(s.LeaseRefusals) })
 }
 
 // Live measures how many sidecars share the store, and how many of them have rules for each of these domains. live is asked for all with
