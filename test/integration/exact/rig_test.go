@@ -96,6 +96,7 @@ type trial struct {
 	checks   []func()
 	mayFail  bool  // calls may go without an answer
 	leases   bool  // a sidecar of the row has the metric of leases
+	mixed    bool  // a version without leases runs beside one with them, which costs a bucket what it earns while tokens are on lease
 	holds    bool  // sidecars that have leases must decide with them in this row
 	steady   bool  // callers ask for twice the limit all the time, so its utilisation is judged
 	turns    int64 // how often callers or servers changed what they do
@@ -120,7 +121,7 @@ func (x *trial) begin() {
 func (x *trial) beginOn(redis *servers.Redis) {
 	x.Helper()
 	x.redis = redis
-	x.env = []string{"REDIS_URL=" + redis.Addr}
+	x.env = append(x.env, "REDIS_URL="+redis.Addr)
 	x.launch()
 }
 

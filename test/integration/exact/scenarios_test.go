@@ -59,6 +59,7 @@ func scenarios() []scenario {
 		{"limit lowered and raised", []cell{{4, tokenBucket}, {2, fixedWindow}}, leased, hot, changing},
 		{"the version before upgraded", []cell{{2, tokenBucket}, {2, slidingWindow}}, algorithms, hot, upgraded},
 		{"taken back to the version before", []cell{{2, tokenBucket}, {2, fixedWindow}}, algorithms, hot, takenBack},
+		{"upgraded, leases afterwards", []cell{{2, tokenBucket}}, leased, hot, upgradedFirst},
 		{"two limits in a request", []cell{{2, tokenBucket}, {4, fixedWindow}}, leased, hot, together},
 	}
 }

@@ -61,15 +61,24 @@ func buildEarlier(root string) (err error) {
 }
 
 // upgraded replaces sidecars of the earlier version by those of this one, one by one under load, as a rollout does.
-func upgraded(x *trial) { x.rollOut(earlierBin(x), servers.SidecarBin(x)) }
+func upgraded(x *trial) {
+	x.mixed = true
+	x.rollOut(earlierBin(x), servers.SidecarBin(x))
+}
 
 // takenBack replaces sidecars of this version by those of the earlier one.
-func takenBack(x *trial) { x.rollOut(servers.SidecarBin(x), earlierBin(x)) }
+func takenBack(x *trial) {
+	x.mixed = true
+	x.rollOut(servers.SidecarBin(x), earlierBin(x))
+}
+
+// upgradedFirst is upgraded without leases, which begin after the last sidecar was replaced. The earlier version ignores the variable.
+func upgradedFirst(x *trial) { x.rollOut(earlierBin(x), servers.SidecarBin(x), "LEASES=false") }
 
 // rollOut starts all sidecars from one program and replaces them by another.
-func (x *trial) rollOut(from, to string) {
+func (x *trial) rollOut(from, to string, env ...string) {
 	x.Helper()
-	x.bin = from
+	x.bin, x.env = from, env
 	x.begin()
 	x.bin = to
 	x.under(x.rate(), func() {
