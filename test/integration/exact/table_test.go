@@ -3,6 +3,7 @@ package exact
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -64,8 +65,8 @@ const (
 	// what they do, a part of what the counter holds: it is with sidecars that do not need it now, or is gone with one.
 	mostFalse = 1 - leastUtilisation
 	lentPart  = 4
-	// Below this part of twice the limit the machine was too busy for utilisation to be judged.
-	leastOffered = 0.95
+	// Callers that ask for less than so many times the limit, of twice, are on a machine that is too busy for utilisation to be judged.
+	leastOffered = 1.9
 )
 
 // result is the numbers of a line.
@@ -155,7 +156,7 @@ func (x *trial) judge(r result) {
 // judgeAnswers notes what was decided without Redis, which refuses everything then, and what was not answered, which only some rows allow.
 func (x *trial) judgeAnswers() {
 	x.Helper()
-	failures := map[string]int{}
+	failures, admissions := map[string]int{}, 0
 	for i := range x.seen {
 		e := &x.seen[i]
 		if e.failure == "" {
@@ -163,14 +164,19 @@ func (x *trial) judgeAnswers() {
 		}
 		failures[e.failure]++
 		if e.outcome == admitted {
-			x.fails("a request was admitted without Redis: %s", e.failure)
+			admissions++
 		}
-		if e.failure == "wrongtype" {
-			x.fails("a sidecar could not read what another one wrote")
+	}
+	if admissions > 0 {
+		x.fails("%d requests were admitted without Redis: %v", admissions, failures)
+	}
+	for failure, n := range failures {
+		if strings.HasPrefix(failure, unanswered) && !x.mayFail {
+			x.fails("%d requests have %s", n, failure)
 		}
-		if strings.HasPrefix(e.failure, unanswered) && !x.mayFail {
-			x.fails("a request has %s", e.failure)
-		}
+	}
+	if n := failures["wrongtype"]; n > 0 {
+		x.fails("%d times a sidecar could not read what another one wrote", n)
 	}
 	if len(failures) > 0 {
 		x.note("without Redis: %v", failures)
@@ -182,11 +188,15 @@ func (x *trial) judgeUse(r result) {
 	if !x.steady {
 		return
 	}
-	offered := float64(r.asked) / float64(2*r.ideal)
+	first, last := int64(math.MaxInt64), int64(0)
+	for i := range x.seen {
+		first, last = min(first, x.seen[i].from), max(last, x.seen[i].from)
+	}
+	offered := float64(r.asked) * 1e6 / float64(max(1, last-first)) / float64(x.rate())
 	switch {
 	case !full:
 	case offered < leastOffered:
-		x.note("utilisation not judged: callers asked for %.1f times the limit", 2*offered)
+		x.note("utilisation not judged: callers asked for %.2f times the limit", offered)
 	case r.utilisation() < leastUtilisation:
 		x.fails("utilisation is %.2f %%, at least %.0f %%", 100*r.utilisation(), 100*leastUtilisation)
 	}
