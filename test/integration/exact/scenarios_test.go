@@ -155,25 +155,26 @@ func (x *trial) replace(i int) {
 	before.(*client).conn.Close() // so that callers who wait for it ask the successor
 }
 
-// stopped stops a sidecar for longer than it may hold tokens. Its callers wait.
+// stopped stops a sidecar for longer than it may hold tokens, while the others leave enough for the counter to fill up. When it goes on, all ask at
+// once: tokens that it held would come on top of a full counter.
 func stopped(x *trial) {
 	x.begin()
 	x.under(x.rate(), func() {
-		for i := range often(1, 3) {
+		for i := range often(2, 4) {
 			x.calm()
-			pass(700 * time.Millisecond)
+			pass(500 * time.Millisecond)
 			s := x.sidecars[i%x.n]
 			s.Hang(x)
-			x.press()
-			x.pace(x.twice() * 3 / 2) // the callers of this one wait; the others spend everything
+			x.pace(x.rate() / 4)
 			pass(1500 * time.Millisecond)
 			s.Send(x, syscall.SIGCONT)
-			pass(500 * time.Millisecond)
+			x.rush()
+			pass(400 * time.Millisecond)
 		}
 	})
 }
 
-// hanging stops Redis for a while.
+// hanging stops Redis for a while. When it goes on, all ask at once.
 func hanging(length time.Duration) func(x *trial) {
 	return func(x *trial) {
 		x.begin()
@@ -182,15 +183,16 @@ func hanging(length time.Duration) func(x *trial) {
 				x.calm()
 				pass(500 * time.Millisecond)
 				x.redis.Hang(x)
-				x.press()
 				pass(length)
 				err := x.redis.Signal(syscall.SIGCONT)
 				if err != nil {
 					x.Fatalf("wake Redis: %v", err)
 				}
+				x.rush()
+				pass(300 * time.Millisecond)
 			}
 			x.awaitAdmission()
-			pass(800 * time.Millisecond)
+			pass(300 * time.Millisecond)
 		})
 	}
 }
