@@ -35,6 +35,7 @@ type link struct {
 	flight line       // written, in the order of their replies
 	lone   *loneWrite // of a call that is alone; nil: the writer writes all
 	alone  bool       // such a call is being written, and the writer waits
+	writes bool       // the writer writes
 	rest   []byte     // what could not be written of it at once
 	ended  error      // why the link ended; nil: it has not
 	watch  watch
@@ -133,11 +134,19 @@ func (l *link) write() {
 				l.end(err)
 				return
 			}
+			l.wrote()
 		}
 		if cap(out) > keepBytes {
 			out = nil
 		}
 	}
+}
+
+// wrote notes that what was taken is written.
+func (l *link) wrote() {
+	l.mu.Lock()
+	l.writes = false
+	l.mu.Unlock()
 }
 
 // keepBytes is how much memory for writing and reading is kept.
@@ -168,6 +177,7 @@ func (l *link) take(out []byte) []byte {
 		out = c.append(out)
 	}
 	out = l.writeBatchLocked(out)
+	l.writes = len(out) > 0
 	clear(queue)
 	l.spare = queue
 	l.mu.Unlock()

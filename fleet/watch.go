@@ -192,12 +192,16 @@ func (w *watch) overdueLocked() bool {
 	return true
 }
 
-// passedLocked reports whether the server has answered on another link since that was asked, and nothing has come here for a look since.
+// passedLocked reports whether the server has answered on another link since that was asked, and nothing has come here for the bound since:
+// this process may have been kept from reading it. What is not written yet cannot be passed.
 func (w *watch) passedLocked() bool {
-	if w.passed == 0 && w.asked > 0 && time.Duration(w.link.node.heard.Load()) > w.asked {
+	switch {
+	case w.link.writes || w.link.alone:
+		w.asked, w.passed = 0, 0
+	case w.passed == 0 && w.asked > 0 && time.Duration(w.link.node.heard.Load()) > w.asked:
 		w.passed = w.clock
 	}
-	return w.passed > 0 && w.clock-w.passed >= w.every()
+	return w.passed > 0 && w.clock-w.passed >= w.link.node.silence()
 }
 
 // crowdedFor is how much longer a server may send nothing while no processor of this machine is idle.

@@ -15,6 +15,9 @@ func pair(t *testing.T) (n *Node, links [2]*link, ends [2]net.Conn) {
 	for i := range links {
 		here, there := net.Pipe()
 		links[i], ends[i] = newLink(here, n, func() {}), there
+		links[i].mu.Lock()
+		links[i].watch.clock = 3 * time.Hour
+		links[i].mu.Unlock()
 		s := newStream(n)
 		s.link.Store(links[i])
 		n.streams = append(n.streams, s)
@@ -23,11 +26,15 @@ func pair(t *testing.T) (n *Node, links [2]*link, ends [2]net.Conn) {
 	return n, links, ends
 }
 
-// quietFor looks at a link that has owed a reply for so long, while no processor of the machine is idle.
-func quietFor(l *link, quiet time.Duration) {
+// quietFor looks at a link that has owed a reply for so long, while no processor of the machine is idle. If the server was heard on another one
+// meanwhile, that was so long ago.
+func quietFor(l *link, quiet, passed time.Duration) {
 	l.mu.Lock()
 	l.watch.spoke = l.watch.clock - quiet
 	l.flight.head().sent = l.watch.spoke
+	if l.watch.passed > 0 {
+		l.watch.passed = l.watch.clock - passed
+	}
 	idle, _ := idled()
 	l.watch.quiet, l.watch.idle = true, idle+time.Hour
 	l.mu.Unlock()
@@ -47,10 +54,10 @@ func owe(t *testing.T, l *link, server *bufio.Reader) *Call {
 			t.Fatalf("read the call: %v", err)
 		}
 	}
-	await(t, "a call that is under way", func() bool {
+	await(t, "a call that is written", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.flight.len() == 1
+		return l.flight.len() == 1 && !l.writes
 	})
 	return c
 }
@@ -61,24 +68,28 @@ func TestALinkThatIsPassedIsSilentAlone(t *testing.T) {
 	n, links, ends := pair(t)
 	c := owe(t, links[0], bufio.NewReader(ends[0]))
 	other := bufio.NewReader(ends[1])
-	quietFor(links[0], 31*time.Minute)
+	quietFor(links[0], 31*time.Minute, 0)
 	for range 3 { // *1 $4 PING
 		if _, err := other.ReadString('\n'); err != nil {
 			t.Fatalf("after half of the bound the other link is asked nothing: %v", err)
 		}
 	}
-	quietFor(links[0], time.Hour+time.Millisecond)
+	quietFor(links[0], time.Hour+time.Millisecond, 0)
 	if links[0].silent.Load() {
 		t.Fatal("the link is silent, though no processor was idle")
 	}
 	if _, err := ends[1].Write([]byte("+PONG\r\n")); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "a server that was heard on the other link", func() bool { return links[1].heard.Load() > 0 })
-	await(t, "a silent link", func() bool {
-		quietFor(links[0], time.Hour+time.Millisecond)
-		return links[0].silent.Load()
-	})
+	await(t, "a server that was heard on the other link", func() bool { return n.heard.Load() > 0 })
+	quietFor(links[0], time.Hour+time.Millisecond, 0)
+	if links[0].silent.Load() {
+		t.Fatal("the link is silent as soon as the server is heard elsewhere: its reply may be on the way")
+	}
+	quietFor(links[0], time.Hour+time.Millisecond, time.Hour+time.Millisecond)
+	if !links[0].silent.Load() {
+		t.Fatal("the link is not silent, though the server answers on another one")
+	}
 	if err := <-c.done; err != errSilent {
 		t.Errorf("the call on the silent link ended with %v, want %v", err, errSilent)
 	}
@@ -102,8 +113,8 @@ func TestAServerThatAnswersOnNoLinkIsSilent(t *testing.T) {
 		}
 		asked <- err
 	}()
-	quietFor(links[0], time.Hour-time.Minute)
-	quietFor(links[0], time.Hour+crowdedFor)
+	quietFor(links[0], time.Hour-time.Minute, 0)
+	quietFor(links[0], time.Hour+crowdedFor, 0)
 	if err := <-c.done; err != errSilent {
 		t.Errorf("the call ended with %v, want %v", err, errSilent)
 	}

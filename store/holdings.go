@@ -32,7 +32,8 @@ const (
 type holdings struct {
 	redis   *Redis
 	now     func() time.Time
-	sharers func() int64 // how many sidecars lease from the same counters
+	sharers func() int64                          // how many sidecars lease from the same counters
+	young   func(key string, l *limit.Limit) bool // the server of a counter has just succeeded another one
 	seed    maphash.Seed
 
 	kept  atomic.Int64 // holdings that there are
@@ -93,7 +94,7 @@ type heldPart struct {
 }
 
 func newHoldings(r *Redis, now func() time.Time) *holdings {
-	return &holdings{redis: r, now: now, sharers: r.sharers, seed: maphash.MakeSeed()}
+	return &holdings{redis: r, now: now, sharers: r.sharers, young: r.young, seed: maphash.MakeSeed()}
 }
 
 // sharers is how many sidecars share the counters of this one, at most.
@@ -106,6 +107,12 @@ func (r *Redis) sharers() int64 {
 		most = max(most, r.heart.count(domain))
 	}
 	return int64(most)
+}
+
+// young reports whether the server of a counter has just succeeded another one. It may not know of all that was lent.
+func (r *Redis) young(key string, l *limit.Limit) bool {
+	n, _ := r.place(&limit.Charge{Key: key, Limit: *l})
+	return n.Settling()
 }
 
 // mayLease reports whether a charge can be made from what is held.

@@ -193,3 +193,30 @@ func TestALateProcessSpendsNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingIsLeasedFromASuccessor for as long as leases of its predecessor may live: it may not know of them.
+func TestNothingIsLeasedFromASuccessor(t *testing.T) {
+	server := servers.StartRedis(t)
+	r := leasing(t, server.Addr)
+	l := limit.Limit{Algorithm: limit.TokenBucket, Count: 1_000_000, Window: time.Second, Burst: 1_000_000}
+	heat(t, r, leased("k", l))
+	h := r.holdings
+	h.mu.Lock()
+	h.young = func(string, *limit.Limit) bool { return true }
+	h.mu.Unlock()
+	servers.Await(t, "the end of the call that is under way, and of all that is held", func() error {
+		if n := r.Stats().LeaseTokens; n > 0 {
+			return fmt.Errorf("%d tokens are held", n)
+		}
+		return nil
+	})
+	before := r.Stats().LeaseGranted
+	for range 1000 {
+		if d := spend(r, leased("k", l)); d[0].Outcome != limit.Allowed || d[0].Held {
+			t.Fatalf("a charge: %+v", d)
+		}
+	}
+	if after := r.Stats().LeaseGranted; after > before {
+		t.Errorf("%d tokens were leased from a server that has just succeeded another one", after-before)
+	}
+}

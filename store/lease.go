@@ -119,7 +119,7 @@ func (h *holdings) askLocked(l *holding, now time.Time, last bool) {
 	for i := range l.lots {
 		a.Reports[i] = h.reportLocked(&l.lots[i], now, last)
 	}
-	if !last && !h.settling(l) {
+	if !last && !h.young(l.key, &l.limit) {
 		a.Want = min(max(l.span(), leaseLeast), l.most) - l.left(now)
 		a.Want = max(a.Want, leaseLeast)
 	}
@@ -131,13 +131,6 @@ func (h *holdings) askLocked(l *holding, now time.Time, last bool) {
 		defer h.calls.done()
 		h.fetch(l, &a)
 	}()
-}
-
-// settling reports whether a counter has just moved to another server, which may not know of all that was lent. Nothing is asked of it until
-// that is dead.
-func (h *holdings) settling(l *holding) bool {
-	n, _ := h.redis.place(&limit.Charge{Key: l.key, Limit: l.limit})
-	return n.Settling()
 }
 
 // reportLocked is what became of a lot. What is told is taken out of it first: no report is sent twice.

@@ -25,6 +25,7 @@ type Summary struct {
 	Outcome  engine.Outcome
 	Status   int    // as an HTTP client sees it
 	Degraded string // why the shared store did not decide; empty: it did
+	Held     bool   // decided by tokens on lease, without asking the store
 	Took     time.Duration
 	Trace    string // id of the trace; empty: none is recorded
 }
@@ -88,7 +89,10 @@ func (s Span) Tell(v *Summary) {
 	if s.span == nil {
 		return
 	}
-	said := make([]attribute.KeyValue, 0, 6)
+	said := make([]attribute.KeyValue, 0, 7)
+	if v.Held {
+		said = append(said, attribute.String("spillway.decided", "local"))
+	}
 	said = append(said, attribute.String("spillway.door", v.Door), attribute.String("spillway.outcome", v.Outcome.String()))
 	for _, word := range [...]struct{ key, value string }{
 		{"spillway.domain", v.Domain}, {"spillway.rule", v.Rule}, {"spillway.scope", v.Scope}, {"spillway.degraded", v.Degraded},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/limit"
 )
 
 // The doors, as traces and the log of decisions call them.
@@ -55,7 +56,7 @@ func (w Watch) Decide(ctx context.Context, req *descriptors.Request, v *engine.V
 
 // summary is what logs and traces may hold of a verdict: the configuration's words, and none of the client's.
 func summary(v *engine.Verdict) Summary {
-	s := Summary{Outcome: v.Outcome(), Status: v.HTTPStatus(), Degraded: v.Degraded}
+	s := Summary{Outcome: v.Outcome(), Status: v.HTTPStatus(), Degraded: v.Degraded, Held: held(v.Decisions)}
 	if v.Match.Domain != nil {
 		s.Domain = v.Match.Domain.Name
 	}
@@ -77,4 +78,14 @@ func WatchJSON(next http.Handler, tracer *Tracer) http.Handler {
 		return marked
 	}
 	return tracer.HTTP(marked)
+}
+
+// held reports whether all charges of a request were made by tokens on lease.
+func held(decisions []limit.Decision) bool {
+	for i := range decisions {
+		if !decisions[i].Held {
+			return false
+		}
+	}
+	return len(decisions) > 0
 }

@@ -44,7 +44,7 @@ func scenarios() []scenario {
 	return []scenario{
 		{"twice the limit", []cell{{2, tokenBucket}, {4, fixedWindow}, {2, slidingWindow}, {2, slidingLog}}, algorithms, lean, overload},
 		{"below the limit", []cell{{4, tokenBucket}}, leased, hot, below},
-		{"bursts after silence", []cell{{4, tokenBucket}, {4, slidingWindow}}, algorithms, hot, bursts},
+		{"bursts after silence", []cell{{4, tokenBucket}, {4, slidingWindow}}, algorithms, lean, bursts},
 		{"callers move", []cell{{2, tokenBucket}}, leased, hot, moving},
 		{"costs from 1 to 5", []cell{{2, tokenBucket}}, algorithms, hot, costs},
 		{"kill -9, a successor starts", []cell{{2, tokenBucket}, {4, fixedWindow}}, leased, hot, killed},
