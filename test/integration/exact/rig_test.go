@@ -30,10 +30,11 @@ func often[N ~int | ~int64](short, long N) N {
 	return short
 }
 
-// What a limit admits per sidecar and second. A sidecar may hold tokens of a key that it is asked for 8 times in 20 ms.
+// What a limit admits per sidecar and second. Tokens are leased of a counter that a sidecar is asked for 8 times in 100 ms, while 64 are left for
+// each sidecar.
 const (
 	lean = 250 // twice of it is what a small machine can do with eight sidecars
-	hot  = 600 // three quarters of it are still enough for tokens to be held
+	hot  = 400 // the burst is a quarter of it, so tokens are leased until a part of it is spent
 )
 
 // boundOf is the limit of a row with so many sidecars.
