@@ -81,15 +81,22 @@ func (x *trial) rollOut(from, to string, env ...string) {
 	x.bin, x.env = from, env
 	x.begin()
 	x.bin = to
+	var begin, end int64 // of the time in which both ran
 	x.under(x.rate(), func() {
 		for i := range x.n {
 			x.calm()
 			pass(600 * time.Millisecond)
+			end = x.now()
 			x.rollOver(i)
+			if i == 0 {
+				begin = x.now()
+			}
 			x.press()
 			pass(600 * time.Millisecond)
 		}
 	})
+	both := x.seen.between(begin, end)
+	x.note("while both ran, %d of %d were admitted, and a limit earns %d", both.admitted(), len(both), x.rate()*(end-begin)/1_000_000)
 }
 
 // rollOver starts the successor of a sidecar, moves its callers over, and ends it as an orchestrator does.
