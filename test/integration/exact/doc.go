@@ -30,7 +30,8 @@
 // that lie within [start of the window, b] came at b or earlier, when p weighed at least as much as at b, so their cost is at most limit −
 // p × (1 − f(b)), rounded as the specification says.
 //
-// The worst interval is found exactly, in n log n steps: a sweep over the ends b in order keeps, for each start a, D[a, b] + rate × a in a tree of maxima.
+// The worst interval is found exactly, in n log n steps: a sweep over the ends b in order keeps, for each start a, D[a, b] + rate × a in
+// a tree of maxima.
 //
 // # What else is counted
 //
@@ -43,6 +44,14 @@
 //
 // # Rows
 //
-// make exact, which is part of make test, runs the short rows, and make test-faults all of them in full (FAULTS=full). Bounds are about counts, so the rows hold beside busy
-// loops. Utilisation is judged in full runs only, and where callers could send what they should.
+// make exact, which is part of make test, runs the short rows, and make test-faults all of them in full (FAULTS=full). Each prints a line:
+// what was asked, admitted, and would be by the ideal; over-admission; how close the worst interval came to its bound (-1: one more
+// would have been allowed), which shows how sharp the oracle was; false refusals; utilisation; and how many decisions were made with leased tokens.
+//
+// Callers ask for less than the limit before something happens, so that sidecars have tokens on lease then, and for more afterwards, so that
+// what is admitted beyond the limit shows. While Redis is away everything is refused (on_failure: closed), so no row needs an allowance
+// for that. Only where Redis loses its state is one limit more allowed, once, and the row prints it.
+//
+// Bounds are about counts, so rows hold beside busy loops. Utilisation is judged in full runs only, where callers could send what they should.
+// False refusals must be 0 where no decision was made with leased tokens.
 package exact
