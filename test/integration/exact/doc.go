@@ -53,5 +53,5 @@
 // for that. Only where Redis loses its state is one limit more allowed, once, and the row prints it.
 //
 // Bounds are about counts, so rows hold beside busy loops. Utilisation is judged in full runs only, where callers could send what they should.
-// False refusals must be 0 where no decision was made with leased tokens.
+// False refusals must be 0 where no tokens were leased.
 package exact

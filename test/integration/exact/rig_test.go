@@ -103,6 +103,7 @@ type trial struct {
 	checks   []func()
 	mayFail  bool  // calls may go without an answer
 	leases   bool  // a sidecar of the row has the metric of leases
+	lent     int64 // tokens that were leased
 	mixed    bool  // a version without leases runs beside one with them, which costs a bucket what it earns while tokens are on lease
 	holds    bool  // sidecars that have leases must decide with them in this row
 	steady   bool  // callers ask for twice the limit all the time, so its utilisation is judged
@@ -191,6 +192,7 @@ func (x *trial) local(s *servers.Sidecar) int64 {
 	for series := range m {
 		x.leases = x.leases || strings.HasPrefix(series, leaseDecisions)
 	}
+	x.lent += m.Sum("spillway_lease_granted_total")
 	return m.Sum(leaseDecisions)
 }
 

@@ -138,11 +138,11 @@ func (x *trial) judge(r result) {
 	}
 	x.judgeAnswers()
 	most := int64(0)
-	if r.locals > 0 {
+	if x.lent > 0 {
 		most = int64(mostFalse*float64(r.ideal)) + x.turns*x.capacity()/lentPart
 	}
-	if r.falsely > most && !(x.mixed && r.locals > 0) {
-		x.fails("%d false refusals, at most %d; %d decisions were local", r.falsely, most, r.locals)
+	if r.falsely > most && !(x.mixed && x.lent > 0) {
+		x.fails("%d false refusals, at most %d; %d tokens were leased", r.falsely, most, x.lent)
 	}
 	if full && x.holds && x.leases && r.locals == 0 {
 		x.fails("no decision was local, so nothing is proved about leases")
