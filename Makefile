@@ -92,7 +92,7 @@ exact: tools ## what several sidecars admit together, held against ideal limiter
 	@$(GO) test -count=1 -v ./test/integration/exact
 
 .PHONY: test-faults
-test-faults: tools ## every row of the fault matrix and of exactness at full length, with their tables, and every variant under load (about 40 minutes)
+test-faults: tools ## every row of the fault matrix and of exactness at full length, with their tables, and every variant under load (about 45 minutes)
 	@FAULTS=full $(GO) test -count=1 -v -timeout 60m ./test/integration/faults
 	@FAULTS=full $(GO) test -count=1 -timeout 60m ./test/integration/load
 	@FAULTS=full $(GO) test -count=1 -v -timeout 60m ./test/integration/exact
