@@ -20,10 +20,11 @@ REFERENCE_BIN = $(TOOLS)/ratelimit/$(REFERENCE)/service_cmd
 LANGUAGE_SERVER = $(TOOLS)/yaml-language-server/node_modules/yaml-language-server/bin/yaml-language-server
 export ENVOY_BIN
 
-# Every package but the tests of the whole, which need Envoy, and of pages, which need a browser. The fault matrix is about time and the tests under load are about
-# more calls than the machine can do, so each has the machine to itself and does not run under the race detector.
+# Every package but the tests of the whole, which need Envoy, and of pages, which need a browser. The fault matrix is about time, and the
+# tests under load and of exactness are about more calls than the machine can do, so each has the machine to itself and does not run
+# under the race detector.
 ROOMS = $$($(GO) list ./... | grep -vE '/test/(integration|demo|editor|browser)')
-WHOLE = $$($(GO) list ./test/integration/... | grep -vE '/(faults|load)$$')
+WHOLE = $$($(GO) list ./test/integration/... | grep -vE '/(exact|faults|load)$$')
 LINT  = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 # The commit goes into the program where git can tell it: not in a tarball, nor in somebody else's checkout.
@@ -92,13 +93,20 @@ integration: tools ## the assembled sidecar against a real Redis and a real Envo
 	@CGO_ENABLED=1 $(GO) test -count=1 -race $(WHOLE)
 	$(call headline,load)
 	@$(GO) test -count=1 ./test/integration/load
+	@$(MAKE) exact
 	$(call headline,fault matrix: the short rows)
 	@$(GO) test -count=1 -v ./test/integration/faults
 
+.PHONY: exact
+exact: tools ## what several sidecars admit together, held against ideal limiters, and beside sidecars of the version before: the short rows
+	$(call headline,exactness: the short rows)
+	@$(GO) test -count=1 -v ./test/integration/exact
+
 .PHONY: test-faults
-test-faults: tools ## every row of the fault matrix at full length, with its table, and every variant under load (about 20 minutes)
+test-faults: tools ## every row of the fault matrix and of exactness at full length, with their tables, and every variant under load (about 45 minutes)
 	@FAULTS=full $(GO) test -count=1 -v -timeout 60m ./test/integration/faults
 	@FAULTS=full $(GO) test -count=1 -timeout 60m ./test/integration/load
+	@FAULTS=full $(GO) test -count=1 -v -timeout 60m ./test/integration/exact
 
 .PHONY: test-demo
 test-demo: tools ## the image's build steps, the compose file against its specification, and the demo with its scripts
