@@ -14,8 +14,8 @@ import (
 
 // Doors reads requests and writes answers as the doors do.
 type Doors struct {
-	RLS    func(body []byte) (*descriptors.Request, error)          // a RateLimitRequest as JSON
-	HTTP   func(request *HTTPRequest) (*descriptors.Request, error) // as ext_authz reads it
+	RLS    func(body []byte) (*descriptors.Request, error) // a RateLimitRequest as JSON
+	HTTP   func(request *HTTPRequest) *descriptors.Request // as ext_authz reads it
 	Answer func(req *descriptors.Request, v *engine.Verdict) (rls, authz json.RawMessage, err error)
 }
 
@@ -160,7 +160,7 @@ func (a *API) asked(ask *ExplainRequest) (*descriptors.Request, *Problem) {
 	case ask.HTTP.Peer != "" && !isAddress(ask.HTTP.Peer):
 		return nil, bad("peer %q must be an address, such as 192.0.2.7", ask.HTTP.Peer)
 	default:
-		req, err = a.Doors.HTTP(ask.HTTP)
+		req = a.Doors.HTTP(ask.HTTP)
 	}
 	if err != nil {
 		return nil, cannot("%v", err)

@@ -231,9 +231,6 @@ func unitIndex(name string, from int) int {
 	return -1
 }
 
-// ParseDuration reads a duration as rule files have it, such as 250ms, 1h or 7d.
-func ParseDuration(text string) (time.Duration, error) { return parseDuration(text) }
-
 func badDuration(text string) error {
 	return fmt.Errorf("%q is no duration; write a whole number and a unit of ms, s, m, h or d, such as 250ms, 1m or 7d", clip(text))
 }

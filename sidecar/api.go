@@ -10,6 +10,7 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/extauthz"
+	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/rlsvc"
 )
 
@@ -35,8 +36,15 @@ func (s *Sidecar) api(rls *rlsvc.Service) (http.Handler, error) {
 }
 
 // parseHTTP reads a request as ext_authz would.
-func (s *Sidecar) parseHTTP(r *admin.HTTPRequest) (*descriptors.Request, error) {
-	return s.authz.Parse(extauthz.HTTP(*r))
+func (s *Sidecar) parseHTTP(r *admin.HTTPRequest) *descriptors.Request {
+	h := &extauthz.HTTP{Domain: r.Domain, Method: r.Method, Path: r.Path, Host: r.Host, Peer: r.Peer, Principal: r.Principal}
+	for name, value := range r.Headers {
+		h.Headers = append(h.Headers, identity.Header{Name: name, Value: value})
+	}
+	for key, value := range r.Context {
+		h.Extensions = append(h.Extensions, descriptors.Entry{Key: key, Value: value})
+	}
+	return s.authz.Parse(h)
 }
 
 // rulesNow is which rules are in use.

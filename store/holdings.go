@@ -16,6 +16,7 @@ const (
 	heatSlots    = 8192 // counters whose calls are counted
 	hotHits      = 8    // calls within hotWithin that make a counter hot
 	hotWithin    = 100 * time.Millisecond
+	hotFrom      = 40 * time.Millisecond  // after the first of them: a lone burst is over by then
 	leaseSpan    = 100 * time.Millisecond // the time for which a lease should last
 	leaseLeast   = 8                      // tokens; fewer are not worth a lease
 	leaseParts   = 4                      // a sidecar gets at most this part of its share of what is left
@@ -275,9 +276,9 @@ func (h *holdings) takeLocked(t *trip, i int, l *holding, now instant) bool {
 		n = 0
 	}
 	l.used = now
-	l.wanted += n
 	epoch, ok := l.take(n, now)
 	if ok {
+		l.wanted += n
 		t.held[i] = heldPart{of: l, epoch: epoch, n: n}
 		l.tell(&t.decisions[i], n, now)
 	}

@@ -53,13 +53,15 @@ func (h *holdings) room() int64 { return 2 * leaseLeast * leaseParts * h.sharers
 func (h *holdings) hot(hash uint64, now instant) bool {
 	slot := &h.heat[hash%heatSlots]
 	seen, stamp := slot.Load(), uint64(now.mono/int64(time.Millisecond))&0xffffffff
-	tag := hash >> 48
-	if seen>>48 != tag || stamp-seen>>16&0xffffffff > uint64(hotWithin.Milliseconds()) {
+	tag, passed := hash>>48, stamp-seen>>16&0xffffffff
+	if seen>>48 != tag || passed > uint64(hotWithin.Milliseconds()) {
 		slot.Store(tag<<48 | stamp<<16 | 1)
 		return false
 	}
-	slot.CompareAndSwap(seen, seen+1)
-	return seen&0xffff+1 >= hotHits
+	if seen&0xffff < hotHits {
+		slot.CompareAndSwap(seen, seen+1)
+	}
+	return seen&0xffff+1 >= hotHits && passed >= uint64(hotFrom.Milliseconds())
 }
 
 // begin begins to hold tokens of a counter, if there is a place for it.
@@ -67,8 +69,10 @@ func (h *holdings) begin(hash uint64, c *limit.Charge, now instant) {
 	slot := &h.slots[hash%holdingSlots]
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed || slot.Load() != nil {
-		h.drops.Add(1)
+	if other := slot.Load(); h.closed || other != nil {
+		if other != nil && other.key != c.Key {
+			h.drops.Add(1)
+		}
 		return
 	}
 	l := &holding{
@@ -119,13 +123,12 @@ func (l *holding) measure(now instant) {
 // askLocked reports what was spent, and asks for more. What dies soon is returned, or with last all that is held, and then no more is wanted.
 func (h *holdings) askLocked(l *holding, now instant, last bool) {
 	l.measure(now)
-	a := limit.Ask{Key: l.key, Limit: l.limit, Least: leaseLeast, Parts: leaseParts * h.sharers()}
+	a := limit.Ask{Key: l.key, Limit: l.limit, Least: min(leaseLeast, l.most), Parts: leaseParts * h.sharers()}
 	for i := range l.lots {
 		a.Reports[i] = h.reportLocked(&l.lots[i], now, last)
 	}
 	if !last && !h.young(l.key, &l.limit) {
-		a.Want = min(max(l.span(), leaseLeast), l.most) - l.left(now)
-		a.Want = max(a.Want, leaseLeast)
+		a.Want = max(min(l.span(), l.most)-l.left(now), 0)
 	}
 	if !h.calls.begin() {
 		return
