@@ -21,18 +21,21 @@ const (
 	exitRules    = 3 // a rule set does not load, so nothing was run
 	exitBroken   = 4 // the log has lines that cannot be read; the report is about the others
 	exitInternal = 5 // the program is at fault
+	exitServer   = 6 // the sidecar cannot be reached, or refuses
 )
 
 const about = `spillway works with Spillway's rules from a shell: it checks rule files, tests them, shows what a change of them means, and replays
-access logs against them.
+access logs against them. It also asks running sidecars, by their admin API: why a request is refused, what is left, who is limited; and it
+blocks, pardons and resets.
 
 Exit codes:
   0  all is well
-  1  the command found what it looks for: problems, failing tests, differences
+  1  the command found what it looks for: problems, failing tests, differences, a request that would be refused, rules that differ in a fleet
   2  wrong arguments, or a file that cannot be read or written
   3  a rule set does not load: all its problems are listed, and nothing was run
   4  a log has lines that cannot be read; the report is about the others
-  5  the program is at fault`
+  5  the program is at fault
+  6  the sidecar that was asked cannot be reached, or refuses`
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
@@ -84,6 +87,7 @@ func newRoot() *cobra.Command {
 	root.PersistentFlags().StringP("output", "o", "text", "format of what is printed: text or json; lint also sarif, replay also html")
 	must(root.RegisterFlagCompletionFunc("output", completeOutput))
 	root.AddCommand(newLint(), newTest(), newDiff(), newReplay(), newVersion())
+	root.AddCommand(newOperate()...)
 	return root
 }
 

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// unreachable is the error of a sidecar that does not answer, or refuses.
+type unreachable struct{ error }
+
+// Unwrap is the cause.
+func (u *unreachable) Unwrap() error { return u.error }
+
+const (
+	askWithin = 15 * time.Second
+	maxAnswer = 64 << 20
+)
+
+// ask sends a request to the sidecar, and returns its answer.
+func ask(cmd *cobra.Command, method, path string, body any, params url.Values) (map[string]any, error) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	at := strings.TrimSuffix(cmd.Flag("server").Value.String(), "/") + path
+	if len(params) > 0 {
+		at += "?" + params.Encode()
+	}
+	request, err := http.NewRequest(method, at, bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if file := cmd.Flag("token-file").Value.String(); file != "" {
+		token, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	}
+	transport, err := transportOf(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return send(&http.Client{Timeout: askWithin, Transport: transport}, request)
+}
+
+// send returns the answer as a document. A problem is an error with its detail.
+func send(client *http.Client, request *http.Request) (map[string]any, error) {
+	answer, err := client.Do(request)
+	if err != nil {
+		return nil, &unreachable{err}
+	}
+	defer answer.Body.Close()
+	var document map[string]any
+	err = json.NewDecoder(io.LimitReader(answer.Body, maxAnswer)).Decode(&document)
+	if err != nil {
+		return nil, &unreachable{fmt.Errorf("%s answers %s, which is no JSON: is it the debug port of a sidecar?", request.URL.Host, answer.Status)}
+	}
+	if answer.StatusCode != http.StatusOK {
+		return nil, &unreachable{fmt.Errorf("%s: %v", answer.Status, document["detail"])}
+	}
+	return document, nil
+}
+
+// transportOf is how the sidecar is reached.
+func transportOf(cmd *cobra.Command) (*http.Transport, error) {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	if file := cmd.Flag("ca").Value.String(); file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		cfg.RootCAs = x509.NewCertPool()
+		if !cfg.RootCAs.AppendCertsFromPEM(text) {
+			return nil, errors.New(file + " holds no certificate in PEM")
+		}
+	}
+	if cert := cmd.Flag("cert").Value.String(); cert != "" {
+		pair, err := tls.LoadX509KeyPair(cert, cmd.Flag("key-file").Value.String())
+		if err != nil {
+			return nil, err
+		}
+		cfg.Certificates = []tls.Certificate{pair}
+	}
+	return &http.Transport{TLSClientConfig: cfg, Proxy: nil}, nil
+}
+
+// printTree writes a document for people: a line for each value, indented by what it belongs to.
+func printTree(w io.Writer, value any, indent string) {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			printField(w, name, value[name], indent)
+		}
+	case []any:
+		for _, one := range value {
+			if leaf(one) {
+				fmt.Fprintf(w, "%s- %v\n", indent, one)
+				continue
+			}
+			fmt.Fprintf(w, "%s-\n", indent)
+			printTree(w, one, indent+"  ")
+		}
+	}
+}
+
+// printField writes one field, on its line where it fits.
+func printField(w io.Writer, name string, value any, indent string) {
+	if leaf(value) {
+		fmt.Fprintf(w, "%s%s: %v\n", indent, name, shown(value))
+		return
+	}
+	fmt.Fprintf(w, "%s%s:\n", indent, name)
+	printTree(w, value, indent+"  ")
+}
+
+// leaf reports whether a value fits on the line of its name.
+func leaf(value any) bool {
+	switch value := value.(type) {
+	case map[string]any:
+		return len(value) == 0
+	case []any:
+		return len(value) == 0
+	}
+	return true
+}
+
+// shown is a value that fits on a line.
+func shown(value any) any {
+	switch value := value.(type) {
+	case nil, map[string]any, []any:
+		return "none"
+	case float64:
+		return json.Number(strings.TrimSuffix(fmt.Sprintf("%.3f", value), ".000"))
+	default:
+		return value
+	}
+}
