@@ -10,19 +10,19 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// whom are the flags that name an identity, with their names in the API.
-var whom = []struct{ flag, field, help string }{
-	{"domain", "domain", "domain of the rules; may be left out where there is one"},
-	{"user", "user", "a user"},
-	{"tenant", "tenant", "a tenant"},
-	{"api-key", "api_key", "the id of an API key"},
-	{"ip", "ip", "an address or a network"},
+// whom are the flags that name an identity.
+var whom = []struct{ flag, help string }{
+	{"domain", "domain of the rules; may be left out where there is one"},
+	{"user", "a user"},
+	{"tenant", "a tenant"},
+	{"api-key", "the id of an API key"},
+	{"ip", "an address or a network"},
 }
 
 // counted are the flags that name counters besides.
-var counted = []struct{ flag, field, help string }{
-	{"endpoint", "endpoint", "a path, for rules that count by it"},
-	{"tier", "tier", "a tier, for rules that count by it"},
+var counted = []struct{ flag, help string }{
+	{"endpoint", "a path, for rules that count by it"},
+	{"tier", "a tier, for rules that count by it"},
 }
 
 // newOperate makes the commands that ask a running sidecar.
@@ -70,14 +70,11 @@ func newChange(name, short, example string, counters bool, more func(*cobra.Comm
 // fieldNames are the fields of flags that are called otherwise.
 var fieldNames = map[string]string{"api-key": "api_key", "dry-run": "dry_run"}
 
-// connecting are the flags that are no fields.
-var connecting = map[string]bool{"server": true, "token-file": true, "ca": true, "cert": true, "key-file": true, "output": true, "help": true}
-
 // take fills in the fields of the flags that are given.
 func take(cmd *cobra.Command, body map[string]any) {
 	for _, name := range []string{"domain", "user", "tenant", "api-key", "ip", "endpoint", "tier", "keys", "reason", "for", "until", "note", "lift", "dry-run"} {
 		f := cmd.Flags().Lookup(name)
-		if f == nil || !f.Changed || connecting[name] {
+		if f == nil || !f.Changed {
 			continue
 		}
 		field := name
