@@ -15,11 +15,15 @@ func undecide(decisions []limit.Decision, reason string, unknown bool) {
 	}
 }
 
-// peeks appends to dst each charge as a question about what is left: it takes nothing, whatever the charge was.
+// peeks appends to dst each charge as a question about what is left: it takes nothing, whatever the charge was. The mode of a charge with a
+// penalty stays, because a cool-down refuses nothing in shadow.
 func peeks(dst, charges []limit.Charge) []limit.Charge {
 	for _, c := range charges {
 		c.Op = limit.Peek
-		c.Each = false
+		c.Each = c.Penalty != nil
+		if c.Penalty == nil {
+			c.Mode = limit.Shadow
+		}
 		c.Cost = max(c.Cost, 1)
 		dst = append(dst, c)
 	}
