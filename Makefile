@@ -20,10 +20,11 @@ REFERENCE_BIN = $(TOOLS)/ratelimit/$(REFERENCE)/service_cmd
 LANGUAGE_SERVER = $(TOOLS)/yaml-language-server/node_modules/yaml-language-server/bin/yaml-language-server
 export ENVOY_BIN
 
-# Every package but the tests of the whole, which need Envoy. The fault matrix is about time and the tests under load are about
-# more calls than the machine can do, so each has the machine to itself and does not run under the race detector.
-ROOMS = $$($(GO) list ./... | grep -vE '/test/(integration|demo|editor)')
-WHOLE = $$($(GO) list ./test/integration/... | grep -vE '/(faults|load)$$')
+# Every package but the tests of the whole, which need Envoy, and of pages, which need a browser. The fault matrix is about time, and the
+# tests under load and of exactness are about more calls than the machine can do, so each has the machine to itself and does not run
+# under the race detector.
+ROOMS = $$($(GO) list ./... | grep -vE '/test/(integration|demo|editor|browser)')
+WHOLE = $$($(GO) list ./test/integration/... | grep -vE '/(exact|faults|load)$$')
 LINT  = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 # The commit goes into the program where git can tell it: not in a tarball, nor in somebody else's checkout.
@@ -38,7 +39,7 @@ help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## build the sidecar into bin/
+build: ## build the sidecar and the command spillway into bin/
 	@$(GO) build -buildvcs=$(VCS) -o $(BIN)/ ./cmd/...
 
 .PHONY: run
@@ -53,7 +54,7 @@ demo: demo-tools build ## Envoy, two sidecars, Redis and an upstream from exampl
 .PHONY: test
 test: ## install what is missing, then lint, unit, race, contract, integration and manifest tests
 	@export SPILLWAY_T0=$$(date +%s); \
-	$(MAKE) tools lint unit race integration test-demo manifests editor; \
+	$(MAKE) tools lint unit race rule-tests browser integration test-demo manifests editor; \
 	printf '\n== all green in %s s; skipped: nothing, no test can skip\n' "$$(( $$(date +%s) - SPILLWAY_T0 ))"
 
 .PHONY: lint
@@ -74,6 +75,16 @@ race: ## the same under the race detector, which repeats the long ones less ofte
 	$(call headline,unit and contract tests under the race detector)
 	@CGO_ENABLED=1 $(GO) test -race $(ROOMS)
 
+.PHONY: rule-tests
+rule-tests: ## the rules of examples/rules against their tests, by the command that users run
+	$(call headline,rule tests)
+	@$(GO) run ./cmd/spillway test examples/rules/tests
+
+.PHONY: browser
+browser: tools ## pages in a real Chromium
+	$(call headline,browser)
+	@$(GO) test -count=1 ./test/browser
+
 .PHONY: integration
 integration: tools ## the assembled sidecar against a real Redis and a real Envoy, also built with the race detector
 	$(call headline,integration tests)
@@ -82,13 +93,20 @@ integration: tools ## the assembled sidecar against a real Redis and a real Envo
 	@CGO_ENABLED=1 $(GO) test -count=1 -race $(WHOLE)
 	$(call headline,load)
 	@$(GO) test -count=1 ./test/integration/load
+	@$(MAKE) exact
 	$(call headline,fault matrix: the short rows)
 	@$(GO) test -count=1 -v ./test/integration/faults
 
+.PHONY: exact
+exact: tools ## what several sidecars admit together, held against ideal limiters, and beside sidecars of the version before: the short rows
+	$(call headline,exactness: the short rows)
+	@$(GO) test -count=1 -v ./test/integration/exact
+
 .PHONY: test-faults
-test-faults: tools ## every row of the fault matrix at full length, with its table, and every variant under load (about 20 minutes)
+test-faults: tools ## every row of the fault matrix and of exactness at full length, with their tables, and every variant under load (about 45 minutes)
 	@FAULTS=full $(GO) test -count=1 -v -timeout 60m ./test/integration/faults
 	@FAULTS=full $(GO) test -count=1 -timeout 60m ./test/integration/load
+	@FAULTS=full $(GO) test -count=1 -v -timeout 60m ./test/integration/exact
 
 .PHONY: test-demo
 test-demo: tools ## the image's build steps, the compose file against its specification, and the demo with its scripts
@@ -124,7 +142,7 @@ fuzz: ## every fuzz target for FUZZ_TIME (60s)
 	done
 
 .PHONY: bench
-bench: build $(REFERENCE_BIN) ## compare with envoyproxy/ratelimit on one Redis (about 9 minutes; BENCH_ROUNDS, BENCH_SECONDS, BENCH_CASES, BENCH_PARTS)
+bench: build $(REFERENCE_BIN) ## compare with envoyproxy/ratelimit on one Redis (about 11 minutes; BENCH_ROUNDS, BENCH_SECONDS, BENCH_CASES, BENCH_PARTS)
 	@command -v redis-server >/dev/null || ./tools/packages redis-server
 	@$(GO) build -buildvcs=false -o $(BIN)/ ./bench
 	@BENCH_REFERENCE=$(REFERENCE_BIN) BENCH_SIDECAR=$(BIN)/sidecar exec $(BIN)/bench
@@ -138,13 +156,14 @@ micro: ## benchmarks of match, decide, encode, script and door (MICRO=regexp, MI
 	@$(GO) test -run '^$$' -bench '$(MICRO)' -benchtime $(MICRO_TIME) -benchmem ./...
 
 .PHONY: docs
-docs: ## write docs/metrics.md, docs/environment.md and docs/rules.schema.json anew, from the code
-	@$(GO) test -count=1 -run '^TestReference' . -update
+docs: ## write docs/metrics.md, docs/environment.md, docs/command.md and docs/rules.schema.json anew, from the code
+	@$(GO) test -count=1 -run '^TestReference' . ./cmd/spillway -update
 
 .PHONY: tools
-tools: demo-tools $(LANGUAGE_SERVER) ## install redis-server, a C compiler, curl, promtool, Envoy and the YAML language server where they are missing
+tools: demo-tools $(LANGUAGE_SERVER) ## install redis-server, a C compiler, curl, promtool, Chromium, Envoy and the YAML language server where they are missing
 	@command -v cc >/dev/null || ./tools/packages gcc libc6-dev # for the race detector
 	@command -v promtool >/dev/null || ./tools/packages prometheus
+	@command -v chromium >/dev/null || ./tools/packages chromium
 
 .PHONY: demo-tools
 demo-tools: ## install redis-server, curl and Envoy where they are missing

@@ -20,6 +20,9 @@ import (
 // said in lacks.
 var yamlFiles = []struct{ pattern, test, text, lacks string }{
 	{"examples/rules/*.yaml", "rules/examples_test.go", "func TestExamplesLoadWithoutAWarning", ""},
+	{"examples/rules/tests/*.yaml", "cmd/spillway/main_test.go", "func TestExamplesPassTheirTests", ""},
+	{"examples/replay/*.yaml", "cmd/spillway/docs_test.go", "func TestPagesShowWhatTheProgramPrints", ""},
+	{"ruletest/testdata/*.yaml", "ruletest/ruletest_test.go", "rules: rules.yaml", ""},
 	{"examples/envoy/envoy.yaml", "test/integration/config_test.go", "func TestExampleIsValid", ""},
 	{"examples/envoy/ext_authz.yaml", "test/integration/authz_world_test.go", "func TestAuthzExampleIsValid", ""},
 	{"examples/envoy/tls.yaml", "test/integration/tls_test.go", "func TestEnvoyAsksOverTLS", ""},

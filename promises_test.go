@@ -52,6 +52,34 @@ func TestPromisesNameTheirTests(t *testing.T) {
 	}
 }
 
+// TestUpgradePageIsTrue holds the page about upgrades to the tests: each of its promises names one that exists, and each row of the table of
+// exactness that it quotes is there.
+func TestUpgradePageIsTrue(t *testing.T) {
+	const name = "docs/upgrade.md"
+	namesExist(t, name)
+	text := page(t, name)
+	rows := 0
+	for line := range strings.Lines(text) {
+		proof, is := proofIn(strings.TrimSpace(line))
+		if !is {
+			continue
+		}
+		rows++
+		if !slices.ContainsFunc(namesIn(proof), prover.MatchString) {
+			t.Errorf("%s: no test stands behind %s", name, line)
+		}
+	}
+	if rows < 5 {
+		t.Errorf("%s has %d rows of promises: its table has another shape than this test reads", name, rows)
+	}
+	table := page(t, "test/integration/exact/scenarios_test.go")
+	for _, row := range regexp.MustCompile(`"[^"]+"`).FindAllString(strings.ReplaceAll(text, "\n  ", " "), -1) {
+		if !strings.Contains(table, "{"+row+",") {
+			t.Errorf("%s quotes %s, which is no row of the table", name, row)
+		}
+	}
+}
+
 // namesIn are the backquoted words of a text.
 func namesIn(text string) []string {
 	var names []string

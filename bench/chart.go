@@ -9,7 +9,7 @@ import (
 // The measures of the chart, in pixels.
 const (
 	chartWidth = 860
-	labelWidth = 150
+	labelWidth = 190
 	panelGap   = 70
 	barHeight  = 15
 	rowHeight  = 2*barHeight + 18

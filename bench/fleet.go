@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// program is one of the two servers that are compared.
+// program is one of the servers that are compared.
 type program struct {
 	name string // in tables
 	bin  string
@@ -19,6 +19,7 @@ type program struct {
 const (
 	spillway  = "Spillway"
 	reference = "reference"
+	unleased  = "LEASES=false" // the sidecar with this setting
 )
 
 // programs are both servers. The reference server would write a line of JSON for each call, or send to a statsd that is not there:
@@ -26,6 +27,14 @@ const (
 func programs(set settings) []program {
 	return []program{
 		{reference, set.Reference, append([]string{"DISABLE_STATS=true", "RUNTIME_WATCH_ROOT=false"}, set.ReferenceEnv...), ofReference},
+		{spillway, set.Sidecar, set.SidecarEnv, ofSidecar},
+	}
+}
+
+// leasePrograms are the sidecar without leases and as it is.
+func leasePrograms(set settings) []program {
+	return []program{
+		{unleased, set.Sidecar, slices.Concat(set.SidecarEnv, []string{unleased}), ofSidecar},
 		{spillway, set.Sidecar, set.SidecarEnv, ofSidecar},
 	}
 }

@@ -62,19 +62,14 @@ func serveLoad(ctx context.Context, in io.Reader, out io.Writer) error {
 		return err
 	}
 	defer l.close()
-	warm := l.closed(ctx, o.Warm)
+	warm := l.flow(ctx, o.Warm)
 	fmt.Fprintln(out, "warm")
 	_, err = lines.ReadBytes('\n')
 	if err != nil {
 		return err
 	}
 	before, begin := cpuOfThisProcess(), time.Now()
-	var t tally
-	if o.Rate > 0 {
-		t = l.open(ctx, o.Run)
-	} else {
-		t = l.closed(ctx, o.Run)
-	}
+	t := l.flow(ctx, o.Run)
 	elapsed, cpu := time.Since(begin), cpuOfThisProcess()-before
 	fmt.Fprintln(out, "done")
 	slices.Sort(t.latencies)
@@ -169,6 +164,15 @@ func (c *caller) call(from time.Time) {
 			c.tally.refused++
 		}
 	}
+}
+
+// flow makes the calls of the order for some time: an open loop if it has a rate, else a closed one. The warm-up of an open loop has its
+// rate, too, so that it does not spend a limit which the rate stays below.
+func (l *load) flow(ctx context.Context, length time.Duration) tally {
+	if l.order.Rate > 0 {
+		return l.open(ctx, length)
+	}
+	return l.closed(ctx, length)
 }
 
 // closed keeps a number of calls in flight: each caller makes its next call when it has the answer to the last.

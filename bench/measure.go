@@ -14,6 +14,7 @@ type figures struct {
 	Server, Redis, Load     float64 // processor time
 	P50, P99                float64 // milliseconds
 	Commands, Trips, Allocs float64 // per decision
+	Calls                   float64 // of scripts that Redis ran per decision
 	Script                  float64 // microseconds of a script in Redis; NaN without one
 	Rate                    float64 // calls per second that an open loop makes
 	Others                  float64 // share of the processors that programs outside the benchmark used
@@ -142,7 +143,8 @@ func figuresOf(before, after counters, seen outcome) figures {
 	micros := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) / n }
 	ours := after.server - before.server + after.redis - before.redis + seen.CPU
 	script := math.NaN()
-	if calls := float64(after.counts.Scripts.Calls - before.counts.Scripts.Calls); calls/n > housekeeping {
+	calls := float64(after.counts.Scripts.Calls - before.counts.Scripts.Calls)
+	if calls/n > housekeeping {
 		script = float64(after.counts.Scripts.Micros-before.counts.Scripts.Micros) / calls
 	}
 	return figures{
@@ -156,6 +158,7 @@ func figuresOf(before, after counters, seen outcome) figures {
 		Commands:  float64(after.counts.Commands-before.counts.Commands-1) / n,
 		Trips:     float64(after.counts.Reads-before.counts.Reads-1) / n,
 		Script:    script,
+		Calls:     calls / n,
 		Others:    max(0, ratio(float64(after.machine.busy-before.machine.busy-ours), float64(after.machine.all-before.machine.all))),
 		Errors:    seen.Errors, FirstError: seen.FirstError,
 	}

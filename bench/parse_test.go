@@ -83,6 +83,16 @@ func TestMetricsAreAddedUp(t *testing.T) {
 	}
 }
 
+func TestMetricsOfASidecarAreRead(t *testing.T) {
+	got, err := parseMetrics("go_memstats_mallocs_total 10\nspillway_degraded_decisions_total{rule=\"a\"} 2\n")
+	if want := (self{Allocations: 10, WithoutRedis: 2}); err != nil || got != want {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+	if _, err := parseMetrics("spillway_redis_trips_total 7\n"); err == nil {
+		t.Error("no error without a count of allocations")
+	}
+}
+
 func TestStatsOfTheReferenceServerAreRead(t *testing.T) {
 	got, err := parseStats("cmdline: [\"x\"]\nmemstats: {\"Alloc\":1,\"Mallocs\":123}\n")
 	if err != nil || got.Allocations != 123 {
@@ -103,7 +113,7 @@ func TestFiguresAreThoseBetweenTwoMoments(t *testing.T) {
 		counts: redisCounts{Commands: 100 + 40_001, Reads: 50 + 2_001, Scripts: commandCount{10_000, 90_000}},
 	}
 	got := figuresOf(before, after, outcome{Decisions: 10_000, Elapsed: 2 * time.Second, CPU: 400 * time.Millisecond, P50: 3 * time.Millisecond, P99: 7 * time.Millisecond})
-	want := figures{Decisions: 10_000, PerSecond: 5000, Server: 100, Redis: 10, Load: 40, P50: 3, P99: 7, Commands: 4, Trips: 0.2, Script: 9, Others: 0.25}
+	want := figures{Decisions: 10_000, PerSecond: 5000, Server: 100, Redis: 10, Load: 40, P50: 3, P99: 7, Commands: 4, Trips: 0.2, Calls: 1, Script: 9, Others: 0.25}
 	if got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}

@@ -12,6 +12,7 @@ func perSecond(f figures) float64 { return f.PerSecond }
 func redisCPU(f figures) float64  { return f.Redis }
 func serverCPU(f figures) float64 { return f.Server }
 func sumCPU(f figures) float64    { return f.Server + f.Redis }
+func calls(f figures) float64     { return f.Calls }
 
 // median is that of a figure over the rounds of a server, and NaN where it was not measured.
 func (s *study) median(server string, of func(figures) float64) float64 {
@@ -25,7 +26,7 @@ func (s *study) median(server string, of func(figures) float64) float64 {
 // servers are the names of those that were measured, in the order of tables.
 func (s *study) servers() []string {
 	var all []string
-	for _, name := range []string{reference, spillway} {
+	for _, name := range []string{reference, unleased, spillway} {
 		if len(s.Rounds[name]) > 0 {
 			all = append(all, name)
 		}
@@ -37,17 +38,19 @@ func (s *study) servers() []string {
 var columns = []struct {
 	head string
 	of   func(figures) float64
+	text func(float64) string
 }{
-	{"decisions/s", perSecond},
-	{"server µs", serverCPU},
-	{"Redis µs", redisCPU},
-	{"load µs", func(f figures) float64 { return f.Load }},
-	{"p50 ms", func(f figures) float64 { return f.P50 }},
-	{"p99 ms", func(f figures) float64 { return f.P99 }},
-	{"commands", func(f figures) float64 { return f.Commands }},
-	{"trips", func(f figures) float64 { return f.Trips }},
-	{"script µs", func(f figures) float64 { return f.Script }},
-	{"allocations", func(f figures) float64 { return f.Allocs }},
+	{"decisions/s", perSecond, number},
+	{"server µs", serverCPU, number},
+	{"Redis µs", redisCPU, number},
+	{"load µs", func(f figures) float64 { return f.Load }, number},
+	{"p50 ms", func(f figures) float64 { return f.P50 }, number},
+	{"p99 ms", func(f figures) float64 { return f.P99 }, number},
+	{"calls", calls, fine},
+	{"commands", func(f figures) float64 { return f.Commands }, number},
+	{"trips", func(f figures) float64 { return f.Trips }, number},
+	{"script µs", func(f figures) float64 { return f.Script }, number},
+	{"allocations", func(f figures) float64 { return f.Allocs }, number},
 }
 
 // tableOf has the medians of studies, a row for each server.
@@ -61,7 +64,7 @@ func tableOf(studies ...*study) table {
 		for _, server := range s.servers() {
 			row := []string{s.Case.Name, server}
 			for _, c := range columns {
-				row = append(row, number(s.median(server, c.of)))
+				row = append(row, c.text(s.median(server, c.of)))
 			}
 			t.rows = append(t.rows, append(row, thousands(int64(s.withoutRedis(server)))))
 		}
@@ -71,9 +74,14 @@ func tableOf(studies ...*study) table {
 
 // withoutRedis is the sum over all rounds.
 func (s *study) withoutRedis(server string) float64 {
+	return s.sum(server, func(f figures) float64 { return f.WithoutRedis })
+}
+
+// sum is that of a figure over all rounds of a server.
+func (s *study) sum(server string, of func(figures) float64) float64 {
 	sum := 0.0
 	for _, f := range s.Rounds[server] {
-		sum += f.WithoutRedis
+		sum += of(f)
 	}
 	return sum
 }
@@ -108,27 +116,30 @@ func (s *study) faults() []string {
 	return all
 }
 
-// ratios is the table of the sidecar to the reference server, with the goals.
+// ratios is the table of the sidecar to what it is compared with, and of its calls, with the goals.
 func ratios(studies []*study) table {
-	t := table{head: []string{"case", "CPU of server + Redis", "goal", "Redis alone", "goal", "decisions per second", "goal"}, left: 1}
+	t := table{head: []string{"case", "CPU of server + Redis", "goal", "Redis alone", "goal", "decisions per second", "goal", "calls per decision", "goal"}, left: 1}
 	for _, s := range studies {
 		if len(s.faults()) > 0 {
-			t.rows = append(t.rows, []string{s.Case.Name, "no result", "", "no result", "", "no result", ""})
+			t.rows = append(t.rows, []string{s.Case.Name, "no result", "", "no result", "", "no result", "", "no result", ""})
 			continue
 		}
+		g := s.goal()
 		t.rows = append(t.rows, []string{
-			s.Case.Name, number(s.ratio(sumCPU)), atMost(s.Case.Goal.CPU), number(s.redisRatio()), atMost(s.Case.Goal.Redis), number(s.ratio(perSecond)), atLeast(s.Case.Goal.PerSecond),
+			s.Case.Name, number(s.ratio(sumCPU)), atMost(g.CPU), number(s.redisRatio()), atMost(g.Redis), number(s.ratio(perSecond)), atLeast(g.PerSecond),
+			fine(s.median(spillway, calls)), atMost(g.Calls),
 		})
 	}
 	return t
 }
 
-// ratio is the median of the ratios of the sidecar to the reference server in each round. The two turns of a round follow one another,
+// ratio is the median of the ratios of the sidecar to what it is compared with, the first server of the table, in each round. The two turns of a round follow one another,
 // so other programs disturb both alike.
 func (s *study) ratio(of func(figures) float64) float64 {
 	var all []float64
-	for i := range min(len(s.Rounds[spillway]), len(s.Rounds[reference])) {
-		all = append(all, ratio(of(s.Rounds[spillway][i]), of(s.Rounds[reference][i])))
+	base := s.Rounds[s.servers()[0]]
+	for i := range min(len(s.Rounds[spillway]), len(base)) {
+		all = append(all, ratio(of(s.Rounds[spillway][i]), of(base[i])))
 	}
 	return median(all)
 }
@@ -149,14 +160,14 @@ func atMost(g float64) string {
 	case g == 0:
 		return "0"
 	}
-	return fmt.Sprintf("≤ %.2g", g)
+	return fmt.Sprintf("≤ %.3g", g)
 }
 
 func atLeast(g float64) string {
 	if g < 0 {
 		return ""
 	}
-	return fmt.Sprintf("≥ %.2g", g)
+	return fmt.Sprintf("≥ %.3g", g)
 }
 
 // of are the studies of a part.
@@ -166,10 +177,13 @@ func of(studies []*study, part string) []*study {
 
 // report prints the ratios and writes the files. It fails when a study is no result.
 func (s *session) report(out io.Writer) error {
-	for _, part := range []string{"closed", "four"} {
+	for _, part := range []string{"closed", "four", "leases"} {
 		if studies := of(s.studies, part); len(studies) > 0 {
-			fmt.Fprintf(out, "Ratios of %s to %s. %s:\n\n%s\n", spillway, reference, titles[part], ratios(studies).terminal())
+			fmt.Fprintf(out, "Ratios of %s to %s. %s:\n\n%s\n", spillway, studies[0].servers()[0], titles[part], ratios(studies).terminal())
 		}
+	}
+	if studies := of(s.studies, "global"); len(studies) > 0 {
+		fmt.Fprintf(out, "%s\n\n%s\n", titles["global"], globalTable(studies...).terminal())
 	}
 	err := s.write(out)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -13,8 +14,8 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 // sample is a study in which the sidecar takes half of the reference server's time.
 func sample(part string, c testCase) *study {
-	one := figures{Decisions: 30_000, PerSecond: 15_000, Server: 80, Redis: 10, Load: 25, P50: 3.6, P99: 12, Commands: 2, Trips: 0.65, Script: math.NaN(), Allocs: 190}
-	two := figures{Decisions: 60_000, PerSecond: 30_000, Server: 35, Redis: 10, Load: 25, P50: 1.8, P99: 6, Commands: 4, Trips: 0.2, Script: 8.5, Allocs: 60}
+	one := figures{Decisions: 30_000, PerSecond: 15_000, Server: 80, Redis: 10, Load: 25, P50: 3.6, P99: 12, Commands: 2, Trips: 0.65, Script: math.NaN(), Calls: math.NaN(), Allocs: 190}
+	two := figures{Decisions: 60_000, PerSecond: 30_000, Server: 35, Redis: 10, Load: 25, P50: 1.8, P99: 6, Commands: 4, Trips: 0.2, Script: 8.5, Calls: 0.0153, Allocs: 60}
 	return &study{Part: part, Case: c, Rounds: map[string][]figures{reference: {one, one, one}, spillway: {two, two, two}}}
 }
 
@@ -23,7 +24,29 @@ func samples() []*study {
 	for _, c := range cases {
 		all = append(all, sample("closed", c))
 	}
-	return append(all, sample("open", cases[0]), sample("four", cases[0]))
+	return append(all, sample("open", cases[0]), sample("four", cases[0]), sample("four", cases[2]), leaseSample(cases[0]), leaseSample(cases[2]),
+		alone(sample("global", capacityCase)), alone(sample("global", globalCase)))
+}
+
+// leaseSample is a study of the sidecar without leases and with them.
+func leaseSample(c testCase) *study {
+	s := alone(sample("leases", c))
+	for _, f := range s.Rounds[spillway] {
+		f.Server, f.Calls = 55, 1
+		s.Rounds[unleased] = append(s.Rounds[unleased], f)
+	}
+	return s
+}
+
+// alone is a study of the sidecar only. With an open loop it has a rate.
+func alone(s *study) *study {
+	delete(s.Rounds, reference)
+	for i := range s.Rounds[spillway] {
+		if s.Case.Short == globalCase.Short {
+			s.Rounds[spillway][i].Rate = 30_000.4
+		}
+	}
+	return s
 }
 
 func golden(t *testing.T, name, got string) {
@@ -64,6 +87,7 @@ func TestPageOfARunThatIsNoResult(t *testing.T) {
 	studies[2].Rounds[spillway][2].Wrong = 5000
 	with := here
 	with.Others, with.SidecarEnv = 0.3, []string{"STORE_BUDGET=500ms"}
+	studies[len(studies)-1].Rounds[spillway][0].Wrong, studies[len(studies)-1].Rounds[spillway][0].Refused = 400, 400
 	golden(t, "bad-page.golden", page(with, studies))
 	golden(t, "bad-chart.golden", chart(of(studies, "closed")))
 }
@@ -108,5 +132,51 @@ func TestRatiosAreTakenRoundByRound(t *testing.T) {
 	s.Rounds[spillway][0].Server = 1000
 	if got := s.ratio(sumCPU); got != 0.5 {
 		t.Errorf("the ratio is %v, want 0.5: that of two rounds of three", got)
+	}
+}
+
+func TestGoalsAreThoseOfThePart(t *testing.T) {
+	hot := cases[slices.IndexFunc(cases, func(c testCase) bool { return c.Short == "hot" })]
+	for part, want := range map[string]goal{
+		"closed": {0.60, 1.2, 1.6, -1}, "four": {0.33, 1.2, 1.6, 0.02}, "leases": {-1, -1, -1, -1}, "open": {-1, -1, -1, -1},
+	} {
+		if got := sample(part, hot).goal(); got != want {
+			t.Errorf("one hot key in the part %s has the goals %v, want %v", part, got, want)
+		}
+	}
+	for part, all := range goals {
+		for short := range all {
+			if !slices.ContainsFunc(cases, func(c testCase) bool { return c.Short == short && (part == "closed" || slices.Contains(c.Also, part)) }) {
+				t.Errorf("there are goals for %s in the part %s, but no such rounds", short, part)
+			}
+		}
+	}
+}
+
+func TestGoalsKeepTheirDigits(t *testing.T) {
+	for value, want := range map[float64]string{-1: "", 0: "0", 0.02: "≤ 0.02", 0.5: "≤ 0.5", 1.01: "≤ 1.01", 5: "≤ 5"} {
+		if got := atMost(value); got != want {
+			t.Errorf("a goal of at most %v is written %q, want %q", value, got, want)
+		}
+	}
+}
+
+func TestLeasesAreComparedWithTheSidecarWithoutThem(t *testing.T) {
+	s := leaseSample(cases[0])
+	if got, want := s.servers(), []string{unleased, spillway}; !slices.Equal(got, want) {
+		t.Errorf("the servers are %v, want %v", got, want)
+	}
+	if got, want := s.ratio(sumCPU), 45.0/65; got != want {
+		t.Errorf("the ratio is %v, want %v", got, want)
+	}
+}
+
+func TestSharesOfACore(t *testing.T) {
+	f := figures{PerSecond: 20_000, Redis: 2, Server: 60}
+	if got := share(redisCPU)(f); got != 4 {
+		t.Errorf("20,000 decisions of 2 µs in a second take %v %% of a core, want 4", got)
+	}
+	if got := share(serverCPU)(f); got != 120 {
+		t.Errorf("20,000 decisions of 60 µs in a second take %v %% of a core, want 120", got)
 	}
 }

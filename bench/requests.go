@@ -12,14 +12,17 @@ import (
 )
 
 // encode returns the requests of a case as bytes, so that the load generator only chooses among them. Request i has value i in its
-// first descriptor; each further descriptor has a value of its own, drawn uniformly.
+// first descriptor; each further descriptor has a value of its own, drawn uniformly, or with Shared value 0.
 func encode(w work, r *rand.Rand) ([]mem.BufferSlice, error) {
 	all := make([]mem.BufferSlice, w.Values)
 	for i := range all {
 		request := &rls.RateLimitRequest{Domain: w.Domain}
 		for k, key := range w.Keys {
 			value := i
-			if k > 0 {
+			switch {
+			case k > 0 && w.Shared:
+				value = 0
+			case k > 0:
 				value = r.IntN(w.Values)
 			}
 			entry := &common.RateLimitDescriptor_Entry{Key: key, Value: fmt.Sprintf("v%06d", value)}

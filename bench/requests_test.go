@@ -44,6 +44,22 @@ func TestRequestsHaveTheDescriptorsOfTheirCase(t *testing.T) {
 	}
 }
 
+func TestSharedDescriptorsHaveOneValue(t *testing.T) {
+	all, err := encode(work{Domain: "d", Keys: []string{"a", "b", "c"}, Values: 100, Shared: true}, rand.New(rand.NewPCG(1, 2)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]map[string]bool{"a": {}, "b": {}, "c": {}}
+	for _, bytes := range all {
+		for _, d := range decode(t, bytes.Materialize()).Descriptors {
+			values[d.Entries[0].Key][d.Entries[0].Value] = true
+		}
+	}
+	if len(values["a"]) != 100 || len(values["b"]) != 1 || len(values["c"]) != 1 {
+		t.Errorf("the descriptors have %d, %d and %d values, want 100, 1 and 1", len(values["a"]), len(values["b"]), len(values["c"]))
+	}
+}
+
 func TestUniformDrawReachesEveryRequestAlike(t *testing.T) {
 	const n, draw = 100, 100_000
 	next := draws(work{Values: n}, rand.New(rand.NewPCG(1, 2)))

@@ -13,6 +13,11 @@ import (
 // aboutRatios stands above the table of ratios.
 const aboutRatios = "A ratio is the median of the rounds' ratios; on a busy machine it differs from the ratio of the medians below."
 
+// aboutTables stands above the table of a part, where its title does not say enough.
+var aboutTables = map[string]string{
+	"global": "What Redis, all sidecars and the load generator take is in percent of one core. The closed loop finds what this machine can do. The open loop makes half as many calls, and never more than nine tenths of the limit.\n\n",
+}
+
 // titles of the parts.
 var titles = map[string]string{
 	"closed":     "Closed loop, 64 calls in flight, two servers",
@@ -20,6 +25,8 @@ var titles = map[string]string{
 	"lone":       "One caller at a time, on one of two servers",
 	"four":       "Closed loop, 64 calls in flight, four servers",
 	"algorithms": "Spillway's algorithms over 100,000 keys, closed loop, two sidecars",
+	"leases":     "Leases off and on, closed loop, 64 calls in flight, two sidecars",
+	"global":     "One global limit of 100,000 a second, four sidecars",
 }
 
 // surroundings are what figures depend on.
@@ -114,9 +121,12 @@ func page(here surroundings, studies []*study) string {
 	if four := of(studies, "four"); len(four) > 0 {
 		out.WriteString("\n" + titles["four"] + ".\n\n" + ratios(four).markdown())
 	}
+	if leases := of(studies, "leases"); len(leases) > 0 {
+		out.WriteString("\n## Ratios of Spillway to itself with `LEASES=false`\n\n" + titles["leases"] + ".\n\n" + ratios(leases).markdown())
+	}
 	for _, part := range parts {
 		if some := of(studies, part); len(some) > 0 {
-			out.WriteString("\n## " + titles[part] + "\n\n" + tableOf(some...).markdown())
+			out.WriteString("\n## " + titles[part] + "\n\n" + aboutTables[part] + tableFor(part, some...).markdown())
 		}
 	}
 	return out.String()

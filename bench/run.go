@@ -104,7 +104,9 @@ func (s *session) plan() stages {
 	}
 	all = append(all,
 		stage{4, ruleFile, both, []part{{"four", in("four"), (*session).closed}}},
-		stage{2, algorithmRules(), both[1:], []part{{"algorithms", algorithmCases(), (*session).closed}}})
+		stage{2, algorithmRules(), both[1:], []part{{"algorithms", algorithmCases(), (*session).closed}}},
+		stage{2, ruleFile, leasePrograms(s.set), []part{{"leases", in("leases"), (*session).closed}}},
+		stage{4, ruleFile, both[1:], []part{{"global", []testCase{capacityCase}, (*session).closed}, {"global", []testCase{globalCase}, (*session).belowGlobal}}})
 	for i := range all {
 		all[i].parts = slices.DeleteFunc(all[i].parts, func(p part) bool { return len(p.cases) == 0 || !slices.Contains(s.set.Parts, p.name) })
 	}
@@ -191,7 +193,7 @@ func (s *session) study(ctx context.Context, p part, c testCase, fleets []*fleet
 // show prints a study, and reports whether it is no result.
 func (s *session) show(done *study) bool {
 	s.progress.clear()
-	fmt.Printf("%s\n%s\n", titles[done.Part], tableOf(done).terminal())
+	fmt.Printf("%s\n%s\n", titles[done.Part], tableFor(done.Part, done).terminal())
 	faults := done.faults()
 	for _, line := range faults {
 		fmt.Println(red(line))
@@ -210,6 +212,17 @@ func (s *session) half(c testCase) order {
 	for _, done := range s.studies {
 		if done.Part == "closed" && done.Case.Short == c.Short {
 			o.Rate = min(done.median(reference, perSecond), done.median(spillway, perSecond)) / 2
+		}
+	}
+	return o
+}
+
+// belowGlobal is an open loop at half of what the sidecars reached in the closed loop, and well below the global limit on any machine.
+func (s *session) belowGlobal(c testCase) order {
+	o := s.closed(c)
+	for _, done := range s.studies {
+		if done.Case.Short == capacityCase.Short {
+			o.Rate = min(done.median(spillway, perSecond)/2, 0.9*globalLimit)
 		}
 	}
 	return o

@@ -42,12 +42,17 @@ func ofSidecar(debug string) (self, error) {
 	if err != nil {
 		return self{}, err
 	}
+	return parseMetrics(text)
+}
+
+// parseMetrics reads the metrics of a sidecar.
+func parseMetrics(text string) (self, error) {
 	allocations, found := sumMetric(text, "go_memstats_mallocs_total")
 	if !found {
 		return self{}, fmt.Errorf("the sidecar's metrics lack go_memstats_mallocs_total")
 	}
-	without, _ := sumMetric(text, "spillway_degraded_decisions_total")
-	return self{allocations, without}, nil
+	without, _ := sumMetric(text, "spillway_degraded_decisions_total") // a sidecar without such decisions has no series
+	return self{Allocations: allocations, WithoutRedis: without}, nil
 }
 
 // sumMetric adds up all series of a metric in Prometheus' text format, and reports whether there is one.

@@ -26,9 +26,9 @@ type settings struct {
 const warmth = 400 * time.Millisecond
 
 // parts are what a run consists of, in this order.
-var parts = []string{"closed", "open", "lone", "four", "algorithms"}
+var parts = []string{"closed", "open", "lone", "four", "algorithms", "leases", "global"}
 
-// readSettings reads the variables, whose defaults make a run of less than ten minutes.
+// readSettings reads the variables, whose defaults make a run of about eleven minutes.
 func readSettings(env func(string) string) (settings, error) {
 	set := settings{
 		Out: text(env, "BENCH_OUT", "bench"), Reference: env("BENCH_REFERENCE"), Sidecar: env("BENCH_SIDECAR"),

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,7 +46,7 @@ func TestPlanHasEveryCaseAndPart(t *testing.T) {
 			seen[p.name] += len(p.cases)
 		}
 	}
-	for part, want := range map[string]int{"closed": len(cases), "open": 4, "lone": 2, "four": 3, "algorithms": len(algorithms)} {
+	for part, want := range map[string]int{"closed": len(cases), "open": 4, "lone": 2, "four": 3, "algorithms": len(algorithms), "leases": 2, "global": 2} {
 		if seen[part] != want {
 			t.Errorf("part %s has %d cases, want %d", part, seen[part], want)
 		}
@@ -52,6 +54,28 @@ func TestPlanHasEveryCaseAndPart(t *testing.T) {
 	s.set.Cases, s.set.Parts = []string{"zipf"}, []string{"closed", "four"}
 	if plan := s.plan(); len(plan) != 1 || plan.rounds(s.set) != 2*set.Rounds {
 		t.Errorf("one case in one part has %d stages and %d rounds", len(plan), plan.rounds(s.set))
+	}
+}
+
+func TestLeasesAreOffInOneOfTwoSidecars(t *testing.T) {
+	two := leasePrograms(settings{Sidecar: "x", SidecarEnv: []string{"A=1"}})
+	if len(two) != 2 || two[0].name != unleased || !slices.Equal(two[0].env, []string{"A=1", "LEASES=false"}) || !slices.Equal(two[1].env, []string{"A=1"}) {
+		t.Errorf("got %v and %v", two[0].env, two[1].env)
+	}
+}
+
+func TestTheOpenLoopStaysBelowTheGlobalLimit(t *testing.T) {
+	for capacity, want := range map[float64]float64{40_000: 20_000, 500_000: 90_000} {
+		s := &session{studies: []*study{
+			{Part: "closed", Case: cases[0], Rounds: map[string][]figures{spillway: {{PerSecond: 7}}}},
+			{Part: "global", Case: capacityCase, Rounds: map[string][]figures{spillway: {{PerSecond: capacity}}}},
+		}}
+		if got := s.belowGlobal(globalCase).Rate; got != want {
+			t.Errorf("with a capacity of %v calls a second there are %v, want %v", capacity, got, want)
+		}
+	}
+	if !strings.Contains(ruleFile, fmt.Sprintf("key: global\n    rate_limit: { unit: second, requests_per_unit: %d }", globalLimit)) {
+		t.Errorf("the rule file has no limit of %d a second", globalLimit)
 	}
 }
 

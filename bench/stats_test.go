@@ -72,7 +72,14 @@ func TestNumbers(t *testing.T) {
 			t.Errorf("%v is written %q, want %q", value, got, want)
 		}
 	}
-	if got := number(math.NaN()); got != "–" {
-		t.Errorf("what is not known is written %q", got)
+	for value, want := range map[float64]string{0.01534: "0.015", 1.004: "1.004", 0: "0.000"} {
+		if got := fine(value); got != want {
+			t.Errorf("%v is written %q, want %q", value, got, want)
+		}
+	}
+	for _, write := range []func(float64) string{number, fine} {
+		if got := write(math.NaN()); got != "–" {
+			t.Errorf("what is not known is written %q", got)
+		}
 	}
 }

@@ -69,6 +69,14 @@ func number(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
+// fine writes a figure with three digits behind the point, for goals that are small.
+func fine(v float64) string {
+	if math.IsNaN(v) {
+		return "–"
+	}
+	return fmt.Sprintf("%.3f", v)
+}
+
 // thousands writes 1234567 as 1,234,567.
 func thousands(n int64) string {
 	digits := fmt.Sprint(n)

@@ -40,9 +40,11 @@ func (c *checker) lost(r *Rule, losses []loss, of int) {
 		by := l.to.written
 		if len(losses) == of {
 			c.warn(r.Pos, "rule %q can never apply: rule %q (%s) %s", r.Name, by.Name, by.place(), l.why)
+			c.problems[len(c.problems)-1].Never = r.Name
 			return
 		}
 		c.warn(l.of.at, "endpoint %q of rule %q never counts: rule %q (%s) %s", l.of.pattern.text, r.Name, by.Name, by.place(), l.why)
+		c.problems[len(c.problems)-1].Never = r.Name
 	}
 }
 

@@ -19,6 +19,7 @@ type Problem struct {
 	Pos
 	Text    string // what, and what to do
 	Warning bool
+	Never   string // of a warning that a rule, or some of its endpoints, can never apply: the rule's name
 }
 
 // Domain is one domain as a user wrote it, before Compile.

@@ -44,6 +44,9 @@ type Config struct {
 	Quota         bool // every descriptor of a tree is in quota mode
 	Waiters       int  // throttled requests that may wait at once; 0 means 10,000. Further ones are refused unless they are due
 	Now           func() time.Time
+	// Hold, where given, takes the place of waiting for a throttled request's token, on clocks that are not the machine's. Verdicts have that
+	// wait as Waited. Nil: the answer is held in real time.
+	Hold func(wait time.Duration)
 	// OnVerdict sees every verdict before its door does. It must not block nor keep what it is handed.
 	OnVerdict func(req *descriptors.Request, v *Verdict)
 	// OnOverAdmitted is called for each charge that the store refused after its request had been admitted, because the reply came too

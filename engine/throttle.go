@@ -79,6 +79,11 @@ func (e *Engine) wait(ctx context.Context, v *Verdict) {
 	if longest == 0 {
 		return
 	}
+	if e.cfg.Hold != nil {
+		e.cfg.Hold(longest)
+		v.Waited = longest
+		return
+	}
 	began := e.cfg.Now()
 	deadline, bounded := ctx.Deadline()
 	switch {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"net/netip"
 	"runtime"
 	"slices"
 	"time"
@@ -71,6 +72,9 @@ func (r *Resolver) Close() {
 func (r *Resolver) Resolve(ev *Evidence) (Client, *Refusal) {
 	client := Client{Address: r.addresses.client(ev)}
 	client.AddressTrusted = client.Address.IsValid()
+	if ev.Verified != nil {
+		return ev.Verified.at(client.Address), nil
+	}
 	token, key, refusal := r.credentials(ev)
 	if refusal != nil {
 		r.sets.countRefused()
@@ -84,6 +88,13 @@ func (r *Resolver) Resolve(ev *Evidence) (Client, *Refusal) {
 		}
 	}
 	return client, nil
+}
+
+// at returns the client at an address.
+func (c *Client) at(address netip.Addr) Client {
+	client := *c
+	client.Address, client.AddressTrusted = address, address.IsValid()
+	return client
 }
 
 // credentials reads what the kinds of the order need. All of them are read before any is asked: two tokens are refused

@@ -16,6 +16,7 @@ const (
 	heatSlots    = 8192 // counters whose calls are counted
 	hotHits      = 8    // calls within hotWithin that make a counter hot
 	hotWithin    = 100 * time.Millisecond
+	hotFrom      = 40 * time.Millisecond  // after the first of them: a lone burst is over by then
 	leaseSpan    = 100 * time.Millisecond // the time for which a lease should last
 	leaseLeast   = 8                      // tokens; fewer are not worth a lease
 	leaseParts   = 4                      // a sidecar gets at most this part of its share of what is left
@@ -32,6 +33,7 @@ const (
 type holdings struct {
 	redis   *Redis
 	now     func() time.Time
+	start   time.Time
 	sharers func() int64                          // how many sidecars lease from the same counters
 	young   func(key string, l *limit.Limit) bool // the server of a counter has just succeeded another one
 	seed    maphash.Seed
@@ -66,24 +68,24 @@ type holding struct {
 	asking  bool
 	arrived chan struct{} // closed when the call that is under way is over; nil: nothing waits for it
 	ended   bool          // it is no longer kept
-	pause   time.Time     // no call is made before
-	used    time.Time     // when a call last wanted something
+	pause   instant       // no call is made before
+	used    instant       // when a call last wanted something
 
-	wanted int64     // tokens that calls wanted since counted
-	since  time.Time // when counting began
-	rate   float64   // tokens that calls want in a second
+	wanted  int64   // tokens that calls wanted since counted
+	counted instant // when counting began
+	rate    float64 // tokens that calls want in a second
 
 	state  limit.State // of the counter, as the server last told
 	server int64       // µs on the server then
-	sent   time.Time   // just before the server was asked
+	sent   instant     // just before the server was asked
 }
 
 // lot is what is held of one epoch's lease.
 type lot struct {
 	epoch int64
 	held  int64
-	spent int64     // and not yet reported
-	until time.Time // the end of the lease
+	spent int64   // and not yet reported
+	until instant // the end of the lease
 }
 
 // heldPart is what one charge took from a holding.
@@ -94,7 +96,7 @@ type heldPart struct {
 }
 
 func newHoldings(r *Redis, now func() time.Time) *holdings {
-	return &holdings{redis: r, now: now, sharers: r.sharers, young: r.young, seed: maphash.MakeSeed()}
+	return &holdings{redis: r, now: now, start: now(), sharers: r.sharers, young: r.young, seed: maphash.MakeSeed()}
 }
 
 // sharers is how many sidecars share the counters of this one, at most.
@@ -132,20 +134,30 @@ func (h *holdings) find(c *limit.Charge) *holding {
 	return l
 }
 
-// passed is the time since an instant, by the clock that counts more: the monotonic one may stand still while the machine is
-// suspended, and the wall's may be set back.
-func passed(since, now time.Time) time.Duration {
-	return max(now.Sub(since), now.Round(0).Sub(since.Round(0)))
+// instant is a moment on two clocks, in ns. The monotonic one may stand still while the machine is suspended, and the wall's may be set
+// back, so the one that has moved further decides.
+type instant struct{ mono, wall int64 }
+
+// instantOf is the moment of a reading of both clocks.
+func (h *holdings) instantOf(t time.Time) instant {
+	return instant{int64(t.Sub(h.start)), t.UnixNano()}
+}
+
+func (h *holdings) instant() instant { return h.instantOf(h.now()) }
+
+// plus is the moment so much later.
+func (i instant) plus(d time.Duration) instant { return instant{i.mono + int64(d), i.wall + int64(d)} }
+
+// since is the time from another moment to this one.
+func (i instant) since(at instant) time.Duration {
+	return time.Duration(max(i.mono-at.mono, i.wall-at.wall))
 }
 
 // live reports whether the lot can be spent.
-func (l *lot) live(now time.Time) bool { return l.held > 0 && !over(l.until, now) }
-
-// over reports whether an instant has passed, by either clock.
-func over(at, now time.Time) bool { return passed(at, now) >= 0 }
+func (l *lot) live(now instant) bool { return l.held > 0 && now.since(l.until) < 0 }
 
 // left is what is held.
-func (l *holding) left(now time.Time) (n int64) {
+func (l *holding) left(now instant) (n int64) {
 	for i := range l.lots {
 		if l.lots[i].live(now) {
 			n += l.lots[i].held
@@ -155,7 +167,7 @@ func (l *holding) left(now time.Time) (n int64) {
 }
 
 // take takes n tokens of one lot, the one that dies first.
-func (l *holding) take(n int64, now time.Time) (epoch int64, ok bool) {
+func (l *holding) take(n int64, now instant) (epoch int64, ok bool) {
 	for i := range l.lots {
 		if lot := &l.lots[i]; lot.live(now) && lot.held >= n {
 			lot.held -= n
@@ -180,15 +192,13 @@ func (l *holding) putBack(p heldPart) {
 // spend decides a request from what is held, as far as it can: the whole of it, or some charges of it, while the server is asked for the
 // others. It reports whether the request is decided.
 func (h *holdings) spend(ctx context.Context, t *trip) bool {
-	if !h.holds(t.charges) {
+	if !h.holds(t) {
 		return false
 	}
-	now := h.now()
-	taken, dry := h.takeAll(t, now)
+	taken, dry := h.takeAll(t, h.instant())
 	if dry != nil && h.await(ctx, dry) {
-		h.putBack(t, func(int) bool { return true })
-		now = h.now()
-		taken, _ = h.takeAll(t, now)
+		h.putBack(t, all)
+		taken, _ = h.takeAll(t, h.instant())
 	}
 	switch {
 	case taken == len(t.charges):
@@ -198,7 +208,7 @@ func (h *holdings) spend(ctx context.Context, t *trip) bool {
 		return false
 	case hasQuota(t.charges):
 		// Quotas refuse a request only all together, so they are decided together.
-		h.putBack(t, func(int) bool { return true })
+		h.putBack(t, all)
 		return false
 	}
 	h.decided.Add(int64(taken))
@@ -206,17 +216,20 @@ func (h *holdings) spend(ctx context.Context, t *trip) bool {
 	return true
 }
 
-// holds reports whether tokens of one of the counters are held.
-func (h *holdings) holds(charges []limit.Charge) bool {
+// all is true for every charge.
+func all(int) bool { return true }
+
+// holds finds the holdings of a request's counters, and reports whether there is one.
+func (h *holdings) holds(t *trip) (some bool) {
 	if h.kept.Load() == 0 {
 		return false
 	}
-	for i := range charges {
-		if h.find(&charges[i]) != nil {
-			return true
-		}
+	t.near = grow(t.near, len(t.charges))
+	for i := range t.charges {
+		t.near[i] = h.find(&t.charges[i])
+		some = some || t.near[i] != nil
 	}
-	return false
+	return some
 }
 
 func hasQuota(charges []limit.Charge) bool {
@@ -230,17 +243,16 @@ func hasQuota(charges []limit.Charge) bool {
 
 // takeAll takes what is held of each charge, under one lock. It returns how many charges have all they need, and a holding that
 // had too little while more is on its way.
-func (h *holdings) takeAll(t *trip, now time.Time) (taken int, dry *holding) {
+func (h *holdings) takeAll(t *trip, now instant) (taken int, dry *holding) {
 	t.held = grow(t.held, len(t.charges))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range t.charges {
-		c := &t.charges[i]
-		l := h.find(c)
+		l := t.near[i]
 		if l == nil || l.ended {
 			continue
 		}
-		if !sameLimit(&l.limit, &c.Limit) {
+		if !sameLimit(&l.limit, &t.charges[i].Limit) {
 			h.endLocked(l, now)
 			continue
 		}
@@ -254,7 +266,7 @@ func (h *holdings) takeAll(t *trip, now time.Time) (taken int, dry *holding) {
 }
 
 // takeLocked decides one charge from a holding, and reports whether that has enough.
-func (h *holdings) takeLocked(t *trip, i int, l *holding, now time.Time) bool {
+func (h *holdings) takeLocked(t *trip, i int, l *holding, now instant) bool {
 	c := &t.charges[i]
 	n := max(c.Cost, 0)
 	if c.Op == limit.Peek {
@@ -264,9 +276,9 @@ func (h *holdings) takeLocked(t *trip, i int, l *holding, now time.Time) bool {
 		n = 0
 	}
 	l.used = now
-	l.wanted += n
 	epoch, ok := l.take(n, now)
 	if ok {
+		l.wanted += n
 		t.held[i] = heldPart{of: l, epoch: epoch, n: n}
 		l.tell(&t.decisions[i], n, now)
 	}
@@ -277,8 +289,8 @@ func (h *holdings) takeLocked(t *trip, i int, l *holding, now time.Time) bool {
 }
 
 // tell fills in the decision of a charge that a holding admits. What is left is what is held and what the server has, as far as known.
-func (l *holding) tell(d *limit.Decision, n int64, now time.Time) {
-	at := l.server + microsUp(passed(l.sent, now))
+func (l *holding) tell(d *limit.Decision, n int64, now instant) {
+	at := l.server + microsUp(now.since(l.sent))
 	left, reset := limit.Left(&l.state, &l.limit, at)
 	capacity := l.limit.Capacity()
 	remaining := min(max(left, 0)+l.left(now), capacity)

@@ -176,17 +176,21 @@ func TestARefusedRequestTakesNothingOfWhatIsHeld(t *testing.T) {
 
 // TestALateProcessSpendsNothing: a lease is over also while this process does not run, and when the machine was suspended.
 func TestALateProcessSpendsNothing(t *testing.T) {
-	began := time.Now()
-	l := lot{held: 1, until: began.Add(200 * time.Millisecond)}
-	suspended := began.Add(time.Millisecond) // on the monotonic clock
+	began := instant{mono: int64(time.Hour), wall: time.Now().UnixNano()}
+	l := lot{held: 1, until: began.plus(200 * time.Millisecond)}
+	later := func(mono, wall time.Duration) instant {
+		return instant{began.mono + int64(mono), began.wall + int64(wall)}
+	}
 	for name, step := range map[string]struct {
-		now  time.Time
+		now  instant
 		live bool
 	}{
-		"at once":        {began, true},
-		"before the end": {began.Add(199 * time.Millisecond), true},
-		"at the end":     {began.Add(200 * time.Millisecond), false},
-		"suspended":      {suspended.Round(0).Add(time.Second), false},
+		"at once":         {began, true},
+		"before the end":  {later(199*time.Millisecond, 199*time.Millisecond), true},
+		"at the end":      {later(200*time.Millisecond, 200*time.Millisecond), false},
+		"suspended":       {later(time.Millisecond, time.Second), false},
+		"clock set back":  {later(200*time.Millisecond, -time.Hour), false},
+		"clock set ahead": {later(time.Millisecond, time.Hour), false},
 	} {
 		if got := l.live(step.now); got != step.live {
 			t.Errorf("%s: live %v, want %v", name, got, step.live)
@@ -219,4 +223,111 @@ func TestNothingIsLeasedFromASuccessor(t *testing.T) {
 	if after := r.Stats().LeaseGranted; after > before {
 		t.Errorf("%d tokens were leased from a server that has just succeeded another one", after-before)
 	}
+}
+
+// spentOn is how many tokens of a counter are gone, once all that was held is returned.
+func spentOn(t *testing.T, r *Redis, c limit.Charge, want int64) {
+	t.Helper()
+	r.Forget()
+	servers.Await(t, fmt.Sprintf("a counter of which %d tokens are spent", want), func() error {
+		var d [1]limit.Decision
+		r.Usage(context.Background(), []limit.Charge{c}, d[:])
+		if spent := c.Limit.Capacity() - d[0].Remaining; spent != want {
+			return fmt.Errorf("%d are spent", spent)
+		}
+		return nil
+	})
+}
+
+// daily is a limit of which nothing comes back during a test.
+var daily = limit.Limit{Algorithm: limit.FixedWindow, Count: 1_000_000, Window: 24 * time.Hour}
+
+// TestOtherChargesBesideALease: questions are answered by what is held, costs are taken from it, and what is given back or charged
+// afterwards goes to the server.
+func TestOtherChargesBesideALease(t *testing.T) {
+	r := leasing(t, servers.StartRedis(t).Addr)
+	c := leased("k", daily)
+	spent := heat(t, r, c)
+	of := func(op limit.Op, cost int64) limit.Charge { c := c; c.Op, c.Cost = op, cost; return c }
+	if d := spend(r, of(limit.Peek, 1))[0]; d.Outcome != limit.Allowed || d.Charged != 0 || d.Remaining > daily.Count-spent {
+		t.Errorf("a question: %+v, want it allowed, with at most %d left", d, daily.Count-spent)
+	}
+	for _, cost := range []int64{1, 3, 100_000} {
+		if d := spend(r, of(limit.Spend, cost))[0]; d.Outcome != limit.Allowed || d.Charged != cost {
+			t.Errorf("a cost of %d: %+v", cost, d)
+		}
+		spent += cost
+	}
+	if d := spend(r, of(limit.Debit, 7))[0]; d.Charged != 7 || d.Held {
+		t.Errorf("a debit: %+v", d)
+	}
+	if d := spend(r, of(limit.Refund, 5))[0]; d.Charged != -5 || d.Held {
+		t.Errorf("a refund: %+v", d)
+	}
+	spentOn(t, r, c, spent+7-5)
+}
+
+// TestQuotasAreDecidedTogether: one of them has room here, the other one is spent on the server, so the request passes and charges the one.
+func TestQuotasAreDecidedTogether(t *testing.T) {
+	r := leasing(t, servers.StartRedis(t).Addr)
+	open, full := leased("open", daily), leased("full", limit.Limit{Algorithm: limit.FixedWindow, Count: 1, Window: 24 * time.Hour})
+	spend(r, full)
+	spent := heat(t, r, open)
+	open.Mode, full.Mode = limit.Quota, limit.Quota
+	for range 20 {
+		d := make([]limit.Decision, 2)
+		r.Spend(context.Background(), []limit.Charge{open, full}, d)
+		if d[0].Outcome != limit.Allowed || d[0].Charged != 1 || d[1].Outcome != limit.Refused || d[1].Charged != 0 {
+			t.Fatalf("two quotas of which one has room: %+v", d)
+		}
+		spent++
+	}
+	spentOn(t, r, open, spent)
+}
+
+// TestChargesOnSeveralServersThatAreHeldCostNoTrip: all are taken under one lock.
+func TestChargesOnSeveralServersThatAreHeldCostNoTrip(t *testing.T) {
+	shards := []string{servers.StartRedis(t).Addr, servers.StartRedis(t).Addr}
+	r := NewRedis(RedisConfig{Servers: fleet.Servers{Kind: fleet.Ring, Addresses: shards}, Budget: patient, Patience: patient, Leases: true})
+	t.Cleanup(func() { r.Close() })
+	r.Ready(t.Context())
+	charges := []limit.Charge{leased("0", daily)}
+	for i := 1; len(charges) < 2; i++ {
+		c := leased(fmt.Sprint(i), daily)
+		if _, together := r.together([]limit.Charge{charges[0], c}); !together {
+			charges = append(charges, c)
+		}
+	}
+	servers.Await(t, "a request that is decided by what is held of both", func() error {
+		d := make([]limit.Decision, 2)
+		for range 4 * hotHits {
+			r.Spend(context.Background(), charges, d)
+		}
+		trips := r.Stats().Trips
+		r.Spend(context.Background(), charges, d)
+		if !d[0].Held || !d[1].Held || r.Stats().Trips != trips {
+			return fmt.Errorf("%+v with %d trips", d, r.Stats().Trips-trips)
+		}
+		return nil
+	})
+}
+
+// TestALeaseIsNoLargerThanItsRuleAllows: lease: { max: N }.
+func TestALeaseIsNoLargerThanItsRuleAllows(t *testing.T) {
+	r := leasing(t, servers.StartRedis(t).Addr)
+	c := leased("k", daily)
+	c.Lease = 5
+	heat(t, r, c)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 500 {
+				spend(r, c)
+				if n := r.Stats().LeaseTokens; n > c.Lease {
+					t.Errorf("%d tokens are held, at most %d", n, c.Lease)
+				}
+			}
+		})
+	}
+	all.Wait()
 }

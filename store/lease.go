@@ -11,16 +11,20 @@ import (
 )
 
 // saw takes in what the server decided: a counter that is asked often gets a holding.
-func (h *holdings) saw(charges []limit.Charge, decisions []limit.Decision, now time.Time) {
+func (h *holdings) saw(charges []limit.Charge, decisions []limit.Decision) {
+	var now instant
 	for i := range charges {
 		c, d := &charges[i], &decisions[i]
 		if d.Outcome == limit.Allowed && d.Charged > 0 && mayLease(c) {
+			if now == (instant{}) {
+				now = h.instant()
+			}
 			h.sawOne(c, d.Remaining, now)
 		}
 	}
 }
 
-func (h *holdings) sawOne(c *limit.Charge, remaining int64, now time.Time) {
+func (h *holdings) sawOne(c *limit.Charge, remaining int64, now instant) {
 	hash := maphash.String(h.seed, c.Key)
 	if l := h.slots[hash%holdingSlots].Load(); l != nil && l.key == c.Key {
 		h.missed(l, c, now)
@@ -46,29 +50,33 @@ func (h *holdings) room() int64 { return 2 * leaseLeast * leaseParts * h.sharers
 
 // hot counts a call for a counter, and reports whether it has had enough of them lately. A slot holds a part of the hash, the milliseconds
 // at which counting began, and the count. What another caller writes at the same time is lost.
-func (h *holdings) hot(hash uint64, now time.Time) bool {
+func (h *holdings) hot(hash uint64, now instant) bool {
 	slot := &h.heat[hash%heatSlots]
-	seen, stamp := slot.Load(), uint64(now.UnixMilli())&0xffffffff
-	tag := hash >> 48
-	if seen>>48 != tag || stamp-seen>>16&0xffffffff > uint64(hotWithin.Milliseconds()) {
+	seen, stamp := slot.Load(), uint64(now.mono/int64(time.Millisecond))&0xffffffff
+	tag, passed := hash>>48, stamp-seen>>16&0xffffffff
+	if seen>>48 != tag || passed > uint64(hotWithin.Milliseconds()) {
 		slot.Store(tag<<48 | stamp<<16 | 1)
 		return false
 	}
-	slot.CompareAndSwap(seen, seen+1)
-	return seen&0xffff+1 >= hotHits
+	if seen&0xffff < hotHits {
+		slot.CompareAndSwap(seen, seen+1)
+	}
+	return seen&0xffff+1 >= hotHits && passed >= uint64(hotFrom.Milliseconds())
 }
 
 // begin begins to hold tokens of a counter, if there is a place for it.
-func (h *holdings) begin(hash uint64, c *limit.Charge, now time.Time) {
+func (h *holdings) begin(hash uint64, c *limit.Charge, now instant) {
 	slot := &h.slots[hash%holdingSlots]
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed || slot.Load() != nil {
-		h.drops.Add(1)
+	if other := slot.Load(); h.closed || other != nil {
+		if other != nil && other.key != c.Key {
+			h.drops.Add(1)
+		}
 		return
 	}
 	l := &holding{
-		key: strings.Clone(c.Key), slot: slot, limit: c.Limit, most: min(c.Lease, limit.MaxLease), used: now, since: now,
+		key: strings.Clone(c.Key), slot: slot, limit: c.Limit, most: min(c.Lease, limit.MaxLease), used: now, counted: now,
 		rate: hotHits / hotWithin.Seconds() * float64(c.Cost),
 	}
 	slot.Store(l)
@@ -82,7 +90,7 @@ func (h *holdings) begin(hash uint64, c *limit.Charge, now time.Time) {
 }
 
 // missed takes in that a call had to ask the server, though tokens of its counter are held.
-func (h *holdings) missed(l *holding, c *limit.Charge, now time.Time) {
+func (h *holdings) missed(l *holding, c *limit.Charge, now instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l.used = now
@@ -93,8 +101,8 @@ func (h *holdings) missed(l *holding, c *limit.Charge, now time.Time) {
 }
 
 // runsDry reports whether it is time to ask for more.
-func (l *holding) runsDry(now time.Time) bool {
-	return !l.asking && !l.ended && now.After(l.pause) && l.left(now) <= l.span()/4
+func (l *holding) runsDry(now instant) bool {
+	return !l.asking && !l.ended && now.since(l.pause) >= 0 && l.left(now) <= l.span()/4
 }
 
 // span is how many tokens are wanted for the time that a lease should last.
@@ -103,25 +111,24 @@ func (l *holding) span() int64 {
 }
 
 // measure takes in how many tokens calls wanted since it was last asked.
-func (l *holding) measure(now time.Time) {
-	took := now.Sub(l.since).Seconds()
+func (l *holding) measure(now instant) {
+	took := now.since(l.counted).Seconds()
 	if took < tickEvery.Seconds()/4 {
 		return
 	}
 	l.rate += (float64(l.wanted)/took - l.rate) / 2
-	l.wanted, l.since = 0, now
+	l.wanted, l.counted = 0, now
 }
 
 // askLocked reports what was spent, and asks for more. What dies soon is returned, or with last all that is held, and then no more is wanted.
-func (h *holdings) askLocked(l *holding, now time.Time, last bool) {
+func (h *holdings) askLocked(l *holding, now instant, last bool) {
 	l.measure(now)
-	a := limit.Ask{Key: l.key, Limit: l.limit, Least: leaseLeast, Parts: leaseParts * h.sharers()}
+	a := limit.Ask{Key: l.key, Limit: l.limit, Least: min(leaseLeast, l.most), Parts: leaseParts * h.sharers()}
 	for i := range l.lots {
 		a.Reports[i] = h.reportLocked(&l.lots[i], now, last)
 	}
 	if !last && !h.young(l.key, &l.limit) {
-		a.Want = min(max(l.span(), leaseLeast), l.most) - l.left(now)
-		a.Want = max(a.Want, leaseLeast)
+		a.Want = max(min(l.span(), l.most)-l.left(now), 0)
 	}
 	if !h.calls.begin() {
 		return
@@ -134,13 +141,13 @@ func (h *holdings) askLocked(l *holding, now time.Time, last bool) {
 }
 
 // reportLocked is what became of a lot. What is told is taken out of it first: no report is sent twice.
-func (h *holdings) reportLocked(lot *lot, now time.Time, last bool) limit.Report {
+func (h *holdings) reportLocked(lot *lot, now instant, last bool) limit.Report {
 	r := limit.Report{Epoch: lot.epoch, Spent: lot.spent}
 	switch {
-	case over(lot.until, now):
+	case now.since(lot.until) >= 0:
 		h.expired.Add(lot.held)
 		lot.held = 0
-	case last || over(lot.until.Add(-dyingIn), now):
+	case last || now.since(lot.until) >= -dyingIn:
 		r.Returned = lot.held
 		h.returned.Add(lot.held)
 		lot.held = 0
@@ -152,10 +159,10 @@ func (h *holdings) reportLocked(lot *lot, now time.Time, last bool) limit.Report
 // fetch makes the call.
 func (h *holdings) fetch(l *holding, a *limit.Ask) {
 	if a.Want == 0 && a.Reports[0].Spent+a.Reports[0].Returned+a.Reports[1].Spent+a.Reports[1].Returned == 0 {
-		h.deposit(l, limit.Grant{}, h.now(), nil)
+		h.deposit(l, limit.Grant{}, h.instant(), nil)
 		return
 	}
-	sent := h.now()
+	sent := h.instant()
 	g, err := h.ask(a)
 	h.deposit(l, g, sent, err)
 }
@@ -192,10 +199,10 @@ func (r *Redis) runOnce(n *fleet.Node, call *fleet.Call, allow time.Duration, na
 const drift = 2000
 
 // deposit takes in what the server lent. What comes for a holding that is no longer kept is returned.
-func (h *holdings) deposit(l *holding, g limit.Grant, sent time.Time, err error) {
+func (h *holdings) deposit(l *holding, g limit.Grant, sent instant, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := h.now()
+	now := h.instant()
 	l.asking = false
 	if l.arrived != nil {
 		close(l.arrived)
@@ -207,9 +214,9 @@ func (h *holdings) deposit(l *holding, g limit.Grant, sent time.Time, err error)
 	if g.Tokens > 0 {
 		h.granted.Add(g.Tokens)
 		life := time.Duration(g.Until-g.At) * time.Microsecond
-		h.addLocked(l, lot{epoch: g.Epoch, held: g.Tokens, until: sent.Add(life - life/drift)})
+		h.addLocked(l, lot{epoch: g.Epoch, held: g.Tokens, until: sent.plus(life - life/drift)})
 	} else {
-		l.pause = now.Add(pauseAfter)
+		l.pause = now.plus(pauseAfter)
 	}
 	if l.ended && err == nil && l.lots[0].held+l.lots[1].held > 0 {
 		h.askLocked(l, now, true)
@@ -221,7 +228,7 @@ func (h *holdings) addLocked(l *holding, fresh lot) {
 	newest := &l.lots[1]
 	if newest.epoch == fresh.epoch {
 		newest.held += fresh.held
-		if fresh.until.After(newest.until) {
+		if fresh.until.mono > newest.until.mono {
 			newest.until = fresh.until
 		}
 		return
@@ -231,7 +238,7 @@ func (h *holdings) addLocked(l *holding, fresh lot) {
 }
 
 // endLocked stops to hold tokens of a counter, and returns what is held.
-func (h *holdings) endLocked(l *holding, now time.Time) {
+func (h *holdings) endLocked(l *holding, now instant) {
 	if l.ended {
 		return
 	}
@@ -255,11 +262,11 @@ func (h *holdings) endLocked(l *holding, now time.Time) {
 func (h *holdings) tick() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := h.now()
+	now := h.instant()
 	for i := len(h.all) - 1; i >= 0; i-- {
 		l := h.all[i]
 		switch {
-		case passed(l.used, now) >= idleAfter:
+		case now.since(l.used) >= idleAfter:
 			h.endLocked(l, now)
 		case !l.asking && l.dying(now):
 			h.askLocked(l, now, false)
@@ -272,9 +279,9 @@ func (h *holdings) tick() {
 }
 
 // dying reports whether something that is held dies soon.
-func (l *holding) dying(now time.Time) bool {
+func (l *holding) dying(now instant) bool {
 	for i := range l.lots {
-		if lot := &l.lots[i]; lot.held > 0 && over(lot.until.Add(-dyingIn), now) {
+		if lot := &l.lots[i]; lot.held > 0 && now.since(lot.until) >= -dyingIn {
 			return true
 		}
 	}
@@ -285,7 +292,7 @@ func (l *holding) dying(now time.Time) bool {
 func (h *holdings) returnAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := h.now()
+	now := h.instant()
 	for len(h.all) > 0 {
 		h.endLocked(h.all[0], now)
 	}
@@ -310,7 +317,7 @@ func (h *holdings) forget(key string) {
 		return
 	}
 	l.lots = [2]lot{}
-	h.endLocked(l, h.now())
+	h.endLocked(l, h.instant())
 }
 
 // stats adds what holdings count.
@@ -320,7 +327,7 @@ func (h *holdings) stats(s *RedisStats) {
 	s.LeaseDrops, s.LeaseRefusals = h.drops.Load(), h.blocked.Load()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := h.now()
+	now := h.instant()
 	for _, l := range h.all {
 		s.LeaseTokens += l.left(now)
 	}

@@ -224,7 +224,7 @@ func (r *Redis) strictly(ctx context.Context, t *trip) {
 		r.spendBehindDenials(ctx, t)
 	}
 	if r.holdings != nil {
-		r.holdings.saw(t.charges, t.decisions, r.now())
+		r.holdings.saw(t.charges, t.decisions)
 	}
 }
 

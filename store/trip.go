@@ -26,6 +26,7 @@ type trip struct {
 	copies  [1]*limit.State  // that one
 	peeked  [1]limit.Charge  // a charge as a question about what is left
 
+	near    []*holding     // of each charge's counter
 	held    []heldPart     // what each charge took of what is held
 	missing []limit.Charge // the part that is not held
 
@@ -40,6 +41,7 @@ type trip struct {
 func (t *trip) reset() *trip {
 	clear(t.asked)
 	clear(t.missing)
+	clear(t.near)
 	clear(t.held)
 	clear(t.out.call.Keys)
 	clear(t.states)

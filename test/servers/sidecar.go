@@ -67,6 +67,12 @@ func StartSidecar(t testing.TB, env ...string) *Sidecar {
 	return awaitSidecar(t, LaunchSidecar(t, env...))
 }
 
+// StartProgram is StartSidecar for a sidecar that was built elsewhere, such as one of an earlier version.
+func StartProgram(t testing.TB, bin string, env ...string) *Sidecar {
+	t.Helper()
+	return awaitSidecar(t, launch(t, exec.Command(bin), env))
+}
+
 func awaitSidecar(t testing.TB, s *Sidecar) *Sidecar {
 	t.Helper()
 	Await(t, "the sidecar's readiness", func() error {

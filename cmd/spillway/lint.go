@@ -1,0 +1,122 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/rules"
+)
+
+// finding is one problem, for programs.
+type finding struct {
+	File     string `json:"file"`
+	Line     int    `json:"line,omitempty"`
+	Column   int    `json:"column,omitempty"`
+	Severity string `json:"severity"` // error or warning
+	Message  string `json:"message"`  // what is wrong, and what to do
+}
+
+// findings is what lint found.
+type findings struct {
+	Files    int       `json:"files"`
+	Errors   int       `json:"errors"`
+	Warnings int       `json:"warnings"`
+	Findings []finding `json:"findings"`
+}
+
+const (
+	severityError   = "error"
+	severityWarning = "warning"
+)
+
+func newLint() *cobra.Command {
+	strict, merge := false, false
+	cmd := &cobra.Command{
+		Use: "lint FILE|FOLDER...", Short: "Report every problem of rule files",
+		Long: `lint reads rule files as the sidecar would, and reports every problem and warning with its position and what to do about it. The files and folders
+are one rule set together: a domain that two of them have is a problem, unless --merge-domains is given. A folder is its .yaml and .yml files.
+
+It exits with 1 if a file has a problem that keeps the rules from being used, and with --strict also if there is a warning.`,
+		Example: "  spillway lint rules/\n  spillway lint -o sarif shop.yaml >lint.sarif",
+		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: ruleFiles,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			format, err := outputOf(cmd)
+			if err != nil {
+				return err
+			}
+			found, err := lint(rules.FilesConfig{MergeDomains: merge}, args)
+			if err != nil {
+				return err
+			}
+			err = found.print(cmd.OutOrStdout(), format)
+			if err != nil {
+				return err
+			}
+			if found.Errors > 0 || strict && found.Warnings > 0 {
+				return exit(exitFound)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&strict, "strict", false, "warnings count as problems")
+	cmd.Flags().BoolVar(&merge, "merge-domains", false, "several files may add to one domain, as with MERGE_DOMAIN_CONFIG")
+	return cmd
+}
+
+// lint checks the files. An error means that they could not be read at all.
+func lint(cfg rules.FilesConfig, paths []string) (*findings, error) {
+	load := rules.Read(cfg, paths...)
+	if load.Err != nil {
+		return nil, load.Err
+	}
+	found := &findings{Files: load.Files, Findings: []finding{}}
+	for _, p := range load.Problems {
+		found.add(p)
+	}
+	return found, nil
+}
+
+func (f *findings) add(p descriptors.Problem) {
+	one := finding{File: p.File, Line: p.Line, Column: p.Column, Severity: severityError, Message: p.Text}
+	if p.Warning {
+		one.Severity = severityWarning
+		f.Warnings++
+	} else {
+		f.Errors++
+	}
+	f.Findings = append(f.Findings, one)
+}
+
+func (f *findings) print(w io.Writer, format string) error {
+	switch format {
+	case "json":
+		return printJSON(w, f)
+	case "sarif":
+		return printJSON(w, f.sarif())
+	}
+	for _, one := range f.Findings {
+		fmt.Fprintln(w, one)
+	}
+	fmt.Fprintf(w, "%s, %s in %s\n", count(f.Errors, "problem"), count(f.Warnings, "warning"), count(f.Files, "file"))
+	return nil
+}
+
+// String writes the finding as compilers do.
+func (f finding) String() string {
+	at := f.File
+	if f.Line > 0 {
+		at = fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column)
+	}
+	return fmt.Sprintf("%s: %s: %s", at, f.Severity, f.Message)
+}
+
+// count writes a number of things.
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}

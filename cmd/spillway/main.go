@@ -1,0 +1,95 @@
+// Command spillway is the operator's command: it checks rule files, tests them, compares them, and replays access logs against them.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/spillway-mesh/spillway/trial"
+)
+
+// Exit codes. The help of the program lists them.
+const (
+	exitOK       = 0
+	exitFound    = 1 // the command ran, and found what it looks for
+	exitUsage    = 2 // wrong arguments, or a file that cannot be read or written
+	exitRules    = 3 // a rule set does not load, so nothing was run
+	exitBroken   = 4 // the log has lines that cannot be read; the report is about the others
+	exitInternal = 5 // the program is at fault
+)
+
+const about = `spillway works with Spillway's rules from a shell: it checks rule files, tests them, shows what a change of them means, and replays
+access logs against them.
+
+Exit codes:
+  0  all is well
+  1  the command found what it looks for: problems, failing tests, differences
+  2  wrong arguments, or a file that cannot be read or written
+  3  a rule set does not load: all its problems are listed, and nothing was run
+  4  a log has lines that cannot be read; the report is about the others
+  5  the program is at fault`
+
+func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+
+// run is the whole program.
+func run(args []string, in io.Reader, out, diagnostics io.Writer) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(diagnostics)
+	return report(root.Execute(), diagnostics)
+}
+
+// report writes an error that was not written yet, and returns the exit code.
+func report(err error, diagnostics io.Writer) int {
+	var ended exit
+	var rules *trial.Unloadable
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &ended):
+		return int(ended)
+	case errors.As(err, &rules):
+		fmt.Fprintf(diagnostics, "spillway: the rules do not load:\n%s\n", strings.TrimSuffix(err.Error(), "\n"))
+		return exitRules
+	}
+	fmt.Fprintf(diagnostics, "spillway: %v\n", err)
+	if errors.Is(err, trial.ErrFault) {
+		return exitInternal
+	}
+	return exitUsage
+}
+
+// exit is the error of a command that has said all there is to say.
+type exit int
+
+// Error is there because an exit is an error.
+func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// newRoot makes the program's commands. Each has a file of its own.
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use: "spillway", Short: "Check, test, compare and replay rate limits", Long: about,
+		SilenceUsage: true, SilenceErrors: true, Version: version(),
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetVersionTemplate("spillway {{.Version}}\n")
+	root.PersistentFlags().StringP("output", "o", "text", "format of what is printed: text or json; lint also sarif, replay also html")
+	must(root.RegisterFlagCompletionFunc("output", completeOutput))
+	root.AddCommand(newLint(), newTest(), newDiff(), newReplay(), newVersion())
+	return root
+}
+
+// must panics on an error that only a mistake in this program can cause.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

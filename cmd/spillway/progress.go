@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/spillway-mesh/spillway/replay"
+)
+
+// bar shows how far a replay has come, in one line that it writes over again. The zero value shows nothing.
+type bar struct {
+	out   io.Writer
+	now   func() time.Time
+	began time.Time
+	shown time.Time
+	width int // of the last line
+}
+
+const (
+	barEvery = 100 * time.Millisecond
+	barWidth = 30
+)
+
+// newBar makes a bar that is shown always, never, or with auto on a terminal.
+func newBar(when string, out io.Writer) (*bar, error) {
+	switch when {
+	case "always":
+	case "never":
+		return &bar{}, nil
+	case "auto":
+		file, ok := out.(*os.File)
+		if !ok || !term.IsTerminal(int(file.Fd())) {
+			return &bar{}, nil
+		}
+	default:
+		return nil, fmt.Errorf("--progress is auto, always or never, not %q", when)
+	}
+	return &bar{out: out, now: time.Now, began: time.Now()}, nil
+}
+
+// show writes the line, unless it was written just now.
+func (b *bar) show(p replay.Progress) {
+	if b.out == nil {
+		return
+	}
+	now := b.now()
+	if now.Sub(b.shown) < barEvery {
+		return
+	}
+	b.shown = now
+	b.write(line(p, now.Sub(b.began)))
+}
+
+// write puts the text in place of the last one.
+func (b *bar) write(text string) {
+	fmt.Fprintf(b.out, "\r%s%s", text, strings.Repeat(" ", max(b.width-len(text), 0)))
+	b.width = len(text)
+}
+
+// end removes the line.
+func (b *bar) end() {
+	if b.width > 0 {
+		b.write("")
+		fmt.Fprint(b.out, "\r")
+	}
+}
+
+// line is the bar with the rate and, where the size of the logs is known, the share that is done and the time left.
+func line(p replay.Progress, took time.Duration) string {
+	rate := 0.0
+	if took > 0 {
+		rate = float64(p.Lines) / took.Seconds()
+	}
+	text := fmt.Sprintf("%d lines, %.0f lines/s", p.Lines, rate)
+	if p.Size == 0 {
+		return text
+	}
+	done := min(float64(p.Bytes)/float64(p.Size), 1)
+	filled := int(done * barWidth)
+	text = fmt.Sprintf("[%s%s] %3.0f %%, %s", strings.Repeat("=", filled), strings.Repeat(" ", barWidth-filled), 100*done, text)
+	if done > 0 {
+		left := time.Duration(float64(took) * (1 - done) / done)
+		text += ", " + left.Round(time.Second).String() + " left"
+	}
+	return text
+}

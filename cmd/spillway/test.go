@@ -1,0 +1,116 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/spillway-mesh/spillway/ruletest"
+)
+
+// tested is what came of all files, for programs.
+type tested struct {
+	Passed int                `json:"passed"`
+	Failed int                `json:"failed"`
+	Files  []*ruletest.Result `json:"files"`
+}
+
+func newTest() *cobra.Command {
+	verbose := false
+	cmd := &cobra.Command{
+		Use: "test FILE|FOLDER...", Short: "Run tests of rules",
+		Long: `test runs files of rule tests: requests at instants, and what each must get. It decides them as a sidecar does, with its matcher, engine and memory
+store, on a virtual clock: a test of a whole day takes no time. docs/rule-tests.md explains the files. A folder is its .yaml and .yml files.
+
+It exits with 1 if a test fails.`,
+		Example: "  spillway test examples/rules/tests",
+		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: ruleFiles,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			format, err := outputOf(cmd)
+			if err != nil {
+				return err
+			}
+			all, err := runTests(args)
+			if err != nil {
+				return err
+			}
+			err = all.print(cmd, format, verbose)
+			if err == nil && all.Failed > 0 {
+				err = exit(exitFound)
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "also list the tests that pass")
+	return cmd
+}
+
+// runTests runs the files. Where one of them or its rules cannot be used, it returns everything that is wrong and no result.
+func runTests(paths []string) (*tested, error) {
+	all := &tested{}
+	var wrong []error
+	for _, path := range paths {
+		names, err := testFiles(path)
+		if err != nil {
+			wrong = append(wrong, err)
+		}
+		for _, name := range names {
+			err = all.run(name)
+			if err != nil {
+				wrong = append(wrong, err)
+			}
+		}
+	}
+	return all, errors.Join(wrong...)
+}
+
+// run runs one file.
+func (t *tested) run(name string) error {
+	f, err := ruletest.Read(name)
+	if err != nil {
+		return err
+	}
+	result, err := ruletest.Run(f)
+	if err != nil {
+		return err
+	}
+	t.Files = append(t.Files, result)
+	t.Failed += result.Failed()
+	t.Passed += len(result.Tests) - result.Failed()
+	return nil
+}
+
+// testFiles are the files that a path names: itself, or those in it.
+func testFiles(path string) (names []string, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	entries, err := os.ReadDir(path)
+	for _, e := range entries {
+		if !e.IsDir() && yamlFile(e.Name()) {
+			names = append(names, filepath.Join(path, e.Name()))
+		}
+	}
+	if err == nil && len(names) == 0 {
+		err = fmt.Errorf("there is no file of tests in %s", path)
+	}
+	return names, err
+}
+
+func (t *tested) print(cmd *cobra.Command, format string, verbose bool) error {
+	if format == "json" {
+		return printJSON(cmd.OutOrStdout(), t)
+	}
+	for _, f := range t.Files {
+		f.WriteText(cmd.OutOrStdout(), verbose)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s passed, %d failed in %s\n", count(t.Passed, "test"), t.Failed, count(len(t.Files), "file"))
+	return nil
+}

@@ -1,0 +1,258 @@
+package rulediff
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+)
+
+// verdict gathers what changed about one rule: in words, and in which direction.
+type verdict struct {
+	details         []string
+	tighter, looser bool
+}
+
+// say notes a change of a text. Direction is below 0 for a stricter one, above 0 for a more generous one.
+func (v *verdict) say(what, was, is string, direction int) {
+	if was == is {
+		return
+	}
+	v.details = append(v.details, fmt.Sprintf("%s: %s → %s", what, or(was, "none"), or(is, "none")))
+	v.tighter = v.tighter || direction < 0
+	v.looser = v.looser || direction > 0
+}
+
+func (v *verdict) kind() Kind {
+	switch {
+	case v.tighter && !v.looser:
+		return Tightened
+	case v.looser && !v.tighter:
+		return Loosened
+	}
+	return Changed
+}
+
+func or(text, other string) string {
+	if text == "" {
+		return other
+	}
+	return text
+}
+
+// strictness orders actions from the most generous one.
+var strictness = map[descriptors.Action]int{
+	descriptors.Allow: 0, descriptors.LogOnly: 1, descriptors.Throttle: 2, descriptors.Reject: 3, descriptors.Block: 4,
+}
+
+// The fields that are compared one by one.
+var (
+	ruleFields = strings.Fields("Name Scope HasScope Match Limits Action MaxDelay Reason Until Priority Disabled Cost PostPaid Reserve OnFailure Response Penalty")
+	nodeFields = strings.Fields("Key Value Limits Nodes Shadow Quota ShareThreshold OnFailure PostPaid Reserve Response")
+	// Unit and Multiplier are how a limit is reported, which its window decides unless a tree writes it so.
+	limitFields = strings.Fields("Name Algorithm Count Window Burst Calendar Unlimited Unit Multiplier CalendarUnit")
+)
+
+func (d *Diff) rule(domain, name string, old, new *descriptors.Rule) {
+	switch {
+	case old == nil:
+		d.add(domain, "rule", name, Added, new.Pos, ruleText(new))
+		return
+	case new == nil:
+		d.add(domain, "rule", name, Removed, old.Pos, ruleText(old))
+		return
+	}
+	v := &verdict{}
+	sign := 1 // of more requests that the rule is about
+	if new.Action != descriptors.Allow {
+		sign = -1
+	}
+	v.say("enabled", yes(!old.Disabled), yes(!new.Disabled), sign*direction(boolean(!old.Disabled), boolean(!new.Disabled)))
+	v.say("action", old.Action.String(), new.Action.String(), -direction(strictness[old.Action], strictness[new.Action]))
+	v.limits(old.Limits, new.Limits)
+	v.say("scope", old.Scope.String(), new.Scope.String(), 0)
+	v.match(&old.Match, &new.Match, sign)
+	v.say("priority", fmt.Sprint(old.Priority), fmt.Sprint(new.Priority), 0)
+	v.say("cost", fmt.Sprint(max(old.Cost, 1)), fmt.Sprint(max(new.Cost, 1)), -direction(max(old.Cost, 1), max(new.Cost, 1)))
+	v.say("max_delay", span(old.MaxDelay), span(new.MaxDelay), direction(old.MaxDelay, new.MaxDelay))
+	v.say("until", instant(old.Until), instant(new.Until), 0)
+	v.say("reason", old.Reason, new.Reason, 0)
+	v.say("on_failure", old.OnFailure.String(), new.OnFailure.String(), 0)
+	v.say("post_paid", yes(old.PostPaid), yes(new.PostPaid), 0)
+	v.say("reserve", fmt.Sprint(old.Reserve), fmt.Sprint(new.Reserve), 0)
+	v.say("penalty", penaltyText(old.Penalty), penaltyText(new.Penalty), direction(boolean(new.Penalty != nil), boolean(old.Penalty != nil)))
+	v.say("response", responseText(old.Response), responseText(new.Response), 0)
+	v.others("", old, new, ruleFields...)
+	d.conclude(domain, "rule", name, new.Pos, v, old.Action == descriptors.LogOnly, new.Action == descriptors.LogOnly)
+}
+
+// conclude adds the change, unless nothing changed. One that enters or leaves shadow is of that kind, whatever else changed.
+func (d *Diff) conclude(domain, what, name string, at descriptors.Pos, v *verdict, wasShadow, isShadow bool) {
+	if len(v.details) == 0 {
+		return
+	}
+	kind := v.kind()
+	switch {
+	case isShadow && !wasShadow:
+		kind = Shadowed
+	case wasShadow && !isShadow:
+		kind = Enforced
+	}
+	d.add(domain, what, name, kind, at, v.details...)
+}
+
+// direction is above 0 for more and below 0 for less.
+func direction[T int | int64 | time.Duration](was, is T) int {
+	switch {
+	case is > was:
+		return 1
+	case is < was:
+		return -1
+	}
+	return 0
+}
+
+func boolean(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// limits compares lists of limits, by their names, else by their places.
+func (v *verdict) limits(old, new []descriptors.Limit) {
+	for i := range max(len(old), len(new)) {
+		switch {
+		case i >= len(old):
+			v.say("limit", "", limitText(&new[i]), -1)
+		case i >= len(new):
+			v.say("limit", limitText(&old[i]), "", 1)
+		default:
+			v.limit(&old[i], &new[i])
+		}
+	}
+}
+
+// limit compares two limits: how much passes in the long run, and how much at once.
+func (v *verdict) limit(old, new *descriptors.Limit) {
+	was, is := limitText(old), limitText(new)
+	v.say("limit's name", old.Name, new.Name, 0)
+	v.others("limit's ", old, new, limitFields...)
+	if old.Unlimited || new.Unlimited {
+		v.say("limit", was, is, direction(boolean(old.Unlimited), boolean(new.Unlimited)))
+		return
+	}
+	if was == is {
+		return
+	}
+	rate := direction(int64(float64(old.Count)*rateScale/float64(old.Window)), int64(float64(new.Count)*rateScale/float64(new.Window)))
+	room := direction(old.Capacity(), new.Capacity())
+	v.say("limit", was, is, rate)
+	v.tighter, v.looser = v.tighter || room < 0, v.looser || room > 0
+}
+
+// rateScale makes whole numbers of the least and of the highest rates that a limit can have.
+const rateScale = 1e15
+
+// match compares conditions. With more values of a kind a rule is about more requests, and with a kind more it is about fewer.
+func (v *verdict) match(old, new *descriptors.Conditions, sign int) {
+	was, is := conditions(old), conditions(new)
+	for i := range was {
+		v.say("match."+was[i].kind, strings.Join(was[i].values, " "), strings.Join(is[i].values, " "), sign*wider(was[i].values, is[i].values))
+	}
+}
+
+// wider is above 0 where the new values match more, below 0 where they match less, and 0 where that cannot be told. No value matches all.
+func wider(was, is []string) int {
+	less := len(was) == 0 || len(is) > 0 && contains(was, is)
+	more := len(is) == 0 || len(was) > 0 && contains(is, was)
+	return boolean(more) - boolean(less)
+}
+
+// contains reports whether all of the one list is in the other: itself, or a network in a wider one.
+func contains(all, of []string) bool {
+	return !slices.ContainsFunc(of, func(one string) bool {
+		return !slices.ContainsFunc(all, func(other string) bool { return one == other || within(one, other) })
+	})
+}
+
+// within reports whether both are networks, and the one lies in the other.
+func within(one, other string) bool {
+	inner, err := netip.ParsePrefix(one)
+	if err != nil {
+		return false
+	}
+	outer, err := netip.ParsePrefix(other)
+	return err == nil && outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr())
+}
+
+func (d *Diff) account(domain, what, name string, old, new *descriptors.Account) {
+	switch {
+	case old == nil:
+		d.add(domain, what, name, Added, new.Pos, accountText(new))
+		return
+	case new == nil:
+		d.add(domain, what, name, Removed, old.Pos, accountText(old))
+		return
+	}
+	v := &verdict{}
+	v.say("tier", old.Tier, new.Tier, 0)
+	v.limits(bursting(old), bursting(new))
+	d.conclude(domain, what, name, new.Pos, v, false, false)
+}
+
+// bursting are the limits of an account with its burst.
+func bursting(a *descriptors.Account) []descriptors.Limit {
+	limits := slices.Clone(a.Limits)
+	for i := range limits {
+		if a.Burst > 0 && limits[i].Algorithm.HasBurst() {
+			limits[i].Burst = a.Burst
+		}
+	}
+	return limits
+}
+
+// node is a node of a tree with its path.
+type node struct {
+	*descriptors.Node
+	path string
+}
+
+// flatten lists the nodes of a tree, each with its path.
+func flatten(nodes []descriptors.Node, above string) (all []node) {
+	for i := range nodes {
+		n := &nodes[i]
+		path := above + n.Key
+		if n.Value != "" {
+			path += "=" + n.Value
+		}
+		all = append(all, node{n, path})
+		all = append(all, flatten(n.Nodes, path+" / ")...)
+	}
+	return all
+}
+
+func (d *Diff) node(domain, path string, old, new *node) {
+	switch {
+	case old == nil:
+		d.add(domain, "node", path, Added, new.Pos, limitTexts(new.Limits))
+		return
+	case new == nil:
+		d.add(domain, "node", path, Removed, old.Pos, limitTexts(old.Limits))
+		return
+	}
+	v := &verdict{}
+	v.limits(old.Limits, new.Limits)
+	v.say("shadow_mode", yes(old.Shadow), yes(new.Shadow), direction(boolean(old.Shadow), boolean(new.Shadow)))
+	v.say("quota_mode", yes(old.Quota), yes(new.Quota), direction(boolean(old.Quota), boolean(new.Quota)))
+	v.say("share_threshold", yes(old.ShareThreshold), yes(new.ShareThreshold), 0)
+	v.say("on_failure", old.OnFailure.String(), new.OnFailure.String(), 0)
+	v.say("post_paid", yes(old.PostPaid), yes(new.PostPaid), 0)
+	v.say("reserve", fmt.Sprint(old.Reserve), fmt.Sprint(new.Reserve), 0)
+	v.say("response", responseText(old.Response), responseText(new.Response), 0)
+	v.others("", old.Node, new.Node, nodeFields...)
+	d.conclude(domain, "node", path, new.Pos, v, old.Shadow, new.Shadow)
+}

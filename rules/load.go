@@ -1,0 +1,51 @@
+package rules
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Load reads, checks and compiles the files once.
+func (f *Files) Load() Load {
+	snap, err := f.snapshot(nil)
+	if err != nil {
+		return Load{Err: err}
+	}
+	return f.compile(snap.sources)
+}
+
+// Read reads, checks and compiles several files and folders once, as one rule set. A file that two of them lead to is read once. It does
+// not look at the paths of cfg.
+func Read(cfg FilesConfig, paths ...string) Load {
+	var all []source
+	for _, path := range paths {
+		cfg.Path, cfg.RuntimeRoot = path, ""
+		snap, err := NewFiles(cfg).snapshot(nil)
+		if err != nil {
+			return Load{Err: err}
+		}
+		for _, file := range snap.sources {
+			if !slices.ContainsFunc(all, func(other source) bool { return other.real == file.real }) {
+				all = append(all, file)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b source) int { return cmp.Compare(a.path, b.path) })
+	return NewFiles(cfg).compile(all)
+}
+
+// Text lists what was found, one line each: what kept the rules from being read, then FormatProblems.
+func (l Load) Text() string {
+	text := FormatProblems(l.Problems)
+	if l.Err == nil {
+		return text
+	}
+	return l.Err.Error() + "\n" + text
+}
+
+// ParseDuration reads a duration as rule files write it. Zero is an error.
+func ParseDuration(text string) (time.Duration, error) { return parseDuration(text) }
+
+// Suggest returns what to do about a word that is none of the known ones: the nearest one, else all of them.
+func Suggest(word string, known []string) string { return suggest(word, known) }

@@ -1,0 +1,212 @@
+package exact
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// cell is one row of a scenario.
+type cell struct {
+	n         int
+	algorithm string
+}
+
+// scenario is what callers and servers do in a row.
+type scenario struct {
+	name  string
+	short []cell   // rows of make test
+	full  []string // algorithms of make test-faults, with 2, 4 and 8 sidecars
+	each  int      // of the limit, for each sidecar
+	run   func(x *trial)
+}
+
+func (s scenario) cells() []cell {
+	if !full {
+		return s.short
+	}
+	var all []cell
+	for _, n := range []int{2, 4, 8} {
+		for _, algorithm := range s.full {
+			all = append(all, cell{n, algorithm})
+		}
+	}
+	return all
+}
+
+// leased are the algorithms that sidecars may hold tokens of.
+var leased = []string{tokenBucket, fixedWindow, slidingWindow}
+
+// scenarios are all of them.
+func scenarios() []scenario {
+	return []scenario{
+		{"twice the limit", []cell{{2, tokenBucket}, {4, fixedWindow}, {2, slidingWindow}, {2, slidingLog}}, algorithms, lean, overload},
+		{"below the limit", []cell{{4, tokenBucket}}, leased, hot, below},
+		{"bursts after silence", []cell{{4, tokenBucket}, {4, slidingWindow}}, algorithms, lean, bursts},
+		{"callers move", []cell{{2, tokenBucket}}, leased, hot, moving},
+		{"costs from 1 to 5", []cell{{2, tokenBucket}}, algorithms, hot, costs},
+		{"kill -9, a successor starts", []cell{{2, tokenBucket}, {4, fixedWindow}}, leased, hot, killed},
+		{"stopped for 1.5 s", []cell{{2, tokenBucket}, {4, fixedWindow}}, leased, hot, stopped},
+		{"Redis hangs 50 ms", []cell{{4, tokenBucket}}, leased, hot, hanging(50 * time.Millisecond)},
+		{"Redis hangs 1.5 s", []cell{{2, tokenBucket}}, leased, hot, hanging(1500 * time.Millisecond)},
+		{"clock of Redis 5 s ahead", []cell{{2, fixedWindow}}, leased, hot, redisOff(skew)},
+		{"clock of Redis 5 s behind", []cell{{2, tokenBucket}}, leased, hot, redisOff(-skew)},
+		{"clocks of sidecars 5 s ahead and behind", nil, leased, hot, sidecarsOff},
+		{"Redis killed, a replica takes over", []cell{{2, tokenBucket}}, leased, hot, failedOver},
+		{"Redis wiped", []cell{{2, tokenBucket}}, leased, hot, wiped},
+		{"limit lowered and raised", []cell{{4, tokenBucket}, {2, fixedWindow}}, leased, hot, changing},
+		{"the version before upgraded", []cell{{2, tokenBucket}, {2, slidingWindow}}, algorithms, hot, upgraded},
+		{"taken back to the version before", []cell{{2, tokenBucket}, {2, fixedWindow}}, algorithms, hot, takenBack},
+		{"upgraded, leases afterwards", []cell{{2, tokenBucket}}, leased, hot, upgradedFirst},
+		{"two limits in a request", []cell{{2, tokenBucket}, {4, fixedWindow}}, leased, hot, together},
+	}
+}
+
+// overload asks for twice the limit all the time.
+func overload(x *trial) {
+	x.begin()
+	x.steady = true
+	x.under(x.twice(), func() { pass(often(2*time.Second, 12*time.Second)) })
+}
+
+// waves asks for less than the limit, then for more, in turns.
+func (x *trial) waves(n int) {
+	x.under(x.rate()*3/4, func() {
+		for range n {
+			x.calm()
+			pass(1200 * time.Millisecond)
+			x.press()
+			pass(time.Second)
+		}
+	})
+}
+
+// below asks for less than the limit, then for more.
+func below(x *trial) {
+	x.begin()
+	x.holds = true
+	x.waves(often(1, 3))
+}
+
+// bursts lets counters fill up, then asks as fast as callers can.
+func bursts(x *trial) {
+	x.begin()
+	for range often(2, 5) {
+		x.under(0, func() { pass(300 * time.Millisecond) })
+		pass(1100 * time.Millisecond)
+	}
+	x.under(0, func() { pass(300 * time.Millisecond) })
+}
+
+// moving lets the callers of one sidecar make its key hot, then those of the next ask for twice the limit: what the one before holds
+// must not be missing for long.
+func moving(x *trial) {
+	x.begin()
+	for i := range often(4, 12) {
+		x.active(i)
+		x.under(x.rate()*int64(x.n)*3/4, func() { pass(250 * time.Millisecond) })
+		x.active(i + 1)
+		x.under(x.rate()*int64(x.n)*3/2, func() { pass(450 * time.Millisecond) })
+	}
+}
+
+// active lets the callers of one sidecar ask, and those of the others wait.
+func (x *trial) active(i int) {
+	for k, s := range x.seats {
+		s.active.Store(k == i%len(x.seats))
+	}
+}
+
+// costs asks for more than one token at a time.
+func costs(x *trial) {
+	x.begin()
+	x.next = func(n int64) request { return request{user: "hot", cost: 1 + n*7%5} }
+	// Three tokens at a time on average.
+	x.under(x.rate()/4, func() { pass(often(time.Second, 3*time.Second)) })
+	x.under(x.rate()/2, func() { pass(often(1500*time.Millisecond, 5*time.Second)) })
+}
+
+// killed ends a sidecar under load, and another one takes its place.
+func killed(x *trial) {
+	x.mayFail = true
+	x.begin()
+	x.under(x.rate(), func() {
+		for i := range often(1, 3) {
+			x.calm()
+			pass(700 * time.Millisecond)
+			x.replace(i % x.n)
+			x.press()
+			pass(700 * time.Millisecond)
+		}
+	})
+}
+
+// replace kills a sidecar and starts its successor.
+func (x *trial) replace(i int) {
+	x.Helper()
+	old := x.sidecars[i]
+	x.gone += x.local(old)
+	old.End(x)
+	x.sidecars[i] = x.start()
+	before := *x.seats[i].current.Load()
+	x.seats[i].sit(dial(x, x.sidecars[i].GRPC))
+	before.(*client).conn.Close() // so that callers who wait for it ask the successor
+}
+
+// stopped stops a sidecar for longer than it may hold tokens, while the others leave enough for the counter to fill up. When it goes on, all ask at
+// once: tokens that it held would come on top of a full counter.
+func stopped(x *trial) {
+	x.begin()
+	x.under(x.rate(), func() {
+		for i := range often(2, 4) {
+			x.calm()
+			pass(500 * time.Millisecond)
+			s := x.sidecars[i%x.n]
+			s.Hang(x)
+			x.pace(x.rate() / 4)
+			pass(1500 * time.Millisecond)
+			s.Send(x, syscall.SIGCONT)
+			x.rush()
+			pass(400 * time.Millisecond)
+		}
+	})
+}
+
+// hanging stops Redis for a while. When it goes on, all ask at once.
+func hanging(length time.Duration) func(x *trial) {
+	return func(x *trial) {
+		x.begin()
+		x.under(x.rate(), func() {
+			for range often(2, 6) {
+				x.calm()
+				pass(500 * time.Millisecond)
+				x.redis.Hang(x)
+				pass(length)
+				err := x.redis.Signal(syscall.SIGCONT)
+				if err != nil {
+					x.Fatalf("wake Redis: %v", err)
+				}
+				x.rush()
+				pass(300 * time.Millisecond)
+			}
+			x.awaitAdmission()
+			pass(300 * time.Millisecond)
+		})
+	}
+}
+
+// awaitAdmission waits until every sidecar is admitted something by Redis again.
+func (x *trial) awaitAdmission() {
+	x.Helper()
+	for i, s := range x.seats {
+		servers.Await(x, fmt.Sprintf("an answer of Redis through sidecar %d", i+1), func() error {
+			got := (*s.current.Load()).ask(request{user: "probe", cost: 1})
+			if got.outcome == undecided {
+				return fmt.Errorf("the answer is without Redis: %s", got.failure)
+			}
+			return nil
+		})
+	}
+}
