@@ -28,7 +28,7 @@ func (c *RedisCluster) MoveSlots(t testing.TB, from, to *Redis, n int) {
 
 func (r *Redis) longDial(t testing.TB) *link {
 	t.Helper()
-	l, err := r.dial(patience)
+	l, err := r.dial(longEnough)
 	if err != nil {
 		t.Fatalf("dial redis-server on %s: %v", r.Addr, err)
 	}

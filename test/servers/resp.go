@@ -17,7 +17,7 @@ import (
 // the test.
 func (r *Redis) Do(t testing.TB, command ...string) any {
 	t.Helper()
-	reply, err := r.askWithin(patience, command...)
+	reply, err := r.askWithin(longEnough, command...)
 	if err != nil {
 		t.Fatalf("ask redis-server on %s: %v", r.Addr, err)
 	}

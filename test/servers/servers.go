@@ -106,8 +106,8 @@ func (p *Process) End(t testing.TB) {
 	p.Exit(t)
 }
 
-// patience is how long a test waits for what has to happen. Only what hangs takes longer, also on a machine that is starved.
-const patience = time.Minute
+// longEnough is how long a test waits for what has to happen. Only what hangs takes longer, also on a machine that is starved.
+const longEnough = time.Minute
 
 // Exit waits for the end, and returns the exit code, -1 after a signal.
 func (p *Process) Exit(t testing.TB) int {
@@ -115,8 +115,8 @@ func (p *Process) Exit(t testing.TB) int {
 	select {
 	case <-p.ended:
 		return p.ProcessState.ExitCode()
-	case <-time.After(patience):
-		t.Fatalf("%s still runs after %v", p.Path, patience)
+	case <-time.After(longEnough):
+		t.Fatalf("%s still runs after %v", p.Path, longEnough)
 		return -1
 	}
 }
@@ -139,7 +139,7 @@ func FreeAddr(t testing.TB) string {
 // Await calls try until it succeeds, for a minute at most, and fails the test with its last error.
 func Await(t testing.TB, what string, try func() error) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(longEnough)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -148,7 +148,7 @@ func Await(t testing.TB, what string, try func() error) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not there after %v: %v", what, patience, err)
+			t.Fatalf("%s: not there after %v: %v", what, longEnough, err)
 		}
 		<-tick.C
 	}
