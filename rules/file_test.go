@@ -16,7 +16,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is how long a test waits for something that has to happen.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // follower collects what a source publishes.
 type follower struct {

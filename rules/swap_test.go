@@ -44,12 +44,12 @@ func twins(version int) map[string]string {
 	return map[string]string{"a.yaml": domain(fmt.Sprintf("a%d", version)), "b.yaml": domain(fmt.Sprintf("b%d", version))}
 }
 
-// TestSwaps holds that, over a thousand swaps, no set is a mix of two versions, none is refused, and the last is live
-// within two seconds.
+// TestSwaps holds that, over a thousand swaps, no set is a mix of two versions, none is refused, and the last is found
+// by its change: a look at the files without one would come after an hour.
 func TestSwaps(t *testing.T) {
 	v := &volume{t: t, dir: t.TempDir()}
 	v.swap(twins(0))
-	f := follow(t, FilesConfig{Path: v.dir, Settle: time.Millisecond})
+	f := follow(t, FilesConfig{Path: v.dir, Settle: time.Millisecond, Poll: time.Hour})
 	f.untilDomains("a0", "b0")
 	const swaps = 1000
 	for i := range swaps {
@@ -68,9 +68,7 @@ func TestSwaps(t *testing.T) {
 		}
 		return slices.Equal(domains, last)
 	})
-	if took := time.Since(start); took > 2*time.Second {
-		t.Errorf("the last version was live after %v, want 2s", took)
-	}
+	t.Logf("the last version was live after %v", time.Since(start))
 }
 
 func TestSwapRemovesAndAddsFiles(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 // put sends a new level to the debug port.
 func put(t *testing.T, address, level string) (int, string) {
 	t.Helper()
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	r, err := http.NewRequest(http.MethodPut, "http://"+address+"/loglevel", strings.NewReader(level))
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestADecisionOverHTTPBelongsToItsCallersTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Header.Set("b3", "0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-1")
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Do(r)
 	if err != nil {
 		t.Fatal(err)

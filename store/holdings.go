@@ -35,6 +35,7 @@ type holdings struct {
 	now     func() time.Time
 	start   time.Time
 	sharers func() int64                          // how many sidecars lease from the same counters
+	alike   func() bool                           // all of them know of leases
 	young   func(key string, l *limit.Limit) bool // the server of a counter has just succeeded another one
 	seed    maphash.Seed
 
@@ -96,7 +97,7 @@ type heldPart struct {
 }
 
 func newHoldings(r *Redis, now func() time.Time) *holdings {
-	return &holdings{redis: r, now: now, start: now(), sharers: r.sharers, young: r.young, seed: maphash.MakeSeed()}
+	return &holdings{redis: r, now: now, start: now(), sharers: r.sharers, alike: r.alike, young: r.young, seed: maphash.MakeSeed()}
 }
 
 // sharers is how many sidecars share the counters of this one, at most.
@@ -110,6 +111,10 @@ func (r *Redis) sharers() int64 {
 	}
 	return int64(most)
 }
+
+// alike reports whether all sidecars that share the counters know of leases. One that does not loses what a bucket earns while something is
+// lent, whenever it charges it.
+func (r *Redis) alike() bool { return r.heart == nil || r.heart.alike.Load() }
 
 // young reports whether the server of a counter has just succeeded another one. It may not know of all that was lent.
 func (r *Redis) young(key string, l *limit.Limit) bool {

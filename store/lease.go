@@ -30,7 +30,7 @@ func (h *holdings) sawOne(c *limit.Charge, remaining int64, now instant) {
 		h.missed(l, c, now)
 		return
 	}
-	if h.hot(hash, now) && remaining >= h.room() && c.Limit.Leasable() {
+	if h.hot(hash, now) && remaining >= h.room() && c.Limit.Leasable() && h.alike() {
 		h.begin(hash, c, now)
 	}
 }
@@ -127,7 +127,7 @@ func (h *holdings) askLocked(l *holding, now instant, last bool) {
 	for i := range l.lots {
 		a.Reports[i] = h.reportLocked(&l.lots[i], now, last)
 	}
-	if !last && !h.young(l.key, &l.limit) {
+	if !last && h.alike() && !h.young(l.key, &l.limit) {
 		a.Want = max(min(l.span(), l.most)-l.left(now), 0)
 	}
 	if !h.calls.begin() {

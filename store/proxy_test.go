@@ -63,16 +63,13 @@ func TestBudgetMayBeLongerThanADial(t *testing.T) {
 	want(t, "by a server that takes longer than a dial may", spend(r, charge(t, "k", bucket(3, time.Hour), 1))[0], limit.Allowed, 1, 2)
 }
 
-// TestHangingDialCostsTheBudgetOnly listens without room for connections, so that connecting hangs.
+// TestHangingDialCostsTheBudgetOnly listens without room for connections, so that connecting hangs. A call that waited for that would
+// wait for an hour.
 func TestHangingDialCostsTheBudgetOnly(t *testing.T) {
 	addr := crowded(t)
-	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{addr}, DialTimeout: 2 * time.Second}, Budget: 50 * time.Millisecond})
+	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{addr}, DialTimeout: time.Hour}, Budget: 50 * time.Millisecond})
 	for range 3 {
-		start := time.Now()
 		wantUndecided(t, r, charge(t, "k", bucket(3, time.Hour), 1), fleet.ReasonTimeout)
-		if took := time.Since(start); took > time.Second {
-			t.Fatalf("the answer took %v with a budget of 50 ms", took)
-		}
 	}
 }
 

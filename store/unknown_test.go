@@ -87,9 +87,5 @@ func TestCredentialsAreAskedForEachConnection(t *testing.T) {
 		return nil
 	})
 	password.Store("second")
-	start := time.Now()
 	awaitAllowed(t, r, c)
-	if took := time.Since(start); took > 2*time.Second {
-		t.Errorf("the new password was found after %v", took)
-	}
 }

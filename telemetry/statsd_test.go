@@ -76,7 +76,7 @@ func collect(t *testing.T, lines <-chan string, n int) []string {
 		select {
 		case line := <-lines:
 			all = append(all, line)
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("%d lines arrived, want %d: %q", len(all), n, all)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -85,13 +84,12 @@ func TestSignals(t *testing.T) {
 		}
 		return nil
 	})
-	begun := time.Now()
 	s.Send(t, syscall.SIGTERM)
 	if code := s.Exit(t); code != 0 {
 		t.Errorf("SIGTERM ends it with %d, want 0:\n%s", code, s.Output())
 	}
-	if took := time.Since(begun); took > 4*time.Second {
-		t.Errorf("SIGTERM took %v", took)
+	if strings.Contains(s.Output(), "cutting them off") {
+		t.Errorf("calls were cut off though none was in flight:\n%s", s.Output())
 	}
 }
 

@@ -121,7 +121,7 @@ func (w *world) grpc(t *testing.T, user string) answer {
 	r.Header.Set("content-type", "application/grpc")
 	r.Header.Set("te", "trailers")
 	r.Header.Set("x-user", user)
-	got, err := do(&http.Client{Transport: transport, Timeout: 20 * time.Second}, r)
+	got, err := do(&http.Client{Transport: transport, Timeout: time.Minute}, r)
 	if err != nil {
 		t.Fatalf("gRPC call through Envoy: %v", err)
 	}

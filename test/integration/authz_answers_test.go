@@ -191,7 +191,7 @@ func (w *world) grpcTo(t *testing.T, path string, headers ...string) answer {
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	got, err := do(&http.Client{Transport: transport, Timeout: 20 * time.Second}, r)
+	got, err := do(&http.Client{Transport: transport, Timeout: time.Minute}, r)
 	if err != nil {
 		t.Fatalf("gRPC call through Envoy: %v", err)
 	}

@@ -21,7 +21,7 @@ type authzSetup struct {
 }
 
 // authzTimeout is the filter's. The example's own would end calls on a busy machine, and cut the throttle's waits.
-const authzTimeout = "6s"
+const authzTimeout = "20s"
 
 func authzFile(t testing.TB) string {
 	t.Helper()
@@ -42,7 +42,7 @@ func startAuthz(t *testing.T, s authzSetup) *world {
 	changes := addresses(w.app.Addr, socketAddress(w.sidecar.GRPC), w.log)
 	changes = append(changes, [2]string{" timeout: 0.025s", " timeout: " + filterTimeout}, [2]string{" timeout: 0.75s", " timeout: " + authzTimeout})
 	w.envoy = servers.StartEnvoy(t, rewritten(t, authzFile(t), append(changes, s.swaps...)))
-	w.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: 20 * time.Second}
+	w.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: time.Minute}
 	t.Cleanup(w.client.CloseIdleConnections)
 	return w
 }

@@ -91,12 +91,12 @@ func TestBypassThroughEnvoy(t *testing.T) {
 // raw sends bytes that Go's client would not.
 func (w *world) raw(t *testing.T, target, header string) (*http.Response, string) {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", w.envoy.Addr, 5*time.Second)
+	conn, err := net.DialTimeout("tcp", w.envoy.Addr, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	conn.SetDeadline(time.Now().Add(time.Minute))
 	if header != "" {
 		header += "\r\n"
 	}

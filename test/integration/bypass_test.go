@@ -215,7 +215,7 @@ type checked struct {
 // check sends a CheckRequest. An error, and an answer that says nothing, would leave the request to Envoy's failure mode.
 func (s *bypass) check(t *testing.T, request []byte) checked {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var reply []byte
 	err := s.conn.Invoke(ctx, authv3.Authorization_Check_FullMethodName, &request, &reply, grpc.ForceCodec(bytesCodec{}))

@@ -145,8 +145,9 @@ func TestTermUnderLoad(t *testing.T) {
 	begun := time.Now()
 	w.sidecar.Send(t, syscall.SIGTERM)
 	code := w.sidecar.Exit(t)
-	if took := time.Since(begun); code != 0 || took > 4*time.Second {
-		t.Errorf("the sidecar ended with code %d after %v, want 0 within 4 s", code, took)
+	t.Logf("the sidecar ended after %v", time.Since(begun))
+	if code != 0 || strings.Contains(w.sidecar.Output(), "cutting them off") {
+		t.Errorf("the sidecar ended with code %d, want 0, and no call cut off:\n%s", code, w.sidecar.Output())
 	}
 	sent, bad := stop()
 	if len(bad) > 0 {

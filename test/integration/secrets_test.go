@@ -105,7 +105,7 @@ func sendSecrets(t *testing.T, s *servers.Sidecar) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+next(), "tracestate", "vendor="+next(),
 		"traceparent", "00-"+clientTrace+"-"+clientSpan+"-01")

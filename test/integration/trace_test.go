@@ -84,7 +84,7 @@ func startTraced(t *testing.T, example string, c *collector, tracer string, env 
 		changes = append(changes, [2]string{" timeout: 0.75s", " timeout: " + authzTimeout})
 	}
 	w.envoy = servers.StartEnvoy(t, rewritten(t, example, append(changes, withTracer(t, tracer, c.grpc)...)))
-	w.client = &http.Client{Transport: new(http.Transport), Timeout: 20 * time.Second}
+	w.client = &http.Client{Transport: new(http.Transport), Timeout: time.Minute}
 	t.Cleanup(w.client.CloseIdleConnections)
 	return w
 }

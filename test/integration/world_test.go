@@ -38,7 +38,7 @@ type world struct {
 // Times that a busy machine with two cores needs. They are generous because a test that is not about time must not fail on it:
 // the example's own 25 ms, and the sidecar's own 10 ms for Redis, would open the limits under load.
 const (
-	filterTimeout = "2s"
+	filterTimeout = "20s"
 	storeBudget   = "STORE_BUDGET=1s"
 )
 
@@ -58,7 +58,7 @@ func start(t *testing.T, s setup) *world {
 	w.envoy = servers.StartEnvoy(t, exampleConfig(t, w.app.Addr, address, s.timeout, w.log))
 	w.client = &http.Client{
 		Transport:     &http.Transport{MaxIdleConnsPerHost: 64},
-		Timeout:       20 * time.Second,
+		Timeout:       time.Minute,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	t.Cleanup(w.client.CloseIdleConnections)

@@ -250,11 +250,13 @@ func (c *RedisCluster) ReplicaOf(t testing.TB, master *Redis) *Redis {
 // Slots are the slots that a living node owns, ascending.
 func (c *RedisCluster) Slots(t testing.TB, node *Redis) []int {
 	t.Helper()
-	says, err := node.claim()
-	if err != nil {
-		t.Fatalf("ask for the slots of %s: %v", node.Addr, err)
-	}
-	return says.slots
+	var slots []int
+	Await(t, "the slots of "+node.Addr, func() error {
+		says, err := node.claim()
+		slots = says.slots
+		return err
+	})
+	return slots
 }
 
 // SlotOf is the slot of a key.

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"testing"
-	"time"
 )
 
 // MoveSlots gives the first n slots of a master, with their keys, to another one, one by one while both serve.
@@ -29,7 +28,7 @@ func (c *RedisCluster) MoveSlots(t testing.TB, from, to *Redis, n int) {
 
 func (r *Redis) longDial(t testing.TB) *link {
 	t.Helper()
-	l, err := r.dial(time.Minute)
+	l, err := r.dial(longEnough)
 	if err != nil {
 		t.Fatalf("dial redis-server on %s: %v", r.Addr, err)
 	}

@@ -17,16 +17,19 @@ import (
 // the test.
 func (r *Redis) Do(t testing.TB, command ...string) any {
 	t.Helper()
-	reply, err := r.ask(command...)
+	reply, err := r.askWithin(longEnough, command...)
 	if err != nil {
 		t.Fatalf("ask redis-server on %s: %v", r.Addr, err)
 	}
 	return reply
 }
 
-// ask is Do with an error. It gives up after a second, as a server that hangs does not answer.
-func (r *Redis) ask(command ...string) (any, error) {
-	l, err := r.dial(time.Second)
+// ask is Do with an error, for those that try again or ask another server. It gives up after a second, as a server that hangs does not
+// answer.
+func (r *Redis) ask(command ...string) (any, error) { return r.askWithin(time.Second, command...) }
+
+func (r *Redis) askWithin(life time.Duration, command ...string) (any, error) {
+	l, err := r.dial(life)
 	if err != nil {
 		return nil, err
 	}

@@ -106,14 +106,17 @@ func (p *Process) End(t testing.TB) {
 	p.Exit(t)
 }
 
-// Exit waits for the end, ten seconds at most, and returns the exit code, -1 after a signal.
+// longEnough is how long a test waits for what has to happen. Only what hangs takes longer, also on a machine that is starved.
+const longEnough = time.Minute
+
+// Exit waits for the end, and returns the exit code, -1 after a signal.
 func (p *Process) Exit(t testing.TB) int {
 	t.Helper()
 	select {
 	case <-p.ended:
 		return p.ProcessState.ExitCode()
-	case <-time.After(10 * time.Second):
-		t.Fatalf("%s still runs after 10 s", p.Path)
+	case <-time.After(longEnough):
+		t.Fatalf("%s still runs after %v", p.Path, longEnough)
 		return -1
 	}
 }
@@ -133,10 +136,10 @@ func FreeAddr(t testing.TB) string {
 	return ""
 }
 
-// Await calls try until it succeeds, for ten seconds at most, and fails the test with its last error.
+// Await calls try until it succeeds, for a minute at most, and fails the test with its last error.
 func Await(t testing.TB, what string, try func() error) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(longEnough)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -145,7 +148,7 @@ func Await(t testing.TB, what string, try func() error) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not there after 10 s: %v", what, err)
+			t.Fatalf("%s: not there after %v: %v", what, longEnough, err)
 		}
 		<-tick.C
 	}

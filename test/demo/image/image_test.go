@@ -122,10 +122,10 @@ func static(t *testing.T, file string) {
 	}
 }
 
-// program runs one of the image's programs to its end, 20 s at most, with nothing in its environment but env.
+// program runs one of the image's programs to its end, a minute at most, with nothing in its environment but env.
 func program(t *testing.T, root, name string, env []string, args ...string) (code int, output string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", name), args...)
 	cmd.Env = append([]string{"PATH=/nowhere"}, env...)
