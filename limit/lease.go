@@ -203,9 +203,14 @@ func Lent(s *State, l *Limit) int64 {
 // are spent, and nothing comes back until they are dead. At is when that is, Used includes them, and Rem, which is too large to be one,
 // holds the distance to the real anchor, lent and before.
 
-// frozen reports whether a state is stored so.
+// frozen reports whether a state is stored so. A count that is lowered may leave a large Rem behind, but hardly at the end of an epoch; then some
+// of what is used would count as lent for a moment.
 func frozen(s *State, count int64) bool {
-	return s.Rem >= offsetUnit && s.Used <= maxStoredUsed && count <= maxStoredUsed
+	if s.Rem < offsetUnit || s.Used > maxStoredUsed || count > maxStoredUsed || s.At%epochMicros != 0 {
+		return false
+	}
+	rights := s.Rem%lentUnit + s.Rem/lentUnit%lentUnit
+	return rights > 0 && rights <= s.Used
 }
 
 // thaw reads such a state.

@@ -54,14 +54,18 @@ local function token_bucket()
     if t.rem > 0 then t.at, t.rem = t.at + 1, 0 end
   end
 
+  -- Reads rights outstanding from the form in which they are stored, if it is that.
+  local function thaw(t)
+    if fmod(t.at, 100000) ~= 0 then return end
+    local before = fmod(t.rem, 131072)
+    local lent = fmod((t.rem - before) / 131072, 131072)
+    if lent + before == 0 or lent + before > t.used then return end
+    t.epoch, t.lent, t.before = t.at / 100000 - 2, lent, before
+    t.at, t.used, t.rem = t.at - (t.rem - lent * 131072 - before) / 17179869184, t.used - lent - before, 0
+  end
+
   -- Lets the rights of epochs that are over count as spent at the instant at which they died.
   local function roll(t, l, now)
-    if not t.lent then
-      local before = fmod(t.rem, 131072)
-      local lent = fmod((t.rem - before) / 131072, 131072)
-      t.epoch, t.lent, t.before = t.at / 100000 - 2, lent, before
-      t.at, t.used, t.rem = t.at - (t.rem - lent * 131072 - before) / 17179869184, t.used - lent - before, 0
-    end
     local epoch = divide(now, 100000)
     if t.epoch > epoch + 2 then -- the clock was set back by more than a lease lives
       take(t, l, t.lent + t.before, now)
@@ -80,7 +84,8 @@ local function token_bucket()
 
   -- Charges rights that have died by now, and gives back the tokens that time has earned.
   local function advance(t, l, now)
-    if t.lent or t.rem >= 17179869184 and t.used < 4294967296 and l.count < 4294967296 then roll(t, l, now) end
+    if not t.lent and t.rem >= 17179869184 and t.used < 4294967296 and l.count < 4294967296 then thaw(t) end
+    if t.lent then roll(t, l, now) end
     earn(t, l, now)
     if t.lent then whole_anchor(t) end
   end
