@@ -85,6 +85,7 @@ type holding struct {
 type lot struct {
 	epoch int64
 	held  int64
+	taken int64   // by requests that the server has not decided yet
 	spent int64   // and not yet reported
 	until instant // the end of the lease
 }
@@ -176,21 +177,27 @@ func (l *holding) take(n int64, now instant) (epoch int64, ok bool) {
 	for i := range l.lots {
 		if lot := &l.lots[i]; lot.live(now) && lot.held >= n {
 			lot.held -= n
-			lot.spent += n
+			lot.taken += n
 			return lot.epoch, true
 		}
 	}
 	return 0, false
 }
 
-// putBack undoes take, if the lot is still there.
-func (l *holding) putBack(p heldPart) {
+// settle ends take, if the lot is still there: what was taken is spent, or held again.
+func (l *holding) settle(p heldPart, spent bool) {
 	for i := range l.lots {
-		if lot := &l.lots[i]; lot.epoch == p.epoch && lot.spent >= p.n {
-			lot.held += p.n
-			lot.spent -= p.n
-			return
+		lot := &l.lots[i]
+		if lot.epoch != p.epoch || lot.taken < p.n {
+			continue
 		}
+		lot.taken -= p.n
+		if spent {
+			lot.spent += p.n
+		} else {
+			lot.held += p.n
+		}
+		return
 	}
 }
 
@@ -200,10 +207,10 @@ func (h *holdings) spend(ctx context.Context, t *trip) bool {
 	if !h.holds(t) {
 		return false
 	}
-	taken, dry := h.takeAll(t, h.instant())
+	taken, dry := h.takeAll(t)
 	if dry != nil && h.await(ctx, dry) {
-		h.putBack(t, all)
-		taken, _ = h.takeAll(t, h.instant())
+		h.settle(t, none)
+		taken, _ = h.takeAll(t)
 	}
 	switch {
 	case taken == len(t.charges):
@@ -213,16 +220,13 @@ func (h *holdings) spend(ctx context.Context, t *trip) bool {
 		return false
 	case hasQuota(t.charges):
 		// Quotas refuse a request only all together, so they are decided together.
-		h.putBack(t, all)
+		h.settle(t, none)
 		return false
 	}
 	h.decided.Add(int64(taken))
 	h.askMissing(ctx, t)
 	return true
 }
-
-// all is true for every charge.
-func all(int) bool { return true }
 
 // holds finds the holdings of a request's counters, and reports whether there is one.
 func (h *holdings) holds(t *trip) (some bool) {
@@ -247,11 +251,12 @@ func hasQuota(charges []limit.Charge) bool {
 }
 
 // takeAll takes what is held of each charge, under one lock. It returns how many charges have all they need, and a holding that
-// had too little while more is on its way.
-func (h *holdings) takeAll(t *trip, now instant) (taken int, dry *holding) {
+// had too little while more is on its way. Where all have it, what they took is spent.
+func (h *holdings) takeAll(t *trip) (taken int, dry *holding) {
 	t.held = grow(t.held, len(t.charges))
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	now := h.instant()
 	for i := range t.charges {
 		l := t.near[i]
 		if l == nil || l.ended {
@@ -266,6 +271,9 @@ func (h *holdings) takeAll(t *trip, now instant) (taken int, dry *holding) {
 		} else if l.asking && dry == nil {
 			dry = l
 		}
+	}
+	if taken == len(t.charges) {
+		h.settleLocked(t, all)
 	}
 	return taken, dry
 }
@@ -305,25 +313,32 @@ func (l *holding) tell(d *limit.Decision, n int64, now instant) {
 	*d = limit.Decision{Outcome: limit.Allowed, Remaining: remaining, Charged: n, At: at, ResetAfter: reset, Held: true}
 }
 
-// putBack undoes what charges took, those for which undo is true.
-func (h *holdings) putBack(t *trip, undo func(i int) bool) {
+// settle ends what charges took: it is spent by those for which spends is true, and held again of the others.
+func (h *holdings) settle(t *trip, spends func(i int) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.settleLocked(t, spends)
+}
+
+func (h *holdings) settleLocked(t *trip, spends func(i int) bool) {
 	for i, p := range t.held {
-		if p.of == nil || !undo(i) {
+		if p.of == nil {
 			continue
 		}
-		p.of.putBack(p)
-		if d := &t.decisions[i]; d.Held {
-			d.Remaining = min(d.Remaining+p.n, p.of.limit.Capacity())
-			d.Charged = 0
+		spent := spends(i)
+		p.of.settle(p, spent)
+		if d := &t.decisions[i]; !spent && d.Held {
+			d.Remaining, d.Charged = min(d.Remaining+p.n, p.of.limit.Capacity()), 0
 		}
-		t.held[i] = heldPart{}
 	}
 }
 
+// all and none are what settle asks of each charge.
+func all(int) bool  { return true }
+func none(int) bool { return false }
+
 // askMissing asks the server for the charges that are not decided by what is held. If they refuse the request, what was taken from holdings is
-// put back, but for charges that count all the same.
+// held again, but for charges that count all the same.
 func (h *holdings) askMissing(ctx context.Context, t *trip) {
 	rest := h.redis.scratch.Get().(*trip)
 	t.missing, t.places = t.missing[:0], t.places[:0]
@@ -339,9 +354,8 @@ func (h *holdings) askMissing(ctx context.Context, t *trip) {
 	for i, place := range t.places {
 		t.decisions[place] = t.answers[i]
 	}
-	if limit.Refuses(t.charges, t.decisions) {
-		h.putBack(t, func(i int) bool { return !t.charges[i].Each })
-	}
+	refused := limit.Refuses(t.charges, t.decisions)
+	h.settle(t, func(i int) bool { return !refused || t.charges[i].Each })
 }
 
 // await waits for the lease that is on its way, and reports whether it has come.
