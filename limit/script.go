@@ -60,6 +60,13 @@ var LeanScript = tightLua + oneLua + arithLua + stateLua + tokenBucketLua + slid
 // LeanSHA is the name of LeanScript.
 var LeanSHA = sha(LeanScript)
 
+// TightScript decides a request whose Call is Simple, or replies nothing: then nothing was written, and Call.Widen is next. It is a quarter of
+// LeanScript, so a server that has lost its scripts has it again soon.
+var TightScript = tightLua + "return tight(ARGV[1], 0)\n"
+
+// TightSHA is the name of TightScript.
+var TightSHA = sha(TightScript)
+
 // BatchScript decides several requests in one call, as far as tight.lua can: those whose Call is Simple. The head of batch.lua describes
 // its keys, arguments and reply.
 var BatchScript = tightLua + batchLua
@@ -85,6 +92,7 @@ type Call struct {
 	extras []byte
 	logs   bool // a charge is of a sliding log
 	other  bool // a charge is of a kind that tight.lua leaves to the general code
+	wide   bool // tight.lua has left it to the general code
 }
 
 // Sizes of the packed argument and reply, in bytes.
@@ -105,7 +113,7 @@ func NewCall(charges []Charge, refused bool, now int64) Call {
 
 // Set packs the charges of another request, as NewCall does, into the memory of the last one.
 func (c *Call) Set(charges []Charge, refused bool, now int64) {
-	c.Keys, c.packed, c.extras, c.logs, c.other = c.Keys[:0], c.packed[:0], c.extras[:0], false, false
+	c.Keys, c.packed, c.extras, c.logs, c.other, c.wide = c.Keys[:0], c.packed[:0], c.extras[:0], false, false, false
 	if need := headSize + chargeSize*len(charges); cap(c.packed) < need {
 		c.packed = make([]byte, 0, need)
 	}
@@ -140,7 +148,7 @@ func (c *Call) Packed() []byte { return c.packed }
 // Extras is the second argument of the call, empty where the call has one argument only. It is good until the next Set.
 func (c *Call) Extras() []byte { return c.extras }
 
-// Script is the leaner of the two that can make the call, and its name.
+// Script is the leaner of the two that can make any such call, and its name.
 func (c *Call) Script() (text, name string) {
 	if c.logs || len(c.extras) > 0 {
 		return Script, ScriptSHA
@@ -148,9 +156,20 @@ func (c *Call) Script() (text, name string) {
 	return LeanScript, LeanSHA
 }
 
-// Simple reports whether BatchScript can make the call together with others.
+// First is the script to try first, and its name: that of a Simple call may reply nothing.
+func (c *Call) First() (text, name string) {
+	if c.Simple() {
+		return TightScript, TightSHA
+	}
+	return c.Script()
+}
+
+// Widen lets the general code make a call to which tight.lua replied nothing.
+func (c *Call) Widen() { c.wide = true }
+
+// Simple reports whether tight.lua can make the call, alone or together with others.
 func (c *Call) Simple() bool {
-	return !c.other && len(c.extras) == 0 && headSize+chargeSize*len(c.Keys) == len(c.packed)
+	return !c.other && !c.wide && len(c.extras) == 0 && headSize+chargeSize*len(c.Keys) == len(c.packed)
 }
 
 // extra packs what only some charges have: a longest wait, or for a refund its end; a calendar; a penalty.

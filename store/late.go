@@ -25,14 +25,17 @@ func (r *Redis) await(t *trip, charges []limit.Charge, decisions []limit.Decisio
 // settle resolves the decisions of a call that was too late for its caller: by the reply, or by that there never will be one.
 func (r *Redis) settle(out *outbound, charges []limit.Charge, pending []limit.Pending, err error) {
 	decisions := make([]limit.Decision, len(pending))
-	if err == nil {
+	switch {
+	case err == nil && out.wire.Reply.Kind == fleet.Nothing:
+		undecide(decisions, fleet.ReasonTimeout, false) // tight.lua left it to the general code: nothing has run
+	case err == nil:
 		_, err = out.call.ReadBytes(out.wire.Reply.Data, decisions, nil)
 		if err == nil {
 			r.late.Add(1)
 		} else {
 			undecide(decisions, fleet.ReasonReply, true)
 		}
-	} else {
+	default:
 		undecide(decisions, reason(err), ranMaybe(err))
 	}
 	if decisions[0].Unknown {

@@ -168,7 +168,7 @@ func (c RedisConfig) withDefaults() RedisConfig {
 
 // fleet is how these servers are reached. The scripts are brought along on each new connection.
 func (c *RedisConfig) fleet(s fleet.Servers, prefix string) fleet.Config {
-	scripts := []string{limit.LeanScript, limit.BatchScript, limit.Script}
+	scripts := []string{limit.TightScript, limit.BatchScript, limit.LeanScript, limit.Script}
 	if c.Leases {
 		scripts = append(scripts, limit.LeaseScript)
 	}

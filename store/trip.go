@@ -187,9 +187,20 @@ func (r *Redis) allowance(ctx context.Context) time.Duration {
 	return min(r.patience, time.Until(deadline)*8/10)
 }
 
-// run calls the script by its hash, and by its text when the server does not know it, which proves that nothing has run.
+// run makes the call, and makes it once more by the general code where tight.lua leaves it to that, which proves that nothing has run.
 func (r *Redis) run(ctx context.Context, n *fleet.Node, t *trip, allow time.Duration) error {
-	text, name := t.out.call.Script()
+	began := r.now()
+	err := r.runScript(ctx, n, t, allow)
+	if err != nil || t.out.wire.Reply.Kind != fleet.Nothing {
+		return err
+	}
+	t.out.call.Widen()
+	return r.runScript(ctx, n, t, allow-r.now().Sub(began))
+}
+
+// runScript calls the script by its hash, and by its text when the server does not know it, which proves that nothing has run.
+func (r *Redis) runScript(ctx context.Context, n *fleet.Node, t *trip, allow time.Duration) error {
+	text, name := t.out.call.First()
 	t.sent = r.now()
 	err := r.send(ctx, n, t, "EVALSHA", name, allow)
 	if err == nil || !fleet.IsReply(err, "NOSCRIPT") {
