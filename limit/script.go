@@ -40,6 +40,9 @@ var tightLua string
 //go:embed one.lua
 var oneLua string
 
+//go:embed first.lua
+var firstLua string
+
 //go:embed batch.lua
 var batchLua string
 
@@ -62,7 +65,7 @@ var LeanSHA = sha(LeanScript)
 
 // TightScript decides a request whose Call is Simple, or replies nothing: then nothing was written, and Call.Widen is next. It is a quarter of
 // LeanScript, so a server that has lost its scripts has it again soon.
-var TightScript = tightLua + "return tight(ARGV[1], 0)\n"
+var TightScript = tightLua + firstLua
 
 // TightSHA is the name of TightScript.
 var TightSHA = sha(TightScript)
