@@ -47,8 +47,17 @@ func buildEarlier(root string) (err error) {
 	if err != nil {
 		return err
 	}
+	// The checkout may be that of another user, and may not have the whole history.
+	git := func(words ...string) []string {
+		return append([]string{"git", "-c", "safe.directory=*", "-C", root}, words...)
+	}
+	known := git("cat-file", "-e", earlierVersion)
+	if exec.Command(known[0], known[1:]...).Run() != nil {
+		fetch := git("fetch", "--quiet", "--unshallow")
+		_ = exec.Command(fetch[0], fetch[1:]...).Run() // what is still missing fails below
+	}
 	for _, command := range [][]string{
-		{"git", "-C", root, "archive", "--output", archive, earlierVersion},
+		git("archive", "--output", archive, earlierVersion),
 		{"tar", "-x", "-f", archive, "-C", source},
 		{"go", "-C", source, "build", "-buildvcs=false", "-o", filepath.Join(earlier.dir, "earlier"), "./cmd/sidecar"},
 	} {
