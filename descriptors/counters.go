@@ -38,7 +38,7 @@ type holders struct {
 const whoScopes = ScopeTenant | ScopeUser | ScopeIP | ScopeAPIKey | ScopeClient
 
 // Counters returns the counters of rules, trees and own limits that count by the holder, whether or not a request of it would meet their
-// other conditions, and the rules whose counters it cannot tell. Without any who of it they are those of nobody in particular.
+// other conditions, and the rules whose counters it cannot tell. A holder that names none of these scopes gets the counters that count by none of them.
 func (d *CompiledDomain) Counters(of Holder, known *Records) (found []Counter, unlisted []Unlisted) {
 	h := &holders{domain: d, seen: map[string]bool{}}
 	s := &h.match.scratch

@@ -42,14 +42,7 @@ func (e *Engine) foresee(ctx context.Context, v *Verdict) {
 	p.accumulate()
 	e.usage(ctx, e.cfg.Store, p)
 	v.take(p)
-	for i := range v.Decisions {
-		d := &v.Decisions[i]
-		if d.Outcome == limit.Undecided {
-			d.Reason = firstOf(d.Reason, "error")
-			v.Degraded = firstOf(v.Degraded, d.Reason)
-			e.byPolicy(v, i)
-		}
-	}
+	e.byPolicies(v)
 	e.foreseeLocal(ctx, v)
 	v.foreseeGate()
 	v.settleForeseen()

@@ -19,6 +19,15 @@ const uncounted = -1
 //
 // Reason, Unknown and Pending stay in the decisions that were made here, and only in those.
 func (e *Engine) degrade(ctx context.Context, v *Verdict) {
+	e.byPolicies(v)
+	e.local(ctx, v)
+	if v.refuses() {
+		e.giveBack(ctx, v, false)
+	}
+}
+
+// byPolicies decides each charge that the store left undecided by its rule's failure policy, but for those that are counted here.
+func (e *Engine) byPolicies(v *Verdict) {
 	for i := range v.Decisions {
 		d := &v.Decisions[i]
 		if d.Outcome == limit.Undecided {
@@ -26,10 +35,6 @@ func (e *Engine) degrade(ctx context.Context, v *Verdict) {
 			v.Degraded = firstOf(v.Degraded, d.Reason)
 			e.byPolicy(v, i)
 		}
-	}
-	e.local(ctx, v)
-	if v.refuses() {
-		e.giveBack(ctx, v, false)
 	}
 }
 

@@ -63,7 +63,7 @@ func ask(cmd *cobra.Command, method, path string, body any, params url.Values) (
 func send(client *http.Client, request *http.Request) (map[string]any, error) {
 	answer, err := client.Do(request)
 	if err != nil {
-		return nil, &unreachable{err}
+		return nil, &unreachable{fmt.Errorf("%w; is a sidecar there? --server names its debug port", err)}
 	}
 	defer answer.Body.Close()
 	var document map[string]any
