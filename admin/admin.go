@@ -1,4 +1,4 @@
-// Package admin is HTTP for people and probes: health, the rules in use, counters, profiles.
+// Package admin is HTTP for people and probes: health, the rules in use, counters, profiles, the API of operators and the live page.
 package admin
 
 import (
@@ -32,8 +32,9 @@ type Debug struct {
 	API     http.Handler // of /v1
 }
 
-// index is the first page of the debug port.
-const index = `/rlconfig                 the rules in use with all that they have, one line per limit
+// index is what the debug port serves.
+const index = `/                         the live page, in a browser
+/rlconfig                 the rules in use with all that they have, one line per limit
 /rules.schema.json        the JSON Schema of a rule file, for editors
 /stats                    counters as text
 /metrics                  counters for Prometheus
@@ -47,10 +48,7 @@ const index = `/rlconfig                 the rules in use with all that they hav
 // Handler returns the routes of the debug port.
 func (d Debug) Handler() http.Handler {
 	m := http.NewServeMux()
-	m.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
-		plain(w)
-		io.WriteString(w, index)
-	})
+	servePage(m)
 	m.HandleFunc("/rlconfig", d.rules)
 	m.HandleFunc("/rules.schema.json", schema)
 	m.HandleFunc("/stats", d.stats)
@@ -62,7 +60,7 @@ func (d Debug) Handler() http.Handler {
 	m.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	m.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	m.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	m.HandleFunc("/", unknown("/rlconfig, /rules.schema.json, /stats, /metrics, /loglevel, /v1/ and /debug/pprof/"))
+	m.HandleFunc("/", unknown("/, /rlconfig, /rules.schema.json, /stats, /metrics, /loglevel, /v1/ and /debug/pprof/"))
 	return m
 }
 

@@ -32,6 +32,7 @@ type API struct {
 	Doors   Doors
 	InUse   func() InUse
 	Config  func() ConfigView
+	Counted func() StatsView // since the start; who asks, the time and the rules are filled in here
 	// Forget makes all sidecars forget what they know of the counters of these keys.
 	Forget     func(ctx context.Context, keys []string) error
 	Top        *audit.Top                                       // nil: there is none
@@ -63,6 +64,7 @@ var routes = []route{
 	{"GET", "/v1/usage", View, (*API).usage},
 	{"GET", "/v1/top", View, (*API).top},
 	{"GET", "/v1/fleet", View, (*API).fleet},
+	{"GET", "/v1/stats", View, (*API).stats},
 	{"POST", "/v1/reset", Operate, (*API).reset},
 	{"POST", "/v1/pardon", Operate, (*API).pardon},
 	{"POST", "/v1/tier", Operate, (*API).tier},
@@ -102,7 +104,7 @@ func (a *API) Handler() http.Handler {
 func (a *API) guarded(next func(http.ResponseWriter, *http.Request, Caller)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		caller, wrong := a.Access.caller(r)
-		if wrong == nil && a.guard.Check(r) != nil {
+		if wrong == nil && (a.guard.Check(r) != nil || foreign(r)) {
 			wrong = problem(http.StatusForbidden, "the request comes from a page of another origin")
 		}
 		if wrong != nil {
@@ -114,6 +116,16 @@ func (a *API) guarded(next func(http.ResponseWriter, *http.Request, Caller)) htt
 		}
 		next(w, r, caller)
 	}
+}
+
+// foreign reports whether a browser sends a request for a page of another origin. Reading, too, is refused: it would take the place of
+// a reader of events, though the page would not see the answer.
+func foreign(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "same-origin", "none":
+		return false
+	}
+	return true
 }
 
 // dispatch serves one of the operations of a path.

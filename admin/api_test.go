@@ -182,7 +182,8 @@ var views = map[string]any{
 	"HTTPRequest": HTTPRequest{}, "Attribute": AttributeView{}, "Considered": ConsideredView{}, "Charge": ChargeView{}, "Verdict": VerdictView{},
 	"Client": ClientView{}, "Answers": AnswersView{}, "Explained": Explained{}, "Rule": RuleView{}, "Domain": DomainView{}, "Rules": RulesView{},
 	"Setting": SettingView{}, "Config": ConfigView{}, "Sidecar": SidecarView{}, "Fleet": FleetView{}, "Ranked": audit.Ranked{}, "Top": TopView{},
-	"Event": audit.Event{},
+	"Event": audit.Event{}, "Stats": StatsView{}, "Caller": CallerView{}, "Decisions": DecisionsView{}, "Store": StoreView{}, "Latency": LatencyView{},
+	"Bucket": BucketView{}, "Breaker": BreakerView{},
 }
 
 func TestTheDocumentHasEveryFieldAndEveryRoute(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 // api makes what the debug port serves under /v1.
 func (s *Sidecar) api(rls *rlsvc.Service) (http.Handler, error) {
 	a := &admin.API{
-		Engine: s.engine, Records: s.records, Log: s.loadLog, Forget: s.forgetCounters, InUse: s.rulesNow, Config: s.config,
+		Engine: s.engine, Records: s.records, Log: s.loadLog, Forget: s.forgetCounters, InUse: s.rulesNow, Config: s.config, Counted: s.counted,
 		Top: s.top, TopOfFleet: s.topOfFleet, Fleet: s.fleetNow, Events: &s.feed, Stopping: s.stopping,
 		Doors: admin.Doors{RLS: rls.ParseJSON, HTTP: s.parseHTTP, Answer: func(req *descriptors.Request, v *engine.Verdict) (one, other json.RawMessage, err error) {
 			one, err = rls.RenderJSON(req, v)

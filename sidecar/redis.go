@@ -48,6 +48,7 @@ func (s *Sidecar) openRedis() (*store.Redis, error) {
 	s.defers("redis", shared.Close)
 	s.forget, s.ping, s.breaker, s.connected = shared.Forget, shared.Ping, shared.Breaker, shared.Ready
 	s.telemetry.Redis(shared.Stats)
+	s.shards = func() []store.ShardStats { return shared.Stats().Shards }
 	s.serves = shared.Serve
 	s.telemetry.Live(shared.Live, s.domains)
 	return shared, nil

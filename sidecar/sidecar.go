@@ -53,6 +53,7 @@ type Sidecar struct {
 	ping      func(context.Context) string // why Redis does not answer, or nothing; nil without Redis
 	connected func(context.Context)        // waits for connections to the shared store; nil: there is none
 	breaker   func() breaker.State         // of Redis; nil without Redis
+	shards    func() []store.ShardStats    // the servers of Redis; nil without Redis
 	records   *records.Book
 	peers     *peers.Peers // nil without Redis
 	top       *audit.Top   // nil: there is none

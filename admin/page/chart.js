@@ -1,0 +1,75 @@
+// A chart of rates: one column a second, series on top of each other.
+import { el, svg, fill, name, count, say } from "./dom.js";
+
+export const seconds = 120; // columns
+
+// ceiling is the next 1, 2 or 5 times a power of ten.
+function ceiling(most) {
+  const power = 10 ** Math.floor(Math.log10(Math.max(most, 1)));
+  return [1, 2, 5, 10].map(n => n * power).find(n => n >= most) || 1;
+}
+
+// Chart draws samples: maps from a series to its rate, or null for a second without an answer.
+export class Chart {
+  constructor(root) {
+    this.samples = [];
+    this.at = null; // the column under the pointer
+    this.drawing = svg("svg", { viewBox: `0 0 ${seconds} 100`, preserveAspectRatio: "none", role: "img" });
+    this.top = el("span");
+    this.middle = el("span");
+    this.when = el("p", { class: "quiet when" });
+    this.legend = el("ul", { class: "legend" });
+    const plot = el("div", { class: "plot" }, this.drawing);
+    const axis = el("div", { class: "axis", "aria-hidden": "true" }, this.top, this.middle, el("span", {}, "0"));
+    const times = el("div", { class: "times quiet", "aria-hidden": "true" }, el("span", {}, "2 min ago"), el("span", {}, "1 min"), el("span", {}, "now"));
+    root.append(el("div", { class: "chart" }, axis, plot, times), this.when, this.legend);
+    plot.addEventListener("pointermove", e => this.point(e, plot));
+    plot.addEventListener("pointerleave", () => { this.at = null; this.numbers(); });
+  }
+
+  point(event, plot) {
+    const box = plot.getBoundingClientRect();
+    const column = Math.floor((event.clientX - box.left) / box.width * seconds);
+    this.at = Math.min(Math.max(column, 0), seconds - 1);
+    this.numbers();
+  }
+
+  // draw draws the samples, the last of which is of now. A series is { id, label, mark }, from the bottom up; mark is the class of its colour.
+  draw(samples, series) {
+    this.samples = samples;
+    this.series = series;
+    const first = seconds - this.samples.length;
+    const total = sample => series.reduce((sum, one) => sum + (sample?.get(one.id) || 0), 0);
+    const scale = ceiling(Math.max(1, ...this.samples.map(total)));
+    say(this.top, count(scale));
+    say(this.middle, count(scale / 2));
+    const base = new Float64Array(this.samples.length);
+    const paths = series.map(one => {
+      let d = "";
+      this.samples.forEach((sample, i) => {
+        const rate = sample?.get(one.id) || 0;
+        if (!rate) return;
+        const low = 100 - base[i] / scale * 100, high = 100 - (base[i] + rate) / scale * 100;
+        base[i] += rate;
+        d += `M${first + i} ${low.toFixed(2)}V${high.toFixed(2)}h1V${low.toFixed(2)}z`;
+      });
+      return svg("path", { d, class: one.mark });
+    });
+    const lines = [50, 100].map(y => svg("line", { x1: 0, x2: seconds, y1: 100 - y, y2: 100 - y, class: "grid" }));
+    this.cursor = svg("rect", { y: 0, width: 1, height: 100, class: "cursor" });
+    fill(this.drawing, ...lines, ...paths, this.cursor);
+    this.numbers();
+  }
+
+  // numbers shows the rates of the last second, or of the one under the pointer.
+  numbers() {
+    const at = this.at === null ? seconds - 1 : this.at;
+    const sample = this.samples[at - (seconds - this.samples.length)];
+    this.cursor?.setAttribute("visibility", this.at === null ? "hidden" : "visible");
+    this.cursor?.setAttribute("x", at);
+    say(this.when, this.at === null ? "In the last second:" : `${seconds - 1 - at} s ago:`);
+    const shown = (this.series || []).map(one => [one, sample?.get(one.id) || 0]);
+    fill(this.legend, ...shown.map(([one, rate]) => el("li", { class: one.mark }, el("i", { "aria-hidden": "true" }), name(one.label), el("b", {}, sample ? count(rate) : "–"))));
+    this.drawing.setAttribute("aria-label", "Decisions a second: " + (shown.map(([one, rate]) => `${one.label} ${count(rate)}`).join(", ") || "none"));
+  }
+}

@@ -1,0 +1,113 @@
+package admin
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+const (
+	statsDefault = 100  // rules of one answer
+	statsMost    = 1000 // rules of one answer at most
+)
+
+// StatsView is what the sidecar that answers has counted since its start, and how its store does.
+type StatsView struct {
+	At        time.Time        `json:"at"`
+	Started   time.Time        `json:"started"`
+	Version   string           `json:"version"`
+	Host      string           `json:"host"`
+	Caller    CallerView       `json:"caller"`
+	Rules     string           `json:"rules"`     // hash of the rules in use; empty: none
+	Degraded  []string         `json:"degraded"`  // what does not work as it should
+	Outcomes  map[string]int64 `json:"outcomes"`  // decisions of all rules
+	Decisions []DecisionsView  `json:"decisions"` // of the rules with most of them
+	LeftOut   int              `json:"left_out"`  // rules that are not in the list
+	Store     StoreView        `json:"store"`
+}
+
+// CallerView is who asks, and what they may do.
+type CallerView struct {
+	Name   string `json:"name"`
+	Role   string `json:"role"`
+	Events bool   `json:"events"` // may read events
+}
+
+// DecisionsView is how often a rule had the last word, by outcome.
+type DecisionsView struct {
+	Domain   string           `json:"domain"` // empty: of a domain without rules
+	Rule     string           `json:"rule"`   // empty: no rule applied
+	Outcomes map[string]int64 `json:"outcomes"`
+}
+
+// total is the number of decisions of all outcomes.
+func (d *DecisionsView) total() int64 {
+	var sum int64
+	for _, n := range d.Outcomes {
+		sum += n
+	}
+	return sum
+}
+
+// StoreView is how the store of the counters does.
+type StoreView struct {
+	Kind     string           `json:"kind"`     // memory or redis
+	Calls    map[string]int64 `json:"calls"`    // to servers: ok, or why one did not decide
+	Latency  LatencyView      `json:"latency"`  // of calls that were sent
+	Breakers []BreakerView    `json:"breakers"` // one for each server
+}
+
+// LatencyView is how long calls took.
+type LatencyView struct {
+	Count   int64        `json:"count"`
+	Seconds float64      `json:"seconds"` // of all calls together
+	Buckets []BucketView `json:"buckets"`
+}
+
+// BucketView is how many calls took at most so long.
+type BucketView struct {
+	Seconds float64 `json:"seconds"`
+	Count   int64   `json:"count"`
+}
+
+// BreakerView is the breaker in front of a server.
+type BreakerView struct {
+	Server   string    `json:"server"`
+	State    string    `json:"state"`          // closed, half-open or open
+	Since    time.Time `json:"since,omitzero"` // of the last change
+	Reason   string    `json:"reason,omitempty"`
+	Opened   int64     `json:"opened"`   // how often
+	Rejected int64     `json:"rejected"` // calls that were kept from the server
+}
+
+// stats serves GET /v1/stats. It reads counters that are there, and costs decisions nothing.
+func (a *API) stats(c *call) (any, *Problem) {
+	asked, wrong := c.query("limit")
+	if wrong != nil {
+		return nil, wrong
+	}
+	most, wrong := number(asked, "limit", statsDefault, statsMost)
+	if wrong != nil {
+		return nil, wrong
+	}
+	view := a.Counted()
+	view.At, view.Rules = a.Now().UTC(), a.InUse().Hash
+	view.Caller = CallerView{c.caller.Name, c.caller.Role.String(), a.mayRead(c.caller) == nil}
+	view.cut(most)
+	return view, nil
+}
+
+// cut adds up the outcomes of all rules, and keeps the rules with most decisions.
+func (v *StatsView) cut(most int) {
+	v.Outcomes = map[string]int64{}
+	for i := range v.Decisions {
+		for outcome, n := range v.Decisions[i].Outcomes {
+			v.Outcomes[outcome] += n
+		}
+	}
+	slices.SortFunc(v.Decisions, func(a, b DecisionsView) int {
+		return cmp.Or(cmp.Compare(b.total(), a.total()), cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Rule, b.Rule))
+	})
+	v.LeftOut = max(len(v.Decisions)-most, 0)
+	v.Decisions = v.Decisions[:len(v.Decisions)-v.LeftOut]
+}
