@@ -205,7 +205,9 @@ for (const button of document.querySelectorAll("[data-change]")) button.addEvent
 $("confirm-no").addEventListener("click", () => $("confirm").close());
 $("confirm-yes").addEventListener("click", make);
 // Enter in a field leads to the button, and does not press it: what will happen is to be read first.
-$("confirm").querySelector("form").addEventListener("submit", event => {
+$("confirm-fields").addEventListener("keydown", async event => {
+  if (event.key !== "Enter") return;
   event.preventDefault();
+  await preview();
   $("confirm-yes").focus();
 });

@@ -3,9 +3,12 @@ package servers
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -26,8 +29,9 @@ type Chromium struct {
 
 // Event is what the browser tells unasked.
 type Event struct {
-	Method string
-	Params json.RawMessage
+	Method  string
+	Params  json.RawMessage
+	session string // of its tab
 }
 
 type message struct {
@@ -91,7 +95,7 @@ func (c *Chromium) listen(from io.Reader) {
 			answer <- m
 			delete(c.wait, m.ID)
 		} else {
-			c.seen = append(c.seen, Event{m.Method, m.Params})
+			c.seen = append(c.seen, Event{m.Method, m.Params, m.SessionID})
 			close(c.came)
 			c.came = make(chan struct{})
 		}
@@ -111,15 +115,15 @@ func (c *Chromium) Events(method string) (all []Event) {
 	return all
 }
 
-// Await waits for an event.
-func (c *Chromium) Await(t testing.TB, method string) {
+// await waits for an event of a tab.
+func (c *Chromium) await(t testing.TB, session, method string) {
 	t.Helper()
 	deadline := time.After(patience)
 	for {
 		c.mu.Lock()
 		came := c.came
 		c.mu.Unlock()
-		if len(c.Events(method)) > 0 {
+		if slices.ContainsFunc(c.Events(method), func(e Event) bool { return e.session == session }) {
 			return
 		}
 		select {
@@ -133,9 +137,18 @@ func (c *Chromium) Await(t testing.TB, method string) {
 // call sends a command to the browser, or to a tab, and reads its result.
 func (c *Chromium) call(t testing.TB, session, method string, params, result any) {
 	t.Helper()
+	err := c.try(t, session, method, params, result)
+	if err != nil {
+		t.Fatalf("%s: %v", method, err)
+	}
+}
+
+// try is call, and returns the browser's error.
+func (c *Chromium) try(t testing.TB, session, method string, params, result any) error {
+	t.Helper()
 	text, err := json.Marshal(params)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	answer := make(chan message, 1)
 	c.mu.Lock()
@@ -148,7 +161,7 @@ func (c *Chromium) call(t testing.TB, session, method string, params, result any
 		_, err = c.to.Write(append(text, 0))
 	}
 	if err != nil {
-		t.Fatalf("%s: %v", method, err)
+		return err
 	}
 	select {
 	case m = <-answer:
@@ -156,15 +169,12 @@ func (c *Chromium) call(t testing.TB, session, method string, params, result any
 		t.Fatalf("the browser does not answer %s", method)
 	}
 	if m.Error != nil {
-		t.Fatalf("%s: %s", method, m.Error.Message)
+		return errors.New(m.Error.Message)
 	}
 	if result == nil {
-		return
+		return nil
 	}
-	err = json.Unmarshal(m.Result, result)
-	if err != nil {
-		t.Fatalf("%s: %v", method, err)
-	}
+	return json.Unmarshal(m.Result, result)
 }
 
 // Tab is one page of the browser.
@@ -186,7 +196,7 @@ func (c *Chromium) Open(t testing.TB, url string) *Tab {
 		tab.Call(t, domain+".enable", map[string]any{}, nil)
 	}
 	tab.Call(t, "Page.navigate", map[string]any{"url": url}, nil)
-	c.Await(t, "Page.loadEventFired")
+	c.await(t, tab.session, "Page.loadEventFired")
 	return tab
 }
 
@@ -199,18 +209,74 @@ func (p *Tab) Call(t testing.TB, method string, params, result any) {
 // Evaluate runs an expression in the tab and reads its value.
 func (p *Tab) Evaluate(t testing.TB, expression string, to any) {
 	t.Helper()
+	err := p.evaluate(t, expression, to)
+	if err != nil {
+		t.Fatalf("%s: %v", expression, err)
+	}
+}
+
+func (p *Tab) evaluate(t testing.TB, expression string, to any) error {
+	t.Helper()
 	var got struct {
 		Result struct {
 			Value json.RawMessage
 		}
 		ExceptionDetails json.RawMessage
 	}
-	p.Call(t, "Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &got)
-	if got.ExceptionDetails != nil {
-		t.Fatalf("%s: %s", expression, got.ExceptionDetails)
-	}
-	err := json.Unmarshal(got.Result.Value, to)
+	err := p.browser.try(t, p.session, "Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &got)
 	if err != nil {
-		t.Fatalf("%s is %s: %v", expression, got.Result.Value, err)
+		return err
 	}
+	if got.ExceptionDetails != nil {
+		return fmt.Errorf("it throws %s", got.ExceptionDetails)
+	}
+	return json.Unmarshal(got.Result.Value, to)
+}
+
+// Await waits until an expression is true in the tab, which may load another page meanwhile.
+func (p *Tab) Await(t testing.TB, expression string) {
+	t.Helper()
+	Await(t, expression, func() error {
+		var is bool
+		err := p.evaluate(t, "Boolean("+expression+")", &is)
+		if err == nil && !is {
+			err = errors.New("it is false")
+		}
+		return err
+	})
+}
+
+// keyCodes are what the keys that are pressed in tests have for numbers in Windows, which the browser's protocol asks for.
+var keyCodes = map[string]int{"Tab": 9, "Enter": 13, "Escape": 27}
+
+// Press presses a key and releases it: Tab, Enter or Escape.
+func (p *Tab) Press(t testing.TB, key string) {
+	t.Helper()
+	down := map[string]any{"type": "keyDown", "key": key, "code": key, "windowsVirtualKeyCode": keyCodes[key]}
+	if key == "Enter" {
+		down["text"] = "\r"
+	}
+	p.Call(t, "Input.dispatchKeyEvent", down, nil)
+	p.Call(t, "Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": key, "code": key, "windowsVirtualKeyCode": keyCodes[key]}, nil)
+}
+
+// Type types a text into what has the focus.
+func (p *Tab) Type(t testing.TB, text string) {
+	t.Helper()
+	p.Call(t, "Input.insertText", map[string]any{"text": text}, nil)
+}
+
+// Screen emulates a screen of so many pixels, with a colour scheme: light or dark.
+func (p *Tab) Screen(t testing.TB, width, height int, scheme string) {
+	t.Helper()
+	p.Call(t, "Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
+	p.Call(t, "Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+}
+
+// Shot is a picture of the tab, as PNG.
+func (p *Tab) Shot(t testing.TB) []byte {
+	t.Helper()
+	var shot struct{ Data []byte }
+	p.Call(t, "Page.captureScreenshot", map[string]any{"format": "png"}, &shot)
+	return shot.Data
 }
