@@ -87,6 +87,10 @@ browser: tools ## pages in a real Chromium
 	$(call headline,browser)
 	@$(GO) test -count=1 ./test/browser
 
+.PHONY: screenshots
+screenshots: tools ## take the pictures of the live page in docs/ anew (takes two minutes)
+	@$(GO) test -count=1 -timeout 10m -run '^TestScreenshots$$' ./test/browser -screenshots docs
+
 .PHONY: integration
 integration: tools ## the assembled sidecar against a real Redis and a real Envoy, also built with the race detector
 	$(call headline,integration tests)

@@ -36,7 +36,7 @@ func apiOf(t *testing.T, access Access) (*API, *strings.Builder) {
 	log := new(strings.Builder)
 	return &API{
 		Access: access, Engine: e, Records: records.New(records.Config{}), Log: slog.New(slog.NewTextHandler(log, nil)),
-		InUse: func() InUse { return InUse{Hash: "abc"} }, Config: func() ConfigView { return ConfigView{} }, Events: new(audit.Feed), EventsRole: Operate,
+		InUse: func() InUse { return InUse{Hash: "abc"} }, Config: func() ConfigView { return ConfigView{} }, Counted: manyDecisions, Events: new(audit.Feed), EventsRole: Operate,
 	}, log
 }
 
@@ -71,6 +71,11 @@ func TestWithoutCredentialsTheAPIAnswersThisMachineOnly(t *testing.T) {
 		code, body := send(h, c.from, "POST", "/v1/block", `{"user":"mallory"}`, c.with...)
 		if code != c.want {
 			t.Errorf("from %s with %v: %d %s, want %d", c.from, c.with, code, body, c.want)
+		}
+	}
+	for site, want := range map[string]int{"same-origin": 200, "none": 200, "same-site": 403, "cross-site": 403} {
+		if code, body := send(h, here, "GET", "/v1/rules", "", "Sec-Fetch-Site", site); code != want {
+			t.Errorf("a page that is %s reads: %d %s, want %d", site, code, body, want)
 		}
 	}
 	r := httptest.NewRequest("GET", "http://rebound.example/v1/rules", nil)

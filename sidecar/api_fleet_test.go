@@ -129,3 +129,25 @@ func TestWithoutRecordsNothingIsLookedUp(t *testing.T) {
 		t.Errorf("an address of a network that is blocked: %v", answer["verdict"])
 	}
 }
+
+func TestStatsShowDecisionsAndTheStore(t *testing.T) {
+	redis := servers.StartRedis(t)
+	s := begin(t, fewPerHour, "REDIS_URL="+redis.Addr, "STORE_BUDGET=1s")
+	conn := dial(t, s.Addresses().GRPC)
+	expectCodes(t, conn, "alice", codeOK, codeOK)
+	status, answer := s.call(t, "GET", "/v1/stats", nil)
+	text := fmt.Sprint(answer["outcomes"], answer["decisions"], answer["caller"])
+	if status != 200 || text != "map[allowed:2] [map[domain:shop outcomes:map[allowed:2] rule:each]] map[events:true name:local role:operate]" {
+		t.Errorf("GET /v1/stats = %d %s", status, text)
+	}
+	kept := answer["store"].(map[string]any)
+	breakers := kept["breakers"].([]any)
+	if kept["kind"] != "redis" || kept["latency"].(map[string]any)["count"] == 0.0 || len(breakers) != 1 || breakers[0].(map[string]any)["state"] != "closed" {
+		t.Errorf("the store is %v", kept)
+	}
+	plain := begin(t, fewPerHour)
+	_, answer = plain.call(t, "GET", "/v1/stats", nil)
+	if kept = answer["store"].(map[string]any); kept["kind"] != "memory" || fmt.Sprint(kept["breakers"]) != "[]" {
+		t.Errorf("without Redis the store is %v", kept)
+	}
+}

@@ -114,6 +114,7 @@ func tell(out io.Writer, w *World) {
 	fmt.Fprintf(out, "\n  limited by x-user      http://%s/rls\n", at("envoy", 10000))
 	fmt.Fprintf(out, "  limited by x-api-key   http://%s/authz\n", at("envoy", 10000))
 	fmt.Fprintf(out, "  Envoy's admin page     http://%s\n", at("envoy", 9901))
+	fmt.Fprintf(out, "  live pages             http://%s and http://%s\n", at("sidecar-1", 6070), at("sidecar-2", 6070))
 	fmt.Fprintf(out, "  metrics                http://%s/metrics and http://%s/metrics\n", at("sidecar-1", 6070), at("sidecar-2", 6070))
 	fmt.Fprintf(out, "  logs                   %s\n", w.plan.folder)
 	where := fmt.Sprintf("ENVOY=%s SIDECARS='%s %s'", at("envoy", 10000), at("sidecar-1", 6070), at("sidecar-2", 6070))
