@@ -40,6 +40,11 @@ func (l LogLevel) put(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, "the level changes from this machine only: ask 127.0.0.1, or forward the port\n")
 		return
 	}
+	if r.Header.Get("Origin") != "" { // a browser sends it with every PUT of a page, which may have made its own name lead here
+		w.WriteHeader(http.StatusForbidden)
+		io.WriteString(w, "the level does not change for a page in a browser: use curl\n")
+		return
+	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxLevelName))
 	if err == nil {
 		err = l.Set(strings.TrimSpace(string(body)))

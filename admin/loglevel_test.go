@@ -58,3 +58,15 @@ func TestTheLevelIsShownAndChanged(t *testing.T) {
 		}
 	}
 }
+
+func TestAPageInABrowserDoesNotChangeTheLevel(t *testing.T) {
+	l := &level{now: "info"}
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest("PUT", "http://rebound.example/loglevel", strings.NewReader("debug"))
+	r.RemoteAddr = "127.0.0.1:1234"
+	r.Header.Set("Origin", "http://rebound.example")
+	l.handler().ServeHTTP(w, r)
+	if w.Code != 403 || l.now != "info" {
+		t.Errorf("answered %d %q, and the level is %s, want 403 and info", w.Code, w.Body, l.now)
+	}
+}

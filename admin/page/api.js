@@ -35,13 +35,14 @@ async function refusal(answer) {
   return new Refusal(answer.status, detail);
 }
 
-async function ask(path, options) {
-  const answer = await fetch(path, { ...options, cache: "no-store", signal: AbortSignal.timeout(10000) });
+async function ask(path, options, within = 10000) {
+  const answer = await fetch(path, { ...options, cache: "no-store", signal: AbortSignal.timeout(within) });
   if (!answer.ok) throw await refusal(answer);
   return answer.json();
 }
 
-export const get = path => ask(path, { headers: headers({}) });
+// get asks for a document, and waits so many milliseconds for it.
+export const get = (path, within) => ask(path, { headers: headers({}) }, within);
 
 export const post = (path, body) => ask(path, { method: "POST", headers: headers({ "content-type": "application/json" }), body: JSON.stringify(body) });
 

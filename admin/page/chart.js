@@ -3,10 +3,10 @@ import { el, svg, fill, name, count, say } from "./dom.js";
 
 export const seconds = 120; // columns
 
-// ceiling is the next 1, 2 or 5 times a power of ten.
+// ceiling is the next round number: the top of the chart.
 function ceiling(most) {
   const power = 10 ** Math.floor(Math.log10(Math.max(most, 1)));
-  return [1, 2, 5, 10].map(n => n * power).find(n => n >= most) || 1;
+  return [1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10].map(n => n * power).find(n => n >= most);
 }
 
 // Chart draws samples: maps from a series to its rate, or null for a second without an answer.

@@ -25,6 +25,9 @@ export function svg(tag, attributes = {}) {
 // name shows a name that a client or a file chose. Its direction of writing stays within it.
 export const name = (text, kind = "") => el("bdi", { class: `name ${kind}`.trim() }, text);
 
+// place shows where a rule is written: the file without its folders, which the title has, and the line.
+export const place = at => el("bdi", { class: "name mono", title: at }, (at || "").split("/").pop());
+
 export const fill = (node, ...children) => node.replaceChildren(...children.filter(child => child !== null && child !== undefined));
 
 // say sets a text only when it differs, so that a screen reader is not told the same again.

@@ -1,5 +1,5 @@
 // The form that explains a request.
-import { $, el, fill, name, table, span, limitText } from "./dom.js";
+import { $, el, fill, name, place, table, span, limitText } from "./dom.js";
 import { post } from "./api.js";
 
 const example = { domain: "", descriptors: [{ entries: [{ key: "user", value: "alice" }] }] };
@@ -96,12 +96,12 @@ function considered(all) {
   if (!all.length) return el("p", { class: "quiet" }, "None.");
   return table("Rules that could apply", ["rule", "written in", "applies"], all.map(one => [
     [name(one.name || one.what), el("span", { class: "quiet" }, ` ${[one.what, one.scope, one.action, one.pattern].filter(Boolean).join(", ")}`)],
-    name(one.at || "", "mono"),
+    place(one.at),
     one.won ? el("span", { class: "pill good" }, "yes") : lost(one)]));
 }
 
 function lost(one) {
-  const by = one.beaten_by ? ["beaten by ", el("b", {}, name(one.beaten_by)), one.beaten_at ? name(` (${one.beaten_at})`, "mono") : ""] : ["does not apply"];
+  const by = one.beaten_by ? ["beaten by ", el("b", {}, name(one.beaten_by)), ...(one.beaten_at ? [" (", place(one.beaten_at), ")"] : [])] : ["does not apply"];
   return el("span", {}, el("span", { class: "pill" }, "no"), " ", ...by, one.because ? el("span", { class: "quiet" }, ": ", name(one.because)) : null);
 }
 

@@ -3,6 +3,7 @@ import { $, el, fill, name, say, table, count, span, since, limitText } from "./
 
 const refusalsKept = 100;
 const rulesShown = 300;
+const ranksShown = 8;
 
 // hooks are what the buttons of the lists do.
 export const hooks = { client: () => {}, explain: () => {} };
@@ -86,7 +87,7 @@ export const topFailed = why => say($("keys-note"), why);
 
 function ranks(list, ranked, none) {
   const most = Math.max(1, ...ranked.map(one => one.count));
-  fill(list, ...(ranked.length ? ranked.slice(0, 10).map(one => rank(one, most)) : [el("li", { class: "quiet" }, none)]));
+  fill(list, ...(ranked.length ? ranked.slice(0, ranksShown).map(one => rank(one, most)) : [el("li", { class: "quiet" }, none)]));
 }
 
 function rank(one, most) {

@@ -32,7 +32,7 @@ export function show(stats) {
   const time = last ? Math.max(0.2, (Date.parse(stats.at) - Date.parse(last.at)) / 1000) : 0;
   if (time) {
     const rates = new Map([...outcomes.keys()].map(o => [o, ((stats.outcomes[o] || 0) - (last.outcomes[o] || 0)) / time]));
-    sample(rates, ruleRates(stats, time));
+    sample(rates, ruleRates(stats, time), time);
     tiles(rates);
   }
   last = stats;
@@ -66,10 +66,12 @@ function ruleRates(stats, time) {
   return rates;
 }
 
-function sample(byOutcome, byRule) {
+// sample adds the rates of so many seconds, of which there are several after the tab was hidden.
+function sample(byOutcome, byRule, time = 1) {
+  const columns = Math.min(Math.max(1, Math.round(time)), seconds);
   for (const [kind, one] of [["outcome", byOutcome], ["rule", byRule]]) {
-    samples[kind].push(one);
-    if (samples[kind].length > seconds) samples[kind].shift();
+    samples[kind].push(...new Array(columns).fill(one));
+    samples[kind].splice(0, samples[kind].length - seconds);
   }
   draw();
 }

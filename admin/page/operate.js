@@ -1,5 +1,5 @@
 // One client: what is left to it, and what an operator may change. Each change is shown by a dry run before it is made.
-import { $, el, fill, name, say, table, span, limitText } from "./dom.js";
+import { $, el, fill, name, place, say, table, span, limitText } from "./dom.js";
 import { get, post } from "./api.js";
 
 const kindWords = { user: "user", tenant: "tenant", api_key: "API key", ip: "address", key: "key" };
@@ -82,7 +82,7 @@ function counters(caption, all) {
   return table(caption, ["rule", "limit", "left", "written in"], all.map(one => [
     name(one.rule), limitText(one.limit),
     [leftText(one), el("span", { class: one.cool_down ? "bad" : "quiet" }, one.cool_down ? `, cools down for ${span(one.cool_down)}` : one.reset_after ? `, full in ${span(one.reset_after)}` : "")],
-    name(one.at || "", "mono")]));
+    place(one.at)]));
 }
 
 // recordText says what is on record about a client.
@@ -113,7 +113,7 @@ const given = fields => Object.fromEntries(Object.entries(fields).filter(([, tex
 // changes are what the buttons do: the fields of the dialog, the body of the request, and what its dry run means in words.
 const changes = {
   block: {
-    title: "Block", fields: () => [field("block-for", "For how long (10m, 7d; empty: until it is unblocked)", { placeholder: "1h" }), field("block-reason", "What the client is told", { maxlength: 1024 })],
+    title: "Block", fields: () => [field("block-for", "For how long (empty: until it is unblocked)", { placeholder: "such as 10m, 1h or 7d" }), field("block-reason", "What the client is told", { maxlength: 1024 })],
     body: () => ({ ...whom(), ...given({ for: value("block-for"), reason: value("block-reason") }) }),
     what: ({ after }) => [el("p", {}, "All requests of ", ...spoken(), " are refused, ", after.block.until ? `until ${when(after.block.until)}.` : "until it is unblocked.", everywhere), after.block.reason ? el("p", {}, "The client is told: ", name(after.block.reason)) : null],
   },

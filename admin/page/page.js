@@ -6,7 +6,7 @@ import * as lists from "./lists.js";
 import * as explain from "./explain.js";
 import * as operate from "./operate.js";
 
-const every = { stats: 1000, top: 2000, fleet: 3000 }; // milliseconds
+const every = { stats: 1000, top: 2000, fleet: 3000, patience: 3000 }; // milliseconds; patience is for an answer with stats
 
 let rulesKnown = null; // the hash of those that are shown
 let started = null; // when the sidecar did
@@ -39,7 +39,7 @@ async function again(after, what) {
 async function stats() {
   let view;
   try {
-    view = await get("/v1/stats?limit=500");
+    view = await get("/v1/stats?limit=500", every.patience);
   } catch (wrong) {
     failed(wrong);
     return;
