@@ -60,7 +60,7 @@ func TestExitCodes(t *testing.T) {
 		{exitOK, "Exit codes:", nil},
 		{exitOK, "spillway ", []string{"version"}},
 		{exitOK, "spillway ", []string{"--version"}},
-		{exitUsage, `unknown command "bake"`, []string{"bake"}},
+		{exitUsage, `there is no command "bake"`, []string{"bake"}},
 		{exitUsage, "unknown flag: --colour", []string{"lint", "--colour", good}},
 		{exitUsage, `version prints text, json, not "html"`, []string{"version", "-o", "html"}},
 		{exitUsage, "requires at least 1 arg", []string{"lint"}},
