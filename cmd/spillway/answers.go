@@ -265,9 +265,13 @@ func verdictText(v *admin.Explained) string {
 	if d.Rule != "" {
 		text += " by " + plain(d.Rule)
 	}
-	text += " in " + plain(v.Domain)
-	if !v.Known {
-		text += ", which has no rules"
+	switch {
+	case v.Domain == "":
+		text += ": the request names no domain, and the sidecar has no DEFAULT_DOMAIN"
+	case !v.Known:
+		text += " in " + plain(v.Domain) + ", which has no rules"
+	default:
+		text += " in " + plain(v.Domain)
 	}
 	if d.Reason != "" {
 		text += ": " + plain(d.Reason)
@@ -293,6 +297,9 @@ func clientText(c *admin.ClientView) string {
 	proof := "not authenticated"
 	if c.Authenticated {
 		proof = "authenticated"
+	}
+	if len(parts) == 0 {
+		return "an unknown client: neither a peer nor a header tells who it is"
 	}
 	return fmt.Sprintf("%s, by %s, %s", strings.Join(parts, ", "), c.Evidence, proof)
 }

@@ -37,6 +37,9 @@ func ask(cmd *cobra.Command, method, path string, body any, params url.Values) (
 		return nil, err
 	}
 	at := strings.TrimSuffix(cmd.Flag("server").Value.String(), "/") + path
+	if !strings.Contains(at, "://") {
+		at = "http://" + at
+	}
 	if len(params) > 0 {
 		at += "?" + params.Encode()
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 
@@ -102,6 +103,22 @@ func known(root *cobra.Command, args []string) error {
 		return fmt.Errorf("there is no command %q: spillway --help lists them", args[0])
 	}
 	return fmt.Errorf("there is no command %q: did you mean %s?", args[0], strings.Join(like, " or "))
+}
+
+// many is no bound for the arguments of a command.
+const many = math.MaxInt
+
+// between refuses fewer or more arguments than a command takes.
+func between(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) > most:
+			return fmt.Errorf("%q is too much: it is spillway %s", args[most], cmd.Use)
+		case len(args) < least:
+			return fmt.Errorf("an argument is missing: it is spillway %s", cmd.Use)
+		}
+		return nil
+	}
 }
 
 // must panics on an error that only a mistake in this program can cause.

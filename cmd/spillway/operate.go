@@ -49,7 +49,7 @@ func newOperate() []*cobra.Command {
 // newChange makes a command that changes something: its flags are the fields of the request.
 func newChange(name, short, example string, counters bool, more func(*cobra.Command)) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: name, Short: short, Example: "  spillway " + example, Args: cobra.NoArgs,
+		Use: name, Short: short, Example: "  spillway " + example, Args: between(0, 0),
 		Long: short + ", by the admin API of a running sidecar, for all sidecars that share its store. It prints what was before and what is after.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			body := map[string]any{}
@@ -112,7 +112,7 @@ func addWhom(cmd *cobra.Command, counters bool) {
 
 func newUsage() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "usage", Short: "Show what an identity has left", Example: "  spillway usage --user alice", Args: cobra.NoArgs,
+		Use: "usage", Short: "Show what an identity has left", Example: "  spillway usage --user alice", Args: between(0, 0),
 		Long: "usage lists the counters of an identity, or of a key, with what is left on each, and its record.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return answer(cmd, "GET", "/v1/usage", nil, query(cmd), showUsage)
@@ -142,7 +142,7 @@ func query(cmd *cobra.Command) url.Values {
 
 func newTop() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "top", Short: "Show the keys that are asked for and refused most", Example: "  spillway top --fleet", Args: cobra.NoArgs,
+		Use: "top", Short: "Show the keys that are asked for and refused most", Example: "  spillway top --fleet", Args: between(0, 0),
 		Long: "top lists the keys that were asked for and refused most in the last one to two minutes, each with the error of its count.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return answer(cmd, "GET", "/v1/top", nil, query(cmd), showTop)
@@ -158,7 +158,7 @@ func newTop() *cobra.Command {
 
 func newFleet() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "fleet", Short: "Show every sidecar that shares the store, with its rules", Args: cobra.NoArgs,
+		Use: "fleet", Short: "Show every sidecar that shares the store, with its rules", Args: between(0, 0),
 		Long: "fleet lists every sidecar that shares the store, with its version, its rules and what is degraded. It exits with 1 if their rules differ.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return answer(cmd, "GET", "/v1/fleet", nil, nil, showFleet)
@@ -170,7 +170,7 @@ func newFleet() *cobra.Command {
 
 func newRules() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "rules", Short: "Show the rules in use", Args: cobra.NoArgs,
+		Use: "rules", Short: "Show the rules in use", Args: between(0, 0),
 		Long: "rules lists the limits, blocks and allows that a sidecar uses, with where they are written.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return answer(cmd, "GET", "/v1/rules", nil, query(cmd), showRules)
@@ -185,7 +185,7 @@ func newExplain() *cobra.Command {
 	method, peer, host, principal := "", "", "", ""
 	headers := map[string]string{}
 	cmd := &cobra.Command{
-		Use: "explain [PATH]", Short: "Show what a request would get, and why", Args: cobra.MaximumNArgs(1),
+		Use: "explain [PATH]", Short: "Show what a request would get, and why", Args: between(0, 1),
 		Long: `explain shows what a request would get now, and why: who it is taken for, every rule that could apply and what beat it, what is left, and what both
 doors would answer. It charges nothing. The request is an HTTP request to PATH, or a RateLimitRequest as JSON on standard input without PATH.
 

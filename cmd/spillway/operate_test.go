@@ -114,6 +114,9 @@ func TestATokenIsSentAlong(t *testing.T) {
 	if got := call("", "fleet", "--server", at); got.code != exitServer || !strings.Contains(got.errors, "401") {
 		t.Errorf("without the token: %+v", got)
 	}
+	if got := call("", "fleet", "--server", strings.TrimPrefix(at, "http://")); got.code != exitServer || !strings.Contains(got.errors, "401") {
+		t.Errorf("an address without http:// is not asked: %+v", got)
+	}
 	if got := call("", "block", "--user", "x", "--server", at, "--token-file", write(t, "token", "0123456789abcdef\n")); got.code != exitServer || !strings.Contains(got.errors, "403") {
 		t.Errorf("with a token that may view: %+v", got)
 	}

@@ -59,6 +59,26 @@ func TestAMisspelledCommandIsSuggested(t *testing.T) {
 	}
 }
 
+func TestArgumentsAreCounted(t *testing.T) {
+	for line, says := range map[string]string{
+		"diff one": "it is spillway diff OLD NEW", "usage extra": `"extra" is too much`, "replay": "an argument is missing", "explain /a /b": `"/b" is too much`,
+	} {
+		if got := call("", strings.Fields(line)...); got.code != exitUsage || !strings.Contains(got.errors, says) {
+			t.Errorf("spillway %s: %+v, want %q", line, got, says)
+		}
+	}
+}
+
+func TestAnExplanationSaysWhatTheRequestLacks(t *testing.T) {
+	var b strings.Builder
+	showExplained(&b, &admin.Explained{Client: &admin.ClientView{Evidence: "ip"}, Verdict: admin.VerdictView{Outcome: "unknown_domain", Status: 200}})
+	for _, says := range []string{"names no domain", "an unknown client"} {
+		if !strings.Contains(b.String(), says) {
+			t.Errorf("%q is missing:\n%s", says, b.String())
+		}
+	}
+}
+
 func TestLimitsAreReadAsInARuleFile(t *testing.T) {
 	for text, says := range map[string]string{
 		"100": "COUNT/PER", "x/1m": "COUNT/PER", "1/1m,burst=x": "whole number", "1/1m,speed=2": "one of burst", "1/1m,burst": "whole number",

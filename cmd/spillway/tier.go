@@ -10,7 +10,7 @@ import (
 
 func newTier() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "tier", Short: "Give an identity a tier, or limits of its own", Args: cobra.NoArgs,
+		Use: "tier", Short: "Give an identity a tier, or limits of its own", Args: between(0, 0),
 		Long: `tier writes the tier and the own limits of a user, a tenant or an API key into its record, by the admin API of a running sidecar, for all
 sidecars that share its store. They stand in place of those of the rule file. It prints what was before and what is after.
 
