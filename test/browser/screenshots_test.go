@@ -69,20 +69,30 @@ func TestScreenshots(t *testing.T) {
 	for _, shot := range shots {
 		w.tab.Screen(t, shot.width, shot.height, shot.scheme)
 		w.tab.Await(t, "innerWidth === "+fmt.Sprint(shot.width))
-		picture := smaller(t, w.tab.Shot(t))
-		if len(picture) > mostShot {
-			t.Errorf("%s has %d bytes, want at most %d", shot.name, len(picture), mostShot)
+		keep(t, shot.name, w.tab.Shot(t))
+	}
+}
+
+// keep writes a picture into the folder that -screenshots names, if there is one, and checks the one of docs/.
+func keep(t *testing.T, name string, picture []byte) {
+	t.Helper()
+	if *screenshots != "" {
+		err := os.WriteFile(filepath.Join(servers.Root(t), *screenshots, name), smaller(t, picture), 0o644)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if *screenshots != "" {
-			err := os.WriteFile(filepath.Join(servers.Root(t), *screenshots, shot.name), picture, 0o644)
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		info, err := os.Stat(filepath.Join(servers.Root(t), "docs", shot.name))
-		if err != nil || info.Size() > mostShot {
-			t.Errorf("docs/%s: %v, %v: make screenshots makes it", shot.name, info, err)
-		}
+	}
+	held, err := os.ReadFile(filepath.Join(servers.Root(t), "docs", name))
+	if err != nil {
+		t.Fatalf("make screenshots makes it: %v", err)
+	}
+	was, err := png.DecodeConfig(bytes.NewReader(held))
+	if err != nil {
+		t.Fatalf("docs/%s: %v", name, err)
+	}
+	now, err := png.DecodeConfig(bytes.NewReader(picture))
+	if err != nil || len(held) > mostShot || was.Width != now.Width || was.Height != now.Height {
+		t.Errorf("docs/%s has %d bytes and %d by %d pixels, want at most %d and %d by %d: %v", name, len(held), was.Width, was.Height, mostShot, now.Width, now.Height, err)
 	}
 }
 
