@@ -60,13 +60,13 @@ var doors = []struct {
 	open   []string
 	reason string
 }{
-	{"github.com/envoyproxy/go-control-plane", []string{"rlsvc", "extauthz", "rlqs", "xds"}, "Envoy's protobuf types stay at the doors that speak them: the core must not change when Envoy's API does"},
+	{"github.com/envoyproxy/go-control-plane", []string{"rlsvc", "extauthz", "rlqs", "xds", "test/servers"}, "Envoy's protobuf types stay at the doors that speak them: the core must not change when Envoy's API does"},
 	{"github.com/redis/go-redis", []string{"fleet", "rules/redis.go", "control"}, "Redis is a detail of where counts and rules are kept: everything else is tested and run without it"},
 	{"github.com/jackc/pgx", []string{"control"}, "a sidecar never opens a PostgreSQL connection: only the control plane does"},
 	{"github.com/prometheus", []string{"telemetry"}, "all names of metrics live in telemetry: other rooms have callbacks"},
 	{"go.opentelemetry.io", []string{"telemetry"}, "traces are telemetry's: other rooms have callbacks and context"},
 	{"github.com/sony/gobreaker", []string{"breaker"}, "the breaker is a room, so that it can be replaced in one place"},
-	{"google.golang.org/grpc", []string{"door", "rlsvc", "extauthz", "rlqs", "xds", "telemetry", "sidecar"}, "gRPC is spoken at the doors: the core takes plain structs"},
+	{"google.golang.org/grpc", []string{"door", "rlsvc", "extauthz", "rlqs", "xds", "telemetry", "sidecar", "test/servers"}, "gRPC is spoken at the doors: the core takes plain structs"},
 }
 
 // source is one Go file of the house, parsed.

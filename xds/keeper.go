@@ -2,7 +2,6 @@ package xds
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -144,7 +143,7 @@ func (k *keeper) use(w *world) {
 	k.pending = nil
 	k.settle.Stop()
 	k.inUse = w
-	k.publish(rules.Load{Set: w.set, Problems: w.problems, Files: w.resources, Hash: fmt.Sprintf("%x", w.digest[:6])})
+	k.publish(rules.Load{Set: w.set, Problems: w.problems, Files: w.resources, Hash: w.hash()})
 }
 
 // loses reports whether a domain of w is not in the other one.

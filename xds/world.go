@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,6 +62,14 @@ func (s *Source) take(r *discoveryv3.DiscoveryResponse) (w *world) {
 	}
 	w.set, w.problems = set, problems[:min(len(problems), maxProblems)]
 	return w
+}
+
+// hash is a short hash of the content and of the set that came of it.
+func (w *world) hash() string {
+	sum := sha256.New()
+	sum.Write(w.digest[:])
+	w.set.Dump(sum)
+	return hex.EncodeToString(sum.Sum(nil)[:6])
 }
 
 // maxProblems is how many problems of a response are logged and sent.
