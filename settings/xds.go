@@ -24,7 +24,7 @@ type XDS struct {
 	SAN  string `env:"CONFIG_GRPC_XDS_SERVER_TLS_SAN"`    // name that the server's certificate must hold; unset: the host of CONFIG_GRPC_XDS_SERVER_URL
 
 	RetryFirst time.Duration `env:"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL" envDefault:"1s"`    // wait before the second attempt to connect
-	RetryMost  time.Duration `env:"XDS_CLIENT_BACKOFF_MAX_INTERVAL" envDefault:"10s"`       // the longest wait between two attempts
+	RetryMost  time.Duration `env:"XDS_CLIENT_BACKOFF_MAX_INTERVAL" envDefault:"10s"`       // the longest wait between two attempts; at least XDS_CLIENT_BACKOFF_INITIAL_INTERVAL
 	RetryGrows float64       `env:"XDS_CLIENT_BACKOFF_RANDOM_FACTOR" envDefault:"2"`        // factor from one wait to the next; up to 1 they stay the same
 	Jitter     bool          `env:"XDS_CLIENT_BACKOFF_JITTER" envDefault:"true"`            // shortens waits by up to a half, at random
 	MaxMessage int           `env:"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES" envDefault:"16777216"` // the largest response that is taken; a larger one is not read, and the rules stay as they are
@@ -72,6 +72,14 @@ func (c *Config) validateXDS(p *problems) {
 	case !validTarget(x.Server):
 		p.unless(false, "CONFIG_GRPC_XDS_SERVER_URL", x.Server, "host:port, such as envoy-gateway:18001, or unix:///path")
 	}
+	x.validateNode(p)
+	x.validateTLS(p)
+	x.validateRetry(p)
+	p.unless(x.MaxMessage >= 1024 && x.MaxMessage <= mostXDSMessage, "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", x.MaxMessage, "0, or a number from 1024 to 268435456")
+}
+
+// validateNode checks what the server is told about this client.
+func (x *XDS) validateNode(p *problems) {
 	for pair := range strings.SplitSeq(x.Metadata, ",") {
 		name, _, both := strings.Cut(pair, "=")
 		p.unless(x.Metadata == "" || both && strings.TrimSpace(name) != "", "CONFIG_GRPC_XDS_NODE_METADATA", x.Metadata, "a list such as name=value,name=value")
@@ -79,11 +87,12 @@ func (c *Config) validateXDS(p *problems) {
 	for _, name := range slices.Sorted(maps.Keys(x.Headers)) {
 		p.unless(headerName.MatchString(name) && !strings.HasPrefix(strings.ToLower(name), "grpc-"), "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", name, "the name of a header")
 	}
-	x.validateTLS(p)
+}
+
+func (x *XDS) validateRetry(p *problems) {
 	p.unless(x.RetryFirst >= 10*time.Millisecond && x.RetryFirst <= time.Hour, "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", x.RetryFirst, "a duration from 10ms to 1h")
-	p.unless(x.RetryMost >= x.RetryFirst && x.RetryMost <= time.Hour, "XDS_CLIENT_BACKOFF_MAX_INTERVAL", x.RetryMost, "a duration from XDS_CLIENT_BACKOFF_INITIAL_INTERVAL to 1h")
+	p.unless(x.RetryMost >= 10*time.Millisecond && x.RetryMost <= time.Hour, "XDS_CLIENT_BACKOFF_MAX_INTERVAL", x.RetryMost, "a duration from 10ms to 1h")
 	p.unless(x.RetryGrows > 0 && x.RetryGrows <= 100, "XDS_CLIENT_BACKOFF_RANDOM_FACTOR", x.RetryGrows, "a number above 0 and at most 100")
-	p.unless(x.MaxMessage >= 1024 && x.MaxMessage <= mostXDSMessage, "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", x.MaxMessage, "0, or a number from 1024 to 268435456")
 }
 
 func (x *XDS) validateTLS(p *problems) {

@@ -25,7 +25,7 @@ func TestProblemsOfXDSNameVariableAndRemedy(t *testing.T) {
 		"CONFIG_GRPC_XDS_CLIENT_TLS_CERT=c CONFIG_GRPC_XDS_SERVER_USE_TLS=true": `CONFIG_GRPC_XDS_CLIENT_TLS_CERT: "c" is not complete: it and CONFIG_GRPC_XDS_CLIENT_TLS_KEY go together`,
 		"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL=0s":                                `XDS_CLIENT_BACKOFF_INITIAL_INTERVAL: "0s" is not a duration from 10ms to 1h`,
 		"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL=soon":                              `XDS_CLIENT_BACKOFF_INITIAL_INTERVAL: "soon" is not a duration such as 10ms, 5s or 24h`,
-		"XDS_CLIENT_BACKOFF_MAX_INTERVAL=10ms":                                  `XDS_CLIENT_BACKOFF_MAX_INTERVAL: "10ms" is not a duration from XDS_CLIENT_BACKOFF_INITIAL_INTERVAL to 1h`,
+		"XDS_CLIENT_BACKOFF_MAX_INTERVAL=2h":                                    `XDS_CLIENT_BACKOFF_MAX_INTERVAL: "2h0m0s" is not a duration from 10ms to 1h`,
 		"XDS_CLIENT_BACKOFF_RANDOM_FACTOR=-1":                                   `XDS_CLIENT_BACKOFF_RANDOM_FACTOR: "-1" is not a number above 0 and at most 100`,
 		"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES=12":                                   `XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES: "12" is not 0, or a number from 1024 to 268435456`,
 	} {

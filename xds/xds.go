@@ -25,7 +25,7 @@ type Config struct {
 
 	MaxMessage int           // bytes of the largest response; 16 MiB unless given
 	RetryFirst time.Duration // wait after the first failure; 1 s unless given
-	RetryMost  time.Duration // the longest wait; 10 s unless given
+	RetryMost  time.Duration // the longest wait, at least RetryFirst; 10 s unless given
 	RetryGrows float64       // factor from one wait to the next; below 1: waits stay the same. 2 unless given
 	Steady     bool          // waits are not shortened at random
 
@@ -77,6 +77,7 @@ func New(cfg Config) *Source {
 	setDefault(&cfg.RetryFirst, time.Second)
 	setDefault(&cfg.RetryMost, 10*time.Second)
 	setDefault(&cfg.RetryGrows, 2)
+	cfg.RetryMost = max(cfg.RetryMost, cfg.RetryFirst)
 	setDefault(&cfg.Settle, 250*time.Millisecond)
 	setDefault(&cfg.RefuseGap, time.Second)
 	if cfg.OnState == nil {
