@@ -16,6 +16,7 @@ require (
 
 require (
 	cel.dev/expr v0.25.3 // indirect
+	github.com/caarlos0/env/v11 v11.4.1 // indirect
 	github.com/cncf/xds/go v0.0.0-20260202195803-dba9d589def2 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
 	github.com/envoyproxy/go-control-plane v0.14.1-0.20260729145720-a2d8c7492908 // indirect
