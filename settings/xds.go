@@ -27,7 +27,7 @@ type XDS struct {
 	RetryMost  time.Duration `env:"XDS_CLIENT_BACKOFF_MAX_INTERVAL" envDefault:"10s"`       // the longest wait between two attempts; at least XDS_CLIENT_BACKOFF_INITIAL_INTERVAL
 	RetryGrows float64       `env:"XDS_CLIENT_BACKOFF_RANDOM_FACTOR" envDefault:"2"`        // factor from one wait to the next; up to 1 they stay the same
 	Jitter     bool          `env:"XDS_CLIENT_BACKOFF_JITTER" envDefault:"true"`            // shortens waits by up to a half, at random
-	MaxMessage int           `env:"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES" envDefault:"16777216"` // the largest response that is taken; a larger one is not read, and the rules stay as they are
+	MaxMessage int           `env:"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES" envDefault:"16777216"` // the largest response that is taken, at most a 32nd of the memory limit or 4 MiB; a larger one is not read, and the rules stay as they are
 }
 
 // FromXDS reports whether rules come from a management server.

@@ -17,7 +17,8 @@ func (s *Sidecar) openXDS(files *rules.FilesConfig) error {
 	}
 	c := &s.cfg.XDS
 	cfg := xds.Config{
-		Server: c.Server, NodeID: c.NodeID, Metadata: c.Fields(), Headers: c.Headers, MaxMessage: c.MaxMessage,
+		Server: c.Server, NodeID: c.NodeID, Metadata: c.Fields(), Headers: c.Headers,
+		MaxMessage: min(c.MaxMessage, int(s.budget.response)), MaxMemory: s.budget.rules,
 		RetryFirst: c.RetryFirst, RetryMost: c.RetryMost, RetryGrows: c.RetryGrows, Steady: !c.Jitter,
 		MergeDomains: files.MergeDomains, SpareDenied: files.SpareDenied, Compile: files.Compile,
 		OnState: s.xdsChanged, OnPanic: s.observer.Panicked,

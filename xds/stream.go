@@ -75,7 +75,7 @@ func (s *Source) dial() (*grpc.ClientConn, error) {
 	}
 	conn, err := grpc.NewClient(s.cfg.Server,
 		grpc.WithTransportCredentials(secured),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(s.cfg.MaxMessage)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(s.cfg.MaxMessage), grpc.ForceCodecV2(newCodec())),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: pingWithin}),
 		grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(),
 	)

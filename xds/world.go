@@ -39,7 +39,7 @@ func (s *Source) take(r *discoveryv3.DiscoveryResponse) (w *world) {
 			w.fail("", "the resources made the compiler panic: %v", fault)
 		}
 	}()
-	configs := w.decode(r)
+	configs := w.decode(r, s.cfg.MaxMemory)
 	if len(w.problems) > 0 {
 		return w
 	}
@@ -92,17 +92,18 @@ func (w *world) reason() string {
 	return shorten(strings.ReplaceAll(strings.TrimSpace(rules.FormatProblems(w.problems)), "\n", "; "), maxReason)
 }
 
-// decode reads the resources.
-func (w *world) decode(r *discoveryv3.DiscoveryResponse) []*ratelimitv3.RateLimitConfig {
-	if w.resources > maxResources {
-		w.fail("", "there are %d resources; at most %d are taken", w.resources, maxResources)
-		return nil
-	}
-	var all size
+// decode reads the resources, after a look at what they will take.
+func (w *world) decode(r *discoveryv3.DiscoveryResponse, most int64) []*ratelimitv3.RateLimitConfig {
+	all := size{most: most}
 	configs := make([]*ratelimitv3.RateLimitConfig, 0, w.resources)
 	for i, resource := range r.GetResources() {
+		err := all.resource(resource.GetValue())
+		if err != nil {
+			w.fail("", "resource %d of %d: %v", i+1, w.resources, err)
+			return nil
+		}
 		c := &ratelimitv3.RateLimitConfig{}
-		err := anypb.UnmarshalTo(resource, c, proto.UnmarshalOptions{RecursionLimit: maxDepth + 10, DiscardUnknown: true})
+		err = anypb.UnmarshalTo(resource, c, proto.UnmarshalOptions{DiscardUnknown: true})
 		switch {
 		case err != nil:
 			w.fail("", "resource %d of %d cannot be read as %s: %s", i+1, w.resources, typeURL, shorten(err.Error(), 200))
@@ -113,41 +114,9 @@ func (w *world) decode(r *discoveryv3.DiscoveryResponse) []*ratelimitv3.RateLimi
 		if c.GetName() == "" {
 			c.Name = c.GetDomain()
 		}
-		why := all.add(c.GetDescriptors(), len(c.GetDomain()), 1)
-		if why != "" {
-			w.fail(c.GetName(), "%s", why)
-			return nil
-		}
 		configs = append(configs, c)
 	}
 	return configs
-}
-
-// size counts what the compiled resources will take.
-type size struct{ nodes, paths int }
-
-// add counts the descriptors of one level and those below it. It returns why there are too many, or nothing.
-func (s *size) add(nodes []*ratelimitv3.RateLimitDescriptor, above, level int) string {
-	for _, n := range nodes {
-		path := above + len(n.GetKey()) + len(n.GetValue()) + 2
-		s.nodes++
-		s.paths += path
-		switch {
-		case len(n.GetKey()) > maxTextBytes || len(n.GetValue()) > maxTextBytes:
-			return fmt.Sprintf("a key or value of a descriptor is longer than %d bytes", maxTextBytes)
-		case level > maxDepth:
-			return fmt.Sprintf("descriptors are nested more than %d deep", maxDepth)
-		case s.nodes > maxNodes:
-			return fmt.Sprintf("there are more than %d descriptors in all resources", maxNodes)
-		case s.paths > maxPathBytes:
-			return fmt.Sprintf("the keys and values of all descriptors take more than %d bytes", maxPathBytes)
-		}
-		why := s.add(n.GetDescriptors(), path, level+1)
-		if why != "" {
-			return why
-		}
-	}
-	return ""
 }
 
 // join merges resources of one domain, where that is allowed, and then descriptors of one level that have the same key and value.

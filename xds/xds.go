@@ -24,6 +24,7 @@ type Config struct {
 	TLS      func() *tls.Config // asked for each connection; nil: none
 
 	MaxMessage int           // bytes of the largest response; 16 MiB unless given
+	MaxMemory  int64         // bytes that the rules may take, estimated before they are decoded; 256 MiB unless given
 	RetryFirst time.Duration // wait after the first failure; 1 s unless given
 	RetryMost  time.Duration // the longest wait, at least RetryFirst; 10 s unless given
 	RetryGrows float64       // factor from one wait to the next; below 1: waits stay the same. 2 unless given
@@ -42,11 +43,10 @@ type Config struct {
 // Bounds of what a server may send. They keep one response from taking the memory of the sidecar.
 const (
 	defaultMessage = 16 << 20
+	defaultMemory  = 256 << 20
 	maxResources   = 100_000
-	maxNodes       = 250_000   // descriptors of all resources
-	maxDepth       = 64        // levels of descriptors
-	maxPathBytes   = 128 << 20 // of the dotted paths of all descriptors
-	maxTextBytes   = 4096      // of one key or value
+	maxDepth       = 64   // levels of descriptors
+	maxTextBytes   = 4096 // of one key or value
 )
 
 // Source is the rules of a management server. It is a rules.Source. Make it with New.
@@ -74,6 +74,7 @@ type Status struct {
 // New returns a source that has connected to nothing yet.
 func New(cfg Config) *Source {
 	setDefault(&cfg.MaxMessage, defaultMessage)
+	setDefault(&cfg.MaxMemory, defaultMemory)
 	setDefault(&cfg.RetryFirst, time.Second)
 	setDefault(&cfg.RetryMost, 10*time.Second)
 	setDefault(&cfg.RetryGrows, 2)
@@ -89,7 +90,7 @@ func New(cfg Config) *Source {
 	return &Source{cfg: cfg, status: Status{Server: cfg.Server}}
 }
 
-func setDefault[T int | float64 | time.Duration](to *T, value T) {
+func setDefault[T int | int64 | float64 | time.Duration](to *T, value T) {
 	if *to <= 0 {
 		*to = value
 	}
