@@ -168,10 +168,10 @@ func TestWaitsGrow(t *testing.T) {
 		if err != nil || !errors.Is(ctx.Err(), context.Canceled) {
 			t.Errorf("Watch = %v", err)
 		}
-		for i, want := range []time.Duration{1, 2, 4, 8, 10, 10, 10} {
-			got := tries[i+1].Sub(tries[i])
-			if got < want*time.Second/2 || got > want*time.Second {
-				t.Errorf("wait %d is %v, want %ds, shortened by up to a half", i+1, got, want)
+		for i, seconds := range []int{1, 2, 4, 8, 10, 10, 10} {
+			got, want := tries[i+1].Sub(tries[i]), time.Duration(seconds)*time.Second
+			if got < want/2 || got > want {
+				t.Errorf("wait %d is %v, want %v, shortened by up to a half", i+1, got, want)
 			}
 		}
 	})
