@@ -16,6 +16,9 @@ MICRO_TIME   ?= 1s
 # The reference server that `make bench` compares with: what its Go module's `latest` is.
 REFERENCE    := v1.4.1-0.20260122083618-3fb702589d36
 REFERENCE_BIN = $(TOOLS)/ratelimit/$(REFERENCE)/service_cmd
+# The Envoy Gateway that `make test-gateway` runs.
+GATEWAY      := v1.9.1
+GATEWAY_BIN   = $(CURDIR)/$(TOOLS)/envoy-gateway/$(GATEWAY)/envoy-gateway
 # What editors check rule files with: `make editor` lets it check the examples.
 LANGUAGE_SERVER = $(TOOLS)/yaml-language-server/node_modules/yaml-language-server/bin/yaml-language-server
 # What checks the admin API against its OpenAPI document: `make api` lets it.
@@ -25,7 +28,7 @@ export ENVOY_BIN
 # Every package but the tests of the whole, which need Envoy, and of pages, which need a browser, and of the admin API, which needs schemathesis. The fault matrix is about time, and the
 # tests under load and of exactness are about more calls than the machine can do, so each has the machine to itself and does not run
 # under the race detector.
-ROOMS = $$($(GO) list ./... | grep -vE '/test/(integration|demo|editor|browser|api)')
+ROOMS = $$($(GO) list ./... | grep -vE '/test/(integration|demo|editor|browser|api|gateway)')
 WHOLE = $$($(GO) list ./test/integration/... | grep -vE '/(exact|faults|load)$$')
 LINT  = $(GO) tool -modfile=tools/go.mod golangci-lint
 
@@ -113,6 +116,14 @@ test-faults: tools ## every row of the fault matrix and of exactness at full len
 	@FAULTS=full $(GO) test -count=1 -v -timeout 60m ./test/integration/faults
 	@FAULTS=full $(GO) test -count=1 -timeout 60m ./test/integration/load
 	@FAULTS=full $(GO) test -count=1 -v -timeout 60m ./test/integration/exact
+
+.PHONY: test-gateway
+test-gateway: tools $(GATEWAY_BIN) ## a real Envoy Gateway without Kubernetes, its Envoy, and the sidecar in place of its rate limit service (needs root; the first build takes minutes)
+	@ENVOY_GATEWAY_BIN=$(GATEWAY_BIN) $(GO) test -count=1 -v -timeout 20m ./test/gateway
+
+$(GATEWAY_BIN):
+	@echo "building Envoy Gateway $(GATEWAY)"
+	@GOBIN=$(@D) CGO_ENABLED=0 $(GO) install github.com/envoyproxy/gateway/cmd/envoy-gateway@$(GATEWAY)
 
 .PHONY: test-demo
 test-demo: tools ## the image's build steps, the compose file against its specification, and the demo with its scripts

@@ -25,6 +25,7 @@ import (
 	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/store"
 	"github.com/spillway-mesh/spillway/telemetry"
+	"github.com/spillway-mesh/spillway/xds"
 )
 
 // update writes the references anew in place of comparing them: make docs.
@@ -77,6 +78,7 @@ func wiredTelemetry(t *testing.T) *telemetry.Telemetry {
 	m.Engine(func() engine.Stats { return engine.Stats{} })
 	m.Identity(func() identity.Stats { return identity.Stats{} })
 	m.Records(func() records.Stats { return records.Stats{} })
+	m.XDS(func() xds.Status { return xds.Status{Accepted: time.Now()} })
 	statsd := m.Statsd(telemetry.StatsdConfig{Address: "127.0.0.1:1", Every: time.Hour})
 	t.Cleanup(func() { statsd.Close(context.Background()) })
 	decisions := m.DecisionLog(telemetry.DecisionLogConfig{Log: slog.New(slog.DiscardHandler)})

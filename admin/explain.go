@@ -204,6 +204,8 @@ func place(at descriptors.Pos) string {
 		return ""
 	case at.File == "":
 		return fmt.Sprintf("line %d", at.Line)
+	case at.Line == 0:
+		return at.File
 	}
 	return fmt.Sprintf("%s:%d", at.File, at.Line)
 }

@@ -28,6 +28,7 @@ type SidecarView struct {
 	Started  time.Time `json:"started"`
 	Loaded   time.Time `json:"loaded,omitzero"` // when the rules came into use
 	Degraded []string  `json:"degraded"`        // what does not work as it should
+	XDS      *XDSState `json:"xds,omitempty"`   // none: its rules come from files alone
 }
 
 // fleet serves GET /v1/fleet.

@@ -10,8 +10,29 @@ import (
 
 // InUse is which rules are in use.
 type InUse struct {
-	Hash   string    // of the files
+	Hash   string    // of the files, and of what the management server sent
 	Loaded time.Time // when they came into use
+	XDS    *XDSView  // nil: there is no management server
+}
+
+// XDSView is the management server that rules come from.
+type XDSView struct {
+	Server    string    `json:"server"`
+	Connected bool      `json:"connected"`
+	Since     time.Time `json:"since,omitzero"`    // of connected
+	Error     string    `json:"error,omitempty"`   // why there is no stream
+	Version   string    `json:"version"`           // of the last accepted response, as the server calls it
+	Accepted  time.Time `json:"accepted,omitzero"` // when that was
+	Resources int       `json:"resources"`         // in it
+	Refused   string    `json:"refused,omitempty"` // why the newest response was refused
+	Refusals  int64     `json:"refusals"`          // NACKs since the start
+	Hides     []string  `json:"hides"`             // files whose domain is not used, because the server has one of that name
+}
+
+// XDSState is the management server in short.
+type XDSState struct {
+	Connected bool   `json:"connected"`
+	Version   string `json:"version"` // of the last accepted response, as the server calls it
 }
 
 // RulesView is the rules in use.
@@ -19,11 +40,13 @@ type RulesView struct {
 	Hash    string       `json:"hash"`
 	Loaded  time.Time    `json:"loaded,omitzero"`
 	Domains []DomainView `json:"domains"`
+	XDS     *XDSView     `json:"xds,omitempty"` // none: rules come from files alone
 }
 
 // DomainView is the rules of one domain.
 type DomainView struct {
 	Name   string     `json:"name"`
+	Source string     `json:"source"` // the file, or xds: and the resource
 	Limits []RuleView `json:"limits"`
 }
 
@@ -31,7 +54,7 @@ type DomainView struct {
 type RuleView struct {
 	Rule    string     `json:"rule"`
 	Name    string     `json:"name,omitempty"`
-	At      string     `json:"at,omitempty"` // file:line
+	At      string     `json:"at,omitempty"` // file:line, or xds: and the resource
 	Scope   string     `json:"scope,omitempty"`
 	Action  string     `json:"action"`
 	Tree    bool       `json:"tree"`
@@ -52,7 +75,7 @@ func (a *API) rules(c *call) (any, *Problem) {
 		return nil, wrong
 	}
 	in := a.InUse()
-	view := RulesView{Hash: in.Hash, Loaded: in.Loaded, Domains: []DomainView{}}
+	view := RulesView{Hash: in.Hash, Loaded: in.Loaded, Domains: []DomainView{}, XDS: in.XDS}
 	set := a.Engine.Rules()
 	if set == nil {
 		return view, nil
@@ -67,7 +90,7 @@ func (a *API) rules(c *call) (any, *Problem) {
 	at := map[string]int{}
 	for i, name := range names {
 		at[name] = i
-		view.Domains = append(view.Domains, DomainView{Name: name, Limits: []RuleView{}})
+		view.Domains = append(view.Domains, DomainView{Name: name, Source: set.Domain(name).Source(), Limits: []RuleView{}})
 	}
 	for domain, effect := range set.Effects() {
 		if i, wanted := at[domain]; wanted {

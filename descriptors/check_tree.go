@@ -4,6 +4,9 @@ import (
 	"strings"
 )
 
+// maxCompared is the largest level of a tree whose patterns are compared with each other: the time grows with the square of their number.
+const maxCompared = 300
+
 // nodes checks one level of a tree, below a dotted path.
 func (c *checker) nodes(above string, nodes []Node) {
 	seen := map[Entry]bool{}
@@ -23,7 +26,9 @@ func (c *checker) nodes(above string, nodes []Node) {
 		c.limits(n.Pos, n.Limits)
 		c.leaf(n, path)
 		c.response(n.Pos, n.Response)
-		c.swallowed(nodes, i, path)
+		if len(nodes) <= maxCompared {
+			c.swallowed(nodes, i, path)
+		}
 		c.nodes(path, n.Nodes)
 	}
 }

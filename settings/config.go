@@ -17,6 +17,7 @@ type Config struct {
 	Log       Log
 	Tracing   Tracing
 	Rules     Rules
+	XDS       XDS
 	Redis     Redis `envPrefix:"REDIS_"`           // without a URL there is none, and each sidecar counts alone in memory
 	PerSecond Redis `envPrefix:"REDIS_PERSECOND_"` // for limits with a window of at most a second, with REDIS_PERSECOND
 	RedisTLS  RedisTLS
@@ -115,7 +116,7 @@ type Rules struct {
 	IgnoreDots    bool   `env:"RUNTIME_IGNOREDOTFILES"`                              // skips files and folders whose names begin with a dot
 	WatchRoot     bool   `env:"RUNTIME_WATCH_ROOT" envDefault:"true"`                // has no effect: swapped links and changed files are always both noticed
 	Merge         bool   `env:"MERGE_DOMAIN_CONFIG"`                                 // several files may hold one domain
-	Type          string `env:"CONFIG_TYPE" envDefault:"FILE"`                       // where rules come from: FILE; GRPC_XDS_SOTW is not supported yet, and ends the start
+	Type          string `env:"CONFIG_TYPE" envDefault:"FILE"`                       // where rules come from: FILE, or GRPC_XDS_SOTW for a management server; beside that RULES may add domains, and RUNTIME_ROOT is not read
 	StartWithout  bool   `env:"FORCE_START_WITHOUT_INITIAL_CONFIG"`                  // always done: the sidecar serves without rules until there are some
 	Required      bool   `env:"RULES_REQUIRED"`                                      // not ready before the first good set of rules: until then /readyz, /healthcheck and gRPC health fail, so a bad set does not roll out
 	SpareDenied   bool   `env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT"`             // charge_denied: false for domains that do not set it: a refused request is charged nowhere

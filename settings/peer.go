@@ -56,6 +56,7 @@ func noteOf(name string) string {
 const (
 	sameWith  = "the same with " // begins a note that only names the values that are missing here
 	openHost  = "the default is loopback; every interface only where the program is called `ratelimit`"
+	againXDS  = "read again for each connection"
 	anyFolder = "certificate and key may lie in different folders; read again when they change"
 )
 
@@ -68,7 +69,16 @@ var differs = map[string]string{
 	"GRPC_CLIENT_TLS_CACERT":                  "read again when it changes",
 	"GRPC_CLIENT_TLS_SAN":                     "may also be a URI, such as a SPIFFE id, and a list with commas",
 	"LOG_LEVEL":                               "the default is info; changed at run time on the debug port",
-	"CONFIG_TYPE":                             sameWith + "FILE; GRPC_XDS_SOTW is not supported yet, and ends the start",
+	"CONFIG_TYPE":                             "beside GRPC_XDS_SOTW `RULES` may add domains",
+	"CONFIG_GRPC_XDS_SERVER_URL":              "has no default",
+	"CONFIG_GRPC_XDS_NODE_METADATA":           "an entry without `=` is an error",
+	"CONFIG_GRPC_XDS_CLIENT_TLS_CERT":         againXDS,
+	"CONFIG_GRPC_XDS_CLIENT_TLS_KEY":          againXDS,
+	"CONFIG_GRPC_XDS_SERVER_TLS_CACERT":       againXDS + "; the authorities of the system are not added to it",
+	"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL":     "the default is 1s",
+	"XDS_CLIENT_BACKOFF_MAX_INTERVAL":         "the default is 10s, and is reached",
+	"XDS_CLIENT_BACKOFF_RANDOM_FACTOR":        "the default is 2, so that waits grow",
+	"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES":        "the default is 16 MiB",
 	"FORCE_START_WITHOUT_INITIAL_CONFIG":      "always: it serves at once, and reads rules before the first answer if they are there",
 	"RUNTIME_WATCH_ROOT":                      "swapped links and changed files are both seen, whatever it says",
 	"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": "a domain's `charge_denied` goes before it; nothing is charged in between, where the reference server reads first and counts then",

@@ -45,9 +45,18 @@ func (c LoginSource) Read(otherwise Login) (Login, error) {
 	return parseLogin(text), nil
 }
 
+// shortestToken is the length from which the value of a header to the management server is taken for a token. Shorter ones are words, which
+// the log needs.
+const shortestToken = 8
+
 // Secrets are the texts that must not appear in a log.
 func (c *Config) Secrets() []string {
 	all := append(c.Tracing.secrets(), c.Store.KeySecret)
+	for _, value := range c.XDS.Headers {
+		if len(value) >= shortestToken {
+			all = append(all, value)
+		}
+	}
 	for _, r := range []NamedRedis{{&c.Redis, "REDIS_"}, {&c.PerSecond, "REDIS_PERSECOND_"}} {
 		server, sentinel := r.LoginSources()
 		for _, source := range []LoginSource{server, sentinel} {

@@ -7,7 +7,6 @@ type ignored struct {
 }
 
 const (
-	noXDS      = "rules over xDS are not supported yet; use RULES or RUNTIME_ROOT"
 	noMemcache = "memcached is not supported; set REDIS_URL"
 	noStartup  = "the sidecar serves at once and connects to Redis when it can"
 	noPipeline = "a decision asks each server once, so there is nothing to gather"
@@ -17,21 +16,7 @@ const (
 
 // unsupported are the variables that the reference server reads and that have no effect here.
 var unsupported = map[string]ignored{
-	"CONFIG_GRPC_XDS_NODE_ID":                       {why: noXDS},
-	"CONFIG_GRPC_XDS_NODE_METADATA":                 {why: noXDS},
-	"CONFIG_GRPC_XDS_SERVER_URL":                    {why: noXDS},
-	"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL": {why: noXDS},
-	"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS":     {why: noXDS},
-	"CONFIG_GRPC_XDS_SERVER_USE_TLS":                {why: noXDS, inert: "false"},
-	"CONFIG_GRPC_XDS_CLIENT_TLS_CERT":               {why: noXDS},
-	"CONFIG_GRPC_XDS_CLIENT_TLS_KEY":                {why: noXDS},
-	"CONFIG_GRPC_XDS_SERVER_TLS_CACERT":             {why: noXDS},
-	"CONFIG_GRPC_XDS_SERVER_TLS_SAN":                {why: noXDS},
-	"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL":           {why: noXDS},
-	"XDS_CLIENT_BACKOFF_MAX_INTERVAL":               {why: noXDS},
-	"XDS_CLIENT_BACKOFF_RANDOM_FACTOR":              {why: noXDS},
-	"XDS_CLIENT_BACKOFF_JITTER":                     {why: noXDS, inert: "false"},
-	"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES":              {why: noXDS},
+	"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL": {why: "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL and the variables beside it hold for every attempt to connect", inert: "3s"},
 
 	"USE_DOG_STATSD_MOGRIFIERS":                {why: "statistics have the names of the reference server; rename them where they arrive"},
 	"PROMETHEUS_MAPPER_YAML":                   {why: "metrics have the names of the reference server's own mapping; rename them where they are scraped"},

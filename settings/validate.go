@@ -15,6 +15,7 @@ func (c *Config) validate() []string {
 	c.validateTLS(&p)
 	c.validateStore(&p)
 	c.validateBreaker(&p)
+	c.validateXDS(&p)
 	c.validateRest(&p)
 	return p
 }
@@ -176,12 +177,6 @@ func (c *Config) validateRest(p *problems) {
 	p.unless(one(c.Log.Decisions, "off", "refused", "all"), "LOG_DECISIONS", c.Log.Decisions, "one of off, refused, all")
 	p.unless(c.Log.DecisionsRate >= 0 && c.Log.DecisionsRate <= 1, "LOG_DECISIONS_RATE", c.Log.DecisionsRate, "a number from 0 to 1")
 	c.Tracing.validate(p)
-	// A sidecar without the rules that CONFIG_TYPE names would admit everything.
-	if strings.EqualFold(c.Rules.Type, "GRPC_XDS_SOTW") {
-		*p = append(*p, "CONFIG_TYPE: "+noXDS)
-	} else {
-		p.unless(one(c.Rules.Type, "FILE"), "CONFIG_TYPE", c.Rules.Type, "FILE")
-	}
 	a := &c.Answer
 	p.unless(one(a.Style, "spillway", "reference"), "RESPONSE_STYLE", a.Style, "spillway or reference")
 	for _, h := range [][2]string{

@@ -49,11 +49,11 @@ func (s *Sidecar) parseHTTP(r *admin.HTTPRequest) *descriptors.Request {
 
 // rulesNow is which rules are in use.
 func (s *Sidecar) rulesNow() admin.InUse {
-	in := s.inUse.Load()
-	if in == nil {
-		return admin.InUse{}
+	now := admin.InUse{XDS: s.xdsView()}
+	if in := s.inUse.Load(); in != nil {
+		now.Hash, now.Loaded = in.hash, in.at
 	}
-	return admin.InUse{Hash: in.hash, Loaded: in.at}
+	return now
 }
 
 // config is the settings, without secrets.
@@ -89,6 +89,9 @@ func (s *Sidecar) card() admin.SidecarView {
 	c := admin.SidecarView{Host: host, Version: s.cfg.Version, Domains: append([]string{}, s.domains()...), Started: s.started, Degraded: s.troubles()}
 	if in := s.inUse.Load(); in != nil {
 		c.Rules, c.Loaded = in.hash, in.at
+	}
+	if view := s.xdsView(); view != nil {
+		c.XDS = &admin.XDSState{Connected: view.Connected, Version: view.Version}
 	}
 	return c
 }

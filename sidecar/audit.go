@@ -139,7 +139,7 @@ func (s *Sidecar) fleetNow(ctx context.Context) ([]admin.SidecarView, error) {
 
 // troubles names what does not work as it should, without asking Redis.
 func (s *Sidecar) troubles() []string {
-	parts := append([]string{}, s.loads.degraded()...)
+	parts := append([]string{}, s.loadsDegraded()...)
 	if s.breaker != nil && s.breaker() != breaker.Closed {
 		parts = append(parts, "redis: breaker "+s.breaker().String())
 	}

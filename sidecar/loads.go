@@ -2,8 +2,12 @@ package sidecar
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"log/slog"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,30 +17,96 @@ import (
 	"github.com/spillway-mesh/spillway/rules"
 )
 
-// loads is what became of the loads of the rules so far.
-type loads struct{ good, refused atomic.Bool } // there was a good one; the newest was refused
+// origin is where rules come from.
+type origin int
 
-func (l *loads) degraded() []string {
-	switch {
-	case !l.good.Load():
-		return []string{"rules: no good load yet"}
-	case l.refused.Load():
-		return []string{"rules: the newest load was refused, the last good one is in use"}
+const (
+	fromFiles origin = iota
+	fromXDS          // a management server; its domains go before those of files
+	origins
+)
+
+var originNames = [origins]string{"rules", "xds"}
+
+// loads is what became of the loads of the rules so far, for each origin.
+type loads struct {
+	good, refused [origins]atomic.Bool // there was a good one; the newest was refused
+
+	mu     sync.Mutex          // guards the rest, and that sets come into use one after the other
+	last   [origins]rules.Load // the last good ones
+	hidden []descriptors.Problem
+}
+
+// expects reports whether rules come from an origin.
+func (s *Sidecar) expects(from origin) bool {
+	if from == fromXDS {
+		return s.xds != nil
 	}
-	return nil
+	return s.files != nil
+}
+
+func (s *Sidecar) loadsDegraded() []string {
+	var parts []string
+	for from, name := range originNames {
+		switch {
+		case !s.expects(origin(from)):
+		case !s.loads.good[from].Load():
+			parts = append(parts, name+": no good load yet")
+		case s.loads.refused[from].Load():
+			parts = append(parts, name+": the newest load was refused, the last good one is in use")
+		}
+	}
+	return append(parts, s.xdsDegraded()...)
+}
+
+// complete reports whether there was a good load from each origin.
+func (s *Sidecar) complete() bool {
+	for from := range origins {
+		if s.expects(from) && !s.loads.good[from].Load() {
+			return false
+		}
+	}
+	return true
 }
 
 // unready is why this sidecar is not ready, or nothing.
 func (s *Sidecar) unready() string {
-	if s.cfg.Rules.Required && !s.loads.good.Load() {
+	if s.cfg.Rules.Required && !s.complete() {
 		return "no good rules yet, and RULES_REQUIRED is set"
 	}
 	return ""
 }
 
-// publish takes a load of the rules: all of it, or nothing.
-func (s *Sidecar) publish(load rules.Load) {
-	for _, p := range load.Problems {
+// publish takes a load of the rules: all of it, or nothing. The last good rules of the other origin stay as they are.
+func (s *Sidecar) publish(from origin, load rules.Load) {
+	s.logProblems(load.Problems)
+	s.loads.refused[from].Store(load.Rejected())
+	if load.Rejected() {
+		s.telemetry.LoadFailed()
+		s.refused(from, load)
+		return
+	}
+	s.loads.mu.Lock()
+	defer s.loads.mu.Unlock()
+	s.loads.last[from] = load
+	set, hash := s.join()
+	s.observer.Use(set)
+	s.engine.Use(set)
+	s.inUse.Store(&rulesInUse{hash, time.Now().UTC()})
+	s.forget()
+	s.serves(set.Domains())
+	before := s.complete()
+	s.loads.good[from].Store(true)
+	if !before && s.complete() && s.cfg.Rules.Required {
+		s.setHealth(healthv1.HealthCheckResponse_SERVING)
+		s.loadLog.Info("ready: there are rules now")
+	}
+	s.telemetry.Loaded(hash, time.Now())
+	s.loadLog.Info("rules loaded", append(s.described(from, load), "domains", len(set.Domains()), "limits", limits(set), "hash", hash)...)
+}
+
+func (s *Sidecar) logProblems(problems []descriptors.Problem) {
+	for _, p := range problems {
 		level := slog.LevelError
 		if p.Warning {
 			level = slog.LevelWarn
@@ -44,23 +114,22 @@ func (s *Sidecar) publish(load rules.Load) {
 		line := strings.TrimSuffix(rules.FormatProblems([]descriptors.Problem{p}), "\n")
 		s.loadLog.Log(context.Background(), level, line)
 	}
-	s.loads.refused.Store(load.Rejected())
-	if load.Rejected() {
-		s.telemetry.LoadFailed()
-		s.refused(load)
-		return
+}
+
+// join makes one set of the last good loads. Domains of a management server hide those of files, and each change of that is logged.
+// The caller holds loads.mu.
+func (s *Sidecar) join() (set *descriptors.Set, hash string) {
+	files, server := &s.loads.last[fromFiles], &s.loads.last[fromXDS]
+	if server.Set == nil {
+		return files.Set, files.Hash
 	}
-	s.observer.Use(load.Set)
-	s.engine.Use(load.Set)
-	s.inUse.Store(&rulesInUse{load.Hash, time.Now().UTC()})
-	s.forget()
-	s.serves(load.Set.Domains())
-	if !s.loads.good.Swap(true) && s.cfg.Rules.Required {
-		s.setHealth(healthv1.HealthCheckResponse_SERVING)
-		s.loadLog.Info("ready: there are rules now")
+	set, hidden := files.Set.With(server.Set)
+	if !slices.Equal(hidden, s.loads.hidden) {
+		s.logProblems(hidden)
 	}
-	s.telemetry.Loaded(load.Hash, time.Now())
-	s.loadLog.Info("rules loaded", "files", load.Files, "domains", len(load.Set.Domains()), "limits", limits(load.Set), "hash", load.Hash)
+	s.loads.hidden = hidden
+	sum := sha256.Sum256([]byte(files.Hash + " " + server.Hash))
+	return set, hex.EncodeToString(sum[:6])
 }
 
 // limits returns how many limits, blocks and allows a set holds.
@@ -72,9 +141,9 @@ func limits(set *descriptors.Set) (count int) {
 }
 
 // refused says why a load was not taken, and what is in use instead.
-func (s *Sidecar) refused(load rules.Load) {
+func (s *Sidecar) refused(from origin, load rules.Load) {
 	instead := "the last good rules stay"
-	if !s.loads.good.Load() {
+	if s.inUse.Load() == nil {
 		instead = "there are no rules yet, so every request is admitted"
 	}
 	if load.Err != nil {
@@ -87,7 +156,7 @@ func (s *Sidecar) refused(load rules.Load) {
 			errors++
 		}
 	}
-	s.loadLog.Error("rules refused", "errors", errors, "files", load.Files, "instead", instead)
+	s.loadLog.Error("rules refused", append(s.described(from, load), "errors", errors, "instead", instead)...)
 }
 
 // domains are the names of those that there are rules for now.

@@ -90,7 +90,13 @@ func beginWith(t testing.TB, counter engine.Counter, text string, environ ...str
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "rules.yaml")
 	write(t, file, text)
-	cfg := fromEnv(t, append([]string{"PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "PROMETHEUS_ADDR=127.0.0.1:0", "RULES=" + file}, environ...)...)
+	return launch(t, counter, file, append([]string{"RULES=" + file}, environ...)...)
+}
+
+// launch starts a sidecar on free ports with this environment, and stops it when the test ends. The file is kept for the test.
+func launch(t testing.TB, counter engine.Counter, file string, environ ...string) *running {
+	t.Helper()
+	cfg := fromEnv(t, append([]string{"PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "PROMETHEUS_ADDR=127.0.0.1:0"}, environ...)...)
 	r := &running{log: new(journal), rules: file, done: make(chan struct{})}
 	cfg.Output = r.log
 	s, err := assemble(cfg, counter)

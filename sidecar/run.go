@@ -50,29 +50,54 @@ func (s *Sidecar) Run(ctx context.Context) error {
 }
 
 // watchRules follows the rules until watch ends. It returns after the first attempt to load them, so that a sidecar that
-// starts under load admits nobody by mistake, unless the files keep it waiting or ctx ends.
+// starts under load admits nobody by mistake, unless a source keeps it waiting or ctx ends.
 func (s *Sidecar) watchRules(ctx, watch context.Context) *sync.WaitGroup {
 	var done sync.WaitGroup
-	var once sync.Once
-	first := make(chan struct{})
+	patience := time.NewTimer(firstLoad)
+	defer patience.Stop()
+	var first []<-chan struct{}
+	if s.xds != nil {
+		first = append(first, s.watchSource(watch, &done, fromXDS, s.xds, s.xdsTried))
+	}
+	if s.files != nil {
+		first = append(first, s.watchSource(watch, &done, fromFiles, s.files, nil))
+	}
+	for _, loaded := range first {
+		select {
+		case <-loaded:
+		case <-patience.C:
+			s.log.Warn("rules take long to load; serving without them meanwhile")
+			return &done
+		case <-ctx.Done():
+			return &done
+		}
+	}
+	return &done
+}
+
+// watchSource follows one source of rules. The channel is closed after its first load, or when failed is.
+func (s *Sidecar) watchSource(watch context.Context, done *sync.WaitGroup, from origin, source rules.Source, failed <-chan struct{}) <-chan struct{} {
+	loaded, first := context.WithCancel(watch)
 	done.Go(func() {
-		err := s.files.Watch(watch, func(load rules.Load) {
-			s.publish(load)
-			once.Do(func() { close(first) })
+		defer first()
+		err := source.Watch(watch, func(load rules.Load) {
+			s.publish(from, load)
+			first()
 		})
 		if err != nil && watch.Err() == nil {
 			s.log.Error("rules are no longer watched", "error", err)
 		}
 	})
-	patience := time.NewTimer(firstLoad)
-	defer patience.Stop()
-	select {
-	case <-first:
-	case <-patience.C:
-		s.log.Warn("rules take long to load; serving without them meanwhile")
-	case <-ctx.Done():
+	if failed != nil {
+		done.Go(func() {
+			select {
+			case <-failed:
+				first()
+			case <-loaded.Done():
+			}
+		})
 	}
-	return &done
+	return loaded.Done()
 }
 
 // awaitStore waits for connections to the shared store, so that the first requests find them. It does not wait for a store that is

@@ -30,6 +30,7 @@ import (
 	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/store"
 	"github.com/spillway-mesh/spillway/telemetry"
+	"github.com/spillway-mesh/spillway/xds"
 )
 
 // Sidecar is one sidecar: made by New, which opens its sockets; Run serves until it is told to stop; Close releases all
@@ -46,7 +47,10 @@ type Sidecar struct {
 	observer  *telemetry.Observer
 	budget    budget
 	engine    *engine.Engine
-	files     *rules.Files
+	files     *rules.Files  // nil: none are read
+	xds       *xds.Source   // nil: there is no management server
+	xdsTried  chan struct{} // closed when the first attempt to reach it failed
+	xdsOnce   sync.Once
 	keys      *identity.KeySets
 	forget    func()                       // what a change of the rules makes stale
 	serves    func(domains []string)       // which domains there are rules for
@@ -187,13 +191,17 @@ func (s *Sidecar) openStore(counter engine.Counter) error {
 	s.engine = engine.New(cfg)
 	s.defers("engine", s.engine.Close)
 	s.telemetry.Engine(s.engine.Stats)
-	s.openRules()
+	err := s.openRules()
+	if err != nil {
+		return err
+	}
 	s.openPeers(shared)
 	return nil
 }
 
-// openRules makes the source of the rules, and the key sets that the rules' resolvers share.
-func (s *Sidecar) openRules() {
+// openRules makes the sources of the rules, and the key sets that the rules' resolvers share. Beside a management server files are read
+// only where RULES names them: the reference server reads none there, and its deployments leave RUNTIME_ROOT set.
+func (s *Sidecar) openRules() error {
 	s.keys = identity.NewKeySets(identity.KeySetsConfig{OnRefresh: s.observer.KeysLoaded, Bytes: s.budget.tokens})
 	s.defers("key sets", func() error { s.keys.Close(); return nil })
 	s.telemetry.Identity(s.keys.Stats)
@@ -201,7 +209,10 @@ func (s *Sidecar) openRules() {
 	cfg.Compile.Identity = func(_ string, of *identity.Config) *identity.Resolver {
 		return identity.New(*of, s.keys, identity.Options{})
 	}
-	s.files = rules.NewFiles(cfg)
+	if !s.cfg.Rules.FromXDS() || cfg.Path != "" {
+		s.files = rules.NewFiles(cfg)
+	}
+	return s.openXDS(&cfg)
 }
 
 // filesConfig is where the rules are, in the terms of package rules.
@@ -276,12 +287,16 @@ func (s *Sidecar) metrics() http.Handler {
 // Addresses tells where the sidecar listens.
 func (s *Sidecar) Addresses() Addresses { return s.sockets.addresses() }
 
-// Reload reads the rules again.
-func (s *Sidecar) Reload() { s.files.Reload() }
+// Reload reads the rules of files again.
+func (s *Sidecar) Reload() {
+	if s.files != nil {
+		s.files.Reload()
+	}
+}
 
 // degraded names what does not work as it should.
 func (s *Sidecar) degraded() []string {
-	parts := s.loads.degraded()
+	parts := s.loadsDegraded()
 	if s.ping != nil {
 		if reason := s.observer.StoreDegraded(s.ping, s.breaker()); reason != "" {
 			parts = append(parts, "redis: "+reason)

@@ -66,6 +66,7 @@ func (o *Observer) Use(set *descriptors.Set) {
 		}
 	}
 	o.found.Store(made)
+	o.t.forgetUnused(made)
 }
 
 // Verdict counts one request.

@@ -16,7 +16,9 @@ import (
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 
+	environment "github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/test/servers"
+	"sigs.k8s.io/yaml"
 )
 
 // gatewayEdits are what a reader does to a copy: two names.
@@ -237,6 +239,30 @@ func TestGatewayDeploymentIsTheMeshs(t *testing.T) {
 	c.Env = slices.DeleteFunc(c.Env, func(e core.EnvVar) bool { return e.Name == "DEFAULT_DOMAIN" })
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("the Deployment differs from that of the mesh:\n%v\n%v", got, want)
+	}
+}
+
+// The configuration of Envoy Gateway names an image for its rate limit Deployment, and variables that Spillway reads beside those of the Deployment.
+func TestGatewayConfigurationNamesTheImage(t *testing.T) {
+	var cfg envoygateway.EnvoyGateway
+	wire, err := yaml.YAMLToJSONStrict([]byte(gatewayFile(t, "envoy-gateway.yaml")))
+	if err == nil {
+		err = strictly(wire, &cfg)
+	}
+	if err != nil || cfg.Kind != "EnvoyGateway" || cfg.RateLimit == nil || cfg.RateLimit.Backend.Redis == nil {
+		t.Fatalf("%+v has no rate limit backend (%v)", cfg, err)
+	}
+	container := cfg.Provider.Kubernetes.RateLimitDeployment.Container
+	if container.Image == nil || !strings.Contains(*container.Image, "spillway") {
+		t.Errorf("the image is %v", container.Image)
+	}
+	environ := []string{"CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL=envoy-gateway:18001", "REDIS_URL=" + *cfg.RateLimit.Backend.Redis.URL}
+	for _, e := range container.Env {
+		environ = append(environ, e.Name+"="+e.Value)
+	}
+	read, err := environment.FromEnvironment(environ, "/bin/ratelimit")
+	if err != nil || len(read.Warnings) > 0 {
+		t.Errorf("the environment is refused or has no effect: %v %q", err, read.Warnings)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	configv3 "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spillway-mesh/spillway/settings"
@@ -85,7 +86,7 @@ func TestImage(t *testing.T) {
 	t.Run("is static", func(t *testing.T) { static(t, filepath.Join(root, "bin", "sidecar")) })
 	t.Run("knows its version", func(t *testing.T) { knowsVersion(t, root) })
 	t.Run("knows its name", func(t *testing.T) { knowsName(t, root) })
-	t.Run("refuses rules over xDS", func(t *testing.T) { refusesXDS(t, root) })
+	t.Run("follows a management server", func(t *testing.T) { followsXDS(t, root) })
 	t.Run("takes the reference server's place", func(t *testing.T) { dropsIn(t, root) })
 	t.Run("runs as the sidecar", func(t *testing.T) { runs(t, root) })
 }
@@ -155,10 +156,24 @@ func knowsName(t *testing.T, root string) {
 	}
 }
 
-func refusesXDS(t *testing.T, root string) {
-	code, out := program(t, root, "ratelimit", append(loopback(t), "CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL=control:18000"))
-	if code != 2 || !strings.Contains(out, "CONFIG_TYPE: ") || !strings.Contains(out, "xDS") {
-		t.Errorf("rules over xDS = %d, %q, want 2 and what to do instead", code, out)
+// followsXDS starts /bin/ratelimit as Envoy Gateway does: rules come from a management server, and the folder that RUNTIME_ROOT names is
+// not there.
+func followsXDS(t *testing.T, root string) {
+	m := servers.StartManagement(t, "")
+	m.Set(t, "1", &configv3.RateLimitConfig{Name: "default/eg/http", Domain: "default/eg/http", Descriptors: []*configv3.RateLimitDescriptor{{
+		Key: "route", Value: "route", RateLimit: &configv3.RateLimitPolicy{Unit: configv3.RateLimitUnit_DAY, RequestsPerUnit: 2},
+	}}})
+	env := append(loopback(t),
+		"RUNTIME_ROOT=/data", "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_IGNOREDOTFILES=true", "RUNTIME_WATCH_ROOT=false", "LOG_LEVEL=info", "USE_STATSD=false",
+		"CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL="+m.Addr, "CONFIG_GRPC_XDS_NODE_ID="+servers.ManagementNode, "FORCE_START_WITHOUT_INITIAL_CONFIG=true")
+	start(t, root, "ratelimit", env)
+	ask := `{"domain":"default/eg/http","descriptors":[{"entries":[{"key":"route","value":"route"}]}]}`
+	var said []int
+	for range 3 {
+		said = append(said, post(t, "http://"+value(env, "HOST")+":"+value(env, "PORT")+"/json", ask))
+	}
+	if diff := cmp.Diff([]int{200, 200, 429}, said); diff != "" {
+		t.Errorf("answers of /json (-want +got):\n%s", diff)
 	}
 }
 
