@@ -15,3 +15,7 @@ require (
 	github.com/opencontainers/image-spec v1.1.1 // indirect
 	golang.org/x/sync v0.22.0 // indirect
 )
+
+require github.com/spillway-mesh/spillway v0.0.0
+
+replace github.com/spillway-mesh/spillway => ../..
