@@ -11,11 +11,11 @@ import (
 func TestBadValuesAreRefused(t *testing.T) {
 	for name, c := range map[string]struct{ values, says string }{
 		"unknown value":             {"replicas: 3", "additional properties 'replicas' not allowed"},
-		"unknown value below":       {"redis: {adress: redis:6379}", "at '/redis': additional properties 'adress' not allowed"},
+		"unknown value below":       {"redis: {server: redis:6379}", "at '/redis': additional properties 'server' not allowed"},
 		"unknown mode":              {"mode: daemonset", "at '/mode': value must be one of 'service', 'sidecar'"},
 		"type of Redis":             {"redis: {type: sentinels}", "at '/redis/type': value must be one of 'single', 'sentinel', 'cluster', 'ring'"},
 		"a number for a text":       {"settings: {LOG_DECISIONS_RATE: 1}", "at '/settings/LOG_DECISIONS_RATE': got number, want string"},
-		"unknown variable":          {"settings: {LOG_LEVLE: debug}", "at '/settings': additional properties 'LOG_LEVLE' not allowed"},
+		"unknown variable":          {"settings: {LOG_LEVELS: debug}", "at '/settings': additional properties 'LOG_LEVELS' not allowed"},
 		"a text for a number":       {"replicaCount: two", "at '/replicaCount': got string, want integer"},
 		"port":                      {"service: {port: 70000}", "at '/service/port': maximum: got 70,000, want 65,535"},
 		"digest":                    {"image: {digest: latest}", "at '/image/digest': 'latest' does not match pattern"},

@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -173,19 +174,20 @@ func machine(t *testing.T, env []string) []string {
 		case "GRPC_UDS":
 			pair = "GRPC_UDS=@" + filepath.Base(t.TempDir()) + t.Name()
 		case "REDIS_URL":
-			pair = strings.NewReplacer(hosts(pair)...).Replace(pair)
+			pair = away(pair)
 		}
 		own = append(own, pair)
 	}
 	return own
 }
 
-// hosts replaces each address of a URL of Redis by one on loopback where nothing listens: the sidecar serves without it.
-func hosts(url string) []string {
-	var pairs []string
-	for _, found := range regexp.MustCompile(`[\w.-]+:\d+`).FindAllString(url, -1) {
-		pairs = append(pairs, found, "127.0.0.1:1")
-		break
-	}
-	return pairs
+var server = regexp.MustCompile(`[\w.-]+:\d+`)
+
+// away replaces each address by one on loopback where nothing listens: the sidecar serves without its Redis.
+func away(url string) string {
+	port := 0
+	return server.ReplaceAllStringFunc(url, func(string) string {
+		port++
+		return fmt.Sprintf("127.0.0.1:%d", port)
+	})
 }

@@ -179,9 +179,13 @@ func (r *release) make() error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work)
+	return errors.Join(r.fill(work), os.RemoveAll(work))
+}
+
+// fill makes the results in a folder for work, and moves them to their place.
+func (r *release) fill(work string) error {
 	results := filepath.Join(work, "results")
-	err = os.Mkdir(results, 0o755)
+	err := os.Mkdir(results, 0o755)
 	if err != nil {
 		return err
 	}
