@@ -127,6 +127,7 @@ manifests: tools ## examples/istio against the APIs of Kubernetes and Istio, aga
 .PHONY: chart
 chart: $(HELM) ## the Helm chart by helm lint and helm template, its objects against the APIs, its environment and rules with sidecars
 	$(call headline,chart)
+	@command -v redis-server >/dev/null || ./tools/packages redis-server
 	@command -v promtool >/dev/null || ./tools/packages prometheus
 	@cd test/chart && $(GO) vet ./... && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./... && $(GO) test -count=1 ./...
 

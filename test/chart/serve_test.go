@@ -158,6 +158,31 @@ func TestRulesAreLoadedByTheSidecar(t *testing.T) {
 	})
 }
 
+// TestARenderingLimitsRequests: two pods of one rendering share the count of a real Redis.
+func TestARenderingLimitsRequests(t *testing.T) {
+	r := render(t, "--values", filepath.Join(chartDir(t), "ci", "01-namespace.yaml"))
+	c := container(t, pod(t, r))
+	redis := servers.StartRedis(t)
+	var pods []*servers.Sidecar
+	for range 2 {
+		env := append(machine(t, mount(t, r, c).environment(c)), "REDIS_URL="+redis.Addr, "STORE_BUDGET=1s")
+		pods = append(pods, servers.StartSidecar(t, env...))
+	}
+	const ask = `{"domain":"shop","descriptors":[{"entries":[{"key":"remote_address","value":"192.0.2.7"},{"key":"path","value":"/login"},{"key":"method","value":"GET"}]}]}`
+	var said []int
+	for i := range 6 {
+		answer, err := http.Post("http://"+pods[i%2].HTTP+"/json", "application/json", strings.NewReader(ask))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		said = append(said, answer.StatusCode)
+	}
+	if !slices.Equal(said, []int{200, 200, 200, 200, 200, 429}) {
+		t.Errorf("six requests for /login get %v, want five that pass and a refusal", said)
+	}
+}
+
 // machine replaces what is of the pod's network by what is of this machine: loopback, free ports, no collector, no JSON in the log.
 func machine(t *testing.T, env []string) []string {
 	t.Helper()
