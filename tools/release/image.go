@@ -25,7 +25,7 @@ const certificates = "etc/ssl/certs/ca-certificates.crt"
 
 // image writes an OCI image of the programs for Linux, as a layout in a folder and as the same in one tar.
 func (r *release) image(programs []program, results string) error {
-	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	index, images := mutate.IndexMediaType(empty.Index, types.OCIImageIndex), 0
 	for _, p := range r.platforms {
 		if p.os != "linux" {
 			continue
@@ -34,9 +34,13 @@ func (r *release) image(programs []program, results string) error {
 		if err != nil {
 			return fmt.Errorf("make the image for %s: %w", p, err)
 		}
+		images++
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{
 			Add: made, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: p.os, Architecture: p.arch}},
 		})
+	}
+	if images == 0 {
+		return nil // nothing was built that a container could run
 	}
 	index = mutate.Annotations(index, r.labels()).(v1.ImageIndex)
 	folder := filepath.Join(results, "image")
