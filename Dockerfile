@@ -1,4 +1,5 @@
-# The sidecar's image: one static program under two names, no shell, not root.
+# The sidecar's image: the sidecar under two names and the command spillway, static, no shell, not root. `make release` makes the same
+# without a container engine.
 #
 #   docker build -t spillway --build-arg VERSION=$(git describe --tags --always) .
 #   docker run --rm -p 8081:8081 -e GRPC_HOST=0.0.0.0 -e RULES=/rules -v "$PWD/examples/rules:/rules:ro" spillway
@@ -13,7 +14,7 @@ ARG TARGETOS
 ARG TARGETARCH
 ARG VERSION
 ENV CGO_ENABLED=0
-RUN GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -buildvcs=false -ldflags "-s -w -X main.release=$VERSION" -o /out/bin/sidecar ./cmd/sidecar
+RUN GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -buildvcs=false -ldflags "-s -w -X main.release=$VERSION" -o /out/bin/ ./cmd/sidecar ./cmd/spillway
 # Where deployments start /bin/ratelimit it takes the reference server's place: under that name it listens on every interface.
 RUN ln /out/bin/sidecar /out/bin/ratelimit
 

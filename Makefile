@@ -25,6 +25,9 @@ LANGUAGE_SERVER = $(TOOLS)/yaml-language-server/node_modules/yaml-language-serve
 SCHEMATHESIS = $(TOOLS)/schemathesis/bin/st
 export ENVOY_BIN
 
+# Helm, built from its Go module: `make chart` renders the chart with it.
+HELM         = $(TOOLS)/helm/helm
+
 # Every package but the tests of the whole, which need Envoy, and of pages, which need a browser, and of the admin API, which needs schemathesis. The fault matrix is about time, and the
 # tests under load and of exactness are about more calls than the machine can do, so each has the machine to itself and does not run
 # under the race detector.
@@ -59,7 +62,7 @@ demo: demo-tools build ## Envoy, two sidecars, Redis and an upstream from exampl
 .PHONY: test
 test: ## install what is missing, then lint, unit, race, contract, integration and manifest tests
 	@export SPILLWAY_T0=$$(date +%s); \
-	$(MAKE) tools lint unit race rule-tests browser integration test-demo manifests editor api; \
+	$(MAKE) tools lint unit race rule-tests browser integration test-demo manifests chart release-test editor api; \
 	printf '\n== all green in %s s; skipped: nothing, no test can skip\n' "$$(( $$(date +%s) - SPILLWAY_T0 ))"
 
 .PHONY: lint
@@ -136,6 +139,28 @@ manifests: tools ## examples/istio against the APIs of Kubernetes and Istio, aga
 	$(call headline,manifests)
 	@cd test/manifests && $(GO) vet ./... && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./... && $(GO) test -count=1 ./...
 
+.PHONY: chart
+chart: $(HELM) ## the Helm chart by helm lint and helm template, its objects against the APIs, its environment and rules with sidecars
+	$(call headline,chart)
+	@command -v redis-server >/dev/null || ./tools/packages redis-server
+	@command -v promtool >/dev/null || ./tools/packages prometheus
+	@cd test/chart && $(GO) vet ./... && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./... && $(GO) test -count=1 ./...
+
+# From an empty cache this takes two to three minutes of two cores.
+$(HELM): tools/helm/go.mod tools/helm/go.sum
+	@echo "building helm"
+	@cd tools/helm && $(GO) build -buildvcs=false -ldflags "-s -w" -o $(CURDIR)/$(HELM) helm.sh/helm/v3/cmd/helm
+	@touch $@
+
+.PHONY: release
+release: ## VERSION=v0.2.0: programs for four platforms, an SBOM, an OCI image for two, the chart and checksums, in bin/release/VERSION
+	@cd tools/release && $(GO) run . -version '$(VERSION)' -source $(CURDIR) -out '$(CURDIR)/bin/release/$(VERSION)' $(RELEASE_FLAGS)
+
+.PHONY: release-test
+release-test: ## a release for this machine's platform, made twice: same bytes, valid image, unpacked and started (RELEASE=full for all platforms)
+	$(call headline,release)
+	@cd tools/release && $(GO) vet ./... && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./... && $(GO) test -count=1 -timeout 30m ./...
+
 .PHONY: editor
 editor: $(LANGUAGE_SERVER) ## the rules of examples/ against docs/rules.schema.json, by the YAML language server
 	$(call headline,editor)
@@ -183,8 +208,9 @@ micro: ## benchmarks of match, decide, encode, script and door (MICRO=regexp, MI
 	@$(GO) test -run '^$$' -bench '$(MICRO)' -benchtime $(MICRO_TIME) -benchmem ./...
 
 .PHONY: docs
-docs: ## write docs/metrics.md, docs/environment.md, docs/api.md, docs/command.md and docs/rules.schema.json anew, from the code
+docs: ## write docs/metrics.md, docs/environment.md, docs/api.md, docs/command.md, docs/rules.schema.json and the chart's README, schema and copies anew
 	@$(GO) test -count=1 -run '^TestReference' . ./cmd/spillway -update
+	@cd test/chart && $(GO) test -count=1 -run '^TestWritten' . -update
 
 .PHONY: tools
 tools: demo-tools $(LANGUAGE_SERVER) $(SCHEMATHESIS) ## install redis-server, a C compiler, curl, promtool, Chromium, Envoy, the YAML language server and schemathesis where they are missing

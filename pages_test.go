@@ -51,7 +51,7 @@ func TestLinksOfPagesLeadSomewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pattern := range []string{"*/*.md", "*/*/*.md"} {
+	for _, pattern := range []string{"*/*.md", "*/*/*.md", "*/*/*/*.md"} {
 		more, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

@@ -82,8 +82,11 @@ func TestFinalStage(t *testing.T) {
 
 func TestImage(t *testing.T) {
 	root := buildImage(t)
-	t.Run("holds two names and a licence", func(t *testing.T) { holds(t, root) })
-	t.Run("is static", func(t *testing.T) { static(t, filepath.Join(root, "bin", "sidecar")) })
+	t.Run("holds three names and a licence", func(t *testing.T) { holds(t, root) })
+	t.Run("is static", func(t *testing.T) {
+		static(t, filepath.Join(root, "bin", "sidecar"))
+		static(t, filepath.Join(root, "bin", "spillway"))
+	})
 	t.Run("knows its version", func(t *testing.T) { knowsVersion(t, root) })
 	t.Run("knows its name", func(t *testing.T) { knowsName(t, root) })
 	t.Run("follows a management server", func(t *testing.T) { followsXDS(t, root) })
@@ -93,7 +96,7 @@ func TestImage(t *testing.T) {
 
 func holds(t *testing.T, root string) {
 	names, _ := files(t, root)
-	if diff := cmp.Diff([]string{"bin/ratelimit", "bin/sidecar", "licenses/spillway"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"bin/ratelimit", "bin/sidecar", "bin/spillway", "licenses/spillway"}, names); diff != "" {
 		t.Errorf("files of the image (-want +got):\n%s", diff)
 	}
 	first, err := os.ReadFile(filepath.Join(root, "bin", "sidecar"))
@@ -102,7 +105,7 @@ func holds(t *testing.T, root string) {
 	}
 	second, err := os.ReadFile(filepath.Join(root, "bin", "ratelimit"))
 	if err != nil || !bytes.Equal(first, second) {
-		t.Errorf("the two names are not one program (%v)", err)
+		t.Errorf("sidecar and ratelimit are not one program (%v)", err)
 	}
 }
 
@@ -143,6 +146,10 @@ func knowsVersion(t *testing.T, root string) {
 		if code != 0 || out != "spillway sidecar "+version+"\n" {
 			t.Errorf("%s --version = %d, %q", name, code, out)
 		}
+	}
+	code, out := program(t, root, "spillway", nil, "version")
+	if code != 0 || out != "spillway "+version+"\n" {
+		t.Errorf("spillway version = %d, %q", code, out)
 	}
 }
 

@@ -1,0 +1,171 @@
+package chart
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// update writes the chart's written files anew in place of comparing them: make docs.
+var update = flag.Bool("update", false, "write the chart's README, the variables in its schema, and its copies of dashboard and alerts anew")
+
+// keep compares a file of the chart with what it is written from, or writes it.
+func keep(t *testing.T, name, want string) {
+	t.Helper()
+	file := filepath.Join(chartDir(t), name)
+	if *update {
+		err := os.WriteFile(file, []byte(want), 0o644)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if content(t, file) != want {
+		t.Errorf("%s is not what it is written from: run make docs", name)
+	}
+}
+
+// TestWrittenCopies: helm reads files inside of the chart alone, so the chart has copies.
+func TestWrittenCopies(t *testing.T) {
+	for name, from := range map[string]string{"files/dashboard.json": "deploy/grafana/spillway.json", "files/alerts.yaml": "deploy/prometheus/alerts.yaml"} {
+		keep(t, name, content(t, filepath.Join(servers.Root(t), from)))
+	}
+}
+
+var variablesInSchema = regexp.MustCompile(`(?s)("variables": \{[^{}]*"properties": \{)(.*?)(\n      \})`)
+
+// TestWrittenSchema: the schema knows the variables of the sidecar, and no others.
+func TestWrittenSchema(t *testing.T) {
+	var lines []string
+	for _, name := range settings.Variables() {
+		lines = append(lines, fmt.Sprintf("\n        %q: {\"type\": \"string\"}", name))
+	}
+	text := content(t, filepath.Join(chartDir(t), "values.schema.json"))
+	if !variablesInSchema.MatchString(text) {
+		t.Fatal("values.schema.json has no place for the variables")
+	}
+	keep(t, "values.schema.json", variablesInSchema.ReplaceAllString(text, "${1}"+strings.Join(lines, ",")+"${3}"))
+}
+
+// value is a value of the chart with its description.
+type value struct{ path, otherwise, about string }
+
+// values reads values.yaml: each value has a comment that begins with `# --`, or is a group of such.
+func values(t *testing.T) []value {
+	t.Helper()
+	var document yaml.Node
+	err := yaml.Unmarshal([]byte(content(t, filepath.Join(chartDir(t), "values.yaml"))), &document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return describe(t, document.Content[0], "")
+}
+
+func describe(t *testing.T, group *yaml.Node, prefix string) (all []value) {
+	t.Helper()
+	for i := 0; i < len(group.Content); i += 2 {
+		key, held := group.Content[i], group.Content[i+1]
+		path := prefix + key.Value
+		_, about, found := strings.Cut(key.HeadComment, "# -- ")
+		switch {
+		case found:
+			all = append(all, value{path, inline(t, held), strings.ReplaceAll(about, "\n# ", " ")})
+		case held.Kind == yaml.MappingNode:
+			all = append(all, describe(t, held, path+".")...)
+		default:
+			t.Errorf("values.yaml:%d: %s has no description", key.Line, path)
+		}
+	}
+	return all
+}
+
+// inline is a value on one line, as JSON writes it.
+func inline(t *testing.T, node *yaml.Node) string {
+	t.Helper()
+	var held any
+	err := node.Decode(&held)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	err = encoder.Encode(held)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(text.String())
+}
+
+var tableInReadme = regexp.MustCompile(`(?s)(<!-- make docs writes this table from values.yaml -->\n).*?(<!-- end -->)`)
+
+// TestWrittenReadme: the README has a table of all values.
+func TestWrittenReadme(t *testing.T) {
+	var table strings.Builder
+	table.WriteString("\n| value | default | what |\n| --- | --- | --- |\n")
+	for _, v := range values(t) {
+		fmt.Fprintf(&table, "| `%s` | `%s` | %s |\n", v.path, v.otherwise, strings.ReplaceAll(v.about, "|", `\|`))
+	}
+	text := content(t, filepath.Join(chartDir(t), "README.md"))
+	if !tableInReadme.MatchString(text) {
+		t.Fatal("README.md has no place for the values")
+	}
+	keep(t, "README.md", tableInReadme.ReplaceAllStringFunc(text, func(whole string) string {
+		parts := tableInReadme.FindStringSubmatch(whole)
+		return parts[1] + table.String() + "\n" + parts[2]
+	}))
+}
+
+// TestSchemaKnowsEveryValue: what the schema describes is in values.yaml, and the other way round; helm adds global.
+func TestSchemaKnowsEveryValue(t *testing.T) {
+	var schema node
+	err := json.Unmarshal([]byte(content(t, filepath.Join(chartDir(t), "values.schema.json"))), &schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	described := map[string]bool{}
+	for _, v := range values(t) {
+		described[v.path] = true
+		at := &schema
+		for part := range strings.SplitSeq(v.path, ".") {
+			if at = at.Properties[part]; at == nil {
+				t.Fatalf("values.schema.json does not know %s", v.path)
+			}
+		}
+	}
+	delete(schema.Properties, "global")
+	schema.walk("", func(path string) {
+		if !described[path] {
+			t.Errorf("values.schema.json knows %s, which values.yaml does not have", path)
+		}
+	})
+}
+
+// node is what the test looks at of a schema.
+type node struct {
+	Type       string           `json:"type"`
+	Properties map[string]*node `json:"properties"`
+	Additional any              `json:"additionalProperties"`
+}
+
+// walk calls found for each value that is no group of values.
+func (n *node) walk(path string, found func(path string)) {
+	if len(n.Properties) == 0 {
+		found(strings.TrimPrefix(path, "."))
+		return
+	}
+	for name, inner := range n.Properties {
+		inner.walk(path+"."+name, found)
+	}
+}
