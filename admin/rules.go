@@ -6,12 +6,15 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/rules"
 )
 
 // InUse is which rules are in use.
 type InUse struct {
 	Hash   string    // of the files
 	Loaded time.Time // when they came into use
+
+	Published []rules.Merged // documents of the control plane that are part of them
 }
 
 // RulesView is the rules in use.
@@ -19,6 +22,18 @@ type RulesView struct {
 	Hash    string       `json:"hash"`
 	Loaded  time.Time    `json:"loaded,omitzero"`
 	Domains []DomainView `json:"domains"`
+
+	Published []PublishedView `json:"published"` // documents of the control plane, laid over the rule files
+}
+
+// PublishedView is one document of the control plane, and what it does to the rule files.
+type PublishedView struct {
+	Domain      string   `json:"domain"`
+	Version     int64    `json:"version"`
+	Publication int64    `json:"publication"`
+	Hash        string   `json:"hash"`
+	Files       bool     `json:"files"`    // rule files have the domain too
+	Replaced    []string `json:"replaced"` // rules of the files that the document has too
 }
 
 // DomainView is the rules of one domain.
@@ -52,7 +67,12 @@ func (a *API) rules(c *call) (any, *Problem) {
 		return nil, wrong
 	}
 	in := a.InUse()
-	view := RulesView{Hash: in.Hash, Loaded: in.Loaded, Domains: []DomainView{}}
+	view := RulesView{Hash: in.Hash, Loaded: in.Loaded, Domains: []DomainView{}, Published: []PublishedView{}}
+	for _, p := range in.Published {
+		if name, given := asked["domain"]; !given || name == p.Document.Domain {
+			view.Published = append(view.Published, publishedView(p))
+		}
+	}
 	set := a.Engine.Rules()
 	if set == nil {
 		return view, nil
@@ -75,6 +95,11 @@ func (a *API) rules(c *call) (any, *Problem) {
 		}
 	}
 	return view, nil
+}
+
+func publishedView(p rules.Merged) PublishedView {
+	d := &p.Document
+	return PublishedView{d.Domain, d.Version, d.Publication, d.Hash, p.Files, p.Replaced}
 }
 
 func ruleView(e *descriptors.Effect) RuleView {

@@ -12,6 +12,7 @@ import (
 	"github.com/spillway-mesh/spillway/extauthz"
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/rlsvc"
+	"github.com/spillway-mesh/spillway/rules"
 )
 
 // api makes what the debug port serves under /v1.
@@ -53,7 +54,7 @@ func (s *Sidecar) rulesNow() admin.InUse {
 	if in == nil {
 		return admin.InUse{}
 	}
-	return admin.InUse{Hash: in.hash, Loaded: in.at}
+	return admin.InUse{Hash: in.hash, Loaded: in.at, Published: in.published}
 }
 
 // config is the settings, without secrets.
@@ -95,6 +96,7 @@ func (s *Sidecar) card() admin.SidecarView {
 
 // rulesInUse is which rules are in use, and since when.
 type rulesInUse struct {
-	hash string
-	at   time.Time
+	hash      string
+	at        time.Time
+	published []rules.Merged
 }

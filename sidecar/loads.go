@@ -44,7 +44,11 @@ func (s *Sidecar) publish(load rules.Load) {
 		line := strings.TrimSuffix(rules.FormatProblems([]descriptors.Problem{p}), "\n")
 		s.loadLog.Log(context.Background(), level, line)
 	}
-	s.loads.refused.Store(load.Rejected())
+	for _, d := range load.Refused {
+		s.telemetry.PublishedRefused()
+		s.loadLog.Error("published rules refused", "domain", d.Domain, "version", d.Version, "hash", d.Hash, "instead", "the ones before stay")
+	}
+	s.loads.refused.Store(load.Rejected() || len(load.Refused) > 0)
 	if load.Rejected() {
 		s.telemetry.LoadFailed()
 		s.refused(load)
@@ -52,7 +56,7 @@ func (s *Sidecar) publish(load rules.Load) {
 	}
 	s.observer.Use(load.Set)
 	s.engine.Use(load.Set)
-	s.inUse.Store(&rulesInUse{load.Hash, time.Now().UTC()})
+	s.inUse.Store(&rulesInUse{load.Hash, time.Now().UTC(), load.Published})
 	s.forget()
 	s.serves(load.Set.Domains())
 	if !s.loads.good.Swap(true) && s.cfg.Rules.Required {
