@@ -21,6 +21,9 @@ type Document struct {
 	Tiers       string `json:"tiers,omitempty"` // a rule file with the limits of the domain's tiers; empty: none
 }
 
+// PublishedKey names the key in Redis of the documents: a hash with a field for each domain.
+const PublishedKey = "rules"
+
 // HashText is the Hash of a Document with that text.
 func HashText(text string) string {
 	sum := sha256.Sum256([]byte(text))

@@ -14,15 +14,12 @@ import (
 	"github.com/spillway-mesh/spillway/store"
 )
 
-// PublishedRules names the key in Redis of the documents that the control plane publishes: a hash with a field for each domain.
-const PublishedRules = "rules"
-
 // publishedWithin bounds how long the documents are waited for.
 const publishedWithin = time.Second
 
 // readPublished returns what reads the documents that are published.
 func (s *Sidecar) readPublished(shared *store.Redis) func() ([]rules.Document, error) {
-	key := s.recordKeys().Shared(PublishedRules)
+	key := s.recordKeys().Shared(rules.PublishedKey)
 	return func() ([]rules.Document, error) {
 		n, _ := shared.Fleet().Place(key)
 		reply, err := n.Ask(publishedWithin, key, "HGETALL", key)

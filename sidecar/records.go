@@ -16,17 +16,11 @@ import (
 
 // The topics of what sidecars tell each other.
 const (
-	topicRecord  = "record"  // the record of a key has changed
+	topicRecord  = peers.TopicRecord
 	topicCounter = "counter" // the counters of some keys were changed by an operator
 	topicTop     = "top"     // what the sketches hold
-	topicRules   = "rules"   // rules were published
+	topicRules   = peers.TopicRules
 )
-
-// changedRecord is news about a record.
-type changedRecord struct {
-	Key   string `json:"key"`
-	Class string `json:"class"`
-}
 
 // openRecords makes the book of records, in Redis or, where shared is nil, in this process.
 func (s *Sidecar) openRecords(shared *store.Redis) {
@@ -40,7 +34,7 @@ func (s *Sidecar) openRecords(shared *store.Redis) {
 	cfg.Key = func(id *records.Identity) string { return keys.RecordKey(id.Domain, id.Kind.String(), id.Text()) }
 	cfg.Index = keys.Shared("index")
 	cfg.Publish = func(ctx context.Context, key, class string) error {
-		return s.peers.Tell(ctx, topicRecord, changedRecord{key, class})
+		return s.peers.Tell(ctx, topicRecord, peers.ChangedRecord{Key: key, Class: class})
 	}
 	s.records = records.New(cfg)
 	s.telemetry.Records(s.records.Stats)
@@ -76,7 +70,7 @@ func (s *Sidecar) openPeers(shared *store.Redis) {
 
 // hearRecord takes in that a record has changed.
 func (s *Sidecar) hearRecord(body []byte) {
-	var changed changedRecord
+	var changed peers.ChangedRecord
 	if json.Unmarshal(body, &changed) == nil {
 		s.records.Forget(changed.Key, changed.Class)
 	}
