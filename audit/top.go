@@ -22,7 +22,8 @@ const (
 type Top struct {
 	size  int
 	now   func() time.Time
-	every atomic.Uint32 // one decision in so many is a sample
+	draw  func(below uint32) uint32 // a random number
+	every atomic.Uint32             // one decision in so many is a sample
 
 	mu      sync.Mutex // guards all below
 	began   time.Time  // of the present generation
@@ -35,7 +36,7 @@ type Top struct {
 
 // NewTop makes a sketch of so many keys, at least 1.
 func NewTop(keys int, now func() time.Time) *Top {
-	t := &Top{size: max(keys, 1), now: now, began: now()}
+	t := &Top{size: max(keys, 1), now: now, draw: rand.Uint32N, began: now()}
 	t.before = t.began
 	t.every.Store(1)
 	for i := range t.present {
@@ -47,7 +48,7 @@ func NewTop(keys int, now func() time.Time) *Top {
 // Sampled reports whether a decision is a sample. If so, Note has to be called for each of its keys.
 func (t *Top) Sampled() bool {
 	every := t.every.Load()
-	return every == 1 || rand.Uint32N(every) == 0
+	return every == 1 || t.draw(every) == 0
 }
 
 // Note counts a key of a decision that is a sample. It keeps the texts.
@@ -55,8 +56,8 @@ func (t *Top) Note(domain, rule, key string, refused bool) {
 	now := t.now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.paceLocked(now)
 	weight := int64(t.every.Load())
+	t.paceLocked(now)
 	of := Ranked{Domain: domain, Rule: rule, Key: key}
 	t.present[0].add(of, weight)
 	if refused {
@@ -122,12 +123,12 @@ func (t *Top) Ranking() Ranking {
 	return r
 }
 
-// sampling is the error of a count of samples: two standard deviations.
+// sampling is the error of a count of samples: three standard deviations.
 func sampling(count, every int64) int64 {
 	if every <= 1 {
 		return 0
 	}
-	return int64(2 * math.Sqrt(float64(count)*float64(every-1)))
+	return int64(3 * math.Sqrt(float64(count)*float64(every-1)))
 }
 
 // merged is the sum of two sketches. A key that one of them does not hold may have had that one's floor.

@@ -79,6 +79,28 @@ func (c *candidate) standsFor(other *candidate) bool {
 	return c.written != other.written && c.until.IsZero() && other.needs&c.needs == c.needs
 }
 
+// hidden warns of rows of the cost table all of whose requests meet a row before them: the first row that matches counts.
+func (c *checker) hidden(d *CompiledDomain) {
+	var f facts
+	first := map[Pos]Pos{} // of a row, the row that hides one of its endpoints
+	shown := map[Pos]bool{}
+	rows := d.index.groups[d.costs].all
+	for _, row := range rows {
+		d.index.asked(&f, row)
+		if by := d.index.cover(&f, d.costs, row, func(a *candidate) bool { return a.rank < row.rank && a.at != row.at }); by != nil {
+			first[row.at] = by.at
+		} else {
+			shown[row.at] = true
+		}
+	}
+	for _, row := range rows {
+		if by, hides := first[row.at]; hides && !shown[row.at] {
+			shown[row.at] = true // one warning for all of its endpoints
+			c.warn(row.at, "this row can never apply: the row at %s matches all that it matches and stands first: put this one before it, or remove it", by.place())
+		}
+	}
+}
+
 // costly warns of rows of the cost table that make a request cost more than a rule can hold: rows all of whose requests
 // meet the rule, and rules all of whose requests meet the row.
 func (c *checker) costly(d *CompiledDomain) {

@@ -88,6 +88,7 @@ func Compile(domains []Domain, opt Options) (*Set, []Problem) {
 		d := compileDomain(&domains[i], opt, keys)
 		set.domains[d.Name] = d
 		c.displaced(d)
+		c.hidden(d)
 		c.costly(d)
 	}
 	return set, c.problems

@@ -79,6 +79,12 @@ rules:
 rules:
   - { name: exports, scope: user, match: { endpoints: ["/export"] }, limit: 10/1m }
 `, `3:5: a request that costs 20 by this row can never pass rule "exports" (FILE:5:5), whose limit holds 10: lower the cost, or raise the limit's burst`},
+		{"a row behind a wider one", `costs:
+  - { match: { endpoints: ["/reports/**"] }, cost: 2 }
+  - { match: { endpoints: ["/reports/daily", "/reports/yearly"], methods: [POST] }, cost: 5 }
+rules:
+  - { name: per-user, scope: user, limit: 10/1m }
+`, `4:5: this row can never apply: the row at FILE:3:5 matches all that it matches and stands first: put this one before it, or remove it`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			load, file := loadText(t, "domain: shop\n"+c.text)
@@ -126,6 +132,13 @@ func TestRulesThatDoSomething(t *testing.T) {
 attributes: { model: tier }
 rules:
   - { name: llm, scope: ip, limit: 1000/1m, post_paid: true }
+`,
+		"a row before a wider one, and one with more endpoints": `costs:
+  - { match: { endpoints: ["/reports/daily"] }, cost: 5 }
+  - { match: { endpoints: ["/reports/**"] }, cost: 2 }
+  - { match: { endpoints: ["/reports/daily", "/exports"] }, cost: 3 }
+rules:
+  - { name: per-user, scope: user, limit: 10/1m }
 `,
 		"costs that fit": `costs:
   - { match: { endpoints: ["/reports/**"] }, cost: 20 }

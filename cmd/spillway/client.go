@@ -8,15 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/spillway-mesh/spillway/admin"
 )
 
 // unreachable is the error of a sidecar that does not answer, or refuses.
@@ -31,12 +31,15 @@ const (
 )
 
 // ask sends a request to the sidecar, and returns its answer.
-func ask(cmd *cobra.Command, method, path string, body any, params url.Values) (map[string]any, error) {
+func ask(cmd *cobra.Command, method, path string, body any, params url.Values) (json.RawMessage, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	at := strings.TrimSuffix(cmd.Flag("server").Value.String(), "/") + path
+	if !strings.Contains(at, "://") {
+		at = "http://" + at
+	}
 	if len(params) > 0 {
 		at += "?" + params.Encode()
 	}
@@ -60,21 +63,26 @@ func ask(cmd *cobra.Command, method, path string, body any, params url.Values) (
 }
 
 // send returns the answer as a document. A problem is an error with its detail.
-func send(client *http.Client, request *http.Request) (map[string]any, error) {
+func send(client *http.Client, request *http.Request) (json.RawMessage, error) {
 	answer, err := client.Do(request)
 	if err != nil {
 		return nil, &unreachable{fmt.Errorf("%w; is a sidecar there? --server names its debug port", err)}
 	}
 	defer answer.Body.Close()
-	var document map[string]any
+	var document json.RawMessage
 	err = json.NewDecoder(io.LimitReader(answer.Body, maxAnswer)).Decode(&document)
 	if err != nil {
 		return nil, &unreachable{fmt.Errorf("%s answers %s, which is no JSON: is it the debug port of a sidecar?", request.URL.Host, answer.Status)}
 	}
-	if answer.StatusCode != http.StatusOK {
-		return nil, &unreachable{fmt.Errorf("%s: %v", answer.Status, document["detail"])}
+	if answer.StatusCode == http.StatusOK {
+		return document, nil
 	}
-	return document, nil
+	var wrong admin.Problem
+	err = understand(document, &wrong)
+	if err == nil {
+		err = &unreachable{fmt.Errorf("%s: %s", answer.Status, plain(wrong.Detail))}
+	}
+	return nil, err
 }
 
 // transportOf is how the sidecar is reached.
@@ -98,56 +106,4 @@ func transportOf(cmd *cobra.Command) (*http.Transport, error) {
 		cfg.Certificates = []tls.Certificate{pair}
 	}
 	return &http.Transport{TLSClientConfig: cfg, Proxy: nil}, nil
-}
-
-// printTree writes a document for people: a line for each value, indented by what it belongs to.
-func printTree(w io.Writer, value any, indent string) {
-	switch value := value.(type) {
-	case map[string]any:
-		for _, name := range slices.Sorted(maps.Keys(value)) {
-			printField(w, name, value[name], indent)
-		}
-	case []any:
-		for _, one := range value {
-			if leaf(one) {
-				fmt.Fprintf(w, "%s- %v\n", indent, one)
-				continue
-			}
-			fmt.Fprintf(w, "%s-\n", indent)
-			printTree(w, one, indent+"  ")
-		}
-	}
-}
-
-// printField writes one field, on its line where it fits.
-func printField(w io.Writer, name string, value any, indent string) {
-	if leaf(value) {
-		fmt.Fprintf(w, "%s%s: %v\n", indent, name, shown(value))
-		return
-	}
-	fmt.Fprintf(w, "%s%s:\n", indent, name)
-	printTree(w, value, indent+"  ")
-}
-
-// leaf reports whether a value fits on the line of its name.
-func leaf(value any) bool {
-	switch value := value.(type) {
-	case map[string]any:
-		return len(value) == 0
-	case []any:
-		return len(value) == 0
-	}
-	return true
-}
-
-// shown is a value that fits on a line.
-func shown(value any) any {
-	switch value := value.(type) {
-	case nil, map[string]any, []any:
-		return "none"
-	case float64:
-		return json.Number(strings.TrimSuffix(fmt.Sprintf("%.3f", value), ".000"))
-	default:
-		return value
-	}
 }

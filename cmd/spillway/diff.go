@@ -20,7 +20,7 @@ matches requests of every client and endpoint that the rules name, and of any ot
 
 It exits with 1 if there is a difference.`,
 		Example: "  spillway diff rules/ new-rules/\n  git show main:rules/shop.yaml >old.yaml && spillway diff old.yaml rules/shop.yaml",
-		Args:    cobra.ExactArgs(2), ValidArgsFunction: ruleFiles,
+		Args:    between(2, 2), ValidArgsFunction: ruleFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			format, err := outputOf(cmd)
 			if err != nil {

@@ -41,7 +41,7 @@ are one rule set together: a domain that two of them have is a problem, unless -
 
 It exits with 1 if a file has a problem that keeps the rules from being used, and with --strict also if there is a warning.`,
 		Example: "  spillway lint rules/\n  spillway lint -o sarif shop.yaml >lint.sarif",
-		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: ruleFiles,
+		Args:    between(1, many), ValidArgsFunction: ruleFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			format, err := outputOf(cmd)
 			if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 
@@ -80,7 +81,7 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use: "spillway", Short: "Check, test, compare and replay rate limits", Long: about,
 		SilenceUsage: true, SilenceErrors: true, Version: version(),
-		Args: cobra.NoArgs,
+		Args: known,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("spillway {{.Version}}\n")
@@ -89,6 +90,35 @@ func newRoot() *cobra.Command {
 	root.AddCommand(newLint(), newTest(), newDiff(), newReplay(), newVersion())
 	root.AddCommand(newOperate()...)
 	return root
+}
+
+// known refuses a command that does not exist, with those that are spelled like it.
+func known(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	root.SuggestionsMinimumDistance = 2
+	like := root.SuggestionsFor(args[0])
+	if len(like) == 0 {
+		return fmt.Errorf("there is no command %q: spillway --help lists them", args[0])
+	}
+	return fmt.Errorf("there is no command %q: did you mean %s?", args[0], strings.Join(like, " or "))
+}
+
+// many is no bound for the arguments of a command.
+const many = math.MaxInt
+
+// between refuses fewer or more arguments than a command takes.
+func between(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) > most:
+			return fmt.Errorf("%q is too much: it is spillway %s", args[most], cmd.Use)
+		case len(args) < least:
+			return fmt.Errorf("an argument is missing: it is spillway %s", cmd.Use)
+		}
+		return nil
+	}
 }
 
 // must panics on an error that only a mistake in this program can cause.

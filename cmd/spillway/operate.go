@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 
@@ -19,8 +20,8 @@ var whom = []struct{ flag, help string }{
 	{"ip", "an address or a network"},
 }
 
-// counted are the flags that name counters besides.
-var counted = []struct{ flag, help string }{
+// besides are the flags that name counters.
+var besides = []struct{ flag, help string }{
 	{"endpoint", "a path, for rules that count by it"},
 	{"tier", "a tier, for rules that count by it"},
 }
@@ -41,18 +42,22 @@ func newOperate() []*cobra.Command {
 			cmd.Flags().Bool("lift", false, "also lift the blocks of the rule file that name the identity")
 			cmd.Flags().String("note", "", "a note for operators")
 		}),
+		newTier(),
 	}
 }
 
 // newChange makes a command that changes something: its flags are the fields of the request.
 func newChange(name, short, example string, counters bool, more func(*cobra.Command)) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: name, Short: short, Example: "  spillway " + example, Args: cobra.NoArgs,
+		Use: name, Short: short, Example: "  spillway " + example, Args: between(0, 0),
 		Long: short + ", by the admin API of a running sidecar, for all sidecars that share its store. It prints what was before and what is after.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			body := map[string]any{}
 			take(cmd, body)
-			return answer(cmd, "POST", "/v1/"+name, body, nil)
+			if counters {
+				return answer(cmd, "POST", "/v1/"+name, body, nil, showCountersChange)
+			}
+			return answer(cmd, "POST", "/v1/"+name, body, nil, showRecordChange)
 		},
 	}
 	addServer(cmd)
@@ -100,16 +105,18 @@ func addWhom(cmd *cobra.Command, counters bool) {
 	if !counters {
 		return
 	}
-	for _, w := range counted {
+	for _, w := range besides {
 		cmd.Flags().String(w.flag, "", w.help)
 	}
 }
 
 func newUsage() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "usage", Short: "Show what an identity has left", Example: "  spillway usage --user alice", Args: cobra.NoArgs,
+		Use: "usage", Short: "Show what an identity has left", Example: "  spillway usage --user alice", Args: between(0, 0),
 		Long: "usage lists the counters of an identity, or of a key, with what is left on each, and its record.",
-		RunE: func(cmd *cobra.Command, _ []string) error { return answer(cmd, "GET", "/v1/usage", nil, query(cmd)) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return answer(cmd, "GET", "/v1/usage", nil, query(cmd), showUsage)
+		},
 	}
 	addServer(cmd)
 	addWhom(cmd, true)
@@ -135,9 +142,11 @@ func query(cmd *cobra.Command) url.Values {
 
 func newTop() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "top", Short: "Show the keys that are asked for and refused most", Example: "  spillway top --fleet", Args: cobra.NoArgs,
+		Use: "top", Short: "Show the keys that are asked for and refused most", Example: "  spillway top --fleet", Args: between(0, 0),
 		Long: "top lists the keys that were asked for and refused most in the last one to two minutes, each with the error of its count.",
-		RunE: func(cmd *cobra.Command, _ []string) error { return answer(cmd, "GET", "/v1/top", nil, query(cmd)) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return answer(cmd, "GET", "/v1/top", nil, query(cmd), showTop)
+		},
 	}
 	addServer(cmd)
 	cmd.Flags().String("domain", "", "one domain alone")
@@ -149,9 +158,11 @@ func newTop() *cobra.Command {
 
 func newFleet() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "fleet", Short: "Show every sidecar that shares the store, with its rules", Args: cobra.NoArgs,
+		Use: "fleet", Short: "Show every sidecar that shares the store, with its rules", Args: between(0, 0),
 		Long: "fleet lists every sidecar that shares the store, with its version, its rules and what is degraded. It exits with 1 if their rules differ.",
-		RunE: func(cmd *cobra.Command, _ []string) error { return answer(cmd, "GET", "/v1/fleet", nil, nil) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return answer(cmd, "GET", "/v1/fleet", nil, nil, showFleet)
+		},
 	}
 	addServer(cmd)
 	return cmd
@@ -159,9 +170,11 @@ func newFleet() *cobra.Command {
 
 func newRules() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "rules", Short: "Show the rules in use", Args: cobra.NoArgs,
+		Use: "rules", Short: "Show the rules in use", Args: between(0, 0),
 		Long: "rules lists the limits, blocks and allows that a sidecar uses, with where they are written.",
-		RunE: func(cmd *cobra.Command, _ []string) error { return answer(cmd, "GET", "/v1/rules", nil, query(cmd)) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return answer(cmd, "GET", "/v1/rules", nil, query(cmd), showRules)
+		},
 	}
 	addServer(cmd)
 	cmd.Flags().String("domain", "", "one domain alone")
@@ -172,7 +185,7 @@ func newExplain() *cobra.Command {
 	method, peer, host, principal := "", "", "", ""
 	headers := map[string]string{}
 	cmd := &cobra.Command{
-		Use: "explain [PATH]", Short: "Show what a request would get, and why", Args: cobra.MaximumNArgs(1),
+		Use: "explain [PATH]", Short: "Show what a request would get, and why", Args: between(0, 1),
 		Long: `explain shows what a request would get now, and why: who it is taken for, every rule that could apply and what beat it, what is left, and what both
 doors would answer. It charges nothing. The request is an HTTP request to PATH, or a RateLimitRequest as JSON on standard input without PATH.
 
@@ -185,7 +198,7 @@ It exits with 1 if the request would be refused.`,
 				if err != nil {
 					return fmt.Errorf("read a RateLimitRequest from standard input: %w", err)
 				}
-				return answer(cmd, "POST", "/v1/explain", map[string]any{"rls": request}, nil)
+				return answer(cmd, "POST", "/v1/explain", map[string]any{"rls": request}, nil, showExplained)
 			}
 			request := map[string]any{"method": method, "path": args[0]}
 			for name, value := range map[string]string{"peer": peer, "host": host, "principal": principal, "domain": cmd.Flag("domain").Value.String()} {
@@ -196,7 +209,7 @@ It exits with 1 if the request would be refused.`,
 			if len(headers) > 0 {
 				request["headers"] = headers
 			}
-			return answer(cmd, "POST", "/v1/explain", map[string]any{"http": request}, nil)
+			return answer(cmd, "POST", "/v1/explain", map[string]any{"http": request}, nil, showExplained)
 		},
 	}
 	addServer(cmd)
@@ -209,31 +222,44 @@ It exits with 1 if the request would be refused.`,
 	return cmd
 }
 
-// answer asks the sidecar and prints what it says. What the command looks for ends it with 1.
-func answer(cmd *cobra.Command, method, path string, body any, params url.Values) error {
+// answer asks the sidecar and prints what it says, as text by show, which reports whether the command found what it looks for: then it
+// ends with 1.
+func answer[T any](cmd *cobra.Command, method, path string, body any, params url.Values, show func(io.Writer, *T) bool) error {
 	format, err := outputOf(cmd)
 	if err != nil {
 		return err
 	}
 	document, err := ask(cmd, method, path, body, params)
+	var view T
+	if err == nil {
+		err = understand(document, &view)
+	}
+	var refused *unreachable
+	if errors.As(err, &refused) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "spillway: %v\n", err)
+		return exit(exitServer)
+	}
 	if err != nil {
-		var refused *unreachable
-		if errors.As(err, &refused) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "spillway: %v\n", err)
-			return exit(exitServer)
-		}
 		return err
 	}
+	text := cmd.OutOrStdout()
 	if format == "json" {
-		err = printJSON(cmd.OutOrStdout(), document)
-	} else {
-		printTree(cmd.OutOrStdout(), document, "")
+		err = printJSON(text, document)
+		text = io.Discard
 	}
-	verdict, _ := document["verdict"].(map[string]any)
-	if err == nil && (verdict["refused"] == true || document["rules_agree"] == false) {
+	if found := show(text, &view); err == nil && found {
 		return exit(exitFound)
 	}
 	return err
+}
+
+// understand reads a document that a sidecar sent.
+func understand(document json.RawMessage, view any) error {
+	err := json.Unmarshal(document, view)
+	if err != nil {
+		return &unreachable{fmt.Errorf("the sidecar's answer is not understood: %w; is it of another version?", err)}
+	}
+	return nil
 }
 
 // addServer adds the flags that say where the sidecar is, and who asks.

@@ -52,19 +52,24 @@ func TestARunningSidecarIsAsked(t *testing.T) {
 		says, in string
 		args     []string
 	}{
-		{exitOK, "rule: per-user", "", []string{"usage", "--user", "alice"}},
-		{exitOK, "outcome: allowed", mallory, []string{"explain"}},
-		{exitOK, "dry_run: true", "", []string{"block", "--user", "mallory", "--dry-run"}},
-		{exitOK, "outcome: allowed", mallory, []string{"explain"}},
-		{exitOK, "reason: No more.", "", []string{"block", "--user", "mallory", "--for", "1h", "--reason", "No more."}},
-		{exitFound, "outcome: blocked", mallory, []string{"explain"}},
-		{exitOK, "after: none", "", []string{"unblock", "--user", "mallory"}},
+		{exitOK, "per-user", "", []string{"usage", "--user", "alice"}},
+		{exitOK, "allowed (200) by per-user in shop", mallory, []string{"explain"}},
+		{exitOK, "nothing is changed: user mallory in shop", "", []string{"block", "--user", "mallory", "--dry-run"}},
+		{exitOK, "allowed (200) by per-user in shop", mallory, []string{"explain"}},
+		{exitOK, `"No more." (by local, `, "", []string{"block", "--user", "mallory", "--for", "1h", "--reason", "No more."}},
+		{exitFound, "blocked (403) by ", mallory, []string{"explain"}},
+		{exitOK, "after:  none", "", []string{"unblock", "--user", "mallory"}},
 		{exitOK, `"outcome": "allowed"`, mallory, []string{"explain", "-o", "json"}},
-		{exitOK, "outcome: no_limit", "", []string{"explain", "/search", "--domain", "shop", "--peer", "192.0.2.7", "--header", "x=y"}},
-		{exitOK, "left: 1", "", []string{"reset", "--user", "alice"}},
-		{exitOK, "dry_run: false", "", []string{"pardon", "--user", "alice"}},
-		{exitOK, "rules_agree: true", "", []string{"fleet"}},
-		{exitOK, "asked: none", "", []string{"top", "--fleet", "--limit", "3"}},
+		{exitOK, "no_limit (200) in shop", "", []string{"explain", "/search", "--domain", "shop", "--peer", "192.0.2.7", "--header", "x=y"}},
+		{exitOK, "LEFT AFTER", "", []string{"reset", "--user", "alice"}},
+		{exitOK, "user alice in shop", "", []string{"pardon", "--user", "alice"}},
+		{exitOK, "1 sidecar, all with the same rules", "", []string{"fleet"}},
+		{exitOK, "asked for most: no key", "", []string{"top", "--fleet", "--limit", "3"}},
+		{exitOK, "after:  tier gold, own limit 100/1m token_bucket burst 200 (by local", "", []string{"tier", "--user", "bob", "--tier", "gold", "--limit", "100/1m,burst=200"}},
+		{exitOK, "no rule of the domain \"shop\" names the tier \"gold\"", "", []string{"tier", "--user", "bob", "--tier", "gold"}},
+		{exitOK, "after:  none", "", []string{"tier", "--user", "bob", "--tier", "", "--no-limits"}},
+		{exitUsage, "must be COUNT/PER", "", []string{"tier", "--user", "bob", "--limit", "many"}},
+		{exitServer, "limit 1: per", "", []string{"tier", "--user", "bob", "--limit", "5/soon"}},
 		{exitServer, "looks like a path", "", []string{"block", "--user", "/search"}},
 		{exitServer, "name whom", "", []string{"reset"}},
 		{exitUsage, "RateLimitRequest from standard input", "", []string{"explain"}},
@@ -108,6 +113,9 @@ func TestATokenIsSentAlong(t *testing.T) {
 	})
 	if got := call("", "fleet", "--server", at); got.code != exitServer || !strings.Contains(got.errors, "401") {
 		t.Errorf("without the token: %+v", got)
+	}
+	if got := call("", "fleet", "--server", strings.TrimPrefix(at, "http://")); got.code != exitServer || !strings.Contains(got.errors, "401") {
+		t.Errorf("an address without http:// is not asked: %+v", got)
 	}
 	if got := call("", "block", "--user", "x", "--server", at, "--token-file", write(t, "token", "0123456789abcdef\n")); got.code != exitServer || !strings.Contains(got.errors, "403") {
 		t.Errorf("with a token that may view: %+v", got)

@@ -48,7 +48,7 @@ func newReplay() *cobra.Command {
 		Example: `  spillway replay --rules rules/ access.log
   spillway replay --rules rules/ --against new-rules/ -o html --report report.html access.log.gz
   spillway replay --rules shop.yaml --user jwt_sub --descriptor 'user={jwt_sub},path={path}' access.json`,
-		Args: cobra.MinimumNArgs(1),
+		Args: between(1, many),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	flags := cmd.Flags()

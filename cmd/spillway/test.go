@@ -27,7 +27,7 @@ store, on a virtual clock: a test of a whole day takes no time. docs/rule-tests.
 
 It exits with 1 if a test fails.`,
 		Example: "  spillway test examples/rules/tests",
-		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: ruleFiles,
+		Args:    between(1, many), ValidArgsFunction: ruleFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			format, err := outputOf(cmd)
 			if err != nil {
