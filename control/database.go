@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	connectWithin   = time.Second      // to a PostgreSQL that is away, so that callers hear of it soon
+	connectWithin   = 3 * time.Second  // to a PostgreSQL that is away, so that callers hear of it soon
 	statementWithin = 10 * time.Second // of one statement
 )
 
