@@ -67,12 +67,8 @@ func (a *API) rules(c *call) (any, *Problem) {
 		return nil, wrong
 	}
 	in := a.InUse()
-	view := RulesView{Hash: in.Hash, Loaded: in.Loaded, Domains: []DomainView{}, Published: []PublishedView{}}
-	for _, p := range in.Published {
-		if name, given := asked["domain"]; !given || name == p.Document.Domain {
-			view.Published = append(view.Published, publishedView(p))
-		}
-	}
+	view := RulesView{Hash: in.Hash, Loaded: in.Loaded, Domains: []DomainView{}}
+	view.Published = publishedViews(in.Published, asked["domain"])
 	set := a.Engine.Rules()
 	if set == nil {
 		return view, nil
@@ -97,9 +93,16 @@ func (a *API) rules(c *call) (any, *Problem) {
 	return view, nil
 }
 
-func publishedView(p rules.Merged) PublishedView {
-	d := &p.Document
-	return PublishedView{d.Domain, d.Version, d.Publication, d.Hash, p.Files, p.Replaced}
+// publishedViews are the documents of a domain, or of all where the name is empty.
+func publishedViews(all []rules.Merged, domain string) []PublishedView {
+	views := []PublishedView{}
+	for _, p := range all {
+		d := &p.Document
+		if domain == "" || d.Domain == domain {
+			views = append(views, PublishedView{d.Domain, d.Version, d.Publication, d.Hash, p.Files, p.Replaced})
+		}
+	}
+	return views
 }
 
 func ruleView(e *descriptors.Effect) RuleView {

@@ -54,7 +54,9 @@ func (a *API) Handler() http.Handler {
 	for path, here := range byPath {
 		m.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) { a.dispatch(w, r, here) })
 	}
-	m.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { admin.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok"}) })
+	m.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
+		admin.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+	})
 	m.HandleFunc("GET /readyz", a.ready)
 	m.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		admin.NewProblem(http.StatusNotFound, "there is no %s: /v1/openapi.json describes what there is", r.URL.Path).Write(w)

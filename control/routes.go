@@ -63,10 +63,10 @@ func init() {
 // Status is how a control does.
 type Status struct {
 	Leads    bool      `json:"leads"`
-	Pending  int64     `json:"pending"`             // changes that are not in Redis yet
-	Mended   int64     `json:"mended"`              // records and documents that this control has written
-	WalkedAt time.Time `json:"walked_at,omitzero"`  // when this control last compared all of Redis with the database
-	Problem  string    `json:"problem"`             // why it cannot publish now; empty: it can
+	Pending  int64     `json:"pending"`            // changes that are not in Redis yet
+	Mended   int64     `json:"mended"`             // records and documents that this control has written
+	WalkedAt time.Time `json:"walked_at,omitzero"` // when this control last compared all of Redis with the database
+	Problem  string    `json:"problem"`            // why it cannot publish now; empty: it can
 }
 
 // status serves GET /v1/status.

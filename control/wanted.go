@@ -97,9 +97,12 @@ func (d *Database) recordsOf(ctx context.Context, subjects []Subject, now time.T
 		}
 	}
 	blocks, err := many[Block](ctx, d.pool, asked+`SELECT `+blockColumns+` FROM blocks JOIN asked ON domain = d AND kind = k AND name = n WHERE until IS NULL OR until > $4`, domains, kinds, names, now)
-	if err != nil {
-		return nil, err
-	}
+	addBlocks(made, blocks)
+	return made, err
+}
+
+// addBlocks adds blocks to records.
+func addBlocks(made map[Subject]*records.Record, blocks []Block) {
 	for i := range blocks {
 		b := &blocks[i]
 		s := Subject{b.Domain, b.Kind, b.Name}
@@ -109,7 +112,6 @@ func (d *Database) recordsOf(ctx context.Context, subjects []Subject, now time.T
 		made[s].By, made[s].At = b.UpdatedBy, b.UpdatedAt.UTC().Truncate(time.Second)
 		made[s].Block = &records.Block{Reason: b.Reason, Until: instant(b.Until)}
 	}
-	return made, nil
 }
 
 // instant is a time in UTC, zero for none.
@@ -129,23 +131,29 @@ func userRecord(u *User, now time.Time) *records.Record {
 	if u.Blocked && (u.BlockedUntil == nil || u.BlockedUntil.After(now)) {
 		r.Block = &records.Block{Reason: u.BlockReason, Until: instant(u.BlockedUntil)}
 	}
+	r.Limits = quotas(u)
+	if r.Tier == "" && r.Block == nil && len(r.Limits) == 0 {
+		return nil
+	}
+	return r
+}
+
+// quotas are the limits of a user.
+func quotas(u *User) (limits []records.Limit) {
 	if u.QuotaHour != nil {
 		l := records.Limit{Name: "hour", Count: *u.QuotaHour, Per: time.Hour, Burst: *u.QuotaHour, Algorithm: "token_bucket"}
 		if u.Burst != nil {
 			l.Burst = *u.Burst
 		}
-		r.Limits = append(r.Limits, l)
+		limits = append(limits, l)
 	}
 	if u.QuotaDay != nil {
-		r.Limits = append(r.Limits, records.Limit{Name: "day", Count: *u.QuotaDay, Per: 24 * time.Hour, Algorithm: "fixed_window"})
+		limits = append(limits, records.Limit{Name: "day", Count: *u.QuotaDay, Per: 24 * time.Hour, Algorithm: "fixed_window"})
 	}
 	if u.QuotaMonth != nil {
-		r.Limits = append(r.Limits, records.Limit{Name: "month", Count: *u.QuotaMonth, Month: true})
+		limits = append(limits, records.Limit{Name: "month", Count: *u.QuotaMonth, Month: true})
 	}
-	if r.Tier == "" && r.Block == nil && len(r.Limits) == 0 {
-		return nil
-	}
-	return r
+	return limits
 }
 
 // keyRow is an API key that was asked for by its id or by its digest.

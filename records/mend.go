@@ -92,17 +92,7 @@ func (b *Book) differ(ctx context.Context, n *fleet.Node, wanted []Wanted, keys 
 
 // rewrite writes some records, several at the same time. The index is written first, so that no record is without it.
 func (b *Book) rewrite(ctx context.Context, wanted []Wanted, keys []string, places []int) error {
-	classes := map[string]time.Time{}
-	for _, i := range places {
-		if r := wanted[i].Record; r != nil {
-			class, end := wanted[i].Identity.class(), r.expires()
-			known, there := classes[class]
-			if !there || !known.IsZero() && (end.IsZero() || end.After(known)) {
-				classes[class] = end
-			}
-		}
-	}
-	for class, until := range classes {
+	for class, until := range classesOf(wanted, places) {
 		err := b.writeIndex(ctx, class, until)
 		if err != nil {
 			return err
@@ -126,6 +116,23 @@ func (b *Book) rewrite(ctx context.Context, wanted []Wanted, keys []string, plac
 	}
 	all.Wait()
 	return problems
+}
+
+// classesOf are the classes of some records, each with the end of the one that ends last; zero: never.
+func classesOf(wanted []Wanted, places []int) map[string]time.Time {
+	classes := map[string]time.Time{}
+	for _, i := range places {
+		r := wanted[i].Record
+		if r == nil {
+			continue
+		}
+		class, end := wanted[i].Identity.class(), r.expires()
+		known, there := classes[class]
+		if !there || !known.IsZero() && (end.IsZero() || end.After(known)) {
+			classes[class] = end
+		}
+	}
+	return classes
 }
 
 // rewriteOne writes one record, and lets the sidecars know.

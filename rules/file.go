@@ -162,11 +162,8 @@ func (w *watch) refresh(settle *time.Timer) {
 		return
 	}
 	unread := w.files.published.refresh()
-	if err == nil && unread != nil && len(snap.sources) == 0 && len(w.files.published.seen) == 0 {
-		err = unread
-	}
-	if err == nil && len(snap.sources) == 0 && len(w.files.published.seen) == 0 {
-		err = errors.New("rules: no rules are published yet")
+	if err == nil && len(snap.sources) == 0 {
+		err = w.files.published.lack(unread)
 	}
 	w.failing = err != nil || unread != nil
 	sum := snap.digest(err, &w.files.published)

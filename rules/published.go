@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -63,6 +64,17 @@ func (p *published) refresh() error {
 		p.seen[d.Domain] = d
 	}
 	return nil
+}
+
+// lack is why there are no rules where there are no files, or nil where there are some. unread is why the documents could not be read.
+func (p *published) lack(unread error) error {
+	switch {
+	case len(p.seen) > 0:
+		return nil
+	case unread != nil:
+		return unread
+	}
+	return errors.New("rules: no rules are published yet")
 }
 
 // sources are the documents as files, those of one domain in the order in which they are laid over the rule files.
