@@ -31,7 +31,7 @@ HELM         = $(TOOLS)/helm/helm
 # Every package but the tests of the whole, which need Envoy, and of pages, which need a browser, and of the admin API, which needs schemathesis. The fault matrix is about time, and the
 # tests under load and of exactness are about more calls than the machine can do, so each has the machine to itself and does not run
 # under the race detector.
-ROOMS = $$($(GO) list ./... | grep -vE '/test/(integration|demo|editor|browser|api|gateway)')
+ROOMS = $$($(GO) list ./... | grep -vE '/test/(integration|demo|editor|browser|api|control|gateway)')
 WHOLE = $$($(GO) list ./test/integration/... | grep -vE '/(exact|faults|load)$$')
 LINT  = $(GO) tool -modfile=tools/go.mod golangci-lint
 
@@ -58,6 +58,18 @@ run: build ## start the sidecar on the memory store with the rules of examples/r
 demo: demo-tools build ## Envoy, two sidecars, Redis and an upstream from examples/envoy, without Docker; says what to try
 	@$(GO) build -buildvcs=$(VCS) -o $(BIN)/ ./test/demo
 	@exec $(BIN)/demo
+
+.PHONY: control
+control: build ## PostgreSQL, Redis, the control plane and two sidecars on this machine, with the example published; says what to try
+	@command -v redis-server >/dev/null || ./tools/packages redis-server
+	@command -v curl >/dev/null || ./tools/packages curl
+	@ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || ./tools/packages postgresql
+	@BIN=$(BIN) exec examples/control/start.sh
+
+.PHONY: test-control
+test-control: tools ## the control plane with a real PostgreSQL, Redis and sidecars, also built with the race detector
+	@$(GO) test -count=1 -v ./control/... ./test/control
+	@CGO_ENABLED=1 $(GO) test -count=1 -race ./control/... ./test/control
 
 .PHONY: test
 test: ## install what is missing, then lint, unit, race, contract, integration and manifest tests
@@ -101,6 +113,7 @@ screenshots: tools ## take the pictures of the live page in docs/ anew (takes tw
 integration: tools ## the assembled sidecar against a real Redis and a real Envoy, also built with the race detector
 	$(call headline,integration tests)
 	@$(GO) test -count=1 $(WHOLE)
+	@$(GO) test -count=1 ./test/control
 	@$(GO) test -count=1 -v -run '^TestBypassCount$$' ./test/integration | sed -n 's/^.*: corpus:/corpus:/p' | grep .
 	@CGO_ENABLED=1 $(GO) test -count=1 -race $(WHOLE)
 	$(call headline,load)
@@ -213,9 +226,10 @@ docs: ## write docs/metrics.md, docs/environment.md, docs/api.md, docs/command.m
 	@cd test/chart && $(GO) test -count=1 -run '^TestWritten' . -update
 
 .PHONY: tools
-tools: demo-tools $(LANGUAGE_SERVER) $(SCHEMATHESIS) ## install redis-server, a C compiler, curl, promtool, Chromium, Envoy, the YAML language server and schemathesis where they are missing
+tools: demo-tools $(LANGUAGE_SERVER) $(SCHEMATHESIS) ## install redis-server, PostgreSQL, a C compiler, curl, promtool, Chromium, Envoy, the YAML language server and schemathesis where they are missing
 	@command -v cc >/dev/null || ./tools/packages gcc libc6-dev # for the race detector
 	@command -v promtool >/dev/null || ./tools/packages prometheus
+	@ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || ./tools/packages postgresql
 	@command -v chromium >/dev/null || ./tools/packages chromium
 
 .PHONY: demo-tools

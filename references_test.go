@@ -309,6 +309,10 @@ func TestReferenceOfTheEnvironment(t *testing.T) {
 	if read := settings.Variables(); !slices.Equal(names, read) {
 		t.Errorf("the page lists %d variables and the sidecar reads %d", len(names), len(read))
 	}
+	control := writeGroup(t, out, &ast.Field{Names: []*ast.Ident{ast.NewIdent("Control")}}, types["Control"])
+	if read := settings.ControlVariables(); !slices.Equal(control, read) {
+		t.Errorf("the page lists %v and the control plane reads %v", control, read)
+	}
 	for _, v := range settings.PeerVariables() {
 		fmt.Fprintf(peer, "| `%s` | %s | %s |\n", v.Name, v.Verdict, v.Note)
 	}

@@ -105,6 +105,9 @@ func (a *API) change(c *call, what string, id records.Identity, dry bool, warnin
 		a.Log.Warn("admin: "+what+" failed", "who", c.caller.Name, "whom", whom(id), "error", err)
 		return nil, problem(http.StatusServiceUnavailable, "%v", err)
 	}
+	if before != nil && before.Control {
+		warnings = append(warnings, "the control plane keeps this record, and puts its own back: change it there")
+	}
 	answer := RecordChange{Identity: whom(id), DryRun: dry, Before: viewOf(before), After: viewOf(after), Warnings: append([]string{}, warnings...)}
 	if !dry {
 		a.logChange(c, what, "whom", jsonText(answer.Identity), "before", jsonText(answer.Before), "after", jsonText(answer.After))

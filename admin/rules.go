@@ -6,13 +6,15 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/rules"
 )
 
 // InUse is which rules are in use.
 type InUse struct {
-	Hash   string    // of the files, and of what the management server sent
-	Loaded time.Time // when they came into use
-	XDS    *XDSView  // nil: there is no management server
+	Hash      string         // of the files, and of what the management server sent
+	Loaded    time.Time      // when they came into use
+	Published []rules.Merged // documents of the control plane that are part of them
+	XDS       *XDSView       // nil: there is no management server
 }
 
 // XDSView is the management server that rules come from.
@@ -41,6 +43,18 @@ type RulesView struct {
 	Loaded  time.Time    `json:"loaded,omitzero"`
 	Domains []DomainView `json:"domains"`
 	XDS     *XDSView     `json:"xds,omitempty"` // none: rules come from files alone
+
+	Published []PublishedView `json:"published"` // documents of the control plane, laid over the rule files
+}
+
+// PublishedView is one document of the control plane, and what it does to the rule files.
+type PublishedView struct {
+	Domain      string   `json:"domain"`
+	Version     int64    `json:"version"`
+	Publication int64    `json:"publication"`
+	Hash        string   `json:"hash"`
+	Files       bool     `json:"files"`    // rule files have the domain too
+	Replaced    []string `json:"replaced"` // rules of the files that the document has too
 }
 
 // DomainView is the rules of one domain.
@@ -76,6 +90,7 @@ func (a *API) rules(c *call) (any, *Problem) {
 	}
 	in := a.InUse()
 	view := RulesView{Hash: in.Hash, Loaded: in.Loaded, Domains: []DomainView{}, XDS: in.XDS}
+	view.Published = publishedViews(in.Published, asked["domain"])
 	set := a.Engine.Rules()
 	if set == nil {
 		return view, nil
@@ -98,6 +113,18 @@ func (a *API) rules(c *call) (any, *Problem) {
 		}
 	}
 	return view, nil
+}
+
+// publishedViews are the documents of a domain, or of all where the name is empty.
+func publishedViews(all []rules.Merged, domain string) []PublishedView {
+	views := []PublishedView{}
+	for _, p := range all {
+		d := &p.Document
+		if domain == "" || d.Domain == domain {
+			views = append(views, PublishedView{d.Domain, d.Version, d.Publication, d.Hash, p.Files, p.Replaced})
+		}
+	}
+	return views
 }
 
 func ruleView(e *descriptors.Effect) RuleView {

@@ -164,7 +164,7 @@ func (e *Engine) match(ctx context.Context, req *descriptors.Request, v *Verdict
 		v.Match = descriptors.Match{}
 		return false
 	}
-	if !identify(set, req, v) {
+	if !identify(ctx, set, req, v) {
 		return false
 	}
 	e.consult(ctx, set, req, v)
@@ -178,7 +178,7 @@ func (e *Engine) match(ctx context.Context, req *descriptors.Request, v *Verdict
 
 // identify resolves the evidence of a request into its subject, under the rules of its domain, and reports whether the
 // request can be decided on. One that contradicts itself is refused for that.
-func identify(set *descriptors.Set, req *descriptors.Request, v *Verdict) bool {
+func identify(ctx context.Context, set *descriptors.Set, req *descriptors.Request, v *Verdict) bool {
 	if req.Evidence == nil || req.Subject == nil {
 		return true
 	}
@@ -188,7 +188,7 @@ func identify(set *descriptors.Set, req *descriptors.Request, v *Verdict) bool {
 	}
 	client, refusal := identity.Client{Address: req.Evidence.Peer, AddressTrusted: req.Evidence.Peer.IsValid()}, (*identity.Refusal)(nil)
 	if domain.Identity != nil {
-		client, refusal = domain.Identity.Resolve(req.Evidence)
+		client, refusal = domain.Identity.ResolveWithin(ctx, req.Evidence)
 	}
 	req.Subject.Client, v.Client = client, client
 	if refusal == nil {

@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"encoding/binary"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -92,6 +93,11 @@ func (t *keyTable) ask(key string, now func() time.Time, client *Client) bool {
 		}
 	}
 	return false
+}
+
+// has reports whether a key of that digest is in the table, be it good or not.
+func (t *keyTable) has(digest *[sha256.Size]byte) bool {
+	return slices.ContainsFunc(t.keys[place(digest)], func(k Key) bool { return k.SHA256 == *digest })
 }
 
 // good tells whether a key may be used now.

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -13,6 +14,9 @@ import (
 // Options are what a Resolver takes besides its configuration.
 type Options struct {
 	Now func() time.Time // nil: time.Now
+	// Keys returns the API key of a digest that the configuration does not have, and whether there is one. It waits at most as long as the
+	// caller can. Nil: there are no others.
+	Keys func(ctx context.Context, digest [sha256.Size]byte) (Key, bool)
 }
 
 // Resolver tells the clients of one domain apart. It holds no state of its own that a request could grow, and may be used
@@ -25,6 +29,7 @@ type Resolver struct {
 	sets      *KeySets             // nil: tokens yield nothing
 	config    uint64               // of the issuers: verified tokens are remembered across reloads that change nothing here
 	now       func() time.Time
+	others    func(ctx context.Context, digest [sha256.Size]byte) (Key, bool)
 	lease     *lease
 }
 
@@ -37,7 +42,7 @@ type Resolver struct {
 func New(cfg Config, sets *KeySets, opt Options) *Resolver {
 	r := &Resolver{
 		order: slices.Clone(cfg.Order), addresses: newAddresses(cfg.ClientIP), keys: newKeyTable(cfg.Keys),
-		issuers: map[string][]*issuer{}, sets: sets, config: fingerprint(cfg.Issuers), now: opt.Now,
+		issuers: map[string][]*issuer{}, sets: sets, config: fingerprint(cfg.Issuers), now: opt.Now, others: opt.Keys,
 	}
 	if r.now == nil {
 		r.now = time.Now
@@ -70,6 +75,11 @@ func (r *Resolver) Close() {
 // nothing and the next is asked; when none yields, the client is its address. A Refusal means that the request's
 // credentials contradict each other, so that it must not be decided at all; the client's address is given even then.
 func (r *Resolver) Resolve(ev *Evidence) (Client, *Refusal) {
+	return r.ResolveWithin(context.Background(), ev)
+}
+
+// ResolveWithin is Resolve for a caller that waits no longer than ctx.
+func (r *Resolver) ResolveWithin(ctx context.Context, ev *Evidence) (Client, *Refusal) {
 	client := Client{Address: r.addresses.client(ev)}
 	client.AddressTrusted = client.Address.IsValid()
 	if ev.Verified != nil {
@@ -81,7 +91,7 @@ func (r *Resolver) Resolve(ev *Evidence) (Client, *Refusal) {
 		return client, refusal
 	}
 	for _, kind := range r.order {
-		if r.ask(kind, token, key, ev.Principal, &client) {
+		if r.ask(ctx, kind, token, key, ev.Principal, &client) {
 			client.By = kind
 			client.Authenticated = kind != IP
 			return client, nil
@@ -115,18 +125,35 @@ func (r *Resolver) credentials(ev *Evidence) (token, key string, refusal *Refusa
 }
 
 // ask tells whether one kind of evidence yields an identity, and fills it in.
-func (r *Resolver) ask(kind Kind, token, key, principal string, client *Client) bool {
+func (r *Resolver) ask(ctx context.Context, kind Kind, token, key, principal string, client *Client) bool {
 	switch kind {
 	case JWT:
 		return r.askToken(token, client)
 	case APIKey:
-		return r.keys.ask(key, r.now, client)
+		return r.keys.ask(key, r.now, client) || r.others != nil && r.askOthers(ctx, key, client)
 	case MTLS:
 		client.User = principal
 		return principal != ""
 	default:
 		return client.Address.IsValid()
 	}
+}
+
+// askOthers asks for a key that the configuration does not have.
+func (r *Resolver) askOthers(ctx context.Context, key string, client *Client) bool {
+	if key == "" || len(key) > maxCredential {
+		return false
+	}
+	digest := sha256.Sum256([]byte(key))
+	if r.keys.has(&digest) {
+		return false // it is revoked or has expired
+	}
+	k, known := r.others(ctx, digest)
+	if !known || !k.good(r.now) {
+		return false
+	}
+	client.User, client.Tenant, client.Tier, client.Key = k.User, k.Tenant, k.Tier, k.ID
+	return true
 }
 
 // askToken asks for a token, of which many requests carry the same: what it yielded is remembered for a while.

@@ -95,13 +95,30 @@ func (p *Peers) hear(text string) {
 	}
 }
 
+// The topics of news that the control plane tells, too.
+const (
+	TopicRecord = "record" // a record has changed: a ChangedRecord
+	TopicRules  = "rules"  // rules were published
+)
+
+// ChangedRecord is news about a record.
+type ChangedRecord struct {
+	Key   string `json:"key"`
+	Class string `json:"class"`
+}
+
 // homes are the servers that a message is published on: of a ring one that answers, because every sidecar listens to all of them.
-func (p *Peers) homes(key string) []*fleet.Node {
-	if p.cfg.Fleet.Everywhere() {
-		return p.cfg.Fleet.Nodes()
+func homes(f *fleet.Fleet, channel string) []*fleet.Node {
+	if f.Everywhere() {
+		return f.Nodes()
 	}
-	n, _ := p.cfg.Fleet.Place(key)
+	n, _ := f.Place(channel)
 	return []*fleet.Node{n}
+}
+
+// Announce tells news to all sidecars, for one that is not a sidecar.
+func Announce(ctx context.Context, f *fleet.Fleet, channel, topic string, body any) error {
+	return publish(ctx, f, channel, news{Topic: topic}, body)
 }
 
 // Tell publishes news to all sidecars, this one included.
@@ -110,6 +127,10 @@ func (p *Peers) Tell(ctx context.Context, topic string, body any) error {
 }
 
 func (p *Peers) publish(ctx context.Context, n news, body any) error {
+	return publish(ctx, p.cfg.Fleet, p.cfg.Channel, n, body)
+}
+
+func publish(ctx context.Context, f *fleet.Fleet, channel string, n news, body any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return fmt.Errorf("write news about %s: %w", n.Topic, err)
@@ -120,8 +141,8 @@ func (p *Peers) publish(ctx context.Context, n news, body any) error {
 		return fmt.Errorf("write news about %s: %w", n.Topic, err)
 	}
 	var all error
-	for _, home := range p.homes(p.cfg.Channel) {
-		_, err = home.Ask(within(ctx), p.cfg.Cards, "PUBLISH", p.cfg.Channel, string(message))
+	for _, home := range homes(f, channel) {
+		_, err = home.Ask(within(ctx), channel, "PUBLISH", channel, string(message))
 		if err == nil {
 			return nil
 		}

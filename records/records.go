@@ -21,10 +21,11 @@ const (
 	Tenant
 	APIKey  // by its id
 	Network // an address is the network of that address alone
+	Secret  // an API key by the SHA-256 of what clients send, in hex
 	kinds
 )
 
-var kindWords = [kinds]string{"user", "tenant", "api_key", "ip"}
+var kindWords = [kinds]string{"user", "tenant", "api_key", "ip", "secret"}
 
 // String is the word of the kind in the API and in keys.
 func (k Kind) String() string {
@@ -73,6 +74,18 @@ type Record struct {
 	Note   string    `json:"note,omitempty"`
 	By     string    `json:"by,omitempty"` // who changed it last
 	At     time.Time `json:"at,omitzero"`  // when
+
+	Key     *Key `json:"key,omitempty"`     // of Secret: whose key it is
+	Control bool `json:"control,omitempty"` // the control plane keeps the record, and puts its own back
+}
+
+// Key is whose an API key is. Its tier and limits are in the record of its id.
+type Key struct {
+	ID      string    `json:"id"`
+	User    string    `json:"user"`
+	Tier    string    `json:"tier,omitempty"`
+	Expires time.Time `json:"expires,omitzero"` // zero: never
+	Revoked bool      `json:"revoked,omitempty"`
 }
 
 // Block refuses all requests of the identity, or lifts the blocks of the rule file that name it.
@@ -90,16 +103,17 @@ type Limit struct {
 	Per       time.Duration `json:"per,omitempty"` // in nanoseconds
 	Burst     int64         `json:"burst,omitempty"`
 	Algorithm string        `json:"algorithm,omitempty"`
+	Month     bool          `json:"month,omitempty"` // the windows are calendar months in the domain's time zone; Per is not used
 }
 
 // empty reports whether nothing is known any more.
 func (r *Record) empty() bool {
-	return r.Block == nil && r.Tier == "" && len(r.Limits) == 0 && r.Note == ""
+	return r.Block == nil && r.Tier == "" && len(r.Limits) == 0 && r.Note == "" && r.Key == nil
 }
 
 // expires is when the record is of no use any more; zero: never. A record of a block alone ends with it.
 func (r *Record) expires() time.Time {
-	if r.Block == nil || r.Tier != "" || len(r.Limits) > 0 || r.Note != "" {
+	if r.Block == nil || r.Tier != "" || len(r.Limits) > 0 || r.Note != "" || r.Key != nil {
 		return time.Time{}
 	}
 	return r.Block.Until

@@ -20,9 +20,10 @@ type FilesConfig struct {
 	IgnoreDotFiles      bool   // under RuntimeRoot; names that begin with two dots are never read
 	WatchRoot           bool   // as in the reference server; both kinds of change are always seen, so it changes nothing
 
-	MergeDomains bool                // several files may add to one domain
-	SpareDenied  bool                // domains that do not say charge_denied have it false
-	Compile      descriptors.Options // for descriptors.Compile
+	MergeDomains bool                       // several files may add to one domain
+	Published    func() ([]Document, error) // reads the documents that are published; nil: none are
+	SpareDenied  bool                       // domains that do not say charge_denied have it false
+	Compile      descriptors.Options        // for descriptors.Compile
 
 	Settle time.Duration // quiet time after a change before files are read; 100 ms unless given
 	Poll   time.Duration // safety net where changes are not notified, as on network mounts; 30 s unless given
@@ -31,8 +32,10 @@ type FilesConfig struct {
 
 // Files is the source of rules in files. Make it with NewFiles.
 type Files struct {
-	cfg    FilesConfig
-	reload chan struct{}
+	cfg       FilesConfig
+	reload    chan struct{}
+	look      chan struct{}
+	published published
 }
 
 // NewFiles returns a source that has read nothing yet.
@@ -43,7 +46,7 @@ func NewFiles(cfg FilesConfig) *Files {
 	setDefault(&cfg.Settle, 100*time.Millisecond)
 	setDefault(&cfg.Poll, 30*time.Second)
 	setDefault(&cfg.Retry, time.Second)
-	return &Files{cfg: cfg, reload: make(chan struct{}, 1)}
+	return &Files{cfg: cfg, reload: make(chan struct{}, 1), look: make(chan struct{}, 1), published: published{read: cfg.Published}}
 }
 
 func setDefault(to *time.Duration, value time.Duration) {
@@ -60,10 +63,18 @@ func (f *Files) Reload() {
 	}
 }
 
+// Look makes Watch look for changes now. It does not wait.
+func (f *Files) Look() {
+	select {
+	case f.look <- struct{}{}:
+	default: // it is about to look anyway
+	}
+}
+
 // Watch publishes what the files hold at once, then again whenever their content changes or Reload is called. It returns
 // nil once ctx has ended and all that it started has stopped, or an error when the configuration names no files at all.
 func (f *Files) Watch(ctx context.Context, publish func(Load)) error {
-	if f.root() == "" {
+	if f.root() == "" && f.cfg.Published == nil {
 		return errors.New("rules: neither a path nor a runtime root is given")
 	}
 	n := newNotifier()
@@ -106,6 +117,7 @@ func (w *watch) run(ctx context.Context) {
 			return
 		case <-w.files.reload:
 			w.force = true
+		case <-w.files.look:
 		case event := <-w.notifier.events:
 			if w.notifier.concerns(event) {
 				w.changed(settle)
@@ -149,8 +161,12 @@ func (w *watch) refresh(settle *time.Timer) {
 		w.changed(settle)
 		return
 	}
-	w.failing = err != nil
-	sum := snap.digest(err)
+	unread := w.files.published.refresh()
+	if err == nil && len(snap.sources) == 0 {
+		err = w.files.published.lack(unread)
+	}
+	w.failing = err != nil || unread != nil
+	sum := snap.digest(err, &w.files.published)
 	if w.known && sum == w.last && !w.force {
 		return
 	}
@@ -159,7 +175,7 @@ func (w *watch) refresh(settle *time.Timer) {
 		w.publish(Load{Err: err})
 		return
 	}
-	load := w.files.compile(snap.sources)
+	load := w.files.compileAll(snap.sources)
 	if broken := w.notifier.broken; broken != nil {
 		load.Problems = append(load.Problems, descriptors.Problem{
 			Pos: descriptors.Pos{File: w.files.root()}, Warning: true,

@@ -12,7 +12,7 @@ func (f *Files) Load() Load {
 	if err != nil {
 		return Load{Err: err}
 	}
-	return f.compile(snap.sources)
+	return f.compile(snap.sources, nil)
 }
 
 // Read reads, checks and compiles several files and folders once, as one rule set. A file that two of them lead to is read once. It does
@@ -32,7 +32,7 @@ func Read(cfg FilesConfig, paths ...string) Load {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b source) int { return cmp.Compare(a.path, b.path) })
-	return NewFiles(cfg).compile(all)
+	return NewFiles(cfg).compile(all, nil)
 }
 
 // Text lists what was found, one line each: what kept the rules from being read, then FormatProblems.

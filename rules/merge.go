@@ -13,17 +13,19 @@ import (
 
 // compile decodes the files and compiles them together. One broken file refuses the whole set: half of the rules could
 // be worse than the rules of yesterday.
-func (f *Files) compile(sources []source) Load {
+func (f *Files) compile(sources []source, documents map[string]Document) Load {
 	var problems []descriptors.Problem
 	files := f.decodeAll(sources)
-	refused := false
+	read := len(files)
+	domains, clashes := join(files, f.cfg.MergeDomains)
+	domains, laid, merged := f.overlay(domains, documents)
+	files = append(files, laid...)
+	refused := len(clashes) > 0
 	for _, d := range files {
 		problems = append(problems, d.problems...)
 		refused = refused || d.errors > 0
 	}
-	domains, clashes := join(files, f.cfg.MergeDomains)
 	problems = append(problems, clashes...)
-	refused = refused || len(clashes) > 0
 	options := f.cfg.Compile
 	if refused {
 		options.Identity = nil // nobody will ask a set that is not published
@@ -36,9 +38,9 @@ func (f *Files) compile(sources []source) Load {
 		problems = append(problems, p)
 	}
 	if refused || slices.ContainsFunc(more, isError) {
-		return Load{Problems: arrange(problems), Files: len(files)}
+		return Load{Problems: arrange(problems), Files: read}
 	}
-	return Load{Set: set, Problems: arrange(problems), Files: len(files), Hash: fingerprint(files, set)}
+	return Load{Set: set, Problems: arrange(problems), Files: read, Hash: fingerprint(files, set), Published: merged}
 }
 
 // fingerprint is a short hash of the text of the rule files and of the set that came of it. The names of the files are not

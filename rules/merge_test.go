@@ -14,7 +14,7 @@ func TestOneMistakeHidesNoOther(t *testing.T) {
 		"  - { name: b, limit: 5/1m, action: allow, cost: 0 }\n" +
 		"  - { name: \"c\\n\", limit: 5/1m }\n" +
 		"  - d\n"
-	load := new(Files).compile([]source{{path: "a.yaml", text: []byte(text)}})
+	load := new(Files).compile([]source{{path: "a.yaml", text: []byte(text)}}, nil)
 	want := []string{
 		`3:5: rule "a" has a limit and no scope: add scope: global, tenant, user, ip, endpoint, client, api_key or tier, or a list`,
 		`4:12: limit: "1x" is no duration; write a whole number and a unit of ms, s, m, h or d, such as 250ms, 1m or 7d`,

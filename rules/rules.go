@@ -1,4 +1,4 @@
-// Package rules says where rule sets come from: files, which are decoded here. A rule set is validated whole and published
+// Package rules says where rule sets come from: files, and documents that the control plane publishes. Both are decoded here. A rule set is validated whole and published
 // as one snapshot; while a new one is broken, the last good one stays in use.
 package rules
 
@@ -19,6 +19,9 @@ type Load struct {
 	Err      error                 // the rules could not be read at all; Set is nil then
 	Files    int                   // rule files that were read
 	Hash     string                // of what the rule files hold and of the set; the same wherever both are; empty without a Set
+
+	Published []Merged   // documents that are part of the Set
+	Refused   []Document // documents that do not compile, so that those before them stay
 }
 
 // Rejected reports whether the load brought no rule set.

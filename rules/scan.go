@@ -36,7 +36,7 @@ type snapshot struct{ sources []source }
 type digest [sha256.Size]byte
 
 // digest tells snapshots apart by what they hold and by why they could not be read.
-func (s snapshot) digest(err error) digest {
+func (s snapshot) digest(err error, p *published) digest {
 	hash := sha256.New()
 	add := func(text []byte) {
 		var size [8]byte
@@ -50,6 +50,7 @@ func (s snapshot) digest(err error) digest {
 		add(fmt.Append(nil, file.err))
 	}
 	add(fmt.Append(nil, err))
+	p.addTo(add)
 	return digest(hash.Sum(nil))
 }
 
@@ -96,6 +97,9 @@ func (f *Files) list() (listing, error) {
 		l.wanted = func(name string) bool {
 			return !strings.HasPrefix(name, "..") && !(f.cfg.IgnoreDotFiles && strings.HasPrefix(name, "."))
 		}
+	}
+	if root == "" {
+		return l, nil // the rules are published, and there are no files
 	}
 	l.places.reach(root)
 	info, err := os.Stat(root)

@@ -109,7 +109,7 @@ type Log struct {
 
 // Rules is where the rules are.
 type Rules struct {
-	Path          string `env:"RULES"`                                               // a file, or a folder of .yaml and .yml files; wins over RUNTIME_ROOT
+	Path          string `env:"RULES"`                                               // a file, or a folder of .yaml and .yml files; wins over RUNTIME_ROOT. redis: takes the rules that the control plane publishes in Redis; redis:,PATH lays them over those of a file or folder, by name
 	Root          string `env:"RUNTIME_ROOT" envDefault:"/srv/runtime_data/current"` // folder above the rules, without RULES
 	Subdirectory  string `env:"RUNTIME_SUBDIRECTORY"`                                // folder in RUNTIME_ROOT
 	AppDirectory  string `env:"RUNTIME_APPDIRECTORY" envDefault:"config"`            // folder of the rules below that

@@ -185,6 +185,7 @@ func (c *Config) validateRest(p *problems) {
 		p.unless(headerName.MatchString(h[1]), h[0], h[1], "the name of a header")
 	}
 	c.Metrics.validate(p)
+	c.Rules.validate(p, c.Redis.URL != "")
 	c.Admin.validate(p)
 }
 

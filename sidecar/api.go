@@ -12,6 +12,7 @@ import (
 	"github.com/spillway-mesh/spillway/extauthz"
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/rlsvc"
+	"github.com/spillway-mesh/spillway/rules"
 )
 
 // api makes what the debug port serves under /v1.
@@ -51,7 +52,7 @@ func (s *Sidecar) parseHTTP(r *admin.HTTPRequest) *descriptors.Request {
 func (s *Sidecar) rulesNow() admin.InUse {
 	now := admin.InUse{XDS: s.xdsView()}
 	if in := s.inUse.Load(); in != nil {
-		now.Hash, now.Loaded = in.hash, in.at
+		now.Hash, now.Loaded, now.Published = in.hash, in.at, in.published
 	}
 	return now
 }
@@ -98,6 +99,7 @@ func (s *Sidecar) card() admin.SidecarView {
 
 // rulesInUse is which rules are in use, and since when.
 type rulesInUse struct {
-	hash string
-	at   time.Time
+	hash      string
+	at        time.Time
+	published []rules.Merged
 }

@@ -80,7 +80,11 @@ func (s *Sidecar) unready() string {
 // publish takes a load of the rules: all of it, or nothing. The last good rules of the other origin stay as they are.
 func (s *Sidecar) publish(from origin, load rules.Load) {
 	s.logProblems(load.Problems)
-	s.loads.refused[from].Store(load.Rejected())
+	for _, d := range load.Refused {
+		s.telemetry.PublishedRefused()
+		s.loadLog.Error("published rules refused", "domain", d.Domain, "version", d.Version, "hash", d.Hash, "instead", "the ones before stay")
+	}
+	s.loads.refused[from].Store(load.Rejected() || len(load.Refused) > 0)
 	if load.Rejected() {
 		s.telemetry.LoadFailed()
 		s.refused(from, load)
@@ -92,7 +96,7 @@ func (s *Sidecar) publish(from origin, load rules.Load) {
 	set, hash := s.join()
 	s.observer.Use(set)
 	s.engine.Use(set)
-	s.inUse.Store(&rulesInUse{hash, time.Now().UTC()})
+	s.inUse.Store(&rulesInUse{hash, time.Now().UTC(), s.loads.last[fromFiles].Published})
 	s.forget()
 	s.serves(set.Domains())
 	before := s.complete()

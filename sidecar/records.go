@@ -16,16 +16,11 @@ import (
 
 // The topics of what sidecars tell each other.
 const (
-	topicRecord  = "record"  // the record of a key has changed
+	topicRecord  = peers.TopicRecord
 	topicCounter = "counter" // the counters of some keys were changed by an operator
 	topicTop     = "top"     // what the sketches hold
+	topicRules   = peers.TopicRules
 )
-
-// changedRecord is news about a record.
-type changedRecord struct {
-	Key   string `json:"key"`
-	Class string `json:"class"`
-}
 
 // openRecords makes the book of records, in Redis or, where shared is nil, in this process.
 func (s *Sidecar) openRecords(shared *store.Redis) {
@@ -39,7 +34,7 @@ func (s *Sidecar) openRecords(shared *store.Redis) {
 	cfg.Key = func(id *records.Identity) string { return keys.RecordKey(id.Domain, id.Kind.String(), id.Text()) }
 	cfg.Index = keys.Shared("index")
 	cfg.Publish = func(ctx context.Context, key, class string) error {
-		return s.peers.Tell(ctx, topicRecord, changedRecord{key, class})
+		return s.peers.Tell(ctx, topicRecord, peers.ChangedRecord{Key: key, Class: class})
 	}
 	s.records = records.New(cfg)
 	s.telemetry.Records(s.records.Stats)
@@ -60,8 +55,8 @@ func (s *Sidecar) openPeers(shared *store.Redis) {
 	s.peers = peers.New(peers.Config{
 		Fleet: shared.Fleet(), Channel: keys.Shared("news"), Cards: keys.Shared("cards"),
 		Answers: func(question string) string { return keys.Shared("answers:" + question) },
-		Card:    func() any { return s.card() }, Gap: s.records.Outdate, Reply: s.reply,
-		Topics: map[string]func([]byte){topicRecord: s.hearRecord, topicCounter: func(body []byte) {
+		Card:    func() any { return s.card() }, Gap: func() { s.records.Outdate(); s.files.Look() }, Reply: s.reply,
+		Topics: map[string]func([]byte){topicRecord: s.hearRecord, topicRules: func([]byte) { s.files.Look() }, topicCounter: func(body []byte) {
 			var changed []string
 			if json.Unmarshal(body, &changed) == nil {
 				shared.Drop(changed)
@@ -75,7 +70,7 @@ func (s *Sidecar) openPeers(shared *store.Redis) {
 
 // hearRecord takes in that a record has changed.
 func (s *Sidecar) hearRecord(body []byte) {
-	var changed changedRecord
+	var changed peers.ChangedRecord
 	if json.Unmarshal(body, &changed) == nil {
 		s.records.Forget(changed.Key, changed.Class)
 	}
@@ -99,6 +94,9 @@ func (s *Sidecar) forgetCounters(ctx context.Context, keys []string) error {
 
 // prepareRecord is a record in the terms of the rules. A limit that cannot be read is left out: it was checked before it was written.
 func prepareRecord(id *records.Identity, r *records.Record) any {
+	if id.Kind == records.Secret {
+		return prepareKey(r)
+	}
 	d := &descriptors.Record{Kind: id.Kind.String(), Name: id.Text(), Tier: r.Tier}
 	if r.Block != nil {
 		d.Blocked, d.Lifted, d.Reason, d.Until = !r.Block.Lifted, r.Block.Lifted, r.Block.Reason, r.Block.Until
@@ -116,8 +114,22 @@ func limitOf(l records.Limit) (descriptors.Limit, error) {
 	if l.Unlimited {
 		return descriptors.Limit{Unlimited: true, Limit: limit.Limit{Name: l.Name}}, nil
 	}
+	if l.Month {
+		return monthly(l)
+	}
 	algorithm, _ := limit.ParseAlgorithm(l.Algorithm) // an unknown one does not pass the check
 	one := descriptors.Limit{Limit: limit.Limit{Name: l.Name, Count: l.Count, Window: l.Per, Burst: l.Burst, Algorithm: algorithm}}
+	err := one.Validate()
+	if err != nil {
+		return one, fmt.Errorf("limit of a record: %w", err)
+	}
+	return one, nil
+}
+
+// monthly is a limit of a record whose windows are the months of a calendar.
+func monthly(l records.Limit) (descriptors.Limit, error) {
+	one := descriptors.Limit{Limit: limit.Limit{Name: l.Name, Count: l.Count, Algorithm: limit.FixedWindow}, CalendarUnit: descriptors.CalendarMonth}
+	one.Window = one.CalendarUnit.Length()
 	err := one.Validate()
 	if err != nil {
 		return one, fmt.Errorf("limit of a record: %w", err)

@@ -71,6 +71,11 @@ func caller(ctx context.Context) string {
 	return p.Addr.String()
 }
 
+// RedisServers returns where the main Redis of the settings is, for another program that shares it with sidecars.
+func RedisServers(cfg *settings.Config, log *slog.Logger) (fleet.Servers, error) {
+	return serversOf(cfg.Redises()[0], cfg.RedisTLS, log, func(string) {})
+}
+
 // serversOf returns where the servers of a store are, in the terms of package fleet. hide gets each password that is read from a file.
 func serversOf(r settings.NamedRedis, secure settings.RedisTLS, log *slog.Logger, hide func(secret string)) (fleet.Servers, error) {
 	t, err := r.Target()

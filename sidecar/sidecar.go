@@ -191,7 +191,7 @@ func (s *Sidecar) openStore(counter engine.Counter) error {
 	s.engine = engine.New(cfg)
 	s.defers("engine", s.engine.Close)
 	s.telemetry.Engine(s.engine.Stats)
-	err := s.openRules()
+	err := s.openRules(shared)
 	if err != nil {
 		return err
 	}
@@ -201,13 +201,16 @@ func (s *Sidecar) openStore(counter engine.Counter) error {
 
 // openRules makes the sources of the rules, and the key sets that the rules' resolvers share. Beside a management server files are read
 // only where RULES names them: the reference server reads none there, and its deployments leave RUNTIME_ROOT set.
-func (s *Sidecar) openRules() error {
+func (s *Sidecar) openRules(shared *store.Redis) error {
 	s.keys = identity.NewKeySets(identity.KeySetsConfig{OnRefresh: s.observer.KeysLoaded, Bytes: s.budget.tokens})
 	s.defers("key sets", func() error { s.keys.Close(); return nil })
 	s.telemetry.Identity(s.keys.Stats)
 	cfg := filesConfig(&s.cfg)
-	cfg.Compile.Identity = func(_ string, of *identity.Config) *identity.Resolver {
-		return identity.New(*of, s.keys, identity.Options{})
+	cfg.Compile.Identity = func(domain string, of *identity.Config) *identity.Resolver {
+		return identity.New(*of, s.keys, identity.Options{Keys: s.keysOf(domain)})
+	}
+	if _, published := s.cfg.Rules.Sources(); published && shared != nil {
+		cfg.Published = s.readPublished(shared)
 	}
 	if !s.cfg.Rules.FromXDS() || cfg.Path != "" {
 		s.files = rules.NewFiles(cfg)
@@ -217,8 +220,13 @@ func (s *Sidecar) openRules() error {
 
 // filesConfig is where the rules are, in the terms of package rules.
 func filesConfig(c *settings.Config) rules.FilesConfig {
+	path, published := c.Rules.Sources()
+	root := c.Rules.Root
+	if published {
+		root = ""
+	}
 	return rules.FilesConfig{
-		Path: c.Rules.Path, RuntimeRoot: c.Rules.Root, RuntimeSubdirectory: c.Rules.Subdirectory, RuntimeAppDirectory: c.Rules.AppDirectory,
+		Path: path, RuntimeRoot: root, RuntimeSubdirectory: c.Rules.Subdirectory, RuntimeAppDirectory: c.Rules.AppDirectory,
 		IgnoreDotFiles: c.Rules.IgnoreDots, WatchRoot: c.Rules.WatchRoot, MergeDomains: c.Rules.Merge,
 		SpareDenied: c.Rules.SpareDenied,
 		Compile:     descriptors.Options{KeyPrefix: c.Store.KeyPrefix, KeySecret: []byte(c.Store.KeySecret)},

@@ -36,6 +36,7 @@ type Telemetry struct {
 	degraded, overAdmitted, requests     *prometheus.CounterVec
 	errors, storeErrors, storeCalls      *words
 	excess                               *words
+	publishedRefused                     prometheus.Counter
 	latency                              *prometheus.HistogramVec
 	storeLatency                         prometheus.Histogram
 	generation, lastLoad, lastGood       prometheus.Gauge
@@ -86,6 +87,7 @@ func (t *Telemetry) own(version string) {
 	t.rules.known = map[ruleLabels]*Rule{}
 	t.rules.desc = prometheus.NewDesc(p+"decisions_total", "Requests decided, by outcome and by the rule that had the last word.", []string{"domain", "rule", "scope", "outcome"}, nil)
 	t.register.MustRegister(&t.rules)
+	t.publishedRefused = t.counter(p+"published_rules_refused_total", "Published documents of rules that do not compile; the ones before them stay.")
 	t.panics = t.counter(p+"panics_total", "Panics that were recovered and answered.")
 	t.badOverrides = t.counter(p+"bad_overrides_total", "Overrides in descriptors that could not be read and were ignored.")
 	t.excess = t.words(p+"excess_requests_total", "Requests refused because they bring more than one may: bytes, descriptors, memory beside other large ones, a long path that servers read in many ways, or charges that are made all or none.", "reason")
@@ -190,6 +192,9 @@ func (t *Telemetry) LoadFailed() {
 	t.loadErrors.Inc()
 	t.lastLoad.Set(0)
 }
+
+// PublishedRefused counts a published document of rules that does not compile.
+func (t *Telemetry) PublishedRefused() { t.publishedRefused.Inc() }
 
 // Panicked counts a panic that was recovered.
 func (t *Telemetry) Panicked() {

@@ -32,6 +32,19 @@ const (
 
 // ask sends a request to the sidecar, and returns its answer.
 func ask(cmd *cobra.Command, method, path string, body any, params url.Values) (json.RawMessage, error) {
+	request, err := requestOf(cmd, method, path, body, params)
+	if err != nil {
+		return nil, err
+	}
+	transport, err := transportOf(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return send(&http.Client{Timeout: askWithin, Transport: transport}, request)
+}
+
+// requestOf makes a request to the server that the flags name.
+func requestOf(cmd *cobra.Command, method, path string, body any, params url.Values) (*http.Request, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
@@ -55,11 +68,7 @@ func ask(cmd *cobra.Command, method, path string, body any, params url.Values) (
 		}
 		request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
 	}
-	transport, err := transportOf(cmd)
-	if err != nil {
-		return nil, err
-	}
-	return send(&http.Client{Timeout: askWithin, Transport: transport}, request)
+	return request, nil
 }
 
 // send returns the answer as a document. A problem is an error with its detail.
@@ -74,7 +83,7 @@ func send(client *http.Client, request *http.Request) (json.RawMessage, error) {
 	if err != nil {
 		return nil, &unreachable{fmt.Errorf("%s answers %s, which is no JSON: is it the debug port of a sidecar?", request.URL.Host, answer.Status)}
 	}
-	if answer.StatusCode == http.StatusOK {
+	if answer.StatusCode == http.StatusOK || answer.StatusCode == http.StatusCreated {
 		return document, nil
 	}
 	var wrong admin.Problem

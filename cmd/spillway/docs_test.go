@@ -28,6 +28,9 @@ func TestReferenceOfTheCommand(t *testing.T) {
 	for _, cmd := range root.Commands() {
 		if cmd.Name() != "completion" && cmd.Name() != "help" {
 			describe(&want, cmd)
+			for _, below := range cmd.Commands() {
+				describe(&want, below)
+			}
 		}
 	}
 	if *update {

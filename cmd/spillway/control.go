@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/spillway-mesh/spillway/control"
+	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar"
+)
+
+func newControl() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "control", Short: "Serve the control plane: rules, tiers, users and API keys in PostgreSQL, put into Redis for sidecars",
+		Example: "  CONTROL_DATABASE_URL=postgres://spillway@db/spillway REDIS_URL=redis:6379 spillway control --migrate", Args: cobra.NoArgs,
+		Long: `Serve the API of the control plane, and put what its database holds into Redis, where sidecars with RULES=redis: take it. Of several
+controls one does so; the others wait, and serve the API. Its settings are variables of the environment: docs/environment.md lists them.
+docs/control.md explains the API.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return serveControl(cmd) },
+	}
+	cmd.Flags().Bool("migrate", false, "bring the schema of the database to what this program needs, first")
+	cmd.Flags().Bool("migrate-only", false, "bring the schema of the database to what this program needs, and end")
+	cmd.AddCommand(newControlToken(), newControlPublish(), newControlExport())
+	return cmd
+}
+
+// serveControl runs until a signal.
+func serveControl(cmd *cobra.Command) error {
+	own, shared, err := settings.ControlFromEnvironment(os.Environ())
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(cmd.OutOrStdout(), nil))
+	cfg := control.Config{DatabaseURL: own.Database, Listen: own.Listen, Cert: own.Cert, Key: own.Key, KeyPrefix: shared.Store.KeyPrefix, KeySecret: shared.Store.KeySecret, Log: log}
+	cfg.Redis, err = sidecar.RedisServers(&shared, log)
+	if err != nil {
+		return err
+	}
+	if own.Tokens != "" {
+		cfg.Tokens, err = control.ReadTokens(own.Tokens)
+		if err != nil {
+			return err
+		}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return runControl(ctx, cmd, cfg)
+}
+
+func runControl(ctx context.Context, cmd *cobra.Command, cfg control.Config) error {
+	c, err := control.New(cfg)
+	if err != nil {
+		return err
+	}
+	migrate, _ := cmd.Flags().GetBool("migrate")
+	only, _ := cmd.Flags().GetBool("migrate-only")
+	if migrate || only {
+		version, err := c.Migrate(ctx)
+		if err != nil {
+			return errors.Join(err, c.Close())
+		}
+		cfg.Log.Info("the schema of the database is up to date", "version", version)
+	}
+	if only {
+		return c.Close()
+	}
+	return errors.Join(c.Run(ctx), c.Close())
+}
+
+func newControlToken() *cobra.Command {
+	return &cobra.Command{
+		Use: "token ROLE NAME", Short: "Make a token for the API of the control plane", Example: "  spillway control token admin alice", Args: cobra.ExactArgs(2),
+		Long: `Make a token. The first line is the token, which is shown this once. The second is the line for CONTROL_TOKEN_FILE, which holds its
+SHA-256 alone. The roles are viewer, operator (users, API keys and blocks) and admin (tiers and rules, too).`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			secret, line, err := control.NewToken(args[0], args[1])
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s\n%s\n", secret, line)
+			return nil
+		},
+	}
+}

@@ -1,0 +1,106 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/fleet"
+)
+
+// Config sets up a Control. All fields but Tokens and the certificate are required.
+type Config struct {
+	DatabaseURL string
+	Listen      string // host:port
+	Tokens      []Token
+	Cert, Key   string // files of a certificate and its key; empty: no TLS
+	Redis       fleet.Servers
+	KeyPrefix   string // of the keys in Redis, as the sidecars have it
+	KeySecret   string // of the keys in Redis, as the sidecars have it
+	Log         *slog.Logger
+}
+
+// Control is the control plane's server. Make one with New.
+type Control struct {
+	cfg       Config
+	database  *Database
+	fleet     *fleet.Fleet
+	publisher *Publisher
+	socket    net.Listener
+}
+
+// New opens the port. It waits neither for PostgreSQL nor for Redis.
+func New(cfg Config) (*Control, error) {
+	database, err := OpenDatabase(cfg.DatabaseURL)
+	if err != nil {
+		return nil, err
+	}
+	socket, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		database.Close()
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	servers := fleet.New(fleet.Config{Servers: cfg.Redis, Bounds: fleet.Bounds{Silence: time.Second, Patience: redisWithin}})
+	publisher := NewPublisher(PublisherConfig{Database: database, Fleet: servers, Keys: descriptors.NewRecordKeys(cfg.KeyPrefix, []byte(cfg.KeySecret)), Log: cfg.Log})
+	return &Control{cfg, database, servers, publisher, socket}, nil
+}
+
+// Address is where it listens.
+func (c *Control) Address() string { return c.socket.Addr().String() }
+
+// Migrate brings the schema of the database to what this program needs.
+func (c *Control) Migrate(ctx context.Context) (int64, error) { return c.database.Migrate(ctx, 0) }
+
+// Run serves and publishes until ctx ends. It may be called once.
+func (c *Control) Run(ctx context.Context) error {
+	api := &API{Database: c.database, Publisher: c.publisher, Tokens: c.cfg.Tokens, Log: c.cfg.Log}
+	server := admin.Server(api.Handler(), 2*apiWithin)
+	publishing, stop := context.WithCancel(ctx)
+	defer stop()
+	var done sync.WaitGroup
+	done.Go(func() { c.publisher.Run(publishing) })
+	defer done.Wait()
+	defer stop()
+	broke := make(chan error, 1)
+	go func() { broke <- c.serve(server) }()
+	c.cfg.Log.Info("listening", "control", c.Address())
+	select {
+	case <-ctx.Done():
+	case err := <-broke:
+		return err
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = server.Shutdown(last) // what takes longer is cut off
+	return nil
+}
+
+// serve serves until the server is shut down.
+func (c *Control) serve(server *http.Server) error {
+	var err error
+	if c.cfg.Cert != "" {
+		err = server.ServeTLS(c.socket, c.cfg.Cert, c.cfg.Key)
+	} else {
+		err = server.Serve(c.socket)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve: %w", err)
+}
+
+// Close gives everything back.
+func (c *Control) Close() error {
+	err := c.publisher.Close()
+	c.fleet.Close()
+	c.database.Close()
+	_ = c.socket.Close() // the server may have closed it
+	return err
+}

@@ -1,0 +1,194 @@
+// Package control is the control plane: rules, tiers, users, API keys and blocks in PostgreSQL, with who changed what and when. One
+// control of several leads: it puts all of this into Redis, where sidecars take it from. Sidecars never ask PostgreSQL or a control.
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+
+	"github.com/spillway-mesh/spillway/control/migrations"
+)
+
+const (
+	connectWithin   = 3 * time.Second  // to a PostgreSQL that is away, so that callers hear of it soon
+	statementWithin = 10 * time.Second // of one statement
+)
+
+// Database is the PostgreSQL of the control plane. It is safe for concurrent use.
+type Database struct{ pool *pgxpool.Pool }
+
+// OpenDatabase makes a Database. It does not wait for PostgreSQL to be there; it fails where the URL cannot be read.
+func OpenDatabase(url string) (*Database, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, errors.New("the URL of the database cannot be read: write postgres://user:password@host:port/name") // pgx would show the password
+	}
+	cfg.ConnConfig.ConnectTimeout = connectWithin
+	cfg.ConnConfig.RuntimeParams["application_name"] = "spillway control"
+	cfg.ConnConfig.RuntimeParams["statement_timeout"] = fmt.Sprint(statementWithin.Milliseconds())
+	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	return &Database{pool}, nil
+}
+
+// Close ends all connections.
+func (d *Database) Close() { d.pool.Close() }
+
+// Migrate brings the schema to the newest version, or to the version to where it is above 0, and returns the version that it is at.
+// Several controls may do so at the same time.
+func (d *Database) Migrate(ctx context.Context, to int64) (int64, error) {
+	locker, err := lock.NewPostgresSessionLocker()
+	if err != nil {
+		return 0, err
+	}
+	db := stdlib.OpenDBFromPool(d.pool)
+	defer db.Close()
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, migrations.Files, goose.WithSessionLocker(locker))
+	if err != nil {
+		return 0, fmt.Errorf("read the migrations: %w", err)
+	}
+	if to > 0 {
+		_, err = provider.UpTo(ctx, to)
+	} else {
+		_, err = provider.Up(ctx)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("migrate the database: %w", err)
+	}
+	return provider.GetDBVersion(ctx)
+}
+
+// schemaVersion is the version of the schema that this program needs.
+func schemaVersion() (int64, error) {
+	entries, err := migrations.Files.ReadDir(".")
+	return int64(len(entries)), err
+}
+
+// errBehind means that the schema is not the one that this program needs.
+var errBehind = errors.New("the schema of the database is not that of this program: start one control with --migrate")
+
+// checkSchema fails where the schema is older or newer than this program needs.
+func (d *Database) checkSchema(ctx context.Context) error {
+	want, err := schemaVersion()
+	if err != nil {
+		return err
+	}
+	var have int64
+	err = d.pool.QueryRow(ctx, `SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`).Scan(&have)
+	var wrong *pgconn.PgError
+	if errors.As(err, &wrong) && wrong.Code == "42P01" { // there is no such table
+		return errBehind
+	}
+	if err != nil {
+		return fmt.Errorf("ask the database: %w", err)
+	}
+	if have != want {
+		return fmt.Errorf("%w (it is at %d, and %d is needed)", errBehind, have, want)
+	}
+	return nil
+}
+
+// Subject is what a change is about.
+type Subject struct{ Domain, Kind, Name string }
+
+// Actor is who makes a change.
+type Actor struct{ Name, Address string }
+
+// change runs a change in one transaction, and adds a line about it to the audit. The change returns what was before and what is after,
+// nil for nothing.
+func (d *Database) change(ctx context.Context, who Actor, action string, about Subject, f func(pgx.Tx) (before, after any, err error)) error {
+	return pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
+		before, after, err := f(tx)
+		if err != nil {
+			return err
+		}
+		texts := [2]*string{}
+		for i, value := range []any{before, after} {
+			text, err := json.Marshal(value)
+			if err != nil {
+				return err
+			}
+			if string(text) != "null" {
+				words := string(text)
+				texts[i] = &words
+			}
+		}
+		_, err = tx.Exec(ctx, `INSERT INTO audit (who, address, action, domain, kind, name, before, after) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+			who.Name, who.Address, action, about.Domain, about.Kind, about.Name, texts[0], texts[1])
+		return err
+	})
+}
+
+// errNotFound means that there is no such row.
+var errNotFound = errors.New("not found")
+
+// conflict is the error of a change of what another has changed meanwhile.
+type conflict struct{ have int64 }
+
+// Error says which revision there is.
+func (c *conflict) Error() string {
+	if c.have == 0 {
+		return "it does not exist: leave if-match out, or send if-none-match: *"
+	}
+	return fmt.Sprintf("it is at revision %d: read it again, and send that revision in if-match", c.have)
+}
+
+// Condition is what a caller knows of what it changes: the headers if-match and if-none-match.
+type Condition struct {
+	Revision int64 // that there has to be; 0: any
+	Any      bool  // there has to be one, at whatever revision
+	Absent   bool  // there must be none
+}
+
+// errUnconditional means that a change of something that exists came without a condition.
+var errUnconditional = errors.New("it exists: send the revision that you have read in if-match, or if-match: *")
+
+// check reports whether a change may be made to what is at that revision, 0 for nothing.
+func (c Condition) check(have int64) error {
+	switch {
+	case c.Absent && have != 0, c.Revision != 0 && c.Revision != have, c.Any && have == 0:
+		return &conflict{have}
+	case have != 0 && c == Condition{}:
+		return errUnconditional
+	}
+	return nil
+}
+
+// one reads one row into a T, or returns nil.
+func one[T any](ctx context.Context, q querier, sql string, args ...any) (*T, error) {
+	rows, err := q.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[T])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return found, err
+}
+
+// many reads rows.
+func many[T any](ctx context.Context, q querier, sql string, args ...any) ([]T, error) {
+	rows, err := q.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByName[T])
+}
+
+// querier is a pool or a transaction.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}

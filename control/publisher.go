@@ -1,0 +1,258 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/fleet"
+	"github.com/spillway-mesh/spillway/peers"
+	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/rules"
+)
+
+const (
+	leaderLock  = 7_269_310_517_334_085 // number of the advisory lock that the leader holds
+	lookEvery   = time.Second           // for the lock, for what a lost notification would have said, and for a flushed Redis
+	walkEvery   = 30 * time.Second      // from the end of one repair walk to the next
+	walkPage    = 2000                  // rows of one step of a walk
+	feedPage    = 1000                  // rows of the outbox that are done together
+	keepOutbox  = 7 * 24 * time.Hour    // rows that are done
+	redisWithin = 5 * time.Second       // for one call
+	maxMarks    = 1 << 16               // keys that are tried for a mark on each server
+)
+
+// PublisherConfig sets up a Publisher. All fields are required.
+type PublisherConfig struct {
+	Database *Database
+	Fleet    *fleet.Fleet
+	Keys     descriptors.RecordKeys
+	Log      *slog.Logger
+}
+
+// Publisher puts what the database has into Redis, while it leads. Of several, one leads.
+type Publisher struct {
+	cfg     PublisherConfig
+	book    *records.Book
+	leads   atomic.Bool
+	mended  atomic.Int64 // records and documents that were not what they had to be
+	walked  atomic.Int64 // when the last whole walk ended, in ms since the epoch
+	problem atomic.Pointer[string]
+}
+
+// NewPublisher makes a Publisher that does nothing yet.
+func NewPublisher(cfg PublisherConfig) *Publisher {
+	p := &Publisher{cfg: cfg}
+	news := cfg.Keys.Shared("news")
+	p.book = records.New(records.Config{
+		Fleet: cfg.Fleet, Index: cfg.Keys.Shared("index"), Patience: redisWithin,
+		Key: func(id *records.Identity) string { return cfg.Keys.RecordKey(id.Domain, id.Kind.String(), id.Text()) },
+		Publish: func(ctx context.Context, key, class string) error {
+			return peers.Announce(ctx, cfg.Fleet, news, peers.TopicRecord, peers.ChangedRecord{Key: key, Class: class})
+		},
+	})
+	return p
+}
+
+// Close ends what runs beside Run.
+func (p *Publisher) Close() error { return p.book.Close() }
+
+// Run leads, or waits until it may, until ctx ends.
+func (p *Publisher) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := p.term(ctx)
+		if p.leads.Swap(false) {
+			p.cfg.Log.Warn("this control leads no longer", "error", err)
+		}
+		if err != nil && ctx.Err() == nil {
+			p.note(err)
+		}
+		pause(ctx, lookEvery)
+	}
+}
+
+// note keeps why the publisher cannot work now, for the status, and logs it.
+func (p *Publisher) note(err error) {
+	text := err.Error()
+	before := p.problem.Swap(&text)
+	if before == nil || *before != text {
+		p.cfg.Log.Warn("publish: "+text, "instead", "sidecars go on with what they have")
+	}
+}
+
+// pause waits.
+func pause(ctx context.Context, length time.Duration) {
+	timer := time.NewTimer(length)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// term is one time of leading: from getting the lock until the connection that holds it is lost. It returns nil where another leads.
+func (p *Publisher) term(ctx context.Context) error {
+	err := p.cfg.Database.checkSchema(ctx)
+	if err != nil {
+		return err
+	}
+	conn, err := pgx.ConnectConfig(ctx, p.cfg.Database.pool.Config().ConnConfig)
+	if err != nil {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // the lock goes with the connection
+	var mine bool
+	err = conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, leaderLock).Scan(&mine)
+	if err != nil || !mine {
+		return err
+	}
+	_, err = conn.Exec(ctx, `LISTEN spillway`) // before the first walk, so that no change is missed
+	if err != nil {
+		return fmt.Errorf("listen for changes: %w", err)
+	}
+	p.leads.Store(true)
+	p.cfg.Log.Info("this control leads")
+	return p.lead(ctx, conn)
+}
+
+// lead keeps Redis up to date until the connection is lost.
+func (p *Publisher) lead(ctx context.Context, conn *pgx.Conn) error {
+	var walked time.Time
+	for ctx.Err() == nil {
+		err := p.step(ctx, &walked)
+		if err == nil {
+			p.problem.Store(nil)
+		} else {
+			p.note(err)
+		}
+		err = await(ctx, conn)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// await waits for a change of the database, or a second, and finds out whether the connection still holds.
+func await(ctx context.Context, conn *pgx.Conn) error {
+	wait, cancel := context.WithTimeout(ctx, lookEvery)
+	defer cancel()
+	_, err := conn.WaitForNotification(wait)
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil || !errors.Is(wait.Err(), context.DeadlineExceeded) {
+		return err
+	}
+	alive, stop := context.WithTimeout(ctx, 2*lookEvery)
+	defer stop()
+	return conn.Ping(alive)
+}
+
+// step does what there is to do: the changes, and a whole walk where one is due or a server of Redis has lost its mark.
+func (p *Publisher) step(ctx context.Context, walked *time.Time) error {
+	whole, err := p.unmarked(ctx)
+	if err != nil {
+		return err
+	}
+	if whole || time.Since(*walked) >= walkEvery {
+		err = p.walk(ctx)
+		if err == nil {
+			err = p.mark(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		*walked = time.Now()
+		p.walked.Store(walked.UnixMilli())
+	}
+	return p.feed(ctx)
+}
+
+// marks are keys of which each server of Redis has one. A server without its mark was emptied.
+func (p *Publisher) marks() []string {
+	missing := map[*fleet.Node]bool{}
+	for _, n := range p.cfg.Fleet.Nodes() {
+		missing[n] = true
+	}
+	var all []string
+	for i := 0; len(missing) > 0 && i < maxMarks; i++ {
+		key := p.cfg.Keys.RecordKey("sidecars", "mark", strconv.Itoa(i))
+		n, _ := p.cfg.Fleet.Place(key)
+		if missing[n] {
+			delete(missing, n)
+			all = append(all, key)
+		}
+	}
+	return all
+}
+
+// unmarked reports whether a server has lost its mark.
+func (p *Publisher) unmarked(context.Context) (bool, error) {
+	for _, key := range p.marks() {
+		n, _ := p.cfg.Fleet.Place(key)
+		reply, err := n.Ask(redisWithin, key, "EXISTS", key)
+		if err != nil {
+			return false, fmt.Errorf("ask Redis: %w", err)
+		}
+		if string(reply.Data) != "1" {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// mark gives each server its mark.
+func (p *Publisher) mark(context.Context) error {
+	for _, key := range p.marks() {
+		n, _ := p.cfg.Fleet.Place(key)
+		_, err := n.Ask(redisWithin, key, "SET", key, "1")
+		if err != nil {
+			return fmt.Errorf("mark a server of Redis: %w", err)
+		}
+	}
+	return nil
+}
+
+// publish makes the documents in Redis those of the database, and tells the sidecars where one was not.
+func (p *Publisher) publish(ctx context.Context) error {
+	wanted, err := p.cfg.Database.documents(ctx)
+	if err != nil {
+		return fmt.Errorf("read the published rules: %w", err)
+	}
+	key := p.cfg.Keys.Shared(rules.PublishedKey)
+	n, _ := p.cfg.Fleet.Place(key)
+	reply, err := n.Ask(redisWithin, key, "HGETALL", key)
+	if err != nil {
+		return fmt.Errorf("read what is published in Redis: %w", err)
+	}
+	have := map[string]string{}
+	items := reply.Items()
+	for i := 0; i+1 < len(items); i += 2 {
+		have[string(items[i].Data)] = string(items[i+1].Data)
+	}
+	changed := false
+	for domain, text := range wanted {
+		if have[domain] == text {
+			continue
+		}
+		_, err = n.Ask(redisWithin, key, "HSET", key, domain, text)
+		if err != nil {
+			return fmt.Errorf("publish the rules of the domain %q: %w", domain, err)
+		}
+		changed = true
+		p.mended.Add(1)
+		p.cfg.Log.Info("published rules", "domain", domain)
+	}
+	if !changed {
+		return nil
+	}
+	return peers.Announce(ctx, p.cfg.Fleet, p.cfg.Keys.Shared("news"), peers.TopicRules, struct{}{})
+}

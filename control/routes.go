@@ -1,0 +1,234 @@
+package control
+
+import (
+	"math"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/rulediff"
+	"github.com/spillway-mesh/spillway/rules"
+)
+
+// route is one operation. The OpenAPI document is made of these, and of the types that they take and answer.
+type route struct {
+	method, path string
+	role         Role
+	serve        func(*API, *call) (any, error)
+	summary      string
+	takes        any      // body; nil: none
+	answers      any      // nil: nothing
+	params       []string // of the query
+	locks        bool     // takes if-match
+	made         bool     // may answer 201
+}
+
+var routes []route
+
+// init breaks the circle of routes, which the document is made of, and of the route that answers with the document.
+func init() {
+	const d = "/v1/domains/{domain}"
+	routes = []route{
+		{method: "GET", path: "/v1/openapi.json", role: Viewer, serve: (*API).openapi, summary: "This document.", answers: map[string]any{}},
+		{method: "GET", path: "/v1/status", role: Viewer, serve: (*API).status, summary: "Whether this control leads, and what is left to do.", answers: Status{}},
+		{method: "GET", path: "/v1/domains", role: Viewer, serve: (*API).domains, summary: "What is in force in each domain.", answers: PublicationList{}},
+		{method: "GET", path: d + "/versions", role: Viewer, serve: (*API).versions, summary: "Versions of the rules, the newest first.", answers: VersionList{}, params: []string{"before", "limit"}},
+		{method: "POST", path: d + "/versions", role: Admin, serve: (*API).addVersion, summary: "Check a rule file, keep it as a version and, unless told otherwise, publish it.", takes: VersionRequest{}, answers: VersionAdded{}, locks: true, made: true},
+		{method: "GET", path: d + "/versions/{version}", role: Viewer, serve: (*API).version, summary: "A version with its text.", answers: VersionText{}},
+		{method: "GET", path: d + "/published", role: Viewer, serve: (*API).published, summary: "What is in force.", answers: Publication{}},
+		{method: "PUT", path: d + "/published", role: Admin, serve: (*API).publish, summary: "Publish a version; an old one is a roll back.", takes: PublishRequest{}, answers: Publication{}, locks: true},
+		{method: "GET", path: d + "/diff", role: Viewer, serve: (*API).diff, summary: "What a change from one version to another means.", answers: rulediff.Diff{}, params: []string{"from", "to"}},
+		{method: "GET", path: d + "/tiers", role: Viewer, serve: (*API).tiers, summary: "Tiers.", answers: TierList{}},
+		{method: "GET", path: d + "/tiers/{name}", role: Viewer, serve: (*API).tier, summary: "A tier.", answers: Tier{}},
+		{method: "PUT", path: d + "/tiers/{name}", role: Admin, serve: (*API).setTier, summary: "Make a tier what it shall be.", takes: TierRequest{}, answers: Tier{}, locks: true, made: true},
+		{method: "DELETE", path: d + "/tiers/{name}", role: Admin, serve: (*API).deleteTier, summary: "Remove a tier that is not in use.", locks: true},
+		{method: "GET", path: d + "/users", role: Viewer, serve: (*API).users, summary: "Users, by name.", answers: UserList{}, params: []string{"after", "tier", "limit"}},
+		{method: "GET", path: d + "/users/{name}", role: Viewer, serve: (*API).user, summary: "A user.", answers: User{}},
+		{method: "PUT", path: d + "/users/{name}", role: Operator, serve: (*API).setUser, summary: "Make a user what it shall be.", takes: UserRequest{}, answers: User{}, locks: true, made: true},
+		{method: "DELETE", path: d + "/users/{name}", role: Operator, serve: (*API).deleteUser, summary: "Remove a user without API keys.", locks: true},
+		{method: "GET", path: d + "/keys", role: Viewer, serve: (*API).keys, summary: "API keys, by id.", answers: KeyList{}, params: []string{"after", "user", "limit"}},
+		{method: "POST", path: d + "/keys", role: Operator, serve: (*API).addKey, summary: "Make an API key. The answer has its secret, which is shown this once.", takes: KeyRequest{}, answers: NewKey{}, made: true},
+		{method: "GET", path: d + "/keys/{id}", role: Viewer, serve: (*API).key, summary: "An API key.", answers: APIKey{}},
+		{method: "DELETE", path: d + "/keys/{id}", role: Operator, serve: (*API).revokeKey, summary: "Revoke an API key. It stays in the lists.", answers: APIKey{}, locks: true},
+		{method: "GET", path: d + "/blocks", role: Viewer, serve: (*API).blocks, summary: "Blocks in force, by kind and name.", answers: BlockList{}, params: []string{"after_kind", "after", "limit"}},
+		{method: "GET", path: d + "/blocks/{kind}/{name...}", role: Viewer, serve: (*API).block, summary: "The block of an identity.", answers: Block{}},
+		{method: "PUT", path: d + "/blocks/{kind}/{name...}", role: Operator, serve: (*API).setBlock, summary: "Block a user, tenant, ip or api_key.", takes: BlockRequest{}, answers: Block{}, locks: true, made: true},
+		{method: "DELETE", path: d + "/blocks/{kind}/{name...}", role: Operator, serve: (*API).unblock, summary: "End a block.", locks: true},
+		{method: "GET", path: "/v1/audit", role: Viewer, serve: (*API).audit, summary: "Who changed what, the newest first.", answers: AuditList{}, params: []string{"domain", "kind", "name", "before", "limit"}},
+	}
+}
+
+// Status is how a control does.
+type Status struct {
+	Leads    bool      `json:"leads"`
+	Pending  int64     `json:"pending"`            // changes that are not in Redis yet
+	Mended   int64     `json:"mended"`             // records and documents that this control has written
+	WalkedAt time.Time `json:"walked_at,omitzero"` // when this control last compared all of Redis with the database
+	Problem  string    `json:"problem"`            // why it cannot publish now; empty: it can
+}
+
+// status serves GET /v1/status.
+func (a *API) status(c *call) (any, error) {
+	_, err := c.query()
+	if err != nil {
+		return nil, err
+	}
+	s := Status{Leads: a.Publisher.leads.Load(), Mended: a.Publisher.mended.Load()}
+	if at := a.Publisher.walked.Load(); at > 0 {
+		s.WalkedAt = time.UnixMilli(at).UTC()
+	}
+	if problem := a.Publisher.problem.Load(); problem != nil {
+		s.Problem = *problem
+	}
+	err = a.Database.pool.QueryRow(c.ctx, `SELECT count(*) FROM outbox WHERE done_at IS NULL`).Scan(&s.Pending)
+	return s, err
+}
+
+// PublicationList is publications.
+type PublicationList struct {
+	Domains []Publication `json:"domains"`
+}
+
+// VersionList is versions.
+type VersionList struct {
+	Versions []Version `json:"versions"`
+}
+
+// VersionRequest is a rule file.
+type VersionRequest struct {
+	Text    string `json:"text"`
+	Note    string `json:"note,omitempty"`
+	Publish *bool  `json:"publish,omitempty"` // default true
+}
+
+// VersionAdded is a new version, and its publication where it was published.
+type VersionAdded struct {
+	Version     *Version     `json:"version"`
+	Publication *Publication `json:"publication"`
+}
+
+// PublishRequest asks to put a version into force.
+type PublishRequest struct {
+	Version int64  `json:"version"`
+	Note    string `json:"note,omitempty"`
+}
+
+func (a *API) domains(c *call) (any, error) {
+	_, err := c.query()
+	if err != nil {
+		return nil, err
+	}
+	all, err := a.Database.Published(c.ctx, "")
+	return PublicationList{listed(all)}, err
+}
+
+// listed is a list that JSON shows as one, also where it is empty.
+func listed[T any](all []T) []T { return append([]T{}, all...) }
+
+func (a *API) versions(c *call) (any, error) {
+	asked, err := c.query("before", "limit")
+	if err != nil {
+		return nil, err
+	}
+	before, err := number(asked, "before", 0, math.MaxInt64)
+	if err != nil {
+		return nil, err
+	}
+	count, err := number(asked, "limit", pageDefault, pageMost)
+	if err != nil {
+		return nil, err
+	}
+	all, err := a.Database.Versions(c.ctx, c.domain(), before, int(count))
+	return VersionList{listed(all)}, err
+}
+
+func (a *API) addVersion(c *call) (any, error) {
+	var ask VersionRequest
+	err := c.read(&ask)
+	if err != nil {
+		return nil, err
+	}
+	if ask.Text == "" {
+		return nil, admin.NewProblem(http.StatusUnprocessableEntity, "text is missing: send the text of a rule file")
+	}
+	condition, err := c.condition()
+	if err != nil {
+		return nil, err
+	}
+	v, p, err := a.Database.AddVersion(c.ctx, c.who, c.domain(), ask.Text, ask.Note, ask.Publish == nil || *ask.Publish, condition)
+	if err != nil {
+		return nil, err
+	}
+	c.made = true
+	if p != nil {
+		c.etag = p.Publication
+	}
+	return VersionAdded{v, p}, nil
+}
+
+func (a *API) version(c *call) (any, error) {
+	n, err := c.version()
+	if err != nil {
+		return nil, err
+	}
+	return a.Database.VersionOf(c.ctx, c.domain(), n)
+}
+
+func (a *API) published(c *call) (any, error) {
+	all, err := a.Database.Published(c.ctx, c.domain())
+	if err == nil && len(all) == 0 {
+		err = errNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.etag = all[0].Publication
+	return all[0], nil
+}
+
+func (a *API) publish(c *call) (any, error) {
+	var ask PublishRequest
+	err := c.read(&ask)
+	if err != nil {
+		return nil, err
+	}
+	condition, err := c.condition()
+	if err != nil {
+		return nil, err
+	}
+	p, err := a.Database.Publish(c.ctx, c.who, c.domain(), ask.Version, ask.Note, condition)
+	if err != nil {
+		return nil, err
+	}
+	c.etag = p.Publication
+	return p, nil
+}
+
+// diff serves GET …/diff: what a change between two versions means.
+func (a *API) diff(c *call) (any, error) {
+	asked, err := c.query("from", "to")
+	if err != nil {
+		return nil, err
+	}
+	var loads [2]rules.Load
+	for i, name := range []string{"from", "to"} {
+		n, err := number(asked, name, 0, math.MaxInt64)
+		if err == nil && n == 0 {
+			err = admin.NewProblem(http.StatusBadRequest, "%s is missing: give the number of a version", name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		v, err := a.Database.VersionOf(c.ctx, c.domain(), n)
+		if err != nil {
+			return nil, err
+		}
+		loads[i] = rules.CheckPublished(rules.FilesConfig{}, rules.Document{Domain: v.Domain, Version: n, Hash: v.Hash, Text: v.Text})
+		if loads[i].Rejected() {
+			return nil, &Refused{slices.DeleteFunc(loads[i].Problems, func(p descriptors.Problem) bool { return p.Warning })}
+		}
+	}
+	return rulediff.Compare(loads[0], loads[1]), nil
+}

@@ -1,0 +1,104 @@
+package control
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// User is a user of a domain.
+type User struct {
+	Domain        string     `json:"domain"`
+	Name          string     `json:"name"`
+	Tier          *string    `json:"tier"`
+	QuotaHour     *int64     `json:"quota_hour"`
+	QuotaDay      *int64     `json:"quota_day"`
+	QuotaMonth    *int64     `json:"quota_month"`
+	Burst         *int64     `json:"burst"` // of the quota per hour
+	Blocked       bool       `json:"blocked"`
+	BlockReason   string     `json:"block_reason"`
+	BlockedUntil  *time.Time `json:"blocked_until"`
+	LastRequestAt *time.Time `json:"last_request_at"`
+	ExceededCount int64      `json:"exceeded_count"`
+	Revision      int64      `json:"revision"`
+	CreatedAt     time.Time  `json:"created_at"`
+	UpdatedBy     string     `json:"updated_by"`
+	UpdatedAt     time.Time  `json:"updated_at"`
+}
+
+// UserRequest is what a user shall be. Its block stays as it is: /blocks changes that.
+type UserRequest struct {
+	Tier       *string `json:"tier,omitempty"`
+	QuotaHour  *int64  `json:"quota_hour,omitempty"`
+	QuotaDay   *int64  `json:"quota_day,omitempty"`
+	QuotaMonth *int64  `json:"quota_month,omitempty"`
+	Burst      *int64  `json:"burst,omitempty"`
+}
+
+const userColumns = `domain, name, tier, quota_hour, quota_day, quota_month, burst, blocked, block_reason, blocked_until, last_request_at, exceeded_count,
+  revision, created_at, updated_by, updated_at`
+
+const userSelect = `SELECT ` + userColumns + ` FROM users WHERE domain = $1 AND name = $2`
+
+// Users are those of a domain whose names are behind after, in the order of names; of one tier where one is given.
+func (d *Database) Users(ctx context.Context, domain, after, tier string, count int) ([]User, error) {
+	return many[User](ctx, d.pool, `SELECT `+userColumns+` FROM users WHERE domain = $1 AND name > $2 AND ($3 = '' OR tier = $3) ORDER BY name LIMIT $4`, domain, after, tier, count)
+}
+
+// User is one user.
+func (d *Database) User(ctx context.Context, domain, name string) (*User, error) {
+	return found(one[User](ctx, d.pool, userSelect, domain, name))
+}
+
+// SetUser makes a user what it shall be.
+func (d *Database) SetUser(ctx context.Context, who Actor, domain, name string, r UserRequest, c Condition) (*User, error) {
+	return d.changeUser(ctx, who, "set", domain, name, c, `INSERT INTO users (domain, name, updated_by, tier, quota_hour, quota_day, quota_month, burst)
+	  VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (domain, name) DO UPDATE SET tier = excluded.tier, quota_hour = excluded.quota_hour,
+	  quota_day = excluded.quota_day, quota_month = excluded.quota_month, burst = excluded.burst,
+	  updated_by = excluded.updated_by, updated_at = now(), revision = users.revision + 1 RETURNING `+userColumns,
+		r.Tier, r.QuotaHour, r.QuotaDay, r.QuotaMonth, r.Burst)
+}
+
+// setBlock blocks a user, who is made where it is missing, or ends its block.
+func (d *Database) setBlock(ctx context.Context, who Actor, action, domain, name string, blocked bool, reason string, until *time.Time, c Condition) (*User, error) {
+	return d.changeUser(ctx, who, action, domain, name, c, `INSERT INTO users (domain, name, updated_by, blocked, block_reason, blocked_until)
+	  VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (domain, name) DO UPDATE SET blocked = excluded.blocked, block_reason = excluded.block_reason,
+	  blocked_until = excluded.blocked_until, updated_by = excluded.updated_by, updated_at = now(), revision = users.revision + 1
+	  RETURNING `+userColumns, blocked, reason, until)
+}
+
+// changeUser writes a user. The first parameters of the statement are the domain, the name, and who writes.
+func (d *Database) changeUser(ctx context.Context, who Actor, action, domain, name string, c Condition, sql string, args ...any) (after *User, err error) {
+	err = d.change(ctx, who, action, Subject{domain, "user", name}, func(tx pgx.Tx) (any, any, error) {
+		err := makeDomain(ctx, tx, who, domain)
+		if err != nil {
+			return nil, nil, err
+		}
+		before, err := one[User](ctx, tx, userSelect+` FOR UPDATE`, domain, name)
+		if err != nil {
+			return nil, nil, err
+		}
+		err = c.check(revisionOf(before, func(u *User) int64 { return u.Revision }))
+		if err != nil {
+			return nil, nil, err
+		}
+		after, err = one[User](ctx, tx, sql, append([]any{domain, name, who.Name}, args...)...)
+		return orNil(before), after, err
+	})
+	return after, err
+}
+
+// DeleteUser removes a user without API keys.
+func (d *Database) DeleteUser(ctx context.Context, who Actor, domain, name string, c Condition) error {
+	return d.change(ctx, who, "delete", Subject{domain, "user", name}, func(tx pgx.Tx) (any, any, error) {
+		before, err := found(one[User](ctx, tx, userSelect+` FOR UPDATE`, domain, name))
+		if err == nil {
+			err = c.check(before.Revision)
+		}
+		if err == nil {
+			_, err = tx.Exec(ctx, `DELETE FROM users WHERE domain = $1 AND name = $2`, domain, name)
+		}
+		return before, nil, err
+	})
+}

@@ -1,0 +1,212 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/rules"
+)
+
+// The kinds of rows of the outbox that are not kinds of blocks.
+const (
+	kindRules  = "rules"
+	kindSecret = "secret"
+)
+
+// identityOf is a subject of the outbox in the terms of package records.
+func identityOf(s Subject) (records.Identity, error) {
+	id := records.Identity{Domain: s.Domain, Name: s.Name}
+	switch s.Kind {
+	case kindUser:
+		id.Kind = records.User
+	case "tenant":
+		id.Kind = records.Tenant
+	case "api_key":
+		id.Kind = records.APIKey
+	case kindSecret:
+		id.Kind = records.Secret
+	case "ip":
+		network, known := descriptors.ParseAddress(s.Name)
+		if !known {
+			return id, fmt.Errorf("%q must be an address or a network", s.Name)
+		}
+		id.Kind, id.Name, id.Network = records.Network, "", network.Masked()
+	default:
+		return id, fmt.Errorf("%q is not a kind of identity", s.Kind)
+	}
+	return id, nil
+}
+
+// wanted is the records of some identities as the database has them. Subjects of other kinds are left out.
+func (d *Database) wanted(ctx context.Context, subjects []Subject, now time.Time) ([]records.Wanted, error) {
+	made, err := d.recordsOf(ctx, subjects, now)
+	if err != nil {
+		return nil, err
+	}
+	var all []records.Wanted
+	seen := map[Subject]bool{}
+	for _, s := range subjects {
+		if s.Kind == kindRules || seen[s] {
+			continue
+		}
+		seen[s] = true
+		id, err := identityOf(s)
+		if err != nil {
+			return nil, err
+		}
+		r := made[s]
+		if r != nil {
+			r.Control = true
+		}
+		all = append(all, records.Wanted{Identity: id, Record: r})
+	}
+	return all, nil
+}
+
+// recordsOf makes the records of subjects; those without one are missing.
+func (d *Database) recordsOf(ctx context.Context, subjects []Subject, now time.Time) (map[Subject]*records.Record, error) {
+	made := map[Subject]*records.Record{}
+	var domains, kinds, names []string
+	for _, s := range subjects {
+		domains, kinds, names = append(domains, s.Domain), append(kinds, s.Kind), append(names, s.Name)
+	}
+	const asked = `WITH asked AS (SELECT DISTINCT * FROM unnest($1::text[], $2::text[], $3::text[]) AS a (d, k, n)) `
+	users, err := many[User](ctx, d.pool, asked+`SELECT `+userColumns+` FROM users JOIN asked ON k = 'user' AND domain = d AND name = n`, domains, kinds, names)
+	if err != nil {
+		return nil, err
+	}
+	for i := range users {
+		if r := userRecord(&users[i], now); r != nil {
+			made[Subject{users[i].Domain, kindUser, users[i].Name}] = r
+		}
+	}
+	keys, err := many[keyRow](ctx, d.pool, asked+`SELECT k AS kind, encode(digest, 'hex') AS digest, domain, id, user_name, tier, limits, expires_at, revoked_at IS NOT NULL AS revoked
+	  FROM api_keys JOIN asked ON domain = d AND (k = 'api_key' AND id = n OR k = 'secret' AND digest = CASE WHEN k = 'secret' THEN decode(n, 'hex') END)`, domains, kinds, names)
+	if err != nil {
+		return nil, err
+	}
+	for i := range keys {
+		err = keys[i].addTo(made)
+		if err != nil {
+			return nil, err
+		}
+	}
+	blocks, err := many[Block](ctx, d.pool, asked+`SELECT `+blockColumns+` FROM blocks JOIN asked ON domain = d AND kind = k AND name = n WHERE until IS NULL OR until > $4`, domains, kinds, names, now)
+	addBlocks(made, blocks)
+	return made, err
+}
+
+// addBlocks adds blocks to records.
+func addBlocks(made map[Subject]*records.Record, blocks []Block) {
+	for i := range blocks {
+		b := &blocks[i]
+		s := Subject{b.Domain, b.Kind, b.Name}
+		if made[s] == nil {
+			made[s] = &records.Record{}
+		}
+		made[s].By, made[s].At = b.UpdatedBy, b.UpdatedAt.UTC().Truncate(time.Second)
+		made[s].Block = &records.Block{Reason: b.Reason, Until: instant(b.Until)}
+	}
+}
+
+// instant is a time in UTC, zero for none.
+func instant(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// userRecord is the record of a user, or nil where nothing is to be known about it.
+func userRecord(u *User, now time.Time) *records.Record {
+	r := &records.Record{By: u.UpdatedBy, At: u.UpdatedAt.UTC().Truncate(time.Second)}
+	if u.Tier != nil {
+		r.Tier = *u.Tier
+	}
+	if u.Blocked && (u.BlockedUntil == nil || u.BlockedUntil.After(now)) {
+		r.Block = &records.Block{Reason: u.BlockReason, Until: instant(u.BlockedUntil)}
+	}
+	r.Limits = quotas(u)
+	if r.Tier == "" && r.Block == nil && len(r.Limits) == 0 {
+		return nil
+	}
+	return r
+}
+
+// quotas are the limits of a user.
+func quotas(u *User) (limits []records.Limit) {
+	if u.QuotaHour != nil {
+		l := records.Limit{Name: "hour", Count: *u.QuotaHour, Per: time.Hour, Burst: *u.QuotaHour, Algorithm: "token_bucket"}
+		if u.Burst != nil {
+			l.Burst = *u.Burst
+		}
+		limits = append(limits, l)
+	}
+	if u.QuotaDay != nil {
+		limits = append(limits, records.Limit{Name: "day", Count: *u.QuotaDay, Per: 24 * time.Hour, Algorithm: "fixed_window"})
+	}
+	if u.QuotaMonth != nil {
+		limits = append(limits, records.Limit{Name: "month", Count: *u.QuotaMonth, Month: true})
+	}
+	return limits
+}
+
+// keyRow is an API key that was asked for by its id or by its digest.
+type keyRow struct {
+	Kind, Digest, Domain, ID, UserName string
+	Tier                               *string
+	Limits                             []admin.NewLimit
+	ExpiresAt                          *time.Time
+	Revoked                            bool
+}
+
+// addTo adds the record of the key, of its digest or of its id.
+func (k *keyRow) addTo(made map[Subject]*records.Record) error {
+	tier := ""
+	if k.Tier != nil {
+		tier = *k.Tier
+	}
+	if k.Kind == kindSecret {
+		made[Subject{k.Domain, kindSecret, k.Digest}] = &records.Record{Key: &records.Key{ID: k.ID, User: k.UserName, Tier: tier, Expires: instant(k.ExpiresAt), Revoked: k.Revoked}}
+		return nil
+	}
+	limits, err := admin.ParseLimits(k.Limits)
+	if err != nil {
+		return fmt.Errorf("the limits of the key %q: %w", k.ID, err)
+	}
+	if tier != "" || len(limits) > 0 {
+		made[Subject{k.Domain, "api_key", k.ID}] = &records.Record{Tier: tier, Limits: limits}
+	}
+	return nil
+}
+
+// documents are what sidecars take: the newest publication of each domain, with the limits of its tiers.
+func (d *Database) documents(ctx context.Context) (map[string]string, error) {
+	published, err := many[rules.Document](ctx, d.pool, `SELECT DISTINCT ON (p.domain) p.domain, p.version, p.publication, v.hash, v.text, '' AS tiers
+	  FROM publications p JOIN rule_versions v USING (domain, version) ORDER BY p.domain, p.publication DESC`)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]string{}
+	for _, document := range published {
+		tiers, err := d.Tiers(ctx, document.Domain)
+		if err != nil {
+			return nil, err
+		}
+		document.Tiers, err = tierRules(document.Domain, tiers)
+		if err != nil {
+			return nil, err
+		}
+		text, err := json.Marshal(document)
+		if err != nil {
+			return nil, err
+		}
+		all[document.Domain] = string(text)
+	}
+	return all, nil
+}

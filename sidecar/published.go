@@ -1,0 +1,67 @@
+package sidecar
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spillway-mesh/spillway/identity"
+	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/rules"
+	"github.com/spillway-mesh/spillway/store"
+)
+
+// publishedWithin bounds how long the documents are waited for.
+const publishedWithin = time.Second
+
+// readPublished returns what reads the documents that are published.
+func (s *Sidecar) readPublished(shared *store.Redis) func() ([]rules.Document, error) {
+	key := s.recordKeys().Shared(rules.PublishedKey)
+	return func() ([]rules.Document, error) {
+		n, _ := shared.Fleet().Place(key)
+		reply, err := n.Ask(publishedWithin, key, "HGETALL", key)
+		if err != nil {
+			return nil, err
+		}
+		var all []rules.Document
+		for pair := range slices.Chunk(reply.Items(), 2) {
+			var d rules.Document
+			err = json.Unmarshal(pair[1].Data, &d)
+			if err != nil || d.Domain != string(pair[0].Data) {
+				return nil, fmt.Errorf("the document of the domain %q cannot be read: %w", pair[0].Data, err)
+			}
+			all = append(all, d)
+		}
+		return all, nil
+	}
+}
+
+// keysOf returns what looks up API keys of a domain that no rule file has.
+func (s *Sidecar) keysOf(domain string) func(ctx context.Context, digest [32]byte) (identity.Key, bool) {
+	return func(ctx context.Context, digest [32]byte) (identity.Key, bool) {
+		if !s.records.Kinds(domain).Has(records.Secret) {
+			return identity.Key{}, false
+		}
+		id := records.Identity{Domain: domain, Kind: records.Secret, Name: hex.EncodeToString(digest[:])}
+		value, fresh := s.records.Cached(&id)
+		if !fresh {
+			value = s.records.Ask(ctx, []records.Identity{id})[0]
+		}
+		key, known := value.(*identity.Key)
+		if !known || key == nil {
+			return identity.Key{}, false
+		}
+		return *key, true
+	}
+}
+
+// prepareKey is the API key of a record in the terms of package identity.
+func prepareKey(r *records.Record) any {
+	if r.Key == nil {
+		return nil
+	}
+	return &identity.Key{ID: r.Key.ID, User: r.Key.User, Tier: r.Key.Tier, Expires: r.Key.Expires, Revoked: r.Key.Revoked}
+}

@@ -1,0 +1,67 @@
+package servers
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"testing"
+)
+
+// Control is the control plane's own program, started by a test.
+type Control struct {
+	*Process
+	URL string // of its API
+}
+
+// builtSpillway is the command that all tests of this process start.
+var builtSpillway struct {
+	sync.Once
+	err error
+}
+
+// SpillwayBin builds cmd/spillway once per test process and returns its path.
+func SpillwayBin(t testing.TB) string {
+	t.Helper()
+	bin := filepath.Join(filepath.Dir(SidecarBin(t)), "spillway")
+	builtSpillway.Do(func() {
+		args := append([]string{"build"}, buildFlags...)
+		cmd := exec.Command("go", append(args, "-o", bin, "./cmd/spillway")...)
+		cmd.Dir = Root(t)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			builtSpillway.err = fmt.Errorf("%w\n%s", err, out)
+		}
+	})
+	if builtSpillway.err != nil {
+		t.Fatalf("build cmd/spillway: %v", builtSpillway.err)
+	}
+	return bin
+}
+
+var controlListens = regexp.MustCompile(`msg=listening control=(\S+)`)
+
+// StartControl starts a control with a migrated database on loopback, with nothing in its environment but env ("NAME=value"), and waits
+// until its API answers.
+func StartControl(t testing.TB, env ...string) *Control {
+	t.Helper()
+	cmd := exec.Command(SpillwayBin(t), "control", "--migrate")
+	cmd.Env = append([]string{"CONTROL_LISTEN=127.0.0.1:0", "GORACE=halt_on_error=1", "TMPDIR=" + os.TempDir()}, env...)
+	c := &Control{Process: Start(t, cmd)}
+	Await(t, "the control's readiness", func() error {
+		select {
+		case <-c.ended:
+			t.Fatalf("the control ended with %v:\n%s", c.ProcessState, c.Output())
+		default:
+		}
+		told := controlListens.FindStringSubmatch(c.Output())
+		if told == nil {
+			return fmt.Errorf("it does not say where it listens:\n%s", c.Output())
+		}
+		c.URL = "http://" + told[1]
+		return ready(told[1])
+	})
+	return c
+}

@@ -1,0 +1,99 @@
+package servers
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+)
+
+// Postgres is a PostgreSQL server of the test's own, with one empty database.
+type Postgres struct {
+	URL  string // of the database
+	addr string
+	bin  string // folder of its programs
+	dir  string
+	cmd  *Process
+}
+
+// StartPostgres makes a cluster in a temporary folder, starts it, and stops it when the test ends. It runs as nobody where the test runs as
+// root, which PostgreSQL refuses.
+func StartPostgres(t testing.TB) *Postgres {
+	t.Helper()
+	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
+	if err != nil || len(found) == 0 {
+		t.Fatal("PostgreSQL is missing: install the package postgresql, or run make test, which does")
+	}
+	dir, err := os.MkdirTemp(memory(), "pg")
+	if err != nil {
+		t.Fatalf("temporary folder for PostgreSQL: %v", err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	p := &Postgres{bin: filepath.Dir(found[len(found)-1]), dir: dir}
+	giveAway(t, dir)
+	out, err := p.command("initdb", "--pgdata", dir+"/data", "--username", "spillway", "--auth", "trust", "--no-sync", "--encoding", "UTF8", "--locale", "C").CombinedOutput()
+	if err != nil {
+		t.Fatalf("initdb: %v\n%s", err, out)
+	}
+	p.addr = FreeAddr(t)
+	p.URL = "postgres://spillway@" + p.addr + "/postgres?sslmode=disable"
+	p.Start(t)
+	return p
+}
+
+// giveAway makes nobody the owner of a folder, where the test runs as root.
+func giveAway(t testing.TB, dir string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		return
+	}
+	nobody, err := user.Lookup("nobody")
+	if err != nil {
+		t.Fatalf("look up the user nobody: %v", err)
+	}
+	uid, _ := strconv.Atoi(nobody.Uid)
+	gid, _ := strconv.Atoi(nobody.Gid)
+	err = os.Chown(dir, uid, gid)
+	if err != nil {
+		t.Fatalf("give away the folder of PostgreSQL: %v", err)
+	}
+}
+
+// command is one of the programs of PostgreSQL. It dies with the test process.
+func (p *Postgres) command(name string, args ...string) *exec.Cmd {
+	path := filepath.Join(p.bin, name)
+	cmd := exec.Command(path, args...)
+	if os.Getuid() == 0 {
+		cmd = exec.Command("setpriv", append([]string{"--reuid=nobody", "--regid=nogroup", "--clear-groups", "--pdeathsig", "KILL", path}, args...)...)
+	}
+	cmd.Dir = p.dir
+	return cmd
+}
+
+// Start starts the server, also after Kill, with what it had.
+func (p *Postgres) Start(t testing.TB) {
+	t.Helper()
+	_, port, _ := net.SplitHostPort(p.addr)
+	p.cmd = Start(t, p.command("postgres", "-D", p.dir+"/data", "-p", port, "-h", "127.0.0.1", "-k", p.dir,
+		"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "shared_buffers=16MB", "-c", "max_connections=60"))
+	t.Cleanup(func() { _ = p.cmd.Process.Signal(syscall.SIGQUIT); <-p.cmd.ended }) // its children end with it
+	Await(t, "PostgreSQL on "+p.addr, func() error {
+		out, err := p.command("pg_isready", "-h", p.dir, "-p", port).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s\n%s", err, out, p.cmd.Output())
+		}
+		return nil
+	})
+}
+
+// Kill ends the server and all its children at once, as a crash does, and waits until it is gone.
+func (p *Postgres) Kill(t testing.TB) {
+	t.Helper()
+	p.cmd.Send(t, syscall.SIGQUIT)
+	p.cmd.Exit(t)
+}
