@@ -219,7 +219,7 @@ func TestPageExplains(t *testing.T) {
 
 // TestPageBlocksAClientByKeyboard blocks a client with Tab, Enter and letters alone, after reading what will happen.
 func TestPageBlocksAClientByKeyboard(t *testing.T) {
-	w := watch(t, sidecar(t, pageRules, "REDIS_URL="+servers.StartRedis(t).Addr))
+	w := watch(t, sidecar(t, strings.Replace(pageRules, "3/1h", "1000000/1h", 1), "REDIS_URL="+servers.StartRedis(t).Addr))
 	if !w.ask(t, "mallory") {
 		t.Fatal("mallory is refused before the block")
 	}
