@@ -1,6 +1,9 @@
 package fleet
 
-import "strconv"
+import (
+	"strconv"
+	"time"
+)
 
 // Batch is a script that makes several calls in one. Its keys are those of all calls, its arguments one for each call, and its reply is a
 // list with the reply to each call; nothing there stands for a call that has to be made alone, and of which nothing has run.
@@ -129,7 +132,7 @@ func (l *link) finishNext(reply []byte) {
 		l.mu.Unlock()
 		return
 	}
-	l.flight.pop()
+	l.answeredLocked(c)
 	l.mu.Unlock()
 	l.flights.Add(-1)
 	c.finish(c.fill(reply))
@@ -147,4 +150,10 @@ func (l *link) again() {
 	c.batch = nil
 	l.queue = append(l.queue, c)
 	l.wakeWriter()
+}
+
+// answeredLocked takes the first call out of the line, because its reply has come.
+func (l *link) answeredLocked(c *Call) {
+	l.flight.pop()
+	c.spent += l.watch.nowLocked(time.Duration(l.spoke.Load())) - c.sent
 }

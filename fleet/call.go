@@ -41,6 +41,7 @@ type Call struct {
 	sent   time.Duration // process time of the link when it came; guarded by the link's mutex, as are all below
 	due    time.Duration // likewise: when its patience ends
 	began  time.Duration // on the wall: when it came
+	spent  time.Duration // process time that the calls which were answered so far have waited
 }
 
 // The states of a call.
@@ -61,6 +62,10 @@ func (c *Call) Pending() bool {
 
 // Sent reports whether the call was handed to a connection, whatever became of it.
 func (c *Call) Sent() bool { return c.began != 0 }
+
+// Spent is how much of its patience a call that is not pending has used up: the process time that it has waited for replies since Do began. It is less than
+// what has passed on the wall while this process got no processor.
+func (c *Call) Spent() time.Duration { return c.spent }
 
 // Adopt hands over a pending call: f is called once, with the call and why there never will be a reply, or nil and the reply in the
 // call. It may be called at once, or from the goroutine that reads replies, so it must not block. Wire stays untouched until then.

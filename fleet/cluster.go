@@ -122,23 +122,25 @@ func (c *cluster) find(key string, deadline time.Duration) (*Node, error) {
 
 // exchange sends a call to a node, and follows what the servers say about where its key is.
 func (c *cluster) exchange(n *Node, call *Call, allow time.Duration) error {
-	deadline := processTime() + allow
 	for hops := 0; ; {
 		if n.lobby {
 			var err error
-			n, err = c.find(call.Key, deadline)
+			began := processTime()
+			n, err = c.find(call.Key, began+allow-call.spent)
 			if err != nil {
 				return err
 			}
+			allow -= processTime() - began
 		}
-		err := n.Send(call, deadline-processTime())
+		err := n.Send(call, allow-call.spent)
 		next, asking := c.redirected(err)
 		switch {
 		case next != "" && hops < redirects:
 			hops++
 			n, call.asking = c.member(next), asking
-		case IsReply(err, "TRYAGAIN") && processTime()+splitPause < deadline:
+		case IsReply(err, "TRYAGAIN") && call.spent+splitPause < allow:
 			time.Sleep(splitPause)
+			allow -= splitPause
 		default:
 			return err
 		}

@@ -290,7 +290,7 @@ func (l *link) deliver(b []byte) (used int, err error) {
 		}
 		calls := c.members
 		if calls == 0 {
-			l.flight.pop()
+			l.answeredLocked(c)
 			l.mu.Unlock()
 			l.flights.Add(-1)
 			c.finish(c.fill(reply))

@@ -303,7 +303,7 @@ func (n *Node) Ask(allow time.Duration, key string, words ...string) (Reply, err
 // whether the caller hung up.
 func (n *Node) Do(ctx context.Context, c *Call, allow time.Duration) error {
 	var fault error
-	c.began = 0
+	c.began, c.spent = 0, 0
 	err := n.guard.Load().Do(func() breaker.Result {
 		fault = n.exchange(c, allow)
 		return n.evidence(ctx, c, allow, fault)
@@ -324,13 +324,12 @@ func (n *Node) exchange(c *Call, allow time.Duration) error {
 	if n.routes != nil {
 		return n.routes.exchange(n, c, allow)
 	}
-	began := processTime()
 	err := n.Send(c, allow)
 	if !IsReply(err, "READONLY") {
 		return err
 	}
 	n.leave()
-	return n.Send(c, allow-(processTime()-began))
+	return n.Send(c, allow-c.spent)
 }
 
 // close ends the connections and waits for what runs.

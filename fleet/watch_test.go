@@ -125,3 +125,23 @@ func TestAServerThatAnswersOnNoLinkIsSilent(t *testing.T) {
 		t.Errorf("the other link: %v", err)
 	}
 }
+
+// TestAStallUsesUpNoPatience: what a call has left for a second try is counted in process time. A stall of this process between the call and
+// its reply takes nothing away.
+func TestAStallUsesUpNoPatience(t *testing.T) {
+	_, links, ends := pair(t)
+	l := links[0]
+	c := owe(t, l, bufio.NewReader(ends[0]))
+	l.mu.Lock()
+	l.watch.looked -= time.Hour
+	c.began -= time.Hour
+	l.mu.Unlock()
+	_, err := ends[0].Write([]byte(":1\r\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = <-c.done
+	if err != nil || c.Spent() > time.Minute {
+		t.Errorf("after a stall of an hour the call has used up %v (%v)", c.Spent(), err)
+	}
+}

@@ -72,7 +72,7 @@ func masterIsDeposed(t *testing.T, c sharedCluster) {
 // masterDies: only its keys are undecided, until its replica has taken over.
 func masterDies(t *testing.T, c sharedCluster) {
 	var b trips
-	r := openCluster(t, c, RedisConfig{OnBreaker: b.note, DenialEntries: -1})
+	r := openCluster(t, c, RedisConfig{OnBreaker: b.note, DenialEntries: -1, Budget: patient})
 	masters, charges := byMaster(t, c)
 	replica := c.ReplicaOf(t, masters[0])
 	before := left(r, charges[1:])

@@ -34,6 +34,7 @@ type trip struct {
 	states []limit.State // of refused charges, as the script returned them
 	server int64         // µs since the epoch on the server when it decided
 	sent   time.Time     // just before the script was sent
+	left   time.Duration // of the patience
 	marks  []uint64      // what the denials' shards had forgotten by then
 }
 
@@ -189,33 +190,34 @@ func (r *Redis) allowance(ctx context.Context) time.Duration {
 
 // run makes the call, and makes it once more by the general code where tight.lua leaves it to that, which proves that nothing has run.
 func (r *Redis) run(ctx context.Context, n *fleet.Node, t *trip, allow time.Duration) error {
-	began := r.now()
-	err := r.runScript(ctx, n, t, allow)
+	t.left = allow
+	err := r.runScript(ctx, n, t)
 	if err != nil || t.out.wire.Reply.Kind != fleet.Nothing {
 		return err
 	}
 	t.out.call.Widen()
-	return r.runScript(ctx, n, t, allow-r.now().Sub(began))
+	return r.runScript(ctx, n, t)
 }
 
 // runScript calls the script by its hash, and by its text when the server does not know it, which proves that nothing has run.
-func (r *Redis) runScript(ctx context.Context, n *fleet.Node, t *trip, allow time.Duration) error {
+func (r *Redis) runScript(ctx context.Context, n *fleet.Node, t *trip) error {
 	text, name := t.out.call.First()
-	t.sent = r.now()
-	err := r.send(ctx, n, t, "EVALSHA", name, allow)
+	err := r.send(ctx, n, t, "EVALSHA", name)
 	if err == nil || !fleet.IsReply(err, "NOSCRIPT") {
 		return err
 	}
 	r.loaded.Add(1)
-	allow -= r.now().Sub(t.sent)
-	t.sent = r.now()
-	return r.send(ctx, n, t, "EVAL", text, allow)
+	return r.send(ctx, n, t, "EVAL", text)
 }
 
-// send makes the call, and counts it if it was made.
-func (r *Redis) send(ctx context.Context, n *fleet.Node, t *trip, verb, script string, allow time.Duration) error {
+// send makes the call, and counts it if it was made. What it waited is no longer left.
+func (r *Redis) send(ctx context.Context, n *fleet.Node, t *trip, verb, script string) error {
 	t.out.write(verb, script)
-	err := n.Do(ctx, &t.out.wire, allow)
+	t.sent = r.now()
+	err := n.Do(ctx, &t.out.wire, t.left)
+	if !t.out.wire.Pending() {
+		t.left -= t.out.wire.Spent()
+	}
 	if t.out.wire.Sent() {
 		r.trips.Add(1)
 	}
