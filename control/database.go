@@ -54,7 +54,7 @@ func (d *Database) Migrate(ctx context.Context, to int64) (int64, error) {
 		return 0, err
 	}
 	db := stdlib.OpenDBFromPool(d.pool)
-	defer db.Close()
+	defer db.Close() //nolint:errcheck // the pool stays open, and nothing is lost
 	provider, err := goose.NewProvider(goose.DialectPostgres, db, migrations.Files, goose.WithSessionLocker(locker))
 	if err != nil {
 		return 0, fmt.Errorf("read the migrations: %w", err)
