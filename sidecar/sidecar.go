@@ -200,7 +200,7 @@ func (s *Sidecar) openStore(counter engine.Counter) error {
 }
 
 // openRules makes the sources of the rules, and the key sets that the rules' resolvers share. Beside a management server files are read
-// only where RULES names them: the reference server reads none there, and its deployments leave RUNTIME_ROOT set.
+// only where RULES names them, and published rules only where it says redis: the reference server reads none there, and its deployments leave RUNTIME_ROOT set.
 func (s *Sidecar) openRules(shared *store.Redis) error {
 	s.keys = identity.NewKeySets(identity.KeySetsConfig{OnRefresh: s.observer.KeysLoaded, Bytes: s.budget.tokens})
 	s.defers("key sets", func() error { s.keys.Close(); return nil })
@@ -212,7 +212,7 @@ func (s *Sidecar) openRules(shared *store.Redis) error {
 	if _, published := s.cfg.Rules.Sources(); published && shared != nil {
 		cfg.Published = s.readPublished(shared)
 	}
-	if !s.cfg.Rules.FromXDS() || cfg.Path != "" {
+	if !s.cfg.Rules.FromXDS() || cfg.Path != "" || cfg.Published != nil {
 		s.files = rules.NewFiles(cfg)
 	}
 	return s.openXDS(&cfg)

@@ -11,10 +11,12 @@ import (
 	"testing"
 
 	configv3 "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
+	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
 	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/rules"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -220,6 +222,33 @@ func TestFilesBesideXDS(t *testing.T) {
 	s.awaitLimit(t, "own", 4)
 	if s.limitOf("edge") != 2 {
 		t.Error("a broken file took its last good rules away")
+	}
+}
+
+// TestPublishedRulesBesideXDS: published rules add domains, and do not change those of the server.
+func TestPublishedRulesBesideXDS(t *testing.T) {
+	m := servers.StartManagement(t, "")
+	m.Set(t, "1", perHour("edge", 3))
+	server := servers.StartRedis(t)
+	s := follower(t, m.Addr, "REDIS_URL="+server.Addr, "RULES=redis:")
+	s.awaitLimit(t, "edge", 3)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr})
+	defer client.Close()
+	for _, domain := range []string{"own", "edge"} {
+		text := strings.Replace(twoPerHour, "domain: shop", "domain: "+domain, 1)
+		document, err := json.Marshal(rules.Document{Domain: domain, Version: 1, Publication: 1, Hash: rules.HashText(text), Text: text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = client.HSet(t.Context(), s.recordKeys().Shared(rules.PublishedKey), domain, document).Err()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Reload()
+	s.awaitLimit(t, "own", 2)
+	if got := s.limitOf("edge"); got != 3 {
+		t.Errorf("the limit of the server's domain is %d, want 3", got)
 	}
 }
 
