@@ -186,6 +186,7 @@ func slotsMove(t *testing.T, c sharedCluster) {
 		wantLeft(t, r, requests[i+1][0], 1_000_000-alone-both)
 		wantLeft(t, r, requests[i+1][1], 1_000_000-both)
 	}
+	c.Settle(t)
 }
 
 // keysOnTheirWay asks for two counters of one slot while one of them has moved and the other has not: the call is repeated until both are

@@ -118,6 +118,10 @@ func (c *RedisCluster) Settle(t testing.TB) {
 		if _, err := c.owners(); err != nil {
 			return err
 		}
+		err := agreed(c.living())
+		if err != nil {
+			return err
+		}
 		return linked(c.living())
 	})
 }
@@ -137,16 +141,27 @@ type claim struct {
 	slots  []int  // ascending
 }
 
-// claim reads the node's own line of CLUSTER NODES: id, address, flags, master, ping, pong, epoch, link, slots.
+// claim is what the node says of itself.
 func (r *Redis) claim() (claim, error) {
-	told, err := r.text("CLUSTER", "NODES")
-	if err != nil {
-		return claim{}, err
+	all, myself, err := r.claims()
+	if err == nil && myself == "" {
+		err = fmt.Errorf("%s says nothing of itself", r.Addr)
 	}
+	return all[myself], err
+}
+
+// claims reads CLUSTER NODES, a line for each node: id, address, flags, master, ping, pong, epoch, link, slots. It returns what the node
+// knows of each, by id, and its own id.
+func (r *Redis) claims() (all map[string]claim, myself string, err error) {
+	told, err := r.text("CLUSTER", "NODES")
+	all = map[string]claim{}
 	for line := range strings.Lines(told) {
 		f := strings.Fields(line)
-		if len(f) < 8 || !strings.Contains(f[2], "myself") {
+		if len(f) < 8 {
 			continue
+		}
+		if strings.Contains(f[2], "myself") {
+			myself = f[0]
 		}
 		c := claim{id: f[0], master: f[3]}
 		c.epoch, err = strconv.Atoi(f[6])
@@ -155,9 +170,30 @@ func (r *Redis) claim() (claim, error) {
 				c.slots = append(c.slots, slotsOf(part)...)
 			}
 		}
-		return c, err
+		all[c.id] = c
 	}
-	return claim{}, fmt.Errorf("%s says nothing of itself:\n%s", r.Addr, told)
+	return all, myself, err
+}
+
+// agreed finds a node that knows of other slots of a master than that one. A replica that takes over claims those that it knows.
+func agreed(nodes []*Redis) error {
+	views := map[*Redis]map[string]claim{}
+	own := map[string]claim{}
+	for _, node := range nodes {
+		all, myself, err := node.claims()
+		if err != nil {
+			return err
+		}
+		views[node], own[myself] = all, all[myself]
+	}
+	for node, all := range views {
+		for id, c := range own {
+			if !slices.Equal(all[id].slots, c.slots) {
+				return fmt.Errorf("%s knows of %d slots of node %s, which has %d", node.Addr, len(all[id].slots), id, len(c.slots))
+			}
+		}
+	}
+	return nil
 }
 
 // slotsOf reads "7" or "7-9".
