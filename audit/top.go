@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"container/heap"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -12,8 +11,8 @@ import (
 
 const (
 	topSpan    = time.Minute // of one generation; a ranking is of the present one and the one before
-	samplesMax = 4096        // samples of a second above which fewer are taken
-	samplesMin = 1024        // samples of a second below which more are taken
+	samplesMax = 2048        // samples of a second above which fewer are taken
+	samplesMin = 512         // samples of a second below which more are taken
 	everyMost  = 1024        // at least one decision in so many is a sample
 )
 
@@ -218,21 +217,23 @@ type ranked struct{ domain, rule, key string }
 func (r *Ranked) id() ranked { return ranked{r.Domain, r.Rule, r.Key} }
 
 // sketch keeps the counts of as many keys as it has room for. A new key takes the place of the one with the lowest count, and its count,
-// which is its error. It is a heap by count.
+// which is its error.
 type sketch struct {
 	size    int
 	entries []Ranked
-	places  map[ranked]int
+	places  map[ranked]int // of entries
+	order   []int          // places of entries, a heap by count: the lowest is first
+	at      []int          // of each entry, where it is in order
 }
 
 func newSketch(size int) *sketch {
-	return &sketch{size: size, entries: make([]Ranked, 0, size), places: make(map[ranked]int, size)}
+	return &sketch{size: size, entries: make([]Ranked, 0, size), places: make(map[ranked]int, size), order: make([]int, 0, size), at: make([]int, 0, size)}
 }
 
 func (s *sketch) clear() {
 	clear(s.entries)
 	clear(s.places)
-	s.entries = s.entries[:0]
+	s.entries, s.order, s.at = s.entries[:0], s.order[:0], s.at[:0]
 }
 
 // floor is the count that a key may have without being there.
@@ -240,44 +241,60 @@ func (s *sketch) floor() int64 {
 	if len(s.entries) < s.size {
 		return 0
 	}
-	return s.entries[0].Count
+	return s.count(0)
 }
 
+// count is the count of a place in order.
+func (s *sketch) count(i int) int64 { return s.entries[s.order[i]].Count }
+
 func (s *sketch) add(of Ranked, weight int64) {
-	at, known := s.places[of.id()]
+	place, known := s.places[of.id()]
 	switch {
 	case known:
-		s.entries[at].Count += weight
-		heap.Fix(s, at)
+		s.entries[place].Count += weight
 	case len(s.entries) < s.size:
-		of.Count = weight
-		s.entries = append(s.entries, of)
-		s.places[of.id()] = len(s.entries) - 1
-		heap.Fix(s, len(s.entries)-1)
+		place = len(s.entries)
+		s.entries, s.order, s.at = append(s.entries, of), append(s.order, place), append(s.at, place)
+		s.rise(place) // with a count of 0, so that it is first
+		s.entries[place].Count = weight
+		s.places[of.id()] = place
 	default:
-		least := &s.entries[0]
+		place = s.order[0]
+		least := &s.entries[place]
 		delete(s.places, least.id())
 		of.Count, of.Error = least.Count+weight, least.Count
 		*least = of
-		s.places[of.id()] = 0
-		heap.Fix(s, 0)
+		s.places[of.id()] = place
+	}
+	s.sink(s.at[place])
+}
+
+// rise moves the entry at a place of order forwards until no higher count is before it.
+func (s *sketch) rise(i int) {
+	for i > 0 && s.count((i-1)/2) > s.count(i) {
+		s.swap(i, (i-1)/2)
+		i = (i - 1) / 2
 	}
 }
 
-// Len is how many entries there are.
-func (s *sketch) Len() int { return len(s.entries) }
-
-// Less orders by count.
-func (s *sketch) Less(i, j int) bool { return s.entries[i].Count < s.entries[j].Count }
-
-// Swap swaps two entries.
-func (s *sketch) Swap(i, j int) {
-	s.entries[i], s.entries[j] = s.entries[j], s.entries[i]
-	s.places[s.entries[i].id()], s.places[s.entries[j].id()] = i, j
+// sink moves the entry at a place of order backwards until no lower count is behind it.
+func (s *sketch) sink(i int) {
+	for {
+		low := i
+		for child := 2*i + 1; child <= 2*i+2 && child < len(s.order); child++ {
+			if s.count(child) < s.count(low) {
+				low = child
+			}
+		}
+		if low == i {
+			return
+		}
+		s.swap(i, low)
+		i = low
+	}
 }
 
-// Push is not used: add puts entries in.
-func (s *sketch) Push(any) {}
-
-// Pop is not used: add replaces the least entry.
-func (s *sketch) Pop() any { return nil }
+func (s *sketch) swap(i, j int) {
+	s.order[i], s.order[j] = s.order[j], s.order[i]
+	s.at[s.order[i]], s.at[s.order[j]] = i, j
+}

@@ -3,4 +3,4 @@
 package store_test
 
 // walkSteps is how many requests the twins decide per algorithm.
-const walkSteps = 300_000
+const walkSteps = 200_000
