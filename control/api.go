@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"mime"
 	"net/http"
 	"slices"
@@ -258,6 +259,21 @@ func (c *call) query(known ...string) (map[string]string, error) {
 		values[name] = all[0]
 	}
 	return values, nil
+}
+
+// page reads the parameters of a list that is read backwards: those that are named, the number before which it begins (0: the newest)
+// and how many.
+func (c *call) page(known ...string) (asked map[string]string, before int64, count int, err error) {
+	asked, err = c.query(append(known, "before", "limit")...)
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	before, err = number(asked, "before", 0, math.MaxInt64)
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	most, err := number(asked, "limit", pageDefault, pageMost)
+	return asked, before, int(most), err
 }
 
 // number reads a parameter that is a number from 1.

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -273,18 +272,10 @@ func (a *API) unblock(c *call) (any, error) {
 }
 
 func (a *API) audit(c *call) (any, error) {
-	asked, err := c.query("domain", "kind", "name", "before", "limit")
+	asked, before, count, err := c.page("domain", "kind", "name")
 	if err != nil {
 		return nil, err
 	}
-	before, err := number(asked, "before", 0, math.MaxInt64)
-	if err != nil {
-		return nil, err
-	}
-	count, err := number(asked, "limit", pageDefault, pageMost)
-	if err != nil {
-		return nil, err
-	}
-	all, err := a.Database.Audit(c.ctx, Subject{asked["domain"], asked["kind"], asked["name"]}, before, int(count))
+	all, err := a.Database.Audit(c.ctx, Subject{asked["domain"], asked["kind"], asked["name"]}, before, count)
 	return AuditList{listed(all)}, err
 }

@@ -128,19 +128,11 @@ func (a *API) domains(c *call) (any, error) {
 func listed[T any](all []T) []T { return append([]T{}, all...) }
 
 func (a *API) versions(c *call) (any, error) {
-	asked, err := c.query("before", "limit")
+	_, before, count, err := c.page()
 	if err != nil {
 		return nil, err
 	}
-	before, err := number(asked, "before", 0, math.MaxInt64)
-	if err != nil {
-		return nil, err
-	}
-	count, err := number(asked, "limit", pageDefault, pageMost)
-	if err != nil {
-		return nil, err
-	}
-	all, err := a.Database.Versions(c.ctx, c.domain(), before, int(count))
+	all, err := a.Database.Versions(c.ctx, c.domain(), before, count)
 	return VersionList{listed(all)}, err
 }
 

@@ -50,7 +50,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 }
 
 // watchRules follows the rules until watch ends. It returns after the first attempt to load them, so that a sidecar that
-// starts under load admits nobody by mistake, unless a source keeps it waiting or ctx ends.
+// starts under load admits no request by mistake, unless a source keeps it waiting or ctx ends.
 func (s *Sidecar) watchRules(ctx, watch context.Context) *sync.WaitGroup {
 	var done sync.WaitGroup
 	patience := time.NewTimer(firstLoad)

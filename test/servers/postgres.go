@@ -21,8 +21,8 @@ type Postgres struct {
 	cmd  *Process
 }
 
-// StartPostgres makes a cluster in a temporary folder, starts it, and stops it when the test ends. It runs as nobody where the test runs as
-// root, which PostgreSQL refuses.
+// StartPostgres makes a cluster in a temporary folder, starts it, and stops it when the test ends. Where the test runs as
+// root, which PostgreSQL refuses, it runs as the system's user without rights.
 func StartPostgres(t testing.TB) *Postgres {
 	t.Helper()
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
@@ -46,18 +46,18 @@ func StartPostgres(t testing.TB) *Postgres {
 	return p
 }
 
-// giveAway makes nobody the owner of a folder, where the test runs as root.
+// giveAway makes the user without rights the owner of a folder, where the test runs as root.
 func giveAway(t testing.TB, dir string) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		return
 	}
-	nobody, err := user.Lookup("nobody")
+	owner, err := user.Lookup("nobody")
 	if err != nil {
 		t.Fatalf("look up the user nobody: %v", err)
 	}
-	uid, _ := strconv.Atoi(nobody.Uid)
-	gid, _ := strconv.Atoi(nobody.Gid)
+	uid, _ := strconv.Atoi(owner.Uid)
+	gid, _ := strconv.Atoi(owner.Gid)
 	err = os.Chown(dir, uid, gid)
 	if err != nil {
 		t.Fatalf("give away the folder of PostgreSQL: %v", err)
