@@ -121,16 +121,25 @@ func (p *Process) Exit(t testing.TB) int {
 	}
 }
 
-// FreeAddr returns a loopback address that nothing listened on a moment ago. Its port is none of those that Linux gives to
-// outgoing connections: one of them could take it while its server is down.
+// FreeAddr returns a loopback address that nothing listens on. Its port is none of those that Linux gives to outgoing
+// connections: one of them could take it while its server is down. The test holds the UDP port of the same number until it
+// ends, so no other call, in this process or another, returns the address meanwhile.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	for range 100 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 11000+rand.IntN(10000)))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
+		addr := fmt.Sprintf("127.0.0.1:%d", 11000+rand.IntN(10000))
+		held, err := net.ListenPacket("udp", addr)
+		if err != nil {
+			continue
 		}
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			held.Close()
+			continue
+		}
+		l.Close()
+		t.Cleanup(func() { held.Close() })
+		return addr
 	}
 	t.Fatal("no free port among 100")
 	return ""
