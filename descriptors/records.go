@@ -188,6 +188,19 @@ func (k RecordKeys) Shared(name string) string {
 	return head + seal + ":" + name
 }
 
+// Identity returns how the record of usage and events names an identity: its kind and its value, or with a secret an HMAC of both. An
+// empty value has the name "".
+func (k RecordKeys) Identity(kind, value string) string {
+	switch {
+	case value == "":
+		return ""
+	case k.keys.macs == nil:
+		return kind + ":" + value
+	default:
+		return string(k.keys.appendMAC([]byte(kind+":"), []keyValue{{text: kind}, {text: value}}))
+	}
+}
+
 // NamesTier reports whether a rule of the domain names a tier.
 func (d *CompiledDomain) NamesTier(tier string) bool {
 	_, known := d.index.names[dimTier][tier]
