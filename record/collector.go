@@ -191,7 +191,7 @@ func (c *collector) noteEndpoint(d *Decided, k *key, much bool) {
 
 // wanted reports whether a decision becomes an event.
 func (c *collector) wanted(d *Decided) bool {
-	return d.Refused || c.oneIn > 0 && (c.oneIn == 1 || rand.Uint32N(c.oneIn) == 0)
+	return d.Requests > 0 && (d.Refused || c.oneIn > 0 && (c.oneIn == 1 || rand.Uint32N(c.oneIn) == 0))
 }
 
 // weight returns how many decisions an event stands for.
