@@ -121,8 +121,7 @@ func (r *recording) note(req *descriptors.Request, v *engine.Verdict, start time
 		Latency: max(time.Since(start)-v.Waited, 0),
 	}
 	var rules [maxNoted]record.Charged
-	d.Rules = rules[:0]
-	charges(req, v, &d)
+	d.Requests, d.Cost, d.Rules = charges(req, v, rules[:0])
 	if d.Requests == 0 && d.Cost == 0 {
 		return // hits were given back
 	}
@@ -196,9 +195,9 @@ func decider(v *engine.Verdict, effect *descriptors.Effect) (count, most int64) 
 	return 0, 0
 }
 
-// charges fills in whether a request asked for admission, what it cost as a whole and what each rule was charged. A cost that is known only after
-// the request counts when it is reported, and what was taken in advance does not.
-func charges(req *descriptors.Request, v *engine.Verdict, d *record.Decided) {
+// charges returns whether a request asked for admission (1), what it cost as a whole, and what each rule was charged, in the memory of rules. A cost
+// that is known only after the request counts when it is reported, and what was taken in advance does not.
+func charges(req *descriptors.Request, v *engine.Verdict, rules []record.Charged) (requests, cost int64, _ []record.Charged) {
 	reports, shown := false, false // costs of earlier requests; a charge that is not in shadow
 	for i := range v.Decisions {
 		if i == v.Match.Gate-1 {
@@ -207,27 +206,28 @@ func charges(req *descriptors.Request, v *engine.Verdict, d *record.Decided) {
 		t, c := &v.Match.Terms[i], &v.Match.Charges[i]
 		asked, taken := costOf(t, c, &v.Decisions[i])
 		if c.Op == limit.Spend || c.Op == limit.Peek {
-			d.Requests = 1
+			requests = 1
 		} else {
 			reports = true
 		}
 		if c.Mode != limit.Shadow {
-			shown, d.Cost = true, max(d.Cost, asked)
+			shown, cost = true, max(cost, asked)
 		}
-		charge(d, t.Effect.Rule, taken)
+		rules = charge(rules, t.Effect.Rule, taken)
 	}
 	for i := range v.Match.Unlimited {
-		charge(d, v.Match.Unlimited[i].Effect.Rule, 0)
+		rules = charge(rules, v.Match.Unlimited[i].Effect.Rule, 0)
 	}
 	if v.Match.Block != nil || v.Match.Exempt != nil {
-		charge(d, v.Effect().Rule, 0)
+		rules = charge(rules, v.Effect().Rule, 0)
 	}
 	if !reports {
-		d.Requests = 1
+		requests = 1
 	}
 	if !shown {
-		d.Cost = int64(min(max(req.Hits, 1), limit.MaxCost))
+		cost = int64(min(max(req.Hits, 1), limit.MaxCost))
 	}
+	return requests, cost, rules
 }
 
 // costOf returns what a charge asks for, and what was taken for it.
@@ -243,16 +243,16 @@ func costOf(t *descriptors.Term, c *limit.Charge, d *limit.Decision) (asked, tak
 	return c.Cost + t.Settled, max(d.Charged+t.Settled, 0)
 }
 
-// charge notes what a rule was charged. Of several limits of a rule the largest counts.
-func charge(d *record.Decided, rule string, cost int64) {
+// charge adds what a rule was charged. Of several limits of a rule the largest counts.
+func charge(rules []record.Charged, rule string, cost int64) []record.Charged {
 	if rule == "" {
-		return
+		return rules
 	}
-	for i := range d.Rules {
-		if d.Rules[i].Rule == rule {
-			d.Rules[i].Cost = max(d.Rules[i].Cost, cost)
-			return
+	for i := range rules {
+		if rules[i].Rule == rule {
+			rules[i].Cost = max(rules[i].Cost, cost)
+			return rules
 		}
 	}
-	d.Rules = append(d.Rules, record.Charged{Rule: rule, Cost: cost})
+	return append(rules, record.Charged{Rule: rule, Cost: cost})
 }
