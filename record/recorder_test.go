@@ -129,7 +129,7 @@ func decide(r *Recorder, user string, refused bool) {
 		outcome = 1
 	}
 	r.Note(&Decided{
-		At: time.Now(), Domain: "shop", Outcome: outcome, Refused: refused, Requests: 1, Cost: 3, Kind: User, Identity: user,
+		At: time.Now(), Domain: "shop", Outcome: outcome, Weight: r.Weight(refused), Requests: 1, Cost: 3, Kind: User, Identity: user,
 		Rules: []Charged{{"a", 1}, {"b", 2}}, Rule: "a", Endpoint: "/" + user, Latency: time.Millisecond,
 	})
 }
@@ -262,7 +262,7 @@ func TestLongTexts(t *testing.T) {
 		r := server.record(1)
 		long := strings.Repeat("x", 1<<20)
 		for _, identity := range []string{long, "short"} {
-			r.Note(&Decided{At: time.Now(), Domain: long, Kind: User, Identity: identity, Requests: 1, Rules: []Charged{{long, 1}}, Rule: long, Endpoint: long, Method: long, IP: long, APIKey: long})
+			r.Note(&Decided{At: time.Now(), Domain: long, Kind: User, Identity: identity, Requests: 1, Weight: 1, Rules: []Charged{{long, 1}}, Rule: long, Endpoint: long, Method: long, IP: long, APIKey: long})
 		}
 		r.Close()
 		s := server.copy(t)
@@ -329,16 +329,13 @@ func TestSampledEventsStandForTheOthers(t *testing.T) {
 	const n = 20_000
 	weight := int64(0)
 	for range n {
-		d := &Decided{Requests: 1}
-		if c.wanted(d) {
-			weight += c.weight(d)
-		}
+		weight += c.weight(false)
 	}
 	if weight < n*8/10 || weight > n*12/10 {
 		t.Errorf("events of %d requests stand for %d", n, weight)
 	}
-	if c.oneIn = 0; c.wanted(&Decided{Requests: 1}) || !c.wanted(&Decided{Requests: 1, Refused: true}) || c.wanted(&Decided{}) {
-		t.Error("without samples refusals alone are events, and a reported cost is none")
+	if c.oneIn = 0; c.weight(false) != 0 || c.weight(true) != 1 {
+		t.Error("without samples refusals alone are events")
 	}
 }
 

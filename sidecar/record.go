@@ -116,33 +116,42 @@ func (r *recording) note(req *descriptors.Request, v *engine.Verdict, start time
 		}
 	}()
 	outcome := v.Outcome()
-	d := record.Decided{
-		At: start, Domain: req.Domain, Outcome: uint8(outcome), Refused: outcome.Refuses(), Status: v.HTTPStatus(), RetryAfter: v.RetryAfter,
-		Latency: max(time.Since(start)-v.Waited, 0),
-	}
+	d := record.Decided{At: start, Domain: req.Domain, Outcome: uint8(outcome), Latency: max(time.Since(start)-v.Waited, 0)}
 	var rules [maxNoted]record.Charged
 	d.Requests, d.Cost, d.Rules = charges(req, v, rules[:0])
 	if d.Requests == 0 && d.Cost == 0 {
 		return // hits were given back
 	}
-	if effect := v.Effect(); effect != nil {
+	effect := v.Effect()
+	if effect != nil {
 		d.Rule = effect.Rule
-		d.Count, d.Limit = decider(v, effect)
 	}
 	var asked descriptors.Asked
 	v.Match.Domain.Asked(req, &asked)
-	d.Endpoint, d.Method, d.APIKey = asked.Endpoint, asked.Method, shownKey(req, v, &asked)
+	d.Endpoint = asked.Endpoint
+	if d.Requests > 0 {
+		d.Weight = r.recorder.Weight(outcome.Refuses())
+	}
+	d.Kind, d.Identity = who(&asked)
 	var address [64]byte
-	d.IP = string(appendAddress(address[:0], &asked))
-	d.Kind, d.Identity = who(&asked, d.IP)
+	if d.Weight > 0 || d.Kind == record.Address {
+		d.IP = string(appendAddress(address[:0], &asked))
+	}
+	if d.Kind == record.Address {
+		d.Identity = d.IP
+	}
+	if d.Weight > 0 {
+		d.Status, d.RetryAfter, d.Method, d.APIKey = v.HTTPStatus(), v.RetryAfter, asked.Method, shownKey(req, v, &asked)
+		d.Count, d.Limit = decider(v, effect)
+	}
 	r.recorder.Note(&d)
 }
 
 // maxNoted is how many rules of one request cost no memory.
 const maxNoted = 16
 
-// who returns the first identity that is known.
-func who(a *descriptors.Asked, address string) (record.Kind, string) {
+// who returns the first identity that is known. That of an address is not made yet.
+func who(a *descriptors.Asked) (record.Kind, string) {
 	switch {
 	case a.User != "":
 		return record.User, a.User
@@ -150,8 +159,8 @@ func who(a *descriptors.Asked, address string) (record.Kind, string) {
 		return record.APIKey, a.APIKey
 	case a.Tenant != "":
 		return record.Tenant, a.Tenant
-	case address != "":
-		return record.Address, address
+	case a.Address.IsValid() || a.AddressText != "":
+		return record.Address, ""
 	}
 	return record.NoKind, ""
 }

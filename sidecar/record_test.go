@@ -273,18 +273,15 @@ func TestTheRecordWaitsForRedis(t *testing.T) {
 // TestASidecarThatStopsWithoutRedisSaysWhatIsLost does not wait for a Redis that is away.
 func TestASidecarThatStopsWithoutRedisSaysWhatIsLost(t *testing.T) {
 	redis := servers.StartRedis(t)
-	cfg := fromEnv(t, "PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "REDIS_URL="+redis.Addr, "RECORD=true")
-	cfg.Output = new(journal)
-	s, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := begin(t, twoPerHour, "REDIS_URL="+redis.Addr, "RECORD=true")
 	redis.Kill(t)
-	s.recorder.Note(&record.Decided{At: time.Now(), Domain: "shop", Kind: record.User, Identity: "ann", Requests: 1, Refused: true})
-	err = s.Close()
-	if err == nil || !strings.Contains(err.Error(), "3 rows of usage and events could not be written") {
-		t.Errorf("close: %v", err)
+	s.recorder.Note(&record.Decided{At: time.Now(), Domain: "shop", Kind: record.User, Identity: "ann", Requests: 1, Weight: 1})
+	s.stop()
+	<-s.done
+	if s.err == nil || !strings.Contains(s.err.Error(), "3 rows of usage and events could not be written") {
+		t.Errorf("the sidecar ended with: %v", s.err)
 	}
+	s.err = nil
 }
 
 func TestRecordedIdentitiesFollowTheSecret(t *testing.T) {
