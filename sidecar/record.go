@@ -207,36 +207,39 @@ func decider(v *engine.Verdict, effect *descriptors.Effect) (count, most int64) 
 // charges returns whether a request asked for admission (1), what it cost as a whole, and what each rule was charged, in the memory of rules. A cost
 // that is known only after the request counts when it is reported, and what was taken in advance does not.
 func charges(req *descriptors.Request, v *engine.Verdict, rules []record.Charged) (requests, cost int64, _ []record.Charged) {
-	reports, shown := false, false // costs of earlier requests; a charge that is not in shadow
+	reports, admits, shown := false, false, false // the cost of an earlier request; asks for admission; a charge is not in shadow
 	for i := range v.Decisions {
 		if i == v.Match.Gate-1 {
 			continue
 		}
 		t, c := &v.Match.Terms[i], &v.Match.Charges[i]
 		asked, taken := costOf(t, c, &v.Decisions[i])
-		if c.Op == limit.Spend || c.Op == limit.Peek {
-			requests = 1
-		} else {
-			reports = true
-		}
+		later := c.Op == limit.Debit || c.Op == limit.Refund
+		reports, admits = reports || later, admits || !later
 		if c.Mode != limit.Shadow {
 			shown, cost = true, max(cost, asked)
 		}
 		rules = charge(rules, t.Effect.Rule, taken)
 	}
+	admits = admits || !reports
+	if admits {
+		requests, rules = 1, chargeless(v, rules)
+	}
+	if admits && !shown {
+		cost = int64(min(max(req.Hits, 1), limit.MaxCost))
+	}
+	return requests, cost, rules
+}
+
+// chargeless adds the rules that applied to a request and charge nothing.
+func chargeless(v *engine.Verdict, rules []record.Charged) []record.Charged {
 	for i := range v.Match.Unlimited {
 		rules = charge(rules, v.Match.Unlimited[i].Effect.Rule, 0)
 	}
 	if v.Match.Block != nil || v.Match.Exempt != nil {
 		rules = charge(rules, v.Effect().Rule, 0)
 	}
-	if !reports {
-		requests = 1
-	}
-	if !shown {
-		cost = int64(min(max(req.Hits, 1), limit.MaxCost))
-	}
-	return requests, cost, rules
+	return rules
 }
 
 // costOf returns what a charge asks for, and what was taken for it.
