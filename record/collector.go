@@ -48,10 +48,9 @@ type restRow struct {
 const maxOutcomes = 16
 
 func newPage() *page {
-	return &page{
-		identities: newTable(identityRows, identityText), endpoints: newTable(endpointRows, endpointText),
-		latencies: make([][histogram]uint32, endpointRows),
-	}
+	p := &page{identities: newTable(identityRows, identityText), endpoints: newTable(endpointRows, endpointText)}
+	p.latencies = roomOf[[histogram]uint32](p, endpointRows)
+	return p
 }
 
 func (p *page) bytes() int64 {

@@ -46,7 +46,9 @@ func newTable(rows, text int) *table {
 	for places < 2*rows {
 		places *= 2
 	}
-	return &table{rows: make([]row, 0, rows), index: make([]uint32, places), text: make([]byte, 0, text)}
+	t := new(table)
+	t.rows, t.index, t.text = roomOf[row](t, rows)[:0], roomOf[uint32](t, places), roomOf[byte](t, text)[:0]
+	return t
 }
 
 // bytes returns how much memory the table takes.

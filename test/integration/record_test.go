@@ -157,7 +157,8 @@ func TestTheRecordOfAKilledSidecar(t *testing.T) {
 	}
 }
 
-// BenchmarkRecordCPU measures the processor time of a whole sidecar per decision, with and without the record, in turns. One request in ten is refused.
+// BenchmarkRecordCPU measures the processor time of a whole sidecar per decision and the memory that it has at the end, with and without the record, in turns.
+// One request in ten is refused.
 func BenchmarkRecordCPU(b *testing.B) {
 	for _, door := range []string{"rls", "ext_authz"} {
 		b.Run(door, func(b *testing.B) {
@@ -181,6 +182,8 @@ func BenchmarkRecordCPU(b *testing.B) {
 			b.ReportMetric(float64(took[0].Microseconds())/each, "without-us")
 			b.ReportMetric(float64(took[1].Microseconds())/each, "with-us")
 			b.ReportMetric(100*(float64(took[1])/float64(took[0])-1), "%-more")
+			b.ReportMetric(residentMiB(b, sidecars[0].Process.Process.Pid), "without-MiB")
+			b.ReportMetric(residentMiB(b, sidecars[1].Process.Process.Pid), "with-MiB")
 			b.ReportMetric(0, "ns/op")
 		})
 	}
@@ -253,4 +256,18 @@ func processorTime(b *testing.B, pid int) time.Duration {
 		b.Fatal(err)
 	}
 	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
+// residentMiB returns how much memory a process has.
+func residentMiB(b *testing.B, pid int) float64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "VmRSS:")
+	kib, err := strconv.Atoi(strings.Fields(rest)[0])
+	if err != nil {
+		b.Fatal(err)
+	}
+	return float64(kib) / 1024
 }
