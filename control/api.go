@@ -16,6 +16,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/control/recorder"
+	"github.com/spillway-mesh/spillway/descriptors"
 )
 
 const (
@@ -29,7 +31,9 @@ const (
 type API struct {
 	Database  *Database
 	Publisher *Publisher
-	Tokens    []Token // who may use it; none: this machine alone
+	Recorder  *recorder.Recorder
+	Keys      descriptors.RecordKeys // of Redis, as the sidecars have them
+	Tokens    []Token                // who may use it; none: this machine alone
 	Log       *slog.Logger
 
 	guard *http.CrossOriginProtection
