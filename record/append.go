@@ -24,32 +24,27 @@ func AppendUsage(b []byte, u *Usage) []byte {
 
 func appendIdentity(b []byte, r *IdentityRow) []byte {
 	b = appendKey(b, r.Minute, r.Domain, r.Rule, r.Identity, r.Outcome)
-	b = appendNumber(b, r.Requests)
-	b = appendNumber(b, r.Cost)
-	return append(b, ']')
+	return append(appendNumber(appendNumber(b, r.Requests), r.Cost), ']')
 }
 
 func appendEndpoint(b []byte, r *EndpointRow) []byte {
 	b = appendKey(b, r.Minute, r.Domain, r.Rule, r.Endpoint, r.Outcome)
-	b = appendNumber(b, r.Requests)
-	b = appendNumber(b, r.Cost)
-	return append(r.Latency.append(append(b, ',')), ']')
+	b = append(appendNumber(appendNumber(b, r.Requests), r.Cost), ',')
+	return append(r.Latency.append(b), ']')
 }
 
 func appendCache(b []byte, r *CacheRow) []byte {
-	b = appendKey(b, r.Minute, r.Cache)
-	b = appendNumber(b, r.Hits)
-	b = appendNumber(b, r.Misses)
-	return append(b, ']')
+	b = appendText(append(strconv.AppendInt(append(b, '['), r.Minute, 10), ','), r.Cache)
+	return append(appendNumber(appendNumber(b, r.Hits), r.Misses), ']')
 }
 
-// appendKey begins a row.
-func appendKey(b []byte, minute int64, texts ...string) []byte {
+// appendKey begins a row of identities or endpoints.
+func appendKey[T string | []byte](b []byte, minute int64, domain, rule, value T, outcome string) []byte {
 	b = strconv.AppendInt(append(b, '['), minute, 10)
-	for _, text := range texts {
-		b = appendText(append(b, ','), text)
-	}
-	return b
+	b = appendText(append(b, ','), domain)
+	b = appendText(append(b, ','), rule)
+	b = appendText(append(b, ','), value)
+	return appendText(append(b, ','), outcome)
 }
 
 func appendNumber(b []byte, n int64) []byte { return strconv.AppendInt(append(b, ','), n, 10) }
@@ -88,8 +83,8 @@ func member(b []byte, name string) []byte {
 	return append(append(append(b, ',', '"'), name...), '"', ':')
 }
 
-func memberText(b []byte, name, text string) []byte {
-	if text == "" {
+func memberText[T string | []byte](b []byte, name string, text T) []byte {
+	if len(text) == 0 {
 		return b
 	}
 	return appendText(member(b, name), text)
@@ -103,13 +98,13 @@ func memberNumber(b []byte, name string, n int64) []byte {
 }
 
 // appendText appends a text in quotes. What is not UTF-8 becomes U+FFFD, and so does NUL, which PostgreSQL refuses in a text.
-func appendText(b []byte, text string) []byte {
+func appendText[T string | []byte](b []byte, text T) []byte {
 	b = append(b, '"')
 	for i := 0; i < len(text); {
 		c := text[i]
 		switch {
 		case c >= utf8.RuneSelf:
-			r, size := utf8.DecodeRuneInString(text[i:])
+			r, size := utf8.DecodeRuneInString(string(text[i:min(i+utf8.UTFMax, len(text))]))
 			b = utf8.AppendRune(b, r)
 			i += size
 			continue
@@ -118,7 +113,7 @@ func appendText(b []byte, text string) []byte {
 		case c == 0:
 			b = utf8.AppendRune(b, utf8.RuneError)
 		case c < ' ':
-			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&0xf])
+			b = append(b, '\\', 'u', '0', '0', digits[c>>4], digits[c&0xf])
 		default:
 			b = append(b, c)
 		}
@@ -127,4 +122,4 @@ func appendText(b []byte, text string) []byte {
 	return append(b, '"')
 }
 
-const hex = "0123456789abcdef"
+const digits = "0123456789abcdef"

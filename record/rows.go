@@ -31,7 +31,7 @@ type IdentityRow struct {
 
 // EndpointRow is what was decided about one endpoint within a minute.
 type EndpointRow struct {
-	Minute   int64  // Unix time / 60
+	Minute   int64 // Unix time / 60
 	Domain   string
 	Rule     string // that decided, or ""
 	Endpoint string // "" where it is unknown, Others where there was no room
