@@ -116,16 +116,16 @@ CREATE TABLE record_refused (
   reason   text NOT NULL
 );
 
--- How the record names a user and a key. The leader writes it, because it knows KEY_SECRET; NULL until then.
+-- How the record names a user. The leader writes it, because it knows KEY_SECRET; NULL until then.
 ALTER TABLE users ADD COLUMN identity text;
 ALTER TABLE users SET (fillfactor = 85);
 CREATE INDEX users_identity ON users (domain, identity);
 CREATE INDEX users_unnamed ON users (domain, name) WHERE identity IS NULL;
-ALTER TABLE api_keys ADD COLUMN identity text;
-ALTER TABLE api_keys SET (fillfactor = 85);
-CREATE INDEX api_keys_identity ON api_keys (domain, identity);
-CREATE INDEX api_keys_unnamed ON api_keys (domain, id) WHERE identity IS NULL;
 CREATE TABLE record_names (
   one         boolean PRIMARY KEY DEFAULT true CHECK (one),
   fingerprint text NOT NULL -- of the KEY_SECRET that the names were made with
 );
+
+-- Events name an API key by what it begins with.
+CREATE INDEX api_keys_prefix ON api_keys (domain, prefix);
+ALTER TABLE api_keys SET (fillfactor = 85);

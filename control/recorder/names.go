@@ -11,16 +11,12 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 )
 
-// touch counts in users and API keys what their usage says. Only the rule "" counts whole requests.
-func touch(ctx context.Context, tx pgx.Tx, minutes ledger) error {
-	type counted struct {
-		last               int64
-		requests, exceeded int64
-	}
+// countUsers counts in users what their usage says. Only the rule "" counts whole requests.
+func countUsers(ctx context.Context, tx pgx.Tx, minutes ledger) error {
+	type counted struct{ last, exceeded int64 }
 	found := map[[2]string]*counted{}
-	c := newColumns(5)
-	for _, k := range minutes.sorted() {
-		if k.rule != "" || k.subject == "" {
+	for k, s := range minutes {
+		if k.rule != "" || k.subject == "" || s.first == 0 {
 			continue
 		}
 		name := [2]string{k.domain, k.subject}
@@ -28,24 +24,61 @@ func touch(ctx context.Context, tx pgx.Tx, minutes ledger) error {
 			found[name] = &counted{}
 		}
 		n := found[name]
-		n.last, n.requests = max(n.last, k.at), n.requests+minutes[k].first
+		n.last = max(n.last, k.at)
 		if k.outcome == exceeds {
-			n.exceeded += minutes[k].first
+			n.exceeded += s.first
 		}
-	}
-	for name, n := range found {
-		c.add(name[0], name[1], time.Unix(n.last, 0), n.requests, n.exceeded)
 	}
 	if len(found) == 0 {
 		return nil
 	}
-	const counts = ` FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::bigint[], $5::bigint[]) AS s (domain, identity, at, requests, exceeded) WHERE t.domain = s.domain AND t.identity = s.identity`
-	_, err := tx.Exec(ctx, `UPDATE users AS t SET last_request_at = greatest(t.last_request_at, s.at), exceeded_count = t.exceeded_count + s.exceeded`+counts, c.lists()...)
-	if err == nil {
-		_, err = tx.Exec(ctx, `UPDATE api_keys AS t SET last_used_at = greatest(t.last_used_at, s.at), total_requests = t.total_requests + s.requests`+counts, c.lists()...)
+	c := newColumns(4)
+	for name, n := range found {
+		c.add(name[0], name[1], time.Unix(n.last, 0), n.exceeded)
 	}
+	_, err := tx.Exec(ctx, `UPDATE users AS t SET last_request_at = greatest(t.last_request_at, s.at), exceeded_count = t.exceeded_count + s.exceeded
+	  FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::bigint[]) AS s (domain, identity, at, exceeded) WHERE t.domain = s.domain AND t.identity = s.identity`, c.lists()...)
 	if err != nil {
-		return fmt.Errorf("count requests of users and API keys: %w", err)
+		return fmt.Errorf("count requests of users: %w", err)
+	}
+	return nil
+}
+
+// countKeys counts in API keys what events say. An event that stands for several requests counts as so many.
+func countKeys(ctx context.Context, tx pgx.Tx, items []*item, now time.Time) error {
+	type counted struct {
+		last     time.Time
+		requests int64
+	}
+	found := map[[2]string]*counted{}
+	for _, i := range items {
+		for n := range i.events {
+			e := &i.events[n]
+			if e.APIKey == "" {
+				continue
+			}
+			name := [2]string{e.Domain, e.APIKey}
+			if found[name] == nil {
+				found[name] = &counted{}
+			}
+			at, _ := when(time.UnixMicro(e.At), now)
+			if at.After(found[name].last) {
+				found[name].last = at
+			}
+			found[name].requests += e.Weight
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	c := newColumns(4)
+	for name, n := range found {
+		c.add(name[0], name[1], n.last, n.requests)
+	}
+	_, err := tx.Exec(ctx, `UPDATE api_keys AS t SET last_used_at = greatest(t.last_used_at, s.at), total_requests = t.total_requests + s.requests
+	  FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::bigint[]) AS s (domain, prefix, at, requests) WHERE t.domain = s.domain AND t.prefix = s.prefix`, c.lists()...)
+	if err != nil {
+		return fmt.Errorf("count requests of API keys: %w", err)
 	}
 	return nil
 }
@@ -53,55 +86,45 @@ func touch(ctx context.Context, tx pgx.Tx, minutes ledger) error {
 // exceeds is the outcome of a request that a limit refused.
 const exceeds = "refused"
 
-// named is a table whose rows the record has names for.
-type named struct{ kind, table, column string }
-
-var namedTables = []named{{"user", "users", "name"}, {"api_key", "api_keys", "id"}}
-
-// nameAll gives the users and API keys that are new the names that the record has for them; all of them, where KEY_SECRET has changed.
-func (r *Recorder) nameAll(ctx context.Context, conn *pgx.Conn) error {
+// nameUsers gives the users that are new the names that the record has for them; all users, where KEY_SECRET has changed.
+func (r *Recorder) nameUsers(ctx context.Context, conn *pgx.Conn) error {
 	fingerprint := r.cfg.Keys.Identity("fingerprint", "spillway")
 	var known string
 	err := conn.QueryRow(ctx, `SELECT fingerprint FROM record_names`).Scan(&known)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = nil
-	}
-	for _, t := range namedTables {
-		if err == nil {
-			err = t.name(ctx, conn, r.cfg.Keys, known != fingerprint)
-		}
+	if err == nil || errors.Is(err, pgx.ErrNoRows) {
+		err = nameUsers(ctx, conn, r.cfg.Keys, known != fingerprint)
 	}
 	if err == nil && known != fingerprint {
 		_, err = conn.Exec(ctx, `INSERT INTO record_names (fingerprint) VALUES ($1) ON CONFLICT (one) DO UPDATE SET fingerprint = excluded.fingerprint`, fingerprint)
 	}
 	if err != nil {
-		return fmt.Errorf("name users and API keys in the record: %w", err)
+		return fmt.Errorf("name users in the record: %w", err)
 	}
 	return nil
 }
 
-// name names the rows of a table that have no name, or all.
-func (t named) name(ctx context.Context, conn *pgx.Conn, keys descriptors.RecordKeys, all bool) error {
-	where := " identity IS NULL AND "
+// nameUsers names the users that have no name, or all.
+func nameUsers(ctx context.Context, conn *pgx.Conn, keys descriptors.RecordKeys, all bool) error {
+	where := `identity IS NULL AND `
 	if all {
 		where = ""
 	}
-	domain, last := "", ""
+	domain, name := "", ""
 	for {
-		rows, err := conn.Query(ctx, `SELECT domain, `+t.column+` FROM `+t.table+` WHERE `+where+` (domain, `+t.column+`) > ($1, $2) ORDER BY domain, `+t.column+` LIMIT $3`, domain, last, namePage)
+		rows, err := conn.Query(ctx, `SELECT domain, name FROM users WHERE `+where+`(domain, name) > ($1, $2) ORDER BY domain, name LIMIT $3`, domain, name, namePage)
 		if err != nil {
 			return err
 		}
 		c, n := newColumns(3), 0
-		_, err = pgx.ForEachRow(rows, []any{&domain, &last}, func() error {
+		_, err = pgx.ForEachRow(rows, []any{&domain, &name}, func() error {
 			n++
-			c.add(domain, last, keys.Identity(t.kind, last))
+			c.add(domain, name, keys.Identity("user", name))
 			return nil
 		})
 		if err != nil || n == 0 {
 			return err
 		}
-		_, err = conn.Exec(ctx, `UPDATE `+t.table+` AS t SET identity = u.i FROM unnest($1::text[], $2::text[], $3::text[]) AS u (d, n, i) WHERE t.domain = u.d AND t.`+t.column+` = u.n`, c.lists()...)
+		_, err = conn.Exec(ctx, `UPDATE users AS t SET identity = u.i FROM unnest($1::text[], $2::text[], $3::text[]) AS u (d, n, i) WHERE t.domain = u.d AND t.name = u.n`, c.lists()...)
 		if err != nil || n < namePage {
 			return err
 		}

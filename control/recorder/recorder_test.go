@@ -23,6 +23,7 @@ func TestEveryRowIsStoredOnce(t *testing.T) {
 	ctx, now := context.Background(), time.Now().UTC()
 	w.run(`INSERT INTO domains (name, created_by) VALUES ('api', 'ann')`)
 	w.run(`INSERT INTO users (domain, name, updated_by) VALUES ('api', 'ann', 'x'), ('api', 'ben', 'x')`)
+	w.run(`INSERT INTO api_keys (domain, id, digest, prefix, user_name, created_by) VALUES ('api', 'k', sha256('k'), 'spw_abcdef', 'ann', 'x')`)
 	w.run(`DELETE FROM outbox`)
 	for _, e := range []record.Entry{
 		usageOf("one", 1, "ann", now, 10, 2), usageOf("two", 1, "ann", now, 5, 0), usageOf("one", 1, "ann", now, 10, 2),
@@ -31,6 +32,7 @@ func TestEveryRowIsStoredOnce(t *testing.T) {
 		w.send("usage", e)
 	}
 	last := eventsOf("one", 1, now, 50)
+	last.Rows = []byte(strings.Replace(string(last.Rows), `"rule"`, `"api_key":"spw_abcdef","rule"`, 20))
 	last.Dropped, last.Ended = 3, true
 	w.send("events", last)
 	w.send("events", last)
@@ -52,6 +54,7 @@ func TestEveryRowIsStoredOnce(t *testing.T) {
 	w.want("rows", 50, `SELECT sum(rows)::bigint`+sourcesOf, "events")
 	w.want("exceeded by ann", 3, `SELECT exceeded_count FROM users WHERE name = 'ann'`)
 	w.want("last request of ann", minuteOf(now)*60, `SELECT extract(epoch FROM last_request_at)::bigint FROM users WHERE name = 'ann'`)
+	w.want("requests of the key", 20, `SELECT total_requests FROM api_keys WHERE last_used_at > $1`, now.Add(-time.Second))
 	w.want("changes for Redis", 0, `SELECT count(*) FROM outbox`)
 	queued, err := w.Queued(ctx)
 	if err != nil || queued["usage"]+queued["events"] != 0 {

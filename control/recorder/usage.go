@@ -114,7 +114,7 @@ func (r *Recorder) addUsage(ctx context.Context, tx pgx.Tx, sources map[string]*
 		}
 		r.passed(step.name)
 	}
-	return touch(ctx, tx, b.identities)
+	return countUsers(ctx, tx, b.identities)
 }
 
 // sorted are the keys of a ledger in one order, so that two transactions lock rows in the same one.
