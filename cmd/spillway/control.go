@@ -56,20 +56,18 @@ func serveControl(cmd *cobra.Command) error {
 }
 
 func runControl(ctx context.Context, cmd *cobra.Command, cfg control.Config) error {
+	cfg.Migrate, _ = cmd.Flags().GetBool("migrate")
 	c, err := control.New(cfg)
 	if err != nil {
 		return err
 	}
-	migrate, _ := cmd.Flags().GetBool("migrate")
 	only, _ := cmd.Flags().GetBool("migrate-only")
-	if migrate || only {
+	if only {
 		version, err := c.Migrate(ctx)
 		if err != nil {
 			return errors.Join(err, c.Close())
 		}
 		cfg.Log.Info("the schema of the database is up to date", "version", version)
-	}
-	if only {
 		return c.Close()
 	}
 	return errors.Join(c.Run(ctx), c.Close())
