@@ -32,7 +32,7 @@ type API struct {
 	Database  *Database
 	Publisher *Publisher
 	Recorder  *recorder.Recorder
-	Keys      descriptors.RecordKeys // of Redis, as the sidecars have them
+	Keys      descriptors.RecordKeys // how the record names identities
 	Tokens    []Token                // who may use it; none: this machine alone
 	Log       *slog.Logger
 

@@ -28,6 +28,7 @@ type Config struct {
 	Redis       fleet.Servers
 	KeyPrefix   string // of the keys in Redis, as the sidecars have it
 	KeySecret   string // of the keys in Redis, as the sidecars have it
+	Plain       bool   // the sidecars write identities into the record as they are, although there is a secret
 	Migrate     bool   // Run brings the schema of the database to what this program needs, first
 	Log         *slog.Logger
 }
@@ -39,6 +40,7 @@ type Control struct {
 	fleet     *fleet.Fleet
 	publisher *Publisher
 	recorder  *recorder.Recorder
+	names     descriptors.RecordKeys // how the record names identities
 	socket    net.Listener
 }
 
@@ -56,8 +58,12 @@ func New(cfg Config) (*Control, error) {
 	servers := fleet.New(fleet.Config{Servers: cfg.Redis, Bounds: fleet.Bounds{Silence: time.Second, Patience: redisWithin}})
 	keys := descriptors.NewRecordKeys(cfg.KeyPrefix, []byte(cfg.KeySecret))
 	publisher := NewPublisher(PublisherConfig{Database: database, Fleet: servers, Keys: keys, Log: cfg.Log})
-	copies := recorder.New(recorder.Config{Connect: database.connect, Fleet: servers, Keys: keys, Leads: publisher.leads.Load, Log: cfg.Log})
-	return &Control{cfg, database, servers, publisher, copies, socket}, nil
+	names := keys
+	if cfg.Plain {
+		names = descriptors.NewRecordKeys(cfg.KeyPrefix, nil)
+	}
+	copies := recorder.New(recorder.Config{Connect: database.connect, Fleet: servers, Keys: names, Leads: publisher.leads.Load, Log: cfg.Log})
+	return &Control{cfg, database, servers, publisher, copies, names, socket}, nil
 }
 
 // Address is where it listens.
@@ -68,7 +74,7 @@ func (c *Control) Migrate(ctx context.Context) (int64, error) { return c.databas
 
 // Run serves, publishes and copies the record until ctx ends. It may be called once.
 func (c *Control) Run(ctx context.Context) error {
-	api := &API{Database: c.database, Publisher: c.publisher, Recorder: c.recorder, Keys: c.publisher.cfg.Keys, Tokens: c.cfg.Tokens, Log: c.cfg.Log}
+	api := &API{Database: c.database, Publisher: c.publisher, Recorder: c.recorder, Keys: c.names, Tokens: c.cfg.Tokens, Log: c.cfg.Log}
 	server := admin.Server(api.Handler(), 2*apiWithin)
 	publishing, stop := context.WithCancel(ctx)
 	defer stop()
