@@ -38,7 +38,7 @@ var rooms = map[string][]string{
 	"rlqs":             {"engine", "limit"},
 	"admin":            {"engine", "rules", "audit", "descriptors", "limit", "records", "peers"},
 	"telemetry":        {"engine", "descriptors", "limit", "rules", "audit", "breaker", "fleet", "store", "identity", "record", "records", "xds"},
-	"control":          {"limit", "descriptors", "identity", "audit", "fleet", "record", "records", "peers", "rules", "rulediff", "admin"},
+	"control":          {"limit", "descriptors", "identity", "audit", "fleet", "record", "records", "peers", "rules", "rulediff", "admin", "telemetry"},
 	"settings":         {},
 	"sidecar":          {"limit", "breaker", "identity", "descriptors", "audit", "engine", "fleet", "store", "rules", "xds", "record", "records", "peers", "door", "rlsvc", "extauthz", "rlqs", "admin", "telemetry", "settings"},
 	"trial":            {"identity", "descriptors", "engine", "store", "rules"},

@@ -16,6 +16,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/control/recorder"
+	"github.com/spillway-mesh/spillway/descriptors"
 )
 
 const (
@@ -29,7 +31,9 @@ const (
 type API struct {
 	Database  *Database
 	Publisher *Publisher
-	Tokens    []Token // who may use it; none: this machine alone
+	Recorder  *recorder.Recorder
+	Keys      descriptors.RecordKeys // how the record names identities
+	Tokens    []Token                // who may use it; none: this machine alone
 	Log       *slog.Logger
 
 	guard *http.CrossOriginProtection
@@ -59,6 +63,7 @@ func (a *API) Handler() http.Handler {
 		admin.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
 	m.HandleFunc("GET /readyz", a.ready)
+	m.HandleFunc("GET /metrics", a.metrics())
 	m.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		admin.NewProblem(http.StatusNotFound, "there is no %s: /v1/openapi.json describes what there is", r.URL.Path).Write(w)
 	})
@@ -84,10 +89,7 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request, here []route) {
 		wrong = admin.NewProblem(http.StatusForbidden, "the request comes from a page of another origin")
 	}
 	if wrong != nil {
-		if wrong.Status == http.StatusUnauthorized {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="spillway control"`)
-		}
-		wrong.Write(w)
+		a.turnAway(w, wrong)
 		return
 	}
 	at := slices.IndexFunc(here, func(one route) bool { return one.method == r.Method })
@@ -105,6 +107,14 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request, here []route) {
 		return
 	}
 	a.serve(w, r, name, &here[at])
+}
+
+// turnAway answers a caller that may not.
+func (a *API) turnAway(w http.ResponseWriter, wrong *admin.Problem) {
+	if wrong.Status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="spillway control"`)
+	}
+	wrong.Write(w)
 }
 
 // serve runs an operation and writes its answer.

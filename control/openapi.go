@@ -55,7 +55,15 @@ func (r *route) operation(schemas object) object {
 		params = append(params, parameter(found[1], "path"))
 	}
 	for _, name := range r.params {
-		params = append(params, parameter(name, "query"))
+		name, kind, _ := strings.Cut(name, ":")
+		described := parameter(name, "query")
+		switch kind {
+		case "time":
+			described["schema"] = object{"type": "string", "format": "date-time"}
+		case "total":
+			described["schema"] = object{"type": "string", "enum": []string{stepMinute, stepHour, stepDay, stepTotal}}
+		}
+		params = append(params, described)
 	}
 	if r.locks {
 		params = append(params, parameter("If-Match", "header"), parameter("If-None-Match", "header"))
@@ -82,8 +90,14 @@ func (r *route) operation(schemas object) object {
 func parameter(name, in string) object {
 	schema := object{"type": "string", "minLength": 1}
 	switch name {
-	case "version", "before", "limit", "from", "to":
+	case "limit":
+		schema = object{"type": "integer", "minimum": 1, "maximum": pageMost}
+	case "version", "before", "from", "to":
 		schema = object{"type": "integer", "minimum": 1}
+	case "step":
+		schema["enum"] = []string{stepMinute, stepHour, stepDay}
+	case "by":
+		schema["enum"] = statisticsBy
 	case "kind":
 		if in == "path" {
 			schema["enum"] = blockKinds
