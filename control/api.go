@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/descriptors"
 )
 
 const (
@@ -29,7 +30,8 @@ const (
 type API struct {
 	Database  *Database
 	Publisher *Publisher
-	Tokens    []Token // who may use it; none: this machine alone
+	Tokens    []Token                // who may use it; none: this machine alone
+	Keys      descriptors.RecordKeys // names of identities in the record
 	Log       *slog.Logger
 
 	guard *http.CrossOriginProtection

@@ -60,7 +60,7 @@ func (c *Control) Migrate(ctx context.Context) (int64, error) { return c.databas
 
 // Run serves and publishes until ctx ends. It may be called once.
 func (c *Control) Run(ctx context.Context) error {
-	api := &API{Database: c.database, Publisher: c.publisher, Tokens: c.cfg.Tokens, Log: c.cfg.Log}
+	api := &API{Database: c.database, Publisher: c.publisher, Tokens: c.cfg.Tokens, Keys: c.publisher.cfg.Keys, Log: c.cfg.Log}
 	server := admin.Server(api.Handler(), 2*apiWithin)
 	publishing, stop := context.WithCancel(ctx)
 	defer stop()

@@ -55,7 +55,11 @@ func (r *route) operation(schemas object) object {
 		params = append(params, parameter(found[1], "path"))
 	}
 	for _, name := range r.params {
-		params = append(params, parameter(name, "query"))
+		one := parameter(name, "query")
+		if name == r.needs {
+			one["required"] = true
+		}
+		params = append(params, one)
 	}
 	if r.locks {
 		params = append(params, parameter("If-Match", "header"), parameter("If-None-Match", "header"))
@@ -84,6 +88,8 @@ func parameter(name, in string) object {
 	switch name {
 	case "version", "before", "limit", "from", "to":
 		schema = object{"type": "integer", "minimum": 1}
+	case "since":
+		schema["pattern"] = "^[1-9][0-9]{0,2}[smhd]$"
 	case "kind":
 		if in == "path" {
 			schema["enum"] = blockKinds

@@ -21,6 +21,7 @@ type route struct {
 	takes        any      // body; nil: none
 	answers      any      // nil: nothing
 	params       []string // of the query
+	needs        string   // the one of them that is required; empty: none
 	locks        bool     // takes if-match
 	made         bool     // may answer 201
 }
@@ -58,6 +59,7 @@ func init() {
 		{method: "DELETE", path: d + "/blocks/{kind}/{name...}", role: Operator, serve: (*API).unblock, summary: "End a block.", locks: true},
 		{method: "GET", path: "/v1/audit", role: Viewer, serve: (*API).audit, summary: "Who changed what, the newest first.", answers: AuditList{}, params: []string{"domain", "kind", "name", "before", "limit"}},
 	}
+	routes = append(routes, questionRoutes()...)
 }
 
 // Status is how a control does.

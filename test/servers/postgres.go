@@ -19,22 +19,29 @@ type Postgres struct {
 	bin  string // folder of its programs
 	dir  string
 	cmd  *Process
+
+	settings []string
 }
 
 // StartPostgres makes a cluster in a temporary folder, starts it, and stops it when the test ends. Where the test runs as
-// root, which PostgreSQL refuses, it runs as the system's user without rights.
-func StartPostgres(t testing.TB) *Postgres {
+// root, which PostgreSQL refuses, it runs as the system's user without rights. With settings (name=value) it is meant to hold much, and its
+// folder is on the disk, else in memory where there is room.
+func StartPostgres(t testing.TB, settings ...string) *Postgres {
 	t.Helper()
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
 	if err != nil || len(found) == 0 {
 		t.Fatal("PostgreSQL is missing: install the package postgresql, or run make test, which does")
 	}
-	dir, err := os.MkdirTemp(memory(), "pg")
+	where := memory()
+	if len(settings) > 0 {
+		where = ""
+	}
+	dir, err := os.MkdirTemp(where, "pg")
 	if err != nil {
 		t.Fatalf("temporary folder for PostgreSQL: %v", err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	p := &Postgres{bin: filepath.Dir(found[len(found)-1]), dir: dir}
+	p := &Postgres{bin: filepath.Dir(found[len(found)-1]), dir: dir, settings: settings}
 	giveAway(t, dir)
 	out, err := p.command("initdb", "--pgdata", dir+"/data", "--username", "spillway", "--auth", "trust", "--no-sync", "--encoding", "UTF8", "--locale", "C").CombinedOutput()
 	if err != nil {
@@ -79,8 +86,11 @@ func (p *Postgres) command(name string, args ...string) *exec.Cmd {
 func (p *Postgres) Start(t testing.TB) {
 	t.Helper()
 	_, port, _ := net.SplitHostPort(p.addr)
-	p.cmd = Start(t, p.command("postgres", "-D", p.dir+"/data", "-p", port, "-h", "127.0.0.1", "-k", p.dir,
-		"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "shared_buffers=16MB", "-c", "max_connections=60"))
+	args := []string{"-D", p.dir + "/data", "-p", port, "-h", "127.0.0.1", "-k", p.dir}
+	for _, setting := range append([]string{"fsync=off", "full_page_writes=off", "shared_buffers=16MB", "max_connections=60"}, p.settings...) {
+		args = append(args, "-c", setting)
+	}
+	p.cmd = Start(t, p.command("postgres", args...))
 	t.Cleanup(func() { _ = p.cmd.Process.Signal(syscall.SIGQUIT); <-p.cmd.ended }) // its children end with it
 	Await(t, "PostgreSQL on "+p.addr, func() error {
 		out, err := p.command("pg_isready", "-h", p.dir, "-p", port).CombinedOutput()
