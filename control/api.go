@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/control/recorder"
 	"github.com/spillway-mesh/spillway/descriptors"
 )
 
@@ -30,8 +31,9 @@ const (
 type API struct {
 	Database  *Database
 	Publisher *Publisher
+	Recorder  *recorder.Recorder
+	Keys      descriptors.RecordKeys // of Redis, as the sidecars have them
 	Tokens    []Token                // who may use it; none: this machine alone
-	Keys      descriptors.RecordKeys // names of identities in the record
 	Log       *slog.Logger
 
 	guard *http.CrossOriginProtection

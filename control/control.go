@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/control/recorder"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/fleet"
 )
@@ -33,6 +34,7 @@ type Control struct {
 	database  *Database
 	fleet     *fleet.Fleet
 	publisher *Publisher
+	recorder  *recorder.Recorder
 	socket    net.Listener
 }
 
@@ -48,8 +50,10 @@ func New(cfg Config) (*Control, error) {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	servers := fleet.New(fleet.Config{Servers: cfg.Redis, Bounds: fleet.Bounds{Silence: time.Second, Patience: redisWithin}})
-	publisher := NewPublisher(PublisherConfig{Database: database, Fleet: servers, Keys: descriptors.NewRecordKeys(cfg.KeyPrefix, []byte(cfg.KeySecret)), Log: cfg.Log})
-	return &Control{cfg, database, servers, publisher, socket}, nil
+	keys := descriptors.NewRecordKeys(cfg.KeyPrefix, []byte(cfg.KeySecret))
+	publisher := NewPublisher(PublisherConfig{Database: database, Fleet: servers, Keys: keys, Log: cfg.Log})
+	copies := recorder.New(recorder.Config{Connect: database.connect, Fleet: servers, Keys: keys, Leads: publisher.leads.Load, Log: cfg.Log})
+	return &Control{cfg, database, servers, publisher, copies, socket}, nil
 }
 
 // Address is where it listens.
@@ -58,14 +62,15 @@ func (c *Control) Address() string { return c.socket.Addr().String() }
 // Migrate brings the schema of the database to what this program needs.
 func (c *Control) Migrate(ctx context.Context) (int64, error) { return c.database.Migrate(ctx, 0) }
 
-// Run serves and publishes until ctx ends. It may be called once.
+// Run serves, publishes and copies the record until ctx ends. It may be called once.
 func (c *Control) Run(ctx context.Context) error {
-	api := &API{Database: c.database, Publisher: c.publisher, Tokens: c.cfg.Tokens, Keys: c.publisher.cfg.Keys, Log: c.cfg.Log}
+	api := &API{Database: c.database, Publisher: c.publisher, Recorder: c.recorder, Keys: c.publisher.cfg.Keys, Tokens: c.cfg.Tokens, Log: c.cfg.Log}
 	server := admin.Server(api.Handler(), 2*apiWithin)
 	publishing, stop := context.WithCancel(ctx)
 	defer stop()
 	var done sync.WaitGroup
 	done.Go(func() { c.publisher.Run(publishing) })
+	done.Go(func() { c.recorder.Run(publishing) })
 	defer done.Wait()
 	defer stop()
 	broke := make(chan error, 1)

@@ -103,7 +103,7 @@ func (p *Publisher) term(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	conn, err := pgx.ConnectConfig(ctx, p.cfg.Database.pool.Config().ConnConfig)
+	conn, err := p.cfg.Database.connect(ctx)
 	if err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
