@@ -27,22 +27,26 @@ func events() int {
 	return 20_000
 }
 
-// recordOf is rows of the record that a fleet has written in the last 40 days: $1 events of two domains, 100,000 users, 200 endpoints and 50 rules, of which six in
-// ten are refusals; what a user has used in the last 40 days; and hours and days of endpoints.
-var recordOf = []string{
-	`INSERT INTO domains (name, created_by) VALUES ('shop', 'ann'), ('other', 'ann')`,
-	`INSERT INTO rule_versions (domain, version, text, hash, created_by) SELECT 'shop', v, 'domain: shop', encode(sha256('domain: shop'), 'hex'), 'ann' FROM generate_series(1, 40) v`,
-	`INSERT INTO rules (domain, version, name, position, priority, enabled, scope, limits, action) SELECT 'shop', v, 'rule-' || r, r, 100, true, '{user}', '["5/1m"]', 'reject'
-	  FROM generate_series(1, 40) v, generate_series(0, 199) r`,
-	`INSERT INTO publications (domain, publication, version, published_by) SELECT 'shop', v, v, 'ann' FROM generate_series(1, 40) v`,
-	`INSERT INTO users (domain, name, quota_month, updated_by, identity) SELECT 'shop', 'u' || i, 1000000, 'ann', 'user:u' || i FROM generate_series(0, 999) i`,
-	`INSERT INTO usage_minutes SELECT date_trunc('minute', now() - i * interval '7 minutes', 'UTC'), 'shop', '', 'user:u' || i % 20, 'allowed', 3, 3 FROM generate_series(0, 8000) i`,
-	`INSERT INTO usage_hours SELECT date_trunc('hour', minute, 'UTC'), domain, rule, identity, outcome, sum(requests), sum(cost) FROM usage_minutes GROUP BY 1, 2, 3, 4, 5`,
-	`INSERT INTO endpoint_hours SELECT date_trunc('hour', now() - h * interval '1 hour', 'UTC'), 'shop', 'rule-' || r, '/v1/things', 'refused', 100, 100, array_fill(1::bigint, ARRAY[100])
-	  FROM generate_series(0, 500) h, generate_series(0, 9) r`,
-	`INSERT INTO endpoint_days SELECT date_trunc('day', at, 'UTC'), domain, rule, endpoint, outcome, sum(requests), sum(cost), array_fill(count(*), ARRAY[100]) FROM endpoint_hours GROUP BY 1, 2, 3, 4, 5`,
+// recordOf is rows of the record that a fleet has written in the last 40 days: versions of the rules; what a user has used; hours and days of endpoints. Some is how
+// many of each are made.
+func recordOf(some int) []string {
+	return []string{
+		`INSERT INTO domains (name, created_by) VALUES ('shop', 'ann'), ('other', 'ann')`,
+		`INSERT INTO rule_versions (domain, version, text, hash, created_by) SELECT 'shop', v, 'domain: shop', encode(sha256('domain: shop'), 'hex'), 'ann' FROM generate_series(1, 40) v`,
+		fmt.Sprintf(`INSERT INTO rules (domain, version, name, position, priority, enabled, scope, limits, action) SELECT 'shop', v, 'rule-' || r, r, 100, true, '{user}', '["5/1m"]', 'reject'
+		  FROM generate_series(1, 40) v, generate_series(1, %d) r`, 20*some),
+		`INSERT INTO publications (domain, publication, version, published_by) SELECT 'shop', v, v, 'ann' FROM generate_series(1, 40) v`,
+		fmt.Sprintf(`INSERT INTO users (domain, name, quota_month, updated_by, identity) SELECT 'shop', 'u' || i, 1000000, 'ann', 'user:u' || i FROM generate_series(0, %d) i`, 200*some),
+		fmt.Sprintf(`INSERT INTO usage_minutes SELECT date_trunc('minute', now() - i * interval '7 minutes', 'UTC'), 'shop', '', 'user:u' || i %% 20 + u, 'allowed', 3, 3
+		  FROM generate_series(0, 8000) i, generate_series(1, %d) u`, some),
+		`INSERT INTO usage_hours SELECT date_trunc('hour', minute, 'UTC'), domain, rule, identity, outcome, sum(requests), sum(cost) FROM usage_minutes GROUP BY 1, 2, 3, 4, 5`,
+		fmt.Sprintf(`INSERT INTO endpoint_hours SELECT date_trunc('hour', now() - h * interval '1 hour', 'UTC'), 'shop', 'rule-' || r, '/v1/things/' || e, 'refused', 60, 60, array_fill(1::bigint, ARRAY[60])
+		  FROM generate_series(0, 959) h, generate_series(1, %d) r, generate_series(1, 3) e`, 2*some),
+		`INSERT INTO endpoint_days SELECT date_trunc('day', at, 'UTC'), domain, rule, endpoint, outcome, sum(requests), sum(cost), array_fill(count(*), ARRAY[60]) FROM endpoint_hours GROUP BY 1, 2, 3, 4, 5`,
+	}
 }
 
+// generateEvents makes some of $1 events of 40 days: two domains, 100,000 users, 200 endpoints, 50 rules. Six in ten are refusals.
 const generateEvents = `INSERT INTO events SELECT now() - ($1 - i) * interval '40 days' / $1, 'sidecar-' || i % 8 || '-5f3a9c', i / 8 + 1, 0, CASE WHEN i % 20 = 0 THEN 'other' ELSE 'shop' END,
   CASE WHEN i % 10 < 6 THEN 'refused' ELSE 'allowed' END, 'rule-' || h % 50, 'user:u' || h % 100000, '', '192.0.2.' || h % 250, 'GET', '/v1/things/' || h % 200, 100, 100, 1, 429, 1.5, 0.3, 'eu', 1
   FROM generate_series($2::bigint, $3::bigint) i, LATERAL (SELECT hashint8(i) & 2147483647 AS h) AS mixed`
@@ -53,7 +57,7 @@ func fillRecord(t *testing.T, n int) *Database {
 	ctx := context.Background()
 	var settings []string
 	if full {
-		settings = []string{"shared_buffers=512MB", "max_wal_size=4GB", "maintenance_work_mem=256MB"}
+		settings = []string{"checkpoint_timeout=30min", "shared_buffers=512MB", "max_wal_size=4GB", "maintenance_work_mem=256MB"}
 	}
 	d, err := OpenDatabase(servers.StartPostgres(t, settings...).URL)
 	if err != nil {
@@ -75,8 +79,11 @@ func fillRecord(t *testing.T, n int) *Database {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	began := time.Now()
-	for _, sql := range append([]string{"SET statement_timeout = 0"}, recordOf...) {
+	began, some := time.Now(), 1
+	if full {
+		some = 20
+	}
+	for _, sql := range append([]string{"SET statement_timeout = 0"}, recordOf(some)...) {
 		if _, err := conn.Exec(ctx, sql); err != nil {
 			t.Fatalf("%s: %v", sql, err)
 		}

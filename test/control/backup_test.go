@@ -57,7 +57,7 @@ func redisCommand(t testing.TB, r *servers.Redis, args ...string) *exec.Cmd {
 // newRehearsal starts a control plane whose PostgreSQL keeps its WAL, and whose Redis keeps a log.
 func newRehearsal(t testing.TB) *rehearsal {
 	t.Helper()
-	w := &world{t: t, postgres: servers.StartPostgres(t, "archive_mode=on", fmt.Sprintf("archive_timeout=%d", int(keepWALEvery.Seconds()))), redis: servers.StartRedis(t, "--appendonly", "yes")}
+	w := &world{t: t, postgres: servers.StartPostgres(t, "archive_mode=on", fmt.Sprintf("archive_timeout=%d", int(keepWALEvery.Seconds()))), redis: servers.StartRedis(t, "--appendonly", "yes", "--repl-diskless-sync-delay", "0")}
 	r := &rehearsal{world: w, archived: w.postgres.Folder(t, "wal"), stream: w.postgres.Folder(t, "received"), base: w.postgres.Folder(t, "base")}
 	command := w.postgres.Script(t, postgresScript, "archive", r.archived)
 	r.db = connect(t, w.postgres)
