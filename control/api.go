@@ -32,7 +32,7 @@ type API struct {
 	Database  *Database
 	Publisher *Publisher
 	Recorder  *recorder.Recorder
-	Keys      descriptors.RecordKeys // of Redis, as the sidecars have them
+	Keys      descriptors.RecordKeys // how the record names identities
 	Tokens    []Token                // who may use it; none: this machine alone
 	Log       *slog.Logger
 
@@ -63,6 +63,7 @@ func (a *API) Handler() http.Handler {
 		admin.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
 	m.HandleFunc("GET /readyz", a.ready)
+	m.HandleFunc("GET /metrics", a.metrics())
 	m.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		admin.NewProblem(http.StatusNotFound, "there is no %s: /v1/openapi.json describes what there is", r.URL.Path).Write(w)
 	})
@@ -88,10 +89,7 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request, here []route) {
 		wrong = admin.NewProblem(http.StatusForbidden, "the request comes from a page of another origin")
 	}
 	if wrong != nil {
-		if wrong.Status == http.StatusUnauthorized {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="spillway control"`)
-		}
-		wrong.Write(w)
+		a.turnAway(w, wrong)
 		return
 	}
 	at := slices.IndexFunc(here, func(one route) bool { return one.method == r.Method })
@@ -109,6 +107,14 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request, here []route) {
 		return
 	}
 	a.serve(w, r, name, &here[at])
+}
+
+// turnAway answers a caller that may not.
+func (a *API) turnAway(w http.ResponseWriter, wrong *admin.Problem) {
+	if wrong.Status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="spillway control"`)
+	}
+	wrong.Write(w)
 }
 
 // serve runs an operation and writes its answer.

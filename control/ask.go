@@ -13,7 +13,6 @@ import (
 
 	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/control/questions"
-	"github.com/spillway-mesh/spillway/rules"
 )
 
 const (
@@ -127,23 +126,6 @@ func (a *API) about(c *call, kind, name string, now time.Time, args pgx.NamedArg
 	args["day"] = now.Truncate(24 * time.Hour)
 	args["month"] = time.Date(here.Year(), here.Month(), 1, 0, 0, 0, 0, zone)
 	return nil
-}
-
-// zone is the time zone of a domain, by the rules that are in force.
-func (d *Database) zone(ctx context.Context, domain string) (*time.Location, error) {
-	published, err := d.Published(ctx, domain)
-	if err != nil || len(published) == 0 {
-		return time.UTC, err
-	}
-	v, err := d.VersionOf(ctx, domain, published[0].Version)
-	if err != nil {
-		return nil, err
-	}
-	decoded, _ := rules.Decode(domain, []byte(v.Text)) // it compiled when it was kept
-	if decoded.Timezone == nil {
-		return time.UTC, nil
-	}
-	return decoded.Timezone, nil
 }
 
 // ask runs the statement of a question.

@@ -7,8 +7,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/control/recorder"
@@ -25,6 +28,8 @@ type Config struct {
 	Redis       fleet.Servers
 	KeyPrefix   string // of the keys in Redis, as the sidecars have it
 	KeySecret   string // of the keys in Redis, as the sidecars have it
+	Plain       bool   // the sidecars write identities into the record as they are, although there is a secret
+	Migrate     bool   // Run brings the schema of the database to what this program needs, first
 	Log         *slog.Logger
 }
 
@@ -35,6 +40,7 @@ type Control struct {
 	fleet     *fleet.Fleet
 	publisher *Publisher
 	recorder  *recorder.Recorder
+	names     descriptors.RecordKeys // how the record names identities
 	socket    net.Listener
 }
 
@@ -52,8 +58,12 @@ func New(cfg Config) (*Control, error) {
 	servers := fleet.New(fleet.Config{Servers: cfg.Redis, Bounds: fleet.Bounds{Silence: time.Second, Patience: redisWithin}})
 	keys := descriptors.NewRecordKeys(cfg.KeyPrefix, []byte(cfg.KeySecret))
 	publisher := NewPublisher(PublisherConfig{Database: database, Fleet: servers, Keys: keys, Log: cfg.Log})
-	copies := recorder.New(recorder.Config{Connect: database.connect, Fleet: servers, Keys: keys, Leads: publisher.leads.Load, Log: cfg.Log})
-	return &Control{cfg, database, servers, publisher, copies, socket}, nil
+	names := keys
+	if cfg.Plain {
+		names = descriptors.NewRecordKeys(cfg.KeyPrefix, nil)
+	}
+	copies := recorder.New(recorder.Config{Connect: database.connect, Fleet: servers, Keys: names, Leads: publisher.leads.Load, Log: cfg.Log})
+	return &Control{cfg, database, servers, publisher, copies, names, socket}, nil
 }
 
 // Address is where it listens.
@@ -64,7 +74,7 @@ func (c *Control) Migrate(ctx context.Context) (int64, error) { return c.databas
 
 // Run serves, publishes and copies the record until ctx ends. It may be called once.
 func (c *Control) Run(ctx context.Context) error {
-	api := &API{Database: c.database, Publisher: c.publisher, Recorder: c.recorder, Keys: c.publisher.cfg.Keys, Tokens: c.cfg.Tokens, Log: c.cfg.Log}
+	api := &API{Database: c.database, Publisher: c.publisher, Recorder: c.recorder, Keys: c.names, Tokens: c.cfg.Tokens, Log: c.cfg.Log}
 	server := admin.Server(api.Handler(), 2*apiWithin)
 	publishing, stop := context.WithCancel(ctx)
 	defer stop()
@@ -73,8 +83,11 @@ func (c *Control) Run(ctx context.Context) error {
 	done.Go(func() { c.recorder.Run(publishing) })
 	defer done.Wait()
 	defer stop()
-	broke := make(chan error, 1)
+	broke := make(chan error, 2)
 	go func() { broke <- c.serve(server) }()
+	if c.cfg.Migrate {
+		done.Go(func() { c.migrate(publishing, broke) })
+	}
 	c.cfg.Log.Info("listening", "control", c.Address())
 	select {
 	case <-ctx.Done():
@@ -86,6 +99,27 @@ func (c *Control) Run(ctx context.Context) error {
 	_ = server.Shutdown(last) // what takes longer is cut off
 	return nil
 }
+
+// migrate brings the schema up to date as soon as the database answers. Where the database refuses, that is what broke.
+func (c *Control) migrate(ctx context.Context, broke chan<- error) {
+	for ctx.Err() == nil {
+		version, err := c.Migrate(ctx)
+		if err == nil {
+			c.cfg.Log.Info("the schema of the database is up to date", "version", version)
+			return
+		}
+		var refused *pgconn.PgError
+		if errors.As(err, &refused) && !slices.Contains(soonBack, refused.Code) {
+			broke <- err
+			return
+		}
+		c.publisher.note(err)
+		pause(ctx, lookEvery)
+	}
+}
+
+// soonBack are codes of a database that starts, stops, follows another one or has no more connections.
+var soonBack = []string{"57P01", "57P02", "57P03", "25006", "53300"}
 
 // serve serves until the server is shut down.
 func (c *Control) serve(server *http.Server) error {

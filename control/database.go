@@ -33,7 +33,7 @@ func OpenDatabase(url string) (*Database, error) {
 	if err != nil {
 		return nil, errors.New("the URL of the database cannot be read: write postgres://user:password@host:port/name") // pgx would show the password
 	}
-	cfg.ConnConfig.ConnectTimeout = connectWithin
+	cfg.ConnConfig.ConnectTimeout, cfg.ConnConfig.DialFunc = connectWithin, dialPatiently
 	cfg.ConnConfig.RuntimeParams["application_name"] = "spillway control"
 	cfg.ConnConfig.RuntimeParams["statement_timeout"] = fmt.Sprint(statementWithin.Milliseconds())
 	for name, value := range lostAfter {

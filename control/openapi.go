@@ -55,11 +55,15 @@ func (r *route) operation(schemas object) object {
 		params = append(params, parameter(found[1], "path"))
 	}
 	for _, name := range r.params {
-		one := parameter(name, "query")
-		if name == r.needs {
-			one["required"] = true
+		name, kind, _ := strings.Cut(name, ":")
+		described := parameter(name, "query")
+		if kind == "time" {
+			described["schema"] = object{"type": "string", "format": "date-time"}
 		}
-		params = append(params, one)
+		if name == r.needs {
+			described["required"] = true
+		}
+		params = append(params, described)
 	}
 	if r.locks {
 		params = append(params, parameter("If-Match", "header"), parameter("If-None-Match", "header"))
@@ -90,6 +94,10 @@ func parameter(name, in string) object {
 		schema = object{"type": "integer", "minimum": 1}
 	case "since":
 		schema["pattern"] = "^[1-9][0-9]{0,2}[smhd]$"
+	case "step":
+		schema["enum"] = []string{stepMinute, stepHour, stepDay, stepTotal}
+	case "by":
+		schema["enum"] = statisticsBy
 	case "kind":
 		if in == "path" {
 			schema["enum"] = blockKinds

@@ -17,7 +17,7 @@ import (
 )
 
 // full asks for the long rows: make test-control.
-var full = os.Getenv("CONTROL") == "full"
+var full = os.Getenv("CONTROL_TESTS") == "full"
 
 // events is how many the plans are tested on.
 func events() int {

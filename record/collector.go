@@ -1,6 +1,7 @@
 package record
 
 import (
+	"hash/maphash"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -69,32 +70,32 @@ func (p *page) empty() {
 }
 
 // identity adds to the row of an identity.
-func (s *shard) identity(k *key, requests, cost int64) {
+func (s *shard) identity(k key, requests, cost int64) {
 	p := s.page
-	if len(k.value) <= maxValue && p.identities.add(k, requests, cost, foldedPart) >= 0 {
+	if len(k.value) <= maxValue && p.identities.add(&k, requests, cost, foldedPart) >= 0 {
 		return
 	}
 	p.dropped[identities]++
 	s.dropped[identities].Add(1)
-	k.of(folded, Others)
-	if p.identities.add(k, requests, cost, 0) < 0 {
-		p.rest[identities].add(k, requests, cost)
+	k = k.of(folded, Others)
+	if p.identities.add(&k, requests, cost, 0) < 0 {
+		p.rest[identities].add(&k, requests, cost)
 	}
 }
 
 // endpoint adds to the row of an endpoint.
-func (s *shard) endpoint(k *key, d *Decided) {
+func (s *shard) endpoint(k key, d *Decided) {
 	p := s.page
-	at := p.endpoints.add(k, d.Requests, d.Cost, foldedPart)
+	at := p.endpoints.add(&k, d.Requests, d.Cost, foldedPart)
 	if at < 0 {
 		p.dropped[endpoints]++
 		s.dropped[endpoints].Add(1)
-		k.of(folded, Others)
-		at = p.endpoints.add(k, d.Requests, d.Cost, 0)
+		k = k.of(folded, Others)
+		at = p.endpoints.add(&k, d.Requests, d.Cost, 0)
 	}
 	switch {
 	case at < 0:
-		p.rest[endpoints].add(k, d.Requests, d.Cost)
+		p.rest[endpoints].add(&k, d.Requests, d.Cost)
 	case d.Requests > 0:
 		p.latencies[at][min(BucketOf(d.Latency), histogram-1)]++
 	}
@@ -153,32 +154,27 @@ func (c *collector) note(d *Decided) {
 	if d.Identity == "" {
 		kind = NoKind
 	}
-	k := key{minute: uint32(d.At.Unix() / 60), outcome: min(d.Outcome, maxOutcomes-1)}
-	k.in(cut(d.Domain, maxName))
-	k.of(kind, d.Identity)
-	named := k
+	domain := cut(d.Domain, maxName)
+	k := key{minute: uint32(d.At.Unix() / 60), outcome: min(d.Outcome, maxOutcomes-1), domain: domain, domainHash: maphash.String(seed, domain)}.of(kind, d.Identity)
 	s := &c.shards[k.valueHash%shards]
 	wanted := c.wanted(d)
 	s.mu.Lock()
-	s.identity(&k, d.Requests, d.Cost)
+	s.identity(k, d.Requests, d.Cost)
 	for i := range d.Rules {
-		k = named
-		k.rule = cut(d.Rules[i].Rule, maxName)
-		s.identity(&k, d.Requests, d.Rules[i].Cost)
+		s.identity(k.under(cut(d.Rules[i].Rule, maxName)), d.Requests, d.Rules[i].Cost)
 	}
 	much := s.page.identities.half()
 	manyEvents := wanted && s.event(d, c.weight(d))
 	s.mu.Unlock()
-	c.noteEndpoint(d, &named, much)
+	c.noteEndpoint(d, k, much)
 	if manyEvents {
 		wake(c.wakes[1])
 	}
 }
 
 // noteEndpoint adds a decision to its endpoint, which may be in another shard than the identity.
-func (c *collector) noteEndpoint(d *Decided, k *key, much bool) {
-	k.rule = cut(d.Rule, maxName)
-	k.of(NoKind, cut(d.Endpoint, maxEndpoint))
+func (c *collector) noteEndpoint(d *Decided, k key, much bool) {
+	k = k.under(cut(d.Rule, maxName)).of(NoKind, cut(d.Endpoint, maxEndpoint))
 	s := &c.shards[k.valueHash%shards]
 	s.mu.Lock()
 	s.endpoint(k, d)
@@ -191,7 +187,7 @@ func (c *collector) noteEndpoint(d *Decided, k *key, much bool) {
 
 // wanted reports whether a decision becomes an event.
 func (c *collector) wanted(d *Decided) bool {
-	return d.Refused || c.oneIn > 0 && (c.oneIn == 1 || rand.Uint32N(c.oneIn) == 0)
+	return d.Requests > 0 && (d.Refused || c.oneIn > 0 && (c.oneIn == 1 || rand.Uint32N(c.oneIn) == 0))
 }
 
 // weight returns how many decisions an event stands for.

@@ -54,13 +54,17 @@ func (t *table) bytes() int64 {
 	return int64(cap(t.rows)*rowBytes + len(t.index)*slotBytes + cap(t.text))
 }
 
-// of sets the value, and what kind of value it is.
-func (k *key) of(kind Kind, value string) {
+// of returns the key of a value, and of what kind of value it is.
+func (k key) of(kind Kind, value string) key {
 	k.kind, k.value, k.valueHash = kind, value, maphash.String(seed, value)
+	return k
 }
 
-// in sets the domain.
-func (k *key) in(domain string) { k.domain, k.domainHash = domain, maphash.String(seed, domain) }
+// under returns the key of a rule.
+func (k key) under(rule string) key {
+	k.rule = rule
+	return k
+}
 
 func (k *key) hash() uint64 {
 	h := k.valueHash*31 ^ k.domainHash

@@ -1,7 +1,7 @@
 WITH in_force AS (
   SELECT p.publication, p.version, p.published_at, p.published_by, v.created_by, p.note, to_jsonb(r) - 'domain' - 'version' - 'name' - 'position' AS rule
   FROM publications p
-  JOIN rule_versions v ON v.domain = p.domain AND v.version = p.version
+  LEFT JOIN rule_versions v ON v.domain = p.domain AND v.version = p.version
   LEFT JOIN rules r ON r.domain = p.domain AND r.name = @rule AND r.version = p.version
   WHERE p.domain = @domain
 ), steps AS (

@@ -16,9 +16,6 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// full asks for the long rows: make test-control.
-var full = os.Getenv("CONTROL") == "full"
-
 const (
 	postgresScript = "deploy/backup/postgres.sh"
 	redisScript    = "deploy/backup/redis.sh"
@@ -188,6 +185,7 @@ func TestBackupsAreRestored(t *testing.T) {
 	rdb, aof := r.backUpRedis()
 	if full {
 		r.awaitArchive()
+		script(t, r.postgres.Script(t, postgresScript, "prune", r.base, r.archived))
 		r.write(more)
 	}
 	r.destroy(receiver)
@@ -196,6 +194,7 @@ func TestBackupsAreRestored(t *testing.T) {
 		r.loss("pg_receivewal", "end-stream", r.stream)
 	}
 	restored, took := r.restore("point", r.stream, point)
+	refused(t, r.postgres.Script(t, postgresScript, "restore", r.base, r.stream, filepath.Join(filepath.Dir(r.base), "point")), "is not empty")
 	if got := r.has(restored); got != kept {
 		t.Errorf("to the point in time %d users are restored, want %d", got, kept)
 	}
@@ -294,5 +293,53 @@ func (r *rehearsal) mends(restored *servers.Postgres) {
 	}
 	if got := r.admits("new", 6); got != 2 {
 		r.t.Errorf("with the rules of the point in time %d of 6 pass, want 2", got)
+	}
+}
+
+// refused runs a script that has to fail, and to say why.
+func refused(t testing.TB, cmd *exec.Cmd, why string) {
+	t.Helper()
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), why) {
+		t.Errorf("%v: %v, want a failure with %q:\n%s", cmd.Args, err, why, out)
+	}
+}
+
+// TestBackupScriptsRefuse calls the scripts with what they must not take. Nothing is overwritten.
+func TestBackupScriptsRefuse(t *testing.T) {
+	full, missing := t.TempDir(), filepath.Join(t.TempDir(), "missing")
+	for _, name := range []string{"precious", "backup_label"} {
+		err := os.WriteFile(filepath.Join(full, name), []byte("1"), 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	precious := filepath.Join(full, "precious")
+	for _, one := range []struct{ script, words, why string }{
+		{postgresScript, "", "the command (none) is unknown"},
+		{postgresScript, "backup", "the command backup is unknown"},
+		{postgresScript, "base", "base takes 1 words, and 0 are given"},
+		{postgresScript, "base " + full, "is not empty"},
+		{postgresScript, "archive " + missing + " " + precious + " 000000010000000000000001", "make the folder for the WAL first"},
+		{postgresScript, "archive " + full + " " + precious + " backup_label", ""},
+		{postgresScript, "archive " + full + " /etc/hostname precious", "with other contents"},
+		{postgresScript, "prune " + full + " " + full, "does not name the first file of WAL"},
+		{postgresScript, "prune " + missing + " " + full, "is not a base backup"},
+		{postgresScript, "restore " + full, "restore takes 3 words, and 1 are given"},
+		{redisScript, "rdb", "rdb takes 1 words, and 0 are given"},
+		{redisScript, "rdb " + full, "is not empty"},
+		{redisScript, "aof " + missing, "or does not answer"},
+		{redisScript, "restore " + full + " " + missing, "it is not a backup of redis.sh"},
+	} {
+		cmd := exec.Command(filepath.Join(servers.Root(t), one.script), strings.Fields(one.words)...)
+		cmd.Env = append(os.Environ(), "REDIS_CLI=redis-cli -s /nowhere")
+		if one.why == "" {
+			script(t, cmd)
+			continue
+		}
+		refused(t, cmd, one.why)
+	}
+	if text, err := os.ReadFile(precious); err != nil || string(text) != "1" {
+		t.Errorf("the file that was there is %q: %v", text, err)
 	}
 }
