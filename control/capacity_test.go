@@ -22,7 +22,7 @@ import (
 
 // capacity is a control plane whose sizes and rates are measured.
 type capacity struct {
-	*testing.T
+	testing.TB
 	*Database
 	conn      *pgx.Conn
 	redis     *servers.Redis
@@ -33,10 +33,10 @@ type capacity struct {
 }
 
 // newCapacity starts one. CAPACITY=full (make capacity) takes a hundredth of ten million users; otherwise all is small.
-func newCapacity(t *testing.T) *capacity {
+func newCapacity(t testing.TB) *capacity {
 	t.Helper()
 	ctx := context.Background()
-	c := &capacity{T: t, users: 500, events: 5_000, usage: 5_000, redis: servers.StartRedis(t)}
+	c := &capacity{TB: t, users: 500, events: 5_000, usage: 5_000, redis: servers.StartRedis(t)}
 	var settings []string
 	if os.Getenv("CAPACITY") == "full" {
 		c.users, c.events, c.usage = 100_000, 2_000_000, 1_000_000
@@ -122,14 +122,16 @@ func (c *capacity) memory() int {
 	return n
 }
 
-// TestCapacity measures what docs/capacity.md calculates with: make capacity.
-func TestCapacity(t *testing.T) {
-	c := newCapacity(t)
-	c.rules()
-	c.records()
-	c.copies()
-	for _, table := range []string{"users", "api_keys", "events", "usage_minutes", "usage_hours", "usage_days", "endpoint_minutes"} {
-		c.size(table)
+// BenchmarkCapacity measures what docs/capacity.md calculates with: make capacity.
+func BenchmarkCapacity(b *testing.B) {
+	for range b.N {
+		c := newCapacity(b)
+		c.rules()
+		c.records()
+		c.copies()
+		for _, table := range []string{"users", "api_keys", "events", "usage_minutes", "usage_hours", "usage_days", "endpoint_minutes"} {
+			c.size(table)
+		}
 	}
 }
 

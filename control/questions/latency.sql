@@ -1,9 +1,9 @@
-WITH span AS (
-  SELECT date_trunc('hour', @since::timestamptz, 'UTC') AS since, date_trunc('day', @since::timestamptz + interval '1 day' - interval '1 microsecond', 'UTC') AS midnight
-), kept AS (
-  SELECT h.rule, h.requests, h.latencies FROM span, endpoint_hours h WHERE h.domain = @domain AND h.at >= span.since AND h.at < span.midnight
+WITH kept AS (
+  SELECT rule, requests, latencies FROM endpoint_hours
+  WHERE domain = @domain AND at >= date_trunc('hour', @since::timestamptz, 'UTC') AND at < date_trunc('day', @since::timestamptz + interval '1 day', 'UTC')
   UNION ALL
-  SELECT d.rule, d.requests, d.latencies FROM span, endpoint_days d WHERE d.domain = @domain AND d.at >= span.midnight
+  SELECT rule, requests, latencies FROM endpoint_days
+  WHERE domain = @domain AND at >= date_trunc('day', @since::timestamptz + interval '1 day', 'UTC')
 ), buckets AS (
   SELECT rule, i, sum(n)::bigint AS n FROM kept, unnest(latencies) WITH ORDINALITY AS b (n, i) GROUP BY rule, i
 ), sketches AS (
