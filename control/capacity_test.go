@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -25,6 +26,7 @@ type capacity struct {
 	testing.TB
 	*Database
 	conn      *pgx.Conn
+	postgres  *servers.Postgres
 	redis     *servers.Redis
 	fleet     *fleet.Fleet
 	publisher *Publisher
@@ -43,7 +45,8 @@ func newCapacity(t testing.TB) *capacity {
 		settings = []string{"shared_buffers=512MB", "max_wal_size=4GB", "checkpoint_timeout=30min"}
 	}
 	var err error
-	c.Database, err = OpenDatabase(servers.StartPostgres(t, settings...).URL)
+	c.postgres = servers.StartPostgres(t, settings...)
+	c.Database, err = OpenDatabase(c.postgres.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,21 +85,50 @@ func (c *capacity) number(sql string) (n int64) {
 	return n
 }
 
-// timed returns how long a step takes that has to succeed.
-func (c *capacity) timed(what string, step func() error) time.Duration {
+// spent is what a step took: time, and time of processors, of this program, PostgreSQL and Redis together.
+type spent struct{ wall, busy time.Duration }
+
+// timed returns what a step takes that has to succeed.
+func (c *capacity) timed(what string, step func() error) spent {
 	c.Helper()
-	began := time.Now()
+	began, before := time.Now(), c.busy()
 	err := step()
 	if err != nil {
 		c.Fatalf("%s: %v", what, err)
 	}
-	return time.Since(began)
+	return spent{time.Since(began), c.busy() - before}
 }
 
-// show logs a rate: so many took so long, and how long a hundred times as many take.
-func (c *capacity) show(what string, n int, took time.Duration) {
+// busy is the time of processors that this program, PostgreSQL and Redis have used.
+func (c *capacity) busy() (all time.Duration) {
 	c.Helper()
-	c.Logf("%-44s %9d in %8v = %7.0f a second; a hundred times as many: %v", what, n, took.Round(time.Millisecond), float64(n)/took.Seconds(), (100 * took).Round(time.Second))
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil || len(stats) == 0 {
+		c.Fatalf("the processes cannot be listed: %v", err)
+	}
+	own := map[string]bool{strconv.Itoa(os.Getpid()): true, strconv.Itoa(c.postgres.Pid()): true, strconv.Itoa(c.redis.Pid()): true}
+	for _, name := range stats {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			continue // it has ended
+		}
+		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+2:]))
+		child := fields[1] == strconv.Itoa(c.postgres.Pid())
+		if !child && !own[strings.Split(name, "/")[2]] {
+			continue
+		}
+		for _, field := range fields[11:15] { // in user mode, in the kernel, and both of children that have ended
+			ticks, _ := strconv.Atoi(field)
+			all += time.Duration(ticks) * 10 * time.Millisecond
+		}
+	}
+	return all
+}
+
+// show logs a rate: so many took so long, and what a hundred times as many take of a processor.
+func (c *capacity) show(what string, n int, took spent) {
+	c.Helper()
+	c.Logf("%-44s %9d in %8v, %8v of processors = %7.0f in a second of one; a hundred times as many: %v", what, n, took.wall.Round(time.Millisecond), took.busy, float64(n)/took.busy.Seconds(), (100 * took.busy).Round(time.Second))
 }
 
 // size logs the bytes of each row of a table, and of its indexes.
@@ -150,7 +182,7 @@ func (c *capacity) rules() {
 	})
 	published := c.timed("publish", func() error { return c.publisher.publish(ctx) })
 	document := c.redis.Do(c, "HSTRLEN", c.publisher.cfg.Keys.Shared("rules"), "shop")
-	c.Logf("%-44s %9d kept in %v, published in %v; %v bytes in Redis", "rules of a version", 1000, kept.Round(time.Millisecond), published.Round(time.Millisecond), document)
+	c.Logf("%-44s %9d kept in %v (%v of processors), published in %v; %v bytes in Redis", "rules of a version", 1000, kept.wall.Round(time.Millisecond), kept.busy, published.wall.Round(time.Millisecond), document)
 }
 
 // records loads users and keys by COPY, puts them into Redis, and walks.
@@ -186,6 +218,12 @@ func (c *capacity) copies() {
 	c.Helper()
 	const batch = 200 // rows of an entry
 	now := time.Now()
+	c.show("users named in the record", c.users, c.record("names of all users", func() error {
+		if n := c.number("SELECT count(*) FROM users WHERE identity IS NULL"); n > 0 {
+			return fmt.Errorf("%d are left", n)
+		}
+		return nil
+	}))
 	c.stream("events copied from Redis", record.EventsStream, c.events/batch, batch, func(n int) []byte {
 		rows := make([]record.Event, batch)
 		for i := range rows {
@@ -215,31 +253,34 @@ func (c *capacity) stream(what, name string, entries, batch int, rows func(n int
 	c.Helper()
 	key := c.publisher.cfg.Keys.Shared(name)
 	const together = 500
-	var took time.Duration
+	var took spent
 	for first := 0; first < entries; first += together {
 		for n := first; n < min(first+together, entries); n++ {
 			e := record.Entry{Sidecar: "capacity-5f3a9c", Sequence: int64(n + 1), Region: "eu", Rows: rows(n)}
 			c.redis.Do(c, append([]string{"XADD", key, "*"}, e.Fields()...)...)
 		}
-		took += c.drain(key)
+		once := c.record("an empty stream", func() error {
+			if n := fmt.Sprint(c.redis.Do(c, "XLEN", key)); n != "0" {
+				return fmt.Errorf("%s entries are left", n)
+			}
+			return nil
+		})
+		took.wall, took.busy = took.wall+once.wall, took.busy+once.busy
 	}
 	c.show(what, entries*batch, took)
 }
 
-// drain lets a recorder copy until a stream is empty, and returns how long that takes.
-func (c *capacity) drain(key string) time.Duration {
+// record lets a recorder work until that is done, and returns how long it takes.
+func (c *capacity) record(what string, done func() error) spent {
 	c.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	r := recorder.New(recorder.Config{Connect: c.connect, Fleet: c.fleet, Keys: c.publisher.cfg.Keys, Leads: func() bool { return true }, Log: slog.New(slog.DiscardHandler)})
-	began, ended := time.Now(), make(chan struct{})
-	go func() { r.Run(ctx); close(ended) }()
-	servers.Await(c, "an empty stream", func() error {
-		if n := fmt.Sprint(c.redis.Do(c, "XLEN", key)); n != "0" {
-			return fmt.Errorf("%s entries are left", n)
-		}
+	ended := make(chan struct{})
+	took := c.timed(what, func() error {
+		go func() { r.Run(ctx); close(ended) }()
+		servers.Await(c, what, done)
 		return nil
 	})
-	took := time.Since(began)
 	stop()
 	<-ended
 	return took

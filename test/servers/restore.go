@@ -62,3 +62,6 @@ func (r *Redis) StartIn(t testing.TB, dir string, settings ...string) {
 	r.dir, r.settings = dir, settings
 	r.Start(t)
 }
+
+// Pid is the process id of the server, whose children serve connections.
+func (p *Postgres) Pid() int { return p.cmd.Process.Pid }
