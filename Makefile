@@ -73,7 +73,7 @@ test-control: tools ## the control plane with a real PostgreSQL, Redis and sidec
 
 .PHONY: capacity
 capacity: tools ## measure what docs/capacity.md calculates with: a hundredth of ten million users, and events and usage (takes minutes)
-	@CAPACITY=full $(GO) test -timeout 60m -run '^$$' -bench '^BenchmarkCapacity$$' -benchtime 1x ./control
+	@CAPACITY=full $(GO) test -timeout 60m -run '^$$' -bench '^BenchmarkCapacity$$' -benchtime 1x -v ./control
 
 .PHONY: test
 test: ## install what is missing, then lint, unit, race, contract, integration and manifest tests
