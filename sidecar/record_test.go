@@ -11,9 +11,12 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/fleet"
@@ -273,18 +276,15 @@ func TestTheRecordWaitsForRedis(t *testing.T) {
 // TestASidecarThatStopsWithoutRedisSaysWhatIsLost does not wait for a Redis that is away.
 func TestASidecarThatStopsWithoutRedisSaysWhatIsLost(t *testing.T) {
 	redis := servers.StartRedis(t)
-	cfg := fromEnv(t, "PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "REDIS_URL="+redis.Addr, "RECORD=true")
-	cfg.Output = new(journal)
-	s, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := begin(t, twoPerHour, "REDIS_URL="+redis.Addr, "RECORD=true")
 	redis.Kill(t)
-	s.recorder.Note(&record.Decided{At: time.Now(), Domain: "shop", Kind: record.User, Identity: "ann", Requests: 1, Refused: true})
-	err = s.Close()
-	if err == nil || !strings.Contains(err.Error(), "3 rows of usage and events could not be written") {
-		t.Errorf("close: %v", err)
+	s.recorder.Note(&record.Decided{At: time.Now(), Domain: "shop", Kind: record.User, Identity: "ann", Requests: 1, Weight: 1})
+	s.stop()
+	<-s.done
+	if s.err == nil || !strings.Contains(s.err.Error(), "3 rows of usage and events could not be written") {
+		t.Errorf("the sidecar ended with: %v", s.err)
 	}
+	s.err = nil
 }
 
 func TestRecordedIdentitiesFollowTheSecret(t *testing.T) {
@@ -305,6 +305,56 @@ func TestRecordedIdentitiesFollowTheSecret(t *testing.T) {
 			t.Errorf("plain %s: %q, want %q", plain, got.events[0].Identity, want)
 		}
 		wantSums(t, "requests", got.requests(""), map[string]int64{want + " allowed": 1})
+	}
+}
+
+// hit asks for a tenant and a model, with hits that are given.
+func hit(t testing.TB, conn *grpc.ClientConn, model string, hits uint64) {
+	t.Helper()
+	_, err := ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{
+		Domain: "llm",
+		Descriptors: []*commonv3.RateLimitDescriptor{{
+			Entries:    []*commonv3.RateLimitDescriptor_Entry{{Key: "tenant", Value: "acme"}, {Key: "model", Value: model}},
+			HitsAddend: wrapperspb.UInt64(hits),
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCostsThatAreReportedLater count once, as what they are, and make no further request.
+func TestCostsThatAreReportedLater(t *testing.T) {
+	redis := servers.StartRedis(t)
+	s := begin(t, `
+domain: llm
+rules:
+  - {name: paid, scope: tenant, limit: 1000/30d, post_paid: true, match: {entries: {model: small}}}
+  - {name: reserved, scope: tenant, limit: 1000/30d, post_paid: true, reserve: 100, match: {entries: {model: large}}}
+  - {name: priced, scope: tenant, limit: 1000/30d, cost: 7, match: {entries: {model: plain}}}
+`, "REDIS_URL="+redis.Addr, "RECORD=true", "RECORD_ALLOWED_ONE_IN=1")
+	conn := dial(t, s.Addresses().GRPC)
+	for _, later := range []uint64{40, 170} { // below and above the reservation
+		hit(t, conn, "small", 0)
+		hit(t, conn, "small", later)
+		hit(t, conn, "large", 0)
+		hit(t, conn, "large", later)
+	}
+	hit(t, conn, "plain", 2)
+	s.halt(t)
+	got, err := readRecord(t, redis.Addr, s.recordKeys())
+	if err != nil {
+		t.Fatal(err)
+	}
+	requests, costs := map[string]int64{}, map[string]int64{}
+	for _, r := range got.usage.Identities {
+		requests[r.Rule] += r.Requests
+		costs[r.Rule] += r.Cost
+	}
+	wantSums(t, "requests", requests, map[string]int64{"": 5, "paid": 2, "reserved": 2, "priced": 1})
+	wantSums(t, "costs", costs, map[string]int64{"": 434, "paid": 210, "reserved": 210, "priced": 14})
+	if len(got.events) != 5 {
+		t.Errorf("%d events, want one for each request", len(got.events))
 	}
 }
 

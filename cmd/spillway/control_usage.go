@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -39,44 +40,45 @@ var usageFlags = [][2]string{
 	{"step", "minute, hour or day; default hour"},
 }
 
+// usageParams are the flags that are set, as parameters.
+func usageParams(cmd *cobra.Command) url.Values {
+	params := url.Values{}
+	for _, f := range usageFlags {
+		if value := cmd.Flag(f[0]).Value.String(); value != "" {
+			params.Set(strings.ReplaceAll(f[0], "-", "_"), value)
+		}
+	}
+	return params
+}
+
 // usage asks a control, and prints its answer.
 func usage(cmd *cobra.Command, domain string) error {
 	format, err := outputOf(cmd)
 	if err != nil {
 		return err
 	}
-	params, user := url.Values{}, cmd.Flag("user").Value.String()
-	for _, f := range usageFlags {
-		if value := cmd.Flag(f[0]).Value.String(); value != "" {
-			name := f[0]
-			if name == "api-key" {
-				name = "api_key"
-			}
-			params.Set(name, value)
-		}
+	params, base := usageParams(cmd), "/v1/domains/"+url.PathEscape(domain)
+	if user := params.Get("user"); user != "" && len(params) == 1 {
+		return askUsage(cmd, format, base+"/users/"+url.PathEscape(user)+"/usage", nil, showUserUsage)
 	}
-	path := "/v1/domains/" + url.PathEscape(domain) + "/usage"
-	var into any = &control.Usage{}
-	if user != "" && len(params) == 1 {
-		path, params, into = "/v1/domains/"+url.PathEscape(domain)+"/users/"+url.PathEscape(user)+"/usage", nil, &control.UserUsage{}
-	}
+	return askUsage(cmd, format, base+"/usage", params, showUsed)
+}
+
+// askUsage asks for a document, and prints it as JSON or by a function.
+func askUsage[T any](cmd *cobra.Command, format, path string, params url.Values, show func(io.Writer, *T)) error {
 	answer, err := ask(cmd, http.MethodGet, path, nil, params)
 	if err != nil {
 		return err
 	}
+	into := new(T)
 	err = json.Unmarshal(answer, into)
-	if err != nil {
+	switch {
+	case err != nil:
 		return &unreachable{fmt.Errorf("the answer cannot be read: %w", err)}
-	}
-	if format == "json" {
+	case format == "json":
 		return printJSON(cmd.OutOrStdout(), into)
 	}
-	switch u := into.(type) {
-	case *control.UserUsage:
-		showUserUsage(cmd.OutOrStdout(), u)
-	case *control.Usage:
-		showUsed(cmd.OutOrStdout(), u)
-	}
+	show(cmd.OutOrStdout(), into)
 	return nil
 }
 

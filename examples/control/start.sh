@@ -46,8 +46,8 @@ export REDIS_URL=127.0.0.1:63799
 CONTROL_DATABASE_URL='postgres://spillway@127.0.0.1:54329/postgres?sslmode=disable' start control "$bin/spillway" control --migrate
 wait_for control curl -fsS http://127.0.0.1:8090/readyz
 "$bin/spillway" control publish examples/rules/authz.yaml --note 'the example'
-RULES=redis: PORT=8080 GRPC_PORT=8081 DEBUG_PORT=6070 start sidecar1 "$bin/sidecar"
-RULES=redis: PORT=8180 GRPC_PORT=8181 DEBUG_PORT=6170 start sidecar2 "$bin/sidecar"
+RULES=redis: RECORD=true PORT=8080 GRPC_PORT=8081 DEBUG_PORT=6070 start sidecar1 "$bin/sidecar"
+RULES=redis: RECORD=true PORT=8180 GRPC_PORT=8181 DEBUG_PORT=6170 start sidecar2 "$bin/sidecar"
 wait_for 'a sidecar' curl -fsS http://127.0.0.1:8080/readyz
 wait_for 'a sidecar' curl -fsS http://127.0.0.1:8180/readyz
 
@@ -69,6 +69,10 @@ The control plane serves http://127.0.0.1:8090, and two sidecars http://127.0.0.
   curl -X PUT $api/tiers/small -H "$json" -H 'if-match: *' -d '{"display_name": "Small", "price": 9, "limits": [{"count": 100, "per": "1m"}]}'
   curl -s -o /dev/null -w '%{http_code}\n' http://127.0.0.1:8080/json -d "$ask"
   curl 'http://127.0.0.1:8090/v1/audit?domain=api'
+
+  # who was refused, and what ann used today and this month, a few seconds later
+  curl "$api/events?outcome=refused"
+  bin/spillway control usage api --user ann
 
   # publish other rules, compare them with the first, and roll back
   sed 's|limit: 20/1m|limit: 5/1m|' examples/rules/authz.yaml > /tmp/authz.yaml && bin/spillway control publish /tmp/authz.yaml --note 'fewer'

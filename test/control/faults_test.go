@@ -21,26 +21,26 @@ import (
 
 // faultRows are the rows of the fault matrix that are about PostgreSQL. The short ones are part of make test, all of make test-control.
 var faultRows = []struct {
-	name  string
-	short bool
-	run   func(*testing.T)
+	id, name string
+	short    bool
+	run      func(*testing.T)
 }{
-	{"X21 PostgreSQL away at the start", false, awayAtStart},
-	{"X22 PostgreSQL away at run time", true, awayAtRunTime},
-	{"X23 sessions killed", false, sessionsKilled},
-	{"X23 connections in a black hole", false, blackHole},
-	{"X23 leader stopped and deposed", false, deposedLeader},
-	{"X24 slow", false, slowDatabase},
-	{"X24 read-only", true, readOnly},
-	{"X24 disk full", false, diskFull},
-	{"X24 stream full", false, streamFull},
+	{id: "X21", name: "PostgreSQL away at the start", short: false, run: awayAtStart},
+	{id: "X22", name: "PostgreSQL away at run time", short: true, run: awayAtRunTime},
+	{id: "X23", name: "sessions killed", short: false, run: sessionsKilled},
+	{id: "X23", name: "connections in a black hole", short: false, run: blackHole},
+	{id: "X23", name: "leader stopped and deposed", short: false, run: deposedLeader},
+	{id: "X24", name: "slow", short: false, run: slowDatabase},
+	{id: "X24", name: "read-only", short: true, run: readOnly},
+	{id: "X24", name: "disk full", short: false, run: diskFull},
+	{id: "X24", name: "stream full", short: false, run: streamFull},
 }
 
 // TestFaultRows runs the rows.
 func TestFaultRows(t *testing.T) {
 	for _, row := range faultRows {
 		if row.short || full {
-			t.Run(row.name, row.run)
+			t.Run(row.id+" "+row.name, row.run)
 		}
 	}
 }
