@@ -55,12 +55,7 @@ func newCapacity(t testing.TB) *capacity {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.conn, err = c.connect(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.conn.Close(ctx) })
-	c.exec("SET statement_timeout = 0")
+	c.conn = patient(t, c.postgres)
 	c.fleet = fleet.New(fleet.Config{Servers: fleet.Servers{Addresses: []string{c.redis.Addr}}, Bounds: fleet.Bounds{Silence: time.Second, Patience: redisWithin}})
 	c.publisher = NewPublisher(PublisherConfig{Database: c.Database, Fleet: c.fleet, Keys: descriptors.NewRecordKeys("", nil), Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() { c.publisher.Close(); c.fleet.Close() })
@@ -228,7 +223,7 @@ func (c *capacity) copies() {
 		rows := make([]record.Event, batch)
 		for i := range rows {
 			user := (n*batch + i) * 7919 % c.users
-			rows[i] = record.Event{At: now.Add(time.Duration(n*batch+i) * -time.Millisecond).UnixMicro(), Domain: "shop", Outcome: []string{"refused", "allowed"}[i%2], Rule: fmt.Sprintf("rule-%d", user%1000),
+			rows[i] = record.Event{At: now.Add(time.Duration(n*batch+i-c.events) * time.Millisecond).UnixMicro(), Domain: "shop", Outcome: []string{"refused", "allowed"}[i%2], Rule: fmt.Sprintf("rule-%d", user%1000),
 				Identity: fmt.Sprintf("user:user-%08d", user), IP: fmt.Sprintf("192.0.2.%d", user%250), Method: "GET", Endpoint: fmt.Sprintf("/v1/things/%d", user%200), Count: 100, Limit: 100, Cost: 1, Status: 429,
 				RetryAfter: 1.5, Latency: 300, Weight: 1}
 		}
