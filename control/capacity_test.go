@@ -55,7 +55,7 @@ func newCapacity(t testing.TB) *capacity {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.conn = patient(t, c.postgres)
+	c.conn = unhurried(t, c.postgres)
 	c.fleet = fleet.New(fleet.Config{Servers: fleet.Servers{Addresses: []string{c.redis.Addr}}, Bounds: fleet.Bounds{Silence: time.Second, Patience: redisWithin}})
 	c.publisher = NewPublisher(PublisherConfig{Database: c.Database, Fleet: c.fleet, Keys: descriptors.NewRecordKeys("", nil), Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() { c.publisher.Close(); c.fleet.Close() })

@@ -75,7 +75,7 @@ func fillRecord(t *testing.T, n int) (*Database, *pgx.Conn) {
 			run(t, d, fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s_%s PARTITION OF %s FOR VALUES FROM ('%s') TO ('%s')", table, first.Format("2006_01"), table, first.Format(time.RFC3339), first.AddDate(0, 1, 0).Format(time.RFC3339)))
 		}
 	}
-	conn := patient(t, server)
+	conn := unhurried(t, server)
 	began, some := time.Now(), 1
 	if full {
 		some = 20
@@ -97,8 +97,8 @@ func fillRecord(t *testing.T, n int) (*Database, *pgx.Conn) {
 	return d, conn
 }
 
-// patient is a connection whose statements may take long.
-func patient(t testing.TB, server *servers.Postgres) *pgx.Conn {
+// unhurried is a connection whose statements may take long.
+func unhurried(t testing.TB, server *servers.Postgres) *pgx.Conn {
 	t.Helper()
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, server.URL)
