@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -56,6 +57,14 @@ func (d *Database) connect(ctx context.Context) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, d.pool.Config().ConnConfig)
 }
 
+// unhurried is the settings of a connection on which a statement may take as long as it needs, such as an index of a table that is filled.
+func (d *Database) unhurried() *pgx.ConnConfig {
+	cfg := d.pool.Config().ConnConfig
+	cfg.DialFunc = (&net.Dialer{KeepAlive: 5 * time.Second}).DialContext
+	cfg.RuntimeParams["statement_timeout"] = "0"
+	return cfg
+}
+
 // Close ends all connections.
 func (d *Database) Close() { d.pool.Close() }
 
@@ -66,8 +75,8 @@ func (d *Database) Migrate(ctx context.Context, to int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	db := stdlib.OpenDBFromPool(d.pool)
-	defer db.Close() //nolint:errcheck // the pool stays open, and nothing is lost
+	db := stdlib.OpenDB(*d.unhurried())
+	defer db.Close() //nolint:errcheck // nothing is lost
 	provider, err := goose.NewProvider(goose.DialectPostgres, db, migrations.Files, goose.WithSessionLocker(locker))
 	if err != nil {
 		return 0, fmt.Errorf("read the migrations: %w", err)

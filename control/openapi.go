@@ -63,6 +63,9 @@ func (r *route) operation(schemas object) object {
 		case "total":
 			described["schema"] = object{"type": "string", "enum": []string{stepMinute, stepHour, stepDay, stepTotal}}
 		}
+		if name == r.needs {
+			described["required"] = true
+		}
 		params = append(params, described)
 	}
 	if r.locks {
@@ -94,6 +97,8 @@ func parameter(name, in string) object {
 		schema = object{"type": "integer", "minimum": 1, "maximum": pageMost}
 	case "version", "before", "from", "to":
 		schema = object{"type": "integer", "minimum": 1}
+	case "since":
+		schema["pattern"] = "^[1-9][0-9]{0,2}[smhd]$"
 	case "step":
 		schema["enum"] = []string{stepMinute, stepHour, stepDay}
 	case "by":

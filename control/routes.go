@@ -21,6 +21,7 @@ type route struct {
 	takes        any      // body; nil: none
 	answers      any      // nil: nothing
 	params       []string // of the query; name:time is a time, step:total a step that may be total
+	needs        string   // the one of them that is required; empty: none
 	locks        bool     // takes if-match
 	made         bool     // may answer 201
 }
@@ -64,6 +65,7 @@ func init() {
 		{method: "GET", path: "/v1/record", role: Viewer, serve: (*API).record, summary: "How the copy of usage and events does.", answers: RecordStatus{}},
 		{method: "GET", path: "/v1/audit", role: Viewer, serve: (*API).audit, summary: "Who changed what, the newest first.", answers: AuditList{}, params: []string{"domain", "kind", "name", "before", "limit"}},
 	}
+	routes = append(routes, questionRoutes()...)
 }
 
 // Status is how a control does.

@@ -215,3 +215,26 @@ func TestEveryForeignKeyHasAnIndex(t *testing.T) {
 		t.Errorf("without an index of api_keys the test finds %v", found)
 	}
 }
+
+// TestMigrationsHaveTimeToSpare keeps the time that other statements have away from migrations: an index of a table that is filled takes minutes.
+func TestMigrationsHaveTimeToSpare(t *testing.T) {
+	ctx, d := context.Background(), open(t)
+	conn, err := pgx.ConnectConfig(ctx, d.unhurried())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	for name, where := range map[string]querier{"0": conn, "10s": d.pool} {
+		rows, err := where.Query(ctx, "SHOW statement_timeout")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[string])
+		if err != nil || got != name {
+			t.Errorf("a statement has %s, want %s: %v", got, name, err)
+		}
+	}
+	if _, hurried := conn.PgConn().Conn().(*patient); hurried {
+		t.Error("the connection of a migration fails where an answer takes long")
+	}
+}

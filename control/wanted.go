@@ -85,8 +85,9 @@ func (d *Database) recordsOf(ctx context.Context, subjects []Subject, now time.T
 			made[Subject{users[i].Domain, kindUser, users[i].Name}] = r
 		}
 	}
-	keys, err := many[keyRow](ctx, d.pool, asked+`SELECT k AS kind, encode(digest, 'hex') AS digest, domain, id, user_name, tier, limits, expires_at, revoked_at IS NOT NULL AS revoked
-	  FROM api_keys JOIN asked ON domain = d AND (k = 'api_key' AND id = n OR k = 'secret' AND digest = CASE WHEN k = 'secret' THEN decode(n, 'hex') END)`, domains, kinds, names)
+	const columns = `SELECT k AS kind, encode(digest, 'hex') AS digest, domain, id, user_name, tier, limits, expires_at, revoked_at IS NOT NULL AS revoked FROM api_keys JOIN asked `
+	keys, err := many[keyRow](ctx, d.pool, asked+columns+`ON k = 'api_key' AND domain = d AND id = n UNION ALL `+
+		columns+`ON k = 'secret' AND domain = d AND digest = CASE WHEN k = 'secret' THEN decode(n, 'hex') END`, domains, kinds, names) // each with its own index
 	if err != nil {
 		return nil, err
 	}

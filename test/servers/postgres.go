@@ -18,32 +18,46 @@ type Postgres struct {
 	addr string
 	bin  string // folder of its programs
 	dir  string
+	data string // folder in dir
 	cmd  *Process
+
+	settings []string
 }
 
 // StartPostgres makes a cluster in a temporary folder, starts it, and stops it when the test ends. Where the test runs as
-// root, which PostgreSQL refuses, it runs as the system's user without rights.
-func StartPostgres(t testing.TB) *Postgres {
+// root, which PostgreSQL refuses, it runs as the system's user without rights. With settings (name=value) it is meant to hold much, and its
+// folder is on the disk, else in memory where there is room.
+func StartPostgres(t testing.TB, settings ...string) *Postgres {
 	t.Helper()
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
 	if err != nil || len(found) == 0 {
 		t.Fatal("PostgreSQL is missing: install the package postgresql, or run make test, which does")
 	}
-	dir, err := os.MkdirTemp(memory(), "pg")
+	where := memory()
+	if len(settings) > 0 {
+		where = ""
+	}
+	dir, err := os.MkdirTemp(where, "pg")
 	if err != nil {
 		t.Fatalf("temporary folder for PostgreSQL: %v", err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	p := &Postgres{bin: filepath.Dir(found[len(found)-1]), dir: dir}
+	p := &Postgres{bin: filepath.Dir(found[len(found)-1]), dir: dir, data: dir + "/data", settings: settings}
 	giveAway(t, dir)
-	out, err := p.command("initdb", "--pgdata", dir+"/data", "--username", "spillway", "--auth", "trust", "--no-sync", "--encoding", "UTF8", "--locale", "C").CombinedOutput()
+	out, err := p.command("initdb", "--pgdata", p.data, "--username", "spillway", "--auth", "trust", "--no-sync", "--encoding", "UTF8", "--locale", "C").CombinedOutput()
 	if err != nil {
 		t.Fatalf("initdb: %v\n%s", err, out)
 	}
+	p.listen(t)
+	return p
+}
+
+// listen starts the server at an address of its own.
+func (p *Postgres) listen(t testing.TB) {
+	t.Helper()
 	p.addr = FreeAddr(t)
 	p.URL = "postgres://spillway@" + p.addr + "/postgres?sslmode=disable"
 	p.Start(t)
-	return p
 }
 
 // giveAway makes the user without rights the owner of a folder, where the test runs as root.
@@ -66,7 +80,11 @@ func giveAway(t testing.TB, dir string) {
 
 // command is one of the programs of PostgreSQL. It dies with the test process.
 func (p *Postgres) command(name string, args ...string) *exec.Cmd {
-	path := filepath.Join(p.bin, name)
+	return p.as(filepath.Join(p.bin, name), args...)
+}
+
+// as is a program that runs as the user whom the server runs as.
+func (p *Postgres) as(path string, args ...string) *exec.Cmd {
 	cmd := exec.Command(path, args...)
 	if os.Getuid() == 0 {
 		cmd = exec.Command("setpriv", append([]string{"--reuid=nobody", "--regid=nogroup", "--clear-groups", "--pdeathsig", "KILL", path}, args...)...)
@@ -79,8 +97,11 @@ func (p *Postgres) command(name string, args ...string) *exec.Cmd {
 func (p *Postgres) Start(t testing.TB) {
 	t.Helper()
 	_, port, _ := net.SplitHostPort(p.addr)
-	p.cmd = Start(t, p.command("postgres", "-D", p.dir+"/data", "-p", port, "-h", "127.0.0.1", "-k", p.dir,
-		"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "shared_buffers=16MB", "-c", "max_connections=60"))
+	args := []string{"-D", p.data, "-p", port, "-h", "127.0.0.1", "-k", p.dir}
+	for _, setting := range append([]string{"fsync=off", "full_page_writes=off", "shared_buffers=16MB", "max_connections=60"}, p.settings...) {
+		args = append(args, "-c", setting)
+	}
+	p.cmd = Start(t, p.command("postgres", args...))
 	t.Cleanup(func() { _ = p.cmd.Process.Signal(syscall.SIGQUIT); <-p.cmd.ended }) // its children end with it
 	Await(t, "PostgreSQL on "+p.addr, func() error {
 		out, err := p.command("pg_isready", "-h", p.dir, "-p", port).CombinedOutput()
