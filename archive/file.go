@@ -178,7 +178,7 @@ func each(ctx context.Context, s Reader, name string, may func(parquet.RowGroup)
 	if err != nil {
 		return 0, err
 	}
-	defer file.Close()  //nolint:errcheck // it was only read
+	defer file.Close() //nolint:errcheck // it was only read
 	defer func() {
 		if broken := recover(); broken != nil { // the decoder panics on some damaged files
 			err = &Mismatch{name, fmt.Sprintf("it cannot be decoded: %v", broken)}

@@ -47,7 +47,9 @@ func (f *Filter) days() Days {
 // f ends it.
 func Query(ctx context.Context, s Reader, ask Filter, f func(*Row) error, progress func(Progress)) error {
 	return walk(ctx, s, ask.days(), progress, func(m *Manifest) error {
-		may := func(g parquet.RowGroup) bool { return len(ask.Identities) == 0 || mayHave(g, "identity", ask.Identities) }
+		may := func(g parquet.RowGroup) bool {
+			return len(ask.Identities) == 0 || mayHave(g, "identity", ask.Identities)
+		}
 		_, err := each(ctx, s, m.Path, may, func(r *Row) error {
 			if !ask.has(r) {
 				return nil

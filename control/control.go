@@ -11,19 +11,21 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/archive"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/fleet"
 )
 
-// Config sets up a Control. All fields but Tokens and the certificate are required.
+// Config sets up a Control. All fields but Tokens, the certificate and Archive are required.
 type Config struct {
 	DatabaseURL string
 	Listen      string // host:port
 	Tokens      []Token
 	Cert, Key   string // files of a certificate and its key; empty: no TLS
 	Redis       fleet.Servers
-	KeyPrefix   string // of the keys in Redis, as the sidecars have it
-	KeySecret   string // of the keys in Redis, as the sidecars have it
+	KeyPrefix   string            // of the keys in Redis, as the sidecars have it
+	KeySecret   string            // of the keys in Redis, as the sidecars have it
+	Archive     *archive.Archiver // where old events go; nil: they stay in the database
 	Log         *slog.Logger
 }
 
@@ -66,6 +68,11 @@ func (c *Control) Run(ctx context.Context) error {
 	defer stop()
 	var done sync.WaitGroup
 	done.Go(func() { c.publisher.Run(publishing) })
+	eraser := &Eraser{Database: c.database, Publisher: c.publisher, Archive: c.cfg.Archive, Log: c.cfg.Log}
+	done.Go(func() { eraser.Run(publishing) })
+	if c.cfg.Archive != nil {
+		done.Go(func() { c.cfg.Archive.Run(publishing, c.publisher.leads.Load) })
+	}
 	defer done.Wait()
 	defer stop()
 	broke := make(chan error, 1)

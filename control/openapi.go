@@ -82,7 +82,7 @@ func (r *route) operation(schemas object) object {
 func parameter(name, in string) object {
 	schema := object{"type": "string", "minLength": 1}
 	switch name {
-	case "version", "before", "limit", "from", "to":
+	case "version", "erasure", "before", "limit", "from", "to":
 		schema = object{"type": "integer", "minimum": 1}
 	case "kind":
 		if in == "path" {

@@ -23,6 +23,7 @@ type route struct {
 	params       []string // of the query
 	locks        bool     // takes if-match
 	made         bool     // may answer 201
+	private      bool     // its path does not go into the log
 }
 
 var routes []route
@@ -56,6 +57,9 @@ func init() {
 		{method: "GET", path: d + "/blocks/{kind}/{name...}", role: Viewer, serve: (*API).block, summary: "The block of an identity.", answers: Block{}},
 		{method: "PUT", path: d + "/blocks/{kind}/{name...}", role: Operator, serve: (*API).setBlock, summary: "Block a user, tenant, ip or api_key.", takes: BlockRequest{}, answers: Block{}, locks: true, made: true},
 		{method: "DELETE", path: d + "/blocks/{kind}/{name...}", role: Operator, serve: (*API).unblock, summary: "End a block.", locks: true},
+		{method: "DELETE", path: d + "/identities/{kind}/{name...}", role: Admin, serve: (*API).erase, summary: "Erase what is known of an identity, in all places. The answer is the erasure, which the leading control does.", answers: Erasure{}, private: true},
+		{method: "GET", path: "/v1/erasures", role: Viewer, serve: (*API).erasures, summary: "Erasures, the newest first.", answers: ErasureList{}, params: []string{"before", "limit"}},
+		{method: "GET", path: "/v1/erasures/{erasure}", role: Viewer, serve: (*API).erasure, summary: "An erasure: its state, and what each place had and has.", answers: Erasure{}},
 		{method: "GET", path: "/v1/audit", role: Viewer, serve: (*API).audit, summary: "Who changed what, the newest first.", answers: AuditList{}, params: []string{"domain", "kind", "name", "before", "limit"}},
 	}
 }
