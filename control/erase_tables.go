@@ -16,7 +16,7 @@ type erasable struct {
 	redact string // what to set instead of deleting; empty: the rows are deleted
 }
 
-// erasables are the tables that have to be named. Tables with the columns `domain` and `identity` need not: they are found. A table that is not there
+// erasables are the tables that have to be named. Tables with the text columns `domain` and `identity` need not: they are found. A table that is not there
 // is passed over.
 var erasables = []erasable{
 	{table: "api_keys", where: `domain = @domain AND id = ANY (@keys)`},
@@ -32,7 +32,7 @@ var outboxTable = erasable{table: "outbox", where: `domain = @domain AND (kind =
 
 // tables are the tables that there are, with those that are found by their columns.
 func (x *Eraser) tables(ctx context.Context, p *person) ([]place, error) {
-	rows, err := x.Database.pool.Query(ctx, `SELECT c.relname::text, coalesce(array_agg(a.attname::text) FILTER (WHERE a.attname IN ('domain', 'identity', 'ip', 'api_key')), '{}')
+	rows, err := x.Database.pool.Query(ctx, `SELECT c.relname::text, coalesce(array_agg(a.attname::text) FILTER (WHERE a.attname IN ('domain', 'identity', 'ip', 'api_key') AND a.atttypid = 'text'::regtype), '{}')
 	  FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 	  WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition GROUP BY 1 ORDER BY 1`)
 	if err != nil {

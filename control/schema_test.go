@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/pressly/goose/v3"
 
+	"github.com/spillway-mesh/spillway/control/migrations"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -57,6 +59,10 @@ var filling = map[int64][]string{
 		`INSERT INTO api_keys (domain, id, digest, prefix, user_name, created_by) VALUES ('shop', 'k', sha256('k'), 'spw_', 'bob', 'ann')`,
 		`INSERT INTO blocks (domain, kind, name, updated_by) VALUES ('shop', 'ip', '192.0.2.0/24', 'ann')`,
 	},
+	6: {
+		`INSERT INTO archives (path, region, day, rows, bytes, checksum, source, digest) VALUES ('region=eu/x', 'eu', '2026-05-01', 5, 100, repeat('ab', 32), 'events_2026_05/1', 1)`,
+		`INSERT INTO erasures (domain, kind, name, asked_by) VALUES ('shop', 'user', 'bob', 'ann')`,
+	},
 }
 
 // TestMigrationsFromEveryVersion fills a database of each version and brings it to the newest. All rows are there after it, and the
@@ -67,7 +73,15 @@ func TestMigrationsFromEveryVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for from := int64(1); from <= newest; from++ {
+	entries, err := migrations.Files.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		from, err := goose.NumericComponent(entry.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
 		d := scratch(t, first, fmt.Sprintf("from%d", from))
 		at, err := d.Migrate(ctx, from)
 		if err != nil || at != from {
@@ -89,7 +103,8 @@ func TestMigrationsFromEveryVersion(t *testing.T) {
 		}
 		var kept, fed int
 		err = d.pool.QueryRow(ctx, `SELECT (SELECT count(*) FROM domains) + (SELECT count(*) FROM rule_versions) + (SELECT count(*) FROM rules) + (SELECT count(*) FROM publications)
-		  + (SELECT count(*) FROM audit) + (SELECT count(*) FROM tiers) + (SELECT count(*) FROM users) + (SELECT count(*) FROM api_keys) + (SELECT count(*) FROM blocks),
+		  + (SELECT count(*) FROM audit) + (SELECT count(*) FROM tiers) + (SELECT count(*) FROM users) + (SELECT count(*) FROM api_keys) + (SELECT count(*) FROM blocks)
+		  + (SELECT count(*) FROM archives) + (SELECT count(*) FROM erasures),
 		  (SELECT count(DISTINCT (kind, name)) FROM outbox)`).Scan(&kept, &fed)
 		if err != nil || kept != rows {
 			t.Errorf("from %d: %d of %d rows are kept: %v", from, kept, rows, err)
