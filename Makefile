@@ -68,8 +68,8 @@ control: build ## PostgreSQL, Redis, the control plane and two sidecars on this 
 
 .PHONY: test-control
 test-control: tools ## the control plane with a real PostgreSQL, Redis and sidecars, also built with the race detector
-	@$(GO) test -count=1 -v ./control/... ./test/control
-	@CGO_ENABLED=1 $(GO) test -count=1 -race ./control/... ./test/control
+	@FAULTS=full $(GO) test -count=1 -v -timeout 30m ./control/... ./archive ./test/control
+	@CGO_ENABLED=1 $(GO) test -count=1 -race ./control/... ./archive ./test/control
 
 .PHONY: test
 test: ## install what is missing, then lint, unit, race, contract, integration and manifest tests
