@@ -121,7 +121,7 @@ func (a *Archiver) keep(ctx context.Context, d *draft, day time.Time, region, so
 		return m, err
 	}
 	a.step("file stored")
-	err = check(ctx, a.store, &m)
+	err = check(ctx, a.store, &m, func() {})
 	if err != nil {
 		return m, err
 	}
@@ -154,10 +154,14 @@ type Mismatch struct{ Path, Why string }
 // Error says which file differs, and how.
 func (m *Mismatch) Error() string { return m.Path + ": " + m.Why }
 
-// check reads the rows of a file from the store, and compares them with the manifest.
-func check(ctx context.Context, s Reader, m *Manifest) error {
+// check reads the rows of a file from the store, and compares them with the manifest. It calls tick for each row.
+func check(ctx context.Context, s Reader, m *Manifest, tick func()) error {
 	t := newTally()
-	size, err := each(ctx, s, m.Path, nil, func(r *Row) error { t.add(r); return nil })
+	size, err := each(ctx, s, m.Path, nil, func(r *Row) error {
+		tick()
+		t.add(r)
+		return nil
+	})
 	switch {
 	case err != nil:
 		return err

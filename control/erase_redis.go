@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/fleet"
 )
 
@@ -161,25 +162,16 @@ func (x *Eraser) counters(p *person) place {
 
 // scan calls f with the key of each counter of the person.
 func (x *Eraser) scan(ctx context.Context, p *person, f func(n *fleet.Node, key string) error) error {
-	var who []counterName
-	for _, s := range p.subjects() {
-		if s.Kind != kindSecret {
-			who = append(who, counterNameOf(x.Publisher.cfg.Keys.RecordKey(s.Domain, s.Kind, s.Name), s.Kind))
-		}
-	}
+	who := p.counterNames(x.Publisher.cfg.Keys)
 	pattern := globQuote.Replace(who[0].head) + "*"
 	for _, n := range x.Publisher.cfg.Fleet.Nodes() {
-		for cursor := "0"; ctx.Err() == nil; {
-			reply, err := n.Ask(redisWithin, "", "SCAN", cursor, "MATCH", pattern, "COUNT", fmt.Sprint(scanPage))
+		for cursor, begun := "0", false; cursor != "0" || !begun; begun = true {
+			keys, next, err := scanPageOf(n, cursor, pattern)
 			if err != nil {
 				return fmt.Errorf("look through the counters: %w", err)
 			}
-			parts := reply.Items()
-			if len(parts) != 2 {
-				return fmt.Errorf("look through the counters: the reply has %d parts", len(parts))
-			}
-			for _, item := range parts[1].Items() {
-				key := string(item.Data)
+			cursor = next
+			for _, key := range keys {
 				if !slices.ContainsFunc(who, func(c counterName) bool { return c.in(key) }) {
 					continue
 				}
@@ -188,13 +180,38 @@ func (x *Eraser) scan(ctx context.Context, p *person, f func(n *fleet.Node, key 
 					return err
 				}
 			}
-			cursor = string(parts[0].Data)
-			if cursor == "0" {
-				break
+			if ctx.Err() != nil {
+				return ctx.Err()
 			}
 		}
 	}
-	return ctx.Err()
+	return nil
+}
+
+// counterNames are the names of the person in keys of counters.
+func (p *person) counterNames(keys descriptors.RecordKeys) (all []counterName) {
+	for _, s := range p.subjects() {
+		if s.Kind != kindSecret {
+			all = append(all, counterNameOf(keys.RecordKey(s.Domain, s.Kind, s.Name), s.Kind))
+		}
+	}
+	return all
+}
+
+// scanPageOf is some keys of a server that match a pattern, and where to go on: 0 at the end.
+func scanPageOf(n *fleet.Node, cursor, pattern string) (keys []string, next string, err error) {
+	reply, err := n.Ask(redisWithin, "", "SCAN", cursor, "MATCH", pattern, "COUNT", fmt.Sprint(scanPage))
+	if err != nil {
+		return nil, "", err
+	}
+	parts := reply.Items()
+	if len(parts) != 2 {
+		return nil, "", fmt.Errorf("the reply has %d parts", len(parts))
+	}
+	for _, item := range parts[1].Items() {
+		keys = append(keys, string(item.Data))
+	}
+	return keys, string(parts[0].Data), nil
 }
 
 var globQuote = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)

@@ -63,6 +63,7 @@ func TestEraseReportsWhatIsLeft(t *testing.T) {
 	w := newEraseWorld(t, "")
 	w.trace(gone)
 	w.archive()
+	w.readArchive()
 	w.controls[0].End(t)
 	w.controls = []*servers.Control{servers.StartControl(t, "CONTROL_DATABASE_URL="+w.postgres.URL, "REDIS_URL="+w.redis.Addr)}
 	if places := w.erase(gone, 1); places["archive"].Left == 0 {
@@ -75,6 +76,50 @@ func TestEraseReportsWhatIsLeft(t *testing.T) {
 	}
 	if out, code := w.spillway("control", "erase", "api", "--identity", "planet:mars"); code == 0 {
 		t.Errorf("a planet is erased: %s", out)
+	}
+}
+
+// readArchive reads the archive by the commands.
+func (w *eraseWorld) readArchive() {
+	w.t.Helper()
+	day, month := w.old.Format(time.DateOnly), w.old.Format("2006-01")
+	for _, c := range []struct {
+		code int
+		want string
+		args []string
+	}{
+		{0, day + "  eu      5     ", []string{"list", month}},
+		{0, `"rows": 5,`, []string{"list", "-o", "json"}},
+		{0, "1 files, 5 rows, 0 files that differ", []string{"verify", day}},
+		{0, "0 files, 0 rows", []string{"verify", "2001-01"}},
+		{0, day + "T01:00:00.000000Z  refused 429  api  rule per-user  user:" + gone + "  GET /  5 of 5", []string{"query", "--identity", "user:" + gone, "--from", day}},
+		{0, `{"at":"` + day + `T01:00:00.000000Z","sidecar":"t-1","sequence":1,`, []string{"query", "--outcome", "refused", "--limit", "1", "-o", "json"}},
+		{0, "[]\n", []string{"query", "--to", day, "-o", "json"}},
+		{0, "5 rows of 1 files are in events_restored", []string{"restore", day}},
+		{0, "  0 %, 0 lines", []string{"restore", month, "--progress", "always"}},
+		{2, "must be a day such as", []string{"restore", "May"}},
+		{2, "must be a day such as", []string{"query", "--from", "yesterday"}},
+		{2, "must be KIND:VALUE", []string{"query", "--identity", gone}},
+		{2, "must be a folder or s3://bucket/prefix", []string{"list", "--archive", "ftp://x"}},
+	} {
+		out, code := w.spillway(append([]string{"archive"}, c.args...)...)
+		if code != c.code || !strings.Contains(out, c.want) {
+			w.t.Errorf("archive %v ends with %d, want %d and %q: %s", c.args, code, c.code, c.want, out)
+		}
+	}
+	files, err := filepath.Glob(w.folder + "/*/*/*/*/*.parquet")
+	if err != nil || len(files) != 1 {
+		w.t.Fatalf("files: %v, %v", files, err)
+	}
+	text, err := os.ReadFile(files[0])
+	if err == nil {
+		err = os.WriteFile(files[0], text[:len(text)-1], 0o600)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if out, code := w.spillway("archive", "verify"); code != 1 || !strings.Contains(out, "1 files that differ") {
+		w.t.Errorf("verify of a damaged file ends with %d: %s", code, out)
 	}
 }
 
