@@ -140,7 +140,7 @@ func testEraseKilled(t *testing.T, w *world) {
 
 // TestRates archives and reads many rows, and prints how many a second: a million in make test-control.
 func TestRates(t *testing.T) {
-	perDay := 5000
+	perDay := 500
 	if full {
 		perDay = 250_000
 	}
