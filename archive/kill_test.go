@@ -118,6 +118,9 @@ func testEraseKilled(t *testing.T, w *world) {
 		}
 		at := w.dies(n, "ARCHIVE_ERASE=1")
 		seen[at] = true
+		if now := w.whole().rows; now > before || now < before-persons {
+			t.Errorf("killed after %q: readers see %d rows, and there were %d", at, now, before)
+		}
 		err = w.a.Alone(ctx, func(ctx context.Context) error { _, err := w.a.Erase(ctx, ann); return err })
 		left, wrong := w.a.Count(ctx, ann)
 		if err != nil || wrong != nil || left != 0 {
