@@ -99,7 +99,7 @@ func readManifest(ctx context.Context, s Reader, name string) (Manifest, error) 
 	if err != nil {
 		return Manifest{}, err
 	}
-	defer in.Close() //nolint:errcheck // it was only read
+	defer in.Close()
 	text, err := io.ReadAll(io.LimitReader(in, maxManifest))
 	if err != nil {
 		return Manifest{}, fmt.Errorf("read %s: %w", name, err)

@@ -140,7 +140,7 @@ func putText(ctx context.Context, s Store, name string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close() //nolint:errcheck // the store has read it
+	defer file.Close()
 	_, err = file.Write(text)
 	if err != nil {
 		return err
@@ -182,7 +182,7 @@ func each(ctx context.Context, s Reader, name string, may func(parquet.RowGroup)
 	if err != nil {
 		return 0, err
 	}
-	defer file.Close() //nolint:errcheck // it was only read
+	defer file.Close()
 	defer func() {
 		if broken := recover(); broken != nil { // the decoder panics on some damaged files
 			err = &Mismatch{name, fmt.Sprintf("it cannot be decoded: %v", broken)}
@@ -207,7 +207,7 @@ func each(ctx context.Context, s Reader, name string, may func(parquet.RowGroup)
 // eachOf is each for one row group.
 func eachOf(ctx context.Context, name string, group parquet.RowGroup, f func(*Row) error) error {
 	in := parquet.NewGenericRowGroupReader[Row](group)
-	defer in.Close() //nolint:errcheck // it was only read
+	defer in.Close()
 	rows := make([]Row, readRows)
 	for ctx.Err() == nil {
 		n, err := in.Read(rows)
@@ -241,7 +241,7 @@ func local(ctx context.Context, s Reader, name string) (*os.File, int64, error) 
 		}
 		return file, info.Size(), nil
 	}
-	defer in.Close() //nolint:errcheck // it was only read
+	defer in.Close()
 	file, err = scratch()
 	if err != nil {
 		return nil, 0, err
