@@ -68,8 +68,8 @@ control: build ## PostgreSQL, Redis, the control plane and two sidecars on this 
 
 .PHONY: test-control
 test-control: tools ## the control plane with a real PostgreSQL, Redis and sidecars, at full length: plans on ten million events, backups, restores, copy rates; also built with the race detector
-	@CONTROL_TESTS=full $(GO) test -count=1 -p 1 -v -timeout 60m ./control/... ./test/control
-	@CONTROL_TESTS=full CGO_ENABLED=1 $(GO) test -count=1 -race -timeout 40m ./control/... ./test/control
+	@CONTROL_TESTS=full $(GO) test -count=1 -p 1 -v -timeout 60m ./control/... ./archive ./test/control
+	@CONTROL_TESTS=full CGO_ENABLED=1 $(GO) test -count=1 -race -timeout 40m ./control/... ./archive ./test/control
 
 .PHONY: capacity
 capacity: tools ## measure what docs/capacity.md calculates with: a hundredth of ten million users, and events and usage (takes minutes)

@@ -236,6 +236,8 @@ func kindOf(e ast.Expr) string {
 			return "port"
 		case "int", "float64":
 			return "number"
+		case "Age":
+			return "duration"
 		case "SocketMode":
 			return "octal"
 		}

@@ -11,41 +11,39 @@ import (
 	"time"
 )
 
-// TestOldPartitionsGoIntoTheArchive archives what is old enough, reads it back in each way, and lets it grow old.
-func TestOldPartitionsGoIntoTheArchive(t *testing.T) {
-	both(t, "moves", func(t *testing.T, w *world) {
-		ctx := context.Background()
-		for _, month := range []string{"2026-05", "2026-08"} {
-			w.partition(month)
-			w.fill(month, 3, 40, "a-1")
-		}
-		before := w.rowsOf("events")
-		done := w.once()
-		if done.Files != 6 || done.Rows != 120 || !slices.Equal(done.Partitions, []string{"events_2026_05"}) || w.partitions() != 1 {
-			t.Errorf("archived %+v, and %d partitions are left", done, w.partitions())
-		}
-		if after := w.whole(); after != before {
-			t.Errorf("database and archive together have %+v, want %+v", after, before)
-		}
-		if again := w.once(); again.Files != 0 || again.Deleted != 0 {
-			t.Errorf("a second run did %+v", again)
-		}
-		w.readFiles()
-		w.ask()
-		wrong, err := Verify(ctx, w.a.store, Days{}, func(Progress) {}, func(Verdict) error { return nil })
-		if err != nil || wrong != 0 {
-			t.Errorf("verify finds %d wrong files: %v", wrong, err)
-		}
-		w.a.now = func() time.Time { return today.AddDate(6, 8, 1) } // the first of May is seven years ago, and so are the days until the third
-		w.exec(`DROP TABLE events_2026_08`)
-		if old := w.once(); old.Deleted == 0 {
-			t.Errorf("after seven years %+v was done", old)
-		}
-		left, err := w.a.store.List(ctx, "")
-		if rows := w.rowsOf("archives").rows; err != nil || len(left) != 0 || rows != 0 {
-			t.Errorf("after seven years the store has %v and the table %d rows: %v", left, rows, err)
-		}
-	})
+// testMoves archives what is old enough, reads it back in each way, and lets it grow old.
+func testMoves(t *testing.T, w *world) {
+	ctx := context.Background()
+	for _, month := range []string{"2026-05", "2026-08"} {
+		w.partition(month)
+		w.fill(month, 3, 40, "a-1")
+	}
+	before := w.rowsOf("events")
+	done := w.once()
+	if done.Files != 6 || done.Rows != 120 || !slices.Equal(done.Partitions, []string{"events_2026_05"}) || w.partitions() != 1 {
+		t.Errorf("archived %+v, and %d partitions are left", done, w.partitions())
+	}
+	if after := w.whole(); after != before {
+		t.Errorf("database and archive together have %+v, want %+v", after, before)
+	}
+	if again := w.once(); again.Files != 0 || again.Deleted != 0 {
+		t.Errorf("a second run did %+v", again)
+	}
+	w.readFiles()
+	w.ask()
+	wrong, err := Verify(ctx, w.a.store, Days{}, func(Progress) {}, func(Verdict) error { return nil })
+	if err != nil || wrong != 0 {
+		t.Errorf("verify finds %d wrong files: %v", wrong, err)
+	}
+	w.a.now = func() time.Time { return today.AddDate(6, 8, 1) } // the first of May is seven years ago, and so are the days until the third
+	w.exec(`DROP TABLE events_2026_08`)
+	if old := w.once(); old.Deleted == 0 {
+		t.Errorf("after seven years %+v was done", old)
+	}
+	left, err := w.a.store.List(ctx, "")
+	if rows := w.rowsOf("archives").rows; err != nil || len(left) != 0 || rows != 0 {
+		t.Errorf("after seven years the store has %v and the table %d rows: %v", left, rows, err)
+	}
 }
 
 // readFiles looks at the names of files, and holds the table against the manifests.
@@ -95,69 +93,65 @@ func (w *world) ask() {
 	}
 }
 
-// TestRowsThatComeLate adds events between the steps, and after the partition is gone. Each is in the archive once.
-func TestRowsThatComeLate(t *testing.T) {
-	both(t, "late", func(t *testing.T, w *world) {
-		w.partition("2026-05")
-		w.fill("2026-05", 2, 10, "a-1")
-		w.a.step = func(done string) {
-			if done == "file noted" {
-				w.a.step = func(string) {}
-				w.fill("2026-05", 2, 6, "late-1")
-			}
+// testLate adds events between the steps, and after the partition is gone. Each is in the archive once.
+func testLate(t *testing.T, w *world) {
+	w.partition("2026-05")
+	w.fill("2026-05", 2, 10, "a-1")
+	w.a.step = func(done string) {
+		if done == "file noted" {
+			w.a.step = func(string) {}
+			w.fill("2026-05", 2, 6, "late-1")
 		}
-		_, err := w.a.Once(context.Background())
-		if !errors.Is(err, errChanged) || w.partitions() != 1 {
-			t.Fatalf("with rows that came meanwhile: %v, %d partitions", err, w.partitions())
-		}
-		before := w.rowsOf("events")
-		w.once()
-		if after := w.whole(); after != before || w.partitions() != 0 {
-			t.Errorf("there are %+v, want %+v", after, before)
-		}
-		w.partition("2026-05")
-		w.fill("2026-05", 1, 4, "later-1")
-		w.once()
-		if after := w.whole(); after.rows != before.rows+4 || w.partitions() != 0 {
-			t.Errorf("with rows after the partition was dropped there are %d, want %d", after.rows, before.rows+4)
-		}
-	})
+	}
+	_, err := w.a.Once(context.Background())
+	if !errors.Is(err, errChanged) || w.partitions() != 1 {
+		t.Fatalf("with rows that came meanwhile: %v, %d partitions", err, w.partitions())
+	}
+	before := w.rowsOf("events")
+	w.once()
+	if after := w.whole(); after != before || w.partitions() != 0 {
+		t.Errorf("there are %+v, want %+v", after, before)
+	}
+	w.partition("2026-05")
+	w.fill("2026-05", 1, 4, "later-1")
+	w.once()
+	if after := w.whole(); after.rows != before.rows+4 || w.partitions() != 0 {
+		t.Errorf("with rows after the partition was dropped there are %d, want %d", after.rows, before.rows+4)
+	}
 }
 
-// TestDamageIsFound changes files behind the archiver's back.
-func TestDamageIsFound(t *testing.T) {
-	both(t, "damage", func(t *testing.T, w *world) {
-		if strings.HasPrefix(w.place.At, "s3:") {
-			return // a bucket is checked by the same code
+// testDamage changes files behind the archiver's back.
+func testDamage(t *testing.T, w *world) {
+	if strings.HasPrefix(w.place.At, "s3:") {
+		return // a bucket is checked by the same code
+	}
+	ctx := context.Background()
+	w.partition("2026-05")
+	w.fill("2026-05", 3, 40, "a-1")
+	w.once()
+	all, err := List(ctx, w.a.store, Days{})
+	if err != nil || len(all) != 6 {
+		t.Fatal(len(all), err)
+	}
+	damage(t, filepath.Join(w.place.At, all[0].Path), func(b []byte) []byte { return b[:len(b)/2] })
+	damage(t, filepath.Join(w.place.At, all[1].Path), func(b []byte) []byte { b[len(b)/4] ^= 1; return b })
+	swap(t, filepath.Join(w.place.At, all[2].Path), filepath.Join(w.place.At, all[3].Path))
+	if err := os.Remove(filepath.Join(w.place.At, all[4].Path)); err != nil {
+		t.Fatal(err)
+	}
+	wrong, err := Verify(ctx, w.a.store, Days{}, func(Progress) {}, func(v Verdict) error {
+		if (v.Problem == "") != (v.Path == all[5].Path) {
+			t.Errorf("%s: %q", v.Path, v.Problem)
 		}
-		ctx := context.Background()
-		w.partition("2026-05")
-		w.fill("2026-05", 3, 40, "a-1")
-		w.once()
-		all, err := List(ctx, w.a.store, Days{})
-		if err != nil || len(all) != 6 {
-			t.Fatal(len(all), err)
-		}
-		damage(t, filepath.Join(w.place.At, all[0].Path), func(b []byte) []byte { return b[:len(b)/2] })
-		damage(t, filepath.Join(w.place.At, all[1].Path), func(b []byte) []byte { b[len(b)/4] ^= 1; return b })
-		swap(t, filepath.Join(w.place.At, all[2].Path), filepath.Join(w.place.At, all[3].Path))
-		if err := os.Remove(filepath.Join(w.place.At, all[4].Path)); err != nil {
-			t.Fatal(err)
-		}
-		wrong, err := Verify(ctx, w.a.store, Days{}, func(Progress) {}, func(v Verdict) error {
-			if (v.Problem == "") != (v.Path == all[5].Path) {
-				t.Errorf("%s: %q", v.Path, v.Problem)
-			}
-			return nil
-		})
-		if err != nil || wrong != 5 {
-			t.Errorf("%d files are found wrong: %v", wrong, err)
-		}
-		_, err = w.a.Restore(ctx, Days{}, func(Progress) {})
-		if rows := w.rowsOf("events_restored").rows; err == nil || rows != 0 {
-			t.Errorf("damaged files are restored: %d rows, %v", rows, err)
-		}
+		return nil
 	})
+	if err != nil || wrong != 5 {
+		t.Errorf("%d files are found wrong: %v", wrong, err)
+	}
+	_, err = w.a.Restore(ctx, Days{}, func(Progress) {})
+	if rows := w.rowsOf("events_restored").rows; err == nil || rows != 0 {
+		t.Errorf("damaged files are restored: %d rows, %v", rows, err)
+	}
 }
 
 func damage(t *testing.T, path string, f func([]byte) []byte) {
@@ -179,22 +173,24 @@ func swap(t *testing.T, a, b string) {
 	}
 }
 
-// TestWhatCannotBeArchived is refused, and stays.
-func TestWhatCannotBeArchived(t *testing.T) {
-	both(t, "refused", func(t *testing.T, w *world) {
-		w.partition("2026-05")
-		w.fill("2026-05", 1, 10, "a-1")
-		w.exec(`ALTER TABLE events ADD COLUMN planet text`)
-		_, err := w.a.Once(context.Background())
-		if err == nil || !strings.Contains(err.Error(), "planet") || w.partitions() != 1 {
-			t.Errorf("a column that files do not have: %v, %d partitions", err, w.partitions())
-		}
-		w.exec(`ALTER TABLE events DROP COLUMN planet`)
-		err = w.a.Alone(context.Background(), func(ctx context.Context) error { _, err := w.a.Once(ctx); return err })
-		if !errors.Is(err, ErrBusy) {
-			t.Errorf("two at the same time: %v", err)
-		}
-	})
+// testRefused is refused, and stays.
+func testRefused(t *testing.T, w *world) {
+	w.partition("2026-05")
+	w.fill("2026-05", 1, 10, "a-1")
+	w.exec(`ALTER TABLE events ADD COLUMN planet text`)
+	_, err := w.a.Once(context.Background())
+	if err == nil || !strings.Contains(err.Error(), "planet") || w.partitions() != 1 {
+		t.Errorf("a column that files do not have: %v, %d partitions", err, w.partitions())
+	}
+	w.exec(`ALTER TABLE events DROP COLUMN planet`)
+	err = w.a.Alone(context.Background(), func(ctx context.Context) error { _, err := w.a.Once(ctx); return err })
+	if !errors.Is(err, ErrBusy) {
+		t.Errorf("two at the same time: %v", err)
+	}
+}
+
+// TestPlacesThatAreNone are refused.
+func TestPlacesThatAreNone(t *testing.T) {
 	for _, at := range []string{"", "ftp://x", "s3://", "s3:///x"} {
 		if _, err := OpenStore(Place{At: at}); err == nil {
 			t.Errorf("the archive may be %q", at)

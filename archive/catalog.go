@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -98,7 +99,7 @@ func readManifest(ctx context.Context, s Reader, name string) (Manifest, error) 
 	if err != nil {
 		return Manifest{}, err
 	}
-	defer in.Close() //nolint:errcheck // it was only read
+	defer in.Close()
 	text, err := io.ReadAll(io.LimitReader(in, maxManifest))
 	if err != nil {
 		return Manifest{}, fmt.Errorf("read %s: %w", name, err)
@@ -158,34 +159,18 @@ func (a *Archiver) sweep(ctx context.Context) error {
 
 // sweepFolder is sweep for the files of a region and day. A file that replaces others is noted first.
 func (a *Archiver) sweepFolder(ctx context.Context, names []string) error {
-	replaced, described := map[string]bool{}, map[string]*Manifest{}
-	for _, name := range names {
-		if !strings.HasSuffix(name, listEnding) {
-			continue
-		}
-		m, err := readManifest(ctx, a.store, name)
-		if err != nil {
-			return err
-		}
-		described[m.Path] = &m
-		for _, old := range m.Replaces {
-			replaced[old] = true
-		}
-	}
-	known, err := a.noted(ctx, names)
+	described, replaced, err := a.described(ctx, names)
 	if err != nil {
 		return err
 	}
-	for _, m := range described {
-		if !known[m.Path] && !replaced[m.Path] {
-			err = a.note(ctx, m, "0", true)
-		}
-		if err != nil {
-			return err
-		}
+	maps.DeleteFunc(described, func(file string, _ *Manifest) bool { return replaced[file] })
+	known, err := a.noteMissing(ctx, names, described)
+	if err != nil {
+		return err
 	}
+	left := func(name string) bool { return described[name] == nil && (replaced[name] || !known[name]) }
 	for _, name := range names {
-		if !strings.HasSuffix(name, fileEnding) || !replaced[name] && (described[name] != nil || known[name]) {
+		if !strings.HasSuffix(name, fileEnding) || !left(name) {
 			continue
 		}
 		err = a.remove(ctx, name)
@@ -195,6 +180,36 @@ func (a *Archiver) sweepFolder(ctx context.Context, names []string) error {
 		a.cfg.Log.Info("archive: removed what another run left", "path", name)
 	}
 	return nil
+}
+
+// described are the files that have a manifest, and replaced those that a manifest names as such.
+func (a *Archiver) described(ctx context.Context, names []string) (described map[string]*Manifest, replaced map[string]bool, err error) {
+	described, replaced = map[string]*Manifest{}, map[string]bool{}
+	for _, name := range names {
+		if !strings.HasSuffix(name, listEnding) {
+			continue
+		}
+		m, err := readManifest(ctx, a.store, name)
+		if err != nil {
+			return nil, nil, err
+		}
+		described[m.Path] = &m
+		for _, old := range m.Replaces {
+			replaced[old] = true
+		}
+	}
+	return described, replaced, nil
+}
+
+// noteMissing notes those files that the database does not list, and returns which it listed.
+func (a *Archiver) noteMissing(ctx context.Context, names []string, described map[string]*Manifest) (map[string]bool, error) {
+	known, err := a.noted(ctx, names)
+	for file, m := range described {
+		if err == nil && !known[file] {
+			err = a.note(ctx, m, "0", true)
+		}
+	}
+	return known, err
 }
 
 // noted are those files that the database lists.

@@ -51,7 +51,7 @@ func (a *Archiver) everyFile(ctx context.Context, f func(*Manifest) error) error
 			return fmt.Errorf("%s has no manifest: bring it back, or remove the file", name)
 		}
 	}
-	return walk(ctx, a.store, Days{}, func(Progress) {}, f)
+	return walk(ctx, a.store, Days{}, func(Progress) {}, func(m *Manifest, _ func()) error { return f(m) })
 }
 
 func (a *Archiver) countIn(ctx context.Context, m *Manifest, p *Person) (rows int64, err error) {
@@ -84,7 +84,7 @@ func (a *Archiver) Erase(ctx context.Context, p Person) (rows int64, err error) 
 
 // rewrite writes a file without the events of a person. A file that has no others is removed.
 func (a *Archiver) rewrite(ctx context.Context, m *Manifest, p *Person) error {
-	err := check(ctx, a.store, m) // so that a damaged file does not become a good one
+	err := check(ctx, a.store, m, func() {}) // so that a damaged file does not become a good one
 	if err != nil {
 		return err
 	}

@@ -121,7 +121,7 @@ func (a *Archiver) keep(ctx context.Context, d *draft, day time.Time, region, so
 		return m, err
 	}
 	a.step("file stored")
-	err = check(ctx, a.store, &m)
+	err = check(ctx, a.store, &m, func() {})
 	if err != nil {
 		return m, err
 	}
@@ -140,7 +140,7 @@ func putText(ctx context.Context, s Store, name string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close() //nolint:errcheck // the store has read it
+	defer file.Close()
 	_, err = file.Write(text)
 	if err != nil {
 		return err
@@ -154,10 +154,14 @@ type Mismatch struct{ Path, Why string }
 // Error says which file differs, and how.
 func (m *Mismatch) Error() string { return m.Path + ": " + m.Why }
 
-// check reads the rows of a file from the store, and compares them with the manifest.
-func check(ctx context.Context, s Reader, m *Manifest) error {
+// check reads the rows of a file from the store, and compares them with the manifest. It calls tick for each row.
+func check(ctx context.Context, s Reader, m *Manifest, tick func()) error {
 	t := newTally()
-	size, err := each(ctx, s, m.Path, nil, func(r *Row) error { t.add(r); return nil })
+	size, err := each(ctx, s, m.Path, nil, func(r *Row) error {
+		tick()
+		t.add(r)
+		return nil
+	})
 	switch {
 	case err != nil:
 		return err
@@ -178,7 +182,7 @@ func each(ctx context.Context, s Reader, name string, may func(parquet.RowGroup)
 	if err != nil {
 		return 0, err
 	}
-	defer file.Close()  //nolint:errcheck // it was only read
+	defer file.Close()
 	defer func() {
 		if broken := recover(); broken != nil { // the decoder panics on some damaged files
 			err = &Mismatch{name, fmt.Sprintf("it cannot be decoded: %v", broken)}
@@ -203,7 +207,7 @@ func each(ctx context.Context, s Reader, name string, may func(parquet.RowGroup)
 // eachOf is each for one row group.
 func eachOf(ctx context.Context, name string, group parquet.RowGroup, f func(*Row) error) error {
 	in := parquet.NewGenericRowGroupReader[Row](group)
-	defer in.Close() //nolint:errcheck // it was only read
+	defer in.Close()
 	rows := make([]Row, readRows)
 	for ctx.Err() == nil {
 		n, err := in.Read(rows)
@@ -237,7 +241,7 @@ func local(ctx context.Context, s Reader, name string) (*os.File, int64, error) 
 		}
 		return file, info.Size(), nil
 	}
-	defer in.Close() //nolint:errcheck // it was only read
+	defer in.Close()
 	file, err = scratch()
 	if err != nil {
 		return nil, 0, err

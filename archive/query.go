@@ -46,9 +46,12 @@ func (f *Filter) days() Days {
 // Query calls f with each event that is asked for, file by file in the order of their paths. A row is valid until f returns. An error of
 // f ends it.
 func Query(ctx context.Context, s Reader, ask Filter, f func(*Row) error, progress func(Progress)) error {
-	return walk(ctx, s, ask.days(), progress, func(m *Manifest) error {
-		may := func(g parquet.RowGroup) bool { return len(ask.Identities) == 0 || mayHave(g, "identity", ask.Identities) }
+	return walk(ctx, s, ask.days(), progress, func(m *Manifest, tick func()) error {
+		may := func(g parquet.RowGroup) bool {
+			return len(ask.Identities) == 0 || mayHave(g, "identity", ask.Identities)
+		}
 		_, err := each(ctx, s, m.Path, may, func(r *Row) error {
+			tick()
 			if !ask.has(r) {
 				return nil
 			}
@@ -58,8 +61,11 @@ func Query(ctx context.Context, s Reader, ask Filter, f func(*Row) error, progre
 	})
 }
 
-// walk calls f with each file of some days.
-func walk(ctx context.Context, s Reader, days Days, progress func(Progress), f func(*Manifest) error) error {
+// tickRows is how many rows are read between two reports of progress.
+const tickRows = 10_000
+
+// walk calls f with each file of some days, and with what it has to call for each row.
+func walk(ctx context.Context, s Reader, days Days, progress func(Progress), f func(m *Manifest, tick func()) error) error {
 	all, err := List(ctx, s, days)
 	if err != nil {
 		return err
@@ -69,12 +75,18 @@ func walk(ctx context.Context, s Reader, days Days, progress func(Progress), f f
 		p.Of += all[i].Rows
 	}
 	for i := range all {
+		done := p.Rows
 		progress(p)
-		err = f(&all[i])
+		err = f(&all[i], func() {
+			p.Rows++
+			if p.Rows%tickRows == 0 {
+				progress(p)
+			}
+		})
 		if err != nil {
 			return err
 		}
-		p.Rows += all[i].Rows
+		p.Rows = done + all[i].Rows // also where rows were passed over
 	}
 	progress(p)
 	return nil
@@ -104,9 +116,9 @@ type Verdict struct {
 
 // Verify reads all files of some days, and calls f with what it found out about each. It returns how many are not as they were written.
 func Verify(ctx context.Context, s Reader, days Days, progress func(Progress), f func(Verdict) error) (wrong int, err error) {
-	err = walk(ctx, s, days, progress, func(m *Manifest) error {
+	err = walk(ctx, s, days, progress, func(m *Manifest, tick func()) error {
 		v := Verdict{Manifest: *m}
-		err := check(ctx, s, m)
+		err := check(ctx, s, m, tick)
 		var differs *Mismatch
 		if errors.As(err, &differs) {
 			v.Problem, err = differs.Why, nil

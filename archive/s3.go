@@ -31,21 +31,30 @@ func openBucket(p Place, at string) (*bucket, error) {
 	if prefix = strings.Trim(prefix, "/"); prefix != "" {
 		prefix += "/"
 	}
-	if p.Endpoint == "" {
-		p.Endpoint = "https://s3.amazonaws.com"
+	service, err := endpointOf(p.Endpoint)
+	if err != nil {
+		return nil, err
 	}
 	if p.Region == "" {
 		p.Region = "us-east-1"
-	}
-	service, err := url.Parse(p.Endpoint)
-	if err != nil || service.Host == "" || service.Scheme != "http" && service.Scheme != "https" || strings.Trim(service.Path, "/") != "" {
-		return nil, errors.New("the endpoint of the archive must be a URL such as https://s3.example.com")
 	}
 	client, err := minio.New(service.Host, &minio.Options{Creds: login(p), Secure: service.Scheme == "https", Region: p.Region})
 	if err != nil {
 		return nil, fmt.Errorf("open the archive: %w", err)
 	}
 	return &bucket{client, name, prefix}, nil
+}
+
+// endpointOf reads the URL of a service; an empty one is that of AWS.
+func endpointOf(text string) (*url.URL, error) {
+	if text == "" {
+		text = "https://s3.amazonaws.com"
+	}
+	at, err := url.Parse(text)
+	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" || strings.Trim(at.Path, "/") != "" {
+		return nil, errors.New("the endpoint of the archive must be a URL such as https://s3.example.com")
+	}
+	return at, nil
 }
 
 // login is the key of the place, or what the tools of AWS would use.

@@ -23,7 +23,7 @@ import (
 )
 
 // full is whether the long rows run, too: make test-control sets it.
-var full = os.Getenv("FAULTS") == "full"
+var full = os.Getenv("CONTROL_TESTS") == "full"
 
 // TestMain runs the tests, or where a test started this program as a child, the archiver that is killed at a step.
 func TestMain(m *testing.M) {
@@ -214,11 +214,20 @@ func (w *world) partitions() (n int) {
 	return n
 }
 
-// both runs a test with each kind of store.
-func both(t *testing.T, name string, f func(t *testing.T, w *world)) {
-	t.Helper()
+// TestArchive runs the tests below with each kind of store, on one server.
+func TestArchive(t *testing.T) {
 	p := servers.StartPostgres(t)
-	for kind, far := range map[string]bool{"folder": false, "bucket": true} {
-		t.Run(kind, func(t *testing.T) { f(t, newWorld(t, p, name+"_"+kind, far)) })
+	for name, test := range map[string]func(*testing.T, *world){
+		"old partitions go there": testMoves, "rows that come late": testLate, "damage is found": testDamage, "what cannot be archived": testRefused,
+		"killed between every two steps": testKilled, "erase killed between every two steps": testEraseKilled,
+	} {
+		for kind, far := range map[string]bool{"folder": false, "bucket": true} {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				databases++
+				test(t, newWorld(t, p, fmt.Sprint("test", databases), far))
+			})
+		}
 	}
 }
+
+var databases int // so that each test has its own

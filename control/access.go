@@ -25,7 +25,7 @@ const (
 	NoRole   Role = iota
 	Viewer        // reads
 	Operator      // and changes users, API keys and blocks
-	Admin         // and changes tiers, and publishes rules
+	Admin         // and changes tiers, publishes rules, and erases identities
 )
 
 var roleWords = [...]string{"none", "viewer", "operator", "admin"}

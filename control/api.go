@@ -137,7 +137,11 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, name string, to *rou
 		return
 	}
 	if to.method != http.MethodGet {
-		a.Log.Info("control: "+to.method+" "+r.URL.Path, "who", name, "from", r.RemoteAddr)
+		path := r.URL.Path
+		if to.private {
+			path = to.path
+		}
+		a.Log.Info("control: "+to.method+" "+path, "who", name, "from", r.RemoteAddr)
 	}
 	if c.etag > 0 {
 		w.Header().Set("ETag", `"`+strconv.FormatInt(c.etag, 10)+`"`)

@@ -14,22 +14,24 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/archive"
 	"github.com/spillway-mesh/spillway/control/recorder"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/fleet"
 )
 
-// Config sets up a Control. All fields but Tokens and the certificate are required.
+// Config sets up a Control. All fields but Tokens, the certificate and Archive are required.
 type Config struct {
 	DatabaseURL string
 	Listen      string // host:port
 	Tokens      []Token
 	Cert, Key   string // files of a certificate and its key; empty: no TLS
 	Redis       fleet.Servers
-	KeyPrefix   string // of the keys in Redis, as the sidecars have it
-	KeySecret   string // of the keys in Redis, as the sidecars have it
-	Plain       bool   // the sidecars write identities into the record as they are, although there is a secret
-	Migrate     bool   // Run brings the schema of the database to what this program needs, first
+	KeyPrefix   string            // of the keys in Redis, as the sidecars have it
+	KeySecret   string            // of the keys in Redis, as the sidecars have it
+	Plain       bool              // the sidecars write identities into the record as they are, although there is a secret
+	Migrate     bool              // Run brings the schema of the database to what this program needs, first
+	Archive     *archive.Archiver // where old events go; nil: they stay in the database
 	Log         *slog.Logger
 }
 
@@ -81,6 +83,11 @@ func (c *Control) Run(ctx context.Context) error {
 	var done sync.WaitGroup
 	done.Go(func() { c.publisher.Run(publishing) })
 	done.Go(func() { c.recorder.Run(publishing) })
+	eraser := &Eraser{Database: c.database, Publisher: c.publisher, Archive: c.cfg.Archive, Log: c.cfg.Log}
+	done.Go(func() { eraser.Run(publishing) })
+	if c.cfg.Archive != nil {
+		done.Go(func() { c.cfg.Archive.Run(publishing, c.publisher.leads.Load) })
+	}
 	defer done.Wait()
 	defer stop()
 	broke := make(chan error, 2)

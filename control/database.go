@@ -95,7 +95,10 @@ func (d *Database) Migrate(ctx context.Context, to int64) (int64, error) {
 // schemaVersion is the version of the schema that this program needs.
 func schemaVersion() (int64, error) {
 	entries, err := migrations.Files.ReadDir(".")
-	return int64(len(entries)), err
+	if err != nil {
+		return 0, err
+	}
+	return goose.NumericComponent(entries[len(entries)-1].Name())
 }
 
 // errBehind means that the schema is not the one that this program needs.

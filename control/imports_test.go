@@ -13,7 +13,7 @@ func TestSidecarsDoNotLinkPostgreSQL(t *testing.T) {
 		if err != nil {
 			t.Fatalf("go list: %v\n%s", err, out)
 		}
-		for _, module := range []string{"github.com/jackc/pgx", "github.com/pressly/goose", "github.com/spillway-mesh/spillway/control"} {
+		for _, module := range []string{"github.com/jackc/pgx", "github.com/pressly/goose", "github.com/spillway-mesh/spillway/control", "github.com/parquet-go/parquet-go", "github.com/minio/minio-go"} {
 			if strings.Contains(string(out), module) != want {
 				t.Errorf("%s links %s: %v, want %v", program, module, !want, want)
 			}

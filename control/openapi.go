@@ -95,7 +95,7 @@ func parameter(name, in string) object {
 	switch name {
 	case "limit":
 		schema = object{"type": "integer", "minimum": 1, "maximum": pageMost}
-	case "version", "before", "from", "to":
+	case "version", "erasure", "before", "from", "to":
 		schema = object{"type": "integer", "minimum": 1}
 	case "since":
 		schema["pattern"] = "^[1-9][0-9]{0,2}[smhd]$"

@@ -24,6 +24,7 @@ type route struct {
 	needs        string   // the one of them that is required; empty: none
 	locks        bool     // takes if-match
 	made         bool     // may answer 201
+	private      bool     // its path does not go into the log
 }
 
 var routes []route
@@ -63,6 +64,9 @@ func init() {
 		{method: "GET", path: d + "/statistics", role: Viewer, serve: (*API).statistics, summary: "Requests, refusals and latencies of decisions, by domain, rule, endpoint or outcome.", answers: StatisticList{}, params: []string{"by", "from:time", "to:time", "step:total"}},
 		{method: "GET", path: "/v1/caches", role: Viewer, serve: (*API).caches, summary: "Hits and misses of the caches of all sidecars.", answers: CacheList{}, params: []string{"from:time", "to:time", "step"}},
 		{method: "GET", path: "/v1/record", role: Viewer, serve: (*API).record, summary: "How the copy of usage and events does.", answers: RecordStatus{}},
+		{method: "DELETE", path: d + "/identities/{kind}/{name...}", role: Admin, serve: (*API).erase, summary: "Erase what is known of an identity, in all places. The answer is the erasure, which the leading control does.", answers: Erasure{}, private: true},
+		{method: "GET", path: "/v1/erasures", role: Viewer, serve: (*API).erasures, summary: "Erasures, the newest first.", answers: ErasureList{}, params: []string{"before", "limit"}},
+		{method: "GET", path: "/v1/erasures/{erasure}", role: Viewer, serve: (*API).erasure, summary: "An erasure: its state, and what each place had and has.", answers: Erasure{}},
 		{method: "GET", path: "/v1/audit", role: Viewer, serve: (*API).audit, summary: "Who changed what, the newest first.", answers: AuditList{}, params: []string{"domain", "kind", "name", "before", "limit"}},
 	}
 	routes = append(routes, questionRoutes()...)

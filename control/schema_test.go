@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/pressly/goose/v3"
 
+	"github.com/spillway-mesh/spillway/control/migrations"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -78,6 +80,10 @@ var filling = map[int64][]string{
 		`INSERT INTO record_refused (stream, entry, sidecar, sequence, bytes, reason) VALUES ('usage', '1-1', 'one', 2, 10, 'x')`,
 		`INSERT INTO record_names (fingerprint) VALUES ('x')`,
 	},
+	6: {
+		`INSERT INTO archives (path, region, day, rows, bytes, checksum, source, digest) VALUES ('region=eu/x', 'eu', '2026-05-01', 5, 100, repeat('ab', 32), 'events_2026_05/1', 1)`,
+		`INSERT INTO erasures (domain, kind, name, asked_by) VALUES ('shop', 'user', 'bob', 'ann')`,
+	},
 }
 
 // recordTables are those of the record, which a database has from a version on.
@@ -94,7 +100,15 @@ func TestMigrationsFromEveryVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for from := int64(1); from <= newest; from++ {
+	entries, err := migrations.Files.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		from, err := goose.NumericComponent(entry.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
 		d := scratch(t, first, fmt.Sprintf("from%d", from))
 		at, err := d.Migrate(ctx, from)
 		if err != nil || at != from {
@@ -118,7 +132,8 @@ func TestMigrationsFromEveryVersion(t *testing.T) {
 		}
 		var kept, fed int
 		err = d.pool.QueryRow(ctx, `SELECT (SELECT count(*) FROM domains) + (SELECT count(*) FROM rule_versions) + (SELECT count(*) FROM rules) + (SELECT count(*) FROM publications)
-		  + (SELECT count(*) FROM audit) + (SELECT count(*) FROM tiers) + (SELECT count(*) FROM users) + (SELECT count(*) FROM api_keys) + (SELECT count(*) FROM blocks),
+		  + (SELECT count(*) FROM audit) + (SELECT count(*) FROM tiers) + (SELECT count(*) FROM users) + (SELECT count(*) FROM api_keys) + (SELECT count(*) FROM blocks)
+		  + (SELECT count(*) FROM archives) + (SELECT count(*) FROM erasures),
 		  (SELECT count(DISTINCT (kind, name)) FROM outbox)`).Scan(&kept, &fed)
 		for _, tables := range recordTables {
 			for _, table := range tables {

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"reflect"
 
@@ -17,6 +18,15 @@ type Control struct {
 	Tokens       string `env:"CONTROL_TOKEN_FILE"`                         // file with a line for each who may use the API: a role (viewer, operator or admin), a name, and the SHA-256 of a token; unset: this machine alone, in the role admin
 	Cert         string `env:"CONTROL_TLS_CERT"`                           // file of a certificate; with it the API speaks TLS
 	Key          string `env:"CONTROL_TLS_KEY"`                            // file of its key
+
+	Archive         string `env:"CONTROL_ARCHIVE"`                          // where old events go, as Parquet files: a folder, or s3://bucket/prefix; unset: they stay in the database
+	KeepEvents      Age    `env:"CONTROL_KEEP_EVENTS" envDefault:"90d"`     // age of a partition of events, counted from its end, from which it is archived
+	KeepArchives    Age    `env:"CONTROL_KEEP_ARCHIVES" envDefault:"2557d"` // age of a day in the archive from which its files are deleted
+	S3Endpoint      string `env:"CONTROL_S3_ENDPOINT"`                      // URL of the S3-compatible service; unset: that of AWS
+	S3Region        string `env:"CONTROL_S3_REGION" envDefault:"us-east-1"` // region of the bucket
+	S3AccessKey     string `env:"CONTROL_S3_ACCESS_KEY"`                    // access key of the service; unset: as the tools of AWS find it
+	S3SecretKey     string `env:"CONTROL_S3_SECRET_KEY"`                    // its secret
+	S3SecretKeyFile string `env:"CONTROL_S3_SECRET_KEY_FILE"`               // CONTROL_S3_SECRET_KEY from a file
 }
 
 // ControlFromEnvironment reads the settings of the control plane, and those that it shares with sidecars. The error is a *ConfigError with
@@ -28,16 +38,8 @@ func ControlFromEnvironment(environ []string) (Control, Config, error) {
 	if errors.As(err, &wrong) {
 		problems = wrong.Problems
 	}
-	set := assigned(environ)
-	var c Control
-	err = env.ParseWithOptions(&c, env.Options{Environment: set})
-	problems = append(problems, explain(err, map[string]string{}, set)...)
-	if c.DatabaseFile != "" && c.Database != "" {
-		problems.add(errors.New("CONTROL_DATABASE_URL and CONTROL_DATABASE_URL_FILE are both set: use one of them"))
-	} else if c.DatabaseFile != "" {
-		c.Database, err = readSecret("CONTROL_DATABASE_URL_FILE", c.DatabaseFile)
-		problems.add(err)
-	}
+	c, own := readControl(environ)
+	problems = append(problems, own...)
 	if c.Database == "" {
 		problems.add(errors.New("CONTROL_DATABASE_URL is missing: say where PostgreSQL is, as postgres://user:password@host:port/name"))
 	}
@@ -51,6 +53,44 @@ func ControlFromEnvironment(environ []string) (Control, Config, error) {
 		return c, shared, &ConfigError{problems}
 	}
 	return c, shared, nil
+}
+
+// ArchiveFromEnvironment reads the settings of the archive, for commands that need neither Redis nor, some of them, the database.
+func ArchiveFromEnvironment(environ []string) (Control, error) {
+	c, problems := readControl(environ)
+	if len(problems) > 0 {
+		return c, &ConfigError{problems}
+	}
+	return c, nil
+}
+
+// readControl reads the variables, and checks those of the archive.
+func readControl(environ []string) (c Control, problems problems) {
+	set := assigned(environ)
+	names := map[string]string{}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Control]()) {
+		names[f.Name] = f.Tag.Get("env")
+	}
+	err := env.ParseWithOptions(&c, env.Options{Environment: set})
+	problems = append(problems, explain(err, names, set)...)
+	for _, s := range []struct {
+		name, file string
+		into       *string
+	}{{"CONTROL_DATABASE_URL", c.DatabaseFile, &c.Database}, {"CONTROL_S3_SECRET_KEY", c.S3SecretKeyFile, &c.S3SecretKey}} {
+		if s.file == "" {
+			continue
+		}
+		if *s.into != "" {
+			problems.add(fmt.Errorf("%s and %[1]s_FILE are both set: use one of them", s.name))
+			continue
+		}
+		*s.into, err = readSecret(s.name+"_FILE", s.file)
+		problems.add(err)
+	}
+	problems.unless(c.KeepEvents > 0, "CONTROL_KEEP_EVENTS", set["CONTROL_KEEP_EVENTS"], "above 0, such as 90d")
+	problems.unless(c.KeepArchives > c.KeepEvents, "CONTROL_KEEP_ARCHIVES", set["CONTROL_KEEP_ARCHIVES"], "longer than CONTROL_KEEP_EVENTS")
+	problems.unless((c.S3AccessKey == "") == (c.S3SecretKey == ""), "CONTROL_S3_ACCESS_KEY", c.S3AccessKey, "complete: it and CONTROL_S3_SECRET_KEY go together")
+	return c, problems
 }
 
 // ControlVariables are the names of the variables that the control plane alone reads.

@@ -117,6 +117,8 @@ func allowed(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[time.Duration]():
 		return "a duration such as 10ms, 5s or 24h"
+	case reflect.TypeFor[Age]():
+		return "a duration such as 90d or 24h"
 	case reflect.TypeFor[SocketMode]():
 		return "a mode in octal such as 0660 or 0666"
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/spillway-mesh/spillway/archive"
 	"github.com/spillway-mesh/spillway/control"
 	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/sidecar"
@@ -28,7 +29,7 @@ docs/control.md explains the API.`,
 	cmd.Flags().Bool("migrate", false, "bring the schema of the database to what this program needs, first")
 	cmd.Flags().Bool("migrate-only", false, "bring the schema of the database to what this program needs, and end")
 	cmd.AddCommand(newControlToken(), newControlPublish(), newControlExport())
-	cmd.AddCommand(newControlUsage(), newControlAsk())
+	cmd.AddCommand(newControlUsage(), newControlAsk(), newControlErase())
 	return cmd
 }
 
@@ -43,6 +44,16 @@ func serveControl(cmd *cobra.Command) error {
 	cfg.Redis, err = sidecar.RedisServers(&shared, log)
 	if err != nil {
 		return err
+	}
+	if own.Archive != "" {
+		store, err := archive.OpenStore(placeOf(&own))
+		if err == nil {
+			cfg.Archive, err = newArchiver(store, &own, log)
+		}
+		if err != nil {
+			return err
+		}
+		defer cfg.Archive.Close()
 	}
 	if own.Tokens != "" {
 		cfg.Tokens, err = control.ReadTokens(own.Tokens)

@@ -89,7 +89,7 @@ func newRoot() *cobra.Command {
 	must(root.RegisterFlagCompletionFunc("output", completeOutput))
 	root.AddCommand(newLint(), newTest(), newDiff(), newReplay(), newVersion())
 	root.AddCommand(newOperate()...)
-	root.AddCommand(newControl())
+	root.AddCommand(newControl(), newArchive())
 	return root
 }
 

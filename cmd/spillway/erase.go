@@ -1,0 +1,108 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/spillway-mesh/spillway/control"
+)
+
+const erasureEvery = 250 * time.Millisecond // how often the command asks whether an erasure has ended
+
+func newControlErase() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "erase DOMAIN", Short: "Remove the traces of one person in all places, and prove it", Example: "  spillway control erase shop --user ann\n  spillway control erase shop --identity ip:192.0.2.7", Args: between(1, 1),
+		Long: `Ask a control to remove what is known of one identity: its row and API keys, its records and counters in Redis, its usage and events, in the database, in streams
+that are not copied yet and in the archive, and its name in the audit. The leading control does it, and then searches every place again. The command waits for the
+end, and prints for each place what was removed and what is left. The exit code is 1 where something is left; the command may be repeated. It needs the role admin.
+Stop or block the person first: what comes in meanwhile is counted as left.`,
+		RunE: func(cmd *cobra.Command, args []string) error { return runErase(cmd, args[0]) },
+	}
+	addControlServer(cmd)
+	cmd.Flags().String("user", "", "name of a user")
+	cmd.Flags().String("identity", "", "KIND:VALUE: user, tenant, api_key or ip; a value may also be an HMAC, as events show it")
+	return cmd
+}
+
+func runErase(cmd *cobra.Command, domain string) error {
+	format, err := outputOf(cmd)
+	if err != nil {
+		return err
+	}
+	kind, name, _ := strings.Cut(cmd.Flag("identity").Value.String(), ":")
+	if user := cmd.Flag("user").Value.String(); user != "" {
+		if name != "" {
+			return errors.New("--user and --identity are both given: use one of them")
+		}
+		kind, name = "user", user
+	}
+	if name == "" {
+		return errors.New("whom? Use --user NAME or --identity KIND:VALUE")
+	}
+	answer, err := ask(cmd, http.MethodDelete, "/v1/domains/"+url.PathEscape(domain)+"/identities/"+url.PathEscape(kind)+"/"+url.PathEscape(name), nil, nil)
+	if err != nil {
+		return err
+	}
+	e, err := awaitErasure(cmd, answer)
+	if err != nil {
+		return err
+	}
+	if format == "json" {
+		err = printJSON(cmd.OutOrStdout(), e)
+	} else {
+		showErasure(cmd, e)
+	}
+	if err == nil && e.State != "done" {
+		err = exit(exitFound)
+	}
+	return err
+}
+
+// awaitErasure asks until the erasure has ended, and shows why it takes long.
+func awaitErasure(cmd *cobra.Command, answer json.RawMessage) (*control.Erasure, error) {
+	told := ""
+	for {
+		var e control.Erasure
+		err := json.Unmarshal(answer, &e)
+		if err != nil || e.ID == 0 {
+			return nil, &unreachable{errors.New("the answer names no erasure")}
+		}
+		if e.State != "open" {
+			return &e, nil
+		}
+		if e.Problem != told {
+			told = e.Problem
+			fmt.Fprintf(cmd.ErrOrStderr(), "erasure %d is tried again: %s\n", e.ID, plain(told))
+		}
+		select {
+		case <-cmd.Context().Done():
+			return nil, cmd.Context().Err()
+		case <-time.After(erasureEvery):
+		}
+		answer, err = ask(cmd, http.MethodGet, fmt.Sprint("/v1/erasures/", e.ID), nil, nil)
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+func showErasure(cmd *cobra.Command, e *control.Erasure) {
+	out := cmd.OutOrStdout()
+	t := newTable(out, "PLACE", "REMOVED", "LEFT")
+	for _, p := range e.Places {
+		t.row(p.Place, p.Removed, p.Left)
+	}
+	t.end()
+	if e.State == "done" {
+		fmt.Fprintf(out, "erasure %d is done: a second search found nothing\n", e.ID)
+		return
+	}
+	fmt.Fprintf(out, "erasure %d ended, and something is left: %s\n", e.ID, plain(e.Problem))
+}

@@ -1,0 +1,231 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spillway-mesh/spillway/archive"
+	"github.com/spillway-mesh/spillway/records"
+)
+
+const (
+	eraseRetry = 5 * time.Second  // after an error
+	copyWithin = 30 * time.Second // until what streams hold is copied
+)
+
+// Eraser does the erasures that were asked for, while its publisher leads.
+type Eraser struct {
+	Database  *Database
+	Publisher *Publisher
+	Archive   *archive.Archiver // nil: there is none
+	Log       *slog.Logger
+}
+
+// Run erases until ctx ends.
+func (x *Eraser) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		rest := lookEvery
+		if x.Publisher.leads.Load() {
+			err := x.next(ctx)
+			if err != nil && ctx.Err() == nil {
+				x.Log.Warn("erase: "+err.Error(), "instead", "it is tried again")
+				rest = eraseRetry
+			}
+		}
+		pause(ctx, rest)
+	}
+}
+
+// next does one erasure, where one is open.
+func (x *Eraser) next(ctx context.Context) error {
+	e, err := x.Database.nextErasure(ctx)
+	if err != nil || e == nil {
+		return err
+	}
+	if x.Archive != nil {
+		err = x.Archive.Alone(ctx, func(ctx context.Context) error { return x.erase(ctx, e) })
+	} else {
+		err = x.erase(ctx, e)
+	}
+	if err != nil && ctx.Err() == nil {
+		_ = x.Database.postpone(ctx, e, err) // the error itself is what counts
+	}
+	return err
+}
+
+// erase removes the traces in all places, in an order that leaves nothing behind: what is on its way to the database first, then the database,
+// then what is made of it. Then it searches all places again.
+func (x *Eraser) erase(ctx context.Context, e *openErasure) error {
+	err := x.Database.gather(ctx, e)
+	if err != nil {
+		return fmt.Errorf("gather what is known: %w", err)
+	}
+	p := x.personOf(e)
+	places, err := x.places(ctx, p)
+	if err != nil {
+		return err
+	}
+	for _, place := range places {
+		n, err := place.remove(ctx)
+		e.add(place.name, n)
+		if err != nil {
+			return fmt.Errorf("erase from %s: %w", place.name, err)
+		}
+	}
+	e.Problem = ""
+	for _, place := range places {
+		n, err := place.count(ctx)
+		if err != nil {
+			return fmt.Errorf("search %s: %w", place.name, err)
+		}
+		if n > 0 {
+			e.Problem = strings.TrimPrefix(e.Problem+"; ", "; ") + fmt.Sprintf("%s: %d are left%s", place.name, n, place.hint)
+		}
+		e.Places[e.at(place.name)].Left = n
+	}
+	err = x.Database.finish(ctx, e)
+	if err == nil {
+		x.Log.Info("erase: an erasure ended", "erasure", e.ID, "domain", e.Domain, "left", e.Problem)
+	}
+	return err
+}
+
+// at is where a place stands in the list of an erasure.
+func (e *openErasure) at(place string) int {
+	i := slices.IndexFunc(e.Places, func(p ErasedPlace) bool { return p.Place == place })
+	if i < 0 {
+		i = len(e.Places)
+		e.Places = append(e.Places, ErasedPlace{Place: place})
+	}
+	return i
+}
+
+// add counts what was removed, also by tries before this one.
+func (e *openErasure) add(place string, removed int64) { e.Places[e.at(place)].Removed += removed }
+
+// person is one identity with all names that it has.
+type person struct {
+	*openErasure
+	identities []string // in usage and events: with KEY_SECRET also the plain ones, of a time before it was set
+	ips        []string
+}
+
+// personOf is the person of an erasure.
+func (x *Eraser) personOf(e *openErasure) *person {
+	keys := x.Publisher.cfg.Keys
+	p := &person{openErasure: e, ips: []string{}}
+	p.identities = []string{keys.Identity(e.Kind, e.Name), e.Kind + ":" + e.Name}
+	for _, id := range e.Also.IDs {
+		p.identities = append(p.identities, keys.Identity("api_key", id), "api_key:"+id)
+	}
+	if e.Kind == "ip" {
+		p.ips = distinct([]string{strings.TrimPrefix(p.identities[0], "ip:"), e.Name})
+	}
+	p.identities = distinct(p.identities)
+	return p
+}
+
+// distinct is a list with each text once, never nil.
+func distinct(all []string) []string {
+	sorted := append([]string{}, all...)
+	slices.Sort(sorted)
+	return slices.Compact(sorted)
+}
+
+// subjects are whom the records of Redis are about.
+func (p *person) subjects() []Subject {
+	all := []Subject{{p.Domain, p.Kind, p.Name}}
+	for _, id := range p.Also.IDs {
+		all = append(all, Subject{p.Domain, "api_key", id})
+	}
+	for _, digest := range p.Also.Digests {
+		all = append(all, Subject{p.Domain, kindSecret, digest})
+	}
+	return all
+}
+
+// inArchive is the person in the terms of the archive.
+func (p *person) inArchive() archive.Person {
+	return archive.Person{Domain: p.Domain, Identities: p.identities, IPs: p.ips, APIKeys: p.Also.Prefixes}
+}
+
+// place is where traces may be.
+type place struct {
+	name   string
+	hint   string // what to do where something is left
+	remove func(context.Context) (int64, error)
+	count  func(context.Context) (int64, error)
+}
+
+// places are all of them, in the order in which they are erased.
+func (x *Eraser) places(ctx context.Context, p *person) ([]place, error) {
+	tables, err := x.tables(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	all := append([]place{x.streams(p)}, tables...)
+	all = append(all, x.records(p), x.table(p, outboxTable), x.counters(p), x.files(p))
+	return all, nil
+}
+
+// records is the records of Redis. They are what the database has, so they go with its rows.
+func (x *Eraser) records(p *person) place {
+	return place{
+		name: "records in Redis",
+		remove: func(ctx context.Context) (int64, error) {
+			wanted, err := x.Database.wanted(ctx, p.subjects(), time.Now())
+			if err != nil {
+				return 0, err
+			}
+			n, err := x.Publisher.book.Mend(ctx, wanted)
+			return int64(n), err
+		},
+		count: func(context.Context) (left int64, err error) {
+			for _, s := range p.subjects() {
+				id, err := identityOf(s)
+				if err != nil {
+					return 0, err
+				}
+				n, err := x.exists(&id)
+				if err != nil {
+					return 0, err
+				}
+				left += n
+			}
+			return left, nil
+		},
+	}
+}
+
+func (x *Eraser) exists(id *records.Identity) (int64, error) {
+	key := x.Publisher.cfg.Keys.RecordKey(id.Domain, id.Kind.String(), id.Text())
+	n, _ := x.Publisher.cfg.Fleet.Place(key)
+	reply, err := n.Ask(redisWithin, key, "EXISTS", key)
+	if err != nil {
+		return 0, fmt.Errorf("ask Redis: %w", err)
+	}
+	return reply.Int()
+}
+
+// files is the archive.
+func (x *Eraser) files(p *person) place {
+	if x.Archive == nil {
+		return place{
+			name: "archive", hint: ", which may be of the person: set CONTROL_ARCHIVE and ask again",
+			remove: func(context.Context) (int64, error) { return 0, nil },
+			count: func(ctx context.Context) (n int64, err error) {
+				err = x.Database.pool.QueryRow(ctx, `SELECT coalesce(sum(rows), 0)::bigint FROM archives`).Scan(&n)
+				return n, err
+			},
+		}
+	}
+	return place{
+		name:   "archive",
+		remove: func(ctx context.Context) (int64, error) { return x.Archive.Erase(ctx, p.inArchive()) },
+		count:  func(ctx context.Context) (int64, error) { return x.Archive.Count(ctx, p.inArchive()) },
+	}
+}
