@@ -109,8 +109,7 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request, here []route) {
 
 // serve runs an operation and writes its answer.
 func (a *API) serve(w http.ResponseWriter, r *http.Request, name string, to *route) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-	ctx, cancel := context.WithTimeout(r.Context(), apiWithin)
+	ctx, cancel := within(w, r, to)
 	defer cancel()
 	c := &call{ctx: ctx, r: r, who: Actor{name, r.RemoteAddr}}
 	wrong := c.checkPath()
@@ -141,6 +140,30 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, name string, to *rou
 		status = http.StatusCreated
 	}
 	admin.WriteJSON(w, status, document)
+}
+
+// within bounds how long a request may take and how much it may send. Lines may take long, unless none comes for a while.
+func within(w http.ResponseWriter, r *http.Request, to *route) (context.Context, context.CancelFunc) {
+	if !to.lines {
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		return context.WithTimeout(r.Context(), apiWithin)
+	}
+	until := http.NewResponseController(w)
+	_ = until.SetWriteDeadline(time.Now().Add(loadWithin)) // a server without deadlines needs no later ones
+	r.Body = &patient{r.Body, func() { _ = until.SetReadDeadline(time.Now().Add(loadSilence)) }}
+	return context.WithTimeout(r.Context(), loadWithin)
+}
+
+// patient is a body that may take as long as something comes.
+type patient struct {
+	io.ReadCloser
+	again func() // moves the deadline
+}
+
+// Read reads what has come.
+func (p *patient) Read(into []byte) (int, error) {
+	p.again()
+	return p.ReadCloser.Read(into)
 }
 
 // problem is an error as a caller sees it.

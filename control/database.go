@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -73,7 +75,11 @@ func (d *Database) Migrate(ctx context.Context, to int64) (int64, error) {
 // schemaVersion is the version of the schema that this program needs.
 func schemaVersion() (int64, error) {
 	entries, err := migrations.Files.ReadDir(".")
-	return int64(len(entries)), err
+	if err != nil || len(entries) == 0 {
+		return 0, err
+	}
+	number, _, _ := strings.Cut(entries[len(entries)-1].Name(), "_") // the names are in order
+	return strconv.ParseInt(number, 10, 64)
 }
 
 // errBehind means that the schema is not the one that this program needs.

@@ -73,6 +73,10 @@ func (r *route) operation(schemas object) object {
 		answers["201"] = good
 	}
 	o := object{"summary": r.summary, "description": "Needs the role " + r.role.String() + ".", "parameters": params, "responses": answers}
+	if r.lines {
+		text := object{"schema": object{"type": "string"}}
+		o["requestBody"] = object{"required": true, "content": object{"text/csv": text, "application/x-ndjson": text}}
+	}
 	if r.takes != nil {
 		o["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": schemaOf(reflect.TypeOf(r.takes), schemas)}}}
 	}

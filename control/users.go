@@ -41,9 +41,11 @@ const userColumns = `domain, name, tier, quota_hour, quota_day, quota_month, bur
 
 const userSelect = `SELECT ` + userColumns + ` FROM users WHERE domain = $1 AND name = $2`
 
-// Users are those of a domain whose names are behind after, in the order of names; of one tier where one is given.
-func (d *Database) Users(ctx context.Context, domain, after, tier string, count int) ([]User, error) {
-	return many[User](ctx, d.pool, `SELECT `+userColumns+` FROM users WHERE domain = $1 AND name > $2 AND ($3 = '' OR tier = $3) ORDER BY name LIMIT $4`, domain, after, tier, count)
+// Users are those of a domain whose names are behind after, in the order of names; of one tier, and with names that begin with prefix, where
+// these are given.
+func (d *Database) Users(ctx context.Context, domain, after, tier, prefix string, count int) ([]User, error) {
+	return many[User](ctx, d.pool, `SELECT `+userColumns+` FROM users WHERE domain = $1 AND name > $2 AND ($3 = '' OR tier = $3) AND starts_with(name, $4)
+	  ORDER BY name LIMIT $5`, domain, after, tier, prefix, count)
 }
 
 // User is one user.

@@ -170,14 +170,16 @@ func newFleet() *cobra.Command {
 
 func newRules() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "rules", Short: "Show the rules in use", Args: between(0, 0),
-		Long: "rules lists the limits, blocks and allows that a sidecar uses, with where they are written.",
+		Use: "rules", Short: "Show the rules in use; with a word behind it, the versions of a control", Args: known,
+		Long: `rules lists the limits, blocks and allows that a sidecar uses, with where they are written. With a word behind it, it is about the versions that
+a control keeps and publishes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return answer(cmd, "GET", "/v1/rules", nil, query(cmd), showRules)
 		},
 	}
 	addServer(cmd)
 	cmd.Flags().String("domain", "", "one domain alone")
+	cmd.AddCommand(newRulesOfControl()...)
 	return cmd
 }
 
@@ -257,7 +259,7 @@ func answer[T any](cmd *cobra.Command, method, path string, body any, params url
 func understand(document json.RawMessage, view any) error {
 	err := json.Unmarshal(document, view)
 	if err != nil {
-		return &unreachable{fmt.Errorf("the sidecar's answer is not understood: %w; is it of another version?", err)}
+		return &unreachable{fmt.Errorf("the answer is not understood: %w; is the server of another version?", err)}
 	}
 	return nil
 }
