@@ -40,6 +40,7 @@ type call struct {
 	ctx  context.Context
 	r    *http.Request
 	who  Actor
+	role Role
 	etag int64 // revision of what is answered; 0: none
 	made bool  // something new was made
 }
@@ -59,6 +60,7 @@ func (a *API) Handler() http.Handler {
 		admin.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
 	m.HandleFunc("GET /readyz", a.ready)
+	admin.ServePage(m, pageFiles, pageList)
 	m.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		admin.NewProblem(http.StatusNotFound, "there is no %s: /v1/openapi.json describes what there is", r.URL.Path).Write(w)
 	})
@@ -104,14 +106,14 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request, here []route) {
 		admin.NewProblem(http.StatusForbidden, "%s has the role %s, and this needs the role %s", name, role, here[at].role).Write(w)
 		return
 	}
-	a.serve(w, r, name, &here[at])
+	a.serve(w, r, name, role, &here[at])
 }
 
 // serve runs an operation and writes its answer.
-func (a *API) serve(w http.ResponseWriter, r *http.Request, name string, to *route) {
+func (a *API) serve(w http.ResponseWriter, r *http.Request, name string, role Role, to *route) {
 	ctx, cancel := within(w, r, to)
 	defer cancel()
-	c := &call{ctx: ctx, r: r, who: Actor{name, r.RemoteAddr}}
+	c := &call{ctx: ctx, r: r, who: Actor{name, r.RemoteAddr}, role: role}
 	wrong := c.checkPath()
 	var document any
 	var err error

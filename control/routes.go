@@ -71,6 +71,8 @@ type Status struct {
 	Mended   int64     `json:"mended"`             // records and documents that this control has written
 	WalkedAt time.Time `json:"walked_at,omitzero"` // when this control last compared all of Redis with the database
 	Problem  string    `json:"problem"`            // why it cannot publish now; empty: it can
+	Caller   string    `json:"caller"`             // who asks
+	Role     string    `json:"role"`               // of the caller
 }
 
 // status serves GET /v1/status.
@@ -79,7 +81,7 @@ func (a *API) status(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := Status{Leads: a.Publisher.leads.Load(), Mended: a.Publisher.mended.Load()}
+	s := Status{Leads: a.Publisher.leads.Load(), Mended: a.Publisher.mended.Load(), Caller: c.who.Name, Role: c.role.String()}
 	if at := a.Publisher.walked.Load(); at > 0 {
 		s.WalkedAt = time.UnixMilli(at).UTC()
 	}
