@@ -79,6 +79,9 @@ func wiredTelemetry(t *testing.T) *telemetry.Telemetry {
 	m.Identity(func() identity.Stats { return identity.Stats{} })
 	m.Records(func() records.Stats { return records.Stats{} })
 	m.XDS(func() xds.Status { return xds.Status{Accepted: time.Now()} })
+	m.Control(func() telemetry.ControlStats {
+		return telemetry.ControlStats{Streams: []telemetry.ControlStream{{Stream: "usage"}}}
+	})
 	statsd := m.Statsd(telemetry.StatsdConfig{Address: "127.0.0.1:1", Every: time.Hour})
 	t.Cleanup(func() { statsd.Close(context.Background()) })
 	decisions := m.DecisionLog(telemetry.DecisionLogConfig{Log: slog.New(slog.DiscardHandler)})
@@ -166,7 +169,8 @@ Every metric, from the code (` + "`make docs`" + ` writes this page). They are o
 Labels come from the configuration. Values of requests become labels only where a rule asks for it (` + "`detailed_metric`" + `,
 ` + "`value_to_metric`" + `): 1,000 of them at most, all others count under the key ` + "`other`" + `, and
 ` + "`spillway_metric_series_overflow_total`" + ` counts how often. ` + "`EXTRA_TAGS`" + ` adds labels to every metric. A counter with labels appears
-once it has counted something. Durations are in seconds; histograms have buckets from 50 µs, doubling, and native ones.
+once it has counted something. Durations are in seconds; histograms have buckets from 50 µs, doubling, and native ones. Those that begin with
+` + "`spillway_control_`" + ` are on ` + "`/metrics`" + ` of the control plane's port alone.
 
 ## Spillway's own
 

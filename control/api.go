@@ -16,6 +16,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/control/recorder"
+	"github.com/spillway-mesh/spillway/descriptors"
 )
 
 const (
@@ -29,7 +31,9 @@ const (
 type API struct {
 	Database  *Database
 	Publisher *Publisher
-	Tokens    []Token // who may use it; none: this machine alone
+	Recorder  *recorder.Recorder
+	Keys      descriptors.RecordKeys // how the record names identities
+	Tokens    []Token                // who may use it; none: this machine alone
 	Log       *slog.Logger
 
 	guard *http.CrossOriginProtection
@@ -61,6 +65,7 @@ func (a *API) Handler() http.Handler {
 	})
 	m.HandleFunc("GET /readyz", a.ready)
 	admin.ServePage(m, pageFiles, pageList)
+	m.HandleFunc("GET /metrics", a.metrics())
 	m.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		admin.NewProblem(http.StatusNotFound, "there is no %s: /v1/openapi.json describes what there is", r.URL.Path).Write(w)
 	})
@@ -86,10 +91,7 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request, here []route) {
 		wrong = admin.NewProblem(http.StatusForbidden, "the request comes from a page of another origin")
 	}
 	if wrong != nil {
-		if wrong.Status == http.StatusUnauthorized {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="spillway control"`)
-		}
-		wrong.Write(w)
+		a.turnAway(w, wrong)
 		return
 	}
 	at := slices.IndexFunc(here, func(one route) bool { return one.method == r.Method })
@@ -107,6 +109,14 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request, here []route) {
 		return
 	}
 	a.serve(w, r, name, role, &here[at])
+}
+
+// turnAway answers a caller that may not.
+func (a *API) turnAway(w http.ResponseWriter, wrong *admin.Problem) {
+	if wrong.Status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="spillway control"`)
+	}
+	wrong.Write(w)
 }
 
 // serve runs an operation and writes its answer.
@@ -152,20 +162,20 @@ func within(w http.ResponseWriter, r *http.Request, to *route) (context.Context,
 	}
 	until := http.NewResponseController(w)
 	_ = until.SetWriteDeadline(time.Now().Add(loadWithin)) // a server without deadlines needs no later ones
-	r.Body = &patient{r.Body, func() { _ = until.SetReadDeadline(time.Now().Add(loadSilence)) }}
+	r.Body = &slowBody{r.Body, func() { _ = until.SetReadDeadline(time.Now().Add(loadSilence)) }}
 	return context.WithTimeout(r.Context(), loadWithin)
 }
 
-// patient is a body that may take as long as something comes.
-type patient struct {
+// slowBody is a body that may take as long as something comes.
+type slowBody struct {
 	io.ReadCloser
 	again func() // moves the deadline
 }
 
 // Read reads what has come.
-func (p *patient) Read(into []byte) (int, error) {
-	p.again()
-	return p.ReadCloser.Read(into)
+func (b *slowBody) Read(into []byte) (int, error) {
+	b.again()
+	return b.ReadCloser.Read(into)
 }
 
 // problem is an error as a caller sees it.

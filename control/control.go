@@ -7,10 +7,14 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/control/recorder"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/fleet"
 )
@@ -24,6 +28,8 @@ type Config struct {
 	Redis       fleet.Servers
 	KeyPrefix   string // of the keys in Redis, as the sidecars have it
 	KeySecret   string // of the keys in Redis, as the sidecars have it
+	Plain       bool   // the sidecars write identities into the record as they are, although there is a secret
+	Migrate     bool   // Run brings the schema of the database to what this program needs, first
 	Log         *slog.Logger
 }
 
@@ -33,6 +39,8 @@ type Control struct {
 	database  *Database
 	fleet     *fleet.Fleet
 	publisher *Publisher
+	recorder  *recorder.Recorder
+	names     descriptors.RecordKeys // how the record names identities
 	socket    net.Listener
 }
 
@@ -48,8 +56,14 @@ func New(cfg Config) (*Control, error) {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	servers := fleet.New(fleet.Config{Servers: cfg.Redis, Bounds: fleet.Bounds{Silence: time.Second, Patience: redisWithin}})
-	publisher := NewPublisher(PublisherConfig{Database: database, Fleet: servers, Keys: descriptors.NewRecordKeys(cfg.KeyPrefix, []byte(cfg.KeySecret)), Log: cfg.Log})
-	return &Control{cfg, database, servers, publisher, socket}, nil
+	keys := descriptors.NewRecordKeys(cfg.KeyPrefix, []byte(cfg.KeySecret))
+	publisher := NewPublisher(PublisherConfig{Database: database, Fleet: servers, Keys: keys, Log: cfg.Log})
+	names := keys
+	if cfg.Plain {
+		names = descriptors.NewRecordKeys(cfg.KeyPrefix, nil)
+	}
+	copies := recorder.New(recorder.Config{Connect: database.connect, Fleet: servers, Keys: names, Leads: publisher.leads.Load, Log: cfg.Log})
+	return &Control{cfg, database, servers, publisher, copies, names, socket}, nil
 }
 
 // Address is where it listens.
@@ -58,18 +72,22 @@ func (c *Control) Address() string { return c.socket.Addr().String() }
 // Migrate brings the schema of the database to what this program needs.
 func (c *Control) Migrate(ctx context.Context) (int64, error) { return c.database.Migrate(ctx, 0) }
 
-// Run serves and publishes until ctx ends. It may be called once.
+// Run serves, publishes and copies the record until ctx ends. It may be called once.
 func (c *Control) Run(ctx context.Context) error {
-	api := &API{Database: c.database, Publisher: c.publisher, Tokens: c.cfg.Tokens, Log: c.cfg.Log}
+	api := &API{Database: c.database, Publisher: c.publisher, Recorder: c.recorder, Keys: c.names, Tokens: c.cfg.Tokens, Log: c.cfg.Log}
 	server := admin.Server(api.Handler(), 2*apiWithin)
 	publishing, stop := context.WithCancel(ctx)
 	defer stop()
 	var done sync.WaitGroup
 	done.Go(func() { c.publisher.Run(publishing) })
+	done.Go(func() { c.recorder.Run(publishing) })
 	defer done.Wait()
 	defer stop()
-	broke := make(chan error, 1)
+	broke := make(chan error, 2)
 	go func() { broke <- c.serve(server) }()
+	if c.cfg.Migrate {
+		done.Go(func() { c.migrate(publishing, broke) })
+	}
 	c.cfg.Log.Info("listening", "control", c.Address())
 	select {
 	case <-ctx.Done():
@@ -81,6 +99,27 @@ func (c *Control) Run(ctx context.Context) error {
 	_ = server.Shutdown(last) // what takes longer is cut off
 	return nil
 }
+
+// migrate brings the schema up to date as soon as the database answers. Where the database refuses, that is what broke.
+func (c *Control) migrate(ctx context.Context, broke chan<- error) {
+	for ctx.Err() == nil {
+		version, err := c.Migrate(ctx)
+		if err == nil {
+			c.cfg.Log.Info("the schema of the database is up to date", "version", version)
+			return
+		}
+		var refused *pgconn.PgError
+		if errors.As(err, &refused) && !slices.Contains(soonBack, refused.Code) {
+			broke <- err
+			return
+		}
+		c.publisher.note(err)
+		pause(ctx, lookEvery)
+	}
+}
+
+// soonBack are codes of a database that starts, stops, follows another one or has no more connections.
+var soonBack = []string{"57P01", "57P02", "57P03", "25006", "53300"}
 
 // serve serves until the server is shut down.
 func (c *Control) serve(server *http.Server) error {

@@ -35,14 +35,27 @@ func OpenDatabase(url string) (*Database, error) {
 	if err != nil {
 		return nil, errors.New("the URL of the database cannot be read: write postgres://user:password@host:port/name") // pgx would show the password
 	}
-	cfg.ConnConfig.ConnectTimeout = connectWithin
+	cfg.ConnConfig.ConnectTimeout, cfg.ConnConfig.DialFunc = connectWithin, dialPatiently
 	cfg.ConnConfig.RuntimeParams["application_name"] = "spillway control"
 	cfg.ConnConfig.RuntimeParams["statement_timeout"] = fmt.Sprint(statementWithin.Milliseconds())
+	for name, value := range lostAfter {
+		cfg.ConnConfig.RuntimeParams[name] = value
+	}
 	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
 	return &Database{pool}, nil
+}
+
+// lostAfter lets PostgreSQL end the session of a control that it no longer reaches, and its locks with it, so that another one may lead.
+var lostAfter = map[string]string{
+	"tcp_keepalives_idle": "5", "tcp_keepalives_interval": "3", "tcp_keepalives_count": "4", "tcp_user_timeout": "20000", "idle_in_transaction_session_timeout": "20000",
+}
+
+// connect makes a connection beside the pool.
+func (d *Database) connect(ctx context.Context) (*pgx.Conn, error) {
+	return pgx.ConnectConfig(ctx, d.pool.Config().ConnConfig)
 }
 
 // Close ends all connections.

@@ -259,7 +259,13 @@ func jsonLines(body io.Reader) func() (int64, userLine, error) {
 // feed gets one row for all of them.
 func (d *Database) LoadUsers(ctx context.Context, who Actor, domain string, lines *userLines) (done *Loaded, err error) {
 	err = d.change(ctx, who, "load", Subject{domain, kindUser, ""}, func(tx pgx.Tx) (any, any, error) {
-		_, err := tx.Exec(ctx, `SELECT set_config('statement_timeout', '0', true), set_config('spillway.loading', 'on', true), set_config('work_mem', '64MB', true)`)
+		wire := tx.Conn().PgConn().Conn()
+		err := wire.SetDeadline(time.Now().Add(loadWithin)) // PostgreSQL may be silent for long
+		if err != nil {
+			return nil, nil, err
+		}
+		defer func() { _ = wire.SetDeadline(time.Time{}) }() // where it fails the connection is lost, and the pool makes another
+		_, err = tx.Exec(ctx, `SELECT set_config('statement_timeout', '0', true), set_config('spillway.loading', 'on', true), set_config('work_mem', '64MB', true)`)
 		if err == nil {
 			err = makeDomain(ctx, tx, who, domain)
 		}

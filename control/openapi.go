@@ -55,7 +55,12 @@ func (r *route) operation(schemas object) object {
 		params = append(params, parameter(found[1], "path"))
 	}
 	for _, name := range r.params {
-		params = append(params, parameter(name, "query"))
+		name, kind, _ := strings.Cut(name, ":")
+		described := parameter(name, "query")
+		if kind == "time" {
+			described["schema"] = object{"type": "string", "format": "date-time"}
+		}
+		params = append(params, described)
 	}
 	if r.locks {
 		params = append(params, parameter("If-Match", "header"), parameter("If-None-Match", "header"))
@@ -88,6 +93,10 @@ func parameter(name, in string) object {
 	switch name {
 	case "version", "before", "limit", "from", "to":
 		schema = object{"type": "integer", "minimum": 1}
+	case "step":
+		schema["enum"] = []string{stepMinute, stepHour, stepDay, stepTotal}
+	case "by":
+		schema["enum"] = statisticsBy
 	case "kind":
 		if in == "path" {
 			schema["enum"] = blockKinds

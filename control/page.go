@@ -12,4 +12,5 @@ const pageList = `/                 the page of the control, in a browser
 /v1/openapi.json  describes the API
 /livez            whether the program runs
 /readyz           whether changes can be made
+/metrics          for Prometheus
 `

@@ -44,12 +44,14 @@ type Publisher struct {
 	leads   atomic.Bool
 	mended  atomic.Int64 // records and documents that were not what they had to be
 	walked  atomic.Int64 // when the last whole walk ended, in ms since the epoch
+	current atomic.Int64 // when all changes were in Redis, or another one was found to lead, in ms since the epoch
 	problem atomic.Pointer[string]
 }
 
 // NewPublisher makes a Publisher that does nothing yet.
 func NewPublisher(cfg PublisherConfig) *Publisher {
 	p := &Publisher{cfg: cfg}
+	p.current.Store(time.Now().UnixMilli())
 	news := cfg.Keys.Shared("news")
 	p.book = records.New(records.Config{
 		Fleet: cfg.Fleet, Index: cfg.Keys.Shared("index"), Patience: redisWithin,
@@ -103,13 +105,16 @@ func (p *Publisher) term(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	conn, err := pgx.ConnectConfig(ctx, p.cfg.Database.pool.Config().ConnConfig)
+	conn, err := p.cfg.Database.connect(ctx)
 	if err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // the lock goes with the connection
 	var mine bool
 	err = conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, leaderLock).Scan(&mine)
+	if err == nil && !mine {
+		p.current.Store(time.Now().UnixMilli())
+	}
 	if err != nil || !mine {
 		return err
 	}
@@ -129,6 +134,7 @@ func (p *Publisher) lead(ctx context.Context, conn *pgx.Conn) error {
 		err := p.step(ctx, &walked)
 		if err == nil {
 			p.problem.Store(nil)
+			p.current.Store(time.Now().UnixMilli())
 		} else {
 			p.note(err)
 		}

@@ -82,6 +82,7 @@ type Term struct {
 	Effect     *Effect
 	Descriptor int      // index into Request.Descriptors; -1: the request has none
 	Metric     []string // the levels of the metric key; Effect.Metric unless Effect.Dynamic
+	Settled    int64    // of a post-paid cost: what its request had taken in advance, which the charge is without
 }
 
 // Match is what a request comes to. It is made to be used again: Reset keeps the memory.

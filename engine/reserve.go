@@ -40,6 +40,7 @@ func (e *Engine) settle(v *Verdict) {
 			continue
 		}
 		c.Cost -= reserve
+		v.Match.Terms[i].Settled = reserve
 		if c.Cost < 0 {
 			c.Op, c.Cost, c.Until = limit.Refund, -c.Cost, until
 		}

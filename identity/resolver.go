@@ -152,7 +152,7 @@ func (r *Resolver) askOthers(ctx context.Context, key string, client *Client) bo
 	if !known || !k.good(r.now) {
 		return false
 	}
-	client.User, client.Tenant, client.Tier, client.Key = k.User, k.Tenant, k.Tier, k.ID
+	client.User, client.Tenant, client.Tier, client.Key, client.KeyPrefix = k.User, k.Tenant, k.Tier, k.ID, KeyPrefix(key)
 	return true
 }
 

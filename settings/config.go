@@ -27,6 +27,7 @@ type Config struct {
 	Metrics   Metrics
 	Memory    Memory
 	Admin     Admin
+	Record    Record
 
 	Version  string    `env:"-"` // of this program
 	Warnings []string  `env:"-"` // variables that are set and have no effect, or not all of it; logged at start

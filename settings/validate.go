@@ -187,6 +187,7 @@ func (c *Config) validateRest(p *problems) {
 	c.Metrics.validate(p)
 	c.Rules.validate(p, c.Redis.URL != "")
 	c.Admin.validate(p)
+	c.Record.validate(p, c.Redis.URL != "")
 }
 
 // one reports whether value is one of those, in any case.

@@ -24,6 +24,7 @@ import (
 	"github.com/spillway-mesh/spillway/extauthz"
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/peers"
+	"github.com/spillway-mesh/spillway/record"
 	"github.com/spillway-mesh/spillway/records"
 	"github.com/spillway-mesh/spillway/rlsvc"
 	"github.com/spillway-mesh/spillway/rules"
@@ -59,8 +60,9 @@ type Sidecar struct {
 	breaker   func() breaker.State         // of Redis; nil without Redis
 	shards    func() []store.ShardStats    // the servers of Redis; nil without Redis
 	records   *records.Book
-	peers     *peers.Peers // nil without Redis
-	top       *audit.Top   // nil: there is none
+	peers     *peers.Peers     // nil without Redis
+	recorder  *record.Recorder // nil: nothing is recorded
+	top       *audit.Top       // nil: there is none
 	feed      audit.Feed
 	stopping  chan struct{} // closed when the debug port begins to stop
 	started   time.Time
@@ -196,7 +198,7 @@ func (s *Sidecar) openStore(counter engine.Counter) error {
 		return err
 	}
 	s.openPeers(shared)
-	return nil
+	return s.openRecord(shared)
 }
 
 // openRules makes the sources of the rules, and the key sets that the rules' resolvers share. Beside a management server files are read

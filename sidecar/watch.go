@@ -8,12 +8,16 @@ import (
 	"github.com/spillway-mesh/spillway/telemetry"
 )
 
-// watch is the engine as a door gets it. Without traces and a log of decisions it is the engine itself.
+// watch is the engine as a door gets it. Without a record, traces and a log of decisions it is the engine itself.
 func (s *Sidecar) watch(name string) door.Decider {
-	if s.tracer == nil && s.decisions == nil {
-		return s.engine
+	var decider door.Decider = s.engine
+	if s.recorder != nil {
+		decider = &recording{next: decider, recorder: s.recorder, onPanic: s.observer.Panicked}
 	}
-	return telemetry.Watch{Engine: s.engine, Door: name, Tracer: s.tracer, Decisions: s.decisions}
+	if s.tracer == nil && s.decisions == nil {
+		return decider
+	}
+	return telemetry.Watch{Engine: decider, Door: name, Tracer: s.tracer, Decisions: s.decisions}
 }
 
 // watchJSON lets the decisions behind /json be told apart, and be part of their caller's traces.

@@ -38,7 +38,7 @@ func serveControl(cmd *cobra.Command) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(cmd.OutOrStdout(), nil))
-	cfg := control.Config{DatabaseURL: own.Database, Listen: own.Listen, Cert: own.Cert, Key: own.Key, KeyPrefix: shared.Store.KeyPrefix, KeySecret: shared.Store.KeySecret, Log: log}
+	cfg := control.Config{DatabaseURL: own.Database, Listen: own.Listen, Cert: own.Cert, Key: own.Key, KeyPrefix: shared.Store.KeyPrefix, KeySecret: shared.Store.KeySecret, Plain: shared.Record.Plain, Log: log}
 	cfg.Redis, err = sidecar.RedisServers(&shared, log)
 	if err != nil {
 		return err
@@ -55,20 +55,18 @@ func serveControl(cmd *cobra.Command) error {
 }
 
 func runControl(ctx context.Context, cmd *cobra.Command, cfg control.Config) error {
+	cfg.Migrate, _ = cmd.Flags().GetBool("migrate")
 	c, err := control.New(cfg)
 	if err != nil {
 		return err
 	}
-	migrate, _ := cmd.Flags().GetBool("migrate")
 	only, _ := cmd.Flags().GetBool("migrate-only")
-	if migrate || only {
+	if only {
 		version, err := c.Migrate(ctx)
 		if err != nil {
 			return errors.Join(err, c.Close())
 		}
 		cfg.Log.Info("the schema of the database is up to date", "version", version)
-	}
-	if only {
 		return c.Close()
 	}
 	return errors.Join(c.Run(ctx), c.Close())

@@ -202,6 +202,9 @@ func pages[L, T any](cmd *cobra.Command, path string, params url.Values, list fu
 			break
 		}
 		next(params, &items[len(items)-1])
+		if params.Has("cursor") && params.Get("cursor") == "" { // the list says that it ends here
+			break
+		}
 	}
 	return all, nil
 }

@@ -29,8 +29,8 @@ const about = `spillway works with Spillway's rules from a shell: it checks rule
 access logs against them. It also asks running sidecars, by their admin API: why a request is refused, what is left, who is limited; and it
 blocks, pardons and resets.
 
-With a control plane, users, keys, tiers, blocks and audit ask a control for what its database holds, and change it there; so do rules with a word
-behind it, such as rules list. --control names the control. Commands without a control in their help ask a sidecar, which --server names.
+With a control plane, users, keys, tiers, blocks, events and audit ask a control for what its database holds, and change it there. So do rules and usage
+with a word behind them, such as rules list; without one they ask a sidecar. --control names the control, --server the sidecar.
 
 Exit codes:
   0  all is well
@@ -96,7 +96,7 @@ func newRoot() *cobra.Command {
 	must(root.RegisterFlagCompletionFunc("output", completeOutput))
 	root.AddCommand(newLint(), newTest(), newDiff(), newReplay(), newVersion())
 	root.AddCommand(newOperate()...)
-	root.AddCommand(newControl(), newUsers(), newKeys(), newTiers(), newBlocks(), newAudit())
+	root.AddCommand(newControl(), newUsers(), newKeys(), newTiers(), newBlocks(), newEvents(), newAudit())
 	return root
 }
 

@@ -112,8 +112,9 @@ func addWhom(cmd *cobra.Command, counters bool) {
 
 func newUsage() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "usage", Short: "Show what an identity has left", Example: "  spillway usage --user alice", Args: between(0, 0),
-		Long: "usage lists the counters of an identity, or of a key, with what is left on each, and its record.",
+		Use: "usage", Short: "Show what an identity has left; with a word behind it, what it used by a control's record", Example: "  spillway usage --user alice", Args: known,
+		Long: `usage lists the counters of an identity, or of a key, with what is left on each, and its record. With a word behind it, it is about what a control has
+on record.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return answer(cmd, "GET", "/v1/usage", nil, query(cmd), showUsage)
 		},
@@ -121,6 +122,7 @@ func newUsage() *cobra.Command {
 	addServer(cmd)
 	addWhom(cmd, true)
 	cmd.Flags().String("key", "", "the key of a counter, in place of all others")
+	cmd.AddCommand(newUsageOfControl()...)
 	return cmd
 }
 

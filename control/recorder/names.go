@@ -1,0 +1,132 @@
+package recorder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+)
+
+// countUsers counts in users what their usage says. Only the rule "" counts whole requests.
+func countUsers(ctx context.Context, tx pgx.Tx, minutes ledger) error {
+	type counted struct{ last, exceeded int64 }
+	found := map[[2]string]*counted{}
+	for k, s := range minutes {
+		if k.rule != "" || k.subject == "" || s.first == 0 {
+			continue
+		}
+		name := [2]string{k.domain, k.subject}
+		if found[name] == nil {
+			found[name] = &counted{}
+		}
+		n := found[name]
+		n.last = max(n.last, k.at)
+		if k.outcome == exceeds {
+			n.exceeded += s.first
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	c := newColumns(4)
+	for name, n := range found {
+		c.add(name[0], name[1], time.Unix(n.last, 0), n.exceeded)
+	}
+	_, err := tx.Exec(ctx, `UPDATE users AS t SET last_request_at = greatest(t.last_request_at, s.at), exceeded_count = t.exceeded_count + s.exceeded
+	  FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::bigint[]) AS s (domain, identity, at, exceeded) WHERE t.domain = s.domain AND t.identity = s.identity`, c.lists()...)
+	if err != nil {
+		return fmt.Errorf("count requests of users: %w", err)
+	}
+	return nil
+}
+
+// countKeys counts in API keys what events say. An event that stands for several requests counts as so many.
+func countKeys(ctx context.Context, tx pgx.Tx, items []*item, now time.Time) error {
+	type counted struct {
+		last     time.Time
+		requests int64
+	}
+	found := map[[2]string]*counted{}
+	for _, i := range items {
+		for n := range i.events {
+			e := &i.events[n]
+			if e.APIKey == "" {
+				continue
+			}
+			name := [2]string{e.Domain, e.APIKey}
+			if found[name] == nil {
+				found[name] = &counted{}
+			}
+			at, _ := when(time.UnixMicro(e.At), now)
+			if at.After(found[name].last) {
+				found[name].last = at
+			}
+			found[name].requests += e.Weight
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	c := newColumns(4)
+	for name, n := range found {
+		c.add(name[0], name[1], n.last, n.requests)
+	}
+	_, err := tx.Exec(ctx, `UPDATE api_keys AS t SET last_used_at = greatest(t.last_used_at, s.at), total_requests = t.total_requests + s.requests
+	  FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::bigint[]) AS s (domain, prefix, at, requests) WHERE t.domain = s.domain AND t.prefix = s.prefix`, c.lists()...)
+	if err != nil {
+		return fmt.Errorf("count requests of API keys: %w", err)
+	}
+	return nil
+}
+
+// exceeds is the outcome of a request that a limit refused.
+const exceeds = "refused"
+
+// nameUsers gives the users that are new the names that the record has for them; all users, where KEY_SECRET has changed.
+func (r *Recorder) nameUsers(ctx context.Context, conn *pgx.Conn) error {
+	fingerprint := r.cfg.Keys.Identity("fingerprint", "spillway")
+	var known string
+	err := conn.QueryRow(ctx, `SELECT fingerprint FROM record_names`).Scan(&known)
+	if err == nil || errors.Is(err, pgx.ErrNoRows) {
+		err = nameUsers(ctx, conn, r.cfg.Keys, known != fingerprint)
+	}
+	if err == nil && known != fingerprint {
+		_, err = conn.Exec(ctx, `INSERT INTO record_names (fingerprint) VALUES ($1) ON CONFLICT (one) DO UPDATE SET fingerprint = excluded.fingerprint`, fingerprint)
+	}
+	if err != nil {
+		return fmt.Errorf("name users in the record: %w", err)
+	}
+	return nil
+}
+
+// nameUsers names the users that have no name, or all.
+func nameUsers(ctx context.Context, conn *pgx.Conn, keys descriptors.RecordKeys, all bool) error {
+	where := `identity IS NULL AND `
+	if all {
+		where = ""
+	}
+	domain, name := "", ""
+	for {
+		rows, err := conn.Query(ctx, `SELECT domain, name FROM users WHERE `+where+`(domain, name) > ($1, $2) ORDER BY domain, name LIMIT $3`, domain, name, namePage)
+		if err != nil {
+			return err
+		}
+		c, n := newColumns(3), 0
+		_, err = pgx.ForEachRow(rows, []any{&domain, &name}, func() error {
+			n++
+			c.add(domain, name, keys.Identity("user", name))
+			return nil
+		})
+		if err != nil || n == 0 {
+			return err
+		}
+		_, err = conn.Exec(ctx, `UPDATE users AS t SET identity = u.i FROM unnest($1::text[], $2::text[], $3::text[]) AS u (d, n, i) WHERE t.domain = u.d AND t.name = u.n`, c.lists()...)
+		if err != nil || n < namePage {
+			return err
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package recorder
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+
+	"github.com/spillway-mesh/spillway/control/migrations"
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/fleet"
+	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// TestMain runs the tests, or, as a child of one, a recorder that kills itself at a step.
+func TestMain(m *testing.M) {
+	if os.Getenv("RECORDER_DATABASE") != "" {
+		child()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// child copies until all streams are empty, and dies at the n-th time that the step is done.
+func child() {
+	step, left := os.Getenv("RECORDER_DIES_AT"), 1
+	left, _ = strconv.Atoi(os.Getenv("RECORDER_DIES_TIME"))
+	r := recorderOf(os.Getenv("RECORDER_DATABASE"), os.Getenv("RECORDER_REDIS"))
+	r.passed = func(done string) {
+		if done != step {
+			return
+		}
+		if left--; left == 0 {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {} // the signal is on its way
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn, err := r.cfg.Connect(ctx)
+	if err != nil {
+		panic(err)
+	}
+	for more := true; more && err == nil; {
+		more, err = r.round(ctx, conn)
+	}
+	fmt.Println("ended", err)
+}
+
+const secret = "a secret of the tests"
+
+func recorderOf(database, redis string) *Recorder {
+	servers := fleet.New(fleet.Config{Servers: fleet.Servers{Addresses: []string{redis}}, Bounds: fleet.Bounds{Silence: time.Second, Patience: redisWithin}})
+	return New(Config{
+		Connect: func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, database) },
+		Fleet:   servers, Keys: descriptors.NewRecordKeys("", []byte(secret)), Leads: func() bool { return true }, Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+// world is a recorder with a real PostgreSQL and a real Redis.
+type world struct {
+	*testing.T
+	*Recorder
+	postgres *servers.Postgres
+	redis    *servers.Redis
+	db       *pgx.Conn // of the test
+	conn     *pgx.Conn // of the recorder
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{T: t, postgres: servers.StartPostgres(t), redis: servers.StartRedis(t)}
+	w.migrate()
+	w.Recorder = recorderOf(w.postgres.URL, w.redis.Addr)
+	t.Cleanup(w.cfg.Fleet.Close)
+	w.db, w.conn = w.connect(), w.connect()
+	return w
+}
+
+func (w *world) migrate() {
+	w.Helper()
+	db := stdlib.OpenDB(*must(pgx.ParseConfig(w.postgres.URL)))
+	defer db.Close()
+	provider := must(goose.NewProvider(goose.DialectPostgres, db, migrations.Files))
+	must(provider.Up(context.Background()))
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+func (w *world) connect() *pgx.Conn {
+	w.Helper()
+	conn, err := pgx.Connect(context.Background(), w.postgres.URL)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { conn.Close(context.Background()) })
+	return conn
+}
+
+// send appends an entry as a sidecar does.
+func (w *world) send(stream string, e record.Entry) {
+	w.Helper()
+	w.redis.Do(w, append([]string{"XADD", w.cfg.Keys.Shared(stream), "*"}, e.Fields()...)...)
+}
+
+// drain copies until the streams are empty.
+func (w *world) drain() {
+	w.Helper()
+	for more := true; more; {
+		var err error
+		more, err = w.round(context.Background(), w.conn)
+		if err != nil {
+			w.Fatal(err)
+		}
+	}
+}
+
+// number reads one number.
+func (w *world) number(sql string, args ...any) (n int64) {
+	w.Helper()
+	err := w.db.QueryRow(context.Background(), sql, args...).Scan(&n)
+	if err != nil {
+		w.Fatalf("%s: %v", sql, err)
+	}
+	return n
+}
+
+func (w *world) run(sql string, args ...any) {
+	w.Helper()
+	_, err := w.db.Exec(context.Background(), sql, args...)
+	if err != nil {
+		w.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// want compares a number of the database.
+func (w *world) want(what string, want int64, sql string, args ...any) {
+	w.Helper()
+	if got := w.number(sql, args...); got != want {
+		w.Errorf("%s: %d, want %d", what, got, want)
+	}
+}
+
+// dies runs a recorder as a process of its own that kills itself at a step, and returns whether it came there.
+func (w *world) dies(step string, time int) bool {
+	w.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "RECORDER_DATABASE="+w.postgres.URL, "RECORDER_REDIS="+w.redis.Addr, "RECORDER_DIES_AT="+step, "RECORDER_DIES_TIME="+strconv.Itoa(time))
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		return false
+	}
+	status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if !status.Signaled() || status.Signal() != syscall.SIGKILL {
+		w.Fatalf("the recorder ended by %v: %s", err, out)
+	}
+	return true
+}
+
+// minuteOf is a minute of the record.
+func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
+
+// usageOf is an entry in which a user was admitted so often, within a minute.
+func usageOf(sidecar string, sequence int64, user string, at time.Time, admitted, refused int64) record.Entry {
+	keys := descriptors.NewRecordKeys("", []byte(secret))
+	id := keys.Identity("user", user)
+	u := &record.Usage{
+		Identities: []record.IdentityRow{{Minute: minuteOf(at), Domain: "api", Identity: id, Outcome: "allowed", Requests: admitted, Cost: 2 * admitted}},
+		Endpoints:  []record.EndpointRow{{Minute: minuteOf(at), Domain: "api", Rule: "per-user", Endpoint: "GET /", Outcome: "allowed", Requests: admitted, Cost: 2 * admitted}},
+		Caches:     []record.CacheRow{{Minute: minuteOf(at), Cache: "denials", Hits: 3, Misses: 1}},
+	}
+	u.Endpoints[0].Latency.Add(time.Millisecond, admitted)
+	if refused > 0 {
+		u.Identities = append(u.Identities, record.IdentityRow{Minute: minuteOf(at), Domain: "api", Identity: id, Outcome: "refused", Requests: refused, Cost: 2 * refused})
+	}
+	return record.Entry{Sidecar: sidecar, Sequence: sequence, Region: "eu", Rows: record.MarshalUsage(u)}
+}
+
+// eventsOf is an entry with events.
+func eventsOf(sidecar string, sequence int64, at time.Time, count int) record.Entry {
+	var events []record.Event
+	for n := range count {
+		events = append(events, record.Event{
+			At: at.UnixMicro() + int64(n), Domain: "api", Outcome: "refused", Rule: "per-user", Identity: "user:" + strconv.Itoa(n%100), IP: "192.0.2.1", Method: "GET", Endpoint: "/orders/" + strconv.Itoa(n%7),
+			Count: 10, Limit: 10, Cost: 1, Status: 429, RetryAfter: 1.5, Latency: 250, Weight: 1,
+		})
+	}
+	return record.Entry{Sidecar: sidecar, Sequence: sequence, Region: "eu", Rows: record.MarshalEvents(events)}
+}

@@ -1,0 +1,224 @@
+package record
+
+import (
+	"hash/maphash"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+)
+
+// Bounds of the memory. TestTheMemoryIsBounded adds it up.
+const (
+	shards       = 8
+	identityRows = 8 << 10   // of a shard
+	identityText = 416 << 10 // bytes of a shard
+	endpointRows = 192       // of a shard
+	endpointText = 20 << 10
+	eventRows    = 2 << 10 // of a shard
+	eventText    = 256 << 10
+
+	foldedPart  = 8    // one part in so many of a table is for rows that others are folded into
+	maxValue    = 1024 // bytes of an identity; a longer one has no room
+	maxName     = 128  // bytes of a domain or a rule that are kept
+	maxEndpoint = 256  // bytes of an endpoint that are kept
+	maxShort    = 64   // bytes of a method, an address or an API key that are kept in an event
+	histogram   = 192  // buckets of latency; the last one holds all above 73 seconds
+)
+
+// dropsEvents is the place of events in a shard's count of what had no room, beside identities and endpoints.
+const dropsEvents = 2
+
+// page is what one shard collects until it is taken.
+type page struct {
+	identities *table
+	endpoints  *table
+	latencies  [][histogram]uint32 // of the rows of endpoints
+	rest       [2]rests            // what has no row: of identities and of endpoints
+	dropped    [2]int64            // rows that were folded: of identities and of endpoints
+}
+
+// rests is what was folded when not even the rows for that had room: whole requests and charges of rules, by outcome.
+type rests [2][maxOutcomes]restRow
+
+type restRow struct {
+	minute         uint32
+	requests, cost int64
+}
+
+const maxOutcomes = 16
+
+func newPage() *page {
+	return &page{
+		identities: newTable(identityRows, identityText), endpoints: newTable(endpointRows, endpointText),
+		latencies: make([][histogram]uint32, endpointRows),
+	}
+}
+
+func (p *page) bytes() int64 {
+	return p.identities.bytes() + p.endpoints.bytes() + int64(len(p.latencies))*histogram*4
+}
+
+// rows returns how many rows the page has.
+func (p *page) rows() int { return len(p.identities.rows) + len(p.endpoints.rows) }
+
+// empty forgets all, and keeps the memory.
+func (p *page) empty() {
+	clear(p.latencies[:len(p.endpoints.rows)])
+	p.identities.empty()
+	p.endpoints.empty()
+	p.rest, p.dropped = [2]rests{}, [2]int64{}
+}
+
+// identity adds to the row of an identity.
+func (s *shard) identity(k key, requests, cost int64) {
+	p := s.page
+	if len(k.value) <= maxValue && p.identities.add(&k, requests, cost, foldedPart) >= 0 {
+		return
+	}
+	p.dropped[identities]++
+	s.dropped[identities].Add(1)
+	k = k.of(folded, Others)
+	if p.identities.add(&k, requests, cost, 0) < 0 {
+		p.rest[identities].add(&k, requests, cost)
+	}
+}
+
+// endpoint adds to the row of an endpoint.
+func (s *shard) endpoint(k key, d *Decided) {
+	p := s.page
+	at := p.endpoints.add(&k, d.Requests, d.Cost, foldedPart)
+	if at < 0 {
+		p.dropped[endpoints]++
+		s.dropped[endpoints].Add(1)
+		k = k.of(folded, Others)
+		at = p.endpoints.add(&k, d.Requests, d.Cost, 0)
+	}
+	switch {
+	case at < 0:
+		p.rest[endpoints].add(&k, d.Requests, d.Cost)
+	case d.Requests > 0:
+		p.latencies[at][min(BucketOf(d.Latency), histogram-1)]++
+	}
+}
+
+// event adds an event, and reports whether there are many.
+func (s *shard) event(d *Decided, weight int64) bool {
+	added, many := s.events.add(d, weight)
+	if !added {
+		s.dropped[dropsEvents].Add(1)
+	}
+	return many
+}
+
+func (r *rests) add(k *key, requests, cost int64) {
+	whole := 0
+	if k.rule != "" {
+		whole = 1
+	}
+	row := &r[whole][k.outcome]
+	if row.requests == 0 && row.cost == 0 {
+		row.minute = k.minute
+	}
+	row.requests += requests
+	row.cost += cost
+}
+
+// shard collects a part of what is decided.
+type shard struct {
+	mu     sync.Mutex // guards page and events
+	page   *page
+	events *events
+
+	dropped [3]atomic.Int64 // rows that had no room so far: of identities, of endpoints, events
+	_       [64]byte        // so that two shards do not share a cache line
+}
+
+// collector takes in what is decided, in a memory that does not grow.
+type collector struct {
+	shards [shards]shard
+	oneIn  uint32           // one in so many of the decisions that refuse nothing becomes an event; 0: none
+	wakes  [2]chan struct{} // of the writers of usage and of events: there is much
+}
+
+func newCollector(oneIn uint32) *collector {
+	c := &collector{oneIn: oneIn, wakes: [2]chan struct{}{make(chan struct{}, 1), make(chan struct{}, 1)}}
+	for i := range c.shards {
+		c.shards[i].page, c.shards[i].events = newPage(), newEvents()
+	}
+	return c
+}
+
+// note adds one decision to usage, and to the events if it is one.
+func (c *collector) note(d *Decided) {
+	kind := d.Kind
+	if d.Identity == "" {
+		kind = NoKind
+	}
+	domain := cut(d.Domain, maxName)
+	k := key{minute: uint32(d.At.Unix() / 60), outcome: min(d.Outcome, maxOutcomes-1), domain: domain, domainHash: maphash.String(seed, domain)}.of(kind, d.Identity)
+	s := &c.shards[k.valueHash%shards]
+	wanted := c.wanted(d)
+	s.mu.Lock()
+	s.identity(k, d.Requests, d.Cost)
+	for i := range d.Rules {
+		s.identity(k.under(cut(d.Rules[i].Rule, maxName)), d.Requests, d.Rules[i].Cost)
+	}
+	much := s.page.identities.half()
+	manyEvents := wanted && s.event(d, c.weight(d))
+	s.mu.Unlock()
+	c.noteEndpoint(d, k, much)
+	if manyEvents {
+		wake(c.wakes[1])
+	}
+}
+
+// noteEndpoint adds a decision to its endpoint, which may be in another shard than the identity.
+func (c *collector) noteEndpoint(d *Decided, k key, much bool) {
+	k = k.under(cut(d.Rule, maxName)).of(NoKind, cut(d.Endpoint, maxEndpoint))
+	s := &c.shards[k.valueHash%shards]
+	s.mu.Lock()
+	s.endpoint(k, d)
+	much = much || s.page.endpoints.half()
+	s.mu.Unlock()
+	if much {
+		wake(c.wakes[0])
+	}
+}
+
+// wanted reports whether a decision becomes an event.
+func (c *collector) wanted(d *Decided) bool {
+	return d.Requests > 0 && (d.Refused || c.oneIn > 0 && (c.oneIn == 1 || rand.Uint32N(c.oneIn) == 0))
+}
+
+// weight returns how many decisions an event stands for.
+func (c *collector) weight(d *Decided) int64 {
+	if d.Refused {
+		return 1
+	}
+	return int64(c.oneIn)
+}
+
+// wake makes a writer begin before its second is over.
+func wake(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// cut returns the beginning of a text, of at most that many bytes.
+func cut(text string, most int) string {
+	if len(text) > most {
+		return text[:most]
+	}
+	return text
+}
+
+// dropped returns how many rows of a kind had no room so far.
+func (c *collector) dropped(which int) int64 {
+	total := int64(0)
+	for i := range c.shards {
+		total += c.shards[i].dropped[which].Load()
+	}
+	return total
+}

@@ -1,0 +1,58 @@
+package record
+
+import "time"
+
+// Kind is what names an identity.
+type Kind uint8
+
+// The kinds, in the order in which one is chosen for a request.
+const (
+	NoKind Kind = iota // there is no identity
+	User
+	APIKey
+	Tenant
+	Address
+	folded // Others
+	kinds
+)
+
+var kindWords = [kinds]string{"", "user", "api_key", "tenant", "ip", ""}
+
+// String returns the word before the colon in the name of an identity.
+func (k Kind) String() string {
+	if k >= kinds {
+		return ""
+	}
+	return kindWords[k]
+}
+
+// Decided is one decision. Its texts are copied: they need to be valid only while Note runs.
+type Decided struct {
+	At       time.Time
+	Domain   string
+	Outcome  uint8 // an index of Config.Outcomes
+	Refused  bool  // it is an event in any case
+	Requests int64 // 1, and 0 where the call only reports what an earlier request cost
+	Cost     int64 // of the whole request, from 0
+
+	Kind     Kind
+	Identity string // its value, in plain
+	Rules    []Charged
+
+	Rule       string // that decided, or ""
+	Endpoint   string
+	Method     string
+	APIKey     string // what events show of the key
+	IP         string // in plain
+	Count      int64
+	Limit      int64
+	Status     int
+	RetryAfter time.Duration
+	Latency    time.Duration
+}
+
+// Charged is what one rule was charged for a request.
+type Charged struct {
+	Rule string
+	Cost int64
+}

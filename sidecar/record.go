@@ -1,0 +1,258 @@
+package sidecar
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/door"
+	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/fleet"
+	"github.com/spillway-mesh/spillway/identity"
+	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/store"
+)
+
+// Bounds of the writing of the record. It has a connection and patience of its own, so that decisions do not wait for it.
+const (
+	recordSilence  = 250 * time.Millisecond
+	recordPatience = 2 * time.Second
+	recordEnd      = 2 * time.Second // for what is left when the sidecar stops
+)
+
+// openRecord starts the record, if there is to be one.
+func (s *Sidecar) openRecord(shared *store.Redis) error {
+	if !s.cfg.Record.Use || shared == nil {
+		return nil
+	}
+	servers, err := serversOf(s.cfg.Redises()[0], s.cfg.RedisTLS, s.log, s.secrets.AddRecent)
+	if err != nil {
+		return fmt.Errorf("set up Redis for the record: %w", err)
+	}
+	servers.Streams = 1
+	own := fleet.New(fleet.Config{Servers: servers, Bounds: fleet.Bounds{Silence: recordSilence, Patience: recordPatience}, Prefix: "record "})
+	s.defers("connection of the record", func() error { own.Close(); return nil })
+	secret := []byte(s.cfg.Store.KeySecret)
+	if s.cfg.Record.Plain {
+		secret = nil
+	}
+	cfg := record.Config{
+		Region: s.cfg.Record.Region, AllowedIn: uint32(s.cfg.Record.AllowedOneIn), Patience: recordEnd,
+		Append: appendTo(own, s.recordKeys(), s.cfg.Record.Length), Name: descriptors.NewRecordKeys(s.cfg.Store.KeyPrefix, secret).Identity,
+		Caches: s.caches(shared), OnError: s.recordNotWritten, OnDrop: s.recordDropped,
+	}
+	for o := range engine.Outcomes {
+		cfg.Outcomes = append(cfg.Outcomes, o.String())
+	}
+	s.recorder = record.New(cfg)
+	s.telemetry.Record(s.recorder.Stats)
+	s.defers("record", s.closeRecord)
+	return nil
+}
+
+// appendTo returns what appends entries to the streams.
+func appendTo(own *fleet.Fleet, keys descriptors.RecordKeys, length int) func(stream string, e *record.Entry) error {
+	most := strconv.Itoa(length)
+	return func(stream string, e *record.Entry) error {
+		key := keys.Shared(stream)
+		n, _ := own.Place(key)
+		_, err := n.Ask(recordPatience, key, append([]string{"XADD", key, "MAXLEN", "~", most, "*"}, e.Fields()...)...)
+		return err
+	}
+}
+
+// caches returns what counts the answers of the caches.
+func (s *Sidecar) caches(shared *store.Redis) func() []record.Cache {
+	return func() []record.Cache {
+		counters, known, tokens := shared.Stats(), s.records.Stats(), s.keys.Stats()
+		return []record.Cache{
+			{Name: "denials", Hits: counters.DenialHits, Misses: counters.DenialMisses},
+			{Name: "records", Hits: known.Hits, Misses: known.Misses},
+			{Name: "tokens", Hits: int64(tokens.Hits), Misses: int64(tokens.Misses)},
+		}
+	}
+}
+
+// recordNotWritten logs that an entry could not be written. It is tried again.
+func (s *Sidecar) recordNotWritten(stream string, err error) {
+	s.log.Warn("the record cannot be written to redis; it is kept in memory as far as there is room", "stream", stream, "error", err)
+}
+
+// recordDropped logs what had no room.
+func (s *Sidecar) recordDropped(rows int64) {
+	s.log.Warn("the record has no room for all that is decided: usage is counted as that of (others), and events are dropped", "rows", rows)
+}
+
+// closeRecord writes what is left of the record.
+func (s *Sidecar) closeRecord() error {
+	if lost := s.recorder.Close(); lost > 0 {
+		return fmt.Errorf("%d rows of usage and events could not be written to redis, and are lost", lost)
+	}
+	return nil
+}
+
+// recording is a door's engine whose decisions are recorded.
+type recording struct {
+	next     door.Decider
+	recorder *record.Recorder
+	onPanic  func(fault any)
+}
+
+// Decide decides, and takes down the decision.
+func (r *recording) Decide(ctx context.Context, req *descriptors.Request, v *engine.Verdict) {
+	start := time.Now()
+	r.next.Decide(ctx, req, v)
+	r.note(req, v, start)
+}
+
+// note takes down a decision. A panic here does not change the decision.
+func (r *recording) note(req *descriptors.Request, v *engine.Verdict, start time.Time) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			r.onPanic(fault)
+		}
+	}()
+	outcome := v.Outcome()
+	d := record.Decided{
+		At: start, Domain: req.Domain, Outcome: uint8(outcome), Refused: outcome.Refuses(), Status: v.HTTPStatus(), RetryAfter: v.RetryAfter,
+		Latency: max(time.Since(start)-v.Waited, 0),
+	}
+	var rules [maxNoted]record.Charged
+	d.Requests, d.Cost, d.Rules = charges(req, v, rules[:0])
+	if d.Requests == 0 && d.Cost == 0 {
+		return // hits were given back
+	}
+	if effect := v.Effect(); effect != nil {
+		d.Rule = effect.Rule
+		d.Count, d.Limit = decider(v, effect)
+	}
+	var asked descriptors.Asked
+	v.Match.Domain.Asked(req, &asked)
+	d.Endpoint, d.Method, d.APIKey = asked.Endpoint, asked.Method, shownKey(req, v, &asked)
+	var address [64]byte
+	d.IP = string(appendAddress(address[:0], &asked))
+	d.Kind, d.Identity = who(&asked, d.IP)
+	r.recorder.Note(&d)
+}
+
+// maxNoted is how many rules of one request cost no memory.
+const maxNoted = 16
+
+// who returns the first identity that is known.
+func who(a *descriptors.Asked, address string) (record.Kind, string) {
+	switch {
+	case a.User != "":
+		return record.User, a.User
+	case a.APIKey != "":
+		return record.APIKey, a.APIKey
+	case a.Tenant != "":
+		return record.Tenant, a.Tenant
+	case address != "":
+		return record.Address, address
+	}
+	return record.NoKind, ""
+}
+
+// appendAddress appends the text of an address, or of a network where the mesh masks it.
+func appendAddress(b []byte, a *descriptors.Asked) []byte {
+	switch {
+	case !a.Address.IsValid():
+		return append(b, a.AddressText...)
+	case a.Address.IsSingleIP():
+		return a.Address.Addr().AppendTo(b)
+	}
+	return a.Address.AppendTo(b)
+}
+
+// shownKey returns what events show of an API key. Over ext_authz it is the beginning of the key, or its id where the key is short. Over the rate
+// limit service the mesh may send the key itself or its id: at most a third of it is shown.
+func shownKey(req *descriptors.Request, v *engine.Verdict, a *descriptors.Asked) string {
+	switch {
+	case a.APIKey == "":
+		return ""
+	case req.Subject == nil && identity.KeyPrefix(a.APIKey) == "":
+		return a.APIKey[:len(a.APIKey)/3]
+	case req.Subject == nil:
+		return identity.KeyPrefix(a.APIKey)
+	case v.Client.KeyPrefix != "":
+		return v.Client.KeyPrefix
+	}
+	return a.APIKey
+}
+
+// decider returns what the counter of the limit that decided holds, and what it may hold.
+func decider(v *engine.Verdict, effect *descriptors.Effect) (count, most int64) {
+	for i := range v.Decisions {
+		d := &v.Decisions[i]
+		if v.Match.Terms[i].Effect == effect && i != v.Match.Gate-1 && d.Remaining >= 0 {
+			most = v.Match.Charges[i].Limit.Capacity()
+			return max(most-d.Remaining, 0), most
+		}
+	}
+	return 0, 0
+}
+
+// charges returns whether a request asked for admission (1), what it cost as a whole, and what each rule was charged, in the memory of rules. A cost
+// that is known only after the request counts when it is reported, and what was taken in advance does not.
+func charges(req *descriptors.Request, v *engine.Verdict, rules []record.Charged) (requests, cost int64, _ []record.Charged) {
+	reports, shown := false, false // costs of earlier requests; a charge that is not in shadow
+	for i := range v.Decisions {
+		if i == v.Match.Gate-1 {
+			continue
+		}
+		t, c := &v.Match.Terms[i], &v.Match.Charges[i]
+		asked, taken := costOf(t, c, &v.Decisions[i])
+		if c.Op == limit.Spend || c.Op == limit.Peek {
+			requests = 1
+		} else {
+			reports = true
+		}
+		if c.Mode != limit.Shadow {
+			shown, cost = true, max(cost, asked)
+		}
+		rules = charge(rules, t.Effect.Rule, taken)
+	}
+	for i := range v.Match.Unlimited {
+		rules = charge(rules, v.Match.Unlimited[i].Effect.Rule, 0)
+	}
+	if v.Match.Block != nil || v.Match.Exempt != nil {
+		rules = charge(rules, v.Effect().Rule, 0)
+	}
+	if !reports {
+		requests = 1
+	}
+	if !shown {
+		cost = int64(min(max(req.Hits, 1), limit.MaxCost))
+	}
+	return requests, cost, rules
+}
+
+// costOf returns what a charge asks for, and what was taken for it.
+func costOf(t *descriptors.Term, c *limit.Charge, d *limit.Decision) (asked, taken int64) {
+	switch {
+	case c.Op == limit.Peek, c.Op == limit.Spend && t.Effect.Reserve > 0:
+		return 0, 0
+	case c.Op == limit.Refund && t.Settled == 0:
+		return 0, 0
+	case c.Op == limit.Refund:
+		return t.Settled - c.Cost, max(t.Settled-c.Cost, 0)
+	}
+	return c.Cost + t.Settled, max(d.Charged+t.Settled, 0)
+}
+
+// charge adds what a rule was charged. Of several limits of a rule the largest counts.
+func charge(rules []record.Charged, rule string, cost int64) []record.Charged {
+	if rule == "" {
+		return rules
+	}
+	for i := range rules {
+		if rules[i].Rule == rule {
+			rules[i].Cost = max(rules[i].Cost, cost)
+			return rules
+		}
+	}
+	return append(rules, record.Charged{Rule: rule, Cost: cost})
+}

@@ -1,0 +1,319 @@
+package sidecar
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/fleet"
+	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// recordedRules limit users over both doors.
+const recordedRules = `
+domain: shop
+identity:
+  order: [api_key, ip]
+  api_keys:
+    header: x-api-key
+    keys:
+      - {id: ci, sha256: 72fc7c03a03fc6a7e82806ae57cdbb09995b2c1bf0b1c03d9e2d2400ead677a0, user: ann}
+descriptors:
+  - {key: user, rate_limit: {unit: hour, requests_per_unit: 2}}
+rules:
+  - {name: reads, scope: ip, match: {methods: [GET]}, limit: 1/1h}
+`
+
+// secretKey is the key of ann.
+const secretKey = "spw_ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+// copied is what a control plane has after it has read both streams.
+type copied struct {
+	usage   record.Usage
+	events  []record.Event
+	dropped map[string]int64 // by stream
+	ended   map[string]bool
+}
+
+// readRecord copies the streams of a Redis as a control plane does: an entry that comes again is left out, and one that is missing is an error.
+func readRecord(t testing.TB, address string, keys descriptors.RecordKeys) (copied, error) {
+	t.Helper()
+	servers := fleet.New(fleet.Config{Servers: fleet.Servers{Addresses: []string{address}}, Bounds: fleet.Bounds{Silence: time.Minute, Patience: time.Minute}})
+	defer servers.Close()
+	c := copied{dropped: map[string]int64{}, ended: map[string]bool{}}
+	for _, stream := range []string{record.UsageStream, record.EventsStream} {
+		key := keys.Shared(stream)
+		n, _ := servers.Place(key)
+		reply, err := n.Ask(time.Minute, key, "XRANGE", key, "-", "+")
+		if err != nil {
+			return c, err
+		}
+		last := map[string]int64{}
+		for _, item := range reply.Items() {
+			fields, words := map[string]string{}, item.Items()[1].Items()
+			for i := 0; i+1 < len(words); i += 2 {
+				fields[string(words[i].Data)] = string(words[i+1].Data)
+			}
+			e, err := record.ParseEntry(fields)
+			if err != nil {
+				return c, err
+			}
+			switch {
+			case e.Sequence <= last[e.Sidecar]:
+				continue
+			case e.Sequence > last[e.Sidecar]+1:
+				return c, fmt.Errorf("%s of %s: %d follows %d", stream, e.Sidecar, e.Sequence, last[e.Sidecar])
+			}
+			last[e.Sidecar] = e.Sequence
+			c.dropped[stream] += e.Dropped
+			c.ended[stream] = e.Ended
+			if err := c.take(stream, e.Rows); err != nil {
+				return c, err
+			}
+		}
+	}
+	return c, nil
+}
+
+// take adds the rows of an entry.
+func (c *copied) take(stream string, rows []byte) error {
+	if stream == record.EventsStream {
+		events, err := record.UnmarshalEvents(rows)
+		c.events = append(c.events, events...)
+		return err
+	}
+	u, err := record.UnmarshalUsage(rows)
+	if err != nil {
+		return err
+	}
+	c.usage.Identities = append(c.usage.Identities, u.Identities...)
+	c.usage.Endpoints = append(c.usage.Endpoints, u.Endpoints...)
+	c.usage.Caches = append(c.usage.Caches, u.Caches...)
+	return nil
+}
+
+// requests adds up the requests of each identity and outcome, for a rule.
+func (c *copied) requests(rule string) map[string]int64 {
+	sum := map[string]int64{}
+	for _, r := range c.usage.Identities {
+		if r.Rule == rule {
+			sum[r.Identity+" "+r.Outcome] += r.Requests
+		}
+	}
+	return sum
+}
+
+// endpoints adds up the requests of each endpoint and outcome, and checks that each has a latency.
+func (c *copied) endpoints(t testing.TB) map[string]int64 {
+	sum := map[string]int64{}
+	for _, r := range c.usage.Endpoints {
+		sum[r.Endpoint+" "+r.Outcome] += r.Requests
+		if r.Latency.Count() != r.Requests {
+			t.Errorf("%d latencies of %d requests", r.Latency.Count(), r.Requests)
+		}
+	}
+	return sum
+}
+
+// check asks over ext_authz, and reports whether the request passes.
+func check(t testing.TB, conn *grpc.ClientConn, path string, headers map[string]string) bool {
+	t.Helper()
+	all := map[string]string{":path": path}
+	maps.Copy(all, headers)
+	answer, err := authv3.NewAuthorizationClient(conn).Check(t.Context(), &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
+		Source:            &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: "192.0.2.7"}}}},
+		Request:           &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{Method: "GET", Path: path, Headers: all}},
+		ContextExtensions: map[string]string{"domain": "shop"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.GetStatus().GetCode() == 0
+}
+
+func TestBothDoorsAreRecorded(t *testing.T) {
+	redis := servers.StartRedis(t)
+	s := begin(t, recordedRules, "REDIS_URL="+redis.Addr, "RECORD=true", "RECORD_ALLOWED_ONE_IN=1", "RECORD_REGION=eu", "CACHE_KEY_PREFIX=p")
+	conn := dial(t, s.Addresses().GRPC)
+	expectCodes(t, conn, "bob", codeOK, codeOK, codeOver)
+	if !check(t, conn, "/items/?page=2", nil) || check(t, conn, "/items", nil) {
+		t.Error("the second request of an address must be refused")
+	}
+	check(t, conn, "/", map[string]string{"x-api-key": secretKey})
+	s.halt(t)
+	got, err := readRecord(t, redis.Addr, descriptors.NewRecordKeys("p", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSums(t, "requests", got.requests(""), map[string]int64{"user:bob allowed": 2, "user:bob refused": 1, "ip:192.0.2.7 allowed": 1, "ip:192.0.2.7 refused": 1, "user:ann refused": 1})
+	wantSums(t, "requests of a tree", got.requests("user"), map[string]int64{"user:bob allowed": 2, "user:bob refused": 1})
+	wantSums(t, "requests of a rule", got.requests("reads"), map[string]int64{"ip:192.0.2.7 allowed": 1, "ip:192.0.2.7 refused": 1, "user:ann refused": 1})
+	wantSums(t, "endpoints", got.endpoints(t), map[string]int64{" allowed": 2, " refused": 1, "/items allowed": 1, "/items refused": 1, "/ refused": 1})
+	if !got.ended[record.UsageStream] || !got.ended[record.EventsStream] || len(got.events) != 6 {
+		t.Fatalf("ended: %v; %d events, want 6", got.ended, len(got.events))
+	}
+	e := got.events[0]
+	for _, one := range got.events {
+		if one.Outcome == "refused" && one.Endpoint == "/items" {
+			e = one
+		}
+		if one.Endpoint == "/" && (one.APIKey != "spw_ABCDEF" || one.Identity != "user:ann") {
+			t.Errorf("the event of an API key: %+v", one)
+		}
+	}
+	if e.Rule != "reads" || e.Identity != "ip:192.0.2.7" || e.IP != "192.0.2.7" || e.Endpoint != "/items" || e.Count != 1 || e.Limit != 1 || e.Cost != 1 ||
+		e.Status != 429 || e.RetryAfter <= 0 || e.Weight != 1 || time.Since(time.UnixMicro(e.At)) > time.Hour {
+		t.Errorf("the event of a refusal: %+v", e)
+	}
+}
+
+func wantSums(t testing.TB, what string, got, want map[string]int64) {
+	t.Helper()
+	if !maps.Equal(got, want) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// askMany asks for some users from several goroutines until told to stop, and returns what was answered, in the terms of the record.
+func askMany(t testing.TB, conn *grpc.ClientConn, rounds int) map[string]int64 {
+	t.Helper()
+	var mu sync.Mutex
+	answered := map[string]int64{}
+	var all sync.WaitGroup
+	for worker := range 4 {
+		all.Go(func() {
+			for i := range rounds {
+				user := "u" + strconv.Itoa((worker+i)%7)
+				code, err := ask(conn, user)
+				if err != nil {
+					t.Errorf("ask: %v", err)
+					return
+				}
+				word := map[bool]string{true: " allowed", false: " refused"}[code == codeOK]
+				mu.Lock()
+				answered["user:"+user+word]++
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	return answered
+}
+
+// TestUsageIsExactThoughRepliesAreLost: entries come twice, and count once.
+func TestUsageIsExactThoughRepliesAreLost(t *testing.T) {
+	redis := servers.StartRedis(t)
+	proxy := servers.StartProxy(t, redis.Addr)
+	s := begin(t, strings.ReplaceAll(twoPerHour, ": 2}", ": 20}"), "REDIS_URL="+proxy.Addr, "RECORD=true", "RECORD_ALLOWED_ONE_IN=0")
+	conn := dial(t, s.Addresses().GRPC)
+	want := askMany(t, conn, 50)
+	proxy.Set(servers.Fault{Mode: servers.DropReplies})
+	for key, n := range askMany(t, conn, 50) {
+		want[key] += n
+	}
+	servers.Await(t, "a reply to be lost", func() error {
+		if s.recorder.Stats().Failed == 0 {
+			return errors.New("every entry was answered")
+		}
+		return nil
+	})
+	proxy.Set(servers.Fault{})
+	for key, n := range askMany(t, conn, 50) {
+		want[key] += n
+	}
+	s.halt(t)
+	got, err := readRecord(t, redis.Addr, s.recordKeys())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSums(t, "requests", got.requests(""), want)
+	refused := int64(0)
+	for key, n := range want {
+		if strings.HasSuffix(key, " refused") {
+			refused += n
+		}
+	}
+	if int64(len(got.events)) != refused || got.dropped[record.EventsStream] != 0 {
+		t.Errorf("%d events of %d refusals, %d dropped", len(got.events), refused, got.dropped[record.EventsStream])
+	}
+}
+
+// TestTheRecordWaitsForRedis: what is decided while Redis is away is written when it is back.
+func TestTheRecordWaitsForRedis(t *testing.T) {
+	redis := servers.StartRedis(t)
+	s := begin(t, twoPerHour, "REDIS_URL="+redis.Addr, "RECORD=true")
+	conn := dial(t, s.Addresses().GRPC)
+	redis.Kill(t)
+	want := askMany(t, conn, 30)
+	servers.Await(t, "an entry to fail", func() error { return s.logs("the record cannot be written") })
+	redis.Start(t)
+	for key, n := range askMany(t, conn, 30) {
+		want[key] += n
+	}
+	s.halt(t)
+	got, err := readRecord(t, redis.Addr, s.recordKeys())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSums(t, "requests", got.requests(""), want)
+}
+
+// TestASidecarThatStopsWithoutRedisSaysWhatIsLost does not wait for a Redis that is away.
+func TestASidecarThatStopsWithoutRedisSaysWhatIsLost(t *testing.T) {
+	redis := servers.StartRedis(t)
+	cfg := fromEnv(t, "PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "REDIS_URL="+redis.Addr, "RECORD=true")
+	cfg.Output = new(journal)
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	redis.Kill(t)
+	s.recorder.Note(&record.Decided{At: time.Now(), Domain: "shop", Kind: record.User, Identity: "ann", Requests: 1, Refused: true})
+	err = s.Close()
+	if err == nil || !strings.Contains(err.Error(), "3 rows of usage and events could not be written") {
+		t.Errorf("close: %v", err)
+	}
+}
+
+func TestRecordedIdentitiesFollowTheSecret(t *testing.T) {
+	for _, plain := range []string{"false", "true"} {
+		redis := servers.StartRedis(t)
+		s := begin(t, twoPerHour, "REDIS_URL="+redis.Addr, "RECORD=true", "RECORD_ALLOWED_ONE_IN=1", "KEY_SECRET=0123456789abcdef", "RECORD_PLAIN_IDENTITIES="+plain)
+		expectCodes(t, dial(t, s.Addresses().GRPC), "ann", codeOK)
+		s.halt(t)
+		got, err := readRecord(t, redis.Addr, s.recordKeys())
+		if err != nil || len(got.events) != 1 {
+			t.Fatal(err, got.events)
+		}
+		want := "user:ann"
+		if plain == "false" {
+			want = s.recordKeys().Identity("user", "ann")
+		}
+		if got.events[0].Identity != want || strings.Contains(want, "ann") != (plain == "true") {
+			t.Errorf("plain %s: %q, want %q", plain, got.events[0].Identity, want)
+		}
+		wantSums(t, "requests", got.requests(""), map[string]int64{want + " allowed": 1})
+	}
+}
+
+// TestWhatIsShownOfAnAPIKey: never so much that the rest could be guessed.
+func TestWhatIsShownOfAnAPIKey(t *testing.T) {
+	for value, want := range map[string]string{secretKey: "spw_ABCDEF", "short-secret": "shor", "ab": "", "": ""} {
+		asked := descriptors.Asked{APIKey: value}
+		if got := shownKey(&descriptors.Request{}, nil, &asked); got != want {
+			t.Errorf("of %q: %q, want %q", value, got, want)
+		}
+	}
+}
