@@ -254,7 +254,7 @@ func (c *call) read(into any) error {
 		return admin.NewProblem(http.StatusBadRequest, "the body cannot be read: %v", err)
 	}
 	if strings.Contains(string(body), `\u0000`) {
-		return admin.NewProblem(http.StatusBadRequest, "the body has a NUL, which the database cannot keep")
+		return admin.NewProblem(http.StatusUnprocessableEntity, "the body has a NUL, which the database cannot keep")
 	}
 	if wrong := admin.Decode(body, into); wrong != nil {
 		return wrong
@@ -266,8 +266,10 @@ func (c *call) read(into any) error {
 func (c *call) condition() (Condition, error) {
 	match, none := c.r.Header.Get("If-Match"), c.r.Header.Get("If-None-Match")
 	switch {
+	case match == "" && c.r.Header["If-Match"] != nil, none == "" && c.r.Header["If-None-Match"] != nil:
+		return Condition{}, admin.NewProblem(http.StatusUnprocessableEntity, "if-match or if-none-match is empty: leave it out, or fill it in")
 	case match != "" && none != "":
-		return Condition{}, admin.NewProblem(http.StatusBadRequest, "if-match and if-none-match are both sent: send one of them")
+		return Condition{}, admin.NewProblem(http.StatusUnprocessableEntity, "if-match and if-none-match are both sent: send one of them")
 	case none == "*":
 		return Condition{Absent: true}, nil
 	case none != "":

@@ -62,7 +62,7 @@ func (a *API) identity(asked map[string]string) (string, error) {
 		case !given:
 			continue
 		case found != "":
-			return "", admin.NewProblem(http.StatusBadRequest, "name one of user, api_key, tenant and identity")
+			return "", admin.NewProblem(http.StatusUnprocessableEntity, "name one of user, api_key, tenant and identity")
 		case kind == "identity":
 			found = value
 		default:
@@ -91,7 +91,7 @@ func period(asked map[string]string, steps ...string) (step string, from, to tim
 	}
 	from = from.Truncate(length)
 	if step != stepTotal && to.Sub(from) > mostSteps*length {
-		return "", from, to, admin.NewProblem(http.StatusBadRequest, "from %s to %s are more than %d steps of a %s: ask for a longer step or less time", from.Format(time.RFC3339), to.Format(time.RFC3339), mostSteps, step)
+		return "", from, to, admin.NewProblem(http.StatusUnprocessableEntity, "from %s to %s are more than %d steps of a %s: ask for a longer step or less time", from.Format(time.RFC3339), to.Format(time.RFC3339), mostSteps, step)
 	}
 	return step, from, to, nil
 }
@@ -103,7 +103,7 @@ func times(asked map[string]string, length time.Duration) (from, to time.Time, e
 		from, err = instantOf(asked, "from", to.Add(-length))
 	}
 	if err == nil && !from.Before(to) {
-		err = admin.NewProblem(http.StatusBadRequest, "from %s must be before to %s", from.Format(time.RFC3339), to.Format(time.RFC3339))
+		err = admin.NewProblem(http.StatusUnprocessableEntity, "from %s must be before to %s", from.Format(time.RFC3339), to.Format(time.RFC3339))
 	}
 	return from, to, err
 }
@@ -174,7 +174,7 @@ func eventPlace(cursor string) (*EventPlace, error) {
 			return &EventPlace{time.UnixMicro(at), parts[3], sequence, int32(place)}, nil
 		}
 	}
-	return nil, admin.NewProblem(http.StatusBadRequest, "the cursor must be the next of an answer")
+	return nil, admin.NewProblem(http.StatusUnprocessableEntity, "the cursor must be the next of an answer")
 }
 
 // StatisticList is statistics.

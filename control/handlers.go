@@ -217,7 +217,7 @@ func (c *call) subject() (Subject, error) {
 	}
 	id, err := identityOf(s)
 	if err != nil {
-		return s, admin.NewProblem(http.StatusBadRequest, "%v", err)
+		return s, admin.NewProblem(http.StatusUnprocessableEntity, "%v", err)
 	}
 	s.Name = id.Text()
 	return s, nil

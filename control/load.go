@@ -106,7 +106,7 @@ func (l *userLines) Next() bool {
 // Values is the line as a row.
 func (l *userLines) Values() ([]any, error) {
 	u := &l.user
-	return []any{l.line, u.Name, u.Tier, u.QuotaHour, u.QuotaDay, u.QuotaMonth, u.Burst}, nil
+	return []any{l.line, u.Name, u.Tier, (*int64)(u.QuotaHour), (*int64)(u.QuotaDay), (*int64)(u.QuotaMonth), (*int64)(u.Burst)}, nil
 }
 
 // Err is why the lines cannot be read to their end.
@@ -145,7 +145,7 @@ func (u *userLine) check(line int64) *wrongLine {
 	case u.Burst != nil && u.QuotaHour == nil:
 		wrong = "burst needs quota_hour"
 	}
-	for i, n := range []*int64{u.QuotaHour, u.QuotaDay, u.QuotaMonth, u.Burst} {
+	for i, n := range []*admin.Whole{u.QuotaHour, u.QuotaDay, u.QuotaMonth, u.Burst} {
 		if n != nil && *n < 1 {
 			wrong = loadColumns[i+2] + " must be a whole number from 1"
 		}
@@ -207,7 +207,7 @@ func checkHeader(header []string) error {
 // fieldsOf is a line of CSV as a user.
 func fieldsOf(header, fields []string, line int64) (userLine, error) {
 	var u userLine
-	numbers := map[string]**int64{"quota_hour": &u.QuotaHour, "quota_day": &u.QuotaDay, "quota_month": &u.QuotaMonth, "burst": &u.Burst}
+	numbers := map[string]**admin.Whole{"quota_hour": &u.QuotaHour, "quota_day": &u.QuotaDay, "quota_month": &u.QuotaMonth, "burst": &u.Burst}
 	for i, column := range header {
 		text := fields[i]
 		switch {
@@ -221,7 +221,8 @@ func fieldsOf(header, fields []string, line int64) (userLine, error) {
 			if err != nil {
 				return u, &wrongLine{line, fmt.Sprintf("%s is %q and must be a whole number from 1", column, text)}
 			}
-			*numbers[column] = &n
+			whole := admin.Whole(n)
+			*numbers[column] = &whole
 		}
 	}
 	return u, nil

@@ -165,7 +165,7 @@ func insertPublication(ctx context.Context, tx pgx.Tx, who Actor, domain string,
 
 // Versions are those of a domain, the newest first, of which before is below that number; 0: from the newest on.
 func (d *Database) Versions(ctx context.Context, domain string, before int64, count int) ([]Version, error) {
-	return many[Version](ctx, d.pool, versionSelect+` FROM rule_versions v WHERE v.domain = $1 AND ($2 = 0 OR v.version < $2) ORDER BY v.version DESC LIMIT $3`, domain, before, count)
+	return many[Version](ctx, d.pool, versionSelect+` FROM rule_versions v WHERE v.domain = $1 AND ($2::bigint = 0 OR v.version < $2) ORDER BY v.version DESC LIMIT $3`, domain, before, count)
 }
 
 // VersionOf is one version with its text.
@@ -185,7 +185,7 @@ func (d *Database) Published(ctx context.Context, domain string) ([]Publication,
 
 // Publications are those of a domain, the newest first, with numbers below before; 0: from the newest on.
 func (d *Database) Publications(ctx context.Context, domain string, before int64, count int) ([]Publication, error) {
-	return many[Publication](ctx, d.pool, `SELECT `+publicationColumns+` FROM publications WHERE domain = $1 AND ($2 = 0 OR publication < $2)
+	return many[Publication](ctx, d.pool, `SELECT `+publicationColumns+` FROM publications WHERE domain = $1 AND ($2::bigint = 0 OR publication < $2)
 	  ORDER BY publication DESC LIMIT $3`, domain, before, count)
 }
 
