@@ -265,9 +265,10 @@ func (c *call) read(into any) error {
 // condition reads if-match and if-none-match.
 func (c *call) condition() (Condition, error) {
 	match, none := c.r.Header.Get("If-Match"), c.r.Header.Get("If-None-Match")
-	switch {
-	case match == "" && c.r.Header["If-Match"] != nil, none == "" && c.r.Header["If-None-Match"] != nil:
+	if slices.Contains(c.r.Header["If-Match"], "") || slices.Contains(c.r.Header["If-None-Match"], "") {
 		return Condition{}, admin.NewProblem(http.StatusUnprocessableEntity, "if-match or if-none-match is empty: leave it out, or fill it in")
+	}
+	switch {
 	case match != "" && none != "":
 		return Condition{}, admin.NewProblem(http.StatusUnprocessableEntity, "if-match and if-none-match are both sent: send one of them")
 	case none == "*":
@@ -279,6 +280,11 @@ func (c *call) condition() (Condition, error) {
 	case match == "":
 		return Condition{}, nil
 	}
+	return revisionIn(match)
+}
+
+// revisionIn reads an etag.
+func revisionIn(match string) (Condition, error) {
 	n, err := strconv.ParseInt(strings.Trim(match, `"`), 10, 64)
 	if err != nil || n < 1 {
 		return Condition{}, admin.NewProblem(http.StatusBadRequest, "if-match %q must be * or an etag that was answered", match)

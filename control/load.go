@@ -138,22 +138,30 @@ func (u *userLine) check(line int64) *wrongLine {
 	switch {
 	case u.Name == "" || utf8.RuneCountInString(u.Name) > 1024:
 		wrong = "the name must have 1 to 1024 characters"
-	case !utf8.ValidString(u.Name) || strings.ContainsRune(u.Name, 0):
-		wrong = "the name must be UTF-8 without NUL"
-	case u.Tier != nil && (!utf8.ValidString(*u.Tier) || strings.ContainsRune(*u.Tier, 0)):
-		wrong = "the tier must be UTF-8 without NUL"
+	case !keepable(u.Name) || u.Tier != nil && !keepable(*u.Tier):
+		wrong = "the name and the tier must be UTF-8 without NUL"
 	case u.Burst != nil && u.QuotaHour == nil:
 		wrong = "burst needs quota_hour"
-	}
-	for i, n := range []*admin.Whole{u.QuotaHour, u.QuotaDay, u.QuotaMonth, u.Burst} {
-		if n != nil && *n < 1 {
-			wrong = loadColumns[i+2] + " must be a whole number from 1"
-		}
+	default:
+		wrong = u.checkNumbers()
 	}
 	if wrong == "" {
 		return nil
 	}
 	return &wrongLine{line, wrong}
+}
+
+// keepable reports whether the database can keep a text.
+func keepable(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
+
+// checkNumbers returns what is wrong with quotas, or nothing.
+func (u *userLine) checkNumbers() string {
+	for i, n := range []*admin.Whole{u.QuotaHour, u.QuotaDay, u.QuotaMonth, u.Burst} {
+		if n != nil && *n < 1 {
+			return loadColumns[i+2] + " must be a whole number from 1"
+		}
+	}
+	return ""
 }
 
 var loadColumns = []string{"name", "tier", "quota_hour", "quota_day", "quota_month", "burst"}

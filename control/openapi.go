@@ -56,6 +56,31 @@ var inPath = regexp.MustCompile(`\{([a-z]+)(\.\.\.)?\}`)
 
 // operation is a route as the document describes it.
 func (r *route) operation(schemas object) object {
+	good := object{"description": "Done."}
+	status := "200"
+	if r.answers == nil {
+		status = "204"
+	} else {
+		good["content"] = object{"application/json": object{"schema": schemaOf(reflect.TypeOf(r.answers), schemas, false)}}
+	}
+	problem := object{"description": "What is wrong, and what to do.", "content": object{"application/problem+json": object{"schema": object{"$ref": "#/components/schemas/Problem"}}}}
+	answers := object{status: good, "default": problem}
+	if r.made {
+		answers["201"] = good
+	}
+	o := object{"summary": r.summary, "description": "Needs the role " + r.role.String() + ".", "parameters": r.parameters(), "responses": answers}
+	switch {
+	case r.lines:
+		text := object{"schema": object{"type": "string"}}
+		o["requestBody"] = object{"required": true, "content": object{"text/csv": text, "application/x-ndjson": text}}
+	case r.takes != nil:
+		o["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": schemaOf(reflect.TypeOf(r.takes), schemas, true)}}}
+	}
+	return o
+}
+
+// parameters are those of a route, of its path, its query and its headers.
+func (r *route) parameters() []any {
 	params := []any{}
 	for _, found := range inPath.FindAllStringSubmatch(r.path, -1) {
 		params = append(params, parameter(found[1], "path"))
@@ -76,27 +101,7 @@ func (r *route) operation(schemas object) object {
 			object{"name": "If-Match", "in": "header", "schema": object{"type": "string", "minLength": 1, "pattern": `^(\*|"[1-9][0-9]{0,17}")$`}},
 			object{"name": "If-None-Match", "in": "header", "schema": object{"type": "string", "enum": []string{"*"}}})
 	}
-	good := object{"description": "Done."}
-	status := "200"
-	if r.answers == nil {
-		status = "204"
-	} else {
-		good["content"] = object{"application/json": object{"schema": schemaOf(reflect.TypeOf(r.answers), schemas, false)}}
-	}
-	problem := object{"description": "What is wrong, and what to do.", "content": object{"application/problem+json": object{"schema": object{"$ref": "#/components/schemas/Problem"}}}}
-	answers := object{status: good, "default": problem}
-	if r.made {
-		answers["201"] = good
-	}
-	o := object{"summary": r.summary, "description": "Needs the role " + r.role.String() + ".", "parameters": params, "responses": answers}
-	if r.lines {
-		text := object{"schema": object{"type": "string"}}
-		o["requestBody"] = object{"required": true, "content": object{"text/csv": text, "application/x-ndjson": text}}
-	}
-	if r.takes != nil {
-		o["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": schemaOf(reflect.TypeOf(r.takes), schemas, true)}}}
-	}
-	return o
+	return params
 }
 
 func parameter(name, in string) object {
@@ -134,21 +139,28 @@ func schemaOf(t reflect.Type, schemas object, sent bool) object {
 		return schemaOf(t.Elem(), schemas, sent)
 	case reflect.Slice:
 		return object{"type": "array", "items": schemaOf(t.Elem(), schemas, sent)}
-	case reflect.Map:
-		return object{"type": "object"}
-	case reflect.Bool:
-		return object{"type": "boolean"}
+	case reflect.Struct:
+		return structSchema(t, schemas, sent)
 	case reflect.String:
 		if sent {
 			return object{"type": "string", "minLength": 1}
 		}
 		return object{"type": "string"}
-	case reflect.Int16, reflect.Int32:
-		return object{"type": "integer", "minimum": -1 << (t.Bits() - 1), "maximum": 1<<(t.Bits()-1) - 1}
+	}
+	return simpleSchema(t)
+}
+
+// simpleSchema is the schema of a type without parts.
+func simpleSchema(t reflect.Type) object {
+	switch t.Kind() {
+	case reflect.Map:
+		return object{"type": "object"}
+	case reflect.Bool:
+		return object{"type": "boolean"}
 	case reflect.Float64:
 		return object{"type": "number"}
-	case reflect.Struct:
-		return structSchema(t, schemas, sent)
+	case reflect.Int16, reflect.Int32:
+		return object{"type": "integer", "minimum": -1 << (t.Bits() - 1), "maximum": 1<<(t.Bits()-1) - 1}
 	}
 	return object{"type": "integer", "minimum": math.MinInt64, "maximum": math.MaxInt64}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -60,27 +61,7 @@ func loadUsers(cmd *cobra.Command, file string) error {
 	if err != nil {
 		return err
 	}
-	in, size, err := source(cmd, file)
-	if err != nil {
-		return err
-	}
-	defer in.Close() //nolint:errcheck // it was read
-	request, err := requestOf(cmd, aControl, http.MethodPost, place(domain, "users:load"), nil, nil)
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Content-Type", kind)
-	request.Header.Set("Expect", "100-continue") // so that a refusal comes before the file goes
-	request.Body, request.ContentLength, request.GetBody = io.NopCloser(&shown{in, bar, replay.Progress{Size: size}}), size, nil
-	if size == 0 {
-		request.ContentLength = -1
-	}
-	transport, err := transportOf(cmd)
-	if err != nil {
-		return err
-	}
-	transport.ExpectContinueTimeout = 5 * time.Second
-	_, document, err := send(&http.Client{Transport: transport}, request, aControl)
+	document, err := sendLines(cmd, domain, file, kind, bar)
 	bar.end()
 	if err != nil {
 		return hinted(err)
@@ -93,6 +74,32 @@ func loadUsers(cmd *cobra.Command, file string) error {
 	return put(cmd, done, func(w io.Writer, done control.Loaded) {
 		fmt.Fprintf(w, "%d users: %d made, %d changed, %d the same as before\n", done.Lines, done.Made, done.Changed, done.Unchanged)
 	})
+}
+
+// sendLines sends the file, and returns the answer.
+func sendLines(cmd *cobra.Command, domain, file, kind string, bar *bar) (json.RawMessage, error) {
+	in, size, err := source(cmd, file)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close() //nolint:errcheck // it was read
+	request, err := requestOf(cmd, aControl, http.MethodPost, place(domain, "users:load"), nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", kind)
+	request.Header.Set("Expect", "100-continue") // so that a refusal comes before the file goes
+	request.Body, request.ContentLength, request.GetBody = io.NopCloser(&shown{in, bar, replay.Progress{Size: size}}), size, nil
+	if size == 0 {
+		request.ContentLength = -1
+	}
+	transport, err := transportOf(cmd)
+	if err != nil {
+		return nil, err
+	}
+	transport.ExpectContinueTimeout = 5 * time.Second
+	_, document, err := send(&http.Client{Transport: transport}, request, aControl)
+	return document, err
 }
 
 // source opens the file, or standard input, whose size is 0.

@@ -220,6 +220,10 @@ each domain that is in force into a folder, named after the domain; import reads
 
 // exportTo writes the rule files of all domains in force, or of the one that is named.
 func exportTo(cmd *cobra.Command, folder string, args []string) error {
+	only := cmd.Flag("domain").Value.String()
+	if len(args) > 0 && only == "" {
+		return errors.New("a version is of one domain: --domain is missing")
+	}
 	all, err := domainsOf(cmd)
 	if err == nil {
 		err = os.MkdirAll(folder, 0o755)
@@ -227,29 +231,34 @@ func exportTo(cmd *cobra.Command, folder string, args []string) error {
 	if err != nil {
 		return err
 	}
-	only := cmd.Flag("domain").Value.String()
-	if len(args) > 0 && only == "" {
-		return errors.New("a version is of one domain: --domain is missing")
+	if len(args) > 0 {
+		n, err := versionNumber(args[0])
+		if err != nil {
+			return err
+		}
+		return exportOne(cmd, folder, only, n)
 	}
 	for _, p := range all {
 		if p.Version == 0 || only != "" && p.Domain != only {
 			continue
 		}
-		if len(args) > 0 {
-			p.Version, err = versionNumber(args[0])
-		}
-		var v *control.VersionText
-		if err == nil {
-			v, err = textOf(cmd, p.Domain, p.Version)
-		}
-		name := filepath.Join(folder, url.PathEscape(p.Domain)+".yaml")
-		if err == nil {
-			err = os.WriteFile(name, []byte(v.Text), 0o644)
-		}
+		err = exportOne(cmd, folder, p.Domain, p.Version)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: version %d of %s\n", name, p.Version, plain(p.Domain))
 	}
 	return nil
+}
+
+// exportOne writes the rule file of a version.
+func exportOne(cmd *cobra.Command, folder, domain string, version int64) error {
+	v, err := textOf(cmd, domain, version)
+	name := filepath.Join(folder, url.PathEscape(domain)+".yaml")
+	if err == nil {
+		err = os.WriteFile(name, []byte(v.Text), 0o644)
+	}
+	if err == nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: version %d of %s\n", name, version, plain(domain))
+	}
+	return err
 }

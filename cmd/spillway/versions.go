@@ -52,7 +52,9 @@ type versionsView struct {
 
 func listVersions(cmd *cobra.Command, domain string) error {
 	all, err := pages(cmd, place(domain, "versions"), url.Values{}, func(l *control.VersionList) []control.Version { return l.Versions },
-		func(params url.Values, last *control.Version) { params.Set("before", strconv.FormatInt(last.Version, 10)) })
+		func(params url.Values, last *control.Version) {
+			params.Set("before", strconv.FormatInt(last.Version, 10))
+		})
 	if err != nil {
 		return err
 	}
