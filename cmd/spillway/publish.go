@@ -218,36 +218,30 @@ each domain that is in force into a folder, named after the domain; import reads
 	return cmd
 }
 
-// exportTo writes the rule files of all domains in force, or of the one that is named.
+// exportTo writes the rule files of all domains in force, or of the one that is named, or a version of that one.
 func exportTo(cmd *cobra.Command, folder string, args []string) error {
 	only := cmd.Flag("domain").Value.String()
 	if len(args) > 0 && only == "" {
 		return errors.New("a version is of one domain: --domain is missing")
 	}
-	all, err := domainsOf(cmd)
-	if err == nil {
-		err = os.MkdirAll(folder, 0o755)
-	}
+	err := os.MkdirAll(folder, 0o755)
 	if err != nil {
 		return err
 	}
-	if len(args) > 0 {
-		n, err := versionNumber(args[0])
+	if only != "" {
+		v, err := versionOf(cmd, args)
 		if err != nil {
 			return err
 		}
-		return exportOne(cmd, folder, only, n)
+		return exportOne(cmd, folder, only, v.Version.Version)
 	}
+	all, err := domainsOf(cmd)
 	for _, p := range all {
-		if p.Version == 0 || only != "" && p.Domain != only {
-			continue
-		}
-		err = exportOne(cmd, folder, p.Domain, p.Version)
-		if err != nil {
-			return err
+		if p.Version > 0 && err == nil {
+			err = exportOne(cmd, folder, p.Domain, p.Version)
 		}
 	}
-	return nil
+	return err
 }
 
 // exportOne writes the rule file of a version.
