@@ -112,7 +112,7 @@ func provers(t *testing.T) []string {
 				known = append(known, f.Name.Name)
 			}
 		}
-		if s.room == "test/integration/faults" {
+		if s.room == "test/integration/faults" || s.room == "test/control" {
 			for _, row := range faultRow.FindAllStringSubmatch(s.text, -1) {
 				known = append(known, row[1])
 			}

@@ -20,6 +20,7 @@ import (
 	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/identity"
+	"github.com/spillway-mesh/spillway/record"
 	"github.com/spillway-mesh/spillway/records"
 	"github.com/spillway-mesh/spillway/rules"
 	"github.com/spillway-mesh/spillway/settings"
@@ -78,6 +79,7 @@ func wiredTelemetry(t *testing.T) *telemetry.Telemetry {
 	m.Engine(func() engine.Stats { return engine.Stats{} })
 	m.Identity(func() identity.Stats { return identity.Stats{} })
 	m.Records(func() records.Stats { return records.Stats{} })
+	m.Record(func() record.Stats { return record.Stats{} })
 	m.XDS(func() xds.Status { return xds.Status{Accepted: time.Now()} })
 	m.Control(func() telemetry.ControlStats {
 		return telemetry.ControlStats{Streams: []telemetry.ControlStream{{Stream: "usage"}}}

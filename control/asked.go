@@ -79,7 +79,7 @@ func period(asked map[string]string, steps ...string) (step string, from, to tim
 		step = steps[0]
 	}
 	if !slices.Contains(steps, step) {
-		return "", from, to, admin.NewProblem(http.StatusBadRequest, "the step %q must be one of %s", step, strings.Join(steps, ", "))
+		return "", from, to, admin.NewProblem(http.StatusUnprocessableEntity, "the step %q must be one of %s", step, strings.Join(steps, ", "))
 	}
 	length := stepLengths[step]
 	if step == stepTotal {
@@ -120,7 +120,7 @@ func instantOf(asked map[string]string, name string, otherwise time.Time) (time.
 			return t.UTC(), nil
 		}
 	}
-	return otherwise, admin.NewProblem(http.StatusBadRequest, "%s %q must be a time such as 2026-11-30T12:00:00Z, or a day", name, text)
+	return otherwise, admin.NewProblem(http.StatusUnprocessableEntity, "%s %q must be a time such as 2026-11-30T12:00:00Z, or a day", name, text)
 }
 
 // EventList is events, and where the list goes on.
@@ -197,7 +197,7 @@ func (a *API) statistics(c *call) (any, error) {
 		list.By = "domain"
 	}
 	if !slices.Contains(statisticsBy, list.By) {
-		return nil, admin.NewProblem(http.StatusBadRequest, "by %q must be one of %s", list.By, strings.Join(statisticsBy, ", "))
+		return nil, admin.NewProblem(http.StatusUnprocessableEntity, "by %q must be one of %s", list.By, strings.Join(statisticsBy, ", "))
 	}
 	list.Step, list.From, list.To, err = period(asked, stepHour, stepMinute, stepDay, stepTotal)
 	if err != nil {

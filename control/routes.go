@@ -20,7 +20,7 @@ type route struct {
 	summary      string
 	takes        any      // body; nil: none
 	answers      any      // nil: nothing
-	params       []string // of the query; name:time is a time
+	params       []string // of the query; name:time is a time, step:total a step that may be total
 	locks        bool     // takes if-match
 	made         bool     // may answer 201
 	lines        bool     // the body is lines of CSV or JSON, of any length, and takes its time

@@ -17,14 +17,8 @@ type Asked struct {
 // Asked fills in who asks for what. d may be nil, for a domain without rules. It allocates only for a path that is not normal.
 func (d *CompiledDomain) Asked(req *Request, a *Asked) {
 	*a = Asked{}
-	if s := req.Subject; s != nil {
-		c := &s.Client
-		a.User, a.Tenant, a.APIKey, a.Method = c.User, c.Tenant, c.Key, s.Method
-		a.Endpoint = shownPath(s.Path)
-		if c.Address.IsValid() {
-			addr := c.Address.Unmap()
-			a.Address = netip.PrefixFrom(addr, addr.BitLen())
-		}
+	if req.Subject != nil {
+		a.take(req.Subject)
 		return
 	}
 	mapping := defaultAttributes
@@ -49,6 +43,17 @@ func (d *CompiledDomain) Asked(req *Request, a *Asked) {
 	var read bool
 	if a.Address, read = ParseAddress(text[attrIP]); !read {
 		a.AddressText = text[attrIP]
+	}
+}
+
+// take fills in what a subject says.
+func (a *Asked) take(s *Subject) {
+	c := &s.Client
+	a.User, a.Tenant, a.APIKey, a.Method = c.User, c.Tenant, c.Key, s.Method
+	a.Endpoint = shownPath(s.Path)
+	if c.Address.IsValid() {
+		addr := c.Address.Unmap()
+		a.Address = netip.PrefixFrom(addr, addr.BitLen())
 	}
 }
 

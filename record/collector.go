@@ -102,8 +102,8 @@ func (s *shard) endpoint(k key, d *Decided) {
 }
 
 // event adds an event, and reports whether there are many.
-func (s *shard) event(d *Decided, weight int64) bool {
-	added, many := s.events.add(d, weight)
+func (s *shard) event(d *Decided) bool {
+	added, many := s.events.add(d)
 	if !added {
 		s.dropped[dropsEvents].Add(1)
 	}
@@ -157,14 +157,13 @@ func (c *collector) note(d *Decided) {
 	domain := cut(d.Domain, maxName)
 	k := key{minute: uint32(d.At.Unix() / 60), outcome: min(d.Outcome, maxOutcomes-1), domain: domain, domainHash: maphash.String(seed, domain)}.of(kind, d.Identity)
 	s := &c.shards[k.valueHash%shards]
-	wanted := c.wanted(d)
 	s.mu.Lock()
 	s.identity(k, d.Requests, d.Cost)
 	for i := range d.Rules {
 		s.identity(k.under(cut(d.Rules[i].Rule, maxName)), d.Requests, d.Rules[i].Cost)
 	}
 	much := s.page.identities.half()
-	manyEvents := wanted && s.event(d, c.weight(d))
+	manyEvents := d.Weight > 0 && s.event(d)
 	s.mu.Unlock()
 	c.noteEndpoint(d, k, much)
 	if manyEvents {
@@ -185,17 +184,15 @@ func (c *collector) noteEndpoint(d *Decided, k key, much bool) {
 	}
 }
 
-// wanted reports whether a decision becomes an event.
-func (c *collector) wanted(d *Decided) bool {
-	return d.Requests > 0 && (d.Refused || c.oneIn > 0 && (c.oneIn == 1 || rand.Uint32N(c.oneIn) == 0))
-}
-
-// weight returns how many decisions an event stands for.
-func (c *collector) weight(d *Decided) int64 {
-	if d.Refused {
+// weight returns how many decisions the event of this one stands for; 0: it becomes none.
+func (c *collector) weight(refused bool) int64 {
+	switch {
+	case refused:
 		return 1
+	case c.oneIn > 0 && (c.oneIn == 1 || rand.Uint32N(c.oneIn) == 0):
+		return int64(c.oneIn)
 	}
-	return int64(c.oneIn)
+	return 0
 }
 
 // wake makes a writer begin before its second is over.

@@ -31,7 +31,6 @@ type Decided struct {
 	At       time.Time
 	Domain   string
 	Outcome  uint8 // an index of Config.Outcomes
-	Refused  bool  // it is an event in any case
 	Requests int64 // 1, and 0 where the call only reports what an earlier request cost
 	Cost     int64 // of the whole request, from 0
 
@@ -39,8 +38,11 @@ type Decided struct {
 	Identity string // its value, in plain
 	Rules    []Charged
 
-	Rule       string // that decided, or ""
-	Endpoint   string
+	Rule     string // that decided, or ""
+	Endpoint string
+	Latency  time.Duration
+
+	Weight     int64 // of the event that it becomes, by Recorder.Weight; 0: it becomes none, and what follows is not read
 	Method     string
 	APIKey     string // what events show of the key
 	IP         string // in plain
@@ -48,7 +50,6 @@ type Decided struct {
 	Limit      int64
 	Status     int
 	RetryAfter time.Duration
-	Latency    time.Duration
 }
 
 // Charged is what one rule was charged for a request.

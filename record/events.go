@@ -44,7 +44,7 @@ func (e *events) bytes() int64 { return int64(cap(e.marks)*markBytes + cap(e.tex
 func (e *events) empty() { e.marks, e.text, e.dropped = e.marks[:0], e.text[:0], 0 }
 
 // add adds a decision, or counts that it has no room. It reports whether a half of the room is taken, too.
-func (e *events) add(d *Decided, weight int64) (added, half bool) {
+func (e *events) add(d *Decided) (added, half bool) {
 	kind, value := d.Kind, d.Identity
 	if len(value) > maxValue {
 		kind, value = folded, Others
@@ -54,7 +54,7 @@ func (e *events) add(d *Decided, weight int64) (added, half bool) {
 		textIP: cut(d.IP, maxShort), textMethod: cut(d.Method, maxShort), textEndpoint: cut(d.Endpoint, maxEndpoint),
 	}
 	m := mark{
-		at: d.At.UnixMicro(), count: d.Count, limit: d.Limit, cost: d.Cost, weight: weight, retryAfter: d.RetryAfter, latency: d.Latency,
+		at: d.At.UnixMicro(), count: d.Count, limit: d.Limit, cost: d.Cost, weight: d.Weight, retryAfter: d.RetryAfter, latency: d.Latency,
 		status: uint16(d.Status), outcome: d.Outcome, kind: kind, text: uint32(len(e.text)),
 	}
 	need := 0

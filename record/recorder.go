@@ -115,6 +115,9 @@ func NewSidecarName() string {
 // Note takes in a decision. It takes less than a microsecond, allocates nothing and waits for nothing but another Note.
 func (r *Recorder) Note(d *Decided) { r.collector.note(d) }
 
+// Weight returns how many decisions the event of a decision stands for; 0: it becomes none. A refusal always stands for itself.
+func (r *Recorder) Weight(refused bool) int64 { return r.collector.weight(refused) }
+
 // run writes every second, and sooner where there is much.
 func (r *Recorder) run(much <-chan struct{}, flush func() bool) {
 	tick := time.NewTicker(flushEvery)

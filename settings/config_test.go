@@ -40,7 +40,8 @@ func TestDefaults(t *testing.T) {
 		Metrics: Metrics{
 			Addr: ":9090", Path: "/metrics", NearRatio: 0.8, StatsdHost: "localhost", StatsdPort: 8125, Flush: 10 * time.Second,
 		},
-		Admin: Admin{Events: "operate", TopKeys: 1024},
+		Admin:  Admin{Events: "operate", TopKeys: 1024},
+		Record: Record{AllowedOneIn: 100, Length: 20_000},
 	}
 	if diff := cmp.Diff(want, cfg); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)

@@ -116,33 +116,42 @@ func (r *recording) note(req *descriptors.Request, v *engine.Verdict, start time
 		}
 	}()
 	outcome := v.Outcome()
-	d := record.Decided{
-		At: start, Domain: req.Domain, Outcome: uint8(outcome), Refused: outcome.Refuses(), Status: v.HTTPStatus(), RetryAfter: v.RetryAfter,
-		Latency: max(time.Since(start)-v.Waited, 0),
-	}
+	d := record.Decided{At: start, Domain: req.Domain, Outcome: uint8(outcome), Latency: max(time.Since(start)-v.Waited, 0)}
 	var rules [maxNoted]record.Charged
 	d.Requests, d.Cost, d.Rules = charges(req, v, rules[:0])
 	if d.Requests == 0 && d.Cost == 0 {
 		return // hits were given back
 	}
-	if effect := v.Effect(); effect != nil {
+	effect := v.Effect()
+	if effect != nil {
 		d.Rule = effect.Rule
-		d.Count, d.Limit = decider(v, effect)
 	}
 	var asked descriptors.Asked
 	v.Match.Domain.Asked(req, &asked)
-	d.Endpoint, d.Method, d.APIKey = asked.Endpoint, asked.Method, shownKey(req, v, &asked)
+	d.Endpoint = asked.Endpoint
+	if d.Requests > 0 {
+		d.Weight = r.recorder.Weight(outcome.Refuses())
+	}
+	d.Kind, d.Identity = who(&asked)
 	var address [64]byte
-	d.IP = string(appendAddress(address[:0], &asked))
-	d.Kind, d.Identity = who(&asked, d.IP)
+	if d.Weight > 0 || d.Kind == record.Address {
+		d.IP = string(appendAddress(address[:0], &asked))
+	}
+	if d.Kind == record.Address {
+		d.Identity = d.IP
+	}
+	if d.Weight > 0 {
+		d.Status, d.RetryAfter, d.Method, d.APIKey = v.HTTPStatus(), v.RetryAfter, asked.Method, shownKey(req, v, &asked)
+		d.Count, d.Limit = decider(v, effect)
+	}
 	r.recorder.Note(&d)
 }
 
 // maxNoted is how many rules of one request cost no memory.
 const maxNoted = 16
 
-// who returns the first identity that is known.
-func who(a *descriptors.Asked, address string) (record.Kind, string) {
+// who returns the first identity that is known. That of an address is not made yet.
+func who(a *descriptors.Asked) (record.Kind, string) {
 	switch {
 	case a.User != "":
 		return record.User, a.User
@@ -150,8 +159,8 @@ func who(a *descriptors.Asked, address string) (record.Kind, string) {
 		return record.APIKey, a.APIKey
 	case a.Tenant != "":
 		return record.Tenant, a.Tenant
-	case address != "":
-		return record.Address, address
+	case a.Address.IsValid() || a.AddressText != "":
+		return record.Address, ""
 	}
 	return record.NoKind, ""
 }
@@ -198,36 +207,38 @@ func decider(v *engine.Verdict, effect *descriptors.Effect) (count, most int64) 
 // charges returns whether a request asked for admission (1), what it cost as a whole, and what each rule was charged, in the memory of rules. A cost
 // that is known only after the request counts when it is reported, and what was taken in advance does not.
 func charges(req *descriptors.Request, v *engine.Verdict, rules []record.Charged) (requests, cost int64, _ []record.Charged) {
-	reports, shown := false, false // costs of earlier requests; a charge that is not in shadow
+	reports, admits, shown := false, false, false // the cost of an earlier request; asks for admission; a charge is not in shadow
 	for i := range v.Decisions {
 		if i == v.Match.Gate-1 {
 			continue
 		}
 		t, c := &v.Match.Terms[i], &v.Match.Charges[i]
 		asked, taken := costOf(t, c, &v.Decisions[i])
-		if c.Op == limit.Spend || c.Op == limit.Peek {
-			requests = 1
-		} else {
-			reports = true
-		}
+		later := c.Op == limit.Debit || c.Op == limit.Refund
+		reports, admits = reports || later, admits || !later
 		if c.Mode != limit.Shadow {
 			shown, cost = true, max(cost, asked)
 		}
 		rules = charge(rules, t.Effect.Rule, taken)
 	}
+	if reports && !admits {
+		return 0, cost, rules
+	}
+	if !shown {
+		cost = int64(min(max(req.Hits, 1), limit.MaxCost))
+	}
+	return 1, cost, chargeless(v, rules)
+}
+
+// chargeless adds the rules that applied to a request and charge nothing.
+func chargeless(v *engine.Verdict, rules []record.Charged) []record.Charged {
 	for i := range v.Match.Unlimited {
 		rules = charge(rules, v.Match.Unlimited[i].Effect.Rule, 0)
 	}
 	if v.Match.Block != nil || v.Match.Exempt != nil {
 		rules = charge(rules, v.Effect().Rule, 0)
 	}
-	if !reports {
-		requests = 1
-	}
-	if !shown {
-		cost = int64(min(max(req.Hits, 1), limit.MaxCost))
-	}
-	return requests, cost, rules
+	return rules
 }
 
 // costOf returns what a charge asks for, and what was taken for it.

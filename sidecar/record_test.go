@@ -11,9 +11,12 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/fleet"
@@ -47,14 +50,19 @@ type copied struct {
 	ended   map[string]bool
 }
 
-// readRecord copies the streams of a Redis as a control plane does: an entry that comes again is left out, and one that is missing is an error.
-func readRecord(t testing.TB, address string, keys descriptors.RecordKeys) (copied, error) {
+// readRecord copies the streams of a sidecar's Redis as a control plane does: an entry that comes again is left out, and one that is missing is an error.
+func readRecord(t testing.TB, s *running) (copied, error) {
 	t.Helper()
-	servers := fleet.New(fleet.Config{Servers: fleet.Servers{Addresses: []string{address}}, Bounds: fleet.Bounds{Silence: time.Minute, Patience: time.Minute}})
+	at, err := serversOf(s.cfg.Redises()[0], s.cfg.RedisTLS, s.Sidecar.log, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers := fleet.New(fleet.Config{Servers: at, Bounds: fleet.Bounds{Silence: 10 * time.Second, Patience: time.Minute}})
 	defer servers.Close()
+	servers.Ready(t.Context())
 	c := copied{dropped: map[string]int64{}, ended: map[string]bool{}}
 	for _, stream := range []string{record.UsageStream, record.EventsStream} {
-		key := keys.Shared(stream)
+		key := s.recordKeys().Shared(stream)
 		n, _ := servers.Place(key)
 		reply, err := n.Ask(time.Minute, key, "XRANGE", key, "-", "+")
 		if err != nil {
@@ -153,7 +161,7 @@ func TestBothDoorsAreRecorded(t *testing.T) {
 	}
 	check(t, conn, "/", map[string]string{"x-api-key": secretKey})
 	s.halt(t)
-	got, err := readRecord(t, redis.Addr, descriptors.NewRecordKeys("p", nil))
+	got, err := readRecord(t, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,6 +220,19 @@ func askMany(t testing.TB, conn *grpc.ClientConn, rounds int) map[string]int64 {
 	return answered
 }
 
+// awaitEntries waits until an entry is written to each stream.
+func (r *running) awaitEntries(t testing.TB) {
+	t.Helper()
+	before := r.recorder.Stats()
+	servers.Await(t, "entries of both streams", func() error {
+		now := r.recorder.Stats()
+		if now.UsageEntries == before.UsageEntries || now.EventEntries == before.EventEntries {
+			return fmt.Errorf("since %+v nothing was written: %+v", before, now)
+		}
+		return nil
+	})
+}
+
 // TestUsageIsExactThoughRepliesAreLost: entries come twice, and count once.
 func TestUsageIsExactThoughRepliesAreLost(t *testing.T) {
 	redis := servers.StartRedis(t)
@@ -230,11 +251,12 @@ func TestUsageIsExactThoughRepliesAreLost(t *testing.T) {
 		return nil
 	})
 	proxy.Set(servers.Fault{})
+	s.awaitEntries(t)
 	for key, n := range askMany(t, conn, 50) {
 		want[key] += n
 	}
 	s.halt(t)
-	got, err := readRecord(t, redis.Addr, s.recordKeys())
+	got, err := readRecord(t, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,11 +281,12 @@ func TestTheRecordWaitsForRedis(t *testing.T) {
 	want := askMany(t, conn, 30)
 	servers.Await(t, "an entry to fail", func() error { return s.logs("the record cannot be written") })
 	redis.Start(t)
+	s.awaitEntries(t)
 	for key, n := range askMany(t, conn, 30) {
 		want[key] += n
 	}
 	s.halt(t)
-	got, err := readRecord(t, redis.Addr, s.recordKeys())
+	got, err := readRecord(t, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,18 +296,15 @@ func TestTheRecordWaitsForRedis(t *testing.T) {
 // TestASidecarThatStopsWithoutRedisSaysWhatIsLost does not wait for a Redis that is away.
 func TestASidecarThatStopsWithoutRedisSaysWhatIsLost(t *testing.T) {
 	redis := servers.StartRedis(t)
-	cfg := fromEnv(t, "PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "REDIS_URL="+redis.Addr, "RECORD=true")
-	cfg.Output = new(journal)
-	s, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := begin(t, twoPerHour, "REDIS_URL="+redis.Addr, "RECORD=true")
 	redis.Kill(t)
-	s.recorder.Note(&record.Decided{At: time.Now(), Domain: "shop", Kind: record.User, Identity: "ann", Requests: 1, Refused: true})
-	err = s.Close()
-	if err == nil || !strings.Contains(err.Error(), "3 rows of usage and events could not be written") {
-		t.Errorf("close: %v", err)
+	s.recorder.Note(&record.Decided{At: time.Now(), Domain: "shop", Kind: record.User, Identity: "ann", Requests: 1, Weight: 1})
+	s.stop()
+	<-s.done
+	if s.err == nil || !strings.Contains(s.err.Error(), "3 rows of usage and events could not be written") {
+		t.Errorf("the sidecar ended with: %v", s.err)
 	}
+	s.err = nil
 }
 
 func TestRecordedIdentitiesFollowTheSecret(t *testing.T) {
@@ -293,7 +313,7 @@ func TestRecordedIdentitiesFollowTheSecret(t *testing.T) {
 		s := begin(t, twoPerHour, "REDIS_URL="+redis.Addr, "RECORD=true", "RECORD_ALLOWED_ONE_IN=1", "KEY_SECRET=0123456789abcdef", "RECORD_PLAIN_IDENTITIES="+plain)
 		expectCodes(t, dial(t, s.Addresses().GRPC), "ann", codeOK)
 		s.halt(t)
-		got, err := readRecord(t, redis.Addr, s.recordKeys())
+		got, err := readRecord(t, s)
 		if err != nil || len(got.events) != 1 {
 			t.Fatal(err, got.events)
 		}
@@ -305,6 +325,56 @@ func TestRecordedIdentitiesFollowTheSecret(t *testing.T) {
 			t.Errorf("plain %s: %q, want %q", plain, got.events[0].Identity, want)
 		}
 		wantSums(t, "requests", got.requests(""), map[string]int64{want + " allowed": 1})
+	}
+}
+
+// hit asks for a tenant and a model, with hits that are given.
+func hit(t testing.TB, conn *grpc.ClientConn, model string, hits uint64) {
+	t.Helper()
+	_, err := ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{
+		Domain: "llm",
+		Descriptors: []*commonv3.RateLimitDescriptor{{
+			Entries:    []*commonv3.RateLimitDescriptor_Entry{{Key: "tenant", Value: "acme"}, {Key: "model", Value: model}},
+			HitsAddend: wrapperspb.UInt64(hits),
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCostsThatAreReportedLater count once, as what they are, and make no further request.
+func TestCostsThatAreReportedLater(t *testing.T) {
+	redis := servers.StartRedis(t)
+	s := begin(t, `
+domain: llm
+rules:
+  - {name: paid, scope: tenant, limit: 1000/30d, post_paid: true, match: {entries: {model: small}}}
+  - {name: reserved, scope: tenant, limit: 1000/30d, post_paid: true, reserve: 100, match: {entries: {model: large}}}
+  - {name: priced, scope: tenant, limit: 1000/30d, cost: 7, match: {entries: {model: plain}}}
+`, "REDIS_URL="+redis.Addr, "RECORD=true", "RECORD_ALLOWED_ONE_IN=1")
+	conn := dial(t, s.Addresses().GRPC)
+	for _, later := range []uint64{40, 170} { // below and above the reservation
+		hit(t, conn, "small", 0)
+		hit(t, conn, "small", later)
+		hit(t, conn, "large", 0)
+		hit(t, conn, "large", later)
+	}
+	hit(t, conn, "plain", 2)
+	s.halt(t)
+	got, err := readRecord(t, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	requests, costs := map[string]int64{}, map[string]int64{}
+	for _, r := range got.usage.Identities {
+		requests[r.Rule] += r.Requests
+		costs[r.Rule] += r.Cost
+	}
+	wantSums(t, "requests", requests, map[string]int64{"": 5, "paid": 2, "reserved": 2, "priced": 1})
+	wantSums(t, "costs", costs, map[string]int64{"": 434, "paid": 210, "reserved": 210, "priced": 14})
+	if len(got.events) != 5 {
+		t.Errorf("%d events, want one for each request", len(got.events))
 	}
 }
 

@@ -54,27 +54,30 @@ func checkEvents(events []record.Event) error {
 func checkUsage(u *record.Usage) error {
 	for n := range u.Identities {
 		r := &u.Identities[n]
-		if r.Outcome == "" || r.Requests < 0 || r.Cost < 0 {
+		fit(&r.Domain, &r.Rule, &r.Identity, &r.Outcome)
+		if !countable(r.Outcome, r.Requests, r.Cost) {
 			return fmt.Errorf("row %d of identities has the outcome %q, %d requests and the cost %d", n, r.Outcome, r.Requests, r.Cost)
 		}
-		fit(&r.Domain, &r.Rule, &r.Identity, &r.Outcome)
 	}
 	for n := range u.Endpoints {
 		r := &u.Endpoints[n]
-		if r.Outcome == "" || r.Requests < 0 || r.Cost < 0 {
+		fit(&r.Domain, &r.Rule, &r.Endpoint, &r.Outcome)
+		if !countable(r.Outcome, r.Requests, r.Cost) {
 			return fmt.Errorf("row %d of endpoints has the outcome %q, %d requests and the cost %d", n, r.Outcome, r.Requests, r.Cost)
 		}
-		fit(&r.Domain, &r.Rule, &r.Endpoint, &r.Outcome)
 	}
 	for n := range u.Caches {
 		r := &u.Caches[n]
-		if r.Hits < 0 || r.Misses < 0 {
-			return fmt.Errorf("row %d of caches has %d hits and %d misses", n, r.Hits, r.Misses)
-		}
 		fit(&r.Cache)
+		if !countable(r.Cache, r.Hits, r.Misses) {
+			return fmt.Errorf("row %d of caches has the name %q, %d hits and %d misses", n, r.Cache, r.Hits, r.Misses)
+		}
 	}
 	return nil
 }
+
+// countable reports whether a row has a word for what it counts, and numbers from 0.
+func countable(word string, first, second int64) bool { return word != "" && first >= 0 && second >= 0 }
 
 // when returns the time of a row, and whether it had to be another than the row says: one that is long past or to come is replaced by now,
 // because the clock of its sidecar was wrong.

@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 
 // child copies until all streams are empty, and dies at the n-th time that the step is done.
 func child() {
-	step, left := os.Getenv("RECORDER_DIES_AT"), 1
-	left, _ = strconv.Atoi(os.Getenv("RECORDER_DIES_TIME"))
+	step := os.Getenv("RECORDER_DIES_AT")
+	left := must(strconv.Atoi(os.Getenv("RECORDER_DIES_TIME")))
 	r := recorderOf(os.Getenv("RECORDER_DATABASE"), os.Getenv("RECORDER_REDIS"))
 	r.passed = func(done string) {
 		if done != step {

@@ -47,21 +47,32 @@ var controlListens = regexp.MustCompile(`msg=listening control=(\S+)`)
 // until its API answers.
 func StartControl(t testing.TB, env ...string) *Control {
 	t.Helper()
-	cmd := exec.Command(SpillwayBin(t), "control", "--migrate")
-	cmd.Env = append([]string{"CONTROL_LISTEN=127.0.0.1:0", "GORACE=halt_on_error=1", "TMPDIR=" + os.TempDir()}, env...)
-	c := &Control{Process: Start(t, cmd)}
+	c := LaunchControl(t, env...)
 	Await(t, "the control's readiness", func() error {
 		select {
 		case <-c.ended:
 			t.Fatalf("the control ended with %v:\n%s", c.ProcessState, c.Output())
 		default:
 		}
-		told := controlListens.FindStringSubmatch(c.Output())
-		if told == nil {
-			return fmt.Errorf("it does not say where it listens:\n%s", c.Output())
-		}
-		c.URL = "http://" + told[1]
-		return ready(told[1])
+		return c.Ready()
 	})
 	return c
+}
+
+// LaunchControl is StartControl without the wait. The URL is empty until Ready finds it.
+func LaunchControl(t testing.TB, env ...string) *Control {
+	t.Helper()
+	cmd := exec.Command(SpillwayBin(t), "control", "--migrate")
+	cmd.Env = append([]string{"CONTROL_LISTEN=127.0.0.1:0", "GORACE=halt_on_error=1", "TMPDIR=" + os.TempDir()}, env...)
+	return &Control{Process: Start(t, cmd)}
+}
+
+// Ready finds the URL in the log and asks /readyz. The error is nil once the answer is good.
+func (c *Control) Ready() error {
+	told := controlListens.FindStringSubmatch(c.Output())
+	if told == nil {
+		return fmt.Errorf("it does not say where it listens:\n%s", c.Output())
+	}
+	c.URL = "http://" + told[1]
+	return ready(told[1])
 }

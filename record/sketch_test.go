@@ -1,0 +1,62 @@
+package record_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spillway-mesh/spillway/record"
+)
+
+func TestBuckets(t *testing.T) {
+	for latency, want := range map[time.Duration]int{
+		-1: 0, 0: 0, time.Microsecond: 0, 1001: 1, 1100: 1, 1101: 2, 1210: 2, 1211: 3, time.Millisecond: 73, time.Second: 145, math.MaxInt64: record.Buckets - 1,
+	} {
+		if got := record.BucketOf(latency); got != want {
+			t.Errorf("%v is in bucket %d, want %d", latency, got, want)
+		}
+	}
+}
+
+// TestQuantilesAreNear compares the quantiles of two merged sketches with those of the latencies themselves.
+func TestQuantilesAreNear(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var all []time.Duration
+	var a, b record.Sketch
+	for i := range 10_000 {
+		latency := time.Duration(math.Exp(random.NormFloat64()) * float64(time.Millisecond))
+		all = append(all, latency)
+		if i%2 == 0 {
+			a.Add(latency, 1)
+		} else {
+			b.Add(latency, 1)
+		}
+	}
+	whole := record.Sketch{}
+	whole.Merge(a)
+	whole.Merge(b)
+	if whole.Count() != int64(len(all)) {
+		t.Errorf("%d latencies, want %d", whole.Count(), len(all))
+	}
+	slices.Sort(all)
+	for _, q := range []float64{0.01, 0.5, 0.95, 0.99, 1} {
+		want := all[int(math.Ceil(q*float64(len(all))))-1]
+		got := whole.Quantile(q)
+		if math.Abs(float64(got-want)) > 0.05*float64(want) {
+			t.Errorf("p%v is %v, want %v", 100*q, got, want)
+		}
+	}
+	other := record.Sketch{}
+	other.Merge(b)
+	other.Merge(a)
+	if diff := cmp.Diff(whole, other); diff != "" {
+		t.Errorf("the order of merging must not matter:\n%s", diff)
+	}
+	if (&record.Sketch{}).Quantile(0.5) != 0 {
+		t.Error("an empty sketch has no quantile")
+	}
+}

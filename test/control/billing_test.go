@@ -1,0 +1,144 @@
+package control_test
+
+import (
+	"fmt"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// billing is a world whose parts are killed and started again, and what its sidecars admitted.
+type billing struct {
+	*world
+	admitted map[string]int64 // by user
+	refused  map[string]int64
+}
+
+// newBilling starts controls and recording sidecars with a Redis that keeps what it has answered.
+func newBilling(t *testing.T, controls, sidecars int) *billing {
+	t.Helper()
+	w := newWorld(t, 0, 0)
+	w.redis = servers.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
+	b := &billing{w, map[string]int64{}, map[string]int64{}}
+	for range controls {
+		w.controls = append(w.controls, servers.StartControl(t, b.env()...))
+	}
+	for range sidecars {
+		w.sidecars = append(w.sidecars, b.newSidecar())
+	}
+	w.must("POST", versions, map[string]any{"text": rulesOf(100)})
+	w.awaitVersion(1)
+	return b
+}
+
+// env is the environment of its controls: with a secret, so that the record has no names in plain.
+func (b *billing) env() []string { return append(b.world.env(), "KEY_SECRET="+billingSecret) }
+
+const billingSecret = "0123456789abcdef0123456789abcdef"
+
+func (b *billing) newSidecar() *servers.Sidecar {
+	b.t.Helper()
+	return servers.StartSidecar(b.t, "RULES=redis:", "REDIS_URL="+b.redis.Addr, "STORE_BUDGET=1s", "STORE_PATIENCE=2s", "LEASES=false", "RECORD=true", "KEY_SECRET="+billingSecret)
+}
+
+// load sends requests of some users to all sidecars by turns.
+func (b *billing) load(requests int) {
+	b.t.Helper()
+	for n := range requests {
+		user := "user-" + strconv.Itoa(n%5)
+		if b.ask(n%len(b.sidecars), user) {
+			b.admitted[user]++
+		} else {
+			b.refused[user]++
+		}
+	}
+}
+
+// settled waits until everything that was asked is in PostgreSQL.
+func (b *billing) settled() {
+	b.t.Helper()
+	servers.Await(b.t, "all usage in the database", func() error {
+		for user, admitted := range b.admitted {
+			got, err := try(b.controls[0].URL, "GET", "/v1/domains/api/usage?step=day&user="+user, nil)
+			if err != nil {
+				return err
+			}
+			if got.body["admitted"] != float64(admitted) || got.body["refused"] != float64(b.refused[user]) {
+				return fmt.Errorf("of %s %v are admitted and %v refused, want %d and %d", user, got.body["admitted"], got.body["refused"], admitted, b.refused[user])
+			}
+		}
+		return nil
+	})
+}
+
+// TestBilledIsWhatWasAdmitted kills each part while sidecars admit requests: what PostgreSQL has equals what they admitted, to the request.
+func TestBilledIsWhatWasAdmitted(t *testing.T) {
+	rounds := 1
+	if full {
+		rounds = 5
+	}
+	b := newBilling(t, 1, 2)
+	b.must("PUT", "/v1/domains/api/users/user-1", map[string]any{"quota_day": 2_000_000, "quota_month": 3_000_000})
+	for range rounds {
+		b.load(200)
+		b.controls[0].End(t) // SIGKILL
+		b.load(100)
+		b.controls[0] = servers.StartControl(t, b.env()...)
+		b.load(100)
+		b.postgres.Kill(t)
+		b.load(100)
+		b.postgres.Start(t)
+		b.load(100)
+		b.settled()
+		b.sidecars[0].End(t) // SIGKILL, after a moment in which it was asked nothing
+		b.sidecars[0] = b.newSidecar()
+		b.load(100)
+		b.sidecars[1].Send(t, syscall.SIGTERM) // with usage that is not written yet
+		b.sidecars[1].Exit(t)
+		b.sidecars[1] = b.newSidecar()
+		b.load(100)
+		b.redisRestarts()
+		b.settled()
+	}
+	for _, table := range []string{"usage_minutes", "usage_hours", "usage_days"} {
+		total := int64(0)
+		for user, n := range b.admitted {
+			total += n + b.refused[user]
+		}
+		if got := b.query(`SELECT sum(requests)::bigint FROM ` + table + ` WHERE rule = ''`); got != total {
+			t.Errorf("%s has %d requests, want %d", table, got, total)
+		}
+	}
+	if missing := b.query(`SELECT sum(missing)::bigint FROM record_sources`); missing != 0 {
+		t.Errorf("%d entries are missing", missing)
+	}
+	if plain := b.query(`SELECT count(*) FROM usage_minutes WHERE identity LIKE '%user-%'`); plain != 0 {
+		t.Errorf("%d identities are in plain, although there is a secret", plain)
+	}
+	usage := b.must("GET", "/v1/domains/api/users/user-1/usage", nil)
+	month, _ := usage.body["month"].(map[string]any)
+	if month["left"] != float64(3_000_000-b.admitted["user-1"]) {
+		t.Errorf("the month is %s, want %d admitted", usage.text, b.admitted["user-1"])
+	}
+	if user := b.must("GET", "/v1/domains/api/users/user-1", nil); user.body["last_request_at"] == nil || user.body["exceeded_count"] != float64(b.refused["user-1"]) {
+		t.Errorf("the user is %s, want a last request and %d refusals", user.text, b.refused["user-1"])
+	}
+}
+
+// redisRestarts kills Redis while sidecars have usage to write, and starts it again with what it had.
+func (b *billing) redisRestarts() {
+	b.t.Helper()
+	b.redis.Kill(b.t)
+	b.redis.Start(b.t)
+	servers.Await(b.t, "decisions after the restart of Redis", func() error {
+		for i := range b.sidecars {
+			m, err := servers.Scrape(b.sidecars[i].Debug)
+			if err != nil || m.Sum("spillway_degraded") > 0 {
+				return fmt.Errorf("sidecar %d is degraded: %w", i, err)
+			}
+		}
+		return nil
+	})
+}
