@@ -7,7 +7,7 @@ import * as users from "./users.js";
 import * as keys from "./keys.js";
 import * as usage from "./usage.js";
 
-const every = 2000; // milliseconds from an answer to the next question
+const every = { look: 2000, usage: 10000 }; // milliseconds from an answer to the next question
 
 let shown = ""; // what the lists show: the domain, what is in force, and the newest change
 
@@ -71,10 +71,11 @@ async function audit() {
     when(e.at), name(e.who), e.action.replaceAll("_", " "), [`${e.kind} `, name(e.name)]])));
 }
 
-async function again() {
+// again calls a function for ever, so long after it has ended. It rests while the page is not seen.
+async function again(after, what) {
   for (;;) {
-    if (!document.hidden) await look();
-    await new Promise(go => setTimeout(go, every));
+    if (!document.hidden) await what();
+    await new Promise(go => setTimeout(go, after));
   }
 }
 
@@ -94,4 +95,7 @@ $("domain").addEventListener("change", () => {
   look();
 });
 base.changed = look;
-again();
+again(every.look, look);
+again(every.usage, async () => {
+  if (document.body.dataset.state === "live" && $("domain").value) await usage.show().catch(failed);
+});

@@ -3,6 +3,7 @@ package browser
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -46,7 +47,8 @@ func tell(t *testing.T, control, method, path string, body any, headers ...strin
 
 // TestThePageOfTheControl compares versions, rolls back, finds a user and revokes a key, all by the page.
 func TestThePageOfTheControl(t *testing.T) {
-	c := servers.StartControl(t, "CONTROL_DATABASE_URL="+servers.StartPostgres(t).URL, "REDIS_URL="+servers.StartRedis(t).Addr)
+	redis := "REDIS_URL=" + servers.StartRedis(t).Addr
+	c := servers.StartControl(t, "CONTROL_DATABASE_URL="+servers.StartPostgres(t).URL, redis)
 	const hostile = `<img src=x onerror="document.title='owned'">`
 	tell(t, c.URL, "POST", "/v1/domains/shop/versions", map[string]any{"text": controlRules(3), "note": hostile})
 	tell(t, c.URL, "POST", "/v1/domains/shop/versions", map[string]any{"text": controlRules(9)}, "If-Match", `"1"`)
@@ -57,7 +59,8 @@ func TestThePageOfTheControl(t *testing.T) {
 	tell(t, c.URL, "PUT", "/v1/domains/shop/users/zoe", map[string]any{"tier": "gold"})
 	key := tell(t, c.URL, "POST", "/v1/domains/shop/keys", map[string]any{"id": "zoe-1", "user": "zoe"})
 
-	w := &world{Sidecar: &servers.Sidecar{Debug: strings.TrimPrefix(c.URL, "http://")}, browser: servers.StartChromium(t)}
+	s := servers.StartSidecar(t, "RULES=redis:", "RECORD=true", "STORE_BUDGET=1s", redis)
+	w := &world{Sidecar: &servers.Sidecar{Debug: strings.TrimPrefix(c.URL, "http://")}, browser: servers.StartChromium(t), calls: dial(t, s.GRPC)}
 	w.tab = w.browser.Open(t, c.URL+"/")
 	w.tab.Await(t, `document.body.dataset.state === "live"`)
 	t.Run("versions", func(t *testing.T) {
@@ -84,6 +87,24 @@ func TestThePageOfTheControl(t *testing.T) {
 		w.set(t, "users-prefix", "user-1")
 		w.click(t, "#users-find button")
 		w.tab.Await(t, `document.querySelectorAll("#user-list tbody tr").length === 10 && `+inside("user-list", "1000 a month"))
+	})
+	t.Run("usage", func(t *testing.T) {
+		for range 5 {
+			w.ask(t, "user-11")
+		}
+		servers.Await(t, "usage on record", func() error {
+			if got := tell(t, c.URL, "GET", "/v1/domains/shop/usage?user=user-11", nil); !strings.Contains(got, `"admitted": 5`) {
+				return errors.New(got)
+			}
+			return nil
+		})
+		w.set(t, "usage-user", "user-11")
+		w.click(t, "#usage-of button")
+		w.tab.Await(t, inside("usage-note", "5 admitted with the cost 5, 0 refused")+` && document.querySelector("#usage-chart path.o-allowed").getAttribute("d") !== ""`)
+		w.click(t, "input[name=span][value=month]")
+		w.tab.Await(t, inside("usage-chart", "30 days ago"))
+		w.click(t, "#users-find button")
+		w.tab.Await(t, inside("user-list", "5 of 1000")+` && document.querySelector("#user-list .meter")`)
 	})
 	t.Run("keys", func(t *testing.T) {
 		var made struct{ Prefix, Secret string }
