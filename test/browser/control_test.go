@@ -45,6 +45,30 @@ func tell(t *testing.T, control, method, path string, body any, headers ...strin
 	return string(got)
 }
 
+// keptToItself checks what browsers are told about the files of the page, and that programs get a list.
+func keptToItself(t *testing.T, control string) {
+	t.Helper()
+	for path, accept := range map[string]string{"/": "text/html", "/page/control.js": "*/*", "/page/page.css": "text/css", "/page/dom.js": "*/*"} {
+		r, err := http.NewRequest("GET", control+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Accept", accept)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		policy := answer.Header.Get("Content-Security-Policy")
+		if answer.StatusCode != 200 || !strings.Contains(policy, "default-src 'none'") || !strings.Contains(policy, "frame-ancestors 'none'") || answer.Header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("GET %s: %s %v", path, answer.Status, answer.Header)
+		}
+	}
+	if got := tell(t, control, "GET", "/", nil); !strings.Contains(got, "/v1/openapi.json") || strings.Contains(got, "<html") {
+		t.Errorf("programs get %s", got)
+	}
+}
+
 // TestThePageOfTheControl compares versions, rolls back, finds a user and revokes a key, all by the page.
 func TestThePageOfTheControl(t *testing.T) {
 	redis := "REDIS_URL=" + servers.StartRedis(t).Addr
@@ -63,6 +87,7 @@ func TestThePageOfTheControl(t *testing.T) {
 	w := &world{Sidecar: &servers.Sidecar{Debug: strings.TrimPrefix(c.URL, "http://")}, browser: servers.StartChromium(t), calls: dial(t, s.GRPC)}
 	w.tab = w.browser.Open(t, c.URL+"/")
 	w.tab.Await(t, `document.body.dataset.state === "live"`)
+	t.Run("headers", func(t *testing.T) { keptToItself(t, c.URL) })
 	t.Run("versions", func(t *testing.T) {
 		w.tab.Await(t, inside("tile-version", "version 2")+" && "+inside("version-list", hostile))
 		w.click(t, "#version-list button[aria-label^='Compare version 1']")
