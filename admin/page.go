@@ -5,8 +5,10 @@ import (
 	"embed"
 	"encoding/hex"
 	"io"
+	"io/fs"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -25,17 +27,33 @@ const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; con
 
 // servePage adds the live page to the routes: at /, its other files under /page/. A client at / that does not want HTML, such as curl,
 // gets the list of what the port serves.
-func servePage(m *http.ServeMux) {
-	entries, err := pageFiles.ReadDir("page")
+func servePage(m *http.ServeMux) { serveFiles(m, pageFiles, index, nil) }
+
+// shared are the files that another page may be made of, too.
+var shared = []string{"page.css", "api.js", "dom.js", "chart.js"}
+
+// ServePage adds a page with the look and the manners of the live page to the routes of another API: page/index.html of its files at /, the
+// others and what the live page shares under /page/. A client at / that does not want HTML gets list.
+func ServePage(m *http.ServeMux, files fs.FS, list string) {
+	serveFiles(m, files, list, nil)
+	serveFiles(m, pageFiles, list, shared)
+}
+
+// serveFiles adds the files of a page to the routes: all of them, or only some.
+func serveFiles(m *http.ServeMux, files fs.FS, list string, only []string) {
+	entries, err := fs.ReadDir(files, "page")
 	if err != nil {
 		panic(err) // it is part of the program
 	}
 	for _, e := range entries {
-		text, err := pageFiles.ReadFile("page/" + e.Name())
+		if only != nil && !slices.Contains(only, e.Name()) {
+			continue
+		}
+		text, err := fs.ReadFile(files, "page/"+e.Name())
 		if err != nil {
 			panic(err) // likewise
 		}
-		f := pageFile{text: text, kind: pageKinds[path.Ext(e.Name())], tag: tagOf(text)}
+		f := pageFile{text: text, kind: pageKinds[path.Ext(e.Name())], tag: tagOf(text), list: list}
 		if e.Name() == "index.html" {
 			m.HandleFunc("/{$}", f.orIndex)
 			continue
@@ -48,6 +66,7 @@ func servePage(m *http.ServeMux) {
 type pageFile struct {
 	text      []byte
 	kind, tag string
+	list      string // what programs get at /
 }
 
 func tagOf(text []byte) string {
@@ -86,5 +105,5 @@ func (f pageFile) orIndex(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	plain(w)
-	io.WriteString(w, index)
+	io.WriteString(w, f.list)
 }

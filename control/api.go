@@ -44,6 +44,7 @@ type call struct {
 	ctx  context.Context
 	r    *http.Request
 	who  Actor
+	role Role
 	etag int64 // revision of what is answered; 0: none
 	made bool  // something new was made
 }
@@ -63,6 +64,7 @@ func (a *API) Handler() http.Handler {
 		admin.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
 	m.HandleFunc("GET /readyz", a.ready)
+	admin.ServePage(m, pageFiles, pageList)
 	m.HandleFunc("GET /metrics", a.metrics())
 	m.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		admin.NewProblem(http.StatusNotFound, "there is no %s: /v1/openapi.json describes what there is", r.URL.Path).Write(w)
@@ -106,7 +108,7 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request, here []route) {
 		admin.NewProblem(http.StatusForbidden, "%s has the role %s, and this needs the role %s", name, role, here[at].role).Write(w)
 		return
 	}
-	a.serve(w, r, name, &here[at])
+	a.serve(w, r, name, role, &here[at])
 }
 
 // turnAway answers a caller that may not.
@@ -118,11 +120,10 @@ func (a *API) turnAway(w http.ResponseWriter, wrong *admin.Problem) {
 }
 
 // serve runs an operation and writes its answer.
-func (a *API) serve(w http.ResponseWriter, r *http.Request, name string, to *route) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-	ctx, cancel := context.WithTimeout(r.Context(), apiWithin)
+func (a *API) serve(w http.ResponseWriter, r *http.Request, name string, role Role, to *route) {
+	ctx, cancel := within(w, r, to)
 	defer cancel()
-	c := &call{ctx: ctx, r: r, who: Actor{name, r.RemoteAddr}}
+	c := &call{ctx: ctx, r: r, who: Actor{name, r.RemoteAddr}, role: role}
 	wrong := c.checkPath()
 	var document any
 	var err error
@@ -155,6 +156,30 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, name string, to *rou
 		status = http.StatusCreated
 	}
 	admin.WriteJSON(w, status, document)
+}
+
+// within bounds how long a request may take and how much it may send. Lines may take long, unless none comes for a while.
+func within(w http.ResponseWriter, r *http.Request, to *route) (context.Context, context.CancelFunc) {
+	if !to.lines {
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		return context.WithTimeout(r.Context(), apiWithin)
+	}
+	until := http.NewResponseController(w)
+	_ = until.SetWriteDeadline(time.Now().Add(loadWithin)) // a server without deadlines needs no later ones
+	r.Body = &slowBody{r.Body, func() { _ = until.SetReadDeadline(time.Now().Add(loadSilence)) }}
+	return context.WithTimeout(r.Context(), loadWithin)
+}
+
+// slowBody is a body that may take as long as something comes.
+type slowBody struct {
+	io.ReadCloser
+	again func() // moves the deadline
+}
+
+// Read reads what has come.
+func (b *slowBody) Read(into []byte) (int, error) {
+	b.again()
+	return b.ReadCloser.Read(into)
 }
 
 // problem is an error as a caller sees it.
@@ -233,7 +258,7 @@ func (c *call) read(into any) error {
 		return admin.NewProblem(http.StatusBadRequest, "the body cannot be read: %v", err)
 	}
 	if strings.Contains(string(body), `\u0000`) {
-		return admin.NewProblem(http.StatusBadRequest, "the body has a NUL, which the database cannot keep")
+		return admin.NewProblem(http.StatusUnprocessableEntity, "the body has a NUL, which the database cannot keep")
 	}
 	if wrong := admin.Decode(body, into); wrong != nil {
 		return wrong
@@ -244,9 +269,12 @@ func (c *call) read(into any) error {
 // condition reads if-match and if-none-match.
 func (c *call) condition() (Condition, error) {
 	match, none := c.r.Header.Get("If-Match"), c.r.Header.Get("If-None-Match")
+	if slices.Contains(c.r.Header["If-Match"], "") || slices.Contains(c.r.Header["If-None-Match"], "") {
+		return Condition{}, admin.NewProblem(http.StatusUnprocessableEntity, "if-match or if-none-match is empty: leave it out, or fill it in")
+	}
 	switch {
 	case match != "" && none != "":
-		return Condition{}, admin.NewProblem(http.StatusBadRequest, "if-match and if-none-match are both sent: send one of them")
+		return Condition{}, admin.NewProblem(http.StatusUnprocessableEntity, "if-match and if-none-match are both sent: send one of them")
 	case none == "*":
 		return Condition{Absent: true}, nil
 	case none != "":
@@ -256,6 +284,11 @@ func (c *call) condition() (Condition, error) {
 	case match == "":
 		return Condition{}, nil
 	}
+	return revisionIn(match)
+}
+
+// revisionIn reads an etag.
+func revisionIn(match string) (Condition, error) {
 	n, err := strconv.ParseInt(strings.Trim(match, `"`), 10, 64)
 	if err != nil || n < 1 {
 		return Condition{}, admin.NewProblem(http.StatusBadRequest, "if-match %q must be * or an etag that was answered", match)

@@ -120,6 +120,6 @@ type Entry struct {
 // all.
 func (d *Database) Audit(ctx context.Context, about Subject, before int64, count int) ([]Entry, error) {
 	return many[Entry](ctx, d.pool, `SELECT id, at, who, address, action, domain, kind, name, before, after FROM audit
-	  WHERE ($1 = '' OR domain = $1) AND ($2 = '' OR kind = $2) AND ($3 = '' OR name = $3) AND ($4 = 0 OR id < $4) ORDER BY id DESC LIMIT $5`,
+	  WHERE ($1 = '' OR domain = $1) AND ($2 = '' OR kind = $2) AND ($3 = '' OR name = $3) AND ($4::bigint = 0 OR id < $4) ORDER BY id DESC LIMIT $5`,
 		about.Domain, about.Kind, about.Name, before, count)
 }

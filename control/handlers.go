@@ -93,7 +93,7 @@ func (a *API) deleteTier(c *call) (any, error) {
 }
 
 func (a *API) users(c *call) (any, error) {
-	asked, err := c.query("after", "tier", "limit")
+	asked, err := c.query("after", "tier", "prefix", "limit")
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (a *API) users(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := a.Database.Users(c.ctx, c.domain(), asked["after"], asked["tier"], int(count))
+	all, err := a.Database.Users(c.ctx, c.domain(), asked["after"], asked["tier"], asked["prefix"], int(count))
 	return UserList{listed(all)}, err
 }
 
@@ -217,7 +217,7 @@ func (c *call) subject() (Subject, error) {
 	}
 	id, err := identityOf(s)
 	if err != nil {
-		return s, admin.NewProblem(http.StatusBadRequest, "%v", err)
+		return s, admin.NewProblem(http.StatusUnprocessableEntity, "%v", err)
 	}
 	s.Name = id.Text()
 	return s, nil

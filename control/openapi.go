@@ -2,6 +2,7 @@ package control
 
 import (
 	"encoding/json"
+	"math"
 	"reflect"
 	"regexp"
 	"strings"
@@ -24,7 +25,12 @@ type object = map[string]any
 
 // OpenAPI returns the OpenAPI 3.1 document of the API, made of the routes and of the types that they take and answer.
 func OpenAPI() map[string]any {
-	schemas := object{"Problem": schemaOf(reflect.TypeFor[admin.Problem](), object{})}
+	schemas := object{"Problem": schemaOf(reflect.TypeFor[admin.Problem](), object{}, false)}
+	for i := range routes { // what is sent has stricter schemas, which hold for answers, too, where both have them
+		if routes[i].takes != nil {
+			schemaOf(reflect.TypeOf(routes[i].takes), schemas, true)
+		}
+	}
 	paths := object{}
 	for i := range routes {
 		r := &routes[i]
@@ -50,6 +56,31 @@ var inPath = regexp.MustCompile(`\{([a-z]+)(\.\.\.)?\}`)
 
 // operation is a route as the document describes it.
 func (r *route) operation(schemas object) object {
+	good := object{"description": "Done."}
+	status := "200"
+	if r.answers == nil {
+		status = "204"
+	} else {
+		good["content"] = object{"application/json": object{"schema": schemaOf(reflect.TypeOf(r.answers), schemas, false)}}
+	}
+	problem := object{"description": "What is wrong, and what to do.", "content": object{"application/problem+json": object{"schema": object{"$ref": "#/components/schemas/Problem"}}}}
+	answers := object{status: good, "default": problem}
+	if r.made {
+		answers["201"] = good
+	}
+	o := object{"summary": r.summary, "description": "Needs the role " + r.role.String() + ".", "parameters": r.parameters(), "responses": answers}
+	switch {
+	case r.lines:
+		text := object{"schema": object{"type": "string"}}
+		o["requestBody"] = object{"required": true, "content": object{"text/csv": text, "application/x-ndjson": text}}
+	case r.takes != nil:
+		o["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": schemaOf(reflect.TypeOf(r.takes), schemas, true)}}}
+	}
+	return o
+}
+
+// parameters are those of a route, of its path, its query and its headers.
+func (r *route) parameters() []any {
 	params := []any{}
 	for _, found := range inPath.FindAllStringSubmatch(r.path, -1) {
 		params = append(params, parameter(found[1], "path"))
@@ -59,7 +90,7 @@ func (r *route) operation(schemas object) object {
 		described := parameter(name, "query")
 		switch kind {
 		case "time":
-			described["schema"] = object{"type": "string", "format": "date-time"}
+			described["schema"], described["required"] = object{"type": "string", "format": "date-time"}, false
 		case "total":
 			described["schema"] = object{"type": "string", "enum": []string{stepMinute, stepHour, stepDay, stepTotal}}
 		}
@@ -69,50 +100,39 @@ func (r *route) operation(schemas object) object {
 		params = append(params, described)
 	}
 	if r.locks {
-		params = append(params, parameter("If-Match", "header"), parameter("If-None-Match", "header"))
+		params = append(params,
+			object{"name": "If-Match", "in": "header", "schema": object{"type": "string", "minLength": 1, "pattern": `^(\*|"[1-9][0-9]{0,17}")$`}},
+			object{"name": "If-None-Match", "in": "header", "schema": object{"type": "string", "enum": []string{"*"}}})
 	}
-	good := object{"description": "Done."}
-	status := "200"
-	if r.answers == nil {
-		status = "204"
-	} else {
-		good["content"] = object{"application/json": object{"schema": schemaOf(reflect.TypeOf(r.answers), schemas)}}
-	}
-	problem := object{"description": "What is wrong, and what to do.", "content": object{"application/problem+json": object{"schema": object{"$ref": "#/components/schemas/Problem"}}}}
-	answers := object{status: good, "default": problem}
-	if r.made {
-		answers["201"] = good
-	}
-	o := object{"summary": r.summary, "description": "Needs the role " + r.role.String() + ".", "parameters": params, "responses": answers}
-	if r.takes != nil {
-		o["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": schemaOf(reflect.TypeOf(r.takes), schemas)}}}
-	}
-	return o
+	return params
 }
 
 func parameter(name, in string) object {
-	schema := object{"type": "string", "minLength": 1}
+	schema := object{"type": "string", "minLength": 1, "pattern": `^[^\x00]+$`}
+	required := in == "path"
 	switch name {
 	case "limit":
 		schema = object{"type": "integer", "minimum": 1, "maximum": pageMost}
-	case "version", "erasure", "before", "from", "to":
-		schema = object{"type": "integer", "minimum": 1}
+	case "version", "erasure", "before":
+		schema = object{"type": "integer", "minimum": 1, "maximum": math.MaxInt64}
 	case "since":
 		schema["pattern"] = "^[1-9][0-9]{0,2}[smhd]$"
+	case "from", "to": // of versions; those of times are described by their kind
+		schema, required = object{"type": "integer", "minimum": 1, "maximum": math.MaxInt64}, true
 	case "step":
-		schema["enum"] = []string{stepMinute, stepHour, stepDay}
+		schema = object{"type": "string", "enum": []string{stepMinute, stepHour, stepDay}}
 	case "by":
-		schema["enum"] = statisticsBy
+		schema = object{"type": "string", "enum": statisticsBy}
 	case "kind":
 		if in == "path" {
-			schema["enum"] = blockKinds
+			schema = object{"type": "string", "enum": blockKinds}
 		}
 	}
-	return object{"name": name, "in": in, "required": in == "path", "schema": schema}
+	return object{"name": name, "in": in, "required": required, "schema": schema}
 }
 
-// schemaOf is a type as the document describes it. Structs with names are added to schemas.
-func schemaOf(t reflect.Type, schemas object) object {
+// schemaOf is a type as the document describes it. Structs with names are added to schemas. What is sent may be neither null nor empty.
+func schemaOf(t reflect.Type, schemas object, sent bool) object {
 	switch {
 	case t == reflect.TypeFor[time.Time]():
 		return object{"type": "string", "format": "date-time"}
@@ -121,25 +141,37 @@ func schemaOf(t reflect.Type, schemas object) object {
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
-		return schemaOf(t.Elem(), schemas)
+		return schemaOf(t.Elem(), schemas, sent)
 	case reflect.Slice:
-		return object{"type": "array", "items": schemaOf(t.Elem(), schemas)}
+		return object{"type": "array", "items": schemaOf(t.Elem(), schemas, sent)}
+	case reflect.Struct:
+		return structSchema(t, schemas, sent)
+	case reflect.String:
+		if sent {
+			return object{"type": "string", "minLength": 1}
+		}
+		return object{"type": "string"}
+	}
+	return simpleSchema(t)
+}
+
+// simpleSchema is the schema of a type without parts.
+func simpleSchema(t reflect.Type) object {
+	switch t.Kind() {
 	case reflect.Map:
 		return object{"type": "object"}
 	case reflect.Bool:
 		return object{"type": "boolean"}
-	case reflect.String:
-		return object{"type": "string"}
 	case reflect.Float64:
 		return object{"type": "number"}
-	case reflect.Struct:
-		return structSchema(t, schemas)
+	case reflect.Int16, reflect.Int32:
+		return object{"type": "integer", "minimum": -1 << (t.Bits() - 1), "maximum": 1<<(t.Bits()-1) - 1}
 	}
-	return object{"type": "integer"}
+	return object{"type": "integer", "minimum": math.MinInt64, "maximum": math.MaxInt64}
 }
 
 // structSchema describes a struct: in place where it is the first, else by its name.
-func structSchema(t reflect.Type, schemas object) object {
+func structSchema(t reflect.Type, schemas object, sent bool) object {
 	name := t.Name()
 	ref := object{"$ref": "#/components/schemas/" + name}
 	if schemas[name] != nil {
@@ -148,12 +180,15 @@ func structSchema(t reflect.Type, schemas object) object {
 	properties, required := object{}, []string{}
 	s := object{"type": "object", "properties": properties, "additionalProperties": false}
 	schemas[name] = s
-	for _, f := range reflect.VisibleFields(t) {
+	for _, f := range fieldsIn(t) {
 		field, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if f.Anonymous || field == "" || field == "-" {
+		if field == "" || field == "-" {
 			continue
 		}
-		properties[field] = orNull(f.Type, schemaOf(f.Type, schemas))
+		properties[field] = schemaOf(f.Type, schemas, sent)
+		if !sent {
+			properties[field] = orNull(f.Type, schemaOf(f.Type, schemas, false))
+		}
 		if !strings.Contains(options, "omit") {
 			required = append(required, field)
 		}
@@ -163,6 +198,18 @@ func structSchema(t reflect.Type, schemas object) object {
 		return s
 	}
 	return ref
+}
+
+// fieldsIn are the fields of a struct, with those of structs that it embeds.
+func fieldsIn(t reflect.Type) (all []reflect.StructField) {
+	for i := range t.NumField() {
+		if f := t.Field(i); f.Anonymous && f.Type.Kind() == reflect.Struct {
+			all = append(all, fieldsIn(f.Type)...)
+		} else {
+			all = append(all, f)
+		}
+	}
+	return all
 }
 
 // orNull is a schema of a field that may be null: a pointer or a map.

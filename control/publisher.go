@@ -162,16 +162,23 @@ func await(ctx context.Context, conn *pgx.Conn) error {
 	return conn.Ping(alive)
 }
 
-// step does what there is to do: the changes, and a whole walk where one is due or a server of Redis has lost its mark.
+// step does what there is to do: the changes, and a whole walk where one is due, a server of Redis has lost its mark, or users were loaded.
 func (p *Publisher) step(ctx context.Context, walked *time.Time) error {
 	whole, err := p.unmarked(ctx)
 	if err != nil {
 		return err
 	}
-	if whole || time.Since(*walked) >= walkEvery {
+	loads, err := p.loads(ctx)
+	if err != nil {
+		return err
+	}
+	if whole || len(loads) > 0 || time.Since(*walked) >= walkEvery {
 		err = p.walk(ctx)
 		if err == nil {
 			err = p.mark(ctx)
+		}
+		if err == nil && len(loads) > 0 {
+			err = p.done(ctx, loads)
 		}
 		if err != nil {
 			return err

@@ -25,6 +25,7 @@ type route struct {
 	locks        bool     // takes if-match
 	made         bool     // may answer 201
 	private      bool     // its path does not go into the log
+	lines        bool     // the body is lines of CSV or JSON, of any length, and takes its time
 }
 
 var routes []route
@@ -41,12 +42,15 @@ func init() {
 		{method: "GET", path: d + "/versions/{version}", role: Viewer, serve: (*API).version, summary: "A version with its text.", answers: VersionText{}},
 		{method: "GET", path: d + "/published", role: Viewer, serve: (*API).published, summary: "What is in force.", answers: Publication{}},
 		{method: "PUT", path: d + "/published", role: Admin, serve: (*API).publish, summary: "Publish a version; an old one is a roll back.", takes: PublishRequest{}, answers: Publication{}, locks: true},
+		{method: "DELETE", path: d + "/published", role: Admin, serve: (*API).unpublish, summary: "Take the rules of the domain out of force. Its versions stay.", answers: Publication{}, locks: true},
+		{method: "GET", path: d + "/publications", role: Viewer, serve: (*API).publications, summary: "What was in force from when, the newest first.", answers: PublicationHistory{}, params: []string{"before", "limit"}},
 		{method: "GET", path: d + "/diff", role: Viewer, serve: (*API).diff, summary: "What a change from one version to another means.", answers: rulediff.Diff{}, params: []string{"from", "to"}},
 		{method: "GET", path: d + "/tiers", role: Viewer, serve: (*API).tiers, summary: "Tiers.", answers: TierList{}},
 		{method: "GET", path: d + "/tiers/{name}", role: Viewer, serve: (*API).tier, summary: "A tier.", answers: Tier{}},
 		{method: "PUT", path: d + "/tiers/{name}", role: Admin, serve: (*API).setTier, summary: "Make a tier what it shall be.", takes: TierRequest{}, answers: Tier{}, locks: true, made: true},
 		{method: "DELETE", path: d + "/tiers/{name}", role: Admin, serve: (*API).deleteTier, summary: "Remove a tier that is not in use.", locks: true},
-		{method: "GET", path: d + "/users", role: Viewer, serve: (*API).users, summary: "Users, by name.", answers: UserList{}, params: []string{"after", "tier", "limit"}},
+		{method: "GET", path: d + "/users", role: Viewer, serve: (*API).users, summary: "Users, by name.", answers: UserList{}, params: []string{"after", "tier", "prefix", "limit"}},
+		{method: "POST", path: d + "/users:load", role: Operator, serve: (*API).loadUsers, summary: "Make many users what the lines of the body say: all of them or none. Others stay.", answers: Loaded{}, lines: true},
 		{method: "GET", path: d + "/users/{name}", role: Viewer, serve: (*API).user, summary: "A user.", answers: User{}},
 		{method: "PUT", path: d + "/users/{name}", role: Operator, serve: (*API).setUser, summary: "Make a user what it shall be.", takes: UserRequest{}, answers: User{}, locks: true, made: true},
 		{method: "DELETE", path: d + "/users/{name}", role: Operator, serve: (*API).deleteUser, summary: "Remove a user without API keys.", locks: true},
@@ -79,6 +83,8 @@ type Status struct {
 	Mended   int64     `json:"mended"`             // records and documents that this control has written
 	WalkedAt time.Time `json:"walked_at,omitzero"` // when this control last compared all of Redis with the database
 	Problem  string    `json:"problem"`            // why it cannot publish now; empty: it can
+	Caller   string    `json:"caller"`             // who asks
+	Role     string    `json:"role"`               // of the caller
 }
 
 // status serves GET /v1/status.
@@ -87,7 +93,7 @@ func (a *API) status(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := Status{Leads: a.Publisher.leads.Load(), Mended: a.Publisher.mended.Load()}
+	s := Status{Leads: a.Publisher.leads.Load(), Mended: a.Publisher.mended.Load(), Caller: c.who.Name, Role: c.role.String()}
 	if at := a.Publisher.walked.Load(); at > 0 {
 		s.WalkedAt = time.UnixMilli(at).UTC()
 	}
@@ -101,6 +107,11 @@ func (a *API) status(c *call) (any, error) {
 // PublicationList is publications.
 type PublicationList struct {
 	Domains []Publication `json:"domains"`
+}
+
+// PublicationHistory is publications of one domain.
+type PublicationHistory struct {
+	Publications []Publication `json:"publications"`
 }
 
 // VersionList is versions.
@@ -123,8 +134,8 @@ type VersionAdded struct {
 
 // PublishRequest asks to put a version into force.
 type PublishRequest struct {
-	Version int64  `json:"version"`
-	Note    string `json:"note,omitempty"`
+	Version admin.Whole `json:"version"`
+	Note    string      `json:"note,omitempty"`
 }
 
 func (a *API) domains(c *call) (any, error) {
@@ -202,12 +213,35 @@ func (a *API) publish(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := a.Database.Publish(c.ctx, c.who, c.domain(), ask.Version, ask.Note, condition)
+	p, err := a.Database.Publish(c.ctx, c.who, c.domain(), int64(ask.Version), ask.Note, condition)
 	if err != nil {
 		return nil, err
 	}
 	c.etag = p.Publication
 	return p, nil
+}
+
+// unpublish serves DELETE …/published.
+func (a *API) unpublish(c *call) (any, error) {
+	condition, err := c.condition()
+	if err != nil {
+		return nil, err
+	}
+	p, err := a.Database.Unpublish(c.ctx, c.who, c.domain(), condition)
+	if err != nil {
+		return nil, err
+	}
+	c.etag = p.Publication
+	return p, nil
+}
+
+func (a *API) publications(c *call) (any, error) {
+	_, before, count, err := c.page()
+	if err != nil {
+		return nil, err
+	}
+	all, err := a.Database.Publications(c.ctx, c.domain(), before, count)
+	return PublicationHistory{listed(all)}, err
 }
 
 // diff serves GET …/diff: what a change between two versions means.

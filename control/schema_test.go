@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/pressly/goose/v3"
 
 	"github.com/spillway-mesh/spillway/control/migrations"
 	"github.com/spillway-mesh/spillway/test/servers"
@@ -84,12 +84,33 @@ var filling = map[int64][]string{
 		`INSERT INTO archives (path, region, day, rows, bytes, checksum, source, digest) VALUES ('region=eu/x', 'eu', '2026-05-01', 5, 100, repeat('ab', 32), 'events_2026_05/1', 1)`,
 		`INSERT INTO erasures (domain, kind, name, asked_by) VALUES ('shop', 'user', 'bob', 'ann')`,
 	},
+	8: {
+		`INSERT INTO publications (domain, publication, published_by) VALUES ('shop', 2, 'ann')`,
+	},
 }
 
 // recordTables are those of the record, which a database has from a version on.
 var recordTables = map[int64][]string{
 	4: {"events", "usage_minutes", "record_sources"},
 	5: {"usage_hours", "usage_days", "endpoint_minutes", "endpoint_hours", "endpoint_days", "cache_minutes", "cache_hours", "cache_days", "record_refused", "record_names"},
+}
+
+// versionsOf are the versions of the schema.
+func versionsOf(t *testing.T) (all []int64) {
+	t.Helper()
+	entries, err := migrations.Files.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		number, _, _ := strings.Cut(e.Name(), "_")
+		n, err := strconv.ParseInt(number, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, n)
+	}
+	return all
 }
 
 // TestMigrationsFromEveryVersion fills a database of each version and brings it to the newest. All rows are there after it, and the
@@ -100,15 +121,7 @@ func TestMigrationsFromEveryVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries, err := migrations.Files.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, entry := range entries {
-		from, err := goose.NumericComponent(entry.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, from := range versionsOf(t) {
 		d := scratch(t, first, fmt.Sprintf("from%d", from))
 		at, err := d.Migrate(ctx, from)
 		if err != nil || at != from {

@@ -29,7 +29,7 @@ type TierRequest struct {
 	DisplayName string           `json:"display_name,omitempty"`
 	Limits      []admin.NewLimit `json:"limits,omitempty"`
 	Price       *float64         `json:"price,omitempty"`
-	Rank        int32            `json:"rank,omitempty"`
+	Rank        admin.Whole      `json:"rank,omitempty"`
 }
 
 const tierColumns = `domain, name, display_name, limits, price::float8 AS price, rank, revision, updated_by, updated_at`
@@ -75,10 +75,10 @@ func (d *Database) SetTier(ctx context.Context, who Actor, domain, name string, 
 		if err != nil {
 			return nil, nil, err
 		}
-		after, err = one[Tier](ctx, tx, `INSERT INTO tiers (domain, name, display_name, limits, price, rank, updated_by) VALUES ($1, $2, $3, $4, $5::float8::numeric, $6, $7)
+		after, err = one[Tier](ctx, tx, `INSERT INTO tiers (domain, name, display_name, limits, price, rank, updated_by) VALUES ($1, $2, $3, $4, $5::float8::numeric, $6::bigint, $7)
 		  ON CONFLICT (domain, name) DO UPDATE SET display_name = excluded.display_name, limits = excluded.limits, price = excluded.price, rank = excluded.rank,
 		  updated_by = excluded.updated_by, updated_at = now(), revision = tiers.revision + 1 RETURNING `+tierColumns,
-			domain, name, r.DisplayName, limits, r.Price, r.Rank, who.Name)
+			domain, name, r.DisplayName, limits, r.Price, int64(r.Rank), who.Name)
 		return orNil(before), after, err
 	})
 	return after, err

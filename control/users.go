@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/spillway-mesh/spillway/admin"
 )
 
 // User is a user of a domain.
@@ -29,11 +31,11 @@ type User struct {
 
 // UserRequest is what a user shall be. Its block stays as it is: /blocks changes that.
 type UserRequest struct {
-	Tier       *string `json:"tier,omitempty"`
-	QuotaHour  *int64  `json:"quota_hour,omitempty"`
-	QuotaDay   *int64  `json:"quota_day,omitempty"`
-	QuotaMonth *int64  `json:"quota_month,omitempty"`
-	Burst      *int64  `json:"burst,omitempty"`
+	Tier       *string      `json:"tier,omitempty"`
+	QuotaHour  *admin.Whole `json:"quota_hour,omitempty"`
+	QuotaDay   *admin.Whole `json:"quota_day,omitempty"`
+	QuotaMonth *admin.Whole `json:"quota_month,omitempty"`
+	Burst      *admin.Whole `json:"burst,omitempty"`
 }
 
 const userColumns = `domain, name, tier, quota_hour, quota_day, quota_month, burst, blocked, block_reason, blocked_until, last_request_at, exceeded_count,
@@ -41,9 +43,11 @@ const userColumns = `domain, name, tier, quota_hour, quota_day, quota_month, bur
 
 const userSelect = `SELECT ` + userColumns + ` FROM users WHERE domain = $1 AND name = $2`
 
-// Users are those of a domain whose names are behind after, in the order of names; of one tier where one is given.
-func (d *Database) Users(ctx context.Context, domain, after, tier string, count int) ([]User, error) {
-	return many[User](ctx, d.pool, `SELECT `+userColumns+` FROM users WHERE domain = $1 AND name > $2 AND ($3 = '' OR tier = $3) ORDER BY name LIMIT $4`, domain, after, tier, count)
+// Users are those of a domain whose names are behind after, in the order of names; of one tier, and with names that begin with prefix, where
+// these are given.
+func (d *Database) Users(ctx context.Context, domain, after, tier, prefix string, count int) ([]User, error) {
+	return many[User](ctx, d.pool, `SELECT `+userColumns+` FROM users WHERE domain = $1 AND name > $2 AND ($3 = '' OR tier = $3) AND starts_with(name, $4)
+	  ORDER BY name LIMIT $5`, domain, after, tier, prefix, count)
 }
 
 // User is one user.
@@ -57,7 +61,7 @@ func (d *Database) SetUser(ctx context.Context, who Actor, domain, name string, 
 	  VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (domain, name) DO UPDATE SET tier = excluded.tier, quota_hour = excluded.quota_hour,
 	  quota_day = excluded.quota_day, quota_month = excluded.quota_month, burst = excluded.burst,
 	  updated_by = excluded.updated_by, updated_at = now(), revision = users.revision + 1 RETURNING `+userColumns,
-		r.Tier, r.QuotaHour, r.QuotaDay, r.QuotaMonth, r.Burst)
+		r.Tier, (*int64)(r.QuotaHour), (*int64)(r.QuotaDay), (*int64)(r.QuotaMonth), (*int64)(r.Burst))
 }
 
 // setBlock blocks a user, who is made where it is missing, or ends its block.

@@ -36,7 +36,7 @@ type VersionText struct {
 type Publication struct {
 	Domain      string    `json:"domain"`
 	Publication int64     `json:"publication"`
-	Version     int64     `json:"version"`
+	Version     int64     `json:"version"` // 0: the rules of the domain were taken out of force
 	Note        string    `json:"note"`
 	PublishedBy string    `json:"published_by"`
 	PublishedAt time.Time `json:"published_at"`
@@ -133,6 +133,8 @@ func makeDomain(ctx context.Context, tx pgx.Tx, who Actor, domain string) error 
 	return err
 }
 
+const publicationColumns = `domain, publication, coalesce(version, 0) AS version, note, published_by, published_at`
+
 const versionSelect = `SELECT v.domain, v.version, v.hash, v.note, v.created_by, v.created_at,
   (SELECT count(*) FROM rules r WHERE r.domain = v.domain AND r.version = v.version) AS rules`
 
@@ -157,13 +159,13 @@ func insertVersion(ctx context.Context, tx pgx.Tx, who Actor, p *parsedText, dom
 
 func insertPublication(ctx context.Context, tx pgx.Tx, who Actor, domain string, version int64, note string) (*Publication, error) {
 	return one[Publication](ctx, tx, `INSERT INTO publications (domain, publication, version, note, published_by)
-	  SELECT $1, coalesce(max(publication), 0) + 1, $2, $3, $4 FROM publications WHERE domain = $1
-	  RETURNING domain, publication, version, note, published_by, published_at`, domain, version, note, who.Name)
+	  SELECT $1, coalesce(max(publication), 0) + 1, nullif($2::bigint, 0), $3, $4 FROM publications WHERE domain = $1
+	  RETURNING `+publicationColumns, domain, version, note, who.Name)
 }
 
 // Versions are those of a domain, the newest first, of which before is below that number; 0: from the newest on.
 func (d *Database) Versions(ctx context.Context, domain string, before int64, count int) ([]Version, error) {
-	return many[Version](ctx, d.pool, versionSelect+` FROM rule_versions v WHERE v.domain = $1 AND ($2 = 0 OR v.version < $2) ORDER BY v.version DESC LIMIT $3`, domain, before, count)
+	return many[Version](ctx, d.pool, versionSelect+` FROM rule_versions v WHERE v.domain = $1 AND ($2::bigint = 0 OR v.version < $2) ORDER BY v.version DESC LIMIT $3`, domain, before, count)
 }
 
 // VersionOf is one version with its text.
@@ -177,8 +179,33 @@ func (d *Database) VersionOf(ctx context.Context, domain string, version int64) 
 
 // Published is the newest publication of each domain, or of one where a name is given.
 func (d *Database) Published(ctx context.Context, domain string) ([]Publication, error) {
-	return many[Publication](ctx, d.pool, `SELECT DISTINCT ON (domain) domain, publication, version, note, published_by, published_at FROM publications
+	return many[Publication](ctx, d.pool, `SELECT DISTINCT ON (domain) `+publicationColumns+` FROM publications
 	  WHERE $1 = '' OR domain = $1 ORDER BY domain, publication DESC`, domain)
+}
+
+// Publications are those of a domain, the newest first, with numbers below before; 0: from the newest on.
+func (d *Database) Publications(ctx context.Context, domain string, before int64, count int) ([]Publication, error) {
+	return many[Publication](ctx, d.pool, `SELECT `+publicationColumns+` FROM publications WHERE domain = $1 AND ($2::bigint = 0 OR publication < $2)
+	  ORDER BY publication DESC LIMIT $3`, domain, before, count)
+}
+
+// Unpublish takes the rules of a domain out of force. Its versions stay.
+func (d *Database) Unpublish(ctx context.Context, who Actor, domain string, c Condition) (p *Publication, err error) {
+	err = d.change(ctx, who, "unpublish", Subject{domain, "rules", domain}, func(tx pgx.Tx) (before, after any, err error) {
+		was, err := newest(ctx, tx, who, domain)
+		if err == nil && was == 0 {
+			err = errNotFound
+		}
+		if err == nil {
+			err = c.check(was)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		p, err = insertPublication(ctx, tx, who, domain, 0, "")
+		return publicationOrNil(was), p, err
+	})
+	return p, err
 }
 
 // parsedRule is a rule as a row.

@@ -15,7 +15,7 @@ type outboxRow struct {
 // feed puts changes into Redis until there are none left. A change that could not be put there stays for the next time.
 func (p *Publisher) feed(ctx context.Context) error {
 	for ctx.Err() == nil {
-		open, err := many[outboxRow](ctx, p.cfg.Database.pool, `SELECT id, domain, kind, name FROM outbox WHERE done_at IS NULL ORDER BY id LIMIT $1`, feedPage)
+		open, err := many[outboxRow](ctx, p.cfg.Database.pool, `SELECT id, domain, kind, name FROM outbox WHERE done_at IS NULL AND kind <> $2 ORDER BY id LIMIT $1`, feedPage, kindLoad)
 		if err != nil {
 			return fmt.Errorf("read what has changed: %w", err)
 		}
@@ -39,9 +39,9 @@ func (p *Publisher) feed(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		_, err = p.cfg.Database.pool.Exec(ctx, `UPDATE outbox SET done_at = now() WHERE id = ANY ($1)`, ids)
+		err = p.done(ctx, ids)
 		if err != nil {
-			return fmt.Errorf("note what is done: %w", err)
+			return err
 		}
 	}
 	return ctx.Err()
@@ -109,9 +109,35 @@ func (p *Publisher) walkTable(ctx context.Context, sql string) error {
 		if err != nil {
 			return err
 		}
+		err = p.feed(ctx) // changes do not wait for the end of the walk
+		if err != nil {
+			return err
+		}
 		last = page[len(page)-1]
 	}
 	return ctx.Err()
+}
+
+// loads are the rows of the outbox about loads of users that are not in Redis yet.
+func (p *Publisher) loads(ctx context.Context) ([]int64, error) {
+	open, err := many[outboxRow](ctx, p.cfg.Database.pool, `SELECT id, domain, kind, name FROM outbox WHERE done_at IS NULL AND kind = $1`, kindLoad)
+	if err != nil {
+		return nil, fmt.Errorf("read what was loaded: %w", err)
+	}
+	var ids []int64
+	for _, row := range open {
+		ids = append(ids, row.ID)
+	}
+	return ids, nil
+}
+
+// done notes rows of the outbox that are in Redis.
+func (p *Publisher) done(ctx context.Context, ids []int64) error {
+	_, err := p.cfg.Database.pool.Exec(ctx, `UPDATE outbox SET done_at = now() WHERE id = ANY ($1)`, ids)
+	if err != nil {
+		return fmt.Errorf("note what is done: %w", err)
+	}
+	return nil
 }
 
 // walkDone looks at what changed in the last days, too: what was deleted is in no other table.

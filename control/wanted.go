@@ -16,6 +16,7 @@ import (
 const (
 	kindRules  = "rules"
 	kindSecret = "secret"
+	kindLoad   = "load"
 )
 
 // identityOf is a subject of the outbox in the terms of package records.
@@ -51,7 +52,7 @@ func (d *Database) wanted(ctx context.Context, subjects []Subject, now time.Time
 	var all []records.Wanted
 	seen := map[Subject]bool{}
 	for _, s := range subjects {
-		if s.Kind == kindRules || seen[s] {
+		if s.Kind == kindRules || s.Kind == kindLoad || seen[s] {
 			continue
 		}
 		seen[s] = true
@@ -188,8 +189,9 @@ func (k *keyRow) addTo(made map[Subject]*records.Record) error {
 
 // documents are what sidecars take: the newest publication of each domain, with the limits of its tiers.
 func (d *Database) documents(ctx context.Context) (map[string]string, error) {
-	published, err := many[rules.Document](ctx, d.pool, `SELECT DISTINCT ON (p.domain) p.domain, p.version, p.publication, v.hash, v.text, '' AS tiers
-	  FROM publications p JOIN rule_versions v USING (domain, version) ORDER BY p.domain, p.publication DESC`)
+	published, err := many[rules.Document](ctx, d.pool, `SELECT DISTINCT ON (p.domain) p.domain, coalesce(p.version, 0) AS version, p.publication, coalesce(v.hash, '') AS hash,
+	  coalesce(v.text, '') AS text, '' AS tiers, p.version IS NULL AS withdrawn
+	  FROM publications p LEFT JOIN rule_versions v USING (domain, version) ORDER BY p.domain, p.publication DESC`)
 	if err != nil {
 		return nil, err
 	}
@@ -198,6 +200,9 @@ func (d *Database) documents(ctx context.Context) (map[string]string, error) {
 		tiers, err := d.Tiers(ctx, document.Domain)
 		if err != nil {
 			return nil, err
+		}
+		if document.Withdrawn {
+			tiers = nil
 		}
 		document.Tiers, err = tierRules(document.Domain, tiers)
 		if err != nil {

@@ -15,11 +15,12 @@ import (
 // Document is the published rules of one domain, as the control plane puts them into Redis.
 type Document struct {
 	Domain      string `json:"domain"`
-	Version     int64  `json:"version"`         // of the domain's rule set
-	Publication int64  `json:"publication"`     // grows with each publication of the domain, also of an old version
-	Hash        string `json:"hash"`            // SHA-256 of Text, in hex
-	Text        string `json:"text"`            // of a rule file
-	Tiers       string `json:"tiers,omitempty"` // a rule file with the limits of the domain's tiers; empty: none
+	Version     int64  `json:"version"`             // of the domain's rule set
+	Publication int64  `json:"publication"`         // grows with each publication of the domain, also of an old version
+	Hash        string `json:"hash"`                // SHA-256 of Text, in hex
+	Text        string `json:"text"`                // of a rule file
+	Tiers       string `json:"tiers,omitempty"`     // a rule file with the limits of the domain's tiers; empty: none
+	Withdrawn   bool   `json:"withdrawn,omitempty"` // the rules were taken out of force: those of the files hold alone
 }
 
 // PublishedKey names the key in Redis of the documents: a hash with a field for each domain.
@@ -125,6 +126,9 @@ func (f *Files) compileAll(sources []source) Load {
 func (f *Files) overlay(domains []descriptors.Domain, documents map[string]Document) (all []descriptors.Domain, decoded []*decoder, merged []Merged) {
 	for _, name := range slices.Sorted(maps.Keys(documents)) {
 		document := documents[name]
+		if document.Withdrawn {
+			continue
+		}
 		parts := f.decodeAll(document.sources())
 		m := Merged{Document: document, Replaced: []string{}}
 		for i, d := range parts {

@@ -137,3 +137,24 @@ func TestNothingPublishedIsNoRules(t *testing.T) {
 		t.Errorf("the first document: %s", l.Text())
 	}
 }
+
+// TestAWithdrawnDomainHasTheRulesOfTheFilesAlone takes a document out of force, with a file beside it and without one.
+func TestAWithdrawnDomainHasTheRulesOfTheFilesAlone(t *testing.T) {
+	const published = "domain: shop\nrules:\n  - { name: b, scope: user, limit: 2/1m }\n"
+	for _, file := range []string{"", "domain: shop\nrules:\n  - { name: a, scope: user, limit: 1/1m }\n"} {
+		s := newShelf(t, file, document(1, published))
+		if load := <-s.loads; load.Set == nil || len(load.Published) != 1 {
+			t.Fatalf("the document does not load: %v", load.Problems)
+		}
+		load := s.put(Document{Domain: "shop", Publication: 2, Withdrawn: true})
+		if load.Set == nil || len(load.Published) != 0 {
+			t.Fatalf("beside %q: a withdrawn document leaves %d documents, and the problems %v", file, len(load.Published), load.Problems)
+		}
+		if has := load.Set.Domain("shop") != nil; has != (file != "") {
+			t.Errorf("beside %q: the domain has rules: %v", file, has)
+		}
+		if load = s.put(document(3, published)); len(load.Published) != 1 {
+			t.Errorf("it cannot be published again: %v", load.Problems)
+		}
+	}
+}

@@ -1,4 +1,4 @@
-// Asks the API of the sidecar that served the page.
+// Asks the API of the sidecar or the control that served the page.
 
 const kept = "spillway-token";
 
@@ -38,13 +38,20 @@ async function refusal(answer) {
 async function ask(path, options, within = 10000) {
   const answer = await fetch(path, { ...options, cache: "no-store", signal: AbortSignal.timeout(within) });
   if (!answer.ok) throw await refusal(answer);
-  return answer.json();
+  return answer.status === 204 ? null : answer.json();
 }
 
 // get asks for a document, and waits so many milliseconds for it.
 export const get = (path, within) => ask(path, { headers: headers({}) }, within);
 
-export const post = (path, body) => ask(path, { method: "POST", headers: headers({ "content-type": "application/json" }), body: JSON.stringify(body) });
+export const post = (path, body) => change("POST", path, body);
+
+// change changes something; of what exists, the revision that was read is given.
+export function change(method, path, body, revision) {
+  const match = revision ? { "if-match": `"${revision}"` } : {};
+  const sent = body === undefined ? {} : { body: JSON.stringify(body) };
+  return ask(path, { method, headers: headers({ "content-type": "application/json", ...match }), ...sent });
+}
 
 // follow reads a stream of server-sent events until it ends, and hands each to take(kind, data). An EventSource could not send the token.
 export async function follow(path, take, began, signal) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -34,13 +35,11 @@ func newControlAsk() *cobra.Command {
 			return askQuestion(cmd, args[0])
 		},
 	}
-	addControlServer(cmd)
-	cmd.Flags().String("domain", "", "the domain (required)")
+	addControl(cmd)
 	cmd.Flags().String("user", "", "name of the user that the question is about")
 	cmd.Flags().String("rule", "", "name of the rule that the question is about")
 	cmd.Flags().String("since", "", "how far back, such as 90m, 24h or 7d, in place of the question's own")
 	cmd.Flags().Int("limit", 20, "how many rows at most")
-	must(cmd.MarkFlagRequired("domain"))
 	return cmd
 }
 
@@ -56,20 +55,36 @@ func askQuestion(cmd *cobra.Command, name string) error {
 				params.Set(flag, cmd.Flag(flag).Value.String())
 			}
 		}
-		path := "/v1/domains/" + url.PathEscape(cmd.Flag("domain").Value.String()) + "/questions/" + name
-		return answer(cmd, "GET", path, nil, params, showAnswer)
+		return answerQuestion(cmd, name, params)
 	}
 	return fmt.Errorf("the question %q is unknown: spillway control ask --help lists them", name)
 }
 
+func answerQuestion(cmd *cobra.Command, name string, params url.Values) error {
+	domain, err := domainOf(cmd)
+	if err != nil {
+		return err
+	}
+	now, err := askControl(cmd, http.MethodGet, place(domain, "questions", name), nil, params)
+	if err != nil {
+		return err
+	}
+	var a control.QuestionAnswer
+	err = now.read(&a)
+	if err != nil {
+		return err
+	}
+	return put(cmd, &a, showAnswer)
+}
+
 // showAnswer prints the rows of an answer.
-func showAnswer(w io.Writer, a *control.QuestionAnswer) bool {
+func showAnswer(w io.Writer, a *control.QuestionAnswer) {
 	if a.Since != nil {
 		fmt.Fprintf(w, "%s, since %s\n", a.Question, instant(*a.Since))
 	}
 	if len(a.Rows) == 0 {
 		fmt.Fprintln(w, "no rows")
-		return false
+		return
 	}
 	var headings []any
 	for _, c := range a.Columns {
@@ -84,7 +99,6 @@ func showAnswer(w io.Writer, a *control.QuestionAnswer) bool {
 		t.row(cells...)
 	}
 	t.end()
-	return false
 }
 
 // cell is a value of an answer as text: times as people read them, and objects as JSON.

@@ -19,7 +19,7 @@ import (
 	"github.com/spillway-mesh/spillway/admin"
 )
 
-// unreachable is the error of a sidecar that does not answer, or refuses.
+// unreachable is the error of a sidecar or a control that does not answer, or refuses.
 type unreachable struct{ error }
 
 // Unwrap is the cause.
@@ -30,9 +30,14 @@ const (
 	maxAnswer = 64 << 20
 )
 
+// peer is what a command asks: how it is called, and which flag names it.
+type peer struct{ what, flag, hint string }
+
+var aSidecar = peer{"sidecar", "server", "--server names its debug port"}
+
 // ask sends a request to the sidecar, and returns its answer.
 func ask(cmd *cobra.Command, method, path string, body any, params url.Values) (json.RawMessage, error) {
-	request, err := requestOf(cmd, method, path, body, params)
+	request, err := requestOf(cmd, aSidecar, method, path, body, params)
 	if err != nil {
 		return nil, err
 	}
@@ -40,16 +45,17 @@ func ask(cmd *cobra.Command, method, path string, body any, params url.Values) (
 	if err != nil {
 		return nil, err
 	}
-	return send(&http.Client{Timeout: askWithin, Transport: transport}, request)
+	_, document, err := send(&http.Client{Timeout: askWithin, Transport: transport}, request, aSidecar)
+	return document, err
 }
 
 // requestOf makes a request to the server that the flags name.
-func requestOf(cmd *cobra.Command, method, path string, body any, params url.Values) (*http.Request, error) {
+func requestOf(cmd *cobra.Command, to peer, method, path string, body any, params url.Values) (*http.Request, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
-	at := strings.TrimSuffix(cmd.Flag("server").Value.String(), "/") + path
+	at := strings.TrimSuffix(cmd.Flag(to.flag).Value.String(), "/") + path
 	if !strings.Contains(at, "://") {
 		at = "http://" + at
 	}
@@ -71,27 +77,39 @@ func requestOf(cmd *cobra.Command, method, path string, body any, params url.Val
 	return request, nil
 }
 
-// send returns the answer as a document. A problem is an error with its detail.
-func send(client *http.Client, request *http.Request) (json.RawMessage, error) {
+// refusal is an answer that is a problem.
+type refusal struct {
+	status int
+	text   string
+}
+
+// Error is the status with what is wrong.
+func (r *refusal) Error() string { return r.text }
+
+// send returns the answer with its document, which is nil where it has none. A problem is an error with its detail.
+func send(client *http.Client, request *http.Request, to peer) (*http.Response, json.RawMessage, error) {
 	answer, err := client.Do(request)
 	if err != nil {
-		return nil, &unreachable{fmt.Errorf("%w; is a sidecar there? --server names its debug port", err)}
+		return nil, nil, &unreachable{fmt.Errorf("%w; is a %s there? %s", err, to.what, to.hint)}
 	}
 	defer answer.Body.Close()
+	if answer.StatusCode == http.StatusNoContent {
+		return answer, nil, nil
+	}
 	var document json.RawMessage
 	err = json.NewDecoder(io.LimitReader(answer.Body, maxAnswer)).Decode(&document)
 	if err != nil {
-		return nil, &unreachable{fmt.Errorf("%s answers %s, which is no JSON: is it the debug port of a sidecar?", request.URL.Host, answer.Status)}
+		return nil, nil, &unreachable{fmt.Errorf("%s answers %s, which is no JSON: is a %s there? %s", request.URL.Host, answer.Status, to.what, to.hint)}
 	}
 	if answer.StatusCode == http.StatusOK || answer.StatusCode == http.StatusCreated {
-		return document, nil
+		return answer, document, nil
 	}
 	var wrong admin.Problem
 	err = understand(document, &wrong)
 	if err == nil {
-		err = &unreachable{fmt.Errorf("%s: %s", answer.Status, plain(wrong.Detail))}
+		err = &unreachable{&refusal{answer.StatusCode, answer.Status + ": " + plainLines(wrong.Detail)}}
 	}
-	return nil, err
+	return nil, nil, err
 }
 
 // transportOf is how the sidecar is reached.

@@ -28,8 +28,7 @@ docs/control.md explains the API.`,
 	}
 	cmd.Flags().Bool("migrate", false, "bring the schema of the database to what this program needs, first")
 	cmd.Flags().Bool("migrate-only", false, "bring the schema of the database to what this program needs, and end")
-	cmd.AddCommand(newControlToken(), newControlPublish(), newControlExport())
-	cmd.AddCommand(newControlUsage(), newControlAsk(), newControlErase())
+	cmd.AddCommand(newControlToken(), newControlAsk(), newControlErase())
 	return cmd
 }
 

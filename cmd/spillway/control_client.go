@@ -4,166 +4,277 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/spillway-mesh/spillway/control"
-	"github.com/spillway-mesh/spillway/rules"
 )
 
-// addControlServer adds the flags that name a control.
-func addControlServer(cmd *cobra.Command) {
-	addServer(cmd)
+var aControl = peer{"control", "control", "--control names its API, --server a sidecar"}
+
+// addControl adds the flags that say where the control is, and who asks.
+func addControl(cmd *cobra.Command) {
 	at := os.Getenv("SPILLWAY_CONTROL")
 	if at == "" {
 		at = "http://127.0.0.1:8090"
 	}
-	f := cmd.Flags().Lookup("server")
-	f.Usage, f.DefValue = "the API of a control; SPILLWAY_CONTROL sets the default", at
-	must(f.Value.Set(at))
-	cmd.Flags().Lookup("token-file").Usage = "file that holds the token, where the control has CONTROL_TOKEN_FILE"
+	cmd.Flags().String("control", at, "the API of a control; SPILLWAY_CONTROL sets the default")
+	cmd.Flags().String("token-file", "", "file that holds the token, where the control has CONTROL_TOKEN_FILE")
+	cmd.Flags().String("ca", "", "file of the authority that signed the control's certificate")
+	cmd.Flags().String("cert", "", "file of this client's certificate")
+	cmd.Flags().String("key-file", "", "file of its key")
+	if cmd.Flags().Lookup("domain") == nil {
+		cmd.Flags().String("domain", "", "domain; may be left out where one domain is in force")
+	}
 }
 
-func newControlPublish() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "publish FILE...", Short: "Publish rule files: each becomes a version of its domain", Example: "  spillway control publish examples/rules/shop.yaml --note \"more for partners\"",
-		Args: cobra.MinimumNArgs(1), ValidArgsFunction: ruleFiles,
-		Long: `Send rule files to a control, which compiles each as a sidecar does, keeps it as a version of its domain, and publishes it. A file that
-does not compile is refused whole, with all its problems. Without --if-match it takes the place of what is in force when the command starts;
-where another publishes meanwhile, the command fails.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			for _, file := range args {
-				err := publishFile(cmd, file)
-				if err != nil {
-					return fmt.Errorf("%s: %w", file, err)
-				}
-			}
-			return nil
-		},
-	}
-	addControlServer(cmd)
-	cmd.Flags().String("note", "", "why, for the audit")
-	cmd.Flags().Int64("if-match", 0, "number of the publication that has to be in force; 0: the one that is")
-	cmd.Flags().Bool("draft", false, "keep the version, and do not publish it")
-	return cmd
+// addLock adds the flags of a change of what may exist.
+func addLock(cmd *cobra.Command) {
+	cmd.Flags().Int64("if-match", 0, "revision that it has to be at; 0: the one that the command reads")
+	cmd.Flags().Bool("force", false, "change it whatever it is by now")
+	cmd.MarkFlagsMutuallyExclusive("if-match", "force")
 }
 
-// publishFile sends one file.
-func publishFile(cmd *cobra.Command, file string) error {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	domain, problems := rules.Decode(file, text)
-	if domain.Name == "" {
-		return fmt.Errorf("the file names no domain:\n%s", rules.FormatProblems(problems))
-	}
-	base := "/v1/domains/" + url.PathEscape(domain.Name)
-	now, _ := cmd.Flags().GetInt64("if-match")
-	if now == 0 {
-		now, err = inForce(cmd, base)
-		if err != nil {
-			return err
-		}
-	}
-	draft, _ := cmd.Flags().GetBool("draft")
-	body := map[string]any{"text": string(text), "publish": !draft}
-	if note := cmd.Flag("note").Value.String(); note != "" {
-		body["note"] = note
-	}
-	answer, err := askIf(cmd, http.MethodPost, base+"/versions", body, now)
-	if err != nil {
-		return err
-	}
-	var added control.VersionAdded
-	err = json.Unmarshal(answer, &added)
-	if err != nil || added.Version == nil {
-		return &unreachable{fmt.Errorf("the answer cannot be read: %w", err)}
-	}
-	if added.Publication == nil {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s: version %d is kept, and not published\n", domain.Name, added.Version.Version)
-		return nil
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s: version %d is in force (publication %d)\n", domain.Name, added.Version.Version, added.Publication.Publication)
-	return nil
+// state is what a control has under a path.
+type state struct {
+	document json.RawMessage // nil: nothing
+	etag     string
 }
 
-// askIf is ask with the header if-match; 0: the one that nothing is there yet.
-func askIf(cmd *cobra.Command, method, path string, body any, revision int64) (json.RawMessage, error) {
-	request, err := requestOf(cmd, method, path, body, nil)
+// read fills in a view of it.
+func (s *state) read(view any) error { return understand(s.document, view) }
+
+// hints are what to do about refusals that a control answers to many operations.
+var hints = map[int]string{
+	http.StatusUnauthorized:         "--token-file names the file of a token",
+	http.StatusForbidden:            "a token of a higher role, or one at all, is needed: --token-file names its file",
+	http.StatusPreconditionFailed:   "it was changed meanwhile, and nothing was done: look at it and run the command again, or use --force",
+	http.StatusPreconditionRequired: "it exists: --if-match names the revision that you have seen, and --force takes any",
+}
+
+// askControl sends a request to the control. Headers come as name and value.
+func askControl(cmd *cobra.Command, method, path string, body any, params url.Values, headers ...string) (state, error) {
+	request, err := requestOf(cmd, aControl, method, path, body, params)
 	if err != nil {
-		return nil, err
+		return state{}, err
 	}
-	if revision > 0 {
-		request.Header.Set("If-Match", `"`+strconv.FormatInt(revision, 10)+`"`)
-	} else {
-		request.Header.Set("If-None-Match", "*")
+	for i := 0; i+1 < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
 	}
 	transport, err := transportOf(cmd)
 	if err != nil {
-		return nil, err
+		return state{}, err
 	}
-	return send(&http.Client{Timeout: askWithin, Transport: transport}, request)
-}
-
-// inForce is the number of the newest publication of a domain, 0 for none.
-func inForce(cmd *cobra.Command, base string) (int64, error) {
-	answer, err := ask(cmd, http.MethodGet, "/v1/domains", nil, nil)
+	answer, document, err := send(&http.Client{Timeout: askWithin, Transport: transport}, request, aControl)
 	if err != nil {
-		return 0, err
+		return state{}, hinted(err)
 	}
-	var all control.PublicationList
-	err = json.Unmarshal(answer, &all)
-	if err != nil {
-		return 0, &unreachable{fmt.Errorf("the answer cannot be read: %w", err)}
-	}
-	for _, p := range all.Domains {
-		if "/v1/domains/"+url.PathEscape(p.Domain) == base {
-			return p.Publication, nil
-		}
-	}
-	return 0, nil
+	return state{document, answer.Header.Get("ETag")}, nil
 }
 
-func newControlExport() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "export DOMAIN", Short: "Print the rule file of a domain as it was published", Example: "  spillway control export shop > shop.yaml", Args: cobra.ExactArgs(1),
-		Long: "Print the rule file of the version that is in force, or of another one, to the byte as it was published.",
-		RunE: func(cmd *cobra.Command, args []string) error { return export(cmd, args[0]) },
+// hinted adds what to do to the error of a refusal.
+func hinted(err error) error {
+	var refused *refusal
+	if errors.As(err, &refused) && hints[refused.status] != "" {
+		return &unreachable{&refusal{refused.status, refused.text + "\n" + hints[refused.status]}}
 	}
-	addControlServer(cmd)
-	cmd.Flags().Int64("of", 0, "number of the version; 0: the one in force")
-	return cmd
+	return err
 }
 
-func export(cmd *cobra.Command, domain string) error {
-	base := "/v1/domains/" + url.PathEscape(domain)
-	version, _ := cmd.Flags().GetInt64("of")
-	if version == 0 {
-		answer, err := ask(cmd, http.MethodGet, base+"/published", nil, nil)
-		if err != nil {
-			return err
-		}
-		var p control.Publication
-		err = json.Unmarshal(answer, &p)
-		if err != nil || p.Version == 0 {
-			return &unreachable{errors.New("the answer names no version")}
-		}
-		version = p.Version
+// missing reports whether an error is that of something that is not there.
+func missing(err error) bool {
+	var refused *refusal
+	return errors.As(err, &refused) && refused.status == http.StatusNotFound
+}
+
+// look reads what is under a path; nothing is no error.
+func look(cmd *cobra.Command, path string) (state, error) {
+	now, err := askControl(cmd, http.MethodGet, path, nil, nil)
+	if missing(err) {
+		return state{}, nil
 	}
-	answer, err := ask(cmd, http.MethodGet, base+"/versions/"+strconv.FormatInt(version, 10), nil, nil)
+	return now, err
+}
+
+// find reads what is under a path, which has to be there. The words name it in an error.
+func find(cmd *cobra.Command, path, what string, into any) error {
+	now, err := look(cmd, path)
 	if err != nil {
 		return err
 	}
-	var v control.VersionText
-	err = json.Unmarshal(answer, &v)
-	if err != nil {
-		return &unreachable{fmt.Errorf("the answer cannot be read: %w", err)}
+	if now.document == nil {
+		return &unreachable{fmt.Errorf("there is no %s", what)}
 	}
-	_, err = fmt.Fprint(cmd.OutOrStdout(), v.Text)
-	return err
+	return now.read(into)
+}
+
+// lockOf is the header by which a change is made of what was read and nothing else.
+func lockOf(cmd *cobra.Command, now state) []string {
+	wanted, _ := cmd.Flags().GetInt64("if-match")
+	force, _ := cmd.Flags().GetBool("force")
+	switch {
+	case wanted > 0:
+		return []string{"If-Match", `"` + strconv.FormatInt(wanted, 10) + `"`}
+	case force && now.document == nil:
+		return nil
+	case force:
+		return []string{"If-Match", "*"}
+	case now.document == nil:
+		return []string{"If-None-Match", "*"}
+	}
+	return []string{"If-Match", now.etag}
+}
+
+// place is a path below a domain, of words that may hold anything.
+func place(domain string, words ...string) string {
+	path := "/v1/domains/" + url.PathEscape(domain)
+	for _, word := range words {
+		path += "/" + url.PathEscape(word)
+	}
+	return path
+}
+
+// domainOf is the domain of the flag, or the only one.
+func domainOf(cmd *cobra.Command) (string, error) {
+	if name := cmd.Flag("domain").Value.String(); name != "" {
+		return name, nil
+	}
+	all, err := domainsOf(cmd)
+	if err != nil {
+		return "", err
+	}
+	if len(all) == 1 {
+		return all[0].Domain, nil
+	}
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = plain(all[i].Domain)
+	}
+	return "", fmt.Errorf("--domain is missing: %s", either(strings.Join(names, ", "), "no rules are published yet"))
+}
+
+// domainsOf is what is in force.
+func domainsOf(cmd *cobra.Command) ([]control.Publication, error) {
+	now, err := askControl(cmd, http.MethodGet, "/v1/domains", nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	var list control.PublicationList
+	err = now.read(&list)
+	return list.Domains, err
+}
+
+// pageOf is how many items one request asks for.
+const pageOf = 1000
+
+// pages reads a list page by page, up to the flag limit. One page is a list, and next sets the parameters for the one behind an item.
+func pages[L, T any](cmd *cobra.Command, path string, params url.Values, list func(*L) []T, next func(url.Values, *T)) ([]T, error) {
+	left, err := cmd.Flags().GetInt("limit")
+	if err != nil {
+		return nil, err
+	}
+	if left < 1 {
+		return nil, errors.New("--limit must be 1 or more")
+	}
+	all := []T{}
+	for left > 0 {
+		count := min(left, pageOf)
+		params.Set("limit", strconv.Itoa(count))
+		now, err := askControl(cmd, http.MethodGet, path, nil, params)
+		if err != nil {
+			return nil, err
+		}
+		var page L
+		err = now.read(&page)
+		if err != nil {
+			return nil, err
+		}
+		items := list(&page)
+		all = append(all, items...)
+		left -= len(items)
+		if len(items) < count {
+			break
+		}
+		next(params, &items[len(items)-1])
+		if params.Has("cursor") && params.Get("cursor") == "" { // the list says that it ends here
+			break
+		}
+	}
+	return all, nil
+}
+
+// put prints a value: as JSON, or as text by show.
+func put[T any](cmd *cobra.Command, value T, show func(io.Writer, T)) error {
+	format, err := outputOf(cmd)
+	if err != nil {
+		return err
+	}
+	if format == "json" {
+		return printJSON(cmd.OutOrStdout(), value)
+	}
+	show(cmd.OutOrStdout(), value)
+	return nil
+}
+
+// kept are fields of a document as the body of a change: without those that are null or empty.
+func kept(document json.RawMessage, names ...string) (map[string]any, error) {
+	var fields map[string]json.RawMessage
+	if document != nil {
+		err := understand(document, &fields)
+		if err != nil {
+			return nil, err
+		}
+	}
+	body := map[string]any{}
+	for _, name := range names {
+		if value := string(fields[name]); value != "" && value != "null" && value != `""` {
+			body[name] = fields[name]
+		}
+	}
+	return body, nil
+}
+
+// numbers takes flags that are whole numbers, or none, into the body of a change.
+func numbers(cmd *cobra.Command, body map[string]any, names ...string) error {
+	for _, name := range names {
+		f := cmd.Flags().Lookup(name)
+		if !f.Changed {
+			continue
+		}
+		field := strings.ReplaceAll(name, "-", "_")
+		if f.Value.String() == "none" {
+			delete(body, field)
+			continue
+		}
+		n, err := strconv.ParseInt(f.Value.String(), 10, 64)
+		if err != nil {
+			return fmt.Errorf("--%s is %q and must be a whole number or none", name, f.Value.String())
+		}
+		body[field] = n
+	}
+	return nil
+}
+
+// facts prints names with values, without those that have none.
+func facts(w io.Writer, pairs ...any) {
+	t := table{newColumns(w)}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if value := fmt.Sprint(pairs[i+1]); value != "" {
+			t.row(pairs[i], value)
+		}
+	}
+	t.end()
+}
+
+// group makes a command that only holds others.
+func group(use, short, long string, below ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Long: long, Args: known, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd.AddCommand(below...)
+	return cmd
 }

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -18,20 +16,20 @@ const erasureEvery = 250 * time.Millisecond // how often the command asks whethe
 
 func newControlErase() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "erase DOMAIN", Short: "Remove the traces of one person in all places, and prove it", Example: "  spillway control erase shop --user ann\n  spillway control erase shop --identity ip:192.0.2.7", Args: between(1, 1),
+		Use: "erase", Short: "Remove the traces of one person in all places, and prove it", Example: "  spillway control erase --domain shop --user ann\n  spillway control erase --domain shop --identity ip:192.0.2.7", Args: between(0, 0),
 		Long: `Ask a control to remove what is known of one identity: its row and API keys, its records and counters in Redis, its usage and events, in the database, in streams
 that are not copied yet and in the archive, and its name in the audit. The leading control does it, and then searches every place again. The command waits for the
 end, and prints for each place what was removed and what is left. The exit code is 1 where something is left; the command may be repeated. It needs the role admin.
 Stop or block the person first: what comes in meanwhile is counted as left.`,
-		RunE: func(cmd *cobra.Command, args []string) error { return runErase(cmd, args[0]) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return runErase(cmd) },
 	}
-	addControlServer(cmd)
+	addControl(cmd)
 	cmd.Flags().String("user", "", "name of a user")
 	cmd.Flags().String("identity", "", "KIND:VALUE: user, tenant, api_key or ip; a value may also be an HMAC, as events show it")
 	return cmd
 }
 
-func runErase(cmd *cobra.Command, domain string) error {
+func runErase(cmd *cobra.Command) error {
 	format, err := outputOf(cmd)
 	if err != nil {
 		return err
@@ -46,11 +44,15 @@ func runErase(cmd *cobra.Command, domain string) error {
 	if name == "" {
 		return errors.New("whom? Use --user NAME or --identity KIND:VALUE")
 	}
-	answer, err := ask(cmd, http.MethodDelete, "/v1/domains/"+url.PathEscape(domain)+"/identities/"+url.PathEscape(kind)+"/"+url.PathEscape(name), nil, nil)
+	domain, err := domainOf(cmd)
 	if err != nil {
 		return err
 	}
-	e, err := awaitErasure(cmd, answer)
+	now, err := askControl(cmd, http.MethodDelete, place(domain, "identities", kind, name), nil, nil)
+	if err != nil {
+		return err
+	}
+	e, err := awaitErasure(cmd, now)
 	if err != nil {
 		return err
 	}
@@ -66,11 +68,11 @@ func runErase(cmd *cobra.Command, domain string) error {
 }
 
 // awaitErasure asks until the erasure has ended, and shows why it takes long.
-func awaitErasure(cmd *cobra.Command, answer json.RawMessage) (*control.Erasure, error) {
+func awaitErasure(cmd *cobra.Command, now state) (*control.Erasure, error) {
 	told := ""
 	for {
 		var e control.Erasure
-		err := json.Unmarshal(answer, &e)
+		err := now.read(&e)
 		if err != nil || e.ID == 0 {
 			return nil, &unreachable{errors.New("the answer names no erasure")}
 		}
@@ -86,7 +88,7 @@ func awaitErasure(cmd *cobra.Command, answer json.RawMessage) (*control.Erasure,
 			return nil, cmd.Context().Err()
 		case <-time.After(erasureEvery):
 		}
-		answer, err = ask(cmd, http.MethodGet, fmt.Sprint("/v1/erasures/", e.ID), nil, nil)
+		now, err = askControl(cmd, http.MethodGet, fmt.Sprint("/v1/erasures/", e.ID), nil, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -22,12 +22,15 @@ const (
 	exitRules    = 3 // a rule set does not load, so nothing was run
 	exitBroken   = 4 // the log has lines that cannot be read; the report is about the others
 	exitInternal = 5 // the program is at fault
-	exitServer   = 6 // the sidecar cannot be reached, or refuses
+	exitServer   = 6 // the sidecar or control cannot be reached, or refuses
 )
 
 const about = `spillway works with Spillway's rules from a shell: it checks rule files, tests them, shows what a change of them means, and replays
 access logs against them. It also asks running sidecars, by their admin API: why a request is refused, what is left, who is limited; and it
 blocks, pardons and resets.
+
+With a control plane, users, keys, tiers, blocks, events and audit ask a control for what its database holds, and change it there. So do rules and usage
+with a word behind them, such as rules list; without one they ask a sidecar. --control names the control, --server the sidecar.
 
 Exit codes:
   0  all is well
@@ -36,7 +39,7 @@ Exit codes:
   3  a rule set does not load: all its problems are listed, and nothing was run
   4  a log has lines that cannot be read; the report is about the others
   5  the program is at fault
-  6  the sidecar that was asked cannot be reached, or refuses`
+  6  the sidecar or control that was asked cannot be reached, or refuses`
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
@@ -54,6 +57,7 @@ func run(args []string, in io.Reader, out, diagnostics io.Writer) int {
 func report(err error, diagnostics io.Writer) int {
 	var ended exit
 	var rules *trial.Unloadable
+	var refused *unreachable
 	switch {
 	case err == nil:
 		return exitOK
@@ -64,8 +68,11 @@ func report(err error, diagnostics io.Writer) int {
 		return exitRules
 	}
 	fmt.Fprintf(diagnostics, "spillway: %v\n", err)
-	if errors.Is(err, trial.ErrFault) {
+	switch {
+	case errors.Is(err, trial.ErrFault):
 		return exitInternal
+	case errors.As(err, &refused):
+		return exitServer
 	}
 	return exitUsage
 }
@@ -89,7 +96,7 @@ func newRoot() *cobra.Command {
 	must(root.RegisterFlagCompletionFunc("output", completeOutput))
 	root.AddCommand(newLint(), newTest(), newDiff(), newReplay(), newVersion())
 	root.AddCommand(newOperate()...)
-	root.AddCommand(newControl(), newArchive())
+	root.AddCommand(newControl(), newArchive(), newUsers(), newKeys(), newTiers(), newBlocks(), newEvents(), newAudit())
 	return root
 }
 
@@ -101,7 +108,7 @@ func known(root *cobra.Command, args []string) error {
 	root.SuggestionsMinimumDistance = 2
 	like := root.SuggestionsFor(args[0])
 	if len(like) == 0 {
-		return fmt.Errorf("there is no command %q: spillway --help lists them", args[0])
+		return fmt.Errorf("there is no command %q: %s --help lists them", args[0], root.CommandPath())
 	}
 	return fmt.Errorf("there is no command %q: did you mean %s?", args[0], strings.Join(like, " or "))
 }

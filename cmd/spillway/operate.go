@@ -112,8 +112,9 @@ func addWhom(cmd *cobra.Command, counters bool) {
 
 func newUsage() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "usage", Short: "Show what an identity has left", Example: "  spillway usage --user alice", Args: between(0, 0),
-		Long: "usage lists the counters of an identity, or of a key, with what is left on each, and its record.",
+		Use: "usage", Short: "Show what an identity has left; with a word behind it, what it used by a control's record", Example: "  spillway usage --user alice", Args: known,
+		Long: `usage lists the counters of an identity, or of a key, with what is left on each, and its record. With a word behind it, it is about what a control has
+on record.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return answer(cmd, "GET", "/v1/usage", nil, query(cmd), showUsage)
 		},
@@ -121,6 +122,7 @@ func newUsage() *cobra.Command {
 	addServer(cmd)
 	addWhom(cmd, true)
 	cmd.Flags().String("key", "", "the key of a counter, in place of all others")
+	cmd.AddCommand(newUsageOfControl()...)
 	return cmd
 }
 
@@ -170,14 +172,16 @@ func newFleet() *cobra.Command {
 
 func newRules() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "rules", Short: "Show the rules in use", Args: between(0, 0),
-		Long: "rules lists the limits, blocks and allows that a sidecar uses, with where they are written.",
+		Use: "rules", Short: "Show the rules in use; with a word behind it, the versions of a control", Args: known,
+		Long: `rules lists the limits, blocks and allows that a sidecar uses, with where they are written. With a word behind it, it is about the versions that
+a control keeps and publishes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return answer(cmd, "GET", "/v1/rules", nil, query(cmd), showRules)
 		},
 	}
 	addServer(cmd)
 	cmd.Flags().String("domain", "", "one domain alone")
+	cmd.AddCommand(newRulesOfControl()...)
 	return cmd
 }
 
@@ -257,7 +261,7 @@ func answer[T any](cmd *cobra.Command, method, path string, body any, params url
 func understand(document json.RawMessage, view any) error {
 	err := json.Unmarshal(document, view)
 	if err != nil {
-		return &unreachable{fmt.Errorf("the sidecar's answer is not understood: %w; is it of another version?", err)}
+		return &unreachable{fmt.Errorf("the answer is not understood: %w; is the server of another version?", err)}
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/spillway-mesh/spillway/replay"
 )
 
-// bar shows how far a replay has come, in one line that it writes over again. The zero value shows nothing.
+// bar shows how far a replay or a load has come, in one line that it writes over again. The zero value shows nothing.
 type bar struct {
 	out   io.Writer
 	now   func() time.Time
@@ -54,6 +54,13 @@ func (b *bar) show(p replay.Progress) {
 	}
 	b.shown = now
 	b.write(line(p, now.Sub(b.began)))
+}
+
+// say shows a text in place of the bar.
+func (b *bar) say(text string) {
+	if b.out != nil {
+		b.write(text)
+	}
 }
 
 // write puts the text in place of the last one.

@@ -17,10 +17,13 @@ type table struct {
 
 // newTable begins a table with its headings.
 func newTable(w io.Writer, headings ...any) table {
-	t := table{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
+	t := table{newColumns(w)}
 	t.row(headings...)
 	return t
 }
+
+// newColumns lines up cells.
+func newColumns(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
 
 // row adds a row. Texts are shown so that a terminal takes no orders from them.
 func (t table) row(cells ...any) {
@@ -43,6 +46,15 @@ func plain(text string) string {
 		return strconv.Quote(text)
 	}
 	return text
+}
+
+// plainLines is plain for a text of several lines.
+func plainLines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = plain(lines[i])
+	}
+	return strings.Join(lines, "\n")
 }
 
 // span is a duration in seconds, in the units that people read.

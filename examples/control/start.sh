@@ -4,6 +4,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 bin=${BIN:-bin}
+# Where everything listens. The README has the defaults.
+postgres_port=${POSTGRES_PORT:-54329} redis_port=${REDIS_PORT:-63799} control_port=${CONTROL_PORT:-8090}
+http_ports=(${SIDECAR_1_PORT:-8080} ${SIDECAR_2_PORT:-8180}) grpc_ports=(${SIDECAR_1_GRPC_PORT:-8081} ${SIDECAR_2_GRPC_PORT:-8181})
+debug_ports=(${SIDECAR_1_DEBUG_PORT:-6070} ${SIDECAR_2_DEBUG_PORT:-6170})
 postgres=$(ls -d /usr/lib/postgresql/*/bin | tail -1)
 folder=$(mktemp -d)
 children=()
@@ -39,46 +43,32 @@ start() { # LOG COMMAND...
 cd "$folder"
 "${as[@]}" "$postgres/initdb" --pgdata "$folder/data" --username spillway --auth trust --no-sync >/dev/null
 cd - >/dev/null
-start postgres "${as[@]}" "$postgres/postgres" -D "$folder/data" -p 54329 -h 127.0.0.1 -k "$folder"
-start redis redis-server --port 63799 --bind 127.0.0.1 --save '' --appendonly no --dir "$folder"
-wait_for PostgreSQL "$postgres/pg_isready" -h 127.0.0.1 -p 54329 -U spillway -d postgres
-export REDIS_URL=127.0.0.1:63799
-CONTROL_DATABASE_URL='postgres://spillway@127.0.0.1:54329/postgres?sslmode=disable' start control "$bin/spillway" control --migrate
-wait_for control curl -fsS http://127.0.0.1:8090/readyz
-"$bin/spillway" control publish examples/rules/authz.yaml --note 'the example'
-RULES=redis: RECORD=true PORT=8080 GRPC_PORT=8081 DEBUG_PORT=6070 start sidecar1 "$bin/sidecar"
-RULES=redis: RECORD=true PORT=8180 GRPC_PORT=8181 DEBUG_PORT=6170 start sidecar2 "$bin/sidecar"
-wait_for 'a sidecar' curl -fsS http://127.0.0.1:8080/readyz
-wait_for 'a sidecar' curl -fsS http://127.0.0.1:8180/readyz
+start postgres "${as[@]}" "$postgres/postgres" -D "$folder/data" -p "$postgres_port" -h 127.0.0.1 -k "$folder"
+start redis redis-server --port "$redis_port" --bind 127.0.0.1 --save '' --appendonly no --dir "$folder"
+wait_for PostgreSQL "$postgres/pg_isready" -h 127.0.0.1 -p "$postgres_port" -U spillway -d postgres
+export REDIS_URL=127.0.0.1:$redis_port SPILLWAY_CONTROL=http://127.0.0.1:$control_port
+CONTROL_LISTEN=127.0.0.1:$control_port CONTROL_DATABASE_URL="postgres://spillway@127.0.0.1:$postgres_port/postgres?sslmode=disable" \
+  start control "$bin/spillway" control --migrate
+wait_for control curl -fsS "$SPILLWAY_CONTROL/readyz"
+"$bin/spillway" rules publish examples/rules/authz.yaml --note 'the example'
+for i in 0 1; do
+  RULES=redis: RECORD=true PORT=${http_ports[i]} GRPC_PORT=${grpc_ports[i]} DEBUG_PORT=${debug_ports[i]} start "sidecar$i" "$bin/sidecar"
+done
+for i in 0 1; do
+  wait_for 'a sidecar' curl -fsS "http://127.0.0.1:${http_ports[i]}/readyz"
+done
 
+cat <<TEXT
+The control and its page    $SPILLWAY_CONTROL/
+two sidecars                http://127.0.0.1:${http_ports[0]} and http://127.0.0.1:${http_ports[1]}
+their live pages            http://127.0.0.1:${debug_ports[0]}/ and http://127.0.0.1:${debug_ports[1]}/
+
+Try, in another shell:
+
+TEXT
+# The commands of the README, so that the two are the same.
+sed -n '/^<!-- make control -->$/,/^```$/{/^<!--\|^```/!s/^/  /p}' README.md
 cat <<'TEXT'
-The control plane serves http://127.0.0.1:8090, and two sidecars http://127.0.0.1:8080 and :8180. Try, in another shell:
-
-  api=http://127.0.0.1:8090/v1/domains/api json='content-type: application/json'
-
-  # a tier, a user on it, and a key, whose secret is shown this once
-  curl -X PUT $api/tiers/small -H "$json" -d '{"display_name": "Small", "price": 9, "limits": [{"count": 3, "per": "1m"}]}'
-  curl -X PUT $api/users/ann -H "$json" -d '{"tier": "small"}'
-  curl -X POST $api/keys -H "$json" -d '{"id": "ann-1", "user": "ann"}'
-
-  # the fourth request within a minute is refused, whichever sidecar is asked
-  ask='{"domain": "api", "descriptors": [{"entries": [{"key": "user", "value": "ann"}]}]}'
-  for port in 8080 8180 8080 8180; do curl -s -o /dev/null -w '%{http_code}\n' http://127.0.0.1:$port/json -d "$ask"; done
-
-  # change the limit, see it in force; then see what was changed and by whom
-  curl -X PUT $api/tiers/small -H "$json" -H 'if-match: *' -d '{"display_name": "Small", "price": 9, "limits": [{"count": 100, "per": "1m"}]}'
-  curl -s -o /dev/null -w '%{http_code}\n' http://127.0.0.1:8080/json -d "$ask"
-  curl 'http://127.0.0.1:8090/v1/audit?domain=api'
-
-  # who was refused, and what ann used today and this month, a few seconds later
-  curl "$api/events?outcome=refused"
-  bin/spillway control usage api --user ann
-
-  # publish other rules, compare them with the first, and roll back
-  sed 's|limit: 20/1m|limit: 5/1m|' examples/rules/authz.yaml > /tmp/authz.yaml && bin/spillway control publish /tmp/authz.yaml --note 'fewer'
-  curl "$api/diff?from=1&to=2"
-  curl -X PUT $api/published -H "$json" -H 'if-match: "2"' -d '{"version": 1, "note": "too few"}'
-  curl -s http://127.0.0.1:6070/v1/rules | grep -A5 published
 
 Ctrl-C ends all of it.
 TEXT

@@ -1,14 +1,17 @@
-// Package api checks the admin API of a running sidecar against the OpenAPI document that it serves.
+// Package api checks the admin API of a running sidecar, and the API of a control, against the OpenAPI documents that they serve.
 package api
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/control"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -40,16 +43,60 @@ func TestMain(m *testing.M) { os.Exit(servers.Main(m)) }
 // TestTheAPIDoesWhatItsDocumentSays lets schemathesis send what the document allows, and what it does not, to every operation but the
 // stream of events, which does not end.
 func TestTheAPIDoesWhatItsDocumentSays(t *testing.T) {
+	check(t, "http://"+begin(t), "schemathesis.toml", token, "--exclude-path", "/v1/events", "--max-examples", "20")
+}
+
+// TestTheControlDoesWhatItsDocumentSays does the same with a control that has something of each kind.
+func TestTheControlDoesWhatItsDocumentSays(t *testing.T) {
+	secret, line, err := control.NewToken("admin", "tester")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "tokens")
+	err = os.WriteFile(file, []byte(line+"\n"), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := servers.StartControl(t, "CONTROL_DATABASE_URL="+servers.StartPostgres(t).URL, "REDIS_URL="+servers.StartRedis(t).Addr, "CONTROL_TOKEN_FILE="+file)
+	for _, made := range []struct{ method, path, body string }{
+		{"POST", "versions", `{"text": "domain: shop\nrules:\n  - { name: each, scope: user, limit: 20/1h }\n"}`},
+		{"PUT", "tiers/gold", `{"limits": [{"count": 5, "per": "1m"}]}`},
+		{"PUT", "users/ann", `{"tier": "gold"}`},
+		{"POST", "keys", `{"id": "ann-1", "user": "ann"}`},
+		{"PUT", "blocks/ip/192.0.2.7", `{"reason": "No."}`},
+	} {
+		r, err := http.NewRequest(made.method, c.URL+"/v1/domains/shop/"+made.path, strings.NewReader(made.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer "+secret)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusCreated {
+			t.Fatalf("%s %s answers %s", made.method, made.path, answer.Status)
+		}
+	}
+	check(t, c.URL, "control.toml", secret, "--max-examples", "8")
+}
+
+// check lets schemathesis send what the document allows, and what it does not.
+func check(t *testing.T, url, config, token string, more ...string) {
+	t.Helper()
 	tool := filepath.Join(servers.Root(t), ".tools", "schemathesis", "bin", "st")
 	if _, err := os.Stat(tool); err != nil {
 		t.Fatalf("schemathesis is missing: make tools installs it: %v", err)
 	}
-	address := begin(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	run := exec.CommandContext(ctx, tool, "--config-file", filepath.Join(servers.Root(t), "test", "api", "schemathesis.toml"),
-		"run", "http://"+address+"/v1/openapi.json", "--header", "Authorization: Bearer "+token, "--exclude-path", "/v1/events",
-		"--max-examples", "20", "--seed", "1", "--generation-database", "none", "--no-color", "--warnings", "off")
+	run := exec.CommandContext(ctx, tool, append([]string{
+		"--config-file", filepath.Join(servers.Root(t), "test", "api", config),
+		"run", url + "/v1/openapi.json", "--header", "Authorization: Bearer " + token,
+		"--seed", "1", "--generation-database", "none", "--no-color", "--warnings", "off",
+	}, more...)...)
 	run.Dir = t.TempDir()
 	out, err := run.CombinedOutput()
 	if err != nil {

@@ -114,7 +114,7 @@ func refusals(t *testing.T, w *world) {
 		{"PUT", d + "/tiers/big", map[string]any{"limits": []any{map[string]any{"count": 1}}}, http.StatusUnprocessableEntity},
 		{"POST", d + "/keys", map[string]any{"id": "k", "user": "unknown"}, http.StatusUnprocessableEntity},
 		{"POST", d + "/keys", map[string]any{"id": "ann-1", "user": "ann"}, http.StatusPreconditionFailed},
-		{"PUT", d + "/blocks/ip/nowhere", map[string]any{}, http.StatusBadRequest},
+		{"PUT", d + "/blocks/ip/nowhere", map[string]any{}, http.StatusUnprocessableEntity},
 		{"PUT", d + "/blocks/planet/mars", map[string]any{}, http.StatusBadRequest},
 		{"GET", d + "/users/eve", nil, http.StatusNotFound},
 		{"PATCH", d + "/users/eve", nil, http.StatusMethodNotAllowed},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -189,10 +188,10 @@ func (w *world) metricsAndCommand(t *testing.T) {
 			t.Errorf("spillway_control_%s is %d, want %d", name, got, want)
 		}
 	}
-	for _, c := range []struct{ args, want string }{{"api --user ann", "60"}, {"api --step day", "40 admitted"}, {"api --user ann --output json", `"left": 960`}} {
-		out, err := exec.Command(servers.SpillwayBin(t), append([]string{"control", "usage", "--server", w.controls[0].URL}, strings.Fields(c.args)...)...).CombinedOutput()
-		if err != nil || !strings.Contains(string(out), c.want) {
-			t.Errorf("spillway control usage %s: %v\n%s", c.args, err, out)
-		}
-	}
+	s := &shell{t: t, control: w.controls[0].URL}
+	s.says(0, "usage show ann --domain api", "this month", "60")
+	s.says(0, "usage show ann --domain api --output json", `"left": 960`)
+	s.says(0, "usage list --domain api --step day", "40 admitted")
+	s.says(6, "usage show ghost --domain api", `there is no user "ghost"`)
+	s.says(0, "events list --domain api --outcome refused --limit 25", "per-user", "user:u3", "GET /orders", "429")
 }

@@ -1,0 +1,358 @@
+package control
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/spillway-mesh/spillway/admin"
+)
+
+const (
+	loadWithin  = 30 * time.Minute // for a whole load
+	loadSilence = time.Minute      // without a byte of it
+	lineMost    = 64 << 10         // bytes of a line of JSON
+	linesNamed  = 100              // wrong lines that an answer names
+)
+
+// Loaded is what a load of users did.
+type Loaded struct {
+	Lines     int64 `json:"lines"`     // users that the body names
+	Made      int64 `json:"made"`      // that were not there before
+	Changed   int64 `json:"changed"`   // that were otherwise before
+	Unchanged int64 `json:"unchanged"` // that were the same before
+}
+
+// loadUsers serves POST …/users:load. The body is read while it is copied into the database.
+func (a *API) loadUsers(c *call) (any, error) {
+	_, err := c.query()
+	if err != nil {
+		return nil, err
+	}
+	kind, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
+	lines := &userLines{}
+	switch kind {
+	case "text/csv":
+		lines.next = csvLines(c.r.Body)
+	case "application/x-ndjson":
+		lines.next = jsonLines(c.r.Body)
+	default:
+		return nil, admin.NewProblem(http.StatusUnsupportedMediaType, "the content type is %q: send text/csv or application/x-ndjson", kind)
+	}
+	return a.Database.LoadUsers(c.ctx, c.who, c.domain(), lines)
+}
+
+// userLine is one user of a load.
+type userLine struct {
+	Name string `json:"name"`
+	UserRequest
+}
+
+// wrongLine is what is wrong with one line. Those behind it can be read.
+type wrongLine struct {
+	line int64
+	what string
+}
+
+// Error names the line.
+func (w *wrongLine) Error() string { return fmt.Sprintf("line %d: %s", w.line, w.what) }
+
+// userLines reads users for a COPY. It leaves out the lines that are wrong, and keeps what is wrong with them.
+type userLines struct {
+	next  func() (line int64, u userLine, err error) // io.EOF at the end
+	line  int64
+	user  userLine
+	read  int64
+	wrong []string // the first ones
+	count int64    // of wrong ones
+	err   error
+}
+
+// Next reads up to the next line that is right.
+func (l *userLines) Next() bool {
+	for {
+		var bad *wrongLine
+		l.line, l.user, l.err = l.next()
+		if l.err == nil {
+			bad = l.user.check(l.line)
+		}
+		switch {
+		case errors.Is(l.err, io.EOF):
+			l.err = nil
+			return false
+		case l.err != nil && !errors.As(l.err, &bad):
+			return false
+		case bad == nil:
+			l.read++
+			return true
+		}
+		l.refuse(bad.line, bad.what)
+	}
+}
+
+// Values is the line as a row.
+func (l *userLines) Values() ([]any, error) {
+	u := &l.user
+	return []any{l.line, u.Name, u.Tier, (*int64)(u.QuotaHour), (*int64)(u.QuotaDay), (*int64)(u.QuotaMonth), (*int64)(u.Burst)}, nil
+}
+
+// Err is why the lines cannot be read to their end.
+func (l *userLines) Err() error { return l.err }
+
+// refuse notes what is wrong with a line.
+func (l *userLines) refuse(line int64, what string) {
+	l.count++
+	if len(l.wrong) < linesNamed {
+		l.wrong = append(l.wrong, (&wrongLine{line, what}).Error())
+	}
+}
+
+// problem is all that is wrong, or nil.
+func (l *userLines) problem() error {
+	if l.count == 0 {
+		return nil
+	}
+	more := ""
+	if l.count > int64(len(l.wrong)) {
+		more = fmt.Sprintf("\nand %d more", l.count-int64(len(l.wrong)))
+	}
+	return admin.NewProblem(http.StatusUnprocessableEntity, "nothing was loaded; wrong lines: %d\n%s%s", l.count, strings.Join(l.wrong, "\n"), more)
+}
+
+// check returns what is wrong with a user, or nil.
+func (u *userLine) check(line int64) *wrongLine {
+	wrong := ""
+	switch {
+	case u.Name == "" || utf8.RuneCountInString(u.Name) > 1024:
+		wrong = "the name must have 1 to 1024 characters"
+	case !keepable(u.Name) || u.Tier != nil && !keepable(*u.Tier):
+		wrong = "the name and the tier must be UTF-8 without NUL"
+	case u.Burst != nil && u.QuotaHour == nil:
+		wrong = "burst needs quota_hour"
+	default:
+		wrong = u.checkNumbers()
+	}
+	if wrong == "" {
+		return nil
+	}
+	return &wrongLine{line, wrong}
+}
+
+// keepable reports whether the database can keep a text.
+func keepable(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
+
+// checkNumbers returns what is wrong with quotas, or nothing.
+func (u *userLine) checkNumbers() string {
+	for i, n := range []*admin.Whole{u.QuotaHour, u.QuotaDay, u.QuotaMonth, u.Burst} {
+		if n != nil && *n < 1 {
+			return loadColumns[i+2] + " must be a whole number from 1"
+		}
+	}
+	return ""
+}
+
+var loadColumns = []string{"name", "tier", "quota_hour", "quota_day", "quota_month", "burst"}
+
+// csvLines reads users as CSV. The first line names the columns; an empty field is none.
+func csvLines(body io.Reader) func() (int64, userLine, error) {
+	r := csv.NewReader(bufio.NewReaderSize(body, 1<<16))
+	r.FieldsPerRecord, r.ReuseRecord = -1, true
+	var header []string
+	return func() (int64, userLine, error) {
+		if header == nil {
+			first, err := r.Read()
+			header = slices.Clone(first)
+			if err == nil || errors.Is(err, io.EOF) {
+				err = checkHeader(header)
+			}
+			if err != nil {
+				return 1, userLine{}, err
+			}
+		}
+		fields, err := r.Read()
+		var parse *csv.ParseError
+		if errors.As(err, &parse) {
+			err = &wrongLine{int64(parse.StartLine), parse.Err.Error()}
+		}
+		if err != nil {
+			return 0, userLine{}, err
+		}
+		line, _ := r.FieldPos(0)
+		if len(fields) != len(header) {
+			return 0, userLine{}, &wrongLine{int64(line), fmt.Sprintf("it has %d fields, and the first line names %d", len(fields), len(header))}
+		}
+		u, err := fieldsOf(header, fields, int64(line))
+		return int64(line), u, err
+	}
+}
+
+// checkHeader refuses columns that are unknown or there twice, and a header without a name.
+func checkHeader(header []string) error {
+	for i, column := range header {
+		if !slices.Contains(loadColumns, column) || slices.Contains(header[:i], column) {
+			return admin.NewProblem(http.StatusUnprocessableEntity, "line 1: the column %q is unknown or there twice: the columns are %s", column, strings.Join(loadColumns, ", "))
+		}
+	}
+	if !slices.Contains(header, "name") {
+		return admin.NewProblem(http.StatusUnprocessableEntity, "line 1 must name the columns, name among them: %s", strings.Join(loadColumns, ","))
+	}
+	return nil
+}
+
+// fieldsOf is a line of CSV as a user.
+func fieldsOf(header, fields []string, line int64) (userLine, error) {
+	var u userLine
+	numbers := map[string]**admin.Whole{"quota_hour": &u.QuotaHour, "quota_day": &u.QuotaDay, "quota_month": &u.QuotaMonth, "burst": &u.Burst}
+	for i, column := range header {
+		text := fields[i]
+		switch {
+		case text == "" && column != "name":
+		case column == "name":
+			u.Name = text
+		case column == "tier":
+			u.Tier = &text
+		default:
+			n, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				return u, &wrongLine{line, fmt.Sprintf("%s is %q and must be a whole number from 1", column, text)}
+			}
+			whole := admin.Whole(n)
+			*numbers[column] = &whole
+		}
+	}
+	return u, nil
+}
+
+// jsonLines reads users as lines of JSON. Empty lines are left out.
+func jsonLines(body io.Reader) func() (int64, userLine, error) {
+	lines := bufio.NewScanner(body)
+	lines.Buffer(make([]byte, 1<<16), lineMost)
+	line := int64(0)
+	return func() (int64, userLine, error) {
+		for lines.Scan() {
+			line++
+			text := bytes.TrimSpace(lines.Bytes())
+			if len(text) == 0 {
+				continue
+			}
+			var u userLine
+			if wrong := admin.Decode(text, &u); wrong != nil {
+				return line, u, &wrongLine{line, wrong.Detail}
+			}
+			return line, u, nil
+		}
+		switch err := lines.Err(); {
+		case errors.Is(err, bufio.ErrTooLong):
+			return 0, userLine{}, admin.NewProblem(http.StatusUnprocessableEntity, "line %d has more than %d bytes", line+1, lineMost)
+		case err != nil:
+			return 0, userLine{}, err
+		}
+		return 0, userLine{}, io.EOF
+	}
+}
+
+// LoadUsers makes users what lines say, all of them or, where one of the lines is wrong, none. Users that no line names stay. The change
+// feed gets one row for all of them.
+func (d *Database) LoadUsers(ctx context.Context, who Actor, domain string, lines *userLines) (done *Loaded, err error) {
+	err = d.change(ctx, who, "load", Subject{domain, kindUser, ""}, func(tx pgx.Tx) (any, any, error) {
+		wire := tx.Conn().PgConn().Conn()
+		err := wire.SetDeadline(time.Now().Add(loadWithin)) // PostgreSQL may be silent for long
+		if err != nil {
+			return nil, nil, err
+		}
+		defer func() { _ = wire.SetDeadline(time.Time{}) }() // where it fails the connection is lost, and the pool makes another
+		_, err = tx.Exec(ctx, `SELECT set_config('statement_timeout', '0', true), set_config('spillway.loading', 'on', true), set_config('work_mem', '64MB', true)`)
+		if err == nil {
+			err = makeDomain(ctx, tx, who, domain)
+		}
+		if err == nil {
+			err = copyLines(ctx, tx, lines)
+		}
+		if err == nil {
+			err = checkLines(ctx, tx, domain, lines)
+		}
+		if err == nil {
+			done, err = mergeLines(ctx, tx, who, domain, lines.read)
+		}
+		return nil, done, err
+	})
+	return done, err
+}
+
+// copyLines copies the lines into a table of the transaction.
+func copyLines(ctx context.Context, tx pgx.Tx, lines *userLines) error {
+	_, err := tx.Exec(ctx, `CREATE TEMPORARY TABLE loading (line bigint, name text, tier text, quota_hour bigint, quota_day bigint, quota_month bigint, burst bigint) ON COMMIT DROP`)
+	if err != nil {
+		return err
+	}
+	_, err = tx.CopyFrom(ctx, pgx.Identifier{"loading"}, append([]string{"line"}, loadColumns...), lines)
+	if lines.err != nil && ctx.Err() == nil {
+		var own *admin.Problem
+		if errors.As(lines.err, &own) {
+			return own
+		}
+		return admin.NewProblem(http.StatusBadRequest, "the body cannot be read to its end, and nothing was loaded: %v", lines.err)
+	}
+	if err != nil {
+		return err
+	}
+	return lines.problem()
+}
+
+// checkLines refuses names that are there twice, and tiers that do not exist.
+func checkLines(ctx context.Context, tx pgx.Tx, domain string, lines *userLines) error {
+	for _, check := range []struct{ what, sql string }{
+		{"the name %q is there more than once", `SELECT max(line), name FROM loading WHERE $1 <> '' GROUP BY name HAVING count(*) > 1 ORDER BY 1`},
+		{"there is no tier %q", `SELECT min(line), tier FROM loading l WHERE tier IS NOT NULL AND NOT EXISTS (SELECT FROM tiers t WHERE t.domain = $1 AND t.name = l.tier) GROUP BY tier ORDER BY 1`},
+	} {
+		rows, err := tx.Query(ctx, check.sql, domain)
+		if err != nil {
+			return err
+		}
+		var line int64
+		var name string
+		_, err = pgx.ForEachRow(rows, []any{&line, &name}, func() error {
+			lines.refuse(line, fmt.Sprintf(check.what, name))
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return lines.problem()
+}
+
+// mergeLines makes the users what the lines say.
+func mergeLines(ctx context.Context, tx pgx.Tx, who Actor, domain string, read int64) (*Loaded, error) {
+	done := &Loaded{Lines: read}
+	err := tx.QueryRow(ctx, `WITH merged AS (
+	  INSERT INTO users AS u (domain, name, tier, quota_hour, quota_day, quota_month, burst, updated_by)
+	  SELECT $1, name, tier, quota_hour, quota_day, quota_month, burst, $2 FROM loading ORDER BY name
+	  ON CONFLICT (domain, name) DO UPDATE SET tier = excluded.tier, quota_hour = excluded.quota_hour, quota_day = excluded.quota_day,
+	  quota_month = excluded.quota_month, burst = excluded.burst, updated_by = excluded.updated_by, updated_at = now(), revision = u.revision + 1
+	  WHERE (u.tier, u.quota_hour, u.quota_day, u.quota_month, u.burst)
+	  IS DISTINCT FROM (excluded.tier, excluded.quota_hour, excluded.quota_day, excluded.quota_month, excluded.burst)
+	  RETURNING xmax = 0 AS made)
+	  SELECT count(*) FILTER (WHERE made), count(*) FILTER (WHERE NOT made) FROM merged`, domain, who.Name).Scan(&done.Made, &done.Changed)
+	if err != nil {
+		return nil, err
+	}
+	done.Unchanged = read - done.Made - done.Changed
+	if done.Made+done.Changed > 0 {
+		_, err = tx.Exec(ctx, `SELECT feed($1, $2, '')`, domain, kindLoad)
+	}
+	return done, err
+}

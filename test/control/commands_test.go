@@ -1,0 +1,293 @@
+package control_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// shell runs the command spillway against a control.
+type shell struct {
+	t       testing.TB
+	control string
+	token   string // a file
+}
+
+// run returns what a command prints, its errors behind it, and its exit code.
+func (s *shell) run(args ...string) (string, int) {
+	s.t.Helper()
+	cmd := exec.Command(servers.SpillwayBin(s.t), args...)
+	cmd.Env = []string{"SPILLWAY_CONTROL=" + s.control}
+	cmd.Dir = servers.Root(s.t)
+	if s.token != "" {
+		cmd.Args = append(cmd.Args, "--token-file", s.token)
+	}
+	out, err := cmd.CombinedOutput()
+	var ended *exec.ExitError
+	if err != nil && !errors.As(err, &ended) {
+		s.t.Fatal(err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// says runs a command that has to end with a code and print all of some texts.
+func (s *shell) says(code int, line string, texts ...string) string {
+	s.t.Helper()
+	out, got := s.run(strings.Fields(line)...)
+	if got != code {
+		s.t.Errorf("spillway %s ends with %d, want %d:\n%s", line, got, code, out)
+	}
+	for _, text := range texts {
+		if !strings.Contains(out, text) {
+			s.t.Errorf("spillway %s does not print %q:\n%s", line, text, out)
+		}
+	}
+	return out
+}
+
+// put writes a file of the test's own.
+func put(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	err := os.WriteFile(path, []byte(text), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestCommands goes through the commands that ask a control, as an operator does, with two sidecars that take what they change.
+func TestCommands(t *testing.T) {
+	w := newWorld(t, 1, 2)
+	s := &shell{t: t, control: w.controls[0].URL}
+	t.Run("rules", func(t *testing.T) { s.t = t; ruleCommands(t, w, s) })
+	t.Run("tiers, users and keys", func(t *testing.T) { s.t = t; peopleCommands(t, w, s) })
+	t.Run("blocks and audit", func(t *testing.T) { s.t = t; blockCommands(w, s) })
+	t.Run("load", func(t *testing.T) { s.t = t; loadCommand(t, w, s) })
+	t.Run("unpublish", func(t *testing.T) { s.t = t; unpublishCommand(t, w, s) })
+	t.Run("round trip", func(t *testing.T) { s.t = t; roundTrip(t, s) })
+}
+
+func ruleCommands(t *testing.T, w *world, s *shell) {
+	two, five := put(t, "two.yaml", rulesOf(2)), put(t, "five.yaml", rulesOf(5))
+	s.says(2, "rules export", "--domain is missing: no rules are published yet")
+	s.says(0, "rules publish "+two+" --note first", "api: version 1 is in force (publication 1)")
+	s.says(0, "rules publish "+five+" --draft", "api: version 2 is kept, and not published")
+	s.says(1, "rules diff 2", "2/1m → 5/1m")
+	s.says(0, "rules publish "+five+" --if-match 1", "api: version 3 is in force (publication 2)")
+	s.says(6, "rules publish "+five+" --if-match 1", "412", "changed meanwhile", "--force")
+	s.says(0, "rules list", "api", "DOMAIN")
+	s.says(0, "rules list --domain api", "VERSION", "first", "yes")
+	s.says(0, "rules show", "sha256", "limit: 5/1m")
+	s.says(1, "rules diff", "2/1m → 5/1m")
+	s.says(0, "rules diff 2 3", "No difference.")
+	w.awaitVersion(2)
+	s.says(0, "rules rollback --note few", "api: version 1 is in force (publication 3)")
+	w.awaitVersion(3)
+	if got := w.admits("zoe", 6); got != 2 {
+		t.Errorf("after the roll back %d of 6 pass, want 2", got)
+	}
+	s.says(6, "rules rollback 9", `there is no version 9 of the domain "api"`)
+	s.says(6, "rules show 9", `there is no version 9 of the domain "api"`)
+	s.says(2, "rules show nine", "must be a number from 1")
+	s.says(6, "rules publish "+put(t, "bad.yaml", "domain: api\nrules:\n  - { name: a, scope: planet, limit: 1/1m }\n"), "422", ":3:")
+	out, _ := s.run("rules", "list", "--domain", "api", "-o", "json")
+	var view struct {
+		InForce  int `json:"in_force"`
+		Versions []struct{ Version int }
+	}
+	if err := json.Unmarshal([]byte(out), &view); err != nil || view.InForce != 1 || len(view.Versions) != 3 {
+		t.Errorf("as JSON it is %s (%v)", out, err)
+	}
+	sidecar := &shell{t: t}
+	sidecar.says(0, "rules --server "+w.sidecars[0].Debug, "per-user")
+}
+
+func peopleCommands(t *testing.T, w *world, s *shell) {
+	s.says(6, "users set ann --tier gold", "422", "it names what there is not")
+	s.says(0, "tiers set gold --limit 4/1m --price 9.5 --display-name Gold", "gold", "Gold", "4/1m", "9.5")
+	s.says(0, "users set ann --tier gold --quota-month 1000", "tier", "gold", "1000")
+	s.says(0, "users set ann --quota-month none --quota-day 50", "gold", "50")
+	if out := s.says(0, "users show ann", "per day"); strings.Contains(out, "1000") {
+		t.Errorf("none does not remove a quota:\n%s", out)
+	}
+	s.says(6, "users set ann --quota-day 60 --if-match 1", "412", "--force")
+	s.says(0, "users set ann --quota-day none --force", "gold")
+	s.says(2, "users set ann --quota-day many", "must be a whole number or none")
+	s.says(6, "users show ben", `there is no user "ben" in the domain "api"`)
+	s.says(6, "tiers rm gold", "409", "it is in use")
+	servers.Await(t, "the tier on all sidecars", func() error {
+		if got := w.admits("ann", 12); got < 4 {
+			return fmt.Errorf("%d of 12 pass, want 4", got)
+		}
+		return nil
+	})
+	made := s.says(0, "keys create ann-1 --user ann --expires 90d", "secret", "spw_", "shown this once")
+	s.says(6, "keys create ann-1 --user ann", "412")
+	s.says(0, "keys list --user ann", "ann-1", "valid", "PREFIX")
+	if strings.Contains(s.says(0, "keys list"), strings.TrimSpace(strings.SplitN(strings.SplitN(made, "secret", 2)[1], "\n", 2)[0])) {
+		t.Error("a list of keys shows a secret")
+	}
+	s.says(0, "keys revoke ann-1", "revoked by")
+	s.says(6, "keys revoke ann-2", `there is no API key "ann-2"`)
+	s.says(6, "users rm ann", "409", "it is in use")
+	s.says(0, "users set ben --quota-hour 10 --burst 3", "burst")
+	s.says(0, "users list --prefix b", "ben")
+	if out := s.says(0, "users list --tier gold", "ann"); strings.Contains(out, "ben") {
+		t.Errorf("--tier lists others:\n%s", out)
+	}
+	s.says(0, "users rm ben", `user "ben" in the domain "api" is removed`)
+}
+
+func blockCommands(w *world, s *shell) {
+	s.says(2, "blocks add --reason no", "name one of --user")
+	s.says(0, "blocks add --user ann --for 1h --reason unpaid", "user", "unpaid", "until ")
+	s.says(0, "blocks add --ip 192.0.2.0/24", "ip", "192.0.2.0/24", "until it is unblocked")
+	s.says(0, "blocks list", "ann", "192.0.2.0/24")
+	servers.Await(s.t, "the block on all sidecars", func() error {
+		if w.admits("ann", 2) > 0 {
+			return errors.New("ann passes")
+		}
+		return nil
+	})
+	s.says(0, "blocks rm --user ann", "is removed")
+	s.says(0, "blocks rm --ip 192.0.2.0/24", "is removed")
+	s.says(6, "blocks rm --user ann", `there is no block of the user "ann"`)
+	s.says(0, "audit --kind user --name ann", "unblock", "block_reason: none → unpaid", "tier: none → gold")
+	s.says(0, "audit --domain api --limit 2 -o json", `"action": "unblock"`)
+}
+
+// loadCommand loads users whole or not at all.
+func loadCommand(t *testing.T, w *world, s *shell) {
+	var csv strings.Builder
+	csv.WriteString("name,tier,quota_hour,burst\n")
+	for i := range 3000 {
+		fmt.Fprintf(&csv, "load-%04d,gold,,\n", i)
+	}
+	good := put(t, "users.csv", csv.String()+"\"odd, name\",,7,2\n")
+	s.says(0, "users load "+good+" --progress always", "3001 users: 3001 made, 0 changed, 0 the same as before", "lines are sent")
+	s.says(0, "users load "+good, "3001 users: 0 made, 0 changed, 3001 the same as before")
+	s.says(0, "users load "+put(t, "more.jsonl", `{"name": "odd, name", "quota_hour": 9}`+"\n\n"+`{"name": "new one"}`+"\n"), "2 users: 1 made, 1 changed, 0 the same as before")
+	wrong := put(t, "wrong.csv", "name,tier,quota_hour\na,gold,1\nb,gold,none\nc,nothing,3\n,gold,4\nd,gold\na,gold,-1\n")
+	s.says(6, "users load "+wrong, "422", "nothing was loaded; wrong lines: 4", `line 3: quota_hour is "none"`, "line 5: the name must have", "line 6: it has 2 fields", "line 7: quota_hour must be")
+	s.says(6, "users load "+put(t, "twice.csv", "name,tier\na,gold\nb,iron\na,gold\n"), `line 4: the name "a" is there more than once`, `line 3: there is no tier "iron"`)
+	s.says(6, "users load "+put(t, "head.csv", "user\na\n"), `the column "user" is unknown`)
+	s.says(6, "users load "+put(t, "bad.jsonl", "{\"name\": \"a\"}\n{\"nam\": 1}\n"), "line 2: ", "nam")
+	s.says(2, "users load "+good+".gz", "--format csv or --format jsonl")
+	if out, _ := s.run("users", "list", "--prefix", "a"); strings.Count(out, "\n") != 2 {
+		t.Errorf("a load that was refused leaves users:\n%s", out)
+	}
+	s.says(0, "audit --kind user --limit 1", "load", "changed: none → 1, lines: none → 2, made: none → 1")
+	got := w.must("GET", "/v1/domains/api/users/load-2999", nil)
+	if got.body["tier"] != "gold" {
+		t.Errorf("the last user is %s", got.text)
+	}
+	servers.Await(t, "the record of a loaded user", func() error {
+		usage := w.send("http://"+w.sidecars[0].Debug, "GET", "/v1/usage?domain=api&user=load-2999", nil)
+		if !strings.Contains(usage.text, `"tier": "gold"`) {
+			return errors.New(usage.text)
+		}
+		return nil
+	})
+	servers.Await(t, "nothing to do", func() error {
+		if got := w.must("GET", "/v1/status", nil); got.body["pending"] != 0.0 {
+			return errors.New(got.text)
+		}
+		return nil
+	})
+}
+
+// unpublishCommand takes a domain out of force, and puts it back.
+func unpublishCommand(t *testing.T, w *world, s *shell) {
+	s.says(2, "rules unpublish", "--domain is missing")
+	s.says(0, "rules unpublish --domain api", "api: no version is in force (publication 4)")
+	for i := range w.sidecars {
+		servers.Await(t, "no rules", func() error {
+			got := w.send("http://"+w.sidecars[i].Debug, "GET", "/v1/rules", nil)
+			if strings.Contains(got.text, "per-user") {
+				return errors.New(got.text)
+			}
+			return nil
+		})
+	}
+	s.says(6, "rules export --domain api", "nothing is in force")
+	s.says(0, "rules rollback 1 --domain api", "api: version 1 is in force (publication 5)")
+	w.awaitVersion(5)
+}
+
+// roundTrip imports the rule files of the examples, and exports them to the byte.
+func roundTrip(t *testing.T, s *shell) {
+	const examples = "examples/rules"
+	s.says(0, "rules import "+examples, "is in force (publication")
+	if out := s.says(0, "rules import "+examples, "is in force already"); strings.Contains(out, "publication") {
+		t.Errorf("importing again publishes:\n%s", out)
+	}
+	folder := t.TempDir()
+	s.says(0, "rules export --to "+folder)
+	written, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := map[string]bool{}
+	for _, e := range written {
+		text, err := os.ReadFile(filepath.Join(folder, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[string(text)] = true
+	}
+	files, err := filepath.Glob(filepath.Join(servers.Root(t), examples, "*.yaml"))
+	if err != nil || len(files) < 3 {
+		t.Fatalf("%d examples: %v", len(files), err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !texts[string(text)] {
+			t.Errorf("%s does not come back to the byte", file)
+		}
+	}
+	s.says(0, "rules import "+folder, "is in force already")
+}
+
+// TestCommandsAndRoles asks a control that has tokens.
+func TestCommandsAndRoles(t *testing.T) {
+	var lines bytes.Buffer
+	files := map[string]string{}
+	for _, role := range []string{"viewer", "operator", "admin"} {
+		out, err := exec.Command(servers.SpillwayBin(t), "control", "token", role, "the-"+role).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret, line, _ := strings.Cut(string(out), "\n")
+		files[role] = put(t, "token", secret+"\n")
+		lines.WriteString(line)
+	}
+	w := newWorld(t, 1, 0, "CONTROL_TOKEN_FILE="+put(t, "tokens", lines.String()))
+	rules, users := put(t, "rules.yaml", rulesOf(2)), put(t, "users.csv", "name\nann\n")
+	s := &shell{t: t, control: w.controls[0].URL}
+	s.says(6, "rules list", "401", "--token-file names")
+	s.says(6, "users load "+users+" --domain api", "401", "--token-file names")
+	s.token = files["viewer"]
+	s.says(0, "rules list", "DOMAIN")
+	s.says(6, "users set ann --domain api", "403", "the-viewer has the role viewer, and this needs the role operator")
+	s.says(6, "users load "+users+" --domain api", "403", "needs the role operator")
+	s.token = files["operator"]
+	s.says(6, "rules publish "+rules, "403", "needs the role admin")
+	s.says(0, "users load "+users+" --domain api", "1 made")
+	s.token = files["admin"]
+	s.says(0, "rules publish "+rules, "version 1 is in force")
+	s.says(0, "audit --domain api", "the-operator", "the-admin")
+	s.control = "http://127.0.0.1:1"
+	s.says(6, "rules list", "is a control there?", "--control")
+}
