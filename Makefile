@@ -30,8 +30,8 @@ HELM         = $(TOOLS)/helm/helm
 
 # Every package but the tests of the whole, which need Envoy, and of pages, which need a browser, and of the admin API, which needs schemathesis. The fault matrix is about time, and the
 # tests under load and of exactness are about more calls than the machine can do, so each has the machine to itself and does not run
-# under the race detector.
-ROOMS = $$($(GO) list ./... | grep -vE '/test/(integration|demo|editor|browser|api|control|gateway)')
+# under the race detector. The longest come first, so that the others run beside them.
+ROOMS = $$($(GO) list ./store ./sidecar ./... | grep -vE '/test/(integration|demo|editor|browser|api|control|gateway)')
 WHOLE = $$($(GO) list ./test/integration/... | grep -vE '/(exact|faults|load)$$')
 LINT  = $(GO) tool -modfile=tools/go.mod golangci-lint
 
@@ -91,9 +91,9 @@ unit: ## unit and contract tests of every room, with the full counts of twin wal
 	@$(GO) test $(ROOMS)
 
 .PHONY: race
-race: ## the same under the race detector, which repeats the long ones less often
+race: ## the same under the race detector, which repeats the long ones less often, but for limit and the checks of the code, which start no goroutine
 	$(call headline,unit and contract tests under the race detector)
-	@CGO_ENABLED=1 $(GO) test -race $(ROOMS)
+	@CGO_ENABLED=1 $(GO) test -race $$(echo "$(ROOMS)" | grep -vE '/limit$$|spillway-mesh/spillway$$')
 
 .PHONY: rule-tests
 rule-tests: ## the rules of examples/rules against their tests, by the command that users run
