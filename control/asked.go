@@ -62,7 +62,7 @@ func (a *API) identity(asked map[string]string) (string, error) {
 		case !given:
 			continue
 		case found != "":
-			return "", admin.NewProblem(http.StatusBadRequest, "name one of user, api_key, tenant and identity")
+			return "", admin.NewProblem(http.StatusUnprocessableEntity, "name one of user, api_key, tenant and identity")
 		case kind == "identity":
 			found = value
 		default:
@@ -79,7 +79,7 @@ func period(asked map[string]string, steps ...string) (step string, from, to tim
 		step = steps[0]
 	}
 	if !slices.Contains(steps, step) {
-		return "", from, to, admin.NewProblem(http.StatusBadRequest, "the step %q must be one of %s", step, strings.Join(steps, ", "))
+		return "", from, to, admin.NewProblem(http.StatusUnprocessableEntity, "the step %q must be one of %s", step, strings.Join(steps, ", "))
 	}
 	length := stepLengths[step]
 	if step == stepTotal {
@@ -91,7 +91,7 @@ func period(asked map[string]string, steps ...string) (step string, from, to tim
 	}
 	from = from.Truncate(length)
 	if step != stepTotal && to.Sub(from) > mostSteps*length {
-		return "", from, to, admin.NewProblem(http.StatusBadRequest, "from %s to %s are more than %d steps of a %s: ask for a longer step or less time", from.Format(time.RFC3339), to.Format(time.RFC3339), mostSteps, step)
+		return "", from, to, admin.NewProblem(http.StatusUnprocessableEntity, "from %s to %s are more than %d steps of a %s: ask for a longer step or less time", from.Format(time.RFC3339), to.Format(time.RFC3339), mostSteps, step)
 	}
 	return step, from, to, nil
 }
@@ -103,7 +103,7 @@ func times(asked map[string]string, length time.Duration) (from, to time.Time, e
 		from, err = instantOf(asked, "from", to.Add(-length))
 	}
 	if err == nil && !from.Before(to) {
-		err = admin.NewProblem(http.StatusBadRequest, "from %s must be before to %s", from.Format(time.RFC3339), to.Format(time.RFC3339))
+		err = admin.NewProblem(http.StatusUnprocessableEntity, "from %s must be before to %s", from.Format(time.RFC3339), to.Format(time.RFC3339))
 	}
 	return from, to, err
 }
@@ -120,7 +120,7 @@ func instantOf(asked map[string]string, name string, otherwise time.Time) (time.
 			return t.UTC(), nil
 		}
 	}
-	return otherwise, admin.NewProblem(http.StatusBadRequest, "%s %q must be a time such as 2026-11-30T12:00:00Z, or a day", name, text)
+	return otherwise, admin.NewProblem(http.StatusUnprocessableEntity, "%s %q must be a time such as 2026-11-30T12:00:00Z, or a day", name, text)
 }
 
 // EventList is events, and where the list goes on.
@@ -174,7 +174,7 @@ func eventPlace(cursor string) (*EventPlace, error) {
 			return &EventPlace{time.UnixMicro(at), parts[3], sequence, int32(place)}, nil
 		}
 	}
-	return nil, admin.NewProblem(http.StatusBadRequest, "the cursor must be the next of an answer")
+	return nil, admin.NewProblem(http.StatusUnprocessableEntity, "the cursor must be the next of an answer")
 }
 
 // StatisticList is statistics.
@@ -197,7 +197,7 @@ func (a *API) statistics(c *call) (any, error) {
 		list.By = "domain"
 	}
 	if !slices.Contains(statisticsBy, list.By) {
-		return nil, admin.NewProblem(http.StatusBadRequest, "by %q must be one of %s", list.By, strings.Join(statisticsBy, ", "))
+		return nil, admin.NewProblem(http.StatusUnprocessableEntity, "by %q must be one of %s", list.By, strings.Join(statisticsBy, ", "))
 	}
 	list.Step, list.From, list.To, err = period(asked, stepHour, stepMinute, stepDay, stepTotal)
 	if err != nil {

@@ -57,11 +57,11 @@ func (r *route) operation(schemas object) object {
 	for _, name := range r.params {
 		name, kind, _ := strings.Cut(name, ":")
 		described := parameter(name, "query")
-		if kind == "time" {
+		switch kind {
+		case "time":
 			described["schema"] = object{"type": "string", "format": "date-time"}
-		}
-		if name == r.needs {
-			described["required"] = true
+		case "total":
+			described["schema"] = object{"type": "string", "enum": []string{stepMinute, stepHour, stepDay, stepTotal}}
 		}
 		params = append(params, described)
 	}
@@ -90,12 +90,14 @@ func (r *route) operation(schemas object) object {
 func parameter(name, in string) object {
 	schema := object{"type": "string", "minLength": 1}
 	switch name {
-	case "version", "before", "limit", "from", "to":
+	case "limit":
+		schema = object{"type": "integer", "minimum": 1, "maximum": pageMost}
+	case "version", "before", "from", "to":
 		schema = object{"type": "integer", "minimum": 1}
 	case "since":
 		schema["pattern"] = "^[1-9][0-9]{0,2}[smhd]$"
 	case "step":
-		schema["enum"] = []string{stepMinute, stepHour, stepDay, stepTotal}
+		schema["enum"] = []string{stepMinute, stepHour, stepDay}
 	case "by":
 		schema["enum"] = statisticsBy
 	case "kind":

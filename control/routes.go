@@ -20,8 +20,7 @@ type route struct {
 	summary      string
 	takes        any      // body; nil: none
 	answers      any      // nil: nothing
-	params       []string // of the query; name:time is a time
-	needs        string   // the one of them that is required; empty: none
+	params       []string // of the query; name:time is a time, name:needed is required, step:total a step that may be total
 	locks        bool     // takes if-match
 	made         bool     // may answer 201
 }
@@ -60,7 +59,7 @@ func init() {
 		{method: "GET", path: d + "/usage", role: Viewer, serve: (*API).usage, summary: "What an identity, or the domain, used, by minute, hour or day.", answers: Usage{}, params: []string{"user", "api_key", "tenant", "identity", "rule", "from:time", "to:time", "step"}},
 		{method: "GET", path: d + "/users/{name}/usage", role: Viewer, serve: (*API).userUsage, summary: "What a user used today and this month, against its quotas.", answers: UserUsage{}},
 		{method: "GET", path: d + "/events", role: Viewer, serve: (*API).events, summary: "Single requests, the newest first.", answers: EventList{}, params: []string{"user", "api_key", "tenant", "identity", "ip", "rule", "outcome", "endpoint", "method", "key", "from:time", "to:time", "cursor", "limit"}},
-		{method: "GET", path: d + "/statistics", role: Viewer, serve: (*API).statistics, summary: "Requests, refusals and latencies of decisions, by domain, rule, endpoint or outcome.", answers: StatisticList{}, params: []string{"by", "from:time", "to:time", "step"}},
+		{method: "GET", path: d + "/statistics", role: Viewer, serve: (*API).statistics, summary: "Requests, refusals and latencies of decisions, by domain, rule, endpoint or outcome.", answers: StatisticList{}, params: []string{"by", "from:time", "to:time", "step:total"}},
 		{method: "GET", path: "/v1/caches", role: Viewer, serve: (*API).caches, summary: "Hits and misses of the caches of all sidecars.", answers: CacheList{}, params: []string{"from:time", "to:time", "step"}},
 		{method: "GET", path: "/v1/record", role: Viewer, serve: (*API).record, summary: "How the copy of usage and events does.", answers: RecordStatus{}},
 		{method: "GET", path: "/v1/audit", role: Viewer, serve: (*API).audit, summary: "Who changed what, the newest first.", answers: AuditList{}, params: []string{"domain", "kind", "name", "before", "limit"}},

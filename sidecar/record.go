@@ -221,14 +221,13 @@ func charges(req *descriptors.Request, v *engine.Verdict, rules []record.Charged
 		}
 		rules = charge(rules, t.Effect.Rule, taken)
 	}
-	admits = admits || !reports
-	if admits {
-		requests, rules = 1, chargeless(v, rules)
+	if reports && !admits {
+		return 0, cost, rules
 	}
-	if admits && !shown {
+	if !shown {
 		cost = int64(min(max(req.Hits, 1), limit.MaxCost))
 	}
-	return requests, cost, rules
+	return 1, cost, chargeless(v, rules)
 }
 
 // chargeless adds the rules that applied to a request and charge nothing.

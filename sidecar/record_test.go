@@ -50,14 +50,19 @@ type copied struct {
 	ended   map[string]bool
 }
 
-// readRecord copies the streams of a Redis as a control plane does: an entry that comes again is left out, and one that is missing is an error.
-func readRecord(t testing.TB, address string, keys descriptors.RecordKeys) (copied, error) {
+// readRecord copies the streams of a sidecar's Redis as a control plane does: an entry that comes again is left out, and one that is missing is an error.
+func readRecord(t testing.TB, s *running) (copied, error) {
 	t.Helper()
-	servers := fleet.New(fleet.Config{Servers: fleet.Servers{Addresses: []string{address}}, Bounds: fleet.Bounds{Silence: time.Minute, Patience: time.Minute}})
+	at, err := serversOf(s.cfg.Redises()[0], s.cfg.RedisTLS, s.Sidecar.log, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers := fleet.New(fleet.Config{Servers: at, Bounds: fleet.Bounds{Silence: 10 * time.Second, Patience: time.Minute}})
 	defer servers.Close()
+	servers.Ready(t.Context())
 	c := copied{dropped: map[string]int64{}, ended: map[string]bool{}}
 	for _, stream := range []string{record.UsageStream, record.EventsStream} {
-		key := keys.Shared(stream)
+		key := s.recordKeys().Shared(stream)
 		n, _ := servers.Place(key)
 		reply, err := n.Ask(time.Minute, key, "XRANGE", key, "-", "+")
 		if err != nil {
@@ -156,7 +161,7 @@ func TestBothDoorsAreRecorded(t *testing.T) {
 	}
 	check(t, conn, "/", map[string]string{"x-api-key": secretKey})
 	s.halt(t)
-	got, err := readRecord(t, redis.Addr, descriptors.NewRecordKeys("p", nil))
+	got, err := readRecord(t, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,6 +220,19 @@ func askMany(t testing.TB, conn *grpc.ClientConn, rounds int) map[string]int64 {
 	return answered
 }
 
+// awaitEntries waits until an entry is written to each stream.
+func (r *running) awaitEntries(t testing.TB) {
+	t.Helper()
+	before := r.recorder.Stats()
+	servers.Await(t, "entries of both streams", func() error {
+		now := r.recorder.Stats()
+		if now.UsageEntries == before.UsageEntries || now.EventEntries == before.EventEntries {
+			return fmt.Errorf("since %+v nothing was written: %+v", before, now)
+		}
+		return nil
+	})
+}
+
 // TestUsageIsExactThoughRepliesAreLost: entries come twice, and count once.
 func TestUsageIsExactThoughRepliesAreLost(t *testing.T) {
 	redis := servers.StartRedis(t)
@@ -233,11 +251,12 @@ func TestUsageIsExactThoughRepliesAreLost(t *testing.T) {
 		return nil
 	})
 	proxy.Set(servers.Fault{})
+	s.awaitEntries(t)
 	for key, n := range askMany(t, conn, 50) {
 		want[key] += n
 	}
 	s.halt(t)
-	got, err := readRecord(t, redis.Addr, s.recordKeys())
+	got, err := readRecord(t, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,11 +281,12 @@ func TestTheRecordWaitsForRedis(t *testing.T) {
 	want := askMany(t, conn, 30)
 	servers.Await(t, "an entry to fail", func() error { return s.logs("the record cannot be written") })
 	redis.Start(t)
+	s.awaitEntries(t)
 	for key, n := range askMany(t, conn, 30) {
 		want[key] += n
 	}
 	s.halt(t)
-	got, err := readRecord(t, redis.Addr, s.recordKeys())
+	got, err := readRecord(t, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +313,7 @@ func TestRecordedIdentitiesFollowTheSecret(t *testing.T) {
 		s := begin(t, twoPerHour, "REDIS_URL="+redis.Addr, "RECORD=true", "RECORD_ALLOWED_ONE_IN=1", "KEY_SECRET=0123456789abcdef", "RECORD_PLAIN_IDENTITIES="+plain)
 		expectCodes(t, dial(t, s.Addresses().GRPC), "ann", codeOK)
 		s.halt(t)
-		got, err := readRecord(t, redis.Addr, s.recordKeys())
+		got, err := readRecord(t, s)
 		if err != nil || len(got.events) != 1 {
 			t.Fatal(err, got.events)
 		}
@@ -342,7 +362,7 @@ rules:
 	}
 	hit(t, conn, "plain", 2)
 	s.halt(t)
-	got, err := readRecord(t, redis.Addr, s.recordKeys())
+	got, err := readRecord(t, s)
 	if err != nil {
 		t.Fatal(err)
 	}

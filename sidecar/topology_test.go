@@ -12,14 +12,21 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// expectShared checks that two sidecars with this environment count together.
+// expectShared checks that two sidecars with this environment count together, and record what they decide.
 func expectShared(t *testing.T, environ ...string) {
 	t.Helper()
-	environ = append(environ, "STORE_BUDGET=1s")
+	environ = append(environ, "STORE_BUDGET=1s", "RECORD=true")
 	one, other := begin(t, twoPerHour, environ...), begin(t, twoPerHour, environ...)
 	expectCodes(t, dial(t, one.Addresses().GRPC), "alice", codeOK)
 	expectCodes(t, dial(t, other.Addresses().GRPC), "alice", codeOK, codeOver)
 	expectPage(t, one.Addresses().HTTP, "/readyz", 200, "ok\n")
+	one.halt(t)
+	other.halt(t)
+	got, err := readRecord(t, one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSums(t, "recorded requests", got.requests(""), map[string]int64{"user:alice allowed": 2, "user:alice refused": 1})
 }
 
 // secretFile holds a text until the test ends.

@@ -10,8 +10,8 @@ import (
 	"github.com/spillway-mesh/spillway/record"
 )
 
-// maxText is the longest text that an index can hold beside three others, in bytes.
-const maxText = 1024
+// maxText is the longest text that is kept, in bytes: an identity of 1024 bytes with its kind. An index holds it beside others of the lengths that sidecars write.
+const maxText = 1100
 
 // cleaned is a text as PostgreSQL can keep it.
 func cleaned(s string) string {

@@ -21,26 +21,35 @@ const (
 const keepMinutes = 90 * 24 * time.Hour
 
 // makePartitions makes the partitions of this month, of the one before and of the next two, once in a month. There is no default partition: it would
-// take the rows of a month whose partition is late.
+// take the rows of a month whose partition is late. After a failure it waits, so that the copy goes on with the partitions that there are.
 func (r *Recorder) makePartitions(ctx context.Context, conn *pgx.Conn) error {
 	now := r.now().UTC()
 	month := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
-	if r.made.Equal(month) {
+	if r.made.Equal(month) || now.Before(r.tryAt) {
 		return nil
 	}
+	err := makeMonths(ctx, conn, month)
+	if err == nil {
+		err = forgetMinutes(ctx, conn, now.Add(-keepMinutes))
+	}
+	if err != nil {
+		r.tryAt = now.Add(remakeAfter)
+		return fmt.Errorf("make partitions: %w", err)
+	}
+	r.made = month
+	return nil
+}
+
+// makeMonths makes the partitions around a month.
+func makeMonths(ctx context.Context, conn *pgx.Conn, month time.Time) error {
 	for _, table := range partitioned {
 		for n := -monthsBack; n <= monthsAhead; n++ {
 			err := makePartition(ctx, conn, table, month.AddDate(0, n, 0))
 			if err != nil {
-				return fmt.Errorf("make a partition of %s: %w", table, err)
+				return fmt.Errorf("%s: %w", partition(table, month.AddDate(0, n, 0)), err)
 			}
 		}
 	}
-	err := forgetMinutes(ctx, conn, now.Add(-keepMinutes))
-	if err != nil {
-		return fmt.Errorf("forget old minutes: %w", err)
-	}
-	r.made = month
 	return nil
 }
 

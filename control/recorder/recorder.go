@@ -27,6 +27,7 @@ const (
 	copyLock    = 7_269_310_517_334_086  // number of the advisory lock that the recorder at work holds
 	idleFor     = 500 * time.Millisecond // between two looks at empty streams
 	retryAfter  = time.Second            // after a failure
+	remakeAfter = time.Minute            // after a failure to make partitions
 	redisWithin = 5 * time.Second        // for one call
 	backTo      = 28 * 24 * time.Hour    // of a row's time, from now: never longer than the month before
 	aheadTo     = 10 * time.Minute       // likewise
@@ -51,7 +52,8 @@ type Config struct {
 type Recorder struct {
 	cfg     Config
 	streams [2]*stream
-	made    time.Time // month for which there are partitions; only Run's goroutine uses it
+	made    time.Time // month for which there are partitions; only Run's goroutine uses it, and the next
+	tryAt   time.Time // when partitions may be made, after a failure
 	counts  counts
 	problem atomic.Pointer[string]
 	now     func() time.Time
@@ -104,18 +106,20 @@ func (r *Recorder) term(ctx context.Context) error {
 	if err != nil || !mine {
 		return err
 	}
-	r.made = time.Time{}
+	r.made, r.tryAt = time.Time{}, time.Time{}
 	r.counts.copies.Store(true)
 	for ctx.Err() == nil && r.cfg.Leads() {
 		more, err := r.round(ctx, conn)
 		switch {
 		case conn.IsClosed():
 			return err
-		case err != nil && ctx.Err() == nil:
+		case err != nil:
 			r.note(err)
 			pause(ctx, retryAfter)
-		case !more:
-			r.problem.Store(nil)
+			continue
+		}
+		r.problem.Store(nil)
+		if !more {
 			pause(ctx, idleFor)
 		}
 	}

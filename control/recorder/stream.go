@@ -139,7 +139,7 @@ func (i *item) parse(stream string) (err error) {
 	switch {
 	case len(i.Sidecar) > maxText || cleaned(i.Sidecar) != i.Sidecar:
 		i.Sidecar = ""
-		return errors.New("the name of the sidecar must be text of at most 1024 bytes")
+		return fmt.Errorf("the name of the sidecar must be text of at most %d bytes", maxText)
 	case stream == record.EventsStream:
 		i.events, err = record.UnmarshalEvents(i.Rows)
 		if err == nil {

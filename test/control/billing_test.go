@@ -75,32 +75,20 @@ func (b *billing) settled() {
 
 // TestBilledIsWhatWasAdmitted kills each part while sidecars admit requests: what PostgreSQL has equals what they admitted, to the request.
 func TestBilledIsWhatWasAdmitted(t *testing.T) {
-	rounds := 1
-	if full {
-		rounds = 5
-	}
 	b := newBilling(t, 1, 2)
 	b.must("PUT", "/v1/domains/api/users/user-1", map[string]any{"quota_day": 2_000_000, "quota_month": 3_000_000})
+	rounds := map[bool]int{false: 0, true: 5}[full]
+	b.load(200)
+	b.controls[0].End(t) // SIGKILL
+	b.load(100)
+	b.controls[0] = servers.StartControl(t, b.env()...)
+	b.sidecars[1].Send(t, syscall.SIGTERM) // with usage that is not written yet
+	b.sidecars[1].Exit(t)
+	b.sidecars = b.sidecars[:1]
+	b.load(100)
+	b.settled()
 	for range rounds {
-		b.load(200)
-		b.controls[0].End(t) // SIGKILL
-		b.load(100)
-		b.controls[0] = servers.StartControl(t, b.env()...)
-		b.load(100)
-		b.postgres.Kill(t)
-		b.load(100)
-		b.postgres.Start(t)
-		b.load(100)
-		b.settled()
-		b.sidecars[0].End(t) // SIGKILL, after a moment in which it was asked nothing
-		b.sidecars[0] = b.newSidecar()
-		b.load(100)
-		b.sidecars[1].Send(t, syscall.SIGTERM) // with usage that is not written yet
-		b.sidecars[1].Exit(t)
-		b.sidecars[1] = b.newSidecar()
-		b.load(100)
-		b.redisRestarts()
-		b.settled()
+		b.round()
 	}
 	for _, table := range []string{"usage_minutes", "usage_hours", "usage_days"} {
 		total := int64(0)
@@ -125,6 +113,25 @@ func TestBilledIsWhatWasAdmitted(t *testing.T) {
 	if user := b.must("GET", "/v1/domains/api/users/user-1", nil); user.body["last_request_at"] == nil || user.body["exceeded_count"] != float64(b.refused["user-1"]) {
 		t.Errorf("the user is %s, want a last request and %d refusals", user.text, b.refused["user-1"])
 	}
+}
+
+// round kills each part.
+func (b *billing) round() {
+	b.t.Helper()
+	b.controls[0].End(b.t)
+	b.load(100)
+	b.controls[0] = servers.StartControl(b.t, b.env()...)
+	b.load(100)
+	b.postgres.Kill(b.t)
+	b.load(100)
+	b.postgres.Start(b.t)
+	b.load(100)
+	b.settled()
+	b.sidecars[0].End(b.t) // after a moment in which it was asked nothing
+	b.sidecars[0] = b.newSidecar()
+	b.load(100)
+	b.redisRestarts()
+	b.settled()
 }
 
 // redisRestarts kills Redis while sidecars have usage to write, and starts it again with what it had.
