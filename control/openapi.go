@@ -62,6 +62,8 @@ func (r *route) operation(schemas object) object {
 			described["schema"] = object{"type": "string", "format": "date-time"}
 		case "total":
 			described["schema"] = object{"type": "string", "enum": []string{stepMinute, stepHour, stepDay, stepTotal}}
+		case "needed":
+			described["required"] = true
 		}
 		params = append(params, described)
 	}
