@@ -51,8 +51,17 @@ func questionRoutes() []route {
 	all := []route{{method: "GET", path: "/v1/questions", role: Viewer, serve: (*API).questions, summary: "The questions that the record answers, with their statements.", answers: QuestionList{}}}
 	for i := range questions.All {
 		q := &questions.All[i]
-		all = append(all, route{method: "GET", path: questionPath(q), role: Viewer, summary: q.Title, answers: QuestionAnswer{}, params: q.Parameters(), needs: q.Needs,
+		all = append(all, route{method: "GET", path: questionPath(q), role: Viewer, summary: q.Title, answers: QuestionAnswer{}, params: described(q),
 			serve: func(a *API, c *call) (any, error) { return a.answer(c, q) }})
+	}
+	return all
+}
+
+// described is the parameters of a question for the document: the one that it needs is marked.
+func described(q *questions.Question) []string {
+	all := q.Parameters()
+	if q.Needs != "" {
+		all[0] += ":needed"
 	}
 	return all
 }

@@ -93,8 +93,7 @@ func (r *route) parameters() []any {
 			described["schema"], described["required"] = object{"type": "string", "format": "date-time"}, false
 		case "total":
 			described["schema"] = object{"type": "string", "enum": []string{stepMinute, stepHour, stepDay, stepTotal}}
-		}
-		if name == r.needs {
+		case "needed":
 			described["required"] = true
 		}
 		params = append(params, described)

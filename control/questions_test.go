@@ -225,3 +225,20 @@ func showSizes(t *testing.T, d *Database) {
 		t.Logf("%-16s %7.1f MB, %5.1f bytes for each event", row.Name, float64(row.Bytes)/1e6, float64(row.Bytes)/float64(events()))
 	}
 }
+
+// TestTheDocumentNamesWhatAQuestionNeeds reads the parameters of each question in the OpenAPI document.
+func TestTheDocumentNamesWhatAQuestionNeeds(t *testing.T) {
+	paths := OpenAPI()["paths"].(object)
+	for i := range questions.All {
+		q := &questions.All[i]
+		needed := ""
+		for _, one := range paths[questionPath(q)].(object)["get"].(object)["parameters"].([]any) {
+			if p := one.(object); p["in"] == "query" && p["required"] == true {
+				needed += p["name"].(string)
+			}
+		}
+		if needed != q.Needs {
+			t.Errorf("%s needs %q by the document, want %q", q.Name, needed, q.Needs)
+		}
+	}
+}

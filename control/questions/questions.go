@@ -47,7 +47,7 @@ func init() {
 	}
 }
 
-// Parameters is the names of what a caller may give, beside the domain.
+// Parameters is the names of what a caller may give, beside the domain: what it needs comes first.
 func (q *Question) Parameters() []string {
 	var all []string
 	if q.Needs != "" {
