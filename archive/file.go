@@ -207,7 +207,7 @@ func each(ctx context.Context, s Reader, name string, may func(parquet.RowGroup)
 // eachOf is each for one row group.
 func eachOf(ctx context.Context, name string, group parquet.RowGroup, f func(*Row) error) error {
 	in := parquet.NewGenericRowGroupReader[Row](group)
-	defer in.Close()
+	defer in.Close() //nolint:errcheck // it was only read
 	rows := make([]Row, readRows)
 	for ctx.Err() == nil {
 		n, err := in.Read(rows)
