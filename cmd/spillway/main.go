@@ -113,6 +113,15 @@ func known(root *cobra.Command, args []string) error {
 	return fmt.Errorf("there is no command %q: did you mean %s?", args[0], strings.Join(like, " or "))
 }
 
+// noneOrKnown is for a command without arguments that has others below it.
+func noneOrKnown(cmd *cobra.Command, args []string) error {
+	cmd.SuggestionsMinimumDistance = 2
+	if len(args) > 0 && len(cmd.SuggestionsFor(args[0])) > 0 {
+		return known(cmd, args)
+	}
+	return between(0, 0)(cmd, args)
+}
+
 // many is no bound for the arguments of a command.
 const many = math.MaxInt
 

@@ -112,7 +112,7 @@ func addWhom(cmd *cobra.Command, counters bool) {
 
 func newUsage() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "usage", Short: "Show what an identity has left; with a word behind it, what it used by a control's record", Example: "  spillway usage --user alice", Args: known,
+		Use: "usage", Short: "Show what an identity has left; with a word behind it, what it used by a control's record", Example: "  spillway usage --user alice", Args: noneOrKnown,
 		Long: `usage lists the counters of an identity, or of a key, with what is left on each, and its record. With a word behind it, it is about what a control has
 on record.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -172,7 +172,7 @@ func newFleet() *cobra.Command {
 
 func newRules() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "rules", Short: "Show the rules in use; with a word behind it, the versions of a control", Args: known,
+		Use: "rules", Short: "Show the rules in use; with a word behind it, the versions of a control", Args: noneOrKnown,
 		Long: `rules lists the limits, blocks and allows that a sidecar uses, with where they are written. With a word behind it, it is about the versions that
 a control keeps and publishes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
