@@ -20,8 +20,7 @@ type route struct {
 	summary      string
 	takes        any      // body; nil: none
 	answers      any      // nil: nothing
-	params       []string // of the query; name:time is a time, step:total a step that may be total
-	needs        string   // the one of them that is required; empty: none
+	params       []string // of the query; name:time is a time, name:needed is required, step:total a step that may be total
 	locks        bool     // takes if-match
 	made         bool     // may answer 201
 	private      bool     // its path does not go into the log

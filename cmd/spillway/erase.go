@@ -34,15 +34,9 @@ func runErase(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	kind, name, _ := strings.Cut(cmd.Flag("identity").Value.String(), ":")
-	if user := cmd.Flag("user").Value.String(); user != "" {
-		if name != "" {
-			return errors.New("--user and --identity are both given: use one of them")
-		}
-		kind, name = "user", user
-	}
-	if name == "" {
-		return errors.New("whom? Use --user NAME or --identity KIND:VALUE")
+	kind, name, err := whomToErase(cmd)
+	if err != nil {
+		return err
 	}
 	domain, err := domainOf(cmd)
 	if err != nil {
@@ -65,6 +59,21 @@ func runErase(cmd *cobra.Command) error {
 		err = exit(exitFound)
 	}
 	return err
+}
+
+// whomToErase is the identity that the flags name.
+func whomToErase(cmd *cobra.Command) (kind, name string, err error) {
+	user := cmd.Flag("user").Value.String()
+	kind, name, _ = strings.Cut(cmd.Flag("identity").Value.String(), ":")
+	switch {
+	case user != "" && name != "":
+		return "", "", errors.New("--user and --identity are both given: use one of them")
+	case user != "":
+		return "user", user, nil
+	case name == "":
+		return "", "", errors.New("whom? Use --user NAME or --identity KIND:VALUE")
+	}
+	return kind, name, nil
 }
 
 // awaitErasure asks until the erasure has ended, and shows why it takes long.
