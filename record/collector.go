@@ -48,10 +48,9 @@ type restRow struct {
 const maxOutcomes = 16
 
 func newPage() *page {
-	return &page{
-		identities: newTable(identityRows, identityText), endpoints: newTable(endpointRows, endpointText),
-		latencies: make([][histogram]uint32, endpointRows),
-	}
+	p := &page{identities: newTable(identityRows, identityText), endpoints: newTable(endpointRows, endpointText)}
+	p.latencies = roomOf[[histogram]uint32](p, endpointRows)
+	return p
 }
 
 func (p *page) bytes() int64 {
@@ -70,32 +69,34 @@ func (p *page) empty() {
 }
 
 // identity adds to the row of an identity.
-func (s *shard) identity(k key, requests, cost int64) {
+func (s *shard) identity(k key, n amount) {
 	p := s.page
-	if len(k.value) <= maxValue && p.identities.add(&k, requests, cost, foldedPart) >= 0 {
+	if len(k.value) <= maxValue && p.identities.add(&k, n, foldedPart) >= 0 {
 		return
 	}
 	p.dropped[identities]++
 	s.dropped[identities].Add(1)
 	k = k.of(folded, Others)
-	if p.identities.add(&k, requests, cost, 0) < 0 {
-		p.rest[identities].add(&k, requests, cost)
+	if p.identities.add(&k, n, 0) < 0 {
+		p.rest[identities].add(&k, n)
 	}
 }
 
 // endpoint adds to the row of an endpoint.
 func (s *shard) endpoint(k key, d *Decided) {
 	p := s.page
-	at := p.endpoints.add(&k, d.Requests, d.Cost, foldedPart)
+	n := amount{requests: d.Requests, cost: d.Cost}
+	at := p.endpoints.add(&k, n, foldedPart)
 	if at < 0 {
 		p.dropped[endpoints]++
 		s.dropped[endpoints].Add(1)
 		k = k.of(folded, Others)
-		at = p.endpoints.add(&k, d.Requests, d.Cost, 0)
+		at = p.endpoints.add(&k, n, 0)
 	}
 	switch {
 	case at < 0:
-		p.rest[endpoints].add(&k, d.Requests, d.Cost)
+		k.rule = ""
+		p.rest[endpoints].add(&k, n)
 	case d.Requests > 0:
 		p.latencies[at][min(BucketOf(d.Latency), histogram-1)]++
 	}
@@ -110,17 +111,22 @@ func (s *shard) event(d *Decided) bool {
 	return many
 }
 
-func (r *rests) add(k *key, requests, cost int64) {
-	whole := 0
+func (r *rests) add(k *key, n amount) {
+	outcome := k.outcome &^ furtherBit
+	if k.outcome == outcome {
+		r[0][outcome].add(k.minute, n.requests, n.cost)
+	}
 	if k.rule != "" {
-		whole = 1
+		r[1][outcome].add(k.minute, n.requests, n.charged)
 	}
-	row := &r[whole][k.outcome]
-	if row.requests == 0 && row.cost == 0 {
-		row.minute = k.minute
+}
+
+func (r *restRow) add(minute uint32, requests, cost int64) {
+	if r.requests == 0 && r.cost == 0 {
+		r.minute = minute
 	}
-	row.requests += requests
-	row.cost += cost
+	r.requests += requests
+	r.cost += cost
 }
 
 // shard collects a part of what is decided.
@@ -158,9 +164,11 @@ func (c *collector) note(d *Decided) {
 	k := key{minute: uint32(d.At.Unix() / 60), outcome: min(d.Outcome, maxOutcomes-1), domain: domain, domainHash: maphash.String(seed, domain)}.of(kind, d.Identity)
 	s := &c.shards[k.valueHash%shards]
 	s.mu.Lock()
-	s.identity(k, d.Requests, d.Cost)
+	if len(d.Rules) == 0 {
+		s.identity(k, amount{requests: d.Requests, cost: d.Cost})
+	}
 	for i := range d.Rules {
-		s.identity(k.under(cut(d.Rules[i].Rule, maxName)), d.Requests, d.Rules[i].Cost)
+		s.identity(k.under(cut(d.Rules[i].Rule, maxName), i > 0), amount{d.Requests, d.Cost, d.Rules[i].Cost})
 	}
 	much := s.page.identities.half()
 	manyEvents := d.Weight > 0 && s.event(d)
@@ -173,7 +181,7 @@ func (c *collector) note(d *Decided) {
 
 // noteEndpoint adds a decision to its endpoint, which may be in another shard than the identity.
 func (c *collector) noteEndpoint(d *Decided, k key, much bool) {
-	k = k.under(cut(d.Rule, maxName)).of(NoKind, cut(d.Endpoint, maxEndpoint))
+	k = k.under(cut(d.Rule, maxName), false).of(NoKind, cut(d.Endpoint, maxEndpoint))
 	s := &c.shards[k.valueHash%shards]
 	s.mu.Lock()
 	s.endpoint(k, d)

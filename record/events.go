@@ -36,7 +36,9 @@ type events struct {
 }
 
 func newEvents() *events {
-	return &events{marks: make([]mark, 0, eventRows), text: make([]byte, 0, eventText)}
+	e := new(events)
+	e.marks, e.text = roomOf[mark](e, eventRows)[:0], roomOf[byte](e, eventText)[:0]
+	return e
 }
 
 func (e *events) bytes() int64 { return int64(cap(e.marks)*markBytes + cap(e.text)) }

@@ -217,7 +217,7 @@ func TestManyMinutesAndDomainsHaveABound(t *testing.T) {
 		server.set(true, false)
 		const n = 200_000
 		for i := range n {
-			r.Note(&Decided{At: time.Now().Add(time.Duration(i) * time.Minute), Domain: fmt.Sprint("domain", i), Requests: 1, Cost: 2, Kind: Tenant, Identity: "t", Rules: []Charged{{"a", 1}}})
+			r.Note(&Decided{At: time.Now().Add(time.Duration(i) * time.Minute), Domain: fmt.Sprint("domain", i), Requests: 1, Cost: 2, Kind: Tenant, Identity: "t", Rules: []Charged{{"a", 1}}, Rule: "a"})
 		}
 		server.set(false, false)
 		r.Close()
@@ -228,7 +228,7 @@ func TestManyMinutesAndDomainsHaveABound(t *testing.T) {
 	})
 }
 
-// TestTheMemoryIsBounded adds up what the record takes, and compares it with what the runtime says.
+// TestTheMemoryIsBounded adds up what the record takes. Only its buffers are on the heap.
 func TestTheMemoryIsBounded(t *testing.T) {
 	if got := int(unsafe.Sizeof(row{})); got != rowBytes {
 		t.Errorf("a row has %d bytes", got)
@@ -251,9 +251,12 @@ func TestTheMemoryIsBounded(t *testing.T) {
 	for i := range 100_000 {
 		decide(r, "identity-"+strconv.Itoa(i), i%2 == 0)
 	}
-	const most = 16 << 20
-	if took := heap() - before; took > most || r.Stats().Bytes > most || r.Stats().Bytes < most/2 {
-		t.Errorf("the record takes %d bytes, and at most %d as it says; the bound is %d", took, r.Stats().Bytes, most)
+	const most, onHeap = 16 << 20, 2 << 20
+	if bytes := r.Stats().Bytes; bytes > most || bytes < most/2 {
+		t.Errorf("the record takes up to %d bytes, the bound is %d", bytes, most)
+	}
+	if took := heap() - before; took > onHeap {
+		t.Errorf("the record takes %d bytes of the heap, which grows to several times that; the bound is %d", took, onHeap)
 	}
 	runtime.KeepAlive(r)
 	server.set(false, false)
@@ -317,8 +320,8 @@ func TestARecorderThatCannotWriteEnds(t *testing.T) {
 		pass(10 * time.Second)
 		decide(r, "bob", false)
 		began := time.Now()
-		if lost := r.Close(); lost != 10 {
-			t.Errorf("%d rows were lost, want 3 of identities, 1 of endpoints and 1 event of two users", lost)
+		if lost := r.Close(); lost != 8 {
+			t.Errorf("%d rows were lost, want 2 of identities, 1 of endpoints and 1 event of two users", lost)
 		}
 		if took := time.Since(began); took > 3*time.Second {
 			t.Errorf("it took %v to give up", took)

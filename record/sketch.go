@@ -15,6 +15,9 @@ const Gamma = 1.1
 // Buckets is how many buckets a Sketch has. The last one holds everything above 9 hours.
 const Buckets = 256
 
+// logGamma is the natural logarithm of Gamma.
+var logGamma = math.Log(Gamma)
+
 // bounds are the upper bounds of the buckets, in nanoseconds.
 var bounds = func() (b [Buckets]time.Duration) {
 	for i := range b {
@@ -26,7 +29,16 @@ var bounds = func() (b [Buckets]time.Duration) {
 
 // BucketOf returns the bucket i of a latency: it is in (Gamma^(i-1), Gamma^i] microseconds. Bucket 0 holds what is at most 1 µs.
 func BucketOf(latency time.Duration) int {
-	i, _ := slices.BinarySearch(bounds[:], latency)
+	if latency <= time.Microsecond {
+		return 0
+	}
+	i := min(int(math.Log(float64(latency)/1000)/logGamma), Buckets-1)
+	for i > 0 && latency <= bounds[i-1] {
+		i--
+	}
+	for latency > bounds[i] {
+		i++
+	}
 	return i
 }
 

@@ -5,8 +5,8 @@ import "hash/maphash"
 // key is what rows of a table are told apart by.
 type key struct {
 	minute  uint32
-	outcome uint8
-	kind    Kind // of value, where it is an identity
+	outcome uint8 // with furtherBit
+	kind    Kind  // of value, where it is an identity
 	domain  string
 	rule    string
 	value   string // of an identity, or an endpoint
@@ -17,18 +17,25 @@ type key struct {
 // row is one row of a table. Its texts are in the table, one after the other: domain, rule and value.
 type row struct {
 	hash           uint64
-	requests, cost int64
+	requests, cost int64 // of whole requests
+	charged        int64 // what the rule was charged
 	minute         uint32
 	at             uint32    // where its texts begin
 	ends           [3]uint16 // of the texts, from there
-	outcome        uint8
+	outcome        uint8     // with furtherBit
 	kind           Kind
 }
 
+// furtherBit in the outcome of a row is that of a rule that is not the first of its requests: the row of the first one counts the requests themselves.
+const furtherBit = 1 << 7
+
 const (
-	rowBytes  = 40 // of a row
+	rowBytes  = 48 // of a row
 	slotBytes = 4  // of a place of the index, of which a row has at least two
 )
+
+// amount is what is added to a row.
+type amount struct{ requests, cost, charged int64 }
 
 // seed of all tables: a client cannot choose texts that meet in one place.
 var seed = maphash.MakeSeed()
@@ -46,7 +53,9 @@ func newTable(rows, text int) *table {
 	for places < 2*rows {
 		places *= 2
 	}
-	return &table{rows: make([]row, 0, rows), index: make([]uint32, places), text: make([]byte, 0, text)}
+	t := new(table)
+	t.rows, t.index, t.text = roomOf[row](t, rows)[:0], roomOf[uint32](t, places), roomOf[byte](t, text)[:0]
+	return t
 }
 
 // bytes returns how much memory the table takes.
@@ -61,8 +70,11 @@ func (k key) of(kind Kind, value string) key {
 }
 
 // under returns the key of a rule.
-func (k key) under(rule string) key {
+func (k key) under(rule string, further bool) key {
 	k.rule = rule
+	if further {
+		k.outcome |= furtherBit
+	}
 	return k
 }
 
@@ -104,16 +116,18 @@ func (t *table) texts(r *row) (domain, rule, value []byte) {
 	return text[:r.ends[0]], text[r.ends[0]:r.ends[1]], text[r.ends[1]:r.ends[2]]
 }
 
-// add adds to the row of a key and returns its number. A new row is made only while one in `spare` parts of the table stays free; -1: it was not made.
-func (t *table) add(k *key, requests, cost int64, spare int) int {
+// add adds to the row of a key and returns the row's number. A new row is made only while one in `spare` parts of the table stays free; -1: it was not made.
+func (t *table) add(k *key, n amount, spare int) int {
 	hash := k.hash()
 	at, place := t.find(k, hash)
 	if at < 0 {
 		at = t.insert(k, hash, place, spare)
 	}
 	if at >= 0 {
-		t.rows[at].requests += requests
-		t.rows[at].cost += cost
+		r := &t.rows[at]
+		r.requests += n.requests
+		r.cost += n.cost
+		r.charged += n.charged
 	}
 	return at
 }

@@ -68,8 +68,15 @@ func (w *usageWriter) writePage() bool {
 func (w *usageWriter) addIdentity(t *table, r *row) {
 	w.pending++
 	domain, rule, value := t.texts(r)
-	b := appendKey(w.begin(identities), int64(r.minute), domain, rule, w.names.of(r.kind, value), w.cfg.outcome(r.outcome))
-	w.lists[identities] = append(appendNumber(appendNumber(b, r.requests), r.cost), ']')
+	name, outcome := w.names.of(r.kind, value), r.outcome&^furtherBit
+	if outcome == r.outcome {
+		b := appendKey(w.begin(identities), int64(r.minute), domain, nil, name, w.cfg.outcome(outcome))
+		w.lists[identities] = append(appendNumber(appendNumber(b, r.requests), r.cost), ']')
+	}
+	if len(rule) > 0 {
+		b := appendKey(w.begin(identities), int64(r.minute), domain, rule, name, w.cfg.outcome(outcome))
+		w.lists[identities] = append(appendNumber(appendNumber(b, r.requests), r.charged), ']')
+	}
 }
 
 func (w *usageWriter) addEndpoint(t *table, r *row, latency *[histogram]uint32) {

@@ -148,7 +148,7 @@ func (r *recording) note(req *descriptors.Request, v *engine.Verdict, start time
 }
 
 // maxNoted is how many rules of one request cost no memory.
-const maxNoted = 16
+const maxNoted = 4
 
 // who returns the first identity that is known. That of an address is not made yet.
 func who(a *descriptors.Asked) (record.Kind, string) {
