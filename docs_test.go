@@ -95,6 +95,7 @@ func TestEveryYAMLFileHasItsChecker(t *testing.T) {
 var checkedElsewhere = map[string]string{
 	"docs/rules.md":         "rules/examples_test.go",
 	"docs/observability.md": "test/integration/trace_test.go",
+	"docs/questions.md":     "control/questions/questions_test.go",
 }
 
 // block is a piece of YAML on a page.
