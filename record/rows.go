@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 )
 
 // Others is the identity, and the endpoint, that stands for all those that a sidecar had no room to name.
@@ -128,7 +127,7 @@ func UnmarshalEvents(data []byte) ([]Event, error) {
 		if events[i].Weight == 0 {
 			events[i].Weight = 1
 		}
-		if events[i].Weight < 0 || math.IsInf(events[i].RetryAfter, 0) {
+		if events[i].Weight < 0 {
 			return nil, fmt.Errorf("read rows of events: event %d: the weight must be positive, not %d", i, events[i].Weight)
 		}
 	}
