@@ -44,7 +44,8 @@ func (x *Eraser) tables(ctx context.Context, p *person) ([]place, error) {
 	var columns []string
 	_, err = pgx.ForEachRow(rows, []any{&name, &columns}, func() error {
 		there[name] = true
-		if slices.Contains(columns, "domain") && slices.Contains(columns, "identity") {
+		named := slices.ContainsFunc(erasables, func(t erasable) bool { return t.table == name })
+		if !named && slices.Contains(columns, "domain") && slices.Contains(columns, "identity") {
 			all = append(all, erasable{table: name, where: byIdentity(columns)})
 		}
 		return nil
