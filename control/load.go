@@ -134,7 +134,7 @@ func (l *userLines) problem() error {
 
 // check returns what is wrong with a user, or nil.
 func (u *userLine) check(line int64) *wrongLine {
-	wrong := ""
+	var wrong string
 	switch {
 	case u.Name == "" || utf8.RuneCountInString(u.Name) > 1024:
 		wrong = "the name must have 1 to 1024 characters"

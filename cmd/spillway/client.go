@@ -86,15 +86,15 @@ type refusal struct {
 // Error is the status with what is wrong.
 func (r *refusal) Error() string { return r.text }
 
-// send returns the answer with its document, which is nil where it has none. A problem is an error with its detail.
-func send(client *http.Client, request *http.Request, to peer) (*http.Response, json.RawMessage, error) {
+// send returns the headers of the answer and its document, which is nil where it has none. A problem is an error with its detail.
+func send(client *http.Client, request *http.Request, to peer) (http.Header, json.RawMessage, error) {
 	answer, err := client.Do(request)
 	if err != nil {
 		return nil, nil, &unreachable{fmt.Errorf("%w; is a %s there? %s", err, to.what, to.hint)}
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode == http.StatusNoContent {
-		return answer, nil, nil
+		return answer.Header, nil, nil
 	}
 	var document json.RawMessage
 	err = json.NewDecoder(io.LimitReader(answer.Body, maxAnswer)).Decode(&document)
@@ -102,7 +102,7 @@ func send(client *http.Client, request *http.Request, to peer) (*http.Response, 
 		return nil, nil, &unreachable{fmt.Errorf("%s answers %s, which is no JSON: is a %s there? %s", request.URL.Host, answer.Status, to.what, to.hint)}
 	}
 	if answer.StatusCode == http.StatusOK || answer.StatusCode == http.StatusCreated {
-		return answer, document, nil
+		return answer.Header, document, nil
 	}
 	var wrong admin.Problem
 	err = understand(document, &wrong)

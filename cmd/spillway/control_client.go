@@ -71,11 +71,11 @@ func askControl(cmd *cobra.Command, method, path string, body any, params url.Va
 	if err != nil {
 		return state{}, err
 	}
-	answer, document, err := send(&http.Client{Timeout: askWithin, Transport: transport}, request, aControl)
+	header, document, err := send(&http.Client{Timeout: askWithin, Transport: transport}, request, aControl)
 	if err != nil {
 		return state{}, hinted(err)
 	}
-	return state{document, answer.Header.Get("ETag")}, nil
+	return state{document, header.Get("ETag")}, nil
 }
 
 // hinted adds what to do to the error of a refusal.

@@ -82,7 +82,7 @@ func sendLines(cmd *cobra.Command, domain, file, kind string, bar *bar) (json.Ra
 	if err != nil {
 		return nil, err
 	}
-	defer in.Close() //nolint:errcheck // it was read
+	defer in.Close()
 	request, err := requestOf(cmd, aControl, http.MethodPost, place(domain, "users:load"), nil, nil)
 	if err != nil {
 		return nil, err
