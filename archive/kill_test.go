@@ -27,6 +27,9 @@ func (w *world) dies(steps int, env ...string) string {
 	if !killed {
 		w.t.Fatalf("the child: %v: %s", err, out)
 	}
+	servers.Await(w.t, "the end of the child's session of PostgreSQL", func() error {
+		return w.a.Alone(context.Background(), func(context.Context) error { return nil })
+	})
 	return done
 }
 
