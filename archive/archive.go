@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	lockNumber    = 7_269_310_517_334_086 // of the advisory lock of what changes the archive
+	lockNumber    = 7_269_310_517_334_087 // of the advisory lock of what changes the archive
 	runEvery      = time.Hour
 	retryEvery    = time.Minute // after an error
 	lookEvery     = time.Second // whether this control leads
