@@ -135,7 +135,7 @@ func (d *Database) period(ctx context.Context, domain, identity string, p *Perio
 // zone is the time zone of the rules of a domain that are in force, or UTC.
 func (d *Database) zone(ctx context.Context, domain string) (*time.Location, error) {
 	published, err := d.Published(ctx, domain)
-	if err != nil || len(published) == 0 {
+	if err != nil || len(published) == 0 || published[0].Version == 0 {
 		return time.UTC, err
 	}
 	version, err := d.VersionOf(ctx, domain, published[0].Version)

@@ -17,7 +17,7 @@ const (
 	monthsAhead = 2
 )
 
-// keepMinutes is how long endpoint_minutes and cache_minutes stay: what they say is in the tables of hours.
+// keepMinutes is how long tables of minutes stay: what they say is in the tables of hours.
 const keepMinutes = 90 * 24 * time.Hour
 
 // makePartitions makes the partitions of this month, of the one before and of the next two, once in a month. There is no default partition: it would
@@ -73,13 +73,24 @@ func makePartition(ctx context.Context, conn *pgx.Conn, table string, month time
 	})
 }
 
-// forgetMinutes removes what endpoint_minutes and cache_minutes hold from before a time.
+// forgetMinutes removes what the tables of minutes hold from before a time; of those with partitions whole months.
 func forgetMinutes(ctx context.Context, conn *pgx.Conn, before time.Time) error {
 	_, err := conn.Exec(ctx, `DELETE FROM cache_minutes WHERE at < $1`, before)
 	if err != nil {
 		return err
 	}
-	rows, err := conn.Query(ctx, `SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'endpoint_minutes'::regclass`)
+	for _, table := range []string{"usage_minutes", "endpoint_minutes"} {
+		err = dropMonths(ctx, conn, table, before)
+		if err != nil {
+			return fmt.Errorf("%s: %w", table, err)
+		}
+	}
+	return nil
+}
+
+// dropMonths drops the partitions of a table that end before a time.
+func dropMonths(ctx context.Context, conn *pgx.Conn, table string, before time.Time) error {
+	rows, err := conn.Query(ctx, `SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = to_regclass($1)`, table)
 	if err != nil {
 		return err
 	}
@@ -87,7 +98,7 @@ func forgetMinutes(ctx context.Context, conn *pgx.Conn, before time.Time) error 
 	if err != nil {
 		return err
 	}
-	last := partition("endpoint_minutes", before)
+	last := partition(table, before)
 	for _, name := range names {
 		if name < last { // the names of months are in the order of time
 			_, err = conn.Exec(ctx, `DROP TABLE `+name)

@@ -146,6 +146,8 @@ func TestPartitionsAreMadeAhead(t *testing.T) {
 	at = at.AddDate(0, 6, 0)
 	w.drain()
 	w.want("old minutes of endpoints", 0, `SELECT count(*) FROM endpoint_minutes`)
+	w.want("old minutes of usage", 0, `SELECT count(*) FROM usage_minutes`)
+	w.want("usage by hour is kept", 3, `SELECT sum(requests)::bigint FROM usage_hours WHERE rule = ''`)
 	w.want("events are kept", 3, `SELECT count(*) FROM events`)
 }
 

@@ -219,6 +219,7 @@ func unpublishCommand(t *testing.T, w *world, s *shell) {
 		})
 	}
 	s.says(6, "rules export --domain api", "nothing is in force")
+	s.says(0, "usage show ann --domain api", "today")
 	s.says(0, "rules rollback 1 --domain api", "api: version 1 is in force (publication 5)")
 	w.awaitVersion(5)
 }
