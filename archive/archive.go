@@ -16,6 +16,7 @@ import (
 )
 
 const (
+	unlockWithin  = time.Second
 	lockNumber    = 7_269_310_517_334_087 // of the advisory lock of what changes the archive
 	runEvery      = time.Hour
 	retryEvery    = time.Minute // after an error
@@ -125,7 +126,11 @@ func (a *Archiver) alone(ctx context.Context, take string, f func(context.Contex
 	if !mine {
 		return ErrBusy
 	}
-	return f(ctx)
+	err = f(ctx)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockWithin)
+	defer cancel()
+	_, _ = conn.Exec(last, `SELECT pg_advisory_unlock($1)`, lockNumber) // the server may see only later that the connection is closed
+	return err
 }
 
 // run is Once with the lock.
