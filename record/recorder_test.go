@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -281,20 +282,19 @@ func TestLongTexts(t *testing.T) {
 // TestOnlyWhatHappensIsWritten: a sidecar that decides nothing writes nothing.
 func TestOnlyWhatHappensIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var server redis
-		hits := int64(0)
+		server := redis{entries: map[string][]Entry{}}
+		var hits atomic.Int64
 		r := New(Config{
 			Outcomes: []string{"allowed"}, Append: server.append, Name: func(kind, value string) string { return kind + value },
-			Caches: func() []Cache { return []Cache{{"c", hits, 2 * hits}} },
+			Caches: func() []Cache { return []Cache{{"c", hits.Load(), 2 * hits.Load()}} },
 		})
-		server.entries = map[string][]Entry{}
 		pass(5 * time.Second)
 		if len(server.entries) != 0 {
 			t.Errorf("entries: %v", server.entries)
 		}
-		hits = 4
+		hits.Store(4)
 		pass(1500 * time.Millisecond)
-		hits = 7
+		hits.Store(7)
 		r.Close()
 		var got Usage
 		for _, e := range server.entries[UsageStream] {
