@@ -95,9 +95,9 @@ unit: ## unit and contract tests of every room, with the full counts of twin wal
 	@$(GO) test $(ROOMS)
 
 .PHONY: race
-race: ## the same under the race detector, which repeats the long ones less often, but for limit and the checks of the code, which start no goroutine
+race: ## the same under the race detector, which repeats the long ones less often, but for limit and the checks of the code, which start no goroutine, and archive, which make test-control has
 	$(call headline,unit and contract tests under the race detector)
-	@CGO_ENABLED=1 $(GO) test -race $$(echo "$(ROOMS)" | grep -vE '/limit$$|spillway-mesh/spillway$$')
+	@CGO_ENABLED=1 $(GO) test -race $$(echo "$(ROOMS)" | grep -vE '/(limit|archive)$$|spillway-mesh/spillway$$')
 
 .PHONY: rule-tests
 rule-tests: ## the rules of examples/rules against their tests, by the command that users run
@@ -116,8 +116,7 @@ screenshots: tools ## take the pictures of the live page in docs/ anew (takes tw
 .PHONY: integration
 integration: tools ## the assembled sidecar against a real Redis and a real Envoy, also built with the race detector
 	$(call headline,integration tests)
-	@$(GO) test -count=1 $(WHOLE)
-	@$(GO) test -count=1 ./test/control
+	@$(GO) test -count=1 ./test/control $(WHOLE)
 	@$(GO) test -count=1 -v -run '^TestBypassCount$$' ./test/integration | sed -n 's/^.*: corpus:/corpus:/p' | grep .
 	@CGO_ENABLED=1 $(GO) test -count=1 -race $(WHOLE)
 	$(call headline,load)
