@@ -83,7 +83,7 @@ func (x *trial) common() {
 		x.fails("%d degraded decisions counted, %d answers say so and %d were not waited for", n, x.seen.degraded, x.seen.cancelled)
 	}
 	used := x.counters()
-	x.executedOnce(used, x.seen.unknown+x.seen.cancelled+x.grown("spillway_redis_late_total"))
+	x.executedOnce(used, x.seen.unknown+x.seen.cancelled+x.lateReplies())
 	x.chargedBack(used)
 }
 

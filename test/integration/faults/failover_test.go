@@ -99,7 +99,7 @@ func (x *trial) replaced(s *scarcity, failovers int, loses func(key int) bool) {
 		x.fails("%d degraded decisions counted, %d answers say so", n, x.seen.degraded)
 	}
 	used, lost := x.forgive(loses)
-	x.executedOnce(used, x.seen.unknown)
+	x.executedOnce(used, x.seen.unknown+x.lateReplies())
 	x.seen.applied -= lost
 	x.note("%d acknowledged charges lost", lost)
 }

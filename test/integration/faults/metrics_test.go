@@ -57,3 +57,6 @@ var unknownReasons = []string{"timeout", "closed", "reply", "error", "script"}
 
 // unknown is how many calls to the store may have been executed though no decision came back.
 func (x *trial) unknown() int64 { return x.grown("spillway_redis_unknown_total") }
+
+// lateReplies is how many calls the store decided after their answers had gone.
+func (x *trial) lateReplies() int64 { return x.grown("spillway_redis_late_total") }

@@ -99,7 +99,7 @@ func soaked(x *trial, round time.Duration, rounds int) {
 	x.keptShare()
 	x.foresaw(s.lasted + backlog)
 	// A caller that hangs up does not hear what the store decided for it.
-	x.executedOnce(x.counters(), x.seen.unknown+gone)
+	x.executedOnce(x.counters(), x.seen.unknown+x.lateReplies()+gone)
 	s.keptHolding()
 }
 
