@@ -55,8 +55,8 @@ func (s *Sidecar) openPeers(shared *store.Redis) {
 	s.peers = peers.New(peers.Config{
 		Fleet: shared.Fleet(), Channel: keys.Shared("news"), Cards: keys.Shared("cards"),
 		Answers: func(question string) string { return keys.Shared("answers:" + question) },
-		Card:    func() any { return s.card() }, Gap: func() { s.records.Outdate(); s.files.Look() }, Reply: s.reply,
-		Topics: map[string]func([]byte){topicRecord: s.hearRecord, topicRules: func([]byte) { s.files.Look() }, topicCounter: func(body []byte) {
+		Card:    func() any { return s.card() }, Gap: func() { s.records.Outdate(); s.lookForRules() }, Reply: s.reply,
+		Topics: map[string]func([]byte){topicRecord: s.hearRecord, topicRules: func([]byte) { s.lookForRules() }, topicCounter: func(body []byte) {
 			var changed []string
 			if json.Unmarshal(body, &changed) == nil {
 				shared.Drop(changed)
@@ -66,6 +66,13 @@ func (s *Sidecar) openPeers(shared *store.Redis) {
 		OnError: func(err error) { s.log.Debug("the other sidecars", "error", err) },
 	})
 	s.defers("peers", s.peers.Close)
+}
+
+// lookForRules looks for changed rules now, where there are files or published rules beside a management server.
+func (s *Sidecar) lookForRules() {
+	if s.files != nil {
+		s.files.Look()
+	}
 }
 
 // hearRecord takes in that a record has changed.

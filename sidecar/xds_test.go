@@ -166,6 +166,30 @@ func TestXDSWithoutRedis(t *testing.T) {
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK, codeOK, codeOver)
 }
 
+// TestXDSWithRedis has rules of a management server alone, and hears what other sidecars and a control plane tell: changed rules, too.
+func TestXDSWithRedis(t *testing.T) {
+	redis := servers.StartRedis(t)
+	m := servers.StartManagement(t, "")
+	m.Set(t, "1", perHour("shop", 2))
+	s := follower(t, m.Addr, "REDIS_URL="+redis.Addr)
+	s.awaitLimit(t, "shop", 2)
+	channel := s.recordKeys().Shared("news")
+	servers.Await(t, "a message that is heard", func() error {
+		if got := redis.Do(t, "PUBLISH", channel, `{"topic":"`+topicRules+`"}`); got != int64(1) {
+			return fmt.Errorf("%v sidecars hear it", got)
+		}
+		return nil
+	})
+	redis.Do(t, "CLIENT", "KILL", "TYPE", "pubsub") // what is missed meanwhile makes a gap
+	servers.Await(t, "the sidecar hears again", func() error {
+		if got := redis.Do(t, "PUBLISH", channel, `{"topic":"`+topicRules+`"}`); got != int64(1) {
+			return fmt.Errorf("%v sidecars hear it", got)
+		}
+		return nil
+	})
+	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK, codeOK, codeOver)
+}
+
 // TestXDSRulesThatAreRequired: not ready before the first accepted response.
 func TestXDSRulesThatAreRequired(t *testing.T) {
 	addr := servers.FreeAddr(t)

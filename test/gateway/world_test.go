@@ -164,7 +164,7 @@ func (w *world) startGateway(t *testing.T) {
 	t.Helper()
 	file := filepath.Join(w.dir, "envoy-gateway.yaml")
 	data := filepath.Join(w.dir, "data")
-	write(t, file, strings.NewReplacer("CONFIG", w.config, "DATA", data, "DIR", w.dir, "RESOURCES", w.policies, "REDIS", w.redisURL(t)).Replace(gatewayConfig))
+	write(t, file, strings.NewReplacer("CONFIG", w.config, "DATA", data, "DIR", w.dir, "RESOURCES", w.policies, "REDIS", w.redisAt(t, "redis.example")).Replace(gatewayConfig))
 	bin := filepath.Join(data, "envoy-versions", "1.40.0", "bin")
 	err := os.MkdirAll(bin, 0o755)
 	if err == nil {
@@ -191,13 +191,14 @@ rateLimit: {backend: {type: Redis, redis: {url: "REDIS"}}}
 logging: {level: {default: info}}
 `
 
-func (w *world) redisURL(t *testing.T) string {
+// redisAt is host and port of Redis. Envoy Gateway takes names alone, and does not connect to it.
+func (w *world) redisAt(t *testing.T, host string) string {
 	t.Helper()
 	_, port, err := net.SplitHostPort(w.redis.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return net.JoinHostPort(gatewayIP, port)
+	return net.JoinHostPort(host, port)
 }
 
 // startSidecar starts the sidecar as the Deployment does: /bin/ratelimit, its environment, user 65534, a root that cannot be written to.
@@ -208,7 +209,7 @@ func (w *world) startSidecar(t *testing.T) {
 		w.buildRoot(t, root)
 	}
 	cmd := exec.Command("nsenter", "-t", fmt.Sprint(w.network), "-n", "chroot", "--userspec=65534:65534", root, "/bin/ratelimit")
-	cmd.Env = strings.Fields(strings.ReplaceAll(deployment, "REDIS", w.redisURL(t)))
+	cmd.Env = strings.Fields(strings.ReplaceAll(deployment, "HOST:PORT", w.redisAt(t, gatewayIP)))
 	w.sidecar = servers.Start(t, cmd)
 }
 
@@ -218,7 +219,7 @@ CONFIG_TYPE=GRPC_XDS_SOTW CONFIG_GRPC_XDS_SERVER_URL=envoy-gateway:18001 CONFIG_
 GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=/certs/tls.crt GRPC_SERVER_TLS_KEY=/certs/tls.key GRPC_SERVER_TLS_CA_CERT=/certs/ca.crt
 CONFIG_GRPC_XDS_SERVER_USE_TLS=true CONFIG_GRPC_XDS_CLIENT_TLS_CERT=/certs/tls.crt CONFIG_GRPC_XDS_CLIENT_TLS_KEY=/certs/tls.key
 CONFIG_GRPC_XDS_SERVER_TLS_CACERT=/certs/ca.crt FORCE_START_WITHOUT_INITIAL_CONFIG=true
-REDIS_SOCKET_TYPE=tcp REDIS_URL=REDIS USE_PROMETHEUS=true PROMETHEUS_ADDR=:19001 PROMETHEUS_MAPPER_YAML=/etc/statsd-exporter/conf.yaml`
+REDIS_SOCKET_TYPE=tcp REDIS_URL=HOST:PORT USE_PROMETHEUS=true PROMETHEUS_ADDR=:19001 PROMETHEUS_MAPPER_YAML=/etc/statsd-exporter/conf.yaml`
 
 // buildRoot makes the file system of the container.
 func (w *world) buildRoot(t *testing.T, root string) {
