@@ -115,7 +115,7 @@ func parameter(name, in string) object {
 	case "version", "erasure", "before":
 		schema = object{"type": "integer", "minimum": 1, "maximum": math.MaxInt64}
 	case "since":
-		schema["pattern"] = "^[1-9][0-9]{0,2}[smhd]$"
+		schema["pattern"] = "^([1-9][0-9]{0,2}[smh]|([1-9][0-9]?|[1-3][0-9]{2}|400)d)$" // at most askLongest
 	case "from", "to": // of versions; those of times are described by their kind
 		schema, required = object{"type": "integer", "minimum": 1, "maximum": math.MaxInt64}, true
 	case "step":
