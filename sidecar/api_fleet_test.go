@@ -120,8 +120,9 @@ func TestWithoutRecordsNothingIsLookedUp(t *testing.T) {
 	for range 20 {
 		expectCodes(t, conn, "alice", codeOK)
 	}
-	if got := lookups(); got != "cmdstat_mget:calls=1" {
-		t.Errorf("20 requests of one user with records about: %s, want one", got)
+	// A second one where the sidecar began to hear of changes meanwhile: what it knew before that may be outdated.
+	if got := lookups(); got != "cmdstat_mget:calls=1" && got != "cmdstat_mget:calls=2" {
+		t.Errorf("20 requests of one user with records about: %s, want one or two", got)
 	}
 	s.operate(t, "/v1/block", fields{"ip": "192.0.2.0/24"})
 	answer := s.operate(t, "/v1/explain", fields{"http": fields{"domain": "shop", "method": "GET", "path": "/", "peer": "192.0.2.77"}})
