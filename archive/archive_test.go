@@ -76,8 +76,8 @@ func (w *world) ask() {
 	}{
 		"all":       {Filter{}, 120},
 		"domain":    {Filter{Domain: "api"}, 24},
-		"identity":  {Filter{Identities: []string{"user:ann", "user:nobody"}}, 12},
-		"none":      {Filter{Identities: []string{"user:nobody"}}, 0},
+		"identity":  {Filter{Identities: []string{"user:ann", "user:unheard"}}, 12},
+		"none":      {Filter{Identities: []string{"user:unheard"}}, 0},
 		"outcome":   {Filter{Outcome: "refused", Rule: "per-user"}, 42},
 		"region":    {Filter{Region: &eu}, 60},
 		"day":       {Filter{From: day, To: day.AddDate(0, 0, 1)}, 40},

@@ -172,7 +172,7 @@ func TestRates(t *testing.T) {
 		return err
 	})
 	rate("query", func() error {
-		return Query(context.Background(), w.a.store, Filter{Identities: []string{"user:nobody"}, Domain: "shop"}, func(*Row) error { return nil }, func(Progress) {})
+		return Query(context.Background(), w.a.store, Filter{Identities: []string{"user:unheard"}, Domain: "shop"}, func(*Row) error { return nil }, func(Progress) {})
 	})
 	rate("query all", func() error {
 		return Query(context.Background(), w.a.store, Filter{Rule: "none"}, func(*Row) error { return nil }, func(Progress) {})
