@@ -71,13 +71,14 @@ func newArchiver(store archive.Store, own *settings.Control, log *slog.Logger) (
 	return archive.New(archive.Config{DatabaseURL: own.Database, Store: store, KeepEvents: time.Duration(own.KeepEvents), KeepArchives: time.Duration(own.KeepArchives), Log: log})
 }
 
-// daysOf reads the arguments: none, a day or a month.
-func daysOf(cmd *cobra.Command, args []string) (days archive.Days, err error) {
-	if len(args) > 0 {
+// daysOf reads the arguments (none, a day or a month), and how to print the answer.
+func daysOf(cmd *cobra.Command, args []string) (days archive.Days, format string, err error) {
+	format, err = outputOf(cmd)
+	if err == nil && len(args) > 0 {
 		days, err = archive.ParseDays(args[0])
 	}
 	days.Region = regionOf(cmd)
-	return days, err
+	return days, format, err
 }
 
 // regionOf is the region that was asked for, nil for all.
@@ -103,11 +104,7 @@ func newArchiveList() *cobra.Command {
 		Use: "list [DAY|MONTH]", Short: "List the files of the archive", Example: "  spillway archive list 2026-05", Args: between(0, 1),
 		Long: "List the files of the archive, by their manifests: the day, the region, how many rows and bytes each has.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			format, err := outputOf(cmd)
-			if err != nil {
-				return err
-			}
-			days, err := daysOf(cmd, args)
+			days, format, err := daysOf(cmd, args)
 			if err != nil {
 				return err
 			}
@@ -145,11 +142,7 @@ func newArchiveVerify() *cobra.Command {
 }
 
 func runVerify(cmd *cobra.Command, args []string) error {
-	format, err := outputOf(cmd)
-	if err != nil {
-		return err
-	}
-	days, err := daysOf(cmd, args)
+	days, format, err := daysOf(cmd, args)
 	if err != nil {
 		return err
 	}
@@ -200,11 +193,7 @@ func newArchiveRestore() *cobra.Command {
 		Long: `Load files into the table events_restored, which has the columns of events. What the table has of those days is replaced, so that the command may be
 repeated. A file that differs from its manifest is refused. Empty the table when you are done: TRUNCATE events_restored.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			format, err := outputOf(cmd)
-			if err != nil {
-				return err
-			}
-			days, err := daysOf(cmd, args)
+			days, format, err := daysOf(cmd, args)
 			if err != nil {
 				return err
 			}
