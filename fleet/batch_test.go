@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bytes"
 	"crypto/sha1"
 	"errors"
 	"fmt"
@@ -18,11 +19,19 @@ import (
 const aloneText = `return 'alone ' .. KEYS[1] .. ' ' .. ARGV[1]`
 
 var testBatch = &Batch{
-	Text: `local replies = {}
+	Text: `local reply = 'batch '
 for i = 1, #ARGV do
-  replies[i] = ARGV[i] ~= 'alone' and 'batch ' .. KEYS[i] .. ' ' .. ARGV[i]
+  reply = reply .. (ARGV[i] ~= 'alone' and KEYS[i] .. ' ' .. ARGV[i] or '') .. ';'
 end
-return replies`,
+return reply`,
+	Head: len("batch "),
+	Cut: func(reply []byte, _ int) (int, bool, error) {
+		end := bytes.IndexByte(reply, ';')
+		if end < 0 {
+			return 0, false, errMixed
+		}
+		return end + 1, end == 0, nil
+	},
 }
 
 func init() { testBatch.Name = fmt.Sprintf("%x", sha1.Sum([]byte(testBatch.Text))) }
@@ -43,7 +52,7 @@ func (c *Call) ask(n *Node, key, argument string) (batched bool, err error) {
 		return false, err
 	}
 	how, what, _ := strings.Cut(string(c.Reply.Data), " ")
-	if want := key + " " + argument; what != want {
+	if want := key + " " + argument; strings.TrimSuffix(what, ";") != want {
 		return false, fmt.Errorf("%w: %q, want one about %q", errMixed, c.Reply.Data, want)
 	}
 	return how == "batch", nil

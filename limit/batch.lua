@@ -1,16 +1,30 @@
--- Several requests in one call, one after the other at one time. Each is decided by tight.lua, as if it had come alone.
+-- Several requests in one call, one after the other at one time. Each is decided by windows.lua or tight.lua, as if it had come alone.
 -- keys: those of the first request, then those of the second, and so on; each charge has its own.
--- arguments: one for each request, the first one of spend.lua.
--- reply: one for each request, that of spend.lua; nothing for a request that has to come alone. Either tight.lua cannot answer it, or a
---   command failed. In both cases nothing is written for it: a server refuses the first write of a call or none.
+-- arguments: one for each request, the first one of spend.lua; all have one now.
+-- reply: one string: now (double), then what each charge got (see tight.lua); the byte 32 for a request that has to come alone. Either
+--   tight.lua cannot answer it, or a command failed. In both cases nothing is written for it: a server refuses the first write of a
+--   call or none.
 
-local time = redis.call('TIME')
-time = {tonumber(time[1]), tonumber(time[2])}
-local replies, base = {}, 0
+local now = struct.unpack('>d', ARGV[1])
+if now <= 0 then
+  local time = redis.call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+local keys, base, plans = KEYS, 0, {}
 for i = 1, #ARGV do
   local argument = ARGV[i]
-  local done, reply = pcall(tight, argument, base, time)
-  replies[i] = done and reply or false
-  base = base + (#argument - 9) / 40
+  local plan, done, reply = plans[argument], nil, nil
+  if not plan and argument == ARGV[i + 1] then
+    plan = plan_windows(argument, now)
+    plans[argument] = plan
+  end
+  if plan then done, reply = pcall(windows, plan, base) end
+  if not reply then done, reply = pcall(tight, argument, base, now) end
+  local size = (#argument - 9) / 40
+  if not done or not reply then
+    keys[base + 1] = ' '
+    for k = 2, size do keys[base + k] = '' end
+  end
+  base = base + size
 end
-return replies
+return struct.pack('>d', now) .. table.concat(keys)
