@@ -5,23 +5,24 @@
 --   tight.lua cannot answer it, or a command failed. In both cases nothing is written for it: a server refuses the first write of a
 --   call or none.
 
-local now = struct.unpack('>d', ARGV[1])
-if now <= 0 then
+local now, from, unit = struct.unpack('>d', ARGV[1]), 0, 'PX'
+if now > 0 then
+  from, unit = now, 'PXAT'
+else
   local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
 end
-local keys, base, plans = KEYS, 0, {}
-for i = 1, #ARGV do
-  local argument = ARGV[i]
-  local plan, done, reply = plans[argument], nil, nil
-  if not plan and argument == ARGV[i + 1] then
-    plan = plan_windows(argument, now)
+local keys, arguments, base, plans, states = KEYS, ARGV, 0, {}, {'', '', '', ''}
+for i = 1, #arguments do
+  local argument = arguments[i]
+  local size, plan, done, reply = (#argument - 9) / 40, plans[argument], false, nil
+  if not plan and argument == arguments[i + 1] then
+    plan = plan_windows(argument, size, now, from)
     plans[argument] = plan
   end
-  if plan then done, reply = pcall(windows, plan, base) end
-  if not reply then done, reply = pcall(tight, argument, base, now) end
-  local size = (#argument - 9) / 40
-  if not done or not reply then
+  if plan then done, reply = pcall(windows, plan, base, size, unit, states) end
+  if not (done and reply) then done, reply = pcall(tight, argument, base, now) end
+  if not (done and reply) then
     keys[base + 1] = ' '
     for k = 2, size do keys[base + k] = '' end
   end

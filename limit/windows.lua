@@ -1,47 +1,56 @@
--- Requests of fixed windows that all admit, the most common ones of a batch: what their arguments say is unpacked once, and the values
--- are read by one command.
--- keys: those of tight.lua. arguments: a plan of the first argument of spend.lua; base.
--- reply: that of tight.lua; nothing where it has to decide, and then nothing is written and KEYS is as it was.
+-- Requests of a batch for fixed windows that all have room: what equal arguments say is unpacked once, and the values of a request are
+-- read by one command.
+-- keys: those of tight.lua. arguments: a plan of the first argument of spend.lua; base; size, how many charges there are; unit of the times
+--   to live; states, a table to work in.
+-- reply: true, and what each charge got takes the place of its key in KEYS; nothing where tight.lua has to decide, and then nothing is
+--   written and KEYS is as it was.
 
--- Unpacks an argument: per charge its window's start, count, cost and time to live. Nothing where a charge is of another kind.
-local function plan_windows(argument, now)
-  local given, refused = struct.unpack('>dB', argument)
-  if refused == 1 then return end
-  local plan = {false, false, false, false, now = now, unit = 'PX', states = {'', '', '', ''}}
-  if given > 0 then plan.unit = 'PXAT' end
-  for i = 1, (#argument - 9) / 40 do
-    local algorithm, op, _, _, count, window, _, cost = struct.unpack('>BBBBdddd', argument, 40 * i - 26)
+-- Unpacks an argument: of each charge the start of its window, the most that can be counted, its cost and the time to live. Nothing where a
+-- charge is of another kind.
+local function plan_windows(argument, size, now, from)
+  local unpack, format, window, start, life = struct.unpack, string.format, 0, 0, ''
+  if string.byte(argument, 9) == 1 then return end
+  local plan = {0, 0, 0, '', 0, 0, 0, '', 0, 0, 0, '', 0, 0, 0, ''} -- of four charges from the start it need not grow
+  for i = 1, size do
+    local algorithm, op, count, length, cost = unpack('>BBxxddxxxxxxxxd', argument, 40 * i - 26)
     if algorithm ~= 3 or op ~= 0 or cost == 0 then return end
-    local start = now - now % window
-    plan[i] = {start, count, cost, string.format('%d', (start + window - now + given + 1999) / 1000)}
-    plan.size = i
+    if length ~= window then
+      window, start = length, now - now % length
+      life = format('%d', (start + window - now + from + 1999) / 1000)
+    end
+    if count > 4294967295 then count = 4294967295 end
+    local k = 4 * i
+    plan[k - 3], plan[k - 2], plan[k - 1], plan[k] = start, count, cost, life
   end
   return plan
 end
 
-local function windows(plan, base)
-  local keys, size, states, values = KEYS, plan.size, plan.states, nil
-  local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
+local function windows(plan, base, size, unit, states)
+  local keys, call, pack, unpack_struct, values = KEYS, redis.call, struct.pack, struct.unpack, nil
   if size > 1 then values = call('MGET', unpack(keys, base + 1, base + size)) end
+  local k = 1
   for i = 1, size do
-    local c, used, value = plan[i], 0, values and values[i]
-    local start = c[1]
-    value = value or call('GET', keys[base + i]) -- MGET returns nothing for a key of another type, which has to be an error
+    local used, start = 0, plan[k]
+    local value = values and values[i] or call('GET', keys[base + i]) -- a key of another type is nothing for MGET, and an error for GET
     if value then
       if #value ~= 12 then return end
       local at
       at, used = unpack_struct('>dI4', value)
-      if used == 0 or at > start or at < 0 or at % 1 ~= 0 then return end
-      if at < start then used = 0 end
+      if used == 0 then return end
+      if at ~= start then
+        if not (at >= 0 and at < start and at % 1 == 0) then return end
+        used = 0
+      end
     end
-    used = used + c[3]
-    if used > c[2] or used >= 4294967296 then return end
+    used = used + plan[k + 2]
+    if used > plan[k + 1] then return end
     states[i] = pack('>dI4', start, used)
+    k = k + 4
   end
-  local unit = plan.unit
   for i = 1, size do
-    call('SET', keys[base + i], states[i], unit, plan[i][4])
-    keys[base + i] = states[i]
+    local state = states[i]
+    call('SET', keys[base + i], state, unit, plan[4 * i])
+    keys[base + i] = state
   end
-  return plan.now
+  return true
 end
