@@ -262,29 +262,6 @@ func TestBatchKeepsAFailureFromTheOthers(t *testing.T) {
 	}
 }
 
-// TestBatchNeedsNoFurtherRight shows that a user who may not read several keys by one command gets the same answers in a batch.
-func TestBatchNeedsNoFurtherRight(t *testing.T) {
-	client, ctx := connect(t), context.Background()
-	err := client.Do(ctx, "ACL", "SETUSER", "default", "-mget").Err()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var calls []limit.Call
-	for i := range 3 {
-		charge := limit.Charge{Key: fmt.Sprint("right", i), Limit: of(limit.FixedWindow, 5, time.Hour), Cost: 1}
-		other := charge
-		other.Key += ":other"
-		calls = append(calls, limit.NewCall([]limit.Charge{charge, other}, false, future))
-	}
-	for i, reply := range runBatch(t, client, calls...) {
-		var got [2]limit.Decision
-		_, err := calls[i].Read(reply, got[:], nil)
-		if err != nil || got[1].Outcome != limit.Allowed || got[1].Remaining != 4 {
-			t.Errorf("request %d: %+v, %v", i, got, err)
-		}
-	}
-}
-
 func TestSimpleCallsAreThoseOfTightLua(t *testing.T) {
 	plain := limit.Charge{Key: "k", Limit: of(limit.TokenBucket, 5, time.Hour), Cost: 1}
 	with := func(change func(*limit.Charge)) limit.Charge {

@@ -1,5 +1,4 @@
--- Requests of a batch for fixed windows that all have room: what equal arguments say is unpacked once, and the values of a request are
--- read by one command.
+-- Requests of a batch for fixed windows that all have room. What equal arguments say is unpacked once.
 -- keys: those of tight.lua. arguments: a plan of the first argument of spend.lua; base; size, how many charges there are; unit of the times
 --   to live; states, a table to work in.
 -- reply: true, and what each charge got takes the place of its key in KEYS; nothing where tight.lua has to decide, and then nothing is
@@ -26,16 +25,13 @@ local function plan_windows(argument, size, now, from)
 end
 
 local function windows(plan, base, size, unit, states)
-  local keys, call, pack, unpack_struct, values = KEYS, redis.call, struct.pack, struct.unpack, nil
-  if size > 1 then values = call('MGET', unpack(keys, base + 1, base + size)) end
-  local k = 1
+  local keys, call, pack, unpack, k = KEYS, redis.call, struct.pack, struct.unpack, 1
   for i = 1, size do
-    local used, start = 0, plan[k]
-    local value = values and values[i] or call('GET', keys[base + i]) -- a key of another type is nothing for MGET, and an error for GET
+    local used, start, value = 0, plan[k], call('GET', keys[base + i])
     if value then
       if #value ~= 12 then return end
       local at
-      at, used = unpack_struct('>dI4', value)
+      at, used = unpack('>dI4', value)
       if used == 0 then return end
       if at ~= start then
         if not (at >= 0 and at < start and at % 1 == 0) then return end
