@@ -1,12 +1,14 @@
 package fleet
 
 import (
+	"bytes"
 	"strconv"
 	"time"
 )
 
-// Batch is a script that makes several calls in one. Its keys are those of all calls, its arguments one for each call. Its reply is a text:
-// some bytes that are for all calls, then what each of them gets. The reply to a call is these bytes and its own.
+// Batch is a script that makes several calls in one. Its keys are those of all calls. Calls in a row that have equal arguments share one:
+// its first argument has a byte for each of the others, which says how many calls that is for. Its reply is a text: some bytes that are
+// for all calls, then what each of them gets. The reply to a call is these bytes and its own.
 type Batch struct {
 	Text, Name string
 	Head       int // bytes for all calls
@@ -63,17 +65,34 @@ func (l *link) writeBatchLocked(out []byte) []byte {
 	if l.unloaded {
 		verb, script, l.unloaded = "EVAL", b.Text, false
 	}
-	out = AppendCommand(out, 3+keys+len(calls))
+	var few [batchCalls]byte
+	runs := countRuns(few[:0], calls)
+	out = AppendCommand(out, 3+keys+1+len(runs))
 	out = AppendWord(out, verb)
 	out = AppendWord(out, script)
 	out = appendNumber(out, keys)
 	for _, c := range calls {
 		out = append(out, c.Wire[c.keysAt:c.argumentAt]...)
 	}
-	for _, c := range calls {
+	out = AppendWord(out, runs)
+	for at, i := 0, 0; at < len(calls); i++ {
+		c := calls[at]
 		out = append(out, c.Wire[c.argumentAt:]...)
+		at += int(runs[i])
 	}
 	return out
+}
+
+// countRuns appends how many calls in a row have equal arguments, for each such row.
+func countRuns(runs []byte, calls []*Call) []byte {
+	for i, c := range calls {
+		if i > 0 && bytes.Equal(c.Wire[c.argumentAt:], calls[i-1].Wire[calls[i-1].argumentAt:]) {
+			runs[len(runs)-1]++
+		} else {
+			runs = append(runs, 1)
+		}
+	}
+	return runs
 }
 
 // appendNumber appends a word that is a number.

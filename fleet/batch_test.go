@@ -19,9 +19,12 @@ import (
 const aloneText = `return 'alone ' .. KEYS[1] .. ' ' .. ARGV[1]`
 
 var testBatch = &Batch{
-	Text: `local reply = 'batch '
-for i = 1, #ARGV do
-  reply = reply .. (ARGV[i] ~= 'alone' and KEYS[i] .. ' ' .. ARGV[i] or '') .. ';'
+	Text: `local reply, key = 'batch ', 0
+for i = 2, #ARGV do
+  for _ = 1, string.byte(ARGV[1], i - 1) do
+    key = key + 1
+    reply = reply .. (ARGV[i] ~= 'alone' and KEYS[key] .. ' ' .. ARGV[i] or '') .. ';'
+  end
 end
 return reply`,
 	Head: len("batch "),
@@ -97,8 +100,11 @@ func TestCallsThatWaitAreMadeInBatches(t *testing.T) {
 		return batched > 2000 && alone.Load() > 200 && rounds > 5
 	}, func(c *Call, i, j int) (bool, error) {
 		argument := fmt.Sprint(i, "-", j)
-		if j%5 == 0 {
+		switch j % 5 {
+		case 0:
 			argument = "alone"
+		case 1, 2:
+			argument = "that of many"
 		}
 		together, err := c.ask(n, fmt.Sprint("key", i), argument)
 		if argument == "alone" {

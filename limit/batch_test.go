@@ -1,6 +1,7 @@
 package limit_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -25,14 +26,20 @@ func runBatch(t *testing.T, client *redis.Client, calls ...limit.Call) []any {
 func runBatchScript(t *testing.T, client *redis.Client, script string, calls ...limit.Call) []any {
 	t.Helper()
 	var keys []string
+	var runs []byte
 	var arguments []any
 	for i := range calls {
 		if !calls[i].Simple() {
 			t.Fatalf("call %d of the batch is not simple", i)
 		}
-		keys, arguments = append(keys, calls[i].Keys...), append(arguments, calls[i].Packed())
+		keys = append(keys, calls[i].Keys...)
+		if i > 0 && bytes.Equal(calls[i].Packed(), calls[i-1].Packed()) {
+			runs[len(runs)-1]++
+		} else {
+			runs, arguments = append(runs, 1), append(arguments, calls[i].Packed())
+		}
 	}
-	text, err := client.Eval(context.Background(), script, keys, arguments...).Text()
+	text, err := client.Eval(context.Background(), script, keys, append([]any{runs}, arguments...)...).Text()
 	if err != nil || len(text) < limit.BatchHead {
 		t.Fatalf("%d requests in a batch: the reply is %q, %v", len(calls), text, err)
 	}
