@@ -245,6 +245,7 @@ func TestBatchKeepsAFailureFromTheOthers(t *testing.T) {
 	client, ctx := connect(t), context.Background()
 	client.LPush(ctx, "foreign", "x")
 	client.Set(ctx, "odd", "not a counter", 0)
+	client.Set(ctx, "half", keptState(0.5, 1), 0)
 	charge := func(key string) limit.Charge {
 		return limit.Charge{Key: key, Limit: of(limit.FixedWindow, 5, time.Hour), Cost: 1}
 	}
@@ -253,19 +254,21 @@ func TestBatchKeepsAFailureFromTheOthers(t *testing.T) {
 		limit.NewCall([]limit.Charge{charge("b"), charge("foreign")}, false, future),
 		limit.NewCall([]limit.Charge{charge("odd")}, false, future),
 		limit.NewCall([]limit.Charge{charge("c"), charge("d")}, false, future),
-		limit.NewCall([]limit.Charge{charge("e"), charge("foreign")}, false, future), // of equal arguments, as the one before
+		limit.NewCall([]limit.Charge{charge("e"), charge("foreign")}, false, future), // of the same argument as the one before
+		limit.NewCall([]limit.Charge{charge("f"), charge("half")}, false, future),
+		limit.NewCall([]limit.Charge{charge("g"), charge("h")}, false, future),
 	}
 	replies := runBatch(t, client, calls...)
-	for i, decided := range []bool{true, false, false, true, false} {
+	for i, decided := range []bool{true, false, false, true, false, false, true} {
 		if (replies[i] != nil) != decided {
 			t.Errorf("request %d: reply %q, want one: %v", i, replies[i], decided)
 		}
 	}
-	if n := client.Exists(ctx, "b", "e").Val(); n != 0 {
+	if n := client.Exists(ctx, "b", "e", "f").Val(); n != 0 {
 		t.Errorf("the requests with a foreign key have written %d counters", n)
 	}
-	if n := client.Exists(ctx, "a", "c", "d").Val(); n != 3 {
-		t.Errorf("%d of 3 counters were written", n)
+	if n := client.Exists(ctx, "a", "c", "d", "g", "h").Val(); n != 5 {
+		t.Errorf("%d of 5 counters were written", n)
 	}
 }
 
@@ -290,6 +293,7 @@ func TestSimpleCallsAreThoseOfTightLua(t *testing.T) {
 		"nothing":      {[]limit.Charge{with(func(c *limit.Charge) { c.Limit.Count = 0 })}, false},
 		"a wait":       {[]limit.Charge{with(func(c *limit.Charge) { c.MaxWait = time.Second })}, false},
 		"a later call": {[]limit.Charge{plain}, true},
+		"no charge":    {nil, false},
 	} {
 		call := limit.NewCall([]limit.Charge{with(func(c *limit.Charge) { c.Op = limit.Refund })}, false, 0)
 		call.Set(row.charges, false, 0)

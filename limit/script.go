@@ -174,7 +174,7 @@ func (c *Call) Widen() { c.wide = true }
 
 // Simple reports whether tight.lua can make the call, alone or together with others.
 func (c *Call) Simple() bool {
-	return !c.other && !c.wide && len(c.extras) == 0 && headSize+chargeSize*len(c.Keys) == len(c.packed)
+	return !c.other && !c.wide && len(c.extras) == 0 && len(c.Keys) > 0 && headSize+chargeSize*len(c.Keys) == len(c.packed)
 }
 
 // extra packs what only some charges have: a longest wait, or for a refund its end; a calendar; a penalty.
