@@ -1,8 +1,8 @@
 -- The common request in one straight line: spends, peeks and debits on distinct keys, without a second argument.
 -- keys: one for each charge, in their order, after as many others as base says.
 -- arguments: argument, the first one of spend.lua; base; now, the server's time if it has been asked for.
--- reply: now; what each charge got takes the place of its key in KEYS. Nothing where the request needs more than this file knows, and
---   then nothing is written and KEYS is as it was.
+-- reply: now; what each charge got takes the place of its key in KEYS, and of a single one is the second result. Nothing where the
+--   request needs more than this file knows, and then nothing is written and KEYS is as it was.
 --
 -- What a charge got is its state as it is kept (see state.lua) if it was allowed and took its cost; Call computes the rest of the
 -- decision from it. All others have a byte in front: 32, plus the outcome, plus 4 where the state is one of 16 bytes, plus 8 where the
@@ -106,18 +106,19 @@ local function tight(argument, base, now)
 
     -- write_numbers
     if used >= 4294967296 or third >= 4294967296 then return end
-    local reply = ''
     if third > 0 then
       value, said = pack('>dI4I4', at, used, third), said + 4
     else
       value = pack('>dI4', at, used)
     end
+    local reply = value
     if n ~= cost then
-      reply = pack('>Bd', 32 + said, n)
+      reply = pack('>Bd', 32 + said, n) .. value
+    elseif said == 5 then
+      reply = '-' .. value
     elseif said > 1 then
-      reply = string.char(40 + said)
+      reply = pack('B', 40 + said) .. value
     end
-    reply = reply .. value
 
     -- reset of what is written; a time to live is rounded up to milliseconds, plus one
     if n > 0 then
@@ -136,7 +137,7 @@ local function tight(argument, base, now)
     if size == 1 then
       if n > 0 then call('SET', keys[base + 1], value, unit, life) end
       keys[base + 1] = reply
-      return now
+      return now, reply
     end
     values[i], lives[i], replies[i] = n > 0 and value, life, reply
 
