@@ -116,38 +116,48 @@ type kept struct {
 
 // parseKept parses it.
 func parseKept(text []byte) (k kept, err error) {
-	k = kept{outcome: Allowed, took: -1}
-	size, code := keptSize, byte(keptTook)
-	if len(text) > 0 && text[0] > 0 && text[0] < leastKept {
-		code = text[0] - keptCode
-		k.outcome = Outcome(code &^ (keptThird | keptTook))
-		k.size = 1
+	code, rest, err := openKept(text)
+	if err != nil {
+		return k, err
 	}
-	if k.outcome != Allowed && k.outcome != Refused {
-		return k, fmt.Errorf("code %d is unknown", text[0])
-	}
+	k = kept{outcome: Outcome(code & (byte(Allowed) | byte(Refused))), took: -1}
 	if code&keptTook == 0 {
-		size += tookSize
-	}
-	if code&keptThird != 0 {
-		size += thirdSize
-	}
-	if len(text) < k.size+size {
-		return k, errShort
-	}
-	text = text[k.size:]
-	k.size += size
-	if code&keptTook == 0 {
-		k.took, text = number(text), text[tookSize:]
+		if len(rest) < tookSize {
+			return k, errShort
+		}
+		k.took, rest = number(rest), rest[tookSize:]
 		if k.took < 0 || k.took > MaxCost {
 			return k, errForeign
 		}
 	}
-	k.at, k.used = number(text), int64(binary.BigEndian.Uint32(text[8:]))
-	if code&keptThird != 0 {
-		k.third = int64(binary.BigEndian.Uint32(text[keptSize:]))
+	if len(rest) < keptSize {
+		return k, errShort
 	}
+	k.at, k.used, rest = number(rest), int64(binary.BigEndian.Uint32(rest[8:])), rest[keptSize:]
+	if code&keptThird != 0 {
+		if len(rest) < thirdSize {
+			return k, errShort
+		}
+		k.third, rest = int64(binary.BigEndian.Uint32(rest)), rest[thirdSize:]
+	}
+	k.size = len(text) - len(rest)
 	return k, nil
+}
+
+// openKept reads the code, which is that of a charge that took its cost where none is there, and returns what follows.
+func openKept(text []byte) (code byte, rest []byte, err error) {
+	if len(text) == 0 {
+		return 0, nil, errShort
+	}
+	code = text[0]
+	if code == 0 || code >= leastKept {
+		return keptCode | keptTook | byte(Allowed), text, nil
+	}
+	outcome := code &^ (keptThird | keptTook)
+	if outcome != keptCode|byte(Allowed) && outcome != keptCode|byte(Refused) {
+		return 0, nil, fmt.Errorf("code %d is unknown", code)
+	}
+	return code, text[1:], nil
 }
 
 // readKept reads what tight.lua says about a charge, and computes the rest as the general code would.
@@ -194,8 +204,8 @@ func (k *kept) tally(algorithm Algorithm, l rate, now int64) (t tally, ok bool) 
 // BatchHead is how many bytes of the reply of BatchScript are for all requests. They are followed by what Cut cuts.
 const BatchHead = nowSize
 
-// Cut is the reply to the first of several requests that were decided by one call of BatchScript, as many bytes of the reply as it returns:
-// its charges are as many as it has keys. With alone the request has to come alone.
+// Cut returns how many bytes at the beginning of a reply of BatchScript, after its head, are for the first request that is not cut off yet. It has as
+// many charges as keys. With alone it has to come alone. A call reads the head followed by these bytes.
 func Cut(reply []byte, keys int) (size int, alone bool, err error) {
 	if len(reply) > 0 && reply[0] == keptCode {
 		return 1, true, nil
