@@ -74,8 +74,8 @@ func TestMemoryKeepsWhatOneOfTwoLimitsNeeds(t *testing.T) {
 	spend(m, slow)
 	clock.Turn(time.Second)
 	fast := charge(t, "k", bucket(1000, time.Second), 1)
-	usage(m, fast, slow)
-	want(t, "what is left", usage(m, slow)[0], limit.Allowed, 0, 5)
+	m.Usage(context.Background(), []limit.Charge{fast, slow}, make([]limit.Decision, 2))
+	want(t, "what is left", usage(m, slow), limit.Allowed, 0, 5)
 	if keys := m.Stats().Keys; keys != 1 {
 		t.Errorf("%d keys, want 1", keys)
 	}
