@@ -195,7 +195,7 @@ func (c *capacity) records() {
 	c.exec(fmt.Sprintf(`INSERT INTO api_keys (domain, id, digest, prefix, user_name, created_by) SELECT 'shop', 'key-' || i, sha256(i::text::bytea), 'spw_', 'user-' || lpad(i::text, 8, '0'), 'capacity'
 	  FROM generate_series(0, %d) i`, keys-1))
 	all := c.users + keys
-	c.show("records put into Redis by the change feed", all, c.timed("feed", func() error { return c.publisher.feed(ctx) }))
+	c.show("records put into Redis by the change feed", all, c.timed("feed", func() error { return c.publisher.feed(ctx, c.pool) }))
 	c.Logf("%-44s %9d records: %.0f bytes each", "memory of Redis", all, float64(c.memory()-before)/float64(all))
 	c.size("outbox")
 	c.exec("UPDATE outbox SET done_at = now() - interval '8 days'") // the walk forgets them: it has to be as after seven days

@@ -177,11 +177,7 @@ func (x *Eraser) records(p *person) place {
 	return place{
 		name: "records in Redis",
 		remove: func(ctx context.Context) (int64, error) {
-			wanted, err := x.Database.wanted(ctx, p.subjects(), time.Now())
-			if err != nil {
-				return 0, err
-			}
-			n, err := x.Publisher.book.Mend(ctx, wanted)
+			n, err := x.Publisher.mend(ctx, x.Database.pool, p.subjects())
 			return int64(n), err
 		},
 		count: func(context.Context) (left int64, err error) {
