@@ -29,6 +29,7 @@ func (d *Database) userPages(condition string) pages {
 		if err != nil {
 			return nil, err
 		}
+		all = make([]records.Wanted, 0, walkPage)
 		u, now := &last, time.Now()
 		to := []any{&u.Domain, &u.Name, &u.Tier, &u.QuotaHour, &u.QuotaDay, &u.QuotaMonth, &u.Burst, &u.Blocked, &u.BlockReason, &u.BlockedUntil, &u.UpdatedBy, &u.UpdatedAt}
 		_, err = pgx.ForEachRow(rows, to, func() error {

@@ -71,13 +71,13 @@ func (t *turns) end(page uint64) {
 }
 
 // write calls write with what a page has to write.
-func (t *turns) write(page uint64, found []records.Difference, write func([]records.Difference) error) error {
+func (t *turns) write(page uint64, found []*records.Difference, write func([]*records.Difference) error) error {
 	t.mu.Lock()
 	for t.busy || t.waiting > 0 {
 		t.free.Wait()
 	}
 	t.busy = true
-	found = slices.DeleteFunc(found, func(d records.Difference) bool { return t.changed[d.Identity] > page })
+	found = slices.DeleteFunc(found, func(d *records.Difference) bool { return t.changed[d.Identity] > page })
 	t.mu.Unlock()
 	defer t.leave()
 	return write(found)

@@ -112,7 +112,7 @@ func (w *walker) compare(ctx context.Context, one page) error {
 		return err
 	}
 	w.compared()
-	err = w.turns.write(one.began, found, func(found []records.Difference) error {
+	err = w.turns.write(one.began, found, func(found []*records.Difference) error {
 		untold, err := w.book.Write(ctx, found)
 		if err != nil {
 			return err

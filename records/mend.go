@@ -2,9 +2,9 @@ package records
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -46,17 +46,17 @@ func (b *Book) Mend(ctx context.Context, wanted []Wanted) (mended int, err error
 }
 
 // Compare returns the records in Redis that are not what they have to be.
-func (b *Book) Compare(ctx context.Context, wanted []Wanted) (found []Difference, err error) {
+func (b *Book) Compare(ctx context.Context, wanted []Wanted) (found []*Difference, err error) {
 	if b.cfg.Fleet == nil {
 		return nil, errors.New("records are mended in Redis, and there is none")
 	}
-	all := make([]Difference, len(wanted))
+	all := make([]*Difference, len(wanted))
 	for i := range wanted {
 		text, err := textOf(wanted[i].Record)
 		if err != nil {
 			return nil, err
 		}
-		all[i] = Difference{wanted[i], b.cfg.Key(&wanted[i].Identity), text}
+		all[i] = &Difference{wanted[i], b.cfg.Key(&wanted[i].Identity), text}
 	}
 	batches := b.batches(all, func(*Difference) bool { return true })
 	differ := make([][]*Difference, len(batches))
@@ -64,24 +64,7 @@ func (b *Book) Compare(ctx context.Context, wanted []Wanted) (found []Difference
 		differ[n], err = differing(ctx, batches[n])
 		return err
 	})
-	for _, some := range differ {
-		for _, d := range some {
-			found = append(found, *d)
-		}
-	}
-	return found, err
-}
-
-// textOf is a record as Redis keeps it, empty for none.
-func textOf(r *Record) (string, error) {
-	if r == nil {
-		return "", nil
-	}
-	text, err := json.Marshal(r)
-	if err != nil {
-		return "", fmt.Errorf("write a record: %w", err)
-	}
-	return string(text), nil
+	return slices.Concat(differ...), err
 }
 
 // batch is records that one call can be about.
@@ -91,20 +74,20 @@ type batch struct {
 }
 
 // batches divides the records that are chosen.
-func (b *Book) batches(all []Difference, chosen func(*Difference) bool) (full []batch) {
+func (b *Book) batches(all []*Difference, chosen func(*Difference) bool) (full []batch) {
 	open := map[home]int{}
-	for i := range all {
-		if !chosen(&all[i]) {
+	for i, d := range all {
+		if !chosen(d) {
 			continue
 		}
-		n, slot := b.cfg.Fleet.Place(all[i].key)
+		n, slot := b.cfg.Fleet.Place(d.key)
 		at, there := open[home{n, slot}]
 		if !there || len(full[at].records) == mendBatch {
 			at = len(full)
 			open[home{n, slot}] = at
-			full = append(full, batch{node: n})
+			full = append(full, batch{node: n, records: make([]*Difference, 0, min(len(all)-i, mendBatch))})
 		}
-		full[at].records = append(full[at].records, &all[i])
+		full[at].records = append(full[at].records, d)
 	}
 	return full
 }
@@ -133,7 +116,12 @@ func together(count int, f func(n int) error) error {
 
 // call sends a command with words for each record of a batch.
 func (b *batch) call(ctx context.Context, command string, perRecord int, words func(wire []byte, d *Difference) []byte) (fleet.Reply, error) {
-	c := fleet.Call{Key: b.records[0].key, Wire: fleet.AppendWord(fleet.AppendCommand(nil, 1+perRecord*len(b.records)), command)}
+	size := 64
+	for _, d := range b.records {
+		size += len(d.key) + len(d.text) + 32
+	}
+	wire := fleet.AppendCommand(make([]byte, 0, size), 1+perRecord*len(b.records))
+	c := fleet.Call{Key: b.records[0].key, Wire: fleet.AppendWord(wire, command)}
 	for _, d := range b.records {
 		c.Wire = words(c.Wire, d)
 	}
@@ -164,7 +152,7 @@ func differing(ctx context.Context, b batch) (found []*Difference, err error) {
 
 // Write writes records. Sidecars hear of each of them, unless there are many: then untold are the classes of which they have to hear by
 // TellAll. The index is written first, so that no record is without it.
-func (b *Book) Write(ctx context.Context, found []Difference) (untold []string, err error) {
+func (b *Book) Write(ctx context.Context, found []*Difference) (untold []string, err error) {
 	for class, until := range classesOf(found) {
 		err = b.writeIndex(ctx, class, until)
 		if err != nil {
@@ -209,7 +197,7 @@ func (b *Book) TellAll(ctx context.Context, classes []string) error {
 func (d *Difference) ends() bool { return d.Record != nil && !d.Record.expires().IsZero() }
 
 // write writes records that do not end by MSET, or deletes those that there have to be none of by UNLINK.
-func (b *Book) write(ctx context.Context, found []Difference, command string) error {
+func (b *Book) write(ctx context.Context, found []*Difference, command string) error {
 	deletes := command == "UNLINK"
 	perRecord, words := 2, func(wire []byte, d *Difference) []byte { return fleet.AppendWord(fleet.AppendWord(wire, d.key), d.text) }
 	if deletes {
@@ -226,11 +214,11 @@ func (b *Book) write(ctx context.Context, found []Difference, command string) er
 }
 
 // writeEnding writes the records that go by themselves.
-func (b *Book) writeEnding(ctx context.Context, found []Difference) error {
+func (b *Book) writeEnding(ctx context.Context, found []*Difference) error {
 	var ending []*Difference
-	for i := range found {
-		if found[i].ends() {
-			ending = append(ending, &found[i])
+	for _, d := range found {
+		if d.ends() {
+			ending = append(ending, d)
 		}
 	}
 	return together(len(ending), func(n int) error {
@@ -245,14 +233,13 @@ func (b *Book) writeEnding(ctx context.Context, found []Difference) error {
 }
 
 // classesOf are the classes of records that there have to be, each with the end of the one that ends last; zero: never.
-func classesOf(found []Difference) map[string]time.Time {
+func classesOf(found []*Difference) map[string]time.Time {
 	classes := map[string]time.Time{}
-	for i := range found {
-		r := found[i].Record
-		if r == nil {
+	for _, d := range found {
+		if d.Record == nil {
 			continue
 		}
-		class, end := found[i].Identity.class(), r.expires()
+		class, end := d.Identity.class(), d.Record.expires()
 		known, there := classes[class]
 		if !there || !known.IsZero() && (end.IsZero() || end.After(known)) {
 			classes[class] = end
@@ -262,10 +249,10 @@ func classesOf(found []Difference) map[string]time.Time {
 }
 
 // allClasses are the classes of records, also of those that there have to be none of.
-func allClasses(found []Difference) (classes []string) {
+func allClasses(found []*Difference) (classes []string) {
 	seen := map[string]bool{}
-	for i := range found {
-		class := found[i].Identity.class()
+	for _, d := range found {
+		class := d.Identity.class()
 		if !seen[class] {
 			seen[class] = true
 			classes = append(classes, class)
