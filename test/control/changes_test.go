@@ -1,0 +1,281 @@
+package control_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	auth "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	limits "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// changes measures how long changes take from the call of the API until every sidecar decides by them.
+type changes struct {
+	*world
+	conns   []*grpc.ClientConn
+	secrets []string // of keys, each of a user that is blocked
+}
+
+// amounts is how much is measured. With bounds it fails where the slowest sidecar takes more than a second in one of a hundred changes, or where
+// records are not back 5 seconds after an empty Redis is.
+type amounts struct {
+	sidecars, rounds, load int
+	bounds                 bool
+}
+
+// TestChangesReachEverySidecar makes changes: blocks, ends of blocks, tiers, revoked keys. It does so on a quiet control plane, and while users are loaded. Then it
+// empties Redis. CONTROL_TESTS=full takes eight sidecars, 300 changes and 300,000 users; CAPACITY=full a million users. Times are held against bounds in
+// full, which needs a machine on which nothing else runs.
+func TestChangesReachEverySidecar(t *testing.T) {
+	a := amounts{sidecars: 2, rounds: 2, load: 5_000}
+	switch {
+	case os.Getenv("CAPACITY") == "full":
+		a = amounts{sidecars: 8, rounds: 75, load: 1_000_000}
+	case full:
+		a = amounts{sidecars: 8, rounds: 75, load: 300_000, bounds: !raceEnabled}
+	}
+	c := newChanges(t, a)
+	c.show("a quiet control plane", c.rounds(0, func(n int) bool { return n < a.rounds }), a.bounds)
+	loaded, ended := c.load(a.load)
+	during := c.rounds(a.rounds, func(n int) bool { return n < a.rounds && !ended() })
+	c.show(fmt.Sprintf("while %d users are loaded", a.load), during, a.bounds)
+	loaded()
+	c.empty(a)
+}
+
+// newChanges makes a world with rules, tiers, users and keys.
+func newChanges(t *testing.T, a amounts) *changes {
+	t.Helper()
+	c := &changes{world: newWorld(t, 1, a.sidecars)}
+	for _, s := range c.sidecars {
+		conn, err := grpc.NewClient(s.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		c.conns = append(c.conns, conn)
+	}
+	c.must("POST", versions, map[string]any{"text": "domain: api\nidentity: { order: [api_key, ip], api_keys: { header: x-api-key } }\nrules:\n  - { name: none, scope: ip, limit: 100000000/1m }\n"})
+	for name, count := range map[string]int{"small": 1_000_000, "large": 2_000_000} {
+		c.must("PUT", "/v1/domains/api/tiers/"+name, map[string]any{"limits": []any{map[string]any{"count": count, "per": "1h"}}})
+	}
+	for n := range 2 * a.rounds {
+		c.must("PUT", fmt.Sprintf("/v1/domains/api/users/user-%d", n), map[string]any{"tier": "small"})
+		c.must("PUT", fmt.Sprintf("/v1/domains/api/blocks/user/doomed-%d", n), map[string]any{})
+		made := c.must("POST", "/v1/domains/api/keys", map[string]any{"id": fmt.Sprintf("key-%d", n), "user": fmt.Sprintf("doomed-%d", n)})
+		c.secrets = append(c.secrets, made.body["secret"].(string))
+	}
+	c.awaitVersion(1)
+	return c
+}
+
+// decides returns what a sidecar says of a user: its limit in an hour, or 0 where it is blocked.
+func (c *changes) decides(sidecar int, user string) (uint32, error) {
+	r, err := limits.NewRateLimitServiceClient(c.conns[sidecar]).ShouldRateLimit(context.Background(), &limits.RateLimitRequest{
+		Domain: "api", Descriptors: []*common.RateLimitDescriptor{{Entries: []*common.RateLimitDescriptor_Entry{{Key: "user", Value: user}}}},
+	})
+	if err != nil || r.GetOverallCode() != limits.RateLimitResponse_OK {
+		return 0, err
+	}
+	return r.GetStatuses()[0].GetCurrentLimit().GetRequestsPerUnit(), nil
+}
+
+// refuses returns whether a sidecar refuses an API key.
+func (c *changes) refuses(sidecar int, secret string) (bool, error) {
+	r, err := auth.NewAuthorizationClient(c.conns[sidecar]).Check(context.Background(), &auth.CheckRequest{Attributes: &auth.AttributeContext{
+		ContextExtensions: map[string]string{"domain": "api"},
+		Source:            &auth.AttributeContext_Peer{Address: &core.Address{Address: &core.Address_SocketAddress{SocketAddress: &core.SocketAddress{Address: "192.0.2.1"}}}},
+		Request:           &auth.AttributeContext_Request{Http: &auth.AttributeContext_HttpRequest{Method: "GET", Path: "/", Headers: map[string]string{"x-api-key": secret}}},
+	}})
+	return codes.Code(r.GetStatus().GetCode()) == codes.PermissionDenied, err
+}
+
+// everywhere asks all sidecars until each has answered so, and returns how long that took since then, for the slowest.
+func (c *changes) everywhere(what string, since time.Time, so func(sidecar int) (bool, error)) time.Duration {
+	c.t.Helper()
+	took, problems := make([]time.Duration, len(c.sidecars)), make([]error, len(c.sidecars))
+	var all sync.WaitGroup
+	for i := range c.sidecars {
+		all.Go(func() {
+			tick := time.NewTicker(5 * time.Millisecond)
+			defer tick.Stop()
+			for took[i] < time.Minute {
+				is, err := so(i)
+				took[i], problems[i] = time.Since(since), err
+				if is && err == nil {
+					return
+				}
+				<-tick.C
+			}
+			problems[i] = fmt.Errorf("not there after a minute, the last error is %w", problems[i])
+		})
+	}
+	all.Wait()
+	for i, err := range problems {
+		if err != nil {
+			c.t.Fatalf("%s on sidecar %d: %v", what, i, err)
+		}
+	}
+	return slices.Max(took)
+}
+
+// round changes one user and one key in four ways. Each sidecar has decided by the state before each change, so that it knows it.
+func (c *changes) round(n int) (took []time.Duration) {
+	c.t.Helper()
+	user, key := fmt.Sprintf("user-%d", n), fmt.Sprintf("key-%d", n)
+	limit := func(want uint32) func(int) (bool, error) {
+		return func(sidecar int) (bool, error) {
+			got, err := c.decides(sidecar, user)
+			return got == want, err
+		}
+	}
+	refused := func(want bool) func(int) (bool, error) {
+		return func(sidecar int) (bool, error) {
+			got, err := c.refuses(sidecar, c.secrets[n])
+			return got == want, err
+		}
+	}
+	c.everywhere("the tier", time.Now(), limit(1_000_000))
+	c.everywhere("the key", time.Now(), refused(true))
+	for _, step := range []struct {
+		method, path string
+		body         any
+		so           func(int) (bool, error)
+	}{
+		{"PUT", "blocks/user/" + user, map[string]any{}, limit(0)},
+		{"DELETE", "blocks/user/" + user, nil, limit(1_000_000)},
+		{"PUT", "users/" + user, map[string]any{"tier": "large"}, limit(2_000_000)},
+		{"DELETE", "keys/" + key, nil, refused(false)},
+	} {
+		began := time.Now()
+		c.must(step.method, "/v1/domains/api/"+step.path, step.body, "If-Match", "*")
+		took = append(took, c.everywhere(step.method+" "+step.path, began, step.so))
+	}
+	return took
+}
+
+// rounds makes rounds from a number on, while more says so of how many there were.
+func (c *changes) rounds(from int, more func(int) bool) (took []time.Duration) {
+	c.t.Helper()
+	for n := 0; more(n); n++ {
+		took = append(took, c.round(from+n)...)
+	}
+	return took
+}
+
+// show prints quantiles.
+func (c *changes) show(what string, took []time.Duration, bound bool) {
+	c.t.Helper()
+	if len(took) == 0 {
+		c.t.Errorf("%s: no change was made", what)
+		return
+	}
+	slices.Sort(took)
+	at := func(part float64) time.Duration { return took[int(part*float64(len(took)-1))].Round(time.Millisecond) }
+	c.t.Logf("%s: %d changes on %d sidecars, until the slowest decides by it: p50 %v, p99 %v, most %v", what, len(took), len(c.sidecars), at(0.5), at(0.99), at(1))
+	if bound && at(0.99) > time.Second {
+		c.t.Errorf("%s: p99 is %v, want at most a second", what, at(0.99))
+	}
+}
+
+// load begins to load users. The first function it returns waits until all are in Redis, the second reports whether they are.
+func (c *changes) load(count int) (wait func(), ended func() bool) {
+	c.t.Helper()
+	began, over := time.Now(), make(chan struct{})
+	body, to := io.Pipe()
+	go func() {
+		w := bufio.NewWriter(to)
+		fmt.Fprintln(w, "name,quota_hour,tier")
+		for n := range count {
+			fmt.Fprintf(w, "load-%07d,%d,small\n", n, n+1)
+		}
+		w.Flush()
+		to.Close()
+	}()
+	go func() {
+		defer close(over)
+		r, err := http.Post(c.controls[0].URL+"/v1/domains/api/users:load", "text/csv", body)
+		if err != nil {
+			c.t.Error(err)
+			return
+		}
+		text, _ := io.ReadAll(r.Body)
+		r.Body.Close()
+		if r.StatusCode != http.StatusOK {
+			c.t.Errorf("the load answers %s: %s", r.Status, text)
+			return
+		}
+		inDatabase := time.Since(began)
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for c.size() < count {
+			<-tick.C
+		}
+		c.t.Logf("%d users were in the database after %v, and in Redis %v later", count, inDatabase.Round(time.Millisecond), (time.Since(began) - inDatabase).Round(time.Millisecond))
+	}()
+	ended = func() bool {
+		select {
+		case <-over:
+			return true
+		default:
+			return false
+		}
+	}
+	return func() { <-over }, ended
+}
+
+// size is how many keys Redis has.
+func (c *changes) size() int {
+	n, _ := strconv.Atoi(fmt.Sprint(c.redis.Do(c.t, "DBSIZE")))
+	return n
+}
+
+// empty kills Redis, starts an empty one, and waits until a user that is blocked is refused again, and all records are back.
+func (c *changes) empty(a amounts) {
+	c.t.Helper()
+	c.must("PUT", "/v1/domains/api/blocks/user/zoe", map[string]any{})
+	blocked := func(sidecar int) (bool, error) {
+		got, _ := c.decides(sidecar, "zoe") // without Redis it is an error, or what the sidecar knows
+		return got == 0, nil
+	}
+	c.everywhere("the block", time.Now(), blocked)
+	all := int(c.query(`SELECT (SELECT count(*) FROM users) + (SELECT count(*) FROM api_keys)`))
+	c.redis.Kill(c.t)
+	c.redis.Start(c.t)
+	began := time.Now()
+	key := recordKeys.RecordKey("api", "user", "zoe")
+	servers.Await(c.t, "the block in Redis", func() error {
+		if c.redis.Do(c.t, "GET", key) == nil {
+			return fmt.Errorf("%d records are back", c.size())
+		}
+		return nil
+	})
+	block := time.Since(began)
+	servers.Await(c.t, "all records in Redis", func() error {
+		if n := c.size(); n < all {
+			return fmt.Errorf("%d of %d", n, all)
+		}
+		return nil
+	})
+	took := time.Since(began)
+	c.everywhere("the block", time.Now(), blocked)
+	c.t.Logf("an empty Redis had the blocks %v after it came back, and all %d records after %v", block.Round(time.Millisecond), all, took.Round(time.Millisecond))
+	if a.bounds && took > 5*time.Second {
+		c.t.Errorf("all records were back after %v, want at most 5 seconds", took)
+	}
+}
