@@ -27,41 +27,56 @@ import (
 // changes measures how long changes take from the call of the API until every sidecar decides by them.
 type changes struct {
 	*world
-	conns   []*grpc.ClientConn
-	secrets []string // of keys, each of a user that is blocked
+	amounts
+	conns []*grpc.ClientConn
+	made  int // users
 }
 
 // amounts is how much is measured. With bounds it fails where the slowest sidecar takes more than a second in one of a hundred changes, or where
 // records are not back 5 seconds after an empty Redis is.
 type amounts struct {
-	sidecars, rounds, load int
-	bounds                 bool
+	count, rounds, load int // sidecars, rounds of four changes, users that are loaded
+	bounds              bool
 }
 
-// TestChangesReachEverySidecar makes changes: blocks, ends of blocks, tiers, revoked keys. It does so on a quiet control plane, and while users are loaded. Then it
-// empties Redis. CONTROL_TESTS=full takes eight sidecars, 300 changes and 300,000 users; CAPACITY=full a million users. Times are held against bounds in
-// full, which needs a machine on which nothing else runs.
+// TestChangesReachEverySidecar makes changes: blocks, ends of blocks, tiers, revoked keys. It does so on a quiet control plane, while users are loaded, while their
+// records are put into Redis, and while they are put back. CONTROL_TESTS=full takes eight sidecars, at least 300 changes and 300,000 users; CAPACITY=full a
+// million users. In full times are held against bounds, which needs a machine on which nothing else runs.
 func TestChangesReachEverySidecar(t *testing.T) {
-	a := amounts{sidecars: 2, rounds: 2, load: 5_000}
+	a := amounts{count: 2, rounds: 2, load: 5_000}
 	switch {
 	case os.Getenv("CAPACITY") == "full":
-		a = amounts{sidecars: 8, rounds: 75, load: 1_000_000}
+		a = amounts{count: 8, rounds: 75, load: 1_000_000}
 	case full:
-		a = amounts{sidecars: 8, rounds: 75, load: 300_000, bounds: !raceEnabled}
+		a = amounts{count: 8, rounds: 75, load: 300_000, bounds: !raceEnabled}
 	}
 	c := newChanges(t, a)
-	c.show("a quiet control plane", c.rounds(0, func(n int) bool { return n < a.rounds }), a.bounds)
-	loaded, ended := c.load(a.load)
-	during := c.rounds(a.rounds, func(n int) bool { return n < a.rounds && !ended() })
-	c.show(fmt.Sprintf("while %d users are loaded", a.load), during, a.bounds)
-	loaded()
-	c.empty(a)
+	c.during("on a quiet control plane", func() bool { return c.made >= a.rounds })
+	stored, there := c.loads()
+	c.during(fmt.Sprintf("while %d users are loaded", a.load), over(stored))
+	c.during("while their records are put into Redis", over(there))
+	all := c.size()
+	c.redis.Do(t, "FLUSHALL")
+	c.during("while all records are put back", func() bool { return c.size() >= all })
+	c.empty()
+}
+
+// over returns whether a channel is closed.
+func over(when <-chan struct{}) func() bool {
+	return func() bool {
+		select {
+		case <-when:
+			return true
+		default:
+			return false
+		}
+	}
 }
 
 // newChanges makes a world with rules, tiers, users and keys.
 func newChanges(t *testing.T, a amounts) *changes {
 	t.Helper()
-	c := &changes{world: newWorld(t, 1, a.sidecars)}
+	c := &changes{world: newWorld(t, 1, a.count), amounts: a}
 	for _, s := range c.sidecars {
 		conn, err := grpc.NewClient(s.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
@@ -73,12 +88,6 @@ func newChanges(t *testing.T, a amounts) *changes {
 	c.must("POST", versions, map[string]any{"text": "domain: api\nidentity: { order: [api_key, ip], api_keys: { header: x-api-key } }\nrules:\n  - { name: none, scope: ip, limit: 100000000/1m }\n"})
 	for name, count := range map[string]int{"small": 1_000_000, "large": 2_000_000} {
 		c.must("PUT", "/v1/domains/api/tiers/"+name, map[string]any{"limits": []any{map[string]any{"count": count, "per": "1h"}}})
-	}
-	for n := range 2 * a.rounds {
-		c.must("PUT", fmt.Sprintf("/v1/domains/api/users/user-%d", n), map[string]any{"tier": "small"})
-		c.must("PUT", fmt.Sprintf("/v1/domains/api/blocks/user/doomed-%d", n), map[string]any{})
-		made := c.must("POST", "/v1/domains/api/keys", map[string]any{"id": fmt.Sprintf("key-%d", n), "user": fmt.Sprintf("doomed-%d", n)})
-		c.secrets = append(c.secrets, made.body["secret"].(string))
 	}
 	c.awaitVersion(1)
 	return c
@@ -134,10 +143,14 @@ func (c *changes) everywhere(what string, since time.Time, so func(sidecar int) 
 	return slices.Max(took)
 }
 
-// round changes one user and one key in four ways. Each sidecar has decided by the state before each change, so that it knows it.
-func (c *changes) round(n int) (took []time.Duration) {
+// round makes a user and a key, and changes them in four ways. Each sidecar has decided by the state before each change, so that it knows it.
+func (c *changes) round() (took []time.Duration) {
 	c.t.Helper()
-	user, key := fmt.Sprintf("user-%d", n), fmt.Sprintf("key-%d", n)
+	user, doomed, key := fmt.Sprintf("user-%d", c.made), fmt.Sprintf("doomed-%d", c.made), fmt.Sprintf("key-%d", c.made)
+	c.made++
+	c.must("PUT", "/v1/domains/api/users/"+user, map[string]any{"tier": "small"})
+	c.must("PUT", "/v1/domains/api/blocks/user/"+doomed, map[string]any{})
+	secret, _ := c.must("POST", "/v1/domains/api/keys", map[string]any{"id": key, "user": doomed}).body["secret"].(string)
 	limit := func(want uint32) func(int) (bool, error) {
 		return func(sidecar int) (bool, error) {
 			got, err := c.decides(sidecar, user)
@@ -146,7 +159,7 @@ func (c *changes) round(n int) (took []time.Duration) {
 	}
 	refused := func(want bool) func(int) (bool, error) {
 		return func(sidecar int) (bool, error) {
-			got, err := c.refuses(sidecar, c.secrets[n])
+			got, err := c.refuses(sidecar, secret)
 			return got == want, err
 		}
 	}
@@ -169,47 +182,41 @@ func (c *changes) round(n int) (took []time.Duration) {
 	return took
 }
 
-// rounds makes rounds from a number on, while more says so of how many there were.
-func (c *changes) rounds(from int, more func(int) bool) (took []time.Duration) {
+// during makes rounds, at least one, until they are enough, and prints how long changes took.
+func (c *changes) during(what string, enough func() bool) {
 	c.t.Helper()
-	for n := 0; more(n); n++ {
-		took = append(took, c.round(from+n)...)
-	}
-	return took
-}
-
-// show prints quantiles.
-func (c *changes) show(what string, took []time.Duration, bound bool) {
-	c.t.Helper()
-	if len(took) == 0 {
-		c.t.Errorf("%s: no change was made", what)
-		return
+	took := c.round()
+	for !enough() {
+		took = append(took, c.round()...)
 	}
 	slices.Sort(took)
 	at := func(part float64) time.Duration { return took[int(part*float64(len(took)-1))].Round(time.Millisecond) }
 	c.t.Logf("%s: %d changes on %d sidecars, until the slowest decides by it: p50 %v, p99 %v, most %v", what, len(took), len(c.sidecars), at(0.5), at(0.99), at(1))
-	if bound && at(0.99) > time.Second {
+	if c.bounds && at(0.99) > time.Second {
 		c.t.Errorf("%s: p99 is %v, want at most a second", what, at(0.99))
 	}
 }
 
-// load begins to load users. The first function it returns waits until all are in Redis, the second reports whether they are.
-func (c *changes) load(count int) (wait func(), ended func() bool) {
+// loads begins to load users. What it returns is closed when they are in the database, and when they are in Redis.
+func (c *changes) loads() (stored, there chan struct{}) {
 	c.t.Helper()
-	began, over := time.Now(), make(chan struct{})
+	began := time.Now()
+	stored, there = make(chan struct{}), make(chan struct{})
 	body, to := io.Pipe()
 	go func() {
 		w := bufio.NewWriter(to)
 		fmt.Fprintln(w, "name,quota_hour,tier")
-		for n := range count {
+		for n := range c.load {
 			fmt.Fprintf(w, "load-%07d,%d,small\n", n, n+1)
 		}
 		w.Flush()
 		to.Close()
 	}()
 	go func() {
-		defer close(over)
+		defer close(there)
 		r, err := http.Post(c.controls[0].URL+"/v1/domains/api/users:load", "text/csv", body)
+		inDatabase := time.Since(began)
+		close(stored)
 		if err != nil {
 			c.t.Error(err)
 			return
@@ -220,23 +227,14 @@ func (c *changes) load(count int) (wait func(), ended func() bool) {
 			c.t.Errorf("the load answers %s: %s", r.Status, text)
 			return
 		}
-		inDatabase := time.Since(began)
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
-		for c.size() < count {
+		for c.size() < c.load {
 			<-tick.C
 		}
-		c.t.Logf("%d users were in the database after %v, and in Redis %v later", count, inDatabase.Round(time.Millisecond), (time.Since(began) - inDatabase).Round(time.Millisecond))
+		c.t.Logf("%d users were in the database after %v, and in Redis %v later", c.load, inDatabase.Round(time.Millisecond), (time.Since(began) - inDatabase).Round(time.Millisecond))
 	}()
-	ended = func() bool {
-		select {
-		case <-over:
-			return true
-		default:
-			return false
-		}
-	}
-	return func() { <-over }, ended
+	return stored, there
 }
 
 // size is how many keys Redis has.
@@ -246,7 +244,7 @@ func (c *changes) size() int {
 }
 
 // empty kills Redis, starts an empty one, and waits until a user that is blocked is refused again, and all records are back.
-func (c *changes) empty(a amounts) {
+func (c *changes) empty() {
 	c.t.Helper()
 	c.must("PUT", "/v1/domains/api/blocks/user/zoe", map[string]any{})
 	blocked := func(sidecar int) (bool, error) {
@@ -275,7 +273,7 @@ func (c *changes) empty(a amounts) {
 	took := time.Since(began)
 	c.everywhere("the block", time.Now(), blocked)
 	c.t.Logf("an empty Redis had the blocks %v after it came back, and all %d records after %v", block.Round(time.Millisecond), all, took.Round(time.Millisecond))
-	if a.bounds && took > 5*time.Second {
+	if c.bounds && took > 5*time.Second {
 		c.t.Errorf("all records were back after %v, want at most 5 seconds", took)
 	}
 }
