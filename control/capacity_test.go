@@ -175,7 +175,7 @@ func (c *capacity) rules() {
 		_, _, err := c.AddVersion(ctx, Actor{Name: "capacity"}, "shop", text.String(), "", true, Condition{})
 		return err
 	})
-	published := c.timed("publish", func() error { return c.publisher.publish(ctx) })
+	published := c.timed("publish", func() error { return c.publisher.publish(ctx, c.pool) })
 	document := c.redis.Do(c, "HSTRLEN", c.publisher.cfg.Keys.Shared("rules"), "shop")
 	c.Logf("%-44s %9d kept in %v (%v of processors), published in %v; %v bytes in Redis", "rules of a version", 1000, kept.wall.Round(time.Millisecond), kept.busy, published.wall.Round(time.Millisecond), document)
 }
@@ -199,10 +199,10 @@ func (c *capacity) records() {
 	c.Logf("%-44s %9d records: %.0f bytes each", "memory of Redis", all, float64(c.memory()-before)/float64(all))
 	c.size("outbox")
 	c.exec("UPDATE outbox SET done_at = now() - interval '8 days'") // the walk forgets them: it has to be as after seven days
-	c.timed("walk", func() error { return c.publisher.walk(ctx) })
-	c.show("records compared by a walk, none differs", all, c.timed("walk", func() error { return c.publisher.walk(ctx) }))
+	c.timed("walk", func() error { return c.publisher.walk(ctx, c.pool) })
+	c.show("records compared by a walk, none differs", all, c.timed("walk", func() error { return c.publisher.walk(ctx, c.pool) }))
 	c.redis.Do(c, "FLUSHALL")
-	c.show("records put back after a flush", all, c.timed("walk", func() error { return c.publisher.walk(ctx) }))
+	c.show("records put back after a flush", all, c.timed("walk", func() error { return c.publisher.walk(ctx, c.pool) }))
 	if n := fmt.Sprint(c.redis.Do(c, "DBSIZE")); n != fmt.Sprint(all+2) {
 		c.Errorf("after the walk Redis has %s keys, want %d records, the rules and the index", n, all)
 	}

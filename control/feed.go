@@ -41,7 +41,7 @@ func (p *Publisher) feed(ctx context.Context, s session) error {
 			published = published || row.Kind == kindRules
 		}
 		if published {
-			err = p.turns.change(nil, func() error { return p.publish(ctx) })
+			err = p.turns.change(nil, func() error { return p.publish(ctx, s) })
 		}
 		if err == nil {
 			_, err = p.mend(ctx, s, subjects)

@@ -15,17 +15,17 @@ import (
 type pages func(context.Context) ([]records.Wanted, error)
 
 // walks are all tables that make records, blocks first.
-func (d *Database) walks() []pages {
-	return []pages{d.userPages("AND blocked"), d.blockPages(), d.keyPages(), d.userPages(""), d.deletedPages()}
+func walks(q querier) []pages {
+	return []pages{userPages(q, "AND blocked"), blockPages(q), keyPages(q), userPages(q, ""), deletedPages(q)}
 }
 
 // userPages are users, with a condition more.
-func (d *Database) userPages(condition string) pages {
+func userPages(q querier, condition string) pages {
 	sql := `SELECT domain, name, tier, quota_hour, quota_day, quota_month, burst, blocked, block_reason, blocked_until, updated_by, updated_at
 	  FROM users WHERE (domain, name) > ($1, $2) ` + condition + ` ORDER BY domain, name LIMIT $3`
 	var last User
 	return func(ctx context.Context) (all []records.Wanted, err error) {
-		rows, err := d.pool.Query(ctx, sql, last.Domain, last.Name, walkPage)
+		rows, err := q.Query(ctx, sql, last.Domain, last.Name, walkPage)
 		if err != nil {
 			return nil, err
 		}
@@ -41,14 +41,14 @@ func (d *Database) userPages(condition string) pages {
 }
 
 // keyPages are API keys: the records of their digests and of their ids.
-func (d *Database) keyPages() pages {
+func keyPages(q querier) pages {
 	const sql = `SELECT k.domain, k.id, encode(k.digest, 'hex'), k.user_name, k.tier, k.limits, k.expires_at, k.revoked_at IS NOT NULL,
 	  b.name IS NOT NULL, coalesce(b.reason, ''), b.until, coalesce(b.updated_by, ''), coalesce(b.updated_at, now())
 	  FROM api_keys k LEFT JOIN blocks b ON b.domain = k.domain AND b.kind = 'api_key' AND b.name = k.id AND (b.until IS NULL OR b.until > $4)
 	  WHERE (k.domain, k.id) > ($1, $2) ORDER BY k.domain, k.id LIMIT $3`
 	var k walkedKey
 	return func(ctx context.Context) (all []records.Wanted, err error) {
-		rows, err := d.pool.Query(ctx, sql, k.Domain, k.ID, walkPage, time.Now())
+		rows, err := q.Query(ctx, sql, k.Domain, k.ID, walkPage, time.Now())
 		if err != nil {
 			return nil, err
 		}
@@ -92,21 +92,21 @@ func (k *walkedKey) own() (*records.Record, error) {
 }
 
 // blockPages are blocks of what is not a user.
-func (d *Database) blockPages() pages {
+func blockPages(q querier) pages {
 	var last Subject
 	return func(ctx context.Context) ([]records.Wanted, error) {
-		some, err := many[Subject](ctx, d.pool, `SELECT domain, kind, name FROM blocks WHERE (domain, kind, name) > ($1, $2, $3) ORDER BY domain, kind, name LIMIT $4`,
+		some, err := many[Subject](ctx, q, `SELECT domain, kind, name FROM blocks WHERE (domain, kind, name) > ($1, $2, $3) ORDER BY domain, kind, name LIMIT $4`,
 			last.Domain, last.Kind, last.Name, walkPage)
 		if err != nil || len(some) == 0 {
 			return nil, err
 		}
 		last = some[len(some)-1]
-		return wanted(ctx, d.pool, some, time.Now())
+		return wanted(ctx, q, some, time.Now())
 	}
 }
 
 // deletedPages are what changes of the last days name and no other table has: it was deleted.
-func (d *Database) deletedPages() pages {
+func deletedPages(q querier) pages {
 	const sql = `SELECT DISTINCT domain, kind, name FROM outbox o WHERE id > $1 AND id <= $2 AND done_at IS NOT NULL AND kind NOT IN ('rules', 'load')
 	  AND NOT EXISTS (SELECT FROM users u WHERE o.kind = 'user' AND u.domain = o.domain AND u.name = o.name)
 	  AND NOT EXISTS (SELECT FROM api_keys k WHERE o.kind = 'api_key' AND k.domain = o.domain AND k.id = o.name)
@@ -115,18 +115,17 @@ func (d *Database) deletedPages() pages {
 	var after int64
 	return func(ctx context.Context) ([]records.Wanted, error) {
 		for {
-			var last *int64
-			err := d.pool.QueryRow(ctx, `SELECT max(id) FROM (SELECT id FROM outbox WHERE done_at IS NOT NULL AND id > $1 ORDER BY id LIMIT $2) AS ids`, after, walkPage).Scan(&last)
-			if err != nil || last == nil {
+			last, err := one[struct{ ID *int64 }](ctx, q, `SELECT max(id) AS id FROM (SELECT id FROM outbox WHERE done_at IS NOT NULL AND id > $1 ORDER BY id LIMIT $2) AS ids`, after, walkPage)
+			if err != nil || last.ID == nil {
 				return nil, err
 			}
-			some, err := many[Subject](ctx, d.pool, sql, after, *last)
+			some, err := many[Subject](ctx, q, sql, after, *last.ID)
 			if err != nil {
 				return nil, err
 			}
-			after = *last
+			after = *last.ID
 			if len(some) > 0 {
-				return wanted(ctx, d.pool, some, time.Now())
+				return wanted(ctx, q, some, time.Now())
 			}
 		}
 	}

@@ -185,23 +185,32 @@ func (p *Publisher) repair(ctx context.Context) {
 	}
 }
 
+// repairOnce walks if that is due, with a connection of its own: callers of the API may use all of the pool.
 func (p *Publisher) repairOnce(ctx context.Context, walked *time.Time) error {
-	_, unfilled, err := p.emptied()
+	lost, unfilled, err := p.emptied()
 	if err != nil {
 		return err
 	}
 	loads, err := p.loads(ctx)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if unfilled || len(loads) > 0 {
+	case unfilled || len(loads) > 0:
 		p.whole.Store(false)
-	} else if time.Since(*walked) < walkEvery {
+	case time.Since(*walked) < walkEvery:
 		return nil
 	}
-	err = p.guarded(ctx, p.walk)
+	if lost {
+		p.cfg.Log.Warn("Redis has lost what it had: all of it is put back")
+	}
+	conn, err := p.cfg.Database.connect(ctx)
+	if err != nil {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is lost
+	err = p.guarded(ctx, func(ctx context.Context) error { return p.walk(ctx, conn) })
 	if err == nil && len(loads) > 0 {
-		err = done(ctx, p.cfg.Database.pool, loads)
+		err = done(ctx, conn, loads)
 	}
 	if err != nil {
 		return err
@@ -212,8 +221,8 @@ func (p *Publisher) repairOnce(ctx context.Context, walked *time.Time) error {
 }
 
 // publish makes the documents in Redis those of the database, and tells the sidecars where one was not.
-func (p *Publisher) publish(ctx context.Context) error {
-	wanted, err := p.cfg.Database.documents(ctx)
+func (p *Publisher) publish(ctx context.Context, q querier) error {
+	wanted, err := documents(ctx, q)
 	if err != nil {
 		return fmt.Errorf("read the published rules: %w", err)
 	}

@@ -17,20 +17,20 @@ const (
 
 // walk makes everything in Redis what the database has, and forgets old changes. Rules come first, then blocks, then the rest. Changes are
 // fed beside it.
-func (p *Publisher) walk(ctx context.Context) error {
+func (p *Publisher) walk(ctx context.Context, s session) error {
 	began, before := time.Now(), p.mended.Load()
-	err := p.turns.change(nil, func() error { return p.publish(ctx) })
+	err := p.turns.change(nil, func() error { return p.publish(ctx, s) })
 	if err != nil {
 		return err
 	}
 	w := &walker{Publisher: p, untold: map[string]bool{}}
-	for _, read := range p.cfg.Database.walks() {
+	for _, read := range walks(s) {
 		err = w.table(ctx, read)
 		if err != nil {
 			return err
 		}
 	}
-	_, err = p.cfg.Database.pool.Exec(ctx, `DELETE FROM outbox WHERE done_at < $1`, time.Now().Add(-keepOutbox))
+	_, err = s.Exec(ctx, `DELETE FROM outbox WHERE done_at < $1`, time.Now().Add(-keepOutbox))
 	if err != nil {
 		return fmt.Errorf("forget old changes: %w", err)
 	}

@@ -84,7 +84,7 @@ func backAgain(c *capacity) {
 			c.expect("before all others", "user", "u000001", "")
 		}
 	}
-	c.must(c.publisher.walk(context.Background()))
+	c.must(c.publisher.walk(context.Background(), c.pool))
 	c.expect("at the end", "user", "u000001", `"count":5`)
 	c.expect("at the end", "user", fmt.Sprintf("u%06d", 2*walkPage+walkPage/2), `"count":5`)
 	c.expect("at the end", "api_key", "k1", `"count":7`)
@@ -99,7 +99,7 @@ func backAgain(c *capacity) {
 		c.Errorf("%d pages were written", pages.Load())
 	}
 	again := c.publisher.mended.Load()
-	c.must(c.publisher.walk(context.Background()))
+	c.must(c.publisher.walk(context.Background(), c.pool))
 	if again != c.publisher.mended.Load() {
 		c.Errorf("a second walk mends %d more", c.publisher.mended.Load()-again)
 	}
@@ -111,7 +111,7 @@ func sameRecords(c *capacity) {
 	  UNION ALL SELECT domain, 'secret', encode(digest, 'hex') FROM api_keys UNION ALL SELECT domain, kind, name FROM blocks`)
 	c.must(c.publisher.feed(context.Background(), c.pool))
 	before := c.publisher.mended.Load()
-	c.must(c.publisher.walk(context.Background()))
+	c.must(c.publisher.walk(context.Background(), c.pool))
 	if more := c.publisher.mended.Load() - before; more > 0 {
 		c.Errorf("the walk finds %d records that the feed has written otherwise", more)
 	}
@@ -134,7 +134,7 @@ func overtaken(c *capacity) {
 		}
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- c.publisher.walk(context.Background()) }()
+	go func() { ended <- c.publisher.walk(context.Background(), c.pool) }()
 	<-stopped
 	c.exec(`RESET spillway.loading`)
 	c.exec(`UPDATE users SET blocked = true, block_reason = 'newer' WHERE name = 'u000007'`)
@@ -156,7 +156,7 @@ func deleted(c *capacity) {
 		c.redis.Do(c, "SET", c.publisher.cfg.Keys.RecordKey("shop", about[0], about[1]), `{"note":"old"}`)
 		defer c.expect("after the walk", about[0], about[1], "")
 	}
-	c.must(c.publisher.walk(context.Background()))
+	c.must(c.publisher.walk(context.Background(), c.pool))
 }
 
 // emptiedMeanwhile empties Redis while it is filled, and after it was filled but before that is noted.
@@ -181,7 +181,7 @@ func emptiedMeanwhile(c *capacity) {
 	if !unfilled || err != nil {
 		c.Errorf("an empty Redis seems to be filled (%v)", err)
 	}
-	c.must(c.publisher.guarded(ctx, c.publisher.walk))
+	c.must(c.publisher.guarded(ctx, func(ctx context.Context) error { return c.publisher.walk(ctx, c.pool) }))
 	_, unfilled, err = c.publisher.emptied()
 	if unfilled || err != nil {
 		c.Errorf("a Redis that was filled does not seem so (%v)", err)

@@ -215,8 +215,8 @@ func textOf(text *string) string {
 }
 
 // documents are what sidecars take: the newest publication of each domain, with the limits of its tiers.
-func (d *Database) documents(ctx context.Context) (map[string]string, error) {
-	published, err := many[rules.Document](ctx, d.pool, `SELECT DISTINCT ON (p.domain) p.domain, coalesce(p.version, 0) AS version, p.publication, coalesce(v.hash, '') AS hash,
+func documents(ctx context.Context, q querier) (map[string]string, error) {
+	published, err := many[rules.Document](ctx, q, `SELECT DISTINCT ON (p.domain) p.domain, coalesce(p.version, 0) AS version, p.publication, coalesce(v.hash, '') AS hash,
 	  coalesce(v.text, '') AS text, '' AS tiers, p.version IS NULL AS withdrawn
 	  FROM publications p LEFT JOIN rule_versions v USING (domain, version) ORDER BY p.domain, p.publication DESC`)
 	if err != nil {
@@ -224,7 +224,7 @@ func (d *Database) documents(ctx context.Context) (map[string]string, error) {
 	}
 	all := map[string]string{}
 	for _, document := range published {
-		tiers, err := d.Tiers(ctx, document.Domain)
+		tiers, err := tiersOf(ctx, q, document.Domain)
 		if err != nil {
 			return nil, err
 		}
