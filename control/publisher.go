@@ -185,7 +185,7 @@ func (p *Publisher) repair(ctx context.Context) {
 	}
 }
 
-// repairOnce walks if that is due, with a connection of its own: callers of the API may use all of the pool.
+// repairOnce walks if that is due.
 func (p *Publisher) repairOnce(ctx context.Context, walked *time.Time) error {
 	lost, unfilled, err := p.emptied()
 	if err != nil {
@@ -203,21 +203,26 @@ func (p *Publisher) repairOnce(ctx context.Context, walked *time.Time) error {
 	if lost {
 		p.cfg.Log.Warn("Redis has lost what it had: all of it is put back")
 	}
+	err = p.fill(ctx, loads)
+	if err == nil {
+		*walked = time.Now()
+		p.walked.Store(walked.UnixMilli())
+	}
+	return err
+}
+
+// fill walks, and notes loads that are in Redis then. It has a connection of its own: callers of the API may use all of the pool.
+func (p *Publisher) fill(ctx context.Context, loads []int64) error {
 	conn, err := p.cfg.Database.connect(ctx)
 	if err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is lost
 	err = p.guarded(ctx, func(ctx context.Context) error { return p.walk(ctx, conn) })
-	if err == nil && len(loads) > 0 {
-		err = done(ctx, conn, loads)
-	}
-	if err != nil {
+	if err != nil || len(loads) == 0 {
 		return err
 	}
-	*walked = time.Now()
-	p.walked.Store(walked.UnixMilli())
-	return nil
+	return done(ctx, conn, loads)
 }
 
 // publish makes the documents in Redis those of the database, and tells the sidecars where one was not.

@@ -57,13 +57,17 @@ func refuseForgotten(ctx context.Context, tx pgx.Tx, stream string, sources map[
 	}
 	for _, i := range items {
 		s := unknown[i.Sidecar]
-		if s == nil || i.Sequence < 1 || i.at.After(last.Add(clocksDiffer)) {
-			continue
+		if s != nil && i.Sequence > 0 && !i.at.After(last.Add(clocksDiffer)) {
+			s.forget(i)
 		}
-		if !s.fresh {
-			s.last, s.fresh = i.Sequence-1, true
-		}
-		i.refuse(errForgotten)
 	}
 	return nil
+}
+
+// forget refuses an entry that may have been stored.
+func (s *source) forget(i *item) {
+	if !s.fresh {
+		s.last, s.fresh = i.Sequence-1, true
+	}
+	i.refuse(errForgotten)
 }
