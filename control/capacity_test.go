@@ -199,10 +199,10 @@ func (c *capacity) records() {
 	c.Logf("%-44s %9d records: %.0f bytes each", "memory of Redis", all, float64(c.memory()-before)/float64(all))
 	c.size("outbox")
 	c.exec("UPDATE outbox SET done_at = now() - interval '8 days'") // the walk forgets them: it has to be as after seven days
-	c.timed("walk", func() error { return c.publisher.walk(ctx, c.pool) })
-	c.show("records compared by a walk, none differs", all, c.timed("walk", func() error { return c.publisher.walk(ctx, c.pool) }))
+	c.timed("walk", func() error { return c.publisher.walk(ctx, c.pool, false) })
+	c.show("records compared by a walk, none differs", all, c.timed("walk", func() error { return c.publisher.walk(ctx, c.pool, false) }))
 	c.redis.Do(c, "FLUSHALL")
-	c.show("records put back after a flush", all, c.timed("walk", func() error { return c.publisher.walk(ctx, c.pool) }))
+	c.show("records put back after a flush", all, c.timed("walk", func() error { return c.publisher.walk(ctx, c.pool, true) }))
 	if n := fmt.Sprint(c.redis.Do(c, "DBSIZE")); n != fmt.Sprint(all+2) {
 		c.Errorf("after the walk Redis has %s keys, want %d records, the rules and the index", n, all)
 	}

@@ -51,13 +51,22 @@ func (p *Publisher) onMarks(command string, words ...string) (replies []string, 
 	return replies, nil
 }
 
-// emptied reports whether a server has lost its mark, and whether one was not filled since.
-func (p *Publisher) emptied() (lost, unfilled bool, err error) {
+// marked is what the marks of all servers say.
+type marked struct{ servers, lost, full int }
+
+// readMarks reads the marks.
+func (p *Publisher) readMarks() (m marked, err error) {
 	replies, err := p.onMarks("GET")
 	for _, mark := range replies {
-		lost, unfilled = lost || mark == "", unfilled || mark != markFull
+		m.servers++
+		switch mark {
+		case "":
+			m.lost++
+		case markFull:
+			m.full++
+		}
 	}
-	return lost, unfilled, err
+	return m, err
 }
 
 // markAll notes on every server that all is there. It fails where a server was emptied meanwhile.
@@ -81,8 +90,8 @@ func (p *Publisher) guarded(ctx context.Context, fill func(context.Context) erro
 	var beside sync.WaitGroup
 	beside.Go(func() {
 		for pause(ctx, lookEvery); ctx.Err() == nil; pause(ctx, lookEvery) {
-			lost, _, err := p.emptied()
-			if err == nil && lost {
+			now, err := p.readMarks()
+			if err == nil && now.lost > 0 {
 				cancel(errEmptied)
 			}
 		}

@@ -187,7 +187,7 @@ func (p *Publisher) repair(ctx context.Context) {
 
 // repairOnce walks if that is due.
 func (p *Publisher) repairOnce(ctx context.Context, walked *time.Time) error {
-	lost, unfilled, err := p.emptied()
+	marks, err := p.readMarks()
 	if err != nil {
 		return err
 	}
@@ -195,15 +195,15 @@ func (p *Publisher) repairOnce(ctx context.Context, walked *time.Time) error {
 	switch {
 	case err != nil:
 		return err
-	case unfilled || len(loads) > 0:
+	case marks.full < marks.servers || len(loads) > 0:
 		p.whole.Store(false)
 	case time.Since(*walked) < walkEvery:
 		return nil
 	}
-	if lost {
+	if marks.lost > 0 {
 		p.cfg.Log.Warn("Redis has lost what it had: all of it is put back")
 	}
-	err = p.fill(ctx, loads)
+	err = p.fill(ctx, loads, marks.lost == marks.servers)
 	if err == nil {
 		*walked = time.Now()
 		p.walked.Store(walked.UnixMilli())
@@ -212,13 +212,13 @@ func (p *Publisher) repairOnce(ctx context.Context, walked *time.Time) error {
 }
 
 // fill walks, and notes loads that are in Redis then. It has a connection of its own: callers of the API may use all of the pool.
-func (p *Publisher) fill(ctx context.Context, loads []int64) error {
+func (p *Publisher) fill(ctx context.Context, loads []int64, empty bool) error {
 	conn, err := p.cfg.Database.connect(ctx)
 	if err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is lost
-	err = p.guarded(ctx, func(ctx context.Context) error { return p.walk(ctx, conn) })
+	err = p.guarded(ctx, func(ctx context.Context) error { return p.walk(ctx, conn, empty) })
 	if err != nil || len(loads) == 0 {
 		return err
 	}

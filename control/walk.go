@@ -16,14 +16,14 @@ const (
 )
 
 // walk makes everything in Redis what the database has, and forgets old changes. Rules come first, then blocks, then the rest. Changes are
-// fed beside it.
-func (p *Publisher) walk(ctx context.Context, s session) error {
+// fed beside it. Where Redis is empty it is not asked: what it has all the same is mended by the next walk.
+func (p *Publisher) walk(ctx context.Context, s session, empty bool) error {
 	began, before := time.Now(), p.mended.Load()
 	err := p.turns.change(nil, func() error { return p.publish(ctx, s) })
 	if err != nil {
 		return err
 	}
-	w := &walker{Publisher: p, untold: map[string]bool{}}
+	w := &walker{Publisher: p, empty: empty, untold: map[string]bool{}}
 	for _, read := range walks(s) {
 		err = w.table(ctx, read)
 		if err != nil {
@@ -43,6 +43,7 @@ func (p *Publisher) walk(ctx context.Context, s session) error {
 // walker is one walk.
 type walker struct {
 	*Publisher
+	empty  bool            // Redis has lost everything
 	mu     sync.Mutex      // guards all below
 	untold map[string]bool // classes of records that were written, and that sidecars have not heard of
 	told   time.Time
@@ -107,7 +108,13 @@ func (w *walker) compare(ctx context.Context, one page) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	found, err := w.book.Compare(ctx, one.wanted)
+	var found []*records.Difference
+	var err error
+	if w.empty {
+		found, err = w.book.Absent(one.wanted)
+	} else {
+		found, err = w.book.Compare(ctx, one.wanted)
+	}
 	if err != nil || len(found) == 0 {
 		return err
 	}

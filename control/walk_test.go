@@ -58,7 +58,7 @@ func TestAWalk(t *testing.T) {
 		name string
 		test func(*capacity)
 	}{
-		{"everything comes back, blocks first", backAgain}, {"a walk and the feed write the same", sameRecords}, {"a change overtakes a walk", overtaken},
+		{"everything comes back, blocks first", backAgain(true)}, {"everything is mended, blocks first", backAgain(false)}, {"a walk and the feed write the same", sameRecords}, {"a change overtakes a walk", overtaken},
 		{"what was deleted goes", deleted}, {"emptied during a walk", emptiedMeanwhile},
 	} {
 		t.Run(one.name, func(t *testing.T) {
@@ -74,7 +74,12 @@ func TestAWalk(t *testing.T) {
 // keys is how many keys Redis has.
 func (c *capacity) keys() string { return fmt.Sprint(c.redis.Do(c, "DBSIZE")) }
 
-func backAgain(c *capacity) {
+// backAgain walks through a Redis that is empty, and is known to be or not.
+func backAgain(known bool) func(*capacity) {
+	return func(c *capacity) { c.backAgain(known) }
+}
+
+func (c *capacity) backAgain(known bool) {
 	var pages atomic.Int64
 	c.publisher.compared = func() {
 		if pages.Add(1) == 3 { // after blocked users and other blocks
@@ -84,7 +89,7 @@ func backAgain(c *capacity) {
 			c.expect("before all others", "user", "u000001", "")
 		}
 	}
-	c.must(c.publisher.walk(context.Background(), c.pool))
+	c.must(c.publisher.walk(context.Background(), c.pool, known))
 	c.expect("at the end", "user", "u000001", `"count":5`)
 	c.expect("at the end", "user", fmt.Sprintf("u%06d", 2*walkPage+walkPage/2), `"count":5`)
 	c.expect("at the end", "api_key", "k1", `"count":7`)
@@ -99,7 +104,7 @@ func backAgain(c *capacity) {
 		c.Errorf("%d pages were written", pages.Load())
 	}
 	again := c.publisher.mended.Load()
-	c.must(c.publisher.walk(context.Background(), c.pool))
+	c.must(c.publisher.walk(context.Background(), c.pool, false))
 	if again != c.publisher.mended.Load() {
 		c.Errorf("a second walk mends %d more", c.publisher.mended.Load()-again)
 	}
@@ -111,7 +116,7 @@ func sameRecords(c *capacity) {
 	  UNION ALL SELECT domain, 'secret', encode(digest, 'hex') FROM api_keys UNION ALL SELECT domain, kind, name FROM blocks`)
 	c.must(c.publisher.feed(context.Background(), c.pool))
 	before := c.publisher.mended.Load()
-	c.must(c.publisher.walk(context.Background(), c.pool))
+	c.must(c.publisher.walk(context.Background(), c.pool, false))
 	if more := c.publisher.mended.Load() - before; more > 0 {
 		c.Errorf("the walk finds %d records that the feed has written otherwise", more)
 	}
@@ -134,7 +139,7 @@ func overtaken(c *capacity) {
 		}
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- c.publisher.walk(context.Background(), c.pool) }()
+	go func() { ended <- c.publisher.walk(context.Background(), c.pool, true) }()
 	<-stopped
 	c.exec(`RESET spillway.loading`)
 	c.exec(`UPDATE users SET blocked = true, block_reason = 'newer' WHERE name = 'u000007'`)
@@ -156,7 +161,7 @@ func deleted(c *capacity) {
 		c.redis.Do(c, "SET", c.publisher.cfg.Keys.RecordKey("shop", about[0], about[1]), `{"note":"old"}`)
 		defer c.expect("after the walk", about[0], about[1], "")
 	}
-	c.must(c.publisher.walk(context.Background(), c.pool))
+	c.must(c.publisher.walk(context.Background(), c.pool, false))
 }
 
 // emptiedMeanwhile empties Redis while it is filled, and after it was filled but before that is noted.
@@ -177,13 +182,13 @@ func emptiedMeanwhile(c *capacity) {
 	if !errors.Is(err, errEmptied) {
 		c.Errorf("a walk at whose end Redis was emptied ends with %v", err)
 	}
-	_, unfilled, err := c.publisher.emptied()
-	if !unfilled || err != nil {
+	marks, err := c.publisher.readMarks()
+	if marks != (marked{servers: 1, lost: 1}) || err != nil {
 		c.Errorf("an empty Redis seems to be filled (%v)", err)
 	}
-	c.must(c.publisher.guarded(ctx, func(ctx context.Context) error { return c.publisher.walk(ctx, c.pool) }))
-	_, unfilled, err = c.publisher.emptied()
-	if unfilled || err != nil {
+	c.must(c.publisher.guarded(ctx, func(ctx context.Context) error { return c.publisher.walk(ctx, c.pool, false) }))
+	marks, err = c.publisher.readMarks()
+	if marks != (marked{servers: 1, full: 1}) || err != nil {
 		c.Errorf("a Redis that was filled does not seem so (%v)", err)
 	}
 }

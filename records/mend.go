@@ -1,6 +1,7 @@
 package records
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,8 @@ type Wanted struct {
 // Difference is a record in Redis that is not what it has to be.
 type Difference struct {
 	Wanted
-	key, text string // the text is empty where there has to be none
+	key  string
+	text []byte // empty where there has to be none
 }
 
 const (
@@ -47,16 +49,9 @@ func (b *Book) Mend(ctx context.Context, wanted []Wanted) (mended int, err error
 
 // Compare returns the records in Redis that are not what they have to be.
 func (b *Book) Compare(ctx context.Context, wanted []Wanted) (found []*Difference, err error) {
-	if b.cfg.Fleet == nil {
-		return nil, errors.New("records are mended in Redis, and there is none")
-	}
-	all := make([]*Difference, len(wanted))
-	for i := range wanted {
-		text, err := textOf(wanted[i].Record)
-		if err != nil {
-			return nil, err
-		}
-		all[i] = &Difference{wanted[i], b.cfg.Key(&wanted[i].Identity), text}
+	all, err := b.prepare(wanted, func(*Wanted) bool { return true })
+	if err != nil {
+		return nil, err
 	}
 	batches := b.batches(all, func(*Difference) bool { return true })
 	differ := make([][]*Difference, len(batches))
@@ -65,6 +60,30 @@ func (b *Book) Compare(ctx context.Context, wanted []Wanted) (found []*Differenc
 		return err
 	})
 	return slices.Concat(differ...), err
+}
+
+// Absent returns what Compare does where Redis has none of the records.
+func (b *Book) Absent(wanted []Wanted) ([]*Difference, error) {
+	return b.prepare(wanted, func(w *Wanted) bool { return w.Record != nil })
+}
+
+// prepare makes ready to be written what is chosen.
+func (b *Book) prepare(wanted []Wanted, chosen func(*Wanted) bool) ([]*Difference, error) {
+	if b.cfg.Fleet == nil {
+		return nil, errors.New("records are mended in Redis, and there is none")
+	}
+	all := make([]*Difference, 0, len(wanted))
+	for i := range wanted {
+		if !chosen(&wanted[i]) {
+			continue
+		}
+		text, err := textOf(wanted[i].Record)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, &Difference{wanted[i], b.cfg.Key(&wanted[i].Identity), text})
+	}
+	return all, nil
 }
 
 // batch is records that one call can be about.
@@ -143,7 +162,7 @@ func differing(ctx context.Context, b batch) (found []*Difference, err error) {
 		return nil, fmt.Errorf("read records: %d replies for %d keys", len(items), len(b.records))
 	}
 	for at, d := range b.records {
-		if string(items[at].Data) != d.text {
+		if !bytes.Equal(items[at].Data, d.text) {
 			found = append(found, d)
 		}
 	}
@@ -199,7 +218,9 @@ func (d *Difference) ends() bool { return d.Record != nil && !d.Record.expires()
 // write writes records that do not end by MSET, or deletes those that there have to be none of by UNLINK.
 func (b *Book) write(ctx context.Context, found []*Difference, command string) error {
 	deletes := command == "UNLINK"
-	perRecord, words := 2, func(wire []byte, d *Difference) []byte { return fleet.AppendWord(fleet.AppendWord(wire, d.key), d.text) }
+	perRecord, words := 2, func(wire []byte, d *Difference) []byte {
+		return fleet.AppendWord(fleet.AppendWord(wire, d.key), d.text)
+	}
 	if deletes {
 		perRecord, words = 1, keyWord
 	}
@@ -224,7 +245,7 @@ func (b *Book) writeEnding(ctx context.Context, found []*Difference) error {
 	return together(len(ending), func(n int) error {
 		d := ending[n]
 		node, _ := b.cfg.Fleet.Place(d.key)
-		_, err := node.Ask(within(ctx), d.key, "SET", d.key, d.text, "PXAT", strconv.FormatInt(d.Record.expires().UnixMilli(), 10))
+		_, err := node.Ask(within(ctx), d.key, "SET", d.key, string(d.text), "PXAT", strconv.FormatInt(d.Record.expires().UnixMilli(), 10))
 		if err != nil {
 			return fmt.Errorf("write a record: %w", err)
 		}

@@ -9,20 +9,20 @@ import (
 
 // textOf is a record as Redis keeps it, empty for none. It is what encoding/json writes: a walk through all records spends most of its time
 // here, so all but rare records are written without reflection.
-func textOf(r *Record) (string, error) {
+func textOf(r *Record) ([]byte, error) {
 	if r == nil {
-		return "", nil
+		return nil, nil
 	}
 	w := writer{bytes: make([]byte, 0, 160)}
 	w.record(r)
 	if !w.rare {
-		return string(w.bytes), nil
+		return w.bytes, nil
 	}
 	text, err := json.Marshal(r)
 	if err != nil {
-		return "", fmt.Errorf("write a record: %w", err)
+		return nil, fmt.Errorf("write a record: %w", err)
 	}
-	return string(text), nil
+	return text, nil
 }
 
 // writer writes JSON. Fields that are empty are left out.

@@ -18,7 +18,7 @@ func TestRecordsAreWrittenAsEncodingJSONDoes(t *testing.T) {
 		fill(random, odd, reflect.ValueOf(&r).Elem())
 		want, err := json.Marshal(&r)
 		got, wrong := textOf(&r)
-		if (err == nil) != (wrong == nil) || err == nil && got != string(want) {
+		if (err == nil) != (wrong == nil) || err == nil && string(got) != string(want) {
 			t.Fatalf("written as %s (%v), want %s (%v)", got, wrong, want, err)
 		}
 		w := writer{}
