@@ -89,7 +89,7 @@ func (p *Publisher) guarded(ctx context.Context, fill func(context.Context) erro
 	ctx, cancel := context.WithCancelCause(ctx)
 	var beside sync.WaitGroup
 	beside.Go(func() {
-		for pause(ctx, lookEvery); ctx.Err() == nil; pause(ctx, lookEvery) {
+		for pause(ctx, markEvery); ctx.Err() == nil; pause(ctx, markEvery) {
 			now, err := p.readMarks()
 			if err == nil && now.lost > 0 {
 				cancel(errEmptied)

@@ -20,7 +20,8 @@ import (
 
 const (
 	leaderLock  = 7_269_310_517_334_085 // number of the advisory lock that the leader holds
-	lookEvery   = time.Second           // for the lock, for what a lost notification would have said, and for a flushed Redis
+	lookEvery   = time.Second           // for the lock, and for what a lost notification would have said
+	markEvery   = lookEvery / 2         // for the marks of Redis, and for loads
 	walkEvery   = 30 * time.Second      // from the end of one repair walk to the next
 	feedPage    = 1000                  // rows of the outbox that are done together
 	keepOutbox  = 7 * 24 * time.Hour    // rows that are done
@@ -40,6 +41,7 @@ type Publisher struct {
 	cfg     PublisherConfig
 	book    *records.Book
 	turns   *turns
+	untold  untold // by walks
 	leads   atomic.Bool
 	mended  atomic.Int64 // records and documents that were not what they had to be
 	walked  atomic.Int64 // when the last whole walk ended, in ms since the epoch
@@ -52,7 +54,7 @@ type Publisher struct {
 
 // NewPublisher makes a Publisher that does nothing yet.
 func NewPublisher(cfg PublisherConfig) *Publisher {
-	p := &Publisher{cfg: cfg, turns: newTurns(), compared: func() {}}
+	p := &Publisher{cfg: cfg, turns: newTurns(), untold: untold{classes: map[string]bool{}}, compared: func() {}}
 	p.current.Store(time.Now().UnixMilli())
 	news := cfg.Keys.Shared("news")
 	p.book = records.New(records.Config{
@@ -180,7 +182,7 @@ func (p *Publisher) repair(ctx context.Context) {
 			p.note(err)
 		}
 		if !errors.Is(err, errEmptied) {
-			pause(ctx, lookEvery)
+			pause(ctx, markEvery)
 		}
 	}
 }

@@ -3,6 +3,8 @@ package control
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,7 +25,7 @@ func (p *Publisher) walk(ctx context.Context, s session, empty bool) error {
 	if err != nil {
 		return err
 	}
-	w := &walker{Publisher: p, empty: empty, untold: map[string]bool{}}
+	w := &walker{Publisher: p, empty: empty}
 	for _, read := range walks(s) {
 		err = w.table(ctx, read)
 		if err != nil {
@@ -43,10 +45,7 @@ func (p *Publisher) walk(ctx context.Context, s session, empty bool) error {
 // walker is one walk.
 type walker struct {
 	*Publisher
-	empty  bool            // Redis has lost everything
-	mu     sync.Mutex      // guards all below
-	untold map[string]bool // classes of records that were written, and that sidecars have not heard of
-	told   time.Time
+	empty bool // Redis has lost everything
 }
 
 // page is a part of a table.
@@ -121,16 +120,11 @@ func (w *walker) compare(ctx context.Context, one page) error {
 	w.compared()
 	err = w.turns.write(one.began, found, func(found []*records.Difference) error {
 		untold, err := w.book.Write(ctx, found)
-		if err != nil {
-			return err
+		w.untold.add(untold)
+		if err == nil {
+			w.mended.Add(int64(len(found)))
 		}
-		w.mended.Add(int64(len(found)))
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		for _, class := range untold {
-			w.untold[class] = true
-		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return err
@@ -140,16 +134,38 @@ func (w *walker) compare(ctx context.Context, one page) error {
 
 // tell lets the sidecars know of what was written, unless they heard so lately.
 func (w *walker) tell(ctx context.Context, every time.Duration) error {
-	w.mu.Lock()
-	if len(w.untold) == 0 || time.Since(w.told) < every {
-		w.mu.Unlock()
+	classes := w.untold.take(every)
+	err := w.book.TellAll(ctx, classes)
+	if err != nil {
+		w.untold.add(classes)
+	}
+	return err
+}
+
+// untold is the classes of records that were written, and that sidecars have not heard of.
+type untold struct {
+	mu      sync.Mutex // guards all below
+	classes map[string]bool
+	told    time.Time
+}
+
+func (u *untold) add(classes []string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, class := range classes {
+		u.classes[class] = true
+	}
+}
+
+// take returns them and forgets them, unless it did so lately.
+func (u *untold) take(every time.Duration) []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.classes) == 0 || time.Since(u.told) < every {
 		return nil
 	}
-	var classes []string
-	for class := range w.untold {
-		classes = append(classes, class)
-	}
-	w.untold, w.told = map[string]bool{}, time.Now()
-	w.mu.Unlock()
-	return w.book.TellAll(ctx, classes)
+	classes := slices.Collect(maps.Keys(u.classes))
+	clear(u.classes)
+	u.told = time.Now()
+	return classes
 }

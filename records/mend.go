@@ -41,10 +41,7 @@ func (b *Book) Mend(ctx context.Context, wanted []Wanted) (mended int, err error
 		return 0, err
 	}
 	untold, err := b.Write(ctx, found)
-	if err != nil {
-		return 0, err
-	}
-	return len(found), b.TellAll(ctx, untold)
+	return len(found), errors.Join(err, b.TellAll(ctx, untold))
 }
 
 // Compare returns the records in Redis that are not what they have to be.
@@ -169,8 +166,8 @@ func differing(ctx context.Context, b batch) (found []*Difference, err error) {
 	return found, nil
 }
 
-// Write writes records. Sidecars hear of each of them, unless there are many: then untold are the classes of which they have to hear by
-// TellAll. The index is written first, so that no record is without it.
+// Write writes records. Sidecars hear of each of them, unless there are many, or some are not written: then untold are the classes of which they
+// have to hear by TellAll. The index is written first, so that no record is without it.
 func (b *Book) Write(ctx context.Context, found []*Difference) (untold []string, err error) {
 	for class, until := range classesOf(found) {
 		err = b.writeIndex(ctx, class, until)
@@ -179,17 +176,17 @@ func (b *Book) Write(ctx context.Context, found []*Difference) (untold []string,
 		}
 	}
 	err = errors.Join(b.write(ctx, found, "MSET"), b.write(ctx, found, "UNLINK"), b.writeEnding(ctx, found))
-	if err != nil {
-		return nil, err
+	if err == nil && len(found) <= tellEach {
+		err = together(len(found), func(n int) error {
+			class := found[n].Identity.class()
+			b.Forget(found[n].key, class)
+			return b.told(b.cfg.Publish(ctx, found[n].key, class))
+		})
+		if err == nil {
+			return nil, nil
+		}
 	}
-	if len(found) > tellEach {
-		return allClasses(found), nil
-	}
-	return nil, together(len(found), func(n int) error {
-		class := found[n].Identity.class()
-		b.Forget(found[n].key, class)
-		return b.told(b.cfg.Publish(ctx, found[n].key, class))
-	})
+	return allClasses(found), err
 }
 
 // told explains what follows where sidecars could not be told.
