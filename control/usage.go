@@ -265,7 +265,7 @@ func (d *Database) Caches(ctx context.Context, step string, from, to time.Time) 
 // RecordStream is what became of one of the streams of the record, of all sidecars and controls together.
 type RecordStream struct {
 	Stream  string  `json:"stream"`
-	Sources int64   `json:"sources"` // starts of sidecars
+	Sources int64   `json:"sources"` // starts of sidecars that were heard of in the last 90 days
 	Rows    int64   `json:"rows"`    // that are stored
 	Dropped int64   `json:"dropped"` // rows that sidecars had no room for
 	Missing int64   `json:"missing"` // entries that left the stream before they were copied
@@ -277,7 +277,7 @@ type RecordStream struct {
 
 // Record is what became of the streams of the record.
 func (d *Database) Record(ctx context.Context) ([]RecordStream, error) {
-	return many[RecordStream](ctx, d.pool, `SELECT s.stream, count(r.stream) AS sources, coalesce(sum(rows), 0)::bigint AS rows, coalesce(sum(dropped), 0)::bigint AS dropped,
+	return many[RecordStream](ctx, d.pool, `SELECT s.stream, count(nullif(r.sidecar, '')) AS sources, coalesce(sum(rows), 0)::bigint AS rows, coalesce(sum(dropped), 0)::bigint AS dropped,
 	  coalesce(sum(missing), 0)::bigint AS missing, coalesce(sum(moved), 0)::bigint AS moved, coalesce(sum(refused), 0)::bigint AS refused, NULL::bigint AS queued, 0::float8 AS behind
 	  FROM (VALUES ('events'), ('usage')) AS s (stream) LEFT JOIN record_sources r USING (stream) GROUP BY 1 ORDER BY 1`)
 }

@@ -36,6 +36,9 @@ type source struct {
 func (r *Recorder) copy(ctx context.Context, tx pgx.Tx, stream string, items []*item) (outcome, error) {
 	var done outcome
 	sources, err := readSources(ctx, tx, stream, items)
+	if err == nil {
+		err = refuseForgotten(ctx, tx, stream, sources, items)
+	}
 	if err != nil {
 		return done, fmt.Errorf("read how far the sidecars are stored: %w", err)
 	}

@@ -55,6 +55,9 @@ type Recorder struct {
 	made    time.Time // month for which there are partitions; only Run's goroutine uses it, and the next
 	tryAt   time.Time // when partitions may be made, after a failure
 	counts  counts
+
+	forgetAt time.Time // when sidecars that ended are forgotten next; only Run's goroutine uses it
+
 	problem atomic.Pointer[string]
 	now     func() time.Time
 	passed  func(step string) // is told each step that is done, for tests
@@ -133,6 +136,9 @@ func (r *Recorder) round(ctx context.Context, conn *pgx.Conn) (more bool, err er
 	for _, s := range r.streams {
 		full, wrong := r.pass(ctx, conn, s)
 		more, err = more || full, errors.Join(err, wrong)
+	}
+	if !more && err == nil {
+		err = r.forgetSources(ctx, conn)
 	}
 	return more, err
 }
