@@ -133,6 +133,7 @@ func (r *recording) note(req *descriptors.Request, v *engine.Verdict, start time
 		d.Weight = r.recorder.Weight(outcome.Refuses())
 	}
 	d.Kind, d.Identity = who(&asked)
+	d.Key, d.Refused = asked.APIKey, outcome.Refuses() && outcome != engine.Shadowed
 	var address [64]byte
 	if d.Weight > 0 || d.Kind == record.Address {
 		d.IP = string(appendAddress(address[:0], &asked))

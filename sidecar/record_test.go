@@ -108,6 +108,7 @@ func (c *copied) take(stream string, rows []byte) error {
 	}
 	c.usage.Identities = append(c.usage.Identities, u.Identities...)
 	c.usage.Endpoints = append(c.usage.Endpoints, u.Endpoints...)
+	c.usage.Keys = append(c.usage.Keys, u.Keys...)
 	c.usage.Caches = append(c.usage.Caches, u.Caches...)
 	return nil
 }
@@ -119,6 +120,16 @@ func (c *copied) requests(rule string) map[string]int64 {
 		if r.Rule == rule {
 			sum[r.Identity+" "+r.Outcome] += r.Requests
 		}
+	}
+	return sum
+}
+
+// keyed adds up the requests of each API key, and those that were refused.
+func (c *copied) keyed() map[string]int64 {
+	sum := map[string]int64{}
+	for _, r := range c.usage.Keys {
+		sum[r.Key] += r.Requests
+		sum[r.Key+" refused"] += r.Refused
 	}
 	return sum
 }
@@ -169,6 +180,8 @@ func TestBothDoorsAreRecorded(t *testing.T) {
 	wantSums(t, "requests of a tree", got.requests("user"), map[string]int64{"user:bob allowed": 2, "user:bob refused": 1})
 	wantSums(t, "requests of a rule", got.requests("reads"), map[string]int64{"ip:192.0.2.7 allowed": 1, "ip:192.0.2.7 refused": 1, "user:ann refused": 1})
 	wantSums(t, "endpoints", got.endpoints(t), map[string]int64{" allowed": 2, " refused": 1, "/items allowed": 1, "/items refused": 1, "/ refused": 1})
+	key := "key:" + record.KeyOf("ci")
+	wantSums(t, "requests of keys", got.keyed(), map[string]int64{key: 1, key + " refused": 1})
 	if !got.ended[record.UsageStream] || !got.ended[record.EventsStream] || len(got.events) != 6 {
 		t.Fatalf("ended: %v; %d events, want 6", got.ended, len(got.events))
 	}
@@ -326,6 +339,29 @@ func TestRecordedIdentitiesFollowTheSecret(t *testing.T) {
 		}
 		wantSums(t, "requests", got.requests(""), map[string]int64{want + " allowed": 1})
 	}
+}
+
+// TestKeysOfTheRateLimitService are counted beside their users, by names that do not show them.
+func TestKeysOfTheRateLimitService(t *testing.T) {
+	redis := servers.StartRedis(t)
+	s := begin(t, "domain: shop\nattributes: {credential: api_key}\ndescriptors:\n  - {key: user, rate_limit: {unit: hour, requests_per_unit: 2}}\n", "REDIS_URL="+redis.Addr, "RECORD=true")
+	client := ratelimitv3.NewRateLimitServiceClient(dial(t, s.Addresses().GRPC))
+	for range 3 {
+		_, err := client.ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{Domain: "shop", Descriptors: []*commonv3.RateLimitDescriptor{
+			{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: "ann"}}}, {Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "credential", Value: secretKey}}},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.halt(t)
+	got, err := readRecord(t, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := "key:" + record.KeyOf(secretKey)
+	wantSums(t, "requests of keys", got.keyed(), map[string]int64{key: 3, key + " refused": 1})
+	wantSums(t, "requests", got.requests(""), map[string]int64{"user:ann allowed": 2, "user:ann refused": 1})
 }
 
 // hit asks for a tenant and a model, with hits that are given.

@@ -21,10 +21,7 @@ const (
 func TestEveryRowIsStoredOnce(t *testing.T) {
 	w := newWorld(t)
 	ctx, now := context.Background(), time.Now().UTC()
-	w.run(`INSERT INTO domains (name, created_by) VALUES ('api', 'ann')`)
-	w.run(`INSERT INTO users (domain, name, updated_by) VALUES ('api', 'ann', 'x'), ('api', 'ben', 'x')`)
-	w.run(`INSERT INTO api_keys (domain, id, digest, prefix, user_name, created_by) VALUES ('api', 'k', sha256('k'), 'spw_abcdef', 'ann', 'x')`)
-	w.run(`DELETE FROM outbox`)
+	w.keys()
 	for _, e := range []record.Entry{
 		usageOf("one", 1, "ann", now, 10, 2), usageOf("two", 1, "ann", now, 5, 0), usageOf("one", 1, "ann", now, 10, 2),
 		usageOf("one", 2, "ann", now.Add(-time.Hour), 7, 1), usageOf("one", 5, "ben", now, 1, 0),
@@ -54,7 +51,9 @@ func TestEveryRowIsStoredOnce(t *testing.T) {
 	w.want("rows", 50, `SELECT sum(rows)::bigint`+sourcesOf, "events")
 	w.want("exceeded by ann", 3, `SELECT exceeded_count FROM users WHERE name = 'ann'`)
 	w.want("last request of ann", minuteOf(now)*60, `SELECT extract(epoch FROM last_request_at)::bigint FROM users WHERE name = 'ann'`)
-	w.want("requests of the key", 20, `SELECT total_requests FROM api_keys WHERE last_used_at > $1`, now.Add(-time.Second))
+	w.want("requests of the key of ann", 25, keyTotal+` AND last_used_at = $2`, "ann", time.Unix(minuteOf(now)*60, 0))
+	w.want("refused requests of it", 3, `SELECT refused_requests FROM api_keys WHERE user_name = 'ann'`)
+	w.want("requests of the key of ben", 1, keyTotal, "ben")
 	w.want("changes for Redis", 0, `SELECT count(*) FROM outbox`)
 	queued, err := w.Queued(ctx)
 	if err != nil || queued["usage"]+queued["events"] != 0 {
@@ -123,7 +122,7 @@ func TestRowsOutOfTime(t *testing.T) {
 	w.drain()
 	w.want("admitted", 4, admittedSum)
 	w.want("events", 4, `SELECT count(*) FROM events`)
-	w.want("moved usage", 6, `SELECT moved`+sourcesOf, "usage")
+	w.want("moved usage", 8, `SELECT moved`+sourcesOf, "usage")
 	w.want("moved events", 2, `SELECT moved`+sourcesOf, "events")
 	w.want("27 days ago", 1, admittedSum+` AND minute < $1`, now.Add(-26*24*time.Hour))
 }
