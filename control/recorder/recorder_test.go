@@ -87,6 +87,51 @@ func TestQuantilesOfTheDatabaseAreThoseOfTheSketch(t *testing.T) {
 	}
 }
 
+// TestLatenciesOfIdentities adds events up by identity and hour: each as often as its weight says, in the buckets of all other latencies.
+func TestLatenciesOfIdentities(t *testing.T) {
+	w := newWorld(t)
+	now := time.Now().UTC().Truncate(time.Hour)
+	var want record.Sketch
+	for n := range int64(3) {
+		var events []record.Event
+		for i := range int64(40) {
+			e := record.Event{At: now.Add(time.Duration(i%2) * -time.Hour).UnixMicro(), Domain: "api", Outcome: "allowed", Identity: "user:ann", Latency: (n + 1) * i * i * i, Weight: 1 + i%3*50}
+			events = append(events, e)
+			want.Add(time.Duration(e.Latency)*time.Microsecond, e.Weight)
+		}
+		w.send("events", record.Entry{Sidecar: "one", Sequence: n + 1, Rows: record.MarshalEvents(events)})
+		w.drain()
+	}
+	w.want("hours", 2, `SELECT count(*) FROM identity_hours WHERE identity = 'user:ann' AND samples = 60`)
+	for name, sql := range map[string]string{
+		"hours":  `SELECT latency_quantile(all_latencies(sum_few_latencies(latencies)), $1) FROM identity_hours`,
+		"events": `SELECT latency_quantile(all_latencies(sum_few_latencies(few_latencies(latency, weight))), $1) FROM events`,
+	} {
+		for _, q := range []float64{0, 0.01, 0.5, 0.95, 0.99, 1} {
+			var got float64
+			err := w.db.QueryRow(context.Background(), sql, q).Scan(&got)
+			if want := want.Quantile(q).Seconds() * 1000; err != nil || math.Abs(got-want) > want/1000 {
+				t.Errorf("the quantile %v of %s is %v ms, want %v: %v", q, name, got, want, err)
+			}
+		}
+	}
+}
+
+// TestAKeyThatIsNewerThanItsName counts requests of keys that are made when names were given already.
+func TestAKeyThatIsNewerThanItsName(t *testing.T) {
+	w := newWorld(t)
+	w.send("usage", usageOf("one", 1, "ann", time.Now(), 4, 0))
+	made := false
+	w.passed = func(step string) {
+		if step == "sources" && !made {
+			made = true
+			w.keys()
+		}
+	}
+	w.drain()
+	w.want("requests of the key", 4, keyTotal, "ann")
+}
+
 // TestAPoisonEntryIsLeftOut sends entries that cannot be stored among good ones.
 func TestAPoisonEntryIsLeftOut(t *testing.T) {
 	w := newWorld(t)

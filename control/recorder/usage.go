@@ -95,7 +95,7 @@ func (b *book) add(u *record.Usage, now time.Time) (moved int64) {
 var steps = []struct {
 	name    string
 	seconds int64
-}{{"minutes", 60}, {"hours", 3600}, {"days", 86400}}
+}{{"minutes", 60}, {"hours", hour}, {"days", 86400}}
 
 // addUsage adds the usage of entries to what is stored.
 func (r *Recorder) addUsage(ctx context.Context, tx pgx.Tx, sources map[string]*source, items []*item, now time.Time) error {

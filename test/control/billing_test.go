@@ -70,10 +70,11 @@ func (b *billing) newKeys() {
 	b.t.Helper()
 	for n := 1; n <= 3; n++ {
 		user := "user-" + strconv.Itoa(n)
+		quotas := map[string]any{"quota_day": 2_000_000, "quota_month": 3_000_000}
 		if n == 3 {
-			user = "authz"
+			user, quotas["quota_hour"] = "authz", 100
 		}
-		b.must("PUT", "/v1/domains/api/users/"+user, map[string]any{"quota_day": 2_000_000, "quota_month": 3_000_000})
+		b.must("PUT", "/v1/domains/api/users/"+user, quotas)
 		made := b.must("POST", "/v1/domains/api/keys", map[string]any{"id": "key-of-" + user, "user": user})
 		b.keys[user], _ = made.body["secret"].(string)
 	}
@@ -86,7 +87,7 @@ func (b *billing) newKeys() {
 			}
 			return err
 		})
-		for range 70 { // more than the limit, on both
+		for range 70 { // more than the quota of an hour, on both
 			code, err := b.check(i, b.keys["authz"])
 			if err != nil {
 				b.t.Fatal(err)
