@@ -3,7 +3,7 @@ package recorder
 import (
 	"context"
 	"fmt"
-	"strings"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -44,9 +44,12 @@ func addLatencies(ctx context.Context, tx pgx.Tx, l ledger) error {
 
 // fewLatencies is a sketch as the text of a list of PostgreSQL that holds the buckets that are not empty.
 func fewLatencies(s *record.Sketch) string {
-	var b strings.Builder
-	for _, bucket := range s.Buckets {
-		fmt.Fprintf(&b, ",%d", int64(bucket.Index)<<countBits|min(bucket.N, 1<<countBits-1))
+	b := []byte{'{'}
+	for i, bucket := range s.Buckets {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, int64(bucket.Index)<<countBits|min(bucket.N, 1<<countBits-1), 10)
 	}
-	return "{" + strings.TrimPrefix(b.String(), ",") + "}"
+	return string(append(b, '}'))
 }
