@@ -105,7 +105,7 @@ func (w *world) query(sql string, args ...any) (n int64) {
 
 // TestTheRecordAnswers appends what sidecars append, and asks the control about it by its API, its metrics and the command.
 func TestTheRecordAnswers(t *testing.T) {
-	w := newWorld(t, 1, 0)
+	w := newWorld(t, 1, 0, "CONTROL_ARCHIVE="+t.TempDir())
 	now := time.Now().UTC()
 	const d = "/v1/domains/api"
 	w.must("POST", versions, map[string]any{"text": "timezone: Asia/Kolkata\n" + rulesOf(5)})
@@ -215,10 +215,20 @@ func (w *world) metricsAndCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]int64{"record_rows_total": 33, "record_entries_total": 3, "record_again_total": 1, "record_refused_total": 1, "record_missing_total": 0, "leads": 1, "record_copies": 1, "record_queued_entries": 0, "outbox_rows": 0} {
+	for name, want := range map[string]int64{"record_rows_total": 33, "record_entries_total": 3, "record_again_total": 1, "record_refused_total": 1, "record_missing_total": 0, "leads": 1, "record_copies": 1, "record_queued_entries": 0, "outbox_rows": 0, "erasures_open": 0} {
 		if got := m.Sum("spillway_control_" + name); got != want {
 			t.Errorf("spillway_control_%s is %d, want %d", name, got, want)
 		}
+	}
+	servers.Await(t, "a run of the archive", func() error {
+		m, err = servers.Scrape(strings.TrimPrefix(w.controls[0].URL, "http://"))
+		if err == nil && m.Sum("spillway_control_archive_runs_total") == 0 {
+			err = fmt.Errorf("%d runs failed", m.Sum("spillway_control_archive_failures_total"))
+		}
+		return err
+	})
+	if last := time.Unix(m.Sum("spillway_control_archive_last_run_timestamp_seconds"), 0); time.Since(last) > time.Hour || m.Sum("spillway_control_archive_partitions_total") != 0 {
+		t.Errorf("the last run of the archive was at %v", last)
 	}
 	s := &shell{t: t, control: w.controls[0].URL}
 	s.says(0, "usage show ann --domain api", "this month", "60")
