@@ -18,7 +18,6 @@ import (
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/record"
 	"github.com/spillway-mesh/spillway/test/servers"
@@ -120,16 +119,6 @@ func (c *copied) requests(rule string) map[string]int64 {
 		if r.Rule == rule {
 			sum[r.Identity+" "+r.Outcome] += r.Requests
 		}
-	}
-	return sum
-}
-
-// keyed adds up the requests of each API key, and those that were refused.
-func (c *copied) keyed() map[string]int64 {
-	sum := map[string]int64{}
-	for _, r := range c.usage.Keys {
-		sum[r.Key] += r.Requests
-		sum[r.Key+" refused"] += r.Refused
 	}
 	return sum
 }
@@ -341,29 +330,6 @@ func TestRecordedIdentitiesFollowTheSecret(t *testing.T) {
 	}
 }
 
-// TestKeysOfTheRateLimitService are counted beside their users, by names that do not show them.
-func TestKeysOfTheRateLimitService(t *testing.T) {
-	redis := servers.StartRedis(t)
-	s := begin(t, "domain: shop\nattributes: {credential: api_key}\ndescriptors:\n  - {key: user, rate_limit: {unit: hour, requests_per_unit: 2}}\n", "REDIS_URL="+redis.Addr, "RECORD=true")
-	client := ratelimitv3.NewRateLimitServiceClient(dial(t, s.Addresses().GRPC))
-	for range 3 {
-		_, err := client.ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{Domain: "shop", Descriptors: []*commonv3.RateLimitDescriptor{
-			{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: "ann"}}}, {Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "credential", Value: secretKey}}},
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.halt(t)
-	got, err := readRecord(t, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key := "key:" + record.KeyOf(secretKey)
-	wantSums(t, "requests of keys", got.keyed(), map[string]int64{key: 3, key + " refused": 1})
-	wantSums(t, "requests", got.requests(""), map[string]int64{"user:ann allowed": 2, "user:ann refused": 1})
-}
-
 // hit asks for a tenant and a model, with hits that are given.
 func hit(t testing.TB, conn *grpc.ClientConn, model string, hits uint64) {
 	t.Helper()
@@ -411,15 +377,5 @@ rules:
 	wantSums(t, "costs", costs, map[string]int64{"": 434, "paid": 210, "reserved": 210, "priced": 14})
 	if len(got.events) != 5 {
 		t.Errorf("%d events, want one for each request", len(got.events))
-	}
-}
-
-// TestWhatIsShownOfAnAPIKey: never so much that the rest could be guessed.
-func TestWhatIsShownOfAnAPIKey(t *testing.T) {
-	for value, want := range map[string]string{secretKey: "spw_ABCDEF", "short-secret": "shor", "ab": "", "": ""} {
-		asked := descriptors.Asked{APIKey: value}
-		if got := shownKey(&descriptors.Request{}, nil, &asked); got != want {
-			t.Errorf("of %q: %q, want %q", value, got, want)
-		}
 	}
 }
