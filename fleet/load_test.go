@@ -2,10 +2,11 @@ package fleet
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-// busy is a load on which so many replies a second were seen when a call ran out of patience.
+// busy is a load on which so many replies a second were seen when a call ran out of patience. Tests with one stop the clock: the bound is raised with time.
 func busy(pace int64) *load {
 	b := &load{most: 1000}
 	b.rate, b.since = pace, processTime()
@@ -35,7 +36,9 @@ func TestLoadHasNoBoundBelowTheLargestUntilCallsAreLate(t *testing.T) {
 }
 
 // TestLoadFollowsWhatWasDone: at 10,000 replies a second a call with a patience of 40 ms may be the 200th, and is answered after 20.
-func TestLoadFollowsWhatWasDone(t *testing.T) {
+func TestLoadFollowsWhatWasDone(t *testing.T) { synctest.Test(t, loadFollowsWhatWasDone) }
+
+func loadFollowsWhatWasDone(t *testing.T) {
 	for _, step := range []struct {
 		pace  int64
 		allow time.Duration
@@ -48,7 +51,9 @@ func TestLoadFollowsWhatWasDone(t *testing.T) {
 }
 
 // TestAFloodOnOneKeyLeavesRoom: it has a part of the room, and others have the rest.
-func TestAFloodOnOneKeyLeavesRoom(t *testing.T) {
+func TestAFloodOnOneKeyLeavesRoom(t *testing.T) { synctest.Test(t, aFloodOnOneKeyLeavesRoom) }
+
+func aFloodOnOneKeyLeavesRoom(t *testing.T) {
 	b := busy(10_000)
 	const allow = 40 * time.Millisecond
 	if n := enterAll(b, 2000, allow, oneKey); n != 200/keyShare {
@@ -60,7 +65,9 @@ func TestAFloodOnOneKeyLeavesRoom(t *testing.T) {
 }
 
 // TestAFloodOfOneCallerLeavesRoom: it has half of the room, whatever keys it asks for.
-func TestAFloodOfOneCallerLeavesRoom(t *testing.T) {
+func TestAFloodOfOneCallerLeavesRoom(t *testing.T) { synctest.Test(t, aFloodOfOneCallerLeavesRoom) }
+
+func aFloodOfOneCallerLeavesRoom(t *testing.T) {
 	b := busy(10_000)
 	const allow = 40 * time.Millisecond
 	enter := func(calls int, caller func(i int) string) (entered int) {
@@ -79,7 +86,9 @@ func TestAFloodOfOneCallerLeavesRoom(t *testing.T) {
 	}
 }
 
-func TestRoomIsGivenBack(t *testing.T) {
+func TestRoomIsGivenBack(t *testing.T) { synctest.Test(t, roomIsGivenBack) }
+
+func roomIsGivenBack(t *testing.T) {
 	b := busy(10_000)
 	for range 1000 {
 		turn, ok := b.enter(&Call{Key: "k", Caller: "c"}, 20*time.Millisecond, 0)
@@ -95,6 +104,10 @@ func TestRoomIsGivenBack(t *testing.T) {
 
 // TestTheBoundIsRaisedWhileNoCallIsLate: after some time there is none.
 func TestTheBoundIsRaisedWhileNoCallIsLate(t *testing.T) {
+	synctest.Test(t, theBoundIsRaisedWhileNoCallIsLate)
+}
+
+func theBoundIsRaisedWhileNoCallIsLate(t *testing.T) {
 	b := busy(10_000)
 	b.raised -= paceGrows
 	if n := enterAll(b, 2000, 40*time.Millisecond, manyKeys); n < 230 || n > 251 {
@@ -109,6 +122,10 @@ func TestTheBoundIsRaisedWhileNoCallIsLate(t *testing.T) {
 
 // TestTheBoundStaysWhileRepliesAreSlow: replies that take as long as the bound lets them show no room for more.
 func TestTheBoundStaysWhileRepliesAreSlow(t *testing.T) {
+	synctest.Test(t, theBoundStaysWhileRepliesAreSlow)
+}
+
+func theBoundStaysWhileRepliesAreSlow(t *testing.T) {
 	b := busy(10_000)
 	b.raised -= time.Minute
 	if _, ok := b.enter(&Call{Key: "k"}, 40*time.Millisecond, 20*time.Millisecond); !ok || b.pace.Load() != 10_000 {

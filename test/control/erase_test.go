@@ -124,6 +124,9 @@ func (w *eraseWorld) readArchive() {
 	}
 }
 
+// recorderLock is the number of the advisory lock of the control that copies the record.
+const recorderLock = 7_269_310_517_334_086
+
 // eraseWorld is a world with an archive in a folder.
 type eraseWorld struct {
 	*world
@@ -139,8 +142,6 @@ func newEraseWorld(t *testing.T, secret string) *eraseWorld {
 	t.Helper()
 	w := &eraseWorld{folder: filepath.Join(t.TempDir(), "archive"), secret: secret, keys: descriptors.NewRecordKeys("", []byte(secret))}
 	w.world = &world{t: t, postgres: servers.StartPostgres(t), redis: servers.StartRedis(t)}
-	w.controls = []*servers.Control{servers.StartControl(t, w.env()...)}
-	w.sidecars = []*servers.Sidecar{servers.StartSidecar(t, "RULES=redis:", "REDIS_URL="+w.redis.Addr, "STORE_BUDGET=1s", "STORE_PATIENCE=2s", "LEASES=false", "KEY_SECRET="+secret)}
 	ctx := context.Background()
 	db, err := pgx.Connect(ctx, w.postgres.URL)
 	if err != nil {
@@ -148,6 +149,9 @@ func newEraseWorld(t *testing.T, secret string) *eraseWorld {
 	}
 	t.Cleanup(func() { _ = db.Close(ctx) })
 	w.db = db
+	w.exec(`SELECT pg_advisory_lock($1)`, recorderLock) // so that what is in the streams stays there until it is erased
+	w.controls = []*servers.Control{servers.StartControl(t, w.env()...)}
+	w.sidecars = []*servers.Sidecar{servers.StartSidecar(t, "RULES=redis:", "REDIS_URL="+w.redis.Addr, "STORE_BUDGET=1s", "STORE_PATIENCE=2s", "LEASES=false", "KEY_SECRET="+secret)}
 	now := time.Now().UTC()
 	w.old = time.Date(now.Year(), now.Month()-6, 3, 0, 0, 0, 0, time.UTC)
 	for _, month := range []time.Time{w.old.AddDate(0, 0, -2), time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)} {
