@@ -3,6 +3,8 @@ package control
 import (
 	"context"
 	"time"
+
+	"github.com/spillway-mesh/spillway/record"
 )
 
 // Latencies are how long decisions about one identity took, in milliseconds. They come from events: all refusals, and samples of the other requests, each of which counts for those
@@ -20,37 +22,77 @@ type LatencyPoint struct {
 	Latencies
 }
 
-// quantiles are the columns of Latencies, of a list of latencies.
-const quantiles = `samples, latency_quantile(all_latencies(latencies), 0.5) AS p50, latency_quantile(all_latencies(latencies), 0.95) AS p95, latency_quantile(all_latencies(latencies), 0.99) AS p99`
-
-// latencyPoints are the latencies of an identity by steps of time. Those of minutes are read from the events themselves, which stay as long as tables of minutes do;
-// those of days are merged from hours.
-func (d *Database) latencyPoints(ctx context.Context, u *Usage) ([]LatencyPoint, error) {
-	source := `SELECT date_trunc($5, at, 'UTC') AS at, sum(samples)::bigint AS samples, sum_few_latencies(latencies) AS latencies FROM identity_hours`
-	if u.Step == stepMinute {
-		source = `SELECT date_trunc($5, at, 'UTC') AS at, count(*) AS samples, sum_few_latencies(few_latencies(latency, weight)) AS latencies FROM events`
-	}
-	points, err := many[LatencyPoint](ctx, d.pool, `SELECT at, `+quantiles+` FROM (`+source+` WHERE domain = $1 AND identity = $2 AND at >= $3 AND at < $4 GROUP BY 1) AS added ORDER BY at`,
-		u.Domain, u.Identity, u.From, u.To, u.Step)
-	for i := range points {
-		points[i].At = points[i].At.UTC()
-	}
-	return points, err
+// latencyBucket is how many latencies of one step of time fell into one bucket.
+type latencyBucket struct {
+	At         time.Time
+	Bucket     int64
+	N, Samples int64 // samples are in the first bucket of each row alone
 }
 
-// addLatencies fills in the latencies of an identity.
+// latencyBuckets reads latencies of an identity, by steps of time. Those of minutes are read from the events themselves, which stay as long as tables of minutes do; those of
+// days are merged from hours.
+func (d *Database) latencyBuckets(ctx context.Context, domain, identity, step string, from, to time.Time) ([]latencyBucket, error) {
+	source := `SELECT date_trunc($5, at, 'UTC') AS at, v >> 40 AS bucket, sum(v & 1099511627775)::bigint AS n, coalesce(sum(samples) FILTER (WHERE place = 1), 0)::bigint AS samples
+	  FROM identity_hours, unnest(latencies) WITH ORDINALITY AS l (v, place)`
+	if step == stepMinute {
+		source = `SELECT date_trunc($5, at, 'UTC') AS at, latency_bucket(latency) AS bucket, sum(weight)::bigint AS n, count(*) AS samples FROM events`
+	}
+	return many[latencyBucket](ctx, d.pool, source+` WHERE domain = $1 AND identity = $2 AND at >= $3 AND at < $4 GROUP BY 1, 2 ORDER BY 1, 2`, domain, identity, from, to, step)
+}
+
+// sampled is latencies that are being added up.
+type sampled struct {
+	sketch  record.Sketch
+	samples int64
+}
+
+func (s *sampled) add(b *latencyBucket) {
+	s.sketch.Merge(record.Sketch{Buckets: []record.Bucket{{Index: int(b.Bucket), N: b.N}}})
+	s.samples += b.Samples
+}
+
+// latencies are the quantiles.
+func (s *sampled) latencies() Latencies {
+	l := Latencies{Samples: s.samples}
+	if s.sketch.Count() == 0 {
+		return l
+	}
+	of := func(q float64) *float64 {
+		ms := s.sketch.Quantile(q).Seconds() * 1000
+		return &ms
+	}
+	l.P50, l.P95, l.P99 = of(0.5), of(0.95), of(0.99)
+	return l
+}
+
+// addLatencies fills in the latencies of an identity, by steps and of all time together.
 func (d *Database) addLatencies(ctx context.Context, u *Usage) error {
-	points, err := d.latencyPoints(ctx, u)
+	buckets, err := d.latencyBuckets(ctx, u.Domain, u.Identity, u.Step, u.From, u.To)
 	if err != nil {
 		return err
 	}
-	u.Latencies = listed(points)
-	u.Latency, err = d.latencies(ctx, u.Domain, u.Identity, u.From, u.To)
-	return err
+	var whole, step sampled
+	for i := range buckets {
+		b := &buckets[i]
+		whole.add(b)
+		step.add(b)
+		if i+1 == len(buckets) || !buckets[i+1].At.Equal(b.At) {
+			u.Latencies = append(u.Latencies, LatencyPoint{b.At.UTC(), step.latencies()})
+			step = sampled{}
+		}
+	}
+	all := whole.latencies()
+	u.Latency = &all
+	return nil
 }
 
 // latencies are those of an identity in a time, by whole hours: that of from counts as a whole.
 func (d *Database) latencies(ctx context.Context, domain, identity string, from, to time.Time) (*Latencies, error) {
-	return one[Latencies](ctx, d.pool, `SELECT `+quantiles+` FROM (SELECT coalesce(sum(samples), 0)::bigint AS samples, sum_few_latencies(latencies) AS latencies
-	  FROM identity_hours WHERE domain = $1 AND identity = $2 AND at >= $3 AND at < $4) AS added`, domain, identity, from.Truncate(time.Hour), to)
+	buckets, err := d.latencyBuckets(ctx, domain, identity, stepDay, from.Truncate(time.Hour), to)
+	var whole sampled
+	for i := range buckets {
+		whole.add(&buckets[i])
+	}
+	all := whole.latencies()
+	return &all, err
 }

@@ -25,7 +25,7 @@ type Usage struct {
 	Cost      int64          `json:"cost"`     // of those that were admitted
 	Points    []UsagePoint   `json:"points"`
 	Latencies []LatencyPoint `json:"latencies"` // of one identity, for whole requests; else empty
-	Latency   *Latencies     `json:"latency"`   // of all hours together; null: it is not asked for one identity
+	Latency   *Latencies     `json:"latency"`   // of all steps together; null: it is not asked for one identity
 }
 
 // UsagePoint is what was used in one step of time with one outcome.

@@ -121,7 +121,7 @@ func showUsed(w io.Writer, u control.Usage) {
 		t.row(instant(p.At), p.Outcome, p.Requests, p.Cost)
 	}
 	t.end()
-	showLatency(w, "of these hours", u.Latency)
+	showLatency(w, "of this time", u.Latency)
 }
 
 func newEvents() *cobra.Command {

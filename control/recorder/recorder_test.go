@@ -105,7 +105,7 @@ func TestLatenciesOfIdentities(t *testing.T) {
 	w.want("hours", 2, `SELECT count(*) FROM identity_hours WHERE identity = 'user:ann' AND samples = 60`)
 	for name, sql := range map[string]string{
 		"hours":  `SELECT latency_quantile(all_latencies(sum_few_latencies(latencies)), $1) FROM identity_hours`,
-		"events": `SELECT latency_quantile(all_latencies(sum_few_latencies(few_latencies(latency, weight))), $1) FROM events`,
+		"events": `SELECT latency_quantile(all_latencies(sum_few_latencies(ARRAY[latency_bucket(latency) << 40 | weight])), $1) FROM events`,
 	} {
 		for _, q := range []float64{0, 0.01, 0.5, 0.95, 0.99, 1} {
 			var got float64
