@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -144,10 +146,12 @@ func TestExplainChargesNothingAndShowsWhatWasCompared(t *testing.T) {
 func TestResetPardonTierAndLift(t *testing.T) {
 	redis := servers.StartRedis(t)
 	environ := []string{"REDIS_URL=" + redis.Addr, "STORE_BUDGET=1s", "KEY_SECRET=0123456789abcdef"}
-	one, other := begin(t, operatedRules, environ...), begin(t, operatedRules, environ...)
+	const threshold = 1000 // as many refusals as await does not cause
+	patient := strings.Replace(operatedRules, "threshold: 2", fmt.Sprint("threshold: ", threshold), 1)
+	one, other := begin(t, patient, environ...), begin(t, patient, environ...)
 	conn, away := dial(t, one.Addresses().GRPC), dial(t, other.Addresses().GRPC)
-	expectCodes(t, conn, "alice", codeOK, codeOK, codeOver)
-	expectCodes(t, away, "alice", codeOver)
+	expectCodes(t, conn, "alice", codeOK, codeOK)
+	expectCodes(t, away, "alice", slices.Repeat([]ratelimitv3.RateLimitResponse_Code{codeOver}, threshold)...)
 	expectCodes(t, conn, "alice", codeOver)
 	usage := func() fields {
 		status, answer := other.call(t, "GET", "/v1/usage?user=alice", nil)
@@ -161,6 +165,9 @@ func TestResetPardonTierAndLift(t *testing.T) {
 		t.Errorf("usage of alice does not tell that wide needs an ip: %v", answer)
 	}
 	dry := one.operate(t, "/v1/pardon", fields{"user": "alice", "dry_run": true})
+	if text := fmt.Sprint(dry["before"]); !strings.Contains(text, "cool_down") {
+		t.Errorf("after %d refusals there is no cool-down: %s", threshold, text)
+	}
 	expectCodes(t, conn, "alice", codeOver)
 	if len(dry["before"].([]any)) == 0 {
 		t.Errorf("a dry pardon shows nothing: %v", dry)
