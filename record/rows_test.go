@@ -62,6 +62,14 @@ func TestUsageOfSidecarsThatCountNoKeys(t *testing.T) {
 	}
 }
 
+// TestListsOfALaterVersion are passed over.
+func TestListsOfALaterVersion(t *testing.T) {
+	u, err := record.UnmarshalUsage([]byte(`{"identities":[[29000000,"shop","","user:ann","allowed",4,9]],"planets":[[29000000,"mars"]]}`))
+	if err != nil || len(u.Identities) != 1 {
+		t.Errorf("%+v, %v", u, err)
+	}
+}
+
 // TestTheNameOfAKey is the same for a key and for its digest, and does not show it.
 func TestTheNameOfAKey(t *testing.T) {
 	const key = "spw_ABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -251,10 +251,11 @@ func (w *eraseWorld) trace(user string) {
 	w.exec(`INSERT INTO usage_of_another_room VALUES ('api', $1, 5)`, identity)
 	w.exec(`INSERT INTO record_sources (sidecar, stream, sequence, region) VALUES ($1, 'usage', 1, 'eu'), ($1, 'events', 1, 'eu')`, user[:4])
 	rows := map[string]string{
-		"usage":  fmt.Sprintf(`{"identities":[[%[1]d,"api","",%[2]q,"refused",1,1]],"endpoints":[],"keys":[[%[1]d,"api",%[3]q,1,1]],"caches":[]}`, time.Now().Unix()/60, identity, w.keyName(user)),
-		"events": fmt.Sprintf(`[{"at":%d,"domain":"api","outcome":"refused","identity":%q,"weight":1}]`, time.Now().UnixMicro(), identity),
+		fmt.Sprintf(`{"identities":[[%d,"api","",%q,"refused",1,1]],"endpoints":[],"caches":[]}`, time.Now().Unix()/60, identity): "usage",
+		fmt.Sprintf(`{"keys":[[%d,"api",%q,1,1]]}`, time.Now().Unix()/60, w.keyName(user)):                                        "usage",
+		fmt.Sprintf(`[{"at":%d,"domain":"api","outcome":"refused","identity":%q,"weight":1}]`, time.Now().UnixMicro(), identity):  "events",
 	}
-	for stream, text := range rows {
+	for text, stream := range rows {
 		w.redis.Do(w.t, "XADD", w.keys.Shared(stream), "*", "sidecar", user[:4], "sequence", "1", "region", "eu", "dropped", "0", "rows", text)
 	}
 	servers.Await(w.t, "the records of "+user, func() error {
