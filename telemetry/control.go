@@ -78,8 +78,8 @@ var controlArchiveMetrics = []controlMetric[ControlArchive]{
 	{"archive_last_run_timestamp_seconds", "When the last run of the archive ended well.", prometheus.GaugeValue, func(a *ControlArchive) float64 { return float64(a.LastRun.Unix()) }},
 	{"archive_partitions_total", "Partitions that were archived, checked and dropped.", prometheus.CounterValue, func(a *ControlArchive) float64 { return float64(a.Partitions) }},
 	{"archive_files_total", "Files that were written into the archive.", prometheus.CounterValue, func(a *ControlArchive) float64 { return float64(a.Files) }},
-	{"archive_rows_total", "Events in them.", prometheus.CounterValue, func(a *ControlArchive) float64 { return float64(a.Rows) }},
-	{"archive_bytes_total", "Bytes of them.", prometheus.CounterValue, func(a *ControlArchive) float64 { return float64(a.Bytes) }},
+	{"archive_rows_total", "Events in files that were written into the archive.", prometheus.CounterValue, func(a *ControlArchive) float64 { return float64(a.Rows) }},
+	{"archive_bytes_total", "Bytes of files that were written into the archive.", prometheus.CounterValue, func(a *ControlArchive) float64 { return float64(a.Bytes) }},
 	{"archive_deleted_files_total", "Files that were deleted, because they were old enough.", prometheus.CounterValue, func(a *ControlArchive) float64 { return float64(a.Deleted) }},
 }
 
