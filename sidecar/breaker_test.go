@@ -41,10 +41,7 @@ func TestABreakerIsSeenToOpenAndToClose(t *testing.T) {
 		t.Errorf("%d calls rejected by the breaker and %d decisions degraded by it, want at least one of each", rejected, degraded)
 	}
 	expectPage(t, s.Addresses().HTTP, "/readyz", 200, ", breaker open")
-	err = s.logs("the breaker to redis is open: " + breaker.ReasonConsecutive)
-	if err != nil {
-		t.Error(err)
-	}
+	s.awaitLog(t, "the breaker to redis is open: "+breaker.ReasonConsecutive)
 	redis.Start(t)
 	servers.Await(t, "a breaker that closes under traffic", func() error {
 		_, err := ask(client, "carol")
@@ -90,9 +87,7 @@ func TestBreakerSettingsAct(t *testing.T) {
 				}
 			}
 			expectPage(t, s.Addresses().Debug, "/metrics", 200, `spillway_breaker_state{shard="`+shard+`"} 2`)
-			if err := s.logs("the breaker to redis is open: " + step.reason); err != nil {
-				t.Error(err)
-			}
+			s.awaitLog(t, "the breaker to redis is open: "+step.reason)
 		})
 	}
 }

@@ -61,10 +61,7 @@ func TestTheLevelChangesWhileItRuns(t *testing.T) {
 		if got := shows("after " + step.put); got != step.shows {
 			t.Errorf("after %s, lines for debug show: %v, want %v", step.put, got, step.shows)
 		}
-		err := s.logs(`msg="the level of the log was changed" to=` + step.after)
-		if err != nil {
-			t.Error(err)
-		}
+		s.awaitLog(t, `msg="the level of the log was changed" to=`+step.after)
 	}
 }
 

@@ -145,6 +145,12 @@ func (r *running) logs(text string) error {
 	return nil
 }
 
+// awaitLog waits until the log holds the text.
+func (r *running) awaitLog(t testing.TB, text string) {
+	t.Helper()
+	servers.Await(t, "a line of the log", func() error { return r.logs(text) })
+}
+
 func write(t testing.TB, file, text string) {
 	t.Helper()
 	err := os.WriteFile(file, []byte(text), 0o600)

@@ -25,9 +25,7 @@ func TestRulesThatAreRequired(t *testing.T) {
 	expectPage(t, s.Addresses().HTTP, "/readyz", 503, "no good rules yet, and RULES_REQUIRED is set")
 	expectPage(t, s.Addresses().HTTP, "/healthcheck", 500, "")
 	expectPage(t, s.Addresses().HTTP, "/livez", 200, "ok")
-	if err := s.logs("serving, but not ready: no good rules yet"); err != nil {
-		t.Error(err)
-	}
+	s.awaitLog(t, "serving, but not ready: no good rules yet")
 	write(t, s.rules, twoPerHour)
 	servers.Await(t, "the rules that were mended", func() error { return readyz(t, s, "ok\n") })
 	health(healthv1.HealthCheckResponse_SERVING)

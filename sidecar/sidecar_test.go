@@ -36,9 +36,7 @@ func TestServesOnAllItsSocketsAtOnce(t *testing.T) {
 	expectPage(t, a.Metrics, "/metrics", 200, "ratelimit_service_config_load_success 1")
 	expectPage(t, a.Metrics, "/debug/pprof/", 404, "")
 	for _, want := range []string{"counting in memory, alone", a.GRPC, a.HTTP, a.Debug, a.Metrics, socket, "try: curl -i http://" + a.HTTP + "/json"} {
-		if err := s.logs(want); err != nil {
-			t.Error(err)
-		}
+		s.awaitLog(t, want)
 	}
 }
 
@@ -225,9 +223,7 @@ func TestAPortThatIsTakenIsAnError(t *testing.T) {
 func TestWarningsAreLogged(t *testing.T) {
 	s := begin(t, twoPerHour, "REDIS_PIPELINE_LIMIT=5", "MEMCACHE_SRV=x")
 	for _, want := range []string{"ignored: REDIS_PIPELINE_LIMIT: ", "ignored: MEMCACHE_SRV: "} {
-		if err := s.logs(want); err != nil {
-			t.Error(err)
-		}
+		s.awaitLog(t, want)
 	}
 }
 
