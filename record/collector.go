@@ -92,8 +92,6 @@ func (s *shard) key(k key, d *Decided) {
 	if d.Refused {
 		n.cost = d.Requests
 	}
-	k.outcome = 0
-	k = k.of(countedKey, d.Key)
 	if len(d.Key) > maxValue || s.page.keys.add(&k, n, 0) < 0 {
 		s.page.dropped[keys]++
 		s.dropped[keys].Add(1)
@@ -188,16 +186,27 @@ func (c *collector) note(d *Decided) {
 	for i := range d.Rules {
 		s.identity(k.under(cut(d.Rules[i].Rule, maxName), i > 0), amount{d.Requests, d.Cost, d.Rules[i].Cost})
 	}
-	if d.Key != "" && d.Requests > 0 {
-		s.key(k, d)
-	}
-	much := s.page.identities.half() || s.page.keys.half()
+	much := s.page.identities.half()
 	manyEvents := d.Weight > 0 && s.event(d)
 	s.mu.Unlock()
+	if d.Key != "" && d.Requests > 0 {
+		much = c.noteKey(d, k) || much
+	}
 	c.noteEndpoint(d, k, much)
 	if manyEvents {
 		wake(c.wakes[1])
 	}
+}
+
+// noteKey adds a decision to its API key, which may be in another shard than the identity: one user may have many keys. It reports whether there are many.
+func (c *collector) noteKey(d *Decided, k key) bool {
+	k.outcome = 0
+	k = k.of(countedKey, d.Key)
+	s := &c.shards[k.valueHash%shards]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.key(k, d)
+	return s.page.keys.half()
 }
 
 // noteEndpoint adds a decision to its endpoint, which may be in another shard than the identity.

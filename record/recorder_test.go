@@ -218,6 +218,24 @@ func TestAMillionIdentitiesHaveABound(t *testing.T) {
 	})
 }
 
+// TestOneUserWithManyKeys: the keys of one user have all the room that there is.
+func TestOneUserWithManyKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var server redis
+		r := server.record(0)
+		server.set(true, false)
+		const n = 6000
+		for i := range n {
+			r.Note(&Decided{At: time.Now(), Domain: "shop", Requests: 1, Kind: User, Identity: "ann", Key: fmt.Sprint("key", i), Refused: i%2 == 0})
+		}
+		server.set(false, false)
+		r.Close()
+		if s := server.copy(t); s.keys != n || s.keysRefused != n/2 || s.dropped != 0 {
+			t.Errorf("%d requests of keys and %d of them refused, %d dropped, want %d and %d", s.keys, s.keysRefused, s.dropped, n, n/2)
+		}
+	})
+}
+
 // TestManyMinutesAndDomainsHaveABound: not even the rows of others have room, and no request is missing.
 func TestManyMinutesAndDomainsHaveABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
