@@ -129,10 +129,10 @@ func (r *Recorder) term(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// round names new users, makes partitions where a month has begun, and copies what each stream has, once. It returns whether a stream
+// round names new users and API keys, makes partitions where a month has begun, and copies what each stream has, once. It returns whether a stream
 // may have more. A stream that fails does not hold up the other one.
 func (r *Recorder) round(ctx context.Context, conn *pgx.Conn) (more bool, err error) {
-	err = errors.Join(r.makePartitions(ctx, conn), r.nameUsers(ctx, conn))
+	err = errors.Join(r.makePartitions(ctx, conn), r.nameAll(ctx, conn))
 	for _, s := range r.streams {
 		full, wrong := r.pass(ctx, conn, s)
 		more, err = more || full, errors.Join(err, wrong)
