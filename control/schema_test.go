@@ -95,8 +95,8 @@ var filling = map[int64][]string{
 
 // recordTables are those of the record, which a database has from a version on.
 var recordTables = map[int64][]string{
-	4:  {"events", "usage_minutes", "record_sources"},
-	5:  {"usage_hours", "usage_days", "endpoint_minutes", "endpoint_hours", "endpoint_days", "cache_minutes", "cache_hours", "cache_days", "record_refused", "record_names"},
+	4: {"events", "usage_minutes", "record_sources"},
+	5: {"usage_hours", "usage_days", "endpoint_minutes", "endpoint_hours", "endpoint_days", "cache_minutes", "cache_hours", "cache_days", "record_refused", "record_names"},
 	9: {"identity_hours"},
 }
 
