@@ -72,8 +72,9 @@ test-control: tools ## the control plane with a real PostgreSQL, Redis and sidec
 	@CONTROL_TESTS=full CGO_ENABLED=1 $(GO) test -count=1 -race -timeout 40m ./control/... ./archive ./test/control
 
 .PHONY: capacity
-capacity: tools ## measure what docs/capacity.md calculates with: a hundredth of ten million users, and events and usage (takes minutes)
+capacity: tools ## measure what docs/capacity.md calculates with: a hundredth of ten million users, and events and usage; changes on eight sidecars while a million users are loaded (takes minutes)
 	@CAPACITY=full $(GO) test -timeout 60m -run '^$$' -bench '^BenchmarkCapacity$$' -benchtime 1x -v ./control
+	@CAPACITY=full $(GO) test -timeout 60m -run '^TestChangesReachEverySidecar$$' -count=1 -v ./test/control
 
 .PHONY: test
 test: ## install what is missing, then lint, unit, race, contract, integration and manifest tests

@@ -36,11 +36,12 @@ type Config struct {
 
 // Archiver moves events into an archive. Make one with New. Of several, one works at a time.
 type Archiver struct {
-	cfg   Config
-	store Store
-	pool  *pgxpool.Pool
-	now   func() time.Time
-	step  func(done string) // called after each step
+	cfg    Config
+	store  Store
+	pool   *pgxpool.Pool
+	now    func() time.Time
+	step   func(done string) // called after each step
+	counts counts
 }
 
 // New makes an Archiver. It waits neither for PostgreSQL nor for the store.
@@ -73,7 +74,10 @@ func (a *Archiver) Run(ctx context.Context, leads func() bool) {
 	for ctx.Err() == nil {
 		if leads() && !time.Now().Before(next) {
 			next = time.Now().Add(runEvery)
-			_, err := a.Once(ctx)
+			done, err := a.Once(ctx)
+			if ctx.Err() == nil {
+				a.counts.add(&done, err, time.Now())
+			}
 			if err != nil && ctx.Err() == nil {
 				next = time.Now().Add(retryEvery)
 				a.cfg.Log.Warn("archive: "+err.Error(), "instead", "the partition stays, and the next run goes on")
@@ -93,6 +97,7 @@ type Done struct {
 	Partitions []string `json:"partitions"` // that were archived and dropped
 	Files      int      `json:"files"`      // that were written
 	Rows       int64    `json:"rows"`       // in them
+	Bytes      int64    `json:"bytes"`      // of them
 	Deleted    int      `json:"deleted"`    // files that were old enough
 }
 
@@ -115,16 +120,16 @@ func (a *Archiver) Alone(ctx context.Context, f func(context.Context) error) err
 func (a *Archiver) alone(ctx context.Context, take string, f func(context.Context) error) error {
 	conn, err := pgx.ConnectConfig(ctx, a.pool.Config().ConnConfig)
 	if err != nil {
-		return fmt.Errorf("connect to the database: %w", err)
+		return at(stepLock, fmt.Errorf("connect to the database: %w", err))
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // the lock goes with the connection
 	var mine bool
 	err = conn.QueryRow(ctx, take, lockNumber).Scan(&mine)
 	if err != nil {
-		return fmt.Errorf("lock the archive: %w", err)
+		return at(stepLock, fmt.Errorf("lock the archive: %w", err))
 	}
 	if !mine {
-		return ErrBusy
+		return at(stepLock, ErrBusy)
 	}
 	err = f(ctx)
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockWithin)
@@ -137,7 +142,7 @@ func (a *Archiver) alone(ctx context.Context, take string, f func(context.Contex
 func (a *Archiver) run(ctx context.Context, done *Done) error {
 	err := a.checkColumns(ctx)
 	if err == nil {
-		err = a.sweep(ctx)
+		err = at(stepTidy, a.sweep(ctx))
 	}
 	if err != nil {
 		return err
@@ -155,7 +160,7 @@ func (a *Archiver) run(ctx context.Context, done *Done) error {
 		done.Partitions = append(done.Partitions, p.name)
 		a.cfg.Log.Info("archive: a partition is in the archive, and dropped", "partition", p.name, "rows", done.Rows-rows, "took", time.Since(began).Round(time.Millisecond).String())
 	}
-	return a.expire(ctx, done)
+	return at(stepTidy, a.expire(ctx, done))
 }
 
 // checkColumns refuses a table of events with other columns than files have, because they would be lost.

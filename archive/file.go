@@ -121,7 +121,7 @@ func (a *Archiver) keep(ctx context.Context, d *draft, day time.Time, region, so
 		return m, err
 	}
 	a.step("file stored")
-	err = check(ctx, a.store, &m, func() {})
+	err = at(stepVerify, check(ctx, a.store, &m, func() {}))
 	if err != nil {
 		return m, err
 	}

@@ -104,7 +104,7 @@ func (a *Archiver) archive(ctx context.Context, p partition, done *Done) error {
 			return fmt.Errorf("%s: %w", day.Format(dayLayout), err)
 		}
 	}
-	return a.drop(ctx, p)
+	return at(stepDrop, a.drop(ctx, p))
 }
 
 // archiveDay writes one file for each region of a day.
@@ -126,11 +126,12 @@ func (a *Archiver) archiveDay(ctx context.Context, p partition, day time.Time, d
 		if s.rows != d.tally.rows {
 			return fmt.Errorf("%d rows were read, and the database counts %d", d.tally.rows, s.rows)
 		}
-		err = a.archivePart(ctx, p, part{day, region}, d, s.digest)
+		bytes, err := a.archivePart(ctx, p, part{day, region}, d, s.digest)
 		if err != nil {
 			return err
 		}
 		done.Files++
+		done.Bytes += bytes
 		done.Rows += s.rows
 	}
 	return nil
@@ -183,12 +184,13 @@ func addTo(drafts map[string]*draft, r *Row) error {
 	return d.add(r)
 }
 
-// archivePart keeps a file, notes it in the database, and removes files of the same rows that were written before rows were added.
-func (a *Archiver) archivePart(ctx context.Context, p partition, k part, d *draft, digest string) error {
+// archivePart keeps a file, notes it in the database, and removes files of the same rows that were written before rows were added. It returns how many bytes
+// the file has.
+func (a *Archiver) archivePart(ctx context.Context, p partition, k part, d *draft, digest string) (int64, error) {
 	region := k.region
 	before, err := List(ctx, a.store, Days{From: k.day, To: k.day.AddDate(0, 0, 1), Region: &region})
 	if err != nil {
-		return err
+		return 0, at(stepStore, err)
 	}
 	var old []string
 	for i := range before {
@@ -197,25 +199,25 @@ func (a *Archiver) archivePart(ctx context.Context, p partition, k part, d *draf
 			continue
 		}
 		if m.Rows > d.tally.rows {
-			return fmt.Errorf("%s has %d rows of this partition, which has %d: rows are gone from the database; remove the file where that was meant", m.Path, m.Rows, d.tally.rows)
+			return 0, fmt.Errorf("%s has %d rows of this partition, which has %d: rows are gone from the database; remove the file where that was meant", m.Path, m.Rows, d.tally.rows)
 		}
 		old = append(old, m.Path)
 	}
 	m, err := a.keep(ctx, d, k.day, k.region, p.source, old)
 	if err != nil {
-		return err
+		return 0, at(stepStore, err)
 	}
-	err = a.note(ctx, &m, digest, false)
+	err = at(stepNote, a.note(ctx, &m, digest, false))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for _, path := range old {
 		err = a.remove(ctx, path)
 		if err != nil {
-			return err
+			return 0, at(stepTidy, err)
 		}
 	}
-	return nil
+	return m.Bytes, nil
 }
 
 // note lists a file in the database, in the place of those that it replaces.

@@ -69,7 +69,7 @@ func (f folder) Open(_ context.Context, name string) (io.ReadCloser, error) {
 	return file, err
 }
 
-// Put writes a file beside its place, waits until the disk has it, and moves it there.
+// Put writes a file beside its place, waits until the disk has it, and moves it there. What a full disk had room for is removed.
 func (f folder) Put(_ context.Context, name string, file *os.File) error {
 	path := f.path(name)
 	err := os.MkdirAll(filepath.Dir(path), 0o750)
@@ -84,6 +84,7 @@ func (f folder) Put(_ context.Context, name string, file *os.File) error {
 		err = syncFolder(filepath.Dir(path))
 	}
 	if err != nil {
+		_ = os.Remove(path + halfEnding) // a file that is moved has that name no longer
 		return fmt.Errorf("keep %s: %w", name, err)
 	}
 	return nil

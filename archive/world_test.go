@@ -218,7 +218,7 @@ func (w *world) partitions() (n int) {
 func TestArchive(t *testing.T) {
 	p := servers.StartPostgres(t)
 	for name, test := range map[string]func(*testing.T, *world){
-		"old partitions go there": testMoves, "rows that come late": testLate, "damage is found": testDamage, "what cannot be archived": testRefused,
+		"old partitions go there": testMoves, "rows that come late": testLate, "damage is found": testDamage, "what cannot be archived": testRefused, "a disk without room": testFull,
 		"killed between every two steps": testKilled, "erase killed between every two steps": testEraseKilled,
 	} {
 		for kind, far := range map[string]bool{"folder": false, "bucket": true} {

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/archive"
 	"github.com/spillway-mesh/spillway/control/recorder"
 	"github.com/spillway-mesh/spillway/descriptors"
 )
@@ -33,6 +34,7 @@ type API struct {
 	Publisher *Publisher
 	Recorder  *recorder.Recorder
 	Keys      descriptors.RecordKeys // how the record names identities
+	Archive   *archive.Archiver      // nil: there is none
 	Tokens    []Token                // who may use it; none: this machine alone
 	Log       *slog.Logger
 

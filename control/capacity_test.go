@@ -175,7 +175,7 @@ func (c *capacity) rules() {
 		_, _, err := c.AddVersion(ctx, Actor{Name: "capacity"}, "shop", text.String(), "", true, Condition{})
 		return err
 	})
-	published := c.timed("publish", func() error { return c.publisher.publish(ctx) })
+	published := c.timed("publish", func() error { return c.publisher.publish(ctx, c.pool) })
 	document := c.redis.Do(c, "HSTRLEN", c.publisher.cfg.Keys.Shared("rules"), "shop")
 	c.Logf("%-44s %9d kept in %v (%v of processors), published in %v; %v bytes in Redis", "rules of a version", 1000, kept.wall.Round(time.Millisecond), kept.busy, published.wall.Round(time.Millisecond), document)
 }
@@ -195,14 +195,14 @@ func (c *capacity) records() {
 	c.exec(fmt.Sprintf(`INSERT INTO api_keys (domain, id, digest, prefix, user_name, created_by) SELECT 'shop', 'key-' || i, sha256(i::text::bytea), 'spw_', 'user-' || lpad(i::text, 8, '0'), 'capacity'
 	  FROM generate_series(0, %d) i`, keys-1))
 	all := c.users + keys
-	c.show("records put into Redis by the change feed", all, c.timed("feed", func() error { return c.publisher.feed(ctx) }))
+	c.show("records put into Redis by the change feed", all, c.timed("feed", func() error { return c.publisher.feed(ctx, c.pool) }))
 	c.Logf("%-44s %9d records: %.0f bytes each", "memory of Redis", all, float64(c.memory()-before)/float64(all))
 	c.size("outbox")
 	c.exec("UPDATE outbox SET done_at = now() - interval '8 days'") // the walk forgets them: it has to be as after seven days
-	c.timed("walk", func() error { return c.publisher.walk(ctx) })
-	c.show("records compared by a walk, none differs", all, c.timed("walk", func() error { return c.publisher.walk(ctx) }))
+	c.timed("walk", func() error { return c.publisher.walk(ctx, c.pool, false) })
+	c.show("records compared by a walk, none differs", all, c.timed("walk", func() error { return c.publisher.walk(ctx, c.pool, false) }))
 	c.redis.Do(c, "FLUSHALL")
-	c.show("records put back after a flush", all, c.timed("walk", func() error { return c.publisher.walk(ctx) }))
+	c.show("records put back after a flush", all, c.timed("walk", func() error { return c.publisher.walk(ctx, c.pool, true) }))
 	if n := fmt.Sprint(c.redis.Do(c, "DBSIZE")); n != fmt.Sprint(all+2) {
 		c.Errorf("after the walk Redis has %s keys, want %d records, the rules and the index", n, all)
 	}

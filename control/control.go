@@ -76,7 +76,7 @@ func (c *Control) Migrate(ctx context.Context) (int64, error) { return c.databas
 
 // Run serves, publishes and copies the record until ctx ends. It may be called once.
 func (c *Control) Run(ctx context.Context) error {
-	api := &API{Database: c.database, Publisher: c.publisher, Recorder: c.recorder, Keys: c.names, Tokens: c.cfg.Tokens, Log: c.cfg.Log}
+	api := &API{Database: c.database, Publisher: c.publisher, Recorder: c.recorder, Keys: c.names, Archive: c.cfg.Archive, Tokens: c.cfg.Tokens, Log: c.cfg.Log}
 	server := admin.Server(api.Handler(), 2*apiWithin)
 	publishing, stop := context.WithCancel(ctx)
 	defer stop()

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/archive"
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/record"
 	"github.com/spillway-mesh/spillway/records"
 )
 
@@ -112,6 +115,7 @@ type person struct {
 	*openErasure
 	identities []string // in usage and events: with KEY_SECRET also the plain ones, of a time before it was set
 	ips        []string
+	keys       []string // of its API keys, in rows of usage
 }
 
 // personOf is the person of an erasure.
@@ -121,12 +125,24 @@ func (x *Eraser) personOf(e *openErasure) *person {
 	p.identities = []string{keys.Identity(e.Kind, e.Name), e.Kind + ":" + e.Name}
 	for _, id := range e.Also.IDs {
 		p.identities = append(p.identities, keys.Identity("api_key", id), "api_key:"+id)
+		p.counted(keys, record.KeyOf(id))
+	}
+	for _, digest := range e.Also.Digests {
+		bytes, err := hex.DecodeString(digest)
+		if err == nil {
+			p.counted(keys, record.KeyOfDigest(bytes))
+		}
 	}
 	if e.Kind == "ip" {
 		p.ips = distinct([]string{strings.TrimPrefix(p.identities[0], "ip:"), e.Name})
 	}
 	p.identities = distinct(p.identities)
 	return p
+}
+
+// counted adds the names that rows of usage have for an API key.
+func (p *person) counted(keys descriptors.RecordKeys, key string) {
+	p.keys = append(p.keys, keys.Identity(record.KeyKind, key), record.KeyKind+":"+key)
 }
 
 // distinct is a list with each text once, never nil.
@@ -177,11 +193,12 @@ func (x *Eraser) records(p *person) place {
 	return place{
 		name: "records in Redis",
 		remove: func(ctx context.Context) (int64, error) {
-			wanted, err := x.Database.wanted(ctx, p.subjects(), time.Now())
+			conn, err := x.Database.pool.Acquire(ctx) // before it is its turn to write, so that no change waits for it
 			if err != nil {
 				return 0, err
 			}
-			n, err := x.Publisher.book.Mend(ctx, wanted)
+			defer conn.Release()
+			n, err := x.Publisher.mend(ctx, conn, p.subjects())
 			return int64(n), err
 		},
 		count: func(context.Context) (left int64, err error) {

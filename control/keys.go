@@ -13,20 +13,21 @@ import (
 
 // APIKey is an API key, without its secret.
 type APIKey struct {
-	Domain        string           `json:"domain"`
-	ID            string           `json:"id"`
-	Prefix        string           `json:"prefix"` // what its secret begins with
-	UserName      string           `json:"user"`
-	Tier          *string          `json:"tier"`
-	Limits        []admin.NewLimit `json:"limits"` // its own, in place of its user's
-	ExpiresAt     *time.Time       `json:"expires_at"`
-	RevokedAt     *time.Time       `json:"revoked_at"`
-	RevokedBy     *string          `json:"revoked_by"`
-	LastUsedAt    *time.Time       `json:"last_used_at"`
-	TotalRequests int64            `json:"total_requests"`
-	Revision      int64            `json:"revision"`
-	CreatedBy     string           `json:"created_by"`
-	CreatedAt     time.Time        `json:"created_at"`
+	Domain          string           `json:"domain"`
+	ID              string           `json:"id"`
+	Prefix          string           `json:"prefix"` // what its secret begins with
+	UserName        string           `json:"user"`
+	Tier            *string          `json:"tier"`
+	Limits          []admin.NewLimit `json:"limits"` // its own, in place of its user's
+	ExpiresAt       *time.Time       `json:"expires_at"`
+	RevokedAt       *time.Time       `json:"revoked_at"`
+	RevokedBy       *string          `json:"revoked_by"`
+	LastUsedAt      *time.Time       `json:"last_used_at"`
+	TotalRequests   int64            `json:"total_requests"`
+	RefusedRequests int64            `json:"refused_requests"` // of these
+	Revision        int64            `json:"revision"`
+	CreatedBy       string           `json:"created_by"`
+	CreatedAt       time.Time        `json:"created_at"`
 }
 
 // KeyRequest asks for a new API key.
@@ -47,7 +48,7 @@ type NewKey struct {
 const (
 	secretHead   = "spw_"
 	prefixLength = 10
-	keyColumns   = `domain, id, prefix, user_name, tier, limits, expires_at, revoked_at, revoked_by, last_used_at, total_requests, revision, created_by, created_at`
+	keyColumns   = `domain, id, prefix, user_name, tier, limits, expires_at, revoked_at, revoked_by, last_used_at, total_requests, refused_requests, revision, created_by, created_at`
 	keySelect    = `SELECT ` + keyColumns + ` FROM api_keys WHERE domain = $1 AND id = $2`
 )
 

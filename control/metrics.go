@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/spillway-mesh/spillway/archive"
 	"github.com/spillway-mesh/spillway/telemetry"
 )
 
@@ -36,6 +37,11 @@ func (a *API) stats() telemetry.ControlStats {
 	if err != nil {
 		s.Pending = -1
 	}
+	err = a.Database.pool.QueryRow(ctx, `SELECT count(*) FROM erasures WHERE state = 'open'`).Scan(&s.Erasures)
+	if err != nil {
+		s.Erasures = -1
+	}
+	s.Archive = a.archived()
 	queued, err := a.Recorder.Queued(ctx)
 	for _, one := range own.Streams {
 		n, known := queued[one.Stream]
@@ -47,4 +53,19 @@ func (a *API) stats() telemetry.ControlStats {
 		})
 	}
 	return s
+}
+
+// archived is what this control counts about its archive, or nil where it has none.
+func (a *API) archived() *telemetry.ControlArchive {
+	if a.Archive == nil {
+		return nil
+	}
+	own := a.Archive.Stats()
+	all := &telemetry.ControlArchive{
+		Runs: own.Runs, Partitions: own.Partitions, Files: own.Files, Rows: own.Rows, Bytes: own.Bytes, Deleted: own.Deleted, LastRun: own.LastRun, Failures: map[string]int64{},
+	}
+	for _, step := range archive.Steps {
+		all.Failures[step] = own.Failures[step]
+	}
+	return all
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,13 +20,12 @@ import (
 
 const (
 	leaderLock  = 7_269_310_517_334_085 // number of the advisory lock that the leader holds
-	lookEvery   = time.Second           // for the lock, for what a lost notification would have said, and for a flushed Redis
+	lookEvery   = time.Second           // for the lock, and for what a lost notification would have said
+	markEvery   = lookEvery / 2         // for the marks of Redis, and for loads
 	walkEvery   = 30 * time.Second      // from the end of one repair walk to the next
-	walkPage    = 2000                  // rows of one step of a walk
 	feedPage    = 1000                  // rows of the outbox that are done together
 	keepOutbox  = 7 * 24 * time.Hour    // rows that are done
 	redisWithin = 5 * time.Second       // for one call
-	maxMarks    = 1 << 16               // keys that are tried for a mark on each server
 )
 
 // PublisherConfig sets up a Publisher. All fields are required.
@@ -41,16 +40,21 @@ type PublisherConfig struct {
 type Publisher struct {
 	cfg     PublisherConfig
 	book    *records.Book
+	turns   *turns
+	untold  untold // by walks
 	leads   atomic.Bool
 	mended  atomic.Int64 // records and documents that were not what they had to be
 	walked  atomic.Int64 // when the last whole walk ended, in ms since the epoch
 	current atomic.Int64 // when all changes were in Redis, or another one was found to lead, in ms since the epoch
+	whole   atomic.Bool  // Redis had all but changes when it was looked at last
 	problem atomic.Pointer[string]
+
+	compared func() // is told of each page of a walk that was compared and has to be written, for tests
 }
 
 // NewPublisher makes a Publisher that does nothing yet.
 func NewPublisher(cfg PublisherConfig) *Publisher {
-	p := &Publisher{cfg: cfg}
+	p := &Publisher{cfg: cfg, turns: newTurns(), untold: untold{classes: map[string]bool{}}, compared: func() {}}
 	p.current.Store(time.Now().UnixMilli())
 	news := cfg.Keys.Shared("news")
 	p.book = records.New(records.Config{
@@ -127,16 +131,22 @@ func (p *Publisher) term(ctx context.Context) error {
 	return p.lead(ctx, conn)
 }
 
-// lead keeps Redis up to date until the connection is lost.
+// lead keeps Redis up to date until the connection is lost. Changes are fed by the session that holds the lock, whatever else is written.
 func (p *Publisher) lead(ctx context.Context, conn *pgx.Conn) error {
-	var walked time.Time
+	ctx, stop := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	defer stop()
+	p.whole.Store(false)
+	beside.Go(func() { p.repair(ctx) })
 	for ctx.Err() == nil {
-		err := p.step(ctx, &walked)
-		if err == nil {
+		err := p.feed(ctx, conn)
+		switch {
+		case err != nil:
+			p.note(err)
+		case p.whole.Load():
 			p.problem.Store(nil)
 			p.current.Store(time.Now().UnixMilli())
-		} else {
-			p.note(err)
 		}
 		err = await(ctx, conn)
 		if err != nil {
@@ -162,81 +172,64 @@ func await(ctx context.Context, conn *pgx.Conn) error {
 	return conn.Ping(alive)
 }
 
-// step does what there is to do: the changes, and a whole walk where one is due, a server of Redis has lost its mark, or users were loaded.
-func (p *Publisher) step(ctx context.Context, walked *time.Time) error {
-	whole, err := p.unmarked(ctx)
+// repair walks where a walk is due, a server of Redis was emptied, or users were loaded, until ctx ends.
+func (p *Publisher) repair(ctx context.Context) {
+	var walked time.Time
+	for ctx.Err() == nil {
+		err := p.repairOnce(ctx, &walked)
+		p.whole.Store(err == nil)
+		if err != nil && ctx.Err() == nil {
+			p.note(err)
+		}
+		if !errors.Is(err, errEmptied) {
+			pause(ctx, markEvery)
+		}
+	}
+}
+
+// repairOnce walks if that is due.
+func (p *Publisher) repairOnce(ctx context.Context, walked *time.Time) error {
+	marks, err := p.readMarks()
 	if err != nil {
 		return err
 	}
 	loads, err := p.loads(ctx)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case marks.full < marks.servers || len(loads) > 0:
+		p.whole.Store(false)
+	case time.Since(*walked) < walkEvery:
+		return nil
 	}
-	if whole || len(loads) > 0 || time.Since(*walked) >= walkEvery {
-		err = p.walk(ctx)
-		if err == nil {
-			err = p.mark(ctx)
-		}
-		if err == nil && len(loads) > 0 {
-			err = p.done(ctx, loads)
-		}
-		if err != nil {
-			return err
-		}
+	if marks.lost > 0 {
+		p.cfg.Log.Warn("Redis has lost what it had: all of it is put back")
+	}
+	err = p.fill(ctx, loads, marks.lost == marks.servers)
+	if err == nil {
 		*walked = time.Now()
 		p.walked.Store(walked.UnixMilli())
 	}
-	return p.feed(ctx)
+	return err
 }
 
-// marks are keys of which each server of Redis has one. A server without its mark was emptied.
-func (p *Publisher) marks() []string {
-	missing := map[*fleet.Node]bool{}
-	for _, n := range p.cfg.Fleet.Nodes() {
-		missing[n] = true
+// fill walks, and notes loads that are in Redis then. It has a connection of its own: callers of the API may use all of the pool.
+func (p *Publisher) fill(ctx context.Context, loads []int64, empty bool) error {
+	conn, err := p.cfg.Database.connect(ctx)
+	if err != nil {
+		return fmt.Errorf("connect to the database: %w", err)
 	}
-	var all []string
-	for i := 0; len(missing) > 0 && i < maxMarks; i++ {
-		key := p.cfg.Keys.RecordKey("sidecars", "mark", strconv.Itoa(i))
-		n, _ := p.cfg.Fleet.Place(key)
-		if missing[n] {
-			delete(missing, n)
-			all = append(all, key)
-		}
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is lost
+	err = p.guarded(ctx, func(ctx context.Context) error { return p.walk(ctx, conn, empty) })
+	if err != nil || len(loads) == 0 {
+		return err
 	}
-	return all
-}
-
-// unmarked reports whether a server has lost its mark.
-func (p *Publisher) unmarked(context.Context) (bool, error) {
-	for _, key := range p.marks() {
-		n, _ := p.cfg.Fleet.Place(key)
-		reply, err := n.Ask(redisWithin, key, "EXISTS", key)
-		if err != nil {
-			return false, fmt.Errorf("ask Redis: %w", err)
-		}
-		if string(reply.Data) != "1" {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
-// mark gives each server its mark.
-func (p *Publisher) mark(context.Context) error {
-	for _, key := range p.marks() {
-		n, _ := p.cfg.Fleet.Place(key)
-		_, err := n.Ask(redisWithin, key, "SET", key, "1")
-		if err != nil {
-			return fmt.Errorf("mark a server of Redis: %w", err)
-		}
-	}
-	return nil
+	return done(ctx, conn, loads)
 }
 
 // publish makes the documents in Redis those of the database, and tells the sidecars where one was not.
-func (p *Publisher) publish(ctx context.Context) error {
-	wanted, err := p.cfg.Database.documents(ctx)
+func (p *Publisher) publish(ctx context.Context, q querier) error {
+	wanted, err := documents(ctx, q)
 	if err != nil {
 		return fmt.Errorf("read the published rules: %w", err)
 	}

@@ -36,7 +36,11 @@ const tierColumns = `domain, name, display_name, limits, price::float8 AS price,
 
 // Tiers are those of a domain, in their order.
 func (d *Database) Tiers(ctx context.Context, domain string) ([]Tier, error) {
-	return many[Tier](ctx, d.pool, `SELECT `+tierColumns+` FROM tiers WHERE domain = $1 ORDER BY rank, name`, domain)
+	return tiersOf(ctx, d.pool, domain)
+}
+
+func tiersOf(ctx context.Context, q querier, domain string) ([]Tier, error) {
+	return many[Tier](ctx, q, `SELECT `+tierColumns+` FROM tiers WHERE domain = $1 ORDER BY rank, name`, domain)
 }
 
 // Tier is one tier.

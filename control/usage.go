@@ -14,16 +14,18 @@ var refusing = []string{"refused", "blocked", "malformed"}
 
 // Usage is what an identity, or a whole domain, used in a time.
 type Usage struct {
-	Domain   string       `json:"domain"`
-	Identity string       `json:"identity"` // as the record names it; empty: all
-	Rule     string       `json:"rule"`     // empty: whole requests
-	From     time.Time    `json:"from"`
-	To       time.Time    `json:"to"`
-	Step     string       `json:"step"`
-	Admitted int64        `json:"admitted"` // requests
-	Refused  int64        `json:"refused"`  // requests
-	Cost     int64        `json:"cost"`     // of those that were admitted
-	Points   []UsagePoint `json:"points"`
+	Domain    string         `json:"domain"`
+	Identity  string         `json:"identity"` // as the record names it; empty: all
+	Rule      string         `json:"rule"`     // empty: whole requests
+	From      time.Time      `json:"from"`
+	To        time.Time      `json:"to"`
+	Step      string         `json:"step"`
+	Admitted  int64          `json:"admitted"` // requests
+	Refused   int64          `json:"refused"`  // requests
+	Cost      int64          `json:"cost"`     // of those that were admitted
+	Points    []UsagePoint   `json:"points"`
+	Latencies []LatencyPoint `json:"latencies"` // of one identity, for whole requests; else empty
+	Latency   *Latencies     `json:"latency"`   // of all steps together; null: it is not asked for one identity
 }
 
 // UsagePoint is what was used in one step of time with one outcome.
@@ -62,7 +64,11 @@ func (d *Database) Usage(ctx context.Context, u *Usage) error {
 		}
 		u.Admitted, u.Cost = u.Admitted+p.Requests, u.Cost+p.Cost
 	}
-	return nil
+	u.Latencies = []LatencyPoint{}
+	if u.Identity == "" || u.Rule != "" {
+		return nil
+	}
+	return d.addLatencies(ctx, u)
 }
 
 // UserUsage is what a user used of its quotas.
@@ -79,13 +85,14 @@ type UserUsage struct {
 
 // PeriodUsage is usage of a day or a month against its quota.
 type PeriodUsage struct {
-	From     time.Time `json:"from"`
-	To       time.Time `json:"to"`
-	Admitted int64     `json:"admitted"` // requests
-	Refused  int64     `json:"refused"`  // requests
-	Cost     int64     `json:"cost"`     // of those that were admitted
-	Quota    *int64    `json:"quota"`    // of cost; null: none
-	Left     *int64    `json:"left"`     // of the quota, from 0
+	From     time.Time  `json:"from"`
+	To       time.Time  `json:"to"`
+	Admitted int64      `json:"admitted"` // requests
+	Refused  int64      `json:"refused"`  // requests
+	Cost     int64      `json:"cost"`     // of those that were admitted
+	Quota    *int64     `json:"quota"`    // of cost; null: none
+	Left     *int64     `json:"left"`     // of the quota, from 0
+	Latency  *Latencies `json:"latency"`  // of whole hours
 }
 
 // UserUsage returns what a user used today and this month, in the time zone of the domain's rules.
@@ -128,6 +135,9 @@ func (d *Database) period(ctx context.Context, domain, identity string, p *Perio
 	if err == nil && p.Quota != nil {
 		left := max(0, *p.Quota-p.Cost)
 		p.Left = &left
+	}
+	if err == nil {
+		p.Latency, err = d.latencies(ctx, domain, identity, p.From, p.To)
 	}
 	return err
 }
@@ -265,7 +275,7 @@ func (d *Database) Caches(ctx context.Context, step string, from, to time.Time) 
 // RecordStream is what became of one of the streams of the record, of all sidecars and controls together.
 type RecordStream struct {
 	Stream  string  `json:"stream"`
-	Sources int64   `json:"sources"` // starts of sidecars
+	Sources int64   `json:"sources"` // starts of sidecars that were heard of in the last 90 days
 	Rows    int64   `json:"rows"`    // that are stored
 	Dropped int64   `json:"dropped"` // rows that sidecars had no room for
 	Missing int64   `json:"missing"` // entries that left the stream before they were copied
@@ -277,7 +287,7 @@ type RecordStream struct {
 
 // Record is what became of the streams of the record.
 func (d *Database) Record(ctx context.Context) ([]RecordStream, error) {
-	return many[RecordStream](ctx, d.pool, `SELECT s.stream, count(r.stream) AS sources, coalesce(sum(rows), 0)::bigint AS rows, coalesce(sum(dropped), 0)::bigint AS dropped,
+	return many[RecordStream](ctx, d.pool, `SELECT s.stream, count(nullif(r.sidecar, '')) AS sources, coalesce(sum(rows), 0)::bigint AS rows, coalesce(sum(dropped), 0)::bigint AS dropped,
 	  coalesce(sum(missing), 0)::bigint AS missing, coalesce(sum(moved), 0)::bigint AS moved, coalesce(sum(refused), 0)::bigint AS refused, NULL::bigint AS queued, 0::float8 AS behind
 	  FROM (VALUES ('events'), ('usage')) AS s (stream) LEFT JOIN record_sources r USING (stream) GROUP BY 1 ORDER BY 1`)
 }

@@ -3,89 +3,36 @@ package control
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
 	"time"
+
+	"github.com/spillway-mesh/spillway/records"
 )
 
-// outboxRow is one change.
-type outboxRow struct {
-	ID                 int64
-	Domain, Kind, Name string
-}
+const (
+	walkPage    = 2000        // rows of one step of a walk
+	walkWorkers = 3           // pages that are compared at the same time
+	tellEvery   = time.Second // for what sidecars hear during a walk of records that are too many to be told one by one
+)
 
-// feed puts changes into Redis until there are none left. A change that could not be put there stays for the next time.
-func (p *Publisher) feed(ctx context.Context) error {
-	for ctx.Err() == nil {
-		open, err := many[outboxRow](ctx, p.cfg.Database.pool, `SELECT id, domain, kind, name FROM outbox WHERE done_at IS NULL AND kind <> $2 ORDER BY id LIMIT $1`, feedPage, kindLoad)
-		if err != nil {
-			return fmt.Errorf("read what has changed: %w", err)
-		}
-		if len(open) == 0 {
-			return nil
-		}
-		var subjects []Subject
-		var ids []int64
-		published := false
-		for _, row := range open {
-			ids = append(ids, row.ID)
-			subjects = append(subjects, Subject{row.Domain, row.Kind, row.Name})
-			published = published || row.Kind == kindRules
-		}
-		if published {
-			err = p.publish(ctx)
-		}
-		if err == nil {
-			err = p.mend(ctx, subjects)
-		}
-		if err != nil {
-			return err
-		}
-		err = p.done(ctx, ids)
-		if err != nil {
-			return err
-		}
-	}
-	return ctx.Err()
-}
-
-// mend makes the records of some identities what the database has.
-func (p *Publisher) mend(ctx context.Context, subjects []Subject) error {
-	wanted, err := p.cfg.Database.wanted(ctx, subjects, time.Now())
-	if err != nil {
-		return fmt.Errorf("read records from the database: %w", err)
-	}
-	mended, err := p.book.Mend(ctx, wanted)
-	p.mended.Add(int64(mended))
-	return err
-}
-
-// walks are the statements that list all identities that have records, page by page: each row is behind the one that is given.
-var walks = []string{
-	`SELECT domain, 'user' AS kind, name FROM users WHERE (domain, name) > ($1, $2) ORDER BY domain, name LIMIT $3`,
-	`SELECT domain, 'api_key' AS kind, id AS name FROM api_keys WHERE (domain, id) > ($1, $2) ORDER BY domain, id LIMIT $3`,
-	`SELECT domain, 'secret' AS kind, encode(digest, 'hex') AS name FROM api_keys WHERE (domain, digest) > ($1, decode($2, 'hex')) ORDER BY domain, digest LIMIT $3`,
-	`SELECT domain, 'tenant' AS kind, name FROM blocks WHERE kind = 'tenant' AND (domain, name) > ($1, $2) ORDER BY domain, name LIMIT $3`,
-	`SELECT domain, 'api_key' AS kind, name FROM blocks WHERE kind = 'api_key' AND (domain, name) > ($1, $2) ORDER BY domain, name LIMIT $3`,
-	`SELECT domain, 'ip' AS kind, name FROM blocks WHERE kind = 'ip' AND (domain, name) > ($1, $2) ORDER BY domain, name LIMIT $3`,
-}
-
-// walk makes everything in Redis what the database has, and forgets old changes.
-func (p *Publisher) walk(ctx context.Context) error {
+// walk makes everything in Redis what the database has, and forgets old changes. Rules come first, then blocks, then the rest. Changes are
+// fed beside it. Where Redis is empty it is not asked: what it has all the same is mended by the next walk.
+func (p *Publisher) walk(ctx context.Context, s session, empty bool) error {
 	began, before := time.Now(), p.mended.Load()
-	err := p.publish(ctx)
+	err := p.turns.change(nil, func() error { return p.publish(ctx, s) })
 	if err != nil {
 		return err
 	}
-	for _, sql := range walks {
-		err = p.walkTable(ctx, sql)
+	w := &walker{Publisher: p, empty: empty}
+	for _, read := range walks(s) {
+		err = w.table(ctx, read)
 		if err != nil {
 			return err
 		}
 	}
-	err = p.walkDone(ctx)
-	if err != nil {
-		return err
-	}
-	_, err = p.cfg.Database.pool.Exec(ctx, `DELETE FROM outbox WHERE done_at < $1`, time.Now().Add(-keepOutbox))
+	_, err = s.Exec(ctx, `DELETE FROM outbox WHERE done_at < $1`, time.Now().Add(-keepOutbox))
 	if err != nil {
 		return fmt.Errorf("forget old changes: %w", err)
 	}
@@ -95,71 +42,130 @@ func (p *Publisher) walk(ctx context.Context) error {
 	return nil
 }
 
-func (p *Publisher) walkTable(ctx context.Context, sql string) error {
-	var last Subject
+// walker is one walk.
+type walker struct {
+	*Publisher
+	empty bool // Redis has lost everything
+}
+
+// page is a part of a table.
+type page struct {
+	began  uint64
+	wanted []records.Wanted
+}
+
+// table makes the records of a table what they have to be: while one page is read, those before it are compared and written.
+func (w *walker) table(ctx context.Context, read pages) (err error) {
+	inner, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ready := make(chan page)
+	var workers sync.WaitGroup
+	for range walkWorkers {
+		workers.Go(func() {
+			for one := range ready {
+				wrong := w.compare(inner, one)
+				if wrong != nil {
+					cancel(wrong)
+				}
+			}
+		})
+	}
+	err = w.read(inner, read, ready)
+	close(ready)
+	workers.Wait()
+	if context.Cause(inner) != nil {
+		err = context.Cause(inner)
+	}
+	wrong := w.tell(context.WithoutCancel(ctx), 0) // what was written until an error, too
+	if err == nil {
+		err = wrong
+	}
+	return err
+}
+
+// read reads pages until there are none left.
+func (w *walker) read(ctx context.Context, read pages, ready chan<- page) error {
 	for ctx.Err() == nil {
-		page, err := many[Subject](ctx, p.cfg.Database.pool, sql, last.Domain, last.Name, walkPage)
-		if err != nil {
-			return fmt.Errorf("walk through the database: %w", err)
-		}
-		if len(page) == 0 {
-			return nil
-		}
-		err = p.mend(ctx, page)
-		if err != nil {
+		one := page{began: w.turns.begin()}
+		var err error
+		one.wanted, err = read(ctx)
+		if err != nil || len(one.wanted) == 0 {
+			w.turns.end(one.began)
+			if err != nil {
+				err = fmt.Errorf("walk through the database: %w", err)
+			}
 			return err
 		}
-		err = p.feed(ctx) // changes do not wait for the end of the walk
-		if err != nil {
-			return err
-		}
-		last = page[len(page)-1]
+		ready <- one
 	}
 	return ctx.Err()
 }
 
-// loads are the rows of the outbox about loads of users that are not in Redis yet.
-func (p *Publisher) loads(ctx context.Context) ([]int64, error) {
-	open, err := many[outboxRow](ctx, p.cfg.Database.pool, `SELECT id, domain, kind, name FROM outbox WHERE done_at IS NULL AND kind = $1`, kindLoad)
+// compare compares a page with Redis, and writes what differs.
+func (w *walker) compare(ctx context.Context, one page) error {
+	defer w.turns.end(one.began)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var found []*records.Difference
+	var err error
+	if w.empty {
+		found, err = w.book.Absent(one.wanted)
+	} else {
+		found, err = w.book.Compare(ctx, one.wanted)
+	}
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	w.compared()
+	err = w.turns.write(one.began, found, func(found []*records.Difference) error {
+		untold, err := w.book.Write(ctx, found)
+		w.untold.add(untold)
+		if err == nil {
+			w.mended.Add(int64(len(found)))
+		}
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("read what was loaded: %w", err)
+		return err
 	}
-	var ids []int64
-	for _, row := range open {
-		ids = append(ids, row.ID)
-	}
-	return ids, nil
+	return w.tell(ctx, tellEvery)
 }
 
-// done notes rows of the outbox that are in Redis.
-func (p *Publisher) done(ctx context.Context, ids []int64) error {
-	_, err := p.cfg.Database.pool.Exec(ctx, `UPDATE outbox SET done_at = now() WHERE id = ANY ($1)`, ids)
+// tell lets the sidecars know of what was written, unless they heard so lately.
+func (w *walker) tell(ctx context.Context, every time.Duration) error {
+	classes := w.untold.take(every)
+	err := w.book.TellAll(ctx, classes)
 	if err != nil {
-		return fmt.Errorf("note what is done: %w", err)
+		w.untold.add(classes)
 	}
-	return nil
+	return err
 }
 
-// walkDone looks at what changed in the last days, too: what was deleted is in no other table.
-func (p *Publisher) walkDone(ctx context.Context) error {
-	var last int64
-	for ctx.Err() == nil {
-		page, err := many[outboxRow](ctx, p.cfg.Database.pool, `SELECT id, domain, kind, name FROM outbox WHERE done_at IS NOT NULL AND id > $1 ORDER BY id LIMIT $2`, last, walkPage)
-		if err != nil {
-			return fmt.Errorf("walk through the changes: %w", err)
-		}
-		if len(page) == 0 {
-			return nil
-		}
-		var subjects []Subject
-		for _, row := range page {
-			subjects = append(subjects, Subject{row.Domain, row.Kind, row.Name})
-		}
-		err = p.mend(ctx, subjects)
-		if err != nil {
-			return err
-		}
-		last = page[len(page)-1].ID
+// untold is the classes of records that were written, and that sidecars have not heard of.
+type untold struct {
+	mu      sync.Mutex // guards all below
+	classes map[string]bool
+	told    time.Time
+}
+
+func (u *untold) add(classes []string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, class := range classes {
+		u.classes[class] = true
 	}
-	return ctx.Err()
+}
+
+// take returns them and forgets them, unless it did so lately.
+func (u *untold) take(every time.Duration) []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.classes) == 0 || time.Since(u.told) < every {
+		return nil
+	}
+	classes := slices.Collect(maps.Keys(u.classes))
+	clear(u.classes)
+	u.told = time.Now()
+	return classes
 }

@@ -19,6 +19,9 @@ const (
 	kindLoad   = "load"
 )
 
+// isRecord reports whether a subject of the outbox is an identity.
+func (s Subject) isRecord() bool { return s.Kind != kindRules && s.Kind != kindLoad }
+
 // identityOf is a subject of the outbox in the terms of package records.
 func identityOf(s Subject) (records.Identity, error) {
 	id := records.Identity{Domain: s.Domain, Name: s.Name}
@@ -44,15 +47,15 @@ func identityOf(s Subject) (records.Identity, error) {
 }
 
 // wanted is the records of some identities as the database has them. Subjects of other kinds are left out.
-func (d *Database) wanted(ctx context.Context, subjects []Subject, now time.Time) ([]records.Wanted, error) {
-	made, err := d.recordsOf(ctx, subjects, now)
+func wanted(ctx context.Context, q querier, subjects []Subject, now time.Time) ([]records.Wanted, error) {
+	made, err := recordsOf(ctx, q, subjects, now)
 	if err != nil {
 		return nil, err
 	}
 	var all []records.Wanted
 	seen := map[Subject]bool{}
 	for _, s := range subjects {
-		if s.Kind == kindRules || s.Kind == kindLoad || seen[s] {
+		if !s.isRecord() || seen[s] {
 			continue
 		}
 		seen[s] = true
@@ -60,24 +63,28 @@ func (d *Database) wanted(ctx context.Context, subjects []Subject, now time.Time
 		if err != nil {
 			return nil, err
 		}
-		r := made[s]
-		if r != nil {
-			r.Control = true
-		}
-		all = append(all, records.Wanted{Identity: id, Record: r})
+		all = append(all, kept(id, made[s]))
 	}
 	return all, nil
 }
 
+// kept is a record, nil for none, that the control plane keeps.
+func kept(id records.Identity, r *records.Record) records.Wanted {
+	if r != nil {
+		r.Control = true
+	}
+	return records.Wanted{Identity: id, Record: r}
+}
+
 // recordsOf makes the records of subjects; those without one are missing.
-func (d *Database) recordsOf(ctx context.Context, subjects []Subject, now time.Time) (map[Subject]*records.Record, error) {
+func recordsOf(ctx context.Context, q querier, subjects []Subject, now time.Time) (map[Subject]*records.Record, error) {
 	made := map[Subject]*records.Record{}
 	var domains, kinds, names []string
 	for _, s := range subjects {
 		domains, kinds, names = append(domains, s.Domain), append(kinds, s.Kind), append(names, s.Name)
 	}
 	const asked = `WITH asked AS (SELECT DISTINCT * FROM unnest($1::text[], $2::text[], $3::text[]) AS a (d, k, n)) `
-	users, err := many[User](ctx, d.pool, asked+`SELECT `+userColumns+` FROM users JOIN asked ON k = 'user' AND domain = d AND name = n`, domains, kinds, names)
+	users, err := many[User](ctx, q, asked+`SELECT `+userColumns+` FROM users JOIN asked ON k = 'user' AND domain = d AND name = n`, domains, kinds, names)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +94,7 @@ func (d *Database) recordsOf(ctx context.Context, subjects []Subject, now time.T
 		}
 	}
 	const columns = `SELECT k AS kind, encode(digest, 'hex') AS digest, domain, id, user_name, tier, limits, expires_at, revoked_at IS NOT NULL AS revoked FROM api_keys JOIN asked `
-	keys, err := many[keyRow](ctx, d.pool, asked+columns+`ON k = 'api_key' AND domain = d AND id = n UNION ALL `+
+	keys, err := many[keyRow](ctx, q, asked+columns+`ON k = 'api_key' AND domain = d AND id = n UNION ALL `+
 		columns+`ON k = 'secret' AND domain = d AND digest = CASE WHEN k = 'secret' THEN decode(n, 'hex') END`, domains, kinds, names) // each with its own index
 	if err != nil {
 		return nil, err
@@ -98,7 +105,7 @@ func (d *Database) recordsOf(ctx context.Context, subjects []Subject, now time.T
 			return nil, err
 		}
 	}
-	blocks, err := many[Block](ctx, d.pool, asked+`SELECT `+blockColumns+` FROM blocks JOIN asked ON domain = d AND kind = k AND name = n WHERE until IS NULL OR until > $4`, domains, kinds, names, now)
+	blocks, err := many[Block](ctx, q, asked+`SELECT `+blockColumns+` FROM blocks JOIN asked ON domain = d AND kind = k AND name = n WHERE until IS NULL OR until > $4`, domains, kinds, names, now)
 	addBlocks(made, blocks)
 	return made, err
 }
@@ -111,9 +118,14 @@ func addBlocks(made map[Subject]*records.Record, blocks []Block) {
 		if made[s] == nil {
 			made[s] = &records.Record{}
 		}
-		made[s].By, made[s].At = b.UpdatedBy, b.UpdatedAt.UTC().Truncate(time.Second)
-		made[s].Block = &records.Block{Reason: b.Reason, Until: instant(b.Until)}
+		b.addTo(made[s])
 	}
+}
+
+// addTo adds the block to a record.
+func (b *Block) addTo(r *records.Record) {
+	r.By, r.At = b.UpdatedBy, b.UpdatedAt.UTC().Truncate(time.Second)
+	r.Block = &records.Block{Reason: b.Reason, Until: instant(b.Until)}
 }
 
 // instant is a time in UTC, zero for none.
@@ -126,10 +138,7 @@ func instant(t *time.Time) time.Time {
 
 // userRecord is the record of a user, or nil where nothing is to be known about it.
 func userRecord(u *User, now time.Time) *records.Record {
-	r := &records.Record{By: u.UpdatedBy, At: u.UpdatedAt.UTC().Truncate(time.Second)}
-	if u.Tier != nil {
-		r.Tier = *u.Tier
-	}
+	r := &records.Record{Tier: textOf(u.Tier), By: u.UpdatedBy, At: u.UpdatedAt.UTC().Truncate(time.Second)}
 	if u.Blocked && (u.BlockedUntil == nil || u.BlockedUntil.After(now)) {
 		r.Block = &records.Block{Reason: u.BlockReason, Until: instant(u.BlockedUntil)}
 	}
@@ -169,27 +178,45 @@ type keyRow struct {
 
 // addTo adds the record of the key, of its digest or of its id.
 func (k *keyRow) addTo(made map[Subject]*records.Record) error {
-	tier := ""
-	if k.Tier != nil {
-		tier = *k.Tier
-	}
 	if k.Kind == kindSecret {
-		made[Subject{k.Domain, kindSecret, k.Digest}] = &records.Record{Key: &records.Key{ID: k.ID, User: k.UserName, Tier: tier, Expires: instant(k.ExpiresAt), Revoked: k.Revoked}}
+		made[Subject{k.Domain, kindSecret, k.Digest}] = k.secret()
 		return nil
 	}
+	r, err := k.own()
+	if r != nil {
+		made[Subject{k.Domain, "api_key", k.ID}] = r
+	}
+	return err
+}
+
+// secret is the record of the digest.
+func (k *keyRow) secret() *records.Record {
+	return &records.Record{Key: &records.Key{ID: k.ID, User: k.UserName, Tier: textOf(k.Tier), Expires: instant(k.ExpiresAt), Revoked: k.Revoked}}
+}
+
+// own is the record of the id, nil for none.
+func (k *keyRow) own() (*records.Record, error) {
 	limits, err := admin.ParseLimits(k.Limits)
 	if err != nil {
-		return fmt.Errorf("the limits of the key %q: %w", k.ID, err)
+		return nil, fmt.Errorf("the limits of the key %q: %w", k.ID, err)
 	}
-	if tier != "" || len(limits) > 0 {
-		made[Subject{k.Domain, "api_key", k.ID}] = &records.Record{Tier: tier, Limits: limits}
+	if k.Tier == nil && len(limits) == 0 {
+		return nil, nil
 	}
-	return nil
+	return &records.Record{Tier: textOf(k.Tier), Limits: limits}, nil
+}
+
+// textOf is a text, empty for none.
+func textOf(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
 }
 
 // documents are what sidecars take: the newest publication of each domain, with the limits of its tiers.
-func (d *Database) documents(ctx context.Context) (map[string]string, error) {
-	published, err := many[rules.Document](ctx, d.pool, `SELECT DISTINCT ON (p.domain) p.domain, coalesce(p.version, 0) AS version, p.publication, coalesce(v.hash, '') AS hash,
+func documents(ctx context.Context, q querier) (map[string]string, error) {
+	published, err := many[rules.Document](ctx, q, `SELECT DISTINCT ON (p.domain) p.domain, coalesce(p.version, 0) AS version, p.publication, coalesce(v.hash, '') AS hash,
 	  coalesce(v.text, '') AS text, '' AS tiers, p.version IS NULL AS withdrawn
 	  FROM publications p LEFT JOIN rule_versions v USING (domain, version) ORDER BY p.domain, p.publication DESC`)
 	if err != nil {
@@ -197,7 +224,7 @@ func (d *Database) documents(ctx context.Context) (map[string]string, error) {
 	}
 	all := map[string]string{}
 	for _, document := range published {
-		tiers, err := d.Tiers(ctx, document.Domain)
+		tiers, err := tiersOf(ctx, q, document.Domain)
 		if err != nil {
 			return nil, err
 		}

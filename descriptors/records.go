@@ -164,8 +164,10 @@ func (c *candidate) lifts(kinds lifts) bool {
 // identity alone. With a secret the identity is an HMAC, as in the keys of counters.
 func (k RecordKeys) RecordKey(domain, kind, name string) string {
 	head, seal := schemaHead(recordSchema, k.prefix, domain, false)
-	b := k.keys.appendValues([]byte(head), []keyValue{{text: name}})
-	return string(b) + seal + ":" + kind
+	b := append(make([]byte, 0, len(head)+len(name)+len(seal)+len(kind)+8), head...)
+	b = k.keys.appendValues(b, []keyValue{{text: name}})
+	b = append(append(b, seal...), ':')
+	return string(append(b, kind...))
 }
 
 // recordSchema is the version of the layout of records, as keySchema is that of counters.

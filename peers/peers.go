@@ -101,7 +101,7 @@ const (
 	TopicRules  = "rules"  // rules were published
 )
 
-// ChangedRecord is news about a record.
+// ChangedRecord is news about a record. Without a key it is about all records of the class.
 type ChangedRecord struct {
 	Key   string `json:"key"`
 	Class string `json:"class"`

@@ -15,6 +15,11 @@ func AppendUsage(b []byte, u *Usage) []byte {
 	for i := range u.Endpoints {
 		b = appendEndpoint(comma(b, i), &u.Endpoints[i])
 	}
+	b = append(b, `],"keys":[`...)
+	for i := range u.Keys {
+		r := &u.Keys[i]
+		b = appendKeyRow(comma(b, i), r.Minute, r.Domain, r.Key, r.Requests, r.Refused)
+	}
 	b = append(b, `],"caches":[`...)
 	for i := range u.Caches {
 		b = appendCache(comma(b, i), &u.Caches[i])
@@ -31,6 +36,12 @@ func appendEndpoint(b []byte, r *EndpointRow) []byte {
 	b = appendKey(b, r.Minute, r.Domain, r.Rule, r.Endpoint, r.Outcome)
 	b = append(appendNumber(appendNumber(b, r.Requests), r.Cost), ',')
 	return append(r.Latency.append(b), ']')
+}
+
+func appendKeyRow[T string | []byte](b []byte, minute int64, domain, key T, requests, refused int64) []byte {
+	b = appendText(append(strconv.AppendInt(append(b, '['), minute, 10), ','), domain)
+	b = appendText(append(b, ','), key)
+	return append(appendNumber(appendNumber(b, requests), refused), ']')
 }
 
 func appendCache(b []byte, r *CacheRow) []byte {

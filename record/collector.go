@@ -14,6 +14,8 @@ const (
 	identityText = 416 << 10 // bytes of a shard
 	endpointRows = 192       // of a shard
 	endpointText = 20 << 10
+	keyRows      = 1 << 10
+	keyText      = 40 << 10
 	eventRows    = 2 << 10 // of a shard
 	eventText    = 256 << 10
 
@@ -25,16 +27,17 @@ const (
 	histogram   = 192  // buckets of latency; the last one holds all above 73 seconds
 )
 
-// dropsEvents is the place of events in a shard's count of what had no room, beside identities and endpoints.
-const dropsEvents = 2
+// dropsEvents is the place of events in a shard's count of what had no room, beside identities, endpoints and keys.
+const dropsEvents = 3
 
 // page is what one shard collects until it is taken.
 type page struct {
 	identities *table
 	endpoints  *table
 	latencies  [][histogram]uint32 // of the rows of endpoints
+	keys       *table              // of API keys: cost is what was refused
 	rest       [2]rests            // what has no row: of identities and of endpoints
-	dropped    [2]int64            // rows that were folded: of identities and of endpoints
+	dropped    [3]int64            // rows that had no room: of identities and of endpoints, which were folded, and of keys
 }
 
 // rests is what was folded when not even the rows for that had room: whole requests and charges of rules, by outcome.
@@ -48,24 +51,25 @@ type restRow struct {
 const maxOutcomes = 16
 
 func newPage() *page {
-	p := &page{identities: newTable(identityRows, identityText), endpoints: newTable(endpointRows, endpointText)}
+	p := &page{identities: newTable(identityRows, identityText), endpoints: newTable(endpointRows, endpointText), keys: newTable(keyRows, keyText)}
 	p.latencies = roomOf[[histogram]uint32](p, endpointRows)
 	return p
 }
 
 func (p *page) bytes() int64 {
-	return p.identities.bytes() + p.endpoints.bytes() + int64(len(p.latencies))*histogram*4
+	return p.identities.bytes() + p.endpoints.bytes() + p.keys.bytes() + int64(len(p.latencies))*histogram*4
 }
 
 // rows returns how many rows the page has.
-func (p *page) rows() int { return len(p.identities.rows) + len(p.endpoints.rows) }
+func (p *page) rows() int { return len(p.identities.rows) + len(p.endpoints.rows) + len(p.keys.rows) }
 
 // empty forgets all, and keeps the memory.
 func (p *page) empty() {
 	clear(p.latencies[:len(p.endpoints.rows)])
 	p.identities.empty()
 	p.endpoints.empty()
-	p.rest, p.dropped = [2]rests{}, [2]int64{}
+	p.keys.empty()
+	p.rest, p.dropped = [2]rests{}, [3]int64{}
 }
 
 // identity adds to the row of an identity.
@@ -79,6 +83,18 @@ func (s *shard) identity(k key, n amount) {
 	k = k.of(folded, Others)
 	if p.identities.add(&k, n, 0) < 0 {
 		p.rest[identities].add(&k, n)
+	}
+}
+
+// key adds to the row of an API key. Where it has no room the requests are missing in the total of the key, and that is told.
+func (s *shard) key(k key, d *Decided) {
+	n := amount{requests: d.Requests}
+	if d.Refused {
+		n.cost = d.Requests
+	}
+	if len(d.Key) > maxValue || s.page.keys.add(&k, n, 0) < 0 {
+		s.page.dropped[keys]++
+		s.dropped[keys].Add(1)
 	}
 }
 
@@ -135,7 +151,7 @@ type shard struct {
 	page   *page
 	events *events
 
-	dropped [3]atomic.Int64 // rows that had no room so far: of identities, of endpoints, events
+	dropped [4]atomic.Int64 // rows that had no room so far: of identities, of endpoints, of keys, events
 	_       [64]byte        // so that two shards do not share a cache line
 }
 
@@ -173,10 +189,24 @@ func (c *collector) note(d *Decided) {
 	much := s.page.identities.half()
 	manyEvents := d.Weight > 0 && s.event(d)
 	s.mu.Unlock()
+	if d.Key != "" && d.Requests > 0 {
+		much = c.noteKey(d, k) || much
+	}
 	c.noteEndpoint(d, k, much)
 	if manyEvents {
 		wake(c.wakes[1])
 	}
+}
+
+// noteKey adds a decision to its API key, which may be in another shard than the identity: one user may have many keys. It reports whether there are many.
+func (c *collector) noteKey(d *Decided, k key) bool {
+	k.outcome = 0
+	k = k.of(countedKey, d.Key)
+	s := &c.shards[k.valueHash%shards]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.key(k, d)
+	return s.page.keys.half()
 }
 
 // noteEndpoint adds a decision to its endpoint, which may be in another shard than the identity.

@@ -13,10 +13,11 @@ const (
 	Tenant
 	Address
 	folded // Others
+	countedKey
 	kinds
 )
 
-var kindWords = [kinds]string{"", "user", "api_key", "tenant", "ip", ""}
+var kindWords = [kinds]string{"", "user", "api_key", "tenant", "ip", "", KeyKind}
 
 // String returns the word before the colon in the name of an identity.
 func (k Kind) String() string {
@@ -37,6 +38,9 @@ type Decided struct {
 	Kind     Kind
 	Identity string // its value, in plain
 	Rules    []Charged
+
+	Key     string // that the request was made with, in plain: the id of an API key, or what a mesh sends as one; "": none
+	Refused bool
 
 	Rule     string // that decided, or ""
 	Endpoint string

@@ -24,7 +24,11 @@ func (n *names) of(kind Kind, value []byte) []byte {
 	if name, known := n.known[kind][string(value)]; known {
 		return name
 	}
-	name := []byte(n.name(kind.String(), string(value)))
+	text := string(value)
+	if kind == countedKey {
+		text = KeyOf(text)
+	}
+	name := []byte(n.name(kind.String(), text))
 	if len(value) > maxNameValue {
 		return name
 	}

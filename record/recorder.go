@@ -148,7 +148,7 @@ func (r *Recorder) tell() {
 			return
 		}
 		s := r.Stats()
-		now, dropped := r.cfg.Now(), s.DroppedIdentities+s.DroppedEndpoints+s.DroppedEvents
+		now, dropped := r.cfg.Now(), s.DroppedIdentities+s.DroppedEndpoints+s.DroppedKeys+s.DroppedEvents
 		if dropped > told && (at.IsZero() || now.Sub(at) >= tellEvery) {
 			r.cfg.OnDrop(dropped - told)
 			told, at = dropped, now
@@ -175,11 +175,11 @@ func (r *Recorder) Close() (lost int64) {
 
 // Stats is what a Recorder counts about itself.
 type Stats struct {
-	UsageRows, EventRows                               int64 // that were written
-	UsageEntries, EventEntries                         int64 // that they were written in
-	DroppedIdentities, DroppedEndpoints, DroppedEvents int64 // that had no room
-	Failed                                             int64 // attempts to write an entry
-	Bytes                                              int64 // of memory
+	UsageRows, EventRows                                            int64 // that were written
+	UsageEntries, EventEntries                                      int64 // that they were written in
+	DroppedIdentities, DroppedEndpoints, DroppedKeys, DroppedEvents int64 // that had no room
+	Failed                                                          int64 // attempts to write an entry
+	Bytes                                                           int64 // of memory
 }
 
 // bufferBytes is what both writers take beside the pages: rows as JSON, an entry and the command that carries it, names.
@@ -190,7 +190,7 @@ func (r *Recorder) Stats() Stats {
 	u, e := &r.usage, &r.events
 	return Stats{
 		UsageRows: u.rows.Load(), EventRows: e.rows.Load(), UsageEntries: u.entries.Load(), EventEntries: e.entries.Load(),
-		DroppedIdentities: r.collector.dropped(identities), DroppedEndpoints: r.collector.dropped(endpoints), DroppedEvents: r.collector.dropped(dropsEvents),
+		DroppedIdentities: r.collector.dropped(identities), DroppedEndpoints: r.collector.dropped(endpoints), DroppedKeys: r.collector.dropped(keys), DroppedEvents: r.collector.dropped(dropsEvents),
 		Failed: u.failed.Load() + e.failed.Load(), Bytes: r.bytes,
 	}
 }

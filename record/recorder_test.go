@@ -68,6 +68,7 @@ func (r *redis) record(oneIn uint32) *Recorder {
 // sums is what a control plane has copied.
 type sums struct {
 	whole, named, cost, endpoints, events, dropped int64
+	keys, keysRefused                              int64
 	identities                                     map[string]int64
 	ended                                          bool
 }
@@ -124,6 +125,10 @@ func (s *sums) take(t *testing.T, stream string, e *Entry) {
 	for _, row := range u.Endpoints {
 		s.endpoints += row.Requests
 	}
+	for _, row := range u.Keys {
+		s.keys += row.Requests
+		s.keysRefused += row.Refused
+	}
 }
 
 // decide notes one decision about a user.
@@ -134,7 +139,7 @@ func decide(r *Recorder, user string, refused bool) {
 	}
 	r.Note(&Decided{
 		At: time.Now(), Domain: "shop", Outcome: outcome, Weight: r.Weight(refused), Requests: 1, Cost: 3, Kind: User, Identity: user,
-		Rules: []Charged{{"a", 1}, {"b", 2}}, Rule: "a", Endpoint: "/" + user, Latency: time.Millisecond,
+		Rules: []Charged{{"a", 1}, {"b", 2}}, Key: "key of " + user, Refused: refused, Rule: "a", Endpoint: "/" + user, Latency: time.Millisecond,
 	})
 }
 
@@ -164,7 +169,7 @@ func TestNothingIsLostWhileRedisComesAndGoes(t *testing.T) {
 			t.Errorf("%d rows were lost", lost)
 		}
 		s := server.copy(t)
-		if s.whole != 8000 || s.named != 16000 || s.cost != 24000 || s.endpoints != 8000 || s.events != 800 || s.dropped != 0 || !s.ended {
+		if s.whole != 8000 || s.named != 16000 || s.cost != 24000 || s.endpoints != 8000 || s.events != 800 || s.keys != 8000 || s.keysRefused != 800 || s.dropped != 0 || !s.ended {
 			t.Errorf("the copy has %+v", s)
 		}
 		if server.errors == 0 {
@@ -201,11 +206,32 @@ func TestAMillionIdentitiesHaveABound(t *testing.T) {
 		if s.identities[Others] == 0 || s.identities["user:identity-0"] != 1 || len(s.identities) < 10_000 {
 			t.Errorf("%d identities, %d requests of others", len(s.identities), s.identities[Others])
 		}
-		if dropped := stats.DroppedIdentities + stats.DroppedEndpoints + stats.DroppedEvents; dropped != s.dropped || dropped != server.told[0] {
+		if s.keys+stats.DroppedKeys != n || s.keys < 5000 {
+			t.Errorf("requests of %d keys are counted, and %d dropped, of %d", s.keys, stats.DroppedKeys, n)
+		}
+		if dropped := stats.DroppedIdentities + stats.DroppedEndpoints + stats.DroppedKeys + stats.DroppedEvents; dropped != s.dropped || dropped != server.told[0] {
 			t.Errorf("%d rows were dropped, %d were told in entries, %v in the log", dropped, s.dropped, server.told)
 		}
 		if s.events+stats.DroppedEvents != n || stats.EventRows != s.events {
 			t.Errorf("%d events are stored, and %d dropped, of %d", s.events, stats.DroppedEvents, n)
+		}
+	})
+}
+
+// TestOneUserWithManyKeys: the keys of one user have all the room that there is.
+func TestOneUserWithManyKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var server redis
+		r := server.record(0)
+		server.set(true, false)
+		const n = 6000
+		for i := range n {
+			r.Note(&Decided{At: time.Now(), Domain: "shop", Requests: 1, Kind: User, Identity: "ann", Key: fmt.Sprint("key", i), Refused: i%2 == 0})
+		}
+		server.set(false, false)
+		r.Close()
+		if s := server.copy(t); s.keys != n || s.keysRefused != n/2 || s.dropped != 0 {
+			t.Errorf("%d requests of keys and %d of them refused, %d dropped, want %d and %d", s.keys, s.keysRefused, s.dropped, n, n/2)
 		}
 	})
 }
@@ -269,11 +295,11 @@ func TestLongTexts(t *testing.T) {
 		r := server.record(1)
 		long := strings.Repeat("x", 1<<20)
 		for _, identity := range []string{long, "short"} {
-			r.Note(&Decided{At: time.Now(), Domain: long, Kind: User, Identity: identity, Requests: 1, Weight: 1, Rules: []Charged{{long, 1}}, Rule: long, Endpoint: long, Method: long, IP: long, APIKey: long})
+			r.Note(&Decided{At: time.Now(), Domain: long, Kind: User, Identity: identity, Requests: 1, Weight: 1, Rules: []Charged{{long, 1}}, Rule: long, Endpoint: long, Method: long, IP: long, APIKey: long, Key: long})
 		}
 		r.Close()
 		s := server.copy(t)
-		if s.whole != 2 || s.identities[Others] != 1 || s.identities["user:short"] != 1 || s.events != 2 || s.endpoints != 2 {
+		if s.whole != 2 || s.identities[Others] != 1 || s.identities["user:short"] != 1 || s.events != 2 || s.endpoints != 2 || s.keys != 0 || s.dropped != 3 {
 			t.Errorf("the copy has %+v", s)
 		}
 	})
@@ -320,8 +346,8 @@ func TestARecorderThatCannotWriteEnds(t *testing.T) {
 		pass(10 * time.Second)
 		decide(r, "bob", false)
 		began := time.Now()
-		if lost := r.Close(); lost != 8 {
-			t.Errorf("%d rows were lost, want 2 of identities, 1 of endpoints and 1 event of two users", lost)
+		if lost := r.Close(); lost != 10 {
+			t.Errorf("%d rows were lost, want 2 of identities, 1 of endpoints, 1 of keys and 1 event of two users", lost)
 		}
 		if took := time.Since(began); took > 3*time.Second {
 			t.Errorf("it took %v to give up", took)
@@ -353,7 +379,7 @@ func BenchmarkNote(b *testing.B) {
 	for i := range users {
 		users[i] = "user-" + strconv.Itoa(i)
 	}
-	d := &Decided{At: time.Now(), Domain: "shop", Requests: 1, Cost: 1, Kind: User, Rules: []Charged{{"reads", 1}}, Rule: "reads", Endpoint: "/items", Latency: time.Millisecond}
+	d := &Decided{At: time.Now(), Domain: "shop", Requests: 1, Cost: 1, Kind: User, Key: "key", Rules: []Charged{{"reads", 1}}, Rule: "reads", Endpoint: "/items", Latency: time.Millisecond}
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {

@@ -13,6 +13,7 @@ const Others = "(others)"
 type Usage struct {
 	Identities []IdentityRow
 	Endpoints  []EndpointRow
+	Keys       []KeyRow // none from sidecars of versions that did not count keys
 	Caches     []CacheRow
 }
 
@@ -38,6 +39,15 @@ type EndpointRow struct {
 	Requests int64
 	Cost     int64
 	Latency  Sketch // of the decisions
+}
+
+// KeyRow is how often one API key was used within a minute. These requests are in the rows of identities, too.
+type KeyRow struct {
+	Minute   int64 // Unix time / 60
+	Domain   string
+	Key      string // its name, made of KeyOf
+	Requests int64
+	Refused  int64 // of these
 }
 
 // CacheRow is how often one cache of the sidecar had the answer within a minute.
@@ -76,6 +86,7 @@ func UnmarshalUsage(data []byte) (*Usage, error) {
 	var lists struct {
 		Identities []tuple `json:"identities"`
 		Endpoints  []tuple `json:"endpoints"`
+		Keys       []tuple `json:"keys"`
 		Caches     []tuple `json:"caches"`
 	}
 	if err := json.Unmarshal(data, &lists); err != nil {
@@ -84,6 +95,7 @@ func UnmarshalUsage(data []byte) (*Usage, error) {
 	u := &Usage{
 		Identities: make([]IdentityRow, len(lists.Identities)),
 		Endpoints:  make([]EndpointRow, len(lists.Endpoints)),
+		Keys:       make([]KeyRow, len(lists.Keys)),
 		Caches:     make([]CacheRow, len(lists.Caches)),
 	}
 	var faults []error
@@ -94,6 +106,10 @@ func UnmarshalUsage(data []byte) (*Usage, error) {
 	for i, t := range lists.Endpoints {
 		r := &u.Endpoints[i]
 		faults = append(faults, t.into("endpoints", i, &r.Minute, &r.Domain, &r.Rule, &r.Endpoint, &r.Outcome, &r.Requests, &r.Cost, &r.Latency))
+	}
+	for i, t := range lists.Keys {
+		r := &u.Keys[i]
+		faults = append(faults, t.into("keys", i, &r.Minute, &r.Domain, &r.Key, &r.Requests, &r.Refused))
 	}
 	for i, t := range lists.Caches {
 		r := &u.Caches[i]

@@ -1,6 +1,7 @@
 package record_test
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -21,12 +22,13 @@ func someUsage() *record.Usage {
 			{Minute: 29_000_001, Domain: `a"b\c`, Rule: "é\n☃\x7f", Identity: record.Others, Outcome: "refused", Requests: 1},
 		},
 		Endpoints: []record.EndpointRow{{Minute: 29_000_000, Domain: "shop", Rule: "reads", Endpoint: "/items", Outcome: "allowed", Requests: 4, Cost: 9, Latency: latency}},
+		Keys:      []record.KeyRow{{Minute: 29_000_000, Domain: "shop", Key: "key:x", Requests: 4, Refused: 1}},
 		Caches:    []record.CacheRow{{Minute: 29_000_000, Cache: "records", Hits: 3, Misses: 1}},
 	}
 }
 
 func TestUsageComesBack(t *testing.T) {
-	for _, u := range []*record.Usage{someUsage(), {Identities: []record.IdentityRow{}, Endpoints: []record.EndpointRow{}, Caches: []record.CacheRow{}}} {
+	for _, u := range []*record.Usage{someUsage(), {Identities: []record.IdentityRow{}, Endpoints: []record.EndpointRow{}, Keys: []record.KeyRow{}, Caches: []record.CacheRow{}}} {
 		text := record.MarshalUsage(u)
 		if !json.Valid(text) {
 			t.Fatalf("this must be JSON: %s", text)
@@ -46,9 +48,34 @@ func TestTheFormOfUsage(t *testing.T) {
 	u := someUsage()
 	u.Identities = u.Identities[:1]
 	const want = `{"identities":[[29000000,"shop","","user:ann","allowed",4,9]],` +
-		`"endpoints":[[29000000,"shop","reads","/items","allowed",4,9,[[45,1],[73,3]]]],"caches":[[29000000,"records",3,1]]}`
+		`"endpoints":[[29000000,"shop","reads","/items","allowed",4,9,[[45,1],[73,3]]]],"keys":[[29000000,"shop","key:x",4,1]],"caches":[[29000000,"records",3,1]]}`
 	if got := string(record.MarshalUsage(u)); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// TestUsageOfSidecarsThatCountNoKeys is read without keys.
+func TestUsageOfSidecarsThatCountNoKeys(t *testing.T) {
+	u, err := record.UnmarshalUsage([]byte(`{"identities":[[29000000,"shop","","user:ann","allowed",4,9]],"endpoints":[],"caches":[]}`))
+	if err != nil || len(u.Identities) != 1 || len(u.Keys) != 0 {
+		t.Errorf("%+v, %v", u, err)
+	}
+}
+
+// TestListsOfALaterVersion are passed over.
+func TestListsOfALaterVersion(t *testing.T) {
+	u, err := record.UnmarshalUsage([]byte(`{"identities":[[29000000,"shop","","user:ann","allowed",4,9]],"planets":[[29000000,"mars"]]}`))
+	if err != nil || len(u.Identities) != 1 {
+		t.Errorf("%+v, %v", u, err)
+	}
+}
+
+// TestTheNameOfAKey is the same for a key and for its digest, and does not show it.
+func TestTheNameOfAKey(t *testing.T) {
+	const key = "spw_ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	digest := sha256.Sum256([]byte(key))
+	if got := record.KeyOf(key); got != record.KeyOfDigest(digest[:]) || got == record.KeyOf("another") || strings.Contains(got, key[:10]) || len(got) != 22 {
+		t.Errorf("the name is %q", got)
 	}
 }
 
@@ -84,7 +111,7 @@ func TestTextsThatPostgreSQLRefuses(t *testing.T) {
 
 func TestRowsThatCannotBeRead(t *testing.T) {
 	for _, text := range []string{
-		``, `[]`, `{"identities":[[1,"a","b","c","d",1]]}`, `{"identities":[["1","a","b","c","d",1,1]]}`, `{"caches":[[1,"a",1]]}`,
+		``, `[]`, `{"identities":[[1,"a","b","c","d",1]]}`, `{"identities":[["1","a","b","c","d",1,1]]}`, `{"caches":[[1,"a",1]]}`, `{"keys":[[1,"a","b",1]]}`,
 		`{"endpoints":[[1,"a","b","c","d",1,1,[[256,1]]]]}`, `{"endpoints":[[1,"a","b","c","d",1,1,[[1,0]]]]}`,
 	} {
 		if _, err := record.UnmarshalUsage([]byte(text)); err == nil {

@@ -11,7 +11,7 @@ type usageWriter struct {
 	names  names
 	caches []Cache // as they were last written
 	page   *page   // that was taken from a shard; empty between two shards
-	lists  [3][]byte
+	lists  [4][]byte
 	buffer []byte
 }
 
@@ -19,6 +19,7 @@ type usageWriter struct {
 const (
 	identities = iota
 	endpoints
+	keys
 	caches
 )
 
@@ -43,7 +44,7 @@ func (w *usageWriter) take(s *shard) {
 	s.page, w.page = w.page, s.page
 	s.mu.Unlock()
 	w.taken += int64(w.page.rows())
-	w.untold += w.page.dropped[identities] + w.page.dropped[endpoints]
+	w.untold += w.page.dropped[identities] + w.page.dropped[endpoints] + w.page.dropped[keys]
 }
 
 // writePage turns the page into JSON, ships what is enough for an entry, and empties the page.
@@ -56,6 +57,12 @@ func (w *usageWriter) writePage() bool {
 	}
 	for i := range w.page.endpoints.rows {
 		w.addEndpoint(w.page.endpoints, &w.page.endpoints.rows[i], &w.page.latencies[i])
+		if !w.ship(entryBytes) {
+			return false
+		}
+	}
+	for i := range w.page.keys.rows {
+		w.addKey(w.page.keys, &w.page.keys.rows[i])
 		if !w.ship(entryBytes) {
 			return false
 		}
@@ -97,6 +104,12 @@ func (w *usageWriter) addEndpoint(t *table, r *row, latency *[histogram]uint32) 
 		b = append(appendNumber(b, int64(n)), ']')
 	}
 	w.lists[endpoints] = append(b, ']', ']')
+}
+
+func (w *usageWriter) addKey(t *table, r *row) {
+	w.pending++
+	domain, _, value := t.texts(r)
+	w.lists[keys] = appendKeyRow(w.begin(keys), int64(r.minute), domain, w.names.of(countedKey, value), r.requests, r.cost)
 }
 
 // addRests writes what had no row.
@@ -151,7 +164,8 @@ func (w *usageWriter) ship(above int) bool {
 	}
 	b := append(w.buffer[:0], `{"identities":[`...)
 	b = append(append(b, w.lists[identities]...), `],"endpoints":[`...)
-	b = append(append(b, w.lists[endpoints]...), `],"caches":[`...)
+	b = append(append(b, w.lists[endpoints]...), `],"keys":[`...)
+	b = append(append(b, w.lists[keys]...), `],"caches":[`...)
 	w.buffer = append(append(b, w.lists[caches]...), `]}`...)
 	for i := range w.lists {
 		w.lists[i] = w.lists[i][:0]

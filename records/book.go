@@ -18,7 +18,8 @@ type Config struct {
 	// Key is where the record of an identity is kept. It is required with Fleet.
 	Key   func(*Identity) string
 	Index string // key of the index, which tells what kinds of records there are; required with Fleet
-	// Publish lets the other sidecars know that the record of a key has changed, which is of that class. It is required with Fleet.
+	// Publish lets the other sidecars know that the record of a key has changed, which is of that class; an empty key stands for any of the
+	// class. It is required with Fleet.
 	Publish func(ctx context.Context, key, class string) error
 	// Prepare makes of a record what decisions use. It is called once when a record is read. Nil: the record itself.
 	Prepare  func(*Identity, *Record) any
@@ -247,9 +248,13 @@ func (k *Kinds) and(more *Kinds) *Kinds {
 	return sum
 }
 
-// Forget takes in that the record of a key has changed, which is of that class.
+// Forget takes in that the record of a key has changed, which is of that class. An empty key stands for any record of the class.
 func (b *Book) Forget(key, class string) {
-	b.cache.forget(key)
+	if key == "" {
+		b.cache.outdate()
+	} else {
+		b.cache.forget(key)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.added[class] = b.cfg.Now()

@@ -1,10 +1,11 @@
 package records
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -18,115 +19,245 @@ type Wanted struct {
 	Record   *Record // nil: there has to be none
 }
 
+// Difference is a record in Redis that is not what it has to be.
+type Difference struct {
+	Wanted
+	key  string
+	text []byte // empty where there has to be none
+}
+
 const (
-	mendBatch = 256             // records that one call reads
-	mendCalls = 64              // writes under way at the same time
+	mendBatch = 256             // records of one call
+	mendCalls = 64              // calls under way at the same time
 	mendIn    = 5 * time.Second // for one call
+	tellEach  = 64              // records that sidecars hear of one by one: of more they hear once
 )
 
 // Mend makes the records in Redis what they have to be, and returns how many were not. It reads first, and writes only what differs.
-// Sidecars hear of each record that was written.
+// Sidecars hear of what was written.
 func (b *Book) Mend(ctx context.Context, wanted []Wanted) (mended int, err error) {
+	found, err := b.Compare(ctx, wanted)
+	if err != nil {
+		return 0, err
+	}
+	untold, err := b.Write(ctx, found)
+	return len(found), errors.Join(err, b.TellAll(ctx, untold))
+}
+
+// Compare returns the records in Redis that are not what they have to be.
+func (b *Book) Compare(ctx context.Context, wanted []Wanted) (found []*Difference, err error) {
+	all, err := b.prepare(wanted, func(*Wanted) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	batches := b.batches(all, func(*Difference) bool { return true })
+	differ := make([][]*Difference, len(batches))
+	err = together(len(batches), func(n int) (err error) {
+		differ[n], err = differing(ctx, batches[n])
+		return err
+	})
+	return slices.Concat(differ...), err
+}
+
+// Absent returns what Compare does where Redis has none of the records.
+func (b *Book) Absent(wanted []Wanted) ([]*Difference, error) {
+	return b.prepare(wanted, func(w *Wanted) bool { return w.Record != nil })
+}
+
+// prepare makes ready to be written what is chosen.
+func (b *Book) prepare(wanted []Wanted, chosen func(*Wanted) bool) ([]*Difference, error) {
 	if b.cfg.Fleet == nil {
-		return 0, errors.New("records are mended in Redis, and there is none")
+		return nil, errors.New("records are mended in Redis, and there is none")
 	}
-	keys := make([]string, len(wanted))
-	homes := map[home][]int{}
+	all := make([]*Difference, 0, len(wanted))
 	for i := range wanted {
-		keys[i] = b.cfg.Key(&wanted[i].Identity)
-		n, slot := b.cfg.Fleet.Place(keys[i])
-		homes[home{n, slot}] = append(homes[home{n, slot}], i)
-	}
-	var wrong []int
-	for at, places := range homes {
-		for len(places) > 0 {
-			some := places[:min(len(places), mendBatch)]
-			places = places[len(some):]
-			differ, err := b.differ(ctx, at.node, wanted, keys, some)
-			if err != nil {
-				return 0, err
-			}
-			wrong = append(wrong, differ...)
+		if !chosen(&wanted[i]) {
+			continue
 		}
-	}
-	return len(wrong), b.rewrite(ctx, wanted, keys, wrong)
-}
-
-// textOf is a record as Redis keeps it, empty for none.
-func textOf(r *Record) (string, error) {
-	if r == nil {
-		return "", nil
-	}
-	text, err := json.Marshal(r)
-	if err != nil {
-		return "", fmt.Errorf("write a record: %w", err)
-	}
-	return string(text), nil
-}
-
-// differ returns the places of the records that are not what they have to be, of some that are on one server.
-func (b *Book) differ(ctx context.Context, n *fleet.Node, wanted []Wanted, keys []string, places []int) (wrong []int, err error) {
-	call := fleet.Call{Key: keys[places[0]], Wire: fleet.AppendWord(fleet.AppendCommand(nil, 1+len(places)), "MGET")}
-	for _, i := range places {
-		call.Wire = fleet.AppendWord(call.Wire, keys[i])
-	}
-	err = n.Do(ctx, &call, mendIn)
-	if err != nil {
-		return nil, fmt.Errorf("read records: %w", err)
-	}
-	items := call.Reply.Items()
-	if len(items) != len(places) {
-		return nil, fmt.Errorf("read records: %d replies for %d keys", len(items), len(places))
-	}
-	for at, i := range places {
 		text, err := textOf(wanted[i].Record)
 		if err != nil {
 			return nil, err
 		}
-		if string(items[at].Data) != text {
-			wrong = append(wrong, i)
-		}
+		all = append(all, &Difference{wanted[i], b.cfg.Key(&wanted[i].Identity), text})
 	}
-	return wrong, nil
+	return all, nil
 }
 
-// rewrite writes some records, several at the same time. The index is written first, so that no record is without it.
-func (b *Book) rewrite(ctx context.Context, wanted []Wanted, keys []string, places []int) error {
-	for class, until := range classesOf(wanted, places) {
-		err := b.writeIndex(ctx, class, until)
-		if err != nil {
-			return err
+// batch is records that one call can be about.
+type batch struct {
+	node    *fleet.Node
+	records []*Difference
+}
+
+// batches divides the records that are chosen.
+func (b *Book) batches(all []*Difference, chosen func(*Difference) bool) (full []batch) {
+	open := map[home]int{}
+	for i, d := range all {
+		if !chosen(d) {
+			continue
 		}
+		n, slot := b.cfg.Fleet.Place(d.key)
+		at, there := open[home{n, slot}]
+		if !there || len(full[at].records) == mendBatch {
+			at = len(full)
+			open[home{n, slot}] = at
+			full = append(full, batch{node: n, records: make([]*Difference, 0, min(len(all)-i, mendBatch))})
+		}
+		full[at].records = append(full[at].records, d)
 	}
+	return full
+}
+
+// together calls f with each number below count, several at the same time, and returns an error of one of them.
+func together(count int, f func(n int) error) error {
 	var all sync.WaitGroup
-	var mu sync.Mutex // guards problems
-	var problems error
+	var mu sync.Mutex // guards problem
+	var problem error
 	turns := make(chan struct{}, mendCalls)
-	for _, i := range places {
+	for n := range count {
 		turns <- struct{}{}
 		all.Go(func() {
 			defer func() { <-turns }()
-			err := b.rewriteOne(ctx, &wanted[i], keys[i])
+			err := f(n)
 			if err != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				problems = err
+				problem = err
 			}
 		})
 	}
 	all.Wait()
-	return problems
+	return problem
 }
 
-// classesOf are the classes of some records, each with the end of the one that ends last; zero: never.
-func classesOf(wanted []Wanted, places []int) map[string]time.Time {
+// call sends a command with words for each record of a batch.
+func (b *batch) call(ctx context.Context, command string, perRecord int, words func(wire []byte, d *Difference) []byte) (fleet.Reply, error) {
+	size := 64
+	for _, d := range b.records {
+		size += len(d.key) + len(d.text) + 32
+	}
+	wire := fleet.AppendCommand(make([]byte, 0, size), 1+perRecord*len(b.records))
+	c := fleet.Call{Key: b.records[0].key, Wire: fleet.AppendWord(wire, command)}
+	for _, d := range b.records {
+		c.Wire = words(c.Wire, d)
+	}
+	err := b.node.Do(ctx, &c, mendIn)
+	return c.Reply, err
+}
+
+// keyWord is the word of a command that only names keys.
+func keyWord(wire []byte, d *Difference) []byte { return fleet.AppendWord(wire, d.key) }
+
+// differing returns the records of a batch that are not what they have to be.
+func differing(ctx context.Context, b batch) (found []*Difference, err error) {
+	reply, err := b.call(ctx, "MGET", 1, keyWord)
+	if err != nil {
+		return nil, fmt.Errorf("read records: %w", err)
+	}
+	items := reply.Items()
+	if len(items) != len(b.records) {
+		return nil, fmt.Errorf("read records: %d replies for %d keys", len(items), len(b.records))
+	}
+	for at, d := range b.records {
+		if !bytes.Equal(items[at].Data, d.text) {
+			found = append(found, d)
+		}
+	}
+	return found, nil
+}
+
+// Write writes records. Sidecars hear of each of them, unless there are many, or some are not written: then untold are the classes of which they
+// have to hear by TellAll. The index is written first, so that no record is without it.
+func (b *Book) Write(ctx context.Context, found []*Difference) (untold []string, err error) {
+	for class, until := range classesOf(found) {
+		err = b.writeIndex(ctx, class, until)
+		if err != nil {
+			return nil, err
+		}
+	}
+	err = errors.Join(b.write(ctx, found, "MSET"), b.write(ctx, found, "UNLINK"), b.writeEnding(ctx, found))
+	if err == nil && len(found) <= tellEach {
+		err = together(len(found), func(n int) error {
+			class := found[n].Identity.class()
+			b.Forget(found[n].key, class)
+			return b.told(b.cfg.Publish(ctx, found[n].key, class))
+		})
+		if err == nil {
+			return nil, nil
+		}
+	}
+	return allClasses(found), err
+}
+
+// told explains what follows where sidecars could not be told.
+func (*Book) told(err error) error {
+	if err != nil {
+		return fmt.Errorf("records are written, and sidecars see them in at most %v: %w", positiveLife, err)
+	}
+	return nil
+}
+
+// TellAll lets the sidecars know that any record of some classes may have changed.
+func (b *Book) TellAll(ctx context.Context, classes []string) error {
+	for _, class := range classes {
+		b.Forget("", class)
+		err := b.told(b.cfg.Publish(ctx, "", class))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ends reports whether a record goes by itself.
+func (d *Difference) ends() bool { return d.Record != nil && !d.Record.expires().IsZero() }
+
+// write writes records that do not end by MSET, or deletes those that there have to be none of by UNLINK.
+func (b *Book) write(ctx context.Context, found []*Difference, command string) error {
+	deletes := command == "UNLINK"
+	perRecord, words := 2, func(wire []byte, d *Difference) []byte {
+		return fleet.AppendWord(fleet.AppendWord(wire, d.key), d.text)
+	}
+	if deletes {
+		perRecord, words = 1, keyWord
+	}
+	batches := b.batches(found, func(d *Difference) bool { return (d.Record == nil) == deletes && !d.ends() })
+	return together(len(batches), func(n int) error {
+		_, err := batches[n].call(ctx, command, perRecord, words)
+		if err != nil {
+			return fmt.Errorf("write records: %w", err)
+		}
+		return nil
+	})
+}
+
+// writeEnding writes the records that go by themselves.
+func (b *Book) writeEnding(ctx context.Context, found []*Difference) error {
+	var ending []*Difference
+	for _, d := range found {
+		if d.ends() {
+			ending = append(ending, d)
+		}
+	}
+	return together(len(ending), func(n int) error {
+		d := ending[n]
+		node, _ := b.cfg.Fleet.Place(d.key)
+		_, err := node.Ask(within(ctx), d.key, "SET", d.key, string(d.text), "PXAT", strconv.FormatInt(d.Record.expires().UnixMilli(), 10))
+		if err != nil {
+			return fmt.Errorf("write a record: %w", err)
+		}
+		return nil
+	})
+}
+
+// classesOf are the classes of records that there have to be, each with the end of the one that ends last; zero: never.
+func classesOf(found []*Difference) map[string]time.Time {
 	classes := map[string]time.Time{}
-	for _, i := range places {
-		r := wanted[i].Record
-		if r == nil {
+	for _, d := range found {
+		if d.Record == nil {
 			continue
 		}
-		class, end := wanted[i].Identity.class(), r.expires()
+		class, end := d.Identity.class(), d.Record.expires()
 		known, there := classes[class]
 		if !there || !known.IsZero() && (end.IsZero() || end.After(known)) {
 			classes[class] = end
@@ -135,29 +266,15 @@ func classesOf(wanted []Wanted, places []int) map[string]time.Time {
 	return classes
 }
 
-// rewriteOne writes one record, and lets the sidecars know.
-func (b *Book) rewriteOne(ctx context.Context, w *Wanted, key string) error {
-	text, err := textOf(w.Record)
-	if err != nil {
-		return err
-	}
-	words := []string{"UNLINK", key}
-	if w.Record != nil {
-		words = []string{"SET", key, text}
-		if end := w.Record.expires(); !end.IsZero() {
-			words = append(words, "PXAT", strconv.FormatInt(end.UnixMilli(), 10))
+// allClasses are the classes of records, also of those that there have to be none of.
+func allClasses(found []*Difference) (classes []string) {
+	seen := map[string]bool{}
+	for _, d := range found {
+		class := d.Identity.class()
+		if !seen[class] {
+			seen[class] = true
+			classes = append(classes, class)
 		}
 	}
-	n, _ := b.cfg.Fleet.Place(key)
-	_, err = n.Ask(within(ctx), key, words...)
-	if err != nil {
-		return fmt.Errorf("write a record: %w", err)
-	}
-	class := w.Identity.class()
-	b.Forget(key, class)
-	err = b.cfg.Publish(ctx, key, class)
-	if err != nil {
-		return fmt.Errorf("the record is written, and sidecars see it in at most %v: %w", positiveLife, err)
-	}
-	return nil
+	return classes
 }

@@ -214,3 +214,46 @@ func TestNetworksHaveKindsOfTheirOwn(t *testing.T) {
 		t.Error("a domain without records has kinds")
 	}
 }
+
+// TestManyRecordsAreToldOnce mends few records and many: sidecars hear of a few one by one, and once of many. Either way what they knew is looked up again.
+func TestManyRecordsAreToldOnce(t *testing.T) {
+	for _, count := range []int{3, 1000} {
+		all := &books{redis: servers.StartRedis(t)}
+		one, other := all.open(t, 0), all.open(t, 0)
+		give(t, one, "alice", "gold")
+		var told []string
+		publish := one.cfg.Publish
+		one.cfg.Publish = func(ctx context.Context, key, class string) error {
+			all.mu.Lock()
+			told = append(told, key+" "+class)
+			all.mu.Unlock()
+			return publish(ctx, key, class)
+		}
+		var wanted []Wanted
+		until := time.Now().Add(time.Hour).UTC()
+		for n := range count {
+			wanted = append(wanted, Wanted{user(fmt.Sprint("user-", n)), &Record{Tier: "silver"}})
+		}
+		wanted = append(wanted, Wanted{user("alice"), nil}, Wanted{Identity{Domain: "shop", Kind: Tenant, Name: "acme"}, &Record{Block: &Block{Until: until}}})
+		expectTier(t, other, "user-1", "none")
+		expectTier(t, other, "alice", "gold")
+		for _, want := range []int{len(wanted), 0} {
+			got, err := one.Mend(t.Context(), wanted)
+			if err != nil || got != want {
+				t.Fatalf("%d of %d records are mended (%v), want %d", got, len(wanted), err, want)
+			}
+		}
+		expectTier(t, other, "user-1", "silver")
+		expectTier(t, other, "alice", "none")
+		if left := all.redis.Do(t, "PTTL", "rec:tenant:acme").(int64); left <= 0 || !other.Kinds("shop").Has(Tenant) {
+			t.Errorf("the record of a block that ends lives for %d ms, and its kind is known: %v", left, other.Kinds("shop").Has(Tenant))
+		}
+		want := len(wanted)
+		if want > tellEach {
+			want = 2 // classes
+		}
+		if len(told) != want {
+			t.Errorf("after %d records %d news were told, want %d", len(wanted), len(told), want)
+		}
+	}
+}

@@ -23,6 +23,7 @@ descriptors:
   - {key: plan, rate_limit: {unit: hour, requests_per_unit: 1000000000}}
   - {key: team, rate_limit: {unit: hour, requests_per_unit: 1000000000}}
   - {key: host, rate_limit: {unit: hour, requests_per_unit: 1000000000}}
+  - {key: api_key, rate_limit: {unit: hour, requests_per_unit: 1000000000}}
   - {key: spent, rate_limit: {unit: day, requests_per_unit: 1}}
 rules:
   - {name: wide, scope: ip, match: {methods: [GET]}, limit: 1000000000/1h}
@@ -63,6 +64,7 @@ var budgets = []struct {
 	{"rls, unknown domain", rateLimitService, limited("other", "user"), 0},
 	{"rls, no limit", rateLimitService, limited("shop", "other"), 0},
 	{"rls, admitted", rateLimitService, limited("shop", "user"), 1},
+	{"rls, admitted with an API key", rateLimitService, limited("shop", "user", "api_key"), 2},
 	{"rls, refused", rateLimitService, limited("shop", "spent"), 1},
 	{"rls, four descriptors", rateLimitService, limited("shop", "user", "plan", "team", "host"), 4},
 	{"ext_authz, unknown domain", authService, checked("other", "GET"), 0},

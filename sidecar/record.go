@@ -133,6 +133,7 @@ func (r *recording) note(req *descriptors.Request, v *engine.Verdict, start time
 		d.Weight = r.recorder.Weight(outcome.Refuses())
 	}
 	d.Kind, d.Identity = who(&asked)
+	d.Key, d.Refused = asked.APIKey, turnsAway(outcome)
 	var address [64]byte
 	if d.Weight > 0 || d.Kind == record.Address {
 		d.IP = string(appendAddress(address[:0], &asked))
@@ -146,6 +147,9 @@ func (r *recording) note(req *descriptors.Request, v *engine.Verdict, start time
 	}
 	r.recorder.Note(&d)
 }
+
+// turnsAway reports whether a request did not pass.
+func turnsAway(o engine.Outcome) bool { return o.Refuses() && o != engine.Shadowed }
 
 // maxNoted is how many rules of one request cost no memory.
 const maxNoted = 4

@@ -18,7 +18,6 @@ import (
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/record"
 	"github.com/spillway-mesh/spillway/test/servers"
@@ -108,6 +107,7 @@ func (c *copied) take(stream string, rows []byte) error {
 	}
 	c.usage.Identities = append(c.usage.Identities, u.Identities...)
 	c.usage.Endpoints = append(c.usage.Endpoints, u.Endpoints...)
+	c.usage.Keys = append(c.usage.Keys, u.Keys...)
 	c.usage.Caches = append(c.usage.Caches, u.Caches...)
 	return nil
 }
@@ -169,6 +169,8 @@ func TestBothDoorsAreRecorded(t *testing.T) {
 	wantSums(t, "requests of a tree", got.requests("user"), map[string]int64{"user:bob allowed": 2, "user:bob refused": 1})
 	wantSums(t, "requests of a rule", got.requests("reads"), map[string]int64{"ip:192.0.2.7 allowed": 1, "ip:192.0.2.7 refused": 1, "user:ann refused": 1})
 	wantSums(t, "endpoints", got.endpoints(t), map[string]int64{" allowed": 2, " refused": 1, "/items allowed": 1, "/items refused": 1, "/ refused": 1})
+	key := "key:" + record.KeyOf("ci")
+	wantSums(t, "requests of keys", got.keyed(), map[string]int64{key: 1, key + " refused": 1})
 	if !got.ended[record.UsageStream] || !got.ended[record.EventsStream] || len(got.events) != 6 {
 		t.Fatalf("ended: %v; %d events, want 6", got.ended, len(got.events))
 	}
@@ -375,15 +377,5 @@ rules:
 	wantSums(t, "costs", costs, map[string]int64{"": 434, "paid": 210, "reserved": 210, "priced": 14})
 	if len(got.events) != 5 {
 		t.Errorf("%d events, want one for each request", len(got.events))
-	}
-}
-
-// TestWhatIsShownOfAnAPIKey: never so much that the rest could be guessed.
-func TestWhatIsShownOfAnAPIKey(t *testing.T) {
-	for value, want := range map[string]string{secretKey: "spw_ABCDEF", "short-secret": "shor", "ab": "", "": ""} {
-		asked := descriptors.Asked{APIKey: value}
-		if got := shownKey(&descriptors.Request{}, nil, &asked); got != want {
-			t.Errorf("of %q: %q, want %q", value, got, want)
-		}
 	}
 }

@@ -154,13 +154,15 @@ func (s *Sidecar) startLog() error {
 	s.level = new(slog.LevelVar)
 	s.level.Set(level)
 	s.secrets.Add(s.cfg.Secrets()...)
-	log := telemetry.LogConfig{Out: s.cfg.Output, Level: s.level, JSON: strings.EqualFold(s.cfg.Log.Format, "json"), Secrets: &s.secrets}
+	lines := &telemetry.Lines{Out: s.cfg.Output}
+	log := telemetry.LogConfig{Out: lines, Level: s.level, JSON: strings.EqualFold(s.cfg.Log.Format, "json"), Secrets: &s.secrets}
 	s.log = telemetry.NewLogger(log)
 	log.Every = true
 	s.loadLog = telemetry.NewLogger(log)
 	s.telemetry = telemetry.New(telemetry.Config{
 		NearLimitRatio: s.cfg.Metrics.NearRatio, Labels: s.cfg.Metrics.Labels, Version: s.cfg.Version,
 	})
+	s.telemetry.Lines(lines)
 	s.observer = s.telemetry.Observer(s.log)
 	return nil
 }

@@ -161,8 +161,8 @@ func (m *Memory) tidyNext(now int64) {
 }
 
 // evict forgets what has expired in any class, else one entry of the class that takes most: the one that is nearest to full and no
-// cool-down. Between the look and the lock another request may have charged it; then the next one of that queue goes, which is hardly
-// fuller. It reports whether there was one.
+// cool-down. It reports whether there may be more. Between the look and the lock another request may have charged or forgotten that entry; then
+// nothing goes, and the caller looks again.
 func (m *Memory) evict() bool {
 	if m.evictExpired() {
 		return true
@@ -183,9 +183,12 @@ func (m *Memory) evict() bool {
 	if e.expires > now {
 		e = q[q.spare()].entry
 	}
-	if e.expires <= now {
+	switch {
+	case e.expires > first:
+		return true
+	case e.expires <= now:
 		m.expired.Add(1)
-	} else {
+	default:
 		m.evicted.Add(1)
 	}
 	m.dropLocked(uint8(home), e)

@@ -18,6 +18,8 @@ type ControlStats struct {
 	Copies   bool
 	Failures int64 // of the copy
 	Streams  []ControlStream
+	Erasures int64           // that are open; below 0: not known
+	Archive  *ControlArchive // nil: there is none
 }
 
 // ControlStream is what a control counts about a stream of the record.
@@ -26,6 +28,13 @@ type ControlStream struct {
 	Entries, Rows, Again, Missing, Dropped, Moved, Refused int64
 	Queued                                                 int64 // entries that wait in Redis; below 0: not known
 	Behind                                                 time.Duration
+}
+
+// ControlArchive is what a control counts about its archive.
+type ControlArchive struct {
+	Runs, Partitions, Files, Rows, Bytes, Deleted int64
+	LastRun                                       time.Time
+	Failures                                      map[string]int64 // by step, with all steps
 }
 
 // controlMetric is one metric of a control.
@@ -48,6 +57,7 @@ var controlMetrics = []controlMetric[ControlStats]{
 	{"outbox_rows", "Changes of the database that are not in Redis yet.", prometheus.GaugeValue, func(s *ControlStats) float64 { return float64(s.Pending) }},
 	{"stale_seconds", "Time since this control last had all changes in Redis, or found that another one leads.", prometheus.GaugeValue, func(s *ControlStats) float64 { return s.Stale.Seconds() }},
 	{"record_copies", "Whether this control copies the record.", prometheus.GaugeValue, func(s *ControlStats) float64 { return flag(s.Copies) }},
+	{"erasures_open", "Erasures that were asked for and have not ended.", prometheus.GaugeValue, func(s *ControlStats) float64 { return float64(s.Erasures) }},
 	{"record_failures_total", "Attempts to copy the record that failed. They are made again.", prometheus.CounterValue, func(s *ControlStats) float64 { return float64(s.Failures) }},
 }
 
@@ -61,6 +71,16 @@ var controlStreamMetrics = []controlMetric[ControlStream]{
 	{"record_refused_total", "Entries that cannot be stored.", prometheus.CounterValue, func(s *ControlStream) float64 { return float64(s.Refused) }},
 	{"record_queued_entries", "Entries that wait in the stream.", prometheus.GaugeValue, func(s *ControlStream) float64 { return float64(s.Queued) }},
 	{"record_behind_seconds", "Age of the oldest entry of the last read.", prometheus.GaugeValue, func(s *ControlStream) float64 { return s.Behind.Seconds() }},
+}
+
+var controlArchiveMetrics = []controlMetric[ControlArchive]{
+	{"archive_runs_total", "Runs of the archive that ended well. While it leads, a control starts one every hour.", prometheus.CounterValue, func(a *ControlArchive) float64 { return float64(a.Runs) }},
+	{"archive_last_run_timestamp_seconds", "When the last run of the archive ended well.", prometheus.GaugeValue, func(a *ControlArchive) float64 { return float64(a.LastRun.Unix()) }},
+	{"archive_partitions_total", "Partitions that were archived, checked and dropped.", prometheus.CounterValue, func(a *ControlArchive) float64 { return float64(a.Partitions) }},
+	{"archive_files_total", "Files that were written into the archive.", prometheus.CounterValue, func(a *ControlArchive) float64 { return float64(a.Files) }},
+	{"archive_rows_total", "Events in files that were written into the archive.", prometheus.CounterValue, func(a *ControlArchive) float64 { return float64(a.Rows) }},
+	{"archive_bytes_total", "Bytes of files that were written into the archive.", prometheus.CounterValue, func(a *ControlArchive) float64 { return float64(a.Bytes) }},
+	{"archive_deleted_files_total", "Files that were deleted, because they were old enough.", prometheus.CounterValue, func(a *ControlArchive) float64 { return float64(a.Deleted) }},
 }
 
 // controlCollector collects one snapshot. A gauge below 0 is not known, and left out.
@@ -88,6 +108,23 @@ func (c controlCollector) Collect(out chan<- prometheus.Metric) {
 				out <- prometheus.MustNewConstMetric(desc, m.kind, v, snapshot.Streams[n].Stream)
 			}
 		}
+	}
+	if snapshot.Archive != nil {
+		snapshot.Archive.send(out)
+	}
+}
+
+// send sends the numbers of an archive.
+func (a *ControlArchive) send(out chan<- prometheus.Metric) {
+	for i := range controlArchiveMetrics {
+		m := &controlArchiveMetrics[i]
+		if v := m.value(a); v >= 0 {
+			out <- prometheus.MustNewConstMetric(prometheus.NewDesc(controlPrefix+m.name, m.help, nil, nil), m.kind, v)
+		}
+	}
+	failures := prometheus.NewDesc(controlPrefix+"archive_failures_total", "Runs of the archive that failed, by step. Each is made again after a minute.", []string{"step"}, nil)
+	for step, n := range a.Failures {
+		out <- prometheus.MustNewConstMetric(failures, prometheus.CounterValue, float64(n), step)
 	}
 }
 

@@ -74,6 +74,15 @@ func showUserUsage(w io.Writer, u control.UserUsage) {
 	t.row("today", u.Today.Admitted, u.Today.Refused, u.Today.Cost, either(fmt.Sprint(orEmpty(u.Today.Quota)), "none"), orEmpty(u.Today.Left), instant(u.Today.To))
 	t.row("this month", u.Month.Admitted, u.Month.Refused, u.Month.Cost, either(fmt.Sprint(orEmpty(u.Month.Quota)), "none"), orEmpty(u.Month.Left), instant(u.Month.To))
 	t.end()
+	showLatency(w, "today", u.Today.Latency)
+	showLatency(w, "this month", u.Month.Latency)
+}
+
+// showLatency prints how long decisions took, where that is known.
+func showLatency(w io.Writer, when string, l *control.Latencies) {
+	if l != nil && l.P50 != nil && l.P95 != nil && l.P99 != nil {
+		fmt.Fprintf(w, "decisions %s took p50 %.3g ms, p95 %.3g ms, p99 %.3g ms, by %s\n", when, *l.P50, *l.P95, *l.P99, counted(int(l.Samples), "event", "events"))
+	}
 }
 
 func newUsageList() *cobra.Command {
@@ -112,6 +121,7 @@ func showUsed(w io.Writer, u control.Usage) {
 		t.row(instant(p.At), p.Outcome, p.Requests, p.Cost)
 	}
 	t.end()
+	showLatency(w, "of this time", u.Latency)
 }
 
 func newEvents() *cobra.Command {

@@ -27,7 +27,8 @@ export async function show() {
     throw wrong;
   }
   $("usage").hidden = false;
-  say($("usage-note"), `${count(view.admitted)} admitted with the cost ${count(view.cost)}, ${count(view.refused)} refused.`);
+  const took = view.latency?.p50 == null ? "" : ` Decisions took ${["p50", "p95", "p99"].map(q => `${q} ${view.latency[q].toPrecision(3)} ms`).join(", ")}, by ${count(view.latency.samples)} events.`;
+  say($("usage-note"), `${count(view.admitted)} admitted with the cost ${count(view.cost)}, ${count(view.refused)} refused.${took}`);
   const samples = Array.from({ length: kind.columns }, () => new Map());
   for (const p of view.points) samples[Math.floor((Date.parse(p.at) - first) / kind.length)]?.set(p.outcome, p.requests);
   const seen = Object.keys(labels).filter(o => o === "allowed" || o === "refused" || view.points.some(p => p.outcome === o));

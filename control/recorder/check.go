@@ -66,6 +66,13 @@ func checkUsage(u *record.Usage) error {
 			return fmt.Errorf("row %d of endpoints has the outcome %q, %d requests and the cost %d", n, r.Outcome, r.Requests, r.Cost)
 		}
 	}
+	for n := range u.Keys {
+		r := &u.Keys[n]
+		fit(&r.Domain, &r.Key)
+		if !countable(r.Key, r.Requests, r.Refused) {
+			return fmt.Errorf("row %d of keys has the name %q, %d requests and %d refused", n, r.Key, r.Requests, r.Refused)
+		}
+	}
 	for n := range u.Caches {
 		r := &u.Caches[n]
 		fit(&r.Cache)

@@ -36,6 +36,9 @@ type source struct {
 func (r *Recorder) copy(ctx context.Context, tx pgx.Tx, stream string, items []*item) (outcome, error) {
 	var done outcome
 	sources, err := readSources(ctx, tx, stream, items)
+	if err == nil {
+		err = refuseForgotten(ctx, tx, stream, sources, items)
+	}
 	if err != nil {
 		return done, fmt.Errorf("read how far the sidecars are stored: %w", err)
 	}
@@ -163,9 +166,9 @@ var eventColumns = []string{
 	"retry_after", "latency", "region", "weight",
 }
 
-// copyEvents stores events by COPY.
+// copyEvents stores events by COPY, and adds them to the latencies of identities.
 func (r *Recorder) copyEvents(ctx context.Context, tx pgx.Tx, sources map[string]*source, items []*item, now time.Time) error {
-	n, place := 0, -1
+	n, place, sampled := 0, -1, ledger{}
 	next := func() ([]any, error) {
 		place++
 		for n < len(items) && place == len(items[n].events) {
@@ -179,6 +182,7 @@ func (r *Recorder) copyEvents(ctx context.Context, tx pgx.Tx, sources map[string
 		if moved {
 			sources[i.Sidecar].moved++
 		}
+		sampled.sample(e, at)
 		return []any{
 			at, i.Sidecar, i.Sequence, int32(place), e.Domain, e.Outcome, e.Rule, e.Identity, e.APIKey, e.IP, e.Method, e.Endpoint, e.Count, e.Limit, e.Cost, int16(e.Status), //nolint:gosec // checkEvents bounds it
 			float32(e.RetryAfter), float32(float64(e.Latency) / 1000), i.Region, int32(e.Weight), //nolint:gosec // likewise
@@ -188,5 +192,6 @@ func (r *Recorder) copyEvents(ctx context.Context, tx pgx.Tx, sources map[string
 	if err != nil {
 		return fmt.Errorf("copy events: %w", err)
 	}
-	return countKeys(ctx, tx, items, now)
+	r.passed("events")
+	return addLatencies(ctx, tx, sampled)
 }

@@ -44,61 +44,22 @@ func countUsers(ctx context.Context, tx pgx.Tx, minutes ledger) error {
 	return nil
 }
 
-// countKeys counts in API keys what events say. An event that stands for several requests counts as so many.
-func countKeys(ctx context.Context, tx pgx.Tx, items []*item, now time.Time) error {
-	type counted struct {
-		last     time.Time
-		requests int64
-	}
-	found := map[[2]string]*counted{}
-	for _, i := range items {
-		for n := range i.events {
-			e := &i.events[n]
-			if e.APIKey == "" {
-				continue
-			}
-			name := [2]string{e.Domain, e.APIKey}
-			if found[name] == nil {
-				found[name] = &counted{}
-			}
-			at, _ := when(time.UnixMicro(e.At), now)
-			if at.After(found[name].last) {
-				found[name].last = at
-			}
-			found[name].requests += e.Weight
-		}
-	}
-	if len(found) == 0 {
-		return nil
-	}
-	c := newColumns(4)
-	for name, n := range found {
-		c.add(name[0], name[1], n.last, n.requests)
-	}
-	_, err := tx.Exec(ctx, `UPDATE api_keys AS t SET last_used_at = greatest(t.last_used_at, s.at), total_requests = t.total_requests + s.requests
-	  FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::bigint[]) AS s (domain, prefix, at, requests) WHERE t.domain = s.domain AND t.prefix = s.prefix`, c.lists()...)
-	if err != nil {
-		return fmt.Errorf("count requests of API keys: %w", err)
-	}
-	return nil
-}
-
 // exceeds is the outcome of a request that a limit refused.
 const exceeds = "refused"
 
-// nameUsers gives the users that are new the names that the record has for them; all users, where KEY_SECRET has changed.
-func (r *Recorder) nameUsers(ctx context.Context, conn *pgx.Conn) error {
+// nameAll gives the users and API keys that are new the names that the record has for them; all, where KEY_SECRET has changed.
+func (r *Recorder) nameAll(ctx context.Context, conn *pgx.Conn) error {
 	fingerprint := r.cfg.Keys.Identity("fingerprint", "spillway")
 	var known string
 	err := conn.QueryRow(ctx, `SELECT fingerprint FROM record_names`).Scan(&known)
 	if err == nil || errors.Is(err, pgx.ErrNoRows) {
-		err = nameUsers(ctx, conn, r.cfg.Keys, known != fingerprint)
+		err = errors.Join(nameUsers(ctx, conn, r.cfg.Keys, known != fingerprint), nameKeys(ctx, conn, r.cfg.Keys, known != fingerprint))
 	}
 	if err == nil && known != fingerprint {
 		_, err = conn.Exec(ctx, `INSERT INTO record_names (fingerprint) VALUES ($1) ON CONFLICT (one) DO UPDATE SET fingerprint = excluded.fingerprint`, fingerprint)
 	}
 	if err != nil {
-		return fmt.Errorf("name users in the record: %w", err)
+		return fmt.Errorf("name users and API keys in the record: %w", err)
 	}
 	return nil
 }

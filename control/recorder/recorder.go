@@ -55,6 +55,9 @@ type Recorder struct {
 	made    time.Time // month for which there are partitions; only Run's goroutine uses it, and the next
 	tryAt   time.Time // when partitions may be made, after a failure
 	counts  counts
+
+	forgetAt time.Time // when sidecars that ended are forgotten next; only Run's goroutine uses it
+
 	problem atomic.Pointer[string]
 	now     func() time.Time
 	passed  func(step string) // is told each step that is done, for tests
@@ -126,13 +129,16 @@ func (r *Recorder) term(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// round names new users, makes partitions where a month has begun, and copies what each stream has, once. It returns whether a stream
+// round names new users and API keys, makes partitions where a month has begun, and copies what each stream has, once. It returns whether a stream
 // may have more. A stream that fails does not hold up the other one.
 func (r *Recorder) round(ctx context.Context, conn *pgx.Conn) (more bool, err error) {
-	err = errors.Join(r.makePartitions(ctx, conn), r.nameUsers(ctx, conn))
+	err = errors.Join(r.makePartitions(ctx, conn), r.nameAll(ctx, conn))
 	for _, s := range r.streams {
 		full, wrong := r.pass(ctx, conn, s)
 		more, err = more || full, errors.Join(err, wrong)
+	}
+	if !more && err == nil {
+		err = r.forgetSources(ctx, conn)
 	}
 	return more, err
 }

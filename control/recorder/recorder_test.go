@@ -21,10 +21,7 @@ const (
 func TestEveryRowIsStoredOnce(t *testing.T) {
 	w := newWorld(t)
 	ctx, now := context.Background(), time.Now().UTC()
-	w.run(`INSERT INTO domains (name, created_by) VALUES ('api', 'ann')`)
-	w.run(`INSERT INTO users (domain, name, updated_by) VALUES ('api', 'ann', 'x'), ('api', 'ben', 'x')`)
-	w.run(`INSERT INTO api_keys (domain, id, digest, prefix, user_name, created_by) VALUES ('api', 'k', sha256('k'), 'spw_abcdef', 'ann', 'x')`)
-	w.run(`DELETE FROM outbox`)
+	w.keys()
 	for _, e := range []record.Entry{
 		usageOf("one", 1, "ann", now, 10, 2), usageOf("two", 1, "ann", now, 5, 0), usageOf("one", 1, "ann", now, 10, 2),
 		usageOf("one", 2, "ann", now.Add(-time.Hour), 7, 1), usageOf("one", 5, "ben", now, 1, 0),
@@ -54,7 +51,9 @@ func TestEveryRowIsStoredOnce(t *testing.T) {
 	w.want("rows", 50, `SELECT sum(rows)::bigint`+sourcesOf, "events")
 	w.want("exceeded by ann", 3, `SELECT exceeded_count FROM users WHERE name = 'ann'`)
 	w.want("last request of ann", minuteOf(now)*60, `SELECT extract(epoch FROM last_request_at)::bigint FROM users WHERE name = 'ann'`)
-	w.want("requests of the key", 20, `SELECT total_requests FROM api_keys WHERE last_used_at > $1`, now.Add(-time.Second))
+	w.want("requests of the key of ann", 25, keyTotal+` AND last_used_at = $2`, "ann", time.Unix(minuteOf(now)*60, 0))
+	w.want("refused requests of it", 3, `SELECT refused_requests FROM api_keys WHERE user_name = 'ann'`)
+	w.want("requests of the key of ben", 1, keyTotal, "ben")
 	w.want("changes for Redis", 0, `SELECT count(*) FROM outbox`)
 	queued, err := w.Queued(ctx)
 	if err != nil || queued["usage"]+queued["events"] != 0 {
@@ -86,6 +85,51 @@ func TestQuantilesOfTheDatabaseAreThoseOfTheSketch(t *testing.T) {
 			t.Errorf("the quantile %v is %v ms, want %v: %v", q, got, want, err)
 		}
 	}
+}
+
+// TestLatenciesOfIdentities adds events up by identity and hour: each as often as its weight says, in the buckets of all other latencies.
+func TestLatenciesOfIdentities(t *testing.T) {
+	w := newWorld(t)
+	now := time.Now().UTC().Truncate(time.Hour)
+	var want record.Sketch
+	for n := range int64(3) {
+		var events []record.Event
+		for i := range int64(40) {
+			e := record.Event{At: now.Add(time.Duration(i%2) * -time.Hour).UnixMicro(), Domain: "api", Outcome: "allowed", Identity: "user:ann", Latency: (n + 1) * i * i * i, Weight: 1 + i%3*50}
+			events = append(events, e)
+			want.Add(time.Duration(e.Latency)*time.Microsecond, e.Weight)
+		}
+		w.send("events", record.Entry{Sidecar: "one", Sequence: n + 1, Rows: record.MarshalEvents(events)})
+		w.drain()
+	}
+	w.want("hours", 2, `SELECT count(*) FROM identity_hours WHERE identity = 'user:ann' AND samples = 60`)
+	for name, sql := range map[string]string{
+		"hours":  `SELECT latency_quantile(all_latencies(sum_few_latencies(latencies)), $1) FROM identity_hours`,
+		"events": `SELECT latency_quantile(all_latencies(sum_few_latencies(ARRAY[latency_bucket(latency) << 40 | weight])), $1) FROM events`,
+	} {
+		for _, q := range []float64{0, 0.01, 0.5, 0.95, 0.99, 1} {
+			var got float64
+			err := w.db.QueryRow(context.Background(), sql, q).Scan(&got)
+			if want := want.Quantile(q).Seconds() * 1000; err != nil || math.Abs(got-want) > want/1000 {
+				t.Errorf("the quantile %v of %s is %v ms, want %v: %v", q, name, got, want, err)
+			}
+		}
+	}
+}
+
+// TestAKeyThatIsNewerThanItsName counts requests of keys that are made when names were given already.
+func TestAKeyThatIsNewerThanItsName(t *testing.T) {
+	w := newWorld(t)
+	w.send("usage", usageOf("one", 1, "ann", time.Now(), 4, 0))
+	made := false
+	w.passed = func(step string) {
+		if step == "sources" && !made {
+			made = true
+			w.keys()
+		}
+	}
+	w.drain()
+	w.want("requests of the key", 4, keyTotal, "ann")
 }
 
 // TestAPoisonEntryIsLeftOut sends entries that cannot be stored among good ones.
@@ -123,7 +167,7 @@ func TestRowsOutOfTime(t *testing.T) {
 	w.drain()
 	w.want("admitted", 4, admittedSum)
 	w.want("events", 4, `SELECT count(*) FROM events`)
-	w.want("moved usage", 6, `SELECT moved`+sourcesOf, "usage")
+	w.want("moved usage", 8, `SELECT moved`+sourcesOf, "usage")
 	w.want("moved events", 2, `SELECT moved`+sourcesOf, "events")
 	w.want("27 days ago", 1, admittedSum+` AND minute < $1`, now.Add(-26*24*time.Hour))
 }

@@ -40,7 +40,7 @@ func (i *item) refuse(err error) { i.bad, i.usage, i.events = err, nil, nil }
 func (i *item) rows() int64 {
 	n := len(i.events)
 	if i.usage != nil {
-		n += len(i.usage.Identities) + len(i.usage.Endpoints) + len(i.usage.Caches)
+		n += len(i.usage.Identities) + len(i.usage.Endpoints) + len(i.usage.Keys) + len(i.usage.Caches)
 	}
 	return int64(n)
 }

@@ -24,9 +24,10 @@ func (k usageKey) compare(o usageKey) int {
 	return cmp.Or(strings.Compare(k.domain, o.domain), strings.Compare(k.subject, o.subject), strings.Compare(k.rule, o.rule), cmp.Compare(k.at, o.at), strings.Compare(k.outcome, o.outcome))
 }
 
-// sums are what is added to a row: requests and cost, or hits and misses.
+// sums are what is added to a row: requests and cost, requests of a key and those of them that were refused, or hits and misses.
 type sums struct {
 	first, second int64
+	last          int64 // of what a key was used for: Unix time of the minute
 	latency       record.Sketch
 }
 
@@ -55,7 +56,7 @@ func (l ledger) coarser(step int64) ledger {
 }
 
 // book is the usage of entries, by minute.
-type book struct{ identities, endpoints, caches ledger }
+type book struct{ identities, endpoints, keys, caches ledger }
 
 // add adds an entry, and returns how many of its rows were moved to now.
 func (b *book) add(u *record.Usage, now time.Time) (moved int64) {
@@ -77,6 +78,11 @@ func (b *book) add(u *record.Usage, now time.Time) (moved int64) {
 		s.first, s.second = s.first+r.Requests, s.second+r.Cost
 		s.latency.Merge(r.Latency)
 	}
+	for i := range u.Keys {
+		r := &u.Keys[i]
+		s := b.keys.at(usageKey{at: minute(r.Minute), domain: r.Domain, subject: r.Key})
+		s.first, s.second = s.first+r.Requests, s.second+r.Refused
+	}
 	for i := range u.Caches {
 		r := &u.Caches[i]
 		s := b.caches.at(usageKey{at: minute(r.Minute), subject: r.Cache})
@@ -89,11 +95,11 @@ func (b *book) add(u *record.Usage, now time.Time) (moved int64) {
 var steps = []struct {
 	name    string
 	seconds int64
-}{{"minutes", 60}, {"hours", 3600}, {"days", 86400}}
+}{{"minutes", 60}, {"hours", hour}, {"days", 86400}}
 
 // addUsage adds the usage of entries to what is stored.
 func (r *Recorder) addUsage(ctx context.Context, tx pgx.Tx, sources map[string]*source, items []*item, now time.Time) error {
-	b := book{ledger{}, ledger{}, ledger{}}
+	b := book{ledger{}, ledger{}, ledger{}, ledger{}}
 	for _, i := range items {
 		sources[i.Sidecar].moved += b.add(i.usage, now)
 	}
@@ -114,6 +120,11 @@ func (r *Recorder) addUsage(ctx context.Context, tx pgx.Tx, sources map[string]*
 		}
 		r.passed(step.name)
 	}
+	err := r.countKeys(ctx, tx, b.keys)
+	if err != nil {
+		return err
+	}
+	r.passed("keys")
 	return countUsers(ctx, tx, b.identities)
 }
 

@@ -130,6 +130,19 @@ func (w *world) drain() {
 	}
 }
 
+// keys makes the users ann and ben, each with a key. Sidecars see the id of the first one, and the second key itself.
+func (w *world) keys() {
+	w.Helper()
+	w.run(`INSERT INTO domains (name, created_by) VALUES ('api', 'ann')`)
+	w.run(`INSERT INTO users (domain, name, updated_by) VALUES ('api', 'ann', 'x'), ('api', 'ben', 'x')`)
+	w.run(`INSERT INTO api_keys (domain, id, digest, prefix, user_name, created_by)
+	  VALUES ('api', 'key of ann', sha256('a'), 'spw_abcdef', 'ann', 'x'), ('api', 'b', sha256('key of ben'), 'spw_abcdef', 'ben', 'x')`)
+	w.run(`DELETE FROM outbox`)
+}
+
+// keyTotal reads what a key was used for.
+const keyTotal = `SELECT total_requests FROM api_keys WHERE user_name = $1`
+
 // number reads one number.
 func (w *world) number(sql string, args ...any) (n int64) {
 	w.Helper()
@@ -185,6 +198,7 @@ func usageOf(sidecar string, sequence int64, user string, at time.Time, admitted
 		Caches:     []record.CacheRow{{Minute: minuteOf(at), Cache: "denials", Hits: 3, Misses: 1}},
 	}
 	u.Endpoints[0].Latency.Add(time.Millisecond, admitted)
+	u.Keys = []record.KeyRow{{Minute: minuteOf(at), Domain: "api", Key: keys.Identity(record.KeyKind, record.KeyOf("key of "+user)), Requests: admitted + refused, Refused: refused}}
 	if refused > 0 {
 		u.Identities = append(u.Identities, record.IdentityRow{Minute: minuteOf(at), Domain: "api", Identity: id, Outcome: "refused", Requests: refused, Cost: 2 * refused})
 	}

@@ -83,7 +83,7 @@ func TestThePageOfTheControl(t *testing.T) {
 	tell(t, c.URL, "PUT", "/v1/domains/shop/users/zoe", map[string]any{"tier": "gold"})
 	key := tell(t, c.URL, "POST", "/v1/domains/shop/keys", map[string]any{"id": "zoe-1", "user": "zoe"})
 
-	s := servers.StartSidecar(t, "RULES=redis:", "RECORD=true", "STORE_BUDGET=1s", redis)
+	s := servers.StartSidecar(t, "RULES=redis:", "RECORD=true", "RECORD_ALLOWED_ONE_IN=1", "STORE_BUDGET=1s", redis)
 	w := &world{Sidecar: &servers.Sidecar{Debug: strings.TrimPrefix(c.URL, "http://")}, browser: servers.StartChromium(t), calls: dial(t, s.GRPC)}
 	w.tab = w.browser.Open(t, c.URL+"/")
 	w.tab.Await(t, `document.body.dataset.state === "live"`)
@@ -118,14 +118,14 @@ func TestThePageOfTheControl(t *testing.T) {
 			w.ask(t, "user-11")
 		}
 		servers.Await(t, "usage on record", func() error {
-			if got := tell(t, c.URL, "GET", "/v1/domains/shop/usage?user=user-11", nil); !strings.Contains(got, `"admitted": 5`) {
+			if got := tell(t, c.URL, "GET", "/v1/domains/shop/usage?user=user-11", nil); !strings.Contains(got, `"admitted": 5`) || !strings.Contains(got, `"samples": 5`) {
 				return errors.New(got)
 			}
 			return nil
 		})
 		w.set(t, "usage-user", "user-11")
 		w.click(t, "#usage-of button")
-		w.tab.Await(t, inside("usage-note", "5 admitted with the cost 5, 0 refused")+` && document.querySelector("#usage-chart path.o-allowed").getAttribute("d") !== ""`)
+		w.tab.Await(t, inside("usage-note", "5 admitted with the cost 5, 0 refused")+` && `+inside("usage-note", "ms, by 5 events.")+` && document.querySelector("#usage-chart path.o-allowed").getAttribute("d") !== ""`)
 		w.click(t, "input[name=span][value=month]")
 		w.tab.Await(t, inside("usage-chart", "30 days ago"))
 		w.click(t, "#users-find button")

@@ -1,12 +1,15 @@
 package control_test
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/spillway-mesh/spillway/test/servers"
+	"google.golang.org/grpc/codes"
 )
 
 // billing is a world whose parts are killed and started again, and what its sidecars admitted.
@@ -14,6 +17,7 @@ type billing struct {
 	*world
 	admitted map[string]int64 // by user
 	refused  map[string]int64
+	keys     map[string]string // what is sent as the key of a user, whose only one it is
 }
 
 // newBilling starts controls and recording sidecars with a Redis that keeps what it has answered.
@@ -21,7 +25,7 @@ func newBilling(t *testing.T, controls, sidecars int) *billing {
 	t.Helper()
 	w := newWorld(t, 0, 0)
 	w.redis = servers.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
-	b := &billing{w, map[string]int64{}, map[string]int64{}}
+	b := &billing{w, map[string]int64{}, map[string]int64{}, map[string]string{}}
 	for range controls {
 		w.controls = append(w.controls, servers.StartControl(t, b.env()...))
 	}
@@ -48,12 +52,63 @@ func (b *billing) load(requests int) {
 	b.t.Helper()
 	for n := range requests {
 		user := "user-" + strconv.Itoa(n%5)
-		if b.ask(n%len(b.sidecars), user) {
-			b.admitted[user]++
-		} else {
-			b.refused[user]++
+		b.note(user, b.askBy(n%len(b.sidecars), user, b.keys[user]))
+	}
+}
+
+// note counts what a sidecar answered to a user.
+func (b *billing) note(user string, passed bool) {
+	if passed {
+		b.admitted[user]++
+	} else {
+		b.refused[user]++
+	}
+}
+
+// newKeys makes API keys of three users. A mesh sends the id of the first and the second key itself to the rate limit service; the third is sent to ext_authz.
+func (b *billing) newKeys() {
+	b.t.Helper()
+	for n := 1; n <= 3; n++ {
+		user := "user-" + strconv.Itoa(n)
+		quotas := map[string]any{"quota_day": 2_000_000, "quota_month": 3_000_000}
+		if n == 3 {
+			user, quotas["quota_hour"] = "authz", 100
+		}
+		b.must("PUT", "/v1/domains/api/users/"+user, quotas)
+		made := b.must("POST", "/v1/domains/api/keys", map[string]any{"id": "key-of-" + user, "user": user})
+		b.keys[user], _ = made.body["secret"].(string)
+	}
+	b.keys["user-1"] = "key-of-user-1"
+	for i, sidecar := range b.sidecars {
+		servers.Await(b.t, "the key on a sidecar", func() error {
+			got, err := try("http://"+sidecar.Debug, "POST", "/v1/explain", map[string]any{"http": map[string]any{"domain": "api", "method": "GET", "path": "/", "peer": "192.0.2.1", "headers": map[string]string{"x-api-key": b.keys["authz"]}}})
+			if err == nil && !strings.Contains(got.text, "key-of-authz") {
+				err = errors.New(got.text)
+			}
+			return err
+		})
+		for range 70 { // more than the quota of an hour, on both
+			code, err := b.check(i, b.keys["authz"])
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			b.note("authz", code == codes.OK)
 		}
 	}
+}
+
+// keysSettled compares what API keys were used for, as the control shows it, with what was asked.
+func (b *billing) keysSettled() error {
+	for user := range b.keys {
+		got, err := try(b.controls[0].URL, "GET", "/v1/domains/api/keys/key-of-"+user, nil)
+		if err != nil {
+			return err
+		}
+		if got.body["total_requests"] != float64(b.admitted[user]+b.refused[user]) || got.body["refused_requests"] != float64(b.refused[user]) || got.body["last_used_at"] == nil {
+			return fmt.Errorf("the key of %s is %s, want %d requests and %d of them refused", user, got.text, b.admitted[user]+b.refused[user], b.refused[user])
+		}
+	}
+	return nil
 }
 
 // settled waits until everything that was asked is in PostgreSQL.
@@ -69,14 +124,15 @@ func (b *billing) settled() {
 				return fmt.Errorf("of %s %v are admitted and %v refused, want %d and %d", user, got.body["admitted"], got.body["refused"], admitted, b.refused[user])
 			}
 		}
-		return nil
+		return b.keysSettled()
 	})
 }
 
-// TestBilledIsWhatWasAdmitted kills each part while sidecars admit requests: what PostgreSQL has equals what they admitted, to the request.
+// TestBilledIsWhatWasAdmitted kills each part while sidecars admit requests: what PostgreSQL has equals what they admitted, to the
+// request, by user and by API key.
 func TestBilledIsWhatWasAdmitted(t *testing.T) {
 	b := newBilling(t, 1, 2)
-	b.must("PUT", "/v1/domains/api/users/user-1", map[string]any{"quota_day": 2_000_000, "quota_month": 3_000_000})
+	b.newKeys()
 	rounds := map[bool]int{false: 0, true: 5}[full]
 	b.load(200)
 	b.controls[0].End(t) // SIGKILL
@@ -101,6 +157,9 @@ func TestBilledIsWhatWasAdmitted(t *testing.T) {
 	}
 	if missing := b.query(`SELECT sum(missing)::bigint FROM record_sources`); missing != 0 {
 		t.Errorf("%d entries are missing", missing)
+	}
+	if refused := b.refused["authz"]; refused == 0 {
+		t.Error("no request with a key was refused")
 	}
 	if plain := b.query(`SELECT count(*) FROM usage_minutes WHERE identity LIKE '%user-%'`); plain != 0 {
 		t.Errorf("%d identities are in plain, although there is a secret", plain)

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/record"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -33,7 +34,7 @@ func TestEraseLeavesNoTrace(t *testing.T) {
 			w.trace(stays)
 			w.archive()
 			places := w.erase(gone, 0)
-			for _, p := range []string{"streams in Redis", "api_keys", "users", "audit", "events", "usage_minutes", "usage_of_another_room", "events_restored", "outbox", "counters in Redis", "archive"} {
+			for _, p := range []string{"streams in Redis", "api_keys", "users", "audit", "events", "usage_minutes", "identity_hours", "usage_of_another_room", "events_restored", "outbox", "counters in Redis", "archive"} {
 				if places[p].Removed == 0 {
 					t.Errorf("nothing was removed from %s: %v", p, places)
 				}
@@ -245,14 +246,16 @@ func (w *eraseWorld) trace(user string) {
 			w.exec(`INSERT INTO `+table+` SELECT $1, $2, n, 0, 'api', 'refused', 'per-user', $3, '', '', 'GET', '/', 5, 5, 1, 429, 1, 1, 'eu', 1 FROM generate_series(1, 5) AS n`, at, fmt.Sprint("t-", w.sent), identity)
 		}
 		w.exec(`INSERT INTO usage_minutes VALUES (date_trunc('minute', $1::timestamptz, 'UTC'), 'api', '', $2, 'refused', 5, 5)`, at, identity)
+		w.exec(`INSERT INTO identity_hours VALUES (date_trunc('hour', $1::timestamptz, 'UTC'), 'api', $2, 5, '{5}')`, at, identity)
 	}
 	w.exec(`INSERT INTO usage_of_another_room VALUES ('api', $1, 5)`, identity)
 	w.exec(`INSERT INTO record_sources (sidecar, stream, sequence, region) VALUES ($1, 'usage', 1, 'eu'), ($1, 'events', 1, 'eu')`, user[:4])
 	rows := map[string]string{
-		"usage":  fmt.Sprintf(`{"identities":[[%d,"api","",%q,"refused",1,1]],"endpoints":[],"caches":[]}`, time.Now().Unix()/60, identity),
-		"events": fmt.Sprintf(`[{"at":%d,"domain":"api","outcome":"refused","identity":%q,"weight":1}]`, time.Now().UnixMicro(), identity),
+		fmt.Sprintf(`{"identities":[[%d,"api","",%q,"refused",1,1]],"endpoints":[],"caches":[]}`, time.Now().Unix()/60, identity): "usage",
+		fmt.Sprintf(`{"keys":[[%d,"api",%q,1,1]]}`, time.Now().Unix()/60, w.keyName(user)):                                        "usage",
+		fmt.Sprintf(`[{"at":%d,"domain":"api","outcome":"refused","identity":%q,"weight":1}]`, time.Now().UnixMicro(), identity):  "events",
 	}
-	for stream, text := range rows {
+	for text, stream := range rows {
 		w.redis.Do(w.t, "XADD", w.keys.Shared(stream), "*", "sidecar", user[:4], "sequence", "1", "region", "eu", "dropped", "0", "rows", text)
 	}
 	servers.Await(w.t, "the records of "+user, func() error {
@@ -263,13 +266,18 @@ func (w *eraseWorld) trace(user string) {
 	})
 }
 
+// keyName is how usage names the API key of a user.
+func (w *eraseWorld) keyName(user string) string {
+	return w.keys.Identity(record.KeyKind, record.KeyOf(user+"-key"))
+}
+
 // find searches all tables, all of Redis and all files for a user, in clear and as the record names it.
 func (w *eraseWorld) find(user string) (places []string) {
 	w.t.Helper()
 	ctx := context.Background()
 	words := []string{user, strings.TrimPrefix(w.keys.Identity("user", user), "user:")}
 	key, _, _ := strings.Cut(strings.TrimPrefix(w.keys.RecordKey("api", "user", user), "rec1:{api|"), "}")
-	words = append(words, key)
+	words = append(words, key, w.keyName(user))
 	rows, err := w.db.Query(ctx, `SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition`)
 	if err != nil {
 		w.t.Fatal(err)

@@ -105,7 +105,7 @@ func (w *world) query(sql string, args ...any) (n int64) {
 
 // TestTheRecordAnswers appends what sidecars append, and asks the control about it by its API, its metrics and the command.
 func TestTheRecordAnswers(t *testing.T) {
-	w := newWorld(t, 1, 0)
+	w := newWorld(t, 1, 0, "CONTROL_ARCHIVE="+t.TempDir())
 	now := time.Now().UTC()
 	const d = "/v1/domains/api"
 	w.must("POST", versions, map[string]any{"text": "timezone: Asia/Kolkata\n" + rulesOf(5)})
@@ -133,6 +133,7 @@ func TestTheRecordAnswers(t *testing.T) {
 			}
 		}
 	}
+	w.latencies(t, d)
 	w.events(t, d)
 	got := w.must("GET", d+"/statistics?by=rule&step=total", nil)
 	rows, _ := got.body["statistics"].([]any)
@@ -144,6 +145,37 @@ func TestTheRecordAnswers(t *testing.T) {
 		t.Errorf("the caches are %s, want 18 hits", got.text)
 	}
 	w.metricsAndCommand(t)
+}
+
+// latencies asks for quantiles of one identity: u3 has three events of 0.3 ms each.
+func (w *world) latencies(t *testing.T, d string) {
+	t.Helper()
+	near := func(l any) bool {
+		of, _ := l.(map[string]any)
+		for _, q := range []string{"p50", "p95", "p99"} {
+			if ms, _ := of[q].(float64); ms < 0.285 || ms > 0.315 {
+				return false
+			}
+		}
+		return of["samples"] == 3.0
+	}
+	for _, step := range []string{"minute", "hour", "day"} {
+		got := w.must("GET", d+"/usage?user=u3&step="+step, nil)
+		points, _ := got.body["latencies"].([]any)
+		if len(points) != 1 || !near(points[0]) || !near(got.body["latency"]) {
+			t.Errorf("by %s the latencies are %s, want one point of 3 events with 0.3 ms", step, got.text)
+		}
+	}
+	for _, other := range []string{"", "user=u3&rule=per-user"} {
+		if got := w.must("GET", d+"/usage?"+other, nil); got.body["latency"] != nil {
+			t.Errorf("%q has the latency %v of no one identity", other, got.body["latency"])
+		}
+	}
+	w.must("PUT", d+"/users/u3", map[string]any{"quota_month": 1000})
+	month, _ := w.must("GET", d+"/users/u3/usage", nil).body["month"].(map[string]any)
+	if !near(month["latency"]) {
+		t.Errorf("the latency of the month is %v", month["latency"])
+	}
 }
 
 // events reads the events page by page, and with filters.
@@ -183,15 +215,27 @@ func (w *world) metricsAndCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]int64{"record_rows_total": 33, "record_entries_total": 3, "record_again_total": 1, "record_refused_total": 1, "record_missing_total": 0, "leads": 1, "record_copies": 1, "record_queued_entries": 0, "outbox_rows": 0} {
+	for name, want := range map[string]int64{"record_rows_total": 33, "record_entries_total": 3, "record_again_total": 1, "record_refused_total": 1, "record_missing_total": 0, "leads": 1, "record_copies": 1, "record_queued_entries": 0, "outbox_rows": 0, "erasures_open": 0} {
 		if got := m.Sum("spillway_control_" + name); got != want {
 			t.Errorf("spillway_control_%s is %d, want %d", name, got, want)
 		}
+	}
+	servers.Await(t, "a run of the archive", func() error {
+		m, err = servers.Scrape(strings.TrimPrefix(w.controls[0].URL, "http://"))
+		if err == nil && m.Sum("spillway_control_archive_runs_total") == 0 {
+			err = fmt.Errorf("%d runs failed", m.Sum("spillway_control_archive_failures_total"))
+		}
+		return err
+	})
+	if last := time.Unix(m.Sum("spillway_control_archive_last_run_timestamp_seconds"), 0); time.Since(last) > time.Hour || m.Sum("spillway_control_archive_partitions_total") != 0 {
+		t.Errorf("the last run of the archive was at %v", last)
 	}
 	s := &shell{t: t, control: w.controls[0].URL}
 	s.says(0, "usage show ann --domain api", "this month", "60")
 	s.says(0, "usage show ann --domain api --output json", `"left": 960`)
 	s.says(0, "usage list --domain api --step day", "40 admitted")
+	s.says(0, "usage show u3 --domain api", "decisions this month took p50 0.29 ms", "by 3 events")
+	s.says(0, "usage list --domain api --user u3", "decisions of this time took p50 0.29 ms")
 	s.says(6, "usage show ghost --domain api", `there is no user "ghost"`)
 	s.says(0, "events list --domain api --outcome refused --limit 25", "per-user", "user:u3", "GET /orders", "429")
 }

@@ -127,7 +127,17 @@ func (w *world) awaitVersion(publication int) {
 // ask sends a request of a user to the rate limit service of a sidecar, and reports whether it may pass.
 func (w *world) ask(sidecar int, user string) bool {
 	w.t.Helper()
-	got := w.send("http://"+w.sidecars[sidecar].HTTP, "POST", "/json", map[string]any{"domain": "api", "descriptors": []any{map[string]any{"entries": []any{map[string]string{"key": "user", "value": user}}}}})
+	return w.askBy(sidecar, user, "")
+}
+
+// askBy is ask with what a mesh sends as the API key of the user, where it sends one.
+func (w *world) askBy(sidecar int, user, key string) bool {
+	w.t.Helper()
+	entries := []any{map[string]string{"key": "user", "value": user}}
+	if key != "" {
+		entries = append(entries, map[string]string{"key": "api_key", "value": key})
+	}
+	got := w.send("http://"+w.sidecars[sidecar].HTTP, "POST", "/json", map[string]any{"domain": "api", "descriptors": []any{map[string]any{"entries": entries}}})
 	if got.status != http.StatusOK && got.status != http.StatusTooManyRequests {
 		w.t.Fatalf("/json answers %d: %s", got.status, got.text)
 	}

@@ -3,6 +3,7 @@ package servers
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -86,6 +87,25 @@ func awaitSidecar(t testing.TB, s *Sidecar) *Sidecar {
 	return s
 }
 
+// StartMuteSidecar is StartSidecar on a full disk: each write to its output fails.
+func StartMuteSidecar(t testing.TB, env ...string) *Sidecar {
+	t.Helper()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatalf("a file without room: %v", err)
+	}
+	defer full.Close()
+	cmd := exec.Command(SidecarBin(t))
+	cmd.Stdout, cmd.Stderr = full, full
+	at := Sidecar{GRPC: FreeAddr(t), HTTP: FreeAddr(t), Debug: FreeAddr(t)}
+	for name, addr := range map[string]string{"GRPC_PORT": at.GRPC, "PORT": at.HTTP, "DEBUG_PORT": at.Debug} {
+		_, port, _ := net.SplitHostPort(addr)
+		env = append(env, name+"="+port)
+	}
+	at.Process = launch(t, cmd, env).Process
+	return awaitSidecar(t, &at)
+}
+
 // LaunchSidecar is StartSidecar without the wait. The addresses are empty until Ready finds them.
 func LaunchSidecar(t testing.TB, env ...string) *Sidecar {
 	t.Helper()
@@ -100,11 +120,13 @@ func launch(t testing.TB, cmd *exec.Cmd, env []string) *Sidecar {
 
 // Ready finds the addresses in the log and asks /readyz. The error is nil once the answer is good.
 func (s *Sidecar) Ready() error {
-	told := listening.FindStringSubmatch(s.Output())
-	if told == nil {
-		return fmt.Errorf("it does not say where it listens:\n%s", s.Output())
+	if s.HTTP == "" {
+		told := listening.FindStringSubmatch(s.Output())
+		if told == nil {
+			return fmt.Errorf("it does not say where it listens:\n%s", s.Output())
+		}
+		s.GRPC, s.HTTP, s.Debug = told[1], told[2], told[3]
 	}
-	s.GRPC, s.HTTP, s.Debug = told[1], told[2], told[3]
 	return ready(s.HTTP)
 }
 

@@ -10,6 +10,30 @@ import (
 
 // lifeRows are the faults of the sidecar itself.
 var lifeRows = []row{
+	{id: "X25", fault: "the disk of the log is full", short: time.Second, full: 10 * time.Second, run: func(x *trial) {
+		x.begin = servers.StartMuteSidecar
+		x.startRedis()
+		x.startSidecar("REDIS_URL="+x.redis.Addr, "LOG_LEVEL=debug", "LOG_DECISIONS=all")
+		x.tagKeys()
+		x.before = x.scrape()
+		x.sick, x.began = x.before, time.Now()
+		x.load.start()
+		pass(x.length)
+		x.ended, x.well = time.Now(), x.scrape()
+		x.finish()
+		x.common()
+		x.keepsClosed()
+		x.undisturbed("of a sidecar that cannot write its log", func(*answer) bool { return true })
+		lost := x.grownSick("spillway_log_lines_lost_total")
+		x.note("%d lines of the log lost", lost)
+		if lost == 0 {
+			x.fails("no line of the log was lost, or none was counted")
+		}
+		x.sidecar.Send(x, syscall.SIGTERM)
+		if code := x.sidecar.Exit(x); code != 0 {
+			x.fails("the sidecar ended with %d", code)
+		}
+	}},
 	{id: "X27", fault: "kill -9 of the sidecar, ten times", full: time.Second, run: func(x *trial) {
 		x.startRedis()
 		var failed int64

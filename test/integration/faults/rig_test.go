@@ -42,9 +42,10 @@ func ruleFiles() map[string]string {
 type trial struct {
 	*testing.T
 	row
-	length time.Duration // of the fault
-	leaves bool          // callers hang up in this row
-	heals  time.Duration // after the repair the breakers may take that long to close; 0: the row does not look at that
+	length time.Duration                                // of the fault
+	begin  func(testing.TB, ...string) *servers.Sidecar // starts the sidecar; nil: servers.StartSidecar
+	leaves bool                                         // callers hang up in this row
+	heals  time.Duration                                // after the repair the breakers may take that long to close; 0: the row does not look at that
 
 	redis    *servers.Redis       // nil where the row has servers of its own
 	admin    *redis.Client        // straight to redis, past the proxy
@@ -122,7 +123,11 @@ func (x *trial) startSidecar(env ...string) {
 			x.Fatalf("write the rules: %v", err)
 		}
 	}
-	x.sidecar = servers.StartSidecar(x, append([]string{"RULES=" + rules}, env...)...)
+	begin := servers.StartSidecar
+	if x.begin != nil {
+		begin = x.begin
+	}
+	x.sidecar = begin(x, append([]string{"RULES=" + rules}, env...)...)
 	x.load = newLoad(x, x.sidecar.GRPC)
 }
 

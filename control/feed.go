@@ -1,0 +1,104 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/spillway-mesh/spillway/records"
+)
+
+// session is a connection or a pool of them.
+type session interface {
+	querier
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
+// outboxRow is one change.
+type outboxRow struct {
+	ID                 int64
+	Domain, Kind, Name string
+}
+
+// feed puts changes into Redis until there are none left. A change that could not be put there stays for the next time.
+func (p *Publisher) feed(ctx context.Context, s session) error {
+	for ctx.Err() == nil {
+		open, err := many[outboxRow](ctx, s, `SELECT id, domain, kind, name FROM outbox WHERE done_at IS NULL AND kind <> $2 ORDER BY id LIMIT $1`, feedPage, kindLoad)
+		if err != nil {
+			return fmt.Errorf("read what has changed: %w", err)
+		}
+		if len(open) == 0 {
+			return nil
+		}
+		var subjects []Subject
+		var ids []int64
+		published := false
+		for _, row := range open {
+			ids = append(ids, row.ID)
+			subjects = append(subjects, Subject{row.Domain, row.Kind, row.Name})
+			published = published || row.Kind == kindRules
+		}
+		if published {
+			err = p.turns.change(nil, func() error { return p.publish(ctx, s) })
+		}
+		if err == nil {
+			_, err = p.mend(ctx, s, subjects)
+		}
+		if err == nil {
+			err = done(ctx, s, ids)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// mend makes the records of some identities what the database has, before all pages of a walk that wait. It returns how many were not.
+func (p *Publisher) mend(ctx context.Context, q querier, subjects []Subject) (mended int, err error) {
+	var ids []records.Identity
+	for _, s := range subjects {
+		if !s.isRecord() {
+			continue
+		}
+		id, err := identityOf(s)
+		if err != nil {
+			return 0, err
+		}
+		ids = append(ids, id)
+	}
+	err = p.turns.change(ids, func() error {
+		all, err := wanted(ctx, q, subjects, time.Now())
+		if err != nil {
+			return fmt.Errorf("read records from the database: %w", err)
+		}
+		mended, err = p.book.Mend(ctx, all)
+		p.mended.Add(int64(mended))
+		return err
+	})
+	return mended, err
+}
+
+// done notes rows of the outbox that are in Redis.
+func done(ctx context.Context, s session, ids []int64) error {
+	_, err := s.Exec(ctx, `UPDATE outbox SET done_at = now() WHERE id = ANY ($1)`, ids)
+	if err != nil {
+		return fmt.Errorf("note what is done: %w", err)
+	}
+	return nil
+}
+
+// loads are the rows of the outbox about loads of users that are not in Redis yet.
+func (p *Publisher) loads(ctx context.Context) ([]int64, error) {
+	open, err := many[outboxRow](ctx, p.cfg.Database.pool, `SELECT id, domain, kind, name FROM outbox WHERE done_at IS NULL AND kind = $1`, kindLoad)
+	if err != nil {
+		return nil, fmt.Errorf("read what was loaded: %w", err)
+	}
+	var ids []int64
+	for _, row := range open {
+		ids = append(ids, row.ID)
+	}
+	return ids, nil
+}
