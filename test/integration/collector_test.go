@@ -135,9 +135,9 @@ func (c *collector) of(trace string) []span {
 	return all
 }
 
-// chain waits for a span of that name in a trace, and returns it and those above it up to one whose parent was not
+// chain waits for a span of that name in a trace and so many with those above it, and returns them up to one whose parent was not
 // received.
-func (c *collector) chain(t *testing.T, trace, name string) []span {
+func (c *collector) chain(t *testing.T, trace, name string, count int) []span {
 	t.Helper()
 	var links []span
 	servers.Await(t, "a chain of spans up from "+name, func() error {
@@ -146,7 +146,7 @@ func (c *collector) chain(t *testing.T, trace, name string) []span {
 		for at, found := byName(all, name); found; at, found = byID(all, at.GetParentSpanId()) {
 			links = append(links, at)
 		}
-		if len(links) < 3 {
+		if len(links) < count {
 			return fmt.Errorf("the trace has %s", told(all))
 		}
 		return nil

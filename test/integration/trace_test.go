@@ -121,7 +121,7 @@ func TestOneTraceFromEnvoyToRedis(t *testing.T) {
 			address := map[string]string{"grpc": c.grpc, "http": c.http}[endpoint]
 			w := startTraced(t, door.example, c, "", "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+address, "OTEL_EXPORTER_OTLP_PROTOCOL="+door.over)
 			w.wants(t, 1, http.StatusOK, door.path, append(door.headers, "traceparent", "00-"+clientTrace+"-"+clientSpan+"-01")...)
-			links := c.chain(t, clientTrace, "redis.spend")
+			links := c.chain(t, clientTrace, "redis.spend", 4)
 			expectLinks(t, c, links, door.call, door.name)
 			for key, want := range door.words {
 				if got := links[1].words()[key]; got != want {
@@ -187,7 +187,7 @@ func (w *world) expectQuiet(t *testing.T, c *collector, path string, headers []s
 	const last = "5bf92f3577b34da6a3ce929d0e0e4737"
 	w.wants(t, 1, http.StatusOK, path, append(headers, "traceparent", "00-"+quietTrace+"-"+clientSpan+"-00")...)
 	w.wants(t, 1, http.StatusOK, path, append(headers, "traceparent", "00-"+last+"-"+clientSpan+"-01")...)
-	c.chain(t, last, "redis.spend")
+	c.chain(t, last, "redis.spend", 4)
 	if all := c.of(quietTrace); len(all) > 0 {
 		t.Errorf("a trace that its caller does not sample has spans:%s", told(all))
 	}
