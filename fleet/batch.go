@@ -1,14 +1,21 @@
 package fleet
 
 import (
+	"bytes"
 	"strconv"
 	"time"
 )
 
-// Batch is a script that makes several calls in one. Its keys are those of all calls, its arguments one for each call, and its reply is a
-// list with the reply to each call; nothing there stands for a call that has to be made alone, and of which nothing has run.
+// Batch is a script that makes several calls in one. Its keys are those of all calls. Calls in a row that have equal arguments share one:
+// its first argument has a byte for each of the others, which says how many calls that is for. Its reply is a text: some bytes that are
+// for all calls, then what each of them gets. The reply to a call is these bytes and its own.
 type Batch struct {
 	Text, Name string
+	Head       int // bytes for all calls
+
+	// Cut returns how many bytes at the beginning are for a call with that many keys. With alone the call has to be made alone, and nothing
+	// of it has run.
+	Cut func(reply []byte, keys int) (size int, alone bool, err error)
 }
 
 // Bounds of one batch: while a script runs, the server answers no other client.
@@ -58,17 +65,34 @@ func (l *link) writeBatchLocked(out []byte) []byte {
 	if l.unloaded {
 		verb, script, l.unloaded = "EVAL", b.Text, false
 	}
-	out = AppendCommand(out, 3+keys+len(calls))
+	var few [batchCalls]byte
+	runs := countRuns(few[:0], calls)
+	out = AppendCommand(out, 3+keys+1+len(runs))
 	out = AppendWord(out, verb)
 	out = AppendWord(out, script)
 	out = appendNumber(out, keys)
 	for _, c := range calls {
 		out = append(out, c.Wire[c.keysAt:c.argumentAt]...)
 	}
-	for _, c := range calls {
+	out = AppendWord(out, runs)
+	for at, i := 0, 0; at < len(calls); i++ {
+		c := calls[at]
 		out = append(out, c.Wire[c.argumentAt:]...)
+		at += int(runs[i])
 	}
 	return out
+}
+
+// countRuns appends how many calls in a row have equal arguments, for each such row.
+func countRuns(runs []byte, calls []*Call) []byte {
+	for i, c := range calls {
+		if i > 0 && bytes.Equal(c.Wire[c.argumentAt:], calls[i-1].Wire[calls[i-1].argumentAt:]) {
+			runs[len(runs)-1]++
+		} else {
+			runs = append(runs, 1)
+		}
+	}
+	return runs
 }
 
 // appendNumber appends a word that is a number.
@@ -78,29 +102,53 @@ func appendNumber(b []byte, n int) []byte {
 }
 
 // share hands out the reply to a batch of calls that are the first in line.
-func (l *link) share(calls int, reply []byte) error {
+func (l *link) share(b *Batch, calls int, reply []byte) error {
 	if reply[0] == failure {
 		l.shareFailure(calls, reply)
 		return nil
 	}
-	n, used := listOf(reply)
-	if n != calls {
+	text := parse(reply)
+	if text.Kind != Text || len(text.Data) < b.Head {
 		return errProtocol
 	}
+	head, rest := text.Data[:b.Head], text.Data[b.Head:]
 	for range calls {
-		size, err := scan(reply[used:], 1)
+		c, size, err := l.cutNext(b, rest)
 		if err != nil {
 			return err
 		}
-		one := reply[used : used+size]
-		used += size
-		if parse(one).Kind == Nothing {
-			l.again()
-		} else {
-			l.finishNext(one)
+		if c != nil {
+			l.flights.Add(-1)
+			c.fillText(head, rest[:size])
+			c.finish(nil)
 		}
+		rest = rest[size:]
+	}
+	if len(rest) > 0 {
+		return errProtocol
 	}
 	return nil
+}
+
+// cutNext takes the first call out of the line, and returns it and how much of the rest of the batch's reply is for it. A call that has to be
+// made alone goes back into the queue, and is not returned. Where the link has ended meanwhile there is none.
+func (l *link) cutNext(b *Batch, rest []byte) (c *Call, size int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c = l.flight.head()
+	if c == nil {
+		return nil, len(rest), nil
+	}
+	size, alone, err := b.Cut(rest, c.keys)
+	if err != nil || size > len(rest) {
+		return nil, 0, errProtocol
+	}
+	if alone {
+		l.againLocked(c)
+		return nil, size, nil
+	}
+	l.answeredLocked(c)
+	return c, size, nil
 }
 
 // shareFailure answers the calls of a batch that the server refused as a whole. Where a call may do better alone, it is made alone.
@@ -116,36 +164,31 @@ func (l *link) shareFailure(calls int, reply []byte) {
 		l.node.apart.Store(true)
 	}
 	for range calls {
-		if missing || elsewhere || IsReply(err, "NOPERM") {
-			l.again()
-		} else {
-			l.finishNext(reply)
-		}
+		l.failNext(reply, missing || elsewhere || IsReply(err, "NOPERM"))
 	}
 }
 
-// finishNext ends the first call in line with its reply. Where the link has ended meanwhile there is none.
-func (l *link) finishNext(reply []byte) {
+// failNext ends the first call in line with the error that the server replied with to its batch, or puts it back into the queue, to be
+// made alone. Where the link has ended meanwhile there is none.
+func (l *link) failNext(reply []byte, alone bool) {
 	l.mu.Lock()
 	c := l.flight.head()
-	if c == nil {
+	switch {
+	case c == nil:
 		l.mu.Unlock()
-		return
+	case alone:
+		l.againLocked(c)
+		l.mu.Unlock()
+	default:
+		l.answeredLocked(c)
+		l.mu.Unlock()
+		l.flights.Add(-1)
+		c.finish(c.fill(reply))
 	}
-	l.answeredLocked(c)
-	l.mu.Unlock()
-	l.flights.Add(-1)
-	c.finish(c.fill(reply))
 }
 
-// again puts the first call in line back into the queue, to be made alone.
-func (l *link) again() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	c := l.flight.head()
-	if c == nil {
-		return
-	}
+// againLocked puts the first call in line back into the queue, to be made alone.
+func (l *link) againLocked(c *Call) {
 	l.flight.pop()
 	c.batch = nil
 	l.queue = append(l.queue, c)

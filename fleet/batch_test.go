@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bytes"
 	"crypto/sha1"
 	"errors"
 	"fmt"
@@ -18,11 +19,22 @@ import (
 const aloneText = `return 'alone ' .. KEYS[1] .. ' ' .. ARGV[1]`
 
 var testBatch = &Batch{
-	Text: `local replies = {}
-for i = 1, #ARGV do
-  replies[i] = ARGV[i] ~= 'alone' and 'batch ' .. KEYS[i] .. ' ' .. ARGV[i]
+	Text: `local reply, key = 'batch ', 0
+for i = 2, #ARGV do
+  for _ = 1, string.byte(ARGV[1], i - 1) do
+    key = key + 1
+    reply = reply .. (ARGV[i] ~= 'alone' and KEYS[key] .. ' ' .. ARGV[i] or '') .. ';'
+  end
 end
-return replies`,
+return reply`,
+	Head: len("batch "),
+	Cut: func(reply []byte, _ int) (int, bool, error) {
+		end := bytes.IndexByte(reply, ';')
+		if end < 0 {
+			return 0, false, errMixed
+		}
+		return end + 1, end == 0, nil
+	},
 }
 
 func init() { testBatch.Name = fmt.Sprintf("%x", sha1.Sum([]byte(testBatch.Text))) }
@@ -43,7 +55,7 @@ func (c *Call) ask(n *Node, key, argument string) (batched bool, err error) {
 		return false, err
 	}
 	how, what, _ := strings.Cut(string(c.Reply.Data), " ")
-	if want := key + " " + argument; what != want {
+	if want := key + " " + argument; strings.TrimSuffix(what, ";") != want {
 		return false, fmt.Errorf("%w: %q, want one about %q", errMixed, c.Reply.Data, want)
 	}
 	return how == "batch", nil
@@ -88,8 +100,11 @@ func TestCallsThatWaitAreMadeInBatches(t *testing.T) {
 		return batched > 2000 && alone.Load() > 200 && rounds > 5
 	}, func(c *Call, i, j int) (bool, error) {
 		argument := fmt.Sprint(i, "-", j)
-		if j%5 == 0 {
+		switch j % 5 {
+		case 0:
 			argument = "alone"
+		case 1, 2:
+			argument = "that of many"
 		}
 		together, err := c.ask(n, fmt.Sprint("key", i), argument)
 		if argument == "alone" {

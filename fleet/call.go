@@ -119,6 +119,12 @@ func (c *Call) fill(b []byte) error {
 	return nil
 }
 
+// fillText makes the call's reply a text of two parts.
+func (c *Call) fillText(head, rest []byte) {
+	c.text = append(append(c.text[:0], head...), rest...)
+	c.Reply = Reply{Kind: Text, Data: c.text}
+}
+
 // askingFirst goes before a command for a key that is on its way to the server.
 var askingFirst = command("ASKING")
 

@@ -288,7 +288,7 @@ func (l *link) deliver(b []byte) (used int, err error) {
 		if n == 0 && c.state.Load() == waiting {
 			l.node.usual.add(now - c.began)
 		}
-		calls := c.members
+		b, calls := c.batch, c.members
 		if calls == 0 {
 			l.answeredLocked(c)
 			l.mu.Unlock()
@@ -298,7 +298,7 @@ func (l *link) deliver(b []byte) (used int, err error) {
 		}
 		c.members = 0
 		l.mu.Unlock()
-		fault = l.share(calls, reply)
+		fault = l.share(b, calls, reply)
 		if fault != nil {
 			return used, fault
 		}

@@ -1,9 +1,13 @@
 package limit_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,20 +16,47 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// runBatch decides requests in one call of the batch script. The reply to a request is nil where it has to come alone.
+// runBatch decides requests in one call of the batch script, and cuts its reply as a link does. The reply to a request is nil where it has to
+// come alone.
 func runBatch(t *testing.T, client *redis.Client, calls ...limit.Call) []any {
 	t.Helper()
+	return runBatchScript(t, client, limit.BatchScript, calls...)
+}
+
+func runBatchScript(t *testing.T, client *redis.Client, script string, calls ...limit.Call) []any {
+	t.Helper()
 	var keys []string
+	var runs []byte
 	var arguments []any
 	for i := range calls {
 		if !calls[i].Simple() {
 			t.Fatalf("call %d of the batch is not simple", i)
 		}
-		keys, arguments = append(keys, calls[i].Keys...), append(arguments, calls[i].Packed())
+		keys = append(keys, calls[i].Keys...)
+		if i > 0 && bytes.Equal(calls[i].Packed(), calls[i-1].Packed()) {
+			runs[len(runs)-1]++
+		} else {
+			runs, arguments = append(runs, 1), append(arguments, calls[i].Packed())
+		}
 	}
-	replies, err := client.Eval(context.Background(), limit.BatchScript, keys, arguments...).Slice()
-	if err != nil || len(replies) != len(calls) {
-		t.Fatalf("%d replies to %d requests: %v", len(replies), len(calls), err)
+	text, err := client.Eval(context.Background(), script, keys, append([]any{runs}, arguments...)...).Text()
+	if err != nil || len(text) < limit.BatchHead {
+		t.Fatalf("%d requests in a batch: the reply is %q, %v", len(calls), text, err)
+	}
+	replies := make([]any, len(calls))
+	head, rest := text[:limit.BatchHead], text[limit.BatchHead:]
+	for i := range calls {
+		size, alone, err := limit.Cut([]byte(rest), len(calls[i].Keys))
+		if err != nil {
+			t.Fatalf("the reply to request %d of %d: %v", i+1, len(calls), err)
+		}
+		if !alone {
+			replies[i] = head + rest[:size]
+		}
+		rest = rest[size:]
+	}
+	if rest != "" {
+		t.Fatalf("%d bytes are left of the replies to %d requests", len(rest), len(calls))
 	}
 	return replies
 }
@@ -37,20 +68,14 @@ func TestBatchAgreesWithTheGeneralCode(t *testing.T) {
 	w := newBorderWalk(t, seed)
 	together, alone := 0, 0
 	for step := 0; step < borderSteps/4; {
-		var group []borderRequest
-		met := map[int]bool{}
-		for len(group) < 8 {
-			var q borderRequest
-			w.plan(&q)
-			if q.meets(met) {
-				break
-			}
-			w.decide(&q)
+		group := pick(w.random, w.group, w.alike)()
+		for i := range group {
+			q := &group[i]
+			w.decide(q)
 			q.call = limit.NewCall(q.charges, q.refused, q.now)
 			q.general = w.general.EvalSha(context.Background(), limit.ScriptSHA, q.call.Keys, q.call.Args()...)
-			group = append(group, q)
 		}
-		step += max(len(group), 1)
+		step += len(group)
 		alone += w.runGroup(t, group)
 		together += len(group)
 		for i := range group {
@@ -67,6 +92,61 @@ func TestBatchAgreesWithTheGeneralCode(t *testing.T) {
 	if together -= alone; together < borderSteps/20 || alone < borderSteps/200 {
 		t.Errorf("%d requests were decided in groups, %d alone", together, alone)
 	}
+	straight := w.lean.HGetAll(context.Background(), "straight").Val()
+	for size := 1; size <= 3; size++ {
+		if n, _ := strconv.Atoi(straight[strconv.Itoa(size)]); n < borderSteps/1000 {
+			t.Errorf("windows.lua decided %d requests with %d charges", n, size)
+		}
+	}
+}
+
+// group makes up requests of one instant that have no key in common.
+func (w *borderWalk) group() []borderRequest {
+	group := make([]borderRequest, 1, 8)
+	w.plan(&group[0])
+	met := map[int]bool{}
+	group[0].meets(met)
+	for len(group) < cap(group) {
+		var q borderRequest
+		w.fill(&q, w.random.Perm(borderKeys))
+		if q.meets(met) {
+			break
+		}
+		group = append(group, q)
+	}
+	return group
+}
+
+// alike makes up a request for fixed windows, often one that has room, and others of the same instant that differ from it in nothing but
+// their keys.
+func (w *borderWalk) alike() []borderRequest {
+	var keys []int
+	for _, k := range w.random.Perm(borderKeys) {
+		if borderKind(k) == limit.FixedWindow {
+			keys = append(keys, k)
+		}
+	}
+	group := make([]borderRequest, 1)
+	first := &group[0]
+	w.tick(keys[0])
+	w.fill(first, keys)
+	size := len(first.charges)
+	if w.chance(0.7) {
+		for i := range first.charges {
+			first.charges[i].Limit.Count, first.charges[i].Cost = limit.MaxCount, 1+w.random.Int64N(3)
+		}
+	}
+	for rest := keys[size:]; len(rest) >= size; rest = rest[size:] {
+		q := borderRequest{now: first.now, refused: first.refused, charges: slices.Clone(first.charges)}
+		for i, k := range first.keys {
+			other := rest[slices.Index(first.keys, k)]
+			w.limits[other], q.keys = w.limits[k], append(q.keys, other)
+			q.charges[i].Key = borderKey(other)
+		}
+		group = append(group, q)
+		first = &group[0]
+	}
+	return group
 }
 
 // meets notes the keys of a request, and reports whether one of them was noted before.
@@ -82,6 +162,16 @@ func (q *borderRequest) meets(met map[int]bool) bool {
 	return false
 }
 
+// countedBatch is the batch script, with a count of what windows.lua decides by the number of charges.
+func countedBatch(t *testing.T) string {
+	t.Helper()
+	const ends = "return true"
+	if strings.Count(limit.BatchScript, ends) != 1 {
+		t.Fatalf("windows.lua does not end with %q", ends)
+	}
+	return strings.Replace(limit.BatchScript, ends, "redis.call('HINCRBY', 'straight', size, 1)\n  "+ends, 1)
+}
+
 // runGroup lets the batch script decide the simple requests of a group, and the general one the rest. It returns how many the rest was.
 func (w *borderWalk) runGroup(t *testing.T, group []borderRequest) (alone int) {
 	t.Helper()
@@ -94,7 +184,7 @@ func (w *borderWalk) runGroup(t *testing.T, group []borderRequest) (alone int) {
 		}
 	}
 	if len(calls) > 0 {
-		for i, reply := range runBatch(t, w.lean, calls...) {
+		for i, reply := range runBatchScript(t, w.lean, countedBatch(t), calls...) {
 			simple[i].lean.SetVal(reply)
 		}
 	}
@@ -155,6 +245,7 @@ func TestBatchKeepsAFailureFromTheOthers(t *testing.T) {
 	client, ctx := connect(t), context.Background()
 	client.LPush(ctx, "foreign", "x")
 	client.Set(ctx, "odd", "not a counter", 0)
+	client.Set(ctx, "half", keptState(0.5, 1), 0)
 	charge := func(key string) limit.Charge {
 		return limit.Charge{Key: key, Limit: of(limit.FixedWindow, 5, time.Hour), Cost: 1}
 	}
@@ -163,18 +254,21 @@ func TestBatchKeepsAFailureFromTheOthers(t *testing.T) {
 		limit.NewCall([]limit.Charge{charge("b"), charge("foreign")}, false, future),
 		limit.NewCall([]limit.Charge{charge("odd")}, false, future),
 		limit.NewCall([]limit.Charge{charge("c"), charge("d")}, false, future),
+		limit.NewCall([]limit.Charge{charge("e"), charge("foreign")}, false, future), // of the same argument as the one before
+		limit.NewCall([]limit.Charge{charge("f"), charge("half")}, false, future),
+		limit.NewCall([]limit.Charge{charge("g"), charge("h")}, false, future),
 	}
 	replies := runBatch(t, client, calls...)
-	for i, decided := range []bool{true, false, false, true} {
+	for i, decided := range []bool{true, false, false, true, false, false, true} {
 		if (replies[i] != nil) != decided {
 			t.Errorf("request %d: reply %q, want one: %v", i, replies[i], decided)
 		}
 	}
-	if n := client.Exists(ctx, "b").Val(); n != 0 {
-		t.Errorf("the request with a foreign key has written")
+	if n := client.Exists(ctx, "b", "e", "f").Val(); n != 0 {
+		t.Errorf("the requests with a foreign key have written %d counters", n)
 	}
-	if n := client.Exists(ctx, "a", "c", "d").Val(); n != 3 {
-		t.Errorf("%d of 3 counters were written", n)
+	if n := client.Exists(ctx, "a", "c", "d", "g", "h").Val(); n != 5 {
+		t.Errorf("%d of 5 counters were written", n)
 	}
 }
 
@@ -199,6 +293,7 @@ func TestSimpleCallsAreThoseOfTightLua(t *testing.T) {
 		"nothing":      {[]limit.Charge{with(func(c *limit.Charge) { c.Limit.Count = 0 })}, false},
 		"a wait":       {[]limit.Charge{with(func(c *limit.Charge) { c.MaxWait = time.Second })}, false},
 		"a later call": {[]limit.Charge{plain}, true},
+		"no charge":    {nil, false},
 	} {
 		call := limit.NewCall([]limit.Charge{with(func(c *limit.Charge) { c.Op = limit.Refund })}, false, 0)
 		call.Set(row.charges, false, 0)

@@ -94,8 +94,8 @@ func ReadGrant(reply []byte) (Grant, error) {
 		return Grant{}, fmt.Errorf("read the reply of the script that lends: %d bytes, want %d", len(reply), grantSize)
 	}
 	return Grant{
-		At: number(reply, 0), Tokens: number(reply, 8), Epoch: number(reply, 16), Until: number(reply, 24),
-		State: State{At: number(reply, 32), Rem: number(reply, 40), Used: number(reply, 48), Prev: number(reply, 56)},
+		At: number(reply), Tokens: number(reply[8:]), Epoch: number(reply[16:]), Until: number(reply[24:]),
+		State: State{At: number(reply[32:]), Rem: number(reply[40:]), Used: number(reply[48:]), Prev: number(reply[56:])},
 	}, nil
 }
 

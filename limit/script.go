@@ -5,9 +5,7 @@ import (
 	_ "embed" // for the scripts
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"math"
-	"time"
 )
 
 //go:embed arith.lua
@@ -36,6 +34,9 @@ var spendLua string
 
 //go:embed tight.lua
 var tightLua string
+
+//go:embed windows.lua
+var windowsLua string
 
 //go:embed one.lua
 var oneLua string
@@ -72,7 +73,7 @@ var TightSHA = sha(TightScript)
 
 // BatchScript decides several requests in one call, as far as tight.lua can: those whose Call is Simple. The head of batch.lua describes
 // its keys, arguments and reply.
-var BatchScript = tightLua + batchLua
+var BatchScript = tightLua + windowsLua + batchLua
 
 // BatchSHA is the name of BatchScript.
 var BatchSHA = sha(BatchScript)
@@ -102,6 +103,7 @@ type Call struct {
 const (
 	headSize   = 9
 	chargeSize = 40
+	nowSize    = 8 // of every reply
 	saidSize   = 33
 	stateSize  = 32
 )
@@ -172,7 +174,7 @@ func (c *Call) Widen() { c.wide = true }
 
 // Simple reports whether tight.lua can make the call, alone or together with others.
 func (c *Call) Simple() bool {
-	return !c.other && !c.wide && len(c.extras) == 0 && headSize+chargeSize*len(c.Keys) == len(c.packed)
+	return !c.other && !c.wide && len(c.extras) == 0 && len(c.Keys) > 0 && headSize+chargeSize*len(c.Keys) == len(c.packed)
 }
 
 // extra packs what only some charges have: a longest wait, or for a refund its end; a calendar; a penalty.
@@ -264,90 +266,14 @@ func (c *Call) add(charge *Charge, place int) []byte {
 	return appendNumber(b, charge.cost())
 }
 
-// Read takes the reply of the script apart: decisions[i] is what charges[i] got, and now is the server's time. states
-// may be nil; else states[i] is the state after a refused charge (the zero State for one that was allowed, and for a
-// sliding log, whose entries stay on the server). An error means that the reply is not one of Script.
-func (c Call) Read(reply any, decisions []Decision, states []State) (now int64, err error) {
-	switch reply := reply.(type) {
-	case string:
-		return readReply(reply, decisions, states)
-	case []byte:
-		return readReply(reply, decisions, states)
-	}
-	return 0, fmt.Errorf("read the reply of the script: it is a %T, not a string", reply)
-}
-
-// ReadBytes is Read of a reply that is still in the buffer of its connection. It keeps nothing of it.
-func (c *Call) ReadBytes(reply []byte, decisions []Decision, states []State) (now int64, err error) {
-	return readReply(reply, decisions, states)
-}
-
-func readReply[T string | []byte](reply T, decisions []Decision, states []State) (now int64, err error) {
-	if len(reply) < 8 {
-		return 0, fmt.Errorf("read the reply of the script: %d bytes are too few", len(reply))
-	}
-	now = number(reply, 0)
-	place := 8
-	for i := range decisions {
-		var s State
-		n, err := readOne(reply[place:], &decisions[i], &s)
-		if err != nil {
-			return 0, fmt.Errorf("read the reply of the script, charge %d of %d: %w", i+1, len(decisions), err)
-		}
-		place += n
-		decisions[i].At = now
-		if states != nil {
-			states[i] = s
-		}
-	}
-	if place < len(reply) {
-		return 0, fmt.Errorf("read the reply of the script: %d bytes too many", len(reply)-place)
-	}
-	return now, nil
-}
-
-// readOne reads what one charge got, and returns how many bytes that was.
-func readOne[T string | []byte](text T, d *Decision, s *State) (size int, err error) {
-	if len(text) < saidSize {
-		return 0, fmt.Errorf("%d bytes are too few", len(text))
-	}
-	const follows, penalized = 4, 16
-	outcome := Outcome(text[0] &^ (follows | penalized))
-	if outcome != Allowed && outcome != Refused {
-		return 0, fmt.Errorf("outcome %d is unknown", text[0])
-	}
-	*d = Decision{
-		Outcome:    outcome,
-		Remaining:  number(text, 1),
-		Charged:    number(text, 9),
-		ResetAfter: time.Duration(number(text, 17)) * time.Microsecond,
-		RetryAfter: time.Duration(number(text, 25)) * time.Microsecond,
-		Penalized:  text[0]&penalized != 0,
-	}
-	if outcome == Allowed {
-		d.Wait, d.RetryAfter = d.RetryAfter, 0
-	}
-	if text[0]&follows == 0 {
-		return saidSize, nil
-	}
-	if len(text) < saidSize+stateSize {
-		return 0, fmt.Errorf("%d bytes are too few for a state", len(text)-saidSize)
-	}
-	*s = State{At: number(text, saidSize), Rem: number(text, saidSize+8), Used: number(text, saidSize+16), Prev: number(text, saidSize+24)}
-	return saidSize + stateSize, nil
-}
-
 // appendNumber appends an integer as a big-endian double, which is exact up to 2^53.
 func appendNumber(b []byte, n int64) []byte {
 	return binary.BigEndian.AppendUint64(b, math.Float64bits(float64(n)))
 }
 
-func number[T string | []byte](text T, at int) int64 {
-	var bits uint64
-	for i := range 8 {
-		bits = bits<<8 | uint64(text[at+i])
-	}
-	return int64(math.Float64frombits(bits))
+// number reads such a double.
+func number(b []byte) int64 {
+	return int64(math.Float64frombits(binary.BigEndian.Uint64(b)))
 }
 
 func flag(set bool) byte {

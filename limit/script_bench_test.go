@@ -75,7 +75,7 @@ func benchmarkKeys(b *testing.B, keys int, charges []limit.Charge) {
 				c.PenaltyKey = c.Key + ":pn"
 			}
 			call := limit.NewCall(charges, false, 0)
-			_, name := call.Script()
+			_, name := call.First()
 			pipe.EvalSha(ctx, name, call.Keys, call.Args()...)
 		}
 		client.ConfigResetStat(ctx)
@@ -94,6 +94,45 @@ func benchmarkKeys(b *testing.B, keys int, charges []limit.Charge) {
 	}
 }
 
+// BenchmarkBatch reports what requests with four charges cost the Redis server when they come together. All times are per request.
+func BenchmarkBatch(b *testing.B) {
+	for _, kind := range []limit.Algorithm{limit.TokenBucket, limit.FixedWindow} {
+		for _, requests := range []int{5, 16} {
+			b.Run(fmt.Sprintf("%v/%dx4", kind, requests), func(b *testing.B) { benchmarkBatch(b, kind, requests) })
+		}
+	}
+}
+
+func benchmarkBatch(b *testing.B, kind limit.Algorithm, requests int) {
+	client, ctx := connect(b), context.Background()
+	charges := slices.Repeat([]limit.Charge{{Limit: limit.Limit{Algorithm: kind, Count: 100_000, Burst: 100_000, Window: time.Hour}, Cost: 1, Each: true}}, 4)
+	pipe := client.Pipeline()
+	smallest, processor, done := math.Inf(1), 0.0, 0
+	for ; done < b.N; done += 10 * requests {
+		for i := range 10 {
+			var keys []string
+			var call limit.Call
+			for j := range requests {
+				for k := range charges {
+					charges[k].Key = fmt.Sprint("key", i, j, k)
+				}
+				call.Set(charges, false, 0)
+				keys = append(keys, call.Keys...)
+			}
+			pipe.EvalSha(ctx, limit.BatchSHA, keys, []byte{byte(requests)}, call.Packed())
+		}
+		client.ConfigResetStat(ctx)
+		before := processorTime(b, client)
+		if _, err := pipe.Exec(ctx); err != nil {
+			b.Fatal(err)
+		}
+		processor += processorTime(b, client) - before
+		smallest = min(smallest, callTime(b, client)/float64(requests))
+	}
+	b.ReportMetric(processor/float64(done)*1e6, "redis-µs/op")
+	b.ReportMetric(smallest, "usec/call")
+}
+
 // callTime is the mean time of an EVALSHA since the statistics began, in microseconds.
 func callTime(t testing.TB, client *redis.Client) float64 {
 	found := regexp.MustCompile(`cmdstat_evalsha:.*usec_per_call=([0-9.]+)`).FindStringSubmatch(client.Info(context.Background(), "commandstats").Val())
@@ -107,12 +146,12 @@ func callTime(t testing.TB, client *redis.Client) float64 {
 	return mean
 }
 
-// connect starts a Redis server that knows both scripts.
+// connect starts a Redis server that knows the scripts.
 func connect(t testing.TB) *redis.Client {
 	server := servers.StartRedis(t)
 	client := redis.NewClient(&redis.Options{Network: "unix", Addr: server.Socket})
 	t.Cleanup(func() { client.Close() })
-	for _, text := range []string{limit.Script, limit.LeanScript} {
+	for _, text := range []string{limit.Script, limit.LeanScript, limit.TightScript, limit.BatchScript} {
 		err := client.ScriptLoad(context.Background(), text).Err()
 		if err != nil {
 			t.Fatalf("load a script: %v", err)

@@ -284,13 +284,22 @@ func TestCallKeepsItsMemory(t *testing.T) {
 		reply[8+33*i] = byte(limit.Allowed)
 	}
 	decisions, states := make([]limit.Decision, len(charges)), make([]limit.State, len(charges))
-	allocs = testing.AllocsPerRun(100, func() {
+	noAllocations(t, "reading a reply", func() error {
 		_, err := call.ReadBytes(reply, decisions, states)
+		return err
+	})
+}
+
+// noAllocations fails if a function allocates.
+func noAllocations(t *testing.T, what string, f func() error) {
+	t.Helper()
+	allocs := testing.AllocsPerRun(100, func() {
+		err := f()
 		if err != nil {
 			t.Error(err)
 		}
 	})
 	if allocs > 0 {
-		t.Errorf("reading a reply allocates %v times, want 0", allocs)
+		t.Errorf("%s allocates %v times, want 0", what, allocs)
 	}
 }

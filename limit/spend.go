@@ -279,19 +279,24 @@ func (c *Charge) cost() int64 {
 func report(t tally, c *Charge, now int64, d *Decision) tally {
 	d.At = now
 	l := rateOf(&c.Limit)
-	reset, retry := l.window, l.window
-	if l.count > 0 {
-		a := &algorithms[c.Limit.Algorithm]
-		t = a.advance(t, l, now)
-		d.Remaining = max(a.left(t, l, now), 0)
-		reset = a.reset(t, l, now)
+	if l.count == 0 {
+		d.ResetAfter = time.Duration(l.window) * time.Microsecond
 		if d.Outcome == Refused {
-			retry = a.wait(t, l, c.cost(), now)
+			d.RetryAfter = d.ResetAfter
 		}
+		return t
 	}
-	d.ResetAfter = time.Duration(reset) * time.Microsecond
-	if d.Outcome == Refused {
-		d.RetryAfter = time.Duration(retry) * time.Microsecond
-	}
+	t = algorithms[c.Limit.Algorithm].advance(t, l, now)
+	rest(t, c.Limit.Algorithm, l, c.cost(), now, d)
 	return t
+}
+
+// rest sets what an advanced tally says after a charge of that cost.
+func rest(t tally, algorithm Algorithm, l rate, cost, now int64, d *Decision) {
+	a := &algorithms[algorithm]
+	d.Remaining = max(a.left(t, l, now), 0)
+	d.ResetAfter = time.Duration(a.reset(t, l, now)) * time.Microsecond
+	if d.Outcome == Refused {
+		d.RetryAfter = time.Duration(a.wait(t, l, cost, now)) * time.Microsecond
+	}
 }

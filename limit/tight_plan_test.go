@@ -21,6 +21,11 @@ func (w *borderWalk) near(n int64) int64 { return n + w.random.Int64N(5) - 2 }
 func (w *borderWalk) plan(q *borderRequest) {
 	keys := w.random.Perm(pick(w.random, borderTame, borderKeys))
 	w.tick(pick(w.random, keys[0], keys[0], w.random.IntN(borderKeys)))
+	w.fill(q, keys)
+}
+
+// fill makes up a request at this instant, on some of the keys.
+func (w *borderWalk) fill(q *borderRequest, keys []int) {
 	q.now, q.refused = w.now, w.chance(0.05)
 	tree, enforced, plain := w.chance(0.3), w.chance(0.5), w.chance(0.8)
 	for i := range pick(w.random, 1, 1, 1, 2, 3, 4, borderSizes) {

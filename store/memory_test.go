@@ -65,6 +65,23 @@ func TestMemoryKeepsOnlyWhatWasCharged(t *testing.T) {
 	}
 }
 
+// TestMemoryKeepsWhatOneOfTwoLimitsNeeds looks at a counter by two limits in one request: for the first one it is full again, for the other
+// one it is not.
+func TestMemoryKeepsWhatOneOfTwoLimitsNeeds(t *testing.T) {
+	clock := newHand()
+	m := NewMemory(MemoryConfig{Now: clock.Now})
+	slow := charge(t, "k", bucket(10, time.Hour), 5)
+	spend(m, slow)
+	clock.Turn(time.Second)
+	fast := charge(t, "k", bucket(1000, time.Second), 1)
+	m.Usage(context.Background(), []limit.Charge{fast, slow}, make([]limit.Decision, 2))
+	want(t, "what is left", usage(m, slow), limit.Allowed, 0, 5)
+	if keys := m.Stats().Keys; keys != 1 {
+		t.Errorf("%d keys, want 1", keys)
+	}
+	wantInOrder(t, m)
+}
+
 func TestMemoryForgetsARefundedCounter(t *testing.T) {
 	m := NewMemory(MemoryConfig{})
 	c := charge(t, "k", bucket(5, time.Hour), 3)

@@ -19,7 +19,7 @@ func (q *queue) add(e *entry) {
 	*q = append(*q, slot{entry: e})
 }
 
-// remove takes an entry out.
+// remove takes an entry out, which is no longer in the map.
 func (q *queue) remove(e *entry) {
 	s := *q
 	last, place := len(s)-1, e.place
@@ -29,7 +29,7 @@ func (q *queue) remove(e *entry) {
 	if place < last {
 		q.fix(place)
 	}
-	e.place = outside
+	e.place = gone
 }
 
 // trimmed returns the queue in less memory if it fills less than a quarter of what it has: no bound counts the rest.

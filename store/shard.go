@@ -25,11 +25,14 @@ type entry struct {
 	pot     *pot          // of its class
 	cost    int64         // bytes that it counts for, once it is in a queue
 	expires int64         // µs instant at which the state is as good as never charged, or nothing in the record matters
-	place   int           // in the pot's queue of its shard, or outside
+	place   int           // in the pot's queue of its shard, or one of those below
 }
 
-// outside is the place of an entry that waits for its first charge.
-const outside = -1
+// Places of an entry that is in no queue.
+const (
+	outside = -1 // it waits for its first charge
+	gone    = -2 // it is in the map no longer, either
+)
 
 // Bytes that a counter takes, measured and rounded up.
 const (
@@ -75,19 +78,22 @@ func (m *Memory) entryLocked(home uint8, key string, class uint32) *entry {
 func (m *Memory) settleLocked(home uint8, e *entry, expires, now int64) {
 	s := &m.shards[home]
 	switch {
-	case expires <= now && e.place == outside:
-		if s.entries[e.key] == e {
+	case expires <= now && e.place < 0:
+		if e.place == outside {
 			delete(s.entries, e.key)
+			e.place = gone
 		}
 		return
 	case expires <= now:
 		m.dropLocked(home, e)
 		m.expired.Add(1)
 		return
-	case e.place == outside:
+	case e.place < 0:
+		if e.place == gone {
+			s.entries[e.key] = e
+		}
 		m.keys.Add(1)
 		e.pot.keys.Add(1)
-		s.entries[e.key] = e
 		e.pot.queues[home].add(e)
 	case expires == e.expires:
 		m.weighLocked(e)

@@ -86,7 +86,7 @@ func (o *outbound) write(verb, script string) {
 }
 
 // batch makes several simple calls in one.
-var batch = &fleet.Batch{Text: limit.BatchScript, Name: limit.BatchSHA}
+var batch = &fleet.Batch{Text: limit.BatchScript, Name: limit.BatchSHA, Head: limit.BatchHead, Cut: limit.Cut}
 
 var errClosed = errors.New("the store is closed")
 
