@@ -141,6 +141,9 @@ func (a *API) about(c *call, kind, name string, now time.Time, args pgx.NamedArg
 func (d *Database) ask(ctx context.Context, q *questions.Question, args pgx.NamedArgs) (columns []string, found []map[string]any, err error) {
 	rows, err := d.pool.Query(ctx, q.SQL, args)
 	if err == nil {
+		for _, f := range rows.FieldDescriptions() { // they are the connection's, which goes back to the pool with the last row
+			columns = append(columns, f.Name)
+		}
 		found, err = pgx.CollectRows(rows, pgx.RowToMap)
 	}
 	var failed *pgconn.PgError
@@ -149,9 +152,6 @@ func (d *Database) ask(ctx context.Context, q *questions.Question, args pgx.Name
 	}
 	if err != nil {
 		return nil, nil, err
-	}
-	for _, f := range rows.FieldDescriptions() {
-		columns = append(columns, f.Name)
 	}
 	return columns, listed(found), nil
 }

@@ -114,6 +114,9 @@ func (c *cache) keep(id Identity, e *entry, changes uint64) {
 	c.mu.Lock()
 	c.names[e.key] = id
 	c.mu.Unlock()
+	if c.changes.Load() != changes { // forget may have looked for it before it was there
+		c.dropLocked(s, id)
+	}
 }
 
 // makeRoomLocked drops one entry: of a few, the one that ends first.
