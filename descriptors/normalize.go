@@ -26,6 +26,9 @@ func cutPath(path string) string {
 
 // cutAuthority drops scheme and authority of an absolute form.
 func cutAuthority(path string) string {
+	if strings.HasPrefix(path, "/") {
+		return path
+	}
 	scheme, rest, found := strings.Cut(path, "://")
 	if !found || !isScheme(scheme) {
 		return path
