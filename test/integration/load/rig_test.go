@@ -44,7 +44,7 @@ func perUser(count int, algorithm string) string {
 type fleet []*servers.Sidecar
 
 // launch starts sidecars on a rule file, each with its environment, and does not wait for them.
-func launch(t *testing.T, rules string, env func(i int) []string) fleet {
+func launch(t testing.TB, rules string, env func(i int) []string) fleet {
 	t.Helper()
 	servers.SidecarBin(t)
 	file := filepath.Join(t.TempDir(), "load.yaml")
@@ -60,7 +60,7 @@ func launch(t *testing.T, rules string, env func(i int) []string) fleet {
 }
 
 // ready waits until all sidecars are.
-func (f fleet) ready(t *testing.T) {
+func (f fleet) ready(t testing.TB) {
 	t.Helper()
 	for _, s := range f {
 		servers.Await(t, "the sidecar's readiness", s.Ready)
@@ -68,7 +68,7 @@ func (f fleet) ready(t *testing.T) {
 }
 
 // begin starts sidecars on a Redis and waits until they are ready.
-func begin(t *testing.T, redis *servers.Redis, rules string) fleet {
+func begin(t testing.TB, redis *servers.Redis, rules string) fleet {
 	t.Helper()
 	f := launch(t, rules, func(int) []string { return []string{"REDIS_URL=" + redis.Addr} })
 	f.ready(t)
@@ -76,7 +76,7 @@ func begin(t *testing.T, redis *servers.Redis, rules string) fleet {
 }
 
 // callers makes so many of them, spread evenly over the sidecars and connected.
-func (f fleet) callers(t *testing.T, n int) []*caller {
+func (f fleet) callers(t testing.TB, n int) []*caller {
 	t.Helper()
 	var all []*caller
 	for i := range n {
@@ -88,7 +88,7 @@ func (f fleet) callers(t *testing.T, n int) []*caller {
 }
 
 // byRedis fails unless Redis made every decision, and reports what the metrics show otherwise.
-func (f fleet) byRedis(t *testing.T, got *tally) {
+func (f fleet) byRedis(t testing.TB, got *tally) {
 	t.Helper()
 	if len(got.failed) > 0 {
 		t.Errorf("calls failed: %v", got.failed)
@@ -146,7 +146,7 @@ func evidence(m servers.Metrics) string {
 }
 
 // exactly fails unless each user was admitted as often as asked, and at most up to the limit.
-func exactly(t *testing.T, got *tally, limit int) {
+func exactly(t testing.TB, got *tally, limit int) {
 	t.Helper()
 	over, under := 0, 0
 	for user, asked := range got.asked {
@@ -168,12 +168,12 @@ func besideBusyLoops(t *testing.T) {
 	}
 }
 
-// conditions runs a test on the machine as it is, and beside a busy loop on every processor.
-func conditions(t *testing.T, run func(t *testing.T)) {
+// conditions runs a row on the machine as it is, and beside a busy loop on every processor.
+func conditions(t *testing.T, run row) {
 	t.Helper()
-	t.Run("as it is", run)
+	t.Run("as it is", run.judge)
 	t.Run("beside busy loops", func(t *testing.T) {
 		besideBusyLoops(t)
-		run(t)
+		run.judge(t)
 	})
 }

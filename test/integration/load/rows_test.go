@@ -13,18 +13,15 @@ import (
 // A burst on sidecars that have been idle since their start admits the limit, not more, not less.
 func TestABurstOnIdleSidecarsIsExact(t *testing.T) {
 	const limit = 50
-	conditions(t, func(t *testing.T) {
-		redis := servers.StartRedis(t)
+	conditions(t, func(t testing.TB, redis *servers.Redis) {
 		for round := range often(2, 10) {
-			t.Run(fmt.Sprintf("round %d", round+1), func(t *testing.T) {
-				f := begin(t, redis, perUser(limit, "token_bucket"))
-				for _, size := range []int{64, 256} {
-					user := fmt.Sprintf("burst-%d-%d", round, size)
-					got := together(f.callers(t, size), func(_ int, c *caller) { c.ask(user) })
-					exactly(t, got, limit)
-					f.byRedis(t, got)
-				}
-			})
+			f := begin(t, redis, perUser(limit, "token_bucket"))
+			for _, size := range []int{64, 256} {
+				user := fmt.Sprintf("burst-%d-%d", round, size)
+				got := together(f.callers(t, size), func(_ int, c *caller) { c.ask(user) })
+				exactly(t, got, limit)
+				f.byRedis(t, got)
+			}
 		}
 	})
 }
@@ -34,8 +31,8 @@ const pressing = 64 // callers that ask one call after the other
 // One key that is asked as fast as clients can admits its limit.
 func TestOneKeyAsFastAsClientsCan(t *testing.T) {
 	const limit, beyond = 15_000, 3_000
-	conditions(t, func(t *testing.T) {
-		f := begin(t, servers.StartRedis(t), perUser(limit, "token_bucket"))
+	conditions(t, func(t testing.TB, redis *servers.Redis) {
+		f := begin(t, redis, perUser(limit, "token_bucket"))
 		var asked atomic.Int64
 		got := press(f.callers(t, pressing), func() (string, bool) { return "hot", asked.Add(1) <= limit+beyond })
 		exactly(t, got, limit)
@@ -56,8 +53,7 @@ func manyUsers() func() string {
 
 // Many keys that are asked as fast as clients can are all counted in Redis.
 func TestManyKeysAsFastAsClientsCan(t *testing.T) {
-	conditions(t, func(t *testing.T) {
-		redis := servers.StartRedis(t)
+	conditions(t, func(t testing.TB, redis *servers.Redis) {
 		f := begin(t, redis, perUser(perKey, "token_bucket"))
 		var asked atomic.Int64
 		most, pick := int64(often(30_000, 200_000)), manyUsers()

@@ -11,9 +11,11 @@ import (
 )
 
 // A sidecar that gets no processor for 100 ms does not take its own stall for one of Redis.
-func TestAStoppedSidecarDoesNotGiveUpOnRedis(t *testing.T) {
+func TestAStoppedSidecarDoesNotGiveUpOnRedis(t *testing.T) { row(stopSidecars).judge(t) }
+
+func stopSidecars(t testing.TB, redis *servers.Redis) {
 	const stopped, calm = 100 * time.Millisecond, 16 // callers: so few that the stop is what delays them
-	f := begin(t, servers.StartRedis(t), perUser(perKey, "token_bucket"))
+	f := begin(t, redis, perUser(perKey, "token_bucket"))
 	callers := f.callers(t, calm)
 	var asked atomic.Int64
 	var done atomic.Bool
@@ -40,7 +42,7 @@ func TestAStoppedSidecarDoesNotGiveUpOnRedis(t *testing.T) {
 }
 
 // awaitMore waits until a count has grown by so much.
-func awaitMore(t *testing.T, count *atomic.Int64, by int64) {
+func awaitMore(t testing.TB, count *atomic.Int64, by int64) {
 	t.Helper()
 	want := count.Load() + by
 	servers.Await(t, fmt.Sprintf("%d more calls", by), func() error {
