@@ -68,6 +68,7 @@ type trial struct {
 	missed []string // bounds on time that do not hold
 	notes  []string // for the table
 
+	stalls  *stalls
 	machine string // how busy it was with something else
 }
 

@@ -55,11 +55,14 @@ func TestMatrix(t *testing.T) {
 // test no miss is before that: other work may take the machine for less time than stalls shows.
 func try(t *testing.T, r row, last bool) (settled bool) {
 	t.Run(r.fault, func(t *testing.T) {
-		x := &trial{T: t, row: r, length: r.length()}
 		watch := watchStalls()
+		x := &trial{T: t, row: r, length: r.length(), stalls: watch}
 		defer func() {
 			busy := watch.end()
 			x.machine = watch.String()
+			if watch.starved() && !full {
+				x.missed, x.wrong = append(x.missed, x.wrong...), nil
+			}
 			settled = last || full && !busy || t.Failed() || len(x.wrong) > 0 || len(x.missed) == 0
 			x.write(settled, busy && !full)
 		}()
