@@ -35,7 +35,7 @@ ROOMS = $$($(GO) list ./store ./sidecar ./... | grep -vE '/test/(integration|dem
 WHOLE = $$($(GO) list ./test/integration/... | grep -vE '/(exact|faults|load)$$')
 LINT  = $(GO) tool -modfile=tools/go.mod golangci-lint
 
-# The commit goes into the program where git can tell it: not in a tarball, nor in somebody else's checkout.
+# The commit goes into the program where git can tell it: not in a tarball, nor in another user's checkout.
 VCS   = $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
 
 define headline

@@ -28,8 +28,8 @@ func (s *Subject) Check() *identity.Refusal {
 	return nil
 }
 
-// trusted returns the scopes whose identities are who they claim to be, which a penalty needs: nobody must be able to
-// bring one upon somebody else. Over RLS the mesh says who asks, so all are.
+// trusted returns the scopes whose identities are who they claim to be, which a penalty needs: no client must be able to
+// bring one upon another. Over RLS the mesh says who asks, so all are.
 func (r *Request) trusted() Scope {
 	if r.Subject == nil {
 		return allScopes

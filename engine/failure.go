@@ -11,7 +11,7 @@ import (
 // closedRetry is what a client is told to wait when a rule refuses because the store is away.
 const closedRetry = time.Second
 
-// uncounted stands in Decision.Remaining where a charge was admitted without anybody counting it.
+// uncounted stands in Decision.Remaining where a charge was admitted and not counted.
 const uncounted = -1
 
 // degrade decides what the store left undecided, each charge by its rule's failure policy: closed first, because its
@@ -43,7 +43,7 @@ func (v *Verdict) refuses() bool {
 	return limit.Refuses(v.Match.Charges, v.Decisions)
 }
 
-// despite decides a request that nobody could decide because of a panic: without counting, so only closed refuses.
+// despite decides a request whose decision ended in a panic: without counting, so only closed refuses.
 func (e *Engine) despite(v *Verdict) {
 	v.Refused, v.Refusing, v.Response, v.Degraded = false, nil, nil, "panic"
 	for i := range v.Match.Terms {

@@ -103,7 +103,7 @@ func waitOf(effect *descriptors.Effect, d *limit.Decision) time.Duration {
 }
 
 // report lets a status show this decision if it is stricter than what it shows: a refusal with a longer wait, else the
-// one with fewer tokens left. It reports whether it does. A decision that nobody counted has no numbers to show.
+// one with fewer tokens left. It reports whether it does. A decision that was not counted has no numbers to show.
 func (s *Status) report(effect *descriptors.Effect, d *limit.Decision) bool {
 	refused := d.Outcome == limit.Refused
 	if d.Remaining == uncounted {

@@ -24,7 +24,7 @@ type Verdict struct {
 	Degraded   string                // why the store did not decide, or empty
 	Shadowed   bool                  // refused, but the whole sidecar is in shadow mode
 	Match      descriptors.Match     // what applied
-	Decisions  []limit.Decision      // Decisions[i] is about Match.Charges[i]; Remaining is -1 where nobody counted; Reason, and Unknown, stay where the store did not decide
+	Decisions  []limit.Decision      // Decisions[i] is about Match.Charges[i]; Remaining is -1 where nothing was counted; Reason, and Unknown, stay where the store did not decide
 
 	who     descriptors.Who     // whom the request is from
 	records descriptors.Records // what is known about them beside the rules

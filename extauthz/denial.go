@@ -20,7 +20,7 @@ type denial struct {
 	response    *descriptors.Response // the rule's own words, or nil
 	wait        uint64                // seconds until the client may come back; 0: that is not known
 	grpc        bool                  // the client speaks gRPC
-	contentType string                // of the body; empty: somebody else says it
+	contentType string                // of the body; empty: a header of the rule says it
 }
 
 func denialOf(req *descriptors.Request, v *engine.Verdict, o outcome) denial {
@@ -57,7 +57,7 @@ func speaksGRPC(headers []identity.Header) bool {
 	return false
 }
 
-// appendBody writes a problem document, or the bare message where somebody wants another type of content.
+// appendBody writes a problem document, or the bare message where the rule wants another type of content.
 func (d *denial) appendBody(b []byte) []byte {
 	if d.contentType != wire.ProblemType {
 		return d.appendDetail(b, wire.AppendPlain)

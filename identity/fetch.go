@@ -43,7 +43,7 @@ func newFetcher(cfg KeySetsConfig) *fetcher {
 	}
 }
 
-// stay refuses redirects: whoever could place one would choose the keys.
+// stay refuses redirects: an attacker who could place one would choose the keys.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // refuseLinkLocal keeps fetches away from addresses where clouds hand out credentials.

@@ -28,7 +28,7 @@ func newKeyTable(cfg KeysConfig) *keyTable {
 	return t
 }
 
-// place is where the keys of a digest stand. It depends on the digest alone, of which nobody can steer a bit towards a key
+// place is where the keys of a digest stand. It depends on the digest alone, of which no client can steer a bit towards a key
 // that he does not know.
 func place(digest *[sha256.Size]byte) uint64 { return binary.BigEndian.Uint64(digest[:8]) }
 

@@ -19,7 +19,7 @@ const (
 	maxRefresh   = time.Hour        //
 	refreshGap   = 30 * time.Second // at least, between two fetches of one set
 	filePoll     = 5 * time.Second  // of a file, which is cheap to read
-	firstRetry   = time.Second      // when nobody could be reached and there are no keys yet; doubles up to refreshGap
+	firstRetry   = time.Second      // when no server could be reached and there are no keys yet; doubles up to refreshGap
 )
 
 // keySet is one source of keys. One goroutine loads it; requests read what is there.
@@ -165,7 +165,7 @@ func (s *keySet) replace(next *keys) {
 	s.current.Store(next)
 }
 
-// report takes note of a refresh and tells whoever listens.
+// report takes note of a refresh and tells the listener.
 func (s *keySet) report(err error) {
 	keys := len(s.current.Load().all)
 	s.mu.Lock()

@@ -21,7 +21,7 @@ type KeySetsConfig struct {
 	MaxStale     time.Duration     // how long keys are kept that could not be confirmed; 0: 24 h
 
 	// OnRefresh is told of every load of a key set, from its own goroutine: the source without passwords, how many keys are
-	// in use now, and what failed. Nil: nobody.
+	// in use now, and what failed. Nil: nothing is called.
 	OnRefresh func(source string, keys int, err error)
 }
 
@@ -122,7 +122,7 @@ func (s *KeySets) Status() []SetStatus {
 	return all
 }
 
-// retain is the set of a source, which is loaded from now on. A file is read before retain returns: nobody waits for it on a
+// retain is the set of a source, which is loaded from now on. A file is read before retain returns: no request waits for it on a
 // request's way, and the rules that name it are good from their first request on.
 func (s *KeySets) retain(source string) *keySet {
 	set, ctx := s.join(source)
@@ -201,7 +201,7 @@ func (s *KeySets) recall(key cacheKey, now time.Time) (grant, bool) {
 	return g, ok
 }
 
-// remember keeps what a token yielded. Worthless tokens have a cache of their own: a flood of them makes nobody be forgotten
+// remember keeps what a token yielded. Worthless tokens have a cache of their own: a flood of them makes no client be forgotten
 // whose token is good.
 func (s *KeySets) remember(key cacheKey, g grant, now time.Time) {
 	s.counters.misses.Add(1)
@@ -215,7 +215,7 @@ func (s *KeySets) remember(key cacheKey, g grant, now time.Time) {
 	}
 }
 
-// countRefused counts a request that was refused; without sets, nobody asks.
+// countRefused counts a request that was refused; without sets, there is nothing to ask.
 func (s *KeySets) countRefused() {
 	if s != nil {
 		s.counters.refused.Add(1)

@@ -63,7 +63,7 @@ func New(cfg Config, sets *KeySets, opt Options) *Resolver {
 	return r
 }
 
-// Close lets go of the key sets: those that nobody else uses are refreshed no more. Requests that are still being resolved
+// Close lets go of the key sets: those that no other resolver uses are refreshed no more. Requests that are still being resolved
 // go on with the keys that are there. It may be called again.
 func (r *Resolver) Close() {
 	if r.lease != nil {

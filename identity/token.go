@@ -16,7 +16,7 @@ import (
 const leeway = 30 * time.Second
 
 // families are the algorithms that may sign a token, each with the one kind of key that fits it. Shared secrets and `none`
-// are not among them and cannot be configured: with public keys, anybody could sign.
+// are not among them and cannot be configured: with public keys, every reader of them could sign.
 var families = map[string]string{
 	"RS256": "RSA", "RS384": "RSA", "RS512": "RSA",
 	"ES256": "P-256", "ES384": "P-384", "ES512": "P-521",

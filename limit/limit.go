@@ -153,7 +153,7 @@ type Decision struct {
 	Charged    int64         // tokens really taken; negative when given back
 	At         int64         // the instant of the decision, in µs since the epoch on the store's clock; 0: the store did not decide
 	ResetAfter time.Duration // until full (token bucket, sliding window, log) or until the window ends (fixed window)
-	RetryAfter time.Duration // 0 unless refused: the earliest moment this cost could pass if nobody else spends; until full if it never can
+	RetryAfter time.Duration // 0 unless refused: the earliest moment this cost could pass if no other request spends; until full if it never can
 	Reason     string        // with Undecided: why, as a short label
 	Unknown    bool          // with Undecided: the charge may have been made all the same, because only the reply is missing
 	Pending    *Pending      // with Unknown: the reply may still come; nil: it will not

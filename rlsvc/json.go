@@ -40,7 +40,7 @@ func (s *Service) JSON() http.Handler {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
-		_, _ = w.Write(body) // the client is gone: nobody is left to tell
+		_, _ = w.Write(body) // the client is gone
 	})
 }
 

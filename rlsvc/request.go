@@ -180,7 +180,7 @@ func (o *override) merge(f wire.Fields) error {
 	return f.Err
 }
 
-// override returns the limit. A multiplier that was not sent is 1; one that was sent as 0 stays 0, which nobody can
+// override returns the limit. A multiplier that was not sent is 1; one that was sent as 0 stays 0, which no store can
 // count by.
 func (o *override) override() descriptors.Override {
 	out := descriptors.Override{Count: o.count, Unit: overrideUnit(o.unit), Multiplier: 1}

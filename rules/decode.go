@@ -153,7 +153,7 @@ func (d *decoder) each(n *node, read reader) {
 }
 
 // some reads the items of a list that must not be empty: an empty condition would hold for everything or for nothing,
-// and nobody could tell which was meant.
+// and it is unknown which was meant.
 func (d *decoder) some(n *node, read reader) {
 	if n.describes(list) {
 		n.describeList(read, 1)

@@ -15,7 +15,7 @@ import (
 var evidence = wordsOf(identity.JWT, identity.APIKey, identity.MTLS, identity.IP)
 
 // signatures are the algorithms a token may be signed with. Shared secrets and none are not among them on purpose: with
-// keys from a public set, they let anybody sign.
+// keys from a public set, they let every reader of the set sign.
 var signatures = func() map[string]string {
 	known := map[string]string{}
 	for _, name := range identity.Algorithms() {
@@ -133,7 +133,7 @@ func (d *decoder) signatures(to *[]string) reader {
 	return func(n *node) {
 		for _, item := range n.items {
 			if strings.HasPrefix(strings.ToUpper(item.text), "HS") || strings.EqualFold(item.text, "none") {
-				d.fail(item, "%s is refused: anybody who knows the public keys could sign with it; use RS256, ES256 or EdDSA", clip(item.text))
+				d.fail(item, "%s is refused: every client that knows the public keys could sign with it; use RS256, ES256 or EdDSA", clip(item.text))
 				return
 			}
 		}
@@ -168,7 +168,7 @@ func absolute(ruleFile, name string) string {
 		name = filepath.Join(filepath.Dir(ruleFile), name)
 	}
 	path, err := filepath.Abs(name)
-	if err != nil { // nobody knows where this process is; the name is as good as any
+	if err != nil { // the folder of this process is unknown; the name is as good as any
 		return name
 	}
 	return path
@@ -204,7 +204,7 @@ func (d *decoder) apiKey(n *node, to *identity.KeysConfig, ids map[string]bool, 
 			d.fail(n, "the id %q stands here twice; give each key its own", clip(key.ID))
 		}
 		if other, twice := digests[key.SHA256]; twice && key.SHA256 != [32]byte{} {
-			d.fail(n, "%q has the same sha256 as %q, and nobody could tell the two apart; remove one", clip(key.ID), clip(other))
+			d.fail(n, "%q has the same sha256 as %q, and the two could not be told apart; remove one", clip(key.ID), clip(other))
 		}
 	})
 	ids[key.ID], digests[key.SHA256] = true, key.ID

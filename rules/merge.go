@@ -28,7 +28,7 @@ func (f *Files) compile(sources []source, documents map[string]Document) Load {
 	problems = append(problems, clashes...)
 	options := f.cfg.Compile
 	if refused {
-		options.Identity = nil // nobody will ask a set that is not published
+		options.Identity = nil // a set that is not published is never asked
 	}
 	set, more := descriptors.Compile(domains, options)
 	for _, p := range more {

@@ -53,7 +53,7 @@ func connect(t *testing.T, ping keepalive.ClientParameters, environ ...string) *
 	return conn
 }
 
-// Envoy's connection_keepalive pings also while nobody asks. The library's default would cut such a connection off.
+// Envoy's connection_keepalive pings also while no request comes. The library's default would cut such a connection off.
 func TestAClientThatPingsEveryTenSecondsIsNotCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := connect(t, keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, PermitWithoutStream: true})

@@ -9,7 +9,7 @@ import (
 	"github.com/spillway-mesh/spillway/telemetry"
 )
 
-// startStatsd begins to send statistics, if somebody is to have them.
+// startStatsd begins to send statistics, if there is a server for them.
 func (s *Sidecar) startStatsd() error {
 	m := &s.cfg.Metrics
 	if !m.SendsStatsd() {

@@ -2,7 +2,7 @@ package store
 
 import "sync"
 
-// errands are goroutines that somebody waits for in the end.
+// errands are goroutines that Close waits for.
 type errands struct {
 	mu      sync.Mutex // keeps one from beginning while stop waits
 	stopped bool

@@ -180,7 +180,7 @@ func (p *part) add(c limit.Charge, place int) {
 	p.charges, p.places = append(p.charges, c), append(p.places, place)
 }
 
-// count counts what could not be given back. It stays taken until time gives it back, and is not given back again: nobody knows
+// count counts what could not be given back. It stays taken until time gives it back, and is not given back again: it is unknown
 // whether it was.
 func (r *Redis) count(back *part) {
 	for i, d := range back.decisions {

@@ -12,7 +12,7 @@ import (
 // pingWithin is how long Ping waits: longer than a decision would, because a busy server is not a lost one.
 const pingWithin = 100 * time.Millisecond
 
-// pulse keeps pings to one at a time: whoever asks for many must not take the connections from the decisions.
+// pulse keeps pings to one at a time: a caller that asks for many must not take the connections from the decisions.
 type pulse struct {
 	asking sync.Mutex // held while a ping is under way
 	mu     sync.Mutex // guards last

@@ -22,7 +22,7 @@ type StatsdConfig struct {
 	Dog     bool              // over UDP, with tags as DogStatsD has them; else over TCP, with tags in the names
 	Tags    map[string]string // on every statistic
 	Every   time.Duration     // between two flushes
-	OnError func(error)       // called at most once for each flush that fails; nil: nobody is told
+	OnError func(error)       // called at most once for each flush that fails; nil: nothing is called
 }
 
 const (

@@ -44,7 +44,7 @@ type TraceConfig struct {
 	exporter sdktrace.SpanExporter // of a test, in place of OTLP
 }
 
-// Tracer starts to make traces. It connects to nobody yet, and never waits for anybody.
+// Tracer starts to make traces. It connects to no server yet, and never waits for one.
 func (t *Telemetry) Tracer(cfg TraceConfig) (*Tracer, error) {
 	otel.SetLogger(logr.FromSlogHandler(cfg.Log.Handler()))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { cfg.Log.Warn("traces: a setting or an export went wrong", "error", err) }))
@@ -119,7 +119,7 @@ func (t *Tracer) Close(ctx context.Context) {
 type spanCounters struct{ exported, full, failed prometheus.Counter }
 
 func (t *Telemetry) spanCounters() spanCounters {
-	dropped := t.vector("spillway_spans_dropped_total", "Spans that nobody will see: too many waited (queue), or sending them failed (export).", "reason")
+	dropped := t.vector("spillway_spans_dropped_total", "Spans that were not sent: too many waited (queue), or sending them failed (export).", "reason")
 	return spanCounters{
 		exported: t.counter("spillway_spans_exported_total", "Spans that were sent."),
 		full:     dropped.WithLabelValues("queue"), failed: dropped.WithLabelValues("export"),
@@ -165,7 +165,7 @@ func (o *outlet) OnEnd(s sdktrace.ReadOnlySpan) {
 // shipping is the exporter of an outlet.
 type shipping struct{ o *outlet }
 
-// ExportSpans sends spans. A failure is counted and logged, and nobody else is told.
+// ExportSpans sends spans. A failure is counted and logged, and not returned.
 func (s shipping) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	s.o.waiting.Add(-int64(len(spans)))
 	ctx, cancel := context.WithCancel(ctx)

@@ -62,7 +62,7 @@ func AppendPlain(b []byte, text string) []byte {
 	return b
 }
 
-// Seconds rounds up to whole seconds, at least 1: Envoy drops fractions, and nobody should come back too early.
+// Seconds rounds up to whole seconds, at least 1: Envoy drops fractions, and no client should come back too early.
 func Seconds(d time.Duration) uint64 {
 	if d <= time.Second {
 		return 1

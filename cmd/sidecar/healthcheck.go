@@ -36,7 +36,7 @@ func healthcheck(program, path string, environ []string, stdout, stderr io.Write
 // askProbe returns what the sidecar answers on a path.
 func askProbe(host string, port uint16, path string) (string, error) {
 	if port == 0 {
-		return "", errors.New("PORT is 0, so the sidecar listens where nobody knows")
+		return "", errors.New("PORT is 0, so it is unknown where the sidecar listens")
 	}
 	url := "http://" + net.JoinHostPort(reachable(host), strconv.Itoa(int(port))) + path
 	// No proxy: the sidecar is on this machine, whatever HTTP_PROXY says.

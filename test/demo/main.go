@@ -78,7 +78,7 @@ func findPrograms() (Programs, error) {
 	return p, nil
 }
 
-// obey switches Redis off and on until the context, or an end that nobody asked for, ends the demo.
+// obey switches Redis off and on until the context, or an end that was not asked for, ends the demo.
 func (w *World) obey(ctx context.Context, switches <-chan os.Signal, out io.Writer) error {
 	for {
 		select {

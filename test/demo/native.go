@@ -115,7 +115,7 @@ func (p *Plan) assign(s *Service) error {
 	return nil
 }
 
-// free is a loopback address that nobody listens on at the moment. Port 0 picks one.
+// free is a loopback address that no program listens on at the moment. Port 0 picks one.
 func free(port int) (string, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
 	if err != nil {

@@ -278,7 +278,7 @@ func (c *RedisCluster) ReplicaOf(t testing.TB, master *Redis) *Redis {
 				return nil
 			}
 		}
-		return fmt.Errorf("nobody is")
+		return fmt.Errorf("no server is")
 	})
 	return replica
 }

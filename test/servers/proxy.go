@@ -241,14 +241,14 @@ func (l *line) requests() {
 			continue
 		}
 		if _, err := l.server.Write(buf[:n]); err != nil {
-			// The server is gone: what the client has still to say interests nobody, but its side ends by itself.
+			// The server is gone: what the client has still to say is dropped, but its side ends by itself.
 			io.Copy(io.Discard, l.client)
 			return
 		}
 	}
 }
 
-// replies ends the client's stream when the server's ends, but not in a black hole, where nobody hears of that.
+// replies ends the client's stream when the server's ends, but not in a black hole, where the client does not hear of that.
 func (l *line) replies() {
 	buf := make([]byte, 64<<10)
 	for {

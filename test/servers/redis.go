@@ -57,7 +57,7 @@ func startRedis(t testing.TB, free func(testing.TB) string, r *Redis) *Redis {
 }
 
 // memory is a folder whose files are in memory, or "" where there is none with room for them. A server that waits for a busy disk, be it
-// for a line about a slot that moves, answers nobody meanwhile.
+// for a line about a slot that moves, answers no client meanwhile.
 func memory() string {
 	const folder, room = "/dev/shm", 1 << 30
 	var fs syscall.Statfs_t
@@ -68,7 +68,7 @@ func memory() string {
 	return folder
 }
 
-// portTries is how often a server is started on another port: between finding a free one and listening on it, somebody
+// portTries is how often a server is started on another port: between finding a free one and listening on it, another program
 // else may have taken it.
 const portTries = 10
 
@@ -149,7 +149,7 @@ func (r *Redis) lives() bool {
 	}
 }
 
-// ping succeeds when the server answers, be it that it lets nobody in whom the test did not name.
+// ping succeeds when the server answers, also when it refuses users that the test did not name.
 func (r *Redis) ping() error {
 	got, err := r.text("PING")
 	if err != nil && strings.Contains(err.Error(), "NOAUTH") {

@@ -42,7 +42,7 @@ func StartGuardedSentinels(t testing.TB, password string, settings ...string) *S
 	for range 3 {
 		s.Watch = append(s.Watch, s.startSentinel(t, password))
 	}
-	Await(t, "the sentinels to know everybody", s.acquainted)
+	Await(t, "the sentinels to know each other", s.acquainted)
 	return s
 }
 

@@ -28,7 +28,7 @@ func Child(t testing.TB, bin string, args ...string) *Process {
 	return Start(t, exec.Command(bin, args...))
 }
 
-// Start is Child for a command that is set up already (environment, folder). Nobody but the Process waits for its end.
+// Start is Child for a command that is set up already (environment, folder). Only the Process waits for its end.
 func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	out, err := os.CreateTemp("", "child")
