@@ -75,12 +75,14 @@ func TestCluster(t *testing.T) {
 			awaitLiveOf(t, "on a cluster", all[0], "search", 1)
 		}},
 		{"reset", resetOverSlots},
-		{"slots move under load", slotsMove},
-		{"the keys of a call are on their way", keysOnTheirWay},
 		{"a master hangs", masterHangs},
 		{"a master hangs until it is deposed", masterIsDeposed},
 		{"a master dies", masterDies},
 		{"most masters die", mostMastersDie},
+		// A replica of Redis 7.0 may keep a note that a slot which moved is not claimed. Once it takes over, it lets its former master
+		// have that slot back, and no server has it any more. So no master is replaced after a slot has moved.
+		{"slots move under load", slotsMove},
+		{"the keys of a call are on their way", keysOnTheirWay},
 		{"a slot that nobody serves", slotNotServed},
 	} {
 		t.Run(step.name, func(t *testing.T) { step.test(t, c) })
