@@ -178,13 +178,14 @@ func (c *collector) note(d *Decided) {
 	}
 	domain := cut(d.Domain, maxName)
 	k := key{minute: uint32(d.At.Unix() / 60), outcome: min(d.Outcome, maxOutcomes-1), domain: domain, domainHash: maphash.String(seed, domain)}.of(kind, d.Identity)
+	ruled := k.under(cut(d.Rule, maxName), false)
 	s := &c.shards[k.valueHash%shards]
 	s.mu.Lock()
 	if len(d.Rules) == 0 {
 		s.identity(k, amount{requests: d.Requests, cost: d.Cost})
 	}
 	for i := range d.Rules {
-		s.identity(k.under(cut(d.Rules[i].Rule, maxName), i > 0), amount{d.Requests, d.Cost, d.Rules[i].Cost})
+		s.identity(ruled.under(cut(d.Rules[i].Rule, maxName), i > 0), amount{d.Requests, d.Cost, d.Rules[i].Cost})
 	}
 	much := s.page.identities.half()
 	manyEvents := d.Weight > 0 && s.event(d)
@@ -192,7 +193,7 @@ func (c *collector) note(d *Decided) {
 	if d.Key != "" && d.Requests > 0 {
 		much = c.noteKey(d, k) || much
 	}
-	c.noteEndpoint(d, k, much)
+	c.noteEndpoint(d, ruled, much)
 	if manyEvents {
 		wake(c.wakes[1])
 	}
@@ -209,9 +210,9 @@ func (c *collector) noteKey(d *Decided, k key) bool {
 	return s.page.keys.half()
 }
 
-// noteEndpoint adds a decision to its endpoint, which may be in another shard than the identity.
+// noteEndpoint adds a decision to its endpoint under the rule that decided, which may be in another shard than the identity.
 func (c *collector) noteEndpoint(d *Decided, k key, much bool) {
-	k = k.under(cut(d.Rule, maxName), false).of(NoKind, cut(d.Endpoint, maxEndpoint))
+	k = k.of(NoKind, cut(d.Endpoint, maxEndpoint))
 	s := &c.shards[k.valueHash%shards]
 	s.mu.Lock()
 	s.endpoint(k, d)

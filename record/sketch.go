@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"strconv"
 	"time"
@@ -15,9 +16,6 @@ const Gamma = 1.1
 // Buckets is how many buckets a Sketch has. The last one holds everything above 9 hours.
 const Buckets = 256
 
-// logGamma is the natural logarithm of Gamma.
-var logGamma = math.Log(Gamma)
-
 // bounds are the upper bounds of the buckets, in nanoseconds.
 var bounds = func() (b [Buckets]time.Duration) {
 	for i := range b {
@@ -27,15 +25,23 @@ var bounds = func() (b [Buckets]time.Duration) {
 	return b
 }()
 
+// firsts are the buckets of the shortest latencies of so many bits.
+var firsts = func() (f [64]uint8) {
+	for n := 1; n < len(f); n++ {
+		f[n] = f[n-1]
+		for uint64(bounds[f[n]]) < 1<<(n-1) {
+			f[n]++
+		}
+	}
+	return f
+}()
+
 // BucketOf returns the bucket i of a latency: it is in (Gamma^(i-1), Gamma^i] microseconds. Bucket 0 holds what is at most 1 µs.
 func BucketOf(latency time.Duration) int {
 	if latency <= time.Microsecond {
 		return 0
 	}
-	i := min(int(math.Log(float64(latency)/1000)/logGamma), Buckets-1)
-	for i > 0 && latency <= bounds[i-1] {
-		i--
-	}
+	i := int(firsts[bits.Len64(uint64(latency))])
 	for latency > bounds[i] {
 		i++
 	}

@@ -20,6 +20,12 @@ func TestBuckets(t *testing.T) {
 			t.Errorf("%v is in bucket %d, want %d", latency, got, want)
 		}
 	}
+	for i := range record.Buckets - 1 {
+		last := time.Duration(math.Round(math.Pow(record.Gamma, float64(i)) * 1000))
+		if at, next := record.BucketOf(last), record.BucketOf(last+1); at != i || next != i+1 {
+			t.Errorf("%v and %v are in buckets %d and %d, want %d and %d", last, last+1, at, next, i, i+1)
+		}
+	}
 }
 
 // TestQuantilesAreNear compares the quantiles of two merged sketches with those of the latencies themselves.

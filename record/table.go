@@ -11,7 +11,7 @@ type key struct {
 	rule    string
 	value   string // of an identity, or an endpoint
 
-	domainHash, valueHash uint64
+	domainHash, ruleHash, valueHash uint64
 }
 
 // row is one row of a table. Its texts are in the table, one after the other: domain, rule and value.
@@ -71,7 +71,9 @@ func (k key) of(kind Kind, value string) key {
 
 // under returns the key of a rule.
 func (k key) under(rule string, further bool) key {
-	k.rule = rule
+	if rule != k.rule { // else its hash is known
+		k.rule, k.ruleHash = rule, maphash.String(seed, rule)
+	}
 	if further {
 		k.outcome |= furtherBit
 	}
@@ -79,10 +81,7 @@ func (k key) under(rule string, further bool) key {
 }
 
 func (k *key) hash() uint64 {
-	h := k.valueHash*31 ^ k.domainHash
-	if k.rule != "" {
-		h = h*31 ^ maphash.String(seed, k.rule)
-	}
+	h := (k.valueHash*31^k.domainHash)*31 ^ k.ruleHash
 	h ^= uint64(k.minute)<<16 | uint64(k.outcome)<<8 | uint64(k.kind)
 	h *= 0x9e3779b97f4a7c15
 	return h ^ h>>32
