@@ -18,8 +18,10 @@ func NormalizePath(path string) (string, bool) {
 // cutPath returns a path without scheme, authority, query and fragment.
 func cutPath(path string) string {
 	path = cutAuthority(path)
-	if i := strings.IndexAny(path, "?#"); i >= 0 {
-		return path[:i]
+	for i := range len(path) {
+		if path[i] == '?' || path[i] == '#' {
+			return path[:i]
+		}
 	}
 	return path
 }
