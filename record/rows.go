@@ -135,9 +135,12 @@ func MarshalEvents(events []Event) []byte {
 
 // UnmarshalEvents returns what MarshalEvents was given. An event without a weight stands for itself.
 func UnmarshalEvents(data []byte) ([]Event, error) {
-	var events []Event
-	if err := json.Unmarshal(data, &events); err != nil {
-		return nil, fmt.Errorf("read rows of events: %w", err)
+	events, known := readEvents(data)
+	if !known {
+		events = nil
+		if err := json.Unmarshal(data, &events); err != nil {
+			return nil, fmt.Errorf("read rows of events: %w", err)
+		}
 	}
 	for i := range events {
 		if events[i].Weight == 0 {
