@@ -37,7 +37,7 @@ type Caller struct {
 	Role Role
 }
 
-// Access says who may use the API. The zero value lets this machine do everything, and no one else anything.
+// Access says who may use the API. The zero value lets this machine do everything, and other machines nothing.
 type Access struct {
 	Tokens    func() []Token // who is known by a token; nil: tokens are not looked at
 	Certified bool           // clients with a certificate that was verified may view

@@ -11,7 +11,7 @@ import (
 // Health is what probes are told. The zero value is healthy, with nothing degraded.
 type Health struct {
 	// Degraded names what does not work as it should, each as `part: what`; nil means nothing ever. It must be quick and
-	// hold no names of rules or clients: anyone who reaches the port reads it.
+	// hold no names of rules or clients: every client that reaches the port reads it.
 	Degraded func() []string
 	// Unready returns why requests should not be sent here yet, or nothing; nil means that they always can.
 	Unready  func() string

@@ -94,7 +94,7 @@ func parseTokens(text string) ([]Token, error) {
 	}
 	problems = errors.Join(problems, lines.Err())
 	if problems == nil && len(tokens) == 0 {
-		problems = errors.New("it has no line with a role, a name and a token, so no one could use the API")
+		problems = errors.New("it has no line with a role, a name and a token, so the API could not be used")
 	}
 	return tokens, problems
 }

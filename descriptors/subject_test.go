@@ -25,7 +25,7 @@ func manyAccounts(n int) Domain {
 	return d
 }
 
-// accountRequests are about the last user of all, one with a key, and one that nobody knows.
+// accountRequests are about the last user of all, one with a key, and one that is unknown.
 func accountRequests(n int) []*Request {
 	var all []*Request
 	for _, client := range []identity.Client{

@@ -237,7 +237,7 @@ func TestMemoryIsReused(t *testing.T) {
 		{name: "many statuses", wire: "shop", decide: func(_ context.Context, _ *descriptors.Request, v *engine.Verdict) {
 			v.Statuses = make([]engine.Status, KeepEntries+1)
 		}},
-		{name: "a panic: somebody may still read the message", wire: "shop", decide: func(context.Context, *descriptors.Request, *engine.Verdict) { panic("boom") }},
+		{name: "a panic: the message may still be read", wire: "shop", decide: func(context.Context, *descriptors.Request, *engine.Verdict) { panic("boom") }},
 	} {
 		var made []*note
 		cfg := config(c.decide)

@@ -42,7 +42,7 @@ func TestFailOpenAdmitsAndShowsNoNumbers(t *testing.T) {
 		v := b.ask([]string{"user", "u"})
 		want(t, "open", v, false)
 		if v.Degraded != "timeout" || v.Statuses[0].Effect != nil {
-			t.Fatalf("degraded %q, status %+v: want timeout and no numbers that nobody counted", v.Degraded, v.Statuses[0])
+			t.Fatalf("degraded %q, status %+v: want timeout and no numbers that were not counted", v.Degraded, v.Statuses[0])
 		}
 	}
 }

@@ -64,7 +64,7 @@ func TestTheStoreGetsBackWhatTheShareRefused(t *testing.T) {
 	})
 }
 
-// TestTheNextWindowGetsNothingBack: tokens that were taken in one window and arrive in the next are nobody's.
+// TestTheNextWindowGetsNothingBack: tokens that were taken in one window and arrive in the next are not given back.
 func TestTheNextWindowGetsNothingBack(t *testing.T) {
 	d := pair(descriptors.FailClosed)
 	d.Rules[0].Limits[0].Limit = limit.Limit{Algorithm: limit.FixedWindow, Count: 10, Window: time.Minute}

@@ -19,7 +19,7 @@ func TestShareOf(t *testing.T) {
 		wantBurst    int64
 	}{
 		{"alone", 100, 20, time.Minute, 1, 100, 20},
-		{"nobody known", 100, 20, time.Minute, 0, 100, 20},
+		{"none known", 100, 20, time.Minute, 0, 100, 20},
 		{"two", 100, 20, time.Minute, 2, 50, 10},
 		{"three", 100, 20, time.Minute, 3, 33, 6},
 		{"seven", 100, 20, time.Minute, 7, 14, 2},

@@ -209,7 +209,7 @@ func message(number protowire.Number, body []byte) []byte {
 }
 
 // twins are a message and what generated code reads. That one refuses what is not UTF-8, and what is broken in a part
-// that nobody reads.
+// that is not read.
 func twins(ours *Message) wiretest.Twin {
 	generated := new(authv3.CheckRequest)
 	return wiretest.Twin{Ours: ours, Generated: generated, Differs: func() string { return differs(ours, generated) }}

@@ -28,7 +28,7 @@ func TestAFullCacheForgetsWhatNobodyAsksFor(t *testing.T) {
 		c.put(keyOf(n), grant{user: "later", expires: 10}, 1)
 	}
 	if _, ok := c.get(keyOf(8), 1); ok {
-		t.Error("a token that nobody asked for is still there")
+		t.Error("a token that was not asked for is still there")
 	}
 	if got := c.len(); got != 160 {
 		t.Errorf("%d tokens are remembered, want 160", got)

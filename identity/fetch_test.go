@@ -84,7 +84,7 @@ func TestWhichSourcesAreAsked(t *testing.T) {
 		"relative path":             {"jwks.json", true, "neither"},
 		"empty":                     {"", true, "neither"},
 		"broken":                    {"https://[::1", true, "neither"},
-		"certificate nobody knows":  {secure.URL, true, "certificate"},
+		"unknown certificate":       {secure.URL, true, "certificate"},
 		"link-local, metadata":      {"https://169.254.169.254/keys", true, "link-local"},
 		"link-local, IPv4 in IPv6":  {"https://[::ffff:169.254.169.254]/keys", true, "link-local"},
 		"link-local, IPv6":          {"https://[fe80::1]/keys", true, "link-local"},

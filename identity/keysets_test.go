@@ -98,7 +98,7 @@ func (s *scene) user(token string) string {
 	return client.User
 }
 
-// missing is a token of which the key is not there, another one for each number. Nobody gets as far as its signature.
+// missing is a token of which the key is not there, another one for each number. Its signature is not checked.
 func missing(i int) string {
 	_, rest, _ := strings.Cut(edToken, ".")
 	return b64(fmt.Appendf(nil, `{"alg":"EdDSA","kid":"kid%d"}`, i)) + "." + rest
@@ -385,11 +385,11 @@ func TestSetsOutliveReloads(t *testing.T) {
 		}
 		second.Close()
 		if got := s.sets.Stats().Sets; got != 0 {
-			t.Errorf("%d sets are kept that nobody uses", got)
+			t.Errorf("%d sets are kept that are not used", got)
 		}
 		pass(time.Hour)
 		if got := len(s.asked()); got != 1 {
-			t.Errorf("%d fetches, want none for a set that nobody uses", got)
+			t.Errorf("%d fetches, want none for a set that is not used", got)
 		}
 		s.resolver = first
 		if user := s.user(edToken); user != "alice" {

@@ -38,8 +38,8 @@ func rateOf(l *Limit) rate {
 //
 // states[i] belongs to charges[i].Key. Charges with equal keys share one pointer and have the same algorithm; each sees
 // what those before it took. States change in place, and only where something was charged (or where a clock set back by
-// more than a window asks for it). decisions[i] is overwritten. With refused the request is refused already, by someone
-// else, and only charges with Each take.
+// more than a window asks for it). decisions[i] is overwritten. With refused the request is refused already, elsewhere,
+// and only charges with Each take.
 //
 // Remaining, ResetAfter and RetryAfter are those after the whole request. Up to four charges allocate nothing. Penalties are
 // not looked at: Judge does that.

@@ -61,7 +61,7 @@ func TestLimitHeadersHaveTheReferenceServersNames(t *testing.T) {
 		t.Error(diff)
 	}
 	if got := headers(ask(t, Config{Engine: fixed(v)}, 1)); got != nil {
-		t.Errorf("headers that nobody asked for: %q", got)
+		t.Errorf("headers that were not asked for: %q", got)
 	}
 }
 

@@ -61,7 +61,7 @@ func TestMetadataTellsTheRequestAsTheReferenceServerDoes(t *testing.T) {
 
 func TestMetadataOnlyWhenAskedFor(t *testing.T) {
 	if got := ask(t, Config{Engine: fixed(engine.Verdict{Statuses: make([]engine.Status, 1)})}, 1); got.GetDynamicMetadata() != nil {
-		t.Errorf("metadata that nobody asked for: %v", got.GetDynamicMetadata())
+		t.Errorf("metadata that was not asked for: %v", got.GetDynamicMetadata())
 	}
 }
 

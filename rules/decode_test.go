@@ -324,7 +324,7 @@ func TestFormatProblems(t *testing.T) {
 	}
 }
 
-// FuzzDecode holds that no text makes the decoder panic, or say nothing about a domain that nobody named.
+// FuzzDecode holds that no text makes the decoder panic, or say nothing about a domain without a name.
 func FuzzDecode(f *testing.F) {
 	f.Add(readFile(f, full))
 	bad, err := filepath.Glob("testdata/bad/*.yaml")

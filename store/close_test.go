@@ -22,7 +22,7 @@ func everyKind(addresses ...string) map[string]RedisConfig {
 	return all
 }
 
-// TestCloseDuringAnOutage closes while nobody answers at the addresses, or all connections hang.
+// TestCloseDuringAnOutage closes while no server answers at the addresses, or all connections hang.
 func TestCloseDuringAnOutage(t *testing.T) {
 	for outage, addresses := range map[string][]string{
 		"refused": {servers.FreeAddr(t), servers.FreeAddr(t)}, "hangs": {crowded(t), crowded(t)}, "swallowed": {blackHole(t), blackHole(t)},

@@ -126,7 +126,7 @@ func cover(t *testing.T, c sharedCluster, full string) {
 	}
 }
 
-// mostMastersDie: without a majority no replica takes over, and where all slots have to be served nobody decides any more.
+// mostMastersDie: without a majority no replica takes over, and where all slots have to be served no master decides any more.
 func mostMastersDie(t *testing.T, c sharedCluster) {
 	cover(t, c, "yes")
 	r := openCluster(t, c, RedisConfig{DenialEntries: -1})
@@ -160,7 +160,7 @@ func mostMastersDie(t *testing.T, c sharedCluster) {
 	well := time.Now()
 	w.awaitDecided(t, 300)
 	t.Logf("recovered %v after the cluster was well again", w.lastLost().Sub(well))
-	for _, charge := range append(charges, charges[0]) { // of a store that began while nobody answered, the first one asks who holds it
+	for _, charge := range append(charges, charges[0]) { // of a store that began while no server answered, the first one asks who holds it
 		awaitAllowed(t, late, charge)
 	}
 	wantShards(t, late, masters[0].Addr, masters[1].Addr, masters[2].Addr)

@@ -83,7 +83,7 @@ func TestCluster(t *testing.T) {
 		// have that slot back, and no server has it any more. So no master is replaced after a slot has moved.
 		{"slots move under load", slotsMove},
 		{"the keys of a call are on their way", keysOnTheirWay},
-		{"a slot that nobody serves", slotNotServed},
+		{"a slot without a master", slotNotServed},
 	} {
 		t.Run(step.name, func(t *testing.T) { step.test(t, c) })
 	}

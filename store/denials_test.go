@@ -157,7 +157,7 @@ func TestSiblingsOfADeniedCharge(t *testing.T) {
 	spent, rule, tree := charge(t, "spent", l, 1), charge(t, "rule", l, 1), each(charge(t, "tree", l, 1))
 	spend(r, charge(t, "spent", l, 10))
 	spend(r, spent)
-	wantCalls(t, e, "a sibling nobody has seen rides along", 1, func() {
+	wantCalls(t, e, "a sibling that was not seen yet rides along", 1, func() {
 		want(t, "rule", spend(r, spent, rule)[1], limit.Allowed, 0, 10)
 	})
 	wantCalls(t, e, "a sibling just seen", 0, func() {

@@ -27,7 +27,7 @@ type asked struct {
 type told struct {
 	decisions []limit.Decision
 	now       int64 // µs since the epoch when it was decided
-	unknown   bool  // nobody knows whether it was decided
+	unknown   bool  // it is unknown whether it was decided
 }
 
 // sequential is a limiter that decides one request after the other. Histories are held against it.
@@ -58,7 +58,7 @@ func (s sequential) model() porcupine.Model {
 
 // step decides a request on a copy of the state. That the server's time never runs back is a part of what is checked.
 //
-// What came of an unknown operation nobody saw, so anything goes. It has no end, so one that never ran stands behind all
+// The end of an unknown operation was not seen, so anything goes. It has no end, so one that never ran stands behind all
 // others, where it does no harm.
 func (s sequential) step(state, input, output any) (bool, any) {
 	c, q, a := state.(counters), input.(asked), output.(told)
@@ -122,7 +122,7 @@ func byKey(history []porcupine.Operation) [][]porcupine.Operation {
 	return slices.DeleteFunc(parts, func(p []porcupine.Operation) bool { return len(p) == 0 })
 }
 
-// unseen is the end of an operation whose end nobody saw.
+// unseen is the end of an operation whose end was not seen.
 const unseen = math.MaxInt64
 
 // checkTime is how long the search for an order may take.

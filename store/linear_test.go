@@ -278,7 +278,7 @@ func racy(t *testing.T, client *redis.Client) decider {
 }
 
 // TestRacyLimiterIsNotLinearizable shows that the check can fail, and that it fails because of the race only: a racy
-// limiter with one client has nobody to race with.
+// limiter with one client has no other to race with.
 func TestRacyLimiterIsNotLinearizable(t *testing.T) {
 	client := look(t, servers.StartRedis(t), redis.Options{}).client
 	limiter := racy(t, client)

@@ -50,7 +50,7 @@ func TestSentinel(t *testing.T) {
 		test func(t *testing.T, s sharedSentinels)
 	}{
 		{"a planned failover", plannedFailover},
-		{"a failover that nobody tells of", unheardFailover},
+		{"a failover that is not told", unheardFailover},
 		{"the master dies, and the sentinel that was asked hangs", masterDiesUnderAHungSentinel},
 		{"all sentinels hang", sentinelsHang},
 		{"all sentinels die, and the master changes", sentinelsDie},

@@ -9,7 +9,7 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// TestMemoryKeepsAShortCoolDownBeforeLongCounters: a flood of counters that last longer must not pardon anybody.
+// TestMemoryKeepsAShortCoolDownBeforeLongCounters: a flood of counters that last longer must not pardon a client.
 func TestMemoryKeepsAShortCoolDownBeforeLongCounters(t *testing.T) {
 	const bound, flood = 10_000, 100_000
 	m := NewMemory(MemoryConfig{MaxKeys: bound})

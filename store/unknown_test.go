@@ -66,8 +66,8 @@ func TestALostReplyIsUnknown(t *testing.T) {
 	}
 }
 
-// TestCredentialsAreAskedForEachConnection: a password that is changed on the server, and then where the store reads it, is found without
-// anybody's help.
+// TestCredentialsAreAskedForEachConnection: a password that is changed on the server, and then where the store reads it, is found by
+// itself.
 func TestCredentialsAreAskedForEachConnection(t *testing.T) {
 	server := servers.StartRedis(t)
 	server.Do(t, "ACL", "SETUSER", "bob", "on", ">first", "+@all", "~*")

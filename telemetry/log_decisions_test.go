@@ -101,7 +101,7 @@ func TestAFloodOfDecisionsIsCut(t *testing.T) {
 	expectLine(t, scrape(t, m), "spillway_decision_log_skipped_total 900")
 }
 
-// mute is a log that nobody reads.
+// mute is a log that is not read.
 type mute struct{ read chan struct{} }
 
 func (w mute) Write(b []byte) (int, error) {
@@ -123,7 +123,7 @@ func TestALogThatNobodyReadsHoldsUpNoDecision(t *testing.T) {
 	close(w.read)
 	l.Close()
 	if slices.Contains(scrape(t, m), "spillway_decision_log_skipped_total 0") {
-		t.Error("no decision was skipped, though nobody read the log")
+		t.Error("no decision was skipped, though the log was not read")
 	}
 }
 

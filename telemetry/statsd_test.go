@@ -202,7 +202,7 @@ func TestADeadStatsdCostsDroppedStatisticsAndOneErrorForEachFlush(t *testing.T) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Close() // nobody listens there now
+	l.Close() // no server listens there now
 	var errors int
 	m := New(Config{})
 	s := idle(m, StatsdConfig{Address: l.Addr().String(), OnError: func(error) { errors++ }})
@@ -211,7 +211,7 @@ func TestADeadStatsdCostsDroppedStatisticsAndOneErrorForEachFlush(t *testing.T) 
 	}
 	s.Close(t.Context())
 	if errors != 1 {
-		t.Errorf("a flush to nobody reports %d errors, want 1", errors)
+		t.Errorf("a flush without a server reports %d errors, want 1", errors)
 	}
 	expectLine(t, scrape(t, m), "spillway_statsd_dropped_total 5000")
 	expectLine(t, scrape(t, m), "spillway_statsd_lines_total 0")

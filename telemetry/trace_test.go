@@ -101,8 +101,8 @@ func TestTheCallerSamples(t *testing.T) {
 	}{
 		"a caller that samples":                  {TraceConfig{}, "01", 1},
 		"a caller that does not":                 {TraceConfig{Rate: 1}, "00", 0},
-		"nobody, and all are sampled":            {TraceConfig{Rate: 1}, "", 1},
-		"nobody, and none is sampled":            {TraceConfig{}, "", 0},
+		"no caller, and all are sampled":         {TraceConfig{Rate: 1}, "", 1},
+		"no caller, and none is sampled":         {TraceConfig{}, "", 0},
 		"a caller that does not, by a b3 header": {TraceConfig{Rate: 1}, "b3", 0},
 	} {
 		r := newTraced(t, c.cfg)

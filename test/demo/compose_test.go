@@ -19,7 +19,7 @@ import (
 // nothing is an environment in which no variable is set.
 func nothing(string) (string, bool) { return "", false }
 
-// ours is the demo's compose file, as somebody reads it who has set nothing.
+// ours is the demo's compose file, as a user reads it who has set nothing.
 func ours(t *testing.T) *Compose {
 	t.Helper()
 	c, err := ReadCompose(filepath.Join(servers.Root(t), "examples", "envoy", "docker-compose.yaml"), nothing)

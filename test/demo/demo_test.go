@@ -94,7 +94,7 @@ func awaitWords(d *demo, words ...string) error {
 	return errors.New("not said")
 }
 
-// start starts the demo on free ports. Between finding a port and listening on it somebody else may take it: then once more.
+// start starts the demo on free ports. Between finding a port and listening on it another process may take it: then once more.
 func start(t *testing.T) *demo {
 	t.Helper()
 	for range 3 {
@@ -275,7 +275,7 @@ func TestDemoTakesItsProcessesAlong(t *testing.T) {
 	d.Exit(t)
 	servers.Await(t, "the end of all processes", func() error {
 		for _, pid := range pids {
-			// They are nobody's children now; init may take its time to bury them.
+			// They have no parent now; init may take its time to bury them.
 			state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 			if err == nil && !strings.Contains(string(state), ") Z ") {
 				return fmt.Errorf("process %d is still there", pid)

@@ -71,7 +71,7 @@ func (s *stage) serve() http.Handler {
 	return mux
 }
 
-// outage runs outage.sh as somebody does who sets neither REDIS_OFF nor REDIS_ON, from a folder whose name a shell would take apart.
+// outage runs outage.sh as a user does who sets neither REDIS_OFF nor REDIS_ON, from a folder whose name a shell would take apart.
 func (s *stage) outage(t *testing.T) (output string, err error) {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "it's a $HOME")

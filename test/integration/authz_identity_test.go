@@ -82,7 +82,7 @@ func (w *world) tokens(t *testing.T) {
 	w.wants(t, 1, http.StatusTooManyRequests, "/partners/pro", "authorization", "Bearer "+tokenOf("dave"))
 }
 
-// Whoever brings a token that is not good is nobody but its address.
+// A client with a bad token counts by its address.
 func (w *world) badTokens(t *testing.T) {
 	for _, token := range []string{
 		sign("ES256", "ec", ecKey(), claimsOf("eve", object{"exp": time.Now().Add(-time.Hour).Unix()})),

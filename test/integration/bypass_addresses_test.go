@@ -35,7 +35,7 @@ func forwarded(lists ...string) func(*ask, *caller) {
 	}
 }
 
-// spoofedPeer names other clients in headers that nobody told Spillway to trust.
+// spoofedPeer names other clients in headers that Spillway was not told to trust.
 func spoofedPeer() []change {
 	var all []change
 	for _, name := range []string{
@@ -143,7 +143,7 @@ func spoofedProxies() []change {
 	}
 }
 
-// untrustedProxies are peers that nobody vouches for: the header is not read.
+// untrustedProxies are peers that are not trusted: the header is not read.
 func untrustedProxies() []change {
 	return []change{
 		{"one address", forwarded("192.0.2.1")},

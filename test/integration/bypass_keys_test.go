@@ -176,7 +176,7 @@ func sameCertificate() []change {
 	return []change{
 		{"another in x-forwarded-client-cert", certificate(header("x-forwarded-client-cert", "URI=spiffe://mesh/other"))},
 		{"a token beside", certificate(header("authorization", "Bearer a.b.c"))},
-		{"two tokens beside, which nobody asks for", certificate(header("authorization", "Bearer a", "authorization", "Bearer b"))},
+		{"two tokens beside, which are not asked for", certificate(header("authorization", "Bearer a", "authorization", "Bearer b"))},
 		{"names in headers", certificate(header("x-user", "other", "x-envoy-downstream-service-cluster", "other"))},
 	}
 }

@@ -47,12 +47,12 @@ type family struct {
 }
 
 // families is the corpus. The rows of a family that begin with another spelling of who asks end on the same counter; those
-// whose credential is worth nothing end on the counter of their address, which somebody without one has spent.
+// whose credential is worth nothing end on the counter of their address, which a client without one has spent.
 func families() []family {
 	return slices.Concat(pathFamilies(), keyFamilies(), tokenFamilies(), addressFamilies(), costFamilies())
 }
 
-// caller is who tries one trick in one encoding. Nobody else has its user, keys and addresses.
+// caller is who tries one trick in one encoding. No other caller has its user, keys and addresses.
 type caller struct {
 	id   string
 	n    int
@@ -154,7 +154,7 @@ func (s *bypass) try(t *testing.T, f family, row trick, e encoding, c *caller) {
 	}
 }
 
-// A flood of tokens whose keys nobody knows is decided by the address it comes from, and keeps nobody else out.
+// A flood of tokens whose keys are unknown is decided by the address it comes from, and keeps no other client out.
 func TestBypassUnknownKeyFlood(t *testing.T) {
 	s := startBypass(t, 2)
 	flooder, other := newCaller(0), newCaller(1)

@@ -191,7 +191,7 @@ func TestUnixSocket(t *testing.T) {
 	}
 }
 
-// leaveStale leaves a socket that nobody listens on, as a killed sidecar does.
+// leaveStale leaves a socket without a listener, as a killed sidecar does.
 func leaveStale(t *testing.T, socket string) {
 	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})

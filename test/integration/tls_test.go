@@ -109,7 +109,7 @@ func TestEnvoyAsksOverTLS(t *testing.T) {
 		t.Errorf("%d of two sidecars are healthy over TLS", n)
 	}
 
-	// Nobody answers an Envoy with another name, so that its requests pass, and its counter tells.
+	// An Envoy with another name gets no answer, so that its requests pass, and its counter tells.
 	other := &world{app: app, client: http.DefaultClient, envoy: servers.StartEnvoy(t, tlsConfig(t, p, "stranger", app.Addr, sidecars))}
 	other.wants(t, 1, http.StatusOK, "/", "x-user", "tls")
 	if n := other.envoy.Stat(t, "cluster.app.ratelimit.failure_mode_allowed"); n != 1 {

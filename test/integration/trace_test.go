@@ -16,7 +16,7 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// zipkinTracer makes Envoy speak B3. Nobody takes its own spans in.
+// zipkinTracer makes Envoy speak B3. Its own spans are not collected.
 const zipkinTracer = `tracing:
   random_sampling: {value: 100}
   provider:

@@ -281,7 +281,7 @@ var served = map[string]struct {
 var (
 	// Another path, and another client behind the same gateway.
 	elsewhere = []request{{path: "/"}, {path: "/login", header: "x-forwarded-for", value: "203.0.113.9"}}
-	// Nobody's key, and what the policy leaves out.
+	// A key of no client, and what the policy leaves out.
 	unasked = []request{{path: "/"}, byKey("/healthz")}
 )
 

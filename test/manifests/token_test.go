@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// issuer signs tokens, as whoever your RequestAuthentication trusts does.
+// issuer signs tokens, as the issuer does that your RequestAuthentication trusts.
 type issuer struct{ key *ecdsa.PrivateKey }
 
 func newIssuer(t *testing.T) issuer {

@@ -151,7 +151,7 @@ func startCounters(t *testing.T, c *RedisCluster, slots []int) *counters {
 	return l
 }
 
-// count counts up each of the keys, which nobody else does, until the end.
+// count counts up each of the keys, which no other test does, until the end.
 func (l *counters) count(keys []string) error {
 	for want := int64(1); ; want++ {
 		for _, key := range keys {

@@ -126,7 +126,7 @@ func TestIgnoreRules(t *testing.T) {
 	}
 }
 
-// Whatever lies about in somebody's folder, an image is built from the sidecar's code alone.
+// Whatever lies about in a user's folder, an image is built from the sidecar's code alone.
 func TestOurIgnoreLetsInTheCodeAlone(t *testing.T) {
 	rules := ourIgnore(t)
 	for _, name := range strings.Fields(`go.mod go.sum LICENSE cmd/sidecar/main.go limit/spend.lua newroom/deep/file.go admin/openapi.json

@@ -22,7 +22,7 @@ type seen struct {
 	closed            time.Duration // from the repair until the breaker was closed
 	decided           int64         // tagged charges that the store answered
 	applied           int64         // tagged charges that are in Redis
-	unknown           int64         // calls whose outcome nobody knows
+	unknown           int64         // calls whose outcome is unknown
 }
 
 const budget = 10 * time.Millisecond // of the store, as shipped
@@ -69,7 +69,7 @@ func (x *trial) gather() {
 	s.unknown = x.unknown()
 }
 
-// gaveUp says whether the caller did not wait for this answer. Nobody knows what it would have been.
+// gaveUp says whether the caller did not wait for this answer. What it would have been is unknown.
 func (x *trial) gaveUp(a *answer) bool { return x.leaves && status.Code(a.err) == codes.Canceled }
 
 // common is the bar of every row: no errors, no empty answers, no panics, each decision executed at most once, the failure

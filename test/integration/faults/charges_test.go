@@ -10,7 +10,7 @@ import (
 type tally struct {
 	decided int64 // by the store
 	alone   int64 // admitted locally, and surely not by the store, to which that is owed
-	unsure  int64 // of which nobody heard whether the store ran them: once, or not at all
+	unsure  int64 // of which it is unknown whether the store ran them: once, or not at all
 }
 
 // tallies are those of all keys of the load; keys of domain share have none, because their counters are gone by the end.
@@ -54,7 +54,7 @@ func (x *trial) executedOnce(used map[int]int64, unknown int64) {
 		x.fails("%d charges are in Redis that no answer tells of, and only %d outcomes are unknown or came late", more, unknown)
 	}
 	if twice > 0 {
-		x.fails("%d charges are in Redis that nobody asked for", twice)
+		x.fails("%d charges are in Redis that no call asked for", twice)
 	}
 }
 

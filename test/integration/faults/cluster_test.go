@@ -64,7 +64,7 @@ func (x *trial) look(c *servers.RedisCluster, at map[int]*servers.Redis) {
 	}
 }
 
-// beheaded is a shard that loses its master: its replica takes over, and nobody else notices.
+// beheaded is a shard that loses its master: its replica takes over, and other shards are not disturbed.
 func beheaded(x *trial) {
 	c := x.startCluster()
 	scarce := x.exhaust()
@@ -124,7 +124,7 @@ func minority(x *trial) {
 	x.told("cluster")
 }
 
-// uncovered is a cluster that refuses all keys because nobody has a slot, though all its servers live.
+// uncovered is a cluster that refuses all keys because a slot has no master, though all its servers live.
 func uncovered(x *trial) {
 	c := x.startCluster("--cluster-require-full-coverage", "yes")
 	slot := x.emptySlot(c, c.Nodes[0])

@@ -52,7 +52,7 @@ func (x *trial) unknownAnswers() (n int64) {
 	return n
 }
 
-// unknownReasons are those after which nobody knows whether a charge was made.
+// unknownReasons are those after which it is unknown whether a charge was made.
 var unknownReasons = []string{"timeout", "closed", "reply", "error", "script"}
 
 // unknown is how many calls to the store may have been executed though no decision came back.

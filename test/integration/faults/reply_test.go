@@ -98,7 +98,7 @@ func configure(name, wrong, right string) func(x *trial) fault {
 // usualFor is how long the load runs before the scripts go: a p99 of less is that of a few answers.
 const usualFor = 5 * time.Second
 
-// flushed takes the script from the server again and again: it is brought along, and nobody notices.
+// flushed takes the script from the server again and again: it is sent again, and no caller is disturbed.
 func flushed(x *trial) {
 	x.start()
 	pass(usualFor)
@@ -193,7 +193,7 @@ func crowded(x *trial) fault {
 	return fault{begin: func() { f.begin(); x.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") }, repair: f.repair}
 }
 
-// locked is a server that gets a password nobody told the sidecar. Connections that are there keep their rights, so they are cut
+// locked is a server that gets a password that the sidecar was not told. Connections that are there keep their rights, so they are cut
 // one at a time: all at once would be an outage of its own.
 func locked(x *trial) fault {
 	f := configure("requirepass", "sesame", "")(x)

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// limitOf is the limit of all keys but those of domain share: so high that nobody is refused.
+	// limitOf is the limit of all keys but those of domain share: so high that no request is refused.
 	limitOf = 1_000_000_000
 	// tag sets the counters of keys apart: key n starts with n tags used, so what is left tells whose answer it is.
 	tag = 10_000

@@ -35,7 +35,7 @@ func (x *trial) startSentinels() *servers.Sentinels {
 	return s
 }
 
-// deposed is a master that another one takes over from while it lives. It becomes a replica, and nobody asks it any more.
+// deposed is a master that another one takes over from while it lives. It becomes a replica, and it is not asked any more.
 func deposed(x *trial) {
 	s := x.startSentinels()
 	scarce := x.exhaust()
@@ -83,7 +83,7 @@ func unwatched(x *trial) {
 	if cut < 8 {
 		x.fails("only %d connections were cut", cut)
 	}
-	// Nobody knows what became of a call on a connection that is cut, so it is not repeated.
+	// It is unknown what became of a call on a connection that is cut, so it is not repeated.
 	closed := 0
 	x.undisturbed("while the master lived", func(a *answer) bool {
 		if a.degraded == "closed" {
