@@ -43,7 +43,8 @@ type amounts struct {
 
 // TestChangesReachEverySidecar makes changes: blocks, ends of blocks, tiers, revoked keys. It does so on a quiet control plane, while users are loaded, while their
 // records are put into Redis, and while they are put back. CONTROL_TESTS=full takes eight sidecars, at least 300 changes and 300,000 users; CAPACITY=full a
-// million users. In full times are held against bounds; that of changes is one on the wall, and needs a machine that does nothing else.
+// million users. In full times are held against bounds, on a machine that has its processors to itself; that of changes is one on the wall, and needs
+// a machine that does nothing else.
 func TestChangesReachEverySidecar(t *testing.T) {
 	a := amounts{count: 2, rounds: 2, load: 5_000}
 	switch {
@@ -189,6 +190,7 @@ func (c *changes) round() (took []time.Duration) {
 // during makes rounds, at least one, until they are enough, and prints how long changes took.
 func (c *changes) during(what string, enough func() bool) {
 	c.t.Helper()
+	processors := servers.WatchProcessors(c.t)
 	took := c.round()
 	for !enough() {
 		took = append(took, c.round()...)
@@ -197,7 +199,7 @@ func (c *changes) during(what string, enough func() bool) {
 	at := func(part float64) time.Duration { return took[int(part*float64(len(took)-1))].Round(time.Millisecond) }
 	c.t.Logf("%s: %d changes on %d sidecars, until the slowest decides by it: p50 %v, p99 %v, most %v", what, len(took), len(c.sidecars), at(0.5), at(0.99), at(1))
 	if c.bounds && at(0.99) > time.Second {
-		c.t.Errorf("%s: p99 is %v, want at most a second", what, at(0.99))
+		processors.Miss(c.t, "%s: p99 is %v, want at most a second", what, at(0.99))
 	}
 }
 
@@ -264,7 +266,7 @@ func (c *changes) empty() {
 	all := int(c.query(`SELECT (SELECT count(*) FROM users) + (SELECT count(*) FROM api_keys)`))
 	c.redis.Kill(c.t)
 	c.redis.Start(c.t)
-	began, before := time.Now(), c.busy()
+	began, before, processors := time.Now(), c.busy(), servers.WatchProcessors(c.t)
 	key := recordKeys.RecordKey("api", "user", "zoe")
 	servers.Await(c.t, "the block in Redis", func() error {
 		if c.redis.Do(c.t, "GET", key) == nil {
@@ -284,7 +286,7 @@ func (c *changes) empty() {
 	rate := float64(all) / busy.Seconds()
 	c.t.Logf("an empty Redis had the blocks %v after it came back, and all %d records after %v and %v of processors: %.0f in a second of one", block.Round(time.Millisecond), all, took.Round(time.Millisecond), busy, rate)
 	if c.bounds && rate < 300_000/5 {
-		c.t.Errorf("%.0f records were put back in a second of one processor, want at least 60,000", rate)
+		processors.Miss(c.t, "%.0f records were put back in a second of one processor, want at least 60,000", rate)
 	}
 }
 
