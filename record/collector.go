@@ -210,7 +210,7 @@ func (c *collector) noteKey(d *Decided, k key) bool {
 	return s.page.keys.half()
 }
 
-// noteEndpoint adds a decision to its endpoint under the rule that decided, which may be in another shard than the identity.
+// noteEndpoint adds a decision to its endpoint, which may be in another shard than the identity. The key names the rule that decided.
 func (c *collector) noteEndpoint(d *Decided, k key, much bool) {
 	k = k.of(NoKind, cut(d.Endpoint, maxEndpoint))
 	s := &c.shards[k.valueHash%shards]

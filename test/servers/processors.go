@@ -46,11 +46,11 @@ func stolen(t testing.TB) time.Duration {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time, err := parseStolen(string(text))
+	total, err := parseStolen(string(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return time
+	return total
 }
 
 // parseStolen reads the first line of /proc/stat: cpu, user, nice, system, idle, iowait, irq, softirq, steal, in hundredths of a second.
