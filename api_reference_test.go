@@ -171,7 +171,7 @@ records are looked up again after at most five minutes, and counters are asked f
 with what would change.
 
 Records are kept in Redis, beside the counters, under keys that begin with ` + "`rec1:`" + `, and with ` + "`KEY_SECRET`" + ` hold no names in the keys. A
-user of Redis with an ACL needs these keys and the channel ` + "`rec1:{sidecars}:news`" + ` (with ` + "`CACHE_KEY_PREFIX`" + ` before it). Without Redis
+user of Redis with an ACL needs these keys and the channels ` + "`rec1:{sidecars}:news`" + ` and ` + "`rec1:{sidecars}:missing`" + `, with ` + "`CACHE_KEY_PREFIX`" + ` before them. Without Redis
 records live in the process, and end with it.
 
 ` + "```sh" + `

@@ -202,9 +202,26 @@ func (c *capacity) records() {
 	c.timed("walk", func() error { return c.publisher.walk(ctx, c.pool, false) })
 	c.show("records compared by a walk, none differs", all, c.timed("walk", func() error { return c.publisher.walk(ctx, c.pool, false) }))
 	c.redis.Do(c, "FLUSHALL")
+	c.askedFor(min(c.users, maxMissing))
+	c.redis.Do(c, "FLUSHALL")
 	c.show("records put back after a flush", all, c.timed("walk", func() error { return c.publisher.walk(ctx, c.pool, true) }))
 	if n := fmt.Sprint(c.redis.Do(c, "DBSIZE")); n != fmt.Sprint(all+2) {
 		c.Errorf("after the walk Redis has %s keys, want %d records, the rules and the index", n, all)
+	}
+}
+
+// askedFor puts records back that sidecars ask for.
+func (c *capacity) askedFor(count int) {
+	c.Helper()
+	ctx := context.Background()
+	c.must(c.publisher.book.BeginFilling(ctx, nil))
+	for i := range count {
+		c.publisher.missing.add([]Subject{{"shop", kindUser, fmt.Sprintf("user-%08d", c.users-1-i)}})
+	}
+	c.show("records put back that sidecars ask for", count, c.timed("put back", func() error { return c.publisher.putBack(ctx) }))
+	c.must(c.publisher.book.EndFilling(ctx))
+	if n := fmt.Sprint(c.redis.Do(c, "DBSIZE")); n != fmt.Sprint(count+1) {
+		c.Errorf("Redis has %s keys, want %d records and the index", n, count)
 	}
 }
 

@@ -198,7 +198,7 @@ func (x *Eraser) records(p *person) place {
 				return 0, err
 			}
 			defer conn.Release()
-			n, err := x.Publisher.mend(ctx, conn, p.subjects())
+			n, err := x.Publisher.mend(ctx, conn, p.subjects(), true)
 			return int64(n), err
 		},
 		count: func(context.Context) (left int64, err error) {

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -44,7 +45,7 @@ func (p *Publisher) feed(ctx context.Context, s session) error {
 			err = p.turns.change(nil, func() error { return p.publish(ctx, s) })
 		}
 		if err == nil {
-			_, err = p.mend(ctx, s, subjects)
+			_, err = p.mend(ctx, s, subjects, true)
 		}
 		if err == nil {
 			err = done(ctx, s, ids)
@@ -56,8 +57,9 @@ func (p *Publisher) feed(ctx context.Context, s session) error {
 	return ctx.Err()
 }
 
-// mend makes the records of some identities what the database has, before all pages of a walk that wait. It returns how many were not.
-func (p *Publisher) mend(ctx context.Context, q querier, subjects []Subject) (mended int, err error) {
+// mend makes the records of some identities what the database has, before all pages of a walk that wait. Records that the database does not have
+// are deleted, if that is asked for. It returns how many were not what they have to be.
+func (p *Publisher) mend(ctx context.Context, q querier, subjects []Subject, deletes bool) (mended int, err error) {
 	var ids []records.Identity
 	for _, s := range subjects {
 		if !s.isRecord() {
@@ -73,6 +75,9 @@ func (p *Publisher) mend(ctx context.Context, q querier, subjects []Subject) (me
 		all, err := wanted(ctx, q, subjects, time.Now())
 		if err != nil {
 			return fmt.Errorf("read records from the database: %w", err)
+		}
+		if !deletes {
+			all = slices.DeleteFunc(all, func(w records.Wanted) bool { return w.Record == nil })
 		}
 		mended, err = p.book.Mend(ctx, all)
 		p.mended.Add(int64(mended))

@@ -31,7 +31,7 @@ func (a *API) stats() telemetry.ControlStats {
 	defer cancel()
 	own := a.Recorder.Stats()
 	s := telemetry.ControlStats{
-		Leads: a.Publisher.leads.Load(), Mended: a.Publisher.mended.Load(), Pending: -1, Stale: time.Since(time.UnixMilli(a.Publisher.current.Load())), Copies: own.Copies, Failures: own.Failures,
+		Leads: a.Publisher.leads.Load(), Mended: a.Publisher.mended.Load(), Unheard: a.Publisher.missing.dropped.Load(), Pending: -1, Stale: time.Since(time.UnixMilli(a.Publisher.current.Load())), Copies: own.Copies, Failures: own.Failures,
 	}
 	err := a.Database.pool.QueryRow(ctx, `SELECT count(*) FROM outbox WHERE done_at IS NULL`).Scan(&s.Pending)
 	if err != nil {

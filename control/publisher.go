@@ -42,6 +42,7 @@ type Publisher struct {
 	book    *records.Book
 	turns   *turns
 	untold  untold // by walks
+	missing *missing
 	leads   atomic.Bool
 	mended  atomic.Int64 // records and documents that were not what they had to be
 	walked  atomic.Int64 // when the last whole walk ended, in ms since the epoch
@@ -54,7 +55,7 @@ type Publisher struct {
 
 // NewPublisher makes a Publisher that does nothing yet.
 func NewPublisher(cfg PublisherConfig) *Publisher {
-	p := &Publisher{cfg: cfg, turns: newTurns(), untold: untold{classes: map[string]bool{}}, compared: func() {}}
+	p := &Publisher{cfg: cfg, turns: newTurns(), untold: untold{classes: map[string]bool{}}, missing: newMissing(), compared: func() {}}
 	p.current.Store(time.Now().UnixMilli())
 	news := cfg.Keys.Shared("news")
 	p.book = records.New(records.Config{
@@ -139,6 +140,7 @@ func (p *Publisher) lead(ctx context.Context, conn *pgx.Conn) error {
 	defer stop()
 	p.whole.Store(false)
 	beside.Go(func() { p.repair(ctx) })
+	beside.Go(func() { p.answerMissing(ctx) })
 	for ctx.Err() == nil {
 		err := p.feed(ctx, conn)
 		switch {
@@ -205,7 +207,7 @@ func (p *Publisher) repairOnce(ctx context.Context, walked *time.Time) error {
 	if marks.lost > 0 {
 		p.cfg.Log.Warn("Redis has lost what it had: all of it is put back")
 	}
-	err = p.fill(ctx, loads, marks.lost == marks.servers)
+	err = p.fill(ctx, loads, marks)
 	if err == nil {
 		*walked = time.Now()
 		p.walked.Store(walked.UnixMilli())
@@ -214,13 +216,18 @@ func (p *Publisher) repairOnce(ctx context.Context, walked *time.Time) error {
 }
 
 // fill walks, and notes loads that are in Redis then. It has a connection of its own: callers of the API may use all of the pool.
-func (p *Publisher) fill(ctx context.Context, loads []int64, empty bool) error {
+func (p *Publisher) fill(ctx context.Context, loads []int64, before marked) error {
 	conn, err := p.cfg.Database.connect(ctx)
 	if err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is lost
-	err = p.guarded(ctx, func(ctx context.Context) error { return p.walk(ctx, conn, empty) })
+	err = p.guarded(ctx, func(ctx context.Context) error {
+		if before.full == before.servers {
+			return p.walk(ctx, conn, false)
+		}
+		return p.refill(ctx, conn, before.lost == before.servers)
+	})
 	if err != nil || len(loads) == 0 {
 		return err
 	}

@@ -59,7 +59,7 @@ func TestAWalk(t *testing.T) {
 		test func(*capacity)
 	}{
 		{"everything comes back, blocks first", backAgain(true)}, {"everything is mended, blocks first", backAgain(false)}, {"a walk and the feed write the same", sameRecords}, {"a change overtakes a walk", overtaken},
-		{"what was deleted goes", deleted}, {"emptied during a walk", emptiedMeanwhile},
+		{"what was deleted goes", deleted}, {"emptied during a walk", emptiedMeanwhile}, {"what sidecars ask for comes first", askedFor},
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			d := *c

@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"crypto/cipher"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -177,11 +178,12 @@ const recordSchema = "rec1:"
 type RecordKeys struct {
 	prefix string
 	keys   keyer
+	hider  cipher.AEAD // nil without a secret
 }
 
 // NewRecordKeys makes the keys for a prefix and a secret, which may be empty.
 func NewRecordKeys(prefix string, secret []byte) RecordKeys {
-	return RecordKeys{prefix, newKeyer(secret)}
+	return RecordKeys{prefix, newKeyer(secret), newHider(secret)}
 }
 
 // Shared returns a key that all sidecars of a prefix know, which no counter and no record has.

@@ -95,11 +95,24 @@ func (p *Peers) hear(text string) {
 	}
 }
 
-// The topics of news that the control plane tells, too.
+// The topics of news that the control plane tells, too, or hears.
 const (
-	TopicRecord = "record" // a record has changed: a ChangedRecord
-	TopicRules  = "rules"  // rules were published
+	TopicRecord  = "record"  // a record has changed: a ChangedRecord
+	TopicRules   = "rules"   // rules were published
+	TopicMissing = "missing" // records are missing while the control plane puts them back: a MissingRecords
 )
+
+// MissingRecords is a question of a sidecar to the control plane: to put some records back before others.
+type MissingRecords struct {
+	Hidden []byte `json:"hidden"` // a list of MissingRecord as JSON, hidden as identities are in keys
+}
+
+// MissingRecord is an identity whose record was not found.
+type MissingRecord struct {
+	Domain string `json:"domain"`
+	Kind   string `json:"kind"`
+	Name   string `json:"name"`
+}
 
 // ChangedRecord is news about a record. Without a key it is about all records of the class.
 type ChangedRecord struct {
@@ -119,6 +132,12 @@ func homes(f *fleet.Fleet, channel string) []*fleet.Node {
 // Announce tells news to all sidecars, for one that is not a sidecar.
 func Announce(ctx context.Context, f *fleet.Fleet, channel, topic string, body any) error {
 	return publish(ctx, f, channel, news{Topic: topic}, body)
+}
+
+// Hear hears news on a channel, for one that is not a sidecar, until the function that it returns is called. Its topics must not block for long.
+func Hear(f *fleet.Fleet, channel string, topics map[string]func(body []byte)) (stop func()) {
+	p := &Peers{cfg: Config{Topics: topics}}
+	return f.Listen(fleet.Listener{Channel: channel, Message: p.hear, Gap: func() {}})
 }
 
 // Tell publishes news to all sidecars, this one included.

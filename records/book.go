@@ -22,8 +22,10 @@ type Config struct {
 	// class. It is required with Fleet.
 	Publish func(ctx context.Context, key, class string) error
 	// Prepare makes of a record what decisions use. It is called once when a record is read. Nil: the record itself.
-	Prepare  func(*Identity, *Record) any
-	Bytes    int64         // memory of the cache at most; default 16 MiB
+	Prepare func(*Identity, *Record) any
+	Bytes   int64 // memory of the cache at most; default 16 MiB
+	// Missing asks the control plane to put records back before others, while it puts back what Redis has lost. Nil: it is not asked.
+	Missing  func(ctx context.Context, ids []Identity) error
 	Patience time.Duration // longest wait of a lookup; default 100 ms, and never above 40 % of what is left to the caller
 	OnError  func(reason string, err error)
 	Now      func() time.Time // default time.Now
@@ -40,6 +42,8 @@ type Book struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup
 	wake    chan struct{}
+	missing chan Identity // that the control plane is to be asked about
+	unasked atomic.Int64  // that it was not asked about, for want of room or of a connection
 	first   chan struct{} // closed when the index was read, or could not be
 
 	mu    sync.RWMutex         // guards local, and changes of the catalog
@@ -66,7 +70,7 @@ func New(cfg Config) *Book {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	b := &Book{
-		cfg: cfg, cache: newCache(cfg.Bytes), stop: stop, wake: make(chan struct{}, 1), first: make(chan struct{}),
+		cfg: cfg, cache: newCache(cfg.Bytes), stop: stop, wake: make(chan struct{}, 1), first: make(chan struct{}), missing: make(chan Identity, maxMissing),
 		local: map[Identity]*entry{}, added: map[string]time.Time{},
 	}
 	if cfg.Fleet == nil {
@@ -74,6 +78,7 @@ func New(cfg Config) *Book {
 		return b
 	}
 	b.running.Go(func() { b.follow(ctx) })
+	b.running.Go(func() { b.askMissing(ctx) })
 	return b
 }
 
@@ -238,6 +243,7 @@ func (k *Kinds) and(more *Kinds) *Kinds {
 		if one == nil {
 			continue
 		}
+		sum.filling = sum.filling || one.filling
 		for kind, has := range one.has {
 			sum.has[kind] = sum.has[kind] || has
 		}
@@ -256,9 +262,12 @@ func (b *Book) Forget(key, class string) {
 		b.cache.forget(key)
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.added[class] = b.cfg.Now()
 	b.addLocked(class)
+	b.mu.Unlock()
+	if class == fillingClass { // it has begun or ended, which the index tells
+		b.Outdate()
+	}
 }
 
 // Outdate takes in that changes may have been missed: everything is looked up again when it is needed.
@@ -275,10 +284,11 @@ type Stats struct {
 	Entries, Bytes int64 // of the cache, now
 	Hits, Misses   int64 // of lookups in it
 	Drops          int64 // entries that were forgotten early, for want of room
+	Unasked        int64 // missing records that the control plane was not asked about
 }
 
 // Stats is what the book has counted so far.
 func (b *Book) Stats() Stats {
 	c := b.cache
-	return Stats{Entries: c.entries.Load(), Bytes: c.bytes.Load(), Hits: c.hits.Load(), Misses: c.misses.Load(), Drops: c.drops.Load()}
+	return Stats{Entries: c.entries.Load(), Bytes: c.bytes.Load(), Hits: c.hits.Load(), Misses: c.misses.Load(), Drops: c.drops.Load(), Unasked: b.unasked.Load()}
 }

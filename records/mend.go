@@ -34,9 +34,15 @@ const (
 )
 
 // Mend makes the records in Redis what they have to be, and returns how many were not. It reads first, and writes only what differs.
-// Sidecars hear of what was written.
+// Sidecars hear of what was written. While records are put back it writes all: sidecars may hold what Redis does not have.
 func (b *Book) Mend(ctx context.Context, wanted []Wanted) (mended int, err error) {
-	found, err := b.Compare(ctx, wanted)
+	read := b.Compare
+	if b.filling() {
+		read = func(_ context.Context, wanted []Wanted) ([]*Difference, error) {
+			return b.prepare(wanted, func(*Wanted) bool { return true })
+		}
+	}
+	found, err := read(ctx, wanted)
 	if err != nil {
 		return 0, err
 	}

@@ -121,6 +121,7 @@ func (r *Record) expires() time.Time {
 
 // Kinds are the kinds of identities that have records in one domain. A nil one has none.
 type Kinds struct {
+	filling  bool // records are put back into Redis: of the domain without a name
 	has      [kinds]bool
 	networks [2][]int // prefix lengths of networks, of IPv4 and IPv6
 }
@@ -154,6 +155,7 @@ func catalogOf(classes []string) catalog {
 		if c[domain] == nil {
 			c[domain] = &Kinds{}
 		}
+		c[domain].filling = c[domain].filling || class == fillingClass
 		c[domain].add(word)
 	}
 	return c

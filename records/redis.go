@@ -140,6 +140,9 @@ func (b *Book) allowance(ctx context.Context) time.Duration {
 
 // learn keeps what the server said about an identity, and returns what decisions use of it. A record that cannot be read is none.
 func (b *Book) learn(id Identity, key string, item fleet.Reply, changes uint64) any {
+	if item.Kind != fleet.Text && b.filling() {
+		return b.await(id, key, changes)
+	}
 	now := b.cfg.Now()
 	e := &entry{key: key, age: b.cache.age.Load(), until: now.Add(jittered(negativeLife)), bytes: int64(negativeBytes + 2*len(key) + len(id.Domain) + len(id.Name))}
 	if item.Kind == fleet.Text {

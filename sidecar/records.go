@@ -36,9 +36,25 @@ func (s *Sidecar) openRecords(shared *store.Redis) {
 	cfg.Publish = func(ctx context.Context, key, class string) error {
 		return s.peers.Tell(ctx, topicRecord, peers.ChangedRecord{Key: key, Class: class})
 	}
+	cfg.Missing = func(ctx context.Context, ids []records.Identity) error {
+		return askForRecords(ctx, cfg.Fleet, keys, ids)
+	}
 	s.records = records.New(cfg)
 	s.telemetry.Records(s.records.Stats)
 	s.defers("records", s.records.Close)
+}
+
+// askForRecords asks the control plane to put records back before others.
+func askForRecords(ctx context.Context, f *fleet.Fleet, keys descriptors.RecordKeys, ids []records.Identity) error {
+	var all []peers.MissingRecord
+	for i := range ids {
+		all = append(all, peers.MissingRecord{Domain: ids[i].Domain, Kind: ids[i].Kind.String(), Name: ids[i].Text()})
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		return fmt.Errorf("ask for records: %w", err)
+	}
+	return peers.Announce(ctx, f, keys.Shared("missing"), peers.TopicMissing, peers.MissingRecords{Hidden: keys.Hide(text)})
 }
 
 // recordKeys makes the keys of what is kept beside the counters.

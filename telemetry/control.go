@@ -13,6 +13,7 @@ import (
 type ControlStats struct {
 	Leads    bool
 	Mended   int64         // records and documents that were put into Redis
+	Unheard  int64         // missing records that sidecars asked for, and for which there was no room
 	Pending  int64         // changes that are not in Redis yet; below 0: not known
 	Stale    time.Duration // since this control last had all changes in Redis, or found another one leading
 	Copies   bool
@@ -54,6 +55,7 @@ func flag(b bool) float64 {
 var controlMetrics = []controlMetric[ControlStats]{
 	{"leads", "Whether this control leads: of several, one puts changes into Redis.", prometheus.GaugeValue, func(s *ControlStats) float64 { return flag(s.Leads) }},
 	{"mended_total", "Records and documents that this control has put into Redis.", prometheus.CounterValue, func(s *ControlStats) float64 { return float64(s.Mended) }},
+	{"missing_dropped_total", "Records that sidecars asked for while records were put back, and for which there was no room. They come back with all others.", prometheus.CounterValue, func(s *ControlStats) float64 { return float64(s.Unheard) }},
 	{"outbox_rows", "Changes of the database that are not in Redis yet.", prometheus.GaugeValue, func(s *ControlStats) float64 { return float64(s.Pending) }},
 	{"stale_seconds", "Time since this control last had all changes in Redis, or found that another one leads.", prometheus.GaugeValue, func(s *ControlStats) float64 { return s.Stale.Seconds() }},
 	{"record_copies", "Whether this control copies the record.", prometheus.GaugeValue, func(s *ControlStats) float64 { return flag(s.Copies) }},

@@ -18,5 +18,6 @@ func (t *Telemetry) Records(stats func() records.Stats) {
 	add(prometheus.CounterValue, "hits_total", "Lookups of records that Redis was not asked for.", func(s S) int64 { return s.Hits })
 	add(prometheus.CounterValue, "misses_total", "Lookups of records that Redis was asked for.", func(s S) int64 { return s.Misses })
 	add(prometheus.CounterValue, "drops_total", "Records forgotten early, for want of room.", func(s S) int64 { return s.Drops })
+	add(prometheus.CounterValue, "unasked_total", "Records that were missing while the control plane put records back, and that it could not be asked for.", func(s S) int64 { return s.Unasked })
 	t.register.MustRegister(r)
 }

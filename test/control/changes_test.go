@@ -275,6 +275,7 @@ func (c *changes) empty() {
 		return nil
 	})
 	block := time.Since(began)
+	strangers := c.everywhere("the limits of users that no sidecar knew", began, c.knows(20))
 	servers.Await(c.t, "all records in Redis", func() error {
 		if n := c.size(); n < all {
 			return fmt.Errorf("%d of %d", n, all)
@@ -285,8 +286,27 @@ func (c *changes) empty() {
 	c.everywhere("the block", time.Now(), blocked)
 	rate := float64(all) / busy.Seconds()
 	c.t.Logf("an empty Redis had the blocks %v after it came back, and all %d records after %v and %v of processors: %.0f in a second of one", block.Round(time.Millisecond), all, took.Round(time.Millisecond), busy, rate)
+	c.t.Logf("users that no sidecar knew and that send requests had their limits again after %v", strangers.Round(time.Millisecond))
+	if c.bounds && strangers > 5*time.Second {
+		processors.Miss(c.t, "users that send requests had their limits again after %v, want at most 5 s", strangers)
+	}
 	if c.bounds && rate < 300_000/5 {
 		processors.Miss(c.t, "%.0f records were put back in a second of one processor, want at least 60,000", rate)
+	}
+}
+
+// knows asks sidecars about some of the users that were loaded, until each has its limits. They are of the second half, whose quotas are not spent by it.
+func (c *changes) knows(some int) func(sidecar int) (bool, error) {
+	next := make([]int, len(c.sidecars))
+	return func(sidecar int) (bool, error) {
+		for next[sidecar] < some {
+			limit, _ := c.decides(sidecar, fmt.Sprintf("load-%07d", c.load-1-next[sidecar]*(c.load/2)/some))
+			if limit == 0 { // an error, too: Redis may not be there yet
+				return false, nil
+			}
+			next[sidecar]++
+		}
+		return true, nil
 	}
 }
 

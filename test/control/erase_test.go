@@ -94,7 +94,7 @@ func (w *eraseWorld) readArchive() {
 		{0, "1 files, 5 rows, 0 files that differ", []string{"verify", day}},
 		{0, "0 files, 0 rows", []string{"verify", "2001-01"}},
 		{0, day + "T01:00:00.000000Z  refused 429  api  rule per-user  user:" + gone + "  GET /  5 of 5", []string{"query", "--identity", "user:" + gone, "--from", day}},
-		{0, `{"at":"` + day + `T01:00:00.000000Z","sidecar":"t-1","sequence":1,`, []string{"query", "--outcome", "refused", "--limit", "1", "-o", "json"}},
+		{0, `{"at":"` + day + `T01:00:00.000000Z","sidecar":"t-2","sequence":1,`, []string{"query", "--outcome", "refused", "--limit", "1", "-o", "json"}},
 		{0, "[]\n", []string{"query", "--to", day, "-o", "json"}},
 		{0, "5 rows of 1 files are in events_restored", []string{"restore", day}},
 		{0, "  0 %, 0 lines", []string{"restore", month, "--progress", "always"}},
@@ -136,6 +136,7 @@ type eraseWorld struct {
 	old    time.Time // a day of a partition that is old enough
 	db     *pgx.Conn
 	sent   int
+	traced []string // identities
 }
 
 func newEraseWorld(t *testing.T, secret string) *eraseWorld {
@@ -154,15 +155,20 @@ func newEraseWorld(t *testing.T, secret string) *eraseWorld {
 	w.sidecars = []*servers.Sidecar{servers.StartSidecar(t, "RULES=redis:", "REDIS_URL="+w.redis.Addr, "STORE_BUDGET=1s", "STORE_PATIENCE=2s", "LEASES=false", "KEY_SECRET="+secret)}
 	now := time.Now().UTC()
 	w.old = time.Date(now.Year(), now.Month()-6, 3, 0, 0, 0, 0, time.UTC)
-	for _, month := range []time.Time{w.old.AddDate(0, 0, -2), time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)} {
-		for _, table := range []string{"events", "usage_minutes"} {
-			w.exec(fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %[1]s_%[2]s PARTITION OF %[1]s FOR VALUES FROM ('%[3]s') TO ('%[4]s')`, table, month.Format("2006_01"), month.Format(time.RFC3339), month.AddDate(0, 1, 0).Format(time.RFC3339)))
-		}
-	}
+	w.partitions(now)
 	w.exec(`CREATE TABLE usage_of_another_room (domain text, identity text, requests bigint)`)
 	w.must("POST", versions, map[string]any{"text": rulesOf(50)})
 	w.awaitVersion(1)
 	return w
+}
+
+// partitions makes the partitions of the month of a day.
+func (w *eraseWorld) partitions(day time.Time) {
+	w.t.Helper()
+	month := time.Date(day.Year(), day.Month(), 1, 0, 0, 0, 0, time.UTC)
+	for _, table := range []string{"events", "usage_minutes"} {
+		w.exec(fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %[1]s_%[2]s PARTITION OF %[1]s FOR VALUES FROM ('%[3]s') TO ('%[4]s')`, table, month.Format("2006_01"), month.Format(time.RFC3339), month.AddDate(0, 1, 0).Format(time.RFC3339)))
+	}
 }
 
 func (w *eraseWorld) env() []string {
@@ -192,9 +198,16 @@ func (w *eraseWorld) spillway(args ...string) (string, int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// archive archives what is old enough. The control may do so at the same time.
+// archive gives all who left traces old ones, and archives them. The control may do so at the same time, and drops the partitions then: they are made and
+// filled in one transaction.
 func (w *eraseWorld) archive() {
 	w.t.Helper()
+	w.exec(`BEGIN`)
+	w.partitions(w.old)
+	for _, identity := range w.traced {
+		w.record(w.old.Add(time.Hour), identity)
+	}
+	w.exec(`COMMIT`)
 	servers.Await(w.t, "the archive", func() error {
 		out, code := w.spillway("archive", "run")
 		var files int
@@ -236,18 +249,9 @@ func (w *eraseWorld) trace(user string) {
 	w.must("PUT", "/v1/domains/api/users/"+user, map[string]any{"quota_day": 1000})
 	w.must("POST", "/v1/domains/api/keys", map[string]any{"id": user + "-key", "user": user})
 	w.must("PUT", "/v1/domains/api/blocks/api_key/"+user+"-key", map[string]any{"reason": "unpaid"})
-	if w.admits(user, 3) == 0 {
-		w.t.Fatalf("%s is not admitted", user)
-	}
 	identity := w.keys.Identity("user", user)
-	for _, at := range []time.Time{w.old.Add(time.Hour), time.Now().UTC()} {
-		w.sent++
-		for _, table := range []string{"events", "events_restored"} {
-			w.exec(`INSERT INTO `+table+` SELECT $1, $2, n, 0, 'api', 'refused', 'per-user', $3, '', '', 'GET', '/', 5, 5, 1, 429, 1, 1, 'eu', 1 FROM generate_series(1, 5) AS n`, at, fmt.Sprint("t-", w.sent), identity)
-		}
-		w.exec(`INSERT INTO usage_minutes VALUES (date_trunc('minute', $1::timestamptz, 'UTC'), 'api', '', $2, 'refused', 5, 5)`, at, identity)
-		w.exec(`INSERT INTO identity_hours VALUES (date_trunc('hour', $1::timestamptz, 'UTC'), 'api', $2, 5, '{5}')`, at, identity)
-	}
+	w.traced = append(w.traced, identity)
+	w.record(time.Now().UTC(), identity)
 	w.exec(`INSERT INTO usage_of_another_room VALUES ('api', $1, 5)`, identity)
 	w.exec(`INSERT INTO record_sources (sidecar, stream, sequence, region) VALUES ($1, 'usage', 1, 'eu'), ($1, 'events', 1, 'eu')`, user[:4])
 	rows := map[string]string{
@@ -264,6 +268,36 @@ func (w *eraseWorld) trace(user string) {
 		}
 		return nil
 	})
+	before := w.lasting()
+	servers.Await(w.t, "a counter of the quota of "+user, func() error {
+		if admitted := w.admits(user, 1); admitted == 0 || w.lasting() == before {
+			return fmt.Errorf("%d are admitted, and there are %d counters that last", admitted, before)
+		}
+		return nil
+	})
+}
+
+// lasting is how many counters there are that do not end in the next minutes.
+func (w *eraseWorld) lasting() (count int) {
+	w.t.Helper()
+	for _, key := range w.redis.Do(w.t, "KEYS", "*").([]any) {
+		left, _ := w.redis.Do(w.t, "PTTL", fmt.Sprint(key)).(int64)
+		if left > (10*time.Minute).Milliseconds() && !strings.HasPrefix(fmt.Sprint(key), "rec1:") {
+			count++
+		}
+	}
+	return count
+}
+
+// record writes events and usage of an identity.
+func (w *eraseWorld) record(at time.Time, identity string) {
+	w.t.Helper()
+	w.sent++
+	for _, table := range []string{"events", "events_restored"} {
+		w.exec(`INSERT INTO `+table+` SELECT $1, $2, n, 0, 'api', 'refused', 'per-user', $3, '', '', 'GET', '/', 5, 5, 1, 429, 1, 1, 'eu', 1 FROM generate_series(1, 5) AS n`, at, fmt.Sprint("t-", w.sent), identity)
+	}
+	w.exec(`INSERT INTO usage_minutes VALUES (date_trunc('minute', $1::timestamptz, 'UTC'), 'api', '', $2, 'refused', 5, 5)`, at, identity)
+	w.exec(`INSERT INTO identity_hours VALUES (date_trunc('hour', $1::timestamptz, 'UTC'), 'api', $2, 5, '{5}')`, at, identity)
 }
 
 // keyName is how usage names the API key of a user.

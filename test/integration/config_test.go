@@ -23,7 +23,7 @@ func exampleConfig(t testing.TB, app, spillway, timeout, log string) string {
 	return rewritten(t, exampleFile(t), append(addresses(app, spillway, log), [2]string{" timeout: 0.025s", " timeout: " + timeout}))
 }
 
-// addresses are the changes that put this test's addresses in place of an example's.
+// addresses are the changes that put this test's addresses in place of an example's. Each try may take as long as its call.
 func addresses(app, spillway, log string) [][2]string {
 	return [][2]string{
 		{"{socket_address: {address: 127.0.0.1, port_value: 9901}}", socketAddress("127.0.0.1:0")},
@@ -31,6 +31,7 @@ func addresses(app, spillway, log string) [][2]string {
 		{"{socket_address: {address: 127.0.0.1, port_value: 8000}}", socketAddress(app)},
 		{"{socket_address: {address: 127.0.0.1, port_value: 8081}}", spillway},
 		{"path: /dev/stdout", "path: " + log},
+		{"max_interval: 5s", "max_interval: 60s"},
 	}
 }
 

@@ -1,0 +1,183 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/spillway-mesh/spillway/peers"
+	"github.com/spillway-mesh/spillway/records"
+)
+
+const (
+	maxMissing  = 10_000 // identities that wait to be put back before others
+	missingPage = 64     // that are put back together
+	maxMessage  = 1 << 20
+)
+
+// missing is the identities that sidecars ask about while records are put back.
+type missing struct {
+	mu      sync.Mutex // guards waiting
+	waiting map[Subject]bool
+	wake    chan struct{}
+	dropped atomic.Int64 // questions for which there was no room
+}
+
+func newMissing() *missing {
+	return &missing{waiting: map[Subject]bool{}, wake: make(chan struct{}, 1)}
+}
+
+// add takes questions in.
+func (m *missing) add(some []Subject) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range some {
+		if len(m.waiting) >= maxMissing && !m.waiting[s] {
+			m.dropped.Add(1)
+			continue
+		}
+		m.waiting[s] = true
+	}
+	select {
+	case m.wake <- struct{}{}:
+	default: // it is about to look anyway
+	}
+}
+
+// take returns some questions, which do not wait any more.
+func (m *missing) take() (some []Subject) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for s := range maps.Keys(m.waiting) {
+		delete(m.waiting, s)
+		some = append(some, s)
+		if len(some) == missingPage {
+			break
+		}
+	}
+	return some
+}
+
+// refill walks where Redis has lost records. Sidecars know of it: they hold what they know, and ask for what they miss.
+func (p *Publisher) refill(ctx context.Context, s session, empty bool) error {
+	like, err := kindsOf(ctx, s)
+	if err == nil {
+		err = p.book.BeginFilling(ctx, like)
+	}
+	if err == nil {
+		err = p.walk(ctx, s, empty)
+	}
+	if err == nil {
+		err = p.book.EndFilling(ctx)
+	}
+	return err
+}
+
+// kindsOf is an identity of each kind of which a domain has many records.
+func kindsOf(ctx context.Context, q querier) (like []records.Identity, err error) {
+	type row struct {
+		Name        string
+		Users, Keys bool
+	}
+	all, err := many[row](ctx, q, `SELECT name, EXISTS (SELECT FROM users WHERE domain = domains.name) AS users, EXISTS (SELECT FROM api_keys WHERE domain = domains.name) AS keys FROM domains`)
+	if err != nil {
+		return nil, fmt.Errorf("read which records there are: %w", err)
+	}
+	for _, d := range all {
+		if d.Users {
+			like = append(like, records.Identity{Domain: d.Name, Kind: records.User})
+		}
+		if d.Keys {
+			like = append(like, records.Identity{Domain: d.Name, Kind: records.APIKey}, records.Identity{Domain: d.Name, Kind: records.Secret})
+		}
+	}
+	return like, nil
+}
+
+// answerMissing puts records back that sidecars ask for, before all pages of a walk, until ctx ends.
+func (p *Publisher) answerMissing(ctx context.Context) {
+	stop := peers.Hear(p.cfg.Fleet, p.cfg.Keys.Shared("missing"), map[string]func([]byte){peers.TopicMissing: p.hearMissing})
+	defer stop()
+	for ctx.Err() == nil {
+		select {
+		case <-p.missing.wake:
+		case <-ctx.Done():
+			return
+		}
+		err := p.putBack(ctx)
+		if err != nil && ctx.Err() == nil {
+			p.note(fmt.Errorf("put back what sidecars ask for: %w", err))
+			pause(ctx, lookEvery)
+		}
+	}
+}
+
+// putBack puts records back until no question waits. It has a connection of its own, as a walk has.
+func (p *Publisher) putBack(ctx context.Context) error {
+	var conn *pgx.Conn
+	for some := p.missing.take(); len(some) > 0 && ctx.Err() == nil; some = p.missing.take() {
+		var err error
+		if conn == nil {
+			conn, err = p.cfg.Database.connect(ctx)
+			if err != nil {
+				return fmt.Errorf("connect to the database: %w", err)
+			}
+			defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is lost
+		}
+		_, err = p.mend(ctx, conn, some, false)
+		if err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// hearMissing takes in what a sidecar asks for.
+func (p *Publisher) hearMissing(body []byte) {
+	subjects, err := p.readMissing(body)
+	if err != nil {
+		p.note(fmt.Errorf("a sidecar asks for records: %w", err))
+		return
+	}
+	p.missing.add(subjects)
+}
+
+// readMissing reads a question. What cannot have a record is left out.
+func (p *Publisher) readMissing(body []byte) (subjects []Subject, err error) {
+	if len(body) > maxMessage {
+		return nil, errors.New("the message is too long")
+	}
+	var question peers.MissingRecords
+	var all []peers.MissingRecord
+	err = json.Unmarshal(body, &question)
+	if err == nil {
+		body, err = p.cfg.Keys.Show(question.Hidden)
+	}
+	if err == nil {
+		err = json.Unmarshal(body, &all)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range all {
+		s := Subject{one.Domain, one.Kind, one.Name}
+		if s.mayBe() {
+			subjects = append(subjects, s)
+		}
+	}
+	return subjects, nil
+}
+
+// mayBe reports whether the database can have such a subject, and be asked for it.
+func (s Subject) mayBe() bool {
+	_, err := identityOf(s)
+	digest := len(s.Name) == 64 && strings.Trim(s.Name, "0123456789abcdef") == ""
+	return err == nil && !strings.ContainsRune(s.Domain+s.Name, 0) && (s.Kind != kindSecret || digest)
+}

@@ -1,0 +1,127 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// questions lets a book note what the control plane is asked about.
+func questions(b *Book) <-chan Identity {
+	asked := make(chan Identity, 2*maxMissing)
+	b.cfg.Missing = func(_ context.Context, ids []Identity) error {
+		for _, id := range ids {
+			asked <- id
+		}
+		return nil
+	}
+	return asked
+}
+
+// awaitFilling waits until a book knows that records are put back, or that they are not.
+func awaitFilling(t *testing.T, b *Book, want bool) {
+	t.Helper()
+	servers.Await(t, fmt.Sprintf("filling = %v", want), func() error {
+		if b.filling() != want {
+			return errors.New("it is not known yet")
+		}
+		return nil
+	})
+}
+
+// TestWhatIsNotBackYet empties Redis and has records put back: what is known holds, what is not known is asked for, and what changes meanwhile is seen at once.
+func TestWhatIsNotBackYet(t *testing.T) {
+	all := &books{redis: servers.StartRedis(t)}
+	control, sidecar := all.open(t, 0), all.open(t, 0)
+	asked := questions(sidecar)
+	for name, tier := range map[string]string{"alice": "gold", "bob": "silver", "carol": "gold"} {
+		give(t, control, name, tier)
+	}
+	expectTier(t, sidecar, "alice", "gold")
+	expectTier(t, sidecar, "carol", "gold")
+	all.redis.Do(t, "FLUSHALL")
+	err := control.BeginFilling(t.Context(), []Identity{{Domain: "shop", Kind: User}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sidecar.Outdate()
+	fresh := all.open(t, 0)
+	awaitFilling(t, fresh, true)
+	expectTier(t, fresh, "bob", "none")
+
+	expectTier(t, sidecar, "alice", "gold")
+	if got := <-asked; got != user("alice") {
+		t.Errorf("%v is asked about, want alice", got)
+	}
+	expectTier(t, sidecar, "bob", "none")
+	if got := <-asked; got != user("bob") {
+		t.Errorf("%v is asked about, want bob", got)
+	}
+	expectTier(t, sidecar, "bob", "none")
+	if len(asked)+len(sidecar.missing) > 0 {
+		t.Error("bob is asked about again at once")
+	}
+	all.skip.Store(int64(failedLife))
+	expectTier(t, sidecar, "bob", "none")
+	if got := <-asked; got != user("bob") {
+		t.Errorf("a second later %v is asked about, want bob again", got)
+	}
+
+	_, err = control.Mend(t.Context(), []Wanted{{user("bob"), &Record{Tier: "silver"}}, {user("carol"), nil}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectTier(t, sidecar, "bob", "silver")
+	expectTier(t, sidecar, "carol", "none") // it was deleted meanwhile: Redis has none before and after
+	err = control.EndFilling(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitFilling(t, sidecar, false)
+	awaitFilling(t, control, false)
+	for len(asked) > 0 {
+		<-asked
+	}
+	expectTier(t, sidecar, "alice", "none")
+	expectTier(t, sidecar, "dave", "none")
+	if len(asked)+len(sidecar.missing) > 0 {
+		t.Error("the control plane is asked about records although all are back")
+	}
+}
+
+// TestQuestionsAreBounded lets more be missing than can be asked about.
+func TestQuestionsAreBounded(t *testing.T) {
+	all := &books{redis: servers.StartRedis(t)}
+	b := all.open(t, 0)
+	held, entered := make(chan struct{}), make(chan struct{}, 2*maxMissing)
+	b.cfg.Missing = func(context.Context, []Identity) error {
+		entered <- struct{}{}
+		<-held
+		return errors.New("away")
+	}
+	err := b.BeginFilling(t.Context(), []Identity{{Domain: "shop", Kind: User}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitFilling(t, b, true)
+	b.Ask(t.Context(), []Identity{user("first")})
+	<-entered
+	ids := make([]Identity, 0, maxMissing+100)
+	for n := range maxMissing + 100 {
+		ids = append(ids, user(fmt.Sprint("user-", n)))
+	}
+	b.Ask(t.Context(), ids)
+	if got := b.Stats().Unasked; got != 100 {
+		t.Errorf("%d are not asked about for want of room, want 100", got)
+	}
+	close(held)
+	servers.Await(t, "the end of the questions", func() error {
+		if got := b.Stats().Unasked; got != maxMissing+101 {
+			return fmt.Errorf("%d are not asked about, want all %d", got, maxMissing+101)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,55 @@
+package sidecar
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/fleet"
+	"github.com/spillway-mesh/spillway/peers"
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// TestMissingRecordsAreAskedFor sends a request of a user while records are put back: the control plane is asked for that user's, without its name in the open.
+func TestMissingRecordsAreAskedFor(t *testing.T) {
+	redis := servers.StartRedis(t)
+	keys := descriptors.NewRecordKeys("", []byte("sesame"))
+	redis.Do(t, "ZADD", keys.Shared("index"), "+inf", "shop|user", strconv.FormatInt(time.Now().UnixMilli(), 10), "|filling")
+	f := fleet.New(fleet.Config{Servers: fleet.Servers{Addresses: []string{redis.Addr}}, Bounds: fleet.Bounds{Silence: time.Second, Patience: 2 * time.Second}})
+	t.Cleanup(f.Close)
+	heard := make(chan string, 1000)
+	t.Cleanup(peers.Hear(f, keys.Shared("missing"), map[string]func([]byte){peers.TopicMissing: func(body []byte) { heard <- string(body) }}))
+	s := begin(t, "domain: shop\nrules:\n  - { name: each, scope: user, limit: 1000000/1h }\n", "REDIS_URL="+redis.Addr, "KEY_SECRET=sesame", "STORE_BUDGET=1s")
+	client := dial(t, s.Addresses().GRPC)
+	var body string
+	servers.Await(t, "a question", func() error {
+		expectCodes(t, client, "alice", codeOK) // again: who listens may not do so yet
+		select {
+		case body = <-heard:
+			return nil
+		default:
+			return errors.New("none yet")
+		}
+	})
+	var question peers.MissingRecords
+	err := json.Unmarshal([]byte(body), &question)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := keys.Show(question.Hidden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(body, "alice") || strings.Contains(string(question.Hidden), "alice") {
+		t.Errorf("the name is in the open: %s", body)
+	}
+	if diff := cmp.Diff(`[{"domain":"shop","kind":"user","name":"alice"}]`, string(text)); diff != "" {
+		t.Errorf("the question: %s", diff)
+	}
+}
