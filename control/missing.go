@@ -17,9 +17,10 @@ import (
 )
 
 const (
-	maxMissing  = 10_000 // identities that wait to be put back before others
-	missingPage = 64     // that are put back together
+	maxMissing  = 4096 // identities that wait to be put back before others
+	missingPage = 64   // that are put back together
 	maxMessage  = 1 << 20
+	maxName     = 4096 // bytes: of 1024 letters at most
 )
 
 // missing is the identities that sidecars ask about while records are put back.
@@ -179,5 +180,5 @@ func (p *Publisher) readMissing(body []byte) (subjects []Subject, err error) {
 func (s Subject) mayBe() bool {
 	_, err := identityOf(s)
 	digest := len(s.Name) == 64 && strings.Trim(s.Name, "0123456789abcdef") == ""
-	return err == nil && !strings.ContainsRune(s.Domain+s.Name, 0) && (s.Kind != kindSecret || digest)
+	return err == nil && len(s.Domain) <= maxName && len(s.Name) <= maxName && !strings.ContainsRune(s.Domain+s.Name, 0) && (s.Kind != kindSecret || digest)
 }

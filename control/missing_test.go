@@ -81,7 +81,8 @@ func TestQuestionsOfSidecars(t *testing.T) {
 	}{
 		{"a question", question(t, keys, ann, peers.MissingRecord{Domain: "shop", Kind: "secret", Name: strings.Repeat("ab", 32)}), 2},
 		{"what no database has", question(t, keys, ann, peers.MissingRecord{Domain: "shop", Kind: "user", Name: "a\x00"}, peers.MissingRecord{Domain: "shop", Kind: "secret", Name: "ab"},
-			peers.MissingRecord{Domain: "shop", Kind: "ip", Name: "here"}, peers.MissingRecord{Domain: "shop", Kind: "rules"}), 1},
+			peers.MissingRecord{Domain: "shop", Kind: "ip", Name: "here"}, peers.MissingRecord{Domain: "shop", Kind: "rules"},
+			peers.MissingRecord{Domain: "shop", Kind: "user", Name: strings.Repeat("a", maxName+1)}), 1},
 		{"another secret", question(t, others, ann), -1},
 		{"no JSON", []byte("ann"), -1},
 		{"too long", append([]byte(`{"hidden":"`), make([]byte, maxMessage)...), -1},

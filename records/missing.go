@@ -10,7 +10,7 @@ import (
 // found then is not back yet: what was known of it holds, and the control plane is asked to put it back before others.
 const (
 	fillingClass = "|filling"  // of no domain
-	maxMissing   = 4096        // identities that wait to be asked about
+	maxMissing   = 1024        // identities that wait to be asked about
 	missingPage  = 64          // that are asked about together
 	missingIn    = time.Second // for a question to be sent
 )
