@@ -218,7 +218,7 @@ func (c *capacity) askedFor(count int) {
 	for i := range count {
 		c.publisher.missing.add([]Subject{{"shop", kindUser, fmt.Sprintf("user-%08d", c.users-1-i)}})
 	}
-	c.show("records put back that sidecars ask for", count, c.timed("put back", func() error { return c.publisher.putBack(ctx) }))
+	c.show("records put back that sidecars ask for", count, c.timed("put back", func() error { return c.publisher.putBackNow(ctx, c.pool) }))
 	c.must(c.publisher.book.EndFilling(ctx))
 	if n := fmt.Sprint(c.redis.Do(c, "DBSIZE")); n != fmt.Sprint(count+1) {
 		c.Errorf("Redis has %s keys, want %d records and the index", n, count)

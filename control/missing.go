@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
-
-	"github.com/jackc/pgx/v5"
+	"time"
 
 	"github.com/spillway-mesh/spillway/peers"
 	"github.com/spillway-mesh/spillway/records"
@@ -56,7 +54,7 @@ func (m *missing) add(some []Subject) {
 func (m *missing) take() (some []Subject) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for s := range maps.Keys(m.waiting) {
+	for s := range m.waiting {
 		delete(m.waiting, s)
 		some = append(some, s)
 		if len(some) == missingPage {
@@ -102,15 +100,26 @@ func kindsOf(ctx context.Context, q querier) (like []records.Identity, err error
 	return like, nil
 }
 
+// await waits for questions, or a while, and reports whether there may be some.
+func (m *missing) await(ctx context.Context, most time.Duration) bool {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-m.wake:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
 // answerMissing puts records back that sidecars ask for, before all pages of a walk, until ctx ends.
 func (p *Publisher) answerMissing(ctx context.Context) {
 	stop := peers.Hear(p.cfg.Fleet, p.cfg.Keys.Shared("missing"), map[string]func([]byte){peers.TopicMissing: p.hearMissing})
 	defer stop()
 	for ctx.Err() == nil {
-		select {
-		case <-p.missing.wake:
-		case <-ctx.Done():
-			return
+		if !p.missing.await(ctx, lookEvery) {
+			continue
 		}
 		err := p.putBack(ctx)
 		if err != nil && ctx.Err() == nil {
@@ -120,24 +129,29 @@ func (p *Publisher) answerMissing(ctx context.Context) {
 	}
 }
 
-// putBack puts records back until no question waits. It has a connection of its own, as a walk has.
+// putBack puts records back until none was asked for in a second. It has a connection of its own, as a walk has.
 func (p *Publisher) putBack(ctx context.Context) error {
-	var conn *pgx.Conn
-	for some := p.missing.take(); len(some) > 0 && ctx.Err() == nil; some = p.missing.take() {
-		var err error
-		if conn == nil {
-			conn, err = p.cfg.Database.connect(ctx)
-			if err != nil {
-				return fmt.Errorf("connect to the database: %w", err)
-			}
-			defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is lost
-		}
-		_, err = p.mend(ctx, conn, some, false)
+	conn, err := p.cfg.Database.connect(ctx)
+	if err != nil {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is lost
+	err = p.putBackNow(ctx, conn)
+	for err == nil && p.missing.await(ctx, lookEvery) {
+		err = p.putBackNow(ctx, conn)
+	}
+	return err
+}
+
+// putBackNow puts back what was asked for.
+func (p *Publisher) putBackNow(ctx context.Context, q querier) error {
+	for some := p.missing.take(); len(some) > 0; some = p.missing.take() {
+		_, err := p.mend(ctx, q, some, false)
 		if err != nil {
 			return err
 		}
 	}
-	return ctx.Err()
+	return nil
 }
 
 // hearMissing takes in what a sidecar asks for.
