@@ -37,7 +37,10 @@ func (s sharedSentinels) open(t *testing.T, config RedisConfig) (*Redis, limit.C
 	config.Budget, config.DenialEntries = steady, -1
 	r := openRedis(t, config)
 	c := charge(t, "k", bucket(1_000_000, year), 1)
+	// Sentinels that were just woken answer late, and calls without a connection would open the breaker.
+	servers.Await(t, "a connection to the master", func() error { return notYet(r.Stats().Fleet.Connections > 0) })
 	awaitAllowed(t, r, c)
+	servers.Await(t, "a closed breaker", func() error { return notYet(r.Stats().Shards[0].Breaker.State == breaker.Closed) })
 	return r, c
 }
 
