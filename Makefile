@@ -28,6 +28,9 @@ export ENVOY_BIN
 # Helm, built from its Go module: `make chart` renders the chart with it.
 HELM         = $(TOOLS)/helm/helm
 
+# How long the tests of one package may take. A host that lends out its processors makes them several times as slow.
+WITHIN = 40m
+
 # Every package but the tests of the whole, which need Envoy, and of pages, which need a browser, and of the admin API, which needs schemathesis. The fault matrix is about time, and the
 # tests under load and of exactness are about more calls than the machine can do, so each has the machine to itself and does not run
 # under the race detector. The longest come first, so that the others run beside them.
@@ -93,12 +96,12 @@ lint: ## gofmt, go vet, golangci-lint
 .PHONY: unit
 unit: ## unit and contract tests of every room, with the full counts of twin walks, exactness and allocations
 	$(call headline,unit and contract tests)
-	@$(GO) test $(ROOMS)
+	@$(GO) test -timeout $(WITHIN) $(ROOMS)
 
 .PHONY: race
 race: ## the same under the race detector, which repeats the long ones less often, but for limit and the checks of the code, which start no goroutine, and archive, which make test-control has
 	$(call headline,unit and contract tests under the race detector)
-	@CGO_ENABLED=1 $(GO) test -race $$(echo "$(ROOMS)" | grep -vE '/(limit|archive)$$|spillway-mesh/spillway$$')
+	@CGO_ENABLED=1 $(GO) test -timeout $(WITHIN) -race $$(echo "$(ROOMS)" | grep -vE '/(limit|archive)$$|spillway-mesh/spillway$$')
 
 .PHONY: rule-tests
 rule-tests: ## the rules of examples/rules against their tests, by the command that users run
@@ -108,7 +111,7 @@ rule-tests: ## the rules of examples/rules against their tests, by the command t
 .PHONY: browser
 browser: tools ## pages in a real Chromium
 	$(call headline,browser)
-	@$(GO) test -count=1 ./test/browser
+	@$(GO) test -timeout $(WITHIN) -count=1 ./test/browser
 
 .PHONY: screenshots
 screenshots: tools ## take the pictures of the live page in docs/ anew (takes two minutes)
@@ -117,19 +120,19 @@ screenshots: tools ## take the pictures of the live page in docs/ anew (takes tw
 .PHONY: integration
 integration: tools ## the assembled sidecar against a real Redis and a real Envoy, also built with the race detector
 	$(call headline,integration tests)
-	@$(GO) test -count=1 ./test/control $(WHOLE)
+	@$(GO) test -timeout $(WITHIN) -count=1 ./test/control $(WHOLE)
 	@$(GO) test -count=1 -v -run '^TestBypassCount$$' ./test/integration | sed -n 's/^.*: corpus:/corpus:/p' | grep .
-	@CGO_ENABLED=1 $(GO) test -count=1 -race $(WHOLE)
+	@CGO_ENABLED=1 $(GO) test -timeout $(WITHIN) -count=1 -race $(WHOLE)
 	$(call headline,load)
-	@$(GO) test -count=1 ./test/integration/load
+	@$(GO) test -timeout $(WITHIN) -count=1 ./test/integration/load
 	@$(MAKE) exact
 	$(call headline,fault matrix: the short rows)
-	@$(GO) test -count=1 -v ./test/integration/faults
+	@$(GO) test -timeout $(WITHIN) -count=1 -v ./test/integration/faults
 
 .PHONY: exact
 exact: tools ## what several sidecars admit together, held against ideal limiters, and beside sidecars of the version before: the short rows
 	$(call headline,exactness: the short rows)
-	@$(GO) test -count=1 -v ./test/integration/exact
+	@$(GO) test -timeout $(WITHIN) -count=1 -v ./test/integration/exact
 
 .PHONY: test-faults
 test-faults: tools ## every row of the fault matrix and of exactness at full length, with their tables, and every variant under load (about 45 minutes)
@@ -148,7 +151,7 @@ $(GATEWAY_BIN):
 .PHONY: test-demo
 test-demo: tools ## the image's build steps, the compose file against its specification, and the demo with its scripts
 	$(call headline,image and demo)
-	@$(GO) test -count=1 -p 1 ./test/demo/...
+	@$(GO) test -timeout $(WITHIN) -count=1 -p 1 ./test/demo/...
 	@cd test/demo/schema && $(GO) vet ./... && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./... && $(GO) test -count=1 ./...
 
 .PHONY: manifests
