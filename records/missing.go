@@ -2,6 +2,7 @@ package records
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -41,7 +42,7 @@ func (b *Book) EndFilling(ctx context.Context) error {
 	n, _ := b.cfg.Fleet.Place(b.cfg.Index)
 	_, err := n.Ask(within(ctx), b.cfg.Index, "ZREM", b.cfg.Index, fillingClass)
 	if err != nil {
-		return err
+		return fmt.Errorf("note that all records are back: %w", err)
 	}
 	return b.TellAll(ctx, []string{fillingClass})
 }

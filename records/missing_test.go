@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -90,6 +91,21 @@ func TestWhatIsNotBackYet(t *testing.T) {
 	if len(asked)+len(sidecar.missing) > 0 {
 		t.Error("the control plane is asked about records although all are back")
 	}
+}
+
+// TestFillingEndsByItself has a control that began to put records back more than an hour ago, and never ended it.
+func TestFillingEndsByItself(t *testing.T) {
+	all := &books{redis: servers.StartRedis(t)}
+	b := all.open(t, 0)
+	err := b.BeginFilling(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Outdate()
+	awaitFilling(t, b, true)
+	all.skip.Store(int64(indexSlack + time.Minute))
+	b.Outdate()
+	awaitFilling(t, b, false)
 }
 
 // TestQuestionsAreBounded lets more be missing than can be asked about.
