@@ -11,6 +11,7 @@ var (
 	errSilent   = errors.New("the server owes replies and sends nothing")
 	errGivenUp  = errors.New("the connection was given up, because the server sent nothing for too long")
 	errPatience = errors.New("the reply did not come in time")
+	errDeadline = errors.New("the caller's deadline is near, and this process got too little of the processors")
 	errOverload = errors.New("more calls are under way than can be answered in time")
 	errNoLink   = errors.New("there was no connection in time")
 	errUnsent   = errors.New("the connection ended before the call was sent")
@@ -41,6 +42,7 @@ type Call struct {
 	sent   time.Duration // process time of the link when it came; guarded by the link's mutex, as are all below
 	due    time.Duration // likewise: when its patience ends
 	began  time.Duration // on the wall: when it came
+	until  time.Duration // likewise: when its caller has to be answered, however much of its patience is left; 0: no caller has a deadline
 	spent  time.Duration // process time that the calls which were answered so far have waited
 }
 

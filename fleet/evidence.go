@@ -52,7 +52,7 @@ func (n *Node) alive() bool {
 // evidence is what a call shows the breaker about the server.
 //
 // A client must not be able to open the breaker for all. One that hung up shows nothing, though its call went on; nor does a
-// wait that the client's own deadline made short. What an operator got wrong (a password, a right, a foreign value under a key) is
+// wait that the client's own deadline made short, or that came to its end while this process did not run. What an operator got wrong (a password, a right, a foreign value under a key) is
 // an answer: the server is well, and other keys may work.
 //
 // Silence and lost connections show something only when the server is silent on all connections: one may be lost alone, and a
@@ -60,7 +60,7 @@ func (n *Node) alive() bool {
 // first: connections are made beside them. A call that was sent before the bound on calls under way was known to be too high
 // shows nothing by being late.
 func (n *Node) evidence(ctx context.Context, c *Call, allow time.Duration, err error) breaker.Result {
-	if errors.Is(ctx.Err(), context.Canceled) {
+	if ours(ctx, err) {
 		return breaker.Neutral
 	}
 	if err == nil {
@@ -77,6 +77,11 @@ func (n *Node) evidence(ctx context.Context, c *Call, allow time.Duration, err e
 		return unless(short || n.lacking.lasts() < connectWithin, breaker.Failure)
 	}
 	return n.shown(err)
+}
+
+// ours reports whether a call ended as it did because of its client or this process.
+func ours(ctx context.Context, err error) bool {
+	return errors.Is(ctx.Err(), context.Canceled) || errors.Is(err, errDeadline)
 }
 
 // shown is what the reason of an error shows by itself.

@@ -32,6 +32,7 @@ func TestEvidence(t *testing.T) {
 		"silent in a hurry":         {here, short, errSilent, breaker.Neutral},
 		"late":                      {here, whole, errPatience, breaker.Late},
 		"late in a hurry":           {here, short, errPatience, breaker.Neutral},
+		"late by a stall of ours":   {here, whole, errDeadline, breaker.Neutral},
 		"no connection yet":         {here, whole, errNoLink, breaker.Neutral},
 		"no answer to the greeting": {here, whole, &unsentError{context.DeadlineExceeded}, breaker.Failure},
 		"refused connection":        {here, short, &unsentError{dialError("tcp", syscall.ECONNREFUSED)}, breaker.Failure},

@@ -300,10 +300,14 @@ func (n *Node) Ask(allow time.Duration, key string, words ...string) (Reply, err
 }
 
 // Do sends a call behind the breaker, to where its key is now, and waits for the reply for at most so long. The context is only asked
-// whether the caller hung up.
+// whether the caller hung up, and when it has to have its answer. That is on the caller's clock: halfway between the end of the patience and
+// the deadline the wait ends, also where this process had too little of the processors to use up its patience.
 func (n *Node) Do(ctx context.Context, c *Call, allow time.Duration) error {
 	var fault error
-	c.began, c.spent = 0, 0
+	c.began, c.spent, c.until = 0, 0, 0
+	if deadline, ok := ctx.Deadline(); ok {
+		c.until = processTime() + (allow+time.Until(deadline))/2
+	}
 	err := n.guard.Load().Do(func() breaker.Result {
 		fault = n.exchange(c, allow)
 		return n.evidence(ctx, c, allow, fault)

@@ -116,7 +116,7 @@ func IsReply(err error, prefix string) bool {
 // isTimeout: a deadline that ends a read surfaces as an i/o timeout and not as the context's error.
 func isTimeout(err error) bool {
 	var network net.Error
-	return errors.Is(err, errSilent) || errors.Is(err, errGivenUp) || errors.Is(err, errPatience) || errors.Is(err, errNoLink) ||
+	return leftEarly(err) || errors.Is(err, errGivenUp) || errors.Is(err, errNoLink) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout()
 }
 
@@ -138,7 +138,12 @@ func MayHaveRun(err error) bool {
 	case ReasonBreaker, ReasonOverload, ReasonShutdown:
 		return false
 	}
-	return !errors.Is(err, errUnsent) && !errors.Is(err, errNoLink) && !errors.Is(err, errSilent) && !errors.Is(err, errPatience)
+	return !errors.Is(err, errUnsent) && !errors.Is(err, errNoLink) && !leftEarly(err)
+}
+
+// leftEarly reports whether the caller stopped to wait for a reply that may still come.
+func leftEarly(err error) bool {
+	return errors.Is(err, errSilent) || errors.Is(err, errPatience) || errors.Is(err, errDeadline)
 }
 
 // unsentError is why there was no connection to send a call on.

@@ -278,23 +278,30 @@ func TestStallsDoNotCount(t *testing.T) {
 	}
 }
 
-// TestWhatTheSocketHoldsIsReadFirst: a server whose reply has arrived is not silent, though the reader got no time.
-func TestWhatTheSocketHoldsIsReadFirst(t *testing.T) {
+// sockets are the two ends of a connection.
+func sockets(t *testing.T) (here, there net.Conn) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	conn, err := net.Dial("tcp", listener.Addr().String())
+	here, err = net.Dial("tcp", listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	other, err := listener.Accept()
+	t.Cleanup(func() { here.Close() })
+	there, err = listener.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer other.Close()
+	t.Cleanup(func() { there.Close() })
+	return here, there
+}
+
+// TestWhatTheSocketHoldsIsReadFirst: a server whose reply has arrived is not silent, though the reader got no time.
+func TestWhatTheSocketHoldsIsReadFirst(t *testing.T) {
+	conn, other := sockets(t)
 	socket := socketOf(conn)
 	if readable(socket) {
 		t.Fatal("an empty socket is readable")

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"errors"
 	"net"
 	"time"
 )
@@ -20,7 +21,7 @@ const (
 
 // watch looks at a link while it has calls. It has a clock of its own, process time: one that stands still while this process gets no
 // processor. A look that comes late because of that moves the clock by no more than two looks would, so neither the server's
-// silence nor a call's patience is used up by a stall of ours. While no processor of this machine is idle no server is called silent,
+// silence nor a call's patience is used up by a stall of ours. A caller's deadline is on the wall, and passes meanwhile. While no processor of this machine is idle no server is called silent,
 // up to a bound: one that is on the same machine may wait for a processor, too. Once it answers on another link it has had one.
 type watch struct {
 	link   *link
@@ -31,6 +32,7 @@ type watch struct {
 	heard  uint64        // of the link, at the last look
 	spoke  time.Duration // process time since when the server owes something and has sent nothing
 	next   time.Duration // process time at which the first call's patience ends; never after it
+	until  time.Duration // likewise, on the wall: when the first caller has to be answered; 0: no caller has a deadline
 	ends   time.Duration // process time at which the link is given up; 0: not yet
 	quiet  bool          // nothing came between the last two looks
 	idle   time.Duration // how long processors had been idle when it became quiet
@@ -60,16 +62,24 @@ func (w *watch) addLocked(c *Call, now, allow time.Duration) {
 	if !w.armed {
 		w.armed = true
 		w.clock = w.nowLocked(now)
-		w.looked, w.spoke, w.next = now, w.clock, w.clock+allow
+		w.looked, w.spoke, w.next, w.until = now, w.clock, w.clock+allow, 0
 		w.timer.Reset(min(w.every(), allow))
 	}
 	c.began, c.sent = now, w.nowLocked(now)
 	c.due = c.sent + allow
+	w.hurryLocked(c)
 	if c.due < w.next {
 		w.next = c.due
 		if allow < w.every() {
 			w.timer.Reset(allow)
 		}
+	}
+}
+
+// hurryLocked notes when the caller of a call has to be answered.
+func (w *watch) hurryLocked(c *Call) {
+	if c.until > 0 && (w.until == 0 || c.until < w.until) {
+		w.until = c.until
 	}
 }
 
@@ -221,22 +231,29 @@ func (w *watch) crowdedLocked() bool {
 	return idle < idleStep || idle < 2*idleStep && crowded()
 }
 
-// expireLocked ends the waits of calls without patience, or of all where the server is silent. It returns the longest patience that ran
-// out while the server answered, 0 if none did.
+// hurriesLocked reports whether a caller has to be answered now. What has arrived is read first.
+func (w *watch) hurriesLocked() bool {
+	return 0 < w.until && w.until <= w.looked && !readable(w.link.socket)
+}
+
+// expireLocked ends the waits of calls without patience, of those whose callers can wait no longer, or of all where the server is silent. It
+// returns the longest patience that ran out while the server answered, 0 if none did.
 func (w *watch) expireLocked(silent bool) time.Duration {
-	if !silent && w.clock < w.next {
+	hurry := w.hurriesLocked()
+	if !silent && !hurry && w.clock < w.next {
 		return 0
 	}
 	l, late := w.link, time.Duration(0)
-	w.next = w.clock + time.Hour
+	w.next, w.until = w.clock+time.Hour, 0
 	each := func(c *Call) {
-		switch {
-		case c.state.Load() != waiting:
-		case silent:
-			c.leave(errSilent)
-		case c.due > w.clock:
+		if c.state.Load() != waiting {
+			return
+		}
+		err := w.overLocked(c, silent, hurry)
+		if err == nil {
 			w.next = min(w.next, c.due)
-		case c.leave(errPatience):
+			w.hurryLocked(c)
+		} else if c.leave(err) && errors.Is(err, errPatience) {
 			late = max(late, c.due-c.sent)
 		}
 	}
@@ -247,4 +264,17 @@ func (w *watch) expireLocked(silent bool) time.Duration {
 		each(c)
 	}
 	return late
+}
+
+// overLocked is why the wait of a call ends now; nil: it goes on.
+func (w *watch) overLocked(c *Call, silent, hurry bool) error {
+	switch {
+	case silent:
+		return errSilent
+	case c.due <= w.clock:
+		return errPatience
+	case hurry && 0 < c.until && c.until <= w.looked:
+		return errDeadline
+	}
+	return nil
 }

@@ -2,9 +2,12 @@ package fleet
 
 import (
 	"bufio"
+	"context"
 	"net"
 	"testing"
 	"time"
+
+	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // pair is a node with two links, and the server's ends of them. The server is silent after an hour, so only what a test changes matters.
@@ -143,5 +146,78 @@ func TestAStallUsesUpNoPatience(t *testing.T) {
 	err = <-c.done
 	if err != nil || c.Spent() > time.Minute {
 		t.Errorf("after a stall of an hour the call has used up %v (%v)", c.Spent(), err)
+	}
+}
+
+// TestADeadlinePassesDuringStalls: a process that gets little of the processors keeps its patience, but its caller's deadline comes all the same.
+func TestADeadlinePassesDuringStalls(t *testing.T) {
+	_, links, ends := pair(t)
+	l := links[0]
+	c := owe(t, l, bufio.NewReader(ends[0]))
+	l.mu.Lock()
+	c.until = processTime() + time.Hour
+	l.watch.hurryLocked(c)
+	l.mu.Unlock()
+	l.watch.look()
+	if c.state.Load() != waiting {
+		t.Fatal("the call was left an hour before its caller has to be answered")
+	}
+	l.mu.Lock()
+	c.until = processTime()
+	l.watch.until = c.until
+	l.mu.Unlock()
+	l.watch.look()
+	if err := <-c.done; err != errDeadline || !c.Pending() {
+		t.Errorf("the call ended with %v, pending: %v; want %v and yes", err, c.Pending(), errDeadline)
+	}
+	if why := Reason(errDeadline); why != ReasonTimeout || MayHaveRun(errDeadline) {
+		t.Errorf("the reason is %s, and the call may have run: %v; want %s, and that its reply is awaited", why, MayHaveRun(errDeadline), ReasonTimeout)
+	}
+}
+
+// TestAReplyThatArrivedIsReadBeforeTheDeadline: the stall of a process may end with the reply already there, and the deadline near.
+func TestAReplyThatArrivedIsReadBeforeTheDeadline(t *testing.T) {
+	f := &Fleet{bounds: Bounds{Silence: time.Hour, Patience: time.Hour}.withDefaults()}
+	here, there := sockets(t)
+	l := newLink(here, f.node("n"), func() {})
+	defer l.end(net.ErrClosed)
+	server := bufio.NewReader(there)
+	c := owe(t, l, server)
+	l.mu.Lock()
+	// The reader takes one reply and waits for the lock; what comes next stays in the socket.
+	_, err := there.Write([]byte(":1\r\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "a reader that waits", func() bool { return l.heard.Load() == 1 })
+	_, err = there.Write([]byte(":2\r\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "bytes to read", func() bool { return readable(l.socket) })
+	c.until = processTime()
+	l.watch.until, l.watch.looked = c.until, c.until
+	l.watch.expireLocked(false)
+	l.mu.Unlock()
+	if err := <-c.done; err != nil {
+		t.Errorf("the call ended with %v, want its reply", err)
+	}
+}
+
+// TestDoKnowsTheDeadline of its caller: the wait ends halfway between the end of its patience and that.
+func TestDoKnowsTheDeadline(t *testing.T) {
+	server := servers.StartRedis(t)
+	_, n := open(t, Config{Servers: at(server.Addr)})
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
+	defer cancel()
+	c := incr("k")
+	if err := n.Do(ctx, c, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if left := c.until - processTime(); left < time.Hour || left > 2*time.Hour {
+		t.Errorf("the wait may take %v, want two hours", left)
+	}
+	if err := n.Do(t.Context(), c, time.Hour); err != nil || c.until != 0 {
+		t.Errorf("without a deadline the wait ends at %v (%v)", c.until, err)
 	}
 }
