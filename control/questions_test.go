@@ -97,6 +97,29 @@ func fillRecord(t *testing.T, n int) (*Database, *pgx.Conn) {
 	return d, conn
 }
 
+// TestQuotasAreListedByLength asks in the first hour of a month: the hour begins before the day, and the day with the month.
+func TestQuotasAreListedByLength(t *testing.T) {
+	_, conn := fillRecord(t, 0)
+	midnight := time.Now().UTC().Truncate(24 * time.Hour)
+	args := pgx.NamedArgs{"domain": "shop", "user": "u7", "identity": "user:u7", "hour": midnight.Add(-50 * time.Minute), "day": midnight, "month": midnight}
+	i := slices.IndexFunc(questions.All, func(q questions.Question) bool { return q.Name == "quota" })
+	rows, err := conn.Query(context.Background(), questions.All[i].SQL, args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToMap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []any
+	for _, row := range found {
+		got = append(got, row["per"])
+	}
+	if want := []any{"hour", "day", "month"}; !slices.Equal(got, want) {
+		t.Errorf("the quotas are listed as %v, want %v", got, want)
+	}
+}
+
 // unhurried is a connection whose statements may take long.
 func unhurried(t testing.TB, server *servers.Postgres) *pgx.Conn {
 	t.Helper()

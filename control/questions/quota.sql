@@ -1,6 +1,6 @@
 SELECT u.name AS "user", u.tier, q.per, q.since, q.quota, used.requests, used.cost, round(100.0 * used.cost / q.quota, 1)::float8 AS percent, used.refused
 FROM users u
-CROSS JOIN LATERAL (VALUES ('hour', @hour::timestamptz, u.quota_hour), ('day', @day::timestamptz, u.quota_day), ('month', @month::timestamptz, u.quota_month)) AS q (per, since, quota)
+CROSS JOIN LATERAL (VALUES (1, 'hour', @hour::timestamptz, u.quota_hour), (2, 'day', @day::timestamptz, u.quota_day), (3, 'month', @month::timestamptz, u.quota_month)) AS q (place, per, since, quota)
 CROSS JOIN LATERAL (SELECT date_trunc('hour', q.since + interval '59 minutes', 'UTC') AS whole) AS begin -- of the first whole hour
 CROSS JOIN LATERAL (
   SELECT coalesce(sum(requests) FILTER (WHERE admitted), 0)::bigint AS requests, coalesce(sum(cost) FILTER (WHERE admitted), 0)::bigint AS cost,
@@ -14,4 +14,4 @@ CROSS JOIN LATERAL (
   ) AS parts
 ) AS used
 WHERE u.domain = @domain AND u.name = @user
-ORDER BY q.since DESC
+ORDER BY q.place
