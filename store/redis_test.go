@@ -191,6 +191,7 @@ func TestTimeIsTheServers(t *testing.T) {
 	clock := newHand() // months away from the server's
 	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}, Now: clock.Now})
 	l := limit.Limit{Algorithm: limit.FixedWindow, Count: 3, Window: 24 * time.Hour}
+	servers.Inside(t, l.Window, 9*time.Second)
 	spend(r, charge(t, "k", l, 3))
 	d := spend(r, charge(t, "k", l, 1))[0]
 	now := time.Now().UTC()

@@ -142,6 +142,7 @@ type eraseWorld struct {
 func newEraseWorld(t *testing.T, secret string) *eraseWorld {
 	t.Helper()
 	w := &eraseWorld{folder: filepath.Join(t.TempDir(), "archive"), secret: secret, keys: descriptors.NewRecordKeys("", []byte(secret))}
+	servers.Inside(t, 24*time.Hour, 50*time.Second) // the counters of quotas end with the day
 	w.world = &world{t: t, postgres: servers.StartPostgres(t), redis: servers.StartRedis(t)}
 	ctx := context.Background()
 	db, err := pgx.Connect(ctx, w.postgres.URL)
@@ -268,25 +269,19 @@ func (w *eraseWorld) trace(user string) {
 		}
 		return nil
 	})
-	before := w.lasting()
+	before := w.quotas()
 	servers.Await(w.t, "a counter of the quota of "+user, func() error {
-		if admitted := w.admits(user, 1); admitted == 0 || w.lasting() == before {
-			return fmt.Errorf("%d are admitted, and there are %d counters that last", admitted, before)
+		if admitted := w.admits(user, 1); w.quotas() == before {
+			return fmt.Errorf("%d of one is admitted, and there are %d counters as before", admitted, before)
 		}
 		return nil
 	})
 }
 
-// lasting is how many counters there are that do not end in the next minutes.
-func (w *eraseWorld) lasting() (count int) {
+// quotas is how many counters of quotas of a day there are.
+func (w *eraseWorld) quotas() int {
 	w.t.Helper()
-	for _, key := range w.redis.Do(w.t, "KEYS", "*").([]any) {
-		left, _ := w.redis.Do(w.t, "PTTL", fmt.Sprint(key)).(int64)
-		if left > (10*time.Minute).Milliseconds() && !strings.HasPrefix(fmt.Sprint(key), "rec1:") {
-			count++
-		}
-	}
-	return count
+	return len(w.redis.Do(w.t, "KEYS", "rl1:*:day:fw").([]any))
 }
 
 // record writes events and usage of an identity.

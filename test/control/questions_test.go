@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/test/servers"
@@ -50,6 +51,7 @@ func askWorld(t *testing.T) *world {
 		}
 		return err
 	})
+	servers.Inside(t, time.Hour, 50*time.Second) // its rows are of this hour and of this day
 	names := strings.NewReplacer("$1", "'"+ann+"'", "$2", "'"+ben+"'")
 	for _, sql := range askedRecord {
 		_, err := db.Exec(ctx, names.Replace(sql))

@@ -106,6 +106,7 @@ func (w *world) query(sql string, args ...any) (n int64) {
 // TestTheRecordAnswers appends what sidecars append, and asks the control about it by its API, its metrics and the command.
 func TestTheRecordAnswers(t *testing.T) {
 	w := newWorld(t, 1, 0, "CONTROL_ARCHIVE="+t.TempDir())
+	servers.Inside(t, 30*time.Minute, 50*time.Second) // days in Kolkata begin at 18:30 UTC
 	now := time.Now().UTC()
 	const d = "/v1/domains/api"
 	w.must("POST", versions, map[string]any{"text": "timezone: Asia/Kolkata\n" + rulesOf(5)})

@@ -189,17 +189,10 @@ func (w *world) noErrors(t *testing.T, name string, run func(t *testing.T)) {
 	})
 }
 
-// inside waits until the current window of that length has ten seconds to go, so that a case does not fall into two windows.
+// inside waits until the current window of that length has enough time left for a case.
 func inside(t testing.TB, window time.Duration) {
 	t.Helper()
-	const enough = 9 * time.Second
-	servers.Await(t, "a window with time left", func() error {
-		now := time.Now()
-		if left := now.Truncate(window).Add(window).Sub(now); left < enough {
-			return fmt.Errorf("%v left of %v", left, window)
-		}
-		return nil
-	})
+	servers.Inside(t, window, 9*time.Second)
 }
 
 // logged is the line that Envoy's access log has about a path, which it writes some time after the response.

@@ -252,16 +252,10 @@ func (w *world) wantsQuietSidecar(t *testing.T) {
 	}
 }
 
-// inside waits until the current minute has nine seconds to go, so that a case does not fall into two windows.
+// inside waits until the current minute has enough time left for a case.
 func inside(t *testing.T) {
 	t.Helper()
-	servers.Await(t, "a minute with time left", func() error {
-		left := time.Until(time.Now().Truncate(time.Minute).Add(time.Minute))
-		if left < 9*time.Second {
-			return fmt.Errorf("%v left", left)
-		}
-		return nil
-	})
+	servers.Inside(t, time.Minute, 9*time.Second)
 }
 
 // served is how each file behaves: so many of one request pass, others still do, and more after a change of the rules.

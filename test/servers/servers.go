@@ -162,3 +162,15 @@ func Await(t testing.TB, what string, try func() error) {
 		<-tick.C
 	}
 }
+
+// Inside waits until the current window of that length has some time left, so that a case does not fall into two windows.
+func Inside(t testing.TB, window, rest time.Duration) {
+	t.Helper()
+	Await(t, "a window with time left", func() error {
+		now := time.Now()
+		if left := now.Truncate(window).Add(window).Sub(now); left < rest {
+			return fmt.Errorf("%v left of %v", left, window)
+		}
+		return nil
+	})
+}
