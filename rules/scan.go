@@ -55,20 +55,20 @@ func (s snapshot) digest(err error, p *published) digest {
 }
 
 // snapshot lists and reads the files. A folder may be swapped for another while it is read; then what was read is a mix
-// of the two, and it is read again. The notifier, when there is one, is told what to watch before anything is read, so
-// that no change goes unseen.
+// of the two, or some or all files are missing for a moment, and it is read again. So what is wrong with the files is believed when it
+// is found twice in a row. The notifier, when there is one, is told what to watch before anything is read, so that no change goes unseen.
 func (f *Files) snapshot(n *notifier) (snapshot, error) {
 	for range maxTries {
 		before, err := f.list()
 		n.follow(before.places)
-		if err != nil {
-			return snapshot{}, err
-		}
 		for i := range before.sources {
 			read(&before.sources[i])
 		}
-		after, err := f.list()
-		if err == nil && before.equal(after) {
+		after, again := f.list()
+		switch {
+		case err != nil && again != nil && err.Error() == again.Error():
+			return snapshot{}, err
+		case err == nil && again == nil && before.equal(after):
 			return snapshot{before.sources}, nil
 		}
 	}
@@ -159,6 +159,9 @@ func (l *listing) entry(path string, entry fs.DirEntry, depth int) error {
 		l.places.reach(path)
 	}
 	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		info, err = os.Stat(path) // the folder that the link led to may have been swapped for another meanwhile
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil // gone again, or a link that Kubernetes is about to remove

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -114,4 +115,29 @@ func manyRules(count int) string {
 		fmt.Fprintf(&b, "  - { name: r%d, scope: user, match: { endpoints: [/r%d] }, limit: 5/1s }\n", i, i)
 	}
 	return b.String()
+}
+
+// TestASwapIsNoMissingFile looks at a volume of one file all the time while it is swapped: a look may find that the link leads nowhere.
+func TestASwapIsNoMissingFile(t *testing.T) {
+	v := &volume{t: t, dir: t.TempDir()}
+	v.swap(map[string]string{"a.yaml": domain("a")})
+	f := NewFiles(FilesConfig{Path: v.dir})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 1000 {
+			v.swap(map[string]string{"a.yaml": domain("a")})
+		}
+	}()
+	for swapping := true; swapping; {
+		snap, err := f.snapshot(nil)
+		if err == nil && len(snap.sources) != 1 || err != nil && !errors.Is(err, errUnsettled) {
+			t.Errorf("there are %d files: %v", len(snap.sources), err)
+		}
+		select {
+		case <-done:
+			swapping = false
+		default:
+		}
+	}
 }
