@@ -80,9 +80,9 @@ func (b *billing) newKeys() {
 	}
 	b.keys["user-1"] = "key-of-user-1"
 	for i, sidecar := range b.sidecars {
-		servers.Await(b.t, "the key on a sidecar", func() error {
+		servers.Await(b.t, "the key and the quotas of its user on a sidecar", func() error {
 			got, err := try("http://"+sidecar.Debug, "POST", "/v1/explain", map[string]any{"http": map[string]any{"domain": "api", "method": "GET", "path": "/", "peer": "192.0.2.1", "headers": map[string]string{"x-api-key": b.keys["authz"]}}})
-			if err == nil && !strings.Contains(got.text, "key-of-authz") {
+			if err == nil && (!strings.Contains(got.text, `"key-of-authz"`) || !strings.Contains(got.text, `"user authz"`)) {
 				err = errors.New(got.text)
 			}
 			return err
