@@ -61,8 +61,8 @@ func (f *Files) snapshot(n *notifier) (snapshot, error) {
 	for range maxTries {
 		before, err := f.list()
 		n.follow(before.places)
-		for i := range before.sources {
-			read(&before.sources[i])
+		if err == nil {
+			before.read()
 		}
 		after, again := f.list()
 		switch {
@@ -86,6 +86,13 @@ type listing struct {
 
 func (l listing) equal(other listing) bool {
 	return slices.EqualFunc(l.sources, other.sources, func(a, b source) bool { return a.path == b.path && a.real == b.real })
+}
+
+// read reads all files.
+func (l listing) read() {
+	for i := range l.sources {
+		read(&l.sources[i])
+	}
 }
 
 // list finds the files, sorted by name.
