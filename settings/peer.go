@@ -96,7 +96,7 @@ var differs = map[string]string{
 	"REDIS_TLS_CACERT":                        "read again when it changes, for new connections",
 	"REDIS_AUTH":                              "also from `REDIS_AUTH_FILE`, which is read for each new connection",
 	"REDIS_SENTINEL_AUTH":                     "also from `REDIS_SENTINEL_AUTH_FILE`",
-	"REDIS_TIMEOUT":                           "the default is 500ms, and `STORE_BUDGET` bounds what a decision waits",
+	"REDIS_TIMEOUT":                           "the default is 500ms, and `STORE_BUDGET` and `STORE_PATIENCE` bound what a decision waits",
 	"TRACING_ENABLED":                         "OpenTelemetry's own variables turn traces on and off as well",
 	"TRACING_SAMPLING_RATE":                   "OTEL_TRACES_SAMPLER goes before it",
 }
