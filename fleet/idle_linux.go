@@ -34,3 +34,31 @@ func crowded() bool {
 	n, err := strconv.Atoi(runnable)
 	return err == nil && n > runtime.NumCPU()
 }
+
+// processors are the times of this machine's processors, in steps of 10 ms. It reports whether the kernel tells.
+func processors() (times, bool) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return times{}, false
+	}
+	return parseTimes(string(text))
+}
+
+// parseTimes reads the first line of /proc/stat: cpu, user, nice, system, idle, iowait, irq, softirq, steal, in hundredths of a second.
+func parseTimes(text string) (times, bool) {
+	line, _, _ := strings.Cut(text, "\n")
+	words := strings.Fields(line)
+	if len(words) < 9 || words[0] != "cpu" {
+		return times{}, false
+	}
+	var t times
+	for _, word := range words[1:9] {
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			return times{}, false
+		}
+		t.taken = time.Duration(n) * 10 * time.Millisecond
+		t.all += t.taken
+	}
+	return t, true
+}

@@ -21,6 +21,7 @@ type Node struct {
 	dial    func(ctx context.Context) (net.Conn, error)
 	guards  guards
 	counts  *counts
+	host    *host
 	routes  *cluster // nil: it is no part of a cluster
 	lobby   bool     // it stands for the servers of a cluster that are not known yet
 
@@ -65,7 +66,7 @@ func (n *Node) start(dial func(ctx context.Context) (net.Conn, error)) *Node {
 // node makes a node without connections.
 func (f *Fleet) node(name string) *Node {
 	n := &Node{
-		name: name, servers: &f.servers, bounds: &f.bounds, prelude: f.prelude, guards: f.guards, counts: &f.counts,
+		name: name, servers: &f.servers, bounds: &f.bounds, prelude: f.prelude, guards: f.guards, counts: &f.counts, host: machine,
 		trouble: map[*stream]error{}, changed: make(chan struct{}),
 	}
 	n.load.most = f.bounds.InFlight

@@ -15,3 +15,6 @@ func idled() (time.Duration, bool) { return 0, false }
 
 // crowded cannot tell here.
 func crowded() bool { return false }
+
+// processors cannot tell here.
+func processors() (times, bool) { return times{}, false }

@@ -21,8 +21,9 @@ const (
 
 // watch looks at a link while it has calls. It has a clock of its own, process time: one that stands still while this process gets no
 // processor. A look that comes late because of that moves the clock by no more than two looks would, so neither the server's
-// silence nor a call's patience is used up by a stall of ours. A caller's deadline is on the wall, and passes meanwhile. While no processor of this machine is idle no server is called silent,
-// up to a bound: one that is on the same machine may wait for a processor, too. Once it answers on another link it has had one.
+// silence nor a call's patience is used up by a stall of ours. A caller's deadline is on the wall, and passes meanwhile. While no processor of this machine is idle, or its host takes
+// processors away, no server is called silent, up to a bound: one that is on the same machine may wait for a processor, too. Once it answers on
+// another link it has had one.
 type watch struct {
 	link   *link
 	timer  *time.Timer
@@ -98,6 +99,7 @@ func (w *watch) stopLocked() {
 // look finds out whether the server is silent, whose patience has ended, and whether the link is of any use still.
 func (w *watch) look() {
 	l, now := w.link, processTime()
+	l.node.host.tick(now)
 	l.mu.Lock()
 	if l.ended != nil {
 		l.mu.Unlock()
@@ -214,15 +216,18 @@ func (w *watch) passedLocked() bool {
 	return w.passed > 0 && w.clock-w.passed >= w.link.node.silence()
 }
 
-// crowdedFor is how much longer a server may send nothing while no processor of this machine is idle.
+// crowdedFor is how much longer a server may send nothing while no processor of this machine is idle, or its host takes processors away.
 const crowdedFor = 200 * time.Millisecond
 
 // idleStep is the step of the kernel's count of idle time.
 const idleStep = 10 * time.Millisecond
 
 // crowdedLocked reports whether no processor was idle since the server became quiet. One step of the count may have been nearly over
-// before, so where more wants to run than can just now, it takes two.
+// before, so where more wants to run than can just now, it takes two. A processor that the host takes away counts as one that is not idle.
 func (w *watch) crowdedLocked() bool {
+	if w.link.node.host.takes(w.looked) {
+		return true
+	}
 	idle, ok := idled()
 	if !ok {
 		return false

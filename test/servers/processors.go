@@ -39,18 +39,22 @@ func (p Processors) Miss(t testing.TB, format string, args ...any) {
 	t.Error(what)
 }
 
-// stolen is the processors' time that the host has given to other machines so far.
 func stolen(t testing.TB) time.Duration {
 	t.Helper()
-	text, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	total, err := parseStolen(string(text))
+	total, err := Stolen()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return total
+}
+
+// Stolen is the processors' time that the host has given to other machines so far.
+func Stolen() (time.Duration, error) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, err
+	}
+	return parseStolen(string(text))
 }
 
 // parseStolen reads the first line of /proc/stat: cpu, user, nice, system, idle, iowait, irq, softirq, steal, in hundredths of a second.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // A machine that is busy with something else stalls every process for longer than the store's budget. No bound on time can be
@@ -18,7 +20,8 @@ const (
 	stallFrom  = 8 * time.Millisecond // a tick that late is a stall
 	waitFrom   = 0.4                  // part of the time in which some process waited for a processor; the rows themselves make for half of that
 	crowdedFor = 200 * time.Millisecond
-	idleFrom   = 0.05 // part of the processors' time that is idle at least; the rows take a small part of it
+	idleFrom   = 0.05                  // part of the processors' time that is idle at least; the rows take a small part of it
+	stolenFrom = 10 * time.Millisecond // the least that a sidecar can see of the time that the host of this machine gives to other machines
 )
 
 // stalls watches how late a tick of this process comes, and how much the kernel saw processes wait.
@@ -27,6 +30,7 @@ type stalls struct {
 	length time.Duration
 	waited time.Duration // of the kernel's count, at the start; in the end what came to it
 	idled  time.Duration // of the processors' count, at the start
+	stolen time.Duration // likewise
 	done   chan struct{}
 	ended  sync.WaitGroup
 	count  int
@@ -34,7 +38,7 @@ type stalls struct {
 }
 
 func watchStalls() *stalls {
-	s := &stalls{begun: time.Now(), waited: waitedForCPU(), idled: idled(), done: make(chan struct{})}
+	s := &stalls{begun: time.Now(), waited: waitedForCPU(), idled: idled(), stolen: stolen(), done: make(chan struct{})}
 	s.ended.Go(func() {
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
@@ -64,10 +68,10 @@ func (s *stalls) end() (busy bool) {
 	return s.count > 0 || s.part() > waitFrom
 }
 
-// crowded says whether no processor was idle so far. A sidecar gives a silent server up to crowdedFor more then, because one on the same machine
-// waits for a processor, too.
+// crowded says whether no processor was idle so far, or the host of this machine took some away. A sidecar gives a silent server up to crowdedFor
+// more then, because one on the same machine waits for a processor, too.
 func (s *stalls) crowded() bool {
-	return float64(idled()-s.idled) < idleFrom*float64(time.Since(s.begun))*float64(runtime.NumCPU())
+	return stolen()-s.stolen >= stolenFrom || float64(idled()-s.idled) < idleFrom*float64(time.Since(s.begun))*float64(runtime.NumCPU())
 }
 
 // starved says whether the machine stood for so long that callers may have given up.
@@ -80,7 +84,7 @@ func (s *stalls) part() float64 { return float64(s.waited) / float64(s.length) }
 func (s *stalls) String() string {
 	text := fmt.Sprintf("%dx %v %.0f%%", s.count, s.worst.Round(time.Millisecond), 100*s.part())
 	if s.crowded() {
-		text += ", none idle"
+		text += ", none idle or some stolen"
 	}
 	return text
 }
@@ -117,4 +121,13 @@ func idled() time.Duration {
 	var up, idle float64
 	fmt.Sscan(string(text), &up, &idle)
 	return time.Duration(idle * float64(time.Second))
+}
+
+// stolen is how much of the processors' time the host of this machine gave to other machines; none where the kernel does not tell.
+func stolen() time.Duration {
+	total, err := servers.Stolen()
+	if err != nil {
+		return 0
+	}
+	return total
 }

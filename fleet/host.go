@@ -1,0 +1,58 @@
+package fleet
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+const (
+	takenEvery = 500 * time.Millisecond // processors' times are read this often while there are calls
+	takenFor   = 2 * time.Second        // how long it counts that a host took too much,
+	takenPart  = 50                     // which is one part of so many
+)
+
+// host notes whether the host of this machine takes processors away and gives them to other machines. What runs on such a processor stands
+// still for tens of milliseconds, and the kernel counts that only afterwards. So what is known is the past: a host that took processors away
+// is expected to do it again.
+type host struct {
+	next  atomic.Int64 // process time of the next reading
+	until atomic.Int64 // process time until which the host is one that takes processors away
+	last  times        // guarded by next: one caller at a time moves it on
+}
+
+// times are those of all processors since this machine started.
+type times struct{ taken, all time.Duration }
+
+// machine is the host that this process is on.
+var machine = newHost()
+
+func newHost() *host {
+	h := &host{}
+	h.last, _ = processors()
+	h.next.Store(int64(takenEvery))
+	return h
+}
+
+// tick reads the times when that is due.
+func (h *host) tick(now time.Duration) {
+	due := h.next.Load()
+	if int64(now) < due || !h.next.CompareAndSwap(due, int64(now+time.Hour)) {
+		return
+	}
+	if read, ok := processors(); ok {
+		h.note(now, read)
+	}
+	h.next.Store(int64(now + takenEvery))
+}
+
+// note takes in times that were just read.
+func (h *host) note(now time.Duration, read times) {
+	taken, all := read.taken-h.last.taken, read.all-h.last.all
+	if taken > 0 && taken >= all/takenPart {
+		h.until.Store(int64(now + takenFor))
+	}
+	h.last = read
+}
+
+// takes reports whether the host takes processors away.
+func (h *host) takes(now time.Duration) bool { return int64(now) < h.until.Load() }
