@@ -7,16 +7,16 @@ import (
 
 const (
 	takenEvery = 500 * time.Millisecond // processors' times are read this often while there are calls
-	takenFor   = 2 * time.Second        // how long it counts that a host took too much,
-	takenPart  = 50                     // which is one part of so many
+	takenFor   = 2 * time.Second        // how long it counts what a host took
 )
 
-// host notes whether the host of this machine takes processors away and gives them to other machines. What runs on such a processor stands
+// host notes how much the host of this machine takes processors away and gives them to other machines. What runs on such a processor stands
 // still for tens of milliseconds, and the kernel counts that only afterwards. So what is known is the past: a host that took processors away
 // is expected to do it again.
 type host struct {
 	next  atomic.Int64 // process time of the next reading
-	until atomic.Int64 // process time until which the host is one that takes processors away
+	took  atomic.Int64 // nanoseconds of a processor's second,
+	until atomic.Int64 // and the process time until which that counts
 	last  times        // guarded by next: one caller at a time moves it on
 }
 
@@ -45,14 +45,24 @@ func (h *host) tick(now time.Duration) {
 	h.next.Store(int64(now + takenEvery))
 }
 
-// note takes in times that were just read.
+// note takes in times that were just read. What was taken before counts as long as it was more.
 func (h *host) note(now time.Duration, read times) {
 	taken, all := read.taken-h.last.taken, read.all-h.last.all
-	if taken > 0 && taken >= all/takenPart {
+	h.last = read
+	if all <= 0 {
+		return
+	}
+	took := int64(float64(time.Second) * float64(taken) / float64(all))
+	if took >= h.took.Load() || int64(now) >= h.until.Load() {
+		h.took.Store(took)
 		h.until.Store(int64(now + takenFor))
 	}
-	h.last = read
 }
 
-// takes reports whether the host takes processors away.
-func (h *host) takes(now time.Duration) bool { return int64(now) < h.until.Load() }
+// takes is how much of its second the host takes from each processor, at most crowdedFor.
+func (h *host) takes(now time.Duration) time.Duration {
+	if int64(now) >= h.until.Load() {
+		return 0
+	}
+	return min(time.Duration(h.took.Load()), crowdedFor)
+}

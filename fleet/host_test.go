@@ -6,24 +6,25 @@ import (
 	"time"
 )
 
-// TestAHostThatTakesProcessors is one that took a fiftieth of their time or more, and for two seconds after that.
-func TestAHostThatTakesProcessors(t *testing.T) {
+// TestWhatAHostTakes counts for two seconds, the most of it.
+func TestWhatAHostTakes(t *testing.T) {
 	h := &host{}
-	const half = time.Second / 2
-	for i, step := range []struct {
-		taken time.Duration // of the two processors' second
-		takes bool
-	}{{0, false}, {10 * time.Millisecond, false}, {20 * time.Millisecond, true}, {0, true}, {0, true}, {0, true}, {0, false}, {time.Second, true}} {
-		now := time.Duration(i) * half
+	h.note(0, times{})
+	if took := h.takes(0); took != 0 {
+		t.Errorf("a host of which nothing is known takes %v", took)
+	}
+	const ms = time.Millisecond
+	for i, step := range []struct{ taken, takes time.Duration }{ // of the second that two processors have in half a second
+		{0, 0}, {20 * ms, 20 * ms}, {50 * ms, 50 * ms}, {10 * ms, 50 * ms}, {0, 50 * ms}, {0, 50 * ms}, {5 * ms, 5 * ms}, {600 * ms, crowdedFor}, {0, crowdedFor},
+	} {
+		now := time.Duration(i) * takenEvery
 		h.note(now, times{h.last.taken + step.taken, h.last.all + time.Second})
-		if h.takes(now) != step.takes {
-			t.Errorf("after %v, of which the host took %v in the last half second, it takes processors: %v", now, step.taken, h.takes(now))
+		if took := h.takes(now); took != step.takes {
+			t.Errorf("after %v, with %v taken in the last half second, the host takes %v, want %v", now, step.taken, took, step.takes)
 		}
 	}
-	h = &host{}
-	h.note(0, times{})
-	if h.takes(0) {
-		t.Error("a host of which nothing is known takes processors")
+	if took := h.takes(time.Hour); took != 0 {
+		t.Errorf("an hour later the host takes %v", took)
 	}
 }
 
@@ -60,35 +61,26 @@ func TestTheKernelTellsTheTimes(t *testing.T) {
 	}
 }
 
-// TestAHostThatTakesProcessorsMakesNoServerSilent before the bound and what is added to it, though a processor is idle.
+// TestAHostThatTakesProcessorsMakesNoServerSilent before the bound and what it takes, though a processor is idle.
 func TestAHostThatTakesProcessorsMakesNoServerSilent(t *testing.T) {
-	for name, takes := range map[string]bool{"takes none": false, "takes some": true} {
-		t.Run(name, func(t *testing.T) {
+	for _, takes := range []time.Duration{0, 50 * time.Millisecond} {
+		t.Run(takes.String(), func(t *testing.T) {
 			n, links, ends := pair(t)
 			n.host = &host{}
 			n.host.next.Store(int64(time.Hour))
-			if takes {
-				n.host.until.Store(int64(time.Hour))
-			}
-			c := owe(t, links[0], bufio.NewReader(ends[0]))
-			l := links[0]
-			for _, step := range []struct {
-				quiet  time.Duration
-				silent bool
-			}{{time.Hour + time.Millisecond, !takes}, {time.Hour + crowdedFor, true}} {
-				l.mu.Lock()
-				l.watch.spoke = l.watch.clock - step.quiet
-				l.flight.head().sent = l.watch.spoke
-				l.watch.asked = 1
-				l.watch.quiet, l.watch.idle = true, -time.Hour // processors were idle for an hour and more
-				l.mu.Unlock()
-				l.watch.look()
-				if l.silent.Load() != step.silent {
-					t.Fatalf("after %v the server is silent: %v, want %v", step.quiet, l.silent.Load(), step.silent)
+			n.host.took.Store(int64(takes))
+			n.host.until.Store(int64(time.Hour))
+			owe(t, links[0], bufio.NewReader(ends[0]))
+			w := &links[0].watch
+			links[0].mu.Lock()
+			defer links[0].mu.Unlock()
+			for _, late := range []time.Duration{-1, takes - 1, takes} {
+				w.spoke = w.clock - time.Hour - late
+				links[0].flight.head().sent = w.spoke
+				w.quiet, w.idle = true, -time.Hour // processors were idle for an hour and more
+				if silent := w.silentLocked(); silent != (late == takes) {
+					t.Errorf("late by %v the server is silent: %v", late, silent)
 				}
-			}
-			if err := <-c.done; err != errSilent {
-				t.Errorf("the call ended with %v, want %v", err, errSilent)
 			}
 		})
 	}

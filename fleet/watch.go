@@ -194,7 +194,7 @@ func (w *watch) asksLocked(now time.Duration) bool {
 // overdueLocked reports whether a server that owes replies has sent nothing for too long, and is to blame for that.
 func (w *watch) overdueLocked() bool {
 	quiet, bound := w.clock-w.spoke, w.link.node.silence()
-	if quiet < bound || !w.passedLocked() && quiet < bound+crowdedFor && w.crowdedLocked() {
+	if quiet < bound || !w.passedLocked() && w.excusedLocked(quiet-bound) {
 		return false
 	}
 	if readable(w.link.socket) {
@@ -216,18 +216,20 @@ func (w *watch) passedLocked() bool {
 	return w.passed > 0 && w.clock-w.passed >= w.link.node.silence()
 }
 
-// crowdedFor is how much longer a server may send nothing while no processor of this machine is idle, or its host takes processors away.
+// excusedLocked reports whether a server that is late by so much may wait for a processor of this machine: none is idle, or the host takes them away.
+func (w *watch) excusedLocked(late time.Duration) bool {
+	return late < w.link.node.host.takes(w.looked) || late < crowdedFor && w.crowdedLocked()
+}
+
+// crowdedFor is how much longer a server may send nothing while no processor of this machine is idle.
 const crowdedFor = 200 * time.Millisecond
 
 // idleStep is the step of the kernel's count of idle time.
 const idleStep = 10 * time.Millisecond
 
 // crowdedLocked reports whether no processor was idle since the server became quiet. One step of the count may have been nearly over
-// before, so where more wants to run than can just now, it takes two. A processor that the host takes away counts as one that is not idle.
+// before, so where more wants to run than can just now, it takes two.
 func (w *watch) crowdedLocked() bool {
-	if w.link.node.host.takes(w.looked) {
-		return true
-	}
 	idle, ok := idled()
 	if !ok {
 		return false
