@@ -8,6 +8,7 @@ import (
 const (
 	takenEvery = 500 * time.Millisecond // processors' times are read this often while there are calls
 	takenFor   = 2 * time.Second        // how long it counts what a host took
+	takenLeast = 20 * time.Millisecond  // of a processor's second; less is taken everywhere at times
 )
 
 // host notes how much the host of this machine takes processors away and gives them to other machines. What runs on such a processor stands
@@ -59,10 +60,11 @@ func (h *host) note(now time.Duration, read times) {
 	}
 }
 
-// takes is how much of its second the host takes from each processor, at most crowdedFor.
+// takes is how much of its second the host takes from each processor: at least takenLeast or nothing, at most crowdedFor.
 func (h *host) takes(now time.Duration) time.Duration {
-	if int64(now) >= h.until.Load() {
+	took := time.Duration(h.took.Load())
+	if took < takenLeast || int64(now) >= h.until.Load() {
 		return 0
 	}
-	return min(time.Duration(h.took.Load()), crowdedFor)
+	return min(took, crowdedFor)
 }

@@ -15,7 +15,7 @@ func TestWhatAHostTakes(t *testing.T) {
 	}
 	const ms = time.Millisecond
 	for i, step := range []struct{ taken, takes time.Duration }{ // of the second that two processors have in half a second
-		{0, 0}, {20 * ms, 20 * ms}, {50 * ms, 50 * ms}, {10 * ms, 50 * ms}, {0, 50 * ms}, {0, 50 * ms}, {5 * ms, 5 * ms}, {600 * ms, crowdedFor}, {0, crowdedFor},
+		{0, 0}, {20 * ms, 20 * ms}, {50 * ms, 50 * ms}, {10 * ms, 50 * ms}, {0, 50 * ms}, {0, 50 * ms}, {19 * ms, 0}, {600 * ms, crowdedFor}, {0, crowdedFor},
 	} {
 		now := time.Duration(i) * takenEvery
 		h.note(now, times{h.last.taken + step.taken, h.last.all + time.Second})
@@ -74,13 +74,21 @@ func TestAHostThatTakesProcessorsMakesNoServerSilent(t *testing.T) {
 			w := &links[0].watch
 			links[0].mu.Lock()
 			defer links[0].mu.Unlock()
-			for _, late := range []time.Duration{-1, takes - 1, takes} {
+			quiet := func(late time.Duration) bool {
 				w.spoke = w.clock - time.Hour - late
 				links[0].flight.head().sent = w.spoke
 				w.quiet, w.idle = true, -time.Hour // processors were idle for an hour and more
-				if silent := w.silentLocked(); silent != (late == takes) {
+				links[0].silent.Store(false)
+				return w.silentLocked()
+			}
+			for _, late := range []time.Duration{-1, takes - 1, takes} {
+				if silent := quiet(late); silent != (late == takes) {
 					t.Errorf("late by %v the server is silent: %v", late, silent)
 				}
+			}
+			w.asked, w.passed = 1, w.clock
+			if !quiet(0) {
+				t.Error("the server answers on another link, so it has a processor, and this link is not silent")
 			}
 		})
 	}

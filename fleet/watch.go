@@ -216,9 +216,10 @@ func (w *watch) passedLocked() bool {
 	return w.passed > 0 && w.clock-w.passed >= w.link.node.silence()
 }
 
-// excusedLocked reports whether a server that is late by so much may wait for a processor of this machine: none is idle, or the host takes them away.
+// excusedLocked reports whether a server that is late by so much may wait for a processor of this machine: none is idle, or the host took that of
+// the server away, which then answers on no other link either.
 func (w *watch) excusedLocked(late time.Duration) bool {
-	return late < w.link.node.host.takes(w.looked) || late < crowdedFor && w.crowdedLocked()
+	return w.passed == 0 && late < w.link.node.host.takes(w.looked) || late < crowdedFor && w.crowdedLocked()
 }
 
 // crowdedFor is how much longer a server may send nothing while no processor of this machine is idle.
