@@ -11,9 +11,8 @@ const (
 	takenLeast = 20 * time.Millisecond  // of a processor's second; less is taken everywhere at times
 )
 
-// host notes how much the host of this machine takes processors away and gives them to other machines. What runs on such a processor stands
-// still for tens of milliseconds, and the kernel counts that only afterwards. So what is known is the past: a host that took processors away
-// is expected to do it again.
+// host is what this machine runs on. It may take processors away and give them to other machines. What runs on such a processor stands still for
+// tens of milliseconds, and the kernel counts that only afterwards. So a host that took processors away is expected to do it again.
 type host struct {
 	next  atomic.Int64 // process time of the next reading
 	took  atomic.Int64 // nanoseconds of a processor's second,

@@ -15,7 +15,8 @@ func TestWhatAHostTakes(t *testing.T) {
 	}
 	const ms = time.Millisecond
 	for i, step := range []struct{ taken, takes time.Duration }{ // of the second that two processors have in half a second
-		{0, 0}, {20 * ms, 20 * ms}, {50 * ms, 50 * ms}, {10 * ms, 50 * ms}, {0, 50 * ms}, {0, 50 * ms}, {19 * ms, 0}, {600 * ms, crowdedFor}, {0, crowdedFor},
+		{0, 0}, {20 * ms, 20 * ms}, {50 * ms, 50 * ms}, {10 * ms, 50 * ms}, {0, 50 * ms}, {0, 50 * ms}, {30 * ms, 30 * ms},
+		{600 * ms, crowdedFor}, {0, crowdedFor}, {0, crowdedFor}, {0, crowdedFor}, {19 * ms, 0},
 	} {
 		now := time.Duration(i) * takenEvery
 		h.note(now, times{h.last.taken + step.taken, h.last.all + time.Second})
@@ -38,6 +39,17 @@ func TestTheHostIsReadTwiceASecond(t *testing.T) {
 		if next := time.Duration(h.next.Load()); next != step.next {
 			t.Errorf("at %v the next reading is due at %v, want %v", step.now, next, step.next)
 		}
+	}
+}
+
+// TestALookReadsTheHost when that is due.
+func TestALookReadsTheHost(t *testing.T) {
+	n, links, _ := pair(t)
+	n.host = newHost()
+	n.host.next.Store(0)
+	links[0].watch.look()
+	if n.host.next.Load() == 0 {
+		t.Error("a look at a link did not read the processors' times")
 	}
 }
 
