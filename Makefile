@@ -31,6 +31,9 @@ HELM         = $(TOOLS)/helm/helm
 # How long the tests of one package may take. A host that lends out its processors makes them several times as slow.
 WITHIN = 40m
 
+# How many of a package's parallel tests run at once: they mostly wait.
+AT_ONCE = 6
+
 # Every package but the tests of the whole, which need Envoy, and of pages, which need a browser, and of the admin API, which needs schemathesis. The fault matrix is about time, and the
 # tests under load and of exactness are about more calls than the machine can do, so each has the machine to itself and does not run
 # under the race detector. The longest come first, so that the others run beside them.
@@ -82,31 +85,35 @@ capacity: tools ## measure what docs/capacity.md calculates with: a hundredth of
 .PHONY: test
 test: ## install what is missing, then lint, unit, race, contract, integration and manifest tests
 	@export SPILLWAY_T0=$$(date +%s); \
-	$(MAKE) tools lint unit race rule-tests browser integration test-demo manifests chart release-test editor api; \
+	$(MAKE) tools lint unit race rule-tests outside integration test-demo manifests chart release-test; \
 	printf '\n== all green in %s s; skipped: nothing, no test can skip\n' "$$(( $$(date +%s) - SPILLWAY_T0 ))"
 
 .PHONY: lint
-lint: ## gofmt, go vet, golangci-lint
+lint: ## gofmt, and golangci-lint with go vet in it
 	$(call headline,lint)
 	@dirty=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .); \
 	if [ -n "$$dirty" ]; then echo "gofmt -w these:"; echo "$$dirty"; exit 1; fi
-	@$(GO) vet ./...
 	@$(LINT) run ./...
 
 .PHONY: unit
 unit: ## unit and contract tests of every room, with the full counts of twin walks, exactness and allocations
 	$(call headline,unit and contract tests)
-	@$(GO) test -timeout $(WITHIN) $(ROOMS)
+	@$(GO) test -timeout $(WITHIN) -parallel $(AT_ONCE) $(ROOMS)
 
 .PHONY: race
 race: ## the same under the race detector, which repeats the long ones less often, but for limit and the checks of the code, which start no goroutine, and archive, which make test-control has
 	$(call headline,unit and contract tests under the race detector)
-	@CGO_ENABLED=1 $(GO) test -timeout $(WITHIN) -race $$(echo "$(ROOMS)" | grep -vE '/(limit|archive)$$|spillway-mesh/spillway$$')
+	@CGO_ENABLED=1 $(GO) test -timeout $(WITHIN) -parallel $(AT_ONCE) -race $$(echo "$(ROOMS)" | grep -vE '/(limit|archive)$$|spillway-mesh/spillway$$')
 
 .PHONY: rule-tests
 rule-tests: ## the rules of examples/rules against their tests, by the command that users run
 	$(call headline,rule tests)
 	@$(GO) run ./cmd/spillway test examples/rules/tests
+
+.PHONY: outside
+outside: tools ## control with its PostgreSQL, pages in a real Chromium, the admin API by schemathesis, the rules of examples/ by the YAML language server, two packages at a time
+	$(call headline,control and pages and admin API and editor)
+	@$(GO) test -timeout $(WITHIN) -count=1 ./test/control ./test/browser ./test/api ./test/editor
 
 .PHONY: browser
 browser: tools ## pages in a real Chromium
@@ -118,11 +125,10 @@ screenshots: tools ## take the pictures of the live page in docs/ anew (takes tw
 	@$(GO) test -count=1 -timeout 10m -run '^TestScreenshots$$' ./test/browser -screenshots docs
 
 .PHONY: integration
-integration: tools ## the assembled sidecar against a real Redis and a real Envoy, also built with the race detector
+integration: tools ## the assembled sidecar, built with the race detector, against a real Redis and a real Envoy; without it under load, for exactness and with faults
 	$(call headline,integration tests)
-	@$(GO) test -timeout $(WITHIN) -count=1 ./test/control $(WHOLE)
-	@$(GO) test -count=1 -v -run '^TestBypassCount$$' ./test/integration | sed -n 's/^.*: corpus:/corpus:/p' | grep .
 	@CGO_ENABLED=1 $(GO) test -timeout $(WITHIN) -count=1 -race $(WHOLE)
+	@CGO_ENABLED=1 $(GO) test -count=1 -race -v -run '^TestBypassCount$$' ./test/integration | sed -n 's/^.*: corpus:/corpus:/p' | grep .
 	$(call headline,load)
 	@$(GO) test -timeout $(WITHIN) -count=1 ./test/integration/load
 	@$(MAKE) exact
@@ -152,19 +158,19 @@ $(GATEWAY_BIN):
 test-demo: tools ## the image's build steps, the compose file against its specification, and the demo with its scripts
 	$(call headline,image and demo)
 	@$(GO) test -timeout $(WITHIN) -count=1 -p 1 ./test/demo/...
-	@cd test/demo/schema && $(GO) vet ./... && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./... && $(GO) test -count=1 ./...
+	@cd test/demo/schema && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./... && $(GO) test -count=1 ./...
 
 .PHONY: manifests
 manifests: tools ## examples/istio against the APIs of Kubernetes and Istio, against Envoy, and at work with requests
 	$(call headline,manifests)
-	@cd test/manifests && $(GO) vet ./... && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./... && $(GO) test -count=1 ./...
+	@cd test/manifests && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./... && $(GO) test -count=1 ./...
 
 .PHONY: chart
 chart: $(HELM) ## the Helm chart by helm lint and helm template, its objects against the APIs, its environment and rules with sidecars
 	$(call headline,chart)
 	@command -v redis-server >/dev/null || ./tools/packages redis-server
 	@command -v promtool >/dev/null || ./tools/packages prometheus
-	@cd test/chart && $(GO) vet ./... && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./... && $(GO) test -count=1 ./...
+	@cd test/chart && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./... && $(GO) test -count=1 ./...
 
 # From an empty cache this takes two to three minutes of two cores.
 $(HELM): tools/helm/go.mod tools/helm/go.sum
@@ -179,7 +185,7 @@ release: ## VERSION=v0.2.0: programs for four platforms, an SBOM, an OCI image f
 .PHONY: release-test
 release-test: ## a release for this machine's platform, made twice: same bytes, valid image, unpacked and started (RELEASE=full for all platforms)
 	$(call headline,release)
-	@cd tools/release && $(GO) vet ./... && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./... && $(GO) test -count=1 -timeout 30m ./...
+	@cd tools/release && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./... && $(GO) test -count=1 -timeout 30m ./...
 
 .PHONY: editor
 editor: $(LANGUAGE_SERVER) ## the rules of examples/ against docs/rules.schema.json, by the YAML language server

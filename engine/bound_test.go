@@ -12,9 +12,8 @@ import (
 // each admits in it is at most its share, or what it had admitted before the loss if that is more; a bucket hands out what
 // it earns meanwhile besides. So all together admit at most what was used before, and all shares.
 func TestNoMoreThanAllShares(t *testing.T) {
-	const rounds = 60
 	eachAlgorithm(t, func(t *testing.T, a limit.Algorithm) {
-		for seed := range uint64(rounds) {
+		for seed := range uint64(boundRounds) {
 			r := rand.New(rand.NewPCG(seed, uint64(a)))
 			live, count := 1+r.IntN(7), 1+r.Int64N(40)
 			inFleet(t, live, counted(a, count, time.Minute), func(t *testing.T, f *fleet) {

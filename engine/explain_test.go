@@ -139,7 +139,7 @@ func world(t *testing.T, text string, quota bool) (e *engine.Engine, pass func(t
 // TestExplainSaysWhatTheDecisionSays explains random requests at both doors and then decides them.
 func TestExplainSaysWhatTheDecisionSays(t *testing.T) {
 	outcomes, began := map[string]int{}, 0
-	for seed := range uint64(12) {
+	for seed := range uint64(explainRounds) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		e, pass := world(t, fmt.Sprintf(richRules, seed%2 == 0), seed%5 == 0)
 		for n := range 1500 {

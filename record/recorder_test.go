@@ -184,7 +184,7 @@ func TestAMillionIdentitiesHaveABound(t *testing.T) {
 		var server redis
 		r := server.record(1)
 		server.set(true, false)
-		const n = 1_000_000
+		const n = manyIdentities
 		for i := range n {
 			decide(r, "identity-"+strconv.Itoa(i), false)
 		}

@@ -112,6 +112,7 @@ func race(t *testing.T, all []contender, key string, a limit.Algorithm) int64 {
 }
 
 func TestFourProcessesAdmitExactlyTheLimit(t *testing.T) {
+	t.Parallel() // beside tests that mostly wait
 	server := servers.StartRedis(t)
 	var all []contender
 	for range contenders {
@@ -174,6 +175,7 @@ func admittedAll(charges []limit.Charge, decisions []limit.Decision) (admitted, 
 }
 
 func TestNoRequestIsChargedInPart(t *testing.T) {
+	t.Parallel() // beside tests that mostly wait
 	eachStore(t, func(t *testing.T, s counter) {
 		var charged [randomCounters]atomic.Int64
 		var partial, refused atomic.Int64

@@ -61,6 +61,7 @@ type request struct {
 }
 
 func TestTwinsAgree(t *testing.T) {
+	t.Parallel() // beside tests that mostly wait
 	for _, kind := range []limit.Algorithm{limit.TokenBucket, limit.SlidingWindow, limit.FixedWindow, limit.SlidingLog} {
 		t.Run(kind.String(), func(t *testing.T) {
 			t.Parallel()

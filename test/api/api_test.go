@@ -43,11 +43,13 @@ func TestMain(m *testing.M) { os.Exit(servers.Main(m)) }
 // TestTheAPIDoesWhatItsDocumentSays lets schemathesis send what the document allows, and what it does not, to every operation but the
 // stream of events, which does not end.
 func TestTheAPIDoesWhatItsDocumentSays(t *testing.T) {
+	t.Parallel()
 	check(t, "http://"+begin(t), "schemathesis.toml", token, "--exclude-path", "/v1/events", "--max-examples", "20")
 }
 
 // TestTheControlDoesWhatItsDocumentSays does the same with a control that has something of each kind.
 func TestTheControlDoesWhatItsDocumentSays(t *testing.T) {
+	t.Parallel()
 	secret, line, err := control.NewToken("admin", "tester")
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,6 @@
+//go:build !race
+
+package record
+
+// manyIdentities is how many identities a flood has.
+const manyIdentities = 1_000_000
