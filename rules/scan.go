@@ -56,7 +56,7 @@ func (s snapshot) digest(err error, p *published) digest {
 
 // snapshot lists and reads the files. A folder may be swapped for another while it is read; then what was read is a mix
 // of the two, or some or all files are missing for a moment, and it is read again. So what is wrong with the files is believed when it
-// is found twice in a row. The notifier, when there is one, is told what to watch before anything is read, so that no change goes unseen.
+// is found twice in a row, at the same places: after a swap a link leads to another place. The notifier, when there is one, is told what to watch before anything is read, so that no change goes unseen.
 func (f *Files) snapshot(n *notifier) (snapshot, error) {
 	for range maxTries {
 		before, err := f.list()
@@ -66,7 +66,7 @@ func (f *Files) snapshot(n *notifier) (snapshot, error) {
 		}
 		after, again := f.list()
 		switch {
-		case err != nil && again != nil && err.Error() == again.Error():
+		case err != nil && again != nil && err.Error() == again.Error() && before.misses(after):
 			return snapshot{}, err
 		case err == nil && again == nil && before.equal(after):
 			return snapshot{before.sources}, nil
@@ -79,6 +79,8 @@ func (f *Files) snapshot(n *notifier) (snapshot, error) {
 type listing struct {
 	sources []source
 	places  places
+	gone    []string               // where paths lead at which nothing was found
+	swapped bool                   // at one of them something was found a moment later
 	seen    map[string]bool        // files and folders already taken, by where they are
 	deep    bool                   // folders within the folder count too
 	wanted  func(name string) bool //
@@ -86,6 +88,11 @@ type listing struct {
 
 func (l listing) equal(other listing) bool {
 	return slices.EqualFunc(l.sources, other.sources, func(a, b source) bool { return a.path == b.path && a.real == b.real })
+}
+
+// misses tells whether two listings found nothing at the same places.
+func (l listing) misses(other listing) bool {
+	return !l.swapped && !other.swapped && slices.Equal(l.gone, other.gone)
 }
 
 // read reads all files.
@@ -111,6 +118,7 @@ func (f *Files) list() (listing, error) {
 	l.places.reach(root)
 	info, err := os.Stat(root)
 	if err != nil {
+		l.missing(root)
 		return l, fmt.Errorf("rules: %w", err)
 	}
 	if info.IsDir() {
@@ -144,7 +152,7 @@ func (l *listing) folder(path string, depth int) error {
 	}
 	l.seen[real] = true
 	l.places.inside(real)
-	entries, err := os.ReadDir(path)
+	entries, err := os.ReadDir(real)
 	if err != nil {
 		return fmt.Errorf("rules: %w", err)
 	}
@@ -171,6 +179,7 @@ func (l *listing) entry(path string, entry fs.DirEntry, depth int) error {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		l.missing(path)
 		return nil // gone again, or a link that Kubernetes is about to remove
 	case err != nil:
 		return fmt.Errorf("rules: %w", err)
@@ -182,6 +191,16 @@ func (l *listing) entry(path string, entry fs.DirEntry, depth int) error {
 	return nil
 }
 
+// missing notes where a path leads at which nothing was found.
+func (l *listing) missing(path string) {
+	_, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		l.swapped = true
+		return
+	}
+	l.gone = append(l.gone, err.Error())
+}
+
 // add adds a file, unless it is none that can be read to its end, such as a pipe.
 func (l *listing) add(path string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
@@ -191,8 +210,12 @@ func (l *listing) add(path string, info fs.FileInfo) error {
 		return fmt.Errorf("rules: there are more than %d files beside %s; name a folder that holds rule files only", maxFiles, path)
 	}
 	real, err := filepath.EvalSymlinks(path)
-	if err != nil || l.seen[real] {
-		return nil //nolint:nilerr // gone again, which the second listing shows
+	if err != nil {
+		l.gone = append(l.gone, err.Error()) // gone again, which the second listing shows
+		return nil
+	}
+	if l.seen[real] {
+		return nil
 	}
 	l.seen[real] = true
 	l.sources = append(l.sources, source{path: path, real: real})

@@ -119,9 +119,15 @@ func manyRules(count int) string {
 
 // TestASwapIsNoMissingFile looks at a volume of one file all the time while it is swapped: a look may find that the link leads nowhere.
 func TestASwapIsNoMissingFile(t *testing.T) {
+	for _, name := range []string{"", "a.yaml"} {
+		t.Run("path/"+name, func(t *testing.T) { lookWhileItIsSwapped(t, name) })
+	}
+}
+
+func lookWhileItIsSwapped(t *testing.T, name string) {
 	v := &volume{t: t, dir: t.TempDir()}
 	v.swap(map[string]string{"a.yaml": domain("a")})
-	f := NewFiles(FilesConfig{Path: v.dir})
+	f := NewFiles(FilesConfig{Path: filepath.Join(v.dir, name)})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
