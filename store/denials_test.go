@@ -66,7 +66,7 @@ func TestCachedDenialSaysWhatRedisWould(t *testing.T) {
 	server := servers.StartRedis(t)
 	cached := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}})
 	plain := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}, DenialEntries: -1})
-	eachAlgorithm(t, 10, time.Hour, func(t *testing.T, l limit.Limit) {
+	eachAlgorithm(t, 10, year, func(t *testing.T, l limit.Limit) {
 		spend(cached, charge(t, "k", l, 8))
 		for cost := int64(3); cost <= 12; cost++ {
 			spend(cached, charge(t, "k", l, cost))

@@ -181,7 +181,7 @@ func TestForeignValueHarmsItsOwnKeyOnly(t *testing.T) {
 	server := servers.StartRedis(t)
 	e := look(t, server, redis.Options{})
 	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}})
-	eachAlgorithm(t, 5, time.Hour, func(t *testing.T, l limit.Limit) {
+	eachAlgorithm(t, 5, year, func(t *testing.T, l limit.Limit) {
 		bad, good := charge(t, "bad", l, 1), charge(t, "good", l, 1)
 		e.do("SET", bad.Key, "of another program")
 		wantUndecided(t, r, bad, fleet.ReasonWrong)

@@ -69,7 +69,7 @@ func TestRefusalWritesItsRecordAlone(t *testing.T) {
 	e := look(t, server, redis.Options{})
 	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}, DenialEntries: -1})
 	settled(t, e, r)
-	eachAlgorithm(t, 5, time.Hour, func(t *testing.T, l limit.Limit) {
+	eachAlgorithm(t, 5, year, func(t *testing.T, l limit.Limit) {
 		p := limit.Penalty{Threshold: 3, Window: 10 * time.Minute, CoolDown: 20 * time.Minute}
 		spent, sibling := punished(charge(t, "spent", l, 1), p), charge(t, "sibling", l, 1)
 		spend(r, charge(t, "spent", l, 5), charge(t, "sibling", l, 2))

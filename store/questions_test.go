@@ -297,7 +297,7 @@ func TestAQuestionWithoutAReplyIsAskedAgain(t *testing.T) {
 // TestCachedDenialEndsWithItsTime: without a server nothing renews it. Behind an open breaker no question runs, so the answer
 // is the one that is known, and none once that is over.
 func TestCachedDenialEndsWithItsTime(t *testing.T) {
-	eachAlgorithm(t, 1, 10*time.Hour, func(t *testing.T, l limit.Limit) {
+	eachAlgorithm(t, 1, year, func(t *testing.T, l limit.Limit) {
 		server := servers.StartRedis(t)
 		clock := newHand()
 		r := openRedis(t, RedisConfig{
