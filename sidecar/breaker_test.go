@@ -15,7 +15,7 @@ import (
 func TestABreakerIsSeenToOpenAndToClose(t *testing.T) {
 	redis := servers.StartRedis(t)
 	// It stays open for so long that a busy machine sees it; a connection that is made again shortens that.
-	s := begin(t, twoPerHour, "REDIS_URL="+redis.Addr, "STORE_BUDGET=1s", "BREAKER_OPEN=8s")
+	s := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "STORE_BUDGET=1s", "BREAKER_OPEN=8s")
 	client := dial(t, s.Addresses().GRPC)
 	expectCodes(t, client, "alice", codeOK)
 	expectPage(t, s.Addresses().Debug, "/metrics", 200, `spillway_breaker_state{shard="`+redis.Addr+`"} 0`)

@@ -49,7 +49,7 @@ func (s *scripted) hold() (begun <-chan struct{}, release func()) {
 
 func TestDrainLetsACallInFlightFinish(t *testing.T) {
 	counter := &scripted{}
-	s := beginWith(t, counter, twoPerHour)
+	s := beginWith(t, counter, twoPerYear)
 	begun, release := counter.hold()
 	conn := dial(t, s.Addresses().GRPC)
 	answered := make(chan error, 1)
@@ -69,7 +69,7 @@ func TestDrainLetsACallInFlightFinish(t *testing.T) {
 }
 
 func TestHealthFailsFirst(t *testing.T) {
-	s := begin(t, twoPerHour, "DRAIN_DELAY=4s")
+	s := begin(t, twoPerYear, "DRAIN_DELAY=4s")
 	conn := dial(t, s.Addresses().GRPC)
 	watch, err := healthv1.NewHealthClient(conn).Watch(t.Context(), &healthv1.HealthCheckRequest{Service: "ratelimit"})
 	if err != nil {
@@ -100,7 +100,7 @@ func expectHealth(t *testing.T, watch grpc.ServerStreamingClient[healthv1.Health
 }
 
 func TestAWatcherOfHealthDoesNotHoldUpTheEnd(t *testing.T) {
-	s := begin(t, twoPerHour)
+	s := begin(t, twoPerYear)
 	watch, err := healthv1.NewHealthClient(dial(t, s.Addresses().GRPC)).Watch(t.Context(), &healthv1.HealthCheckRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ const cutOff = "calls are still in flight, cutting them off"
 
 func TestGoneThoughACallHangs(t *testing.T) {
 	counter := &scripted{}
-	s := beginWith(t, counter, twoPerHour)
+	s := beginWith(t, counter, twoPerYear)
 	begun, release := counter.hold()
 	conn := dial(t, s.Addresses().GRPC)
 	answered := make(chan struct{})

@@ -35,7 +35,7 @@ func put(t *testing.T, address, level string) (int, string) {
 }
 
 func TestTheLevelChangesWhileItRuns(t *testing.T) {
-	s := begin(t, twoPerHour)
+	s := begin(t, twoPerYear)
 	debug := s.Addresses().Debug
 	expectPage(t, debug, "/loglevel", 200, "info\n")
 	shows := func(name string) bool {
@@ -68,7 +68,7 @@ func TestTheLevelChangesWhileItRuns(t *testing.T) {
 func TestDecisionsAreLoggedOnDemand(t *testing.T) {
 	for which, want := range map[string][2]int{"off": {0, 0}, "refused": {0, 1}, "all": {3, 1}} {
 		t.Run(which, func(t *testing.T) {
-			s := begin(t, twoPerHour, "LOG_DECISIONS="+which)
+			s := begin(t, twoPerYear, "LOG_DECISIONS="+which)
 			expectCodes(t, dial(t, s.Addresses().GRPC), "alice-in-person", codeOK, codeOK, codeOver)
 			sendJSON(t, s, "shop", "user", "bob-in-person", "")
 			s.halt(t)
@@ -89,7 +89,7 @@ func TestDecisionsAreLoggedOnDemand(t *testing.T) {
 }
 
 func TestADecisionOverHTTPBelongsToItsCallersTrace(t *testing.T) {
-	s := begin(t, twoPerHour, "LOG_DECISIONS=all", "TRACING_ENABLED=true")
+	s := begin(t, twoPerYear, "LOG_DECISIONS=all", "TRACING_ENABLED=true")
 	const body = `{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"alice"}]}]}`
 	r, err := http.NewRequest(http.MethodPost, "http://"+s.Addresses().HTTP+"/json", strings.NewReader(body))
 	if err != nil {
@@ -132,7 +132,7 @@ var hostile = []string{
 
 func TestClientsWriteNoLinesIntoTheLog(t *testing.T) {
 	store := new(scripted)
-	s := beginWith(t, store, twoPerHour, "LOG_FORMAT=json", "LOG_LEVEL=trace", "LOG_DECISIONS=all")
+	s := beginWith(t, store, twoPerYear, "LOG_FORMAT=json", "LOG_LEVEL=trace", "LOG_DECISIONS=all")
 	for _, value := range hostile {
 		store.do(func() { panic(errors.New("while counting " + value)) })
 		body, err := json.Marshal(value)
@@ -158,7 +158,7 @@ func TestPanicsAndErrorsTellNoSecrets(t *testing.T) {
 	secrets := []string{"canary-url-password", "canary-auth-password", "canary-key-secret", "canary-header-value", "canary-sentinel"}
 	for _, format := range []string{"json", "text"} {
 		store := new(scripted)
-		s := beginWith(t, store, twoPerHour, "LOG_FORMAT="+format,
+		s := beginWith(t, store, twoPerYear, "LOG_FORMAT="+format,
 			"REDIS_URL=redis://user:"+secrets[0]+"@127.0.0.1:1", "REDIS_AUTH=user:"+secrets[1], "KEY_SECRET="+secrets[2],
 			"OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20"+secrets[3], "REDIS_SENTINEL_AUTH="+secrets[4])
 		all := strings.Join(secrets, " ")
@@ -186,7 +186,7 @@ func TestPasswordsInFilesStayOutOfTheLog(t *testing.T) {
 		write(t, files[name], "user:canary-of-"+name+"\n")
 		environ = append(environ, name+"="+files[name])
 	}
-	s := begin(t, twoPerHour, append(environ, "REDIS_TYPE=sentinel", "REDIS_URL=m,127.0.0.1:1", "REDIS_PERSECOND=true", "REDIS_PERSECOND_URL=127.0.0.1:1")...)
+	s := begin(t, twoPerYear, append(environ, "REDIS_TYPE=sentinel", "REDIS_URL=m,127.0.0.1:1", "REDIS_PERSECOND=true", "REDIS_PERSECOND_URL=127.0.0.1:1")...)
 	for name := range files {
 		s.loadLog.Error("of "+name, "error", errors.New("login with canary-of-"+name))
 		if s.logs("canary-of-"+name) == nil {

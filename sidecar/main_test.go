@@ -31,12 +31,12 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
-// twoPerHour are rules that refuse a user's third request.
-const twoPerHour = `
+// twoPerYear are rules that refuse a user's third request.
+const twoPerYear = `
 domain: shop
 descriptors:
   - key: user
-    rate_limit: {unit: hour, requests_per_unit: 2}
+    rate_limit: {unit: year, requests_per_unit: 2}
 `
 
 // journal is a log that may be read while it is written.

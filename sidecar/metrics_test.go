@@ -38,7 +38,7 @@ func statsdServer(t *testing.T) (port string, lines <-chan string) {
 
 func TestStatsdGetsWhatWasCounted(t *testing.T) {
 	port, lines := statsdServer(t)
-	s := begin(t, twoPerHour, "USE_STATSD=true", "STATSD_HOST=127.0.0.1", "STATSD_PORT="+port, "STATS_FLUSH_INTERVAL=1h", "EXTRA_TAGS=zone:a")
+	s := begin(t, twoPerYear, "USE_STATSD=true", "STATSD_HOST=127.0.0.1", "STATSD_PORT="+port, "STATS_FLUSH_INTERVAL=1h", "EXTRA_TAGS=zone:a")
 	for range 3 {
 		sendJSON(t, s, "shop", "user", "alice", "")
 	}
@@ -59,7 +59,7 @@ func TestStatsdGetsWhatWasCounted(t *testing.T) {
 }
 
 func TestADeadStatsdIsALineInTheLogAndNoMore(t *testing.T) {
-	s := begin(t, twoPerHour, "USE_STATSD=true", "STATSD_HOST=127.0.0.1", "STATSD_PORT=1", "STATS_FLUSH_INTERVAL=5ms")
+	s := begin(t, twoPerYear, "USE_STATSD=true", "STATSD_HOST=127.0.0.1", "STATSD_PORT=1", "STATS_FLUSH_INTERVAL=5ms")
 	servers.Await(t, "a line about statsd", func() error {
 		sendJSON(t, s, "shop", "user", "alice", "")
 		return s.logs("statistics not sent to statsd")
@@ -76,7 +76,7 @@ func TestEveryMetricOfASidecarIsInTheReference(t *testing.T) {
 		t.Fatal(err)
 	}
 	redis := servers.StartRedis(t)
-	s := begin(t, twoPerHour, "REDIS_URL="+redis.Addr, "USE_DOG_STATSD=true", "LOG_DECISIONS=all")
+	s := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "USE_DOG_STATSD=true", "LOG_DECISIONS=all")
 	sendJSON(t, s, "shop", "user", "alice", "")
 	_, scraped := fetch(t, s.Addresses().Debug, "/metrics")
 	found := regexp.MustCompile(`(?m)^# TYPE ((?:spillway|ratelimit)_\w+) `).FindAllStringSubmatch(scraped, -1)

@@ -13,12 +13,12 @@ rules:
   - {name: in, match: {users: [boss]}, action: allow}
 descriptors:
   - key: user
-    rate_limit: {unit: hour, requests_per_unit: 2}
+    rate_limit: {unit: year, requests_per_unit: 2}
   - key: free
     rate_limit: {unlimited: true}
   - key: path
     detailed_metric: true
-    rate_limit: {unit: hour, requests_per_unit: 2}
+    rate_limit: {unit: year, requests_per_unit: 2}
 `
 
 // sendJSON posts one descriptor with a key and a value to a domain.

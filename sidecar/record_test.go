@@ -33,7 +33,7 @@ identity:
     keys:
       - {id: ci, sha256: 72fc7c03a03fc6a7e82806ae57cdbb09995b2c1bf0b1c03d9e2d2400ead677a0, user: ann}
 descriptors:
-  - {key: user, rate_limit: {unit: hour, requests_per_unit: 2}}
+  - {key: user, rate_limit: {unit: year, requests_per_unit: 2}}
 rules:
   - {name: reads, scope: ip, match: {methods: [GET]}, limit: 1/1h}
 `
@@ -239,7 +239,7 @@ func (r *running) awaitEntries(t testing.TB) {
 func TestUsageIsExactThoughRepliesAreLost(t *testing.T) {
 	redis := servers.StartRedis(t)
 	proxy := servers.StartProxy(t, redis.Addr)
-	s := begin(t, strings.ReplaceAll(twoPerHour, ": 2}", ": 20}"), "REDIS_URL="+proxy.Addr, "RECORD=true", "RECORD_ALLOWED_ONE_IN=0")
+	s := begin(t, strings.ReplaceAll(twoPerYear, ": 2}", ": 20}"), "REDIS_URL="+proxy.Addr, "RECORD=true", "RECORD_ALLOWED_ONE_IN=0")
 	conn := dial(t, s.Addresses().GRPC)
 	want := askMany(t, conn, 50)
 	proxy.Set(servers.Fault{Mode: servers.DropReplies})
@@ -277,7 +277,7 @@ func TestUsageIsExactThoughRepliesAreLost(t *testing.T) {
 // TestTheRecordWaitsForRedis: what is decided while Redis is away is written when it is back.
 func TestTheRecordWaitsForRedis(t *testing.T) {
 	redis := servers.StartRedis(t)
-	s := begin(t, twoPerHour, "REDIS_URL="+redis.Addr, "RECORD=true")
+	s := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "RECORD=true")
 	conn := dial(t, s.Addresses().GRPC)
 	redis.Kill(t)
 	want := askMany(t, conn, 30)
@@ -298,7 +298,7 @@ func TestTheRecordWaitsForRedis(t *testing.T) {
 // TestASidecarThatStopsWithoutRedisSaysWhatIsLost does not wait for a Redis that is away.
 func TestASidecarThatStopsWithoutRedisSaysWhatIsLost(t *testing.T) {
 	redis := servers.StartRedis(t)
-	s := begin(t, twoPerHour, "REDIS_URL="+redis.Addr, "RECORD=true")
+	s := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "RECORD=true")
 	redis.Kill(t)
 	s.recorder.Note(&record.Decided{At: time.Now(), Domain: "shop", Kind: record.User, Identity: "ann", Requests: 1, Weight: 1})
 	s.stop()
@@ -312,7 +312,7 @@ func TestASidecarThatStopsWithoutRedisSaysWhatIsLost(t *testing.T) {
 func TestRecordedIdentitiesFollowTheSecret(t *testing.T) {
 	for _, plain := range []string{"false", "true"} {
 		redis := servers.StartRedis(t)
-		s := begin(t, twoPerHour, "REDIS_URL="+redis.Addr, "RECORD=true", "RECORD_ALLOWED_ONE_IN=1", "KEY_SECRET=0123456789abcdef", "RECORD_PLAIN_IDENTITIES="+plain)
+		s := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "RECORD=true", "RECORD_ALLOWED_ONE_IN=1", "KEY_SECRET=0123456789abcdef", "RECORD_PLAIN_IDENTITIES="+plain)
 		expectCodes(t, dial(t, s.Addresses().GRPC), "ann", codeOK)
 		s.halt(t)
 		got, err := readRecord(t, s)

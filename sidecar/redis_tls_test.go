@@ -16,7 +16,7 @@ func TestRedisCertificatesAreReadAgain(t *testing.T) {
 	ours, oursKey := before.issue(t, "sidecar", 3)
 	port := servers.FreeAddr(t)[len("127.0.0.1:"):]
 	redis := servers.StartRedis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", before.file)
-	s := begin(t, twoPerHour, "REDIS_URL=rediss://localhost:"+port, "REDIS_TLS_CACERT="+before.file, "REDIS_TLS_CLIENT_CERT="+ours,
+	s := begin(t, twoPerYear, "REDIS_URL=rediss://localhost:"+port, "REDIS_TLS_CACERT="+before.file, "REDIS_TLS_CLIENT_CERT="+ours,
 		"REDIS_TLS_CLIENT_KEY="+oursKey, "STORE_BUDGET=1s")
 	expectPage(t, s.Addresses().HTTP, "/readyz", 200, "ok\n")
 	newCert, newKey := after.issue(t, "localhost", 4)

@@ -26,7 +26,7 @@ func TestRulesThatAreRequired(t *testing.T) {
 	expectPage(t, s.Addresses().HTTP, "/healthcheck", 500, "")
 	expectPage(t, s.Addresses().HTTP, "/livez", 200, "ok")
 	s.awaitLog(t, "serving, but not ready: no good rules yet")
-	write(t, s.rules, twoPerHour)
+	write(t, s.rules, twoPerYear)
 	s.awaitLog(t, "ready: there are rules now")
 	expectPage(t, s.Addresses().HTTP, "/readyz", 200, "ok\n")
 	health(healthv1.HealthCheckResponse_SERVING)

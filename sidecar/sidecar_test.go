@@ -23,14 +23,14 @@ import (
 
 func TestServesOnAllItsSocketsAtOnce(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
-	s := begin(t, twoPerHour, "GRPC_UDS="+socket, "USE_PROMETHEUS=true")
+	s := begin(t, twoPerYear, "GRPC_UDS="+socket, "USE_PROMETHEUS=true")
 	a := s.Addresses()
 	expectCodes(t, dial(t, a.GRPC), "alice", codeOK, codeOK, codeOver)
 	conn := dial(t, "unix:"+socket, unixDial(socket)...)
 	expectCodes(t, conn, "alice", codeOver)
 	expectPage(t, a.HTTP, "/healthcheck", 200, "OK")
 	expectPage(t, a.HTTP, "/readyz", 200, "ok\n")
-	expectPage(t, a.Debug, "/rlconfig", 200, "shop.user: unit=HOUR requests_per_unit=2")
+	expectPage(t, a.Debug, "/rlconfig", 200, "shop.user: unit=YEAR requests_per_unit=2")
 	expectPage(t, a.Debug, "/stats", 200, `ratelimit_service_rate_limit_over_limit{domain="shop",key1="user"} 2`)
 	expectPage(t, a.Debug, "/metrics", 200, `ratelimit_service_total_requests{grpc_method="ShouldRateLimit"} 4`)
 	expectPage(t, a.Metrics, "/metrics", 200, "ratelimit_service_config_load_success 1")
@@ -42,12 +42,12 @@ func TestServesOnAllItsSocketsAtOnce(t *testing.T) {
 
 func TestAnAbstractSocket(t *testing.T) {
 	name := "@spillway-test-" + strconv.Itoa(os.Getpid())
-	begin(t, twoPerHour, "GRPC_UDS="+name)
+	begin(t, twoPerYear, "GRPC_UDS="+name)
 	expectCodes(t, dial(t, name, unixDial(name)...), "alice", codeOK)
 }
 
 func TestJSONOnTheHTTPPort(t *testing.T) {
-	s := begin(t, twoPerHour)
+	s := begin(t, twoPerYear)
 	for i, want := range []int{200, 200, 429} {
 		got := post(t, s.Addresses().HTTP, `{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"bob"}]}]}`)
 		if got != want {
@@ -57,7 +57,7 @@ func TestJSONOnTheHTTPPort(t *testing.T) {
 }
 
 func TestHealthAnswersForEveryName(t *testing.T) {
-	s := begin(t, twoPerHour)
+	s := begin(t, twoPerYear)
 	client := healthv1.NewHealthClient(dial(t, s.Addresses().GRPC))
 	for _, name := range []string{"", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService"} {
 		got, err := client.Check(t.Context(), &healthv1.HealthCheckRequest{Service: name})
@@ -73,7 +73,7 @@ func TestHealthAnswersForEveryName(t *testing.T) {
 
 func TestReflectionIsBehindAFlag(t *testing.T) {
 	for environ, want := range map[string]codes.Code{"GRPC_REFLECTION=true": codes.OK, "GRPC_REFLECTION=false": codes.Unimplemented} {
-		s := begin(t, twoPerHour, environ)
+		s := begin(t, twoPerYear, environ)
 		got := reflectServices(t, dial(t, s.Addresses().GRPC))
 		if got != want {
 			t.Errorf("with %s reflection answers %v, want %v", environ, got, want)
@@ -101,7 +101,7 @@ func TestStartsWithoutRules(t *testing.T) {
 	expectPage(t, s.Addresses().HTTP, "/healthcheck", 200, "OK")
 	expectPage(t, s.Addresses().HTTP, "/readyz", 200, "ok (degraded: rules: no good load yet)")
 	expectPage(t, s.Addresses().Debug, "/metrics", 200, "ratelimit_service_config_load_error 1")
-	write(t, s.rules, twoPerHour)
+	write(t, s.rules, twoPerYear)
 	servers.Await(t, "the rules that were mended", func() error { return s.logs("rules loaded") })
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK, codeOK, codeOver)
 	expectPage(t, s.Addresses().HTTP, "/readyz", 200, "ok\n")
@@ -109,7 +109,7 @@ func TestStartsWithoutRules(t *testing.T) {
 
 func TestStartsWithoutRedis(t *testing.T) {
 	gone := servers.FreeAddr(t)
-	s := begin(t, twoPerHour, "REDIS_URL=redis://user:hunter2@"+gone, "KEY_SECRET=hunter3", "LOG_LEVEL=debug")
+	s := begin(t, twoPerYear, "REDIS_URL=redis://user:hunter2@"+gone, "KEY_SECRET=hunter3", "LOG_LEVEL=debug")
 	expectPage(t, s.Addresses().HTTP, "/readyz", 200, "ok (degraded: redis: ") // without a request having met it
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK, codeOK, codeOver)
 	expectPage(t, s.Addresses().HTTP, "/readyz", 200, "ok (degraded: redis: ")
@@ -126,8 +126,8 @@ func TestStartsWithoutRedis(t *testing.T) {
 
 func TestCountsInRedis(t *testing.T) {
 	redis := servers.StartRedis(t)
-	one := begin(t, twoPerHour, "REDIS_URL="+redis.Addr, "STORE_BUDGET=1s")
-	two := begin(t, twoPerHour, "REDIS_URL="+redis.Socket, "REDIS_SOCKET_TYPE=tcp", "STORE_BUDGET=1s")
+	one := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "STORE_BUDGET=1s")
+	two := begin(t, twoPerYear, "REDIS_URL="+redis.Socket, "REDIS_SOCKET_TYPE=tcp", "STORE_BUDGET=1s")
 	expectCodes(t, dial(t, one.Addresses().GRPC), "alice", codeOK)
 	expectCodes(t, dial(t, two.Addresses().GRPC), "alice", codeOK, codeOver)
 	expectCodes(t, dial(t, one.Addresses().GRPC), "alice", codeOver)
@@ -141,7 +141,7 @@ func TestCountsInRedis(t *testing.T) {
 
 func TestReadinessFollowsRedis(t *testing.T) {
 	redis := servers.StartRedis(t)
-	s := begin(t, twoPerHour, "REDIS_URL="+redis.Addr)
+	s := begin(t, twoPerYear, "REDIS_URL="+redis.Addr)
 	expectPage(t, s.Addresses().HTTP, "/readyz", 200, "ok\n")
 	redis.Kill(t)
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK)
@@ -157,7 +157,7 @@ func TestReadinessFollowsRedis(t *testing.T) {
 }
 
 func TestReloadKeepsTheLastGoodRules(t *testing.T) {
-	s := begin(t, twoPerHour)
+	s := begin(t, twoPerYear)
 	conn := dial(t, s.Addresses().GRPC)
 	write(t, s.rules, "domain: shop\ndescriptors:\n  - {kye: user}\n")
 	s.Reload()
@@ -167,7 +167,7 @@ func TestReloadKeepsTheLastGoodRules(t *testing.T) {
 	}
 	expectPage(t, s.Addresses().HTTP, "/readyz", 200, "degraded: rules: the newest load was refused")
 	expectCodes(t, conn, "alice", codeOK, codeOK, codeOver)
-	write(t, s.rules, strings.Replace(twoPerHour, "2}", "3}", 1))
+	write(t, s.rules, strings.Replace(twoPerYear, "2}", "3}", 1))
 	s.Reload()
 	servers.Await(t, "the new rules", func() error {
 		_, body := fetch(t, s.Addresses().Debug, "/rlconfig")
@@ -180,13 +180,13 @@ func TestReloadKeepsTheLastGoodRules(t *testing.T) {
 }
 
 func TestShadowModeRefusesNothing(t *testing.T) {
-	s := begin(t, twoPerHour, "SHADOW_MODE=true")
+	s := begin(t, twoPerYear, "SHADOW_MODE=true")
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK, codeOK, codeOK)
 	expectPage(t, s.Addresses().Debug, "/metrics", 200, "ratelimit_service_global_shadow_mode 1")
 }
 
 func TestStatsCanBeOff(t *testing.T) {
-	s := begin(t, twoPerHour, "DISABLE_STATS=true", "USE_PROMETHEUS=true")
+	s := begin(t, twoPerYear, "DISABLE_STATS=true", "USE_PROMETHEUS=true")
 	expectPage(t, s.Addresses().Debug, "/metrics", 404, "")
 	if s.Addresses().Metrics != "" {
 		t.Errorf("metrics are served on %s", s.Addresses().Metrics)
@@ -196,7 +196,7 @@ func TestStatsCanBeOff(t *testing.T) {
 func TestAPanicIsCountedAndAnswered(t *testing.T) {
 	counter := &scripted{}
 	counter.do(func() { panic("the store fell over") })
-	s := beginWith(t, counter, twoPerHour)
+	s := beginWith(t, counter, twoPerYear)
 	conn := dial(t, s.Addresses().GRPC)
 	expectCodes(t, conn, "alice", codeOK, codeOK, codeOver) // by the failure policy local
 	expectPage(t, s.Addresses().Debug, "/metrics", 200, "spillway_panics_total 3")
@@ -221,7 +221,7 @@ func TestAPortThatIsTakenIsAnError(t *testing.T) {
 }
 
 func TestWarningsAreLogged(t *testing.T) {
-	s := begin(t, twoPerHour, "REDIS_PIPELINE_LIMIT=5", "MEMCACHE_SRV=x")
+	s := begin(t, twoPerYear, "REDIS_PIPELINE_LIMIT=5", "MEMCACHE_SRV=x")
 	for _, want := range []string{"ignored: REDIS_PIPELINE_LIMIT: ", "ignored: MEMCACHE_SRV: "} {
 		s.awaitLog(t, want)
 	}
@@ -230,7 +230,7 @@ func TestWarningsAreLogged(t *testing.T) {
 // The keys of one process are not another's: the prefix and the secret reach Redis.
 func TestKeysTakePrefixAndSecret(t *testing.T) {
 	redis := servers.StartRedis(t)
-	s := begin(t, twoPerHour, "REDIS_URL="+redis.Addr, "CACHE_KEY_PREFIX=pre:", "KEY_SECRET=pepper", "STORE_BUDGET=1s")
+	s := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "CACHE_KEY_PREFIX=pre:", "KEY_SECRET=pepper", "STORE_BUDGET=1s")
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK)
 	_, port, _ := net.SplitHostPort(redis.Addr)
 	out, err := exec.Command("redis-cli", "-p", port, "keys", "*").Output()

@@ -112,7 +112,7 @@ func (a *authority) client(t *testing.T, cert, key string) grpc.DialOption {
 func TestTLS(t *testing.T) {
 	a := newAuthority(t)
 	cert, key := a.issue(t, "server", 2)
-	s := begin(t, twoPerHour, "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+cert, "GRPC_SERVER_TLS_KEY="+key)
+	s := begin(t, twoPerYear, "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+cert, "GRPC_SERVER_TLS_KEY="+key)
 	expectCodes(t, dial(t, s.Addresses().GRPC, a.client(t, "", "")), "alice", codeOK)
 	_, err := ask(dial(t, s.Addresses().GRPC), "alice")
 	if err == nil {
@@ -127,7 +127,7 @@ func TestClientsNeedTheRightCertificate(t *testing.T) {
 	otherCert, otherKey := a.issue(t, "other", 4)
 	strangeCert, strangeKey := stranger.issue(t, "envoy", 5)
 	for _, san := range []string{"envoy", "spiffe://mesh/envoy", "gateway, envoy", "spiffe://mesh/gateway,spiffe://mesh/envoy"} {
-		s := begin(t, twoPerHour, "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+cert, "GRPC_SERVER_TLS_KEY="+key,
+		s := begin(t, twoPerYear, "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+cert, "GRPC_SERVER_TLS_KEY="+key,
 			"GRPC_CLIENT_TLS_CACERT="+a.file, "GRPC_CLIENT_TLS_SAN="+san)
 		expectCodes(t, dial(t, s.Addresses().GRPC, a.client(t, envoyCert, envoyKey)), "alice", codeOK)
 		for name, option := range map[string]grpc.DialOption{
@@ -144,7 +144,7 @@ func TestClientsNeedTheRightCertificate(t *testing.T) {
 func TestCertificatesAreReadAgain(t *testing.T) {
 	a := newAuthority(t)
 	cert, key := a.issue(t, "server", 2)
-	s := begin(t, twoPerHour, "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+cert, "GRPC_SERVER_TLS_KEY="+key)
+	s := begin(t, twoPerYear, "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+cert, "GRPC_SERVER_TLS_KEY="+key)
 	if got := serial(t, a, s); got != 2 {
 		t.Fatalf("the server shows certificate %d, want 2", got)
 	}
@@ -193,9 +193,9 @@ func TestRedisOverTLS(t *testing.T) {
 	ours, oursKey := a.issue(t, "sidecar", 3)
 	secure := servers.FreeAddr(t)
 	redis := servers.StartRedis(t, "--tls-port", secure[len("127.0.0.1:"):], "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", a.file)
-	s := begin(t, twoPerHour, "REDIS_URL=rediss://"+secure, "REDIS_TLS_CACERT="+a.file, "REDIS_TLS_CLIENT_CERT="+ours,
+	s := begin(t, twoPerYear, "REDIS_URL=rediss://"+secure, "REDIS_TLS_CACERT="+a.file, "REDIS_TLS_CLIENT_CERT="+ours,
 		"REDIS_TLS_CLIENT_KEY="+oursKey, "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION=true", "STORE_BUDGET=1s")
-	plain := begin(t, twoPerHour, "REDIS_URL="+redis.Addr, "STORE_BUDGET=1s")
+	plain := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "STORE_BUDGET=1s")
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK)
 	expectCodes(t, dial(t, plain.Addresses().GRPC), "alice", codeOK, codeOver)
 }
@@ -205,8 +205,8 @@ func TestRedisIsCheckedByTheNameItIsDialledBy(t *testing.T) {
 	cert, key := a.issue(t, "localhost", 2)
 	port := servers.FreeAddr(t)[len("127.0.0.1:"):]
 	servers.StartRedis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", a.file, "--tls-auth-clients", "no")
-	right := begin(t, twoPerHour, "REDIS_URL=rediss://localhost:"+port, "REDIS_TLS_CACERT="+a.file, "STORE_BUDGET=1s")
-	wrong := begin(t, twoPerHour, "REDIS_URL=rediss://127.0.0.1:"+port, "REDIS_TLS_CACERT="+a.file, "STORE_BUDGET=1s")
+	right := begin(t, twoPerYear, "REDIS_URL=rediss://localhost:"+port, "REDIS_TLS_CACERT="+a.file, "STORE_BUDGET=1s")
+	wrong := begin(t, twoPerYear, "REDIS_URL=rediss://127.0.0.1:"+port, "REDIS_TLS_CACERT="+a.file, "STORE_BUDGET=1s")
 	expectCodes(t, dial(t, right.Addresses().GRPC), "alice", codeOK)
 	expectPage(t, right.Addresses().HTTP, "/readyz", 200, "ok\n")
 	expectPage(t, wrong.Addresses().HTTP, "/readyz", 200, "redis: dial")

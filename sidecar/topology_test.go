@@ -16,7 +16,7 @@ import (
 func expectShared(t *testing.T, environ ...string) {
 	t.Helper()
 	environ = append(environ, "STORE_BUDGET=1s", "RECORD=true")
-	one, other := begin(t, twoPerHour, environ...), begin(t, twoPerHour, environ...)
+	one, other := begin(t, twoPerYear, environ...), begin(t, twoPerYear, environ...)
 	expectCodes(t, dial(t, one.Addresses().GRPC), "alice", codeOK)
 	expectCodes(t, dial(t, other.Addresses().GRPC), "alice", codeOK, codeOver)
 	expectPage(t, one.Addresses().HTTP, "/readyz", 200, "ok\n")
@@ -102,7 +102,7 @@ func TestANewPasswordNeedsNoRestart(t *testing.T) {
 	redis := servers.StartRedis(t)
 	redis.Do(t, "ACL", "SETUSER", "app", "on", ">old", "~*", "&*", "+@all")
 	file := secretFile(t, "app:old\n")
-	s := begin(t, twoPerHour, "REDIS_URL="+redis.Addr, "REDIS_AUTH_FILE="+file, "STORE_BUDGET=1s")
+	s := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "REDIS_AUTH_FILE="+file, "STORE_BUDGET=1s")
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK)
 	redis.Do(t, "ACL", "SETUSER", "app", "resetpass", ">new")
 	write(t, file, "app:new\n")

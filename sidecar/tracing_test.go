@@ -34,7 +34,7 @@ func costs(t *testing.T, w telemetry.Watch, headers ...string) float64 {
 }
 
 func TestTracesThatAreOffCostNothing(t *testing.T) {
-	s := begin(t, twoPerHour)
+	s := begin(t, twoPerYear)
 	for _, name := range []string{telemetry.DoorRLS, telemetry.DoorExtAuthz} {
 		if got := s.watch(name); got != door.Decider(s.engine) {
 			t.Errorf("behind %s stands %T where nothing is traced, want the engine itself", name, got)
@@ -43,7 +43,7 @@ func TestTracesThatAreOffCostNothing(t *testing.T) {
 }
 
 func TestTracesThatNobodySamplesCostLittle(t *testing.T) {
-	s := begin(t, twoPerHour)
+	s := begin(t, twoPerYear)
 	tracer, err := s.telemetry.Tracer(telemetry.TraceConfig{Rate: 1, Propagators: []string{"tracecontext", "b3"}, Log: s.Sidecar.log})
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestTracesThatNobodySamplesCostLittle(t *testing.T) {
 }
 
 func TestALogOfDecisionsThatIsNotWantedCostsNothing(t *testing.T) {
-	s := begin(t, twoPerHour)
+	s := begin(t, twoPerYear)
 	log := s.telemetry.DecisionLog(telemetry.DecisionLogConfig{All: true, Log: s.Sidecar.log})
 	defer log.Close()
 	if got := costs(t, telemetry.Watch{Decisions: log}); got > 0 {
@@ -109,7 +109,7 @@ func TestACollectorThatHangsHoldsUpNobody(t *testing.T) {
 			t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3600000") // milliseconds
 			t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
 			t.Setenv("OTEL_BSP_EXPORT_TIMEOUT", "3600000")
-			s := begin(t, twoPerHour, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+at, "OTEL_EXPORTER_OTLP_PROTOCOL="+protocol)
+			s := begin(t, twoPerYear, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+at, "OTEL_EXPORTER_OTLP_PROTOCOL="+protocol)
 			conn := dial(t, s.Addresses().GRPC)
 			for i := range 50 {
 				expectCodes(t, conn, fmt.Sprint("user", i), codeOK)

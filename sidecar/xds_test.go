@@ -20,10 +20,10 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// perHour is a resource that admits so many requests of each user, with the domain for its name.
-func perHour(domain string, count uint32) *configv3.RateLimitConfig {
+// perYear is a resource that admits so many requests of each user, with the domain for its name.
+func perYear(domain string, count uint32) *configv3.RateLimitConfig {
 	return &configv3.RateLimitConfig{Name: domain, Domain: domain, Descriptors: []*configv3.RateLimitDescriptor{{
-		Key: "user", RateLimit: &configv3.RateLimitPolicy{Unit: configv3.RateLimitUnit_HOUR, RequestsPerUnit: count},
+		Key: "user", RateLimit: &configv3.RateLimitPolicy{Unit: configv3.RateLimitUnit_YEAR, RequestsPerUnit: count},
 	}}}
 }
 
@@ -86,15 +86,15 @@ func refusals(m *servers.Management) (all []string) {
 // TestRulesOverXDS follows one sidecar through a first configuration, a change, a refused one, its correction and a removal.
 func TestRulesOverXDS(t *testing.T) {
 	m := servers.StartManagement(t, "")
-	m.Set(t, "1", perHour("shop", 2), perHour("other", 5))
+	m.Set(t, "1", perYear("shop", 2), perYear("other", 5))
 	s := follower(t, m.Addr)
 	s.awaitLimit(t, "shop", 2)
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK, codeOK, codeOver)
 
-	m.Set(t, "2", perHour("shop", 4), perHour("other", 5))
+	m.Set(t, "2", perYear("shop", 4), perYear("other", 5))
 	s.awaitLimit(t, "shop", 4)
 
-	bad := perHour("shop", 9)
+	bad := perYear("shop", 9)
 	bad.Descriptors[0].RateLimit.Unit = configv3.RateLimitUnit_UNKNOWN
 	m.Set(t, "3", bad)
 	servers.Await(t, "the refusal", func() error {
@@ -111,9 +111,9 @@ func TestRulesOverXDS(t *testing.T) {
 	expectPage(t, s.Addresses().Debug, "/metrics", 200, "ratelimit_service_config_load_error 1")
 	expectPage(t, s.Addresses().Debug, "/metrics", 200, `spillway_xds_info{version="2"} 1`)
 
-	m.Set(t, "4", perHour("shop", 7), perHour("other", 5))
+	m.Set(t, "4", perYear("shop", 7), perYear("other", 5))
 	s.awaitLimit(t, "shop", 7)
-	m.Set(t, "5", perHour("shop", 7))
+	m.Set(t, "5", perYear("shop", 7))
 	s.awaitLimit(t, "other", -1)
 	m.Set(t, "6")
 	s.awaitLimit(t, "shop", -1)
@@ -130,7 +130,7 @@ func TestAManagementServerThatRestarts(t *testing.T) {
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK, codeOK, codeOK)
 
 	m := servers.StartManagement(t, addr)
-	m.Set(t, "7", perHour("shop", 2))
+	m.Set(t, "7", perYear("shop", 2))
 	s.awaitLimit(t, "shop", 2)
 	for _, next := range []struct {
 		version string
@@ -143,7 +143,7 @@ func TestAManagementServerThatRestarts(t *testing.T) {
 		if next.count < 0 {
 			m.Set(t, next.version)
 		} else {
-			m.Set(t, next.version, perHour("shop", uint32(next.count)))
+			m.Set(t, next.version, perYear("shop", uint32(next.count)))
 		}
 		if before < 0 {
 			t.Fatal("the rules went away with the server")
@@ -161,7 +161,7 @@ func TestXDSWithoutRedis(t *testing.T) {
 	addr := servers.FreeAddr(t)
 	s := follower(t, addr, "REDIS_URL="+servers.FreeAddr(t))
 	expectPage(t, s.Addresses().HTTP, "/healthcheck", 200, "OK")
-	servers.StartManagement(t, addr).Set(t, "1", perHour("shop", 2))
+	servers.StartManagement(t, addr).Set(t, "1", perYear("shop", 2))
 	s.awaitLimit(t, "shop", 2)
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK, codeOK, codeOver)
 }
@@ -170,7 +170,7 @@ func TestXDSWithoutRedis(t *testing.T) {
 func TestXDSWithRedis(t *testing.T) {
 	redis := servers.StartRedis(t)
 	m := servers.StartManagement(t, "")
-	m.Set(t, "1", perHour("shop", 2))
+	m.Set(t, "1", perYear("shop", 2))
 	s := follower(t, m.Addr, "REDIS_URL="+redis.Addr)
 	s.awaitLimit(t, "shop", 2)
 	channel := s.recordKeys().Shared("news")
@@ -196,7 +196,7 @@ func TestXDSRulesThatAreRequired(t *testing.T) {
 	s := follower(t, addr, "RULES_REQUIRED=true")
 	expectPage(t, s.Addresses().HTTP, "/readyz", 503, "no good rules yet")
 	m := servers.StartManagement(t, addr)
-	m.Set(t, "1", perHour("shop", 2))
+	m.Set(t, "1", perYear("shop", 2))
 	servers.Await(t, "readiness", func() error { return readyz(t, s, "ok\n") })
 	m.Stop()
 	servers.Await(t, "the lost server", func() error { return readyz(t, s, "ok (degraded: xds: no stream to "+addr) })
@@ -206,14 +206,14 @@ func TestXDSRulesThatAreRequired(t *testing.T) {
 // TestFilesBesideXDS: files add domains and cannot change those of the server, whichever comes first.
 func TestFilesBesideXDS(t *testing.T) {
 	m := servers.StartManagement(t, "")
-	m.Set(t, "1", perHour("edge", 3))
+	m.Set(t, "1", perYear("edge", 3))
 	file := filepath.Join(t.TempDir(), "rules.yaml")
-	write(t, file, strings.Replace(twoPerHour, "domain: shop", "domain: own", 1))
+	write(t, file, strings.Replace(twoPerYear, "domain: shop", "domain: own", 1))
 	s := follower(t, m.Addr, "RULES="+file)
 	s.awaitLimit(t, "edge", 3)
 	s.awaitLimit(t, "own", 2)
 
-	m.Set(t, "2", perHour("edge", 3), perHour("own", 9))
+	m.Set(t, "2", perYear("edge", 3), perYear("own", 9))
 	s.awaitLimit(t, "own", 9)
 	s.awaitLog(t, `domain \"own\" is not used: xds:own has a domain of that name`)
 	var view admin.RulesView
@@ -234,13 +234,13 @@ func TestFilesBesideXDS(t *testing.T) {
 		t.Errorf("/v1/fleet = %s, %v", body, err)
 	}
 
-	write(t, file, strings.Replace(twoPerHour, "domain: shop", "domain: edge", 1)) // of the server too
+	write(t, file, strings.Replace(twoPerYear, "domain: shop", "domain: edge", 1)) // of the server too
 	servers.Await(t, "the file that is hidden", func() error { return s.logs(`domain \"edge\" is not used`) })
-	m.Set(t, "3", perHour("own", 9))
+	m.Set(t, "3", perYear("own", 9))
 	s.awaitLimit(t, "edge", 2)
 	write(t, file, "domain: [broken")
 	servers.Await(t, "the refused file", func() error { return readyz(t, s, "ok (degraded: rules: the newest load was refused") })
-	m.Set(t, "4", perHour("own", 4))
+	m.Set(t, "4", perYear("own", 4))
 	s.awaitLimit(t, "own", 4)
 	if s.limitOf("edge") != 2 {
 		t.Error("a broken file took its last good rules away")
@@ -250,14 +250,14 @@ func TestFilesBesideXDS(t *testing.T) {
 // TestPublishedRulesBesideXDS: published rules add domains, and do not change those of the server.
 func TestPublishedRulesBesideXDS(t *testing.T) {
 	m := servers.StartManagement(t, "")
-	m.Set(t, "1", perHour("edge", 3))
+	m.Set(t, "1", perYear("edge", 3))
 	server := servers.StartRedis(t)
 	s := follower(t, m.Addr, "REDIS_URL="+server.Addr, "RULES=redis:")
 	s.awaitLimit(t, "edge", 3)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr})
 	defer client.Close()
 	for _, domain := range []string{"own", "edge"} {
-		text := strings.Replace(twoPerHour, "domain: shop", "domain: "+domain, 1)
+		text := strings.Replace(twoPerYear, "domain: shop", "domain: "+domain, 1)
 		document, err := json.Marshal(rules.Document{Domain: domain, Version: 1, Publication: 1, Hash: rules.HashText(text), Text: text})
 		if err != nil {
 			t.Fatal(err)
@@ -290,7 +290,7 @@ func TestXDSOverTLS(t *testing.T) {
 		return grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13}))
 	}
 	m := servers.StartManagement(t, "", options())
-	m.Set(t, "1", perHour("shop", 2))
+	m.Set(t, "1", perYear("shop", 2))
 	own, ownKey := a.issue(t, "envoy-ratelimit", 3)
 	environ := []string{"CONFIG_GRPC_XDS_SERVER_USE_TLS=true", "CONFIG_GRPC_XDS_CLIENT_TLS_CERT=" + own, "CONFIG_GRPC_XDS_CLIENT_TLS_KEY=" + ownKey, "CONFIG_GRPC_XDS_SERVER_TLS_CACERT=" + a.file}
 	s := follower(t, m.Addr, append(environ, "CONFIG_GRPC_XDS_SERVER_TLS_SAN=envoy-gateway")...)
@@ -313,10 +313,10 @@ func TestXDSOverTLS(t *testing.T) {
 // TestAHugeResponse is not read, and the rules stay.
 func TestAHugeResponse(t *testing.T) {
 	m := servers.StartManagement(t, "")
-	m.Set(t, "1", perHour("shop", 2))
+	m.Set(t, "1", perYear("shop", 2))
 	s := follower(t, m.Addr, "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES=10000")
 	s.awaitLimit(t, "shop", 2)
-	huge := perHour("shop", 3)
+	huge := perYear("shop", 3)
 	for i := range 1000 {
 		huge.Descriptors = append(huge.Descriptors, &configv3.RateLimitDescriptor{Key: fmt.Sprintf("key-%d", i)})
 	}
@@ -325,7 +325,7 @@ func TestAHugeResponse(t *testing.T) {
 	if s.limitOf("shop") != 2 {
 		t.Errorf("the limit is %d, want 2", s.limitOf("shop"))
 	}
-	m.Set(t, "3", perHour("shop", 4))
+	m.Set(t, "3", perYear("shop", 4))
 	s.awaitLimit(t, "shop", 4)
 }
 

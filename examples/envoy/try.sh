@@ -24,6 +24,7 @@ knock() {
   first=$(status "$path" "$header")
   if [ "$first" = 429 ]; then
     wait=$(answer "$path" "$header" | awk 'tolower($1) == "retry-after:" {print $2}')
+    wait=${wait:-0} # a token came in between
     echo "  spent by an earlier run: waiting $wait s, as retry-after says"
     sleep "$wait"
     first=$(status "$path" "$header")

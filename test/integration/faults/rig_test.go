@@ -31,10 +31,10 @@ const (
 func ruleFiles() map[string]string {
 	files := map[string]string{}
 	for _, policy := range []string{"open", "closed", "local"} {
-		files[policy] = fmt.Sprintf("rules: [{name: %s, scope: user, on_failure: %s, limit: {count: %d, per: 30d, algorithm: fixed_window}}]", policy, policy, limitOf)
+		files[policy] = fmt.Sprintf("rules: [{name: %s, scope: user, on_failure: %s, limit: {count: %d, per: 3650d, algorithm: fixed_window}}]", policy, policy, limitOf)
 	}
 	files["share"] = fmt.Sprintf("rules: [{name: share, scope: user, on_failure: local, limit: {count: %d, per: 1s, algorithm: fixed_window}}]", shareOf)
-	files["scarce"] = fmt.Sprintf("rules: [{name: scarce, scope: user, on_failure: local, limit: {count: %d, per: 30d, algorithm: fixed_window}}]", scarceOf)
+	files["scarce"] = fmt.Sprintf("rules: [{name: scarce, scope: user, on_failure: local, limit: {count: %d, per: 3650d, algorithm: fixed_window}}]", scarceOf)
 	return files
 }
 
