@@ -212,11 +212,16 @@ func (w *world) events(t *testing.T, d string) {
 // metricsAndCommand scrapes the control, and runs the command.
 func (w *world) metricsAndCommand(t *testing.T) {
 	t.Helper()
-	m, err := servers.Scrape(strings.TrimPrefix(w.controls[0].URL, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]int64{"record_rows_total": 33, "record_entries_total": 3, "record_again_total": 1, "record_refused_total": 1, "record_missing_total": 0, "leads": 1, "record_copies": 1, "record_queued_entries": 0, "outbox_rows": 0, "erasures_open": 0} {
+	var m servers.Metrics
+	var err error
+	servers.Await(t, "all changes in Redis", func() error {
+		m, err = servers.Scrape(strings.TrimPrefix(w.controls[0].URL, "http://"))
+		if err == nil && m.Sum("spillway_control_outbox_rows") > 0 {
+			err = fmt.Errorf("%d changes are not", m.Sum("spillway_control_outbox_rows"))
+		}
+		return err
+	})
+	for name, want := range map[string]int64{"record_rows_total": 33, "record_entries_total": 3, "record_again_total": 1, "record_refused_total": 1, "record_missing_total": 0, "leads": 1, "record_copies": 1, "record_queued_entries": 0, "erasures_open": 0} {
 		if got := m.Sum("spillway_control_" + name); got != want {
 			t.Errorf("spillway_control_%s is %d, want %d", name, got, want)
 		}
