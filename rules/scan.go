@@ -56,7 +56,8 @@ func (s snapshot) digest(err error, p *published) digest {
 
 // snapshot lists and reads the files. A folder may be swapped for another while it is read; then what was read is a mix
 // of the two, or some or all files are missing for a moment, and it is read again. So what is wrong with the files is believed when it
-// is found twice in a row, at the same places: after a swap a link leads to another place. The notifier, when there is one, is told what to watch before anything is read, so that no change goes unseen.
+// is found twice in a row, at the same places: after a swap a link leads to another place. The notifier, when there is one, is told what
+// to watch before anything is read, so that no change goes unseen.
 func (f *Files) snapshot(n *notifier) (snapshot, error) {
 	for range maxTries {
 		before, err := f.list()

@@ -124,6 +124,28 @@ func TestASwapIsNoMissingFile(t *testing.T) {
 	}
 }
 
+// TestALinkThatLeadsElsewhereIsASwap compares two looks at a link that leads nowhere both times.
+func TestALinkThatLeadsElsewhereIsASwap(t *testing.T) {
+	for _, name := range []string{"", "a.yaml"} {
+		dir := t.TempDir()
+		must(t, os.Symlink(filepath.Join("..data", "a.yaml"), filepath.Join(dir, "a.yaml")))
+		f := NewFiles(FilesConfig{Path: filepath.Join(dir, name)})
+		look := func(version string) listing {
+			must(t, os.Symlink(version, filepath.Join(dir, "new")))
+			must(t, os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "..data")))
+			l, err := f.list()
+			if err == nil {
+				t.Errorf("path %q: there is a file", name)
+			}
+			return l
+		}
+		one, same, other := look("1"), look("1"), look("2")
+		if !one.misses(same) || one.misses(other) {
+			t.Errorf("path %q: the same place is %v, another one %v, want true and false", name, one.misses(same), one.misses(other))
+		}
+	}
+}
+
 func lookWhileItIsSwapped(t *testing.T, name string) {
 	v := &volume{t: t, dir: t.TempDir()}
 	v.swap(map[string]string{"a.yaml": domain("a")})
