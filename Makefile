@@ -83,7 +83,7 @@ capacity: tools ## measure what docs/capacity.md calculates with: a hundredth of
 	@CAPACITY=full $(GO) test -timeout 60m -run '^TestChangesReachEverySidecar$$' -count=1 -v ./test/control
 
 .PHONY: test
-test: ## install what is missing, then lint, unit, race, contract, integration and manifest tests
+test: ## install what is missing, then lint, unit, race, contract, integration and manifest tests (22 minutes on two cores; 10 more the first time, for what it builds)
 	@export SPILLWAY_T0=$$(date +%s); \
 	$(MAKE) tools lint unit race rule-tests outside integration test-demo manifests chart release-test; \
 	printf '\n== all green in %s s; skipped: nothing, no test can skip\n' "$$(( $$(date +%s) - SPILLWAY_T0 ))"
