@@ -3,7 +3,10 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"iter"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,57 +14,70 @@ import (
 	"github.com/spillway-mesh/spillway/records"
 )
 
-// pages returns the next records of a table as they have to be; none at the end.
-type pages func(context.Context) ([]records.Wanted, error)
+// pages are the records of a table as they have to be, walkPage or more at a time.
+type pages func(context.Context) iter.Seq2[[]records.Wanted, error]
 
 // walks are all tables that make records, blocks first.
 func walks(q querier) []pages {
-	return []pages{userPages(q, "AND blocked"), blockPages(q), keyPages(q), userPages(q, ""), deletedPages(q)}
+	return []pages{userPages(q, "WHERE blocked"), blockPages(q), keyPages(q), userPages(q, ""), deletedPages(q)}
 }
 
-// userPages are users, with a condition more.
-func userPages(q querier, condition string) pages {
-	sql := `SELECT domain, name, tier, quota_hour, quota_day, quota_month, burst, blocked, block_reason, blocked_until, updated_by, updated_at
-	  FROM users WHERE (domain, name) > ($1, $2) ` + condition + ` ORDER BY domain, name LIMIT $3`
-	var last User
-	return func(ctx context.Context) (all []records.Wanted, err error) {
-		rows, err := q.Query(ctx, sql, last.Domain, last.Name, walkPage)
-		if err != nil {
-			return nil, err
+// whole is the pages of all rows of one statement: PostgreSQL reads them in the order in which they lie, with a fifth of the work of a statement for each
+// page. Each row is read into to; add appends its records.
+func whole(q querier, sql string, args, to []any, add func([]records.Wanted) ([]records.Wanted, error)) pages {
+	return func(ctx context.Context) iter.Seq2[[]records.Wanted, error] {
+		return func(yield func([]records.Wanted, error) bool) {
+			rows, err := q.Query(ctx, sql, args...)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			var all []records.Wanted
+			_, err = pgx.ForEachRow(rows, to, func() (err error) {
+				all, err = add(slices.Grow(all, walkPage-len(all)))
+				if err != nil || len(all) < walkPage {
+					return err
+				}
+				if !yield(all, nil) {
+					return errEnough
+				}
+				all = nil
+				return nil
+			})
+			if !errors.Is(err, errEnough) && (err != nil || len(all) > 0) {
+				yield(all, err)
+			}
 		}
-		all = make([]records.Wanted, 0, walkPage)
-		u, now := &last, time.Now()
-		to := []any{&u.Domain, &u.Name, &u.Tier, &u.QuotaHour, &u.QuotaDay, &u.QuotaMonth, &u.Burst, &u.Blocked, &u.BlockReason, &u.BlockedUntil, &u.UpdatedBy, &u.UpdatedAt}
-		_, err = pgx.ForEachRow(rows, to, func() error {
-			all = append(all, kept(records.Identity{Domain: u.Domain, Kind: records.User, Name: u.Name}, userRecord(u, now)))
-			return nil
-		})
-		return all, err
 	}
+}
+
+// errEnough says that no more pages are wanted.
+var errEnough = errors.New("enough")
+
+// userPages are users, with a condition.
+func userPages(q querier, condition string) pages {
+	var u User
+	now := time.Now()
+	to := []any{&u.Domain, &u.Name, &u.Tier, &u.QuotaHour, &u.QuotaDay, &u.QuotaMonth, &u.Burst, &u.Blocked, &u.BlockReason, &u.BlockedUntil, &u.UpdatedBy, &u.UpdatedAt}
+	return whole(q, `SELECT domain, name, tier, quota_hour, quota_day, quota_month, burst, blocked, block_reason, blocked_until, updated_by, updated_at FROM users `+condition, nil, to,
+		func(all []records.Wanted) ([]records.Wanted, error) {
+			return append(all, kept(records.Identity{Domain: u.Domain, Kind: records.User, Name: u.Name}, userRecord(&u, now))), nil
+		})
 }
 
 // keyPages are API keys: the records of their digests and of their ids.
 func keyPages(q querier) pages {
 	const sql = `SELECT k.domain, k.id, encode(k.digest, 'hex'), k.user_name, k.tier, k.limits, k.expires_at, k.revoked_at IS NOT NULL,
 	  b.name IS NOT NULL, coalesce(b.reason, ''), b.until, coalesce(b.updated_by, ''), coalesce(b.updated_at, now())
-	  FROM api_keys k LEFT JOIN blocks b ON b.domain = k.domain AND b.kind = 'api_key' AND b.name = k.id AND (b.until IS NULL OR b.until > $4)
-	  WHERE (k.domain, k.id) > ($1, $2) ORDER BY k.domain, k.id LIMIT $3`
+	  FROM api_keys k LEFT JOIN blocks b ON b.domain = k.domain AND b.kind = 'api_key' AND b.name = k.id AND (b.until IS NULL OR b.until > $1)`
 	var k walkedKey
-	return func(ctx context.Context) (all []records.Wanted, err error) {
-		rows, err := q.Query(ctx, sql, k.Domain, k.ID, walkPage, time.Now())
-		if err != nil {
-			return nil, err
-		}
-		b := &k.block
-		to := []any{&k.Domain, &k.ID, &k.Digest, &k.UserName, &k.Tier, &k.limits, &k.ExpiresAt, &k.Revoked, &k.blocked, &b.Reason, &b.Until, &b.UpdatedBy, &b.UpdatedAt}
-		_, err = pgx.ForEachRow(rows, to, func() error {
-			own, err := k.own()
-			all = append(all, kept(records.Identity{Domain: k.Domain, Kind: records.Secret, Name: k.Digest}, k.secret()),
-				kept(records.Identity{Domain: k.Domain, Kind: records.APIKey, Name: k.ID}, own))
-			return err
-		})
-		return all, err
-	}
+	b := &k.block
+	to := []any{&k.Domain, &k.ID, &k.Digest, &k.UserName, &k.Tier, &k.limits, &k.ExpiresAt, &k.Revoked, &k.blocked, &b.Reason, &b.Until, &b.UpdatedBy, &b.UpdatedAt}
+	return whole(q, sql, []any{time.Now()}, to, func(all []records.Wanted) ([]records.Wanted, error) {
+		own, err := k.own()
+		return append(all, kept(records.Identity{Domain: k.Domain, Kind: records.Secret, Name: k.Digest}, k.secret()),
+			kept(records.Identity{Domain: k.Domain, Kind: records.APIKey, Name: k.ID}, own)), err
+	})
 }
 
 // walkedKey is an API key with the block of its id.
@@ -94,7 +110,7 @@ func (k *walkedKey) own() (*records.Record, error) {
 // blockPages are blocks of what is not a user.
 func blockPages(q querier) pages {
 	var last Subject
-	return func(ctx context.Context) ([]records.Wanted, error) {
+	return parts(func(ctx context.Context) ([]records.Wanted, error) {
 		some, err := many[Subject](ctx, q, `SELECT domain, kind, name FROM blocks WHERE (domain, kind, name) > ($1, $2, $3) ORDER BY domain, kind, name LIMIT $4`,
 			last.Domain, last.Kind, last.Name, walkPage)
 		if err != nil || len(some) == 0 {
@@ -102,6 +118,20 @@ func blockPages(q querier) pages {
 		}
 		last = some[len(some)-1]
 		return wanted(ctx, q, some, time.Now())
+	})
+}
+
+// parts is pages of which each is read by statements of its own; there are none after an empty one.
+func parts(read func(context.Context) ([]records.Wanted, error)) pages {
+	return func(ctx context.Context) iter.Seq2[[]records.Wanted, error] {
+		return func(yield func([]records.Wanted, error) bool) {
+			for {
+				all, err := read(ctx)
+				if err == nil && len(all) == 0 || !yield(all, err) || err != nil {
+					return
+				}
+			}
+		}
 	}
 }
 
@@ -113,7 +143,7 @@ func deletedPages(q querier) pages {
 	  AND NOT EXISTS (SELECT FROM api_keys k WHERE o.kind = 'secret' AND k.domain = o.domain AND k.digest = CASE WHEN o.kind = 'secret' THEN decode(o.name, 'hex') END)
 	  AND NOT EXISTS (SELECT FROM blocks b WHERE b.domain = o.domain AND b.kind = o.kind AND b.name = o.name)`
 	var after int64
-	return func(ctx context.Context) ([]records.Wanted, error) {
+	return parts(func(ctx context.Context) ([]records.Wanted, error) {
 		for {
 			last, err := one[struct{ ID *int64 }](ctx, q, `SELECT max(id) AS id FROM (SELECT id FROM outbox WHERE done_at IS NOT NULL AND id > $1 ORDER BY id LIMIT $2) AS ids`, after, walkPage)
 			if err != nil || last.ID == nil {
@@ -128,5 +158,5 @@ func deletedPages(q querier) pages {
 				return wanted(ctx, q, some, time.Now())
 			}
 		}
-	}
+	})
 }

@@ -48,29 +48,32 @@ type walker struct {
 	empty bool // Redis has lost everything
 }
 
-// page is a part of a table.
-type page struct {
-	began  uint64
-	wanted []records.Wanted
-}
-
-// table makes the records of a table what they have to be: while one page is read, those before it are compared and written.
+// table makes the records of a table what they have to be: while one page is read, those before it are compared and written. What is changed from
+// now on is left out of all pages.
 func (w *walker) table(ctx context.Context, read pages) (err error) {
+	began := w.turns.begin()
+	defer w.turns.end(began)
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	ready := make(chan page)
+	ready := make(chan []records.Wanted)
 	var workers sync.WaitGroup
 	for range walkWorkers {
 		workers.Go(func() {
-			for one := range ready {
-				wrong := w.compare(inner, one)
+			for page := range ready {
+				wrong := w.compare(inner, began, page)
 				if wrong != nil {
 					cancel(wrong)
 				}
 			}
 		})
 	}
-	err = w.read(inner, read, ready)
+	for page, wrong := range read(inner) {
+		if wrong != nil {
+			err = fmt.Errorf("walk through the database: %w", wrong)
+			break
+		}
+		ready <- page
+	}
 	close(ready)
 	workers.Wait()
 	if context.Cause(inner) != nil {
@@ -83,42 +86,23 @@ func (w *walker) table(ctx context.Context, read pages) (err error) {
 	return err
 }
 
-// read reads pages until there are none left.
-func (w *walker) read(ctx context.Context, read pages, ready chan<- page) error {
-	for ctx.Err() == nil {
-		one := page{began: w.turns.begin()}
-		var err error
-		one.wanted, err = read(ctx)
-		if err != nil || len(one.wanted) == 0 {
-			w.turns.end(one.began)
-			if err != nil {
-				err = fmt.Errorf("walk through the database: %w", err)
-			}
-			return err
-		}
-		ready <- one
-	}
-	return ctx.Err()
-}
-
 // compare compares a page with Redis, and writes what differs.
-func (w *walker) compare(ctx context.Context, one page) error {
-	defer w.turns.end(one.began)
+func (w *walker) compare(ctx context.Context, began uint64, page []records.Wanted) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	var found []*records.Difference
 	var err error
 	if w.empty {
-		found, err = w.book.Absent(one.wanted)
+		found, err = w.book.Absent(page)
 	} else {
-		found, err = w.book.Compare(ctx, one.wanted)
+		found, err = w.book.Compare(ctx, page)
 	}
 	if err != nil || len(found) == 0 {
 		return err
 	}
 	w.compared()
-	err = w.turns.write(one.began, found, func(found []*records.Difference) error {
+	err = w.turns.write(began, found, func(found []*records.Difference) error {
 		untold, err := w.book.Write(ctx, found)
 		w.untold.add(untold)
 		if err == nil {

@@ -35,12 +35,15 @@ func (c *capacity) must(err error) {
 	}
 }
 
+// filled is how many users fill makes: more pages than are compared at the same time.
+const filled = (walkWorkers+2)*walkPage + walkPage/2
+
 // fill makes users for some pages, keys and blocks, without a change for each.
 func (c *capacity) fill() {
 	c.Helper()
 	c.exec(`INSERT INTO domains (name, created_by) VALUES ('shop', 'test')`)
 	c.exec(`SET spillway.loading = on`)
-	c.exec(fmt.Sprintf(`INSERT INTO users (domain, name, quota_hour, updated_by) SELECT 'shop', 'u' || lpad(n::text, 6, '0'), 5, 'test' FROM generate_series(1, %d) n`, 2*walkPage+walkPage/2))
+	c.exec(fmt.Sprintf(`INSERT INTO users (domain, name, quota_hour, updated_by) SELECT 'shop', 'u' || lpad(n::text, 6, '0'), 5, 'test' FROM generate_series(1, %d) n`, filled))
 	c.exec(`INSERT INTO users (domain, name, blocked, block_reason, updated_by) VALUES ('shop', 'zoe', true, 'unpaid', 'test')`)
 	c.exec(`INSERT INTO blocks (domain, kind, name, until, updated_by) VALUES ('shop', 'ip', '192.0.2.1', now() + interval '1 hour', 'test'), ('shop', 'tenant', 'acme', NULL, 'test'),
 	  ('shop', 'api_key', 'k2', NULL, 'test'), ('shop', 'api_key', 'foreign', NULL, 'test'), ('shop', 'api_key', 'k3', now() - interval '1 hour', 'test')`)
@@ -91,12 +94,12 @@ func (c *capacity) backAgain(known bool) {
 	}
 	c.must(c.publisher.walk(context.Background(), c.pool, known))
 	c.expect("at the end", "user", "u000001", `"count":5`)
-	c.expect("at the end", "user", fmt.Sprintf("u%06d", 2*walkPage+walkPage/2), `"count":5`)
+	c.expect("at the end", "user", fmt.Sprintf("u%06d", filled), `"count":5`)
 	c.expect("at the end", "api_key", "k1", `"count":7`)
 	c.expect("at the end", "api_key", "k2", "block")
 	c.expect("at the end", "api_key", "k3", "")
 	c.expect("at the end", "api_key", "foreign", "block")
-	want := fmt.Sprint(2*walkPage + walkPage/2 + 1 + 3 + 5 + 1) // users, zoe, secrets, other records, the index
+	want := fmt.Sprint(filled + 1 + 3 + 5 + 1) // users, zoe, secrets, other records, the index
 	if got := c.keys(); got != want {
 		c.Errorf("Redis has %s keys, want %s", got, want)
 	}
@@ -123,7 +126,8 @@ func sameRecords(c *capacity) {
 	c.exec(`DELETE FROM outbox`)
 }
 
-// overtaken stops a walk between reading a page and writing it. Changes of what is on the page are in Redis before the walk goes on, and stay.
+// overtaken stops a walk between reading a page and writing it. Changes of what is on the page, and on one that is read later but was not changed when the
+// statement began, are in Redis before the walk goes on, and stay.
 func overtaken(c *capacity) {
 	stopped, goOn := make(chan struct{}), make(chan struct{})
 	var pages atomic.Int64
@@ -142,15 +146,18 @@ func overtaken(c *capacity) {
 	go func() { ended <- c.publisher.walk(context.Background(), c.pool, true) }()
 	<-stopped
 	c.exec(`RESET spillway.loading`)
-	c.exec(`UPDATE users SET blocked = true, block_reason = 'newer' WHERE name = 'u000007'`)
+	last := fmt.Sprintf("u%06d", filled)
+	c.exec(`UPDATE users SET blocked = true, block_reason = 'newer' WHERE name IN ('u000007', '` + last + `')`)
 	c.exec(`DELETE FROM users WHERE name = 'u000008'`)
 	c.must(c.publisher.feed(context.Background(), c.pool))
 	c.expect("during the walk", "user", "u000007", "newer")
+	c.expect("during the walk", "user", last, "newer")
 	c.expect("during the walk", "user", "u000006", "")
 	close(goOn)
 	c.must(<-ended)
 	c.expect("after the walk", "user", "u000006", `"count":5`)
 	c.expect("after the walk", "user", "u000007", "newer")
+	c.expect("after the walk", "user", last, "newer")
 	c.expect("after the walk", "user", "u000008", "")
 }
 
