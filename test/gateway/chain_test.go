@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -102,10 +103,18 @@ func TestChain(t *testing.T) {
 
 	w.apply(t, "network", sameNetwork(7, 4))
 	w.await(t, "network", 4)
-	w.apply(t, "network", strings.Replace(perUser(1), "type: Distinct", "type: Unheard", 1)) // Envoy Gateway refuses it
+	w.apply(t, "network", strings.Replace(perUser(1), "type: Distinct", "type: Unheard", 1))
+	servers.Await(t, "Envoy Gateway to refuse the policy", func() error {
+		if !strings.Contains(w.gateway.Output(), `Unsupported value: \"Unheard\"`) {
+			return errors.New("it does not say so")
+		}
+		return nil
+	})
+	w.await(t, "user", 5) // it takes nothing from the folder while the policy is there, and all limits stay
+	w.await(t, "network", 4)
+	w.apply(t, "network", "")
 	w.apply(t, "user", perUser(6))
 	w.await(t, "user", 6)
-	w.apply(t, "network", "")
 	w.restarts(t)
 }
 
