@@ -57,12 +57,25 @@ var errEnough = errors.New("enough")
 // userPages are users, with a condition.
 func userPages(q querier, condition string) pages {
 	var u User
+	var domain, by same
 	now := time.Now()
-	to := []any{&u.Domain, &u.Name, &u.Tier, &u.QuotaHour, &u.QuotaDay, &u.QuotaMonth, &u.Burst, &u.Blocked, &u.BlockReason, &u.BlockedUntil, &u.UpdatedBy, &u.UpdatedAt}
+	to := []any{&domain, &u.Name, &u.Tier, &u.QuotaHour, &u.QuotaDay, &u.QuotaMonth, &u.Burst, &u.Blocked, &u.BlockReason, &u.BlockedUntil, &by, &u.UpdatedAt}
 	return whole(q, `SELECT domain, name, tier, quota_hour, quota_day, quota_month, burst, blocked, block_reason, blocked_until, updated_by, updated_at FROM users `+condition, nil, to,
 		func(all []records.Wanted) ([]records.Wanted, error) {
+			u.Domain, u.UpdatedBy = string(domain), string(by)
 			return append(all, kept(records.Identity{Domain: u.Domain, Kind: records.User, Name: u.Name}, userRecord(&u, now))), nil
 		})
+}
+
+// same is a text that is the same in many rows: it takes memory only where it is another one than before.
+type same string
+
+// ScanBytes reads it.
+func (s *same) ScanBytes(text []byte) error {
+	if string(*s) != string(text) {
+		*s = same(text)
+	}
+	return nil
 }
 
 // keyPages are API keys: the records of their digests and of their ids.

@@ -64,7 +64,7 @@ func TestAPageLeavesOutWhatWasChangedSince(t *testing.T) {
 	}{{first, []string{"cem"}}, {second, []string{"ann", "cem"}}, {third, []string{"ann", "ben", "cem"}}} {
 		var found []*records.Difference
 		for _, name := range []string{"ann", "ben", "cem"} {
-			found = append(found, &records.Difference{Wanted: records.Wanted{Identity: named(name)}})
+			found = append(found, &records.Difference{Wanted: &records.Wanted{Identity: named(name)}})
 		}
 		var wrote []string
 		_ = turns.write(c.page, found, func(left []*records.Difference) error {

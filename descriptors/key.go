@@ -153,7 +153,15 @@ func keyHead(prefix, domain string, coLocate bool) (head, seal string) {
 
 // schemaHead is keyHead for keys of another schema.
 func schemaHead(schema, prefix, domain string, coLocate bool) (head, seal string) {
-	var b []byte
+	b := appendHead(nil, schema, prefix, domain)
+	if coLocate {
+		return string(b) + "}~", ""
+	}
+	return string(b), "}"
+}
+
+// appendHead appends how keys begin that are not co-located.
+func appendHead(b []byte, schema, prefix, domain string) []byte {
 	for i := 0; i < len(prefix); i++ {
 		if c := prefix[i]; c == '{' || c == '}' || c < 0x21 || c > 0x7e {
 			b = appendEscape(b, c)
@@ -162,11 +170,7 @@ func schemaHead(schema, prefix, domain string, coLocate bool) (head, seal string
 		b = append(b, prefix[i])
 	}
 	b = append(b, schema...)
-	b = appendPart(append(b, '{'), domain)
-	if coLocate {
-		return string(b) + "}~", ""
-	}
-	return string(b), "}"
+	return appendPart(append(b, '{'), domain)
 }
 
 // HeartbeatKey is where the sidecars that share a store count each other. No counter has a key so short.

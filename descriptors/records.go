@@ -164,11 +164,9 @@ func (c *candidate) lifts(kinds lifts) bool {
 // RecordKey returns where the record of an identity is kept: under a prefix of its own, in the slot of the counters that count by that
 // identity alone. With a secret the identity is an HMAC, as in the keys of counters.
 func (k RecordKeys) RecordKey(domain, kind, name string) string {
-	head, seal := schemaHead(recordSchema, k.prefix, domain, false)
-	b := append(make([]byte, 0, len(head)+len(name)+len(seal)+len(kind)+8), head...)
+	b := appendHead(make([]byte, 0, len(k.prefix)+len(recordSchema)+len(domain)+len(name)+len(kind)+16), recordSchema, k.prefix, domain)
 	b = k.keys.appendValues(b, []keyValue{{text: name}})
-	b = append(append(b, seal...), ':')
-	return string(append(b, kind...))
+	return string(append(append(b, '}', ':'), kind...))
 }
 
 // recordSchema is the version of the layout of records, as keySchema is that of counters.

@@ -21,7 +21,7 @@ type Wanted struct {
 
 // Difference is a record in Redis that is not what it has to be.
 type Difference struct {
-	Wanted
+	*Wanted
 	key  string
 	text []byte // empty where there has to be none
 }
@@ -75,16 +75,18 @@ func (b *Book) prepare(wanted []Wanted, chosen func(*Wanted) bool) ([]*Differenc
 	if b.cfg.Fleet == nil {
 		return nil, errors.New("records are mended in Redis, and there is none")
 	}
-	all := make([]*Difference, 0, len(wanted))
+	all, room := make([]*Difference, 0, len(wanted)), make([]Difference, len(wanted))
+	texts := writer{bytes: make([]byte, 0, usualText*len(wanted))}
 	for i := range wanted {
 		if !chosen(&wanted[i]) {
 			continue
 		}
-		text, err := textOf(wanted[i].Record)
+		text, err := texts.textOf(wanted[i].Record)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, &Difference{wanted[i], b.cfg.Key(&wanted[i].Identity), text})
+		room[i] = Difference{&wanted[i], b.cfg.Key(&wanted[i].Identity), text}
+		all = append(all, &room[i])
 	}
 	return all, nil
 }
@@ -258,12 +260,15 @@ func (b *Book) writeEnding(ctx context.Context, found []*Difference) error {
 
 // classesOf are the classes of records that there have to be, each with the end of the one that ends last; zero: never.
 func classesOf(found []*Difference) map[string]time.Time {
-	classes := map[string]time.Time{}
+	classes, lasting := map[string]time.Time{}, (*Identity)(nil) // lasting is that of the last record that does not end
 	for _, d := range found {
-		if d.Record == nil {
+		if d.Record == nil || d.Identity.alike(lasting) {
 			continue
 		}
 		class, end := d.Identity.class(), d.Record.expires()
+		if end.IsZero() {
+			lasting = &d.Identity
+		}
 		known, there := classes[class]
 		if !there || !known.IsZero() && (end.IsZero() || end.After(known)) {
 			classes[class] = end
@@ -274,8 +279,12 @@ func classesOf(found []*Difference) map[string]time.Time {
 
 // allClasses are the classes of records, also of those that there have to be none of.
 func allClasses(found []*Difference) (classes []string) {
-	seen := map[string]bool{}
+	seen, last := map[string]bool{}, (*Identity)(nil)
 	for _, d := range found {
+		if d.Identity.alike(last) {
+			continue
+		}
+		last = &d.Identity
 		class := d.Identity.class()
 		if !seen[class] {
 			seen[class] = true

@@ -66,6 +66,11 @@ func (i *Identity) class() string {
 	return i.Domain + "|ip" + family + strconv.Itoa(i.Network.Bits())
 }
 
+// alike reports whether another one, nil for none, is of the same class. It may say no where it is.
+func (i *Identity) alike(other *Identity) bool {
+	return other != nil && i.Kind == other.Kind && i.Kind != Network && i.Domain == other.Domain
+}
+
 // Record is what is known about an identity. A field that is not set leaves what the rule file has.
 type Record struct {
 	Block  *Block    `json:"block,omitempty"`

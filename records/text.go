@@ -7,17 +7,22 @@ import (
 	"time"
 )
 
+// usualText is how long most texts are not, in bytes.
+const usualText = 160
+
 // textOf is a record as Redis keeps it, empty for none. It is what encoding/json writes: a walk through all records spends most of its time
-// here, so all but rare records are written without reflection.
-func textOf(r *Record) ([]byte, error) {
+// here, so all but rare records are written without reflection, and the texts of one writer share their memory.
+func (w *writer) textOf(r *Record) ([]byte, error) {
 	if r == nil {
 		return nil, nil
 	}
-	w := writer{bytes: make([]byte, 0, 160)}
+	from := len(w.bytes)
+	w.rare = false
 	w.record(r)
 	if !w.rare {
-		return w.bytes, nil
+		return w.bytes[from:len(w.bytes):len(w.bytes)], nil
 	}
+	w.bytes = w.bytes[:from]
 	text, err := json.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("write a record: %w", err)

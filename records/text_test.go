@@ -12,15 +12,22 @@ import (
 func TestRecordsAreWrittenAsEncodingJSONDoes(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	plain, empty := 0, true
+	var all writer
+	var last []byte
 	for range 20_000 {
 		var r Record
 		odd := map[bool]int{false: 4, true: len(words)}[random.IntN(2) == 0]
 		fill(random, odd, reflect.ValueOf(&r).Elem())
 		want, err := json.Marshal(&r)
-		got, wrong := textOf(&r)
+		before, kept := last, string(last)
+		got, wrong := all.textOf(&r)
 		if (err == nil) != (wrong == nil) || err == nil && string(got) != string(want) {
 			t.Fatalf("written as %s (%v), want %s (%v)", got, wrong, want, err)
 		}
+		if string(before) != kept {
+			t.Fatalf("the text before it, %s, has become %s", kept, before)
+		}
+		last = got
 		w := writer{}
 		w.record(&r)
 		if !w.rare {
