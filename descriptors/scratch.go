@@ -36,6 +36,9 @@ func (m *Match) Reset() {
 
 func (m *Match) add(t Term, c limit.Charge) {
 	c.Class, c.Lease = t.Effect.class, t.Effect.lease
+	if t.Effect.OnFailure == FailLocal {
+		c.Share = m.Domain.Name
+	}
 	m.Terms = append(m.Terms, t)
 	m.Charges = append(m.Charges, c)
 }

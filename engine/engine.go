@@ -23,6 +23,12 @@ type Counter interface {
 	Reset(ctx context.Context, keys []string) error
 }
 
+// holder is a Counter that decides some charges by tokens that it holds: their decisions are Held. It tells by count what was spent so, later and in sums,
+// but before it leaves a charge on the same counter undecided.
+type holder interface {
+	OnHeld(count func(c limit.Charge, n int64))
+}
+
 // Config says how an Engine decides. Store is required.
 type Config struct {
 	Store Counter // the truth
@@ -65,6 +71,7 @@ type Engine struct {
 	debts ledger
 
 	reserved reservations
+	sums     bool // the store tells sums of what it decides by tokens that are held
 
 	unreturned atomic.Int64 // charges that could not be given back
 }
@@ -97,6 +104,10 @@ func New(cfg Config) *Engine {
 	}
 	e := &Engine{cfg: cfg, queue: newQueue(cfg.Waiters)}
 	e.debts = ledger{engine: e, start: cfg.Now(), debts: make(map[string]*debt), room: newRoom(int64(cfg.Debts), cfg.DebtBytes), stop: make(chan struct{})}
+	if h, ok := cfg.Store.(holder); ok {
+		h.OnHeld(e.mirrorHeld)
+		e.sums = true
+	}
 	e.reserved = reservations{held: make(map[string]*reserved), room: newRoom(maxReserved, cfg.ReservedBytes)}
 	return e
 }

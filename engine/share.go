@@ -44,28 +44,43 @@ func partOf(n, live int64) int64 {
 }
 
 // mirror counts in the fallback what the store has charged for rules that it would decide while the store is away: so its
-// share begins with what this sidecar has admitted already.
+// share begins with what this sidecar has admitted already. What the store decides by tokens that it holds it tells in sums.
 func (e *Engine) mirror(ctx context.Context, v *Verdict) {
 	if e.cfg.Fallback == nil {
 		return
 	}
 	p, live := v.part.begin(), int64(0)
 	for i := range v.Decisions {
-		d := &v.Decisions[i]
-		if d.Charged != 0 && d.Reason == "" && v.Match.Terms[i].Effect.OnFailure == descriptors.FailLocal {
+		if e.mirrors(v, i) {
 			if live == 0 {
 				live = e.liveOf(v)
 			}
-			p.add(i, mirrored(v.Match.Charges[i], d.Charged, live))
+			p.add(i, mirrored(v.Match.Charges[i], v.Decisions[i].Charged, live))
 		}
 	}
 	e.askPart(ctx, e.cfg.Fallback, p)
 	v.mirrored = v.mirrored[:0]
 	if _, wait := v.longestWait(); wait > 0 {
 		v.mirrored = resize(v.mirrored, len(v.Decisions))
+		for i := range v.Decisions {
+			v.mirrored[i] = v.Decisions[i].Charged // by tokens that the store holds: they are told
+		}
 		for n, i := range p.at {
 			v.mirrored[i] = p.decisions[n].Charged
 		}
+	}
+}
+
+// mirrors reports whether the fallback counts now what the store has charged for charge i.
+func (e *Engine) mirrors(v *Verdict, i int) bool {
+	d := &v.Decisions[i]
+	return d.Charged != 0 && d.Reason == "" && (!d.Held || !e.sums) && v.Match.Terms[i].Effect.OnFailure == descriptors.FailLocal
+}
+
+// mirrorHeld counts in the fallback a sum that requests spent of a counter's tokens that the store holds.
+func (e *Engine) mirrorHeld(c limit.Charge, n int64) {
+	if e.cfg.Fallback != nil && c.Share != "" {
+		e.ask(context.Background(), e.cfg.Fallback, []limit.Charge{mirrored(c, n, e.live(c.Share))}, make([]limit.Decision, 1))
 	}
 }
 

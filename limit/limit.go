@@ -119,6 +119,7 @@ type Charge struct {
 	Each  bool   // charged even when the request is refused, and a refused Spend takes what is left (descriptor trees)
 	Lease int64  // tokens that a sidecar may have on lease at once; 0: every charge is made in the store
 	Class uint32 // of the limit that it comes from: what one class fills, a store that is full takes from that class
+	Share string // the domain whose sidecars share the limit while the store is away; empty: none of them counts it then
 
 	MaxWait    time.Duration // throttle, TokenBucket only: a refused Spend that is due within MaxWait is taken now, and the answer waits; a Peek says whether it could
 	Until      int64         // Refund only: the last µs since the epoch, on the store's clock, at which it gives something back; 0: no end

@@ -38,6 +38,7 @@ type holdings struct {
 	alike   func() bool                           // all of them know of leases
 	young   func(key string, l *limit.Limit) bool // the server of a counter has just succeeded another one
 	seed    maphash.Seed
+	onHeld  func(c limit.Charge, n int64) // is told what requests spent of what is held; nil: nothing is
 
 	kept  atomic.Int64 // holdings that there are
 	slots [holdingSlots]atomic.Pointer[holding]
@@ -63,7 +64,9 @@ type holding struct {
 	key   string
 	slot  *atomic.Pointer[holding]
 	limit limit.Limit
-	most  int64 // tokens of one lease
+	class uint32 // of the charge
+	share string // of the charge
+	most  int64  // tokens of one lease
 
 	lots    [2]lot // the older one first
 	asking  bool
@@ -72,6 +75,7 @@ type holding struct {
 	pause   instant       // no call is made before
 	used    instant       // when a call last wanted something
 
+	untold  int64   // tokens that requests spent, and that onHeld was not told of
 	wanted  int64   // tokens that calls wanted since counted
 	counted instant // when counting began
 	rate    float64 // tokens that calls want in a second
@@ -327,6 +331,12 @@ func (h *holdings) settleLocked(t *trip, spends func(i int) bool) {
 		}
 		spent := spends(i)
 		p.of.settle(p, spent)
+		if spent {
+			p.of.untold += p.n
+		}
+		if p.of.ended {
+			h.tellLocked(p.of)
+		}
 		if d := &t.decisions[i]; !spent && d.Held {
 			d.Remaining, d.Charged = min(d.Remaining+p.n, p.of.limit.Capacity()), 0
 		}

@@ -76,7 +76,7 @@ func (h *holdings) begin(hash uint64, c *limit.Charge, now instant) {
 		return
 	}
 	l := &holding{
-		key: strings.Clone(c.Key), slot: slot, limit: c.Limit, most: min(c.Lease, limit.MaxLease), used: now, counted: now,
+		key: strings.Clone(c.Key), slot: slot, limit: c.Limit, class: c.Class, share: strings.Clone(c.Share), most: min(c.Lease, limit.MaxLease), used: now, counted: now,
 		rate: hotHits / hotWithin.Seconds() * float64(c.Cost),
 	}
 	slot.Store(l)
@@ -123,6 +123,7 @@ func (l *holding) measure(now instant) {
 // askLocked reports what was spent, and asks for more. What dies soon is returned, or with last all that is held, and then no more is wanted.
 func (h *holdings) askLocked(l *holding, now instant, last bool) {
 	l.measure(now)
+	h.tellLocked(l)
 	a := limit.Ask{Key: l.key, Limit: l.limit, Least: min(leaseLeast, l.most), Parts: leaseParts * h.sharers()}
 	for i := range l.lots {
 		a.Reports[i] = h.reportLocked(&l.lots[i], now, last)
@@ -243,6 +244,7 @@ func (h *holdings) endLocked(l *holding, now instant) {
 		return
 	}
 	l.ended = true
+	h.tellLocked(l)
 	l.slot.Store(nil)
 	h.kept.Add(-1)
 	for i := range h.all {
@@ -316,7 +318,7 @@ func (h *holdings) forget(key string) {
 	if l == nil || l.key != key {
 		return
 	}
-	l.lots = [2]lot{}
+	l.lots, l.untold = [2]lot{}, 0
 	h.endLocked(l, h.instant())
 }
 

@@ -213,6 +213,9 @@ func (r *Redis) Spend(ctx context.Context, charges []limit.Charge, decisions []l
 	if r.holdings == nil || !r.holdings.spend(ctx, t) {
 		r.strictly(ctx, t)
 	}
+	if r.holdings != nil {
+		r.holdings.tellUndecided(charges, decisions)
+	}
 	r.scratch.Put(t.reset())
 }
 
