@@ -45,14 +45,14 @@ func TestTheShareBeginsWithWhatWasHeld(t *testing.T) {
 	const count = 40_000
 	redis := servers.StartRedis(t)
 	s := begin(t, fmt.Sprintf("domain: shop\ndescriptors:\n- key: user\n  rate_limit: { unit: year, requests_per_unit: %d }\n", count), "REDIS_URL="+redis.Addr)
-	req := &descriptors.Request{Domain: "shop", Descriptors: []descriptors.Descriptor{{Entries: []descriptors.Entry{{Key: "user", Value: "alice"}}}}}
 	var admitted, held atomic.Int64
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
 			var v engine.Verdict
+			req := descriptors.Request{Domain: "shop", Descriptors: []descriptors.Descriptor{{Entries: []descriptors.Entry{{Key: "user", Value: "alice"}}}}}
 			for {
-				s.engine.Decide(t.Context(), req, &v)
+				s.engine.Decide(t.Context(), &req, &v)
 				if v.Outcome().Refuses() {
 					return
 				}
