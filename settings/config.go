@@ -189,8 +189,8 @@ type Answer struct {
 	Quota           bool   `env:"QUOTA_MODE"`                                              // puts every descriptor into quota mode
 }
 
-// Memory is when garbage is collected. The Go runtime reads both variables itself. The sidecar and the control plane set those that are unset when they
-// begin to serve. Without any limit the heap takes up to five times the memory in use: set GOGC=100 where that is too much.
+// Memory is when garbage is collected. The Go runtime reads both variables itself. The sidecar sets those that are unset when it
+// begins to serve. Without any limit the heap takes up to five times the memory in use: set GOGC=100 where that is too much.
 type Memory struct {
 	Growth string `env:"GOGC"`       // growth of the heap, in percent of the memory in use, at which garbage is collected, or off; unset: 400
 	Limit  string `env:"GOMEMLIMIT"` // size of the process, such as 400MiB, near which it is collected more often; unset: four fifths of the limit of the cgroup, if there is one

@@ -59,8 +59,8 @@ func allowedMemory(m settings.Memory, root fs.FS) int64 {
 	return allowed
 }
 
-// ApplyMemory sets what the environment of a program left open. Root is the file system of the machine.
-func ApplyMemory(m settings.Memory, root fs.FS, log *slog.Logger) {
+// applyMemory sets what the environment left open. Root is the file system of the machine.
+func applyMemory(m settings.Memory, root fs.FS, log *slog.Logger) {
 	if m.Growth == "" {
 		debug.SetGCPercent(heapGrowth)
 	}

@@ -70,7 +70,7 @@ func TestMemoryIsSetWhereTheEnvironmentLeavesItOpen(t *testing.T) {
 		debug.SetGCPercent(100)
 		debug.SetMemoryLimit(given)
 		var log strings.Builder
-		ApplyMemory(c.memory, c.root, slog.New(slog.NewTextHandler(&log, nil)))
+		applyMemory(c.memory, c.root, slog.New(slog.NewTextHandler(&log, nil)))
 		if got := debug.SetGCPercent(100); got != c.growth {
 			t.Errorf("%s: the heap grows by %d %%, want %d", c.name, got, c.growth)
 		}

@@ -31,7 +31,7 @@ const (
 // Run serves until ctx ends, then drains: health fails first, then calls in flight end, and it returns within four
 // seconds and DRAIN_DELAY, whatever hangs. It returns nil unless a server broke. It may be called once.
 func (s *Sidecar) Run(ctx context.Context) error {
-	ApplyMemory(s.cfg.Memory, os.DirFS("/"), s.log)
+	applyMemory(s.cfg.Memory, os.DirFS("/"), s.log)
 	watch, stop := context.WithCancel(context.WithoutCancel(ctx))
 	watched := s.watchRules(ctx, watch)
 	defer watched.Wait()

@@ -39,7 +39,6 @@ func serveControl(cmd *cobra.Command) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(cmd.OutOrStdout(), nil))
-	sidecar.ApplyMemory(shared.Memory, os.DirFS("/"), log)
 	cfg := control.Config{DatabaseURL: own.Database, Listen: own.Listen, Cert: own.Cert, Key: own.Key, KeyPrefix: shared.Store.KeyPrefix, KeySecret: shared.Store.KeySecret, Plain: shared.Record.Plain, Log: log}
 	cfg.Redis, err = sidecar.RedisServers(&shared, log)
 	if err != nil {
