@@ -52,6 +52,7 @@ type trial struct {
 	proxy    *servers.Proxy       // between sidecar and redis; nil: none
 	counters func() map[int]int64 // reads from the servers what each tagged key has used
 	sidecar  *servers.Sidecar
+	started  time.Time // just before the sidecar
 	load     *load
 
 	tags   map[int]int64 // what each key had used when the load began
@@ -128,6 +129,7 @@ func (x *trial) startSidecar(env ...string) {
 	if x.begin != nil {
 		begin = x.begin
 	}
+	x.started = time.Now()
 	x.sidecar = begin(x, append([]string{"RULES=" + rules}, env...)...)
 	x.load = newLoad(x, x.sidecar.GRPC)
 }
