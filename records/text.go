@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// usualText is how long most texts are not, in bytes.
+// usualText is more bytes than most texts take.
 const usualText = 160
 
 // textOf is a record as Redis keeps it, empty for none. It is what encoding/json writes: a walk through all records spends most of its time
