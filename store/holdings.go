@@ -40,11 +40,13 @@ type holdings struct {
 	seed    maphash.Seed
 	onHeld  func(c limit.Charge, n int64) // is told what requests spent of what is held; nil: nothing is
 
-	kept  atomic.Int64 // holdings that there are
-	slots [holdingSlots]atomic.Pointer[holding]
-	heat  [heatSlots]atomic.Uint64
+	kept   atomic.Int64 // holdings that there are
+	resets atomic.Int64 // counters that were reset
+	slots  [holdingSlots]atomic.Pointer[holding]
+	heat   [heatSlots]atomic.Uint64
 
 	mu      sync.Mutex // guards all holdings, and all below
+	turn    uint64     // number of the request that takes something
 	all     []*holding
 	ticking bool
 	closed  bool
@@ -83,6 +85,14 @@ type holding struct {
 	state  limit.State // of the counter, as the server last told
 	server int64       // µs on the server then
 	sent   instant     // just before the server was asked
+	asked  int64       // tokens that requests asked the server for since then
+	before int64       // those of them before the call that is under way
+	wants  int64       // what that call asks for
+	guards int         // requests that the server decides while nothing more is lent
+	void   bool        // what the call that is under way brings is worth nothing
+
+	turn uint64 // of the request that last took something
+	back int64  // tokens that a request puts back
 }
 
 // lot is what is held of one epoch's lease.
@@ -132,9 +142,9 @@ func mayLease(c *limit.Charge) bool {
 	return c.Lease > 0 && (c.Op == limit.Spend || c.Op == limit.Peek) && c.MaxWait == 0 && c.Penalty == nil
 }
 
-// find is the holding of a charge's counter, nil if there is none.
+// find is the holding of a charge's counter, nil if there is none, or none that matters to the charge.
 func (h *holdings) find(c *limit.Charge) *holding {
-	if !mayLease(c) {
+	if !mayLease(c) && c.Op != limit.Refund {
 		return nil
 	}
 	l := h.slots[maphash.String(h.seed, c.Key)%holdingSlots].Load()
@@ -216,15 +226,18 @@ func (h *holdings) spend(ctx context.Context, t *trip) bool {
 		h.settle(t, none)
 		taken, _ = h.takeAll(t)
 	}
-	switch {
-	case taken == len(t.charges):
+	if taken == len(t.charges) {
 		h.decided.Add(int64(taken))
 		return true
-	case taken == 0:
-		return false
-	case hasQuota(t.charges):
+	}
+	if taken > 0 && hasQuota(t.charges) {
 		// Quotas refuse a request only all together, so they are decided together.
 		h.settle(t, none)
+		clear(t.held)
+		taken = 0
+	}
+	h.release(ctx, t)
+	if taken == 0 {
 		return false
 	}
 	h.decided.Add(int64(taken))
@@ -245,15 +258,6 @@ func (h *holdings) holds(t *trip) (some bool) {
 	return some
 }
 
-func hasQuota(charges []limit.Charge) bool {
-	for i := range charges {
-		if charges[i].Mode == limit.Quota {
-			return true
-		}
-	}
-	return false
-}
-
 // takeAll takes what is held of each charge, under one lock. It returns how many charges have all they need, and a holding that
 // had too little while more is on its way. Where all have it, what they took is spent.
 func (h *holdings) takeAll(t *trip) (taken int, dry *holding) {
@@ -261,6 +265,8 @@ func (h *holdings) takeAll(t *trip) (taken int, dry *holding) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.instant()
+	h.turn++
+	again := false
 	for i := range t.charges {
 		l := t.near[i]
 		if l == nil || l.ended {
@@ -272,9 +278,14 @@ func (h *holdings) takeAll(t *trip) (taken int, dry *holding) {
 		}
 		if h.takeLocked(t, i, l, now) {
 			taken++
+			again = again || l.turn == h.turn
+			l.turn = h.turn
 		} else if l.asking && dry == nil {
 			dry = l
 		}
+	}
+	if again {
+		t.tellHeld(now)
 	}
 	if taken == len(t.charges) {
 		h.settleLocked(t, all)
@@ -285,6 +296,9 @@ func (h *holdings) takeAll(t *trip) (taken int, dry *holding) {
 // takeLocked decides one charge from a holding, and reports whether that has enough.
 func (h *holdings) takeLocked(t *trip, i int, l *holding, now instant) bool {
 	c := &t.charges[i]
+	if c.Op == limit.Refund {
+		return false
+	}
 	n := max(c.Cost, 0)
 	if c.Op == limit.Peek {
 		if l.left(now) < n {
@@ -325,6 +339,7 @@ func (h *holdings) settle(t *trip, spends func(i int) bool) {
 }
 
 func (h *holdings) settleLocked(t *trip, spends func(i int) bool) {
+	back := false
 	for i, p := range t.held {
 		if p.of == nil {
 			continue
@@ -333,13 +348,16 @@ func (h *holdings) settleLocked(t *trip, spends func(i int) bool) {
 		p.of.settle(p, spent)
 		if spent {
 			p.of.untold += p.n
+		} else if t.decisions[i].Held {
+			t.decisions[i].Charged, p.of.back, back = 0, p.of.back+p.n, true
 		}
 		if p.of.ended {
 			h.tellLocked(p.of)
+			h.returnLocked(p.of)
 		}
-		if d := &t.decisions[i]; !spent && d.Held {
-			d.Remaining, d.Charged = min(d.Remaining+p.n, p.of.limit.Capacity()), 0
-		}
+	}
+	if back {
+		t.tellBack()
 	}
 }
 
@@ -366,28 +384,6 @@ func (h *holdings) askMissing(ctx context.Context, t *trip) {
 	}
 	refused := limit.Refuses(t.charges, t.decisions)
 	h.settle(t, func(i int) bool { return !refused || t.charges[i].Each })
-}
-
-// await waits for the lease that is on its way, and reports whether it has come.
-func (h *holdings) await(ctx context.Context, l *holding) bool {
-	h.mu.Lock()
-	if !l.asking {
-		h.mu.Unlock()
-		return true
-	}
-	if l.arrived == nil {
-		l.arrived = make(chan struct{})
-	}
-	arrived := l.arrived
-	h.mu.Unlock()
-	patience := time.NewTimer(h.redis.allowance(ctx) / 2)
-	defer patience.Stop()
-	select {
-	case <-arrived:
-		return true
-	case <-patience.C:
-		return false
-	}
 }
 
 // sameLimit reports whether two limits count alike.

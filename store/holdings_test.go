@@ -340,12 +340,12 @@ func TestNoReportIsSentTwice(t *testing.T) {
 	now := instant{mono: int64(time.Hour), wall: int64(time.Hour)}
 	l := &lot{epoch: 7, held: 5, taken: 2, spent: 3, until: now.plus(limit.LeaseLife)}
 	for i, want := range []limit.Report{{Epoch: 7, Spent: 3}, {Epoch: 7}} {
-		if got := h.reportLocked(l, now, false); got != want {
+		if got := h.emptyLocked(l, now, false); got != want {
 			t.Errorf("report %d while the lot lives: %+v, want %+v", i+1, got, want)
 		}
 	}
 	for i, want := range []limit.Report{{Epoch: 7, Returned: 5}, {Epoch: 7}} {
-		if got := h.reportLocked(l, now, true); got != want {
+		if got := h.emptyLocked(l, now, true); got != want {
 			t.Errorf("report %d of the last ones: %+v, want %+v", i+1, got, want)
 		}
 	}

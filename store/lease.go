@@ -102,7 +102,7 @@ func (h *holdings) missed(l *holding, c *limit.Charge, now instant) {
 
 // runsDry reports whether it is time to ask for more.
 func (l *holding) runsDry(now instant) bool {
-	return !l.asking && !l.ended && now.since(l.pause) >= 0 && l.left(now) <= l.span()/4
+	return !l.asking && !l.ended && l.guards == 0 && now.since(l.pause) >= 0 && l.left(now) <= l.span()/4
 }
 
 // span is how many tokens are wanted for the time that a lease should last.
@@ -126,23 +126,23 @@ func (h *holdings) askLocked(l *holding, now instant, last bool) {
 	h.tellLocked(l)
 	a := limit.Ask{Key: l.key, Limit: l.limit, Least: min(leaseLeast, l.most), Parts: leaseParts * h.sharers()}
 	for i := range l.lots {
-		a.Reports[i] = h.reportLocked(&l.lots[i], now, last)
+		a.Reports[i] = h.emptyLocked(&l.lots[i], now, last)
 	}
-	if !last && h.alike() && !h.young(l.key, &l.limit) {
+	if !last && l.guards == 0 && h.alike() && !h.young(l.key, &l.limit) {
 		a.Want = max(min(l.span(), l.most)-l.left(now), 0)
 	}
 	if !h.calls.begin() {
 		return
 	}
-	l.asking = true
+	l.asking, l.before, l.wants, l.void = true, l.asked, a.Want, false
 	go func() {
 		defer h.calls.done()
 		h.fetch(l, &a)
 	}()
 }
 
-// reportLocked is what became of a lot. What is told is taken out of it first: no report is sent twice.
-func (h *holdings) reportLocked(lot *lot, now instant, last bool) limit.Report {
+// emptyLocked is what became of a lot. What is told is taken out of it first: no report is sent twice.
+func (h *holdings) emptyLocked(lot *lot, now instant, last bool) limit.Report {
 	r := limit.Report{Epoch: lot.epoch, Spent: lot.spent}
 	switch {
 	case now.since(lot.until) >= 0:
@@ -160,26 +160,33 @@ func (h *holdings) reportLocked(lot *lot, now instant, last bool) limit.Report {
 // fetch makes the call.
 func (h *holdings) fetch(l *holding, a *limit.Ask) {
 	if a.Want == 0 && a.Reports[0].Spent+a.Reports[0].Returned+a.Reports[1].Spent+a.Reports[1].Returned == 0 {
-		h.deposit(l, limit.Grant{}, h.instant(), nil)
+		h.deposit(l, limit.Grant{}, h.instant())
 		return
 	}
 	sent := h.instant()
-	g, err := h.ask(a)
-	h.deposit(l, g, sent, err)
+	h.deposit(l, h.ask(a), sent)
 }
 
-// ask asks the server. A reply that comes too late is not used: what it lent is never spent, and counts as spent when it dies.
-func (h *holdings) ask(a *limit.Ask) (limit.Grant, error) {
+// ask asks the server. What a reply lends that comes too late is returned.
+func (h *holdings) ask(a *limit.Ask) limit.Grant {
 	h.asks.Add(1)
+	resets := h.resets.Load()
 	c := limit.Charge{Key: a.Key, Limit: a.Limit}
 	n, _ := h.redis.place(&c)
 	packed := string(a.Append(nil, 0))
 	call := &fleet.Call{Key: a.Key}
 	err := h.redis.runOnce(n, call, h.redis.patience, limit.LeaseSHA, limit.LeaseScript, a.Key, packed)
-	if err != nil {
-		return limit.Grant{}, err
+	if call.Pending() {
+		call.Adopt(func(c *fleet.Call, err error) { h.cameLate(a, resets, c, err) })
 	}
-	return limit.ReadGrant(call.Reply.Data)
+	if err != nil {
+		return limit.Grant{}
+	}
+	g, err := limit.ReadGrant(call.Reply.Data)
+	if err != nil {
+		return limit.Grant{}
+	}
+	return g
 }
 
 // runOnce calls a script with one key by its hash, and by its text when the server does not know it.
@@ -190,9 +197,6 @@ func (r *Redis) runOnce(n *fleet.Node, call *fleet.Call, allow time.Duration, na
 		call.Wire = fleet.Command("EVAL", text, "1", key, argument)
 		err = n.Do(context.Background(), call, allow)
 	}
-	if call.Pending() {
-		call.Adopt(func(*fleet.Call, error) {})
-	}
 	return err
 }
 
@@ -200,7 +204,7 @@ func (r *Redis) runOnce(n *fleet.Node, call *fleet.Call, allow time.Duration, na
 const drift = 2000
 
 // deposit takes in what the server lent. What comes for a holding that is no longer kept is returned.
-func (h *holdings) deposit(l *holding, g limit.Grant, sent instant, err error) {
+func (h *holdings) deposit(l *holding, g limit.Grant, sent instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.instant()
@@ -211,6 +215,12 @@ func (h *holdings) deposit(l *holding, g limit.Grant, sent instant, err error) {
 	}
 	if g.At > 0 {
 		l.state, l.server, l.sent = g.State, g.At, sent
+		l.asked -= l.before
+	}
+	if l.void {
+		h.granted.Add(g.Tokens)
+		h.expired.Add(g.Tokens)
+		g.Tokens = 0
 	}
 	if g.Tokens > 0 {
 		h.granted.Add(g.Tokens)
@@ -219,8 +229,8 @@ func (h *holdings) deposit(l *holding, g limit.Grant, sent instant, err error) {
 	} else {
 		l.pause = now.plus(pauseAfter)
 	}
-	if l.ended && err == nil && l.lots[0].held+l.lots[1].held > 0 {
-		h.askLocked(l, now, true)
+	if l.ended {
+		h.returnLocked(l)
 	}
 }
 
@@ -314,11 +324,12 @@ func (h *holdings) close() {
 func (h *holdings) forget(key string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.resets.Add(1)
 	l := h.slots[maphash.String(h.seed, key)%holdingSlots].Load()
 	if l == nil || l.key != key {
 		return
 	}
-	l.lots, l.untold = [2]lot{}, 0
+	l.lots, l.untold, l.void = [2]lot{}, 0, l.asking
 	h.endLocked(l, h.instant())
 }
 

@@ -214,6 +214,7 @@ func (r *Redis) Spend(ctx context.Context, charges []limit.Charge, decisions []l
 		r.strictly(ctx, t)
 	}
 	if r.holdings != nil {
+		r.holdings.endGuard(t)
 		r.holdings.tellUndecided(charges, decisions)
 	}
 	r.scratch.Put(t.reset())

@@ -27,6 +27,7 @@ type trip struct {
 	peeked  [1]limit.Charge  // a charge as a question about what is left
 
 	near    []*holding     // of each charge's counter
+	guarded []*holding     // those of which nothing is lent while the server decides
 	held    []heldPart     // what each charge took of what is held
 	missing []limit.Charge // the part that is not held
 
