@@ -39,18 +39,34 @@ func (e *Engine) follow(v *Verdict) {
 
 // settle compares what the store decided with what the request got. What a refused request was charged is given back. What the store
 // would have refused and was admitted is an over-admission. What the store never saw is owed to it, like everything that is decided
-// while it is away. Where the reply is lost, none of these is known.
+// while it is away. So is what the store had room for and did not charge, because another limit refused the request there. Where the
+// reply is lost, none of these is known.
 func (l *late) settle(d limit.Decision) {
 	switch {
 	case d.Outcome == limit.Undecided && d.Unknown:
 	case d.Outcome == limit.Undecided:
-		l.decided.Unknown = false
-		l.engine.owe(&l.charge, &l.decided, l.decided.Charged)
-	case l.refused && d.Charged != 0 && !l.charge.Each:
+		l.owe()
+	case !l.refused:
+		l.settleAdmitted(&d)
+	case d.Charged != 0 && !l.charge.Each:
 		l.giveBack(&d)
-	case !l.refused && d.Outcome == limit.Refused && l.charge.Mode == limit.Enforced:
-		l.engine.cfg.OnOverAdmitted(l.domain, l.effect)
 	}
+}
+
+// settleAdmitted is settle for an admitted request that the store has decided.
+func (l *late) settleAdmitted(d *limit.Decision) {
+	switch {
+	case d.Outcome == limit.Refused && l.charge.Mode == limit.Enforced:
+		l.engine.cfg.OnOverAdmitted(l.domain, l.effect)
+	case d.Outcome == limit.Allowed && d.Charged == 0 && l.decided.Charged > 0:
+		l.owe()
+	}
+}
+
+// owe notes what the fallback charged, now that the store is known to have charged nothing.
+func (l *late) owe() {
+	l.decided.Unknown = false
+	l.engine.owe(&l.charge, &l.decided, l.decided.Charged)
 }
 
 // giveBack undoes the charge at the store. What could not be given back is counted, and stays charged.

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/spillway-mesh/spillway/descriptors"
@@ -77,5 +78,37 @@ func TestALateReplyIsSettled(t *testing.T) {
 				t.Errorf("%d given back, %d counters owed; want %d, %d", refunded, b.Stats().Owed, step.refund, step.owed)
 			}
 		})
+	}
+}
+
+// TestALateRefusalOfOneLimitLeavesTheOtherOwed: the share admits a request that the store refuses by one of two limits, so the store charges
+// neither.
+func TestALateRefusalOfOneLimitLeavesTheOtherOwed(t *testing.T) {
+	s := new(tardy)
+	var over []string
+	b := newBench(t, func(c *engine.Config) {
+		c.Fallback, c.Store = c.Store, s
+		c.OnOverAdmitted = func(_ *descriptors.CompiledDomain, effect *descriptors.Effect) { over = append(over, effect.Rule) }
+	}, pair(descriptors.FailLocal))
+	v := b.decide(request("joe", "acme", 2))
+	want(t, "on the share", v, false)
+	if len(s.pending) != 2 {
+		t.Fatalf("%d charges are pending, want 2", len(s.pending))
+	}
+	for i, c := range v.Match.Charges {
+		reply := limit.Decision{Outcome: limit.Allowed, Remaining: 9, At: 1}
+		if of("acme")(c) {
+			reply = limit.Decision{Outcome: limit.Refused, At: 1}
+		}
+		s.pending[i].Resolve(reply)
+	}
+	if !slices.Equal(over, []string{"tenant"}) {
+		t.Errorf("over-admissions of %q, want the tenant's", over)
+	}
+	if got := b.Stats().Owed; got != 1 {
+		t.Fatalf("%d counters are owed, want 1: the user's tokens were handed out and not charged", got)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
