@@ -8,7 +8,8 @@ import (
 )
 
 // giveBack undoes at the store what it charged for a request that is refused after all: everything, or only what a refused
-// request is not charged. What could not be given back is counted, and stays charged: it admits less, never more.
+// request is not charged. What could not be given back is counted, and stays charged: it admits less, never more. With everything, the caller
+// has seen to the fallback.
 func (e *Engine) giveBack(ctx context.Context, v *Verdict, everything bool) {
 	p := v.part.begin()
 	for i := range v.Decisions {
@@ -24,8 +25,17 @@ func (e *Engine) giveBack(ctx context.Context, v *Verdict, everything bool) {
 			e.unreturned.Add(1)
 			continue
 		}
+		if !everything && e.tells(v, i) {
+			e.countBack(ctx, v, i)
+		}
 		d.Charged, d.Remaining, d.ResetAfter = 0, back.Remaining, back.ResetAfter
 	}
+}
+
+// countBack takes off the fallback what it is told later that charge i took of tokens that the store holds.
+func (e *Engine) countBack(ctx context.Context, v *Verdict, i int) {
+	back := mirrored(v.Match.Charges[i], -v.Decisions[i].Charged, e.liveOf(v))
+	e.ask(ctx, e.cfg.Fallback, []limit.Charge{back}, make([]limit.Decision, 1))
 }
 
 // undone is the charge that makes one undone that was decided so.

@@ -77,6 +77,11 @@ func (e *Engine) mirrors(v *Verdict, i int) bool {
 	return d.Charged != 0 && d.Reason == "" && (!d.Held || !e.sums) && v.Match.Terms[i].Effect.OnFailure == descriptors.FailLocal
 }
 
+// tells reports whether the fallback counts what the store has charged for charge i later, in a sum.
+func (e *Engine) tells(v *Verdict, i int) bool {
+	return e.cfg.Fallback != nil && e.sums && v.Decisions[i].Held && v.Match.Terms[i].Effect.OnFailure == descriptors.FailLocal
+}
+
 // mirrorHeld counts in the fallback a sum that requests spent of a counter's tokens that the store holds.
 func (e *Engine) mirrorHeld(c limit.Charge, n int64) {
 	if e.cfg.Fallback != nil && c.Share != "" {
