@@ -54,13 +54,15 @@ func (e *Engine) Drain(until time.Time) {
 	}
 }
 
-// boundWaits cuts the longest waits down to what the caller and this process have time for, and to nothing when too many wait already.
+// boundWaits cuts the longest waits down to what the caller and this process have time for, and to nothing when too many wait already. A
+// throttle that cannot wait is not leased either.
 func (e *Engine) boundWaits(ctx context.Context, v *Verdict) {
 	for i := range v.Match.Charges {
 		c := &v.Match.Charges[i]
 		if c.MaxWait == 0 {
 			continue
 		}
+		c.Lease = 0
 		c.MaxWait = min(c.MaxWait, e.queue.longest())
 		if deadline, ok := ctx.Deadline(); ok {
 			c.MaxWait = max(min(c.MaxWait, time.Until(deadline)-waitMargin), 0)

@@ -116,6 +116,21 @@ func TestNoMoreWaitersThanTheBound(t *testing.T) {
 	})
 }
 
+// TestAThrottleIsNotLeased, also where its caller has no time to wait.
+func TestAThrottleIsNotLeased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := throttling(t, 0, time.Second)
+		for _, left := range []time.Duration{time.Second, 3 * time.Millisecond} {
+			ctx, cancel := context.WithTimeout(t.Context(), left)
+			defer cancel()
+			v, _ := send(ctx, e, "u")
+			if c := v.Match.Charges[0]; c.Lease != 0 {
+				t.Errorf("%v left: %d tokens of a throttle may be leased, with a wait of %v", left, c.Lease, c.MaxWait)
+			}
+		}
+	})
+}
+
 // TestDrainDecidesWaits: what is due in time is held, and what is not is refused at once.
 func TestDrainDecidesWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
