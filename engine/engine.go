@@ -156,6 +156,7 @@ func (e *Engine) decide(ctx context.Context, v *Verdict, counts bool) {
 	if counts && len(v.Match.Charges) > 0 {
 		e.boundWaits(ctx, v)
 		e.spend(ctx, v)
+		e.countTurned(v)
 		e.punish(ctx, v)
 	}
 	e.fold(v)

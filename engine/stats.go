@@ -3,7 +3,7 @@ package engine
 // Stats is what an Engine counts about itself.
 type Stats struct {
 	Waiting    int64 // throttled answers that are held now
-	TurnedAway int64 // requests that could not wait their turn because Waiters others did
+	TurnedAway int64 // requests that were refused because Waiters others waited
 
 	Owed                int64 // counters now for which the store is owed what was admitted without it
 	ChargedBack         int64 // tokens that the store was charged for that later

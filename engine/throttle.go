@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -21,7 +22,7 @@ const (
 // they are due.
 type queue struct {
 	bound   int
-	turned  atomic.Int64         // requests that could not wait because there were too many
+	turned  atomic.Int64         // requests that were refused because too many waited
 	mu      sync.Mutex           // guards all below
 	waiting map[*waiter]struct{} //
 	last    map[string]*waiter   // by key: the one that is due last
@@ -63,11 +64,52 @@ func (e *Engine) boundWaits(ctx context.Context, v *Verdict) {
 			continue
 		}
 		c.Lease = 0
-		c.MaxWait = min(c.MaxWait, e.queue.longest())
+		longest, full := e.queue.longest()
+		c.MaxWait = min(c.MaxWait, longest)
 		if deadline, ok := ctx.Deadline(); ok {
 			c.MaxWait = max(min(c.MaxWait, time.Until(deadline)-waitMargin), 0)
 		}
+		if full {
+			v.cutWait(i)
+		}
 	}
+}
+
+// cutWait lets charge i not wait, and keeps how long it could have.
+func (v *Verdict) cutWait(i int) {
+	if len(v.cut) == 0 {
+		v.cut = resize(v.cut, len(v.Match.Charges))
+	}
+	c := &v.Match.Charges[i]
+	v.cut[i], c.MaxWait = c.MaxWait, 0
+}
+
+// countTurned counts a request that is refused because too many others wait. In shadow mode none is refused.
+func (e *Engine) countTurned(v *Verdict) {
+	if len(v.cut) > 0 && !e.cfg.Shadow && v.turnedAway() {
+		e.queue.turned.Add(1)
+	}
+}
+
+// turnedAway reports whether each limit that refuses the request would have let it wait.
+func (v *Verdict) turnedAway() bool {
+	if !v.refuses() || v.quotaSpent() {
+		return false
+	}
+	for i := range v.Decisions {
+		if v.Decisions[i].Outcome == limit.Refused && v.Match.Charges[i].Mode == limit.Enforced && !v.couldWait(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// couldWait reports whether charge i, which is refused, would have waited if fewer others did: not for a cool-down, a lost store, or a
+// cost that never passes.
+func (v *Verdict) couldWait(i int) bool {
+	c, d := &v.Match.Charges[i], &v.Decisions[i]
+	counted := d.Reason == "" || v.Match.Terms[i].Effect.OnFailure == descriptors.FailLocal
+	return counted && !d.Penalized && c.Cost <= c.Limit.Capacity() && d.RetryAfter <= v.cut[i]
 }
 
 // wait holds an admitted answer until the last of its tokens is due. A caller that hangs up gives back what it took, and
@@ -120,18 +162,15 @@ func (e *Engine) refuseLate(ctx context.Context, v *Verdict, at int, rest time.D
 	e.fold(v)
 }
 
-// longest is how long a further answer may be held.
-func (q *queue) longest() time.Duration {
+// longest is how long a further answer may be held, and whether none may, because too many are held already.
+func (q *queue) longest() (longest time.Duration, full bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	switch {
-	case len(q.waiting) >= q.bound:
-		q.turned.Add(1)
-		return 0
-	case !q.until.IsZero():
-		return max(time.Until(q.until), 0)
+	longest = limit.LongestWait
+	if !q.until.IsZero() {
+		longest = max(time.Until(q.until), 0)
 	}
-	return limit.LongestWait
+	return longest, len(q.waiting) >= q.bound
 }
 
 // hold waits until a token of key is due, and until those that are due before it have left. It reports false when it could not: the

@@ -116,6 +116,57 @@ func TestNoMoreWaitersThanTheBound(t *testing.T) {
 	})
 }
 
+// TestOnlyThoseThatCouldWaitAreTurnedAway: while too many wait, a request counts as turned away if it is refused, and would have been held
+// otherwise.
+func TestOnlyThoseThatCouldWaitAreTurnedAway(t *testing.T) {
+	d := throttled(time.Second, 5*time.Second)
+	day := bucket("day", descriptors.ScopeTenant, 1)
+	day.Limits[0].Window = 24 * time.Hour
+	twice := bucket("twice", descriptors.ScopeTenant|descriptors.ScopeUser, 1)
+	twice.Action, twice.MaxDelay = descriptors.Throttle, 5*time.Second
+	twice.Limits[0].Window = 2 * time.Second
+	d.Rules = append(d.Rules, day, twice)
+	for name, c := range map[string]struct {
+		before, then *descriptors.Request
+		within       time.Duration
+		refused      bool
+		turned       int64
+	}{
+		"admitted without a wait":            {nil, request("joe", "", 1), time.Minute, false, 0},
+		"admitted without a wait, two rules": {nil, request("joe", "acme", 1), time.Minute, false, 0},
+		"could wait":                         {request("joe", "", 1), request("joe", "", 1), time.Minute, true, 1},
+		"could wait, for two rules":          {request("joe", "acme", 1), request("joe", "beta", 1), time.Minute, true, 1},
+		"refused by another rule, too":       {request("joe", "acme", 1), request("joe", "acme", 1), time.Minute, true, 0},
+		"its deadline is before":             {request("joe", "", 1), request("joe", "", 1), 500 * time.Millisecond, true, 0},
+		"costs more than it can ever get":    {nil, request("joe", "", 2), time.Minute, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e, _ := throttlingBy(t, 1, d)
+				decide := func(req *descriptors.Request, within time.Duration) *engine.Verdict {
+					ctx, cancel := context.WithTimeout(t.Context(), within)
+					defer cancel()
+					v := new(engine.Verdict)
+					e.Decide(ctx, req, v)
+					return v
+				}
+				if c.before != nil {
+					decide(c.before, time.Minute)
+				}
+				send(t.Context(), e, "u")
+				var held sync.WaitGroup
+				held.Go(func() { send(t.Context(), e, "u") })
+				synctest.Wait()
+				want(t, name, decide(c.then, c.within), c.refused)
+				if got := e.Stats().TurnedAway; got != c.turned {
+					t.Errorf("%d turned away, want %d", got, c.turned)
+				}
+				held.Wait()
+			})
+		})
+	}
+}
+
 // TestAThrottleIsNotLeased, also where its caller has no time to wait.
 func TestAThrottleIsNotLeased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

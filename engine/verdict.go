@@ -32,6 +32,8 @@ type Verdict struct {
 	left     []int64 // of an explanation: what is left before the request
 	part     part    // memory of calls about some of the charges
 	mirrored []int64 // of a request that waits: what the fallback counted of each charge of the store
+
+	cut []time.Duration // where too many others wait: how long each charge could have waited; empty: they do not
 }
 
 // Status is what a verdict says about one descriptor.
@@ -49,7 +51,7 @@ type Status struct {
 func (v *Verdict) Empty() {
 	v.Match.Reset()
 	if v.Match.Charges == nil { // it was too much to keep
-		v.Decisions, v.part, v.mirrored = nil, part{}, nil
+		v.Decisions, v.part, v.mirrored, v.cut = nil, part{}, nil, nil
 	}
 	v.clear()
 	v.Statuses = v.Statuses[:0]
@@ -69,7 +71,7 @@ func (v *Verdict) clear() {
 	v.Response, v.Refusing, v.Malformed = nil, nil, nil
 	v.Client, v.Reported = identity.Client{}, Status{}
 	v.who, v.records = descriptors.Who{}, descriptors.Records{}
-	v.Decisions = v.Decisions[:0]
+	v.Decisions, v.cut = v.Decisions[:0], v.cut[:0]
 }
 
 // resize returns a slice of n zero values, in the memory of s if it is large enough.
