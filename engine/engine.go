@@ -268,7 +268,8 @@ func quotaMode(v *Verdict) {
 	}
 }
 
-// markTrees marks the descriptors that a tree can refuse, or lets pass without limit, which quota mode leaves out.
+// markTrees marks the descriptors that a tree can refuse, or lets pass without limit, which quota mode leaves out. A scoped rule that is
+// unlimited says nothing about them.
 func (v *Verdict) markTrees() {
 	for _, t := range v.Match.Terms {
 		if t.Descriptor >= 0 && t.Effect.Tree && t.Effect.Mode != limit.Shadow {
@@ -276,7 +277,7 @@ func (v *Verdict) markTrees() {
 		}
 	}
 	for _, t := range v.Match.Unlimited {
-		if t.Descriptor >= 0 {
+		if t.Descriptor >= 0 && t.Effect.Tree {
 			v.Statuses[t.Descriptor].tree = true
 		}
 	}

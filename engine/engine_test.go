@@ -228,6 +228,19 @@ func TestGlobalQuotaModeWithAnUnlimitedDescriptor(t *testing.T) {
 	}
 }
 
+// TestGlobalQuotaModeWithARuleThatFrees: a rule without limit does not make the tree refuse a request that it admits without the rule.
+func TestGlobalQuotaModeWithARuleThatFrees(t *testing.T) {
+	partners := descriptors.Rule{Name: "partners", Scope: descriptors.ScopeUser, HasScope: true, Priority: 100, Limits: []descriptors.Limit{{Unlimited: true}}}
+	for name, rules := range map[string][]descriptors.Rule{"without": nil, "with": {partners}} {
+		quota := func(c *engine.Config) { c.Quota = true }
+		b := newBench(t, quota, descriptors.Domain{Name: "d", ChargeDenied: true, Tree: []descriptors.Node{leaf("api", "x", 1)}, Rules: rules})
+		for range 3 {
+			want(t, name+" the rule", b.ask([]string{"user", "alice"}, []string{"api", "x"}), false)
+		}
+		want(t, name+" the rule, the tree alone", b.ask([]string{"api", "x"}), true)
+	}
+}
+
 func TestBlockRefusesOnTheFirstDescriptor(t *testing.T) {
 	block := descriptors.Rule{Name: "b", Action: descriptors.Block, Priority: 100, Reason: "no", Until: noon.Add(90 * time.Second), Match: descriptors.Conditions{Users: []string{"m"}}}
 	b := newBench(t, nil, descriptors.Domain{Name: "d", Rules: []descriptors.Rule{block, bucket("r", descriptors.ScopeUser, 5)}})
