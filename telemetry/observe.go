@@ -94,7 +94,7 @@ func (o *Observer) Verdict(req *descriptors.Request, v *engine.Verdict) {
 	}
 }
 
-// charge counts charge i of a verdict.
+// charge counts charge i of a verdict. Shadow is the rule's own mode: quota mode of the whole sidecar puts charges into shadow, too.
 func (o *Observer) charge(v *engine.Verdict, i int) {
 	t, c, d := &v.Match.Terms[i], &v.Match.Charges[i], &v.Decisions[i]
 	if d.Reason != "" {
@@ -102,7 +102,7 @@ func (o *Observer) charge(v *engine.Verdict, i int) {
 	}
 	h := Hit{
 		Charged: d.Charged, Capacity: c.Limit.Capacity(), Left: d.Remaining + d.Charged,
-		Over: d.Outcome == limit.Refused, Shadow: c.Mode == limit.Shadow, Cached: d.Cached,
+		Over: d.Outcome == limit.Refused, Shadow: t.Effect.Mode == limit.Shadow, Cached: d.Cached,
 	}
 	switch c.Op {
 	case limit.Refund:

@@ -8,6 +8,7 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/store"
 )
 
 // admission is a verdict that admits on one limit, and an observer that knows it.
@@ -35,6 +36,36 @@ func TestAVerdictIsCountedWithoutAllocation(t *testing.T) {
 	allocs := testing.AllocsPerRun(100, func() { o.Verdict(req, v) })
 	if allocs > 0 {
 		t.Errorf("counting a verdict makes %v allocations, want none", allocs)
+	}
+}
+
+// TestShadowModeCountsRulesInShadow: in quota mode a descriptor that nothing limits keeps the others from refusing, which is not shadow mode.
+func TestShadowModeCountsRulesInShadow(t *testing.T) {
+	limits := []descriptors.Limit{{Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: 1, Window: time.Hour}}}
+	for _, shadow := range []bool{false, true} {
+		domain := descriptors.Domain{Name: "shop", ChargeDenied: true, Tree: []descriptors.Node{{Key: "user", Limits: limits, Shadow: shadow}}}
+		set, _ := descriptors.Compile([]descriptors.Domain{domain}, descriptors.Options{})
+		m := New(Config{})
+		o := m.Observer(nil)
+		o.Use(set)
+		memory := store.NewMemory(store.MemoryConfig{})
+		defer memory.Close()
+		e := engine.New(engine.Config{Store: memory, Quota: true, OnVerdict: o.Verdict})
+		defer e.Close()
+		e.Use(set)
+		req := &descriptors.Request{Domain: "shop"}
+		for _, key := range []string{"user", "other"} {
+			req.Descriptors = append(req.Descriptors, descriptors.Descriptor{Entries: []descriptors.Entry{{Key: key, Value: "a"}}})
+		}
+		var v engine.Verdict
+		for range 3 {
+			e.Decide(t.Context(), req, &v)
+		}
+		got := counts(m.Series("shop", []string{"user"}))
+		want := map[bool]int64{true: 2}[shadow]
+		if v.Refused || got["over_limit"] != 2 || got["shadow_mode"] != want {
+			t.Errorf("rule in shadow %v: refused %v, counted %v; want admitted, 2 over the limit and %d in shadow mode", shadow, v.Refused, got, want)
+		}
 	}
 }
 
