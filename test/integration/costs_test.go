@@ -78,16 +78,26 @@ func (w *world) costs(t *testing.T) {
 	if got := w.peek(t, "edge", "batch", "cost", "user", "plain"); got.LimitRemaining != 99 {
 		t.Errorf("%d of 100 left after a request without a cost, want 99", got.LimitRemaining)
 	}
-	w.wants(t, 2, http.StatusOK, "/batch", "x-user", "heavy", "x-request-cost", "45").remaining(t, "10")
-	w.wants(t, 1, http.StatusTooManyRequests, "/batch", "x-user", "heavy", "x-request-cost", "45")
+	w.wants(t, 2, http.StatusOK, "/batch/import", "x-user", "heavy").remaining(t, "10")
+	w.wants(t, 1, http.StatusTooManyRequests, "/batch/import", "x-user", "heavy")
 	// In a tree a cost above what is left takes what is left, as in the reference server.
-	w.wants(t, 1, http.StatusTooManyRequests, "/batch", "x-user", "heavy", "x-request-cost", "1")
+	w.wants(t, 1, http.StatusTooManyRequests, "/batch", "x-user", "heavy")
 	if got := w.peek(t, "edge", "batch", "calls", "user", "heavy"); got.LimitRemaining != 46 {
 		t.Errorf("%d of 50 calls left after 4, want 46: calls count whatever the cost header says", got.LimitRemaining)
 	}
-	// A cost that cannot be read drops that descriptor in Envoy; the calls still count.
-	w.wants(t, 50, http.StatusOK, "/batch", "x-user", "liar", "x-request-cost", "none")
-	w.wants(t, 1, http.StatusTooManyRequests, "/batch", "x-user", "liar", "x-request-cost", "none")
+	w.clientsNameNoPrice(t)
+}
+
+// clientsNameNoPrice sends the example's cost header, which counts for nothing.
+func (w *world) clientsNameNoPrice(t *testing.T) {
+	for i, said := range []string{"0", "none", "60", "-1", ""} {
+		liar := fmt.Sprint("liar-", i)
+		w.wants(t, 1, http.StatusOK, "/batch/import", "x-user", liar, "x-request-cost", said)
+		w.wants(t, 1, http.StatusOK, "/batch", "x-user", liar, "x-request-cost", said)
+		if got := w.peek(t, "edge", "batch", "cost", "user", liar); got.LimitRemaining != 54 {
+			t.Errorf("%d of 100 left after requests with x-request-cost %q, want 54: 45 and 1 are the mesh's", got.LimitRemaining, said)
+		}
+	}
 }
 
 func (w *world) peeks(t *testing.T) {
