@@ -49,6 +49,17 @@ func (n *Node) alive() bool {
 	return n.heard.Load() != 0 && (silentFrom == 0 || processTime()-silentFrom < aliveParts*n.silence())
 }
 
+// hurries reports whether a wait is so short that its end shows nothing about the server.
+func (n *Node) hurries(allow time.Duration) bool { return allow < min(n.bounds.Silence/2, hurried) }
+
+// late takes in that a call with this patience ran out of it. One that hurries, or gives hardly more time than the way to the server and
+// back takes, shows nothing about what the server can do.
+func (n *Node) late(allowed time.Duration) {
+	if !n.hurries(allowed) && allowed >= 2*time.Duration(n.usual.least.Load()) {
+		n.load.late(allowed)
+	}
+}
+
 // evidence is what a call shows the breaker about the server.
 //
 // A client must not be able to open the breaker for all. One that hung up shows nothing, though its call went on; nor does a
@@ -67,7 +78,7 @@ func (n *Node) evidence(ctx context.Context, c *Call, allow time.Duration, err e
 		n.lacking.end()
 		return breaker.Success
 	}
-	short := allow < min(n.bounds.Silence/2, hurried) || n.Settling()
+	short := n.hurries(allow) || n.Settling()
 	switch {
 	case errors.Is(err, errSilent):
 		return unless(short || n.alive(), breaker.Failure)

@@ -13,11 +13,13 @@ const (
 	turnSlots = 256                    // keys, and callers, are told apart by this many numbers
 	paceEvery = 50 * time.Millisecond  // in which replies are counted
 	paceGrows = 100 * time.Millisecond // after which a bound that held is raised by a quarter
+	paceHolds = time.Second            // likewise, while replies still wait in line for long; before that it is not raised at all
 )
 
 // load bounds the calls under way to one server. There is no bound but the largest until calls run out of patience while the server
 // answers: then the number of replies that came in the last moments is what can be done, and a call is sent only if those before it
-// can be answered within half of its patience. While replies come much sooner than that the bound is raised again.
+// can be answered within half of its patience. While replies come much sooner than that, or no call was late for a second, the bound is
+// raised again.
 type load struct {
 	most    int64 // calls under way at most, whatever is known
 	flight  atomic.Int64
@@ -33,28 +35,29 @@ type load struct {
 	rate    int64 // replies a second in the last period
 	raised  time.Duration
 	allowed time.Duration // the patience of the last call that ran out of it
+	latest  time.Duration // when that was
 }
 
 // turn is the room that a call has. It has to be given back.
 type turn struct{ key, caller *atomic.Int32 } // of its key and its caller; nil: it is not counted by that
 
-// enter makes room for a call that waits at most so long, and reports whether there is any. usual is how long replies take.
-func (b *load) enter(c *Call, allow, usual time.Duration) (turn, bool) {
+// enter makes room for a call that waits at most so long, and reports whether there is any. lined is how long calls wait in line.
+func (b *load) enter(c *Call, allow, lined time.Duration) (turn, bool) {
 	n := b.flight.Add(1)
 	var t turn
-	if b.fits(n, c, allow, usual, &t) {
+	if b.fits(n, c, allow, lined, &t) {
 		return t, true
 	}
 	b.leave(t)
 	return turn{}, false
 }
 
-func (b *load) fits(n int64, c *Call, allow, usual time.Duration, t *turn) bool {
+func (b *load) fits(n int64, c *Call, allow, lined time.Duration, t *turn) bool {
 	pace := b.pace.Load()
 	if pace == 0 {
 		return n <= b.most
 	}
-	pace = b.raise(pace, usual)
+	pace = b.raise(pace, lined)
 	room := min(max(int64(float64(pace)*allow.Seconds()/2), fewest), b.most)
 	if n > room {
 		return false
@@ -90,7 +93,7 @@ func (b *load) late(allowed time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.countLocked(now)
-	b.raised, b.allowed = now, allowed
+	b.raised, b.latest, b.allowed = now, now, allowed
 	if b.rate > 0 {
 		b.pace.Store(b.rate)
 		b.bounded.CompareAndSwap(0, int64(now))
@@ -122,21 +125,24 @@ func (b *load) countLocked(now time.Duration) {
 	b.counted, b.since = replies, now
 }
 
-// raise is the pace that can be relied on now. It grows while replies take less than a quarter of the patience that was not enough.
-// One that has grown for long enough is no bound.
-func (b *load) raise(pace int64, usual time.Duration) int64 {
+// raise is the pace that can be relied on now. It grows while calls wait in line for less than a quarter of the patience that was not
+// enough, and slowly when no call was late for a while. One that has grown for long enough is no bound.
+func (b *load) raise(pace int64, lined time.Duration) int64 {
 	now := processTime()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if usual >= b.allowed/4 {
-		b.raised = now
-		return pace
+	every := paceGrows
+	if lined >= b.allowed/4 {
+		every = paceHolds
+		if now-b.latest < paceHolds {
+			b.raised = now
+		}
 	}
-	steps := int64((now - b.raised) / paceGrows)
+	steps := int64((now - b.raised) / every)
 	if steps <= 0 {
 		return pace
 	}
-	b.raised += time.Duration(steps) * paceGrows
+	b.raised += time.Duration(steps) * every
 	for range min(steps, 64) {
 		pace += pace/4 + 1
 	}
@@ -153,11 +159,17 @@ func (b *load) raise(pace int64, usual time.Duration) int64 {
 const unbounded = 10_000_000
 
 // usual is how long a server usually takes to reply, and how much that varies, both smoothed.
-type usual struct{ ns, varies atomic.Int64 }
+type usual struct {
+	ns, varies atomic.Int64
+	least      atomic.Int64 // the shortest time so far, which is that of the way to the server and back; 0: not known
+}
 
 // add takes in another time. One that is far out moves it little, so that one stall does not.
 func (u *usual) add(took time.Duration) {
 	old, varies := u.ns.Load(), u.varies.Load()
+	if least := u.least.Load(); least == 0 || int64(took) < least {
+		u.least.Store(max(int64(took), 1))
+	}
 	off := min(int64(took), 2*old+int64(time.Millisecond)) - old
 	u.ns.Store(old + off/8)
 	u.varies.Store(varies + (max(off, -off)-varies)/4)
@@ -169,6 +181,9 @@ func (u *usual) begin(took time.Duration) {
 		u.add(took)
 	}
 }
+
+// lined is how long a call usually waits in line: what the way to the server and back does not take.
+func (u *usual) lined() time.Duration { return max(time.Duration(u.ns.Load()-u.least.Load()), 0) }
 
 // time is how long the server usually takes.
 func (u *usual) time() time.Duration { return time.Duration(u.ns.Load()) }

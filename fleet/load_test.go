@@ -132,3 +132,60 @@ func theBoundStaysWhileRepliesAreSlow(t *testing.T) {
 		t.Errorf("the pace is %d, want 10000 as before", b.pace.Load())
 	}
 }
+
+// TestTheBoundEndsThoughRepliesAreSlow: a server that is slow by itself is not bound for ever by one late call.
+func TestTheBoundEndsThoughRepliesAreSlow(t *testing.T) {
+	synctest.Test(t, theBoundEndsThoughRepliesAreSlow)
+}
+
+func theBoundEndsThoughRepliesAreSlow(t *testing.T) {
+	b := busy(10_000)
+	for range 120 {
+		turn, ok := b.enter(&Call{Key: "k"}, 40*time.Millisecond, 20*time.Millisecond)
+		if !ok {
+			t.Fatal("a call alone has no room")
+		}
+		b.leave(turn)
+		<-time.After(paceHolds / 2)
+	}
+	if pace := b.pace.Load(); pace != 0 {
+		t.Errorf("the pace is %d a minute after the last late call, want none", pace)
+	}
+}
+
+// TestTheWayToADistantServerIsNotALine: how far away a server is does not hold the bound.
+func TestTheWayToADistantServerIsNotALine(t *testing.T) {
+	var u usual
+	for range 100 {
+		u.add(5 * time.Millisecond)
+	}
+	if got := u.lined(); got > time.Millisecond {
+		t.Errorf("calls to a server that is 5 ms away wait %v in line, want none", got)
+	}
+	for range 100 {
+		u.add(25 * time.Millisecond)
+	}
+	if got := u.lined(); got < 15*time.Millisecond {
+		t.Errorf("calls whose replies take 20 ms longer than before wait %v in line", got)
+	}
+}
+
+// TestAHurriedCallSetsNoBound: its patience was shorter than a healthy server may take, or than the way to it and back.
+func TestAHurriedCallSetsNoBound(t *testing.T) {
+	const ms = time.Millisecond
+	for _, step := range []struct {
+		patience, away time.Duration
+		bound          bool
+	}{{400 * time.Microsecond, ms, false}, {8 * ms, 5 * ms, false}, {16 * ms, 5 * ms, true}, {8 * ms, ms, true}, {5 * ms, 0, true}} {
+		n := (&Fleet{bounds: Bounds{}.withDefaults()}).node("n")
+		n.load.rate, n.load.since = 100, processTime()+time.Hour // it stays as it is
+		if step.away > 0 {
+			n.usual.add(step.away)
+		}
+		w := watch{link: &link{node: n}}
+		w.report(false, false, step.patience)
+		if n.Overloaded() != step.bound {
+			t.Errorf("a patience of %v that ends, %v away, sets a bound: %v, want %v", step.patience, step.away, n.Overloaded(), step.bound)
+		}
+	}
+}

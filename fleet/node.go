@@ -89,6 +89,7 @@ func (n *Node) succeed() {
 	n.mu.Lock()
 	clear(n.trouble)
 	n.mu.Unlock()
+	n.usual.least.Store(0)
 	old := n.guard.Swap(n.guards.guard(n.name))
 	n.since.Store(int64(processTime()))
 	if state := old.State(); state != breaker.Closed && n.guards.onChange != nil {
@@ -258,7 +259,7 @@ func (n *Node) hope() (changed chan struct{}, err error) {
 
 // Send sends a call beside the breaker, and waits for the reply for at most so long.
 func (n *Node) Send(c *Call, allow time.Duration) error {
-	t, ok := n.load.enter(c, allow, n.usual.time())
+	t, ok := n.load.enter(c, allow, n.usual.lined())
 	if !ok {
 		n.counts.rejected.Add(1)
 		return errOverload

@@ -141,7 +141,7 @@ func (w *watch) report(silent, gaveUp bool, late time.Duration) {
 		w.link.poke()
 	}
 	if late > 0 {
-		w.link.node.load.late(late)
+		w.link.node.late(late)
 	}
 	if gaveUp {
 		w.link.end(errGivenUp)
