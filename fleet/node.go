@@ -116,6 +116,13 @@ func (n *Node) failed(s *stream, err error) {
 	n.changed = make(chan struct{})
 }
 
+// recovered notes that a stream needs no new link: why it could not make one does not matter any more.
+func (n *Node) recovered(s *stream) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.trouble, s)
+}
+
 // greeting is what is said on a new connection. Who we are is asked for each of them.
 func (n *Node) greeting() greeting {
 	g := greeting{prelude: n.prelude}

@@ -40,6 +40,7 @@ func (s *stream) run(ctx context.Context) {
 	var pause time.Duration
 	for ctx.Err() == nil {
 		if !s.wanted() {
+			s.node.recovered(s)
 			select {
 			case <-s.wake:
 			case <-ctx.Done():
