@@ -151,18 +151,19 @@ func (n *Node) silence() time.Duration {
 const leavePause = 100 * time.Millisecond
 
 // leave lets go of the connections to a server that turned out to be a replica: there may be another master by now. A caller that comes
-// while another one does so waits for that.
-func (n *Node) leave() {
+// while another one does so waits for that. It reports whether it let them go: not if that was done a moment ago.
+func (n *Node) leave() bool {
 	n.leaving.Lock()
 	defer n.leaving.Unlock()
 	now := processTime()
 	if n.left > 0 && now-n.left < leavePause {
-		return
+		return false
 	}
 	n.left = now
 	for _, s := range n.streams {
 		s.leave()
 	}
+	return true
 }
 
 // ask asks for a sign of life on the other links, when the server has sent nothing on one for a while.

@@ -23,6 +23,7 @@ type sentinel struct {
 	servers *Servers
 	dial    func(ctx context.Context, address string) (net.Conn, error)
 	master  atomic.Pointer[string] // the last one that was named; nil: none yet
+	former  atomic.Bool            // there may be links to the one before
 	done    chan struct{}
 
 	mu      sync.Mutex // guards all below
@@ -69,14 +70,16 @@ func (s *sentinel) connect(ctx context.Context) (net.Conn, error) {
 	return nil, dialError("tcp", err)
 }
 
-// named takes in who is the master, and reports whether it is another one.
-func (s *sentinel) named(address string) bool {
+// named takes in who is the master. Links to another one are left, at once or when the sentinels are asked the next time.
+func (s *sentinel) named(address string) {
 	before := s.master.Swap(&address)
-	if before == nil || *before == address {
-		return false
+	if before != nil && *before != address {
+		s.succeed()
+		s.former.Store(true)
 	}
-	s.succeed()
-	return true
+	if s.former.Swap(false) && !s.leave() {
+		s.former.Store(true)
+	}
 }
 
 // follow looks for another master.
@@ -93,8 +96,8 @@ func (s *sentinel) follow(ctx context.Context) {
 		within, cancel := context.WithTimeout(ctx, s.servers.DialTimeout)
 		address, err := s.ask(within)
 		cancel()
-		if err == nil && s.named(address) {
-			s.leave()
+		if err == nil {
+			s.named(address)
 		}
 	}
 }

@@ -21,7 +21,9 @@ type stream struct {
 	node  *Node
 	link  atomic.Pointer[link] // nil: none
 	wake  chan struct{}
-	renew atomic.Bool // the link is to be replaced
+	renew atomic.Int64 // how often the link was to be replaced
+
+	renewed int64 // of these, before the link was dialled; only run uses it
 }
 
 func newStream(n *Node) *stream { return &stream{node: n, wake: make(chan struct{}, 1)} }
@@ -47,7 +49,7 @@ func (s *stream) run(ctx context.Context) {
 			}
 			continue
 		}
-		began := processTime()
+		began, renew := processTime(), s.renew.Load()
 		fresh, err := s.connect(ctx)
 		if err != nil {
 			pause = min(max(2*pause, knockFirst), knockLast)
@@ -55,6 +57,7 @@ func (s *stream) run(ctx context.Context) {
 			s.rest(ctx, pause)
 			continue
 		}
+		s.renewed = renew
 		s.replace(fresh)
 		if !s.lived(ctx, fresh, began) {
 			pause = min(max(2*pause, knockFirst), knockLast)
@@ -91,7 +94,7 @@ func (s *stream) rest(ctx context.Context, pause time.Duration) {
 // wanted reports whether another link is needed.
 func (s *stream) wanted() bool {
 	l := s.link.Load()
-	if l == nil || s.renew.Load() || l.silent.Load() {
+	if l == nil || s.renew.Load() != s.renewed || l.silent.Load() {
 		return true
 	}
 	select {
@@ -104,7 +107,6 @@ func (s *stream) wanted() bool {
 
 // replace lets calls go over a new link. The old one is read for a while.
 func (s *stream) replace(fresh *link) {
-	s.renew.Store(false)
 	old := s.link.Swap(fresh)
 	if old != nil {
 		old.retire()
@@ -112,9 +114,9 @@ func (s *stream) replace(fresh *link) {
 	s.node.connected(s)
 }
 
-// leave lets go of the link, because it leads to the wrong server.
+// leave lets go of the link, because it leads to the wrong server. So may one that is being made: it is replaced as well.
 func (s *stream) leave() {
-	s.renew.Store(true)
+	s.renew.Add(1)
 	if l := s.link.Load(); l != nil {
 		l.retire()
 	}

@@ -1,0 +1,83 @@
+package fleet
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// masterIs starts a sentinel that names a master.
+func masterIs(t *testing.T, master *atomic.Pointer[string]) string {
+	t.Helper()
+	return fake(t, func(words []string) string {
+		if words[0] != "SENTINEL" {
+			return ""
+		}
+		if !strings.EqualFold(words[1], "get-master-addr-by-name") {
+			return list()
+		}
+		host, port, _ := net.SplitHostPort(*master.Load())
+		return list(text(host), text(port))
+	})
+}
+
+// TestNoLinkToAFormerMasterIsKept: a stream that connects may learn of the new master first, also right after links were left for another
+// reason.
+func TestNoLinkToAFormerMasterIsKept(t *testing.T) {
+	for name, moment := range map[string]time.Duration{"left at once": -time.Hour, "left a moment ago": 0} {
+		t.Run(name, func(t *testing.T) {
+			old, fresh := servers.StartRedis(t), servers.StartRedis(t)
+			var master atomic.Pointer[string]
+			master.Store(&old.Addr)
+			f, n := open(t, Config{Servers: Servers{Kind: Sentinel, Addresses: []string{masterIs(t, &master)}, Master: "m"}})
+			await(t, "all links", func() bool { return f.Stats().Idle == fewStreams })
+			n.leaving.Lock()
+			n.left = processTime() + moment
+			n.leaving.Unlock()
+			master.Store(&fresh.Addr)
+			conn, err := f.topology.(*sentinel).connect(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.Close()
+			await(t, "all links to lead to the new master", func() bool { return linksTo(n, fresh.Addr) == fewStreams })
+		})
+	}
+}
+
+// linksTo is how many usable links lead to an address.
+func linksTo(n *Node, address string) (count int) {
+	for _, s := range n.streams {
+		if l := s.link.Load(); l != nil && l.usable() && l.conn.RemoteAddr().String() == address {
+			count++
+		}
+	}
+	return count
+}
+
+// TestALinkThatWasBeingMadeIsLeftToo: a stream may dial the old master when the links to it are left.
+func TestALinkThatWasBeingMadeIsLeftToo(t *testing.T) {
+	old, fresh := servers.StartRedis(t), servers.StartRedis(t)
+	dialling, dial := make(chan struct{}), make(chan struct{})
+	var dials atomic.Int64
+	f := &Fleet{servers: Servers{Streams: 1}.withDefaults(Bounds{}), bounds: Bounds{}.withDefaults()}
+	n := f.node("n").start(func(ctx context.Context) (net.Conn, error) {
+		address := fresh.Addr
+		if dials.Add(1) == 1 {
+			close(dialling)
+			<-dial
+			address = old.Addr
+		}
+		return new(net.Dialer).DialContext(ctx, "tcp", address)
+	})
+	defer n.close()
+	<-dialling
+	n.leave()
+	close(dial)
+	await(t, "a link to the new master", func() bool { return linksTo(n, fresh.Addr) == 1 })
+}
