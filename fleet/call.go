@@ -38,6 +38,7 @@ type Call struct {
 	members            int    // calls that the reply to a batch is for, in the first of them; 0: the call is alone
 
 	asking bool          // the server is asked for a key that is on its way to it
+	moved  bool          // the server that was asked first sent it to another one
 	skip   int           // replies that come before the one that counts
 	sent   time.Duration // process time of the link when it came; guarded by the link's mutex, as are all below
 	due    time.Duration // likewise: when its patience ends

@@ -133,11 +133,11 @@ func (c *cluster) exchange(n *Node, call *Call, allow time.Duration) error {
 			allow -= processTime() - began
 		}
 		err := n.Send(call, allow-call.spent)
-		next, asking := c.redirected(err)
+		next, asking := c.redirected(err, n.address)
 		switch {
 		case next != "" && hops < redirects:
 			hops++
-			n, call.asking = c.member(next), asking
+			n, call.asking, call.moved = c.member(next), asking, true
 		case IsReply(err, "TRYAGAIN") && call.spent+splitPause < allow:
 			time.Sleep(splitPause)
 			allow -= splitPause
@@ -150,8 +150,8 @@ func (c *cluster) exchange(n *Node, call *Call, allow time.Duration) error {
 	}
 }
 
-// redirected is the address that a reply names, and whether it is for this call only.
-func (c *cluster) redirected(err error) (address string, asking bool) {
+// redirected is the address that a reply of the server at origin names, and whether it is for this call only.
+func (c *cluster) redirected(err error, origin string) (address string, asking bool) {
 	var reply ReplyError
 	if !errors.As(err, &reply) {
 		return "", false
@@ -163,7 +163,16 @@ func (c *cluster) redirected(err error) (address string, asking bool) {
 	if words[0] == "MOVED" {
 		c.reload()
 	}
-	return words[2], words[0] == "ASK"
+	return reachable(bracketed(words[2]), origin), words[0] == "ASK"
+}
+
+// bracketed is an address in a reply as it can be dialled: there a host with colons has no brackets.
+func bracketed(address string) string {
+	at := strings.LastIndexByte(address, ':')
+	if at < 0 || strings.HasPrefix(address, "[") {
+		return address
+	}
+	return net.JoinHostPort(address[:at], address[at+1:])
 }
 
 // heard asks for the map after a failure: a server that fails may have a successor.
@@ -194,7 +203,7 @@ func (c *cluster) member(address string) *Node {
 		return n
 	}
 	n := c.fleet.node(c.fleet.prefix + address)
-	n.routes = c
+	n.routes, n.address = c, address
 	n.start(func(ctx context.Context) (net.Conn, error) { return c.dial(ctx, address) })
 	n.used.Store(int64(processTime()))
 	c.members[address] = n

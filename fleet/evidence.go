@@ -69,9 +69,9 @@ func (n *Node) late(allowed time.Duration) {
 // Silence and lost connections show something only when the server is silent on all connections: one may be lost alone, and a
 // server that drops its clients to become a replica ends all calls at one instant. Calls that wait for a connection show nothing at
 // first: connections are made beside them. A call that was sent before the bound on calls under way was known to be too high
-// shows nothing by being late.
+// shows nothing by being late. What another server of a cluster did, to which this one sent the call, shows nothing about this one.
 func (n *Node) evidence(ctx context.Context, c *Call, allow time.Duration, err error) breaker.Result {
-	if ours(ctx, err) {
+	if unrelated(ctx, c, err) {
 		return breaker.Neutral
 	}
 	if err == nil {
@@ -90,9 +90,9 @@ func (n *Node) evidence(ctx context.Context, c *Call, allow time.Duration, err e
 	return n.shown(err)
 }
 
-// ours reports whether a call ended as it did because of its client or this process.
-func ours(ctx context.Context, err error) bool {
-	return errors.Is(ctx.Err(), context.Canceled) || errors.Is(err, errDeadline)
+// unrelated reports whether a call ended as it did because of its client, this process, or another server that it was sent on to.
+func unrelated(ctx context.Context, c *Call, err error) bool {
+	return errors.Is(ctx.Err(), context.Canceled) || errors.Is(err, errDeadline) || err != nil && c.moved
 }
 
 // shown is what the reason of an error shows by itself.

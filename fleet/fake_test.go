@@ -14,7 +14,13 @@ import (
 // answer it replies that it does not know the command.
 func fake(t *testing.T, answer func(words []string) string) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	return fakeOn(t, "127.0.0.1", answer)
+}
+
+// fakeOn starts such a server on a host.
+func fakeOn(t *testing.T, host string, answer func(words []string) string) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ type Node struct {
 	counts  *counts
 	host    *host
 	routes  *cluster // nil: it is no part of a cluster
+	address string   // of a server of a cluster
 	lobby   bool     // it stands for the servers of a cluster that are not known yet
 
 	used  atomic.Int64 // process time at which a cluster last named it
@@ -334,7 +335,7 @@ func (n *Node) Do(ctx context.Context, c *Call, allow time.Duration) error {
 // exchange sends a call, and sends it once more after replies that prove that nothing has run: when the server turns out to be a
 // replica, because there may be a new master by now, and where a cluster says that the key is elsewhere.
 func (n *Node) exchange(c *Call, allow time.Duration) error {
-	c.asking = false
+	c.asking, c.moved = false, false
 	if n.routes != nil {
 		return n.routes.exchange(n, c, allow)
 	}
