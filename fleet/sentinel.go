@@ -128,7 +128,7 @@ func (s *sentinel) ask(ctx context.Context) (string, error) {
 	for range cap(answers) {
 		a := <-answers
 		if a.err == nil {
-			s.discover(a.client)
+			s.discover(a)
 			return a.address, nil
 		}
 		s.refresh(a)
@@ -161,7 +161,7 @@ func (s *sentinel) askOne(ctx context.Context, client *redis.SentinelClient) ans
 }
 
 // discover learns of the other sentinels from one that answers, now and then.
-func (s *sentinel) discover(client *redis.SentinelClient) {
+func (s *sentinel) discover(a answer) {
 	s.mu.Lock()
 	soon := time.Since(s.spread) < sentinelEvery
 	if !soon {
@@ -176,19 +176,20 @@ func (s *sentinel) discover(client *redis.SentinelClient) {
 		defer s.solo.running.Done()
 		ctx, cancel := context.WithTimeout(s.solo.ctx, s.servers.AnswerTimeout)
 		defer cancel()
-		others, err := client.Sentinels(ctx, s.servers.Master).Result()
+		others, err := a.client.Sentinels(ctx, s.servers.Master).Result()
 		if err != nil {
 			return
 		}
-		s.learn(others)
+		s.learn(a.sentinel, others)
 	}()
 }
 
-// learn adds the sentinels that another one knows, and forgets those that were not configured and are known no more.
-func (s *sentinel) learn(others []map[string]string) {
+// learn adds the sentinels that another one knows, and forgets those that were not configured and are known no more. The one that was
+// asked does not name itself.
+func (s *sentinel) learn(asked string, others []map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := slices.Clone(s.servers.Addresses)
+	known := append(slices.Clone(s.servers.Addresses), asked)
 	for _, o := range others {
 		if o["ip"] != "" && o["port"] != "" {
 			known = append(known, net.JoinHostPort(o["ip"], o["port"]))
@@ -196,6 +197,12 @@ func (s *sentinel) learn(others []map[string]string) {
 	}
 	for _, address := range known {
 		s.addLocked(address)
+	}
+	for address, client := range s.clients {
+		if !slices.Contains(known, address) {
+			_ = client.Close() // what it was asked is over
+			delete(s.clients, address)
+		}
 	}
 }
 

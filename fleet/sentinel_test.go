@@ -2,11 +2,15 @@ package fleet
 
 import (
 	"context"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -47,6 +51,31 @@ func TestNoLinkToAFormerMasterIsKept(t *testing.T) {
 			conn.Close()
 			await(t, "all links to lead to the new master", func() bool { return linksTo(n, fresh.Addr) == fewStreams })
 		})
+	}
+}
+
+// TestSentinelsThatAreKnownNoMoreAreForgotten, but not those that were configured, nor the one that was asked.
+func TestSentinelsThatAreKnownNoMoreAreForgotten(t *testing.T) {
+	s := &sentinel{servers: &Servers{Addresses: []string{"10.0.0.1:1"}}, clients: map[string]*redis.SentinelClient{}}
+	know := func(asked string, hosts ...string) []string {
+		var others []map[string]string
+		for _, host := range hosts {
+			others = append(others, map[string]string{"ip": host, "port": "1"})
+		}
+		s.learn(asked, others)
+		return slices.Sorted(maps.Keys(s.clients))
+	}
+	for _, step := range []struct{ got, want []string }{
+		{know("10.0.0.1:1", "10.0.0.2", "10.0.0.3"), []string{"10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"}},
+		{know("10.0.0.2:1", "10.0.0.4"), []string{"10.0.0.1:1", "10.0.0.2:1", "10.0.0.4:1"}},
+		{know("10.0.0.1:1"), []string{"10.0.0.1:1"}},
+	} {
+		if !slices.Equal(step.got, step.want) {
+			t.Errorf("the sentinels are %v, want %v", step.got, step.want)
+		}
+	}
+	for _, client := range s.clients {
+		client.Close()
 	}
 }
 
