@@ -101,12 +101,16 @@ func (n *Node) shown(err error) breaker.Result {
 	var reply ReplyError
 	var early *unsentError
 	switch why {
-	case ReasonTimeout: // while the server was greeted
+	case ReasonTimeout:
+		if errors.As(err, &early) {
+			// It answers no greeting. That it was heard before excuses it for a while only.
+			return unless(n.Settling() || n.alive() && n.lacksBriefly(), breaker.Failure)
+		}
 		return unless(n.Settling() || n.alive(), breaker.Failure)
 	case ReasonClosed:
 		if errors.As(err, &early) {
 			// It ends connections before it can be asked. On a bad network that happens to some of them.
-			return unless(n.lacking.lasts() < aliveParts*n.silence(), breaker.Failure)
+			return unless(n.lacksBriefly(), breaker.Failure)
 		}
 		return unless(n.alive(), breaker.Failure)
 	case ReasonCluster:
@@ -117,6 +121,9 @@ func (n *Node) shown(err error) breaker.Result {
 	}
 	return said[why]
 }
+
+// lacksBriefly notes that a call found no connection, and reports whether that has gone on for a short time only.
+func (n *Node) lacksBriefly() bool { return n.lacking.lasts() < aliveParts*n.silence() }
 
 // said is what the other reasons show; those that are missing show nothing.
 var said = map[string]breaker.Result{

@@ -114,6 +114,26 @@ func TestConnectionsThatEndAtOnceAreAFailureWhenThatLasts(t *testing.T) {
 	}
 }
 
+// TestGreetingsWithoutAnAnswerAreAFailureWhenThatLasts: that the server was heard once does not excuse it for ever.
+func TestGreetingsWithoutAnAnswerAreAFailureWhenThatLasts(t *testing.T) {
+	n := &Node{bounds: &Bounds{Silence: time.Hour}}
+	n.heard.Store(1)
+	show := func() breaker.Result {
+		return n.evidence(context.Background(), new(Call), 2*time.Hour, &unsentError{context.DeadlineExceeded})
+	}
+	if got := show(); got != breaker.Neutral {
+		t.Errorf("the first: %d, want %d", got, breaker.Neutral)
+	}
+	n.lacking.since.Store(int64(processTime() - aliveParts*time.Hour))
+	if got := show(); got != breaker.Failure {
+		t.Errorf("after three times the bound on silence: %d, want %d", got, breaker.Failure)
+	}
+	n.evidence(context.Background(), new(Call), 2*time.Hour, nil)
+	if got := show(); got != breaker.Neutral {
+		t.Errorf("the first after a reply: %d, want %d", got, breaker.Neutral)
+	}
+}
+
 // TestASpellThatEndsMeanwhileIsShort: a call that finds no connection while another one finds some must not take the time since the
 // process began for the time without connections.
 func TestASpellThatEndsMeanwhileIsShort(t *testing.T) {
