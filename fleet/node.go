@@ -307,7 +307,10 @@ func (n *Node) Send(c *Call, allow time.Duration) error {
 func (n *Node) Ask(allow time.Duration, key string, words ...string) (Reply, error) {
 	c := &Call{Wire: command(words...), Key: key}
 	err := n.exchange(c, allow)
-	return c.Reply, err
+	if err != nil {
+		return Reply{}, err // a late reply may be written into the call just now
+	}
+	return c.Reply, nil
 }
 
 // Do sends a call behind the breaker, to where its key is now, and waits for the reply for at most so long. The context is only asked

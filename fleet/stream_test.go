@@ -194,6 +194,16 @@ func TestPatienceEndsWhileRepliesFlow(t *testing.T) {
 	all.Wait()
 }
 
+// TestAskReturnsNoReplyWithAnError: one that is late is written while the caller goes on.
+func TestAskReturnsNoReplyWithAnError(t *testing.T) {
+	server := servers.StartRedis(t)
+	_, n := open(t, Config{Servers: at(server.Addr), Bounds: Bounds{Silence: time.Minute}})
+	reply, err := n.Ask(time.Minute, "k", "NOSUCH")
+	if !IsReply(err, "ERR unknown command") || reply.Kind != 0 || reply.Data != nil {
+		t.Errorf("the reply is %+v with the error %v, want none", reply, err)
+	}
+}
+
 // TestADistantServerIsNotSilent: one that is farther away than the bound on silence works without a setting.
 func TestADistantServerIsNotSilent(t *testing.T) {
 	server := servers.StartRedis(t)
