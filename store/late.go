@@ -65,11 +65,12 @@ func reason(err error) string {
 const noPermInside = "ERR The user executing the script can't"
 
 // ranMaybe reports whether a call of the script that failed may have charged all the same. What was never sent has not, and an error
-// that the server replied with shows that nothing ran, unless it is one from inside the script.
+// that the server replied with shows that nothing ran, unless it is one from inside the script. A server that does not know the script
+// has not run it.
 func ranMaybe(err error) bool {
 	switch reason(err) {
 	case fleet.ReasonScript:
-		return true
+		return !fleet.IsReply(err, "NOSCRIPT")
 	case fleet.ReasonNoPerm:
 		return strings.HasPrefix(err.Error(), noPermInside)
 	}

@@ -66,6 +66,23 @@ func TestALostReplyIsUnknown(t *testing.T) {
 	}
 }
 
+// TestALateErrorIsUnknownOnlyIfTheScriptMayHaveRun: a server that does not know the script has charged nothing.
+func TestALateErrorIsUnknownOnlyIfTheScriptMayHaveRun(t *testing.T) {
+	for text, unknown := range map[string]bool{
+		"NOSCRIPT No matching script. Please use EVAL.":         false,
+		"READONLY You can't write against a read only replica.": false,
+		"ERR user_script:1: attempt to index a nil value":       true,
+	} {
+		r, pending := new(Redis), make([]limit.Pending, 1)
+		r.settle(new(outbound), []limit.Charge{charge(t, "k", bucket(1000, year), 1)}, pending, fleet.ReplyError(text))
+		pending[0].Then(func(d limit.Decision) {
+			if d.Outcome != limit.Undecided || d.Unknown != unknown || r.unknown.Load() > 0 != unknown {
+				t.Errorf("%q: decision %+v, %d counted as unknown; want unknown: %v", text, d, r.unknown.Load(), unknown)
+			}
+		})
+	}
+}
+
 // TestCredentialsAreAskedForEachConnection: a password that is changed on the server, and then where the store reads it, is found by
 // itself.
 func TestCredentialsAreAskedForEachConnection(t *testing.T) {
