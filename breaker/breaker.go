@@ -304,6 +304,16 @@ func (b *Breaker) Nudge() {
 	}
 }
 
+// Flaps reports whether the breaker has closed a moment ago: the server, or the way to it, comes and goes.
+func (b *Breaker) Flaps() bool {
+	if b.circuit == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.state == Closed && b.changes[Closed] > 0 && time.Since(b.since) < flapWithin*b.cfg.Open
+}
+
 // State is what the breaker does with the next call. After an open period the next call is a probe, so the state is half-open;
 // Stats counts that change when the probe is made.
 func (b *Breaker) State() State {

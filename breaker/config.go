@@ -20,6 +20,7 @@ const (
 	growTenths = 12         // each open period is this many tenths of the one before, until the longest
 	leastPart  = 4          // Nudge does not end an open period before Open / leastPart
 	rampFrom   = 1.0 / 10.0 // share of calls that pass when the ramp begins
+	flapWithin = 10         // times Open; for so long after it closed a breaker flaps
 )
 
 // Config sets up a Breaker. The zero value works.

@@ -41,6 +41,26 @@ func TestOpenPeriodsGrowWithoutJitter(t *testing.T) {
 	})
 }
 
+func TestABreakerFlapsForAWhileAfterItHasClosed(t *testing.T) {
+	script(t, Config{Ramp: -1}, func(p *probe) {
+		flaps := func(when string, want bool) {
+			t.Helper()
+			if p.Flaps() != want {
+				t.Errorf("%s: flaps %v, want %v", when, !want, want)
+			}
+		}
+		flaps("new", false)
+		p.openAndWait()
+		flaps("open", false)
+		p.do(3, Success, nil)
+		flaps("closed", true)
+		pass(9 * time.Second)
+		flaps("closed for 9 s", true)
+		pass(time.Second)
+		flaps("closed for 10 s", false)
+	})
+}
+
 func TestOpenPeriodsAreSpread(t *testing.T) {
 	script(t, Config{}, func(p *probe) {
 		p.do(5, Failure, nil)

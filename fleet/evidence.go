@@ -46,7 +46,16 @@ func (s *spell) end() {
 // lost shows nothing about it.
 func (n *Node) alive() bool {
 	silentFrom := time.Duration(n.silentFrom.Load())
-	return n.heard.Load() != 0 && (silentFrom == 0 || processTime()-silentFrom < aliveParts*n.silence())
+	return n.heard.Load() != 0 && (silentFrom == 0 || processTime()-silentFrom < n.bears(aliveParts*n.silence()))
+}
+
+// bears is for how long a sign of failure has to last. After the breaker has closed it is twice as long for a while: on a bad network all connections may be
+// silent or lost at once, and it would open and close all the time.
+func (n *Node) bears(d time.Duration) time.Duration {
+	if n.guard.Load().Flaps() {
+		return 2 * d
+	}
+	return d
 }
 
 // hurries reports whether a wait is so short that its end shows nothing about the server.
@@ -85,7 +94,7 @@ func (n *Node) evidence(ctx context.Context, c *Call, allow time.Duration, err e
 	case errors.Is(err, errPatience):
 		return unless(short || n.load.excuses(c.began), breaker.Late)
 	case errors.Is(err, errNoLink):
-		return unless(short || n.lacking.lasts() < connectWithin, breaker.Failure)
+		return unless(short || n.lacking.lasts() < n.bears(connectWithin), breaker.Failure)
 	}
 	return n.shown(err)
 }
@@ -123,7 +132,7 @@ func (n *Node) shown(err error) breaker.Result {
 }
 
 // lacksBriefly notes that a call found no connection, and reports whether that has gone on for a short time only.
-func (n *Node) lacksBriefly() bool { return n.lacking.lasts() < aliveParts*n.silence() }
+func (n *Node) lacksBriefly() bool { return n.lacking.lasts() < n.bears(aliveParts*n.silence()) }
 
 // said is what the other reasons show; those that are missing show nothing.
 var said = map[string]breaker.Result{

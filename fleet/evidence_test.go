@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -11,7 +12,15 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/breaker"
+	"github.com/spillway-mesh/spillway/test/servers"
 )
+
+// guarded is a node with a breaker, and without a server.
+func guarded(silence time.Duration, c breaker.Config) *Node {
+	n := &Node{bounds: &Bounds{Silence: silence}}
+	n.guard.Store(breaker.New(c))
+	return n
+}
 
 func TestEvidence(t *testing.T) {
 	gone, hangUp := context.WithCancel(context.Background())
@@ -57,7 +66,7 @@ func TestEvidence(t *testing.T) {
 		"unknown reply":             {here, whole, reply("NEW"), breaker.Neutral},
 		"unknown error":             {here, whole, io.ErrNoProgress, breaker.Failure},
 	} {
-		n := &Node{bounds: &Bounds{Silence: 10 * time.Millisecond}}
+		n := guarded(10*time.Millisecond, breaker.Config{})
 		n.heard.Store(1)
 		n.silentFrom.Store(int64(-time.Hour)) // long ago
 		if got := n.evidence(step.ctx, new(Call), step.allow, step.err); got != step.want {
@@ -68,7 +77,7 @@ func TestEvidence(t *testing.T) {
 
 // TestASuccessorMayBeLate: what was under way to the old master ends, and the new one has its replicas to serve.
 func TestASuccessorMayBeLate(t *testing.T) {
-	n := &Node{bounds: &Bounds{Silence: 10 * time.Millisecond}}
+	n := guarded(10*time.Millisecond, breaker.Config{})
 	n.heard.Store(1)
 	n.silentFrom.Store(int64(-time.Hour))
 	n.since.Store(int64(max(processTime(), 1)))
@@ -85,7 +94,7 @@ func TestASuccessorMayBeLate(t *testing.T) {
 
 // TestOneConnectionIsNotTheServer: a connection that is silent or lost shows nothing while the server speaks on another one.
 func TestOneConnectionIsNotTheServer(t *testing.T) {
-	n := &Node{bounds: &Bounds{Silence: time.Hour}}
+	n := guarded(time.Hour, breaker.Config{})
 	n.heard.Store(1)
 	n.silentFrom.Store(int64(max(processTime(), 1)))
 	for _, err := range []error{errSilent, io.EOF} {
@@ -97,7 +106,7 @@ func TestOneConnectionIsNotTheServer(t *testing.T) {
 
 // TestConnectionsThatEndAtOnceAreAFailureWhenThatLasts: a server that ends each new connection has failed, but not at the first one.
 func TestConnectionsThatEndAtOnceAreAFailureWhenThatLasts(t *testing.T) {
-	n := &Node{bounds: &Bounds{Silence: 10 * time.Millisecond}}
+	n := guarded(10*time.Millisecond, breaker.Config{})
 	show := func() breaker.Result {
 		return n.evidence(context.Background(), new(Call), 10*time.Millisecond, &unsentError{io.EOF})
 	}
@@ -116,7 +125,7 @@ func TestConnectionsThatEndAtOnceAreAFailureWhenThatLasts(t *testing.T) {
 
 // TestGreetingsWithoutAnAnswerAreAFailureWhenThatLasts: that the server was heard once does not excuse it for ever.
 func TestGreetingsWithoutAnAnswerAreAFailureWhenThatLasts(t *testing.T) {
-	n := &Node{bounds: &Bounds{Silence: time.Hour}}
+	n := guarded(time.Hour, breaker.Config{})
 	n.heard.Store(1)
 	show := func() breaker.Result {
 		return n.evidence(context.Background(), new(Call), 2*time.Hour, &unsentError{context.DeadlineExceeded})
@@ -156,4 +165,40 @@ func TestASpellThatEndsMeanwhileIsShort(t *testing.T) {
 	}
 	over.Store(true)
 	ends.Wait()
+}
+
+// TestAServerThatComesAndGoesIsGivenTwiceTheTime: its breaker has closed a moment ago.
+func TestAServerThatComesAndGoesIsGivenTwiceTheTime(t *testing.T) {
+	n := guarded(time.Hour, breaker.Config{Open: 5 * time.Millisecond, Jitter: -1, Ramp: -1, Consecutive: 1, Probes: 1})
+	show := func(err error, silent time.Duration) breaker.Result {
+		n.heard.Store(1)
+		n.silentFrom.Store(int64(processTime() - silent))
+		n.lacking.since.Store(int64(processTime() - silent))
+		return n.evidence(context.Background(), new(Call), 2*time.Hour, err)
+	}
+	lasting := map[error]time.Duration{errSilent: aliveParts * time.Hour, errNoLink: connectWithin}
+	for err, bound := range lasting {
+		if got := show(err, bound); got != breaker.Failure {
+			t.Errorf("%v for %v: %d, want a failure", err, bound, got)
+		}
+	}
+	flap := func() {
+		_ = n.guard.Load().Do(func() breaker.Result { return breaker.Failure })
+		servers.Await(t, "a breaker that closes", func() error {
+			return n.guard.Load().Do(func() breaker.Result { return breaker.Success })
+		})
+	}
+	for err, bound := range lasting {
+		servers.Await(t, "a breaker that has just closed", func() error {
+			flap()
+			once, twice := show(err, bound), show(err, 2*bound)
+			if !n.guard.Load().Flaps() {
+				return errors.New("it closed too long ago")
+			}
+			if once != breaker.Neutral || twice != breaker.Failure {
+				t.Errorf("%v for %v: %d, and twice as long: %d, want nothing and a failure", err, bound, once, twice)
+			}
+			return nil
+		})
+	}
 }

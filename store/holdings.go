@@ -266,7 +266,7 @@ func (h *holdings) takeAll(t *trip) (taken int, dry *holding) {
 	defer h.mu.Unlock()
 	now := h.instant()
 	h.turn++
-	again := false
+	t.again = false
 	for i := range t.charges {
 		l := t.near[i]
 		if l == nil || l.ended {
@@ -278,13 +278,11 @@ func (h *holdings) takeAll(t *trip) (taken int, dry *holding) {
 		}
 		if h.takeLocked(t, i, l, now) {
 			taken++
-			again = again || l.turn == h.turn
-			l.turn = h.turn
 		} else if l.asking && dry == nil {
 			dry = l
 		}
 	}
-	if again {
+	if t.again {
 		t.tellHeld(now)
 	}
 	if taken == len(t.charges) {
@@ -310,6 +308,7 @@ func (h *holdings) takeLocked(t *trip, i int, l *holding, now instant) bool {
 	epoch, ok := l.take(n, now)
 	if ok {
 		l.wanted += n
+		t.again, l.turn = t.again || l.turn == h.turn, h.turn
 		t.held[i] = heldPart{of: l, epoch: epoch, n: n}
 		l.tell(&t.decisions[i], n, now)
 	}

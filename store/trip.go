@@ -29,6 +29,7 @@ type trip struct {
 	near    []*holding     // of each charge's counter
 	guarded []*holding     // those of which nothing is lent while the server decides
 	held    []heldPart     // what each charge took of what is held
+	again   bool           // two charges took something of one holding
 	missing []limit.Charge // the part that is not held
 
 	out    *outbound
