@@ -85,9 +85,9 @@ type holding struct {
 	state  limit.State // of the counter, as the server last told
 	server int64       // µs on the server then
 	sent   instant     // just before the server was asked
-	asked  int64       // tokens that requests asked the server for since then
-	before int64       // those of them before the call that is under way
-	wants  int64       // what that call asks for
+	less   int64       // tokens that the server has fewer than that state lets expect, by what it decided since
+	flight int64       // tokens that the server is asked for by requests just now
+	wants  int64       // tokens that the call that is under way asks for
 	guards int         // requests that the server decides while nothing more is lent
 	void   bool        // what the call that is under way brings is worth nothing
 
@@ -222,7 +222,7 @@ func (h *holdings) spend(ctx context.Context, t *trip) bool {
 		return false
 	}
 	taken, dry := h.takeAll(t)
-	if dry != nil && h.await(ctx, dry) {
+	if dry != nil && h.await(dry, h.redis.allowance(ctx)/2) {
 		h.settle(t, none)
 		taken, _ = h.takeAll(t)
 	}

@@ -134,7 +134,7 @@ func (h *holdings) askLocked(l *holding, now instant, last bool) {
 	if !h.calls.begin() {
 		return
 	}
-	l.asking, l.before, l.wants, l.void = true, l.asked, a.Want, false
+	l.asking, l.wants, l.void = true, a.Want, false
 	go func() {
 		defer h.calls.done()
 		h.fetch(l, &a)
@@ -214,8 +214,7 @@ func (h *holdings) deposit(l *holding, g limit.Grant, sent instant) {
 		l.arrived = nil
 	}
 	if g.At > 0 {
-		l.state, l.server, l.sent = g.State, g.At, sent
-		l.asked -= l.before
+		l.state, l.server, l.sent, l.less = g.State, g.At, sent, 0
 	}
 	if l.void {
 		h.granted.Add(g.Tokens)

@@ -12,50 +12,76 @@ import (
 const releaseTries = 3
 
 // release returns what is held of the counters that the server is asked about next, where that could change its answer: to the server it is gone. It waits
-// until the server has it. Until endGuard none is lent of them again.
+// until the server has it, but no longer than a part of the patience. Until endGuard nothing is lent of them again.
 func (h *holdings) release(ctx context.Context, t *trip) {
+	var until time.Time
 	for i := range t.charges {
 		l := t.near[i]
-		if l == nil || t.held[i].of != nil || !h.guard(t, l, &t.charges[i]) {
+		if l == nil || t.held[i].of != nil || !h.guard(t, i, l) {
 			continue
 		}
+		if until.IsZero() {
+			until = time.Now().Add(h.redis.allowance(ctx) / 2)
+		}
 		for range releaseTries {
-			if !h.returns(l, &t.charges[i]) || !h.await(ctx, l) {
+			if !h.returns(l, &t.charges[i]) || !h.await(l, time.Until(until)) {
 				break
 			}
 		}
 	}
 }
 
-// guard reports whether what is held could change the server's answer to a charge, and lets no more be lent then.
-func (h *holdings) guard(t *trip, l *holding, c *limit.Charge) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if c.Op != limit.Refund {
-		cost := max(c.Cost, 0)
-		room := l.hasRoom(cost+h.room(), h.instant())
-		l.asked += cost
-		if room {
-			return false
-		}
-	}
-	l.guards++
-	t.guarded = append(t.guarded, l)
-	return true
+// guardPart is a charge that the server decides though tokens of its counter are held.
+type guardPart struct {
+	of   *holding
+	n    int64 // what it asks for
+	lend bool  // more may be lent meanwhile
 }
 
-// endGuard lets tokens be lent again, after the server has decided a request.
+// guard notes that the server decides a charge, and reports whether what is held could change its answer. Then nothing more is lent until endGuard.
+func (h *holdings) guard(t *trip, i int, l *holding) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(t.guards) == 0 {
+		t.guards = grow(t.guards, len(t.charges))
+	}
+	c := &t.charges[i]
+	g := guardPart{of: l}
+	if c.Op != limit.Refund {
+		g.n = max(c.Cost, 0)
+		g.lend = l.hasRoom(g.n+h.room(), h.instant())
+	}
+	l.flight += g.n
+	if !g.lend {
+		l.guards++
+	}
+	t.guards[i] = g
+	return !g.lend
+}
+
+// endGuard takes in what the server decided, and lets tokens be lent again.
 func (h *holdings) endGuard(t *trip) {
-	if len(t.guarded) == 0 {
+	if len(t.guards) == 0 {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for i, l := range t.guarded {
-		l.guards--
-		t.guarded[i] = nil
+	for i, g := range t.guards {
+		l, d := g.of, &t.decisions[i]
+		if l == nil {
+			continue
+		}
+		l.flight -= g.n
+		if !g.lend {
+			l.guards--
+		}
+		if d.At >= l.server && d.Outcome != limit.Undecided && !d.Cached {
+			left, _ := limit.Left(&l.state, &l.limit, d.At)
+			l.less = left - d.Remaining
+		}
 	}
-	t.guarded = t.guarded[:0]
+	clear(t.guards)
+	t.guards = t.guards[:0]
 }
 
 // returns begins to return what is held, and reports whether there is something to wait for.
@@ -97,7 +123,7 @@ func (l *holding) hasRoom(n int64, now instant) bool {
 	if l.asking {
 		left -= l.wants
 	}
-	return left-l.asked >= n
+	return left-l.less-l.flight >= n
 }
 
 // returnLocked returns what is held of a counter of which nothing is held any more: a call put it back, or brought it.
@@ -148,8 +174,8 @@ func (t *trip) tellBack() {
 	}
 }
 
-// await waits for the lease that is on its way, and reports whether it has come.
-func (h *holdings) await(ctx context.Context, l *holding) bool {
+// await waits for the lease that is on its way, at most so long, and reports whether it has come.
+func (h *holdings) await(l *holding, most time.Duration) bool {
 	h.mu.Lock()
 	if !l.asking {
 		h.mu.Unlock()
@@ -160,7 +186,7 @@ func (h *holdings) await(ctx context.Context, l *holding) bool {
 	}
 	arrived := l.arrived
 	h.mu.Unlock()
-	patience := time.NewTimer(h.redis.allowance(ctx) / 2)
+	patience := time.NewTimer(most)
 	defer patience.Stop()
 	select {
 	case <-arrived:

@@ -58,6 +58,46 @@ func TestARequestForAllThatIsLeft(t *testing.T) {
 	}
 }
 
+// TestEachWindowIsLeasedAgain, though requests were refused at the end of the one before, and others are decided by the server all the time.
+func TestEachWindowIsLeasedAgain(t *testing.T) {
+	r := leasing(t, servers.StartRedis(t).Addr)
+	c := leased("k", limit.Limit{Algorithm: limit.FixedWindow, Count: 20_000, Window: time.Second})
+	var refused atomic.Int64 // the second on the server in which a request was last refused
+	done := make(chan struct{})
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if d := spend(r, c)[0]; d.Outcome == limit.Refused && d.At > 0 {
+					refused.Store(d.At / 1_000_000)
+				}
+			}
+		})
+	}
+	defer func() { close(done); all.Wait() }()
+	for range 3 {
+		before := refused.Load()
+		servers.Await(t, "a window that is spent", func() error {
+			if refused.Load() == before {
+				return errors.New("it is not")
+			}
+			return nil
+		})
+		held := r.Stats().LeaseDecisions
+		servers.Await(t, "decisions by what is held of the next one", func() error {
+			if r.Stats().LeaseDecisions < held+1000 {
+				return errors.New("there are none")
+			}
+			return nil
+		})
+	}
+}
+
 // TestARefundGivesBackOnlyWhatWasSpent: of a window not what is held, and of a bucket also what was spent of that.
 func TestARefundGivesBackOnlyWhatWasSpent(t *testing.T) {
 	for _, a := range []limit.Algorithm{limit.FixedWindow, limit.SlidingWindow} {

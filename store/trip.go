@@ -27,7 +27,7 @@ type trip struct {
 	peeked  [1]limit.Charge  // a charge as a question about what is left
 
 	near    []*holding     // of each charge's counter
-	guarded []*holding     // those of which nothing is lent while the server decides
+	guards  []guardPart    // charges that the server decides though tokens of their counters are held; empty: there are none
 	held    []heldPart     // what each charge took of what is held
 	again   bool           // two charges took something of one holding
 	missing []limit.Charge // the part that is not held
