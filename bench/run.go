@@ -118,7 +118,7 @@ func (all stages) rounds(set settings) int {
 	n := 0
 	for _, g := range all {
 		for _, p := range g.parts {
-			n += len(p.cases) * len(g.programs) * set.Rounds
+			n += len(p.cases) * len(g.programs) * set.rounds(p.name)
 		}
 	}
 	return n
@@ -171,13 +171,14 @@ func (s *session) stage(ctx context.Context, g stage) error {
 // study runs the rounds of a case. The servers take turns, and the order changes every round: A B, B A, A B.
 func (s *session) study(ctx context.Context, p part, c testCase, fleets []*fleet) (*study, error) {
 	done := &study{Part: p.name, Case: c, Rounds: map[string][]figures{}}
-	for round := range s.set.Rounds {
+	rounds := s.set.rounds(p.name)
+	for round := range rounds {
 		turns := slices.Clone(fleets)
 		if round%2 == 1 {
 			slices.Reverse(turns)
 		}
 		for _, f := range turns {
-			s.progress.step(fmt.Sprintf("%s, %s, %s", p.name, c.Name, f.name), round+1, s.set.Rounds)
+			s.progress.step(fmt.Sprintf("%s, %s, %s", p.name, c.Name, f.name), round+1, rounds)
 			o := p.load(s, c)
 			o.Seed = uint64(round + 1)
 			made, err := measure(ctx, f, s.redis, o)

@@ -55,6 +55,10 @@ func TestPlanHasEveryCaseAndPart(t *testing.T) {
 	if plan := s.plan(); len(plan) != 1 || plan.rounds(s.set) != 2*set.Rounds {
 		t.Errorf("one case in one part has %d stages and %d rounds", len(plan), plan.rounds(s.set))
 	}
+	s.set.Cases, s.set.Parts = []string{"keys"}, []string{"leases"}
+	if got := s.plan().rounds(s.set); got != 8*set.Rounds {
+		t.Errorf("leases off and on have %d rounds, want four times the usual for each", got)
+	}
 }
 
 func TestLeasesAreOffInOneOfTwoSidecars(t *testing.T) {
