@@ -19,7 +19,7 @@ type Issuer struct {
 	Issuer      string   // the token's iss, to the byte; an empty one accepts nothing
 	JWKS        string   // of the key set: an https URL or an absolute path
 	Audiences   []string // of which the token's aud must have one; none: aud is not looked at
-	Algorithms  []string // of signatures that are accepted, see Algorithms; none: RS256, ES256 and EdDSA
+	Algorithms  []string // of signatures that are accepted, see Algorithms; none: all of those
 	UserClaim   string   // name of the claim that is the user; empty: sub
 	TenantClaim string   // empty: the token names no tenant
 	TierClaim   string   // empty: the token names no tier

@@ -154,7 +154,7 @@ func newIssuer(cfg Issuer, set *keySet, now func() time.Time) *issuer {
 	}
 	algorithms := cfg.Algorithms
 	if len(algorithms) == 0 {
-		algorithms = []string{"RS256", "ES256", "EdDSA"}
+		algorithms = Algorithms()
 	}
 	for _, name := range algorithms {
 		if families[name] != "" {
