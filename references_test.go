@@ -80,6 +80,7 @@ func wiredTelemetry(t *testing.T) *telemetry.Telemetry {
 	m.Identity(func() identity.Stats { return identity.Stats{} })
 	m.Records(func() records.Stats { return records.Stats{} })
 	m.Lines(&telemetry.Lines{})
+	m.Connections(func() telemetry.ConnectionStats { return telemetry.ConnectionStats{} })
 	m.Record(func() record.Stats { return record.Stats{} })
 	m.XDS(func() xds.Status { return xds.Status{Accepted: time.Now()} })
 	m.Control(func() telemetry.ControlStats {

@@ -29,6 +29,7 @@ type budget struct {
 	tokens   int64 // what tokens yielded
 	records  int64 // what is known about identities beside the rules
 	messages int64 // large requests that are being answered
+	clients  int64 // connections over gRPC
 	rules    int64 // the rules of a management server, estimated; twice as much while they change
 	response int64 // one response of it
 }
@@ -39,14 +40,14 @@ const leastResponse = 4 << 20
 // spacious is the memory limit that is assumed where there is none.
 const spacious = 2 << 30
 
-// budgetOf divides a part of the memory limit: together a little less than half of it, without the rules of a management server. The rest is
-// for what is not bounded by bytes (connections, goroutines, rules of files) and for garbage.
+// budgetOf divides a part of the memory limit: together a little more than half of it, without the rules of a management server. The rest is
+// for what is not bounded by bytes (goroutines, rules of files) and for garbage.
 func budgetOf(m settings.Memory, root fs.FS) budget {
 	limit := allowedMemory(m, root)
 	if limit == unlimited {
 		limit = spacious
 	}
-	return budget{counters: limit / 5, denials: limit / 16, debts: limit / 16, reserved: limit / 32, tokens: limit / 32, records: limit / 64, messages: limit / 10,
+	return budget{counters: limit / 5, denials: limit / 16, debts: limit / 16, reserved: limit / 32, tokens: limit / 32, records: limit / 64, messages: limit / 10, clients: limit / 16,
 		rules: limit / 8, response: max(leastResponse, limit/32)}
 }
 

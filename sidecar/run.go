@@ -130,8 +130,8 @@ func (s *Sidecar) serve() <-chan error {
 			}
 		}()
 	}
-	start("gRPC", s.sockets.grpc, s.grpc.Serve)
-	start("gRPC on a Unix socket", s.sockets.uds, s.grpc.Serve)
+	start("gRPC", s.clients.bound(s.sockets.grpc), s.grpc.Serve)
+	start("gRPC on a Unix socket", s.clients.bound(s.sockets.uds), s.grpc.Serve)
 	for i, l := range []net.Listener{s.sockets.http, s.sockets.debug, s.sockets.metrics} {
 		if i < len(s.http) {
 			start("HTTP", l, s.http[i].Serve)

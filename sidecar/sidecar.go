@@ -74,6 +74,7 @@ type Sidecar struct {
 	grpc      *grpc.Server
 	http      []*http.Server
 	sockets   listeners
+	clients   *connections    // over gRPC
 	streams   context.Context // ends when streaming calls have to
 	endStream context.CancelFunc
 	drained   atomic.Pointer[time.Time] // when stopping began
@@ -244,6 +245,8 @@ func (s *Sidecar) openSockets() error {
 		return err
 	}
 	s.sockets = sockets
+	s.clients = newConnections(s.budget.clients, s.log)
+	s.telemetry.Connections(s.clients.stats)
 	s.defers("sockets", func() error { sockets.close(); return nil })
 	return nil
 }
