@@ -28,6 +28,16 @@ func greeted(t *testing.T, network, address string) net.Conn {
 	return conn
 }
 
+// openConnections is nil when a sidecar has that many connections.
+func openConnections(r *running, want int64) func() error {
+	return func() error {
+		if got := r.clients.open.Load(); got != want {
+			return fmt.Errorf("%d connections are open, want %d", got, want)
+		}
+		return nil
+	}
+}
+
 // expectCut waits until the other side has closed a connection.
 func expectCut(t *testing.T, conn net.Conn) {
 	t.Helper()
@@ -57,15 +67,7 @@ func TestConnectionsBeyondTheBoundAreRefused(t *testing.T) {
 			greeted(t, "unix", socket)
 		}
 	}
-	count := func(want int64) func() error {
-		return func() error {
-			if got := r.clients.open.Load(); got != want {
-				return fmt.Errorf("%d connections are open, want %d", got, want)
-			}
-			return nil
-		}
-	}
-	servers.Await(t, "all connections", count(leastConnections))
+	servers.Await(t, "all connections", openConnections(r, leastConnections))
 	expectCut(t, greeted(t, "tcp", address))
 	expectCut(t, greeted(t, "unix", socket))
 	expectPage(t, r.Addresses().Debug, "/metrics", 200, "spillway_connections_refused_total 2")
@@ -73,6 +75,25 @@ func TestConnectionsBeyondTheBoundAreRefused(t *testing.T) {
 	expectCodes(t, first, "bob", codeOK)
 
 	one.Close()
-	servers.Await(t, "room", count(leastConnections-1))
+	servers.Await(t, "room", openConnections(r, leastConnections-1))
 	expectCodes(t, dial(t, address), "carol", codeOK)
+}
+
+// gRPC waits for the greeting of each new connection before it tells the others to go elsewhere.
+func TestASilentConnectionDoesNotHoldUpTheEnd(t *testing.T) {
+	r := begin(t, twoPerYear)
+	expectCodes(t, dial(t, r.Addresses().GRPC), "alice", codeOK)
+	silent, err := net.Dial("tcp", r.Addresses().GRPC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	servers.Await(t, "both connections", openConnections(r, 2))
+	r.halt(t)
+	if r.logs(cutOff) == nil {
+		t.Error("a connection without a greeting let the end of the sidecar cut off the others")
+	}
+	if n := len(r.clients.silent); n != 0 || r.clients.open.Load() != 0 {
+		t.Errorf("%d connections are open and %d of them silent after the end, want none", r.clients.open.Load(), n)
+	}
 }

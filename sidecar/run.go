@@ -22,6 +22,7 @@ const (
 	firstLoad   = 2 * time.Second         // how long serving waits for the first load of the rules
 	firstStore  = 500 * time.Millisecond  // how long serving waits for connections to the shared store
 	drainFor    = 3200 * time.Millisecond // how long calls in flight may take once the sidecar stops
+	greetWithin = 200 * time.Millisecond  // how long new connections have for their greeting once the sidecar stops
 	streamsEnd  = 100 * time.Millisecond  // how long watchers of health have to hear that it stops
 	hardStop    = 200 * time.Millisecond  // how long handlers have to notice that their connection was cut
 	lastAnswers = 400 * time.Millisecond  // how long calls over HTTP may take at the very end
@@ -232,6 +233,7 @@ func (s *Sidecar) stopGRPC() {
 		defer close(graceful)
 		s.grpc.GracefulStop()
 	}()
+	s.clients.hurry(greetWithin)
 	streams := time.AfterFunc(streamsEnd, s.endStream)
 	defer streams.Stop()
 	cut := time.NewTimer(drainFor)
