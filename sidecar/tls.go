@@ -22,7 +22,8 @@ type certificates struct {
 	log   *slog.Logger
 
 	mu     sync.Mutex // guards the rest
-	stamp  string     // of the files that were read last, good or bad
+	stamp  string     // of the files that are in use
+	failed string     // of those that could not be read last; empty where they could
 	inUse  *tls.Config
 	looked time.Time
 }
@@ -66,14 +67,16 @@ func (c *certificates) current() *tls.Config {
 	if stamp == c.stamp {
 		return c.inUse
 	}
-	c.stamp = stamp
 	fresh, err := c.read()
 	if err != nil {
-		c.log.Error("certificates changed and cannot be used; the last good ones stay", "error", err)
+		if stamp != c.failed {
+			c.log.Error("certificates changed and cannot be used; the last good ones stay", "error", err)
+		}
+		c.failed = stamp // and they are tried again: what made them unreadable, such as their mode, may end without a change of the stamp
 		return c.inUse
 	}
 	c.log.Info("certificates read again")
-	c.inUse = fresh
+	c.stamp, c.failed, c.inUse = stamp, "", fresh
 	return fresh
 }
 

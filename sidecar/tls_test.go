@@ -8,10 +8,12 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -163,6 +165,39 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// What made files unreadable, such as their mode, may end without a change of their size and time.
+func TestCertificatesThatCouldNotBeReadAreTriedAgain(t *testing.T) {
+	a := newAuthority(t)
+	cert, key := a.issue(t, "server", 2)
+	good, err := os.ReadFile(cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := begin(t, twoPerYear, "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+cert, "GRPC_SERVER_TLS_KEY="+key)
+	changed := time.Now().Add(time.Hour)
+	replace := func(text []byte) {
+		next := cert + ".next"
+		write(t, next, string(text))
+		err := errors.Join(os.Chtimes(next, changed, changed), os.Rename(next, cert))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace(make([]byte, len(good)))
+	servers.Await(t, "the broken certificate", func() error {
+		serial(t, a, s)
+		return s.logs("the last good ones stay")
+	})
+	replace(good)
+	servers.Await(t, "the certificate that can be read", func() error {
+		serial(t, a, s)
+		return s.logs("certificates read again")
+	})
+	if n := strings.Count(s.log.String(), "the last good ones stay"); n != 1 {
+		t.Errorf("files that could not be read are logged %d times, want once", n)
+	}
 }
 
 // serial is the number of the certificate that the server shows.
