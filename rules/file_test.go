@@ -202,6 +202,21 @@ func TestAFolderIsDeletedAndMadeAgain(t *testing.T) {
 	}
 }
 
+// A folder that is made again often has the inode of the one before, and its watch ended with that one.
+func TestAFolderThatIsMadeAgainIsWatched(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "rules")
+	write(t, domain("a"), dir, "a.yaml")
+	f := follow(t, FilesConfig{Path: dir, Settle: 50 * time.Millisecond, Poll: time.Hour})
+	f.untilDomains("a")
+	for i := range 5 {
+		must(t, os.RemoveAll(dir))
+		write(t, domain(fmt.Sprintf("made%d", i)), dir, "a.yaml")
+		f.untilDomains(fmt.Sprintf("made%d", i))
+		write(t, domain(fmt.Sprintf("changed%d", i)), dir, "a.yaml")
+		f.untilDomains(fmt.Sprintf("changed%d", i))
+	}
+}
+
 func TestAFolderIsSwappedForAnother(t *testing.T) {
 	top := t.TempDir()
 	dir := filepath.Join(top, "rules")

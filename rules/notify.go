@@ -140,8 +140,11 @@ func (n *notifier) watch(folder string) {
 
 // concerns says whether an event may have changed which files there are, or what they hold.
 func (n *notifier) concerns(event fsnotify.Event) bool {
-	if _, folder := n.places[event.Name]; folder {
-		return true // a watched folder itself was moved or removed
+	if _, folder := n.places[event.Name]; folder { // a watched folder itself was moved or removed
+		if event.Has(fsnotify.Remove | fsnotify.Rename) {
+			delete(n.watched, event.Name) // its watch is gone, and the next folder of that name may look like the same one: it may get its inode
+		}
+		return true
 	}
 	names, watched := n.places[filepath.Dir(event.Name)]
 	return watched && (names == nil || names[filepath.Base(event.Name)])
