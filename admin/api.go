@@ -33,8 +33,9 @@ type API struct {
 	InUse   func() InUse
 	Config  func() ConfigView
 	Counted func() StatsView // since the start; who asks, the time and the rules are filled in here
-	// Forget makes all sidecars forget what they know of the counters of these keys.
-	Forget     func(ctx context.Context, keys []string) error
+	// Forget makes all sidecars forget what they know of the counters that an operator's change touches, and what they count themselves of the
+	// keys that it made full.
+	Forget     func(ctx context.Context, touched, reset []string) error
 	Top        *audit.Top                                       // nil: there is none
 	TopOfFleet TopOfFleet                                       // required with Top
 	Fleet      func(ctx context.Context) ([]SidecarView, error) // every sidecar that lives

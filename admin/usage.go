@@ -232,10 +232,11 @@ func (a *API) remove(ctx context.Context, counters []descriptors.Counter, keyOf 
 		touched = append(touched, counters[i].Charge.Key, keyOf(&counters[i]))
 	}
 	slices.Sort(gone)
-	err := a.Engine.Reset(ctx, slices.Compact(gone))
+	gone = slices.Compact(gone)
+	err := a.Engine.Reset(ctx, gone)
 	if err != nil {
 		return err
 	}
 	slices.Sort(touched)
-	return a.Forget(ctx, slices.Compact(touched))
+	return a.Forget(ctx, slices.Compact(touched), gone)
 }

@@ -259,3 +259,21 @@ func TestCloseEndsThePayments(t *testing.T) {
 		}
 	})
 }
+
+// What is owed for a counter is forgotten when it is reset.
+func TestAResetForgetsWhatIsOwed(t *testing.T) {
+	inFleet(t, 1, counted(limit.FixedWindow, 100, time.Hour), func(t *testing.T, f *fleet) {
+		f.lose(everything)
+		f.spend(0, 60)
+		f.lose(nothing)
+		var m descriptors.Match
+		f.engines[0].Rules().Match(request("u", "", 1), &m)
+		if err := f.engines[0].Reset(t.Context(), []string{m.Charges[0].Key}); err != nil {
+			t.Fatal(err)
+		}
+		pass(soon)
+		if got := f.usedBy("u"); got != 0 {
+			t.Errorf("%d used at the store %v after a reset and without a request, want 0", got, soon)
+		}
+	})
+}

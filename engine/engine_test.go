@@ -34,14 +34,20 @@ func newBench(t *testing.T, set func(*engine.Config), domains ...descriptors.Dom
 		set(&b.cfg)
 	}
 	b.Engine = engine.New(b.cfg)
-	compiled, problems := descriptors.Compile(domains, descriptors.Options{Now: clock})
+	b.use(domains...)
+	return b
+}
+
+// use takes rules into use.
+func (b *bench) use(domains ...descriptors.Domain) {
+	b.t.Helper()
+	compiled, problems := descriptors.Compile(domains, descriptors.Options{Now: b.cfg.Now})
 	for _, p := range problems {
 		if !p.Warning {
-			t.Fatalf("the test's own rules do not compile: %s", p.Text)
+			b.t.Fatalf("the test's own rules do not compile: %s", p.Text)
 		}
 	}
 	b.Use(compiled)
-	return b
 }
 
 // ask decides one request of one descriptor per list of key, value, key, value.

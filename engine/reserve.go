@@ -23,6 +23,7 @@ type reservations struct {
 type reserved struct {
 	class   uint32
 	count   int64
+	tokens  int64     // that they took together
 	until   int64     // the last µs, on the store's clock, at which something can be given back
 	expires time.Time // when time has given all of it back, on this engine's clock
 }
@@ -31,16 +32,16 @@ type reserved struct {
 // left of it.
 func (e *Engine) settle(v *Verdict) {
 	for i := range v.Match.Terms {
-		reserve, c := v.Match.Terms[i].Effect.Reserve, &v.Match.Charges[i]
-		if reserve == 0 || c.Op != limit.Debit {
+		c := &v.Match.Charges[i]
+		if v.Match.Terms[i].Effect.Reserve == 0 || c.Op != limit.Debit {
 			continue
 		}
-		until, ok := e.reserved.take(c.Key, e.cfg.Now())
+		took, until, ok := e.reserved.take(c.Key, e.cfg.Now())
 		if !ok {
 			continue
 		}
-		c.Cost -= reserve
-		v.Match.Terms[i].Settled = reserve
+		c.Cost -= took
+		v.Match.Terms[i].Settled = took
 		if c.Cost < 0 {
 			c.Op, c.Cost, c.Until = limit.Refund, -c.Cost, until
 		}
@@ -74,25 +75,27 @@ func (r *reservations) hold(c *limit.Charge, until int64, now time.Time, reset t
 		r.held[c.Key] = held
 	}
 	if now.After(held.expires) {
-		held.count = 0
+		held.count, held.tokens = 0, 0
 	}
-	held.count++
+	held.count, held.tokens = held.count+1, held.tokens+c.Cost
 	held.until, held.expires = max(held.until, until), now.Add(reset)
 }
 
-// take ends one reservation, and reports whether there is one.
-func (r *reservations) take(key string, now time.Time) (until int64, ok bool) {
+// take ends one reservation, and reports whether there is one. What it took is the mean of all on its counter: the rule may have reserved
+// another number for some of them.
+func (r *reservations) take(key string, now time.Time) (tokens, until int64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	held := r.held[key]
 	if held == nil {
-		return 0, false
+		return 0, 0, false
 	}
-	held.count--
+	tokens = held.tokens / held.count
+	held.count, held.tokens = held.count-1, held.tokens-tokens
 	if held.count <= 0 || now.After(held.expires) {
 		r.forgetLocked(key, held)
 	}
-	return held.until, !now.After(held.expires)
+	return tokens, held.until, !now.After(held.expires)
 }
 
 // tidyLocked forgets some of what is over: a look at all of them would hold up every post-paid request.

@@ -98,6 +98,22 @@ func TestAReservationEndsWithTheTimeThatGivesItBack(t *testing.T) {
 	}
 }
 
+// A reservation that was made under other rules is settled by what it took.
+func TestAReservationOutlivesAChangeOfTheRules(t *testing.T) {
+	b := newBench(t, nil, model(100))
+	for range 5 {
+		want(t, "a request", b.hits(0), false) // takes 100 each
+	}
+	b.use(model(400))
+	taken := int64(500)
+	for range 5 {
+		taken += b.hits(150).Decisions[0].Charged
+	}
+	if taken != 750 {
+		t.Errorf("five requests that cost 150 each were charged %d in all, want 750", taken)
+	}
+}
+
 func TestAReservedTreeRefusesWithoutTakingWhatIsLeft(t *testing.T) {
 	leaf := descriptors.Node{Key: "tenant", PostPaid: true, Reserve: 400, Limits: []descriptors.Limit{{
 		Limit: limit.Limit{Algorithm: limit.TokenBucket, Count: 1000, Burst: 1000, Window: time.Minute}, Unit: descriptors.Minute, Multiplier: 1,

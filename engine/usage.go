@@ -21,8 +21,9 @@ func (e *Engine) Reset(ctx context.Context, keys []string) error {
 	return err
 }
 
-// Forget drops what this sidecar counts itself, beside the store, because the counters of these keys were reset.
+// Forget drops what this sidecar counts itself, beside the store, and what it owes the store, because these keys were reset.
 func (e *Engine) Forget(ctx context.Context, keys []string) {
+	e.debts.forgive(keys)
 	if e.cfg.Fallback != nil {
 		_ = e.cfg.Fallback.Reset(ctx, keys) // memory never fails
 	}

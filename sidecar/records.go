@@ -3,6 +3,7 @@ package sidecar
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -17,7 +18,8 @@ import (
 // The topics of what sidecars tell each other.
 const (
 	topicRecord  = peers.TopicRecord
-	topicCounter = "counter" // the counters of some keys were changed by an operator
+	topicCounter = "counter" // an operator's change touches the counters of some keys
+	topicReset   = "reset"   // some keys, of counters or penalties, were made full
 	topicTop     = "top"     // what the sketches hold
 	topicRules   = peers.TopicRules
 )
@@ -72,16 +74,23 @@ func (s *Sidecar) openPeers(shared *store.Redis) {
 		Fleet: shared.Fleet(), Channel: keys.Shared("news"), Cards: keys.Shared("cards"),
 		Answers: func(question string) string { return keys.Shared("answers:" + question) },
 		Card:    func() any { return s.card() }, Gap: func() { s.records.Outdate(); s.lookForRules() }, Reply: s.reply,
-		Topics: map[string]func([]byte){topicRecord: s.hearRecord, topicRules: func([]byte) { s.lookForRules() }, topicCounter: func(body []byte) {
-			var changed []string
-			if json.Unmarshal(body, &changed) == nil {
-				shared.Drop(changed)
-				s.engine.Forget(context.Background(), changed)
-			}
-		}},
+		Topics: map[string]func([]byte){
+			topicRecord: s.hearRecord, topicRules: func([]byte) { s.lookForRules() }, topicCounter: hearKeys(shared.Drop),
+			topicReset: hearKeys(func(keys []string) { s.engine.Forget(context.Background(), keys) }),
+		},
 		OnError: func(err error) { s.log.Debug("the other sidecars", "error", err) },
 	})
 	s.defers("peers", s.peers.Close)
+}
+
+// hearKeys makes a reader of news about keys.
+func hearKeys(take func(keys []string)) func(body []byte) {
+	return func(body []byte) {
+		var keys []string
+		if json.Unmarshal(body, &keys) == nil {
+			take(keys)
+		}
+	}
 }
 
 // lookForRules looks for changed rules now, where there are files or published rules beside a management server.
@@ -108,11 +117,11 @@ func (s *Sidecar) recordFailed(reason string, err error) {
 }
 
 // forgetCounters makes all sidecars forget what they know of counters that an operator has changed.
-func (s *Sidecar) forgetCounters(ctx context.Context, keys []string) error {
+func (s *Sidecar) forgetCounters(ctx context.Context, touched, reset []string) error {
 	if s.peers == nil {
 		return nil
 	}
-	return s.peers.Tell(ctx, topicCounter, keys)
+	return errors.Join(s.peers.Tell(ctx, topicReset, reset), s.peers.Tell(ctx, topicCounter, touched))
 }
 
 // prepareRecord is a record in the terms of the rules. A limit that cannot be read is left out: it was checked before it was written.
