@@ -52,7 +52,7 @@ func (s *Sidecar) loadsDegraded() []string {
 		case !s.expects(origin(from)):
 		case !s.loads.good[from].Load():
 			parts = append(parts, name+": no good load yet")
-		case s.loads.refused[from].Load():
+		case s.newestRefused(origin(from)):
 			parts = append(parts, name+": the newest load was refused, the last good one is in use")
 		}
 	}
@@ -170,4 +170,13 @@ func (s *Sidecar) domains() []string {
 		return nil
 	}
 	return set.Domains()
+}
+
+// newestRefused reports whether the newest load of an origin was refused. A management server tells that itself: where it goes back to the
+// rules that are in use, there is no new load.
+func (s *Sidecar) newestRefused(from origin) bool {
+	if from == fromXDS {
+		return s.xds.Status().Refused != ""
+	}
+	return s.loads.refused[from].Load()
 }

@@ -30,7 +30,10 @@ func (s *Sidecar) readPublished(shared *store.Redis) func() ([]rules.Document, e
 		for pair := range slices.Chunk(reply.Items(), 2) {
 			var d rules.Document
 			err = json.Unmarshal(pair[1].Data, &d)
-			if err != nil || d.Domain != string(pair[0].Data) {
+			if err == nil && d.Domain != string(pair[0].Data) {
+				err = fmt.Errorf("it is about the domain %q", d.Domain)
+			}
+			if err != nil {
 				return nil, fmt.Errorf("the document of the domain %q cannot be read: %w", pair[0].Data, err)
 			}
 			all = append(all, d)

@@ -87,7 +87,12 @@ func (s *Sidecar) described(from origin, load rules.Load) []any {
 	if from == fromFiles {
 		return []any{"files", load.Files}
 	}
-	return []any{"source", "xds", "version", s.xds.Status().Version, "resources", load.Files}
+	st := s.xds.Status()
+	version := st.Version
+	if load.Rejected() {
+		version = st.Newest
+	}
+	return []any{"source", "xds", "version", version, "resources", load.Files}
 }
 
 // xdsView is the management server for pages; nil: there is none.

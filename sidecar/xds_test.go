@@ -354,3 +354,34 @@ func TestAServerThatSpeaksSomethingElse(t *testing.T) {
 	expectPage(t, s.Addresses().HTTP, "/readyz", 200, "xds: no stream to")
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK)
 }
+
+// broken is rules for a domain that are refused.
+func broken(domain string) *configv3.RateLimitConfig {
+	rules := perYear(domain, 9)
+	rules.Descriptors[0].RateLimit.Unit = configv3.RateLimitUnit_UNKNOWN
+	return rules
+}
+
+func TestGoingBackToTheRulesInUseEndsTheRefusal(t *testing.T) {
+	m := servers.StartManagement(t, "")
+	m.Set(t, "1", perYear("shop", 2))
+	s := follower(t, m.Addr)
+	s.awaitLimit(t, "shop", 2)
+	m.Set(t, "2", broken("shop"))
+	servers.Await(t, "the refusal", func() error { return readyz(t, s, "ok (degraded: xds: the newest load was refused") })
+	s.awaitLog(t, "version=2")
+	m.Set(t, "3", perYear("shop", 2))
+	servers.Await(t, "the end of the refusal", func() error { return readyz(t, s, "ok\n") })
+}
+
+func TestARefusalDuringARemovalIsTold(t *testing.T) {
+	m := servers.StartManagement(t, "")
+	m.Set(t, "1", perYear("shop", 2), perYear("other", 5))
+	s := follower(t, m.Addr)
+	s.awaitLimit(t, "other", 5)
+	m.Set(t, "2", perYear("shop", 2))
+	awaitText(t, s.Addresses().Debug, "/metrics", `spillway_xds_info{version="2"} 1`)
+	m.Set(t, "3", broken("shop"))
+	s.awaitLimit(t, "other", -1)
+	servers.Await(t, "the refusal", func() error { return readyz(t, s, "ok (degraded: xds: the newest load was refused") })
+}

@@ -94,7 +94,7 @@ func (k *keeper) refuse(ctx context.Context, st *stream, r *discoveryv3.Discover
 	fresh := w.digest != k.refused
 	k.refused = w.digest
 	reason := w.reason()
-	k.source.note(func(s *Status) { s.Refused = reason })
+	k.source.note(func(s *Status) { s.Newest, s.Refused = shorten(w.version, maxVersion), reason })
 	if fresh {
 		k.publish(rules.Load{Problems: w.problems, Files: w.resources})
 	}
@@ -115,7 +115,8 @@ func (k *keeper) refuse(ctx context.Context, st *stream, r *discoveryv3.Discover
 func (k *keeper) accept(w *world) {
 	k.gap, k.refused = 0, digest{}
 	k.source.note(func(s *Status) {
-		s.Version, s.Accepted, s.Resources, s.Refused = shorten(w.version, 100), time.Now(), w.resources, ""
+		s.Version, s.Accepted, s.Resources, s.Refused = shorten(w.version, maxVersion), time.Now(), w.resources, ""
+		s.Newest = s.Version
 	})
 	if k.inUse != nil && w.digest == k.inUse.digest {
 		k.pending = nil

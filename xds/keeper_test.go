@@ -176,3 +176,12 @@ func TestWaitsGrow(t *testing.T) {
 		}
 	})
 }
+
+func TestASilentServerIsNamedAsSuch(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errSilent)
+	err := New(Config{Server: "rules:18000"}).explain(ctx, errors.New("context canceled while waiting for connections to become ready"))
+	if want := "xds: rules:18000: no answer within 10s"; err.Error() != want {
+		t.Errorf("a server that does not answer is explained by %q, want %q", err, want)
+	}
+}

@@ -28,6 +28,9 @@ const (
 	pingWithin = 20 * time.Second
 )
 
+// errSilent is why an attempt ends that gets no answer.
+var errSilent = fmt.Errorf("no answer within %s", connectWithin)
+
 // stream is one aggregated discovery stream. Every stream starts without version and nonce: versions are counters of one server process,
 // so a number from another process means nothing to this one.
 type stream struct {
@@ -43,8 +46,8 @@ func (s *Source) follow(ctx context.Context, k *keeper) (heard bool, err error) 
 		return false, err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	st, err := s.open(ctx, cancel, conn)
 	if err != nil {
 		return false, err
@@ -58,7 +61,7 @@ func (s *Source) follow(ctx context.Context, k *keeper) (heard bool, err error) 
 			return heard, ctx.Err()
 		}
 		if r.err != nil {
-			return heard, s.explain(r.err)
+			return heard, s.explain(ctx, r.err)
 		}
 		heard = true
 		err = k.handle(ctx, st, r.response)
@@ -86,24 +89,28 @@ func (s *Source) dial() (*grpc.ClientConn, error) {
 }
 
 // open opens a stream and asks for all resources. It cancels a connection that takes too long.
-func (s *Source) open(ctx context.Context, cancel context.CancelFunc, conn *grpc.ClientConn) (*stream, error) {
-	giveUp := time.AfterFunc(connectWithin, cancel)
+func (s *Source) open(ctx context.Context, cancel context.CancelCauseFunc, conn *grpc.ClientConn) (*stream, error) {
+	giveUp := time.AfterFunc(connectWithin, func() { cancel(errSilent) })
 	defer giveUp.Stop()
 	ctx = metadata.NewOutgoingContext(ctx, metadata.New(s.cfg.Headers))
 	client, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
 	if err != nil {
-		return nil, s.explain(err)
+		return nil, s.explain(ctx, err)
 	}
 	st := &stream{AggregatedDiscoveryService_StreamAggregatedResourcesClient: client, node: s.node()}
 	err = st.Send(&discoveryv3.DiscoveryRequest{Node: st.node, TypeUrl: typeURL})
 	if err != nil {
 		_, err = st.Recv() // holds the reason
-		return nil, s.explain(err)
+		return nil, s.explain(ctx, err)
 	}
 	return st, nil
 }
 
-func (s *Source) explain(err error) error {
+// explain says why there is no stream: what a connection was cancelled for, rather than that it was.
+func (s *Source) explain(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), errSilent) {
+		err = errSilent
+	}
 	return fmt.Errorf("xds: %s: %s", s.cfg.Server, shorten(err.Error(), maxReason))
 }
 

@@ -65,6 +65,7 @@ type Status struct {
 	Version   string    // of the last accepted response, as the server calls it, shortened
 	Accepted  time.Time // when that was; zero: never
 	Resources int       // in it
+	Newest    string    // the version of the newest response, accepted or not, shortened
 	Refused   string    // why the newest response was refused; empty: it was accepted
 	Responses int64     // received
 	Refusals  int64     // sent (NACK)
@@ -161,6 +162,9 @@ func (s *Source) turn(up bool, reason error) {
 
 // maxReason is how many bytes of a reason are sent, logged and shown.
 const maxReason = 2000
+
+// maxVersion is the same for the version of a response.
+const maxVersion = 100
 
 // shorten cuts a text that the server may have made long.
 func shorten(text string, most int) string {
