@@ -178,3 +178,29 @@ func TestTheSecretComesFromAFile(t *testing.T) {
 		t.Error("KEY_SECRET and KEY_SECRET_FILE together are taken")
 	}
 }
+
+func TestShownValuesAreThoseThatWereSet(t *testing.T) {
+	cfg, err := FromEnvironment([]string{"TRACING_ENABLED=false", "GRPC_UDS=/tmp/s", "GRPC_UDS_MODE=0660", "EXTRA_TAGS=b:c,a:b"}, "sidecar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"TRACING_ENABLED": "false", "GRPC_UDS_MODE": "0660", "EXTRA_TAGS": "a:b,b:c"}
+	for _, one := range cfg.Shown() {
+		if value, asked := want[one.Name]; asked && one.Value != value {
+			t.Errorf("%s is shown as %q, want %q", one.Name, one.Value, value)
+		}
+		delete(want, one.Name)
+	}
+	if len(want) > 0 {
+		t.Errorf("%v are not shown", want)
+	}
+	unset, err := FromEnvironment(nil, "sidecar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range unset.Shown() {
+		if one.Name == "TRACING_ENABLED" && one.Value != "" {
+			t.Errorf("a variable that is not set is shown as %q", one.Value)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -101,7 +102,7 @@ func (c *Config) Shown() []Shown {
 	whole := reflect.ValueOf(c).Elem()
 	for i := range whole.NumField() {
 		for field, name := range variables(whole.Type().Field(i)) {
-			value := fmt.Sprint(whole.Field(i).FieldByName(field).Interface())
+			value := shown(whole.Field(i).FieldByName(field))
 			for _, secret := range secrets {
 				value = strings.ReplaceAll(value, secret, hidden)
 			}
@@ -110,4 +111,24 @@ func (c *Config) Shown() []Shown {
 	}
 	slices.SortFunc(all, func(a, b Shown) int { return strings.Compare(a.Name, b.Name) })
 	return all
+}
+
+// shown writes a value as its variable takes it.
+func shown(v reflect.Value) string {
+	switch value := v.Interface().(type) {
+	case *bool:
+		if value == nil {
+			return ""
+		}
+		return fmt.Sprint(*value)
+	case SocketMode:
+		return fmt.Sprintf("%04o", uint32(value))
+	case map[string]string:
+		var pairs []string
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			pairs = append(pairs, name+":"+value[name])
+		}
+		return strings.Join(pairs, ",")
+	}
+	return fmt.Sprint(v.Interface())
 }
