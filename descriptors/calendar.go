@@ -104,9 +104,6 @@ func (d *CompiledDomain) calendarOf(unit CalendarUnit) *calendar {
 	if unit == 0 {
 		return nil
 	}
-	if d.calendars[unit-1] == nil {
-		d.calendars[unit-1] = &calendar{unit: unit, zone: d.zone, now: d.index.now}
-	}
 	return d.calendars[unit-1]
 }
 

@@ -1,9 +1,12 @@
 package descriptors
 
 import (
+	"sync"
 	"testing"
 	"time"
 	_ "time/tzdata"
+
+	"github.com/spillway-mesh/spillway/limit"
 )
 
 // TestDaysAndMonthsBeginWhereTheyDo holds edges against dates that people know, also where clocks change at midnight.
@@ -91,4 +94,27 @@ func TestCalendarsFollowTheStoresClock(t *testing.T) {
 	if got, want := c.windows().Edges[1], instant(t, "2026-01-20T00:00:00Z").UnixMicro(); got != want {
 		t.Errorf("with a store 50 days behind the day begins at %d, want %d", got, want)
 	}
+}
+
+// The monthly quota of a user's record is met by many requests at once, in a domain whose rules have no calendar.
+func TestMonthlyRecordsAreMetAtOnce(t *testing.T) {
+	set, problems := Compile([]Domain{{Name: "shop"}}, Options{})
+	if set == nil {
+		t.Fatal(problems)
+	}
+	monthly := Limit{Limit: limit.Limit{Count: 10, Algorithm: limit.FixedWindow, Window: CalendarMonth.Length()}, CalendarUnit: CalendarMonth}
+	var all sync.WaitGroup
+	for _, name := range []string{"alice", "bob", "carol", "dave"} {
+		record := &Record{Kind: RecordUser, Name: name, Limits: []Limit{monthly}}
+		all.Go(func() {
+			req := &Request{Domain: "shop", Records: &Records{User: record}, Descriptors: []Descriptor{{Entries: []Entry{{"user", name}}}}}
+			var m Match
+			set.Match(req, &m)
+			if len(m.Charges) != 1 || m.Charges[0].Limit.Calendar == nil {
+				t.Errorf("%s: %d charges", name, len(m.Charges))
+			}
+			m.Domain.ObserveTime(time.Now().UnixMicro())
+		})
+	}
+	all.Wait()
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spillway-mesh/spillway/identity"
@@ -34,6 +35,7 @@ type CompiledDomain struct {
 	CostHeader   string             // in lower case; empty: none
 	Identity     *identity.Resolver // who asks, for ext_authz; nil without Options.Identity
 
+	serial     uint64 // tells it from all others of this process
 	head       string // of its keys
 	seal       string // what closes the hash tag after an identity: nothing where the domain alone is the tag
 	keys       keyer
@@ -57,6 +59,8 @@ type CompiledDomain struct {
 	overrides  overrides
 	written    *Domain // what it was compiled from, for Dump
 }
+
+var serials atomic.Uint64
 
 // account is a user, a tenant or an API key of the tables.
 type account struct {
@@ -99,8 +103,8 @@ func compileDomain(d *Domain, opt Options, keys keyer) *CompiledDomain {
 		Name: d.Name, Headers: d.Headers, ResetUnix: d.ResetUnix, ChargeDenied: d.ChargeDenied, CostHeader: strings.ToLower(d.CostHeader),
 		keys: keys, ipv6Prefix: d.IPv6Prefix, onFailure: d.OnFailure,
 		attributes: maps.Clone(defaultAttributes),
-		written:    d,
-		scoped:     len(d.Rules)+len(d.Users)+len(d.Tenants)+len(d.Keys) > 0,
+		written:    d, serial: serials.Add(1),
+		scoped: len(d.Rules)+len(d.Users)+len(d.Tenants)+len(d.Keys) > 0,
 	}
 	c.head, c.seal = keyHead(opt.KeyPrefix, d.Name, d.CoLocate)
 	if c.ipv6Prefix == 0 {
@@ -113,6 +117,9 @@ func compileDomain(d *Domain, opt Options, keys keyer) *CompiledDomain {
 	c.zone = time.UTC
 	if d.Timezone != nil {
 		c.zone = d.Timezone
+	}
+	for i := range c.calendars {
+		c.calendars[i] = &calendar{unit: CalendarUnit(i + 1), zone: c.zone, now: c.index.now}
 	}
 	c.overrides.onFailure = c.onFailure
 	c.users = c.addAccounts(d.Users, ScopeUser, accountUser)

@@ -27,7 +27,7 @@ type Record struct {
 
 // madeRecord is a record in the terms of one domain.
 type madeRecord struct {
-	domain *CompiledDomain
+	domain uint64        // its serial: a pointer would keep a rule set that was replaced
 	own    *compiledRule // nil: none
 	block  *Effect
 }
@@ -62,10 +62,10 @@ func (s *Set) Who(req *Request, m *Match, w *Who) {
 
 // in is the record in the terms of a domain. It is made once for each rule set.
 func (r *Record) in(d *CompiledDomain) *madeRecord {
-	if made := r.made.Load(); made != nil && made.domain == d {
+	if made := r.made.Load(); made != nil && made.domain == d.serial {
 		return made
 	}
-	made := &madeRecord{domain: d}
+	made := &madeRecord{domain: d.serial}
 	account := &Account{Name: r.Name, Tier: r.Tier, Limits: r.Limits}
 	switch r.Kind {
 	case RecordUser:
