@@ -61,3 +61,31 @@ func TestStatsCountTokens(t *testing.T) {
 		}
 	})
 }
+
+// One issuer stands there twice, for two audiences. A token that came before the keys is good as soon as they are there, as with one entry.
+func TestATokenIsGoodOnceItsKeysAreThereWhereItsIssuerStandsTwice(t *testing.T) {
+	for _, audiences := range [][]string{{"shop"}, {"shop", "partners"}} {
+		synctest.Test(t, func(t *testing.T) {
+			e := newEndpoint(edKeys)
+			e.takes = time.Second // a cold start: the first fetch takes a second
+			sets := identity.NewKeySets(identity.KeySetsConfig{Transport: e})
+			defer sets.Close()
+			cfg := identity.Config{Order: []identity.Kind{identity.JWT, identity.IP}}
+			for _, audience := range audiences {
+				cfg.Issuers = append(cfg.Issuers, identity.Issuer{Issuer: "https://issuer.example", JWKS: source, Audiences: []string{audience}})
+			}
+			r := identity.New(cfg, sets, identity.Options{})
+			defer r.Close()
+			s := &scene{endpoint: e, sets: sets, resolver: r}
+			claims := with(good, object{"exp": time.Now().Add(time.Hour).Unix()})
+			token := sign("EdDSA", "ed", edKey, claims)
+			if user := s.user(token); user != "" {
+				t.Fatalf("before its keys are there the token yields %q", user)
+			}
+			pass(2 * time.Second)
+			if user := s.user(token); user != "alice" {
+				t.Errorf("audiences %q: the keys are there, and the token that came before them yields %q, want alice", audiences, user)
+			}
+		})
+	}
+}

@@ -120,13 +120,21 @@ func (r *Resolver) verify(text string, now time.Time) grant {
 		return rejected(grant{}, err, now)
 	}
 	iss, _ := t.claims["iss"].(string)
-	g, err := grant{}, errIssuer
+	first, why, several := grant{}, errIssuer, false
 	for _, i := range r.issuers[iss] {
-		if g, err = i.check(&t, now); err == nil {
+		g, err := i.check(&t, now)
+		if err == nil {
 			return g
 		}
+		several = several || g.set != nil && first.set != nil && g.set != first.set
+		if first.set == nil { // what keys have decided ends when they change
+			first, why = g, err
+		}
 	}
-	return rejected(g, err, now)
+	if several {
+		return grant{} // the keys of several sets have decided; it is not remembered, since it ends with each of them
+	}
+	return rejected(first, why, now)
 }
 
 // rejected is the grant of a token that yields nothing. It is remembered, since clients repeat themselves, unless it is about
