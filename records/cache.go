@@ -119,14 +119,14 @@ func (c *cache) keep(id Identity, e *entry, changes uint64) {
 	}
 }
 
-// makeRoomLocked drops one entry: of a few, the one that ends first.
+// makeRoomLocked drops one entry: of a few, the one that ends first, and of those that hold a record only where all do.
 func (c *cache) makeRoomLocked(s *cacheShard) {
 	var victim Identity
 	var first time.Time
-	looked := 0
+	looked, holds := 0, false
 	for id, e := range s.known {
-		if looked == 0 || e.until.Before(first) {
-			victim, first = id, e.until
+		if known := e.value != nil; looked == 0 || holds && !known || holds == known && e.until.Before(first) {
+			victim, first, holds = id, e.until, known
 		}
 		if looked++; looked >= cacheSamples {
 			break

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -110,10 +111,14 @@ func (b *Book) askHome(ctx context.Context, n *fleet.Node, ids []Identity, keys 
 	for _, i := range places {
 		call.Wire = fleet.AppendWord(call.Wire, keys[i])
 	}
-	err := context.DeadlineExceeded
-	if allow := b.allowance(ctx); allow >= leastAllow {
-		err = n.Do(ctx, &call, allow)
+	allow := b.allowance(ctx)
+	if allow < leastAllow { // nobody was asked, so nothing is known that others could use
+		for _, i := range places {
+			values[i] = b.known(&ids[i])
+		}
+		return
 	}
+	err := n.Do(ctx, &call, allow)
 	var items []fleet.Reply
 	if err == nil {
 		items = call.Reply.Items()
@@ -148,6 +153,7 @@ func (b *Book) learn(id Identity, key string, item fleet.Reply, changes uint64) 
 	if item.Kind == fleet.Text {
 		r := new(Record)
 		err := json.Unmarshal(item.Data, r)
+		id.Domain, id.Name = strings.Clone(id.Domain), strings.Clone(id.Name) // what is kept must not keep the message that they are parts of
 		if err != nil {
 			b.cfg.OnError("record", fmt.Errorf("read the record %s: %w", key, err))
 		} else {
@@ -169,6 +175,15 @@ func (b *Book) hold(id Identity, key string, changes uint64) any {
 	}
 	e.age, e.until = b.cache.age.Load(), b.cfg.Now().Add(jittered(failedLife))
 	b.cache.keep(id, e, changes)
+	return e.value
+}
+
+// known is what was known about an identity, be it out of date.
+func (b *Book) known(id *Identity) any {
+	e, _ := b.cache.find(id, b.cfg.Now())
+	if e == nil {
+		return nil
+	}
 	return e.value
 }
 
