@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/fleet"
@@ -222,11 +223,29 @@ func (l *lookup) find(id records.Identity, to **descriptors.Record) {
 	l.cold, l.to = append(l.cold, id), append(l.to, to)
 }
 
-// take fills in a record. Of several networks that hold an address, the smallest that has a record counts; a block of any of them holds.
+// take fills in a record. Of several networks that hold an address, the smallest that has a record counts; a block of any of them holds, as long
+// as it lasts.
 func take(value any, to **descriptors.Record) {
 	r, is := value.(*descriptors.Record)
-	if !is || *to != nil && (*to).Blocked && !r.Blocked {
-		return
+	if is && (*to == nil || goesBefore(r, *to, time.Now())) {
+		*to = r
 	}
-	*to = r
+}
+
+// goesBefore reports whether a record counts in place of another one of the same request.
+func goesBefore(r, other *descriptors.Record, now time.Time) bool {
+	blocks := func(r *descriptors.Record) bool { return r.Blocked && (r.Until.IsZero() || now.Before(r.Until)) }
+	if blocks(r) != blocks(other) {
+		return blocks(r)
+	}
+	return bitsOf(r) > bitsOf(other)
+}
+
+// bitsOf is the length of the network that a record is about: an address has the longest.
+func bitsOf(r *descriptors.Record) int {
+	network, err := netip.ParsePrefix(r.Name)
+	if err != nil {
+		return 128
+	}
+	return network.Bits()
 }

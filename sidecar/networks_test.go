@@ -1,0 +1,128 @@
+package sidecar
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/fleet"
+	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// openBook opens the records in a Redis, or without one those of a sidecar alone, as a sidecar does.
+func openBook(t *testing.T, redis *servers.Redis, bytes int64) *records.Book {
+	t.Helper()
+	cfg := records.Config{Prepare: prepareRecord, Patience: time.Minute, Bytes: bytes}
+	if redis != nil {
+		cfg.Fleet = fleet.New(fleet.Config{Servers: fleet.Servers{Addresses: []string{redis.Addr}}, Bounds: fleet.Bounds{Silence: time.Minute, Patience: time.Minute}})
+		t.Cleanup(cfg.Fleet.Close)
+		keys := descriptors.NewRecordKeys("", nil)
+		cfg.Index, cfg.Publish = keys.Shared("index"), func(context.Context, string, string) error { return nil }
+		cfg.Key = func(id *records.Identity) string { return keys.RecordKey(id.Domain, id.Kind.String(), id.Text()) }
+	}
+	book := records.New(cfg)
+	t.Cleanup(func() { book.Close() })
+	book.Ready(t.Context())
+	return book
+}
+
+// change changes the record of a network.
+func change(t *testing.T, book *records.Book, network string, edit func(*records.Record)) {
+	t.Helper()
+	id := records.Identity{Domain: "shop", Kind: records.Network, Network: netip.MustParsePrefix(network)}
+	_, _, err := book.Change(t.Context(), id, "tester", edit)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// matched is what rules and records say about a request from an address.
+func matched(t *testing.T, set *descriptors.Set, book *records.Book, address string) (m descriptors.Match) {
+	t.Helper()
+	req := &descriptors.Request{Domain: "shop", Descriptors: []descriptors.Descriptor{{Entries: []descriptors.Entry{{Key: "remote_address", Value: address}}}}}
+	var who descriptors.Who
+	var found descriptors.Records
+	set.Who(req, &m, &who)
+	if (known{book}).Look(t.Context(), "shop", &who, &found) {
+		req.Records = &found
+	}
+	set.Match(req, &m)
+	return m
+}
+
+// shop compiles the rules of the domain shop.
+func shop(t *testing.T, rules ...descriptors.Rule) *descriptors.Set {
+	t.Helper()
+	set, problems := descriptors.Compile([]descriptors.Domain{{Name: "shop", Rules: rules}}, descriptors.Options{})
+	if set == nil {
+		t.Fatal(problems)
+	}
+	return set
+}
+
+func TestABlockThatIsOverDoesNotHideThatOfTheNetwork(t *testing.T) {
+	book := openBook(t, nil, 0)
+	change(t, book, "192.0.2.0/24", func(r *records.Record) { r.Block = &records.Block{} })
+	change(t, book, "192.0.2.7/32", func(r *records.Record) { r.Block = &records.Block{Until: time.Now().Add(-time.Second)} })
+	for _, address := range []string{"192.0.2.8", "192.0.2.7"} {
+		if m := matched(t, shop(t), book, address); m.Block == nil {
+			t.Errorf("%s passes, and 192.0.2.0/24 is blocked for ever", address)
+		}
+	}
+}
+
+// The rules block a network. One record lifts that for an address in it, another one is about the network.
+func TestTheRecordOfTheSmallestNetworkCounts(t *testing.T) {
+	redis := servers.StartRedis(t)
+	operator := openBook(t, redis, 0)
+	change(t, operator, "10.1.2.3/32", func(r *records.Record) { r.Block = &records.Block{Lifted: true} })
+	change(t, operator, "10.0.0.0/8", func(r *records.Record) { r.Note = "the old office" })
+	set := shop(t, descriptors.Rule{Name: "office", Action: descriptors.Block, Match: descriptors.Conditions{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}})
+	book := openBook(t, redis, 0)
+	for _, how := range []string{"asked for", "cached"} {
+		if m := matched(t, set, book, "10.1.2.3"); m.Block != nil {
+			t.Errorf("%s: 10.1.2.3 is blocked, and its record lifts that", how)
+		}
+		if m := matched(t, set, book, "10.1.2.4"); m.Block == nil {
+			t.Errorf("%s: 10.1.2.4 passes, and only the record of 10.1.2.3 lifts the block", how)
+		}
+	}
+}
+
+// The texts of a request are parts of its message.
+func TestACachedRecordDoesNotKeepTheMessage(t *testing.T) {
+	const users, longest = 300, 60 << 10
+	book := openBook(t, servers.StartRedis(t), 1<<20)
+	name := func(n int) string { return fmt.Sprintf("user-%04d", n) }
+	for n := range users {
+		_, _, err := book.Change(t.Context(), records.Identity{Domain: "shop", Kind: records.User, Name: name(n)}, "tester", func(r *records.Record) { r.Tier = "pro" })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	for n := range users {
+		message := name(n) + strings.Repeat("x", longest)
+		who := descriptors.Who{User: message[:len(name(n))]}
+		var found descriptors.Records
+		if !(known{book}).Look(t.Context(), "shop", &who, &found) || found.User.Tier != "pro" {
+			t.Fatalf("%s has no record", who.User)
+		}
+	}
+	if grown := heap() - before; grown > users*longest/4 {
+		t.Errorf("%d cached records take %d KiB, as if they kept the messages of their requests; the cache counts %d KiB", users, grown>>10, book.Stats().Bytes>>10)
+	}
+}
