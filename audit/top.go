@@ -28,6 +28,7 @@ type Top struct {
 	began   time.Time  // of the present generation
 	second  time.Time  // in which samples are counted
 	samples int
+	coarse  [2]int64   // the rarest samples of the present and the past generation: one in so many
 	present [2]*sketch // asked, refused
 	past    [2]*sketch
 	before  time.Time // when the past generation began
@@ -64,17 +65,30 @@ func (t *Top) Note(domain, rule, key string, refused bool) {
 	}
 }
 
-// paceLocked begins a generation when its time has come, and takes fewer samples where there are many.
-func (t *Top) paceLocked(now time.Time) {
+// turnLocked begins a generation when its time has come, and forgets one that is too old because nothing was decided meanwhile.
+func (t *Top) turnLocked(now time.Time) {
 	if now.Sub(t.began) >= topSpan {
 		t.before, t.began = t.began, now
 		t.past, t.present = t.present, t.past
+		t.coarse[1], t.coarse[0] = t.coarse[0], 1
 		for _, s := range t.present {
 			s.clear()
 		}
 	}
-	t.samples++
+	if t.began.Sub(t.before) >= 2*topSpan {
+		t.before, t.coarse[1] = t.began, 1
+		for _, s := range t.past {
+			s.clear()
+		}
+	}
+}
+
+// paceLocked takes fewer samples where there are many.
+func (t *Top) paceLocked(now time.Time) {
+	t.turnLocked(now)
 	every := t.every.Load()
+	t.coarse[0] = max(t.coarse[0], int64(every))
+	t.samples++
 	switch {
 	case now.Sub(t.second) >= time.Second:
 		if t.samples < samplesMin && every > 1 {
@@ -111,7 +125,7 @@ func (t *Top) Ranking() Ranking {
 	defer t.mu.Unlock()
 	t.paceLocked(t.now())
 	t.samples--
-	r := Ranking{Since: t.before.UTC(), Every: int64(t.every.Load())}
+	r := Ranking{Since: t.before.UTC(), Every: max(t.coarse[0], t.coarse[1])}
 	r.Asked, r.Floor[0] = merged(t.present[0], t.past[0])
 	r.Refused, r.Floor[1] = merged(t.present[1], t.past[1])
 	for _, list := range [][]Ranked{r.Asked, r.Refused} {

@@ -131,3 +131,41 @@ func BenchmarkSampled(b *testing.B) {
 		}
 	}
 }
+
+// TestARankingIsOfTheLastTwoMinutes asks after an hour without a request.
+func TestARankingIsOfTheLastTwoMinutes(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	top := NewTop(8, func() time.Time { return now })
+	top.Note("shop", "each", "old", true)
+	now = now.Add(time.Hour)
+	if r := top.Ranking(); now.Sub(r.Since) > 2*topSpan || len(r.Refused) > 0 {
+		t.Errorf("an hour later the ranking is since %v ago, and lists %+v", now.Sub(r.Since), r.Refused)
+	}
+}
+
+// TestTheErrorOfSamplesStays counts a flood by samples, and asks when it is quiet again.
+func TestTheErrorOfSamplesStays(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	top := NewTop(8, func() time.Time { return now })
+	top.draw = rand.New(rand.NewPCG(1, 2)).Uint32N // the same samples in every run
+	real := int64(0)
+	decide := func() {
+		real++
+		if top.Sampled() {
+			top.Note("shop", "each", "ann", false)
+		}
+	}
+	for range 200_000 { // in two seconds
+		decide()
+		now = now.Add(10 * time.Microsecond)
+	}
+	for range 2000 { // in twenty seconds
+		decide()
+		now = now.Add(10 * time.Millisecond)
+	}
+	r := top.Ranking()
+	one := r.Asked[0]
+	if off := one.Count - real; off > one.Error || -off > one.Error {
+		t.Errorf("%+v, in truth %d; sampled one in %d", one, real, r.Every)
+	}
+}
