@@ -11,9 +11,35 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 )
 
-// countUsers counts in users what their usage says. Only the rule "" counts whole requests.
+// countUsers counts in users what their usage says.
 func countUsers(ctx context.Context, tx pgx.Tx, minutes ledger) error {
-	type counted struct{ last, exceeded int64 }
+	found := requestsOf(minutes)
+	if len(found) == 0 {
+		return nil
+	}
+	c := newColumns(4)
+	for name, n := range found {
+		c.add(name[0], name[1], time.Unix(n.last, 0), n.exceeded)
+	}
+	// They are locked in the order of a load of users: else each of the two could wait for the other.
+	_, err := tx.Exec(ctx, `SELECT FROM users AS t JOIN unnest($1::text[], $2::text[]) AS s (domain, identity) ON t.domain = s.domain AND t.identity = s.identity
+	  ORDER BY t.domain, t.name FOR NO KEY UPDATE OF t`, c.lists()[:2]...)
+	if err != nil {
+		return fmt.Errorf("lock users: %w", err)
+	}
+	_, err = tx.Exec(ctx, `UPDATE users AS t SET last_request_at = greatest(t.last_request_at, s.at), exceeded_count = t.exceeded_count + s.exceeded
+	  FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::bigint[]) AS s (domain, identity, at, exceeded) WHERE t.domain = s.domain AND t.identity = s.identity`, c.lists()...)
+	if err != nil {
+		return fmt.Errorf("count requests of users: %w", err)
+	}
+	return nil
+}
+
+// counted is what a user asked for.
+type counted struct{ last, exceeded int64 }
+
+// requestsOf adds up what usage says of each user, by domain and name. Only the rule "" counts whole requests.
+func requestsOf(minutes ledger) map[[2]string]*counted {
 	found := map[[2]string]*counted{}
 	for k, s := range minutes {
 		if k.rule != "" || k.subject == "" || s.first == 0 {
@@ -29,19 +55,7 @@ func countUsers(ctx context.Context, tx pgx.Tx, minutes ledger) error {
 			n.exceeded += s.first
 		}
 	}
-	if len(found) == 0 {
-		return nil
-	}
-	c := newColumns(4)
-	for name, n := range found {
-		c.add(name[0], name[1], time.Unix(n.last, 0), n.exceeded)
-	}
-	_, err := tx.Exec(ctx, `UPDATE users AS t SET last_request_at = greatest(t.last_request_at, s.at), exceeded_count = t.exceeded_count + s.exceeded
-	  FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::bigint[]) AS s (domain, identity, at, exceeded) WHERE t.domain = s.domain AND t.identity = s.identity`, c.lists()...)
-	if err != nil {
-		return fmt.Errorf("count requests of users: %w", err)
-	}
-	return nil
+	return found
 }
 
 // exceeds is the outcome of a request that a limit refused.

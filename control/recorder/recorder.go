@@ -157,6 +157,10 @@ func (r *Recorder) pass(ctx context.Context, conn *pgx.Conn, s *stream) (full bo
 	err = r.store(ctx, conn, s.name, items)
 	if err != nil {
 		s.again()
+		var sql *pgconn.PgError
+		if errors.As(err, &sql) && sql.Code == "23514" && sql.ConstraintName == "" { // the partition was archived: the next round makes it anew
+			r.made = time.Time{}
+		}
 		return false, fmt.Errorf("store %s: %w", s.name, err)
 	}
 	r.passed("stored")
