@@ -68,6 +68,9 @@ func (d *Database) SetBlock(ctx context.Context, who Actor, about Subject, r Blo
 		after, err = one[Block](ctx, tx, `INSERT INTO blocks (domain, kind, name, reason, until, updated_by) VALUES ($1, $2, $3, $4, $5, $6)
 		  ON CONFLICT (domain, kind, name) DO UPDATE SET reason = excluded.reason, until = excluded.until, updated_by = excluded.updated_by, updated_at = now(),
 		  revision = blocks.revision + 1 RETURNING `+blockColumns, about.Domain, about.Kind, about.Name, r.Reason, r.Until, who.Name)
+		if err == nil && before == nil {
+			err = c.made(after.Revision)
+		}
 		return orNil(before), after, err
 	})
 	return after, err

@@ -191,6 +191,14 @@ func (c Condition) check(have int64) error {
 	return nil
 }
 
+// made is check for what was not there before it was written at that revision: another caller may have made it meanwhile.
+func (c Condition) made(at int64) error {
+	if at > 1 {
+		return c.check(at - 1)
+	}
+	return nil
+}
+
 // one reads one row into a T, or returns nil.
 func one[T any](ctx context.Context, q querier, sql string, args ...any) (*T, error) {
 	rows, err := q.Query(ctx, sql, args...)

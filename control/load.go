@@ -161,7 +161,7 @@ func (u *userLine) checkNumbers() string {
 			return loadColumns[i+2] + " must be a whole number from 1"
 		}
 	}
-	return ""
+	return u.checkQuotas()
 }
 
 var loadColumns = []string{"name", "tier", "quota_hour", "quota_day", "quota_month", "burst"}

@@ -83,6 +83,9 @@ func (d *Database) SetTier(ctx context.Context, who Actor, domain, name string, 
 		  ON CONFLICT (domain, name) DO UPDATE SET display_name = excluded.display_name, limits = excluded.limits, price = excluded.price, rank = excluded.rank,
 		  updated_by = excluded.updated_by, updated_at = now(), revision = tiers.revision + 1 RETURNING `+tierColumns,
 			domain, name, r.DisplayName, limits, r.Price, int64(r.Rank), who.Name)
+		if err == nil && before == nil {
+			err = c.made(after.Revision)
+		}
 		return orNil(before), after, err
 	})
 	return after, err

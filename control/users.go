@@ -2,11 +2,14 @@ package control
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/limit"
 )
 
 // User is a user of a domain.
@@ -55,8 +58,28 @@ func (d *Database) User(ctx context.Context, domain, name string) (*User, error)
 	return found(one[User](ctx, d.pool, userSelect, domain, name))
 }
 
+// checkQuotas returns what is wrong with quotas, or nothing. Sidecars leave out what is no limit.
+func (r *UserRequest) checkQuotas() string {
+	for _, l := range quotas(&User{QuotaHour: (*int64)(r.QuotaHour), QuotaDay: (*int64)(r.QuotaDay), QuotaMonth: (*int64)(r.QuotaMonth), Burst: (*int64)(r.Burst)}) {
+		algorithm, window := limit.FixedWindow, l.Per
+		if l.Month {
+			window = descriptors.CalendarMonth.Length()
+		} else if l.Name == "hour" {
+			algorithm = limit.TokenBucket
+		}
+		err := limit.Limit{Algorithm: algorithm, Count: l.Count, Window: window, Burst: l.Burst}.Validate()
+		if err != nil {
+			return "quota_" + l.Name + ": " + err.Error()
+		}
+	}
+	return ""
+}
+
 // SetUser makes a user what it shall be.
 func (d *Database) SetUser(ctx context.Context, who Actor, domain, name string, r UserRequest, c Condition) (*User, error) {
+	if wrong := r.checkQuotas(); wrong != "" {
+		return nil, admin.NewProblem(http.StatusUnprocessableEntity, "%s", wrong)
+	}
 	return d.changeUser(ctx, who, "set", domain, name, c, `INSERT INTO users (domain, name, updated_by, tier, quota_hour, quota_day, quota_month, burst)
 	  VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (domain, name) DO UPDATE SET tier = excluded.tier, quota_hour = excluded.quota_hour,
 	  quota_day = excluded.quota_day, quota_month = excluded.quota_month, burst = excluded.burst,
@@ -88,6 +111,9 @@ func (d *Database) changeUser(ctx context.Context, who Actor, action, domain, na
 			return nil, nil, err
 		}
 		after, err = one[User](ctx, tx, sql, append([]any{domain, name, who.Name}, args...)...)
+		if err == nil && before == nil {
+			err = c.made(after.Revision)
+		}
 		return orNil(before), after, err
 	})
 	return after, err
