@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -111,7 +112,13 @@ func (p *person) arguments() pgx.NamedArgs {
 // patiently runs statements that may take long.
 func (x *Eraser) patiently(ctx context.Context, f func(pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, x.Database.pool, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `SET LOCAL statement_timeout = 0`)
+		wire := tx.Conn().PgConn().Conn()
+		err := wire.SetDeadline(time.Now().Add(eraseWithin)) // PostgreSQL may be silent for long
+		if err != nil {
+			return err
+		}
+		defer func() { _ = wire.SetDeadline(time.Time{}) }() // where it fails the connection is lost, and the pool makes another
+		_, err = tx.Exec(ctx, `SET LOCAL statement_timeout = 0`)
 		if err != nil {
 			return err
 		}

@@ -2,7 +2,10 @@ package control
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
 )
@@ -111,5 +114,21 @@ func TestWhatMentionsAPerson(t *testing.T) {
 		if got := mentions([]byte(text), names); got != want {
 			t.Errorf("%s: %v, want %v", text, got, want)
 		}
+	}
+}
+
+// PostgreSQL is silent while a statement runs, for longer than other statements may take.
+func TestAnErasureMayTakeLong(t *testing.T) {
+	t.Parallel()
+	c := newCapacity(t)
+	c.exec(`INSERT INTO identity_hours (at, domain, identity, samples, latencies) VALUES (date_trunc('hour', now(), 'UTC'), 'shop', 'user:ann', 1, '{1}')`)
+	c.exec(fmt.Sprintf(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(%f); RETURN NULL; END $$`, (answerWithin + time.Second).Seconds()))
+	c.exec(`CREATE TRIGGER slow AFTER DELETE ON identity_hours EXECUTE FUNCTION slow()`)
+	x := &Eraser{Database: c.Database, Publisher: c.publisher, Log: slog.New(slog.DiscardHandler)}
+	_, err := c.AskErasure(t.Context(), Actor{Name: "ann"}, Subject{"shop", kindUser, "ann"})
+	c.must(err)
+	c.must(x.next(t.Context()))
+	if left := c.number(`SELECT count(*) FROM identity_hours`); left > 0 {
+		t.Errorf("%d rows of the person are left", left)
 	}
 }

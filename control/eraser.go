@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	eraseRetry = 5 * time.Second  // after an error
-	copyWithin = 30 * time.Second // until what streams hold is copied
+	eraseWithin = 24 * time.Hour   // for one table
+	eraseRetry  = 5 * time.Second  // after an error
+	copyWithin  = 30 * time.Second // until what streams hold is copied
 )
 
 // Eraser does the erasures that were asked for, while its publisher leads.

@@ -33,28 +33,50 @@ func (p *Publisher) feed(ctx context.Context, s session) error {
 		if len(open) == 0 {
 			return nil
 		}
-		var subjects []Subject
-		var ids []int64
-		published := false
-		for _, row := range open {
-			ids = append(ids, row.ID)
-			subjects = append(subjects, Subject{row.Domain, row.Kind, row.Name})
-			published = published || row.Kind == kindRules
-		}
-		if published {
-			err = p.turns.change(nil, func() error { return p.publish(ctx, s) })
-		}
-		if err == nil {
-			_, err = p.mend(ctx, s, subjects, true)
-		}
-		if err == nil {
-			err = done(ctx, s, ids)
-		}
+		err = p.feedPage(ctx, s, open)
+		p.unsure = err != nil
 		if err != nil {
 			return err
 		}
 	}
 	return ctx.Err()
+}
+
+// feedPage puts some changes into Redis, and notes that they are there.
+func (p *Publisher) feedPage(ctx context.Context, s session, open []outboxRow) error {
+	var subjects []Subject
+	var ids []int64
+	published := false
+	for _, row := range open {
+		ids = append(ids, row.ID)
+		subjects = append(subjects, Subject{row.Domain, row.Kind, row.Name})
+		published = published || row.Kind == kindRules
+	}
+	var err error
+	if published {
+		err = p.turns.change(nil, func() error { return p.publish(ctx, s) })
+	}
+	if err == nil {
+		_, err = p.mend(ctx, s, subjects, true)
+	}
+	if err == nil && p.unsure {
+		err = p.tellAbout(ctx, subjects)
+	}
+	if err == nil {
+		err = done(ctx, s, ids)
+	}
+	return err
+}
+
+// tellAbout lets sidecars know of changes that are in Redis, and of which they may not have heard.
+func (p *Publisher) tellAbout(ctx context.Context, subjects []Subject) error {
+	var ids []records.Identity
+	for _, s := range subjects {
+		if id, err := identityOf(s); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	return p.book.TellAbout(ctx, ids)
 }
 
 // mend makes the records of some identities what the database has, before all pages of a walk that wait. Records that the database does not have

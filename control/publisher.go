@@ -50,7 +50,9 @@ type Publisher struct {
 	whole   atomic.Bool  // Redis had all but changes when it was looked at last
 	problem atomic.Pointer[string]
 
-	compared func() // is told of each page of a walk that was compared and has to be written, for tests
+	unsure   bool        // sidecars may not have heard of records that are in Redis: this control has just begun to lead, or feed has failed; guarded by being fed alone
+	unheard  atomic.Bool // the same of published rules
+	compared func()      // is told of each page of a walk that was compared and has to be written, for tests
 }
 
 // NewPublisher makes a Publisher that does nothing yet.
@@ -139,6 +141,8 @@ func (p *Publisher) lead(ctx context.Context, conn *pgx.Conn) error {
 	defer beside.Wait()
 	defer stop()
 	p.whole.Store(false)
+	p.unsure = true
+	p.unheard.Store(true)
 	beside.Go(func() { p.repair(ctx) })
 	beside.Go(func() { p.answerMissing(ctx) })
 	for ctx.Err() == nil {
@@ -221,7 +225,11 @@ func (p *Publisher) fill(ctx context.Context, loads []int64, before marked) erro
 	if err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is lost
+	defer conn.Close(context.WithoutCancel(ctx))         //nolint:errcheck // nothing is lost
+	_, err = conn.Exec(ctx, `SET statement_timeout = 0`) // a table is read by one statement, at the pace of Redis
+	if err != nil {
+		return fmt.Errorf("set up the walk: %w", err)
+	}
 	err = p.guarded(ctx, func(ctx context.Context) error {
 		if before.full == before.servers {
 			return p.walk(ctx, conn, false)
@@ -234,7 +242,7 @@ func (p *Publisher) fill(ctx context.Context, loads []int64, before marked) erro
 	return done(ctx, conn, loads)
 }
 
-// publish makes the documents in Redis those of the database, and tells the sidecars where one was not.
+// publish makes the documents in Redis those of the database, and tells the sidecars where one was not, or where that could not be told.
 func (p *Publisher) publish(ctx context.Context, q querier) error {
 	wanted, err := documents(ctx, q)
 	if err != nil {
@@ -251,21 +259,24 @@ func (p *Publisher) publish(ctx context.Context, q querier) error {
 	for i := 0; i+1 < len(items); i += 2 {
 		have[string(items[i].Data)] = string(items[i+1].Data)
 	}
-	changed := false
 	for domain, text := range wanted {
 		if have[domain] == text {
 			continue
 		}
+		p.unheard.Store(true)
 		_, err = n.Ask(redisWithin, key, "HSET", key, domain, text)
 		if err != nil {
 			return fmt.Errorf("publish the rules of the domain %q: %w", domain, err)
 		}
-		changed = true
 		p.mended.Add(1)
 		p.cfg.Log.Info("published rules", "domain", domain)
 	}
-	if !changed {
+	if !p.unheard.Load() {
 		return nil
 	}
-	return peers.Announce(ctx, p.cfg.Fleet, p.cfg.Keys.Shared("news"), peers.TopicRules, struct{}{})
+	err = peers.Announce(ctx, p.cfg.Fleet, p.cfg.Keys.Shared("news"), peers.TopicRules, struct{}{})
+	if err == nil {
+		p.unheard.Store(false)
+	}
+	return err
 }

@@ -13,6 +13,7 @@ import (
 
 const (
 	walkPage    = 2000        // rows of one step of a walk
+	forgetPage  = 10_000      // changes that are removed at a time
 	walkWorkers = 3           // pages that are compared at the same time
 	tellEvery   = time.Second // for what sidecars hear during a walk of records that are too many to be told one by one
 )
@@ -32,7 +33,7 @@ func (p *Publisher) walk(ctx context.Context, s session, empty bool) error {
 			return err
 		}
 	}
-	_, err = s.Exec(ctx, `DELETE FROM outbox WHERE done_at < $1`, time.Now().Add(-keepOutbox))
+	err = forgetChanges(ctx, s)
 	if err != nil {
 		return fmt.Errorf("forget old changes: %w", err)
 	}
@@ -40,6 +41,16 @@ func (p *Publisher) walk(ctx context.Context, s session, empty bool) error {
 		p.cfg.Log.Info("mended what Redis did not have", "records", mended, "took", time.Since(began).Round(time.Millisecond).String())
 	}
 	return nil
+}
+
+// forgetChanges removes changes that were fed a while ago, some at a time: a load may have left millions.
+func forgetChanges(ctx context.Context, s session) error {
+	for {
+		gone, err := s.Exec(ctx, `DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE done_at < $1 LIMIT $2)`, time.Now().Add(-keepOutbox), forgetPage)
+		if err != nil || gone.RowsAffected() < forgetPage {
+			return err
+		}
+	}
 }
 
 // walker is one walk.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // has returns what Redis has about an identity.
@@ -198,4 +199,20 @@ func emptiedMeanwhile(c *capacity) {
 	if marks != (marked{servers: 1, full: 1}) || err != nil {
 		c.Errorf("a Redis that was filled does not seem so (%v)", err)
 	}
+}
+
+// A table is read by one statement at the pace of Redis, so that it may take longer than other statements.
+func TestAWalkMayTakeLong(t *testing.T) {
+	t.Parallel()
+	const users = 200_000 // more than the buffers of a connection hold
+	c := newCapacity(t)
+	c.exec(`INSERT INTO domains (name, created_by) VALUES ('shop', 'test')`)
+	c.exec(`SET spillway.loading = on`)
+	c.exec(fmt.Sprintf(`INSERT INTO users (domain, name, quota_hour, updated_by) SELECT 'shop', 'u' || lpad(n::text, 6, '0'), 5, 'test' FROM generate_series(1, %d) n`, users))
+	late := make(chan struct{})
+	time.AfterFunc(statementWithin+time.Second, func() { close(late) })
+	c.publisher.compared = func() { <-late }
+	var walked time.Time
+	c.must(c.publisher.repairOnce(context.Background(), &walked))
+	c.expect("at the end", "user", fmt.Sprintf("u%06d", users), `"count":5`)
 }

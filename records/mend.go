@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -215,6 +216,15 @@ func (b *Book) TellAll(ctx context.Context, classes []string) error {
 		}
 	}
 	return nil
+}
+
+// TellAbout lets the sidecars know that any record of the classes of some identities may have changed.
+func (b *Book) TellAbout(ctx context.Context, ids []Identity) error {
+	classes := map[string]bool{}
+	for i := range ids {
+		classes[ids[i].class()] = true
+	}
+	return b.TellAll(ctx, slices.Collect(maps.Keys(classes)))
 }
 
 // ends reports whether a record goes by itself.
