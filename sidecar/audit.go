@@ -86,7 +86,7 @@ func (s *Sidecar) topOfFleet(ctx context.Context) ([]audit.Ranking, []string, er
 	var all []audit.Ranking
 	for _, text := range answers {
 		var one audit.Ranking
-		if json.Unmarshal(text, &one) == nil {
+		if json.Unmarshal(text, &one) == nil && !one.Since.IsZero() { // a sidecar without a ranking answers null
 			all = append(all, one)
 		}
 	}
