@@ -50,7 +50,7 @@ type Publisher struct {
 	whole   atomic.Bool  // Redis had all but changes when it was looked at last
 	problem atomic.Pointer[string]
 
-	unsure   bool        // sidecars may not have heard of records that are in Redis: this control has just begun to lead, or feed has failed; guarded by being fed alone
+	unsure   bool        // sidecars may not have heard of records that are in Redis: this control has just begun to lead, or feed has failed; only lead uses it
 	unheard  atomic.Bool // the same of published rules
 	compared func()      // is told of each page of a walk that was compared and has to be written, for tests
 }
