@@ -279,3 +279,28 @@ func TestQueriesNameMetricsAndLabelsThatExist(t *testing.T) {
 		}
 	}
 }
+
+// TestManifestsNameTheImageOfTheChart: `latest` is a tag that no release makes, and would change pods one by one by itself.
+func TestManifestsNameTheImageOfTheChart(t *testing.T) {
+	version := regexp.MustCompile(`(?m)^appVersion: (\S+)$`).FindStringSubmatch(page(t, "deploy/helm/spillway/Chart.yaml"))
+	if version == nil {
+		t.Fatal("Chart.yaml has no appVersion")
+	}
+	image := regexp.MustCompile(`image: ghcr\.io/spillway-mesh/spillway(\S*)`)
+	files, err := filepath.Glob("examples/*/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, file := range files {
+		for _, m := range image.FindAllStringSubmatch(page(t, file), -1) {
+			found++
+			if m[1] != ":"+version[1] {
+				t.Errorf("%s has %s, want the tag %s", file, m[0], version[1])
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no manifest of the examples names the image")
+	}
+}

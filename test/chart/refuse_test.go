@@ -26,6 +26,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"duration":                  {"drainDelay: 5 seconds", "at '/drainDelay': '5 seconds' does not match pattern"},
 		"label":                     {"podLabels: {a: 'b c'}", "at '/podLabels/a': 'b c' does not match pattern"},
 		"rules twice":               {"rules: {existingConfigMap: a, files: {a.yaml: 'domain: a'}}", "set either rules.files or rules.existingConfigMap"},
+		"published nowhere":         {"rules: {published: true}", "published rules are in Redis"},
 		"Redis twice":               {"redis: {addresses: [a:1], url: {existingSecret: a}}", "set either redis.addresses or redis.url.existingSecret"},
 		"single with two addresses": {"redis: {addresses: [a:1, b:1]}", "several need redis.type sentinel, cluster or ring"},
 		"sentinel without a master": {"redis: {type: sentinel, addresses: [a:1]}", "sentinels need the master's name"},

@@ -172,7 +172,7 @@ func TestObjectsPointAtEachOther(t *testing.T) {
 	})
 }
 
-// guards checks a policy: it is for chosen callers, for the container's ports, and leaves the way to Redis open.
+// guards checks a policy: it is for chosen callers, for the container's ports and those of Istio before it, and leaves the way to Redis open.
 func guards(t *testing.T, p *network.NetworkPolicy, ports map[string]int32) {
 	t.Helper()
 	if !slices.Equal(p.Spec.PolicyTypes, []network.PolicyType{network.PolicyTypeIngress}) {
@@ -180,12 +180,17 @@ func guards(t *testing.T, p *network.NetworkPolicy, ports map[string]int32) {
 	}
 	open := map[intstr.IntOrString]bool{}
 	for _, rule := range p.Spec.Ingress {
-		if len(rule.From) == 0 || len(rule.Ports) != 1 {
+		if len(rule.From) == 0 || len(rule.Ports) == 0 {
 			t.Errorf("the rule %v lets every caller connect, or to every port", rule)
 		}
-		open[*rule.Ports[0].Port] = true
+		for _, port := range rule.Ports {
+			open[*port.Port] = true
+		}
 	}
-	want := map[intstr.IntOrString]bool{}
+	want := map[intstr.IntOrString]bool{intstr.FromInt32(15008): true}
+	if ports["metrics"] != 0 {
+		want[intstr.FromInt32(15020)] = true
+	}
 	for _, port := range ports {
 		want[intstr.FromInt32(port)] = true
 	}
@@ -203,6 +208,22 @@ func TestRulesChangeWithoutARestart(t *testing.T) {
 	}
 	if reflect.DeepEqual(configMap(first, "-rules").Data, configMap(second, "-rules").Data) {
 		t.Error("the rules are not those of the values")
+	}
+}
+
+// TestPublishedRulesLieOverThoseOfFiles: where a control publishes rules, the example is not among them.
+func TestPublishedRulesLieOverThoseOfFiles(t *testing.T) {
+	published := []string{"--set", "rules.published=true,redis.addresses={redis:6379}"}
+	for want, args := range map[string][]string{
+		"/etc/spillway/rules":        nil,
+		"redis:":                     published,
+		"redis:,/etc/spillway/rules": append(slices.Clone(published), "--set", "rules.existingConfigMap=own"),
+	} {
+		for _, e := range container(t, pod(t, render(t, args...))).Env {
+			if e.Name == "RULES" && e.Value != want {
+				t.Errorf("with %v, RULES is %q, want %q", args, e.Value, want)
+			}
+		}
 	}
 }
 

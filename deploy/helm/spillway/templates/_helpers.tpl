@@ -49,6 +49,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and .Values.rules.files .Values.rules.existingConfigMap -}}
 {{- fail "rules: set either rules.files or rules.existingConfigMap, not both" -}}
 {{- end -}}
+{{- if and .Values.rules.published (not (or .Values.redis.addresses .Values.redis.url.existingSecret)) -}}
+{{- fail "rules.published: published rules are in Redis; set redis.addresses or redis.url.existingSecret" -}}
+{{- end -}}
 {{- if and $redis.addresses $redis.url.existingSecret -}}
 {{- fail "redis: set either redis.addresses or redis.url.existingSecret, not both" -}}
 {{- end -}}
@@ -111,7 +114,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "spillway.env" -}}
 {{- $sidecar := eq .Values.mode "sidecar" -}}
 {{- $redis := .Values.redis -}}
-- {name: RULES, value: /etc/spillway/rules}
+{{- $files := or .Values.rules.files .Values.rules.existingConfigMap $sidecar (not .Values.rules.published) }}
+- {name: RULES, value: "{{ if .Values.rules.published }}redis:{{ if $files }},{{ end }}{{ end }}{{ if $files }}/etc/spillway/rules{{ end }}"}
 - {name: RULES_REQUIRED, value: {{ .Values.rules.required | quote }}}
 {{- if $sidecar }}
 # Loopback ports, out of the way of the application's.
