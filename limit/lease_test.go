@@ -241,3 +241,24 @@ func runModel(l limit.Limit, counter lender, seed uint64) (over float64, local i
 	m.run(modelSteps)
 	return worst(), m.local
 }
+
+// All of Used is earned back, and tokens are lent.
+func TestWaitsWhileTokensAreLentAreNotNegative(t *testing.T) {
+	l := limit.Limit{Algorithm: limit.TokenBucket, Count: 100, Window: time.Second, Burst: 40}
+	const start, later = int64(1_800_000_000_000_000), int64(1_800_000_000_060_000)
+	var s limit.State
+	var d [1]limit.Decision
+	take := func(c limit.Charge, now int64) limit.Decision {
+		c.Key, c.Limit = "k", l
+		limit.Decide([]*limit.State{&s}, []limit.Charge{c}, false, now, d[:])
+		return d[0]
+	}
+	take(limit.Charge{Cost: 5}, start)
+	limit.Lend(&s, &limit.Ask{Key: "k", Limit: l, Want: 30, Parts: 1}, start)
+	if got := take(limit.Charge{Cost: 20}, later); got.Outcome != limit.Refused || got.RetryAfter <= 0 || got.RetryAfter > time.Second {
+		t.Errorf("20 of 10 that are left: %+v, want a refusal until some that are lent are back", got)
+	}
+	if got := take(limit.Charge{Cost: 20, MaxWait: 10 * time.Millisecond}, later); got.Outcome != limit.Refused || got.Wait < 0 {
+		t.Errorf("a throttle that may wait for 10 ms: %+v, want a refusal", got)
+	}
+}

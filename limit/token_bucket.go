@@ -14,6 +14,9 @@ func bucketAdvance(t tally, l rate, now int64) tally {
 	t = bucketEarn(bucketRoll(t, l, now), l, now)
 	if t.lent+t.before > 0 {
 		t = t.whole()
+		if t.Used == 0 {
+			t.At = (t.epoch+2)*epochMicros - 1 // nothing is owed before the rights end; thaw says the same of a stored one
+		}
 	}
 	return t
 }

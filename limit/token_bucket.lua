@@ -87,7 +87,10 @@ local function token_bucket()
     if not t.lent and t.rem >= 17179869184 and t.used < 4294967296 and l.count < 4294967296 then thaw(t) end
     if t.lent then roll(t, l, now) end
     earn(t, l, now)
-    if t.lent then whole_anchor(t) end
+    if t.lent then
+      whole_anchor(t)
+      if t.used == 0 then t.at = (t.epoch + 2) * 100000 - 1 end -- nothing is owed before the rights end; thaw says the same
+    end
   end
 
   -- Brings rights outstanding into the form in which they are stored. Where the anchor does not fit, all are charged when they die.
