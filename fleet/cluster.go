@@ -317,6 +317,7 @@ func (c *cluster) learn(ranges []redis.ClusterSlot, origin string) {
 			fresh[slot] = n
 		}
 	}
+	fresh.settle(c.table.Load())
 	first := c.table.Swap(fresh) == nil
 	if first {
 		close(c.loaded)

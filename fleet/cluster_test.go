@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -84,5 +85,36 @@ func TestAServerIsNotBlamedForAnother(t *testing.T) {
 	}
 	if state := n.Breaker().State(); state != breaker.Closed {
 		t.Errorf("the breaker of the server that answers is %v, want it closed", state)
+	}
+}
+
+func TestASuccessorInAClusterSettles(t *testing.T) {
+	var master atomic.Pointer[string]
+	answer := func(words []string) string {
+		if words[0] != "CLUSTER" {
+			return ""
+		}
+		host, port, _ := net.SplitHostPort(*master.Load())
+		return list(list(":0\r\n", ":16383\r\n", list(text(host), ":"+port+"\r\n", text("id"))))
+	}
+	first, second := fakeOn(t, "127.0.0.1", answer), fakeOn(t, "127.0.0.1", answer)
+	master.Store(&first)
+	f := New(Config{Servers: Servers{Kind: Cluster, Addresses: []string{first, second}}})
+	t.Cleanup(f.Close)
+	f.Ready(t.Context())
+	n, _ := f.Place("k")
+	if n.address != first || n.since.Load() != 0 {
+		t.Fatalf("the first master is %s, and has succeeded one at %d; want %s, which has succeeded none", n.address, n.since.Load(), first)
+	}
+	master.Store(&second)
+	servers.Await(t, "the failover", func() error {
+		n, _ = f.Place("k")
+		if n.address != second {
+			return fmt.Errorf("the master is %s", n.address)
+		}
+		return nil
+	})
+	if n.since.Load() == 0 {
+		t.Error("a server that has succeeded another one does not count as young: tokens are leased from it at once")
 	}
 }

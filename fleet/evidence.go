@@ -22,6 +22,36 @@ func (n *Node) Settling() bool {
 	return since > 0 && processTime()-since < settleWithin
 }
 
+// settle notes that the server has just succeeded another one.
+func (n *Node) settle() { n.since.Store(max(int64(processTime()), 1)) }
+
+// settle notes which servers have slots now and had none in the table before: each has succeeded another one. Without a table before, all are
+// as they were.
+func (t *table) settle(old *table) {
+	if old == nil {
+		return
+	}
+	before := old.members()
+	for n := range t.members() {
+		if !before[n] {
+			n.settle()
+		}
+	}
+}
+
+// members are the servers that have slots.
+func (t *table) members() map[*Node]bool {
+	all := map[*Node]bool{}
+	var last *Node
+	for _, n := range t {
+		if n != last && n != nil {
+			all[n] = true
+		}
+		last = n
+	}
+	return all
+}
+
 // spell is a time in which something went on.
 type spell struct{ since atomic.Int64 } // process time; 0: it does not go on
 

@@ -92,7 +92,7 @@ func (n *Node) succeed() {
 	n.mu.Unlock()
 	n.usual.least.Store(0)
 	old := n.guard.Swap(n.guards.guard(n.name))
-	n.since.Store(int64(processTime()))
+	n.settle()
 	if state := old.State(); state != breaker.Closed && n.guards.onChange != nil {
 		n.guards.onChange(n.name, state, breaker.Closed, "another master")
 	}
