@@ -1,6 +1,7 @@
 package store
 
 import (
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -99,5 +100,22 @@ func TestCloseUnderLoad(t *testing.T) {
 				wantShutdown(t, r)
 			})
 		})
+	}
+}
+
+// What is returned while the store closes may begin to return more.
+func TestErrandsBeginWhileCloseWaits(t *testing.T) {
+	for range 2000 {
+		h := newHoldings(&Redis{}, time.Now)
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				for h.calls.begin() {
+					h.calls.done()
+				}
+			})
+		}
+		h.close() // it panicked with a sync.WaitGroup
+		all.Wait()
 	}
 }

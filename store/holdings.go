@@ -323,7 +323,7 @@ func (l *holding) tell(d *limit.Decision, n int64, now instant) {
 	at := l.server + microsUp(now.since(l.sent))
 	left, reset := limit.Left(&l.state, &l.limit, at)
 	capacity := l.limit.Capacity()
-	remaining := min(max(left, 0)+l.left(now), capacity)
+	remaining := min(max(left-l.less, 0)+l.left(now), capacity)
 	if l.limit.Algorithm.Fills() {
 		reset = time.Duration(float64(capacity-remaining) / float64(l.limit.Count) * float64(l.limit.Window)).Truncate(time.Microsecond)
 	}

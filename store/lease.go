@@ -315,7 +315,7 @@ func (h *holdings) close() {
 	h.closed = true
 	h.mu.Unlock()
 	h.returnAll()
-	h.calls.running.Wait()
+	h.calls.wait()
 	h.calls.stop()
 }
 

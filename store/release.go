@@ -80,8 +80,19 @@ func (h *holdings) endGuard(t *trip) {
 			l.less = left - d.Remaining
 		}
 	}
+	h.tellLeft(t)
 	clear(t.guards)
 	t.guards = t.guards[:0]
+}
+
+// tellLeft adds what is held to what the server said is left. The caller holds the lock.
+func (h *holdings) tellLeft(t *trip) {
+	now := h.instant()
+	for i, g := range t.guards {
+		if d := &t.decisions[i]; g.of != nil && d.Outcome == limit.Allowed && !d.Cached && d.At >= g.of.server {
+			d.Remaining = min(d.Remaining+g.of.left(now), g.of.limit.Capacity())
+		}
+	}
 }
 
 // returns begins to return what is held, and reports whether there is something to wait for.

@@ -159,7 +159,7 @@ func TestWhatIsPutBackAfterTheEndIsReturned(t *testing.T) {
 		t.Fatalf("%d charges have what they need, want one", taken)
 	}
 	h.returnAll()
-	h.calls.running.Wait()
+	h.calls.wait()
 	h.settle(request, none)
 	spentOn(t, r, c, spent)
 }
@@ -183,7 +183,7 @@ func TestALeaseThatComesTooLateIsReturned(t *testing.T) {
 	h, c := r.holdings, leased("k", yearly)
 	a, call := lend(t, h, &c)
 	h.cameLate(a, h.resets.Load(), call, nil)
-	h.calls.running.Wait()
+	h.calls.wait()
 	spentOn(t, r, c, 0)
 
 	a, call = lend(t, h, &c)
@@ -194,7 +194,7 @@ func TestALeaseThatComesTooLateIsReturned(t *testing.T) {
 	}
 	spend(r, c)
 	h.cameLate(a, before, call, nil)
-	h.calls.running.Wait()
+	h.calls.wait()
 	spentOn(t, r, c, 1)
 }
 
@@ -224,6 +224,25 @@ func TestALeaseFromBeforeAResetIsWorthNothing(t *testing.T) {
 	}
 	spend(r, c)
 	h.deposit(l, g, h.instant())
-	h.calls.running.Wait()
+	h.calls.wait()
 	spentOn(t, r, c, 1)
+}
+
+// Of one sidecar all are exact: answers by Redis while tokens are held, and those by what is held after Redis has decided.
+func TestWhatIsLeftIsExactBesideALease(t *testing.T) {
+	r := leasing(t, servers.StartRedis(t).Addr)
+	c := leased("k", yearly)
+	spent := heat(t, r, c)
+	large := c
+	large.Cost = 5000 // more than is held, less than Redis has
+	for _, step := range []struct {
+		charge limit.Charge
+		held   bool
+	}{{large, false}, {c, true}, {large, false}, {c, true}} {
+		d := spend(r, step.charge)[0]
+		spent += step.charge.Cost
+		if want := yearly.Count - spent; d.Outcome != limit.Allowed || d.Held != step.held || d.Remaining != want {
+			t.Errorf("a cost of %d: %+v, want one that is held: %v, with %d left", step.charge.Cost, d, step.held, want)
+		}
+	}
 }
