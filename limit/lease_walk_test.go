@@ -147,6 +147,9 @@ func (w *leaseWalk) charge(ctx context.Context, k int) error {
 	if got[0] != d[0] {
 		return fmt.Errorf("charge %+v: Go says\n%+v, the script\n%+v", c, d[0], got[0])
 	}
+	if d[0].RetryAfter < 0 || d[0].ResetAfter < 0 || d[0].Wait < 0 {
+		return fmt.Errorf("charge %+v: a time in the past in %+v", c, d[0])
+	}
 	switch {
 	case d[0].Outcome == limit.Allowed:
 		w.seen["allowed"]++
