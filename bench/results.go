@@ -139,7 +139,7 @@ func (here surroundings) text() string {
 		fmt.Sprintf("Redis %s.", here.Redis),
 		fmt.Sprintf("Spillway: %s, grpc-go %s.%s", here.Sidecar.Go, here.Sidecar.GRPC, extra(here.SidecarEnv)),
 		fmt.Sprintf("Reference: envoyproxy/ratelimit %s, %s, grpc-go %s.%s", here.Reference.Module, here.Reference.Go, here.Reference.GRPC, extra(here.OtherEnv)),
-		fmt.Sprintf("Medians of %d rounds of %g seconds, of leases %d.", here.Rounds, here.Seconds, settings{Rounds: here.Rounds}.rounds("leases")),
+		fmt.Sprintf("Medians of %d rounds of %g seconds; %d where leases have nothing to do.", here.Rounds, here.Seconds, 4*here.Rounds),
 	}
 	if here.Others > noisy {
 		lines = append(lines, fmt.Sprintf("**Other programs used %.0f %% of the processors meanwhile: decisions per second and latencies are noisy.**", 100*here.Others))

@@ -118,7 +118,9 @@ func (all stages) rounds(set settings) int {
 	n := 0
 	for _, g := range all {
 		for _, p := range g.parts {
-			n += len(p.cases) * len(g.programs) * set.rounds(p.name)
+			for _, c := range p.cases {
+				n += len(g.programs) * set.rounds(p.name, c)
+			}
 		}
 	}
 	return n
@@ -171,7 +173,7 @@ func (s *session) stage(ctx context.Context, g stage) error {
 // study runs the rounds of a case. The servers take turns, and the order changes every round: A B, B A, A B.
 func (s *session) study(ctx context.Context, p part, c testCase, fleets []*fleet) (*study, error) {
 	done := &study{Part: p.name, Case: c, Rounds: map[string][]figures{}}
-	rounds := s.set.rounds(p.name)
+	rounds := s.set.rounds(p.name, c)
 	for round := range rounds {
 		turns := slices.Clone(fleets)
 		if round%2 == 1 {

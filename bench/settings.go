@@ -28,16 +28,17 @@ const warmth = 400 * time.Millisecond
 // parts are what a run consists of, in this order.
 var parts = []string{"closed", "open", "lone", "four", "algorithms", "leases", "global"}
 
-// rounds is how many rounds each case and server of a part has. Leases have four times as many, which halves the error of their medians:
-// their goal is nearer to 1 than the error of a few rounds.
-func (set settings) rounds(part string) int {
-	if part == "leases" {
+// rounds is how many rounds each server has in a case of a part. Where leases have a goal there are four times as many, which halves the error
+// of the median: that goal is nearer to 1 than the error of a few rounds.
+func (set settings) rounds(part string, c testCase) int {
+	_, goal := goals[part][c.Short]
+	if part == "leases" && goal {
 		return 4 * set.Rounds
 	}
 	return set.Rounds
 }
 
-// readSettings reads the variables, whose defaults make a run of about thirteen minutes.
+// readSettings reads the variables, whose defaults make a run of about twelve minutes.
 func readSettings(env func(string) string) (settings, error) {
 	set := settings{
 		Out: text(env, "BENCH_OUT", "bench"), Reference: env("BENCH_REFERENCE"), Sidecar: env("BENCH_SIDECAR"),
