@@ -112,7 +112,7 @@ func (b *Book) askHome(ctx context.Context, n *fleet.Node, ids []Identity, keys 
 		call.Wire = fleet.AppendWord(call.Wire, keys[i])
 	}
 	allow := b.allowance(ctx)
-	if allow < leastAllow { // nobody was asked, so nothing is known that others could use
+	if allow < leastAllow { // Redis was not asked, so nothing is known that others could use
 		for _, i := range places {
 			values[i] = b.known(&ids[i])
 		}
