@@ -3,6 +3,7 @@ package peers
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -97,6 +98,31 @@ func TestNewsCardsAndQuestions(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// TestANewSidecarTakesTheCardsOfTheDeadAway starts one beside a card that has ended, which no reader asks for.
+func TestANewSidecarTakesTheCardsOfTheDeadAway(t *testing.T) {
+	redis := servers.StartRedis(t)
+	at := fleet.Servers{Addresses: []string{redis.Addr}}
+	one := join(t, at, "one")
+	command := func(words ...string) string {
+		text, err := one.atCards(time.Minute, words...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	command("HSET", "cards", "dead", `1 "killed"`)
+	other := join(t, at, "other")
+	servers.Await(t, "the card of the new sidecar", func() error {
+		if command("HGET", "cards", other.ID()) == "" {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+	if card := command("HGET", "cards", "dead"); card != "" {
+		t.Errorf("the card of the dead is %q", card)
+	}
 }
 
 func TestABrokenSubscriptionIsMadeAgain(t *testing.T) {

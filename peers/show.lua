@@ -4,9 +4,9 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if ARGV[1] then
-  redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f ', now + ARGV[3]) .. ARGV[2])
+  local new = redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f ', now + ARGV[3]) .. ARGV[2])
   redis.call('PEXPIRE', KEYS[1], ARGV[3])
-  return 1
+  if new == 0 then return 1 end -- each new sidecar takes away the cards of the dead, also if there is no reader
 end
 local live = {}
 local all = redis.call('HGETALL', KEYS[1])

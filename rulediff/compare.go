@@ -1,7 +1,9 @@
 package rulediff
 
 import (
+	"cmp"
 	"fmt"
+	"math/bits"
 	"net/netip"
 	"slices"
 	"strings"
@@ -148,14 +150,18 @@ func (v *verdict) limit(old, new *descriptors.Limit) {
 	if was == is {
 		return
 	}
-	rate := direction(int64(float64(old.Count)*rateScale/float64(old.Window)), int64(float64(new.Count)*rateScale/float64(new.Window)))
+	rate := faster(old, new)
 	room := direction(old.Capacity(), new.Capacity())
 	v.say("limit", was, is, rate)
 	v.tighter, v.looser = v.tighter || room < 0, v.looser || room > 0
 }
 
-// rateScale makes whole numbers of the least and of the highest rates that a limit can have.
-const rateScale = 1e15
+// faster compares rates by the products of each count with the other's window, which are whole numbers of at most 128 bits.
+func faster(old, new *descriptors.Limit) int {
+	wasHigh, was := bits.Mul64(uint64(old.Count), uint64(new.Window))
+	isHigh, is := bits.Mul64(uint64(new.Count), uint64(old.Window))
+	return cmp.Or(cmp.Compare(isHigh, wasHigh), cmp.Compare(is, was))
+}
 
 // match compares conditions. With more values of a kind a rule is about more requests, and with a kind more it is about fewer.
 func (v *verdict) match(old, new *descriptors.Conditions, sign int) {

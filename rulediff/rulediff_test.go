@@ -188,3 +188,24 @@ func TestTextOfADifference(t *testing.T) {
 		t.Errorf("no difference is written %q", text.String())
 	}
 }
+
+// TestRatesAreComparedExactly holds limits of the same room against each other, whose rates are very low, very high or the same.
+func TestRatesAreComparedExactly(t *testing.T) {
+	for _, c := range []struct {
+		old, new string
+		kind     Kind
+	}{
+		{"count: 1, per: 720h", "count: 1, per: 360h", Loosened},
+		{"count: 1, per: 360h", "count: 1, per: 720h", Tightened},
+		{"count: 999999999999, per: 1s", "count: 1000000000000, per: 1s", Loosened},
+		{"count: 60, per: 1m", "count: 1, per: 1s", Changed},
+	} {
+		text := func(l string) string {
+			return "domain: shop\nrules:\n  - { name: r, scope: user, limit: { " + l + ", burst: 5 } }\n"
+		}
+		d := Compare(load(t, text(c.old)), load(t, text(c.new)))
+		if len(d.Changes) != 1 || d.Changes[0].Kind != c.kind {
+			t.Errorf("%s → %s: want %s, got %+v", c.old, c.new, c.kind, d.Changes)
+		}
+	}
+}
