@@ -24,7 +24,7 @@ func (c *checker) displaced(d *CompiledDomain) {
 		}
 	}
 	for _, r := range order {
-		c.lost(r, lost[r], count[r])
+		c.lost(d.Name, r, lost[r], count[r])
 	}
 }
 
@@ -35,17 +35,23 @@ type loss struct {
 }
 
 // lost reports the losses of a rule: all of it, or some of its endpoints.
-func (c *checker) lost(r *Rule, losses []loss, of int) {
+func (c *checker) lost(domain string, r *Rule, losses []loss, of int) {
 	for _, l := range losses {
 		by := l.to.written
 		if len(losses) == of {
 			c.warn(r.Pos, "rule %q can never apply: rule %q (%s) %s", r.Name, by.Name, by.place(), l.why)
-			c.problems[len(c.problems)-1].Never = r.Name
+			c.never(domain, r)
 			return
 		}
 		c.warn(l.of.at, "endpoint %q of rule %q never counts: rule %q (%s) %s", l.of.pattern.text, r.Name, by.Name, by.place(), l.why)
-		c.problems[len(c.problems)-1].Never = r.Name
+		c.never(domain, r)
 	}
+}
+
+// never says of the last warning that it is about a rule of that domain.
+func (c *checker) never(domain string, r *Rule) {
+	last := &c.problems[len(c.problems)-1]
+	last.Never, last.Domain = r.Name, domain
 }
 
 // winnerOver returns what always displaces a candidate of a group: a block, an allow, or a candidate before it; and what to

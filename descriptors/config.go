@@ -20,6 +20,7 @@ type Problem struct {
 	Text    string // what, and what to do
 	Warning bool
 	Never   string // of a warning that a rule, or some of its endpoints, can never apply: the rule's name
+	Domain  string // of that rule
 }
 
 // Domain is one domain as a user wrote it, before Compile.

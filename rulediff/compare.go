@@ -78,7 +78,7 @@ func (d *Diff) rule(domain, name string, old, new *descriptors.Rule) {
 	v.say("scope", old.Scope.String(), new.Scope.String(), 0)
 	v.match(&old.Match, &new.Match, sign)
 	v.say("priority", fmt.Sprint(old.Priority), fmt.Sprint(new.Priority), 0)
-	v.say("cost", fmt.Sprint(max(old.Cost, 1)), fmt.Sprint(max(new.Cost, 1)), -direction(max(old.Cost, 1), max(new.Cost, 1)))
+	v.say("cost", costText(old.Cost), costText(new.Cost), -direction(max(old.Cost, 1), max(new.Cost, 1)))
 	v.say("max_delay", span(old.MaxDelay), span(new.MaxDelay), direction(old.MaxDelay, new.MaxDelay))
 	v.say("until", instant(old.Until), instant(new.Until), 0)
 	v.say("reason", old.Reason, new.Reason, 0)
@@ -124,8 +124,17 @@ func boolean(b bool) int {
 	return 0
 }
 
+// costText is the cost of a rule. Without one, the table of costs or the header says it.
+func costText(cost int64) string {
+	if cost == 0 {
+		return "by request"
+	}
+	return fmt.Sprint(cost)
+}
+
 // limits compares lists of limits, by their names, else by their places.
 func (v *verdict) limits(old, new []descriptors.Limit) {
+	old, new = paired(old, new)
 	for i := range max(len(old), len(new)) {
 		switch {
 		case i >= len(old):
@@ -136,6 +145,22 @@ func (v *verdict) limits(old, new []descriptors.Limit) {
 			v.limit(&old[i], &new[i])
 		}
 	}
+}
+
+// paired puts the limits first that both lists have: those of the same name, and those without one that are alike.
+func paired(old, new []descriptors.Limit) (was, is []descriptors.Limit) {
+	old, new = slices.Clone(old), slices.Clone(new)
+	old = slices.DeleteFunc(old, func(one descriptors.Limit) bool {
+		at := slices.IndexFunc(new, func(other descriptors.Limit) bool {
+			return one.Name == other.Name && (one.Name != "" || limitText(&one) == limitText(&other))
+		})
+		if at >= 0 {
+			was, is = append(was, one), append(is, new[at])
+			new = slices.Delete(new, at, at+1)
+		}
+		return at >= 0
+	})
+	return append(was, old...), append(is, new...)
 }
 
 // limit compares two limits: how much passes in the long run, and how much at once.
@@ -167,7 +192,11 @@ func faster(old, new *descriptors.Limit) int {
 func (v *verdict) match(old, new *descriptors.Conditions, sign int) {
 	was, is := conditions(old), conditions(new)
 	for i := range was {
-		v.say("match."+was[i].kind, strings.Join(was[i].values, " "), strings.Join(is[i].values, " "), sign*wider(was[i].values, is[i].values))
+		more := wider(was[i].values, is[i].values)
+		if was[i].kind == "entries" { // a request needs all of them
+			more = boolean(contains(was[i].values, is[i].values)) - boolean(contains(is[i].values, was[i].values))
+		}
+		v.say("match."+was[i].kind, strings.Join(was[i].values, " "), strings.Join(is[i].values, " "), sign*more)
 	}
 }
 

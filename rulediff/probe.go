@@ -30,6 +30,7 @@ const (
 type client struct {
 	name string
 	identity.Client
+	before *identity.Client // who it is under the old set, where that may be another one
 }
 
 // ask is one kind of request to try.
@@ -54,21 +55,29 @@ func (d *Diff) probe(domain string, old, new *descriptors.Set) {
 	before, after := matcher{set: old, domain: domain}, matcher{set: new, domain: domain}
 	for i := range clients {
 		for j := range asks {
-			subject := asks[j].subject
-			subject.Client = clients[i].Client
-			req := &descriptors.Request{Domain: domain, Subject: &subject}
-			all = compareOne(all, &before, &after, req, clients[i].name, asks[j].name)
+			was, is := clients[i].requests(domain, &asks[j])
+			all = compareOne(all, before.treat(was), after.treat(is), clients[i].name, asks[j].name)
 		}
 	}
 	for _, entries := range p.leaves() {
 		req := &descriptors.Request{Domain: domain, Descriptors: []descriptors.Descriptor{{Entries: entries.entries}}}
-		all = compareOne(all, &before, &after, req, entries.name, "its descriptor")
+		all = compareOne(all, before.treat(req), after.treat(req), entries.name, "its descriptor")
 	}
 	d.Treated = append(d.Treated, group(domain, all, len(asks))...)
 }
 
-func compareOne(all []difference, before, after *matcher, req *descriptors.Request, who, request string) []difference {
-	was, is := contrast(before.treat(req), after.treat(req))
+// requests are what the client asks for under both sets.
+func (c *client) requests(domain string, a *ask) (before, after *descriptors.Request) {
+	was, is := a.subject, a.subject
+	was.Client, is.Client = c.Client, c.Client
+	if c.before != nil {
+		was.Client = *c.before
+	}
+	return &descriptors.Request{Domain: domain, Subject: &was}, &descriptors.Request{Domain: domain, Subject: &is}
+}
+
+func compareOne(all []difference, before, after treatment, who, request string) []difference {
+	was, is := contrast(before, after)
 	if was != is {
 		all = append(all, difference{who, request, was, is})
 	}
@@ -85,6 +94,7 @@ type treatment struct {
 type part struct {
 	text string
 	cost int64
+	how  string // it counts, beyond the text
 }
 
 // contrast writes what is in one of two treatments only.
@@ -110,14 +120,18 @@ func (t treatment) whole() string {
 	return "limited by rules"
 }
 
-// without are the parts that the other treatment does not have. One that has another cost there is written with its cost.
+// without are the parts that the other treatment does not have. Of one that is there, too, what differs is written.
 func (t treatment) without(other treatment) string {
 	var only []string
 	for _, p := range t.parts {
 		if slices.Contains(other.parts, p) {
 			continue
 		}
-		if slices.ContainsFunc(other.parts, func(o part) bool { return o.text == p.text }) {
+		at := slices.IndexFunc(other.parts, func(o part) bool { return o.text == p.text })
+		if at >= 0 && other.parts[at].how != p.how {
+			p.text += " " + p.how
+		}
+		if at >= 0 && other.parts[at].cost != p.cost {
 			p.text += fmt.Sprintf(" at cost %d", p.cost)
 		}
 		only = append(only, p.text)
@@ -147,9 +161,12 @@ func (m *matcher) treat(req *descriptors.Request) (t treatment) {
 		return treatment{settled: "exempt by " + m.match.Exempt.Rule}
 	}
 	for i := range m.match.Terms {
-		if i != m.match.Gate-1 {
-			t.parts = append(t.parts, part{charged(m.match.Terms[i].Effect, &m.match.Charges[i]), m.match.Charges[i].Cost})
+		e, c := m.match.Terms[i].Effect, &m.match.Charges[i]
+		if i == m.match.Gate-1 {
+			t.parts = append(t.parts, part{text: "the domain's penalty", how: counted(e, c)})
+			continue
 		}
+		t.parts = append(t.parts, part{charged(e, c), c.Cost, counted(e, c)})
 	}
 	for i := range m.match.Unlimited {
 		t.parts = append(t.parts, part{text: nameOf(m.match.Unlimited[i].Effect) + " unlimited"})
@@ -165,6 +182,24 @@ func charged(e *descriptors.Effect, c *limit.Charge) string {
 		text += " (only logged)"
 	case c.MaxWait > 0:
 		text += " (waits up to " + span(c.MaxWait) + ")"
+	}
+	return text
+}
+
+// counted is how a limit counts a request.
+func counted(e *descriptors.Effect, c *limit.Charge) string {
+	text := "by " + e.Scope
+	if e.Mode == limit.Quota {
+		text += ", as a quota"
+	}
+	if c.Op == limit.Debit {
+		text += ", paid afterwards"
+	}
+	if p := c.Penalty; p != nil {
+		text += fmt.Sprintf(", penalty %s after %d in %s, times %v", span(p.CoolDown), p.Threshold, span(p.Window), p.Multipliers)
+		if p.DryRun {
+			text += ", dry run"
+		}
 	}
 	return text
 }

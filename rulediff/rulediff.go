@@ -198,17 +198,17 @@ func dump(set *descriptors.Set, name string) []string {
 
 // displaced reports the rules that can never apply in one of the sets only.
 func (d *Diff) displaced(old, new []descriptors.Problem) {
-	in := func(list []descriptors.Problem, rule string) bool {
-		return slices.ContainsFunc(list, func(p descriptors.Problem) bool { return p.Never == rule })
+	in := func(list []descriptors.Problem, one descriptors.Problem) bool {
+		return slices.ContainsFunc(list, func(p descriptors.Problem) bool { return p.Never == one.Never && p.Domain == one.Domain })
 	}
 	for _, p := range new {
-		if p.Never != "" && !in(old, p.Never) {
-			d.add("", "rule", p.Never, Displaced, p.Pos, p.Text)
+		if p.Never != "" && !in(old, p) {
+			d.add(p.Domain, "rule", p.Never, Displaced, p.Pos, p.Text)
 		}
 	}
 	for _, p := range old {
-		if p.Never != "" && !in(new, p.Never) {
-			d.add("", "rule", p.Never, Reached, p.Pos, "it could never apply, and does now, or is gone")
+		if p.Never != "" && !in(new, p) {
+			d.add(p.Domain, "rule", p.Never, Reached, p.Pos, "it could never apply, and does now, or is gone")
 		}
 	}
 	slices.SortStableFunc(d.Changes, func(a, b Change) int { return cmp.Compare(a.Domain, b.Domain) })

@@ -1,6 +1,7 @@
 package rulediff
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -71,7 +72,8 @@ func TestKindsOfChanges(t *testing.T) {
 		{"limit: 20/1m", "limit: { count: 40, per: 1m, burst: 5 }", "rule", "per-user", Changed, "limit: 20/1m → 40/1m burst 5"},
 		{"burst: 20", "burst: 30", "rule", "search", Loosened, "limit: 10/1m burst 20 → 10/1m burst 30"},
 		{"limit: 20/1m", "limit: { count: 20, per: 1m, algorithm: sliding_window }", "rule", "per-user", Changed, "limit: 20/1m → 20/1m sliding_window"},
-		{"limit: 20/1m", "limit: 20/1m, cost: 3", "rule", "per-user", Tightened, "cost: 1 → 3"},
+		{"limit: 20/1m", "limit: 20/1m, cost: 3", "rule", "per-user", Tightened, "cost: by request → 3"},
+		{"limit: 20/1m", "limit: 20/1m, cost: 1", "rule", "per-user", Changed, "cost: by request → 1"},
 		{"limit: 20/1m", "limit: 20/1m, priority: 7", "rule", "per-user", Changed, "priority: 100 → 7"},
 		{"limit: 20/1m", "limit: 20/1m, enabled: false", "rule", "per-user", Loosened, "enabled: true → false"},
 		{"action: allow", "action: allow, enabled: false", "rule", "office", Tightened, "enabled: true → false"},
@@ -186,6 +188,87 @@ func TestTextOfADifference(t *testing.T) {
 	compare(t).WriteText(&text)
 	if text.String() != "No difference.\n" {
 		t.Errorf("no difference is written %q", text.String())
+	}
+}
+
+// TestWhatChangesATreatment makes changes that leave the name and the amount of a limit as they are.
+func TestWhatChangesATreatment(t *testing.T) {
+	const rule = "domain: s\nrules:\n  - { name: r, scope: user, limit: 5/1m }\n"
+	keys := `domain: s
+identity: { api_keys: { header: k, keys: [{ id: ci, sha256: "` + strings.Repeat("ab", 32) + `", user: bot, tier: free }] } }
+rules:
+  - { name: free, scope: user, match: { tiers: [free] }, limit: 5/1m }
+  - { name: pro, scope: user, match: { tiers: [pro] }, limit: 500/1m }
+`
+	for _, c := range []struct{ text, old, new, was, is string }{
+		{rule, "scope: user", "scope: [user, endpoint]", "r 5/1m by user", "r 5/1m by user+endpoint"},
+		{rule, "5/1m }", "5/1m, penalty: { threshold: 1, detection_window: 1h, cool_down: 1d } }", "r 5/1m by user", "r 5/1m by user, penalty 24h after 1 in 1h, times [1]"},
+		{rule, "domain: s", "domain: s\npenalty: { cool_down: 1d }", "nothing", "the domain's penalty"},
+		{keys, "tier: free }]", "tier: pro }]", "free 5/1m", "pro 500/1m"},
+		{keys, "tier: free }]", "tier: free, revoked: true }]", "free 5/1m", "nothing"},
+	} {
+		d := Compare(load(t, c.text), load(t, strings.Replace(c.text, c.old, c.new, 1)))
+		if len(d.Treated) == 0 || d.Treated[0].Was != c.was || d.Treated[0].Is != c.is {
+			t.Errorf("%s → %s: want %s → %s, got %+v", c.old, c.new, c.was, c.is, d.Treated)
+		}
+	}
+}
+
+// TestEntriesAreNeededTogether changes how many entries a request needs for a rule to be about it.
+func TestEntriesAreNeededTogether(t *testing.T) {
+	const one, two = "entries: { a: x }", "entries: { a: x, b: y }"
+	text := func(entries string) string {
+		return "domain: s\nrules:\n  - { name: r, scope: user, match: { " + entries + " }, limit: 5/1m }\n"
+	}
+	for _, c := range []struct {
+		old, new string
+		kind     Kind
+	}{{one, two, Loosened}, {two, one, Tightened}, {one, "entries: { b: y }", Changed}} {
+		d := Compare(load(t, text(c.old)), load(t, text(c.new)))
+		if len(d.Changes) != 1 || d.Changes[0].Kind != c.kind {
+			t.Errorf("%s → %s: want %s, got %+v", c.old, c.new, c.kind, d.Changes)
+		}
+	}
+}
+
+// TestANamedLimitMayMove puts two limits of a rule into another order.
+func TestANamedLimitMayMove(t *testing.T) {
+	text := func(limits string) string {
+		return "domain: s\nrules:\n  - { name: r, scope: user, limits: [" + limits + "] }\n"
+	}
+	const second, hour = "{ name: second, count: 10, per: 1s }", "{ name: hour, count: 100, per: 1h }"
+	d := Compare(load(t, text(second+", "+hour)), load(t, text(hour+", "+strings.Replace(second, "10", "20", 1))))
+	if len(d.Changes) != 1 || d.Changes[0].Kind != Loosened || len(d.Changes[0].Details) != 1 {
+		t.Errorf("want one limit that is loosened, got %+v", d.Changes)
+	}
+}
+
+// TestDisplacedRulesAreThoseOfADomain displaces a rule whose namesake in another domain was displaced before.
+func TestDisplacedRulesAreThoseOfADomain(t *testing.T) {
+	domain := func(name, rules string) rules.Load { return load(t, "domain: "+name+"\nrules:\n"+rules) }
+	const strict, wide = "  - { name: strict, scope: user, limit: 1/1m }\n", "  - { name: wide, scope: user, priority: 1, limit: 9/1m }\n"
+	d := &Diff{}
+	old := domain("one", wide+strict).Problems
+	d.displaced(old, append(slices.Clone(old), domain("two", wide+strict).Problems...))
+	if len(d.Changes) != 1 || d.Changes[0].Domain != "two" || d.Changes[0].Kind != Displaced {
+		t.Errorf("want rule strict of domain two, got %+v", d.Changes)
+	}
+}
+
+// TestAnIncompleteTrySaysSo compares rules that name more clients than are tried, where only the last of them differs.
+func TestAnIncompleteTrySaysSo(t *testing.T) {
+	text := "domain: s\nusers:\n"
+	for i := range maxClients + 100 {
+		text += fmt.Sprintf("  u%05d: { limits: [7/1m] }\n", i)
+	}
+	at := strings.LastIndex(text, "7/1m")
+	d := Compare(load(t, text), load(t, text[:at]+"0/1m"+text[at+4:]))
+	var b strings.Builder
+	d.WriteText(&b)
+	for _, want := range []string{"No client that was tried is treated differently.", "more clients and requests than were tried"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("it does not say %q: %s", want, b.String())
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/identity"
@@ -16,15 +17,16 @@ type prober struct {
 	users, tenants, tiers, methods, paths []string
 	networks                              []netip.Prefix
 	entries                               []descriptors.Entry
-	accounts                              map[string]identity.Client // API keys, by id
+	accounts                              map[string]*[2]identity.Client // API keys, by id: who they are under both sets
 	trees                                 [][]descriptors.Node
 }
 
-func newProber(domains ...*descriptors.CompiledDomain) *prober {
-	p := &prober{accounts: map[string]identity.Client{}}
-	for _, d := range domains {
+func newProber(old, new *descriptors.CompiledDomain) *prober {
+	p := &prober{accounts: map[string]*[2]identity.Client{}}
+	for set, d := range []*descriptors.CompiledDomain{old, new} {
 		if d != nil {
 			p.take(d.Written())
+			p.takeKeys(d.Written(), set)
 		}
 	}
 	for _, list := range []*[]string{&p.users, &p.tenants, &p.tiers, &p.methods, &p.paths} {
@@ -55,13 +57,23 @@ func (p *prober) take(d *descriptors.Domain) {
 		p.tenants = append(p.tenants, a.Name)
 		p.tiers = append(p.tiers, a.Tier)
 	}
-	if d.Identity != nil {
-		for _, k := range d.Identity.Keys.Keys {
-			p.accounts[k.ID] = identity.Client{User: cmp.Or(k.User, k.ID), Tenant: k.Tenant, Tier: k.Tier, Key: k.ID, By: identity.APIKey, Authenticated: true}
-		}
-	}
 	p.tiers = slices.DeleteFunc(p.tiers, func(tier string) bool { return tier == "" })
 	p.trees = append(p.trees, d.Tree)
+}
+
+// takeKeys takes the API keys of one of the two sets. One that does not work yields no identity.
+func (p *prober) takeKeys(d *descriptors.Domain, set int) {
+	if d.Identity == nil {
+		return
+	}
+	for _, k := range d.Identity.Keys.Keys {
+		if p.accounts[k.ID] == nil {
+			p.accounts[k.ID] = &[2]identity.Client{}
+		}
+		if !k.Revoked && (k.Expires.IsZero() || time.Now().Before(k.Expires)) {
+			p.accounts[k.ID][set] = identity.Client{User: cmp.Or(k.User, k.ID), Tenant: k.Tenant, Tier: k.Tier, Key: k.ID, By: identity.APIKey, Authenticated: true}
+		}
+	}
 }
 
 func (p *prober) takeMatch(c *descriptors.Conditions) {
@@ -86,33 +98,34 @@ func (p *prober) clients() []client {
 	}
 	other := unlike("anyone", p.users)
 	all := []client{
-		{"any other address", identity.Client{Address: elsewhere, AddressTrusted: true}},
-		{"any other user", user(other)},
+		{name: "any other address", Client: identity.Client{Address: elsewhere, AddressTrusted: true}},
+		{name: "any other user", Client: user(other)},
 	}
 	for _, network := range p.networks {
-		all = append(all, client{"the first address of " + network.String(), identity.Client{Address: network.Masked().Addr(), AddressTrusted: true}})
-		all = append(all, client{"the last address of " + network.String(), identity.Client{Address: lastOf(network), AddressTrusted: true}})
+		all = append(all, client{name: "the first address of " + network.String(), Client: identity.Client{Address: network.Masked().Addr(), AddressTrusted: true}})
+		all = append(all, client{name: "the last address of " + network.String(), Client: identity.Client{Address: lastOf(network), AddressTrusted: true}})
 	}
 	for _, name := range p.users {
-		all = append(all, client{"user " + name, user(name)})
+		all = append(all, client{name: "user " + name, Client: user(name)})
 	}
 	for _, tier := range p.tiers {
-		one := client{"any other user of tier " + tier, user(other)}
+		one := client{name: "any other user of tier " + tier, Client: user(other)}
 		one.Tier = tier
 		all = append(all, one)
 	}
-	any := client{"any other user of any other tenant", user(other)}
+	any := client{name: "any other user of any other tenant", Client: user(other)}
 	any.Tenant = unlike("any-tenant", p.tenants)
 	all = append(all, any)
 	for _, tenant := range p.tenants {
-		one := client{"any other user of tenant " + tenant, user(other)}
+		one := client{name: "any other user of tenant " + tenant, Client: user(other)}
 		one.Tenant = tenant
 		all = append(all, one)
 	}
 	for _, id := range slices.Sorted(maps.Keys(p.accounts)) {
-		one := client{"API key " + id, p.accounts[id]}
-		one.Address, one.AddressTrusted = elsewhere, true
-		all = append(all, one)
+		was, is := p.accounts[id][0], p.accounts[id][1]
+		was.Address, was.AddressTrusted = elsewhere, true
+		is.Address, is.AddressTrusted = elsewhere, true
+		all = append(all, client{name: "API key " + id, Client: is, before: &was})
 	}
 	return all
 }

@@ -21,10 +21,10 @@ func (d *Diff) WriteText(w io.Writer) {
 		c.write(w)
 	}
 	if len(d.Treated) == 0 {
-		fmt.Fprintln(w, "\nNo client is treated differently.")
-		return
+		fmt.Fprintln(w, "\nNo client that was tried is treated differently.")
+	} else {
+		fmt.Fprintln(w, "\nTreated differently")
 	}
-	fmt.Fprintln(w, "\nTreated differently")
 	for _, t := range d.Treated {
 		fmt.Fprintf(w, "  %s: %s\n", some(t.Who, 8), some(t.Requests, 8))
 		fmt.Fprintf(w, "    - %s\n    + %s\n", t.Was, t.Is)
