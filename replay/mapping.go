@@ -51,7 +51,7 @@ var usual = []struct {
 	{"path", slotPath, []string{"x_envoy_original_path", "x-envoy-original-path", "x-envoy-origin-path", "original_path", "path", ":path", "request_path"}},
 	{"host", slotHost, []string{"authority", ":authority", "host"}},
 	{"x_forwarded_for", slotForwarded, []string{"x_forwarded_for", "x-forwarded-for"}},
-	{"peer", slotPeer, []string{"downstream_remote_address", "downstream_direct_remote_address", "remote_address", "client_ip", "peer"}},
+	{"peer", slotPeer, []string{"downstream_direct_remote_address", "downstream_remote_address", "remote_address", "client_ip", "peer"}},
 	{"code", slotCode, []string{"response_code", "status", "code"}},
 }
 

@@ -46,6 +46,10 @@ func TestLines(t *testing.T) {
 			"Envoy Gateway's JSON", `{":authority":"shop.example","method":"GET","path":"/after","x-envoy-origin-path":"/before","start_time":"2026-03-01T01:00:00.250+01:00","x-forwarded-for":"198.51.100.1,192.0.2.7"}`,
 			"GET", "/before", "shop.example", "198.51.100.1,192.0.2.7", "192.0.2.7", "", 0,
 		},
+		{
+			"both addresses", `{"start_time":"2026-03-01T00:00:00.250Z","method":"GET","path":"/","downstream_remote_address":"198.51.100.1:0","downstream_direct_remote_address":"192.0.2.7:80"}`,
+			"GET", "/", "", "", "192.0.2.7", "", 0,
+		},
 		{"seconds since the epoch", `{"ts": 1772323200.25, "method": "GET", "path": "/", "nested": {"a": [1, {"b": []}, "x"]}}`, "GET", "/", "", "", "", "", 0},
 		{"milliseconds", `{"ts": 1772323200250, "method": "GET", "path": "/"}`, "GET", "/", "", "", "", "", 0},
 		{"microseconds", `{"ts": "1772323200250000", "method": "GET", "path": "/"}`, "GET", "/", "", "", "", "", 0},

@@ -201,6 +201,23 @@ func TestDescriptorsOfTheLog(t *testing.T) {
 	}
 }
 
+// TestTheCounterThatRefusesIsNamed has two descriptors for one node: that of bob, who is in each request, is over.
+func TestTheCounterThatRefusesIsNamed(t *testing.T) {
+	log := ""
+	for i := range 6 {
+		log += at(float64(i), fmt.Sprint("alice", i), "192.0.2.1", "/")
+	}
+	rules := write(t, "a.yaml", "domain: s\ndescriptors:\n  - key: user\n    rate_limit: { unit: minute, requests_per_unit: 2 }\n")
+	m := Mapping{Descriptors: [][]Part{{{Key: "user", Field: "user"}}, {{Key: "user", Text: "bob"}}}}
+	r := replayed(t, Config{Logs: []string{write(t, "a.log", log)}, Rules: []string{rules}, Mapping: m})
+	if who := r.Rules.Who; len(who) != 1 || who[0].Who != "user bob" || who[0].Requests != 4 {
+		t.Errorf("bob alone is over, 4 times: %+v", who)
+	}
+	if n := r.Rules.Rules[0].Counted; n != 6 {
+		t.Errorf("the rule counted %d of 6 requests", n)
+	}
+}
+
 // TestBoundsHoldWhateverTheLog: many clients, over a long time, in little memory.
 func TestBoundsHoldWhateverTheLog(t *testing.T) {
 	const clients = 5000

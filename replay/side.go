@@ -26,6 +26,7 @@ type side struct {
 	request  descriptors.Request
 	verdict  engine.Verdict
 	outcomes [engine.Outcomes]int64
+	requests int64 // decided so far
 	rules    []*tally
 	byEffect map[*descriptors.Effect]*tally
 	who      *tops
@@ -36,7 +37,8 @@ type side struct {
 type tally struct {
 	number      int
 	effect      *descriptors.Effect // nil: no rule, as where a request contradicts itself
-	counted     int64
+	counted     int64               // requests
+	latest      int64               // number of the last request that it counted
 	refused     int64
 	shadowed    int64
 	first, last time.Time
@@ -62,13 +64,17 @@ func (s *side) decide(rec *record, at time.Time, b *bucket, number int) error {
 	}
 	v := &s.verdict
 	s.outcomes[v.Outcome()]++
+	s.requests++
 	s.last = judgement{}
 	for i := range v.Match.Terms {
 		if i == v.Match.Gate-1 {
 			continue
 		}
 		t := s.tally(v.Match.Terms[i].Effect)
-		t.counted++
+		if t.latest != s.requests { // it may count one request on several counters
+			t.latest = s.requests
+			t.counted++
+		}
 		if v.Decisions != nil && i < len(v.Decisions) && t.effect.Mode == limit.Shadow && v.Decisions[i].Outcome == limit.Refused {
 			t.shadowed++
 			t.saw(at)
@@ -89,13 +95,10 @@ func (s *side) decide(rec *record, at time.Time, b *bucket, number int) error {
 // judge finds what refused the last request, and whose counter that was.
 func (s *side) judge(rec *record) judgement {
 	v := &s.verdict
-	effect := v.Refusing
-	for i := range v.Match.Terms {
-		if v.Match.Terms[i].Effect == effect && effect != nil {
-			return judgement{refused: true, tally: s.tally(effect), key: v.Match.Charges[i].Key}
-		}
+	t := s.tally(v.Refusing)
+	if at := refusing(v); at >= 0 {
+		return judgement{refused: true, tally: t, key: v.Match.Charges[at].Key}
 	}
-	t := s.tally(effect)
 	who := "user " + rec.values[slotUser]
 	if rec.values[slotUser] == "" {
 		who = "ip " + rec.peer()
@@ -104,6 +107,21 @@ func (s *side) judge(rec *record) judgement {
 		}
 	}
 	return judgement{refused: true, tally: t, key: "\x00" + t.name() + "\x00" + who}
+}
+
+// refusing is the number of the charge that refused a request, or -1 where it was none. Of several counters of one limit it is the one that
+// refuses for the longest.
+func refusing(v *engine.Verdict) int {
+	at := -1
+	for i := range v.Decisions {
+		if v.Match.Terms[i].Effect != v.Refusing || v.Decisions[i].Outcome != limit.Refused {
+			continue
+		}
+		if at < 0 || v.Decisions[i].RetryAfter > v.Decisions[at].RetryAfter {
+			at = i
+		}
+	}
+	return at
 }
 
 // called returns what the one is called who was refused last, and the rule.

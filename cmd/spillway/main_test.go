@@ -91,6 +91,8 @@ func TestExitCodes(t *testing.T) {
 		{exitUsage, `required flag(s) "rules" not set`, []string{"replay", log}},
 		{exitUsage, "no such file", []string{"replay", "--rules", good, "none.log"}},
 		{exitUsage, `--memory "much"`, []string{"replay", "--rules", good, "--memory", "much", log}},
+		{exitUsage, "--reorder and --rows are numbers from 0", []string{"replay", "--rules", good, "--rows", "-1", log}},
+		{exitUsage, "--reorder and --rows are numbers from 0", []string{"replay", "--rules", good, "--reorder", "-1", log}},
 		{exitUsage, "--progress is auto", []string{"replay", "--rules", good, "--progress", "maybe", log}},
 		{exitUsage, "write NAME=FIELD", []string{"replay", "--rules", good, "--field", "time", log}},
 		{exitUsage, "write KEY=TEXT", []string{"replay", "--rules", good, "--descriptor", "a", log}},

@@ -82,6 +82,9 @@ func (f *replayFlags) run(cmd *cobra.Command, logs []string) (err error) {
 	if err != nil {
 		return err
 	}
+	if f.reorder < 0 || f.rows < 0 {
+		return errors.New("--reorder and --rows are numbers from 0")
+	}
 	cfg := replay.Config{Logs: logs, In: cmd.InOrStdin(), Rules: f.rules, Against: f.against, MergeDomains: f.merge, Domain: f.domain, Reorder: f.reorder}
 	cfg.MaxBytes, err = parseBytes(f.memory)
 	if err != nil {
