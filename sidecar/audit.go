@@ -63,15 +63,27 @@ func event(req *descriptors.Request, v *engine.Verdict, now time.Time) audit.Eve
 		}
 		return e
 	}
-	e.Entries = map[string]string{}
-	for _, d := range req.Descriptors {
-		for _, entry := range d.Entries {
-			if len(e.Entries) < maxEntries {
-				e.Entries[clone(entry.Key)] = clone(entry.Value)
-			}
-		}
-	}
+	describe(&e, req.Descriptors)
 	return e
+}
+
+// describe adds the descriptors of a request to an event. A part of them would be another request.
+func describe(e *audit.Event, sent []descriptors.Descriptor) {
+	e.Entries = map[string]string{}
+	count := 0
+	for _, d := range sent {
+		one := audit.Descriptor{Entries: []audit.Entry{}}
+		for _, entry := range d.Entries {
+			if count++; count > maxEntries {
+				e.Descriptors = nil
+				return
+			}
+			key, value := clone(entry.Key), clone(entry.Value)
+			e.Entries[key] = value
+			one.Entries = append(one.Entries, audit.Entry{Key: key, Value: value})
+		}
+		e.Descriptors = append(e.Descriptors, one)
+	}
 }
 
 // topOfFleet asks all sidecars for their rankings.

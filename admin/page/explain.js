@@ -25,13 +25,14 @@ export function from(event) {
   if (event.path) {
     choose("http");
     $("ask-domain").value = event.domain;
+    if (![...$("ask-method").options].some(one => one.value === event.method)) $("ask-method").append(el("option", {}, event.method));
     $("ask-method").value = event.method;
     $("ask-path").value = event.path;
     $("ask-peer").value = event.address || "";
   } else {
     choose("rls");
     const entries = Object.entries(event.entries || {}).map(([key, value]) => ({ key, value }));
-    $("ask-json").value = JSON.stringify({ domain: event.domain, descriptors: [{ entries }] }, null, 2);
+    $("ask-json").value = JSON.stringify({ domain: event.domain, descriptors: event.descriptors || [{ entries }] }, null, 2);
   }
   $("explain").scrollIntoView();
   $(event.path ? "ask-headers" : "ask-json").focus({ preventScroll: true });

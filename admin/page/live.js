@@ -57,12 +57,13 @@ function ruleRates(stats, time) {
   const before = new Map(last.decisions.map(one => [ruleID(one), total(one.outcomes)]));
   const rates = new Map();
   for (const one of stats.decisions) {
+    if (last.left_out && !before.has(ruleID(one))) continue; // how many it had is not known
     const rate = (total(one.outcomes) - (before.get(ruleID(one)) || 0)) / time;
     if (rate > 0) rates.set(ruleID(one), rate);
   }
-  const listed = all => all.decisions.reduce((sum, one) => sum + total(one.outcomes), 0);
-  const other = (total(stats.outcomes) - listed(stats) - total(last.outcomes) + listed(last)) / time;
-  if (other > 0) rates.set("other", other);
+  const known = [...rates.values()].reduce((sum, rate) => sum + rate, 0);
+  const other = (total(stats.outcomes) - total(last.outcomes)) / time - known;
+  if (other > 1e-6) rates.set("other", other); // less is an error of rounding
   return rates;
 }
 

@@ -187,6 +187,9 @@ func TestPageShowsWhatIsRefused(t *testing.T) {
 	w.tab.Await(t, inside("store", "ok"))
 	w.tab.Await(t, inside("rule-list", "rules.yaml:4"))
 	w.tab.Await(t, inside("tile-fleet", "1 sidecar"))
+	w.click(t, "#refusal-list li:last-child button[aria-label^=Explain]")
+	w.click(t, "#ask button")
+	w.tab.Await(t, inside("explained", "refused by per-user, HTTP status 429"))
 	w.own(t)
 }
 
