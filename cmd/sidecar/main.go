@@ -50,6 +50,9 @@ func run(args, environ []string, stdout, stderr io.Writer) int {
 
 // serve runs the sidecar until a signal.
 func serve(program string, environ []string, stdout, stderr io.Writer) int {
+	signal.Ignore(syscall.SIGPIPE) // a log whose reader has gone costs its lines, and not the process
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGHUP) // one that comes early is kept until there are rules to read again
 	cfg, err := settings.FromEnvironment(environ, program)
 	if err != nil {
 		fmt.Fprintf(stderr, "the environment is not usable:\n%v\n", err)
@@ -61,7 +64,7 @@ func serve(program string, environ []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "cannot start: %v\n", err)
 		return exitError
 	}
-	ctx, stop := untilSignal(s.Reload)
+	ctx, stop := untilSignal(signals, s.Reload)
 	defer stop()
 	err = errors.Join(s.Run(ctx), s.Close())
 	if err != nil {
@@ -73,9 +76,8 @@ func serve(program string, environ []string, stdout, stderr io.Writer) int {
 
 // untilSignal returns a context that ends with SIGTERM or SIGINT. A second one ends the process at once. SIGHUP calls
 // reload.
-func untilSignal(reload func()) (context.Context, func()) {
+func untilSignal(signals chan os.Signal, reload func()) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	go func() {
 		for sig := range signals {

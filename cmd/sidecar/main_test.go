@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -90,6 +93,36 @@ func TestSignals(t *testing.T) {
 	}
 	if strings.Contains(s.Output(), "cutting them off") {
 		t.Errorf("calls were cut off though none was in flight:\n%s", s.Output())
+	}
+}
+
+// TestTheReaderOfTheLogEnds closes the pipe that a sidecar's log goes to.
+func TestTheReaderOfTheLogEnds(t *testing.T) {
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := servers.StartSidecarInto(t, writer, "RULES="+t.TempDir())
+	err = reader.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Send(t, syscall.SIGHUP) // it says what it read
+	servers.Await(t, "a line that is lost", func() error {
+		answer, err := http.Get("http://" + s.Debug + "/metrics")
+		if err != nil {
+			return err
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err == nil && strings.Contains(string(text), "\nspillway_log_lines_lost_total 0\n") {
+			err = errors.New("none is lost")
+		}
+		return err
+	})
+	s.Send(t, syscall.SIGTERM)
+	if code := s.Exit(t); code != 0 {
+		t.Errorf("it ends with %d, want 0", code)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/spillway-mesh/spillway/control"
 	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/sidecar"
+	"github.com/spillway-mesh/spillway/telemetry"
 )
 
 func newControl() *cobra.Command {
@@ -38,7 +39,8 @@ func serveControl(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(cmd.OutOrStdout(), nil))
+	signal.Ignore(syscall.SIGPIPE) // a log whose reader has gone costs its lines, and not the process
+	log := slog.New(slog.NewTextHandler(&telemetry.Lines{Out: cmd.OutOrStdout()}, nil))
 	cfg := control.Config{DatabaseURL: own.Database, Listen: own.Listen, Cert: own.Cert, Key: own.Key, KeyPrefix: shared.Store.KeyPrefix, KeySecret: shared.Store.KeySecret, Plain: shared.Record.Plain, Log: log}
 	cfg.Redis, err = sidecar.RedisServers(&shared, log)
 	if err != nil {

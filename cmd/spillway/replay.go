@@ -22,7 +22,7 @@ type replayFlags struct {
 	descriptors                  []string
 	user, tenant, tier           string
 	memory                       string
-	reorder, rows                int
+	reorder, rows                uint
 	report, refusals, progressed string
 }
 
@@ -64,8 +64,8 @@ func newReplay() *cobra.Command {
 	flags.StringSliceVar(&f.entries, "entry", nil, "KEY=FIELD: the field that holds a context extension")
 	flags.StringArrayVar(&f.descriptors, "descriptor", nil, "KEY=TEXT,KEY={FIELD},…: a descriptor of each request; may be repeated")
 	flags.StringVar(&f.memory, "memory", "256MiB", "memory that the counters of one rule set take at most")
-	flags.IntVar(&f.reorder, "reorder", 4096, "lines of a log that are put in order of time at once")
-	flags.IntVar(&f.rows, "rows", 20, "rows of those who were limited, in the text")
+	flags.UintVar(&f.reorder, "reorder", 4096, "lines of a log that are put in order of time at once")
+	flags.UintVar(&f.rows, "rows", 20, "rows of those who were limited, in the text")
 	flags.StringVar(&f.report, "report", "", "write the report to this file instead of printing it")
 	flags.StringVar(&f.refusals, "refusals", "", "write each refusal as a line of JSON to this file")
 	flags.StringVar(&f.progressed, "progress", "auto", "show progress on the standard error: auto (on a terminal), always or never")
@@ -82,10 +82,7 @@ func (f *replayFlags) run(cmd *cobra.Command, logs []string) (err error) {
 	if err != nil {
 		return err
 	}
-	if f.reorder < 0 || f.rows < 0 {
-		return errors.New("--reorder and --rows are numbers from 0")
-	}
-	cfg := replay.Config{Logs: logs, In: cmd.InOrStdin(), Rules: f.rules, Against: f.against, MergeDomains: f.merge, Domain: f.domain, Reorder: f.reorder}
+	cfg := replay.Config{Logs: logs, In: cmd.InOrStdin(), Rules: f.rules, Against: f.against, MergeDomains: f.merge, Domain: f.domain, Reorder: int(f.reorder)}
 	cfg.MaxBytes, err = parseBytes(f.memory)
 	if err != nil {
 		return err
@@ -140,7 +137,7 @@ func (f *replayFlags) writeTo(w io.Writer, report *replay.Report, format string)
 	case "html":
 		return report.WriteHTML(w)
 	}
-	return report.WriteText(w, f.rows)
+	return report.WriteText(w, int(f.rows))
 }
 
 // created is a file that is written through a buffer. Without a name nothing is written.

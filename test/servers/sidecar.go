@@ -94,9 +94,15 @@ func StartMuteSidecar(t testing.TB, env ...string) *Sidecar {
 	if err != nil {
 		t.Fatalf("a file without room: %v", err)
 	}
-	defer full.Close()
+	return StartSidecarInto(t, full, env...)
+}
+
+// StartSidecarInto is StartSidecar with a log that goes to out, which it closes here.
+func StartSidecarInto(t testing.TB, out *os.File, env ...string) *Sidecar {
+	t.Helper()
+	defer out.Close()
 	cmd := exec.Command(SidecarBin(t))
-	cmd.Stdout, cmd.Stderr = full, full
+	cmd.Stdout, cmd.Stderr = out, out
 	at := Sidecar{GRPC: FreeAddr(t), HTTP: FreeAddr(t), Debug: FreeAddr(t)}
 	for name, addr := range map[string]string{"GRPC_PORT": at.GRPC, "PORT": at.HTTP, "DEBUG_PORT": at.Debug} {
 		_, port, _ := net.SplitHostPort(addr)
