@@ -4,8 +4,11 @@ package admin
 import (
 	"fmt"
 	"io"
+	"log"
+	"log/slog"
 	"net/http"
 	"net/http/pprof"
+	"strings"
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
@@ -108,6 +111,17 @@ func Server(handler http.Handler, answer time.Duration) *http.Server {
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    64 << 10,
 	}
+}
+
+// Complaints returns where a server writes what is wrong with connections: to a log, as one message that it may thin.
+func Complaints(to *slog.Logger) *log.Logger { return log.New(complaints{to}, "", 0) }
+
+type complaints struct{ log *slog.Logger }
+
+// Write takes one line.
+func (c complaints) Write(line []byte) (int, error) {
+	c.log.Warn("a connection over HTTP went wrong", "error", strings.TrimSpace(string(line)))
+	return len(line), nil
 }
 
 // unknown answers 404 with what there is instead.

@@ -78,6 +78,7 @@ func (c *Control) Migrate(ctx context.Context) (int64, error) { return c.databas
 func (c *Control) Run(ctx context.Context) error {
 	api := &API{Database: c.database, Publisher: c.publisher, Recorder: c.recorder, Keys: c.names, Archive: c.cfg.Archive, Tokens: c.cfg.Tokens, Log: c.cfg.Log}
 	server := admin.Server(api.Handler(), 2*apiWithin)
+	server.ErrorLog = admin.Complaints(c.cfg.Log)
 	publishing, stop := context.WithCancel(ctx)
 	defer stop()
 	var done sync.WaitGroup

@@ -53,8 +53,8 @@ type Listen struct {
 	// MaxMessage is the longest request in bytes, over gRPC and /json. A longer one is refused with a decision.
 	MaxMessage int `env:"MAX_MESSAGE_BYTES" envDefault:"1048576"`
 
-	MaxAge      time.Duration `env:"GRPC_MAX_CONNECTION_AGE" envDefault:"24h"`      // age of a connection at which its client has to reconnect
-	MaxAgeGrace time.Duration `env:"GRPC_MAX_CONNECTION_AGE_GRACE" envDefault:"1h"` // time from that age until the connection is closed
+	MaxAge      time.Duration `env:"GRPC_MAX_CONNECTION_AGE" envDefault:"24h"`      // age of a connection at which its client has to reconnect; 0: none
+	MaxAgeGrace time.Duration `env:"GRPC_MAX_CONNECTION_AGE_GRACE" envDefault:"1h"` // time from that age until the connection is closed; 0: for ever
 	Reflection  bool          `env:"GRPC_REFLECTION"`                               // lets tools list the gRPC services
 	DrainDelay  time.Duration `env:"DRAIN_DELAY" envDefault:"0s"`                   // time from failing health to refusing calls, after SIGTERM; use 0 where Envoy has no other endpoint
 }

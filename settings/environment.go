@@ -179,7 +179,7 @@ func (c *Config) warnings(set map[string]string) []string {
 			lines = append(lines, "ignored: "+name+": "+u.why)
 		}
 	}
-	return append(lines, c.partly(set)...)
+	return append(append(lines, c.partly(set)...), c.Metrics.renamed()...)
 }
 
 // partly returns a line for each variable that has an effect only with some values, or only beside others.

@@ -1,7 +1,10 @@
 package settings
 
 import (
+	"fmt"
+	"maps"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -22,9 +25,9 @@ type Metrics struct {
 	Flush      time.Duration     `env:"STATS_FLUSH_INTERVAL" envDefault:"10s"` // time from one sending of statistics to the next
 }
 
-// MetricLabels are the labels that the metrics have themselves, so that EXTRA_TAGS may not name them.
+// MetricLabels are the labels that the metrics have themselves, so that those of EXTRA_TAGS need other names.
 var MetricLabels = []string{
-	"domain", "key1", "key2", "grpc_method", "err_type", "outcome", "rule", "scope", "reason", "store", "shard", "to", "hash", "version", "revision", "goversion", "le", "quantile",
+	"domain", "key1", "key2", "grpc_method", "err_type", "outcome", "rule", "scope", "reason", "store", "shard", "stream", "what", "to", "hash", "version", "revision", "goversion", "le", "quantile",
 }
 
 // SendsStatsd reports whether statistics are sent, to statsd or DogStatsD.
@@ -36,17 +39,49 @@ func (m *Metrics) validate(p *problems) {
 	p.unless(err == nil, "PROMETHEUS_ADDR", m.Addr, "an address such as :9090 or 127.0.0.1:9090")
 	p.unless(strings.HasPrefix(m.Path, "/") && !strings.ContainsAny(m.Path, " {}"), "PROMETHEUS_PATH", m.Path, "a path such as /metrics")
 	p.unless(m.NearRatio > 0 && m.NearRatio <= 1, "NEAR_LIMIT_RATIO", m.NearRatio, "a number above 0 and at most 1")
-	for name := range m.Labels {
-		free := labelName.MatchString(name) && !strings.HasPrefix(name, "__") && !slices.Contains(MetricLabels, name)
-		p.unless(free, "EXTRA_TAGS", name, "a label's name that is free: letters, digits and _")
-	}
 	p.unless(!m.Statsd || !m.DogStatsd, "USE_DOG_STATSD", m.DogStatsd, "possible beside USE_STATSD: use one of them")
 	p.unless(m.Flush >= time.Millisecond && m.Flush <= time.Hour, "STATS_FLUSH_INTERVAL", m.Flush, "a duration from 1ms to 1h")
+}
+
+// PrometheusLabels are the tags as Prometheus takes them.
+func (m *Metrics) PrometheusLabels() map[string]string {
+	all := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(m.Labels)) {
+		all[labelOf(name)] = strings.ToValidUTF8(m.Labels[name], "?")
+	}
+	return all
+}
+
+// labelOf is the label of a tag. Labels have letters, digits and _, and those that metrics have themselves are taken.
+func labelOf(tag string) string {
+	label := notInLabels.ReplaceAllString(tag, "_")
+	if !startsLabel.MatchString(label) || slices.Contains(MetricLabels, label) {
+		return "tag_" + label
+	}
+	return label
+}
+
+var (
+	notInLabels = regexp.MustCompile(`[^a-zA-Z0-9_]`)
+	startsLabel = regexp.MustCompile(`^([a-zA-Z]|_[^_])`)
+)
+
+// renamed has a line for each tag that is another label.
+func (m *Metrics) renamed() (lines []string) {
+	for _, tag := range slices.Sorted(maps.Keys(m.Labels)) {
+		if labelOf(tag) != tag {
+			lines = append(lines, fmt.Sprintf("EXTRA_TAGS: for Prometheus the tag %q is the label %s", tag, labelOf(tag)))
+		}
+	}
+	return lines
 }
 
 // warn adds a line for each variable that is set and has no effect.
 func (m *Metrics) warn(set map[string]string, add func(is bool, line string)) {
 	for _, name := range []string{"STATSD_HOST", "STATSD_PORT", "STATS_FLUSH_INTERVAL"} {
-		add(set[name] != "" && !m.SendsStatsd(), name+": nothing is sent to statsd; set USE_STATSD=true or USE_DOG_STATSD=true as well")
+		add(set[name] != "" && !m.Disabled && !m.SendsStatsd(), name+": nothing is sent to statsd; set USE_STATSD=true or USE_DOG_STATSD=true as well")
 	}
+	add(m.Disabled && m.Prometheus, "USE_PROMETHEUS: DISABLE_STATS=true turns it off; remove one of them")
+	add(m.Disabled && m.Statsd, "USE_STATSD: DISABLE_STATS=true turns it off; remove one of them")
+	add(m.Disabled && m.DogStatsd, "USE_DOG_STATSD: DISABLE_STATS=true turns it off; remove one of them")
 }

@@ -57,6 +57,14 @@ func (r NamedRedis) validate(p *problems) {
 	p.add(err)
 }
 
+// urls are the parts of URL that may hold a login each. A comma in a password makes no list.
+func (r NamedRedis) urls() []string {
+	if r.kind() == Single && !isList(r.URL) {
+		return []string{r.URL}
+	}
+	return strings.Split(r.URL, ",")
+}
+
 // Target reads the URL. Without one it is a single server without an address.
 func (r NamedRedis) Target() (*Target, error) {
 	if r.URL == "" {

@@ -202,7 +202,7 @@ func parsePlain(text, socketType string) (server, error) {
 	if err != nil && strings.EqualFold(socketType, "unix") {
 		return server{network: "unix", address: text}, nil
 	}
-	if err != nil || !isPort(port) {
+	if err != nil || !isPort(port) || strings.ContainsAny(host, " \t") {
 		return server{}, errors.New("not an address: use host:port, redis://host:port, rediss:// or a socket's path")
 	}
 	return server{network: "tcp", address: net.JoinHostPort(host, port)}, nil
@@ -216,6 +216,9 @@ func parseHost(s server, u *url.URL, port string) (server, error) {
 	}
 	if given := u.Port(); given != "" {
 		port = given
+	}
+	if !isPort(port) || strings.Contains(host, ":") && net.ParseIP(host) == nil {
+		return s, errors.New("not a host and a port: use redis://host:6379")
 	}
 	s.network, s.address = "tcp", net.JoinHostPort(host, port)
 	if db := strings.Trim(u.Path, "/"); db != "" {

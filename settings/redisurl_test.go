@@ -111,6 +111,10 @@ func TestBadRedisURLs(t *testing.T) {
 	for _, c := range []struct{ kind, url, want string }{
 		{"single", "redis", "not an address"},
 		{"single", "redis:port", "not an address"},
+		{"single", " redis:6379", "not an address"},
+		{"single", "redis://redis:99999", "not a host and a port"},
+		{"single", "redis://redis:0", "not a host and a port"},
+		{"single", "redis://127.0.0.1:6379:6379", "not a host and a port"},
 		{"single", "a:1,b:2", list},
 		{"single", "mymaster,s1:26379,s2:26379", list},
 		{"single", "redis://a:1,b:2", list},

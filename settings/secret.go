@@ -64,8 +64,8 @@ func (c *Config) Secrets() []string {
 			held, _ := source.Read(Login{}) // an error is reported where the password is used
 			all = append(all, source.text, held.Password)
 		}
-		for part := range strings.SplitSeq(r.URL, ",") {
-			all = append(all, passwordIn(part))
+		for _, one := range r.urls() {
+			all = append(all, passwordIn(one))
 		}
 	}
 	return all

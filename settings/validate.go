@@ -43,8 +43,8 @@ const maxSocketPath = 107
 func (c *Config) validateListen(p *problems) {
 	l := &c.Listen
 	p.unless(len(l.UDS) <= maxSocketPath, "GRPC_UDS", l.UDS, "a path of at most 107 bytes")
-	p.unless(l.MaxAge > 0, "GRPC_MAX_CONNECTION_AGE", l.MaxAge, "a duration above 0")
-	p.unless(l.MaxAgeGrace > 0, "GRPC_MAX_CONNECTION_AGE_GRACE", l.MaxAgeGrace, "a duration above 0")
+	p.unless(l.MaxAge >= 0, "GRPC_MAX_CONNECTION_AGE", l.MaxAge, "a duration, or 0 for any age")
+	p.unless(l.MaxAgeGrace >= 0, "GRPC_MAX_CONNECTION_AGE_GRACE", l.MaxAgeGrace, "a duration, or 0 for any time")
 	p.unless(l.DrainDelay >= 0 && l.DrainDelay <= time.Hour, "DRAIN_DELAY", l.DrainDelay, "a duration from 0s to 1h")
 	http, grpc, debug := l.Addresses()
 	fixed := map[string]string{}
@@ -167,7 +167,6 @@ func (c *Config) validateBreaker(p *problems) {
 
 var (
 	headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$")
-	labelName  = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 )
 
 func (c *Config) validateRest(p *problems) {

@@ -152,7 +152,7 @@ func (s *Sidecar) fleetNow(ctx context.Context) ([]admin.SidecarView, error) {
 // troubles names what does not work as it should, without asking Redis.
 func (s *Sidecar) troubles() []string {
 	parts := append([]string{}, s.loadsDegraded()...)
-	if s.breaker != nil && s.breaker() != breaker.Closed {
+	if s.breaker != nil && s.breaker() == breaker.Open {
 		parts = append(parts, "redis: breaker "+s.breaker().String())
 	}
 	for _, set := range s.keys.Status() {

@@ -156,12 +156,13 @@ func (s *Sidecar) startLog() error {
 	s.level.Set(level)
 	s.secrets.Add(s.cfg.Secrets()...)
 	lines := &telemetry.Lines{Out: s.cfg.Output}
+	s.cfg.Output = lines
 	log := telemetry.LogConfig{Out: lines, Level: s.level, JSON: strings.EqualFold(s.cfg.Log.Format, "json"), Secrets: &s.secrets}
 	s.log = telemetry.NewLogger(log)
 	log.Every = true
 	s.loadLog = telemetry.NewLogger(log)
 	s.telemetry = telemetry.New(telemetry.Config{
-		NearLimitRatio: s.cfg.Metrics.NearRatio, Labels: s.cfg.Metrics.Labels, Version: s.cfg.Version,
+		NearLimitRatio: s.cfg.Metrics.NearRatio, Labels: s.cfg.Metrics.PrometheusLabels(), Version: s.cfg.Version,
 	})
 	s.telemetry.Lines(lines)
 	s.observer = s.telemetry.Observer(s.log)
@@ -274,6 +275,9 @@ func (s *Sidecar) openDoors() error {
 	s.http[1].RegisterOnShutdown(func() { close(s.stopping) })
 	if s.sockets.metrics != nil {
 		s.http = append(s.http, admin.Server(admin.Metrics(s.cfg.Metrics.Path, s.metrics()), answerWithin))
+	}
+	for _, server := range s.http {
+		server.ErrorLog = admin.Complaints(s.log)
 	}
 	return nil
 }

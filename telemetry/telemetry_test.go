@@ -21,6 +21,7 @@ import (
 	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/fleet"
+	"github.com/spillway-mesh/spillway/record"
 	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/store"
 )
@@ -214,6 +215,7 @@ func TestTheListOfLabelsIsWhole(t *testing.T) {
 	m.Loaded("abc", time.Unix(0, 0))
 	m.Memory("main", func() store.MemoryStats { return store.MemoryStats{} })
 	m.Redis(func() store.RedisStats { return store.RedisStats{} })
+	m.Record(func() record.Stats { return record.Stats{} })
 	call(m, should, func(context.Context, any) (any, error) { return "ok", nil })
 	families, err := m.registry.Gather()
 	if err != nil {

@@ -1,5 +1,7 @@
 package telemetry
 
+import "slices"
+
 // forgetUnused drops the counters of rules that are not in use any more and that never counted. Without it a source of rules whose names
 // change all the time would fill the memory. Those that counted stay: a counter that vanishes would look like a restart.
 func (t *Telemetry) forgetUnused(now *ruleCounters) {
@@ -10,20 +12,26 @@ func (t *Telemetry) forgetUnused(now *ruleCounters) {
 	for _, c := range now.domains {
 		rules[c.none], rules[c.override] = true, true
 	}
-	t.rules.forget(rules, func(r *Rule) { t.overAdmitted.DeleteLabelValues(r.labels.domain, r.labels.rule) })
+	for _, r := range t.rules.forget(rules) {
+		t.overAdmitted.DeleteLabelValues(r.labels.domain, r.labels.rule)
+	}
 	t.series.forget(series)
 }
 
-// forget drops the rules that neither are kept nor counted.
-func (r *rules) forget(keep map[*Rule]bool, dropped func(*Rule)) {
+// forget drops the rules that neither are kept nor counted. It returns those of whom no namesake with another scope is left.
+func (r *rules) forget(keep map[*Rule]bool) (gone []*Rule) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	left := map[[2]string]bool{}
 	for of, rule := range r.known {
 		if of.domain != "" && !keep[rule] && rule.idle() {
 			delete(r.known, of)
-			dropped(rule)
+			gone = append(gone, rule)
+			continue
 		}
+		left[[2]string{of.domain, of.rule}] = true
 	}
+	return slices.DeleteFunc(gone, func(one *Rule) bool { return left[[2]string{one.labels.domain, one.labels.rule}] })
 }
 
 // idle reports whether a rule never counted anything.

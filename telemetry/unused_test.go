@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/spillway-mesh/spillway/descriptors"
@@ -34,5 +35,22 @@ func TestRulesWhoseNamesChangeDoNotFillTheMemory(t *testing.T) {
 	}
 	if tel.rules.known[ruleLabels{"d7", "k", descriptors.ScopeDescriptor}] == nil {
 		t.Error("the counter of a rule that counted is gone")
+	}
+}
+
+// TestOverAdmissionsOutliveAChangeOfScope: rules of one name share that counter, whatever they count by.
+func TestOverAdmissionsOutliveAChangeOfScope(t *testing.T) {
+	tel := New(Config{})
+	tel.Rule("shop", "per-user", "user")
+	now := tel.Rule("shop", "per-user", "ip")
+	tel.forgetUnused(&ruleCounters{limits: map[*descriptors.Effect]limitCounters{{}: {rule: now}}})
+	tel.OverAdmitted(now)
+	var out strings.Builder
+	err := tel.Text(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), `spillway_over_admitted_total{domain="shop",rule="per-user"} 1`) {
+		t.Errorf("the over-admission is not counted:\n%s", out.String())
 	}
 }
