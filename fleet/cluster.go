@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/spillway-mesh/spillway/breaker"
 )
 
 const (
@@ -262,13 +264,17 @@ func (c *cluster) load(ctx context.Context) bool {
 	return false
 }
 
-// candidates are the addresses to ask for the map.
+// candidates are the addresses to ask for the map. A server that fails, or has no slots any more, may be cut off from the others and know an old map only.
 func (c *cluster) candidates() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var well, others []string
+	known := map[*Node]bool{}
+	if t := c.table.Load(); t != nil {
+		known = t.members()
+	}
 	for address, n := range c.members {
-		if n.healthy() {
+		if n.healthy() && n.Breaker().State() == breaker.Closed && (len(known) == 0 || known[n]) {
 			well = append(well, address)
 		} else {
 			others = append(others, address)

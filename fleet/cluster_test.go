@@ -3,6 +3,7 @@ package fleet
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -116,5 +117,20 @@ func TestASuccessorInAClusterSettles(t *testing.T) {
 	})
 	if n.since.Load() == 0 {
 		t.Error("a server that has succeeded another one does not count as young: tokens are leased from it at once")
+	}
+}
+
+// TestAServerThatFailsIsAskedForTheMapLast: it may be cut off from the others, and know an old map only.
+func TestAServerThatFailsIsAskedForTheMapLast(t *testing.T) {
+	c := servers.StartCluster(t)
+	f, failing := open(t, Config{Servers: Servers{Kind: Cluster, Addresses: c.Addrs()[:1]}})
+	await(t, "all links", func() bool { return !slices.ContainsFunc(f.Nodes(), func(n *Node) bool { return !n.healthy() }) })
+	for range 100 {
+		_ = failing.Breaker().Do(func() breaker.Result { return breaker.Failure })
+	}
+	masters := len(f.Nodes())
+	all := f.topology.(*cluster).candidates()
+	if at := slices.Index(all[:masters-1], failing.address); at >= 0 || !slices.Contains(all, failing.address) {
+		t.Errorf("of %q the server that fails, %s, has place %d", all, failing.address, at)
 	}
 }

@@ -79,6 +79,16 @@ func (n *Node) alive() bool {
 	return n.heard.Load() != 0 && (silentFrom == 0 || processTime()-silentFrom < n.bears(aliveParts*n.silence()))
 }
 
+// speaks notes that a call got no reply, and reports whether the server is alive and that has gone on for a short time only: one that answers pings, and no call, is
+// of no use.
+func (n *Node) speaks() bool { return n.mute.lasts() < n.bears(connectWithin) && n.alive() }
+
+// replied reports whether a call had a reply, good or bad.
+func replied(err error) bool {
+	var reply ReplyError
+	return err == nil || errors.As(err, &reply)
+}
+
 // bears is for how long a sign of failure has to last. After the breaker has closed it is twice as long for a while: on a bad network all connections may be
 // silent or lost at once, and it would open and close all the time.
 func (n *Node) bears(d time.Duration) time.Duration {
@@ -105,13 +115,16 @@ func (n *Node) late(allowed time.Duration) {
 // wait that the client's own deadline made short, or that came to its end while this process did not run. What an operator got wrong (a password, a right, a foreign value under a key) is
 // an answer: the server is well, and other keys may work.
 //
-// Silence and lost connections show something only when the server is silent on all connections: one may be lost alone, and a
+// Silence and lost connections show something only when the server is silent on all connections, or answers no call for a while: one may be lost alone, and a
 // server that drops its clients to become a replica ends all calls at one instant. Calls that wait for a connection show nothing at
 // first: connections are made beside them. A call that was sent before the bound on calls under way was known to be too high
 // shows nothing by being late. What another server of a cluster did, to which this one sent the call, shows nothing about this one.
 func (n *Node) evidence(ctx context.Context, c *Call, allow time.Duration, err error) breaker.Result {
 	if unrelated(ctx, c, err) {
 		return breaker.Neutral
+	}
+	if replied(err) {
+		n.mute.end()
 	}
 	if err == nil {
 		n.lacking.end()
@@ -120,7 +133,7 @@ func (n *Node) evidence(ctx context.Context, c *Call, allow time.Duration, err e
 	short := n.hurries(allow) || n.Settling()
 	switch {
 	case errors.Is(err, errSilent):
-		return unless(short || n.alive(), breaker.Failure)
+		return unless(short || n.speaks(), breaker.Failure)
 	case errors.Is(err, errPatience):
 		return unless(short || n.load.excuses(c.began), breaker.Late)
 	case errors.Is(err, errNoLink):
@@ -151,7 +164,7 @@ func (n *Node) shown(err error) breaker.Result {
 			// It ends connections before it can be asked. On a bad network that happens to some of them.
 			return unless(n.lacksBriefly(), breaker.Failure)
 		}
-		return unless(n.alive(), breaker.Failure)
+		return unless(n.speaks(), breaker.Failure)
 	case ReasonCluster:
 		// A key that moved is no failure of this server, nor is a slot that no server has: others may be served here.
 		return unless(!IsReply(err, "CLUSTERDOWN The cluster is down"), breaker.Failure)

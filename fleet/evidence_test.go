@@ -202,3 +202,38 @@ func TestAServerThatComesAndGoesIsGivenTwiceTheTime(t *testing.T) {
 		})
 	}
 }
+
+// TestPingsDoNotSpeakForCalls: a server that answers greetings and pings, and no call, has failed, but not at the first one.
+func TestPingsDoNotSpeakForCalls(t *testing.T) {
+	n := guarded(time.Hour, breaker.Config{})
+	n.heard.Store(1)
+	show := func(what string, err error, want breaker.Result) {
+		t.Helper()
+		if got := n.evidence(context.Background(), new(Call), 2*time.Hour, err); got != want {
+			t.Errorf("%s: %d, want %d", what, got, want)
+		}
+	}
+	show("the first without a reply", errSilent, breaker.Neutral)
+	n.mute.since.Store(int64(processTime() - connectWithin))
+	show("one that is silent, after a while", errSilent, breaker.Failure)
+	show("one that is lost, after a while", io.EOF, breaker.Failure)
+	n.evidence(context.Background(), new(Call), 2*time.Hour, ReplyError("WRONGTYPE"))
+	show("the first after a reply", errSilent, breaker.Neutral)
+}
+
+// TestABreakerThatWasReplacedIsNotTold: what was under way to the old master may still fail.
+func TestABreakerThatWasReplacedIsNotTold(t *testing.T) {
+	var told []string
+	f, n := open(t, Config{Servers: at(servers.StartRedis(t).Addr), OnBreaker: func(server string, from, to breaker.State, reason string) {
+		told = append(told, reason)
+	}})
+	old := n.Breaker()
+	n.succeed()
+	for range 100 {
+		_ = old.Do(func() breaker.Result { return breaker.Failure })
+	}
+	f.Close()
+	if len(told) > 0 {
+		t.Errorf("it is told that %q", told)
+	}
+}

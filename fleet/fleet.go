@@ -162,15 +162,16 @@ type guards struct {
 	onChange func(server string, from, to breaker.State, reason string)
 }
 
-// guard makes the breaker of one node.
-func (g guards) guard(name string) *breaker.Breaker {
+// guard makes the breaker of one node. What becomes of it after another one has taken its place is not told.
+func (g guards) guard(n *Node) (made *breaker.Breaker) {
 	c := g.config
 	c.OnChange = func(from, to breaker.State, reason string) {
-		if g.onChange != nil {
-			g.onChange(name, from, to, reason)
+		if g.onChange != nil && n.guard.Load() == made {
+			g.onChange(n.name, from, to, reason)
 		}
 	}
-	return breaker.New(c)
+	made = breaker.New(c)
+	return made
 }
 
 func number(n int) string { return strconv.Itoa(n) }

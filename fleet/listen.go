@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -58,7 +59,7 @@ func (f *Fleet) listen(ctx context.Context, l Listener, home func() *Node) {
 	}
 }
 
-// subscribe follows a channel on one server until the connection is lost.
+// subscribe follows a channel on one server until the connection is lost, or the server is no longer one of those in use.
 func (f *Fleet) subscribe(ctx context.Context, l Listener, n *Node) {
 	o := f.servers.options("")
 	o.Protocol = 2
@@ -74,6 +75,7 @@ func (f *Fleet) subscribe(ctx context.Context, l Listener, n *Node) {
 	stop := context.AfterFunc(ctx, func() { _ = heard.Close() }) // the end of the context ends the wait below
 	defer stop()
 	defer func() { _ = heard.Close() }()
+	since := n.since.Load()
 	for asked := false; ctx.Err() == nil; {
 		got, err := heard.ReceiveTimeout(ctx, listenIdle)
 		var slow net.Error
@@ -81,6 +83,8 @@ func (f *Fleet) subscribe(ctx context.Context, l Listener, n *Node) {
 		case err == nil:
 			asked = false
 			l.take(got)
+		case n.since.Load() != since || !slices.Contains(f.Nodes(), n):
+			return // another server has taken its place, and what is published there is not heard here
 		case errors.As(err, &slow) && slow.Timeout() && !asked:
 			asked = true
 			if heard.Ping(ctx) != nil {

@@ -35,6 +35,7 @@ type Node struct {
 	// silentFrom is the process time since when it has owed something and sent nothing, on any connection; 0: it is not silent.
 	silentFrom atomic.Int64
 	lacking    spell // calls find no connection
+	mute       spell // calls get no reply, though the server may answer greetings and pings
 	streams    []*stream
 	load       load
 	usual      usual
@@ -72,7 +73,7 @@ func (f *Fleet) node(name string) *Node {
 	}
 	n.load.most = f.bounds.InFlight
 	n.ctx, n.cancel = context.WithCancel(context.Background())
-	n.guard.Store(f.guards.guard(name))
+	n.guard.Store(f.guards.guard(n))
 	return n
 }
 
@@ -91,7 +92,7 @@ func (n *Node) succeed() {
 	clear(n.trouble)
 	n.mu.Unlock()
 	n.usual.least.Store(0)
-	old := n.guard.Swap(n.guards.guard(n.name))
+	old := n.guard.Swap(n.guards.guard(n))
 	n.settle()
 	if state := old.State(); state != breaker.Closed && n.guards.onChange != nil {
 		n.guards.onChange(n.name, state, breaker.Closed, "another master")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,7 @@ type sentinel struct {
 	mu      sync.Mutex // guards all below
 	clients map[string]*redis.SentinelClient
 	spread  time.Time // when they were last asked for each other
+	epoch   int64     // of the master that was named last: each failover has a higher one
 }
 
 func newSentinel(f *Fleet) *sentinel {
@@ -107,10 +109,12 @@ type answer struct {
 	sentinel string // its address
 	client   *redis.SentinelClient
 	address  string // of the master
+	epoch    int64  // of the failover that made it the master
 	err      error
 }
 
-// ask asks all sentinels at once, and takes the first master that is named.
+// ask asks all sentinels at once, and takes the first master that is named, unless a later one is known: a sentinel that is cut off from the others goes on
+// to name the one before. An earlier one is taken only where all sentinels answer, as when they were set up anew.
 func (s *sentinel) ask(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -125,16 +129,40 @@ func (s *sentinel) ask(ctx context.Context) (string, error) {
 	}
 	s.mu.Unlock()
 	var all error
+	var latest answer
 	for range cap(answers) {
 		a := <-answers
-		if a.err == nil {
+		switch {
+		case a.err != nil:
+			s.refresh(a)
+			all = errors.Join(all, a.err)
+		case s.holds(a.epoch):
 			s.discover(a)
 			return a.address, nil
+		case latest.address == "" || a.epoch > latest.epoch:
+			latest = a
 		}
-		s.refresh(a)
-		all = errors.Join(all, a.err)
 	}
-	return "", all
+	if latest.address == "" || all != nil {
+		return "", errors.Join(all, errFormer)
+	}
+	s.mu.Lock()
+	s.epoch = latest.epoch
+	s.mu.Unlock()
+	return latest.address, nil
+}
+
+var errFormer = errors.New("no sentinel named the present master")
+
+// holds reports whether a master of that epoch is not followed by another one that is known.
+func (s *sentinel) holds(epoch int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if epoch < s.epoch {
+		return false
+	}
+	s.epoch = epoch
+	return true
 }
 
 // refresh makes another client of a sentinel that could not be asked: one that fails often would wait before it dials again.
@@ -157,7 +185,12 @@ func (s *sentinel) askOne(ctx context.Context, client *redis.SentinelClient) ans
 	if err != nil {
 		return answer{err: err}
 	}
-	return answer{address: net.JoinHostPort(reply[0], reply[1])}
+	a := answer{address: net.JoinHostPort(reply[0], reply[1])}
+	master, err := client.Master(ctx, s.servers.Master).Result()
+	if err == nil { // one that may not be asked counts as of epoch 0
+		a.epoch, _ = strconv.ParseInt(master["config-epoch"], 10, 64)
+	}
+	return a
 }
 
 // discover learns of the other sentinels from one that answers, now and then.

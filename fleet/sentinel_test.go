@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -109,4 +110,43 @@ func TestALinkThatWasBeingMadeIsLeftToo(t *testing.T) {
 	n.leave()
 	close(dial)
 	await(t, "a link to the new master", func() bool { return linksTo(n, fresh.Addr) == 1 })
+}
+
+// TestASentinelThatIsCutOffIsNotHeard: it goes on to name the master of before the failover.
+func TestASentinelThatIsCutOffIsNotHeard(t *testing.T) {
+	old, fresh := servers.StartRedis(t).Addr, servers.StartRedis(t).Addr
+	var epoch atomic.Int64
+	epoch.Store(5)
+	watches := func(master string, epoch func() int64) string {
+		return fake(t, func(words []string) string {
+			host, port, _ := net.SplitHostPort(master)
+			switch {
+			case words[0] != "SENTINEL":
+				return ""
+			case strings.EqualFold(words[1], "get-master-addr-by-name"):
+				return list(text(host), text(port))
+			case strings.EqualFold(words[1], "master"):
+				return list(text("name"), text("m"), text("config-epoch"), text(fmt.Sprint(epoch())))
+			}
+			return list()
+		})
+	}
+	sentinels := []string{watches(old, func() int64 { return 4 }), watches(fresh, epoch.Load)}
+	f, _ := open(t, Config{Servers: Servers{Kind: Sentinel, Addresses: sentinels, Master: "m"}})
+	s := f.topology.(*sentinel)
+	ask := func() string {
+		address, err := s.ask(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return address
+	}
+	await(t, "the new master to be named", func() bool { return ask() == fresh })
+	for range 50 {
+		if address := ask(); address != fresh {
+			t.Fatalf("the master is %s again, which was deposed", address)
+		}
+	}
+	epoch.Store(3) // all were set up anew
+	await(t, "the master that all sentinels know", func() bool { return ask() == old })
 }
