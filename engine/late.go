@@ -70,12 +70,17 @@ func (l *late) owe() {
 }
 
 // giveBack undoes the charge at the store. What could not be given back is counted, and stays charged.
-func (l *late) giveBack(d *limit.Decision) {
+func (l *late) giveBack(d *limit.Decision) { l.tryBack(undone(l.charge, d), backTries) }
+
+// tryBack gives back, now or a little later: what made the reply late has often opened the breaker, too.
+func (l *late) tryBack(c limit.Charge, tries int) {
 	ctx, cancel := context.WithTimeout(context.Background(), payTimeout)
 	defer cancel()
 	back := make([]limit.Decision, 1)
-	l.engine.cfg.Store.Spend(ctx, []limit.Charge{undone(l.charge, d)}, back)
-	if back[0].Outcome == limit.Undecided {
+	l.engine.cfg.Store.Spend(ctx, []limit.Charge{c}, back)
+	switch {
+	case back[0].Outcome != limit.Undecided:
+	case back[0].Unknown || tries == 0 || !l.engine.debts.later(func() { l.tryBack(c, tries-1) }):
 		l.engine.unreturned.Add(1)
 	}
 }

@@ -2,12 +2,16 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // tardy is a store whose first reply comes after the caller was answered. Further calls are decided at once, and noted.
@@ -110,5 +114,38 @@ func TestALateRefusalOfOneLimitLeavesTheOtherOwed(t *testing.T) {
 	}
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// reluctant is a store that is left alone for a while after the late reply, as by an open breaker.
+type reluctant struct {
+	tardy
+	away atomic.Int64 // calls that are not made
+}
+
+func (s *reluctant) Spend(ctx context.Context, charges []limit.Charge, decisions []limit.Decision) {
+	if len(s.pending) > 0 && s.away.Add(-1) >= 0 {
+		decisions[0] = limit.Decision{Reason: "breaker"}
+		return
+	}
+	s.tardy.Spend(ctx, charges, decisions)
+}
+
+// TestALateChargeIsGivenBackOnceTheBreakerLetsIt: what made the reply late has opened it.
+func TestALateChargeIsGivenBackOnceTheBreakerLetsIt(t *testing.T) {
+	s := new(reluctant)
+	b := newBench(t, func(c *engine.Config) { c.Fallback, c.Store = c.Store, s }, policy(descriptors.FailClosed, 10))
+	b.ask([]string{"user", "u"})
+	s.away.Store(2)
+	s.pending[0].Resolve(limit.Decision{Outcome: limit.Allowed, Charged: 1, At: time.Now().UnixMicro(), ResetAfter: time.Hour})
+	servers.Await(t, "the attempts", func() error {
+		if left := s.away.Load(); left >= 0 {
+			return fmt.Errorf("%d calls are still to fail", left)
+		}
+		return nil
+	})
+	b.Close()
+	if len(s.later) != 1 || s.later[0].Op != limit.Refund || b.Stats().GiveBackFailed != 0 {
+		t.Errorf("%+v is given back, %d failed", s.later, b.Stats().GiveBackFailed)
 	}
 }

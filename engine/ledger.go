@@ -21,6 +21,10 @@ const (
 	roundTime   = 90 * time.Millisecond // after which no further payment of a round is begun
 	roundPayers = 4                     // payments under way at once
 	payTimeout  = 100 * time.Millisecond
+
+	backEvery = 250 * time.Millisecond // from one attempt to give back to the next
+	backTries = 12                     // after the first
+	backMost  = 1000                   // that wait at once
 )
 
 // ledger keeps what the store is owed for what was admitted without it, and pays it when the store answers again. Nothing
@@ -36,6 +40,7 @@ type ledger struct {
 	turns, vain                []string         // keys of the debts that are not being paid just now, in the order of their turn: new ones; those tried in vain
 	room                       room             // that debts take
 	running, closed            bool
+	backs                      int   // that wait for another attempt
 	chargedBack, lost, dropped int64 // tokens
 }
 
@@ -226,6 +231,27 @@ func (l *ledger) close() {
 	}
 	l.mu.Unlock()
 	l.runs.Wait()
+}
+
+// later runs what gives back in a while, and reports whether it will: not if too many wait, or payments end. Where they end meanwhile, it runs at once.
+func (l *ledger) later(run func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || l.backs >= backMost {
+		return false
+	}
+	l.backs++
+	l.runs.Go(func() {
+		select {
+		case <-l.stop:
+		case <-time.After(backEvery):
+		}
+		l.mu.Lock()
+		l.backs--
+		l.mu.Unlock()
+		l.engine.guard(run)
+	})
+	return true
 }
 
 // forgive ends what is owed for counters that were reset. Their turn comes, and finds nothing.
