@@ -67,7 +67,7 @@ func (s *scratch) hold(h held) {
 	if !byEndpoint || !h.rule.endpoint {
 		h.pattern = nil
 	}
-	if !byEndpoint || h.rule.endpoint || !s.readings.refused {
+	if !byEndpoint || h.rule.endpoint || !s.readings.apart {
 		h.reading = 0
 	}
 	if !slices.Contains(s.held, h) {

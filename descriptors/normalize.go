@@ -111,22 +111,35 @@ func cutPort(host string) string {
 }
 
 // ParseAddress reads an address, or a network as Envoy masks one, into the network that it stands for: all bits of an
-// address, the masked ones of a network. IPv4 in IPv6 is unmapped and a zone is dropped.
+// address, the masked ones of a network. IPv4 in IPv6 is unmapped; a zone, and the port and the brackets of an address, are
+// dropped.
 func ParseAddress(text string) (netip.Prefix, bool) {
-	text = cutZone(text)
 	if strings.IndexByte(text, '/') < 0 {
-		addr, err := netip.ParseAddr(text)
+		addr, err := parseHost(text)
 		if err != nil {
 			return netip.Prefix{}, false
 		}
-		addr = addr.Unmap()
+		addr = addr.Unmap().WithZone("")
 		return netip.PrefixFrom(addr, addr.BitLen()), true
 	}
-	network, err := netip.ParsePrefix(text)
+	network, err := netip.ParsePrefix(cutZone(text))
 	if err != nil {
 		return netip.Prefix{}, false
 	}
 	return unmapNetwork(network), true
+}
+
+// parseHost reads an address, with or without a port. An IPv6 address with a port is in brackets.
+func parseHost(text string) (netip.Addr, error) {
+	bracketed := strings.HasPrefix(text, "[")
+	if bracketed && strings.HasSuffix(text, "]") {
+		text += ":0"
+	}
+	if bracketed || strings.Count(text, ":") == 1 {
+		pair, err := netip.ParseAddrPort(text)
+		return pair.Addr(), err
+	}
+	return netip.ParseAddr(cutZone(text))
 }
 
 // cutZone drops the zone of an IPv6 address or network.

@@ -8,11 +8,11 @@ import (
 // Servers read one path in different ways. docs/decisions/0020-readings.md has the choices, the servers and the bound.
 //
 // maxReadings bounds the readings of one path: 6 habits with slashes × 2 with escapes × 2 with params × 3 with dot
-// segments, and 3 × 3 of servers that cut params first. A path that ext_authz refuses has up to maxRefusedReadings over
-// RLS: with 5 habits in place of 3 with dot segments, and one reading that ends at a NUL.
+// segments, and 3 × 3 of servers that cut params first, each with and without a host. A path that ext_authz refuses has up
+// to maxRefusedReadings over RLS: with 5 habits in place of 3 with dot segments, and one reading that ends at a NUL.
 const (
-	maxReadings        = (6*2*2 + 3) * 3
-	maxRefusedReadings = (6*2*2+3)*5 + 1
+	maxReadings        = (6*2*2 + 3) * 3 * 2
+	maxRefusedReadings = (6*2*2+3)*5*2 + 1
 	maxKeptPath        = 4 << 10   // symbols of a path above which its memory is not kept for the next one
 	maxSymbols         = 256 << 10 // symbols of all readings together; a path with more is refused, because each of them costs time
 )
@@ -49,6 +49,7 @@ type choice struct {
 	keepParams  bool
 	cutFirst    bool // params go on to the next /, whatever else is a slash
 	dots        dotMode
+	cutHost     bool // the path begins with a host, as in //host/path
 	ends        bool // the path ends at its first NUL
 }
 
@@ -56,14 +57,18 @@ type choice struct {
 type readings struct {
 	path    []symbol
 	plain   [2][]symbol // path for plainMerged and plainUnmerged
+	rest    []symbol    // path behind its host, for one of these two
 	choices []choice    // the first is the usual one; none: the path has one reading
 	refused bool        // a server that resolves dot segments at another time than others would see another endpoint
+	apart   bool        // each reading counts under its own key where a rule counts by endpoint
 	tooLong bool        // there would be several, and too much of them, so they are not made
 	out     []byte
 }
 
 // none is for a request without a path.
-func (r *readings) none() { r.choices, r.refused, r.tooLong = r.choices[:0], false, false }
+func (r *readings) none() {
+	r.choices, r.refused, r.apart, r.tooLong = r.choices[:0], false, false, false
+}
 
 // take reads a path and returns the reading in which all is decoded, cut and resolved.
 func (r *readings) take(path string) string {
@@ -77,12 +82,15 @@ func (r *readings) take(path string) string {
 		r.choices = append(r.choices[:0], choice{slashes: anySlash})
 		return r.at(0)
 	}
+	last := leaveDots
 	if r.refused {
 		r.resolvePlain(holds)
-		r.list(holds, plainUnmerged)
+		last = plainUnmerged
+	}
+	r.list(holds, last)
+	r.apart = r.refused || holds&host != 0
+	if r.apart {
 		r.dropRepeated()
-	} else {
-		r.list(holds, leaveDots)
 	}
 	return r.at(0)
 }
@@ -134,6 +142,12 @@ func (r *readings) list(holds traits, last dotMode) {
 			}
 		}
 	}
+	if holds&host != 0 {
+		for _, c := range r.choices {
+			c.cutHost = true
+			r.choices = append(r.choices, c)
+		}
+	}
 	if holds&nul != 0 {
 		r.choices = append(r.choices, choice{slashes: anySlash, ends: true})
 	}
@@ -176,7 +190,7 @@ func (r *readings) leadElsewhere(holds traits) bool {
 	r.resolvePlain(holds)
 	r.list(holds, plainUnmerged)
 	for _, c := range r.choices {
-		if c.dots >= leaveDots || c.keepEscapes {
+		if c.dots >= leaveDots || c.keepEscapes || c.cutHost {
 			continue
 		}
 		after := string(r.read(c))
@@ -286,6 +300,11 @@ func finish(out []byte, mode dotMode) []byte {
 // source returns the symbols that a choice reads and what it does with their dot segments.
 func (r *readings) source(c choice) ([]symbol, dotMode) {
 	switch {
+	case c.cutHost && c.dots > leaveDots:
+		r.rest = resolvePlain(r.rest[:0], withoutHost(r.path, c.slashes), c.dots-plainMerged)
+		return r.rest, leaveDots
+	case c.cutHost:
+		return withoutHost(r.path, c.slashes), c.dots
 	case c.ends:
 		return r.path[:slices.Index(r.path, 0)], c.dots
 	case c.dots > leaveDots:

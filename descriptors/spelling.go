@@ -1,5 +1,7 @@
 package descriptors
 
+import "slices"
+
 // symbol is one character of a path. A character that may stand in a path as it is, and came escaped, has the bit
 // escaped; all others are decoded.
 type symbol uint16
@@ -27,6 +29,7 @@ const (
 	longParams                          // params with \, %5C or %2F in them
 	plainDots                           // a segment that is . or .. between slashes as they came
 	lateDots                            // one that only cutting params, or another slash, makes . or ..
+	host                                // two slashes of / and \ at the start, behind which a URL parser reads a host
 	nul
 
 	anySlash = backslash | escapedBackslash | escapedSlash
@@ -50,6 +53,7 @@ func spell(out []symbol, path string) ([]symbol, traits) {
 		dotted = dotted || s == '.'
 		out = append(out, s)
 	}
+	holds |= hostTraits(out)
 	if dotted {
 		holds |= dotTraits(out)
 	}
@@ -81,6 +85,14 @@ func traitsOf(s symbol) traits {
 	}
 	if s >= escaped {
 		return otherEscape
+	}
+	return 0
+}
+
+// hostTraits returns host for a path that may begin with one.
+func hostTraits(path []symbol) traits {
+	if len(path) > 1 && separates(path[0], backslash) && separates(path[1], backslash) {
+		return host
 	}
 	return 0
 }
@@ -138,6 +150,24 @@ func isDots[T byte | symbol](segment []T) bool {
 
 // separates reports whether a symbol ends a segment where these are slashes, too.
 func separates(s symbol, slashes traits) bool { return s == '/' || traitsOf(s)&slashes != 0 }
+
+// withoutHost returns what follows two or more slashes at the start and the host behind them. A parser that follows
+// WHATWG takes \ for a slash, one that follows RFC 3986 does not.
+func withoutHost(path []symbol, slashes traits) []symbol {
+	ends := func(s symbol) bool { return separates(s, slashes&backslash) }
+	begin := slices.IndexFunc(path, func(s symbol) bool { return !ends(s) })
+	if begin < 0 {
+		return nil
+	}
+	if begin < 2 {
+		return path
+	}
+	length := slices.IndexFunc(path[begin:], ends)
+	if length < 0 {
+		return nil
+	}
+	return path[begin+length:]
+}
 
 // dotsMayMove reports whether a plain dot segment comes after a segment that a reading splits or drops. Where none does,
 // dot segments lead to one place.

@@ -195,6 +195,7 @@ func TestUnusableKeysAreLeftOut(t *testing.T) {
 		"to encrypt":                 {[]object{with(ed, object{"key_ops": []string{"encrypt"}})}, edT, ""},
 		"for this algorithm":         {[]object{with(rs, object{"alg": "RS256"})}, rsT, "alice"},
 		"for another algorithm":      {[]object{with(rs, object{"alg": "RS512"})}, rsT, ""},
+		"for Ed25519":                {[]object{with(ed, object{"alg": "Ed25519"})}, edT, "alice"},
 		"for key wrapping":           {[]object{with(rs, object{"alg": "RSA-OAEP"})}, rsT, ""},
 		"1,024 bits":                 {[]object{publicJWK("k", &short.PublicKey)}, sign("RS256", "k", short, good), ""},
 		"a shared secret":            {[]object{{"kty": "oct", "kid": "k", "k": b64([]byte("secret"))}}, sign("HS256", "k", []byte("secret"), good), ""},

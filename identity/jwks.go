@@ -25,6 +25,7 @@ type keys struct {
 	generation uint64 // counts the changes; 0: nothing was loaded yet
 	all        []publicKey
 	byID       map[string][]publicKey
+	unnamed    []publicKey // those without an id
 }
 
 // publicKey is one key that may verify signatures.
@@ -38,30 +39,36 @@ type publicKey struct {
 // fits tells whether signatures of an algorithm may be checked with the key. Without that, a token could choose how a key is
 // used.
 func (k *publicKey) fits(alg string) bool {
-	return families[alg] == k.family && (k.alg == "" || k.alg == alg)
+	return families[alg] == k.family && (k.alg == "" || k.alg == alg || k.alg == "Ed25519" && alg == "EdDSA")
 }
 
-// find is the keys of an id; without an id, the only key that fits. It says whether the id is known: one that is not may be
-// new at the issuer.
+// find returns the keys of an id, or the only key without an id that fits where no key has that id; without an id, the only
+// key that fits. It reports whether the id is known: one that is not may be new at the issuer. Where no key has an id, none
+// can be new.
 func (k *keys) find(id, alg string) ([]publicKey, bool) {
-	if id != "" {
-		found := k.byID[id]
-		return found, len(found) > 0
+	if id == "" {
+		return onlyFit(k.all, alg), true
 	}
-	only := -1
-	for i := range k.all {
-		if !k.all[i].fits(alg) {
+	if found := k.byID[id]; len(found) > 0 {
+		return found, true
+	}
+	found := onlyFit(k.unnamed, alg)
+	return found, len(found) > 0 && len(k.byID) == 0
+}
+
+// onlyFit returns the only key that fits an algorithm, nil where there is none or several do.
+func onlyFit(all []publicKey, alg string) []publicKey {
+	var found []publicKey
+	for i := range all {
+		if !all[i].fits(alg) {
 			continue
 		}
-		if only >= 0 {
-			return nil, true
+		if found != nil {
+			return nil
 		}
-		only = i
+		found = all[i : i+1]
 	}
-	if only < 0 {
-		return nil, true
-	}
-	return k.all[only : only+1], true
+	return found
 }
 
 // parseKeys reads a key set. Keys that cannot verify signatures here (other kinds, too short, for encryption) are left out;
@@ -87,9 +94,11 @@ func parseKeys(document []byte) (*keys, error) {
 			continue
 		}
 		k.all = append(k.all, key)
-		if key.id != "" {
-			k.byID[key.id] = append(k.byID[key.id], key)
+		if key.id == "" {
+			k.unnamed = append(k.unnamed, key)
+			continue
 		}
+		k.byID[key.id] = append(k.byID[key.id], key)
 	}
 	return k, nil
 }

@@ -35,8 +35,15 @@ var pathServers = []server{
 		return resolveDots(cutParams(path)), ok
 	}},
 	{"node, WHATWG", func(path string) (string, bool) {
-		path, _ = unescape(strings.ReplaceAll(path, `\`, "/"), "/%;\\")
+		path, _ = unescape(cutHost(strings.ReplaceAll(path, `\`, "/")), "/%;\\")
 		return resolveDots(path), true
+	}},
+	{"python and php, RFC 3986", func(path string) (string, bool) {
+		if !strings.HasPrefix(path, "///") {
+			path = cutHost(path)
+		}
+		path, ok := unescape(path, "")
+		return mergeSlashes(path), ok
 	}},
 	{"node, express", func(path string) (string, bool) {
 		path, ok := unescape(path, "/")
@@ -71,6 +78,18 @@ func unescape(path, kept string) (string, bool) {
 		i += 2
 	}
 	return out.String(), good
+}
+
+// cutHost cuts the slashes and the host of a path that begins with two slashes.
+func cutHost(path string) string {
+	if !strings.HasPrefix(path, "//") {
+		return path
+	}
+	host := strings.TrimLeft(path, "/")
+	if i := strings.IndexByte(host, '/'); i >= 0 {
+		return host[i:]
+	}
+	return "/"
 }
 
 // cutParams cuts the ;params of every segment.
