@@ -28,7 +28,7 @@ func TestReadings(t *testing.T) {
 		"///x/login":            "/x/login /login",
 		`/\x\login`:             `/x/login /login /\x\login`,
 		`//x\y/login`:           `/x/y/login /y/login /x\y/login /login`,
-		"//x":                   "/x /",
+		"//x":                   "/x",
 		"//x/a/../login?q":      "/x/login /x/a/../login /login /a/../login",
 		"/%2fx/login":           "/x/login /%2Fx/login",
 		"//x/c%2fd/e%2ff/../g":  "refused /x/c/d/e/g /x/c/d/e/f/../g /x/c/d/g /x/c%2Fd/g /x/c%2Fd/e%2Ff/../g /c/d/e/g /c/d/e/f/../g /c/d/g /c%2Fd/g /c%2Fd/e%2Ff/../g",
@@ -212,8 +212,11 @@ var (
 	plainNaive = regexp.MustCompile(`^//+[^/]*`)
 )
 
-// hostlessNaive returns a path without its host, and false where it has none.
+// hostlessNaive returns a path without its host, and false where it has none, or nothing is behind it.
 func hostlessNaive(path string, slashes bool) (string, bool) {
+	if strings.Trim(hostNaive.ReplaceAllString(path, ""), `/\`) == "" {
+		return "", false
+	}
 	head := plainNaive.FindString(path)
 	if slashes {
 		head = hostNaive.FindString(path)

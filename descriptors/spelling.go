@@ -89,12 +89,16 @@ func traitsOf(s symbol) traits {
 	return 0
 }
 
-// hostTraits returns host for a path that may begin with one.
+// hostTraits returns host for a path that may begin with one, and goes on behind it. //x alone is not taken for the root.
 func hostTraits(path []symbol) traits {
-	if len(path) > 1 && separates(path[0], backslash) && separates(path[1], backslash) {
-		return host
+	if len(path) < 2 || !separates(path[0], backslash) || !separates(path[1], backslash) {
+		return 0
 	}
-	return 0
+	named := func(s symbol) bool { return !separates(s, backslash) }
+	if !slices.ContainsFunc(withoutHost(path, backslash), named) {
+		return 0
+	}
+	return host
 }
 
 // dotTraits returns which dot segments a path has, under any choice: every character that may be a slash ends a segment.

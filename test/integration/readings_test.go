@@ -48,7 +48,7 @@ func limited(path string) bool {
 // towards are spellings of a limited endpoint. V is its path, A its first segment and B the others; those with B are for
 // endpoints of several segments.
 var towards = []string{
-	"//V", "/V/", "/./V", "/o/../V", "/o/%2e%2e/V", "/o/..;/V", "/o/..;a=b/V", "/o/%2e%2e;/V", "/o/..%3b/V", "/o/..%2fV", "/o%2f..%2fV",
+	"//V", "//o/V", "///o/V", `/\o/V`, `//o\p/V`, "/V/", "/./V", "/o/../V", "/o/%2e%2e/V", "/o/..;/V", "/o/..;a=b/V", "/o/%2e%2e;/V", "/o/..%3b/V", "/o/..%2fV", "/o%2f..%2fV",
 	"/o%2fp/..%2f../V", "/%2fV", "/o/..%5cV", `/o\..\V`, `/\V`, "/;/V", "/;a/V", "/;a=b/;c/V", "/V;", "/V;a=b", "/V;%1", "/V;%zz", "/V;%",
 	"/V?/../o", "/V;a?b", "/o//../V", "/o/../../V", "/.;/V", "/V/.;a", "/o;p/../V", "/o;%2f../V",
 	"/A//B", "/A;a/B", "/A;/B", "/A%3ba/B", "/A%2fB", "/A%5cB", `/A\B`, "/A/./B", "/A/;/B", "/A/o/../B", "/A/o/..;/B", "/A/o/..%2fB",
