@@ -220,7 +220,10 @@ func TestManyRecordsAreToldOnce(t *testing.T) {
 	for _, count := range []int{3, 1000} {
 		all := &books{redis: servers.StartRedis(t)}
 		one, other := all.open(t, 0), all.open(t, 0)
-		give(t, one, "alice", "gold")
+		_, _, err := one.Change(t.Context(), user("alice"), "tester", func(r *Record) { r.Tier, r.Control = "gold", true })
+		if err != nil {
+			t.Fatal(err)
+		}
 		var told []string
 		publish := one.cfg.Publish
 		one.cfg.Publish = func(ctx context.Context, key, class string) error {
