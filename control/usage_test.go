@@ -1,9 +1,14 @@
 package control
 
 import (
+	"errors"
+	"fmt"
+	"net/http"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/engine"
 )
 
@@ -17,5 +22,39 @@ func TestRefusingOutcomesAreTheEngines(t *testing.T) {
 	}
 	if !slices.Equal(want, refusing) {
 		t.Errorf("the control takes %v for refusals, the engine %v", refusing, want)
+	}
+}
+
+// TestNoRowIsLeftOut has as many rows of statistics as an answer may have, and then one more: that is refused, and not cut. Totals are those with the most requests.
+func TestNoRowIsLeftOut(t *testing.T) {
+	d, ctx := migrated(t), t.Context()
+	from := time.Date(2026, 11, 5, 0, 0, 0, 0, time.UTC)
+	statistics := func() (int, error) {
+		all, err := d.Statistics(ctx, "shop", "endpoint", stepHour, from, from.Add(24*time.Hour))
+		return len(all), err
+	}
+	caches := func() (int, error) {
+		all, err := d.Caches(ctx, stepHour, from, from.Add(24*time.Hour))
+		return len(all), err
+	}
+	run(t, d, fmt.Sprintf(`INSERT INTO endpoint_hours SELECT '2026-11-05Z', 'shop', '', '/' || n, 'allowed', 1, 1, '{0,1}' FROM generate_series(1, %d) n`, mostStatistics))
+	run(t, d, fmt.Sprintf(`INSERT INTO cache_hours SELECT '2026-11-05Z', 'cache-' || n, 1, 1 FROM generate_series(1, %d) n`, mostStatistics))
+	for what, ask := range map[string]func() (int, error){"statistics": statistics, "caches": caches} {
+		if n, err := ask(); n != mostStatistics || err != nil {
+			t.Errorf("%s: %d rows, %v, want all", what, n, err)
+		}
+	}
+	run(t, d, `INSERT INTO endpoint_hours VALUES ('2026-11-05 01:00Z', 'shop', '', '/newest', 'allowed', 5, 5, '{0,1}')`)
+	run(t, d, `INSERT INTO cache_hours VALUES ('2026-11-05 01:00Z', 'newest', 1, 1)`)
+	for what, ask := range map[string]func() (int, error){"statistics": statistics, "caches": caches} {
+		n, err := ask()
+		var problem *admin.Problem
+		if !errors.As(err, &problem) || problem.Status != http.StatusUnprocessableEntity {
+			t.Errorf("%s: %d rows, %v, want 422", what, n, err)
+		}
+	}
+	all, err := d.Statistics(ctx, "shop", "endpoint", stepTotal, from, from.Add(24*time.Hour))
+	if err != nil || len(all) != mostStatistics || all[0].Name != "/newest" {
+		t.Errorf("%d totals, %v, want those with the most requests", len(all), err)
 	}
 }
