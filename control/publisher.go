@@ -121,6 +121,7 @@ func (p *Publisher) term(ctx context.Context) error {
 	var mine bool
 	err = conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, leaderLock).Scan(&mine)
 	if err == nil && !mine {
+		p.problem.Store(nil) // what is wrong now is for the leader to show
 		p.current.Store(time.Now().UnixMilli())
 	}
 	if err != nil || !mine {
