@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/rules"
 )
 
@@ -108,11 +109,8 @@ func (d *Database) UserUsage(ctx context.Context, domain, name, identity string,
 		return nil, err
 	}
 	u := &UserUsage{Domain: domain, User: name, Identity: identity, Timezone: zone.String(), LastRequestAt: user.LastRequestAt, ExceededCount: user.ExceededCount}
-	local := now.In(zone)
-	day := time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, zone)
-	month := time.Date(local.Year(), local.Month(), 1, 0, 0, 0, 0, zone)
-	u.Today = PeriodUsage{From: day, To: time.Date(local.Year(), local.Month(), local.Day()+1, 0, 0, 0, 0, zone), Quota: user.QuotaDay}
-	u.Month = PeriodUsage{From: month, To: time.Date(local.Year(), local.Month()+1, 1, 0, 0, 0, 0, zone), Quota: user.QuotaMonth}
+	u.Today = PeriodUsage{From: descriptors.DayOf(now, zone, 0), To: descriptors.DayOf(now, zone, 1), Quota: user.QuotaDay}
+	u.Month = PeriodUsage{From: descriptors.MonthOf(now, zone, 0), To: descriptors.MonthOf(now, zone, 1), Quota: user.QuotaMonth}
 	for _, p := range []*PeriodUsage{&u.Today, &u.Month} {
 		err = d.period(ctx, domain, identity, p)
 		if err != nil {
