@@ -152,6 +152,7 @@ func TestBadInputGetsAProblem(t *testing.T) {
 		{"POST", "/v1/block", `{"user":"x","domain":"other"}`, 404, "shop"},
 		{"POST", "/v1/block", `{"user":"x","for":"-1h"}`, 400, "one unit"},
 		{"POST", "/v1/block", `{"user":"x","until":"2001-01-01T00:00:00Z"}`, 422, "has passed"},
+		{"POST", "/v1/block", `{"user":"x","until":"9999-12-31T23:59:59-12:00"}`, 422, "9999"},
 		{"POST", "/v1/block", `{"user":"x","reason":"a\r\nb"}`, 422, "control"},
 		{"POST", "/v1/block", `{"user":"` + strings.Repeat("x", maxBody) + `"}`, 413, "more than"},
 		{"POST", "/v1/tier", `{"ip":"192.0.2.1","tier":"x"}`, 422, "address"},

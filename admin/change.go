@@ -115,6 +115,9 @@ func (a *API) change(c *call, what string, id records.Identity, dry bool, warnin
 	return answer, nil
 }
 
+// LastYear is the last one that JSON can write.
+const LastYear = 9999
+
 // until is the end of a block, given as an instant or as a duration from now; zero: none.
 func (a *API) until(until time.Time, span string) (time.Time, *Problem) {
 	now := a.Now()
@@ -130,6 +133,9 @@ func (a *API) until(until time.Time, span string) (time.Time, *Problem) {
 	}
 	if !until.IsZero() && !until.After(now) {
 		return until, cannot("until %s has passed", until.Format(time.RFC3339))
+	}
+	if until.UTC().Year() > LastYear {
+		return until, cannot("until %s must be in the year %d of UTC or before", until.Format(time.RFC3339), LastYear)
 	}
 	return until.UTC(), nil
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -38,7 +39,8 @@ type API struct {
 	Tokens    []Token                // who may use it; none: this machine alone
 	Log       *slog.Logger
 
-	guard *http.CrossOriginProtection
+	guard   *http.CrossOriginProtection
+	loading atomic.Bool // a load of users is under way
 }
 
 // call is one request.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/control/questions"
+	"github.com/spillway-mesh/spillway/descriptors"
 )
 
 const (
@@ -129,11 +130,10 @@ func (a *API) about(c *call, kind, name string, now time.Time, args pgx.NamedArg
 	if err != nil {
 		return err
 	}
-	here := now.In(zone)
 	args["identity"] = a.Keys.Identity(kindUser, name)
 	args["hour"] = now.Truncate(time.Minute).Add(-59 * time.Minute) // a quota by the hour is a bucket: the last 60 minutes count
 	args["day"] = now.Truncate(24 * time.Hour)
-	args["month"] = time.Date(here.Year(), here.Month(), 1, 0, 0, 0, 0, zone)
+	args["month"] = descriptors.MonthOf(now, zone, 0)
 	return nil
 }
 

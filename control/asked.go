@@ -102,6 +102,9 @@ func times(asked map[string]string, length time.Duration) (from, to time.Time, e
 	if err == nil {
 		from, err = instantOf(asked, "from", to.Add(-length))
 	}
+	if err == nil && (from.Year() < 1 || to.Year() > admin.LastYear) {
+		err = admin.NewProblem(http.StatusUnprocessableEntity, "from and to must be in the years 1 to %d of UTC", admin.LastYear)
+	}
 	if err == nil && !from.Before(to) {
 		err = admin.NewProblem(http.StatusUnprocessableEntity, "from %s must be before to %s", from.Format(time.RFC3339), to.Format(time.RFC3339))
 	}

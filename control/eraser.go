@@ -189,7 +189,7 @@ func (x *Eraser) places(ctx context.Context, p *person) ([]place, error) {
 	return all, nil
 }
 
-// records is the records of Redis. They are what the database has, so they go with its rows.
+// records is the records of Redis: those of the database go with its rows, those of operators by themselves.
 func (x *Eraser) records(p *person) place {
 	return place{
 		name: "records in Redis",
@@ -200,7 +200,11 @@ func (x *Eraser) records(p *person) place {
 			}
 			defer conn.Release()
 			n, err := x.Publisher.mend(ctx, conn, p.subjects(), true)
-			return int64(n), err
+			if err != nil {
+				return int64(n), err
+			}
+			more, err := x.operators(ctx, p.subjects())
+			return int64(n) + more, err
 		},
 		count: func(context.Context) (left int64, err error) {
 			for _, s := range p.subjects() {
@@ -217,6 +221,30 @@ func (x *Eraser) records(p *person) place {
 			return left, nil
 		},
 	}
+}
+
+// operators removes records that operators have made at sidecars: those the database knows nothing of.
+func (x *Eraser) operators(ctx context.Context, subjects []Subject) (removed int64, err error) {
+	book := x.Publisher.book
+	for _, s := range subjects {
+		id, err := identityOf(s)
+		if err != nil {
+			return removed, err
+		}
+		there, err := book.Get(ctx, id)
+		if err != nil {
+			return removed, err
+		}
+		if there == nil || there.Control {
+			continue
+		}
+		_, _, err = book.Change(ctx, id, "", func(r *records.Record) { *r = records.Record{} })
+		if err != nil {
+			return removed, err
+		}
+		removed++
+	}
+	return removed, nil
 }
 
 func (x *Eraser) exists(id *records.Identity) (int64, error) {

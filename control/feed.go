@@ -70,31 +70,24 @@ func (p *Publisher) feedPage(ctx context.Context, s session, open []outboxRow) e
 
 // tellAbout lets sidecars know of changes that are in Redis, and of which they may not have heard.
 func (p *Publisher) tellAbout(ctx context.Context, subjects []Subject) error {
-	var ids []records.Identity
+	return p.book.TellAbout(ctx, identitiesOf(subjects))
+}
+
+// identitiesOf are the subjects that may have records.
+func identitiesOf(subjects []Subject) (ids []records.Identity) {
 	for _, s := range subjects {
 		if id, err := identityOf(s); err == nil {
 			ids = append(ids, id)
 		}
 	}
-	return p.book.TellAbout(ctx, ids)
+	return ids
 }
 
 // mend makes the records of some identities what the database has, before all pages of a walk that wait. Records that the database does not have
 // are deleted, if that is asked for. It returns how many were not what they have to be.
 func (p *Publisher) mend(ctx context.Context, q querier, subjects []Subject, deletes bool) (mended int, err error) {
-	var ids []records.Identity
-	for _, s := range subjects {
-		if !s.isRecord() {
-			continue
-		}
-		id, err := identityOf(s)
-		if err != nil {
-			return 0, err
-		}
-		ids = append(ids, id)
-	}
-	err = p.turns.change(ids, func() error {
-		all, err := wanted(ctx, q, subjects, time.Now())
+	err = p.turns.change(identitiesOf(subjects), func() error {
+		all, err := wanted(ctx, source{q, p.unfit.note}, subjects, time.Now())
 		if err != nil {
 			return fmt.Errorf("read records from the database: %w", err)
 		}

@@ -2,11 +2,24 @@ package control
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/spillway-mesh/spillway/peers"
 )
+
+// A control that could not ask the database finds out that another one leads: its problem is over.
+func TestAControlThatDoesNotLeadShowsNoProblem(t *testing.T) {
+	c := newCapacity(t)
+	c.exec(fmt.Sprintf(`SELECT pg_advisory_lock(%d)`, leaderLock))
+	c.publisher.note(errors.New("the database is away"))
+	c.must(c.publisher.term(t.Context()))
+	if problem := c.publisher.problem.Load(); problem != nil {
+		t.Errorf("the problem is %q, want none", *problem)
+	}
+}
 
 // A change is written, and the news of it fails. The next attempt finds it written, and has to tell it all the same.
 func TestNewsThatCouldNotBeToldIsToldLater(t *testing.T) {

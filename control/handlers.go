@@ -157,10 +157,11 @@ func (a *API) addKey(c *call) (any, error) {
 		return nil, err
 	case ask.ID == "" || ask.User == "":
 		return nil, admin.NewProblem(http.StatusUnprocessableEntity, "id and user are both needed")
-	case ask.ExpiresAt != nil && !ask.ExpiresAt.After(time.Now()):
-		return nil, admin.NewProblem(http.StatusUnprocessableEntity, "expires_at has passed")
 	}
-	err = checkLimits(ask.Limits)
+	err = checkEnd("expires_at", ask.ExpiresAt)
+	if err == nil {
+		err = checkLimits(ask.Limits)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -170,6 +171,19 @@ func (a *API) addKey(c *call) (any, error) {
 	}
 	c.etag, c.made = k.Revision, true
 	return k, nil
+}
+
+// checkEnd refuses an end, nil for none, that has passed or that JSON cannot write in UTC.
+func checkEnd(name string, end *time.Time) error {
+	switch {
+	case end == nil:
+		return nil
+	case !end.After(time.Now()):
+		return admin.NewProblem(http.StatusUnprocessableEntity, "%s has passed", name)
+	case end.UTC().Year() > admin.LastYear:
+		return admin.NewProblem(http.StatusUnprocessableEntity, "%s must be in the year %d of UTC or before", name, admin.LastYear)
+	}
+	return nil
 }
 
 func (a *API) key(c *call) (any, error) {
@@ -246,10 +260,12 @@ func (a *API) setBlock(c *call) (any, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case ask.Until != nil && !ask.Until.After(time.Now()):
-		return nil, admin.NewProblem(http.StatusUnprocessableEntity, "until has passed")
 	case strings.ContainsFunc(ask.Reason, unicode.IsControl) || len(ask.Reason) > 1024:
 		return nil, admin.NewProblem(http.StatusUnprocessableEntity, "the reason must have at most 1024 bytes, and no control characters")
+	}
+	err = checkEnd("until", ask.Until)
+	if err != nil {
+		return nil, err
 	}
 	b, err := a.Database.SetBlock(c.ctx, c.who, s, ask, condition)
 	if err != nil {

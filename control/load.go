@@ -36,7 +36,8 @@ type Loaded struct {
 	Unchanged int64 `json:"unchanged"` // that were the same before
 }
 
-// loadUsers serves POST …/users:load. The body is read while it is copied into the database.
+// loadUsers serves POST …/users:load. The body is read while it is copied into the database. There is one load at a time: each holds a connection of the pool for
+// as long as its body takes.
 func (a *API) loadUsers(c *call) (any, error) {
 	_, err := c.query()
 	if err != nil {
@@ -52,6 +53,10 @@ func (a *API) loadUsers(c *call) (any, error) {
 	default:
 		return nil, admin.NewProblem(http.StatusUnsupportedMediaType, "the content type is %q: send text/csv or application/x-ndjson", kind)
 	}
+	if !a.loading.CompareAndSwap(false, true) {
+		return nil, admin.NewProblem(http.StatusServiceUnavailable, "another load of users is under way: try again when it has ended")
+	}
+	defer a.loading.Store(false)
 	return a.Database.LoadUsers(c.ctx, c.who, c.domain(), lines)
 }
 

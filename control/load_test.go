@@ -2,9 +2,15 @@ package control
 
 import (
 	"bytes"
+	"errors"
 	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // FuzzUserLines reads lines as CSV and as JSON: it ends, names what is wrong by its line, and hands on nothing that the database refuses.
@@ -56,3 +62,42 @@ type broken struct{}
 
 // Read fails.
 func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+// TestOneLoadAtATime has a load whose body does not end. Others are refused at once, so that connections are left for all other requests, until it has ended.
+func TestOneLoadAtATime(t *testing.T) {
+	api := &API{Database: migrated(t), Log: slog.New(slog.DiscardHandler)}
+	server := httptest.NewServer(api.Handler())
+	t.Cleanup(server.Close)
+	load := func(body io.Reader) int {
+		answer, err := http.Post(server.URL+"/v1/domains/shop/users:load", "text/csv", body)
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		defer answer.Body.Close()
+		return answer.StatusCode
+	}
+	body, to := io.Pipe()
+	first := make(chan int, 1)
+	go func() { first <- load(body) }()
+	_, err := io.WriteString(to, "name\nann\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers.Await(t, "the first load", func() error {
+		if !api.loading.Load() {
+			return errors.New("it has not begun")
+		}
+		return nil
+	})
+	if got := load(strings.NewReader("name\nbob\n")); got != http.StatusServiceUnavailable {
+		t.Errorf("a second load answers %d, want 503", got)
+	}
+	to.Close()
+	if got := <-first; got != http.StatusOK {
+		t.Errorf("the first load answers %d, want 200", got)
+	}
+	if got := load(strings.NewReader("name\nbob\n")); got != http.StatusOK {
+		t.Errorf("a load after it answers %d, want 200", got)
+	}
+}

@@ -43,6 +43,7 @@ type Publisher struct {
 	turns   *turns
 	untold  untold // by walks
 	missing *missing
+	unfit   *unfit // rows that cannot be records
 	leads   atomic.Bool
 	mended  atomic.Int64 // records and documents that were not what they had to be
 	walked  atomic.Int64 // when the last whole walk ended, in ms since the epoch
@@ -57,7 +58,7 @@ type Publisher struct {
 
 // NewPublisher makes a Publisher that does nothing yet.
 func NewPublisher(cfg PublisherConfig) *Publisher {
-	p := &Publisher{cfg: cfg, turns: newTurns(), untold: untold{classes: map[string]bool{}}, missing: newMissing(), compared: func() {}}
+	p := &Publisher{cfg: cfg, turns: newTurns(), untold: untold{classes: map[string]bool{}}, missing: newMissing(), unfit: newUnfit(cfg.Log), compared: func() {}}
 	p.current.Store(time.Now().UnixMilli())
 	news := cfg.Keys.Shared("news")
 	p.book = records.New(records.Config{
@@ -120,6 +121,7 @@ func (p *Publisher) term(ctx context.Context) error {
 	var mine bool
 	err = conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, leaderLock).Scan(&mine)
 	if err == nil && !mine {
+		p.problem.Store(nil) // what is wrong now is for the leader to show
 		p.current.Store(time.Now().UnixMilli())
 	}
 	if err != nil || !mine {

@@ -3,9 +3,12 @@ package control
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
+	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/rules"
 )
 
@@ -106,11 +109,8 @@ func (d *Database) UserUsage(ctx context.Context, domain, name, identity string,
 		return nil, err
 	}
 	u := &UserUsage{Domain: domain, User: name, Identity: identity, Timezone: zone.String(), LastRequestAt: user.LastRequestAt, ExceededCount: user.ExceededCount}
-	local := now.In(zone)
-	day := time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, zone)
-	month := time.Date(local.Year(), local.Month(), 1, 0, 0, 0, 0, zone)
-	u.Today = PeriodUsage{From: day, To: time.Date(local.Year(), local.Month(), local.Day()+1, 0, 0, 0, 0, zone), Quota: user.QuotaDay}
-	u.Month = PeriodUsage{From: month, To: time.Date(local.Year(), local.Month()+1, 1, 0, 0, 0, 0, zone), Quota: user.QuotaMonth}
+	u.Today = PeriodUsage{From: descriptors.DayOf(now, zone, 0), To: descriptors.DayOf(now, zone, 1), Quota: user.QuotaDay}
+	u.Month = PeriodUsage{From: descriptors.MonthOf(now, zone, 0), To: descriptors.MonthOf(now, zone, 1), Quota: user.QuotaMonth}
 	for _, p := range []*PeriodUsage{&u.Today, &u.Month} {
 		err = d.period(ctx, domain, identity, p)
 		if err != nil {
@@ -239,16 +239,29 @@ type Statistic struct {
 // mostStatistics is how many rows an answer may have.
 const mostStatistics = 10_000
 
-// Statistics are what was decided, by time and then by name. By is one of domain, rule and endpoint; with the step total there is one row for each name.
+// few refuses an answer of which rows would have to be left out. It was asked for one row more than there may be.
+func few[T any](all []T, err error) ([]T, error) {
+	if err == nil && len(all) > mostStatistics {
+		return nil, admin.NewProblem(http.StatusUnprocessableEntity, "there are more than %d rows: ask for a longer step or less time", mostStatistics)
+	}
+	return all, err
+}
+
+// Statistics are what was decided, by time and then by name. By is one of domain, rule and endpoint; with the step total there is one row for each name: of too many,
+// those with the most requests.
 func (d *Database) Statistics(ctx context.Context, domain, by, step string, from, to time.Time) ([]Statistic, error) {
 	at, table := "at", "endpoint_"+step+"s"
 	if step == stepTotal {
 		at, table = "$2::timestamptz", "endpoint_hours"
 	}
-	all, err := many[Statistic](ctx, d.pool, `SELECT at, name, requests, refused, cost, latency_quantile(latencies, 0.5) AS p50, latency_quantile(latencies, 0.95) AS p95, latency_quantile(latencies, 0.99) AS p99
+	most := mostStatistics + 1
+	if step == stepTotal {
+		most = mostStatistics
+	}
+	all, err := few(many[Statistic](ctx, d.pool, `SELECT at, name, requests, refused, cost, latency_quantile(latencies, 0.5) AS p50, latency_quantile(latencies, 0.95) AS p95, latency_quantile(latencies, 0.99) AS p99
 	  FROM (SELECT `+at+` AS at, `+by+` AS name, sum(requests)::bigint AS requests, coalesce(sum(requests) FILTER (WHERE outcome = ANY ($4)), 0)::bigint AS refused,
 	    coalesce(sum(cost) FILTER (WHERE outcome <> ALL ($4)), 0)::bigint AS cost, sum_latencies(latencies) AS latencies
-	    FROM `+table+` WHERE domain = $1 AND at >= $2 AND at < $3 GROUP BY 1, 2) AS added ORDER BY at, requests DESC, name LIMIT $5`, domain, from, to, refusing, mostStatistics)
+	    FROM `+table+` WHERE domain = $1 AND at >= $2 AND at < $3 GROUP BY 1, 2) AS added ORDER BY at, requests DESC, name LIMIT $5`, domain, from, to, refusing, most))
 	for i := range all {
 		all[i].At = all[i].At.UTC()
 	}
@@ -265,7 +278,7 @@ type CacheUse struct {
 
 // Caches are hits and misses, by time and cache.
 func (d *Database) Caches(ctx context.Context, step string, from, to time.Time) ([]CacheUse, error) {
-	all, err := many[CacheUse](ctx, d.pool, `SELECT at, cache, hits, misses FROM cache_`+step+`s WHERE at >= $1 AND at < $2 ORDER BY at, cache LIMIT $3`, from, to, mostStatistics)
+	all, err := few(many[CacheUse](ctx, d.pool, `SELECT at, cache, hits, misses FROM cache_`+step+`s WHERE at >= $1 AND at < $2 ORDER BY at, cache LIMIT $3`, from, to, mostStatistics+1))
 	for i := range all {
 		all[i].At = all[i].At.UTC()
 	}

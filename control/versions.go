@@ -3,14 +3,15 @@ package control
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/rules"
 )
@@ -228,7 +229,7 @@ type parsedText struct {
 // checkText compiles a rule file as a sidecar does, and returns it as rows. The error is a *Refused where it does not compile.
 func checkText(domain, text string) (*parsedText, error) {
 	if len(text) > maxTextBytes {
-		return nil, fmt.Errorf("the rules have %d bytes, and %d are the most", len(text), maxTextBytes)
+		return nil, admin.NewProblem(http.StatusRequestEntityTooLarge, "the rules have %d bytes, and %d are the most", len(text), maxTextBytes)
 	}
 	load := rules.CheckPublished(rules.FilesConfig{}, rules.Document{Domain: domain, Hash: rules.HashText(text), Text: text})
 	if load.Rejected() {
@@ -241,11 +242,11 @@ func checkText(domain, text string) (*parsedText, error) {
 	}
 	err := yaml.Unmarshal([]byte(text), &file)
 	if err != nil {
-		return nil, fmt.Errorf("read the rules as a table: %w", err)
+		return nil, noTable(err.Error())
 	}
 	decoded, _ := rules.Decode(domain, []byte(text))
 	if len(decoded.Rules) != len(file.Rules) {
-		return nil, errors.New("the rules cannot be read as a table: write each rule as an item of its own")
+		return nil, noTable("write each rule as an item of its own")
 	}
 	p := &parsedText{costs: json.RawMessage("[]"), identity: json.RawMessage("{}")}
 	if len(file.Costs) > 0 {
@@ -257,7 +258,15 @@ func checkText(domain, text string) (*parsedText, error) {
 	for i := range file.Rules {
 		p.rules = append(p.rules, rowOf(&decoded.Rules[i], file.Rules[i]))
 	}
-	return p, err
+	if err != nil {
+		return nil, noTable(err.Error())
+	}
+	return p, nil
+}
+
+// noTable is the problem of rules that compile, and that cannot be rows.
+func noTable(why string) error {
+	return admin.NewProblem(http.StatusUnprocessableEntity, "the rules cannot be read as a table: %s", why)
 }
 
 // rowOf is a rule as a row: what the compiler read of it, and the rest in the words of the file.

@@ -27,7 +27,7 @@ func (p *Publisher) walk(ctx context.Context, s session, empty bool) error {
 		return err
 	}
 	w := &walker{Publisher: p, empty: empty}
-	for _, read := range walks(s) {
+	for _, read := range walks(source{s, p.unfit.note}) {
 		err = w.table(ctx, read)
 		if err != nil {
 			return err

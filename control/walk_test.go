@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -166,10 +167,46 @@ func overtaken(c *capacity) {
 func deleted(c *capacity) {
 	for _, about := range [][2]string{{"user", "gone"}, {"ip", "192.0.2.99"}, {"secret", strings.Repeat("ab", 32)}} {
 		c.exec(fmt.Sprintf(`INSERT INTO outbox (domain, kind, name, done_at) VALUES ('shop', '%s', '%s', now())`, about[0], about[1]))
-		c.redis.Do(c, "SET", c.publisher.cfg.Keys.RecordKey("shop", about[0], about[1]), `{"note":"old"}`)
+		c.redis.Do(c, "SET", c.publisher.cfg.Keys.RecordKey("shop", about[0], about[1]), `{"note":"old","control":true}`)
 		defer c.expect("after the walk", about[0], about[1], "")
 	}
 	c.must(c.publisher.walk(context.Background(), c.pool, false))
+}
+
+// TestABlockOfAnOperatorStays has a block that an operator gave at a sidecar, to a user of whom the control plane keeps nothing. The change feed, walks and
+// questions of sidecars leave it, also while records are put back. A record of the user takes its place, and an erasure removes it.
+func TestABlockOfAnOperatorStays(t *testing.T) {
+	c, ctx := newCapacity(t), context.Background()
+	block := func(name string) {
+		c.redis.Do(c, "SET", c.publisher.cfg.Keys.RecordKey("shop", "user", name), `{"block":{"reason":"abuse"},"by":"operator"}`)
+	}
+	block("ann")
+	block("bob")
+	c.exec(`INSERT INTO domains (name, created_by) VALUES ('shop', 'test')`)
+	c.exec(`INSERT INTO users (domain, name, updated_by) VALUES ('shop', 'ann', 'test'), ('shop', 'bob', 'test')`)
+	c.must(c.publisher.feed(ctx, c.pool))
+	c.expect("after a change", "user", "ann", "abuse")
+	c.must(c.publisher.walk(ctx, c.pool, false))
+	c.expect("after a walk", "user", "ann", "abuse")
+
+	c.must(c.publisher.book.BeginFilling(ctx, nil))
+	c.exec(`INSERT INTO outbox (domain, kind, name) VALUES ('shop', 'user', 'ann')`)
+	c.must(c.publisher.feed(ctx, c.pool))
+	c.expect("while records are put back", "user", "ann", "abuse")
+	c.must(c.publisher.book.EndFilling(ctx))
+
+	c.exec(`UPDATE users SET quota_hour = 5 WHERE name = 'bob'`)
+	c.must(c.publisher.feed(ctx, c.pool))
+	c.expect("with a quota", "user", "bob", `"count":5`)
+	c.exec(`UPDATE users SET quota_hour = NULL WHERE name = 'bob'`)
+	c.must(c.publisher.feed(ctx, c.pool))
+	c.expect("without it", "user", "bob", "")
+
+	x := &Eraser{Database: c.Database, Publisher: c.publisher, Log: slog.New(slog.DiscardHandler)}
+	_, err := c.AskErasure(ctx, Actor{Name: "test"}, Subject{"shop", kindUser, "ann"})
+	c.must(err)
+	c.must(x.next(ctx))
+	c.expect("after the erasure", "user", "ann", "")
 }
 
 // emptiedMeanwhile empties Redis while it is filled, and after it was filled but before that is noted.

@@ -46,8 +46,8 @@ func identityOf(s Subject) (records.Identity, error) {
 	return id, nil
 }
 
-// wanted is the records of some identities as the database has them. Subjects of other kinds are left out.
-func wanted(ctx context.Context, q querier, subjects []Subject, now time.Time) ([]records.Wanted, error) {
+// wanted is the records of some identities as the database has them. Subjects of other kinds, and those that no identity can have, are left out.
+func wanted(ctx context.Context, q source, subjects []Subject, now time.Time) ([]records.Wanted, error) {
 	made, err := recordsOf(ctx, q, subjects, now)
 	if err != nil {
 		return nil, err
@@ -61,7 +61,8 @@ func wanted(ctx context.Context, q querier, subjects []Subject, now time.Time) (
 		seen[s] = true
 		id, err := identityOf(s)
 		if err != nil {
-			return nil, err
+			q.unfit(fmt.Errorf("the domain %q: %w", s.Domain, err))
+			continue
 		}
 		all = append(all, kept(id, made[s]))
 	}
@@ -77,7 +78,7 @@ func kept(id records.Identity, r *records.Record) records.Wanted {
 }
 
 // recordsOf makes the records of subjects; those without one are missing.
-func recordsOf(ctx context.Context, q querier, subjects []Subject, now time.Time) (map[Subject]*records.Record, error) {
+func recordsOf(ctx context.Context, q source, subjects []Subject, now time.Time) (map[Subject]*records.Record, error) {
 	made := map[Subject]*records.Record{}
 	var domains, kinds, names []string
 	for _, s := range subjects {
@@ -100,10 +101,7 @@ func recordsOf(ctx context.Context, q querier, subjects []Subject, now time.Time
 		return nil, err
 	}
 	for i := range keys {
-		err = keys[i].addTo(made)
-		if err != nil {
-			return nil, err
-		}
+		keys[i].addTo(made, q.unfit)
 	}
 	blocks, err := many[Block](ctx, q, asked+`SELECT `+blockColumns+` FROM blocks JOIN asked ON domain = d AND kind = k AND name = n WHERE until IS NULL OR until > $4`, domains, kinds, names, now)
 	addBlocks(made, blocks)
@@ -171,22 +169,20 @@ func quotas(u *User) (limits []records.Limit) {
 type keyRow struct {
 	Kind, Digest, Domain, ID, UserName string
 	Tier                               *string
-	Limits                             []admin.NewLimit
+	Limits                             []byte // as JSON
 	ExpiresAt                          *time.Time
 	Revoked                            bool
 }
 
 // addTo adds the record of the key, of its digest or of its id.
-func (k *keyRow) addTo(made map[Subject]*records.Record) error {
+func (k *keyRow) addTo(made map[Subject]*records.Record, unfit func(error)) {
 	if k.Kind == kindSecret {
 		made[Subject{k.Domain, kindSecret, k.Digest}] = k.secret()
-		return nil
+		return
 	}
-	r, err := k.own()
-	if r != nil {
+	if r := k.own(unfit); r != nil {
 		made[Subject{k.Domain, "api_key", k.ID}] = r
 	}
-	return err
 }
 
 // secret is the record of the digest.
@@ -194,16 +190,29 @@ func (k *keyRow) secret() *records.Record {
 	return &records.Record{Key: &records.Key{ID: k.ID, User: k.UserName, Tier: textOf(k.Tier), Expires: instant(k.ExpiresAt), Revoked: k.Revoked}}
 }
 
-// own is the record of the id, nil for none.
-func (k *keyRow) own() (*records.Record, error) {
-	limits, err := admin.ParseLimits(k.Limits)
+// own is the record of the id, nil for none. Limits that cannot be read are left out.
+func (k *keyRow) own(unfit func(error)) *records.Record {
+	limits, err := limitsIn(k.Limits)
 	if err != nil {
-		return nil, fmt.Errorf("the limits of the key %q: %w", k.ID, err)
+		unfit(fmt.Errorf("the limits of the key %q of the domain %q: %w", k.ID, k.Domain, err))
 	}
 	if k.Tier == nil && len(limits) == 0 {
+		return nil
+	}
+	return &records.Record{Tier: textOf(k.Tier), Limits: limits}
+}
+
+// limitsIn reads limits as the database keeps them.
+func limitsIn(text []byte) ([]records.Limit, error) {
+	if string(text) == "[]" {
 		return nil, nil
 	}
-	return &records.Record{Tier: textOf(k.Tier), Limits: limits}, nil
+	var written []admin.NewLimit
+	err := json.Unmarshal(text, &written)
+	if err != nil {
+		return nil, err
+	}
+	return admin.ParseLimits(written)
 }
 
 // textOf is a text, empty for none.

@@ -99,6 +99,18 @@ func firstOf(zone *time.Location, year int, month time.Month, day int) int64 {
 	return from.Add(time.Duration(seconds) * time.Second).UnixMicro()
 }
 
+// DayOf is when a day begins in a time zone: that of an instant, or one so many days later.
+func DayOf(at time.Time, zone *time.Location, later int) time.Time {
+	year, month, day := at.In(zone).Date()
+	return time.UnixMicro(firstOf(zone, year, month, day+later)).In(zone)
+}
+
+// MonthOf is when a month begins in a time zone: that of an instant, or one so many months later.
+func MonthOf(at time.Time, zone *time.Location, later int) time.Time {
+	year, month, _ := at.In(zone).Date()
+	return time.UnixMicro(firstOf(zone, year, month+time.Month(later), 1)).In(zone)
+}
+
 // calendarOf returns the calendar of a unit, which all limits of the domain share; nil for none.
 func (d *CompiledDomain) calendarOf(unit CalendarUnit) *calendar {
 	if unit == 0 {

@@ -214,13 +214,26 @@ func (b *Book) changeLocal(id Identity, edit func(*Record) *Record) (before, aft
 	switch {
 	case after == nil:
 		delete(b.local, id)
-	case before == nil && len(b.local) >= maxLocal:
+	case before == nil && !b.roomLocked():
 		return nil, nil, fmt.Errorf("there are %d records, and without Redis there may not be more: remove some", maxLocal)
 	default:
 		b.local[id] = &entry{record: after, value: b.cfg.Prepare(&id, after)}
 		b.addLocked(id.class())
 	}
 	return before, after, nil
+}
+
+// roomLocked reports whether this process may keep one more record. Where it may not, blocks that have ended go first.
+func (b *Book) roomLocked() bool {
+	if len(b.local) < maxLocal {
+		return true
+	}
+	now := b.cfg.Now()
+	maps.DeleteFunc(b.local, func(_ Identity, e *entry) bool {
+		end := e.record.expires()
+		return !end.IsZero() && !end.After(now)
+	})
+	return len(b.local) < maxLocal
 }
 
 // addLocked adds a class to the catalog.

@@ -3,6 +3,7 @@ package records
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,7 +18,7 @@ import (
 // Wanted is a record as it has to be.
 type Wanted struct {
 	Identity Identity
-	Record   *Record // nil: there has to be none
+	Record   *Record // nil: there has to be none that the control plane keeps
 }
 
 // Difference is a record in Redis that is not what it has to be.
@@ -35,15 +36,10 @@ const (
 )
 
 // Mend makes the records in Redis what they have to be, and returns how many were not. It reads first, and writes only what differs.
-// Sidecars hear of what was written. While records are put back it writes all: sidecars may hold what Redis does not have.
+// Sidecars hear of what was written. While records are put back it writes all: sidecars may hold what Redis does not have. A record of an
+// operator, which the control plane does not keep, is overwritten but never removed.
 func (b *Book) Mend(ctx context.Context, wanted []Wanted) (mended int, err error) {
-	read := b.Compare
-	if b.filling() {
-		read = func(_ context.Context, wanted []Wanted) ([]*Difference, error) {
-			return b.prepare(wanted, func(*Wanted) bool { return true })
-		}
-	}
-	found, err := read(ctx, wanted)
+	found, err := b.compare(ctx, wanted, b.filling())
 	if err != nil {
 		return 0, err
 	}
@@ -53,14 +49,19 @@ func (b *Book) Mend(ctx context.Context, wanted []Wanted) (mended int, err error
 
 // Compare returns the records in Redis that are not what they have to be.
 func (b *Book) Compare(ctx context.Context, wanted []Wanted) (found []*Difference, err error) {
-	all, err := b.prepare(wanted, func(*Wanted) bool { return true })
+	return b.compare(ctx, wanted, false)
+}
+
+// compare is Compare, or returns all records but those that stay because an operator made them.
+func (b *Book) compare(ctx context.Context, wanted []Wanted, all bool) (found []*Difference, err error) {
+	ready, err := b.prepare(wanted, func(*Wanted) bool { return true })
 	if err != nil {
 		return nil, err
 	}
-	batches := b.batches(all, func(*Difference) bool { return true })
+	batches := b.batches(ready, func(*Difference) bool { return true })
 	differ := make([][]*Difference, len(batches))
 	err = together(len(batches), func(n int) (err error) {
-		differ[n], err = differing(ctx, batches[n])
+		differ[n], err = differing(ctx, batches[n], all)
 		return err
 	})
 	return slices.Concat(differ...), err
@@ -157,8 +158,8 @@ func (b *batch) call(ctx context.Context, command string, perRecord int, words f
 // keyWord is the word of a command that only names keys.
 func keyWord(wire []byte, d *Difference) []byte { return fleet.AppendWord(wire, d.key) }
 
-// differing returns the records of a batch that are not what they have to be.
-func differing(ctx context.Context, b batch) (found []*Difference, err error) {
+// differing returns the records of a batch that are not what they have to be, or all of them but those that stay.
+func differing(ctx context.Context, b batch, all bool) (found []*Difference, err error) {
 	reply, err := b.call(ctx, "MGET", 1, keyWord)
 	if err != nil {
 		return nil, fmt.Errorf("read records: %w", err)
@@ -168,11 +169,18 @@ func differing(ctx context.Context, b batch) (found []*Difference, err error) {
 		return nil, fmt.Errorf("read records: %d replies for %d keys", len(items), len(b.records))
 	}
 	for at, d := range b.records {
-		if !bytes.Equal(items[at].Data, d.text) {
+		has := items[at].Data
+		if (all || !bytes.Equal(has, d.text)) && (d.Record != nil || !operators(has)) {
 			found = append(found, d)
 		}
 	}
 	return found, nil
+}
+
+// operators reports whether a text of Redis is a record that an operator made, and the control plane does not keep.
+func operators(text []byte) bool {
+	var r Record
+	return len(text) > 0 && json.Unmarshal(text, &r) == nil && !r.Control
 }
 
 // Write writes records. Sidecars hear of each of them, unless there are many, or some are not written: then untold are the classes of which they

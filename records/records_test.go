@@ -215,12 +215,42 @@ func TestNetworksHaveKindsOfTheirOwn(t *testing.T) {
 	}
 }
 
+// TestBlocksThatHaveEndedMakeRoom fills a book without Redis with blocks of an hour. There is room for more once they have ended.
+func TestBlocksThatHaveEndedMakeRoom(t *testing.T) {
+	now := time.Date(2026, 11, 5, 12, 0, 0, 0, time.UTC)
+	b := New(Config{Now: func() time.Time { return now }})
+	block := func(name string) error {
+		_, _, err := b.Change(t.Context(), user(name), "tester", func(r *Record) { r.Block = &Block{Until: now.Add(time.Hour)} })
+		return err
+	}
+	give(t, b, "alice", "gold")
+	for n := range maxLocal - 1 {
+		if err := block(fmt.Sprint("user-", n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if block("mallory") == nil {
+		t.Fatal("a full book takes one more")
+	}
+	now = now.Add(time.Hour)
+	if err := block("mallory"); err != nil {
+		t.Error(err)
+	}
+	expectTier(t, b, "alice", "gold")
+	if len(b.local) != 2 {
+		t.Errorf("%d records are kept, want alice's and mallory's", len(b.local))
+	}
+}
+
 // TestManyRecordsAreToldOnce mends few records and many: sidecars hear of a few one by one, and once of many. Either way what they knew is looked up again.
 func TestManyRecordsAreToldOnce(t *testing.T) {
 	for _, count := range []int{3, 1000} {
 		all := &books{redis: servers.StartRedis(t)}
 		one, other := all.open(t, 0), all.open(t, 0)
-		give(t, one, "alice", "gold")
+		_, _, err := one.Change(t.Context(), user("alice"), "tester", func(r *Record) { r.Tier, r.Control = "gold", true })
+		if err != nil {
+			t.Fatal(err)
+		}
 		var told []string
 		publish := one.cfg.Publish
 		one.cfg.Publish = func(ctx context.Context, key, class string) error {
