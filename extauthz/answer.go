@@ -116,6 +116,9 @@ func (s *Service) appendDenial(b []byte, req *descriptors.Request, v *engine.Ver
 	if d.grpc {
 		b = appendGRPC(b, at, &d)
 	}
+	if d.bodiless() {
+		return b
+	}
 	if d.contentType != "" {
 		b = at.appendHeader(b, "content-type", d.contentType)
 	}

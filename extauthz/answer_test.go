@@ -133,3 +133,18 @@ func TestNumbersNeverWrap(t *testing.T) {
 		}
 	}
 }
+
+// TestSomeStatusesHaveNoBody: clients take one for the beginning of the next response.
+func TestSomeStatusesHaveNoBody(t *testing.T) {
+	for status, has := range map[int]bool{204: false, 205: false, 304: false, 429: true, 503: true} {
+		v := &engine.Verdict{Refused: true, Response: &descriptors.Response{Status: status}}
+		answer := new(authv3.CheckResponse)
+		err := proto.Unmarshal(New(Config{}).appendAnswer(nil, &descriptors.Request{}, v), answer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body := answer.GetDeniedResponse().GetBody(); (body != "") != has {
+			t.Errorf("status %d has the body %q", status, body)
+		}
+	}
+}

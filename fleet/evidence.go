@@ -83,10 +83,10 @@ func (n *Node) alive() bool {
 // of no use.
 func (n *Node) speaks() bool { return n.mute.lasts() < n.bears(connectWithin) && n.alive() }
 
-// replied reports whether a call had a reply, good or bad.
-func replied(err error) bool {
+// isReply reports whether an error is what the server replied.
+func isReply(err error) bool {
 	var reply ReplyError
-	return err == nil || errors.As(err, &reply)
+	return errors.As(err, &reply)
 }
 
 // bears is for how long a sign of failure has to last. After the breaker has closed it is twice as long for a while: on a bad network all connections may be
@@ -123,12 +123,13 @@ func (n *Node) evidence(ctx context.Context, c *Call, allow time.Duration, err e
 	if unrelated(ctx, c, err) {
 		return breaker.Neutral
 	}
-	if replied(err) {
-		n.mute.end()
-	}
 	if err == nil {
 		n.lacking.end()
+		n.mute.end()
 		return breaker.Success
+	}
+	if isReply(err) {
+		n.mute.end()
 	}
 	short := n.hurries(allow) || n.Settling()
 	switch {
@@ -150,7 +151,6 @@ func unrelated(ctx context.Context, c *Call, err error) bool {
 // shown is what the reason of an error shows by itself.
 func (n *Node) shown(err error) breaker.Result {
 	why := Reason(err)
-	var reply ReplyError
 	var early *unsentError
 	switch why {
 	case ReasonTimeout:
@@ -169,7 +169,7 @@ func (n *Node) shown(err error) breaker.Result {
 		// A key that moved is no failure of this server, nor is a slot that no server has: others may be served here.
 		return unless(!IsReply(err, "CLUSTERDOWN The cluster is down"), breaker.Failure)
 	case ReasonError:
-		return unless(errors.As(err, &reply), breaker.Failure)
+		return unless(isReply(err), breaker.Failure)
 	}
 	return said[why]
 }

@@ -280,7 +280,7 @@ func report(t tally, c *Charge, now int64, d *Decision) tally {
 	d.At = now
 	l := rateOf(&c.Limit)
 	if l.count == 0 {
-		d.ResetAfter = time.Duration(l.window) * time.Microsecond
+		d.ResetAfter = time.Duration(whole(c.Limit.Algorithm, l, now)) * time.Microsecond
 		if d.Outcome == Refused {
 			d.RetryAfter = d.ResetAfter
 		}
@@ -289,6 +289,14 @@ func report(t tally, c *Charge, now int64, d *Decision) tally {
 	t = algorithms[c.Limit.Algorithm].advance(t, l, now)
 	rest(t, c.Limit.Algorithm, l, c.cost(), now, d)
 	return t
+}
+
+// whole is the time until a limit of 0 would be full, in microseconds: until its window ends, or as long as that is.
+func whole(a Algorithm, l rate, now int64) int64 {
+	if a != FixedWindow {
+		return l.window
+	}
+	return fixedWindow.reset(fixedWindow.advance(tally{}, l, now), l, now)
 }
 
 // rest sets what an advanced tally says after a charge of that cost.

@@ -46,6 +46,11 @@ local function report(head, t, c, outcome, charged, now, wait)
     reset = ops.reset(t, c, now)
     t.reset = reset
     if outcome == 2 then retry = ops.wait(t, c, c.cost, now) end
+  elseif c.algorithm == 3 then -- until the window ends
+    local empty = {at = 0, used = 0}
+    ops.advance(empty, c, now)
+    reset = ops.reset(empty, c, now)
+    retry = reset
   end
   if penalty then
     if penalty.rest then said = said + 16 end

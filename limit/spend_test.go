@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -186,5 +187,14 @@ func BenchmarkDecide(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// TestAWindowOfZeroEndsWithItsWindow, as every other one does.
+func TestAWindowOfZeroEndsWithItsWindow(t *testing.T) {
+	var s limit.State
+	d := spend(t, &s, limit.Charge{Limit: fixed(0, time.Hour), Cost: 1}, (3600*1000+3056)*int64(1e6))
+	if d.ResetAfter != 544*time.Second || d.RetryAfter != 544*time.Second {
+		t.Errorf("it ends after %v, and may be tried after %v; want 544s", d.ResetAfter, d.RetryAfter)
 	}
 }

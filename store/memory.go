@@ -177,6 +177,7 @@ func (m *Memory) decide(w *workspace, charges []limit.Charge, decisions []limit.
 		limit.Decide(w.states, charges, false, now, decisions)
 	}
 	for i, e := range w.entries {
+		e.spent = decisions[i].Remaining == 0 && !charges[i].Limit.Algorithm.Fills()
 		m.settleLocked(w.homes[i], e, e.state.Expires(charges[i].Limit, now), now)
 	}
 	for i, e := range w.entries {

@@ -261,3 +261,49 @@ func TestMemorySpendAllocatesNothingOnAKnownKey(t *testing.T) {
 		t.Fatalf("%v allocations, want %d", got, poolAllocs)
 	}
 }
+
+// TestACounterThatIsUsedUpOutlivesAFlood of others that have most of their limit left: a refused client must not get a new one by making up names.
+func TestACounterThatIsUsedUpOutlivesAFlood(t *testing.T) {
+	for _, a := range []limit.Algorithm{limit.TokenBucket, limit.FixedWindow, limit.SlidingWindow, limit.SlidingLog} {
+		now := time.Date(2026, 1, 1, 10, 0, 5, 0, time.UTC)
+		m := NewMemory(MemoryConfig{MaxKeys: 1000, Now: func() time.Time { return now }})
+		l := limit.Limit{Algorithm: a, Count: 10, Window: time.Hour}
+		if a == limit.TokenBucket {
+			l.Burst = 10
+		}
+		spend := func(key string, cost int64) limit.Outcome {
+			d := make([]limit.Decision, 1)
+			m.Spend(t.Context(), []limit.Charge{{Key: key, Limit: l, Cost: cost}}, d)
+			return d[0].Outcome
+		}
+		for i := range 100 {
+			spend(fmt.Sprint("spent", i), 10)
+		}
+		for i := range 1800 {
+			now = now.Add(time.Millisecond)
+			spend(fmt.Sprint("flood", i), 1)
+		}
+		again := 0
+		for i := range 100 {
+			if spend(fmt.Sprint("spent", i), 1) == limit.Allowed {
+				again++
+			}
+		}
+		if again > 0 {
+			t.Errorf("%v: %d of 100 refused clients are admitted again", a, again)
+		}
+	}
+}
+
+// TestAFloodOfCountersThatAreUsedUpStaysWithinTheBound: there is always one to forget.
+func TestAFloodOfCountersThatAreUsedUpStaysWithinTheBound(t *testing.T) {
+	m := NewMemory(MemoryConfig{MaxKeys: 1000})
+	d := make([]limit.Decision, 1)
+	for i := range 5000 {
+		l := limit.Limit{Algorithm: limit.FixedWindow, Count: 1, Window: 24 * time.Hour}
+		m.Spend(t.Context(), []limit.Charge{{Key: fmt.Sprint(i), Limit: l, Cost: 1}}, d)
+	}
+	if keys := m.Stats().Keys; keys > 1000 {
+		t.Errorf("%d counters are kept, at most 1000", keys)
+	}
+}

@@ -19,7 +19,7 @@ type pot struct {
 	soonest  atomic.Int64 // when the first entry of all expires, or earlier
 	queues   [shardCount]queue
 	earliest [shardCount]atomic.Int64 // when the first entry of each queue expires, for a look without the lock
-	spares   [shardCount]atomic.Int64 // when the one expires that is forgotten first, likewise
+	spares   [shardCount]atomic.Int64 // the turn of the one that is forgotten first, likewise
 }
 
 func newPot() *pot {
@@ -128,15 +128,15 @@ func (p *pots) expired(now int64) (*pot, int) {
 	return nil, 0
 }
 
-// first returns the shard in which the pot's next entry to forget is, and when that one expires.
-func (p *pot) first() (home int, expires int64) {
-	expires = never
+// first returns the shard in which the pot's next entry to forget is, and the turn of that one.
+func (p *pot) first() (home int, turn int64) {
+	turn = never
 	for i := range p.spares {
-		if at := p.spares[i].Load(); at < expires {
-			home, expires = i, at
+		if at := p.spares[i].Load(); at < turn {
+			home, turn = i, at
 		}
 	}
-	return home, expires
+	return home, turn
 }
 
 // publishLocked makes known when the first entry of a shard's queue expires, and when the one does that can be spared.
@@ -144,7 +144,7 @@ func (p *pot) publishLocked(home uint8) {
 	q := p.queues[home]
 	first, spare := int64(never), int64(never)
 	if len(q) > 0 {
-		first, spare = q[0].expires, q[q.spare()].expires
+		first, spare = q[0].expires, q[q.spare()].turn()
 	}
 	if p.earliest[home].Load() != first {
 		p.earliest[home].Store(first)

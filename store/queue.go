@@ -1,6 +1,6 @@
 package store
 
-// spareAmong is how many of a queue's first entries are looked through for one to forget that is no cool-down.
+// spareAmong is how many of a queue's first entries are looked through for one to forget that is not held.
 const spareAmong = 64
 
 // queue is a binary heap: the entry that expires first, which is the one nearest to full, is at the root. It serves both
@@ -11,6 +11,18 @@ type queue []slot
 type slot struct {
 	expires int64
 	entry   *entry
+	held    bool // it is forgotten after others
+}
+
+// behind is how far after all others the turn of a slot is that is held.
+const behind = int64(1) << 61
+
+// turn is when the slot is forgotten, compared with others: by its expiry, those that are held last.
+func (s slot) turn() int64 {
+	if s.held {
+		return min(s.expires, never-1-behind) + behind
+	}
+	return s.expires
 }
 
 // add puts an entry at the end. The caller sets its expiry and calls fix.
@@ -40,15 +52,15 @@ func (q queue) trimmed() queue {
 	return append(make(queue, 0, cap(q)/2), q...)
 }
 
-// spare is the place of the entry that is forgotten first: the one nearest to its end that is no cool-down, which would
-// pardon its client. Only the first few are looked through, so that a flood of cool-downs leaves room for counters.
+// spare is the place of the entry that is forgotten first: the one nearest to its end that is not held. Only the first few are looked
+// through, so that a flood of cool-downs, or of counters that are used up, leaves room for others.
 func (q queue) spare() int {
-	if !q[0].entry.cools() {
+	if !q[0].held {
 		return 0
 	}
 	best := 0
 	for i := 1; i < min(len(q), spareAmong); i++ {
-		if !q[i].entry.cools() && (best == 0 || q[i].expires < q[best].expires) {
+		if !q[i].held && (best == 0 || q[i].expires < q[best].expires) {
 			best = i
 		}
 	}

@@ -26,6 +26,8 @@ type entry struct {
 	cost    int64         // bytes that it counts for, once it is in a queue
 	expires int64         // µs instant at which the state is as good as never charged, or nothing in the record matters
 	place   int           // in the pot's queue of its shard, or one of those below
+	spent   bool          // nothing is left of it, which its expiry does not tell
+	held    bool          // what its slot says about that
 }
 
 // Places of an entry that is in no queue.
@@ -36,7 +38,7 @@ const (
 
 // Bytes that a counter takes, measured and rounded up.
 const (
-	entryBytes  = 224 // the entry, its place in the map and in the queue, each with the room that they grow by
+	entryBytes  = 240 // the entry, its place in the map and in the queue, each with the room that they grow by
 	recordBytes = 64  // a record without its lists
 	logBytes    = 16  // one entry of a sliding log
 )
@@ -54,6 +56,9 @@ func (e *entry) bytes() int64 {
 func (e *entry) cools() bool {
 	return e.record != nil && len(e.record.Ends) > 0
 }
+
+// holds reports whether the entry is forgotten after others, because that would pardon its client.
+func (e *entry) holds() bool { return e.spent || e.cools() }
 
 // shard is a part of the counters, with the lock that guards them and their queues in all pots.
 type shard struct {
@@ -95,14 +100,14 @@ func (m *Memory) settleLocked(home uint8, e *entry, expires, now int64) {
 		m.keys.Add(1)
 		e.pot.keys.Add(1)
 		e.pot.queues[home].add(e)
-	case expires == e.expires:
+	case expires == e.expires && e.holds() == e.held:
 		m.weighLocked(e)
 		return
 	}
 	m.weighLocked(e)
-	e.expires = expires
+	e.expires, e.held = expires, e.holds()
 	q := e.pot.queues[home]
-	q[e.place].expires = expires
+	q[e.place].expires, q[e.place].held = expires, e.held
 	q.fix(e.place)
 	e.pot.publishLocked(home)
 }
@@ -160,8 +165,8 @@ func (m *Memory) tidyNext(now int64) {
 	m.tidyLocked(p, home, now)
 }
 
-// evict forgets what has expired in any class, else one entry of the class that takes most: the one that is nearest to full and no
-// cool-down. It reports whether there may be more. Between the look and the lock another request may have charged or forgotten that entry; then
+// evict forgets what has expired in any class, else one entry of the class that takes most: the one that is nearest to full, and neither
+// used up nor a cool-down. It reports whether there may be more. Between the look and the lock another request may have charged or forgotten that entry; then
 // nothing goes, and the caller looks again.
 func (m *Memory) evict() bool {
 	if m.evictExpired() {
@@ -184,7 +189,7 @@ func (m *Memory) evict() bool {
 		e = q[q.spare()].entry
 	}
 	switch {
-	case e.expires > first:
+	case e.expires > now && q[e.place].turn() > first:
 		return true
 	case e.expires <= now:
 		m.expired.Add(1)
