@@ -109,7 +109,7 @@ func (e *Effect) line() string {
 
 // amount is a limit in the form of the reference server, and what ours have besides.
 func (e *Effect) amount() string {
-	modes := fmt.Sprintf("shadow_mode: %t, quota_mode: %t", e.Mode == limit.Shadow, e.Mode == limit.Quota)
+	modes := fmt.Sprintf("shadow_mode: %t, quota_mode: %t", e.Mode == limit.Shadow, e.Mode == limit.Quota || e.QuotaToo)
 	if e.Limit.Algorithm == 0 {
 		return "unlimited, " + modes
 	}

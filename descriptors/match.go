@@ -60,6 +60,7 @@ type Effect struct {
 	Tree       bool         // stands in a descriptor tree, or is an override
 	Account    string       // the user, tenant or API key whose own limit it is; empty for rules and trees
 	Mode       limit.Mode
+	QuotaToo   bool // it is in shadow, and a quota as well: one that always has room
 	Action     Action
 	OnFailure  Failure
 	Reserve    int64 // tokens that a post-paid request takes in advance; 0: none

@@ -5,6 +5,7 @@ package engine
 import (
 	"context"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -216,9 +217,7 @@ func identify(ctx context.Context, set *descriptors.Set, req *descriptors.Reques
 
 // spend asks the store, and decides by the failure policies what the store could not.
 func (e *Engine) spend(ctx context.Context, v *Verdict) {
-	if e.cfg.Quota {
-		quotaMode(v)
-	}
+	e.setQuotas(v)
 	e.settle(v)
 	if !e.ask(ctx, e.cfg.Store, v.Match.Charges, v.Decisions) {
 		for i := range v.Decisions {
@@ -248,6 +247,22 @@ func (v *Verdict) observeTime() {
 // ask is one call to a Counter, and reports false when it panicked.
 func (e *Engine) ask(ctx context.Context, c Counter, charges []limit.Charge, decisions []limit.Decision) (ok bool) {
 	return e.guard(func() { c.Spend(ctx, charges, decisions) })
+}
+
+// setQuotas sees to quotas that always have room: beside one of them no other can refuse the request.
+func (e *Engine) setQuotas(v *Verdict) {
+	if e.cfg.Quota {
+		quotaMode(v)
+		return
+	}
+	if !slices.ContainsFunc(v.Match.Terms, func(t descriptors.Term) bool { return t.Effect.QuotaToo }) {
+		return
+	}
+	for i := range v.Match.Charges {
+		if v.Match.Charges[i].Mode == limit.Quota {
+			v.Match.Charges[i].Mode = limit.Shadow
+		}
+	}
 }
 
 // quotaMode puts all descriptors of trees into quota mode. One that nothing limits, or only in shadow, always has room,

@@ -208,6 +208,20 @@ func TestGlobalShadowMode(t *testing.T) {
 	}
 }
 
+// TestAQuotaInShadowAlwaysHasRoom, and so the others cannot refuse.
+func TestAQuotaInShadowAlwaysHasRoom(t *testing.T) {
+	x, y := leaf("x", "", 1), leaf("y", "", 100)
+	x.Quota, y.Quota, y.Shadow = true, true, true
+	b := newBench(t, nil, descriptors.Domain{Name: "d", ChargeDenied: true, Tree: []descriptors.Node{x, y}})
+	want(t, "both have room", b.ask([]string{"x", "1"}, []string{"y", "1"}), false)
+	v := b.ask([]string{"x", "1"}, []string{"y", "1"})
+	want(t, "y has room", v, false)
+	if !v.Statuses[0].Over {
+		t.Errorf("the status of x is %+v, want it over", v.Statuses[0])
+	}
+	want(t, "x alone", b.ask([]string{"x", "1"}), true)
+}
+
 func TestQuotaModeRefusesOnlyTogether(t *testing.T) {
 	x, y := leaf("x", "", 1), leaf("y", "", 2)
 	x.Quota, y.Quota = true, true

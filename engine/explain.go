@@ -32,9 +32,7 @@ func (e *Engine) Explain(ctx context.Context, req *descriptors.Request, v *Verdi
 
 // foresee fills the decisions with what Spend would answer.
 func (e *Engine) foresee(ctx context.Context, v *Verdict) {
-	if e.cfg.Quota {
-		quotaMode(v)
-	}
+	e.setQuotas(v)
 	p := v.part.begin()
 	for i := range v.Match.Charges {
 		p.add(i, v.Match.Charges[i])

@@ -83,6 +83,13 @@ func (n *Node) alive() bool {
 // of no use.
 func (n *Node) speaks() bool { return n.mute.lasts() < n.bears(connectWithin) && n.alive() }
 
+// hear notes an error that is a reply.
+func (n *Node) hear(err error) {
+	if isReply(err) {
+		n.mute.end()
+	}
+}
+
 // isReply reports whether an error is what the server replied.
 func isReply(err error) bool {
 	var reply ReplyError
@@ -128,9 +135,6 @@ func (n *Node) evidence(ctx context.Context, c *Call, allow time.Duration, err e
 		n.mute.end()
 		return breaker.Success
 	}
-	if isReply(err) {
-		n.mute.end()
-	}
 	short := n.hurries(allow) || n.Settling()
 	switch {
 	case errors.Is(err, errSilent):
@@ -140,6 +144,7 @@ func (n *Node) evidence(ctx context.Context, c *Call, allow time.Duration, err e
 	case errors.Is(err, errNoLink):
 		return unless(short || n.lacking.lasts() < n.bears(connectWithin), breaker.Failure)
 	}
+	n.hear(err)
 	return n.shown(err)
 }
 

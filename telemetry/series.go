@@ -42,10 +42,10 @@ type Series struct {
 type labels struct{ domain, key1, key2 string }
 
 // Add counts a hit as the reference server does: near and over take only the part of the hits beyond their thresholds,
-// and ratio of the capacity, rounded down, is where near begins.
+// and ratio of the capacity, rounded down, is where near begins. It computes with as many digits, so that 0.7 of 90 is 63.
 func (s *Series) Add(h Hit, ratio float64) {
 	add(&s.total, h.Hits)
-	near := int64(math.Floor(float64(h.Capacity) * ratio))
+	near := int64(math.Floor(float64(float32(h.Capacity) * float32(ratio))))
 	before := h.Capacity - h.Left
 	if !h.Over {
 		add(&s.within, h.Hits)

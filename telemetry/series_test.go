@@ -60,6 +60,11 @@ func TestNearThresholdIsRoundedDown(t *testing.T) {
 	if got := s.near.Load(); got != 1 {
 		t.Errorf("near_limit = %d after 3 of 3, want 1", got)
 	}
+	s = &Series{}
+	s.Add(Hit{Hits: 90, Charged: 90, Capacity: 90, Left: 90}, 0.7) // threshold 63, though 0.7 is a little less than that
+	if got := s.near.Load(); got != 27 {
+		t.Errorf("near_limit = %d after 90 of 90, want 27", got)
+	}
 }
 
 func TestCountingDoesNotAllocate(t *testing.T) {
