@@ -233,7 +233,7 @@ func charges(v *engine.Verdict) []ChargeView {
 	for i := range v.Decisions {
 		c, d, t := &v.Match.Charges[i], &v.Decisions[i], &v.Match.Terms[i]
 		all = append(all, ChargeView{
-			Rule: t.Effect.Rule, Key: c.Key, Limit: limitView(&c.Limit), Cost: c.Cost, Operation: operations[c.Op], Enforced: c.Mode == limit.Enforced,
+			Rule: t.Effect.Rule, Key: c.Key, Limit: limitView(&c.Limit, t.Effect), Cost: c.Cost, Operation: operations[c.Op], Enforced: c.Mode == limit.Enforced,
 			Left: v.Left(i), Refuses: d.Outcome == limit.Refused, Penalized: d.Penalized, ResetAfter: seconds(d.ResetAfter),
 			RetryAfter: seconds(d.RetryAfter), Degraded: d.Reason,
 		})
@@ -260,11 +260,14 @@ func verdictOf(v *engine.Verdict) VerdictView {
 
 func seconds(d time.Duration) float64 { return d.Seconds() }
 
-// limitView is a limit as answers show it.
-func limitView(l *limit.Limit) LimitView {
+// limitView is a limit as answers show it. Where its windows are those of a calendar, the effect knows which.
+func limitView(l *limit.Limit, e *descriptors.Effect) LimitView {
 	view := LimitView{Name: l.Name, Count: l.Count, Per: l.Window.String(), Algorithm: l.Algorithm.String()}
 	if l.Algorithm.HasBurst() {
 		view.Burst = l.Burst
+	}
+	if e.Calendar != 0 {
+		view.Per = e.Calendar.String()
 	}
 	return view
 }

@@ -137,10 +137,7 @@ func ruleView(e *descriptors.Effect) RuleView {
 	}
 	l := LimitView{Name: e.Limit.Name, Unlimited: true}
 	if e.Limit.Algorithm != 0 {
-		l = limitView(&e.Limit)
-	}
-	if e.Calendar != 0 {
-		l.Per = e.Calendar.String()
+		l = limitView(&e.Limit, e)
 	}
 	view.Limit = &l
 	return view

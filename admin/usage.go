@@ -155,7 +155,7 @@ func (a *API) look(ctx context.Context, counters []descriptors.Counter) []Counte
 	for i := range counters {
 		e, d := counters[i].Effect, &decisions[i]
 		view := CounterView{
-			Rule: e.Rule, At: place(e.At()), Scope: e.Scope, Key: asked[i].Key, Limit: limitView(&asked[i].Limit), Left: d.Remaining,
+			Rule: e.Rule, At: place(e.At()), Scope: e.Scope, Key: asked[i].Key, Limit: limitView(&asked[i].Limit, e), Left: d.Remaining,
 			ResetAfter: seconds(d.ResetAfter), Unknown: d.Reason,
 		}
 		if d.Penalized {

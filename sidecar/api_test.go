@@ -206,3 +206,12 @@ func await(t *testing.T, conn *grpc.ClientConn, user string, want ratelimitv3.Ra
 		return err
 	})
 }
+
+// TestUsageNamesTheWindowOfACalendar, and not the length of one.
+func TestUsageNamesTheWindowOfACalendar(t *testing.T) {
+	r := begin(t, "domain: shop\nrules:\n  - { name: billed, scope: user, limit: { count: 10, per: calendar_month } }\n")
+	status, answer := r.call(t, "GET", "/v1/usage?user=alice", nil)
+	if text := fmt.Sprint(answer); status != http.StatusOK || !strings.Contains(text, "per:calendar_month") {
+		t.Errorf("%d %s", status, text)
+	}
+}
