@@ -248,8 +248,12 @@ func (c *cluster) load(ctx context.Context) bool {
 	fault := errors.New("no server of the cluster knows its slots")
 	for _, address := range c.candidates() {
 		within, cancel := context.WithTimeout(ctx, c.fleet.servers.AnswerTimeout)
-		ranges, err := c.client(address).ClusterSlots(within).Result() //nolint:staticcheck // CLUSTER SHARDS is missing before Redis 7
+		reply, err := c.client(address).Do(within, "CLUSTER", "SLOTS").Slice() // CLUSTER SHARDS is missing before Redis 7
 		cancel()
+		var ranges []slotRange
+		if err == nil {
+			ranges, err = slotRanges(reply)
+		}
 		if err == nil && len(ranges) > 0 {
 			c.learn(ranges, address)
 			c.fault.Store(nil)
@@ -309,17 +313,14 @@ func (c *cluster) drop(address string) {
 }
 
 // learn takes in the map that a server told.
-func (c *cluster) learn(ranges []redis.ClusterSlot, origin string) {
+func (c *cluster) learn(ranges []slotRange, origin string) {
 	fresh := new(table)
 	masters := map[string]bool{}
 	for _, r := range ranges {
-		if len(r.Nodes) == 0 {
-			continue
-		}
-		address := reachable(r.Nodes[0].Addr, origin)
+		address := reachable(r.address, origin)
 		masters[address] = true
 		n := c.member(address)
-		for slot := max(r.Start, 0); slot <= min(r.End, slots-1); slot++ {
+		for slot := max(r.first, 0); slot <= min(r.last, slots-1); slot++ {
 			fresh[slot] = n
 		}
 	}
@@ -342,7 +343,7 @@ func reachable(address, origin string) string {
 	if err != nil {
 		return address
 	}
-	if host == "" || isLoopback(host) && !isLoopback(at) {
+	if host == "" || host == "?" || isLoopback(host) && !isLoopback(at) {
 		return net.JoinHostPort(at, port)
 	}
 	return address

@@ -134,3 +134,22 @@ func TestAServerThatFailsIsAskedForTheMapLast(t *testing.T) {
 		t.Errorf("of %q the server that fails, %s, has place %d", all, failing.address, at)
 	}
 }
+
+// TestAClusterThatNamesNoHosts: its servers are where the one is that tells the map.
+func TestAClusterThatNamesNoHosts(t *testing.T) {
+	for _, kind := range []string{"unknown-endpoint", "hostname"} {
+		c := servers.StartCluster(t, "--cluster-preferred-endpoint-type", kind)
+		f, _ := open(t, Config{Servers: Servers{Kind: Cluster, Addresses: c.Addrs()[:1]}})
+		addresses := c.Addrs()
+		for i := range 20 {
+			n, _ := f.Place(fmt.Sprint("key", i))
+			if !slices.Contains(addresses[:3], n.address) {
+				t.Fatalf("%s: a key is at %q, and the masters are %q", kind, n.address, addresses[:3])
+			}
+			_, err := n.Ask(time.Minute, fmt.Sprint("key", i), "SET", fmt.Sprint("key", i), "1")
+			if err != nil {
+				t.Errorf("%s: %v", kind, err)
+			}
+		}
+	}
+}
