@@ -58,7 +58,7 @@ func (a *Access) caller(r *http.Request) (Caller, *Problem) {
 	if a.Certified && r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		return a.certified(r), nil
 	}
-	token, given := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	token, given := Bearer(r)
 	if a.Tokens != nil && given {
 		if c, known := find(a.Tokens(), strings.TrimSpace(token)); known {
 			return c, nil
@@ -122,4 +122,14 @@ func find(tokens []Token, token string) (found Caller, known bool) {
 		}
 	}
 	return found, known
+}
+
+// Bearer returns the token that a request brings, and whether it brings one. The case of the scheme does not count.
+func Bearer(r *http.Request) (token string, given bool) {
+	const scheme = "Bearer "
+	text := r.Header.Get("Authorization")
+	if len(text) < len(scheme) || !strings.EqualFold(text[:len(scheme)], scheme) {
+		return "", false
+	}
+	return text[len(scheme):], true
 }

@@ -105,6 +105,7 @@ func TestTokensHaveRoles(t *testing.T) {
 		want                      int
 	}{
 		{"GET", "/v1/rules", "", view, 200}, {"GET", "/v1/rules", "", operate, 200}, {"GET", "/v1/rules", "", "", 401},
+		{"GET", "/v1/rules", "", "bearer 0123456789abcdef", 200}, {"GET", "/v1/rules", "", "Basic 0123456789abcdef", 401},
 		{"GET", "/v1/rules", "", "Bearer 0123456789abcdee", 401}, {"POST", "/v1/block", block, view, 403}, {"POST", "/v1/block", block, operate, 200},
 		{"GET", "/v1/events", "", view, 403}, {"GET", "/v1/nothing", "", "", 401}, {"GET", "/v1/nothing", "", view, 404},
 	} {

@@ -107,7 +107,7 @@ func (a *API) caller(r *http.Request) (string, Role, *admin.Problem) {
 		}
 		return c.Name, Admin, nil
 	}
-	sent, given := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	sent, given := admin.Bearer(r)
 	digest := sha256.Sum256([]byte(strings.TrimSpace(sent)))
 	name, role := "", NoRole
 	for i := range a.Tokens { // all are compared, so that the time shows nothing

@@ -43,7 +43,9 @@ func (s *Secrets) AddRecent(text string) {
 
 func (s *Secrets) hideLocked() {
 	var pairs []string
-	for _, text := range slices.Concat(s.fixed, s.recent) {
+	all := slices.Concat(s.fixed, s.recent)
+	slices.SortStableFunc(all, func(a, b string) int { return len(b) - len(a) }) // a secret may begin with another one
+	for _, text := range all {
 		if len(text) >= shortestSecret {
 			pairs = append(pairs, text, "***")
 		}
