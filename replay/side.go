@@ -109,19 +109,14 @@ func (s *side) judge(rec *record) judgement {
 	return judgement{refused: true, tally: t, key: "\x00" + t.name() + "\x00" + who}
 }
 
-// refusing is the number of the charge that refused a request, or -1 where it was none. Of several counters of one limit it is the one that
-// refuses for the longest.
+// refusing is the number of the first charge that refused a request, or -1 where it was none. One limit may have several counters.
 func refusing(v *engine.Verdict) int {
-	at := -1
 	for i := range v.Decisions {
-		if v.Match.Terms[i].Effect != v.Refusing || v.Decisions[i].Outcome != limit.Refused {
-			continue
-		}
-		if at < 0 || v.Decisions[i].RetryAfter > v.Decisions[at].RetryAfter {
-			at = i
+		if v.Match.Terms[i].Effect == v.Refusing && v.Decisions[i].Outcome == limit.Refused {
+			return i
 		}
 	}
-	return at
+	return -1
 }
 
 // called returns what the one is called who was refused last, and the rule.
