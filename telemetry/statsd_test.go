@@ -266,7 +266,7 @@ func TestStatisticsAreFlushedAtTheirInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := New(Config{})
 		flushed := make(chan time.Time, 10)
-		s := m.Statsd(StatsdConfig{Address: "127.0.0.1:bad", Every: 10 * time.Second, OnError: func(error) { flushed <- time.Now() }})
+		s := m.Statsd(StatsdConfig{Address: "127.0.0.1:99999", Every: 10 * time.Second, OnError: func(error) { flushed <- time.Now() }})
 		start := time.Now()
 		m.LoadFailed()
 		if got := (<-flushed).Sub(start); got != 10*time.Second {
