@@ -9,6 +9,7 @@ var fixedWindow = algorithm{advance: fixedAdvance, left: fixedLeft, take: fixedT
 // fixedAdvance moves to the window of now. A start in the future (the clock was set back) goes on as the current window.
 func fixedAdvance(t tally, l rate, now int64) tally {
 	start, known := l.begin(now)
+	t.At, t.mark = l.unmarked(t.At, start, now), 0
 	if t.At > now+l.window {
 		t.At, t.changed = start, true // set back by more than a window: the count stays, the window is today's
 	}
@@ -21,7 +22,32 @@ func fixedAdvance(t tally, l rate, now int64) tally {
 	if t.Used == 0 || l.calendar == nil {
 		t.At = start
 	}
+	t.mark = l.mark()
 	return t
+}
+
+const (
+	second     = 1_000_000                 // in microseconds
+	mostMarked = 5 * 24 * 60 * 60 * second // a longer window has no mark
+)
+
+// mark is what is added to At where a state is kept (see fixed_window.lua); 0 is no mark.
+func (l *rate) mark() int64 {
+	if l.calendar != nil || l.window%second != 0 || l.window > mostMarked {
+		return 0
+	}
+	return 2*l.window/second + 1
+}
+
+// unmarked is At without the mark. No mark of another window stays where At itself stays.
+func (l *rate) unmarked(at, start, now int64) int64 {
+	switch {
+	case l.calendar == nil && l.window%second == 0:
+		return at - at%second
+	case at > start && (l.calendar != nil || at > now && l.window%2 == 0):
+		return at - at%2
+	}
+	return at
 }
 
 func fixedLeft(t tally, l rate, _ int64) int64 {

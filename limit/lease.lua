@@ -73,6 +73,6 @@ if t.changed then
     ops.write(key, t, 'PX', ceiling(reset, 1000) + 1)
   end
 end
-local at, prev = t.at, t.prev or 0
+local at, prev = t.at + (t.mark or 0), t.prev or 0
 if t.used + prev == 0 then at = 0 end
 return pack('>dddddddd', now, n, epoch, ends, at, t.rem or 0, t.used, prev)

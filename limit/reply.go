@@ -29,10 +29,13 @@ func (c *Call) ReadBytes(reply []byte, decisions []Decision, states []State) (no
 	if now < 0 || now > maxExact {
 		return 0, errors.New("read the reply of the script: its time is none")
 	}
-	place := nowSize
+	place, counts := nowSize, len(reply) > nowSize && reply[nowSize] == countsCode
+	if counts {
+		place++
+	}
 	for i := range decisions {
 		var s State
-		n, err := c.readOne(reply[place:], i, now, &decisions[i], &s)
+		n, err := c.readCharge(reply[place:], counts, i, now, &decisions[i], &s)
 		if err != nil {
 			return 0, fmt.Errorf("read the reply of the script, charge %d of %d: %w", i+1, len(decisions), err)
 		}
@@ -48,14 +51,21 @@ func (c *Call) ReadBytes(reply []byte, decisions []Decision, states []State) (no
 	return now, nil
 }
 
-// readOne reads what one charge got, and returns how many bytes that was.
-func (c *Call) readOne(text []byte, charge int, now int64, d *Decision, s *State) (size int, err error) {
-	if len(text) == 0 {
+// readCharge reads what one charge got, only its count if the reply has counts, and returns how many bytes that was.
+func (c *Call) readCharge(text []byte, counts bool, charge int, now int64, d *Decision, s *State) (size int, err error) {
+	switch {
+	case counts:
+		return c.readCount(text, charge, now, d)
+	case len(text) == 0:
 		return 0, errShort
-	}
-	if first := text[0]; first == 0 || first >= keptCode {
+	case text[0] == 0 || text[0] >= keptCode:
 		return c.readKept(text, charge, now, d, s)
 	}
+	return readSaid(text, d, s)
+}
+
+// readSaid reads what the general code says about a charge.
+func readSaid(text []byte, d *Decision, s *State) (size int, err error) {
 	if len(text) < saidSize {
 		return 0, errShort
 	}
@@ -93,6 +103,10 @@ const (
 	keptThird = 4    // the state has a third number
 	keptTook  = 8    // the cost was taken; else what was taken follows as a double
 	leastKept = 0x3f // from here on a byte is that of a state
+
+	// What windows.lua replies about a whole request, whose charges took their costs: this code, then the count of each window.
+	countsCode = 16
+	countSize  = 4
 
 	keptSize  = 12 // of a state
 	thirdSize = 4  // of its third number
@@ -166,12 +180,10 @@ func (c *Call) readKept(text []byte, charge int, now int64, d *Decision, s *Stat
 	if err != nil {
 		return 0, err
 	}
-	place := headSize + chargeSize*charge + 4
-	if place >= len(c.packed) {
-		return 0, errors.New("the call has no such charge")
+	algorithm, l, cost, err := c.charge(charge)
+	if err != nil {
+		return 0, err
 	}
-	packed := c.packed[place:]
-	algorithm, l, cost := Algorithm(packed[0]), rate{count: number(packed[4:]), window: number(packed[12:]), burst: number(packed[20:])}, number(packed[28:])
 	t, ok := k.tally(algorithm, l, now)
 	if !ok {
 		return 0, errForeign
@@ -187,18 +199,50 @@ func (c *Call) readKept(text []byte, charge int, now int64, d *Decision, s *Stat
 	return k.size, nil
 }
 
+// charge unpacks what a reply is read with.
+func (c *Call) charge(charge int) (algorithm Algorithm, l rate, cost int64, err error) {
+	place := headSize + chargeSize*charge + 4
+	if place >= len(c.packed) {
+		return 0, rate{}, 0, errors.New("the call has no such charge")
+	}
+	packed := c.packed[place:]
+	return Algorithm(packed[0]), rate{count: number(packed[4:]), window: number(packed[12:]), burst: number(packed[20:])}, number(packed[28:]), nil
+}
+
+// readCount reads what windows.lua says about a charge: what its window has counted, the charge included.
+func (c *Call) readCount(text []byte, charge int, now int64, d *Decision) (size int, err error) {
+	if len(text) < countSize {
+		return 0, errShort
+	}
+	algorithm, l, cost, err := c.charge(charge)
+	if err != nil {
+		return 0, err
+	}
+	used := int64(binary.BigEndian.Uint32(text))
+	if algorithm != FixedWindow || used < cost || used > l.count {
+		return 0, errForeign
+	}
+	start, _ := l.begin(now)
+	*d = Decision{Outcome: Allowed, Charged: cost}
+	rest(tally{State: State{At: start, Used: used}}, algorithm, l, cost, now, d)
+	return countSize, nil
+}
+
 // tally is the state, which is one of now, and whether it can be one.
 func (k *kept) tally(algorithm Algorithm, l rate, now int64) (t tally, ok bool) {
 	t.State = State{At: k.at, Used: k.used}
 	switch {
-	case l.count == 0 || algorithm.KeepsLog() || k.at < 0 || k.at > now:
+	case l.count == 0 || algorithm.KeepsLog() || k.at < 0 || algorithm.Fills() && k.at > now:
 		return t, false
 	case algorithm.Fills():
 		t.Rem = k.third
 		return t, k.third < l.count
 	}
-	t.Prev = k.third
-	return t, k.at == now-now%l.window
+	start, _ := l.begin(now)
+	if t.At, t.Prev = start, k.third; algorithm == FixedWindow {
+		start += l.mark()
+	}
+	return t, k.at == start
 }
 
 // BatchHead is how many bytes of the reply of BatchScript are for all requests. They are followed by what Cut cuts.
@@ -207,8 +251,11 @@ const BatchHead = nowSize
 // Cut returns how many bytes at the beginning of a reply of BatchScript, after its head, are for the first request that is not cut off yet. It has as
 // many charges as keys. With alone it has to come alone. A call reads the head followed by these bytes.
 func Cut(reply []byte, keys int) (size int, alone bool, err error) {
-	if len(reply) > 0 && reply[0] == keptCode {
+	switch {
+	case len(reply) > 0 && reply[0] == keptCode:
 		return 1, true, nil
+	case len(reply) > countSize*keys && reply[0] == countsCode:
+		return 1 + countSize*keys, false, nil
 	}
 	for range keys {
 		k, err := parseKept(reply[size:])

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -27,6 +28,9 @@ func tightReply(parts ...[]byte) []byte {
 	return append(keptState(future), bytes.Join(parts, nil)...)
 }
 
+// markedFuture is the start of a window of a second as it is kept (see fixed_window.lua).
+const markedFuture = future + 3
+
 // all is one call with a charge of each algorithm that tight.lua knows, and replies to it: all of them took their cost, or not.
 func all() (call limit.Call, admitted, others []byte) {
 	var charges []limit.Charge
@@ -34,8 +38,8 @@ func all() (call limit.Call, admitted, others []byte) {
 		charges = append(charges, limit.Charge{Key: kind.String(), Limit: of(kind, 10, time.Second), Cost: 2})
 	}
 	took := func(n float64) []byte { return keptState(n) }
-	admitted = tightReply([]byte{32 + 1 + 4 + 8}, keptState(future-5, 7, 3), keptState(future, 4), keptState(future, 10))
-	others = tightReply([]byte{32 + 2}, took(0), keptState(future-5, 9), []byte{32 + 1 + 4}, took(1), keptState(future, 4, 6), []byte{32 + 2 + 8}, keptState(future, 10))
+	admitted = tightReply([]byte{32 + 1 + 4 + 8}, keptState(future-5, 7, 3), keptState(future, 4), keptState(markedFuture, 10))
+	others = tightReply([]byte{32 + 2}, took(0), keptState(future-5, 9), []byte{32 + 1 + 4}, took(1), keptState(future, 4, 6), []byte{32 + 2 + 8}, keptState(markedFuture, 10))
 	return limit.NewCall(charges, false, 0), admitted, others
 }
 
@@ -83,7 +87,7 @@ func TestReadRefusesForeignStates(t *testing.T) {
 	charge := limit.Charge{Key: "k", Limit: of(limit.FixedWindow, 10, time.Second), Cost: 1}
 	bucket, none, log := charge, charge, charge
 	bucket.Limit.Algorithm, none.Limit.Count, log.Limit.Algorithm = limit.TokenBucket, 0, limit.SlidingLog
-	good := tightReply(keptState(future, 1))
+	good := tightReply(keptState(markedFuture, 1))
 	for what, row := range map[string]struct {
 		charge limit.Charge
 		reply  []byte
@@ -94,6 +98,12 @@ func TestReadRefusesForeignStates(t *testing.T) {
 		"a time that is nan": {charge, append(keptState(math.NaN()), good[8:]...)},
 		"a time below 0":     {charge, append(keptState(-1), good[8:]...)},
 		"another window":     {charge, tightReply(keptState(future-1, 1))},
+		"no mark":            {charge, tightReply(keptState(future, 1))},
+		"a count too many":   {charge, tightReply([]byte{16, 0, 0, 0, 2, 0, 0, 0, 2})},
+		"half a count":       {charge, tightReply([]byte{16, 0, 0})},
+		"a count below cost": {charge, tightReply([]byte{16, 0, 0, 0, 0})},
+		"a count over limit": {charge, tightReply([]byte{16, 0, 0, 0, 11})},
+		"count of a bucket":  {bucket, tightReply([]byte{16, 0, 0, 0, 2})},
 		"a state ahead":      {bucket, tightReply(keptState(future+1, 1))},
 		"a state of nan":     {bucket, tightReply(keptState(math.NaN(), 1))},
 		"a large remainder":  {bucket, tightReply([]byte{32 + 1 + 4 + 8}, keptState(future, 1, 10))},
@@ -116,9 +126,39 @@ func TestReadRefusesForeignStates(t *testing.T) {
 	if err == nil {
 		t.Error("a reply to two charges was read for a call of one")
 	}
-	_, err = call.ReadBytes(good, make([]limit.Decision, 1), nil)
-	if err != nil {
-		t.Errorf("a good reply: %v", err)
+	for _, reply := range [][]byte{good, tightReply([]byte{16, 0, 0, 0, 1})} {
+		_, err = call.ReadBytes(reply, make([]limit.Decision, 1), nil)
+		if err != nil {
+			t.Errorf("a good reply: %v", err)
+		}
+	}
+}
+
+func TestReadComputesWhatCountsSay(t *testing.T) {
+	charges := []limit.Charge{
+		{Key: "a", Limit: of(limit.FixedWindow, 10, time.Second), Cost: 2},
+		{Key: "b", Limit: of(limit.FixedWindow, 70_000, time.Minute), Cost: 1},
+	}
+	call, reply, got := limit.NewCall(charges, false, 0), tightReply([]byte{16, 0, 0, 0, 10, 0, 1, 0, 0}), make([]limit.Decision, 2)
+	size, alone, err := limit.Cut(reply[limit.BatchHead:], 2)
+	if err != nil || alone || size != 9 {
+		t.Errorf("%d bytes were cut, alone: %v, %v; want 9", size, alone, err)
+	}
+	read := func() error {
+		_, err := call.ReadBytes(reply, got, nil)
+		return err
+	}
+	noAllocations(t, "reading counts", read)
+	want := []limit.Decision{
+		{Outcome: limit.Allowed, Charged: 2, Remaining: 0, At: future, ResetAfter: time.Second},
+		{Outcome: limit.Allowed, Charged: 1, Remaining: 70_000 - 65_536, At: future, ResetAfter: time.Minute},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%+v, want\n%+v", got, want)
+	}
+	_, err = call.ReadBytes(reply[:len(reply)-4], got, nil)
+	if err == nil {
+		t.Error("a reply with a count too few was read")
 	}
 }
 
@@ -126,7 +166,7 @@ func TestReadRefusesForeignStates(t *testing.T) {
 // lies within the reply.
 func TestReadSurvivesBrokenReplies(t *testing.T) {
 	call, admitted, others := all()
-	seeds := [][]byte{admitted, others}
+	seeds := [][]byte{admitted, others, tightReply([]byte{16, 0, 0, 0, 2, 0, 0, 0, 3})}
 	random := rand.New(rand.NewPCG(rand.Uint64(), 0))
 	read, failed := 0, 0
 	for range 200_000 {

@@ -3,7 +3,7 @@ package limit
 // State is what a store keeps for one key. The zero value is a counter that was never charged, which is the same as a
 // full one. Which fields an algorithm uses is told in its file. Times are microseconds since the epoch.
 type State struct {
-	At   int64   // instant that Used refers to: anchor of the bucket, start of the window; sliding log: last rewrite
+	At   int64   // instant that Used refers to: anchor of the bucket, start of the window (a fixed one is marked); sliding log: last rewrite
 	Rem  int64   // token bucket: fraction of a microsecond to add to At, in 1/Count
 	Used int64   // tokens taken and not yet given back by time
 	Prev int64   // sliding window: tokens taken in the window before; sliding log: Sum before the first entry of Log
@@ -48,6 +48,7 @@ func expiry(at, now int64) int64 {
 type tally struct {
 	State
 	changed bool  // to be stored
+	mark    int64 // fixed window: what At gets when it is stored
 	epoch   int64 // bucket: in which it last lent something; 0 without rights outstanding
 	lent    int64 // bucket: rights of that epoch
 	before  int64 // bucket: rights of the epoch before
@@ -88,5 +89,6 @@ func (t *tally) save(s *State) {
 		*s = t.State
 	default:
 		*s = t.State
+		s.At += t.mark
 	}
 }

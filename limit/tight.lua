@@ -50,7 +50,9 @@ local function tight(argument, base, now)
       else
         return
       end
-      if not (at >= 0 and at <= now and at % 1 == 0) or used + third == 0 then return end
+      if not (at >= 0 and at % 1 == 0) or used + third == 0 then return end
+      if algorithm == 3 and window % 1000000 == 0 then at = at - at % 1000000 end
+      if at > now then return end
     end
 
     -- advance and left
@@ -108,6 +110,8 @@ local function tight(argument, base, now)
     if used >= 4294967296 or third >= 4294967296 then return end
     if third > 0 then
       value, said = pack('>dI4I4', at, used, third), said + 4
+    elseif algorithm == 3 and window % 1000000 == 0 and window <= 432000000000 then
+      value = pack('>dI4', at + window / 500000 + 1, used)
     else
       value = pack('>dI4', at, used)
     end

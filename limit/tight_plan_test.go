@@ -50,8 +50,17 @@ func (w *borderWalk) fill(q *borderRequest, keys []int) {
 	}
 }
 
-// limit makes up a limit that Validate accepts, for most keys often one whose products are near the border.
+// limit makes up a limit that Validate accepts, for most keys often one whose products are near the border. Fixed windows have even microseconds:
+// odd ones can begin where another one is marked (see fixed_window.lua).
 func (w *borderWalk) limit(k int) limit.Limit {
+	l := w.anyLimit(k)
+	if l.Algorithm == limit.FixedWindow {
+		l.Window = max(l.Window.Truncate(2*us), 2*us)
+	}
+	return l
+}
+
+func (w *borderWalk) anyLimit(k int) limit.Limit {
 	const day = 24 * time.Hour
 	if k < borderTame {
 		return of(borderKind(k), 1+w.random.Int64N(300), pick(w.random, ms, sec, mnt, time.Duration(1+w.random.Int64N(1e6))*us))
