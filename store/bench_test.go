@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -33,6 +34,26 @@ func benchmarkSpend(b *testing.B, s counter, n int) {
 func BenchmarkMemorySpend(b *testing.B) {
 	for _, n := range []int{1, 4} {
 		b.Run(fmt.Sprint("charges=", n), func(b *testing.B) { benchmarkSpend(b, NewMemory(MemoryConfig{}), n) })
+	}
+}
+
+// BenchmarkMemorySpendOfMany makes requests with four charges of 400,000 counters, as the engine does beside Redis.
+func BenchmarkMemorySpendOfMany(b *testing.B) {
+	const many = 100_000
+	m, ctx := NewMemory(MemoryConfig{}), context.Background()
+	charges, decisions := make([]limit.Charge, 4), make([]limit.Decision, 4)
+	spend := func(next func() int) {
+		for k := range charges {
+			charges[k] = limit.Charge{Key: fmt.Sprint("counter ", k, " of ", next()), Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: 1e9, Window: time.Hour}, Cost: 1, Class: uint32(k)}
+		}
+		m.Spend(ctx, charges, decisions)
+	}
+	for i := range many {
+		spend(func() int { return i })
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		spend(func() int { return rand.IntN(many) })
 	}
 }
 

@@ -45,7 +45,7 @@ type Memory struct {
 	origin   int64 // µs since the epoch at start
 	maxKeys  int64
 	maxBytes int64
-	seed     maphash.Seed
+	seeds    [2]maphash.Seed
 
 	shards  [shardCount]shard
 	pots    pots
@@ -62,7 +62,8 @@ type workspace struct {
 	charges []limit.Charge // of Usage only
 	entries []*entry       // entries[i] holds the counter of charges[i]
 	states  []*limit.State
-	homes   []uint8 // homes[i] is the shard of charges[i]
+	names   []name // names[i] is that of charges[i].Key
+	touched uint64 // what touch returned; without a use the compiler would leave it out
 
 	records []*limit.Record // records[i] is what is known of charges[i].PenaltyKey; nil without a penalty
 	blank   []limit.Record  // those of clients of whom nothing is known
@@ -79,13 +80,10 @@ func NewMemory(c MemoryConfig) *Memory {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	m := &Memory{now: c.Now, start: c.Now(), maxKeys: int64(c.MaxKeys), maxBytes: c.MaxBytes, seed: maphash.MakeSeed()}
+	m := &Memory{now: c.Now, start: c.Now(), maxKeys: int64(c.MaxKeys), maxBytes: c.MaxBytes, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 	m.pots.byName = make(map[uint32]*pot)
 	m.origin = m.start.UnixMicro()
 	m.scratch.New = func() any { return new(workspace) }
-	for i := range m.shards {
-		m.shards[i].entries = make(map[string]*entry)
-	}
 	return m
 }
 
@@ -128,11 +126,11 @@ func (m *Memory) Usage(_ context.Context, charges []limit.Charge, decisions []li
 // Reset forgets the counters of these keys, which makes them full. It never fails.
 func (m *Memory) Reset(_ context.Context, keys []string) error {
 	for _, key := range keys {
-		home := m.home(key)
-		s := &m.shards[home]
+		name := m.name(key)
+		s := &m.shards[name.home()]
 		s.mu.Lock()
-		if e := s.entries[key]; e != nil {
-			m.dropLocked(home, e)
+		if e := s.entries.find(name); e != nil {
+			m.dropLocked(e)
 		}
 		s.mu.Unlock()
 	}
@@ -147,27 +145,31 @@ func (m *Memory) Stats() MemoryStats {
 // Close is there because a store has one; a Memory holds nothing that needs closing.
 func (m *Memory) Close() error { return nil }
 
-// home is the number of the shard of a key. The hash is seeded per process: no client can aim at a shard.
-func (m *Memory) home(key string) uint8 {
-	return uint8(maphash.String(m.seed, key))
+// name is the name of a key.
+func (m *Memory) name(key string) name {
+	return name{maphash.String(m.seeds[0], key), maphash.String(m.seeds[1], key)}
 }
 
 // decide runs the charges under the locks of all their shards, and returns the instant at which it did.
 func (m *Memory) decide(w *workspace, charges []limit.Charge, decisions []limit.Decision) int64 {
 	var involved [shardCount / 64]uint64
-	w.homes = w.homes[:0]
+	w.names = w.names[:0]
 	for i := range charges {
-		home := m.home(charges[i].Key)
+		name := m.name(charges[i].Key)
+		home := name.home()
 		involved[home/64] |= 1 << (home % 64)
-		w.homes = append(w.homes, home)
+		w.names = append(w.names, name)
 	}
 	punishes := m.involvePenalties(charges, &involved)
 	m.lock(&involved)
 	defer m.unlock(&involved)
 	now := m.clock()
 	w.entries, w.states = w.entries[:0], w.states[:0]
+	for _, name := range w.names {
+		w.touched += m.shards[name.home()].entries.touch(name)
+	}
 	for i := range charges {
-		e := m.entryLocked(w.homes[i], charges[i].Key, charges[i].Class)
+		e := m.entryLocked(w.names[i], charges[i].Class)
 		w.entries = append(w.entries, e)
 		w.states = append(w.states, &e.state)
 	}
@@ -178,11 +180,11 @@ func (m *Memory) decide(w *workspace, charges []limit.Charge, decisions []limit.
 	}
 	for i, e := range w.entries {
 		e.spent = decisions[i].Remaining == 0 && !charges[i].Limit.Algorithm.Fills()
-		m.settleLocked(w.homes[i], e, e.state.Expires(charges[i].Limit, now), now)
+		m.settleLocked(e, e.state.Expires(charges[i].Limit, now), now)
 	}
 	for i, e := range w.entries {
 		if i < tidyShards {
-			m.tidyLocked(e.pot, w.homes[i], now)
+			m.tidyLocked(e.pot, e.name.home(), now)
 		}
 		w.entries[i], w.states[i] = nil, nil
 	}

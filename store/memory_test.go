@@ -172,7 +172,7 @@ func TestMemoryQueueStaysInOrder(t *testing.T) {
 	m := NewMemory(MemoryConfig{Now: clock.Now})
 	var keys []string
 	for i := 0; len(keys) < 40; i++ {
-		if key := fmt.Sprint("key ", i); m.home(key) == 7 {
+		if key := fmt.Sprint("key ", i); m.name(key).home() == 7 {
 			keys = append(keys, key)
 		}
 	}
@@ -224,7 +224,7 @@ func wantInOrder(t *testing.T, m *Memory) {
 	queued := 0
 	for i := range m.shards {
 		s := &m.shards[i]
-		keys += int64(len(s.entries))
+		keys += int64(s.entries.count)
 		for _, p := range m.pots.list() {
 			wantQueueInOrder(t, p, i)
 			queued += len(p.queues[i])

@@ -48,7 +48,7 @@ func (m *Memory) involvePenalties(charges []limit.Charge, involved *[shardCount 
 			continue
 		}
 		found = true
-		home := m.home(charges[i].PenaltyKey)
+		home := m.name(charges[i].PenaltyKey).home()
 		involved[home/64] |= 1 << (home % 64)
 	}
 	return found
@@ -76,7 +76,8 @@ func (m *Memory) recordLocked(w *workspace, charges []limit.Charge, i int) *limi
 	if !c.Penalizes() {
 		return nil
 	}
-	e := m.shards[m.home(c.PenaltyKey)].entries[c.PenaltyKey]
+	name := m.name(c.PenaltyKey)
+	e := m.shards[name.home()].entries.find(name)
 	if e != nil && e.record != nil {
 		return e.record
 	}
@@ -90,10 +91,9 @@ func (m *Memory) recordLocked(w *workspace, charges []limit.Charge, i int) *limi
 
 // keepLocked puts a record under its key, where it is not there yet, and in its place by when it ends.
 func (m *Memory) keepLocked(c *limit.Charge, record *limit.Record, now int64) {
-	home := m.home(c.PenaltyKey)
-	e := m.entryLocked(home, c.PenaltyKey, c.Class)
+	e := m.entryLocked(m.name(c.PenaltyKey), c.Class)
 	if e.record == nil {
 		e.record = &limit.Record{Ends: record.Ends, Refusals: record.Refusals}
 	}
-	m.settleLocked(home, e, e.record.Expires(c.Penalty, now), now)
+	m.settleLocked(e, e.record.Expires(c.Penalty, now), now)
 }

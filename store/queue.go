@@ -31,7 +31,7 @@ func (q *queue) add(e *entry) {
 	*q = append(*q, slot{entry: e})
 }
 
-// remove takes an entry out, which is no longer in the map.
+// remove takes an entry out, which is no longer in the table.
 func (q *queue) remove(e *entry) {
 	s := *q
 	last, place := len(s)-1, e.place

@@ -2,7 +2,6 @@ package store
 
 import (
 	"math"
-	"strings"
 	"sync"
 
 	"github.com/spillway-mesh/spillway/limit"
@@ -17,9 +16,17 @@ const (
 	tidyEntries = 4 // per shard, so that two operations drop more than they can add
 )
 
+// name stands for a key: two hashes, seeded per process, so that no client can aim at a shard or at another's counter. Two keys of one name would
+// share a counter; among a million keys there are such with a chance of 1 in 10^26. A key itself takes more memory than its counter, and to compare it
+// takes longer than all else.
+type name [2]uint64
+
+// home is the number of the shard of a name.
+func (n name) home() uint8 { return uint8(n[0]) }
+
 // entry is one counter, or one penalty. Its zero state is full; such an entry exists only while the lock of its shard is held.
 type entry struct {
-	key     string
+	name    name
 	state   limit.State
 	record  *limit.Record // of a penalty's key, which has no state
 	pot     *pot          // of its class
@@ -33,19 +40,19 @@ type entry struct {
 // Places of an entry that is in no queue.
 const (
 	outside = -1 // it waits for its first charge
-	gone    = -2 // it is in the map no longer, either
+	gone    = -2 // it is in the table no longer, either
 )
 
 // Bytes that a counter takes, measured and rounded up.
 const (
-	entryBytes  = 240 // the entry, its place in the map and in the queue, each with the room that they grow by
+	entryBytes  = 240 // the entry, its place in the table and in the queue, each with the room that they grow by
 	recordBytes = 64  // a record without its lists
 	logBytes    = 16  // one entry of a sliding log
 )
 
-// bytes is what the entry takes now. The allocator rounds keys up by at most a quarter.
+// bytes is what the entry takes now.
 func (e *entry) bytes() int64 {
-	n := entryBytes + len(e.key) + len(e.key)/4 + logBytes*cap(e.state.Log)
+	n := entryBytes + logBytes*cap(e.state.Log)
 	if e.record != nil {
 		n += recordBytes + 8*(cap(e.record.Ends)+cap(e.record.Refusals))
 	}
@@ -63,39 +70,39 @@ func (e *entry) holds() bool { return e.spent || e.cools() }
 // shard is a part of the counters, with the lock that guards them and their queues in all pots.
 type shard struct {
 	mu      sync.Mutex // guards entries, and queues[i] of each pot where this is shard i
-	entries map[string]*entry
+	entries table
 }
 
-// entryLocked finds the counter of a key, or makes one that settleLocked removes again unless it is charged. The key is
-// copied, since it may be a part of something larger.
-func (m *Memory) entryLocked(home uint8, key string, class uint32) *entry {
-	s := &m.shards[home]
-	if e := s.entries[key]; e != nil {
+// entryLocked finds the counter of a name, or makes one that settleLocked removes again unless it is charged.
+func (m *Memory) entryLocked(name name, class uint32) *entry {
+	s := &m.shards[name.home()]
+	if e := s.entries.find(name); e != nil {
 		return e
 	}
-	e := &entry{key: strings.Clone(key), pot: m.pots.of(class), place: outside}
-	s.entries[e.key] = e
+	e := &entry{name: name, pot: m.pots.of(class), place: outside}
+	s.entries.add(e)
 	return e
 }
 
 // settleLocked puts an entry where it belongs after a decision: in the queue by its expiry, or away when it is full.
 // It runs once per charge, so an entry that several charges share may pass here again after it went.
-func (m *Memory) settleLocked(home uint8, e *entry, expires, now int64) {
+func (m *Memory) settleLocked(e *entry, expires, now int64) {
+	home := e.name.home()
 	s := &m.shards[home]
 	switch {
 	case expires <= now && e.place < 0:
 		if e.place == outside {
-			delete(s.entries, e.key)
+			s.entries.remove(e)
 			e.place = gone
 		}
 		return
 	case expires <= now:
-		m.dropLocked(home, e)
+		m.dropLocked(e)
 		m.expired.Add(1)
 		return
 	case e.place < 0:
 		if e.place == gone {
-			s.entries[e.key] = e
+			s.entries.add(e)
 		}
 		m.keys.Add(1)
 		e.pot.keys.Add(1)
@@ -122,8 +129,9 @@ func (m *Memory) weighLocked(e *entry) {
 }
 
 // dropLocked forgets an entry.
-func (m *Memory) dropLocked(home uint8, e *entry) {
-	delete(m.shards[home].entries, e.key)
+func (m *Memory) dropLocked(e *entry) {
+	home := e.name.home()
+	m.shards[home].entries.remove(e)
 	e.pot.queues[home].remove(e)
 	m.keys.Add(-1)
 	e.pot.keys.Add(-1)
@@ -135,12 +143,8 @@ func (m *Memory) dropLocked(home uint8, e *entry) {
 
 // tidyLocked drops a few entries that have expired.
 func (m *Memory) tidyLocked(p *pot, home uint8, now int64) {
-	for range tidyEntries {
-		q := p.queues[home]
-		if len(q) == 0 || q[0].expires > now {
-			return
-		}
-		m.dropLocked(home, q[0].entry)
+	for n := 0; n < tidyEntries && p.earliest[home].Load() <= now; n++ {
+		m.dropLocked(p.queues[home][0].entry)
 		m.expired.Add(1)
 	}
 }
@@ -196,7 +200,7 @@ func (m *Memory) evict() bool {
 	default:
 		m.evicted.Add(1)
 	}
-	m.dropLocked(uint8(home), e)
+	m.dropLocked(e)
 	return true
 }
 
