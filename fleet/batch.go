@@ -24,6 +24,9 @@ const (
 	batchKeys  = 64
 )
 
+// enough is how many commands a link has under way before calls wait for others to go with.
+const enough = 2
+
 // Join allows a call of a script to be made together with others, while it waits to be written. Of its Wire, the keys begin at keysAt and
 // the one argument at argumentAt. It holds for the next Do only.
 func (c *Call) Join(b *Batch, keys, keysAt, argumentAt int) {
@@ -33,6 +36,25 @@ func (c *Call) Join(b *Batch, keys, keysAt, argumentAt int) {
 // joinsLocked reports whether a call may be part of a batch. In a cluster the keys of one command must be in one slot, so there no call is.
 func (l *link) joinsLocked(c *Call) bool {
 	return c.batch != nil && l.node.routes == nil && !l.node.apart.Load()
+}
+
+// gathersLocked reports whether what waits stays until more waits or a reply comes. The server would not begin with it sooner: it is busy, works on
+// one command of this link and has the next. So more calls go together, and each takes less of the server. It is busy while replies take
+// twice as long as the way there and back.
+func (l *link) gathersLocked() bool {
+	if l.owed < enough || len(l.queue) == 0 || len(l.queue) >= batchCalls || l.rest != nil || !l.joinsLocked(l.queue[0]) {
+		return false
+	}
+	way := time.Duration(l.node.usual.least.Load())
+	return way > 0 && l.node.usual.lined() > way
+}
+
+// repliedLocked notes that a command has its reply. What was left for that is written.
+func (l *link) repliedLocked() {
+	l.owed--
+	if l.owed == enough-1 && len(l.queue) > 0 {
+		l.wakeWriter()
+	}
 }
 
 // gatherLocked adds a call to the batch that is being gathered, and writes the batch when the call does not fit any more.
@@ -56,6 +78,7 @@ func (l *link) writeBatchLocked(out []byte) []byte {
 	for _, c := range calls {
 		l.flight.push(c)
 	}
+	l.owed++
 	if len(calls) == 1 {
 		return calls[0].append(out)
 	}

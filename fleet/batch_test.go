@@ -115,6 +115,9 @@ func TestCallsThatWaitAreMadeInBatches(t *testing.T) {
 		}
 		return together, err
 	})
+	for _, s := range n.streams {
+		owedNothing(t, s.link.Load())
+	}
 }
 
 // TestOneSlotAtATimeIsKept: a server that wants the keys of a command in one slot gets each call alone.

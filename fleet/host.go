@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -17,7 +18,10 @@ type host struct {
 	next  atomic.Int64 // process time of the next reading
 	took  atomic.Int64 // nanoseconds of a processor's second,
 	until atomic.Int64 // and the process time until which that counts
-	last  times        // guarded by next: one caller at a time moves it on
+
+	mu     sync.Mutex // guards all below
+	last   times      // that were read
+	before times      // those read before them, at the latest when this process began
 }
 
 // times are those of all processors since this machine started.
@@ -29,6 +33,7 @@ var machine = newHost()
 func newHost() *host {
 	h := &host{}
 	h.last, _ = processors()
+	h.before = h.last
 	h.next.Store(int64(takenEvery))
 	return h
 }
@@ -47,22 +52,57 @@ func (h *host) tick(now time.Duration) {
 
 // note takes in times that were just read. What was taken before counts as long as it was more.
 func (h *host) note(now time.Duration, read times) {
-	taken, all := read.taken-h.last.taken, read.all-h.last.all
-	h.last = read
-	if all <= 0 {
-		return
-	}
-	took := int64(float64(time.Second) * float64(taken) / float64(all))
+	h.mu.Lock()
+	took := int64(read.tookSince(h.last))
+	h.before, h.last = h.last, read
+	h.mu.Unlock()
 	if took >= h.took.Load() || int64(now) >= h.until.Load() {
 		h.took.Store(took)
 		h.until.Store(int64(now + takenFor))
 	}
 }
 
+// tookSince is how much of its second the host took from each processor since other times.
+func (t times) tookSince(other times) time.Duration {
+	if t.all <= other.all {
+		return 0
+	}
+	return time.Duration(float64(time.Second) * float64(t.taken-other.taken) / float64(t.all-other.all))
+}
+
+// excuses reports whether a server that is late by so much may have been without a processor. Where what was read twice a second says no, it
+// looks at what the host took since the reading before the last: it may just have begun, and so may this process.
+func (h *host) excuses(now, late time.Duration) bool {
+	if late < h.takes(now) {
+		return true
+	}
+	if late >= crowdedFor {
+		return false
+	}
+	read, _ := processors()
+	return late < h.lately(read)
+}
+
+// lately is what takes would be by times that were just read.
+func (h *host) lately(read times) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.before.all == 0 {
+		return 0
+	}
+	return counted(read.tookSince(h.before))
+}
+
 // takes is how much of its second the host takes from each processor: at least takenLeast or nothing, at most crowdedFor.
 func (h *host) takes(now time.Duration) time.Duration {
-	took := time.Duration(h.took.Load())
-	if took < takenLeast || int64(now) >= h.until.Load() {
+	if int64(now) >= h.until.Load() {
+		return 0
+	}
+	return counted(time.Duration(h.took.Load()))
+}
+
+func counted(took time.Duration) time.Duration {
+	if took < takenLeast {
 		return 0
 	}
 	return min(took, crowdedFor)

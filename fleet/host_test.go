@@ -29,6 +29,37 @@ func TestWhatAHostTakes(t *testing.T) {
 	}
 }
 
+// TestWhatAHostHasJustBegunToTake counts before it is read the next time.
+func TestWhatAHostHasJustBegunToTake(t *testing.T) {
+	const ms = time.Millisecond
+	h := &host{}
+	if took := h.lately(times{time.Second, 2 * time.Second}); took != 0 {
+		t.Errorf("a host whose times before are not known takes %v", took)
+	}
+	h.before, h.last = times{3000 * ms, 90_000 * ms}, times{3000 * ms, 91_000 * ms}
+	for _, step := range []struct{ taken, all, takes time.Duration }{
+		{0, 0, 0}, {0, 100 * ms, 0}, {10 * ms, 100 * ms, 0}, {22 * ms, 100 * ms, 20 * ms}, {60 * ms, 200 * ms, 50 * ms}, {500 * ms, 1000 * ms, crowdedFor},
+	} {
+		if took := h.lately(times{3000*ms + step.taken, 91_000*ms + step.all}); took != step.takes {
+			t.Errorf("with %v taken of %v since the last reading, and none of the second before, the host takes %v, want %v", step.taken, step.all, took, step.takes)
+		}
+	}
+}
+
+// TestAHostIsReadBeforeItExcusesNothing: half of the time since a reading was taken away, and none before.
+func TestAHostIsReadBeforeItExcusesNothing(t *testing.T) {
+	read, ok := processors()
+	if !ok {
+		t.Fatal("the kernel does not tell the processors' times")
+	}
+	h := &host{before: times{read.taken - time.Hour, read.all - 2*time.Hour}}
+	for late, want := range map[time.Duration]bool{0: true, crowdedFor - 1: true, crowdedFor: false} {
+		if got := h.excuses(0, late); got != want {
+			t.Errorf("late by %v a server is excused: %v, want %v", late, got, want)
+		}
+	}
+}
+
 // TestTheHostIsReadTwiceASecond at most.
 func TestTheHostIsReadTwiceASecond(t *testing.T) {
 	h := newHost()

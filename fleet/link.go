@@ -21,6 +21,7 @@ type link struct {
 	gone   chan struct{}
 
 	heard   atomic.Uint64 // reads that brought something
+	handing atomic.Bool   // the reader hands out what it has read
 	silent  atomic.Bool   // the server owes replies and sends nothing
 	suspect atomic.Bool   // the server is silent on another link, and has not spoken here since
 	spoke   atomic.Int64  // when the server last sent something, on the wall
@@ -33,6 +34,7 @@ type link struct {
 	queue  []*Call    // not written yet
 	spare  []*Call    // memory for the next queue
 	flight line       // written, in the order of their replies
+	owed   int        // commands that these are; a batch is one
 	lone   *loneWrite // of a call that is alone; nil: the writer writes all
 	alone  bool       // such a call is being written, and the writer waits
 	writes bool       // the writer writes
@@ -73,15 +75,15 @@ func (l *link) send(c *Call, now, allow time.Duration) bool {
 	l.flights.Add(1)
 	if l.lone != nil && !l.alone && l.flight.len() == 0 && len(l.queue) == 0 {
 		l.flight.push(c)
-		l.alone = true
+		l.alone, l.owed = true, 1
 		l.mu.Unlock()
 		l.writeAlone(c)
 		return true
 	}
 	l.queue = append(l.queue, c)
-	first := len(l.queue) == 1 && !l.alone
+	write := !l.alone && (len(l.queue) == 1 || len(l.queue) == batchCalls)
 	l.mu.Unlock()
-	if first {
+	if write {
 		l.wakeWriter()
 	}
 	return true
@@ -153,10 +155,10 @@ func (l *link) wrote() {
 const keepBytes = 256 << 10
 
 // take moves what waits into the line of those that are written, and appends its bytes to out, after what is left of an earlier write.
-// Calls that were left meanwhile are over: they never were sent. While a call is written alone there is nothing to take.
+// Calls that were left meanwhile are over: they never were sent. While a call is written alone, or more are to come, there is nothing to take.
 func (l *link) take(out []byte) []byte {
 	l.mu.Lock()
-	if l.alone {
+	if l.alone || l.gathersLocked() {
 		l.mu.Unlock()
 		return out
 	}
@@ -174,6 +176,7 @@ func (l *link) take(out []byte) []byte {
 			continue
 		}
 		l.flight.push(c)
+		l.owed++
 		out = c.append(out)
 	}
 	out = l.writeBatchLocked(out)
@@ -196,8 +199,10 @@ func (l *link) read() {
 		n, err := l.conn.Read(buf[to:])
 		if n > 0 {
 			to += n
+			l.handing.Store(true)
 			l.speaks()
 			used, fault := l.deliver(buf[from:to])
+			l.handing.Store(false)
 			from += used
 			if fault != nil {
 				l.end(fault)
@@ -285,6 +290,7 @@ func (l *link) deliver(b []byte) (used int, err error) {
 			l.mu.Unlock()
 			continue
 		}
+		l.repliedLocked()
 		if n == 0 && c.state.Load() == waiting {
 			l.node.usual.add(now - c.began)
 		}
@@ -347,49 +353,3 @@ func (l *link) retire() {
 
 // usable reports whether calls may be sent on the link.
 func (l *link) usable() bool { return !l.silent.Load() && !l.suspect.Load() && !l.retired.Load() }
-
-// line is calls in the order of their replies: a ring that grows.
-type line struct {
-	calls []*Call // as many as a power of two
-	first int
-	count int
-}
-
-func (q *line) len() int { return q.count }
-
-func (q *line) at(i int) *Call { return q.calls[(q.first+i)&(len(q.calls)-1)] }
-
-func (q *line) push(c *Call) {
-	if q.count == len(q.calls) {
-		larger := make([]*Call, max(64, 2*len(q.calls)))
-		for i := range q.count {
-			larger[i] = q.at(i)
-		}
-		q.calls, q.first = larger, 0
-	}
-	q.calls[(q.first+q.count)&(len(q.calls)-1)] = c
-	q.count++
-}
-
-func (q *line) head() *Call {
-	if q.count == 0 {
-		return nil
-	}
-	return q.calls[q.first]
-}
-
-func (q *line) pop() {
-	q.calls[q.first] = nil
-	q.first = (q.first + 1) & (len(q.calls) - 1)
-	q.count--
-}
-
-// drain empties the line and returns what was in it.
-func (q *line) drain() []*Call {
-	all := make([]*Call, 0, q.count)
-	for i := range q.count {
-		all = append(all, q.at(i))
-	}
-	*q = line{}
-	return all
-}

@@ -149,13 +149,13 @@ func (w *watch) report(silent, gaveUp bool, late time.Duration) {
 }
 
 // silentLocked reports whether the server has just become silent: it has owed replies for long enough and sent nothing, and there is
-// nothing to read either.
+// nothing to read either. While the reader hands out what it has read, what is owed may be part of that.
 func (w *watch) silentLocked() bool {
 	l := w.link
 	heard := l.heard.Load()
 	owes := l.flight.head()
 	switch {
-	case heard != w.heard || owes == nil:
+	case heard != w.heard || owes == nil || l.handing.Load():
 		w.heard = heard
 		w.hearsLocked()
 		if !l.retired.Load() {
@@ -219,7 +219,7 @@ func (w *watch) passedLocked() bool {
 // excusedLocked reports whether a server that is late by so much may wait for a processor of this machine: none is idle, or the host took that of
 // the server away, which then answers on no other link either.
 func (w *watch) excusedLocked(late time.Duration) bool {
-	return w.passed == 0 && late < w.link.node.host.takes(w.looked) || late < crowdedFor && w.crowdedLocked()
+	return w.passed == 0 && w.link.node.host.excuses(w.looked, late) || late < crowdedFor && w.crowdedLocked()
 }
 
 // crowdedFor is how much longer a server may send nothing while no processor of this machine is idle.

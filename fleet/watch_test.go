@@ -60,7 +60,7 @@ func owe(t *testing.T, l *link, server *bufio.Reader) *Call {
 	await(t, "a call that is written", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.flight.len() == 1 && !l.writes
+		return len(l.queue) == 0 && !l.writes
 	})
 	return c
 }
@@ -126,6 +126,30 @@ func TestAServerThatAnswersOnNoLinkIsSilent(t *testing.T) {
 	}
 	if err := <-asked; err != nil {
 		t.Errorf("the other link: %v", err)
+	}
+}
+
+// TestWhatIsBeingHandedOutIsNoSilence: a reader may stand still between what it has read and the calls that this is for.
+func TestWhatIsBeingHandedOutIsNoSilence(t *testing.T) {
+	_, links, ends := pair(t)
+	server := bufio.NewReader(ends[0])
+	held, second := owe(t, links[0], server), owe(t, links[0], server)
+	held.leave(errPatience)
+	reached, release := make(chan struct{}), make(chan struct{})
+	held.Adopt(func(*Call, error) { close(reached); <-release })
+	if _, err := ends[0].Write([]byte(":1\r\n:2\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	<-reached
+	for range 2 { // the first look sees what was read
+		quietFor(links[0], time.Hour+crowdedFor, 0)
+	}
+	if links[0].silent.Load() {
+		t.Error("the link is silent, though its reader has the reply")
+	}
+	close(release)
+	if err := <-second.done; err != nil {
+		t.Errorf("the second call ended with %v, want its reply", err)
 	}
 }
 
