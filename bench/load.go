@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -12,16 +11,13 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/mem"
 )
 
 // order is what one run of the load generator does. It is sent to its process as JSON.
 type order struct {
 	Targets     []string // host:port of each server
 	Connections int      // to each of them
+	Fill        bool     // makes each call once, and no others
 	InFlight    int      // calls at once in a closed loop
 	Rate        float64  // calls per second in an open loop; 0: a closed loop
 	Warm, Run   time.Duration
@@ -57,7 +53,7 @@ func serveLoad(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Warm+o.Run+patience)
 	defer cancel()
-	l, err := newLoad(o)
+	l, err := newLoad(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -69,7 +65,7 @@ func serveLoad(ctx context.Context, in io.Reader, out io.Writer) error {
 		return err
 	}
 	before, begin := cpuOfThisProcess(), time.Now()
-	t := l.flow(ctx, o.Run)
+	t := l.measured(ctx)
 	elapsed, cpu := time.Since(begin), cpuOfThisProcess()-before
 	fmt.Fprintln(out, "done")
 	slices.Sort(t.latencies)
@@ -103,67 +99,48 @@ func (t *tally) add(other tally) {
 
 // load has the connections and the encoded requests.
 type load struct {
-	order       order
-	connections []*grpc.ClientConn
-	requests    []mem.BufferSlice
+	order    order
+	wires    []*wire
+	requests [][]byte
 }
 
-func newLoad(o order) (*load, error) {
-	requests, err := encode(o.Work, rand.New(rand.NewPCG(o.Seed, 0)))
+func newLoad(ctx context.Context, o order) (*load, error) {
+	requests, err := encode(o.Work, o.Fill, rand.New(rand.NewPCG(o.Seed, 0)))
 	if err != nil {
 		return nil, err
 	}
 	l := &load{order: o, requests: requests}
 	for range o.Connections {
 		for _, target := range o.Targets {
-			c, err := grpc.NewClient("passthrough:///"+target, grpc.WithTransportCredentials(insecure.NewCredentials()),
-				grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{}), grpc.StaticMethod()), grpc.WithDisableRetry(),
-				grpc.WithDisableServiceConfig())
+			w, err := dialWire(ctx, target)
 			if err != nil {
+				l.close()
 				return nil, err
 			}
-			l.connections = append(l.connections, c)
+			l.wires = append(l.wires, w)
 		}
 	}
 	return l, nil
 }
 
 func (l *load) close() {
-	for _, c := range l.connections {
-		_ = c.Close()
+	for _, w := range l.wires {
+		_ = w.conn.Close()
 	}
 }
 
-// caller makes calls, one at a time, on one of the connections.
-type caller struct {
-	ctx        context.Context
-	connection *grpc.ClientConn
-	requests   []mem.BufferSlice
-	next       func() int
-	tally      tally
+// draw returns a function that chooses the next request of a connection.
+func (l *load) draw(i int) func() []byte {
+	next := draws(l.order.Work, rand.New(rand.NewPCG(l.order.Seed, uint64(i+1))))
+	return func() []byte { return l.requests[next()] }
 }
 
-func (l *load) caller(ctx context.Context, i int) *caller {
-	r := rand.New(rand.NewPCG(l.order.Seed, uint64(i+1)))
-	return &caller{ctx: steady{ctx}, connection: l.connections[i%len(l.connections)], requests: l.requests, next: draws(l.order.Work, r)}
-}
-
-// call makes one call. Its latency counts from the given time.
-func (c *caller) call(from time.Time) {
-	var code uint64
-	err := c.connection.Invoke(c.ctx, method, &c.requests[c.next()], &code)
-	switch {
-	case err == nil && code != admitted && code != refused:
-		c.tally.fail(1, fmt.Sprintf("an answer with overall_code %d", code))
-	case err != nil && errors.Is(c.ctx.Err(), context.Canceled):
-	case err != nil:
-		c.tally.fail(1, err.Error())
-	default:
-		c.tally.latencies = append(c.tally.latencies, int64(time.Since(from)))
-		if code == refused {
-			c.tally.refused++
-		}
+// measured makes the calls of the measured part.
+func (l *load) measured(ctx context.Context) tally {
+	if l.order.Fill {
+		return l.fill(ctx)
 	}
+	return l.flow(ctx, l.order.Run)
 }
 
 // flow makes the calls of the order for some time: an open loop if it has a rate, else a closed one. The warm-up of an open loop has its
@@ -172,47 +149,118 @@ func (l *load) flow(ctx context.Context, length time.Duration) tally {
 	if l.order.Rate > 0 {
 		return l.open(ctx, length)
 	}
-	return l.closed(ctx, length)
-}
-
-// closed keeps a number of calls in flight: each caller makes its next call when it has the answer to the last.
-func (l *load) closed(ctx context.Context, length time.Duration) tally {
 	end := time.Now().Add(length)
-	return l.crowd(ctx, l.order.InFlight, func(c *caller) {
-		for now := time.Now(); now.Before(end) && ctx.Err() == nil; now = time.Now() {
-			c.call(now)
+	return l.closed(ctx, func(i int) func(now time.Time) []byte {
+		next := l.draw(i)
+		return func(now time.Time) []byte {
+			if !now.Before(end) {
+				return nil
+			}
+			return next()
 		}
 	})
 }
 
-// openCallers is how many calls of an open loop may be in flight. Further ones wait, and their latency counts from when they were due.
-const openCallers = 512
+// fill makes each call once.
+func (l *load) fill(ctx context.Context) tally {
+	return l.closed(ctx, func(i int) func(time.Time) []byte {
+		return func(time.Time) []byte {
+			if i >= len(l.requests) {
+				return nil
+			}
+			i += len(l.wires)
+			return l.requests[i-len(l.wires)]
+		}
+	})
+}
+
+// closed keeps a number of calls in flight, the same on each connection: a call that is answered makes room for the next. A connection ends with
+// its requests.
+func (l *load) closed(ctx context.Context, requests func(i int) func(now time.Time) []byte) tally {
+	each := max(1, l.order.InFlight/len(l.wires))
+	return l.together(ctx, func(i int, w *wire) func(now time.Time) bool {
+		next := requests(i)
+		return func(now time.Time) bool {
+			for len(w.calls) < each && ctx.Err() == nil {
+				request := next(now)
+				if request == nil {
+					return false
+				}
+				w.begin(request, now)
+			}
+			return ctx.Err() == nil
+		}
+	})
+}
 
 // open makes calls at a rate, whatever the answers do. Latency counts from the time at which a call was due.
 func (l *load) open(ctx context.Context, length time.Duration) tally {
-	due := make(chan time.Time, 1<<16)
-	go pace(ctx, l.order.Rate, length, due)
-	return l.crowd(ctx, openCallers, func(c *caller) {
-		for at := range due {
-			c.call(at)
+	queues := make([]*queue, len(l.wires))
+	for i, w := range l.wires {
+		queues[i] = &queue{wire: w, next: l.draw(i)}
+	}
+	go func() {
+		turn := 0
+		pace(ctx, l.order.Rate, length, func(at time.Time) {
+			queues[turn%len(queues)].due(at)
+			turn++
+		})
+		for _, q := range queues {
+			q.end()
 		}
-	})
+	}()
+	return l.together(ctx, func(i int, _ *wire) func(now time.Time) bool { return queues[i].refill })
 }
 
-// crowd runs callers at the same time, waits for all of them and adds up what they saw.
-func (l *load) crowd(ctx context.Context, size int, run func(*caller)) tally {
-	callers := make([]*caller, size)
+// together follows all connections at the same time, and adds up what they saw.
+func (l *load) together(ctx context.Context, refill func(i int, w *wire) func(now time.Time) bool) tally {
 	var wait sync.WaitGroup
-	for i := range callers {
-		callers[i] = l.caller(ctx, i)
-		wait.Go(func() { run(callers[i]) })
+	for i, w := range l.wires {
+		w.tally = tally{}
+		wait.Go(func() { w.follow(ctx, refill(i, w)) })
 	}
 	wait.Wait()
 	var all tally
-	for _, c := range callers {
-		all.add(c.tally)
+	for _, w := range l.wires {
+		all.add(w.tally)
 	}
 	return all
+}
+
+// queue has the calls of an open loop that are due on a connection and have no room yet.
+type queue struct {
+	wire  *wire
+	next  func() []byte
+	times []time.Time
+	ended bool
+}
+
+// due makes a call, or lets it wait.
+func (q *queue) due(at time.Time) {
+	q.wire.mu.Lock()
+	defer q.wire.mu.Unlock()
+	q.times = append(q.times, at)
+	q.refill(at)
+	_ = q.wire.flush() // the reader of the connection meets the error, too
+}
+
+// refill begins the calls that have room. There may be more until the end.
+func (q *queue) refill(time.Time) (more bool) {
+	for len(q.times) > 0 && len(q.wire.calls) < q.wire.most {
+		q.wire.begin(q.next(), q.times[0])
+		q.times = q.times[1:]
+	}
+	return !q.ended || len(q.times) > 0
+}
+
+// end says that no more calls are due.
+func (q *queue) end() {
+	q.wire.mu.Lock()
+	defer q.wire.mu.Unlock()
+	q.ended = true
+	if len(q.wire.calls) == 0 {
+		q.wire.wake()
+	}
 }
 
 // cpuOfThisProcess is the processor time of the load generator so far.

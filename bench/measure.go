@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -72,15 +73,47 @@ func (c *counters) ask(redis *redisServer) error {
 	return nil
 }
 
-// measure runs one round against a fleet. Every round begins with an empty Redis.
+// fill empties Redis, and lets each server answer each request of a case once. So the counters are there when the rounds begin, as they are where
+// servers have run for some time.
+func fill(ctx context.Context, fleets []*fleet, redis *redisServer, o order) error {
+	_, err := redis.conn.do("FLUSHALL SYNC")
+	if err != nil {
+		return redis.complain(err)
+	}
+	o.Fill, o.Rate, o.Warm, o.Run = true, 0, 0, time.Minute
+	o.Connections, o.InFlight = perServer, inFlight
+	for _, f := range fleets {
+		for _, target := range f.targets() {
+			o.Targets = []string{target}
+			err = sweep(ctx, o)
+			if err != nil {
+				return fmt.Errorf("fill Redis through %s: %w", f.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// sweep makes the calls of an order that is not measured.
+func sweep(ctx context.Context, o order) error {
+	ctx, cancel := limit(ctx, o)
+	defer cancel()
+	g, err := startGenerator(ctx, o)
+	if err != nil {
+		return err
+	}
+	seen, err := g.run(func() error { return nil })
+	if err == nil && seen.Errors > 0 {
+		err = errors.New(seen.FirstError)
+	}
+	return err
+}
+
+// measure runs one round against a fleet.
 func measure(ctx context.Context, f *fleet, redis *redisServer, o order) (figures, error) {
 	ctx, cancel := limit(ctx, o)
 	defer cancel()
 	o.Targets = f.targets()
-	_, err := redis.conn.do("FLUSHALL SYNC")
-	if err != nil {
-		return figures{}, redis.complain(err)
-	}
 	cold, err := f.selves()
 	if err != nil {
 		return figures{}, err

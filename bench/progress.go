@@ -26,14 +26,22 @@ func (p *progress) expect(rounds int, each time.Duration) {
 	p.left, p.each, p.begin = rounds, each+500*time.Millisecond, time.Now()
 }
 
+// expectMore says that there are more rounds than expected.
+func (p *progress) expectMore(rounds int) { p.left += rounds }
+
 // step begins a round.
-func (p *progress) step(what string, round, rounds int) {
+func (p *progress) step(what string) {
 	if p.done > 2 {
 		p.each = time.Since(p.begin) / time.Duration(p.done)
 	}
-	line := fmt.Sprintf("%s: round %d of %d, %.0f s left", what, round, rounds, (time.Duration(p.left) * p.each).Seconds())
+	line := fmt.Sprintf("%s, %.0f s left", what, (time.Duration(p.left) * p.each).Seconds())
 	p.left--
 	p.done++
+	p.say(line)
+}
+
+// say writes a line in place of the last.
+func (p *progress) say(line string) {
 	if p.terminal {
 		fmt.Fprintf(p.out, "\r\x1b[K%s", line)
 		return

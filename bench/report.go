@@ -80,10 +80,15 @@ func (s *study) withoutRedis(server string) float64 {
 // sum is that of a figure over all rounds of a server.
 func (s *study) sum(server string, of func(figures) float64) float64 {
 	sum := 0.0
-	for _, f := range s.Rounds[server] {
+	for _, f := range s.all(server) {
 		sum += of(f)
 	}
 	return sum
+}
+
+// all are the rounds of a server, also those that others were run in place of.
+func (s *study) all(server string) []figures {
+	return slices.Concat(s.Rounds[server], s.Disturbed[server])
 }
 
 // wrongShare is how many answers of a round may be of the other kind: at the edge of a window one call is admitted.
@@ -94,7 +99,7 @@ func (s *study) faults() []string {
 	var all []string
 	for _, server := range s.servers() {
 		wrong, errors, decisions, first := 0, 0, 0.0, ""
-		for _, f := range s.Rounds[server] {
+		for _, f := range s.all(server) {
 			errors += f.Errors
 			wrong += f.Wrong
 			decisions += f.Decisions
@@ -201,6 +206,16 @@ func (s *session) report(out io.Writer) error {
 		return errNoResult
 	}
 	return nil
+}
+
+// again is how many rounds were run in place of disturbed ones, and of how many.
+func (s *session) again() (again, rounds int) {
+	for _, one := range s.studies {
+		server := one.servers()[0]
+		again += len(one.Disturbed[server])
+		rounds += len(one.Rounds[server])
+	}
+	return again, rounds
 }
 
 // others is the median share of the processors that other programs used.

@@ -86,7 +86,7 @@ func TestPageOfARunThatIsNoResult(t *testing.T) {
 	studies[1].Rounds[reference][0].Errors, studies[1].Rounds[reference][0].FirstError = 2, "gone"
 	studies[2].Rounds[spillway][2].Wrong = 5000
 	with := here
-	with.Others, with.SidecarEnv = 0.3, []string{"STORE_BUDGET=500ms"}
+	with.Others, with.Again, with.All, with.SidecarEnv = 0.3, 7, 20, []string{"STORE_BUDGET=500ms"}
 	studies[len(studies)-1].Rounds[spillway][0].Wrong, studies[len(studies)-1].Rounds[spillway][0].Refused = 400, 400
 	golden(t, "bad-page.golden", page(with, studies))
 	golden(t, "bad-chart.golden", chart(of(studies, "closed")))
@@ -110,6 +110,32 @@ func TestAFewAnswersMayBeOfTheOtherKind(t *testing.T) {
 	s.Rounds[reference][0].Wrong = 1
 	if faults := s.faults(); len(faults) > 0 {
 		t.Errorf("one answer at the edge of a window: %v", faults)
+	}
+}
+
+func TestFaultsOfDisturbedRoundsCount(t *testing.T) {
+	s := sample("closed", cases[0])
+	worse := s.Rounds[spillway][0]
+	worse.Server, worse.WithoutRedis = 1000, 1
+	before := s.ratio(sumCPU)
+	s.Disturbed = map[string][]figures{reference: s.Rounds[reference][:1], spillway: {worse}}
+	if faults := s.faults(); len(faults) != 1 {
+		t.Errorf("the faults are %q, want the decision without Redis", faults)
+	}
+	if got := s.ratio(sumCPU); got != before {
+		t.Errorf("the ratio is %v, want %v: that of the rounds that count", got, before)
+	}
+}
+
+func TestARoundIsDisturbedByOneOfItsTurns(t *testing.T) {
+	for _, step := range []struct {
+		reference, spillway float64
+		want                bool
+	}{{0, 0, false}, {noisy, noisy, false}, {0.06, 0, true}, {0, 0.06, true}} {
+		round := map[string]figures{reference: {Others: step.reference}, spillway: {Others: step.spillway}}
+		if got := disturbed(round); got != step.want {
+			t.Errorf("with %v and %v of the processors used by others, disturbed is %v, want %v", step.reference, step.spillway, got, step.want)
+		}
 	}
 }
 

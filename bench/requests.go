@@ -6,15 +6,15 @@ import (
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
 
 // encode returns the requests of a case as bytes, so that the load generator only chooses among them. Request i has value i in its
-// first descriptor; each further descriptor has a value of its own, drawn uniformly, or with Shared value 0.
-func encode(w work, r *rand.Rand) ([]mem.BufferSlice, error) {
-	all := make([]mem.BufferSlice, w.Values)
+// first descriptor; each further descriptor has a value of its own, drawn uniformly, or with Shared value 0. To fill, it has value i too, so that
+// all values are met.
+func encode(w work, fill bool, r *rand.Rand) ([][]byte, error) {
+	all := make([][]byte, w.Values)
 	for i := range all {
 		request := &rls.RateLimitRequest{Domain: w.Domain}
 		for k, key := range w.Keys {
@@ -22,7 +22,7 @@ func encode(w work, r *rand.Rand) ([]mem.BufferSlice, error) {
 			switch {
 			case k > 0 && w.Shared:
 				value = 0
-			case k > 0:
+			case k > 0 && !fill:
 				value = r.IntN(w.Values)
 			}
 			entry := &common.RateLimitDescriptor_Entry{Key: key, Value: fmt.Sprintf("v%06d", value)}
@@ -32,7 +32,7 @@ func encode(w work, r *rand.Rand) ([]mem.BufferSlice, error) {
 		if err != nil {
 			return nil, err
 		}
-		all[i] = mem.BufferSlice{mem.SliceBuffer(bytes)}
+		all[i] = bytes
 	}
 	return all, nil
 }
@@ -65,26 +65,6 @@ func codeOf(answer []byte) uint64 {
 		answer = answer[n:]
 	}
 	return 0
-}
-
-// codec sends encoded requests as they are and reads the code of an answer. It has the name of the usual codec, which is part of
-// the content type.
-type codec struct{}
-
-// Name is part of grpc's interface.
-func (codec) Name() string { return "proto" }
-
-// Marshal takes a *mem.BufferSlice.
-func (codec) Marshal(v any) (mem.BufferSlice, error) { return *v.(*mem.BufferSlice), nil }
-
-// Unmarshal fills a *uint64.
-func (codec) Unmarshal(data mem.BufferSlice, v any) error {
-	if len(data) == 1 {
-		*v.(*uint64) = codeOf(data[0].ReadOnlyData())
-		return nil
-	}
-	*v.(*uint64) = codeOf(data.Materialize())
-	return nil
 }
 
 // draws returns a function that chooses the next request of a case.

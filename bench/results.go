@@ -37,6 +37,7 @@ type surroundings struct {
 	Redis                string
 	SidecarEnv, OtherEnv []string
 	Others               float64 // share of the processors
+	Again, All           int     // rounds that were run in place of disturbed ones, and all that count
 	Rounds               int
 	Seconds              float64
 }
@@ -50,6 +51,7 @@ func (s *session) describe() (surroundings, error) {
 		Cores: runtime.NumCPU(), Processor: processorName(), Others: s.others(), Rounds: s.set.Rounds, Seconds: s.set.Length.Seconds(),
 		SidecarEnv: s.set.SidecarEnv, OtherEnv: s.set.ReferenceEnv,
 	}
+	here.Again, here.All = s.again()
 	info, err := s.redis.conn.do("INFO server")
 	if err != nil {
 		return here, err
@@ -139,15 +141,18 @@ func (here surroundings) text() string {
 		fmt.Sprintf("Redis %s.", here.Redis),
 		fmt.Sprintf("Spillway: %s, grpc-go %s.%s", here.Sidecar.Go, here.Sidecar.GRPC, extra(here.SidecarEnv)),
 		fmt.Sprintf("Reference: envoyproxy/ratelimit %s, %s, grpc-go %s.%s", here.Reference.Module, here.Reference.Go, here.Reference.GRPC, extra(here.OtherEnv)),
-		fmt.Sprintf("Medians of %d rounds of %g seconds; %d where leases have nothing to do.", here.Rounds, here.Seconds, 4*here.Rounds),
+		fmt.Sprintf("Medians of %d rounds of %g seconds; %d in the closed loop of two servers, %d where leases have nothing to do.", here.Rounds, here.Seconds, 2*here.Rounds, 4*here.Rounds),
+	}
+	if here.Again > 0 {
+		lines = append(lines, fmt.Sprintf("%d rounds beyond these %d do not count: other programs, or the machine's host, had more than %.0f %% of the processors in them.", here.Again, here.All, 100*noisy))
 	}
 	if here.Others > noisy {
-		lines = append(lines, fmt.Sprintf("**Other programs used %.0f %% of the processors meanwhile: decisions per second and latencies are noisy.**", 100*here.Others))
+		lines = append(lines, fmt.Sprintf("**Other programs, or the machine's host, had %.0f %% of the processors in the rounds that count: decisions per second and latencies are noisy.**", 100*here.Others))
 	}
 	return "- " + strings.Join(lines, "\n- ") + "\n"
 }
 
-// noisy is the share of the processors beyond which other programs disturb the figures.
+// noisy is the share of the processors beyond which other programs, and the machine's host, disturb the figures.
 const noisy = 0.05
 
 func extra(env []string) string {

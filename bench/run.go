@@ -17,9 +17,10 @@ const (
 
 // study is all rounds of one case in one part.
 type study struct {
-	Part   string
-	Case   testCase
-	Rounds map[string][]figures // by the server's name
+	Part      string
+	Case      testCase
+	Rounds    map[string][]figures // by the server's name
+	Disturbed map[string][]figures // rounds that others were run in place of; only their faults count
 }
 
 // session is a run of the whole benchmark.
@@ -170,27 +171,65 @@ func (s *session) stage(ctx context.Context, g stage) error {
 	return nil
 }
 
-// study runs the rounds of a case. The servers take turns, and the order changes every round: A B, B A, A B.
+// study runs the rounds of a case. A round in which the processors were needed elsewhere is run again, once for each round at most.
 func (s *session) study(ctx context.Context, p part, c testCase, fleets []*fleet) (*study, error) {
-	done := &study{Part: p.name, Case: c, Rounds: map[string][]figures{}}
+	done := &study{Part: p.name, Case: c, Rounds: map[string][]figures{}, Disturbed: map[string][]figures{}}
 	rounds := s.set.rounds(p.name, c)
-	for round := range rounds {
-		turns := slices.Clone(fleets)
-		if round%2 == 1 {
-			slices.Reverse(turns)
+	s.progress.say(fmt.Sprintf("%s, %s: fill Redis", p.name, c.Name))
+	err := fill(ctx, fleets, s.redis, p.load(s, c))
+	if err != nil {
+		return nil, err
+	}
+	for try, kept := 0, 0; kept < rounds; try++ {
+		made, err := s.round(ctx, p, c, fleets, try, fmt.Sprintf("round %d of %d", kept+1, rounds))
+		if err != nil {
+			return nil, err
 		}
-		for _, f := range turns {
-			s.progress.step(fmt.Sprintf("%s, %s, %s", p.name, c.Name, f.name), round+1, rounds)
-			o := p.load(s, c)
-			o.Seed = uint64(round + 1)
-			made, err := measure(ctx, f, s.redis, o)
-			if err != nil {
-				return nil, err
-			}
-			done.Rounds[f.name] = append(done.Rounds[f.name], made)
+		if disturbed(made) && try-kept < rounds {
+			s.progress.expectMore(len(fleets))
+			keep(done.Disturbed, made)
+			continue
 		}
+		keep(done.Rounds, made)
+		kept++
 	}
 	return done, nil
+}
+
+// round lets each server have its turn. The order changes every time: A B, B A, A B.
+func (s *session) round(ctx context.Context, p part, c testCase, fleets []*fleet, try int, name string) (map[string]figures, error) {
+	turns := slices.Clone(fleets)
+	if try%2 == 1 {
+		slices.Reverse(turns)
+	}
+	all := map[string]figures{}
+	for _, f := range turns {
+		s.progress.step(fmt.Sprintf("%s, %s, %s: %s", p.name, c.Name, f.name, name))
+		o := p.load(s, c)
+		o.Seed = uint64(try + 1)
+		made, err := measure(ctx, f, s.redis, o)
+		if err != nil {
+			return nil, err
+		}
+		all[f.name] = made
+	}
+	return all, nil
+}
+
+// disturbed reports whether other programs, or the machine's host, had too much of the processors in a turn of a round.
+func disturbed(round map[string]figures) bool {
+	for _, made := range round {
+		if made.Others > noisy {
+			return true
+		}
+	}
+	return false
+}
+
+func keep(rounds map[string][]figures, round map[string]figures) {
+	for server, made := range round {
+		rounds[server] = append(rounds[server], made)
+	}
 }
 
 // show prints a study, and reports whether it is no result.

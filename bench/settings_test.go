@@ -52,7 +52,7 @@ func TestPlanHasEveryCaseAndPart(t *testing.T) {
 		}
 	}
 	s.set.Cases, s.set.Parts = []string{"zipf"}, []string{"closed", "four"}
-	if plan := s.plan(); len(plan) != 1 || plan.rounds(s.set) != 2*set.Rounds {
+	if plan := s.plan(); len(plan) != 1 || plan.rounds(s.set) != 4*set.Rounds {
 		t.Errorf("one case in one part has %d stages and %d rounds", len(plan), plan.rounds(s.set))
 	}
 	s.set.Cases, s.set.Parts = []string{"keys"}, []string{"leases"}
