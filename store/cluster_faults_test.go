@@ -93,29 +93,32 @@ func masterDies(t *testing.T, c sharedCluster) {
 	if got := b.names(); got[masters[0].Addr] == 0 || len(got) != 1 {
 		t.Errorf("breakers that opened: %v, want that of %s only", got, masters[0].Addr)
 	}
-	wantShards(t, r, masters[1].Addr, masters[2].Addr, replica.Addr)
+	awaitShards(t, r, masters[1].Addr, masters[2].Addr, replica.Addr)
 	masters[0].Start(c.host)
 	c.Settle(t)
 }
 
-// wantShards wants these masters to be all that are known, each well.
-func wantShards(t *testing.T, r *Redis, names ...string) {
+// awaitShards waits until these masters are all that are known, each well.
+func awaitShards(t *testing.T, r *Redis, names ...string) {
 	t.Helper()
-	known := map[string]breaker.State{}
-	for _, s := range r.Stats().Shards {
-		known[s.Name] = s.Breaker.State
-	}
-	for _, name := range names {
-		if state, ok := known[name]; !ok || state != breaker.Closed {
-			t.Errorf("the breaker of %s is %v (known: %v), want closed", name, state, ok)
+	servers.Await(t, "masters that are well", func() error {
+		known := map[string]breaker.State{}
+		for _, s := range r.Stats().Shards {
+			known[s.Name] = s.Breaker.State
 		}
-	}
-	if len(known) != len(names) || r.Breaker() != breaker.Closed {
-		t.Errorf("shards %v, the worst %v; want %v, closed", known, r.Breaker(), names)
-	}
-	if got := r.Ping(t.Context()); got != "" {
-		t.Errorf("ping says %q", got)
-	}
+		for _, name := range names {
+			if state, ok := known[name]; !ok || state != breaker.Closed {
+				return fmt.Errorf("the breaker of %s is %v (known: %v), want closed", name, state, ok)
+			}
+		}
+		if len(known) != len(names) || r.Breaker() != breaker.Closed {
+			return fmt.Errorf("shards %v, the worst %v; want %v, closed", known, r.Breaker(), names)
+		}
+		if got := r.Ping(t.Context()); got != "" {
+			return fmt.Errorf("ping says %q", got)
+		}
+		return nil
+	})
 }
 
 // cover says whether the cluster is down when a slot is not served.
@@ -163,7 +166,7 @@ func mostMastersDie(t *testing.T, c sharedCluster) {
 	for _, charge := range append(charges, charges[0]) { // of a store that began while no server answered, the first one asks who holds it
 		awaitAllowed(t, late, charge)
 	}
-	wantShards(t, late, masters[0].Addr, masters[1].Addr, masters[2].Addr)
+	awaitShards(t, late, masters[0].Addr, masters[1].Addr, masters[2].Addr)
 }
 
 // slotNotServed takes one slot from a master: that slot is undecided, its others do not notice, and no breaker opens.
