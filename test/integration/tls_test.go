@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net/http"
 	"os"
@@ -105,9 +106,12 @@ func TestEnvoyAsksOverTLS(t *testing.T) {
 	if n := known.envoy.Stat(t, "cluster.app.ratelimit.error"); n != 0 {
 		t.Errorf("%d calls over TLS failed", n)
 	}
-	if n := known.envoy.Stat(t, "cluster.spillway.membership_healthy"); n != 2 {
-		t.Errorf("%d of two sidecars are healthy over TLS", n)
-	}
+	servers.Await(t, "two sidecars that are healthy over TLS", func() error {
+		if n := known.envoy.Stat(t, "cluster.spillway.membership_healthy"); n != 2 {
+			return fmt.Errorf("%d of them are", n)
+		}
+		return nil
+	})
 
 	// An Envoy with another name gets no answer, so that its requests pass, and its counter tells.
 	other := &world{app: app, client: http.DefaultClient, envoy: servers.StartEnvoy(t, tlsConfig(t, p, "stranger", app.Addr, sidecars))}

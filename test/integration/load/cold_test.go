@@ -48,12 +48,12 @@ var topologies = []topology{
 // opening is how early callers come.
 type opening struct {
 	name string
-	come func(t *testing.T, f fleet, addresses []string)
+	come func(t testing.TB, f fleet, addresses []string)
 }
 
 var openings = []opening{
-	{"when it is ready", func(t *testing.T, f fleet, _ []string) { awaitEach(t, f, func(i int) error { return f[i].Ready() }) }},
-	{"when the port accepts", func(t *testing.T, f fleet, addresses []string) {
+	{"when it is ready", func(t testing.TB, f fleet, _ []string) { awaitEach(t, f, func(i int) error { return f[i].Ready() }) }},
+	{"when the port accepts", func(t testing.TB, f fleet, addresses []string) {
 		awaitEach(t, f, func(i int) error {
 			conn, err := net.Dial("tcp", addresses[i])
 			if err == nil {
@@ -65,7 +65,7 @@ var openings = []opening{
 }
 
 // awaitEach calls try for all sidecars without a pause until it has succeeded for each.
-func awaitEach(t *testing.T, f fleet, try func(i int) error) {
+func awaitEach(t testing.TB, f fleet, try func(i int) error) {
 	t.Helper()
 	for end := time.Now().Add(deadline); ; {
 		var all error
@@ -97,7 +97,9 @@ func TestABurstOnAColdStartIsExact(t *testing.T) {
 						if !full && (at+i+j+k)%2 != 0 {
 							continue // each size and each algorithm has one of the openings
 						}
-						t.Run(fmt.Sprintf("%s %d %s", algorithm, w.callers, o.name), func(t *testing.T) { coldStart(t, env, place.more, algorithm, w, o) })
+						t.Run(fmt.Sprintf("%s %d %s", algorithm, w.callers, o.name), func(t *testing.T) {
+							judge(t, func(t testing.TB, _ *machine) { coldStart(t, env, place.more, algorithm, w, o) })
+						})
 					}
 				}
 			}
@@ -105,7 +107,7 @@ func TestABurstOnAColdStartIsExact(t *testing.T) {
 	}
 }
 
-func coldStart(t *testing.T, env []string, more, algorithm string, w wave, o opening) {
+func coldStart(t testing.TB, env []string, more, algorithm string, w wave, o opening) {
 	const limit = 50
 	rules := strings.Replace(perUser(limit, algorithm), "}]", "}"+more+"]", 1)
 	var addresses []string
