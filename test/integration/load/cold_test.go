@@ -98,7 +98,7 @@ func TestABurstOnAColdStartIsExact(t *testing.T) {
 							continue // each size and each algorithm has one of the openings
 						}
 						t.Run(fmt.Sprintf("%s %d %s", algorithm, w.callers, o.name), func(t *testing.T) {
-							judge(t, func(t testing.TB, _ *machine) { coldStart(t, env, place.more, algorithm, w, o) })
+							servers.Judge(t, patience, func(t testing.TB, _ *servers.Machine) { coldStart(t, env, place.more, algorithm, w, o) })
 						})
 					}
 				}

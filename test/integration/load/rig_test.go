@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -166,6 +167,21 @@ func besideBusyLoops(t *testing.T) {
 	for range runtime.NumCPU() {
 		servers.Child(t, "sh", "-c", "while :; do :; done")
 	}
+}
+
+// row is a test on a Redis of its own.
+type row func(t testing.TB, redis *servers.Redis)
+
+// patience is how long a sidecar waits for Redis. A wait for a processor that is as long matters.
+const patience = 100 * time.Millisecond
+
+// judge runs the row, and watches its Redis.
+func (r row) judge(t *testing.T) {
+	servers.Judge(t, patience, func(t testing.TB, m *servers.Machine) {
+		redis := servers.StartRedis(t)
+		m.Watch(redis.Pid())
+		r(t, redis)
+	})
 }
 
 // conditions runs a row on the machine as it is, and beside a busy loop on every processor.

@@ -1,4 +1,4 @@
-package load
+package servers
 
 import (
 	"fmt"
@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // lapses are times in which a process or this one did not run, though it had something to do.
@@ -22,28 +20,27 @@ type lapses struct {
 
 const (
 	lookEvery = 2 * time.Millisecond
-	// waitsFrom is a wait for a processor that is as long as the sidecar's patience.
-	waitsFrom = 100 * time.Millisecond
 	// standsFrom is as long as Redis may be silent. A script takes less than a tenth of it.
 	standsFrom = 10 * time.Millisecond
 )
 
-// excuse reports whether no answer may have come in time because of them.
-func (l lapses) excuse() bool {
-	return l.waited >= waitsFrom || l.still >= standsFrom || l.taken >= standsFrom
+// excuse reports whether a trial may have missed something because of them, where a wait for a processor matters if it is that long.
+func (l lapses) excuse(wait time.Duration) bool {
+	return l.waited >= wait || l.still >= standsFrom || l.taken >= standsFrom
 }
 
 // String says what they are.
 func (l lapses) String() string {
-	return fmt.Sprintf("the longest wait for a processor was %v, Redis stood still for %v at most, and the host took %v", l.waited, l.still, l.taken)
+	return fmt.Sprintf("the longest wait for a processor was %v, the process that is watched stood still for %v at most, and the host took %v", l.waited, l.still, l.taken)
 }
 
-// machine watches this process, and another one, for their lapses.
-type machine struct {
+// Machine watches this process, and another one, for their lapses.
+type Machine struct {
 	lapses
-	pid   atomic.Int64 // of the other one; 0: there is none
-	done  chan struct{}
-	ended sync.WaitGroup
+	pid    atomic.Int64  // of the other one; 0: there is none
+	stolen time.Duration // when watching began
+	done   chan struct{}
+	ended  sync.WaitGroup
 }
 
 // progress is how far a process is.
@@ -55,9 +52,12 @@ type progress struct {
 	busy   bool          // it runs, waits for a processor, or is in the kernel and cannot be woken
 }
 
-func watchMachine() *machine {
-	m := &machine{done: make(chan struct{})}
-	before := hostTook()
+// Watch watches another process, too.
+func (m *Machine) Watch(pid int) { m.pid.Store(int64(pid)) }
+
+func watchMachine(t testing.TB) *Machine {
+	t.Helper()
+	m := &Machine{stolen: stolen(t), done: make(chan struct{})}
 	m.ended.Go(func() {
 		tick := time.NewTicker(lookEvery)
 		defer tick.Stop()
@@ -80,20 +80,21 @@ func watchMachine() *machine {
 			}
 			last = now
 		}
-		m.taken = hostTook() - before
 	})
 	return m
 }
 
 // end stops watching.
-func (m *machine) end() lapses {
+func (m *Machine) end(t testing.TB) lapses {
+	t.Helper()
 	close(m.done)
 	m.ended.Wait()
+	m.taken = stolen(t) - m.stolen
 	return m.lapses
 }
 
 // look is where the main thread of the process is now. What the system does not tell is 0.
-func (m *machine) look() progress {
+func (m *Machine) look() progress {
 	now := progress{at: time.Now(), pid: m.pid.Load()}
 	if now.pid == 0 {
 		return now
@@ -115,42 +116,4 @@ func (m *machine) look() progress {
 func (p *progress) read(name string) string {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.pid, name))
 	return string(text)
-}
-
-// hostTook is how long the host has kept this machine's processors from running, all of them together; 0 where the system does not tell.
-func hostTook() time.Duration {
-	text, _ := os.ReadFile("/proc/stat")
-	words := strings.Fields(string(text))
-	if len(words) < 9 {
-		return 0
-	}
-	hundredths, _ := strconv.Atoi(words[8]) // after the name: user, nice, system, idle, iowait, irq, softirq, steal
-	return time.Duration(hundredths) * 10 * time.Millisecond
-}
-
-const (
-	calmFor   = time.Second      // without a processor taken away
-	calmAtAll = 30 * time.Second // after which a trial goes on as it is
-)
-
-// awaitCalm waits until the host takes no processors away.
-func awaitCalm() {
-	for end := time.Now().Add(calmAtAll); time.Now().Before(end); {
-		before := hostTook()
-		<-time.After(calmFor)
-		if hostTook()-before < standsFrom {
-			return
-		}
-	}
-}
-
-// A Redis that works on one command for long stands still.
-func TestARedisThatStandsStillIsSeen(t *testing.T) {
-	redis := servers.StartRedis(t)
-	busy := watchMachine()
-	busy.pid.Store(int64(redis.Pid()))
-	redis.Do(t, "EVAL", "local t = redis.call('TIME') local from = t[1] * 1e6 + t[2] repeat t = redis.call('TIME') until t[1] * 1e6 + t[2] > from + 200000", "0")
-	if got := busy.end(); got.still < standsFrom {
-		t.Errorf("beside a script of 200 ms: %v", got)
-	}
 }

@@ -1,0 +1,82 @@
+package servers
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+)
+
+const trials = 5
+
+// Judge runs trials of a test that rests on time, until one says something. Where this process, or the one that is watched, waits for a processor that
+// long because of the machine's other work, or stands still because of its host, what lives for a short time only is over too soon, and
+// no answer can come in time. So a trial that missed something then says nothing, and there is another one. What the last trial missed counts
+// in any case.
+func Judge(t *testing.T, wait time.Duration, run func(t testing.TB, m *Machine)) {
+	t.Helper()
+	for n := 1; ; n++ {
+		try, stalls := &trial{}, lapses{}
+		t.Run(fmt.Sprintf("trial %d", n), func(t *testing.T) {
+			try.TB = t
+			watch := watchMachine(t)
+			var body sync.WaitGroup
+			body.Go(func() { run(try, watch) })
+			body.Wait()
+			stalls = watch.end(t)
+			t.Logf("%v; missed: %v", stalls, try.missed)
+		})
+		if t.Failed() || len(try.missed) == 0 {
+			return
+		}
+		if !stalls.excuse(wait) || n == trials {
+			t.Fatalf("in trial %d, %v: %v", n, stalls, try.missed)
+		}
+		awaitCalm(t)
+	}
+}
+
+// trial is one run. What it misses is kept until it is known whether this machine had its processors.
+type trial struct {
+	testing.TB
+	mu     sync.Mutex // guards missed
+	missed []string
+}
+
+func (t *trial) miss(what string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.missed = append(t.missed, what)
+}
+
+// Error keeps a miss, and so do Errorf, and Fatal and Fatalf, which end the trial.
+func (t *trial) Error(args ...any) { t.miss(fmt.Sprint(args...)) }
+
+func (t *trial) Errorf(format string, args ...any) { t.miss(fmt.Sprintf(format, args...)) }
+
+func (t *trial) Fatal(args ...any) {
+	t.miss(fmt.Sprint(args...))
+	runtime.Goexit()
+}
+
+func (t *trial) Fatalf(format string, args ...any) {
+	t.miss(fmt.Sprintf(format, args...))
+	runtime.Goexit()
+}
+
+const (
+	calmFor   = time.Second      // without a processor taken away
+	calmAtAll = 30 * time.Second // after which a trial goes on as it is
+)
+
+// awaitCalm waits until the host takes no processors away.
+func awaitCalm(t testing.TB) {
+	for end := time.Now().Add(calmAtAll); time.Now().Before(end); {
+		before := stolen(t)
+		<-time.After(calmFor)
+		if stolen(t)-before < standsFrom {
+			return
+		}
+	}
+}
