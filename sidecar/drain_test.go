@@ -3,7 +3,6 @@ package sidecar
 import (
 	"context"
 	"net"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +27,7 @@ func unixDial(path string) []grpc.DialOption {
 // post sends JSON to /json and returns the status.
 func post(t *testing.T, address, body string) int {
 	t.Helper()
-	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := browser()
 	answer, err := client.Post("http://"+address+"/json", "application/json", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)

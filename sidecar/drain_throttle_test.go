@@ -42,7 +42,8 @@ func TestThrottledWaitsAreDecidedAtTheEnd(t *testing.T) {
 	})
 	held.Go(func() {
 		body := `{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"http"}]}]}`
-		answer, err := http.Post("http://"+s.Addresses().HTTP+"/json", "application/json", strings.NewReader(body))
+		client := browser()
+		answer, err := client.Post("http://"+s.Addresses().HTTP+"/json", "application/json", strings.NewReader(body))
 		if err != nil {
 			t.Errorf("a held call over HTTP: %v", err)
 			return

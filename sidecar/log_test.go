@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -17,7 +16,7 @@ import (
 // put sends a new level to the debug port.
 func put(t *testing.T, address, level string) (int, string) {
 	t.Helper()
-	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := browser()
 	r, err := http.NewRequest(http.MethodPut, "http://"+address+"/loglevel", strings.NewReader(level))
 	if err != nil {
 		t.Fatal(err)
@@ -89,6 +88,7 @@ func TestDecisionsAreLoggedOnDemand(t *testing.T) {
 }
 
 func TestADecisionOverHTTPBelongsToItsCallersTrace(t *testing.T) {
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+servers.FreeAddr(t)) // not the machine's collector
 	s := begin(t, twoPerYear, "LOG_DECISIONS=all", "TRACING_ENABLED=true")
 	const body = `{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"alice"}]}]}`
 	r, err := http.NewRequest(http.MethodPost, "http://"+s.Addresses().HTTP+"/json", strings.NewReader(body))
@@ -96,7 +96,7 @@ func TestADecisionOverHTTPBelongsToItsCallersTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Header.Set("b3", "0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-1")
-	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := browser()
 	answer, err := client.Do(r)
 	if err != nil {
 		t.Fatal(err)

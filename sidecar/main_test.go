@@ -200,10 +200,15 @@ func expectCodes(t *testing.T, conn *grpc.ClientConn, user string, codes ...rate
 	}
 }
 
+// browser is a client that keeps no connection.
+func browser() http.Client {
+	return http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
+}
+
 // fetch gets a page.
 func fetch(t *testing.T, address, path string) (int, string) {
 	t.Helper()
-	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := browser()
 	answer, err := client.Get("http://" + address + path)
 	if err != nil {
 		t.Fatalf("GET %s: %v", path, err)

@@ -104,7 +104,7 @@ func (e *Envoy) Stat(t testing.TB, name string) int64 {
 // FlushLogs makes Envoy write what its access log still holds in memory.
 func (e *Envoy) FlushLogs(t testing.TB) {
 	t.Helper()
-	r, err := http.Post("http://"+e.Admin+"/reopen_logs", "", nil)
+	r, err := pages.Post("http://"+e.Admin+"/reopen_logs", "", nil)
 	if err != nil {
 		t.Fatalf("flush Envoy's access log: %v", err)
 	}
@@ -133,7 +133,7 @@ func (e *Envoy) listener(t testing.TB) string {
 }
 
 func (e *Envoy) get(path string) (string, error) {
-	r, err := http.Get("http://" + e.Admin + path)
+	r, err := pages.Get("http://" + e.Admin + path)
 	if err != nil {
 		return "", err
 	}

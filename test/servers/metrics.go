@@ -11,9 +11,12 @@ import (
 // Metrics is one scrape of a sidecar: values by series, which is a name with its labels.
 type Metrics map[string]float64
 
+// pages is a client that keeps no connection.
+var pages = http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
 // Scrape reads /metrics of a debug port.
 func Scrape(address string) (Metrics, error) {
-	r, err := http.Get("http://" + address + "/metrics")
+	r, err := pages.Get("http://" + address + "/metrics")
 	if err != nil {
 		return nil, err
 	}

@@ -139,7 +139,7 @@ func (s *Sidecar) Ready() error {
 var listening = regexp.MustCompile(`msg=listening grpc=(\S+) http=(\S+) debug=(\S+)`)
 
 func ready(addr string) error {
-	r, err := http.Get("http://" + addr + "/readyz")
+	r, err := pages.Get("http://" + addr + "/readyz")
 	if err != nil {
 		return err
 	}
