@@ -139,7 +139,7 @@ func TestAServerThatFailsIsAskedForTheMapLast(t *testing.T) {
 func TestAClusterThatNamesNoHosts(t *testing.T) {
 	for _, kind := range []string{"unknown-endpoint", "hostname"} {
 		c := servers.StartCluster(t, "--cluster-preferred-endpoint-type", kind)
-		f, _ := open(t, Config{Servers: Servers{Kind: Cluster, Addresses: c.Addrs()[:1]}})
+		f, _ := open(t, Config{Servers: Servers{Kind: Cluster, Addresses: c.Addrs()[:1]}, Bounds: Bounds{Silence: time.Minute}})
 		addresses := c.Addrs()
 		for i := range 20 {
 			n, _ := f.Place(fmt.Sprint("key", i))

@@ -18,7 +18,7 @@ import (
 )
 
 // open begins to use servers, until the test ends.
-func open(t *testing.T, c Config) (*Fleet, *Node) {
+func open(t testing.TB, c Config) (*Fleet, *Node) {
 	t.Helper()
 	f := New(c)
 	t.Cleanup(f.Close)
@@ -172,7 +172,7 @@ func TestPatienceEndsWhileRepliesFlow(t *testing.T) {
 	server := servers.StartRedis(t)
 	p := servers.StartProxy(t, server.Addr)
 	_, n := open(t, Config{Servers: at(p.Addr), Bounds: Bounds{Silence: time.Minute, Patience: time.Hour}})
-	p.Set(servers.Fault{Mode: servers.Latency, Delay: 300 * time.Millisecond})
+	p.Set(servers.Fault{Mode: servers.Latency, Delay: 2 * time.Second})
 	hasty, calm := incr("hasty"), incr("calm")
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -206,15 +206,18 @@ func TestAskReturnsNoReplyWithAnError(t *testing.T) {
 
 // TestADistantServerIsNotSilent: one that is farther away than the bound on silence works without a setting.
 func TestADistantServerIsNotSilent(t *testing.T) {
-	server := servers.StartRedis(t)
-	p := servers.StartProxy(t, server.Addr)
-	p.Set(servers.Fault{Mode: servers.Latency, Delay: 12 * time.Millisecond})
-	_, n := open(t, Config{Servers: at(p.Addr)})
-	for i := range 20 {
-		if err := n.Do(t.Context(), incr("k"), time.Hour); err != nil {
-			t.Fatalf("call %d to a server that is 12 ms away: %v", i, err)
+	servers.Judge(t, 25*time.Millisecond, func(t testing.TB, m *servers.Machine) {
+		server := servers.StartRedis(t)
+		m.Watch(server.Pid())
+		p := servers.StartProxy(t, server.Addr)
+		p.Set(servers.Fault{Mode: servers.Latency, Delay: 12 * time.Millisecond})
+		_, n := open(t, Config{Servers: at(p.Addr)})
+		for i := range 20 {
+			if err := n.Do(t.Context(), incr("k"), time.Hour); err != nil {
+				t.Fatalf("call %d to a server that is 12 ms away: %v", i, err)
+			}
 		}
-	}
+	})
 }
 
 // TestALostConnectionIsReplaced: calls that were sent may have run, and the next ones wait for the new connection.
@@ -242,7 +245,7 @@ func TestCallsWaitForTheFirstConnection(t *testing.T) {
 	server := servers.StartRedis(t)
 	p := servers.StartProxy(t, server.Addr)
 	p.Set(servers.Fault{Mode: servers.Latency, Delay: 50 * time.Millisecond})
-	f := New(Config{Servers: at(p.Addr)})
+	f := New(Config{Servers: at(p.Addr), Bounds: Bounds{Silence: time.Minute}})
 	defer f.Close()
 	n, _ := f.Place("k")
 	if err := n.Send(incr("k"), time.Minute); err != nil {

@@ -231,7 +231,7 @@ func TestAReplyThatArrivedIsReadBeforeTheDeadline(t *testing.T) {
 // TestDoKnowsTheDeadline of its caller: the wait ends halfway between the end of its patience and that.
 func TestDoKnowsTheDeadline(t *testing.T) {
 	server := servers.StartRedis(t)
-	_, n := open(t, Config{Servers: at(server.Addr)})
+	_, n := open(t, Config{Servers: at(server.Addr), Bounds: Bounds{Silence: time.Minute}})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
 	defer cancel()
 	c := incr("k")

@@ -29,7 +29,8 @@ func byMaster(t *testing.T, c sharedCluster) ([]*servers.Redis, []limit.Charge) 
 func masterHangs(t *testing.T, c sharedCluster) {
 	r := openCluster(t, c, RedisConfig{Budget: 50 * time.Millisecond, DenialEntries: -1})
 	masters, charges := byMaster(t, c)
-	before, unknown := usage(r, charges[1]).Remaining, r.Stats().Unknown
+	awaitAllowed(t, r, charges[1])
+	before, unknown := awaitUsage(t, r, charges[1]), r.Stats().Unknown
 	w := watchOver(t, r, func(int) []limit.Charge { return charges[1:2] })
 	w.awaitDecided(t, 50)
 	masters[1].Hang(t)
@@ -41,7 +42,7 @@ func masterHangs(t *testing.T, c sharedCluster) {
 	w.awaitDecided(t, 50)
 	w.end()
 	answered, lost := w.seen()
-	applied := before - usage(r, charges[1]).Remaining
+	applied := before - awaitUsage(t, r, charges[1])
 	servers.Await(t, "the end of every call", func() error {
 		return notYet(applied <= answered+r.Stats().Unknown-unknown+r.Stats().Late)
 	})
@@ -50,6 +51,17 @@ func masterHangs(t *testing.T, c sharedCluster) {
 	if applied < answered || r.Stats().Late == 0 {
 		t.Errorf("%d applied, %d of them late; want at least %d, and some late", applied, r.Stats().Late, answered)
 	}
+}
+
+// awaitUsage waits until the server tells what is left.
+func awaitUsage(t *testing.T, r *Redis, c limit.Charge) (left int64) {
+	t.Helper()
+	servers.Await(t, "what is left", func() error {
+		d := usage(r, c)
+		left = d.Remaining
+		return notYet(d.Outcome == limit.Allowed)
+	})
+	return left
 }
 
 // masterIsDeposed hangs one for good. Who waited for a dial would wait for an hour.

@@ -47,6 +47,7 @@ func openRedis(t testing.TB, c RedisConfig) *Redis {
 	t.Helper()
 	if c.Budget == 0 {
 		c.Budget = patient
+		c.DialTimeout = max(c.DialTimeout, patient)
 	}
 	r := NewRedis(c)
 	t.Cleanup(func() {

@@ -60,6 +60,7 @@ func TestASidecarThatNamesNoDomainsCountsForEach(t *testing.T) {
 	all[1].Serve([]string{"shop"})
 	all[2].Serve([]string{"search"})
 	awaitLiveOf(t, "before", all[0], "shop", 2)
+	awaitLiveOf(t, "before", all[0], allDomains, 3)
 	old := look(t, server, redis.Options{})
 	old.do("EVAL", beatBefore, 1, heartKey, "old-1", deadAfter.Milliseconds())
 	if got := fmt.Sprint(server.Do(t, "EVAL", beatBefore, "1", heartKey, "old-2", "5000")); got != "5" {

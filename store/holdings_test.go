@@ -229,6 +229,7 @@ func TestNothingIsLeasedFromASuccessor(t *testing.T) {
 		}
 		return nil
 	})
+	h.calls.wait()
 	before := r.Stats().LeaseGranted
 	for range 1000 {
 		if d := spend(r, leased("k", l)); d[0].Outcome != limit.Allowed || d[0].Held {

@@ -161,7 +161,7 @@ func TestCoolDownCostsRedisOneQuestionASecond(t *testing.T) {
 func TestCachedCoolDownEndsWithItsTime(t *testing.T) {
 	r, e, clock := watched(t, RedisConfig{})
 	p := strict(1)
-	p.CoolDown = 600 * time.Millisecond
+	p.CoolDown = time.Minute
 	c := punished(charge(t, "k", bucket(5, year), 6), p)
 	spend(r, c)
 	if d := spend(r, c)[0]; !d.Penalized {

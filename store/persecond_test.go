@@ -39,7 +39,7 @@ func TestLimitsPerSecondLiveOnTheSecondServer(t *testing.T) {
 		time.Millisecond: &short, time.Second: &short, time.Second + time.Microsecond: &long, time.Minute: &long, year: &long,
 	} {
 		c := charge(t, window.String(), limit.Limit{Algorithm: limit.SlidingLog, Count: 10, Window: window}, 1)
-		if window == time.Millisecond { // would be gone before the test looks
+		if window < time.Minute { // would be gone before the test looks
 			c.Limit = limit.Limit{Algorithm: limit.TokenBucket, Count: 1, Burst: 1_000_000, Window: window}
 			c.Cost = 1_000_000
 		}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"net"
 	"syscall"
 	"testing"
@@ -29,8 +30,13 @@ func TestLostReplyIsNotRepeated(t *testing.T) {
 			p.Set(servers.Fault{Mode: mode})
 			wantUndecided(t, r, c, fleet.ReasonTimeout, fleet.ReasonClosed)
 			p.Set(servers.Fault{})
-			servers.Await(t, "a decision", func() error { return notYet(usage(r, c).Outcome == limit.Allowed) })
-			wantLeft(t, r, c, 98)
+			servers.Await(t, "a decision, and 98 left", func() error {
+				d := usage(r, c)
+				if d.Outcome != limit.Allowed || d.Remaining != 98 {
+					return fmt.Errorf("%+v", d)
+				}
+				return nil
+			})
 			usages := r.Stats().Trips - 2
 			if n := e.calls("evalsha") - before - usages; n > 1 {
 				t.Fatalf("the script of one decision ran %d times", n)

@@ -26,7 +26,7 @@ func TestALostShardKeepsItsKeys(t *testing.T) {
 	others := watchOver(t, r, func(i int) []limit.Charge { return charges[1+i%2 : 2+i%2] })
 	all[0].Kill(t)
 	servers.Await(t, "an open breaker", func() error {
-		wantUndecided(t, r, charges[0], fleet.ReasonDial, fleet.ReasonClosed, fleet.ReasonBreaker)
+		wantUndecided(t, r, charges[0], fleet.ReasonDial, fleet.ReasonClosed, fleet.ReasonBreaker, fleet.ReasonTimeout)
 		if r.Breaker() == breaker.Closed {
 			return errors.New("all are closed")
 		}

@@ -196,7 +196,7 @@ func sentinelsDie(t *testing.T, s sharedSentinels) {
 	fresh.Do(t, "REPLICAOF", "NO", "ONE")
 	old.Do(t, "REPLICAOF", host, port)
 	for range 10 {
-		wantUndecided(t, r, c, fleet.ReasonReadonly, fleet.ReasonBreaker)
+		wantUndecided(t, r, c, fleet.ReasonReadonly, fleet.ReasonBreaker, fleet.ReasonTimeout)
 	}
 	for _, w := range s.Watch {
 		w.Start(s.host)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/test/servers"
@@ -43,7 +44,9 @@ func TestWhatWasNotSentIsNotUnknown(t *testing.T) {
 		}
 	})
 	t.Run("open breaker", func(t *testing.T) {
-		r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{servers.FreeAddr(t)}}})
+		r := openRedis(t, RedisConfig{
+			Servers: fleet.Servers{Addresses: []string{servers.FreeAddr(t)}}, Breaker: breaker.Config{Open: time.Hour, MaxOpen: 2 * time.Hour},
+		})
 		for range 20 {
 			wantUnknown(t, r, c, false)
 		}

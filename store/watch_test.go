@@ -12,7 +12,7 @@ import (
 )
 
 // steady is a budget for tests in which calls have to be decided on a busy machine, but those that cannot be must not last.
-const steady = 450 * time.Millisecond
+const steady = 900 * time.Millisecond
 
 // watch is callers that spend without end, and what they were told.
 type watch struct {

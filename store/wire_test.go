@@ -241,12 +241,13 @@ func wantRecovery(t *testing.T, p *servers.Proxy, r *Redis, c limit.Charge, pool
 // TestSlowNetworkBelowTheBudgetDecides is a network that is slow and steady. A machine that stands still for a moment makes
 // calls late, too, so one good round out of some is enough: a store that cannot do it has none.
 func TestSlowNetworkBelowTheBudgetDecides(t *testing.T) {
-	const rounds, calls, most = 5, 1000, 5
+	const rounds, calls, most = 10, 1000, 5
 	leavesNothing(t, func(t *testing.T) {
 		server := servers.StartRedis(t)
 		p, r := proxied(t, server, RedisConfig{Budget: slowBudget})
 		p.Set(servers.Fault{Mode: servers.Latency, Delay: 4 * time.Millisecond, Jitter: 2 * time.Millisecond})
 		for round := range rounds {
+			awaitAllowed(t, r, charge(t, "first", bucket(1_000_000, year), 1))
 			n := new(wireTally)
 			tagged(t, r, fmt.Sprint("round ", round), calls, n)
 			t.Logf("%d of %d undecided", n.undecided.Load(), calls)
