@@ -142,7 +142,7 @@ func TestCountsInRedis(t *testing.T) {
 func TestReadinessFollowsRedis(t *testing.T) {
 	redis := servers.StartRedis(t)
 	s := begin(t, twoPerYear, "REDIS_URL="+redis.Addr)
-	expectPage(t, s.Addresses().HTTP, "/readyz", 200, "ok\n")
+	servers.Await(t, "readiness", func() error { return readyz(t, s, "ok\n") })
 	redis.Kill(t)
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK)
 	expectPage(t, s.Addresses().HTTP, "/readyz", 200, "ok (degraded: redis: ")

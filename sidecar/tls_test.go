@@ -243,6 +243,6 @@ func TestRedisIsCheckedByTheNameItIsDialledBy(t *testing.T) {
 	right := begin(t, twoPerYear, "REDIS_URL=rediss://localhost:"+port, "REDIS_TLS_CACERT="+a.file, "STORE_BUDGET=1s")
 	wrong := begin(t, twoPerYear, "REDIS_URL=rediss://127.0.0.1:"+port, "REDIS_TLS_CACERT="+a.file, "STORE_BUDGET=1s")
 	expectCodes(t, dial(t, right.Addresses().GRPC), "alice", codeOK)
-	expectPage(t, right.Addresses().HTTP, "/readyz", 200, "ok\n")
+	servers.Await(t, "readiness", func() error { return readyz(t, right, "ok\n") })
 	expectPage(t, wrong.Addresses().HTTP, "/readyz", 200, "redis: dial")
 }

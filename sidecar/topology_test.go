@@ -19,7 +19,7 @@ func expectShared(t *testing.T, environ ...string) {
 	one, other := begin(t, twoPerYear, environ...), begin(t, twoPerYear, environ...)
 	expectCodes(t, dial(t, one.Addresses().GRPC), "alice", codeOK)
 	expectCodes(t, dial(t, other.Addresses().GRPC), "alice", codeOK, codeOver)
-	expectPage(t, one.Addresses().HTTP, "/readyz", 200, "ok\n")
+	servers.Await(t, "readiness", func() error { return readyz(t, one, "ok\n") })
 	one.halt(t)
 	other.halt(t)
 	got, err := readRecord(t, one)
@@ -84,7 +84,7 @@ func trips(t *testing.T, s *running) int {
 }
 
 func TestLimitsByTheSecondHaveARedisOfTheirOwn(t *testing.T) {
-	const rules = "domain: shop\nrules:\n  - { name: hour, scope: user, limits: [2/1h, { count: 9, per: 1s, name: second }] }\n"
+	const rules = "domain: shop\nrules:\n  - { name: hour, scope: user, limits: [2/1h, { count: 1, per: 1s, name: second }] }\n"
 	slow, fast := servers.StartRedis(t), servers.StartRedis(t, "--requirepass", "sesame")
 	s := begin(t, rules, "REDIS_URL="+slow.Addr, "REDIS_PERSECOND=true", "REDIS_PERSECOND_URL="+fast.Addr, "REDIS_PERSECOND_AUTH=sesame", "STORE_BUDGET=1s")
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK)

@@ -207,9 +207,10 @@ func (w *world) authzLoad(t *testing.T, clients int) (stop func() (int64, []stri
 	}
 }
 
-// An answer that is held when the sidecar is told to end still comes, if it is due before the end.
+// An answer that is held when the sidecar is told to end still comes, if it is due before the end, which is three seconds later.
 func TestAuthzTermWhileAnswersAreHeld(t *testing.T) {
-	w := startAuthz(t, authzSetup{memory: true, rules: map[string]string{"partners.yaml": actionRules}})
+	rules := strings.Replace(actionRules, "per: 3s", "per: 2s", 1)
+	w := startAuthz(t, authzSetup{memory: true, rules: map[string]string{"partners.yaml": rules}})
 	w.clean(t, "held", func(t *testing.T) {
 		w.wants(t, 1, http.StatusOK, "/partners/left")
 		ended := make(chan answer, 1)

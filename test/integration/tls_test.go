@@ -81,6 +81,7 @@ func tlsConfig(t *testing.T, p *pki, own, app string, sidecars [2]*servers.Sidec
 		{"{socket_address: {address: spillway-1.example, port_value: 8081}}", socketAddress(sidecars[0].GRPC)},
 		{"{socket_address: {address: spillway-2.example, port_value: 8081}}", socketAddress(sidecars[1].GRPC)},
 		{"timeout: 0.1s", "timeout: " + filterTimeout},
+		{"connect_timeout: 0.25s", "connect_timeout: " + filterTimeout},
 		{"/etc/envoy/tls/tls.crt", p.file(own + ".crt")},
 		{"/etc/envoy/tls/tls.key", p.file(own + ".key")},
 		{"/etc/envoy/tls/ca.crt", p.file("ca.crt")},
@@ -100,18 +101,18 @@ func TestEnvoyAsksOverTLS(t *testing.T) {
 			"GRPC_CLIENT_TLS_CACERT="+p.file("ca.crt"), "GRPC_CLIENT_TLS_SAN=envoy")
 	}
 	known := &world{app: app, client: http.DefaultClient, envoy: servers.StartEnvoy(t, tlsConfig(t, p, "envoy", app.Addr, sidecars))}
-	inside(t, time.Minute)
-	known.wants(t, 10, http.StatusOK, "/", "x-user", "tls").remaining(t, "0")
-	known.wants(t, 1, http.StatusTooManyRequests, "/", "x-user", "tls")
-	if n := known.envoy.Stat(t, "cluster.app.ratelimit.error"); n != 0 {
-		t.Errorf("%d calls over TLS failed", n)
-	}
 	servers.Await(t, "two sidecars that are healthy over TLS", func() error {
 		if n := known.envoy.Stat(t, "cluster.spillway.membership_healthy"); n != 2 {
 			return fmt.Errorf("%d of them are", n)
 		}
 		return nil
 	})
+	inside(t, time.Minute)
+	known.wants(t, 10, http.StatusOK, "/", "x-user", "tls").remaining(t, "0")
+	known.wants(t, 1, http.StatusTooManyRequests, "/", "x-user", "tls")
+	if n := known.envoy.Stat(t, "cluster.app.ratelimit.error"); n != 0 {
+		t.Errorf("%d calls over TLS failed", n)
+	}
 
 	// An Envoy with another name gets no answer, so that its requests pass, and its counter tells.
 	other := &world{app: app, client: http.DefaultClient, envoy: servers.StartEnvoy(t, tlsConfig(t, p, "stranger", app.Addr, sidecars))}

@@ -17,8 +17,8 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// edits are what a reader does to a copy: two names.
-var edits = strings.NewReplacer("shop", "bakery", "checkout", "orders")
+// edits are what a reader does to a copy: two names, and a limit of which nothing comes back while a test runs.
+var edits = strings.NewReplacer("shop", "bakery", "checkout", "orders", "60/1m", "60/1h")
 
 // world is a file at work: the Envoy that Istio would make of it, and the container that Kubernetes would start.
 type world struct {

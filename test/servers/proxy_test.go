@@ -160,6 +160,7 @@ func TestProxyCutsRepliesIntoParts(t *testing.T) {
 			c.wantEcho(strings.Repeat("abc", n) + ".")
 		}
 	}
+	p.Set(Fault{Mode: Slices, Delay: time.Minute})
 	c.Write([]byte("parts"))
 	buf := make([]byte, 16)
 	if n, err := c.Read(buf); err != nil || n >= 5 {
@@ -176,9 +177,12 @@ func TestProxyDropsReplies(t *testing.T) {
 	if got != "" || !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("got %q and %v, want nothing in time", got, err)
 	}
-	if e.heard.Load() != 4 || p.Met() != 1 {
-		t.Fatalf("the server heard %d bytes and %d replies were dropped, want 4 and 1", e.heard.Load(), p.Met())
-	}
+	Await(t, "a reply that is dropped", func() error {
+		if e.heard.Load() != 4 || p.Met() != 1 {
+			return fmt.Errorf("the server heard %d bytes and %d replies were dropped, want 4 and 1", e.heard.Load(), p.Met())
+		}
+		return nil
+	})
 	p.Set(Fault{})
 	got, err = c.say("lost as well", soon)
 	if got != "" || !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -243,6 +247,12 @@ func TestProxyConnectionsInABlackHoleStayThere(t *testing.T) {
 	fresh := call(t, p.Addr)
 	wantSilence(t, old)
 	wantSilence(t, fresh)
+	Await(t, "two dead connections", func() error {
+		if n := p.Dead(); n != 2 {
+			return fmt.Errorf("%d are", n)
+		}
+		return nil
+	})
 	p.Set(Fault{})
 	wantSilence(t, old)
 	wantSilence(t, fresh)

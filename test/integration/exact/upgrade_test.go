@@ -132,7 +132,7 @@ func startPair(t *testing.T, rules string) pair {
 	t.Helper()
 	p := pair{redis: servers.StartRedis(t), file: filepath.Join(t.TempDir(), "exact.yaml")}
 	p.write(t, rules)
-	env := []string{"REDIS_URL=" + p.redis.Addr, "RULES=" + p.file}
+	env := []string{"REDIS_URL=" + p.redis.Addr, "RULES=" + p.file, "STORE_BUDGET=1s"}
 	p.before = servers.StartProgram(t, earlierBin(t), env...)
 	p.after = servers.StartSidecar(t, env...)
 	return p

@@ -206,10 +206,15 @@ func (x *trial) during(begin, repair func()) {
 	x.finish()
 }
 
+// lastReplies is how long a sidecar may take to read what the store has answered.
+const lastReplies = 100 * time.Millisecond
+
 // finish ends the load and gathers what the bounds are about.
 func (x *trial) finish() {
 	x.Helper()
 	x.all = x.load.end()
+	x.counters() // the store answers, so it has done all that it got before, and tells of it next
+	pass(lastReplies)
 	x.awaitPaid()
 	x.after = x.scrape()
 	x.gather()
