@@ -46,6 +46,7 @@ type work struct {
 	Values  int      // distinct requests
 	Zipf    float64  // exponent; 0: uniform
 	Shared  bool     // the descriptors after the first have one value each, in all requests
+	New     bool     // each request is about counters of its own
 	Refused bool     // every answer is a refusal, once the warm-up has spent the limit
 }
 
@@ -65,6 +66,8 @@ var cases = []testCase{
 	{"one hot key", "hot", work{Domain: "bench", Keys: []string{"user"}, Values: 1}, []string{"open", "four", "leases"}, nil},
 	{"four descriptors", "four", work{Domain: "bench", Keys: []string{"user", "tenant", "route", "address"}, Values: keys}, []string{"open", "lone"}, nil},
 	{"four descriptors, three hot", "warm", work{Domain: "bench", Keys: []string{"user", "tenant", "route", "address"}, Values: keys, Shared: true}, nil, nil},
+	{"new counters", "new", work{Domain: "bench", Keys: []string{"user"}, Values: 1, New: true}, nil, nil},
+	{"four new counters", "fournew", work{Domain: "bench", Keys: []string{"user", "tenant", "route", "address"}, Values: 1, New: true}, nil, nil},
 	{"refused flood", "refused", work{Domain: "bench", Keys: []string{"spent"}, Values: 1, Refused: true}, []string{"open", "four"}, nil},
 	{"unmatched", "unmatched", work{Domain: "bench", Keys: []string{"other"}, Values: keys}, nil, nil},
 	{"refused, local cache", "cache", work{Domain: "bench", Keys: []string{"spent"}, Values: 1, Refused: true}, nil, []string{"LOCAL_CACHE_SIZE_IN_BYTES=10000000"}},

@@ -102,6 +102,7 @@ type load struct {
 	order    order
 	wires    []*wire
 	requests [][]byte
+	numbered []func() []byte // by connection, where each request is about new counters
 }
 
 func newLoad(ctx context.Context, o order) (*load, error) {
@@ -117,6 +118,7 @@ func newLoad(ctx context.Context, o order) (*load, error) {
 				l.close()
 				return nil, err
 			}
+			l.numbered = append(l.numbered, numbered(requests[0], o.Seed, len(l.wires)))
 			l.wires = append(l.wires, w)
 		}
 	}
@@ -131,6 +133,9 @@ func (l *load) close() {
 
 // draw returns a function that chooses the next request of a connection.
 func (l *load) draw(i int) func() []byte {
+	if l.order.Work.New {
+		return l.numbered[i]
+	}
 	next := draws(l.order.Work, rand.New(rand.NewPCG(l.order.Seed, uint64(i+1))))
 	return func() []byte { return l.requests[next()] }
 }

@@ -76,9 +76,9 @@ func (c *counters) ask(redis *redisServer) error {
 // fill empties Redis, and lets each server answer each request of a case once. So the counters are there when the rounds begin, as they are where
 // servers have run for some time.
 func fill(ctx context.Context, fleets []*fleet, redis *redisServer, o order) error {
-	_, err := redis.conn.do("FLUSHALL SYNC")
+	err := redis.empty()
 	if err != nil {
-		return redis.complain(err)
+		return err
 	}
 	o.Fill, o.Rate, o.Warm, o.Run = true, 0, 0, time.Minute
 	o.Connections, o.InFlight = perServer, inFlight

@@ -101,6 +101,15 @@ type redisServer struct {
 	conn *redisConn
 }
 
+// empty removes all keys.
+func (r *redisServer) empty() error {
+	_, err := r.conn.do("FLUSHALL SYNC")
+	if err != nil {
+		return r.complain(err)
+	}
+	return nil
+}
+
 // startRedis starts a redis-server that keeps nothing on disk.
 func startRedis(ctx context.Context, folder string) (*redisServer, error) {
 	bin, err := exec.LookPath("redis-server")

@@ -182,7 +182,7 @@ func of(studies []*study, part string) []*study {
 
 // report prints the ratios and writes the files. It fails when a study is no result.
 func (s *session) report(out io.Writer) error {
-	for _, part := range []string{"closed", "four", "leases"} {
+	for _, part := range []string{"closed", "open", "lone", "four", "leases"} {
 		if studies := of(s.studies, part); len(studies) > 0 {
 			fmt.Fprintf(out, "Ratios of %s to %s. %s:\n\n%s\n", spillway, studies[0].servers()[0], titles[part], ratios(studies).terminal())
 		}

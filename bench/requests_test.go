@@ -43,6 +43,27 @@ func TestRequestsHaveTheDescriptorsOfTheirCase(t *testing.T) {
 	}
 }
 
+func TestRequestsAboutNewCountersAreNumbered(t *testing.T) {
+	all, err := encode(work{Domain: "d", Keys: []string{"a", "b", "c"}, Values: 1, New: true}, false, rand.New(rand.NewPCG(1, 2)))
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%d requests, %v", len(all), err)
+	}
+	seen := map[string]bool{}
+	for seed := range uint64(3) {
+		for connection := range 4 {
+			next := numbered(all[0], seed+1, connection)
+			for range 100 {
+				descriptors := decode(t, next()).Descriptors
+				value := descriptors[0].Entries[0].Value
+				if len(descriptors) != 3 || len(value) != len(blank) || seen[value] || descriptors[1].Entries[0].Value != value || descriptors[2].Entries[0].Value != value {
+					t.Fatalf("a request of round %d is %v", seed+1, descriptors)
+				}
+				seen[value] = true
+			}
+		}
+	}
+}
+
 func TestSharedDescriptorsHaveOneValue(t *testing.T) {
 	all, err := encode(work{Domain: "d", Keys: []string{"a", "b", "c"}, Values: 100, Shared: true}, false, rand.New(rand.NewPCG(1, 2)))
 	if err != nil {

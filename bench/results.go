@@ -120,8 +120,10 @@ func page(here surroundings, studies []*study) string {
 		out.WriteString("\n![Processor time and decisions per second of both servers](results.svg)\n")
 		out.WriteString("\n## Ratios of Spillway to the reference server\n\n" + titles["closed"] + ". " + aboutRatios + "\n\n" + ratios(closed).markdown())
 	}
-	if four := of(studies, "four"); len(four) > 0 {
-		out.WriteString("\n" + titles["four"] + ".\n\n" + ratios(four).markdown())
+	for _, part := range []string{"open", "lone", "four"} {
+		if some := of(studies, part); len(some) > 0 {
+			out.WriteString("\n" + titles[part] + ".\n\n" + ratios(some).markdown())
+		}
 	}
 	if leases := of(studies, "leases"); len(leases) > 0 {
 		out.WriteString("\n## Ratios of Spillway to itself with `LEASES=false`\n\n" + titles["leases"] + ".\n\n" + ratios(leases).markdown())

@@ -205,6 +205,12 @@ func (s *session) round(ctx context.Context, p part, c testCase, fleets []*fleet
 	all := map[string]figures{}
 	for _, f := range turns {
 		s.progress.step(fmt.Sprintf("%s, %s, %s: %s", p.name, c.Name, f.name, name))
+		if c.Work.New {
+			err := s.redis.empty()
+			if err != nil {
+				return nil, err
+			}
+		}
 		o := p.load(s, c)
 		o.Seed = uint64(try + 1)
 		made, err := measure(ctx, f, s.redis, o)
