@@ -68,7 +68,7 @@ func TestDrainLetsACallInFlightFinish(t *testing.T) {
 }
 
 func TestHealthFailsFirst(t *testing.T) {
-	s := begin(t, twoPerYear, "DRAIN_DELAY=4s")
+	s := begin(t, twoPerYear, "DRAIN_DELAY=10s")
 	conn := dial(t, s.Addresses().GRPC)
 	watch, err := healthv1.NewHealthClient(conn).Watch(t.Context(), &healthv1.HealthCheckRequest{Service: "ratelimit"})
 	if err != nil {

@@ -244,5 +244,10 @@ func TestRedisIsCheckedByTheNameItIsDialledBy(t *testing.T) {
 	wrong := begin(t, twoPerYear, "REDIS_URL=rediss://127.0.0.1:"+port, "REDIS_TLS_CACERT="+a.file, "STORE_BUDGET=1s")
 	expectCodes(t, dial(t, right.Addresses().GRPC), "alice", codeOK)
 	servers.Await(t, "readiness", func() error { return readyz(t, right, "ok\n") })
-	expectPage(t, wrong.Addresses().HTTP, "/readyz", 200, "redis: dial")
+	servers.Await(t, "a refused certificate", func() error {
+		if _, body := fetch(t, wrong.Addresses().HTTP, "/readyz"); !strings.Contains(body, "redis: dial") {
+			return errors.New(body)
+		}
+		return nil
+	})
 }

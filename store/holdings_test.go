@@ -96,7 +96,7 @@ func TestAHotCounterIsDecidedHere(t *testing.T) {
 				}
 				got := admitted.Load()
 				if got > most {
-					t.Errorf("%d admitted, at most %d", got, most)
+					servers.Wrong(t, "%d admitted, at most %d", got, most)
 				}
 				var s RedisStats
 				for _, r := range stores {

@@ -65,7 +65,7 @@ func TestARequestForAllThatIsLeft(t *testing.T) {
 // TestEachWindowIsLeasedAgain, though requests were refused at the end of the one before, and others are decided by the server all the time.
 func TestEachWindowIsLeasedAgain(t *testing.T) {
 	r := leasing(t, servers.StartRedis(t).Addr)
-	c := leased("k", limit.Limit{Algorithm: limit.FixedWindow, Count: 20_000, Window: time.Second})
+	c := leased("k", limit.Limit{Algorithm: limit.FixedWindow, Count: 5_000, Window: time.Second})
 	var refused atomic.Int64 // the second on the server in which a request was last refused
 	done := make(chan struct{})
 	var all sync.WaitGroup

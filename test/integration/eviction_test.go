@@ -52,7 +52,7 @@ func wantLoginsLimited(t *testing.T, s *servers.Sidecar, then func()) {
 	}
 	flood(3000)
 	then()
-	inside(t, time.Minute)
+	servers.Inside(t, time.Minute, 40*time.Second)
 	admitted := 0
 	for range 50 {
 		if allowed(t, s, "user", "alice") {

@@ -80,7 +80,7 @@ func TestRedisDecidesAgainAfterItsReturn(t *testing.T) {
 
 // The caller's deadline comes before the sidecar's own budget: an answer that is late is an answer that Envoy never sees.
 func TestAnswerLeavesBeforeTheDeadline(t *testing.T) {
-	w := start(t, setup{timeout: "12s", env: []string{"STORE_BUDGET=60s"}})
+	w := start(t, setup{timeout: "30s", env: []string{"STORE_BUDGET=60s"}})
 	w.noErrors(t, "deadline", func(t *testing.T) {
 		w.wants(t, 1, http.StatusOK, "/", "x-user", "before").remaining(t, "9")
 		w.redis.Hang(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// edits are what a reader does to a copy: two names, and a limit of which nothing comes back while a test runs.
-var edits = strings.NewReplacer("shop", "bakery", "checkout", "orders", "60/1m", "60/1h")
+// edits are what a reader does to a copy: two names, and limits of which nothing comes back while a test runs.
+var edits = strings.NewReplacer("shop", "bakery", "checkout", "orders", "60/1m", "60/1h", "20/1m", "20/1h")
 
 // world is a file at work: the Envoy that Istio would make of it, and the container that Kubernetes would start.
 type world struct {
@@ -268,8 +268,8 @@ var served = map[string]struct {
 	"rls-socket.yaml":    {5, request{path: "/login"}, elsewhere, "count: 5,", "count: 500,"},
 	"rls-loopback.yaml":  {5, request{path: "/login"}, elsewhere, "requests_per_unit: 5 ", "requests_per_unit: 500 "},
 	"rls-namespace.yaml": {5, request{path: "/login"}, elsewhere, "count: 5,", "count: 500,"},
-	"ext-authz.yaml":     {20, byKey("/"), unasked, "20/1m", "2000/1m"},
-	"ambient.yaml":       {20, byKey("/"), unasked, "20/1m", "2000/1m"},
+	"ext-authz.yaml":     {20, byKey("/"), unasked, "20/1h", "2000/1h"},
+	"ambient.yaml":       {20, byKey("/"), unasked, "20/1h", "2000/1h"},
 }
 
 var (

@@ -3,6 +3,7 @@ package servers
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -13,7 +14,8 @@ const trials = 5
 // Judge runs trials of a test that rests on time, until one says something. Where this process, or the one that is watched, waits for a processor that
 // long because of the machine's other work, or stands still because of its host, what lives for a short time only is over too soon, and
 // no answer can come in time. So a trial that missed something then says nothing, and there is another one. What the last trial missed counts
-// in any case, unless the host took more than a twentieth of the processors' time during it: then the log says that it is not judged.
+// in any case, unless the host took more than a twentieth of the processors' time during it: then it is not judged, and make test says so. What
+// Wrong is told fails the test at once.
 func Judge(t *testing.T, wait time.Duration, run func(t testing.TB, m *Machine)) {
 	t.Helper()
 	for n := 1; ; n++ {
@@ -25,16 +27,16 @@ func Judge(t *testing.T, wait time.Duration, run func(t testing.TB, m *Machine))
 			body.Go(func() { run(try, watch) })
 			body.Wait()
 			stalls = watch.end(t)
-			t.Logf("%v; missed: %v", stalls, try.missed)
+			t.Logf("%v; missed: %v", stalls, try.said())
 		})
-		if t.Failed() || len(try.missed) == 0 {
+		if t.Failed() || !try.Failed() {
 			return
 		}
 		if !stalls.excuse(wait) {
-			t.Fatalf("in trial %d, %v: %v", n, stalls, try.missed)
+			t.Fatalf("in trial %d, %v: %v", n, stalls, try.said())
 		}
 		if n == trials {
-			host.Miss(t, "in trial %d, %v: %v", n, stalls, try.missed)
+			host.Miss(t, "in trial %d, %v: %v", n, stalls, try.said())
 			return
 		}
 		awaitCalm(t)
@@ -52,6 +54,24 @@ func (t *trial) miss(what string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.missed = append(t.missed, what)
+}
+
+func (t *trial) said() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.missed)
+}
+
+// Failed reports whether anything was missed, so that the servers of the trial show what they wrote.
+func (t *trial) Failed() bool { return t.TB.Failed() || len(t.said()) > 0 }
+
+// Wrong fails a test for what no stall of the machine explains.
+func Wrong(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if try, ok := t.(*trial); ok {
+		t = try.TB
+	}
+	t.Errorf(format, args...)
 }
 
 // Error keeps a miss, and so do Errorf, and Fatal and Fatalf, which end the trial.

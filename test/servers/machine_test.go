@@ -29,8 +29,18 @@ func TestATrialKeepsWhatItMisses(t *testing.T) {
 		try.Fatalf("what comes after %s", "the end")
 	})
 	body.Wait()
-	if want := []string{"one", "two of 3", "three"}; !slices.Equal(try.missed, want) {
-		t.Errorf("the trial missed %q, want %q", try.missed, want)
+	if want := []string{"one", "two of 3", "three"}; !slices.Equal(try.missed, want) || !try.Failed() {
+		t.Errorf("the trial missed %q, want %q; it failed: %v", try.missed, want, try.Failed())
+	}
+}
+
+// What no stall explains fails the test at once.
+func TestWhatIsWrongIsNoMiss(t *testing.T) {
+	outer := &judged{TB: t}
+	try := &trial{TB: outer}
+	Wrong(try, "more than %d", 5)
+	if !outer.failed || len(try.missed) > 0 {
+		t.Errorf("the test failed: %v, and the trial missed %q", outer.failed, try.missed)
 	}
 }
 

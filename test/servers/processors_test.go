@@ -1,6 +1,8 @@
 package servers
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -25,8 +27,9 @@ type judged struct {
 	said   []string
 }
 
-func (j *judged) Helper()           {}
-func (j *judged) Error(args ...any) { j.failed = true }
+func (j *judged) Helper()               {}
+func (j *judged) Error(args ...any)     { j.failed = true }
+func (j *judged) Errorf(string, ...any) { j.failed = true }
 func (j *judged) Logf(format string, _ ...any) {
 	j.said = append(j.said, format)
 }
@@ -38,9 +41,13 @@ func TestBoundsAreJudgedOnAMachineOfItsOwn(t *testing.T) {
 	if !own.failed || len(own.said) > 0 {
 		t.Errorf("nothing was stolen: failed is %v, said %q; want a failure", own.failed, own.said)
 	}
-	shared := judged{TB: t}
+	shared, list := judged{TB: t}, filepath.Join(t.TempDir(), "list")
+	t.Setenv("NOT_JUDGED", list)
 	Processors{time.Now().Add(-time.Second), now - time.Minute}.Miss(&shared, "too slow")
 	if shared.failed || len(shared.said) != 1 || !strings.Contains(shared.said[0], "NOT JUDGED") {
 		t.Errorf("a minute was stolen: failed is %v, said %q; want that it is not judged", shared.failed, shared.said)
+	}
+	if text, err := os.ReadFile(list); string(text) != t.Name()+": too slow\n" {
+		t.Errorf("the list of what is not judged is %q (%v)", text, err)
 	}
 }

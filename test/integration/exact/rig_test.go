@@ -110,6 +110,7 @@ type trial struct {
 	turns    int64 // how often callers or servers changed what they do
 	notes    []string
 	wall     time.Time // when the row began, with a reading of the monotonic clock
+	host     servers.Processors
 	problems []string
 }
 

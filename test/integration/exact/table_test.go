@@ -48,7 +48,7 @@ func (r row) try(t *testing.T) {
 }
 
 func newTrial(t *testing.T, r row) *trial {
-	x := &trial{T: t, row: r, bound: boundOf(r.kind, r.n, r.each), wall: time.Now()}
+	x := &trial{T: t, row: r, bound: boundOf(r.kind, r.n, r.each), wall: time.Now(), host: servers.WatchProcessors(t)}
 	x.next = one
 	x.hold("", x.bound, x.whole)
 	return x
@@ -142,7 +142,8 @@ func (x *trial) judge(r result) {
 		most = int64(mostFalse*float64(r.ideal)) + x.turns*x.capacity()/lentPart
 	}
 	if r.falsely > most && !(x.mixed && x.lent > 0) {
-		x.fails("%d false refusals, at most %d; %d tokens were leased", r.falsely, most, x.lent)
+		x.note("at most %d false refusals; %d tokens were leased", most, x.lent)
+		x.host.Miss(x, "%d false refusals, at most %d", r.falsely, most) // a sidecar that stands still keeps what it holds
 	}
 	if full && x.holds && x.leases && r.locals == 0 {
 		x.fails("no decision was local, so nothing is proved about leases")

@@ -102,6 +102,9 @@ func (f fleet) byRedis(t testing.TB, got *tally) {
 		if err != nil {
 			t.Fatalf("read the metrics of sidecar %d: %v", i+1, err)
 		}
+		if n := m.Sum("spillway_panics_total"); n > 0 {
+			servers.Wrong(t, "sidecar %d: %d panics", i+1, n)
+		}
 		broken := unhealthy(m)
 		for _, text := range broken {
 			t.Errorf("sidecar %d: %s", i+1, text)
@@ -127,9 +130,6 @@ func unhealthy(m servers.Metrics) (broken []string) {
 	if n := m.Sum("spillway_over_admitted_total"); n > 0 {
 		broken = append(broken, fmt.Sprintf("%d hits were admitted over the limit", n))
 	}
-	if n := m.Sum("spillway_panics_total"); n > 0 {
-		broken = append(broken, fmt.Sprintf("%d panics", n))
-	}
 	return broken
 }
 
@@ -149,14 +149,17 @@ func evidence(m servers.Metrics) string {
 // exactly fails unless each user was admitted as often as asked, and at most up to the limit.
 func exactly(t testing.TB, got *tally, limit int) {
 	t.Helper()
-	over, under := 0, 0
+	over, under, fails := 0, 0, t.Errorf
+	if len(got.degraded) == 0 && len(got.failed) == 0 { // Redis decided all, however slow the machine was
+		fails = func(format string, args ...any) { servers.Wrong(t, format, args...) }
+	}
 	for user, asked := range got.asked {
 		more := got.admitted[user] - min(asked, limit)
 		over += max(0, more)
 		under += max(0, -more)
 	}
 	if over > 0 || under > 0 {
-		t.Errorf("%d admitted of %d asked by %d users with a limit of %d each: %d too many, %d too few",
+		fails("%d admitted of %d asked by %d users with a limit of %d each: %d too many, %d too few",
 			sum(got.admitted), sum(got.asked), len(got.asked), limit, over, under)
 	}
 }
