@@ -19,9 +19,10 @@ type host struct {
 	took  atomic.Int64 // nanoseconds of a processor's second,
 	until atomic.Int64 // and the process time until which that counts
 
-	mu     sync.Mutex // guards all below
-	last   times      // that were read
-	before times      // those read before them, at the latest when this process began
+	mu     sync.Mutex    // guards all below
+	last   times         // that were read
+	read   time.Duration // process time of that
+	before times         // those read before them, at the latest when this process began; after a while without calls the same
 }
 
 // times are those of all processors since this machine started.
@@ -53,8 +54,12 @@ func (h *host) tick(now time.Duration) {
 // note takes in times that were just read. What was taken before counts as long as it was more.
 func (h *host) note(now time.Duration, read times) {
 	h.mu.Lock()
-	took := int64(read.tookSince(h.last))
+	took := int64(read.tookSince(h.last, 0))
 	h.before, h.last = h.last, read
+	if now-h.read > 2*takenEvery {
+		h.before = read // what was long ago would hide what has just begun
+	}
+	h.read = now
 	h.mu.Unlock()
 	if took >= h.took.Load() || int64(now) >= h.until.Load() {
 		h.took.Store(took)
@@ -62,12 +67,13 @@ func (h *host) note(now time.Duration, read times) {
 	}
 }
 
-// tookSince is how much of its second the host took from each processor since other times.
-func (t times) tookSince(other times) time.Duration {
-	if t.all <= other.all {
+// tookSince is how much of its second the host took from each processor since other times. Less time than least counts as that.
+func (t times) tookSince(other times, least time.Duration) time.Duration {
+	all := max(t.all-other.all, least)
+	if all <= 0 {
 		return 0
 	}
-	return time.Duration(float64(time.Second) * float64(t.taken-other.taken) / float64(t.all-other.all))
+	return time.Duration(float64(time.Second) * float64(t.taken-other.taken) / float64(all))
 }
 
 // excuses reports whether a server that is late by so much may have been without a processor. Where what was read twice a second says no, it
@@ -90,7 +96,7 @@ func (h *host) lately(read times) time.Duration {
 	if h.before.all == 0 {
 		return 0
 	}
-	return counted(read.tookSince(h.before))
+	return counted(read.tookSince(h.before, takenEvery))
 }
 
 // takes is how much of its second the host takes from each processor: at least takenLeast or nothing, at most crowdedFor.

@@ -46,6 +46,19 @@ func TestWhatAHostHasJustBegunToTake(t *testing.T) {
 	}
 }
 
+// TestWhatAHostTakesAfterAWhileWithoutCalls is not hidden by that while. One step of the kernel's count is not half of the time.
+func TestWhatAHostTakesAfterAWhileWithoutCalls(t *testing.T) {
+	const ms = time.Millisecond
+	h := &host{}
+	h.note(0, times{0, time.Second})
+	h.note(time.Hour, times{0, 2 * time.Hour})
+	for _, step := range []struct{ taken, all, takes time.Duration }{{0, 20 * ms, 0}, {10 * ms, 20 * ms, 20 * ms}, {50 * ms, 100 * ms, 100 * ms}} {
+		if took := h.lately(times{step.taken, 2*time.Hour + step.all}); took != step.takes {
+			t.Errorf("with %v taken of %v since the first call, the host takes %v, want %v", step.taken, step.all, took, step.takes)
+		}
+	}
+}
+
 // TestAHostIsReadBeforeItExcusesNothing: half of the time since a reading was taken away, and none before.
 func TestAHostIsReadBeforeItExcusesNothing(t *testing.T) {
 	read, ok := processors()

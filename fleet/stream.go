@@ -141,6 +141,9 @@ func (s *stream) connect(ctx context.Context) (*link, error) {
 	}
 	s.node.heard.Store(int64(processTime()))
 	s.node.silentFrom.Store(0)
+	if s.node.best() == nil { // all connections were lost: this may be another server under the same name, farther away
+		s.node.usual.least.Store(0)
+	}
 	s.node.usual.begin(min(took, s.node.bounds.Patience))
 	return newLink(conn, s.node, s.poke), nil
 }

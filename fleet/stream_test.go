@@ -240,6 +240,26 @@ func TestALostConnectionIsReplaced(t *testing.T) {
 	}
 }
 
+// TestTheWayIsMeasuredAgain once all connections were lost: the server under that name may be another one, farther away.
+func TestTheWayIsMeasuredAgain(t *testing.T) {
+	const away = 20 * time.Millisecond
+	server := servers.StartRedis(t)
+	p := servers.StartProxy(t, server.Addr)
+	f, n := open(t, Config{Servers: at(p.Addr), Bounds: Bounds{Silence: time.Minute}})
+	await(t, "all connections", func() bool { return f.Stats().Idle == fewStreams })
+	n.usual.least.Store(1)
+	p.Set(servers.Fault{Mode: servers.Latency, Delay: away})
+	for _, s := range n.streams {
+		s.leave()
+	}
+	await(t, "the way to the other server", func() bool {
+		if err := n.Send(incr("k"), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		return n.usual.least.Load() >= int64(away)
+	})
+}
+
 // TestCallsWaitForTheFirstConnection: a call that comes before the connection is made is sent when it is.
 func TestCallsWaitForTheFirstConnection(t *testing.T) {
 	server := servers.StartRedis(t)
