@@ -14,8 +14,8 @@ const trials = 5
 // Judge runs trials of a test that rests on time, until one says something. Where this process, or the one that is watched, waits for a processor that
 // long because of the machine's other work, or stands still because of its host, what lives for a short time only is over too soon, and
 // no answer can come in time. So a trial that missed something then says nothing, and there is another one. What the last trial missed counts
-// in any case, unless the host took more than a twentieth of the processors' time during it: then it is not judged, and make test says so. What
-// Wrong is told fails the test at once.
+// in any case, unless the host took more than a twentieth of the processors' time during it: then it is not judged, and make test prints that. A call of
+// Wrong fails the test at once.
 func Judge(t *testing.T, wait time.Duration, run func(t testing.TB, m *Machine)) {
 	t.Helper()
 	for n := 1; ; n++ {
