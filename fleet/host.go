@@ -22,7 +22,7 @@ type host struct {
 	mu     sync.Mutex    // guards all below
 	last   times         // that were read
 	read   time.Duration // process time of that
-	before times         // those read before them, at the latest when this process began; after a while without calls the same
+	before times         // those of the reading before, or of the start; after a while without calls those of the last
 }
 
 // times are those of all processors since this machine started.
@@ -57,7 +57,7 @@ func (h *host) note(now time.Duration, read times) {
 	took := int64(read.tookSince(h.last, 0))
 	h.before, h.last = h.last, read
 	if now-h.read > 2*takenEvery {
-		h.before = read // what was long ago would hide what has just begun
+		h.before = read // an old reading would hide what has just begun
 	}
 	h.read = now
 	h.mu.Unlock()

@@ -46,7 +46,7 @@ func TestWhatAHostHasJustBegunToTake(t *testing.T) {
 	}
 }
 
-// TestWhatAHostTakesAfterAWhileWithoutCalls is not hidden by that while. One step of the kernel's count is not half of the time.
+// TestWhatAHostTakesAfterAWhileWithoutCalls: an old reading does not hide it, and one step of the kernel's count is not half of the time.
 func TestWhatAHostTakesAfterAWhileWithoutCalls(t *testing.T) {
 	const ms = time.Millisecond
 	h := &host{}

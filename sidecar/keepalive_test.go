@@ -65,7 +65,7 @@ func TestAClientThatPingsEveryTenSecondsIsNotCutOff(t *testing.T) {
 	})
 }
 
-// parting is how long the ends of a connection may take to say goodbye, at most.
+// parting is how long both ends of a connection may take to close it, at most.
 const parting = 10 * time.Second
 
 func TestAConnectionEndsWithItsAge(t *testing.T) {

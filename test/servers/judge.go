@@ -11,11 +11,10 @@ import (
 
 const trials = 5
 
-// Judge runs trials of a test that rests on time, until one says something. Where this process, or the one that is watched, waits for a processor that
-// long because of the machine's other work, or stands still because of its host, what lives for a short time only is over too soon, and
-// no answer can come in time. So a trial that missed something then says nothing, and there is another one. What the last trial missed counts
-// in any case, unless the host took more than a twentieth of the processors' time during it: then it is not judged, and make test prints that. A call of
-// Wrong fails the test at once.
+// Judge runs a test that rests on time, at most five times. A trial that missed something does not count if the machine stood still during it: this
+// process, or the one that is watched, waited that long for a processor, or the host took processors away. The last trial counts, unless the host
+// took more than a twentieth of the processors' time during it: then the result is not judged, and make test lists it at its end. Wrong fails the
+// test in any trial.
 func Judge(t *testing.T, wait time.Duration, run func(t testing.TB, m *Machine)) {
 	t.Helper()
 	for n := 1; ; n++ {

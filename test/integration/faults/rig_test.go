@@ -213,7 +213,7 @@ const lastReplies = 100 * time.Millisecond
 func (x *trial) finish() {
 	x.Helper()
 	x.all = x.load.end()
-	x.counters() // the store answers, so it has done all that it got before, and tells of it next
+	x.counters() // the store answers, so it has done all that it got before, and sends those replies next
 	pass(lastReplies)
 	x.awaitPaid()
 	x.after = x.scrape()
