@@ -78,7 +78,7 @@ test-control: tools ## the control plane with a real PostgreSQL, Redis and sidec
 	@CONTROL_TESTS=full CGO_ENABLED=1 $(GO) test -count=1 -race -timeout 40m ./control/... ./archive ./test/control
 
 .PHONY: capacity
-capacity: tools ## measure what docs/capacity.md calculates with: a hundredth of ten million users, and events and usage; changes on eight sidecars while a million users are loaded (takes minutes)
+capacity: tools ## measure what docs/explain/capacity.md calculates with: a hundredth of ten million users, and events and usage; changes on eight sidecars while a million users are loaded (takes minutes)
 	@CAPACITY=full $(GO) test -timeout 60m -run '^$$' -bench '^BenchmarkCapacity$$' -benchtime 1x -v ./control
 	@CAPACITY=full $(GO) test -timeout 60m -run '^TestChangesReachEverySidecar$$' -count=1 -v ./test/control
 
@@ -123,7 +123,7 @@ browser: tools ## pages in a real Chromium
 
 .PHONY: screenshots
 screenshots: tools ## take the pictures of the live page in docs/ anew (takes two minutes)
-	@$(GO) test -count=1 -timeout 10m -run '^TestScreenshots$$' ./test/browser -screenshots docs
+	@$(GO) test -count=1 -timeout 10m -run '^TestScreenshots$$' ./test/browser -screenshots docs/pictures
 
 .PHONY: integration
 integration: tools ## the assembled sidecar, built with the race detector, against a real Redis and a real Envoy; without it under load, for exactness and with faults
@@ -189,7 +189,7 @@ release-test: ## a release for this machine's platform, made twice: same bytes, 
 	@cd tools/release && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./... && $(GO) test -count=1 -timeout 30m ./...
 
 .PHONY: editor
-editor: $(LANGUAGE_SERVER) ## the rules of examples/ against docs/rules.schema.json, by the YAML language server
+editor: $(LANGUAGE_SERVER) ## the rules of examples/ against docs/reference/rules.schema.json, by the YAML language server
 	$(call headline,editor)
 	@$(GO) test -count=1 ./test/editor
 
@@ -235,8 +235,8 @@ micro: ## benchmarks of match, decide, encode, script and door (MICRO=regexp, MI
 	@$(GO) test -run '^$$' -bench '$(MICRO)' -benchtime $(MICRO_TIME) -benchmem ./...
 
 .PHONY: docs
-docs: ## write docs/metrics.md, docs/environment.md, docs/api.md, docs/command.md, docs/rules.schema.json and the chart's README, schema and copies anew
-	@$(GO) test -count=1 -run '^TestReference' . ./cmd/spillway -update
+docs: ## write docs/reference/metrics.md, docs/reference/environment.md, docs/reference/api.md, docs/reference/command.md, docs/reference/rules.schema.json and the chart's README, schema and copies anew
+	@$(GO) test -count=1 -run '^TestReference' ./test/house ./cmd/spillway -update
 	@cd test/chart && $(GO) test -count=1 -run '^TestWritten' . -update
 
 .PHONY: tools

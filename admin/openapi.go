@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// document is the OpenAPI document of the API. docs/api.md is written from it.
+// document is the OpenAPI document of the API. docs/reference/api.md is written from it.
 //
 //go:embed openapi.json
 var document []byte

@@ -149,7 +149,7 @@ func (c *capacity) memory() int {
 	return n
 }
 
-// BenchmarkCapacity measures what docs/capacity.md calculates with: make capacity.
+// BenchmarkCapacity measures what docs/explain/capacity.md calculates with: make capacity.
 func BenchmarkCapacity(b *testing.B) {
 	for range b.N {
 		c := newCapacity(b)

@@ -42,7 +42,7 @@ func OpenAPI() map[string]any {
 	}
 	return object{
 		"openapi":  "3.1.0",
-		"info":     object{"title": "Spillway control", "version": "1", "description": "Rules, tiers, users, API keys and blocks. docs/control.md explains it."},
+		"info":     object{"title": "Spillway control", "version": "1", "description": "Rules, tiers, users, API keys and blocks. docs/guides/control.md explains it."},
 		"paths":    paths,
 		"security": []any{object{"token": []any{}}},
 		"components": object{

@@ -21,7 +21,7 @@ func TestExamplesLoadWithoutAWarning(t *testing.T) {
 	}
 }
 
-const page = "../docs/rules.md"
+const page = "../docs/reference/rules.md"
 
 var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 

@@ -10,7 +10,7 @@ import (
 )
 
 // Config is all settings of a sidecar. FromEnvironment fills it. The tags hold the names of the variables and their defaults, and
-// the comments of the fields are the text of docs/environment.md. A variable that is set but empty counts as not set.
+// the comments of the fields are the text of docs/reference/environment.md. A variable that is set but empty counts as not set.
 type Config struct {
 	Listen    Listen
 	TLS       TLS

@@ -71,7 +71,7 @@ func TestADeadStatsdIsALineInTheLogAndNoMore(t *testing.T) {
 }
 
 func TestEveryMetricOfASidecarIsInTheReference(t *testing.T) {
-	page, err := os.ReadFile("../docs/metrics.md")
+	page, err := os.ReadFile("../docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestEveryMetricOfASidecarIsInTheReference(t *testing.T) {
 	}
 	for _, name := range found {
 		if !strings.Contains(string(page), "`"+name[1]+"`") {
-			t.Errorf("docs/metrics.md lacks %s: run make docs", name[1])
+			t.Errorf("docs/reference/metrics.md lacks %s: run make docs", name[1])
 		}
 	}
 }

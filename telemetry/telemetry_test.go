@@ -233,7 +233,7 @@ func TestTheListOfLabelsIsWhole(t *testing.T) {
 }
 
 func TestEveryMetricIsInTheReference(t *testing.T) {
-	page, err := os.ReadFile("../docs/metrics.md")
+	page, err := os.ReadFile("../docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestEveryMetricIsInTheReference(t *testing.T) {
 		if found := named.FindStringSubmatch(d.String()); found != nil {
 			count++
 			if !strings.Contains(string(page), "`"+found[1]+"`") {
-				t.Errorf("docs/metrics.md lacks %s: give it a value in the test that writes the page", found[1])
+				t.Errorf("docs/reference/metrics.md lacks %s: give it a value in the test that writes the page", found[1])
 			}
 		}
 	}

@@ -19,7 +19,7 @@ func newArchive() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "archive", Short: "Read, check, restore and run the archive of events", Args: between(0, 0),
 		Long: `Work with the archive of events: Parquet files in a folder or an S3-compatible store, by region, year, month and day. CONTROL_ARCHIVE names it, as for
-a control; docs/archive.md explains it. list, verify and query need the files alone; restore and run also need CONTROL_DATABASE_URL.`,
+a control; docs/explain/archive.md explains it. list, verify and query need the files alone; restore and run also need CONTROL_DATABASE_URL.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().String("archive", "", "a folder, or s3://bucket/prefix; CONTROL_ARCHIVE sets the default")

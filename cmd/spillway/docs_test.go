@@ -10,15 +10,15 @@ import (
 )
 
 // update writes the reference anew in place of comparing it: make docs.
-var update = flag.Bool("update", false, "write docs/command.md anew")
+var update = flag.Bool("update", false, "write docs/reference/command.md anew")
 
-const reference = "../../docs/command.md"
+const reference = "../../docs/reference/command.md"
 
-// TestReferenceOfTheCommand keeps docs/command.md to what the program's help says.
+// TestReferenceOfTheCommand keeps docs/reference/command.md to what the program's help says.
 func TestReferenceOfTheCommand(t *testing.T) {
 	var want strings.Builder
-	want.WriteString("# The command spillway\n\nWhat `spillway --help` and the help of its commands print (`make docs` writes this page). [Rule tests](rule-tests.md) explains the files of\n" +
-		"`spillway test`, and [Before a change](before-a-change.md) shows `lint`, `test`, `diff` and `replay` at work. Shells complete commands, flags\n" +
+	want.WriteString("# The command spillway\n\nWhat `spillway --help` and the help of its commands print (`make docs` writes this page). [Rule tests](../guides/rule-tests.md) explains the files of\n" +
+		"`spillway test`, and [Before a change](../guides/before-a-change.md) shows `lint`, `test`, `diff` and `replay` at work. Shells complete commands, flags\n" +
 		"and files: `source <(spillway completion bash)`.\n")
 	root := newRoot()
 	root.InitDefaultHelpCmd()
@@ -42,7 +42,7 @@ func TestReferenceOfTheCommand(t *testing.T) {
 	}
 	got, err := os.ReadFile(reference)
 	if err != nil || string(got) != want.String() {
-		t.Errorf("docs/command.md is not what the help says: run make docs (%v)", err)
+		t.Errorf("docs/reference/command.md is not what the help says: run make docs (%v)", err)
 	}
 }
 
@@ -55,10 +55,10 @@ func describe(to *strings.Builder, cmd *cobra.Command) {
 	to.WriteString("\n## " + cmd.CommandPath() + "\n\n```text\n" + strings.TrimSpace(help.String()) + "\n```\n")
 }
 
-// TestPagesShowWhatTheProgramPrints: the commands of docs/before-a-change.md run, and the lines below them are among what they print.
+// TestPagesShowWhatTheProgramPrints: the commands of docs/guides/before-a-change.md run, and the lines below them are among what they print.
 func TestPagesShowWhatTheProgramPrints(t *testing.T) {
 	t.Chdir("../..")
-	page, err := os.ReadFile("docs/before-a-change.md")
+	page, err := os.ReadFile("docs/guides/before-a-change.md")
 	if err != nil {
 		t.Fatal(err)
 	}

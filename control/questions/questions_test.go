@@ -6,20 +6,20 @@ import (
 	"testing"
 )
 
-// TestThePageShowsEveryStatement keeps docs/questions.md to the statements that are asked.
+// TestThePageShowsEveryStatement keeps docs/explain/questions.md to the statements that are asked.
 func TestThePageShowsEveryStatement(t *testing.T) {
-	page, err := os.ReadFile("../../docs/questions.md")
+	page, err := os.ReadFile("../../docs/explain/questions.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range All {
 		q := &All[i]
 		if !strings.Contains(string(page), "\n## "+q.Name+"\n") || !strings.Contains(string(page), "```sql\n"+q.SQL+"\n```") {
-			t.Errorf("docs/questions.md does not show the statement of %s:\n%s", q.Name, q.SQL)
+			t.Errorf("docs/explain/questions.md does not show the statement of %s:\n%s", q.Name, q.SQL)
 		}
 		for _, index := range q.Indexes {
 			if !strings.Contains(string(page), "`"+index+"`") {
-				t.Errorf("docs/questions.md does not name the index %s of %s", index, q.Name)
+				t.Errorf("docs/explain/questions.md does not name the index %s of %s", index, q.Name)
 			}
 		}
 	}

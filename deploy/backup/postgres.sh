@@ -1,5 +1,5 @@
 #!/bin/sh
-# Backups of PostgreSQL: base backups, the write-ahead log (WAL) after them, and restores to a point in time. docs/backup.md explains them.
+# Backups of PostgreSQL: base backups, the write-ahead log (WAL) after them, and restores to a point in time. docs/guides/backup.md explains them.
 set -eu
 
 usage() {

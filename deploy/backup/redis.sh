@@ -1,5 +1,5 @@
 #!/bin/sh
-# Backups of Redis: its snapshot (RDB) or its log of changes (AOF), and restores of both. docs/backup.md explains them.
+# Backups of Redis: its snapshot (RDB) or its log of changes (AOF), and restores of both. docs/guides/backup.md explains them.
 set -eu
 
 usage() {

@@ -82,17 +82,17 @@ func keep(t *testing.T, name string, picture []byte) {
 			t.Fatal(err)
 		}
 	}
-	held, err := os.ReadFile(filepath.Join(servers.Root(t), "docs", name))
+	held, err := os.ReadFile(filepath.Join(servers.Root(t), "docs", "pictures", name))
 	if err != nil {
 		t.Fatalf("make screenshots makes it: %v", err)
 	}
 	was, err := png.DecodeConfig(bytes.NewReader(held))
 	if err != nil {
-		t.Fatalf("docs/%s: %v", name, err)
+		t.Fatalf("docs/pictures/%s: %v", name, err)
 	}
 	now, err := png.DecodeConfig(bytes.NewReader(picture))
 	if err != nil || len(held) > mostShot || was.Width != now.Width || was.Height != now.Height {
-		t.Errorf("docs/%s has %d bytes and %d by %d pixels, want at most %d and %d by %d: %v", name, len(held), was.Width, was.Height, mostShot, now.Width, now.Height, err)
+		t.Errorf("docs/pictures/%s has %d bytes and %d by %d pixels, want at most %d and %d by %d: %v", name, len(held), was.Width, was.Height, mostShot, now.Width, now.Height, err)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// operates runs operate.sh, and holds docs/operate.md to what its commands print.
+// operates runs operate.sh, and holds docs/guides/operate.md to what its commands print.
 func (d *demo) operates(t *testing.T) {
 	command := filepath.Join(t.TempDir(), "spillway")
 	build := exec.Command("go", "build", "-buildvcs=false", "-o", command, "./cmd/spillway")
@@ -22,7 +22,7 @@ func (d *demo) operates(t *testing.T) {
 	}
 	t.Setenv("SPILLWAY", command)
 	printed := answers(d.script(t, "operate.sh"))
-	page, err := os.ReadFile(filepath.Join(servers.Root(t), "docs", "operate.md"))
+	page, err := os.ReadFile(filepath.Join(servers.Root(t), "docs", "guides", "operate.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

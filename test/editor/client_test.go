@@ -1,5 +1,5 @@
 // Package editor shows that an editor finds mistakes in a rule file: the YAML language server, which editors run, checks files
-// against docs/rules.schema.json.
+// against docs/reference/rules.schema.json.
 package editor
 
 import (

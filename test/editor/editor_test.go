@@ -17,7 +17,7 @@ import (
 )
 
 // modeline names the schema to the language server, as seen from examples/rules.
-const modeline = "# yaml-language-server: $schema=../../docs/rules.schema.json\n"
+const modeline = "# yaml-language-server: $schema=../../docs/reference/rules.schema.json\n"
 
 func TestMain(m *testing.M) { os.Exit(servers.Main(m)) }
 
@@ -96,10 +96,10 @@ func ruleFilesIn(t *testing.T, file string) map[string]string {
 
 var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
-// TestEveryKeyIsFine opens the file that has every key, and what docs/rules.md shows.
+// TestEveryKeyIsFine opens the file that has every key, and what docs/reference/rules.md shows.
 func TestEveryKeyIsFine(t *testing.T) {
 	texts := []string{modeline + readFile(t, filepath.Join(servers.Root(t), "rules", "testdata", "full.yaml"))}
-	page := readFile(t, filepath.Join(servers.Root(t), "docs", "rules.md"))
+	page := readFile(t, filepath.Join(servers.Root(t), "docs", "reference", "rules.md"))
 	for _, block := range yamlBlock.FindAllStringSubmatch(page, -1) {
 		text := block[1]
 		if !strings.HasPrefix(text, "domain:") {

@@ -203,7 +203,7 @@ func debugPage(t testing.TB, s *servers.Sidecar, path string) string {
 // TestTheSchemaIsServed: the debug port has the JSON Schema that is in docs/.
 func TestTheSchemaIsServed(t *testing.T) {
 	s := servers.StartSidecar(t, "RULES="+ruleFile(t, "domain: shop\n"))
-	want, err := os.ReadFile(filepath.Join(servers.Root(t), "docs", "rules.schema.json"))
+	want, err := os.ReadFile(filepath.Join(servers.Root(t), "docs", "reference", "rules.schema.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,16 +28,16 @@ const zipkinTracer = `tracing:
       collector_endpoint_version: HTTP_JSON
 `
 
-// documented are the tracer and the cluster of the collector, as docs/observability.md shows them.
+// documented are the tracer and the cluster of the collector, as docs/explain/observability.md shows them.
 func documented(t *testing.T) (tracer, cluster string) {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(servers.Root(t), "docs", "observability.md"))
+	page, err := os.ReadFile(filepath.Join(servers.Root(t), "docs", "explain", "observability.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1)
 	if len(blocks) != 2 {
-		t.Fatalf("docs/observability.md has %d blocks of YAML, want a tracer and a cluster", len(blocks))
+		t.Fatalf("docs/explain/observability.md has %d blocks of YAML, want a tracer and a cluster", len(blocks))
 	}
 	return blocks[0][1], blocks[1][1]
 }
@@ -60,7 +60,7 @@ func withTracer(t *testing.T, tracer, collector string) [][2]string {
 	}
 	const example = "{socket_address: {address: 127.0.0.1, port_value: 4317}}"
 	if strings.Count(cluster, example) != 1 {
-		t.Fatalf("docs/observability.md shows no cluster at %s", example)
+		t.Fatalf("docs/explain/observability.md shows no cluster at %s", example)
 	}
 	cluster = strings.Replace(cluster, example, socketAddress(collector), 1)
 	const quick = "\nlayered_runtime: {layers: [{name: test, static_layer: {tracing.opentelemetry.min_flush_spans: 1}}]}\n"

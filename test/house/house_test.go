@@ -1,0 +1,221 @@
+package house
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const module = "github.com/spillway-mesh/spillway/"
+
+// rooms is the map of the house: which rooms each room may import. Imports go down only, never sideways on a floor.
+var rooms = map[string][]string{
+	"limit":            {},
+	"breaker":          {},
+	"identity":         {},
+	"wire":             {},
+	"descriptors":      {"limit", "identity"},
+	"fleet":            {"breaker"},
+	"audit":            {"limit"},
+	"engine":           {"limit", "descriptors", "identity", "audit"},
+	"store":            {"limit", "breaker", "fleet"},
+	"records":          {"limit", "fleet"},
+	"record":           {},
+	"peers":            {"fleet"},
+	"rules":            {"limit", "descriptors", "identity"},
+	"xds":              {"limit", "descriptors", "rules"},
+	"door":             {"engine", "descriptors"},
+	"rlsvc":            {"engine", "descriptors", "limit", "wire", "door"},
+	"extauthz":         {"engine", "descriptors", "identity", "limit", "wire", "door"},
+	"rlqs":             {"engine", "limit"},
+	"admin":            {"engine", "rules", "audit", "descriptors", "limit", "records", "peers"},
+	"telemetry":        {"engine", "descriptors", "limit", "rules", "audit", "breaker", "fleet", "store", "identity", "record", "records", "xds"},
+	"control":          {"archive", "limit", "descriptors", "identity", "audit", "fleet", "record", "records", "peers", "rules", "rulediff", "admin", "telemetry"},
+	"archive":          {},
+	"settings":         {},
+	"sidecar":          {"limit", "breaker", "identity", "descriptors", "audit", "engine", "fleet", "store", "rules", "xds", "record", "records", "peers", "door", "rlsvc", "extauthz", "rlqs", "admin", "telemetry", "settings"},
+	"trial":            {"identity", "descriptors", "engine", "store", "rules"},
+	"rulediff":         {"limit", "identity", "descriptors", "rules"},
+	"ruletest":         {"limit", "identity", "descriptors", "engine", "rules", "extauthz", "trial"},
+	"replay":           {"limit", "identity", "descriptors", "engine", "extauthz", "trial"},
+	"cmd/sidecar":      {"sidecar", "settings"},
+	"cmd/spillway":     {"limit", "breaker", "identity", "descriptors", "audit", "engine", "fleet", "store", "rules", "admin", "telemetry", "archive", "control", "sidecar", "trial", "rulediff", "ruletest", "replay", "settings"},
+	"test/servers":     {},
+	"test/integration": {"sidecar", "control", "test/servers"},
+	"test/demo":        {"settings"},
+	"test/house":       {"rules", "descriptors", "settings", "test/servers"},
+}
+
+// furniture are the folders at the top that are no rooms.
+var furniture = []string{"bench", "cmd", "deploy", "docs", "examples", "test", "tools"}
+
+// doors says where a technology may come in: a room, or one file of it.
+var doors = []struct {
+	module string
+	open   []string
+	reason string
+}{
+	{"github.com/envoyproxy/go-control-plane", []string{"rlsvc", "extauthz", "rlqs", "xds", "test/servers"}, "Envoy's protobuf types stay at the doors that speak them: the core must not change when Envoy's API does"},
+	{"github.com/redis/go-redis", []string{"fleet", "rules/redis.go", "control"}, "Redis is a detail of where counts and rules are kept: everything else is tested and run without it"},
+	{"github.com/jackc/pgx", []string{"control", "archive"}, "a sidecar never opens a PostgreSQL connection: only the control plane does"},
+	{"github.com/parquet-go/parquet-go", []string{"archive"}, "the format of files is a detail of the archive"},
+	{"github.com/minio/minio-go", []string{"archive/s3.go"}, "which service keeps the files is a detail of the archive"},
+	{"github.com/prometheus", []string{"telemetry"}, "all names of metrics live in telemetry: other rooms have callbacks"},
+	{"go.opentelemetry.io", []string{"telemetry"}, "traces are telemetry's: other rooms have callbacks and context"},
+	{"github.com/sony/gobreaker", []string{"breaker"}, "the breaker is a room, so that it can be replaced in one place"},
+	{"google.golang.org/grpc", []string{"door", "rlsvc", "extauthz", "rlqs", "xds", "telemetry", "sidecar", "test/servers"}, "gRPC is spoken at the doors: the core takes plain structs"},
+}
+
+// source is one Go file of the house, parsed.
+type source struct {
+	path  string // slash-separated, from the top
+	room  string // its folder
+	test  bool
+	lines int
+	text  string
+	file  *ast.File
+	fset  *token.FileSet
+}
+
+// at tells where in the house a node stands.
+func (s source) at(n ast.Node) string {
+	return fmt.Sprintf("%s:%d", s.path, s.fset.Position(n.Pos()).Line)
+}
+
+// sources is the whole house, read once.
+func sources(t *testing.T) []source {
+	t.Helper()
+	all, err := readHouse()
+	if err != nil {
+		t.Fatalf("read the house: %v", err)
+	}
+	if len(all) < 10 {
+		t.Fatalf("only %d Go files found: the test looks in the wrong folder", len(all))
+	}
+	return all
+}
+
+// readHouse parses every Go file, but those of hidden folders, testdata and the module of the tools.
+var readHouse = sync.OnceValues(func() ([]source, error) {
+	var all []source
+	fset := token.NewFileSet()
+	err := fs.WalkDir(os.DirFS("."), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if name != "." && strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata" || name == "tools" || name == "bin" {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") {
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		file, err := parser.ParseFile(fset, name, text, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		all = append(all, source{
+			path: name, room: path.Dir(name), test: strings.HasSuffix(name, "_test.go"),
+			lines: strings.Count(string(text), "\n"), text: string(text), file: file, fset: fset,
+		})
+		return nil
+	})
+	return all, err
+})
+
+func TestEveryRoomIsOnTheMap(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test || under(s.room, "bench") {
+			continue
+		}
+		if _, known := roomOf(s.room); !known {
+			t.Errorf("%s: %q is no room of the house: put it where its noun lives, or add the room to the map with its sentence", s.path, s.room)
+		}
+	}
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		_, room := rooms[e.Name()]
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") && e.Name() != "bin" && !room && !slices.Contains(furniture, e.Name()) {
+			t.Errorf("%s/ stands at the top and is neither a room nor furniture: the top level is the map", e.Name())
+		}
+	}
+}
+
+func TestImportsGoDownOnly(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		own, _ := roomOf(s.room)
+		for _, imported := range s.file.Imports {
+			name := strings.Trim(imported.Path.Value, `"`)
+			inside, found := strings.CutPrefix(name, module)
+			if !found {
+				continue
+			}
+			other, _ := roomOf(inside)
+			if other != own && !slices.Contains(rooms[own], other) {
+				t.Errorf("%s imports %s: %s may import %s only, so that imports go down and a room can be read by itself",
+					s.at(imported), inside, own, list(rooms[own]))
+			}
+		}
+	}
+}
+
+func TestTechnologiesComeInByTheirDoors(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test || under(s.room, "bench") {
+			continue
+		}
+		for _, imported := range s.file.Imports {
+			name := strings.Trim(imported.Path.Value, `"`)
+			for _, door := range doors {
+				if under(name, door.module) && !slices.ContainsFunc(door.open, func(open string) bool { return under(s.path, open) }) {
+					t.Errorf("%s imports %s: %s (open for %s)", s.at(imported), name, door.reason, list(door.open))
+				}
+			}
+			if under(s.room, "limit") && strings.Contains(name, ".") {
+				t.Errorf("%s imports %s: limit is arithmetic on the standard library alone", s.at(imported), name)
+			}
+		}
+	}
+}
+
+// roomOf is the room that a folder belongs to: a room may have folders of its own below it.
+func roomOf(folder string) (string, bool) {
+	for name := range rooms {
+		if under(folder, name) {
+			return name, true
+		}
+	}
+	return folder, false
+}
+
+// under tells whether a slash-separated path is at or below another.
+func under(name, top string) bool {
+	return name == top || strings.HasPrefix(name, top+"/")
+}
+
+func list(names []string) string {
+	if len(names) == 0 {
+		return "nothing of the house"
+	}
+	return strings.Join(names, ", ")
+}
