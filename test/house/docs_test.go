@@ -123,7 +123,7 @@ func blocks(t *testing.T, name string) []block {
 		switch open[2] {
 		case "yaml":
 			all = append(all, block{fmt.Sprintf("%s:%d", name, begin), strings.Join(lines[begin:i], "\n") + "\n"})
-		case "sh", "text", "sql": // statements are compared with those of the program, in control/questions
+		case "sh", "text":
 		default:
 			t.Errorf("%s:%d: a block of %q is none that this test knows", name, begin, open[2])
 		}
