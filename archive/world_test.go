@@ -23,7 +23,7 @@ import (
 )
 
 // full is whether the long rows run, too: make test-control sets it.
-var full = os.Getenv("CONTROL_TESTS") == "full"
+const full = servers.Full
 
 // TestMain runs the tests, or where a test started this program as a child, the archiver that is killed at a step.
 func TestMain(m *testing.M) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -16,8 +15,8 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// full asks for the long rows: make test-control. The race detector has nothing to find in them.
-var full = os.Getenv("CONTROL_TESTS") == "full" && !raceEnabled
+// full is whether the long rows run. The race detector has nothing to find in them.
+const full = servers.Full && !servers.Race
 
 // events is how many the plans are tested on.
 func events() int {
@@ -55,11 +54,12 @@ const generateEvents = `INSERT INTO events SELECT now() - ($1 - i) * interval '4
 func fillRecord(t *testing.T, n int) (*Database, *pgx.Conn) {
 	t.Helper()
 	ctx := context.Background()
-	var settings []string
+	var server *servers.Postgres
 	if full {
-		settings = []string{"checkpoint_timeout=30min", "shared_buffers=512MB", "max_wal_size=4GB", "maintenance_work_mem=256MB"}
+		server = servers.StartPostgres(t, "checkpoint_timeout=30min", "shared_buffers=512MB", "max_wal_size=4GB", "maintenance_work_mem=256MB")
+	} else {
+		server = servers.Database(t)
 	}
-	server := servers.StartPostgres(t, settings...)
 	d, err := OpenDatabase(server.URL)
 	if err != nil {
 		t.Fatal(err)

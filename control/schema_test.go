@@ -17,7 +17,7 @@ import (
 // open makes an empty database.
 func open(t *testing.T) *Database {
 	t.Helper()
-	d, err := OpenDatabase(servers.StartPostgres(t).URL)
+	d, err := OpenDatabase(servers.Database(t).URL)
 	if err != nil {
 		t.Fatal(err)
 	}

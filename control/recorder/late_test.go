@@ -74,7 +74,7 @@ func TestCountingUsersWaitsForALoad(t *testing.T) {
 	go func() { _, err := w.round(ctx, w.conn); counted <- err }()
 	servers.Await(t, "the copy to wait for the load", func() error {
 		var waits bool
-		err := load.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock')`).Scan(&waits)
+		err := load.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database())`).Scan(&waits)
 		if err == nil && !waits {
 			err = errors.New("it does not wait")
 		}

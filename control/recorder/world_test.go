@@ -79,7 +79,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t, postgres: servers.StartPostgres(t), redis: servers.StartRedis(t)}
+	w := &world{T: t, postgres: servers.Database(t), redis: servers.StartRedis(t)}
 	w.migrate()
 	w.Recorder = recorderOf(w.postgres.URL, w.redis.Addr)
 	t.Cleanup(w.cfg.Fleet.Close)

@@ -59,7 +59,7 @@ func TestTheControlDoesWhatItsDocumentSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := servers.StartControl(t, "CONTROL_DATABASE_URL="+servers.StartPostgres(t).URL, "REDIS_URL="+servers.StartRedis(t).Addr, "CONTROL_TOKEN_FILE="+file)
+	c := servers.StartControl(t, "CONTROL_DATABASE_URL="+servers.Database(t).URL, "REDIS_URL="+servers.StartRedis(t).Addr, "CONTROL_TOKEN_FILE="+file)
 	for _, made := range []struct{ method, path, body string }{
 		{"POST", "versions", `{"text": "domain: shop\nrules:\n  - { name: each, scope: user, limit: 20/1h }\n"}`},
 		{"PUT", "tiers/gold", `{"limits": [{"count": 5, "per": "1m"}]}`},

@@ -72,7 +72,7 @@ func keptToItself(t *testing.T, control string) {
 // TestThePageOfTheControl compares versions, rolls back, finds a user and revokes a key, all by the page.
 func TestThePageOfTheControl(t *testing.T) {
 	redis := "REDIS_URL=" + servers.StartRedis(t).Addr
-	c := servers.StartControl(t, "CONTROL_DATABASE_URL="+servers.StartPostgres(t).URL, redis)
+	c := servers.StartControl(t, "CONTROL_DATABASE_URL="+servers.Database(t).URL, redis)
 	const hostile = `<img src=x onerror="document.title='owned'">`
 	tell(t, c.URL, "POST", "/v1/domains/shop/versions", map[string]any{"text": controlRules(3), "note": hostile})
 	tell(t, c.URL, "POST", "/v1/domains/shop/versions", map[string]any{"text": controlRules(9)}, "If-Match", `"1"`)

@@ -24,7 +24,7 @@ type billing struct {
 // newBilling starts controls and recording sidecars with a Redis that keeps what it has answered.
 func newBilling(t *testing.T, controls, sidecars int) *billing {
 	t.Helper()
-	w := newWorld(t, 0, 0)
+	w := newWorldOn(t, servers.StartPostgres(t), 0, 0)
 	w.redis = servers.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
 	b := &billing{w, map[string]int64{}, map[string]int64{}, map[string]string{}}
 	for range controls {

@@ -48,7 +48,7 @@ type amounts struct {
 func TestChangesReachEverySidecar(t *testing.T) {
 	a := amounts{count: 2, rounds: 2, load: 5_000}
 	switch {
-	case full && raceEnabled:
+	case full && servers.Race:
 		a = amounts{count: 8, rounds: 10, load: 30_000}
 	case full, os.Getenv("CAPACITY") == "full":
 		a = amounts{count: 8, rounds: 75, load: 1_000_000, bounds: full}
@@ -79,7 +79,7 @@ func over(when <-chan struct{}) func() bool {
 // newChanges makes a world with rules, tiers, users and keys.
 func newChanges(t *testing.T, a amounts) *changes {
 	t.Helper()
-	c := &changes{world: newWorld(t, 1, a.count), amounts: a}
+	c := &changes{world: newWorldOn(t, servers.StartPostgres(t), 1, a.count), amounts: a}
 	for _, s := range c.sidecars {
 		conn, err := grpc.NewClient(s.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {

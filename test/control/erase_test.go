@@ -143,7 +143,7 @@ func newEraseWorld(t *testing.T, secret string) *eraseWorld {
 	t.Helper()
 	w := &eraseWorld{folder: filepath.Join(t.TempDir(), "archive"), secret: secret, keys: descriptors.NewRecordKeys("", []byte(secret))}
 	servers.Inside(t, 24*time.Hour, 50*time.Second) // the counters of quotas end with the day
-	w.world = &world{t: t, postgres: servers.StartPostgres(t), redis: servers.StartRedis(t)}
+	w.world = &world{t: t, postgres: servers.Database(t), redis: servers.StartRedis(t)}
 	ctx := context.Background()
 	db, err := pgx.Connect(ctx, w.postgres.URL)
 	if err != nil {

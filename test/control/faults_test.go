@@ -67,7 +67,7 @@ func (w *world) env() []string {
 // awayAtStart starts a control and a sidecar while PostgreSQL is away. The control lives and is not ready, the sidecar decides; then PostgreSQL comes, with
 // an empty database.
 func awayAtStart(t *testing.T) {
-	w := newWorld(t, 0, 0)
+	w := newWorldOn(t, servers.StartPostgres(t), 0, 0)
 	w.postgres.Kill(t)
 	w.sidecars = append(w.sidecars, servers.StartSidecar(t, "RULES=redis:", "REDIS_URL="+w.redis.Addr, "STORE_BUDGET=1s", "STORE_PATIENCE=2s"))
 	c := servers.LaunchControl(t, w.env()...)
@@ -97,7 +97,7 @@ func awayAtStart(t *testing.T) {
 // awayAtRunTime stops PostgreSQL under load: decisions go on, changes are refused, the metrics show how stale Redis may be. What sidecars record meanwhile is
 // stored once PostgreSQL is back.
 func awayAtRunTime(t *testing.T) {
-	w := newWorld(t, 1, 1)
+	w := newWorldOn(t, servers.StartPostgres(t), 1, 1)
 	w.must("POST", versions, map[string]any{"text": rulesOf(1_000_000)})
 	w.awaitVersion(1)
 	w.sendEntry("usage", used("one", 1, "ann", time.Now(), 1, 0))
@@ -153,7 +153,7 @@ const addProbe = `INSERT INTO users (domain, name, quota_hour, updated_by) SELEC
 
 // sessionsKilled ends the sessions of the leader, that which listens among them, while 1,000 changes are made: none is missed.
 func sessionsKilled(t *testing.T) {
-	w := newWorld(t, 2, 0)
+	w := newWorldOn(t, servers.StartPostgres(t), 2, 0)
 	w.do(`INSERT INTO domains (name, created_by) VALUES ('api', 'test')`)
 	const changes, step = 1000, 25
 	for n := 1; n <= changes; n += step {
@@ -180,7 +180,7 @@ func (w *world) throughProxy() *servers.Proxy {
 
 // blackHole swallows all that the control's connections carry, while 1,000 changes are made. The connections stay dead; new ones work.
 func blackHole(t *testing.T) {
-	w := newWorld(t, 0, 0)
+	w := newWorldOn(t, servers.StartPostgres(t), 0, 0)
 	proxy := w.throughProxy()
 	w.do(`INSERT INTO domains (name, created_by) VALUES ('api', 'test')`)
 	w.do(addProbe, 1, 500)
@@ -247,7 +247,7 @@ func (w *world) faulty(begin, end func()) {
 	if missing := w.query(`SELECT sum(missing)::bigint FROM record_sources`); missing != 0 {
 		w.t.Errorf("%d entries are missing", missing)
 	}
-	if grown := w.memory() - before; grown > 32<<10 && !raceEnabled {
+	if grown := w.memory() - before; grown > 32<<10 && !servers.Race {
 		w.t.Errorf("the control has grown by %d KiB", grown)
 	}
 }
@@ -279,7 +279,7 @@ func (w *world) memory() int64 {
 
 // readOnly makes the database refuse all writes, as one that follows another does (25006).
 func readOnly(t *testing.T) {
-	w := newWorld(t, 1, 0)
+	w := newWorldOn(t, servers.StartPostgres(t), 1, 0)
 	w.faulty(func() {
 		w.do(`ALTER SYSTEM SET default_transaction_read_only = on`)
 		w.do(`SELECT pg_reload_conf()`)
@@ -297,14 +297,14 @@ func readOnly(t *testing.T) {
 
 // diskFull makes the database refuse all rows as one without room does (53100).
 func diskFull(t *testing.T) {
-	w := newWorld(t, 1, 0)
+	w := newWorldOn(t, servers.StartPostgres(t), 1, 0)
 	w.do(`CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$`)
 	w.faulty(func() { w.do(`CREATE TRIGGER no_room BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION no_room()`) }, func() { w.do(`DROP TRIGGER no_room ON events`) })
 }
 
 // slowDatabase makes each answer of the database 5 seconds late.
 func slowDatabase(t *testing.T) {
-	w := newWorld(t, 0, 0)
+	w := newWorldOn(t, servers.StartPostgres(t), 0, 0)
 	proxy := w.throughProxy()
 	const rows = 50
 	send := func(from, to int64) {
@@ -321,14 +321,14 @@ func slowDatabase(t *testing.T) {
 	proxy.Set(servers.Fault{})
 	w.awaitRows(0, "events", 420*rows)
 	w.balance("events", 420*rows, rows)
-	if grown := w.memory() - before; grown > 32<<10 && !raceEnabled {
+	if grown := w.memory() - before; grown > 32<<10 && !servers.Race {
 		t.Errorf("the control has grown by %d KiB", grown)
 	}
 }
 
 // streamFull lets the stream drop entries while the database refuses them: each is counted as missing once a later one is stored.
 func streamFull(t *testing.T) {
-	w := newWorld(t, 1, 0)
+	w := newWorldOn(t, servers.StartPostgres(t), 1, 0)
 	w.do(`CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = '53100'; END $$`)
 	w.do(`CREATE TRIGGER no_room BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION no_room()`)
 	const sent, kept, rows = 300, 100, 10
@@ -347,7 +347,7 @@ func streamFull(t *testing.T) {
 // deposedLeader starts two controls, and stops the one that copies so that it cannot know that it was deposed. The other one takes over, and the first
 // one writes nothing when it goes on.
 func deposedLeader(t *testing.T) {
-	w := newWorld(t, 2, 0)
+	w := newWorldOn(t, servers.StartPostgres(t), 2, 0)
 	copier := -1
 	servers.Await(t, "one that copies", func() error {
 		n := 0

@@ -18,7 +18,7 @@ const (
 // TestPublishedRulesAreEnforced walks through the life of a rule set: published, enforced on two sidecars, changed, refused, rolled back;
 // then Redis is flushed, and the control killed.
 func TestPublishedRulesAreEnforced(t *testing.T) {
-	w := newWorld(t, 1, 2)
+	w := newWorldOn(t, servers.StartPostgres(t), 1, 2)
 	first := w.must("POST", versions, map[string]any{"text": rulesOf(2), "note": "the first"})
 	if first.status != http.StatusCreated || first.etag != `"1"` {
 		t.Fatalf("the first version answers %d with etag %s, want 201 and 1", first.status, first.etag)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,7 +17,7 @@ import (
 )
 
 // full is whether the long rows run: make test-control sets CONTROL_TESTS=full.
-var full = os.Getenv("CONTROL_TESTS") == "full"
+const full = servers.Full
 
 // recordKeys are those of a world without a secret.
 var recordKeys = descriptors.NewRecordKeys("", nil)

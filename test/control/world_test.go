@@ -25,10 +25,16 @@ type world struct {
 	sidecars []*servers.Sidecar
 }
 
-// newWorld starts controls and sidecars.
+// newWorld starts controls and sidecars on a database of their own.
 func newWorld(t testing.TB, controls, sidecars int, env ...string) *world {
 	t.Helper()
-	w := &world{t: t, postgres: servers.StartPostgres(t), redis: servers.StartRedis(t)}
+	return newWorldOn(t, servers.Database(t), controls, sidecars, env...)
+}
+
+// newWorldOn is newWorld on a PostgreSQL of the caller's, which it may stop.
+func newWorldOn(t testing.TB, postgres *servers.Postgres, controls, sidecars int, env ...string) *world {
+	t.Helper()
+	w := &world{t: t, postgres: postgres, redis: servers.StartRedis(t)}
 	for range controls {
 		w.controls = append(w.controls, servers.StartControl(t, append([]string{"CONTROL_DATABASE_URL=" + w.postgres.URL, "REDIS_URL=" + w.redis.Addr}, env...)...))
 	}

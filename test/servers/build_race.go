@@ -2,5 +2,7 @@
 
 package servers
 
-// buildFlags are those of `go build` for the sidecar under test.
+// Race reports whether the test binary, and what it builds, have the race detector.
+const Race = true
+
 var buildFlags = []string{"-buildvcs=false", "-race"}

@@ -22,9 +22,12 @@ var builtSpillway struct {
 	err error
 }
 
-// SpillwayBin builds cmd/spillway once per test process and returns its path.
+// SpillwayBin returns the path of the command: the one that all packages share, else cmd/spillway, built once per test process.
 func SpillwayBin(t testing.TB) string {
 	t.Helper()
+	if bin := shared("spillway"); bin != "" {
+		return bin
+	}
 	bin := filepath.Join(filepath.Dir(SidecarBin(t)), "spillway")
 	builtSpillway.Do(func() {
 		args := append([]string{"build"}, buildFlags...)

@@ -21,6 +21,7 @@ type Postgres struct {
 	data string // folder in dir
 	cmd  *Process
 
+	shared   bool // with other tests: it is not stopped
 	settings []string
 }
 
@@ -29,10 +30,7 @@ type Postgres struct {
 // folder is on the disk, else in memory where there is room.
 func StartPostgres(t testing.TB, settings ...string) *Postgres {
 	t.Helper()
-	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
-	if err != nil || len(found) == 0 {
-		t.Fatal("PostgreSQL is missing: install the package postgresql, or run make test, which does")
-	}
+	bin := postgresPrograms(t)
 	where := memory()
 	if len(settings) > 0 {
 		where = ""
@@ -42,7 +40,7 @@ func StartPostgres(t testing.TB, settings ...string) *Postgres {
 		t.Fatalf("temporary folder for PostgreSQL: %v", err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	p := &Postgres{bin: filepath.Dir(found[len(found)-1]), dir: dir, data: dir + "/data", settings: settings}
+	p := &Postgres{bin: bin, dir: dir, data: dir + "/data", settings: settings}
 	giveAway(t, dir)
 	out, err := p.command("initdb", "--pgdata", p.data, "--username", "spillway", "--auth", "trust", "--no-sync", "--encoding", "UTF8", "--locale", "C").CombinedOutput()
 	if err != nil {
@@ -115,6 +113,9 @@ func (p *Postgres) Start(t testing.TB) {
 // Kill ends the server and all its children at once, as a crash does, and waits until it is gone.
 func (p *Postgres) Kill(t testing.TB) {
 	t.Helper()
+	if p.shared {
+		t.Fatal("other tests use this PostgreSQL: a test that stops it takes StartPostgres")
+	}
 	p.cmd.Send(t, syscall.SIGQUIT)
 	p.cmd.Exit(t)
 }

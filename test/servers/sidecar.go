@@ -37,10 +37,24 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// SidecarBin builds cmd/sidecar once per test process and returns its path. A test binary with the race detector builds a
-// sidecar with it, too.
+// binVar names the folder with the programs sidecar and spillway that the packages of a run share. make test builds them.
+const binVar = "SPILLWAY_TEST_BIN"
+
+// shared returns the path of a program that was built for all packages, or "": with the race detector each builds its own.
+func shared(name string) string {
+	if dir := os.Getenv(binVar); dir != "" && !Race {
+		return filepath.Join(dir, name)
+	}
+	return ""
+}
+
+// SidecarBin returns the path of the sidecar: the one that all packages share, else cmd/sidecar, built once per test process.
+// A test binary with the race detector builds a sidecar with it, too.
 func SidecarBin(t testing.TB) string {
 	t.Helper()
+	if bin := shared("sidecar"); bin != "" {
+		return bin
+	}
 	root := Root(t)
 	built.Do(func() {
 		built.dir, built.err = os.MkdirTemp("", "sidecar")

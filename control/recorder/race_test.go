@@ -1,5 +1,0 @@
-//go:build race
-
-package recorder
-
-const raceEnabled = true
