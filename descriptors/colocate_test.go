@@ -79,7 +79,7 @@ func TestCoLocation(t *testing.T) {
 			r := rand.New(rand.NewPCG(5, 6))
 			var m Match
 			partner, back := map[string]string{}, map[string]string{}
-			for range 20_000 / raceDivisor {
+			for range 20_000 / divisor {
 				req := wholeRequest(r)
 				apart, together := keysOf(spread, req, &m), keysOf(located, req, &m)
 				if len(apart) != len(together) {

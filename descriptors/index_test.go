@@ -96,7 +96,7 @@ func winnerNaive(rules []Rule, a map[string]string) string {
 func TestIndexAgainstEveryRule(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	reported := 0
-	for range 200 / raceDivisor {
+	for range 200 / divisor {
 		d := Domain{Name: "shop"}
 		for i := range 20 {
 			d.Rules = append(d.Rules, randomRule(r, i))
@@ -131,7 +131,7 @@ func TestIndexAgainstEveryRule(t *testing.T) {
 			}
 		}
 	}
-	if reported < 20/raceDivisor {
+	if reported < 20/divisor {
 		t.Errorf("only %d rules are reported to be displaced", reported)
 	}
 }

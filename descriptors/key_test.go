@@ -126,7 +126,7 @@ func plainIdentity(b []byte, entries []Entry) []byte {
 
 // TestKeysNeverMeet compares over a million pairs of descriptor lists, half of them made to look alike.
 func TestKeysNeverMeet(t *testing.T) {
-	const pairs = 100_000 / raceDivisor // for each of twelve kinds of key
+	const pairs = 100_000 / divisor // for each of twelve kinds of key
 	for _, maker := range keyMakers() {
 		r := rand.New(rand.NewPCG(1, 2))
 		var one, other, first, second []byte
@@ -149,7 +149,7 @@ func TestKeysNeverMeet(t *testing.T) {
 func TestKeysHaveOneHashTag(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, maker := range keyMakers() {
-		for range 5_000 / raceDivisor {
+		for range 5_000 / divisor {
 			entries := randomEntries(r)
 			key := string(maker.make(nil, entries))
 			if strings.Count(key, "{") != 1 || strings.Count(key, "}") != 1 {

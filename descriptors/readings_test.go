@@ -251,7 +251,7 @@ func TestReadingsAgainstDefinition(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	words := []string{"/", "/", "/", "..", ".", "%2e", "a", "b", ";", "%3b", "%2f", "%5c", `\`, "%40", "@", "%", "%25"}
 	refusals := 0
-	for range 100_000 / raceDivisor {
+	for range 100_000 / divisor {
 		path := "/"
 		for range r.IntN(10) {
 			path += words[r.IntN(len(words))]

@@ -63,7 +63,7 @@ func randomNodes(r *rand.Rand, depth int) []Node {
 // TestTreeAgainstTheReferenceWalk: where no key and no value holds a _, both walks find the same node.
 func TestTreeAgainstTheReferenceWalk(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
-	for range 300 / raceDivisor {
+	for range 300 / divisor {
 		d := Domain{Name: "shop", Tree: randomNodes(r, 3)}
 		set, found := Compile([]Domain{d}, Options{})
 		if set == nil {

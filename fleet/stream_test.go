@@ -204,22 +204,6 @@ func TestAskReturnsNoReplyWithAnError(t *testing.T) {
 	}
 }
 
-// TestADistantServerIsNotSilent: one that is farther away than the bound on silence works without a setting.
-func TestADistantServerIsNotSilent(t *testing.T) {
-	servers.Judge(t, 25*time.Millisecond, func(t testing.TB, m *servers.Machine) {
-		server := servers.StartRedis(t)
-		m.Watch(server.Pid())
-		p := servers.StartProxy(t, server.Addr)
-		p.Set(servers.Fault{Mode: servers.Latency, Delay: 12 * time.Millisecond})
-		_, n := open(t, Config{Servers: at(p.Addr)})
-		for i := range 20 {
-			if err := n.Do(t.Context(), incr("k"), time.Hour); err != nil {
-				t.Fatalf("call %d to a server that is 12 ms away: %v", i, err)
-			}
-		}
-	})
-}
-
 // TestALostConnectionIsReplaced: calls that were sent may have run, and the next ones wait for the new connection.
 func TestALostConnectionIsReplaced(t *testing.T) {
 	server := servers.StartRedis(t)

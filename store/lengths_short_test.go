@@ -1,15 +1,12 @@
-//go:build !race
+//go:build !full || race
 
 package store
 
 // identities is how many clients the flood has.
-const identities = 1_000_000
+const identities = 60_000
 
 // exactRounds is how often each algorithm is fought for.
-const exactRounds = 200
+const exactRounds = 20
 
 // randomRequests is how many requests are checked for charges in part.
-const randomRequests = 50_000
-
-// poolAllocs is what a sync.Pool may cost per use.
-const poolAllocs = 0
+const randomRequests = 4_000

@@ -1,10 +1,10 @@
-//go:build race
+//go:build !full || race
 
 package store
 
 import "time"
 
-// How many histories are checked, per algorithm. The race detector makes each some ten times as slow.
+// How many histories are checked, per algorithm.
 const (
 	singleHistories  = 10
 	requestHistories = 5

@@ -1,0 +1,6 @@
+//go:build full && !race
+
+package descriptors
+
+// divisor is what the counts of the long random tests are divided by.
+const divisor = 1

@@ -1,0 +1,5 @@
+//go:build full && !race
+
+package wiretest
+
+const short = false

@@ -1,5 +1,0 @@
-//go:build race
-
-package wiretest
-
-const raced = true
