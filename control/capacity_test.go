@@ -34,13 +34,13 @@ type capacity struct {
 	users, events, usage int // how many
 }
 
-// newCapacity starts one. CAPACITY=full (make capacity) takes a hundredth of ten million users; otherwise all is small.
+// newCapacity starts one. make capacity (tag full) takes a hundredth of ten million users; otherwise all is small.
 func newCapacity(t testing.TB) *capacity {
 	t.Helper()
 	ctx := context.Background()
 	c := &capacity{TB: t, users: 500, events: 5_000, usage: 5_000, redis: servers.StartRedis(t)}
 	var settings []string
-	if os.Getenv("CAPACITY") == "full" {
+	if servers.Full {
 		c.users, c.events, c.usage = 100_000, 2_000_000, 1_000_000
 		settings = []string{"shared_buffers=512MB", "max_wal_size=4GB", "checkpoint_timeout=30min"}
 	}

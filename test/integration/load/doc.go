@@ -2,5 +2,5 @@
 // breaker opens: with many clients at once, on a cold start, beside busy loops, and when the sidecar itself is stopped for a
 // moment. The tests count admissions and decisions. They have no bounds on time.
 //
-// make test runs short variants; make test-faults runs all of them in full (FAULTS=full).
+// They take long and judge time, so they have the build tag full: make test-all runs them.
 package load

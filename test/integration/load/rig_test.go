@@ -1,3 +1,5 @@
+//go:build full
+
 package load
 
 import (
@@ -7,23 +9,11 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 func TestMain(m *testing.M) { os.Exit(servers.Main(m)) }
-
-// full is whether all variants run, at full length.
-var full = os.Getenv("FAULTS") == "full"
-
-// often is how often something is repeated in this run.
-func often(short, long int) int {
-	if full {
-		return long
-	}
-	return short
-}
 
 const (
 	domain = "load"
@@ -175,14 +165,10 @@ func besideBusyLoops(t *testing.T) {
 // row is a test on a Redis of its own.
 type row func(t testing.TB, redis *servers.Redis)
 
-// patience is how long a sidecar waits for Redis. A wait for a processor that is as long matters.
-const patience = 100 * time.Millisecond
-
-// judge runs the row, and watches its Redis.
+// judge runs the row.
 func (r row) judge(t *testing.T) {
-	servers.Judge(t, patience, func(t testing.TB, m *servers.Machine) {
+	servers.Tries(t, func(t testing.TB) {
 		redis := servers.StartRedis(t)
-		m.Watch(redis.Pid())
 		r(t, redis)
 	})
 }

@@ -1,3 +1,5 @@
+//go:build full
+
 package load
 
 import (
@@ -27,7 +29,7 @@ func stopSidecars(t testing.TB, redis *servers.Redis) {
 			return pick(), !done.Load()
 		})
 	}()
-	for n := range often(10, 50) {
+	for n := range 50 {
 		awaitMore(t, &asked, 500)
 		s := f[n%len(f)]
 		s.Hang(t)
