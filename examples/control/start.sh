@@ -66,8 +66,8 @@ their live pages            http://127.0.0.1:${debug_ports[0]}/ and http://127.0
 Try, in another shell:
 
 TEXT
-# The commands of the README, so that the two are the same.
-sed -n '/^<!-- make control -->$/,/^```$/{/^<!--\|^```/!s/^/  /p}' README.md
+# The commands of the guide, so that the two are the same.
+sed -n '/^<!-- make control -->$/,/^```$/{/^<!--\|^```/!s/^/  /p}' docs/guides/control.md
 cat <<'TEXT'
 
 Ctrl-C ends all of it.
