@@ -231,8 +231,8 @@ func aligned(lines []string) []string {
 	return all
 }
 
-// The quick start shows nothing but what a test runs: targets of make, lines of README.md that test/integration runs, and the
-// demo's scripts, which test/demo runs.
+// The quick start shows nothing but what a test runs: targets of make, lines of README.md that test/integration
+// runs, and the demo's scripts, which test/demo runs.
 func TestQuickStartShowsCommandsThatRun(t *testing.T) {
 	known := []*regexp.Regexp{
 		regexp.MustCompile(`^docker compose -f examples/envoy/docker-compose\.yaml (up --build --wait|down)$`),

@@ -46,7 +46,8 @@ func TestReadmeIsShort(t *testing.T) {
 // TestReadmeNamesSettingsThatExist checks names of variables, and the default where one is in brackets behind the name.
 func TestReadmeNamesSettingsThatExist(t *testing.T) {
 	read, environment := settings.Variables(), page(t, "docs/reference/environment.md")
-	named := regexp.MustCompile("`([A-Z]+(?:_[A-Z]+)*)`(?: \\((`[^`]+`)\\))?").FindAllStringSubmatch(page(t, "README.md"), -1)
+	name := regexp.MustCompile("`([A-Z]+(?:_[A-Z]+)*)`(?: \\((`[^`]+`)\\))?")
+	named := name.FindAllStringSubmatch(page(t, "README.md"), -1)
 	if len(named) < 3 {
 		t.Fatalf("README.md names %d settings: it has another shape than this test reads", len(named))
 	}
@@ -57,6 +58,25 @@ func TestReadmeNamesSettingsThatExist(t *testing.T) {
 		row := regexp.MustCompile("(?m)^\\| `" + s[1] + "` \\| [a-z]+ \\| " + regexp.QuoteMeta(s[2]))
 		if s[2] != "" && !row.MatchString(environment) {
 			t.Errorf("README.md gives %s the default %s, docs/reference/environment.md another one", s[1], s[2])
+		}
+	}
+}
+
+// TestReadmeNamesCommandsThatExist checks the commands of spillway that the README shows, and its targets of make.
+func TestReadmeNamesCommandsThatExist(t *testing.T) {
+	readme, commands, makefile := page(t, "README.md"), page(t, "docs/reference/command.md"), page(t, "Makefile")
+	named := regexp.MustCompile("(?:`|, `)spillway ([a-z]+)").FindAllStringSubmatch(readme, -1)
+	if len(named) < 5 {
+		t.Fatalf("README.md names %d commands: it has another shape than this test reads", len(named))
+	}
+	for _, s := range named {
+		if !strings.Contains(commands, "\n## spillway "+s[1]+"\n") {
+			t.Errorf("README.md names spillway %s, which does not exist", s[1])
+		}
+	}
+	for _, s := range regexp.MustCompile("(?m)[`^]make ([a-z-]+)").FindAllStringSubmatch(readme, -1) {
+		if !strings.Contains(makefile, "\n"+s[1]+":") {
+			t.Errorf("README.md names make %s, which does not exist", s[1])
 		}
 	}
 }

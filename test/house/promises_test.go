@@ -52,8 +52,8 @@ func TestPromisesNameTheirTests(t *testing.T) {
 	}
 }
 
-// TestUpgradePageIsTrue holds the page about upgrades to the code: its tests, variables and metrics exist, and it names the prefixes of keys
-// in Redis, which are the numbers of their formats.
+// TestUpgradePageIsTrue holds the page about upgrades to the code: its tests, variables and metrics exist, and it
+// names the prefixes of keys in Redis, which are the numbers of their formats.
 func TestUpgradePageIsTrue(t *testing.T) {
 	const name = "docs/upgrade.md"
 	namesExist(t, name)

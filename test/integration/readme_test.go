@@ -11,8 +11,8 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// TestReadmeShowsWhatASidecarDoes runs the two commands of the README on the rules that make run loads: ten are let through and the next one
-// is refused, as the README prints it. The sidecar prints the second command at its start.
+// TestReadmeShowsWhatASidecarDoes runs the two commands of the README on the rules that make run loads: ten are let
+// through and the next one is refused, as the README prints it. The sidecar prints the second command at its start.
 func TestReadmeShowsWhatASidecarDoes(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(servers.Root(t), "README.md"))
 	if err != nil {
@@ -23,11 +23,14 @@ func TestReadmeShowsWhatASidecarDoes(t *testing.T) {
 	at := strings.NewReplacer("localhost:8080", sidecar.HTTP, "127.0.0.1:8080", sidecar.HTTP)
 	servers.Await(t, "the line of the README in the log", func() error {
 		if want := "try: " + at.Replace(curl); !strings.Contains(sidecar.Output(), want+"\n") {
-			return fmt.Errorf("the log has no %s:\n%s", want, sidecar.Output())
+			return fmt.Errorf("the log lacks %s:\n%s", want, sidecar.Output())
 		}
 		return nil
 	})
-	wants := append(strings.Split(block(string(text), curl), "\n")[:1], `"name":"per-user","requestsPerUnit":10,"unit":"MINUTE"`, `"key":"retry-after"`)
+	wants := []string{
+		strings.Split(block(string(text), curl), "\n")[0],
+		`"name":"per-user","requestsPerUnit":10,"unit":"MINUTE"`, `"key":"retry-after"`,
+	}
 	tries := 0
 	servers.Await(t, "a minute of the clock in which all requests fit", func() error {
 		tries++
