@@ -12,9 +12,14 @@ import (
 const maxSamples = 1000
 
 // Sample is a request of one descriptor that an enforced limit of the set counts, for a person to try; ok is false where none was found.
+// Domains with a descriptor tree come first, because they are written for such requests.
 func (s *Set) Sample() (domain string, entries []Entry, ok bool) {
 	var m Match
-	for _, name := range s.Domains() {
+	names := s.Domains()
+	slices.SortStableFunc(names, func(a, b string) int {
+		return min(1, len(s.domains[b].written.Tree)) - min(1, len(s.domains[a].written.Tree))
+	})
+	for _, name := range names {
 		for _, entries := range s.domains[name].samples() {
 			req := Request{Domain: name, Descriptors: []Descriptor{{Entries: entries}}}
 			m.Reset()

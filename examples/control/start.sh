@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 bin=${BIN:-bin}
-# Where everything listens. The README has the defaults.
+# Where everything listens. The guide uses the defaults.
 postgres_port=${POSTGRES_PORT:-54329} redis_port=${REDIS_PORT:-63799} control_port=${CONTROL_PORT:-8090}
 http_ports=(${SIDECAR_1_PORT:-8080} ${SIDECAR_2_PORT:-8180}) grpc_ports=(${SIDECAR_1_GRPC_PORT:-8081} ${SIDECAR_2_GRPC_PORT:-8181})
 debug_ports=(${SIDECAR_1_DEBUG_PORT:-6070} ${SIDECAR_2_DEBUG_PORT:-6170})
@@ -66,8 +66,8 @@ their live pages            http://127.0.0.1:${debug_ports[0]}/ and http://127.0
 Try, in another shell:
 
 TEXT
-# The commands of the README, so that the two are the same.
-sed -n '/^<!-- make control -->$/,/^```$/{/^<!--\|^```/!s/^/  /p}' README.md
+# The commands of the guide, so that the two are the same.
+sed -n '/^<!-- make control -->$/,/^```$/{/^<!--\|^```/!s/^/  /p}' docs/guides/control.md
 cat <<'TEXT'
 
 Ctrl-C ends all of it.

@@ -32,15 +32,66 @@ func TestReadmeShowsTheTwoCommands(t *testing.T) {
 	}
 }
 
-func TestReadmeNamesSettingsThatExist(t *testing.T) {
-	read := settings.Variables()
-	listed := regexp.MustCompile("(?m)^\\| `([A-Z_]+)`").FindAllStringSubmatch(page(t, "README.md"), -1)
-	if len(listed) < 10 {
-		t.Fatalf("README.md lists %d settings: its table has another shape than this test reads", len(listed))
+// TestReadmeIsShort keeps the first page one that is read. What does not fit goes to a page of docs/.
+func TestReadmeIsShort(t *testing.T) {
+	readme := page(t, "README.md")
+	if lines := strings.Count(readme, "\n"); lines > 120 {
+		t.Errorf("README.md has %d lines, at most 120", lines)
 	}
-	for _, s := range listed {
+	if words := len(strings.Fields(readme)); words > 900 {
+		t.Errorf("README.md has %d words, at most 900", words)
+	}
+}
+
+// TestReadmeNamesSettingsThatExist checks names of variables, and the default where one is in brackets behind the name.
+func TestReadmeNamesSettingsThatExist(t *testing.T) {
+	read, environment := settings.Variables(), page(t, "docs/reference/environment.md")
+	name := regexp.MustCompile("`([A-Z]+(?:_[A-Z]+)*)`(?: \\((`[^`]+`)\\))?")
+	named := name.FindAllStringSubmatch(page(t, "README.md"), -1)
+	if len(named) < 3 {
+		t.Fatalf("README.md names %d settings: it has another shape than this test reads", len(named))
+	}
+	for _, s := range named {
 		if !slices.Contains(read, s[1]) {
-			t.Errorf("README.md lists %s, which the sidecar does not read", s[1])
+			t.Errorf("README.md names %s, which the sidecar does not read", s[1])
+		}
+		row := regexp.MustCompile("(?m)^\\| `" + s[1] + "` \\| [a-z]+ \\| " + regexp.QuoteMeta(s[2]))
+		if s[2] != "" && !row.MatchString(environment) {
+			t.Errorf("README.md gives %s the default %s, docs/reference/environment.md another one", s[1], s[2])
+		}
+	}
+}
+
+// TestReadmeNamesCommandsThatExist checks the commands of spillway that the README shows, and its targets of make.
+func TestReadmeNamesCommandsThatExist(t *testing.T) {
+	readme, commands, makefile := page(t, "README.md"), page(t, "docs/reference/command.md"), page(t, "Makefile")
+	named := regexp.MustCompile("(?:`|, `)spillway ([a-z]+)").FindAllStringSubmatch(readme, -1)
+	if len(named) < 5 {
+		t.Fatalf("README.md names %d commands: it has another shape than this test reads", len(named))
+	}
+	for _, s := range named {
+		if !strings.Contains(commands, "\n## spillway "+s[1]+"\n") {
+			t.Errorf("README.md names spillway %s, which does not exist", s[1])
+		}
+	}
+	for _, s := range regexp.MustCompile("(?m)[`^]make ([a-z-]+)").FindAllStringSubmatch(readme, -1) {
+		if !strings.Contains(makefile, "\n"+s[1]+":") {
+			t.Errorf("README.md names make %s, which does not exist", s[1])
+		}
+	}
+}
+
+// TestReadmeQuotesTheResults checks figures of bullets that name the page of the benchmark.
+func TestReadmeQuotesTheResults(t *testing.T) {
+	results := page(t, "bench/RESULTS.md")
+	bullets := regexp.MustCompile(`(?s)\n- \*\*.*?\n\n`).FindString(page(t, "README.md"))
+	figures := regexp.MustCompile(`\b\d\.\d+\b`).FindAllString(bullets, -1)
+	if len(figures) < 5 {
+		t.Fatalf("README.md has %d figures: its bullets have another shape than this test reads", len(figures))
+	}
+	for _, figure := range figures {
+		if !regexp.MustCompile(`\| ` + regexp.QuoteMeta(figure) + `\d* \|`).MatchString(results) {
+			t.Errorf("README.md quotes %s, which is not in bench/RESULTS.md", figure)
 		}
 	}
 }

@@ -52,33 +52,24 @@ func TestPromisesNameTheirTests(t *testing.T) {
 	}
 }
 
-// TestUpgradePageIsTrue holds the page about upgrades to the tests: each of its promises names one that exists, and each row of the table of
-// exactness that it quotes is there.
+// TestUpgradePageIsTrue holds the page about upgrades to the code: its tests, variables and metrics exist, and it
+// names the prefixes of keys in Redis, which are the numbers of their formats.
 func TestUpgradePageIsTrue(t *testing.T) {
 	const name = "docs/upgrade.md"
 	namesExist(t, name)
-	text := page(t, name)
-	rows := 0
-	for line := range strings.Lines(text) {
-		proof, is := proofIn(strings.TrimSpace(line))
-		if !is {
-			continue
+	for _, file := range []string{"descriptors/key.go", "descriptors/records.go"} {
+		prefix := regexp.MustCompile(`Schema\s+= "([a-z]+\d+:)"`).FindStringSubmatch(page(t, file))
+		if prefix == nil {
+			t.Fatalf("%s has no prefix of keys: it has another shape than this test reads", file)
 		}
-		rows++
-		if !slices.ContainsFunc(namesIn(proof), prover.MatchString) {
-			t.Errorf("%s: no test stands behind %s", name, line)
-		}
-	}
-	if rows < 5 {
-		t.Errorf("%s has %d rows of promises: its table has another shape than this test reads", name, rows)
-	}
-	table := page(t, "test/integration/exact/scenarios_test.go")
-	for _, row := range regexp.MustCompile(`"[^"]+"`).FindAllString(strings.ReplaceAll(text, "\n  ", " "), -1) {
-		if !strings.Contains(table, "{"+row+",") {
-			t.Errorf("%s quotes %s, which is no row of the table", name, row)
+		if !strings.Contains(page(t, name), "`"+prefix[1]+"`") {
+			t.Errorf("%s does not name the prefix %s of %s", name, prefix[1], file)
 		}
 	}
 }
+
+// TestRedisPageIsTrue holds the page about Redis to the code: its tests, variables and metrics exist.
+func TestRedisPageIsTrue(t *testing.T) { namesExist(t, "docs/redis.md") }
 
 // namesIn are the backquoted words of a text.
 func namesIn(text string) []string {

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,40 +11,70 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// What the README tells a newcomer to paste must do what it says, on the rules that make run loads.
-func TestReadmeLineIsRefusedWithinFortyRepeats(t *testing.T) {
-	readme, err := os.ReadFile(filepath.Join(servers.Root(t), "README.md"))
+// TestReadmeShowsWhatASidecarDoes runs the two commands of the README on the rules that make run loads: ten are let
+// through and the next one is refused, as the README prints it. The sidecar prints the second command at its start.
+func TestReadmeShowsWhatASidecarDoes(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(servers.Root(t), "README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var lines []string
-	for line := range strings.Lines(string(readme)) {
-		if strings.HasPrefix(line, "curl ") {
-			lines = append(lines, strings.TrimSpace(line))
-		}
-	}
-	if len(lines) == 0 {
-		t.Fatal("README.md has no line that starts with curl")
-	}
+	loop, curl := lineWith(t, string(text), "for i in "), lineWith(t, string(text), "curl -i ")
 	sidecar := servers.StartSidecar(t, "RULES="+filepath.Join(servers.Root(t), "examples", "rules"))
-	for _, line := range lines {
-		if strings.ContainsAny(line, "|\\") && !strings.Contains(line, `\n`) || strings.HasSuffix(line, `\`) {
-			t.Errorf("%s: has a pipe or a continuation, which not every shell pastes alike", line)
+	at := strings.NewReplacer("localhost:8080", sidecar.HTTP, "127.0.0.1:8080", sidecar.HTTP)
+	servers.Await(t, "the line of the README in the log", func() error {
+		if want := "try: " + at.Replace(curl); !strings.Contains(sidecar.Output(), want+"\n") {
+			return fmt.Errorf("the log lacks %s:\n%s", want, sidecar.Output())
 		}
-		if strings.Count(line, "localhost:8080") != 1 {
-			t.Fatalf("%s: does not go to localhost:8080", line)
+		return nil
+	})
+	wants := []string{
+		strings.Split(block(string(text), curl), "\n")[0],
+		`"name":"per-user","requestsPerUnit":10,"unit":"MINUTE"`, `"key":"retry-after"`,
+	}
+	tries := 0
+	servers.Await(t, "a minute of the clock in which all requests fit", func() error {
+		tries++
+		user := strings.NewReplacer("alice", fmt.Sprintf("alice%d", tries))
+		codes := shell(t, user.Replace(at.Replace(loop)))
+		if want := strings.Repeat("200\n", 10) + "429\n"; codes != want {
+			return fmt.Errorf("%s prints %q", loop, codes)
 		}
-		command := strings.Replace(line, "localhost:8080", sidecar.HTTP, 1)
-		var said []string
-		for len(said) < 40 && !(len(said) > 0 && said[len(said)-1] == "429") {
-			out, err := exec.Command("sh", "-c", command).Output()
-			if err != nil {
-				t.Fatalf("%s: %v (is curl installed?)", command, err)
+		answer := strings.ReplaceAll(shell(t, user.Replace(at.Replace(curl))), "\r", "")
+		for _, want := range wants {
+			if !strings.Contains(answer, want) {
+				return fmt.Errorf("%s does not print %s:\n%s", curl, want, answer)
 			}
-			said = append(said, strings.TrimSpace(string(out)))
 		}
-		if said[0] != "200" || said[len(said)-1] != "429" {
-			t.Errorf("%s said %v, want 200 first and 429 within 40 repeats", command, said)
+		return nil
+	})
+}
+
+// lineWith is the line of a text that begins so.
+func lineWith(t *testing.T, text, begin string) string {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, begin) {
+			return strings.TrimSpace(line)
 		}
 	}
+	t.Fatalf("README.md has no line that begins with %q", begin)
+	return ""
+}
+
+// block is the block of text behind a line.
+func block(text, line string) string {
+	_, after, _ := strings.Cut(text, line)
+	_, after, _ = strings.Cut(after, "```text\n")
+	after, _, _ = strings.Cut(after, "```")
+	return after
+}
+
+// shell is what a command prints.
+func shell(t *testing.T, command string) string {
+	t.Helper()
+	out, err := exec.Command("sh", "-c", command).Output()
+	if err != nil {
+		t.Fatalf("%s: %v (is curl installed?)", command, err)
+	}
+	return string(out)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// TestReadmeOfTheControl starts what make control starts, and runs the commands of the README.
-func TestReadmeOfTheControl(t *testing.T) {
+// TestGuideOfTheControl starts what make control starts, and runs the commands of docs/guides/control.md.
+func TestGuideOfTheControl(t *testing.T) {
 	ports := map[string]string{}
 	env := append(os.Environ(), "BIN="+filepath.Dir(servers.SpillwayBin(t)), "STORE_BUDGET=1s")
 	for _, name := range []string{"POSTGRES_PORT", "REDIS_PORT", "CONTROL_PORT", "SIDECAR_1_PORT", "SIDECAR_2_PORT", "SIDECAR_1_GRPC_PORT", "SIDECAR_2_GRPC_PORT", "SIDECAR_1_DEBUG_PORT", "SIDECAR_2_DEBUG_PORT"} {
@@ -40,10 +40,10 @@ func TestReadmeOfTheControl(t *testing.T) {
 		return nil
 	})
 
-	out := inReadme(t, ports)
+	out := inGuide(t, ports)
 	for _, want := range []string{"200 200 200 429", "\n200 \n", "spw_", "version 2 is in force (publication 2)", "20/1m → 5/1m", "version 1 is in force (publication 3)", "too few", "this month"} {
 		if !strings.Contains(out, want) {
-			t.Errorf("the commands of the README do not print %q:\n%s", want, out)
+			t.Errorf("the commands of the guide do not print %q:\n%s", want, out)
 		}
 	}
 	s := &shell{t: t, control: "http://127.0.0.1:" + ports["CONTROL_PORT"]}
@@ -63,17 +63,17 @@ func TestReadmeOfTheControl(t *testing.T) {
 	})
 }
 
-// inReadme runs the commands of the README, with the ports of the test.
-func inReadme(t *testing.T, ports map[string]string) string {
+// inGuide runs the commands of the guide, with the ports of the test.
+func inGuide(t *testing.T, ports map[string]string) string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(servers.Root(t), "README.md"))
+	page, err := os.ReadFile(filepath.Join(servers.Root(t), "docs", "guides", "control.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, block, found := strings.Cut(string(page), "<!-- make control -->\n```sh\n")
 	block, _, ended := strings.Cut(block, "\n```")
 	if !found || !ended {
-		t.Fatal("the README has no commands for make control")
+		t.Fatal("docs/guides/control.md has no commands for make control")
 	}
 	for _, limit := range []string{"3", "100"} { // a busy machine may need more than a second
 		block = strings.Replace(block, "sleep 1", "settle "+limit, 1)
@@ -88,7 +88,7 @@ func inReadme(t *testing.T, ports map[string]string) string {
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(servers.SpillwayBin(t))+":"+os.Getenv("PATH"), "SPILLWAY_CONTROL=http://127.0.0.1:"+ports["CONTROL_PORT"])
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Errorf("the commands of the README: %v", err)
+		t.Errorf("the commands of the guide: %v", err)
 	}
 	return string(out)
 }
