@@ -10,10 +10,10 @@ import (
 
 // clockRows are clocks of the server that jump, through the time that only tests give to the script.
 var clockRows = []row{
-	{id: "X26a", fault: "the clock goes back 1 h", short: clockRun, full: clockRun, run: jumping(func(int) time.Duration { return -time.Hour })},
-	{id: "X26b", fault: "the clock goes on 1 h", short: clockRun, full: clockRun, run: jumping(func(int) time.Duration { return time.Hour })},
-	{id: "X26c", fault: "the clock goes on 10 years", short: clockRun, full: clockRun, run: jumping(func(int) time.Duration { return 3650 * 24 * time.Hour })},
-	{id: "X26d", fault: "the clock flaps by 5 s", short: clockRun, full: clockRun, run: jumping(func(step int) time.Duration { return time.Duration(10*(step%2)-5) * time.Second })},
+	{id: "X26a", fault: "the clock goes back 1 h", full: clockRun, run: jumping(func(int) time.Duration { return -time.Hour })},
+	{id: "X26b", fault: "the clock goes on 1 h", full: clockRun, run: jumping(func(int) time.Duration { return time.Hour })},
+	{id: "X26c", fault: "the clock goes on 10 years", full: clockRun, run: jumping(func(int) time.Duration { return 3650 * 24 * time.Hour })},
+	{id: "X26d", fault: "the clock flaps by 5 s", full: clockRun, run: jumping(func(step int) time.Duration { return time.Duration(10*(step%2)-5) * time.Second })},
 }
 
 const (

@@ -14,9 +14,9 @@ import (
 // clusterRows are the faults of a Redis Cluster.
 var clusterRows = []row{
 	{id: "X11", fault: "cluster: kill -9 one master", short: 7 * time.Second, full: 8 * time.Second, run: beheaded},
-	{id: "X12", fault: "cluster: 1,000 slots move", short: 3 * time.Second, full: 5 * time.Second, run: resharded},
+	{id: "X12", fault: "cluster: 1,000 slots move", full: 5 * time.Second, run: resharded},
 	{id: "X13a", fault: "cluster: two masters of three gone", full: 10 * time.Second, run: minority},
-	{id: "X13b", fault: "CLUSTERDOWN: a slot without a master", short: 3 * time.Second, full: 10 * time.Second, run: uncovered},
+	{id: "X13b", fault: "CLUSTERDOWN: a slot without a master", full: 10 * time.Second, run: uncovered},
 }
 
 // startCluster starts a cluster, and the sidecar under load.

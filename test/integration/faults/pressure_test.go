@@ -8,16 +8,18 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-const (
-	sliceOf = 50 * time.Millisecond // for which the sidecar has a processor, and then has none
-	alone   = rate / 2              // decisions per second that pass the narrow network one at a time; in full batches five times as many pass
-	surplus = 3 * rate              // calls per second on top of the load: together more than pass in full batches
-	decides = rate / 2              // per second that are decided by the store at least
+// sliceOf is how long the sidecar has a processor, and then has none.
+const sliceOf = 50 * time.Millisecond
+
+var (
+	alone   = rate / 2 // decisions per second that pass the narrow network one at a time; in full batches five times as many pass
+	surplus = 3 * rate // calls per second on top of the load: together more than pass in full batches
+	decides = rate / 2 // per second that are decided by the store at least
 )
 
 // pressureRows have a Redis that is well, and too little of something else.
 var pressureRows = []row{
-	{id: "X33", fault: "no processor for 50 of every 100 ms", short: 5 * time.Second, full: time.Minute, run: func(x *trial) {
+	{id: "X33", fault: "no processor for 50 of every 100 ms", full: time.Minute, run: func(x *trial) {
 		x.start()
 		x.during(x.halt())
 		x.common()
@@ -26,7 +28,7 @@ var pressureRows = []row{
 			x.misses("decisions were made without the store, by reason: %v", reasons)
 		}
 	}},
-	{id: "X34", fault: "twice the calls that Redis answers in time", short: 5 * time.Second, full: 30 * time.Second, run: func(x *trial) {
+	{id: "X34", fault: "twice the calls that Redis answers in time", full: 30 * time.Second, run: func(x *trial) {
 		x.startBehindProxy()
 		x.narrow(alone)
 		x.awaitHealth()

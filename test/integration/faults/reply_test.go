@@ -18,14 +18,14 @@ import (
 var replyRows = []row{
 	{id: "X14", fault: "SCRIPT FLUSH every 100 ms", full: 10 * time.Second, run: flushed},
 	{id: "X15", fault: "OOM: maxmemory without eviction", short: 3 * time.Second, full: 5 * time.Second, run: failing("oom", configure("maxmemory", "1", "0"))},
-	{id: "X16a", fault: "READONLY: it becomes a replica", short: 3 * time.Second, full: 5 * time.Second, run: failing("readonly", replica)},
+	{id: "X16a", fault: "READONLY: it becomes a replica", full: 5 * time.Second, run: failing("readonly", replica)},
 	{id: "X16b", fault: "LOADING after a restart", full: 5 * time.Second, run: failing("loading", loading, "--appendonly", "no", "--rdbcompression", "no", "--key-load-delay", "5000", "--loading-process-events-interval-bytes", "1024")},
-	{id: "X16c", fault: "BUSY in an endless script", short: 2 * time.Second, full: 2 * time.Second, run: failing("busy", busy, "--busy-reply-threshold", "100")},
+	{id: "X16c", fault: "BUSY in an endless script", full: 2 * time.Second, run: failing("busy", busy, "--busy-reply-threshold", "100")},
 	{id: "X16d", fault: "MISCONF: it cannot save", full: 5 * time.Second, run: failing("misconf", unsaved, "--save", "3600 1", "--stop-writes-on-bgsave-error", "no")},
 	{id: "X16e", fault: "no more clients", full: 5 * time.Second, run: failing("clients", crowded)},
 	{id: "X16f", fault: "NOAUTH: a password appears", full: 5 * time.Second, run: misconfigured("noauth", locked)},
-	{id: "X16g", fault: "NOPERM on the keys of one rule", short: 3 * time.Second, full: 5 * time.Second, run: misconfigured("noperm", forbidden)},
-	{id: "X17", fault: "WRONGTYPE: a foreign value under one key", short: 3 * time.Second, full: 10 * time.Second, run: misconfigured("wrongtype", foreign)},
+	{id: "X16g", fault: "NOPERM on the keys of one rule", full: 5 * time.Second, run: misconfigured("noperm", forbidden)},
+	{id: "X17", fault: "WRONGTYPE: a foreign value under one key", full: 10 * time.Second, run: misconfigured("wrongtype", foreign)},
 }
 
 // fault is something to do to a server, and to undo.
@@ -66,7 +66,7 @@ func (x *trial) told(reason string) {
 	x.Helper()
 	label := `reason="` + reason + `"`
 	if x.grownSick("spillway_store_errors_total", label) == 0 {
-		x.misses("no call to the store failed with the reason %q", reason)
+		x.fails("no call to the store failed with the reason %q", reason)
 	}
 	if x.grownSick("spillway_degraded_decisions_total", label) > 0 {
 		return

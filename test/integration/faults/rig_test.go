@@ -68,9 +68,6 @@ type trial struct {
 	wrong  []string // bounds on decisions that do not hold
 	missed []string // bounds on time that do not hold
 	notes  []string // for the table
-
-	stalls  *stalls
-	machine string // how busy it was with something else
 }
 
 // fails notes a decision that is wrong.
@@ -78,8 +75,11 @@ func (x *trial) fails(format string, args ...any) {
 	x.wrong = append(x.wrong, fmt.Sprintf(format, args...))
 }
 
-// misses notes a bound on time that does not hold.
+// misses notes a bound on time that does not hold. Only make test-all judges those.
 func (x *trial) misses(format string, args ...any) {
+	if !full {
+		return
+	}
 	x.missed = append(x.missed, fmt.Sprintf(format, args...))
 }
 
@@ -171,7 +171,8 @@ func (x *trial) tagKeys() {
 	}
 }
 
-// awaitHealth lets the load run until the store has decided everything for a second.
+// awaitHealth lets the load run until the store has decided everything for a second, or, where time is not judged, until the
+// breaker has been closed for a second.
 func (x *trial) awaitHealth() {
 	x.Helper()
 	const degraded = "spillway_degraded_decisions_total"
@@ -179,11 +180,11 @@ func (x *trial) awaitHealth() {
 		before := x.scrape()
 		pass(time.Second)
 		now := x.scrape()
-		if now.sum(degraded) == before.sum(degraded) && now.most("spillway_breaker_state") == 0 {
+		if (now.sum(degraded) == before.sum(degraded) || !full) && now.most("spillway_breaker_state") == 0 {
 			return
 		}
 	}
-	x.misses("no second of good health in twenty")
+	x.fails("no second of good health in twenty")
 }
 
 // during lets the fault last, waits until the breaker is closed after the repair and all calls pass again, and ends the load. A row
@@ -207,7 +208,7 @@ func (x *trial) during(begin, repair func()) {
 }
 
 // lastReplies is how long a sidecar may take to read what the store has answered.
-const lastReplies = 100 * time.Millisecond
+var lastReplies = either(100*time.Millisecond, 2*time.Second)
 
 // finish ends the load and gathers what the bounds are about.
 func (x *trial) finish() {
@@ -220,34 +221,34 @@ func (x *trial) finish() {
 	x.gather()
 }
 
-// awaitPaid lets the sidecar charge to the store what it admitted without it, and gives up after ten seconds.
+// awaitPaid lets the sidecar charge to the store what it admitted without it, and gives up after 30 seconds.
 func (x *trial) awaitPaid() {
 	x.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	var owed float64
-	for begun := time.Now(); time.Since(begun) < 10*time.Second; <-tick.C {
+	for begun := time.Now(); time.Since(begun) < 30*time.Second; <-tick.C {
 		owed = x.scrape().most("spillway_owed_counters")
 		if owed == 0 {
 			return
 		}
 	}
-	x.misses("%v counters are still owed to the store", owed)
+	x.fails("%v counters are still owed to the store", owed)
 }
 
-// awaitClosed notes when the breaker is closed, and gives up after ten seconds.
+// awaitClosed notes when the breaker is closed, and gives up after 30 seconds.
 func (x *trial) awaitClosed() {
 	x.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for time.Since(x.ended) < 10*time.Second {
+	for time.Since(x.ended) < 30*time.Second {
 		if x.scrape().most("spillway_breaker_state") == 0 {
 			x.seen.closed = time.Since(x.ended)
 			return
 		}
 		<-tick.C
 	}
-	x.seen.closed = time.Since(x.ended)
+	x.fails("the breaker is not closed 30 s after the repair")
 }
 
 // pass lets time go by, for a load or a fault to do its work.

@@ -21,7 +21,7 @@ var sentinelRows = []row{
 		x.late(0.01)
 		x.slow(150)
 	}},
-	{id: "X9", fault: "SENTINEL FAILOVER of a living master", short: 5 * time.Second, full: 10 * time.Second, run: deposed},
+	{id: "X9", fault: "SENTINEL FAILOVER of a living master", full: 10 * time.Second, run: deposed},
 	{id: "X10", fault: "two sentinels gone, then all", full: 10 * time.Second, run: unwatched},
 }
 

@@ -1,3 +1,5 @@
+//go:build full
+
 package faults
 
 import (
@@ -18,8 +20,7 @@ import (
 
 const (
 	soakRounds   = 10                     // faults of a long soak, each followed by a time of health
-	soakInTests  = 2                      // faults of the one that runs with the other tests, one of each half of the list
-	soakRound    = 4 * time.Second        // of that one
+	soakRound    = 10 * time.Second       // of one without SOAK
 	heapGrowth   = int64(4 << 20)         // bytes that the heap may grow from the first round to the last
 	heldGrowth   = int64(5)               // files, goroutines
 	secondBorder = 20 * time.Millisecond  // that Redis and the callers may differ about when a second begins
@@ -57,22 +58,19 @@ func (x *trial) signal(s syscall.Signal) {
 	}
 }
 
-// TestSoak lets one fault after the other happen under load. In the end nothing has piled up, and no decision was wrong. SOAK says
-// for how long, and then it runs once; without it a short one runs, by the rules of the matrix for a machine that stalls.
+// TestSoak lets one fault after the other happen under load. In the end nothing has piled up, and no decision was wrong. SOAK is
+// how long that takes.
 func TestSoak(t *testing.T) {
-	round, rounds, most := soakRound, soakInTests, tries
+	round := soakRound
 	if text := os.Getenv("SOAK"); text != "" {
 		whole, err := time.ParseDuration(text)
 		if err != nil {
 			t.Fatalf("SOAK is no duration: %v", err)
 		}
-		round, rounds, most = whole/soakRounds, soakRounds, 1
+		round = whole / soakRounds
 	}
-	whole := round * time.Duration(rounds)
-	r := row{id: "soak", fault: fmt.Sprintf("%d faults in %v", rounds, whole), short: whole, full: whole, run: func(x *trial) { soaked(x, round, rounds) }}
-	for again := 1; !try(t, r, again == most); again++ {
-		awaitQuiet()
-	}
+	whole := round * soakRounds
+	try(t, row{id: "soak", fault: fmt.Sprintf("%d faults in %v", soakRounds, whole), full: whole, run: func(x *trial) { soaked(x, round, soakRounds) }}, true)
 }
 
 // soak is a trial with one fault after the other.
