@@ -24,7 +24,7 @@ Stop or block the person first: what comes in meanwhile is counted as left.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runErase(cmd) },
 	}
 	addControl(cmd)
-	cmd.Flags().String("user", "", "name of a user")
+	cmd.Flags().String("user", "", "a user")
 	cmd.Flags().String("identity", "", "KIND:VALUE: user, tenant, api_key or ip; a value may also be an HMAC, as events show it")
 	return cmd
 }

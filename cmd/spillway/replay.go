@@ -53,7 +53,7 @@ func newReplay() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.rules, "rules", nil, "rule files or folders")
-	flags.StringSliceVar(&f.against, "against", nil, "rule files or folders of a second rule set, to tell the difference")
+	flags.StringSliceVar(&f.against, "against", nil, "rule files or folders of a second rule set, to compare with")
 	flags.StringVar(&f.domain, "domain", "", "the domain of the requests; needed where the rules have several")
 	flags.BoolVar(&f.merge, "merge-domains", false, "several files may add to one domain, as with MERGE_DOMAIN_CONFIG")
 	flags.StringSliceVar(&f.fields, "field", nil, "NAME=FIELD: the field of JSON lines that holds time, method, path, host, x_forwarded_for, peer or code")
