@@ -56,13 +56,14 @@ and shows ` + "`lint`, `test`, `diff` and `replay`" + ` at work. Shells complete
 %s
 ## Shared flags
 
-Every command has ` + "`-h, --help` and `-o, --output`: `text` or `json`; `lint` also `sarif`, `replay` also `html`; default `text`" + `.
+A section lists the flags of its command and, behind "Also", those of this section. All commands have ` + "`-h, --help`" + `
+and ` + "`-o, --output`: `text` (the default) or `json`; `lint` also `sarif`, `replay` also `html`" + `.
 
-Commands that ask a **sidecar**:
+**sidecar**: flags of commands that ask a sidecar.
 
 ` + "```text\n%s```" + `
 
-Commands that ask a **control**:
+**control**: flags of commands that ask a control.
 
 ` + "```text\n%s```" + `
 
@@ -163,21 +164,21 @@ func describe(to *strings.Builder, cmd *cobra.Command, shared *pflag.FlagSet) {
 	})
 	switch {
 	case cmd.LocalFlags().Lookup("server") != nil:
-		common = append(common, "those for a sidecar")
+		common = append(common, "[sidecar](#shared-flags)")
 	case cmd.LocalFlags().Lookup("control") != nil:
-		common = append(common, "those for a control")
+		common = append(common, "[control](#shared-flags)")
 	}
 	if !cmd.HasSubCommands() || cmd.HasExample() {
 		to.WriteString("\n```text\n" + cmd.CommandPath() + strings.TrimPrefix(cmd.Use, cmd.Name()) + "\n" + usages(own))
 		if cmd.HasExample() {
-			to.WriteString("\nExamples:\n" + cmd.Example + "\n")
+			to.WriteString("\n" + cmd.Example + "\n")
 		}
 		to.WriteString("```\n")
 	} else if own.HasFlags() {
 		to.WriteString("\n```text\n" + usages(own) + "```\n")
 	}
 	if len(common) > 0 {
-		to.WriteString("\nShared flags: " + strings.Join(common, ", ") + ".\n")
+		to.WriteString("\nAlso: " + strings.Join(common, ", ") + ".\n")
 	}
 }
 

@@ -155,9 +155,9 @@ func TestReferenceOfMetrics(t *testing.T) {
 		}
 		labels := ""
 		if len(f.labels) > 0 {
-			labels = "`" + strings.Join(f.labels, "`, `") + "`"
+			labels = " by `" + strings.Join(f.labels, "`, `") + "`"
 		}
-		fmt.Fprintf(to, "| `%s` | %s | %s | %s |\n", f.name, f.kind, labels, f.help)
+		fmt.Fprintf(to, "| `%s` | %s%s | %s |\n", f.name, f.kind, labels, f.help)
 	}
 	if runtime == 0 {
 		t.Error("there are no metrics of the Go runtime and the process")
@@ -167,28 +167,27 @@ func TestReferenceOfMetrics(t *testing.T) {
 
 const metricsPage = `# Metrics
 
-Every metric, from the code (` + "`make docs`" + ` writes this page). They are on ` + "`/metrics`" + ` of the debug port, and of ` + "`PROMETHEUS_ADDR`" + ` with
-` + "`USE_PROMETHEUS`" + `. [Observability](../explain/observability.md) says how to read them, [deploy/](../../deploy) has a dashboard and alerts.
+Every metric, from the code (` + "`make docs`" + `). They are on ` + "`/metrics`" + ` of the debug port, and of ` + "`PROMETHEUS_ADDR`" + ` with ` + "`USE_PROMETHEUS`" + `.
+[Observability](../explain/observability.md) explains them, [deploy/](../../deploy) has a dashboard and alerts.
 
 Labels come from the configuration. Values of requests become labels only where a rule asks for it (` + "`detailed_metric`" + `,
-` + "`value_to_metric`" + `): 1,000 of them at most, all others count under the key ` + "`other`" + `, and
-` + "`spillway_metric_series_overflow_total`" + ` counts how often. ` + "`EXTRA_TAGS`" + ` adds labels to every metric. A counter with labels appears
-once it has counted something. Durations are in seconds; histograms have buckets from 50 µs, doubling, and native ones. Those that begin with
-` + "`spillway_control_`" + ` are on ` + "`/metrics`" + ` of the control plane's port alone.
+` + "`value_to_metric`" + `): at most 1,000; the others count under the key ` + "`other`" + `. ` + "`EXTRA_TAGS`" + ` adds labels to every metric. A counter
+with labels appears once it has counted something. Durations are in seconds; histograms have buckets from 50 µs, doubling, and native
+ones. ` + "`spillway_control_*`" + ` are on ` + "`/metrics`" + ` of the control plane's port alone.
 
 ## Spillway's own
 
-| name | type | labels | what |
-| --- | --- | --- | --- |
+| name | type, labels | what |
+| --- | --- | --- |
 %s
 ## Under the reference server's names
 
 Dashboards for the reference server work on these. Levels of a descriptor below the second count under ` + "`key2`" + ` of the second.
 
-| name | type | labels | what |
-| --- | --- | --- | --- |
+| name | type, labels | what |
+| --- | --- | --- |
 %s
-Besides, ` + "`go_*`" + ` and ` + "`process_*`" + ` describe the Go runtime and the process.
+` + "`go_*`" + ` and ` + "`process_*`" + ` describe the Go runtime and the process.
 `
 
 // setting is one variable as the code declares it.
