@@ -28,7 +28,7 @@ func TestReferenceOfTheCommand(t *testing.T) {
 	}
 	shared := sharedFlags(all)
 	var want strings.Builder
-	fmt.Fprintf(&want, commandPage, prose(root.Long), index(root), client("server"), client("control"), usages(shared))
+	fmt.Fprintf(&want, commandPage, prose(root.Long), client("server"), client("control"), usages(shared))
 	for _, cmd := range all {
 		describe(&want, cmd, shared)
 	}
@@ -51,12 +51,9 @@ This page comes from the help of the program (` + "`make docs`" + `). [Rule test
 and shows ` + "`lint`, `test`, `diff` and `replay`" + ` at work. Shells complete commands, flags and files: ` + "`source <(spillway completion bash)`" + `.
 
 %s
-| command | what it does |
-| --- | --- |
-%s
 ## Shared flags
 
-A section lists the flags of its command and, behind "Also", those of this section. All commands have ` + "`-h, --help`" + `
+A section shows the arguments of its command, its flags and examples and, behind "Also", flags of this section. All commands have ` + "`-h, --help`" + `
 and ` + "`-o, --output`: `text` (the default) or `json`; `lint` also `sarif`, `replay` also `html`" + `.
 
 **sidecar**: flags of commands that ask a sidecar.
@@ -121,16 +118,6 @@ func client(kind string) string {
 	return usages(flags)
 }
 
-// index lists the commands with what they do.
-func index(root *cobra.Command) string {
-	var out strings.Builder
-	for _, cmd := range root.Commands() {
-		name := cmd.CommandPath()
-		fmt.Fprintf(&out, "| [%s](#%s) | %s |\n", cmd.Name(), strings.ReplaceAll(name, " ", "-"), cmd.Short)
-	}
-	return out.String()
-}
-
 // prose is a text of the help as Markdown: indented lines are the items of a list.
 func prose(text string) string {
 	var out strings.Builder
@@ -169,11 +156,17 @@ func describe(to *strings.Builder, cmd *cobra.Command, shared *pflag.FlagSet) {
 		common = append(common, "[control](#shared-flags)")
 	}
 	if !cmd.HasSubCommands() || cmd.HasExample() {
-		to.WriteString("\n```text\n" + cmd.CommandPath() + strings.TrimPrefix(cmd.Use, cmd.Name()) + "\n" + usages(own))
-		if cmd.HasExample() {
-			to.WriteString("\n" + cmd.Example + "\n")
+		var parts []string
+		if arguments := strings.TrimPrefix(cmd.Use, cmd.Name()); arguments != "" || !cmd.HasExample() {
+			parts = append(parts, cmd.CommandPath()+arguments+"\n")
 		}
-		to.WriteString("```\n")
+		if own.HasFlags() {
+			parts = append(parts, usages(own))
+		}
+		if cmd.HasExample() {
+			parts = append(parts, cmd.Example+"\n")
+		}
+		to.WriteString("\n```text\n" + strings.Join(parts, "\n") + "```\n")
 	} else if own.HasFlags() {
 		to.WriteString("\n```text\n" + usages(own) + "```\n")
 	}

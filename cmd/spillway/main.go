@@ -25,11 +25,12 @@ const (
 	exitServer   = 6 // the sidecar or control cannot be reached, or refuses
 )
 
-const about = `spillway checks and tests rule files, shows what a change of them means, and replays access logs against them. It also asks running sidecars,
-by their admin API, why a request is refused, what is left and who is limited; and it blocks, pardons and resets.
+const about = `spillway works with rule files, sidecars and the control plane. lint, test, diff and replay need files alone. explain, usage, top, fleet and
+rules ask a running sidecar by its admin API; block, unblock, tier, pardon and reset change what it does.
 
-With a control plane, users, keys, tiers, blocks, events and audit read and change the database of a control. So do rules and usage with a
-subcommand, such as rules list; without one they ask a sidecar. --control names the control, --server the sidecar.
+control serves the control plane. users, keys, tiers, blocks, events and audit read and change its database. So do rules and usage with a
+subcommand, such as rules list; without one they ask a sidecar. --control names the control, --server the sidecar. archive works with the
+files of old events.
 
 Exit codes:
   0  all is well

@@ -139,16 +139,16 @@ func TestReferenceOfTheAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	shared := sharedFields(d.Components.Schemas)
 	operations, schemas, codes := new(strings.Builder), new(strings.Builder), map[string]string{}
 	for _, path := range slices.Sorted(maps.Keys(d.Paths)) {
 		for method, op := range d.Paths[path] {
-			writeOperation(t, operations, strings.ToUpper(method)+" "+path, op)
+			writeOperation(t, operations, strings.ToUpper(method)+" "+path, op, shared)
 			for code, body := range op.Responses {
 				codes[code] = body.Description
 			}
 		}
 	}
-	shared := sharedFields(d.Components.Schemas)
 	for _, name := range slices.Sorted(maps.Keys(d.Components.Schemas)) {
 		writeSchema(schemas, name, d.Components.Schemas[name], shared)
 	}
@@ -188,7 +188,7 @@ func writeSchema(out *strings.Builder, name string, s apiSchema, shared []string
 }
 
 // writeOperation writes the section of an operation.
-func writeOperation(t *testing.T, out *strings.Builder, title string, op apiOperation) {
+func writeOperation(t *testing.T, out *strings.Builder, title string, op apiOperation, shared []string) {
 	t.Helper()
 	fmt.Fprintf(out, "### %s\n\n%s %s", title, op.Summary, op.Description)
 	if op.RequestBody != nil {
@@ -210,12 +210,15 @@ func writeOperation(t *testing.T, out *strings.Builder, title string, op apiOper
 		codes = slices.Delete(codes, at, at+1)
 	}
 	fmt.Fprintf(out, " Problems: %s.\n\n", strings.Join(codes, ", "))
+	if len(op.Parameters) == 0 {
+		return
+	}
+	query := apiSchema{Properties: map[string]apiSchema{}}
 	for _, p := range op.Parameters {
-		fmt.Fprintf(out, "- %s: %s\n", typed(p.Name, p.Schema), p.Description)
+		p.Schema.Description = p.Description
+		query.Properties[p.Name] = p.Schema
 	}
-	if len(op.Parameters) > 0 {
-		fmt.Fprintln(out)
-	}
+	query.fields(out, shared)
 }
 
 const apiPage = `# Admin API
@@ -251,7 +254,6 @@ before it. Without Redis, records end with the process.
 curl -s http://127.0.0.1:6070/v1/explain -H 'content-type: application/json' -d '{"http": {"domain": "shop", "method": "GET", "path": "/search", "peer": "192.0.2.7"}}'
 curl -s http://127.0.0.1:6070/v1/usage?user=alice
 curl -s http://127.0.0.1:6070/v1/block -H 'content-type: application/json' -d '{"user": "mallory", "for": "1h", "reason": "Contact support."}'
-curl -s http://127.0.0.1:6070/v1/top?fleet=true
 curl -sN http://127.0.0.1:6070/v1/events
 ` + "```" + `
 

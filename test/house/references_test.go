@@ -289,16 +289,16 @@ func writeGroup(t *testing.T, out *strings.Builder, group *ast.Field, g *ast.Gen
 	for _, s := range settingsOf(t, structOf(g), prefix) {
 		names = append(names, s.name)
 		if s.value != "" {
-			s.value = "`" + s.value + "`"
+			s.kind += " (`" + s.value + "`)"
 		}
-		fmt.Fprintf(rows, "| `%s` | %s | %s | %s |\n", s.name, s.kind, s.value, s.what)
+		fmt.Fprintf(rows, "| `%s` | %s | %s |\n", s.name, s.kind, s.what)
 	}
 	if field != kind {
 		fmt.Fprintf(out, "## %s\n\nThe variables of %s once more, with the same defaults, %s: `%s`.\n\n",
 			field, kind, strings.TrimSpace(group.Comment.Text()), strings.Join(names, "`, `"))
 		return names
 	}
-	fmt.Fprintf(out, "## %s\n\n%s\n\n| name | takes | default | what |\n| --- | --- | --- | --- |\n%s\n", field, intro, rows)
+	fmt.Fprintf(out, "## %s\n\n%s\n\n| name | takes (default) | what |\n| --- | --- | --- |\n%s\n", field, intro, rows)
 	return names
 }
 
