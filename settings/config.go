@@ -46,8 +46,8 @@ type Listen struct {
 
 	// UDS is a Unix socket beside the TCP port: a path of at most 107 bytes, or @name for an abstract one.
 	UDS string `env:"GRPC_UDS"`
-	// UDSMode is the mode of the socket. By default every process that can enter the socket's folder can connect: in a pod Envoy runs
-	// under another user, and an Envoy that cannot connect lets all requests pass. 0660 with a shared group is the stricter choice.
+	// UDSMode is the mode of the socket. By default every process that can enter its folder can connect, because Envoy often runs
+	// under another user, and lets all requests pass if it cannot connect. 0660 with a shared group is stricter.
 	UDSMode SocketMode `env:"GRPC_UDS_MODE" envDefault:"0666"`
 
 	// MaxMessage is the longest request in bytes, over gRPC and /json. A longer one is refused with a decision.

@@ -7,8 +7,7 @@ import (
 
 // Tracing is whether requests are traced, and how. The variables that begin with TRACING_ are the reference server's, the
 // others OpenTelemetry's. Where both are set, OpenTelemetry's win, and a variable that turns traces off wins over one that turns
-// them on. The libraries read the rest of OTEL_EXPORTER_OTLP_*, OTEL_BSP_* and OTEL_RESOURCE_ATTRIBUTES themselves, from
-// the environment of the process.
+// them on. The libraries read the rest of OTEL_EXPORTER_OTLP_*, OTEL_BSP_* and OTEL_RESOURCE_ATTRIBUTES themselves.
 type Tracing struct {
 	Enabled        *bool   `env:"TRACING_ENABLED"`                               // turns traces on or off; unset: on where OTEL_TRACES_EXPORTER is otlp, or an endpoint is set
 	Over           string  `env:"TRACING_EXPORTER_PROTOCOL" envDefault:"http"`   // how spans are sent: http or grpc

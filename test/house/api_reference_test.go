@@ -95,7 +95,7 @@ func (s apiSchema) fields(out *strings.Builder, shared []string) {
 		switch {
 		case slices.Contains(shared, line+": "+what):
 			common = append(common, "`"+name+"`")
-		case what == "":
+		case what == "", what == "The "+name+".", what == "A "+name+".": // the name is enough
 			plain = append(plain, line)
 		default:
 			described = append(described, line+": "+what)
@@ -224,8 +224,7 @@ func writeOperation(t *testing.T, out *strings.Builder, title string, op apiOper
 const apiPage = `# Admin API
 
 An operator asks a running sidecar on its debug port (` + "`DEBUG_PORT`" + `), under ` + "`/v1`" + `. This page comes from the OpenAPI 3.1
-document that the sidecar serves at ` + "`/v1/openapi.json`" + ` (` + "`make docs`" + `). [The command](command.md) has a command for each
-operation but ` + "`config`, `stats` and `events`" + `.
+document that the sidecar serves at ` + "`/v1/openapi.json`" + ` (` + "`make docs`" + `).
 
 ## Who may use it
 
