@@ -17,7 +17,8 @@ import (
 
 func newControlAsk() *cobra.Command {
 	var long strings.Builder
-	long.WriteString("Ask the record of the control plane. docs/explain/usage-and-events.md explains the answers, and lists the statements. The questions are:\n")
+	long.WriteString("Ask the record of the control plane. docs/explain/usage-and-events.md explains the answers,\n" +
+		"and lists the statements. The questions are:\n")
 	var names []string
 	for i := range questions.All {
 		q := &questions.All[i]

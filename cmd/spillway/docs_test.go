@@ -47,13 +47,15 @@ func TestReferenceOfTheCommand(t *testing.T) {
 
 const commandPage = `# The command spillway
 
-This page comes from the help of the program (` + "`make docs`" + `). [Rule tests](../guides/test-rules.md) explains the files of ` + "`spillway test`" + `
-and shows ` + "`lint`, `test`, `diff` and `replay`" + ` at work. Shells complete commands, flags and files: ` + "`source <(spillway completion bash)`" + `.
+This page comes from the help of the program (` + "`make docs`" + `). [Rule tests](../guides/test-rules.md) explains
+the files of ` + "`spillway test`" + ` and shows ` + "`lint`, `test`, `diff` and `replay`" + ` at work. Shells complete
+commands, flags and files: ` + "`source <(spillway completion bash)`" + `.
 
 %s
 ## Shared flags
 
-A section shows the arguments of its command, its flags and examples and, behind "Also", flags of this section. All commands have ` + "`-h, --help`" + `
+A section shows the arguments of its command, its flags and examples and, behind "Also", flags of this section. All
+commands have ` + "`-h, --help`" + `
 and ` + "`-o, --output`: `text` (the default) or `json`; `lint` also `sarif`, `replay` also `html`" + `.
 
 **sidecar**: flags of commands that ask a sidecar.

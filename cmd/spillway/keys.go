@@ -15,7 +15,8 @@ import (
 )
 
 func newKeys() *cobra.Command {
-	return group("keys", "List, make and revoke the API keys of a control", "keys works with the API keys that a control keeps. A secret is shown once, when its key is made, and not kept.",
+	return group("keys", "List, make and revoke the API keys of a control",
+		"keys works with the API keys that a control keeps. Secrets are not kept: each is shown once, at create.",
 		newKeysList(), newKeysCreate(), newKeysRevoke())
 }
 

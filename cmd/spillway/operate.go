@@ -50,7 +50,8 @@ func newOperate() []*cobra.Command {
 func newChange(name, short, example string, counters bool, more func(*cobra.Command)) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: name, Short: short, Example: "  spillway " + example, Args: between(0, 0),
-		Long: short + ", on all sidecars that share the store of the one that is asked. It prints the state before and after.",
+		Long: short + ", on all sidecars that share the store of the one that is asked.\n" +
+			"It prints the state before and after.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			body := map[string]any{}
 			take(cmd, body)
@@ -112,9 +113,10 @@ func addWhom(cmd *cobra.Command, counters bool) {
 
 func newUsage() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "usage", Short: "Show what an identity has left; its subcommands: what it used, by a control's record", Example: "  spillway usage --user alice", Args: noneOrKnown,
-		Long: `usage lists the counters of an identity, or of a key, with what is left on each and its record. Its subcommands show what a control
-has on record.`,
+		Use: "usage", Short: "Show what an identity has left; its subcommands: what it used, by a control's record",
+		Example: "  spillway usage --user alice", Args: noneOrKnown,
+		Long: `usage lists the counters of an identity, or of a key, with what is left on each and its record. Its
+subcommands show what a control has on record.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return answer(cmd, "GET", "/v1/usage", nil, query(cmd), showUsage)
 		},
@@ -173,8 +175,8 @@ func newFleet() *cobra.Command {
 func newRules() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "rules", Short: "Show the rules in use; its subcommands: the versions of a control", Args: noneOrKnown,
-		Long: `rules lists the limits, blocks and allows that a sidecar uses, with where they are written. Its subcommands work with the
-versions that a control keeps and publishes.`,
+		Long: `rules lists the limits, blocks and allows that a sidecar uses, with where they are written. Its
+subcommands work with the versions that a control keeps and publishes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return answer(cmd, "GET", "/v1/rules", nil, query(cmd), showRules)
 		},

@@ -26,8 +26,9 @@ type replayFlags struct {
 	report, refusals, progressed string
 }
 
-const aboutReplay = `replay decides the requests of an access log under a rule set, on the log's own clock: who would have been limited, when, and by which rule. With
---against it decides them under a second rule set too, and reports the difference. It decides as a sidecar does, with its matcher, engine and memory store.
+const aboutReplay = `replay decides the requests of an access log under a rule set, on the log's own clock: who would
+have been limited, when, and by which rule. With --against it decides them under a second rule set too, and reports the
+difference. It decides as a sidecar does, with its matcher, engine and memory store.
 
 A log has Envoy's text format, Istio's, or one JSON object per line, and may be compressed by gzip. Several logs, as of several Envoys, are merged by
 time; a hyphen is the standard input. In JSON the usual names of fields are known (start_time, method, path, authority, x_forwarded_for,

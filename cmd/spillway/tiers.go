@@ -14,7 +14,9 @@ import (
 )
 
 func newTiers() *cobra.Command {
-	return group("tiers", "List and change the tiers of a control", "tiers works with the tiers that a control keeps: plans that users and API keys are on, with the limits of each of their users.",
+	return group("tiers", "List and change the tiers of a control",
+		"tiers works with the tiers that a control keeps: plans that users and API keys are on, with the\n"+
+			"limits of each of their users.",
 		newTiersList(), newTiersSet(), newRemove("tiers", "tier", "Remove a tier that is not in use"))
 }
 

@@ -14,7 +14,8 @@ import (
 )
 
 func newUsers() *cobra.Command {
-	return group("users", "List and change the users of a control", "users works with the users that a control keeps: their tiers, quotas and blocks.",
+	return group("users", "List and change the users of a control",
+		"users works with the users that a control keeps: their tiers, quotas and blocks.",
 		newUsersList(), newUsersShow(), newUsersSet(), newRemove("users", "user", "Remove a user without API keys"), newUsersLoad())
 }
 

@@ -72,7 +72,7 @@ func (s apiSchema) word() string {
 	return fmt.Sprint(s.Type)
 }
 
-// field is a property as the page writes it: its name, with ? where it may be missing, and its type unless that is a string.
+// field is a property as the page writes it: its name, with ? where it may be missing, and its type.
 func (s apiSchema) field(name string) string {
 	p := s.Properties[name]
 	if !slices.Contains(s.Required, name) {
@@ -223,14 +223,15 @@ func writeOperation(t *testing.T, out *strings.Builder, title string, op apiOper
 
 const apiPage = `# Admin API
 
-An operator asks a running sidecar on its debug port (` + "`DEBUG_PORT`" + `), under ` + "`/v1`" + `. This page comes from the OpenAPI 3.1
-document that the sidecar serves at ` + "`/v1/openapi.json`" + ` (` + "`make docs`" + `).
+An operator asks a running sidecar on its debug port (` + "`DEBUG_PORT`" + `), under ` + "`/v1`" + `. This page comes
+from the OpenAPI 3.1 document that the sidecar serves at ` + "`/v1/openapi.json`" + ` (` + "`make docs`" + `).
 
 ## Who may use it
 
-Without more settings the API answers only the sidecar's own machine, which may do everything. With ` + "`ADMIN_TOKEN_FILE`" + ` a caller
-needs a token (` + "`authorization: Bearer …`" + `), with ` + "`ADMIN_TLS_CLIENT_CA`" + ` a client certificate; with both, one of the two. The role
-` + "`view`" + ` reads, and ` + "`operate`" + ` also changes. The log has a line for each change: who, what, before and after.
+Without more settings the API answers only the sidecar's own machine, which may do everything. With
+` + "`ADMIN_TOKEN_FILE`" + ` a caller needs a token (` + "`authorization: Bearer …`" + `), with
+` + "`ADMIN_TLS_CLIENT_CA`" + ` a client certificate; with both, one of the two. The role ` + "`view`" + ` reads, and
+` + "`operate`" + ` also changes. The log has a line for each change: who, what, before and after.
 
 A browser's page of another origin gets nothing, and neither does a host name that was made to resolve to this machine.
 
@@ -242,11 +243,13 @@ has at most 1 MiB. An error is ` + "`application/problem+json`" + `, and its ` +
 %s
 Every operation can answer 401, 403 and 405; the others are listed with it.
 
-A change of a record or a counter reaches all sidecars within a second, over a Redis channel. Where a message is lost, sidecars look
-records up again after at most five minutes, and counters after a second. ` + "`dry_run`" + ` changes nothing and answers with what would change.
+A change of a record or a counter reaches all sidecars within a second, over a Redis channel. Where a message is lost,
+sidecars look records up again after at most five minutes, and counters after a second. ` + "`dry_run`" + ` changes
+nothing and answers with what would change.
 
-Records are in Redis beside the counters, under keys that begin with ` + "`rec1:`" + `; with ` + "`KEY_SECRET`" + ` the keys hold no names. A Redis
-user with an ACL needs these keys and the channels ` + "`rec1:{sidecars}:news`" + ` and ` + "`rec1:{sidecars}:missing`" + `, each with ` + "`CACHE_KEY_PREFIX`" + `
+Records are in Redis beside the counters, under keys that begin with ` + "`rec1:`" + `; with ` + "`KEY_SECRET`" + ` the
+keys hold no names. A Redis user with an ACL needs these keys and the channels ` + "`rec1:{sidecars}:news`" + ` and
+` + "`rec1:{sidecars}:missing`" + `, each with ` + "`CACHE_KEY_PREFIX`" + `
 before it. Without Redis, records end with the process.
 
 ` + "```sh" + `

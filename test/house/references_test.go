@@ -167,13 +167,15 @@ func TestReferenceOfMetrics(t *testing.T) {
 
 const metricsPage = `# Metrics
 
-Every metric, from the code (` + "`make docs`" + `). They are on ` + "`/metrics`" + ` of the debug port, and of ` + "`PROMETHEUS_ADDR`" + ` with ` + "`USE_PROMETHEUS`" + `.
-[Observability](../explain/observability.md) explains them, [deploy/](../../deploy) has a dashboard and alerts.
+Every metric, from the code (` + "`make docs`" + `). They are on ` + "`/metrics`" + ` of the debug port, and of
+` + "`PROMETHEUS_ADDR`" + ` with ` + "`USE_PROMETHEUS`" + `. [Observability](../explain/observability.md) explains
+them, [deploy/](../../deploy) has a dashboard and alerts.
 
-Labels come from the configuration. Values of requests become labels only where a rule asks for it (` + "`detailed_metric`" + `,
-` + "`value_to_metric`" + `): at most 1,000; the others count under the key ` + "`other`" + `. ` + "`EXTRA_TAGS`" + ` adds labels to every metric. A counter
-with labels appears once it has counted something. Durations are in seconds; histograms have buckets from 50 µs, doubling, and native
-ones. ` + "`spillway_control_*`" + ` are on ` + "`/metrics`" + ` of the control plane's port alone.
+Labels come from the configuration. Values of requests become labels only where a rule asks for it
+(` + "`detailed_metric`" + `, ` + "`value_to_metric`" + `): at most 1,000; the others count under the key
+` + "`other`" + `. ` + "`EXTRA_TAGS`" + ` adds labels to every metric. A counter with labels appears once it has
+counted something. Durations are in seconds; histograms have buckets from 50 µs, doubling, and native ones.
+` + "`spillway_control_*`" + ` are on ` + "`/metrics`" + ` of the control plane's port alone.
 
 ## Spillway's own
 
@@ -337,13 +339,13 @@ func TestReferenceOfTheEnvironment(t *testing.T) {
 const environmentPage = `# Environment
 
 Every variable that the sidecar reads. It has neither flags nor another file of settings. This page comes from the code
-(` + "`make docs`" + `). A variable that is set but empty counts as not set. Wrong values end the start; the log lists all of them.
-Durations are written like 10ms, 5s or 24h; lists like name:value,name:value.
+(` + "`make docs`" + `). A variable that is set but empty counts as not set. Wrong values end the start; the log lists
+all of them. Durations are written like 10ms, 5s or 24h; lists like name:value,name:value.
 
 %s## The reference server's variables
 
-All of them. **Same**: read, with the same meaning. **Better**: read, with the difference that is named. **Not yet** and **ignored**:
-not read; the log names those that are set, at start.
+All of them. **Same**: read, with the same meaning. **Better**: read, with the difference that is named. **Not yet**
+and **ignored**: not read; the log names those that are set, at start.
 
 Same: ` + "`%s`" + `.
 
