@@ -15,8 +15,9 @@ import (
 
 func newBlocks() *cobra.Command {
 	return group("blocks", "List and change the blocks of a control",
-		`blocks works with the blocks that a control keeps: all requests of a blocked user, tenant, API key or address are
-refused. With a control plane, block here and not with spillway block, which writes to Redis alone.`, newBlocksList(), newBlocksAdd(), newBlocksRemove())
+		`blocks works with the blocks that a control keeps: all requests of a blocked user, tenant, API key or address
+are refused. With a control plane, block here and not with spillway block, which writes to Redis alone.`,
+		newBlocksList(), newBlocksAdd(), newBlocksRemove())
 }
 
 func newBlocksList() *cobra.Command {
