@@ -46,8 +46,8 @@ type Listen struct {
 
 	// UDS is a Unix socket beside the TCP port: a path of at most 107 bytes, or @name for an abstract one.
 	UDS string `env:"GRPC_UDS"`
-	// UDSMode is the mode of the socket. By default every process that can enter the socket's folder can connect: in a pod Envoy runs
-	// under another user, and an Envoy that cannot connect lets all requests pass. 0660 with a shared group is the stricter choice.
+	// UDSMode is the mode of the socket. By default every process that can enter its folder can connect, because Envoy often runs
+	// under another user, and lets all requests pass if it cannot connect. 0660 with a shared group is stricter.
 	UDSMode SocketMode `env:"GRPC_UDS_MODE" envDefault:"0666"`
 
 	// MaxMessage is the longest request in bytes, over gRPC and /json. A longer one is refused with a decision.
@@ -56,7 +56,7 @@ type Listen struct {
 	MaxAge      time.Duration `env:"GRPC_MAX_CONNECTION_AGE" envDefault:"24h"`      // age of a connection at which its client has to reconnect; 0: none
 	MaxAgeGrace time.Duration `env:"GRPC_MAX_CONNECTION_AGE_GRACE" envDefault:"1h"` // time from that age until the connection is closed; 0: for ever
 	Reflection  bool          `env:"GRPC_REFLECTION"`                               // lets tools list the gRPC services
-	DrainDelay  time.Duration `env:"DRAIN_DELAY" envDefault:"0s"`                   // time from failing health to refusing calls, after SIGTERM; use 0 where Envoy has no other endpoint
+	DrainDelay  time.Duration `env:"DRAIN_DELAY" envDefault:"0s"`                   // time from failing health to refusing calls, after SIGTERM; use 0 where Envoy has only this endpoint
 }
 
 // Addresses are host and port of each TCP listener.
@@ -115,12 +115,12 @@ type Rules struct {
 	Subdirectory  string `env:"RUNTIME_SUBDIRECTORY"`                                // folder in RUNTIME_ROOT
 	AppDirectory  string `env:"RUNTIME_APPDIRECTORY" envDefault:"config"`            // folder of the rules below that
 	IgnoreDots    bool   `env:"RUNTIME_IGNOREDOTFILES"`                              // skips files and folders whose names begin with a dot
-	WatchRoot     bool   `env:"RUNTIME_WATCH_ROOT" envDefault:"true"`                // has no effect: swapped links and changed files are always both noticed
+	WatchRoot     bool   `env:"RUNTIME_WATCH_ROOT" envDefault:"true"`                // without effect: swapped links and changed files are always both noticed
 	Merge         bool   `env:"MERGE_DOMAIN_CONFIG"`                                 // several files may hold one domain
 	Type          string `env:"CONFIG_TYPE" envDefault:"FILE"`                       // where rules come from: FILE, or GRPC_XDS_SOTW for a management server; beside that RULES may add domains, and RUNTIME_ROOT is not read
 	StartWithout  bool   `env:"FORCE_START_WITHOUT_INITIAL_CONFIG"`                  // always done: the sidecar serves without rules until there are some
 	Required      bool   `env:"RULES_REQUIRED"`                                      // not ready before the first good set of rules: until then /readyz, /healthcheck and gRPC health fail, so a bad set does not roll out
-	SpareDenied   bool   `env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT"`             // charge_denied: false for domains that do not set it: a refused request is charged nowhere
+	SpareDenied   bool   `env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT"`             // charge_denied: false for domains that do not set it: a refused request is not charged at all
 	DefaultDomain string `env:"DEFAULT_DOMAIN"`                                      // domain of ext_authz requests that name no domain
 }
 
@@ -155,14 +155,14 @@ type RedisTLS struct {
 type Store struct {
 	Backend     string        `env:"BACKEND_TYPE" envDefault:"redis"`       // redis; memcache is not supported
 	PerSecond   bool          `env:"REDIS_PERSECOND"`                       // limits with a window of at most a second have a Redis of their own
-	Budget      time.Duration `env:"STORE_BUDGET" envDefault:"10ms"`        // how long a Redis server that owes replies may send nothing; then the failure policies of the rules decide its calls. At least four times its usual reply time
+	Budget      time.Duration `env:"STORE_BUDGET" envDefault:"10ms"`        // the longest that a Redis server which owes replies may send nothing; then the failure policies of the rules decide its calls. At least four times its usual reply time
 	Patience    time.Duration `env:"STORE_PATIENCE" envDefault:"100ms"`     // the longest a decision waits for its reply while Redis answers; also at most 80 % of what its caller's deadline leaves
 	KeyPrefix   string        `env:"CACHE_KEY_PREFIX"`                      // begins every key in the shared store
 	KeySecret   string        `env:"KEY_SECRET"`                            // with it, keys in the shared store hold HMACs in place of identities
 	SecretFile  string        `env:"KEY_SECRET_FILE"`                       // KEY_SECRET from a file
 	MaxKeys     int           `env:"MEMORY_MAX_KEYS" envDefault:"1000000"`  // counters kept in memory at most; they also take at most a fifth of the memory limit
 	DenialCache int           `env:"DENIAL_CACHE_SIZE" envDefault:"100000"` // spent counters remembered in front of Redis; 0: none. They also take at most a sixteenth of the memory limit
-	Leases      bool          `env:"LEASES" envDefault:"true"`              // tokens of counters that are asked often are leased from Redis and spent without asking it; a rule may say no (lease: false)
+	Leases      bool          `env:"LEASES" envDefault:"true"`              // tokens of counters that are asked often are leased from Redis and spent without asking it; a rule may turn it off (lease: false)
 	Waiters     int           `env:"THROTTLE_WAITERS" envDefault:"10000"`   // throttled answers held at once; further ones are refused
 }
 

@@ -7,8 +7,7 @@ import (
 
 // Tracing is whether requests are traced, and how. The variables that begin with TRACING_ are the reference server's, the
 // others OpenTelemetry's. Where both are set, OpenTelemetry's win, and a variable that turns traces off wins over one that turns
-// them on. The libraries read the rest of OTEL_EXPORTER_OTLP_*, OTEL_BSP_* and OTEL_RESOURCE_ATTRIBUTES themselves, from
-// the environment of the process.
+// them on. The libraries read the rest of OTEL_EXPORTER_OTLP_*, OTEL_BSP_* and OTEL_RESOURCE_ATTRIBUTES themselves.
 type Tracing struct {
 	Enabled        *bool   `env:"TRACING_ENABLED"`                               // turns traces on or off; unset: on where OTEL_TRACES_EXPORTER is otlp, or an endpoint is set
 	Over           string  `env:"TRACING_EXPORTER_PROTOCOL" envDefault:"http"`   // how spans are sent: http or grpc
@@ -16,7 +15,7 @@ type Tracing struct {
 	Namespace      string  `env:"TRACING_SERVICE_NAMESPACE"`                     // namespace of this service in traces
 	Instance       string  `env:"TRACING_SERVICE_INSTANCE_ID"`                   // id of this sidecar in traces; unset: a random one
 	Rate           float64 `env:"TRACING_SAMPLING_RATE" envDefault:"1"`          // share of the requests without a caller's span that get one, 0 to 1; OTEL_TRACES_SAMPLER goes before it
-	SDK            string  `env:"OTEL_SDK_DISABLED"`                             // true: no traces, whatever else is set
+	SDK            string  `env:"OTEL_SDK_DISABLED"`                             // true: no traces, also where other variables turn them on
 	Exporter       string  `env:"OTEL_TRACES_EXPORTER"`                          // otlp, or none for no traces
 	Endpoint       string  `env:"OTEL_EXPORTER_OTLP_ENDPOINT"`                   // URL of the collector; turns traces on
 	TracesEndpoint string  `env:"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"`            // the same for traces alone; turns them on

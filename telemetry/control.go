@@ -55,12 +55,12 @@ func flag(b bool) float64 {
 var controlMetrics = []controlMetric[ControlStats]{
 	{"leads", "Whether this control leads: of several, one puts changes into Redis.", prometheus.GaugeValue, func(s *ControlStats) float64 { return flag(s.Leads) }},
 	{"mended_total", "Records and documents that this control has put into Redis.", prometheus.CounterValue, func(s *ControlStats) float64 { return float64(s.Mended) }},
-	{"missing_dropped_total", "Records that sidecars asked for while records were put back, and for which there was no room. They come back with all others.", prometheus.CounterValue, func(s *ControlStats) float64 { return float64(s.Unheard) }},
+	{"missing_dropped_total", "Records that sidecars asked for during a refill, dropped for want of room. The refill brings them.", prometheus.CounterValue, func(s *ControlStats) float64 { return float64(s.Unheard) }},
 	{"outbox_rows", "Changes of the database that are not in Redis yet.", prometheus.GaugeValue, func(s *ControlStats) float64 { return float64(s.Pending) }},
 	{"stale_seconds", "Time since this control last had all changes in Redis, or found that another one leads.", prometheus.GaugeValue, func(s *ControlStats) float64 { return s.Stale.Seconds() }},
 	{"record_copies", "Whether this control copies the record.", prometheus.GaugeValue, func(s *ControlStats) float64 { return flag(s.Copies) }},
 	{"erasures_open", "Erasures that were asked for and have not ended.", prometheus.GaugeValue, func(s *ControlStats) float64 { return float64(s.Erasures) }},
-	{"record_failures_total", "Attempts to copy the record that failed. They are made again.", prometheus.CounterValue, func(s *ControlStats) float64 { return float64(s.Failures) }},
+	{"record_failures_total", "Attempts to copy the record that failed; they are retried.", prometheus.CounterValue, func(s *ControlStats) float64 { return float64(s.Failures) }},
 }
 
 var controlStreamMetrics = []controlMetric[ControlStream]{
@@ -68,7 +68,7 @@ var controlStreamMetrics = []controlMetric[ControlStream]{
 	{"record_rows_total", "Rows of the record that were stored.", prometheus.CounterValue, func(s *ControlStream) float64 { return float64(s.Rows) }},
 	{"record_again_total", "Entries that were stored already, and left out.", prometheus.CounterValue, func(s *ControlStream) float64 { return float64(s.Again) }},
 	{"record_missing_total", "Entries that left the stream before they were copied.", prometheus.CounterValue, func(s *ControlStream) float64 { return float64(s.Missing) }},
-	{"record_dropped_total", "Rows that sidecars had no room for, as they report it.", prometheus.CounterValue, func(s *ControlStream) float64 { return float64(s.Dropped) }},
+	{"record_dropped_total", "Rows that sidecars dropped for want of room, as they report it.", prometheus.CounterValue, func(s *ControlStream) float64 { return float64(s.Dropped) }},
 	{"record_moved_total", "Rows whose time could not be right, stored under the time of the copy.", prometheus.CounterValue, func(s *ControlStream) float64 { return float64(s.Moved) }},
 	{"record_refused_total", "Entries that cannot be stored.", prometheus.CounterValue, func(s *ControlStream) float64 { return float64(s.Refused) }},
 	{"record_queued_entries", "Entries that wait in the stream.", prometheus.GaugeValue, func(s *ControlStream) float64 { return float64(s.Queued) }},
@@ -124,7 +124,7 @@ func (a *ControlArchive) send(out chan<- prometheus.Metric) {
 			out <- prometheus.MustNewConstMetric(prometheus.NewDesc(controlPrefix+m.name, m.help, nil, nil), m.kind, v)
 		}
 	}
-	failures := prometheus.NewDesc(controlPrefix+"archive_failures_total", "Runs of the archive that failed, by step. Each is made again after a minute.", []string{"step"}, nil)
+	failures := prometheus.NewDesc(controlPrefix+"archive_failures_total", "Runs of the archive that failed, by step; retried after a minute.", []string{"step"}, nil)
 	for step, n := range a.Failures {
 		out <- prometheus.MustNewConstMetric(failures, prometheus.CounterValue, float64(n), step)
 	}

@@ -18,7 +18,7 @@ func (t *Telemetry) Identity(stats func() identity.Stats) {
 	}
 	counter("token_cache_hits_total", "Tokens that were known already.", func(s S) uint64 { return s.Hits })
 	counter("token_cache_misses_total", "Tokens that had to be verified.", func(s S) uint64 { return s.Misses })
-	counter("token_cache_evicted_total", "Tokens forgotten early because there were too many, or not remembered because their names are too long.", func(s S) uint64 { return s.Evicted })
+	counter("token_cache_evicted_total", "Tokens forgotten early for want of room, or not remembered because their names are too long.", func(s S) uint64 { return s.Evicted })
 	counter("tokens_invalid_total", "Tokens that were verified and yielded no client.", func(s S) uint64 { return s.Invalid })
 	counter("credentials_refused_total", "Requests whose credentials contradicted each other.", func(s S) uint64 { return s.Refused })
 	counter("jwks_fetches_total", "Loads of key sets.", func(s S) uint64 { return s.Fetches })

@@ -93,6 +93,6 @@ func (l *Lines) write() {
 // Lines measures a log.
 func (t *Telemetry) Lines(l *Lines) {
 	t.register.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "spillway_log_lines_lost_total", Help: "Lines of the log that could not be written, as on a disk that is full or to a reader that has stopped.",
+		Name: "spillway_log_lines_lost_total", Help: "Lines of the log that could not be written: the disk is full, or the reader has stopped.",
 	}, func() float64 { return float64(l.lost.Load()) }))
 }

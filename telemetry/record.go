@@ -16,7 +16,7 @@ func (t *Telemetry) Record(stats func() record.Stats) {
 		r.add(prometheus.CounterValue, p+name, help, labels, func(s S) float64 { return float64(value(s)) })
 	}
 	const rows, entries = "Rows of usage and events that were written to the streams of Redis.", "Entries of those streams that they were written in."
-	const dropped = "Rows that had no room in memory: of identities and endpoints, which were counted as (others), of API keys, whose totals miss them, and events, which are lost."
+	const dropped = "Rows without room in memory: of identities and endpoints (counted as others), of API keys (missing in their totals), and events (lost)."
 	add("rows_total", rows, of("stream", record.UsageStream), func(s S) int64 { return s.UsageRows })
 	add("rows_total", rows, of("stream", record.EventsStream), func(s S) int64 { return s.EventRows })
 	add("entries_total", entries, of("stream", record.UsageStream), func(s S) int64 { return s.UsageEntries })
@@ -25,7 +25,7 @@ func (t *Telemetry) Record(stats func() record.Stats) {
 	add("dropped_total", dropped, of("what", "endpoint"), func(s S) int64 { return s.DroppedEndpoints })
 	add("dropped_total", dropped, of("what", "api_key"), func(s S) int64 { return s.DroppedKeys })
 	add("dropped_total", dropped, of("what", "event"), func(s S) int64 { return s.DroppedEvents })
-	add("failures_total", "Attempts to write an entry that failed, or whose reply was lost; each is tried again.", nil, func(s S) int64 { return s.Failed })
+	add("failures_total", "Attempts to write an entry that failed, or whose reply was lost; they are retried.", nil, func(s S) int64 { return s.Failed })
 	r.add(prometheus.GaugeValue, p+"memory_bytes", "Memory that the record takes at most.", nil, func(s S) float64 { return float64(s.Bytes) })
 	t.register.MustRegister(r)
 }

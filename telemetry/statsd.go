@@ -61,7 +61,7 @@ func (t *Telemetry) Statsd(cfg StatsdConfig) *Statsd {
 		count *atomic.Int64
 	}{
 		"spillway_statsd_lines_total":   {"Statistics sent to statsd.", &s.sent},
-		"spillway_statsd_dropped_total": {"Statistics that statsd will never see, because they could not be sent.", &s.dropped},
+		"spillway_statsd_dropped_total": {"Statistics that could not be sent to statsd.", &s.dropped},
 	} {
 		t.register.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: of.help}, func() float64 { return float64(of.count.Load()) }))
 	}

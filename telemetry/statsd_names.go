@@ -70,7 +70,7 @@ var redisCompat = []struct {
 	{[]string{"redis_pool", "cx_total"}, "Connections to Redis opened so far.", false, func(s store.RedisStats) float64 { return float64(s.Fleet.Opened) }},
 	{[]string{"redis_pool", "cx_local_close"}, "Connections to Redis closed so far.", false, func(s store.RedisStats) float64 { return float64(s.Fleet.Ended) }},
 	{[]string{"localcache", "hitCount"}, "Charges refused without asking Redis.", false, func(s store.RedisStats) float64 { return float64(s.DenialHits) }},
-	{[]string{"localcache", "missCount"}, "Charges that were looked up among the spent counters and not refused without asking Redis.", false, func(s store.RedisStats) float64 { return float64(s.DenialMisses) }},
+	{[]string{"localcache", "missCount"}, "Charges that were looked up among the spent counters, and not refused by them.", false, func(s store.RedisStats) float64 { return float64(s.DenialMisses) }},
 	{[]string{"localcache", "entryCount"}, "Spent counters remembered.", true, func(s store.RedisStats) float64 { return float64(s.DenialEntries) }},
 	{[]string{"localcache", "evacuateCount"}, "Spent counters forgotten early because there were too many.", false, func(s store.RedisStats) float64 { return float64(s.DenialDrops) }},
 }

@@ -48,7 +48,7 @@ func (t *Telemetry) Memory(role string, stats func() store.MemoryStats) {
 	const p = "spillway_memory_"
 	r.add(prometheus.GaugeValue, p+"keys", "Counters kept in memory.", of, func(s store.MemoryStats) float64 { return float64(s.Keys) })
 	r.add(prometheus.GaugeValue, p+"bytes", "Memory that the counters take, estimated from above.", of, func(s store.MemoryStats) float64 { return float64(s.Bytes) })
-	r.add(prometheus.CounterValue, p+"evicted_total", "Counters forgotten early because there were too many, or they took too much memory.", of,
+	r.add(prometheus.CounterValue, p+"evicted_total", "Counters forgotten early, for want of room.", of,
 		func(s store.MemoryStats) float64 { return float64(s.Evicted) })
 	r.add(prometheus.CounterValue, p+"expired_total", "Counters dropped because they were full again.", of,
 		func(s store.MemoryStats) float64 { return float64(s.Expired) })
@@ -66,8 +66,8 @@ func (t *Telemetry) Redis(stats func() store.RedisStats) {
 		r.add(prometheus.GaugeValue, "spillway_"+name, help, nil, value)
 	}
 	counter("redis_trips_total", "Calls sent to Redis.", func(s S) float64 { return float64(s.Trips) })
-	counter("redis_undecided_total", "Calls that brought no decision.", func(s S) float64 { return float64(s.Undecided) })
-	counter("redis_scripts_loaded_total", "Calls that found the script missing and brought it along.", func(s S) float64 { return float64(s.ScriptsLoaded) })
+	counter("redis_undecided_total", "Calls without a decision.", func(s S) float64 { return float64(s.Undecided) })
+	counter("redis_scripts_loaded_total", "Calls that found the script missing and sent it along.", func(s S) float64 { return float64(s.ScriptsLoaded) })
 	gauge("redis_in_flight", "Calls that wait for a reply.", func(s S) float64 { return float64(s.Fleet.InFlight) })
 	gauge("redis_connections", "Open connections to Redis.", func(s S) float64 { return float64(s.Fleet.Connections) })
 	gauge("redis_connections_idle", "Open connections to Redis without a call.", func(s S) float64 { return float64(s.Fleet.Idle) })
@@ -78,10 +78,10 @@ func (t *Telemetry) Redis(stats func() store.RedisStats) {
 	gauge("denial_cache_bytes", "Memory that the remembered counters take, estimated from above.", func(s S) float64 { return float64(s.DenialBytes) })
 	counter("denial_cache_hits_total", "Charges refused without asking Redis.", func(s S) float64 { return float64(s.DenialHits) })
 	counter("denial_cache_questions_total", "Denials that were known and asked about again, at most one per counter and second.", func(s S) float64 { return float64(s.DenialQuestions) })
-	counter("denial_cache_drops_total", "Spent counters forgotten early because there were too many, or they took too much memory.", func(s S) float64 { return float64(s.DenialDrops) })
+	counter("denial_cache_drops_total", "Spent counters forgotten early, for want of room.", func(s S) float64 { return float64(s.DenialDrops) })
 	counter("redis_unknown_total", "Calls that may have charged all the same, because the connection was lost with the reply.", func(s S) float64 { return float64(s.Unknown) })
 	counter("redis_late_total", "Calls whose reply came after their callers were answered by the failure policies.", func(s S) float64 { return float64(s.Late) })
-	counter("redis_overload_total", "Calls not sent because more were under way than Redis was seen to answer in time.", func(s S) float64 { return float64(s.Fleet.Rejected) })
+	counter("redis_overload_total", "Calls not sent, because more were under way than Redis answers in time.", func(s S) float64 { return float64(s.Fleet.Rejected) })
 	counter("redis_not_returned_total", "Tokens of refused requests that could not be given back; time gives them back.", func(s S) float64 { return float64(s.NotReturned) })
 	for _, one := range redisCompat {
 		kind := prometheus.CounterValue
@@ -104,7 +104,7 @@ func leases(gauge, counter func(name, help string, value func(store.RedisStats) 
 	counter("lease_granted_total", "Tokens leased.", func(s S) float64 { return float64(s.LeaseGranted) })
 	counter("lease_returned_total", "Tokens returned.", func(s S) float64 { return float64(s.LeaseReturned) })
 	counter("lease_expired_total", "Tokens whose lease ended before they were spent or returned. They count as spent.", func(s S) float64 { return float64(s.LeaseExpired) })
-	counter("lease_drops_total", "Hot counters of which nothing is leased, because another one has their place.", func(s S) float64 { return float64(s.LeaseDrops) })
+	counter("lease_drops_total", "Hot counters without leases, because another one has their place.", func(s S) float64 { return float64(s.LeaseDrops) })
 	counter("lease_refusals_total", "Refusals by a token bucket that had enough tokens, but had lent them.", func(s S) float64 { return float64(s.LeaseRefusals) })
 }
 
@@ -122,7 +122,7 @@ type liveSidecars struct {
 
 var (
 	liveAll      = prometheus.NewDesc("spillway_live_sidecars", "Sidecars that share the store, as last known.", nil, nil)
-	liveOfDomain = prometheus.NewDesc("spillway_domain_sidecars", "Sidecars with rules for a domain that share the store, as last known; a local share is the limit divided by it.", []string{"domain"}, nil)
+	liveOfDomain = prometheus.NewDesc("spillway_domain_sidecars", "Sidecars that share the store and have rules for the domain, as last known; a local share is the limit divided by it.", []string{"domain"}, nil)
 )
 
 // Describe names the metrics.
@@ -184,8 +184,8 @@ func (t *Telemetry) Engine(stats func() engine.Stats) {
 	add(prometheus.GaugeValue, "owed_counters", "Counters for which the shared store is owed what was admitted without it.", func(s S) int64 { return s.Owed })
 	add(prometheus.CounterValue, "charged_back_total", "Tokens admitted without the shared store that it was charged later.", func(s S) int64 { return s.ChargedBack })
 	add(prometheus.CounterValue, "charge_back_lost_total", "Tokens that the shared store may or may not have been charged later.", func(s S) int64 { return s.ChargeBackLost })
-	add(prometheus.CounterValue, "owed_dropped_total", "Tokens that are not charged back, because too many counters were owed, or they took too much memory.", func(s S) int64 { return s.OwedDropped })
-	add(prometheus.CounterValue, "reservations_dropped_total", "Reservations of post-paid requests that were not kept, because there were too many or they took too much memory: they stay charged beside the cost.", func(s S) int64 { return s.ReservationsDropped })
+	add(prometheus.CounterValue, "owed_dropped_total", "Tokens that are not charged back, for want of room.", func(s S) int64 { return s.OwedDropped })
+	add(prometheus.CounterValue, "reservations_dropped_total", "Reservations of post-paid requests that were forgotten for want of room: they stay charged beside the cost.", func(s S) int64 { return s.ReservationsDropped })
 	add(prometheus.CounterValue, "give_back_failed_total", "Charges of refused requests that the shared store could not take back.", func(s S) int64 { return s.GiveBackFailed })
 	t.register.MustRegister(r)
 }

@@ -85,32 +85,32 @@ func latencies(name, help string) prometheus.HistogramOpts {
 func (t *Telemetry) own(version string) {
 	const p = "spillway_"
 	t.rules.known = map[ruleLabels]*Rule{}
-	t.rules.desc = prometheus.NewDesc(p+"decisions_total", "Requests decided, by outcome and by the rule that had the last word.", []string{"domain", "rule", "scope", "outcome"}, nil)
+	t.rules.desc = prometheus.NewDesc(p+"decisions_total", "Requests decided, by outcome and by the rule that decided.", []string{"domain", "rule", "scope", "outcome"}, nil)
 	t.register.MustRegister(&t.rules)
 	t.publishedRefused = t.counter(p+"published_rules_refused_total", "Published documents of rules that do not compile; the ones before them stay.")
 	t.panics = t.counter(p+"panics_total", "Panics that were recovered and answered.")
 	t.badOverrides = t.counter(p+"bad_overrides_total", "Overrides in descriptors that could not be read and were ignored.")
-	t.excess = t.words(p+"excess_requests_total", "Requests refused because they bring more than one may: bytes, descriptors, memory beside other large ones, a long path that servers read in many ways, or charges that are made all or none.", "reason")
-	t.overAdmitted = t.vector(p+"over_admitted_total", "Charges that the shared store refused after their requests had been admitted without it, because the reply came too late.", "domain", "rule")
+	t.excess = t.words(p+"excess_requests_total", "Requests refused because they exceed a bound: bytes, descriptors, memory beside other large ones, readings of a long path, or charges that are made all or none.", "reason")
+	t.overAdmitted = t.vector(p+"over_admitted_total", "Charges that the shared store refused too late, after their requests had been admitted without it.", "domain", "rule")
 	t.degraded = t.vector(p+"degraded_decisions_total", "Charges decided without the shared store.", "domain", "rule", "reason")
 	t.register.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: p + "degraded", Help: "Whether a request of the last five seconds was decided without the shared store.",
 	}, t.degradedNow))
-	t.storeErrors = t.words(p+"store_errors_total", "Calls to the shared store that brought no decision, also those that were never sent.", "reason")
+	t.storeErrors = t.words(p+"store_errors_total", "Calls to the shared store without a decision, also those that were not sent.", "reason")
 	t.storeCalls = t.words(p+"store_calls_total", "Calls to a server of the shared store: ok, or why it did not decide.", "outcome")
-	t.storeLatency = prometheus.NewHistogram(latencies(p+"store_call_seconds", "Time of calls to a server of the shared store that were sent."))
+	t.storeLatency = prometheus.NewHistogram(latencies(p+"store_call_seconds", "Time of calls that were sent to a server of the shared store."))
 	t.register.MustRegister(t.storeLatency)
 	t.generation = t.gauge(p+"config_generation", "How many loads of the rules were taken since the start.")
 	t.lastLoad = t.gauge(p+"config_last_load_successful", "Whether the newest load of the rules was taken.")
 	t.lastGood = t.gauge(p+"config_last_success_timestamp_seconds", "When the rules in use were loaded.")
 	t.register.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: p + "metric_series_overflow_total", Help: "Hits counted under the key other, because there are too many values.",
+		Name: p + "metric_series_overflow_total", Help: "Hits counted under the key other: too many values.",
 	}, func() float64 { return float64(t.series.dropped.Load()) }))
-	build := t.gauges(p+"build_info", "Always 1; the labels say what is running.", "version", "revision", "goversion")
+	build := t.gauges(p+"build_info", "Always 1; the labels name the build.", "version", "revision", "goversion")
 	build.WithLabelValues(version, revision(), runtime.Version()).Set(1)
 	t.register.MustRegister(configInfo{t})
 	t.spans = t.spanCounters()
-	t.unlogged = t.counter(p+"decision_log_skipped_total", "Decisions that LOG_DECISIONS asks for and that were not logged, because there were too many.")
+	t.unlogged = t.counter(p+"decision_log_skipped_total", "Decisions that LOG_DECISIONS asks for and that were too many to log.")
 }
 
 func (t *Telemetry) counter(name, help string) prometheus.Counter {

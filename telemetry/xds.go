@@ -38,6 +38,6 @@ func (i xdsInfo) Collect(out chan<- prometheus.Metric) {
 	if s.Accepted.IsZero() {
 		return
 	}
-	desc := prometheus.NewDesc("spillway_xds_info", "Always 1; the label is the version of the last accepted response, as the management server calls it.", []string{"version"}, nil)
+	desc := prometheus.NewDesc("spillway_xds_info", "Always 1; the label is the version of the last accepted response.", []string{"version"}, nil)
 	out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, 1, clean(s.Version))
 }

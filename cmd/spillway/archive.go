@@ -134,7 +134,8 @@ func newArchiveList() *cobra.Command {
 func newArchiveVerify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "verify [DAY|MONTH]", Short: "Read files of the archive, and compare them with their manifests", Example: "  spillway archive verify 2026-05", Args: between(0, 1),
-		Long: `Read every row of the files, and compare how many there are and their checksum with the manifests. The exit code is 1 where a file is missing or differs.`,
+		Long: `Read every row of the files, and compare their number and checksum with the manifests. The exit code is
+1 where a file is missing or differs.`,
 		RunE: runVerify,
 	}
 	addDays(cmd)

@@ -36,8 +36,8 @@ func newControlAsk() *cobra.Command {
 		},
 	}
 	addControl(cmd)
-	cmd.Flags().String("user", "", "name of the user that the question is about")
-	cmd.Flags().String("rule", "", "name of the rule that the question is about")
+	cmd.Flags().String("user", "", "a user")
+	cmd.Flags().String("rule", "", "name of a rule")
 	cmd.Flags().String("since", "", "how far back, such as 90m, 24h or 7d, in place of the question's own")
 	cmd.Flags().Int("limit", 20, "how many rows at most")
 	return cmd

@@ -14,14 +14,16 @@ import (
 )
 
 func newBlocks() *cobra.Command {
-	return group("blocks", "List and change the blocks of a control", `blocks is about the blocks that a control keeps: all requests of a blocked user, tenant, API key or address are refused. With a control plane, block here and
-not with spillway block, which writes to Redis alone.`, newBlocksList(), newBlocksAdd(), newBlocksRemove())
+	return group("blocks", "List and change the blocks of a control",
+		`blocks works with the blocks that a control keeps: all requests of a blocked user, tenant, API key or address
+are refused. With a control plane, block here and not with spillway block, which writes to Redis alone.`,
+		newBlocksList(), newBlocksAdd(), newBlocksRemove())
 }
 
 func newBlocksList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List blocks by kind and name", Example: "  spillway blocks list --domain shop", Args: between(0, 0),
-		Long: "list lists the blocks of a domain that are in force, by kind and name.",
+		Long: "It lists the blocks of a domain that are in force.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			domain, err := domainOf(cmd)
 			if err != nil {

@@ -88,8 +88,9 @@ func runControl(ctx context.Context, cmd *cobra.Command, cfg control.Config) err
 func newControlToken() *cobra.Command {
 	return &cobra.Command{
 		Use: "token ROLE NAME", Short: "Make a token for the API of the control plane", Example: "  spillway control token admin alice", Args: cobra.ExactArgs(2),
-		Long: `Make a token. The first line is the token, which is shown this once. The second is the line for CONTROL_TOKEN_FILE, which holds its
-SHA-256 alone. The roles are viewer, operator (users, API keys and blocks) and admin (tiers and rules, too).`,
+		Long: `Make a token. The first line is the token, which is shown this once. The second is the line for
+CONTROL_TOKEN_FILE, with the SHA-256 of the token. The roles are viewer, operator (users, API keys and blocks) and
+admin (tiers and rules, too).`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			secret, line, err := control.NewToken(args[0], args[1])
 			if err != nil {

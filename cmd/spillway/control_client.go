@@ -30,7 +30,7 @@ func addControl(cmd *cobra.Command) {
 	cmd.Flags().String("cert", "", "file of this client's certificate")
 	cmd.Flags().String("key-file", "", "file of its key")
 	if cmd.Flags().Lookup("domain") == nil {
-		cmd.Flags().String("domain", "", "domain; may be left out where one domain is in force")
+		cmd.Flags().String("domain", "", "domain; may be left out where there is one")
 	}
 }
 

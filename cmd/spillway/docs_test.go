@@ -1,12 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"flag"
+	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // update writes the reference anew in place of comparing it: make docs.
@@ -16,22 +21,16 @@ const reference = "../../docs/reference/command.md"
 
 // TestReferenceOfTheCommand keeps docs/reference/command.md to what the program's help says.
 func TestReferenceOfTheCommand(t *testing.T) {
-	var want strings.Builder
-	want.WriteString("# The command spillway\n\nWhat `spillway --help` and the help of its commands print (`make docs` writes this page). [Rule tests](../guides/rule-tests.md) explains the files of\n" +
-		"`spillway test`, and [Before a change](../guides/before-a-change.md) shows `lint`, `test`, `diff` and `replay` at work. Shells complete commands, flags\n" +
-		"and files: `source <(spillway completion bash)`.\n")
 	root := newRoot()
-	root.InitDefaultHelpCmd()
-	root.InitDefaultCompletionCmd()
-	root.InitDefaultVersionFlag()
-	describe(&want, root)
+	var all []*cobra.Command
 	for _, cmd := range root.Commands() {
-		if cmd.Name() != "completion" && cmd.Name() != "help" {
-			describe(&want, cmd)
-			for _, below := range cmd.Commands() {
-				describe(&want, below)
-			}
-		}
+		all = append(append(all, cmd), cmd.Commands()...)
+	}
+	shared := sharedFlags(all)
+	var want strings.Builder
+	fmt.Fprintf(&want, commandPage, prose(root.Long), client("server"), client("control"), usages(shared))
+	for _, cmd := range all {
+		describe(&want, cmd, shared)
 	}
 	if *update {
 		err := os.WriteFile(reference, []byte(want.String()), 0o644)
@@ -46,13 +45,136 @@ func TestReferenceOfTheCommand(t *testing.T) {
 	}
 }
 
-// describe writes the help of a command as a section.
-func describe(to *strings.Builder, cmd *cobra.Command) {
-	var help strings.Builder
-	cmd.SetOut(&help)
-	cmd.InitDefaultHelpFlag()
-	_ = cmd.Help()
-	to.WriteString("\n## " + cmd.CommandPath() + "\n\n```text\n" + strings.TrimSpace(help.String()) + "\n```\n")
+const commandPage = `# The command spillway
+
+This page comes from the help of the program (` + "`make docs`" + `). [Rule tests](../guides/test-rules.md) explains
+the files of ` + "`spillway test`" + ` and shows ` + "`lint`, `test`, `diff` and `replay`" + ` at work. Shells complete
+commands, flags and files: ` + "`source <(spillway completion bash)`" + `.
+
+%s
+## Shared flags
+
+A section shows the arguments of its command, its flags and examples and, behind "Also", flags of this section. All
+commands have ` + "`-h, --help`" + `
+and ` + "`-o, --output`: `text` (the default) or `json`; `lint` also `sarif`, `replay` also `html`" + `.
+
+**sidecar**: flags of commands that ask a sidecar.
+
+` + "```text\n%s```" + `
+
+**control**: flags of commands that ask a control.
+
+` + "```text\n%s```" + `
+
+Flags that at least three commands have in common:
+
+` + "```text\n%s```" + `
+`
+
+// clientFlags are those of the connection to a sidecar or a control.
+var clientFlags = []string{"server", "control", "token-file", "ca", "cert", "key-file"}
+
+// sharedFlags are flags that at least three commands have with one meaning, by the most frequent meaning of each name.
+func sharedFlags(all []*cobra.Command) *pflag.FlagSet {
+	uses := map[string]int{}
+	flags := map[string]*pflag.Flag{}
+	for _, cmd := range all {
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if !slices.Contains(clientFlags, f.Name) && f.Name != "help" && !f.Hidden {
+				uses[meaning(f)]++
+				flags[meaning(f)] = f
+			}
+		})
+	}
+	shared := pflag.NewFlagSet("shared", pflag.ContinueOnError)
+	keys := slices.Collect(maps.Keys(uses))
+	slices.SortFunc(keys, func(a, b string) int { return cmp.Or(uses[b]-uses[a], strings.Compare(a, b)) })
+	for _, key := range keys {
+		if f := flags[key]; uses[key] >= 3 && shared.Lookup(f.Name) == nil {
+			shared.AddFlag(f)
+		}
+	}
+	return shared
+}
+
+// meaning is all that the help has about a flag.
+func meaning(f *pflag.Flag) string { return f.Name + "\n" + f.Usage + "\n" + f.DefValue }
+
+// usages are flags as the help shows them.
+func usages(flags *pflag.FlagSet) string { return flags.FlagUsages() }
+
+// client are the flags of the connection to a sidecar or a control.
+func client(kind string) string {
+	cmd := &cobra.Command{}
+	if kind == "server" {
+		addServer(cmd)
+	} else {
+		addControl(cmd)
+	}
+	flags := pflag.NewFlagSet(kind, pflag.ContinueOnError)
+	for _, name := range clientFlags {
+		if f := cmd.Flags().Lookup(name); f != nil {
+			flags.AddFlag(f)
+		}
+	}
+	return usages(flags)
+}
+
+// prose is a text of the help as Markdown: indented lines are the items of a list.
+func prose(text string) string {
+	var out strings.Builder
+	for line := range strings.Lines(strings.TrimSpace(text) + "\n") {
+		if item, is := strings.CutPrefix(line, "  "); is {
+			name, what, _ := strings.Cut(item, " ")
+			line = "- `" + name + "`: " + strings.TrimLeft(what, " ")
+		}
+		out.WriteString(line)
+	}
+	return out.String()
+}
+
+// describe writes the section of a command: its help without what is under the shared flags.
+func describe(to *strings.Builder, cmd *cobra.Command, shared *pflag.FlagSet) {
+	heading := "\n## "
+	if cmd.Parent().HasParent() {
+		heading = "\n### "
+	}
+	to.WriteString(heading + cmd.CommandPath() + "\n\n" + prose(cmp.Or(cmd.Long, cmd.Short)))
+	own := pflag.NewFlagSet("own", pflag.ContinueOnError)
+	var common []string
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		switch of := shared.Lookup(f.Name); {
+		case f.Name == "help", f.Hidden, slices.Contains(clientFlags, f.Name):
+		case of != nil && meaning(of) == meaning(f):
+			common = append(common, "`--"+f.Name+"`")
+		default:
+			own.AddFlag(f)
+		}
+	})
+	switch {
+	case cmd.LocalFlags().Lookup("server") != nil:
+		common = append(common, "[sidecar](#shared-flags)")
+	case cmd.LocalFlags().Lookup("control") != nil:
+		common = append(common, "[control](#shared-flags)")
+	}
+	if !cmd.HasSubCommands() || cmd.HasExample() {
+		var parts []string
+		if arguments := strings.TrimPrefix(cmd.Use, cmd.Name()); arguments != "" || !cmd.HasExample() {
+			parts = append(parts, cmd.CommandPath()+arguments+"\n")
+		}
+		if own.HasFlags() {
+			parts = append(parts, usages(own))
+		}
+		if cmd.HasExample() {
+			parts = append(parts, cmd.Example+"\n")
+		}
+		to.WriteString("\n```text\n" + strings.Join(parts, "\n") + "```\n")
+	} else if own.HasFlags() {
+		to.WriteString("\n```text\n" + usages(own) + "```\n")
+	}
+	if len(common) > 0 {
+		to.WriteString("\nAlso: " + strings.Join(common, ", ") + ".\n")
+	}
 }
 
 // TestPagesShowWhatTheProgramPrints: the commands of docs/guides/before-a-change.md run, and the lines below them are among what they print.

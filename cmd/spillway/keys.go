@@ -15,14 +15,15 @@ import (
 )
 
 func newKeys() *cobra.Command {
-	return group("keys", "List, make and revoke the API keys of a control", "keys is about the API keys that a control keeps. It keeps no secrets: a secret is shown once, when its key is made.",
+	return group("keys", "List, make and revoke the API keys of a control",
+		"keys works with the API keys that a control keeps. Secrets are not kept: each is shown once, at create.",
 		newKeysList(), newKeysCreate(), newKeysRevoke())
 }
 
 func newKeysList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List API keys by id", Example: "  spillway keys list --user ann", Args: between(0, 0),
-		Long: "list lists the API keys of a domain by id, those that were revoked among them.",
+		Long: "It lists the API keys of a domain by id, also those that were revoked.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			domain, err := domainOf(cmd)
 			if err != nil {

@@ -18,17 +18,19 @@ import (
 
 func newUsersLoad() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "load FILE", Short: "Make many users what the lines of a file say", Example: "  spillway users load users.csv --domain shop", Args: between(1, 1),
-		Long: `load sends a file of users to a control, which makes each of them what its line says: all of them or, where a line is wrong, none; wrong lines are named by
-their numbers. Users that the file does not name stay, and so do blocks. The file may be sent again: users that are the same already are not touched.
+		Use: "load FILE", Short: "Make or change many users by a file",
+		Example: "  spillway users load users.csv --domain shop", Args: between(1, 1),
+		Long: `load sends a file of users to a control, which sets each of them as its line has it: all of them or,
+where a line is wrong, none. Wrong lines are listed by number. Users that the file does not name stay, and so do
+blocks. The file may be sent again: equal users are not touched.
 
-CSV begins with a line of column names: name, and any of tier, quota_hour, quota_day, quota_month and burst; an empty field is none. JSON lines have the same
-names: {"name": "ann", "tier": "gold"}. The file - is standard input.`,
+CSV begins with a line of column names: name, and any of tier, quota_hour, quota_day, quota_month and burst; an empty
+field means none. JSON lines have the same names: {"name": "ann", "tier": "gold"}. The file - is standard input.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return loadUsers(cmd, args[0]) },
 	}
 	addControl(cmd)
 	cmd.Flags().String("format", "", "csv or jsonl; default: by the name of the file, which ends with .csv, .jsonl or .ndjson")
-	cmd.Flags().String("progress", "auto", "show a progress bar: auto (on a terminal), always or never")
+	cmd.Flags().String("progress", "auto", "show progress on the standard error: auto (on a terminal), always or never")
 	return cmd
 }
 

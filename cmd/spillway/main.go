@@ -25,16 +25,17 @@ const (
 	exitServer   = 6 // the sidecar or control cannot be reached, or refuses
 )
 
-const about = `spillway works with Spillway's rules from a shell: it checks rule files, tests them, shows what a change of them means, and replays
-access logs against them. It also asks running sidecars, by their admin API: why a request is refused, what is left, who is limited; and it
-blocks, pardons and resets.
+const about = `spillway works with rule files, sidecars and the control plane. lint, test, diff and replay need files
+alone. explain, usage, top, fleet and rules ask a running sidecar by its admin API; block, unblock, tier, pardon and
+reset change what it does.
 
-With a control plane, users, keys, tiers, blocks, events and audit ask a control for what its database holds, and change it there. So do rules and usage
-with a word behind them, such as rules list; without one they ask a sidecar. --control names the control, --server the sidecar.
+control serves the control plane. users, keys, tiers, blocks, events and audit read and change its database. So do
+rules and usage with a subcommand, such as rules list; without one they ask a sidecar. --control names the control,
+--server the sidecar. archive works with the files of old events.
 
 Exit codes:
   0  all is well
-  1  the command found what it looks for: problems, failing tests, differences, a request that would be refused, rules that differ in a fleet
+  1  the command found problems, failing tests, differences, a request to refuse, or rules that differ in a fleet
   2  wrong arguments, or a file that cannot be read or written
   3  a rule set does not load: all its problems are listed, and nothing was run
   4  a log has lines that cannot be read; the report is about the others

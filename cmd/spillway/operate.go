@@ -13,7 +13,7 @@ import (
 
 // whom are the flags that name an identity.
 var whom = []struct{ flag, help string }{
-	{"domain", "domain of the rules; may be left out where there is one"},
+	{"domain", "domain; may be left out where there is one"},
 	{"user", "a user"},
 	{"tenant", "a tenant"},
 	{"api-key", "the id of an API key"},
@@ -50,7 +50,8 @@ func newOperate() []*cobra.Command {
 func newChange(name, short, example string, counters bool, more func(*cobra.Command)) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: name, Short: short, Example: "  spillway " + example, Args: between(0, 0),
-		Long: short + ", by the admin API of a running sidecar, for all sidecars that share its store. It prints what was before and what is after.",
+		Long: short + ", on all sidecars that share the store of the one that is asked.\n" +
+			"It prints the state before and after.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			body := map[string]any{}
 			take(cmd, body)
@@ -112,9 +113,10 @@ func addWhom(cmd *cobra.Command, counters bool) {
 
 func newUsage() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "usage", Short: "Show what an identity has left; with a word behind it, what it used by a control's record", Example: "  spillway usage --user alice", Args: noneOrKnown,
-		Long: `usage lists the counters of an identity, or of a key, with what is left on each, and its record. With a word behind it, it is about what a control has
-on record.`,
+		Use: "usage", Short: "Show what an identity has left; its subcommands: what it used, by a control's record",
+		Example: "  spillway usage --user alice", Args: noneOrKnown,
+		Long: `usage lists the counters of an identity, or of a key, with what is left on each and its record. Its
+subcommands show what a control has on record.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return answer(cmd, "GET", "/v1/usage", nil, query(cmd), showUsage)
 		},
@@ -172,9 +174,9 @@ func newFleet() *cobra.Command {
 
 func newRules() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "rules", Short: "Show the rules in use; with a word behind it, the versions of a control", Args: noneOrKnown,
-		Long: `rules lists the limits, blocks and allows that a sidecar uses, with where they are written. With a word behind it, it is about the versions that
-a control keeps and publishes.`,
+		Use: "rules", Short: "Show the rules in use; its subcommands: the versions of a control", Args: noneOrKnown,
+		Long: `rules lists the limits, blocks and allows that a sidecar uses, with where they are written. Its
+subcommands work with the versions that a control keeps and publishes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return answer(cmd, "GET", "/v1/rules", nil, query(cmd), showRules)
 		},

@@ -199,8 +199,9 @@ func namesOf(paths []string) (all []string, err error) {
 func newRulesExport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "export [VERSION]", Short: "Print or write rule files as they were published", Example: "  spillway rules export --domain shop >shop.yaml\n  spillway rules export --to rules/", Args: between(0, 1),
-		Long: `export prints the rule file of the version that is in force, or of the one that is named, to the byte as it was published. With --to it writes the file of
-each domain that is in force into a folder, named after the domain; import reads them again.`,
+		Long: `export prints the rule file of the version that is in force, or of the one that is named, byte for byte.
+With --to it writes the file of each domain that is in force into a folder, named after the domain; import reads them
+again.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if to := cmd.Flag("to").Value.String(); to != "" {
 				return exportTo(cmd, to, args)

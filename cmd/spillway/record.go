@@ -17,7 +17,7 @@ func newUsageOfControl() []*cobra.Command { return []*cobra.Command{newUsageShow
 
 // identityFlags name an identity of the record.
 var identityFlags = [][2]string{
-	{"user", "name of a user"},
+	{"user", "a user"},
 	{"api-key", "id of an API key of requests without a user"},
 	{"tenant", "name of a tenant of requests without a user and an API key"},
 	{"identity", "an identity as the record names it"},
@@ -49,7 +49,8 @@ func asked(cmd *cobra.Command, flags ...[2]string) url.Values {
 func newUsageShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show USER", Short: "Show what a user used today and this month, against its quotas", Example: "  spillway usage show ann --domain shop", Args: between(1, 1),
-		Long: "show prints what a user used today and this month, and what is left of its quotas, by the record of a control. It is exact, and a few seconds old.",
+		Long: `It shows what a user used today and this month, and what is left of its quotas, by the record of a
+control. It is exact, and a few seconds old.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			domain, err := domainOf(cmd)
 			if err != nil {
@@ -91,7 +92,8 @@ func newUsageList() *cobra.Command {
 		[2]string{"step", "minute, hour or day; default: hour"})
 	cmd := &cobra.Command{
 		Use: "list", Short: "List what an identity or a whole domain used, by time", Example: "  spillway usage list --user ann --from 2026-11-01 --step day", Args: between(0, 0),
-		Long: "list prints a table by time, by the record of a control; without an identity it is of the whole domain. Usage is exact, and a few seconds old.",
+		Long: `It lists usage by time, by the record of a control; without an identity that of the whole domain. Usage
+is exact, and a few seconds old.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			domain, err := domainOf(cmd)
 			if err != nil {
@@ -125,7 +127,8 @@ func showUsed(w io.Writer, u control.Usage) {
 }
 
 func newEvents() *cobra.Command {
-	return group("events", "List single requests that a control has on record", "events is about single requests: all that were refused, and samples of the others.", newEventsList())
+	return group("events", "List single requests that a control has on record",
+		"events shows single requests: all that were refused, and samples of the others.", newEventsList())
 }
 
 func newEventsList() *cobra.Command {
@@ -134,7 +137,8 @@ func newEventsList() *cobra.Command {
 		[2]string{"ip", "an address"}, [2]string{"method", "a method"}, [2]string{"endpoint", "an endpoint"}, [2]string{"key", "what an API key begins with"})
 	cmd := &cobra.Command{
 		Use: "list", Short: "List requests, the newest first", Example: "  spillway events list --outcome refused\n  spillway events list --user ann --from 2026-11-01", Args: between(0, 0),
-		Long: "list lists single requests, the newest first: who was refused, when, by which rule, and for what. All refusals are on record, and samples of the other requests.",
+		Long: `It lists who was refused, when, by which rule, and for what, the newest first. All refusals are on
+record, and samples of the other requests.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			domain, err := domainOf(cmd)
 			if err != nil {

@@ -26,8 +26,9 @@ type replayFlags struct {
 	report, refusals, progressed string
 }
 
-const aboutReplay = `replay decides the requests of an access log under a rule set, on the log's own clock: who would have been limited, when, and by which rule. With
---against it decides them under a second rule set too, and reports the difference. It works as a sidecar does, with its matcher, engine and memory store.
+const aboutReplay = `replay decides the requests of an access log under a rule set, on the log's own clock: who would
+have been limited, when, and by which rule. With --against it decides them under a second rule set too, and reports the
+difference. It decides as a sidecar does, with its matcher, engine and memory store.
 
 A log has Envoy's text format, Istio's, or one JSON object per line, and may be compressed by gzip. Several logs, as of several Envoys, are merged by
 time; a hyphen is the standard input. In JSON the usual names of fields are known (start_time, method, path, authority, x_forwarded_for,
@@ -53,7 +54,7 @@ func newReplay() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.rules, "rules", nil, "rule files or folders")
-	flags.StringSliceVar(&f.against, "against", nil, "rule files or folders of a second rule set, to tell the difference")
+	flags.StringSliceVar(&f.against, "against", nil, "rule files or folders of a second rule set, to compare with")
 	flags.StringVar(&f.domain, "domain", "", "the domain of the requests; needed where the rules have several")
 	flags.BoolVar(&f.merge, "merge-domains", false, "several files may add to one domain, as with MERGE_DOMAIN_CONFIG")
 	flags.StringSliceVar(&f.fields, "field", nil, "NAME=FIELD: the field of JSON lines that holds time, method, path, host, x_forwarded_for, peer or code")

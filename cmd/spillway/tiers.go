@@ -14,14 +14,16 @@ import (
 )
 
 func newTiers() *cobra.Command {
-	return group("tiers", "List and change the tiers of a control", "tiers is about the tiers that a control keeps: plans that users and API keys are on, with the limits of each of their users.",
+	return group("tiers", "List and change the tiers of a control",
+		"tiers works with the tiers that a control keeps: plans that users and API keys are on, with the\n"+
+			"limits of each of their users.",
 		newTiersList(), newTiersSet(), newRemove("tiers", "tier", "Remove a tier that is not in use"))
 }
 
 func newTiersList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List tiers in their order", Example: "  spillway tiers list --domain shop", Args: between(0, 0),
-		Long: "list lists the tiers of a domain, in their order.",
+		Long: "It lists the tiers of a domain, in their order.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			domain, err := domainOf(cmd)
 			if err != nil {

@@ -14,14 +14,15 @@ import (
 )
 
 func newUsers() *cobra.Command {
-	return group("users", "List and change the users of a control", "users is about the users that a control keeps: their tiers, quotas and blocks.",
+	return group("users", "List and change the users of a control",
+		"users works with the users that a control keeps: their tiers, quotas and blocks.",
 		newUsersList(), newUsersShow(), newUsersSet(), newRemove("users", "user", "Remove a user without API keys"), newUsersLoad())
 }
 
 func newUsersList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List users by name", Example: "  spillway users list --domain shop --tier gold\n  spillway users list --prefix ann --limit 20", Args: between(0, 0),
-		Long: "list lists the users of a domain by name, with what their tiers, quotas and blocks are.",
+		Long: "It lists the users of a domain by name, with their tiers, quotas and blocks.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			domain, err := domainOf(cmd)
 			if err != nil {
@@ -96,7 +97,7 @@ func blockWords(until *time.Time, reason string) string {
 func newUsersShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show NAME", Short: "Show a user", Example: "  spillway users show ann --domain shop", Args: between(1, 1),
-		Long: "show prints what a control knows about a user.",
+		Long: "It shows what a control holds about a user.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			domain, err := domainOf(cmd)
 			if err != nil {
@@ -190,7 +191,7 @@ func set[T any](cmd *cobra.Command, kind, name string, fields []string, change f
 func newRemove(kind, what, short string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "rm NAME", Short: short, Example: "  spillway " + kind + " rm NAME --domain shop", Args: between(1, 1),
-		Long: short + ". What is in use stays, and the answer says what uses it.",
+		Long: short + ". What is in use stays, and the answer names what uses it.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			domain, err := domainOf(cmd)
 			if err != nil {

@@ -25,7 +25,8 @@ func version() string {
 
 func newVersion() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: between(0, 0), ValidArgsFunction: cobra.NoFileCompletions,
+		Use: "version", Short: "Print the version of this program", Args: between(0, 0),
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			format, err := outputOf(cmd)
 			if err != nil {

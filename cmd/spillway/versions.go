@@ -25,7 +25,8 @@ func newRulesOfControl() []*cobra.Command {
 func newRulesList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List what is in force, or the versions of a domain", Example: "  spillway rules list\n  spillway rules list --domain shop", Args: between(0, 0),
-		Long: "list lists what is in force in each domain. With --domain it lists the versions of that domain, the newest first.",
+		Long: `It lists what is in force in each domain. With --domain it lists the versions of that domain, the newest
+first.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			domain := cmd.Flag("domain").Value.String()
 			if domain == "" {

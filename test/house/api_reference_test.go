@@ -72,18 +72,59 @@ func (s apiSchema) word() string {
 	return fmt.Sprint(s.Type)
 }
 
-// fields writes a table of the properties of a schema.
-func (s apiSchema) fields(out *strings.Builder) {
-	fmt.Fprintf(out, "| field | type | what it is |\n| --- | --- | --- |\n")
+// field is a property as the page writes it: its name, with ? where it may be missing, and its type.
+func (s apiSchema) field(name string) string {
+	p := s.Properties[name]
+	if !slices.Contains(s.Required, name) {
+		name += "?"
+	}
+	return typed(name, p)
+}
+
+// typed is a name with its type in brackets, unless that is a string.
+func typed(name string, s apiSchema) string {
+	return strings.TrimSuffix("`"+name+"` ("+s.word()+")", " (string)")
+}
+
+// fields writes a list of the properties of a schema: first those without a description, last those that are shared.
+func (s apiSchema) fields(out *strings.Builder, shared []string) {
+	var plain, described, common []string
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
-		p := s.Properties[name]
-		what := p.Description
-		if slices.Contains(s.Required, name) {
-			what = strings.TrimSpace("Always there. " + what)
+		line := s.field(name)
+		what := s.Properties[name].Description
+		switch {
+		case slices.Contains(shared, line+": "+what):
+			common = append(common, "`"+name+"`")
+		case what == "", what == "The "+name+".", what == "A "+name+".": // the name is enough
+			plain = append(plain, line)
+		default:
+			described = append(described, line+": "+what)
 		}
-		fmt.Fprintf(out, "| `%s` | %s | %s |\n", name, p.word(), what)
+	}
+	if len(plain) > 0 {
+		described = append([]string{strings.Join(plain, ", ")}, described...)
+	}
+	if len(common) > 0 {
+		described = append(described, "[Shared](#shared-fields): "+strings.Join(common, ", "))
+	}
+	for _, line := range described {
+		fmt.Fprintf(out, "- %s\n", line)
 	}
 	fmt.Fprintln(out)
+}
+
+// sharedFields are the described properties that at least three schemas have.
+func sharedFields(schemas map[string]apiSchema) []string {
+	uses := map[string]int{}
+	for _, s := range schemas {
+		for name, p := range s.Properties {
+			if p.Description != "" {
+				uses[s.field(name)+": "+p.Description]++
+			}
+		}
+	}
+	maps.DeleteFunc(uses, func(_ string, n int) bool { return n < 3 })
+	return slices.Sorted(maps.Keys(uses))
 }
 
 // TestReferenceOfTheAPI holds docs/reference/api.md to the OpenAPI document that the sidecar serves.
@@ -98,93 +139,134 @@ func TestReferenceOfTheAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	operations, schemas := new(strings.Builder), new(strings.Builder)
+	shared := sharedFields(d.Components.Schemas)
+	operations, schemas, codes := new(strings.Builder), new(strings.Builder), map[string]string{}
 	for _, path := range slices.Sorted(maps.Keys(d.Paths)) {
 		for method, op := range d.Paths[path] {
-			writeOperation(operations, strings.ToUpper(method)+" "+path, op)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(d.Components.Schemas)) {
-		s := d.Components.Schemas[name]
-		fmt.Fprintf(schemas, "### %s\n\n", name)
-		if s.Description != "" {
-			fmt.Fprintf(schemas, "%s\n\n", s.Description)
-		}
-		if len(s.Properties) > 0 {
-			s.fields(schemas)
-		}
-		for _, one := range s.OneOf {
-			if len(one.Properties) > 0 {
-				one.fields(schemas)
+			writeOperation(t, operations, strings.ToUpper(method)+" "+path, op, shared)
+			for code, body := range op.Responses {
+				codes[code] = body.Description
 			}
 		}
 	}
-	keep(t, "docs/reference/api.md", fmt.Sprintf(apiPage, operations, strings.TrimSuffix(schemas.String(), "\n")))
+	for _, name := range slices.Sorted(maps.Keys(d.Components.Schemas)) {
+		writeSchema(schemas, name, d.Components.Schemas[name], shared)
+	}
+	problems := new(strings.Builder)
+	for _, code := range slices.Sorted(maps.Keys(codes)) {
+		if code != "200" {
+			fmt.Fprintf(problems, "- %s: %s\n", code, codes[code])
+		}
+	}
+	keep(t, "docs/reference/api.md", fmt.Sprintf(apiPage, problems, operations,
+		"- "+strings.Join(shared, "\n- "), strings.TrimSuffix(schemas.String(), "\n")))
+}
+
+// writeSchema writes the section of a document.
+func writeSchema(out *strings.Builder, name string, s apiSchema, shared []string) {
+	fmt.Fprintf(out, "### %s\n\n", name)
+	if s.Description != "" {
+		fmt.Fprintf(out, "%s\n\n", s.Description)
+	}
+	if len(s.Properties) > 0 {
+		s.fields(out, shared)
+	}
+	var one []string
+	for i, form := range s.OneOf {
+		if len(form.Properties) == 0 {
+			one = append(one, "`"+form.Required[0]+"`")
+			continue
+		}
+		if i > 0 {
+			fmt.Fprint(out, "Or:\n\n")
+		}
+		form.fields(out, shared)
+	}
+	if len(one) > 0 {
+		fmt.Fprintf(out, "Needs exactly one of %s.\n\n", strings.Join(one, ", "))
+	}
 }
 
 // writeOperation writes the section of an operation.
-func writeOperation(out *strings.Builder, title string, op apiOperation) {
-	fmt.Fprintf(out, "### %s\n\n%s %s\n\n", title, op.Summary, op.Description)
-	if len(op.Parameters) > 0 {
-		fmt.Fprintf(out, "| parameter | type | what it is |\n| --- | --- | --- |\n")
-		for _, p := range op.Parameters {
-			fmt.Fprintf(out, "| `%s` | %s | %s |\n", p.Name, p.Schema.word(), p.Description)
-		}
-		fmt.Fprintln(out)
-	}
+func writeOperation(t *testing.T, out *strings.Builder, title string, op apiOperation, shared []string) {
+	t.Helper()
+	fmt.Fprintf(out, "### %s\n\n%s %s", title, op.Summary, op.Description)
 	if op.RequestBody != nil {
-		fmt.Fprintf(out, "Body: %s.\n", op.RequestBody.Content["application/json"].Schema.word())
+		fmt.Fprintf(out, " Body: %s.", op.RequestBody.Content["application/json"].Schema.word())
 	}
 	for kind, body := range op.Responses["200"].Content {
-		fmt.Fprintf(out, "Answer: %s, as `%s`.\n", body.Schema.word(), kind)
-	}
-	var codes []string
-	for _, code := range slices.Sorted(maps.Keys(op.Responses)) {
-		if code != "200" {
-			codes = append(codes, code)
+		fmt.Fprintf(out, " Answer: %s", body.Schema.word())
+		if kind != "application/json" {
+			fmt.Fprintf(out, ", as `%s`", kind)
 		}
+		fmt.Fprint(out, ".")
 	}
-	fmt.Fprintf(out, "Problems: %s.\n\n", strings.Join(codes, ", "))
+	codes := slices.Sorted(maps.Keys(op.Responses))
+	for _, code := range []string{"200", "401", "403", "405"} { // the page names them once, for all operations
+		at := slices.Index(codes, code)
+		if at < 0 {
+			t.Fatalf("%s does not answer %s", title, code)
+		}
+		codes = slices.Delete(codes, at, at+1)
+	}
+	fmt.Fprintf(out, " Problems: %s.\n\n", strings.Join(codes, ", "))
+	if len(op.Parameters) == 0 {
+		return
+	}
+	query := apiSchema{Properties: map[string]apiSchema{}}
+	for _, p := range op.Parameters {
+		p.Schema.Description = p.Description
+		query.Properties[p.Name] = p.Schema
+	}
+	query.fields(out, shared)
 }
 
 const apiPage = `# Admin API
 
-What an operator asks of a running sidecar, on its debug port (` + "`DEBUG_PORT`" + `), under ` + "`/v1`" + `. This page is written from the
-OpenAPI 3.1 document that the sidecar serves at ` + "`/v1/openapi.json`" + ` (` + "`make docs`" + `).
+An operator asks a running sidecar on its debug port (` + "`DEBUG_PORT`" + `), under ` + "`/v1`" + `. This page comes
+from the OpenAPI 3.1 document that the sidecar serves at ` + "`/v1/openapi.json`" + ` (` + "`make docs`" + `).
 
 ## Who may use it
 
-Without more settings the API answers the sidecar's own machine only, which may do everything. With ` + "`ADMIN_TOKEN_FILE`" + ` a caller
-needs a token (` + "`authorization: Bearer …`" + `), with ` + "`ADMIN_TLS_CLIENT_CA`" + ` a client certificate; with both, one of the two. The role
-` + "`view`" + ` reads, and ` + "`operate`" + ` also changes. Each change has a line in the log with who, what, before and after.
+Without more settings the API answers only the sidecar's own machine, which may do everything. With
+` + "`ADMIN_TOKEN_FILE`" + ` a caller needs a token (` + "`authorization: Bearer …`" + `), with
+` + "`ADMIN_TLS_CLIENT_CA`" + ` a client certificate; with both, one of the two. The role ` + "`view`" + ` reads, and
+` + "`operate`" + ` also changes. The log has a line for each change: who, what, before and after.
 
-A page of another origin in a browser gets nothing, and neither does a name that is made to lead to this machine.
+A browser's page of another origin gets nothing, and neither does a host name that was made to resolve to this machine.
 
 ## How it answers
 
 Requests and answers are JSON. An unknown field, a name in another case, null, an empty text and a second document are errors, and a body
-has at most 1 MiB. An error is ` + "`application/problem+json`" + ` with a ` + "`detail`" + ` that says what to do. 400 means that what was sent is not
-what is described here, 422 that it is well written and cannot be done, 503 that Redis cannot be reached.
+has at most 1 MiB. An error is ` + "`application/problem+json`" + `, and its ` + "`detail`" + ` explains what to do:
 
-A change of a record or a counter is in force on every sidecar within a second: they hear of it on a Redis channel. Where a message is lost,
-records are looked up again after at most five minutes, and counters are asked for after a second. ` + "`dry_run`" + ` changes nothing and answers
-with what would change.
+%s
+Every operation can answer 401, 403 and 405; the others are listed with it.
 
-Records are kept in Redis, beside the counters, under keys that begin with ` + "`rec1:`" + `, and with ` + "`KEY_SECRET`" + ` hold no names in the keys. A
-user of Redis with an ACL needs these keys and the channels ` + "`rec1:{sidecars}:news`" + ` and ` + "`rec1:{sidecars}:missing`" + `, with ` + "`CACHE_KEY_PREFIX`" + ` before them. Without Redis
-records live in the process, and end with it.
+A change of a record or a counter reaches all sidecars within a second, over a Redis channel. Where a message is lost,
+sidecars look records up again after at most five minutes, and counters after a second. ` + "`dry_run`" + ` changes
+nothing and answers with what would change.
+
+Records are in Redis beside the counters, under keys that begin with ` + "`rec1:`" + `; with ` + "`KEY_SECRET`" + ` the
+keys hold no names. A Redis user with an ACL needs these keys and the channels ` + "`rec1:{sidecars}:news`" + ` and
+` + "`rec1:{sidecars}:missing`" + `, each with ` + "`CACHE_KEY_PREFIX`" + `
+before it. Without Redis, records end with the process.
 
 ` + "```sh" + `
 curl -s http://127.0.0.1:6070/v1/explain -H 'content-type: application/json' -d '{"http": {"domain": "shop", "method": "GET", "path": "/search", "peer": "192.0.2.7"}}'
 curl -s http://127.0.0.1:6070/v1/usage?user=alice
 curl -s http://127.0.0.1:6070/v1/block -H 'content-type: application/json' -d '{"user": "mallory", "for": "1h", "reason": "Contact support."}'
-curl -s http://127.0.0.1:6070/v1/unblock -H 'content-type: application/json' -d '{"user": "mallory"}'
-curl -s http://127.0.0.1:6070/v1/top?fleet=true
 curl -sN http://127.0.0.1:6070/v1/events
 ` + "```" + `
 
 ## Operations
 
 %s## Documents
+
+A field with ` + "`?`" + ` may be missing. A field without a type is a string.
+
+### Shared fields
+
+%s
 
 %s`

@@ -155,9 +155,9 @@ func TestReferenceOfMetrics(t *testing.T) {
 		}
 		labels := ""
 		if len(f.labels) > 0 {
-			labels = "`" + strings.Join(f.labels, "`, `") + "`"
+			labels = " by `" + strings.Join(f.labels, "`, `") + "`"
 		}
-		fmt.Fprintf(to, "| `%s` | %s | %s | %s |\n", f.name, f.kind, labels, f.help)
+		fmt.Fprintf(to, "| `%s` | %s%s | %s |\n", f.name, f.kind, labels, f.help)
 	}
 	if runtime == 0 {
 		t.Error("there are no metrics of the Go runtime and the process")
@@ -167,28 +167,29 @@ func TestReferenceOfMetrics(t *testing.T) {
 
 const metricsPage = `# Metrics
 
-Every metric, from the code (` + "`make docs`" + ` writes this page). They are on ` + "`/metrics`" + ` of the debug port, and of ` + "`PROMETHEUS_ADDR`" + ` with
-` + "`USE_PROMETHEUS`" + `. [Observability](../explain/observability.md) says how to read them, [deploy/](../../deploy) has a dashboard and alerts.
+Every metric, from the code (` + "`make docs`" + `). They are on ` + "`/metrics`" + ` of the debug port, and of
+` + "`PROMETHEUS_ADDR`" + ` with ` + "`USE_PROMETHEUS`" + `. [Observability](../explain/observability.md) explains
+them, [deploy/](../../deploy) has a dashboard and alerts.
 
-Labels come from the configuration. Values of requests become labels only where a rule asks for it (` + "`detailed_metric`" + `,
-` + "`value_to_metric`" + `): 1,000 of them at most, all others count under the key ` + "`other`" + `, and
-` + "`spillway_metric_series_overflow_total`" + ` counts how often. ` + "`EXTRA_TAGS`" + ` adds labels to every metric. A counter with labels appears
-once it has counted something. Durations are in seconds; histograms have buckets from 50 µs, doubling, and native ones. Those that begin with
-` + "`spillway_control_`" + ` are on ` + "`/metrics`" + ` of the control plane's port alone.
+Labels come from the configuration. Values of requests become labels only where a rule asks for it
+(` + "`detailed_metric`" + `, ` + "`value_to_metric`" + `): at most 1,000; the others count under the key
+` + "`other`" + `. ` + "`EXTRA_TAGS`" + ` adds labels to every metric. A counter with labels appears once it has
+counted something. Durations are in seconds; histograms have buckets from 50 µs, doubling, and native ones.
+` + "`spillway_control_*`" + ` are on ` + "`/metrics`" + ` of the control plane's port alone.
 
 ## Spillway's own
 
-| name | type | labels | what |
-| --- | --- | --- | --- |
+| name | type, labels | what |
+| --- | --- | --- |
 %s
 ## Under the reference server's names
 
 Dashboards for the reference server work on these. Levels of a descriptor below the second count under ` + "`key2`" + ` of the second.
 
-| name | type | labels | what |
-| --- | --- | --- | --- |
+| name | type, labels | what |
+| --- | --- | --- |
 %s
-Besides, ` + "`go_*`" + ` and ` + "`process_*`" + ` describe the Go runtime and the process.
+` + "`go_*`" + ` and ` + "`process_*`" + ` describe the Go runtime and the process.
 `
 
 // setting is one variable as the code declares it.
@@ -278,7 +279,7 @@ func structOf(g *ast.GenDecl) *ast.StructType {
 // writeGroup writes the table of one group of settings, and returns their names.
 func writeGroup(t *testing.T, out *strings.Builder, group *ast.Field, g *ast.GenDecl) []string {
 	t.Helper()
-	field, kind, prefix := group.Names[0].Name, g.Specs[0].(*ast.TypeSpec).Name.Name, ""
+	field, kind, prefix, rows := group.Names[0].Name, g.Specs[0].(*ast.TypeSpec).Name.Name, "", new(strings.Builder)
 	if group.Tag != nil {
 		prefix = reflect.StructTag(strings.Trim(group.Tag.Value, "`")).Get("envPrefix")
 	}
@@ -286,23 +287,20 @@ func writeGroup(t *testing.T, out *strings.Builder, group *ast.Field, g *ast.Gen
 	if rest, found := strings.CutPrefix(intro, kind+" is "); found {
 		intro = strings.ToUpper(rest[:1]) + rest[1:]
 	}
-	again := field != kind
-	if again {
-		intro = "The same once more, " + strings.TrimSpace(group.Comment.Text()) + "."
-	}
-	fmt.Fprintf(out, "## %s\n\n%s\n\n| name | takes | default | what |\n| --- | --- | --- | --- |\n", field, intro)
 	var names []string
 	for _, s := range settingsOf(t, structOf(g), prefix) {
 		names = append(names, s.name)
 		if s.value != "" {
-			s.value = "`" + s.value + "`"
+			s.kind += " (`" + s.value + "`)"
 		}
-		if again {
-			s.what = "as `" + strings.Replace(s.name, "_PERSECOND_", "_", 1) + "`"
-		}
-		fmt.Fprintf(out, "| `%s` | %s | %s | %s |\n", s.name, s.kind, s.value, s.what)
+		fmt.Fprintf(rows, "| `%s` | %s | %s |\n", s.name, s.kind, s.what)
 	}
-	fmt.Fprintln(out)
+	if field != kind {
+		fmt.Fprintf(out, "## %s\n\nThe variables of %s once more, with the same defaults, %s: `%s`.\n\n",
+			field, kind, strings.TrimSpace(group.Comment.Text()), strings.Join(names, "`, `"))
+		return names
+	}
+	fmt.Fprintf(out, "## %s\n\n%s\n\n| name | takes (default) | what |\n| --- | --- | --- |\n%s\n", field, intro, rows)
 	return names
 }
 
@@ -323,22 +321,33 @@ func TestReferenceOfTheEnvironment(t *testing.T) {
 	if read := settings.ControlVariables(); !slices.Equal(control, read) {
 		t.Errorf("the page lists %v and the control plane reads %v", control, read)
 	}
+	alike := map[string][]string{}
 	for _, v := range settings.PeerVariables() {
-		fmt.Fprintf(peer, "| `%s` | %s | %s |\n", v.Name, v.Verdict, v.Note)
+		row := fmt.Sprintf("| %s | %s |\n", v.Verdict, v.Note)
+		alike[row] = append(alike[row], v.Name)
 	}
-	keep(t, "docs/reference/environment.md", fmt.Sprintf(environmentPage, out, peer))
+	const same = "| same |  |\n"
+	for _, v := range settings.PeerVariables() {
+		row := fmt.Sprintf("| %s | %s |\n", v.Verdict, v.Note)
+		if alike[row][0] == v.Name && row != same {
+			fmt.Fprintf(peer, "| `%s` %s", strings.Join(alike[row], "`, `"), row)
+		}
+	}
+	keep(t, "docs/reference/environment.md", fmt.Sprintf(environmentPage, out, strings.Join(alike[same], "`, `"), peer))
 }
 
 const environmentPage = `# Environment
 
-Every variable that the sidecar reads, from the code (` + "`make docs`" + ` writes this page). There are no flags and no other settings file.
-A variable that is set but empty counts as not set. All that is wrong is told at once, and ends the start. Durations are written
-like 10ms, 5s or 24h; lists like name:value,name:value.
+Every variable that the sidecar reads. It has neither flags nor another file of settings. This page comes from the code
+(` + "`make docs`" + `). A variable that is set but empty counts as not set. Wrong values end the start; the log lists
+all of them. Durations are written like 10ms, 5s or 24h; lists like name:value,name:value.
 
 %s## The reference server's variables
 
-All of them. **Same**: read, with the same meaning. **Better**: read, and what differs is said. **Not yet** and **ignored**: named in
-the log at start when they are set, never dropped in silence.
+All of them. **Same**: read, with the same meaning. **Better**: read, with the difference that is named. **Not yet**
+and **ignored**: not read; the log names those that are set, at start.
+
+Same: ` + "`%s`" + `.
 
 | name | here | what differs |
 | --- | --- | --- |
