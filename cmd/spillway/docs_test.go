@@ -17,9 +17,8 @@ const reference = "../../docs/reference/command.md"
 // TestReferenceOfTheCommand keeps docs/reference/command.md to what the program's help says.
 func TestReferenceOfTheCommand(t *testing.T) {
 	var want strings.Builder
-	want.WriteString("# The command spillway\n\nWhat `spillway --help` and the help of its commands print (`make docs` writes this page). [Rule tests](../guides/rule-tests.md) explains the files of\n" +
-		"`spillway test`, and [Before a change](../guides/before-a-change.md) shows `lint`, `test`, `diff` and `replay` at work. Shells complete commands, flags\n" +
-		"and files: `source <(spillway completion bash)`.\n")
+	want.WriteString("# The command spillway\n\nWhat `spillway --help` and the help of its commands print (`make docs` writes this page). [Test rules](../guides/test-rules.md) shows\n" +
+		"`lint`, `test`, `diff` and `replay` at work. Shells complete commands, flags and files: `source <(spillway completion bash)`.\n")
 	root := newRoot()
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -55,10 +54,10 @@ func describe(to *strings.Builder, cmd *cobra.Command) {
 	to.WriteString("\n## " + cmd.CommandPath() + "\n\n```text\n" + strings.TrimSpace(help.String()) + "\n```\n")
 }
 
-// TestPagesShowWhatTheProgramPrints: the commands of docs/guides/before-a-change.md run, and the lines below them are among what they print.
+// TestPagesShowWhatTheProgramPrints: the commands of docs/guides/test-rules.md run, and the lines below them are among what they print.
 func TestPagesShowWhatTheProgramPrints(t *testing.T) {
 	t.Chdir("../..")
-	page, err := os.ReadFile("docs/guides/before-a-change.md")
+	page, err := os.ReadFile("docs/guides/test-rules.md")
 	if err != nil {
 		t.Fatal(err)
 	}
