@@ -214,16 +214,16 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestPageExplainsEveryKey: docs/guides/rule-tests.md has each key of a file of tests in a table.
+// TestPageExplainsEveryKey: docs/guides/test-rules.md lists each key of a file of tests.
 func TestPageExplainsEveryKey(t *testing.T) {
-	text, err := os.ReadFile("../docs/guides/rule-tests.md")
+	text, err := os.ReadFile("../docs/guides/test-rules.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, of := range []any{File{}, Test{}, Request{}, HTTP{}, Want{}} {
 		for _, key := range keysOf(reflect.TypeOf(of)) {
-			if !regexp.MustCompile("(?m)^\\| [^|]*`" + key + "`[^|]*\\| ").Match(text) {
-				t.Errorf("docs/guides/rule-tests.md does not explain %s", key)
+			if !regexp.MustCompile("(?m)^- [^:]*`" + key + "`[^:]*: ").Match(text) {
+				t.Errorf("docs/guides/test-rules.md does not explain %s", key)
 			}
 		}
 	}

@@ -47,7 +47,7 @@ func TestReferenceOfTheCommand(t *testing.T) {
 
 const commandPage = `# The command spillway
 
-This page comes from the help of the program (` + "`make docs`" + `). [Rule tests](../guides/test-rules.md) explains
+This page comes from the help of the program (` + "`make docs`" + `). [Test rules](../guides/test-rules.md) explains
 the files of ` + "`spillway test`" + ` and shows ` + "`lint`, `test`, `diff` and `replay`" + ` at work. Shells complete
 commands, flags and files: ` + "`source <(spillway completion bash)`" + `.
 
@@ -177,10 +177,10 @@ func describe(to *strings.Builder, cmd *cobra.Command, shared *pflag.FlagSet) {
 	}
 }
 
-// TestPagesShowWhatTheProgramPrints: the commands of docs/guides/before-a-change.md run, and the lines below them are among what they print.
+// TestPagesShowWhatTheProgramPrints: the commands of docs/guides/test-rules.md run, and the lines below them are among what they print.
 func TestPagesShowWhatTheProgramPrints(t *testing.T) {
 	t.Chdir("../..")
-	page, err := os.ReadFile("docs/guides/before-a-change.md")
+	page, err := os.ReadFile("docs/guides/test-rules.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// operates runs operate.sh, and holds docs/guides/operate.md to what its commands print.
+// operates runs operate.sh, and compares what its commands print with docs/guides/operate.md and test-rules.md.
 func (d *demo) operates(t *testing.T) {
 	command := filepath.Join(t.TempDir(), "spillway")
 	build := exec.Command("go", "build", "-buildvcs=false", "-o", command, "./cmd/spillway")
@@ -22,12 +22,16 @@ func (d *demo) operates(t *testing.T) {
 	}
 	t.Setenv("SPILLWAY", command)
 	printed := answers(d.script(t, "operate.sh"))
-	page, err := os.ReadFile(filepath.Join(servers.Root(t), "docs", "guides", "operate.md"))
-	if err != nil {
-		t.Fatal(err)
+	pages := ""
+	for _, name := range []string{"operate.md", "test-rules.md"} {
+		page, err := os.ReadFile(filepath.Join(servers.Root(t), "docs", "guides", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages += string(page)
 	}
 	shown := 0
-	for _, block := range strings.Split(string(page), "```text\n")[1:] {
+	for _, block := range strings.Split(pages, "```text\n")[1:] {
 		block, _, _ = strings.Cut(block, "```")
 		asked, want, _ := strings.Cut(block, "\n")
 		shown++
@@ -38,7 +42,7 @@ func (d *demo) operates(t *testing.T) {
 		}
 	}
 	if shown < len(printed)-1 { // the first one makes alice's limit
-		t.Errorf("the page shows %d commands, the script %d", shown, len(printed))
+		t.Errorf("the pages show %d commands, the script %d", shown, len(printed))
 	}
 }
 
