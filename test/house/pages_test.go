@@ -55,7 +55,7 @@ func TestReadmeNamesSettingsThatExist(t *testing.T) {
 		if !slices.Contains(read, s[1]) {
 			t.Errorf("README.md names %s, which the sidecar does not read", s[1])
 		}
-		row := regexp.MustCompile("(?m)^\\| `" + s[1] + "` \\| [a-z]+ \\| " + regexp.QuoteMeta(s[2]))
+		row := regexp.MustCompile("(?m)^\\| `" + s[1] + "` \\| [a-z]+ \\(" + regexp.QuoteMeta(s[2]))
 		if s[2] != "" && !row.MatchString(environment) {
 			t.Errorf("README.md gives %s the default %s, docs/reference/environment.md another one", s[1], s[2])
 		}
