@@ -26,21 +26,25 @@ func listen(cfg *settings.Config) (l listeners, err error) {
 	}()
 	http, grpc, debug := cfg.Listen.Addresses()
 	tcp := []struct {
-		at   *net.Listener
-		name string
-		addr string
-		want bool
+		at       *net.Listener
+		name     string
+		variable string // which sets the port
+		addr     string
+		want     bool
 	}{
-		{&l.grpc, "gRPC", grpc, true},
-		{&l.http, "HTTP", http, true},
-		{&l.debug, "debug", debug, true},
-		{&l.metrics, "metrics", cfg.Metrics.Addr, cfg.Metrics.Prometheus && !cfg.Metrics.Disabled},
+		{&l.grpc, "gRPC", "GRPC_PORT", grpc, true},
+		{&l.http, "HTTP", "PORT", http, true},
+		{&l.debug, "debug", "DEBUG_PORT", debug, true},
+		{&l.metrics, "metrics", "PROMETHEUS_ADDR", cfg.Metrics.Addr, cfg.Metrics.Prometheus && !cfg.Metrics.Disabled},
 	}
 	for _, t := range tcp {
 		if !t.want {
 			continue
 		}
 		*t.at, err = net.Listen("tcp", t.addr)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return l, fmt.Errorf("listen for %s: %s is in use: set %s to a free port, or end the program that has it", t.name, t.addr, t.variable)
+		}
 		if err != nil {
 			return l, fmt.Errorf("listen for %s: %w", t.name, err)
 		}

@@ -62,9 +62,10 @@ func TestAPortThatIsTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	code, _, errs := program([]string{"PORT=0", "DEBUG_PORT=0", "GRPC_PORT=" + portOf(l.Addr().String())})
-	if code != 1 || !strings.Contains(errs, "cannot start: listen for gRPC") {
-		t.Errorf("a port that is taken = %d, %q, want 1 and the reason", code, errs)
+	taken := l.Addr().String()
+	code, _, errs := program([]string{"PORT=0", "DEBUG_PORT=0", "GRPC_PORT=" + portOf(taken)})
+	if want := "cannot start: listen for gRPC: " + taken + " is in use: set GRPC_PORT "; code != 1 || !strings.Contains(errs, want) {
+		t.Errorf("a port that is taken = %d, %q, want 1 and %q", code, errs, want)
 	}
 }
 
