@@ -137,7 +137,7 @@ integration: tools ## the assembled sidecar, built with the race detector, again
 	@$(GO) test -timeout $(WITHIN) -count=1 -v ./test/integration/faults
 
 .PHONY: exact
-exact: tools ## what several sidecars admit together, held against ideal limiters, and beside sidecars of the version before: the short rows
+exact: tools ## what several sidecars admit together, held against ideal limiters: the short rows
 	$(call headline,exactness: the short rows)
 	@$(GO) test -timeout $(WITHIN) -count=1 -v ./test/integration/exact
 
