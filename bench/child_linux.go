@@ -2,7 +2,7 @@ package main
 
 import "syscall"
 
-// childAttributes returns the attributes of a child in a process group of its own, which dies with the thread that starts it.
+// childAttributes puts a child into a process group of its own, and kills it when the thread that starts it ends.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// cpuOf is the processor time that a process has used, in user and kernel mode: the same sum as utime and stime of /proc/PID/stat,
-// but in nanoseconds in place of hundredths of a second.
+// cpuOf is the processor time that a process has used, in user and kernel mode. It is the sum of utime and stime of
+// /proc/PID/stat, in nanoseconds in place of hundredths of a second.
 func cpuOf(pid int) (time.Duration, error) {
 	// The clock of a process has this number on Linux, see clock_getcpuclockid(3).
 	const schedClock = 2

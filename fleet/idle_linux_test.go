@@ -20,7 +20,8 @@ func TestTheKernelTellsTheTimes(t *testing.T) {
 			t.Errorf("%q: %+v", text, got)
 		}
 	}
-	if got, ok := parseTimes("cpu  1 2 3 4 5 6 7 8 90 90\ncpu0 1 1\n"); !ok || got != (times{80 * time.Millisecond, 360 * time.Millisecond}) {
+	got, ok := parseTimes("cpu  1 2 3 4 5 6 7 8 90 90\ncpu0 1 1\n")
+	if !ok || got != (times{80 * time.Millisecond, 360 * time.Millisecond}) {
 		t.Errorf("got %+v (%v), want 80 ms of 360 ms", got, ok)
 	}
 }

@@ -119,7 +119,8 @@ func (h *heart) homes() []*fleet.Node {
 	return []*fleet.Node{n}
 }
 
-// keysOf are the sets that a sidecar of those domains is in: that of all sidecars, and those of the domains. They share a hash tag.
+// keysOf are the sets that a sidecar of those domains is in: one of all sidecars, and one for each domain. They share a hash
+// tag.
 func (h *heart) keysOf(domains []string) []string {
 	keys := []string{h.key}
 	for _, d := range domains {

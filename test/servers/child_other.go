@@ -4,5 +4,5 @@ package servers
 
 import "syscall"
 
-// childAttributes returns the attributes of a child in a process group of its own. Only Linux ends it where this process is killed.
+// childAttributes puts a child into a process group of its own. It may outlive this process: only Linux prevents that.
 func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
