@@ -90,11 +90,12 @@ test: ## install what is missing, then lint, unit, race, contract, integration a
 	if [ -s "$$NOT_JUDGED" ]; then printf '\nnot judged, because the host took the processors away:\n'; cat "$$NOT_JUDGED"; fi
 
 .PHONY: lint
-lint: ## gofmt, and golangci-lint with go vet in it
+lint: ## gofmt, golangci-lint with go vet in it, and go vet of what compiles on macOS
 	$(call headline,lint)
 	@dirty=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .); \
 	if [ -n "$$dirty" ]; then echo "gofmt -w these:"; echo "$$dirty"; exit 1; fi
 	@$(LINT) run ./...
+	@GOOS=darwin $(GO) vet ./...
 
 .PHONY: unit
 unit: ## unit and contract tests of every room, with the full counts of twin walks, exactness and allocations
@@ -137,7 +138,7 @@ integration: tools ## the assembled sidecar, built with the race detector, again
 	@$(GO) test -timeout $(WITHIN) -count=1 -v ./test/integration/faults
 
 .PHONY: exact
-exact: tools ## what several sidecars admit together, held against ideal limiters, and beside sidecars of the version before: the short rows
+exact: tools ## what several sidecars admit together, held against ideal limiters: the short rows
 	$(call headline,exactness: the short rows)
 	@$(GO) test -timeout $(WITHIN) -count=1 -v ./test/integration/exact
 

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -32,7 +31,7 @@ func startGenerator(ctx context.Context, o order) (*generator, error) {
 	g.cmd.Stderr = &g.log
 	// Less garbage collection leaves more of the processors to the servers.
 	g.cmd.Env = []string{"GOGC=400"}
-	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	g.cmd.SysProcAttr = childAttributes()
 	g.in, err = g.cmd.StdinPipe()
 	if err != nil {
 		return nil, err

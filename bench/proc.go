@@ -5,24 +5,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
-	"unsafe"
 )
-
-// cpuOf is the processor time that a process has used, in user and kernel mode: the same sum as utime and stime of /proc/PID/stat,
-// but in nanoseconds in place of hundredths of a second.
-func cpuOf(pid int) (time.Duration, error) {
-	// The clock of a process has this number on Linux, see clock_getcpuclockid(3).
-	const schedClock = 2
-	clock := int32(^pid<<3 | schedClock)
-	var t syscall.Timespec
-	_, _, failed := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, uintptr(clock), uintptr(unsafe.Pointer(&t)), 0)
-	if failed != 0 {
-		return 0, fmt.Errorf("processor time of process %d: %w", pid, failed)
-	}
-	return time.Duration(t.Nano()), nil
-}
 
 // tick is the unit of /proc/stat, on every machine that Go's Linux ports run on.
 const tick = 10 * time.Millisecond

@@ -32,7 +32,7 @@ func startProcess(folder, name, bin string, env []string, args ...string) (*proc
 	defer log.Close()
 	p.cmd = exec.Command(bin, args...)
 	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr, p.cmd.Dir = env, log, log, folder
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	p.cmd.SysProcAttr = childAttributes()
 	err = p.cmd.Start()
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)

@@ -2,7 +2,7 @@
 -- keys: one string of at and used (see state.lua): tokens taken in the window that starts at at, aligned to the epoch or by edges.
 --   A window of whole seconds, up to five days, is marked where it is kept: two microseconds for each of its seconds, and one more, are
 --   added to at. So windows.lua knows that the time to live is that of this window, and not of a shorter one that a rule had before. No
---   window of milliseconds begins at such an instant. A version without marks reads an instant in the window.
+--   window of milliseconds begins at such an instant.
 -- arguments: limit = count, window (microseconds), edges (of a calendar's windows, microseconds; nil: none); n tokens; now (microseconds).
 -- reply: advance moves to the window of now; left, wait and reset return a number; take returns what it took.
 

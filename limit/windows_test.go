@@ -2,9 +2,7 @@ package limit_test
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -92,26 +90,6 @@ func TestALongerWindowGetsItsTimeToLive(t *testing.T) {
 				t.Errorf("a window of %v is kept for %v", window, got)
 			}
 		}
-	}
-}
-
-// TestAVersionWithoutMarks has the states of one: they count, and what this version writes is an instant in the window to it.
-func TestAVersionWithoutMarks(t *testing.T) {
-	client, ctx := connect(t), context.Background()
-	for _, key := range []string{"one:a", "two:a"} {
-		client.Set(ctx, key, keptState(future, 4), time.Second)
-	}
-	expectRemaining(t, chargeAlike(t, client, time.Hour, future+5e6, "a"), 5, 5)
-	value := []byte(client.Get(ctx, "one:a").Val())
-	if len(value) != 12 {
-		t.Fatalf("a window is kept in %d bytes", len(value))
-	}
-	at := math.Float64frombits(binary.BigEndian.Uint64(value))
-	if at != math.Trunc(at) || at < future || at >= future+1e6 {
-		t.Errorf("the window begins at %v, want an instant within a second of %d", at, int64(future))
-	}
-	if ends := client.PExpireTime(ctx, "one:a").Val().Milliseconds(); ends != future/1000+3_600_001 {
-		t.Errorf("it ends at %d", ends)
 	}
 }
 

@@ -76,7 +76,7 @@ func (p *Peers) Close() error {
 	return nil
 }
 
-// hear takes in one message. What cannot be read is of another version.
+// hear takes in one message, and ignores what it cannot read.
 func (p *Peers) hear(text string) {
 	var n news
 	err := json.Unmarshal([]byte(text), &n)

@@ -13,7 +13,7 @@ const Others = "(others)"
 type Usage struct {
 	Identities []IdentityRow
 	Endpoints  []EndpointRow
-	Keys       []KeyRow // none from sidecars of versions that did not count keys
+	Keys       []KeyRow
 	Caches     []CacheRow
 }
 
@@ -81,7 +81,7 @@ type Event struct {
 // MarshalUsage returns the rows of an entry of the stream of usage.
 func MarshalUsage(u *Usage) []byte { return AppendUsage(nil, u) }
 
-// UnmarshalUsage returns what MarshalUsage was given. An unknown member is passed over, so that an older control reads a newer sidecar.
+// UnmarshalUsage returns what MarshalUsage was given.
 func UnmarshalUsage(data []byte) (*Usage, error) {
 	var lists struct {
 		Identities []tuple `json:"identities"`
@@ -156,9 +156,9 @@ func UnmarshalEvents(data []byte) ([]Event, error) {
 // tuple is a row as a list of values.
 type tuple []json.RawMessage
 
-// into decodes the values into the places, of which there are as many. Values after them are passed over.
+// into decodes the values into the places, of which there are as many.
 func (t tuple) into(list string, row int, places ...any) error {
-	if len(t) < len(places) {
+	if len(t) != len(places) {
 		return fmt.Errorf("%s: row %d must have %d values, not %d", list, row, len(places), len(t))
 	}
 	for i, place := range places {

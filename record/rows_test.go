@@ -54,22 +54,6 @@ func TestTheFormOfUsage(t *testing.T) {
 	}
 }
 
-// TestUsageOfSidecarsThatCountNoKeys is read without keys.
-func TestUsageOfSidecarsThatCountNoKeys(t *testing.T) {
-	u, err := record.UnmarshalUsage([]byte(`{"identities":[[29000000,"shop","","user:ann","allowed",4,9]],"endpoints":[],"caches":[]}`))
-	if err != nil || len(u.Identities) != 1 || len(u.Keys) != 0 {
-		t.Errorf("%+v, %v", u, err)
-	}
-}
-
-// TestListsOfALaterVersion are passed over.
-func TestListsOfALaterVersion(t *testing.T) {
-	u, err := record.UnmarshalUsage([]byte(`{"identities":[[29000000,"shop","","user:ann","allowed",4,9]],"planets":[[29000000,"mars"]]}`))
-	if err != nil || len(u.Identities) != 1 {
-		t.Errorf("%+v, %v", u, err)
-	}
-}
-
 // TestTheNameOfAKey is the same for a key and for its digest, and does not show it.
 func TestTheNameOfAKey(t *testing.T) {
 	const key = "spw_ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -112,6 +96,7 @@ func TestTextsThatPostgreSQLRefuses(t *testing.T) {
 func TestRowsThatCannotBeRead(t *testing.T) {
 	for _, text := range []string{
 		``, `[]`, `{"identities":[[1,"a","b","c","d",1]]}`, `{"identities":[["1","a","b","c","d",1,1]]}`, `{"caches":[[1,"a",1]]}`, `{"keys":[[1,"a","b",1]]}`,
+		`{"keys":[[1,"a","b",1,1,1]]}`,
 		`{"endpoints":[[1,"a","b","c","d",1,1,[[256,1]]]]}`, `{"endpoints":[[1,"a","b","c","d",1,1,[[1,0]]]]}`,
 	} {
 		if _, err := record.UnmarshalUsage([]byte(text)); err == nil {

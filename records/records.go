@@ -148,7 +148,7 @@ func (k *Kinds) Lengths(of netip.Addr) []int {
 // catalog is the kinds of all domains.
 type catalog map[string]*Kinds
 
-// catalogOf reads the classes of an index. Those of another version are left out.
+// catalogOf reads the classes of an index. It leaves out what is not a class.
 func catalogOf(classes []string) catalog {
 	c := catalog{}
 	for _, class := range classes {

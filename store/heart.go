@@ -31,10 +31,7 @@ var beatScript string
 const heartKeys = 100
 
 // heart counts the sidecars that share a store, and those of each domain. Each shows up every second under its own name in one set for
-// all sidecars, one for all that name their domains, and one for each of its domains, on every shard of a ring.
-//
-// A sidecar of a version that names no domains is in the first set only. It counts for every domain, and it counts every sidecar. One of a
-// version that knows of leases is in a set of its own, too: where another one shares the store, nothing is leased.
+// all sidecars, and one for each of its domains, on every shard of a ring.
 type heart struct {
 	fleet   *fleet.Fleet
 	key     string
@@ -42,7 +39,6 @@ type heart struct {
 	failed  func(reason string, err error)
 	domains atomic.Pointer[[]string]         // that this sidecar has rules for
 	live    atomic.Pointer[map[string]int64] // by domain, and of all sidecars under allDomains, as last known; nil: never
-	alike   atomic.Bool                      // all sidecars are known to know of leases
 	calm    time.Time                        // until then no number falls
 	changed chan struct{}                    // the domains are others
 	cancel  context.CancelFunc
@@ -123,10 +119,10 @@ func (h *heart) homes() []*fleet.Node {
 	return []*fleet.Node{n}
 }
 
-// keysOf are the sets that a sidecar of those domains is in: that of all sidecars, that of those that name their domains, that of those
-// that know of leases, and the domains'. They share a hash tag.
+// keysOf are the sets that a sidecar of those domains is in: one of all sidecars, and one for each domain. They share a hash
+// tag.
 func (h *heart) keysOf(domains []string) []string {
-	keys := []string{h.key, h.key + ":2", h.key + ":3"}
+	keys := []string{h.key}
 	for _, d := range domains {
 		keys = append(keys, h.key+":domain:"+d)
 	}
@@ -136,23 +132,20 @@ func (h *heart) keysOf(domains []string) []string {
 // beat shows up everywhere at once. The largest count wins: a shard that was away knows of few. Where all were away no sidecar could show
 // up, so for as long as it takes to find out which live no number falls.
 func (h *heart) beat(domains []string) {
-	most, alike := map[string]int64{}, true
+	most := map[string]int64{}
 	for _, counts := range h.tell(beatWithin, h.keysOf(domains), deadAfter) {
-		if len(counts) < 3 {
+		if len(counts) == 0 {
 			continue
 		}
-		unnamed := max(counts[0]-counts[1], 0)
 		most[allDomains] = max(most[allDomains], counts[0])
-		alike = alike && counts[2] == counts[0]
-		for i, n := range counts[3:] {
-			most[domains[i]] = max(most[domains[i]], n+unnamed)
+		for i, n := range counts[1:] {
+			most[domains[i]] = max(most[domains[i]], n)
 		}
 	}
 	if len(most) == 0 {
 		h.calm = time.Now().Add(deadAfter)
 		return
 	}
-	h.alike.Store(alike)
 	h.keep(most)
 	h.live.Store(&most)
 }

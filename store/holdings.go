@@ -31,14 +31,14 @@ const (
 //
 // The end of a lease is counted from before the call was sent, so it is never after the server's. Every spend looks at it.
 type holdings struct {
-	redis   *Redis
-	now     func() time.Time
-	start   time.Time
-	sharers func() int64                          // how many sidecars lease from the same counters
-	alike   func() bool                           // all of them know of leases
-	young   func(key string, l *limit.Limit) bool // the server of a counter has just succeeded another one
-	seed    maphash.Seed
-	onHeld  func(c limit.Charge, n int64) // is told what requests spent of what is held; nil: nothing is
+	redis        *Redis
+	now          func() time.Time
+	start        time.Time
+	sharers      func() int64                          // how many sidecars lease from the same counters
+	sharersKnown func() bool                           // that number is known
+	young        func(key string, l *limit.Limit) bool // the server of a counter has just succeeded another one
+	seed         maphash.Seed
+	onHeld       func(c limit.Charge, n int64) // is told what requests spent of what is held; nil: nothing is
 
 	kept   atomic.Int64 // holdings that there are
 	resets atomic.Int64 // counters that were reset
@@ -112,7 +112,10 @@ type heldPart struct {
 }
 
 func newHoldings(r *Redis, now func() time.Time) *holdings {
-	return &holdings{redis: r, now: now, start: now(), sharers: r.sharers, alike: r.alike, young: r.young, seed: maphash.MakeSeed()}
+	return &holdings{
+		redis: r, now: now, start: now(), seed: maphash.MakeSeed(),
+		sharers: r.sharers, sharersKnown: r.sharersKnown, young: r.young,
+	}
 }
 
 // sharers is how many sidecars share the counters of this one, at most.
@@ -127,9 +130,8 @@ func (r *Redis) sharers() int64 {
 	return int64(most)
 }
 
-// alike reports whether all sidecars that share the counters know of leases. One that does not loses what a bucket earns while something is
-// lent, whenever it charges it.
-func (r *Redis) alike() bool { return r.heart == nil || r.heart.alike.Load() }
+// sharersKnown reports whether the number of sidecars is known. Until then nothing is leased.
+func (r *Redis) sharersKnown() bool { return r.heart == nil || r.heart.live.Load() != nil }
 
 // young reports whether the server of a counter has just succeeded another one. It may not know of all that was lent.
 func (r *Redis) young(key string, l *limit.Limit) bool {

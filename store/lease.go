@@ -30,7 +30,7 @@ func (h *holdings) sawOne(c *limit.Charge, remaining int64, now instant) {
 		h.missed(l, c, now)
 		return
 	}
-	if h.hot(hash, now) && remaining >= h.room() && c.Limit.Leasable() && h.alike() {
+	if h.hot(hash, now) && remaining >= h.room() && c.Limit.Leasable() && h.sharersKnown() {
 		h.begin(hash, c, now)
 	}
 }
@@ -128,7 +128,7 @@ func (h *holdings) askLocked(l *holding, now instant, last bool) {
 	for i := range l.lots {
 		a.Reports[i] = h.emptyLocked(&l.lots[i], now, last)
 	}
-	if !last && l.guards == 0 && h.alike() && !h.young(l.key, &l.limit) {
+	if !last && l.guards == 0 && h.sharersKnown() && !h.young(l.key, &l.limit) {
 		a.Want = max(min(l.span(), l.most)-l.left(now), 0)
 	}
 	if !h.calls.begin() {

@@ -89,7 +89,7 @@ func (w *World) start(ctx context.Context, c *child) error {
 	defer log.Close()
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = c.environment(), log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = childAttributes()
 	err = cmd.Start()
 	if err != nil {
 		return fmt.Errorf("start %s: %w", c.Name, err)

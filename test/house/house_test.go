@@ -18,40 +18,49 @@ const module = "github.com/spillway-mesh/spillway/"
 
 // rooms is the map of the house: which rooms each room may import. Imports go down only, never sideways on a floor.
 var rooms = map[string][]string{
-	"limit":            {},
-	"breaker":          {},
-	"identity":         {},
-	"wire":             {},
-	"descriptors":      {"limit", "identity"},
-	"fleet":            {"breaker"},
-	"audit":            {"limit"},
-	"engine":           {"limit", "descriptors", "identity", "audit"},
-	"store":            {"limit", "breaker", "fleet"},
-	"records":          {"limit", "fleet"},
-	"record":           {},
-	"peers":            {"fleet"},
-	"rules":            {"limit", "descriptors", "identity"},
-	"xds":              {"limit", "descriptors", "rules"},
-	"door":             {"engine", "descriptors"},
-	"rlsvc":            {"engine", "descriptors", "limit", "wire", "door"},
-	"extauthz":         {"engine", "descriptors", "identity", "limit", "wire", "door"},
-	"rlqs":             {"engine", "limit"},
-	"admin":            {"engine", "rules", "audit", "descriptors", "limit", "records", "peers"},
-	"telemetry":        {"engine", "descriptors", "limit", "rules", "audit", "breaker", "fleet", "store", "identity", "record", "records", "xds"},
-	"control":          {"archive", "limit", "descriptors", "identity", "audit", "fleet", "record", "records", "peers", "rules", "rulediff", "admin", "telemetry"},
-	"archive":          {},
-	"settings":         {},
-	"sidecar":          {"limit", "breaker", "identity", "descriptors", "audit", "engine", "fleet", "store", "rules", "xds", "record", "records", "peers", "door", "rlsvc", "extauthz", "rlqs", "admin", "telemetry", "settings"},
-	"trial":            {"identity", "descriptors", "engine", "store", "rules"},
-	"rulediff":         {"limit", "identity", "descriptors", "rules"},
-	"ruletest":         {"limit", "identity", "descriptors", "engine", "rules", "extauthz", "trial"},
-	"replay":           {"limit", "identity", "descriptors", "engine", "extauthz", "trial"},
-	"cmd/sidecar":      {"sidecar", "settings"},
-	"cmd/spillway":     {"limit", "breaker", "identity", "descriptors", "audit", "engine", "fleet", "store", "rules", "admin", "telemetry", "archive", "control", "sidecar", "trial", "rulediff", "ruletest", "replay", "settings"},
+	"limit":       {},
+	"breaker":     {},
+	"identity":    {},
+	"wire":        {},
+	"descriptors": {"limit", "identity"},
+	"fleet":       {"breaker"},
+	"audit":       {},
+	"engine":      {"limit", "descriptors", "identity"},
+	"store":       {"limit", "breaker", "fleet"},
+	"records":     {"fleet"},
+	"record":      {},
+	"peers":       {"fleet"},
+	"rules":       {"limit", "descriptors", "identity"},
+	"xds":         {"limit", "descriptors", "rules"},
+	"door":        {"engine", "descriptors"},
+	"rlsvc":       {"engine", "descriptors", "limit", "wire", "door"},
+	"extauthz":    {"engine", "descriptors", "identity", "limit", "wire", "door"},
+	"admin":       {"engine", "rules", "audit", "descriptors", "limit", "records"},
+	"telemetry": {
+		"engine", "descriptors", "limit", "breaker", "fleet", "store", "identity", "record", "records", "xds",
+	},
+	"control": {
+		"archive", "limit", "descriptors", "fleet", "record", "records", "peers", "rules", "rulediff",
+		"admin", "telemetry",
+	},
+	"archive":  {},
+	"settings": {},
+	"sidecar": {
+		"limit", "breaker", "identity", "descriptors", "audit", "engine", "fleet", "store", "rules", "xds",
+		"record", "records", "peers", "door", "rlsvc", "extauthz", "admin", "telemetry", "settings",
+	},
+	"trial":       {"identity", "descriptors", "engine", "store", "rules"},
+	"rulediff":    {"limit", "identity", "descriptors", "rules"},
+	"ruletest":    {"limit", "identity", "descriptors", "engine", "rules", "extauthz", "trial"},
+	"replay":      {"limit", "identity", "descriptors", "engine", "extauthz", "trial"},
+	"cmd/sidecar": {"sidecar", "settings"},
+	"cmd/spillway": {
+		"descriptors", "audit", "rules", "admin", "telemetry", "archive", "control", "sidecar", "trial",
+		"rulediff", "ruletest", "replay", "settings",
+	},
 	"test/servers":     {},
-	"test/integration": {"sidecar", "control", "test/servers"},
+	"test/integration": {},
 	"test/demo":        {"settings"},
-	"test/house":       {"rules", "descriptors", "settings", "test/servers"},
 }
 
 // furniture are the folders at the top that are no rooms.
@@ -63,15 +72,18 @@ var doors = []struct {
 	open   []string
 	reason string
 }{
-	{"github.com/envoyproxy/go-control-plane", []string{"rlsvc", "extauthz", "rlqs", "xds", "test/servers"}, "Envoy's protobuf types stay at the doors that speak them: the core must not change when Envoy's API does"},
-	{"github.com/redis/go-redis", []string{"fleet", "rules/redis.go", "control"}, "Redis is a detail of where counts and rules are kept: everything else is tested and run without it"},
+	{"github.com/envoyproxy/go-control-plane", []string{"rlsvc", "extauthz", "xds", "test/servers"},
+		"Envoy's protobuf types stay at the doors that speak them: the core must not change when Envoy's API does"},
+	{"github.com/redis/go-redis", []string{"fleet"},
+		"Redis is a detail of where counts and rules are kept: everything else is tested and run without it"},
 	{"github.com/jackc/pgx", []string{"control", "archive"}, "a sidecar never opens a PostgreSQL connection: only the control plane does"},
 	{"github.com/parquet-go/parquet-go", []string{"archive"}, "the format of files is a detail of the archive"},
 	{"github.com/minio/minio-go", []string{"archive/s3.go"}, "which service keeps the files is a detail of the archive"},
 	{"github.com/prometheus", []string{"telemetry"}, "all names of metrics live in telemetry: other rooms have callbacks"},
 	{"go.opentelemetry.io", []string{"telemetry"}, "traces are telemetry's: other rooms have callbacks and context"},
 	{"github.com/sony/gobreaker", []string{"breaker"}, "the breaker is a room, so that it can be replaced in one place"},
-	{"google.golang.org/grpc", []string{"door", "rlsvc", "extauthz", "rlqs", "xds", "telemetry", "sidecar", "test/servers"}, "gRPC is spoken at the doors: the core takes plain structs"},
+	{"google.golang.org/grpc", []string{"door", "rlsvc", "extauthz", "xds", "telemetry", "sidecar", "test/servers"},
+		"gRPC is spoken at the doors: the core takes plain structs"},
 }
 
 // source is one Go file of the house, parsed.
@@ -196,6 +208,61 @@ func TestTechnologiesComeInByTheirDoors(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestEveryEntryOfTheMapIsUsed refuses rooms and edges that are allowed and that no code outside of tests has, and furniture
+// that does not exist.
+func TestEveryEntryOfTheMapIsUsed(t *testing.T) {
+	filled, used := map[string]bool{}, map[[2]string]bool{}
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		own, _ := roomOf(s.room)
+		filled[own] = true
+		for _, imported := range s.file.Imports {
+			inside, found := strings.CutPrefix(strings.Trim(imported.Path.Value, `"`), module)
+			if found {
+				other, _ := roomOf(inside)
+				used[[2]string{own, other}] = true
+			}
+		}
+	}
+	for room, others := range rooms {
+		if !filled[room] {
+			t.Errorf("the room %q has no Go files outside of tests: remove it from the map", room)
+		}
+		for _, other := range others {
+			if !used[[2]string{room, other}] {
+				t.Errorf("no file of %s imports %s: remove the edge from the map", room, other)
+			}
+		}
+	}
+	for _, name := range furniture {
+		info, err := os.Stat(name)
+		if err != nil || !info.IsDir() {
+			t.Errorf("there is no folder %s/: remove it from the furniture", name)
+		}
+	}
+}
+
+// TestEveryDoorIsUsed refuses doors of rooms and files that do not import the technology outside of tests.
+func TestEveryDoorIsUsed(t *testing.T) {
+	for _, door := range doors {
+		for _, open := range door.open {
+			uses := func(s source) bool { return !s.test && under(s.path, open) && s.imports(door.module) }
+			if !slices.ContainsFunc(sources(t), uses) {
+				t.Errorf("%s does not import %s: close that door", open, door.module)
+			}
+		}
+	}
+}
+
+// imports reports whether the file imports a package of a module.
+func (s source) imports(module string) bool {
+	return slices.ContainsFunc(s.file.Imports, func(imported *ast.ImportSpec) bool {
+		return under(strings.Trim(imported.Path.Value, `"`), module)
+	})
 }
 
 // roomOf is the room that a folder belongs to: a room may have folders of its own below it.

@@ -42,7 +42,7 @@ func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	if cmd.Stderr == nil {
 		cmd.Stderr = out
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = childAttributes()
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("start %s: %v", cmd.Path, err)
 	}

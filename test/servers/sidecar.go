@@ -82,7 +82,7 @@ func StartSidecar(t testing.TB, env ...string) *Sidecar {
 	return awaitSidecar(t, LaunchSidecar(t, env...))
 }
 
-// StartProgram is StartSidecar for a sidecar that was built elsewhere, such as one of an earlier version.
+// StartProgram is StartSidecar for a sidecar that was built elsewhere.
 func StartProgram(t testing.TB, bin string, env ...string) *Sidecar {
 	t.Helper()
 	return awaitSidecar(t, launch(t, exec.Command(bin), env))

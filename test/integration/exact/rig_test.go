@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -94,7 +93,6 @@ type trial struct {
 	file     string   // of the rules
 	text     string   // of the rules; "": those of the bound
 	env      []string // of all sidecars
-	bin      string   // their program; "": that of this version
 	sidecars []*servers.Sidecar
 	gone     int64 // local decisions of sidecars that are gone
 
@@ -102,10 +100,8 @@ type trial struct {
 	varies   bool   // no one limiter is the ideal of the whole row
 	checks   []func()
 	mayFail  bool  // calls may go without an answer
-	leases   bool  // a sidecar of the row has the metric of leases
 	lent     int64 // tokens that were leased
-	mixed    bool  // a version without leases runs beside one with them, which costs a bucket what it earns while tokens are on lease
-	holds    bool  // sidecars that have leases must decide with them in this row
+	holds    bool  // sidecars must decide with leases in this row
 	steady   bool  // callers ask for twice the limit all the time, so its utilisation is judged
 	turns    int64 // how often callers or servers changed what they do
 	notes    []string
@@ -151,9 +147,6 @@ func (x *trial) launch() {
 // start starts one more sidecar.
 func (x *trial) start() *servers.Sidecar {
 	x.Helper()
-	if x.bin != "" {
-		return servers.StartProgram(x, x.bin, x.env...)
-	}
 	return servers.StartSidecar(x, x.env...)
 }
 
@@ -177,9 +170,6 @@ func (x *trial) join(s *servers.Sidecar) {
 	x.seats = append(x.seats, newSeat(dial(x, s.GRPC)))
 }
 
-// leaseDecisions is the metric of decisions that a sidecar made with tokens it held. A version without leases does not have it.
-const leaseDecisions = "spillway_lease_decisions_total"
-
 // local is the number of decisions that a sidecar made without a call of their own.
 func (x *trial) local(s *servers.Sidecar) int64 {
 	x.Helper()
@@ -190,11 +180,8 @@ func (x *trial) local(s *servers.Sidecar) int64 {
 	if n := m.Sum("spillway_panics_total"); n > 0 {
 		x.fails("%d panics", n)
 	}
-	for series := range m {
-		x.leases = x.leases || strings.HasPrefix(series, leaseDecisions)
-	}
 	x.lent += m.Sum("spillway_lease_granted_total")
-	return m.Sum(leaseDecisions)
+	return m.Sum("spillway_lease_decisions_total")
 }
 
 // locals is the sum over all sidecars of the row.
