@@ -1,3 +1,5 @@
+//go:build full
+
 package exact
 
 import (
@@ -122,7 +124,7 @@ func together(x *trial) {
 		name := fmt.Sprint("u", k)
 		x.hold(" of user "+name, mine, func() history { return x.seen.of(func(e *event) bool { return e.request.user == name }) })
 	}
-	x.waves(often(1, 3))
+	x.waves(3)
 }
 
 // twoLimits makes the rules of the row one for each user and one for the tenant.

@@ -1,3 +1,5 @@
+//go:build full
+
 package exact
 
 import (
@@ -29,7 +31,7 @@ func redisOff(off time.Duration) func(x *trial) {
 		x.Setenv("LD_PRELOAD", "")
 		x.differs(redis)
 		x.beginOn(redis)
-		x.waves(often(1, 3))
+		x.waves(3)
 	}
 }
 
@@ -99,7 +101,7 @@ var skewed struct {
 }
 
 // skewedBin builds the sidecar on a standard library whose time.Now adds CLOCK_OFFSET seconds to the wall clock. The monotonic reading
-// stays. That takes as long as to build everything, so only full runs do it.
+// stays. That takes as long as to build everything.
 func skewedBin(t testing.TB) string {
 	t.Helper()
 	root := servers.Root(t)

@@ -44,7 +44,7 @@
 //
 // # Rows
 //
-// make exact, which is part of make test, runs the short rows, and make test-faults all of them in full (FAULTS=full). Each prints a line:
+// They take long, so they have the build tag full: make test-all runs them. Each prints a line:
 // what was asked, admitted, and would be by the ideal; over-admission; how close the worst interval came to its bound (-1: one more
 // would have been allowed), which shows how sharp the oracle was; false refusals; utilisation; and how many decisions were made with leased tokens.
 //
@@ -52,6 +52,6 @@
 // what is admitted beyond the limit shows. While Redis is away everything is refused (on_failure: closed), so no row needs an allowance
 // for that. Only where Redis loses its state is one limit more allowed, once, and the row prints it.
 //
-// Bounds are about counts, so rows hold beside busy loops. Utilisation is judged in full runs only, where callers could send what they should.
+// Bounds are about counts, so rows hold beside busy loops. Utilisation is judged where callers could send what they should.
 // False refusals must be 0 where no tokens were leased.
 package exact

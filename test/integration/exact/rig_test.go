@@ -1,3 +1,5 @@
+//go:build full
+
 package exact
 
 import (
@@ -17,17 +19,6 @@ const (
 	domain = "exact"
 	window = 1_000_000 // µs, of all limits
 )
-
-// full is whether all rows run, at full length.
-var full = os.Getenv("FAULTS") == "full"
-
-// often is how often, or how long, in this run.
-func often[N ~int | ~int64](short, long N) N {
-	if full {
-		return long
-	}
-	return short
-}
 
 // What a limit admits per sidecar and second. Tokens are leased of a counter that a sidecar is asked for 8 times in 100 ms, while 64 are left for
 // each sidecar.
@@ -106,7 +97,6 @@ type trial struct {
 	turns    int64 // how often callers or servers changed what they do
 	notes    []string
 	wall     time.Time // when the row began, with a reading of the monotonic clock
-	host     servers.Processors
 	problems []string
 }
 
