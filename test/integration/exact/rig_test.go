@@ -12,33 +12,6 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// algorithms are all that a rule may name.
-var algorithms = []string{tokenBucket, fixedWindow, slidingWindow, slidingLog}
-
-const (
-	domain = "exact"
-	window = 1_000_000 // µs, of all limits
-)
-
-// What a limit admits per sidecar and second. Tokens are leased of a counter that a sidecar is asked for 8 times in 100 ms, while 64 are left for
-// each sidecar.
-const (
-	lean = 250 // twice of it is what a small machine can do with eight sidecars
-	hot  = 400 // the burst is a quarter of it, so tokens are leased until a part of it is spent
-)
-
-// boundOf is the limit of a row with so many sidecars.
-func boundOf(algorithm string, n, each int) bound {
-	count := int64(max(1000, each*n))
-	return bound{algorithm: algorithm, count: count, burst: count / 4, window: window}
-}
-
-// rate is what a bound admits in a second.
-func (b bound) rate() int64 { return b.count * 1_000_000 / b.window }
-
-// twice is the load that a bound admits one half of.
-func (b bound) twice() int64 { return 2 * b.rate() }
-
 // calm lets callers ask for less than the limit, so that sidecars may hold tokens.
 func (x *trial) calm() { x.pace(x.rate() * 3 / 4) }
 
