@@ -22,7 +22,7 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// full is whether the long rows run, too: make test-control sets it.
+// full is whether the long rows run, too: the tag full adds them.
 const full = servers.Full
 
 // TestMain runs the tests, or where a test started this program as a child, the archiver that is killed at a step.

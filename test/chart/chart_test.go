@@ -34,7 +34,7 @@ func chartDir(t *testing.T) string {
 	return filepath.Join(servers.Root(t), "deploy", "helm", "spillway")
 }
 
-// helm runs the program that `make chart` builds from helm's Go module.
+// helm runs the program that `make tools` builds from helm's Go module.
 func helm(t *testing.T, args ...string) (output string, err error) {
 	t.Helper()
 	program := os.Getenv("HELM_BIN")
@@ -48,7 +48,7 @@ func helm(t *testing.T, args ...string) (output string, err error) {
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	err = cmd.Run()
 	if cmd.ProcessState == nil {
-		t.Fatalf("start helm: %v (make chart builds it)", err)
+		t.Fatalf("start helm: %v (make tools builds it)", err)
 	}
 	if err != nil {
 		err = fmt.Errorf("%w\n%s", err, problems.String())

@@ -16,7 +16,7 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// full is whether the long rows run: make test-control sets CONTROL_TESTS=full.
+// full is whether the long rows run: the tag full adds them.
 const full = servers.Full
 
 // recordKeys are those of a world without a secret.

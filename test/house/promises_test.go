@@ -2,7 +2,6 @@ package house
 
 import (
 	"go/ast"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,44 +11,65 @@ import (
 var (
 	quoted   = regexp.MustCompile("`([^`]+)`")
 	prover   = regexp.MustCompile(`^(Test[A-Z0-9]\w*|X\d+[a-z]?)$`)
-	faultRow = regexp.MustCompile(`\bid: "(X\d+[a-z]?)"`)
+	faultRow = regexp.MustCompile(`\bid: "(X\d+[a-z]?)"[^\n]*`)
 )
 
-// TestPromisesNameTheirTests holds the page about failures to the tests: each promise names one that exists, as does all of its
-// prose, and each row of the fault matrix has its promise.
+// TestPromisesNameTheirTests checks the page about failures against the tests: each promise names tests that exist and the
+// targets of make that run them, and each row of the fault matrix has its promise. With -update it writes the targets.
 func TestPromisesNameTheirTests(t *testing.T) {
+	const name = "docs/failure-modes.md"
 	known := provers(t)
-	page, err := os.ReadFile("docs/failure-modes.md")
-	if err != nil {
-		t.Fatalf("read the page: %v", err)
-	}
 	var promised []string
-	for n, line := range strings.Split(string(page), "\n") {
-		for _, name := range namesIn(line) {
-			if prover.MatchString(name) && !slices.Contains(known, name) {
-				t.Errorf("docs/failure-modes.md:%d: there is no test %s", n+1, name)
+	lines := strings.Split(page(t, name), "\n")
+	for n, line := range lines {
+		for _, word := range namesIn(line) {
+			if prover.MatchString(word) && known[word] == "" {
+				t.Errorf("%s:%d: there is no test %s", name, n+1, word)
 			}
 		}
-		proof, ok := proofIn(line)
+		promise, said, ok := targetIn(line)
 		if !ok {
 			continue
 		}
+		proof, _ := proofIn(promise)
 		names := namesIn(proof)
 		if len(names) == 0 {
-			t.Errorf("docs/failure-modes.md:%d: the promise names no test", n+1)
+			t.Errorf("%s:%d: the promise names no test", name, n+1)
 		}
-		for _, name := range names {
-			if !prover.MatchString(name) {
-				t.Errorf("docs/failure-modes.md:%d: %s is no name of a test", n+1, name)
+		var targets []string
+		for _, word := range names {
+			if !prover.MatchString(word) {
+				t.Errorf("%s:%d: %s is not the name of a test", name, n+1, word)
 			}
+			targets = append(targets, known[word])
+		}
+		slices.Sort(targets)
+		want := strings.Join(slices.Compact(targets), ", ")
+		lines[n] = promise + " " + want + " |"
+		if said != want && !*update {
+			t.Errorf("%s:%d: the tests run by %q, the page has %q: make docs writes it", name, n+1, want, said)
 		}
 		promised = append(promised, names...)
 	}
-	for _, row := range known {
+	for row := range known {
 		if row[0] == 'X' && !slices.Contains(promised, row) {
-			t.Errorf("docs/failure-modes.md promises nothing that row %s of the matrix holds it to", row)
+			t.Errorf("%s promises nothing that row %s of the matrix checks", name, row)
 		}
 	}
+	if *update {
+		keep(t, name, strings.Join(lines, "\n"))
+	}
+}
+
+// targetIn splits a row of a table into what comes before its last cell, and that cell: the targets that run the tests.
+func targetIn(line string) (promise, targets string, ok bool) {
+	if !strings.HasPrefix(line, "|") {
+		return "", "", false
+	}
+	trimmed := strings.TrimSuffix(line, "|")
+	at := strings.LastIndex(trimmed, "|")
+	promise, targets = trimmed[:at+1], strings.TrimSpace(trimmed[at+1:])
+	return promise, targets, targets != "run by" && targets != "---"
 }
 
 // TestUpgradePageIsTrue holds the page about upgrades to the code: its tests, variables and metrics exist, and it
@@ -90,22 +110,38 @@ func proofIn(line string) (proof string, ok bool) {
 	return proof, proof != "tested by" && proof != "---"
 }
 
-// provers are the names of all tests, and of the rows of the fault matrix.
-func provers(t *testing.T) []string {
+// provers are the names of all tests, and of the rows of the fault matrix, with the target of make that runs them: test, outer
+// or all.
+func provers(t *testing.T) map[string]string {
 	t.Helper()
-	var known []string
+	outer := strings.Fields(page(t, "tools/outer-packages") + " test/chart test/manifests test/demo/schema")
+	known := map[string]string{}
 	for _, s := range sources(t) {
 		if !s.test {
 			continue
 		}
+		target := "test"
+		switch {
+		case strings.HasPrefix(s.text, "//go:build full"):
+			target = "all"
+		case slices.Contains(outer, s.room):
+			target = "outer"
+		}
 		for _, d := range s.file.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && strings.HasPrefix(f.Name.Name, "Test") {
-				known = append(known, f.Name.Name)
+				known[f.Name.Name] = target
 			}
 		}
-		if s.room == "test/integration/faults" || s.room == "test/control" {
-			for _, row := range faultRow.FindAllStringSubmatch(s.text, -1) {
-				known = append(known, row[1])
+		if s.room != "test/integration/faults" && s.room != "test/control" {
+			continue
+		}
+		for _, row := range faultRow.FindAllStringSubmatch(s.text, -1) {
+			target := "all"
+			if strings.Contains(row[0], "short: ") && !strings.Contains(row[0], "short: false") {
+				target = "test"
+			}
+			if known[row[1]] != "test" {
+				known[row[1]] = target
 			}
 		}
 	}

@@ -126,7 +126,7 @@ func corpusRows() int {
 	return rows
 }
 
-// make integration prints this line.
+// It prints this line.
 func TestBypassCount(t *testing.T) {
 	identities, paths := corpusRows(), len(readingRows())
 	t.Logf("corpus: %d ways around a limiter, %d of them in %d encodings, %d through Envoy with %d settings at both services",
