@@ -170,7 +170,7 @@ func within(w http.ResponseWriter, r *http.Request, to *route) (context.Context,
 	}
 	until := http.NewResponseController(w)
 	_ = until.SetWriteDeadline(time.Now().Add(loadWithin)) // a server without deadlines needs no later ones
-	r.Body = &slowBody{r.Body, func() { _ = until.SetReadDeadline(time.Now().Add(loadSilence)) }}
+	r.Body = &slowBody{http.MaxBytesReader(w, r.Body, loadMost), func() { _ = until.SetReadDeadline(time.Now().Add(loadSilence)) }}
 	return context.WithTimeout(r.Context(), loadWithin)
 }
 

@@ -24,7 +24,8 @@ import (
 const (
 	loadWithin  = 30 * time.Minute // for a whole load
 	loadSilence = time.Minute      // without a byte of it
-	lineMost    = 64 << 10         // bytes of a line of JSON
+	loadMost    = 4 << 30          // bytes of a load: ten million users are some 1 GiB of JSON
+	lineMost    = 64 << 10         // bytes of a line
 	linesNamed  = 100              // wrong lines that an answer names
 )
 
@@ -171,10 +172,59 @@ func (u *userLine) checkNumbers() string {
 
 var loadColumns = []string{"name", "tier", "quota_hour", "quota_day", "quota_month", "burst"}
 
+// csvReader reads lines of CSV of at most lineMost bytes. The breaks in a field in quotes do not end a line.
+type csvReader struct {
+	*csv.Reader
+	body  io.Reader
+	bytes int64 // of the body that were read
+	began int64 // the byte at which the line begins
+	lines int64 // that were read
+}
+
+// newCSVReader makes a csvReader.
+func newCSVReader(body io.Reader) *csvReader {
+	r := &csvReader{body: body}
+	r.Reader = csv.NewReader(bufio.NewReaderSize(readerFunc(r.more), lineMost))
+	r.FieldsPerRecord, r.ReuseRecord = -1, true
+	return r
+}
+
+// more reads on, unless the line is too long already.
+func (r *csvReader) more(into []byte) (int, error) {
+	if r.bytes-r.began > lineMost {
+		return 0, tooLong(r.lines + 1)
+	}
+	n, err := r.body.Read(into)
+	r.bytes += int64(n)
+	return n, err
+}
+
+// Read reads a line.
+func (r *csvReader) Read() ([]string, error) {
+	fields, err := r.Reader.Read()
+	length := r.InputOffset() - r.began
+	r.began = r.InputOffset()
+	r.lines++
+	if length > lineMost {
+		return nil, tooLong(r.lines)
+	}
+	return fields, err
+}
+
+// tooLong is the problem of a line.
+func tooLong(line int64) error {
+	return admin.NewProblem(http.StatusUnprocessableEntity, "line %d has more than %d bytes", line, lineMost)
+}
+
+// readerFunc is a function as an io.Reader.
+type readerFunc func([]byte) (int, error)
+
+// Read calls the function.
+func (f readerFunc) Read(into []byte) (int, error) { return f(into) }
+
 // csvLines reads users as CSV. The first line names the columns; an empty field is none.
 func csvLines(body io.Reader) func() (int64, userLine, error) {
-	r := csv.NewReader(bufio.NewReaderSize(body, 1<<16))
-	r.FieldsPerRecord, r.ReuseRecord = -1, true
+	r := newCSVReader(body)
 	var header []string
 	return func() (int64, userLine, error) {
 		if header == nil {
@@ -261,7 +311,7 @@ func jsonLines(body io.Reader) func() (int64, userLine, error) {
 		}
 		switch err := lines.Err(); {
 		case errors.Is(err, bufio.ErrTooLong):
-			return 0, userLine{}, admin.NewProblem(http.StatusUnprocessableEntity, "line %d has more than %d bytes", line+1, lineMost)
+			return 0, userLine{}, tooLong(line + 1)
 		case err != nil:
 			return 0, userLine{}, err
 		}
@@ -305,16 +355,25 @@ func copyLines(ctx context.Context, tx pgx.Tx, lines *userLines) error {
 	}
 	_, err = tx.CopyFrom(ctx, pgx.Identifier{"loading"}, append([]string{"line"}, loadColumns...), lines)
 	if lines.err != nil && ctx.Err() == nil {
-		var own *admin.Problem
-		if errors.As(lines.err, &own) {
-			return own
-		}
-		return admin.NewProblem(http.StatusBadRequest, "the body cannot be read to its end, and nothing was loaded: %v", lines.err)
+		return bodyProblem(lines.err)
 	}
 	if err != nil {
 		return err
 	}
 	return lines.problem()
+}
+
+// bodyProblem is why a body cannot be read to its end, as a caller sees it.
+func bodyProblem(err error) error {
+	var own *admin.Problem
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &own):
+		return own
+	case errors.As(err, &large):
+		return admin.NewProblem(http.StatusRequestEntityTooLarge, "the body has more than %d bytes, and nothing was loaded: load it in parts", large.Limit)
+	}
+	return admin.NewProblem(http.StatusBadRequest, "the body cannot be read to its end, and nothing was loaded: %v", err)
 }
 
 // checkLines refuses names that are there twice, and tiers that do not exist.
