@@ -39,8 +39,9 @@ type API struct {
 	Tokens    []Token                // who may use it; none: this machine alone
 	Log       *slog.Logger
 
-	guard   *http.CrossOriginProtection
-	loading atomic.Bool // a load of users is under way
+	guard     *http.CrossOriginProtection
+	loading   atomic.Bool // a load of users is under way
+	readiness readiness
 }
 
 // call is one request.
@@ -74,18 +75,6 @@ func (a *API) Handler() http.Handler {
 		admin.NewProblem(http.StatusNotFound, "there is no %s: /v1/openapi.json describes what there is", r.URL.Path).Write(w)
 	})
 	return m
-}
-
-// ready answers whether changes can be made.
-func (a *API) ready(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), connectWithin)
-	defer cancel()
-	err := a.Database.checkSchema(ctx)
-	if err != nil {
-		admin.NewProblem(http.StatusServiceUnavailable, "%v", err).Write(w)
-		return
-	}
-	admin.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 }
 
 // dispatch serves one of the operations of a path.
@@ -213,6 +202,10 @@ func (a *API) problem(err error) *admin.Problem {
 // sqlProblem is what the database refuses, as a caller sees it.
 func sqlProblem(e *pgconn.PgError) *admin.Problem {
 	switch {
+	case e.Code == codeLockTimeout, e.Code == codeDeadlock:
+		return admin.NewProblem(http.StatusServiceUnavailable, "another change holds what this one needs, and nothing was changed: try again")
+	case e.Code == codeCanceled:
+		return admin.NewProblem(http.StatusServiceUnavailable, "the database needs more than %v for it: ask for less, or try again", statementWithin)
 	case e.Code == "23503" && strings.Contains(e.Detail, "is still referenced"):
 		return admin.NewProblem(http.StatusConflict, "it is in use: %s", e.Detail)
 	case e.Code == "23503":

@@ -23,7 +23,8 @@ import (
 // Config sets up a Control. All fields but Tokens, the certificate and Archive are required.
 type Config struct {
 	DatabaseURL string
-	Listen      string // host:port
+	Pools       PoolSizes // connections to the database
+	Listen      string    // host:port
 	Tokens      []Token
 	Cert, Key   string // files of a certificate and its key; empty: no TLS
 	Redis       fleet.Servers
@@ -48,7 +49,7 @@ type Control struct {
 
 // New opens the port. It waits neither for PostgreSQL nor for Redis.
 func New(cfg Config) (*Control, error) {
-	database, err := OpenDatabase(cfg.DatabaseURL)
+	database, err := OpenDatabase(cfg.DatabaseURL, cfg.Pools)
 	if err != nil {
 		return nil, err
 	}

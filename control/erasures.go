@@ -69,12 +69,12 @@ func (d *Database) AskErasure(ctx context.Context, who Actor, about Subject) (as
 
 // Erasures are those with numbers below before, the newest first; 0: from the newest on.
 func (d *Database) Erasures(ctx context.Context, before int64, count int) ([]Erasure, error) {
-	return many[Erasure](ctx, d.pool, `SELECT `+erasureColumns+` FROM erasures WHERE $1::bigint = 0 OR id < $1 ORDER BY id DESC LIMIT $2`, before, count)
+	return many[Erasure](ctx, d.reads, `SELECT `+erasureColumns+` FROM erasures WHERE $1::bigint = 0 OR id < $1 ORDER BY id DESC LIMIT $2`, before, count)
 }
 
 // Erasure is one erasure.
 func (d *Database) Erasure(ctx context.Context, id int64) (*Erasure, error) {
-	return found(one[Erasure](ctx, d.pool, `SELECT `+erasureColumns+` FROM erasures WHERE id = $1`, id))
+	return found(one[Erasure](ctx, d.reads, `SELECT `+erasureColumns+` FROM erasures WHERE id = $1`, id))
 }
 
 // erase serves DELETE of an identity. The leader does it; the answer is the erasure to ask about.

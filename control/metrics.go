@@ -33,11 +33,11 @@ func (a *API) stats() telemetry.ControlStats {
 	s := telemetry.ControlStats{
 		Leads: a.Publisher.leads.Load(), Mended: a.Publisher.mended.Load(), Unheard: a.Publisher.missing.dropped.Load(), Pending: -1, Stale: time.Since(time.UnixMilli(a.Publisher.current.Load())), Copies: own.Copies, Failures: own.Failures,
 	}
-	err := a.Database.pool.QueryRow(ctx, `SELECT count(*) FROM outbox WHERE done_at IS NULL`).Scan(&s.Pending)
+	err := a.Database.reads.QueryRow(ctx, `SELECT count(*) FROM outbox WHERE done_at IS NULL`).Scan(&s.Pending)
 	if err != nil {
 		s.Pending = -1
 	}
-	err = a.Database.pool.QueryRow(ctx, `SELECT count(*) FROM erasures WHERE state = 'open'`).Scan(&s.Erasures)
+	err = a.Database.reads.QueryRow(ctx, `SELECT count(*) FROM erasures WHERE state = 'open'`).Scan(&s.Erasures)
 	if err != nil {
 		s.Erasures = -1
 	}

@@ -60,7 +60,7 @@ func fillRecord(t *testing.T, n int) (*Database, *pgx.Conn) {
 		settings = []string{"checkpoint_timeout=30min", "shared_buffers=512MB", "max_wal_size=4GB", "maintenance_work_mem=256MB"}
 	}
 	server := servers.StartPostgres(t, settings...)
-	d, err := OpenDatabase(server.URL)
+	d, err := OpenDatabase(server.URL, PoolSizes{})
 	if err != nil {
 		t.Fatal(err)
 	}

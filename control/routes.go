@@ -99,7 +99,7 @@ func (a *API) status(c *call) (any, error) {
 	if problem := a.Publisher.problem.Load(); problem != nil {
 		s.Problem = *problem
 	}
-	err = a.Database.pool.QueryRow(c.ctx, `SELECT count(*) FROM outbox WHERE done_at IS NULL`).Scan(&s.Pending)
+	err = a.Database.reads.QueryRow(c.ctx, `SELECT count(*) FROM outbox WHERE done_at IS NULL`).Scan(&s.Pending)
 	return s, err
 }
 

@@ -19,6 +19,10 @@ type Control struct {
 	Cert         string `env:"CONTROL_TLS_CERT"`                           // file of a certificate; with it the API speaks TLS
 	Key          string `env:"CONTROL_TLS_KEY"`                            // file of its key
 
+	Changes int `env:"CONTROL_CHANGE_CONNECTIONS" envDefault:"8"` // connections to PostgreSQL, at most, for changes of rules, tiers, users and API keys
+	Reads   int `env:"CONTROL_READ_CONNECTIONS" envDefault:"8"`   // connections, at most, for what callers read
+	Blocks  int `env:"CONTROL_BLOCK_CONNECTIONS" envDefault:"8"`  // connections, at most, for blocks, which wait for nothing else; two of them are always open
+
 	Archive         string `env:"CONTROL_ARCHIVE"`                          // where old events go, as Parquet files: a folder, or s3://bucket/prefix; unset: they stay in the database
 	KeepEvents      Age    `env:"CONTROL_KEEP_EVENTS" envDefault:"90d"`     // age of a partition of events, counted from its end, from which it is archived
 	KeepArchives    Age    `env:"CONTROL_KEEP_ARCHIVES" envDefault:"2557d"` // age of a day in the archive from which its files are deleted
@@ -86,6 +90,12 @@ func readControl(environ []string) (c Control, problems problems) {
 		}
 		*s.into, err = readSecret(s.name+"_FILE", s.file)
 		problems.add(err)
+	}
+	for _, s := range []struct {
+		name string
+		most int
+	}{{"CONTROL_CHANGE_CONNECTIONS", c.Changes}, {"CONTROL_READ_CONNECTIONS", c.Reads}, {"CONTROL_BLOCK_CONNECTIONS", c.Blocks}} {
+		problems.unless(s.most >= 1 && s.most <= 1000, s.name, set[s.name], "a number from 1 to 1000")
 	}
 	problems.unless(c.KeepEvents > 0, "CONTROL_KEEP_EVENTS", set["CONTROL_KEEP_EVENTS"], "above 0, such as 90d")
 	problems.unless(c.KeepArchives > c.KeepEvents, "CONTROL_KEEP_ARCHIVES", set["CONTROL_KEEP_ARCHIVES"], "longer than CONTROL_KEEP_EVENTS")

@@ -41,7 +41,8 @@ func serveControl(cmd *cobra.Command) error {
 	}
 	signal.Ignore(syscall.SIGPIPE) // a log whose reader has gone costs its lines, and not the process
 	log := slog.New(slog.NewTextHandler(&telemetry.Lines{Out: cmd.OutOrStdout()}, nil))
-	cfg := control.Config{DatabaseURL: own.Database, Listen: own.Listen, Cert: own.Cert, Key: own.Key, KeyPrefix: shared.Store.KeyPrefix, KeySecret: shared.Store.KeySecret, Plain: shared.Record.Plain, Log: log}
+	pools := control.PoolSizes{Changes: own.Changes, Reads: own.Reads, Blocks: own.Blocks}
+	cfg := control.Config{DatabaseURL: own.Database, Pools: pools, Listen: own.Listen, Cert: own.Cert, Key: own.Key, KeyPrefix: shared.Store.KeyPrefix, KeySecret: shared.Store.KeySecret, Plain: shared.Record.Plain, Log: log}
 	cfg.Redis, err = sidecar.RedisServers(&shared, log)
 	if err != nil {
 		return err
