@@ -36,7 +36,7 @@ type API struct {
 	Recorder  *recorder.Recorder
 	Keys      descriptors.RecordKeys // how the record names identities
 	Archive   *archive.Archiver      // nil: there is none
-	Tokens    []Token                // who may use it; none: this machine alone
+	Tokens    func() []Token         // who may use it; nil: this machine alone
 	Log       *slog.Logger
 
 	guard     *http.CrossOriginProtection
@@ -46,12 +46,12 @@ type API struct {
 
 // call is one request.
 type call struct {
-	ctx  context.Context
-	r    *http.Request
-	who  Actor
-	role Role
-	etag int64 // revision of what is answered; 0: none
-	made bool  // something new was made
+	ctx    context.Context
+	r      *http.Request
+	who    Actor
+	caller Caller
+	etag   int64 // revision of what is answered; 0: none
+	made   bool  // something new was made
 }
 
 // Handler returns all routes.
@@ -79,7 +79,7 @@ func (a *API) Handler() http.Handler {
 
 // dispatch serves one of the operations of a path.
 func (a *API) dispatch(w http.ResponseWriter, r *http.Request, here []route) {
-	name, role, wrong := a.caller(r)
+	caller, wrong := a.caller(r)
 	if wrong == nil && a.guard.Check(r) != nil {
 		wrong = admin.NewProblem(http.StatusForbidden, "the request comes from a page of another origin")
 	}
@@ -97,11 +97,11 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request, here []route) {
 		admin.NewProblem(http.StatusMethodNotAllowed, "use %s", strings.Join(methods, " or ")).Write(w)
 		return
 	}
-	if role < here[at].role {
-		admin.NewProblem(http.StatusForbidden, "%s has the role %s, and this needs the role %s", name, role, here[at].role).Write(w)
+	if wrong = here[at].permits(&caller, r); wrong != nil {
+		wrong.Write(w)
 		return
 	}
-	a.serve(w, r, name, role, &here[at])
+	a.serve(w, r, caller, &here[at])
 }
 
 // turnAway answers a caller that may not.
@@ -113,10 +113,10 @@ func (a *API) turnAway(w http.ResponseWriter, wrong *admin.Problem) {
 }
 
 // serve runs an operation and writes its answer.
-func (a *API) serve(w http.ResponseWriter, r *http.Request, name string, role Role, to *route) {
+func (a *API) serve(w http.ResponseWriter, r *http.Request, caller Caller, to *route) {
 	ctx, cancel := within(w, r, to)
 	defer cancel()
-	c := &call{ctx: ctx, r: r, who: Actor{name, r.RemoteAddr}, role: role}
+	c := &call{ctx: ctx, r: r, who: Actor{caller.Name, r.RemoteAddr}, caller: caller}
 	wrong := c.checkPath()
 	var document any
 	var err error
@@ -135,7 +135,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, name string, role Ro
 		if to.private {
 			path = to.path
 		}
-		a.Log.Info("control: "+to.method+" "+path, "who", name, "from", r.RemoteAddr)
+		a.Log.Info("control: "+to.method+" "+path, "who", caller.Name, "from", r.RemoteAddr)
 	}
 	if c.etag > 0 {
 		w.Header().Set("ETag", `"`+strconv.FormatInt(c.etag, 10)+`"`)

@@ -47,7 +47,7 @@ func questionPath(q *questions.Question) string { return "/v1/domains/{domain}/q
 
 // questionRoutes is a route for each question, and one that lists them.
 func questionRoutes() []route {
-	all := []route{{method: "GET", path: "/v1/questions", role: Viewer, serve: (*API).questions, summary: "The questions that the record answers, with their statements.", answers: QuestionList{}}}
+	all := []route{{method: "GET", path: "/v1/questions", role: Viewer, reach: noDomain, serve: (*API).questions, summary: "The questions that the record answers, with their statements.", answers: QuestionList{}}}
 	for i := range questions.All {
 		q := &questions.All[i]
 		all = append(all, route{method: "GET", path: questionPath(q), role: Viewer, summary: q.Title, answers: QuestionAnswer{}, params: described(q),

@@ -120,9 +120,9 @@ type Entry struct {
 }
 
 // Audit is the lines about a subject, the newest first, with ids below before; 0: from the newest on. Empty fields of the subject match
-// all.
-func (d *Database) Audit(ctx context.Context, about Subject, before int64, count int) ([]Entry, error) {
+// all, but for lines of domains that are not among some, nil for all.
+func (d *Database) Audit(ctx context.Context, domains []string, about Subject, before int64, count int) ([]Entry, error) {
 	return many[Entry](ctx, d.reads, `SELECT id, at, who, address, action, domain, kind, name, before, after FROM audit
-	  WHERE ($1 = '' OR domain = $1) AND ($2 = '' OR kind = $2) AND ($3 = '' OR name = $3) AND ($4::bigint = 0 OR id < $4) ORDER BY id DESC LIMIT $5`,
-		about.Domain, about.Kind, about.Name, before, count)
+	  WHERE ($1 = '' OR domain = $1) AND ($2 = '' OR kind = $2) AND ($3 = '' OR name = $3) AND ($4::bigint = 0 OR id < $4) AND ($6::text[] IS NULL OR domain = ANY ($6))
+	  ORDER BY id DESC LIMIT $5`, about.Domain, about.Kind, about.Name, before, count, domains)
 }

@@ -292,6 +292,9 @@ func (a *API) audit(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := a.Database.Audit(c.ctx, Subject{asked["domain"], asked["kind"], asked["name"]}, before, count)
+	if domain := asked["domain"]; domain != "" && !c.caller.may(domain) {
+		return nil, c.caller.refuse("another one")
+	}
+	all, err := a.Database.Audit(c.ctx, c.caller.Domains, Subject{asked["domain"], asked["kind"], asked["name"]}, before, count)
 	return AuditList{listed(all)}, err
 }

@@ -16,7 +16,10 @@ const scrapeWithin = time.Second
 func (a *API) metrics() http.HandlerFunc {
 	served := telemetry.ControlHandler(a.stats)
 	return func(w http.ResponseWriter, r *http.Request) {
-		_, _, wrong := a.caller(r) // every role may read
+		caller, wrong := a.caller(r) // every role may read
+		if wrong == nil && caller.limited() {
+			wrong = caller.refuse("all domains")
+		}
 		if wrong != nil {
 			a.turnAway(w, wrong)
 			return

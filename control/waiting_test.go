@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -15,21 +14,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // soon is within what a block, or a read, has to be answered, whatever else is under way.
 const soon = 2 * time.Second
-
-// serving serves the API of a database.
-func serving(t *testing.T, d *Database) *httptest.Server {
-	t.Helper()
-	api := &API{Database: d, Keys: descriptors.NewRecordKeys("", nil), Log: slog.New(slog.DiscardHandler)}
-	server := httptest.NewServer(api.Handler())
-	t.Cleanup(server.Close)
-	return server
-}
 
 // soonAsked sends a request that has to be answered soon, with that status.
 func soonAsked(t *testing.T, server *httptest.Server, method, path, body string, want int) {
@@ -51,8 +40,8 @@ func wait(count int, what func(n int)) (done func()) {
 }
 
 // waiting is the number of sessions that wait for a lock.
-func waiting(ctx context.Context, conn *pgx.Conn) (n int, err error) {
-	err = conn.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'`).Scan(&n)
+func waiting(ctx context.Context, d *Database) (n int, err error) {
+	err = d.reads.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'`).Scan(&n)
 	return n, err
 }
 
@@ -130,7 +119,7 @@ func TestAHeldLockHoldsUpItsOwnAlone(t *testing.T) {
 		}
 	})
 	servers.Await(t, "callers that wait", func() error {
-		n, err := waiting(t.Context(), conn)
+		n, err := waiting(t.Context(), d)
 		if err == nil && n < 4 {
 			err = fmt.Errorf("%d wait", n)
 		}

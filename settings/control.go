@@ -15,8 +15,8 @@ type Control struct {
 	Database     string `env:"CONTROL_DATABASE_URL"`                       // where PostgreSQL is: postgres://user:password@host:port/name
 	DatabaseFile string `env:"CONTROL_DATABASE_URL_FILE"`                  // CONTROL_DATABASE_URL from a file
 	Listen       string `env:"CONTROL_LISTEN" envDefault:"127.0.0.1:8090"` // host and port of the API
-	Tokens       string `env:"CONTROL_TOKEN_FILE"`                         // file with a line for each who may use the API: a role (viewer, operator or admin), a name, and the SHA-256 of a token; unset: this machine alone, in the role admin
-	Cert         string `env:"CONTROL_TLS_CERT"`                           // file of a certificate; with it the API speaks TLS
+	Tokens       string `env:"CONTROL_TOKEN_FILE"`                         // file with a line for each who may use the API: a role (viewer, operator or admin), a name, the SHA-256 of a token and, where it is not for all, its domains with commas between them; read again when it changes; unset: this machine alone, in the role admin
+	Cert         string `env:"CONTROL_TLS_CERT"`                           // file of a certificate; with it the API speaks TLS; read again when it changes, as its key
 	Key          string `env:"CONTROL_TLS_KEY"`                            // file of its key
 
 	Changes int `env:"CONTROL_CHANGE_CONNECTIONS" envDefault:"8"` // connections to PostgreSQL, at most, for changes of rules, tiers, users and API keys
