@@ -40,7 +40,8 @@ type API struct {
 	Log       *slog.Logger
 
 	guard     *http.CrossOriginProtection
-	loading   atomic.Bool // a load of users is under way
+	loading   atomic.Bool   // a load of users is under way
+	comparing chan struct{} // holds one comparison of versions
 	readiness readiness
 }
 
@@ -56,7 +57,7 @@ type call struct {
 
 // Handler returns all routes.
 func (a *API) Handler() http.Handler {
-	a.guard = http.NewCrossOriginProtection()
+	a.guard, a.comparing = http.NewCrossOriginProtection(), make(chan struct{}, 1)
 	m := http.NewServeMux()
 	byPath := map[string][]route{}
 	for _, r := range routes {

@@ -1,15 +1,12 @@
 package control
 
 import (
-	"math"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/spillway-mesh/spillway/admin"
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/rulediff"
-	"github.com/spillway-mesh/spillway/rules"
 )
 
 // route is one operation. The OpenAPI document is made of these, and of the types that they take and answer.
@@ -267,31 +264,4 @@ func (a *API) publications(c *call) (any, error) {
 	}
 	all, err := a.Database.Publications(c.ctx, c.domain(), before, count)
 	return PublicationHistory{listed(all)}, err
-}
-
-// diff serves GET …/diff: what a change between two versions means.
-func (a *API) diff(c *call) (any, error) {
-	asked, err := c.query("from", "to")
-	if err != nil {
-		return nil, err
-	}
-	var loads [2]rules.Load
-	for i, name := range []string{"from", "to"} {
-		n, err := number(asked, name, 0, math.MaxInt64)
-		if err == nil && n == 0 {
-			err = admin.NewProblem(http.StatusBadRequest, "%s is missing: give the number of a version", name)
-		}
-		if err != nil {
-			return nil, err
-		}
-		v, err := a.Database.VersionOf(c.ctx, c.domain(), n)
-		if err != nil {
-			return nil, err
-		}
-		loads[i] = rules.CheckPublished(rules.FilesConfig{}, rules.Document{Domain: v.Domain, Version: n, Hash: v.Hash, Text: v.Text})
-		if loads[i].Rejected() {
-			return nil, &Refused{slices.DeleteFunc(loads[i].Problems, func(p descriptors.Problem) bool { return p.Warning })}
-		}
-	}
-	return rulediff.Compare(loads[0], loads[1]), nil
 }
