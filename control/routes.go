@@ -80,7 +80,7 @@ func init() {
 		{method: "DELETE", path: d + "/keys/{id}", role: Operator, serve: (*API).revokeKey, summary: "Revoke an API key. It stays in the lists.", answers: APIKey{}, locks: true},
 		{method: "GET", path: d + "/blocks", role: Viewer, serve: (*API).blocks, summary: "Blocks in force, by kind and name.", answers: BlockList{}, params: []string{"after_kind", "after", "limit"}},
 		{method: "GET", path: d + "/blocks/{kind}/{name...}", role: Viewer, serve: (*API).block, summary: "The block of an identity.", answers: Block{}},
-		{method: "PUT", path: d + "/blocks/{kind}/{name...}", role: Operator, serve: (*API).setBlock, summary: "Block a user, tenant, ip or api_key.", takes: BlockRequest{}, answers: Block{}, locks: true, made: true},
+		{method: "PUT", path: d + "/blocks/{kind}/{name...}", role: Operator, serve: (*API).setBlock, summary: "Block a user, tenant, ip or api_key. A network wider than /8, of IPv6 /32, needs the parameter wide.", takes: BlockRequest{}, answers: Block{}, params: []string{"wide"}, locks: true, made: true},
 		{method: "DELETE", path: d + "/blocks/{kind}/{name...}", role: Operator, serve: (*API).unblock, summary: "End a block.", locks: true},
 		{method: "GET", path: d + "/usage", role: Viewer, serve: (*API).usage, summary: "What an identity, or the domain, used, by minute, hour or day.", answers: Usage{}, params: []string{"user", "api_key", "tenant", "identity", "rule", "from:time", "to:time", "step"}},
 		{method: "GET", path: d + "/users/{name}/usage", role: Viewer, serve: (*API).userUsage, summary: "What a user used today and this month, against its quotas.", answers: UserUsage{}},

@@ -51,6 +51,15 @@ func TestWhatCannotBeKeptIsRefused(t *testing.T) {
 		method, path, body string
 		want               int
 	}{
+		{"PUT", shop + "/blocks/ip/0.0.0.0/0", `{}`, 422},
+		{"PUT", shop + "/blocks/ip/10.0.0.0/7", `{}`, 422},
+		{"PUT", shop + "/blocks/ip/10.0.0.0/8", `{}`, 201},
+		{"PUT", shop + "/blocks/ip/::/0?wide=no", `{}`, 422},
+		{"PUT", shop + "/blocks/ip/2001::/31", `{}`, 422},
+		{"PUT", shop + "/blocks/ip/::ffff:0:0/96", `{}`, 422},
+		{"PUT", shop + "/blocks/ip/2001:db8::/32", `{}`, 201},
+		{"PUT", shop + "/blocks/ip/::/0?wide=true", `{}`, 201},
+		{"PUT", shop + "/blocks/ip/::/0?wild=true", `{}`, 400},
 		{"PUT", shop + "/tiers/most", "{" + limits(16) + "}", 201},
 		{"PUT", shop + "/tiers/more", "{" + limits(17) + "}", 422},
 		{"POST", shop + "/keys", `{"id": "most", "user": "ann", ` + limits(16) + "}", 201},

@@ -151,6 +151,9 @@ func peopleCommands(t *testing.T, w *world, s *shell) {
 func blockCommands(w *world, s *shell) {
 	s.says(2, "blocks add --reason no", "name one of --user")
 	s.says(0, "blocks add --user ann --for 1h --reason unpaid", "user", "unpaid", "until ")
+	s.says(6, "blocks add --ip 10.0.0.0/7", "wider than /8", "--wide")
+	s.says(0, "blocks add --ip 10.0.0.0/7 --wide", "10.0.0.0/7")
+	s.says(0, "blocks rm --ip 10.0.0.0/7")
 	s.says(0, "blocks add --ip 192.0.2.0/24", "ip", "192.0.2.0/24", "until it is unblocked")
 	s.says(0, "blocks list", "ann", "192.0.2.0/24")
 	servers.Await(s.t, "the block on all sidecars", func() error {
