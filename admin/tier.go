@@ -94,6 +94,8 @@ func (r *TierRequest) check(kind records.Kind) *Problem {
 		return cannot("tier, limits and note are missing: give at least one of them")
 	case r.Tier != nil && utf8.RuneCountInString(*r.Tier) > maxTier:
 		return bad("the tier has more than %d characters", maxTier)
+	case r.Limits != nil && len(*r.Limits) > MaxLimits:
+		return bad("%d limits are more than %d", len(*r.Limits), MaxLimits)
 	}
 	return texts("", r.Note)
 }
@@ -102,9 +104,6 @@ func (r *TierRequest) check(kind records.Kind) *Problem {
 func limitsOf(written *[]NewLimit) ([]records.Limit, *Problem) {
 	if written == nil {
 		return nil, nil
-	}
-	if len(*written) > MaxLimits {
-		return nil, bad("%d limits are more than %d", len(*written), MaxLimits)
 	}
 	var all []records.Limit
 	names := map[string]bool{}

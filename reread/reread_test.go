@@ -41,23 +41,23 @@ func TestFilesAreReadAgain(t *testing.T) {
 		}
 		write("two")
 		check("one", 0, nil) // it was looked at just now
-		time.Sleep(Every)
+		<-time.After(Every)
 		check("two", 1, nil)
 		write("three")
 		f.Look()
 		check("three", 2, nil)
 		write("wrong")
 		for range 3 {
-			time.Sleep(Every)
+			<-time.After(Every)
 			check("three", 3, wrong)
 		}
 		write("four")
-		time.Sleep(Every)
+		<-time.After(Every)
 		check("four", 4, nil)
 		if err = os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(Every)
+		<-time.After(Every)
 		check("four", 5, os.ErrNotExist)
 	})
 }
