@@ -14,7 +14,8 @@ import (
 
 const maxTier = 256 // characters
 
-// MaxLimits is how many limits a record, or a tier, has at most. A request charges those of all its records and rules together.
+// MaxLimits is how many limits a record, or a tier, has at most. A request charges those of all its records and rules
+// together.
 const MaxLimits = 16
 
 // TierRequest asks for a tier, or for limits of its own, of an identity. What is left out stays; an empty tier and an empty list go back

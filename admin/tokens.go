@@ -14,8 +14,8 @@ import (
 // leastToken is how many bytes a token has at least, so that it cannot be guessed.
 const leastToken = 16
 
-// NewTokenFile reads who may use the API from a file, again when it changes, or fails. Later a file that cannot be read is reported, and the
-// tokens before it stay.
+// NewTokenFile reads who may use the API from a file, again when it changes, or fails. Later a file that cannot be read
+// is reported, and the tokens before it stay.
 func NewTokenFile(path string, onError func(error)) (*reread.Files[[]Token], error) {
 	read := func() ([]Token, error) {
 		text, err := os.ReadFile(path)

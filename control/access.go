@@ -56,10 +56,12 @@ func (c *Caller) may(domain string) bool { return !c.limited() || slices.Contain
 
 // refuse is the problem of a caller that may not use a domain.
 func (c *Caller) refuse(what string) *admin.Problem {
-	return admin.NewProblem(http.StatusForbidden, "%s may use the domains %s alone, and this is about %s", c.Name, strings.Join(c.Domains, ", "), what)
+	all := strings.Join(c.Domains, ", ")
+	return admin.NewProblem(http.StatusForbidden, "%s may use the domains %s alone, and this is about %s", c.Name, all, what)
 }
 
-// NewToken makes a token, and returns it with the line that lets the file of tokens know it. Without domains it is for all of them.
+// NewToken makes a token, and returns it with the line that lets the file of tokens know it. Without domains it is for
+// all of them.
 func NewToken(role, name string, domains ...string) (secret, line string, err error) {
 	secret = rand.Text()
 	digest := sha256.Sum256([]byte(secret))
@@ -79,8 +81,8 @@ func NewToken(role, name string, domains ...string) (secret, line string, err er
 	return secret, strings.Join(words, " "), nil
 }
 
-// readTokens reads a file of tokens: lines of a role, a name, the SHA-256 of a token in hex and, where it is not for all domains, domains with commas
-// between them. Empty lines and those that begin with # are left out.
+// readTokens reads a file of tokens: lines of a role, a name, the SHA-256 of a token in hex and, where it is not for
+// all domains, domains with commas between them. Empty lines and those that begin with # are left out.
 func readTokens(path string) ([]Token, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -104,8 +106,8 @@ func readTokens(path string) ([]Token, error) {
 	return tokens, errors.Join(problems, lines.Err())
 }
 
-// openTokens reads a file of tokens, again when it changes. Later a file with lines that are wrong is logged, and the tokens before it stay. One without a
-// token is taken: it revokes all.
+// openTokens reads a file of tokens, again when it changes. Later a file with lines that are wrong is logged, and the
+// tokens before it stay. One without a token is taken: it revokes all.
 func openTokens(path string, log *slog.Logger) (*reread.Files[[]Token], error) {
 	files, err := reread.New([]string{path}, func() ([]Token, error) { return readTokens(path) }, func(err error) {
 		if err != nil {
@@ -115,7 +117,7 @@ func openTokens(path string, log *slog.Logger) (*reread.Files[[]Token], error) {
 		log.Info("tokens read again")
 	})
 	if err == nil && len(files.Current()) == 0 {
-		err = fmt.Errorf("CONTROL_TOKEN_FILE: %s has no token: `spillway control token admin NAME` makes one", path)
+		err = fmt.Errorf("CONTROL_TOKEN_FILE: %s is without a token: `spillway control token admin NAME` makes one", path)
 	}
 	return files, err
 }
@@ -123,7 +125,8 @@ func openTokens(path string, log *slog.Logger) (*reread.Files[[]Token], error) {
 // parseToken reads one line. An error does not show the digest.
 func parseToken(words []string) (Token, error) {
 	if len(words) != 3 && len(words) != 4 {
-		return Token{}, fmt.Errorf("the line has %d words: write a role, a name, the SHA-256 of a token and, where it is not for all, domains with commas between them", len(words))
+		return Token{}, fmt.Errorf("the line has %d words: write a role, a name, the SHA-256 of a token and, where it is not for all, domains"+
+			" with commas between them", len(words))
 	}
 	role := slices.Index(roleWords[1:], words[0])
 	digest, err := hex.DecodeString(words[2])

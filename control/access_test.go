@@ -31,16 +31,21 @@ func lineOf(role, name, secret, domains string) string {
 func TestTokenLines(t *testing.T) {
 	secret, line, err := NewToken("operator", "ann", "shop", "shop-test")
 	token, wrong := parseToken(strings.Fields(line))
-	if err != nil || wrong != nil || token.Role != Operator || token.Name != "ann" || !token.may("shop-test") || token.may("other") || token.Digest != sha256.Sum256([]byte(secret)) {
+	good := token.Role == Operator && token.Name == "ann" && token.Digest == sha256.Sum256([]byte(secret))
+	if err != nil || wrong != nil || !good || !token.may("shop-test") || token.may("other") {
 		t.Errorf("%q is read as %v: %v, %v", line, token.Caller, err, wrong)
 	}
-	for _, args := range [][]string{{"root", "ann"}, {"admin", ""}, {"admin", "a b"}, {"admin", "ann", ""}, {"admin", "ann", "a b"}} {
+	for _, args := range [][]string{
+		{"root", "ann"}, {"admin", ""}, {"admin", "a b"}, {"admin", "ann", ""}, {"admin", "ann", "a b"},
+	} {
 		if _, _, err = NewToken(args[0], args[1], args[2:]...); err == nil {
 			t.Errorf("a token of %q is made", args)
 		}
 	}
 	digest := strings.Fields(line)[2]
-	for _, text := range []string{"root ann " + digest, "admin ann", "admin ann " + digest[1:], "admin ann " + digest + " a,,b", "admin ann " + digest + " a b"} {
+	for _, text := range []string{
+		"root ann " + digest, "admin ann", "admin ann " + digest[1:], "admin ann " + digest + " a,,b", "admin ann " + digest + " a b",
+	} {
 		_, err = parseToken(strings.Fields(text))
 		if err == nil || strings.Contains(err.Error(), digest[1:]) {
 			t.Errorf("%q: %v", text, err)
@@ -60,8 +65,9 @@ func rewrite(t *testing.T, path, text string) {
 	}
 }
 
-// TestFilesAreReadAgain serves with a file of tokens and a certificate, and changes both: a token that is taken out is refused soon, and new connections get the
-// new certificate. A file that is wrong changes nothing, one without a token revokes all.
+// TestFilesAreReadAgain serves with a file of tokens and a certificate, and changes both: a token that is taken out is
+// refused soon, and new connections get the new certificate. A file that is wrong changes nothing, one without a token
+// revokes all.
 func TestFilesAreReadAgain(t *testing.T) {
 	cert, key := servers.Certificate(t)
 	tokens := filepath.Join(t.TempDir(), "tokens")
@@ -69,8 +75,8 @@ func TestFilesAreReadAgain(t *testing.T) {
 	rewrite(t, tokens, ann+bob)
 	address := servers.FreeAddr(t)
 	c, err := New(Config{
-		DatabaseURL: "postgres://spillway@" + address + "/none", Listen: "127.0.0.1:0", TokenFile: tokens, Cert: cert, Key: key, Redis: fleet.Servers{Addresses: []string{address}},
-		Log: slog.New(slog.DiscardHandler),
+		DatabaseURL: "postgres://spillway@" + address + "/none", Listen: "127.0.0.1:0", TokenFile: tokens, Cert: cert, Key: key,
+		Redis: fleet.Servers{Addresses: []string{address}}, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -83,8 +89,10 @@ func TestFilesAreReadAgain(t *testing.T) {
 		}
 	})
 	ask := func(token string) (status int, serial string) {
-		client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+c.Address()+"/v1/openapi.json", nil)
+		anyone := &tls.Config{InsecureSkipVerify: true}
+		client := http.Client{Transport: &http.Transport{TLSClientConfig: anyone, DisableKeepAlives: true}}
+		url := "https://" + c.Address() + "/v1/openapi.json"
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +119,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 	rewrite(t, tokens, ann+"viewer bob\n")
 	c.Reload()
 	await("ann, after a file that is wrong", "ann's", http.StatusOK)
-	rewrite(t, tokens, "# nobody may now\n")
+	rewrite(t, tokens, "# it is empty\n")
 	began := time.Now()
 	await("the end of all tokens", "ann's", http.StatusUnauthorized)
 	if took := time.Since(began); took > 3*time.Second {
@@ -134,12 +142,13 @@ func TestFilesAreReadAgain(t *testing.T) {
 	})
 }
 
-// TestEveryRouteKeepsToDomains asks each route with a token that is for the domain shop alone. A route is about the domain in its path; the few without one show
-// nothing of a domain, leave out those of others, or are refused.
+// TestEveryRouteKeepsToDomains asks each route with a token that is for the domain shop alone. A route is about the
+// domain in its path; the few without one show nothing of a domain, leave out those of others, or are refused.
 func TestEveryRouteKeepsToDomains(t *testing.T) {
 	want := map[string]reach{
 		"/v1/openapi.json": noDomain, "/v1/status": noDomain, "/v1/questions": noDomain,
-		"/v1/domains": ownDomains, "/v1/erasures": ownDomains, "/v1/erasures/{erasure}": ownDomains, "/v1/audit": ownDomains,
+		"/v1/domains": ownDomains, "/v1/audit": ownDomains,
+		"/v1/erasures": ownDomains, "/v1/erasures/{erasure}": ownDomains,
 		"/v1/caches": allDomains, "/v1/record": allDomains,
 	}
 	secret := "limited"
@@ -151,20 +160,24 @@ func TestEveryRouteKeepsToDomains(t *testing.T) {
 		r := &routes[i]
 		about, known := want[r.path]
 		if strings.HasPrefix(r.path, "/v1/domains/{domain}/") == known || r.reach != about {
-			t.Errorf("%s %s has the reach %d: name the domain in its path, or say here what it shows", r.method, r.path, r.reach)
+			t.Errorf("%s %s has the reach %d: name the domain in its path, or write here what it shows", r.method, r.path,
+				r.reach)
 		}
 	}
 	server := serving(t, migrated(t), token)
+	filled := strings.NewReplacer("{domain}", "other", "{kind}", "user", "{name}", "x", "{name...}", "x", "{id}", "x",
+		"{version}", "1", "{erasure}", "1")
 	for i := range routes {
 		r := &routes[i]
-		path := strings.NewReplacer("{domain}", "other", "{kind}", "user", "{name}", "x", "{name...}", "x", "{id}", "x", "{version}", "1", "{erasure}", "1").Replace(r.path)
+		path := filled.Replace(r.path)
 		status, text := askedAs(t, server, secret, r.method, path, "{}")
 		refused := status == http.StatusForbidden && strings.Contains(text, "domains shop, shop-test alone")
 		if wants := r.reach == oneDomain || r.reach == allDomains; refused != wants {
 			t.Errorf("%s %s: %d %.100s; is it refused? want %v", r.method, path, status, text, wants)
 		}
 		own := strings.Replace(path, "/other/", "/shop/", 1)
-		if status, text = askedAs(t, server, secret, r.method, own, "{}"); r.reach == oneDomain && (status == http.StatusForbidden || status == http.StatusUnauthorized) {
+		status, text = askedAs(t, server, secret, r.method, own, "{}")
+		if r.reach == oneDomain && (status == http.StatusForbidden || status == http.StatusUnauthorized) {
 			t.Errorf("%s %s: %d %.100s", r.method, own, status, text)
 		}
 	}
@@ -198,12 +211,15 @@ func TestListsLeaveOutOtherDomains(t *testing.T) {
 	for _, path := range []string{"/v1/domains", "/v1/erasures", "/v1/audit"} {
 		for secret, want := range map[string]bool{one: false, "for all": true} {
 			status, text := askedAs(t, server, secret, "GET", path, "")
-			if status != http.StatusOK || !strings.Contains(text, `"shop"`) || strings.Contains(text, `"other"`) != want {
+			own, others := strings.Contains(text, `"shop"`), strings.Contains(text, `"other"`)
+			if status != http.StatusOK || !own || others != want {
 				t.Errorf("%s %s: %d %s", secret, path, status, text)
 			}
 		}
 	}
-	for path, want := range map[string]int{"/v1/erasures/1": 200, "/v1/erasures/2": 404, "/v1/audit?domain=other": 403, "/v1/audit?domain=shop": 200} {
+	for path, want := range map[string]int{
+		"/v1/erasures/1": 200, "/v1/erasures/2": 404, "/v1/audit?domain=other": 403, "/v1/audit?domain=shop": 200,
+	} {
 		if status, text := askedAs(t, server, one, "GET", path, ""); status != want {
 			t.Errorf("%s: %d %s, want %d", path, status, text, want)
 		}
@@ -234,12 +250,15 @@ func askedAs(t *testing.T, server *httptest.Server, token, method, path, body st
 // serving serves the API of a database, to those who have a token, or to this machine.
 func serving(t *testing.T, d *Database, tokens ...Token) *httptest.Server {
 	t.Helper()
-	servers := fleet.New(fleet.Config{Servers: fleet.Servers{Addresses: []string{"127.0.0.1:1"}}, Bounds: fleet.Bounds{Silence: time.Second, Patience: time.Second}})
+	servers := fleet.New(fleet.Config{
+		Servers: fleet.Servers{Addresses: []string{"127.0.0.1:1"}}, Bounds: fleet.Bounds{Silence: time.Second, Patience: time.Second},
+	})
 	t.Cleanup(servers.Close)
 	keys := descriptors.NewRecordKeys("", nil)
-	publisher := NewPublisher(PublisherConfig{Database: d, Fleet: servers, Keys: keys, Log: slog.New(slog.DiscardHandler)})
+	log := slog.New(slog.DiscardHandler)
+	publisher := NewPublisher(PublisherConfig{Database: d, Fleet: servers, Keys: keys, Log: log})
 	t.Cleanup(func() { publisher.Close() })
-	api := &API{Database: d, Publisher: publisher, Keys: keys, Log: slog.New(slog.DiscardHandler)}
+	api := &API{Database: d, Publisher: publisher, Keys: keys, Log: log}
 	if len(tokens) > 0 {
 		api.Tokens = func() []Token { return tokens }
 	}

@@ -160,7 +160,8 @@ func within(w http.ResponseWriter, r *http.Request, to *route) (context.Context,
 	}
 	until := http.NewResponseController(w)
 	_ = until.SetWriteDeadline(time.Now().Add(loadWithin)) // a server without deadlines needs no later ones
-	r.Body = &slowBody{http.MaxBytesReader(w, r.Body, loadMost), func() { _ = until.SetReadDeadline(time.Now().Add(loadSilence)) }}
+	later := func() { _ = until.SetReadDeadline(time.Now().Add(loadSilence)) }
+	r.Body = &slowBody{http.MaxBytesReader(w, r.Body, loadMost), later}
 	return context.WithTimeout(r.Context(), loadWithin)
 }
 
@@ -204,9 +205,11 @@ func (a *API) problem(err error) *admin.Problem {
 func sqlProblem(e *pgconn.PgError) *admin.Problem {
 	switch {
 	case e.Code == codeLockTimeout, e.Code == codeDeadlock:
-		return admin.NewProblem(http.StatusServiceUnavailable, "another change holds what this one needs, and nothing was changed: try again")
+		return admin.NewProblem(http.StatusServiceUnavailable,
+			"another change holds what this one needs, and nothing was changed: try again")
 	case e.Code == codeCanceled:
-		return admin.NewProblem(http.StatusServiceUnavailable, "the database needs more than %v for it: ask for less, or try again", statementWithin)
+		return admin.NewProblem(http.StatusServiceUnavailable,
+			"the database needs more than %v for it: ask for less, or try again", statementWithin)
 	case e.Code == "23503" && strings.Contains(e.Detail, "is still referenced"):
 		return admin.NewProblem(http.StatusConflict, "it is in use: %s", e.Detail)
 	case e.Code == "23503":

@@ -77,7 +77,8 @@ func New(cfg Config) (*Control, error) {
 	return &Control{cfg, database, servers, publisher, copies, names, socket, tokens, pair}, nil
 }
 
-// openFiles reads the files of tokens and of the certificate, again when they change. A change that cannot be read is logged.
+// openFiles reads the files of tokens and of the certificate, again when they change. A change that cannot be read is
+// logged.
 func openFiles(cfg *Config) (tokens *reread.Files[[]Token], pair *reread.Files[*tls.Certificate], err error) {
 	if cfg.TokenFile != "" {
 		tokens, err = openTokens(cfg.TokenFile, cfg.Log)
@@ -180,7 +181,8 @@ var soonBack = []string{"57P01", "57P02", "57P03", "25006", "53300"}
 func (c *Control) serve(server *http.Server) error {
 	var err error
 	if c.pair != nil {
-		server.TLSConfig = &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.pair.Current(), nil }}
+		current := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.pair.Current(), nil }
+		server.TLSConfig = &tls.Config{GetCertificate: current}
 		err = server.ServeTLS(c.socket, "", "")
 	} else {
 		err = server.Serve(c.socket)

@@ -152,13 +152,13 @@ type Subject struct{ Domain, Kind, Name string }
 type Actor struct{ Name, Address string }
 
 // change is change by one of the connections for changes.
-func (d *Database) change(ctx context.Context, who Actor, action string, about Subject, f func(pgx.Tx) (before, after any, err error)) error {
+func (d *Database) change(ctx context.Context, who Actor, action string, about Subject, f changes) error {
 	return change(ctx, d.pool, who, action, about, f)
 }
 
 // change runs a change in one transaction, and adds a line about it to the audit. The change returns what was before and what is after,
 // nil for nothing.
-func change(ctx context.Context, by beginner, who Actor, action string, about Subject, f func(pgx.Tx) (before, after any, err error)) error {
+func change(ctx context.Context, by beginner, who Actor, action string, about Subject, f changes) error {
 	return pgx.BeginFunc(ctx, by, func(tx pgx.Tx) error {
 		before, after, err := f(tx)
 		if err != nil {

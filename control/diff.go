@@ -47,9 +47,11 @@ func (a *API) compare(ctx context.Context, versions [2]*VersionText) (*rulediff.
 		if ctx.Err() != nil {
 			return nil, tooMuch()
 		}
-		loads[i] = rules.CheckPublished(rules.FilesConfig{}, rules.Document{Domain: v.Domain, Version: v.Version.Version, Hash: v.Hash, Text: v.Text})
+		document := rules.Document{Domain: v.Domain, Version: v.Version.Version, Hash: v.Hash, Text: v.Text}
+		loads[i] = rules.CheckPublished(rules.FilesConfig{}, document)
 		if loads[i].Rejected() {
-			return nil, &Refused{slices.DeleteFunc(loads[i].Problems, func(p descriptors.Problem) bool { return p.Warning })}
+			warns := func(p descriptors.Problem) bool { return p.Warning }
+			return nil, &Refused{slices.DeleteFunc(loads[i].Problems, warns)}
 		}
 	}
 	d, err := rulediff.Compare(ctx, loads[0], loads[1])
@@ -61,5 +63,6 @@ func (a *API) compare(ctx context.Context, versions [2]*VersionText) (*rulediff.
 
 // tooMuch is the problem of a comparison that has not ended in time.
 func tooMuch() error {
-	return admin.NewProblem(http.StatusServiceUnavailable, "the comparison needs more than %v: try again, or compare the files with spillway diff", apiWithin)
+	return admin.NewProblem(http.StatusServiceUnavailable,
+		"the comparison needs more than %v: try again, or compare the files with spillway diff", apiWithin)
 }

@@ -13,11 +13,13 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// TestOneComparisonAtATime asks for a comparison while another one runs. One whose caller has gone ends, and is not run later.
+// TestOneComparisonAtATime asks for a comparison while another one runs. One whose caller has gone ends, and is not run
+// later.
 func TestOneComparisonAtATime(t *testing.T) {
 	d := migrated(t)
 	for n := range 2 {
-		_, _, err := d.AddVersion(t.Context(), Actor{Name: "ann"}, "shop", fmt.Sprintf("domain: shop\nrules:\n  - { name: a, scope: user, limit: %d/1m }\n", n+1), "", false, Condition{})
+		text := fmt.Sprintf("domain: shop\nrules:\n  - { name: a, scope: user, limit: %d/1m }\n", n+1)
+		_, _, err := d.AddVersion(t.Context(), Actor{Name: "ann"}, "shop", text, "", false, Condition{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +41,7 @@ func TestOneComparisonAtATime(t *testing.T) {
 	}
 	gone := make(chan error, 1)
 	go func() {
-		_, err := http.DefaultClient.Do(request) //nolint:bodyclose // there is none
+		_, err := http.DefaultClient.Do(request) //nolint:bodyclose // it fails
 		gone <- err
 	}()
 	servers.Await(t, "a request that waits", func() error {
@@ -60,7 +62,7 @@ func TestOneComparisonAtATime(t *testing.T) {
 	select {
 	case <-ended:
 	case <-time.After(10 * time.Second):
-		t.Error("a request whose caller has gone goes on")
+		t.Error("a request whose caller has gone still runs")
 	}
 	<-api.comparing
 	if status, text := asked(t, server, "GET", path, ""); status != http.StatusOK {

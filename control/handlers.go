@@ -279,7 +279,8 @@ func (a *API) setBlock(c *call) (any, error) {
 	return b, nil
 }
 
-// The widest networks that a block may be about without the word of the caller that it is meant so: a slip of the hand would refuse everyone.
+// The widest networks that a block may be about without the word of the caller that it is meant so: a slip of the hand
+// would refuse everyone.
 const (
 	widest4 = 8  // bits of IPv4
 	widest6 = 32 // bits of IPv6
@@ -300,7 +301,8 @@ func (c *call) checkWidth(s Subject) error {
 		widest = widest4
 	}
 	if s.Kind == "ip" && is && network.Bits() < widest && asked["wide"] == "" {
-		return admin.NewProblem(http.StatusUnprocessableEntity, "%s is wider than /%d: if all of it shall be blocked, send the parameter wide=true (--wide)", s.Name, widest)
+		return admin.NewProblem(http.StatusUnprocessableEntity,
+			"%s is wider than /%d: if all of it shall be blocked, send the parameter wide=true (--wide)", s.Name, widest)
 	}
 	return nil
 }

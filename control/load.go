@@ -32,8 +32,8 @@ type Loaded struct {
 	Unchanged int64 `json:"unchanged"` // that were the same before
 }
 
-// loadUsers serves POST …/users:load. The body is read while it is copied into the database. There is one load at a time: each has a connection
-// for as long as its body takes.
+// loadUsers serves POST …/users:load. The body is read while it is copied into the database. There is one load at a
+// time: each has a connection for as long as its body takes.
 func (a *API) loadUsers(c *call) (any, error) {
 	_, err := c.query()
 	if err != nil {
@@ -165,11 +165,11 @@ func (u *userLine) checkNumbers() string {
 	return u.checkQuotas()
 }
 
-// LoadUsers makes users what lines say, all of them or, where one of the lines is wrong, none. Users that no line names stay. The change
-// feed gets one row for all of them.
+// LoadUsers makes users what lines hold, all of them or, where one of the lines is wrong, none. Users that no line names
+// stay. The change feed gets one row for all of them.
 //
-// The lines are copied into a table of a connection of its own, which ends with the load: it may take half an hour, and holds no lock that another
-// needs before all lines are there and right.
+// The lines are copied into a table of a connection of its own, which ends with the load: it may take half an hour, and
+// holds no lock that another needs before all lines are there and right.
 func (d *Database) LoadUsers(ctx context.Context, who Actor, domain string, lines *userLines) (done *Loaded, err error) {
 	conn, err := pgx.ConnectConfig(ctx, d.unhurried())
 	if err != nil {
@@ -195,7 +195,8 @@ func (d *Database) LoadUsers(ctx context.Context, who Actor, domain string, line
 
 // copyLines copies the lines into a table of the session.
 func copyLines(ctx context.Context, conn *pgx.Conn, lines *userLines) error {
-	_, err := conn.Exec(ctx, `CREATE TEMPORARY TABLE loading (line bigint, name text, tier text, quota_hour bigint, quota_day bigint, quota_month bigint, burst bigint)`)
+	_, err := conn.Exec(ctx, `CREATE TEMPORARY TABLE loading (line bigint, name text, tier text,
+	  quota_hour bigint, quota_day bigint, quota_month bigint, burst bigint)`)
 	if err == nil {
 		_, err = conn.Exec(ctx, `SET spillway.loading = 'on'; SET work_mem = '64MB'`)
 	}
@@ -223,9 +224,11 @@ func bodyProblem(err error) error {
 	case errors.As(err, &own):
 		return own
 	case errors.As(err, &large):
-		return admin.NewProblem(http.StatusRequestEntityTooLarge, "the body has more than %d bytes, and nothing was loaded: load it in parts", large.Limit)
+		return admin.NewProblem(http.StatusRequestEntityTooLarge,
+			"the body has more than %d bytes, and nothing was loaded: load it in parts", large.Limit)
 	}
-	return admin.NewProblem(http.StatusBadRequest, "the body cannot be read to its end, and nothing was loaded: %v", err)
+	return admin.NewProblem(http.StatusBadRequest,
+		"the body cannot be read to its end, and nothing was loaded: %v", err)
 }
 
 // checkLines refuses names that are there twice, and tiers that do not exist.
@@ -251,12 +254,13 @@ func checkLines(ctx context.Context, conn *pgx.Conn, domain string, lines *userL
 	return lines.problem()
 }
 
-// mergeLines makes the users what the lines say. It locks none of those that are so already.
+// mergeLines makes the users what the lines hold. It locks none of those that are so already.
 func mergeLines(ctx context.Context, tx pgx.Tx, who Actor, domain string, read int64) (*Loaded, error) {
 	done := &Loaded{Lines: read}
 	err := tx.QueryRow(ctx, `WITH merged AS (
 	  INSERT INTO users AS u (domain, name, tier, quota_hour, quota_day, quota_month, burst, updated_by)
-	  SELECT $1, l.name, l.tier, l.quota_hour, l.quota_day, l.quota_month, l.burst, $2 FROM loading l LEFT JOIN users had ON had.domain = $1 AND had.name = l.name
+	  SELECT $1, l.name, l.tier, l.quota_hour, l.quota_day, l.quota_month, l.burst, $2
+	  FROM loading l LEFT JOIN users had ON had.domain = $1 AND had.name = l.name
 	  WHERE had.name IS NULL OR (had.tier, had.quota_hour, had.quota_day, had.quota_month, had.burst)
 	  IS DISTINCT FROM (l.tier, l.quota_hour, l.quota_day, l.quota_month, l.burst) ORDER BY l.name
 	  ON CONFLICT (domain, name) DO UPDATE SET tier = excluded.tier, quota_hour = excluded.quota_hour, quota_day = excluded.quota_day,

@@ -120,7 +120,8 @@ func (e *endless) Read(into []byte) (int, error) {
 	return n, nil
 }
 
-// TestALineHasABound sends lines without an end in both formats: bare, quoted with line breaks in them, and as the names of the columns.
+// TestALineHasABound sends lines without an end in both formats: bare, quoted with line breaks in them, and as the
+// names of the columns.
 func TestALineHasABound(t *testing.T) {
 	for what, body := range map[string]*endless{
 		"CSV, a field":                  {head: "name\nann\n", again: "a"},
@@ -157,7 +158,8 @@ func TestALineOfTheMostBytes(t *testing.T) {
 
 // TestABodyOfLinesHasABound sends more than a load may have.
 func TestABodyOfLinesHasABound(t *testing.T) {
-	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/domains/shop/users:load", &endless{again: strings.Repeat("a", 1<<12)})
+	endless := &endless{again: strings.Repeat("a", 1<<12)}
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/domains/shop/users:load", endless)
 	_, cancel := within(httptest.NewRecorder(), request, &route{lines: true})
 	defer cancel()
 	n, err := io.Copy(io.Discard, io.LimitReader(request.Body, loadMost+1<<20))

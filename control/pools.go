@@ -18,8 +18,8 @@ const (
 	blocksReady     = 2 // connections for blocks that are open all the time: PostgreSQL may have no more later
 )
 
-// PoolSizes is how many connections to PostgreSQL a Database has at most for each kind of request, so that those that are slow or wait leave the others
-// theirs. The zero value of a field is 8.
+// PoolSizes is how many connections to PostgreSQL a Database has at most for each kind of request, so that those that
+// are slow or wait leave the others theirs. The zero value of a field is 8.
 type PoolSizes struct {
 	Changes, Reads, Blocks int
 }
@@ -40,6 +40,9 @@ func openPool(cfg *pgxpool.Config, size int, lock time.Duration) (*pgxpool.Pool,
 	return pool, nil
 }
 
+// changes is what a change does. It returns what was before and what is after, nil for nothing.
+type changes = func(pgx.Tx) (before, after any, err error)
+
 // beginner is a pool or a connection.
 type beginner interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
@@ -54,15 +57,16 @@ func sqlCode(err error) string {
 	return ""
 }
 
-// The codes of errors that mean that a statement has waited in vain.
+// The codes of errors of statements that have waited, or run, too long.
 const (
 	codeLockTimeout = "55P03"
 	codeDeadlock    = "40P01"
 	codeCanceled    = "57014" // by statement_timeout
 )
 
-// changeBlock runs a change of a block, by the connections that blocks have. It tries again where another change holds what it needs.
-func (d *Database) changeBlock(ctx context.Context, who Actor, action string, about Subject, f func(pgx.Tx) (before, after any, err error)) (err error) {
+// changeBlock runs a change of a block, by the connections that blocks have. It tries again where another change holds
+// what it needs.
+func (d *Database) changeBlock(ctx context.Context, who Actor, action string, about Subject, f changes) (err error) {
 	for range blockAttempts {
 		err = change(ctx, d.blocks, who, action, about, f)
 		if sqlCode(err) != codeLockTimeout || ctx.Err() != nil {

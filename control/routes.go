@@ -39,7 +39,8 @@ const (
 func (r *route) permits(who *Caller, to *http.Request) *admin.Problem {
 	switch {
 	case who.Role < r.role:
-		return admin.NewProblem(http.StatusForbidden, "%s has the role %s, and this needs the role %s", who.Name, who.Role, r.role)
+		return admin.NewProblem(http.StatusForbidden,
+			"%s has the role %s, and this needs the role %s", who.Name, who.Role, r.role)
 	case r.reach == oneDomain && !who.may(to.PathValue("domain")):
 		return who.refuse("another one")
 	case r.reach == allDomains && who.limited():
@@ -114,7 +115,10 @@ func (a *API) status(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := Status{Leads: a.Publisher.leads.Load(), Mended: a.Publisher.mended.Load(), Caller: c.who.Name, Role: c.caller.Role.String(), Domains: listed(c.caller.Domains)}
+	s := Status{
+		Leads: a.Publisher.leads.Load(), Mended: a.Publisher.mended.Load(),
+		Caller: c.who.Name, Role: c.caller.Role.String(), Domains: listed(c.caller.Domains),
+	}
 	if at := a.Publisher.walked.Load(); at > 0 {
 		s.WalkedAt = time.UnixMilli(at).UTC()
 	}

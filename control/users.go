@@ -76,7 +76,9 @@ func (r *UserRequest) checkQuotas() string {
 }
 
 // SetUser makes a user what it shall be.
-func (d *Database) SetUser(ctx context.Context, who Actor, domain, name string, r UserRequest, c Condition) (after *User, err error) {
+func (d *Database) SetUser(
+	ctx context.Context, who Actor, domain, name string, r UserRequest, c Condition,
+) (after *User, err error) {
 	if wrong := r.checkQuotas(); wrong != "" {
 		return nil, admin.NewProblem(http.StatusUnprocessableEntity, "%s", wrong)
 	}
@@ -94,7 +96,9 @@ func (d *Database) SetUser(ctx context.Context, who Actor, domain, name string, 
 }
 
 // setBlock blocks a user, who is made where it is missing, or ends its block.
-func (d *Database) setBlock(ctx context.Context, who Actor, action string, about Subject, r BlockRequest, blocked bool, c Condition) (after *User, err error) {
+func (d *Database) setBlock(
+	ctx context.Context, who Actor, action string, about Subject, r BlockRequest, blocked bool, c Condition,
+) (after *User, err error) {
 	err = makeDomain(ctx, d.blocks, who, about.Domain)
 	if err != nil {
 		return nil, err
@@ -106,8 +110,9 @@ func (d *Database) setBlock(ctx context.Context, who Actor, action string, about
 	return after, err
 }
 
-// changeUser is a change that writes a user. The first parameters of the statement are the domain, the name, and who writes.
-func changeUser(ctx context.Context, who Actor, about Subject, c Condition, after **User, sql string, args ...any) func(pgx.Tx) (any, any, error) {
+// changeUser is a change that writes a user. The first parameters of the statement are the domain, the name, and who
+// writes.
+func changeUser(ctx context.Context, who Actor, about Subject, c Condition, after **User, sql string, args ...any) changes {
 	return func(tx pgx.Tx) (any, any, error) {
 		before, err := one[User](ctx, tx, userSelect+` FOR UPDATE`, about.Domain, about.Name)
 		if err != nil {

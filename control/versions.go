@@ -117,8 +117,8 @@ func (d *Database) Publish(ctx context.Context, who Actor, domain string, versio
 	return p, err
 }
 
-// newest keeps others from publishing in a domain until the transaction ends, and returns the number of its newest publication, 0 for none. Rows that name the
-// domain can be added meanwhile, such as blocks.
+// newest keeps others from publishing in a domain until the transaction ends, and returns the number of its newest
+// publication, 0 for none. Rows that name the domain can be added meanwhile, such as blocks.
 func newest(ctx context.Context, tx pgx.Tx, domain string) (number int64, err error) {
 	_, err = tx.Exec(ctx, `SELECT 1 FROM domains WHERE name = $1 FOR NO KEY UPDATE`, domain)
 	if err != nil {
@@ -128,7 +128,8 @@ func newest(ctx context.Context, tx pgx.Tx, domain string) (number int64, err er
 	return number, err
 }
 
-// makeDomain makes a domain, unless it is there, before what is made in it: a long change would else hold up all others of a domain that is new.
+// makeDomain makes a domain, unless it is there, before what is made in it: a long change would else hold up all others
+// of a domain that is new.
 func makeDomain(ctx context.Context, s session, who Actor, domain string) error {
 	_, err := s.Exec(ctx, `INSERT INTO domains (name, created_by) VALUES ($1, $2) ON CONFLICT DO NOTHING`, domain, who.Name)
 	return err

@@ -12,8 +12,8 @@ import (
 // Every bounds how often the files are looked at.
 const Every = time.Second
 
-// Files is what some files hold. A change that cannot be read is reported, and what was read last stays in use. Make one with New. It is
-// safe for concurrent use.
+// Files is what some files hold. A change that cannot be read is reported, and what was read last stays in use. Make
+// one with New. It is safe for concurrent use.
 type Files[T any] struct {
 	paths  []string
 	read   func() (T, error)
@@ -26,7 +26,7 @@ type Files[T any] struct {
 	looked time.Time
 }
 
-// New reads the files, or fails. An empty path is none. Report gets each change: nil where it was read, else why not.
+// New reads the files, or fails. An empty path names no file. Report gets each change: nil where it was read, else why not.
 func New[T any](paths []string, read func() (T, error), report func(error)) (*Files[T], error) {
 	f := &Files[T]{paths: paths, read: read, report: report}
 	f.stamp = f.stampNow()
@@ -67,7 +67,8 @@ func (f *Files[T]) lookLocked() {
 		if stamp != f.failed {
 			f.report(err)
 		}
-		f.failed = stamp // and they are tried again: what made them unreadable, such as their mode, may end without a change of the stamp
+		// They are tried again: what made them unreadable, such as their mode, may end without a change of the stamp.
+		f.failed = stamp
 		return
 	}
 	f.stamp, f.failed, f.value = stamp, "", fresh

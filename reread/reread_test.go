@@ -35,8 +35,9 @@ func TestFilesAreReadAgain(t *testing.T) {
 		}
 		check := func(want string, count int, last error) {
 			t.Helper()
-			if got := f.Current(); got != want || len(reports) != count || count > 0 && !errors.Is(reports[count-1], last) {
-				t.Errorf("it holds %q after the reports %v, want %q after %d, the last %v", got, reports, want, count, last)
+			got := f.Current()
+			if got != want || len(reports) != count || count > 0 && !errors.Is(reports[count-1], last) {
+				t.Errorf("it holds %q after %v, want %q after %d reports, the last %v", got, reports, want, count, last)
 			}
 		}
 		write("two")
@@ -62,7 +63,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 	})
 }
 
-// TestNewFailsWithoutTheFile has no file to begin with.
+// TestNewFailsWithoutTheFile begins without the file.
 func TestNewFailsWithoutTheFile(t *testing.T) {
 	path := t.TempDir() + "/none"
 	_, err := New([]string{path}, func() ([]byte, error) { return os.ReadFile(path) }, func(error) {})

@@ -49,7 +49,8 @@ type Change struct {
 	Line    int      `json:"line,omitempty"`
 }
 
-// Compare returns what differs between two sets that were loaded. Large sets take seconds: the error is that of ctx, which ends it.
+// Compare returns what differs between two sets that were loaded. Large sets take seconds: the error is that of ctx,
+// which ends it.
 func Compare(ctx context.Context, old, new rules.Load) (*Diff, error) {
 	d := &Diff{Changes: []Change{}, Treated: []Treatment{}}
 	names := append(old.Set.Domains(), new.Set.Domains()...)

@@ -321,7 +321,8 @@ func (c *lateEnd) Err() error {
 	return nil
 }
 
-// TestACompareEndsWithItsCaller ends the context before the first request is tried, between requests, and between descriptors of a tree. No more is tried.
+// TestACompareEndsWithItsCaller ends the context before the first request is tried, between requests, and between
+// descriptors of a tree. No more is tried.
 func TestACompareEndsWithItsCaller(t *testing.T) {
 	nodes := "descriptors:\n"
 	for n := range 50 {

@@ -19,9 +19,9 @@ type Control struct {
 	Cert         string `env:"CONTROL_TLS_CERT"`                           // file of a certificate; with it the API speaks TLS; read again when it changes, as its key
 	Key          string `env:"CONTROL_TLS_KEY"`                            // file of its key
 
-	Changes int `env:"CONTROL_CHANGE_CONNECTIONS" envDefault:"8"` // connections to PostgreSQL, at most, for changes of rules, tiers, users and API keys
+	Changes int `env:"CONTROL_CHANGE_CONNECTIONS" envDefault:"8"` // connections to PostgreSQL, at most, for all changes but blocks
 	Reads   int `env:"CONTROL_READ_CONNECTIONS" envDefault:"8"`   // connections, at most, for what callers read
-	Blocks  int `env:"CONTROL_BLOCK_CONNECTIONS" envDefault:"8"`  // connections, at most, for blocks, which wait for nothing else; two of them are always open
+	Blocks  int `env:"CONTROL_BLOCK_CONNECTIONS" envDefault:"8"`  // connections, at most, for blocks; two are always open
 
 	Archive         string `env:"CONTROL_ARCHIVE"`                          // where old events go, as Parquet files: a folder, or s3://bucket/prefix; unset: they stay in the database
 	KeepEvents      Age    `env:"CONTROL_KEEP_EVENTS" envDefault:"90d"`     // age of a partition of events, counted from its end, from which it is archived
@@ -94,7 +94,9 @@ func readControl(environ []string) (c Control, problems problems) {
 	for _, s := range []struct {
 		name string
 		most int
-	}{{"CONTROL_CHANGE_CONNECTIONS", c.Changes}, {"CONTROL_READ_CONNECTIONS", c.Reads}, {"CONTROL_BLOCK_CONNECTIONS", c.Blocks}} {
+	}{
+		{"CONTROL_CHANGE_CONNECTIONS", c.Changes}, {"CONTROL_READ_CONNECTIONS", c.Reads}, {"CONTROL_BLOCK_CONNECTIONS", c.Blocks},
+	} {
 		problems.unless(s.most >= 1 && s.most <= 1000, s.name, set[s.name], "a number from 1 to 1000")
 	}
 	problems.unless(c.KeepEvents > 0, "CONTROL_KEEP_EVENTS", set["CONTROL_KEEP_EVENTS"], "above 0, such as 90d")

@@ -127,13 +127,16 @@ func TestACachedRecordDoesNotKeepTheMessage(t *testing.T) {
 	}
 }
 
-// TestARecordHasAtMostSixteenLimits prepares a record that something else than the API has written: the first limits hold.
+// TestARecordHasAtMostSixteenLimits prepares a record that something else than the API has written: the first limits
+// hold.
 func TestARecordHasAtMostSixteenLimits(t *testing.T) {
 	var written records.Record
 	for n := range 500 {
-		written.Limits = append(written.Limits, records.Limit{Name: fmt.Sprint("limit ", n), Count: 5, Per: time.Minute, Algorithm: "fixed_window"})
+		one := records.Limit{Name: fmt.Sprint("limit ", n), Count: 5, Per: time.Minute, Algorithm: "fixed_window"}
+		written.Limits = append(written.Limits, one)
 	}
-	prepared, _ := prepareRecord(&records.Identity{Domain: "shop", Kind: records.User, Name: "ann"}, &written).(*descriptors.Record)
+	ann := records.Identity{Domain: "shop", Kind: records.User, Name: "ann"}
+	prepared, _ := prepareRecord(&ann, &written).(*descriptors.Record)
 	if prepared == nil || len(prepared.Limits) != 16 || prepared.Limits[15].Name != "limit 15" {
 		t.Errorf("the record is prepared as %v", prepared)
 	}

@@ -126,7 +126,8 @@ func (s *Sidecar) forgetCounters(ctx context.Context, touched, reset []string) e
 	return errors.Join(s.peers.Tell(ctx, topicReset, reset), s.peers.Tell(ctx, topicCounter, touched))
 }
 
-// prepareRecord is a record in the terms of the rules. A limit that cannot be read, or is one too many, is left out: both were checked before it was written.
+// prepareRecord is a record in the terms of the rules. A limit that cannot be read, or is one too many, is left out:
+// both were checked before it was written.
 func prepareRecord(id *records.Identity, r *records.Record) any {
 	if id.Kind == records.Secret {
 		return prepareKey(r)

@@ -13,9 +13,11 @@ import (
 	"github.com/spillway-mesh/spillway/settings"
 )
 
-// newCertificates makes TLS configurations from files, and reads them again when they change: what cannot be read is logged. An empty name is
-// no file.
-func newCertificates(files []string, read func() (*tls.Config, error), log *slog.Logger) (*reread.Files[*tls.Config], error) {
+// newCertificates makes TLS configurations from files, and reads them again when they change: what cannot be read is
+// logged. An empty name is no file.
+func newCertificates(
+	files []string, read func() (*tls.Config, error), log *slog.Logger,
+) (*reread.Files[*tls.Config], error) {
 	return reread.New(files, read, func(err error) {
 		if err != nil {
 			log.Error("certificates changed and cannot be used; the last good ones stay", "error", err)

@@ -45,7 +45,10 @@ func serveControl(cmd *cobra.Command) error {
 	defer signal.Stop(hangUps)
 	log := slog.New(slog.NewTextHandler(&telemetry.Lines{Out: cmd.OutOrStdout()}, nil))
 	pools := control.PoolSizes{Changes: own.Changes, Reads: own.Reads, Blocks: own.Blocks}
-	cfg := control.Config{DatabaseURL: own.Database, Pools: pools, Listen: own.Listen, Cert: own.Cert, Key: own.Key, TokenFile: own.Tokens, KeyPrefix: shared.Store.KeyPrefix, KeySecret: shared.Store.KeySecret, Plain: shared.Record.Plain, Log: log}
+	cfg := control.Config{
+		DatabaseURL: own.Database, Pools: pools, Listen: own.Listen, Cert: own.Cert, Key: own.Key, TokenFile: own.Tokens,
+		KeyPrefix: shared.Store.KeyPrefix, KeySecret: shared.Store.KeySecret, Plain: shared.Record.Plain, Log: log,
+	}
 	cfg.Redis, err = sidecar.RedisServers(&shared, log)
 	if err != nil {
 		return err
@@ -98,7 +101,8 @@ func runControl(ctx context.Context, hangUps <-chan os.Signal, cmd *cobra.Comman
 func newControlToken() *cobra.Command {
 	var domains []string
 	cmd := &cobra.Command{
-		Use: "token ROLE NAME", Short: "Make a token for the API of the control plane", Example: "  spillway control token admin alice\n  spillway control token operator bob --domains shop,shop-test", Args: cobra.ExactArgs(2),
+		Use: "token ROLE NAME", Short: "Make a token for the API of the control plane", Args: cobra.ExactArgs(2),
+		Example: "  spillway control token admin alice\n  spillway control token operator bob --domains shop,shop-test",
 		Long: `Make a token. The first line is the token, which is shown this once. The second is the line for CONTROL_TOKEN_FILE, which holds its
 SHA-256 alone. The roles are viewer, operator (users, API keys and blocks) and admin (tiers and rules, too). --domains limits the token to
 some domains: what is about all domains is then refused, and lists leave out the others.`,
@@ -111,6 +115,7 @@ some domains: what is about all domains is then refused, and lists leave out the
 			return nil
 		},
 	}
-	cmd.Flags().StringSliceVar(&domains, "domains", nil, "domains that it is for, with commas between them; default: all")
+	words := "domains that it is for, with commas between them; default: all"
+	cmd.Flags().StringSliceVar(&domains, "domains", nil, words)
 	return cmd
 }

@@ -294,7 +294,7 @@ func TestCommandsAndRoles(t *testing.T) {
 	s.token = files["admin"]
 	s.says(0, "rules publish "+rules, "version 1 is in force")
 	s.says(0, "audit --domain api", "the-operator", "the-admin")
-	// A token that is taken out of the file is refused, at once where a signal says so, which does not end the control.
+	// A token that is taken out of the file is refused, at once after a signal, which does not end the control.
 	viewer, others, _ := strings.Cut(lines.String(), "\n")
 	err := os.WriteFile(tokens, []byte(others), 0o600)
 	if err != nil {
