@@ -207,7 +207,17 @@ func TestListsLeaveOutOtherDomains(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := serving(t, d, limited, all)
+	api := apiOf(t, d, limited, all)
+	problem := "publish the rules of the domain \"other\": Redis is away"
+	api.Publisher.problem.Store(&problem)
+	server := httptest.NewServer(api.Handler())
+	t.Cleanup(server.Close)
+	for secret, want := range map[string]string{one: "cannot publish now", "for all": "Redis is away"} {
+		status, text := askedAs(t, server, secret, "GET", "/v1/status", "")
+		if status != http.StatusOK || !strings.Contains(text, want) || strings.Contains(text, "other") != (secret != one) {
+			t.Errorf("%s: the status is %d %s, want %q", secret, status, text, want)
+		}
+	}
 	for _, path := range []string{"/v1/domains", "/v1/erasures", "/v1/audit"} {
 		for secret, want := range map[string]bool{one: false, "for all": true} {
 			status, text := askedAs(t, server, secret, "GET", path, "")
@@ -250,6 +260,14 @@ func askedAs(t *testing.T, server *httptest.Server, token, method, path, body st
 // serving serves the API of a database, to those who have a token, or to this machine.
 func serving(t *testing.T, d *Database, tokens ...Token) *httptest.Server {
 	t.Helper()
+	server := httptest.NewServer(apiOf(t, d, tokens...).Handler())
+	t.Cleanup(server.Close)
+	return server
+}
+
+// apiOf is the API of a database, for those who have a token, or for this machine.
+func apiOf(t *testing.T, d *Database, tokens ...Token) *API {
+	t.Helper()
 	servers := fleet.New(fleet.Config{
 		Servers: fleet.Servers{Addresses: []string{"127.0.0.1:1"}}, Bounds: fleet.Bounds{Silence: time.Second, Patience: time.Second},
 	})
@@ -262,7 +280,5 @@ func serving(t *testing.T, d *Database, tokens ...Token) *httptest.Server {
 	if len(tokens) > 0 {
 		api.Tokens = func() []Token { return tokens }
 	}
-	server := httptest.NewServer(api.Handler())
-	t.Cleanup(server.Close)
-	return server
+	return api
 }

@@ -124,6 +124,9 @@ func (a *API) status(c *call) (any, error) {
 	}
 	if problem := a.Publisher.problem.Load(); problem != nil {
 		s.Problem = *problem
+		if c.caller.limited() { // it may name a domain
+			s.Problem = "this control cannot publish now"
+		}
 	}
 	err = a.Database.reads.QueryRow(c.ctx, `SELECT count(*) FROM outbox WHERE done_at IS NULL`).Scan(&s.Pending)
 	return s, err
