@@ -14,7 +14,7 @@ import (
 )
 
 // newCertificates makes TLS configurations from files, and reads them again when they change: what cannot be read is
-// logged. An empty name is no file.
+// logged. An empty name names none.
 func newCertificates(
 	files []string, read func() (*tls.Config, error), log *slog.Logger,
 ) (*reread.Files[*tls.Config], error) {
