@@ -97,7 +97,7 @@ func TestTokensHaveRoles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, log := apiOf(t, Access{Tokens: tokens.Tokens})
+	a, log := apiOf(t, Access{Tokens: tokens.Current})
 	h := a.Handler()
 	const block, view, operate = `{"user":"mallory"}`, "Bearer 0123456789abcdef", "Bearer fedcba9876543210"
 	for _, c := range []struct {

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/spillway-mesh/spillway/records"
@@ -26,8 +27,11 @@ func Decode(body []byte, into any) *Problem { return decode(body, into) }
 // Local is the caller of an API that has no tokens: this machine alone, which may do everything.
 func Local(r *http.Request) (Caller, *Problem) { return local(r) }
 
-// ParseLimits reads limits as records keep them.
+// ParseLimits reads limits as records keep them: at most MaxLimits.
 func ParseLimits(written []NewLimit) ([]records.Limit, error) {
+	if len(written) > MaxLimits {
+		return nil, fmt.Errorf("%d limits are more than %d", len(written), MaxLimits)
+	}
 	all, wrong := limitsOf(&written)
 	if wrong != nil {
 		return nil, errors.New(wrong.Detail)

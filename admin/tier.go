@@ -12,10 +12,11 @@ import (
 	"github.com/spillway-mesh/spillway/records"
 )
 
-const (
-	maxTier   = 256 // characters
-	maxLimits = 16  // of one record
-)
+const maxTier = 256 // characters
+
+// MaxLimits is how many limits a record, or a tier, has at most. A request charges those of all its records and rules
+// together.
+const MaxLimits = 16
 
 // TierRequest asks for a tier, or for limits of its own, of an identity. What is left out stays; an empty tier and an empty list go back
 // to what the rule file has.
@@ -94,8 +95,8 @@ func (r *TierRequest) check(kind records.Kind) *Problem {
 		return cannot("tier, limits and note are missing: give at least one of them")
 	case r.Tier != nil && utf8.RuneCountInString(*r.Tier) > maxTier:
 		return bad("the tier has more than %d characters", maxTier)
-	case r.Limits != nil && len(*r.Limits) > maxLimits:
-		return bad("%d limits are more than %d", len(*r.Limits), maxLimits)
+	case r.Limits != nil && len(*r.Limits) > MaxLimits:
+		return bad("%d limits are more than %d", len(*r.Limits), MaxLimits)
 	}
 	return texts("", r.Note)
 }

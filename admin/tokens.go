@@ -7,72 +7,32 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
-	"time"
+
+	"github.com/spillway-mesh/spillway/reread"
 )
 
 // leastToken is how many bytes a token has at least, so that it cannot be guessed.
 const leastToken = 16
 
-// TokenFile reads who may use the API from a file, again when it changes. Make one with NewTokenFile.
-type TokenFile struct {
-	path    string
-	onError func(error)
-
-	mu     sync.Mutex // guards all below
-	looked time.Time
-	stamp  string
-	tokens []Token
-}
-
-// NewTokenFile reads the file, or fails. Later a file that cannot be read is reported, and the tokens before it stay.
-func NewTokenFile(path string, onError func(error)) (*TokenFile, error) {
-	f := &TokenFile{path: path, onError: onError}
-	tokens, stamp, err := f.read()
-	f.tokens, f.stamp, f.looked = tokens, stamp, time.Now()
-	return f, err
-}
-
-// Tokens returns those that the file holds. It looks for changes once a second at most.
-func (f *TokenFile) Tokens() []Token {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if time.Since(f.looked) < time.Second {
-		return f.tokens
+// NewTokenFile reads who may use the API from a file, again when it changes, or fails. Later a file that cannot be read
+// is reported, and the tokens before it stay.
+func NewTokenFile(path string, onError func(error)) (*reread.Files[[]Token], error) {
+	read := func() ([]Token, error) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("ADMIN_TOKEN_FILE: %w", err)
+		}
+		tokens, err := parseTokens(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("ADMIN_TOKEN_FILE %s: %w", path, err)
+		}
+		return tokens, nil
 	}
-	f.looked = time.Now()
-	if f.stampNow() == f.stamp {
-		return f.tokens
-	}
-	tokens, stamp, err := f.read()
-	f.stamp = stamp
-	if err != nil {
-		f.onError(err)
-		return f.tokens
-	}
-	f.tokens = tokens
-	return f.tokens
-}
-
-func (f *TokenFile) stampNow() string {
-	info, err := os.Stat(f.path)
-	if err != nil {
-		return err.Error()
-	}
-	return fmt.Sprint(info.ModTime().UnixNano(), info.Size())
-}
-
-func (f *TokenFile) read() ([]Token, string, error) {
-	stamp := f.stampNow()
-	text, err := os.ReadFile(f.path)
-	if err != nil {
-		return nil, stamp, fmt.Errorf("ADMIN_TOKEN_FILE: %w", err)
-	}
-	tokens, err := parseTokens(string(text))
-	if err != nil {
-		return nil, stamp, fmt.Errorf("ADMIN_TOKEN_FILE %s: %w", f.path, err)
-	}
-	return tokens, stamp, nil
+	return reread.New([]string{path}, read, func(err error) {
+		if err != nil {
+			onError(err)
+		}
+	})
 }
 
 // parseTokens reads lines of a role, a name and a token. Empty lines and those that begin with # are left out.

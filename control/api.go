@@ -36,26 +36,28 @@ type API struct {
 	Recorder  *recorder.Recorder
 	Keys      descriptors.RecordKeys // how the record names identities
 	Archive   *archive.Archiver      // nil: there is none
-	Tokens    []Token                // who may use it; none: this machine alone
+	Tokens    func() []Token         // who may use it; nil: this machine alone
 	Log       *slog.Logger
 
-	guard   *http.CrossOriginProtection
-	loading atomic.Bool // a load of users is under way
+	guard     *http.CrossOriginProtection
+	loading   atomic.Bool   // a load of users is under way
+	comparing chan struct{} // holds one comparison of versions
+	readiness readiness
 }
 
 // call is one request.
 type call struct {
-	ctx  context.Context
-	r    *http.Request
-	who  Actor
-	role Role
-	etag int64 // revision of what is answered; 0: none
-	made bool  // something new was made
+	ctx    context.Context
+	r      *http.Request
+	who    Actor
+	caller Caller
+	etag   int64 // revision of what is answered; 0: none
+	made   bool  // something new was made
 }
 
 // Handler returns all routes.
 func (a *API) Handler() http.Handler {
-	a.guard = http.NewCrossOriginProtection()
+	a.guard, a.comparing = http.NewCrossOriginProtection(), make(chan struct{}, 1)
 	m := http.NewServeMux()
 	byPath := map[string][]route{}
 	for _, r := range routes {
@@ -76,21 +78,9 @@ func (a *API) Handler() http.Handler {
 	return m
 }
 
-// ready answers whether changes can be made.
-func (a *API) ready(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), connectWithin)
-	defer cancel()
-	err := a.Database.checkSchema(ctx)
-	if err != nil {
-		admin.NewProblem(http.StatusServiceUnavailable, "%v", err).Write(w)
-		return
-	}
-	admin.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok"})
-}
-
 // dispatch serves one of the operations of a path.
 func (a *API) dispatch(w http.ResponseWriter, r *http.Request, here []route) {
-	name, role, wrong := a.caller(r)
+	caller, wrong := a.caller(r)
 	if wrong == nil && a.guard.Check(r) != nil {
 		wrong = admin.NewProblem(http.StatusForbidden, "the request comes from a page of another origin")
 	}
@@ -108,11 +98,11 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request, here []route) {
 		admin.NewProblem(http.StatusMethodNotAllowed, "use %s", strings.Join(methods, " or ")).Write(w)
 		return
 	}
-	if role < here[at].role {
-		admin.NewProblem(http.StatusForbidden, "%s has the role %s, and this needs the role %s", name, role, here[at].role).Write(w)
+	if wrong = here[at].permits(&caller, r); wrong != nil {
+		wrong.Write(w)
 		return
 	}
-	a.serve(w, r, name, role, &here[at])
+	a.serve(w, r, caller, &here[at])
 }
 
 // turnAway answers a caller that may not.
@@ -124,10 +114,10 @@ func (a *API) turnAway(w http.ResponseWriter, wrong *admin.Problem) {
 }
 
 // serve runs an operation and writes its answer.
-func (a *API) serve(w http.ResponseWriter, r *http.Request, name string, role Role, to *route) {
+func (a *API) serve(w http.ResponseWriter, r *http.Request, caller Caller, to *route) {
 	ctx, cancel := within(w, r, to)
 	defer cancel()
-	c := &call{ctx: ctx, r: r, who: Actor{name, r.RemoteAddr}, role: role}
+	c := &call{ctx: ctx, r: r, who: Actor{caller.Name, r.RemoteAddr}, caller: caller}
 	wrong := c.checkPath()
 	var document any
 	var err error
@@ -146,7 +136,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, name string, role Ro
 		if to.private {
 			path = to.path
 		}
-		a.Log.Info("control: "+to.method+" "+path, "who", name, "from", r.RemoteAddr)
+		a.Log.Info("control: "+to.method+" "+path, "who", caller.Name, "from", r.RemoteAddr)
 	}
 	if c.etag > 0 {
 		w.Header().Set("ETag", `"`+strconv.FormatInt(c.etag, 10)+`"`)
@@ -170,7 +160,8 @@ func within(w http.ResponseWriter, r *http.Request, to *route) (context.Context,
 	}
 	until := http.NewResponseController(w)
 	_ = until.SetWriteDeadline(time.Now().Add(loadWithin)) // a server without deadlines needs no later ones
-	r.Body = &slowBody{r.Body, func() { _ = until.SetReadDeadline(time.Now().Add(loadSilence)) }}
+	later := func() { _ = until.SetReadDeadline(time.Now().Add(loadSilence)) }
+	r.Body = &slowBody{http.MaxBytesReader(w, r.Body, loadMost), later}
 	return context.WithTimeout(r.Context(), loadWithin)
 }
 
@@ -213,6 +204,12 @@ func (a *API) problem(err error) *admin.Problem {
 // sqlProblem is what the database refuses, as a caller sees it.
 func sqlProblem(e *pgconn.PgError) *admin.Problem {
 	switch {
+	case e.Code == codeLockTimeout, e.Code == codeDeadlock:
+		return admin.NewProblem(http.StatusServiceUnavailable,
+			"another change holds what this one needs, and nothing was changed: try again")
+	case e.Code == codeCanceled:
+		return admin.NewProblem(http.StatusServiceUnavailable,
+			"the database needs more than %v for it: ask for less, or try again", statementWithin)
 	case e.Code == "23503" && strings.Contains(e.Detail, "is still referenced"):
 		return admin.NewProblem(http.StatusConflict, "it is in use: %s", e.Detail)
 	case e.Code == "23503":

@@ -2,14 +2,12 @@ package control
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/control/questions"
@@ -49,7 +47,7 @@ func questionPath(q *questions.Question) string { return "/v1/domains/{domain}/q
 
 // questionRoutes is a route for each question, and one that lists them.
 func questionRoutes() []route {
-	all := []route{{method: "GET", path: "/v1/questions", role: Viewer, serve: (*API).questions, summary: "The questions that the record answers, with their statements.", answers: QuestionList{}}}
+	all := []route{{method: "GET", path: "/v1/questions", role: Viewer, reach: noDomain, serve: (*API).questions, summary: "The questions that the record answers, with their statements.", answers: QuestionList{}}}
 	for i := range questions.All {
 		q := &questions.All[i]
 		all = append(all, route{method: "GET", path: questionPath(q), role: Viewer, summary: q.Title, answers: QuestionAnswer{}, params: described(q),
@@ -139,15 +137,14 @@ func (a *API) about(c *call, kind, name string, now time.Time, args pgx.NamedArg
 
 // ask runs the statement of a question.
 func (d *Database) ask(ctx context.Context, q *questions.Question, args pgx.NamedArgs) (columns []string, found []map[string]any, err error) {
-	rows, err := d.pool.Query(ctx, q.SQL, args)
+	rows, err := d.reads.Query(ctx, q.SQL, args)
 	if err == nil {
 		for _, f := range rows.FieldDescriptions() { // they are the connection's, which goes back to the pool with the last row
 			columns = append(columns, f.Name)
 		}
 		found, err = pgx.CollectRows(rows, pgx.RowToMap)
 	}
-	var failed *pgconn.PgError
-	if errors.As(err, &failed) && failed.Code == "57014" { // the statement took too long
+	if sqlCode(err) == codeCanceled {
 		return nil, nil, admin.NewProblem(http.StatusServiceUnavailable, "the answer takes the database more than %v: ask about a shorter time (since)", statementWithin)
 	}
 	if err != nil {

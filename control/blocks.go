@@ -34,29 +34,29 @@ const (
 
 // Blocks are those of a domain that are in force, whose kind and name are behind those given, in that order.
 func (d *Database) Blocks(ctx context.Context, domain, afterKind, afterName string, count int) ([]Block, error) {
-	return many[Block](ctx, d.pool, `SELECT `+blockColumns+` FROM `+allBlocks+` WHERE domain = $1 AND (kind, name) > ($2, $3) AND (until IS NULL OR until > now())
+	return many[Block](ctx, d.blocks, `SELECT `+blockColumns+` FROM `+allBlocks+` WHERE domain = $1 AND (kind, name) > ($2, $3) AND (until IS NULL OR until > now())
 	  ORDER BY kind, name LIMIT $4`, domain, afterKind, afterName, count)
 }
 
 // Block is the block of an identity.
 func (d *Database) Block(ctx context.Context, domain, kind, name string) (*Block, error) {
-	return found(one[Block](ctx, d.pool, `SELECT `+blockColumns+` FROM `+allBlocks+` WHERE domain = $1 AND kind = $2 AND name = $3`, domain, kind, name))
+	return found(one[Block](ctx, d.blocks, `SELECT `+blockColumns+` FROM `+allBlocks+` WHERE domain = $1 AND kind = $2 AND name = $3`, domain, kind, name))
 }
 
 // SetBlock blocks an identity.
 func (d *Database) SetBlock(ctx context.Context, who Actor, about Subject, r BlockRequest, c Condition) (after *Block, err error) {
 	if about.Kind == kindUser {
-		u, err := d.setBlock(ctx, who, "block", about.Domain, about.Name, true, r.Reason, r.Until, c)
+		u, err := d.setBlock(ctx, who, "block", about, BlockRequest{r.Reason, r.Until}, true, c)
 		if err != nil {
 			return nil, err
 		}
 		return &Block{u.Domain, kindUser, u.Name, u.BlockReason, u.BlockedUntil, u.Revision, u.UpdatedBy, u.UpdatedAt}, nil
 	}
-	err = d.change(ctx, who, "block", about, func(tx pgx.Tx) (any, any, error) {
-		err := makeDomain(ctx, tx, who, about.Domain)
-		if err != nil {
-			return nil, nil, err
-		}
+	err = makeDomain(ctx, d.blocks, who, about.Domain)
+	if err != nil {
+		return nil, err
+	}
+	err = d.changeBlock(ctx, who, "block", about, func(tx pgx.Tx) (any, any, error) {
 		before, err := blockForUpdate(ctx, tx, about)
 		if err != nil {
 			return nil, nil, err
@@ -83,17 +83,17 @@ func blockForUpdate(ctx context.Context, tx pgx.Tx, about Subject) (*Block, erro
 // Unblock ends a block.
 func (d *Database) Unblock(ctx context.Context, who Actor, about Subject, c Condition) error {
 	if about.Kind == kindUser {
-		u, err := d.User(ctx, about.Domain, about.Name)
+		u, err := found(one[User](ctx, d.blocks, userSelect, about.Domain, about.Name))
 		if err != nil {
 			return err
 		}
 		if !u.Blocked {
 			return errNotFound
 		}
-		_, err = d.setBlock(ctx, who, "unblock", about.Domain, about.Name, false, "", nil, c)
+		_, err = d.setBlock(ctx, who, "unblock", about, BlockRequest{}, false, c)
 		return err
 	}
-	return d.change(ctx, who, "unblock", about, func(tx pgx.Tx) (any, any, error) {
+	return d.changeBlock(ctx, who, "unblock", about, func(tx pgx.Tx) (any, any, error) {
 		before, err := found(blockForUpdate(ctx, tx, about))
 		if err == nil {
 			err = c.check(before.Revision)
@@ -120,9 +120,9 @@ type Entry struct {
 }
 
 // Audit is the lines about a subject, the newest first, with ids below before; 0: from the newest on. Empty fields of the subject match
-// all.
-func (d *Database) Audit(ctx context.Context, about Subject, before int64, count int) ([]Entry, error) {
-	return many[Entry](ctx, d.pool, `SELECT id, at, who, address, action, domain, kind, name, before, after FROM audit
-	  WHERE ($1 = '' OR domain = $1) AND ($2 = '' OR kind = $2) AND ($3 = '' OR name = $3) AND ($4::bigint = 0 OR id < $4) ORDER BY id DESC LIMIT $5`,
-		about.Domain, about.Kind, about.Name, before, count)
+// all, but for lines of domains that are not among some, nil for all.
+func (d *Database) Audit(ctx context.Context, domains []string, about Subject, before int64, count int) ([]Entry, error) {
+	return many[Entry](ctx, d.reads, `SELECT id, at, who, address, action, domain, kind, name, before, after FROM audit
+	  WHERE ($1 = '' OR domain = $1) AND ($2 = '' OR kind = $2) AND ($3 = '' OR name = $3) AND ($4::bigint = 0 OR id < $4) AND ($6::text[] IS NULL OR domain = ANY ($6))
+	  ORDER BY id DESC LIMIT $5`, about.Domain, about.Kind, about.Name, before, count, domains)
 }

@@ -46,7 +46,7 @@ func newCapacity(t testing.TB) *capacity {
 	}
 	var err error
 	c.postgres = servers.StartPostgres(t, settings...)
-	c.Database, err = OpenDatabase(c.postgres.URL)
+	c.Database, err = OpenDatabase(c.postgres.URL, PoolSizes{})
 	if err != nil {
 		t.Fatal(err)
 	}

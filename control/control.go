@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,14 +19,16 @@ import (
 	"github.com/spillway-mesh/spillway/control/recorder"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/fleet"
+	"github.com/spillway-mesh/spillway/reread"
 )
 
-// Config sets up a Control. All fields but Tokens, the certificate and Archive are required.
+// Config sets up a Control. All fields but TokenFile, the certificate, Pools and Archive are required.
 type Config struct {
 	DatabaseURL string
-	Listen      string // host:port
-	Tokens      []Token
-	Cert, Key   string // files of a certificate and its key; empty: no TLS
+	Pools       PoolSizes // connections to the database
+	Listen      string    // host:port
+	TokenFile   string    // who may use the API; empty: this machine alone
+	Cert, Key   string    // files of a certificate and its key; empty: no TLS
 	Redis       fleet.Servers
 	KeyPrefix   string            // of the keys in Redis, as the sidecars have it
 	KeySecret   string            // of the keys in Redis, as the sidecars have it
@@ -44,11 +47,17 @@ type Control struct {
 	recorder  *recorder.Recorder
 	names     descriptors.RecordKeys // how the record names identities
 	socket    net.Listener
+	tokens    *reread.Files[[]Token]          // nil: this machine alone
+	pair      *reread.Files[*tls.Certificate] // nil: no TLS
 }
 
 // New opens the port. It waits neither for PostgreSQL nor for Redis.
 func New(cfg Config) (*Control, error) {
-	database, err := OpenDatabase(cfg.DatabaseURL)
+	tokens, pair, err := openFiles(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	database, err := OpenDatabase(cfg.DatabaseURL, cfg.Pools)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +74,43 @@ func New(cfg Config) (*Control, error) {
 		names = descriptors.NewRecordKeys(cfg.KeyPrefix, nil)
 	}
 	copies := recorder.New(recorder.Config{Connect: database.connect, Fleet: servers, Keys: names, Leads: publisher.leads.Load, Log: cfg.Log})
-	return &Control{cfg, database, servers, publisher, copies, names, socket}, nil
+	return &Control{cfg, database, servers, publisher, copies, names, socket, tokens, pair}, nil
+}
+
+// openFiles reads the files of tokens and of the certificate, again when they change. A change that cannot be read is
+// logged.
+func openFiles(cfg *Config) (tokens *reread.Files[[]Token], pair *reread.Files[*tls.Certificate], err error) {
+	if cfg.TokenFile != "" {
+		tokens, err = openTokens(cfg.TokenFile, cfg.Log)
+	}
+	if err != nil || cfg.Cert == "" {
+		return tokens, nil, err
+	}
+	read := func() (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(cfg.Cert, cfg.Key)
+		if err != nil {
+			return nil, fmt.Errorf("CONTROL_TLS_CERT and CONTROL_TLS_KEY: %w", err)
+		}
+		return &pair, nil
+	}
+	pair, err = reread.New([]string{cfg.Cert, cfg.Key}, read, func(err error) {
+		if err != nil {
+			cfg.Log.Error("the certificate changed and cannot be used; the last good one stays", "error", err)
+			return
+		}
+		cfg.Log.Info("certificate read again")
+	})
+	return tokens, pair, err
+}
+
+// Reload looks at the files of tokens and of the certificate now. Requests look at them once a second.
+func (c *Control) Reload() {
+	if c.tokens != nil {
+		c.tokens.Look()
+	}
+	if c.pair != nil {
+		c.pair.Look()
+	}
 }
 
 // Address is where it listens.
@@ -76,7 +121,10 @@ func (c *Control) Migrate(ctx context.Context) (int64, error) { return c.databas
 
 // Run serves, publishes and copies the record until ctx ends. It may be called once.
 func (c *Control) Run(ctx context.Context) error {
-	api := &API{Database: c.database, Publisher: c.publisher, Recorder: c.recorder, Keys: c.names, Archive: c.cfg.Archive, Tokens: c.cfg.Tokens, Log: c.cfg.Log}
+	api := &API{Database: c.database, Publisher: c.publisher, Recorder: c.recorder, Keys: c.names, Archive: c.cfg.Archive, Log: c.cfg.Log}
+	if c.tokens != nil {
+		api.Tokens = c.tokens.Current
+	}
 	server := admin.Server(api.Handler(), 2*apiWithin)
 	server.ErrorLog = admin.Complaints(c.cfg.Log)
 	publishing, stop := context.WithCancel(ctx)
@@ -132,8 +180,10 @@ var soonBack = []string{"57P01", "57P02", "57P03", "25006", "53300"}
 // serve serves until the server is shut down.
 func (c *Control) serve(server *http.Server) error {
 	var err error
-	if c.cfg.Cert != "" {
-		err = server.ServeTLS(c.socket, c.cfg.Cert, c.cfg.Key)
+	if c.pair != nil {
+		current := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.pair.Current(), nil }
+		server.TLSConfig = &tls.Config{GetCertificate: current}
+		err = server.ServeTLS(c.socket, "", "")
 	} else {
 		err = server.Serve(c.socket)
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
@@ -26,10 +25,14 @@ const (
 )
 
 // Database is the PostgreSQL of the control plane. It is safe for concurrent use.
-type Database struct{ pool *pgxpool.Pool }
+type Database struct {
+	pool   *pgxpool.Pool // for changes
+	reads  *pgxpool.Pool
+	blocks *pgxpool.Pool // for blocks, which must not wait for anything else
+}
 
 // OpenDatabase makes a Database. It does not wait for PostgreSQL to be there; it fails where the URL cannot be read.
-func OpenDatabase(url string) (*Database, error) {
+func OpenDatabase(url string, sizes PoolSizes) (*Database, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, errors.New("the URL of the database cannot be read: write postgres://user:password@host:port/name") // pgx would show the password
@@ -40,11 +43,20 @@ func OpenDatabase(url string) (*Database, error) {
 	for name, value := range lostAfter {
 		cfg.ConnConfig.RuntimeParams[name] = value
 	}
-	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
-	if err != nil {
-		return nil, fmt.Errorf("open the database: %w", err)
+	d := &Database{}
+	d.pool, err = openPool(cfg, sizes.Changes, lockWithin)
+	if err == nil {
+		d.reads, err = openPool(cfg, sizes.Reads, lockWithin)
 	}
-	return &Database{pool}, nil
+	if err == nil {
+		cfg.MinConns = blocksReady
+		d.blocks, err = openPool(cfg, sizes.Blocks, blockLockWithin)
+	}
+	if err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
 }
 
 // lostAfter lets PostgreSQL end the session of a control that it no longer reaches, and its locks with it, so that another one may lead.
@@ -52,9 +64,11 @@ var lostAfter = map[string]string{
 	"tcp_keepalives_idle": "5", "tcp_keepalives_interval": "3", "tcp_keepalives_count": "4", "tcp_user_timeout": "20000", "idle_in_transaction_session_timeout": "20000",
 }
 
-// connect makes a connection beside the pool.
+// connect makes a connection beside the pools. Its statements wait for locks as long as they may take.
 func (d *Database) connect(ctx context.Context) (*pgx.Conn, error) {
-	return pgx.ConnectConfig(ctx, d.pool.Config().ConnConfig)
+	cfg := d.pool.Config().ConnConfig
+	delete(cfg.RuntimeParams, "lock_timeout")
+	return pgx.ConnectConfig(ctx, cfg)
 }
 
 // unhurried is the settings of a connection on which a statement may take as long as it needs, such as an index of a table that is filled.
@@ -62,11 +76,18 @@ func (d *Database) unhurried() *pgx.ConnConfig {
 	cfg := d.pool.Config().ConnConfig
 	cfg.DialFunc = (&net.Dialer{KeepAlive: 5 * time.Second}).DialContext
 	cfg.RuntimeParams["statement_timeout"] = "0"
+	delete(cfg.RuntimeParams, "lock_timeout")
 	return cfg
 }
 
 // Close ends all connections.
-func (d *Database) Close() { d.pool.Close() }
+func (d *Database) Close() {
+	for _, pool := range []*pgxpool.Pool{d.pool, d.reads, d.blocks} {
+		if pool != nil {
+			pool.Close()
+		}
+	}
+}
 
 // Migrate brings the schema to the newest version, or to the version to where it is above 0, and returns the version that it is at.
 // Several controls may do so at the same time.
@@ -111,9 +132,8 @@ func (d *Database) checkSchema(ctx context.Context) error {
 		return err
 	}
 	var have int64
-	err = d.pool.QueryRow(ctx, `SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`).Scan(&have)
-	var wrong *pgconn.PgError
-	if errors.As(err, &wrong) && wrong.Code == "42P01" { // there is no such table
+	err = d.blocks.QueryRow(ctx, `SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`).Scan(&have)
+	if sqlCode(err) == "42P01" { // there is no such table
 		return errBehind
 	}
 	if err != nil {
@@ -131,10 +151,15 @@ type Subject struct{ Domain, Kind, Name string }
 // Actor is who makes a change.
 type Actor struct{ Name, Address string }
 
+// change is change by one of the connections for changes.
+func (d *Database) change(ctx context.Context, who Actor, action string, about Subject, f changes) error {
+	return change(ctx, d.pool, who, action, about, f)
+}
+
 // change runs a change in one transaction, and adds a line about it to the audit. The change returns what was before and what is after,
 // nil for nothing.
-func (d *Database) change(ctx context.Context, who Actor, action string, about Subject, f func(pgx.Tx) (before, after any, err error)) error {
-	return pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
+func change(ctx context.Context, by beginner, who Actor, action string, about Subject, f changes) error {
+	return pgx.BeginFunc(ctx, by, func(tx pgx.Tx) error {
 		before, after, err := f(tx)
 		if err != nil {
 			return err

@@ -118,7 +118,7 @@ func (x *Eraser) patiently(ctx context.Context, f func(pgx.Tx) error) error {
 			return err
 		}
 		defer func() { _ = wire.SetDeadline(time.Time{}) }() // where it fails the connection is lost, and the pool makes another
-		_, err = tx.Exec(ctx, `SET LOCAL statement_timeout = 0`)
+		_, err = tx.Exec(ctx, `SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true)`)
 		if err != nil {
 			return err
 		}

@@ -67,14 +67,15 @@ func (d *Database) AskErasure(ctx context.Context, who Actor, about Subject) (as
 	return asked, err
 }
 
-// Erasures are those with numbers below before, the newest first; 0: from the newest on.
-func (d *Database) Erasures(ctx context.Context, before int64, count int) ([]Erasure, error) {
-	return many[Erasure](ctx, d.pool, `SELECT `+erasureColumns+` FROM erasures WHERE $1::bigint = 0 OR id < $1 ORDER BY id DESC LIMIT $2`, before, count)
+// Erasures are those of some domains, nil for all, with numbers below before, the newest first; 0: from the newest on.
+func (d *Database) Erasures(ctx context.Context, domains []string, before int64, count int) ([]Erasure, error) {
+	return many[Erasure](ctx, d.reads, `SELECT `+erasureColumns+` FROM erasures WHERE ($1::bigint = 0 OR id < $1) AND ($3::text[] IS NULL OR domain = ANY ($3))
+	  ORDER BY id DESC LIMIT $2`, before, count, domains)
 }
 
 // Erasure is one erasure.
 func (d *Database) Erasure(ctx context.Context, id int64) (*Erasure, error) {
-	return found(one[Erasure](ctx, d.pool, `SELECT `+erasureColumns+` FROM erasures WHERE id = $1`, id))
+	return found(one[Erasure](ctx, d.reads, `SELECT `+erasureColumns+` FROM erasures WHERE id = $1`, id))
 }
 
 // erase serves DELETE of an identity. The leader does it; the answer is the erasure to ask about.
@@ -95,7 +96,7 @@ func (a *API) erasures(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := a.Database.Erasures(c.ctx, before, count)
+	all, err := a.Database.Erasures(c.ctx, c.caller.Domains, before, count)
 	return ErasureList{listed(all)}, err
 }
 
@@ -109,7 +110,11 @@ func (a *API) erasure(c *call) (any, error) {
 	if err != nil || id < 1 {
 		return nil, admin.NewProblem(http.StatusBadRequest, "the erasure %q must be a number from 1", text)
 	}
-	return a.Database.Erasure(c.ctx, id)
+	e, err := a.Database.Erasure(c.ctx, id)
+	if err == nil && !c.caller.may(e.Domain) {
+		return nil, errNotFound
+	}
+	return e, err
 }
 
 // openErasure is an erasure with whom it is about.

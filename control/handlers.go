@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/descriptors"
 )
 
 // TierList is tiers.
@@ -257,6 +258,9 @@ func (a *API) setBlock(c *call) (any, error) {
 		return nil, err
 	}
 	s, err := c.subject()
+	if err == nil {
+		err = c.checkWidth(s)
+	}
 	switch {
 	case err != nil:
 		return nil, err
@@ -273,6 +277,34 @@ func (a *API) setBlock(c *call) (any, error) {
 	}
 	c.etag, c.made = b.Revision, b.Revision == 1
 	return b, nil
+}
+
+// The widest networks that a block may be about without the word of the caller that it is meant so: a slip of the hand
+// would refuse everyone.
+const (
+	widest4 = 8  // bits of IPv4
+	widest6 = 32 // bits of IPv6
+)
+
+// checkWidth refuses to block a network that is wide, unless the parameter wide asks for it.
+func (c *call) checkWidth(s Subject) error {
+	asked, err := c.query("wide")
+	if err != nil {
+		return err
+	}
+	if wide, given := asked["wide"]; given && wide != "true" {
+		return admin.NewProblem(http.StatusUnprocessableEntity, "wide %q must be true, or left out", wide)
+	}
+	network, is := descriptors.ParseAddress(s.Name)
+	widest := widest6
+	if network.Addr().Is4() {
+		widest = widest4
+	}
+	if s.Kind == "ip" && is && network.Bits() < widest && asked["wide"] == "" {
+		return admin.NewProblem(http.StatusUnprocessableEntity,
+			"%s is wider than /%d: if all of it shall be blocked, send the parameter wide=true (--wide)", s.Name, widest)
+	}
+	return nil
 }
 
 func (a *API) unblock(c *call) (any, error) {
@@ -292,6 +324,9 @@ func (a *API) audit(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := a.Database.Audit(c.ctx, Subject{asked["domain"], asked["kind"], asked["name"]}, before, count)
+	if domain := asked["domain"]; domain != "" && !c.caller.may(domain) {
+		return nil, c.caller.refuse("another one")
+	}
+	all, err := a.Database.Audit(c.ctx, c.caller.Domains, Subject{asked["domain"], asked["kind"], asked["name"]}, before, count)
 	return AuditList{listed(all)}, err
 }

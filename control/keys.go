@@ -54,12 +54,12 @@ const (
 
 // Keys are those of a domain whose ids are behind after, in the order of ids; of one user where one is given.
 func (d *Database) Keys(ctx context.Context, domain, after, user string, count int) ([]APIKey, error) {
-	return many[APIKey](ctx, d.pool, `SELECT `+keyColumns+` FROM api_keys WHERE domain = $1 AND id > $2 AND ($3 = '' OR user_name = $3) ORDER BY id LIMIT $4`, domain, after, user, count)
+	return many[APIKey](ctx, d.reads, `SELECT `+keyColumns+` FROM api_keys WHERE domain = $1 AND id > $2 AND ($3 = '' OR user_name = $3) ORDER BY id LIMIT $4`, domain, after, user, count)
 }
 
 // Key is one key.
 func (d *Database) Key(ctx context.Context, domain, id string) (*APIKey, error) {
-	return found(one[APIKey](ctx, d.pool, keySelect, domain, id))
+	return found(one[APIKey](ctx, d.reads, keySelect, domain, id))
 }
 
 // AddKey makes a key. Its secret is kept nowhere: the database has its digest.

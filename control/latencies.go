@@ -37,7 +37,7 @@ func (d *Database) latencyBuckets(ctx context.Context, domain, identity, step st
 	if step == stepMinute {
 		source = `SELECT date_trunc($5, at, 'UTC') AS at, latency_bucket(latency) AS bucket, sum(weight)::bigint AS n, count(*) AS samples FROM events`
 	}
-	return many[latencyBucket](ctx, d.pool, source+` WHERE domain = $1 AND identity = $2 AND at >= $3 AND at < $4 GROUP BY 1, 2 ORDER BY 1, 2`, domain, identity, from, to, step)
+	return many[latencyBucket](ctx, d.reads, source+` WHERE domain = $1 AND identity = $2 AND at >= $3 AND at < $4 GROUP BY 1, 2 ORDER BY 1, 2`, domain, identity, from, to, step)
 }
 
 // sampled is latencies that are being added up.

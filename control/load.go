@@ -1,17 +1,12 @@
 package control
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -24,7 +19,8 @@ import (
 const (
 	loadWithin  = 30 * time.Minute // for a whole load
 	loadSilence = time.Minute      // without a byte of it
-	lineMost    = 64 << 10         // bytes of a line of JSON
+	loadMost    = 4 << 30          // bytes of a load: ten million users are some 1 GiB of JSON
+	lineMost    = 64 << 10         // bytes of a line
 	linesNamed  = 100              // wrong lines that an answer names
 )
 
@@ -36,8 +32,8 @@ type Loaded struct {
 	Unchanged int64 `json:"unchanged"` // that were the same before
 }
 
-// loadUsers serves POST …/users:load. The body is read while it is copied into the database. There is one load at a time: each holds a connection of the pool for
-// as long as its body takes.
+// loadUsers serves POST …/users:load. The body is read while it is copied into the database. There is one load at a
+// time: each has a connection for as long as its body takes.
 func (a *API) loadUsers(c *call) (any, error) {
 	_, err := c.query()
 	if err != nil {
@@ -169,147 +165,50 @@ func (u *userLine) checkNumbers() string {
 	return u.checkQuotas()
 }
 
-var loadColumns = []string{"name", "tier", "quota_hour", "quota_day", "quota_month", "burst"}
-
-// csvLines reads users as CSV. The first line names the columns; an empty field is none.
-func csvLines(body io.Reader) func() (int64, userLine, error) {
-	r := csv.NewReader(bufio.NewReaderSize(body, 1<<16))
-	r.FieldsPerRecord, r.ReuseRecord = -1, true
-	var header []string
-	return func() (int64, userLine, error) {
-		if header == nil {
-			first, err := r.Read()
-			header = slices.Clone(first)
-			if err == nil || errors.Is(err, io.EOF) {
-				err = checkHeader(header)
-			}
-			if err != nil {
-				return 1, userLine{}, err
-			}
-		}
-		fields, err := r.Read()
-		var parse *csv.ParseError
-		if errors.As(err, &parse) {
-			err = &wrongLine{int64(parse.StartLine), parse.Err.Error()}
-		}
-		if err != nil {
-			return 0, userLine{}, err
-		}
-		line, _ := r.FieldPos(0)
-		if len(fields) != len(header) {
-			return 0, userLine{}, &wrongLine{int64(line), fmt.Sprintf("it has %d fields, and the first line names %d", len(fields), len(header))}
-		}
-		u, err := fieldsOf(header, fields, int64(line))
-		return int64(line), u, err
-	}
-}
-
-// checkHeader refuses columns that are unknown or there twice, and a header without a name.
-func checkHeader(header []string) error {
-	for i, column := range header {
-		if !slices.Contains(loadColumns, column) || slices.Contains(header[:i], column) {
-			return admin.NewProblem(http.StatusUnprocessableEntity, "line 1: the column %q is unknown or there twice: the columns are %s", column, strings.Join(loadColumns, ", "))
-		}
-	}
-	if !slices.Contains(header, "name") {
-		return admin.NewProblem(http.StatusUnprocessableEntity, "line 1 must name the columns, name among them: %s", strings.Join(loadColumns, ","))
-	}
-	return nil
-}
-
-// fieldsOf is a line of CSV as a user.
-func fieldsOf(header, fields []string, line int64) (userLine, error) {
-	var u userLine
-	numbers := map[string]**admin.Whole{"quota_hour": &u.QuotaHour, "quota_day": &u.QuotaDay, "quota_month": &u.QuotaMonth, "burst": &u.Burst}
-	for i, column := range header {
-		text := fields[i]
-		switch {
-		case text == "" && column != "name":
-		case column == "name":
-			u.Name = text
-		case column == "tier":
-			u.Tier = &text
-		default:
-			n, err := strconv.ParseInt(text, 10, 64)
-			if err != nil {
-				return u, &wrongLine{line, fmt.Sprintf("%s is %q and must be a whole number from 1", column, text)}
-			}
-			whole := admin.Whole(n)
-			*numbers[column] = &whole
-		}
-	}
-	return u, nil
-}
-
-// jsonLines reads users as lines of JSON. Empty lines are left out.
-func jsonLines(body io.Reader) func() (int64, userLine, error) {
-	lines := bufio.NewScanner(body)
-	lines.Buffer(make([]byte, 1<<16), lineMost)
-	line := int64(0)
-	return func() (int64, userLine, error) {
-		for lines.Scan() {
-			line++
-			text := bytes.TrimSpace(lines.Bytes())
-			if len(text) == 0 {
-				continue
-			}
-			var u userLine
-			if wrong := admin.Decode(text, &u); wrong != nil {
-				return line, u, &wrongLine{line, wrong.Detail}
-			}
-			return line, u, nil
-		}
-		switch err := lines.Err(); {
-		case errors.Is(err, bufio.ErrTooLong):
-			return 0, userLine{}, admin.NewProblem(http.StatusUnprocessableEntity, "line %d has more than %d bytes", line+1, lineMost)
-		case err != nil:
-			return 0, userLine{}, err
-		}
-		return 0, userLine{}, io.EOF
-	}
-}
-
-// LoadUsers makes users what lines say, all of them or, where one of the lines is wrong, none. Users that no line names stay. The change
-// feed gets one row for all of them.
+// LoadUsers makes users what lines hold, all of them or, where one of the lines is wrong, none. Users that no line names
+// stay. The change feed gets one row for all of them.
+//
+// The lines are copied into a table of a connection of its own, which ends with the load: it may take half an hour, and
+// holds no lock that another needs before all lines are there and right.
 func (d *Database) LoadUsers(ctx context.Context, who Actor, domain string, lines *userLines) (done *Loaded, err error) {
-	err = d.change(ctx, who, "load", Subject{domain, kindUser, ""}, func(tx pgx.Tx) (any, any, error) {
-		wire := tx.Conn().PgConn().Conn()
-		err := wire.SetDeadline(time.Now().Add(loadWithin)) // PostgreSQL may be silent for long
-		if err != nil {
-			return nil, nil, err
-		}
-		defer func() { _ = wire.SetDeadline(time.Time{}) }() // where it fails the connection is lost, and the pool makes another
-		_, err = tx.Exec(ctx, `SELECT set_config('statement_timeout', '0', true), set_config('spillway.loading', 'on', true), set_config('work_mem', '64MB', true)`)
-		if err == nil {
-			err = makeDomain(ctx, tx, who, domain)
-		}
-		if err == nil {
-			err = copyLines(ctx, tx, lines)
-		}
-		if err == nil {
-			err = checkLines(ctx, tx, domain, lines)
-		}
-		if err == nil {
-			done, err = mergeLines(ctx, tx, who, domain, lines.read)
-		}
+	conn, err := pgx.ConnectConfig(ctx, d.unhurried())
+	if err != nil {
+		return nil, fmt.Errorf("connect to the database: %w", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is lost
+	err = copyLines(ctx, conn, lines)
+	if err == nil {
+		err = checkLines(ctx, conn, domain, lines)
+	}
+	if err == nil {
+		err = makeDomain(ctx, conn, who, domain)
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = change(ctx, conn, who, "load", Subject{domain, kindUser, ""}, func(tx pgx.Tx) (any, any, error) {
+		done, err = mergeLines(ctx, tx, who, domain, lines.read)
 		return nil, done, err
 	})
 	return done, err
 }
 
-// copyLines copies the lines into a table of the transaction.
-func copyLines(ctx context.Context, tx pgx.Tx, lines *userLines) error {
-	_, err := tx.Exec(ctx, `CREATE TEMPORARY TABLE loading (line bigint, name text, tier text, quota_hour bigint, quota_day bigint, quota_month bigint, burst bigint) ON COMMIT DROP`)
+// copyLines copies the lines into a table of the session.
+func copyLines(ctx context.Context, conn *pgx.Conn, lines *userLines) error {
+	_, err := conn.Exec(ctx, `CREATE TEMPORARY TABLE loading (line bigint, name text, tier text,
+	  quota_hour bigint, quota_day bigint, quota_month bigint, burst bigint)`)
+	if err == nil {
+		_, err = conn.Exec(ctx, `SET spillway.loading = 'on'; SET work_mem = '64MB'`)
+	}
 	if err != nil {
 		return err
 	}
-	_, err = tx.CopyFrom(ctx, pgx.Identifier{"loading"}, append([]string{"line"}, loadColumns...), lines)
+	_, err = conn.CopyFrom(ctx, pgx.Identifier{"loading"}, append([]string{"line"}, loadColumns...), lines)
+	if err == nil {
+		_, err = conn.Exec(ctx, `ANALYZE loading`)
+	}
 	if lines.err != nil && ctx.Err() == nil {
-		var own *admin.Problem
-		if errors.As(lines.err, &own) {
-			return own
-		}
-		return admin.NewProblem(http.StatusBadRequest, "the body cannot be read to its end, and nothing was loaded: %v", lines.err)
+		return bodyProblem(lines.err)
 	}
 	if err != nil {
 		return err
@@ -317,13 +216,28 @@ func copyLines(ctx context.Context, tx pgx.Tx, lines *userLines) error {
 	return lines.problem()
 }
 
+// bodyProblem is why a body cannot be read to its end, as a caller sees it.
+func bodyProblem(err error) error {
+	var own *admin.Problem
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &own):
+		return own
+	case errors.As(err, &large):
+		return admin.NewProblem(http.StatusRequestEntityTooLarge,
+			"the body has more than %d bytes, and nothing was loaded: load it in parts", large.Limit)
+	}
+	return admin.NewProblem(http.StatusBadRequest,
+		"the body cannot be read to its end, and nothing was loaded: %v", err)
+}
+
 // checkLines refuses names that are there twice, and tiers that do not exist.
-func checkLines(ctx context.Context, tx pgx.Tx, domain string, lines *userLines) error {
+func checkLines(ctx context.Context, conn *pgx.Conn, domain string, lines *userLines) error {
 	for _, check := range []struct{ what, sql string }{
 		{"the name %q is there more than once", `SELECT max(line), name FROM loading WHERE $1 <> '' GROUP BY name HAVING count(*) > 1 ORDER BY 1`},
 		{"there is no tier %q", `SELECT min(line), tier FROM loading l WHERE tier IS NOT NULL AND NOT EXISTS (SELECT FROM tiers t WHERE t.domain = $1 AND t.name = l.tier) GROUP BY tier ORDER BY 1`},
 	} {
-		rows, err := tx.Query(ctx, check.sql, domain)
+		rows, err := conn.Query(ctx, check.sql, domain)
 		if err != nil {
 			return err
 		}
@@ -340,12 +254,15 @@ func checkLines(ctx context.Context, tx pgx.Tx, domain string, lines *userLines)
 	return lines.problem()
 }
 
-// mergeLines makes the users what the lines say.
+// mergeLines makes the users what the lines hold. It locks none of those that are so already.
 func mergeLines(ctx context.Context, tx pgx.Tx, who Actor, domain string, read int64) (*Loaded, error) {
 	done := &Loaded{Lines: read}
 	err := tx.QueryRow(ctx, `WITH merged AS (
 	  INSERT INTO users AS u (domain, name, tier, quota_hour, quota_day, quota_month, burst, updated_by)
-	  SELECT $1, name, tier, quota_hour, quota_day, quota_month, burst, $2 FROM loading ORDER BY name
+	  SELECT $1, l.name, l.tier, l.quota_hour, l.quota_day, l.quota_month, l.burst, $2
+	  FROM loading l LEFT JOIN users had ON had.domain = $1 AND had.name = l.name
+	  WHERE had.name IS NULL OR (had.tier, had.quota_hour, had.quota_day, had.quota_month, had.burst)
+	  IS DISTINCT FROM (l.tier, l.quota_hour, l.quota_day, l.quota_month, l.burst) ORDER BY l.name
 	  ON CONFLICT (domain, name) DO UPDATE SET tier = excluded.tier, quota_hour = excluded.quota_hour, quota_day = excluded.quota_day,
 	  quota_month = excluded.quota_month, burst = excluded.burst, updated_by = excluded.updated_by, updated_at = now(), revision = u.revision + 1
 	  WHERE (u.tier, u.quota_hour, u.quota_day, u.quota_month, u.burst)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -101,3 +102,83 @@ func TestOneLoadAtATime(t *testing.T) {
 		t.Errorf("a load after it answers %d, want 200", got)
 	}
 }
+
+// endless is a body without an end: the head, and then one text again and again. It counts what was read.
+type endless struct {
+	head, again string
+	read        int64
+}
+
+// Read reads.
+func (e *endless) Read(into []byte) (int, error) {
+	n := copy(into, e.head)
+	e.head = e.head[n:]
+	for n < len(into) {
+		n += copy(into[n:], e.again)
+	}
+	e.read += int64(n)
+	return n, nil
+}
+
+// TestALineHasABound sends lines without an end in both formats: bare, quoted with line breaks in them, and as the
+// names of the columns.
+func TestALineHasABound(t *testing.T) {
+	for what, body := range map[string]*endless{
+		"CSV, a field":                  {head: "name\nann\n", again: "a"},
+		"CSV, a field in quotes":        {head: "name\nann\n\"", again: "a\n"},
+		"CSV, quotes in quotes":         {head: "name\nann\n\"", again: "\"\"\n"},
+		"CSV, the names of the columns": {again: "a,"},
+		"JSON":                          {head: `{"name": "`, again: "a"},
+	} {
+		next := csvLines(body)
+		if what == "JSON" {
+			next = jsonLines(body)
+		}
+		lines := &userLines{next: next}
+		for body.read < 1<<20 && lines.Next() {
+			t.Logf("%s: read %q", what, lines.user.Name)
+		}
+		if lines.Err() == nil || !strings.Contains(lines.Err().Error(), "65536 bytes") || body.read > 4*lineMost {
+			t.Errorf("%s: %d bytes were read, and the error is %v", what, body.read, lines.Err())
+		}
+	}
+}
+
+// TestALineOfTheMostBytes takes lines up to the bound, and names the line that is longer by one byte.
+func TestALineOfTheMostBytes(t *testing.T) {
+	quoted := func(n int) string { return "name,tier\n\"ann\n\"," + strings.Repeat("x", n-len("\"ann\n\",\n")) + "\n" }
+	for n, want := range map[int]string{lineMost: "", lineMost + 1: "line 2 has more than 65536 bytes"} {
+		next := csvLines(strings.NewReader(quoted(n)))
+		_, _, err := next()
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("a line of %d bytes: %v, want %q", n, err, want)
+		}
+	}
+}
+
+// TestABodyOfLinesHasABound sends more than a load may have.
+func TestABodyOfLinesHasABound(t *testing.T) {
+	endless := &endless{again: strings.Repeat("a", 1<<12)}
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/domains/shop/users:load", endless)
+	_, cancel := within(httptest.NewRecorder(), request, &route{lines: true})
+	defer cancel()
+	n, err := io.Copy(io.Discard, io.LimitReader(request.Body, loadMost+1<<20))
+	var large *http.MaxBytesError
+	if n > loadMost || !errors.As(err, &large) {
+		t.Errorf("%d bytes of a load were read, and the error is %v", n, err)
+	}
+	lines := &userLines{next: csvLines(io.MultiReader(strings.NewReader("name\n"), tooLarge{}))}
+	for lines.Next() {
+		t.Log("a line")
+	}
+	var problem *admin.Problem
+	if !errors.As(bodyProblem(lines.Err()), &problem) || problem.Status != http.StatusRequestEntityTooLarge {
+		t.Errorf("a body that is too large is answered by %v", problem)
+	}
+}
+
+// tooLarge is the rest of a body that has more than it may have.
+type tooLarge struct{}
+
+// Read fails.
+func (tooLarge) Read([]byte) (int, error) { return 0, &http.MaxBytesError{Limit: loadMost} }

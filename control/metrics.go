@@ -16,7 +16,10 @@ const scrapeWithin = time.Second
 func (a *API) metrics() http.HandlerFunc {
 	served := telemetry.ControlHandler(a.stats)
 	return func(w http.ResponseWriter, r *http.Request) {
-		_, _, wrong := a.caller(r) // every role may read
+		caller, wrong := a.caller(r) // every role may read
+		if wrong == nil && caller.limited() {
+			wrong = caller.refuse("all domains")
+		}
 		if wrong != nil {
 			a.turnAway(w, wrong)
 			return
@@ -33,11 +36,11 @@ func (a *API) stats() telemetry.ControlStats {
 	s := telemetry.ControlStats{
 		Leads: a.Publisher.leads.Load(), Mended: a.Publisher.mended.Load(), Unheard: a.Publisher.missing.dropped.Load(), Pending: -1, Stale: time.Since(time.UnixMilli(a.Publisher.current.Load())), Copies: own.Copies, Failures: own.Failures,
 	}
-	err := a.Database.pool.QueryRow(ctx, `SELECT count(*) FROM outbox WHERE done_at IS NULL`).Scan(&s.Pending)
+	err := a.Database.reads.QueryRow(ctx, `SELECT count(*) FROM outbox WHERE done_at IS NULL`).Scan(&s.Pending)
 	if err != nil {
 		s.Pending = -1
 	}
-	err = a.Database.pool.QueryRow(ctx, `SELECT count(*) FROM erasures WHERE state = 'open'`).Scan(&s.Erasures)
+	err = a.Database.reads.QueryRow(ctx, `SELECT count(*) FROM erasures WHERE state = 'open'`).Scan(&s.Erasures)
 	if err != nil {
 		s.Erasures = -1
 	}

@@ -120,6 +120,8 @@ func parameter(name, in string) object {
 		schema, required = object{"type": "integer", "minimum": 1, "maximum": math.MaxInt64}, true
 	case "step":
 		schema = object{"type": "string", "enum": []string{stepMinute, stepHour, stepDay}}
+	case "wide":
+		schema = object{"type": "string", "enum": []string{"true"}}
 	case "by":
 		schema = object{"type": "string", "enum": statisticsBy}
 	case "kind":

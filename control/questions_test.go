@@ -60,7 +60,7 @@ func fillRecord(t *testing.T, n int) (*Database, *pgx.Conn) {
 	} else {
 		server = servers.Database(t)
 	}
-	d, err := OpenDatabase(server.URL)
+	d, err := OpenDatabase(server.URL, PoolSizes{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,15 +1,12 @@
 package control
 
 import (
-	"math"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/spillway-mesh/spillway/admin"
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/rulediff"
-	"github.com/spillway-mesh/spillway/rules"
 )
 
 // route is one operation. The OpenAPI document is made of these, and of the types that they take and answer.
@@ -24,7 +21,32 @@ type route struct {
 	locks        bool     // takes if-match
 	made         bool     // may answer 201
 	private      bool     // its path does not go into the log
+	reach        reach    // which domains it is about
 	lines        bool     // the body is lines of CSV or JSON, of any length, and takes its time
+}
+
+// reach is which domains a route is about, for callers that may not use all of them.
+type reach uint8
+
+const (
+	oneDomain  reach = iota // the one in its path
+	noDomain                // it shows nothing of a domain
+	ownDomains              // it leaves out those that the caller may not use
+	allDomains              // it is for those alone who may use all
+)
+
+// permits returns why a caller may not use a route, or nil.
+func (r *route) permits(who *Caller, to *http.Request) *admin.Problem {
+	switch {
+	case who.Role < r.role:
+		return admin.NewProblem(http.StatusForbidden,
+			"%s has the role %s, and this needs the role %s", who.Name, who.Role, r.role)
+	case r.reach == oneDomain && !who.may(to.PathValue("domain")):
+		return who.refuse("another one")
+	case r.reach == allDomains && who.limited():
+		return who.refuse("all domains")
+	}
+	return nil
 }
 
 var routes []route
@@ -33,9 +55,9 @@ var routes []route
 func init() {
 	const d = "/v1/domains/{domain}"
 	routes = []route{
-		{method: "GET", path: "/v1/openapi.json", role: Viewer, serve: (*API).openapi, summary: "This document.", answers: map[string]any{}},
-		{method: "GET", path: "/v1/status", role: Viewer, serve: (*API).status, summary: "Whether this control leads, and what is left to do.", answers: Status{}},
-		{method: "GET", path: "/v1/domains", role: Viewer, serve: (*API).domains, summary: "What is in force in each domain.", answers: PublicationList{}},
+		{method: "GET", path: "/v1/openapi.json", role: Viewer, reach: noDomain, serve: (*API).openapi, summary: "This document.", answers: map[string]any{}},
+		{method: "GET", path: "/v1/status", role: Viewer, reach: noDomain, serve: (*API).status, summary: "Whether this control leads, and what is left to do.", answers: Status{}},
+		{method: "GET", path: "/v1/domains", role: Viewer, reach: ownDomains, serve: (*API).domains, summary: "What is in force in each domain.", answers: PublicationList{}},
 		{method: "GET", path: d + "/versions", role: Viewer, serve: (*API).versions, summary: "Versions of the rules, the newest first.", answers: VersionList{}, params: []string{"before", "limit"}},
 		{method: "POST", path: d + "/versions", role: Admin, serve: (*API).addVersion, summary: "Check a rule file, keep it as a version and, unless told otherwise, publish it.", takes: VersionRequest{}, answers: VersionAdded{}, locks: true, made: true},
 		{method: "GET", path: d + "/versions/{version}", role: Viewer, serve: (*API).version, summary: "A version with its text.", answers: VersionText{}},
@@ -59,18 +81,18 @@ func init() {
 		{method: "DELETE", path: d + "/keys/{id}", role: Operator, serve: (*API).revokeKey, summary: "Revoke an API key. It stays in the lists.", answers: APIKey{}, locks: true},
 		{method: "GET", path: d + "/blocks", role: Viewer, serve: (*API).blocks, summary: "Blocks in force, by kind and name.", answers: BlockList{}, params: []string{"after_kind", "after", "limit"}},
 		{method: "GET", path: d + "/blocks/{kind}/{name...}", role: Viewer, serve: (*API).block, summary: "The block of an identity.", answers: Block{}},
-		{method: "PUT", path: d + "/blocks/{kind}/{name...}", role: Operator, serve: (*API).setBlock, summary: "Block a user, tenant, ip or api_key.", takes: BlockRequest{}, answers: Block{}, locks: true, made: true},
+		{method: "PUT", path: d + "/blocks/{kind}/{name...}", role: Operator, serve: (*API).setBlock, summary: "Block a user, tenant, ip or api_key. A network wider than /8, of IPv6 /32, needs the parameter wide.", takes: BlockRequest{}, answers: Block{}, params: []string{"wide"}, locks: true, made: true},
 		{method: "DELETE", path: d + "/blocks/{kind}/{name...}", role: Operator, serve: (*API).unblock, summary: "End a block.", locks: true},
 		{method: "GET", path: d + "/usage", role: Viewer, serve: (*API).usage, summary: "What an identity, or the domain, used, by minute, hour or day.", answers: Usage{}, params: []string{"user", "api_key", "tenant", "identity", "rule", "from:time", "to:time", "step"}},
 		{method: "GET", path: d + "/users/{name}/usage", role: Viewer, serve: (*API).userUsage, summary: "What a user used today and this month, against its quotas.", answers: UserUsage{}},
 		{method: "GET", path: d + "/events", role: Viewer, serve: (*API).events, summary: "Single requests, the newest first.", answers: EventList{}, params: []string{"user", "api_key", "tenant", "identity", "ip", "rule", "outcome", "endpoint", "method", "key", "from:time", "to:time", "cursor", "limit"}},
 		{method: "GET", path: d + "/statistics", role: Viewer, serve: (*API).statistics, summary: "Requests, refusals and latencies of decisions, by domain, rule, endpoint or outcome.", answers: StatisticList{}, params: []string{"by", "from:time", "to:time", "step:total"}},
-		{method: "GET", path: "/v1/caches", role: Viewer, serve: (*API).caches, summary: "Hits and misses of the caches of all sidecars.", answers: CacheList{}, params: []string{"from:time", "to:time", "step"}},
-		{method: "GET", path: "/v1/record", role: Viewer, serve: (*API).record, summary: "How the copy of usage and events does.", answers: RecordStatus{}},
+		{method: "GET", path: "/v1/caches", role: Viewer, reach: allDomains, serve: (*API).caches, summary: "Hits and misses of the caches of all sidecars.", answers: CacheList{}, params: []string{"from:time", "to:time", "step"}},
+		{method: "GET", path: "/v1/record", role: Viewer, reach: allDomains, serve: (*API).record, summary: "How the copy of usage and events does.", answers: RecordStatus{}},
 		{method: "DELETE", path: d + "/identities/{kind}/{name...}", role: Admin, serve: (*API).erase, summary: "Erase what is known of an identity, in all places. The answer is the erasure, which the leading control does.", answers: Erasure{}, private: true},
-		{method: "GET", path: "/v1/erasures", role: Viewer, serve: (*API).erasures, summary: "Erasures, the newest first.", answers: ErasureList{}, params: []string{"before", "limit"}},
-		{method: "GET", path: "/v1/erasures/{erasure}", role: Viewer, serve: (*API).erasure, summary: "An erasure: its state, and what each place had and has.", answers: Erasure{}},
-		{method: "GET", path: "/v1/audit", role: Viewer, serve: (*API).audit, summary: "Who changed what, the newest first.", answers: AuditList{}, params: []string{"domain", "kind", "name", "before", "limit"}},
+		{method: "GET", path: "/v1/erasures", role: Viewer, reach: ownDomains, serve: (*API).erasures, summary: "Erasures, the newest first.", answers: ErasureList{}, params: []string{"before", "limit"}},
+		{method: "GET", path: "/v1/erasures/{erasure}", role: Viewer, reach: ownDomains, serve: (*API).erasure, summary: "An erasure: its state, and what each place had and has.", answers: Erasure{}},
+		{method: "GET", path: "/v1/audit", role: Viewer, reach: ownDomains, serve: (*API).audit, summary: "Who changed what, the newest first.", answers: AuditList{}, params: []string{"domain", "kind", "name", "before", "limit"}},
 	}
 	routes = append(routes, questionRoutes()...)
 }
@@ -84,6 +106,7 @@ type Status struct {
 	Problem  string    `json:"problem"`            // why it cannot publish now; empty: it can
 	Caller   string    `json:"caller"`             // who asks
 	Role     string    `json:"role"`               // of the caller
+	Domains  []string  `json:"domains"`            // that the caller may use; empty: all
 }
 
 // status serves GET /v1/status.
@@ -92,14 +115,20 @@ func (a *API) status(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := Status{Leads: a.Publisher.leads.Load(), Mended: a.Publisher.mended.Load(), Caller: c.who.Name, Role: c.role.String()}
+	s := Status{
+		Leads: a.Publisher.leads.Load(), Mended: a.Publisher.mended.Load(),
+		Caller: c.who.Name, Role: c.caller.Role.String(), Domains: listed(c.caller.Domains),
+	}
 	if at := a.Publisher.walked.Load(); at > 0 {
 		s.WalkedAt = time.UnixMilli(at).UTC()
 	}
 	if problem := a.Publisher.problem.Load(); problem != nil {
 		s.Problem = *problem
+		if c.caller.limited() { // it may name a domain
+			s.Problem = "this control cannot publish now"
+		}
 	}
-	err = a.Database.pool.QueryRow(c.ctx, `SELECT count(*) FROM outbox WHERE done_at IS NULL`).Scan(&s.Pending)
+	err = a.Database.reads.QueryRow(c.ctx, `SELECT count(*) FROM outbox WHERE done_at IS NULL`).Scan(&s.Pending)
 	return s, err
 }
 
@@ -143,6 +172,7 @@ func (a *API) domains(c *call) (any, error) {
 		return nil, err
 	}
 	all, err := a.Database.Published(c.ctx, "")
+	all = slices.DeleteFunc(all, func(p Publication) bool { return !c.caller.may(p.Domain) })
 	return PublicationList{listed(all)}, err
 }
 
@@ -241,31 +271,4 @@ func (a *API) publications(c *call) (any, error) {
 	}
 	all, err := a.Database.Publications(c.ctx, c.domain(), before, count)
 	return PublicationHistory{listed(all)}, err
-}
-
-// diff serves GET …/diff: what a change between two versions means.
-func (a *API) diff(c *call) (any, error) {
-	asked, err := c.query("from", "to")
-	if err != nil {
-		return nil, err
-	}
-	var loads [2]rules.Load
-	for i, name := range []string{"from", "to"} {
-		n, err := number(asked, name, 0, math.MaxInt64)
-		if err == nil && n == 0 {
-			err = admin.NewProblem(http.StatusBadRequest, "%s is missing: give the number of a version", name)
-		}
-		if err != nil {
-			return nil, err
-		}
-		v, err := a.Database.VersionOf(c.ctx, c.domain(), n)
-		if err != nil {
-			return nil, err
-		}
-		loads[i] = rules.CheckPublished(rules.FilesConfig{}, rules.Document{Domain: v.Domain, Version: n, Hash: v.Hash, Text: v.Text})
-		if loads[i].Rejected() {
-			return nil, &Refused{slices.DeleteFunc(loads[i].Problems, func(p descriptors.Problem) bool { return p.Warning })}
-		}
-	}
-	return rulediff.Compare(loads[0], loads[1]), nil
 }

@@ -17,7 +17,7 @@ import (
 // open makes an empty database.
 func open(t *testing.T) *Database {
 	t.Helper()
-	d, err := OpenDatabase(servers.Database(t).URL)
+	d, err := OpenDatabase(servers.Database(t).URL, PoolSizes{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func open(t *testing.T) *Database {
 func scratch(t *testing.T, beside *Database, name string) *Database {
 	t.Helper()
 	run(t, beside, "CREATE DATABASE "+name)
-	d, err := OpenDatabase(strings.Replace(beside.pool.Config().ConnString(), "/postgres?", "/"+name+"?", 1))
+	d, err := OpenDatabase(strings.Replace(beside.pool.Config().ConnString(), "/postgres?", "/"+name+"?", 1), PoolSizes{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,10 +44,26 @@ func TestWhatCannotBeKeptIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	const shop, late, early = "/v1/domains/shop", "9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00%2B12:00"
+	limits := func(count int) string {
+		return `"limits": [` + strings.TrimSuffix(strings.Repeat(`{"count": 5, "per": "1m"},`, count), ",") + "]"
+	}
 	for _, one := range []struct {
 		method, path, body string
 		want               int
 	}{
+		{"PUT", shop + "/blocks/ip/0.0.0.0/0", `{}`, 422},
+		{"PUT", shop + "/blocks/ip/10.0.0.0/7", `{}`, 422},
+		{"PUT", shop + "/blocks/ip/10.0.0.0/8", `{}`, 201},
+		{"PUT", shop + "/blocks/ip/::/0?wide=no", `{}`, 422},
+		{"PUT", shop + "/blocks/ip/2001::/31", `{}`, 422},
+		{"PUT", shop + "/blocks/ip/::ffff:0:0/96", `{}`, 422},
+		{"PUT", shop + "/blocks/ip/2001:db8::/32", `{}`, 201},
+		{"PUT", shop + "/blocks/ip/::/0?wide=true", `{}`, 201},
+		{"PUT", shop + "/blocks/ip/::/0?wild=true", `{}`, 400},
+		{"PUT", shop + "/tiers/most", "{" + limits(16) + "}", 201},
+		{"PUT", shop + "/tiers/more", "{" + limits(17) + "}", 422},
+		{"POST", shop + "/keys", `{"id": "most", "user": "ann", ` + limits(16) + "}", 201},
+		{"POST", shop + "/keys", `{"id": "more", "user": "ann", ` + limits(17) + "}", 422},
 		{"POST", shop + "/versions", string(long), 413},
 		{"PUT", shop + "/blocks/user/ann", `{"until": "` + late + `"}`, 422},
 		{"PUT", shop + "/blocks/tenant/acme", `{"until": "` + late + `"}`, 422},

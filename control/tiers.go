@@ -36,7 +36,7 @@ const tierColumns = `domain, name, display_name, limits, price::float8 AS price,
 
 // Tiers are those of a domain, in their order.
 func (d *Database) Tiers(ctx context.Context, domain string) ([]Tier, error) {
-	return tiersOf(ctx, d.pool, domain)
+	return tiersOf(ctx, d.reads, domain)
 }
 
 func tiersOf(ctx context.Context, q querier, domain string) ([]Tier, error) {
@@ -45,7 +45,7 @@ func tiersOf(ctx context.Context, q querier, domain string) ([]Tier, error) {
 
 // Tier is one tier.
 func (d *Database) Tier(ctx context.Context, domain, name string) (*Tier, error) {
-	return found(one[Tier](ctx, d.pool, `SELECT `+tierColumns+` FROM tiers WHERE domain = $1 AND name = $2`, domain, name))
+	return found(one[Tier](ctx, d.reads, `SELECT `+tierColumns+` FROM tiers WHERE domain = $1 AND name = $2`, domain, name))
 }
 
 // found turns nothing into errNotFound.
@@ -65,12 +65,12 @@ func (d *Database) SetTier(ctx context.Context, who Actor, domain, name string, 
 	if err != nil {
 		return nil, err
 	}
+	err = makeDomain(ctx, d.pool, who, domain)
+	if err != nil {
+		return nil, err
+	}
 	limits := asJSON(append([]admin.NewLimit{}, r.Limits...))
 	err = d.change(ctx, who, "set", Subject{domain, "tier", name}, func(tx pgx.Tx) (any, any, error) {
-		err := makeDomain(ctx, tx, who, domain)
-		if err != nil {
-			return nil, nil, err
-		}
 		before, err := one[Tier](ctx, tx, `SELECT `+tierColumns+` FROM tiers WHERE domain = $1 AND name = $2 FOR UPDATE`, domain, name)
 		if err != nil {
 			return nil, nil, err

@@ -53,7 +53,7 @@ func (d *Database) Usage(ctx context.Context, u *Usage) error {
 		sql, args = `SELECT at, outcome, sum(requests)::bigint AS requests, sum(cost)::bigint AS cost FROM endpoint_`+u.Step+`s
 		  WHERE domain = $1 AND ($2 = '' OR rule = $2) AND at >= $3 AND at < $4 GROUP BY 1, 2 ORDER BY 1, 2`, []any{u.Domain, u.Rule, u.From, u.To}
 	}
-	points, err := many[UsagePoint](ctx, d.pool, sql, args...)
+	points, err := many[UsagePoint](ctx, d.reads, sql, args...)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (d *Database) period(ctx context.Context, domain, identity string, p *Perio
 	    SELECT outcome, requests, cost FROM usage_hours WHERE domain = $1 AND identity = $2 AND rule = '' AND at >= $4 AND at < $5
 	    UNION ALL SELECT outcome, requests, cost FROM usage_minutes WHERE domain = $1 AND identity = $2 AND rule = '' AND minute >= $3 AND minute < $4
 	    UNION ALL SELECT outcome, requests, cost FROM usage_minutes WHERE domain = $1 AND identity = $2 AND rule = '' AND minute >= $5 AND minute < $6) AS parts`
-	err := d.pool.QueryRow(ctx, sql, domain, identity, p.From, first, last, p.To, refusing).Scan(&p.Admitted, &p.Refused, &p.Cost)
+	err := d.reads.QueryRow(ctx, sql, domain, identity, p.From, first, last, p.To, refusing).Scan(&p.Admitted, &p.Refused, &p.Cost)
 	if err == nil && p.Quota != nil {
 		left := max(0, *p.Quota-p.Cost)
 		p.Left = &left
@@ -216,7 +216,7 @@ func (d *Database) Events(ctx context.Context, f EventFilter, count int) ([]Even
 		args = append(args, b.At, b.Sidecar, b.Sequence, b.Place)
 	}
 	args = append(args, count)
-	events, err := many[Event](ctx, d.pool, `SELECT at, domain, outcome, rule, identity, api_key, ip, method, endpoint, count, count_limit, cost, status, retry_after::float8, latency::float8,
+	events, err := many[Event](ctx, d.reads, `SELECT at, domain, outcome, rule, identity, api_key, ip, method, endpoint, count, count_limit, cost, status, retry_after::float8, latency::float8,
 	  region, sidecar, sequence, place, weight FROM events`+where+fmt.Sprintf(` ORDER BY at DESC, sidecar DESC, sequence DESC, place DESC LIMIT $%d`, len(args)), args...)
 	for i := range events {
 		events[i].At = events[i].At.UTC()
@@ -258,7 +258,7 @@ func (d *Database) Statistics(ctx context.Context, domain, by, step string, from
 	if step == stepTotal {
 		most = mostStatistics
 	}
-	all, err := few(many[Statistic](ctx, d.pool, `SELECT at, name, requests, refused, cost, latency_quantile(latencies, 0.5) AS p50, latency_quantile(latencies, 0.95) AS p95, latency_quantile(latencies, 0.99) AS p99
+	all, err := few(many[Statistic](ctx, d.reads, `SELECT at, name, requests, refused, cost, latency_quantile(latencies, 0.5) AS p50, latency_quantile(latencies, 0.95) AS p95, latency_quantile(latencies, 0.99) AS p99
 	  FROM (SELECT `+at+` AS at, `+by+` AS name, sum(requests)::bigint AS requests, coalesce(sum(requests) FILTER (WHERE outcome = ANY ($4)), 0)::bigint AS refused,
 	    coalesce(sum(cost) FILTER (WHERE outcome <> ALL ($4)), 0)::bigint AS cost, sum_latencies(latencies) AS latencies
 	    FROM `+table+` WHERE domain = $1 AND at >= $2 AND at < $3 GROUP BY 1, 2) AS added ORDER BY at, requests DESC, name LIMIT $5`, domain, from, to, refusing, most))
@@ -278,7 +278,7 @@ type CacheUse struct {
 
 // Caches are hits and misses, by time and cache.
 func (d *Database) Caches(ctx context.Context, step string, from, to time.Time) ([]CacheUse, error) {
-	all, err := few(many[CacheUse](ctx, d.pool, `SELECT at, cache, hits, misses FROM cache_`+step+`s WHERE at >= $1 AND at < $2 ORDER BY at, cache LIMIT $3`, from, to, mostStatistics+1))
+	all, err := few(many[CacheUse](ctx, d.reads, `SELECT at, cache, hits, misses FROM cache_`+step+`s WHERE at >= $1 AND at < $2 ORDER BY at, cache LIMIT $3`, from, to, mostStatistics+1))
 	for i := range all {
 		all[i].At = all[i].At.UTC()
 	}
@@ -300,7 +300,7 @@ type RecordStream struct {
 
 // Record is what became of the streams of the record.
 func (d *Database) Record(ctx context.Context) ([]RecordStream, error) {
-	return many[RecordStream](ctx, d.pool, `SELECT s.stream, count(nullif(r.sidecar, '')) AS sources, coalesce(sum(rows), 0)::bigint AS rows, coalesce(sum(dropped), 0)::bigint AS dropped,
+	return many[RecordStream](ctx, d.reads, `SELECT s.stream, count(nullif(r.sidecar, '')) AS sources, coalesce(sum(rows), 0)::bigint AS rows, coalesce(sum(dropped), 0)::bigint AS dropped,
 	  coalesce(sum(missing), 0)::bigint AS missing, coalesce(sum(moved), 0)::bigint AS moved, coalesce(sum(refused), 0)::bigint AS refused, NULL::bigint AS queued, 0::float8 AS behind
 	  FROM (VALUES ('events'), ('usage')) AS s (stream) LEFT JOIN record_sources r USING (stream) GROUP BY 1 ORDER BY 1`)
 }

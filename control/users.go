@@ -49,13 +49,13 @@ const userSelect = `SELECT ` + userColumns + ` FROM users WHERE domain = $1 AND 
 // Users are those of a domain whose names are behind after, in the order of names; of one tier, and with names that begin with prefix, where
 // these are given.
 func (d *Database) Users(ctx context.Context, domain, after, tier, prefix string, count int) ([]User, error) {
-	return many[User](ctx, d.pool, `SELECT `+userColumns+` FROM users WHERE domain = $1 AND name > $2 AND ($3 = '' OR tier = $3) AND starts_with(name, $4)
+	return many[User](ctx, d.reads, `SELECT `+userColumns+` FROM users WHERE domain = $1 AND name > $2 AND ($3 = '' OR tier = $3) AND starts_with(name, $4)
 	  ORDER BY name LIMIT $5`, domain, after, tier, prefix, count)
 }
 
 // User is one user.
 func (d *Database) User(ctx context.Context, domain, name string) (*User, error) {
-	return found(one[User](ctx, d.pool, userSelect, domain, name))
+	return found(one[User](ctx, d.reads, userSelect, domain, name))
 }
 
 // checkQuotas returns what is wrong with quotas, or nothing. Sidecars leave out what is no limit.
@@ -76,33 +76,45 @@ func (r *UserRequest) checkQuotas() string {
 }
 
 // SetUser makes a user what it shall be.
-func (d *Database) SetUser(ctx context.Context, who Actor, domain, name string, r UserRequest, c Condition) (*User, error) {
+func (d *Database) SetUser(
+	ctx context.Context, who Actor, domain, name string, r UserRequest, c Condition,
+) (after *User, err error) {
 	if wrong := r.checkQuotas(); wrong != "" {
 		return nil, admin.NewProblem(http.StatusUnprocessableEntity, "%s", wrong)
 	}
-	return d.changeUser(ctx, who, "set", domain, name, c, `INSERT INTO users (domain, name, updated_by, tier, quota_hour, quota_day, quota_month, burst)
+	err = makeDomain(ctx, d.pool, who, domain)
+	if err != nil {
+		return nil, err
+	}
+	about := Subject{domain, kindUser, name}
+	err = d.change(ctx, who, "set", about, changeUser(ctx, who, about, c, &after, `INSERT INTO users (domain, name, updated_by, tier, quota_hour, quota_day, quota_month, burst)
 	  VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (domain, name) DO UPDATE SET tier = excluded.tier, quota_hour = excluded.quota_hour,
 	  quota_day = excluded.quota_day, quota_month = excluded.quota_month, burst = excluded.burst,
 	  updated_by = excluded.updated_by, updated_at = now(), revision = users.revision + 1 RETURNING `+userColumns,
-		r.Tier, (*int64)(r.QuotaHour), (*int64)(r.QuotaDay), (*int64)(r.QuotaMonth), (*int64)(r.Burst))
+		r.Tier, (*int64)(r.QuotaHour), (*int64)(r.QuotaDay), (*int64)(r.QuotaMonth), (*int64)(r.Burst)))
+	return after, err
 }
 
 // setBlock blocks a user, who is made where it is missing, or ends its block.
-func (d *Database) setBlock(ctx context.Context, who Actor, action, domain, name string, blocked bool, reason string, until *time.Time, c Condition) (*User, error) {
-	return d.changeUser(ctx, who, action, domain, name, c, `INSERT INTO users (domain, name, updated_by, blocked, block_reason, blocked_until)
+func (d *Database) setBlock(
+	ctx context.Context, who Actor, action string, about Subject, r BlockRequest, blocked bool, c Condition,
+) (after *User, err error) {
+	err = makeDomain(ctx, d.blocks, who, about.Domain)
+	if err != nil {
+		return nil, err
+	}
+	err = d.changeBlock(ctx, who, action, about, changeUser(ctx, who, about, c, &after, `INSERT INTO users (domain, name, updated_by, blocked, block_reason, blocked_until)
 	  VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (domain, name) DO UPDATE SET blocked = excluded.blocked, block_reason = excluded.block_reason,
 	  blocked_until = excluded.blocked_until, updated_by = excluded.updated_by, updated_at = now(), revision = users.revision + 1
-	  RETURNING `+userColumns, blocked, reason, until)
+	  RETURNING `+userColumns, blocked, r.Reason, r.Until))
+	return after, err
 }
 
-// changeUser writes a user. The first parameters of the statement are the domain, the name, and who writes.
-func (d *Database) changeUser(ctx context.Context, who Actor, action, domain, name string, c Condition, sql string, args ...any) (after *User, err error) {
-	err = d.change(ctx, who, action, Subject{domain, "user", name}, func(tx pgx.Tx) (any, any, error) {
-		err := makeDomain(ctx, tx, who, domain)
-		if err != nil {
-			return nil, nil, err
-		}
-		before, err := one[User](ctx, tx, userSelect+` FOR UPDATE`, domain, name)
+// changeUser is a change that writes a user. The first parameters of the statement are the domain, the name, and who
+// writes.
+func changeUser(ctx context.Context, who Actor, about Subject, c Condition, after **User, sql string, args ...any) changes {
+	return func(tx pgx.Tx) (any, any, error) {
+		before, err := one[User](ctx, tx, userSelect+` FOR UPDATE`, about.Domain, about.Name)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -110,13 +122,12 @@ func (d *Database) changeUser(ctx context.Context, who Actor, action, domain, na
 		if err != nil {
 			return nil, nil, err
 		}
-		after, err = one[User](ctx, tx, sql, append([]any{domain, name, who.Name}, args...)...)
+		*after, err = one[User](ctx, tx, sql, append([]any{about.Domain, about.Name, who.Name}, args...)...)
 		if err == nil && before == nil {
-			err = c.made(after.Revision)
+			err = c.made((*after).Revision)
 		}
-		return orNil(before), after, err
-	})
-	return after, err
+		return orNil(before), *after, err
+	}
 }
 
 // DeleteUser removes a user without API keys.

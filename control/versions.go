@@ -59,10 +59,14 @@ func (d *Database) AddVersion(ctx context.Context, who Actor, domain, text, note
 	if err != nil {
 		return nil, nil, err
 	}
+	err = makeDomain(ctx, d.pool, who, domain)
+	if err != nil {
+		return nil, nil, err
+	}
 	var v *Version
 	var p *Publication
 	err = d.change(ctx, who, "add_version", Subject{domain, "rules", domain}, func(tx pgx.Tx) (before, after any, err error) {
-		was, err := newest(ctx, tx, who, domain)
+		was, err := newest(ctx, tx, domain)
 		if err == nil && publish {
 			err = c.check(was)
 		}
@@ -97,7 +101,7 @@ func (d *Database) Publish(ctx context.Context, who Actor, domain string, versio
 		if there == nil {
 			return nil, nil, errNotFound
 		}
-		was, err := newest(ctx, tx, who, domain)
+		was, err := newest(ctx, tx, domain)
 		if err == nil {
 			err = c.check(was)
 		}
@@ -113,14 +117,10 @@ func (d *Database) Publish(ctx context.Context, who Actor, domain string, versio
 	return p, err
 }
 
-// newest makes the domain where it is missing, keeps others from publishing in it until the transaction ends, and returns the number of
-// its newest publication, 0 for none.
-func newest(ctx context.Context, tx pgx.Tx, who Actor, domain string) (number int64, err error) {
-	err = makeDomain(ctx, tx, who, domain)
-	if err != nil {
-		return 0, err
-	}
-	_, err = tx.Exec(ctx, `SELECT 1 FROM domains WHERE name = $1 FOR UPDATE`, domain)
+// newest keeps others from publishing in a domain until the transaction ends, and returns the number of its newest
+// publication, 0 for none. Rows that name the domain can be added meanwhile, such as blocks.
+func newest(ctx context.Context, tx pgx.Tx, domain string) (number int64, err error) {
+	_, err = tx.Exec(ctx, `SELECT 1 FROM domains WHERE name = $1 FOR NO KEY UPDATE`, domain)
 	if err != nil {
 		return 0, err
 	}
@@ -128,9 +128,10 @@ func newest(ctx context.Context, tx pgx.Tx, who Actor, domain string) (number in
 	return number, err
 }
 
-// makeDomain makes a domain, unless it is there.
-func makeDomain(ctx context.Context, tx pgx.Tx, who Actor, domain string) error {
-	_, err := tx.Exec(ctx, `INSERT INTO domains (name, created_by) VALUES ($1, $2) ON CONFLICT DO NOTHING`, domain, who.Name)
+// makeDomain makes a domain, unless it is there, before what is made in it: a long change would else hold up all others
+// of a domain that is new.
+func makeDomain(ctx context.Context, s session, who Actor, domain string) error {
+	_, err := s.Exec(ctx, `INSERT INTO domains (name, created_by) VALUES ($1, $2) ON CONFLICT DO NOTHING`, domain, who.Name)
 	return err
 }
 
@@ -166,12 +167,12 @@ func insertPublication(ctx context.Context, tx pgx.Tx, who Actor, domain string,
 
 // Versions are those of a domain, the newest first, of which before is below that number; 0: from the newest on.
 func (d *Database) Versions(ctx context.Context, domain string, before int64, count int) ([]Version, error) {
-	return many[Version](ctx, d.pool, versionSelect+` FROM rule_versions v WHERE v.domain = $1 AND ($2::bigint = 0 OR v.version < $2) ORDER BY v.version DESC LIMIT $3`, domain, before, count)
+	return many[Version](ctx, d.reads, versionSelect+` FROM rule_versions v WHERE v.domain = $1 AND ($2::bigint = 0 OR v.version < $2) ORDER BY v.version DESC LIMIT $3`, domain, before, count)
 }
 
 // VersionOf is one version with its text.
 func (d *Database) VersionOf(ctx context.Context, domain string, version int64) (*VersionText, error) {
-	v, err := one[VersionText](ctx, d.pool, versionSelect+`, v.text FROM rule_versions v WHERE v.domain = $1 AND v.version = $2`, domain, version)
+	v, err := one[VersionText](ctx, d.reads, versionSelect+`, v.text FROM rule_versions v WHERE v.domain = $1 AND v.version = $2`, domain, version)
 	if err == nil && v == nil {
 		return nil, errNotFound
 	}
@@ -180,20 +181,20 @@ func (d *Database) VersionOf(ctx context.Context, domain string, version int64) 
 
 // Published is the newest publication of each domain, or of one where a name is given.
 func (d *Database) Published(ctx context.Context, domain string) ([]Publication, error) {
-	return many[Publication](ctx, d.pool, `SELECT DISTINCT ON (domain) `+publicationColumns+` FROM publications
+	return many[Publication](ctx, d.reads, `SELECT DISTINCT ON (domain) `+publicationColumns+` FROM publications
 	  WHERE $1 = '' OR domain = $1 ORDER BY domain, publication DESC`, domain)
 }
 
 // Publications are those of a domain, the newest first, with numbers below before; 0: from the newest on.
 func (d *Database) Publications(ctx context.Context, domain string, before int64, count int) ([]Publication, error) {
-	return many[Publication](ctx, d.pool, `SELECT `+publicationColumns+` FROM publications WHERE domain = $1 AND ($2::bigint = 0 OR publication < $2)
+	return many[Publication](ctx, d.reads, `SELECT `+publicationColumns+` FROM publications WHERE domain = $1 AND ($2::bigint = 0 OR publication < $2)
 	  ORDER BY publication DESC LIMIT $3`, domain, before, count)
 }
 
 // Unpublish takes the rules of a domain out of force. Its versions stay.
 func (d *Database) Unpublish(ctx context.Context, who Actor, domain string, c Condition) (p *Publication, err error) {
 	err = d.change(ctx, who, "unpublish", Subject{domain, "rules", domain}, func(tx pgx.Tx) (before, after any, err error) {
-		was, err := newest(ctx, tx, who, domain)
+		was, err := newest(ctx, tx, domain)
 		if err == nil && was == 0 {
 			err = errNotFound
 		}

@@ -1,6 +1,7 @@
 package rulediff
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,7 +44,7 @@ type ask struct {
 type difference struct{ who, request, was, is string }
 
 // probe tries the clients and requests that the rules of both sets name, and anyone and anything else, with the matcher of the sidecar.
-func (d *Diff) probe(domain string, old, new *descriptors.Set) {
+func (d *Diff) probe(ctx context.Context, domain string, old, new *descriptors.Set) error {
 	p := newProber(old.Domain(domain), new.Domain(domain))
 	clients, asks := p.clients(), p.asks()
 	if len(clients) > maxClients || len(asks) > maxRequests || len(clients)*len(asks) > maxProbes {
@@ -55,15 +56,22 @@ func (d *Diff) probe(domain string, old, new *descriptors.Set) {
 	before, after := matcher{set: old, domain: domain}, matcher{set: new, domain: domain}
 	for i := range clients {
 		for j := range asks {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 			was, is := clients[i].requests(domain, &asks[j])
 			all = compareOne(all, before.treat(was), after.treat(is), clients[i].name, asks[j].name)
 		}
 	}
 	for _, entries := range p.leaves() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		req := &descriptors.Request{Domain: domain, Descriptors: []descriptors.Descriptor{{Entries: entries.entries}}}
 		all = compareOne(all, before.treat(req), after.treat(req), entries.name, "its descriptor")
 	}
 	d.Treated = append(d.Treated, group(domain, all, len(asks))...)
+	return ctx.Err()
 }
 
 // requests are what the client asks for under both sets.

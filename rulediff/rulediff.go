@@ -4,6 +4,7 @@ package rulediff
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 
@@ -48,18 +49,22 @@ type Change struct {
 	Line    int      `json:"line,omitempty"`
 }
 
-// Compare returns what differs between two sets that were loaded.
-func Compare(old, new rules.Load) *Diff {
+// Compare returns what differs between two sets that were loaded. Large sets take seconds: the error is that of ctx,
+// which ends it.
+func Compare(ctx context.Context, old, new rules.Load) (*Diff, error) {
 	d := &Diff{Changes: []Change{}, Treated: []Treatment{}}
 	names := append(old.Set.Domains(), new.Set.Domains()...)
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		d.domain(name, written(old, name), written(new, name))
 		d.unexplained(name, old.Set, new.Set)
-		d.probe(name, old.Set, new.Set)
+		err := d.probe(ctx, name, old.Set, new.Set)
+		if err != nil {
+			return nil, err
+		}
 	}
 	d.displaced(old.Problems, new.Problems)
-	return d
+	return d, ctx.Err()
 }
 
 // written is what a domain was compiled from, or nil.
@@ -138,13 +143,14 @@ func (d *Diff) rest(name string, old, new *descriptors.Domain) {
 
 // lines are those that are in one list only, with a sign before them.
 func lines(was, is []string) (all []string) {
+	before, after := setOf(was), setOf(is)
 	for _, text := range was {
-		if !slices.Contains(is, text) {
+		if !after[text] {
 			all = append(all, "- "+text)
 		}
 	}
 	for _, text := range is {
-		if !slices.Contains(was, text) {
+		if !before[text] {
 			all = append(all, "+ "+text)
 		}
 	}
@@ -152,6 +158,15 @@ func lines(was, is []string) (all []string) {
 		all = []string{"in another order"}
 	}
 	return all
+}
+
+// setOf is a list as a set.
+func setOf[T comparable](list []T) map[T]bool {
+	set := make(map[T]bool, len(list))
+	for _, one := range list {
+		set[one] = true
+	}
+	return set
 }
 
 // pieces takes settings apart at the commas that stand in no brackets and quotes.
@@ -198,16 +213,21 @@ func dump(set *descriptors.Set, name string) []string {
 
 // displaced reports the rules that can never apply in one of the sets only.
 func (d *Diff) displaced(old, new []descriptors.Problem) {
-	in := func(list []descriptors.Problem, one descriptors.Problem) bool {
-		return slices.ContainsFunc(list, func(p descriptors.Problem) bool { return p.Never == one.Never && p.Domain == one.Domain })
+	named := func(list []descriptors.Problem) map[[2]string]bool {
+		set := map[[2]string]bool{}
+		for _, p := range list {
+			set[[2]string{p.Domain, p.Never}] = true
+		}
+		return set
 	}
+	before, after := named(old), named(new)
 	for _, p := range new {
-		if p.Never != "" && !in(old, p) {
+		if p.Never != "" && !before[[2]string{p.Domain, p.Never}] {
 			d.add(p.Domain, "rule", p.Never, Displaced, p.Pos, p.Text)
 		}
 	}
 	for _, p := range old {
-		if p.Never != "" && !in(new, p) {
+		if p.Never != "" && !after[[2]string{p.Domain, p.Never}] {
 			d.add(p.Domain, "rule", p.Never, Reached, p.Pos, "it could never apply, and does now, or is gone")
 		}
 	}

@@ -1,7 +1,10 @@
 package rulediff
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -54,7 +57,7 @@ func compare(t *testing.T, replacements ...string) *Diff {
 	if len(replacements) > 0 && text == shop {
 		t.Fatalf("nothing of %q is in the rules", replacements)
 	}
-	return Compare(load(t, shop), load(t, text))
+	return compared(t, load(t, shop), load(t, text))
 }
 
 // TestKindsOfChanges makes one change at a time.
@@ -129,7 +132,7 @@ func TestDisplacedRulesAreReported(t *testing.T) {
 	if kinds["search"] != Displaced || kinds["wide"] != Added {
 		t.Errorf("search is displaced by wide: %+v", d.Changes)
 	}
-	back := Compare(load(t, strings.Replace(shop, "action: block }", wide, 1)), load(t, shop))
+	back := compared(t, load(t, strings.Replace(shop, "action: block }", wide, 1)), load(t, shop))
 	if !slices.ContainsFunc(back.Changes, func(c Change) bool { return c.Name == "search" && c.Kind == Reached }) {
 		t.Errorf("search applies again: %+v", back.Changes)
 	}
@@ -207,7 +210,7 @@ rules:
 		{keys, "tier: free }]", "tier: pro }]", "free 5/1m", "pro 500/1m"},
 		{keys, "tier: free }]", "tier: free, revoked: true }]", "free 5/1m", "nothing"},
 	} {
-		d := Compare(load(t, c.text), load(t, strings.Replace(c.text, c.old, c.new, 1)))
+		d := compared(t, load(t, c.text), load(t, strings.Replace(c.text, c.old, c.new, 1)))
 		if len(d.Treated) == 0 || d.Treated[0].Was != c.was || d.Treated[0].Is != c.is {
 			t.Errorf("%s → %s: want %s → %s, got %+v", c.old, c.new, c.was, c.is, d.Treated)
 		}
@@ -224,7 +227,7 @@ func TestEntriesAreNeededTogether(t *testing.T) {
 		old, new string
 		kind     Kind
 	}{{one, two, Loosened}, {two, one, Tightened}, {one, "entries: { b: y }", Changed}} {
-		d := Compare(load(t, text(c.old)), load(t, text(c.new)))
+		d := compared(t, load(t, text(c.old)), load(t, text(c.new)))
 		if len(d.Changes) != 1 || d.Changes[0].Kind != c.kind {
 			t.Errorf("%s → %s: want %s, got %+v", c.old, c.new, c.kind, d.Changes)
 		}
@@ -237,7 +240,7 @@ func TestANamedLimitMayMove(t *testing.T) {
 		return "domain: s\nrules:\n  - { name: r, scope: user, limits: [" + limits + "] }\n"
 	}
 	const second, hour = "{ name: second, count: 10, per: 1s }", "{ name: hour, count: 100, per: 1h }"
-	d := Compare(load(t, text(second+", "+hour)), load(t, text(hour+", "+strings.Replace(second, "10", "20", 1))))
+	d := compared(t, load(t, text(second+", "+hour)), load(t, text(hour+", "+strings.Replace(second, "10", "20", 1))))
 	if len(d.Changes) != 1 || d.Changes[0].Kind != Loosened || len(d.Changes[0].Details) != 1 {
 		t.Errorf("want one limit that is loosened, got %+v", d.Changes)
 	}
@@ -262,7 +265,7 @@ func TestAnIncompleteTrySaysSo(t *testing.T) {
 		text += fmt.Sprintf("  u%05d: { limits: [7/1m] }\n", i)
 	}
 	at := strings.LastIndex(text, "7/1m")
-	d := Compare(load(t, text), load(t, text[:at]+"0/1m"+text[at+4:]))
+	d := compared(t, load(t, text), load(t, text[:at]+"0/1m"+text[at+4:]))
 	var b strings.Builder
 	d.WriteText(&b)
 	for _, want := range []string{"No client that was tried is treated differently.", "more clients and requests than were tried"} {
@@ -286,9 +289,57 @@ func TestRatesAreComparedExactly(t *testing.T) {
 		text := func(l string) string {
 			return "domain: shop\nrules:\n  - { name: r, scope: user, limit: { " + l + ", burst: 5 } }\n"
 		}
-		d := Compare(load(t, text(c.old)), load(t, text(c.new)))
+		d := compared(t, load(t, text(c.old)), load(t, text(c.new)))
 		if len(d.Changes) != 1 || d.Changes[0].Kind != c.kind {
 			t.Errorf("%s → %s: want %s, got %+v", c.old, c.new, c.kind, d.Changes)
+		}
+	}
+}
+
+// compared compares two sets.
+func compared(t *testing.T, old, new rules.Load) *Diff {
+	t.Helper()
+	d, err := Compare(t.Context(), old, new)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// lateEnd is a context that ends when it was looked at so often.
+type lateEnd struct {
+	context.Context
+	left, looks int
+}
+
+// Err counts.
+func (c *lateEnd) Err() error {
+	c.looks++
+	if c.looks > c.left {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestACompareEndsWithItsCaller ends the context before the first request is tried, between requests, and between
+// descriptors of a tree. No more is tried.
+func TestACompareEndsWithItsCaller(t *testing.T) {
+	nodes := "descriptors:\n"
+	for n := range 50 {
+		nodes += fmt.Sprintf("  - { key: k%d, value: v, rate_limit: { unit: minute, requests_per_unit: 5 } }\n", n)
+	}
+	text := strings.Replace(shop, "descriptors:\n", nodes, 1)
+	old, new := load(t, text), load(t, strings.ReplaceAll(text, "_unit: 5", "_unit: 6"))
+	whole := &lateEnd{Context: t.Context(), left: math.MaxInt}
+	_, err := Compare(whole, old, new)
+	if err != nil || whole.looks < 60 {
+		t.Fatalf("a comparison looks %d times whether it has to end: %v", whole.looks, err)
+	}
+	for _, left := range []int{0, 5, whole.looks - 30} {
+		ctx := &lateEnd{Context: t.Context(), left: left}
+		d, err := Compare(ctx, old, new)
+		if d != nil || !errors.Is(err, context.Canceled) || ctx.looks != left+1 {
+			t.Errorf("ended after %d looks: %v, %v after %d", left, d, err, ctx.looks)
 		}
 	}
 }

@@ -15,9 +15,13 @@ type Control struct {
 	Database     string `env:"CONTROL_DATABASE_URL"`                       // where PostgreSQL is: postgres://user:password@host:port/name
 	DatabaseFile string `env:"CONTROL_DATABASE_URL_FILE"`                  // CONTROL_DATABASE_URL from a file
 	Listen       string `env:"CONTROL_LISTEN" envDefault:"127.0.0.1:8090"` // host and port of the API
-	Tokens       string `env:"CONTROL_TOKEN_FILE"`                         // file with a line for each who may use the API: a role (viewer, operator or admin), a name, and the SHA-256 of a token; unset: this machine alone, in the role admin
-	Cert         string `env:"CONTROL_TLS_CERT"`                           // file of a certificate; with it the API speaks TLS
+	Tokens       string `env:"CONTROL_TOKEN_FILE"`                         // file with a line for each who may use the API: a role (viewer, operator or admin), a name, the SHA-256 of a token and, where it is not for all, its domains with commas between them; read again when it changes; unset: this machine alone, in the role admin
+	Cert         string `env:"CONTROL_TLS_CERT"`                           // file of a certificate; with it the API speaks TLS; read again when it changes, as its key
 	Key          string `env:"CONTROL_TLS_KEY"`                            // file of its key
+
+	Changes int `env:"CONTROL_CHANGE_CONNECTIONS" envDefault:"8"` // connections to PostgreSQL, at most, for all changes but blocks
+	Reads   int `env:"CONTROL_READ_CONNECTIONS" envDefault:"8"`   // connections, at most, for what callers read
+	Blocks  int `env:"CONTROL_BLOCK_CONNECTIONS" envDefault:"8"`  // connections, at most, for blocks; two are always open
 
 	Archive         string `env:"CONTROL_ARCHIVE"`                          // where old events go, as Parquet files: a folder, or s3://bucket/prefix; unset: they stay in the database
 	KeepEvents      Age    `env:"CONTROL_KEEP_EVENTS" envDefault:"90d"`     // age of a partition of events, counted from its end, from which it is archived
@@ -86,6 +90,14 @@ func readControl(environ []string) (c Control, problems problems) {
 		}
 		*s.into, err = readSecret(s.name+"_FILE", s.file)
 		problems.add(err)
+	}
+	for _, s := range []struct {
+		name string
+		most int
+	}{
+		{"CONTROL_CHANGE_CONNECTIONS", c.Changes}, {"CONTROL_READ_CONNECTIONS", c.Reads}, {"CONTROL_BLOCK_CONNECTIONS", c.Blocks},
+	} {
+		problems.unless(s.most >= 1 && s.most <= 1000, s.name, set[s.name], "a number from 1 to 1000")
 	}
 	problems.unless(c.KeepEvents > 0, "CONTROL_KEEP_EVENTS", set["CONTROL_KEEP_EVENTS"], "above 0, such as 90d")
 	problems.unless(c.KeepArchives > c.KeepEvents, "CONTROL_KEEP_ARCHIVES", set["CONTROL_KEEP_ARCHIVES"], "longer than CONTROL_KEEP_EVENTS")

@@ -17,6 +17,8 @@ func TestSettingsOfTheArchive(t *testing.T) {
 		t.Errorf("defaults: %v, %v: %v", c.KeepEvents, c.KeepArchives, err)
 	}
 	for set, want := range map[string]string{
+		"CONTROL_BLOCK_CONNECTIONS=0":               "a number from 1 to 1000",
+		"CONTROL_READ_CONNECTIONS=many":             "CONTROL_READ_CONNECTIONS",
 		"CONTROL_KEEP_EVENTS=ninety":                "CONTROL_KEEP_EVENTS",
 		"CONTROL_KEEP_EVENTS=-5d":                   "CONTROL_KEEP_EVENTS",
 		"CONTROL_KEEP_EVENTS=1.5d":                  "CONTROL_KEEP_EVENTS",

@@ -77,7 +77,7 @@ func (s *Sidecar) access(a *admin.Access) error {
 	if err != nil {
 		return err
 	}
-	a.Tokens = file.Tokens
+	a.Tokens = file.Current
 	return nil
 }
 

@@ -126,3 +126,18 @@ func TestACachedRecordDoesNotKeepTheMessage(t *testing.T) {
 		t.Errorf("%d cached records take %d KiB, as if they kept the messages of their requests; the cache counts %d KiB", users, grown>>10, book.Stats().Bytes>>10)
 	}
 }
+
+// TestARecordHasAtMostSixteenLimits prepares a record that something else than the API has written: the first limits
+// hold.
+func TestARecordHasAtMostSixteenLimits(t *testing.T) {
+	var written records.Record
+	for n := range 500 {
+		one := records.Limit{Name: fmt.Sprint("limit ", n), Count: 5, Per: time.Minute, Algorithm: "fixed_window"}
+		written.Limits = append(written.Limits, one)
+	}
+	ann := records.Identity{Domain: "shop", Kind: records.User, Name: "ann"}
+	prepared, _ := prepareRecord(&ann, &written).(*descriptors.Record)
+	if prepared == nil || len(prepared.Limits) != 16 || prepared.Limits[15].Name != "limit 15" {
+		t.Errorf("the record is prepared as %v", prepared)
+	}
+}

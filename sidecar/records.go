@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
@@ -125,7 +126,8 @@ func (s *Sidecar) forgetCounters(ctx context.Context, touched, reset []string) e
 	return errors.Join(s.peers.Tell(ctx, topicReset, reset), s.peers.Tell(ctx, topicCounter, touched))
 }
 
-// prepareRecord is a record in the terms of the rules. A limit that cannot be read is left out: it was checked before it was written.
+// prepareRecord is a record in the terms of the rules. A limit that cannot be read, or is one too many, is left out:
+// both were checked before it was written.
 func prepareRecord(id *records.Identity, r *records.Record) any {
 	if id.Kind == records.Secret {
 		return prepareKey(r)
@@ -134,7 +136,7 @@ func prepareRecord(id *records.Identity, r *records.Record) any {
 	if r.Block != nil {
 		d.Blocked, d.Lifted, d.Reason, d.Until = !r.Block.Lifted, r.Block.Lifted, r.Block.Reason, r.Block.Until
 	}
-	for _, l := range r.Limits {
+	for _, l := range r.Limits[:min(len(r.Limits), admin.MaxLimits)] {
 		if one, err := limitOf(l); err == nil {
 			d.Limits = append(d.Limits, one)
 		}

@@ -8,39 +8,23 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
-	"time"
 
+	"github.com/spillway-mesh/spillway/reread"
 	"github.com/spillway-mesh/spillway/settings"
 )
 
-// certificates makes TLS configurations from files and reads them again when they change. A change that cannot be read is logged, and
-// the last good files stay in use.
-type certificates struct {
-	files []string // those that are named; an empty name is none
-	read  func() (*tls.Config, error)
-	log   *slog.Logger
-
-	mu     sync.Mutex // guards the rest
-	stamp  string     // of the files that are in use
-	failed string     // of those that could not be read last; empty where they could
-	inUse  *tls.Config
-	looked time.Time
-}
-
-// lookEvery bounds how often new connections look at the files.
-const lookEvery = time.Second
-
-// newCertificates reads the files, or fails.
-func newCertificates(files []string, read func() (*tls.Config, error), log *slog.Logger) (*certificates, error) {
-	c := &certificates{files: files, read: read, log: log}
-	c.stamp = c.stampFiles()
-	first, err := read()
-	if err != nil {
-		return nil, err
-	}
-	c.inUse, c.looked = first, time.Now()
-	return c, nil
+// newCertificates makes TLS configurations from files, and reads them again when they change: what cannot be read is
+// logged. An empty name names none.
+func newCertificates(
+	files []string, read func() (*tls.Config, error), log *slog.Logger,
+) (*reread.Files[*tls.Config], error) {
+	return reread.New(files, read, func(err error) {
+		if err != nil {
+			log.Error("certificates changed and cannot be used; the last good ones stay", "error", err)
+			return
+		}
+		log.Info("certificates read again")
+	})
 }
 
 // serverTLS reads the files of cfg, or fails.
@@ -50,48 +34,9 @@ func serverTLS(cfg settings.TLS, log *slog.Logger) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	outer := c.inUse.Clone()
-	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.current(), nil }
+	outer := c.Current().Clone()
+	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.Current(), nil }
 	return outer, nil
-}
-
-// current is the configuration for a new connection.
-func (c *certificates) current() *tls.Config {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if time.Since(c.looked) < lookEvery {
-		return c.inUse
-	}
-	c.looked = time.Now()
-	stamp := c.stampFiles()
-	if stamp == c.stamp {
-		return c.inUse
-	}
-	fresh, err := c.read()
-	if err != nil {
-		if stamp != c.failed {
-			c.log.Error("certificates changed and cannot be used; the last good ones stay", "error", err)
-		}
-		c.failed = stamp // and they are tried again: what made them unreadable, such as their mode, may end without a change of the stamp
-		return c.inUse
-	}
-	c.log.Info("certificates read again")
-	c.stamp, c.failed, c.inUse = stamp, "", fresh
-	return fresh
-}
-
-// stampFiles tells one state of the files from another.
-func (c *certificates) stampFiles() string {
-	var b strings.Builder
-	for _, file := range c.files {
-		info, err := os.Stat(file)
-		if err != nil {
-			b.WriteString("-;")
-			continue
-		}
-		fmt.Fprintf(&b, "%d/%d;", info.ModTime().UnixNano(), info.Size())
-	}
-	return b.String()
 }
 
 // readServerTLS makes a configuration of the files.
@@ -152,7 +97,7 @@ func redisTLS(r settings.RedisTLS, log *slog.Logger) (func() *tls.Config, error)
 	if err != nil {
 		return nil, err
 	}
-	return c.current, nil
+	return c.Current, nil
 }
 
 // readRedisTLS makes a configuration of the files. Each server is checked by the name that it was dialled by.

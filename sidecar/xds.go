@@ -29,7 +29,7 @@ func (s *Sidecar) openXDS(files *rules.FilesConfig) error {
 		if err != nil {
 			return err
 		}
-		cfg.TLS = files.current
+		cfg.TLS = files.Current
 	}
 	s.xdsTried = make(chan struct{})
 	s.xds = xds.New(cfg)

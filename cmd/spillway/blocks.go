@@ -89,6 +89,7 @@ func newBlocksAdd() *cobra.Command {
 	addControl(cmd)
 	addLock(cmd)
 	cmd.Flags().String("reason", "", "what the client reads")
+	cmd.Flags().Bool("wide", false, "block a network wider than /8, of IPv6 /32")
 	cmd.Flags().String("for", "", "how long, such as 12h or 7d; default: until it is removed")
 	cmd.Flags().String("until", "", "until when, such as 2027-01-01T00:00:00Z")
 	cmd.MarkFlagsMutuallyExclusive("for", "until")
@@ -114,7 +115,11 @@ func addBlock(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	got, err := askControl(cmd, http.MethodPut, path, body, nil, headers...)
+	params := url.Values{}
+	if wide, _ := cmd.Flags().GetBool("wide"); wide {
+		params.Set("wide", "true")
+	}
+	got, err := askControl(cmd, http.MethodPut, path, body, params, headers...)
 	var b control.Block
 	if err == nil {
 		err = got.read(&b)

@@ -40,8 +40,15 @@ func serveControl(cmd *cobra.Command) error {
 		return err
 	}
 	signal.Ignore(syscall.SIGPIPE) // a log whose reader has gone costs its lines, and not the process
+	hangUps := make(chan os.Signal, 1)
+	signal.Notify(hangUps, syscall.SIGHUP) // reads files again; one that comes early ends nothing
+	defer signal.Stop(hangUps)
 	log := slog.New(slog.NewTextHandler(&telemetry.Lines{Out: cmd.OutOrStdout()}, nil))
-	cfg := control.Config{DatabaseURL: own.Database, Listen: own.Listen, Cert: own.Cert, Key: own.Key, KeyPrefix: shared.Store.KeyPrefix, KeySecret: shared.Store.KeySecret, Plain: shared.Record.Plain, Log: log}
+	pools := control.PoolSizes{Changes: own.Changes, Reads: own.Reads, Blocks: own.Blocks}
+	cfg := control.Config{
+		DatabaseURL: own.Database, Pools: pools, Listen: own.Listen, Cert: own.Cert, Key: own.Key, TokenFile: own.Tokens,
+		KeyPrefix: shared.Store.KeyPrefix, KeySecret: shared.Store.KeySecret, Plain: shared.Record.Plain, Log: log,
+	}
 	cfg.Redis, err = sidecar.RedisServers(&shared, log)
 	if err != nil {
 		return err
@@ -56,18 +63,12 @@ func serveControl(cmd *cobra.Command) error {
 		}
 		defer cfg.Archive.Close()
 	}
-	if own.Tokens != "" {
-		cfg.Tokens, err = control.ReadTokens(own.Tokens)
-		if err != nil {
-			return err
-		}
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return runControl(ctx, cmd, cfg)
+	return runControl(ctx, hangUps, cmd, cfg)
 }
 
-func runControl(ctx context.Context, cmd *cobra.Command, cfg control.Config) error {
+func runControl(ctx context.Context, hangUps <-chan os.Signal, cmd *cobra.Command, cfg control.Config) error {
 	cfg.Migrate, _ = cmd.Flags().GetBool("migrate")
 	c, err := control.New(cfg)
 	if err != nil {
@@ -82,17 +83,32 @@ func runControl(ctx context.Context, cmd *cobra.Command, cfg control.Config) err
 		cfg.Log.Info("the schema of the database is up to date", "version", version)
 		return c.Close()
 	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		for {
+			select {
+			case <-hangUps:
+				c.Reload()
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
 	return errors.Join(c.Run(ctx), c.Close())
 }
 
 func newControlToken() *cobra.Command {
-	return &cobra.Command{
-		Use: "token ROLE NAME", Short: "Make a token for the API of the control plane", Example: "  spillway control token admin alice", Args: cobra.ExactArgs(2),
+	var domains []string
+	cmd := &cobra.Command{
+		Use: "token ROLE NAME", Short: "Make a token for the API of the control plane", Args: cobra.ExactArgs(2),
+		Example: "  spillway control token admin alice\n  spillway control token operator bob --domains shop,shop-test",
 		Long: `Make a token. The first line is the token, which is shown this once. The second is the line for
 CONTROL_TOKEN_FILE, with the SHA-256 of the token. The roles are viewer, operator (users, API keys and blocks) and
-admin (tiers and rules, too).`,
+admin (tiers and rules, too). --domains limits the token to some domains: what is about all domains is then
+refused, and lists leave out the others.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			secret, line, err := control.NewToken(args[0], args[1])
+			secret, line, err := control.NewToken(args[0], args[1], domains...)
 			if err != nil {
 				return err
 			}
@@ -100,4 +116,7 @@ admin (tiers and rules, too).`,
 			return nil
 		},
 	}
+	words := "domains that it is for, with commas between them; default: all"
+	cmd.Flags().StringSliceVar(&domains, "domains", nil, words)
+	return cmd
 }

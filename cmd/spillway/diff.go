@@ -32,7 +32,10 @@ It exits with 1 if there is a difference.`,
 			if err != nil {
 				return err
 			}
-			diff := rulediff.Compare(old, new)
+			diff, err := rulediff.Compare(cmd.Context(), old, new)
+			if err != nil {
+				return err
+			}
 			if format == "json" {
 				err = printJSON(cmd.OutOrStdout(), diff)
 			} else {

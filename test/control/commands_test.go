@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spillway-mesh/spillway/test/servers"
@@ -150,6 +151,9 @@ func peopleCommands(t *testing.T, w *world, s *shell) {
 func blockCommands(w *world, s *shell) {
 	s.says(2, "blocks add --reason no", "name one of --user")
 	s.says(0, "blocks add --user ann --for 1h --reason unpaid", "user", "unpaid", "until ")
+	s.says(6, "blocks add --ip 10.0.0.0/7", "wider than /8", "--wide")
+	s.says(0, "blocks add --ip 10.0.0.0/7 --wide", "10.0.0.0/7")
+	s.says(0, "blocks rm --ip 10.0.0.0/7")
 	s.says(0, "blocks add --ip 192.0.2.0/24", "ip", "192.0.2.0/24", "until it is unblocked")
 	s.says(0, "blocks list", "ann", "192.0.2.0/24")
 	servers.Await(s.t, "the block on all sidecars", func() error {
@@ -274,7 +278,8 @@ func TestCommandsAndRoles(t *testing.T) {
 		files[role] = put(t, "token", secret+"\n")
 		lines.WriteString(line)
 	}
-	w := newWorld(t, 1, 0, "CONTROL_TOKEN_FILE="+put(t, "tokens", lines.String()))
+	tokens := put(t, "tokens", lines.String())
+	w := newWorld(t, 1, 0, "CONTROL_TOKEN_FILE="+tokens)
 	rules, users := put(t, "rules.yaml", rulesOf(2)), put(t, "users.csv", "name\nann\n")
 	s := &shell{t: t, control: w.controls[0].URL}
 	s.says(6, "rules list", "401", "--token-file names")
@@ -289,6 +294,35 @@ func TestCommandsAndRoles(t *testing.T) {
 	s.token = files["admin"]
 	s.says(0, "rules publish "+rules, "version 1 is in force")
 	s.says(0, "audit --domain api", "the-operator", "the-admin")
+	// A token that is taken out of the file is refused, at once after a signal, which does not end the control.
+	viewer, others, _ := strings.Cut(lines.String(), "\n")
+	err := os.WriteFile(tokens, []byte(others), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		w.controls[0].Send(t, syscall.SIGHUP)
+	}
+	servers.Await(t, "word of tokens that were read again", func() error {
+		if !strings.Contains(w.controls[0].Output(), "tokens read again") {
+			return errors.New("none")
+		}
+		return nil
+	})
+	s.says(0, "rules list", "DOMAIN")
+	s.token = files["viewer"]
+	s.says(6, "rules list", "401")
+	err = os.WriteFile(tokens, []byte(others+strings.TrimSpace(viewer)+" other\n"), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers.Await(t, "a token for one domain", func() error {
+		text, code := s.run("rules", "list", "--domain", "api")
+		if code != 6 || !strings.Contains(text, "the domains other alone") {
+			return fmt.Errorf("%d %s", code, text)
+		}
+		return nil
+	})
 	s.control = "http://127.0.0.1:1"
 	s.says(6, "rules list", "is a control there?", "--control")
 }
