@@ -50,7 +50,7 @@ func StartChromium(t testing.TB) *Chromium {
 	t.Helper()
 	bin, err := exec.LookPath("chromium")
 	if err != nil {
-		t.Fatalf("chromium is missing: run make tools: %v", err)
+		missing("Chromium", "apt-get install chromium, or make tools")
 	}
 	commands, to := pipe(t)
 	from, answers := pipe(t)

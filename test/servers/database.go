@@ -43,7 +43,7 @@ func postgresPrograms(t testing.TB) string {
 	t.Helper()
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
 	if err != nil || len(found) == 0 {
-		t.Fatal("PostgreSQL is missing: install the package postgresql, or run make tools")
+		missing("PostgreSQL", "apt-get install postgresql, or make demo-tools")
 	}
 	return filepath.Dir(found[len(found)-1])
 }

@@ -30,7 +30,7 @@ func EnvoyBin(t testing.TB) string {
 	}
 	_, err := os.Stat(bin)
 	if err != nil {
-		t.Fatalf("Envoy is missing: run make tools, or name the program in ENVOY_BIN: %v", err)
+		missing("Envoy", "make demo-tools, or name the program in ENVOY_BIN")
 	}
 	return bin
 }

@@ -38,7 +38,7 @@ func startRedis(t testing.TB, free func(testing.TB) string, r *Redis) *Redis {
 	t.Helper()
 	bin, err := exec.LookPath("redis-server")
 	if err != nil {
-		t.Fatalf("redis-server is missing: install the package redis-server, or run make test, which does: %v", err)
+		missing("redis-server", "apt-get install redis-server, or make demo-tools")
 	}
 	dir, err := os.MkdirTemp(memory(), "rds")
 	if err != nil {

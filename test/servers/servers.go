@@ -14,6 +14,12 @@ import (
 	"time"
 )
 
+// missing ends the tests of this package with one line, because each of them would fail for the same reason.
+func missing(what, get string) {
+	fmt.Fprintf(os.Stderr, "%s is missing, and these tests need it. Get it by: %s\n", what, get)
+	os.Exit(1)
+}
+
 // Process is a child of the test.
 type Process struct {
 	*exec.Cmd
