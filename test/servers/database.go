@@ -34,7 +34,7 @@ func (p *Postgres) run(t testing.TB, name string, args ...string) {
 	t.Helper()
 	out, err := p.command(name, args...).CombinedOutput()
 	if err != nil {
-		t.Errorf("%s: %v\n%s", name, err, out)
+		t.Fatalf("%s: %v\n%s", name, err, out)
 	}
 }
 
