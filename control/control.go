@@ -15,6 +15,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/archive"
+	"github.com/spillway-mesh/spillway/connlimit"
 	"github.com/spillway-mesh/spillway/control/recorder"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/fleet"
@@ -35,6 +36,13 @@ type Config struct {
 	Log         *slog.Logger
 }
 
+// What peers may hold of the control through connections, before it knows who they are.
+const (
+	peersMost       = 64 << 20
+	connectionMost  = 256
+	connectionHolds = 72 << 10 // with TLS, and without a request
+)
+
 // Control is the control plane's server. Make one with New.
 type Control struct {
 	cfg       Config
@@ -44,6 +52,7 @@ type Control struct {
 	recorder  *recorder.Recorder
 	names     descriptors.RecordKeys // how the record names identities
 	socket    net.Listener
+	peers     *connlimit.Limit
 }
 
 // New opens the port. It waits neither for PostgreSQL nor for Redis.
@@ -65,7 +74,9 @@ func New(cfg Config) (*Control, error) {
 		names = descriptors.NewRecordKeys(cfg.KeyPrefix, nil)
 	}
 	copies := recorder.New(recorder.Config{Connect: database.connect, Fleet: servers, Keys: names, Leads: publisher.leads.Load, Log: cfg.Log})
-	return &Control{cfg, database, servers, publisher, copies, names, socket}, nil
+	peers := connlimit.New(peersMost, cfg.Log)
+	socket = peers.Listen(socket, connlimit.Kind{Name: "control", Conns: connectionMost, Bytes: connectionHolds, Whole: 2 * admin.Headers})
+	return &Control{cfg, database, servers, publisher, copies, names, socket, peers}, nil
 }
 
 // Address is where it listens.
@@ -77,7 +88,7 @@ func (c *Control) Migrate(ctx context.Context) (int64, error) { return c.databas
 // Run serves, publishes and copies the record until ctx ends. It may be called once.
 func (c *Control) Run(ctx context.Context) error {
 	api := &API{Database: c.database, Publisher: c.publisher, Recorder: c.recorder, Keys: c.names, Archive: c.cfg.Archive, Tokens: c.cfg.Tokens, Log: c.cfg.Log}
-	server := admin.Server(api.Handler(), 2*apiWithin)
+	server := admin.Server(api.Handler(), admin.Headers, 2*apiWithin)
 	server.ErrorLog = admin.Complaints(c.cfg.Log)
 	publishing, stop := context.WithCancel(ctx)
 	defer stop()
@@ -149,5 +160,6 @@ func (c *Control) Close() error {
 	c.fleet.Close()
 	c.database.Close()
 	_ = c.socket.Close() // the server may have closed it
+	c.peers.Close()
 	return err
 }

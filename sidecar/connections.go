@@ -1,137 +1,174 @@
 package sidecar
 
 import (
-	"log/slog"
+	"context"
+	"fmt"
+	"io"
 	"net"
-	"sync"
-	"sync/atomic"
+	"slices"
 	"syscall"
-	"time"
 
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/tap"
+
+	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/connlimit"
 	"github.com/spillway-mesh/spillway/telemetry"
 )
 
+// What a connection takes that does nothing, measured and rounded up.
 const (
-	connectionBytes  = 20 << 10 // what a connection takes that does nothing, measured and rounded up
-	leastConnections = 256      // that the smallest machine has
-	refusalsLogged   = 10 * time.Second
+	grpcBytes = 20 << 10
+	httpBytes = 24 << 10
+	tlsBytes  = 48 << 10 // more, where it is encrypted
 )
 
-// connections bounds how many connections clients have at once over gRPC, on the port and the socket together. Probes over HTTP are not
-// among them. And it keeps those that have not greeted yet from holding up the end of the sidecar.
-type connections struct {
-	most    int64
-	log     *slog.Logger
-	open    atomic.Int64
-	refused atomic.Int64
-	logged  atomic.Int64 // when a refusal was last logged, in ns since the epoch
+// How many connections over HTTP there may be.
+const (
+	jsonConns    = 256
+	debugConns   = 64
+	metricsConns = 64
+)
 
-	mu      sync.Mutex // guards the rest
-	silent  map[*countedConn]struct{}
-	greetBy time.Time // when those end that have not greeted; zero until the sidecar ends
+// openLimit puts all sockets under one limit.
+func (s *Sidecar) openLimit() {
+	s.clients = connlimit.New(s.budget.peers, s.log)
+	s.defers("connections", func() error { s.clients.Close(); return nil })
+	s.telemetry.Connections(s.connectionStats)
+	l := &s.sockets
+	secure := s.cfg.TLS.Use
+	l.grpc = s.bound(l.grpc, connlimit.Kind{Name: "grpc", Bytes: grpcBytes, HTTP2: true, TLS: secure})
+	l.uds = s.bound(l.uds, connlimit.Kind{Name: "grpc", Bytes: grpcBytes, HTTP2: true, TLS: secure})
+	l.http = s.bound(l.http, connlimit.Kind{Name: "http", Bytes: httpBytes, Conns: jsonConns, Whole: admin.ProbeHeaders + int64(s.cfg.Listen.MaxMessage)})
+	l.debug = s.bound(l.debug, connlimit.Kind{Name: "debug", Bytes: httpBytes, Conns: debugConns, Whole: 2 * admin.Headers, TLS: s.cfg.Admin.Cert != ""})
+	l.metrics = s.bound(l.metrics, connlimit.Kind{Name: "metrics", Bytes: httpBytes, Conns: metricsConns, Whole: admin.ProbeHeaders})
 }
 
-func newConnections(bytes int64, log *slog.Logger) *connections {
-	return &connections{most: max(leastConnections, bytes/connectionBytes), log: log, silent: make(map[*countedConn]struct{})}
-}
-
-// hurry ends the connections that do not greet within a time, also those still to come. gRPC tells no client to go elsewhere before each
-// connection has greeted or ended.
-func (c *connections) hurry(within time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.greetBy = time.Now().Add(within)
-	for conn := range c.silent {
-		_ = conn.socket.SetDeadline(c.greetBy) // it fails on one that is closed
+// bound puts one socket under the limit.
+func (s *Sidecar) bound(l net.Listener, kind connlimit.Kind) net.Listener {
+	if kind.TLS {
+		kind.Bytes += tlsBytes
 	}
-}
-
-// stats is how many there are, and how many were refused.
-func (c *connections) stats() telemetry.ConnectionStats {
-	return telemetry.ConnectionStats{Open: c.open.Load(), Most: c.most, Refused: c.refused.Load()}
-}
-
-// bound returns a listener that closes connections beyond the bound as soon as it has accepted them: their clients learn of it at once,
-// where a backlog would let them wait.
-func (c *connections) bound(l net.Listener) net.Listener {
-	if l == nil {
-		return nil
+	l = s.clients.Listen(l, kind)
+	if l != nil && kind.HTTP2 && !kind.TLS {
+		return &grpcListener{l}
 	}
-	return &boundListener{l, c}
+	return l
 }
 
-type boundListener struct {
-	net.Listener
-	all *connections
+// connectionStats is what peers hold.
+func (s *Sidecar) connectionStats() telemetry.ConnectionStats {
+	return telemetry.ConnectionStats(s.clients.Stats())
 }
 
-// Accept returns the next connection that there is room for.
-func (l *boundListener) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
+// grpcListener hands out connections that gRPC reads without a buffer for each.
+type grpcListener struct{ net.Listener }
+
+// Accept returns the next connection.
+func (l *grpcListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &grpcConn{Conn: conn.(*connlimit.Conn)}
+	c.raw, err = c.SyscallConn()
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("reach the socket of a connection: %w", err)
+	}
+	return c, nil
+}
+
+// grpcConn takes a buffer only when there is something to read. gRPC does so by itself for connections that are not wrapped.
+type grpcConn struct {
+	*connlimit.Conn
+	raw syscall.RawConn
+}
+
+// ReadOnReady waits for bytes and reads them into a buffer of the pool. gRPC looks for this method.
+func (c *grpcConn) ReadOnReady(size int, pool mem.BufferPool) (buffer *[]byte, n int, err error) {
+	err = c.Admit()
+	if err != nil {
+		return nil, 0, err
+	}
+	var failed error
+	err = c.raw.Read(func(fd uintptr) bool {
+		buffer = pool.Get(size)
+		n, failed = syscall.Read(int(fd), *buffer)
+		if failed != nil || n <= 0 {
+			pool.Put(buffer)
+			buffer = nil
 		}
-		if l.all.open.Add(1) <= l.all.most {
-			return l.all.counted(conn), nil
+		return failed != syscall.EAGAIN && failed != syscall.EINTR
+	})
+	switch {
+	case err != nil:
+		if buffer != nil {
+			pool.Put(buffer)
 		}
-		l.all.open.Add(-1)
-		l.all.refuse(conn)
+		return nil, 0, err
+	case failed != nil:
+		return nil, 0, failed
+	case n <= 0:
+		return nil, 0, io.EOF
 	}
+	c.Received((*buffer)[:n])
+	return buffer, n, nil
 }
 
-// refuse closes a connection, and says so now and then.
-func (c *connections) refuse(conn net.Conn) {
-	_ = conn.Close()
-	c.refused.Add(1)
-	now, last := time.Now().UnixNano(), c.logged.Load()
-	if now-last >= int64(refusalsLogged) && c.logged.CompareAndSwap(last, now) {
-		c.log.Warn("connections refused: there are too many; more memory allows more", "connections", c.most, "refused", c.refused.Load())
+// following are credentials whose connections are followed once they are decrypted.
+type following struct {
+	credentials.TransportCredentials
+}
+
+// ServerHandshake greets a client.
+func (l following) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	secure, info, err := l.TransportCredentials.ServerHandshake(conn)
+	if err != nil {
+		return nil, nil, err
 	}
+	below, ok := conn.(*connlimit.Conn)
+	if !ok {
+		return secure, info, nil
+	}
+	return &decrypted{secure, below}, info, nil
 }
 
-// counted returns a connection that leaves the count when it is closed.
-func (c *connections) counted(conn net.Conn) net.Conn {
-	counted := &countedConn{socket: conn.(socket), all: c}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.silent[counted] = struct{}{}
-	return counted
+// Clone returns a copy.
+func (l following) Clone() credentials.TransportCredentials {
+	return following{l.TransportCredentials.Clone()}
 }
 
-// socket is a connection of TCP or of a Unix socket. gRPC reads one without a buffer of its own, because it can ask the kernel.
-type socket interface {
+// decrypted is a connection with TLS as gRPC reads and writes it.
+type decrypted struct {
 	net.Conn
-	syscall.Conn
+	below *connlimit.Conn
 }
 
-type countedConn struct {
-	socket
-	all  *connections
-	once sync.Once
+// Read reads what the client has sent.
+func (d *decrypted) Read(p []byte) (int, error) {
+	n, err := d.Conn.Read(p)
+	d.below.Received(p[:n])
+	return n, err
 }
 
-// SetDeadline is called by gRPC with the time that a client has for its greeting, and with none when it has greeted.
-func (c *countedConn) SetDeadline(at time.Time) error {
-	c.all.mu.Lock()
-	defer c.all.mu.Unlock()
-	if at.IsZero() {
-		delete(c.all.silent, c)
-	} else if by := c.all.greetBy; !by.IsZero() && by.Before(at) {
-		at = by
+// Write writes to the client.
+func (d *decrypted) Write(p []byte) (int, error) {
+	n, err := d.Conn.Write(p)
+	d.below.Sent(p[:n])
+	return n, err
+}
+
+// traceKeys are the metadata of a call that are read.
+var traceKeys = []string{"traceparent", "tracestate", "b3", "x-b3-traceid", "x-b3-spanid", "x-b3-parentspanid", "x-b3-sampled", "x-b3-flags"}
+
+// trim lets go of the metadata of a call that are not read: gRPC keeps them for as long as the call lasts.
+func trim(ctx context.Context, info *tap.Info) (context.Context, error) {
+	for key := range info.Header {
+		if !slices.Contains(traceKeys, key) {
+			delete(info.Header, key)
+		}
 	}
-	return c.socket.SetDeadline(at)
-}
-
-// Close ends the connection and makes room for another.
-func (c *countedConn) Close() error {
-	c.once.Do(c.leave)
-	return c.socket.Close()
-}
-
-func (c *countedConn) leave() {
-	c.all.open.Add(-1)
-	c.all.mu.Lock()
-	defer c.all.mu.Unlock()
-	delete(c.all.silent, c)
+	return ctx, nil
 }
