@@ -45,5 +45,6 @@ func (f *frames) next(p []byte) (head frame, after []byte, ok bool) {
 	f.have = 0
 	h := &f.head
 	f.rest = int(h[0])<<16 | int(h[1])<<8 | int(h[2])
-	return frame{length: f.rest, kind: h[3], flags: h[4], stream: binary.BigEndian.Uint32(h[5:]) &^ (1 << 31)}, p[n:], true
+	id := binary.BigEndian.Uint32(h[5:]) &^ (1 << 31)
+	return frame{length: f.rest, kind: h[3], flags: h[4], stream: id}, p[n:], true
 }

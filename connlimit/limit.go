@@ -1,7 +1,7 @@
-// Package connlimit bounds what peers hold of a process through their connections: one budget of bytes for the connections of all
-// listeners, with what they have sent and what was not answered yet. When it is full, the address that holds most gives way, and of its
-// connections the one that holds most or, where all hold little, the one that got no answer for the longest time. So there is always
-// room for a new peer.
+// Package connlimit bounds what peers hold of a process through their connections. One budget of bytes is for the connections
+// of all listeners, for what they have sent that is not complete, and for answers that they have not taken. When it is full,
+// the address that holds most gives way: of its connections the one that holds most or, where all hold little, the one whose
+// last answer is oldest. So there is always room for a new peer.
 package connlimit
 
 import (
@@ -83,7 +83,8 @@ type peer struct {
 // New makes a limit of that many bytes.
 func New(bytes int64, log *slog.Logger) *Limit {
 	l := &Limit{
-		most: bytes, log: log, began: time.Now().Add(-time.Nanosecond), stop: make(chan struct{}), done: make(chan struct{}),
+		most: bytes, log: log, began: time.Now().Add(-time.Nanosecond),
+		stop: make(chan struct{}), done: make(chan struct{}),
 		conns: make(map[*Conn]struct{}), peers: make(map[netip.Prefix]*peer),
 	}
 	l.room.L = &l.mu
@@ -114,14 +115,14 @@ func (l *Limit) Stats() Stats {
 	return s
 }
 
-// Full reports whether a connection was closed within the last minute because there was no room.
+// Full reports whether a connection was closed within the last minute to make room.
 func (l *Limit) Full() bool {
 	at := l.full.Load()
 	return at > 0 && l.now()-at < int64(fullFor)
 }
 
-// Hurry ends the connections that do not greet within a time, also those still to come. gRPC asks no client to go elsewhere before each
-// connection has greeted or ended.
+// Hurry ends the connections that do not greet within a time, also those still to come. gRPC asks no client to go elsewhere
+// before each connection has greeted or ended.
 func (l *Limit) Hurry(within time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,7 +172,7 @@ func (l *Limit) makeRoom() {
 	}
 }
 
-// victim is the connection that has to go, or nil where there is none.
+// victim is the connection that has to go. It is nil without connections.
 func (l *Limit) victim() *Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -218,8 +219,8 @@ func (l *Limit) end(c *Conn, why Reason) {
 	}
 }
 
-// address is what counts as one peer: an address of IPv4, or a network of IPv6 as one client has it. All clients of a Unix socket are
-// one peer.
+// address is what counts as one peer: an address of IPv4, or a network of IPv6 as one client has it. All clients of a Unix
+// socket are one peer.
 func address(of net.Addr) netip.Prefix {
 	at, err := netip.ParseAddrPort(of.String())
 	if err != nil {

@@ -75,7 +75,8 @@ func New(cfg Config) (*Control, error) {
 	}
 	copies := recorder.New(recorder.Config{Connect: database.connect, Fleet: servers, Keys: names, Leads: publisher.leads.Load, Log: cfg.Log})
 	peers := connlimit.New(peersMost, cfg.Log)
-	socket = peers.Listen(socket, connlimit.Kind{Name: "control", Conns: connectionMost, Bytes: connectionHolds, Whole: 2 * admin.Headers})
+	kind := connlimit.Kind{Name: "control", Conns: connectionMost, Bytes: connectionHolds, Whole: 2 * admin.Headers}
+	socket = peers.Listen(socket, kind)
 	return &Control{cfg, database, servers, publisher, copies, names, socket, peers}, nil
 }
 

@@ -36,13 +36,14 @@ func (s *Sidecar) openLimit() {
 	s.clients = connlimit.New(s.budget.peers, s.log)
 	s.defers("connections", func() error { s.clients.Close(); return nil })
 	s.telemetry.Connections(s.connectionStats)
-	l := &s.sockets
-	secure := s.cfg.TLS.Use
-	l.grpc = s.bound(l.grpc, connlimit.Kind{Name: "grpc", Bytes: grpcBytes, HTTP2: true, TLS: secure})
-	l.uds = s.bound(l.uds, connlimit.Kind{Name: "grpc", Bytes: grpcBytes, HTTP2: true, TLS: secure})
-	l.http = s.bound(l.http, connlimit.Kind{Name: "http", Bytes: httpBytes, Conns: jsonConns, Whole: admin.ProbeHeaders + int64(s.cfg.Listen.MaxMessage)})
-	l.debug = s.bound(l.debug, connlimit.Kind{Name: "debug", Bytes: httpBytes, Conns: debugConns, Whole: 2 * admin.Headers, TLS: s.cfg.Admin.Cert != ""})
-	l.metrics = s.bound(l.metrics, connlimit.Kind{Name: "metrics", Bytes: httpBytes, Conns: metricsConns, Whole: admin.ProbeHeaders})
+	const probes, others = admin.ProbeHeaders, 2 * admin.Headers
+	l, message := &s.sockets, int64(s.cfg.Listen.MaxMessage)
+	calls := connlimit.Kind{Name: "grpc", Bytes: grpcBytes, HTTP2: true, TLS: s.cfg.TLS.Use}
+	l.grpc, l.uds = s.bound(l.grpc, calls), s.bound(l.uds, calls)
+	l.http = s.bound(l.http, connlimit.Kind{Name: "http", Bytes: httpBytes, Conns: jsonConns, Whole: probes + message})
+	l.metrics = s.bound(l.metrics, connlimit.Kind{Name: "metrics", Bytes: httpBytes, Conns: metricsConns, Whole: probes})
+	secure := s.cfg.Admin.Cert != ""
+	l.debug = s.bound(l.debug, connlimit.Kind{Name: "debug", Bytes: httpBytes, Conns: debugConns, Whole: others, TLS: secure})
 }
 
 // bound puts one socket under the limit.
@@ -161,7 +162,9 @@ func (d *decrypted) Write(p []byte) (int, error) {
 }
 
 // traceKeys are the metadata of a call that are read.
-var traceKeys = []string{"traceparent", "tracestate", "b3", "x-b3-traceid", "x-b3-spanid", "x-b3-parentspanid", "x-b3-sampled", "x-b3-flags"}
+var traceKeys = []string{
+	"traceparent", "tracestate", "b3", "x-b3-traceid", "x-b3-spanid", "x-b3-parentspanid", "x-b3-sampled", "x-b3-flags",
+}
 
 // trim lets go of the metadata of a call that are not read: gRPC keeps them for as long as the call lasts.
 func trim(ctx context.Context, info *tap.Info) (context.Context, error) {

@@ -72,6 +72,15 @@ func (s *Sidecar) newServer() (*grpc.Server, error) {
 		options = append(options, grpc.Creds(following{credentials.NewTLS(secure)}))
 	}
 	server := grpc.NewServer(options...)
+	s.addHealth(server)
+	if s.cfg.Listen.Reflection {
+		reflection.Register(server)
+	}
+	return server, nil
+}
+
+// addHealth makes the service of gRPC health.
+func (s *Sidecar) addHealth(server *grpc.Server) {
 	s.health = health.NewServer()
 	state := healthv1.HealthCheckResponse_SERVING
 	if s.unready() != "" {
@@ -79,10 +88,6 @@ func (s *Sidecar) newServer() (*grpc.Server, error) {
 	}
 	s.setHealth(state)
 	healthv1.RegisterHealthServer(server, s.health)
-	if s.cfg.Listen.Reflection {
-		reflection.Register(server)
-	}
-	return server, nil
 }
 
 // setHealth sets what gRPC health answers, unless the sidecar drains.

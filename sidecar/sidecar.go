@@ -268,13 +268,15 @@ func (s *Sidecar) openDoors() error {
 		return err
 	}
 	s.probes = &admin.Health{Degraded: s.degraded, Unready: s.unready}
+	pages := admin.Debug{Rules: s.engine.Rules, Stats: s.telemetry.Text, Metrics: s.metrics(), Level: s.logLevel(), API: api}
 	s.http = []*http.Server{
 		admin.Server(admin.Public(s.probes, s.watchJSON(door.JSON())), admin.ProbeHeaders, answerWithin),
-		admin.Server(admin.Debug{Rules: s.engine.Rules, Stats: s.telemetry.Text, Metrics: s.metrics(), Level: s.logLevel(), API: api}.Handler(), admin.Headers, 0),
+		admin.Server(pages.Handler(), admin.Headers, 0),
 	}
 	s.http[1].RegisterOnShutdown(func() { close(s.stopping) })
 	if s.sockets.metrics != nil {
-		s.http = append(s.http, admin.Server(admin.Metrics(s.cfg.Metrics.Path, s.metrics()), admin.ProbeHeaders, answerWithin))
+		metrics := admin.Metrics(s.cfg.Metrics.Path, s.metrics())
+		s.http = append(s.http, admin.Server(metrics, admin.ProbeHeaders, answerWithin))
 	}
 	for _, server := range s.http {
 		server.ErrorLog = admin.Complaints(s.log)

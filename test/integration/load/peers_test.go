@@ -25,7 +25,11 @@ import (
 const residentMost = 200 << 20
 
 // peersRules decide what the peers of these tests ask.
-const peersRules = "domain: hostile\ndescriptors:\n  - {key: path, rate_limit: {unit: day, requests_per_unit: 1000000}}\n"
+const peersRules = `
+domain: hostile
+descriptors:
+  - {key: path, rate_limit: {unit: day, requests_per_unit: 1000000}}
+`
 
 // assault is what one peer does to one port.
 type assault struct {
@@ -62,7 +66,8 @@ func TestOnePeerAtItsWorst(t *testing.T) {
 	for _, a := range assaults {
 		t.Run(a.name, func(t *testing.T) {
 			metrics := servers.FreeAddr(t)
-			s := servers.StartSidecarWithin(t, manifestMemory, append(peersEnv(t), "USE_PROMETHEUS=true", "PROMETHEUS_ADDR="+metrics)...)
+			env := append(peersEnv(t), "USE_PROMETHEUS=true", "PROMETHEUS_ADDR="+metrics)
+			s := servers.StartSidecarWithin(t, manifestMemory, env...)
 			other := dial(t, s.GRPC)
 			other.connect(t)
 			a.run(t, a.port(s, metrics))
@@ -126,7 +131,7 @@ func peersEnv(t *testing.T) []string {
 	return []string{"RULES=" + folder}
 }
 
-// longHeader is a request of HTTP/1 whose header has no end.
+// longHeader is a request of HTTP/1 that ends in the middle of its header.
 func longHeader(size int) func(net.Conn) error {
 	return func(conn net.Conn) error {
 		_, err := io.WriteString(conn, "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A: "+strings.Repeat("a", size))
@@ -137,7 +142,8 @@ func longHeader(size int) func(net.Conn) error {
 // longBody is a request to /json whose body lacks its last byte.
 func longBody(conn net.Conn) error {
 	const size = 1 << 20
-	_, err := fmt.Fprintf(conn, "POST /json HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%s", size, strings.Repeat(" ", size-1))
+	const head = "POST /json HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%s"
+	_, err := fmt.Fprintf(conn, head, size, strings.Repeat(" ", size-1))
 	return err
 }
 
@@ -218,11 +224,7 @@ func callsOf(count int, block func() []byte, each func(*client, uint32) error) f
 	return func(conn net.Conn) error {
 		c := greet(conn)
 		for i := range count {
-			fragment := block()
-			if i > 0 {
-				fragment = block() // the encoder begins anew: nothing of the table is used
-			}
-			err := c.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*i + 1), BlockFragment: fragment, EndHeaders: true})
+			err := c.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*i + 1), BlockFragment: block(), EndHeaders: true})
 			if err != nil {
 				return err
 			}
