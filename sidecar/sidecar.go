@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -270,12 +271,13 @@ func (s *Sidecar) openDoors() error {
 	s.probes = &admin.Health{Degraded: s.degraded, Unready: s.unready}
 	pages := admin.Debug{Rules: s.engine.Rules, Stats: s.telemetry.Text, Metrics: s.metrics(), Level: s.logLevel(), API: api}
 	s.http = []*http.Server{
-		admin.Server(admin.Public(s.probes, s.watchJSON(door.JSON())), admin.ProbeHeaders, answerWithin),
-		admin.Server(pages.Handler(), admin.Headers, 0),
+		admin.Server(admin.ForPrograms(admin.Public(s.probes, s.watchJSON(door.JSON()))), admin.ProbeHeaders, answerWithin),
+		admin.Server(admin.ForOwnPages(pages.Handler(), s.cfg.Listen.DebugHost), admin.Headers, 0),
 	}
 	s.http[1].RegisterOnShutdown(func() { close(s.stopping) })
 	if s.sockets.metrics != nil {
-		metrics := admin.Metrics(s.cfg.Metrics.Path, s.metrics())
+		host, _, _ := net.SplitHostPort(s.cfg.Metrics.Addr) // it was listened on
+		metrics := admin.ForOwnPages(admin.Metrics(s.cfg.Metrics.Path, s.metrics()), host)
 		s.http = append(s.http, admin.Server(metrics, admin.ProbeHeaders, answerWithin))
 	}
 	for _, server := range s.http {
