@@ -89,7 +89,9 @@ func (c *Conn) Read(p []byte) (int, error) {
 	}
 	n, err := c.socket.Read(p)
 	if !c.at.kind.HTTP2 || !c.at.kind.TLS {
-		c.Received(p[:n])
+		if closed := c.Received(p[:n]); closed != nil {
+			return 0, closed
+		}
 	}
 	return n, err
 }
@@ -103,10 +105,10 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Received notes what the peer has sent.
-func (c *Conn) Received(p []byte) {
+// Received notes what the peer has sent. It fails where the connection has to go for that: nothing of it is to be read.
+func (c *Conn) Received(p []byte) error {
 	if len(p) == 0 {
-		return
+		return nil
 	}
 	now := c.limit.now()
 	c.mu.Lock()
@@ -124,6 +126,10 @@ func (c *Conn) Received(p []byte) {
 	if c.limit.held.Load() > c.limit.most+c.limit.most/4 {
 		c.limit.makeRoom()
 	}
+	if c.held.Load() == 0 { // it is closed: an open one holds something
+		return net.ErrClosed
+	}
+	return nil
 }
 
 // Sent notes what was sent to the peer.

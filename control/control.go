@@ -40,7 +40,7 @@ type Config struct {
 const (
 	peersMost       = 64 << 20
 	connectionMost  = 256
-	connectionHolds = 72 << 10 // with TLS, and without a request
+	connectionHolds = 88 << 10 // with TLS, and without a request
 )
 
 // Control is the control plane's server. Make one with New.

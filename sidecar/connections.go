@@ -21,7 +21,7 @@ import (
 const (
 	grpcBytes = 20 << 10
 	httpBytes = 24 << 10
-	tlsBytes  = 48 << 10 // more, where it is encrypted
+	tlsBytes  = 64 << 10 // more, where it is encrypted
 )
 
 // How many connections over HTTP there may be.
@@ -114,7 +114,11 @@ func (c *grpcConn) ReadOnReady(size int, pool mem.BufferPool) (buffer *[]byte, n
 	case n <= 0:
 		return nil, 0, io.EOF
 	}
-	c.Received((*buffer)[:n])
+	err = c.Received((*buffer)[:n])
+	if err != nil {
+		pool.Put(buffer)
+		return nil, 0, err
+	}
 	return buffer, n, nil
 }
 
@@ -150,7 +154,9 @@ type decrypted struct {
 // Read reads what the client has sent.
 func (d *decrypted) Read(p []byte) (int, error) {
 	n, err := d.Conn.Read(p)
-	d.below.Received(p[:n])
+	if closed := d.below.Received(p[:n]); closed != nil {
+		return 0, closed
+	}
 	return n, err
 }
 
