@@ -83,7 +83,8 @@ func local(r *http.Request) (Caller, *Problem) {
 		return Caller{}, problem(http.StatusForbidden, "without ADMIN_TOKEN_FILE or ADMIN_TLS_CLIENT_CA the API answers this machine only: ask 127.0.0.1, or forward the port")
 	}
 	if !ownName(r.Host, nil) {
-		return Caller{}, problem(http.StatusForbidden, "the API was asked under the name %q: use localhost or an address", r.Host)
+		const wrong = "the API was asked under the name %q: use localhost or an address"
+		return Caller{}, problem(http.StatusForbidden, wrong, r.Host)
 	}
 	return Caller{"local", Operate}, nil
 }

@@ -21,8 +21,8 @@ func ForPrograms(next http.Handler) http.Handler {
 	})
 }
 
-// ForOwnPages refuses what a page of another origin asks in a browser, also one that made its own name lead to this machine. Hosts are
-// further names of this machine.
+// ForOwnPages refuses what a page of another origin asks in a browser, also one that made its own name lead to this
+// machine. Hosts are further names of this machine.
 func ForOwnPages(next http.Handler, hosts ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -57,14 +57,15 @@ func fromSameHost(r *http.Request) bool {
 	return err == nil && of.Host == r.Host
 }
 
-// viaLoopback reports whether a request came in by the loopback interface, as those of a browser on this machine do, and those of a port
-// that was forwarded.
+// viaLoopback reports whether a request came in by the loopback interface, as those of a browser on this machine do,
+// and those of a port that was forwarded.
 func viaLoopback(r *http.Request) bool {
 	at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	return ok && fromHere(at.String())
 }
 
-// ownName reports whether a host with its port is an address, localhost, or one of hosts. A page of a browser cannot choose these.
+// ownName reports whether a host with its port is an address, localhost, or one of hosts. A page of a browser cannot
+// choose these.
 func ownName(host string, hosts []string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

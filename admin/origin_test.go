@@ -21,8 +21,13 @@ func asking(at net.IP, host, path string, header ...string) *http.Request {
 	return r
 }
 
-// TestWhichPagesAreAnswered: a page of another origin gets nothing, and neither does one whose name was made to lead to this machine.
-// Prometheus and probes reach a pod under any name.
+// linked is a request for the live page, as another page makes it.
+func linked(as string) *http.Request {
+	return asking(loopback, "localhost:6070", "/", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Dest", as)
+}
+
+// TestWhichPagesAreAnswered: a page of another origin gets nothing, and neither does one whose name was made to lead
+// to this machine. Prometheus and probes reach a pod under any name.
 func TestWhichPagesAreAnswered(t *testing.T) {
 	for _, c := range []struct {
 		name          string
@@ -37,16 +42,16 @@ func TestWhichPagesAreAnswered(t *testing.T) {
 		{"the kubelet", asking(podNetwork, "10.1.2.3:8080", "/livez"), 418, 418},
 		{"Envoy on loopback, by the name of a cluster", asking(loopback, "ratelimit", "/json"), 403, 418},
 		{"a name that was made to lead here", asking(loopback, "evil.example", "/rlconfig"), 403, 418},
-		{"the same, with an origin", asking(loopback, "evil.example", "/json", "Origin", "http://evil.example"), 403, 403},
+		{"with an origin, too", asking(loopback, "evil.example", "/json", "Origin", "http://evil.example"), 403, 403},
 		{"without a name", asking(loopback, "", "/stats"), 403, 418},
-		{"another page", asking(loopback, "localhost:6070", "/debug/pprof/profile", "Sec-Fetch-Site", "cross-site"), 403, 403},
+		{"another page", asking(loopback, "localhost:6070", "/stats", "Sec-Fetch-Site", "cross-site"), 403, 403},
 		{"a page of the same site", asking(loopback, "localhost:6070", "/stats", "Sec-Fetch-Site", "same-site"), 403, 403},
 		{"another origin", asking(podNetwork, "10.1.2.3:6070", "/stats", "Origin", "http://evil.example"), 403, 403},
 		{"no origin", asking(podNetwork, "10.1.2.3:6070", "/stats", "Origin", "null"), 403, 403},
 		{"the live page", asking(loopback, "localhost:6070", "/v1/top", "Sec-Fetch-Site", "same-origin"), 418, 418},
-		{"a change by the live page", asking(loopback, "localhost:6070", "/v1/tier", "Origin", "http://localhost:6070"), 418, 403},
-		{"a link to the live page", asking(loopback, "localhost:6070", "/", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Dest", "document"), 418, 403},
-		{"a frame of the live page", asking(loopback, "localhost:6070", "/", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Dest", "iframe"), 403, 403},
+		{"a change by the live page", asking(loopback, "localhost", "/v1/tier", "Origin", "http://localhost"), 418, 403},
+		{"a link to the live page", linked("document"), 418, 403},
+		{"a frame of the live page", linked("iframe"), 403, 403},
 	} {
 		for name, h := range map[string]http.Handler{"own": ForOwnPages(teapot, "sidecar.local"), "programs": ForPrograms(teapot)} {
 			want := map[string]int{"own": c.own, "programs": c.programs}[name]

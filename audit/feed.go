@@ -112,8 +112,8 @@ func (f *Feed) Publish(e Event) {
 	f.dropped = 0
 }
 
-// Read begins to read events for a caller. Where there are too many readers, of this caller or of all, the oldest one of the caller with
-// most has to end. End has to be called.
+// Read begins to read events for a caller. Where there are too many readers, of this caller or of all, the oldest one
+// of the caller with most has to end. End has to be called.
 func (f *Feed) Read(caller string) *Reader {
 	queue, over := make(chan Item, feedBacklog), make(chan struct{})
 	r := &Reader{Items: queue, Over: over, feed: f, caller: caller, queue: queue, over: over}
@@ -138,7 +138,8 @@ func (f *Feed) Read(caller string) *Reader {
 	return r
 }
 
-// endOldest ends the oldest reader of a caller or, if there is only the one that begins, of all. The caller has locked the feed.
+// endOldest ends the oldest reader of a caller or, if there is only the one that begins, of all. The caller has locked
+// the feed.
 func (f *Feed) endOldest(caller string) {
 	i := max(0, slices.IndexFunc(f.open, func(r *Reader) bool { return r.caller == caller }))
 	close(f.open[i].over)

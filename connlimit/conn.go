@@ -67,8 +67,8 @@ func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 
 func (c *Conn) from() string { return c.remote.String() }
 
-// before reports whether the connection makes room before another one: because it holds a large part, because it never got
-// an answer, or because it got its last one earlier.
+// before reports whether the connection makes room before another one: because it holds a large part, because it never
+// got an answer, or because it got its last one earlier.
 func (c *Conn) before(other *Conn, large int64) bool {
 	mine, its := c.held.Load(), other.held.Load()
 	if mine != its && max(mine, its) > large {

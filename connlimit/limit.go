@@ -1,7 +1,7 @@
-// Package connlimit bounds what peers hold of a process through their connections. One budget of bytes is for the connections
-// of all listeners, for what they have sent that is not complete, and for answers that they have not taken. When it is full,
-// the address that holds most gives way: of its connections the one that holds most or, where all hold little, the one whose
-// last answer is oldest. So there is always room for a new peer.
+// Package connlimit bounds what peers hold of a process through their connections. One budget of bytes is for the
+// connections of all listeners, for what they have sent that is not complete, and for answers that they have not
+// taken. When it is full, the address that holds most gives way: of its connections the one that holds most or, where
+// all hold little, the one whose last answer is oldest. So there is always room for a new peer.
 package connlimit
 
 import (
@@ -121,8 +121,8 @@ func (l *Limit) Full() bool {
 	return at > 0 && l.now()-at < int64(fullFor)
 }
 
-// Hurry ends the connections that do not greet within a time, also those still to come. gRPC asks no client to go elsewhere
-// before each connection has greeted or ended.
+// Hurry ends the connections that do not greet within a time, also those still to come. gRPC asks no client to go
+// elsewhere before each connection has greeted or ended.
 func (l *Limit) Hurry(within time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -219,8 +219,8 @@ func (l *Limit) end(c *Conn, why Reason) {
 	}
 }
 
-// address is what counts as one peer: an address of IPv4, or a network of IPv6 as one client has it. All clients of a Unix
-// socket are one peer.
+// address is what counts as one peer: an address of IPv4, or a network of IPv6 as one client has it. All clients of a
+// Unix socket are one peer.
 func address(of net.Addr) netip.Prefix {
 	at, err := netip.ParseAddrPort(of.String())
 	if err != nil {

@@ -171,7 +171,8 @@ func TestARequestThatIsNotCompleteInTimeEndsItsConnection(t *testing.T) {
 	})
 }
 
-// TestLargeRequestsTakeTurns: while the budget is full, the connections of the address that holds most read on one after the other.
+// TestLargeRequestsTakeTurns: while the budget is full, the connections of the address that holds most read on one
+// after the other.
 func TestLargeRequestsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const large = 2 * freeBytes
@@ -259,7 +260,8 @@ func TestWaitersEndWithTheirConnection(t *testing.T) {
 
 func TestAddressesOfOnePeer(t *testing.T) {
 	for text, want := range map[string]string{
-		"192.0.2.1:5": "192.0.2.1/32", "[::ffff:192.0.2.1]:5": "192.0.2.1/32", "[2001:db8::1:2]:5": "2001:db8::/64", "[fe80::1%eth0]:5": "fe80::/64",
+		"192.0.2.1:5": "192.0.2.1/32", "[::ffff:192.0.2.1]:5": "192.0.2.1/32",
+		"[2001:db8::1:2]:5": "2001:db8::/64", "[fe80::1%eth0]:5": "fe80::/64",
 	} {
 		tcp, err := net.ResolveTCPAddr("tcp", text)
 		if err != nil {

@@ -2,6 +2,7 @@ package connlimit
 
 import (
 	"bytes"
+	"fmt"
 	"testing"
 
 	"golang.org/x/net/http2"
@@ -20,6 +21,20 @@ func headers(f *http2.Framer, id uint32, ends, whole bool) {
 	_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: make([]byte, 100), EndStream: ends, EndHeaders: whole})
 }
 
+func begins(id uint32, ends, whole bool) func(*http2.Framer) {
+	return func(f *http2.Framer) { headers(f, id, ends, whole) }
+}
+
+func continues(whole bool, size int) func(*http2.Framer) {
+	return func(f *http2.Framer) { _ = f.WriteContinuation(1, whole, make([]byte, size)) }
+}
+
+func data(ends bool) func(*http2.Framer) {
+	return func(f *http2.Framer) { _ = f.WriteData(1, ends, make([]byte, 50)) }
+}
+
+func breaks(f *http2.Framer) { _ = f.WriteRSTStream(1, http2.ErrCodeCancel) }
+
 // step is frames of one side, and what the streams hold then.
 type step struct {
 	name       string
@@ -31,6 +46,11 @@ type step struct {
 	answered   bool
 }
 
+// String is what the streams hold.
+func (s step) String() string {
+	return fmt.Sprintf("%d open, %d bytes unfinished and %d held, answered %v", s.open, s.unfinished, s.held, s.answered)
+}
+
 const (
 	askingBytes    = streamBytes + readerBytes + 100*headerFactor
 	answeringBytes = streamBytes + 100*headerFactor
@@ -38,26 +58,28 @@ const (
 
 var calls = map[string][]step{
 	"a call": {
-		{name: "headers", send: func(f *http2.Framer) { headers(f, 1, false, true) }, open: 1, held: askingBytes},
-		{name: "half a message", send: func(f *http2.Framer) { _ = f.WriteData(1, false, make([]byte, 50)) }, open: 1, unfinished: 50 + dataBytes, held: askingBytes + 50 + dataBytes},
-		{name: "the other half", send: func(f *http2.Framer) { _ = f.WriteData(1, true, make([]byte, 50)) }, open: 1, held: streamBytes},
-		{name: "headers of the answer", server: true, send: func(f *http2.Framer) { headers(f, 1, false, true) }, open: 1, held: answeringBytes},
-		{name: "the answer", server: true, send: func(f *http2.Framer) { _ = f.WriteData(1, false, make([]byte, 50)) }, open: 1, held: answeringBytes},
-		{name: "trailers", server: true, send: func(f *http2.Framer) { headers(f, 1, true, true) }, answered: true},
+		{name: "headers", send: begins(1, false, true), open: 1, held: askingBytes},
+		{name: "half a message", send: data(false), open: 1, unfinished: 50 + dataBytes,
+			held: askingBytes + 50 + dataBytes},
+		{name: "the other half", send: data(true), open: 1, held: streamBytes},
+		{name: "headers of the answer", server: true, send: begins(1, false, true), open: 1, held: answeringBytes},
+		{name: "the answer", server: true, send: data(false), open: 1, held: answeringBytes},
+		{name: "trailers", server: true, send: begins(1, true, true), answered: true},
 	},
 	"a header block in parts": {
-		{name: "the first part", send: func(f *http2.Framer) { headers(f, 1, true, false) }, open: 1, held: askingBytes},
-		{name: "the second", send: func(f *http2.Framer) { _ = f.WriteContinuation(1, false, make([]byte, 100)) }, open: 1, held: askingBytes + 100*headerFactor},
-		{name: "the last", send: func(f *http2.Framer) { _ = f.WriteContinuation(1, true, nil) }, open: 1, held: streamBytes},
+		{name: "the first part", send: begins(1, true, false), open: 1, held: askingBytes},
+		{name: "the second", send: continues(false, 100), open: 1, held: askingBytes + 100*headerFactor},
+		{name: "the last", send: continues(true, 0), open: 1, held: streamBytes},
 	},
 	"a call that the client breaks off": {
-		{name: "headers", send: func(f *http2.Framer) { headers(f, 1, false, true); headers(f, 3, true, true) }, open: 2, held: askingBytes + streamBytes},
-		{name: "the end of one", send: func(f *http2.Framer) { _ = f.WriteRSTStream(1, http2.ErrCodeCancel) }, open: 1, held: streamBytes},
-		{name: "frames of no call", send: func(f *http2.Framer) { _ = f.WriteData(1, false, make([]byte, 9)) }, open: 1, held: streamBytes},
+		{name: "headers", send: begins(1, false, true), open: 1, held: askingBytes},
+		{name: "of another", send: begins(3, true, true), open: 2, held: askingBytes + streamBytes},
+		{name: "the end of one", send: breaks, open: 1, held: streamBytes},
+		{name: "frames of no call", send: data(false), open: 1, held: streamBytes},
 	},
 	"a call that the server breaks off": {
-		{name: "headers", send: func(f *http2.Framer) { headers(f, 1, false, true) }, open: 1, held: askingBytes},
-		{name: "its end", server: true, send: func(f *http2.Framer) { _ = f.WriteRSTStream(1, http2.ErrCodeRefusedStream) }},
+		{name: "headers", send: begins(1, false, true), open: 1, held: askingBytes},
+		{name: "its end", server: true, send: breaks},
 	},
 }
 
@@ -71,9 +93,10 @@ func TestAStreamHoldsWhatItsPhaseTakes(t *testing.T) {
 			for _, step := range steps {
 				answered := s.take(step, chunk)
 				held := s.held - s.largest
-				if len(s.open) != step.open || s.unfinished != step.unfinished || held != step.held || answered != step.answered {
-					t.Errorf("%s, %s, in parts of %d bytes: %d open, %d unfinished, %d held, answered %v; want %d, %d, %d, %v",
-						name, step.name, chunk, len(s.open), s.unfinished, held, answered, step.open, step.unfinished, step.held, step.answered)
+				got := step
+				got.open, got.unfinished, got.held, got.answered = len(s.open), s.unfinished, held, answered
+				if got.String() != step.String() {
+					t.Errorf("%s, %s, in parts of %d bytes: %v, want %v", name, step.name, chunk, got, step)
 				}
 			}
 		}
@@ -95,9 +118,9 @@ func (s *streams) take(step step, chunk int) (answered bool) {
 	return answered
 }
 
-// FuzzStreams: whatever both sides send, nothing is held below zero, and nothing once all streams are closed.
+// FuzzStreams: for any bytes of both sides, nothing is held below zero, and nothing once all streams are closed.
 func FuzzStreams(f *testing.F) {
-	f.Add(wire(http2.ClientPreface, func(f *http2.Framer) { headers(f, 1, true, true) }), wire("", func(f *http2.Framer) { headers(f, 1, true, true) }))
+	f.Add(wire(http2.ClientPreface, begins(1, true, true)), wire("", begins(1, true, true)))
 	f.Fuzz(func(t *testing.T, in, out []byte) {
 		s := new(streams)
 		s.in.rest = preface

@@ -2,9 +2,9 @@ package connlimit
 
 import "net"
 
-// Admit waits until the connection may read on. It may at once while there is room, and while it holds little of unfinished
-// messages. Else it waits for its turn: large messages of many connections become complete one after the other, and small
-// ones pass. Where another address holds more, that one gives way instead.
+// Admit waits until the connection may read on. It may at once while there is room, and while it holds little of
+// unfinished messages. Else it waits for its turn: large messages of many connections become complete one after the
+// other, and small ones pass. Where another address holds more, that one gives way instead.
 func (c *Conn) Admit() error {
 	l := c.limit
 	if l.held.Load() <= l.most || c.part.Load() <= freeBytes {

@@ -14,8 +14,8 @@ import (
 // replyBytes is the capacity of a new reply. Below some size grpc does not give buffers back, so it must be well above that.
 const replyBytes = 2 << 10
 
-// longReply is how long an answer is that counts for its peer until the peer has taken it. A shorter one is part of what its
-// call counts for.
+// longReply is how long an answer is that counts for its peer until the peer has taken it. A shorter one is part of
+// what its call counts for.
 const longReply = 1 << 10
 
 // Reply is an answer as the gRPC codec takes it.

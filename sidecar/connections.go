@@ -40,10 +40,10 @@ func (s *Sidecar) openLimit() {
 	l, message := &s.sockets, int64(s.cfg.Listen.MaxMessage)
 	calls := connlimit.Kind{Name: "grpc", Bytes: grpcBytes, HTTP2: true, TLS: s.cfg.TLS.Use}
 	l.grpc, l.uds = s.bound(l.grpc, calls), s.bound(l.uds, calls)
-	l.http = s.bound(l.http, connlimit.Kind{Name: "http", Bytes: httpBytes, Conns: jsonConns, Whole: probes + message})
-	l.metrics = s.bound(l.metrics, connlimit.Kind{Name: "metrics", Bytes: httpBytes, Conns: metricsConns, Whole: probes})
-	secure := s.cfg.Admin.Cert != ""
-	l.debug = s.bound(l.debug, connlimit.Kind{Name: "debug", Bytes: httpBytes, Conns: debugConns, Whole: others, TLS: secure})
+	json := connlimit.Kind{Name: "http", Bytes: httpBytes, Conns: jsonConns, Whole: probes + message}
+	metrics := connlimit.Kind{Name: "metrics", Bytes: httpBytes, Conns: metricsConns, Whole: probes}
+	debug := connlimit.Kind{Name: "debug", Bytes: httpBytes, Conns: debugConns, Whole: others, TLS: s.cfg.Admin.Cert != ""}
+	l.http, l.metrics, l.debug = s.bound(l.http, json), s.bound(l.metrics, metrics), s.bound(l.debug, debug)
 }
 
 // bound puts one socket under the limit.
@@ -81,7 +81,8 @@ func (l *grpcListener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// grpcConn takes a buffer only when there is something to read. gRPC does so by itself for connections that are not wrapped.
+// grpcConn takes a buffer only when there is something to read. gRPC does so by itself for connections that are not
+// wrapped.
 type grpcConn struct {
 	*connlimit.Conn
 	raw syscall.RawConn

@@ -57,7 +57,7 @@ func expectCut(t *testing.T, conn net.Conn) {
 // tight starts a sidecar whose connections may take least.
 func tight(t *testing.T, environ ...string) *running {
 	t.Helper()
-	limit := debug.SetMemoryLimit(32 << 20) // stands for what the runtime read from GOMEMLIMIT
+	limit := debug.SetMemoryLimit(32 << 20) // what the runtime reads from GOMEMLIMIT
 	defer debug.SetMemoryLimit(limit)
 	return begin(t, twoPerYear, append(environ, "GOMEMLIMIT=32MiB")...)
 }
@@ -65,8 +65,8 @@ func tight(t *testing.T, environ ...string) *running {
 // tightConnections is how many fit: what each has sent takes a few bytes, too.
 const tightConnections = leastPeers/grpcBytes - 1
 
-// TestTheConnectionThatIsIdleLongestMakesRoom fills a sidecar with connections: those that got no answer go first, and the one with
-// answers stays.
+// TestTheConnectionThatIsIdleLongestMakesRoom fills a sidecar with connections: those that got no answer go first, and
+// the one with answers stays.
 func TestTheConnectionThatIsIdleLongestMakesRoom(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	r := tight(t, "GRPC_UDS="+socket)
@@ -87,14 +87,19 @@ func TestTheConnectionThatIsIdleLongestMakesRoom(t *testing.T) {
 	r.awaitLog(t, "a connection was closed")
 }
 
-// TestHTTPPortsHaveBounds fills each port over HTTP: the oldest connection makes room, and the next request is answered.
+// TestHTTPPortsHaveBounds fills each port over HTTP: the oldest connection makes room, and the next request is
+// answered.
 func TestHTTPPortsHaveBounds(t *testing.T) {
 	r := begin(t, twoPerYear, "USE_PROMETHEUS=true")
 	a := r.Addresses()
 	for _, port := range []struct {
 		name, address, page string
 		most                int
-	}{{"http", a.HTTP, "/livez", jsonConns}, {"debug", a.Debug, "/stats", debugConns}, {"metrics", a.Metrics, "/metrics", metricsConns}} {
+	}{
+		{"http", a.HTTP, "/livez", jsonConns},
+		{"debug", a.Debug, "/stats", debugConns},
+		{"metrics", a.Metrics, "/metrics", metricsConns},
+	} {
 		oldest := slow(t, port.address)
 		servers.Await(t, "the oldest connection", func() error {
 			if r.clients.Stats().Open[port.name] == 0 {

@@ -41,10 +41,12 @@ func call(t *testing.T, conn net.Conn, message []byte, ends bool) {
 	t.Helper()
 	var out, block bytes.Buffer
 	fields := hpack.NewEncoder(&block)
-	for name, value := range map[string]string{":method": "POST", ":scheme": "http", ":path": "/" + rateLimitService + "/ShouldRateLimit", ":authority": "a"} {
-		_ = fields.WriteField(hpack.HeaderField{Name: name, Value: value}) // into memory
+	for _, field := range []hpack.HeaderField{
+		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":authority", Value: "a"},
+		{Name: ":path", Value: "/" + rateLimitService + "/ShouldRateLimit"}, {Name: "content-type", Value: "application/grpc"},
+	} {
+		_ = fields.WriteField(field) // into memory
 	}
-	_ = fields.WriteField(hpack.HeaderField{Name: "content-type", Value: "application/grpc"})
 	out.WriteString(http2.ClientPreface)
 	f := http2.NewFramer(&out, nil)
 	_ = f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
@@ -78,7 +80,8 @@ func TestWhatAPeerHoldsIsCounted(t *testing.T) {
 			return tls.Dial("tcp", secure.Addresses().GRPC, cfg)
 		}},
 	} {
-		for what, sent := range map[string]int{"a message without its end": len(message) - 1, "an answer that is not taken": len(message)} {
+		unfinished, untaken := len(message)-1, len(message)
+		for what, sent := range map[string]int{"an unfinished message": unfinished, "an untaken answer": untaken} {
 			conn, err := c.dialed()
 			if err != nil {
 				t.Fatalf("%s: %v", c.name, err)

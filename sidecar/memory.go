@@ -16,8 +16,11 @@ import (
 
 const (
 	heapGrowth = 400 // percent
-	reserve    = 5   // sixteenths of the cgroup's limit are for what the runtime does not count, such as the program itself, and for what it exceeds its limit by while it collects
 	unlimited  = math.MaxInt64
+
+	// reserve is how many sixteenths of the cgroup's limit are for what the runtime does not count, such as the program
+	// itself, and for what it exceeds its limit by while it collects.
+	reserve = 5
 )
 
 // budget is how many bytes each thing may take that clients can fill.
@@ -50,8 +53,10 @@ func budgetOf(m settings.Memory, root fs.FS) budget {
 	if limit == unlimited {
 		limit = spacious
 	}
-	return budget{counters: limit / 5, denials: limit / 16, debts: limit / 16, reserved: limit / 32, tokens: limit / 32, records: limit / 64, messages: limit / 10, peers: max(leastPeers, limit/10),
-		rules: limit / 8, response: max(leastResponse, limit/32)}
+	return budget{
+		counters: limit / 5, denials: limit / 16, debts: limit / 16, reserved: limit / 32, tokens: limit / 32, records: limit / 64,
+		messages: limit / 10, peers: max(leastPeers, limit/10), rules: limit / 8, response: max(leastResponse, limit/32),
+	}
 }
 
 // allowedMemory is how much memory the process may take: what GOMEMLIMIT says or, where that is less or nothing is said, its cgroup.

@@ -103,7 +103,8 @@ func TestCachesShareTheMemoryLimit(t *testing.T) {
 		if b.counters != c.limit/5 {
 			t.Errorf("%s: counters may take %d bytes, want a fifth of %d", c.name, b.counters, c.limit)
 		}
-		if all := b.counters + b.denials + b.debts + b.reserved + b.tokens + b.messages + b.peers; all > c.limit*3/5 || b.denials < 1 || b.reserved < 1 || b.debts < 1 || b.tokens < 1 || b.messages < 1 || b.peers < 1 {
+		all := b.counters + b.denials + b.debts + b.reserved + b.tokens + b.messages + b.peers
+		if all > c.limit*3/5 || min(b.denials, b.reserved, b.debts, b.tokens, b.messages, b.peers) < 1 {
 			t.Errorf("%s: %+v, want all above 0 and together at most three fifths of %d", c.name, b, c.limit)
 		}
 	}

@@ -6,20 +6,26 @@ import (
 	"testing"
 )
 
-// TestNoPortAnswersPagesOfOthers asks every route as a page of another origin does, and the pages with something to read under a name
-// that was made to lead here.
+// TestNoPortAnswersPagesOfOthers asks every route as a page of another origin does, and the pages with something to
+// read under a name that was made to lead here.
 func TestNoPortAnswersPagesOfOthers(t *testing.T) {
 	s := begin(t, twoPerYear, "USE_PROMETHEUS=true")
 	a := s.Addresses()
-	debug := []string{"/rlconfig", "/rules.schema.json", "/stats", "/metrics", "/loglevel", "/v1/rules", "/debug/pprof/", "/debug/pprof/cmdline", "/"}
-	for address, paths := range map[string][]string{a.HTTP: {"/json", "/healthcheck", "/livez", "/readyz", "/"}, a.Metrics: {"/metrics", "/"}, a.Debug: debug} {
+	for address, paths := range map[string][]string{
+		a.HTTP: {"/json", "/healthcheck", "/livez", "/readyz", "/"}, a.Metrics: {"/metrics", "/"},
+		a.Debug: {
+			"/", "/rlconfig", "/rules.schema.json", "/stats", "/metrics", "/loglevel", "/v1/rules",
+			"/debug/pprof/", "/debug/pprof/cmdline",
+		},
+	} {
 		for _, path := range paths {
 			for _, header := range []string{"Sec-Fetch-Site: cross-site", "Origin: http://evil.example"} {
 				if got := askAs(t, "http://"+address+path, "localhost", header); got != http.StatusForbidden {
 					t.Errorf("%s with %s: %d, want 403", path, header, got)
 				}
 			}
-			if got := askAs(t, "http://"+address+path, "evil.example", ""); address != a.HTTP && got != http.StatusForbidden {
+			got := askAs(t, "http://"+address+path, "evil.example", "")
+			if address != a.HTTP && got != http.StatusForbidden {
 				t.Errorf("%s of the host evil.example: %d, want 403", path, got)
 			}
 		}

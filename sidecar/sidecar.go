@@ -269,9 +269,12 @@ func (s *Sidecar) openDoors() error {
 		return err
 	}
 	s.probes = &admin.Health{Degraded: s.degraded, Unready: s.unready}
-	pages := admin.Debug{Rules: s.engine.Rules, Stats: s.telemetry.Text, Metrics: s.metrics(), Level: s.logLevel(), API: api}
+	pages := admin.Debug{
+		Rules: s.engine.Rules, Stats: s.telemetry.Text, Metrics: s.metrics(), Level: s.logLevel(), API: api,
+	}
+	public := admin.ForPrograms(admin.Public(s.probes, s.watchJSON(door.JSON())))
 	s.http = []*http.Server{
-		admin.Server(admin.ForPrograms(admin.Public(s.probes, s.watchJSON(door.JSON()))), admin.ProbeHeaders, answerWithin),
+		admin.Server(public, admin.ProbeHeaders, answerWithin),
 		admin.Server(admin.ForOwnPages(pages.Handler(), s.cfg.Listen.DebugHost), admin.Headers, 0),
 	}
 	s.http[1].RegisterOnShutdown(func() { close(s.stopping) })

@@ -26,7 +26,8 @@ func (t *Telemetry) Connections(stats func() ConnectionStats) {
 	}
 	gauge("_bytes", "Memory that connections of peers take with what is not complete, estimated.", nil,
 		func(s S) float64 { return float64(s.Bytes) })
-	gauge("_bytes_most", "Memory that they may take; the memory limit sets it.", nil, func(s S) float64 { return float64(s.Most) })
+	gauge("_bytes_most", "Memory that they may take; the memory limit sets it.", nil,
+		func(s S) float64 { return float64(s.Most) })
 	for _, reason := range []string{"room", "unfinished"} {
 		r.add(prometheus.CounterValue, p+"s_closed_total",
 			"Connections closed to make room, or because a request was not complete in time.",

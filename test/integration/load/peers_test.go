@@ -61,7 +61,8 @@ var assaults = []assault{
 	{"connections that do nothing", gRPC, 3000, callsOf(0, nil, nil)},
 }
 
-// TestOnePeerAtItsWorst: a sidecar of 256 MiB lives through each of them, within its memory, and answers another peer meanwhile.
+// TestOnePeerAtItsWorst: a sidecar of 256 MiB lives through each of them, within its memory, and answers another peer
+// meanwhile.
 func TestOnePeerAtItsWorst(t *testing.T) {
 	for _, a := range assaults {
 		t.Run(a.name, func(t *testing.T) {
@@ -147,7 +148,7 @@ func longBody(conn net.Conn) error {
 	return err
 }
 
-// pipelined are requests whose answers nobody reads.
+// pipelined are requests whose answers the client does not read.
 func pipelined(path string) func(net.Conn) error {
 	return func(conn net.Conn) error {
 		_, err := io.WriteString(conn, strings.Repeat("GET "+path+" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 50))
@@ -219,7 +220,7 @@ func unpacking() []byte {
 	return block
 }
 
-// callsOf begins that many calls on a connection and does something on each. Calls without fields are none.
+// callsOf begins that many calls on a connection and does something on each. With a count of 0 it only greets.
 func callsOf(count int, block func() []byte, each func(*client, uint32) error) func(net.Conn) error {
 	return func(conn net.Conn) error {
 		c := greet(conn)
@@ -291,7 +292,7 @@ func crumbs(c *client, stream uint32) error {
 	return c.flush()
 }
 
-// endless begins a header block that goes on without an end.
+// endless begins a header block and does not end it.
 func endless(conn net.Conn) error {
 	c := greet(conn)
 	_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: unpacking()})
