@@ -78,49 +78,65 @@ func (l *grpcListener) Accept() (net.Conn, error) {
 		conn.Close()
 		return nil, fmt.Errorf("reach the socket of a connection: %w", err)
 	}
+	c.read = c.readNow
 	return c, nil
 }
 
-// grpcConn takes a buffer only when there is something to read. gRPC does so by itself for connections that are not
-// wrapped.
+// grpcConn takes a buffer only when there is something to read. gRPC does so by itself for connections that are not wrapped.
 type grpcConn struct {
 	*connlimit.Conn
-	raw syscall.RawConn
+	raw  syscall.RawConn
+	read func(fd uintptr) bool // readNow: made once, because one per read would be an allocation
+
+	size   int // of the buffer
+	pool   mem.BufferPool
+	buffer *[]byte // what was read, in its first n bytes; else nil
+	n      int
+	failed error
 }
 
-// ReadOnReady waits for bytes and reads them into a buffer of the pool. gRPC looks for this method.
-func (c *grpcConn) ReadOnReady(size int, pool mem.BufferPool) (buffer *[]byte, n int, err error) {
-	err = c.Admit()
+// readNow reads, and reports whether it has not to wait.
+func (c *grpcConn) readNow(fd uintptr) bool {
+	c.buffer = c.pool.Get(c.size)
+	c.n, c.failed = syscall.Read(int(fd), *c.buffer)
+	if c.failed != nil || c.n <= 0 {
+		c.release()
+	}
+	return c.failed != syscall.EAGAIN && c.failed != syscall.EINTR
+}
+
+// release gives the buffer back.
+func (c *grpcConn) release() {
+	if c.buffer != nil {
+		c.pool.Put(c.buffer)
+		c.buffer = nil
+	}
+}
+
+// ReadOnReady waits for bytes and reads them into a buffer of the pool. gRPC looks for this method. It reads in one goroutine.
+func (c *grpcConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
+	err := c.Admit()
 	if err != nil {
 		return nil, 0, err
 	}
-	var failed error
-	err = c.raw.Read(func(fd uintptr) bool {
-		buffer = pool.Get(size)
-		n, failed = syscall.Read(int(fd), *buffer)
-		if failed != nil || n <= 0 {
-			pool.Put(buffer)
-			buffer = nil
-		}
-		return failed != syscall.EAGAIN && failed != syscall.EINTR
-	})
-	switch {
-	case err != nil:
-		if buffer != nil {
-			pool.Put(buffer)
-		}
-		return nil, 0, err
-	case failed != nil:
-		return nil, 0, failed
-	case n <= 0:
-		return nil, 0, io.EOF
+	c.size, c.pool, c.buffer, c.n, c.failed = size, pool, nil, 0, nil
+	err = c.raw.Read(c.read)
+	if err == nil {
+		err = c.failed
 	}
-	err = c.Received((*buffer)[:n])
+	if err == nil && c.n <= 0 {
+		err = io.EOF
+	}
+	if err == nil {
+		err = c.Received((*c.buffer)[:c.n])
+	}
 	if err != nil {
-		pool.Put(buffer)
+		c.release()
 		return nil, 0, err
 	}
-	return buffer, n, nil
+	read := c.buffer
+	c.buffer = nil
+	return read, c.n, nil
 }
 
 // following are credentials whose connections are followed once they are decrypted.
