@@ -3,9 +3,7 @@ package admin
 import (
 	"crypto/sha256"
 	"crypto/subtle"
-	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 )
@@ -84,13 +82,9 @@ func local(r *http.Request) (Caller, *Problem) {
 	if !fromHere(r.RemoteAddr) {
 		return Caller{}, problem(http.StatusForbidden, "without ADMIN_TOKEN_FILE or ADMIN_TLS_CLIENT_CA the API answers this machine only: ask 127.0.0.1, or forward the port")
 	}
-	host := r.Host
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	if err != nil && !strings.EqualFold(host, "localhost") {
-		return Caller{}, problem(http.StatusForbidden, "the API was asked under the name %q: use localhost or an address", host)
+	if !ownName(r.Host, nil) {
+		const wrong = "the API was asked under the name %q: use localhost or an address"
+		return Caller{}, problem(http.StatusForbidden, wrong, r.Host)
 	}
 	return Caller{"local", Operate}, nil
 }

@@ -100,16 +100,28 @@ func Metrics(path string, metrics http.Handler) http.Handler {
 	return m
 }
 
+// How many bytes the header of a request may have.
+const (
+	Headers      = 64 << 10
+	ProbeHeaders = 8 << 10 // on a port for probes and metrics
+)
+
+// headerSlack is how many bytes more than MaxHeaderBytes net/http takes.
+const headerSlack = 4 << 10
+
 // Server returns a server with timeouts for handler. An answer may take as long as answer says, 0 being for ever: a
-// profile takes as long as it was asked to.
-func Server(handler http.Handler, answer time.Duration) *http.Server {
+// profile takes as long as it was asked to. It speaks HTTP/1 only: what a client of HTTP/2 holds could not be counted.
+func Server(handler http.Handler, headers int, answer time.Duration) *http.Server {
+	only := new(http.Protocols)
+	only.SetHTTP1(true)
 	return &http.Server{
+		Protocols:         only,
 		WriteTimeout:      answer,
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		IdleTimeout:       time.Minute,
-		MaxHeaderBytes:    64 << 10,
+		MaxHeaderBytes:    headers - headerSlack,
 	}
 }
 

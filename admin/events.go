@@ -27,12 +27,8 @@ func (a *API) serveEvents(w http.ResponseWriter, r *http.Request, caller Caller)
 		wrong.write(w)
 		return
 	}
-	items, end, ok := a.Events.Read()
-	defer end()
-	if !ok {
-		problem(http.StatusServiceUnavailable, "there are too many readers of events: end another one").write(w)
-		return
-	}
+	reader := a.Events.Read(caller.Name)
+	defer reader.End()
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
@@ -40,7 +36,7 @@ func (a *API) serveEvents(w http.ResponseWriter, r *http.Request, caller Caller)
 	out := &eventStream{w: w, control: http.NewResponseController(w)}
 	_ = out.control.SetReadDeadline(time.Time{}) // the server's holds for the request, which was read
 	out.write(": refusals follow\n\n")
-	out.follow(items, r.Context().Done(), a.Stopping)
+	out.follow(reader, r.Context().Done(), a.Stopping)
 }
 
 // mayRead returns why a caller gets no events, or nil.
@@ -62,18 +58,20 @@ type eventStream struct {
 }
 
 // follow writes events until the reader has gone or has to go.
-func (s *eventStream) follow(items <-chan audit.Item, gone, stopping <-chan struct{}) {
+func (s *eventStream) follow(reader *audit.Reader, gone, stopping <-chan struct{}) {
 	tick := time.NewTicker(eventsAlive)
 	defer tick.Stop()
 	for s.err == nil {
 		select {
-		case item := <-items:
+		case item := <-reader.Items:
 			if item.Dropped > 0 {
 				s.write(fmt.Sprintf("event: dropped\ndata: {\"count\":%d}\n\n", item.Dropped))
 			}
 			s.event(item.Event)
 		case <-tick.C:
 			s.write(": still here\n\n")
+		case <-reader.Over:
+			return
 		case <-gone:
 			return
 		case <-stopping:

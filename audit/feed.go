@@ -3,16 +3,19 @@
 package audit
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
 const (
-	feedRate     = 100 // events of a second that are handed on
-	feedReaders  = 16  // readers at once
-	feedBacklog  = 256 // events that wait for one reader
-	maxEventText = 256 // bytes of a text of a client
+	feedRate    = 100 // events of a second that are handed on
+	feedReaders = 16  // readers at once
+	// feedReadersEach is how many of them one caller may have.
+	feedReadersEach = 8
+	feedBacklog     = 256 // events that wait for one reader
+	maxEventText    = 256 // bytes of a text of a client
 )
 
 // Event is one refusal.
@@ -52,8 +55,20 @@ type Feed struct {
 	mu      sync.Mutex // guards all below
 	second  int64
 	taken   int
-	dropped int64 // since the last event that was handed on
-	queues  map[chan Item]*int64
+	dropped int64     // since the last event that was handed on
+	open    []*Reader // the oldest first
+}
+
+// Reader is one who reads events.
+type Reader struct {
+	Items <-chan Item
+	Over  <-chan struct{} // closed when it has to make room for another one
+
+	feed   *Feed
+	caller string
+	queue  chan Item
+	over   chan struct{}
+	missed int64 // guarded by Feed.mu
 }
 
 // Item is an event as a reader gets it, with how many were left out before it.
@@ -85,37 +100,59 @@ func (f *Feed) Wanted(now time.Time) bool {
 func (f *Feed) Publish(e Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for queue, missed := range f.queues {
-		*missed += f.dropped
+	for _, r := range f.open {
+		r.missed += f.dropped
 		select {
-		case queue <- Item{e, *missed}:
-			*missed = 0
+		case r.queue <- Item{e, r.missed}:
+			r.missed = 0
 		default:
-			*missed++
+			r.missed++
 		}
 	}
 	f.dropped = 0
 }
 
-// Read begins to read events. ok is false where there are too many readers. end has to be called.
-func (f *Feed) Read() (items <-chan Item, end func(), ok bool) {
+// Read begins to read events for a caller. Where there are too many readers, of this caller or of all, the oldest one
+// of the caller with most has to end. End has to be called.
+func (f *Feed) Read(caller string) *Reader {
+	queue, over := make(chan Item, feedBacklog), make(chan struct{})
+	r := &Reader{Items: queue, Over: over, feed: f, caller: caller, queue: queue, over: over}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.queues) >= feedReaders {
-		return nil, func() {}, false
+	count := map[string]int{caller: 1}
+	most := caller
+	for _, other := range f.open {
+		count[other.caller]++
+		if count[other.caller] > count[most] {
+			most = other.caller
+		}
 	}
-	if f.queues == nil {
-		f.queues = map[chan Item]*int64{}
+	if count[caller] > feedReadersEach {
+		most = caller
 	}
-	queue := make(chan Item, feedBacklog)
-	f.queues[queue] = new(int64)
-	f.readers.Add(1)
-	return queue, func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		delete(f.queues, queue)
-		f.readers.Add(-1)
-	}, true
+	if count[caller] > feedReadersEach || len(f.open) >= feedReaders {
+		f.endOldest(most)
+	}
+	f.open = append(f.open, r)
+	f.readers.Store(int64(len(f.open)))
+	return r
+}
+
+// endOldest ends the oldest reader of a caller or, if there is only the one that begins, of all. The caller has locked
+// the feed.
+func (f *Feed) endOldest(caller string) {
+	i := max(0, slices.IndexFunc(f.open, func(r *Reader) bool { return r.caller == caller }))
+	close(f.open[i].over)
+	f.open = slices.Delete(f.open, i, i+1)
+}
+
+// End ends reading.
+func (r *Reader) End() {
+	f := r.feed
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.open = slices.DeleteFunc(f.open, func(other *Reader) bool { return other == r })
+	f.readers.Store(int64(len(f.open)))
 }
 
 // Short is a text of a client, cut where it is long.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/archive"
+	"github.com/spillway-mesh/spillway/connlimit"
 	"github.com/spillway-mesh/spillway/control/recorder"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/fleet"
@@ -38,6 +39,13 @@ type Config struct {
 	Log         *slog.Logger
 }
 
+// What peers may hold of the control through connections, before it knows who they are.
+const (
+	peersMost       = 64 << 20
+	connectionMost  = 256
+	connectionHolds = 88 << 10 // with TLS, and without a request
+)
+
 // Control is the control plane's server. Make one with New.
 type Control struct {
 	cfg       Config
@@ -49,6 +57,7 @@ type Control struct {
 	socket    net.Listener
 	tokens    *reread.Files[[]Token]          // nil: this machine alone
 	pair      *reread.Files[*tls.Certificate] // nil: no TLS
+	peers     *connlimit.Limit
 }
 
 // New opens the port. It waits neither for PostgreSQL nor for Redis.
@@ -74,7 +83,10 @@ func New(cfg Config) (*Control, error) {
 		names = descriptors.NewRecordKeys(cfg.KeyPrefix, nil)
 	}
 	copies := recorder.New(recorder.Config{Connect: database.connect, Fleet: servers, Keys: names, Leads: publisher.leads.Load, Log: cfg.Log})
-	return &Control{cfg, database, servers, publisher, copies, names, socket, tokens, pair}, nil
+	peers := connlimit.New(peersMost, cfg.Log)
+	kind := connlimit.Kind{Name: "control", Conns: connectionMost, Bytes: connectionHolds, Whole: 2 * admin.Headers}
+	socket = peers.Listen(socket, kind)
+	return &Control{cfg, database, servers, publisher, copies, names, socket, tokens, pair, peers}, nil
 }
 
 // openFiles reads the files of tokens and of the certificate, again when they change. A change that cannot be read is
@@ -125,7 +137,7 @@ func (c *Control) Run(ctx context.Context) error {
 	if c.tokens != nil {
 		api.Tokens = c.tokens.Current
 	}
-	server := admin.Server(api.Handler(), 2*apiWithin)
+	server := admin.Server(api.Handler(), admin.Headers, 2*apiWithin)
 	server.ErrorLog = admin.Complaints(c.cfg.Log)
 	publishing, stop := context.WithCancel(ctx)
 	defer stop()
@@ -199,5 +211,6 @@ func (c *Control) Close() error {
 	c.fleet.Close()
 	c.database.Close()
 	_ = c.socket.Close() // the server may have closed it
+	c.peers.Close()
 	return err
 }

@@ -160,6 +160,7 @@ func (d *Door) reply(ctx context.Context, c *call) *Reply {
 	if c.spoilt {
 		return &Reply{wire: r.wire}
 	}
+	r.address(ctx)
 	return r
 }
 

@@ -1,19 +1,29 @@
 package door
 
 import (
+	"context"
+	"net"
 	"sync"
 
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/peer"
+
+	"github.com/spillway-mesh/spillway/connlimit"
 )
 
 // replyBytes is the capacity of a new reply. Below some size grpc does not give buffers back, so it must be well above that.
 const replyBytes = 2 << 10
+
+// longReply is how long an answer is that counts for its peer until the peer has taken it. A shorter one is part of
+// what its call counts for.
+const longReply = 1 << 10
 
 // Reply is an answer as the gRPC codec takes it.
 type Reply struct {
 	wire    []byte
 	buffers [1]mem.Buffer
 	again   recycler
+	to      net.Addr // the peer, of a long answer; else nil
 }
 
 // newReply makes a reply that returns to a pool.
@@ -30,8 +40,21 @@ func (r *Reply) Wire() mem.BufferSlice {
 		r.buffers[0] = mem.SliceBuffer(r.wire)
 		return r.buffers[:]
 	}
+	if r.to != nil {
+		connlimit.Hold(r.to, cap(r.wire))
+	}
 	r.buffers[0] = mem.NewBuffer(&r.wire, &r.again)
 	return r.buffers[:]
+}
+
+// address notes whose answer it is, if it is a long one.
+func (r *Reply) address(ctx context.Context) {
+	if len(r.wire) < longReply {
+		return
+	}
+	if p, ok := peer.FromContext(ctx); ok {
+		r.to = p.Addr
+	}
 }
 
 // recycler is the pool that a reply's buffer believes to come from.
@@ -48,6 +71,10 @@ func (r *recycler) Get(length int) *[]byte {
 
 // Put is told that the last reader is done.
 func (r *recycler) Put(*[]byte) {
+	if to := r.reply.to; to != nil {
+		r.reply.to = nil
+		connlimit.Hold(to, -cap(r.reply.wire))
+	}
 	if cap(r.reply.wire) <= KeepBytes {
 		r.pool.Put(r.reply)
 	}

@@ -193,5 +193,5 @@ type Answer struct {
 // begins to serve. Without any limit the heap takes up to five times the memory in use: set GOGC=100 where that is too much.
 type Memory struct {
 	Growth string `env:"GOGC"`       // growth of the heap, in percent of the memory in use, at which garbage is collected, or off; unset: 400
-	Limit  string `env:"GOMEMLIMIT"` // size of the process, such as 400MiB, near which it is collected more often; unset: four fifths of the limit of the cgroup, if there is one
+	Limit  string `env:"GOMEMLIMIT"` // size of the process, such as 400MiB, near which it is collected more often; unset: eleven sixteenths of the limit of the cgroup, if there is one
 }

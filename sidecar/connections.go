@@ -1,137 +1,200 @@
 package sidecar
 
 import (
-	"log/slog"
+	"context"
+	"fmt"
+	"io"
 	"net"
-	"sync"
-	"sync/atomic"
+	"slices"
 	"syscall"
-	"time"
 
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/tap"
+
+	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/connlimit"
 	"github.com/spillway-mesh/spillway/telemetry"
 )
 
+// What a connection takes that does nothing, measured and rounded up.
 const (
-	connectionBytes  = 20 << 10 // what a connection takes that does nothing, measured and rounded up
-	leastConnections = 256      // that the smallest machine has
-	refusalsLogged   = 10 * time.Second
+	grpcBytes = 20 << 10
+	httpBytes = 24 << 10
+	tlsBytes  = 64 << 10 // more, where it is encrypted
 )
 
-// connections bounds how many connections clients have at once over gRPC, on the port and the socket together. Probes over HTTP are not
-// among them. And it keeps those that have not greeted yet from holding up the end of the sidecar.
-type connections struct {
-	most    int64
-	log     *slog.Logger
-	open    atomic.Int64
-	refused atomic.Int64
-	logged  atomic.Int64 // when a refusal was last logged, in ns since the epoch
+// How many connections over HTTP there may be.
+const (
+	jsonConns    = 256
+	debugConns   = 64
+	metricsConns = 64
+)
 
-	mu      sync.Mutex // guards the rest
-	silent  map[*countedConn]struct{}
-	greetBy time.Time // when those end that have not greeted; zero until the sidecar ends
+// openLimit puts all sockets under one limit.
+func (s *Sidecar) openLimit() {
+	s.clients = connlimit.New(s.budget.peers, s.log)
+	s.defers("connections", func() error { s.clients.Close(); return nil })
+	s.telemetry.Connections(s.connectionStats)
+	const probes, others = admin.ProbeHeaders, 2 * admin.Headers
+	l, message := &s.sockets, int64(s.cfg.Listen.MaxMessage)
+	calls := connlimit.Kind{Name: "grpc", Bytes: grpcBytes, HTTP2: true, TLS: s.cfg.TLS.Use}
+	l.grpc, l.uds = s.bound(l.grpc, calls), s.bound(l.uds, calls)
+	json := connlimit.Kind{Name: "http", Bytes: httpBytes, Conns: jsonConns, Whole: probes + message}
+	metrics := connlimit.Kind{Name: "metrics", Bytes: httpBytes, Conns: metricsConns, Whole: probes}
+	debug := connlimit.Kind{Name: "debug", Bytes: httpBytes, Conns: debugConns, Whole: others, TLS: s.cfg.Admin.Cert != ""}
+	l.http, l.metrics, l.debug = s.bound(l.http, json), s.bound(l.metrics, metrics), s.bound(l.debug, debug)
 }
 
-func newConnections(bytes int64, log *slog.Logger) *connections {
-	return &connections{most: max(leastConnections, bytes/connectionBytes), log: log, silent: make(map[*countedConn]struct{})}
+// bound puts one socket under the limit.
+func (s *Sidecar) bound(l net.Listener, kind connlimit.Kind) net.Listener {
+	if kind.TLS {
+		kind.Bytes += tlsBytes
+	}
+	l = s.clients.Listen(l, kind)
+	if l != nil && kind.HTTP2 && !kind.TLS {
+		return &grpcListener{l}
+	}
+	return l
 }
 
-// hurry ends the connections that do not greet within a time, also those still to come. gRPC tells no client to go elsewhere before each
-// connection has greeted or ended.
-func (c *connections) hurry(within time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.greetBy = time.Now().Add(within)
-	for conn := range c.silent {
-		_ = conn.socket.SetDeadline(c.greetBy) // it fails on one that is closed
+// connectionStats is what peers hold.
+func (s *Sidecar) connectionStats() telemetry.ConnectionStats {
+	return telemetry.ConnectionStats(s.clients.Stats())
+}
+
+// grpcListener hands out connections that gRPC reads without a buffer for each.
+type grpcListener struct{ net.Listener }
+
+// Accept returns the next connection.
+func (l *grpcListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &grpcConn{Conn: conn.(*connlimit.Conn)}
+	c.raw, err = c.SyscallConn()
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("reach the socket of a connection: %w", err)
+	}
+	c.read = c.readNow
+	return c, nil
+}
+
+// grpcConn takes a buffer only when there is something to read. gRPC does so by itself for connections that are not wrapped.
+type grpcConn struct {
+	*connlimit.Conn
+	raw  syscall.RawConn
+	read func(fd uintptr) bool // readNow: made once, because one per read would be an allocation
+
+	size   int // of the buffer
+	pool   mem.BufferPool
+	buffer *[]byte // what was read, in its first n bytes; else nil
+	n      int
+	failed error
+}
+
+// readNow reads, and reports whether it has not to wait.
+func (c *grpcConn) readNow(fd uintptr) bool {
+	c.buffer = c.pool.Get(c.size)
+	c.n, c.failed = syscall.Read(int(fd), *c.buffer)
+	if c.failed != nil || c.n <= 0 {
+		c.release()
+	}
+	return c.failed != syscall.EAGAIN && c.failed != syscall.EINTR
+}
+
+// release gives the buffer back.
+func (c *grpcConn) release() {
+	if c.buffer != nil {
+		c.pool.Put(c.buffer)
+		c.buffer = nil
 	}
 }
 
-// stats is how many there are, and how many were refused.
-func (c *connections) stats() telemetry.ConnectionStats {
-	return telemetry.ConnectionStats{Open: c.open.Load(), Most: c.most, Refused: c.refused.Load()}
-}
-
-// bound returns a listener that closes connections beyond the bound as soon as it has accepted them: their clients learn of it at once,
-// where a backlog would let them wait.
-func (c *connections) bound(l net.Listener) net.Listener {
-	if l == nil {
-		return nil
+// ReadOnReady waits for bytes and reads them into a buffer of the pool. gRPC looks for this method. It reads in one goroutine.
+func (c *grpcConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
+	err := c.Admit()
+	if err != nil {
+		return nil, 0, err
 	}
-	return &boundListener{l, c}
-}
-
-type boundListener struct {
-	net.Listener
-	all *connections
-}
-
-// Accept returns the next connection that there is room for.
-func (l *boundListener) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if l.all.open.Add(1) <= l.all.most {
-			return l.all.counted(conn), nil
-		}
-		l.all.open.Add(-1)
-		l.all.refuse(conn)
+	c.size, c.pool, c.buffer, c.n, c.failed = size, pool, nil, 0, nil
+	err = c.raw.Read(c.read)
+	if err == nil {
+		err = c.failed
 	}
-}
-
-// refuse closes a connection, and says so now and then.
-func (c *connections) refuse(conn net.Conn) {
-	_ = conn.Close()
-	c.refused.Add(1)
-	now, last := time.Now().UnixNano(), c.logged.Load()
-	if now-last >= int64(refusalsLogged) && c.logged.CompareAndSwap(last, now) {
-		c.log.Warn("connections refused: there are too many; more memory allows more", "connections", c.most, "refused", c.refused.Load())
+	if err == nil && c.n <= 0 {
+		err = io.EOF
 	}
+	if err == nil {
+		err = c.Received((*c.buffer)[:c.n])
+	}
+	if err != nil {
+		c.release()
+		return nil, 0, err
+	}
+	read := c.buffer
+	c.buffer = nil
+	return read, c.n, nil
 }
 
-// counted returns a connection that leaves the count when it is closed.
-func (c *connections) counted(conn net.Conn) net.Conn {
-	counted := &countedConn{socket: conn.(socket), all: c}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.silent[counted] = struct{}{}
-	return counted
+// following are credentials whose connections are followed once they are decrypted.
+type following struct {
+	credentials.TransportCredentials
 }
 
-// socket is a connection of TCP or of a Unix socket. gRPC reads one without a buffer of its own, because it can ask the kernel.
-type socket interface {
+// ServerHandshake greets a client.
+func (l following) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	secure, info, err := l.TransportCredentials.ServerHandshake(conn)
+	if err != nil {
+		return nil, nil, err
+	}
+	below, ok := conn.(*connlimit.Conn)
+	if !ok {
+		return secure, info, nil
+	}
+	return &decrypted{secure, below}, info, nil
+}
+
+// Clone returns a copy.
+func (l following) Clone() credentials.TransportCredentials {
+	return following{l.TransportCredentials.Clone()}
+}
+
+// decrypted is a connection with TLS as gRPC reads and writes it.
+type decrypted struct {
 	net.Conn
-	syscall.Conn
+	below *connlimit.Conn
 }
 
-type countedConn struct {
-	socket
-	all  *connections
-	once sync.Once
-}
-
-// SetDeadline is called by gRPC with the time that a client has for its greeting, and with none when it has greeted.
-func (c *countedConn) SetDeadline(at time.Time) error {
-	c.all.mu.Lock()
-	defer c.all.mu.Unlock()
-	if at.IsZero() {
-		delete(c.all.silent, c)
-	} else if by := c.all.greetBy; !by.IsZero() && by.Before(at) {
-		at = by
+// Read reads what the client has sent.
+func (d *decrypted) Read(p []byte) (int, error) {
+	n, err := d.Conn.Read(p)
+	if closed := d.below.Received(p[:n]); closed != nil {
+		return 0, closed
 	}
-	return c.socket.SetDeadline(at)
+	return n, err
 }
 
-// Close ends the connection and makes room for another.
-func (c *countedConn) Close() error {
-	c.once.Do(c.leave)
-	return c.socket.Close()
+// Write writes to the client.
+func (d *decrypted) Write(p []byte) (int, error) {
+	n, err := d.Conn.Write(p)
+	d.below.Sent(p[:n])
+	return n, err
 }
 
-func (c *countedConn) leave() {
-	c.all.open.Add(-1)
-	c.all.mu.Lock()
-	defer c.all.mu.Unlock()
-	delete(c.all.silent, c)
+// traceKeys are the metadata of a call that are read.
+var traceKeys = []string{
+	"traceparent", "tracestate", "b3", "x-b3-traceid", "x-b3-spanid", "x-b3-parentspanid", "x-b3-sampled", "x-b3-flags",
+}
+
+// trim lets go of the metadata of a call that are not read: gRPC keeps them for as long as the call lasts.
+func trim(ctx context.Context, info *tap.Info) (context.Context, error) {
+	for key := range info.Header {
+		if !slices.Contains(traceKeys, key) {
+			delete(info.Header, key)
+		}
+	}
+	return ctx, nil
 }

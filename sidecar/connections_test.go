@@ -3,10 +3,13 @@ package sidecar
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,10 +31,10 @@ func greeted(t *testing.T, network, address string) net.Conn {
 	return conn
 }
 
-// openConnections is nil when a sidecar has that many connections.
+// openConnections is nil when a sidecar has that many connections over gRPC.
 func openConnections(r *running, want int64) func() error {
 	return func() error {
-		if got := r.clients.open.Load(); got != want {
+		if got := r.clients.Stats().Open["grpc"]; got != want {
 			return fmt.Errorf("%d connections are open, want %d", got, want)
 		}
 		return nil
@@ -45,38 +48,108 @@ func expectCut(t *testing.T, conn net.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := conn.Read(make([]byte, 1))
-	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("a connection beyond the bound read %d bytes, %v; want that it is closed", n, err)
+	_, err = io.Copy(io.Discard, conn)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("a connection beyond the bound is still open")
 	}
 }
 
-func TestConnectionsBeyondTheBoundAreRefused(t *testing.T) {
-	limit := debug.SetMemoryLimit(64 << 20) // stands for what the runtime read from GOMEMLIMIT
+// tight starts a sidecar whose connections may take least.
+func tight(t *testing.T, environ ...string) *running {
+	t.Helper()
+	limit := debug.SetMemoryLimit(32 << 20) // what the runtime reads from GOMEMLIMIT
+	defer debug.SetMemoryLimit(limit)
+	return begin(t, twoPerYear, append(environ, "GOMEMLIMIT=32MiB")...)
+}
+
+// tightConnections is how many fit: what each has sent takes a few bytes, too.
+const tightConnections = leastPeers/grpcBytes - 1
+
+// TestTheConnectionThatIsIdleLongestMakesRoom fills a sidecar with connections: those that got no answer go first, and
+// the one with answers stays.
+func TestTheConnectionThatIsIdleLongestMakesRoom(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
-	r := begin(t, twoPerYear, "GOMEMLIMIT=64MiB", "GRPC_UDS="+socket)
-	debug.SetMemoryLimit(limit)
+	r := tight(t, "GRPC_UDS="+socket)
 	address := r.Addresses().GRPC
 	first := dial(t, address)
 	expectCodes(t, first, "alice", codeOK)
-	var one net.Conn
-	for i := range leastConnections - 1 {
-		if i%2 == 0 {
-			one = greeted(t, "tcp", address)
-		} else {
-			greeted(t, "unix", socket)
+	oldest := greeted(t, "tcp", address)
+	servers.Await(t, "the oldest connection", openConnections(r, 2))
+	for range tightConnections - 2 {
+		greeted(t, "tcp", address)
+	}
+	servers.Await(t, "all connections", openConnections(r, tightConnections))
+	expectCodes(t, dial(t, socket, unixDial(socket)...), "bob", codeOK) // of another address, and so is its place
+	expectCut(t, oldest)
+	expectCodes(t, first, "alice", codeOK)
+	expectPage(t, r.Addresses().Debug, "/metrics", 200, `spillway_connections_closed_total{reason="room"} `)
+	expectPage(t, r.Addresses().HTTP, "/readyz", 200, "degraded: connections: some were closed to make room")
+	r.awaitLog(t, "a connection was closed")
+}
+
+// TestHTTPPortsHaveBounds fills each port over HTTP: the oldest connection makes room, and the next request is
+// answered.
+func TestHTTPPortsHaveBounds(t *testing.T) {
+	r := begin(t, twoPerYear, "USE_PROMETHEUS=true")
+	a := r.Addresses()
+	for _, port := range []struct {
+		name, address, page string
+		most                int
+	}{
+		{"http", a.HTTP, "/livez", jsonConns},
+		{"debug", a.Debug, "/stats", debugConns},
+		{"metrics", a.Metrics, "/metrics", metricsConns},
+	} {
+		oldest := slow(t, port.address)
+		servers.Await(t, "the oldest connection", func() error {
+			if r.clients.Stats().Open[port.name] == 0 {
+				return errors.New("it is not open")
+			}
+			return nil
+		})
+		for range port.most {
+			slow(t, port.address)
+		}
+		expectCut(t, oldest)
+		expectPage(t, port.address, port.page, 200, "")
+		if open := r.clients.Stats().Open[port.name]; open > int64(port.most) {
+			t.Errorf("%s has %d connections, want at most %d", port.name, open, port.most)
 		}
 	}
-	servers.Await(t, "all connections", openConnections(r, leastConnections))
-	expectCut(t, greeted(t, "tcp", address))
-	expectCut(t, greeted(t, "unix", socket))
-	expectPage(t, r.Addresses().Debug, "/metrics", 200, "spillway_connections_refused_total 2")
-	r.awaitLog(t, "connections refused")
-	expectCodes(t, first, "bob", codeOK)
+}
 
-	one.Close()
-	servers.Await(t, "room", openConnections(r, leastConnections-1))
-	expectCodes(t, dial(t, address), "carol", codeOK)
+// slow connects to a port over HTTP and begins a request.
+func slow(t *testing.T, address string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	_, _ = conn.Write([]byte("GET / HTTP/1.1\r\n"))
+	return conn
+}
+
+// TestHeadersHaveBounds sends a header of 20 KiB, which the ports for probes and metrics refuse and the others take.
+func TestHeadersHaveBounds(t *testing.T) {
+	r := begin(t, twoPerYear, "USE_PROMETHEUS=true")
+	a := r.Addresses()
+	client := browser()
+	for url, want := range map[string]int{a.HTTP + "/livez": 431, a.Metrics + "/metrics": 431, a.Debug + "/stats": 200} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("X-Long", strings.Repeat("a", 20<<10))
+		answer, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Errorf("%s with a header of 20 KiB = %d, want %d", url, answer.StatusCode, want)
+		}
+	}
 }
 
 // gRPC waits for the greeting of each new connection before it tells the others to go elsewhere.
@@ -93,7 +166,7 @@ func TestASilentConnectionDoesNotHoldUpTheEnd(t *testing.T) {
 	if r.logs(cutOff) == nil {
 		t.Error("a connection without a greeting let the end of the sidecar cut off the others")
 	}
-	if n := len(r.clients.silent); n != 0 || r.clients.open.Load() != 0 {
-		t.Errorf("%d connections are open and %d of them silent after the end, want none", r.clients.open.Load(), n)
+	if held := r.clients.Stats(); held.Open["grpc"] != 0 || held.Bytes != 0 {
+		t.Errorf("%+v after the end, want that nothing is held", held)
 	}
 }

@@ -16,8 +16,11 @@ import (
 
 const (
 	heapGrowth = 400 // percent
-	reserve    = 5   // one part in so many of the cgroup's limit is for what the runtime does not count, such as the program itself, and for what it exceeds its limit by while it collects
 	unlimited  = math.MaxInt64
+
+	// reserve is how many sixteenths of the cgroup's limit are for what the runtime does not count, such as the program
+	// itself, and for what it exceeds its limit by while it collects.
+	reserve = 5
 )
 
 // budget is how many bytes each thing may take that clients can fill.
@@ -29,13 +32,16 @@ type budget struct {
 	tokens   int64 // what tokens yielded
 	records  int64 // what is known about identities beside the rules
 	messages int64 // large requests that are being answered
-	clients  int64 // connections over gRPC
+	peers    int64 // connections of all listeners, with what is unfinished
 	rules    int64 // the rules of a management server, estimated; twice as much while they change
 	response int64 // one response of it
 }
 
 // leastResponse is the response of a management server that is taken on the smallest machine.
 const leastResponse = 4 << 20
+
+// leastPeers is what peers may hold on the smallest machine: 256 connections.
+const leastPeers = 256 * grpcBytes
 
 // spacious is the memory limit that is assumed where there is none.
 const spacious = 2 << 30
@@ -47,8 +53,10 @@ func budgetOf(m settings.Memory, root fs.FS) budget {
 	if limit == unlimited {
 		limit = spacious
 	}
-	return budget{counters: limit / 5, denials: limit / 16, debts: limit / 16, reserved: limit / 32, tokens: limit / 32, records: limit / 64, messages: limit / 10, clients: limit / 16,
-		rules: limit / 8, response: max(leastResponse, limit/32)}
+	return budget{
+		counters: limit / 5, denials: limit / 16, debts: limit / 16, reserved: limit / 32, tokens: limit / 32, records: limit / 64,
+		messages: limit / 10, peers: max(leastPeers, limit/10), rules: limit / 8, response: max(leastResponse, limit/32),
+	}
 }
 
 // allowedMemory is how much memory the process may take: what GOMEMLIMIT says or, where that is less or nothing is said, its cgroup.
@@ -67,7 +75,7 @@ func applyMemory(m settings.Memory, root fs.FS, log *slog.Logger) {
 	}
 	if m.Limit == "" {
 		if allowed := cgroupLimit(root); allowed < unlimited {
-			debug.SetMemoryLimit(allowed - allowed/reserve)
+			debug.SetMemoryLimit(allowed / 16 * (16 - reserve))
 		}
 	}
 	limit := "none"

@@ -61,9 +61,9 @@ func TestMemoryIsSetWhereTheEnvironmentLeavesItOpen(t *testing.T) {
 		limit  int64
 		logged string
 	}{
-		{"nothing set", settings.Memory{}, root, 400, 8 << 30, "gogc=400 limit=8192MiB"},
+		{"nothing set", settings.Memory{}, root, 400, 7040 << 20, "gogc=400 limit=7040MiB"},
 		{"no limit in sight", settings.Memory{}, machine(), 400, given, "gogc=400 limit=7168MiB"},
-		{"GOGC set", settings.Memory{Growth: "100"}, root, 100, 8 << 30, "gogc=100 limit=8192MiB"},
+		{"GOGC set", settings.Memory{Growth: "100"}, root, 100, 7040 << 20, "gogc=100 limit=7040MiB"},
 		{"GOMEMLIMIT set", settings.Memory{Limit: "7GiB"}, root, 400, given, "gogc=400 limit=7168MiB"},
 		{"both set", settings.Memory{Growth: "off", Limit: "7GiB"}, root, 100, given, "gogc=off limit=7168MiB"},
 	} {
@@ -103,7 +103,8 @@ func TestCachesShareTheMemoryLimit(t *testing.T) {
 		if b.counters != c.limit/5 {
 			t.Errorf("%s: counters may take %d bytes, want a fifth of %d", c.name, b.counters, c.limit)
 		}
-		if all := b.counters + b.denials + b.debts + b.reserved + b.tokens + b.messages + b.clients; all > c.limit*3/5 || b.denials < 1 || b.reserved < 1 || b.debts < 1 || b.tokens < 1 || b.messages < 1 || b.clients < 1 {
+		all := b.counters + b.denials + b.debts + b.reserved + b.tokens + b.messages + b.peers
+		if all > c.limit*3/5 || min(b.denials, b.reserved, b.debts, b.tokens, b.messages, b.peers) < 1 {
 			t.Errorf("%s: %+v, want all above 0 and together at most three fifths of %d", c.name, b, c.limit)
 		}
 	}

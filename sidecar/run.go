@@ -131,8 +131,8 @@ func (s *Sidecar) serve() <-chan error {
 			}
 		}()
 	}
-	start("gRPC", s.clients.bound(s.sockets.grpc), s.grpc.Serve)
-	start("gRPC on a Unix socket", s.clients.bound(s.sockets.uds), s.grpc.Serve)
+	start("gRPC", s.sockets.grpc, s.grpc.Serve)
+	start("gRPC on a Unix socket", s.sockets.uds, s.grpc.Serve)
 	for i, l := range []net.Listener{s.sockets.http, s.sockets.debug, s.sockets.metrics} {
 		if i < len(s.http) {
 			start("HTTP", l, s.http[i].Serve)
@@ -233,7 +233,7 @@ func (s *Sidecar) stopGRPC() {
 		defer close(graceful)
 		s.grpc.GracefulStop()
 	}()
-	s.clients.hurry(greetWithin)
+	s.clients.Hurry(greetWithin)
 	streams := time.AfterFunc(streamsEnd, s.endStream)
 	defer streams.Stop()
 	cut := time.NewTimer(drainFor)

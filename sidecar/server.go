@@ -30,8 +30,8 @@ var healthNames = []string{"", "ratelimit", rateLimitService, authService}
 const _ = uint(door.MaxReceived - settings.LongestMessage)
 
 const (
-	maxHeaderList = 256 << 10 // far above what Envoy adds, trace headers of a client included: an error here would admit
-	maxStreams    = 1024      // per connection; Envoy opens another one beyond
+	maxHeaderList = 64 << 10 // above what Envoy takes from a client and adds: an error here would admit
+	maxStreams    = 128      // per connection; Envoy opens another one beyond
 
 	// streamWorkers serve calls without growing a stack for each. Calls beyond them get goroutines of their own. They are more
 	// than processors, because a call may wait for the store. One takes some 16 KiB.
@@ -54,6 +54,7 @@ func (s *Sidecar) newServer() (*grpc.Server, error) {
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxRecvMsgSize(door.MaxReceived),
 		grpc.MaxHeaderListSize(maxHeaderList),
+		grpc.InTapHandle(trim),
 		grpc.ConnectionTimeout(5 * time.Second),
 		grpc.WaitForHandlers(true),
 		// Envoy may ping an idle connection; the default answer to that is to cut it.
@@ -68,9 +69,18 @@ func (s *Sidecar) newServer() (*grpc.Server, error) {
 		if err != nil {
 			return nil, fmt.Errorf("set up TLS: %w", err)
 		}
-		options = append(options, grpc.Creds(credentials.NewTLS(secure)))
+		options = append(options, grpc.Creds(following{credentials.NewTLS(secure)}))
 	}
 	server := grpc.NewServer(options...)
+	s.addHealth(server)
+	if s.cfg.Listen.Reflection {
+		reflection.Register(server)
+	}
+	return server, nil
+}
+
+// addHealth makes the service of gRPC health.
+func (s *Sidecar) addHealth(server *grpc.Server) {
 	s.health = health.NewServer()
 	state := healthv1.HealthCheckResponse_SERVING
 	if s.unready() != "" {
@@ -78,10 +88,6 @@ func (s *Sidecar) newServer() (*grpc.Server, error) {
 	}
 	s.setHealth(state)
 	healthv1.RegisterHealthServer(server, s.health)
-	if s.cfg.Listen.Reflection {
-		reflection.Register(server)
-	}
-	return server, nil
 }
 
 // setHealth sets what gRPC health answers, unless the sidecar drains.

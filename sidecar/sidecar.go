@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/audit"
 	"github.com/spillway-mesh/spillway/breaker"
+	"github.com/spillway-mesh/spillway/connlimit"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/engine"
@@ -74,7 +76,7 @@ type Sidecar struct {
 	grpc      *grpc.Server
 	http      []*http.Server
 	sockets   listeners
-	clients   *connections    // over gRPC
+	clients   *connlimit.Limit
 	streams   context.Context // ends when streaming calls have to
 	endStream context.CancelFunc
 	drained   atomic.Pointer[time.Time] // when stopping began
@@ -246,9 +248,8 @@ func (s *Sidecar) openSockets() error {
 		return err
 	}
 	s.sockets = sockets
-	s.clients = newConnections(s.budget.clients, s.log)
-	s.telemetry.Connections(s.clients.stats)
 	s.defers("sockets", func() error { sockets.close(); return nil })
+	s.openLimit()
 	return nil
 }
 
@@ -268,13 +269,19 @@ func (s *Sidecar) openDoors() error {
 		return err
 	}
 	s.probes = &admin.Health{Degraded: s.degraded, Unready: s.unready}
+	pages := admin.Debug{
+		Rules: s.engine.Rules, Stats: s.telemetry.Text, Metrics: s.metrics(), Level: s.logLevel(), API: api,
+	}
+	public := admin.ForPrograms(admin.Public(s.probes, s.watchJSON(door.JSON())))
 	s.http = []*http.Server{
-		admin.Server(admin.Public(s.probes, s.watchJSON(door.JSON())), answerWithin),
-		admin.Server(admin.Debug{Rules: s.engine.Rules, Stats: s.telemetry.Text, Metrics: s.metrics(), Level: s.logLevel(), API: api}.Handler(), 0),
+		admin.Server(public, admin.ProbeHeaders, answerWithin),
+		admin.Server(admin.ForOwnPages(pages.Handler(), s.cfg.Listen.DebugHost), admin.Headers, 0),
 	}
 	s.http[1].RegisterOnShutdown(func() { close(s.stopping) })
 	if s.sockets.metrics != nil {
-		s.http = append(s.http, admin.Server(admin.Metrics(s.cfg.Metrics.Path, s.metrics()), answerWithin))
+		host, _, _ := net.SplitHostPort(s.cfg.Metrics.Addr) // it was listened on
+		metrics := admin.ForOwnPages(admin.Metrics(s.cfg.Metrics.Path, s.metrics()), host)
+		s.http = append(s.http, admin.Server(metrics, admin.ProbeHeaders, answerWithin))
 	}
 	for _, server := range s.http {
 		server.ErrorLog = admin.Complaints(s.log)
@@ -320,6 +327,9 @@ func (s *Sidecar) degraded() []string {
 		if reason := s.observer.StoreDegraded(s.ping, s.breaker()); reason != "" {
 			parts = append(parts, "redis: "+reason)
 		}
+	}
+	if s.clients.Full() {
+		parts = append(parts, "connections: some were closed to make room")
 	}
 	for _, set := range s.keys.Status() {
 		if set.Err != nil {

@@ -20,13 +20,13 @@ var cgroups = []struct{ base, limit string }{
 }
 
 // StartSidecarWithin is StartSidecar with that many bytes of memory, in a cgroup as a container has one. Where the machine does not
-// allow to make a cgroup, GOMEMLIMIT is set to four fifths of it, as the sidecar itself would.
+// allow to make a cgroup, GOMEMLIMIT is set to eleven sixteenths of, as the sidecar itself would.
 func StartSidecarWithin(t testing.TB, memory int64, env ...string) *Sidecar {
 	t.Helper()
 	dir := memoryCgroup(t, memory)
 	if dir == "" {
 		t.Log("this machine does not allow to make a memory cgroup: GOMEMLIMIT stands in for it")
-		return StartSidecar(t, append(env, fmt.Sprintf("GOMEMLIMIT=%d", memory/5*4))...)
+		return StartSidecar(t, append(env, fmt.Sprintf("GOMEMLIMIT=%d", memory/16*11))...)
 	}
 	t.Logf("the sidecar runs in %s", dir)
 	cmd := exec.Command("/bin/sh", "-c", `echo $$ >"$1/cgroup.procs" && exec "$2"`, "sh", dir, SidecarBin(t))
