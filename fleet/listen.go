@@ -49,7 +49,7 @@ func (f *Fleet) Listen(l Listener) (stop func()) {
 // listen keeps one subscription.
 func (f *Fleet) listen(ctx context.Context, l Listener, home func() *Node) {
 	for ctx.Err() == nil {
-		f.subscribe(ctx, l, home())
+		f.Guard(func() { f.subscribe(ctx, l, home()) })
 		rest := time.NewTimer(listenRest)
 		select {
 		case <-rest.C:

@@ -102,4 +102,5 @@ type rulesInUse struct {
 	hash      string
 	at        time.Time
 	published []rules.Merged
+	set       *descriptors.Set
 }
