@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/spillway-mesh/spillway/descriptors"
@@ -60,11 +61,13 @@ func TestNoReplyOfRedisEndsASidecar(t *testing.T) {
 			})
 			file := t.TempDir() + "/rules.yaml"
 			write(t, file, hostileRules)
-			s := launch(t, nil, file, "RULES=redis:,"+file, "REDIS_URL="+forger.Addr, "RECORD=true", "STORE_BUDGET=1s", "LOG_LEVEL=error")
+			s := launch(t, nil, file, "RULES=redis:,"+file, "REDIS_URL="+forger.Addr, "RECORD=true", "STORE_BUDGET=1s")
 			client := dial(t, s.Addresses().GRPC)
-			for i := range 300 { // one of them becomes hot
-				_, _ = ask(client, []string{"alice", fmt.Sprint("user-", i)}[i%2])
+			var asked sync.WaitGroup
+			for i := range 100 { // one of them becomes hot
+				asked.Go(func() { _, _ = ask(client, []string{"alice", fmt.Sprint("user-", i)}[i%2]) })
 			}
+			asked.Wait()
 			fetch(t, s.Addresses().Debug, "/v1/fleet")
 			s.lookForRules()
 			s.serves([]string{"shop", "mail"})
