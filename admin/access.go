@@ -37,7 +37,7 @@ type Caller struct {
 	Role Role
 }
 
-// Access says who may use the API. The zero value lets this machine do nothing, and other machines neither.
+// Access decides who may use the API. The zero value lets this machine do nothing, and other machines neither.
 type Access struct {
 	Tokens    func() []Token // who is known by a token; nil: tokens are not looked at
 	Local     Role           // of this machine, where there are neither tokens nor certificates

@@ -210,7 +210,8 @@ func (r *readings) resolvePlain(holds traits) {
 	}
 }
 
-// partAtEmpty reports whether plain dot segments lead elsewhere for servers that drop empty segments first: /x//../y is /y or /x/y.
+// partAtEmpty reports whether plain dot segments lead elsewhere for servers that drop empty segments first: /x//../y is
+// /y or /x/y.
 func (r *readings) partAtEmpty(holds traits) bool {
 	if holds&plainDots == 0 {
 		return false

@@ -211,7 +211,8 @@ func (x *index) ids(d dimension, names []string) []int32 {
 	return slices.Compact(ids)
 }
 
-// covered returns the methods of requests that conditions with these methods are about: GET covers HEAD, which servers answer by the same work.
+// covered returns the methods of requests that conditions with these methods are about: GET covers HEAD, which servers
+// answer by the same work.
 func covered(methods []string) []string {
 	all := make([]string, len(methods), len(methods)+1)
 	for i, method := range methods {

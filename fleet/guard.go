@@ -2,7 +2,7 @@ package fleet
 
 import "errors"
 
-// errPanicked is why there is no reply where reading it has panicked.
+// errPanicked is the error of a call whose reply made its reader panic.
 var errPanicked = errors.New("the reply could not be read: a panic, which was reported")
 
 // Guard runs what reads replies in the background. A panic is given to Config.OnPanic, and does not end the process.

@@ -111,8 +111,8 @@ func TestWhichSourcesAreAsked(t *testing.T) {
 	}
 }
 
-// TestAProxyIsNotAskedForLinkLocalAddresses: it would reach them in place of this process. Private addresses are asked for: identity providers
-// are in the cluster as a rule.
+// TestAProxyIsNotAskedForLinkLocalAddresses: it would reach them in place of this process. Private addresses are asked
+// for: identity providers are in the cluster as a rule.
 func TestAProxyIsNotAskedForLinkLocalAddresses(t *testing.T) {
 	var mu sync.Mutex // guards asked
 	var asked []string
@@ -127,8 +127,10 @@ func TestAProxyIsNotAskedForLinkLocalAddresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, source := range []string{"https://169.254.169.254/keys", "https://[fe80::1]/keys", "https://[::ffff:169.254.169.254]:444/keys", "https://10.0.0.1/keys", "https://idp.internal/keys"} {
-		sets := identity.NewKeySets(identity.KeySetsConfig{Transport: &http.Transport{Proxy: http.ProxyURL(at), DisableKeepAlives: true}})
+	for _, source := range []string{"https://169.254.169.254/keys", "https://[fe80::1]/keys",
+		"https://[::ffff:169.254.169.254]:444/keys", "https://10.0.0.1/keys", "https://idp.internal/keys"} {
+		sets := identity.NewKeySets(identity.KeySetsConfig{Transport: &http.Transport{Proxy: http.ProxyURL(at),
+			DisableKeepAlives: true}})
 		r := identity.New(jwtOnly(source), sets, identity.Options{Now: atNoon})
 		awaitRefresh(t, sets)
 		if sets.Status()[0].Err == nil {

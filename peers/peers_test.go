@@ -159,13 +159,15 @@ func TestNewsInAClusterAndInARing(t *testing.T) {
 	}
 }
 
-// TestAPoisonedCardIsRemoved writes what is not a card among the cards: those of sidecars are shown all the same, and it is gone.
+// TestAPoisonedCardIsRemoved writes what is not a card among the cards: those of sidecars are shown all the same, and
+// it is gone.
 func TestAPoisonedCardIsRemoved(t *testing.T) {
 	redis := servers.StartRedis(t)
 	m := join(t, fleet.Servers{Addresses: []string{redis.Addr}}, "one")
 	for name, poison := range map[string]string{
-		"no blank": "garbage", "empty": "", "no number": "soon {}", "an endless life": "99999999999999999999 {}", "a life of an hour": fmt.Sprint(time.Now().Add(time.Hour).UnixMilli(), " {}"),
-		"below zero": "-5 {}", "infinite": "inf {}", "hexadecimal": "0xffffffffffff {}",
+		"no blank": "garbage", "empty": "", "no number": "soon {}", "an endless life": "99999999999999999999 {}",
+		"a life of an hour": fmt.Sprint(time.Now().Add(time.Hour).UnixMilli(), " {}"),
+		"below zero":        "-5 {}", "infinite": "inf {}", "hexadecimal": "0xffffffffffff {}",
 	} {
 		t.Run(name, func(t *testing.T) {
 			redis.Do(t, "HSET", "cards", "zzz", poison)
@@ -186,11 +188,12 @@ func TestAPoisonedCardIsRemoved(t *testing.T) {
 	}
 }
 
-// TestNewsThatMakeAReaderPanic: a panic while news are taken in is reported, and later news are heard.
+// TestNewsThatMakeAReaderPanic: a panic while news are taken in is reported, and later news arrive.
 func TestNewsThatMakeAReaderPanic(t *testing.T) {
 	redis := servers.StartRedis(t)
 	faults, heard := make(chan any, 1), make(chan string, 1)
-	f := fleet.New(fleet.Config{Servers: fleet.Servers{Addresses: []string{redis.Addr}}, OnPanic: func(fault any) { faults <- fault }})
+	f := fleet.New(fleet.Config{Servers: fleet.Servers{Addresses: []string{redis.Addr}},
+		OnPanic: func(fault any) { faults <- fault }})
 	t.Cleanup(f.Close)
 	t.Cleanup(Hear(f, "news", map[string]func([]byte){
 		"bad":  func([]byte) { panic("poison") },

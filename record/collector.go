@@ -249,8 +249,8 @@ func wake(ch chan struct{}) {
 // shownValue is how many bytes of a long identity are recorded as they are.
 const shownValue = 128
 
-// Short returns what is recorded of an identity: the whole of it, or of one above 1,024 bytes its beginning and the SHA-256 of all of it. So the usage of a
-// client that chooses long names for itself is not nameless.
+// Short returns what is recorded of an identity: the whole of it, or of one above 1,024 bytes its beginning and the
+// SHA-256 of all of it. So the usage of a client that chooses long names for itself is not nameless.
 func Short(identity string) string {
 	if len(identity) <= maxValue {
 		return identity

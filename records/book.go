@@ -18,8 +18,8 @@ type Config struct {
 	// Key is where the record of an identity is kept. It is required with Fleet.
 	Key   func(*Identity) string
 	Index string // key of the index, which tells what kinds of records there are; required with Fleet
-	// Serves reports whether there are rules for a domain: of others no record is looked up, and no news is taken in. After it has changed,
-	// call Reread. Nil: all domains are served.
+	// Serves reports whether there are rules for a domain: of others no record is looked up, and no news is taken in.
+	// After it has changed, call Reread. Nil: all domains are served.
 	Serves func(domain string) bool
 	// Publish lets the other sidecars know that the record of a key has changed, which is of that class; an empty key stands for any of the
 	// class. It is required with Fleet.
@@ -271,7 +271,8 @@ type Stats struct {
 func (b *Book) Stats() Stats {
 	c := b.cache
 	return Stats{
-		Entries: c.entries.Load(), Bytes: c.bytes.Load(), Hits: c.hits.Load(), Misses: c.misses.Load(), Drops: c.drops.Load(), Unasked: b.unasked.Load(),
+		Entries: c.entries.Load(), Bytes: c.bytes.Load(), Hits: c.hits.Load(), Misses: c.misses.Load(),
+		Drops: c.drops.Load(), Unasked: b.unasked.Load(),
 		Unreadable: b.unreadable.Load(),
 	}
 }

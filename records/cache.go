@@ -28,7 +28,7 @@ type entry struct {
 	until   time.Time
 	age     uint64 // how often all was out of date when it was made
 	bytes   int64
-	changed bool // news said that the record is another one by now
+	changed bool // after news that the record is another one by now
 }
 
 // cache keeps entries for a while, in a bounded number of bytes.
@@ -160,7 +160,8 @@ func (c *cache) dropLocked(s *cacheShard, id Identity) {
 	c.mu.Unlock()
 }
 
-// forget makes what is known about the identity whose record has that key out of date: it holds only while nothing newer can be had.
+// forget makes what is known about the identity whose record has that key out of date: it holds only while nothing
+// newer can be had.
 func (c *cache) forget(key string) {
 	c.changes.Add(1)
 	c.mu.Lock()

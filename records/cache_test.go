@@ -12,7 +12,8 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// TestAnAnswerFromBeforeAChangeIsNotKept lets an answer be kept while its record is forgotten: whichever comes first, nothing is up to date afterwards.
+// TestAnAnswerFromBeforeAChangeIsNotKept lets an answer be kept while its record is forgotten: whichever comes first,
+// nothing is up to date afterwards.
 func TestAnAnswerFromBeforeAChangeIsNotKept(t *testing.T) {
 	const key = "k"
 	c, id := newCache(1<<20), Identity{Domain: "shop", Kind: User, Name: "ann"}

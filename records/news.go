@@ -11,7 +11,7 @@ const (
 	maxAdded     = 10_000                 // classes that are remembered until the index has them
 )
 
-// news are classes of records that were heard of.
+// news are classes of records that other sidecars have announced.
 type news struct {
 	added   map[string]time.Time // until the index that is read has them
 	changed time.Time            // when they changed the catalog last
@@ -25,8 +25,8 @@ func (n *news) stopLocked() {
 	}
 }
 
-// Forget takes in news that the record of a key has changed, which is of that class. An empty key stands for any record of the class. News
-// of domains that are not served have no effect.
+// Forget takes in news that the record of a key has changed, which is of that class. An empty key means any record
+// of the class. News of domains that are not served change nothing.
 func (b *Book) Forget(key, class string) {
 	if !b.serves(class) {
 		return
@@ -38,7 +38,7 @@ func (b *Book) Forget(key, class string) {
 	b.mu.Lock()
 	b.hearLocked(strings.Clone(class))
 	b.mu.Unlock()
-	if class == fillingClass { // it has begun or ended, which the index tells
+	if class == fillingClass { // it has begun or ended, as the index shows
 		b.Outdate()
 	}
 }
@@ -79,7 +79,7 @@ func (b *Book) rememberLocked(class string) {
 	b.news.added[class] = b.cfg.Now()
 }
 
-// hearLocked adds a class that was heard of to the catalog, at once unless news have changed it a moment ago.
+// hearLocked adds a class to the catalog, at once unless other news have changed it a moment ago.
 func (b *Book) hearLocked(class string) {
 	_, heard := b.news.added[class]
 	b.rememberLocked(class)
@@ -158,5 +158,6 @@ func (k *Kinds) covers(others *Kinds) bool {
 		return false
 	}
 	sum := k.and(others)
-	return sum.filling == k.filling && sum.has == k.has && len(sum.networks[0]) == len(k.networks[0]) && len(sum.networks[1]) == len(k.networks[1])
+	return sum.filling == k.filling && sum.has == k.has && len(sum.networks[0]) == len(k.networks[0]) &&
+		len(sum.networks[1]) == len(k.networks[1])
 }

@@ -63,7 +63,8 @@ func (b *Book) readIndex() error {
 	asked := b.cfg.Now()
 	from := strconv.FormatInt(asked.Add(-indexSlack).UnixMilli(), 10)
 	n, _ := b.cfg.Fleet.Place(b.cfg.Index)
-	reply, err := n.Ask(askWithin, b.cfg.Index, "ZREVRANGEBYSCORE", b.cfg.Index, "+inf", from, "LIMIT", "0", strconv.Itoa(maxClasses+1))
+	reply, err := n.Ask(askWithin, b.cfg.Index, "ZREVRANGEBYSCORE", b.cfg.Index, "+inf", from, "LIMIT", "0",
+		strconv.Itoa(maxClasses+1))
 	if err != nil {
 		return err
 	}
@@ -72,7 +73,9 @@ func (b *Book) readIndex() error {
 	}
 	items := reply.Items()
 	if len(items) > maxClasses {
-		b.cfg.OnError("index", fmt.Errorf("the index names more than %d kinds of records: those that end soonest are not looked up", maxClasses))
+		b.cfg.OnError("index",
+			fmt.Errorf("the index names more than %d kinds of records: those that end soonest are not looked up",
+				maxClasses))
 	}
 	all := catalogOf(b.servedOf(items[:min(len(items), maxClasses)]))
 	b.mu.Lock()
@@ -166,7 +169,8 @@ func (b *Book) allowance(ctx context.Context) time.Duration {
 	return min(b.cfg.Patience, time.Until(deadline)*4/10)
 }
 
-// learn keeps what the server said about an identity, and returns what decisions use of it. Where that cannot be read, what was known holds.
+// learn keeps the reply about an identity, and returns what decisions use of it. Where that cannot be read,
+// what was known holds.
 func (b *Book) learn(id Identity, key string, item fleet.Reply, changes uint64) any {
 	if item.Kind == fleet.Nothing && b.filling() && !b.cache.changed(&id) {
 		return b.await(id, key, changes)
@@ -180,7 +184,8 @@ func (b *Book) learn(id Identity, key string, item fleet.Reply, changes uint64) 
 			b.cfg.OnError("record", fmt.Errorf("read the record %s, of which holds what was known: %w", key, err))
 			return b.hold(id, key, changes, negativeLife)
 		}
-		id.Domain, id.Name = strings.Clone(id.Domain), strings.Clone(id.Name) // what is kept must not keep the message that they are parts of
+		// What is kept must not keep the message that these are parts of.
+		id.Domain, id.Name = strings.Clone(id.Domain), strings.Clone(id.Name)
 		e.record, e.value = r, b.cfg.Prepare(&id, r)
 		e.until = now.Add(jittered(positiveLife))
 		e.bytes += recordBytes + 2*int64(len(item.Data))

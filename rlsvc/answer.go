@@ -75,7 +75,8 @@ func appendBare(b []byte, req *descriptors.Request, v *engine.Verdict) []byte {
 	return b
 }
 
-// statusOf is the status of a descriptor. Those of a request that was refused unread are not in the verdict: the first is over the limit.
+// statusOf is the status of a descriptor. Those of a request that was refused unread are not in the verdict: the first
+// is over the limit.
 func statusOf(v *engine.Verdict, descriptor int) engine.Status {
 	if descriptor < len(v.Statuses) {
 		return v.Statuses[descriptor]

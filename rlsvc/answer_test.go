@@ -221,7 +221,8 @@ func BenchmarkAnswer(b *testing.B) {
 	}
 }
 
-// TestARequestForTooMuchHasAStatusForEachDescriptor: Envoy attributes statuses by their place. The first one is over the limit, as that of a block.
+// TestARequestForTooMuchHasAStatusForEachDescriptor: Envoy attributes statuses by their place. The first one is over
+// the limit, as that of a block.
 func TestARequestForTooMuchHasAStatusForEachDescriptor(t *testing.T) {
 	for name, c := range map[string]struct {
 		req  descriptors.Request
@@ -236,7 +237,8 @@ func TestARequestForTooMuchHasAStatusForEachDescriptor(t *testing.T) {
 			v.Statuses[0].Over = true
 		}
 		s := New(Config{Engine: fixed(v)})
-		for what, b := range map[string][]byte{"answer": s.appendAnswer(nil, &c.req, &v), "bare": appendBare(nil, &c.req, &v)} {
+		for what, b := range map[string][]byte{"answer": s.appendAnswer(nil, &c.req, &v), "bare": appendBare(nil,
+			&c.req, &v)} {
 			var got ratelimitv3.RateLimitResponse
 			err := proto.Unmarshal(b, &got)
 			if err != nil {
@@ -246,8 +248,10 @@ func TestARequestForTooMuchHasAStatusForEachDescriptor(t *testing.T) {
 			for _, status := range got.GetStatuses() {
 				codes = append(codes, status.GetCode())
 			}
-			want := []ratelimitv3.RateLimitResponse_Code{ratelimitv3.RateLimitResponse_OVER_LIMIT, ratelimitv3.RateLimitResponse_OK, ratelimitv3.RateLimitResponse_OK}
-			if diff := cmp.Diff(want, codes); diff != "" || got.GetOverallCode() != ratelimitv3.RateLimitResponse_OVER_LIMIT {
+			want := []ratelimitv3.RateLimitResponse_Code{ratelimitv3.RateLimitResponse_OVER_LIMIT,
+				ratelimitv3.RateLimitResponse_OK, ratelimitv3.RateLimitResponse_OK}
+			if diff := cmp.Diff(want, codes); diff != "" ||
+				got.GetOverallCode() != ratelimitv3.RateLimitResponse_OVER_LIMIT {
 				t.Errorf("%s, %s: %v (-want +got):\n%s", name, what, got.GetOverallCode(), diff)
 			}
 		}

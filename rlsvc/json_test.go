@@ -117,7 +117,8 @@ func TestJSONRefusesWhatBringsTooMuch(t *testing.T) {
 		"more than 10,000 descriptors": {`{"descriptors": [{}` + strings.Repeat(",{}", 10_000) + `]}`, 10_001},
 	} {
 		got := post(Config{Engine: script(refuseExcess)}, http.MethodPost, strings.NewReader(c.body))
-		if got.Code != 429 || !strings.HasPrefix(got.Body.String(), `{"overallCode":"OVER_LIMIT",`) || strings.Count(got.Body.String(), `{"code":`) != c.statuses {
+		if got.Code != 429 || !strings.HasPrefix(got.Body.String(), `{"overallCode":"OVER_LIMIT",`) ||
+			strings.Count(got.Body.String(), `{"code":`) != c.statuses {
 			t.Errorf("%s: %d %.200s, want 429 and %d statuses", name, got.Code, got.Body, c.statuses)
 		}
 	}

@@ -70,7 +70,8 @@ func (d *decoder) report(line, column int, text string, warning bool) {
 	})
 }
 
-// full reports whether there are so many problems that further ones are not reported. Then the rest of the file is not read.
+// full reports whether there are so many problems that further ones are not reported. Then the rest of the file is not
+// read.
 func (d *decoder) full() bool { return len(d.problems) >= maxProblems }
 
 // fail reports an error at n.

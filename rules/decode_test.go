@@ -352,7 +352,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestAFileFullOfProblemsIsNotReadToItsEnd: looking for what was meant costs time, and only the first problems are shown.
+// TestAFileFullOfProblemsIsNotReadToItsEnd: looking for what was meant costs time, and only the first problems are
+// shown.
 func TestAFileFullOfProblemsIsNotReadToItsEnd(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("domain: shop\nrules:\n")

@@ -25,7 +25,8 @@ type FilesConfig struct {
 	SpareDenied  bool                       // domains that do not say charge_denied have it false
 	Compile      descriptors.Options        // for descriptors.Compile
 
-	Guard func(run func()) // runs each look at the files and the documents; it may recover from a panic. Nil: it does not
+	// Guard runs each look at the files and the documents, and may recover from a panic. Nil: it does not.
+	Guard func(run func())
 
 	Settle time.Duration // quiet time after a change before files are read; 100 ms unless given
 	Poll   time.Duration // safety net where changes are not notified, as on network mounts; 30 s unless given

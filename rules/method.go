@@ -25,8 +25,8 @@ func (d *decoder) methods(to *[]string) reader {
 	}
 }
 
-// checkOverride warns of methods that a POST may stand for: many frameworks take the method of a header, or of a field of a form, instead. Once
-// for each file is enough.
+// checkOverride warns of methods that a POST may mean: many frameworks take the method of a header, or of a field
+// of a form, instead. Once for each file is enough.
 func (d *decoder) checkOverride(n *node, named []string) {
 	has := func(method string) bool {
 		return slices.ContainsFunc(named, func(one string) bool { return strings.EqualFold(one, method) })
@@ -37,7 +37,8 @@ func (d *decoder) checkOverride(n *node, named []string) {
 	for _, method := range []string{"DELETE", "PATCH", "PUT"} {
 		if has(method) {
 			d.overrides = true
-			d.warn(n, "a POST with a header like x-http-method-override may stand for a %s, and does not match; let Envoy remove such headers, or name POST too", method)
+			d.warn(n, "a POST with a header like x-http-method-override may stand for a %s, and does not match; "+
+				"let Envoy remove such headers, or name POST too", method)
 			return
 		}
 	}

@@ -7,7 +7,10 @@ type Admin struct {
 	// bytes, with blanks in between. It is read again when it changes.
 	Tokens string `env:"ADMIN_TOKEN_FILE"`
 
-	Local     string `env:"ADMIN_LOCAL" envDefault:"operate"`  // role of this machine without a file of tokens and without client certificates: view or operate. In a pod, every container is this machine
+	// Local is the role of this machine without a file of tokens and without client certificates: view or operate. In a pod, every
+	// container is this machine.
+	Local string `env:"ADMIN_LOCAL" envDefault:"operate"`
+
 	Cert      string `env:"ADMIN_TLS_CERT"`                    // file of a certificate; with it the debug port speaks TLS
 	Key       string `env:"ADMIN_TLS_KEY"`                     // file of its key
 	ClientCA  string `env:"ADMIN_TLS_CLIENT_CA"`               // file of authorities; a client with a certificate that one of them signed may use the API, in the role view

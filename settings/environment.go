@@ -194,7 +194,8 @@ func (c *Config) partly(set map[string]string) []string {
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		_, reported := unsupported[name]
 		off := set[name] == "" || strings.EqualFold(set[name], "false")
-		add(set["REDIS_PERSECOND"] == "" && strings.HasPrefix(name, "REDIS_PERSECOND_") && !reported && !off, name+": set REDIS_PERSECOND=true as well")
+		add(set["REDIS_PERSECOND"] == "" && strings.HasPrefix(name, "REDIS_PERSECOND_") && !reported && !off,
+			name+": set REDIS_PERSECOND=true as well")
 	}
 	for _, r := range c.Redises() {
 		unused := r.SentinelAuth != "" || r.SentinelAuthFile != ""

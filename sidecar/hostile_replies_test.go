@@ -14,13 +14,14 @@ import (
 
 // hostileReplies are replies that Redis never sends to what a sidecar asks.
 var hostileReplies = map[string]string{
-	"a list of one":         "*1\r\n$3\r\nodd\r\n",
-	"a list of three":       "*3\r\n$1\r\na\r\n$2\r\n{}\r\n$1\r\nb\r\n",
-	"an empty list":         "*0\r\n",
-	"no list":               "*-1\r\n",
-	"nothing":               "$-1\r\n",
-	"lists in lists":        "*2\r\n*1\r\n*1\r\n:1\r\n*0\r\n",
-	"numbers without end":   "$" + fmt.Sprint(2*5000-1) + "\r\n" + strings.TrimSuffix(strings.Repeat("9 ", 5000), " ") + "\r\n",
+	"a list of one":   "*1\r\n$3\r\nodd\r\n",
+	"a list of three": "*3\r\n$1\r\na\r\n$2\r\n{}\r\n$1\r\nb\r\n",
+	"an empty list":   "*0\r\n",
+	"no list":         "*-1\r\n",
+	"nothing":         "$-1\r\n",
+	"lists in lists":  "*2\r\n*1\r\n*1\r\n:1\r\n*0\r\n",
+	"numbers without end": "$" + fmt.Sprint(2*5000-1) + "\r\n" + strings.TrimSuffix(strings.Repeat("9 ", 5000),
+		" ") + "\r\n",
 	"the largest numbers":   "$59\r\n9223372036854775807 9223372036854775807 9223372036854775807\r\n",
 	"numbers below zero":    "$11\r\n-1 -2 -3 -4\r\n",
 	"numbers that are none": "$11\r\nNaN inf 1e9\r\n",
@@ -45,7 +46,8 @@ func greets(command []string) bool {
 // hostileRules have limits of users, which are counted, and leased, in Redis.
 const hostileRules = "domain: shop\nrules:\n  - { name: each, scope: user, limit: 1000000/1h }\n"
 
-// TestNoReplyOfRedisEndsASidecar: whatever is replied to all that a sidecar asks, it lives, and goes on as before when Redis answers again.
+// TestNoReplyOfRedisEndsASidecar: with any reply to all that it asks, it lives, and it decides by Redis again once that
+// answers.
 func TestNoReplyOfRedisEndsASidecar(t *testing.T) {
 	redis := servers.StartRedis(t)
 	keys := descriptors.NewRecordKeys("", nil)

@@ -33,7 +33,8 @@ func (s *Sidecar) openRecord(shared *store.Redis) error {
 		return fmt.Errorf("set up Redis for the record: %w", err)
 	}
 	servers.Streams = 1
-	own := fleet.New(fleet.Config{Servers: servers, Bounds: fleet.Bounds{Silence: recordSilence, Patience: recordPatience}, Prefix: "record ", OnPanic: s.observer.Survived})
+	own := fleet.New(fleet.Config{Servers: servers, Bounds: fleet.Bounds{Silence: recordSilence,
+		Patience: recordPatience}, Prefix: "record ", OnPanic: s.observer.Survived})
 	s.defers("connection of the record", func() error { own.Close(); return nil })
 	secret := []byte(s.cfg.Store.KeySecret)
 	if s.cfg.Record.Plain {

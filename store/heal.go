@@ -24,7 +24,8 @@ type foreign struct {
 	healed atomic.Int64
 }
 
-// noteForeign takes in that one of these counters holds a foreign value. One that was noted so before, long enough ago, is looked at alone.
+// noteForeign takes in that one of these counters holds a foreign value. One that was noted so before, long enough ago,
+// is looked at alone.
 func (r *Redis) noteForeign(charges []limit.Charge) {
 	f, now := &r.foreign, r.now()
 	f.mu.Lock()
@@ -41,7 +42,8 @@ func (r *Redis) noteForeign(charges []limit.Charge) {
 		case now.Sub(since) >= healAfter:
 			delete(f.since, c.Key)
 			alone := *c
-			alone.Key, alone.Share, alone.PenaltyKey = strings.Clone(c.Key), strings.Clone(c.Share), strings.Clone(c.PenaltyKey)
+			alone.Key, alone.Share, alone.PenaltyKey = strings.Clone(c.Key), strings.Clone(c.Share),
+				strings.Clone(c.PenaltyKey)
 			r.background.run(func() { r.main.Guard(func() { r.heal(alone) }) })
 		}
 	}

@@ -11,18 +11,21 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// TestACounterWithAForeignValueHeals: it is undecided for a while, then deleted, and counts again. What shared its calls stays.
+// TestACounterWithAForeignValueHeals: it is undecided for a while, then deleted, and counts again. What shared its
+// calls stays.
 func TestACounterWithAForeignValueHeals(t *testing.T) {
 	server := servers.StartRedis(t)
 	penalty := &limit.Penalty{Threshold: 5, Window: time.Minute, CoolDown: time.Minute, Multipliers: []int64{1}}
 	for name, foreign := range map[string][]string{
-		"a list": {"RPUSH", "x"}, "a hash": {"HSET", "f", "x"}, "garbage": {"SET", "garbage"}, "twelve bytes": {"SET", "\xffnot a stat"},
+		"a list": {"RPUSH", "x"}, "a hash": {"HSET", "f", "x"}, "garbage": {"SET", "garbage"},
+		"twelve bytes": {"SET", "\xffnot a stat"},
 	} {
 		for _, atPenalty := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", penalty ", atPenalty), func(t *testing.T) {
 				var ahead atomic.Int64
 				r := openRedis(t, RedisConfig{
-					Servers: fleet.Servers{Addresses: []string{server.Addr}}, Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
+					Servers: fleet.Servers{Addresses: []string{server.Addr}},
+					Now:     func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
 				})
 				r.Ready(t.Context())
 				good, bad := charge(t, "good", bucket(10, time.Hour), 1), charge(t, "good", bucket(10, time.Hour), 1)

@@ -222,13 +222,15 @@ const mostSidecars = 1_000_000
 func countsOf(reply []byte, keys int) ([]int64, error) {
 	words := strings.Fields(string(reply))
 	if len(words) != keys {
-		return nil, fmt.Errorf("read the reply about the live sidecars: it has %d numbers for %d sets", len(words), keys)
+		return nil, fmt.Errorf("read the reply about the live sidecars: it has %d numbers for %d sets", len(words),
+			keys)
 	}
 	counts := make([]int64, keys)
 	for i, word := range words {
 		n, err := strconv.ParseInt(word, 10, 64)
 		if err != nil || n < 0 || n > mostSidecars {
-			return nil, fmt.Errorf("read the reply about the live sidecars: %.40q must be a number from 0 to %d", word, mostSidecars)
+			return nil, fmt.Errorf("read the reply about the live sidecars: %.40q must be 0 to %d",
+				word, mostSidecars)
 		}
 		counts[i] = n
 	}

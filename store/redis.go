@@ -39,7 +39,7 @@ type RedisConfig struct {
 	Caller func(ctx context.Context) string
 
 	OnError   func(reason string, err error)                            // called for each call that stayed undecided, with one of the reasons; must not block
-	OnPanic   func(fault any)                                           // called after a panic in the background; nil: it ends the process
+	OnPanic   func(fault any)                                           // see fleet.Config
 	OnBreaker func(shard string, from, to breaker.State, reason string) // called for each change of a shard's breaker; must not block
 
 	// OnTrip is called before each call to a server, with the server's name and the number of charges. What it returns, unless

@@ -49,7 +49,7 @@ func plain(text string) string {
 	return text
 }
 
-// cleaned is a writer of lines from which a terminal takes no orders, whatever a field holds that was not made plain.
+// cleaned is a writer of lines from which a terminal takes no orders, also where a field was not made plain.
 type cleaned struct{ to io.Writer }
 
 // Write escapes what is not printable, but ends of lines and tabs.

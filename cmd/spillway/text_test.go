@@ -98,7 +98,8 @@ func TestLimitsAreReadAsInARuleFile(t *testing.T) {
 	}
 }
 
-// TestNoFieldOfAnAnswerReachesATerminalRaw serves answers whose every text is hostile, to all commands that ask a sidecar.
+// TestNoFieldOfAnAnswerReachesATerminalRaw serves answers whose every text is hostile, to all commands that ask a
+// sidecar.
 func TestNoFieldOfAnAnswerReachesATerminalRaw(t *testing.T) {
 	const evil = "\x1b[31m \x1b]0;t\a \u202e \r \u009b31m"
 	poison, err := json.Marshal(evil)
@@ -110,16 +111,20 @@ func TestNoFieldOfAnAnswerReachesATerminalRaw(t *testing.T) {
 		sidecar := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("content-type", "application/json")
 			w.WriteHeader(status)
-			fmt.Fprintf(w, `{"hash":%[1]s,"title":%[1]s,"detail":%[1]s,"domains":[{"name":%[1]s,"limits":[{"rule":%[1]s,"name":%[1]s,"scope":%[1]s,"reason":%[1]s}]}],
-				"identity":{"domain":%[1]s,"user":%[1]s},"record":{"tier":%[1]s,"note":%[1]s,"by":%[1]s},"rules":[%[1]s],"missing":[%[1]s],"readings":[%[1]s],
-				"sidecars":[{"id":%[1]s,"host":%[1]s,"version":%[1]s,"rules":%[1]s,"degraded":[%[1]s],"domains":[%[1]s]}]}`, text)
+			fmt.Fprintf(w, `{"hash":%[1]s,"title":%[1]s,"detail":%[1]s,
+				"domains":[{"name":%[1]s,"limits":[{"rule":%[1]s,"name":%[1]s,"scope":%[1]s,"reason":%[1]s}]}],
+				"identity":{"domain":%[1]s,"user":%[1]s},"record":{"tier":%[1]s,"note":%[1]s,"by":%[1]s},
+				"rules":[%[1]s],"missing":[%[1]s],"readings":[%[1]s],
+				"sidecars":[{"id":%[1]s,"host":%[1]s,"version":%[1]s,
+				"rules":%[1]s,"degraded":[%[1]s],"domains":[%[1]s]}]}`, text)
 		}))
 		for _, words := range [][]string{{"rules"}, {"fleet"}, {"top"}, {"usage", "--domain", "d", "--user", "u"}} {
 			var out, diagnostics bytes.Buffer
 			run(append(words, "--server", sidecar.URL), strings.NewReader(""), &out, &diagnostics)
 			for _, raw := range []string{"\x1b", "\a", "\r", "\u202e", "\u009b"} {
 				if strings.Contains(out.String()+diagnostics.String(), raw) {
-					t.Errorf("%v, answered with %d, writes %q:\n%q", words, status, raw, out.String()+diagnostics.String())
+					t.Errorf("%v, answered with %d, writes %q:\n%q", words, status, raw,
+						out.String()+diagnostics.String())
 				}
 			}
 		}

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// Forge returns what a Forger replies to a command in place of Redis, as bytes of the protocol; nil: what Redis replies.
+// Forge returns what a Forger replies to a command in place of Redis, as bytes of the protocol; nil: what Redis
+// replies.
 type Forge func(command []string) (reply []byte)
 
 // Forger is a proxy for Redis that replies to some commands itself. It is safe for concurrent use.
@@ -119,7 +120,8 @@ func (f *Forger) forged(command []string) []byte {
 	return reply
 }
 
-// carry brings the commands of one client to the server one by one, each after the reply to the one before. A subscription gets all that comes.
+// carry brings the commands of one client to the server one by one, each after the reply to the one before. A
+// subscription gets all that comes.
 func (f *Forger) carry(client net.Conn) {
 	defer client.Close()
 	server, err := net.Dial("unix", f.redis.Socket)
