@@ -106,7 +106,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and .Values.service.headless (ne .Values.service.type "ClusterIP") -}}
 {{- fail "service.headless: a headless Service is of the type ClusterIP" -}}
 {{- end -}}
-{{- if and .Values.autoscaling.enabled (not (include "spillway.shared" .)) -}}
+{{- if and (eq .Values.mode "service") .Values.autoscaling.enabled (not (include "spillway.shared" .)) -}}
 {{- fail "autoscaling: several pods need a Redis, or each admits the whole limit; set redis.addresses" -}}
 {{- end -}}
 {{- if and .Values.admin.local .Values.admin.existingSecret -}}
