@@ -175,13 +175,12 @@ func newCollector(oneIn uint32) *collector {
 
 // note adds one decision to usage, and to the events if it is one.
 func (c *collector) note(d *Decided) {
-	d.Identity, d.Key = Short(d.Identity), Short(d.Key)
 	kind := d.Kind
 	if d.Identity == "" {
 		kind = NoKind
 	}
 	domain := cut(d.Domain, maxName)
-	k := key{minute: uint32(d.At.Unix() / 60), outcome: min(d.Outcome, maxOutcomes-1), domain: domain, domainHash: maphash.String(seed, domain)}.of(kind, d.Identity)
+	k := key{minute: uint32(d.At.Unix() / 60), outcome: min(d.Outcome, maxOutcomes-1), domain: domain, domainHash: maphash.String(seed, domain)}.of(kind, Short(d.Identity))
 	ruled := k.under(cut(d.Rule, maxName), false)
 	s := &c.shards[k.valueHash%shards]
 	s.mu.Lock()
@@ -206,7 +205,7 @@ func (c *collector) note(d *Decided) {
 // noteKey adds a decision to its API key, which may be in another shard than the identity: one user may have many keys. It reports whether there are many.
 func (c *collector) noteKey(d *Decided, k key) bool {
 	k.outcome = 0
-	k = k.of(countedKey, d.Key)
+	k = k.of(countedKey, Short(d.Key))
 	s := &c.shards[k.valueHash%shards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
