@@ -67,7 +67,7 @@ func (f *Fleet) subscribe(ctx context.Context, l Listener, n *Node) {
 		if n.lobby {
 			return nil, errNoLink // the servers of the cluster are not known yet
 		}
-		return n.dial(ctx)
+		return bound(n.dial(ctx))
 	}
 	client := redis.NewClient(o)
 	defer func() { _ = client.Close() }() // what was heard is over

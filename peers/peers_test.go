@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -214,5 +215,41 @@ func TestNewsThatMakeAReaderPanic(t *testing.T) {
 	servers.Await(t, "a listener", publish("good"))
 	if body := <-heard; body != "1" {
 		t.Errorf("the news are %q", body)
+	}
+}
+
+// TestASubscriptionThatAnnouncesTooMuch: the server announces more than there is memory, and the subscription is made again.
+func TestASubscriptionThatAnnouncesTooMuch(t *testing.T) {
+	redis := servers.StartRedis(t)
+	forger := servers.StartForger(t, redis)
+	for _, reply := range []string{"*2147483647\r\n", "*4611686018427387904\r\n", "$34359738368\r\n", "$9223372036854775805\r\n", ">2147483647\r\n"} {
+		f := fleet.New(fleet.Config{Servers: fleet.Servers{Addresses: []string{forger.Addr}}})
+		forger.Set(func(command []string) []byte {
+			if strings.EqualFold(command[0], "SUBSCRIBE") {
+				return []byte(reply)
+			}
+			return nil
+		})
+		news := make(chan string, 1)
+		stop := Hear(f, "news", map[string]func([]byte){"hello": func(body []byte) { news <- string(body) }})
+		forger.AwaitMet(t, 2)
+		forger.Set(nil)
+		servers.Await(t, "a listener", func() error {
+			if redis.Do(t, "PUBLISH", "news", `{"topic":"hello","body":1}`) == int64(0) {
+				return errors.New("none")
+			}
+			return nil
+		})
+		if body := <-news; body != "1" {
+			t.Errorf("the news are %q", body)
+		}
+		stop()
+		f.Close()
+		servers.Await(t, "the end of the subscription", func() error {
+			if left := redis.Do(t, "PUBSUB", "NUMSUB", "news"); left.([]any)[1] != int64(0) {
+				return fmt.Errorf("%v", left)
+			}
+			return nil
+		})
 	}
 }

@@ -145,7 +145,7 @@ func (f *Forger) carry(client net.Conn) {
 		if reply == nil {
 			server.Write(wire)
 			if strings.EqualFold(command[0], "SUBSCRIBE") {
-				f.running.Go(func() { io.Copy(server, asks) })
+				f.running.Go(func() { io.Copy(server, asks); server.Close() })
 				io.Copy(client, answers)
 				return
 			}
