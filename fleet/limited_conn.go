@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"strconv"
 )
@@ -81,31 +82,37 @@ func (c *limitedConn) begin(line []byte) error {
 	}
 	switch line[0] {
 	case '$', '=', '!':
-		n, err := strconv.Atoi(string(line[1:]))
-		if err != nil || n < -1 || n > longestText {
-			return errProtocol
+		n, err := announced(line, longestText)
+		if err != nil {
+			return err
 		}
 		if n >= 0 {
 			c.skip = n + 2
 		}
 	case '*', '~', '>', '%', '|':
-		n, err := strconv.Atoi(string(line[1:]))
-		if err != nil || n < -1 || n > mostAnnounced {
-			return errProtocol
-		}
-		if line[0] == '%' || line[0] == '|' {
-			n *= 2
-		}
-		if n > 0 {
-			return c.list(n)
+		n, err := announced(line, mostAnnounced)
+		if err != nil || n > 0 {
+			return errors.Join(err, c.list(line[0], n))
 		}
 	}
 	c.end()
 	return nil
 }
 
-// list begins a list of n items.
-func (c *limitedConn) list(n int) error {
+// announced is the number in a line; -1 for a text or a list that is missing.
+func announced(line []byte, most int) (int, error) {
+	n, err := strconv.Atoi(string(line[1:]))
+	if err != nil || n < -1 || n > most {
+		return 0, errProtocol
+	}
+	return n, nil
+}
+
+// list begins a list of n items, or a map of n pairs.
+func (c *limitedConn) list(kind byte, n int) error {
+	if kind == '%' || kind == '|' {
+		n *= 2
+	}
 	if len(c.open) == 0 {
 		c.items = 0
 	}
