@@ -154,7 +154,8 @@ OpenAPI 3.1 document that the sidecar serves at ` + "`/v1/openapi.json`" + ` (` 
 
 ## Who may use it
 
-Without more settings the API answers the sidecar's own machine only, which may do everything. With ` + "`ADMIN_TOKEN_FILE`" + ` a caller
+Without more settings the API answers the sidecar's own machine only, which may do everything, or with
+` + "`ADMIN_LOCAL=view`" + ` only read. With ` + "`ADMIN_TOKEN_FILE`" + ` a caller
 needs a token (` + "`authorization: Bearer …`" + `), with ` + "`ADMIN_TLS_CLIENT_CA`" + ` a client certificate; with both, one of the two. The role
 ` + "`view`" + ` reads, and ` + "`operate`" + ` also changes. Each change has a line in the log with who, what, before and after.
 
