@@ -35,9 +35,10 @@ type Caller struct {
 	Role Role
 }
 
-// Access says who may use the API. The zero value lets this machine do everything, and other machines nothing.
+// Access decides who may use the API. The zero value lets this machine do nothing, and other machines neither.
 type Access struct {
 	Tokens    func() []Token // who is known by a token; nil: tokens are not looked at
+	Local     Role           // of this machine, where there are neither tokens nor certificates
 	Certified bool           // clients with a certificate that was verified may view
 	Operators []string       // names in certificates whose clients may operate
 }
@@ -51,7 +52,7 @@ type Token struct {
 // caller returns who sends a request, or the problem with it.
 func (a *Access) caller(r *http.Request) (Caller, *Problem) {
 	if a.Tokens == nil && !a.Certified {
-		return local(r)
+		return a.local(r)
 	}
 	if a.Certified && r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		return a.certified(r), nil
@@ -78,7 +79,7 @@ func (a *Access) needs() string {
 
 // local lets this machine in. The name that it was asked under must be of this machine too: a page in a browser may make its own name
 // lead here.
-func local(r *http.Request) (Caller, *Problem) {
+func (a *Access) local(r *http.Request) (Caller, *Problem) {
 	if !fromHere(r.RemoteAddr) {
 		return Caller{}, problem(http.StatusForbidden, "without ADMIN_TOKEN_FILE or ADMIN_TLS_CLIENT_CA the API answers this machine only: ask 127.0.0.1, or forward the port")
 	}
@@ -86,7 +87,7 @@ func local(r *http.Request) (Caller, *Problem) {
 		const wrong = "the API was asked under the name %q: use localhost or an address"
 		return Caller{}, problem(http.StatusForbidden, wrong, r.Host)
 	}
-	return Caller{"local", Operate}, nil
+	return Caller{"local", a.Local}, nil
 }
 
 // certified is the client of a certificate.

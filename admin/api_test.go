@@ -59,7 +59,7 @@ const (
 )
 
 func TestWithoutCredentialsTheAPIAnswersThisMachineOnly(t *testing.T) {
-	a, _ := apiOf(t, Access{})
+	a, _ := apiOf(t, Access{Local: Operate})
 	h := a.Handler()
 	for _, c := range []struct {
 		from string
@@ -133,7 +133,7 @@ func TestBadTokenFiles(t *testing.T) {
 }
 
 func TestBadInputGetsAProblem(t *testing.T) {
-	a, log := apiOf(t, Access{})
+	a, log := apiOf(t, Access{Local: Operate})
 	h := a.Handler()
 	for _, c := range []struct {
 		method, path, body string
@@ -230,7 +230,7 @@ func TestTheDocumentHasEveryFieldAndEveryRoute(t *testing.T) {
 }
 
 func TestEventsArriveAsTheyHappen(t *testing.T) {
-	a, _ := apiOf(t, Access{})
+	a, _ := apiOf(t, Access{Local: Operate})
 	stopping := make(chan struct{})
 	a.Stopping = stopping
 	server := httptest.NewServer(a.Handler())

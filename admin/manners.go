@@ -25,7 +25,7 @@ func WriteJSON(w http.ResponseWriter, status int, document any) {
 func Decode(body []byte, into any) *Problem { return decode(body, into) }
 
 // Local is the caller of an API that has no tokens: this machine alone, which may do everything.
-func Local(r *http.Request) (Caller, *Problem) { return local(r) }
+func Local(r *http.Request) (Caller, *Problem) { return (&Access{Local: Operate}).local(r) }
 
 // ParseLimits reads limits as records keep them: at most MaxLimits.
 func ParseLimits(written []NewLimit) ([]records.Limit, error) {

@@ -68,7 +68,7 @@ func manyDecisions() StatsView {
 }
 
 func TestStatsAreBoundedAndTheirSumsAreWhole(t *testing.T) {
-	a, _ := apiOf(t, Access{})
+	a, _ := apiOf(t, Access{Local: Operate})
 	h := a.Handler()
 	for path, want := range map[string]int{"/v1/stats": statsDefault, "/v1/stats?limit=7": 7, "/v1/stats?limit=1000": 1000} {
 		code, body := send(h, here, "GET", path, "")

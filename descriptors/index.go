@@ -8,15 +8,16 @@ import (
 
 // candidate is one rule, or one row of the cost table, with at most one of its endpoint patterns.
 type candidate struct {
-	rank    int                 // place in its group: 0 is the most specific
-	asks    [dimensions][]int32 // terms, sorted; one must hold of each dimension that is asked, of entries all
-	needs   Scope               // attributes that the request must have
-	until   time.Time           // zero: for ever
-	pattern *pattern            // the endpoint pattern of asks, or nil
-	rule    *compiledRule       // nil for a row of the cost table
-	cost    int64               // of a row of the cost table
-	written *Rule               // what rule was compiled from
-	at      Pos                 // of the pattern, else of the rule or the row
+	rank      int                 // place in its group: 0 is the most specific
+	asks      [dimensions][]int32 // terms, sorted; one must hold of each dimension that is asked, of entries all
+	needs     Scope               // attributes that the request must have
+	until     time.Time           // zero: for ever
+	pattern   *pattern            // the endpoint pattern of asks, or nil
+	rule      *compiledRule       // nil for a row of the cost table
+	headAlone bool                // it names HEAD and not GET
+	cost      int64               // of a row of the cost table
+	written   *Rule               // what rule was compiled from
+	at        Pos                 // of the pattern, else of the rule or the row
 }
 
 // index finds the most specific candidate of each group. It is built so that a request looks only at candidates of

@@ -13,6 +13,7 @@ type Request struct {
 	Descriptors []Descriptor
 	Hits        uint64 // of the whole request; 0 means 1
 	Excess      string // why the request is refused unread: it is larger than a request may be; empty: it is not
+	Unread      int    // descriptors of a request that is refused for their number
 
 	Evidence *identity.Evidence // ext_authz: who may be asking; the engine resolves it into Subject
 	Records  *Records           // what is known about who asks beside the rules; the engine looks it up; nil: nothing

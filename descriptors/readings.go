@@ -88,7 +88,7 @@ func (r *readings) take(path string) string {
 		last = plainUnmerged
 	}
 	r.list(holds, last)
-	r.apart = r.refused || holds&host != 0
+	r.apart = r.refused || holds&host != 0 || r.partAtEmpty(holds)
 	if r.apart {
 		r.dropRepeated()
 	}
@@ -208,6 +208,16 @@ func (r *readings) resolvePlain(holds traits) {
 		r.plain[0] = resolvePlain(r.plain[0][:0], r.path, mergeAndResolve)
 		r.plain[1] = resolvePlain(r.plain[1][:0], r.path, resolveAndMerge)
 	}
+}
+
+// partAtEmpty reports whether plain dot segments lead elsewhere for servers that drop empty segments first: /x//../y is
+// /y or /x/y.
+func (r *readings) partAtEmpty(holds traits) bool {
+	if holds&plainDots == 0 {
+		return false
+	}
+	merged := string(r.read(choice{slashes: anySlash}))
+	return string(r.read(choice{slashes: anySlash, dots: resolveAndMerge})) != merged
 }
 
 var readingSeed = maphash.MakeSeed()

@@ -3,6 +3,7 @@ package descriptors
 import (
 	"cmp"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"time"
@@ -171,7 +172,7 @@ func (c *Conditions) names() bool {
 // candidates returns the conditions as candidates, one per endpoint pattern. The patterns were checked before.
 func (x *index) candidates(c *Conditions) []*candidate {
 	asks := [dimensions][]int32{
-		dimMethod: x.ids(dimMethod, upperAll(c.Methods)), dimUser: x.ids(dimUser, c.Users),
+		dimMethod: x.ids(dimMethod, covered(c.Methods)), dimUser: x.ids(dimUser, c.Users),
 		dimTenant: x.ids(dimTenant, c.Tenants), dimTier: x.ids(dimTier, c.Tiers),
 	}
 	for _, network := range c.CIDRs {
@@ -186,7 +187,7 @@ func (x *index) candidates(c *Conditions) []*candidate {
 		asks[dimEntry] = append(asks[dimEntry], x.entry(Entry{key, c.Entries[key]}))
 	}
 	if len(c.Endpoints) == 0 {
-		return []*candidate{{asks: asks}}
+		return []*candidate{{asks: asks, headAlone: c.headAlone()}}
 	}
 	var all []*candidate
 	for _, text := range c.Endpoints {
@@ -196,7 +197,7 @@ func (x *index) candidates(c *Conditions) []*candidate {
 		}
 		p = x.pattern(p)
 		asks[dimEndpoint] = []int32{p.term}
-		all = append(all, &candidate{asks: asks, pattern: p, at: text.Pos})
+		all = append(all, &candidate{asks: asks, pattern: p, headAlone: c.headAlone(), at: text.Pos})
 	}
 	return all
 }
@@ -210,12 +211,23 @@ func (x *index) ids(d dimension, names []string) []int32 {
 	return slices.Compact(ids)
 }
 
-func upperAll(methods []string) []string {
-	upper := make([]string, len(methods))
+// covered returns the methods of requests that conditions with these methods are about: GET covers HEAD, which servers
+// answer by the same work.
+func covered(methods []string) []string {
+	all := make([]string, len(methods), len(methods)+1)
 	for i, method := range methods {
-		upper[i] = NormalizeMethod(method)
+		all[i] = NormalizeMethod(method)
 	}
-	return upper
+	if slices.Contains(all, http.MethodGet) {
+		all = append(all, http.MethodHead)
+	}
+	return all
+}
+
+// headAlone reports whether the conditions are about HEAD and not because of GET.
+func (c *Conditions) headAlone() bool {
+	all := covered(c.Methods)
+	return slices.Contains(all, http.MethodHead) && !slices.Contains(all, http.MethodGet)
 }
 
 // comparisons order candidates of one scope from the most to the least specific, each where those before it see no difference. What they
@@ -229,6 +241,7 @@ var comparisons = [...]struct {
 	{"names more kinds of users, tenants, cidrs, entries and methods", func(a, b *candidate) int { return cmp.Compare(b.kinds(), a.kinds()) }},
 	{"names a tier", func(a, b *candidate) int { return first(a.rule.tier, b.rule.tier) }},
 	{"asks whether a user is known", func(a, b *candidate) int { return first(a.rule.login, b.rule.login) }},
+	{"names HEAD and not GET", func(a, b *candidate) int { return first(a.headAlone, b.headAlone) }},
 	{"has a lower priority number", func(a, b *candidate) int { return cmp.Compare(a.rule.priority, b.rule.priority) }},
 }
 

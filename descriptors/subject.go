@@ -14,16 +14,22 @@ const (
 	keyEntry  = "api_key" // the id of the API key that was used
 )
 
+var badHost = &identity.Refusal{Status: 400, Message: "The host ends in two dots: send its name, with one dot at most."}
+
 var badPath = &identity.Refusal{
 	Status: 400, Message: "The path has a NUL, or dot segments that servers read in different ways, or is long and has other such parts: send a plain path.",
 }
 
-// Check returns the refusal of a request that cannot be matched, or nil. Servers resolve the dot segments of such a path
-// at different times, and so to different endpoints. The refusal is shared and not to be changed.
+// Check returns the refusal of a request that cannot be matched, or nil. Servers resolve the dot segments of such a
+// path at different times, and so to different endpoints. Some take a host with two dots at its end for the one without
+// them. The refusal is shared and not to be changed.
 func (s *Subject) Check() *identity.Refusal {
 	var r readings
 	if r.refuses(s.Path) {
 		return badPath
+	}
+	if strings.HasSuffix(cutPort(s.Host), "..") {
+		return badHost
 	}
 	return nil
 }

@@ -211,6 +211,7 @@ func identify(ctx context.Context, set *descriptors.Set, req *descriptors.Reques
 		return true
 	}
 	v.Match.Reset()
+	v.Match.Known = true
 	v.Refused, v.Malformed = true, refusal
 	return false
 }

@@ -18,7 +18,7 @@ const (
 var excessResponse = &descriptors.Response{Message: "The request asks for more than one request may."}
 
 // exceeds refuses a request that asks for more than one may, if there is a reason, and reports whether there is. Nothing is charged,
-// and its descriptors have no statuses.
+// and its first descriptor is over the limit.
 func (v *Verdict) exceeds(reason string) bool {
 	if reason == "" {
 		return false
@@ -27,6 +27,9 @@ func (v *Verdict) exceeds(reason string) bool {
 	v.Match.Reset()
 	v.Match.Known, v.Match.Domain = known, domain
 	v.Refused, v.Excess, v.RetryAfter, v.Response = true, reason, excessRetry, excessResponse
+	if len(v.Statuses) > 0 {
+		v.Statuses[0].Over = true
+	}
 	return true
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/store"
 )
@@ -107,11 +108,26 @@ func TestALongPathThatServersReadDifferentlyIsRefused(t *testing.T) {
 		send := func(path string) *engine.Verdict {
 			return f.send(0, &descriptors.Request{Domain: "d", Descriptors: []descriptors.Descriptor{{Entries: []descriptors.Entry{{Key: "path", Value: path}}}}})
 		}
-		if v := send(strings.Repeat(`/a%2fb%5cc\d;e%40/../x`, 500)); !v.Refused || v.Excess != "path" {
-			t.Errorf("refused %v for %q, want for its path", v.Refused, v.Excess)
+		if v := send(strings.Repeat(`/a%2fb%5cc\d;e%40/../x`, 500)); !v.Refused || v.Excess != "path" ||
+			len(v.Statuses) != 1 || !v.Statuses[0].Over {
+			t.Errorf("refused %v for %q with the statuses %v, want for its path, and one over the limit", v.Refused,
+				v.Excess, v.Statuses)
 		}
 		if v := send("/a/" + strings.Repeat("b", 5000)); v.Refused {
 			t.Errorf("a long path with one reading is refused, or the one before was charged")
+		}
+	})
+}
+
+// TestAMalformedRequestIsOneOfItsDomain: that it is refused before rules are looked at does not mean that there are
+// none.
+func TestAMalformedRequestIsOneOfItsDomain(t *testing.T) {
+	inFleet(t, 1, descriptors.Domain{Name: "d", Rules: []descriptors.Rule{bucket("t", descriptors.ScopeTenant,
+		100)}}, func(t *testing.T, f *fleet) {
+		req := &descriptors.Request{Domain: "d", Evidence: &identity.Evidence{},
+			Subject: &descriptors.Subject{Path: "/a/..;/b", Method: "GET"}}
+		if v := f.send(0, req); v.Malformed == nil || !v.Match.Known {
+			t.Errorf("malformed %v, of a known domain %v, want both", v.Malformed, v.Match.Known)
 		}
 	})
 }

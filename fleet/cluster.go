@@ -218,7 +218,9 @@ func (c *cluster) follow(ctx context.Context) {
 	var once sync.Once
 	for ctx.Err() == nil {
 		began := time.Now()
-		if !c.load(ctx) {
+		loaded := false
+		c.fleet.Guard(func() { loaded = c.load(ctx) })
+		if !loaded {
 			c.reload() // soon again
 		}
 		once.Do(func() { close(c.tried) })

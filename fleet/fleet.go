@@ -51,6 +51,8 @@ type Config struct {
 	Breaker breaker.Config // of the breaker in front of each server; the zero value has one. OnBreaker takes the place of its OnChange
 
 	OnBreaker func(server string, from, to breaker.State, reason string) // called for each change of a server's breaker; must not block
+	// OnPanic is called after a panic in the background. Nil: the panic ends the process.
+	OnPanic func(fault any)
 }
 
 // Fleet is the servers of one Config. It is safe for concurrent use.
@@ -61,6 +63,7 @@ type Fleet struct {
 	prelude [][]byte
 	guards  guards
 	counts  counts
+	onPanic func(fault any)
 	topology
 }
 
@@ -85,7 +88,8 @@ type topology interface {
 func New(c Config) *Fleet {
 	quiet()
 	bounds := c.Bounds.withDefaults()
-	f := &Fleet{servers: c.Servers.withDefaults(bounds), bounds: bounds, prefix: c.Prefix, guards: guards{c.Breaker, c.OnBreaker}}
+	f := &Fleet{servers: c.Servers.withDefaults(bounds), bounds: bounds, prefix: c.Prefix, guards: guards{c.Breaker,
+		c.OnBreaker}, onPanic: c.OnPanic}
 	for _, words := range c.Prelude {
 		f.prelude = append(f.prelude, command(words...))
 	}

@@ -194,6 +194,13 @@ func (l *link) take(out []byte) []byte {
 // read hands out replies until the connection ends.
 func (l *link) read() {
 	defer l.node.running.Done()
+	err := errPanicked
+	guard(l.node.onPanic, func() { err = l.readAll() })
+	l.end(err)
+}
+
+// readAll hands out replies, and returns why the connection has ended.
+func (l *link) readAll() error {
 	buf, from, to := make([]byte, 16<<10), 0, 0
 	for {
 		n, err := l.conn.Read(buf[to:])
@@ -205,13 +212,11 @@ func (l *link) read() {
 			l.handing.Store(false)
 			from += used
 			if fault != nil {
-				l.end(fault)
-				return
+				return fault
 			}
 		}
 		if err != nil {
-			l.end(err)
-			return
+			return err
 		}
 		buf, from, to = l.room(buf, from, to)
 	}

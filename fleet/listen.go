@@ -49,7 +49,7 @@ func (f *Fleet) Listen(l Listener) (stop func()) {
 // listen keeps one subscription.
 func (f *Fleet) listen(ctx context.Context, l Listener, home func() *Node) {
 	for ctx.Err() == nil {
-		f.subscribe(ctx, l, home())
+		f.Guard(func() { f.subscribe(ctx, l, home()) })
 		rest := time.NewTimer(listenRest)
 		select {
 		case <-rest.C:
@@ -67,7 +67,7 @@ func (f *Fleet) subscribe(ctx context.Context, l Listener, n *Node) {
 		if n.lobby {
 			return nil, errNoLink // the servers of the cluster are not known yet
 		}
-		return n.dial(ctx)
+		return bound(n.dial(ctx))
 	}
 	client := redis.NewClient(o)
 	defer func() { _ = client.Close() }() // what was heard is over

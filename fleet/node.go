@@ -22,6 +22,7 @@ type Node struct {
 	guards  guards
 	counts  *counts
 	host    *host
+	onPanic func(fault any)
 	routes  *cluster // nil: it is no part of a cluster
 	address string   // of a server of a cluster
 	lobby   bool     // it stands for the servers of a cluster that are not known yet
@@ -68,7 +69,8 @@ func (n *Node) start(dial func(ctx context.Context) (net.Conn, error)) *Node {
 // node makes a node without connections.
 func (f *Fleet) node(name string) *Node {
 	n := &Node{
-		name: name, servers: &f.servers, bounds: &f.bounds, prelude: f.prelude, guards: f.guards, counts: &f.counts, host: machine,
+		name: name, servers: &f.servers, bounds: &f.bounds, prelude: f.prelude, guards: f.guards, counts: &f.counts,
+		host: machine, onPanic: f.onPanic,
 		trouble: map[*stream]error{}, changed: make(chan struct{}),
 	}
 	n.load.most = f.bounds.InFlight

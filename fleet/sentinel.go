@@ -122,7 +122,8 @@ func (s *sentinel) ask(ctx context.Context) (string, error) {
 	answers := make(chan answer, len(s.clients))
 	for address, client := range s.clients {
 		go func() {
-			a := s.askOne(ctx, client)
+			a := answer{err: errPanicked}
+			guard(s.onPanic, func() { a = s.askOne(ctx, client) })
 			a.sentinel, a.client = address, client
 			answers <- a
 		}()
@@ -209,11 +210,12 @@ func (s *sentinel) discover(a answer) {
 		defer s.solo.running.Done()
 		ctx, cancel := context.WithTimeout(s.solo.ctx, s.servers.AnswerTimeout)
 		defer cancel()
-		others, err := a.client.Sentinels(ctx, s.servers.Master).Result()
-		if err != nil {
-			return
-		}
-		s.learn(a.sentinel, others)
+		guard(s.onPanic, func() {
+			others, err := a.client.Sentinels(ctx, s.servers.Master).Result()
+			if err == nil {
+				s.learn(a.sentinel, others)
+			}
+		})
 	}()
 }
 

@@ -85,7 +85,7 @@ func (s *Servers) options(address string) *redis.Options {
 	dial := s.dialer()
 	return &redis.Options{
 		// Its own dialer would finish a handshake of TLS after its caller has gone.
-		Dialer:  func(ctx context.Context, _, address string) (net.Conn, error) { return dial(ctx, address) },
+		Dialer:  func(ctx context.Context, _, address string) (net.Conn, error) { return bound(dial(ctx, address)) },
 		Network: s.Network, Addr: address, Username: s.Username, Password: s.Password, CredentialsProvider: s.Credentials,
 		MaxRetries:               1, // what is asked may be asked twice
 		MinRetryBackoff:          -1,

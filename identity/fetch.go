@@ -90,16 +90,22 @@ func (f *fetcher) get(ctx context.Context, source string) ([]byte, time.Duration
 	return document, interval(response.Header.Get("Cache-Control")), err
 }
 
+// errLinkLocal keeps fetches away from addresses where clouds hand out credentials.
+var errLinkLocal = errors.New("fetch the key set: link-local addresses hold no key sets")
+
 // checked is the URL of a key set, if it may be asked.
 func (f *fetcher) checked(source string) (*url.URL, error) {
 	at, err := url.Parse(source)
 	if err != nil || at.Host == "" {
 		return nil, errors.New("fetch the key set: neither an https URL nor an absolute path")
 	}
+	host, err := netip.ParseAddr(at.Hostname())
+	if err == nil && host.Unmap().IsLinkLocalUnicast() { // a proxy would be the only one that is dialed
+		return nil, errLinkLocal
+	}
 	if at.Scheme == "https" {
 		return at, nil
 	}
-	host, err := netip.ParseAddr(at.Hostname())
 	if at.Scheme == "http" && f.loopbackHTTP && err == nil && host.IsLoopback() {
 		return at, nil
 	}

@@ -6,10 +6,13 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -105,6 +108,41 @@ func TestWhichSourcesAreAsked(t *testing.T) {
 				t.Errorf("error %v, want one about %q", status.Err, c.problem)
 			}
 		})
+	}
+}
+
+// TestAProxyIsNotAskedForLinkLocalAddresses: it would reach them in place of this process. Private addresses are asked
+// for: identity providers are in the cluster as a rule.
+func TestAProxyIsNotAskedForLinkLocalAddresses(t *testing.T) {
+	var mu sync.Mutex // guards asked
+	var asked []string
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		asked = append(asked, r.Method+" "+r.Host)
+		mu.Unlock()
+		http.Error(w, "no", http.StatusForbidden)
+	}))
+	t.Cleanup(proxy.Close)
+	at, err := url.Parse(proxy.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, source := range []string{"https://169.254.169.254/keys", "https://[fe80::1]/keys",
+		"https://[::ffff:169.254.169.254]:444/keys", "https://10.0.0.1/keys", "https://idp.internal/keys"} {
+		sets := identity.NewKeySets(identity.KeySetsConfig{Transport: &http.Transport{Proxy: http.ProxyURL(at),
+			DisableKeepAlives: true}})
+		r := identity.New(jwtOnly(source), sets, identity.Options{Now: atNoon})
+		awaitRefresh(t, sets)
+		if sets.Status()[0].Err == nil {
+			t.Errorf("%s has a key set", source)
+		}
+		r.Close()
+		sets.Close()
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if want := []string{"CONNECT 10.0.0.1:443", "CONNECT idp.internal:443"}; !slices.Equal(asked, want) {
+		t.Errorf("the proxy was asked for %q, want %q", asked, want)
 	}
 }
 

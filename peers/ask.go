@@ -20,7 +20,7 @@ func (p *Peers) answer(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case n := <-p.asked:
-			p.answerOne(n)
+			p.cfg.Fleet.Guard(func() { p.answerOne(n) })
 		}
 	}
 }

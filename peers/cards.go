@@ -28,7 +28,7 @@ func (p *Peers) show(ctx context.Context) {
 	ticker := time.NewTicker(cardEvery)
 	defer ticker.Stop()
 	for {
-		p.showOnce()
+		p.cfg.Fleet.Guard(p.showOnce)
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():

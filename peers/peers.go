@@ -78,6 +78,10 @@ func (p *Peers) Close() error {
 
 // hear takes in one message, and ignores what it cannot read.
 func (p *Peers) hear(text string) {
+	p.cfg.Fleet.Guard(func() { p.take(text) })
+}
+
+func (p *Peers) take(text string) {
 	var n news
 	err := json.Unmarshal([]byte(text), &n)
 	if err != nil {
@@ -136,7 +140,7 @@ func Announce(ctx context.Context, f *fleet.Fleet, channel, topic string, body a
 
 // Hear hears news on a channel, for one that is not a sidecar, until the function that it returns is called. Its topics must not block for long.
 func Hear(f *fleet.Fleet, channel string, topics map[string]func(body []byte)) (stop func()) {
-	p := &Peers{cfg: Config{Topics: topics}}
+	p := &Peers{cfg: Config{Fleet: f, Topics: topics}}
 	return f.Listen(fleet.Listener{Channel: channel, Message: p.hear, Gap: func() {}})
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -155,6 +156,100 @@ func TestNewsInAClusterAndInARing(t *testing.T) {
 				return err
 			}
 			return other.has(name)
+		})
+	}
+}
+
+// TestAPoisonedCardIsRemoved writes what is not a card among the cards: those of sidecars are shown all the same, and
+// it is gone.
+func TestAPoisonedCardIsRemoved(t *testing.T) {
+	redis := servers.StartRedis(t)
+	m := join(t, fleet.Servers{Addresses: []string{redis.Addr}}, "one")
+	for name, poison := range map[string]string{
+		"no blank": "garbage", "empty": "", "no number": "soon {}", "an endless life": "99999999999999999999 {}",
+		"a life of an hour": fmt.Sprint(time.Now().Add(time.Hour).UnixMilli(), " {}"),
+		"below zero":        "-5 {}", "infinite": "inf {}", "hexadecimal": "0xffffffffffff {}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			redis.Do(t, "HSET", "cards", "zzz", poison)
+			servers.Await(t, "the card of the sidecar alone", func() error {
+				cards, err := m.Cards(t.Context())
+				if err != nil {
+					return err
+				}
+				if len(cards) != 1 || cards[0].ID != m.ID() {
+					return fmt.Errorf("%v", cards)
+				}
+				return nil
+			})
+			if left := redis.Do(t, "HEXISTS", "cards", "zzz"); left != int64(0) {
+				t.Errorf("the poisoned card is still there")
+			}
+		})
+	}
+}
+
+// TestNewsThatMakeAReaderPanic: a panic while news are taken in is reported, and later news arrive.
+func TestNewsThatMakeAReaderPanic(t *testing.T) {
+	redis := servers.StartRedis(t)
+	faults, heard := make(chan any, 1), make(chan string, 1)
+	f := fleet.New(fleet.Config{Servers: fleet.Servers{Addresses: []string{redis.Addr}},
+		OnPanic: func(fault any) { faults <- fault }})
+	t.Cleanup(f.Close)
+	t.Cleanup(Hear(f, "news", map[string]func([]byte){
+		"bad":  func([]byte) { panic("poison") },
+		"good": func(body []byte) { heard <- string(body) },
+	}))
+	publish := func(topic string) func() error {
+		return func() error {
+			if got := redis.Do(t, "PUBLISH", "news", `{"topic":"`+topic+`","body":1}`); got != int64(1) {
+				return fmt.Errorf("%v listeners", got)
+			}
+			return nil
+		}
+	}
+	servers.Await(t, "a listener", publish("bad"))
+	if fault := <-faults; fault != "poison" {
+		t.Errorf("the fault is %v", fault)
+	}
+	servers.Await(t, "a listener", publish("good"))
+	if body := <-heard; body != "1" {
+		t.Errorf("the news are %q", body)
+	}
+}
+
+// TestASubscriptionThatAnnouncesTooMuch: the server announces more than there is memory, and the subscription is made again.
+func TestASubscriptionThatAnnouncesTooMuch(t *testing.T) {
+	redis := servers.StartRedis(t)
+	forger := servers.StartForger(t, redis)
+	for _, reply := range []string{"*2147483647\r\n", "*4611686018427387904\r\n", "$34359738368\r\n", "$9223372036854775805\r\n", ">2147483647\r\n"} {
+		f := fleet.New(fleet.Config{Servers: fleet.Servers{Addresses: []string{forger.Addr}}})
+		forger.Set(func(command []string) []byte {
+			if strings.EqualFold(command[0], "SUBSCRIBE") {
+				return []byte(reply)
+			}
+			return nil
+		})
+		news := make(chan string, 1)
+		stop := Hear(f, "news", map[string]func([]byte){"hello": func(body []byte) { news <- string(body) }})
+		forger.AwaitMet(t, 2)
+		forger.Set(nil)
+		servers.Await(t, "a listener", func() error {
+			if redis.Do(t, "PUBLISH", "news", `{"topic":"hello","body":1}`) == int64(0) {
+				return errors.New("none")
+			}
+			return nil
+		})
+		if body := <-news; body != "1" {
+			t.Errorf("the news are %q", body)
+		}
+		stop()
+		f.Close()
+		servers.Await(t, "the end of the subscription", func() error {
+			if left := redis.Do(t, "PUBSUB", "NUMSUB", "news"); left.([]any)[1] != int64(0) {
+				return fmt.Errorf("%v", left)
+			}
+			return nil
 		})
 	}
 }

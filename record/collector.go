@@ -1,8 +1,11 @@
 package record
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"hash/maphash"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -20,7 +23,7 @@ const (
 	eventText    = 256 << 10
 
 	foldedPart  = 8    // one part in so many of a table is for rows that others are folded into
-	maxValue    = 1024 // bytes of an identity; a longer one has no room
+	maxValue    = 1024 // bytes of an identity or a key; of a longer one Short is recorded
 	maxName     = 128  // bytes of a domain or a rule that are kept
 	maxEndpoint = 256  // bytes of an endpoint that are kept
 	maxShort    = 64   // bytes of a method, an address or an API key that are kept in an event
@@ -75,7 +78,7 @@ func (p *page) empty() {
 // identity adds to the row of an identity.
 func (s *shard) identity(k key, n amount) {
 	p := s.page
-	if len(k.value) <= maxValue && p.identities.add(&k, n, foldedPart) >= 0 {
+	if p.identities.add(&k, n, foldedPart) >= 0 {
 		return
 	}
 	p.dropped[identities]++
@@ -92,7 +95,7 @@ func (s *shard) key(k key, d *Decided) {
 	if d.Refused {
 		n.cost = d.Requests
 	}
-	if len(d.Key) > maxValue || s.page.keys.add(&k, n, 0) < 0 {
+	if s.page.keys.add(&k, n, 0) < 0 {
 		s.page.dropped[keys]++
 		s.dropped[keys].Add(1)
 	}
@@ -177,7 +180,7 @@ func (c *collector) note(d *Decided) {
 		kind = NoKind
 	}
 	domain := cut(d.Domain, maxName)
-	k := key{minute: uint32(d.At.Unix() / 60), outcome: min(d.Outcome, maxOutcomes-1), domain: domain, domainHash: maphash.String(seed, domain)}.of(kind, d.Identity)
+	k := key{minute: uint32(d.At.Unix() / 60), outcome: min(d.Outcome, maxOutcomes-1), domain: domain, domainHash: maphash.String(seed, domain)}.of(kind, Short(d.Identity))
 	ruled := k.under(cut(d.Rule, maxName), false)
 	s := &c.shards[k.valueHash%shards]
 	s.mu.Lock()
@@ -202,7 +205,7 @@ func (c *collector) note(d *Decided) {
 // noteKey adds a decision to its API key, which may be in another shard than the identity: one user may have many keys. It reports whether there are many.
 func (c *collector) noteKey(d *Decided, k key) bool {
 	k.outcome = 0
-	k = k.of(countedKey, d.Key)
+	k = k.of(countedKey, Short(d.Key))
 	s := &c.shards[k.valueHash%shards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,6 +243,19 @@ func wake(ch chan struct{}) {
 	case ch <- struct{}{}:
 	default:
 	}
+}
+
+// shownValue is how many bytes of a long identity are recorded as they are.
+const shownValue = 128
+
+// Short returns what is recorded of an identity: the whole of it, or of one above 1,024 bytes its beginning and the
+// SHA-256 of all of it. So the usage of a client that chooses long names for itself is not nameless.
+func Short(identity string) string {
+	if len(identity) <= maxValue {
+		return identity
+	}
+	digest := sha256.Sum256([]byte(identity))
+	return strings.ToValidUTF8(cut(identity, shownValue), "") + "~" + hex.EncodeToString(digest[:])
 }
 
 // cut returns the beginning of a text, of at most that many bytes.

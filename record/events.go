@@ -47,10 +47,7 @@ func (e *events) empty() { e.marks, e.text, e.dropped = e.marks[:0], e.text[:0],
 
 // add adds a decision, or counts that it has no room. It reports whether a half of the room is taken, too.
 func (e *events) add(d *Decided) (added, half bool) {
-	kind, value := d.Kind, d.Identity
-	if len(value) > maxValue {
-		kind, value = folded, Others
-	}
+	kind, value := d.Kind, Short(d.Identity)
 	all := [texts]string{
 		textDomain: cut(d.Domain, maxName), textRule: cut(d.Rule, maxName), textIdentity: value, textAPIKey: cut(d.APIKey, maxShort),
 		textIP: cut(d.IP, maxShort), textMethod: cut(d.Method, maxShort), textEndpoint: cut(d.Endpoint, maxEndpoint),

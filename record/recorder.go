@@ -28,6 +28,7 @@ type Config struct {
 	Now      func() time.Time // nil: time.Now
 	OnError  func(stream string, err error)
 	OnDrop   func(rows int64) // called at most once a minute with how many rows had no room since
+	Guard    func(run func()) // runs what writes in the background; it may recover from a panic. Nil: it does not
 }
 
 // Cache is how often a cache had the answer.
@@ -92,6 +93,9 @@ func (c Config) withDefaults() Config {
 	if c.OnError == nil {
 		c.OnError = func(string, error) {}
 	}
+	if c.Guard == nil {
+		c.Guard = func(run func()) { run() }
+	}
 	if c.OnDrop == nil {
 		c.OnDrop = func(int64) {}
 	}
@@ -129,7 +133,7 @@ func (r *Recorder) run(much <-chan struct{}, flush func() bool) {
 		case <-r.stop:
 			return
 		}
-		flush()
+		r.cfg.Guard(func() { flush() })
 	}
 }
 

@@ -18,6 +18,9 @@ type Config struct {
 	// Key is where the record of an identity is kept. It is required with Fleet.
 	Key   func(*Identity) string
 	Index string // key of the index, which tells what kinds of records there are; required with Fleet
+	// Serves reports whether there are rules for a domain: of others no record is looked up, and no news is taken in.
+	// After it has changed, call Reread. Nil: all domains are served.
+	Serves func(domain string) bool
 	// Publish lets the other sidecars know that the record of a key has changed, which is of that class; an empty key stands for any of the
 	// class. It is required with Fleet.
 	Publish func(ctx context.Context, key, class string) error
@@ -46,9 +49,11 @@ type Book struct {
 	unasked atomic.Int64  // that it was not asked about, for want of room or of a connection
 	first   chan struct{} // closed when the index was read, or could not be
 
-	mu    sync.RWMutex         // guards local, and changes of the catalog
-	local map[Identity]*entry  // without Redis
-	added map[string]time.Time // classes that were heard of, until the index that is read has them
+	mu    sync.RWMutex        // guards local, news, and changes of the catalog
+	local map[Identity]*entry // without Redis
+	news  news
+
+	unreadable atomic.Int64 // replies about a record that could not be read
 }
 
 // New makes a Book. It does not wait for Redis.
@@ -71,7 +76,7 @@ func New(cfg Config) *Book {
 	ctx, stop := context.WithCancel(context.Background())
 	b := &Book{
 		cfg: cfg, cache: newCache(cfg.Bytes), stop: stop, wake: make(chan struct{}, 1), first: make(chan struct{}), missing: make(chan Identity, maxMissing),
-		local: map[Identity]*entry{}, added: map[string]time.Time{},
+		local: map[Identity]*entry{}, news: news{added: map[string]time.Time{}},
 	}
 	if cfg.Fleet == nil {
 		close(b.first)
@@ -86,6 +91,9 @@ func New(cfg Config) *Book {
 func (b *Book) Close() error {
 	b.stop()
 	b.running.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.news.stopLocked()
 	return nil
 }
 
@@ -236,56 +244,14 @@ func (b *Book) roomLocked() bool {
 	return len(b.local) < maxLocal
 }
 
-// addLocked adds a class to the catalog.
-func (b *Book) addLocked(class string) {
-	classes := catalogOf([]string{class})
-	for domain, kinds := range classes {
-		all := catalog{}
-		if now := b.catalog.Load(); now != nil {
-			all = maps.Clone(*now)
-		}
-		all[domain] = all[domain].and(kinds)
-		b.catalog.Store(&all)
-	}
-}
-
-// and is the kinds of both.
-func (k *Kinds) and(more *Kinds) *Kinds {
-	sum := &Kinds{}
-	for _, one := range []*Kinds{k, more} {
-		if one == nil {
-			continue
-		}
-		sum.filling = sum.filling || one.filling
-		for kind, has := range one.has {
-			sum.has[kind] = sum.has[kind] || has
-		}
-		for family, lengths := range one.networks {
-			sum.networks[family] = union(sum.networks[family], lengths)
-		}
-	}
-	return sum
-}
-
-// Forget takes in that the record of a key has changed, which is of that class. An empty key stands for any record of the class.
-func (b *Book) Forget(key, class string) {
-	if key == "" {
-		b.cache.outdate()
-	} else {
-		b.cache.forget(key)
-	}
-	b.mu.Lock()
-	b.added[class] = b.cfg.Now()
-	b.addLocked(class)
-	b.mu.Unlock()
-	if class == fillingClass { // it has begun or ended, which the index tells
-		b.Outdate()
-	}
-}
-
 // Outdate takes in that changes may have been missed: everything is looked up again when it is needed.
 func (b *Book) Outdate() {
 	b.cache.outdate()
+	b.Reread()
+}
+
+// Reread reads soon which kinds of records there are. It does not wait.
+func (b *Book) Reread() {
 	select {
 	case b.wake <- struct{}{}:
 	default: // it is about to look anyway
@@ -298,10 +264,15 @@ type Stats struct {
 	Hits, Misses   int64 // of lookups in it
 	Drops          int64 // entries that were forgotten early, for want of room
 	Unasked        int64 // missing records that the control plane was not asked about
+	Unreadable     int64 // replies about a record that could not be read
 }
 
 // Stats is what the book has counted so far.
 func (b *Book) Stats() Stats {
 	c := b.cache
-	return Stats{Entries: c.entries.Load(), Bytes: c.bytes.Load(), Hits: c.hits.Load(), Misses: c.misses.Load(), Drops: c.drops.Load(), Unasked: b.unasked.Load()}
+	return Stats{
+		Entries: c.entries.Load(), Bytes: c.bytes.Load(), Hits: c.hits.Load(), Misses: c.misses.Load(),
+		Drops: c.drops.Load(), Unasked: b.unasked.Load(),
+		Unreadable: b.unreadable.Load(),
+	}
 }

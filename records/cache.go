@@ -22,12 +22,13 @@ const (
 
 // entry is what is known about one identity. It is never changed.
 type entry struct {
-	key    string // in Redis
-	record *Record
-	value  any // what decisions use; nil: there is no record
-	until  time.Time
-	age    uint64 // how often all was out of date when it was made
-	bytes  int64
+	key     string // in Redis
+	record  *Record
+	value   any // what decisions use; nil: there is no record
+	until   time.Time
+	age     uint64 // how often all was out of date when it was made
+	bytes   int64
+	changed bool // after news that the record is another one by now
 }
 
 // cache keeps entries for a while, in a bounded number of bytes.
@@ -86,6 +87,15 @@ func (c *cache) find(id *Identity, now time.Time) (e *entry, fresh bool) {
 		c.misses.Add(1)
 	}
 	return e, fresh
+}
+
+// changed reports whether there were news about the record of an identity since it was looked up.
+func (c *cache) changed(id *Identity) bool {
+	s := c.shard(id)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	e := s.known[*id]
+	return e != nil && e.changed
 }
 
 // jittered is a life up to a tenth shorter, so that what was learned together is not asked for together.
@@ -150,7 +160,8 @@ func (c *cache) dropLocked(s *cacheShard, id Identity) {
 	c.mu.Unlock()
 }
 
-// forget drops what is known about the identity whose record has that key.
+// forget makes what is known about the identity whose record has that key out of date: it holds only while nothing
+// newer can be had.
 func (c *cache) forget(key string) {
 	c.changes.Add(1)
 	c.mu.Lock()
@@ -162,7 +173,11 @@ func (c *cache) forget(key string) {
 	s := c.shard(&id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.dropLocked(s, id)
+	if e := s.known[id]; e != nil {
+		old := *e
+		old.until, old.changed = time.Time{}, true
+		s.known[id] = &old
+	}
 }
 
 // outdate makes all that is known out of date: it holds only while nothing newer can be had.

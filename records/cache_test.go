@@ -12,7 +12,8 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// TestAnAnswerFromBeforeAChangeIsNotKept lets an answer be kept while its record is forgotten: whichever comes first, nothing is known afterwards.
+// TestAnAnswerFromBeforeAChangeIsNotKept lets an answer be kept while its record is forgotten: whichever comes first,
+// nothing is up to date afterwards.
 func TestAnAnswerFromBeforeAChangeIsNotKept(t *testing.T) {
 	const key = "k"
 	c, id := newCache(1<<20), Identity{Domain: "shop", Kind: User, Name: "ann"}
@@ -33,8 +34,8 @@ func TestAnAnswerFromBeforeAChangeIsNotKept(t *testing.T) {
 		}
 		c.forget(key)
 		both.Wait()
-		if known, _ := c.find(&id, time.Now()); known != nil {
-			t.Fatal("what was asked for before the change is kept")
+		if _, fresh := c.find(&id, time.Now()); fresh {
+			t.Fatal("what was asked for before the change is up to date")
 		}
 	}
 }

@@ -196,7 +196,7 @@ func (b *Book) Write(ctx context.Context, found []*Difference) (untold []string,
 	if err == nil && len(found) <= tellEach {
 		err = together(len(found), func(n int) error {
 			class := found[n].Identity.class()
-			b.Forget(found[n].key, class)
+			b.changed(found[n].key, class)
 			return b.told(b.cfg.Publish(ctx, found[n].key, class))
 		})
 		if err == nil {
@@ -217,7 +217,7 @@ func (*Book) told(err error) error {
 // TellAll lets the sidecars know that any record of some classes may have changed.
 func (b *Book) TellAll(ctx context.Context, classes []string) error {
 	for _, class := range classes {
-		b.Forget("", class)
+		b.changed("", class)
 		err := b.told(b.cfg.Publish(ctx, "", class))
 		if err != nil {
 			return err

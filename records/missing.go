@@ -56,7 +56,7 @@ func (b *Book) await(id Identity, key string, changes uint64) any {
 	default:
 		b.unasked.Add(1)
 	}
-	return b.hold(id, key, changes)
+	return b.hold(id, key, changes, failedLife)
 }
 
 // askMissing asks the control plane about what is missing, some at a time.
@@ -76,7 +76,8 @@ func (b *Book) askMissing(ctx context.Context) {
 			continue
 		}
 		within, cancel := context.WithTimeout(ctx, missingIn)
-		err := b.cfg.Missing(within, page)
+		err := errPanicked
+		b.cfg.Fleet.Guard(func() { err = b.cfg.Missing(within, page) })
 		cancel()
 		if err != nil {
 			b.unasked.Add(int64(len(page)))

@@ -7,6 +7,7 @@ package records
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -156,33 +157,43 @@ func catalogOf(classes []string) catalog {
 		if at < 0 {
 			continue
 		}
-		domain, word := class[:at], class[at+1:]
-		if c[domain] == nil {
-			c[domain] = &Kinds{}
+		one := kindsOf(class, class[at+1:])
+		if one == nil {
+			continue
 		}
-		c[domain].filling = c[domain].filling || class == fillingClass
-		c[domain].add(word)
+		domain := strings.Clone(class[:at])
+		c[domain] = c[domain].and(one)
 	}
 	return c
 }
 
-func (k *Kinds) add(word string) {
-	if text, found := strings.CutPrefix(word, "ip"); found && len(text) > 2 && text[1] == '/' {
-		bits, err := strconv.Atoi(text[2:])
-		if err != nil || bits < 0 || bits > 128 {
-			return
-		}
-		family := 0
-		if text[0] == '6' {
-			family = 1
-		}
-		k.has[Network] = true
-		k.networks[family] = append(k.networks[family], bits)
-		return
+// kindsOf is the kind that the last word of a class names; nil: none.
+func kindsOf(class, word string) *Kinds {
+	k := &Kinds{filling: class == fillingClass}
+	if k.filling {
+		return k
 	}
-	for kind, known := range kindWords {
-		if known == word {
-			k.has[kind] = true
-		}
+	if length, is := strings.CutPrefix(word, "ip4/"); is {
+		return k.network(0, 32, length)
 	}
+	if length, is := strings.CutPrefix(word, "ip6/"); is {
+		return k.network(1, 128, length)
+	}
+	kind := slices.Index(kindWords[:], word)
+	if kind < 0 || Kind(kind) == Network {
+		return nil
+	}
+	k.has[kind] = true
+	return k
+}
+
+// network adds networks of a prefix length, as Identity.class writes it. It returns nil for any other text.
+func (k *Kinds) network(family, most int, length string) *Kinds {
+	bits, err := strconv.Atoi(length)
+	if err != nil || bits < 0 || bits > most || strconv.Itoa(bits) != length {
+		return nil
+	}
+	k.has[Network] = true
+	k.networks[family] = []int{bits}
+	return k
 }

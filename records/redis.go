@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed" // for the script
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -29,12 +30,16 @@ const (
 	leastAllow = 50 * time.Microsecond
 )
 
+// errPanicked is an error where reading a reply has panicked.
+var errPanicked = errors.New("a panic, which was reported")
+
 // follow keeps the catalog up to date.
 func (b *Book) follow(ctx context.Context) {
 	var once sync.Once
 	for ctx.Err() == nil {
 		next := indexEvery - rand.N(indexEvery/10)
-		err := b.readIndex()
+		err := errPanicked
+		b.cfg.Fleet.Guard(func() { err = b.readIndex() })
 		if err != nil {
 			next = indexRetry
 			b.cfg.OnError(fleet.Reason(err), fmt.Errorf("read which records there are: %w", err))
@@ -50,31 +55,52 @@ func (b *Book) follow(ctx context.Context) {
 	}
 }
 
+// maxClasses is how many classes of the index are read at most. Those that last come first.
+const maxClasses = 50_000
+
 // readIndex reads which kinds of records there are. Kinds that were heard of after the question stay.
 func (b *Book) readIndex() error {
 	asked := b.cfg.Now()
 	from := strconv.FormatInt(asked.Add(-indexSlack).UnixMilli(), 10)
 	n, _ := b.cfg.Fleet.Place(b.cfg.Index)
-	reply, err := n.Ask(askWithin, b.cfg.Index, "ZRANGEBYSCORE", b.cfg.Index, from, "+inf")
+	reply, err := n.Ask(askWithin, b.cfg.Index, "ZREVRANGEBYSCORE", b.cfg.Index, "+inf", from, "LIMIT", "0",
+		strconv.Itoa(maxClasses+1))
 	if err != nil {
 		return err
 	}
-	var classes []string
-	for _, item := range reply.Items() {
-		classes = append(classes, string(item.Data))
+	if reply.Kind != fleet.List {
+		return fmt.Errorf("the reply must be a list, and begins with %q", reply.Kind)
 	}
-	all := catalogOf(classes)
+	items := reply.Items()
+	if len(items) > maxClasses {
+		b.cfg.OnError("index",
+			fmt.Errorf("the index names more than %d kinds of records: those that end soonest are not looked up",
+				maxClasses))
+	}
+	all := catalogOf(b.servedOf(items[:min(len(items), maxClasses)]))
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.catalog.Store(&all)
-	for class, at := range b.added {
+	var kept []string
+	for class, at := range b.news.added {
 		if at.Before(asked) {
-			delete(b.added, class)
+			delete(b.news.added, class)
 			continue
 		}
-		b.addLocked(class)
+		kept = append(kept, class)
 	}
+	b.addLocked(kept...)
 	return nil
+}
+
+// servedOf are the classes of the domains that are served.
+func (b *Book) servedOf(items []fleet.Reply) (classes []string) {
+	for _, item := range items {
+		if class := string(item.Data); b.serves(class) {
+			classes = append(classes, class)
+		}
+	}
+	return classes
 }
 
 // home is what one call can ask for together.
@@ -100,7 +126,7 @@ func (b *Book) lookUp(ctx context.Context, ids []Identity, values []any) {
 			ask()
 			return
 		}
-		all.Go(ask)
+		all.Go(func() { b.cfg.Fleet.Guard(ask) })
 	}
 	all.Wait()
 }
@@ -127,7 +153,7 @@ func (b *Book) askHome(ctx context.Context, n *fleet.Node, ids []Identity, keys 
 	}
 	for at, i := range places {
 		if at >= len(items) {
-			values[i] = b.hold(ids[i], keys[i], changes)
+			values[i] = b.hold(ids[i], keys[i], changes, failedLife)
 			continue
 		}
 		values[i] = b.learn(ids[i], keys[i], items[at], changes)
@@ -143,37 +169,52 @@ func (b *Book) allowance(ctx context.Context) time.Duration {
 	return min(b.cfg.Patience, time.Until(deadline)*4/10)
 }
 
-// learn keeps what the server said about an identity, and returns what decisions use of it. A record that cannot be read is none.
+// learn keeps the reply about an identity, and returns what decisions use of it. Where that cannot be read,
+// what was known holds.
 func (b *Book) learn(id Identity, key string, item fleet.Reply, changes uint64) any {
-	if item.Kind != fleet.Text && b.filling() {
+	if item.Kind == fleet.Nothing && b.filling() && !b.cache.changed(&id) {
 		return b.await(id, key, changes)
 	}
 	now := b.cfg.Now()
 	e := &entry{key: key, age: b.cache.age.Load(), until: now.Add(jittered(negativeLife)), bytes: int64(negativeBytes + 2*len(key) + len(id.Domain) + len(id.Name))}
-	if item.Kind == fleet.Text {
-		r := new(Record)
-		err := json.Unmarshal(item.Data, r)
-		id.Domain, id.Name = strings.Clone(id.Domain), strings.Clone(id.Name) // what is kept must not keep the message that they are parts of
+	if item.Kind != fleet.Nothing {
+		r, err := recordOf(item)
 		if err != nil {
-			b.cfg.OnError("record", fmt.Errorf("read the record %s: %w", key, err))
-		} else {
-			e.record, e.value = r, b.cfg.Prepare(&id, r)
-			e.until = now.Add(jittered(positiveLife))
-			e.bytes += recordBytes + 2*int64(len(item.Data))
+			b.unreadable.Add(1)
+			b.cfg.OnError("record", fmt.Errorf("read the record %s, of which holds what was known: %w", key, err))
+			return b.hold(id, key, changes, negativeLife)
 		}
+		// What is kept must not keep the message that these are parts of.
+		id.Domain, id.Name = strings.Clone(id.Domain), strings.Clone(id.Name)
+		e.record, e.value = r, b.cfg.Prepare(&id, r)
+		e.until = now.Add(jittered(positiveLife))
+		e.bytes += recordBytes + 2*int64(len(item.Data))
 	}
 	b.cache.keep(id, e, changes)
 	return e.value
 }
 
-// hold keeps what was known about an identity for a moment, because it could not be asked for.
-func (b *Book) hold(id Identity, key string, changes uint64) any {
+// recordOf reads a record.
+func recordOf(item fleet.Reply) (*Record, error) {
+	if item.Kind != fleet.Text {
+		return nil, fmt.Errorf("the reply must be a text, and begins with %q", item.Kind)
+	}
+	var r *Record
+	err := json.Unmarshal(item.Data, &r)
+	if err == nil && r == nil {
+		err = errors.New("it is null")
+	}
+	return r, err
+}
+
+// hold keeps what was known about an identity for so long, because nothing newer can be had.
+func (b *Book) hold(id Identity, key string, changes uint64, life time.Duration) any {
 	e := &entry{key: key, bytes: int64(negativeBytes + 2*len(key) + len(id.Domain) + len(id.Name))}
 	was, _ := b.cache.find(&id, b.cfg.Now())
 	if was != nil {
 		*e = *was
 	}
-	e.age, e.until = b.cache.age.Load(), b.cfg.Now().Add(jittered(failedLife))
+	e.age, e.until = b.cache.age.Load(), b.cfg.Now().Add(jittered(life))
 	b.cache.keep(id, e, changes)
 	return e.value
 }
@@ -245,7 +286,7 @@ func (b *Book) changeOnce(ctx context.Context, id Identity, edit func(*Record) *
 	if string(reply.Data) == "0" {
 		return before, after, errBusy
 	}
-	b.Forget(key, id.class())
+	b.changed(key, id.class())
 	err = b.cfg.Publish(ctx, key, id.class())
 	if err != nil {
 		return before, after, fmt.Errorf("the record is written, and other sidecars see it in at most %v: %w", positiveLife, err)

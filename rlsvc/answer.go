@@ -56,12 +56,8 @@ var answerUnits = [...]uint64{
 // however many the verdict has: Envoy attributes them by their place.
 func (s *Service) appendAnswer(b []byte, req *descriptors.Request, v *engine.Verdict) []byte {
 	b = wire.AppendNumber(b, answerOverall, code(v.Refused))
-	for i := range reported(req, v) {
-		var status engine.Status
-		if i < len(v.Statuses) {
-			status = v.Statuses[i]
-		}
-		b = appendStatus(b, status)
+	for i := range max(len(req.Descriptors), req.Unread) {
+		b = appendStatus(b, statusOf(v, i))
 	}
 	b = s.appendHeaders(b, v)
 	if v.Refused {
@@ -73,19 +69,19 @@ func (s *Service) appendAnswer(b []byte, req *descriptors.Request, v *engine.Ver
 // appendBare writes what is left to say when rendering failed: the codes alone.
 func appendBare(b []byte, req *descriptors.Request, v *engine.Verdict) []byte {
 	b = wire.AppendNumber(b, answerOverall, code(v.Refused))
-	for i := range reported(req, v) {
-		over := i < len(v.Statuses) && v.Statuses[i].Over
-		b = appendStatus(b, engine.Status{Over: over})
+	for i := range max(len(req.Descriptors), req.Unread) {
+		b = appendStatus(b, engine.Status{Over: statusOf(v, i).Over})
 	}
 	return b
 }
 
-// reported are the descriptors that have a status: none of a request that asked for too much.
-func reported(req *descriptors.Request, v *engine.Verdict) []descriptors.Descriptor {
-	if v.Excess != "" {
-		return nil
+// statusOf is the status of a descriptor. Those of a request that was refused unread are not in the verdict: the first
+// is over the limit.
+func statusOf(v *engine.Verdict, descriptor int) engine.Status {
+	if descriptor < len(v.Statuses) {
+		return v.Statuses[descriptor]
 	}
-	return req.Descriptors
+	return engine.Status{Over: v.Excess != "" && descriptor == 0}
 }
 
 func appendStatus(b []byte, status engine.Status) []byte {

@@ -220,3 +220,40 @@ func BenchmarkAnswer(b *testing.B) {
 		})
 	}
 }
+
+// TestARequestForTooMuchHasAStatusForEachDescriptor: Envoy attributes statuses by their place. The first one is over
+// the limit, as that of a block.
+func TestARequestForTooMuchHasAStatusForEachDescriptor(t *testing.T) {
+	for name, c := range map[string]struct {
+		req  descriptors.Request
+		seen int // statuses of the verdict
+	}{
+		"a path":           {descriptors.Request{Descriptors: make([]descriptors.Descriptor, 3)}, 3},
+		"descriptors":      {descriptors.Request{Excess: "descriptors", Unread: 3}, 0},
+		"a broken verdict": {descriptors.Request{Descriptors: make([]descriptors.Descriptor, 3)}, 0},
+	} {
+		v := engine.Verdict{Refused: true, Excess: name, Statuses: make([]engine.Status, c.seen)}
+		if c.seen > 0 {
+			v.Statuses[0].Over = true
+		}
+		s := New(Config{Engine: fixed(v)})
+		for what, b := range map[string][]byte{"answer": s.appendAnswer(nil, &c.req, &v), "bare": appendBare(nil,
+			&c.req, &v)} {
+			var got ratelimitv3.RateLimitResponse
+			err := proto.Unmarshal(b, &got)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var codes []ratelimitv3.RateLimitResponse_Code
+			for _, status := range got.GetStatuses() {
+				codes = append(codes, status.GetCode())
+			}
+			want := []ratelimitv3.RateLimitResponse_Code{ratelimitv3.RateLimitResponse_OVER_LIMIT,
+				ratelimitv3.RateLimitResponse_OK, ratelimitv3.RateLimitResponse_OK}
+			if diff := cmp.Diff(want, codes); diff != "" ||
+				got.GetOverallCode() != ratelimitv3.RateLimitResponse_OVER_LIMIT {
+				t.Errorf("%s, %s: %v (-want +got):\n%s", name, what, got.GetOverallCode(), diff)
+			}
+		}
+	}
+}

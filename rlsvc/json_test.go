@@ -109,13 +109,17 @@ func TestJSONRefusesWhatCannotBeDecoded(t *testing.T) {
 }
 
 func TestJSONRefusesWhatBringsTooMuch(t *testing.T) {
-	for name, body := range map[string]string{
-		"more than 1 MiB":              `{"domain": "` + strings.Repeat("x", 1<<20) + `"}`,
-		"more than 10,000 descriptors": `{"descriptors": [{}` + strings.Repeat(",{}", 10_000) + `]}`,
+	for name, c := range map[string]struct {
+		body     string
+		statuses int
+	}{
+		"more than 1 MiB":              {`{"domain": "` + strings.Repeat("x", 1<<20) + `"}`, 0},
+		"more than 10,000 descriptors": {`{"descriptors": [{}` + strings.Repeat(",{}", 10_000) + `]}`, 10_001},
 	} {
-		got := post(Config{Engine: script(refuseExcess)}, http.MethodPost, strings.NewReader(body))
-		if got.Code != 429 || !strings.HasPrefix(got.Body.String(), `{"overallCode":"OVER_LIMIT",`) || strings.Contains(got.Body.String(), "statuses") {
-			t.Errorf("%s: %d %.200s, want 429 without statuses", name, got.Code, got.Body)
+		got := post(Config{Engine: script(refuseExcess)}, http.MethodPost, strings.NewReader(c.body))
+		if got.Code != 429 || !strings.HasPrefix(got.Body.String(), `{"overallCode":"OVER_LIMIT",`) ||
+			strings.Count(got.Body.String(), `{"code":`) != c.statuses {
+			t.Errorf("%s: %d %.200s, want 429 and %d statuses", name, got.Code, got.Body, c.statuses)
 		}
 	}
 }

@@ -76,13 +76,28 @@ func (m *Message) ParseWire(message []byte) error {
 		}
 	}
 	if m.share.Excess != "" {
-		m.Request = descriptors.Request{Excess: m.share.Excess}
+		unread := 0
+		if m.share.Excess == door.ExcessDescriptors {
+			unread = len(m.Request.Descriptors) + 1 + descriptorsLeft(&f)
+		}
+		m.Request = descriptors.Request{Excess: m.share.Excess, Unread: unread}
 		return nil
 	}
 	if f.Err != nil {
 		return fmt.Errorf("reading a RateLimitRequest of %d bytes: %w", len(message), f.Err)
 	}
 	return nil
+}
+
+// descriptorsLeft counts the descriptors in the rest of a message, without reading them.
+func descriptorsLeft(f *wire.Fields) (count int) {
+	f.Err = nil
+	for f.Next() {
+		if f.Tag == requestDescriptors {
+			count++
+		}
+	}
+	return count
 }
 
 // Asked returns what the message asks.

@@ -227,6 +227,15 @@ func TestAMessageThatBringsTooMuchIsNotRead(t *testing.T) {
 		if m.Request.Excess != c.excess || c.excess != "" && len(m.Request.Descriptors) > 0 {
 			t.Errorf("%s: excess %q with %d descriptors, want %q", name, m.Request.Excess, len(m.Request.Descriptors), c.excess)
 		}
+		if want := door.MaxDescriptors + 1; c.excess == door.ExcessDescriptors && m.Request.Unread != want ||
+			c.excess != door.ExcessDescriptors && m.Request.Unread != 0 {
+			t.Errorf("%s: %d descriptors were counted, want %d of one that has too many", name, m.Request.Unread, want)
+		}
 		m.End()
+	}
+	many := &Message{}
+	err := many.ParseWire(append(bytes.Repeat(descriptor, 2*door.MaxDescriptors), 3<<3, 1))
+	if err != nil || many.Request.Unread != 2*door.MaxDescriptors {
+		t.Errorf("%d descriptors were counted (%v), want %d", many.Request.Unread, err, 2*door.MaxDescriptors)
 	}
 }

@@ -28,6 +28,7 @@ type decoder struct {
 	given    map[string]descriptors.Pos // the keys of the file's top level
 	names    []string                   // files that the rules name, as written
 
+	overrides  bool // the warning of checkOverride was given
 	describing bool // it makes the schema and reads no file, so it finds no problems
 }
 
@@ -68,6 +69,10 @@ func (d *decoder) report(line, column int, text string, warning bool) {
 		Pos: descriptors.Pos{File: d.file, Line: line, Column: column}, Text: text, Warning: warning,
 	})
 }
+
+// full reports whether there are so many problems that further ones are not reported. Then the rest of the file is not
+// read.
+func (d *decoder) full() bool { return len(d.problems) >= maxProblems }
 
 // fail reports an error at n.
 func (d *decoder) fail(n *node, format string, args ...any) {
@@ -110,6 +115,9 @@ func (d *decoder) object(n *node, keys map[string]reader) bool {
 		return true
 	}
 	for _, f := range n.fields {
+		if d.full() {
+			return true
+		}
 		read, known := keys[f.key.text]
 		if !known {
 			d.fail(f.key, "unknown key %q; %s", clip(f.key.text), suggestKey(f.key.text, sorted(keys)))
@@ -131,6 +139,9 @@ func (d *decoder) table(n *node, read func(key, value *node)) {
 		return
 	}
 	for _, f := range n.fields {
+		if d.full() {
+			return
+		}
 		if _, ok := d.word(f.key, "a key"); ok {
 			read(f.key, f.value)
 		}
@@ -148,6 +159,9 @@ func (d *decoder) each(n *node, read reader) {
 		return
 	}
 	for _, item := range n.items {
+		if d.full() {
+			return
+		}
 		read(item)
 	}
 }

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -86,7 +87,7 @@ func fullRules() []descriptors.Rule {
 		{Name: "probes", Match: descriptors.Conditions{Endpoints: patterns("/livez")}, Action: descriptors.Allow},
 		{Name: "pirates", Match: descriptors.Conditions{Users: []string{"blackbeard"}}, Action: descriptors.Block,
 			Reason: "Ask at the counter.", Until: time.Date(2031, 5, 6, 5, 8, 9, 0, time.UTC)},
-		{Name: "later", Scope: user, HasScope: true, Match: descriptors.Conditions{Methods: []string{"PATCH"}},
+		{Name: "later", Scope: user, HasScope: true, Match: descriptors.Conditions{Methods: []string{"POST"}},
 			Limits: []descriptors.Limit{bucket(1, 250*time.Millisecond)}, Disabled: true},
 		{Name: "watch", HasScope: true, Limits: []descriptors.Limit{bucket(9000, time.Second)}, Action: descriptors.LogOnly, OnFailure: descriptors.FailClosed},
 		{Name: "crew", Scope: user, HasScope: true, Match: descriptors.Conditions{Tiers: []string{"crew"}},
@@ -349,4 +350,25 @@ func FuzzDecode(f *testing.F) {
 			descriptors.Compile([]descriptors.Domain{d}, descriptors.Options{})
 		}
 	})
+}
+
+// TestAFileFullOfProblemsIsNotReadToItsEnd: looking for what was meant costs time, and only the first problems are
+// shown.
+func TestAFileFullOfProblemsIsNotReadToItsEnd(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("domain: shop\nrules:\n")
+	for i := range 3 * maxProblems {
+		fmt.Fprintf(&text, "  - { name: r%d, unknown_key_%d: 1, scope: user, limit: 5/1m }\n", i, i)
+	}
+	for i := range 100_000 {
+		fmt.Fprintf(&text, "unknown_top_%d: 1\n", i)
+	}
+	d := decode("rules.yaml", []byte(text.String()))
+	if len(d.problems) != maxProblems || d.errors > maxProblems {
+		t.Errorf("%d problems and %d errors were found, want %d", len(d.problems), d.errors, maxProblems)
+	}
+	last := d.problems[len(d.problems)-1]
+	if last.Warning || last.Text != "there are more problems; these come first" {
+		t.Errorf("the last problem is %+v", last)
+	}
 }

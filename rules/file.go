@@ -25,6 +25,9 @@ type FilesConfig struct {
 	SpareDenied  bool                       // domains that do not say charge_denied have it false
 	Compile      descriptors.Options        // for descriptors.Compile
 
+	// Guard runs each look at the files and the documents, and may recover from a panic. Nil: it does not.
+	Guard func(run func())
+
 	Settle time.Duration // quiet time after a change before files are read; 100 ms unless given
 	Poll   time.Duration // safety net where changes are not notified, as on network mounts; 30 s unless given
 	Retry  time.Duration // while nothing can be read, or nothing can be watched; 1 s unless given
@@ -42,6 +45,9 @@ type Files struct {
 func NewFiles(cfg FilesConfig) *Files {
 	if cfg.RuntimeAppDirectory == "" {
 		cfg.RuntimeAppDirectory = "config"
+	}
+	if cfg.Guard == nil {
+		cfg.Guard = func(run func()) { run() }
 	}
 	setDefault(&cfg.Settle, 100*time.Millisecond)
 	setDefault(&cfg.Poll, 30*time.Second)
@@ -129,7 +135,7 @@ func (w *watch) run(ctx context.Context) {
 		case <-settle.C:
 		case <-poll.C:
 		}
-		w.refresh(settle)
+		w.files.cfg.Guard(func() { w.refresh(settle) })
 		poll.Reset(w.pause())
 	}
 }

@@ -28,6 +28,12 @@ func TestRulesThatDoNothing(t *testing.T) {
 		{"an unknown method", `rules:
   - { name: a, scope: user, match: { methods: [GET, PSOT] }, limit: 5/1m }
 `, `3:53: unknown method "PSOT"; did you mean "POST"?`},
+		{"a method that a POST may stand for", `rules:
+  - { name: a, scope: user, match: { methods: [GET, delete] }, limit: 5/1m }
+  - { name: b, scope: ip, match: { methods: [PUT] }, limit: 5/1m }
+  - { name: c, scope: tenant, match: { methods: [POST, PUT] }, limit: 5/1m }
+`, `3:47: a POST with a header like x-http-method-override may stand for a DELETE, and does not match; ` +
+			`let Envoy remove such headers, or name POST too`},
 		{"every method", `rules:
   - { name: a, scope: user, match: { methods: ["*"] }, limit: 5/1m }
 `, `3:48: "*" is no method; remove methods to match every one`},

@@ -1,6 +1,9 @@
 package rules
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // methods are those of HTTP and WebDAV that have a registration. Others are allowed, and hardly ever meant.
 var methods = strings.Fields(`ACL BASELINE-CONTROL BIND CHECKIN CHECKOUT CONNECT COPY DELETE GET HEAD LABEL LINK LOCK MERGE MKACTIVITY
@@ -18,6 +21,26 @@ func (d *decoder) methods(to *[]string) reader {
 			*to = append(*to, text)
 			d.checkMethod(item, strings.ToUpper(text))
 		})
+		d.checkOverride(n, *to)
+	}
+}
+
+// checkOverride warns of methods that a POST may mean: many frameworks take the method of a header, or of a field
+// of a form, instead. Once for each file is enough.
+func (d *decoder) checkOverride(n *node, named []string) {
+	has := func(method string) bool {
+		return slices.ContainsFunc(named, func(one string) bool { return strings.EqualFold(one, method) })
+	}
+	if d.overrides || has("POST") {
+		return
+	}
+	for _, method := range []string{"DELETE", "PATCH", "PUT"} {
+		if has(method) {
+			d.overrides = true
+			d.warn(n, "a POST with a header like x-http-method-override may stand for a %s, and does not match; "+
+				"let Envoy remove such headers, or name POST too", method)
+			return
+		}
 	}
 }
 

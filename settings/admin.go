@@ -1,11 +1,15 @@
 package settings
 
 // Admin is who may use the API under /v1 on the debug port. Without a file of tokens and without client certificates it answers this
-// machine only, which may do everything.
+// machine only.
 type Admin struct {
 	// Tokens is a file with a line for each who may use the API: a role (view or operate), a name for the log, and a token of at least 16
 	// bytes, with blanks in between. It is read again when it changes.
 	Tokens string `env:"ADMIN_TOKEN_FILE"`
+
+	// Local is the role of this machine without a file of tokens and without client certificates: view or operate. In a pod, every
+	// container is this machine.
+	Local string `env:"ADMIN_LOCAL" envDefault:"operate"`
 
 	Cert      string `env:"ADMIN_TLS_CERT"`                    // file of a certificate; with it the debug port speaks TLS
 	Key       string `env:"ADMIN_TLS_KEY"`                     // file of its key
@@ -22,6 +26,7 @@ func (a *Admin) OperatorNames() []string { return TLS{SAN: a.Operators}.Names() 
 const maxTop = 65536
 
 func (a *Admin) validate(p *problems) {
+	p.unless(one(a.Local, "view", "operate"), "ADMIN_LOCAL", a.Local, "view or operate")
 	p.unless(one(a.Events, "view", "operate", "off"), "ADMIN_EVENTS", a.Events, "one of view, operate, off")
 	p.unless(a.TopKeys == 0 || a.TopKeys >= 16 && a.TopKeys <= maxTop, "ADMIN_TOP_KEYS", a.TopKeys, "0, or a number from 16 to 65536")
 	if a.Cert == "" {

@@ -32,15 +32,16 @@ func TestDefaults(t *testing.T) {
 		Log:     Log{Level: "info", Format: "text", Decisions: "off", DecisionsRate: 1},
 		Tracing: Tracing{Over: "http", Service: "RateLimit", Rate: 1, Callers: "tracecontext,b3", Queue: 2048},
 		Rules:   Rules{Root: "/srv/runtime_data/current", AppDirectory: "config", WatchRoot: true, Type: "FILE"},
-		XDS:     XDS{NodeID: "default", RetryFirst: time.Second, RetryMost: 10 * time.Second, RetryGrows: 2, Jitter: true, MaxMessage: 16 << 20},
-		Redis:   Redis{Type: "SINGLE"}, PerSecond: Redis{Type: "SINGLE"},
+		XDS: XDS{Server: "localhost:18000", NodeID: "default", RetryFirst: time.Second,
+			RetryMost: 10 * time.Second, RetryGrows: 2, Jitter: true, MaxMessage: 16 << 20},
+		Redis: Redis{Type: "SINGLE"}, PerSecond: Redis{Type: "SINGLE"},
 		Store:   Store{Backend: "redis", Budget: 10 * time.Millisecond, Patience: 100 * time.Millisecond, MaxKeys: 1_000_000, DenialCache: 100_000, Leases: true, Waiters: 10_000},
 		Breaker: Breaker{Failures: 5, Ratio: 0.5, MinCalls: 20, Window: time.Second, Open: time.Second, Probes: 3},
 		Answer:  Answer{LimitHeader: "RateLimit-Limit", RemainingHeader: "RateLimit-Remaining", ResetHeader: "RateLimit-Reset", Style: "spillway"},
 		Metrics: Metrics{
 			Addr: ":9090", Path: "/metrics", NearRatio: 0.8, StatsdHost: "localhost", StatsdPort: 8125, Flush: 10 * time.Second,
 		},
-		Admin:  Admin{Events: "operate", TopKeys: 1024},
+		Admin:  Admin{Local: "operate", Events: "operate", TopKeys: 1024},
 		Record: Record{AllowedOneIn: 100, Length: 20_000},
 	}
 	if diff := cmp.Diff(want, cfg); diff != "" {
@@ -127,7 +128,6 @@ func TestEachProblemNamesVariableValueAndWhatIsAllowed(t *testing.T) {
 		"REDIS_SOCKET_TYPE=udp":            `REDIS_SOCKET_TYPE: "udp" is not tcp or unix`,
 		"BACKEND_TYPE=disk":                `BACKEND_TYPE: "disk" is not redis`,
 		"CONFIG_TYPE=ETCD":                 `CONFIG_TYPE: "ETCD" is not FILE or GRPC_XDS_SOTW`,
-		"CONFIG_TYPE=grpc_xds_sotw":        "CONFIG_GRPC_XDS_SERVER_URL: not set, and CONFIG_TYPE=GRPC_XDS_SOTW needs it: the host:port of the management server",
 		"LIMIT_LIMIT_HEADER=a b":           `LIMIT_LIMIT_HEADER: "a b" is not the name of a header`,
 		"PROMETHEUS_ADDR=9090":             `PROMETHEUS_ADDR: "9090" is not an address such as :9090 or 127.0.0.1:9090`,
 		"PROMETHEUS_PATH=metrics":          `PROMETHEUS_PATH: "metrics" is not a path such as /metrics`,

@@ -191,7 +191,12 @@ func (c *Config) partly(set map[string]string) []string {
 		}
 	}
 	c.Metrics.warn(set, add)
-	add(c.PerSecond.URL != "" && set["REDIS_PERSECOND"] == "", "REDIS_PERSECOND_URL: set REDIS_PERSECOND=true as well")
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		_, reported := unsupported[name]
+		off := set[name] == "" || strings.EqualFold(set[name], "false")
+		add(set["REDIS_PERSECOND"] == "" && strings.HasPrefix(name, "REDIS_PERSECOND_") && !reported && !off,
+			name+": set REDIS_PERSECOND=true as well")
+	}
 	for _, r := range c.Redises() {
 		unused := r.SentinelAuth != "" || r.SentinelAuthFile != ""
 		add(unused && !one(r.Type, "sentinel"), r.prefix+"SENTINEL_AUTH: there are no sentinels; "+r.prefix+"TYPE is "+r.Type)

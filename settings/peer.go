@@ -70,7 +70,6 @@ var differs = map[string]string{
 	"GRPC_CLIENT_TLS_SAN":                     "may also be a URI, such as a SPIFFE id, and a list with commas",
 	"LOG_LEVEL":                               "the default is info; changed at run time on the debug port",
 	"CONFIG_TYPE":                             "beside GRPC_XDS_SOTW `RULES` may add domains",
-	"CONFIG_GRPC_XDS_SERVER_URL":              "unset by default",
 	"CONFIG_GRPC_XDS_NODE_METADATA":           "an entry without `=` is an error",
 	"CONFIG_GRPC_XDS_CLIENT_TLS_CERT":         againXDS,
 	"CONFIG_GRPC_XDS_CLIENT_TLS_KEY":          againXDS,

@@ -39,12 +39,17 @@ func TestProblemsWithTwoStores(t *testing.T) {
 func TestSettingsOfAStoreThatIsNotAskedFor(t *testing.T) {
 	for environ, want := range map[string]string{
 		"REDIS_PERSECOND=false REDIS_PERSECOND_URL=a:1,b:2 REDIS_PERSECOND_TYPE=x": "",
-		"REDIS_PERSECOND_POOL_SIZE=3 REDIS_PERSECOND_AUTH=x":                       "",
+		"REDIS_PERSECOND=false REDIS_PERSECOND_TLS=true":                           "",
+		"REDIS_PERSECOND_TLS=false REDIS_PERSECOND_AUTH=":                          "",
 		"REDIS_PERSECOND_URL=a:1":                                                  "ignored: REDIS_PERSECOND_URL: set REDIS_PERSECOND=true as well",
 		"REDIS_URL=a:1 REDIS_SENTINEL_AUTH=x":                                      "ignored: REDIS_SENTINEL_AUTH: there are no sentinels; REDIS_TYPE is SINGLE",
 		"REDIS_TYPE=sentinel REDIS_URL=m,a:1 REDIS_SENTINEL_AUTH=x":                "",
 		"REDIS_CLUSTER_PIPELINE_PARALLELISM=4":                                     "ignored: REDIS_CLUSTER_PIPELINE_PARALLELISM: " + noSerial,
 		"REDIS_PERSECOND_PIPELINE_WINDOW=1ms":                                      "ignored: REDIS_PERSECOND_PIPELINE_WINDOW: " + noPipeline,
+
+		"REDIS_PERSECOND_TLS=true": "ignored: REDIS_PERSECOND_TLS: set REDIS_PERSECOND=true as well",
+		"REDIS_PERSECOND_POOL_SIZE=3 REDIS_PERSECOND_AUTH=x": "ignored: REDIS_PERSECOND_AUTH: set REDIS_PERSECOND=true as well\n" +
+			"ignored: REDIS_PERSECOND_POOL_SIZE: set REDIS_PERSECOND=true as well",
 	} {
 		cfg := fromEnv(t, strings.Fields(environ)...)
 		if got := strings.Join(cfg.Warnings, "\n"); got != want {

@@ -115,9 +115,6 @@ func (c *Config) validateRedisTLS(p *problems) {
 			p.unused("set "+r.prefix+"URL as well, or remove it: there is no Redis", []setting{{r.prefix + "TLS", set(r.TLS)}})
 		}
 	}
-	if !c.Store.PerSecond {
-		p.unused("set REDIS_PERSECOND=true as well, or remove it: that Redis is not used", []setting{{"REDIS_PERSECOND_TLS", set(c.PerSecond.TLS)}})
-	}
 	p.unless((t.Cert == "") == (t.Key == ""), "REDIS_TLS_CLIENT_CERT", t.Cert, "complete: it and REDIS_TLS_CLIENT_KEY go together")
 	if secured {
 		return

@@ -25,7 +25,7 @@ func TestTLSSettingsThatDoNothingEndTheStart(t *testing.T) {
 		"REDIS_URL=a:1 REDIS_TLS_SKIP_HOSTNAME_VERIFICATION=true":      {"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION: " + noRedis},
 		"REDIS_TLS_CACERT=ca":                              {"REDIS_TLS_CACERT: " + noRedis},
 		"REDIS_TLS=true":                                   {"REDIS_TLS: set REDIS_URL as well, or remove it: there is no Redis"},
-		"REDIS_URL=a:1 REDIS_PERSECOND_TLS=true":           {"REDIS_PERSECOND_TLS: set REDIS_PERSECOND=true as well, or remove it: that Redis is not used"},
+		"REDIS_URL=a:1 REDIS_PERSECOND_TLS=true":           nil,
 		"REDIS_URL=rediss://a REDIS_TLS_CACERT=ca":         nil,
 		"REDIS_URL=a:1 REDIS_TLS=true REDIS_TLS_CACERT=ca": nil,
 		"REDIS_URL=a:1 REDIS_PERSECOND=true REDIS_PERSECOND_URL=rediss://b REDIS_TLS_CACERT=ca": nil,

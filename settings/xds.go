@@ -12,7 +12,8 @@ import (
 
 // XDS is the management server that rules come from with CONFIG_TYPE=GRPC_XDS_SOTW. The files are read again for each connection.
 type XDS struct {
-	Server   string            `env:"CONFIG_GRPC_XDS_SERVER_URL"`                   // host:port of the management server, or unix:///path
+	Server string `env:"CONFIG_GRPC_XDS_SERVER_URL" envDefault:"localhost:18000"` // host:port of the management server, or unix:///path
+
 	NodeID   string            `env:"CONFIG_GRPC_XDS_NODE_ID" envDefault:"default"` // by which the server chooses the rules; Envoy Gateway answers `envoy-ratelimit` alone
 	Metadata string            `env:"CONFIG_GRPC_XDS_NODE_METADATA"`                // of the node: name=value,name=value
 	Headers  map[string]string `env:"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS"`    // sent to the server: name:value,name:value
@@ -66,12 +67,8 @@ func (c *Config) validateXDS(p *problems) {
 	if x.MaxMessage == 0 {
 		x.MaxMessage = 16 << 20 // the reference server's way to say the default
 	}
-	switch {
-	case x.Server == "":
-		*p = append(*p, "CONFIG_GRPC_XDS_SERVER_URL: not set, and CONFIG_TYPE=GRPC_XDS_SOTW needs it: the host:port of the management server")
-	case !validTarget(x.Server):
-		p.unless(false, "CONFIG_GRPC_XDS_SERVER_URL", x.Server, "host:port, such as envoy-gateway:18001, or unix:///path")
-	}
+	p.unless(validTarget(x.Server), "CONFIG_GRPC_XDS_SERVER_URL", x.Server,
+		"host:port, such as envoy-gateway:18001, or unix:///path")
 	x.validateNode(p)
 	x.validateTLS(p)
 	x.validateRetry(p)

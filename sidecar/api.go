@@ -70,6 +70,7 @@ func (s *Sidecar) config() admin.ConfigView {
 func (s *Sidecar) access(a *admin.Access) error {
 	c := &s.cfg.Admin
 	a.Certified, a.Operators = c.ClientCA != "", c.OperatorNames()
+	a.Local, _ = admin.ParseRole(c.Local) // the settings were checked
 	if c.Tokens == "" {
 		return nil
 	}
@@ -102,4 +103,5 @@ type rulesInUse struct {
 	hash      string
 	at        time.Time
 	published []rules.Merged
+	set       *descriptors.Set
 }

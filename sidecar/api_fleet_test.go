@@ -59,6 +59,21 @@ func TestRulesAndConfigShowNoSecrets(t *testing.T) {
 	}
 }
 
+// TestThisMachineMayBeAViewer: without tokens the role of this machine is the one that is set.
+func TestThisMachineMayBeAViewer(t *testing.T) {
+	for environ, want := range map[string]int{"ADMIN_LOCAL=view": http.StatusForbidden,
+		"ADMIN_LOCAL=operate": http.StatusOK} {
+		s := begin(t, fewPerHour, environ)
+		if status, answer := s.call(t, "GET", "/v1/rules", nil); status != http.StatusOK {
+			t.Errorf("%s: reading is answered with %d %v", environ, status, answer)
+		}
+		if status, answer := s.call(t, "POST", "/v1/tier", fields{"domain": "shop", "user": "ann",
+			"limits": []fields{{"unlimited": true}}}); status != want {
+			t.Errorf("%s: a change is answered with %d %v, want %d", environ, status, answer, want)
+		}
+	}
+}
+
 func TestClientCertificatesHaveRoles(t *testing.T) {
 	a := newAuthority(t)
 	cert, key := a.issue(t, "server", 2)

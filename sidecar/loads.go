@@ -96,9 +96,10 @@ func (s *Sidecar) publish(from origin, load rules.Load) {
 	set, hash := s.join()
 	s.observer.Use(set)
 	s.engine.Use(set)
-	s.inUse.Store(&rulesInUse{hash, time.Now().UTC(), s.loads.last[fromFiles].Published})
+	s.inUse.Store(&rulesInUse{hash, time.Now().UTC(), s.loads.last[fromFiles].Published, set})
 	s.forget()
 	s.serves(set.Domains())
+	s.records.Reread()
 	before := s.complete()
 	s.loads.good[from].Store(true)
 	if !before && s.complete() && s.cfg.Rules.Required {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/records"
 	"github.com/spillway-mesh/spillway/rules"
@@ -26,20 +28,28 @@ func (s *Sidecar) readPublished(shared *store.Redis) func() ([]rules.Document, e
 		if err != nil {
 			return nil, err
 		}
-		var all []rules.Document
-		for pair := range slices.Chunk(reply.Items(), 2) {
-			var d rules.Document
-			err = json.Unmarshal(pair[1].Data, &d)
-			if err == nil && d.Domain != string(pair[0].Data) {
-				err = fmt.Errorf("it is about the domain %q", d.Domain)
-			}
-			if err != nil {
-				return nil, fmt.Errorf("the document of the domain %q cannot be read: %w", pair[0].Data, err)
-			}
-			all = append(all, d)
-		}
-		return all, nil
+		return documents(reply)
 	}
+}
+
+// documents reads the reply about the documents: the name of a domain and its document, one after the other.
+func documents(reply fleet.Reply) (all []rules.Document, err error) {
+	items := reply.Items()
+	if reply.Kind != fleet.List || len(items)%2 != 0 {
+		return nil, errors.New("the reply must be a list of pairs")
+	}
+	for pair := range slices.Chunk(items, 2) {
+		var d rules.Document
+		err = json.Unmarshal(pair[1].Data, &d)
+		if err == nil && d.Domain != string(pair[0].Data) {
+			err = fmt.Errorf("it is about the domain %q", d.Domain)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the document of the domain %.100q cannot be read: %w", pair[0].Data, err)
+		}
+		all = append(all, d)
+	}
+	return all, nil
 }
 
 // keysOf returns what looks up API keys of a domain that no rule file has.

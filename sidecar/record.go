@@ -33,7 +33,8 @@ func (s *Sidecar) openRecord(shared *store.Redis) error {
 		return fmt.Errorf("set up Redis for the record: %w", err)
 	}
 	servers.Streams = 1
-	own := fleet.New(fleet.Config{Servers: servers, Bounds: fleet.Bounds{Silence: recordSilence, Patience: recordPatience}, Prefix: "record "})
+	own := fleet.New(fleet.Config{Servers: servers, Bounds: fleet.Bounds{Silence: recordSilence,
+		Patience: recordPatience}, Prefix: "record ", OnPanic: s.observer.Survived})
 	s.defers("connection of the record", func() error { own.Close(); return nil })
 	secret := []byte(s.cfg.Store.KeySecret)
 	if s.cfg.Record.Plain {
@@ -42,7 +43,7 @@ func (s *Sidecar) openRecord(shared *store.Redis) error {
 	cfg := record.Config{
 		Region: s.cfg.Record.Region, AllowedIn: uint32(s.cfg.Record.AllowedOneIn), Patience: recordEnd,
 		Append: appendTo(own, s.recordKeys(), s.cfg.Record.Length), Name: descriptors.NewRecordKeys(s.cfg.Store.KeyPrefix, secret).Identity,
-		Caches: s.caches(shared), OnError: s.recordNotWritten, OnDrop: s.recordDropped,
+		Caches: s.caches(shared), OnError: s.recordNotWritten, OnDrop: s.recordDropped, Guard: own.Guard,
 	}
 	for o := range engine.Outcomes {
 		cfg.Outcomes = append(cfg.Outcomes, o.String())

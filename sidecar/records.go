@@ -36,7 +36,7 @@ func (s *Sidecar) openRecords(shared *store.Redis) {
 	keys := s.recordKeys()
 	cfg.Fleet = shared.Fleet()
 	cfg.Key = func(id *records.Identity) string { return keys.RecordKey(id.Domain, id.Kind.String(), id.Text()) }
-	cfg.Index = keys.Shared("index")
+	cfg.Index, cfg.Serves = keys.Shared("index"), s.hasRules
 	cfg.Publish = func(ctx context.Context, key, class string) error {
 		return s.peers.Tell(ctx, topicRecord, peers.ChangedRecord{Key: key, Class: class})
 	}
@@ -46,6 +46,12 @@ func (s *Sidecar) openRecords(shared *store.Redis) {
 	s.records = records.New(cfg)
 	s.telemetry.Records(s.records.Stats)
 	s.defers("records", s.records.Close)
+}
+
+// hasRules reports whether there are rules for a domain, or no rules at all yet.
+func (s *Sidecar) hasRules(domain string) bool {
+	rules := s.inUse.Load()
+	return rules == nil || rules.set.Domain(domain) != nil
 }
 
 // askForRecords asks the control plane to put records back before others.

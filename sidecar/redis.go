@@ -25,7 +25,8 @@ func (s *Sidecar) openRedis() (*store.Redis, error) {
 	cfg := store.RedisConfig{
 		Budget: s.cfg.Store.Budget, Patience: s.cfg.Store.Patience, DenialEntries: s.cfg.Store.DenialCache, DenialBytes: s.budget.denials,
 		Leases: s.cfg.Store.Leases, Heartbeat: descriptors.HeartbeatKey(s.cfg.Store.KeyPrefix), Breaker: breakerConfig(s.cfg.Breaker),
-		Caller: caller, OnError: s.observer.StoreFailed, OnBreaker: s.observer.BreakerChanged, OnCall: s.observer.StoreCalled,
+		Caller: caller, OnError: s.observer.StoreFailed, OnPanic: s.observer.Survived,
+		OnBreaker: s.observer.BreakerChanged, OnCall: s.observer.StoreCalled,
 	}
 	if cfg.DenialEntries == 0 {
 		cfg.DenialEntries = -1

@@ -218,7 +218,7 @@ func (s *Sidecar) openRules(shared *store.Redis) error {
 		return identity.New(*of, s.keys, identity.Options{Keys: s.keysOf(domain)})
 	}
 	if _, published := s.cfg.Rules.Sources(); published && shared != nil {
-		cfg.Published = s.readPublished(shared)
+		cfg.Published, cfg.Guard = s.readPublished(shared), shared.Fleet().Guard
 	}
 	if !s.cfg.Rules.FromXDS() || cfg.Path != "" || cfg.Published != nil {
 		s.files = rules.NewFiles(cfg)

@@ -95,7 +95,7 @@ func (h *heart) run(ctx context.Context) {
 	ticker := time.NewTicker(beatEvery)
 	defer ticker.Stop()
 	for {
-		h.beat(*h.domains.Load())
+		h.fleet.Guard(func() { h.beat(*h.domains.Load()) })
 		if ctx.Err() == nil {
 			select {
 			case <-ticker.C:
@@ -105,7 +105,7 @@ func (h *heart) run(ctx context.Context) {
 			case <-ctx.Done():
 			}
 		}
-		h.leave()
+		h.fleet.Guard(h.leave)
 		return
 	}
 }
@@ -134,8 +134,8 @@ func (h *heart) keysOf(domains []string) []string {
 func (h *heart) beat(domains []string) {
 	most := map[string]int64{}
 	for _, counts := range h.tell(beatWithin, h.keysOf(domains), deadAfter) {
-		if len(counts) == 0 {
-			continue
+		if len(counts) != 1+len(domains) {
+			continue // the first reply is missing, or is not one of the script
 		}
 		most[allDomains] = max(most[allDomains], counts[0])
 		for i, n := range counts[1:] {
@@ -176,7 +176,7 @@ func (h *heart) tell(within time.Duration, keys []string, dead time.Duration) []
 	answers := make([][]int64, len(homes))
 	var all sync.WaitGroup
 	for i, n := range homes {
-		all.Go(func() { answers[i] = h.tellNode(n, within, keys, dead) })
+		all.Go(func() { h.fleet.Guard(func() { answers[i] = h.tellNode(n, within, keys, dead) }) })
 	}
 	all.Wait()
 	return answers
@@ -192,12 +192,39 @@ func (h *heart) tellNode(n *fleet.Node, within time.Duration, keys []string, dea
 			h.failed(fleet.Reason(err), err)
 			return counts
 		}
-		for _, word := range strings.Fields(string(reply.Data)) {
-			number, _ := strconv.ParseInt(word, 10, 64) // the script writes numbers only
-			counts = append(counts, number)
+		if dead == 0 {
+			continue // it left, and counts nothing
 		}
+		numbers, err := countsOf(reply.Data, len(some))
+		if err != nil {
+			h.failed(fleet.ReasonReply, err)
+			return counts
+		}
+		counts = append(counts, numbers...)
 	}
 	return counts
+}
+
+// mostSidecars is more than share a store.
+const mostSidecars = 1_000_000
+
+// countsOf reads the reply of the script, which has one number for each key.
+func countsOf(reply []byte, keys int) ([]int64, error) {
+	words := strings.Fields(string(reply))
+	if len(words) != keys {
+		return nil, fmt.Errorf("read the reply about the live sidecars: it has %d numbers for %d sets", len(words),
+			keys)
+	}
+	counts := make([]int64, keys)
+	for i, word := range words {
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil || n < 0 || n > mostSidecars {
+			return nil, fmt.Errorf("read the reply about the live sidecars: %.40q must be 0 to %d",
+				word, mostSidecars)
+		}
+		counts[i] = n
+	}
+	return counts, nil
 }
 
 // stop ends the heartbeat, and gives it a moment to leave. What still waits for a server ends with the connections.
@@ -214,7 +241,7 @@ func (h *heart) stop() {
 // beatFailed reports a heartbeat that only an operator can mend. That a server is away shows in the calls.
 func (r *Redis) beatFailed(why string, err error) {
 	switch why {
-	case fleet.ReasonNoAuth, fleet.ReasonNoPerm, fleet.ReasonWrong, fleet.ReasonScript:
+	case fleet.ReasonNoAuth, fleet.ReasonNoPerm, fleet.ReasonWrong, fleet.ReasonScript, fleet.ReasonReply:
 		r.onError(why, fmt.Errorf("count the live sidecars: %w", err))
 	}
 }

@@ -18,7 +18,7 @@ func (r *Redis) await(t *trip, charges []limit.Charge, decisions []limit.Decisio
 	}
 	charged := slices.Clone(charges)
 	out.wire.Adopt(func(_ *fleet.Call, err error) {
-		r.background.run(func() { r.settle(out, charged, pending, err) })
+		r.background.run(func() { r.main.Guard(func() { r.settle(out, charged, pending, err) }) })
 	})
 }
 

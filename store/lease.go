@@ -164,7 +164,9 @@ func (h *holdings) fetch(l *holding, a *limit.Ask) {
 		return
 	}
 	sent := h.instant()
-	h.deposit(l, h.ask(a), sent)
+	var lent limit.Grant
+	h.redis.main.Guard(func() { lent = h.ask(a) })
+	h.deposit(l, lent, sent)
 }
 
 // ask asks the server. What a reply lends that comes too late is returned.

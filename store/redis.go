@@ -39,6 +39,7 @@ type RedisConfig struct {
 	Caller func(ctx context.Context) string
 
 	OnError   func(reason string, err error)                            // called for each call that stayed undecided, with one of the reasons; must not block
+	OnPanic   func(fault any)                                           // see fleet.Config
 	OnBreaker func(shard string, from, to breaker.State, reason string) // called for each change of a shard's breaker; must not block
 
 	// OnTrip is called before each call to a server, with the server's name and the number of charges. What it returns, unless
@@ -57,6 +58,7 @@ type RedisStats struct {
 	Unknown       int64 // of the undecided: calls that may have charged all the same, because the connection was lost with the reply
 	Late          int64 // of the undecided: calls whose reply came after all
 	ScriptsLoaded int64 // calls that found the server without the script and brought it along
+	Healed        int64 // counters that held a foreign value, and were deleted
 	NotReturned   int64 // tokens of refused requests that could not be given back; time gives them back
 
 	DenialEntries   int64 // spent counters remembered now
@@ -106,6 +108,7 @@ type Redis struct {
 	scratch  sync.Pool // *trip
 	pulse    pulse
 	heart    *heart // nil: none
+	foreign  foreign
 
 	onTrip func(ctx context.Context, shard string, charges int) (ended func(reason string)) // nil: nothing is called
 	onCall func(shard, reason string, took time.Duration)
@@ -180,7 +183,7 @@ func (c *RedisConfig) fleet(s fleet.Servers, prefix string) fleet.Config {
 		Servers: s, Prefix: prefix,
 		Bounds:  fleet.Bounds{Silence: c.Budget, Patience: c.Patience, InFlight: int64(c.MaxInFlight)},
 		Prelude: prelude,
-		Breaker: c.Breaker, OnBreaker: c.OnBreaker,
+		Breaker: c.Breaker, OnBreaker: c.OnBreaker, OnPanic: c.OnPanic,
 	}
 }
 
@@ -304,7 +307,7 @@ func (r *Redis) Forget() {
 func (r *Redis) Stats() RedisStats {
 	s := RedisStats{
 		Trips: r.trips.Load(), Undecided: r.undecided.Load(), Unknown: r.unknown.Load(), Late: r.late.Load(), ScriptsLoaded: r.loaded.Load(),
-		NotReturned: r.notReturned.Load(),
+		NotReturned: r.notReturned.Load(), Healed: r.foreign.healed.Load(),
 	}
 	for _, f := range r.fleets() {
 		s.Fleet.Add(f.Stats())

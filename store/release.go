@@ -158,7 +158,7 @@ func (h *holdings) cameLate(a *limit.Ask, resets int64, c *fleet.Call, err error
 	back := limit.Ask{Key: a.Key, Limit: a.Limit, Reports: [2]limit.Report{{Epoch: g.Epoch, Returned: g.Tokens}}}
 	go func() {
 		defer h.calls.done()
-		h.ask(&back)
+		h.redis.main.Guard(func() { h.ask(&back) })
 	}()
 }
 

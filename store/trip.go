@@ -171,7 +171,11 @@ func (r *Redis) trip(ctx context.Context, n *fleet.Node, t *trip, charges []limi
 		return false
 	}
 	if err != nil {
-		return r.lost(decisions, reason(err), err, ranMaybe(err))
+		why := reason(err)
+		if why == fleet.ReasonWrong {
+			r.noteForeign(charges)
+		}
+		return r.lost(decisions, why, err, ranMaybe(err))
 	}
 	t.states = grow(t.states, len(decisions))
 	t.server, err = t.out.call.ReadBytes(t.out.wire.Reply.Data, decisions, t.states)

@@ -175,6 +175,12 @@ func (o *Observer) Panicked(fault any) {
 	o.log.Error("panic, recovered", "panic", fault, "stack", string(debug.Stack()))
 }
 
+// Survived counts and logs a panic in the background, which no caller waited for.
+func (o *Observer) Survived(fault any) {
+	o.t.panics.Inc()
+	o.log.Error("panic in the background, recovered", "panic", fault, "stack", string(debug.Stack()))
+}
+
 // StoreCalled counts and times a call to a server of the shared store. One that was kept back is not timed.
 func (o *Observer) StoreCalled(_, reason string, took time.Duration) {
 	sent := true

@@ -19,5 +19,8 @@ func (t *Telemetry) Records(stats func() records.Stats) {
 	add(prometheus.CounterValue, "misses_total", "Lookups of records that Redis was asked for.", func(s S) int64 { return s.Misses })
 	add(prometheus.CounterValue, "drops_total", "Records forgotten early, for want of room.", func(s S) int64 { return s.Drops })
 	add(prometheus.CounterValue, "unasked_total", "Records that were missing during a refill, and that the control plane could not be asked for.", func(s S) int64 { return s.Unasked })
+	add(prometheus.CounterValue, "unreadable_total",
+		"Records in Redis that could not be read. What was known before holds.",
+		func(s S) int64 { return s.Unreadable })
 	t.register.MustRegister(r)
 }

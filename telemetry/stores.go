@@ -68,6 +68,8 @@ func (t *Telemetry) Redis(stats func() store.RedisStats) {
 	counter("redis_trips_total", "Calls sent to Redis.", func(s S) float64 { return float64(s.Trips) })
 	counter("redis_undecided_total", "Calls without a decision.", func(s S) float64 { return float64(s.Undecided) })
 	counter("redis_scripts_loaded_total", "Calls that found the script missing and sent it along.", func(s S) float64 { return float64(s.ScriptsLoaded) })
+	counter("redis_healed_total", "Counters that held a value which no limit wrote, and were deleted after 30 s.",
+		func(s S) float64 { return float64(s.Healed) })
 	gauge("redis_in_flight", "Calls that wait for a reply.", func(s S) float64 { return float64(s.Fleet.InFlight) })
 	gauge("redis_connections", "Open connections to Redis.", func(s S) float64 { return float64(s.Fleet.Connections) })
 	gauge("redis_connections_idle", "Open connections to Redis without a call.", func(s S) float64 { return float64(s.Fleet.Idle) })

@@ -88,7 +88,7 @@ func (t *Telemetry) own(version string) {
 	t.rules.desc = prometheus.NewDesc(p+"decisions_total", "Requests decided, by outcome and by the rule that decided.", []string{"domain", "rule", "scope", "outcome"}, nil)
 	t.register.MustRegister(&t.rules)
 	t.publishedRefused = t.counter(p+"published_rules_refused_total", "Published documents of rules that do not compile; the ones before them stay.")
-	t.panics = t.counter(p+"panics_total", "Panics that were recovered and answered.")
+	t.panics = t.counter(p+"panics_total", "Panics that were recovered, in answers and in the background.")
 	t.badOverrides = t.counter(p+"bad_overrides_total", "Overrides in descriptors that could not be read and were ignored.")
 	t.excess = t.words(p+"excess_requests_total", "Requests refused because they exceed a bound: bytes, descriptors, memory beside other large ones, readings of a long path, or charges that are made all or none.", "reason")
 	t.overAdmitted = t.vector(p+"over_admitted_total", "Charges that the shared store refused too late, after their requests had been admitted without it.", "domain", "rule")

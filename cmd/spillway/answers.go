@@ -61,7 +61,7 @@ func showFleet(w io.Writer, v *admin.FleetView) bool {
 }
 
 func showRules(w io.Writer, v *admin.RulesView) bool {
-	fmt.Fprintf(w, "rules %s, in use since %s\n", either(v.Hash, "none"), either(instant(v.Loaded), "never"))
+	fmt.Fprintf(w, "rules %s, in use since %s\n", either(plain(v.Hash), "none"), either(instant(v.Loaded), "never"))
 	for _, d := range v.Domains {
 		fmt.Fprintf(w, "\ndomain %s\n", plain(d.Name))
 		t := newTable(w, "RULE", "SCOPE", "LIMIT", "ACTION", "MODE", "ON FAILURE", "AT")

@@ -218,7 +218,7 @@ func put[T any](cmd *cobra.Command, value T, show func(io.Writer, T)) error {
 	if format == "json" {
 		return printJSON(cmd.OutOrStdout(), value)
 	}
-	show(cmd.OutOrStdout(), value)
+	show(cleaned{cmd.OutOrStdout()}, value)
 	return nil
 }
 

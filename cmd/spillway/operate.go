@@ -242,15 +242,15 @@ func answer[T any](cmd *cobra.Command, method, path string, body any, params url
 	}
 	var refused *unreachable
 	if errors.As(err, &refused) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "spillway: %v\n", err)
+		fmt.Fprintf(cleaned{cmd.ErrOrStderr()}, "spillway: %v\n", err)
 		return exit(exitServer)
 	}
 	if err != nil {
 		return err
 	}
-	text := cmd.OutOrStdout()
+	text := io.Writer(cleaned{cmd.OutOrStdout()})
 	if format == "json" {
-		err = printJSON(text, document)
+		err = printJSON(cmd.OutOrStdout(), document)
 		text = io.Discard
 	}
 	if found := show(text, &view); err == nil && found {

@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf8"
 )
 
 // table collects rows and writes them in columns.
@@ -46,6 +47,29 @@ func plain(text string) string {
 		return strconv.Quote(text)
 	}
 	return text
+}
+
+// cleaned is a writer of lines from which a terminal takes no orders, also where a field was not made plain.
+type cleaned struct{ to io.Writer }
+
+// Write escapes what is not printable, but ends of lines and tabs.
+func (c cleaned) Write(b []byte) (int, error) {
+	var line []byte
+	for rest := b; len(rest) > 0; {
+		r, size := utf8.DecodeRune(rest)
+		switch {
+		case r == '\n', r == '\t', unicode.IsPrint(r) && (r != utf8.RuneError || size > 1):
+			line = append(line, rest[:size]...)
+		case r == utf8.RuneError && size == 1:
+			line = fmt.Appendf(line, `\x%02x`, rest[0])
+		default:
+			quoted := strconv.QuoteRune(r)
+			line = append(line, quoted[1:len(quoted)-1]...)
+		}
+		rest = rest[size:]
+	}
+	_, err := c.to.Write(line)
+	return len(b), err
 }
 
 // plainLines is plain for a text of several lines.

@@ -1,6 +1,11 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -90,5 +95,39 @@ func TestLimitsAreReadAsInARuleFile(t *testing.T) {
 	got, err := parseLimit("5000/1d,algorithm=fixed_window,name=daily")
 	if err != nil || got["count"] != int64(5000) || got["per"] != "1d" || got["algorithm"] != "fixed_window" || got["name"] != "daily" {
 		t.Errorf("%v (%v)", got, err)
+	}
+}
+
+// TestNoFieldOfAnAnswerReachesATerminalRaw serves answers whose every text is hostile, to all commands that ask a
+// sidecar.
+func TestNoFieldOfAnAnswerReachesATerminalRaw(t *testing.T) {
+	const evil = "\x1b[31m \x1b]0;t\a \u202e \r \u009b31m"
+	poison, err := json.Marshal(evil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(poison)
+	for _, status := range []int{http.StatusOK, http.StatusForbidden} {
+		sidecar := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("content-type", "application/json")
+			w.WriteHeader(status)
+			fmt.Fprintf(w, `{"hash":%[1]s,"title":%[1]s,"detail":%[1]s,
+				"domains":[{"name":%[1]s,"limits":[{"rule":%[1]s,"name":%[1]s,"scope":%[1]s,"reason":%[1]s}]}],
+				"identity":{"domain":%[1]s,"user":%[1]s},"record":{"tier":%[1]s,"note":%[1]s,"by":%[1]s},
+				"rules":[%[1]s],"missing":[%[1]s],"readings":[%[1]s],
+				"sidecars":[{"id":%[1]s,"host":%[1]s,"version":%[1]s,
+				"rules":%[1]s,"degraded":[%[1]s],"domains":[%[1]s]}]}`, text)
+		}))
+		for _, words := range [][]string{{"rules"}, {"fleet"}, {"top"}, {"usage", "--domain", "d", "--user", "u"}} {
+			var out, diagnostics bytes.Buffer
+			run(append(words, "--server", sidecar.URL), strings.NewReader(""), &out, &diagnostics)
+			for _, raw := range []string{"\x1b", "\a", "\r", "\u202e", "\u009b"} {
+				if strings.Contains(out.String()+diagnostics.String(), raw) {
+					t.Errorf("%v, answered with %d, writes %q:\n%q", words, status, raw,
+						out.String()+diagnostics.String())
+				}
+			}
+		}
+		sidecar.Close()
 	}
 }

@@ -40,7 +40,14 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"mTLS without TLS":          {"tls: {client: {required: true}}", "certificates of callers need tls.enabled"},
 		"names without mTLS":        {"tls: {enabled: true, existingSecret: a, client: {names: [a]}}", "names are checked only with tls.client.required"},
 		"headless node port":        {"service: {headless: true, type: NodePort}", "a headless Service is of the type ClusterIP"},
-		"bounds of scaling":         {"autoscaling: {enabled: true, minReplicas: 5, maxReplicas: 2}", "minReplicas is above maxReplicas"},
+		"bounds of scaling": {"{redis: {addresses: [a:1]}, autoscaling: {enabled: true, minReplicas: 5, maxReplicas: 2}}",
+			"minReplicas is above maxReplicas"},
+		"scaling without Redis": {"autoscaling: {enabled: true}",
+			"several pods need a Redis, or each admits the whole limit; set redis.addresses"},
+		"role of loopback": {"admin: {local: operator}",
+			"at '/admin/local': value must be one of '', 'view', 'operate'"},
+		"two guards": {"admin: {local: view, existingSecret: a}",
+			"with admin.existingSecret the tokens have roles"},
 		"nothing to scrape":         {"{serviceMonitor: {enabled: true}, metrics: {enabled: false}}", "there is nothing to scrape"},
 		"scaling a sidecar":         {"{mode: sidecar, autoscaling: {enabled: true}}", "in sidecar mode your workloads scale"},
 		"monitoring a sidecar":      {"{mode: sidecar, serviceMonitor: {enabled: true}}", "there is no Service in sidecar mode"},
@@ -68,12 +75,19 @@ func TestNotesSayWhatToDo(t *testing.T) {
 		says  []string
 		lacks string
 	}{
-		"defaults": {nil, []string{"NO RULES WERE GIVEN", "NO REDIS WAS GIVEN", "edge-spillway.shop.svc.cluster.local", "backendRefs"}, "EVERY POD"},
+		"defaults": {nil, []string{"NO RULES WERE GIVEN", "NO REDIS WAS GIVEN. So there is one pod",
+			"redis: {addresses: [", "edge-spillway.shop.svc.cluster.local", "backendRefs"}, "EVERY POD"},
 		"given": {
 			[]string{"--values", filepath.Join(chartDir(t), "ci", "01-namespace.yaml"), "--set", "networkPolicy.enabled=false"},
 			[]string{"EVERY POD OF THE CLUSTER CAN ASK"}, "WAS GIVEN",
 		},
-		"sidecar": {[]string{"--set", "mode=sidecar,sidecar.socket=true"}, []string{"inject.istio.io/templates: sidecar,spillway", "rls-socket.yaml"}, "backendRefs"},
+		"sidecar": {[]string{"--set", "mode=sidecar,sidecar.socket=true"},
+			[]string{"inject.istio.io/templates: sidecar,spillway", "rls-socket.yaml",
+				"change nothing: set admin.existingSecret"}, "backendRefs"},
+		"sidecar of operators": {[]string{"--set", "mode=sidecar,admin.local=operate"},
+			[]string{"EVERY CONTAINER OF A POD IS AN OPERATOR"}, "change nothing"},
+		"sidecar with tokens": {[]string{"--set", "mode=sidecar,admin.existingSecret=a"},
+			[]string{"inject.istio.io"}, "OPERATOR"},
 	} {
 		notes, err := helm(t, append([]string{"template", releaseName, chart, "--namespace", namespace, "--show-only", "templates/notes.yaml"}, c.args...)...)
 		if err != nil {

@@ -256,3 +256,47 @@ func TestAlertsPassPromtool(t *testing.T) {
 		t.Errorf("promtool on %d rules: %v\n%s", len(rule.Spec.Groups[0].Rules), err, out)
 	}
 }
+
+// TestSeveralPodsShareARedis: where nothing names one there is one pod, because each would admit the whole limit.
+func TestSeveralPodsShareARedis(t *testing.T) {
+	for values, want := range map[string]int32{
+		"":                           1,
+		"replicaCount=5":             1,
+		"replicaCount=0":             0,
+		"redis.addresses={redis:1}":  2,
+		"settings.REDIS_URL=redis:1": 2,
+		"redis.url.existingSecret=a,replicaCount=3":      3,
+		"extraEnv[0].name=REDIS_URL,extraEnv[0].value=a": 2,
+	} {
+		args := []string{"--set", values}
+		if values == "" {
+			args = nil
+		}
+		deployment := one[*apps.Deployment](t, render(t, args...))
+		if got := *deployment.Spec.Replicas; got != want {
+			t.Errorf("with %q there are %d pods, want %d", values, got, want)
+		}
+	}
+}
+
+// TestAPodsContainersMayNotOperate: in mode sidecar they share the loopback that the admin API answers.
+func TestAPodsContainersMayNotOperate(t *testing.T) {
+	for values, want := range map[string]string{
+		"mode=sidecar":                              "view",
+		"mode=sidecar,admin.local=operate":          "",
+		"mode=sidecar,admin.existingSecret=a":       "",
+		"mode=sidecar,settings.ADMIN_TOKEN_FILE=/a": "",
+		"mode=service":                              "",
+		"mode=service,admin.local=view":             "view",
+	} {
+		got := ""
+		for _, e := range container(t, pod(t, render(t, "--set", values))).Env {
+			if e.Name == "ADMIN_LOCAL" {
+				got = e.Value
+			}
+		}
+		if got != want {
+			t.Errorf("with %s ADMIN_LOCAL is %q, want %q", values, got, want)
+		}
+	}
+}

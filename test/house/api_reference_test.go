@@ -228,7 +228,8 @@ from the OpenAPI 3.1 document that the sidecar serves at ` + "`/v1/openapi.json`
 
 ## Who may use it
 
-Without more settings the API answers only the sidecar's own machine, which may do everything. With
+Without more settings the API answers only the sidecar's own machine, which may do everything, or with
+` + "`ADMIN_LOCAL=view`" + ` only read. With
 ` + "`ADMIN_TOKEN_FILE`" + ` a caller needs a token (` + "`authorization: Bearer …`" + `), with
 ` + "`ADMIN_TLS_CLIENT_CA`" + ` a client certificate; with both, one of the two. The role ` + "`view`" + ` reads, and
 ` + "`operate`" + ` also changes. The log has a line for each change: who, what, before and after.

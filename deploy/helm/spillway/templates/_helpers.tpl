@@ -43,6 +43,19 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
+{{- /* Not empty where pods share a Redis, be it named by values, settings or extraEnv. */ -}}
+{{- define "spillway.shared" -}}
+{{- if or .Values.redis.addresses .Values.redis.url.existingSecret .Values.settings.REDIS_URL }}redis{{ end -}}
+{{- range .Values.extraEnv }}{{ if eq .name "REDIS_URL" }}redis{{ end }}{{ end -}}
+{{- end -}}
+
+{{- /* The role of loopback for the admin API; empty where tokens or certificates decide. */ -}}
+{{- define "spillway.local" -}}
+{{- if not (or .Values.admin.existingSecret .Values.settings.ADMIN_TOKEN_FILE .Values.settings.ADMIN_TLS_CLIENT_CA) -}}
+{{ .Values.admin.local | default (ternary "view" "operate" (eq .Values.mode "sidecar")) }}
+{{- end -}}
+{{- end -}}
+
 {{- /* What the schema cannot say: values that contradict each other. */ -}}
 {{- define "spillway.validate" -}}
 {{- $redis := .Values.redis -}}
@@ -92,6 +105,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- if and .Values.service.headless (ne .Values.service.type "ClusterIP") -}}
 {{- fail "service.headless: a headless Service is of the type ClusterIP" -}}
+{{- end -}}
+{{- if and (eq .Values.mode "service") .Values.autoscaling.enabled (not (include "spillway.shared" .)) -}}
+{{- fail "autoscaling: several pods need a Redis, or each admits the whole limit; set redis.addresses" -}}
+{{- end -}}
+{{- if and .Values.admin.local .Values.admin.existingSecret -}}
+{{- fail "admin: with admin.existingSecret the tokens have roles; remove admin.local" -}}
 {{- end -}}
 {{- if and .Values.autoscaling.enabled (gt (int .Values.autoscaling.minReplicas) (int .Values.autoscaling.maxReplicas)) -}}
 {{- fail "autoscaling: minReplicas is above maxReplicas" -}}
@@ -184,6 +203,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- if .Values.admin.existingSecret }}
 - {name: ADMIN_TOKEN_FILE, value: /etc/spillway/admin/{{ .Values.admin.key }}}
+{{- end }}
+{{- if eq (include "spillway.local" .) "view" }}
+# All containers of a pod share its loopback.
+- {name: ADMIN_LOCAL, value: view}
 {{- end }}
 {{- end -}}
 

@@ -1,0 +1,148 @@
+package sidecar
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/fleet"
+	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/peers"
+	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/rules"
+	"github.com/spillway-mesh/spillway/store"
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// replyOf is a whole reply of the protocol, of any kind, with a text. Its lines are the items of lists.
+func replyOf(kind byte, text string) []byte {
+	line := strings.NewReplacer("\r", "", "\n", "").Replace(text)
+	bulk := func(one string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(one), one) }
+	items := strings.Split(text, "\n")
+	list := fmt.Sprintf("*%d\r\n", len(items))
+	for _, item := range items {
+		list += bulk(item)
+	}
+	switch kind % 8 {
+	case 0:
+		return []byte(list)
+	case 1:
+		return []byte(bulk(text))
+	case 2:
+		return []byte("*2\r\n" + list + list)
+	case 3:
+		return []byte(":" + line + "\r\n")
+	case 4:
+		return []byte("-" + line + "\r\n")
+	case 5:
+		return []byte("+" + line + "\r\n")
+	case 6:
+		return []byte("*2\r\n" + bulk(text) + "$-1\r\n")
+	}
+	return []byte("*3\r\n:1\r\n-ERR " + line + "\r\n" + bulk(text))
+}
+
+// readers is all that reads what Redis replies and publishes, without anything that recovers from a panic.
+type readers struct {
+	store     *store.Redis
+	book      *records.Book
+	peers     *peers.Peers
+	documents func() ([]rules.Document, error)
+}
+
+// openReaders opens them at an address.
+func openReaders(f *testing.F, address string) *readers {
+	keys := descriptors.NewRecordKeys("", nil)
+	r := &readers{store: store.NewRedis(store.RedisConfig{
+		Servers: fleet.Servers{Addresses: []string{address}}, Budget: 100 * time.Millisecond,
+		Patience: 200 * time.Millisecond, Heartbeat: "live", Leases: true,
+	})}
+	f.Cleanup(func() { r.store.Close() })
+	s := &Sidecar{}
+	r.book = records.New(records.Config{
+		Fleet: r.store.Fleet(), Index: "index",
+		Key: func(id *records.Identity) string { return "rec:" + id.Text() }, Prepare: prepareRecord,
+		Publish: func(context.Context, string, string) error { return nil },
+	})
+	f.Cleanup(func() { r.book.Close() })
+	s.records = r.book
+	r.peers = peers.New(peers.Config{
+		Fleet: r.store.Fleet(), Channel: "news", Cards: "cards",
+		Answers: func(q string) string { return "answers:" + q }, Card: func() any { return "card" },
+		Gap: func() {}, Topics: map[string]func([]byte){topicRecord: s.hearRecord,
+			topicCounter: hearKeys(r.store.Drop)},
+	})
+	f.Cleanup(func() { r.peers.Close() })
+	r.documents = func() ([]rules.Document, error) {
+		n, _ := r.store.Fleet().Place(keys.Shared(rules.PublishedKey))
+		reply, err := n.Ask(time.Second, "rules", "HGETALL", "rules")
+		if err != nil {
+			return nil, err
+		}
+		return documents(reply)
+	}
+	return r
+}
+
+// read lets everything read what is replied.
+func (r *readers) read(ctx context.Context) {
+	r.store.Serve([]string{"shop", "mail"})
+	r.book.Outdate()
+	user := records.Identity{Domain: "shop", Kind: records.User, Name: "ann"}
+	r.book.Ask(ctx, []records.Identity{user, {Domain: "shop", Kind: records.Secret, Name: "ab"}})
+	_, _ = r.book.Get(ctx, user)
+	_, _ = r.peers.Cards(ctx)
+	_, _ = r.documents()
+	l := limit.Limit{Algorithm: limit.TokenBucket, Count: 100, Window: time.Hour, Burst: 100}
+	charges := []limit.Charge{{Key: "{k}:a", Limit: l, Cost: 1, Lease: 50}, {Key: "{k}:b",
+		Limit: limit.Limit{Algorithm: limit.SlidingLog, Count: 10, Window: time.Minute}, Cost: 1}}
+	decisions := make([]limit.Decision, len(charges))
+	r.store.Spend(ctx, charges[:1], decisions[:1])
+	r.store.Spend(ctx, charges, decisions)
+	r.store.Live("shop")
+}
+
+// FuzzReplies gives every reader of replies what a hostile server may reply or publish: cards, records, their
+// index, published rules, the heartbeat, news, and what the scripts reply. None may panic.
+func FuzzReplies(f *testing.F) {
+	for _, seed := range []string{
+		"odd", "a\n{}\nb", "", "9 9 9 9 9 9", "9223372036854775807 9223372036854775807 9223372036854775807",
+		"-1 -2 -3", "NaN", "\x00\xff\x01", strings.Repeat("\x00", 100),
+		"shop\nnull", "shop\n" + `{"domain":"shop","text":"domain: shop"}`, "id\n" + `{"ID":7}`,
+		"shop|user\nshop|ip4/24\nshop|ip4/-1\n|filling\nno class",
+		`{"block":{"until":"9999-12-31T23:59:59Z"},"limits":[{"count":-1,"per":-1}]}`,
+		`{"limits":[{"count":9223372036854775807,"per":9223372036854775807,"month":true}]}`,
+		`{"key":{"id":"a","expires":"0001-01-01T00:00:00Z"}}`,
+		`{"topic":"record","body":{"key":"k","class":"dom|user"}}`, `{"topic":"counter","body":["a",null]}`,
+		`{"topic":"record","question":"q","body":[[[]]]}`, "WRONGTYPE x", "MOVED 1 127.0.0.1:1", "NOSCRIPT x",
+		"LOADING x", "READONLY x",
+	} {
+		for kind := range byte(8) {
+			f.Add(kind, seed)
+		}
+	}
+	redis := servers.StartRedis(f)
+	forger := servers.StartForger(f, redis)
+	all := openReaders(f, forger.Addr)
+	all.store.Ready(f.Context())
+	f.Fuzz(func(t *testing.T, kind byte, text string) {
+		if json.Valid([]byte(text)) {
+			redis.Do(t, "PUBLISH", "news", text)
+		}
+		reply := replyOf(kind, text)
+		forger.Set(func(command []string) []byte {
+			if greets(command) {
+				return nil
+			}
+			return reply
+		})
+		defer forger.Set(nil)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		all.read(ctx)
+	})
+}
