@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -102,7 +103,7 @@ func (c *grpcConn) readNow(fd uintptr) bool {
 	if c.failed != nil || c.n <= 0 {
 		c.release()
 	}
-	return c.failed != syscall.EAGAIN && c.failed != syscall.EINTR
+	return !errors.Is(c.failed, syscall.EAGAIN) && !errors.Is(c.failed, syscall.EINTR)
 }
 
 // release gives the buffer back.
