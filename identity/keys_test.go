@@ -1,6 +1,7 @@
 package identity_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"strings"
 	"testing"
@@ -71,6 +72,28 @@ func TestKeysInAHeader(t *testing.T) {
 			checkKey(t, got, refusal, c.want, c.refused)
 		})
 	}
+}
+
+// TestAKeyThatTheConfigurationRevokedStaysRevoked although the control plane knows a good key of the same secret.
+func TestAKeyThatTheConfigurationRevokedStaysRevoked(t *testing.T) {
+	asked := 0
+	r := identity.New(identity.Config{Order: []identity.Kind{identity.APIKey}, Keys: keysConfig()}, nil, identity.Options{
+		Now: atNoon,
+		Keys: func(context.Context, [sha256.Size]byte) (identity.Key, bool) {
+			asked++
+			return identity.Key{ID: "other", User: "other"}, true
+		},
+	})
+	t.Cleanup(r.Close)
+	for _, secret := range []string{"revoked", "expired"} {
+		got, refusal := r.Resolve(&identity.Evidence{Headers: headers("x-api-key", secret), Path: "/", Peer: peer})
+		checkKey(t, got, refusal, unknown(peer), false)
+	}
+	if asked != 0 {
+		t.Errorf("the other keys were asked for %d times, want never", asked)
+	}
+	got, refusal := r.Resolve(&identity.Evidence{Headers: headers("x-api-key", "another"), Path: "/", Peer: peer})
+	checkKey(t, got, refusal, keyed("other", "other", "", ""), false)
 }
 
 func checkKey(t *testing.T, got identity.Client, refusal *identity.Refusal, want identity.Client, refused bool) {
