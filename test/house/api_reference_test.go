@@ -202,7 +202,7 @@ func writeOperation(t *testing.T, out *strings.Builder, title string, op apiOper
 		fmt.Fprint(out, ".")
 	}
 	codes := slices.Sorted(maps.Keys(op.Responses))
-		common := []string{"200", "401", "403", "405"} // the page names them once, for all operations
+	common := []string{"200", "401", "403", "405"} // the page names them once, for all operations
 	if strings.HasPrefix(title, "POST ") {
 		common = append(common, "400", "404", "413", "415", "422", "503")
 	}

@@ -290,7 +290,10 @@ func writeGroup(t *testing.T, out *strings.Builder, group *ast.Field, g *ast.Gen
 	var names []string
 	for _, s := range settingsOf(t, structOf(g), prefix) {
 		names = append(names, s.name)
-		if s.value != "" {
+		switch {
+		case s.value == "" && s.kind == "string":
+			s.kind = ""
+		case s.value != "":
 			s.kind += " (`" + s.value + "`)"
 		}
 		fmt.Fprintf(rows, "| `%s` | %s | %s |\n", s.name, s.kind, s.what)
@@ -306,7 +309,7 @@ func writeGroup(t *testing.T, out *strings.Builder, group *ast.Field, g *ast.Gen
 
 func TestReferenceOfTheEnvironment(t *testing.T) {
 	types := structs(t, "settings")
-	out, peer := new(strings.Builder), new(strings.Builder)
+	out := new(strings.Builder)
 	var names []string
 	for _, group := range structOf(types["Config"]).Fields.List {
 		if ident, ok := group.Type.(*ast.Ident); ok && types[ident.Name] != nil {
@@ -321,19 +324,29 @@ func TestReferenceOfTheEnvironment(t *testing.T) {
 	if read := settings.ControlVariables(); !slices.Equal(control, read) {
 		t.Errorf("the page lists %v and the control plane reads %v", control, read)
 	}
+	keep(t, "docs/reference/environment.md", fmt.Sprintf(environmentPage, out, peers(settings.Same), peers(settings.Better),
+		peers(settings.Ignored, settings.NotYet)))
+}
+
+// peers is a list of the reference server's variables with these verdicts: first those without a note, then one item for each note.
+func peers(verdicts ...settings.Verdict) string {
 	alike := map[string][]string{}
+	var notes []string
 	for _, v := range settings.PeerVariables() {
-		row := fmt.Sprintf("| %s | %s |\n", v.Verdict, v.Note)
-		alike[row] = append(alike[row], v.Name)
-	}
-	const same = "| same |  |\n"
-	for _, v := range settings.PeerVariables() {
-		row := fmt.Sprintf("| %s | %s |\n", v.Verdict, v.Note)
-		if alike[row][0] == v.Name && row != same {
-			fmt.Fprintf(peer, "| `%s` %s", strings.Join(alike[row], "`, `"), row)
+		if !slices.Contains(verdicts, v.Verdict) {
+			continue
 		}
+		if alike[v.Note] == nil {
+			notes = append(notes, v.Note)
+		}
+		alike[v.Note] = append(alike[v.Note], v.Name)
 	}
-	keep(t, "docs/reference/environment.md", fmt.Sprintf(environmentPage, out, strings.Join(alike[same], "`, `"), peer))
+	slices.SortStableFunc(notes, func(a, b string) int { return min(len(a), 1) - min(len(b), 1) })
+	out := new(strings.Builder)
+	for _, note := range notes {
+		fmt.Fprintf(out, "- %s\n", strings.TrimSuffix("`"+strings.Join(alike[note], "`, `")+"`: "+note, ": "))
+	}
+	return out.String()
 }
 
 const environmentPage = `# Environment
@@ -341,14 +354,16 @@ const environmentPage = `# Environment
 Every variable that the sidecar reads. It has neither flags nor another file of settings. This page comes from the code
 (` + "`make docs`" + `). A variable that is set but empty counts as not set. Wrong values end the start; the log lists
 all of them. Durations are written like 10ms, 5s or 24h; lists like name:value,name:value.
+Where no type is named, a text.
 
 %s## The reference server's variables
 
-All of them. **Same**: read, with the same meaning. **Better**: read, with the difference that is named. **Not yet**
-and **ignored**: not read; the log names those that are set, at start.
+**Same**: read, with the same meaning.
 
-Same: ` + "`%s`" + `.
+%s
+**Better**: read, with a difference.
 
-| name | here | what differs |
-| --- | --- | --- |
+%s
+**Ignored**: not read; the log names those that are set, at start.
+
 %s`
