@@ -153,11 +153,14 @@ func TestReferenceOfMetrics(t *testing.T) {
 		case !strings.HasPrefix(f.name, "spillway_"):
 			t.Errorf("%s begins with neither spillway_ nor ratelimit_", f.name)
 		}
-		labels := ""
-		if len(f.labels) > 0 {
-			labels = " by `" + strings.Join(f.labels, "`, `") + "`"
+		kind := f.kind
+		if counts := strings.HasSuffix(f.name, "_total"); to == own && (counts && kind == "counter" || !counts && kind == "gauge") {
+			kind = ""
 		}
-		fmt.Fprintf(to, "| `%s` | %s%s | %s |\n", f.name, f.kind, labels, f.help)
+		if len(f.labels) > 0 {
+			kind = strings.TrimSpace(kind + " by `" + strings.Join(f.labels, "`, `") + "`")
+		}
+		fmt.Fprintf(to, "| `%s` | %s | %s |\n", f.name, kind, f.help)
 	}
 	if runtime == 0 {
 		t.Error("there are no metrics of the Go runtime and the process")
@@ -167,7 +170,7 @@ func TestReferenceOfMetrics(t *testing.T) {
 
 const metricsPage = `# Metrics
 
-Every metric, from the code (` + "`make docs`" + `). They are on ` + "`/metrics`" + ` of the debug port, and of
+Every metric, from the code (` + "`make docs`" + `), on ` + "`/metrics`" + ` of the debug port, and of
 ` + "`PROMETHEUS_ADDR`" + ` with ` + "`USE_PROMETHEUS`" + `. [Observability](../explain/observability.md) explains
 them, [deploy/](../../deploy) has a dashboard and alerts.
 
@@ -178,6 +181,8 @@ counted something. Durations are in seconds; histograms have buckets from 50 µs
 ` + "`spillway_control_*`" + ` are on ` + "`/metrics`" + ` of the control plane's port alone.
 
 ## Spillway's own
+
+Those that end in ` + "`_total`" + ` are counters, the others gauges unless a type is named.
 
 | name | type, labels | what |
 | --- | --- | --- |
