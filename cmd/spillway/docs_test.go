@@ -138,7 +138,7 @@ func describe(to *strings.Builder, cmd *cobra.Command, shared *pflag.FlagSet) {
 	if cmd.Parent().HasParent() {
 		heading = "\n### "
 	}
-		to.WriteString(heading + cmd.Parent().CommandPath() + " " + cmd.Use + "\n\n" + prose(cmp.Or(cmd.Long, cmd.Short)))
+	to.WriteString(heading + cmd.Parent().CommandPath() + " " + cmd.Use + "\n\n" + prose(cmp.Or(cmd.Long, cmd.Short)))
 	own := pflag.NewFlagSet("own", pflag.ContinueOnError)
 	var common []string
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
