@@ -329,11 +329,10 @@ func TestReferenceOfTheEnvironment(t *testing.T) {
 	if read := settings.ControlVariables(); !slices.Equal(control, read) {
 		t.Errorf("the page lists %v and the control plane reads %v", control, read)
 	}
-	keep(t, "docs/reference/environment.md", fmt.Sprintf(environmentPage, out, peers(settings.Same), peers(settings.Better),
-		peers(settings.Ignored, settings.NotYet)))
+	keep(t, "docs/reference/environment.md", fmt.Sprintf(environmentPage, out, peers(settings.Better), peers(settings.Ignored, settings.NotYet)))
 }
 
-// peers is a list of the reference server's variables with these verdicts: first those without a note, then one item for each note.
+// peers is a list of the reference server's variables with these verdicts: one item for each note.
 func peers(verdicts ...settings.Verdict) string {
 	alike := map[string][]string{}
 	var notes []string
@@ -346,10 +345,9 @@ func peers(verdicts ...settings.Verdict) string {
 		}
 		alike[v.Note] = append(alike[v.Note], v.Name)
 	}
-	slices.SortStableFunc(notes, func(a, b string) int { return min(len(a), 1) - min(len(b), 1) })
 	out := new(strings.Builder)
 	for _, note := range notes {
-		fmt.Fprintf(out, "- %s\n", strings.TrimSuffix("`"+strings.Join(alike[note], "`, `")+"`: "+note, ": "))
+		fmt.Fprintf(out, "- `%s`: %s\n", strings.Join(alike[note], "`, `"), note)
 	}
 	return out.String()
 }
@@ -363,9 +361,8 @@ Where no type is named, a text.
 
 %s## The reference server's variables
 
-**Same**: read, with the same meaning.
+They are read with the same meaning, but for these.
 
-%s
 **Better**: read, with a difference.
 
 %s
