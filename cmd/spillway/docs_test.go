@@ -55,7 +55,8 @@ commands, flags and files: ` + "`source <(spillway completion bash)`" + `.
 ## Shared flags
 
 A command's heading has its arguments, its section its flags, examples and, behind "Also", flags of this section. All
-commands have ` + "`-h, --help` and `-o, --output`: `text` (the default) or `json`; `lint` also `sarif`, `replay` also `html`" + `.
+commands have ` + "`-h, --help` and `-o, --output`: `text` (the default) or `json`; `lint` also `sarif`, " +
+	"`replay` also `html`" + `.
 
 **sidecar**: flags of commands that ask a sidecar.
 
