@@ -18,9 +18,9 @@ import (
 func newArchive() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "archive", Short: "Read, check, restore and run the archive of events", Args: between(0, 0),
-		Long: `Work with the archive of events: Parquet files in a folder or an S3-compatible store, by region, year, month and
-day. docs/explain/archive.md explains it. list, verify and query need the files alone; restore and run also need
-CONTROL_DATABASE_URL.`,
+		Long: `Work with the archive of events: Parquet files in a folder or an S3-compatible store, by
+region, year, month and day. docs/explain/archive.md explains it. list, verify and query need the files alone;
+restore and run also need CONTROL_DATABASE_URL.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().String("archive", "", "a folder, or s3://bucket/prefix; CONTROL_ARCHIVE sets the default")
@@ -192,8 +192,9 @@ func showVerdicts(out io.Writer, all []archive.Verdict, wrong int) {
 func newArchiveRestore() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "restore DAY|MONTH", Short: "Load a day or a month into the table events_restored", Example: "  spillway archive restore 2026-05-03", Args: between(1, 1),
-		Long: `Load files into the table events_restored, with the columns of events, in place of what it has of those days. A
-file that differs from its manifest is refused. Afterwards empty the table: TRUNCATE events_restored.`,
+		Long: `Load files into the table events_restored, with the columns of events, in place of what it
+has of those days. A file that differs from its manifest is refused. Afterwards empty the table: TRUNCATE
+events_restored.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			days, format, err := daysOf(cmd, args)
 			if err != nil {
