@@ -18,8 +18,9 @@ import (
 func newArchive() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "archive", Short: "Read, check, restore and run the archive of events", Args: between(0, 0),
-		Long: `Work with the archive of events: Parquet files in a folder or an S3-compatible store, by region, year, month and day. CONTROL_ARCHIVE names it, as for
-a control; docs/explain/archive.md explains it. list, verify and query need the files alone; restore and run also need CONTROL_DATABASE_URL.`,
+		Long: `Work with the archive of events: Parquet files in a folder or an S3-compatible store, by
+region, year, month and day. docs/explain/archive.md explains it. list, verify and query need the files alone;
+restore and run also need CONTROL_DATABASE_URL.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().String("archive", "", "a folder, or s3://bucket/prefix; CONTROL_ARCHIVE sets the default")
@@ -134,8 +135,8 @@ func newArchiveList() *cobra.Command {
 func newArchiveVerify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "verify [DAY|MONTH]", Short: "Read files of the archive, and compare them with their manifests", Example: "  spillway archive verify 2026-05", Args: between(0, 1),
-		Long: `Read every row of the files, and compare their number and checksum with the manifests. The exit code is
-1 where a file is missing or differs.`,
+		Long: `Read every row of the files, and compare their number and checksum with the manifests.
+It exits with 1 if a file is missing or differs.`,
 		RunE: runVerify,
 	}
 	addDays(cmd)
@@ -191,8 +192,9 @@ func showVerdicts(out io.Writer, all []archive.Verdict, wrong int) {
 func newArchiveRestore() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "restore DAY|MONTH", Short: "Load a day or a month into the table events_restored", Example: "  spillway archive restore 2026-05-03", Args: between(1, 1),
-		Long: `Load files into the table events_restored, which has the columns of events. What the table has of those days is replaced, so that the command may be
-repeated. A file that differs from its manifest is refused. Empty the table when you are done: TRUNCATE events_restored.`,
+		Long: `Load files into the table events_restored, with the columns of events, in place of what it
+has of those days. A file that differs from its manifest is refused. Afterwards empty the table: TRUNCATE
+events_restored.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			days, format, err := daysOf(cmd, args)
 			if err != nil {
@@ -226,8 +228,8 @@ repeated. A file that differs from its manifest is refused. Empty the table when
 func newArchiveRun() *cobra.Command {
 	return &cobra.Command{
 		Use: "run", Short: "Archive what is old enough, now", Example: "  CONTROL_ARCHIVE=/var/lib/spillway/archive spillway archive run", Args: between(0, 0),
-		Long: `Do what the leading control does every hour: write partitions of events that are older than CONTROL_KEEP_EVENTS into the archive, check them there and drop
-them, and delete files that are older than CONTROL_KEEP_ARCHIVES.`,
+		Long: `Do what the leading control does every hour: archive partitions of events older than CONTROL_KEEP_EVENTS,
+check and drop them, and delete files older than CONTROL_KEEP_ARCHIVES.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			format, err := outputOf(cmd)
 			if err != nil {

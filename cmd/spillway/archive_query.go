@@ -19,9 +19,8 @@ import (
 func newArchiveQuery() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "query", Short: "Print events from the files of the archive", Example: "  spillway archive query --domain shop --identity user:ann --outcome refused --from 2026-05-01 --to 2026-06-01", Args: between(0, 0),
-		Long: `Print events straight from the files, without a database. Filters that are left out match all. An
-identity is KIND:VALUE, such as user:ann; with KEY_SECRET set as the sidecars have it, the events that hold its HMAC
-are found, too.`,
+		Long: `Print events straight from the files, without a database. With KEY_SECRET set as the sidecars have it,
+--identity also finds events that hold its HMAC.`,
 		RunE: runQuery,
 	}
 	addDays(cmd)

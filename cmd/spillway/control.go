@@ -23,12 +23,12 @@ func newControl() *cobra.Command {
 		Use: "control", Short: "Serve the control plane: rules, tiers, users and API keys in PostgreSQL, put into Redis for sidecars",
 		Example: "  CONTROL_DATABASE_URL=postgres://spillway@db/spillway REDIS_URL=redis:6379 spillway control --migrate", Args: cobra.NoArgs,
 		Long: `Serve the API of the control plane, and put what its database holds into Redis, where sidecars with RULES=redis: take it. Of several
-controls one does so; the others wait, and serve the API. Its settings are variables of the environment: docs/reference/environment.md lists them.
+controls one does so; the others wait, and serve the API. docs/reference/environment.md lists its variables,
 docs/guides/control.md explains the API.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return serveControl(cmd) },
 	}
-	cmd.Flags().Bool("migrate", false, "bring the schema of the database to what this program needs, first")
-	cmd.Flags().Bool("migrate-only", false, "bring the schema of the database to what this program needs, and end")
+	cmd.Flags().Bool("migrate", false, "bring the schema of the database up to date, first")
+	cmd.Flags().Bool("migrate-only", false, "bring it up to date, and end")
 	cmd.AddCommand(newControlToken(), newControlAsk(), newControlErase())
 	return cmd
 }

@@ -54,9 +54,9 @@ commands, flags and files: ` + "`source <(spillway completion bash)`" + `.
 %s
 ## Shared flags
 
-A section shows the arguments of its command, its flags and examples and, behind "Also", flags of this section. All
-commands have ` + "`-h, --help`" + `
-and ` + "`-o, --output`: `text` (the default) or `json`; `lint` also `sarif`, `replay` also `html`" + `.
+A command's heading has its arguments, its section its flags, examples and, behind "Also", flags of this section. All
+commands have ` + "`-h, --help` and `-o, --output`: `text` (the default) or `json`; `lint` also `sarif`, " +
+	"`replay` also `html`" + `.
 
 **sidecar**: flags of commands that ask a sidecar.
 
@@ -139,7 +139,7 @@ func describe(to *strings.Builder, cmd *cobra.Command, shared *pflag.FlagSet) {
 	if cmd.Parent().HasParent() {
 		heading = "\n### "
 	}
-	to.WriteString(heading + cmd.CommandPath() + "\n\n" + prose(cmp.Or(cmd.Long, cmd.Short)))
+	to.WriteString(heading + cmd.Parent().CommandPath() + " " + cmd.Use + "\n\n" + prose(cmp.Or(cmd.Long, cmd.Short)))
 	own := pflag.NewFlagSet("own", pflag.ContinueOnError)
 	var common []string
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
@@ -157,20 +157,15 @@ func describe(to *strings.Builder, cmd *cobra.Command, shared *pflag.FlagSet) {
 	case cmd.LocalFlags().Lookup("control") != nil:
 		common = append(common, "[control](#shared-flags)")
 	}
-	if !cmd.HasSubCommands() || cmd.HasExample() {
-		var parts []string
-		if arguments := strings.TrimPrefix(cmd.Use, cmd.Name()); arguments != "" || !cmd.HasExample() {
-			parts = append(parts, cmd.CommandPath()+arguments+"\n")
-		}
-		if own.HasFlags() {
-			parts = append(parts, usages(own))
-		}
-		if cmd.HasExample() {
-			parts = append(parts, cmd.Example+"\n")
-		}
+	var parts []string
+	if own.HasFlags() {
+		parts = append(parts, usages(own))
+	}
+	if cmd.HasExample() {
+		parts = append(parts, cmd.Example+"\n")
+	}
+	if len(parts) > 0 {
 		to.WriteString("\n```text\n" + strings.Join(parts, "\n") + "```\n")
-	} else if own.HasFlags() {
-		to.WriteString("\n```text\n" + usages(own) + "```\n")
 	}
 	if len(common) > 0 {
 		to.WriteString("\nAlso: " + strings.Join(common, ", ") + ".\n")

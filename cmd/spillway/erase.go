@@ -19,9 +19,9 @@ func newControlErase() *cobra.Command {
 		Use: "erase", Short: "Remove the traces of one person in all places, and prove it", Example: "  spillway control erase --domain shop --user ann\n  spillway control erase --domain shop --identity ip:192.0.2.7", Args: between(0, 0),
 		Long: `Remove what a control knows of one identity: its row and API keys, its records and counters in Redis,
 its usage and events, in the database, in streams that are not copied yet and in the archive, and its name in the
-audit. The leading control then searches every place again. The command waits for that, and prints for each place what
-was removed and what is left. The exit code is 1 where something is left; the command may be repeated. It needs the
-role admin. Stop or block the person first: what comes in meanwhile is counted as left.`,
+audit. The leading control then searches every place again; the command waits for that, and prints for each place what
+was removed and what is left. It exits with 1 if something is left, and may be repeated. It needs the role admin.
+Stop or block the person first: what comes in meanwhile is counted as left.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runErase(cmd) },
 	}
 	addControl(cmd)

@@ -70,8 +70,8 @@ func keyState(k *control.APIKey, now time.Time) string {
 func newKeysCreate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "create ID", Short: "Make an API key, and print its secret this once", Example: "  spillway keys create ann-1 --user ann --expires 90d", Args: between(1, 1),
-		Long: `create makes an API key of a user, and prints its secret. The control keeps the digest of the secret alone, so it cannot be shown again. A tier or limits of
-the key take the place of its user's.`,
+		Long: `create makes an API key of a user, and prints its secret this once. A tier or limits of the
+key take the place of its user's.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return createKey(cmd, args[0]) },
 	}
 	addControl(cmd)

@@ -36,10 +36,11 @@ func newLint() *cobra.Command {
 	strict, merge := false, false
 	cmd := &cobra.Command{
 		Use: "lint FILE|FOLDER...", Short: "Report every problem of rule files",
-		Long: `lint reads rule files as the sidecar would, and reports every problem and warning with its position and what to do about it. The files and folders
-are one rule set together: a domain that two of them have is a problem, unless --merge-domains is given. A folder is its .yaml and .yml files.
+		Long: `lint reads rule files as the sidecar would, and reports every problem and warning with its
+position and what to do. All files are one rule set: a domain in two of them is a problem, unless --merge-domains is
+given. A folder is its .yaml and .yml files.
 
-It exits with 1 if a file has a problem that keeps the rules from being used, and with --strict also if there is a warning.`,
+It exits with 1 if there is a problem.`,
 		Example: "  spillway lint rules/\n  spillway lint -o sarif shop.yaml >lint.sarif",
 		Args:    between(1, many), ValidArgsFunction: ruleFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {

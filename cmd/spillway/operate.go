@@ -50,7 +50,7 @@ func newOperate() []*cobra.Command {
 func newChange(name, short, example string, counters bool, more func(*cobra.Command)) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: name, Short: short, Example: "  spillway " + example, Args: between(0, 0),
-		Long: short + ", on all sidecars that share the store of the one that is asked.\n" +
+		Long: short + ", on all sidecars that share the store.\n" +
 			"It prints the state before and after.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			body := map[string]any{}

@@ -129,8 +129,8 @@ func newRulesImport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "import PATH...", Short: "Publish all rule files of folders that are not in force yet", Example: "  spillway rules import examples/rules --note \"from the repository\"",
 		Args: between(1, many), ValidArgsFunction: ruleFiles,
-		Long: `import takes rule files, and all rule files of folders, and publishes those that differ from what is in force. All of them are checked first: where one does
-not compile, nothing is published. It may run again and again: what is in force already stays as it is.`,
+		Long: `import takes rule files, and all rule files of folders, and publishes those that differ from
+what is in force. All are checked first: where one does not compile, nothing is published.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			files, err := filesOf(args)
 			if err != nil {

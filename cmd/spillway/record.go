@@ -137,8 +137,7 @@ func newEventsList() *cobra.Command {
 		[2]string{"ip", "an address"}, [2]string{"method", "a method"}, [2]string{"endpoint", "an endpoint"}, [2]string{"key", "what an API key begins with"})
 	cmd := &cobra.Command{
 		Use: "list", Short: "List requests, the newest first", Example: "  spillway events list --outcome refused\n  spillway events list --user ann --from 2026-11-01", Args: between(0, 0),
-		Long: `It lists who was refused, when, by which rule, and for what, the newest first. All refusals are on
-record, and samples of the other requests.`,
+		Long: `It lists who asked for what, when, and which rule decided, the newest first.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			domain, err := domainOf(cmd)
 			if err != nil {

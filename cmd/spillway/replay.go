@@ -28,18 +28,20 @@ type replayFlags struct {
 
 const aboutReplay = `replay decides the requests of an access log under a rule set, on the log's own clock: who would
 have been limited, when, and by which rule. With --against it decides them under a second rule set too, and reports the
-difference. It decides as a sidecar does, with its matcher, engine and memory store.
+difference. It decides as a sidecar does.
 
-A log has Envoy's text format, Istio's, or one JSON object per line, and may be compressed by gzip. Several logs, as of several Envoys, are merged by
-time; a hyphen is the standard input. In JSON the usual names of fields are known (start_time, method, path, authority, x_forwarded_for,
-downstream_remote_address, response_code, …); --field names others, with a dot for a field of an object within the object.
+A log has Envoy's text format, Istio's, or one JSON object per line, and may be compressed by gzip. Several logs
+are merged by time; - is the standard input. In JSON the usual fields are known (start_time, method, path,
+authority, x_forwarded_for, downstream_remote_address, response_code, …); --field names others, with a dot for a
+field within an object.
 
 The requests are those that Envoy's ext_authz filter would ask about. Logs do not hold credentials: --user, --tenant and --tier name the fields that hold
 who asked, and --header those that hold request headers, such as an API key's. With --descriptor they are those of Envoy's rate limit filter: a
-value in braces is that of a field, and a descriptor is left out of requests that do not have it.
+value in braces is that of a field, and a descriptor is left out where a request lacks it.
 
-The report is text, JSON, or one HTML page with charts. Lines that cannot be read are counted, the first of them shown, and skipped; the exit code is 4 then.
-Memory does not grow with the log: beyond --memory the counters that are nearest to their end are forgotten, and the report counts them.`
+The report is text, JSON, or one HTML page with charts. Lines that cannot be read are skipped and counted, the
+first of them shown; the exit code is 4 then. Beyond --memory the counters nearest to their end are forgotten,
+and counted in the report.`
 
 func newReplay() *cobra.Command {
 	f := &replayFlags{}

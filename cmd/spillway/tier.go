@@ -12,9 +12,9 @@ func newTier() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "tier", Short: "Give an identity a tier, or limits of its own", Args: between(0, 0),
 		Long: `tier gives a user, a tenant or an API key a tier or limits of its own, in place of those of the rule
-file, on all sidecars that share the store of the one that is asked. It prints the state before and after.
+file, on all sidecars that share the store. It prints the state before and after.
 
-A limit is written as in a rule file, COUNT/PER, with more behind commas: 100/1m, or 100/1m,burst=200, or
+A limit is written as in a rule file, COUNT/PER, with more behind commas:
 5000/1d,algorithm=fixed_window,name=daily. --limit unlimited frees the identity of the limits by it.`,
 		Example: "  spillway tier --user alice --tier gold\n  spillway tier --user alice --limit 100/1m,burst=200 --limit 5000/1d,algorithm=fixed_window\n  spillway tier --user alice --tier '' --no-limits",
 		RunE: func(cmd *cobra.Command, _ []string) error {

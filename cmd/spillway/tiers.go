@@ -78,9 +78,9 @@ func limitsText(limits []admin.NewLimit) string {
 func newTiersSet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "set NAME", Short: "Make a tier, or change it", Example: "  spillway tiers set gold --limit 1000/1m --price 49 --display-name Gold", Args: between(1, 1),
-		Long: `set makes a tier, or changes what the flags name of one that is there. Limits are of each user of the tier, written as in a rule file: 100/1m, or
-100/1m,burst=200. They are in force on all sidecars within a second, where rules of the domain are published. Where another changes the tier
-meanwhile, the command fails.`,
+		Long: `set makes a tier, or changes what the flags name of one that is there. Limits are of each
+user of the tier, written as in a rule file: 100/1m,burst=200. They are in force on all sidecars within a second,
+where rules of the domain are published. Where another changes the tier meanwhile, the command fails.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return set(cmd, "tiers", args[0], []string{"display_name", "limits", "price", "rank"}, func(body map[string]any) error {
 				return takeTierFields(cmd, body)

@@ -190,7 +190,7 @@ func set[T any](cmd *cobra.Command, kind, name string, fields []string, change f
 // newRemove makes the command that removes one of a kind.
 func newRemove(kind, what, short string) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "rm NAME", Short: short, Example: "  spillway " + kind + " rm NAME --domain shop", Args: between(1, 1),
+		Use: "rm NAME", Short: short, Args: between(1, 1),
 		Long: short + ". What is in use stays, and the answer names what uses it.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			domain, err := domainOf(cmd)

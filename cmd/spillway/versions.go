@@ -242,7 +242,7 @@ func lastTwo(cmd *cobra.Command, domain string) (before, now int64, err error) {
 func newRulesRollback() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "rollback [VERSION]", Short: "Publish an old version again", Example: "  spillway rules rollback --domain shop --note \"too few\"\n  spillway rules rollback 3 --domain shop", Args: between(0, 1),
-		Long: "rollback puts a version into force that was kept before: the last other one that was in force, or the one that is named.",
+		Long: "rollback puts the version into force that is named, else the last other one that was in force.",
 		RunE: func(cmd *cobra.Command, args []string) error { return rollback(cmd, args) },
 	}
 	addControl(cmd)

@@ -246,7 +246,7 @@ func TestQueriesParse(t *testing.T) {
 }
 
 var (
-	metricRow    = regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (\\w+)([^|]*) \\|")
+	metricRow    = regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (\\w*)([^|]*) \\|")
 	inBackquotes = regexp.MustCompile("`([^`]+)`")
 	inQuotes     = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 	selector     = regexp.MustCompile(`\b((?:spillway|ratelimit|process|go)_\w+|up)\b(?:\{([^}]*)\})?`)

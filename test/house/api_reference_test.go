@@ -165,8 +165,8 @@ func TestReferenceOfTheAPI(t *testing.T) {
 // writeSchema writes the section of a document.
 func writeSchema(out *strings.Builder, name string, s apiSchema, shared []string) {
 	fmt.Fprintf(out, "### %s\n\n", name)
-	if s.Description != "" {
-		fmt.Fprintf(out, "%s\n\n", s.Description)
+	if what := s.Description; what != "" && what != "A "+strings.ToLower(name)+"." { // the name is enough
+		fmt.Fprintf(out, "%s\n\n", what)
 	}
 	if len(s.Properties) > 0 {
 		s.fields(out, shared)
@@ -202,14 +202,21 @@ func writeOperation(t *testing.T, out *strings.Builder, title string, op apiOper
 		fmt.Fprint(out, ".")
 	}
 	codes := slices.Sorted(maps.Keys(op.Responses))
-	for _, code := range []string{"200", "401", "403", "405"} { // the page names them once, for all operations
+	common := []string{"200", "401", "403", "405"} // the page names them once, for all operations
+	if strings.HasPrefix(title, "POST ") {
+		common = append(common, "400", "404", "413", "415", "422", "503")
+	}
+	for _, code := range common {
 		at := slices.Index(codes, code)
 		if at < 0 {
 			t.Fatalf("%s does not answer %s", title, code)
 		}
 		codes = slices.Delete(codes, at, at+1)
 	}
-	fmt.Fprintf(out, " Problems: %s.\n\n", strings.Join(codes, ", "))
+	if len(codes) > 0 {
+		fmt.Fprintf(out, " Problems: %s.", strings.Join(codes, ", "))
+	}
+	fmt.Fprint(out, "\n\n")
 	if len(op.Parameters) == 0 {
 		return
 	}
@@ -228,13 +235,13 @@ from the OpenAPI 3.1 document that the sidecar serves at ` + "`/v1/openapi.json`
 
 ## Who may use it
 
-Without more settings the API answers only the sidecar's own machine, which may do everything, or with
+By default the API answers only the sidecar's own machine, which may do everything, or with
 ` + "`ADMIN_LOCAL=view`" + ` only read. With
 ` + "`ADMIN_TOKEN_FILE`" + ` a caller needs a token (` + "`authorization: Bearer …`" + `), with
 ` + "`ADMIN_TLS_CLIENT_CA`" + ` a client certificate; with both, one of the two. The role ` + "`view`" + ` reads, and
 ` + "`operate`" + ` also changes. The log has a line for each change: who, what, before and after.
 
-A browser's page of another origin gets nothing, and neither does a host name that was made to resolve to this machine.
+A browser's page of another origin gets nothing, nor does a host name that was made to resolve to this machine.
 
 ## How it answers
 
@@ -242,7 +249,7 @@ Requests and answers are JSON. An unknown field, a name in another case, null, a
 has at most 1 MiB. An error is ` + "`application/problem+json`" + `, and its ` + "`detail`" + ` explains what to do:
 
 %s
-Every operation can answer 401, 403 and 405; the others are listed with it.
+Every operation can answer 401, 403 and 405, a POST all of them; those of a GET are listed with it.
 
 A change of a record or a counter reaches all sidecars within a second, over a Redis channel. Where a message is lost,
 sidecars look records up again after at most five minutes, and counters after a second. ` + "`dry_run`" + ` changes

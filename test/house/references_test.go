@@ -153,11 +153,18 @@ func TestReferenceOfMetrics(t *testing.T) {
 		case !strings.HasPrefix(f.name, "spillway_"):
 			t.Errorf("%s begins with neither spillway_ nor ratelimit_", f.name)
 		}
-		labels := ""
-		if len(f.labels) > 0 {
-			labels = " by `" + strings.Join(f.labels, "`, `") + "`"
+		kind := f.kind
+		byName := "gauge"
+		if strings.HasSuffix(f.name, "_total") {
+			byName = "counter"
 		}
-		fmt.Fprintf(to, "| `%s` | %s%s | %s |\n", f.name, f.kind, labels, f.help)
+		if to == own && kind == byName {
+			kind = ""
+		}
+		if len(f.labels) > 0 {
+			kind = strings.TrimSpace(kind + " by `" + strings.Join(f.labels, "`, `") + "`")
+		}
+		fmt.Fprintf(to, "| `%s` | %s | %s |\n", f.name, kind, f.help)
 	}
 	if runtime == 0 {
 		t.Error("there are no metrics of the Go runtime and the process")
@@ -167,7 +174,7 @@ func TestReferenceOfMetrics(t *testing.T) {
 
 const metricsPage = `# Metrics
 
-Every metric, from the code (` + "`make docs`" + `). They are on ` + "`/metrics`" + ` of the debug port, and of
+Every metric, from the code (` + "`make docs`" + `), on ` + "`/metrics`" + ` of the debug port, and of
 ` + "`PROMETHEUS_ADDR`" + ` with ` + "`USE_PROMETHEUS`" + `. [Observability](../explain/observability.md) explains
 them, [deploy/](../../deploy) has a dashboard and alerts.
 
@@ -178,6 +185,8 @@ counted something. Durations are in seconds; histograms have buckets from 50 µs
 ` + "`spillway_control_*`" + ` are on ` + "`/metrics`" + ` of the control plane's port alone.
 
 ## Spillway's own
+
+Those that end in ` + "`_total`" + ` are counters, the others gauges unless a type is named.
 
 | name | type, labels | what |
 | --- | --- | --- |
@@ -290,7 +299,10 @@ func writeGroup(t *testing.T, out *strings.Builder, group *ast.Field, g *ast.Gen
 	var names []string
 	for _, s := range settingsOf(t, structOf(g), prefix) {
 		names = append(names, s.name)
-		if s.value != "" {
+		switch {
+		case s.value == "" && s.kind == "string":
+			s.kind = ""
+		case s.value != "":
 			s.kind += " (`" + s.value + "`)"
 		}
 		fmt.Fprintf(rows, "| `%s` | %s | %s |\n", s.name, s.kind, s.what)
@@ -306,7 +318,7 @@ func writeGroup(t *testing.T, out *strings.Builder, group *ast.Field, g *ast.Gen
 
 func TestReferenceOfTheEnvironment(t *testing.T) {
 	types := structs(t, "settings")
-	out, peer := new(strings.Builder), new(strings.Builder)
+	out := new(strings.Builder)
 	var names []string
 	for _, group := range structOf(types["Config"]).Fields.List {
 		if ident, ok := group.Type.(*ast.Ident); ok && types[ident.Name] != nil {
@@ -321,19 +333,28 @@ func TestReferenceOfTheEnvironment(t *testing.T) {
 	if read := settings.ControlVariables(); !slices.Equal(control, read) {
 		t.Errorf("the page lists %v and the control plane reads %v", control, read)
 	}
+	differ, ignored := peers(settings.Better), peers(settings.Ignored, settings.NotYet)
+	keep(t, "docs/reference/environment.md", fmt.Sprintf(environmentPage, out, differ, ignored))
+}
+
+// peers is a list of the reference server's variables with these verdicts: one item for each note.
+func peers(verdicts ...settings.Verdict) string {
 	alike := map[string][]string{}
+	var notes []string
 	for _, v := range settings.PeerVariables() {
-		row := fmt.Sprintf("| %s | %s |\n", v.Verdict, v.Note)
-		alike[row] = append(alike[row], v.Name)
-	}
-	const same = "| same |  |\n"
-	for _, v := range settings.PeerVariables() {
-		row := fmt.Sprintf("| %s | %s |\n", v.Verdict, v.Note)
-		if alike[row][0] == v.Name && row != same {
-			fmt.Fprintf(peer, "| `%s` %s", strings.Join(alike[row], "`, `"), row)
+		if !slices.Contains(verdicts, v.Verdict) {
+			continue
 		}
+		if alike[v.Note] == nil {
+			notes = append(notes, v.Note)
+		}
+		alike[v.Note] = append(alike[v.Note], v.Name)
 	}
-	keep(t, "docs/reference/environment.md", fmt.Sprintf(environmentPage, out, strings.Join(alike[same], "`, `"), peer))
+	out := new(strings.Builder)
+	for _, note := range notes {
+		fmt.Fprintf(out, "- `%s`: %s\n", strings.Join(alike[note], "`, `"), note)
+	}
+	return out.String()
 }
 
 const environmentPage = `# Environment
@@ -341,14 +362,15 @@ const environmentPage = `# Environment
 Every variable that the sidecar reads. It has neither flags nor another file of settings. This page comes from the code
 (` + "`make docs`" + `). A variable that is set but empty counts as not set. Wrong values end the start; the log lists
 all of them. Durations are written like 10ms, 5s or 24h; lists like name:value,name:value.
+Where no type is named, a text.
 
 %s## The reference server's variables
 
-All of them. **Same**: read, with the same meaning. **Better**: read, with the difference that is named. **Not yet**
-and **ignored**: not read; the log names those that are set, at start.
+They are read with the same meaning, but for these.
 
-Same: ` + "`%s`" + `.
+**Better**: read, with a difference.
 
-| name | here | what differs |
-| --- | --- | --- |
+%s
+**Ignored**: not read; the log names those that are set, at start.
+
 %s`
