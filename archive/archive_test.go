@@ -133,6 +133,12 @@ func testDamage(t *testing.T, w *world) {
 	if err != nil || len(all) != 6 {
 		t.Fatal(len(all), err)
 	}
+	other := all[5]
+	other.Checksum = all[0].Checksum
+	var mismatch *Mismatch
+	if err := check(ctx, w.a.store, &other, func() {}); !errors.As(err, &mismatch) {
+		t.Errorf("rows with another checksum: %v, want a mismatch", err)
+	}
 	damage(t, filepath.Join(w.place.At, all[0].Path), func(b []byte) []byte { return b[:len(b)/2] })
 	damage(t, filepath.Join(w.place.At, all[1].Path), func(b []byte) []byte { b[len(b)/4] ^= 1; return b })
 	swap(t, filepath.Join(w.place.At, all[2].Path), filepath.Join(w.place.At, all[3].Path))
