@@ -109,6 +109,14 @@ $(SCHEMATHESIS): tools/schemathesis.txt
 	@./tools/schemathesis $(TOOLS)/schemathesis
 	@touch $@
 
+.PHONY: simulate
+simulate: ## replay a seed of the simulated fleet with SEED=n, or look for new ones that fail for MINUTES=m (docs/simulation.md; 4 minutes more the first time)
+	@SEED=$(SEED) MINUTES=$(MINUTES) exec tools/simulate
+
+.PHONY: simulate-mutants
+simulate-mutants: ## put each bug of test/simulation/mutants into a copy of the code: the simulation has to find it (15 minutes; MUTANTS=a,b for some)
+	@MUTANTS=$(MUTANTS) exec tools/simulate-mutants
+
 .PHONY: soak
 soak: tools ## a fault every tenth of SOAK (10m) under load: nothing piles up, no decision is wrong
 	@SOAK=$${SOAK:-10m} $(GO) test -tags full -count=1 -v -timeout 24h -run '^TestSoak$$' ./test/integration/faults

@@ -6,7 +6,6 @@ package breaker
 
 import (
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -115,7 +114,7 @@ type Breaker struct {
 // New returns a closed breaker. The zero Config works.
 func New(cfg Config) *Breaker {
 	cfg = cfg.withDefaults()
-	b := &Breaker{cfg: cfg, random: rand.Float64, openFor: cfg.Open}
+	b := &Breaker{cfg: cfg, random: cfg.Random, openFor: cfg.Open}
 	b.calm.Store(true)
 	if cfg.Disabled {
 		return b

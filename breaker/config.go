@@ -1,6 +1,9 @@
 package breaker
 
-import "time"
+import (
+	"math/rand/v2"
+	"time"
+)
 
 // Defaults of Config.
 const (
@@ -37,6 +40,8 @@ type Config struct {
 	Probes      uint32        // calls at once while half-open, and successes that close it; default 3
 	Ramp        time.Duration // time after closing in which the share of calls that pass grows from 10 % to all; default 1 s, negative: none
 
+	Random func() float64 // at least 0 and less than 1; nil: math/rand
+
 	// OnChange is called for each change, in order, by one of the callers of Do after its call. Other callers do not wait for it.
 	OnChange func(from, to State, reason string)
 }
@@ -49,6 +54,9 @@ func (c Config) withDefaults() Config {
 	c.Open = orDefault(c.Open, defaultOpen)
 	c.MaxOpen = orDefault(c.MaxOpen, defaultMaxOpen)
 	c.Ratio = min(orDefault(c.Ratio, defaultRatio), 1)
+	if c.Random == nil {
+		c.Random = rand.Float64
+	}
 	if c.Ramp == 0 {
 		c.Ramp = defaultRamp
 	}

@@ -66,6 +66,12 @@ func (s *Service) fresh() door.Message {
 // Register adds the Authorization service to a gRPC server. Its codec must know Message and door.Reply.
 func (s *Service) Register(r grpc.ServiceRegistrar) { s.door.Register(r) }
 
+// Answer decides the request in the wire bytes and appends the answer's to answer. It returns an error only for bytes
+// that cannot be read as a CheckRequest.
+func (s *Service) Answer(ctx context.Context, request, answer []byte) ([]byte, error) {
+	return s.door.Answer(ctx, request, answer)
+}
+
 // placed puts requests whose route names no domain into the default one.
 type placed struct {
 	engine door.Decider

@@ -15,7 +15,10 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interv
 func (s *Servers) dialer() func(ctx context.Context, address string) (net.Conn, error) {
 	plain := &net.Dialer{Timeout: s.DialTimeout, KeepAliveConfig: keepAlive}
 	dial := plain.DialContext
-	if s.TLS != nil {
+	switch {
+	case s.Dial != nil:
+		dial = s.Dial
+	case s.TLS != nil:
 		dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 			secure := &tls.Dialer{NetDialer: plain, Config: s.TLS()}
 			return secure.DialContext(ctx, network, address)

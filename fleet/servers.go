@@ -53,6 +53,9 @@ type Servers struct {
 	DB          int                            // number of the database, default 0; a cluster has no other
 	TLS         func() *tls.Config             // asked for each new connection; nil: no TLS. A ServerName in it stands for every server, else each is checked by its own name
 
+	// Dial connects, in place of the network and TLS. Nil: those.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
 	Streams     int           // connections at most, per server, which all calls share; default and at most 4
 	DialTimeout time.Duration // to connect; default 500 ms. It runs beside the requests
 

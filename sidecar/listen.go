@@ -17,13 +17,16 @@ import (
 // listeners are the sockets of a sidecar. Those that are not asked for are nil.
 type listeners struct{ grpc, uds, http, debug, metrics net.Listener }
 
-// listen opens all sockets, or none.
-func listen(cfg *settings.Config) (l listeners, err error) {
+// listen opens all sockets, or none. open opens those of TCP; nil: net.Listen.
+func listen(cfg *settings.Config, open func(network, address string) (net.Listener, error)) (l listeners, err error) {
 	defer func() {
 		if err != nil {
 			l.close()
 		}
 	}()
+	if open == nil {
+		open = net.Listen
+	}
 	http, grpc, debug := cfg.Listen.Addresses()
 	tcp := []struct {
 		at       *net.Listener
@@ -41,7 +44,7 @@ func listen(cfg *settings.Config) (l listeners, err error) {
 		if !t.want {
 			continue
 		}
-		*t.at, err = net.Listen("tcp", t.addr)
+		*t.at, err = open("tcp", t.addr)
 		if errors.Is(err, syscall.EADDRINUSE) {
 			return l, fmt.Errorf("listen for %s: %s is in use: set %s to a free port, or end the program that has it", t.name, t.addr, t.variable)
 		}

@@ -99,7 +99,7 @@ func launch(t testing.TB, counter engine.Counter, file string, environ ...string
 	cfg := fromEnv(t, append([]string{"PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "PROMETHEUS_ADDR=127.0.0.1:0"}, environ...)...)
 	r := &running{log: new(journal), rules: file, done: make(chan struct{})}
 	cfg.Output = r.log
-	s, err := assemble(cfg, counter)
+	s, err := assemble(cfg, World{}, counter)
 	if err != nil {
 		t.Fatalf("start: %v", err)
 	}

@@ -28,6 +28,7 @@ func (s *Sidecar) openRedis() (*store.Redis, error) {
 		Caller: caller, OnError: s.observer.StoreFailed, OnPanic: s.observer.Survived,
 		OnBreaker: s.observer.BreakerChanged, OnCall: s.observer.StoreCalled,
 	}
+	cfg.Breaker.Random = s.world.Random
 	if cfg.DenialEntries == 0 {
 		cfg.DenialEntries = -1
 	}
@@ -39,6 +40,7 @@ func (s *Sidecar) openRedis() (*store.Redis, error) {
 		if err != nil {
 			return nil, fmt.Errorf("set up Redis: %w", err)
 		}
+		servers.Dial = s.world.Dial
 		if i == 0 {
 			cfg.Servers = servers
 			continue

@@ -40,6 +40,7 @@ import (
 // that New took. Neither Redis nor rules need to be there.
 type Sidecar struct {
 	cfg       settings.Config
+	world     World
 	log       *slog.Logger
 	loadLog   *slog.Logger // shows every line, also those of a load that fails as the last one did
 	level     *slog.LevelVar
@@ -70,6 +71,7 @@ type Sidecar struct {
 	started   time.Time
 	inUse     atomic.Pointer[rulesInUse] // nil: there are no rules yet
 	loads     loads
+	rls       *rlsvc.Service
 	authz     *extauthz.Service
 	probes    *admin.Health
 	health    *health.Server
@@ -97,11 +99,14 @@ type Addresses struct{ GRPC, UDS, HTTP, Debug, Metrics string }
 
 // New assembles a sidecar and opens its sockets. It fails on what only an operator can mend: a socket that is taken,
 // certificates that cannot be read.
-func New(cfg settings.Config) (*Sidecar, error) { return assemble(cfg, nil) }
+func New(cfg settings.Config) (*Sidecar, error) { return NewIn(World{}, cfg) }
 
 // assemble is New with a store of the caller's; nil makes the one that cfg asks for.
-func assemble(cfg settings.Config, counter engine.Counter) (*Sidecar, error) {
-	s := &Sidecar{cfg: cfg, started: time.Now().UTC(), stopping: make(chan struct{}), forget: func() {}, serves: func([]string) {}}
+func assemble(cfg settings.Config, world World, counter engine.Counter) (*Sidecar, error) {
+	s := &Sidecar{
+		cfg: cfg, world: world, started: time.Now().UTC(), stopping: make(chan struct{}),
+		forget: func() {}, serves: func([]string) {},
+	}
 	if cfg.Admin.TopKeys > 0 {
 		s.top = audit.NewTop(cfg.Admin.TopKeys, time.Now)
 	}
@@ -243,7 +248,7 @@ func filesConfig(c *settings.Config) rules.FilesConfig {
 
 // openSockets listens everywhere, before anything is served.
 func (s *Sidecar) openSockets() error {
-	sockets, err := listen(&s.cfg)
+	sockets, err := listen(&s.cfg, s.world.Listen)
 	if err != nil {
 		return err
 	}
@@ -263,8 +268,9 @@ func (s *Sidecar) openDoors() error {
 		return err
 	}
 	s.grpc = server
-	door := s.register(server)
-	api, err := s.api(door)
+	s.defers("gRPC", func() error { server.Stop(); return nil }) // its workers run from the start
+	s.rls = s.register(server)
+	api, err := s.api(s.rls)
 	if err != nil {
 		return err
 	}
@@ -272,7 +278,7 @@ func (s *Sidecar) openDoors() error {
 	pages := admin.Debug{
 		Rules: s.engine.Rules, Stats: s.telemetry.Text, Metrics: s.metrics(), Level: s.logLevel(), API: api,
 	}
-	public := admin.ForPrograms(admin.Public(s.probes, s.watchJSON(door.JSON())))
+	public := admin.ForPrograms(admin.Public(s.probes, s.watchJSON(s.rls.JSON())))
 	s.http = []*http.Server{
 		admin.Server(public, admin.ProbeHeaders, answerWithin),
 		admin.Server(admin.ForOwnPages(pages.Handler(), s.cfg.Listen.DebugHost), admin.Headers, 0),

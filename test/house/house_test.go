@@ -64,6 +64,7 @@ var rooms = map[string][]string{
 	"test/servers":     {},
 	"test/integration": {},
 	"test/demo":        {"settings"},
+	"test/simulation":  {},
 }
 
 // furniture are the folders at the top that are no rooms.

@@ -1,0 +1,119 @@
+//go:build full
+
+package simulation
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// most is how much an ideal limiter admits.
+type most struct {
+	domain *domain
+	count  int64
+	burst  int64
+
+	doubtful []*call // of a log; see doubtful
+}
+
+func newCap(d *domain, count, burst int64) most { return most{domain: d, count: count, burst: burst} }
+
+// slack is how much more a log may admit in an interval, because of what was given back.
+func (m most) slack(from, to time.Duration) (n int64) {
+	for _, c := range m.doubtful {
+		if c.began <= to && c.ended+m.domain.window+lateRefund >= from {
+			n += c.cost
+		}
+	}
+	return n
+}
+
+// in is how much it admits in any interval of that length; all reports that an interval so long has any number.
+func (m most) in(length time.Duration) (n int64, all bool) {
+	if m.domain.algorithm == "sliding_log" {
+		return m.count, length >= m.domain.window
+	}
+	return m.burst + int64(float64(m.count)*length.Seconds()/m.domain.window.Seconds()), false
+}
+
+// judgeCap compares what was admitted with an ideal limiter. calls are in the order of their begin. A call counts in
+// an interval if all of it is within: at which moment between begin and end it was admitted is not known. A refund
+// counts from its begin on.
+func (w *world) judgeCap(what string, calls []*call, m most) {
+	switch m.domain.algorithm {
+	case "fixed_window", "sliding_window":
+		w.judgeWindows(what, calls, m)
+	default:
+		w.judgeIntervals(what, calls, m)
+	}
+}
+
+// lateRefund is how long a refund may be on its way when its caller has left.
+const lateRefund = 5 * time.Second
+
+// judgeWindows: what was admitted in each window of the clock.
+func (w *world) judgeWindows(what string, calls []*call, m most) {
+	sums := map[time.Duration]int64{}
+	first := w.window(m.domain, 0) - m.domain.window
+	window := func(at time.Duration) time.Duration { return (at - first) / m.domain.window }
+	for _, c := range calls {
+		switch from, to := window(c.began), window(c.ended); {
+		case c.cost < 0:
+			for i := from; i <= window(c.ended+lateRefund); i++ {
+				sums[i] += c.cost
+			}
+		case from == to:
+			sums[from] += c.cost
+		}
+	}
+	for _, i := range sorted(sums) {
+		if sum := sums[i]; sum > m.count {
+			from := first + i*m.domain.window
+			w.violation(calls[0], "%s %d in the window from %v, and the limit is %d", what, sum, from, m.count)
+		}
+	}
+}
+
+// judgeIntervals: what was admitted in every interval that begins with one call and ends with another.
+func (w *world) judgeIntervals(what string, calls []*call, m most) {
+	ends := slices.Clone(calls)
+	at := func(c *call) time.Duration {
+		if c.cost < 0 {
+			return c.began
+		}
+		return c.ended
+	}
+	slices.SortFunc(ends, func(a, b *call) int { return cmp.Compare(at(a), at(b)) })
+	first := 0
+	for _, from := range calls {
+		for first < len(ends) && at(ends[first]) < from.began-lateRefund-time.Second {
+			first++
+		}
+		if from.cost > 0 && w.judgeFrom(what, from, ends[first:], m) {
+			return
+		}
+	}
+}
+
+// judgeFrom is judgeIntervals for those that begin with one call. It reports a violation.
+func (w *world) judgeFrom(what string, from *call, ends []*call, m most) bool {
+	sum := int64(0)
+	for _, c := range ends {
+		if c.cost < 0 && c.ended+lateRefund >= from.began || c.cost > 0 && c.began >= from.began {
+			sum += c.cost
+		}
+		if c.ended <= from.began || c.cost < 0 {
+			continue
+		}
+		bound, all := m.in(c.ended - from.began)
+		if all {
+			return false
+		}
+		if sum > bound && sum > bound+m.slack(from.began, c.ended) {
+			w.violation(c, "%s %d from %v to %v, and an ideal limiter %d", what, sum, from.began, c.ended, bound)
+			return true
+		}
+	}
+	return false
+}

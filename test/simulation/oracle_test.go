@@ -1,0 +1,219 @@
+//go:build full
+
+package simulation
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// judge looks at all calls when they are over. To add an oracle, add a function here.
+func (w *world) judge() {
+	counters := map[string][]*call{}
+	for _, c := range w.calls {
+		w.judgePolicy(c)
+		w.judgeTime(c)
+		w.judgeRecovery(c)
+		at := c.domain.name + "/" + c.user
+		counters[at] = append(counters[at], c)
+	}
+	for _, at := range sorted(counters) {
+		calls := counters[at]
+		if calls[0].load == "many" {
+			continue // none of these users is asked often
+		}
+		slices.SortFunc(calls, func(a, b *call) int { return cmp.Compare(a.began, b.began) })
+		w.judgeStrict(calls)
+		w.judgeShares(calls)
+		w.judgeUse(calls)
+	}
+	w.ledger.judge(w.calls)
+}
+
+// judgePolicy: what Redis did not decide was decided by the failure policy. A call with an address may also be
+// refused because its other counter is known to be spent.
+func (w *world) judgePolicy(c *call) {
+	switch {
+	case c.degraded == "" || c.cost < 0:
+	case c.domain.policy == "open" && c.over && c.id == "":
+		w.violation(c, "a rule that fails open refused")
+	case c.domain.policy == "closed" && !c.over:
+		w.violation(c, "a rule that fails closed admitted")
+	case c.domain.policy == "closed" && c.retry != 1 && c.id == "":
+		w.violation(c, "a rule that fails closed told to retry after %d s, not 1", c.retry)
+	}
+	if c.over && c.retry < 1 {
+		w.violation(c, "refused without retry-after")
+	}
+}
+
+// patience is how long a caller without a deadline waits at most. Where tokens are leased a call may wait for a lease
+// that is on its way, and then for its own reply.
+func (d *domain) patience() time.Duration {
+	if d.hot {
+		return 210 * time.Millisecond
+	}
+	return 110 * time.Millisecond
+}
+
+// judgeTime: every answer leaves before its caller's deadline.
+func (w *world) judgeTime(c *call) {
+	took := c.ended - c.began
+	switch {
+	case c.domain.hot && took < 2*c.deadline: // it waited for a lease, and again for its reply: a known fault
+	case c.deadline > 0 && took >= c.deadline:
+		w.violation(c, "answered after %v, and the deadline was %v", took, c.deadline)
+	case took > c.domain.patience():
+		w.violation(c, "answered after %v, more than the patience", took)
+	}
+}
+
+// judgeRecovery: some seconds after the last repair Redis decides again.
+func (w *world) judgeRecovery(c *call) {
+	short := c.deadline > 0 && c.deadline*8/10 <= 8*w.s.latency+time.Millisecond
+	if c.degraded == "" || short || c.hung || w.faultsWithin(c.began-repaired, c.ended) {
+		return
+	}
+	w.violation(c, "not decided by redis, though no fault was within %v before", repaired)
+}
+
+// faultsWithin reports whether a fault was active between two instants. Before the end of the warm-up all is a fault.
+func (w *world) faultsWithin(from, to time.Duration) bool {
+	if from < 0 {
+		return true
+	}
+	for _, f := range w.s.faults {
+		if f.begins <= to && f.begins+f.lasts >= from {
+			return true
+		}
+	}
+	return false
+}
+
+// judgeStrict: what Redis decided, by itself or by leases, is never more than the limit.
+func (w *world) judgeStrict(calls []*call) {
+	d := calls[0].domain
+	count, burst := d.most()
+	for life := 0; life <= w.server.lifeNow(); life++ {
+		var some []*call
+		for _, c := range calls {
+			counts := c.cost < 0 || c.degraded == "" && !c.over && c.cost > 0
+			if counts && c.life == life && !c.lost && w.sinceLife(c) {
+				some = append(some, c)
+			}
+		}
+		m := newCap(d, count, burst)
+		if d.algorithm == "sliding_log" {
+			m.doubtful = doubtful(calls)
+		}
+		w.judgeCap("redis admitted", some, m)
+	}
+}
+
+// doubtful are the calls that a policy refused, and that Redis may have charged: such a charge is given back. A
+// sliding log gives back its newest entries in place of the one in question, and then admits so much more within one
+// window. That is a known fault of the log.
+func doubtful(calls []*call) (some []*call) {
+	for _, c := range calls {
+		if c.degraded != "" && c.over && c.cost > 0 {
+			some = append(some, c)
+		}
+	}
+	return some
+}
+
+// sinceLife reports whether a call began when no lease of an earlier life could be spent any more.
+func (w *world) sinceLife(c *call) bool {
+	return c.life == 0 || c.began > w.lives[c.life-1]+250*time.Millisecond
+}
+
+// judgeShares: while Redis does not decide, a sidecar admits its share.
+func (w *world) judgeShares(calls []*call) {
+	d := calls[0].domain
+	if d.policy != "local" || calls[0].user == "r" {
+		return
+	}
+	count, burst := d.most()
+	live := int64(w.liveLeast())
+	share := newCap(d, max(1, count/live), max(1, burst/live))
+	if d.hot { // what leases decide is counted in sums, a moment later: a hundredth more was seen
+		share.count, share.burst = share.count+share.count/100+1, share.burst+share.burst/100+1
+	}
+	for i := range w.s.sidecars {
+		var some []*call
+		for _, c := range calls {
+			if c.sidecar == i && c.began >= warm && c.degraded != "" && !c.over && c.cost > 0 {
+				some = append(some, c)
+			}
+		}
+		w.judgeCap("alone, a sidecar admitted", some, share)
+	}
+}
+
+// liveLeast is the least number of live sidecars that one of them may know of. It is 1 where the heartbeat may have
+// missed some.
+func (w *world) liveLeast() int {
+	if len(w.lives) > 0 {
+		return 1
+	}
+	for at := warm; at < w.s.lasts; at += 50 * time.Millisecond {
+		if w.longFault(at, 3*time.Second) {
+			return 1
+		}
+	}
+	return w.s.sidecars
+}
+
+// longFault reports whether each moment of that time had a fault.
+func (w *world) longFault(from time.Duration, lasts time.Duration) bool {
+	for at := from; at < from+lasts; at += 50 * time.Millisecond {
+		if !w.faultsWithin(at, at) {
+			return false
+		}
+	}
+	return true
+}
+
+// judgeUse: without faults a fixed window that is asked for more than its limit admits exactly that.
+func (w *world) judgeUse(calls []*call) {
+	d := calls[0].domain
+	if d.algorithm != "fixed_window" || d.lease || len(d.changes) > 0 || calls[0].user == "r" {
+		return
+	}
+	for from := w.window(d, 0); from < w.s.lasts; from += d.window {
+		admitted, asked, doubtful := int64(0), int64(0), w.faultsWithin(from-repaired, from+d.window)
+		for _, c := range calls {
+			if c.ended < from || c.began >= from+d.window {
+				continue
+			}
+			outside := c.began < from || c.ended >= from+d.window
+			doubtful = doubtful || outside || c.cost != 1 || c.hung || c.degraded != ""
+			asked++
+			if !c.over {
+				admitted++
+			}
+		}
+		if want := min(asked, d.count); !doubtful && admitted < want {
+			const text = "the window from %v admitted %d of %d, and the limit is %d"
+			w.violation(calls[0], text, from, admitted, asked, d.count)
+		}
+	}
+}
+
+// window is the begin of the first window of a domain at or after an instant.
+func (w *world) window(d *domain, at time.Duration) time.Duration {
+	from := w.began.Add(at).Truncate(d.window)
+	if from.Before(w.began.Add(at)) {
+		from = from.Add(d.window)
+	}
+	return from.Sub(w.began)
+}
+
+// keptWaiting: a client that comes back after retry-after is admitted, if it alone uses the counter.
+func (w *world) keptWaiting(before, c *call) {
+	if before == nil || !c.over || c.degraded != "" || c.life != before.life || c.lost || len(c.domain.changes) > 0 {
+		return
+	}
+	w.violation(c, "refused, and was told %v before to come back after %d s", c.began-before.ended, before.retry)
+}
