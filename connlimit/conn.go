@@ -24,7 +24,7 @@ type Conn struct {
 	held   atomic.Int64 // bytes
 	part   atomic.Int64 // of them, those of requests that are not complete
 	used   atomic.Int64 // when it last got an answer; 0: never
-	silent bool         // it has not greeted; guarded by Limit.mu
+	silent bool         // it speaks HTTP/2 and has not greeted; guarded by Limit.mu
 	remote net.Addr
 
 	mu       sync.Mutex // guards the rest
@@ -42,7 +42,7 @@ type Addr struct {
 
 // add counts a connection.
 func (l *Limit) add(inner net.Conn, at *listener) *Conn {
-	c := &Conn{socket: inner.(socket), limit: l, at: at, made: l.now(), silent: true}
+	c := &Conn{socket: inner.(socket), limit: l, at: at, made: l.now(), silent: at.kind.HTTP2}
 	c.remote = &Addr{inner.RemoteAddr(), c}
 	c.calls.in.rest = preface
 	key := address(inner.RemoteAddr())
@@ -226,4 +226,9 @@ func (l *Limit) remove(c *Conn) {
 	if c.peer.conns == 0 {
 		delete(l.peers, address(c.remote))
 	}
+	if l.turn == c { // it took its turn after what it held was given back
+		l.turn = nil
+		l.waiting.Add(-1)
+	}
+	l.room.Broadcast()
 }

@@ -258,6 +258,80 @@ func TestWaitersEndWithTheirConnection(t *testing.T) {
 	})
 }
 
+// TestATurnEndsWithItsConnection: the answer of a connection that is being closed is counted before the connection is
+// taken out, and its reader asks for the turn in between.
+func TestATurnEndsWithItsConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, freeBytes, Kind{Whole: 4 * freeBytes})
+		_, closing := r.connect(t, "192.0.2.1")
+		_, other := r.connect(t, "192.0.2.1")
+		other.Received(make([]byte, freeBytes*5/8-each))
+		closing.mu.Lock()
+		closing.closed = true
+		closing.count()
+		closing.mu.Unlock()
+		r.mu.Lock()
+		err := r.await(closing)
+		r.mu.Unlock()
+		if err != nil || r.turn != closing {
+			t.Fatalf("await() = %v, want the turn", err)
+		}
+		r.remove(closing)
+		order := make(chan string, 1)
+		go func() {
+			if other.Admit() == nil {
+				order <- "other"
+			}
+		}()
+		synctest.Wait()
+		expectOrder(t, order, "other")
+		other.Close() // which ends its wait
+	})
+}
+
+// TestOnlyGreetingsAreHurried: a connection over HTTP/1 has no greeting, and its answer may take longer.
+func TestOnlyGreetingsAreHurried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, greets := range []bool{true, false} {
+			r := newRig(t, 1<<20, Kind{HTTP2: greets, Whole: 1})
+			client, c := r.connect(t, "192.0.2.1")
+			r.Hurry(time.Second)
+			<-time.After(2 * time.Second)
+			go func() { _, _ = io.Copy(io.Discard, client) }()
+			_, err := c.Write([]byte("an answer"))
+			if (err != nil) != greets {
+				t.Errorf("greets %v: Write() = %v after the time for greetings", greets, err)
+			}
+		}
+	})
+}
+
+func TestACallThatBothSidesTalkInStaysOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1<<20, Kind{HTTP2: true})
+		_, c := r.connect(t, "192.0.2.1")
+		c.Received(wire(http2.ClientPreface, begins(1, false, true)))
+		c.Sent(wire("", begins(1, false, true)))
+		<-time.After(2 * unfinishedMost)
+		synctest.Wait()
+		if r.gone(c) {
+			t.Error("a call whose answer has begun was taken for a request that is not complete")
+		}
+	})
+}
+
+// TestAFrameThatIsTooLongHoldsNothing: gRPC does not read it. An HTTP/1 request has one, if it is read as HTTP/2.
+func TestAFrameThatIsTooLongHoldsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1<<20, Kind{HTTP2: true})
+		_, c := r.connect(t, "192.0.2.1")
+		err := c.Received([]byte("GET /metrics HTTP/1.1\r\nHost: sidecar:8081\r\n\r\n"))
+		if err != nil || r.Full() || r.Stats().Bytes > 1<<16 {
+			t.Errorf("%v, %+v after one request over HTTP/1", err, r.Stats())
+		}
+	})
+}
+
 func TestAddressesOfOnePeer(t *testing.T) {
 	for text, want := range map[string]string{
 		"192.0.2.1:5": "192.0.2.1/32", "[::ffff:192.0.2.1]:5": "192.0.2.1/32",
