@@ -226,9 +226,4 @@ func (l *Limit) remove(c *Conn) {
 	if c.peer.conns == 0 {
 		delete(l.peers, address(c.remote))
 	}
-	if l.turn == c { // it took its turn after what it held was given back
-		l.turn = nil
-		l.waiting.Add(-1)
-	}
-	l.room.Broadcast()
 }
