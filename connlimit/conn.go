@@ -123,9 +123,7 @@ func (c *Conn) Received(p []byte) error {
 	if excess {
 		c.limit.end(c, Room)
 	}
-	if c.limit.held.Load() > c.limit.most+c.limit.most/4 {
-		c.limit.makeRoom()
-	}
+	c.limit.relieve()
 	if c.held.Load() == 0 { // it is closed: an open one holds something
 		return net.ErrClosed
 	}
@@ -155,9 +153,12 @@ func Hold(addr net.Addr, bytes int) {
 		return
 	}
 	at.conn.mu.Lock()
-	defer at.conn.mu.Unlock()
 	at.conn.extra += int64(bytes)
 	at.conn.count()
+	at.conn.mu.Unlock()
+	if bytes > 0 {
+		at.conn.limit.relieve()
+	}
 }
 
 // count brings what the connection holds up to date. The caller has locked it.

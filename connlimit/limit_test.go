@@ -238,6 +238,21 @@ func TestAnAnswerThatIsNotTakenIsHeld(t *testing.T) {
 	})
 }
 
+// TestAnswersThatAreNotTakenMakeRoom: a client that sends nothing more holds no more than others for that.
+func TestAnswersThatAreNotTakenMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 8*each, Kind{HTTP2: true})
+		all := map[string]*Conn{}
+		_, all["taker"] = r.connect(t, "192.0.2.1")
+		_, all["silent"] = r.connect(t, "192.0.2.2")
+		Hold(all["taker"].RemoteAddr(), each)
+		Hold(all["silent"].RemoteAddr(), 6*each)
+		r.expectOpen(t, "a little too much", all, "taker", "silent")
+		Hold(all["silent"].RemoteAddr(), 2*each)
+		r.expectOpen(t, "too much", all, "taker")
+	})
+}
+
 // TestWaitersEndWithTheirConnection closes a connection that waits for its turn.
 func TestWaitersEndWithTheirConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
