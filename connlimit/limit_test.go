@@ -273,8 +273,8 @@ func TestWaitersEndWithTheirConnection(t *testing.T) {
 	})
 }
 
-// TestAConnectionThatIsBeingClosedTakesNoTurn: an answer of it is counted before it is taken out, and its reader asks to
-// read on in between.
+// TestAConnectionThatIsBeingClosedTakesNoTurn: an answer of it is counted before it is taken out, and its reader asks
+// to read on in between.
 func TestAConnectionThatIsBeingClosedTakesNoTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, freeBytes, Kind{Whole: 4 * freeBytes})
@@ -335,7 +335,7 @@ func TestAnAnswerEndsAWait(t *testing.T) {
 	})
 }
 
-// TestOnlyGreetingsAreHurried: a connection over HTTP/1 has no greeting, and its answer may take longer.
+// TestOnlyGreetingsAreHurried: a connection over HTTP/1 is without a greeting, and its answer may take longer.
 func TestOnlyGreetingsAreHurried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, greets := range []bool{true, false} {
