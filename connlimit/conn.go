@@ -24,7 +24,7 @@ type Conn struct {
 	held   atomic.Int64 // bytes
 	part   atomic.Int64 // of them, those of requests that are not complete
 	used   atomic.Int64 // when it last got an answer; 0: never
-	silent bool         // it has not greeted; guarded by Limit.mu
+	silent bool         // it speaks HTTP/2 and has not greeted; guarded by Limit.mu
 	remote net.Addr
 
 	mu       sync.Mutex // guards the rest
@@ -42,7 +42,7 @@ type Addr struct {
 
 // add counts a connection.
 func (l *Limit) add(inner net.Conn, at *listener) *Conn {
-	c := &Conn{socket: inner.(socket), limit: l, at: at, made: l.now(), silent: true}
+	c := &Conn{socket: inner.(socket), limit: l, at: at, made: l.now(), silent: at.kind.HTTP2}
 	c.remote = &Addr{inner.RemoteAddr(), c}
 	c.calls.in.rest = preface
 	key := address(inner.RemoteAddr())
@@ -123,9 +123,7 @@ func (c *Conn) Received(p []byte) error {
 	if excess {
 		c.limit.end(c, Room)
 	}
-	if c.limit.held.Load() > c.limit.most+c.limit.most/4 {
-		c.limit.makeRoom()
-	}
+	c.limit.relieve()
 	if c.held.Load() == 0 { // it is closed: an open one holds something
 		return net.ErrClosed
 	}
@@ -155,9 +153,12 @@ func Hold(addr net.Addr, bytes int) {
 		return
 	}
 	at.conn.mu.Lock()
-	defer at.conn.mu.Unlock()
 	at.conn.extra += int64(bytes)
 	at.conn.count()
+	at.conn.mu.Unlock()
+	if bytes > 0 {
+		at.conn.limit.relieve()
+	}
 }
 
 // count brings what the connection holds up to date. The caller has locked it.

@@ -159,6 +159,13 @@ func (l *Limit) overdue(then int64) []*Conn {
 	return slices.DeleteFunc(all, func(c *Conn) bool { return c.oldest() >= then })
 }
 
+// relieve makes room where the budget is exceeded by more than a quarter.
+func (l *Limit) relieve() {
+	if l.held.Load() > l.most+l.most/4 {
+		l.makeRoom()
+	}
+}
+
 // makeRoom closes connections until the budget holds.
 func (l *Limit) makeRoom() {
 	l.evicting.Lock()

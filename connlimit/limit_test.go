@@ -238,6 +238,21 @@ func TestAnAnswerThatIsNotTakenIsHeld(t *testing.T) {
 	})
 }
 
+// TestAnswersThatAreNotTakenMakeRoom: a client that sends nothing more holds no more than others for that.
+func TestAnswersThatAreNotTakenMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 8*each, Kind{HTTP2: true})
+		all := map[string]*Conn{}
+		_, all["taker"] = r.connect(t, "192.0.2.1")
+		_, all["silent"] = r.connect(t, "192.0.2.2")
+		Hold(all["taker"].RemoteAddr(), each)
+		Hold(all["silent"].RemoteAddr(), 6*each)
+		r.expectOpen(t, "a little too much", all, "taker", "silent")
+		Hold(all["silent"].RemoteAddr(), 2*each)
+		r.expectOpen(t, "too much", all, "taker")
+	})
+}
+
 // TestWaitersEndWithTheirConnection closes a connection that waits for its turn.
 func TestWaitersEndWithTheirConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -255,6 +270,111 @@ func TestWaitersEndWithTheirConnection(t *testing.T) {
 		synctest.Wait()
 		client.Close()
 		<-ctx.Done()
+	})
+}
+
+// TestAConnectionThatIsBeingClosedTakesNoTurn: an answer of it is counted before it is taken out, and its reader asks
+// to read on in between.
+func TestAConnectionThatIsBeingClosedTakesNoTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, freeBytes, Kind{Whole: 4 * freeBytes})
+		_, closing := r.connect(t, "192.0.2.1")
+		_, other := r.connect(t, "192.0.2.1")
+		other.Received(make([]byte, freeBytes*5/8-each))
+		closing.mu.Lock()
+		closing.closed = true
+		closing.count()
+		closing.mu.Unlock()
+		r.mu.Lock()
+		err := r.await(closing)
+		r.mu.Unlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.remove(closing)
+		order := make(chan string, 1)
+		go func() {
+			if other.Admit() == nil {
+				order <- "other"
+			}
+		}()
+		synctest.Wait()
+		expectOrder(t, order, "other")
+		other.Close() // which ends its wait
+	})
+}
+
+// TestAnAnswerEndsAWait: a server of HTTP/1 reads on while it answers, and does not end a call before that read ends.
+func TestAnAnswerEndsAWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, freeBytes, Kind{Whole: 4 * freeBytes})
+		_, first := r.connect(t, "192.0.2.1")
+		_, second := r.connect(t, "192.0.2.1")
+		Hold(first.RemoteAddr(), freeBytes)
+		for _, c := range []*Conn{first, second} {
+			c.mu.Lock()
+			c.received = freeBytes
+			c.count()
+			c.mu.Unlock()
+		}
+		if first.Admit() != nil {
+			t.Fatal("the first one has to wait")
+		}
+		order := make(chan string, 1)
+		go func() {
+			if second.Admit() == nil {
+				order <- "second"
+			}
+		}()
+		synctest.Wait()
+		expectOrder(t, order)
+		second.Sent([]byte("an answer"))
+		synctest.Wait()
+		expectOrder(t, order, "second")
+		second.Close() // which ends its wait
+	})
+}
+
+// TestOnlyGreetingsAreHurried: a connection over HTTP/1 is without a greeting, and its answer may take longer.
+func TestOnlyGreetingsAreHurried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, greets := range []bool{true, false} {
+			r := newRig(t, 1<<20, Kind{HTTP2: greets, Whole: 1})
+			client, c := r.connect(t, "192.0.2.1")
+			r.Hurry(time.Second)
+			<-time.After(2 * time.Second)
+			go func() { _, _ = io.Copy(io.Discard, client) }()
+			_, err := c.Write([]byte("an answer"))
+			if (err != nil) != greets {
+				t.Errorf("greets %v: Write() = %v after the time for greetings", greets, err)
+			}
+		}
+	})
+}
+
+func TestACallThatBothSidesTalkInStaysOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1<<20, Kind{HTTP2: true})
+		_, c := r.connect(t, "192.0.2.1")
+		c.Received(wire(http2.ClientPreface, begins(1, false, true)))
+		c.Sent(wire("", begins(1, false, true)))
+		<-time.After(2 * unfinishedMost)
+		synctest.Wait()
+		if r.gone(c) {
+			t.Error("a call whose answer has begun was taken for a request that is not complete")
+		}
+	})
+}
+
+// TestAFrameThatIsTooLongHoldsNothing: gRPC does not read it. An HTTP/1 request has one, if it is read as HTTP/2.
+func TestAFrameThatIsTooLongHoldsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1<<20, Kind{HTTP2: true})
+		_, c := r.connect(t, "192.0.2.1")
+		err := c.Received([]byte("GET /metrics HTTP/1.1\r\nHost: sidecar:8081\r\n\r\n"))
+		if err != nil || r.Full() || r.Stats().Bytes > 1<<16 {
+			t.Errorf("%v, %+v after one request over HTTP/1", err, r.Stats())
+		}
 	})
 }
 

@@ -10,6 +10,7 @@ const (
 	headerFactor = 96        // of one byte of a packed header block: a field may take one
 	headerMost   = 192 << 10 // of a header block: its list may have 64 KiB
 	headerUsual  = 512       // bytes of a packed header block of Envoy
+	frameMost    = 16 << 10  // of one frame: a longer one is not read, and ends the connection
 	streamsMost  = 1024      // open streams of a connection; the server refuses most of them
 )
 
@@ -69,9 +70,9 @@ func (s *streams) oldest() int64 {
 // received follows what the peer sends.
 func (s *streams) received(p []byte, now int64) {
 	for f, rest, ok := s.in.next(p); ok; f, rest, ok = s.in.next(rest) {
-		if f.kind != frameData && int64(f.length) > s.largest {
-			s.held += int64(f.length) - s.largest
-			s.largest = int64(f.length)
+		if length := min(int64(f.length), frameMost); f.kind != frameData && length > s.largest {
+			s.held += length - s.largest
+			s.largest = length
 		}
 		i := s.find(f.stream)
 		switch {
@@ -117,6 +118,8 @@ func (s *streams) sent(p []byte) (answered bool) {
 			s.drop(i)
 		case f.kind == frameReset:
 			s.drop(i)
+		case f.kind == frameHeaders && s.open[i].phase == asking:
+			s.open[i].began = math.MaxInt64 // both sides talk, for as long as they like
 		case f.kind == frameHeaders && s.open[i].phase == asked:
 			changed := s.open[i]
 			changed.phase = answering

@@ -24,7 +24,7 @@ func (c *Conn) Admit() error {
 func (l *Limit) await(c *Conn) error {
 	l.waiting.Add(1)
 	defer l.waiting.Add(-1)
-	for l.held.Load() > l.most {
+	for l.held.Load() > l.most && c.part.Load() > freeBytes {
 		if _, open := l.conns[c]; !open {
 			return net.ErrClosed
 		}

@@ -137,8 +137,8 @@ func (l *userLines) problem() error {
 func (u *userLine) check(line int64) *wrongLine {
 	var wrong string
 	switch {
-	case u.Name == "" || utf8.RuneCountInString(u.Name) > 1024:
-		wrong = "the name must have 1 to 1024 characters"
+	case u.Name == "" || len(u.Name) > 1024:
+		wrong = "the name must have 1 to 1024 bytes"
 	case !keepable(u.Name) || u.Tier != nil && !keepable(*u.Tier):
 		wrong = "the name and the tier must be UTF-8 without NUL"
 	case u.Burst != nil && u.QuotaHour == nil:

@@ -156,6 +156,16 @@ func TestALineOfTheMostBytes(t *testing.T) {
 	}
 }
 
+// TestALoadTakesNamesThatPathsTake refuses a user that no other route could change, block or erase.
+func TestALoadTakesNamesThatPathsTake(t *testing.T) {
+	for name, taken := range map[string]bool{strings.Repeat("é", 512): true, strings.Repeat("é", 512) + "a": false} {
+		lines := &userLines{next: csvLines(strings.NewReader("name\n" + name + "\n"))}
+		if lines.Next() != taken || (lines.problem() == nil) != taken {
+			t.Errorf("a name of %d bytes is taken: %v (%v), want %v", len(name), !taken, lines.problem(), taken)
+		}
+	}
+}
+
 // TestABodyOfLinesHasABound sends more than a load may have.
 func TestABodyOfLinesHasABound(t *testing.T) {
 	endless := &endless{again: strings.Repeat("a", 1<<12)}

@@ -3,6 +3,7 @@ package door
 import (
 	"context"
 	"net"
+	"runtime"
 	"sync"
 
 	"google.golang.org/grpc/mem"
@@ -24,12 +25,34 @@ type Reply struct {
 	buffers [1]mem.Buffer
 	again   recycler
 	to      net.Addr // the peer, of a long answer; else nil
+	held    *held
+}
+
+// held is what a reply counts for its peer. It does not lead to the reply.
+type held struct {
+	to    net.Addr // nil: it counts nothing
+	bytes int
+}
+
+// begin counts bytes.
+func (h *held) begin(to net.Addr, bytes int) {
+	h.to, h.bytes = to, bytes
+	connlimit.Hold(to, bytes)
+}
+
+// end gives them back.
+func (h *held) end() {
+	if h.to != nil {
+		connlimit.Hold(h.to, -h.bytes)
+		h.to = nil
+	}
 }
 
 // newReply makes a reply that returns to a pool.
 func newReply(pool *sync.Pool) *Reply {
-	r := &Reply{wire: make([]byte, 0, replyBytes)}
+	r := &Reply{wire: make([]byte, 0, replyBytes), held: new(held)}
 	r.again = recycler{reply: r, pool: pool}
+	runtime.AddCleanup(r, (*held).end, r.held) // gRPC frees no answer that comes after its client broke off the call
 	return r
 }
 
@@ -41,7 +64,7 @@ func (r *Reply) Wire() mem.BufferSlice {
 		return r.buffers[:]
 	}
 	if r.to != nil {
-		connlimit.Hold(r.to, cap(r.wire))
+		r.held.begin(r.to, cap(r.wire))
 	}
 	r.buffers[0] = mem.NewBuffer(&r.wire, &r.again)
 	return r.buffers[:]
@@ -71,10 +94,8 @@ func (r *recycler) Get(length int) *[]byte {
 
 // Put is told that the last reader is done.
 func (r *recycler) Put(*[]byte) {
-	if to := r.reply.to; to != nil {
-		r.reply.to = nil
-		connlimit.Hold(to, -cap(r.reply.wire))
-	}
+	r.reply.to = nil
+	r.reply.held.end()
 	if cap(r.reply.wire) <= KeepBytes {
 		r.pool.Put(r.reply)
 	}
