@@ -268,7 +268,8 @@ func (s *Sidecar) openDoors() error {
 		return err
 	}
 	s.grpc = server
-	s.defers("gRPC", func() error { server.Stop(); return nil }) // its workers run from the start
+	// Its workers run from the start. Stop waits for calls, and the end of the sidecar does not.
+	s.defers("gRPC", func() error { go server.Stop(); return nil })
 	s.rls = s.register(server)
 	api, err := s.api(s.rls)
 	if err != nil {
