@@ -69,7 +69,7 @@ func (w *world) judgeWindows(what string, calls []*call, m most) {
 	}
 	for _, i := range sorted(sums) {
 		if sum := sums[i]; sum > m.count {
-			from := first + i*m.domain.window
+			from := first + time.Duration(int64(i)*int64(m.domain.window))
 			w.violation(calls[0], "%s %d in the window from %v, and the limit is %d", what, sum, from, m.count)
 		}
 	}
