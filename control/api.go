@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -40,7 +39,7 @@ type API struct {
 	Log       *slog.Logger
 
 	guard     *http.CrossOriginProtection
-	loading   atomic.Bool   // a load of users is under way
+	loads     loads
 	comparing chan struct{} // holds one comparison of versions
 	readiness readiness
 }

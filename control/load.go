@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -22,6 +23,8 @@ const (
 	loadMost    = 4 << 30          // bytes of a load: ten million users are some 1 GiB of JSON
 	lineMost    = 64 << 10         // bytes of a line
 	linesNamed  = 100              // wrong lines that an answer names
+	loadsMost   = 4                // under way at once: each has a connection for as long as its body takes
+	mergesMost  = 10               // of one load, where blocks interrupt it
 )
 
 // Loaded is what a load of users did.
@@ -32,8 +35,39 @@ type Loaded struct {
 	Unchanged int64 `json:"unchanged"` // that were the same before
 }
 
-// loadUsers serves POST …/users:load. The body is read while it is copied into the database. There is one load at a
-// time: each has a connection for as long as its body takes.
+// loads are the domains whose users are being loaded. A domain has one load at a time, so that a caller who is limited
+// to some domains does not keep the others from theirs.
+type loads struct {
+	mu      sync.Mutex // guards domains
+	domains map[string]bool
+}
+
+// begin begins a load, which end has to follow.
+func (l *loads) begin(domain string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.domains[domain]:
+		return admin.NewProblem(http.StatusServiceUnavailable,
+			"another load of users of %s is under way: try again when it has ended", domain)
+	case len(l.domains) >= loadsMost:
+		return admin.NewProblem(http.StatusServiceUnavailable,
+			"%d loads of users are under way: try again when one has ended", loadsMost)
+	case l.domains == nil:
+		l.domains = map[string]bool{}
+	}
+	l.domains[domain] = true
+	return nil
+}
+
+// end ends a load.
+func (l *loads) end(domain string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.domains, domain)
+}
+
+// loadUsers serves POST …/users:load. The body is read while it is copied into the database.
 func (a *API) loadUsers(c *call) (any, error) {
 	_, err := c.query()
 	if err != nil {
@@ -49,10 +83,11 @@ func (a *API) loadUsers(c *call) (any, error) {
 	default:
 		return nil, admin.NewProblem(http.StatusUnsupportedMediaType, "the content type is %q: send text/csv or application/x-ndjson", kind)
 	}
-	if !a.loading.CompareAndSwap(false, true) {
-		return nil, admin.NewProblem(http.StatusServiceUnavailable, "another load of users is under way: try again when it has ended")
+	err = a.loads.begin(c.domain())
+	if err != nil {
+		return nil, err
 	}
-	defer a.loading.Store(false)
+	defer a.loads.end(c.domain())
 	return a.Database.LoadUsers(c.ctx, c.who, c.domain(), lines)
 }
 
@@ -186,11 +221,29 @@ func (d *Database) LoadUsers(ctx context.Context, who Actor, domain string, line
 	if err != nil {
 		return nil, err
 	}
-	err = change(ctx, conn, who, "load", Subject{domain, kindUser, ""}, func(tx pgx.Tx) (any, any, error) {
-		done, err = mergeLines(ctx, tx, who, domain, lines.read)
-		return nil, done, err
-	})
-	return done, err
+	return mergeUntilDone(ctx, conn, who, domain, lines.read)
+}
+
+// mergeUntilDone merges the lines, and begins again where a block interrupted it. The blocks that wait go first.
+func mergeUntilDone(ctx context.Context, conn *pgx.Conn, who Actor, domain string, read int64) (done *Loaded, err error) {
+	for range mergesMost {
+		err = change(ctx, conn, who, "load", Subject{domain, kindUser, ""}, func(tx pgx.Tx) (any, any, error) {
+			_, err := tx.Exec(ctx, `SET LOCAL application_name = '`+mergeName+`'`)
+			if err == nil {
+				done, err = mergeLines(ctx, tx, who, domain, read)
+			}
+			return nil, done, err
+		})
+		if sqlCode(err) != codeCanceled || ctx.Err() != nil {
+			return done, err
+		}
+		select {
+		case <-time.After(blockLockWithin):
+		case <-ctx.Done():
+		}
+	}
+	return nil, admin.NewProblem(http.StatusServiceUnavailable,
+		"blocks of users of this load came in between %d times, and nothing was loaded: try again", mergesMost)
 }
 
 // copyLines copies the lines into a table of the session.

@@ -64,13 +64,14 @@ type broken struct{}
 // Read fails.
 func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// TestOneLoadAtATime has a load whose body does not end. Others are refused at once, so that connections are left for all other requests, until it has ended.
+// TestOneLoadAtATime has a load whose body does not end. Others of its domain are refused at once until it has ended;
+// those of another domain are not.
 func TestOneLoadAtATime(t *testing.T) {
 	api := &API{Database: migrated(t), Log: slog.New(slog.DiscardHandler)}
 	server := httptest.NewServer(api.Handler())
 	t.Cleanup(server.Close)
-	load := func(body io.Reader) int {
-		answer, err := http.Post(server.URL+"/v1/domains/shop/users:load", "text/csv", body)
+	loadInto := func(domain string, body io.Reader) int {
+		answer, err := http.Post(server.URL+"/v1/domains/"+domain+"/users:load", "text/csv", body)
 		if err != nil {
 			t.Error(err)
 			return 0
@@ -78,6 +79,7 @@ func TestOneLoadAtATime(t *testing.T) {
 		defer answer.Body.Close()
 		return answer.StatusCode
 	}
+	load := func(body io.Reader) int { return loadInto("shop", body) }
 	body, to := io.Pipe()
 	first := make(chan int, 1)
 	go func() { first <- load(body) }()
@@ -86,11 +88,16 @@ func TestOneLoadAtATime(t *testing.T) {
 		t.Fatal(err)
 	}
 	servers.Await(t, "the first load", func() error {
-		if !api.loading.Load() {
+		err := api.loads.begin("shop")
+		if err == nil {
+			api.loads.end("shop")
 			return errors.New("it has not begun")
 		}
 		return nil
 	})
+	if got := loadInto("books", strings.NewReader("name\nbob\n")); got != http.StatusOK {
+		t.Errorf("a load of another domain answers %d, want 200", got)
+	}
 	if got := load(strings.NewReader("name\nbob\n")); got != http.StatusServiceUnavailable {
 		t.Errorf("a second load answers %d, want 503", got)
 	}

@@ -64,13 +64,21 @@ const (
 	codeCanceled    = "57014" // by statement_timeout
 )
 
+// mergeName is the name of a session while it merges a load of users.
+const mergeName = "spillway merge"
+
 // changeBlock runs a change of a block, by the connections that blocks have. It tries again where another change holds
-// what it needs.
+// what it needs, and interrupts the merge of a load, which begins again.
 func (d *Database) changeBlock(ctx context.Context, who Actor, action string, about Subject, f changes) (err error) {
 	for range blockAttempts {
 		err = change(ctx, d.blocks, who, action, about, f)
 		if sqlCode(err) != codeLockTimeout || ctx.Err() != nil {
 			return err
+		}
+		_, stopped := d.blocks.Exec(ctx, `SELECT pg_cancel_backend(pid) FROM pg_stat_activity
+		  WHERE datname = current_database() AND application_name = $1`, mergeName)
+		if stopped != nil {
+			return stopped
 		}
 	}
 	return err

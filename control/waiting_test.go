@@ -136,6 +136,58 @@ func TestAHeldLockHoldsUpItsOwnAlone(t *testing.T) {
 	done()
 }
 
+// TestABlockInterruptsAMerge blocks a user whom a load is merging. The merge waits for another user's row, begins again
+// after the block, and leaves the user blocked.
+func TestABlockInterruptsAMerge(t *testing.T) {
+	d := migrated(t)
+	run(t, d, `INSERT INTO users (domain, name, updated_by) VALUES ('shop', 'ann', 'test'), ('shop', 'zoe', 'test')`)
+	server := serving(t, d)
+	conn, err := d.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	_, err = conn.Exec(t.Context(), `BEGIN; SELECT FROM users WHERE name = 'zoe' FOR UPDATE`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded := make(chan int, 1)
+	go func() {
+		answer, err := http.Post(server.URL+"/v1/domains/shop/users:load", "text/csv",
+			strings.NewReader("name,quota_day\nann,5\nzoe,5\n"))
+		if err != nil {
+			t.Error(err)
+			loaded <- 0
+			return
+		}
+		answer.Body.Close()
+		loaded <- answer.StatusCode
+	}()
+	servers.Await(t, "a merge that waits", func() error {
+		n, err := waiting(t.Context(), d)
+		if err == nil && n == 0 {
+			err = errors.New("none waits")
+		}
+		return err
+	})
+	about := Subject{"shop", kindUser, "ann"}
+	_, err = d.SetBlock(t.Context(), Actor{Name: "test"}, about, BlockRequest{}, Condition{Any: true})
+	if err != nil {
+		t.Errorf("the block of a user whom a load merges: %v", err)
+	}
+	_, err = conn.Exec(t.Context(), `ROLLBACK`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := <-loaded; got != http.StatusOK {
+		t.Errorf("the load answers %d, want 200", got)
+	}
+	ann, err := d.User(t.Context(), "shop", "ann")
+	if err != nil || !ann.Blocked || ann.QuotaDay == nil || *ann.QuotaDay != 5 {
+		t.Errorf("ann is %+v (%v), want blocked with a quota of 5 a day", ann, err)
+	}
+}
+
 // TestAPublicationHoldsUpNoBlock blocks a user of a domain whose rules are being published.
 func TestAPublicationHoldsUpNoBlock(t *testing.T) {
 	d := migrated(t)
