@@ -86,7 +86,7 @@ func TestPageOfARunThatIsNoResult(t *testing.T) {
 	studies[1].Rounds[reference][0].Errors, studies[1].Rounds[reference][0].FirstError = 2, "gone"
 	studies[2].Rounds[spillway][2].Wrong = 5000
 	with := here
-	with.Others, with.Again, with.All, with.SidecarEnv = 0.3, 7, 20, []string{"STORE_BUDGET=500ms"}
+	with.Others, with.Again, with.All, with.SidecarEnv = 0.3, 7, 20, []string{"STORE_PATIENCE=500ms"}
 	studies[len(studies)-1].Rounds[spillway][0].Wrong, studies[len(studies)-1].Rounds[spillway][0].Refused = 400, 400
 	golden(t, "bad-page.golden", page(with, studies))
 	golden(t, "bad-chart.golden", chart(of(studies, "closed")))

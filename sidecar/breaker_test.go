@@ -15,7 +15,7 @@ import (
 func TestABreakerIsSeenToOpenAndToClose(t *testing.T) {
 	redis := servers.StartRedis(t)
 	// It stays open for so long that a busy machine sees it; a connection that is made again shortens that.
-	s := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "STORE_BUDGET=1s", "BREAKER_OPEN=8s")
+	s := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s", "BREAKER_OPEN=8s")
 	client := dial(t, s.Addresses().GRPC)
 	expectCodes(t, client, "alice", codeOK)
 	expectPage(t, s.Addresses().Debug, "/metrics", 200, `spillway_breaker_state{shard="`+redis.Addr+`"} 0`)
@@ -78,7 +78,7 @@ func TestBreakerSettingsAct(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			shard := servers.FreeAddr(t)
-			s := begin(t, openPerHour, append(step.environ, "REDIS_URL="+shard, "STORE_BUDGET=1s", "BREAKER_OPEN=1h")...)
+			s := begin(t, openPerHour, append(step.environ, "REDIS_URL="+shard, "STORE_SILENCE=1s", "STORE_PATIENCE=2s", "BREAKER_OPEN=1h")...)
 			client := dial(t, s.Addresses().GRPC)
 			for call := range step.calls {
 				expectPage(t, s.Addresses().Debug, "/metrics", 200, `spillway_breaker_state{shard="`+shard+`"} 0`)

@@ -25,7 +25,7 @@ func TestMissingRecordsAreAskedFor(t *testing.T) {
 	t.Cleanup(f.Close)
 	heard := make(chan string, 1000)
 	t.Cleanup(peers.Hear(f, keys.Shared("missing"), map[string]func([]byte){peers.TopicMissing: func(body []byte) { heard <- string(body) }}))
-	s := begin(t, "domain: shop\nrules:\n  - { name: each, scope: user, limit: 1000000/1h }\n", "REDIS_URL="+redis.Addr, "KEY_SECRET=sesame", "STORE_BUDGET=1s")
+	s := begin(t, "domain: shop\nrules:\n  - { name: each, scope: user, limit: 1000000/1h }\n", "REDIS_URL="+redis.Addr, "KEY_SECRET=sesame", "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	client := dial(t, s.Addresses().GRPC)
 	var body string
 	servers.Await(t, "a question", func() error {

@@ -17,7 +17,7 @@ func TestRedisCertificatesAreReadAgain(t *testing.T) {
 	port := servers.FreeAddr(t)[len("127.0.0.1:"):]
 	redis := servers.StartRedis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", before.file)
 	s := begin(t, twoPerYear, "REDIS_URL=rediss://localhost:"+port, "REDIS_TLS_CACERT="+before.file, "REDIS_TLS_CLIENT_CERT="+ours,
-		"REDIS_TLS_CLIENT_KEY="+oursKey, "STORE_BUDGET=1s")
+		"REDIS_TLS_CLIENT_KEY="+oursKey, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	servers.Await(t, "readiness", func() error { return readyz(t, s, "ok\n") })
 	newCert, newKey := after.issue(t, "localhost", 4)
 	redis.Do(t, "CONFIG", "SET", "tls-cert-file", newCert, "tls-key-file", newKey, "tls-ca-cert-file", after.file)

@@ -17,7 +17,7 @@ import (
 // TestGuideOfTheControl starts what make control starts, and runs the commands of docs/guides/control.md.
 func TestGuideOfTheControl(t *testing.T) {
 	ports := map[string]string{}
-	env := append(os.Environ(), "BIN="+filepath.Dir(servers.SpillwayBin(t)), "STORE_BUDGET=1s")
+	env := append(os.Environ(), "BIN="+filepath.Dir(servers.SpillwayBin(t)), "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	for _, name := range []string{"POSTGRES_PORT", "REDIS_PORT", "CONTROL_PORT", "SIDECAR_1_PORT", "SIDECAR_2_PORT", "SIDECAR_1_GRPC_PORT", "SIDECAR_2_GRPC_PORT", "SIDECAR_1_DEBUG_PORT", "SIDECAR_2_DEBUG_PORT"} {
 		_, port, err := net.SplitHostPort(servers.FreeAddr(t))
 		if err != nil {

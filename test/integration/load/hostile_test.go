@@ -60,7 +60,7 @@ func hostileEnv(t *testing.T, redis *servers.Redis) []string {
 			t.Fatalf("write the rules: %v", err)
 		}
 	}
-	return []string{"RULES=" + folder, "REDIS_URL=" + redis.Addr, "STORE_BUDGET=5s", "STORE_PATIENCE=30s"}
+	return []string{"RULES=" + folder, "REDIS_URL=" + redis.Addr, "STORE_SILENCE=5s", "STORE_PATIENCE=30s"}
 }
 
 // wantWithin fails the test unless the sidecar lives and never had more memory than the manifests give it.
