@@ -1,0 +1,71 @@
+package redis
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"time"
+)
+
+// Kind is how the servers of a store are arranged. The zero value is one server.
+type Kind uint8
+
+// The kinds.
+const (
+	Single   Kind = iota // one server
+	Sentinel             // one master with replicas; sentinels know which server is the master
+	Cluster              // Redis Cluster: slots over masters, each with replicas
+	Ring                 // servers that know nothing of each other; a hash of each key chooses its server
+)
+
+var kindNames = [...]string{"single", "sentinel", "cluster", "ring"}
+
+// String is the name of the kind.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return "unknown"
+}
+
+// Defaults of Servers.
+const (
+	defaultAddress     = "localhost:6379"
+	defaultDialTimeout = 500 * time.Millisecond
+	leastPoolSize      = 8 // after so many failed dials in a row, go-redis dials only once a second
+)
+
+// Servers is where a store's servers are. The zero value is one on this machine.
+type Servers struct {
+	Kind      Kind
+	Network   string   // "tcp" (default) or "unix"
+	Addresses []string // host:port or a socket's path: the server, the sentinels, some nodes, or all of a ring; default localhost:6379
+	Master    string   // of Sentinel: the name that the sentinels know it by
+
+	Username    string                         // of an ACL user; empty for the default user
+	Password    string                         // of that user; empty: no AUTH is sent
+	Credentials func() (user, password string) // asked at each connect, in place of Username and Password; nil: those
+	Sentinels   func() (user, password string) // of the sentinels, asked at each connect; nil: none
+	DB          int                            // number of the database, default 0; a cluster has no other
+	TLS         func() *tls.Config             // asked at each connect; nil: no TLS. Without ServerName each server is checked by its host
+
+	// Dial connects, in place of the network and TLS. Nil: those.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	PoolSize    int           // connections at most for batches, per server; default and least 8
+	DialTimeout time.Duration // to connect; default 500 ms
+}
+
+func (s Servers) withDefaults() Servers {
+	if s.Network == "" {
+		s.Network = "tcp"
+	}
+	if len(s.Addresses) == 0 {
+		s.Addresses = []string{defaultAddress}
+	}
+	if s.DialTimeout <= 0 {
+		s.DialTimeout = defaultDialTimeout
+	}
+	s.PoolSize = max(s.PoolSize, leastPoolSize)
+	return s
+}
