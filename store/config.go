@@ -1,0 +1,59 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/spillway-mesh/spillway/breaker"
+	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/store/denials"
+	"github.com/spillway-mesh/spillway/store/leases"
+)
+
+// RedisConfig sets up a Redis. Main is needed, the rest may be zero.
+type RedisConfig struct {
+	Main      *redis.Client // where counters are kept; Close closes it
+	PerSecond *redis.Client // where those of limits with a window of at most a second are kept, closed likewise; nil: with the others
+
+	Patience time.Duration // longest wait of one request; default 100 ms
+
+	DenialEntries int    // spent counters remembered; default 100,000, negative: none
+	DenialBytes   int64  // memory that they take at most; 0: no bound
+	Leases        bool   // tokens of hot counters are taken ahead and spent without asking; false: each charge is made on a server
+	Heartbeat     string // key under which the sidecars that share this store count each other; empty: they do not
+
+	Now func() time.Time // default time.Now, of which only differences count
+
+	OnError func(reason string, err error) // called for each request or part that stayed undecided, with the reason; must not block
+	OnPanic func(fault any)                // called with each panic in the background; must not block
+	OnLate  func(Late)                     // called for each request or part that is answered after its caller left; must not block
+
+	// OnTrip is called before each request, or part of one, goes to a server, with the server's name and the number of charges. What it
+	// returns, unless nil, is called when it is over, with the reason why it stayed undecided or nothing. Neither may block.
+	OnTrip func(ctx context.Context, server string, charges int) (ended func(reason string))
+}
+
+// RedisStats is what a Redis counts about itself.
+type RedisStats struct {
+	Redis   redis.Stats   // of the connections to all servers
+	Servers []ServerStats // one for each server that is known
+	Calls   CallStats
+	Denials denials.Stats
+	Leases  leases.Stats
+}
+
+// ServerStats is what is known about one server.
+type ServerStats struct {
+	Name    string        // its address, or the name of the master
+	Breaker breaker.Stats // of the breaker in front of it
+}
+
+// CallStats counts requests that went to a server; a request over several servers or slots counts for each part.
+type CallStats struct {
+	Sent        int64 // handed to a server, or refused by its breaker or queue
+	Undecided   int64 // of these: left without a decision
+	Unknown     int64 // of the undecided: those that may have charged all the same
+	Late        int64 // of the undecided: those whose reply came after all
+	Healed      int64 // counters that held a foreign value, and were deleted
+	NotReturned int64 // tokens of refused requests that could not be given back
+}
