@@ -21,25 +21,3 @@ func (c *Calendar) Window(at int64) (begin, end int64, known bool) {
 	}
 	return 0, 0, false
 }
-
-// begin is when the aligned window of now begins, and whether that is known. Outside of a calendar's edges it is taken for now.
-func (l *rate) begin(now int64) (start int64, known bool) {
-	if l.calendar == nil {
-		_, into := divide(now, l.window)
-		return now - into, true
-	}
-	start, _, known = l.calendar.Window(now)
-	if !known {
-		start = now
-	}
-	return start, known
-}
-
-// end is when the window ends that holds at. Outside of a calendar's edges it has its usual length from there on.
-func (l *rate) end(at int64) int64 {
-	_, end, known := l.calendar.Window(at)
-	if !known {
-		return at + l.window
-	}
-	return end
-}

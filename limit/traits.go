@@ -25,7 +25,7 @@ func (a Algorithm) EndsAtOnce() bool { return a == FixedWindow }
 // HasCalendar reports whether the windows may be those of a Calendar.
 func (a Algorithm) HasCalendar() bool { return a == FixedWindow }
 
-// KeepsLog reports whether each charge is stored, so that the size of a State grows with Count.
+// KeepsLog reports whether each charge is stored, so that the size of a Counter grows with Count.
 func (a Algorithm) KeepsLog() bool { return a == SlidingLog }
 
 // ParseAlgorithm returns the algorithm of a name that rule files use, and whether there is one.
