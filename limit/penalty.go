@@ -35,7 +35,9 @@ func (c *Charge) DryRun() bool {
 func (c *Charge) Punishes(d Decision) bool { return false }
 
 // PunishKeys returns the two keys that the script Punish reads and writes for the charge. A reset deletes both.
-func PunishKeys(c *Charge) []string { return []string{c.PenaltyKey + ":refusals", c.PenaltyKey + ":cooldowns"} }
+func PunishKeys(c *Charge) []string {
+	return []string{c.PenaltyKey + ":refusals", c.PenaltyKey + ":cooldowns"}
+}
 
 // PunishArguments returns the arguments of Punish. The reply is now (µs) and the rest of the cool-down in µs, 0 for none.
 func PunishArguments(c *Charge) []string { return nil }
