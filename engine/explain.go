@@ -8,20 +8,27 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// Explain fills v with what Decide would make of req now, charges nothing, and returns how the request was matched; nil where no rules
-// were looked at. No callback is called. It matches and folds by the functions that Decide uses; only what the store is asked differs.
+// Explain fills v with what Decide would make of req now, charges nothing, and returns how the request was matched; nil
+// where no rules were looked at. No callback is called. It matches and folds by the functions that Decide uses; only
+// what the store is asked differs.
 //
 // Decisions[i].Remaining is what would be left afterwards, and Left(i) what is left now.
 func (e *Engine) Explain(ctx context.Context, req *descriptors.Request, v *Verdict) (how *descriptors.Explanation) {
 	v.reset(len(req.Descriptors))
-	counts := false
-	if !e.guard(func() { counts = e.match(ctx, req, v) }) {
-		v.reset(len(req.Descriptors))
-		v.Match, v.Degraded = descriptors.Match{}, "panic"
-		return nil
+	v.asked = req
+	if !e.guard(func() { how = e.explain(ctx, v) }) {
+		e.despite(v)
 	}
+	v.asked = nil
+	return how
+}
+
+// explain is Explain without its guard.
+func (e *Engine) explain(ctx context.Context, v *Verdict) (how *descriptors.Explanation) {
+	counts := e.match(ctx, v.asked, v)
+	v.matched = true
 	if v.Match.Domain != nil && v.Malformed == nil && v.Excess == "" {
-		how = v.Match.Domain.Explain(req, &v.Match)
+		how = v.Match.Domain.Explain(v.asked, &v.Match)
 	}
 	if counts && len(v.Match.Charges) > 0 {
 		e.foresee(ctx, v)
@@ -30,83 +37,53 @@ func (e *Engine) Explain(ctx context.Context, req *descriptors.Request, v *Verdi
 	return how
 }
 
-// foresee fills the decisions with what Spend would answer.
+// foresee fills the decisions with what the store would decide.
 func (e *Engine) foresee(ctx context.Context, v *Verdict) {
 	e.setQuotas(v)
 	p := v.part.begin()
 	for i := range v.Match.Charges {
 		p.add(i, v.Match.Charges[i])
 	}
-	p.accumulate()
-	e.usage(ctx, e.cfg.Store, p)
-	v.take(p)
+	e.foreseePart(ctx, e.cfg.Store, v)
 	e.byPolicies(v)
-	e.foreseeLocal(ctx, v)
+	p = e.beginLocal(v)
+	if len(p.at) > 0 {
+		e.foreseePart(ctx, e.cfg.Share, v)
+	}
 	v.foreseeGate()
 	v.settleForeseen()
 }
 
-// accumulate makes each charge ask for what those before it on the same counter would have taken, too.
-func (p *part) accumulate() {
-	spent := map[string]int64{}
-	for i := range p.charges {
-		c := &p.charges[i]
-		if c.Op != limit.Spend && c.Op != limit.Peek {
-			continue
+// foreseePart asks a Counter what it would decide on the verdict's part. Each charge asks for what those before it on
+// the same counter would have taken, too. What is never refused is admitted.
+func (e *Engine) foreseePart(ctx context.Context, c Counter, v *Verdict) {
+	p, spent := &v.part, map[string]int64{}
+	for n := range p.request.Charges {
+		c := &p.request.Charges[n]
+		if refusable(c) {
+			cost := min(c.Cost+spent[c.Key], limit.MaxCost)
+			if c.Op == limit.Spend {
+				spent[c.Key] = cost
+			}
+			c.Cost = cost
 		}
-		cost := c.Cost
-		c.Cost = min(cost+spent[c.Key], limit.MaxCost)
-		if c.Op == limit.Spend {
-			spent[c.Key] = c.Cost
-		}
+		c.Op = limit.Peek
 	}
-}
-
-// usage asks a Counter for what is left. Where it panics the decisions are undecided.
-func (e *Engine) usage(ctx context.Context, c Counter, p *part) {
-	p.decisions = resize(p.decisions, len(p.charges))
-	if len(p.charges) > 0 && !e.guard(func() { c.Usage(ctx, p.charges, p.decisions) }) {
-		clear(p.decisions)
-	}
-}
-
-// take fills in what a part was answered. What is never refused is admitted.
-func (v *Verdict) take(p *part) {
+	e.peek(ctx, c, &p.request)
 	for n, i := range p.at {
-		d := p.decisions[n]
-		op := v.Match.Charges[i].Op
-		if d.Outcome == limit.Refused && op != limit.Spend && op != limit.Peek {
+		d := p.request.Decisions[n]
+		if d.Outcome == limit.Refused && !refusable(&v.Match.Charges[i]) {
 			d.Outcome, d.RetryAfter = limit.Allowed, 0
+		}
+		if v.Decisions[i].Reason != "" {
+			d.Reason = v.Decisions[i].Reason
 		}
 		v.Decisions[i] = d
 	}
 }
 
-// foreseeLocal is local without charges.
-func (e *Engine) foreseeLocal(ctx context.Context, v *Verdict) {
-	p := v.part.begin()
-	refused, room := v.refuses(), v.quotaRoom()
-	for i := range v.Decisions {
-		if v.Decisions[i].Outcome == limit.Undecided {
-			p.add(i, localCharge(v.Match.Charges[i], e.liveOf(v), refused, room))
-		}
-	}
-	if len(p.charges) == 0 {
-		return
-	}
-	reasons := make([]string, len(p.at))
-	for n, i := range p.at {
-		reasons[n] = v.Decisions[i].Reason
-	}
-	p.accumulate()
-	e.usage(ctx, e.cfg.Fallback, p)
-	v.take(p)
-	for n, i := range p.at {
-		v.Decisions[i].Reason = reasons[n]
-	}
-}
-
-// foreseeGate corrects the question about a domain's penalty: it asks for nothing, and nothing but a cool-down refuses it.
+// foreseeGate corrects the question about a domain's penalty: it asks for nothing, and nothing but a cool-down refuses
+// it.
 func (v *Verdict) foreseeGate() {
 	gate := v.Match.Gate - 1
 	if gate < 0 {
@@ -156,5 +133,6 @@ func (v *Verdict) spendForeseen(i int, spent map[string]int64) {
 	spent[c.Key] += d.Charged
 }
 
-// Left is what is left now on the counter of charge i, of a verdict that Explain has filled; -1 where it is not counted.
+// Left is what is left now on the counter of charge i, of a verdict that Explain has filled; -1 where it is not
+// counted.
 func (v *Verdict) Left(i int) int64 { return v.left[i] }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -8,16 +9,16 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// closedRetry is what a client is told to wait when a rule refuses because the store is away.
+// closedRetry is the retry-after of a rule that refuses because the store is away.
 const closedRetry = time.Second
 
 // uncounted stands in Decision.Remaining where a charge was admitted and not counted.
 const uncounted = -1
 
 // degrade decides what the store left undecided, each charge by its rule's failure policy: closed first, because its
-// refusal keeps the local twins from being charged. If that refuses the request, the store gets back what it took.
+// refusal keeps the share from being charged. If that refuses the request, the store gets back what it took.
 //
-// Reason, Unknown and Pending stay in the decisions that were made here, and only in those.
+// Reason and Unknown stay in the decisions that were made here, and only in those.
 func (e *Engine) degrade(ctx context.Context, v *Verdict) {
 	e.byPolicies(v)
 	e.local(ctx, v)
@@ -26,25 +27,49 @@ func (e *Engine) degrade(ctx context.Context, v *Verdict) {
 	}
 }
 
-// byPolicies decides each charge that the store left undecided by its rule's failure policy, but for those that are counted here.
+// byPolicies decides each charge that the store left undecided by its rule's failure policy, but for those that the
+// share counts.
 func (e *Engine) byPolicies(v *Verdict) {
 	for i := range v.Decisions {
 		d := &v.Decisions[i]
 		if d.Outcome == limit.Undecided {
-			d.Reason = firstOf(d.Reason, "error")
-			v.Degraded = firstOf(v.Degraded, d.Reason)
+			d.Reason = cmp.Or(d.Reason, "error")
+			v.Degraded = cmp.Or(v.Degraded, d.Reason)
 			e.byPolicy(v, i)
 		}
 	}
 }
 
-// refuses reports whether the request is refused by what has been decided so far.
-func (v *Verdict) refuses() bool {
-	return limit.Refuses(v.Match.Charges, v.Decisions)
+// byPolicy decides charge i where its policy needs no counting: open admits, closed refuses what can be refused.
+func (e *Engine) byPolicy(v *Verdict, i int) {
+	d, charge := &v.Decisions[i], &v.Match.Charges[i]
+	policy := v.Match.Terms[i].Effect.OnFailure
+	if policy == descriptors.FailLocal && e.cfg.Share != nil {
+		return
+	}
+	decided := limit.Decision{Outcome: limit.Allowed, Remaining: uncounted}
+	if policy == descriptors.FailClosed && refusable(charge) {
+		decided = limit.Decision{Outcome: limit.Refused, RetryAfter: closedRetry, ResetAfter: closedRetry}
+	}
+	decided.Reason, decided.Unknown = d.Reason, d.Unknown
+	*d = decided
 }
 
-// despite decides a request whose decision ended in a panic: without counting, so only closed refuses.
+// refusable reports whether a limit can refuse the charge: not a refund, nor what is paid afterwards.
+func refusable(c *limit.Charge) bool { return c.Op == limit.Spend || c.Op == limit.Peek }
+
+// refuses reports whether the request is refused by what has been decided so far.
+func (v *Verdict) refuses() bool { return limit.Refuses(v.Match.Charges, v.Decisions) }
+
+// despite decides a request whose decision ended in a panic: it is admitted where nothing had matched, and else only
+// closed refuses, because nothing can be counted.
 func (e *Engine) despite(v *Verdict) {
+	if !v.matched {
+		asked := v.asked
+		v.reset(len(asked.Descriptors))
+		v.asked, v.Match, v.Degraded = asked, descriptors.Match{}, "panic"
+		return
+	}
 	v.Refused, v.Refusing, v.Response, v.Degraded = false, nil, nil, "panic"
 	for i := range v.Match.Terms {
 		t := &v.Match.Terms[i]
@@ -59,23 +84,22 @@ func (e *Engine) despite(v *Verdict) {
 	}
 }
 
-// byPolicy decides charge i where its policy needs no counting: open admits, closed refuses what can be refused.
-func (e *Engine) byPolicy(v *Verdict, i int) {
-	d, charge := &v.Decisions[i], &v.Match.Charges[i]
-	policy := v.Match.Terms[i].Effect.OnFailure
-	if policy == descriptors.FailLocal && e.cfg.Fallback != nil {
-		return
+// local decides what is still undecided on this sidecar's share of the limits.
+func (e *Engine) local(ctx context.Context, v *Verdict) {
+	p := e.beginLocal(v)
+	e.askPart(ctx, e.cfg.Share, p)
+	for n, i := range p.at {
+		d := p.request.Decisions[n]
+		if d.Outcome == limit.Undecided {
+			d = limit.Decision{Outcome: limit.Allowed, Remaining: uncounted}
+		}
+		d.Reason, d.Unknown = v.Decisions[i].Reason, v.Decisions[i].Unknown
+		v.Decisions[i] = d
 	}
-	refusable := charge.Op == limit.Spend || charge.Op == limit.Peek
-	if policy == descriptors.FailClosed && refusable {
-		*d = limit.Decision{Outcome: limit.Refused, RetryAfter: closedRetry, ResetAfter: closedRetry, Reason: d.Reason, Unknown: d.Unknown, Pending: d.Pending}
-		return
-	}
-	*d = limit.Decision{Outcome: limit.Allowed, Remaining: uncounted, Reason: d.Reason, Unknown: d.Unknown, Pending: d.Pending}
 }
 
-// local decides in memory what is still undecided, on this sidecar's share, and notes what it owes the store for that.
-func (e *Engine) local(ctx context.Context, v *Verdict) {
+// beginLocal begins a part of the charges that are still undecided, as the share sees them.
+func (e *Engine) beginLocal(v *Verdict) *part {
 	p := v.part.begin()
 	refused, room := v.refuses(), v.quotaRoom()
 	for i := range v.Decisions {
@@ -83,19 +107,10 @@ func (e *Engine) local(ctx context.Context, v *Verdict) {
 			p.add(i, localCharge(v.Match.Charges[i], e.liveOf(v), refused, room))
 		}
 	}
-	e.askPart(ctx, e.cfg.Fallback, p)
-	for n, i := range p.at {
-		d := p.decisions[n]
-		if d.Outcome == limit.Undecided {
-			d = limit.Decision{Outcome: limit.Allowed, Remaining: uncounted}
-		}
-		d.Reason, d.Unknown, d.Pending = v.Decisions[i].Reason, v.Decisions[i].Unknown, v.Decisions[i].Pending
-		v.Decisions[i] = d
-		e.owe(&v.Match.Charges[i], &d, d.Charged)
-	}
+	return p
 }
 
-// localCharge is a charge as the fallback sees it, which knows only a part of the request. Where the request is refused
+// localCharge is a charge as the share sees it, which knows only a part of the request. Where the request is refused
 // already, only Each charges take. Where another quota has room, those here cannot refuse it.
 func localCharge(c limit.Charge, live int64, refused, room bool) limit.Charge {
 	c.Limit = shareOf(c.Limit, live)
@@ -124,12 +139,34 @@ func (v *Verdict) quotaRoom() bool {
 	return false
 }
 
-// firstOf returns the first text that is not empty.
-func firstOf(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
+// liveOf is how many sidecars share the limits that a request met, as last known.
+func (e *Engine) liveOf(v *Verdict) int64 {
+	if e.cfg.Live == nil {
+		return 1
+	}
+	return int64(max(e.cfg.Live(v.Match.Domain.Name), 1))
+}
+
+// shareOf is the part of a limit that one of live sidecars may hand out on its own: rounded down, so that all parts
+// together are no more than the limit, but at least 1 of what is not 0.
+func shareOf(l limit.Limit, live int64) limit.Limit {
+	if live <= 1 {
+		return l
+	}
+	l.Count, l.Burst = partOf(l.Count, live), partOf(l.Burst, live)
+	// The count may have lost more to rounding than the burst, which would take longer to fill than a limit may.
+	if l.Algorithm.Fills() && l.Count > 0 {
+		fills := float64(l.Count) * (float64(limit.MaxFill) / float64(l.Window))
+		if float64(l.Burst) > fills {
+			l.Burst = int64(fills)
 		}
 	}
-	return ""
+	return l
+}
+
+func partOf(n, live int64) int64 {
+	if n < 1 {
+		return n
+	}
+	return max(n/live, 1)
 }

@@ -7,6 +7,9 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
+// fewCharges is up to how many charges comparing each with each is cheaper than a table.
+const fewCharges = 16
+
 // fold makes one verdict of the decisions: who refuses, how long to wait, and one status per descriptor.
 func (e *Engine) fold(v *Verdict) {
 	switch {
@@ -47,8 +50,8 @@ func (v *Verdict) foldDecisions() {
 			continue
 		}
 		t, d := &v.Match.Terms[i], &v.Decisions[i]
-		refused := d.Outcome == limit.Refused
-		if refused && (v.Match.Charges[i].Mode == limit.Enforced || v.Match.Charges[i].Mode == limit.Quota && quota) {
+		mode := v.Match.Charges[i].Mode
+		if d.Outcome == limit.Refused && (mode == limit.Enforced || mode == limit.Quota && quota) {
 			v.refuse(t.Effect, d)
 		}
 		if t.Effect.Mode == limit.Shadow {
@@ -94,7 +97,7 @@ func (v *Verdict) refuse(effect *descriptors.Effect, d *limit.Decision) {
 	v.Refused = true
 }
 
-// waitOf is how long a refused client is told to wait: what its rule says, else what the limit says.
+// waitOf is the retry-after of a limit: what its rule asks for, else when the limit lets the client pass.
 func waitOf(effect *descriptors.Effect, d *limit.Decision) time.Duration {
 	if effect.Response != nil && effect.Response.RetryAfter > 0 {
 		return effect.Response.RetryAfter
@@ -105,11 +108,10 @@ func waitOf(effect *descriptors.Effect, d *limit.Decision) time.Duration {
 // report lets a status show this decision if it is stricter than what it shows: a refusal with a longer wait, else the
 // one with fewer tokens left. It reports whether it does. A decision that was not counted has no numbers to show.
 func (s *Status) report(effect *descriptors.Effect, d *limit.Decision) bool {
-	refused := d.Outcome == limit.Refused
 	if d.Remaining == uncounted {
 		return false
 	}
-	wait := time.Duration(0)
+	refused, wait := d.Outcome == limit.Refused, time.Duration(0)
 	if refused {
 		wait = waitOf(effect, d)
 	}
@@ -130,4 +132,47 @@ func (s *Status) weaker(refused bool, wait time.Duration, remaining int64) bool 
 		return wait > s.wait
 	}
 	return remaining < s.Remaining
+}
+
+// inTurn lets charges on one counter show what was left after each of them, as the reference server does: two
+// descriptors that are the same show 4 and then 3. The store decides what is left after the whole request. On a refused
+// request that is what is shown.
+func (v *Verdict) inTurn() {
+	charges := v.Match.Charges
+	if len(charges) < 2 || v.enforces() {
+		return
+	}
+	if len(charges) <= fewCharges {
+		for i := range charges {
+			for j := i + 1; j < len(charges); j++ {
+				if charges[i].Key == charges[j].Key {
+					v.Decisions[i].Remaining += v.spent(j)
+				}
+			}
+		}
+		return
+	}
+	later := make(map[string]int64, len(charges))
+	for i := len(charges) - 1; i >= 0; i-- {
+		v.Decisions[i].Remaining += later[charges[i].Key]
+		later[charges[i].Key] += v.spent(i)
+	}
+}
+
+// spent is what charge i took as it passed. A debt shows no tokens at all, so what it took is not part of them.
+func (v *Verdict) spent(i int) int64 {
+	if v.Match.Charges[i].Op != limit.Spend {
+		return 0
+	}
+	return v.Decisions[i].Charged
+}
+
+// enforces reports whether an enforced limit refuses.
+func (v *Verdict) enforces() bool {
+	for i := range v.Decisions {
+		if v.Decisions[i].Outcome == limit.Refused && v.Match.Charges[i].Mode == limit.Enforced {
+			return true
+		}
+	}
+	return false
 }

@@ -65,8 +65,8 @@ func (v *Verdict) admission() Outcome {
 	return Allowed
 }
 
-// HTTPStatus returns the status with which a client over HTTP is answered: 200 for a request that passes, although its application may
-// answer with another.
+// HTTPStatus returns the status with which a client over HTTP is answered: 200 for a request that passes, although its
+// application may answer with another.
 func (v *Verdict) HTTPStatus() int {
 	status := http.StatusOK
 	switch v.Outcome() {
@@ -93,8 +93,8 @@ func statusOr(status, other int) int {
 	return status
 }
 
-// Effect returns the limit, block or allow that decided the request: the one that refuses, else the one that is reported, else the
-// first that applies, or nil.
+// Effect returns the limit, block or allow that decided the request: the one that refuses, else the one that is
+// reported, else the first that applies, or nil.
 func (v *Verdict) Effect() *descriptors.Effect {
 	switch {
 	case v.Match.Block != nil:

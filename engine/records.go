@@ -10,8 +10,8 @@ import (
 type Records interface {
 	// Any reports whether there are records in a domain. It is asked for each request and must not block.
 	Any(domain string) bool
-	// Look fills in the records of those who ask, and reports whether there are any. It waits for the store at most as long as the caller
-	// can, and then answers with what it knows.
+	// Look fills in the records of those who ask, and reports whether there are any. It waits for the store at most as
+	// long as the caller can, and then answers with what it knows.
 	Look(ctx context.Context, domain string, who *descriptors.Who, found *descriptors.Records) bool
 }
 

@@ -12,14 +12,14 @@ import (
 
 const (
 	defaultWaiters = 10_000
-	// waitMargin is what a held answer leaves of the caller's time for the store and for its own way back, and leastMargin what is
-	// left of that after the store.
+	// waitMargin is what a held answer leaves of the caller's time for the store and for its own way back, and
+	// leastMargin what is left of that after the store.
 	waitMargin  = 5 * time.Millisecond
 	leastMargin = time.Millisecond
 )
 
-// queue holds the answers of throttled requests until their tokens are due. Those of one key leave in the order in which
-// they are due.
+// queue holds the answers of throttled requests until their tokens are due. Those of one key leave in the order in
+// which they are due.
 type queue struct {
 	bound   int
 	turned  atomic.Int64         // requests that were refused because too many waited
@@ -40,8 +40,8 @@ func newQueue(bound int) queue {
 	return queue{bound: bound, waiting: make(map[*waiter]struct{}), last: make(map[string]*waiter)}
 }
 
-// Drain ends all waits by then: answers that are due later are decided at once, as refusals, and give back what they took. It may be
-// called again with an earlier time.
+// Drain ends all waits by then: answers that are due later are decided at once, as refusals, and give back what they
+// took. It may be called again with an earlier time.
 func (e *Engine) Drain(until time.Time) {
 	q := &e.queue
 	q.mu.Lock()
@@ -55,8 +55,8 @@ func (e *Engine) Drain(until time.Time) {
 	}
 }
 
-// boundWaits cuts the longest waits down to what the caller and this process have time for, and to nothing when too many wait already. A
-// throttle that cannot wait is not leased either.
+// boundWaits cuts the longest waits down to what the caller and this process have time for, and to nothing when too
+// many wait already. A throttle that cannot wait is not leased either.
 func (e *Engine) boundWaits(ctx context.Context, v *Verdict) {
 	for i := range v.Match.Charges {
 		c := &v.Match.Charges[i]
@@ -97,46 +97,52 @@ func (v *Verdict) turnedAway() bool {
 		return false
 	}
 	for i := range v.Decisions {
-		if v.Decisions[i].Outcome == limit.Refused && v.Match.Charges[i].Mode == limit.Enforced && !v.couldWait(i) {
+		refused := v.Decisions[i].Outcome == limit.Refused
+		if refused && v.Match.Charges[i].Mode == limit.Enforced && !v.couldWait(i) {
 			return false
 		}
 	}
 	return true
 }
 
-// couldWait reports whether charge i, which is refused, would have waited if fewer others did: not for a cool-down, a lost store, or a
-// cost that never passes.
+// couldWait reports whether charge i, which is refused, would have waited if fewer others did: not for a cool-down, a
+// lost store, or a cost that never passes.
 func (v *Verdict) couldWait(i int) bool {
 	c, d := &v.Match.Charges[i], &v.Decisions[i]
 	counted := d.Reason == "" || v.Match.Terms[i].Effect.OnFailure == descriptors.FailLocal
 	return counted && !d.Penalized && c.Cost <= c.Limit.Capacity() && d.RetryAfter <= v.cut[i]
 }
 
-// wait holds an admitted answer until the last of its tokens is due. A caller that hangs up gives back what it took, and
-// is refused, and so does one whose time the store has used up: an answer that comes too late would admit it for nothing. In shadow mode
-// the rules refuse nothing and hold nothing.
+// waits reports whether an answer has to be held, from now on. In shadow mode the rules refuse nothing and hold
+// nothing.
+func (e *Engine) waits(v *Verdict) bool {
+	_, longest := v.longestWait()
+	if longest == 0 || v.Refused || v.Shadowed || e.cfg.Shadow {
+		return false
+	}
+	v.began = e.cfg.Now()
+	return true
+}
+
+// wait holds an admitted answer until the last of its tokens is due. A caller that hangs up gives back what it took,
+// and is refused, and so does one whose time the store has used up: an answer that comes too late would admit it for
+// nothing.
 func (e *Engine) wait(ctx context.Context, v *Verdict) {
-	if v.Refused || v.Shadowed || e.cfg.Shadow {
-		return
-	}
 	at, longest := v.longestWait()
-	if longest == 0 {
-		return
-	}
 	if e.cfg.Hold != nil {
 		e.cfg.Hold(longest)
 		v.Waited = longest
 		return
 	}
-	began := e.cfg.Now()
+	rest := longest - e.cfg.Now().Sub(v.began)
 	deadline, bounded := ctx.Deadline()
 	switch {
-	case bounded && time.Until(deadline)-leastMargin < longest:
-		e.refuseLate(ctx, v, at, longest)
-	case !e.queue.hold(ctx, v.Match.Charges[at].Key, longest):
-		e.refuseLate(context.WithoutCancel(ctx), v, at, longest-e.cfg.Now().Sub(began))
+	case bounded && time.Until(deadline)-leastMargin < rest:
+		e.refuseLate(ctx, v, at, rest)
+	case !e.queue.hold(ctx, v.Match.Charges[at].Key, rest):
+		e.refuseLate(context.WithoutCancel(ctx), v, at, longest-e.cfg.Now().Sub(v.began))
 	}
-	v.Waited = e.cfg.Now().Sub(began)
+	v.Waited = e.cfg.Now().Sub(v.began)
 }
 
 // longestWait is how long the answer has to be held, and the charge that asks for it.
@@ -149,8 +155,8 @@ func (v *Verdict) longestWait() (at int, longest time.Duration) {
 	return at, longest
 }
 
-// refuseLate refuses a request that was admitted and cannot be held until its token is due, which is charge at's, after rest. What it
-// was charged is given back, and the verdict is as if that limit had refused it in the first place.
+// refuseLate refuses a request that was admitted and cannot be held until its token is due, which is charge at's, after
+// rest. What it was charged is given back, and the verdict is as if that limit had refused it in the first place.
 func (e *Engine) refuseLate(ctx context.Context, v *Verdict, at int, rest time.Duration) {
 	e.hangUp(ctx, v)
 	for i := range v.Decisions {
@@ -173,8 +179,8 @@ func (q *queue) longest() (longest time.Duration, full bool) {
 	return longest, len(q.waiting) >= q.bound
 }
 
-// hold waits until a token of key is due, and until those that are due before it have left. It reports false when it could not: the
-// caller hung up first, too many others wait, or waits end before.
+// hold waits until a token of key is due, and until those that are due before it have left. It reports false when it
+// could not: the caller hung up first, too many others wait, or waits end before.
 func (q *queue) hold(ctx context.Context, key string, wait time.Duration) bool {
 	w := &waiter{due: time.Now().Add(wait), left: make(chan struct{}), cut: make(chan struct{})}
 	before, ok := q.enter(key, w)
@@ -202,8 +208,8 @@ func (q *queue) hold(ctx context.Context, key string, wait time.Duration) bool {
 	}
 }
 
-// enter counts a waiter, unless there are too many or its token is due too late, and returns the one to let leave first: the last of its
-// key, unless that is due later.
+// enter counts a waiter, unless there are too many or its token is due too late, and returns the one to let leave
+// first: the last of its key, unless that is due later.
 func (q *queue) enter(key string, w *waiter) (before *waiter, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -223,7 +229,7 @@ func (q *queue) enter(key string, w *waiter) (before *waiter, ok bool) {
 	return last, true
 }
 
-// leave lets those behind it go.
+// leave lets those behind it leave.
 func (q *queue) leave(key string, w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -24,34 +24,47 @@ type Verdict struct {
 	Degraded   string                // why the store did not decide, or empty
 	Shadowed   bool                  // refused, but the whole sidecar is in shadow mode
 	Match      descriptors.Match     // what applied
-	Decisions  []limit.Decision      // Decisions[i] is about Match.Charges[i]; Remaining is -1 where nothing was counted; Reason, and Unknown, stay where the store did not decide
+	// Decisions[i] is about Match.Charges[i]; Remaining is -1 where nothing was counted; Reason, and Unknown, stay
+	// where the store did not decide.
+	Decisions []limit.Decision
+
+	progress
+}
+
+// progress is what a verdict keeps between Begin and Finish, and the memory of its questions.
+type progress struct {
+	asked   *descriptors.Request // until the verdict is done
+	request limit.Request        // the question about all charges
+	one     [1]*limit.Request
+	part    part // a question about some of them
+	matched bool // it is known what applies
+	decided bool // each charge is decided
+	offence bool // part asks for a record of a refusal
+	done    bool
+	began   time.Time // of a throttled answer: when its wait began
 
 	who     descriptors.Who     // whom the request is from
 	records descriptors.Records // what is known about them beside the rules
-
-	left     []int64 // of an explanation: what is left before the request
-	part     part    // memory of calls about some of the charges
-	mirrored []int64 // of a request that waits: what the fallback counted of each charge of the store
-
-	cut []time.Duration // where too many others wait: how long each charge could have waited; empty: they do not
+	left    []int64             // of an explanation: what is left before the request
+	cut     []time.Duration     // too many others wait: how long each charge could have waited; empty: they do not
 }
 
-// Status is what a verdict says about one descriptor.
+// Status is what a verdict reports about one descriptor.
 type Status struct {
 	Over       bool                // refused
 	Effect     *descriptors.Effect // the limit that is reported, or nil: none applies, or only a shadow one
 	Unlimited  bool                // an unlimited limit applies
 	Remaining  int64               // with Effect
 	ResetAfter time.Duration       // with Effect
-	wait       time.Duration       // that the reported limit tells a refused client
-	tree       bool                // in quota mode: a tree has a say about it
+	wait       time.Duration       // the retry-after of the reported limit
+	tree       bool                // in quota mode: a limit of a tree applies to it
 }
 
 // Empty forgets everything but the memory that the next request can use.
 func (v *Verdict) Empty() {
 	v.Match.Reset()
 	if v.Match.Charges == nil { // it was too much to keep
-		v.Decisions, v.part, v.mirrored, v.cut = nil, part{}, nil, nil
+		v.Decisions, v.part, v.cut = nil, part{}, nil
 	}
 	v.clear()
 	v.Statuses = v.Statuses[:0]
@@ -63,14 +76,16 @@ func (v *Verdict) reset(descriptors int) {
 	v.Statuses = resize(v.Statuses, descriptors)
 }
 
-// clear forgets what was decided, but for the statuses and the match. It goes field by field, because a composite literal
-// would copy the match, which is most of a verdict.
+// clear forgets what was decided, but for the statuses and the match. It goes field by field, because a composite
+// literal would copy the match, which is most of a verdict.
 func (v *Verdict) clear() {
 	v.Refused, v.Shadowed, v.Degraded, v.Excess = false, false, "", ""
 	v.RetryAfter, v.Waited, v.Cost = 0, 0, 0
 	v.Response, v.Refusing, v.Malformed = nil, nil, nil
 	v.Client, v.Reported = identity.Client{}, Status{}
 	v.who, v.records = descriptors.Who{}, descriptors.Records{}
+	v.asked, v.request = nil, limit.Request{}
+	v.matched, v.decided, v.offence, v.done = false, false, false, false
 	v.Decisions, v.cut = v.Decisions[:0], v.cut[:0]
 }
 

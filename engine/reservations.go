@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"sync"
+	"time"
+
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+const (
+	// maxReserved is for how many counters reservations are kept at once.
+	maxReserved = 100_000
+	// reservedBytes is what is kept for a counter without its key: an entry and its place in a map, which grows by
+	// halves.
+	reservedBytes = 288
+	// classShare is how many times what is free one class of charges may take. So one class alone takes eight ninths of
+	// the room, and there is always some left for another.
+	classShare = 8
+)
+
+// reservations are what post-paid requests took in advance at this sidecar, until their real cost settles it. A cost
+// without a reservation is charged in full: of a request that was refused, or whose reservation time has given back.
+type reservations struct {
+	bound load
+
+	mu      sync.Mutex // guards all below
+	held    map[string]*reserved
+	used    load
+	classes map[uint32]load // of used, what each class of charges takes
+	dropped int64           // reservations that were not kept for want of room; they stay charged beside the cost
+}
+
+// load is so many counters, and the bytes that they take.
+type load struct{ counters, bytes int64 }
+
+// reserved is the reservations on one counter.
+type reserved struct {
+	class   uint32
+	count   int64
+	tokens  int64     // that they took together
+	until   int64     // on the store's clock, in µs: when nothing can be given back any more
+	expires time.Time // when time has given all of it back, on this engine's clock
+}
+
+func newReservations(bytes int64) reservations {
+	return reservations{bound: load{maxReserved, bytes}, held: make(map[string]*reserved), classes: make(map[uint32]load)}
+}
+
+// settle changes charges of a cost whose request has a reservation: to what is above the reservation, or to a refund of
+// what is left of it.
+func (e *Engine) settle(v *Verdict) {
+	for i := range v.Match.Terms {
+		c := &v.Match.Charges[i]
+		if v.Match.Terms[i].Effect.Reserve == 0 || c.Op != limit.Debit {
+			continue
+		}
+		took, until, ok := e.reserved.take(c.Key, e.cfg.Now())
+		if !ok {
+			continue
+		}
+		c.Cost -= took
+		v.Match.Terms[i].Settled = took
+		if c.Cost < 0 {
+			c.Op, c.Cost, c.Until = limit.Refund, -c.Cost, until
+		}
+	}
+}
+
+// reserve notes what an admitted request took in advance.
+func (e *Engine) reserve(v *Verdict) {
+	for i := range v.Decisions {
+		d, c := &v.Decisions[i], &v.Match.Charges[i]
+		taken := c.Op == limit.Spend && d.Outcome == limit.Allowed && d.Charged > 0
+		if taken && v.Match.Terms[i].Effect.Reserve > 0 {
+			e.reserved.hold(c, limit.RefundUntil(c.Limit, d), e.cfg.Now(), d.ResetAfter)
+		}
+	}
+}
+
+// hold keeps one reservation more.
+func (r *reservations) hold(c *limit.Charge, until int64, now time.Time, reset time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	held := r.held[c.Key]
+	if held == nil {
+		if !r.roomLocked(c) {
+			r.tidyLocked(now)
+		}
+		if !r.roomLocked(c) {
+			r.dropped++
+			return
+		}
+		held = &reserved{class: c.Class}
+		r.held[c.Key] = held
+		r.addLocked(c.Class, 1, sizeOf(c.Key))
+	}
+	if now.After(held.expires) {
+		held.count, held.tokens = 0, 0
+	}
+	held.count, held.tokens = held.count+1, held.tokens+c.Cost
+	held.until, held.expires = max(held.until, until), now.Add(reset)
+}
+
+// take ends one reservation, and reports whether there is one. What it took is the mean of all on its counter: the rule
+// may have reserved another number for some of them.
+func (r *reservations) take(key string, now time.Time) (tokens, until int64, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	held := r.held[key]
+	if held == nil {
+		return 0, 0, false
+	}
+	tokens = held.tokens / held.count
+	held.count, held.tokens = held.count-1, held.tokens-tokens
+	if held.count <= 0 || now.After(held.expires) {
+		r.forgetLocked(key, held)
+	}
+	return tokens, held.until, !now.After(held.expires)
+}
+
+// tidyLocked forgets some of what is over: a look at all of them would hold up every post-paid request.
+func (r *reservations) tidyLocked(now time.Time) {
+	const looks = 16
+	n := 0
+	for key, held := range r.held {
+		if now.After(held.expires) {
+			r.forgetLocked(key, held)
+		}
+		if n++; n >= looks {
+			return
+		}
+	}
+}
+
+func (r *reservations) forgetLocked(key string, held *reserved) {
+	delete(r.held, key)
+	r.addLocked(held.class, -1, -sizeOf(key))
+}
+
+// sizeOf is how many bytes are kept for a counter. The allocator rounds keys up by at most a quarter.
+func sizeOf(key string) int64 { return reservedBytes + int64(len(key)+len(key)/4) }
+
+// roomLocked reports whether there is room for one more counter of the charge's class.
+func (r *reservations) roomLocked(c *limit.Charge) bool {
+	own, size := r.classes[c.Class], sizeOf(c.Key)
+	counters, bytes := r.bound.counters-r.used.counters, r.bound.bytes-r.used.bytes
+	return counters >= 1 && bytes >= size && own.counters < classShare*counters && own.bytes < classShare*bytes
+}
+
+func (r *reservations) addLocked(class uint32, counters, bytes int64) {
+	own := r.classes[class]
+	own.counters, own.bytes = own.counters+counters, own.bytes+bytes
+	r.used.counters, r.used.bytes = r.used.counters+counters, r.used.bytes+bytes
+	if own.counters == 0 {
+		delete(r.classes, class)
+		return
+	}
+	r.classes[class] = own
+}
