@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/identity"
@@ -15,8 +14,6 @@ const (
 	excessCharges = "charges"
 	// excessPath is the reason for one with a path that is long, and that servers read in different ways.
 	excessPath = "path"
-	// excessRetry is its retry-after.
-	excessRetry = time.Second
 )
 
 // excessResponse is what its client reads.
@@ -85,7 +82,7 @@ func (v *Verdict) exceeds(reason string) {
 	known, domain := v.Match.Known, v.Match.Domain
 	v.Match.Reset()
 	v.Match.Known, v.Match.Domain = known, domain
-	v.Refused, v.Excess, v.RetryAfter, v.Response = true, reason, excessRetry, excessResponse
+	v.Refused, v.Excess, v.RetryAfter, v.Response = true, reason, closedRetry, excessResponse
 	if len(v.Statuses) > 0 {
 		v.Statuses[0].Over = true
 	}
@@ -105,13 +102,20 @@ func tooMany(charges []limit.Charge) bool {
 	return together > limit.MaxTogether
 }
 
-// setQuotas sees to quotas that always have room: beside one of them no other can refuse the request.
+// setQuotas puts all descriptors of trees into quota mode where the sidecar is in it, and sees to quotas that always have
+// room: beside one of them no other can refuse the request, so their refusals count as shadow, though they are reported.
 func (e *Engine) setQuotas(v *Verdict) {
-	if e.cfg.Quota {
-		quotaMode(v)
-		return
+	room := false
+	for i := range v.Match.Terms {
+		t := &v.Match.Terms[i]
+		switch {
+		case !e.cfg.Quota:
+			room = room || t.Effect.QuotaToo
+		case t.Descriptor >= 0 && t.Effect.Tree && t.Effect.Mode != limit.Shadow:
+			v.Match.Charges[i].Mode, v.Statuses[t.Descriptor].tree = limit.Quota, true
+		}
 	}
-	if !slices.ContainsFunc(v.Match.Terms, func(t descriptors.Term) bool { return t.Effect.QuotaToo }) {
+	if !room && !(e.cfg.Quota && v.treeless()) {
 		return
 	}
 	for i := range v.Match.Charges {
@@ -121,38 +125,14 @@ func (e *Engine) setQuotas(v *Verdict) {
 	}
 }
 
-// quotaMode puts all descriptors of trees into quota mode. One that nothing limits, or only in shadow, always has room,
-// and so no other can refuse the request: their refusals then count as shadow, though they are still reported.
-func quotaMode(v *Verdict) {
-	v.markTrees()
-	mode := limit.Quota
-	for d := range v.Statuses {
-		if !v.Statuses[d].tree {
-			mode = limit.Shadow
-			break
-		}
-	}
-	for i := range v.Match.Terms {
-		t := &v.Match.Terms[i]
-		if t.Effect.Tree && t.Effect.Mode != limit.Shadow {
-			v.Match.Charges[i].Mode = mode
-		}
-	}
-}
-
-// markTrees marks the descriptors that a tree can refuse, or lets pass without limit, which quota mode leaves out. A
-// scoped rule that is unlimited has no effect on them.
-func (v *Verdict) markTrees() {
-	for i := range v.Match.Terms {
-		t := &v.Match.Terms[i]
-		if t.Descriptor >= 0 && t.Effect.Tree && t.Effect.Mode != limit.Shadow {
-			v.Statuses[t.Descriptor].tree = true
-		}
-	}
+// treeless reports whether there is a descriptor that no tree limits, or only in shadow. One that a tree lets pass without
+// limit is left out. A scoped rule that is unlimited has no effect on them.
+func (v *Verdict) treeless() bool {
 	for i := range v.Match.Unlimited {
 		t := &v.Match.Unlimited[i]
 		if t.Descriptor >= 0 && t.Effect.Tree {
 			v.Statuses[t.Descriptor].tree = true
 		}
 	}
+	return slices.ContainsFunc(v.Statuses, func(s Status) bool { return !s.tree })
 }

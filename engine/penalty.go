@@ -74,7 +74,12 @@ func (v *Verdict) offends(i int) bool {
 	if t.Effect.Tree || c.Op != limit.Spend || c.Mode != limit.Enforced || d.Outcome != limit.Refused || d.Penalized {
 		return false
 	}
-	return d.Reason == "" || t.Effect.OnFailure == descriptors.FailLocal
+	return v.counted(i)
+}
+
+// counted reports whether decision i was made by counting: by the store, or by the share.
+func (v *Verdict) counted(i int) bool {
+	return v.Decisions[i].Reason == "" || v.Match.Terms[i].Effect.OnFailure == descriptors.FailLocal
 }
 
 // foldGate refuses a client in a cool-down of its domain. No limit refuses it, so its descriptor shows none.

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -70,47 +69,34 @@ func (e *Engine) boundWaits(ctx context.Context, v *Verdict) {
 			c.MaxWait = max(min(c.MaxWait, time.Until(deadline)-waitMargin), 0)
 		}
 		if full {
-			v.cutWait(i)
+			if len(v.cut) == 0 {
+				v.cut = resize(v.cut, len(v.Match.Charges))
+			}
+			v.cut[i], c.MaxWait = c.MaxWait, 0
 		}
 	}
 }
 
-// cutWait lets charge i not wait, and keeps how long it could have.
-func (v *Verdict) cutWait(i int) {
-	if len(v.cut) == 0 {
-		v.cut = resize(v.cut, len(v.Match.Charges))
-	}
-	c := &v.Match.Charges[i]
-	v.cut[i], c.MaxWait = c.MaxWait, 0
-}
-
-// countTurned counts a request that is refused because too many others wait. In shadow mode none is refused.
+// countTurned counts a request that is refused because too many others wait: each limit that refuses it would have let it
+// wait. In shadow mode none is refused.
 func (e *Engine) countTurned(v *Verdict) {
-	if len(v.cut) > 0 && !e.cfg.Shadow && v.turnedAway() {
-		e.queue.turned.Add(1)
-	}
-}
-
-// turnedAway reports whether each limit that refuses the request would have let it wait.
-func (v *Verdict) turnedAway() bool {
-	if !v.refuses() || v.quotaSpent() {
-		return false
+	if len(v.cut) == 0 || e.cfg.Shadow || !v.refuses() || v.quotaSpent() {
+		return
 	}
 	for i := range v.Decisions {
 		refused := v.Decisions[i].Outcome == limit.Refused
 		if refused && v.Match.Charges[i].Mode == limit.Enforced && !v.couldWait(i) {
-			return false
+			return
 		}
 	}
-	return true
+	e.queue.turned.Add(1)
 }
 
-// couldWait reports whether charge i, which is refused, would have waited if fewer others did: not for a cool-down, a
-// lost store, or a cost that never passes.
+// couldWait reports whether charge i, which is refused, would have waited if fewer others did: not for a cool-down, a lost
+// store, or a cost that never passes.
 func (v *Verdict) couldWait(i int) bool {
 	c, d := &v.Match.Charges[i], &v.Decisions[i]
-	counted := d.Reason == "" || v.Match.Terms[i].Effect.OnFailure == descriptors.FailLocal
-	return counted && !d.Penalized && c.Cost <= c.Limit.Capacity() && d.RetryAfter <= v.cut[i]
+	return v.counted(i) && !d.Penalized && c.Cost <= c.Limit.Capacity() && d.RetryAfter <= v.cut[i]
 }
 
 // waits reports whether an answer has to be held, from now on. In shadow mode the rules refuse nothing and hold
