@@ -1,0 +1,95 @@
+-- Sliding log: the functions that charge.lua calls for algorithm 5. They stand in front of it where a call has such a charge.
+--
+-- The value is a list: sum, at, sum, at, sum, … An entry is an instant `at` at which something was taken, and the sum of all
+-- that was taken up to then, this included; the first sum is what was taken before. An entry counts from its instant on until,
+-- and not at, one window later: what counts is the last sum less the one in front of the first entry that counts.
+
+-- The number of the first entry from low to high whose instant (offset 0) or sum (offset 1) is above a value; there is one.
+local function find(key, low, high, offset, value)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local found = tonumber(redis.call('LINDEX', key, 2 * middle - 1 + offset)) or 0
+    if found > value then high = middle else low = middle + 1 end
+  end
+  return low
+end
+
+-- A log as of now: `used` tokens count, `kept` of them in entries first to size, the others are taken at the instant `at`.
+local function read_log(key, now, most, window)
+  local c = {key = key, most = most, window = window, at = now, used = 0, kept = 0, settled = 0, size = 0, first = 1, base = 0}
+  local length = redis.pcall('LLEN', key)
+  if type(length) == 'table' then
+    if not string.find(length.err, 'WRONGTYPE', 1, true) then error(length) end
+    c.wrong = true
+  elseif length > 0 then
+    local last = redis.call('LRANGE', key, -2, -1)
+    local newest, sum = tonumber(last[1]), tonumber(last[2])
+    if length % 2 == 0 or not newest or not sum then
+      c.wrong = true
+      return c
+    end
+    c.size, c.newest, c.sum = (length - 1) / 2, newest, sum
+    local at = math.max(now, newest) -- no new entry is before the newest one
+    c.first, c.base = c.size + 1, sum
+    if newest > at - window then
+      c.first = find(key, 1, c.size, 0, at - window)
+      c.base = tonumber(redis.call('LINDEX', key, 2 * c.first - 2)) or 0
+    end
+    c.used = sum - c.base
+    c.settled = c.used
+    if newest > now + window then -- the clock was set back far: what counted then is taken now
+      c.changed = true
+    else
+      c.at, c.kept = at, c.used
+    end
+  end
+  return c
+end
+
+-- Enters what a charge takes. A refund gives back the newest first.
+local function settle_log(c, take)
+  c.settled = c.settled + take
+  c.kept = math.min(c.kept, c.settled)
+end
+
+-- The time until the oldest tokens, so many of them, do not count any more.
+local function gone(c, tokens, now)
+  local at = c.at
+  if tokens <= c.kept then
+    local number = find(c.key, c.first, c.size, 1, c.base + tokens - 1)
+    at = number == c.size and c.newest or tonumber(redis.call('LINDEX', c.key, 2 * number - 1)) or 0
+  end
+  return at + c.window - now
+end
+
+-- The time until nothing counts, and until a cost fits.
+local function wait_log(c, cost, now)
+  local over = c.used + cost - c.most
+  return c.used > 0 and gone(c, c.used, now) or 0, over > 0 and cost <= c.most and gone(c, over, now) or 0
+end
+
+-- Writes the log. It appends before it trims, because a server without memory refuses only the first write of a script.
+local function write_log(key, c, life)
+  local call, sum, last = redis.call, c.base + c.kept, c.size
+  if c.used == 0 then
+    call('DEL', key)
+    return
+  end
+  if c.kept == 0 then
+    call('RPUSH', key, 0, c.at, c.used)
+    call('LTRIM', key, -3, -1)
+  else
+    if sum < c.sum then -- what is newer was given back
+      last = find(key, c.first, c.size, 1, sum - 1)
+      call('LSET', key, 2 * last, sum)
+      call('LTRIM', key, 0, 2 * last)
+    end
+    if c.used > c.kept and last == c.size and c.newest == c.at then
+      call('LSET', key, -1, c.base + c.used)
+    elseif c.used > c.kept then
+      call('RPUSH', key, c.at, c.base + c.used)
+    end
+    if c.first > 1 then call('LTRIM', key, 2 * c.first - 2, -1) end
+  end
+  call('PEXPIREAT', key, life)
+end

@@ -1,0 +1,35 @@
+-- Decides spends of descriptor trees: fixed windows, each charge by itself. A charge that is refused takes what is left.
+--
+-- KEYS      a counter per charge: the tokens that its window counts. The key's last ms is that of the window.
+-- ARGV[1]   now in ms since the epoch, 0 for the server's clock; only tests give another.
+-- ARGV[2…]  per charge: tokens, from 1; count; window in ms.
+-- Reply: now, then per charge what it took and what the window counts; -1 for both if a value is there that no limit wrote.
+
+local now = tonumber(ARGV[1])
+if now == 0 then
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local reply = {now, 0, 0}
+for i, key in ipairs(KEYS) do
+  local tokens, count, window = tonumber(ARGV[3 * i - 1]), tonumber(ARGV[3 * i]), tonumber(ARGV[3 * i + 1])
+  local used, took = redis.pcall('INCRBY', key, ARGV[3 * i - 1]), tokens
+  if type(used) == 'table' then
+    local err = used.err
+    if not (string.find(err, 'WRONGTYPE') or string.find(err, 'not an integer') or string.find(err, 'overflow')) then
+      return used
+    end
+    used, took = -1, -1
+  else
+    if used == tokens then -- a new window; in its last ms the next one, because the key may be deleted at once
+      redis.call('PEXPIREAT', key, string.format('%d', (math.floor((now + 1) / window) + 1) * window - 1))
+    end
+    if used > count then
+      took = math.max(tokens - (used - count), 0)
+      used = redis.call('DECRBY', key, string.format('%d', tokens - took))
+    end
+  end
+  reply[2 * i], reply[2 * i + 1] = took, used
+end
+return reply
