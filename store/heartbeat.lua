@@ -1,12 +1,12 @@
 -- Notes in each of KEYS that the sidecar ARGV[1] lives, drops those that showed no sign for ARGV[2] ms, and returns how many each key
--- holds, with blanks in between. Signs from the future are those of a clock that was set back; a sidecar that lives shows the next one
--- within a second. With ARGV[2] = 0 the sidecar leaves instead.
+-- holds. Signs from the future are those of a clock that was set back; a sidecar that lives shows the next one within a second. With
+-- ARGV[2] = 0 the sidecar leaves instead.
 local counts = {}
 if ARGV[2] == '0' then
   for i = 1, #KEYS do
     redis.call('ZREM', KEYS[i], ARGV[1])
   end
-  return ''
+  return counts
 end
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -18,4 +18,4 @@ for i = 1, #KEYS do
   redis.call('PEXPIRE', KEYS[i], ARGV[2])
   counts[i] = redis.call('ZCARD', KEYS[i])
 end
-return table.concat(counts, ' ')
+return counts
