@@ -104,10 +104,10 @@ func entriesOf(reply any) (all []streamEntry) {
 		if len(parts) != 2 {
 			continue
 		}
-		e := streamEntry{id: textOf(parts[0]), fields: map[string]string{}}
+		e := streamEntry{id: replyText(parts[0]), fields: map[string]string{}}
 		words, _ := parts[1].([]any)
 		for i := 0; i+1 < len(words); i += 2 {
-			e.fields[textOf(words[i])] = textOf(words[i+1])
+			e.fields[replyText(words[i])] = replyText(words[i+1])
 		}
 		all = append(all, e)
 	}
@@ -209,9 +209,9 @@ func scanPageOf(ctx context.Context, s *redis.Server, cursor, pattern string) (k
 	}
 	items, _ := parts[1].([]any)
 	for _, item := range items {
-		keys = append(keys, textOf(item))
+		keys = append(keys, replyText(item))
 	}
-	return keys, textOf(parts[0]), nil
+	return keys, replyText(parts[0]), nil
 }
 
 var globQuote = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)

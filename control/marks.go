@@ -45,7 +45,7 @@ func (p *Publisher) onMarks(ctx context.Context, command string, words ...any) (
 		if err != nil {
 			return nil, fmt.Errorf("ask Redis for its mark: %w", err)
 		}
-		replies = append(replies, textOf(reply))
+		replies = append(replies, replyText(reply))
 	}
 	return replies, nil
 }

@@ -258,7 +258,7 @@ func (p *Publisher) publish(ctx context.Context, q querier) error {
 	have := map[string]string{}
 	items, _ := reply.([]any)
 	for i := 0; i+1 < len(items); i += 2 {
-		have[textOf(items[i])] = textOf(items[i+1])
+		have[replyText(items[i])] = replyText(items[i+1])
 	}
 	for domain, text := range wanted {
 		if have[domain] == text {
@@ -282,8 +282,8 @@ func (p *Publisher) publish(ctx context.Context, q querier) error {
 	return err
 }
 
-// textOf is a text in a reply of Redis; of anything else nothing.
-func textOf(reply any) string {
+// replyText is a text in a reply of Redis; of anything else nothing.
+func replyText(reply any) string {
 	text, _ := reply.(string)
 	return text
 }

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spillway-mesh/spillway/redis"
 )
 
 // Wanted is a record as it has to be.

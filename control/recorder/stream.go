@@ -57,8 +57,8 @@ func (s *stream) read(ctx context.Context) (items []*item, full bool, err error)
 		return nil, false, err
 	}
 	bytes := 0
-	for _, one := range listOf(reply) {
-		i, err := s.decode(listOf(one))
+	for _, one := range partsOf(reply) {
+		i, err := s.decode(partsOf(one))
 		if err != nil {
 			return nil, false, err
 		}
@@ -104,8 +104,8 @@ func (s *stream) length(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
-// listOf is the parts of a list in a reply; anything else has none.
-func listOf(reply any) []any {
+// partsOf is the parts of a list in a reply; anything else has none.
+func partsOf(reply any) []any {
 	list, _ := reply.([]any)
 	return list
 }
@@ -129,7 +129,7 @@ func (s *stream) decode(parts []any) (*item, error) {
 	}
 	i.at = time.UnixMilli(ms)
 	fields := map[string]string{}
-	words := listOf(parts[1])
+	words := partsOf(parts[1])
 	for n := 0; n+1 < len(words); n += 2 {
 		value := wordOf(words[n+1])
 		fields[wordOf(words[n])] = value
