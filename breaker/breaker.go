@@ -123,6 +123,15 @@ func (b *Breaker) State() State {
 	return stateOf(b.circuit.State())
 }
 
+// Stops reports whether no call passes now. If so it counts one as not made.
+func (b *Breaker) Stops() bool {
+	if b.State() != Open {
+		return false
+	}
+	b.rejected.Add(1)
+	return true
+}
+
 // Stats returns the state and the counts so far.
 func (b *Breaker) Stats() Stats {
 	state := b.State()

@@ -4,8 +4,14 @@
 package redis
 
 import (
+	"cmp"
 	"context"
+	"net"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/spillway-mesh/spillway/breaker"
 )
@@ -34,48 +40,145 @@ type Config struct {
 
 // Client is the servers of one Config. It is safe for concurrent use.
 type Client struct {
-	cfg Config
+	cfg           Config
+	fixed         []*Server // unless it is a cluster: the one server, or those of the ring
+	hashes        []uint64  // of a ring: of the addresses of its servers
+	sentinel      *sentinel // nil: there are none
+	cluster       *cluster  // nil: it is none
+	opened, ended atomic.Int64
 }
 
 // New begins to connect, and returns at once.
-func New(c Config) *Client { panic("redis: soon") }
+func New(cfg Config) *Client {
+	quiet()
+	cfg.Servers = cfg.Servers.withDefaults()
+	cfg.Silence = cmp.Or(cfg.Silence, defaultSilence)
+	cfg.InFlight = cmp.Or(cfg.InFlight, defaultInFlight)
+	cfg.Queue = cmp.Or(cfg.Queue, defaultQueue)
+	c := &Client{cfg: cfg}
+	switch cfg.Kind {
+	case Sentinel:
+		c.sentinel = newSentinel(c)
+		c.fixed = []*Server{c.sentinel.master}
+	case Cluster:
+		c.cluster = newCluster(c)
+	case Ring:
+		for _, address := range cfg.Addresses {
+			c.fixed, c.hashes = append(c.fixed, c.serverAt(address)), append(c.hashes, hash64(address))
+		}
+	default:
+		c.fixed = []*Server{c.serverAt(cfg.Addresses[0])}
+	}
+	return c
+}
+
+// serverAt makes the server of an address.
+func (c *Client) serverAt(address string) *Server {
+	return c.newServer(address, func(ctx context.Context) (net.Conn, error) { return c.cfg.connect(ctx, address) })
+}
 
 // Server is where a key is now. Callers do not keep it: a cluster moves keys.
-func (c *Client) Server(key string) *Server { panic("redis: soon") }
+func (c *Client) Server(key string) *Server {
+	switch {
+	case c.cluster != nil:
+		return c.cluster.server(SlotOf(key))
+	case len(c.fixed) > 1:
+		return c.fixed[heaviest(c.hashes, key)]
+	}
+	return c.fixed[0]
+}
 
 // Slot is a number that is the same for keys that one script may have together on one server: of a cluster the slot, else 0.
-func (c *Client) Slot(key string) int { panic("redis: soon") }
+func (c *Client) Slot(key string) int {
+	if c.cluster == nil {
+		return 0
+	}
+	return SlotOf(key)
+}
 
 // Servers are those that are known now, at least one.
-func (c *Client) Servers() []*Server { panic("redis: soon") }
+func (c *Client) Servers() []*Server {
+	if c.cluster != nil {
+		return c.cluster.servers()
+	}
+	return c.fixed
+}
 
-// Everywhere is where to write what every sidecar reads and belongs to no key: all servers of a ring, which know nothing of each other, else one
-// server.
-func (c *Client) Everywhere() []*Server { panic("redis: soon") }
+// Everywhere is where to write what every sidecar reads and belongs to no key: all servers of a ring, which know nothing of each other,
+// else one server.
+func (c *Client) Everywhere() []*Server {
+	if c.cluster != nil {
+		return []*Server{c.cluster.server(-1)}
+	}
+	return c.fixed
+}
 
 // Run sends a cold command, beside the breaker and on connections of its own, to where the key is now; an empty key stands for any
 // server. Arguments are strings, numbers or []byte. The reply is a string, an int64, a []any of those, or nil where a value is missing.
-// Without a deadline in the context it waits 2 s at most.
-func (c *Client) Run(ctx context.Context, key string, args ...any) (any, error) { panic("redis: soon") }
+// It waits for 2 s at most.
+func (c *Client) Run(ctx context.Context, key string, args ...any) (any, error) {
+	slot := c.slotOf(key)
+	return c.at(key, slot).command(ctx, slot, args)
+}
 
 // Ask is Run behind the breaker of the server: it fails at once while that is open, and its result counts there.
-func (c *Client) Ask(ctx context.Context, key string, args ...any) (any, error) { panic("redis: soon") }
+func (c *Client) Ask(ctx context.Context, key string, args ...any) (any, error) {
+	slot := c.slotOf(key)
+	return c.at(key, slot).guarded(ctx, slot, args)
+}
 
-// Subscribe calls message with each text that is published on a channel, on connections of its own, until stop is called, which waits
-// for the end. A lost subscription is made again. gap is called when a subscription begins: what was published before it was missed.
-// Of a ring it subscribes to every server. The functions are called from one goroutine per server and must not block for long.
-func (c *Client) Subscribe(channel string, message func(text string), gap func()) (stop func()) {
-	panic("redis: soon")
+func (c *Client) slotOf(key string) int {
+	if key == "" {
+		return -1
+	}
+	return c.Slot(key)
+}
+
+func (c *Client) at(key string, slot int) *Server {
+	if c.cluster != nil {
+		return c.cluster.server(slot)
+	}
+	return c.Server(key)
 }
 
 // Guard runs what reads replies in the background. A panic is given to Config.OnPanic, and does not end the process.
-func (c *Client) Guard(run func()) { panic("redis: soon") }
+func (c *Client) Guard(run func()) {
+	if c.cfg.OnPanic == nil {
+		run()
+		return
+	}
+	defer func() {
+		if fault := recover(); fault != nil {
+			c.cfg.OnPanic(fault)
+		}
+	}()
+	run()
+}
 
 // Ready waits until every server has answered once, or it is known why one does not.
-func (c *Client) Ready(ctx context.Context) { panic("redis: soon") }
+func (c *Client) Ready(ctx context.Context) {
+	if c.cluster != nil {
+		c.cluster.await(ctx, c.cluster.loaded)
+	}
+	var all sync.WaitGroup
+	for _, s := range c.Servers() {
+		all.Go(func() { c.Guard(func() { _ = s.Ping(ctx) }) }) // calls will show why it does not answer
+	}
+	all.Wait()
+}
 
 // Close ends the connections and waits for what runs. Later calls fail.
-func (c *Client) Close() { panic("redis: soon") }
+func (c *Client) Close() {
+	if c.sentinel != nil {
+		c.sentinel.close()
+	}
+	if c.cluster != nil {
+		c.cluster.close()
+	}
+	for _, s := range c.fixed {
+		s.close()
+	}
+}
 
 // Stats is what a Client counts about itself.
 type Stats struct {
@@ -89,8 +192,47 @@ type Stats struct {
 	Rejected      int64 // requests that were not sent, because too many waited
 }
 
-// Stats is what the client has counted so far.
-func (c *Client) Stats() Stats { panic("redis: soon") }
+// Stats is what the client has counted so far. Of a cluster the last four are those of its present servers.
+func (c *Client) Stats() Stats {
+	s := Stats{Opened: c.opened.Load(), Ended: c.ended.Load()}
+	s.Connections = s.Opened - s.Ended
+	for _, server := range c.Servers() {
+		s.Add(server.stats())
+	}
+	return s
+}
+
+func (s *Server) stats() (all Stats) {
+	all.InFlight, all.Waiting, all.Rejected = s.batcher.stats()
+	if s.hot == nil {
+		return all
+	}
+	for _, client := range []*goredis.Client{s.hot, s.cold} {
+		pool := client.PoolStats()
+		all.Idle += int64(pool.IdleConns)
+		all.Waited += int64(pool.WaitCount)
+		all.Lacked += int64(pool.Timeouts)
+	}
+	return all
+}
 
 // Add adds the numbers of another client.
-func (s *Stats) Add(o Stats) { panic("redis: soon") }
+func (s *Stats) Add(o Stats) {
+	s.Connections += o.Connections
+	s.Idle += o.Idle
+	s.Opened += o.Opened
+	s.Ended += o.Ended
+	s.InFlight += o.InFlight
+	s.Waiting += o.Waiting
+	s.Waited += o.Waited
+	s.Lacked += o.Lacked
+	s.Rejected += o.Rejected
+}
+
+// silent is a logger for go-redis that writes nothing: all that it reports arrives as an error and is counted.
+type silent struct{}
+
+// Printf drops the line.
+func (silent) Printf(context.Context, string, ...any) {}
+
+var quiet = sync.OnceFunc(func() { goredis.SetLogger(silent{}) })

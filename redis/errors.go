@@ -1,5 +1,18 @@
 package redis
 
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/spillway-mesh/spillway/breaker"
+)
+
 // The reasons why a call brought no reply, or one that is an error. They are labels of metrics, so the list is short and never
 // holds what a server wrote. "Nothing ran" means that the server did not execute the call; else that is not known.
 const (
@@ -26,11 +39,155 @@ const (
 	ReasonError    = "error"     // anything else
 )
 
+// replies maps how an error reply begins to a reason. Only the beginning counts: errors from inside a script carry its
+// name and line at the end.
+var replies = []struct{ prefix, reason string }{
+	{"LOADING", ReasonLoading},
+	{"MASTERDOWN", ReasonLoading},
+	{"READONLY", ReasonReadonly},
+	{"NOREPLICAS", ReasonReadonly},
+	{"ERR max number of clients", ReasonClients},
+	{"OOM", ReasonOOM},
+	{"MISCONF", ReasonMisconf},
+	{"NOAUTH", ReasonNoAuth},
+	{"WRONGPASS", ReasonNoAuth},
+	{"ERR invalid password", ReasonNoAuth},
+	{"ERR AUTH", ReasonNoAuth},
+	{"ERR Protocol error: unauthenticated", ReasonNoAuth}, // too much was asked before the password
+	{"NOPERM", ReasonNoPerm},
+	{forbidden, ReasonNoPerm},
+	{forbiddenLater, ReasonNoPerm},
+	{"WRONGTYPE", ReasonWrong},
+	{"BUSY", ReasonBusy},
+	{"MOVED", ReasonCluster},
+	{"ASK", ReasonCluster},
+	{"TRYAGAIN", ReasonCluster},
+	{"CLUSTERDOWN", ReasonCluster},
+	{"CROSSSLOT", ReasonSlot},
+	{"NOSCRIPT", ReasonScript},
+	{"ERR Error running script", ReasonScript},
+	{"ERR Error compiling script", ReasonScript},
+	{"ERR user_script", ReasonScript},
+	{"ERR unknown command", ReasonScript},
+}
+
+// How a reply begins when the user may run the script, but not a command in it: up to Redis 7, and later and of Valkey.
+const (
+	forbidden      = "ERR The user executing the script can't"
+	forbiddenLater = "ERR ACL failure in script"
+)
+
+// Why a call brought no reply, besides what connections and servers report.
+var (
+	errOverload = errors.New("more requests wait than can be answered in time")
+	errClosed   = errors.New("the connections are closed")
+	errLeft     = errors.New("the caller left before the request was sent")
+	errReply    = errors.New("the reply must be as many integers as were asked for")
+	errPanicked = errors.New("the reply could not be read: a panic, which was reported")
+	errClients  = errors.New("the server takes no more connections")
+	errFormer   = errors.New("the connection leads to a former master")
+	errUnknown  = errors.New("the servers of the cluster are not known yet")
+)
+
+// reasonsOf are the reasons of errors that are no replies.
+var reasonsOf = []struct {
+	err    error
+	reason string
+}{
+	{breaker.ErrOpen, ReasonBreaker},
+	{errOverload, ReasonOverload},
+	{errClosed, ReasonShutdown},
+	{goredis.ErrClosed, ReasonShutdown},
+	{errLeft, ReasonDeadline},
+	{errReply, ReasonReply},
+	{errClients, ReasonClients},
+	{errUnknown, ReasonCluster},
+}
+
 // Reason labels the error of a call; empty for nil.
-func Reason(err error) string { panic("redis: soon") }
+func Reason(err error) string {
+	if err == nil {
+		return ""
+	}
+	var reply goredis.Error
+	if errors.As(err, &reply) {
+		return replyReason(reply.Error())
+	}
+	for _, known := range reasonsOf {
+		if errors.Is(err, known.err) {
+			return known.reason
+		}
+	}
+	var op *net.OpError
+	switch {
+	case errors.As(err, &op) && op.Op == "dial":
+		return ReasonDial
+	case isTimeout(err):
+		return ReasonTimeout
+	case isClosed(err):
+		return ReasonClosed
+	}
+	return ReasonError
+}
+
+func replyReason(text string) string {
+	for _, r := range replies {
+		if strings.HasPrefix(text, r.prefix) {
+			return r.reason
+		}
+	}
+	if strings.Contains(text, "@user_script") || strings.Contains(text, "user_script:") {
+		return ReasonScript
+	}
+	return ReasonError
+}
 
 // IsReply reports whether the server replied with an error that begins so.
-func IsReply(err error, prefix string) bool { panic("redis: soon") }
+func IsReply(err error, prefix string) bool {
+	if err == nil {
+		return false
+	}
+	var reply goredis.Error
+	return errors.As(err, &reply) && strings.HasPrefix(reply.Error(), prefix)
+}
 
-// MayHaveRun reports whether a call that ended with this error may have run on the server all the same: it was sent, and no reply came.
-func MayHaveRun(err error) bool { panic("redis: soon") }
+// isTimeout: a deadline that ends a read surfaces as an i/o timeout and not as the context's error.
+func isTimeout(err error) bool {
+	var network net.Error
+	return errors.Is(err, goredis.ErrPoolTimeout) || errors.Is(err, goredis.ErrPoolExhausted) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.As(err, &network) && network.Timeout()
+}
+
+func isClosed(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+func isRefused(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT)
+}
+
+// MayHaveRun reports whether a call that ended with this error may have run on the server all the same: it was sent, and no reply came, or
+// the error is one from inside a script.
+func MayHaveRun(err error) bool {
+	var early *unsentError
+	if err == nil || errors.As(err, &early) {
+		return false
+	}
+	switch Reason(err) {
+	case ReasonBreaker, ReasonOverload, ReasonShutdown, ReasonDeadline:
+		return false
+	case ReasonScript:
+		return !IsReply(err, "NOSCRIPT")
+	case ReasonNoPerm:
+		return IsReply(err, forbidden) || IsReply(err, forbiddenLater)
+	}
+	var reply goredis.Error
+	return !errors.As(err, &reply)
+}
+
+// unsentError is why a call was not sent.
+type unsentError struct{ error }
+
+// Unwrap is the reason itself.
+func (e *unsentError) Unwrap() error { return e.error }

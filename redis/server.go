@@ -1,33 +1,168 @@
 package redis
 
 import (
+	"cmp"
 	"context"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/spillway-mesh/spillway/breaker"
 )
 
+const (
+	coldWithin = 2 * time.Second        // for a cold command whose caller set no deadline
+	leavePause = 100 * time.Millisecond // the least time between two times that a server is left: it may well stay a replica
+)
+
 // Server is one server that requests go to, with the breaker in front of it: the only one, the master that the sentinels name, one of a
 // ring, or a master of a cluster. It is safe for concurrent use.
-type Server struct{}
+type Server struct {
+	name      string
+	client    *Client
+	address   string // of a server of a cluster
+	dial      func(ctx context.Context) (net.Conn, error)
+	hot, cold *goredis.Client // nil: it stands for the servers of a cluster that are not known yet
+	guard     *breaker.Breaker
+	batcher   *batcher
+	epoch     atomic.Int64 // grows when the connections so far may lead to a former master
+	left      atomic.Int64 // when that was, in nanoseconds
+	named     time.Time    // when a cluster last named it; guarded by the cluster's mutex
+}
+
+// newServer makes a server. Without dial it stands for servers that are not known yet.
+func (c *Client) newServer(name string, dial func(ctx context.Context) (net.Conn, error)) *Server {
+	s := &Server{name: c.cfg.Prefix + name, client: c, dial: dial}
+	guard := c.cfg.Breaker
+	if c.cfg.OnBreaker != nil {
+		guard.OnChange = func(from, to breaker.State) { c.Guard(func() { c.cfg.OnBreaker(s.name, from, to) }) }
+	}
+	s.guard = breaker.New(guard)
+	if dial != nil {
+		s.hot, s.cold = s.newHot(), s.newCold()
+	}
+	s.batcher = newBatcher(c.cfg.InFlight, c.cfg.Queue, s.runBatch, s.finish)
+	return s
+}
 
 // Name is what metrics and the log call the server.
-func (s *Server) Name() string { panic("redis: soon") }
+func (s *Server) Name() string { return s.name }
 
 // Breaker is the breaker in front of the server.
-func (s *Server) Breaker() *breaker.Breaker { panic("redis: soon") }
+func (s *Server) Breaker() *breaker.Breaker { return s.guard }
 
 // Do puts requests into the next batch, all of them into one, where they run in this order. At most 64 requests and 128 charges fit into
 // a batch. It returns at once; each request is signalled on its Done. They belong to the Client until then.
-func (s *Server) Do(requests ...*Pending) { panic("redis: soon") }
+func (s *Server) Do(requests ...*Pending) {
+	var err error
+	if s.guard.Stops() {
+		err = breaker.ErrOpen
+	}
+	s.batcher.add(requests, err)
+}
+
+// finish signals that a request is over.
+func (s *Server) finish(p *Pending) { s.client.Guard(p.finish) }
+
+// runBatch sends a batch and finishes its requests.
+func (s *Server) runBatch(batch []*Pending) {
+	began := time.Now()
+	reason := s.tryBatch(batch)
+	if s.client.cfg.OnCall != nil {
+		charges := 0
+		for _, p := range batch {
+			charges += p.Charges
+		}
+		s.client.Guard(func() { s.client.cfg.OnCall(s.name, len(batch), charges, time.Since(began), reason) })
+	}
+	for _, p := range batch {
+		s.finish(p)
+	}
+}
+
+// tryBatch sends a batch if the breaker lets it pass, and returns the reason of the first failure.
+func (s *Server) tryBatch(batch []*Pending) (reason string) {
+	done, err := s.guard.Allow()
+	if err != nil {
+		for _, p := range batch {
+			p.Err = err
+		}
+		return Reason(err)
+	}
+	all := commands(batch, s.client.Slot)
+	s.client.Guard(func() { s.exchange(context.Background(), true, all) })
+	for _, c := range all {
+		if c.reply == nil && c.fault == nil {
+			c.fault = errPanicked // no script replies with nothing
+		}
+		c.deliver()
+	}
+	shown, reason := outcome(all)
+	done(shown)
+	return reason
+}
 
 // Run is Client.Run for this server: for what is asked of each server, as SCAN.
-func (s *Server) Run(ctx context.Context, args ...any) (any, error) { panic("redis: soon") }
+func (s *Server) Run(ctx context.Context, args ...any) (any, error) { return s.command(ctx, -1, args) }
 
 // Ask is Client.Ask for this server.
-func (s *Server) Ask(ctx context.Context, args ...any) (any, error) { panic("redis: soon") }
+func (s *Server) Ask(ctx context.Context, args ...any) (any, error) { return s.guarded(ctx, -1, args) }
+
+// command sends one cold command.
+func (s *Server) command(ctx context.Context, slot int, args []any) (any, error) {
+	c := s.coldCommand(ctx, slot, args)
+	return c.reply, c.fault
+}
+
+func (s *Server) coldCommand(ctx context.Context, slot int, args []any) *command {
+	ctx, cancel := context.WithTimeout(ctx, coldWithin)
+	defer cancel()
+	c := &command{slot: slot}
+	c.prepare(args)
+	s.exchange(ctx, false, []*command{c})
+	return c
+}
+
+// guarded sends one cold command behind the breaker. A caller that was in a hurry shows nothing about the server.
+func (s *Server) guarded(ctx context.Context, slot int, args []any) (any, error) {
+	done, err := s.guard.Allow()
+	if err != nil {
+		return nil, err
+	}
+	began, shown := time.Now(), breaker.Failure // also if it panics
+	defer func() { done(shown) }()
+	c := s.coldCommand(ctx, slot, args)
+	shown, _ = outcome([]*command{c})
+	if shown == breaker.Failure && ctx.Err() != nil && time.Since(began) < s.client.cfg.Silence {
+		shown = breaker.Neither
+	}
+	return c.reply, c.fault
+}
+
+// leave lets go of the connections to a server that turned out to be a replica: another one may be the master by now.
+func (s *Server) leave() {
+	now, last := time.Now().UnixNano(), s.left.Load()
+	if now-last >= int64(leavePause) && s.left.CompareAndSwap(last, now) {
+		s.epoch.Add(1)
+	}
+}
+
+// close ends the connections and waits for what runs.
+func (s *Server) close() {
+	s.batcher.close()
+	if s.hot != nil {
+		_, _ = s.hot.Close(), s.cold.Close() // nothing is under way
+	}
+}
 
 // Ping asks the server for a sign of life, beside the breaker.
-func (s *Server) Ping(ctx context.Context) error { panic("redis: soon") }
+func (s *Server) Ping(ctx context.Context) error {
+	_, err := s.Run(ctx, "PING")
+	return err
+}
 
 // About is what a server is.
 type About struct {
@@ -37,4 +172,14 @@ type About struct {
 }
 
 // About asks the server what it is.
-func (s *Server) About(ctx context.Context) (About, error) { panic("redis: soon") }
+func (s *Server) About(ctx context.Context) (About, error) {
+	reply, err := s.Run(ctx, "INFO", "server")
+	text, _ := reply.(string)
+	fields := map[string]string{}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		fields[name] = value
+	}
+	mode := cmp.Or(fields["redis_mode"], fields["server_mode"]) // Valkey has the second
+	return About{Version: fields["redis_version"], Valkey: fields["valkey_version"], Mode: mode}, err
+}

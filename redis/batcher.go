@@ -1,0 +1,176 @@
+package redis
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+)
+
+// The size of a batch at most.
+const (
+	mostRequests = 64
+	mostCharges  = 128
+)
+
+// batcher forms batches of the requests that wait for one server. Each of a few workers has one batch under way; while one of them is
+// idle a request leaves at once, else with all that came when a batch returns.
+type batcher struct {
+	run    func(batch []*Pending) // sends a batch and finishes its requests
+	finish func(*Pending)         // finishes a request that was never sent
+	most   int                    // requests that may wait
+
+	mu       sync.Mutex
+	ready    *sync.Cond // on mu: there are requests for a worker
+	queue    []*Pending
+	idle     int   // workers that wait
+	flying   int   // requests in batches
+	rejected int64 // requests that were not sent
+	closed   bool
+	working  sync.WaitGroup
+}
+
+// newBatcher starts workers.
+func newBatcher(workers, most int, run func([]*Pending), finish func(*Pending)) *batcher {
+	b := &batcher{run: run, finish: finish, most: most}
+	b.ready = sync.NewCond(&b.mu)
+	for range workers {
+		b.working.Go(b.work)
+	}
+	return b
+}
+
+// add puts requests into the queue, where they stay together, or finishes them with an error.
+func (b *batcher) add(requests []*Pending, err error) {
+	now := time.Now()
+	for _, p := range requests {
+		p.begin(now)
+	}
+	if err == nil {
+		err = b.enqueue(now, requests)
+	}
+	if err == nil {
+		return
+	}
+	for _, p := range requests {
+		p.Err = err
+		b.finish(p)
+	}
+}
+
+func (b *batcher) enqueue(now time.Time, requests []*Pending) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return errClosed
+	}
+	if b.overloadedLocked(now, requests) {
+		b.rejected += int64(len(requests))
+		return errOverload
+	}
+	requests[0].group = len(requests)
+	b.queue = append(b.queue, requests...)
+	b.wakeLocked()
+	return nil
+}
+
+// overloadedLocked reports whether requests would hardly be answered in time: too many wait, or one has waited for longer than half of what these
+// may.
+func (b *batcher) overloadedLocked(now time.Time, requests []*Pending) bool {
+	if len(b.queue)+len(requests) > b.most {
+		return true
+	}
+	if len(b.queue) == 0 {
+		return false
+	}
+	waited := now.Sub(b.queue[0].since)
+	return slices.ContainsFunc(requests, func(p *Pending) bool { return !p.Due.IsZero() && 2*waited > p.Due.Sub(now) })
+}
+
+// wakeLocked wakes a worker if there is something for it.
+func (b *batcher) wakeLocked() {
+	if b.idle > 0 && len(b.queue) > 0 {
+		b.idle--
+		b.ready.Signal()
+	}
+}
+
+// work sends batches until the batcher is closed.
+func (b *batcher) work() {
+	var batch, dropped []*Pending
+	for open := true; open; {
+		runtime.Gosched() // callers that are ready to ask go along
+		batch, dropped, open = b.take(batch[:0], dropped[:0])
+		for _, p := range dropped {
+			p.Err = errLeft
+			b.finish(p)
+		}
+		if len(batch) > 0 {
+			b.run(batch)
+			b.landed(len(batch))
+		}
+		clear(batch)
+		clear(dropped)
+	}
+}
+
+func (b *batcher) landed(requests int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.flying -= requests
+}
+
+// take waits for requests, and returns a batch of them and those whose callers have left. It reports whether more may come.
+func (b *batcher) take(batch, dropped []*Pending) (_, _ []*Pending, open bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.queue) == 0 && !b.closed {
+		b.idle++
+		b.ready.Wait()
+	}
+	charges := 0
+	for len(b.queue) > 0 {
+		group := b.queue[:b.queue[0].group]
+		for _, p := range group {
+			charges += p.Charges
+		}
+		if len(batch) > 0 && (len(batch)+len(group) > mostRequests || charges > mostCharges) {
+			break
+		}
+		for _, p := range group {
+			if p.unwanted() {
+				dropped = append(dropped, p)
+				charges -= p.Charges
+			} else {
+				batch = append(batch, p)
+			}
+		}
+		clear(group)
+		b.queue = b.queue[len(group):]
+	}
+	b.flying += len(batch)
+	b.wakeLocked()
+	return batch, dropped, !b.closed || len(b.queue) > 0
+}
+
+// close finishes what waits, and waits for the batches under way.
+func (b *batcher) close() {
+	b.mu.Lock()
+	b.closed = true
+	waited := b.queue
+	b.queue = nil
+	b.ready.Broadcast()
+	b.mu.Unlock()
+	for _, p := range waited {
+		p.Err = errClosed
+		b.finish(p)
+	}
+	b.working.Wait()
+}
+
+// stats are the requests in batches, those that wait, and those that were not sent so far.
+func (b *batcher) stats() (flying, waits, rejected int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return int64(b.flying), int64(len(b.queue)), b.rejected
+}

@@ -1,0 +1,126 @@
+package redis
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// keepAlive finds out within a minute that the other side of an idle connection is gone.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
+
+// connect dials an address, with TLS if the servers want it. An error names the dial as its cause, also where a handshake of TLS failed.
+func (s *Servers) connect(ctx context.Context, address string) (net.Conn, error) {
+	plain := &net.Dialer{Timeout: s.DialTimeout, KeepAliveConfig: keepAlive}
+	dial := plain.DialContext
+	switch {
+	case s.Dial != nil:
+		dial = s.Dial
+	case s.TLS != nil:
+		dial = (&tls.Dialer{NetDialer: plain, Config: s.TLS()}).DialContext
+	}
+	conn, err := dial(ctx, s.Network, address)
+	if err != nil {
+		return nil, dialError(err)
+	}
+	return conn, nil
+}
+
+func dialError(err error) error { return &net.OpError{Op: "dial", Net: "redis", Err: err} }
+
+// options are what connections of every kind have in common: nothing is sent twice, and nothing is asked but what we ask.
+func (s *Servers) options(dial func(ctx context.Context) (net.Conn, error)) *goredis.Options {
+	return &goredis.Options{
+		Dialer:  func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+		Network: s.Network, Username: s.Username, Password: s.Password, CredentialsProvider: s.Credentials, DB: s.DB,
+		Protocol:                 2,
+		MaxRetries:               -1,
+		ContextTimeoutEnabled:    true,
+		DialTimeout:              s.DialTimeout,
+		DialerRetries:            1,
+		PipelinePoolSize:         -1,
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+}
+
+// newHot makes the connections for batches: a spare one is ready at once.
+func (s *Server) newHot() *goredis.Client {
+	o, within := s.client.cfg.options(s.connect), s.client.cfg.Silence
+	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = within, within, within
+	o.PoolSize, o.MinIdleConns, o.MaxIdleConns = s.client.cfg.PoolSize, 2, 4
+	return goredis.NewClient(o)
+}
+
+// newCold makes the connections for cold commands.
+func (s *Server) newCold() *goredis.Client {
+	o := s.client.cfg.options(s.connect)
+	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = coldWithin, coldWithin, coldWithin
+	o.PoolSize, o.MaxIdleConns = s.client.cfg.PoolSize, 2
+	return goredis.NewClient(o)
+}
+
+// connect makes a connection to where the server is now.
+func (s *Server) connect(ctx context.Context) (net.Conn, error) {
+	epoch := s.epoch.Load()
+	raw, err := s.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.client.opened.Add(1)
+	return &conn{Conn: raw, server: s, epoch: epoch}, nil
+}
+
+// conn is a connection that is counted, and that is not used again after its server was left.
+type conn struct {
+	net.Conn
+	server  *Server
+	epoch   int64 // of the server when it was dialled
+	greeted bool  // something was read
+	closed  atomic.Bool
+}
+
+var fullServer = []byte("-ERR max number of clients")
+
+// Read reads. A server that takes no more connections replies that to whatever it is asked first.
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if !c.greeted && bytes.HasPrefix(b[:n], fullServer) {
+		return 0, errClients
+	}
+	c.greeted = c.greeted || n > 0
+	return n, err
+}
+
+// Close closes the connection.
+func (c *conn) Close() error {
+	if !c.closed.Swap(true) {
+		c.server.client.ended.Add(1)
+	}
+	return c.Conn.Close()
+}
+
+// SyscallConn is what go-redis looks at before it uses a connection again. One that leads to a former master fails there.
+func (c *conn) SyscallConn() (syscall.RawConn, error) {
+	if c.epoch != c.server.epoch.Load() {
+		return nil, errFormer
+	}
+	if below, ok := c.Conn.(syscall.Conn); ok {
+		return below.SyscallConn()
+	}
+	return blind{}, nil
+}
+
+// blind is the socket below TLS, whose bytes show nothing.
+type blind struct{}
+
+func (blind) Control(func(uintptr)) error    { return nil }
+func (blind) Read(func(uintptr) bool) error  { return nil }
+func (blind) Write(func(uintptr) bool) error { return nil }

@@ -1,0 +1,287 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/spillway-mesh/spillway/breaker"
+)
+
+// command is one command on its way to a server and back.
+type command struct {
+	*goredis.Cmd
+	written bool // go-redis has begun to write it
+
+	slot    int // of its keys in a cluster; -1: it has none
+	script  *Script
+	members []*Pending // the requests that a script's run is for
+
+	reply any
+	fault error // why there is no reply
+}
+
+// NoRetry keeps go-redis from sending the command a second time, for it may have run.
+func (*command) NoRetry() bool { return true }
+
+// Args are the words of the command. go-redis asks for them when it writes them.
+func (c *command) Args() []any {
+	c.written = true
+	return c.Cmd.Args()
+}
+
+// prepare makes the command ready to be sent.
+func (c *command) prepare(args []any) {
+	c.Cmd = goredis.NewCmd(context.Background(), args...)
+	c.written, c.reply, c.fault = false, nil, nil
+}
+
+// words are those of a script's run. Pointers to strings need no memory of their own.
+func (c *command) words(verb, script string) []any {
+	keys, size := 0, 4
+	for _, p := range c.members {
+		keys += len(p.Keys)
+		size += len(p.Keys) + len(p.Arguments)
+	}
+	all := append(make([]any, 0, size), verb, script, keys)
+	for _, p := range c.members {
+		for i := range p.Keys {
+			all = append(all, &p.Keys[i])
+		}
+	}
+	all = append(all, "0")
+	for _, p := range c.members {
+		for i := range p.Arguments {
+			all = append(all, &p.Arguments[i])
+		}
+	}
+	return all
+}
+
+// commands makes one command of all requests with the same script, and in a cluster with the same slot. Requests of one group run in
+// their order, so one does not go into a command in front of its predecessor's.
+func commands(batch []*Pending, slotOf func(key string) int) []*command {
+	var all []*command
+	first := 0
+	for _, p := range batch {
+		if p.group > 0 {
+			first = 0
+		}
+		slot := slotOf(p.Keys[0])
+		at := first
+		for at < len(all) && (p.Script.alone || all[at].script != p.Script || all[at].slot != slot) {
+			at++
+		}
+		if at == len(all) {
+			all = append(all, &command{script: p.Script, slot: slot})
+		}
+		all[at].members = append(all[at].members, p)
+		first = at
+	}
+	for _, c := range all {
+		c.prepare(c.words("EVALSHA", c.script.sha))
+	}
+	return all
+}
+
+// send sends commands in one pipeline, each behind an ASKING if they are asked for, and notes what became of each.
+func (s *Server) send(ctx context.Context, client *goredis.Client, all []*command, asking bool) {
+	pipe := client.Pipeline()
+	for _, c := range all {
+		if asking {
+			asks := &command{}
+			asks.prepare([]any{"ASKING"})
+			_ = pipe.Process(ctx, asks) // queues only
+		}
+		_ = pipe.Process(ctx, c) // queues only
+	}
+	_, err := pipe.Exec(ctx)
+	for _, c := range all {
+		c.note(err)
+	}
+}
+
+// note notes what became of the command. After a lost connection go-redis sets that as the error of all commands, also of those whose replies it
+// has read.
+func (c *command) note(whole error) {
+	c.reply, c.fault = c.Val(), nil
+	if c.reply != nil {
+		return
+	}
+	c.fault = c.Err()
+	if c.fault == nil {
+		c.fault = whole
+	}
+	switch {
+	case errors.Is(c.fault, goredis.Nil):
+		c.fault = nil
+	case c.fault != nil && !c.written:
+		c.fault = &unsentError{c.fault}
+	}
+}
+
+// route is where a command goes once more.
+type route struct {
+	server *Server
+	asking bool
+}
+
+// exchange sends commands, and once more those that did not run, as their own replies or the lack of a connection prove.
+func (s *Server) exchange(ctx context.Context, hot bool, all []*command) {
+	s.sendOn(ctx, hot, all, false)
+	var again map[route][]*command
+	for _, c := range all {
+		to, ok := s.again(c)
+		if !ok {
+			continue
+		}
+		if again == nil {
+			again = map[route][]*command{}
+		}
+		again[to] = append(again[to], c)
+		words := c.Cmd.Args()
+		if IsReply(c.fault, "NOSCRIPT") {
+			words = c.words("EVAL", c.script.text) // loads it, too
+		}
+		c.prepare(words)
+	}
+	for to, some := range again {
+		to.server.sendOn(ctx, hot, some, to.asking)
+	}
+}
+
+// sendOn sends commands on the connections for batches, or on those for cold commands.
+func (s *Server) sendOn(ctx context.Context, hot bool, all []*command, asking bool) {
+	client := s.cold
+	if hot {
+		client = s.hot
+	}
+	if client == nil {
+		s.client.cluster.unplaced(ctx, all)
+		return
+	}
+	s.send(ctx, client, all, asking)
+}
+
+// splitPause is the time before keys that are just being moved are asked for again.
+const splitPause = time.Millisecond
+
+// again is where a command has to go once more, if it did not run and has a chance there.
+func (s *Server) again(c *command) (to route, ok bool) {
+	to.server = s
+	why := Reason(c.fault)
+	switch why {
+	case "":
+		return to, false
+	case ReasonScript:
+		return to, c.script != nil && IsReply(c.fault, "NOSCRIPT")
+	case ReasonLoading:
+		return to, true
+	case ReasonReadonly:
+		s.leave()
+		return to, true
+	case ReasonCluster:
+		return s.elsewhere(c)
+	}
+	var early *unsentError
+	return to, errors.As(c.fault, &early) && (why == ReasonClosed || why == ReasonDial && isRefused(c.fault))
+}
+
+// elsewhere is the server of a cluster where a command has to go, as the server has replied.
+func (s *Server) elsewhere(c *command) (to route, ok bool) {
+	to.server = s
+	if s.client.cluster == nil {
+		return to, false
+	}
+	s.client.cluster.reload()
+	var reply goredis.Error
+	if !errors.As(c.fault, &reply) {
+		to.server = s.client.cluster.server(c.slot)
+		return to, to.server.hot != nil
+	}
+	words := strings.Fields(reply.Error())
+	switch {
+	case words[0] == "TRYAGAIN":
+		time.Sleep(splitPause)
+		return to, true
+	case len(words) == 3 && (words[0] == "MOVED" || words[0] == "ASK"):
+		to.server = s.client.cluster.member(reachable(bracketed(words[2]), s.address))
+		to.asking = words[0] == "ASK"
+		return to, to.server != nil
+	}
+	return to, false
+}
+
+// failures are the reasons that show that a server cannot work. An error that an operator has to mend, as a wrong password, is none.
+var failures = map[string]bool{
+	ReasonTimeout: true, ReasonDial: true, ReasonClosed: true, ReasonLoading: true, ReasonReadonly: true, ReasonClients: true, ReasonOOM: true,
+	ReasonMisconf: true, ReasonBusy: true,
+}
+
+// outcome is what commands show the breaker about the server, and the reason of the first that failed.
+func outcome(all []*command) (shown breaker.Outcome, reason string) {
+	shown = breaker.Neither
+	for _, c := range all {
+		why := Reason(c.fault)
+		if reason == "" {
+			reason = why
+		}
+		switch {
+		case failures[why], IsReply(c.fault, "CLUSTERDOWN The cluster is down"), why == ReasonError && !IsReply(c.fault, ""):
+			shown = breaker.Failure
+		case why == "" && shown == breaker.Neither:
+			shown = breaker.Success
+		}
+	}
+	return shown, reason
+}
+
+// deliver gives each request its part of the reply.
+func (c *command) deliver() {
+	numbers, err := c.numbers()
+	rest := numbers
+	if err == nil {
+		rest = numbers[1:]
+	}
+	for _, p := range c.members {
+		switch {
+		case err != nil:
+			p.Err = err
+		case c.script.alone:
+			p.Reply = append(p.Reply, numbers...)
+		default:
+			p.Reply = append(append(p.Reply, numbers[0]), rest[:p.Replies]...)
+			rest = rest[p.Replies:]
+		}
+	}
+}
+
+// numbers is the reply to a script's run: at least one integer, and as many as its requests need.
+func (c *command) numbers() ([]int64, error) {
+	if c.fault != nil {
+		return nil, c.fault
+	}
+	items, isList := c.reply.([]any)
+	if !isList {
+		items = []any{c.reply}
+	}
+	numbers := make([]int64, len(items))
+	for i, item := range items {
+		n, isNumber := item.(int64)
+		if !isNumber {
+			return nil, errReply
+		}
+		numbers[i] = n
+	}
+	want := 1
+	for _, p := range c.members {
+		want += p.Replies
+	}
+	if len(numbers) == 0 || len(numbers) != want && !c.script.alone {
+		return nil, errReply
+	}
+	return numbers, nil
+}

@@ -1,0 +1,155 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+const (
+	masterEvery    = time.Second            // how often the sentinels are asked who is the master
+	sentinelWithin = 500 * time.Millisecond // for a sentinel to answer
+)
+
+// sentinel is the sentinels that name a master. They are asked at each connect, and once a second whether there is another master.
+type sentinel struct {
+	client  *Client
+	master  *Server
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	mu    sync.Mutex // guards all below
+	last  string     // the master that was named last; empty: none yet
+	epoch int64      // of its failover: each has a higher one
+}
+
+func newSentinel(c *Client) *sentinel {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &sentinel{client: c, cancel: cancel}
+	s.master = c.newServer(c.cfg.Master, s.connect)
+	s.running.Go(func() { s.follow(ctx) })
+	return s
+}
+
+// connect dials the master. While no sentinel names one it is the one that was named last; a server that is the master no more replies
+// that.
+func (s *sentinel) connect(ctx context.Context) (net.Conn, error) {
+	within, cancel := context.WithTimeout(ctx, s.client.cfg.DialTimeout/2)
+	defer cancel()
+	address, err := s.find(within)
+	if address == "" {
+		return nil, dialError(err)
+	}
+	return s.client.cfg.connect(ctx, address)
+}
+
+// follow looks for another master.
+func (s *sentinel) follow(ctx context.Context) {
+	for pause(ctx, masterEvery) {
+		within, cancel := context.WithTimeout(ctx, sentinelWithin)
+		s.client.Guard(func() { _, _ = s.find(within) }) // the next one may answer
+		cancel()
+	}
+}
+
+// pause waits, and reports whether the context still goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// named is what one sentinel replied.
+type named struct {
+	address string // of the master
+	epoch   int64  // of the failover that made it the master
+	err     error
+}
+
+var errFormerMaster = errors.New("no sentinel named the present master")
+
+// find asks all sentinels at once for the master, and takes the first that is not followed by another one as far as is known: a sentinel that is
+// cut off from the others keeps naming the former master. An earlier one is taken only where all sentinels answer, as when they were set
+// up anew. Without any it is the one that was named last.
+func (s *sentinel) find(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answers := make(chan named, len(s.client.cfg.Addresses))
+	for _, address := range s.client.cfg.Addresses {
+		go func() {
+			n := named{err: errPanicked}
+			s.client.Guard(func() { n = s.ask(ctx, address) })
+			answers <- n
+		}()
+	}
+	var all error
+	var latest named
+	for range cap(answers) {
+		n := <-answers
+		switch {
+		case n.err != nil:
+			all = errors.Join(all, n.err)
+		case s.take(n, false):
+			return n.address, nil
+		case latest.address == "" || n.epoch > latest.epoch:
+			latest = n
+		}
+	}
+	if latest.address != "" && all == nil {
+		s.take(latest, true)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last, errors.Join(all, errFormerMaster)
+}
+
+// take takes in a master, unless a later one is known. Connections to the one before are not used again.
+func (s *sentinel) take(n named, anyway bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n.epoch < s.epoch && !anyway {
+		return false
+	}
+	if s.last != "" && s.last != n.address {
+		s.master.epoch.Add(1)
+	}
+	s.last, s.epoch = n.address, n.epoch
+	return true
+}
+
+// ask asks one sentinel, on a connection of its own: a pool would dial a sentinel that fails often only once a second.
+func (s *sentinel) ask(ctx context.Context, address string) named {
+	o := s.client.cfg.options(func(ctx context.Context) (net.Conn, error) { return s.client.cfg.connect(ctx, address) })
+	o.Username, o.Password, o.CredentialsProvider, o.DB = "", "", s.client.cfg.Sentinels, 0
+	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout, o.PoolSize = sentinelWithin, sentinelWithin, sentinelWithin, 1
+	client := goredis.NewSentinelClient(o)
+	defer func() { _ = client.Close() }() // it was asked
+	reply, err := client.GetMasterAddrByName(ctx, s.client.cfg.Master).Result()
+	if err == nil && len(reply) != 2 {
+		err = errors.New("a sentinel named no master")
+	}
+	if err != nil {
+		return named{err: err}
+	}
+	n := named{address: net.JoinHostPort(reply[0], reply[1])}
+	about, err := client.Master(ctx, s.client.cfg.Master).Result()
+	if err == nil { // one that may not be asked counts as of epoch 0
+		n.epoch, _ = strconv.ParseInt(about["config-epoch"], 10, 64)
+	}
+	return n
+}
+
+func (s *sentinel) close() {
+	s.cancel()
+	s.running.Wait()
+}
