@@ -1,12 +1,26 @@
-// Package leases spends tokens that were taken ahead: of a counter that is asked about often, a request beside the next one lends some, and
-// the decisions that follow are made here. What is lent is charged already, so nothing is admitted beyond the limit; what is not spent goes
-// back. There is no network and no goroutine here: the caller sends what Around and Ended return.
+// Package leases spends tokens that were taken ahead: of a counter that is asked about often, a request beside the
+// next one lends some, and the decisions that follow are made here. What is lent is charged already, so nothing is
+// admitted beyond the limit; what is not spent goes back. There is no network and no goroutine here: the caller sends
+// what Around and Ended return.
 package leases
 
 import (
+	"hash/maphash"
+	"sync/atomic"
 	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
+)
+
+// Numbers of leases.
+const (
+	parts      = 4                      // a lease is at most this part of what is left, divided by the live sidecars
+	longest    = 200 * time.Millisecond // a lease lives no longer
+	drift      = 1000                   // and by this part less, because the clocks here may be slower than the server's
+	lastMoment = 20 * time.Millisecond  // before its end what is left goes back
+	idleAfter  = 50 * time.Millisecond  // likewise where nothing is spent
+	pause      = 20 * time.Millisecond  // after a request that lent nothing
+	maxCharges = 8                      // of a request that is decided here
 )
 
 // Config sets up Leases. The zero value works.
@@ -27,36 +41,227 @@ type Stats struct {
 }
 
 // Leases holds tokens. It is safe for concurrent use.
-type Leases struct{}
+type Leases struct {
+	live    func(domain string) int
+	start   time.Time
+	seed    maphash.Seed
+	held    atomic.Int64 // leases
+	stripes [stripeCount]stripe
+}
 
 // New makes one that holds nothing.
-func New(c Config) *Leases { return new(Leases) }
+func New(c Config) *Leases {
+	if c.Live == nil {
+		c.Live = func(string) int { return 1 }
+	}
+	return &Leases{live: c.Live, start: time.Now(), seed: maphash.MakeSeed()}
+}
+
+// leasable reports whether tokens of a charge's counter may be held: not where a refusal has to be recorded, a token is
+// promised for later, or other charges decide with it.
+func leasable(c *limit.Charge) bool {
+	l := &c.Limit
+	return c.Op == limit.Spend && c.Mode == limit.Enforced && c.Lease > 0 && c.Penalty == nil && c.MaxWait == 0 &&
+		l.Calendar == nil && !l.Algorithm.KeepsLog() && l.Count > 0
+}
+
+// isGate reports whether a charge only asks whether a client is in a cool-down of its domain.
+func isGate(c *limit.Charge) bool { return c.Op == limit.Peek && c.Cost == 0 && c.Penalty != nil }
 
 // Spend decides a request if tokens of all its charges are held and there are enough. Else it changes nothing.
-func (l *Leases) Spend(r *limit.Request, now time.Time) bool { return false }
+func (l *Leases) Spend(r *limit.Request, now time.Time) bool {
+	if l.held.Load() == 0 || len(r.Charges) > maxCharges {
+		return false
+	}
+	var hashes [maxCharges]uint64
+	var leases [maxCharges]*lease
+	var locks uint64
+	for i := range r.Charges {
+		if c := &r.Charges[i]; !leasable(c) && !isGate(c) {
+			return false
+		}
+		hashes[i] = maphash.String(l.seed, r.Charges[i].Key)
+		locks |= 1 << (hashes[i] % stripeCount)
+	}
+	l.lock(locks)
+	defer l.unlock(locks)
+	at := l.instant(now)
+	for i := range r.Charges {
+		c := &r.Charges[i]
+		leases[i] = l.stripe(hashes[i]).lease(hashes[i])
+		if !leases[i].take(c, at) {
+			for j := range i {
+				leases[j].rest += r.Charges[j].Cost
+			}
+			return false
+		}
+	}
+	for i := range r.Charges {
+		s := l.stripe(hashes[i])
+		s.stats.Decisions++
+		s.find(hashes[i]).count(at.mono, r.Charges[i].Cost)
+		leases[i].decide(&r.Charges[i], &r.Decisions[i], at)
+	}
+	return true
+}
 
-// Around returns what is to be sent in one call with a request: in front of it what goes back of its counters, behind it what lends again.
-// Each is a request of its own with one charge. Granted has to be called once with each of the second kind.
-func (l *Leases) Around(r *limit.Request, now time.Time) (before, after []*limit.Request) { return nil, nil }
+// Around returns what is to be sent in one call with a request: in front of it what goes back of its counters, behind it
+// what lends again. Each is a request of its own with one charge. Granted is called once with each of the second kind.
+func (l *Leases) Around(r *limit.Request, now time.Time) (before, after []*limit.Request) {
+	at := l.instant(now)
+	for i := range r.Charges {
+		c := &r.Charges[i]
+		hash := maphash.String(l.seed, c.Key)
+		s := l.stripe(hash)
+		s.mu.Lock()
+		if held := s.lease(hash); held != nil && !held.pass {
+			if held.rest > held.spent { // it is mostly asked about beside charges that are not leased
+				held.slot.pause = at.mono + int64(span)
+			}
+			before = l.endLocked(s, held, before)
+		}
+		if leasable(c) || isGate(c) {
+			if lend := s.ask(hash, c, at); lend != nil {
+				after = append(after, lend)
+			}
+		}
+		s.mu.Unlock()
+	}
+	for _, lend := range after {
+		c := &lend.Charges[0]
+		c.Parts = parts * int64(max(l.live(c.Share), 1))
+	}
+	return before, after
+}
 
-// Granted takes in what became of a request that lends: granted, refused, undecided or never sent. It is called once, when that is known,
-// however late. Sent is an instant before the call was sent.
-func (l *Leases) Granted(after *limit.Request, sent time.Time) {}
+// Granted takes in what became of a request that lends: granted, refused, undecided or never sent. It is called once,
+// when that is known, however late. Sent is an instant before the call was sent.
+func (l *Leases) Granted(after *limit.Request, sent time.Time) {
+	c, d, at := &after.Charges[0], &after.Decisions[0], l.instant(sent)
+	hash := maphash.String(l.seed, c.Key)
+	s := l.stripe(hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := s.find(hash)
+	wanted := found != nil && found.wanted == after
+	if wanted {
+		found.wanted, found.pause = nil, at.mono+int64(pause)
+	}
+	if d.Outcome != limit.Allowed || d.Charged <= 0 {
+		return
+	}
+	s.stats.Granted += d.Charged
+	if !wanted { // it was reset
+		s.stats.Expired += d.Charged
+		return
+	}
+	found.pause = 0
+	l.holdLocked(s, found, newLease(c, d, at))
+}
 
-// Learn takes in the reply to a request itself: a domain's penalty that refuses nothing is not asked about again while tokens are held.
-func (l *Leases) Learn(r *limit.Request, sent time.Time) {}
+// Learn takes in the reply to a request itself. A domain's penalty that refuses nothing is not asked about again for
+// as long as a lease lives, where it is asked often; another reply about it ends that.
+func (l *Leases) Learn(r *limit.Request, sent time.Time) {
+	for i := range r.Charges {
+		c, d := &r.Charges[i], &r.Decisions[i]
+		if c.Penalty == nil || d.Held {
+			continue
+		}
+		hash, at := maphash.String(l.seed, c.Key), l.instant(sent)
+		s := l.stripe(hash)
+		s.mu.Lock()
+		held, found := s.lease(hash), s.find(hash)
+		passes := isGate(c) && d.Outcome == limit.Allowed && !d.Penalized
+		if held != nil {
+			l.endLocked(s, held, nil)
+		}
+		if passes && found != nil && found.hot(at.mono) {
+			pass := newLease(c, d, at)
+			pass.pass, pass.life = true, longest
+			l.holdLocked(s, found, pass)
+		}
+		s.mu.Unlock()
+	}
+}
 
-// Lost counts what could not be returned: requests of Around (before), of Ended or of Clear that certainly or perhaps did not run.
-func (l *Leases) Lost(before ...*limit.Request) {}
-
-// Ended returns what is to be sent now: what is left of leases that are over soon or not used. It is called every 10 ms or so.
-func (l *Leases) Ended(now time.Time) []*limit.Request { return nil }
-
-// End forgets the leases of counters that are reset, and voids grants on their way. It is called before the reset and after it.
-func (l *Leases) End(keys []string) {}
+// Ended returns what is to be sent now: what is left of leases that are over soon or not used. It is called every 10 ms
+// or so.
+func (l *Leases) Ended(now time.Time) (ended []*limit.Request) {
+	if l.held.Load() == 0 {
+		return nil
+	}
+	at := l.instant(now)
+	return l.end(func(h *lease) bool {
+		return h.age(at) >= h.life-lastMoment || at.mono-h.used >= int64(idleAfter)
+	})
+}
 
 // Clear ends all leases, and returns what is to be sent.
-func (l *Leases) Clear() []*limit.Request { return nil }
+func (l *Leases) Clear() []*limit.Request { return l.end(func(*lease) bool { return true }) }
+
+// end ends leases, and returns what is to be sent.
+func (l *Leases) end(over func(*lease) bool) (ended []*limit.Request) {
+	for i := range l.stripes {
+		s := &l.stripes[i]
+		s.mu.Lock()
+		for j := len(s.held) - 1; j >= 0; j-- {
+			if over(s.held[j]) {
+				ended = l.endLocked(s, s.held[j], ended)
+			}
+		}
+		s.mu.Unlock()
+	}
+	return ended
+}
+
+// End forgets the leases of counters that are reset, and voids grants on their way. It is called before the reset and
+// after it.
+func (l *Leases) End(keys []string) {
+	for _, key := range keys {
+		hash := maphash.String(l.seed, key)
+		s := l.stripe(hash)
+		s.mu.Lock()
+		if found := s.find(hash); found != nil {
+			if found.lease != nil {
+				s.stats.Expired += found.lease.rest
+				found.lease.rest, found.lease.spent = 0, 0
+				l.endLocked(s, found.lease, nil)
+			}
+			found.wanted = nil
+		}
+		s.mu.Unlock()
+	}
+}
+
+// Lost counts what could not be returned: requests that Around (before), Ended or Clear returned and that perhaps did
+// not run.
+func (l *Leases) Lost(requests ...*limit.Request) {
+	for _, r := range requests {
+		c := &r.Charges[0]
+		if c.Op == limit.Spent {
+			continue
+		}
+		s := l.stripe(maphash.String(l.seed, c.Key))
+		s.mu.Lock()
+		s.stats.Returned -= c.Cost
+		s.stats.Expired += c.Cost
+		s.mu.Unlock()
+	}
+}
 
 // Stats is what was counted so far.
-func (l *Leases) Stats() Stats { return Stats{} }
+func (l *Leases) Stats() (sum Stats) {
+	for i := range l.stripes {
+		s := &l.stripes[i]
+		s.mu.Lock()
+		sum.Keys += int64(len(s.held))
+		for _, h := range s.held {
+			sum.Tokens += h.rest
+		}
+		sum.Decisions, sum.Asks = sum.Decisions+s.stats.Decisions, sum.Asks+s.stats.Asks
+		sum.Granted, sum.Returned = sum.Granted+s.stats.Granted, sum.Returned+s.stats.Returned
+		sum.Expired, sum.Drops = sum.Expired+s.stats.Expired, sum.Drops+s.stats.Drops
+		s.mu.Unlock()
+	}
+	return sum
+}

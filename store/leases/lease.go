@@ -1,0 +1,108 @@
+package leases
+
+import (
+	"time"
+
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+// instant is a reading of the monotonic clock, in ns since start, and of the wall clock, in ns. The monotonic one stands
+// still while the machine is suspended, the wall clock may be set: of what has passed the longer one counts.
+type instant struct{ mono, wall int64 }
+
+func (l *Leases) instant(now time.Time) instant {
+	return instant{now.Sub(l.start).Nanoseconds(), now.UnixNano()}
+}
+
+// lease is what is held of one counter. A pass is of a domain's penalty: it holds no tokens, but that there is no
+// cool-down.
+type lease struct {
+	slot      *slot
+	place     int // in stripe.held
+	key       string
+	limit     limit.Limit
+	rest      int64 // tokens that are left
+	spent     int64
+	at, ends  int64   // µs on the server: when it was granted, and its end
+	sent      instant // before it was asked for
+	life      time.Duration
+	used      int64 // ns since start
+	remaining int64 // in the store, when it was granted
+	reset     time.Duration
+	pass      bool
+}
+
+// newLease makes a lease of what was granted. Its end is counted from before the call was sent.
+func newLease(c *limit.Charge, d *limit.Decision, sent instant) *lease {
+	life := min(d.Wait, longest)
+	return &lease{
+		key: c.Key, limit: c.Limit, rest: d.Charged, at: d.At, ends: d.At + d.Wait.Microseconds(), sent: sent,
+		life: life - life/drift, used: sent.mono, remaining: d.Remaining, reset: d.ResetAfter,
+	}
+}
+
+// age is how long ago it was asked for.
+func (h *lease) age(now instant) time.Duration {
+	return time.Duration(max(now.mono-h.sent.mono, now.wall-h.sent.wall))
+}
+
+// take takes the tokens of a charge, and reports whether there were enough.
+func (h *lease) take(c *limit.Charge, now instant) bool {
+	if h == nil || h.age(now) >= h.life || h.rest < c.Cost || h.limit != c.Limit || h.key != c.Key {
+		return false
+	}
+	h.rest -= c.Cost
+	return true
+}
+
+// decide enters what was taken.
+func (h *lease) decide(c *limit.Charge, d *limit.Decision, now instant) {
+	age := h.age(now)
+	h.used = now.mono
+	h.spent += c.Cost
+	*d = limit.Decision{
+		Outcome: limit.Allowed, Held: true, Charged: c.Cost, Remaining: h.remaining + h.rest,
+		At: h.at + age.Microseconds(), ResetAfter: max(h.reset-age, 0),
+	}
+}
+
+// endLocked ends a lease and appends what is to be sent: of a bucket what was spent and what was not, because what is
+// lent lowers its cap; of a window a refund of what was not, which ends with it.
+func (l *Leases) endLocked(s *stripe, h *lease, to []*limit.Request) []*limit.Request {
+	last := len(s.held) - 1
+	s.held[h.place] = s.held[last]
+	s.held[h.place].place = h.place
+	s.held[last] = nil
+	s.held = s.held[:last]
+	h.slot.lease = nil
+	l.held.Add(-1)
+	bucket := h.limit.Algorithm.Fills()
+	if bucket && h.spent > 0 {
+		to = append(to, h.request(limit.Spent, h.spent))
+	}
+	op := limit.Refund
+	if bucket {
+		op = limit.Returned
+	}
+	if h.rest > 0 {
+		s.stats.Returned += h.rest
+		to = append(to, h.request(op, h.rest))
+	}
+	return to
+}
+
+// request is one that ends a part of the lease.
+func (h *lease) request(op limit.Op, tokens int64) *limit.Request {
+	return single(limit.Charge{Key: h.key, Limit: h.limit, Op: op, Cost: tokens, Until: h.ends})
+}
+
+// single is a request of one charge.
+func single(c limit.Charge) *limit.Request {
+	r := &struct {
+		limit.Request
+		charges   [1]limit.Charge
+		decisions [1]limit.Decision
+	}{charges: [1]limit.Charge{c}}
+	r.Charges, r.Decisions = r.charges[:], r.decisions[:]
+	return &r.Request
+}

@@ -1,0 +1,164 @@
+package leases
+
+import (
+	"sync"
+	"time"
+
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+// Places for counters that are asked about. A counter may be in one of a few places of its stripe; a cold one there
+// makes room.
+const (
+	stripeCount = 64
+	sets        = 32
+	ways        = 4
+
+	span    = 100 * time.Millisecond // in which decisions about a counter are counted, and for which tokens are lent
+	hotFrom = 4                      // decisions within span
+)
+
+// stripe is a part of the counters.
+type stripe struct {
+	mu    sync.Mutex // guards all below, and the leases
+	slots [sets * ways]slot
+	held  []*lease
+	stats Stats // but for Keys and Tokens
+}
+
+// slot counts how often a counter is asked about, in the present span and in the one before.
+type slot struct {
+	hash         uint64
+	number       int64 // of the present span, since start
+	decisions    int64
+	decisionsOld int64
+	tokens       int64
+	tokensOld    int64
+	pause        int64          // nothing is lent before, in ns since start
+	wanted       *limit.Request // that lends, and is on its way
+	lease        *lease
+}
+
+func (l *Leases) stripe(hash uint64) *stripe { return &l.stripes[hash%stripeCount] }
+
+// lock locks stripes in the order of their numbers, so that no two callers wait for each other.
+func (l *Leases) lock(stripes uint64) {
+	for i := range l.stripes {
+		if stripes>>i&1 == 1 {
+			l.stripes[i].mu.Lock()
+		}
+	}
+}
+
+func (l *Leases) unlock(stripes uint64) {
+	for i := range l.stripes {
+		if stripes>>i&1 == 1 {
+			l.stripes[i].mu.Unlock()
+		}
+	}
+}
+
+// holdLocked begins a lease.
+func (l *Leases) holdLocked(s *stripe, at *slot, h *lease) {
+	h.slot, h.place = at, len(s.held)
+	at.lease = h
+	s.held = append(s.held, h)
+	l.held.Add(1)
+}
+
+// set is where a hash may be.
+func (s *stripe) set(hash uint64) []slot {
+	first := int(hash>>32%sets) * ways
+	return s.slots[first : first+ways]
+}
+
+// find returns the slot of a hash, or nil.
+func (s *stripe) find(hash uint64) *slot {
+	set := s.set(hash)
+	for i := range set {
+		if set[i].hash == hash {
+			return &set[i]
+		}
+	}
+	return nil
+}
+
+// lease returns the lease of a hash, or nil.
+func (s *stripe) lease(hash uint64) *lease {
+	if found := s.find(hash); found != nil {
+		return found.lease
+	}
+	return nil
+}
+
+// ask counts a decision that is made in the store, and returns a request that lends if it is time for one.
+func (s *stripe) ask(hash uint64, c *limit.Charge, now instant) *limit.Request {
+	found := s.find(hash)
+	if found == nil {
+		if found = s.free(hash, now.mono); found == nil {
+			s.stats.Drops++
+			return nil
+		}
+		*found = slot{hash: hash}
+	}
+	found.count(now.mono, c.Cost)
+	if isGate(c) || !found.hot(now.mono) || found.wanted != nil || now.mono < found.pause {
+		return nil
+	}
+	tokens := min(recent(found.tokens, found.tokensOld, now.mono), c.Lease)
+	if tokens < 1 {
+		return nil
+	}
+	s.stats.Asks++
+	found.wanted = single(limit.Charge{
+		Key: c.Key, Limit: c.Limit, Op: limit.Lend, Cost: tokens, Class: c.Class, Share: c.Share,
+	})
+	return found.wanted
+}
+
+// free returns the coldest slot of a hash's set, or nil if all are hot.
+func (s *stripe) free(hash uint64, now int64) *slot {
+	var coldest *slot
+	least := int64(hotFrom)
+	for i, set := 0, s.set(hash); i < len(set); i++ {
+		one := &set[i]
+		one.roll(now)
+		if n := recent(one.decisions, one.decisionsOld, now); one.lease == nil && one.wanted == nil && n < least {
+			coldest, least = one, n
+		}
+	}
+	return coldest
+}
+
+// roll makes the span of an instant the present one.
+func (s *slot) roll(now int64) {
+	number := now / int64(span)
+	switch {
+	case number == s.number+1:
+		s.decisionsOld, s.tokensOld = s.decisions, s.tokens
+	case number > s.number:
+		s.decisionsOld, s.tokensOld = 0, 0
+	default:
+		return
+	}
+	s.number, s.decisions, s.tokens = number, 0, 0
+}
+
+// count counts a decision about so many tokens.
+func (s *slot) count(now, tokens int64) {
+	s.roll(now)
+	s.decisions++
+	s.tokens += min(tokens, limit.MaxCount)
+}
+
+// hot reports whether enough decisions were made lately.
+func (s *slot) hot(now int64) bool {
+	s.roll(now)
+	return recent(s.decisions, s.decisionsOld, now) >= hotFrom
+}
+
+// recent is the number within the last span, if that of the span before was spread evenly; rounded up.
+func recent(present, before, now int64) int64 {
+	rest := int64(span) - now%int64(span)
+	return present + int64((float64(before)*float64(rest)+float64(span)-1)/float64(span))
+}
