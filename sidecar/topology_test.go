@@ -75,7 +75,7 @@ func TestCoLocatedLimitsAreOneTrip(t *testing.T) {
 func trips(t *testing.T, s *running) int {
 	t.Helper()
 	_, page := fetch(t, s.Addresses().Debug, "/metrics")
-	found := regexp.MustCompile(`(?m)^spillway_redis_trips_total (\d+)$`).FindStringSubmatch(page)
+	found := regexp.MustCompile(`(?m)^spillway_redis_requests_total (\d+)$`).FindStringSubmatch(page)
 	if found == nil {
 		t.Fatal("the metrics do not tell the trips")
 	}

@@ -64,7 +64,7 @@ func (t *Telemetry) Redis(stats func() store.RedisStats) {
 	gauge := func(name, help string, value func(S) float64) {
 		r.add(prometheus.GaugeValue, "spillway_"+name, help, nil, value)
 	}
-	calls(counter)
+	storeRequests(counter)
 	gauge("redis_in_flight", "Requests that wait for a reply of Redis.", func(s S) float64 { return float64(s.Redis.InFlight) })
 	gauge("redis_waiting", "Requests that wait to be sent to Redis.", func(s S) float64 { return float64(s.Redis.Waiting) })
 	gauge("redis_connections", "Open connections to Redis.", func(s S) float64 { return float64(s.Redis.Connections) })
@@ -89,8 +89,8 @@ func (t *Telemetry) Redis(stats func() store.RedisStats) {
 	t.redisSource(stats)
 }
 
-// calls are the readings of what became of requests.
-func calls(counter func(name, help string, value func(store.RedisStats) float64)) {
+// storeRequests are the readings of what became of requests.
+func storeRequests(counter func(name, help string, value func(store.RedisStats) float64)) {
 	type S = store.RedisStats
 	counter("redis_requests_total", "Requests that went to Redis, or would have, but for its breaker or queue.", func(s S) float64 { return float64(s.Calls.Sent) })
 	counter("redis_undecided_total", "Requests without a decision of Redis.", func(s S) float64 { return float64(s.Calls.Undecided) })

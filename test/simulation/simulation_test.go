@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/spillway-mesh/spillway/fleet"
 )
 
 var (
@@ -23,8 +22,6 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	// A bubble's clock begins at midnight of the first day of 2000.
-	fleet.UseVirtualTime(time.Date(1999, 12, 31, 23, 59, 59, 0, time.UTC))
 	flag.Parse()
 	os.Exit(m.Run())
 }

@@ -61,7 +61,7 @@ func begin(t *testing.T, s *scenario, folder string, traced bool) *world {
 	w.readRules(folder)
 	w.server.start()
 	for i := range s.sidecars {
-		w.fleet = append(w.fleet, w.sidecar(i, s.stream(ofBreakers+uint64(i)).Float64))
+		w.fleet = append(w.fleet, w.sidecar(i))
 	}
 	return w
 }
@@ -91,22 +91,16 @@ func (w *world) readRules(folder string) {
 }
 
 // sidecar assembles one as its program does, but for the servers of its doors: those are called with wire bytes.
-func (w *world) sidecar(i int, random func() float64) *sidecar.Sidecar {
+func (w *world) sidecar(i int) *sidecar.Sidecar {
 	environ := []string{"REDIS_URL=" + redisAddress, "LOG_LEVEL=error", "GOMEMLIMIT=200MiB", "PROMETHEUS_ENABLED=false"}
 	cfg, err := settings.FromEnvironment(environ, "sidecar")
 	if err != nil {
 		w.Fatal(err)
 	}
 	cfg.Output = io.Discard
-	var mu sync.Mutex
 	s, err := sidecar.NewIn(sidecar.World{
 		Dial:   w.network.dialer(place(i), 500*time.Millisecond),
 		Listen: func(_, address string) (net.Listener, error) { return newListener(address), nil },
-		Random: func() float64 {
-			mu.Lock()
-			defer mu.Unlock()
-			return random()
-		},
 	}, cfg)
 	if err != nil {
 		w.Fatal(err)
