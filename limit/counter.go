@@ -1,18 +1,36 @@
 package limit
 
+import "time"
+
 // Counter is what a store keeps for one key, as charge.lua keeps it in Redis. The zero value was never charged. It is not
 // safe for concurrent use.
 type Counter struct {
-	first, second     int64 // bucket: full at the instant first, and second units later; windows: what this and the last one count
-	lent, older, ends int64 // bucket: on lease until ends, and until an epoch before
-	expires           int64 // the last ms of its life; 0: it holds nothing
+	first  int64 // bucket: full at this instant, and second units later; window: what it counts; log: the first sum
+	second int64 // sliding window: what the window before counts
+	lent   int64 // bucket: tokens on lease until ends
+	older  int64 // bucket: tokens on lease until an epoch before
+	ends   int64
+	// expires is the last ms of its life, as of a key in Redis; 0: it holds nothing.
+	expires int64
+	entries []entry // log, oldest first
 }
 
+// entry is what a log took at one instant: the sum of all that was taken up to then, this included.
+type entry struct{ at, sum int64 }
+
+// epoch is LeaseEpoch in µs.
+const epoch = int64(LeaseEpoch / time.Microsecond)
+
 // Expires is the instant, in µs since the epoch, from which on it is as good as one that was never charged; 0: it is so now.
-func (c *Counter) Expires() int64 { return 0 }
+func (c *Counter) Expires() int64 {
+	if c.expires == 0 {
+		return 0
+	}
+	return (c.expires + 1) * 1000
+}
 
 // Gone reports whether nothing in it matters at an instant (µs since the epoch) and later.
 func (c *Counter) Gone(now int64) bool { return c.Expires() <= now }
 
 // Size is about how many bytes it takes.
-func (c *Counter) Size() int { return 0 }
+func (c *Counter) Size() int { return 72 + 16*cap(c.entries) }

@@ -149,14 +149,19 @@ func decided(now int64, reply []int64, c *Charge) (d Decision, ok bool) {
 	case outcome < outcomeForeign || outcome > outcomeBeside:
 		return d, false
 	}
-	d = Decision{Outcome: Allowed, Remaining: remaining, Charged: charged, At: now, ResetAfter: micros(reset)}
+	return decisionOf(now, outcome, remaining, charged, reset, wait), true
+}
+
+// decisionOf makes a decision of the integers that charge.lua replies.
+func decisionOf(now, outcome, remaining, charged, reset, wait int64) Decision {
+	d := Decision{Outcome: Allowed, Remaining: remaining, Charged: charged, At: now, ResetAfter: micros(reset)}
 	d.Penalized = outcome >= outcomeCooling
 	if outcome == outcomeCooling || outcome%outcomeShown == int64(Refused) {
 		d.Outcome, d.RetryAfter = Refused, micros(wait)
 	} else {
 		d.Wait = micros(wait)
 	}
-	return d, true
+	return d
 }
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
