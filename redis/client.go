@@ -61,6 +61,7 @@ func New(cfg Config) *Client {
 		c.sentinel = newSentinel(c)
 		c.fixed = []*Server{c.sentinel.master}
 	case Cluster:
+		c.cfg.DB = 0
 		c.cluster = newCluster(c)
 	case Ring:
 		for _, address := range cfg.Addresses {

@@ -13,6 +13,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
+const answerWithin = 500 * time.Millisecond // for a server to answer who is the master, or who holds which slot
+
 // keepAlive finds out within a minute that the other side of an idle connection is gone.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
 
@@ -49,6 +51,13 @@ func (s *Servers) options(dial func(ctx context.Context) (net.Conn, error)) *gor
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
+}
+
+// loneOptions are those of one connection for what is asked beside the requests: who is the master, who holds which slot.
+func (s *Servers) loneOptions(address string) *goredis.Options {
+	o := s.options(func(ctx context.Context) (net.Conn, error) { return s.connect(ctx, address) })
+	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout, o.PoolSize = answerWithin, answerWithin, answerWithin, 1
+	return o
 }
 
 // newHot makes the connections for batches: a spare one is ready at once.

@@ -11,10 +11,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-const (
-	masterEvery    = time.Second            // how often the sentinels are asked who is the master
-	sentinelWithin = 500 * time.Millisecond // for a sentinel to answer
-)
+const masterEvery = time.Second // how often the sentinels are asked who is the master
 
 // sentinel is the sentinels that name a master. They are asked at each connect, and once a second whether there is another master.
 type sentinel struct {
@@ -23,14 +20,15 @@ type sentinel struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
-	mu    sync.Mutex // guards all below
-	last  string     // the master that was named last; empty: none yet
-	epoch int64      // of its failover: each has a higher one
+	mu      sync.Mutex // guards all below
+	clients map[string]*goredis.SentinelClient
+	last    string // the master that was named last; empty: none yet
+	epoch   int64  // of its failover: each has a higher one
 }
 
 func newSentinel(c *Client) *sentinel {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &sentinel{client: c, cancel: cancel}
+	s := &sentinel{client: c, cancel: cancel, clients: map[string]*goredis.SentinelClient{}}
 	s.master = c.newServer(c.cfg.Master, s.connect)
 	s.running.Go(func() { s.follow(ctx) })
 	return s
@@ -51,7 +49,7 @@ func (s *sentinel) connect(ctx context.Context) (net.Conn, error) {
 // follow looks for another master.
 func (s *sentinel) follow(ctx context.Context) {
 	for pause(ctx, masterEvery) {
-		within, cancel := context.WithTimeout(ctx, sentinelWithin)
+		within, cancel := context.WithTimeout(ctx, answerWithin)
 		s.client.Guard(func() { _, _ = s.find(within) }) // the next one may answer
 		cancel()
 	}
@@ -127,13 +125,35 @@ func (s *sentinel) take(n named, anyway bool) bool {
 	return true
 }
 
-// ask asks one sentinel, on a connection of its own: a pool would dial a sentinel that fails often only once a second.
+// ask asks one sentinel.
 func (s *sentinel) ask(ctx context.Context, address string) named {
-	o := s.client.cfg.options(func(ctx context.Context) (net.Conn, error) { return s.client.cfg.connect(ctx, address) })
-	o.Username, o.Password, o.CredentialsProvider, o.DB = "", "", s.client.cfg.Sentinels, 0
-	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout, o.PoolSize = sentinelWithin, sentinelWithin, sentinelWithin, 1
-	client := goredis.NewSentinelClient(o)
-	defer func() { _ = client.Close() }() // it was asked
+	client := s.connection(address)
+	n := s.askOn(ctx, client)
+	if n.err == nil {
+		return n
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.clients[address] == client {
+		delete(s.clients, address) // one that fails often would dial only once a second
+		_ = client.Close()         // it was of no use
+	}
+	return n
+}
+
+// connection is the one to a sentinel.
+func (s *sentinel) connection(address string) *goredis.SentinelClient {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.clients[address] == nil {
+		o := s.client.cfg.loneOptions(address)
+		o.Username, o.Password, o.CredentialsProvider, o.DB = "", "", s.client.cfg.Sentinels, 0
+		s.clients[address] = goredis.NewSentinelClient(o)
+	}
+	return s.clients[address]
+}
+
+func (s *sentinel) askOn(ctx context.Context, client *goredis.SentinelClient) named {
 	reply, err := client.GetMasterAddrByName(ctx, s.client.cfg.Master).Result()
 	if err == nil && len(reply) != 2 {
 		err = errors.New("a sentinel named no master")
@@ -149,7 +169,13 @@ func (s *sentinel) ask(ctx context.Context, address string) named {
 	return n
 }
 
+// close ends the connections to the sentinels.
 func (s *sentinel) close() {
 	s.cancel()
 	s.running.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, client := range s.clients {
+		_ = client.Close() // what it was asked is over
+	}
 }
