@@ -1,0 +1,158 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/store/memory"
+)
+
+// failing is a bench whose store is away, and whose share is in memory.
+func failing(t *testing.T, domains ...descriptors.Domain) *bench {
+	lost := newGate()
+	lost.away = everything
+	return newBench(t, func(c *engine.Config) { c.Share, c.Store = c.Store, lost }, domains...)
+}
+
+func TestFailOpenAdmitsAndShowsNoNumbers(t *testing.T) {
+	b := failing(t, policy(descriptors.FailOpen, 1))
+	for range 3 {
+		v := b.ask([]string{"user", "u"})
+		want(t, "open", v, false)
+		if v.Degraded != "dial" || v.Statuses[0].Effect != nil {
+			t.Fatalf("degraded %q, status %+v: want dial and no numbers that were not counted", v.Degraded, v.Statuses[0])
+		}
+	}
+}
+
+func TestFailClosedRefusesForASecond(t *testing.T) {
+	v := failing(t, policy(descriptors.FailClosed, 10)).ask([]string{"user", "u"})
+	want(t, "closed", v, true)
+	if v.RetryAfter != time.Second || v.Degraded != "dial" || !v.Statuses[0].Over {
+		t.Fatalf("retry after %v, degraded %q, status %+v", v.RetryAfter, v.Degraded, v.Statuses[0])
+	}
+}
+
+func TestFailLocalCountsInMemory(t *testing.T) {
+	b := failing(t, policy(descriptors.FailLocal, 2))
+	for i, refused := range []bool{false, false, true} {
+		v := b.ask([]string{"user", "u"})
+		want(t, "local", v, refused)
+		if v.Degraded != "dial" {
+			t.Fatalf("request %d: degraded %q, want dial", i, v.Degraded)
+		}
+	}
+}
+
+func TestFailLocalWithoutAShareIsOpen(t *testing.T) {
+	lost := newGate()
+	lost.away = everything
+	b := newBench(t, func(c *engine.Config) { c.Store = lost }, policy(descriptors.FailLocal, 1))
+	for range 3 {
+		want(t, "local without a share", b.ask([]string{"user", "u"}), false)
+	}
+}
+
+func TestClosedKeepsLocalUncharged(t *testing.T) {
+	closed, local := bucket("closed", descriptors.ScopeTenant, 5), bucket("local", descriptors.ScopeUser, 5)
+	closed.OnFailure = descriptors.FailClosed
+	b := failing(t, descriptors.Domain{Name: "d", Rules: []descriptors.Rule{closed, local}})
+	for range 3 {
+		v := b.ask([]string{"user", "u"}, []string{"tenant", "t"})
+		want(t, "closed", v, true)
+		if got := v.Statuses[0].Remaining; got != 5 {
+			t.Fatalf("the local limit has %d left, want 5: a refused request charges no rule", got)
+		}
+	}
+}
+
+// TestKnownRefusalsHoldUnderEveryPolicy: what the store left refused stays refused, and the share is not charged.
+func TestKnownRefusalsHoldUnderEveryPolicy(t *testing.T) {
+	for _, p := range []descriptors.Failure{descriptors.FailOpen, descriptors.FailLocal, descriptors.FailClosed} {
+		inFleet(t, 1, pair(p), func(t *testing.T, f *fleet) {
+			f.set(func() { f.away, f.known = everything, of("acme") })
+			for range 3 {
+				v := f.send(0, request("joe", "acme", 1))
+				want(t, "with a spent limit", v, true)
+				if v.RetryAfter != time.Minute || v.Refusing.Rule != "tenant" {
+					t.Errorf("policy %v: retry after %v by %q, want a minute by tenant", p, v.RetryAfter, v.Refusing.Rule)
+				}
+			}
+			f.set(func() { f.known = nothing })
+			if d := decisionOn(f.send(0, request("joe", "", 1)), "joe"); d.Remaining != 9 {
+				t.Errorf("policy %v: %d left on the share, want 9: refused requests took nothing", p, d.Remaining)
+			}
+		})
+	}
+}
+
+func TestPostPaidChargeIsNeverRefused(t *testing.T) {
+	d := policy(descriptors.FailClosed, 5)
+	d.Rules[0].PostPaid = true
+	want(t, "post-paid", failing(t, d).decide(request("u", "", 9)), false)
+}
+
+// broken is a Counter that panics.
+type broken struct{ engine.Counter }
+
+func (broken) Try(*limit.Request) bool                { return false }
+func (broken) Ask(context.Context, ...*limit.Request) { panic("of a test") }
+func (broken) Peek(context.Context, *limit.Request)   { panic("of a test") }
+
+func TestAPanicOfTheStoreIsDecidedByPolicy(t *testing.T) {
+	for policyOf, refused := range map[descriptors.Failure][2]bool{
+		descriptors.FailOpen: {false, false}, descriptors.FailClosed: {true, true}, descriptors.FailLocal: {false, true},
+	} {
+		panics := 0
+		b := newBench(t, func(c *engine.Config) {
+			c.Share, c.Store, c.OnPanic = c.Store, broken{}, func(any) { panics++ }
+		}, policy(policyOf, 1))
+		for i := range refused {
+			v := b.ask([]string{"user", "u"})
+			want(t, "panic", v, refused[i])
+			if v.Degraded != "panic" {
+				t.Fatalf("degraded %q, want panic", v.Degraded)
+			}
+		}
+		if panics != 2 {
+			t.Errorf("OnPanic saw %d panics, want 2", panics)
+		}
+	}
+}
+
+// TestAPanicAfterMatchingIsDecidedByThePolicies: here of the function that counts the sidecars.
+func TestAPanicAfterMatchingIsDecidedByThePolicies(t *testing.T) {
+	for policy, refused := range map[descriptors.Failure]bool{
+		descriptors.FailClosed: true, descriptors.FailOpen: false, descriptors.FailLocal: false,
+	} {
+		lost, panics := newGate(), 0
+		lost.away = everything
+		b := newBench(t, func(c *engine.Config) {
+			c.Share, c.Store, c.OnPanic = c.Store, lost, func(any) { panics++ }
+			c.Live = func(string) int { panic("of a test") }
+		}, pair(policy))
+		v := b.decide(request("joe", "acme", 1))
+		if v.Refused != refused || v.Degraded != "panic" || panics != 1 || refused && v.RetryAfter != time.Second {
+			t.Errorf("policy %v: refused %v, degraded %q, %d panics, retry after %v", policy, v.Refused, v.Degraded, panics, v.RetryAfter)
+		}
+	}
+}
+
+// TestAVerdictStandsDespiteAPanicOfItsObserver, and each of several verdicts is seen.
+func TestAVerdictStandsDespiteAPanicOfItsObserver(t *testing.T) {
+	panics := 0
+	b := newBench(t, func(c *engine.Config) {
+		c.Store, c.OnPanic = memory.New(memory.Config{}), func(any) { panics++ }
+		c.OnVerdict = func(*descriptors.Request, *engine.Verdict) { panic("of a test") }
+	}, pair(descriptors.FailOpen))
+	for i := range 6 {
+		want(t, "of 4", b.decide(request("joe", "acme", 1)), i >= 4)
+	}
+	if panics != 6 {
+		t.Errorf("OnPanic saw %d panics, want 6", panics)
+	}
+}

@@ -1,0 +1,143 @@
+package engine_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+func TestTheStoreGetsBackWhatAClosedRuleRefused(t *testing.T) {
+	inFleet(t, 1, pair(descriptors.FailClosed), func(t *testing.T, f *fleet) {
+		f.send(0, request("joe", "acme", 1))
+		f.lose(of("acme"))
+		v := f.send(0, request("joe", "acme", 1))
+		want(t, "closed", v, true)
+		if d := decisionOn(v, "joe"); d.Charged != 0 || d.Remaining != 9 {
+			t.Errorf("the user's limit charged %d and shows %d left, want 0 and 9", d.Charged, d.Remaining)
+		}
+		if got := f.used(request("joe", "acme", 1)); !slices.Equal(got, []int64{1, 1}) {
+			t.Fatalf("used at the store: %v, want 1 each, by the request before", got)
+		}
+	})
+}
+
+func TestTheStoreGetsBackWhatTheShareRefused(t *testing.T) {
+	inFleet(t, 1, pair(descriptors.FailLocal), func(t *testing.T, f *fleet) {
+		f.lose(of("acme"))
+		for i := range 6 {
+			v := f.send(0, request("joe", "acme", 1))
+			want(t, "local", v, i >= 4)
+		}
+		if got := f.usedBy("joe"); got != 4 {
+			t.Fatalf("%d used at the store by the user, want 4, as many as were admitted", got)
+		}
+	})
+}
+
+// TestTheNextWindowGetsNothingBack: tokens that were taken in one window and arrive in the next are not given back.
+func TestTheNextWindowGetsNothingBack(t *testing.T) {
+	d := pair(descriptors.FailClosed)
+	d.Rules[0].Limits[0].Limit = limit.Limit{Algorithm: limit.FixedWindow, Count: 10, Window: time.Minute}
+	inFleet(t, 1, d, func(t *testing.T, f *fleet) {
+		f.lose(of("acme"))
+		f.delay(func(c limit.Charge) time.Duration {
+			if c.Op == limit.Refund {
+				return 2 * time.Second
+			}
+			return 0
+		})
+		pass(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)) - time.Second)
+		var refused sync.WaitGroup
+		refused.Go(func() { want(t, "closed, at the end of a window", f.send(0, request("joe", "acme", 5)), true) })
+		pass(1500 * time.Millisecond)
+		want(t, "all of the next window", f.send(0, request("joe", "", 10)), false)
+		refused.Wait()
+		if got := f.usedBy("joe"); got != 10 {
+			t.Fatalf("%d of the next window are used, want 10: it got back what was taken from the one before", got)
+		}
+	})
+}
+
+// TestTreesStayCharged: a descriptor's charge counts on a refused request, too.
+func TestTreesStayCharged(t *testing.T) {
+	closed := leaf("tenant", "", 5)
+	closed.OnFailure = descriptors.FailClosed
+	d := descriptors.Domain{Name: "d", ChargeDenied: true, Tree: []descriptors.Node{leaf("user", "", 5), closed}}
+	inFleet(t, 1, d, func(t *testing.T, f *fleet) {
+		f.lose(of("acme"))
+		req := request("joe", "", 1)
+		req.Descriptors = append(req.Descriptors, descriptors.Descriptor{Entries: []descriptors.Entry{{Key: "tenant", Value: "acme"}}})
+		want(t, "closed", f.send(0, req), true)
+		if got := f.usedBy("joe"); got != 1 {
+			t.Fatalf("%d used at the store, want 1", got)
+		}
+	})
+}
+
+func TestAGiveBackThatFailsIsCounted(t *testing.T) {
+	inFleet(t, 1, pair(descriptors.FailClosed), func(t *testing.T, f *fleet) {
+		f.lose(func(c limit.Charge) bool { return of("acme")(c) || c.Op == limit.Refund })
+		want(t, "closed", f.send(0, request("joe", "acme", 1)), true)
+		if got := f.engines[0].Stats().GiveBackFailed; got != 1 {
+			t.Errorf("%d refunds got lost, want 1", got)
+		}
+	})
+}
+
+// TestAQuotaWithRoomElsewhere: a quota that is spent locally refuses nothing while another has room at the store, and the
+// rules of the admitted request are charged.
+func TestAQuotaWithRoomElsewhere(t *testing.T) {
+	x, y := leaf("x", "", 1), leaf("y", "", 9)
+	x.Quota, y.Quota = true, true
+	d := descriptors.Domain{Name: "d", ChargeDenied: true, Tree: []descriptors.Node{x, y}, Rules: []descriptors.Rule{bucket("user", descriptors.ScopeUser, 10)}}
+	inFleet(t, 1, d, func(t *testing.T, f *fleet) {
+		f.lose(func(c limit.Charge) bool { return of("joe")(c) || of("xx")(c) })
+		req := request("joe", "", 1)
+		for _, e := range []descriptors.Entry{{Key: "x", Value: "xx"}, {Key: "y", Value: "yy"}} {
+			req.Descriptors = append(req.Descriptors, descriptors.Descriptor{Entries: []descriptors.Entry{e}})
+		}
+		for i := range int64(4) {
+			v := f.send(0, req)
+			want(t, "a quota has room", v, false)
+			if d := decisionOn(v, "joe"); d.Charged != 1 || d.Remaining != 9-i {
+				t.Fatalf("request %d: the rule charged %d and has %d left, want 1 and %d", i, d.Charged, d.Remaining, 9-i)
+			}
+		}
+	})
+}
+
+// TestAWaitThatIsCancelledIsUndoneWhereItWasCharged: one throttled limit at the store, one in the fallback.
+func TestAWaitThatIsCancelledIsUndoneWhereItWasCharged(t *testing.T) {
+	d := pair(descriptors.FailLocal)
+	for i := range d.Rules {
+		d.Rules[i].Action, d.Rules[i].MaxDelay = descriptors.Throttle, time.Minute
+		d.Rules[i].Limits[0].Limit = limit.Limit{Algorithm: limit.TokenBucket, Count: 1, Burst: 1, Window: 30 * time.Second}
+	}
+	inFleet(t, 1, d, func(t *testing.T, f *fleet) {
+		f.lose(of("acme"))
+		f.send(0, request("joe", "acme", 1))
+		ctx, cancel := context.WithCancel(t.Context())
+		var held sync.WaitGroup
+		held.Go(func() {
+			v := new(engine.Verdict)
+			f.engines[0].Decide(ctx, request("joe", "acme", 1), v)
+			want(t, "cancelled", v, true)
+		})
+		synctest.Wait()
+		cancel()
+		held.Wait()
+		f.lose(nothing)
+		v, took := new(engine.Verdict), time.Now()
+		f.engines[0].Decide(t.Context(), request("joe", "acme", 1), v)
+		if waited := time.Since(took); v.Refused || waited > 30*time.Second {
+			t.Fatalf("refused %v after %v, want admitted within 30 s: the cancelled request took nothing", v.Refused, waited)
+		}
+	})
+}

@@ -1,0 +1,173 @@
+package engine_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/store/memory"
+)
+
+func TestLocalDecisionsAreOnAShare(t *testing.T) {
+	eachAlgorithm(t, func(t *testing.T, a limit.Algorithm) {
+		for _, c := range []struct{ live, want int }{{1, 100}, {2, 50}, {3, 33}, {7, 14}, {100, 1}, {101, 1}} {
+			inFleet(t, c.live, counted(a, 100, time.Hour), func(t *testing.T, f *fleet) {
+				f.lose(everything)
+				v := f.send(0, request("u", "", 1))
+				if got := v.Decisions[0].Remaining; got != int64(c.want-1) {
+					t.Errorf("%d live: %d left after the first, want %d, of the share", c.live, got, c.want-1)
+				}
+				if got := f.spend(0, 110) + 1; got != c.want {
+					t.Errorf("%d live: admitted %d of 100 alone, want %d", c.live, got, c.want)
+				}
+			})
+		}
+	})
+}
+
+func TestLocalShareOfABurst(t *testing.T) {
+	d := counted(limit.TokenBucket, 10, time.Hour)
+	d.Rules[0].Limits[0].Burst = 40
+	inFleet(t, 4, d, func(t *testing.T, f *fleet) {
+		f.lose(everything)
+		if got := f.spend(0, 50); got != 10 {
+			t.Fatalf("admitted %d at once, want a quarter of the burst, 10", got)
+		}
+		pass(time.Hour)
+		if got := f.spend(0, 50); got != 2 {
+			t.Fatalf("admitted %d after an hour, want a quarter of the count, 2", got)
+		}
+	})
+}
+
+func TestALimitOfNothingStaysOne(t *testing.T) {
+	inFleet(t, 2, counted(limit.FixedWindow, 0, time.Hour), func(t *testing.T, f *fleet) {
+		f.lose(everything)
+		if got := f.spend(0, 3); got != 0 {
+			t.Fatalf("admitted %d, want 0", got)
+		}
+	})
+}
+
+func TestLiveIsAtLeastOne(t *testing.T) {
+	for _, live := range []int{0, -3} {
+		inFleetWith(t, 1, policy(descriptors.FailLocal, 2), func(c *engine.Config) { c.Live = func(string) int { return live } },
+			func(t *testing.T, f *fleet) {
+				f.lose(everything)
+				if got := f.spend(0, 5); got != 2 {
+					t.Errorf("%d live: admitted %d, want 2 as with 1", live, got)
+				}
+			})
+	}
+}
+
+// TestAnOutageBeginsWithNothingCounted: what the store had admitted is not taken from the share, and what the share admits is
+// not charged to the store afterwards.
+func TestAnOutageBeginsWithNothingCounted(t *testing.T) {
+	eachAlgorithm(t, func(t *testing.T, a limit.Algorithm) {
+		inFleet(t, 2, counted(a, 100, time.Hour), func(t *testing.T, f *fleet) {
+			f.spend(0, 60)
+			f.lose(everything)
+			if got := f.spend(0, 110); got != 50 {
+				t.Errorf("admitted %d during the outage, want a share of 50", got)
+			}
+			f.lose(nothing)
+			pass(time.Second)
+			if got := f.usedBy("u"); got < 59 || got > 60 {
+				t.Errorf("%d used at the store after the outage, want the 60 from before", got)
+			}
+		})
+	})
+}
+
+// TestAShareIsKeptUntilItsWindowEnds: a store that is lost again and again gives no new share each time.
+func TestAShareIsKeptUntilItsWindowEnds(t *testing.T) {
+	eachAlgorithm(t, func(t *testing.T, a limit.Algorithm) {
+		inFleet(t, 2, counted(a, 100, time.Minute), func(t *testing.T, f *fleet) {
+			pass(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
+			admitted := 0
+			for range 10 {
+				f.lose(everything)
+				admitted += f.spend(0, 20)
+				f.lose(nothing)
+				pass(100 * time.Millisecond)
+			}
+			if admitted < 50 || admitted > 51 { // a bucket earns one meanwhile
+				t.Errorf("admitted %d in ten outages of one window, want a share of 50", admitted)
+			}
+			pass(2 * time.Minute)
+			f.lose(everything)
+			if got := f.spend(0, 110); got != 50 {
+				t.Errorf("admitted %d two windows later, want a share of 50", got)
+			}
+		})
+	})
+}
+
+// TestAShareEndsWithTheWindowOfTheStoresClock, also where the sidecar's own is 20 s behind.
+func TestAShareEndsWithTheWindowOfTheStoresClock(t *testing.T) {
+	inFleetWith(t, 1, counted(limit.FixedWindow, 10, time.Minute), nil, func(t *testing.T, f *fleet) {
+		f.truth = memory.New(memory.Config{Now: func() time.Time { return time.Now().Add(20 * time.Second) }})
+		pass(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute + 30*time.Second)))
+		f.send(0, request("u", "", 1))
+		f.lose(everything)
+		if v := f.send(0, request("u", "", 1)); v.Decisions[0].ResetAfter != 10*time.Second {
+			t.Errorf("the share ends after %v, want 10 s", v.Decisions[0].ResetAfter)
+		}
+	})
+}
+
+func TestDegradedChargesHaveAReasonAndOthersNone(t *testing.T) {
+	inFleet(t, 1, pair(descriptors.FailLocal), func(t *testing.T, f *fleet) {
+		f.lose(of("acme"))
+		v := f.send(0, request("joe", "acme", 1))
+		if own, other := decisionOn(v, "acme").Reason, decisionOn(v, "joe").Reason; own != "dial" || other != "" {
+			t.Errorf("reasons %q and %q, want dial and none", own, other)
+		}
+		if v.Degraded != "dial" {
+			t.Errorf("degraded %q, want dial", v.Degraded)
+		}
+	})
+}
+
+// TestNoMoreThanAllShares lets sidecars spend at random without the store, all within one window: together they admit at
+// most one limit, at least one each, and what buckets earn meanwhile.
+func TestNoMoreThanAllShares(t *testing.T) {
+	eachAlgorithm(t, func(t *testing.T, a limit.Algorithm) {
+		for seed := range uint64(boundRounds) {
+			r := rand.New(rand.NewPCG(seed, uint64(a)))
+			live, count := 1+r.IntN(7), 1+r.Int64N(40)
+			inFleet(t, live, counted(a, count, time.Minute), func(t *testing.T, f *fleet) {
+				pass(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
+				f.lose(everything)
+				admitted, began := f.spendAtRandom(r, 150), time.Now().Add(-50*time.Second)
+				share := max(count/int64(live), 1)
+				bound := share
+				if a == limit.TokenBucket {
+					bound += share * int64(time.Since(began)) / int64(time.Minute)
+				}
+				for n, got := range admitted {
+					if got > bound {
+						t.Fatalf("seed %d: sidecar %d of %d admitted %d of a limit of %d, want at most %d", seed, n, live, got, count, bound)
+					}
+				}
+			})
+		}
+	})
+}
+
+// spendAtRandom sends requests of small costs through random engines within 50 s, and returns what each admitted.
+func (f *fleet) spendAtRandom(r *rand.Rand, requests int) []int64 {
+	admitted := make([]int64, len(f.engines))
+	for range requests {
+		pass(time.Duration(r.Int64N(int64(25*time.Second))) / time.Duration(requests) * 2)
+		n, cost := r.IntN(len(f.engines)), 1+r.Uint64N(3)
+		if !f.send(n, request("u", "", cost)).Refused {
+			admitted[n] += int64(cost)
+		}
+	}
+	return admitted
+}
