@@ -95,19 +95,17 @@ func (v *Verdict) foreseeGate() {
 	}
 }
 
-// settleForeseen changes what is left now into what would be left afterwards, and keeps the former.
+// settleForeseen changes what is left now into what would be left after each charge, and keeps the former.
 func (v *Verdict) settleForeseen() {
 	refused := v.refuses()
 	v.left = v.left[:0]
 	spent := map[string]int64{}
 	for i := range v.Decisions {
-		v.left = append(v.left, v.Decisions[i].Remaining)
-		if v.Match.Charges[i].Each || !refused {
+		c, d := &v.Match.Charges[i], &v.Decisions[i]
+		v.left = append(v.left, d.Remaining)
+		if c.Each || !refused {
 			v.spendForeseen(i, spent)
 		}
-	}
-	for i := range v.Decisions {
-		c, d := &v.Match.Charges[i], &v.Decisions[i]
 		taken := spent[c.Key]
 		if taken == 0 || d.Remaining == uncounted {
 			continue

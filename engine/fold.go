@@ -39,9 +39,6 @@ func (e *Engine) block(v *Verdict) {
 // foldDecisions walks over the decisions once. Quota charges refuse the request only together.
 func (v *Verdict) foldDecisions() {
 	quota := v.quotaSpent()
-	if !v.refuses() {
-		v.inTurn()
-	}
 	for i := range v.Match.Terms {
 		if i == v.Match.Gate-1 {
 			continue
@@ -129,22 +126,4 @@ func (s *Status) weaker(refused bool, wait time.Duration, remaining int64) bool 
 		return wait > s.wait
 	}
 	return remaining < s.Remaining
-}
-
-// inTurn lets charges on one counter show what was left after each of them, as the reference server does: two descriptors
-// that are the same show 4 and then 3. The store decides what is left after the whole request, which is what a refused one
-// shows. A debt shows no tokens at all, so what it took is not part of them.
-func (v *Verdict) inTurn() {
-	charges := v.Match.Charges
-	if len(charges) < 2 {
-		return
-	}
-	later := map[string]int64{}
-	for i := len(charges) - 1; i >= 0; i-- {
-		key := charges[i].Key
-		v.Decisions[i].Remaining += later[key]
-		if charges[i].Op == limit.Spend {
-			later[key] += v.Decisions[i].Charged
-		}
-	}
 }

@@ -27,14 +27,14 @@ func TestEqualDescriptorsCountInTurn(t *testing.T) {
 	}
 }
 
-// TestEqualDescriptorsOfARefusedRequest show what is left after all that was charged.
+// TestEqualDescriptorsOfARefusedRequest show what each of them left, too: those of a tree stay charged.
 func TestEqualDescriptorsOfARefusedRequest(t *testing.T) {
 	b := newBench(t, nil, descriptors.Domain{Name: "d", ChargeDenied: true, Tree: []descriptors.Node{leaf("a", "", 2)}})
 	v := b.ask([]string{"a", "1"}, []string{"a", "1"}, []string{"a", "1"})
 	want(t, "three of two", v, true)
-	for i, over := range []bool{false, false, true} {
-		if s := v.Statuses[i]; s.Over != over || s.Remaining != 0 {
-			t.Errorf("status %d is %+v, want over %v and nothing left", i, s, over)
+	for i, left := range []int64{1, 0, 0} {
+		if s := v.Statuses[i]; s.Over != (i == 2) || s.Remaining != left {
+			t.Errorf("status %d is %+v, want over %v and %d left", i, s, i == 2, left)
 		}
 	}
 }
