@@ -153,27 +153,31 @@ func (h *heartbeat) leave() {
 // returns the counts of the keys at each, fewer where one did not answer.
 func (h *heartbeat) show(ctx context.Context, keys []string, dead time.Duration) [][]int64 {
 	servers := h.client.Everywhere()
-	if len(servers) < 2 {
-		servers = []*redis.Server{h.client.Server(h.key)}
-	}
 	counts := make([][]int64, len(servers))
 	var all sync.WaitGroup
 	for i, server := range servers {
-		all.Go(func() { h.client.Guard(func() { counts[i] = h.showAt(ctx, server, keys, dead) }) })
+		send := server.Run
+		if len(servers) == 1 { // a cluster has a server for the key
+			send = func(ctx context.Context, words ...any) (any, error) { return h.client.Run(ctx, h.key, words...) }
+		}
+		all.Go(func() { h.client.Guard(func() { counts[i] = h.showAt(ctx, send, keys, dead) }) })
 	}
 	all.Wait()
 	return counts
 }
 
+// sender sends a command to one server.
+type sender func(ctx context.Context, words ...any) (any, error)
+
 // showAt runs the script on one server, for some keys at a time.
-func (h *heartbeat) showAt(ctx context.Context, server *redis.Server, keys []string, dead time.Duration) []int64 {
+func (h *heartbeat) showAt(ctx context.Context, send sender, keys []string, dead time.Duration) []int64 {
 	var counts []int64
 	for some := range slices.Chunk(keys, beatKeys) {
 		words := []any{"EVAL", beatScript, len(some)}
 		for _, key := range some {
 			words = append(words, key)
 		}
-		reply, err := server.Run(ctx, append(words, h.id, dead.Milliseconds())...)
+		reply, err := send(ctx, append(words, h.id, dead.Milliseconds())...)
 		if err == nil && dead > 0 {
 			counts, err = appendCounts(counts, reply, len(some))
 		}

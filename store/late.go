@@ -24,9 +24,6 @@ func (r *Redis) leave(t *trip, request *limit.Request, began time.Time) bool {
 	script, undoes := t.script, t.undoes
 	t.pending.Late = func(p *redis.Pending) { r.arrived(p, script, late, began, undoes) }
 	t.left = t.pending.Leave()
-	if !t.left {
-		<-t.pending.Done()
-	}
 	return t.left
 }
 

@@ -34,7 +34,6 @@ func (r *Redis) newLoan(request *limit.Request, script *limit.Script, lends bool
 // leave lets the worker that brings the reply take it in, unless it is there.
 func (l *loan) leave() {
 	if !l.pending.Leave() {
-		<-l.pending.Done()
 		l.over(&l.pending)
 	}
 }
@@ -133,8 +132,7 @@ func (r *Redis) returnAll() {
 	timer, due := time.NewTimer(returnWithin), time.Now().Add(returnWithin)
 	defer timer.Stop()
 	for _, l := range loans {
-		l.pending.Due = due
-		if wait(&l.pending, timer) {
+		if wait(&l.pending, due, timer) {
 			l.over(&l.pending)
 		} else {
 			l.leave()

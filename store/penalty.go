@@ -44,11 +44,8 @@ func (q *question) punish() {
 
 // punished waits for the rest of a cool-down, in µs; 0: none runs, or it is not known.
 func (r *Redis) punished(p *redis.Pending, c *limit.Charge, timer *time.Timer) (rest int64) {
-	if !wait(p, timer) {
-		if p.Leave() {
-			return 0
-		}
-		<-p.Done()
+	if !wait(p, p.Due, timer) && p.Leave() {
+		return 0
 	}
 	if redis.Reason(p.Err) == redis.ReasonWrong {
 		r.healKeys(r.clientOf(c), limit.PunishKeys(c))

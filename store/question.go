@@ -17,6 +17,7 @@ type question struct {
 	request *limit.Request
 	began   time.Time // by Config.Now, before anything was sent
 	due     time.Time
+	fresh   bool    // what is known here does not answer it
 	refused bool    // an enforced charge is known to be refused: only charges with Each take
 	trips   []*trip // of all rounds
 	round   int     // the one that is under way
@@ -35,7 +36,7 @@ func newQuestion(r *Redis) *question {
 func (r *Redis) begin(ctx context.Context, request *limit.Request, fresh bool) *question {
 	q, now := r.questions.Get().(*question), time.Now()
 	q.request, q.began, q.due = request, r.now(), now.Add(r.patience)
-	q.refused, q.round, q.last = false, 0, 0
+	q.fresh, q.refused, q.round, q.last = fresh, false, 0, 0
 	if !request.Due.IsZero() && request.Due.Before(q.due) {
 		q.due = request.Due
 	}
@@ -65,7 +66,7 @@ func (q *question) finish(ctx context.Context) {
 		q.dispatch(ctx)
 		q.await()
 	}
-	if r.denials != nil && hasOpen(request.Decisions) {
+	if r.denials != nil && !q.fresh && hasOpen(request.Decisions) {
 		r.denials.Known(request, r.now())
 	}
 	if len(q.trips) > 1 && limit.Refuses(request.Charges, request.Decisions) {
@@ -74,6 +75,11 @@ func (q *question) finish(ctx context.Context) {
 	q.punish()
 	if len(q.trips) > 0 {
 		r.learn(request, q.began)
+	}
+	for _, t := range q.trips {
+		if t.undoes && !t.left {
+			r.learn(&limit.Request{Charges: t.charges, Decisions: t.decisions}, q.began)
+		}
 	}
 	if r.leases != nil {
 		r.leases.Learn(request, q.began)

@@ -61,7 +61,7 @@ func (r *Redis) encode(ctx context.Context, t *trip, refused bool, due time.Time
 
 // await waits until the trip is over, or as long as its caller may wait, and decides it.
 func (r *Redis) await(t *trip, timer *time.Timer, request *limit.Request, began time.Time) {
-	if !wait(&t.pending, timer) && r.leave(t, request, began) {
+	if !wait(&t.pending, t.pending.Due, timer) && r.leave(t, request, began) {
 		undecide(t.decisions, redis.ReasonTimeout, true)
 		r.report(redis.ReasonTimeout, errLate)
 	} else {
@@ -75,13 +75,13 @@ func (r *Redis) await(t *trip, timer *time.Timer, request *limit.Request, began 
 var errLate = errors.New("no reply in time")
 
 // wait waits until a request is over or due, and reports whether it is over.
-func wait(p *redis.Pending, timer *time.Timer) bool {
+func wait(p *redis.Pending, due time.Time, timer *time.Timer) bool {
 	select {
 	case <-p.Done():
 		return true
 	default:
 	}
-	timer.Reset(time.Until(p.Due))
+	timer.Reset(time.Until(due))
 	select {
 	case <-p.Done():
 		timer.Stop()
