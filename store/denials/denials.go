@@ -1,5 +1,6 @@
-// Package denials remembers counters that refused, each until its retry-after: that answers further requests exactly, without a call. Once a
-// second one of them is a question to the store all the same, because tokens may have been given back elsewhere.
+// Package denials remembers counters that refused, each until its retry-after: that answers further requests exactly,
+// without a call. Once a second one of them is a question to the store all the same, because tokens may have been given
+// back elsewhere.
 package denials
 
 import (
@@ -10,7 +11,8 @@ import (
 	"github.com/spillway-mesh/spillway/store/internal/fair"
 )
 
-// askAgain is the time from the last question about a counter to the next, and how long what was left of another one is repeated.
+// askAgain is the time from the last question about a counter to the next, and how long what was left of another one is
+// repeated.
 const askAgain = int64(time.Second)
 
 // Config sets up Denials. Entries is needed.
@@ -31,7 +33,8 @@ type Stats struct {
 
 // Denials is a cache of refusals. It is safe for concurrent use.
 //
-// The end of a denial is counted from before its question was sent, so a denial kept here ends no later than the real one.
+// The end of a denial is counted from before its question was sent, so a denial kept here ends no later than the real
+// one.
 type Denials struct {
 	start     time.Time
 	table     *fair.Table[memo]
@@ -46,9 +49,9 @@ func New(c Config) *Denials {
 	return &Denials{start: time.Now().Add(-time.Hour), table: fair.New[memo](c.Entries, c.Bytes)}
 }
 
-// Refuse decides a request that is known to be refused: by an enforced charge, and each charge that is made even if the request is refused is
-// known as well. Its other charges are answered as they were seen within the last second. Where the store has to be asked, also because the
-// next question about what is known is due, nothing is decided.
+// Refuse decides a request that is known to be refused: by an enforced charge, and each charge that is made even if the
+// request is refused is known as well. Its other charges are answered as they were seen within the last second. Where
+// the store has to be asked, also because the next question about what is known is due, nothing is decided.
 func (d *Denials) Refuse(r *limit.Request, now time.Time) bool {
 	if entries, _, _ := d.table.Stats(); entries == 0 {
 		return false
@@ -75,10 +78,11 @@ func (d *Denials) Refuse(r *limit.Request, now time.Time) bool {
 	return true
 }
 
-// Known fills in charges of a request that are known to be refused, and reports whether an enforced one is among them. It is called before the
-// request is sent, with Decisions cleared: quotas are not filled in then, because they refuse only together; and if a second has passed since
-// the last question about one of the charges, this request is the question and nothing is filled in. It is called again when charges were
-// left undecided, with their Reason: then what is known answers them, quotas too.
+// Known fills in charges of a request that are known to be refused, and reports whether an enforced one is among them.
+// It is called before the request is sent, with Decisions cleared: quotas are not filled in then, because they refuse
+// only together; and if a second has passed since the last question about one of the charges, this request is the
+// question and nothing is filled in. It is called again when charges were left undecided, with their Reason: then what
+// is known answers them, quotas too.
 func (d *Denials) Known(r *limit.Request, now time.Time) (refused bool) {
 	first, asks, known, at := true, false, int64(0), now.Sub(d.start).Nanoseconds()
 	for i := range r.Decisions {
@@ -148,7 +152,8 @@ func (d *Denials) look(c *limit.Charge, now int64, claim bool) (limit.Decision, 
 	return limit.Decision{}, unknown
 }
 
-// keyOf is the key under which a charge is remembered. One with a penalty is by its cool-down: other refusals have to be recorded.
+// keyOf is the key under which a charge is remembered. One with a penalty is by its cool-down: other refusals have to be
+// recorded.
 func keyOf(c *limit.Charge) string {
 	if c.Penalty != nil {
 		return c.PenaltyKey
@@ -156,7 +161,8 @@ func keyOf(c *limit.Charge) string {
 	return c.Key
 }
 
-// Learn takes in the replies to the charges of a request that was sent, or to a part of it. Sent is an instant before that.
+// Learn takes in the replies to the charges of a request that was sent, or to a part of it. Sent is an instant before
+// that.
 func (d *Denials) Learn(r *limit.Request, sent, now time.Time) {
 	a := answered{sent: sent.Sub(d.start).Nanoseconds(), now: now.Sub(d.start).Nanoseconds(), refused: limit.Refuses(r.Charges, r.Decisions)}
 	for i := range r.Charges {

@@ -51,8 +51,8 @@ func (m *memo) refuse(c *limit.Charge, now int64) (limit.Decision, bool) {
 	return d, true
 }
 
-// covers reports whether a charge is refused for as long as the one that was refused. One with Each takes what is left, so nothing may be
-// left until then.
+// covers reports whether a charge is refused for as long as the one that was refused. One with Each takes what is left,
+// so nothing may be left until then.
 func (m *memo) covers(c *limit.Charge) bool {
 	a := c.Limit.Algorithm
 	switch {

@@ -99,7 +99,7 @@ func (l *Leases) Spend(r *limit.Request, now time.Time) bool {
 	for i := range r.Charges {
 		s := l.stripe(hashes[i])
 		s.stats.Decisions++
-		s.find(hashes[i]).count(at.mono, r.Charges[i].Cost)
+		s.slot(hashes[i]).count(at.mono, r.Charges[i].Cost)
 		leases[i].decide(&r.Charges[i], &r.Decisions[i], at)
 	}
 	return true
@@ -142,8 +142,8 @@ func (l *Leases) Granted(after *limit.Request, sent time.Time) {
 	s := l.stripe(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found := s.find(hash)
-	wanted := found != nil && found.wanted == after
+	found := s.slot(hash)
+	wanted := found.wanted == after
 	if wanted {
 		found.wanted, found.pause = nil, at.mono+int64(pause)
 	}
@@ -170,12 +170,12 @@ func (l *Leases) Learn(r *limit.Request, sent time.Time) {
 		hash, at := maphash.String(l.seed, c.Key), l.instant(sent)
 		s := l.stripe(hash)
 		s.mu.Lock()
-		held, found := s.lease(hash), s.find(hash)
+		found := s.slot(hash)
 		passes := isGate(c) && d.Outcome == limit.Allowed && !d.Penalized
-		if held != nil {
+		if held := s.lease(hash); held != nil {
 			l.endLocked(s, held, nil)
 		}
-		if passes && found != nil && found.hot(at.mono) {
+		if passes && found.hash == hash && found.hot(at.mono) {
 			pass := newLease(c, d, at)
 			pass.pass, pass.life = true, longest
 			l.holdLocked(s, found, pass)
@@ -221,12 +221,12 @@ func (l *Leases) End(keys []string) {
 		hash := maphash.String(l.seed, key)
 		s := l.stripe(hash)
 		s.mu.Lock()
-		if found := s.find(hash); found != nil {
-			if found.lease != nil {
-				s.stats.Expired += found.lease.rest
-				found.lease.rest, found.lease.spent = 0, 0
-				l.endLocked(s, found.lease, nil)
-			}
+		if held := s.lease(hash); held != nil {
+			s.stats.Expired += held.rest
+			held.rest, held.spent = 0, 0
+			l.endLocked(s, held, nil)
+		}
+		if found := s.slot(hash); found.hash == hash {
 			found.wanted = nil
 		}
 		s.mu.Unlock()

@@ -1,18 +1,17 @@
 package leases
 
 import (
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// Places for counters that are asked about. A counter may be in one of a few places of its stripe; a cold one there
-// makes room.
+// Counters have places by their hash.
 const (
 	stripeCount = 64
-	sets        = 32
-	ways        = 4
+	slotCount   = 128 // of a stripe
 
 	span    = 100 * time.Millisecond // in which decisions about a counter are counted, and for which tokens are lent
 	hotFrom = 4                      // decisions within span
@@ -21,7 +20,7 @@ const (
 // stripe is a part of the counters.
 type stripe struct {
 	mu    sync.Mutex // guards all below, and the leases
-	slots [sets * ways]slot
+	slots [slotCount]slot
 	held  []*lease
 	stats Stats // but for Keys and Tokens
 }
@@ -66,36 +65,22 @@ func (l *Leases) holdLocked(s *stripe, at *slot, h *lease) {
 	l.held.Add(1)
 }
 
-// set is where a hash may be.
-func (s *stripe) set(hash uint64) []slot {
-	first := int(hash>>32%sets) * ways
-	return s.slots[first : first+ways]
-}
-
-// find returns the slot of a hash, or nil.
-func (s *stripe) find(hash uint64) *slot {
-	set := s.set(hash)
-	for i := range set {
-		if set[i].hash == hash {
-			return &set[i]
-		}
-	}
-	return nil
-}
+// slot is the place of a hash.
+func (s *stripe) slot(hash uint64) *slot { return &s.slots[hash>>32%slotCount] }
 
 // lease returns the lease of a hash, or nil.
 func (s *stripe) lease(hash uint64) *lease {
-	if found := s.find(hash); found != nil {
-		return found.lease
+	if at := s.slot(hash); at.hash == hash {
+		return at.lease
 	}
 	return nil
 }
 
 // ask counts a decision that is made in the store, and returns a request that lends if it is time for one.
 func (s *stripe) ask(hash uint64, c *limit.Charge, now instant) *limit.Request {
-	found := s.find(hash)
-	if found == nil {
-		if found = s.free(hash, now.mono); found == nil {
+	found := s.slot(hash)
+	if found.hash != hash {
+		if found.lease != nil || found.wanted != nil || found.hot(now.mono) {
 			s.stats.Drops++
 			return nil
 		}
@@ -111,23 +96,9 @@ func (s *stripe) ask(hash uint64, c *limit.Charge, now instant) *limit.Request {
 	}
 	s.stats.Asks++
 	found.wanted = single(limit.Charge{
-		Key: c.Key, Limit: c.Limit, Op: limit.Lend, Cost: tokens, Class: c.Class, Share: c.Share,
+		Key: strings.Clone(c.Key), Limit: c.Limit, Op: limit.Lend, Cost: tokens, Class: c.Class, Share: c.Share,
 	})
 	return found.wanted
-}
-
-// free returns the coldest slot of a hash's set, or nil if all are hot.
-func (s *stripe) free(hash uint64, now int64) *slot {
-	var coldest *slot
-	least := int64(hotFrom)
-	for i, set := 0, s.set(hash); i < len(set); i++ {
-		one := &set[i]
-		one.roll(now)
-		if n := recent(one.decisions, one.decisionsOld, now); one.lease == nil && one.wanted == nil && n < least {
-			coldest, least = one, n
-		}
-	}
-	return coldest
 }
 
 // roll makes the span of an instant the present one.

@@ -1,4 +1,5 @@
-// Package memory keeps counts in this process: exact under contention, and bounded. What one process counts, no other sees.
+// Package memory keeps counts in this process: exact under contention, and bounded. What one process counts, no other
+// sees.
 package memory
 
 import (
@@ -27,8 +28,9 @@ type Stats struct {
 	Evicted int64 // of them, forgotten before their time because there was no room
 }
 
-// Memory is a Counter of this process. It is safe for concurrent use. A counter is dropped when time has given all of it back. Beyond the
-// bounds the class of charges that takes most forgets counters, nearest to full first; those that are spent and cool-downs go last.
+// Memory is a Counter of this process. It is safe for concurrent use. A counter is dropped when time has given all of it
+// back. Beyond the bounds the class of charges that takes most forgets counters, nearest to full first; those that are
+// spent and cool-downs go last.
 type Memory struct {
 	now     func() time.Time
 	start   time.Time

@@ -1,5 +1,5 @@
-// Package fair keeps values by key within bounds of number and bytes. When they are reached, the class of keys that takes most forgets one: so
-// a flood of made-up keys of one limit pushes out keys of that limit, and of no other.
+// Package fair keeps values by key within bounds of number and bytes. When they are reached, the class of keys that
+// takes most forgets one: so a flood of made-up keys of one limit pushes out keys of that limit, and of no other.
 package fair
 
 import (
@@ -19,8 +19,8 @@ const (
 	placeBytes = 96  // of an entry in the map and in the list, with the room that they grow by
 )
 
-// Name stands for a key: two seeded hashes, so that no client can aim at another's entry. Two of a million keys share a name with a
-// chance of 1 in 10^26. A key would take more memory than what is kept for it.
+// Name stands for a key: two seeded hashes, so that no client can aim at another's entry. Two of a million keys share a
+// name with a chance of 1 in 10^26. A key would take more memory than what is kept for it.
 type Name [2]uint64
 
 // Set is a set of stripes.
@@ -61,8 +61,8 @@ type stripe[V any] struct {
 	bound   load
 }
 
-// New makes an empty table of at most so many entries, from 1, that take at most so many bytes; 0: no bound of bytes. The stripes divide
-// both bounds.
+// New makes an empty table of at most so many entries, from 1, that take at most so many bytes; 0: no bound of bytes.
+// The stripes divide both bounds.
 func New[V any](entries int, bytes int64) *Table[V] {
 	t := &Table[V]{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 	t.base = int64(reflect.TypeFor[Entry[V]]().Size())*5/4 + placeBytes
@@ -126,8 +126,9 @@ func (t *Table[V]) At(n Name, class uint32) *Entry[V] {
 	return e
 }
 
-// Keep keeps an entry until an instant, or drops it if that has come. Its value points to so many bytes. Where entries have to be forgotten,
-// one that is held goes after others, and the one that ends first goes first. The stripe is locked.
+// Keep keeps an entry until an instant, or drops it if that has come. Its value points to so many bytes. Where entries
+// have to be forgotten, one that is held goes after others, and the one that ends first goes first. The stripe is
+// locked.
 func (t *Table[V]) Keep(e *Entry[V], until, now, size int64, held bool) {
 	if until <= now {
 		t.Drop(e)
@@ -182,7 +183,8 @@ func (t *Table[V]) Clear(cleared func(stripe int)) {
 	}
 }
 
-// Stats returns how many entries there are, the bytes that they take, estimated from above, and how many were forgotten for lack of room.
+// Stats returns how many entries there are, the bytes that they take, estimated from above, and how many were forgotten
+// for lack of room.
 func (t *Table[V]) Stats() (entries, bytes, evicted int64) {
 	return t.entries.Load(), t.bytes.Load(), t.evicted.Load()
 }
