@@ -69,7 +69,7 @@ for number = 2, #ARGV do
       -- Read the value: up to five numbers, or a log.
       local value, first, second, lent, older, ends, log, wrong = nil, nil, 0, 0, 0, 0, nil, false
       if algorithm == LOG then
-        log = before and values[before] or read_log(key, now, most, window)
+        log = before and values[before] or read_log(key, now, window)
         wrong = log.wrong
       elseif before then
         value = values[before]
@@ -221,9 +221,7 @@ for number = 2, #ARGV do
           retry = ends + window - now - min(floor((most - cost) * floor(window / fine) / used) * fine, window)
         end
       elseif algorithm == LOG then
-        log.used = used
-        settle_log(log, take)
-        reset, retry = wait_log(log, cost, now)
+        reset, retry = settle_log(log, used, cost, most, window, now)
       else
         reset, retry = ends - now, ends - now
       end

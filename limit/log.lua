@@ -15,8 +15,8 @@ local function find(key, low, high, offset, value)
 end
 
 -- A log as of now: `used` tokens count, `kept` of them in entries first to size, the others are taken at the instant `at`.
-local function read_log(key, now, most, window)
-  local c = {key = key, most = most, window = window, at = now, used = 0, kept = 0, settled = 0, size = 0, first = 1, base = 0}
+local function read_log(key, now, window)
+  local c = {key = key, at = now, used = 0, kept = 0, size = 0, first = 1, base = 0}
   local length = redis.pcall('LLEN', key)
   if type(length) == 'table' then
     if not string.find(length.err, 'WRONGTYPE', 1, true) then error(length) end
@@ -36,7 +36,6 @@ local function read_log(key, now, most, window)
       c.base = tonumber(redis.call('LINDEX', key, 2 * c.first - 2)) or 0
     end
     c.used = sum - c.base
-    c.settled = c.used
     if newest > now + window then -- the clock was set back far: what counted then is taken now
       c.changed = true
     else
@@ -46,26 +45,22 @@ local function read_log(key, now, most, window)
   return c
 end
 
--- Enters what a charge takes. A refund gives back the newest first.
-local function settle_log(c, take)
-  c.settled = c.settled + take
-  c.kept = math.min(c.kept, c.settled)
-end
-
 -- The time until the oldest tokens, so many of them, do not count any more.
-local function gone(c, tokens, now)
+local function gone(c, tokens, window, now)
   local at = c.at
   if tokens <= c.kept then
     local number = find(c.key, c.first, c.size, 1, c.base + tokens - 1)
     at = number == c.size and c.newest or tonumber(redis.call('LINDEX', c.key, 2 * number - 1)) or 0
   end
-  return at + c.window - now
+  return at + window - now
 end
 
--- The time until nothing counts, and until a cost fits.
-local function wait_log(c, cost, now)
-  local over = c.used + cost - c.most
-  return c.used > 0 and gone(c, c.used, now) or 0, over > 0 and cost <= c.most and gone(c, over, now) or 0
+-- Enters what counts after a charge; a refund gives back the newest first. Returns the time until nothing counts, and until
+-- a cost fits.
+local function settle_log(c, used, cost, most, window, now)
+  c.used, c.kept = used, math.min(c.kept, used)
+  local over = used + cost - most
+  return used > 0 and gone(c, used, window, now) or 0, over > 0 and cost <= most and gone(c, over, window, now) or 0
 end
 
 -- Writes the log. It appends before it trims, because a server without memory refuses only the first write of a script.

@@ -43,10 +43,7 @@ func (t *turn) readLog() {
 // waitLog enters what the charge takes, and sets when nothing counts and when the cost fits.
 func (t *turn) waitLog() {
 	v := &t.log
-	v.used = t.used
-	if t.take < 0 {
-		v.kept = min(v.kept, t.used) // the newest first
-	}
+	v.used, v.kept = t.used, min(v.kept, t.used) // a refund gives back the newest first
 	if t.used > 0 {
 		t.resets = t.oldest(t.used)
 	}
