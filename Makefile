@@ -131,10 +131,10 @@ fuzz: ## every fuzz target for FUZZ_TIME (60s)
 	done
 
 .PHONY: bench
-bench: build $(REFERENCE_BIN) ## compare with envoyproxy/ratelimit on one Redis (about 20 minutes; BENCH_ROUNDS, BENCH_SECONDS, BENCH_CASES, BENCH_PARTS)
+bench: build $(REFERENCE_BIN) ## compare with envoyproxy/ratelimit, and with BASE=another sidecar (25 minutes; BENCH_ROUNDS, BENCH_SECONDS, BENCH_CASES, BENCH_PARTS)
 	@command -v redis-server >/dev/null || ./tools/packages redis-server
 	@$(GO) build -buildvcs=false -o $(BIN)/ ./bench
-	@BENCH_REFERENCE=$(REFERENCE_BIN) BENCH_SIDECAR=$(BIN)/sidecar exec $(BIN)/bench
+	@BENCH_REFERENCE=$(REFERENCE_BIN) BENCH_SIDECAR=$(BIN)/sidecar BENCH_BASE='$(BASE)' exec $(BIN)/bench
 
 $(REFERENCE_BIN):
 	@echo "building envoyproxy/ratelimit $(REFERENCE)"
