@@ -4,7 +4,6 @@ package engine
 
 import (
 	"context"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,7 +34,7 @@ type Config struct {
 	// Live is how many sidecars with rules for a domain share Store, as last known: Share hands out that part of a
 	// limit. It is called for each request that Share counts, and must not block. Nil, or less than 1, means 1.
 	Live          func(domain string) int
-	ReservedBytes int64 // memory that reservations of post-paid requests may take; 0: no bound
+	ReservedBytes int64 // memory that reservations of post-paid requests may take; 0: 40 MiB
 	Shadow        bool  // the whole sidecar counts and refuses nothing
 	Quota         bool  // every descriptor of a tree is in quota mode
 	Waiters       int   // throttled requests that may wait at once; 0 means 10,000. Others are refused unless they are due
@@ -84,9 +83,6 @@ func New(cfg Config) *Engine {
 	}
 	if cfg.Waiters <= 0 {
 		cfg.Waiters = defaultWaiters
-	}
-	if cfg.ReservedBytes <= 0 {
-		cfg.ReservedBytes = math.MaxInt64 / classShare
 	}
 	return &Engine{
 		cfg: cfg, queue: newQueue(cfg.Waiters), reserved: newReservations(cfg.ReservedBytes),

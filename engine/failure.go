@@ -27,32 +27,24 @@ func (e *Engine) degrade(ctx context.Context, v *Verdict) {
 	}
 }
 
-// byPolicies decides each charge that the store left undecided by its rule's failure policy, but for those that the
-// share counts.
+// byPolicies decides each charge that the store left undecided by its rule's failure policy, where that needs no counting:
+// open admits, closed refuses what can be refused. What the share counts stays undecided.
 func (e *Engine) byPolicies(v *Verdict) {
 	for i := range v.Decisions {
-		d := &v.Decisions[i]
-		if d.Outcome == limit.Undecided {
-			d.Reason = cmp.Or(d.Reason, "error")
-			v.Degraded = cmp.Or(v.Degraded, d.Reason)
-			e.byPolicy(v, i)
+		d, policy := &v.Decisions[i], v.Match.Terms[i].Effect.OnFailure
+		if d.Outcome != limit.Undecided {
+			continue
+		}
+		d.Reason = cmp.Or(d.Reason, "error")
+		v.Degraded = cmp.Or(v.Degraded, d.Reason)
+		switch {
+		case policy == descriptors.FailLocal && e.cfg.Share != nil:
+		case policy == descriptors.FailClosed && refusable(&v.Match.Charges[i]):
+			d.Outcome, d.RetryAfter, d.ResetAfter = limit.Refused, closedRetry, closedRetry
+		default:
+			d.Outcome, d.Remaining = limit.Allowed, uncounted
 		}
 	}
-}
-
-// byPolicy decides charge i where its policy needs no counting: open admits, closed refuses what can be refused.
-func (e *Engine) byPolicy(v *Verdict, i int) {
-	d, charge := &v.Decisions[i], &v.Match.Charges[i]
-	policy := v.Match.Terms[i].Effect.OnFailure
-	if policy == descriptors.FailLocal && e.cfg.Share != nil {
-		return
-	}
-	decided := limit.Decision{Outcome: limit.Allowed, Remaining: uncounted}
-	if policy == descriptors.FailClosed && refusable(charge) {
-		decided = limit.Decision{Outcome: limit.Refused, RetryAfter: closedRetry, ResetAfter: closedRetry}
-	}
-	decided.Reason, decided.Unknown = d.Reason, d.Unknown
-	*d = decided
 }
 
 // refusable reports whether a limit can refuse the charge: not a refund, nor what is paid afterwards.
@@ -101,7 +93,8 @@ func (e *Engine) local(ctx context.Context, v *Verdict) {
 // beginLocal begins a part of the charges that are still undecided, as the share sees them.
 func (e *Engine) beginLocal(v *Verdict) *part {
 	p := v.part.begin()
-	refused, room := v.refuses(), v.quotaRoom()
+	refused := v.refuses()
+	_, room := v.quotas()
 	for i := range v.Decisions {
 		if v.Decisions[i].Outcome == limit.Undecided {
 			p.add(i, localCharge(v.Match.Charges[i], e.liveOf(v), refused, room))
@@ -127,16 +120,6 @@ func localCharge(c limit.Charge, live int64, refused, room bool) limit.Charge {
 		c.Cost = 0
 	}
 	return c
-}
-
-// quotaRoom reports whether a quota charge is known to have room.
-func (v *Verdict) quotaRoom() bool {
-	for i := range v.Match.Charges {
-		if v.Match.Charges[i].Mode == limit.Quota && v.Decisions[i].Outcome == limit.Allowed {
-			return true
-		}
-	}
-	return false
 }
 
 // liveOf is how many sidecars share the limits that a request met, as last known.

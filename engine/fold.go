@@ -38,14 +38,14 @@ func (e *Engine) block(v *Verdict) {
 
 // foldDecisions walks over the decisions once. Quota charges refuse the request only together.
 func (v *Verdict) foldDecisions() {
-	quota := v.quotaSpent()
+	quota, room := v.quotas()
 	for i := range v.Match.Terms {
 		if i == v.Match.Gate-1 {
 			continue
 		}
 		t, d := &v.Match.Terms[i], &v.Decisions[i]
 		mode := v.Match.Charges[i].Mode
-		if d.Outcome == limit.Refused && (mode == limit.Enforced || mode == limit.Quota && quota) {
+		if d.Outcome == limit.Refused && (mode == limit.Enforced || mode == limit.Quota && quota && !room) {
 			v.refuse(t.Effect, d)
 		}
 		if t.Effect.Mode == limit.Shadow {
@@ -67,19 +67,14 @@ func (v *Verdict) foldDecisions() {
 	}
 }
 
-// quotaSpent reports whether there are quota charges and none of them has room.
-func (v *Verdict) quotaSpent() bool {
-	any := false
+// quotas reports whether there are quota charges, and whether one of them is known to have room.
+func (v *Verdict) quotas() (some, room bool) {
 	for i := range v.Match.Charges {
-		if v.Match.Charges[i].Mode != limit.Quota {
-			continue
+		if v.Match.Charges[i].Mode == limit.Quota {
+			some, room = true, room || v.Decisions[i].Outcome == limit.Allowed
 		}
-		if v.Decisions[i].Outcome != limit.Refused {
-			return false
-		}
-		any = true
 	}
-	return any
+	return some, room
 }
 
 // refuse notes a limit that refuses the request, and keeps the one with the longest wait.
@@ -102,28 +97,18 @@ func waitOf(effect *descriptors.Effect, d *limit.Decision) time.Duration {
 // report lets a status show this decision if it is stricter than what it shows: a refusal with a longer wait, else the
 // one with fewer tokens left. It reports whether it does. A decision that was not counted has no numbers to show.
 func (s *Status) report(effect *descriptors.Effect, d *limit.Decision) bool {
-	if d.Remaining == uncounted {
-		return false
-	}
 	refused, wait := d.Outcome == limit.Refused, time.Duration(0)
 	if refused {
 		wait = waitOf(effect, d)
 	}
-	if s.Effect != nil && !s.weaker(refused, wait, d.Remaining) {
+	switch {
+	case d.Remaining == uncounted:
+		return false
+	case s.Effect == nil, refused && !s.Over:
+	case s.Over && !refused, refused && wait <= s.wait, !refused && d.Remaining >= s.Remaining:
 		return false
 	}
 	s.Over = refused
 	s.Effect, s.Remaining, s.ResetAfter, s.wait = effect, d.Remaining, d.ResetAfter, wait
 	return true
-}
-
-// weaker reports whether what the status shows gives way to another decision.
-func (s *Status) weaker(refused bool, wait time.Duration, remaining int64) bool {
-	if s.Over != refused {
-		return refused
-	}
-	if refused {
-		return wait > s.wait
-	}
-	return remaining < s.Remaining
 }

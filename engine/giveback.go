@@ -86,68 +86,59 @@ func (e *Engine) hangUp(ctx context.Context, v *Verdict) {
 	e.giveBack(ctx, v, true)
 }
 
-// Late takes the reply of the store to a part of a request whose caller had left: the request was decided by policies,
-// or is about to be. It compares the two and does not block. After an error nothing is known, and nothing is done.
+// Late takes the reply of the store to a part of a request whose caller had left: the request was decided by policies, or
+// is about to be. It compares the two and does not block: what was admitted and the store refuses is an over-admission,
+// and what a refused request was charged is given back. Nothing is done in the other cases, nor after an error.
 func (e *Engine) Late(fate *limit.Fate, charges []limit.Charge, decisions []limit.Decision, err error) {
 	if err == nil {
 		e.guard(func() { fate.Reply(charges, decisions) })
 	}
 }
 
-// late is what became of a request, for the replies that are still to come.
-type late struct {
-	engine  *Engine
-	domain  *descriptors.CompiledDomain
-	effects map[string]*descriptors.Effect // by the keys of the charges that were decided by policies
-	refused bool
-}
-
 // follow sees to the replies that are still to come for a request, once its verdict stands.
 func (e *Engine) follow(v *Verdict) {
-	fate := v.request.Fate
-	if fate == nil {
+	if v.request.Fate == nil {
 		return
 	}
-	v.request.Fate = nil
-	l := &late{engine: e, domain: v.Match.Domain, effects: map[string]*descriptors.Effect{}, refused: v.Refused || v.Shadowed}
+	domain, effects, refused := v.Match.Domain, map[string]*descriptors.Effect{}, v.Refused || v.Shadowed
 	for i := range v.Match.Charges {
-		l.effects[v.Match.Charges[i].Key] = v.Match.Terms[i].Effect
+		effects[v.Match.Charges[i].Key] = v.Match.Terms[i].Effect
 	}
-	fate.Compare(l.compare)
+	v.request.Fate.Compare(func(charges []limit.Charge, decisions []limit.Decision) {
+		if refused {
+			e.refundLate(charges, decisions)
+			return
+		}
+		for i := range decisions {
+			if decisions[i].Outcome == limit.Refused && charges[i].Mode == limit.Enforced {
+				e.over.Add(1)
+				e.cfg.OnOverAdmitted(domain, effects[charges[i].Key])
+			}
+		}
+	})
 }
 
-// compare compares what the store decided with what the request got. What was admitted and the store refuses is an
-// over-admission. What a refused request was charged is given back. Nothing is done in the other cases: what the share
-// admitted meanwhile is not charged to the store.
-func (l *late) compare(charges []limit.Charge, decisions []limit.Decision) {
-	var back []limit.Charge
+// refundLate gives back what a refused request was charged late. It tries once, in the background, because the goroutine
+// that brings a reply must not wait.
+func (e *Engine) refundLate(charges []limit.Charge, decisions []limit.Decision) {
+	r := new(limit.Request)
 	for i := range decisions {
-		c, d := &charges[i], &decisions[i]
-		switch {
-		case d.Outcome == limit.Undecided:
-		case !l.refused && d.Outcome == limit.Refused && c.Mode == limit.Enforced:
-			l.engine.over.Add(1)
-			l.engine.cfg.OnOverAdmitted(l.domain, l.effects[c.Key])
-		case l.refused && d.Charged != 0 && !c.Each:
-			back = append(back, undone(*c, d))
+		if decisions[i].Charged != 0 && !charges[i].Each {
+			r.Charges = append(r.Charges, undone(charges[i], &decisions[i]))
 		}
 	}
-	if len(back) > 0 {
-		l.engine.refundLater(back)
+	if len(r.Charges) == 0 {
+		return
 	}
-}
-
-// refundLater makes refunds in the background, because the goroutine that brings a reply must not wait. It tries once.
-func (e *Engine) refundLater(charges []limit.Charge) {
 	select {
 	case e.refunds <- struct{}{}:
 	default:
-		e.unreturned.Add(int64(len(charges)))
+		e.unreturned.Add(int64(len(r.Charges)))
 		return
 	}
 	go func() {
 		defer func() { <-e.refunds }()
-		r := &limit.Request{Charges: charges, Decisions: make([]limit.Decision, len(charges))}
+		r.Decisions = make([]limit.Decision, len(r.Charges))
 		e.ask(context.Background(), e.cfg.Store, []*limit.Request{r})
 		for i := range r.Decisions {
 			if r.Decisions[i].Outcome == limit.Undecided {

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// maxReserved is for how many counters reservations are kept at once.
-	maxReserved = 100_000
+	// defaultReserved is the memory for reservations where none is given, in bytes: for some 100,000 counters.
+	defaultReserved = 40 << 20
 	// reservedBytes is what is kept for a counter without its key: an entry and its place in a map, which grows by
 	// halves.
 	reservedBytes = 288
@@ -21,17 +21,14 @@ const (
 // reservations are what post-paid requests took in advance at this sidecar, until their real cost settles it. A cost
 // without a reservation is charged in full: of a request that was refused, or whose reservation time has given back.
 type reservations struct {
-	bound load
+	bound int64 // bytes
 
 	mu      sync.Mutex // guards all below
 	held    map[string]*reserved
-	used    load
-	classes map[uint32]load // of used, what each class of charges takes
-	dropped int64           // reservations that were not kept for want of room; they stay charged beside the cost
+	used    int64
+	classes map[uint32]int64 // of used, what each class of charges takes
+	dropped int64            // reservations that were not kept for want of room; they stay charged beside the cost
 }
-
-// load is so many counters, and the bytes that they take.
-type load struct{ counters, bytes int64 }
 
 // reserved is the reservations on one counter.
 type reserved struct {
@@ -43,7 +40,10 @@ type reserved struct {
 }
 
 func newReservations(bytes int64) reservations {
-	return reservations{bound: load{maxReserved, bytes}, held: make(map[string]*reserved), classes: make(map[uint32]load)}
+	if bytes <= 0 {
+		bytes = defaultReserved
+	}
+	return reservations{bound: bytes, held: make(map[string]*reserved), classes: make(map[uint32]int64)}
 }
 
 // settle changes charges of a cost whose request has a reservation: to what is above the reservation, or to a refund of
@@ -92,7 +92,7 @@ func (r *reservations) hold(c *limit.Charge, until int64, now time.Time, reset t
 		}
 		held = &reserved{class: c.Class}
 		r.held[c.Key] = held
-		r.addLocked(c.Class, 1, sizeOf(c.Key))
+		r.addLocked(c.Class, sizeOf(c.Key))
 	}
 	if now.After(held.expires) {
 		held.count, held.tokens = 0, 0
@@ -134,7 +134,7 @@ func (r *reservations) tidyLocked(now time.Time) {
 
 func (r *reservations) forgetLocked(key string, held *reserved) {
 	delete(r.held, key)
-	r.addLocked(held.class, -1, -sizeOf(key))
+	r.addLocked(held.class, -sizeOf(key))
 }
 
 // sizeOf is how many bytes are kept for a counter. The allocator rounds keys up by at most a quarter.
@@ -142,18 +142,14 @@ func sizeOf(key string) int64 { return reservedBytes + int64(len(key)+len(key)/4
 
 // roomLocked reports whether there is room for one more counter of the charge's class.
 func (r *reservations) roomLocked(c *limit.Charge) bool {
-	own, size := r.classes[c.Class], sizeOf(c.Key)
-	counters, bytes := r.bound.counters-r.used.counters, r.bound.bytes-r.used.bytes
-	return counters >= 1 && bytes >= size && own.counters < classShare*counters && own.bytes < classShare*bytes
+	free := r.bound - r.used
+	return free >= sizeOf(c.Key) && r.classes[c.Class] < classShare*free
 }
 
-func (r *reservations) addLocked(class uint32, counters, bytes int64) {
-	own := r.classes[class]
-	own.counters, own.bytes = own.counters+counters, own.bytes+bytes
-	r.used.counters, r.used.bytes = r.used.counters+counters, r.used.bytes+bytes
-	if own.counters == 0 {
+func (r *reservations) addLocked(class uint32, bytes int64) {
+	r.used += bytes
+	r.classes[class] += bytes
+	if r.classes[class] == 0 {
 		delete(r.classes, class)
-		return
 	}
-	r.classes[class] = own
 }

@@ -78,25 +78,22 @@ func (e *Engine) boundWaits(ctx context.Context, v *Verdict) {
 }
 
 // countTurned counts a request that is refused because too many others wait: each limit that refuses it would have let it
-// wait. In shadow mode none is refused.
+// wait. That is not so of a cool-down, a lost store, and a cost that never passes. In shadow mode none is refused.
 func (e *Engine) countTurned(v *Verdict) {
-	if len(v.cut) == 0 || e.cfg.Shadow || !v.refuses() || v.quotaSpent() {
-		return
-	}
-	for i := range v.Decisions {
-		refused := v.Decisions[i].Outcome == limit.Refused
-		if refused && v.Match.Charges[i].Mode == limit.Enforced && !v.couldWait(i) {
+	turned := false
+	for i := 0; i < len(v.cut) && !e.cfg.Shadow; i++ {
+		c, d := &v.Match.Charges[i], &v.Decisions[i]
+		if d.Outcome != limit.Refused || c.Mode != limit.Enforced {
+			continue
+		}
+		turned = true
+		if !v.counted(i) || d.Penalized || c.Cost > c.Limit.Capacity() || d.RetryAfter > v.cut[i] {
 			return
 		}
 	}
-	e.queue.turned.Add(1)
-}
-
-// couldWait reports whether charge i, which is refused, would have waited if fewer others did: not for a cool-down, a lost
-// store, or a cost that never passes.
-func (v *Verdict) couldWait(i int) bool {
-	c, d := &v.Match.Charges[i], &v.Decisions[i]
-	return v.counted(i) && !d.Penalized && c.Cost <= c.Limit.Capacity() && d.RetryAfter <= v.cut[i]
+	if turned {
+		e.queue.turned.Add(1)
+	}
 }
 
 // waits reports whether an answer has to be held, from now on. In shadow mode the rules refuse nothing and hold

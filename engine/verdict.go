@@ -29,24 +29,23 @@ type Verdict struct {
 	Decisions []limit.Decision
 
 	progress
+	one  [1]*limit.Request // memory for a list of one request
+	part part              // a question about some of the charges
+	left []int64           // of an explanation: what is left before the request
+	cut  []time.Duration   // too many others wait: how long each charge could have waited; empty: they do not
 }
 
-// progress is what a verdict keeps between Begin and Finish, and the memory of its questions.
+// progress is what a verdict keeps between Begin and Finish.
 type progress struct {
 	asked   *descriptors.Request // until the verdict is done
 	request limit.Request        // the question about all charges
-	one     [1]*limit.Request
-	part    part // a question about some of them
-	matched bool // it is known what applies
-	decided bool // each charge is decided
-	offence bool // part asks for a record of a refusal
+	matched bool                 // it is known what applies
+	decided bool                 // each charge is decided
+	offence bool                 // part asks for a record of a refusal
 	done    bool
-	began   time.Time // of a throttled answer: when its wait began
-
+	began   time.Time           // of a throttled answer: when its wait began
 	who     descriptors.Who     // whom the request is from
 	records descriptors.Records // what is known about them beside the rules
-	left    []int64             // of an explanation: what is left before the request
-	cut     []time.Duration     // too many others wait: how long each charge could have waited; empty: they do not
 }
 
 // Status is what a verdict reports about one descriptor.
@@ -83,9 +82,7 @@ func (v *Verdict) clear() {
 	v.RetryAfter, v.Waited, v.Cost = 0, 0, 0
 	v.Response, v.Refusing, v.Malformed = nil, nil, nil
 	v.Client, v.Reported = identity.Client{}, Status{}
-	v.who, v.records = descriptors.Who{}, descriptors.Records{}
-	v.asked, v.request = nil, limit.Request{}
-	v.matched, v.decided, v.offence, v.done = false, false, false, false
+	v.progress = progress{}
 	v.Decisions, v.cut = v.Decisions[:0], v.cut[:0]
 }
 
