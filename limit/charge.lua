@@ -26,21 +26,15 @@
 --
 -- README.md describes the values. All numbers are integers below 2^53: quotients of them round up or down exactly.
 
-local BUCKET, SLIDING, FIXED, CALENDAR, LOG = 1, 2, 3, 4, 5
+local BUCKET, SLIDING, CALENDAR, LOG, ENFORCED, QUOTA = 1, 2, 4, 5, 0, 2
 local SPEND, PEEK, REFUND, DEBIT, LEND, RETURNED = 0, 1, 2, 3, 4, 6
-local ENFORCED, QUOTA = 0, 2
 local FOREIGN, ALLOWED, REFUSED, COOLING, BESIDE = 0, 1, 2, 3, 6
 local EPOCH = 100000 -- µs; what a bucket lends in one epoch is on lease until the end of the next one
-local EXACT = 2 ^ 53
-
 local call, pcall, unpack, format = redis.call, redis.pcall, struct.unpack, string.format
 local min, max, floor, ceil = math.min, math.max, math.floor, math.ceil
 
-local now = tonumber(ARGV[1])
-if now == 0 then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
-end
+local now, clock = tonumber(ARGV[1]), call('TIME')
+if now == 0 then now = clock[1] * 1000000 + clock[2] end
 
 -- What stands for a value of another type. Any other error fails the call.
 local function foreign(reply)
@@ -59,7 +53,6 @@ for number = 2, #ARGV do
   repeat -- again without what a refused request must not take
     local quotas, open, taken = false, false, false
     size, cools, latest = start, 0, charges > 1 and {} -- latest: by key, the last charge that changed its value
-
     for i = 1, charges do
       local algorithm, op, mode, each, penalty, cost, most, window, fine, debt, time =
         unpack('>BBBBBdddddd', request, 53 * i - 51)
@@ -84,7 +77,7 @@ for number = 2, #ARGV do
           first, second = tonumber(first), tonumber(second) or 0
           lent, older, ends = tonumber(lent) or 0, tonumber(older) or 0, tonumber(ends) or 0
         end
-        if not (first and first >= 0 and first < EXACT and first % 1 == 0) then wrong, first = true, nil end
+        if not (first and first >= 0 and first < 2 ^ 53 and first % 1 == 0) then wrong, first = true, nil end
       end
       broken = broken or wrong
 
@@ -93,8 +86,7 @@ for number = 2, #ARGV do
       if algorithm == BUCKET then
         -- It is full at the instant `first`, and `second` units later. `lent` tokens are on lease until `ends`, `older` ones
         -- until an epoch before. What is lent is owed and does not come back, else what came back could be spent beside it.
-        cap, unit = most * window, window
-        if first then used = (first - now) * fine + min(second, fine) end
+        cap, unit, used = most * window, window, first and (first - now) * fine + min(second, fine) or 0
         if lent + older > 0 then
           local latest_end = now - now % EPOCH + 3 * EPOCH
           if ends > latest_end then ends, changed = latest_end, true end -- the clock was set back
@@ -110,15 +102,11 @@ for number = 2, #ARGV do
         used, changed = log.used, log.changed
       else
         -- The window counts `first`, the one before `second`. The key's last ms is that of the window, sliding: of the next.
-        local length = window
+        local length, life = algorithm == CALENDAR and debt - fine or window, before and lives[before]
+        ends, tail = now - now % window + window, algorithm == SLIDING and window or 0
         if algorithm == CALENDAR then
-          length = debt - fine
           ends = now < window and window or now < fine and fine or debt + max(floor((now - debt) / length) + 1, 0) * length
-        else
-          ends = now - now % window + window
-          if algorithm == SLIDING then tail = window end
         end
-        local life = before and lives[before]
         local expires = first and ((life or call('PEXPIRETIME', key)) + 1) * 1000 or 0
         if algorithm == SLIDING and expires == ends then
           prev = first -- it counted the window before this one
@@ -139,7 +127,7 @@ for number = 2, #ARGV do
         end
       end
 
-      local rest = 0 -- of a cool-down
+      local rest = 0 -- of its cool-down
       if penalty > 0 then
         cools = cools + 1
         local last = pcall('LINDEX', KEYS[place + charges + cools], -1)
@@ -169,14 +157,11 @@ for number = 2, #ARGV do
         take = -max(take, 0)
         tokens = floor(take / unit)
       elseif op == DEBIT then
-        local owed = algorithm == BUCKET and debt * fine or 0
-        tokens = max(min(cost, floor((cap + owed - used) / unit)), 0)
+        tokens = max(min(cost, floor((cap + (algorithm == BUCKET and debt * fine or 0) - used) / unit)), 0)
       elseif op == LEND then
         tokens = min(cost, floor(max(left, 0) / time))
-        if algorithm == BUCKET then
-          if lent + older == 0 then ends = now - now % EPOCH + 2 * EPOCH end
-          lent = lent + tokens
-        end
+        if algorithm == BUCKET and lent + older == 0 then ends = now - now % EPOCH + 2 * EPOCH end
+        lent = lent + tokens
         outcome, wait = tokens > 0 and ALLOWED or REFUSED, ends - now
       else -- spent, returned; of a lease that is over all is spent already
         if time == ends then
@@ -203,8 +188,8 @@ for number = 2, #ARGV do
       if algorithm == BUCKET then
         local full, owed = used, used
         if lent + older > 0 then -- all of it may be spent at its end; a cost that does not fit beside it waits for that
-          local soon = (ends - EPOCH - now) * fine + (lent + older) * unit
-          local late = lent > 0 and (ends - now) * fine + lent * unit or 0
+          local soon, late = (ends - EPOCH - now) * fine + (lent + older) * unit, (ends - now) * fine + lent * unit
+          if lent == 0 then late = 0 end
           full = max(used, soon, late)
           if (lent + older + cost) * unit > cap then owed = max(owed, soon) end
           if (lent + cost) * unit > cap then owed = max(owed, late) end
@@ -213,11 +198,9 @@ for number = 2, #ARGV do
         if outcome == REFUSED then retry = ceil((owed - cap + cost * unit) / fine) end
       elseif algorithm == SLIDING then
         if used > 0 then reset = ends + window - now elseif prev > 0 then reset = ends - now end
-        if outcome ~= REFUSED or cost <= left or cost > most then
-          -- not needed
-        elseif cost <= most - used then -- once the window before weighs little enough
+        if outcome == REFUSED and cost > left and cost <= most - used then -- once the window before weighs little enough
           retry = ends - now - floor((most - used - cost) * steps / prev) * fine
-        else -- once this one does, in the next
+        elseif outcome == REFUSED and cost > left and cost <= most then -- once this one does, in the next
           retry = ends + window - now - min(floor((most - cost) * floor(window / fine) / used) * fine, window)
         end
       elseif algorithm == LOG then
@@ -226,13 +209,10 @@ for number = 2, #ARGV do
         reset, retry = ends - now, ends - now
       end
       if most < 0 and reset == 0 then reset = window end
-      if outcome == REFUSED then
-        wait = cost > most and reset or cost > left and retry or 0
-      elseif outcome == COOLING then
-        wait = rest
-      end
+      if outcome == REFUSED then wait = cost > most and reset or cost > left and retry or 0 end
+      if outcome == COOLING then wait = rest end
       if rest > 0 and penalty == 2 then outcome = outcome + 3 end
-      reply[size + 1], reply[size + 2], reply[size + 3] = wrong and FOREIGN or outcome, left > 0 and left or 0, tokens
+      reply[size + 1], reply[size + 2], reply[size + 3] = wrong and FOREIGN or outcome, max(left, 0), tokens
       reply[size + 4], reply[size + 5] = reset, wait
       size = size + 5
 
@@ -248,11 +228,8 @@ for number = 2, #ARGV do
         elseif algorithm == BUCKET then
           local part = used % fine
           local full = now + (used - part) / fine
-          if lent + older > 0 then
-            values[i] = format('%d %d %d %d %d', full, part, lent, older, ends)
-          else
-            values[i] = part > 0 and format('%d %d', full, part) or format('%d', full)
-          end
+          values[i] = lent + older > 0 and format('%d %d %d %d %d', full, part, lent, older, ends)
+            or part > 0 and format('%d %d', full, part) or format('%d', full)
         else
           lives[i] = not stored and (ends + tail) / 1000 - 1
           values[i] = prev > 0 and format('%d %d', used, prev) or used
@@ -262,8 +239,7 @@ for number = 2, #ARGV do
     end
 
     refused = refused or quotas and not open
-    again = refused and taken and not dry
-    dry = dry or again
+    again, dry = refused and taken and not dry, dry or refused and taken
   until not again
 
   for i = 1, charges do

@@ -17,30 +17,24 @@ end
 -- A log as of now: `used` tokens count, `kept` of them in entries first to size, the others are taken at the instant `at`.
 local function read_log(key, now, window)
   local c = {key = key, at = now, used = 0, kept = 0, size = 0, first = 1, base = 0}
-  local length = redis.pcall('LLEN', key)
-  if type(length) == 'table' then
-    if not string.find(length.err, 'WRONGTYPE', 1, true) then error(length) end
-    c.wrong = true
-  elseif length > 0 then
-    local last = redis.call('LRANGE', key, -2, -1)
-    local newest, sum = tonumber(last[1]), tonumber(last[2])
-    if length % 2 == 0 or not newest or not sum then
-      c.wrong = true
-      return c
-    end
-    c.size, c.newest, c.sum = (length - 1) / 2, newest, sum
-    local at = math.max(now, newest) -- no new entry is before the newest one
-    c.first, c.base = c.size + 1, sum
-    if newest > at - window then
-      c.first = find(key, 1, c.size, 0, at - window)
-      c.base = tonumber(redis.call('LINDEX', key, 2 * c.first - 2)) or 0
-    end
-    c.used = sum - c.base
-    if newest > now + window then -- the clock was set back far: what counted then is taken now
-      c.changed = true
-    else
-      c.at, c.kept = at, c.used
-    end
+  local last = redis.pcall('LRANGE', key, -2, -1)
+  if last.err and not string.find(last.err, 'WRONGTYPE', 1, true) then error(last) end
+  if #last == 0 and not last.err then return c end
+  local newest, sum = tonumber(last[1]), tonumber(last[2])
+  c.wrong = not newest or not sum or redis.call('LLEN', key) % 2 == 0
+  if c.wrong then return c end
+  c.size, c.newest, c.sum = (redis.call('LLEN', key) - 1) / 2, newest, sum
+  local at = math.max(now, newest) -- no new entry is before the newest one
+  c.first, c.base = c.size + 1, sum
+  if newest > at - window then
+    c.first = find(key, 1, c.size, 0, at - window)
+    c.base = tonumber(redis.call('LINDEX', key, 2 * c.first - 2)) or 0
+  end
+  c.used = sum - c.base
+  if newest > now + window then -- the clock was set back far: what counted then is taken now
+    c.changed = true
+  else
+    c.at, c.kept = at, c.used
   end
   return c
 end
@@ -68,9 +62,7 @@ local function write_log(key, c, life)
   local call, sum, last = redis.call, c.base + c.kept, c.size
   if c.used == 0 then
     call('DEL', key)
-    return
-  end
-  if c.kept == 0 then
+  elseif c.kept == 0 then
     call('RPUSH', key, 0, c.at, c.used)
     call('LTRIM', key, -3, -1)
   else
@@ -86,5 +78,5 @@ local function write_log(key, c, life)
     end
     if c.first > 1 then call('LTRIM', key, 2 * c.first - 2, -1) end
   end
-  call('PEXPIREAT', key, life)
+  if c.used > 0 then call('PEXPIREAT', key, life) end
 end

@@ -3,17 +3,14 @@
 --
 -- KEYS[1]   list: the instants (µs) of the refusals that may still lead to a cool-down
 -- KEYS[2]   list: the ends (µs) of cool-downs; only the last one may lie ahead
--- ARGV      now in µs since the epoch, 0 for the server's clock; how many refusals start a cool-down; the window in which
---           refusals and cool-downs count, in µs; then the length of the first cool-down in that window, of the second, … in
---           µs; the last length repeats
+-- ARGV      now in µs, 0 for the server's clock; how many refusals start a cool-down; the window in which refusals and
+--           cool-downs count; the length of the first cool-down in that window, of the second, …; the last one repeats
 -- Reply     now; µs until the end of the cool-down that runs or starts, 0 for none
 
 local call, max, min = redis.call, math.max, math.min
 local now, threshold, window, lengths = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), #ARGV - 3
-if now == 0 then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
-end
+local clock = call('TIME')
+if now == 0 then now = clock[1] * 1000000 + clock[2] end
 
 local function last(key) return tonumber(call('LINDEX', key, -1)) or 0 end
 local function drop(key, edge)

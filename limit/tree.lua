@@ -5,13 +5,10 @@
 -- ARGV[2…]  per charge: tokens, from 1; count; window in ms.
 -- Reply: now, then per charge what it took and what the window counts; -1 for both if a value is there that no limit wrote.
 
-local now = tonumber(ARGV[1])
-if now == 0 then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
+local now, clock, reply = tonumber(ARGV[1]), redis.call('TIME'), {0, 0, 0}
+if now == 0 then now = clock[1] * 1000 + math.floor(clock[2] / 1000) end
+reply[1] = now
 
-local reply = {now, 0, 0}
 for i, key in ipairs(KEYS) do
   local tokens, count, window = tonumber(ARGV[3 * i - 1]), tonumber(ARGV[3 * i]), tonumber(ARGV[3 * i + 1])
   local used, took = redis.pcall('INCRBY', key, ARGV[3 * i - 1]), tokens
