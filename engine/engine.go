@@ -85,7 +85,7 @@ func New(cfg Config) *Engine {
 		cfg.Waiters = defaultWaiters
 	}
 	return &Engine{
-		cfg: cfg, queue: newQueue(cfg.Waiters), reserved: newReservations(cfg.ReservedBytes),
+		cfg: cfg, queue: queue{bound: cfg.Waiters, waiting: make(map[*waiter]struct{})}, reserved: newReservations(cfg.ReservedBytes),
 		refunds: make(chan struct{}, maxRefunds),
 	}
 }

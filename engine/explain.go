@@ -50,7 +50,6 @@ func (e *Engine) foresee(ctx context.Context, v *Verdict) {
 	if len(p.at) > 0 {
 		e.foreseePart(ctx, e.cfg.Share, v)
 	}
-	v.foreseeGate()
 	v.settleForeseen()
 }
 
@@ -79,19 +78,6 @@ func (e *Engine) foreseePart(ctx context.Context, c Counter, v *Verdict) {
 			d.Reason = v.Decisions[i].Reason
 		}
 		v.Decisions[i] = d
-	}
-}
-
-// foreseeGate corrects the question about a domain's penalty: it asks for nothing, and nothing but a cool-down refuses
-// it.
-func (v *Verdict) foreseeGate() {
-	gate := v.Match.Gate - 1
-	if gate < 0 {
-		return
-	}
-	d := &v.Decisions[gate]
-	if d.Outcome == limit.Refused && d.Reason == "" && (!d.Penalized || v.Match.Charges[gate].DryRun()) {
-		d.Outcome, d.RetryAfter = limit.Allowed, 0
 	}
 }
 

@@ -17,26 +17,19 @@ const (
 	leastMargin = time.Millisecond
 )
 
-// queue holds the answers of throttled requests until their tokens are due. Those of one key leave in the order in
-// which they are due.
+// queue holds the answers of throttled requests until their tokens are due.
 type queue struct {
 	bound   int
 	turned  atomic.Int64         // requests that were refused because too many waited
 	mu      sync.Mutex           // guards all below
 	waiting map[*waiter]struct{} //
-	last    map[string]*waiter   // by key: the one that is due last
 	until   time.Time            // no answer is held longer; zero: there is no end
 }
 
 // waiter is one answer that is held.
 type waiter struct {
-	due  time.Time
-	left chan struct{} // closed when it is gone
-	cut  chan struct{} // closed when it cannot be held until it is due
-}
-
-func newQueue(bound int) queue {
-	return queue{bound: bound, waiting: make(map[*waiter]struct{}), last: make(map[string]*waiter)}
+	due time.Time
+	cut chan struct{} // closed when it cannot be held until it is due
 }
 
 // Drain ends all waits by then: answers that are due later are decided at once, as refusals, and give back what they
@@ -122,7 +115,7 @@ func (e *Engine) wait(ctx context.Context, v *Verdict) {
 	switch {
 	case bounded && time.Until(deadline)-leastMargin < rest:
 		e.refuseLate(ctx, v, at, rest)
-	case !e.queue.hold(ctx, v.Match.Charges[at].Key, rest):
+	case !e.queue.hold(ctx, rest):
 		e.refuseLate(context.WithoutCancel(ctx), v, at, longest-e.cfg.Now().Sub(v.began))
 	}
 	v.Waited = e.cfg.Now().Sub(v.began)
@@ -162,63 +155,42 @@ func (q *queue) longest() (longest time.Duration, full bool) {
 	return longest, len(q.waiting) >= q.bound
 }
 
-// hold waits until a token of key is due, and until those that are due before it have left. It reports false when it
-// could not: the caller hung up first, too many others wait, or waits end before.
-func (q *queue) hold(ctx context.Context, key string, wait time.Duration) bool {
-	w := &waiter{due: time.Now().Add(wait), left: make(chan struct{}), cut: make(chan struct{})}
-	before, ok := q.enter(key, w)
-	if !ok {
+// hold waits until a token is due. It reports false when it could not: the caller hung up first, too many others wait, or
+// waits end before.
+func (q *queue) hold(ctx context.Context, wait time.Duration) bool {
+	w := &waiter{due: time.Now().Add(wait), cut: make(chan struct{})}
+	if !q.enter(w) {
 		return false
 	}
-	defer q.leave(key, w)
+	defer q.leave(w)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return true
 	case <-w.cut:
-		return false
 	case <-ctx.Done():
-		return false
 	}
-	if before == nil {
-		return true
-	}
-	select {
-	case <-before.left:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return false
 }
 
-// enter counts a waiter, unless there are too many or its token is due too late, and returns the one to let leave
-// first: the last of its key, unless that is due later.
-func (q *queue) enter(key string, w *waiter) (before *waiter, ok bool) {
+// enter counts a waiter, unless there are too many or its token is due too late.
+func (q *queue) enter(w *waiter) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.waiting) >= q.bound {
 		q.turned.Add(1)
-		return nil, false
+		return false
 	}
 	if !q.until.IsZero() && w.due.After(q.until) {
-		return nil, false
+		return false
 	}
 	q.waiting[w] = struct{}{}
-	last := q.last[key]
-	if last != nil && last.due.After(w.due) {
-		return nil, true
-	}
-	q.last[key] = w
-	return last, true
+	return true
 }
 
-// leave lets those behind it leave.
-func (q *queue) leave(key string, w *waiter) {
+func (q *queue) leave(w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.waiting, w)
-	if q.last[key] == w {
-		delete(q.last, key)
-	}
-	close(w.left)
 }

@@ -93,6 +93,7 @@ type conn struct {
 	server  *Server
 	epoch   int64 // of the server when it was dialled
 	greeted bool  // something was read
+	replies announced
 	closed  atomic.Bool
 }
 
@@ -105,6 +106,9 @@ func (c *conn) Read(b []byte) (int, error) {
 		return 0, errClients
 	}
 	c.greeted = c.greeted || n > 0
+	if fault := c.replies.check(b[:n]); fault != nil {
+		return 0, fault
+	}
 	return n, err
 }
 

@@ -99,6 +99,7 @@ var reasonsOf = []struct {
 	{errClosed, ReasonShutdown},
 	{goredis.ErrClosed, ReasonShutdown},
 	{errLeft, ReasonDeadline},
+	{context.Canceled, ReasonDeadline},
 	{errReply, ReasonReply},
 	{errClients, ReasonClients},
 	{errUnknown, ReasonCluster},

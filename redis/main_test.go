@@ -58,3 +58,7 @@ func do(t testing.TB, c *redis.Client, p *redis.Pending) ([]int64, error) {
 }
 
 func background() context.Context { return context.Background() }
+
+func withTimeout(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(t.Context(), d)
+}

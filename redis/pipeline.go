@@ -15,6 +15,7 @@ import (
 type command struct {
 	*goredis.Cmd
 	written bool // go-redis has begun to write it
+	read    bool // and has read the whole reply
 
 	slot    int // of its keys in a cluster; -1: it has none
 	script  *Script
@@ -33,10 +34,17 @@ func (c *command) Args() []any {
 	return c.Cmd.Args()
 }
 
+// SetErr notes the error of the command. go-redis calls it with nil once it has read the reply, and after a lost connection with the error of
+// that, also for commands whose replies it has read.
+func (c *command) SetErr(err error) {
+	c.read = c.read || err == nil
+	c.Cmd.SetErr(err)
+}
+
 // prepare makes the command ready to be sent.
 func (c *command) prepare(args []any) {
 	c.Cmd = goredis.NewCmd(context.Background(), args...)
-	c.written, c.reply, c.fault = false, nil, nil
+	c.written, c.read, c.reply, c.fault = false, false, nil, nil
 }
 
 // words are those of a script's run. Pointers to strings need no memory of their own.
@@ -104,11 +112,10 @@ func (s *Server) send(ctx context.Context, client *goredis.Client, all []*comman
 	}
 }
 
-// note notes what became of the command. After a lost connection go-redis sets that as the error of all commands, also of those whose replies it
-// has read.
+// note notes what became of the command.
 func (c *command) note(whole error) {
-	c.reply, c.fault = c.Val(), nil
-	if c.reply != nil {
+	if c.read {
+		c.reply = c.Val()
 		return
 	}
 	c.fault = c.Err()

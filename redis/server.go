@@ -3,6 +3,7 @@ package redis
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -93,10 +94,14 @@ func (s *Server) tryBatch(batch []*Pending) (reason string) {
 		return Reason(err)
 	}
 	all := commands(batch, s.client.Slot)
-	s.client.Guard(func() { s.exchange(context.Background(), true, all) })
+	unread := errPanicked
+	s.client.Guard(func() {
+		s.exchange(context.Background(), true, all)
+		unread = nil
+	})
 	for _, c := range all {
 		if c.reply == nil && c.fault == nil {
-			c.fault = errPanicked // no script replies with nothing
+			c.fault = unread
 		}
 		c.deliver()
 	}
@@ -136,7 +141,8 @@ func (s *Server) guarded(ctx context.Context, slot int, args []any) (any, error)
 	defer func() { done(shown) }()
 	c := s.coldCommand(ctx, slot, args)
 	shown, _ = outcome([]*command{c})
-	if shown == breaker.Failure && ctx.Err() != nil && time.Since(began) < s.client.cfg.Silence {
+	deadline, ok := ctx.Deadline()
+	if hurried := ok && deadline.Sub(began) < s.client.cfg.Silence; hurried && isTimeout(c.fault) || errors.Is(c.fault, context.Canceled) {
 		shown = breaker.Neither
 	}
 	return c.reply, c.fault

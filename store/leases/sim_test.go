@@ -21,6 +21,7 @@ type world struct {
 	meter    meter
 	most     int64                // tokens of a request
 	way      func() (int64, bool) // µs that a message takes, and whether it arrives
+	stall    func() int64         // µs that a look for ended leases comes late
 
 	decisions, calls, refused int64
 }
@@ -54,7 +55,7 @@ func newWorld(seed uint64, l limit.Limit, sidecars int) *world {
 	w := &world{random: rand.New(rand.NewPCG(seed, 1)), base: time.Now(), limit: l, most: 1}
 	w.base = w.base.Add(w.base.Truncate(time.Hour).Add(time.Hour).Sub(w.base)) // a border of windows, with a monotonic reading
 	w.meter = meter{limit: l}
-	w.way = func() (int64, bool) { return 500, true }
+	w.way, w.stall = func() (int64, bool) { return 500, true }, func() int64 { return 0 }
 	for range sidecars {
 		w.join(sidecars)
 	}
@@ -158,7 +159,7 @@ func (s *sidecar) tick() {
 		s.w.calls++
 		s.send(ended, func() {})
 	}
-	s.w.after(10_000, s.tick)
+	s.w.after(10_000+s.w.stall(), s.tick)
 }
 
 // meter measures what was really spent, in the order of time.
@@ -249,6 +250,7 @@ func TestNothingIsSpentBeyondTheLimit(t *testing.T) {
 			}
 			return delay, w.random.IntN(50) > 0
 		}
+		w.stall = func() int64 { return w.random.Int64N(5) / 4 * 300_000 }
 		var replace func()
 		replace = func() {
 			i := w.random.IntN(len(w.sidecars))
