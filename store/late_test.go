@@ -1,0 +1,150 @@
+package store
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+func wake(t *testing.T, server *servers.Redis) {
+	t.Helper()
+	err := server.Signal(syscall.SIGCONT)
+	if err != nil {
+		t.Fatalf("wake the server: %v", err)
+	}
+}
+
+// lateOnes opens a store that collects late replies.
+func lateOnes(t *testing.T, c RedisConfig) (*Redis, chan Late) {
+	t.Helper()
+	late := make(chan Late, 100)
+	c.OnLate = func(l Late) { late <- l }
+	return open(t, c), late
+}
+
+// askHurried asks for a request whose caller waits a moment only.
+func askHurried(t *testing.T, r *Redis, charges ...limit.Charge) *limit.Request {
+	t.Helper()
+	request := requestOf(charges...)
+	request.Due = time.Now().Add(50 * time.Millisecond)
+	r.Ask(t.Context(), request)
+	return request
+}
+
+// TestALateReplyIsHandedOver with the charges as they were, though the request was used again.
+func TestALateReplyIsHandedOver(t *testing.T) {
+	server := servers.StartRedis(t)
+	r, late := lateOnes(t, RedisConfig{Main: at(server.Addr)})
+	c := charge(t, "k", bucket(3, year), 2)
+	awaitAllowed(t, r, c)
+	server.Hang(t)
+	request := askHurried(t, r, c)
+	if d := request.Decisions[0]; d.Outcome != limit.Undecided || d.Reason != redis.ReasonTimeout || !d.Unknown || request.Fate == nil {
+		t.Fatalf("decided %+v with fate %v, want undecided for lack of time, unknown, and a fate", d, request.Fate)
+	}
+	request.Charges[0] = charge(t, "other", bucket(1, year), 1)
+	wake(t, server)
+	l := <-late
+	if l.Err != nil || l.Fate != request.Fate || len(l.Charges) != 1 || l.Charges[0].Key != c.Key {
+		t.Errorf("the late reply is %+v, want one about %s with the fate of the request", l, c.Key)
+	}
+	want(t, "the late reply", l.Decisions[0], limit.Refused, 0, 1)
+	if s := r.Stats().Calls; s.Late != 1 || s.Undecided != 1 || s.Unknown != 0 {
+		t.Errorf("calls %+v, want one undecided and one late", s)
+	}
+}
+
+// TestALateReplyIsRemembered: what it shows of a spent counter answers the next request, and one that gives back ends that.
+func TestALateReplyIsRemembered(t *testing.T) {
+	server := servers.StartRedis(t)
+	r, late := lateOnes(t, RedisConfig{Main: at(server.Addr)})
+	c := charge(t, "k", bucket(3, year), 3)
+	awaitAllowed(t, r, c)
+	server.Hang(t)
+	askHurried(t, r, c)
+	wake(t, server)
+	<-late
+	if d := spend(r, c)[0]; d.Outcome != limit.Refused || !d.Cached {
+		t.Errorf("decided %+v after the late refusal, want one by what is known", d)
+	}
+}
+
+// TestAKnownRefusalAnswersForALostServer, also when this request was the question about it.
+func TestAKnownRefusalAnswersForALostServer(t *testing.T) {
+	server := servers.StartRedis(t)
+	now := time.Now()
+	r := open(t, RedisConfig{Main: at(server.Addr), Now: func() time.Time { return now }})
+	c, room := charge(t, "k", bucket(3, year), 3), charge(t, "k", bucket(3, year), 1)
+	room.Key += ":room"
+	awaitAllowed(t, r, c)
+	spend(r, c)
+	server.Kill(t)
+	now = now.Add(2 * time.Second)
+	d := spend(r, c, room)
+	if d[0].Outcome != limit.Refused || !d[0].Cached {
+		t.Errorf("decided %+v, want refused by what is known", d[0])
+	}
+	if d[1].Outcome != limit.Undecided || d[1].Reason == "" {
+		t.Errorf("decided %+v, want undecided with a reason", d[1])
+	}
+}
+
+// TestPartsOfASplitRequestAreLateEachByItself with quotas as quotas, and one fate.
+func TestPartsOfASplitRequestAreLateEachByItself(t *testing.T) {
+	all := startRing(t, 2)
+	r, late := lateOnes(t, RedisConfig{Main: ring(all...), DenialEntries: -1})
+	one, two := on(t, r, all[0], bucket(5, year)), with(on(t, r, all[1], bucket(5, year)), limit.Quota)
+	awaitAllowed(t, r, one)
+	awaitAllowed(t, r, two)
+	all[0].Hang(t)
+	all[1].Hang(t)
+	request := askHurried(t, r, one, two)
+	wake(t, all[0])
+	wake(t, all[1])
+	modes := map[string]limit.Mode{}
+	for range 2 {
+		l := <-late
+		want(t, "a late part", l.Decisions[0], limit.Allowed, 1, 3)
+		modes[l.Charges[0].Key] = l.Charges[0].Mode
+		if l.Fate != request.Fate || l.Fate == nil {
+			t.Errorf("the fate is %v, want that of the request", l.Fate)
+		}
+	}
+	if modes[one.Key] != limit.Enforced || modes[two.Key] != limit.Quota {
+		t.Errorf("modes %v, want those of the request", modes)
+	}
+}
+
+// TestNoTimeLeftMeansNoTrip: nothing is sent, so nothing is unknown.
+func TestNoTimeLeftMeansNoTrip(t *testing.T) {
+	r := open(t, RedisConfig{Main: at(servers.StartRedis(t).Addr)})
+	request := requestOf(charge(t, "k", bucket(1, year), 1))
+	request.Due = time.Now().Add(-time.Second)
+	r.Ask(t.Context(), request)
+	if d := request.Decisions[0]; d.Outcome != limit.Undecided || d.Reason != redis.ReasonDeadline || d.Unknown {
+		t.Fatalf("decided %+v, want undecided because of the deadline", d)
+	}
+	if s := r.Stats().Calls; s.Sent != 0 {
+		t.Fatalf("calls %+v, want none sent", s)
+	}
+}
+
+// TestAHungServerIsAnsweredWithinPatience also where the caller sets no time.
+func TestAHungServerIsAnsweredWithinPatience(t *testing.T) {
+	server := servers.StartRedis(t)
+	r := open(t, RedisConfig{Main: at(server.Addr), Patience: 50 * time.Millisecond})
+	c := charge(t, "k", bucket(1000, year), 1)
+	awaitAllowed(t, r, c)
+	server.Hang(t)
+	for range 3 { // a wait for the server's silence would take longer than the test may
+		if d := spend(r, c)[0]; d.Outcome != limit.Undecided {
+			t.Fatalf("decided %+v, want undecided", d)
+		}
+	}
+	wake(t, server)
+	awaitAllowed(t, r, c)
+}
