@@ -110,13 +110,11 @@ func localCharge(c limit.Charge, live int64, refused, room bool) limit.Charge {
 	if c.Mode == limit.Quota && room {
 		c.Mode = limit.Shadow
 	}
-	if !refused || c.Each {
-		return c
-	}
-	if c.Op == limit.Spend {
+	switch {
+	case !refused || c.Each:
+	case refusable(&c):
 		c.Op = limit.Peek
-	}
-	if c.Op != limit.Peek {
+	default:
 		c.Cost = 0
 	}
 	return c
@@ -136,7 +134,7 @@ func shareOf(l limit.Limit, live int64) limit.Limit {
 	if live <= 1 {
 		return l
 	}
-	l.Count, l.Burst = partOf(l.Count, live), partOf(l.Burst, live)
+	l.Count, l.Burst = min(l.Count, max(l.Count/live, 1)), min(l.Burst, max(l.Burst/live, 1))
 	// The count may have lost more to rounding than the burst, which would take longer to fill than a limit may.
 	if l.Algorithm.Fills() && l.Count > 0 {
 		fills := float64(l.Count) * (float64(limit.MaxFill) / float64(l.Window))
@@ -145,11 +143,4 @@ func shareOf(l limit.Limit, live int64) limit.Limit {
 		}
 	}
 	return l
-}
-
-func partOf(n, live int64) int64 {
-	if n < 1 {
-		return n
-	}
-	return max(n/live, 1)
 }
