@@ -136,7 +136,7 @@ func (t *Table[V]) Keep(e *Entry[V], until, now, size int64, held bool) {
 	}
 	s := &t.stripes[t.Stripe(e.name)]
 	for range min(tidied, len(s.all)) {
-		if old := s.next(); old.until <= now && old != e {
+		if old := s.next(1); old.until <= now && old != e {
 			t.Drop(old)
 		}
 	}
@@ -215,17 +215,18 @@ func (t *Table[V]) weigh(s *stripe[V], e *Entry[V], entries, bytes int64) {
 }
 
 // next moves the cursor of a stripe that is not empty.
-func (s *stripe[V]) next() *Entry[V] {
-	s.cursor = (s.cursor + 1) % len(s.all)
+func (s *stripe[V]) next(step int) *Entry[V] {
+	s.cursor = (s.cursor + step) % len(s.all)
 	return s.all[s.cursor]
 }
 
-// evict forgets an entry of a stripe that is not empty.
+// evict forgets an entry of a stripe that is not empty. It looks at some from end to end: entries of a class lie together.
 func (t *Table[V]) evict(s *stripe[V], now int64) {
 	byBytes := s.used.bytes > s.bound.bytes
 	var victim *Entry[V]
+	step := max(len(s.all)/samples, 1)
 	for range min(samples, len(s.all)) {
-		e := s.next()
+		e := s.next(step)
 		if e.until <= now {
 			t.Drop(e)
 			return
