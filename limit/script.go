@@ -166,7 +166,8 @@ func decisionOf(now, outcome, remaining, charged, reset, wait int64) Decision {
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// grown reads what tree.lua replies about a charge. In the last ms of a window a new count is that of the next window.
+// grown reads what tree.lua replies about a charge. In the last ms of a window a new count is that of the next window; of one
+// that is there the reply does not show which window counts, and the present one is taken for it, which ends earlier.
 func grown(now int64, reply []int64, c *Charge) (d Decision, ok bool) {
 	took, used := reply[0], reply[1]
 	if took == -1 && used == -1 {

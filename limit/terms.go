@@ -37,9 +37,9 @@ func termsOf(c *Charge) terms {
 	t.most, t.window = min(l.Count, MaxCount), windowOf(l)
 	if !l.Algorithm.known() || l.Count <= 0 || l.Burst < 0 && l.Algorithm.HasBurst() {
 		t.most = -1
-		if t.op != Spend && t.op != Peek {
-			t.cost = 0
-		}
+	}
+	if t.most < 0 && t.op != Spend && t.op != Peek || t.op == Lend && !l.Leasable() {
+		t.cost = 0
 	}
 	t.algorithm = fixedTerms
 	switch {
