@@ -7,6 +7,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/store/memory"
 )
@@ -154,5 +155,30 @@ func TestAVerdictStandsDespiteAPanicOfItsObserver(t *testing.T) {
 	}
 	if panics != 6 {
 		t.Errorf("OnPanic saw %d panics, want 6", panics)
+	}
+}
+
+// TestAPanicWhileMatchingAdmits: here of the clock that tokens are verified by, under rules that fail closed.
+func TestAPanicWhileMatchingAdmits(t *testing.T) {
+	cfg := identity.Config{Order: []identity.Kind{identity.JWT}, Issuers: []identity.Issuer{{Issuer: "i", JWKS: "none"}}}
+	sets := identity.NewKeySets(identity.KeySetsConfig{})
+	t.Cleanup(sets.Close)
+	rule := descriptors.Rule{Name: "r", Scope: descriptors.ScopeUser, Action: descriptors.Block, OnFailure: descriptors.FailClosed}
+	broken := identity.Options{Now: func() time.Time { panic("of a test") }}
+	set, problems := descriptors.Compile([]descriptors.Domain{{Name: "d", Identity: &cfg, Rules: []descriptors.Rule{rule}}},
+		descriptors.Options{Identity: func(string, *identity.Config) *identity.Resolver { return identity.New(cfg, sets, broken) }})
+	if set == nil {
+		t.Fatalf("the test's own rules do not compile: %v", problems)
+	}
+	panics, seen := 0, 0
+	b := newBench(t, func(c *engine.Config) {
+		c.OnPanic, c.OnVerdict = func(any) { panics++ }, func(*descriptors.Request, *engine.Verdict) { seen++ }
+	})
+	b.Use(set)
+	token := "Bearer eyJhbGciOiJFZERTQSIsImtpZCI6ImsifQ.eyJpc3MiOiJpIiwic3ViIjoiYSIsImV4cCI6OTk5OTk5OTk5OX0.AAAA"
+	evidence := &identity.Evidence{Headers: []identity.Header{{Name: "authorization", Value: token}}}
+	v := b.decide(&descriptors.Request{Domain: "d", Evidence: evidence, Subject: new(descriptors.Subject)})
+	if v.Refused || v.Degraded != "panic" || v.Outcome() != engine.Unknown || panics != 1 || seen != 1 {
+		t.Errorf("refused %t, degraded %q, outcome %v, %d panics, seen %d times", v.Refused, v.Degraded, v.Outcome(), panics, seen)
 	}
 }

@@ -2,8 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -23,85 +21,77 @@ func throttled(window, longest time.Duration) descriptors.Domain {
 	return descriptors.Domain{Name: "d", Rules: []descriptors.Rule{r}}
 }
 
-// throttling is an engine on the clock of a synctest bubble, with a token per user and second.
-func throttling(t *testing.T, waiters int, longest time.Duration) (*engine.Engine, *memory.Memory) {
-	t.Helper()
-	return throttlingBy(t, waiters, throttled(time.Second, longest))
-}
-
-func throttlingBy(t *testing.T, waiters int, domain descriptors.Domain) (*engine.Engine, *memory.Memory) {
-	t.Helper()
-	counts := memory.New(memory.Config{})
-	e := engine.New(engine.Config{Store: counts, Waiters: waiters})
-	e.Use(compile(t, domain))
-	return e, counts
-}
-
 // slowly is a way on which every question takes so long.
 func slowly(took time.Duration) func(limit.Charge) time.Duration {
 	return func(limit.Charge) time.Duration { return took }
 }
 
-func userRequest(user string) *descriptors.Request {
-	return &descriptors.Request{Domain: "d", Descriptors: []descriptors.Descriptor{{Entries: []descriptors.Entry{{Key: "user", Value: user}}}}}
+// throttling runs a test with an engine that has a token per user and second, on the clock of a synctest bubble.
+func throttling(t *testing.T, waiters int, longest time.Duration, test func(t *testing.T, e *engine.Engine)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		e := engine.New(engine.Config{Store: memory.New(memory.Config{}), Waiters: waiters})
+		defer e.Close()
+		e.Use(compile(t, throttled(time.Second, longest)))
+		test(t, e)
+	})
 }
 
 // send decides one request and returns the verdict and how long it took.
-func send(ctx context.Context, e *engine.Engine, user string) (engine.Verdict, time.Duration) {
-	var v engine.Verdict
-	began := time.Now()
-	e.Decide(ctx, userRequest(user), &v)
+func send(ctx context.Context, e *engine.Engine, user string) (*engine.Verdict, time.Duration) {
+	v, began := new(engine.Verdict), time.Now()
+	e.Decide(ctx, request(user, "", 1), v)
 	return v, time.Since(began)
 }
 
+// wantAfter sends a request and holds whether it is refused, and how long that took.
+func wantAfter(t *testing.T, ctx context.Context, e *engine.Engine, refused bool, took time.Duration) *engine.Verdict {
+	t.Helper()
+	v, got := send(ctx, e, "u")
+	if v.Refused != refused || got != took {
+		t.Errorf("refused %v after %v, want %v after %v", v.Refused, got, refused, took)
+	}
+	return v
+}
+
 func TestThrottleHoldsUntilTheTokenIsDue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e, _ := throttling(t, 0, 2*time.Second)
-		for i, want := range []time.Duration{0, time.Second, time.Second} {
-			v, took := send(t.Context(), e, "u")
-			if v.Refused || took != want || v.Waited != want {
-				t.Fatalf("request %d: refused %v after %v (waited %v), want admitted after %v", i, v.Refused, took, v.Waited, want)
+	throttling(t, 0, 2*time.Second, func(t *testing.T, e *engine.Engine) {
+		for _, wait := range []time.Duration{0, time.Second, time.Second} {
+			if v := wantAfter(t, t.Context(), e, false, wait); v.Waited != wait {
+				t.Errorf("waited %v, want %v", v.Waited, wait)
 			}
 		}
 	})
 }
 
 func TestThrottleRefusesBeyondTheLongestWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e, _ := throttling(t, 0, 500*time.Millisecond)
-		send(t.Context(), e, "u")
-		v, took := send(t.Context(), e, "u")
-		if !v.Refused || took != 0 || v.RetryAfter != time.Second {
-			t.Fatalf("refused %v after %v, retry after %v: want refused at once, 1s", v.Refused, took, v.RetryAfter)
+	throttling(t, 0, 500*time.Millisecond, func(t *testing.T, e *engine.Engine) {
+		wantAfter(t, t.Context(), e, false, 0)
+		if v := wantAfter(t, t.Context(), e, true, 0); v.RetryAfter != time.Second {
+			t.Errorf("retry after %v, want 1s", v.RetryAfter)
 		}
 	})
 }
 
 func TestThrottleNeverWaitsPastTheDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e, _ := throttling(t, 0, 2*time.Second)
-		send(t.Context(), e, "u")
+	throttling(t, 0, 2*time.Second, func(t *testing.T, e *engine.Engine) {
+		wantAfter(t, t.Context(), e, false, 0)
 		ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
 		defer cancel()
-		v, took := send(ctx, e, "u")
-		if !v.Refused || took != 0 {
-			t.Fatalf("refused %v after %v: want refused at once, the token is due after the deadline", v.Refused, took)
-		}
+		wantAfter(t, ctx, e, true, 0)
 	})
 }
 
-// TestThrottleCountsTheTimeOfTheStore: what the store took of the caller's time is gone. One whose answer would be too late is refused, in
-// time, and gives back what it took.
+// TestThrottleCountsTheTimeOfTheStore: what the store took of the caller's time is gone. One whose answer would be too late
+// is refused, in time, and gives back what it took.
 func TestThrottleCountsTheTimeOfTheStore(t *testing.T) {
 	inFleet(t, 1, throttled(100*time.Millisecond, time.Second), func(t *testing.T, f *fleet) {
+		began := time.Now()
 		f.send(0, request("u", "", 1))
 		f.delay(slowly(8 * time.Millisecond))
-		ctx, cancel := context.WithTimeout(t.Context(), 100500*time.Microsecond)
-		defer cancel()
-		v, began := new(engine.Verdict), time.Now()
-		f.engines[0].Decide(ctx, request("u", "", 1), v)
-		if took := time.Since(began); !v.Refused || took > 20*time.Millisecond {
-			t.Fatalf("refused %v after %v, want refused at once: its token is due half a millisecond before the deadline", v.Refused, took)
+		v, took := f.within(100500*time.Microsecond, request("u", "", 1))
+		if !v.Refused || took > 20*time.Millisecond {
+			t.Fatalf("refused %v after %v, want at once: its token is due half a millisecond before the deadline", v.Refused, took)
 		}
 		pass(time.Until(began.Add(100 * time.Millisecond)))
 		if v := f.send(0, request("u", "", 1)); v.Refused || v.Waited > 0 {
@@ -110,98 +100,223 @@ func TestThrottleCountsTheTimeOfTheStore(t *testing.T) {
 	})
 }
 
-func TestCancelledWaiterGivesItsTokenBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e, counts := throttling(t, 0, 5*time.Second)
-		send(t.Context(), e, "u")
-		ctx, cancel := context.WithCancel(t.Context())
+func TestACancelledWaiterGivesItsTokenBack(t *testing.T) {
+	throttling(t, 0, 5*time.Second, func(t *testing.T, e *engine.Engine) {
+		wantAfter(t, t.Context(), e, false, 0)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		var wg sync.WaitGroup
-		wg.Go(func() {
-			v, took := send(ctx, e, "u")
-			if !v.Refused || took != 300*time.Millisecond {
-				t.Errorf("refused %v after %v, want refused when its caller hung up after 300ms", v.Refused, took)
-			}
-		})
-		<-time.After(300 * time.Millisecond)
+		for range 3 {
+			wg.Go(func() { send(ctx, e, "u") })
+		}
+		wg.Go(func() { wantAfter(t, ctx, e, true, 300*time.Millisecond) })
+		pass(300 * time.Millisecond)
 		cancel()
 		wg.Wait()
-		v, took := send(t.Context(), e, "u")
-		if v.Refused || took != 700*time.Millisecond {
-			t.Fatalf("refused %v after %v, want the token that was given back, 700ms later", v.Refused, took)
-		}
-		if got := counts.Stats().Keys; got != 1 {
-			t.Fatalf("%d counters, want 1", got)
-		}
+		wantAfter(t, t.Context(), e, false, 700*time.Millisecond)
 	})
 }
 
 func TestThrottleBoundsItsWaiters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e, _ := throttling(t, 2, time.Minute)
-		send(t.Context(), e, "u")
+	throttling(t, 2, time.Minute, func(t *testing.T, e *engine.Engine) {
+		wantAfter(t, t.Context(), e, false, 0)
 		var wg sync.WaitGroup
 		for range 2 {
 			wg.Go(func() { send(t.Context(), e, "u") })
 		}
 		synctest.Wait()
-		if v, took := send(t.Context(), e, "u"); !v.Refused || took != 0 {
-			t.Fatalf("refused %v after %v: want the third waiter refused at once", v.Refused, took)
-		}
+		wantAfter(t, t.Context(), e, true, 0)
 		if got := e.Stats(); got != (engine.Stats{Waiting: 2, TurnedAway: 1}) {
-			t.Fatalf("stats %+v, want 2 waiting and 1 turned away", got)
+			t.Errorf("stats %+v, want 2 waiting and 1 turned away", got)
 		}
 		wg.Wait()
 	})
 }
 
-// TestThrottleKeepsTheOrderOfEachKey: 1,000 waiters on 10 keys leave 100 ms apart per key, in the order of arrival.
-func TestThrottleKeepsTheOrderOfEachKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const keys, each, apart = 10, 100, 100 * time.Millisecond
-		e, _ := throttlingBy(t, 0, throttled(apart, time.Minute))
-		began := time.Now()
+// TestNoMoreWaitersThanTheBound: requests that were at the store together do not exceed the bound together.
+func TestNoMoreWaitersThanTheBound(t *testing.T) {
+	set := func(c *engine.Config) { c.Waiters = 2 }
+	inFleetWith(t, 1, throttled(time.Second, time.Minute), set, func(t *testing.T, f *fleet) {
+		f.delay(slowly(10 * time.Millisecond))
 		var mu sync.Mutex
-		left := map[string][]int{}
-		var wg sync.WaitGroup
-		for n := range each {
-			for k := range keys {
-				user := fmt.Sprint("u", k)
-				wg.Go(func() {
-					v, _ := send(t.Context(), e, user)
-					mu.Lock()
-					defer mu.Unlock()
-					left[user] = append(left[user], n)
-					if late := time.Since(began) - time.Duration(n)*apart; v.Refused || late != 0 {
-						t.Errorf("%s request %d: refused %v, %v off its due time", user, n, v.Refused, late)
-					}
-				})
-			}
+		refused := map[bool]int{}
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() {
+				v, _ := send(t.Context(), f.engines[0], "u")
+				mu.Lock()
+				defer mu.Unlock()
+				refused[v.Refused]++
+			})
+		}
+		all.Wait()
+		if turned := f.engines[0].Stats().TurnedAway; refused[false] != 3 || turned != 7 {
+			t.Errorf("%d admitted, %d turned away; want one at once, two held, and 7", refused[false], turned)
+		}
+		f.delay(atOnce)
+		if v, took := send(t.Context(), f.engines[0], "u"); v.Refused || took > time.Second {
+			t.Errorf("refused %v after %v: those that were turned away gave their tokens back", v.Refused, took)
+		}
+	})
+}
+
+// TestOnlyThoseThatCouldWaitAreTurnedAway: while too many wait, a request counts as turned away if it is refused, and would
+// have been held otherwise.
+func TestOnlyThoseThatCouldWaitAreTurnedAway(t *testing.T) {
+	d := throttled(time.Second, 5*time.Second)
+	day := bucket("day", descriptors.ScopeTenant, 1)
+	day.Limits[0].Window = 24 * time.Hour
+	twice := bucket("twice", descriptors.ScopeTenant|descriptors.ScopeUser, 1)
+	twice.Action, twice.MaxDelay = descriptors.Throttle, 5*time.Second
+	twice.Limits[0].Window = 2 * time.Second
+	d.Rules = append(d.Rules, day, twice)
+	for name, c := range map[string]struct {
+		before, then *descriptors.Request
+		within       time.Duration
+		refused      bool
+		turned       int64
+	}{
+		"admitted without a wait":            {nil, request("joe", "", 1), time.Minute, false, 0},
+		"admitted without a wait, two rules": {nil, request("joe", "acme", 1), time.Minute, false, 0},
+		"could wait":                         {request("joe", "", 1), request("joe", "", 1), time.Minute, true, 1},
+		"could wait, for two rules":          {request("joe", "acme", 1), request("joe", "beta", 1), time.Minute, true, 1},
+		"refused by another rule, too":       {request("joe", "acme", 1), request("joe", "acme", 1), time.Minute, true, 0},
+		"its deadline is before":             {request("joe", "", 1), request("joe", "", 1), 500 * time.Millisecond, true, 0},
+		"costs more than it can ever get":    {nil, request("joe", "", 2), time.Minute, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inFleetWith(t, 1, d, func(c *engine.Config) { c.Waiters = 1 }, func(t *testing.T, f *fleet) {
+				if c.before != nil {
+					f.within(time.Minute, c.before)
+				}
+				f.send(0, request("u", "", 1))
+				var held sync.WaitGroup
+				held.Go(func() { f.send(0, request("u", "", 1)) })
+				synctest.Wait()
+				v, _ := f.within(c.within, c.then)
+				want(t, name, v, c.refused)
+				if got := f.engines[0].Stats().TurnedAway; got != c.turned {
+					t.Errorf("%d turned away, want %d", got, c.turned)
+				}
+				held.Wait()
+			})
+		})
+	}
+}
+
+// TestDrainDecidesWaits: what is due in time is held, and what is not is refused at once.
+func TestDrainDecidesWaits(t *testing.T) {
+	throttling(t, 0, time.Minute, func(t *testing.T, e *engine.Engine) {
+		began := time.Now()
+		var all sync.WaitGroup
+		for n := range 10 {
+			all.Go(func() {
+				took := time.Duration(n) * time.Second
+				if n > 3 {
+					took = 500 * time.Millisecond
+				}
+				wantAfter(t, t.Context(), e, n > 3, took)
+			})
 			synctest.Wait()
 		}
-		wg.Wait()
-		for user, order := range left {
-			if !slices.IsSorted(order) || len(order) != each {
-				t.Errorf("%s left in the order %v", user, order)
+		pass(500 * time.Millisecond)
+		e.Drain(began.Add(3500 * time.Millisecond))
+		wantAfter(t, t.Context(), e, true, 0)
+		if v, took := send(t.Context(), e, "other"); v.Refused || took != 0 {
+			t.Errorf("refused %v after %v: want a request admitted that needs no wait", v.Refused, took)
+		}
+		all.Wait()
+	})
+}
+
+// TestALateRefusalIsItsRules: a request that cannot be held until its token is due is refused as its rule asks for.
+func TestALateRefusalIsItsRules(t *testing.T) {
+	d := throttled(time.Second, 5*time.Second)
+	d.Rules[0].Response = &descriptors.Response{Status: 503, Message: "later"}
+	for name, cause := range map[string]func(f *fleet, cancel func()){
+		"the caller hung up":  func(_ *fleet, cancel func()) { cancel() },
+		"the process ends":    func(f *fleet, _ func()) { f.engines[0].Drain(time.Now()) },
+		"the store took long": func(*fleet, func()) {},
+	} {
+		inFleet(t, 1, d, func(t *testing.T, f *fleet) {
+			f.send(0, request("u", "", 1))
+			ctx, cancel := context.WithTimeout(t.Context(), 1000500*time.Microsecond)
+			defer cancel()
+			if name == "the store took long" {
+				f.delay(slowly(15 * time.Millisecond))
+			}
+			var v *engine.Verdict
+			var held sync.WaitGroup
+			held.Go(func() { v, _ = send(ctx, f.engines[0], "u") })
+			synctest.Wait()
+			cause(f, cancel)
+			held.Wait()
+			if !v.Refused || v.Response == nil || v.Response.Status != 503 || v.Refusing == nil || v.Refusing.Rule != "lane" {
+				t.Errorf("%s: refused %v with %+v of %+v, want the rule's own", name, v.Refused, v.Response, v.Refusing)
+			}
+			if s := v.Statuses[0]; !s.Over || s.Effect == nil || !v.Reported.Over {
+				t.Errorf("%s: status %+v, reported %+v, want both over", name, s, v.Reported)
+			}
+			if v.RetryAfter <= 0 || v.RetryAfter > time.Second {
+				t.Errorf("%s: retry after %v, want at most the second of the token", name, v.RetryAfter)
+			}
+		})
+	}
+}
+
+func TestShadowModeHoldsNoAnswers(t *testing.T) {
+	set := func(c *engine.Config) { c.Shadow = true }
+	inFleetWith(t, 1, throttled(time.Second, 2*time.Second), set, func(t *testing.T, f *fleet) {
+		for i, shadowed := range []bool{false, false, true} {
+			v, took := f.within(1500*time.Millisecond, request("u", "", 1))
+			if v.Refused || took != 0 || v.Shadowed != shadowed {
+				t.Errorf("request %d: refused %v after %v, shadowed %v; want %v", i, v.Refused, took, v.Shadowed, shadowed)
 			}
 		}
 	})
 }
 
-func TestCancelledWaitersLeakNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e, _ := throttling(t, 0, time.Minute)
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		for range 1000 {
-			wg.Go(func() { send(ctx, e, "u") })
+// TestAThrottleIsNotLeased, also where its caller has no time to wait.
+func TestAThrottleIsNotLeased(t *testing.T) {
+	inFleet(t, 1, throttled(time.Second, time.Second), func(t *testing.T, f *fleet) {
+		for _, left := range []time.Duration{time.Second, 3 * time.Millisecond} {
+			if v, _ := f.within(left, request("u", "", 1)); v.Match.Charges[0].Lease != 0 {
+				t.Errorf("%v left: %+v may be leased", left, v.Match.Charges[0])
+			}
 		}
-		synctest.Wait()
-		cancel()
-		wg.Wait()
-		var m descriptors.Match
-		e.Rules().Match(userRequest("u"), &m)
-		if got := e.Usage(t.Context(), m.Charges)[0].ResetAfter; got > time.Second {
-			t.Fatalf("full again after %v, want at most 1s: all waiters gave their tokens back", got)
+	})
+}
+
+// TestHoldTakesThePlaceOfWaiting: on a virtual clock a throttled answer comes at once, with the wait in its verdict.
+func TestHoldTakesThePlaceOfWaiting(t *testing.T) {
+	var held []time.Duration
+	b := newBench(t, func(c *engine.Config) { c.Hold = func(wait time.Duration) { held = append(held, wait) } },
+		throttled(time.Second, time.Minute))
+	for i, wait := range []time.Duration{0, time.Second, 2 * time.Second} {
+		if v := b.decide(request("u", "", 1)); v.Refused || v.Waited != wait {
+			t.Errorf("request %d waits %v, refused %v, want %v", i, v.Waited, v.Refused, wait)
+		}
+	}
+	if len(held) != 2 || held[1] != 2*time.Second {
+		t.Errorf("held %v, want 1s and 2s", held)
+	}
+}
+
+// TestVerdictsAreHeldTogether: their waits begin when they are decided, so they do not add up.
+func TestVerdictsAreHeldTogether(t *testing.T) {
+	throttling(t, 0, time.Minute, func(t *testing.T, e *engine.Engine) {
+		began, verdicts := time.Now(), make([]*engine.Verdict, 5)
+		for i := range verdicts {
+			verdicts[i] = new(engine.Verdict)
+			e.Begin(t.Context(), request("u", "", 1), verdicts[i])
+		}
+		e.Finish(t.Context(), verdicts...)
+		if took := time.Since(began); took != 4*time.Second {
+			t.Errorf("five requests took %v, want the 4 s of the last token", took)
+		}
+		for i, v := range verdicts {
+			if v.Refused || v.Waited != time.Duration(i)*time.Second {
+				t.Errorf("request %d: refused %v, waited %v", i, v.Refused, v.Waited)
+			}
 		}
 	})
 }
