@@ -45,10 +45,6 @@ func (l *loan) over(p *redis.Pending) {
 	switch {
 	case l.lends:
 		r.leases.Granted(request, l.began)
-		select {
-		case r.lent <- struct{}{}:
-		default: // returnEnded looks already
-		}
 	case err != nil:
 		r.leases.Lost(request)
 	default:
@@ -94,24 +90,16 @@ func (r *Redis) sendLoan(request *limit.Request, lends bool) *loan {
 	return l
 }
 
-// returnEnded returns what is left of leases that are over soon or not used, until the context ends. It looks only while something is lent.
+// returnEnded returns what is left of leases that are over soon or not used, until the context ends.
 func (r *Redis) returnEnded(ctx context.Context) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 	for {
-		ticker.Stop()
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.lent:
-		}
-		ticker.Reset(lookEvery)
-		for ctx.Err() == nil && r.leases.Stats().Keys > 0 {
-			select {
-			case <-ctx.Done():
-			case <-ticker.C:
-				r.main.Guard(func() { r.sendBack(r.leases.Ended(r.now())) })
-			}
+		case <-ticker.C:
+			r.main.Guard(func() { r.sendBack(r.leases.Ended(r.now())) })
 		}
 	}
 }

@@ -40,7 +40,6 @@ type Redis struct {
 	background background
 	healing    healing
 	pinging    pinging
-	lent       chan struct{} // tokens were lent, so what is left of them has to be returned one day
 
 	sent, undecided, unknown, late, notReturned atomic.Int64
 }
@@ -56,7 +55,7 @@ func NewRedis(c RedisConfig) *Redis {
 	c = c.withDefaults()
 	r := &Redis{
 		main: c.Main, second: c.PerSecond, patience: c.Patience, now: c.Now,
-		onError: c.OnError, onLate: c.OnLate, onTrip: c.OnTrip, lent: make(chan struct{}, 1),
+		onError: c.OnError, onLate: c.OnLate, onTrip: c.OnTrip,
 	}
 	r.background.start(c.OnPanic)
 	r.questions.New = func() any { return newQuestion(r) }
