@@ -1,0 +1,229 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/spillway-mesh/spillway/limit"
+)
+
+// hand is a clock that a test turns.
+type hand struct{ now time.Time }
+
+func newHand() *hand { return &hand{time.Now().Truncate(time.Hour)} }
+
+func (h *hand) Now() time.Time        { return h.now }
+func (h *hand) turn(by time.Duration) { h.now = h.now.Add(by) }
+
+func bucket(count int64, window time.Duration) limit.Limit {
+	return limit.Limit{Algorithm: limit.TokenBucket, Count: count, Window: window, Burst: count}
+}
+
+// try decides charges.
+func try(m *Memory, charges ...limit.Charge) []limit.Decision {
+	r := &limit.Request{Charges: charges, Decisions: make([]limit.Decision, len(charges))}
+	m.Try(r)
+	return r.Decisions
+}
+
+// want compares a decision in part.
+func want(t *testing.T, what string, d limit.Decision, outcome limit.Outcome, charged, remaining int64) {
+	t.Helper()
+	if d.Outcome != outcome || d.Charged != charged || d.Remaining != remaining {
+		t.Errorf("%s: %+v, want outcome %d, charged %d, remaining %d", what, d, outcome, charged, remaining)
+	}
+}
+
+func TestItCounts(t *testing.T) {
+	clock := newHand()
+	m := New(Config{Now: clock.Now})
+	c := limit.Charge{Key: "key", Limit: bucket(10, time.Minute), Cost: 4}
+	want(t, "first", try(m, c)[0], limit.Allowed, 4, 6)
+	want(t, "second", try(m, c)[0], limit.Allowed, 4, 2)
+	want(t, "third", try(m, c)[0], limit.Refused, 0, 2)
+	clock.turn(12 * time.Second)
+	want(t, "two tokens later", try(m, c)[0], limit.Allowed, 4, 0)
+	r := &limit.Request{Charges: []limit.Charge{c}, Decisions: make([]limit.Decision, 1)}
+	r.Charges[0].Op, r.Charges[0].Cost = limit.Peek, 1
+	m.Peek(context.Background(), r)
+	want(t, "a peek", r.Decisions[0], limit.Refused, 0, 0)
+	if d := r.Decisions[0]; d.At != clock.now.UnixMicro() || d.RetryAfter != 6*time.Second {
+		t.Errorf("%+v, want the time of the clock", d)
+	}
+	err := m.Reset(context.Background(), []string{"key", "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Ask(context.Background(), r, r)
+	want(t, "after a reset", r.Decisions[0], limit.Allowed, 0, 10)
+}
+
+// TestAllOrNothing: charges of one request are decided at one instant, those that share a counter one after the other.
+func TestAllOrNothing(t *testing.T) {
+	m := New(Config{})
+	of := func(key string, cost int64) limit.Charge {
+		return limit.Charge{Key: key, Limit: bucket(5, time.Hour), Cost: cost}
+	}
+	d := try(m, of("a", 3), of("b", 3), of("a", 3))
+	want(t, "a", d[0], limit.Allowed, 0, 5)
+	want(t, "b", d[1], limit.Allowed, 0, 5)
+	want(t, "a again", d[2], limit.Refused, 0, 5)
+	if keys := m.Stats().Keys; keys != 0 {
+		t.Errorf("%d keys are kept for a request that took nothing", keys)
+	}
+	d = try(m, of("a", 3), of("b", 3), of("a", 2))
+	want(t, "a", d[0], limit.Allowed, 3, 2)
+	want(t, "a again", d[2], limit.Allowed, 2, 0)
+}
+
+// TestItIsExactUnderContention: requests over two counters in any order admit what fits, and no two wait for each other.
+func TestItIsExactUnderContention(t *testing.T) {
+	m := New(Config{})
+	var admitted atomic.Int64
+	var callers sync.WaitGroup
+	for i := range 8 {
+		callers.Go(func() {
+			a := limit.Charge{Key: "a", Limit: bucket(1000, 1000*time.Hour), Cost: 1}
+			b := limit.Charge{Key: "b", Limit: bucket(900, 1000*time.Hour), Cost: 1}
+			for range 500 {
+				if i%2 == 0 {
+					a, b = b, a
+				}
+				if d := try(m, a, b); d[0].Outcome == limit.Allowed && d[1].Outcome == limit.Allowed {
+					admitted.Add(1)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	if n := admitted.Load(); n != 900 {
+		t.Errorf("%d admitted, want 900", n)
+	}
+}
+
+// TestPenalties: refusals of a client are recorded once for each request, and a reset of the penalty ends a cool-down.
+func TestPenalties(t *testing.T) {
+	clock := newHand()
+	m := New(Config{Now: clock.Now})
+	c := limit.Charge{
+		Key: "key", Limit: bucket(1, time.Minute), Cost: 1, PenaltyKey: "client",
+		Penalty: &limit.Penalty{Threshold: 2, Window: time.Hour, CoolDown: 10 * time.Minute},
+	}
+	other := c
+	other.Key = "other"
+	want(t, "the token", try(m, c, other)[0], limit.Allowed, 1, 0)
+	if d := try(m, c, other); d[0].RetryAfter != time.Minute || d[1].RetryAfter != time.Minute {
+		t.Errorf("%+v: one refusal starts no cool-down", d)
+	}
+	if d := try(m, c, other); d[0].RetryAfter != 10*time.Minute || d[1].RetryAfter != 10*time.Minute {
+		t.Errorf("%+v: the second one does", d)
+	}
+	clock.turn(2 * time.Minute)
+	if d := try(m, c)[0]; !d.Penalized || d.RetryAfter != 8*time.Minute {
+		t.Errorf("%+v, want the rest of the cool-down", d)
+	}
+	_ = m.Reset(context.Background(), []string{"client"})
+	want(t, "after the pardon", try(m, c)[0], limit.Allowed, 1, 0)
+}
+
+// TestWhatIsFullIsForgotten: by requests about other counters.
+func TestWhatIsFullIsForgotten(t *testing.T) {
+	clock := newHand()
+	m := New(Config{Now: clock.Now, Keys: 1000})
+	for i := range 300 {
+		try(m, limit.Charge{Key: fmt.Sprint("old ", i), Limit: bucket(1, time.Second), Cost: 1})
+	}
+	clock.turn(2 * time.Second)
+	c := limit.Charge{Key: "old 1", Limit: bucket(1, time.Second), Cost: 1}
+	want(t, "a full one", try(m, c)[0], limit.Allowed, 1, 0)
+	for i := range 600 {
+		try(m, limit.Charge{Key: fmt.Sprint("new ", i), Limit: bucket(1, time.Hour), Cost: 1})
+	}
+	if s := m.Stats(); s.Keys > 601 || s.Evicted > 0 {
+		t.Errorf("%+v, want the new ones", s)
+	}
+}
+
+// TestAFloodPushesOutNoOtherLimit, nor what is spent of its own.
+func TestAFloodPushesOutNoOtherLimit(t *testing.T) {
+	m := New(Config{Keys: 2000, Now: newHand().Now})
+	login := func(i int) limit.Charge {
+		return limit.Charge{Key: fmt.Sprint("login ", i), Limit: bucket(5, time.Minute), Cost: 5, Class: 1}
+	}
+	for i := range 200 {
+		try(m, login(i))
+	}
+	daily := limit.Limit{Algorithm: limit.FixedWindow, Count: 2, Window: 24 * time.Hour}
+	for i := range 200 {
+		try(m, limit.Charge{Key: fmt.Sprint("spent ", i), Limit: daily, Cost: 2, Class: 2})
+	}
+	for i := range 20_000 {
+		try(m, limit.Charge{Key: fmt.Sprint("day ", i), Limit: daily, Cost: 1, Class: 2})
+	}
+	for i := range 200 {
+		want(t, "a login beside the flood", try(m, login(i))[0], limit.Refused, 0, 0)
+		want(t, "a spent counter", try(m, limit.Charge{Key: fmt.Sprint("spent ", i), Limit: daily, Cost: 1, Class: 2})[0], limit.Refused, 0, 0)
+	}
+	if s := m.Stats(); s.Evicted < 10_000 || s.Keys > 2000 {
+		t.Errorf("%+v: the flood was not evicted", s)
+	}
+}
+
+// TestItTakesNoMoreThanItCounts compares the estimate with the heap, for keys of several lengths, logs and cool-downs.
+func TestItTakesNoMoreThanItCounts(t *testing.T) {
+	log := limit.Limit{Algorithm: limit.SlidingLog, Count: 100, Window: time.Hour}
+	penalty := &limit.Penalty{Threshold: 5, Window: time.Hour, CoolDown: time.Hour}
+	for name, charge := range map[string]func(i int) limit.Charge{
+		"short keys": func(i int) limit.Charge {
+			return limit.Charge{Key: fmt.Sprint(i), Limit: bucket(5, time.Hour), Cost: 1}
+		},
+		"long keys": func(i int) limit.Charge {
+			return limit.Charge{Key: strings.Repeat("x", 1000) + fmt.Sprint(i), Limit: bucket(5, time.Hour), Cost: 1}
+		},
+		"logs": func(i int) limit.Charge { return limit.Charge{Key: fmt.Sprint(i / 10), Limit: log, Cost: 1} },
+		"cool-downs": func(i int) limit.Charge {
+			return limit.Charge{Key: fmt.Sprint(i), Limit: bucket(1, time.Hour), Cost: 2, Penalty: penalty, PenaltyKey: fmt.Sprint("p", i)}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := heap()
+			m := New(Config{})
+			for i := range 50_000 {
+				try(m, charge(i))
+			}
+			took, counted := heap()-before, m.Stats().Bytes
+			t.Logf("%d bytes on the heap, %d counted, for %d keys", took, counted, m.Stats().Keys)
+			const fixed = 1 << 20 // of an empty store
+			if took > counted+fixed || counted > 3*took {
+				t.Errorf("it takes %d bytes and counts %d", took, counted)
+			}
+			runtime.KeepAlive(m)
+		})
+	}
+}
+
+// heap is how many bytes are in use. What pools keep is gone after the second collection.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var now runtime.MemStats
+	runtime.ReadMemStats(&now)
+	return int64(now.HeapAlloc)
+}
+
+func TestADecisionAllocatesNothing(t *testing.T) {
+	m := New(Config{})
+	r := &limit.Request{Decisions: make([]limit.Decision, 4)}
+	for i := range 4 {
+		r.Charges = append(r.Charges, limit.Charge{Key: fmt.Sprint(i), Limit: bucket(1<<40, time.Hour), Cost: 1})
+	}
+	if n := testing.AllocsPerRun(1000, func() { m.Try(r) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
