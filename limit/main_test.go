@@ -58,7 +58,7 @@ type order struct {
 	refused bool
 }
 
-// eval runs a script at an instant in its own unit, 0 for the server's clock.
+// eval runs a script at an instant in µs, 0 for the server's clock.
 func (l lua) eval(s *Script, now int64, keys, args []string) ([]int64, error) {
 	words := []any{decimal(now)}
 	for _, a := range args {
@@ -69,9 +69,6 @@ func (l lua) eval(s *Script, now int64, keys, args []string) ([]int64, error) {
 
 // decide decides requests in one call, at an instant in µs, 0 for the server's clock.
 func (l lua) decide(s *Script, now int64, orders ...order) ([][]Decision, error) {
-	if s == Tree {
-		now /= 1000
-	}
 	var keys, args []string
 	sizes := make([]int, len(orders))
 	for i, o := range orders {

@@ -171,18 +171,17 @@ func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond 
 func grown(now int64, reply []int64, c *Charge) (d Decision, ok bool) {
 	took, used := reply[0], reply[1]
 	if took == -1 && used == -1 {
-		return Decision{At: now * 1000, Reason: ReasonForeign}, now > 0
+		return Decision{At: now, Reason: ReasonForeign}, now > 0
 	}
-	if now < 1 || now > exact/1000 || took < 0 || used < took || used > exact {
+	if now < 1 || now > exact || took < 0 || used < took || used > exact {
 		return d, false
 	}
-	t := termsOf(c)
-	window, at := t.window/1000, now
+	t, at := termsOf(c), now
 	if used == took {
-		at++
+		at += 1000
 	}
-	d = Decision{Outcome: Allowed, Remaining: max(t.most-used, 0), Charged: took, At: now * 1000}
-	d.ResetAfter = time.Duration((at/window+1)*window-now) * time.Millisecond
+	d = Decision{Outcome: Allowed, Remaining: max(t.most-used, 0), Charged: took, At: now}
+	d.ResetAfter = micros((at/t.window+1)*t.window - now)
 	if took < t.cost {
 		d.Outcome, d.RetryAfter = Refused, d.ResetAfter
 	}

@@ -246,7 +246,7 @@ func TestTreeAgrees(t *testing.T) {
 	l := startLua(t)
 	for i, costs := range [][]int64{{1, 1, 1, 1, 1, 1}, {3, 3, 3}, {5, 1}, {6, 1}, {2, 9, 1}, {1 << 60, 1}} {
 		for _, count := range []int64{0, 1, 5, MaxCount} {
-			for _, into := range []int64{0, 1000, 59_998_000, 59_999_000} {
+			for _, into := range []int64{0, 1234, 59_998_999, 59_999_000, 59_999_999} {
 				m, charges := newMemory(), []Charge(nil)
 				for _, cost := range costs {
 					key := fmt.Sprint("tree", i, " ", count, " ", into)
@@ -258,7 +258,7 @@ func TestTreeAgrees(t *testing.T) {
 				}
 				for j := range charges {
 					want := m.decide(future+into, order{charges: charges[j : j+1]})[0]
-					if j > 0 && into == 59_999_000 { // the reply does not show that the next window counts
+					if j > 0 && into >= 59_999_000 { // the reply does not show that the next window counts
 						got[0][j].ResetAfter, got[0][j].RetryAfter = want.ResetAfter, want.RetryAfter
 					}
 					if got[0][j] != want {

@@ -1,12 +1,12 @@
 -- Decides spends of descriptor trees: fixed windows, each charge by itself. A charge that is refused takes what is left.
 --
 -- KEYS      a counter per charge: the tokens that its window counts. The key's last ms is that of the window.
--- ARGV[1]   now in ms since the epoch, 0 for the server's clock; only tests give another.
+-- ARGV[1]   now in µs since the epoch, 0 for the server's clock; only tests give another.
 -- ARGV[2…]  per charge: tokens, from 1; count; window in ms.
 -- Reply: now, then per charge what it took and what the window counts; -1 for both if a value is there that no limit wrote.
 
 local now, clock, reply = tonumber(ARGV[1]), redis.call('TIME'), {0, 0, 0}
-if now == 0 then now = clock[1] * 1000 + math.floor(clock[2] / 1000) end
+if now == 0 then now = clock[1] * 1000000 + clock[2] end
 reply[1] = now
 
 for i, key in ipairs(KEYS) do
@@ -20,7 +20,7 @@ for i, key in ipairs(KEYS) do
     used, took = -1, -1
   else
     if used == tokens then -- a new window; in its last ms the next one, because the key may be deleted at once
-      redis.call('PEXPIREAT', key, string.format('%d', (math.floor((now + 1) / window) + 1) * window - 1))
+      redis.call('PEXPIREAT', key, string.format('%d', (math.floor((now / 1000 + 1) / window) + 1) * window - 1))
     end
     if used > count then
       took = math.max(tokens - (used - count), 0)
