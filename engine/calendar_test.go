@@ -19,7 +19,8 @@ func daily(count int64) descriptors.Domain {
 	}
 }
 
-// TestQuotasEndWithTheStoresDay holds that the day is that of the store's clock, also where the sidecar's is days away from it.
+// TestQuotasEndWithTheStoresDay holds that the day is that of the store's clock, also where the sidecar's is days away
+// from it.
 func TestQuotasEndWithTheStoresDay(t *testing.T) {
 	for _, ahead := range []time.Duration{0, time.Second, -time.Second, 23 * time.Hour, -23 * time.Hour, 40 * 24 * time.Hour, -40 * 24 * time.Hour} {
 		var b *bench

@@ -85,8 +85,8 @@ func New(cfg Config) *Engine {
 		cfg.Waiters = defaultWaiters
 	}
 	return &Engine{
-		cfg: cfg, queue: queue{bound: cfg.Waiters, waiting: make(map[*waiter]struct{})}, reserved: newReservations(cfg.ReservedBytes),
-		refunds: make(chan struct{}, maxRefunds),
+		cfg: cfg, queue: queue{bound: cfg.Waiters, waiting: make(map[*waiter]struct{})},
+		reserved: newReservations(cfg.ReservedBytes), refunds: make(chan struct{}, maxRefunds),
 	}
 }
 

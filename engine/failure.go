@@ -27,8 +27,8 @@ func (e *Engine) degrade(ctx context.Context, v *Verdict) {
 	}
 }
 
-// byPolicies decides each charge that the store left undecided by its rule's failure policy, where that needs no counting:
-// open admits, closed refuses what can be refused. What the share counts stays undecided.
+// byPolicies decides each charge that the store left undecided by its rule's failure policy, where that needs no
+// counting: open admits, closed refuses what can be refused. What the share counts stays undecided.
 func (e *Engine) byPolicies(v *Verdict) {
 	for i := range v.Decisions {
 		d, policy := &v.Decisions[i], v.Match.Terms[i].Effect.OnFailure

@@ -86,9 +86,10 @@ func (e *Engine) hangUp(ctx context.Context, v *Verdict) {
 	e.giveBack(ctx, v, true)
 }
 
-// Late takes the reply of the store to a part of a request whose caller had left: the request was decided by policies, or
-// is about to be. It compares the two and does not block: what was admitted and the store refuses is an over-admission,
-// and what a refused request was charged is given back. Nothing is done in the other cases, nor after an error.
+// Late takes the reply of the store to a part of a request whose caller had left: the request was decided by policies,
+// or is about to be. It compares the two and does not block: what was admitted and the store refuses is an
+// over-admission, and what a refused request was charged is given back. Nothing is done in the other cases, nor after
+// an error.
 func (e *Engine) Late(fate *limit.Fate, charges []limit.Charge, decisions []limit.Decision, err error) {
 	if err == nil {
 		e.guard(func() { fate.Reply(charges, decisions) })
@@ -118,8 +119,8 @@ func (e *Engine) follow(v *Verdict) {
 	})
 }
 
-// refundLate gives back what a refused request was charged late. It tries once, in the background, because the goroutine
-// that brings a reply must not wait.
+// refundLate gives back what a refused request was charged late. It tries once, in the background, because the
+// goroutine that brings a reply must not wait.
 func (e *Engine) refundLate(charges []limit.Charge, decisions []limit.Decision) {
 	r := new(limit.Request)
 	for i := range decisions {

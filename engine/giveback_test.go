@@ -91,8 +91,8 @@ func TestAGiveBackThatFailsIsCounted(t *testing.T) {
 	})
 }
 
-// TestAQuotaWithRoomElsewhere: a quota that is spent locally refuses nothing while another has room at the store, and the
-// rules of the admitted request are charged.
+// TestAQuotaWithRoomElsewhere: a quota that is spent locally refuses nothing while another has room at the store, and
+// the rules of the admitted request are charged.
 func TestAQuotaWithRoomElsewhere(t *testing.T) {
 	x, y := leaf("x", "", 1), leaf("y", "", 9)
 	x.Quota, y.Quota = true, true

@@ -102,8 +102,9 @@ func tooMany(charges []limit.Charge) bool {
 	return together > limit.MaxTogether
 }
 
-// setQuotas puts all descriptors of trees into quota mode where the sidecar is in it, and sees to quotas that always have
-// room: beside one of them no other can refuse the request, so their refusals count as shadow, though they are reported.
+// setQuotas puts all descriptors of trees into quota mode where the sidecar is in it, and sees to quotas that always
+// have room: beside one of them no other can refuse the request, so their refusals count as shadow, though they are
+// reported.
 func (e *Engine) setQuotas(v *Verdict) {
 	room := false
 	for i := range v.Match.Terms {
@@ -125,8 +126,8 @@ func (e *Engine) setQuotas(v *Verdict) {
 	}
 }
 
-// treeless reports whether there is a descriptor that no tree limits, or only in shadow. One that a tree lets pass without
-// limit is left out. A scoped rule that is unlimited has no effect on them.
+// treeless reports whether there is a descriptor that no tree limits, or only in shadow. One that a tree lets pass
+// without limit is left out. A scoped rule that is unlimited has no effect on them.
 func (v *Verdict) treeless() bool {
 	for i := range v.Match.Unlimited {
 		t := &v.Match.Unlimited[i]

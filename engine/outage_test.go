@@ -64,8 +64,8 @@ func TestLiveIsAtLeastOne(t *testing.T) {
 	}
 }
 
-// TestAnOutageBeginsWithNothingCounted: what the store had admitted is not taken from the share, and what the share admits is
-// not charged to the store afterwards.
+// TestAnOutageBeginsWithNothingCounted: what the store had admitted is not taken from the share, and what the share
+// admits is not charged to the store afterwards.
 func TestAnOutageBeginsWithNothingCounted(t *testing.T) {
 	eachAlgorithm(t, func(t *testing.T, a limit.Algorithm) {
 		inFleet(t, 2, counted(a, 100, time.Hour), func(t *testing.T, f *fleet) {
@@ -133,11 +133,11 @@ func TestDegradedChargesHaveAReasonAndOthersNone(t *testing.T) {
 	})
 }
 
-// TestNoMoreThanAllShares lets sidecars spend at random without the store, all within one window: together they admit at
-// most one limit, at least one each, and what buckets earn meanwhile.
+// TestNoMoreThanAllShares lets sidecars spend at random without the store, all within one window: together they admit
+// at most one limit, at least one each, and what buckets earn meanwhile.
 func TestNoMoreThanAllShares(t *testing.T) {
 	eachAlgorithm(t, func(t *testing.T, a limit.Algorithm) {
-		for seed := range uint64(boundRounds) {
+		for seed := range uint64(15) {
 			r := rand.New(rand.NewPCG(seed, uint64(a)))
 			live, count := 1+r.IntN(7), 1+r.Int64N(40)
 			inFleet(t, live, counted(a, count, time.Minute), func(t *testing.T, f *fleet) {

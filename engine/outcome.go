@@ -83,8 +83,8 @@ func (v *Verdict) HTTPStatus() int {
 	return own
 }
 
-// Effect returns the limit, block or allow that decided the request: the one that refuses, else the one that is reported,
-// else the first that applies, or nil.
+// Effect returns the limit, block or allow that decided the request: the one that refuses, else the one that is
+// reported, else the first that applies, or nil.
 func (v *Verdict) Effect() *descriptors.Effect {
 	effect := cmp.Or(v.Match.Block, v.Refusing, v.Match.Exempt, v.Reported.Effect)
 	if effect == nil && len(v.Match.Terms) > 0 {

@@ -106,8 +106,8 @@ func TestWhatDoesNotCountForADomainsPenalty(t *testing.T) {
 	want(t, "a client that no rule refused", b.ask(client), false)
 }
 
-// TestADomainsPenaltyWithoutItsStore: the record is kept in this process, and what a lost store refuses by policy does not
-// count.
+// TestADomainsPenaltyWithoutItsStore: the record is kept in this process, and what a lost store refuses by policy does
+// not count.
 func TestADomainsPenaltyWithoutItsStore(t *testing.T) {
 	for _, c := range []struct {
 		policy  descriptors.Failure

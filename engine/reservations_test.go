@@ -24,7 +24,8 @@ func (b *bench) hits(n uint64) *engine.Verdict {
 	}}})
 }
 
-// overspend lets that many requests be under way at once, and returns how many pass and what the limit owes then, in time until full.
+// overspend lets that many requests be under way at once, and returns how many pass and what the limit owes then, in
+// time until full.
 func (b *bench) overspend(atOnce int, cost uint64) (passed int, reset time.Duration) {
 	b.t.Helper()
 	for range atOnce {
@@ -41,8 +42,8 @@ func (b *bench) overspend(atOnce int, cost uint64) (passed int, reset time.Durat
 	return passed, reset
 }
 
-// TestPostPaidOverspend measures the bound: whatever is under way when the balance ends is still charged, and the balance
-// never falls below minus the count. With a reservation of the cost nothing is overspent.
+// TestPostPaidOverspend measures the bound: whatever is under way when the balance ends is still charged, and the
+// balance never falls below minus the count. With a reservation of the cost nothing is overspent.
 func TestPostPaidOverspend(t *testing.T) {
 	for _, c := range []struct {
 		reserve     int64

@@ -9,8 +9,7 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// TestNoClassTakesAllTheRoom: one class of reservations takes eight ninths, and another still finds
-// room.
+// TestNoClassTakesAllTheRoom: one class of reservations takes eight ninths, and another still finds room.
 func TestNoClassTakesAllTheRoom(t *testing.T) {
 	r, now := newReservations(900*sizeOf("1.000")), time.Unix(1_000_000, 0)
 	hold := func(class uint32, n int) (kept int64) {

@@ -50,9 +50,14 @@ func compile(t testing.TB, domains ...descriptors.Domain) *descriptors.Set {
 	return set
 }
 
-// ask decides one request of one descriptor per list of key, value, key, value.
+// ask decides one request of one descriptor per list.
 func (b *bench) ask(lists ...[]string) *engine.Verdict {
 	b.t.Helper()
+	return b.decide(asking(lists...))
+}
+
+// asking is a request of one descriptor per list of key, value, key, value.
+func asking(lists ...[]string) *descriptors.Request {
 	req := &descriptors.Request{Domain: "d"}
 	for _, list := range lists {
 		var d descriptors.Descriptor
@@ -61,7 +66,7 @@ func (b *bench) ask(lists ...[]string) *engine.Verdict {
 		}
 		req.Descriptors = append(req.Descriptors, d)
 	}
-	return b.decide(req)
+	return req
 }
 
 func (b *bench) decide(req *descriptors.Request) *engine.Verdict {
@@ -129,16 +134,17 @@ func eachAlgorithm(t *testing.T, test func(t *testing.T, a limit.Algorithm)) {
 
 // request asks for a user, and for a tenant if it is not empty, with a cost.
 func request(user, tenant string, cost uint64) *descriptors.Request {
-	entries := []descriptors.Entry{{Key: "user", Value: user}}
+	list := []string{"user", user}
 	if tenant != "" {
-		entries = append(entries, descriptors.Entry{Key: "tenant", Value: tenant})
+		list = append(list, "tenant", tenant)
 	}
-	d := descriptors.Descriptor{Entries: entries, Hits: cost, HitsGiven: true}
-	return &descriptors.Request{Domain: "d", Descriptors: []descriptors.Descriptor{d}}
+	req := asking(list)
+	req.Descriptors[0].Hits, req.Descriptors[0].HitsGiven = cost, true
+	return req
 }
 
-// gate is the way to a store that all engines of a test share, without leases and denials. Tests set what gets lost on it.
-// Requests that leave it at their Due are decided later, and their replies go to late.
+// gate is the way to a store that all engines of a test share, without leases and denials. Tests set what gets lost on
+// it. Requests that leave it at their Due are decided later, and their replies go to late.
 type gate struct {
 	truth *memory.Memory
 

@@ -70,8 +70,8 @@ func (e *Engine) boundWaits(ctx context.Context, v *Verdict) {
 	}
 }
 
-// countTurned counts a request that is refused because too many others wait: each limit that refuses it would have let it
-// wait. That is not so of a cool-down, a lost store, and a cost that never passes. In shadow mode none is refused.
+// countTurned counts a request that is refused because too many others wait: each limit that refuses it would have let
+// it wait. That is not so of a cool-down, a lost store, and a cost that never passes. In shadow mode none is refused.
 func (e *Engine) countTurned(v *Verdict) {
 	turned := false
 	for i := 0; i < len(v.cut) && !e.cfg.Shadow; i++ {
@@ -155,8 +155,8 @@ func (q *queue) longest() (longest time.Duration, full bool) {
 	return longest, len(q.waiting) >= q.bound
 }
 
-// hold waits until a token is due. It reports false when it could not: the caller hung up first, too many others wait, or
-// waits end before.
+// hold waits until a token is due. It reports false when it could not: the caller hung up first, too many others wait,
+// or waits end before.
 func (q *queue) hold(ctx context.Context, wait time.Duration) bool {
 	w := &waiter{due: time.Now().Add(wait), cut: make(chan struct{})}
 	if !q.enter(w) {

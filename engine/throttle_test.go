@@ -82,8 +82,8 @@ func TestThrottleNeverWaitsPastTheDeadline(t *testing.T) {
 	})
 }
 
-// TestThrottleCountsTheTimeOfTheStore: what the store took of the caller's time is gone. One whose answer would be too late
-// is refused, in time, and gives back what it took.
+// TestThrottleCountsTheTimeOfTheStore: what the store took of the caller's time is gone. One whose answer would be too
+// late is refused, in time, and gives back what it took.
 func TestThrottleCountsTheTimeOfTheStore(t *testing.T) {
 	inFleet(t, 1, throttled(100*time.Millisecond, time.Second), func(t *testing.T, f *fleet) {
 		began := time.Now()
@@ -159,8 +159,8 @@ func TestNoMoreWaitersThanTheBound(t *testing.T) {
 	})
 }
 
-// TestOnlyThoseThatCouldWaitAreTurnedAway: while too many wait, a request counts as turned away if it is refused, and would
-// have been held otherwise.
+// TestOnlyThoseThatCouldWaitAreTurnedAway: while too many wait, a request counts as turned away if it is refused, and
+// would have been held otherwise.
 func TestOnlyThoseThatCouldWaitAreTurnedAway(t *testing.T) {
 	d := throttled(time.Second, 5*time.Second)
 	day := bucket("day", descriptors.ScopeTenant, 1)
