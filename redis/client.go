@@ -116,7 +116,7 @@ func (c *Client) Everywhere() []*Server {
 
 // Run sends a cold command, beside the breaker and on connections of its own, to where the key is now; an empty key stands for any
 // server. Arguments are strings, numbers or []byte. The reply is a string, an int64, a []any of those, or nil where a value is missing.
-// It waits for 2 s at most.
+// It waits until the context's deadline, 10 s at most; without one for 2 s.
 func (c *Client) Run(ctx context.Context, key string, args ...any) (any, error) {
 	slot := c.slotOf(key)
 	return c.at(key, slot).command(ctx, slot, args)

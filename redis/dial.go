@@ -71,7 +71,7 @@ func (s *Server) newHot() *goredis.Client {
 // newCold makes the connections for cold commands.
 func (s *Server) newCold() *goredis.Client {
 	o := s.client.cfg.options(s.connect)
-	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = coldWithin, coldWithin, coldWithin
+	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = coldAtMost, coldAtMost, coldAtMost
 	o.PoolSize, o.MaxIdleConns = s.client.cfg.PoolSize, 2
 	return goredis.NewClient(o)
 }

@@ -21,6 +21,10 @@ type command struct {
 	script  *Script
 	members []*Pending // the requests that a script's run is for
 
+	loads    bool // its script had to be loaded
+	repeated bool // it was sent again after a failure
+	moves    int  // how often a server of a cluster sent it on
+
 	reply any
 	fault error // why there is no reply
 }
@@ -136,12 +140,12 @@ type route struct {
 	asking bool
 }
 
-// exchange sends commands, and once more those that did not run, as their own replies or the lack of a connection prove.
-func (s *Server) exchange(ctx context.Context, hot bool, all []*command) {
-	s.sendOn(ctx, hot, all, false)
+// exchange sends commands, and sends those again that did not run, as their own replies or the lack of a connection prove.
+func (s *Server) exchange(ctx context.Context, hot bool, all []*command, asking bool) {
+	s.sendOn(ctx, hot, all, asking)
 	var again map[route][]*command
 	for _, c := range all {
-		to, ok := s.again(c)
+		to, ok := s.again(c, asking)
 		if !ok {
 			continue
 		}
@@ -150,13 +154,13 @@ func (s *Server) exchange(ctx context.Context, hot bool, all []*command) {
 		}
 		again[to] = append(again[to], c)
 		words := c.Cmd.Args()
-		if IsReply(c.fault, "NOSCRIPT") {
+		if c.loads {
 			words = c.words("EVAL", c.script.text) // loads it, too
 		}
 		c.prepare(words)
 	}
 	for to, some := range again {
-		to.server.sendOn(ctx, hot, some, to.asking)
+		to.server.exchange(ctx, hot, some, to.asking)
 	}
 }
 
@@ -173,40 +177,46 @@ func (s *Server) sendOn(ctx context.Context, hot bool, all []*command, asking bo
 	s.send(ctx, client, all, asking)
 }
 
-// splitPause is the time before keys that are just being moved are asked for again.
-const splitPause = time.Millisecond
+const (
+	mostMoves  = 3                // how often a command is sent on to another server of a cluster, or asked for again while its keys move
+	splitPause = time.Millisecond // before the latter
+)
 
-// again is where a command has to go once more, if it did not run and has a chance there.
-func (s *Server) again(c *command) (to route, ok bool) {
-	to.server = s
+// again is where a command has to go again, if it did not run and has a chance there: once to load its script, once after a failure, and a few
+// times as a cluster replies.
+func (s *Server) again(c *command, asking bool) (to route, ok bool) {
+	to = route{s, asking}
 	why := Reason(c.fault)
-	switch why {
-	case "":
+	switch {
+	case why == "":
 		return to, false
-	case ReasonScript:
-		return to, c.script != nil && IsReply(c.fault, "NOSCRIPT")
-	case ReasonLoading:
+	case why == ReasonCluster:
+		c.moves++
+		return s.elsewhere(c, to)
+	case c.script != nil && !c.loads && IsReply(c.fault, "NOSCRIPT"):
+		c.loads = true
 		return to, true
-	case ReasonReadonly:
+	case c.repeated:
+		return to, false
+	case why == ReasonReadonly:
 		s.leave()
-		return to, true
-	case ReasonCluster:
-		return s.elsewhere(c)
 	}
 	var early *unsentError
-	return to, errors.As(c.fault, &early) && (why == ReasonClosed || why == ReasonDial && isRefused(c.fault))
+	c.repeated = why == ReasonLoading || why == ReasonReadonly ||
+		errors.As(c.fault, &early) && (why == ReasonClosed || why == ReasonDial && isRefused(c.fault))
+	return to, c.repeated
 }
 
 // elsewhere is the server of a cluster where a command has to go, as the server has replied.
-func (s *Server) elsewhere(c *command) (to route, ok bool) {
-	to.server = s
-	if s.client.cluster == nil {
+func (s *Server) elsewhere(c *command, to route) (_ route, ok bool) {
+	cluster := s.client.cluster
+	if cluster == nil || c.moves > mostMoves {
 		return to, false
 	}
-	s.client.cluster.reload()
+	cluster.reload()
 	var reply goredis.Error
 	if !errors.As(c.fault, &reply) {
-		to.server = s.client.cluster.server(c.slot)
+		to.server = cluster.server(c.slot)
 		return to, to.server.hot != nil
 	}
 	words := strings.Fields(reply.Error())
@@ -215,8 +225,7 @@ func (s *Server) elsewhere(c *command) (to route, ok bool) {
 		time.Sleep(splitPause)
 		return to, true
 	case len(words) == 3 && (words[0] == "MOVED" || words[0] == "ASK"):
-		to.server = s.client.cluster.member(reachable(bracketed(words[2]), s.address))
-		to.asking = words[0] == "ASK"
+		to = route{cluster.member(reachable(bracketed(words[2]), s.address)), words[0] == "ASK"}
 		return to, to.server != nil
 	}
 	return to, false

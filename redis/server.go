@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	coldWithin = 2 * time.Second        // for a cold command whose caller set no deadline
+	coldWithin = 2 * time.Second        // for a cold command whose caller set no deadline,
+	coldAtMost = 10 * time.Second       // and for every one
 	leavePause = 100 * time.Millisecond // the least time between two times that a server is left: it may well stay a replica
 )
 
@@ -96,7 +97,7 @@ func (s *Server) tryBatch(batch []*Pending) (reason string) {
 	all := commands(batch, s.client.Slot)
 	unread := errPanicked
 	s.client.Guard(func() {
-		s.exchange(context.Background(), true, all)
+		s.exchange(context.Background(), true, all, false)
 		unread = nil
 	})
 	for _, c := range all {
@@ -123,11 +124,14 @@ func (s *Server) command(ctx context.Context, slot int, args []any) (any, error)
 }
 
 func (s *Server) coldCommand(ctx context.Context, slot int, args []any) *command {
-	ctx, cancel := context.WithTimeout(ctx, coldWithin)
-	defer cancel()
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, coldWithin)
+		defer cancel()
+	}
 	c := &command{slot: slot}
 	c.prepare(args)
-	s.exchange(ctx, false, []*command{c})
+	s.exchange(ctx, false, []*command{c}, false)
 	return c
 }
 
