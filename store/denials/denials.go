@@ -38,7 +38,7 @@ type Stats struct {
 type Denials struct {
 	start     time.Time
 	table     *fair.Table[memo]
-	forgotten [64]int64 // by stripe and under its lock: since start, when something was last forgotten; answers to earlier questions are too old
+	forgotten [64]atomic.Int64 // by name: since start, when something was last forgotten; earlier questions are too old
 	hits      atomic.Int64
 	misses    atomic.Int64
 	questions atomic.Int64
@@ -123,33 +123,20 @@ const (
 )
 
 // look answers a charge by what is known. With claim, the caller that finds a question due is the one that asks it.
-func (d *Denials) look(c *limit.Charge, now int64, claim bool) (limit.Decision, answer) {
+func (d *Denials) look(c *limit.Charge, now int64, claim bool) (decision limit.Decision, result answer) {
 	if c.Op != limit.Spend && c.Op != limit.Peek {
 		return limit.Decision{}, unknown
 	}
-	name := d.table.Name(keyOf(c))
-	stripe := d.table.Only(name)
-	d.table.Lock(stripe)
-	defer d.table.Unlock(stripe)
-	e := d.table.Find(name)
-	if e == nil {
-		return limit.Decision{}, unknown
-	}
-	m := &e.Value
-	now = max(now, m.sent) // another caller may have learned this after now was read
-	switch decision, known := m.refuse(c, now); {
-	case known && now-m.asked < askAgain:
-		return decision, denied
-	case known:
-		if claim {
-			m.asked = now
+	d.table.With(keyOf(c), func(_ fair.Name, e *fair.Entry[memo]) {
+		if e != nil {
+			decision, result = e.Value.answer(c, now)
+		}
+		if e != nil && claim && result == due {
+			e.Value.asked = now
 			d.questions.Add(1)
 		}
-		return decision, due
-	case c.Penalty == nil && !c.Each && now-m.seen < askAgain && m.remaining >= c.Cost:
-		return limit.Decision{Outcome: limit.Allowed, Remaining: m.remaining, ResetAfter: time.Duration(max(m.reset-now, 0))}, seen
-	}
-	return limit.Decision{}, unknown
+	})
+	return decision, result
 }
 
 // keyOf is the key under which a charge is remembered. One with a penalty is by its cool-down: other refusals have to be
@@ -175,11 +162,7 @@ func (d *Denials) Learn(r *limit.Request, sent, now time.Time) {
 			d.Forget([]string{c.Key}, now)
 			continue
 		}
-		name := d.table.Name(keyOf(c))
-		stripe := d.table.Only(name)
-		d.table.Lock(stripe)
-		d.learn(name, c, decision, a)
-		d.table.Unlock(stripe)
+		d.table.With(keyOf(c), func(n fair.Name, e *fair.Entry[memo]) { d.learn(n, e, c, decision, a) })
 	}
 }
 
@@ -191,16 +174,15 @@ type answered struct {
 }
 
 // learn takes in the reply to one charge. Its stripe is locked.
-func (d *Denials) learn(name fair.Name, c *limit.Charge, decision *limit.Decision, a answered) {
+func (d *Denials) learn(n fair.Name, e *fair.Entry[memo], c *limit.Charge, decision *limit.Decision, a answered) {
 	denies := decision.Outcome == limit.Refused && (c.Penalty == nil || decision.Penalized && !c.DryRun())
 	room := a.refused && c.Penalty == nil && decision.Outcome == limit.Allowed && decision.Charged == 0
-	late := a.sent < d.forgotten[d.table.Stripe(name)] // it shows nothing about now, but that what is known is over
-	e := d.table.Find(name)
+	late := a.sent < d.lastForgotten(n).Load() // it shows nothing about now, but that what is known is over
 	if e == nil && (late || !denies && !room) {
 		return
 	}
 	if e == nil {
-		e = d.table.At(name, c.Class)
+		e = d.table.At(n, c.Class)
 	}
 	m := &e.Value
 	switch {
@@ -218,23 +200,29 @@ func (d *Denials) learn(name fair.Name, c *limit.Charge, decision *limit.Decisio
 	d.table.Keep(e, max(m.until, m.asked+2*askAgain), a.now, 0, false)
 }
 
+// lastForgotten is when something like a name was last forgotten.
+func (d *Denials) lastForgotten(n fair.Name) *atomic.Int64 {
+	return &d.forgotten[n[1]%uint64(len(d.forgotten))]
+}
+
 // Forget drops what is known of these counters and cool-downs, and what is on its way.
 func (d *Denials) Forget(keys []string, now time.Time) {
 	for _, key := range keys {
-		name := d.table.Name(key)
-		stripe := d.table.Only(name)
-		d.table.Lock(stripe)
-		if e := d.table.Find(name); e != nil {
-			d.table.Drop(e)
-		}
-		d.forgotten[d.table.Stripe(name)] = now.Sub(d.start).Nanoseconds()
-		d.table.Unlock(stripe)
+		d.table.With(key, func(n fair.Name, e *fair.Entry[memo]) {
+			d.lastForgotten(n).Store(now.Sub(d.start).Nanoseconds())
+			if e != nil {
+				d.table.Drop(e)
+			}
+		})
 	}
 }
 
 // Clear forgets everything, and what is on its way.
 func (d *Denials) Clear(now time.Time) {
-	d.table.Clear(func(stripe int) { d.forgotten[stripe] = now.Sub(d.start).Nanoseconds() })
+	for i := range d.forgotten {
+		d.forgotten[i].Store(now.Sub(d.start).Nanoseconds())
+	}
+	d.table.Clear()
 }
 
 // Stats is what was counted so far.

@@ -431,3 +431,17 @@ func TestAFloodOfOneClassLeavesOthers(t *testing.T) {
 		t.Errorf("%+v, want at most 1000 and the rest dropped", s)
 	}
 }
+
+func TestAnAnswerAllocatesNothing(t *testing.T) {
+	d := newDesk(t)
+	d.spent(fixed, 1)
+	known, other := request(charge("key", fixed, 1)), request(charge("other", fixed, 1))
+	n := testing.AllocsPerRun(1000, func() {
+		d.Refuse(known, d.now)
+		d.Refuse(other, d.now)
+		d.Known(other, d.now)
+	})
+	if n > 0 || !known.Decisions[0].Cached {
+		t.Errorf("%v allocations, decision %+v", n, known.Decisions[0])
+	}
+}

@@ -36,6 +36,21 @@ func (m *memo) deny(c *limit.Charge, d *limit.Decision) {
 	m.until = m.retry - c.MaxWait.Nanoseconds()
 }
 
+// answer answers a charge by what is known.
+func (m *memo) answer(c *limit.Charge, now int64) (limit.Decision, answer) {
+	now = max(now, m.sent) // another caller may have learned this after now was read
+	switch d, known := m.refuse(c, now); {
+	case known && now-m.asked < askAgain:
+		return d, denied
+	case known:
+		return d, due
+	case c.Penalty == nil && !c.Each && now-m.seen < askAgain && m.remaining >= c.Cost:
+		reset := time.Duration(max(m.reset-now, 0))
+		return limit.Decision{Outcome: limit.Allowed, Remaining: m.remaining, ResetAfter: reset}, seen
+	}
+	return limit.Decision{}, unknown
+}
+
 // refuse answers a charge that the counter is known to refuse, and that takes nothing then.
 func (m *memo) refuse(c *limit.Charge, now int64) (limit.Decision, bool) {
 	if now >= m.until || !m.cools && !m.covers(c) || m.cools && c.DryRun() {

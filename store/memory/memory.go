@@ -84,13 +84,11 @@ func (m *Memory) Peek(_ context.Context, r *limit.Request) { m.decide(r) }
 // Reset makes the counters of these keys full, and ends the cool-downs of these keys. It never fails.
 func (m *Memory) Reset(_ context.Context, keys []string) error {
 	for _, key := range keys {
-		n := m.table.Name(key)
-		stripe := m.table.Only(n)
-		m.table.Lock(stripe)
-		if e := m.table.Find(n); e != nil {
-			m.table.Drop(e)
-		}
-		m.table.Unlock(stripe)
+		m.table.With(key, func(_ fair.Name, e *fair.Entry[value]) {
+			if e != nil {
+				m.table.Drop(e)
+			}
+		})
 	}
 	return nil
 }
@@ -157,41 +155,34 @@ func (w *workspace) find(t *fair.Table[value], charges []limit.Charge) {
 
 // punish records refusals, those of one client once.
 func (w *workspace) punish(r *limit.Request, now int64) {
-	for i := range r.Charges {
-		c := &r.Charges[i]
-		if c.Penalty == nil || !c.Punishes(r.Decisions[i]) || w.recorded(r, i) {
+	for i, cooling := range w.coolings {
+		if cooling == nil || !r.Charges[i].Punishes(r.Decisions[i]) {
 			continue
 		}
-		rest := w.coolings[i].Punish(c.Penalty, now)
-		for j := i; j < len(r.Charges); j++ {
-			if other := &r.Charges[j]; w.coolings[j] == w.coolings[i] && other.Punishes(r.Decisions[j]) {
-				r.Decisions[j].Punished(other, rest)
+		rest := cooling.Punish(r.Charges[i].Penalty, now)
+		for j := i; j < len(w.coolings); j++ {
+			if w.coolings[j] != cooling {
+				continue
+			}
+			w.coolings[j] = nil // it is recorded
+			if c := &r.Charges[j]; c.Punishes(r.Decisions[j]) {
+				r.Decisions[j].Punished(c, rest)
 			}
 		}
 	}
 }
 
-// recorded reports whether a charge before this one has recorded the refusal.
-func (w *workspace) recorded(r *limit.Request, i int) bool {
-	for j := range i {
-		if w.coolings[j] == w.coolings[i] && r.Charges[j].Punishes(r.Decisions[j]) {
-			return true
-		}
-	}
-	return false
-}
-
 // keep keeps what still matters, and drops the rest.
 func (w *workspace) keep(t *fair.Table[value], r *limit.Request, now int64) {
-	next := len(r.Charges)
+	clients := w.entries[len(r.Charges):]
 	for i := range r.Charges {
 		c, d := &r.Charges[i], &r.Decisions[i]
 		spent := d.Remaining == 0 && !c.Limit.Algorithm.Fills()
 		t.Keep(w.entries[i], w.counters[i].Expires(), now, int64(w.counters[i].Size()), spent)
-		if w.coolings[i] != nil {
-			cools := d.Penalized || d.Outcome == limit.Refused
-			t.Keep(w.entries[next], w.coolings[i].Expires(c.Penalty), now, int64(w.coolings[i].Size()), cools)
-			next++
+		if c.Penalizes() {
+			cooling := clients[0].Value.cooling
+			t.Keep(clients[0], cooling.Expires(c.Penalty), now, int64(cooling.Size()), d.Outcome == limit.Refused)
+			clients = clients[1:]
 		}
 	}
 }

@@ -33,8 +33,7 @@ type Entry[V any] struct {
 	class *load
 	until int64
 	size  int64
-	place int  // in the list of its stripe
-	kept  bool // false: it is in no list
+	place int // in the list of its stripe; -1: it is not kept
 	held  bool
 }
 
@@ -80,16 +79,13 @@ func New[V any](entries int, bytes int64) *Table[V] {
 	return t
 }
 
-// Name is the name of a key, and Stripe where its entry is.
+// Name is the name of a key.
 func (t *Table[V]) Name(key string) Name {
 	return Name{maphash.String(t.seeds[0], key), maphash.String(t.seeds[1], key)}
 }
 
-// Stripe is the number of the stripe of a name, from 0 to 63.
-func (t *Table[V]) Stripe(n Name) int { return int(n[0] % uint64(len(t.stripes))) }
-
 // Only is the set of a name's stripe. Sets are joined with |.
-func (t *Table[V]) Only(n Name) Set { return 1 << t.Stripe(n) }
+func (t *Table[V]) Only(n Name) Set { return 1 << (n[0] % uint64(len(t.stripes))) }
 
 // Lock locks stripes, in the order of their numbers, so that no two callers wait for each other.
 func (t *Table[V]) Lock(set Set) {
@@ -109,15 +105,23 @@ func (t *Table[V]) Unlock(set Set) {
 	}
 }
 
-// Find returns the entry of a name, or nil. Its stripe is locked.
-func (t *Table[V]) Find(n Name) *Entry[V] { return t.stripes[t.Stripe(n)].byName[n] }
+// With calls a function with the name and the entry of a key, nil if there is none, while its stripe is locked.
+func (t *Table[V]) With(key string, run func(n Name, e *Entry[V])) {
+	n := t.Name(key)
+	s := t.stripe(n)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	run(n, s.byName[n])
+}
+
+func (t *Table[V]) stripe(n Name) *stripe[V] { return &t.stripes[n[0]%uint64(len(t.stripes))] }
 
 // At returns the entry of a name, or a new one. Its stripe is locked until Keep or Drop has been called with it.
 func (t *Table[V]) At(n Name, class uint32) *Entry[V] {
-	s := &t.stripes[t.Stripe(n)]
+	s := t.stripe(n)
 	e := s.byName[n]
 	if e == nil {
-		e = &Entry[V]{name: n, class: s.classes[int64(class)]}
+		e = &Entry[V]{name: n, class: s.classes[int64(class)], place: -1}
 		if e.class == nil {
 			e.class = &load{class: int64(class)}
 		}
@@ -134,14 +138,14 @@ func (t *Table[V]) Keep(e *Entry[V], until, now, size int64, held bool) {
 		t.Drop(e)
 		return
 	}
-	s := &t.stripes[t.Stripe(e.name)]
+	s := t.stripe(e.name)
 	for range min(tidied, len(s.all)) {
 		if old := s.next(1); old.until <= now && old != e {
 			t.Drop(old)
 		}
 	}
 	size += t.base
-	if !e.kept {
+	if e.place < 0 {
 		t.link(s, e)
 	}
 	t.weigh(s, e, 0, size-e.size)
@@ -153,9 +157,9 @@ func (t *Table[V]) Keep(e *Entry[V], until, now, size int64, held bool) {
 
 // Drop forgets an entry. Its stripe is locked.
 func (t *Table[V]) Drop(e *Entry[V]) {
-	s := &t.stripes[t.Stripe(e.name)]
+	s := t.stripe(e.name)
 	delete(s.byName, e.name)
-	if !e.kept {
+	if e.place < 0 {
 		return
 	}
 	last := len(s.all) - 1
@@ -167,18 +171,17 @@ func (t *Table[V]) Drop(e *Entry[V]) {
 		s.all = append(make([]*Entry[V], 0, cap(s.all)/2), s.all...)
 	}
 	t.weigh(s, e, -1, -e.size)
-	e.kept, e.size = false, 0
+	e.place, e.size = -1, 0
 }
 
-// Clear forgets all entries. It locks the stripes, and calls cleared with the number of each while it is locked.
-func (t *Table[V]) Clear(cleared func(stripe int)) {
+// Clear forgets all entries.
+func (t *Table[V]) Clear() {
 	for i := range t.stripes {
 		s := &t.stripes[i]
 		s.mu.Lock()
 		for len(s.all) > 0 {
 			t.Drop(s.all[len(s.all)-1])
 		}
-		cleared(i)
 		s.mu.Unlock()
 	}
 }
@@ -197,7 +200,7 @@ func (t *Table[V]) link(s *stripe[V], e *Entry[V]) {
 		s.classes[e.class.class] = e.class
 	}
 	s.byName[e.name] = e
-	e.place, e.kept = len(s.all), true
+	e.place = len(s.all)
 	s.all = append(s.all, e)
 	t.weigh(s, e, 1, 0)
 }
