@@ -9,8 +9,10 @@ import (
 
 // database is what a server holds. Its caller holds the server's turn.
 type database struct {
-	values map[string]*value
-	wrote  func(key, before, after string) // of texts; nil: nothing is called
+	values  map[string]*value
+	clock   func() time.Time
+	wrote   func(key, before, after string) // of texts; nil: nothing is called
+	touched func(key string)                // after a write; nil: nothing is called
 }
 
 // value is a text, a hash or a sorted set.
@@ -21,14 +23,16 @@ type value struct {
 	expires time.Time // zero: never
 }
 
-func newDatabase() *database { return &database{values: map[string]*value{}} }
+func newDatabase(clock func() time.Time) *database {
+	return &database{values: map[string]*value{}, clock: clock}
+}
 
 func (d *database) clear() { clear(d.values) }
 
 // get is a key's value, nil if the key is missing.
 func (d *database) get(key string) *value {
 	v := d.values[key]
-	if v != nil && !v.expires.IsZero() && !v.expires.After(time.Now()) {
+	if v != nil && !v.expires.IsZero() && !v.expires.After(d.clock()) {
 		delete(d.values, key)
 		return nil
 	}
@@ -86,7 +90,7 @@ type (
 func (d *database) command(name string, a []string) (reply, bool) {
 	switch name {
 	case "TIME":
-		now := time.Now().UnixMicro()
+		now := d.clock().UnixMicro()
 		return []string{strconv.FormatInt(now/1e6, 10), strconv.FormatInt(now%1e6, 10)}, true
 	case "GET":
 		text, found := d.text(a[0])
@@ -119,7 +123,7 @@ func (d *database) setCommand(a []string) reply {
 		case err != nil || ms <= 0:
 			return refusal("ERR invalid expire time in 'set' command")
 		case strings.EqualFold(a[2], "PX"):
-			expires = time.Now().Add(time.Duration(ms) * time.Millisecond)
+			expires = d.clock().Add(time.Duration(ms) * time.Millisecond)
 		default:
 			expires = time.UnixMilli(ms)
 		}
@@ -137,7 +141,7 @@ func (d *database) expire(name, key, text string) reply {
 	case v == nil:
 		return int64(0)
 	case name == "PEXPIRE":
-		v.expires = time.Now().Add(time.Duration(ms) * time.Millisecond)
+		v.expires = d.clock().Add(time.Duration(ms) * time.Millisecond)
 	default:
 		v.expires = time.UnixMilli(ms)
 	}

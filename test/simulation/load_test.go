@@ -99,9 +99,6 @@ func (w *world) closedLoop(ctx context.Context, r *rand.Rand, p *loadPlan) {
 	}
 }
 
-// debtsPaid is how long after an outage a counter may still be charged for what was admitted meanwhile.
-const debtsPaid = 10 * time.Second
-
 // polite has a counter of its own, spends it, and comes back after retry-after.
 func (w *world) polite(ctx context.Context, r *rand.Rand, p *loadPlan) {
 	user, cost := "polite", max(1, p.domain.count/4)
@@ -112,7 +109,7 @@ func (w *world) polite(ctx context.Context, r *rand.Rand, p *loadPlan) {
 		c.cost = min(cost, p.domain.burst)
 		w.ask(c, 0)
 		if c.degraded != "" {
-			alone = c.ended + debtsPaid
+			alone = c.ended + promised.debtsPaid
 		}
 		if c.began >= alone {
 			w.keptWaiting(before, c)

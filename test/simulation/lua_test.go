@@ -15,6 +15,8 @@ type scripts struct {
 	server *server
 	state  *lua.LState
 	loaded map[string]bool // digests that this life of the server knows
+
+	refused reply // what the last command of a script was refused with
 }
 
 // compiled are the scripts of all simulations: a server is made anew for each seed, and a script does not change.
@@ -84,9 +86,13 @@ func (x *scripts) eval(name string, a [][]byte) reply {
 	x.state.SetGlobal("KEYS", x.list(a[2:2+keys]))
 	x.state.SetGlobal("ARGV", x.list(a[2+keys:]))
 	x.state.Push(x.state.NewFunctionFromProto(s.proto))
+	x.refused = nil
 	err = x.state.PCall(0, 1, nil)
 	if err != nil {
 		x.state.SetTop(0)
+		if x.refused == reply(errReadOnly) {
+			return errReadOnly
+		}
 		text, _, _ := strings.Cut(err.Error(), "\n")
 		return refusal("ERR " + text)
 	}
@@ -119,7 +125,7 @@ func (x *scripts) call(l *lua.LState) int {
 			l.RaiseError("ERR Lua redis lib command arguments must be strings or integers")
 		}
 	}
-	r, known := x.server.db.command(strings.ToUpper(words[0]), words[1:])
+	r, known := x.server.command(strings.ToUpper(words[0]), words[1:])
 	if !known {
 		l.RaiseError("ERR unknown command '%s' in a script", words[0])
 	}
@@ -139,6 +145,7 @@ func (x *scripts) call(l *lua.LState) int {
 		}
 		l.Push(t)
 	case refusal:
+		x.refused = r
 		l.RaiseError("%s", string(r))
 	}
 	return 1

@@ -10,6 +10,9 @@ import (
 func (w *world) judge() {
 	counters := map[string][]*call{}
 	for _, c := range w.calls {
+		if c.killed {
+			continue
+		}
 		w.judgePolicy(c)
 		w.judgeTime(c)
 		w.judgeRecovery(c)
@@ -50,9 +53,9 @@ func (w *world) judgePolicy(c *call) {
 // that is on its way, and then for its own reply.
 func (d *domain) patience() time.Duration {
 	if d.hot {
-		return 210 * time.Millisecond
+		return promised.hotPatience
 	}
-	return 110 * time.Millisecond
+	return promised.patience
 }
 
 // judgeTime: every answer leaves before its caller's deadline.
@@ -60,6 +63,7 @@ func (w *world) judgeTime(c *call) {
 	took := c.ended - c.began
 	switch {
 	case c.domain.hot && took < 2*c.deadline: // it waited for a lease, and again for its reply: a known fault
+	case w.s.kind == cluster && c.id != "" && took < promised.splitTrips*c.deadline: // likewise
 	case c.deadline > 0 && took >= c.deadline:
 		w.violation(c, "answered after %v, and the deadline was %v", took, c.deadline)
 	case took > c.domain.patience():
@@ -70,10 +74,10 @@ func (w *world) judgeTime(c *call) {
 // judgeRecovery: some seconds after the last repair Redis decides again.
 func (w *world) judgeRecovery(c *call) {
 	short := c.deadline > 0 && c.deadline*8/10 <= 8*w.s.latency+time.Millisecond
-	if c.degraded == "" || short || c.hung || w.faultsWithin(c.began-repaired, c.ended) {
+	if c.degraded == "" || short || c.hung || w.faultsWithin(c.began-promised.repaired, c.ended) {
 		return
 	}
-	w.violation(c, "not decided by redis, though no fault was within %v before", repaired)
+	w.violation(c, "not decided by redis, though no fault was within %v before", promised.repaired)
 }
 
 // faultsWithin reports whether a fault was active between two instants. Before the end of the warm-up all is a fault.
@@ -93,15 +97,19 @@ func (w *world) faultsWithin(from, to time.Duration) bool {
 func (w *world) judgeStrict(calls []*call) {
 	d := calls[0].domain
 	count, burst := d.most()
-	for life := 0; life <= w.server.lifeNow(); life++ {
+	for life := range w.lives {
+		if w.lives[life].split {
+			continue
+		}
 		var some []*call
 		for _, c := range calls {
 			counts := c.cost < 0 || c.degraded == "" && !c.over && c.cost > 0
-			if counts && c.life == life && !c.lost && w.sinceLife(c) {
+			if counts && c.life == life && !c.lost && !c.killed && w.sinceLife(c) {
 				some = append(some, c)
 			}
 		}
 		m := newCap(d, count, burst)
+		m.skew = w.lives[life].skew
 		if d.algorithm == "sliding_log" {
 			m.doubtful = doubtful(calls)
 		}
@@ -121,11 +129,6 @@ func doubtful(calls []*call) (some []*call) {
 	return some
 }
 
-// sinceLife reports whether a call began when no lease of an earlier life could be spent any more.
-func (w *world) sinceLife(c *call) bool {
-	return c.life == 0 || c.began > w.lives[c.life-1]+250*time.Millisecond
-}
-
 // judgeShares: while Redis does not decide, a sidecar admits its share.
 func (w *world) judgeShares(calls []*call) {
 	d := calls[0].domain
@@ -136,12 +139,12 @@ func (w *world) judgeShares(calls []*call) {
 	live := int64(w.liveLeast())
 	share := newCap(d, max(1, count/live), max(1, burst/live))
 	if d.hot { // what leases decide is counted in sums, a moment later: a hundredth more was seen
-		share.count, share.burst = share.count+share.count/100+1, share.burst+share.burst/100+1
+		share.count, share.burst = share.count+share.count*promised.hotShare/100+1, share.burst+share.burst*promised.hotShare/100+1
 	}
 	for i := range w.s.sidecars {
 		var some []*call
 		for _, c := range calls {
-			if c.sidecar == i && c.began >= warm && c.degraded != "" && !c.over && c.cost > 0 {
+			if c.sidecar == i && c.process == 0 && c.began >= warm && c.degraded != "" && !c.over && c.cost > 0 {
 				some = append(some, c)
 			}
 		}
@@ -152,15 +155,21 @@ func (w *world) judgeShares(calls []*call) {
 // liveLeast is the least number of live sidecars that one of them may know of. It is 1 where the heartbeat may have
 // missed some.
 func (w *world) liveLeast() int {
-	if len(w.lives) > 0 {
+	if len(w.lives) > 1 {
 		return 1
+	}
+	dead := map[int]bool{}
+	for _, f := range w.s.faults {
+		if f.kind == "kill" {
+			dead[f.sidecar] = true
+		}
 	}
 	for at := warm; at < w.s.lasts; at += 50 * time.Millisecond {
 		if w.longFault(at, 3*time.Second) {
 			return 1
 		}
 	}
-	return w.s.sidecars
+	return max(1, w.s.sidecars-len(dead))
 }
 
 // longFault reports whether each moment of that time had a fault.
@@ -180,7 +189,8 @@ func (w *world) judgeUse(calls []*call) {
 		return
 	}
 	for from := w.window(d, 0); from < w.s.lasts; from += d.window {
-		admitted, asked, doubtful := int64(0), int64(0), w.faultsWithin(from-repaired, from+d.window)
+		admitted, asked, doubtful := int64(0), int64(0), w.faultsWithin(from-promised.repaired, from+d.window)
+		doubtful = doubtful || w.stepped(from-promised.clockCaught-2*d.window, from+d.window) || w.skewAt(from)%d.window != 0
 		for _, c := range calls {
 			if c.ended < from || c.began >= from+d.window {
 				continue

@@ -10,6 +10,7 @@ import (
 // scenario is all that a seed decides before a simulation begins.
 type scenario struct {
 	seed     uint64
+	kind     string // of the topology
 	sidecars int
 	lasts    time.Duration // of load and faults; calm follows
 	latency  time.Duration // of each way
@@ -17,13 +18,6 @@ type scenario struct {
 	loads    []loadPlan
 	faults   []fault
 }
-
-// The phases of a simulation.
-const (
-	warm     = 2500 * time.Millisecond // before the first fault: sidecars count each other
-	calmFor  = 8 * time.Second         // after the last repair
-	repaired = 4 * time.Second         // within which the store decides again
-)
 
 // domain is rules with one failure policy: one for the counter that is judged, and one that counts each request by an
 // address of its own.
@@ -51,11 +45,13 @@ const (
 	ofFaults
 	ofBreakers = 10 + iota
 	ofLoads    = 100
+	ofMoves    = 1 << 40
 )
 
 func newScenario(seed uint64) *scenario {
 	s := &scenario{seed: seed}
 	r := s.stream(ofScenario)
+	s.kind = pick(r, single, single, sentinel, cluster)
 	s.sidecars = 2 + r.IntN(7)
 	s.lasts = time.Duration(12+r.IntN(10)) * time.Second
 	s.latency = time.Duration(pick(r, 100, 300, 1000, 2000, 3000)) * time.Microsecond
@@ -232,8 +228,8 @@ func (d *domain) String() string {
 // String is the scenario without its faults, which the trace has.
 func (s *scenario) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %d sidecars, %v of load, %v each way, %d faults\n",
-		s.seed, s.sidecars, s.lasts, s.latency, len(s.faults))
+	fmt.Fprintf(&b, "seed %d: %s, %d sidecars, %v of load, %v each way, %d faults\n",
+		s.seed, s.kind, s.sidecars, s.lasts, s.latency, len(s.faults))
 	for _, d := range s.domains {
 		fmt.Fprintf(&b, "  %v\n", d)
 	}
