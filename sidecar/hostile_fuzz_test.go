@@ -77,7 +77,7 @@ func openReaders(f *testing.F, address string) *readers {
 	})
 	f.Cleanup(func() { r.peers.Close() })
 	r.documents = func() ([]rules.Document, error) {
-		reply, err := client.Run(f.Context(), keys.Shared(rules.PublishedKey), "HGETALL", "rules")
+		reply, err := client.Run(context.Background(), keys.Shared(rules.PublishedKey), "HGETALL", "rules")
 		if err != nil {
 			return nil, err
 		}
