@@ -74,6 +74,10 @@ test-control: tools ## the control plane at full length: plans on ten million ev
 	@$(GO) test -tags full -count=1 -p 1 -v -timeout 60m ./control/... ./archive ./test/control
 	@CGO_ENABLED=1 $(GO) test -tags full -count=1 -race -timeout 60m ./control/... ./archive ./test/control
 
+.PHONY: test-stores
+test-stores: ## the store and the whole sidecar over each supported version of Redis and Valkey, and over one that is too old (2 minutes)
+	@tools/test-stores
+
 .PHONY: test-gateway
 test-gateway: tools $(GATEWAY_BIN) ## the sidecar as the rate limit service of a real Envoy Gateway, without Kubernetes (needs root; the first build takes minutes)
 	@ENVOY_GATEWAY_BIN=$(GATEWAY_BIN) $(GO) test -count=1 -v -timeout 20m ./test/gateway
