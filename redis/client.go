@@ -6,7 +6,6 @@ package redis
 import (
 	"cmp"
 	"context"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -75,7 +74,7 @@ func New(cfg Config) *Client {
 
 // serverAt makes the server of an address.
 func (c *Client) serverAt(address string) *Server {
-	return c.newServer(address, func(ctx context.Context) (net.Conn, error) { return c.cfg.connect(ctx, address) })
+	return c.newServer(address, func(ctx context.Context) (*conn, error) { return c.cfg.connect(ctx, address) })
 }
 
 // Server is where a key is now. Callers do not keep it: a cluster moves keys.
@@ -118,28 +117,22 @@ func (c *Client) Everywhere() []*Server {
 // server. Arguments are strings, numbers or []byte. The reply is a string, an int64, a []any of those, or nil where a value is missing.
 // It waits until the context's deadline, 10 s at most; without one for 2 s.
 func (c *Client) Run(ctx context.Context, key string, args ...any) (any, error) {
-	slot := c.slotOf(key)
-	return c.at(key, slot).command(ctx, slot, args)
+	s, slot := c.place(key)
+	return s.command(ctx, slot, args)
 }
 
 // Ask is Run behind the breaker of the server: it fails at once while that is open, and its result counts there.
 func (c *Client) Ask(ctx context.Context, key string, args ...any) (any, error) {
-	slot := c.slotOf(key)
-	return c.at(key, slot).guarded(ctx, slot, args)
+	s, slot := c.place(key)
+	return s.guarded(ctx, slot, args)
 }
 
-func (c *Client) slotOf(key string) int {
-	if key == "" {
-		return -1
+// place is the server and the slot of a key; an empty key has any server and no slot.
+func (c *Client) place(key string) (*Server, int) {
+	if c.cluster != nil && key == "" {
+		return c.cluster.server(-1), -1
 	}
-	return c.Slot(key)
-}
-
-func (c *Client) at(key string, slot int) *Server {
-	if c.cluster != nil {
-		return c.cluster.server(slot)
-	}
-	return c.Server(key)
+	return c.Server(key), c.Slot(key)
 }
 
 // Guard runs what reads replies in the background. A panic is given to Config.OnPanic, and does not end the process.

@@ -182,7 +182,7 @@ func (c *cluster) slotsAt(ctx context.Context, address string) ([]slotRange, err
 	if s != nil {
 		client = s.cold
 	} else {
-		client = goredis.NewClient(c.client.cfg.loneOptions(address))
+		client = goredis.NewClient(c.client.cfg.lone(address))
 		defer func() { _ = client.Close() }() // it was asked
 	}
 	reply, err := client.Do(ctx, "CLUSTER", "SLOTS").Slice() // CLUSTER SHARDS is missing before Redis 7

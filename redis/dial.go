@@ -19,7 +19,7 @@ const answerWithin = 500 * time.Millisecond // for a server to answer who is the
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
 
 // connect dials an address, with TLS if the servers want it. An error names the dial as its cause, also where a handshake of TLS failed.
-func (s *Servers) connect(ctx context.Context, address string) (net.Conn, error) {
+func (s *Servers) connect(ctx context.Context, address string) (*conn, error) {
 	plain := &net.Dialer{Timeout: s.DialTimeout, KeepAliveConfig: keepAlive}
 	dial := plain.DialContext
 	switch {
@@ -28,19 +28,28 @@ func (s *Servers) connect(ctx context.Context, address string) (net.Conn, error)
 	case s.TLS != nil:
 		dial = (&tls.Dialer{NetDialer: plain, Config: s.TLS()}).DialContext
 	}
-	conn, err := dial(ctx, s.Network, address)
+	raw, err := dial(ctx, s.Network, address)
 	if err != nil {
 		return nil, dialError(err)
 	}
-	return conn, nil
+	return &conn{Conn: raw}, nil
 }
 
 func dialError(err error) error { return &net.OpError{Op: "dial", Net: "redis", Err: err} }
 
+// dialer makes a connection to where a server is now.
+type dialer func(ctx context.Context) (*conn, error)
+
 // options are what connections of every kind have in common: nothing is sent twice, and nothing is asked but what we ask.
-func (s *Servers) options(dial func(ctx context.Context) (net.Conn, error)) *goredis.Options {
+func (s *Servers) options(dial dialer) *goredis.Options {
 	return &goredis.Options{
-		Dialer:  func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			c, err := dial(ctx)
+			if err != nil {
+				return nil, err // a nil *conn would be no nil net.Conn
+			}
+			return c, nil
+		},
 		Network: s.Network, Username: s.Username, Password: s.Password, CredentialsProvider: s.Credentials, DB: s.DB,
 		Protocol:                 2,
 		MaxRetries:               -1,
@@ -53,46 +62,46 @@ func (s *Servers) options(dial func(ctx context.Context) (net.Conn, error)) *gor
 	}
 }
 
-// loneOptions are those of one connection for what is asked beside the requests: who is the master, who holds which slot.
-func (s *Servers) loneOptions(address string) *goredis.Options {
-	o := s.options(func(ctx context.Context) (net.Conn, error) { return s.connect(ctx, address) })
-	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout, o.PoolSize = answerWithin, answerWithin, answerWithin, 1
+// within are the options of connections that wait so long, and of which there are so many.
+func (s *Servers) within(d time.Duration, size int, dial dialer) *goredis.Options {
+	o := s.options(dial)
+	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout, o.PoolSize = d, d, d, size
 	return o
 }
 
-// newHot makes the connections for batches: a spare one is ready at once.
-func (s *Server) newHot() *goredis.Client {
-	o, within := s.client.cfg.options(s.connect), s.client.cfg.Silence
-	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = within, within, within
-	o.PoolSize, o.MinIdleConns, o.MaxIdleConns = s.client.cfg.PoolSize, 2, 4
-	return goredis.NewClient(o)
+// lone are the options of one connection for what is asked beside the requests: who is the master, who holds which slot.
+func (s *Servers) lone(address string) *goredis.Options {
+	return s.within(answerWithin, 1, func(ctx context.Context) (*conn, error) { return s.connect(ctx, address) })
 }
 
-// newCold makes the connections for cold commands.
-func (s *Server) newCold() *goredis.Client {
-	o := s.client.cfg.options(s.connect)
-	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = coldAtMost, coldAtMost, coldAtMost
-	o.PoolSize, o.MaxIdleConns = s.client.cfg.PoolSize, 2
-	return goredis.NewClient(o)
+// pools makes the connections for batches, of which a spare one is ready at once, and those for cold commands.
+func (s *Server) pools() (hot, cold *goredis.Client) {
+	servers := &s.client.cfg.Servers
+	o := servers.within(s.client.cfg.Silence, servers.PoolSize, s.connect)
+	o.MinIdleConns, o.MaxIdleConns = 2, 4
+	rare := servers.within(coldAtMost, servers.PoolSize, s.connect)
+	rare.MaxIdleConns = 2
+	return goredis.NewClient(o), goredis.NewClient(rare)
 }
 
-// connect makes a connection to where the server is now.
-func (s *Server) connect(ctx context.Context) (net.Conn, error) {
+// connect makes a connection that is counted.
+func (s *Server) connect(ctx context.Context) (*conn, error) {
 	epoch := s.epoch.Load()
-	raw, err := s.dial(ctx)
+	c, err := s.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	s.client.opened.Add(1)
-	return &conn{Conn: raw, server: s, epoch: epoch}, nil
+	c.server, c.epoch = s, epoch
+	return c, nil
 }
 
-// conn is a connection that is counted, and that is not used again after its server was left.
+// conn is a connection that ends where a reply announces too much, and that is not used again after its server was left.
 type conn struct {
 	net.Conn
-	server  *Server
-	epoch   int64 // of the server when it was dialled
-	greeted bool  // something was read
+	server  *Server // nil: it is not one of a server
+	epoch   int64   // of the server when it was dialled
+	greeted bool    // something was read
 	replies announced
 	closed  atomic.Bool
 }
@@ -114,7 +123,7 @@ func (c *conn) Read(b []byte) (int, error) {
 
 // Close closes the connection.
 func (c *conn) Close() error {
-	if !c.closed.Swap(true) {
+	if c.server != nil && !c.closed.Swap(true) {
 		c.server.client.ended.Add(1)
 	}
 	return c.Conn.Close()
@@ -122,7 +131,7 @@ func (c *conn) Close() error {
 
 // SyscallConn is what go-redis looks at before it uses a connection again. One that leads to a former master fails there.
 func (c *conn) SyscallConn() (syscall.RawConn, error) {
-	if c.epoch != c.server.epoch.Load() {
+	if c.server != nil && c.epoch != c.server.epoch.Load() {
 		return nil, errFormer
 	}
 	if below, ok := c.Conn.(syscall.Conn); ok {

@@ -246,6 +246,7 @@ func outcome(all []*command) (shown breaker.Outcome, reason string) {
 			reason = why
 		}
 		switch {
+		case c.moves > 0 && why != "" && why != ReasonCluster: // another server's, which this one named
 		case failures[why], IsReply(c.fault, "CLUSTERDOWN The cluster is down"), why == ReasonError && !IsReply(c.fault, ""):
 			shown = breaker.Failure
 		case why == "" && shown == breaker.Neither:

@@ -36,7 +36,7 @@ func newSentinel(c *Client) *sentinel {
 
 // connect dials the master. While no sentinel names one it is the one that was named last; a server that is the master no more replies
 // that.
-func (s *sentinel) connect(ctx context.Context) (net.Conn, error) {
+func (s *sentinel) connect(ctx context.Context) (*conn, error) {
 	within, cancel := context.WithTimeout(ctx, s.client.cfg.DialTimeout/2)
 	defer cancel()
 	address, err := s.find(within)
@@ -146,7 +146,7 @@ func (s *sentinel) connection(address string) *goredis.SentinelClient {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.clients[address] == nil {
-		o := s.client.cfg.loneOptions(address)
+		o := s.client.cfg.lone(address)
 		o.Username, o.Password, o.CredentialsProvider, o.DB = "", "", s.client.cfg.Sentinels, 0
 		s.clients[address] = goredis.NewSentinelClient(o)
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -26,7 +25,7 @@ type Server struct {
 	name      string
 	client    *Client
 	address   string // of a server of a cluster
-	dial      func(ctx context.Context) (net.Conn, error)
+	dial      dialer
 	hot, cold *goredis.Client // nil: it stands for the servers of a cluster that are not known yet
 	guard     *breaker.Breaker
 	batcher   *batcher
@@ -36,7 +35,7 @@ type Server struct {
 }
 
 // newServer makes a server. Without dial it stands for servers that are not known yet.
-func (c *Client) newServer(name string, dial func(ctx context.Context) (net.Conn, error)) *Server {
+func (c *Client) newServer(name string, dial dialer) *Server {
 	s := &Server{name: c.cfg.Prefix + name, client: c, dial: dial}
 	guard := c.cfg.Breaker
 	if c.cfg.OnBreaker != nil {
@@ -44,7 +43,7 @@ func (c *Client) newServer(name string, dial func(ctx context.Context) (net.Conn
 	}
 	s.guard = breaker.New(guard)
 	if dial != nil {
-		s.hot, s.cold = s.newHot(), s.newCold()
+		s.hot, s.cold = s.pools()
 	}
 	s.batcher = newBatcher(c.cfg.InFlight, c.cfg.Queue, s.runBatch, s.finish)
 	return s

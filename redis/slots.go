@@ -3,6 +3,7 @@ package redis
 import (
 	"errors"
 	"net"
+	"slices"
 	"strconv"
 )
 
@@ -46,28 +47,15 @@ func slotMaster(reply any) (string, error) {
 		return "", errSlots
 	}
 	host, _ := fields[0].(string)
-	if host == "?" {
-		host = ""
-		if len(fields) > 3 {
-			host = slotAddress(fields[3])
+	if host != "?" {
+		return net.JoinHostPort(host, strconv.FormatInt(port, 10)), nil
+	}
+	host = ""
+	if len(fields) > 3 {
+		beside, _ := fields[3].([]any) // names and values
+		if at := slices.Index(beside, any("ip")); at >= 0 && at+1 < len(beside) {
+			host, _ = beside[at+1].(string)
 		}
 	}
 	return net.JoinHostPort(host, strconv.FormatInt(port, 10)), nil
-}
-
-// slotAddress is the ip among what else a server may be reached by, which is a map, or a list of names and values; none is empty.
-func slotAddress(reply any) string {
-	switch all := reply.(type) {
-	case map[any]any:
-		ip, _ := all["ip"].(string)
-		return ip
-	case []any:
-		for i := 0; i+1 < len(all); i += 2 {
-			if all[i] == "ip" {
-				ip, _ := all[i+1].(string)
-				return ip
-			}
-		}
-	}
-	return ""
 }

@@ -12,7 +12,6 @@ func TestServersOfTheMapOfSlots(t *testing.T) {
 		{":7000", []any{nil, int64(7000), "id"}},
 		{":7000", []any{"?", int64(7000), "id", []any{}}},
 		{"10.0.0.2:7000", []any{"?", int64(7000), "id", []any{"shard", "x", "ip", "10.0.0.2"}}},
-		{"10.0.0.3:7000", []any{"?", int64(7000), "id", map[any]any{"ip": "10.0.0.3"}}},
 	} {
 		got, err := slotMaster(c.reply)
 		if err != nil || got != c.want {

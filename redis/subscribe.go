@@ -59,9 +59,7 @@ func (s *Server) subscribe(ctx context.Context, to subscription) {
 		return // the servers of the cluster are not known yet
 	}
 	epoch := s.epoch.Load()
-	o := s.client.cfg.loneOptions("")
-	o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return s.connect(ctx) }
-	client := goredis.NewClient(o)
+	client := goredis.NewClient(s.client.cfg.within(answerWithin, 1, s.connect))
 	defer func() { _ = client.Close() }() // it is over
 	feed := client.Subscribe(ctx, to.channel)
 	stop := context.AfterFunc(ctx, func() { _ = feed.Close() }) // the end of the context ends the wait below
