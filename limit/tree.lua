@@ -20,7 +20,7 @@ for i, key in ipairs(KEYS) do
     used, took = -1, -1
   else
     if used == tokens then -- a new window; in its last ms the next one, because the key may be deleted at once
-      redis.call('PEXPIREAT', key, string.format('%d', (math.floor((now / 1000 + 1) / window) + 1) * window - 1))
+      redis.call('PEXPIREAT', key, string.format('%d', (math.floor((now + 1000) / (1000 * window)) + 1) * window - 1))
     end
     if used > count then
       took = math.max(tokens - (used - count), 0)
