@@ -47,7 +47,7 @@ func TestAnExcessiveRequestIsRefusedUnread(t *testing.T) {
 		})
 		var v engine.Verdict
 		b.Decide(t.Context(), &descriptors.Request{Excess: "bytes"}, &v)
-		if v.Refused == shadow || v.Shadowed != shadow || v.RetryAfter != time.Second || len(seen) != 1 || seen[0] != "bytes" {
+		if v.Refused == shadow || v.Shadowed != shadow || v.RetryAfter != time.Second || fmt.Sprint(seen) != "[bytes]" {
 			t.Errorf("shadow %v: %+v, seen %q", shadow, v, seen)
 		}
 		b.Decide(t.Context(), &descriptors.Request{Domain: "d"}, &v)
@@ -58,7 +58,7 @@ func TestAnExcessiveRequestIsRefusedUnread(t *testing.T) {
 }
 
 func TestALongPathThatServersReadDifferentlyIsRefused(t *testing.T) {
-	b := newBench(t, nil, descriptors.Domain{Name: "d", Rules: []descriptors.Rule{bucket("all", descriptors.ScopeGlobal, 1)}})
+	b := newBench(t, nil, ruled(bucket("all", descriptors.ScopeGlobal, 1)))
 	v := b.ask([]string{"path", strings.Repeat(`/a%2fb%5cc\d;e%40/../x`, 500)})
 	if !v.Refused || v.Excess != "path" || !v.Statuses[0].Over {
 		t.Errorf("refused %v for %q with the statuses %v, want over the limit for its path", v.Refused, v.Excess, v.Statuses)

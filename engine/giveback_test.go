@@ -69,12 +69,10 @@ func TestTheNextWindowGetsNothingBack(t *testing.T) {
 func TestTreesStayCharged(t *testing.T) {
 	closed := leaf("tenant", "", 5)
 	closed.OnFailure = descriptors.FailClosed
-	d := descriptors.Domain{Name: "d", ChargeDenied: true, Tree: []descriptors.Node{leaf("user", "", 5), closed}}
+	d := tree(leaf("user", "", 5), closed)
 	inFleet(t, 1, d, func(t *testing.T, f *fleet) {
 		f.lose(of("acme"))
-		req := request("joe", "", 1)
-		req.Descriptors = append(req.Descriptors, descriptors.Descriptor{Entries: []descriptors.Entry{{Key: "tenant", Value: "acme"}}})
-		want(t, "closed", f.send(0, req), true)
+		want(t, "closed", f.send(0, asking([]string{"user", "joe"}, []string{"tenant", "acme"})), true)
 		if got := f.usedBy("joe"); got != 1 {
 			t.Fatalf("%d used at the store, want 1", got)
 		}
@@ -96,13 +94,11 @@ func TestAGiveBackThatFailsIsCounted(t *testing.T) {
 func TestAQuotaWithRoomElsewhere(t *testing.T) {
 	x, y := leaf("x", "", 1), leaf("y", "", 9)
 	x.Quota, y.Quota = true, true
-	d := descriptors.Domain{Name: "d", ChargeDenied: true, Tree: []descriptors.Node{x, y}, Rules: []descriptors.Rule{bucket("user", descriptors.ScopeUser, 10)}}
+	d := tree(x, y)
+	d.Rules = []descriptors.Rule{bucket("user", descriptors.ScopeUser, 10)}
 	inFleet(t, 1, d, func(t *testing.T, f *fleet) {
 		f.lose(func(c limit.Charge) bool { return of("joe")(c) || of("xx")(c) })
-		req := request("joe", "", 1)
-		for _, e := range []descriptors.Entry{{Key: "x", Value: "xx"}, {Key: "y", Value: "yy"}} {
-			req.Descriptors = append(req.Descriptors, descriptors.Descriptor{Entries: []descriptors.Entry{e}})
-		}
+		req := asking([]string{"user", "joe"}, []string{"x", "xx"}, []string{"y", "yy"})
 		for i := range int64(4) {
 			v := f.send(0, req)
 			want(t, "a quota has room", v, false)

@@ -54,13 +54,13 @@ func TestALimitOfNothingStaysOne(t *testing.T) {
 
 func TestLiveIsAtLeastOne(t *testing.T) {
 	for _, live := range []int{0, -3} {
-		inFleetWith(t, 1, policy(descriptors.FailLocal, 2), func(c *engine.Config) { c.Live = func(string) int { return live } },
-			func(t *testing.T, f *fleet) {
-				f.lose(everything)
-				if got := f.spend(0, 5); got != 2 {
-					t.Errorf("%d live: admitted %d, want 2 as with 1", live, got)
-				}
-			})
+		set := func(c *engine.Config) { c.Live = func(string) int { return live } }
+		inFleetWith(t, 1, policy(descriptors.FailLocal, 2), set, func(t *testing.T, f *fleet) {
+			f.lose(everything)
+			if got := f.spend(0, 5); got != 2 {
+				t.Errorf("%d live: admitted %d, want 2 as with 1", live, got)
+			}
+		})
 	}
 }
 
@@ -151,7 +151,7 @@ func TestNoMoreThanAllShares(t *testing.T) {
 				}
 				for n, got := range admitted {
 					if got > bound {
-						t.Fatalf("seed %d: sidecar %d of %d admitted %d of a limit of %d, want at most %d", seed, n, live, got, count, bound)
+						t.Fatalf("seed %d: sidecar %d of %d admitted %d of %d, want at most %d", seed, n, live, got, count, bound)
 					}
 				}
 			})

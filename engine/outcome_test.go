@@ -9,7 +9,10 @@ import (
 
 func TestOutcomes(t *testing.T) {
 	block, allow := &descriptors.Effect{Rule: "block"}, &descriptors.Effect{Rule: "allow"}
-	refusing, reported, first, free := &descriptors.Effect{Rule: "refusing"}, &descriptors.Effect{Rule: "reported"}, &descriptors.Effect{Rule: "first"}, &descriptors.Effect{Rule: "free"}
+	refusing, reported := &descriptors.Effect{Rule: "refusing"}, &descriptors.Effect{Rule: "reported"}
+	first, free := &descriptors.Effect{Rule: "first"}, &descriptors.Effect{Rule: "free"}
+	unlimited := descriptors.Match{Known: true, Unlimited: []descriptors.Term{{Effect: free}}}
+	answer := func(status int) *descriptors.Response { return &descriptors.Response{Status: status} }
 	known := descriptors.Match{Known: true, Terms: []descriptors.Term{{Effect: first}}}
 	blocked := descriptors.Match{Known: true, Block: block}
 	for name, row := range map[string]struct {
@@ -20,13 +23,13 @@ func TestOutcomes(t *testing.T) {
 	}{
 		"empty":                     {Verdict{}, Unknown, 200, nil},
 		"no limit":                  {Verdict{Match: descriptors.Match{Known: true}}, NoLimit, 200, nil},
-		"unlimited":                 {Verdict{Match: descriptors.Match{Known: true, Unlimited: []descriptors.Term{{Effect: free}}}}, Allowed, 200, free},
+		"unlimited":                 {Verdict{Match: unlimited}, Allowed, 200, free},
 		"allowed":                   {Verdict{Match: known}, Allowed, 200, first},
 		"reported":                  {Verdict{Match: known, Reported: Status{Effect: reported}}, Allowed, 200, reported},
 		"exempt":                    {Verdict{Match: descriptors.Match{Known: true, Exempt: allow}}, Exempt, 200, allow},
 		"refused":                   {Verdict{Match: known, Refused: true, Refusing: refusing}, Refused, 429, refusing},
-		"refused with a status":     {Verdict{Match: known, Refused: true, Response: &descriptors.Response{Status: 503}}, Refused, 503, first},
-		"refused with a bad status": {Verdict{Match: known, Refused: true, Response: &descriptors.Response{Status: 1000}}, Refused, 429, first},
+		"refused with a status":     {Verdict{Match: known, Refused: true, Response: answer(503)}, Refused, 503, first},
+		"refused with a bad status": {Verdict{Match: known, Refused: true, Response: answer(1000)}, Refused, 429, first},
 		"excess":                    {Verdict{Refused: true, Excess: excessCharges}, Refused, 429, nil},
 		"blocked":                   {Verdict{Match: blocked, Refused: true}, Blocked, 403, block},
 		"malformed":                 {Verdict{Refused: true, Malformed: &identity.Refusal{}}, Malformed, 400, nil},
@@ -37,7 +40,7 @@ func TestOutcomes(t *testing.T) {
 	} {
 		got, status, effect := row.verdict.Outcome(), row.verdict.HTTPStatus(), row.verdict.Effect()
 		if got != row.want || status != row.status || effect != row.effect {
-			t.Errorf("%s: %v, status %d, effect %v; want %v, status %d, effect %v", name, got, status, effect, row.want, row.status, row.effect)
+			t.Errorf("%s: %v, status %d, effect %v; want %v, %d, %v", name, got, status, effect, row.want, row.status, row.effect)
 		}
 	}
 }

@@ -25,7 +25,8 @@ func spread(p descriptors.Penalty) descriptors.Domain {
 }
 
 func hour() descriptors.Penalty {
-	return descriptors.Penalty{Threshold: 3, DetectionWindow: time.Hour, CoolDown: 10 * time.Minute, Multipliers: []int{1, 2}}
+	const coolDown = 10 * time.Minute
+	return descriptors.Penalty{Threshold: 3, DetectionWindow: time.Hour, CoolDown: coolDown, Multipliers: []int{1, 2}}
 }
 
 func (b *bench) visit(client, path string) *engine.Verdict {
@@ -54,14 +55,15 @@ func TestRefusalsOfAllRulesOfADomainCountForOneClient(t *testing.T) {
 	v := b.visit("10.0.0.1", "/c")
 	want(t, "the third", v, true)
 	if v.RetryAfter != 10*time.Minute || v.Refusing.Rule != "c" {
-		t.Errorf("the refusal that starts a cool-down: retry after %v by %q, want that of the cool-down, by its rule", v.RetryAfter, v.Refusing.Rule)
+		t.Errorf("retry after %v by %q, want that of the cool-down that it starts, by its rule", v.RetryAfter, v.Refusing.Rule)
 	}
 	b.now = b.now.Add(2 * time.Minute) // the windows are over, the cool-down is not
 	for _, path := range []string{"/a", "/free"} {
 		v = b.visit("10.0.0.1", path)
 		want(t, path+" in the cool-down", v, true)
-		if v.RetryAfter != 8*time.Minute || v.Refusing.Rule != descriptors.RulePenalty || !v.Statuses[0].Over || v.Statuses[0].Effect != nil {
-			t.Errorf("%s in the cool-down: retry after %v by %q, status %+v", path, v.RetryAfter, v.Refusing.Rule, v.Statuses[0])
+		s := v.Statuses[0]
+		if v.RetryAfter != 8*time.Minute || v.Refusing.Rule != descriptors.RulePenalty || !s.Over || s.Effect != nil {
+			t.Errorf("%s in the cool-down: retry after %v by %q, status %+v", path, v.RetryAfter, v.Refusing.Rule, s)
 		}
 	}
 	want(t, "what no rule is about", b.visit("10.0.0.1", "/other"), false)
@@ -99,9 +101,9 @@ func TestWhatDoesNotCountForADomainsPenalty(t *testing.T) {
 	client := []string{"remote_address", "10.0.0.1", "path", "/free"}
 	for range 5 {
 		b.ask([]string{"t", "x"}, client)
-		b.decide(&descriptors.Request{Domain: "d", Descriptors: []descriptors.Descriptor{{
-			Entries: []descriptors.Entry{{Key: "remote_address", Value: "10.0.0.1"}, {Key: "path", Value: "/a"}}, HitsGiven: true,
-		}}})
+		peek := asking([]string{"remote_address", "10.0.0.1", "path", "/a"})
+		peek.Descriptors[0].HitsGiven = true
+		b.decide(peek)
 	}
 	want(t, "a client that no rule refused", b.ask(client), false)
 }
@@ -146,10 +148,9 @@ func TestOneQuestionRecordsTheRefusalsOfAllVerdicts(t *testing.T) {
 	before := way.asks
 	var verdicts []*engine.Verdict
 	for _, path := range []string{"/a", "/b", "/c"} {
-		entries := []descriptors.Entry{{Key: "remote_address", Value: "10.0.0.1"}, {Key: "path", Value: path}}
-		req := &descriptors.Request{Domain: "d", Descriptors: []descriptors.Descriptor{{Entries: entries}}}
-		verdicts = append(verdicts, new(engine.Verdict))
-		b.Begin(t.Context(), req, verdicts[len(verdicts)-1])
+		v := new(engine.Verdict)
+		b.Begin(t.Context(), asking([]string{"remote_address", "10.0.0.1", "path", path}), v)
+		verdicts = append(verdicts, v)
 	}
 	b.Finish(t.Context(), verdicts...)
 	if got := way.asks - before; got != 2 {

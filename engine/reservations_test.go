@@ -13,15 +13,15 @@ import (
 func model(reserve int64) descriptors.Domain {
 	rule := bucket("llm", descriptors.ScopeTenant, 1000)
 	rule.PostPaid, rule.Reserve = true, reserve
-	return descriptors.Domain{Name: "d", Rules: []descriptors.Rule{rule}}
+	return ruled(rule)
 }
 
 // hits asks for a number of hits as Envoy does: 0 when a request comes, its cost when it is over.
 func (b *bench) hits(n uint64) *engine.Verdict {
 	b.t.Helper()
-	return b.decide(&descriptors.Request{Domain: "d", Descriptors: []descriptors.Descriptor{{
-		Entries: []descriptors.Entry{{Key: "tenant", Value: "acme"}}, Hits: n, HitsGiven: true,
-	}}})
+	req := asking([]string{"tenant", "acme"})
+	req.Descriptors[0].Hits, req.Descriptors[0].HitsGiven = n, true
+	return b.decide(req)
 }
 
 // overspend lets that many requests be under way at once, and returns how many pass and what the limit owes then, in
@@ -116,10 +116,9 @@ func TestAReservationOutlivesAChangeOfTheRules(t *testing.T) {
 }
 
 func TestAReservedTreeRefusesWithoutTakingWhatIsLeft(t *testing.T) {
-	leaf := descriptors.Node{Key: "tenant", PostPaid: true, Reserve: 400, Limits: []descriptors.Limit{{
-		Limit: limit.Limit{Algorithm: limit.TokenBucket, Count: 1000, Burst: 1000, Window: time.Minute}, Unit: descriptors.Minute, Multiplier: 1,
-	}}}
-	b := newBench(t, nil, descriptors.Domain{Name: "d", ChargeDenied: true, Tree: []descriptors.Node{leaf}})
+	llm := descriptors.Node{Key: "tenant", PostPaid: true, Reserve: 400, Limits: bucket("", 0, 1000).Limits}
+	llm.Limits[0].Unit, llm.Limits[0].Multiplier = descriptors.Minute, 1
+	b := newBench(t, nil, tree(llm))
 	for _, refused := range []bool{false, false, true, true} {
 		want(t, "a reservation", b.hits(0), refused)
 	}

@@ -98,14 +98,14 @@ func leaf(key, value string, count int64) descriptors.Node {
 
 func bucket(name string, scope descriptors.Scope, count int64) descriptors.Rule {
 	l := limit.Limit{Algorithm: limit.TokenBucket, Count: count, Burst: count, Window: time.Minute}
-	return descriptors.Rule{Name: name, Scope: scope, HasScope: true, Priority: 100, Limits: []descriptors.Limit{{Limit: l}}}
+	return descriptors.Rule{Name: name, Scope: scope, HasScope: true, Limits: []descriptors.Limit{{Limit: l}}}
 }
 
 // policy is a domain with one rule by user and its failure policy.
 func policy(p descriptors.Failure, count int64) descriptors.Domain {
 	r := bucket("r", descriptors.ScopeUser, count)
 	r.OnFailure = p
-	return descriptors.Domain{Name: "d", Rules: []descriptors.Rule{r}}
+	return ruled(r)
 }
 
 // pair is a domain whose requests are counted by user and by tenant, the tenant with that failure policy.
@@ -113,7 +113,7 @@ func pair(p descriptors.Failure) descriptors.Domain {
 	user, tenant := bucket("user", descriptors.ScopeUser, 10), bucket("tenant", descriptors.ScopeTenant, 4)
 	user.Limits[0].Window, tenant.Limits[0].Window = time.Hour, time.Hour
 	tenant.OnFailure = p
-	return descriptors.Domain{Name: "d", Rules: []descriptors.Rule{user, tenant}}
+	return ruled(user, tenant)
 }
 
 // counted is a domain with one rule by user.
@@ -123,7 +123,7 @@ func counted(a limit.Algorithm, count int64, window time.Duration) descriptors.D
 	if a != limit.TokenBucket {
 		r.Limits[0].Burst = 0
 	}
-	return descriptors.Domain{Name: "d", Rules: []descriptors.Rule{r}}
+	return ruled(r)
 }
 
 func eachAlgorithm(t *testing.T, test func(t *testing.T, a limit.Algorithm)) {
@@ -209,7 +209,7 @@ func (g *gate) Ask(ctx context.Context, requests ...*limit.Request) {
 // leave answers a request at its Due, and decides a copy of it later.
 func (g *gate) leave(r *limit.Request, rest, wait time.Duration) {
 	r.Fate = new(limit.Fate)
-	later := limit.Request{Charges: slices.Clone(r.Charges), Decisions: make([]limit.Decision, len(r.Charges)), Fate: r.Fate}
+	later := limit.Request{Charges: slices.Clone(r.Charges), Decisions: slices.Clone(r.Decisions), Fate: r.Fate}
 	go func() {
 		pass(wait)
 		g.decide(context.Background(), &later)
@@ -233,7 +233,7 @@ func (g *gate) decide(ctx context.Context, r *limit.Request) {
 		r.Decisions[i] = limit.Decision{Reason: "dial"}
 		switch {
 		case g.known(c):
-			r.Decisions[i] = limit.Decision{Outcome: limit.Refused, RetryAfter: time.Minute, ResetAfter: time.Minute, Cached: true}
+			r.Decisions[i] = limit.Decision{Outcome: limit.Refused, RetryAfter: time.Minute, Cached: true}
 		case !g.away(c):
 			there.Charges, at = append(there.Charges, c), append(at, i)
 		}
@@ -275,7 +275,10 @@ func inFleet(t *testing.T, engines int, domain descriptors.Domain, test func(t *
 	inFleetWith(t, engines, domain, nil, test)
 }
 
-func inFleetWith(t *testing.T, n int, domain descriptors.Domain, set func(*engine.Config), test func(*testing.T, *fleet)) {
+// inFleetWith is inFleet with another configuration.
+func inFleetWith(
+	t *testing.T, n int, domain descriptors.Domain, set func(*engine.Config), test func(*testing.T, *fleet),
+) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fleet{t: t, gate: newGate()}

@@ -91,7 +91,7 @@ func TestThrottleCountsTheTimeOfTheStore(t *testing.T) {
 		f.delay(slowly(8 * time.Millisecond))
 		v, took := f.within(100500*time.Microsecond, request("u", "", 1))
 		if !v.Refused || took > 20*time.Millisecond {
-			t.Fatalf("refused %v after %v, want at once: its token is due half a millisecond before the deadline", v.Refused, took)
+			t.Fatalf("refused %v after %v, want at once: its token is due half a ms before the deadline", v.Refused, took)
 		}
 		pass(time.Until(began.Add(100 * time.Millisecond)))
 		if v := f.send(0, request("u", "", 1)); v.Refused || v.Waited > 0 {
