@@ -4,6 +4,7 @@
 package denials
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -58,8 +59,8 @@ func (d *Denials) Refuse(r *limit.Request, now time.Time) bool {
 	}
 	refused, known := false, int64(0)
 	for i := range r.Charges {
-		c, at := &r.Charges[i], now.Sub(d.start).Nanoseconds()
-		decision, answer := d.look(c, at, false)
+		c := &r.Charges[i]
+		decision, answer := d.look(c, now, false)
 		if answer == unknown || answer == due {
 			clear(r.Decisions)
 			return false
@@ -84,19 +85,18 @@ func (d *Denials) Refuse(r *limit.Request, now time.Time) bool {
 // question and nothing is filled in. It is called again when charges were left undecided, with their Reason: then what
 // is known answers them, quotas too.
 func (d *Denials) Known(r *limit.Request, now time.Time) (refused bool) {
-	first, asks, known, at := true, false, int64(0), now.Sub(d.start).Nanoseconds()
-	for i := range r.Decisions {
-		first = first && r.Decisions[i].Reason == ""
-	}
+	first := !slices.ContainsFunc(r.Decisions, func(d limit.Decision) bool { return d.Reason != "" })
+	asks, known := false, int64(0)
 	for i := range r.Charges {
-		c := &r.Charges[i]
-		if r.Decisions[i].Outcome != limit.Undecided || first && c.Mode == limit.Quota {
+		c, decision := &r.Charges[i], &r.Decisions[i]
+		if decision.Outcome != limit.Undecided || first && c.Mode == limit.Quota {
 			continue
 		}
-		decision, answer := d.look(c, at, first)
-		asks = asks || answer == due && first
-		if answer == denied || answer == due && !first {
-			r.Decisions[i] = decision
+		switch found, answer := d.look(c, now, first); {
+		case answer == due && first:
+			asks = true
+		case answer == denied || answer == due:
+			*decision = found
 			refused = refused || c.Mode == limit.Enforced
 			known++
 		}
@@ -123,24 +123,30 @@ const (
 )
 
 // look answers a charge by what is known. With claim, the caller that finds a question due is the one that asks it.
-func (d *Denials) look(c *limit.Charge, now int64, claim bool) (decision limit.Decision, result answer) {
+func (d *Denials) look(c *limit.Charge, now time.Time, claim bool) (decision limit.Decision, result answer) {
 	if c.Op != limit.Spend && c.Op != limit.Peek {
 		return limit.Decision{}, unknown
 	}
 	d.table.With(keyOf(c), func(_ fair.Name, e *fair.Entry[memo]) {
-		if e != nil {
-			decision, result = e.Value.answer(c, now)
+		if e == nil {
+			return
 		}
-		if e != nil && claim && result == due {
-			e.Value.asked = now
+		m := &e.Value
+		at := max(d.since(now), m.sent) // another caller may have learned this after now was read
+		decision, result = m.answer(c, at)
+		if claim && result == due {
+			m.asked = at
 			d.questions.Add(1)
 		}
 	})
 	return decision, result
 }
 
-// keyOf is the key under which a charge is remembered. One with a penalty is by its cool-down: other refusals have to be
-// recorded.
+// since is an instant in ns since start.
+func (d *Denials) since(at time.Time) int64 { return at.Sub(d.start).Nanoseconds() }
+
+// keyOf is the key under which a charge is remembered. One with a penalty is by its cool-down: other refusals have to
+// be recorded.
 func keyOf(c *limit.Charge) string {
 	if c.Penalty != nil {
 		return c.PenaltyKey
@@ -151,7 +157,7 @@ func keyOf(c *limit.Charge) string {
 // Learn takes in the replies to the charges of a request that was sent, or to a part of it. Sent is an instant before
 // that.
 func (d *Denials) Learn(r *limit.Request, sent, now time.Time) {
-	a := answered{sent: sent.Sub(d.start).Nanoseconds(), now: now.Sub(d.start).Nanoseconds(), refused: limit.Refuses(r.Charges, r.Decisions)}
+	a := answered{sent: d.since(sent), now: d.since(now), refused: limit.Refuses(r.Charges, r.Decisions)}
 	for i := range r.Charges {
 		c, decision := &r.Charges[i], &r.Decisions[i]
 		returns := c.Op == limit.Refund || c.Op == limit.Debit
@@ -176,28 +182,15 @@ type answered struct {
 // learn takes in the reply to one charge. Its stripe is locked.
 func (d *Denials) learn(n fair.Name, e *fair.Entry[memo], c *limit.Charge, decision *limit.Decision, a answered) {
 	denies := decision.Outcome == limit.Refused && (c.Penalty == nil || decision.Penalized && !c.DryRun())
-	room := a.refused && c.Penalty == nil && decision.Outcome == limit.Allowed && decision.Charged == 0
-	late := a.sent < d.lastForgotten(n).Load() // it shows nothing about now, but that what is known is over
-	if e == nil && (late || !denies && !room) {
-		return
-	}
-	if e == nil {
+	room := a.refused && decision.Outcome == limit.Allowed && decision.Charged == 0 && c.Penalty == nil
+	switch late := a.sent < d.lastForgotten(n).Load(); {
+	case late && e != nil && (!denies || decision.Charged != 0):
+		d.table.Drop(e) // it shows nothing about now, but that what was known is over
+	case !late && (e != nil || denies || room):
 		e = d.table.At(n, c.Class)
+		until := e.Value.learn(c, decision, a, denies, room)
+		d.table.Keep(e, until, a.now, 0, false)
 	}
-	m := &e.Value
-	switch {
-	case decision.At < m.at && a.sent < m.sent+askAgain: // older; one that was asked for a second later is newer though the clock was set back
-	case late && denies && decision.Charged == 0:
-	default:
-		m.note(decision, a)
-		if m.until = 0; denies && !late {
-			m.deny(c, decision)
-		}
-		if m.seen = 0; room && !late {
-			m.seen = a.sent
-		}
-	}
-	d.table.Keep(e, max(m.until, m.asked+2*askAgain), a.now, 0, false)
 }
 
 // lastForgotten is when something like a name was last forgotten.
@@ -209,7 +202,7 @@ func (d *Denials) lastForgotten(n fair.Name) *atomic.Int64 {
 func (d *Denials) Forget(keys []string, now time.Time) {
 	for _, key := range keys {
 		d.table.With(key, func(n fair.Name, e *fair.Entry[memo]) {
-			d.lastForgotten(n).Store(now.Sub(d.start).Nanoseconds())
+			d.lastForgotten(n).Store(d.since(now))
 			if e != nil {
 				d.table.Drop(e)
 			}
@@ -220,7 +213,7 @@ func (d *Denials) Forget(keys []string, now time.Time) {
 // Clear forgets everything, and what is on its way.
 func (d *Denials) Clear(now time.Time) {
 	for i := range d.forgotten {
-		d.forgotten[i].Store(now.Sub(d.start).Nanoseconds())
+		d.forgotten[i].Store(d.since(now))
 	}
 	d.table.Clear()
 }

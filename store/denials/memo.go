@@ -23,22 +23,27 @@ type memo struct {
 	cools     bool  // it is a cool-down
 }
 
-// note takes in a reply that is newer than what is known.
-func (m *memo) note(d *limit.Decision, a answered) {
+// learn takes in a reply, which denies the charge, or shows that there is room, and returns until when that matters.
+func (m *memo) learn(c *limit.Charge, d *limit.Decision, a answered, denies, room bool) (until int64) {
+	if d.At < m.at && a.sent < m.sent+askAgain { // older; one asked for later is newer, though the clock was set back
+		return max(m.until, m.asked+2*askAgain)
+	}
 	m.at, m.sent, m.asked = d.At, max(m.sent, a.sent), max(m.asked, a.sent)
 	m.remaining, m.reset = d.Remaining, a.sent+d.ResetAfter.Nanoseconds()
-}
-
-// deny takes in a refusal, after note.
-func (m *memo) deny(c *limit.Charge, d *limit.Decision) {
-	m.limit, m.cost, m.maxWait, m.cools = c.Limit, c.Cost, c.MaxWait, d.Penalized
-	m.retry = m.reset - d.ResetAfter.Nanoseconds() + d.RetryAfter.Nanoseconds()
-	m.until = m.retry - c.MaxWait.Nanoseconds()
+	m.until, m.seen = 0, 0
+	if room {
+		m.seen = a.sent
+	}
+	if denies {
+		m.limit, m.cost, m.maxWait, m.cools = c.Limit, c.Cost, c.MaxWait, d.Penalized
+		m.retry = a.sent + d.RetryAfter.Nanoseconds()
+		m.until = m.retry - c.MaxWait.Nanoseconds()
+	}
+	return max(m.until, m.asked+2*askAgain)
 }
 
 // answer answers a charge by what is known.
 func (m *memo) answer(c *limit.Charge, now int64) (limit.Decision, answer) {
-	now = max(now, m.sent) // another caller may have learned this after now was read
 	switch d, known := m.refuse(c, now); {
 	case known && now-m.asked < askAgain:
 		return d, denied
@@ -79,7 +84,8 @@ func (m *memo) covers(c *limit.Charge) bool {
 	return c.Cost == m.cost || a.EndsAtOnce() || a.Fills() && c.Lease == 0 && c.MaxWait == 0 && m.cost <= c.Limit.Burst
 }
 
-// refill corrects the answer of a bucket by the tokens that came back since, and by those that a larger cost needs more.
+// refill corrects the answer of a bucket by the tokens that came back since, and by those that a larger cost needs
+// more.
 func (m *memo) refill(c *limit.Charge, d *limit.Decision) {
 	l := &c.Limit
 	missing := share(d.RetryAfter.Microseconds(), l.Count, l.Window.Microseconds())

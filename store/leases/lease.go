@@ -6,8 +6,8 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// instant is a reading of the monotonic clock, in ns since start, and of the wall clock, in ns. The monotonic one stands
-// still while the machine is suspended, the wall clock may be set: of what has passed the longer one counts.
+// instant is a reading of the monotonic clock, in ns since start, and of the wall clock, in ns. The monotonic one
+// stands still while the machine is suspended, the wall clock may be set: of what has passed the longer one counts.
 type instant struct{ mono, wall int64 }
 
 func (l *Leases) instant(now time.Time) instant {

@@ -16,7 +16,7 @@ import (
 const (
 	parts      = 4                      // a lease is at most this part of what is left, divided by the live sidecars
 	longest    = 200 * time.Millisecond // a lease lives no longer
-	drift      = 1000                   // and by this part less, because the clocks here may be slower than the server's
+	drift      = 1000                   // and this part less, since the clocks here may be slower than the server's
 	lastMoment = 20 * time.Millisecond  // before its end what is left goes back
 	idleAfter  = 50 * time.Millisecond  // likewise where nothing is spent
 	pause      = 20 * time.Millisecond  // after a request that lent nothing
@@ -105,15 +105,14 @@ func (l *Leases) Spend(r *limit.Request, now time.Time) bool {
 	return true
 }
 
-// Around returns what is to be sent in one call with a request: in front of it what goes back of its counters, behind it
-// what lends again. Each is a request of its own with one charge. Granted is called once with each of the second kind.
+// Around returns what is to be sent in one call with a request: in front of it what goes back of its counters, behind
+// it what lends again. Each is a request of its own with one charge. Granted is called once with each of the second
+// kind.
 func (l *Leases) Around(r *limit.Request, now time.Time) (before, after []*limit.Request) {
 	at := l.instant(now)
 	for i := range r.Charges {
 		c := &r.Charges[i]
-		hash := maphash.String(l.seed, c.Key)
-		s := l.stripe(hash)
-		s.mu.Lock()
+		s, hash := l.lockOf(c.Key)
 		if held := s.lease(hash); held != nil && !held.pass {
 			if held.rest > held.spent { // it is mostly asked about beside charges that are not leased
 				held.slot.pause = at.mono + int64(span)
@@ -138,9 +137,7 @@ func (l *Leases) Around(r *limit.Request, now time.Time) (before, after []*limit
 // when that is known, however late. Sent is an instant before the call was sent.
 func (l *Leases) Granted(after *limit.Request, sent time.Time) {
 	c, d, at := &after.Charges[0], &after.Decisions[0], l.instant(sent)
-	hash := maphash.String(l.seed, c.Key)
-	s := l.stripe(hash)
-	s.mu.Lock()
+	s, hash := l.lockOf(c.Key)
 	defer s.mu.Unlock()
 	found := s.slot(hash)
 	wanted := found.wanted == after
@@ -167,10 +164,8 @@ func (l *Leases) Learn(r *limit.Request, sent time.Time) {
 		if c.Penalty == nil || d.Held {
 			continue
 		}
-		hash, at := maphash.String(l.seed, c.Key), l.instant(sent)
-		s := l.stripe(hash)
-		s.mu.Lock()
-		found := s.slot(hash)
+		s, hash := l.lockOf(c.Key)
+		found, at := s.slot(hash), l.instant(sent)
 		passes := isGate(c) && d.Outcome == limit.Allowed && !d.Penalized
 		if held := s.lease(hash); held != nil {
 			l.endLocked(s, held, nil)
@@ -218,9 +213,7 @@ func (l *Leases) end(over func(*lease) bool) (ended []*limit.Request) {
 // after it.
 func (l *Leases) End(keys []string) {
 	for _, key := range keys {
-		hash := maphash.String(l.seed, key)
-		s := l.stripe(hash)
-		s.mu.Lock()
+		s, hash := l.lockOf(key)
 		if held := s.lease(hash); held != nil {
 			s.stats.Expired += held.rest
 			held.rest, held.spent = 0, 0
@@ -237,15 +230,12 @@ func (l *Leases) End(keys []string) {
 // not run.
 func (l *Leases) Lost(requests ...*limit.Request) {
 	for _, r := range requests {
-		c := &r.Charges[0]
-		if c.Op == limit.Spent {
-			continue
+		if c := &r.Charges[0]; c.Op != limit.Spent {
+			s, _ := l.lockOf(c.Key)
+			s.stats.Returned -= c.Cost
+			s.stats.Expired += c.Cost
+			s.mu.Unlock()
 		}
-		s := l.stripe(maphash.String(l.seed, c.Key))
-		s.mu.Lock()
-		s.stats.Returned -= c.Cost
-		s.stats.Expired += c.Cost
-		s.mu.Unlock()
 	}
 }
 

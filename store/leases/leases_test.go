@@ -20,7 +20,10 @@ type desk struct {
 func newDesk(t *testing.T) *desk {
 	d := &desk{T: t, Leases: New(Config{Live: func(string) int { return 2 }}), now: time.Now().Add(time.Second)}
 	d.grant = func(r *limit.Request) limit.Decision {
-		return limit.Decision{Outcome: limit.Allowed, Charged: r.Charges[0].Cost, Remaining: 50, At: 1000, Wait: 150 * time.Millisecond, ResetAfter: time.Second}
+		return limit.Decision{
+			Outcome: limit.Allowed, Charged: r.Charges[0].Cost, Remaining: 50, At: 1000,
+			Wait: 150 * time.Millisecond, ResetAfter: time.Second,
+		}
 	}
 	return d
 }
@@ -65,8 +68,8 @@ func (d *desk) want(what string, got []*limit.Request, want ...string) {
 	d.Helper()
 	var all []string
 	for _, r := range got {
-		name := map[limit.Op]string{limit.Lend: "lend", limit.Spent: "spent", limit.Returned: "returned", limit.Refund: "refund"}[r.Charges[0].Op]
-		all = append(all, fmt.Sprint(name, " ", r.Charges[0].Cost))
+		name := [...]string{limit.Refund: "refund", limit.Lend: "lend", limit.Spent: "spent", "returned"}
+		all = append(all, fmt.Sprint(name[r.Charges[0].Op], " ", r.Charges[0].Cost))
 	}
 	if !slices.Equal(all, want) {
 		d.Errorf("%s: %v, want %v", what, all, want)
@@ -81,7 +84,8 @@ func TestTheFourthDecisionLends(t *testing.T) {
 	}
 	_, after := d.ask(c)
 	d.want("the fourth", after, "lend 12")
-	if lend := after[0].Charges[0]; lend.Parts != 8 || lend.Key != "key" || lend.Limit != perSecond || lend.Share != "shop" {
+	lend := after[0].Charges[0]
+	if lend.Parts != 8 || lend.Key != "key" || lend.Limit != perSecond || lend.Share != "shop" {
 		t.Errorf("%+v, want a quarter for each of two sidecars", lend)
 	}
 }
@@ -103,7 +107,8 @@ func TestALeaseDecidesUntilItIsSpent(t *testing.T) {
 	for i := range int64(4) {
 		r := request(c)
 		want := limit.Decision{
-			Outcome: limit.Allowed, Held: true, Charged: 3, Remaining: 59 - 3*i, At: 11_000, ResetAfter: 990 * time.Millisecond,
+			Outcome: limit.Allowed, Held: true, Charged: 3, Remaining: 59 - 3*i, At: 11_000,
+			ResetAfter: 990 * time.Millisecond,
 		}
 		if !d.Spend(r, d.now) || r.Decisions[0] != want {
 			t.Fatalf("%+v, want %+v", r.Decisions[0], want)
@@ -215,7 +220,8 @@ func TestTheLeaseOfARuleIsItsBound(t *testing.T) {
 	d.want("beside it", after, "lend 5")
 }
 
-// TestTheEndOfALease: it counts from before the call was sent, is 200 ms at most, and what is left goes back 20 ms before.
+// TestTheEndOfALease: it counts from before the call was sent, is 200 ms at most, and what is left goes back 20 ms
+// before.
 func TestTheEndOfALease(t *testing.T) {
 	for name, c := range map[string]struct{ wait, life time.Duration }{
 		"as granted":     {150 * time.Millisecond, 150*time.Millisecond - 150*time.Microsecond},
@@ -336,11 +342,12 @@ func TestClearReturnsAll(t *testing.T) {
 	}
 }
 
-// TestADomainsPenaltyDoesNotPreventALease: whether the client is in a cool-down is asked once in 200 ms, and a cool-down that was seen
-// here acts at once.
+// TestADomainsPenaltyDoesNotPreventALease: whether the client is in a cool-down is asked once in 200 ms, and a
+// cool-down that was seen here acts at once.
 func TestADomainsPenaltyDoesNotPreventALease(t *testing.T) {
 	d, c := newDesk(t), charge("key", perSecond, 1)
-	gate := limit.Charge{Key: "gate", Limit: bucket(1, 0), Op: limit.Peek, Penalty: new(limit.Penalty), PenaltyKey: "client"}
+	gate := limit.Charge{Key: "gate", Limit: bucket(1, 0), Op: limit.Peek, PenaltyKey: "client"}
+	gate.Penalty = new(limit.Penalty)
 	d.grant = func(*limit.Request) limit.Decision {
 		return limit.Decision{Outcome: limit.Allowed, Charged: 1000, Wait: time.Second}
 	}

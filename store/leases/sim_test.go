@@ -53,7 +53,7 @@ func (e *events) Pop() any {
 
 func newWorld(seed uint64, l limit.Limit, sidecars int) *world {
 	w := &world{random: rand.New(rand.NewPCG(seed, 1)), base: time.Now(), limit: l, most: 1}
-	w.base = w.base.Add(w.base.Truncate(time.Hour).Add(time.Hour).Sub(w.base)) // a border of windows, with a monotonic reading
+	w.base = w.base.Add(w.base.Truncate(time.Hour).Add(time.Hour).Sub(w.base)) // windows begin here
 	w.meter = meter{limit: l}
 	w.way, w.stall = func() (int64, bool) { return 500, true }, func() int64 { return 0 }
 	for range sidecars {
@@ -204,7 +204,8 @@ func window(a limit.Algorithm, count int64) limit.Limit {
 	return limit.Limit{Algorithm: a, Count: count, Window: time.Second}
 }
 
-// TestManySidecarsSaveCalls: a limit that many sidecars share evenly costs far less calls than decisions, and nothing beyond it is spent.
+// TestManySidecarsSaveCalls: a limit that many sidecars share evenly costs far less calls than decisions, and nothing
+// beyond it is spent.
 func TestManySidecarsSaveCalls(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -217,16 +218,16 @@ func TestManySidecarsSaveCalls(t *testing.T) {
 		{"200 sidecars, a sliding window of 100,000", window(limit.SlidingWindow, 100_000), 200, 0.15},
 		{"20 sidecars, a bucket of 1,000 a second", bucket(1000, 1000), 20, 0.6},
 		{"20 sidecars, a window of 1,000", window(limit.FixedWindow, 1000), 20, 0.6},
-		{"20 sidecars, a sliding window of 1,000", window(limit.SlidingWindow, 1000), 20, 0.8}, // a tenth is left at any time
+		{"20 sidecars, a sliding window of 1,000", window(limit.SlidingWindow, 1000), 20, 0.8}, // less is left to lend
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(1, c.limit, c.sidecars)
 			for _, s := range w.sidecars {
 				s.offer(0.9 * float64(c.limit.Count) / float64(c.sidecars))
 			}
-			w.run(1500 * time.Millisecond)
+			w.run(1100 * time.Millisecond)
 			got := float64(w.calls) / float64(w.decisions)
-			t.Logf("%d decisions, %.3f calls per decision, %d refused, %d spent", w.decisions, got, w.refused, w.meter.spent)
+			t.Logf("%d decisions, %.3f calls per decision, %d refused", w.decisions, got, w.refused)
 			if got > c.calls {
 				t.Errorf("%.3f calls per decision, want at most %.2f", got, c.calls)
 			}
@@ -235,11 +236,13 @@ func TestManySidecarsSaveCalls(t *testing.T) {
 	}
 }
 
-// TestNothingIsSpentBeyondTheLimit is a random walk: messages are slow or lost, sidecars die, and all want more than there is.
+// TestNothingIsSpentBeyondTheLimit is a random walk: messages are slow or lost, sidecars die, and all want more than
+// there is.
 func TestNothingIsSpentBeyondTheLimit(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(48) {
 		limits := []limit.Limit{
-			bucket(1000, 1000), bucket(1000, 100), bucket(700, 30), bucket(20_000, 2000), window(limit.FixedWindow, 500), window(limit.SlidingWindow, 500),
+			bucket(1000, 1000), bucket(1000, 100), bucket(700, 30), bucket(20_000, 2000),
+			window(limit.FixedWindow, 500), window(limit.SlidingWindow, 500),
 		}
 		w := newWorld(seed, limits[seed%6], 1+int(seed%5))
 		w.most = 1 + int64(seed/6%4)*3
@@ -265,7 +268,7 @@ func TestNothingIsSpentBeyondTheLimit(t *testing.T) {
 		for _, s := range w.sidecars {
 			s.offer((0.3 + w.random.Float64()) * float64(w.limit.Count) / float64(len(w.sidecars)))
 		}
-		w.run(3 * time.Second)
+		w.run(2 * time.Second)
 		w.check(t)
 		if t.Failed() {
 			t.Fatalf("seed %d: %+v", seed, w.limit)

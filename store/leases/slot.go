@@ -1,6 +1,7 @@
 package leases
 
 import (
+	"hash/maphash"
 	"strings"
 	"sync"
 	"time"
@@ -39,6 +40,14 @@ type slot struct {
 }
 
 func (l *Leases) stripe(hash uint64) *stripe { return &l.stripes[hash%stripeCount] }
+
+// lockOf locks the stripe of a key.
+func (l *Leases) lockOf(key string) (s *stripe, hash uint64) {
+	hash = maphash.String(l.seed, key)
+	s = l.stripe(hash)
+	s.mu.Lock()
+	return s, hash
+}
 
 // lock locks stripes in the order of their numbers, so that no two callers wait for each other.
 func (l *Leases) lock(stripes uint64) {

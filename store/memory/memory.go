@@ -18,7 +18,7 @@ const defaultKeys = 1_000_000
 type Config struct {
 	Keys  int              // counters and cool-downs kept at most; default 1,000,000
 	Bytes int64            // memory that they take at most; 0: no bound
-	Now   func() time.Time // default time.Now; read as its first value plus what has passed since, so steps of the wall clock do not count
+	Now   func() time.Time // default time.Now; read as its first value plus what has passed since
 }
 
 // Stats is what a Memory counts.
@@ -28,9 +28,9 @@ type Stats struct {
 	Evicted int64 // of them, forgotten before their time because there was no room
 }
 
-// Memory is a Counter of this process. It is safe for concurrent use. A counter is dropped when time has given all of it
-// back. Beyond the bounds the class of charges that takes most forgets counters, nearest to full first; those that are
-// spent and cool-downs go last.
+// Memory is a Counter of this process. It is safe for concurrent use. A counter is dropped when time has given all of
+// it back. Beyond the bounds the class of charges that takes most forgets counters, nearest to full first; those that
+// are spent and cool-downs go last.
 type Memory struct {
 	now     func() time.Time
 	start   time.Time

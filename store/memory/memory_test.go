@@ -82,7 +82,8 @@ func TestAllOrNothing(t *testing.T) {
 	want(t, "a again", d[2], limit.Allowed, 2, 0)
 }
 
-// TestItIsExactUnderContention: requests over two counters in any order admit what fits, and no two wait for each other.
+// TestItIsExactUnderContention: requests over two counters in any order admit what fits, and no two wait for each
+// other.
 func TestItIsExactUnderContention(t *testing.T) {
 	m := New(Config{})
 	var admitted atomic.Int64
@@ -168,7 +169,8 @@ func TestAFloodPushesOutNoOtherLimit(t *testing.T) {
 	}
 	for i := range 200 {
 		want(t, "a login beside the flood", try(m, login(i))[0], limit.Refused, 0, 0)
-		want(t, "a spent counter", try(m, limit.Charge{Key: fmt.Sprint("spent ", i), Limit: daily, Cost: 1, Class: 2})[0], limit.Refused, 0, 0)
+		spent := limit.Charge{Key: fmt.Sprint("spent ", i), Limit: daily, Cost: 1, Class: 2}
+		want(t, "a spent counter", try(m, spent)[0], limit.Refused, 0, 0)
 	}
 	if s := m.Stats(); s.Evicted < 10_000 || s.Keys > 2000 {
 		t.Errorf("%+v: the flood was not evicted", s)
@@ -188,7 +190,9 @@ func TestItTakesNoMoreThanItCounts(t *testing.T) {
 		},
 		"logs": func(i int) limit.Charge { return limit.Charge{Key: fmt.Sprint(i / 10), Limit: log, Cost: 1} },
 		"cool-downs": func(i int) limit.Charge {
-			return limit.Charge{Key: fmt.Sprint(i), Limit: bucket(1, time.Hour), Cost: 2, Penalty: penalty, PenaltyKey: fmt.Sprint("p", i)}
+			c := limit.Charge{Key: fmt.Sprint(i), Limit: bucket(1, time.Hour), Cost: 2}
+			c.Penalty, c.PenaltyKey = penalty, fmt.Sprint("p", i)
+			return c
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

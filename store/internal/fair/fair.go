@@ -223,7 +223,8 @@ func (s *stripe[V]) next(step int) *Entry[V] {
 	return s.all[s.cursor]
 }
 
-// evict forgets an entry of a stripe that is not empty. It looks at some from end to end: entries of a class lie together.
+// evict forgets an entry of a stripe that is not empty. It looks at some from end to end: entries of a class lie
+// together.
 func (t *Table[V]) evict(s *stripe[V], now int64) {
 	byBytes := s.used.bytes > s.bound.bytes
 	var victim *Entry[V]

@@ -54,7 +54,8 @@ func check(t *testing.T, table *Table[int]) {
 
 // TestAFloodCostsItsOwnClass: whatever a flood counts by, and however long its entries live.
 func TestAFloodCostsItsOwnClass(t *testing.T) {
-	for name, table := range map[string]*Table[int]{"entries": New[int](5000, 0), "bytes": New[int](1_000_000, 5000*200)} {
+	tables := map[string]*Table[int]{"entries": New[int](5000, 0), "bytes": New[int](1_000_000, 5000*200)}
+	for name, table := range tables {
 		t.Run(name, func(t *testing.T) {
 			for i := range 500 {
 				keep(table, 1, fmt.Sprint("login ", i), 60, 0, false)
