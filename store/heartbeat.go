@@ -119,27 +119,25 @@ func (h *heartbeat) beat(ctx context.Context, domains []string) {
 			most[domains[i]] = max(most[domains[i]], n)
 		}
 	}
-	if len(most) == 0 {
+	h.take(most)
+}
+
+// take takes in fresh numbers, and adds the last known ones of domains that were not counted, and the larger ones while no number may fall.
+func (h *heartbeat) take(fresh map[string]int64) {
+	if len(fresh) == 0 {
 		h.steady = time.Now().Add(deadAfter)
 		return
 	}
-	h.keep(most)
-	h.live.Store(&most)
-}
-
-// keep adds to fresh numbers the last known ones of domains that were not counted, and the larger ones while no number may fall.
-func (h *heartbeat) keep(fresh map[string]int64) {
-	known := h.live.Load()
-	if known == nil {
-		return
-	}
 	steady := !time.Now().After(h.steady)
-	for domain, n := range *known {
-		_, counted := fresh[domain]
-		if !counted || steady {
-			fresh[domain] = max(fresh[domain], n)
+	if known := h.live.Load(); known != nil {
+		for domain, n := range *known {
+			_, counted := fresh[domain]
+			if !counted || steady {
+				fresh[domain] = max(fresh[domain], n)
+			}
 		}
 	}
+	h.live.Store(&fresh)
 }
 
 // leave removes this sidecar from the heartbeat, so that others stop counting it at once.

@@ -175,7 +175,7 @@ func TestHangingUpDoesNotInterrupt(t *testing.T) {
 func TestFiftyThousandBucketsFitInTenMegabytes(t *testing.T) {
 	server := servers.StartRedis(t)
 	r := open(t, RedisConfig{Main: at(server.Addr)})
-	l := bucket(70, time.Hour) // has a rest once time has passed
+	l := bucket(100, time.Hour)
 	spend(r, charge(t, "k", l, 1))
 	before := info(t, server, "memory", "used_memory:")
 	for i := range 1000 {
