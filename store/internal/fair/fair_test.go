@@ -3,7 +3,6 @@ package fair
 import (
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"testing"
 )
 
@@ -127,29 +126,4 @@ func TestSumsStayRight(t *testing.T) {
 	if entries, bytes, _ := table.Stats(); entries != 0 || bytes != 0 {
 		t.Errorf("%d entries of %d bytes are left", entries, bytes)
 	}
-}
-
-// TestItTakesNoMoreThanItCounts compares the estimate with the heap.
-func TestItTakesNoMoreThanItCounts(t *testing.T) {
-	before := heap()
-	table := New[int](1_000_000, 0)
-	for i := range 100_000 {
-		keep(table, 1, fmt.Sprint(i), 100, 0, false)
-	}
-	_, counted, _ := table.Stats()
-	took := heap() - before
-	t.Logf("%d bytes on the heap, %d counted", took, counted)
-	if took > counted || counted > 3*took {
-		t.Errorf("it takes %d bytes and counts %d", took, counted)
-	}
-	runtime.KeepAlive(table)
-}
-
-// heap is how many bytes are in use. What pools keep is gone after the second collection.
-func heap() int64 {
-	runtime.GC()
-	runtime.GC()
-	var now runtime.MemStats
-	runtime.ReadMemStats(&now)
-	return int64(now.HeapAlloc)
 }
