@@ -107,18 +107,3 @@ func TestDecideAllocations(t *testing.T) {
 		t.Fatalf("a decision on the memory store allocates %v times, want at most 5", got)
 	}
 }
-
-func BenchmarkDecide(b *testing.B) {
-	for name, counter := range map[string]engine.Counter{"memory": memory.New(memory.Config{}), "leased": generous{}} {
-		b.Run(name, func(b *testing.B) {
-			e := engine.New(engine.Config{Store: counter})
-			defer e.Close()
-			e.Use(compile(b, policy(descriptors.FailLocal, 1_000_000)))
-			req, v, ctx := request("u", "", 1), new(engine.Verdict), context.Background()
-			b.ReportAllocs()
-			for b.Loop() {
-				e.Decide(ctx, req, v)
-			}
-		})
-	}
-}

@@ -138,7 +138,7 @@ func TestAPanicAfterMatchingIsDecidedByThePolicies(t *testing.T) {
 		}, pair(policy))
 		v := b.decide(request("joe", "acme", 1))
 		if v.Refused != refused || v.Degraded != "panic" || panics != 1 || refused && v.RetryAfter != time.Second {
-			t.Errorf("policy %v: refused %v, degraded %q, %d panics, after %v", policy, v.Refused, v.Degraded, panics, v.RetryAfter)
+			t.Errorf("%v: refused %v, degraded %q, %d panics, after %v", policy, v.Refused, v.Degraded, panics, v.RetryAfter)
 		}
 	}
 }

@@ -38,24 +38,10 @@ func (e *Engine) block(v *Verdict) {
 
 // foldDecisions walks over the decisions once. Quota charges refuse the request only together.
 func (v *Verdict) foldDecisions() {
-	quota, room := v.quotas()
+	quotas, room := v.quotas()
 	for i := range v.Match.Terms {
-		if i == v.Match.Gate-1 {
-			continue
-		}
-		t, d := &v.Match.Terms[i], &v.Decisions[i]
-		mode := v.Match.Charges[i].Mode
-		if d.Outcome == limit.Refused && (mode == limit.Enforced || mode == limit.Quota && quota && !room) {
-			v.refuse(t.Effect, d)
-		}
-		if t.Effect.Mode == limit.Shadow {
-			continue
-		}
-		if v.Reported.report(t.Effect, d) {
-			v.Cost = v.Match.Charges[i].Cost
-		}
-		if t.Descriptor >= 0 {
-			v.Statuses[t.Descriptor].report(t.Effect, d)
+		if i != v.Match.Gate-1 {
+			v.foldDecision(i, quotas && !room)
 		}
 	}
 	v.foldGate()
@@ -64,6 +50,23 @@ func (v *Verdict) foldDecisions() {
 		if t.Descriptor >= 0 && t.Effect.Tree {
 			v.Statuses[t.Descriptor].Unlimited = true
 		}
+	}
+}
+
+// foldDecision notes whether limit i refuses, and reports it where it is the strictest.
+func (v *Verdict) foldDecision(i int, spent bool) {
+	t, c, d := &v.Match.Terms[i], &v.Match.Charges[i], &v.Decisions[i]
+	if d.Outcome == limit.Refused && (c.Mode == limit.Enforced || c.Mode == limit.Quota && spent) {
+		v.refuse(t.Effect, d)
+	}
+	if t.Effect.Mode == limit.Shadow {
+		return
+	}
+	if v.Reported.report(t.Effect, d) {
+		v.Cost = c.Cost
+	}
+	if t.Descriptor >= 0 {
+		v.Statuses[t.Descriptor].report(t.Effect, d)
 	}
 }
 

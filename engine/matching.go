@@ -102,33 +102,31 @@ func tooMany(charges []limit.Charge) bool {
 	return together > limit.MaxTogether
 }
 
-// setQuotas puts all descriptors of trees into quota mode where the sidecar is in it, and sees to quotas that always
-// have room: beside one of them no other can refuse the request, so their refusals count as shadow, though they are
-// reported.
+// setQuotas sees to quotas that always have room: beside one of them no other can refuse the request, so their refusals
+// count as shadow, though they are reported.
 func (e *Engine) setQuotas(v *Verdict) {
 	room := false
-	for i := range v.Match.Terms {
-		t := &v.Match.Terms[i]
-		switch {
-		case !e.cfg.Quota:
-			room = room || t.Effect.QuotaToo
-		case t.Descriptor >= 0 && t.Effect.Tree && t.Effect.Mode != limit.Shadow:
-			v.Match.Charges[i].Mode, v.Statuses[t.Descriptor].tree = limit.Quota, true
-		}
-	}
-	if !room && !(e.cfg.Quota && v.treeless()) {
-		return
+	if e.cfg.Quota {
+		room = v.quotaMode()
+	} else {
+		room = slices.ContainsFunc(v.Match.Terms, func(t descriptors.Term) bool { return t.Effect.QuotaToo })
 	}
 	for i := range v.Match.Charges {
-		if v.Match.Charges[i].Mode == limit.Quota {
+		if room && v.Match.Charges[i].Mode == limit.Quota {
 			v.Match.Charges[i].Mode = limit.Shadow
 		}
 	}
 }
 
-// treeless reports whether there is a descriptor that no tree limits, or only in shadow. One that a tree lets pass
-// without limit is left out. A scoped rule that is unlimited has no effect on them.
-func (v *Verdict) treeless() bool {
+// quotaMode puts all descriptors of trees into quota mode, and reports whether one always has room: no tree limits it, or
+// only in shadow. One that a tree lets pass without limit is left out. A scoped rule that is unlimited has no effect.
+func (v *Verdict) quotaMode() (room bool) {
+	for i := range v.Match.Terms {
+		t := &v.Match.Terms[i]
+		if t.Descriptor >= 0 && t.Effect.Tree && t.Effect.Mode != limit.Shadow {
+			v.Match.Charges[i].Mode, v.Statuses[t.Descriptor].tree = limit.Quota, true
+		}
+	}
 	for i := range v.Match.Unlimited {
 		t := &v.Match.Unlimited[i]
 		if t.Descriptor >= 0 && t.Effect.Tree {

@@ -40,7 +40,7 @@ func TestOutcomes(t *testing.T) {
 	} {
 		got, status, effect := row.verdict.Outcome(), row.verdict.HTTPStatus(), row.verdict.Effect()
 		if got != row.want || status != row.status || effect != row.effect {
-			t.Errorf("%s: %v, status %d, effect %v; want %v, %d, %v", name, got, status, effect, row.want, row.status, row.effect)
+			t.Errorf("%s: %v, status %d, effect %v; want %v %d %v", name, got, status, effect, row.want, row.status, row.effect)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func TestRefusalsOfAllRulesOfADomainCountForOneClient(t *testing.T) {
 	v := b.visit("10.0.0.1", "/c")
 	want(t, "the third", v, true)
 	if v.RetryAfter != 10*time.Minute || v.Refusing.Rule != "c" {
-		t.Errorf("retry after %v by %q, want that of the cool-down that it starts, by its rule", v.RetryAfter, v.Refusing.Rule)
+		t.Errorf("retry after %v by %q, want that of the cool-down, by its rule", v.RetryAfter, v.Refusing.Rule)
 	}
 	b.now = b.now.Add(2 * time.Minute) // the windows are over, the cool-down is not
 	for _, path := range []string{"/a", "/free"} {
