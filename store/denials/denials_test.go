@@ -2,6 +2,8 @@ package denials
 
 import (
 	"fmt"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -203,8 +205,8 @@ func TestOneCallASecondIsTheQuestion(t *testing.T) {
 	}
 }
 
-// TestTokensThatCameBackCountWithinASecond, wherever they were given back.
-func TestTokensThatCameBackCountWithinASecond(t *testing.T) {
+// TestAReturnElsewhereIsSeenWithinASecond, wherever they were given back.
+func TestAReturnElsewhereIsSeenWithinASecond(t *testing.T) {
 	d := newDesk(t)
 	d.spent(fixed, 1)
 	*d.counters["key"] = limit.Counter{}
@@ -407,9 +409,9 @@ func TestClearForgetsAll(t *testing.T) {
 	}
 }
 
-// TestAFloodOfOneClassLeavesOthers: a dropped denial costs a question, but that of another limit's client is not
+// TestDenialsDropFromTheClassThatTakesMost: a dropped denial costs a question, but that of another limit's client is not
 // dropped for it.
-func TestAFloodOfOneClassLeavesOthers(t *testing.T) {
+func TestDenialsDropFromTheClassThatTakesMost(t *testing.T) {
 	d := newDesk(t)
 	refused := func(class uint32, key string, retry time.Duration) limit.Charge {
 		c := charge(key, fixed, 1)
@@ -448,4 +450,33 @@ func TestAnAnswerAllocatesNothing(t *testing.T) {
 	if n > 0 || !known.Decisions[0].Cached {
 		t.Errorf("%v allocations, decision %+v", n, known.Decisions[0])
 	}
+}
+
+// TestDenialsTakeNoMoreThanTheyCount compares the estimate with the heap.
+func TestDenialsTakeNoMoreThanTheyCount(t *testing.T) {
+	for _, size := range []int{1, 1000} {
+		before := heap()
+		d := New(Config{Entries: 1_000_000})
+		now := time.Now()
+		for i := range 50_000 {
+			r := request(charge(strings.Repeat("x", size)+fmt.Sprint(i), fixed, 1))
+			r.Decisions[0] = limit.Decision{Outcome: limit.Refused, RetryAfter: time.Hour, At: 1}
+			d.Learn(r, now, now)
+		}
+		took, counted := heap()-before, d.Stats().Bytes
+		t.Logf("keys of %d bytes: %d bytes on the heap, %d counted", size, took, counted)
+		if took > counted+1<<20 || counted > 3*took {
+			t.Errorf("they take %d bytes and count %d", took, counted)
+		}
+		runtime.KeepAlive(d)
+	}
+}
+
+// heap is how many bytes are in use.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var now runtime.MemStats
+	runtime.ReadMemStats(&now)
+	return int64(now.HeapAlloc)
 }

@@ -151,8 +151,8 @@ func TestWhatIsFullIsForgotten(t *testing.T) {
 	}
 }
 
-// TestAFloodPushesOutNoOtherLimit, nor what is spent of its own.
-func TestAFloodPushesOutNoOtherLimit(t *testing.T) {
+// TestMemoryEvictsFromTheClassThatTakesMost, and there not what is spent of its own.
+func TestMemoryEvictsFromTheClassThatTakesMost(t *testing.T) {
 	m := New(Config{Keys: 2000, Now: newHand().Now})
 	login := func(i int) limit.Charge {
 		return limit.Charge{Key: fmt.Sprint("login ", i), Limit: bucket(5, time.Minute), Cost: 5, Class: 1}
@@ -177,8 +177,8 @@ func TestAFloodPushesOutNoOtherLimit(t *testing.T) {
 	}
 }
 
-// TestItTakesNoMoreThanItCounts compares the estimate with the heap, for keys of several lengths, logs and cool-downs.
-func TestItTakesNoMoreThanItCounts(t *testing.T) {
+// TestMemoryTakesNoMoreThanItCounts compares the estimate with the heap, for keys of several lengths, logs and cool-downs.
+func TestMemoryTakesNoMoreThanItCounts(t *testing.T) {
 	log := limit.Limit{Algorithm: limit.SlidingLog, Count: 100, Window: time.Hour}
 	penalty := &limit.Penalty{Threshold: 5, Window: time.Hour, CoolDown: time.Hour}
 	for name, charge := range map[string]func(i int) limit.Charge{
