@@ -90,13 +90,17 @@ func (x *trial) spendAll(kind limit.Algorithm, off func(step int) time.Duration)
 
 // decideAt runs the script at a time of the test's choice.
 func (x *trial) decideAt(charges []limit.Charge, now int64) (limit.Decision, error) {
-	call := limit.NewCall(charges, false, now)
-	text, _ := call.Script()
-	reply, err := x.admin.Eval(context.Background(), text, call.Keys, call.Args()...).Result()
+	script := limit.ScriptOf(charges)
+	keys, words, _ := script.Append(nil, nil, charges, false)
+	args := []any{now}
+	for _, word := range words {
+		args = append(args, word)
+	}
+	reply, err := x.admin.Eval(context.Background(), script.Text, keys, args...).Int64Slice()
 	if err != nil {
 		return limit.Decision{}, fmt.Errorf("run the script: %w", err)
 	}
 	decisions := make([]limit.Decision, 1)
-	_, err = call.Read(reply, decisions, nil)
+	err = script.Decide(reply, charges, decisions)
 	return decisions[0], err
 }
