@@ -118,8 +118,9 @@ func (e *Engine) setQuotas(v *Verdict) {
 	}
 }
 
-// quotaMode puts all descriptors of trees into quota mode, and reports whether one always has room: no tree limits it, or
-// only in shadow. One that a tree lets pass without limit is left out. A scoped rule that is unlimited has no effect.
+// quotaMode puts all descriptors of trees into quota mode, and reports whether one always has room: no tree limits it,
+// or only in shadow. One that a tree lets pass without limit is left out. A scoped rule that is unlimited has no
+// effect.
 func (v *Verdict) quotaMode() (room bool) {
 	for i := range v.Match.Terms {
 		t := &v.Match.Terms[i]
