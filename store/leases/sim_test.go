@@ -94,12 +94,16 @@ func (s *sidecar) offer(rate float64) {
 }
 
 // request makes one request.
-func (s *sidecar) request(cost int64) {
+func (s *sidecar) request(cost int64) { s.charge(limit.Charge{Cost: cost}) }
+
+// charge makes a request of one charge on the counter.
+func (s *sidecar) charge(c limit.Charge) {
 	w := s.w
-	r := single(limit.Charge{Key: "key", Limit: w.limit, Cost: cost, Lease: limit.MaxCost})
+	c.Key, c.Limit, c.Lease = "key", w.limit, limit.MaxCost
+	r := single(c)
 	w.decisions++
 	if s.leases.Spend(r, w.clock()) {
-		w.meter.spend(w.now, cost)
+		w.meter.spend(w.now, c.Cost)
 		return
 	}
 	w.calls++
@@ -236,9 +240,9 @@ func TestManySidecarsSaveCalls(t *testing.T) {
 	}
 }
 
-// TestNothingIsSpentBeyondTheLimit is a random walk: messages are slow or lost, sidecars die, and all want more than
+// TestLeasesNeverAdmitMoreThanTheLimit is a random walk: messages are slow or lost, sidecars die, and all want more than
 // there is.
-func TestNothingIsSpentBeyondTheLimit(t *testing.T) {
+func TestLeasesNeverAdmitMoreThanTheLimit(t *testing.T) {
 	for seed := range uint64(48) {
 		limits := []limit.Limit{
 			bucket(1000, 1000), bucket(1000, 100), bucket(700, 30), bucket(20_000, 2000),
@@ -273,5 +277,57 @@ func TestNothingIsSpentBeyondTheLimit(t *testing.T) {
 		if t.Failed() {
 			t.Fatalf("seed %d: %+v", seed, w.limit)
 		}
+	}
+}
+
+// TestWhatIsHeldComesBack: one sidecar has it all 100 ms after another one stopped to ask.
+func TestWhatIsHeldComesBack(t *testing.T) {
+	for _, l := range []limit.Limit{bucket(100, 100), window(limit.FixedWindow, 100), window(limit.SlidingWindow, 100)} {
+		w := newWorld(1, l, 2)
+		for range 10 {
+			w.sidecars[0].request(1)
+			w.run(time.Duration(w.now+2000) * time.Microsecond)
+		}
+		if w.sidecars[0].leases.Stats().Tokens == 0 {
+			t.Fatal("nothing is held")
+		}
+		w.run(120 * time.Millisecond)
+		w.sidecars[1].request(90)
+		w.run(130 * time.Millisecond)
+		if w.refused > 0 {
+			t.Errorf("%v: 90 of 100 were refused", l.Algorithm)
+		}
+		w.check(t)
+	}
+}
+
+// TestOneStoreAdmitsAllThatFits: what a sidecar holds never makes the store refuse its own requests.
+func TestOneStoreAdmitsAllThatFits(t *testing.T) {
+	w := newWorld(1, window(limit.FixedWindow, 1000), 1)
+	for range 1200 {
+		w.sidecars[0].request(1)
+		w.run(time.Duration(w.now+800) * time.Microsecond)
+	}
+	if w.meter.spent != 1000 {
+		t.Errorf("%d were admitted of 1000 that fit", w.meter.spent)
+	}
+}
+
+// TestARefundGivesBackOnlyWhatWasSpent: what is held goes back in front of it, and does not count as spent.
+func TestARefundGivesBackOnlyWhatWasSpent(t *testing.T) {
+	w := newWorld(1, window(limit.FixedWindow, 1000), 1)
+	step := func(c limit.Charge) {
+		w.sidecars[0].charge(c)
+		w.run(time.Duration(w.now+2000) * time.Microsecond)
+	}
+	for range 10 {
+		step(limit.Charge{Cost: 1})
+	}
+	step(limit.Charge{Op: limit.Refund, Cost: 500})
+	w.run(200 * time.Millisecond)
+	step(limit.Charge{Cost: 1001})
+	step(limit.Charge{Cost: 1000})
+	if w.refused != 1 {
+		t.Errorf("%d were refused, want 1001 refused and 1000 admitted", w.refused)
 	}
 }
