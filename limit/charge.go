@@ -11,7 +11,7 @@ const (
 	Peek               // answer as Spend would, and take nothing
 	Refund             // give Cost back, never beyond full; always allowed
 	Debit              // take Cost in full, below zero if need be but never below -Count; always allowed (post-paid)
-	Lend               // take Cost ahead, but at most what is left / Parts; Wait of the decision is its end, none is a refusal
+	Lend               // take Cost ahead, but at most what is left / Parts; Decision.Wait is the lease's end
 	Spent              // of what a bucket lent until Until, Cost was spent; a window needs no such report
 	Returned           // of what a bucket lent until Until, Cost was not spent; a window gets a Refund
 )
@@ -36,10 +36,10 @@ type Charge struct {
 	Each  bool   // charged even when the request is refused; a refused Spend takes what is left (descriptor trees)
 	Lease int64  // tokens that a sidecar may have on lease at once; 0: every charge is made in the store
 	Class uint32 // of the limit that it comes from: what one class fills, a full store takes from that class
-	Share string // the domain whose sidecars share the limit while the store is away; empty: none of them counts it then
+	Share string // the domain whose sidecars share the limit while the store is away; empty: none counts it then
 
-	MaxWait    time.Duration // throttle of a TokenBucket: a Spend that is due within MaxWait is taken now and answered then
-	Until      int64         // µs on the store's clock. Refund: its end, exclusive, 0: none. Spent, Returned: the lease's end
+	MaxWait    time.Duration // throttle of a TokenBucket: a Spend that is due within it is taken now and answered then
+	Until      int64         // µs on the store's clock. Refund: its end, exclusive, 0: none; report: the lease's
 	Parts      int64         // Lend: into how many parts what is left is divided; below 1 is taken for 1
 	Penalty    *Penalty      // of a rule that has one; shared by all its charges, never changed
 	PenaltyKey string        // identity of the penalty's state, with Penalty
@@ -66,11 +66,11 @@ type Decision struct {
 	Outcome    Outcome
 	Remaining  int64         // whole tokens left afterwards, never negative
 	Charged    int64         // tokens really taken; negative when given back
-	At         int64         // the instant of the decision, in µs since the epoch on the store's clock; 0: the store did not decide
+	At         int64         // of the decision, in µs since the epoch on the store's clock; 0: the store did not decide
 	ResetAfter time.Duration // until full, or until the window ends (fixed window)
-	RetryAfter time.Duration // 0 unless refused: the earliest this cost could pass if no other request spends; ResetAfter if never
+	RetryAfter time.Duration // if refused: until this cost could pass if nothing else is spent; ResetAfter if never
 	Reason     string        // with Undecided: why, as a short label
-	Unknown    bool          // with Undecided: the charge may have been made all the same, because only the reply is missing
+	Unknown    bool          // with Undecided: the charge may have been made, because only the reply is missing
 	Held       bool          // admitted by tokens on lease, without asking the store
 	Cached     bool          // refused by what was known of the counter, without asking the store
 	Wait       time.Duration // with Allowed: until the tokens are due (throttle); of a Lend: until the lease ends
@@ -103,8 +103,8 @@ func Refuses(charges []Charge, decisions []Decision) bool {
 	return quotas && !open
 }
 
-// RefundUntil is the Until of a refund of what a charge took: while its window lasts, because in the next one it would undo
-// the charges of others; of a bucket and a log until time has given it back, and all that others had taken then.
+// RefundUntil is the Until of a refund of what a charge took: while its window lasts, because in the next one it would
+// undo the charges of others; of a bucket and a log until time has given it back, and all that others had taken then.
 func RefundUntil(l Limit, d *Decision) int64 {
 	if l.Algorithm == SlidingWindow {
 		window := termsOf(&Charge{Limit: l}).window

@@ -1,10 +1,10 @@
--- Decides requests. The charges of a request are taken all or none; the requests of one call are independent of each other.
+-- Decides requests. The charges of a request are taken all or none; the requests of one call are independent.
 --
 -- KEYS      of each request: the keys of its charges, then the cool-down lists of those charges that have a penalty.
 --           Charges may share a key: each sees what those before it took.
 -- ARGV[1]   now in µs since the epoch, 0 for the server's clock; only tests give another.
 -- ARGV[2…]  per request a string: a byte, 1 if the request is refused already; then per charge five bytes, six doubles:
---   algorithm  1 token bucket, 2 sliding window, 3 fixed window, 4 calendar window, 5 sliding log (needs log.lua in front)
+--   algorithm  1 token bucket, 2 sliding window, 3 fixed window, 4 calendar window, 5 sliding log (needs log.lua)
 --   op         0 spend, 1 peek, 2 refund, 3 debit; of a lease, alone in a request: 4 lend, 5 spent, 6 returned
 --   mode       0 enforced, 1 shadow, 2 quota
 --   each       1: charged also if the request is refused, and a spend that is refused takes what is left
@@ -18,7 +18,7 @@
 --              spent, returned: the end of the lease
 -- Reply: now, then per charge five integers:
 --   outcome    1 allowed, 2 refused, 3 refused by a cool-down; 4, 5: as 1, 2 beside a cool-down that only shows;
---              0 the key holds a value that no limit wrote, 6 another charge of the request has such a key: nothing taken
+--              0 the key holds a value that no limit wrote, 6 another key of the request does: nothing is taken
 --   remaining  tokens, at least 0
 --   charged    tokens, negative for a refund
 --   reset      µs until full, or until the window ends
@@ -42,7 +42,7 @@ local function foreign(reply)
   return 'foreign'
 end
 
-local reply, size, place = {now, 0, 0, 0, 0, 0}, 1, 0 -- size, place: how much of reply and KEYS the requests before have
+local reply, size, place = {now, 0, 0, 0, 0, 0}, 1, 0 -- size, place: what earlier requests have of reply and KEYS
 local values, lives, adds = {}, {}, {} -- by charge: what its key is to hold, until which ms; or what is added to it
 
 for number = 2, #ARGV do
@@ -84,8 +84,8 @@ for number = 2, #ARGV do
       -- Bring it to now: `used` of `cap` units are taken, and a token has `unit` of them.
       local used, prev, cap, unit, tail, steps, stored, changed = 0, 0, most, 1, 0, 0, false, false
       if algorithm == BUCKET then
-        -- It is full at the instant `first`, and `second` units later. `lent` tokens are on lease until `ends`, `older` ones
-        -- until an epoch before. What is lent is owed and does not come back, else what came back could be spent beside it.
+        -- It is full at the instant `first`, and `second` units later. `lent` tokens are on lease until `ends`, `older`
+        -- until an epoch before. What is lent is owed and does not come back: else both could be spent.
         cap, unit, used = most * window, window, first and (first - now) * fine + min(second, fine) or 0
         if lent + older > 0 then
           local latest_end = now - now % EPOCH + 3 * EPOCH
@@ -97,15 +97,16 @@ for number = 2, #ARGV do
           used = max(used, (lent + older) * unit)
         end
         if used < 0 then used = 0 end
-        if used > cap + debt * fine then used, changed = cap + debt * fine, true end -- a new limit, or the clock set back
+        if used > cap + debt * fine then used, changed = cap + debt * fine, true end -- a new limit or clock
       elseif algorithm == LOG then
         used, changed = log.used, log.changed
       else
-        -- The window counts `first`, the one before `second`. The key's last ms is that of the window, sliding: of the next.
+        -- The window counts `first`, the one before `second`. The key's last ms is the window's; sliding: the next one's.
         local length, life = algorithm == CALENDAR and debt - fine or window, before and lives[before]
         ends, tail = now - now % window + window, algorithm == SLIDING and window or 0
         if algorithm == CALENDAR then
-          ends = now < window and window or now < fine and fine or debt + max(floor((now - debt) / length) + 1, 0) * length
+          ends = debt + max(ceil((now + 1 - debt) / length), 0) * length
+          if now < fine then ends = now < window and window or fine end
         end
         local expires = first and ((life or call('PEXPIRETIME', key)) + 1) * 1000 or 0
         if algorithm == SLIDING and expires == ends then
@@ -113,12 +114,12 @@ for number = 2, #ARGV do
         elseif expires > now then
           used, prev, expires = first, second, expires - tail
           if expires == ends or expires > ends and expires <= now + length + 1000 then
-            ends, stored = expires, not life -- this window; or the next one: the clock was set back, or see below
+            ends, stored = expires, not life -- this window; or the next: the clock was set back, or see below
           else
             changed = true -- of another window length, or the clock was set back far: the count moves to this window
           end
         end
-        if not stored and tail == 0 and ends - now <= 1000 then -- a key with this last ms may be deleted at once: the next
+        if not stored and tail == 0 and ends - now <= 1000 then -- a key that ends so may be deleted at once
           ends = algorithm == CALENDAR and (ends < fine and fine or ends < debt and debt) or ends + length
         end
         if prev > 0 then -- it weighs by the part of it that is less than a window ago
@@ -198,7 +199,7 @@ for number = 2, #ARGV do
         if outcome == REFUSED then retry = ceil((owed - cap + cost * unit) / fine) end
       elseif algorithm == SLIDING then
         if used > 0 then reset = ends + window - now elseif prev > 0 then reset = ends - now end
-        if outcome == REFUSED and cost > left and cost <= most - used then -- once the window before weighs little enough
+        if outcome == REFUSED and cost > left and cost <= most - used then -- once the last window weighs little enough
           retry = ends - now - floor((most - used - cost) * steps / prev) * fine
         elseif outcome == REFUSED and cost > left and cost <= most then -- once this one does, in the next
           retry = ends + window - now - min(floor((most - cost) * floor(window / fine) / used) * fine, window)

@@ -2,8 +2,8 @@ package limit
 
 import "time"
 
-// Counter is what a store keeps for one key, as charge.lua keeps it in Redis. The zero value was never charged. It is not
-// safe for concurrent use.
+// Counter is what a store keeps for one key, as charge.lua keeps it in Redis. The zero value was never charged. It is
+// not safe for concurrent use.
 type Counter struct {
 	first  int64 // bucket: full at this instant, and second units later; window: what it counts; log: the first sum
 	second int64 // sliding window: what the window before counts
@@ -21,7 +21,8 @@ type entry struct{ at, sum int64 }
 // epoch is LeaseEpoch in µs.
 const epoch = int64(LeaseEpoch / time.Microsecond)
 
-// Expires is the instant, in µs since the epoch, from which on it is as good as one that was never charged; 0: it is so now.
+// Expires is the instant, in µs since the epoch, from which on it is as good as one that was never charged; 0: it is so
+// now.
 func (c *Counter) Expires() int64 {
 	if c.expires == 0 {
 		return 0

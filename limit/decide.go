@@ -31,12 +31,12 @@ type deciding struct {
 	turns     []turn
 }
 
-// Decide decides all charges of a request at one instant (now: µs since the epoch), as charge.lua does, and charges all of
-// them or none, but for those with Each. With refused the request is refused already, elsewhere.
+// Decide decides all charges of a request at one instant (now: µs since the epoch), as charge.lua does, and charges all
+// of them or none, but for those with Each. With refused the request is refused already, elsewhere.
 //
-// counters[i] belongs to charges[i].Key, coolings[i] to its PenaltyKey and may be nil without a Penalty, as may coolings; equal
-// keys share one pointer. Counters change in place. decisions[i] is overwritten. Refusals are not recorded: Cooling.Punish
-// does that where Charge.Punishes. Up to four charges allocate nothing.
+// counters[i] belongs to charges[i].Key, coolings[i] to its PenaltyKey and may be nil without a Penalty, as may
+// coolings; equal keys share one pointer. Counters change in place. decisions[i] is overwritten. Refusals are not
+// recorded: Cooling.Punish does that where Charge.Punishes. Up to four charges allocate nothing.
 func Decide(
 	now int64, refused bool, charges []Charge, counters []*Counter, coolings []*Cooling, decisions []Decision,
 ) {
@@ -53,8 +53,8 @@ func Decide(
 	}
 }
 
-// pass decides all charges one after the other, and reports whether one without Each takes. A pass that is dry lets those
-// take nothing. In the second one outcomes stay.
+// pass decides all charges one after the other, and reports whether one without Each takes. A pass that is dry lets
+// those take nothing. In the second one outcomes stay.
 func (r *deciding) pass(dry, again bool) (taken bool) {
 	quotas, open := false, false
 	for i := range r.charges {

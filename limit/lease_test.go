@@ -40,7 +40,8 @@ func (m *meter) spend(n, at int64) {
 // holding is a lease of a sidecar.
 type holding struct{ rest, spent, until, window int64 }
 
-// TestLeasesStayWithinTheLimit: whatever sidecars do with their leases, what they spend is within the limit in every interval.
+// TestLeasesStayWithinTheLimit: whatever sidecars do with their leases, what they spend is within the limit in every
+// interval.
 func TestLeasesStayWithinTheLimit(t *testing.T) {
 	t.Parallel()
 	for name, l := range map[string]Limit{
@@ -139,13 +140,15 @@ func (b *borrower) use() {
 	b.held = slices.Delete(b.held, i, i+1)
 }
 
-// TestWaitsAreExact: a refused cost passes at its RetryAfter and not 1 µs earlier, a counter is full at its ResetAfter and not
-// earlier, also while tokens are on lease, and beyond what the oracle can count.
+// TestWaitsAreExact: a refused cost passes at its RetryAfter and not 1 µs earlier, a counter is full at its ResetAfter
+// and not earlier, also while tokens are on lease, and beyond what the oracle can count.
 func TestWaitsAreExact(t *testing.T) {
 	t.Parallel()
 	for name, l := range map[string]Limit{
-		"bucket": bucket(100, sec, 40), "sevens": bucket(77, sec, 30), "slow": bucket(3, mnt, 5), "large": bucket(1e9+7, sec, 3e9),
-		"fixed": fixed(20, sec), "sliding": sliding(20, sec), "wide": sliding(MaxCount, 24*time.Hour), "log": logged(20, sec),
+		"bucket": bucket(100, sec, 40), "sevens": bucket(77, sec, 30), "slow": bucket(3, mnt, 5),
+		"large": bucket(1e9+7, sec, 3e9),
+		"fixed": fixed(20, sec), "sliding": sliding(20, sec), "wide": sliding(MaxCount, 24*time.Hour),
+		"log": logged(20, sec),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -20,7 +20,8 @@ const (
 )
 
 var algorithmNames = [...]string{
-	TokenBucket: "token_bucket", SlidingWindow: "sliding_window", FixedWindow: "fixed_window", SlidingLog: "sliding_log",
+	TokenBucket: "token_bucket", SlidingWindow: "sliding_window", FixedWindow: "fixed_window",
+	SlidingLog: "sliding_log",
 }
 
 // String returns the name that rule files use, or "none" for the zero value.
@@ -50,7 +51,7 @@ type Limit struct {
 	Count     int64         // tokens per Window; 0 refuses everything
 	Window    time.Duration // whole milliseconds
 	Burst     int64         // capacity of a TokenBucket (Count unless the user sets it); other algorithms ignore it
-	Calendar  *Calendar     // a FixedWindow with windows of a calendar; Window is their usual length. nil: aligned to the epoch
+	Calendar  *Calendar     // of a FixedWindow with windows of a calendar, usually as long as Window; nil: aligned
 }
 
 // Capacity is the most that can be left: Burst of a token bucket, Count of the others.
@@ -104,8 +105,8 @@ const (
 	leastLeased = time.Second // the shortest window that lends
 )
 
-// Leasable reports whether counters of the limit lend tokens. Not those of a log or a calendar, of a window below a second,
-// nor a bucket that earns less than a token in an epoch.
+// Leasable reports whether counters of the limit lend tokens. Not those of a log or a calendar, of a window below a
+// second, nor a bucket that earns less than a token in an epoch.
 func (l Limit) Leasable() bool {
 	switch {
 	case l.Algorithm.KeepsLog() || !l.Algorithm.known() || l.Calendar != nil:

@@ -1,10 +1,10 @@
--- Sliding log: the functions that charge.lua calls for algorithm 5. They stand in front of it where a call has such a charge.
+-- Sliding log: the functions that charge.lua calls for algorithm 5; they stand in front of it where a call has one.
 --
--- The value is a list: sum, at, sum, at, sum, … An entry is an instant `at` at which something was taken, and the sum of all
--- that was taken up to then, this included; the first sum is what was taken before. An entry counts from its instant on until,
--- and not at, one window later: what counts is the last sum less the one in front of the first entry that counts.
+-- The value is a list: sum, at, sum, at, sum, … An entry is an instant `at` at which something was taken, and the sum
+-- of all that was taken up to then; the first sum is what was taken before. An entry counts from its instant on until,
+-- and not at, one window later: what counts is the last sum less the one before the first entry that counts.
 
--- The number of the first entry from low to high whose instant (offset 0) or sum (offset 1) is above a value; there is one.
+-- The first of the entries low to high whose instant (offset 0) or sum (offset 1) is above a value; there is one.
 local function find(key, low, high, offset, value)
   while low < high do
     local middle = math.floor((low + high) / 2)
@@ -14,7 +14,7 @@ local function find(key, low, high, offset, value)
   return low
 end
 
--- A log as of now: `used` tokens count, `kept` of them in entries first to size, the others are taken at the instant `at`.
+-- A log as of now: `used` tokens count, `kept` of them in the entries first to size, the others are taken at `at`.
 local function read_log(key, now, window)
   local c = {key = key, at = now, used = 0, kept = 0, size = 0, first = 1, base = 0}
   local last = redis.pcall('LRANGE', key, -2, -1)
@@ -31,11 +31,8 @@ local function read_log(key, now, window)
     c.base = tonumber(redis.call('LINDEX', key, 2 * c.first - 2)) or 0
   end
   c.used = sum - c.base
-  if newest > now + window then -- the clock was set back far: what counted then is taken now
-    c.changed = true
-  else
-    c.at, c.kept = at, c.used
-  end
+  c.changed = newest > now + window -- the clock was set back far: what counted then is taken now
+  if not c.changed then c.at, c.kept = at, c.used end
   return c
 end
 
@@ -49,8 +46,7 @@ local function gone(c, tokens, window, now)
   return at + window - now
 end
 
--- Enters what counts after a charge; a refund gives back the newest first. Returns the time until nothing counts, and until
--- a cost fits.
+-- Enters what counts after a charge (a refund: the newest first). Returns the time until nothing counts, until a cost fits.
 local function settle_log(c, used, cost, most, window, now)
   c.used, c.kept = used, math.min(c.kept, used)
   local over = used + cost - most

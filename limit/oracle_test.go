@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// oracle counts in rational numbers, as README.md describes it, and finds waits by trying instants. It knows nothing of units,
-// of what is stored, or of a clock that is set back.
+// oracle counts in rational numbers, as README.md describes it, and finds waits by trying instants. It knows nothing of
+// units, of what is stored, or of a clock that is set back.
 type oracle interface {
 	left(c *Charge, at int64) *big.Rat // tokens, negative in debt
 	take(c *Charge, n *big.Rat, at int64)
@@ -85,8 +85,8 @@ func (o *takings) between(from, until int64) int64 {
 	return sum
 }
 
-// counting is from when on takings count in full at an instant. In the last ms of a fixed window that counts nothing the next
-// one counts.
+// counting is from when on takings count in full at an instant. In the last ms of a fixed window that counts nothing
+// the next one counts.
 func (o *takings) counting(at int64) int64 {
 	start := at - at%o.window
 	switch {
@@ -215,9 +215,11 @@ func refundable(o oracle, c *Charge, now int64) *big.Rat {
 func TestOracle(t *testing.T) {
 	t.Parallel()
 	for name, l := range map[string]Limit{
-		"bucket": bucket(100, sec, 100), "sevens": bucket(7, sec, 9), "slow": bucket(3, mnt, 2), "small burst": bucket(11, 3*sec, 2),
-		"fixed": fixed(9, sec), "short": fixed(3, 2*ms), "sliding": sliding(17, sec), "sliding, short": sliding(5, 3*ms),
-		"log": logged(9, sec), "log, short": logged(3, 4*ms),
+		"bucket": bucket(100, sec, 100), "sevens": bucket(7, sec, 9), "slow": bucket(3, mnt, 2),
+		"small burst": bucket(11, 3*sec, 2),
+		"fixed":       fixed(9, sec), "short": fixed(3, 2*ms), "sliding": sliding(17, sec),
+		"sliding, short": sliding(5, 3*ms),
+		"log":            logged(9, sec), "log, short": logged(3, 4*ms),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

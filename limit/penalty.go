@@ -12,8 +12,8 @@ const (
 	MaxCoolDown    = 24 * time.Hour // its multiplier included
 )
 
-// Penalty is a cool-down for a client that is refused again and again: the Threshold-th refusal within Window starts one
-// of CoolDown × Multipliers[k], where k is how many the client had within Window; the last multiplier repeats.
+// Penalty is a cool-down for a client that is refused again and again: the Threshold-th refusal within Window starts
+// one of CoolDown × Multipliers[k], where k is how many the client had within Window; the last multiplier repeats.
 type Penalty struct {
 	Threshold   int64         // refusals, from 1
 	Window      time.Duration // in which they are counted
@@ -56,9 +56,9 @@ func (c *Charge) DryRun() bool {
 	return c.Penalty.DryRun || c.Mode == Shadow
 }
 
-// Punishes reports whether the decision has to be recorded by the script Punish, or by Cooling.Punish: a refusal of a spend
-// by its own counter, or by a cool-down that lasts longer than the penalty can reach, because the clock was set back or the
-// penalty changed. Charges of one request with the same PenaltyKey are recorded once.
+// Punishes reports whether the decision has to be recorded by the script Punish, or by Cooling.Punish: a refusal of a
+// spend by its own counter, or by a cool-down that lasts longer than the penalty can reach, because the clock was set
+// back or the penalty changed. Charges of one request with the same PenaltyKey are recorded once.
 func (c *Charge) Punishes(d Decision) bool {
 	if c.Penalty == nil || c.Op != Spend || d.Outcome != Refused || d.Cached {
 		return false
@@ -83,8 +83,8 @@ func PunishArguments(c *Charge) []string {
 	return args
 }
 
-// Punished enters into the decision of a charge that Punishes the rest of a cool-down in µs, as Punish replied it: RetryAfter
-// is the longer of both. Where a cool-down refused, it is that rest.
+// Punished enters into the decision of a charge that Punishes the rest of a cool-down in µs, as Punish replied it:
+// RetryAfter is the longer of both. Where a cool-down refused, it is that rest.
 func (d *Decision) Punished(c *Charge, rest int64) {
 	switch {
 	case c.DryRun():
@@ -95,8 +95,8 @@ func (d *Decision) Punished(c *Charge, rest int64) {
 	}
 }
 
-// Cooling is what a store keeps of one client under one penalty: instants in µs since the epoch. The zero value is a client
-// that was never refused. It is not safe for concurrent use.
+// Cooling is what a store keeps of one client under one penalty: instants in µs since the epoch. The zero value is a
+// client that was never refused. It is not safe for concurrent use.
 type Cooling struct {
 	refusals []int64 // that may still lead to a cool-down
 	ends     []int64 // of cool-downs; only the last one may lie ahead
@@ -110,8 +110,8 @@ func (c *Cooling) rest(now int64) int64 {
 	return max(last(c.ends)-now, 0)
 }
 
-// Punish records a refusal at an instant (µs since the epoch) and returns how long the cool-down lasts that runs or starts,
-// in µs; 0: none. It is the twin of penalty.lua.
+// Punish records a refusal at an instant (µs since the epoch) and returns how long the cool-down lasts that runs or
+// starts, in µs; 0: none. It is the twin of penalty.lua.
 func (c *Cooling) Punish(p *Penalty, now int64) (rest int64) {
 	if longest := p.longest(); last(c.ends) > now+longest {
 		c.ends[len(c.ends)-1] = now + longest

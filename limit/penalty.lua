@@ -1,5 +1,5 @@
--- Records that a rule with a penalty has refused a client, and starts a cool-down with the last refusal that it tolerates. The
--- sidecar calls it when charge.lua has refused a spend of such a rule. Whether a cool-down runs is read by charge.lua itself.
+-- Records that a rule with a penalty has refused a client, and starts a cool-down with the last refusal it tolerates. It
+-- is called when charge.lua has refused a spend of such a rule; charge.lua itself reads whether a cool-down runs.
 --
 -- KEYS[1]   list: the instants (µs) of the refusals that may still lead to a cool-down
 -- KEYS[2]   list: the ends (µs) of cool-downs; only the last one may lie ahead
@@ -18,7 +18,7 @@ local function drop(key, edge)
 end
 local function expire(key, instant) call('PEXPIREAT', key, math.ceil(instant / 1000)) end
 
--- An end that is further ahead than a cool-down can be was written before the clock was set back, or by a harder penalty.
+-- An end further ahead than a cool-down can be was written before the clock was set back, or by a harder penalty.
 local longest = 0
 for i = 4, #ARGV do longest = max(longest, tonumber(ARGV[i])) end
 if last(KEYS[2]) > now + longest then

@@ -89,7 +89,8 @@ func (r tableRow) run(l lua, m *memory, limit Limit, wait time.Duration, want De
 func TestWorkedExample(t *testing.T) {
 	t.Parallel()
 	l, m := startLua(t), newMemory()
-	for _, r := range readTable(t, "| at | op | cost | outcome | remaining | charged | reset after | retry after |", 12) {
+	head := "| at | op | cost | outcome | remaining | charged | reset after | retry after |"
+	for _, r := range readTable(t, head, 12) {
 		r.run(l, m, bucket(6, mnt, 3), 0, Decision{
 			Remaining: r.number(4), Charged: r.number(5), ResetAfter: r.span(6), RetryAfter: r.span(7),
 		})

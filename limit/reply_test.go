@@ -124,7 +124,8 @@ func TestUnitsOfBuckets(t *testing.T) {
 		for _, op := range []Op{Spend, Debit} {
 			u := termsOf(&Charge{Limit: row.limit, MaxWait: row.wait, Op: op})
 			owed := product(u.most+1, u.window) + product(u.debt, u.fine)
-			rate := float64(u.fine) / float64(u.window) / (float64(row.limit.Count) / float64(row.limit.Window.Microseconds()))
+			window := float64(row.limit.Window.Microseconds())
+			rate := float64(u.fine) / float64(u.window) * window / float64(row.limit.Count)
 			if owed > exact || rate > 1+1e-15 || rate < 1-row.within-1e-15 || u.most != row.limit.Burst {
 				t.Errorf("%s: rate %.12f of what it should be, %d units owed at most, %+v", name, rate, owed, u)
 			}

@@ -47,7 +47,8 @@ const (
 	outcomeBeside  = 6
 )
 
-// ScriptOf returns the cheapest script that decides the charges of a request. Together and Log decide also what Tree decides.
+// ScriptOf returns the cheapest script that decides the charges of a request. Together and Log decide also what Tree
+// decides.
 func ScriptOf(charges []Charge) *Script {
 	s := Tree
 	for i := range charges {
@@ -67,9 +68,9 @@ func ofTree(c *Charge) bool {
 		c.Cost > 0 && c.Penalty == nil
 }
 
-// Append appends the keys and arguments of a request to those of a call, and returns how many integers of the reply are the
-// request's. With refused the request is refused already, elsewhere, and only charges with Each take. Requests of one call
-// are put one behind the other; their replies follow now in the same order.
+// Append appends the keys and arguments of a request to those of a call, and returns how many integers of the reply are
+// the request's. With refused the request is refused already, elsewhere, and only charges with Each take. Requests of
+// one call are put one behind the other; their replies follow now in the same order.
 func (s *Script) Append(keys, args []string, charges []Charge, refused bool) (k, a []string, replies int) {
 	for i := range charges {
 		keys = append(keys, charges[i].Key)
@@ -127,7 +128,7 @@ func (s *Script) Decide(reply []int64, charges []Charge, decisions []Decision) e
 		d, ok := read(reply[0], reply[1+width*i:][:width], &charges[i])
 		if !ok {
 			clear(decisions)
-			return fmt.Errorf("the reply of %s must hold numbers of a decision, not %d", s.Name, reply[1+width*i:][:width])
+			return fmt.Errorf("the reply of %s must hold a decision, not %d", s.Name, reply[1+width*i:][:width])
 		}
 		decisions[i] = d
 	}
@@ -166,8 +167,9 @@ func decisionOf(now, outcome, remaining, charged, reset, wait int64) Decision {
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// grown reads what tree.lua replies about a charge. In the last ms of a window a new count is that of the next window; of one
-// that is there the reply does not show which window counts, and the present one is taken for it, which ends earlier.
+// grown reads what tree.lua replies about a charge. In the last ms of a window a new count is that of the next window;
+// of one that is there the reply does not show which window counts, and the present one is taken for it, which ends
+// earlier.
 func grown(now int64, reply []int64, c *Charge) (d Decision, ok bool) {
 	took, used := reply[0], reply[1]
 	if took == -1 && used == -1 {

@@ -49,8 +49,9 @@ func TestForeignValue(t *testing.T) {
 	l, ctx := startLua(t), context.Background()
 	values := map[string][]any{
 		"hash": {"HSET", "wrong", "a", "b"}, "text": {"SET", "wrong", "abc"}, "negative": {"SET", "wrong", "-3"},
-		"fraction": {"SET", "wrong", "1.5"}, "infinite": {"SET", "wrong", "inf"}, "packed": {"SET", "wrong", "\x41\x42\x00"},
-		"list": {"RPUSH", "wrong", "a", "b"}, "huge": {"SET", "wrong", "9223372036854775807"},
+		"fraction": {"SET", "wrong", "1.5"}, "infinite": {"SET", "wrong", "inf"},
+		"packed": {"SET", "wrong", "\x41\x42\x00"},
+		"list":   {"RPUSH", "wrong", "a", "b"}, "huge": {"SET", "wrong", "9223372036854775807"},
 	}
 	limits := map[string]Limit{
 		"bucket": bucket(5, mnt, 5), "fixed": fixed(5, mnt), "sliding": sliding(5, mnt), "log": logged(5, mnt),
@@ -72,7 +73,8 @@ func TestForeignValue(t *testing.T) {
 				t.Fatalf("%s under a %s: %v", name, kind, err)
 			}
 			reasons := fmt.Sprint(got[0][0].Reason, " ", got[0][1].Reason, " ", got[0][2].Reason)
-			if reasons != "beside wrongtype beside" || got[0][0].Outcome+got[0][1].Outcome+got[0][2].Outcome != Undecided {
+			outcomes := got[0][0].Outcome + got[0][1].Outcome + got[0][2].Outcome
+			if reasons != "beside wrongtype beside" || outcomes != Undecided {
 				t.Errorf("%s under a %s: %+v", name, kind, got[0])
 			}
 			if got[1][0].Outcome != Allowed {
@@ -93,7 +95,8 @@ func TestForeignValueOfTree(t *testing.T) {
 	wrong := leaf
 	wrong.Key = "wrong"
 	for _, command := range [][]any{
-		{"HSET", "wrong", "a", "b"}, {"SET", "wrong", "abc"}, {"SET", "wrong", "9223372036854775807"}, {"RPUSH", "wrong", "1"},
+		{"HSET", "wrong", "a", "b"}, {"SET", "wrong", "abc"}, {"RPUSH", "wrong", "1"},
+		{"SET", "wrong", "9223372036854775807"},
 	} {
 		l.client.FlushAll(ctx)
 		if err := l.client.Do(ctx, command...).Err(); err != nil {
@@ -109,7 +112,8 @@ func TestForeignValueOfTree(t *testing.T) {
 	}
 }
 
-// TestServerThatRefusesWrites: an error that is not about the value fails the call, and is not taken for a foreign value.
+// TestServerThatRefusesWrites: an error that is not about the value fails the call, and is not taken for a foreign
+// value.
 func TestServerThatRefusesWrites(t *testing.T) {
 	t.Parallel()
 	limits := []Limit{bucket(100, mnt, 100), fixed(100, mnt), sliding(100, mnt), logged(100, mnt)}
@@ -134,7 +138,8 @@ func TestServerThatRefusesWrites(t *testing.T) {
 		"without memory": {[]any{"CONFIG", "SET", "maxmemory", "1"}, []string{"OOM"}},
 		"a replica":      {[]any{"CONFIG", "SET", "min-replicas-to-write", "1"}, []string{"NOREPLICAS"}},
 		"no permission": {
-			[]any{"ACL", "SETUSER", "default", "-set", "-rpush", "-lset", "-incrby"}, []string{"NOPERM", "ACL", "can't"},
+			[]any{"ACL", "SETUSER", "default", "-set", "-rpush", "-lset", "-incrby"},
+			[]string{"NOPERM", "ACL", "can't"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -205,7 +210,8 @@ func TestWindowsOnTheServersClock(t *testing.T) {
 	}
 }
 
-// TestNewWindowInItsLastMillisecond: a key whose last ms is the present one may be deleted at once, so the next window counts.
+// TestNewWindowInItsLastMillisecond: a key whose last ms is the present one may be deleted at once, so the next window
+// counts.
 func TestNewWindowInItsLastMillisecond(t *testing.T) {
 	t.Parallel()
 	l := startLua(t)
@@ -230,7 +236,7 @@ func TestNewWindowInItsLastMillisecond(t *testing.T) {
 			}
 			redis, twin := l.charge(now, c)[0], m.decide(now, order{charges: []Charge{c}})[0]
 			if redis.ResetAfter != want || twin != redis {
-				t.Errorf("%s, %dµs before its end: reset after %v, want %v; Go %+v", name, before, redis.ResetAfter, want, twin)
+				t.Errorf("%s, %dµs before its end: %+v, want a reset after %v; Go %+v", name, before, redis, want, twin)
 			}
 			c.Op, now = Peek, now+want.Microseconds()-1
 			if got := l.charge(now, c)[0]; got.Remaining != 7 || got.ResetAfter != us {
@@ -262,7 +268,8 @@ func TestTreeAgrees(t *testing.T) {
 						got[0][j].ResetAfter, got[0][j].RetryAfter = want.ResetAfter, want.RetryAfter
 					}
 					if got[0][j] != want {
-						t.Errorf("costs %v, count %d, %dµs into the window, charge %d:\nTree %+v\nGo   %+v", costs, count, into, j, got[0][j], want)
+						t.Errorf("costs %v, count %d, %dµs into the window, charge %d:\nTree %+v\nGo   %+v",
+							costs, count, into, j, got[0][j], want)
 					}
 				}
 			}

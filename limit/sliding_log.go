@@ -5,7 +5,8 @@ import (
 	"sort"
 )
 
-// A sliding log keeps what was taken at each instant. An entry counts from its instant on until, and not at, one window later.
+// A sliding log keeps what was taken at each instant. An entry counts from its instant on until, and not at, one window
+// later.
 
 // logView is a log as of now: the c of log.lua.
 type logView struct {

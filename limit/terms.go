@@ -30,7 +30,8 @@ type terms struct {
 // zeroDebt is the debt of a bucket of a limit of 0, in µs: so long that what another limit has left in it stays.
 const zeroDebt = int64(MaxFill / time.Microsecond)
 
-// termsOf returns the terms of a charge. A limit that Validate refuses is brought into bounds: it never admits without end.
+// termsOf returns the terms of a charge. A limit that Validate refuses is brought into bounds: it never admits without
+// end.
 func termsOf(c *Charge) terms {
 	l := &c.Limit
 	t := terms{op: c.Op, mode: c.Mode, each: c.Each, cost: min(max(c.Cost, 0), MaxCost), fine: 1}
@@ -118,8 +119,8 @@ func fits(burst, unit, fine, debt int64) bool {
 	return plus(product(burst+1, unit), product(debt, fine)) <= exact
 }
 
-// coarsen returns units with which all that a bucket can owe is exact. Where those of lowest terms are too fine, a token gets
-// a little too many, so the rate is never too high.
+// coarsen returns units with which all that a bucket can owe is exact. Where those of lowest terms are too fine, a
+// token gets a little too many, so the rate is never too high.
 func coarsen(burst, unit, fine, debt int64) (most, coarseUnit, coarseFine int64) {
 	if fits(burst, unit, fine, debt) {
 		return burst, unit, fine

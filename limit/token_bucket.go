@@ -1,7 +1,7 @@
 package limit
 
-// A token bucket keeps the instant at which it is full again: what it owes is the time until then. Go's turn has the names of
-// charge.lua.
+// A token bucket keeps the instant at which it is full again: what it owes is the time until then. Go's turn has the
+// names of charge.lua.
 
 // readBucket brings the bucket to now.
 func (t *turn) readBucket() {

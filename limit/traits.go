@@ -9,8 +9,8 @@ func (a Algorithm) known() bool { return a >= TokenBucket && a <= SlidingLog }
 // HasBurst reports whether a limit holds up to Burst tokens. The others hold Count and ignore Burst.
 func (a Algorithm) HasBurst() bool { return a == TokenBucket }
 
-// Fills reports whether spent tokens come back one by one, at the rate of Count per Window. For the others they come back when the
-// charge, or the window that it belongs to, has passed.
+// Fills reports whether spent tokens come back one by one, at the rate of Count per Window. For the others they come
+// back when the charge, or the window that it belongs to, has passed.
 func (a Algorithm) Fills() bool { return a == TokenBucket }
 
 // Lends reports whether tokens can be taken before they are due, which throttle and post-paid limits need.

@@ -1,9 +1,9 @@
--- Decides spends of descriptor trees: fixed windows, each charge by itself. A charge that is refused takes what is left.
+-- Decides spends of descriptor trees: fixed windows, each charge by itself. A refused charge takes what is left.
 --
 -- KEYS      a counter per charge: the tokens that its window counts. The key's last ms is that of the window.
 -- ARGV[1]   now in µs since the epoch, 0 for the server's clock; only tests give another.
 -- ARGV[2…]  per charge: tokens, from 1; count; window in ms.
--- Reply: now, then per charge what it took and what the window counts; -1 for both if a value is there that no limit wrote.
+-- Reply: now, then per charge what it took and what the window counts; -1, -1 for a value that no limit wrote.
 
 local now, clock, reply = tonumber(ARGV[1]), redis.call('TIME'), {0, 0, 0}
 if now == 0 then now = clock[1] * 1000000 + clock[2] end
@@ -13,10 +13,8 @@ for i, key in ipairs(KEYS) do
   local tokens, count, window = tonumber(ARGV[3 * i - 1]), tonumber(ARGV[3 * i]), tonumber(ARGV[3 * i + 1])
   local used, took = redis.pcall('INCRBY', key, ARGV[3 * i - 1]), tokens
   if type(used) == 'table' then
-    local err = used.err
-    if not (string.find(err, 'WRONGTYPE') or string.find(err, 'not an integer') or string.find(err, 'overflow')) then
-      return used
-    end
+    local err, find = used.err, string.find
+    if not (find(err, 'WRONGTYPE') or find(err, 'not an integer') or find(err, 'overflow')) then return used end
     used, took = -1, -1
   else
     if used == tokens then -- a new window; in its last ms the next one, because the key may be deleted at once

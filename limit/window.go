@@ -1,7 +1,7 @@
 package limit
 
-// A window counts what was taken in it. Its counter expires with the last ms of the window, that of a sliding window one window
-// later. Go's turn has the names of charge.lua.
+// A window counts what was taken in it. Its counter expires with the last ms of the window, that of a sliding window
+// one window later. Go's turn has the names of charge.lua.
 
 // readWindow brings the count to the window of now.
 func (t *turn) readWindow() {
