@@ -12,7 +12,7 @@ type bounds struct {
 	debtsPaid   time.Duration // what was admitted without Redis is charged so long afterwards
 	denial      time.Duration // a denial outlives its reason by this at most
 	clockCaught time.Duration // a server's clock that was set back has caught up
-	splitTrips  time.Duration // times its deadline, a call to two servers may take: a known fault
+	waits       time.Duration // times its deadline a call may take where it waits for more than one reply: a known fault
 	conns       int           // a sidecar of a cluster may have so many more connections than before
 	hotShare    int64         // percent by which leases may exceed a share: they are counted in sums, a moment later
 }
@@ -26,7 +26,7 @@ var promised = bounds{
 	debtsPaid:   10 * time.Second,
 	denial:      time.Second,
 	clockCaught: 6 * time.Second,
-	splitTrips:  3,
+	waits:       6,
 	conns:       3,
 	hotShare:    1,
 }

@@ -55,6 +55,12 @@ func (c *call) String() string {
 		c.user, c.id, c.sidecar, c.cost, c.deadline, c.began.Seconds(), c.ended.Seconds(), what)
 }
 
+// bill reports whether a call pays for a request that is over.
+func (c *call) bill() bool { return c.domain.special == "paid" && c.cost > 0 }
+
+// hungThrottled reports whether its caller left while the answer may have been held: its token is given back.
+func (c *call) hungThrottled() bool { return c.hung && c.domain.special == "throttled" }
+
 // wire is the request as Envoy sends it.
 func (c *call) wire() []byte {
 	d := &commonv3.RateLimitDescriptor{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: c.user}}}

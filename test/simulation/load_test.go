@@ -24,6 +24,16 @@ func (w *world) load(ctx context.Context, number uint64, p *loadPlan) {
 			own := w.s.stream(ofLoads + 1000*number + uint64(i) + 1000)
 			callers.Go(func() { w.closedLoop(ctx, own, p) })
 		}
+	case "paid":
+		for i := range int(p.rate) {
+			own := w.s.stream(ofLoads + 1000*number + uint64(i) + 1000)
+			callers.Go(func() { w.pay(ctx, own, p) })
+		}
+	case "punished":
+		for i := range p.domain.users {
+			own := w.s.stream(ofLoads + 1000*number + uint64(i) + 1000)
+			callers.Go(func() { w.misbehave(ctx, own, p, fmt.Sprintf("u%d", i)) })
+		}
 	case "polite":
 		w.polite(ctx, r, p)
 	case "refund":

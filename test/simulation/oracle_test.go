@@ -25,6 +25,13 @@ func (w *world) judge() {
 			continue // none of these users is asked often
 		}
 		slices.SortFunc(calls, func(a, b *call) int { return cmp.Compare(a.began, b.began) })
+		switch calls[0].domain.special {
+		case "paid":
+			w.judgePostPaid(calls)
+			continue
+		case "punished":
+			w.judgePenalty(calls)
+		}
 		w.judgeStrict(calls)
 		w.judgeShares(calls)
 		w.judgeUse(calls)
@@ -37,11 +44,11 @@ func (w *world) judge() {
 func (w *world) judgePolicy(c *call) {
 	switch {
 	case c.degraded == "" || c.cost < 0:
-	case c.domain.policy == "open" && c.over && c.id == "":
+	case c.domain.policy == "open" && c.over && c.id == "" && c.domain.special == "":
 		w.violation(c, "a rule that fails open refused")
-	case c.domain.policy == "closed" && !c.over:
+	case c.domain.policy == "closed" && !c.over && !c.bill():
 		w.violation(c, "a rule that fails closed admitted")
-	case c.domain.policy == "closed" && c.retry != 1 && c.id == "":
+	case c.domain.policy == "closed" && c.retry != 1 && c.id == "" && c.domain.special == "":
 		w.violation(c, "a rule that fails closed told to retry after %d s, not 1", c.retry)
 	}
 	if c.over && c.retry < 1 {
@@ -52,18 +59,30 @@ func (w *world) judgePolicy(c *call) {
 // patience is how long a caller without a deadline waits at most. Where tokens are leased a call may wait for a lease
 // that is on its way, and then for its own reply.
 func (d *domain) patience() time.Duration {
+	if d.delay > 0 {
+		return d.delay + promised.patience
+	}
 	if d.hot {
 		return promised.hotPatience
 	}
 	return promised.patience
 }
 
+// waitsAgain reports whether a call may miss its deadline, a known fault: it waits for a lease, for its own reply, and
+// for what is given back elsewhere, each as long as its deadline allows. One that has time for these does not miss it.
+func (w *world) waitsAgain(c *call) bool {
+	return c.domain.hot || w.s.kind == cluster && c.id != "" || w.short(c)
+}
+
+// short reports whether a call's deadline is not much longer than the way to Redis and back.
+func (w *world) short(c *call) bool { return c.deadline > 0 && c.deadline*8/10 <= 8*w.s.latency+time.Millisecond }
+
 // judgeTime: every answer leaves before its caller's deadline.
 func (w *world) judgeTime(c *call) {
 	took := c.ended - c.began
 	switch {
-	case c.domain.hot && took < 2*c.deadline: // it waited for a lease, and again for its reply: a known fault
-	case w.s.kind == cluster && c.id != "" && took < promised.splitTrips*c.deadline: // likewise
+	case c.hungThrottled(): // it waits until its token is given back
+	case w.waitsAgain(c) && took < promised.waits*c.deadline:
 	case c.deadline > 0 && took >= c.deadline:
 		w.violation(c, "answered after %v, and the deadline was %v", took, c.deadline)
 	case took > c.domain.patience():
@@ -73,8 +92,7 @@ func (w *world) judgeTime(c *call) {
 
 // judgeRecovery: some seconds after the last repair Redis decides again.
 func (w *world) judgeRecovery(c *call) {
-	short := c.deadline > 0 && c.deadline*8/10 <= 8*w.s.latency+time.Millisecond
-	if c.degraded == "" || short || c.hung || w.faultsWithin(c.began-promised.repaired, c.ended) {
+	if c.degraded == "" || w.short(c) || c.hung || w.faultsWithin(c.began-promised.repaired, c.ended) {
 		return
 	}
 	w.violation(c, "not decided by redis, though no fault was within %v before", promised.repaired)
@@ -104,7 +122,7 @@ func (w *world) judgeStrict(calls []*call) {
 		var some []*call
 		for _, c := range calls {
 			counts := c.cost < 0 || c.degraded == "" && !c.over && c.cost > 0
-			if counts && c.life == life && !c.lost && !c.killed && w.sinceLife(c) {
+			if counts && c.life == life && !c.lost && !c.killed && !c.hungThrottled() && w.sinceLife(c) {
 				some = append(some, c)
 			}
 		}
