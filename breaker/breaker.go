@@ -1,4 +1,5 @@
-// Package breaker stops calls to a server that is down: gobreaker as it is, with what a call shows about the server in plain words.
+// Package breaker stops calls to a server that is down: gobreaker as it is, with what a call shows about the server
+// in plain words.
 package breaker
 
 import (
@@ -48,7 +49,7 @@ const (
 type Config struct {
 	Failures uint32               // it opens after so many in a row; default 3. Two that were under way at once are enough
 	Open     time.Duration        // how long it stays open; default 500 ms
-	Probes   uint32               // calls that pass then; it closes when all of them succeed, and opens when one fails; default 1
+	Probes   uint32               // calls that pass then; it closes when all of them succeed; default 1
 	OnChange func(from, to State) // called after each change, one at a time and outside of any lock; nil: not
 }
 

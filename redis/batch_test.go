@@ -36,7 +36,8 @@ func (c *calls) list() []call {
 	return slices.Clone(c.all)
 }
 
-// held is a client with one worker, whose server hangs, and a request that is under way to it. go on lets the server work.
+// held is a client with one worker, whose server hangs, and a request that is under way to it. go on lets the server
+// work.
 func held(t *testing.T, change func(*redis.Config)) (c *redis.Client, seen *calls, goOn func()) {
 	t.Helper()
 	server := servers.StartRedis(t)

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,8 +14,8 @@ const (
 	mostCharges  = 128
 )
 
-// batcher forms batches of the requests that wait for one server. Each of a few workers has one batch under way; while one of them is
-// idle a request leaves at once, else with all that came when a batch returns.
+// batcher forms batches of the requests that wait for one server. Each of a few workers has one batch under way.
+// While one of them is idle a request leaves at once, else with all that came when a batch returns.
 type batcher struct {
 	run    func(batch []*Pending) // sends a batch and finishes its requests
 	finish func(*Pending)         // finishes a request that was never sent
@@ -23,11 +24,11 @@ type batcher struct {
 	mu       sync.Mutex
 	ready    *sync.Cond // on mu: there are requests for a worker
 	queue    []*Pending
-	idle     int   // workers that wait
-	flying   int   // requests in batches
-	rejected int64 // requests that were not sent
+	idle     int // workers that wait
 	closed   bool
 	working  sync.WaitGroup
+	flying   atomic.Int64 // requests in batches
+	rejected atomic.Int64 // requests that were not sent
 }
 
 // newBatcher starts workers.
@@ -49,9 +50,13 @@ func (b *batcher) add(requests []*Pending, err error) {
 	if err == nil {
 		err = b.enqueue(now, requests)
 	}
-	if err == nil {
-		return
+	if err != nil {
+		b.fail(requests, err)
 	}
+}
+
+// fail finishes requests that were not sent.
+func (b *batcher) fail(requests []*Pending, err error) {
 	for _, p := range requests {
 		p.Err = err
 		b.finish(p)
@@ -65,7 +70,7 @@ func (b *batcher) enqueue(now time.Time, requests []*Pending) error {
 		return errClosed
 	}
 	if b.overloadedLocked(now, requests) {
-		b.rejected += int64(len(requests))
+		b.rejected.Add(int64(len(requests)))
 		return errOverload
 	}
 	requests[0].group = len(requests)
@@ -74,8 +79,8 @@ func (b *batcher) enqueue(now time.Time, requests []*Pending) error {
 	return nil
 }
 
-// overloadedLocked reports whether requests would hardly be answered in time: too many wait, or one has waited for longer than half of what these
-// may.
+// overloadedLocked reports whether requests would hardly be answered in time: too many wait, or the first has waited
+// for longer than half of what these may.
 func (b *batcher) overloadedLocked(now time.Time, requests []*Pending) bool {
 	if len(b.queue)+len(requests) > b.most {
 		return true
@@ -101,26 +106,18 @@ func (b *batcher) work() {
 	for open := true; open; {
 		runtime.Gosched() // callers that are ready to ask go along
 		batch, dropped, open = b.take(batch[:0], dropped[:0])
-		for _, p := range dropped {
-			p.Err = errLeft
-			b.finish(p)
-		}
+		b.fail(dropped, errLeft)
 		if len(batch) > 0 {
 			b.run(batch)
-			b.landed(len(batch))
+			b.flying.Add(-int64(len(batch)))
 		}
 		clear(batch)
 		clear(dropped)
 	}
 }
 
-func (b *batcher) landed(requests int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.flying -= requests
-}
-
-// take waits for requests, and returns a batch of them and those whose callers have left. It reports whether more may come.
+// take waits for requests, and returns a batch of them and those whose callers have left. It reports whether more may
+// come.
 func (b *batcher) take(batch, dropped []*Pending) (_, _ []*Pending, open bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,7 +145,7 @@ func (b *batcher) take(batch, dropped []*Pending) (_, _ []*Pending, open bool) {
 		clear(group)
 		b.queue = b.queue[len(group):]
 	}
-	b.flying += len(batch)
+	b.flying.Add(int64(len(batch)))
 	b.wakeLocked()
 	return batch, dropped, !b.closed || len(b.queue) > 0
 }
@@ -161,16 +158,13 @@ func (b *batcher) close() {
 	b.queue = nil
 	b.ready.Broadcast()
 	b.mu.Unlock()
-	for _, p := range waited {
-		p.Err = errClosed
-		b.finish(p)
-	}
+	b.fail(waited, errClosed)
 	b.working.Wait()
 }
 
-// stats are the requests in batches, those that wait, and those that were not sent so far.
-func (b *batcher) stats() (flying, waits, rejected int64) {
+// waiting is how many requests wait.
+func (b *batcher) waiting() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return int64(b.flying), int64(len(b.queue)), b.rejected
+	return int64(len(b.queue))
 }

@@ -1,6 +1,7 @@
-// Package redis reaches Redis servers: one server, the master that sentinels name, a cluster, a ring. Connections, TLS and logins are
-// those of go-redis. Of its own are the batcher, which makes one pipeline of all requests that wait for one server, and the placement
-// of a ring. A breaker stands in front of each server. Package redis carries scripts and commands and does not know what they mean.
+// Package redis reaches Redis servers: one server, the master that sentinels name, a cluster, a ring. Connections,
+// TLS and logins are those of go-redis. Of its own are the batcher, which makes one pipeline of all requests that
+// wait for one server, and the placement of a ring. A breaker stands in front of each server. Package redis carries
+// scripts and commands and does not know what they mean.
 package redis
 
 import (
@@ -32,8 +33,9 @@ type Config struct {
 	Breaker  breaker.Config // of the breaker in front of each server; OnBreaker takes the place of its OnChange
 
 	OnBreaker func(server string, from, to breaker.State) // called for each change of a server's breaker; must not block
-	OnPanic   func(fault any)                             // called after a panic in the background; nil: the panic ends the process
-	// OnCall is called after each batch: how many requests and charges it had, how long it took, and the Reason of its first failure.
+	OnPanic   func(fault any)                             // called after a panic in the background; nil: the process ends
+	// OnCall is called after each batch: how many requests and charges it had, how long it took, and the Reason of its
+	// first failure.
 	OnCall func(server string, requests, charges int, took time.Duration, reason string)
 }
 
@@ -88,7 +90,8 @@ func (c *Client) Server(key string) *Server {
 	return c.fixed[0]
 }
 
-// Slot is a number that is the same for keys that one script may have together on one server: of a cluster the slot, else 0.
+// Slot is a number that is the same for keys that one script may have together on one server: of a cluster the slot,
+// else 0.
 func (c *Client) Slot(key string) int {
 	if c.cluster == nil {
 		return 0
@@ -104,8 +107,8 @@ func (c *Client) Servers() []*Server {
 	return c.fixed
 }
 
-// Everywhere is where to write what every sidecar reads and belongs to no key: all servers of a ring, which know nothing of each other,
-// else one server.
+// Everywhere is where to write what every sidecar reads and belongs to no key: all servers of a ring, which know
+// nothing of each other, else one server.
 func (c *Client) Everywhere() []*Server {
 	if c.cluster != nil {
 		return []*Server{c.cluster.server(-1)}
@@ -113,12 +116,13 @@ func (c *Client) Everywhere() []*Server {
 	return c.fixed
 }
 
-// Run sends a cold command, beside the breaker and on connections of its own, to where the key is now; an empty key stands for any
-// server. Arguments are strings, numbers or []byte. The reply is a string, an int64, a []any of those, or nil where a value is missing.
-// It waits until the context's deadline, 10 s at most; without one for 2 s.
+// Run sends a cold command, beside the breaker and on connections of its own, to where the key is now; an empty key
+// stands for any server. Arguments are strings, numbers or []byte. The reply is a string, an int64, a []any of those,
+// or nil where a value is missing. It waits until the context's deadline, 10 s at most; without one for 2 s.
 func (c *Client) Run(ctx context.Context, key string, args ...any) (any, error) {
 	s, slot := c.place(key)
-	return s.command(ctx, slot, args)
+	cold := s.command(ctx, slot, args)
+	return cold.reply, cold.fault
 }
 
 // Ask is Run behind the breaker of the server: it fails at once while that is open, and its result counts there.
@@ -197,7 +201,7 @@ func (c *Client) Stats() Stats {
 }
 
 func (s *Server) stats() (all Stats) {
-	all.InFlight, all.Waiting, all.Rejected = s.batcher.stats()
+	all.InFlight, all.Waiting, all.Rejected = s.batcher.flying.Load(), s.batcher.waiting(), s.batcher.rejected.Load()
 	if s.hot == nil {
 		return all
 	}

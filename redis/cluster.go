@@ -19,10 +19,11 @@ import (
 const (
 	mapEvery  = time.Second            // how old the map of slots may be
 	mapPause  = 200 * time.Millisecond // the least time between two that are asked for
-	formerFor = 5 * time.Second        // how long a server without slots is kept: keys may be on their way to it, or replies from it
+	formerFor = 5 * time.Second        // how long a server without slots is kept: replies may be on their way
 )
 
-// cluster is a Redis Cluster: which server holds which slot. It is asked for once a second, and after what may be a change.
+// cluster is a Redis Cluster: which server holds which slot. It is asked for once a second, and after what may be a
+// change.
 type cluster struct {
 	client  *Client
 	unknown *Server // takes requests while it is not known which server holds their slot, or none does
@@ -46,7 +47,8 @@ type table [slotCount]*Server
 
 func newCluster(client *Client) *cluster {
 	c := &cluster{
-		client: client, loaded: make(chan struct{}), tried: make(chan struct{}), wake: make(chan struct{}, 1), members: map[string]*Server{},
+		client: client, members: map[string]*Server{},
+		loaded: make(chan struct{}), tried: make(chan struct{}), wake: make(chan struct{}, 1),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.unknown = client.newServer("cluster", nil)
@@ -152,8 +154,8 @@ func (c *cluster) follow() {
 	}
 }
 
-// load reads the table from the first server that has it, and reports whether one had. Those that answer requests come first: one that fails may
-// be cut off from the others and have an old table.
+// load reads the table from the first server that has it, and reports whether one had. Those that answer requests
+// come first: one that fails may be cut off from the others and have an old table.
 func (c *cluster) load() bool {
 	fault := errors.New("no server of the cluster knows its slots")
 	for _, address := range c.candidates() {
@@ -183,7 +185,7 @@ func (c *cluster) slotsAt(ctx context.Context, address string) ([]slotRange, err
 		client = s.cold
 	} else {
 		client = goredis.NewClient(c.client.cfg.lone(address))
-		defer func() { _ = client.Close() }() // it was asked
+		defer client.Close()
 	}
 	reply, err := client.Do(ctx, "CLUSTER", "SLOTS").Slice() // CLUSTER SHARDS is missing before Redis 7
 	if err != nil {
@@ -263,8 +265,8 @@ func bracketed(address string) string {
 	return net.JoinHostPort(address[:at], address[at+1:])
 }
 
-// reachable is the address of a server as another one named it: without a host, or on a machine of its own, it is where that one is. One that is
-// no address is empty.
+// reachable is the address of a server as another one named it: without a host, or on a machine of its own, it is
+// where that one is. It is empty for what cannot be an address.
 func reachable(address, origin string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || port == "" {

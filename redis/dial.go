@@ -18,7 +18,8 @@ const answerWithin = 500 * time.Millisecond // for a server to answer who is the
 // keepAlive finds out within a minute that the other side of an idle connection is gone.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
 
-// connect dials an address, with TLS if the servers want it. An error names the dial as its cause, also where a handshake of TLS failed.
+// connect dials an address, with TLS if the servers want it. An error names the dial as its cause, also where a
+// handshake of TLS failed.
 func (s *Servers) connect(ctx context.Context, address string) (*conn, error) {
 	plain := &net.Dialer{Timeout: s.DialTimeout, KeepAliveConfig: keepAlive}
 	dial := plain.DialContext
@@ -40,7 +41,8 @@ func dialError(err error) error { return &net.OpError{Op: "dial", Net: "redis", 
 // dialer makes a connection to where a server is now.
 type dialer func(ctx context.Context) (*conn, error)
 
-// options are what connections of every kind have in common: nothing is sent twice, and nothing is asked but what we ask.
+// options are what connections of every kind have in common: nothing is sent twice, and nothing is asked but what we
+// ask.
 func (s *Servers) options(dial dialer) *goredis.Options {
 	return &goredis.Options{
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -69,7 +71,8 @@ func (s *Servers) within(d time.Duration, size int, dial dialer) *goredis.Option
 	return o
 }
 
-// lone are the options of one connection for what is asked beside the requests: who is the master, who holds which slot.
+// lone are the options of one connection for what is asked beside the requests: who is the master, who holds which
+// slot.
 func (s *Servers) lone(address string) *goredis.Options {
 	return s.within(answerWithin, 1, func(ctx context.Context) (*conn, error) { return s.connect(ctx, address) })
 }
@@ -96,7 +99,8 @@ func (s *Server) connect(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
-// conn is a connection that ends where a reply announces too much, and that is not used again after its server was left.
+// conn is a connection that ends where a reply announces too much, and that is not used again after its server was
+// left.
 type conn struct {
 	net.Conn
 	server  *Server // nil: it is not one of a server
@@ -129,7 +133,8 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// SyscallConn is what go-redis looks at before it uses a connection again. One that leads to a former master fails there.
+// SyscallConn is what go-redis looks at before it uses a connection again. One that leads to a former master fails
+// there.
 func (c *conn) SyscallConn() (syscall.RawConn, error) {
 	if c.server != nil && c.epoch != c.server.epoch.Load() {
 		return nil, errFormer

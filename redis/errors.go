@@ -13,8 +13,9 @@ import (
 	"github.com/spillway-mesh/spillway/breaker"
 )
 
-// The reasons why a call brought no reply, or one that is an error. They are labels of metrics, so the list is short and never
-// holds what a server wrote. "Nothing ran" means that the server did not execute the call; else that is not known.
+// The reasons why a call brought no reply, or one that is an error. They are labels of metrics, so the list is short
+// and never holds what a server wrote. "Nothing ran" means that the server did not execute the call; else that is not
+// known.
 const (
 	ReasonDeadline = "deadline"  // the caller left no time for a call; nothing ran
 	ReasonOverload = "overload"  // more requests wait than can be answered in time; nothing ran
@@ -39,8 +40,8 @@ const (
 	ReasonError    = "error"     // anything else
 )
 
-// replies maps how an error reply begins to a reason. Only the beginning counts: errors from inside a script carry its
-// name and line at the end.
+// replies maps how an error reply begins to a reason. Only the beginning counts: errors from inside a script carry
+// its name and line at the end.
 var replies = []struct{ prefix, reason string }{
 	{"LOADING", ReasonLoading},
 	{"MASTERDOWN", ReasonLoading},
@@ -71,7 +72,8 @@ var replies = []struct{ prefix, reason string }{
 	{"ERR unknown command", ReasonScript},
 }
 
-// How a reply begins when the user may run the script, but not a command in it: up to Redis 7, and later and of Valkey.
+// How a reply begins when the user may run the script, but not a command in it: up to Redis 7, and later and of
+// Valkey.
 const (
 	forbidden      = "ERR The user executing the script can't"
 	forbiddenLater = "ERR ACL failure in script"
@@ -155,8 +157,8 @@ func IsReply(err error, prefix string) bool {
 // isTimeout: a deadline that ends a read surfaces as an i/o timeout and not as the context's error.
 func isTimeout(err error) bool {
 	var network net.Error
-	return errors.Is(err, goredis.ErrPoolTimeout) || errors.Is(err, goredis.ErrPoolExhausted) || errors.Is(err, context.DeadlineExceeded) ||
-		errors.As(err, &network) && network.Timeout()
+	return errors.Is(err, goredis.ErrPoolTimeout) || errors.Is(err, goredis.ErrPoolExhausted) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout()
 }
 
 func isClosed(err error) bool {
@@ -168,8 +170,8 @@ func isRefused(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT)
 }
 
-// MayHaveRun reports whether a call that ended with this error may have run on the server all the same: it was sent, and no reply came, or
-// the error is one from inside a script.
+// MayHaveRun reports whether a call that ended with this error may have run on the server all the same: it was sent,
+// and no reply came, or the error is one from inside a script.
 func MayHaveRun(err error) bool {
 	var early *unsentError
 	if err == nil || errors.As(err, &early) {

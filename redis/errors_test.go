@@ -76,7 +76,8 @@ func TestTheReasonOfNothingNeedsNoMemory(t *testing.T) {
 	}
 }
 
-// TestRedirectsNameAddressesThatCanBeDialled also where a server knows no host, names its own machine, or writes no brackets.
+// TestRedirectsNameAddressesThatCanBeDialled also where a server knows no host, names its own machine, or writes no
+// brackets.
 func TestRedirectsNameAddressesThatCanBeDialled(t *testing.T) {
 	for _, step := range []struct{ named, origin, want string }{
 		{"10.0.0.2:6381", "10.0.0.1:6379", "10.0.0.2:6381"},

@@ -1,14 +1,14 @@
 package redis
 
 import (
-	"crypto/sha1" //nolint:gosec // Redis names scripts by it
+	"crypto/sha1"
 	"encoding/hex"
 	"sync/atomic"
 	"time"
 )
 
-// Script is a Lua script. Each of its runs gets "0" as its first argument, and after it the arguments of all requests in the run. It
-// replies with integers: the first one is for all requests, then come those of each request.
+// Script is a Lua script. Each of its runs gets "0" as its first argument, and after it the arguments of all requests
+// in the run. It replies with integers: the first one is for all requests, then come those of each request.
 type Script struct {
 	text, sha string
 	alone     bool
@@ -16,12 +16,12 @@ type Script struct {
 
 // NewScript makes a script. Of one that is alone each request has a run of its own.
 func NewScript(text string, alone bool) *Script {
-	sum := sha1.Sum([]byte(text)) //nolint:gosec // Redis names scripts by it
+	sum := sha1.Sum([]byte(text)) // Redis names scripts by it
 	return &Script{text: text, sha: hex.EncodeToString(sum[:]), alone: alone}
 }
 
-// Pending is one request on its way to a server and back. All of it is its own: nothing is shared with its caller. It may be used again
-// after Done was received from, after Leave returned false, or after Late was called.
+// Pending is one request on its way to a server and back. All of it is its own: nothing is shared with its caller. It
+// may be used again after Done was received from, after Leave returned false, or after Late was called.
 type Pending struct {
 	Script    *Script
 	Keys      []string // at least one, all in one slot
@@ -29,10 +29,10 @@ type Pending struct {
 	Charges   int            // which count towards the size of a batch
 	Due       time.Time      // when its caller stops to wait; zero: never
 	Replies   int            // how many integers of the script's reply are its own, without the first one
-	Late      func(*Pending) // called once by a worker, when the request is over after its caller left; nil: nothing is called
+	Late      func(*Pending) // called once by a worker, when the request is over after its caller left; may be nil
 	Keep      bool           // send it even if its caller left before its batch was formed
 
-	Reply []int64 // the first integer of the script's reply, then its own; of a script that is alone the whole reply
+	Reply []int64 // the first integer of the script's reply, then its own; of a script that is alone all of it
 	Err   error   // why there is no reply; MayHaveRun returns whether the script may have run all the same
 
 	state atomic.Uint32
@@ -51,8 +51,8 @@ const (
 // Done is signalled once, when Reply or Err is there, unless Leave returned true before. It is there after Do.
 func (p *Pending) Done() <-chan struct{} { return p.done }
 
-// Leave ends the caller's wait, and reports whether it still waited: then the request must not be touched any more, and Late is called when
-// it is over, also when it never is sent. False: it is over, and Reply or Err is there.
+// Leave ends the caller's wait, and reports whether it still waited: then the request must not be touched any more,
+// and Late is called when it is over, also when it never is sent. False: it is over, and Reply or Err is there.
 func (p *Pending) Leave() bool {
 	if p.state.CompareAndSwap(waiting, left) {
 		return true
@@ -73,13 +73,12 @@ func (p *Pending) begin(now time.Time) {
 // unwanted reports whether the request has to be sent no more.
 func (p *Pending) unwanted() bool { return !p.Keep && p.state.Load() == left }
 
-// finish signals that the request is over.
-func (p *Pending) finish() {
-	done := p.done
-	switch {
-	case p.state.CompareAndSwap(waiting, over):
-		done <- struct{}{}
-	case p.Late != nil:
-		p.Late(p)
+// finish signals that the request is over, and reports whether its caller has left.
+func (p *Pending) finish() (late bool) {
+	done := p.done // once the state is set, the caller may use the request again
+	if !p.state.CompareAndSwap(waiting, over) {
+		return true
 	}
+	done <- struct{}{}
+	return false
 }

@@ -23,7 +23,7 @@ type command struct {
 
 	loads    bool // its script had to be loaded
 	repeated bool // it was sent again after a failure
-	moves    int  // how often a server of a cluster sent it on
+	moves    int  // how often a cluster sent it on
 
 	reply any
 	fault error // why there is no reply
@@ -38,8 +38,8 @@ func (c *command) Args() []any {
 	return c.Cmd.Args()
 }
 
-// SetErr notes the error of the command. go-redis calls it with nil once it has read the reply, and after a lost connection with the error of
-// that, also for commands whose replies it has read.
+// SetErr notes the error of the command. go-redis calls it with nil once it has read the reply. After a lost
+// connection it calls it with that error, also for commands whose replies it has read.
 func (c *command) SetErr(err error) {
 	c.read = c.read || err == nil
 	c.Cmd.SetErr(err)
@@ -73,8 +73,8 @@ func (c *command) words(verb, script string) []any {
 	return all
 }
 
-// commands makes one command of all requests with the same script, and in a cluster with the same slot. Requests of one group run in
-// their order, so one does not go into a command in front of its predecessor's.
+// commands makes one command of all requests with the same script, and in a cluster with the same slot. Requests of
+// one group run in their order, so none goes into a command in front of its predecessor's.
 func commands(batch []*Pending, slotOf func(key string) int) []*command {
 	var all []*command
 	first := 0
@@ -83,15 +83,13 @@ func commands(batch []*Pending, slotOf func(key string) int) []*command {
 			first = 0
 		}
 		slot := slotOf(p.Keys[0])
-		at := first
-		for at < len(all) && (p.Script.alone || all[at].script != p.Script || all[at].slot != slot) {
-			at++
+		for first < len(all) && (p.Script.alone || all[first].script != p.Script || all[first].slot != slot) {
+			first++
 		}
-		if at == len(all) {
+		if first == len(all) {
 			all = append(all, &command{script: p.Script, slot: slot})
 		}
-		all[at].members = append(all[at].members, p)
-		first = at
+		all[first].members = append(all[first].members, p)
 	}
 	for _, c := range all {
 		c.prepare(c.words("EVALSHA", c.script.sha))
@@ -99,16 +97,22 @@ func commands(batch []*Pending, slotOf func(key string) int) []*command {
 	return all
 }
 
-// send sends commands in one pipeline, each behind an ASKING if they are asked for, and notes what became of each.
-func (s *Server) send(ctx context.Context, client *goredis.Client, all []*command, asking bool) {
+// send sends commands in one pipeline, each behind an ASKING if that is wanted, and notes what became of each.
+func (s *Server) send(ctx context.Context, hot bool, all []*command, asking bool) {
+	client := s.cold
+	if hot {
+		client = s.hot
+	}
+	if client == nil {
+		s.client.cluster.unplaced(ctx, all)
+		return
+	}
 	pipe := client.Pipeline()
 	for _, c := range all {
 		if asking {
-			asks := &command{}
-			asks.prepare([]any{"ASKING"})
-			_ = pipe.Process(ctx, asks) // queues only
+			_ = pipe.Process(ctx, goredis.NewCmd(ctx, "ASKING")) // is queued
 		}
-		_ = pipe.Process(ctx, c) // queues only
+		_ = pipe.Process(ctx, c) // is queued
 	}
 	_, err := pipe.Exec(ctx)
 	for _, c := range all {
@@ -116,15 +120,15 @@ func (s *Server) send(ctx context.Context, client *goredis.Client, all []*comman
 	}
 }
 
-// note notes what became of the command.
-func (c *command) note(whole error) {
+// note notes what became of the command. all is the error of the whole pipeline.
+func (c *command) note(all error) {
 	if c.read {
 		c.reply = c.Val()
 		return
 	}
 	c.fault = c.Err()
 	if c.fault == nil {
-		c.fault = whole
+		c.fault = all
 	}
 	switch {
 	case errors.Is(c.fault, goredis.Nil):
@@ -134,18 +138,19 @@ func (c *command) note(whole error) {
 	}
 }
 
-// route is where a command goes once more.
+// route is where a command goes again.
 type route struct {
 	server *Server
 	asking bool
 }
 
-// exchange sends commands, and sends those again that did not run, as their own replies or the lack of a connection prove.
+// exchange sends commands, and sends those again that did not run, as their replies or the lack of a connection
+// prove.
 func (s *Server) exchange(ctx context.Context, hot bool, all []*command, asking bool) {
-	s.sendOn(ctx, hot, all, asking)
+	s.send(ctx, hot, all, asking)
 	var again map[route][]*command
 	for _, c := range all {
-		to, ok := s.again(c, asking)
+		to, ok := s.again(c, route{s, asking})
 		if !ok {
 			continue
 		}
@@ -164,92 +169,77 @@ func (s *Server) exchange(ctx context.Context, hot bool, all []*command, asking 
 	}
 }
 
-// sendOn sends commands on the connections for batches, or on those for cold commands.
-func (s *Server) sendOn(ctx context.Context, hot bool, all []*command, asking bool) {
-	client := s.cold
-	if hot {
-		client = s.hot
-	}
-	if client == nil {
-		s.client.cluster.unplaced(ctx, all)
-		return
-	}
-	s.send(ctx, client, all, asking)
-}
-
 const (
-	mostMoves  = 3                // how often a command is sent on to another server of a cluster, or asked for again while its keys move
-	splitPause = time.Millisecond // before the latter
+	mostMoves  = 3                // how often a cluster may send a command on, or let it wait for keys that move
+	splitPause = time.Millisecond // for those keys
 )
 
-// again is where a command has to go again, if it did not run and has a chance there: once to load its script, once after a failure, and a few
+// again is where a command that did not run has a chance: once to load its script, once after a failure, and a few
 // times as a cluster replies.
-func (s *Server) again(c *command, asking bool) (to route, ok bool) {
-	to = route{s, asking}
+func (s *Server) again(c *command, here route) (to route, ok bool) {
 	why := Reason(c.fault)
 	switch {
 	case why == "":
-		return to, false
+		return here, false
 	case why == ReasonCluster:
-		c.moves++
-		return s.elsewhere(c, to)
+		return s.elsewhere(c, here)
 	case c.script != nil && !c.loads && IsReply(c.fault, "NOSCRIPT"):
 		c.loads = true
-		return to, true
+		return here, true
 	case c.repeated:
-		return to, false
+		return here, false
 	case why == ReasonReadonly:
 		s.leave()
 	}
 	var early *unsentError
 	c.repeated = why == ReasonLoading || why == ReasonReadonly ||
 		errors.As(c.fault, &early) && (why == ReasonClosed || why == ReasonDial && isRefused(c.fault))
-	return to, c.repeated
+	return here, c.repeated
 }
 
-// elsewhere is the server of a cluster where a command has to go, as the server has replied.
-func (s *Server) elsewhere(c *command, to route) (_ route, ok bool) {
+// elsewhere is where a command has to go as a server of a cluster has replied, or now that the slots are known.
+func (s *Server) elsewhere(c *command, here route) (to route, ok bool) {
+	c.moves++
 	cluster := s.client.cluster
 	if cluster == nil || c.moves > mostMoves {
-		return to, false
+		return here, false
 	}
 	cluster.reload()
-	var reply goredis.Error
-	if !errors.As(c.fault, &reply) {
+	if errors.Is(c.fault, errUnknown) {
 		to.server = cluster.server(c.slot)
 		return to, to.server.hot != nil
 	}
-	words := strings.Fields(reply.Error())
+	words := strings.Fields(c.fault.Error())
 	switch {
 	case words[0] == "TRYAGAIN":
 		time.Sleep(splitPause)
-		return to, true
+		return here, true
 	case len(words) == 3 && (words[0] == "MOVED" || words[0] == "ASK"):
 		to = route{cluster.member(reachable(bracketed(words[2]), s.address)), words[0] == "ASK"}
 		return to, to.server != nil
 	}
-	return to, false
+	return here, false
 }
 
-// failures are the reasons that show that a server cannot work. An error that an operator has to mend, as a wrong password, is none.
+// failures are the reasons that show that a server cannot work. What an operator has to mend, as a wrong password, is
+// none.
 var failures = map[string]bool{
-	ReasonTimeout: true, ReasonDial: true, ReasonClosed: true, ReasonLoading: true, ReasonReadonly: true, ReasonClients: true, ReasonOOM: true,
-	ReasonMisconf: true, ReasonBusy: true,
+	ReasonTimeout: true, ReasonDial: true, ReasonClosed: true, ReasonLoading: true, ReasonReadonly: true,
+	ReasonClients: true, ReasonOOM: true, ReasonMisconf: true, ReasonBusy: true,
 }
 
 // outcome is what commands show the breaker about the server, and the reason of the first that failed.
 func outcome(all []*command) (shown breaker.Outcome, reason string) {
-	shown = breaker.Neither
 	for _, c := range all {
 		why := Reason(c.fault)
 		if reason == "" {
 			reason = why
 		}
 		switch {
-		case c.moves > 0 && why != "" && why != ReasonCluster: // another server's, which this one named
+		case c.moves > 0 && why != "" && why != ReasonCluster: // shows something about another server
 		case failures[why], IsReply(c.fault, "CLUSTERDOWN The cluster is down"), why == ReasonError && !IsReply(c.fault, ""):
-			shown = breaker.Failure
-		case why == "" && shown == breaker.Neither:
+			return breaker.Failure, reason
+		case why == "":
 			shown = breaker.Success
 		}
 	}
@@ -259,10 +249,7 @@ func outcome(all []*command) (shown breaker.Outcome, reason string) {
 // deliver gives each request its part of the reply.
 func (c *command) deliver() {
 	numbers, err := c.numbers()
-	rest := numbers
-	if err == nil {
-		rest = numbers[1:]
-	}
+	at := 1
 	for _, p := range c.members {
 		switch {
 		case err != nil:
@@ -270,8 +257,8 @@ func (c *command) deliver() {
 		case c.script.alone:
 			p.Reply = append(p.Reply, numbers...)
 		default:
-			p.Reply = append(append(p.Reply, numbers[0]), rest[:p.Replies]...)
-			rest = rest[p.Replies:]
+			p.Reply = append(append(p.Reply, numbers[0]), numbers[at:at+p.Replies]...)
+			at += p.Replies
 		}
 	}
 }
@@ -285,6 +272,13 @@ func (c *command) numbers() ([]int64, error) {
 	if !isList {
 		items = []any{c.reply}
 	}
+	want := 1
+	for _, p := range c.members {
+		want += p.Replies
+	}
+	if len(items) == 0 || len(items) != want && !c.script.alone {
+		return nil, errReply
+	}
 	numbers := make([]int64, len(items))
 	for i, item := range items {
 		n, isNumber := item.(int64)
@@ -292,13 +286,6 @@ func (c *command) numbers() ([]int64, error) {
 			return nil, errReply
 		}
 		numbers[i] = n
-	}
-	want := 1
-	for _, p := range c.members {
-		want += p.Replies
-	}
-	if len(numbers) == 0 || len(numbers) != want && !c.script.alone {
-		return nil, errReply
 	}
 	return numbers, nil
 }

@@ -2,9 +2,10 @@ package redis
 
 import "strings"
 
-// heaviest is the place of a key among the servers of a ring, by highest random weight: the server whose address goes best with the
-// key's hash tag. A key keeps its place while that server is away: its counts would be lost on another one, and every client would have a
-// fresh limit. A server that is added takes its part of the keys evenly from the others, and the order of the servers does not matter.
+// heaviest is the place of a key among the servers of a ring, by highest random weight: the server whose address goes
+// best with the key's hash tag. A key keeps its place while that server is away: its counts would be lost on another
+// one, and every client would have a fresh limit. A server that is added takes its part of the keys evenly from the
+// others, and the order of the servers does not matter.
 func heaviest(hashes []uint64, key string) int {
 	tag := hash64(hashTag(key))
 	best, at := uint64(0), 0
@@ -16,8 +17,8 @@ func heaviest(hashes []uint64, key string) int {
 	return at
 }
 
-// hashTag is the part of a key that chooses its place, as in a cluster: what stands between the first { and the next }, if that is
-// something, else the whole key.
+// hashTag is the part of a key that chooses its place, as in a cluster: what stands between the first { and the next
+// }, if that is something, else the whole key.
 func hashTag(key string) string {
 	open := strings.IndexByte(key, '{')
 	if open < 0 {

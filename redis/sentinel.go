@@ -13,7 +13,8 @@ import (
 
 const masterEvery = time.Second // how often the sentinels are asked who is the master
 
-// sentinel is the sentinels that name a master. They are asked at each connect, and once a second whether there is another master.
+// sentinel is the sentinels that name a master. They are asked at each connect, and once a second whether there is
+// another master.
 type sentinel struct {
 	client  *Client
 	master  *Server
@@ -34,8 +35,8 @@ func newSentinel(c *Client) *sentinel {
 	return s
 }
 
-// connect dials the master. While no sentinel names one it is the one that was named last; a server that is the master no more replies
-// that.
+// connect dials the master. While no sentinel names one it is the one that was named last: a server that is a replica
+// now replies that.
 func (s *sentinel) connect(ctx context.Context) (*conn, error) {
 	within, cancel := context.WithTimeout(ctx, s.client.cfg.DialTimeout/2)
 	defer cancel()
@@ -76,9 +77,9 @@ type named struct {
 
 var errFormerMaster = errors.New("no sentinel named the present master")
 
-// find asks all sentinels at once for the master, and takes the first that is not followed by another one as far as is known: a sentinel that is
-// cut off from the others keeps naming the former master. An earlier one is taken only where all sentinels answer, as when they were set
-// up anew. Without any it is the one that was named last.
+// find asks all sentinels at once for the master, and takes the first that no later one is known to follow: a
+// sentinel that is cut off from the others keeps naming the former master. An earlier one is taken only where all
+// sentinels answer, as when they were set up anew. Without any it is the one that was named last.
 func (s *sentinel) find(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -136,7 +137,7 @@ func (s *sentinel) ask(ctx context.Context, address string) named {
 	defer s.mu.Unlock()
 	if s.clients[address] == client {
 		delete(s.clients, address) // one that fails often would dial only once a second
-		_ = client.Close()         // it was of no use
+		client.Close()
 	}
 	return n
 }
@@ -176,6 +177,6 @@ func (s *sentinel) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, client := range s.clients {
-		_ = client.Close() // what it was asked is over
+		client.Close()
 	}
 }

@@ -16,11 +16,11 @@ import (
 const (
 	coldWithin = 2 * time.Second        // for a cold command whose caller set no deadline,
 	coldAtMost = 10 * time.Second       // and for every one
-	leavePause = 100 * time.Millisecond // the least time between two times that a server is left: it may well stay a replica
+	leavePause = 100 * time.Millisecond // the least time between two times that a server is left: it may stay a replica
 )
 
-// Server is one server that requests go to, with the breaker in front of it: the only one, the master that the sentinels name, one of a
-// ring, or a master of a cluster. It is safe for concurrent use.
+// Server is one server that requests go to, with the breaker in front of it: the only one, the master that the
+// sentinels name, one of a ring, or a master of a cluster. It is safe for concurrent use.
 type Server struct {
 	name      string
 	client    *Client
@@ -55,8 +55,9 @@ func (s *Server) Name() string { return s.name }
 // Breaker is the breaker in front of the server.
 func (s *Server) Breaker() *breaker.Breaker { return s.guard }
 
-// Do puts requests into the next batch, all of them into one, where they run in this order. At most 64 requests and 128 charges fit into
-// a batch. It returns at once; each request is signalled on its Done. They belong to the Client until then.
+// Do puts requests into the next batch, all of them into one, where they run in this order. At most 64 requests and
+// 128 charges fit into a batch. It returns at once; each request is signalled on its Done. They belong to the Client
+// until then.
 func (s *Server) Do(requests ...*Pending) {
 	var err error
 	if s.guard.Stops() {
@@ -66,7 +67,11 @@ func (s *Server) Do(requests ...*Pending) {
 }
 
 // finish signals that a request is over.
-func (s *Server) finish(p *Pending) { s.client.Guard(p.finish) }
+func (s *Server) finish(p *Pending) {
+	if p.finish() && p.Late != nil {
+		s.client.Guard(func() { p.Late(p) })
+	}
+}
 
 // runBatch sends a batch and finishes its requests.
 func (s *Server) runBatch(batch []*Pending) {
@@ -111,18 +116,16 @@ func (s *Server) tryBatch(batch []*Pending) (reason string) {
 }
 
 // Run is Client.Run for this server: for what is asked of each server, as SCAN.
-func (s *Server) Run(ctx context.Context, args ...any) (any, error) { return s.command(ctx, -1, args) }
+func (s *Server) Run(ctx context.Context, args ...any) (any, error) {
+	c := s.command(ctx, -1, args)
+	return c.reply, c.fault
+}
 
 // Ask is Client.Ask for this server.
 func (s *Server) Ask(ctx context.Context, args ...any) (any, error) { return s.guarded(ctx, -1, args) }
 
 // command sends one cold command.
-func (s *Server) command(ctx context.Context, slot int, args []any) (any, error) {
-	c := s.coldCommand(ctx, slot, args)
-	return c.reply, c.fault
-}
-
-func (s *Server) coldCommand(ctx context.Context, slot int, args []any) *command {
+func (s *Server) command(ctx context.Context, slot int, args []any) *command {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, coldWithin)
@@ -142,16 +145,17 @@ func (s *Server) guarded(ctx context.Context, slot int, args []any) (any, error)
 	}
 	began, shown := time.Now(), breaker.Failure // also if it panics
 	defer func() { done(shown) }()
-	c := s.coldCommand(ctx, slot, args)
+	c := s.command(ctx, slot, args)
 	shown, _ = outcome([]*command{c})
 	deadline, ok := ctx.Deadline()
-	if hurried := ok && deadline.Sub(began) < s.client.cfg.Silence; hurried && isTimeout(c.fault) || errors.Is(c.fault, context.Canceled) {
+	hurried := ok && deadline.Sub(began) < s.client.cfg.Silence
+	if hurried && isTimeout(c.fault) || errors.Is(c.fault, context.Canceled) {
 		shown = breaker.Neither
 	}
 	return c.reply, c.fault
 }
 
-// leave lets go of the connections to a server that turned out to be a replica: another one may be the master by now.
+// leave lets go of the connections to a server that turned out to be a replica: another one may be the master.
 func (s *Server) leave() {
 	now, last := time.Now().UnixNano(), s.left.Load()
 	if now-last >= int64(leavePause) && s.left.CompareAndSwap(last, now) {
@@ -163,7 +167,8 @@ func (s *Server) leave() {
 func (s *Server) close() {
 	s.batcher.close()
 	if s.hot != nil {
-		_, _ = s.hot.Close(), s.cold.Close() // nothing is under way
+		s.hot.Close()
+		s.cold.Close()
 	}
 }
 

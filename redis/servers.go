@@ -39,7 +39,7 @@ const (
 type Servers struct {
 	Kind      Kind
 	Network   string   // "tcp" (default) or "unix"
-	Addresses []string // host:port or a socket's path: the server, the sentinels, some nodes, or all of a ring; default localhost:6379
+	Addresses []string // host:port or a socket's path: server, sentinels, some nodes or a ring; default localhost:6379
 	Master    string   // of Sentinel: the name that the sentinels know it by
 
 	Username    string                         // of an ACL user; empty for the default user
@@ -47,7 +47,7 @@ type Servers struct {
 	Credentials func() (user, password string) // asked at each connect, in place of Username and Password; nil: those
 	Sentinels   func() (user, password string) // of the sentinels, asked at each connect; nil: none
 	DB          int                            // number of the database, default 0; a cluster has no other
-	TLS         func() *tls.Config             // asked at each connect; nil: no TLS. Without ServerName each server is checked by its host
+	TLS         func() *tls.Config             // asked at each connect; nil: no TLS. Without ServerName it is the host
 
 	// Dial connects, in place of the network and TLS. Nil: those.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)

@@ -36,7 +36,8 @@ func slotRanges(reply []any) (all []slotRange, err error) {
 	return all, nil
 }
 
-// slotMaster reads one server: its host, its port, its name, and what else it may be reached by. A host that the server does not know is none, or a question mark.
+// slotMaster reads one server: its host, its port, its name, and what else it may be reached by. A host that the
+// server does not know is none, or a question mark.
 func slotMaster(reply any) (string, error) {
 	fields, _ := reply.([]any)
 	if len(fields) < 2 {

@@ -24,9 +24,10 @@ type subscription struct {
 	gap     func()
 }
 
-// Subscribe calls message with each text that is published on a channel, on connections of its own, until stop is called, which waits
-// for the end. A lost subscription is made again. gap is called when a subscription begins: what was published before it was missed.
-// Of a ring it subscribes to every server. The functions are called from one goroutine per server and must not block for long.
+// Subscribe calls message with each text that is published on a channel, on connections of its own, until stop is
+// called, which waits for the end. A lost subscription is made again. gap is called when a subscription begins: what
+// was published before it was missed. Of a ring it subscribes to every server. The functions are called from one
+// goroutine per server and must not block for long.
 func (c *Client) Subscribe(channel string, message func(text string), gap func()) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -60,11 +61,11 @@ func (s *Server) subscribe(ctx context.Context, to subscription) {
 	}
 	epoch := s.epoch.Load()
 	client := goredis.NewClient(s.client.cfg.within(answerWithin, 1, s.connect))
-	defer func() { _ = client.Close() }() // it is over
+	defer client.Close()
 	feed := client.Subscribe(ctx, to.channel)
-	stop := context.AfterFunc(ctx, func() { _ = feed.Close() }) // the end of the context ends the wait below
-	defer stop()
-	defer func() { _ = feed.Close() }()
+	end := func() { _ = feed.Close() } // it ends the wait below
+	defer context.AfterFunc(ctx, end)()
+	defer end()
 	for asked := false; ctx.Err() == nil; {
 		got, err := feed.ReceiveTimeout(ctx, subscribeIdle)
 		var slow net.Error
