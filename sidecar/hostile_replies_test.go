@@ -74,7 +74,7 @@ func TestNoReplyOfRedisEndsASidecar(t *testing.T) {
 			s.lookForRules()
 			s.serves([]string{"shop", "mail"})
 			s.records.Outdate()
-			forger.AwaitMet(t, 20) // some of them of what runs by itself
+			forger.AwaitMet(t, 10) // some of them of what runs by itself
 			forger.Set(nil)
 			servers.Await(t, "decisions by Redis", func() error {
 				before := redis.Do(t, "DBSIZE").(int64)
