@@ -49,6 +49,7 @@ func TestALateReplyIsCompared(t *testing.T) {
 				}
 				f.delay(atOnce)
 				pass(time.Second)
+				synctest.Wait()
 				stats := f.engines[0].Stats()
 				if stats != (engine.Stats{OverAdmitted: c.over}) || len(rules) != int(c.over) {
 					t.Errorf("%+v, over-admitted %q; want %d", stats, rules, c.over)
