@@ -2,6 +2,7 @@ package leases
 
 import (
 	"hash/maphash"
+	"math/bits"
 	"strings"
 	"sync"
 	"time"
@@ -51,18 +52,14 @@ func (l *Leases) lockOf(key string) (s *stripe, hash uint64) {
 
 // lock locks stripes in the order of their numbers, so that no two callers wait for each other.
 func (l *Leases) lock(stripes uint64) {
-	for i := range l.stripes {
-		if stripes>>i&1 == 1 {
-			l.stripes[i].mu.Lock()
-		}
+	for ; stripes != 0; stripes &= stripes - 1 {
+		l.stripes[bits.TrailingZeros64(stripes)].mu.Lock()
 	}
 }
 
 func (l *Leases) unlock(stripes uint64) {
-	for i := range l.stripes {
-		if stripes>>i&1 == 1 {
-			l.stripes[i].mu.Unlock()
-		}
+	for ; stripes != 0; stripes &= stripes - 1 {
+		l.stripes[bits.TrailingZeros64(stripes)].mu.Unlock()
 	}
 }
 

@@ -5,6 +5,7 @@ package fair
 import (
 	"hash/maphash"
 	"math"
+	"math/bits"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -89,19 +90,15 @@ func (t *Table[V]) Only(n Name) Set { return 1 << (n[0] % uint64(len(t.stripes))
 
 // Lock locks stripes, in the order of their numbers, so that no two callers wait for each other.
 func (t *Table[V]) Lock(set Set) {
-	for i := range t.stripes {
-		if set>>i&1 == 1 {
-			t.stripes[i].mu.Lock()
-		}
+	for ; set != 0; set &= set - 1 {
+		t.stripes[bits.TrailingZeros64(uint64(set))].mu.Lock()
 	}
 }
 
 // Unlock ends Lock.
 func (t *Table[V]) Unlock(set Set) {
-	for i := range t.stripes {
-		if set>>i&1 == 1 {
-			t.stripes[i].mu.Unlock()
-		}
+	for ; set != 0; set &= set - 1 {
+		t.stripes[bits.TrailingZeros64(uint64(set))].mu.Unlock()
 	}
 }
 
