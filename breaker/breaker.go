@@ -27,9 +27,9 @@ type State uint8
 
 // The states, from the one that stops the fewest calls to the one that stops all.
 const (
-	Closed   State = iota // calls pass
-	HalfOpen              // a few calls pass as probes
-	Open                  // no call passes
+	Closed   = State(gobreaker.StateClosed)   // calls pass
+	HalfOpen = State(gobreaker.StateHalfOpen) // a few calls pass as probes
+	Open     = State(gobreaker.StateOpen)     // no call passes
 )
 
 // String is the name of the state.
@@ -37,13 +37,6 @@ func (s State) String() string { return [...]string{"closed", "half-open", "open
 
 // ErrOpen is the error of a call that was not made: the breaker is open, or enough probes are under way.
 var ErrOpen = errors.New("the breaker is open")
-
-const (
-	defaultFailures = 3
-	defaultOpen     = 500 * time.Millisecond
-	defaultProbes   = 1
-	mostChanges     = 100 // that wait for an OnChange that hangs
-)
 
 // Config sets up a Breaker. The zero value works.
 type Config struct {
@@ -66,38 +59,33 @@ type Breaker struct {
 	circuit  *gobreaker.TwoStepCircuitBreaker[struct{}]
 	onChange func(from, to State)
 	rejected atomic.Int64
-	failures atomic.Int64 // of all calls so far
-	together atomic.Bool  // the last failure was under way at once with another one
-
-	changes chan change // that onChange was not called for yet; one that finds it full is not reported
-	calling sync.Mutex  // held while onChange runs
-
-	mu    sync.Mutex // guards stats; taken inside gobreaker's lock, never around it
-	stats Stats
+	failures atomic.Int64  // of all calls so far
+	together atomic.Bool   // the last failure was under way at once with another one
+	changes  chan [2]State // that onChange was not called for yet; a change that finds it full is not reported
+	calling  sync.Mutex    // held while onChange runs
+	mu       sync.Mutex    // guards stats; taken inside gobreaker's lock, never around it
+	stats    Stats
 }
-
-type change struct{ from, to State }
 
 // New returns a closed breaker.
 func New(c Config) *Breaker {
-	failures := cmp.Or(c.Failures, defaultFailures)
-	b := &Breaker{onChange: c.OnChange, changes: make(chan change, mostChanges)}
+	failures := cmp.Or(c.Failures, 3)
+	b := &Breaker{onChange: c.OnChange, changes: make(chan [2]State, 100)}
 	if b.onChange == nil {
 		b.onChange = func(State, State) {}
 	}
 	b.circuit = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
-		MaxRequests: cmp.Or(c.Probes, defaultProbes),
-		Timeout:     max(cmp.Or(c.Open, defaultOpen), time.Millisecond),
+		MaxRequests: cmp.Or(c.Probes, 1),
+		Timeout:     max(cmp.Or(c.Open, 500*time.Millisecond), time.Millisecond),
 		ReadyToTrip: func(n gobreaker.Counts) bool {
 			return n.ConsecutiveFailures >= failures || n.ConsecutiveFailures >= 2 && b.together.Load()
 		},
 		IsExcluded:    func(err error) bool { return errors.Is(err, shown[Neither]) },
-		OnStateChange: func(_ string, from, to gobreaker.State) { b.changed(stateOf(from), stateOf(to)) },
+		OnStateChange: func(_ string, from, to gobreaker.State) { b.changed(State(from), State(to)) },
 	})
 	return b
 }
 
-// shown are the errors that stand for outcomes in gobreaker.
 var shown = [...]error{Neither: errors.New("neither"), Success: nil, Failure: errors.New("failure")}
 
 // Allow returns ErrOpen, or a function that must be called once with what the call has shown.
@@ -121,7 +109,7 @@ func (b *Breaker) Allow() (done func(Outcome), err error) {
 // State is what the breaker does with the next call.
 func (b *Breaker) State() State {
 	defer b.report() // the end of an open period is noticed here
-	return stateOf(b.circuit.State())
+	return State(b.circuit.State())
 }
 
 // Stops reports whether no call passes now. If so it counts one as not made.
@@ -138,13 +126,8 @@ func (b *Breaker) Stats() Stats {
 	state := b.State()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := b.stats
-	s.State, s.Rejected = state, b.rejected.Load()
-	return s
-}
-
-func stateOf(s gobreaker.State) State {
-	return [...]State{gobreaker.StateClosed: Closed, gobreaker.StateHalfOpen: HalfOpen, gobreaker.StateOpen: Open}[s]
+	b.stats.State, b.stats.Rejected = state, b.rejected.Load()
+	return b.stats
 }
 
 // changed counts a change. gobreaker holds its lock meanwhile, so onChange is called later.
@@ -154,7 +137,7 @@ func (b *Breaker) changed(from, to State) {
 	b.stats.Since = time.Now()
 	*[...]*int64{Closed: &b.stats.Closed, HalfOpen: &b.stats.HalfOpened, Open: &b.stats.Opened}[to]++
 	select {
-	case b.changes <- change{from, to}:
+	case b.changes <- [2]State{from, to}:
 	default:
 	}
 }
@@ -164,7 +147,7 @@ func (b *Breaker) report() {
 	for len(b.changes) > 0 && b.calling.TryLock() { // again, for one that came before the unlock
 		for len(b.changes) > 0 {
 			next := <-b.changes
-			b.onChange(next.from, next.to)
+			b.onChange(next[0], next[1])
 		}
 		b.calling.Unlock()
 	}
