@@ -14,8 +14,8 @@ func (l *Leases) instant(now time.Time) instant {
 	return instant{now.Sub(l.start).Nanoseconds(), now.UnixNano()}
 }
 
-// lease is what is held of one counter. A pass is of a domain's penalty: it holds no tokens, but that there is no
-// cool-down.
+// lease is what is held of one counter. A pass is of a domain's penalty: it holds no tokens, but lets a client pass
+// that was in no cool-down.
 type lease struct {
 	slot      *slot
 	place     int // in stripe.held

@@ -1,7 +1,7 @@
 // Package leases spends tokens that were taken ahead: of a counter that is asked about often, a request beside the
 // next one lends some, and the decisions that follow are made here. What is lent is charged already, so nothing is
-// admitted beyond the limit; what is not spent goes back. There is no network and no goroutine here: the caller sends
-// what Around and Ended return.
+// admitted beyond the limit; what is not spent goes back. The package makes no calls and starts no goroutine: the
+// caller sends what Around and Ended return.
 package leases
 
 import (
