@@ -10,26 +10,24 @@ import (
 	"github.com/spillway-mesh/spillway/store/leases"
 )
 
-// RedisConfig sets up a Redis. Main is needed, the rest may be zero.
+// RedisConfig sets up a Redis. Main is needed, the rest may be zero. No callback may block.
 type RedisConfig struct {
 	Main      *redis.Client // where counters are kept; Close closes it
-	PerSecond *redis.Client // where those of limits with a window of at most a second are kept, closed likewise; nil: with the others
+	PerSecond *redis.Client // likewise, of limits with a window of at most a second; nil: Main
 
-	Patience time.Duration // longest wait of one request; default 100 ms
+	Patience      time.Duration    // longest wait of one request; default 100 ms
+	DenialEntries int              // spent counters remembered; default 100,000, negative: none
+	DenialBytes   int64            // memory that they take at most; 0: no bound
+	Leases        bool             // tokens of hot counters are taken ahead; false: each charge is made on a server
+	Heartbeat     string           // key under which the sidecars that share this store count each other; empty: they do not
+	Now           func() time.Time // default time.Now, of which only differences count
 
-	DenialEntries int    // spent counters remembered; default 100,000, negative: none
-	DenialBytes   int64  // memory that they take at most; 0: no bound
-	Leases        bool   // tokens of hot counters are taken ahead and spent without asking; false: each charge is made on a server
-	Heartbeat     string // key under which the sidecars that share this store count each other; empty: they do not
+	OnError func(reason string, err error) // called for each request or part that stayed undecided
+	OnPanic func(fault any)                // called with each panic in the background
+	OnLate  func(Late)                     // called for each request or part that ends after its caller left
 
-	Now func() time.Time // default time.Now, of which only differences count
-
-	OnError func(reason string, err error) // called for each request or part that stayed undecided, with the reason; must not block
-	OnPanic func(fault any)                // called with each panic in the background; must not block
-	OnLate  func(Late)                     // called for each request or part that is answered after its caller left; must not block
-
-	// OnTrip is called before each request, or part of one, goes to a server, with the server's name and the number of charges. What it
-	// returns, unless nil, is called when it is over, with the reason why it stayed undecided or nothing. Neither may block.
+	// OnTrip is called before each request, or part of one, goes to a server. What it returns, unless nil, is called when
+	// it is over, with the reason why it stayed undecided or nothing.
 	OnTrip func(ctx context.Context, server string, charges int) (ended func(reason string))
 }
 
@@ -48,7 +46,7 @@ type ServerStats struct {
 	Breaker breaker.Stats // of the breaker in front of it
 }
 
-// CallStats counts requests that went to a server; a request over several servers or slots counts for each part.
+// CallStats counts requests to servers; one over several servers or slots counts for each part.
 type CallStats struct {
 	Sent        int64 // handed to a server, or refused by its breaker or queue
 	Undecided   int64 // of these: left without a decision
@@ -56,4 +54,31 @@ type CallStats struct {
 	Late        int64 // of the undecided: those whose reply came after all
 	Healed      int64 // counters that held a foreign value, and were deleted
 	NotReturned int64 // tokens of refused requests that could not be given back
+}
+
+const (
+	defaultPatience      = 100 * time.Millisecond
+	defaultDenialEntries = 100_000
+)
+
+func (c RedisConfig) withDefaults() RedisConfig {
+	if c.Patience <= 0 {
+		c.Patience = defaultPatience
+	}
+	if c.DenialEntries == 0 {
+		c.DenialEntries = defaultDenialEntries
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.OnError == nil {
+		c.OnError = func(string, error) {}
+	}
+	if c.OnPanic == nil {
+		c.OnPanic = func(any) {}
+	}
+	if c.OnLate == nil {
+		c.OnLate = func(Late) {}
+	}
+	return c
 }

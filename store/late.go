@@ -8,8 +8,8 @@ import (
 	"github.com/spillway-mesh/spillway/redis"
 )
 
-// leave ends the wait for a trip and reports true, or false if the trip is over just now. The worker that brings the reply gets a copy of
-// the charges, because the request belongs to its caller again.
+// leave ends the wait for a trip and reports true, or false if the trip is over just now. The worker that brings the
+// reply gets a copy of the charges, because the request belongs to its caller again.
 func (r *Redis) leave(t *trip, request *limit.Request, began time.Time) bool {
 	late := Late{Charges: slices.Clone(t.charges), Decisions: make([]limit.Decision, len(t.charges))}
 	if !t.undoes {
@@ -36,10 +36,10 @@ func (r *Redis) arrived(p *redis.Pending, script *limit.Script, late Late, began
 	case late.Decisions[0].Unknown:
 		r.unknown.Add(1)
 	}
-	r.learn(&limit.Request{Charges: late.Charges, Decisions: late.Decisions}, began)
+	r.learn(late.Charges, late.Decisions, began)
 	if undoes {
 		r.countNotReturned(late.Charges, late.Decisions)
 		return
 	}
-	r.onLate(late)
+	r.cfg.OnLate(late)
 }

@@ -13,21 +13,21 @@ const (
 	returnWithin = 100 * time.Millisecond // how long Close waits for the replies to what it returns
 )
 
-// loan is a request of leases on its way: one that lends, or one that brings back. It is sent also if no caller waits for it.
+// loan is a request of leases on its way: one that lends, or one that brings back. It is sent also if no caller waits
+// for it.
 type loan struct {
 	store   *Redis
 	request *limit.Request
 	lends   bool
-	script  *limit.Script
 	pending redis.Pending
 	began   time.Time // before it was sent
 }
 
-func (r *Redis) newLoan(request *limit.Request, script *limit.Script, lends bool) *loan {
-	l := &loan{store: r, request: request, lends: lends, script: script, began: r.now()}
+func (r *Redis) newLoan(request *limit.Request, lends bool) *loan {
+	l := &loan{store: r, request: request, lends: lends, began: r.cfg.Now()}
 	p := &l.pending
-	p.Script, p.Charges, p.Keep, p.Late = scripts[script], len(request.Charges), true, l.over
-	p.Keys, p.Arguments, p.Replies = script.Append(nil, nil, request.Charges, false)
+	p.Script, p.Charges, p.Keep, p.Late = scripts[limit.Together], len(request.Charges), true, l.over
+	p.Keys, p.Arguments, p.Replies = limit.Together.Append(nil, nil, request.Charges, false)
 	return l
 }
 
@@ -40,54 +40,49 @@ func (l *loan) leave() {
 
 // over takes in what became of the request.
 func (l *loan) over(p *redis.Pending) {
-	r, request := l.store, l.request
-	err := decide(l.script, p, request.Charges, request.Decisions)
+	err := decide(limit.Together, p, l.request.Charges, l.request.Decisions)
 	switch {
 	case l.lends:
-		r.leases.Granted(request, l.began)
+		l.store.leases.Granted(l.request, l.began)
 	case err != nil:
-		r.leases.Lost(request)
+		l.store.leases.Lost(l.request)
 	default:
-		r.learn(request, l.began)
+		l.store.learn(l.request.Charges, l.request.Decisions, l.began)
 	}
+}
+
+// send sends it alone.
+func (l *loan) send() *loan {
+	l.store.homeOf(&l.request.Charges[0]).server.Do(&l.pending)
+	return l
 }
 
 // surround puts the requests of leases beside the trips to their counters.
 func (q *question) surround() {
 	before, after := q.store.leases.Around(q.request, q.began)
-	for _, request := range before {
-		if t := q.tripTo(request); t != nil {
-			t.before = append(t.before, request)
-		} else {
-			q.store.sendLoan(request, false).leave()
-		}
-	}
-	for _, request := range after {
-		if t := q.tripTo(request); t != nil {
-			t.after = append(t.after, request)
-		} else {
-			q.store.sendLoan(request, true).leave()
+	for i, request := range append(before, after...) {
+		lends := i >= len(before)
+		l := q.store.newLoan(request, lends)
+		switch t := q.tripTo(l); {
+		case t == nil:
+			l.send().leave()
+		case lends:
+			t.after = append(t.after, l)
+		default:
+			t.before = append(t.before, l)
 		}
 	}
 }
 
-// tripTo is the first trip that goes to the counter of a request of leases, nil where that counter is not asked about.
-func (q *question) tripTo(request *limit.Request) *trip {
-	var first *trip
-	h := q.store.homeOf(&request.Charges[0])
+// tripTo is the first trip to where a request of leases goes, nil where its counter is not asked about.
+func (q *question) tripTo(l *loan) (first *trip) {
+	h := q.store.homeOf(&l.request.Charges[0])
 	for _, t := range q.trips {
 		if t.home == h && (first == nil || t.round < first.round) {
 			first = t
 		}
 	}
 	return first
-}
-
-// sendLoan sends a request of leases alone.
-func (r *Redis) sendLoan(request *limit.Request, lends bool) *loan {
-	l := r.newLoan(request, limit.ScriptOf(request.Charges), lends)
-	r.homeOf(&request.Charges[0]).server.Do(&l.pending)
-	return l
 }
 
 // returnEnded returns what is left of leases that are over soon or not used, until the context ends.
@@ -99,7 +94,7 @@ func (r *Redis) returnEnded(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			r.main.Guard(func() { r.sendBack(r.leases.Ended(r.now())) })
+			r.guard(func() { r.sendBack(r.leases.Ended(r.cfg.Now())) })
 		}
 	}
 }
@@ -107,7 +102,7 @@ func (r *Redis) returnEnded(ctx context.Context) {
 // sendBack sends requests of leases that bring back.
 func (r *Redis) sendBack(requests []*limit.Request) {
 	for _, request := range requests {
-		r.sendLoan(request, false).leave()
+		r.newLoan(request, false).send().leave()
 	}
 }
 
@@ -115,15 +110,12 @@ func (r *Redis) sendBack(requests []*limit.Request) {
 func (r *Redis) returnAll() {
 	var loans []*loan
 	for _, request := range r.leases.Clear() {
-		loans = append(loans, r.sendLoan(request, false))
+		loans = append(loans, r.newLoan(request, false).send())
 	}
 	timer, due := time.NewTimer(returnWithin), time.Now().Add(returnWithin)
 	defer timer.Stop()
 	for _, l := range loans {
-		if wait(&l.pending, due, timer) {
-			l.over(&l.pending)
-		} else {
-			l.leave()
-		}
+		wait(&l.pending, due, timer)
+		l.leave()
 	}
 }

@@ -8,15 +8,18 @@ import (
 	"github.com/spillway-mesh/spillway/redis"
 )
 
-// A request whose charges live in several homes, or are more than one call may have, goes in several trips. All homes are asked at once,
-// each for its part, and each takes what it can. If one of them refuses, what the others took is given back, so that it is all or nothing
-// once the answer is out.
+// A request whose charges live in several homes, or are more than one call may have, goes in several trips. All homes are
+// asked at once, each for its part, and each takes what it can. If one of them refuses, what the others took is given
+// back, so that it is all or nothing once the answer is out.
 //
-// Meanwhile others may find less on a counter than there is in the end, and be refused: for as long as these two trips take. The reverse
-// never happens: nothing is given to a counter before it is known to be due, nor after the window in which it was taken.
+// Meanwhile others may find less on a counter than there is in the end, and be refused: for as long as these two trips
+// take. The reverse never happens: nothing is given to a counter before it is known to be due, nor after the window in
+// which it was taken.
 
-// atOnce is how many trips of one request go to one home at the same time. Requests of others go in between.
-const atOnce = 2
+const (
+	atOnce       = 2       // trips of one request to one home at the same time; requests of others go in between
+	refundsRound = 1 << 20 // the first round of refunds, behind all others
+)
 
 // home is where charges live: those of one home may go in one run of a script.
 type home struct {
@@ -26,10 +29,10 @@ type home struct {
 
 // clientOf is what reaches a charge's counter.
 func (r *Redis) clientOf(c *limit.Charge) *redis.Client {
-	if r.second != nil && c.Limit.Window <= time.Second {
-		return r.second
+	if r.cfg.PerSecond != nil && c.Limit.Window <= time.Second {
+		return r.cfg.PerSecond
 	}
-	return r.main
+	return r.cfg.Main
 }
 
 // homeOf is where a charge lives now.
@@ -72,9 +75,9 @@ func (q *question) newTrip(h home) *trip {
 	return t
 }
 
-// split sorts charges by where they live. Refunds come last: one that is given and then has to be taken back, because the request is
-// refused elsewhere, would be spent by others in between. So a charge does not profit from a refund to its own counter in the same
-// request, as it would in one trip. Quotas do not refuse a part of a request, only all of it.
+// split sorts charges by where they live. Refunds come last: one that is given and then has to be taken back, because the
+// request is refused elsewhere, would be spent by others in between. So a charge does not profit from a refund to its own
+// counter in the same request, as it would in one trip. Quotas do not refuse a part of a request, only all of it.
 func (q *question) split(together bool) {
 	type place struct {
 		home
@@ -92,49 +95,36 @@ func (q *question) split(together bool) {
 		t := open[at]
 		if t == nil || len(t.charges) == limit.MaxTogether {
 			t = q.newTrip(at.home)
-			t.round, t.gives = made[at]/atOnce, at.refund
+			t.round = made[at] / atOnce
+			if at.refund {
+				t.round += refundsRound
+			}
 			made[at]++
 			open[at] = t
 		}
 		t.charges, t.places = append(t.charges, c), append(t.places, i)
 	}
-	q.order()
 }
 
-// order moves the rounds of refunds behind all others.
-func (q *question) order() {
-	refunds, others := 0, 0
-	for _, t := range q.trips {
-		if t.gives {
-			refunds = max(refunds, t.round+1)
-		} else {
-			others = max(others, t.round+1)
-		}
-	}
-	for _, t := range q.trips {
-		if t.gives {
-			t.round += others
-		}
-	}
-	q.last = refunds + others - 1
-}
-
-// giveBack returns what the trips of a refused request took, and enters that into the decisions. The answer waits for it no longer than
-// its patience lasts, but the giving back goes on.
+// giveBack returns what the trips of a refused request took, and enters that into the decisions. The answer waits for it
+// no longer than its patience lasts, but the giving back goes on.
 func (q *question) giveBack(ctx context.Context) {
-	taken := len(q.trips)
-	q.refused, q.round, q.last = false, q.last+1, q.last+1
-	for _, t := range q.trips[:taken] {
+	asked := q.trips
+	for _, t := range asked {
 		q.undo(t)
 	}
-	q.dispatch(ctx)
-	for _, t := range q.trips[taken:] {
-		q.store.await(t, q.timer, q.request, q.began)
+	q.refused = false
+	if !q.send(ctx) {
+		return
+	}
+	for _, t := range q.trips[len(asked):] {
+		q.await(t)
 		if !t.left {
 			q.store.countNotReturned(t.charges, t.decisions)
 		}
 		for i, place := range t.places {
-			after, d := &t.decisions[i], &q.request.Decisions[place]
+			d, after := &q.request.Decisions[place], &t.decisions[i]
+			d.Charged, d.Wait = 0, 0
 			if after.Outcome != limit.Undecided {
 				d.Remaining, d.ResetAfter = after.Remaining, after.ResetAfter
 			}
@@ -142,8 +132,8 @@ func (q *question) giveBack(ctx context.Context) {
 	}
 }
 
-// undo makes the trip that gives back what a trip took. Charges with Each stay, as they would in one call. What a trip took whose caller left
-// is not known; its late reply shows that.
+// undo makes the trip that gives back what a trip took. Charges with Each stay, as they would in one trip. What a trip
+// took whose caller left is not known; its late reply shows that.
 func (q *question) undo(t *trip) {
 	var back *trip
 	for i, c := range t.charges {
@@ -153,19 +143,17 @@ func (q *question) undo(t *trip) {
 		}
 		if back == nil {
 			back = q.newTrip(t.home)
-			back.round, back.undoes = q.round, true
+			back.round, back.undoes = q.round+1, true
 		}
 		back.charges = append(back.charges, limit.Charge{
 			Key: c.Key, Limit: c.Limit, Cost: took.Charged, Op: limit.Refund, Until: limit.RefundUntil(c.Limit, took),
 		})
 		back.places = append(back.places, t.places[i])
-		d := &q.request.Decisions[t.places[i]]
-		d.Charged, d.Wait = 0, 0
 	}
 }
 
-// countNotReturned counts what could not be given back. It stays taken until time gives it back, and is not given back again: it is not known
-// whether it was.
+// countNotReturned counts what could not be given back. It stays taken until time gives it back, and is not given back
+// again: it is not known whether it was.
 func (r *Redis) countNotReturned(charges []limit.Charge, decisions []limit.Decision) {
 	for i := range decisions {
 		if decisions[i].Outcome == limit.Undecided {

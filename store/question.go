@@ -2,28 +2,31 @@ package store
 
 import (
 	"context"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/redis"
 )
 
-// leastPatience is the shortest time worth asking in. A call that is sure to miss its deadline would only cost the server work.
-const leastPatience = 50 * time.Microsecond
+const (
+	leastPatience = 50 * time.Microsecond // the shortest time worth asking in
+	mostRequests  = 64                    // of one batch
+)
 
 // question is one request on its way through Ask or Peek, in one trip or in several. Its memory is used again.
 type question struct {
 	store   *Redis
 	request *limit.Request
-	began   time.Time // by Config.Now, before anything was sent
+	began   time.Time // by RedisConfig.Now, before anything was sent
 	due     time.Time
 	fresh   bool    // what is known here does not answer it
 	refused bool    // an enforced charge is known to be refused: only charges with Each take
 	trips   []*trip // of all rounds
 	round   int     // the one that is under way
-	last    int     // the last one
 	timer   *time.Timer
-	batch   batch
+	batch   []*redis.Pending // that leaves together
 }
 
 func newQuestion(r *Redis) *question {
@@ -35,8 +38,8 @@ func newQuestion(r *Redis) *question {
 // begin sends what has to be asked. A request that is fresh is not answered by what is known here.
 func (r *Redis) begin(ctx context.Context, request *limit.Request, fresh bool) *question {
 	q, now := r.questions.Get().(*question), time.Now()
-	q.request, q.began, q.due = request, r.now(), now.Add(r.patience)
-	q.fresh, q.refused, q.round, q.last = fresh, false, 0, 0
+	q.request, q.began, q.due = request, r.cfg.Now(), now.Add(r.cfg.Patience)
+	q.fresh, q.refused, q.round = fresh, false, -1
 	if !request.Due.IsZero() && request.Due.Before(q.due) {
 		q.due = request.Due
 	}
@@ -52,37 +55,100 @@ func (r *Redis) begin(ctx context.Context, request *limit.Request, fresh bool) *
 	if r.leases != nil && len(q.trips) > 0 {
 		q.surround()
 	}
-	q.dispatch(ctx)
+	q.send(ctx)
 	return q
+}
+
+// send sends the trips of the next round, and reports whether there are any. Those of one server leave together, as far
+// as they fit into one batch.
+func (q *question) send(ctx context.Context) bool {
+	next := math.MaxInt
+	for _, t := range q.trips {
+		if !t.sent {
+			next = min(next, t.round)
+		}
+	}
+	if next == math.MaxInt {
+		return false
+	}
+	q.round = next
+	for i, t := range q.trips {
+		if t.round == next && !t.sent {
+			q.sendTo(ctx, t.server, q.trips[i:])
+		}
+	}
+	return true
+}
+
+// sendTo sends a batch of trips of the round to a server. No caller waits for the requests of leases around them.
+func (q *question) sendTo(ctx context.Context, server *redis.Server, trips []*trip) {
+	q.batch = q.batch[:0]
+	charges, loans := 0, []*loan(nil)
+	for _, t := range trips {
+		if t.server != server || t.round != q.round || t.sent {
+			continue
+		}
+		charges += len(t.charges) + len(t.before) + len(t.after)
+		requests := len(q.batch) + 1 + len(t.before) + len(t.after)
+		if len(q.batch) > 0 && (charges > limit.MaxTogether || requests > mostRequests) {
+			break
+		}
+		q.store.encode(ctx, t, q.refused, q.due)
+		for _, l := range t.before {
+			q.batch = append(q.batch, &l.pending)
+		}
+		q.batch = append(q.batch, &t.pending)
+		for _, l := range t.after {
+			q.batch = append(q.batch, &l.pending)
+		}
+		loans = append(append(loans, t.before...), t.after...)
+	}
+	server.Do(q.batch...)
+	clear(q.batch)
+	for _, l := range loans {
+		l.leave()
+	}
+}
+
+// receive waits for the trips of the round, and puts their decisions in their places.
+func (q *question) receive() {
+	for _, t := range q.trips {
+		if t.round != q.round {
+			continue
+		}
+		q.await(t)
+		for i, place := range t.places {
+			q.request.Decisions[place] = t.decisions[i]
+		}
+	}
 }
 
 // finish waits for what was sent, sends further rounds, and does what follows from the decisions.
 func (q *question) finish(ctx context.Context) {
-	r, request := q.store, q.request
-	q.await()
-	for q.round < q.last {
-		q.refused = q.refused || limit.Refuses(request.Charges, request.Decisions)
-		q.round++
-		q.dispatch(ctx)
-		q.await()
+	r, charges, decisions := q.store, q.request.Charges, q.request.Decisions
+	for more := len(q.trips) > 0; more; more = q.send(ctx) {
+		q.receive()
+		q.refused = q.refused || limit.Refuses(charges, decisions)
 	}
-	if r.denials != nil && !q.fresh && hasOpen(request.Decisions) {
-		r.denials.Known(request, r.now())
+	isOpen := func(d limit.Decision) bool { return d.Outcome == limit.Undecided }
+	if r.denials != nil && !q.fresh && slices.ContainsFunc(decisions, isOpen) {
+		r.denials.Known(q.request, r.cfg.Now())
 	}
-	if len(q.trips) > 1 && limit.Refuses(request.Charges, request.Decisions) {
+	asked := len(q.trips)
+	if asked > 1 && limit.Refuses(charges, decisions) {
 		q.giveBack(ctx)
 	}
 	q.punish()
-	if len(q.trips) > 0 {
-		r.learn(request, q.began)
+	if asked > 0 {
+		r.learn(charges, decisions, q.began)
 	}
-	for _, t := range q.trips {
-		if t.undoes && !t.left {
-			r.learn(&limit.Request{Charges: t.charges, Decisions: t.decisions}, q.began)
+	for _, t := range q.trips[asked:] {
+		if !t.left {
+			r.learn(t.charges, t.decisions, q.began)
 		}
 	}
 	if r.leases != nil {
-		r.leases.Learn(request, q.began)
+		r.leases.Learn(q.request, q.began)
 	}
 	for _, t := range q.trips {
 		r.recycle(t)
@@ -92,32 +158,9 @@ func (q *question) finish(ctx context.Context) {
 	r.questions.Put(q)
 }
 
-// await waits for the trips of the round, and puts their decisions in their places.
-func (q *question) await() {
-	for _, t := range q.trips {
-		if t.round != q.round {
-			continue
-		}
-		q.store.await(t, q.timer, q.request, q.began)
-		for i, place := range t.places {
-			q.request.Decisions[place] = t.decisions[i]
-		}
-	}
-}
-
 // learn keeps what replies show of spent counters.
-func (r *Redis) learn(request *limit.Request, began time.Time) {
+func (r *Redis) learn(charges []limit.Charge, decisions []limit.Decision, began time.Time) {
 	if r.denials != nil {
-		r.denials.Learn(request, began, r.now())
+		r.denials.Learn(&limit.Request{Charges: charges, Decisions: decisions}, began, r.cfg.Now())
 	}
-}
-
-// hasOpen reports whether a charge is not decided.
-func hasOpen(decisions []limit.Decision) bool {
-	for i := range decisions {
-		if decisions[i].Outcome == limit.Undecided {
-			return true
-		}
-	}
-	return false
 }

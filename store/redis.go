@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,90 +20,54 @@ import (
 
 // Redis is a Counter on Redis servers, shared by all who use them. Time is the server's. It is safe for concurrent use.
 //
-// It answers in time whatever the servers do, and starts without them. In front are leases, which spend tokens that were taken ahead, and
-// a cache of denials: a counter that is spent is not asked about again before it can have something to give. A reply that comes too late
-// for its caller is still read, and handed over as a Late.
+// It answers in time whatever the servers do, and starts without them. In front are leases, which spend tokens that were
+// taken ahead, and denials: a counter that is spent is not asked about again before it can have something to give. A
+// reply that comes too late for its caller is still read, and handed over as a Late.
 type Redis struct {
-	main      *redis.Client
-	second    *redis.Client    // of limits with a window of at most a second; nil: main
+	cfg       RedisConfig
 	denials   *denials.Denials // nil: none
 	leases    *leases.Leases   // nil: none
 	heartbeat *heartbeat       // nil: none
-	patience  time.Duration
-	now       func() time.Time
+	questions sync.Pool        // *question
+	trips     sync.Pool        // *trip
 
-	onError func(reason string, err error)
-	onLate  func(Late)
-	onTrip  func(ctx context.Context, server string, charges int) (ended func(reason string)) // nil: nothing is called
+	stop    context.CancelFunc // ends what runs in the background
+	running sync.WaitGroup
+	foreign chan foreign
 
-	questions  sync.Pool // *question
-	trips      sync.Pool // *trip
-	background background
-	healing    healing
-	pinging    pinging
-
-	sent, undecided, unknown, late, notReturned atomic.Int64
+	sent, undecided, unknown, late, healed, notReturned atomic.Int64
 }
-
-// Defaults of RedisConfig.
-const (
-	defaultPatience      = 100 * time.Millisecond
-	defaultDenialEntries = 100_000
-)
 
 // NewRedis sets up the store and returns at once; the clients connect in the background.
 func NewRedis(c RedisConfig) *Redis {
-	c = c.withDefaults()
-	r := &Redis{
-		main: c.Main, second: c.PerSecond, patience: c.Patience, now: c.Now,
-		onError: c.OnError, onLate: c.OnLate, onTrip: c.OnTrip,
-	}
-	r.background.start(c.OnPanic)
+	r := &Redis{cfg: c.withDefaults(), foreign: make(chan foreign, 100)}
 	r.questions.New = func() any { return newQuestion(r) }
 	r.trips.New = func() any { return new(trip) }
-	if c.DenialEntries > 0 {
-		r.denials = denials.New(denials.Config{Entries: c.DenialEntries, Bytes: c.DenialBytes})
+	ctx, stop := context.WithCancel(context.Background())
+	r.stop = stop
+	r.running.Go(func() { r.heal(ctx) })
+	if r.cfg.DenialEntries > 0 {
+		r.denials = denials.New(denials.Config{Entries: r.cfg.DenialEntries, Bytes: c.DenialBytes})
 	}
 	if c.Heartbeat != "" {
-		r.heartbeat = newHeartbeat(r.main, c.Heartbeat, r.beatFailed)
-		r.background.run(r.heartbeat.run)
+		r.heartbeat = newHeartbeat(r)
+		r.running.Go(func() { r.heartbeat.run(ctx) })
 	}
 	if c.Leases {
 		r.leases = leases.New(leases.Config{Live: r.Live})
-		r.background.run(r.returnEnded)
+		r.running.Go(func() { r.returnEnded(ctx) })
 	}
 	return r
 }
 
-func (c RedisConfig) withDefaults() RedisConfig {
-	if c.Patience <= 0 {
-		c.Patience = defaultPatience
-	}
-	if c.DenialEntries == 0 {
-		c.DenialEntries = defaultDenialEntries
-	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	if c.OnError == nil {
-		c.OnError = func(string, error) {}
-	}
-	if c.OnPanic == nil {
-		c.OnPanic = func(any) {}
-	}
-	if c.OnLate == nil {
-		c.OnLate = func(Late) {}
-	}
-	return c
-}
-
 // Try decides a request by tokens on lease, or by what is known to be spent.
 func (r *Redis) Try(request *limit.Request) bool {
-	now := r.now()
+	now := r.cfg.Now()
 	return r.leases != nil && r.leases.Spend(request, now) || r.denials != nil && r.denials.Refuse(request, now)
 }
 
-// Ask decides requests by their servers. All are sent before one of them waits. That a caller hangs up does not interrupt it.
+// Ask decides requests by their servers. All are sent before one of them waits. A caller that hangs up does not interrupt
+// it.
 func (r *Redis) Ask(ctx context.Context, requests ...*limit.Request) {
 	if len(requests) == 1 {
 		r.begin(ctx, requests[0], false).finish(ctx)
@@ -122,11 +87,9 @@ func (r *Redis) Peek(ctx context.Context, request *limit.Request) {
 	r.begin(ctx, request, true).finish(ctx)
 }
 
-// Reset forgets the counters of these keys, and the penalties. It waits as long as the context allows, and repeating it does no harm.
+// Reset forgets the counters of these keys, and the penalties. It waits as long as the context allows, and repeating it
+// does no harm.
 func (r *Redis) Reset(ctx context.Context, keys []string) error {
-	if len(keys) == 0 {
-		return nil
-	}
 	var all []string
 	for _, key := range keys {
 		all = append(append(all, key), limit.PunishKeys(&limit.Charge{PenaltyKey: key})...)
@@ -136,14 +99,14 @@ func (r *Redis) Reset(ctx context.Context, keys []string) error {
 	for _, c := range r.clients() {
 		failed = errors.Join(failed, unlink(ctx, c, all))
 	}
-	r.Drop(keys) // what came meanwhile may be from before
+	r.Drop(keys) // what was learned meanwhile may be from before
 	if failed != nil {
 		return fmt.Errorf("reset %d counters: %w", len(keys), failed)
 	}
 	return nil
 }
 
-// unlink removes keys wherever they live, those of one server and slot in one command.
+// unlink removes keys, those of one server and slot in one command.
 func unlink(ctx context.Context, client *redis.Client, keys []string) error {
 	commands := map[home][]any{}
 	for _, key := range keys {
@@ -161,23 +124,24 @@ func unlink(ctx context.Context, client *redis.Client, keys []string) error {
 	return failed
 }
 
-// Forget drops what is known of all counters and returns what is on lease. Call it when the rules change: what was spent may have room now.
+// Forget drops what is known of all counters and returns what is on lease. Call it when the rules change: what was spent
+// may have room now.
 func (r *Redis) Forget() {
 	if r.leases != nil {
 		r.sendBack(r.leases.Clear())
 	}
 	if r.denials != nil {
-		r.denials.Clear(r.now())
+		r.denials.Clear(r.cfg.Now())
 	}
 }
 
-// Drop forgets what is known about the counters of these keys, and what is on lease of them, because they were changed elsewhere.
+// Drop forgets what is known about the counters of these keys, and what is on lease of them: they were changed elsewhere.
 func (r *Redis) Drop(keys []string) {
 	if r.leases != nil {
 		r.leases.End(keys)
 	}
 	if r.denials != nil {
-		r.denials.Forget(keys, r.now())
+		r.denials.Forget(keys, r.cfg.Now())
 	}
 }
 
@@ -185,7 +149,7 @@ func (r *Redis) Drop(keys []string) {
 func (r *Redis) Stats() RedisStats {
 	s := RedisStats{Calls: CallStats{
 		Sent: r.sent.Load(), Undecided: r.undecided.Load(), Unknown: r.unknown.Load(), Late: r.late.Load(),
-		Healed: r.healing.healed.Load(), NotReturned: r.notReturned.Load(),
+		Healed: r.healed.Load(), NotReturned: r.notReturned.Load(),
 	}}
 	for _, c := range r.clients() {
 		s.Redis.Add(c.Stats())
@@ -203,16 +167,33 @@ func (r *Redis) Stats() RedisStats {
 }
 
 // Client is how the servers of all limits are reached, for others that keep something beside the counters.
-func (r *Redis) Client() *redis.Client { return r.main }
+func (r *Redis) Client() *redis.Client { return r.cfg.Main }
 
-// Ready waits until calls can be sent to every server, or it is known that they cannot, or the context ends.
+// clients are the one of all limits, and that of limits by the second if there is one.
+func (r *Redis) clients() []*redis.Client {
+	if r.cfg.PerSecond == nil {
+		return []*redis.Client{r.cfg.Main}
+	}
+	return []*redis.Client{r.cfg.Main, r.cfg.PerSecond}
+}
+
+// servers are all that are known, by name.
+func (r *Redis) servers() (all []*redis.Server) {
+	for _, c := range r.clients() {
+		all = append(all, c.Servers()...)
+	}
+	slices.SortFunc(all, func(a, b *redis.Server) int { return cmp.Compare(a.Name(), b.Name()) })
+	return all
+}
+
+// Ready waits until every server has answered, or it is known why one does not, or the context ends.
 func (r *Redis) Ready(ctx context.Context) {
 	for _, c := range r.clients() {
 		c.Ready(ctx)
 	}
 }
 
-// Breaker is the state of the breaker that keeps most away.
+// Breaker is the state of the breaker that stops most.
 func (r *Redis) Breaker() breaker.State {
 	worst := breaker.Closed
 	for _, server := range r.servers() {
@@ -221,31 +202,47 @@ func (r *Redis) Breaker() breaker.State {
 	return worst
 }
 
-// clients are the one of all limits, and that of limits by the second if there is one.
-func (r *Redis) clients() []*redis.Client {
-	if r.second == nil {
-		return []*redis.Client{r.main}
+// pingWithin is how long Ping waits: longer than a decision would, because a busy server is not a lost one.
+const pingWithin = 100 * time.Millisecond
+
+// Ping asks all servers for a sign of life, and returns why there was none, as one of the reasons, or nothing. Where
+// there are several servers, those that do not answer are named.
+func (r *Redis) Ping(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, pingWithin)
+	defer cancel()
+	servers := r.servers()
+	reasons := make([]string, len(servers))
+	var all sync.WaitGroup
+	for i, server := range servers {
+		all.Go(func() {
+			reasons[i] = redis.Reason(server.Ping(ctx))
+			if reasons[i] != "" && len(servers) > 1 {
+				reasons[i] = server.Name() + " " + reasons[i]
+			}
+		})
 	}
-	return []*redis.Client{r.main, r.second}
+	all.Wait()
+	return strings.Join(slices.DeleteFunc(reasons, func(s string) bool { return s == "" }), ", ")
 }
 
-// servers are all that are known, by name.
-func (r *Redis) servers() []*redis.Server {
-	var all []*redis.Server
-	for _, c := range r.clients() {
-		all = append(all, c.Servers()...)
-	}
-	slices.SortFunc(all, func(a, b *redis.Server) int { return cmp.Compare(a.Name(), b.Name()) })
-	return all
+// guard runs a part of what runs in the background. A panic ends that part only.
+func (r *Redis) guard(run func()) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			r.cfg.OnPanic(fault)
+		}
+	}()
+	run()
 }
 
-// Close returns what is on lease, ends the connections and waits for what runs in the background. Requests that come later are undecided.
+// Close returns what is on lease, ends the connections and waits for what runs in the background. Requests that come
+// later are undecided.
 func (r *Redis) Close() error {
-	r.background.end()
+	r.stop()
 	if r.leases != nil {
 		r.returnAll()
 	}
-	r.background.running.Wait()
+	r.running.Wait()
 	for _, c := range r.clients() {
 		c.Close()
 	}

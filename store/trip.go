@@ -11,17 +11,17 @@ import (
 	"github.com/spillway-mesh/spillway/redis"
 )
 
-// trip is charges that go to one home in one run of a script, and come back decided. Its memory is used again unless its caller left.
+// trip is charges that go to one home in one run of a script, and come back decided. Its memory is used again unless its
+// caller left.
 type trip struct {
 	home
 	charges   []limit.Charge   // the request's own where all of it goes in this trip
 	decisions []limit.Decision // likewise
 	places    []int            // charges[i] is the charge places[i] of the request; empty: the trip is all of it
 	round     int              // in which it is sent
-	gives     bool             // its charges are refunds that wait until nothing refuses the request
 	undoes    bool             // it gives back what a refused request took
-	before    []*limit.Request // of leases: what is returned first
-	after     []*limit.Request // and what is lent then
+	before    []*loan          // returned in front of it
+	after     []*loan          // lent behind it
 
 	script  *limit.Script
 	pending redis.Pending
@@ -38,30 +38,27 @@ var scripts = map[*limit.Script]*redis.Script{
 	limit.Punish:   redis.NewScript(limit.Punish.Text, true),
 }
 
-// encode writes the trip's charges. In one batch only requests of one script keep their order, so with requests of leases around them
-// charges of trees go by the general script.
+// encode writes the trip's charges.
 func (r *Redis) encode(ctx context.Context, t *trip, refused bool, due time.Time) {
 	t.sent = true
 	if len(t.places) > 0 {
 		t.decisions = slices.Grow(t.decisions[:0], len(t.charges))[:len(t.charges)]
 		clear(t.decisions)
 	}
-	if r.onTrip != nil {
-		t.ended = r.onTrip(ctx, t.server.Name(), len(t.charges))
+	if r.cfg.OnTrip != nil {
+		t.ended = r.cfg.OnTrip(ctx, t.server.Name(), len(t.charges))
 	}
 	r.sent.Add(1)
 	t.script = limit.ScriptOf(t.charges)
-	if len(t.before)+len(t.after) > 0 && t.script == limit.Tree {
-		t.script = limit.Together
-	}
 	p := &t.pending
 	p.Script, p.Charges, p.Due, p.Keep, p.Late = scripts[t.script], len(t.charges), due, t.undoes, nil
 	p.Keys, p.Arguments, p.Replies = t.script.Append(p.Keys[:0], p.Arguments[:0], t.charges, refused)
 }
 
 // await waits until the trip is over, or as long as its caller may wait, and decides it.
-func (r *Redis) await(t *trip, timer *time.Timer, request *limit.Request, began time.Time) {
-	if !wait(&t.pending, t.pending.Due, timer) && r.leave(t, request, began) {
+func (q *question) await(t *trip) {
+	r := q.store
+	if !wait(&t.pending, q.due, q.timer) && r.leave(t, q.request, q.began) {
 		undecide(t.decisions, redis.ReasonTimeout, true)
 		r.report(redis.ReasonTimeout, errLate)
 	} else {
@@ -94,20 +91,24 @@ func wait(p *redis.Pending, due time.Time, timer *time.Timer) bool {
 // read decides the trip by its reply, or leaves it undecided by the error in place of one.
 func (r *Redis) read(t *trip) {
 	err := decide(t.script, &t.pending, t.charges, t.decisions)
-	if err == nil {
-		r.healForeign(t.charges, t.decisions)
+	if err != nil {
+		if t.decisions[0].Unknown {
+			r.unknown.Add(1)
+		}
+		r.report(t.decisions[0].Reason, err)
 		return
 	}
-	if t.decisions[0].Unknown {
-		r.unknown.Add(1)
+	for i := range t.decisions {
+		if t.decisions[i].Reason == limit.ReasonForeign {
+			r.noteForeign(&t.charges[i], false)
+		}
 	}
-	r.report(t.decisions[0].Reason, err)
 }
 
 // report counts a trip that stays undecided.
 func (r *Redis) report(reason string, err error) {
 	r.undecided.Add(1)
-	r.onError(reason, err)
+	r.cfg.OnError(reason, err)
 }
 
 // decide decides charges by a reply. By an error in place of one they are undecided.
@@ -141,7 +142,7 @@ func (r *Redis) recycle(t *trip) {
 	clear(t.charges)
 	clear(t.pending.Keys)
 	clear(t.pending.Arguments)
-	t.charges, t.places, t.home, t.before, t.after = t.charges[:0], t.places[:0], home{}, nil, nil
-	t.round, t.gives, t.undoes, t.sent, t.ended = 0, false, false, false, nil
+	t.home, t.charges, t.places, t.round, t.undoes = home{}, t.charges[:0], t.places[:0], 0, false
+	t.before, t.after, t.sent, t.ended = nil, nil, false, nil
 	r.trips.Put(t)
 }
