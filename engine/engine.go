@@ -144,7 +144,10 @@ func (e *Engine) Finish(ctx context.Context, verdicts ...*Verdict) {
 	e.ask(ctx, e.cfg.Store, requests)
 	e.each(verdicts, func(v *Verdict) {
 		if !v.decided {
-			e.apply(ctx, v)
+			v.decided = true
+			e.observe(v)
+			e.degrade(ctx, v)
+			e.countTurned(v)
 		}
 	})
 	e.punish(ctx, verdicts)
@@ -195,7 +198,7 @@ func (e *Engine) begin(ctx context.Context, v *Verdict) (done bool) {
 			return false
 		}
 		v.decided = true
-		v.observeTime()
+		e.observe(v)
 		e.countTurned(v)
 		if _, wait := v.longestWait(); wait > 0 || v.mustRecord() {
 			return false
@@ -228,30 +231,16 @@ func (e *Engine) ask(ctx context.Context, c Counter, requests []*limit.Request) 
 	}
 }
 
-// apply completes what the store decided by the failure policies.
-func (e *Engine) apply(ctx context.Context, v *Verdict) {
-	v.decided = true
-	v.observeTime()
-	undecided := false
+// observe learns from the decisions what time it is at the store, also for the domain's limits with windows of a calendar.
+func (e *Engine) observe(v *Verdict) {
 	for i := range v.Decisions {
 		d := &v.Decisions[i]
-		undecided = undecided || d.Outcome == limit.Undecided
-		if d.At != 0 && !d.Held && !d.Cached {
-			e.cfg.Clock.observe(d.At)
+		if d.At == 0 || d.Held || d.Cached {
+			continue
 		}
-	}
-	if undecided {
-		e.degrade(ctx, v)
-	}
-	e.countTurned(v)
-}
-
-// observeTime lets the domain know what time it is at the store, where a limit's windows are those of a calendar.
-func (v *Verdict) observeTime() {
-	for i := range v.Decisions {
-		if v.Match.Charges[i].Limit.Calendar != nil && v.Decisions[i].At != 0 {
-			v.Match.Domain.ObserveTime(v.Decisions[i].At)
-			return
+		e.cfg.Clock.observe(d.At)
+		if v.Match.Charges[i].Limit.Calendar != nil {
+			v.Match.Domain.ObserveTime(d.At)
 		}
 	}
 }

@@ -16,24 +16,20 @@ import (
 func (e *Engine) Explain(ctx context.Context, req *descriptors.Request, v *Verdict) (how *descriptors.Explanation) {
 	v.reset(len(req.Descriptors))
 	v.asked = req
-	if !e.guard(func() { how = e.explain(ctx, v) }) {
+	if !e.guard(func() {
+		counts := e.match(ctx, req, v)
+		v.matched = true
+		if v.Match.Domain != nil && v.Malformed == nil && v.Excess == "" {
+			how = v.Match.Domain.Explain(req, &v.Match)
+		}
+		if counts && len(v.Match.Charges) > 0 {
+			e.foresee(ctx, v)
+		}
+		e.fold(v)
+	}) {
 		e.despite(v)
 	}
 	v.asked = nil
-	return how
-}
-
-// explain is Explain without its guard.
-func (e *Engine) explain(ctx context.Context, v *Verdict) (how *descriptors.Explanation) {
-	counts := e.match(ctx, v.asked, v)
-	v.matched = true
-	if v.Match.Domain != nil && v.Malformed == nil && v.Excess == "" {
-		how = v.Match.Domain.Explain(v.asked, &v.Match)
-	}
-	if counts && len(v.Match.Charges) > 0 {
-		e.foresee(ctx, v)
-	}
-	e.fold(v)
 	return how
 }
 
@@ -46,8 +42,7 @@ func (e *Engine) foresee(ctx context.Context, v *Verdict) {
 	}
 	e.foreseePart(ctx, e.cfg.Store, v)
 	e.byPolicies(v)
-	p = e.beginLocal(v)
-	if len(p.at) > 0 {
+	if len(e.beginLocal(v).at) > 0 {
 		e.foreseePart(ctx, e.cfg.Share, v)
 	}
 	v.settleForeseen()

@@ -21,6 +21,9 @@ const uncounted = -1
 // Reason and Unknown stay in the decisions that were made here, and only in those.
 func (e *Engine) degrade(ctx context.Context, v *Verdict) {
 	e.byPolicies(v)
+	if v.Degraded == "" {
+		return
+	}
 	e.local(ctx, v)
 	if v.refuses() {
 		e.giveBack(ctx, v, false)

@@ -8,12 +8,19 @@ import (
 )
 
 // punish records under the domain's penalty that a rule refuses the client. It is a question of its own, one for all
-// verdicts, because the rules' counters and the client's record may live in different places. A refusal that starts a
-// cool-down waits for its end.
+// verdicts, because the rules' counters and the client's record may live in different places. The store is not asked
+// where it has just left the question about the cool-down undecided: its caller would wait for the same server twice.
 func (e *Engine) punish(ctx context.Context, verdicts []*Verdict) {
 	requests := verdicts[0].one[:0]
 	e.each(verdicts, func(v *Verdict) {
-		if v.mustRecord() && v.beginRecord() {
+		v.offence = v.mustRecord()
+		if !v.offence {
+			return
+		}
+		c := v.Match.Charges[v.Match.Gate-1]
+		c.Op, c.Cost = limit.Spend, 1
+		v.part.begin().add(0, c)
+		if v.Decisions[v.Match.Gate-1].Reason == "" {
 			v.part.request.Due = dueOf(ctx)
 			requests = append(requests, &v.part.request)
 		}
@@ -28,8 +35,7 @@ func (e *Engine) punish(ctx context.Context, verdicts []*Verdict) {
 
 // mustRecord reports whether a refusal is to be recorded under the penalty of the domain.
 func (v *Verdict) mustRecord() bool {
-	gate := v.Match.Gate - 1
-	if gate < 0 || v.Decisions[gate].Outcome == limit.Refused {
+	if v.Match.Gate == 0 || v.Decisions[v.Match.Gate-1].Outcome == limit.Refused {
 		return false
 	}
 	for i := range v.Decisions {
@@ -38,17 +44,6 @@ func (v *Verdict) mustRecord() bool {
 		}
 	}
 	return false
-}
-
-// beginRecord prepares the question, and reports whether it is one for the store: not where the store has just left the
-// question about the cool-down undecided, because its caller would wait for the same server twice.
-func (v *Verdict) beginRecord() bool {
-	gate := v.Match.Gate - 1
-	c := v.Match.Charges[gate]
-	c.Op, c.Cost = limit.Spend, 1
-	v.part.begin().add(gate, c)
-	v.offence = true
-	return v.Decisions[gate].Reason == ""
 }
 
 // endRecord lets the refusal wait for the end of the cool-down that it starts. What the store did not record is

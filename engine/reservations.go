@@ -83,10 +83,7 @@ func (r *reservations) hold(c *limit.Charge, until int64, now time.Time, reset t
 	defer r.mu.Unlock()
 	held := r.held[c.Key]
 	if held == nil {
-		if !r.roomLocked(c) {
-			r.tidyLocked(now)
-		}
-		if !r.roomLocked(c) {
+		if !r.roomLocked(c, now) {
 			r.dropped++
 			return
 		}
@@ -118,18 +115,24 @@ func (r *reservations) take(key string, now time.Time) (tokens, until int64, ok 
 	return tokens, held.until, !now.After(held.expires)
 }
 
-// tidyLocked forgets some of what is over: a look at all of them would hold up every post-paid request.
-func (r *reservations) tidyLocked(now time.Time) {
-	const looks = 16
-	n := 0
+// roomLocked reports whether there is room for one more counter of the charge's class. Where there is none it forgets some
+// of what is over: a look at all of them would hold up every post-paid request.
+func (r *reservations) roomLocked(c *limit.Charge, now time.Time) bool {
+	room := func() bool {
+		free := r.bound - r.used
+		return free >= sizeOf(c.Key) && r.classes[c.Class] < classShare*free
+	}
+	looks := 16
 	for key, held := range r.held {
+		if room() || looks == 0 {
+			break
+		}
+		looks--
 		if now.After(held.expires) {
 			r.forgetLocked(key, held)
 		}
-		if n++; n >= looks {
-			return
-		}
 	}
+	return room()
 }
 
 func (r *reservations) forgetLocked(key string, held *reserved) {
@@ -139,12 +142,6 @@ func (r *reservations) forgetLocked(key string, held *reserved) {
 
 // sizeOf is how many bytes are kept for a counter. The allocator rounds keys up by at most a quarter.
 func sizeOf(key string) int64 { return reservedBytes + int64(len(key)+len(key)/4) }
-
-// roomLocked reports whether there is room for one more counter of the charge's class.
-func (r *reservations) roomLocked(c *limit.Charge) bool {
-	free := r.bound - r.used
-	return free >= sizeOf(c.Key) && r.classes[c.Class] < classShare*free
-}
 
 func (r *reservations) addLocked(class uint32, bytes int64) {
 	r.used += bytes

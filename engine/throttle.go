@@ -55,12 +55,11 @@ func (e *Engine) boundWaits(ctx context.Context, v *Verdict) {
 		if c.MaxWait == 0 {
 			continue
 		}
-		c.Lease = 0
 		longest, full := e.queue.longest()
-		c.MaxWait = min(c.MaxWait, longest)
 		if deadline, ok := ctx.Deadline(); ok {
-			c.MaxWait = max(min(c.MaxWait, time.Until(deadline)-waitMargin), 0)
+			longest = min(longest, time.Until(deadline)-waitMargin)
 		}
+		c.MaxWait, c.Lease = max(min(c.MaxWait, longest), 0), 0
 		if full {
 			if len(v.cut) == 0 {
 				v.cut = resize(v.cut, len(v.Match.Charges))
@@ -89,15 +88,11 @@ func (e *Engine) countTurned(v *Verdict) {
 	}
 }
 
-// waits reports whether an answer has to be held, from now on. In shadow mode the rules refuse nothing and hold
-// nothing.
+// waits reports whether an answer has to be held, from now on. In shadow mode rules refuse nothing and hold nothing.
 func (e *Engine) waits(v *Verdict) bool {
-	_, longest := v.longestWait()
-	if longest == 0 || v.Refused || v.Shadowed || e.cfg.Shadow {
-		return false
-	}
 	v.began = e.cfg.Now()
-	return true
+	_, longest := v.longestWait()
+	return longest > 0 && !v.Refused && !e.cfg.Shadow
 }
 
 // wait holds an admitted answer until the last of its tokens is due. A caller that hangs up gives back what it took,
@@ -150,19 +145,23 @@ func (q *queue) longest() (longest time.Duration, full bool) {
 	defer q.mu.Unlock()
 	longest = limit.LongestWait
 	if !q.until.IsZero() {
-		longest = max(time.Until(q.until), 0)
+		longest = time.Until(q.until)
 	}
 	return longest, len(q.waiting) >= q.bound
 }
 
-// hold waits until a token is due. It reports false when it could not: the caller hung up first, too many others wait,
-// or waits end before.
+// hold waits until a token is due. It reports false when it could not: the caller hung up first, too many others wait, or
+// waits end before.
 func (q *queue) hold(ctx context.Context, wait time.Duration) bool {
 	w := &waiter{due: time.Now().Add(wait), cut: make(chan struct{})}
 	if !q.enter(w) {
 		return false
 	}
-	defer q.leave(w)
+	defer func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		delete(q.waiting, w)
+	}()
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
@@ -178,19 +177,12 @@ func (q *queue) hold(ctx context.Context, wait time.Duration) bool {
 func (q *queue) enter(w *waiter) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.waiting) >= q.bound {
+	full, late := len(q.waiting) >= q.bound, !q.until.IsZero() && w.due.After(q.until)
+	switch {
+	case full:
 		q.turned.Add(1)
-		return false
+	case !late:
+		q.waiting[w] = struct{}{}
 	}
-	if !q.until.IsZero() && w.due.After(q.until) {
-		return false
-	}
-	q.waiting[w] = struct{}{}
-	return true
-}
-
-func (q *queue) leave(w *waiter) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	delete(q.waiting, w)
+	return !full && !late
 }
