@@ -88,16 +88,10 @@ func (d *Denials) Known(r *limit.Request, now time.Time) (refused bool) {
 	first := !slices.ContainsFunc(r.Decisions, func(d limit.Decision) bool { return d.Reason != "" })
 	asks, known := false, int64(0)
 	for i := range r.Charges {
-		c, decision := &r.Charges[i], &r.Decisions[i]
-		if decision.Outcome != limit.Undecided || first && c.Mode == limit.Quota {
-			continue
-		}
-		switch found, answer := d.look(c, now, first); {
-		case answer == due && first:
-			asks = true
-		case answer == denied || answer == due:
-			*decision = found
-			refused = refused || c.Mode == limit.Enforced
+		answer := d.fill(&r.Charges[i], &r.Decisions[i], now, first)
+		asks = asks || answer == due
+		if answer == denied {
+			refused = refused || r.Charges[i].Mode == limit.Enforced
 			known++
 		}
 	}
@@ -110,6 +104,21 @@ func (d *Denials) Known(r *limit.Request, now time.Time) (refused bool) {
 		d.misses.Add(int64(len(r.Charges)) - known)
 	}
 	return refused
+}
+
+// fill is Known of one charge.
+func (d *Denials) fill(c *limit.Charge, decision *limit.Decision, now time.Time, first bool) answer {
+	if decision.Outcome != limit.Undecided || first && c.Mode == limit.Quota {
+		return unknown
+	}
+	found, answer := d.look(c, now, first)
+	if answer == due && !first {
+		answer = denied // the store was asked
+	}
+	if answer == denied {
+		*decision = found
+	}
+	return answer
 }
 
 // answer is what is known about a charge.
@@ -181,8 +190,7 @@ type answered struct {
 
 // learn takes in the reply to one charge. Its stripe is locked.
 func (d *Denials) learn(n fair.Name, e *fair.Entry[memo], c *limit.Charge, decision *limit.Decision, a answered) {
-	denies := decision.Outcome == limit.Refused && (c.Penalty == nil || decision.Penalized && !c.DryRun())
-	room := a.refused && decision.Outcome == limit.Allowed && decision.Charged == 0 && c.Penalty == nil
+	denies, room := denies(c, decision), a.refused && hasRoom(c, decision)
 	switch late := a.sent < d.lastForgotten(n).Load(); {
 	case late && e != nil && (!denies || decision.Charged != 0):
 		d.table.Drop(e) // it shows nothing about now, but that what was known is over

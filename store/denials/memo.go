@@ -23,6 +23,16 @@ type memo struct {
 	cools     bool  // it is a cool-down
 }
 
+// denies reports whether a decision is to be remembered as a denial.
+func denies(c *limit.Charge, d *limit.Decision) bool {
+	return d.Outcome == limit.Refused && (c.Penalty == nil || d.Penalized && !c.DryRun())
+}
+
+// hasRoom reports whether a decision shows what is left beside a charge that refused the request.
+func hasRoom(c *limit.Charge, d *limit.Decision) bool {
+	return d.Outcome == limit.Allowed && d.Charged == 0 && c.Penalty == nil
+}
+
 // learn takes in a reply, which denies the charge, or shows that there is room, and returns until when that matters.
 func (m *memo) learn(c *limit.Charge, d *limit.Decision, a answered, denies, room bool) (until int64) {
 	if d.At < m.at && a.sent < m.sent+askAgain { // older; one asked for later is newer, though the clock was set back
@@ -78,10 +88,15 @@ func (m *memo) covers(c *limit.Charge) bool {
 	switch {
 	case c.Limit != m.limit || c.MaxWait != m.maxWait || c.Cost < m.cost:
 		return false
-	case c.Each && c.Op == limit.Spend && (m.remaining > 0 || m.cost > 1 && !a.EndsAtOnce()):
+	case c.Each && c.Op == limit.Spend && !m.empty():
 		return false
 	}
 	return c.Cost == m.cost || a.EndsAtOnce() || a.Fills() && c.Lease == 0 && c.MaxWait == 0 && m.cost <= c.Limit.Burst
+}
+
+// empty reports whether nothing is left until the charge that was refused can pass.
+func (m *memo) empty() bool {
+	return m.remaining == 0 && (m.cost <= 1 || m.limit.Algorithm.EndsAtOnce())
 }
 
 // refill corrects the answer of a bucket by the tokens that came back since, and by those that a larger cost needs

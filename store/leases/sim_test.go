@@ -301,8 +301,8 @@ func TestWhatIsHeldComesBack(t *testing.T) {
 	}
 }
 
-// TestOneStoreAdmitsAllThatFits: what a sidecar holds never makes the store refuse its own requests.
-func TestOneStoreAdmitsAllThatFits(t *testing.T) {
+// TestOneSidecarIsAdmittedAllThatFits: what a sidecar holds never makes the store refuse its own requests.
+func TestOneSidecarIsAdmittedAllThatFits(t *testing.T) {
 	w := newWorld(1, window(limit.FixedWindow, 1000), 1)
 	for range 1200 {
 		w.sidecars[0].request(1)
