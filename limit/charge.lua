@@ -43,7 +43,8 @@ local function foreign(reply)
 end
 
 local reply, size, place = {now, 0, 0, 0, 0, 0}, 1, 0 -- size, place: what earlier requests have of reply and KEYS
-local values, lives, adds = {}, {}, {} -- by charge: what its key is to hold, until which ms; or what is added to it
+-- By charge: what its key is to hold, until which ms, or what is added to it; with the size of most requests.
+local values, lives, adds = {0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}
 
 for number = 2, #ARGV do
   local request = ARGV[number]
@@ -101,27 +102,27 @@ for number = 2, #ARGV do
       elseif algorithm == LOG then
         used, changed = log.used, log.changed
       else
-        -- The window counts `first`, the one before `second`. The key's last ms is the window's; sliding: the next one's.
+        -- The window counts `first`, the one before `second`. The key's last ms is the window's; sliding: the next's.
         local length, life = algorithm == CALENDAR and debt - fine or window, before and lives[before]
         ends, tail = now - now % window + window, algorithm == SLIDING and window or 0
         if algorithm == CALENDAR then
           ends = debt + max(ceil((now + 1 - debt) / length), 0) * length
           if now < fine then ends = now < window and window or fine end
         end
+        local following = ends + length
+        if algorithm == CALENDAR and ends < debt then following = ends < fine and fine or debt end
         local expires = first and ((life or call('PEXPIRETIME', key)) + 1) * 1000 or 0
         if algorithm == SLIDING and expires == ends then
           prev = first -- it counted the window before this one
         elseif expires > now then
           used, prev, expires = first, second, expires - tail
-          if expires == ends or expires > ends and expires <= now + length + 1000 then
+          if expires == ends or expires == following then
             ends, stored = expires, not life -- this window; or the next: the clock was set back, or see below
           else
-            changed = true -- of another window length, or the clock was set back far: the count moves to this window
+            changed = true -- another length, or the clock was set back far: the count moves to this window
           end
         end
-        if not stored and tail == 0 and ends - now <= 1000 then -- a key that ends so may be deleted at once
-          ends = algorithm == CALENDAR and (ends < fine and fine or ends < debt and debt) or ends + length
-        end
+        if not stored and tail == 0 and ends - now <= 1000 then ends = following end -- else it may be deleted at once
         if prev > 0 then -- it weighs by the part of it that is less than a window ago
           steps = floor(window / fine)
           cap = most - ceil(prev * min(ceil((ends - now) / fine), steps) / steps)

@@ -46,7 +46,7 @@ local function gone(c, tokens, window, now)
   return at + window - now
 end
 
--- Enters what counts after a charge (a refund: the newest first). Returns the time until nothing counts, until a cost fits.
+-- Enters what counts after a charge (a refund: the newest first). Returns how long until nothing counts, a cost fits.
 local function settle_log(c, used, cost, most, window, now)
   c.used, c.kept = used, math.min(c.kept, used)
   local over = used + cost - most

@@ -1,5 +1,5 @@
--- Records that a rule with a penalty has refused a client, and starts a cool-down with the last refusal it tolerates. It
--- is called when charge.lua has refused a spend of such a rule; charge.lua itself reads whether a cool-down runs.
+-- Records that a rule with a penalty has refused a client, and starts a cool-down with the last refusal it tolerates.
+-- It is called when charge.lua has refused a spend of such a rule; charge.lua itself reads whether a cool-down runs.
 --
 -- KEYS[1]   list: the instants (µs) of the refusals that may still lead to a cool-down
 -- KEYS[2]   list: the ends (µs) of cool-downs; only the last one may lie ahead

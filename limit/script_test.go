@@ -141,6 +141,10 @@ func TestServerThatRefusesWrites(t *testing.T) {
 			[]any{"ACL", "SETUSER", "default", "-set", "-rpush", "-lset", "-incrby"},
 			[]string{"NOPERM", "ACL", "can't"},
 		},
+		"no permission to read": {
+			[]any{"ACL", "SETUSER", "default", "-get", "-lrange", "-lindex", "-incrby"},
+			[]string{"NOPERM", "ACL", "can't"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := prepare(t)

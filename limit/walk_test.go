@@ -148,7 +148,7 @@ func (w *walker) step(number int) {
 	for i, o := range orders {
 		want := w.memory.decide(w.now, o)
 		if !reflect.DeepEqual(got[i], want) {
-			w.t.Fatalf("step %d at %d, after %+v:\n%+v\nRedis %+v\nGo    %+v", number, w.now, orders[:i], o, got[i], want)
+			w.t.Fatalf("step %d at %d after %+v\n%+v\nRedis %+v\nGo    %+v", number, w.now, orders[:i], o, got[i], want)
 		}
 		w.grant(o.charges[0], want[0])
 	}

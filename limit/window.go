@@ -21,14 +21,14 @@ func (t *turn) readWindow() {
 		t.prev = t.first
 	case expires > t.now:
 		t.used, t.prev = t.first, t.second
-		if expires -= t.tail; expires == t.end || expires > t.end && expires <= t.now+length+1000 {
+		if expires -= t.tail; expires == t.end || expires == t.following(length) {
 			t.end, t.stored = expires, true
 		} else {
 			t.changed = true
 		}
 	}
 	if !t.stored && t.tail == 0 && t.end-t.now <= 1000 {
-		t.end = t.after(length)
+		t.end = t.following(length)
 	}
 	if t.prev > 0 {
 		t.steps = t.window / t.fine
@@ -50,8 +50,8 @@ func (t *turn) calendarEnd(now, length int64) int64 {
 	return t.debt + max(floorOf(now-t.debt, length)+1, 0)*length
 }
 
-// after is when the window after the present one ends.
-func (t *turn) after(length int64) int64 {
+// following is when the window after the present one ends.
+func (t *turn) following(length int64) int64 {
 	switch {
 	case t.algorithm == calendarTerms && t.end < t.fine:
 		return t.fine
