@@ -156,7 +156,7 @@ func (c *Client) Guard(run func()) {
 // Ready waits until every server has answered once, or it is known why one does not.
 func (c *Client) Ready(ctx context.Context) {
 	if c.cluster != nil {
-		c.cluster.await(ctx, c.cluster.loaded)
+		c.cluster.await(ctx)
 	}
 	var all sync.WaitGroup
 	for _, s := range c.Servers() {

@@ -30,7 +30,6 @@ type cluster struct {
 
 	table   atomic.Pointer[table] // nil: not known yet
 	fault   atomic.Pointer[error] // why it could not be read the last time; nil: it could
-	loaded  chan struct{}         // closed when the table is known
 	tried   chan struct{}         // closed when it was asked for once
 	wake    chan struct{}         // it is wanted
 	ctx     context.Context       // ends with the client
@@ -48,7 +47,7 @@ type table [slotCount]*Server
 func newCluster(client *Client) *cluster {
 	c := &cluster{
 		client: client, members: map[string]*Server{},
-		loaded: make(chan struct{}), tried: make(chan struct{}), wake: make(chan struct{}, 1),
+		tried: make(chan struct{}), wake: make(chan struct{}, 1),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.unknown = client.newServer("cluster", nil)
@@ -87,10 +86,10 @@ func (c *cluster) servers() []*Server {
 	return all
 }
 
-// await waits until a channel is closed.
-func (c *cluster) await(ctx context.Context, what <-chan struct{}) {
+// await waits until the table was asked for.
+func (c *cluster) await(ctx context.Context) {
 	select {
-	case <-what:
+	case <-c.tried:
 	case <-ctx.Done():
 	case <-c.ctx.Done():
 	}
@@ -100,7 +99,7 @@ func (c *cluster) await(ctx context.Context, what <-chan struct{}) {
 func (c *cluster) unplaced(ctx context.Context, all []*command) {
 	ctx, cancel := context.WithTimeout(ctx, c.client.cfg.Silence)
 	defer cancel()
-	c.await(ctx, c.tried)
+	c.await(ctx)
 	err := errUnknown
 	if fault := c.fault.Load(); fault != nil && c.table.Load() == nil {
 		err = *fault
@@ -207,7 +206,6 @@ func (c *cluster) candidates() []string {
 			others = append(others, address)
 		}
 	}
-	rand.Shuffle(len(well), func(i, j int) { well[i], well[j] = well[j], well[i] })
 	return slices.Concat(well, c.client.cfg.Addresses, others)
 }
 
@@ -220,9 +218,7 @@ func (c *cluster) learn(ranges []slotRange, origin string) {
 			fresh[slot] = s
 		}
 	}
-	if c.table.Swap(fresh) == nil {
-		close(c.loaded)
-	}
+	c.table.Store(fresh)
 	c.forget()
 }
 

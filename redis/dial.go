@@ -41,9 +41,9 @@ func dialError(err error) error { return &net.OpError{Op: "dial", Net: "redis", 
 // dialer makes a connection to where a server is now.
 type dialer func(ctx context.Context) (*conn, error)
 
-// options are what connections of every kind have in common: nothing is sent twice, and nothing is asked but what we
-// ask.
-func (s *Servers) options(dial dialer) *goredis.Options {
+// options are those of connections that wait for so long, and of which there are so many. Nothing is sent twice, and
+// nothing is asked but what we ask.
+func (s *Servers) options(within time.Duration, size int, dial dialer) *goredis.Options {
 	return &goredis.Options{
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			c, err := dial(ctx)
@@ -53,38 +53,27 @@ func (s *Servers) options(dial dialer) *goredis.Options {
 			return c, nil
 		},
 		Network: s.Network, Username: s.Username, Password: s.Password, CredentialsProvider: s.Credentials, DB: s.DB,
-		Protocol:                 2,
-		MaxRetries:               -1,
-		ContextTimeoutEnabled:    true,
-		DialTimeout:              s.DialTimeout,
-		DialerRetries:            1,
-		PipelinePoolSize:         -1,
+		Protocol: 2, MaxRetries: -1, DialerRetries: 1, DialTimeout: s.DialTimeout, ContextTimeoutEnabled: true,
+		ReadTimeout: within, WriteTimeout: within, PoolTimeout: within, PoolSize: size, PipelinePoolSize: -1,
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 }
 
-// within are the options of connections that wait so long, and of which there are so many.
-func (s *Servers) within(d time.Duration, size int, dial dialer) *goredis.Options {
-	o := s.options(dial)
-	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout, o.PoolSize = d, d, d, size
-	return o
-}
-
 // lone are the options of one connection for what is asked beside the requests: who is the master, who holds which
 // slot.
 func (s *Servers) lone(address string) *goredis.Options {
-	return s.within(answerWithin, 1, func(ctx context.Context) (*conn, error) { return s.connect(ctx, address) })
+	return s.options(answerWithin, 1, func(ctx context.Context) (*conn, error) { return s.connect(ctx, address) })
 }
 
 // pools makes the connections for batches, of which a spare one is ready at once, and those for cold commands.
 func (s *Server) pools() (hot, cold *goredis.Client) {
 	servers := &s.client.cfg.Servers
-	o := servers.within(s.client.cfg.Silence, servers.PoolSize, s.connect)
-	o.MinIdleConns, o.MaxIdleConns = 2, 4
-	rare := servers.within(coldAtMost, servers.PoolSize, s.connect)
-	rare.MaxIdleConns = 2
-	return goredis.NewClient(o), goredis.NewClient(rare)
+	often := servers.options(s.client.cfg.Silence, servers.PoolSize, s.connect)
+	often.MinIdleConns, often.MaxIdleConns = 2, 4
+	rarely := servers.options(coldAtMost, servers.PoolSize, s.connect)
+	rarely.MaxIdleConns = 2
+	return goredis.NewClient(often), goredis.NewClient(rarely)
 }
 
 // connect makes a connection that is counted.

@@ -93,7 +93,7 @@ var (
 
 // reasonsOf are the reasons of errors that are no replies.
 var reasonsOf = []struct {
-	err    error
+	error
 	reason string
 }{
 	{breaker.ErrOpen, ReasonBreaker},
@@ -105,6 +105,13 @@ var reasonsOf = []struct {
 	{errReply, ReasonReply},
 	{errClients, ReasonClients},
 	{errUnknown, ReasonCluster},
+	{goredis.ErrPoolTimeout, ReasonTimeout},
+	{goredis.ErrPoolExhausted, ReasonTimeout},
+	{io.EOF, ReasonClosed},
+	{io.ErrUnexpectedEOF, ReasonClosed},
+	{net.ErrClosed, ReasonClosed},
+	{syscall.ECONNRESET, ReasonClosed},
+	{syscall.EPIPE, ReasonClosed},
 }
 
 // Reason labels the error of a call; empty for nil.
@@ -116,19 +123,17 @@ func Reason(err error) string {
 	if errors.As(err, &reply) {
 		return replyReason(reply.Error())
 	}
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" {
+		return ReasonDial
+	}
 	for _, known := range reasonsOf {
-		if errors.Is(err, known.err) {
+		if errors.Is(err, known.error) {
 			return known.reason
 		}
 	}
-	var op *net.OpError
-	switch {
-	case errors.As(err, &op) && op.Op == "dial":
-		return ReasonDial
-	case isTimeout(err):
+	if isTimeout(err) {
 		return ReasonTimeout
-	case isClosed(err):
-		return ReasonClosed
 	}
 	return ReasonError
 }
@@ -147,23 +152,14 @@ func replyReason(text string) string {
 
 // IsReply reports whether the server replied with an error that begins so.
 func IsReply(err error, prefix string) bool {
-	if err == nil {
-		return false
-	}
 	var reply goredis.Error
-	return errors.As(err, &reply) && strings.HasPrefix(reply.Error(), prefix)
+	return err != nil && errors.As(err, &reply) && strings.HasPrefix(reply.Error(), prefix)
 }
 
-// isTimeout: a deadline that ends a read surfaces as an i/o timeout and not as the context's error.
+// isTimeout is also true for a dial and for a context that took too long.
 func isTimeout(err error) bool {
-	var network net.Error
-	return errors.Is(err, goredis.ErrPoolTimeout) || errors.Is(err, goredis.ErrPoolExhausted) ||
-		errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout()
-}
-
-func isClosed(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
-		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	var slow net.Error
+	return errors.As(err, &slow) && slow.Timeout()
 }
 
 func isRefused(err error) bool {
@@ -185,8 +181,7 @@ func MayHaveRun(err error) bool {
 	case ReasonNoPerm:
 		return IsReply(err, forbidden) || IsReply(err, forbiddenLater)
 	}
-	var reply goredis.Error
-	return !errors.As(err, &reply)
+	return !IsReply(err, "")
 }
 
 // unsentError is why a call was not sent.

@@ -85,11 +85,11 @@ func (s *sentinel) find(ctx context.Context) (string, error) {
 	defer cancel()
 	answers := make(chan named, len(s.client.cfg.Addresses))
 	for _, address := range s.client.cfg.Addresses {
-		go func() {
+		s.running.Go(func() {
 			n := named{err: errPanicked}
 			s.client.Guard(func() { n = s.ask(ctx, address) })
 			answers <- n
-		}()
+		})
 	}
 	var all error
 	var latest named
@@ -126,27 +126,11 @@ func (s *sentinel) take(n named, anyway bool) bool {
 	return true
 }
 
-// ask asks one sentinel.
-func (s *sentinel) ask(ctx context.Context, address string) named {
-	client := s.connection(address)
-	n := s.askOn(ctx, client)
-	if n.err == nil {
-		return n
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.clients[address] == client {
-		delete(s.clients, address) // one that fails often would dial only once a second
-		client.Close()
-	}
-	return n
-}
-
-// connection is the one to a sentinel.
+// connection is the one to a sentinel, nil after the end.
 func (s *sentinel) connection(address string) *goredis.SentinelClient {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.clients[address] == nil {
+	if s.clients != nil && s.clients[address] == nil {
 		o := s.client.cfg.lone(address)
 		o.Username, o.Password, o.CredentialsProvider, o.DB = "", "", s.client.cfg.Sentinels, 0
 		s.clients[address] = goredis.NewSentinelClient(o)
@@ -154,12 +138,30 @@ func (s *sentinel) connection(address string) *goredis.SentinelClient {
 	return s.clients[address]
 }
 
-func (s *sentinel) askOn(ctx context.Context, client *goredis.SentinelClient) named {
+// drop lets go of a connection that was of no use: one that fails often would dial only once a second.
+func (s *sentinel) drop(address string, client *goredis.SentinelClient) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.clients[address] == client {
+		delete(s.clients, address)
+		client.Close()
+	}
+}
+
+// ask asks one sentinel.
+func (s *sentinel) ask(ctx context.Context, address string) named {
+	client := s.connection(address)
+	if client == nil {
+		return named{err: errClosed}
+	}
 	reply, err := client.GetMasterAddrByName(ctx, s.client.cfg.Master).Result()
 	if err == nil && len(reply) != 2 {
 		err = errors.New("a sentinel named no master")
 	}
 	if err != nil {
+		if ctx.Err() == nil { // another sentinel was not faster
+			s.drop(address, client)
+		}
 		return named{err: err}
 	}
 	n := named{address: net.JoinHostPort(reply[0], reply[1])}
@@ -173,10 +175,11 @@ func (s *sentinel) askOn(ctx context.Context, client *goredis.SentinelClient) na
 // close ends the connections to the sentinels.
 func (s *sentinel) close() {
 	s.cancel()
-	s.running.Wait()
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, client := range s.clients {
 		client.Close()
 	}
+	s.clients = nil
+	s.mu.Unlock()
+	s.running.Wait()
 }

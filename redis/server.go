@@ -121,9 +121,6 @@ func (s *Server) Run(ctx context.Context, args ...any) (any, error) {
 	return c.reply, c.fault
 }
 
-// Ask is Client.Ask for this server.
-func (s *Server) Ask(ctx context.Context, args ...any) (any, error) { return s.guarded(ctx, -1, args) }
-
 // command sends one cold command.
 func (s *Server) command(ctx context.Context, slot int, args []any) *command {
 	if _, ok := ctx.Deadline(); !ok {

@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
@@ -17,13 +16,6 @@ const (
 	subscribePause = 200 * time.Millisecond // before a lost subscription is made again
 )
 
-// subscription is what is done about a channel.
-type subscription struct {
-	channel string
-	message func(text string)
-	gap     func()
-}
-
 // Subscribe calls message with each text that is published on a channel, on connections of its own, until stop is
 // called, which waits for the end. A lost subscription is made again. gap is called when a subscription begins: what
 // was published before it was missed. Of a ring it subscribes to every server. The functions are called from one
@@ -31,21 +23,22 @@ type subscription struct {
 func (c *Client) Subscribe(channel string, message func(text string), gap func()) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	keep := func(home func() *Server) {
-		for open := true; open; open = pause(ctx, subscribePause) {
-			c.Guard(func() { home().subscribe(ctx, subscription{channel, message, gap}) })
+	take := func(got any) {
+		switch got := got.(type) {
+		case *goredis.Subscription:
+			gap()
+		case *goredis.Message:
+			message(got.Payload)
 		}
 	}
-	if c.cluster == nil {
-		for _, s := range c.fixed {
-			running.Go(func() { keep(func() *Server { return s }) })
-		}
-	} else { // what one server gets, all publish
+	for _, s := range c.Everywhere() {
 		running.Go(func() {
-			keep(func() *Server {
-				all := c.Servers()
-				return all[rand.IntN(len(all))]
-			})
+			for open := true; open; open = pause(ctx, subscribePause) {
+				if c.cluster != nil { // what one server gets, all publish
+					s = c.cluster.server(-1)
+				}
+				c.Guard(func() { s.subscribe(ctx, channel, take) })
+			}
 		})
 	}
 	return func() {
@@ -55,14 +48,14 @@ func (c *Client) Subscribe(channel string, message func(text string), gap func()
 }
 
 // subscribe follows a channel until the connection is lost, or the server is not one of those in use any more.
-func (s *Server) subscribe(ctx context.Context, to subscription) {
+func (s *Server) subscribe(ctx context.Context, channel string, take func(got any)) {
 	if s.dial == nil {
 		return // the servers of the cluster are not known yet
 	}
 	epoch := s.epoch.Load()
-	client := goredis.NewClient(s.client.cfg.within(answerWithin, 1, s.connect))
+	client := goredis.NewClient(s.client.cfg.options(answerWithin, 1, s.connect))
 	defer client.Close()
-	feed := client.Subscribe(ctx, to.channel)
+	feed := client.Subscribe(ctx, channel)
 	end := func() { _ = feed.Close() } // it ends the wait below
 	defer context.AfterFunc(ctx, end)()
 	defer end()
@@ -72,7 +65,7 @@ func (s *Server) subscribe(ctx context.Context, to subscription) {
 		switch {
 		case err == nil:
 			asked = false
-			to.take(got)
+			take(got)
 		case s.epoch.Load() != epoch || !slices.Contains(s.client.Servers(), s):
 			return // another server has taken its place, and what is published there does not come here
 		case errors.As(err, &slow) && slow.Timeout() && !asked:
@@ -83,15 +76,5 @@ func (s *Server) subscribe(ctx context.Context, to subscription) {
 		default:
 			return
 		}
-	}
-}
-
-// take hands on what came over the subscription.
-func (to subscription) take(got any) {
-	switch got := got.(type) {
-	case *goredis.Subscription:
-		to.gap()
-	case *goredis.Message:
-		to.message(got.Payload)
 	}
 }
