@@ -19,32 +19,22 @@ func failing(t *testing.T, domains ...descriptors.Domain) *bench {
 	return newBench(t, func(c *engine.Config) { c.Share, c.Store = c.Store, lost }, domains...)
 }
 
-func TestFailOpenAdmitsAndShowsNoNumbers(t *testing.T) {
-	b := failing(t, policy(descriptors.FailOpen, 1))
-	for range 3 {
-		v := b.ask([]string{"user", "u"})
-		want(t, "open", v, false)
-		if v.Degraded != "dial" || v.Statuses[0].Effect != nil {
-			t.Fatalf("degraded %q, status %+v: want dial and no numbers that were not counted", v.Degraded, v.Statuses[0])
-		}
-	}
-}
-
-func TestFailClosedRefusesForASecond(t *testing.T) {
-	v := failing(t, policy(descriptors.FailClosed, 10)).ask([]string{"user", "u"})
-	want(t, "closed", v, true)
-	if v.RetryAfter != time.Second || v.Degraded != "dial" || !v.Statuses[0].Over {
-		t.Fatalf("retry after %v, degraded %q, status %+v", v.RetryAfter, v.Degraded, v.Statuses[0])
-	}
-}
-
-func TestFailLocalCountsInMemory(t *testing.T) {
-	b := failing(t, policy(descriptors.FailLocal, 2))
-	for i, refused := range []bool{false, false, true} {
-		v := b.ask([]string{"user", "u"})
-		want(t, "local", v, refused)
-		if v.Degraded != "dial" {
-			t.Fatalf("request %d: degraded %q, want dial", i, v.Degraded)
+// TestEachPolicy: open admits and shows no numbers that were not counted, closed refuses for a second, local counts.
+func TestEachPolicy(t *testing.T) {
+	for p, refused := range map[descriptors.Failure][3]bool{
+		descriptors.FailOpen: {}, descriptors.FailClosed: {true, true, true}, descriptors.FailLocal: {false, false, true},
+	} {
+		b := failing(t, policy(p, 2))
+		for i := range refused {
+			v := b.ask([]string{"user", "u"})
+			want(t, "without the store", v, refused[i])
+			shown := v.Statuses[0].Effect != nil
+			if v.Degraded != "dial" || v.Statuses[0].Over != refused[i] || shown != (p != descriptors.FailOpen) {
+				t.Errorf("policy %v: degraded %q, status %+v", p, v.Degraded, v.Statuses[0])
+			}
+			if p == descriptors.FailClosed && v.RetryAfter != time.Second {
+				t.Errorf("closed: retry after %v, want a second", v.RetryAfter)
+			}
 		}
 	}
 }
