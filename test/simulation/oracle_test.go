@@ -75,7 +75,9 @@ func (w *world) waitsAgain(c *call) bool {
 }
 
 // short reports whether a call's deadline is not much longer than the way to Redis and back.
-func (w *world) short(c *call) bool { return c.deadline > 0 && c.deadline*8/10 <= 8*w.s.latency+time.Millisecond }
+func (w *world) short(c *call) bool {
+	return c.deadline > 0 && c.deadline*8/10 <= 8*w.s.latency+time.Millisecond
+}
 
 // judgeTime: every answer leaves before its caller's deadline.
 func (w *world) judgeTime(c *call) {

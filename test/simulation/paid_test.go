@@ -1,10 +1,6 @@
 package simulation
 
-import (
-	"cmp"
-	"slices"
-	"time"
-)
+import "time"
 
 // balance is the most that a bucket may hold.
 type balance struct {
@@ -20,47 +16,53 @@ func (b *balance) take(at time.Duration, n float64) {
 		b.at = at
 	}
 	b.level = min(b.level, float64(b.domain.burst)) - n
-	b.level = max(b.level, -float64(b.domain.count))
+	b.level = max(b.level, 1-float64(b.domain.count)) // the least that a whole number of tokens can owe
 }
 
-// judgePostPaid: a request of cost 0 passes only while something is left, and what is paid is charged in full.
+// judgePostPaid: a request of cost 0 passes only while enough is left, and what is paid is charged in full.
 func (w *world) judgePostPaid(calls []*call) {
-	d := calls[0].domain
 	for life := range w.lives {
-		if w.lives[life].split || d.reserve > 0 {
+		if w.lives[life].split {
 			continue
 		}
-		w.judgeBills(life, calls)
-	}
-}
-
-// judgeBills is judgePostPaid in one life. A bill counts from its begin on, when it has ended before a request comes.
-func (w *world) judgeBills(life int, calls []*call) {
-	var bills []*call
-	for _, c := range calls {
-		if c.bill() && c.life == life && !c.lost && !c.killed && c.degraded == "" {
-			bills = append(bills, c)
-		}
-	}
-	slices.SortFunc(bills, func(a, b *call) int { return cmp.Compare(a.ended, b.ended) })
-	for _, c := range calls {
-		if c.cost != 0 || c.over || c.degraded != "" || c.killed || c.life != life || c.lost {
-			continue
-		}
-		b := balance{domain: calls[0].domain, at: w.lives[life].began, level: float64(calls[0].domain.burst)}
-		var before []*call
-		for _, bill := range bills {
-			if bill.ended <= c.began {
-				before = append(before, bill)
+		var some []*call
+		for _, c := range calls {
+			if c.life == life && !c.killed {
+				some = append(some, c)
 			}
 		}
-		slices.SortFunc(before, func(a, b *call) int { return cmp.Compare(a.began, b.began) })
-		for _, bill := range before {
-			b.take(bill.began, float64(bill.cost))
+		w.judgeBills(w.lives[life].began, some)
+	}
+}
+
+// judgeBills is judgePostPaid in one life, for calls in the order of their begin.
+func (w *world) judgeBills(began time.Duration, calls []*call) {
+	for _, c := range calls {
+		if c.bill() || c.over || c.degraded != "" || c.lost {
+			continue
+		}
+		d := c.domain
+		b := balance{domain: d, at: began, level: float64(d.burst)}
+		for _, other := range calls {
+			if n := other.owes(); n > 0 && other.ended <= c.began && other.degraded == "" && !other.lost ||
+				n < 0 && other.began <= c.ended {
+				b.take(other.began, float64(n))
+			}
 		}
 		b.take(c.ended, 0)
-		if b.level < 0.999 {
+		if b.level < float64(max(1, d.reserve))-0.001 {
 			w.violation(c, "admitted, though at most %.3f was left after what had been paid", b.level)
 		}
 	}
+}
+
+// owes is the least that a call of a post-paid rule takes; less than 0: the most that it gives back.
+func (c *call) owes() int64 {
+	switch {
+	case c.bill():
+		return c.cost - c.domain.reserve
+	case c.over:
+		return 0
+	}
+	return c.domain.reserve
 }
