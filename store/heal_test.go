@@ -2,9 +2,7 @@ package store
 
 import (
 	"fmt"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/test/servers"
@@ -55,22 +53,5 @@ func TestAPenaltyWithAForeignValueHeals(t *testing.T) {
 			servers.Await(t, "a cool-down", func() error { return notYet(spend(r, c)[0].Penalized) })
 			awaitHealed(t, r)
 		})
-	}
-}
-
-// TestAKeyThatIsForeignAgainIsLeftAlone for a while: another program writes it.
-func TestAKeyThatIsForeignAgainIsLeftAlone(t *testing.T) {
-	server := servers.StartRedis(t)
-	var ahead atomic.Int64
-	r := open(t, RedisConfig{Main: at(server.Addr), Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
-	bad, other := charge(t, "k", bucket(10, year), 1), charge(t, "other", bucket(10, year), 1)
-	for i, passed := range []time.Duration{0, healAgain / 2, healAgain} {
-		ahead.Add(int64(passed))
-		for _, c := range []limit.Charge{bad, other} {
-			server.Do(t, "SET", c.Key, "garbage")
-			spend(r, c)
-			other.Key += "+"
-		}
-		servers.Await(t, "healed counters", func() error { return notYet(r.Stats().Calls.Healed >= []int64{2, 3, 5}[i]) })
 	}
 }

@@ -65,7 +65,7 @@ func (q *question) send(ctx context.Context) bool {
 	next := math.MaxInt
 	for _, t := range q.trips {
 		if !t.sent {
-			next = min(next, t.round)
+			next = min(next, t.turn/atOnce)
 		}
 	}
 	if next == math.MaxInt {
@@ -73,7 +73,7 @@ func (q *question) send(ctx context.Context) bool {
 	}
 	q.round = next
 	for i, t := range q.trips {
-		if t.round == next && !t.sent {
+		if t.turn/atOnce == next && !t.sent {
 			q.sendTo(ctx, t.server, q.trips[i:])
 		}
 	}
@@ -85,10 +85,10 @@ func (q *question) sendTo(ctx context.Context, server *redis.Server, trips []*tr
 	q.batch = q.batch[:0]
 	charges, loans := 0, []*loan(nil)
 	for _, t := range trips {
-		if t.server != server || t.round != q.round || t.sent {
+		if t.server != server || t.turn/atOnce != q.round || t.sent {
 			continue
 		}
-		charges += len(t.charges) + len(t.before) + len(t.after)
+		charges += len(t.places) + len(t.before) + len(t.after)
 		requests := len(q.batch) + 1 + len(t.before) + len(t.after)
 		if len(q.batch) > 0 && (charges > limit.MaxTogether || requests > mostRequests) {
 			break
@@ -113,12 +113,12 @@ func (q *question) sendTo(ctx context.Context, server *redis.Server, trips []*tr
 // receive waits for the trips of the round, and puts their decisions in their places.
 func (q *question) receive() {
 	for _, t := range q.trips {
-		if t.round != q.round {
+		if t.turn/atOnce != q.round {
 			continue
 		}
 		q.await(t)
 		for i, place := range t.places {
-			q.request.Decisions[place] = t.decisions[i]
+			q.request.Decisions[place] = t.decision(i)
 		}
 	}
 }
@@ -140,11 +140,11 @@ func (q *question) finish(ctx context.Context) {
 	}
 	q.punish()
 	if asked > 0 {
-		r.learn(charges, decisions, q.began)
+		r.learn(q.request, q.began)
 	}
 	for _, t := range q.trips[asked:] {
 		if !t.left {
-			r.learn(t.charges, t.decisions, q.began)
+			r.learn(&t.part, q.began)
 		}
 	}
 	if r.leases != nil {
@@ -159,8 +159,8 @@ func (q *question) finish(ctx context.Context) {
 }
 
 // learn keeps what replies show of spent counters.
-func (r *Redis) learn(charges []limit.Charge, decisions []limit.Decision, began time.Time) {
+func (r *Redis) learn(part *limit.Request, began time.Time) {
 	if r.denials != nil {
-		r.denials.Learn(&limit.Request{Charges: charges, Decisions: decisions}, began, r.cfg.Now())
+		r.denials.Learn(part, began, r.cfg.Now())
 	}
 }
