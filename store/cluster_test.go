@@ -136,7 +136,8 @@ func resetOverSlots(t *testing.T, c *servers.RedisCluster) {
 	}
 }
 
-// slotsMove counts on counters whose slots move meanwhile, also with two of one slot in a request. None is lost, and none counts twice.
+// slotsMove counts on counters whose slots move meanwhile, also with two of one slot in a request. None is lost, and
+// none counts twice.
 func slotsMove(t *testing.T, c *servers.RedisCluster) {
 	const move = 100
 	r := openCluster(t, c, RedisConfig{DenialEntries: -1})

@@ -21,7 +21,8 @@ func strict(threshold int64) limit.Penalty {
 	return limit.Penalty{Threshold: threshold, Window: year, CoolDown: time.Hour, Multipliers: []int64{1, 2, 4}}
 }
 
-// wantPenalty fails the test unless the charge is refused, by a cool-down of about this length or, with 0, by its counter.
+// wantPenalty fails the test unless the charge is refused, by a cool-down of about this length or, with 0, by its
+// counter.
 func wantPenalty(t *testing.T, what string, d limit.Decision, rest time.Duration) {
 	t.Helper()
 	if d.Outcome != limit.Refused || d.Charged != 0 || d.Penalized != (rest > 0) {
@@ -144,7 +145,8 @@ func TestContractOfRisingCoolDowns(t *testing.T) {
 	})
 }
 
-// TestContractOfContention: many refusals at once start one cool-down, with the threshold, and are counted by one of both.
+// TestContractOfContention: many refusals at once start one cool-down, with the threshold, and are counted by one of
+// both.
 func TestContractOfContention(t *testing.T) {
 	const threshold, callers = 40, 64
 	eachStore(t, func(t *testing.T, s Counter) {

@@ -46,14 +46,15 @@ func (r *Redis) heal(ctx context.Context) {
 func (r *Redis) healOne(ctx context.Context, f *foreign) {
 	ctx, cancel := context.WithTimeout(ctx, healWithin)
 	defer cancel()
-	client, keys := r.clientOf(&f.charge), []string{f.charge.Key}
+	client, keys, isForeign := r.clientOf(&f.charge), []string{f.charge.Key}, r.isForeign(ctx, f.charge)
 	if f.penalty {
 		keys = limit.PunishKeys(&f.charge)
+		isForeign = slices.ContainsFunc(keys, func(key string) bool {
+			kind, err := client.Run(ctx, key, "TYPE", key)
+			return err == nil && kind != "list" && kind != "none"
+		})
 	}
-	if !f.penalty && !r.isForeign(ctx, f.charge) || f.penalty && !slices.ContainsFunc(keys, func(key string) bool {
-		kind, err := client.Run(ctx, key, "TYPE", key)
-		return err == nil && kind != "list" && kind != "none"
-	}) {
+	if !isForeign {
 		return
 	}
 	err := unlink(ctx, client, keys)
@@ -68,10 +69,8 @@ func (r *Redis) healOne(ctx context.Context, f *foreign) {
 
 // isForeign asks for a counter alone.
 func (r *Redis) isForeign(ctx context.Context, c limit.Charge) bool {
-	look := limit.Request{
-		Charges:   []limit.Charge{{Key: c.Key, Limit: c.Limit, Op: limit.Peek, Cost: 1}},
-		Decisions: make([]limit.Decision, 1),
-	}
+	c = limit.Charge{Key: c.Key, Limit: c.Limit, Op: limit.Peek, Cost: 1}
+	look := limit.Request{Charges: []limit.Charge{c}, Decisions: make([]limit.Decision, 1)}
 	r.Peek(ctx, &look)
 	return look.Decisions[0].Reason == limit.ReasonForeign
 }

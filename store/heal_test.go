@@ -8,7 +8,8 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// TestACounterWithAForeignValueHeals: its request is undecided, it is deleted once, and counts again. What shares its requests stays.
+// TestACounterWithAForeignValueHeals: its request is undecided, it is deleted once, and counts again. What shares its
+// requests stays.
 func TestACounterWithAForeignValueHeals(t *testing.T) {
 	server := servers.StartRedis(t)
 	for name, foreign := range map[string][]string{

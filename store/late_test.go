@@ -58,7 +58,8 @@ func TestALateReplyIsHandedOver(t *testing.T) {
 	}
 }
 
-// TestALateReplyIsRemembered: what it shows of a spent counter answers the next request, and one that gives back ends that.
+// TestALateReplyIsRemembered: what it shows of a spent counter answers the next request, and one that gives back ends
+// that.
 func TestALateReplyIsRemembered(t *testing.T) {
 	server := servers.StartRedis(t)
 	r, late := lateOnes(t, RedisConfig{Main: at(server.Addr)})

@@ -8,13 +8,13 @@ import (
 	"github.com/spillway-mesh/spillway/redis"
 )
 
-// A request whose charges live in several homes, or are more than one call may have, goes in several trips. All homes are
-// asked at once, each for its part, and each takes what it can. If one of them refuses, what the others took is given
-// back, so that it is all or nothing once the answer is out.
+// A request whose charges live in several homes, or are more than one call may have, goes in several trips. All homes
+// are asked at once, each for its part, and each takes what it can. If one of them refuses, what the others took is
+// given back, so that it is all or nothing once the answer is out.
 //
-// Meanwhile others may find less on a counter than there is in the end, and be refused: for as long as these two trips
-// take. The reverse never happens: nothing is given to a counter before it is known to be due, nor after the window in
-// which it was taken.
+// Meanwhile others may find less on a counter than there is in the end, and be refused: for as long as these two
+// trips take. The reverse never happens: nothing is given to a counter before it is known to be due, nor after the
+// window in which it was taken.
 
 const (
 	atOnce      = 2       // trips of one request to one home in a round; requests of others go in between
@@ -67,9 +67,9 @@ type place struct {
 }
 
 // divide sorts the charges that are not known into trips. Of a split request refunds come last: one that is given and
-// then has to be taken back, because the request is refused elsewhere, would be spent by others in between. So a charge
-// does not profit from a refund to its own counter in the same request, as it would in one trip. Quotas do not refuse a
-// part of a request, only all of it.
+// then has to be taken back, because the request is refused elsewhere, would be spent by others in between. So a
+// charge does not profit from a refund to its own counter in the same request, as it would in one trip. Quotas do not
+// refuse a part of a request, only all of it.
 func (q *question) divide() {
 	together := q.together()
 	var t *trip
@@ -115,9 +115,9 @@ func (q *question) newTrip(h home, turn int) *trip {
 	return t
 }
 
-// giveBack returns what the trips of a refused request took, and enters that into the decisions. Charges with Each stay, as
-// they would in one trip. What a trip took whose caller left is not known; its late reply shows that. The answer waits no
-// longer than its patience lasts, but the giving back goes on.
+// giveBack returns what the trips of a refused request took, and enters that into the decisions. Charges with Each
+// stay, as they would in one trip. What a trip took whose caller left is not known; its late reply shows that. The
+// answer waits no longer than its patience lasts, but the giving back goes on.
 func (q *question) giveBack(ctx context.Context) {
 	asked := q.trips
 	for _, t := range asked {
@@ -152,8 +152,8 @@ func (q *question) giveBack(ctx context.Context) {
 	}
 }
 
-// countNotReturned counts what could not be given back. It stays taken until time gives it back, and is not given back
-// again: it is not known whether it was.
+// countNotReturned counts what could not be given back. It stays taken until time gives it back, and is not given
+// back again: it is not known whether it was.
 func (r *Redis) countNotReturned(part *limit.Request) {
 	for i := range part.Decisions {
 		if part.Decisions[i].Outcome == limit.Undecided {

@@ -43,7 +43,8 @@ func (s scattered) charge(i int, cost int64) limit.Charge {
 	return limit.Charge{Key: fmt.Sprintf("rl1:{%s|%d}:k", s.name, i), Limit: s.limits[i], Cost: cost}
 }
 
-// request is a random request of one to four different counters: rules and trees, peeks, refunds, debits, shadows and quotas.
+// request is a random request of one to four different counters: rules and trees, peeks, refunds, debits, shadows and
+// quotas.
 func (s scattered) request(rng *rand.Rand) []limit.Charge {
 	var all []limit.Charge
 	for _, i := range rng.Perm(len(s.limits))[:1+rng.IntN(4)] {
@@ -114,8 +115,8 @@ func TestASplitRequestIsAnsweredAsAWholeOne(t *testing.T) {
 	}
 }
 
-// jostle lets eight callers make random requests of two to four different counters. What is used in the end must be what admitted
-// requests cost, and no more than the limit.
+// jostle lets eight callers make random requests of two to four different counters. What is used in the end must be
+// what admitted requests cost, and no more than the limit.
 func jostle(t *testing.T, r *Redis, requests int) {
 	t.Helper()
 	s := scatter(t, 24, int64(requests)/4)
@@ -240,8 +241,8 @@ func tree(t *testing.T, n int, l limit.Limit) (all []limit.Charge) {
 	return all
 }
 
-// TestManyChargesGoInSeveralTrips: none has more charges than one may, each counter is charged once, and the rule of the request is charged
-// unless a tree refuses.
+// TestManyChargesGoInSeveralTrips: none has more charges than one may, each counter is charged once, and the rule of
+// the request is charged unless a tree refuses.
 func TestManyChargesGoInSeveralTrips(t *testing.T) {
 	all := startRing(t, 2)
 	for name, main := range map[string]*redis.Client{"one server": at(servers.StartRedis(t).Addr), "a ring": ring(all...)} {

@@ -59,8 +59,8 @@ func (r *Redis) begin(ctx context.Context, request *limit.Request, fresh bool) *
 	return q
 }
 
-// send sends the trips of the next round, and reports whether there are any. Those of one server leave together, as far
-// as they fit into one batch.
+// send sends the trips of the next round, and reports whether there are any. Those of one server leave together, as
+// far as they fit into one batch.
 func (q *question) send(ctx context.Context) bool {
 	next := math.MaxInt
 	for _, t := range q.trips {

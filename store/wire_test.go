@@ -9,8 +9,8 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// TestNothingIsExecutedTwice holds the server's own count against the answers: what ran without an answer is at most what was unknown or came
-// late, and nothing was answered that did not run.
+// TestNothingIsExecutedTwice holds the server's own count against the answers: what ran without an answer is at most
+// what was unknown or came late, and nothing was answered that did not run.
 func TestNothingIsExecutedTwice(t *testing.T) {
 	for name, fault := range map[string]servers.Fault{
 		"dropped":       {Mode: servers.DropReplies, Share: 0.2},
