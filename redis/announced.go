@@ -58,23 +58,23 @@ func (a *announced) begin(line []byte) bool {
 	if len(line) == 0 {
 		return false
 	}
-	switch line[0] {
-	case '$', '=', '!':
-		n, err := strconv.Atoi(string(line[1:]))
-		if n >= 0 {
-			a.skip = n + len("\r\n")
-		}
-		return err == nil && n >= -1 && n <= longestText
-	case '*', '~', '>', '%', '|':
-		n, err := strconv.Atoi(string(line[1:]))
-		if err != nil || n < -1 || n > mostItems {
-			return false
-		}
+	isText, isList := bytes.IndexByte([]byte("$=!"), line[0]) >= 0, bytes.IndexByte([]byte("*~>%|"), line[0]) >= 0
+	if !isText && !isList {
+		return true
+	}
+	n, err := strconv.Atoi(string(line[1:]))
+	if err != nil || n < -1 || n > longestText {
+		return false
+	}
+	switch {
+	case isText && n >= 0:
+		a.skip = n + len("\r\n")
+	case isList && n > 0:
 		if line[0] == '%' || line[0] == '|' {
-			n *= 2
+			n *= 2 // pairs
 		}
-		a.open += max(n, 0)
-		a.items += max(n, 0)
+		a.open += n
+		a.items += n
 	}
 	return a.items <= mostItems
 }

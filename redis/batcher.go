@@ -125,9 +125,9 @@ func (b *batcher) take(batch, dropped []*Pending) (_, _ []*Pending, open bool) {
 		b.idle++
 		b.ready.Wait()
 	}
-	charges := 0
-	for len(b.queue) > 0 {
-		group := b.queue[:b.queue[0].group]
+	used, charges := 0, 0
+	for used < len(b.queue) {
+		group := b.queue[used : used+b.queue[used].group]
 		for _, p := range group {
 			charges += p.Charges
 		}
@@ -142,9 +142,9 @@ func (b *batcher) take(batch, dropped []*Pending) (_, _ []*Pending, open bool) {
 				batch = append(batch, p)
 			}
 		}
-		clear(group)
-		b.queue = b.queue[len(group):]
+		used += len(group)
 	}
+	b.queue = slices.Delete(b.queue, 0, used)
 	b.flying.Add(int64(len(batch)))
 	b.wakeLocked()
 	return batch, dropped, !b.closed || len(b.queue) > 0

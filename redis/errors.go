@@ -152,8 +152,11 @@ func replyReason(text string) string {
 
 // IsReply reports whether the server replied with an error that begins so.
 func IsReply(err error, prefix string) bool {
+	if err == nil {
+		return false
+	}
 	var reply goredis.Error
-	return err != nil && errors.As(err, &reply) && strings.HasPrefix(reply.Error(), prefix)
+	return errors.As(err, &reply) && strings.HasPrefix(reply.Error(), prefix)
 }
 
 // isTimeout is also true for a dial and for a context that took too long.
