@@ -15,7 +15,8 @@ import (
 // clusterClient is a client of a cluster, by the addresses of two of its nodes only.
 func clusterClient(c *servers.RedisCluster) *redis.Client {
 	return client(redis.Config{
-		Servers: redis.Servers{Kind: redis.Cluster, Addresses: c.Addrs()[2:4], DialTimeout: time.Second}, Silence: 2 * time.Second,
+		Servers: redis.Servers{Kind: redis.Cluster, Addresses: c.Addrs()[2:4], DialTimeout: time.Second},
+		Silence: 2 * time.Second,
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 func TestACounterWithAForeignValueHeals(t *testing.T) {
 	server := servers.StartRedis(t)
 	for name, foreign := range map[string][]string{
-		"a list": {"RPUSH", "x"}, "a hash": {"HSET", "f", "x"}, "garbage": {"SET", "garbage"}, "bytes": {"SET", "\xff\x00not a number"},
+		"a list": {"RPUSH", "x"}, "a hash": {"HSET", "f", "x"}, "garbage": {"SET", "garbage"}, "bytes": {"SET", "\xff\x00x"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := open(t, RedisConfig{Main: at(server.Addr)})
@@ -22,7 +22,7 @@ func TestACounterWithAForeignValueHeals(t *testing.T) {
 			spend(r, good)
 			server.Do(t, append([]string{foreign[0], bad.Key}, foreign[1:]...)...)
 			d := spend(r, good, bad)
-			if d[0].Outcome != limit.Undecided || d[0].Reason != limit.ReasonBeside || d[1].Reason != limit.ReasonForeign || d[1].Unknown {
+			if d[0].Reason != limit.ReasonBeside || d[1].Reason != limit.ReasonForeign || d[1].Unknown {
 				t.Fatalf("decisions %+v, want both undecided because of a foreign value", d)
 			}
 			servers.Await(t, "a decision", func() error {
@@ -34,6 +34,25 @@ func TestACounterWithAForeignValueHeals(t *testing.T) {
 			awaitHealed(t, r)
 			want(t, "after", spend(r, good)[0], limit.Allowed, 1, 7)
 		})
+	}
+}
+
+// TestForeignValueHarmsItsOwnKeyOnly: requests that leave in the same batch are decided.
+func TestForeignValueHarmsItsOwnKeyOnly(t *testing.T) {
+	server := servers.StartRedis(t)
+	r := open(t, RedisConfig{Main: at(server.Addr)})
+	var all []*limit.Request
+	for i := range 9 {
+		all = append(all, requestOf(charge(t, fmt.Sprint(i), limit.Limit{
+			Algorithm: limit.Algorithm(i%4 + 1), Count: 5, Burst: 5, Window: year,
+		}, 1)))
+	}
+	server.Do(t, "HSET", all[4].Charges[0].Key, "f", "x")
+	r.Ask(t.Context(), all...)
+	for i, request := range all {
+		if d := request.Decisions[0]; (d.Outcome == limit.Undecided) != (i == 4) {
+			t.Errorf("request %d: %+v, want only the fifth undecided", i, d)
+		}
 	}
 }
 

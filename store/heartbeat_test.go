@@ -34,7 +34,7 @@ func awaitLive(t *testing.T, what string, r *Redis, domain string, n int) {
 	})
 }
 
-func TestSidecarsCountEachOther(t *testing.T) {
+func TestSidecarsAreCountedByDomain(t *testing.T) {
 	t.Parallel() // it mostly waits
 	lone, two := servers.StartRedis(t), startRing(t, 2)
 	for name, main := range map[string]func() *redis.Client{
