@@ -42,7 +42,7 @@ func held(t *testing.T, change func(*redis.Config)) (c *redis.Client, seen *call
 	t.Helper()
 	server := servers.StartRedis(t)
 	seen = &calls{}
-	cfg := at(server.Addr)
+	cfg := at(redis.Single, server.Addr)
 	cfg.InFlight, cfg.Silence, cfg.OnCall = 1, time.Minute, seen.add
 	if change != nil {
 		change(&cfg)
@@ -164,7 +164,7 @@ func TestWhoLeavesBeforeTheBatchIsNotSent(t *testing.T) {
 
 func TestWhoLeavesLaterGetsALateReply(t *testing.T) {
 	server := servers.StartRedis(t)
-	cfg := at(server.Addr)
+	cfg := at(redis.Single, server.Addr)
 	cfg.Silence = time.Minute
 	c := open(t, cfg)
 	wantCount(t, c, "a", 1)
@@ -189,7 +189,7 @@ func TestWhoLeavesLaterGetsALateReply(t *testing.T) {
 }
 
 func TestLeavingIsOverWhereTheReplyIs(t *testing.T) {
-	c := open(t, at(servers.StartRedis(t).Addr))
+	c := open(t, at(redis.Single, servers.StartRedis(t).Addr))
 	p := add("a")
 	for i := range 1000 { // the signal and Leave meet in every way
 		c.Server("a").Do(p)
@@ -245,7 +245,7 @@ func TestWhoCannotBeAnsweredInTimeIsToldAtOnce(t *testing.T) {
 
 func TestCloseEndsWhatWaits(t *testing.T) {
 	server := servers.StartRedis(t)
-	cfg := at(server.Addr)
+	cfg := at(redis.Single, server.Addr)
 	cfg.InFlight, cfg.Silence = 1, 50*time.Millisecond
 	c := redis.New(cfg)
 	server.Hang(t)

@@ -12,7 +12,7 @@ import (
 func BenchmarkRequests(b *testing.B) {
 	for _, callers := range []int{1, 64} {
 		b.Run(fmt.Sprint(callers), func(b *testing.B) {
-			c := open(b, at(servers.StartRedis(b).Addr))
+			c := open(b, at(redis.Single, servers.StartRedis(b).Addr))
 			var all []*redis.Pending
 			for i := range callers {
 				all = append(all, add(fmt.Sprint("key", i)))
