@@ -7,6 +7,9 @@ type bounds struct {
 	patience    time.Duration // an answer without a deadline comes within it
 	hotPatience time.Duration // the same where tokens are leased: a call may wait for a lease, and then for its own reply
 	repaired    time.Duration // after the last fault, Redis decides again within it
+	lease       time.Duration // tokens can be spent so long after Redis was asked for them
+	goroutines  int           // of a sidecar: so many more may run when all is calm
+	memory      uint64        // of a process, beside what the simulation keeps
 	leaseTail   time.Duration // tokens that were lent before an event can be spent so long after it
 	lateRefund  time.Duration // a refund may be on its way so long when its caller has left
 	debtsPaid   time.Duration // what was admitted without Redis is charged so long afterwards
@@ -21,6 +24,9 @@ var promised = bounds{
 	patience:    110 * time.Millisecond,
 	hotPatience: 210 * time.Millisecond,
 	repaired:    4 * time.Second,
+	lease:       200 * time.Millisecond,
+	goroutines:  5,
+	memory:      20 << 20,
 	leaseTail:   250 * time.Millisecond,
 	lateRefund:  5 * time.Second,
 	debtsPaid:   10 * time.Second,

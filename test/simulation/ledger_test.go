@@ -64,15 +64,3 @@ func (l *ledger) judge(calls []*call) {
 func (w *world) elsewhere(c *call) bool {
 	return w.s.kind == cluster && w.faultsWithin(c.began-promised.repaired, c.ended+promised.lateRefund)
 }
-
-// isCalm: when all is calm each sidecar has as many connections as before the first fault.
-func (w *world) isCalm() {
-	w.mu.Lock()
-	conns := w.conns
-	w.mu.Unlock()
-	for i, before := range conns {
-		if now := w.connections(i); now != before && (w.s.kind != cluster || now > before+promised.conns) {
-			w.violation(nil, "sidecar %d has %d connections when all is calm, and had %d", i, now, before)
-		}
-	}
-}
