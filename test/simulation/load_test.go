@@ -1,5 +1,3 @@
-//go:build full
-
 package simulation
 
 import (
@@ -25,6 +23,16 @@ func (w *world) load(ctx context.Context, number uint64, p *loadPlan) {
 		for i := range int(p.rate) {
 			own := w.s.stream(ofLoads + 1000*number + uint64(i) + 1000)
 			callers.Go(func() { w.closedLoop(ctx, own, p) })
+		}
+	case "paid":
+		for i := range int(p.rate) {
+			own := w.s.stream(ofLoads + 1000*number + uint64(i) + 1000)
+			callers.Go(func() { w.pay(ctx, own, p) })
+		}
+	case "punished":
+		for i := range p.domain.users {
+			own := w.s.stream(ofLoads + 1000*number + uint64(i) + 1000)
+			callers.Go(func() { w.misbehave(ctx, own, p, fmt.Sprintf("u%d", i)) })
 		}
 	case "polite":
 		w.polite(ctx, r, p)
@@ -101,9 +109,6 @@ func (w *world) closedLoop(ctx context.Context, r *rand.Rand, p *loadPlan) {
 	}
 }
 
-// debtsPaid is how long after an outage a counter may still be charged for what was admitted meanwhile.
-const debtsPaid = 10 * time.Second
-
 // polite has a counter of its own, spends it, and comes back after retry-after.
 func (w *world) polite(ctx context.Context, r *rand.Rand, p *loadPlan) {
 	user, cost := "polite", max(1, p.domain.count/4)
@@ -114,7 +119,7 @@ func (w *world) polite(ctx context.Context, r *rand.Rand, p *loadPlan) {
 		c.cost = min(cost, p.domain.burst)
 		w.ask(c, 0)
 		if c.degraded != "" {
-			alone = c.ended + debtsPaid
+			alone = c.ended + promised.debtsPaid
 		}
 		if c.began >= alone {
 			w.keptWaiting(before, c)
