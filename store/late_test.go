@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/test/servers"
@@ -148,4 +149,25 @@ func TestHungServerIsAnsweredWithinTheDeadline(t *testing.T) {
 	}
 	wake(t, server)
 	awaitAllowed(t, r, c)
+}
+
+// TestClientsInAHurryDoNotOpenTheBreaker: they leave before the reply, which comes.
+func TestClientsInAHurryDoNotOpenTheBreaker(t *testing.T) {
+	p := servers.StartProxy(t, servers.StartRedis(t).Addr)
+	r, late := lateOnes(t, RedisConfig{Main: at(p.Addr)})
+	c := charge(t, "k", bucket(1000, year), 1)
+	awaitAllowed(t, r, c)
+	p.Set(servers.Fault{Mode: servers.Latency, Delay: 60 * time.Millisecond})
+	for range 10 {
+		request := requestOf(c)
+		request.Due = time.Now().Add(time.Millisecond)
+		r.Ask(t.Context(), request)
+		if d := request.Decisions[0]; d.Outcome != limit.Undecided || d.Reason == redis.ReasonBreaker {
+			t.Fatalf("decided %+v, want undecided for lack of time", d)
+		}
+	}
+	<-late
+	if got := r.Breaker(); got != breaker.Closed {
+		t.Errorf("the breaker is %v", got)
+	}
 }
