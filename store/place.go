@@ -117,7 +117,7 @@ func (q *question) newTrip(h home, turn int) *trip {
 
 // giveBack returns what the trips of a refused request took, and enters that into the decisions. Charges with Each
 // stay, as they would in one trip. What a trip took whose caller left is not known; its late reply shows that. The
-// answer waits no longer than its patience lasts, but the giving back goes on.
+// answer waits no longer than its patience lasts, but all is given back.
 func (q *question) giveBack(ctx context.Context) {
 	asked := q.trips
 	for _, t := range asked {

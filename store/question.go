@@ -94,13 +94,7 @@ func (q *question) sendTo(ctx context.Context, server *redis.Server, trips []*tr
 			break
 		}
 		q.store.encode(ctx, t, q.refused, q.due)
-		for _, l := range t.before {
-			q.batch = append(q.batch, &l.pending)
-		}
-		q.batch = append(q.batch, &t.pending)
-		for _, l := range t.after {
-			q.batch = append(q.batch, &l.pending)
-		}
+		q.batch = t.append(q.batch)
 		loans = append(append(loans, t.before...), t.after...)
 	}
 	server.Do(q.batch...)
@@ -121,24 +115,41 @@ func (q *question) receive() {
 			q.request.Decisions[place] = t.decision(i)
 		}
 	}
+	q.refused = q.refused || limit.Refuses(q.request.Charges, q.request.Decisions)
 }
 
 // finish waits for what was sent, sends further rounds, and does what follows from the decisions.
 func (q *question) finish(ctx context.Context) {
-	r, charges, decisions := q.store, q.request.Charges, q.request.Decisions
 	for more := len(q.trips) > 0; more; more = q.send(ctx) {
 		q.receive()
-		q.refused = q.refused || limit.Refuses(charges, decisions)
 	}
-	isOpen := func(d limit.Decision) bool { return d.Outcome == limit.Undecided }
-	if r.denials != nil && !q.fresh && slices.ContainsFunc(decisions, isOpen) {
-		r.denials.Known(q.request, r.cfg.Now())
-	}
+	q.decideOpen()
 	asked := len(q.trips)
-	if asked > 1 && limit.Refuses(charges, decisions) {
+	if asked > 1 && limit.Refuses(q.request.Charges, q.request.Decisions) {
 		q.giveBack(ctx)
 	}
 	q.punish()
+	q.learn(asked)
+	for _, t := range q.trips {
+		q.store.recycle(t)
+	}
+	clear(q.trips)
+	q.trips, q.request = q.trips[:0], nil
+	q.store.questions.Put(q)
+}
+
+// decideOpen decides charges that the store left undecided by what is known.
+func (q *question) decideOpen() {
+	r := q.store
+	isOpen := func(d limit.Decision) bool { return d.Outcome == limit.Undecided }
+	if r.denials != nil && !q.fresh && slices.ContainsFunc(q.request.Decisions, isOpen) {
+		r.denials.Known(q.request, r.cfg.Now())
+	}
+}
+
+// learn keeps what the replies show, those to what was asked and then those to what was given back.
+func (q *question) learn(asked int) {
+	r := q.store
 	if asked > 0 {
 		r.learn(q.request, q.began)
 	}
@@ -150,12 +161,6 @@ func (q *question) finish(ctx context.Context) {
 	if r.leases != nil {
 		r.leases.Learn(q.request, q.began)
 	}
-	for _, t := range q.trips {
-		r.recycle(t)
-	}
-	clear(q.trips)
-	q.trips, q.request = q.trips[:0], nil
-	r.questions.Put(q)
 }
 
 // learn keeps what replies show of spent counters.

@@ -55,6 +55,18 @@ func (r *Redis) encode(ctx context.Context, t *trip, refused bool, due time.Time
 	p.Keys, p.Arguments, p.Replies = t.script.Append(p.Keys[:0], p.Arguments[:0], charges, refused)
 }
 
+// append appends what is sent for the trip, in the order in which it has to run.
+func (t *trip) append(batch []*redis.Pending) []*redis.Pending {
+	for _, l := range t.before {
+		batch = append(batch, &l.pending)
+	}
+	batch = append(batch, &t.pending)
+	for _, l := range t.after {
+		batch = append(batch, &l.pending)
+	}
+	return batch
+}
+
 var errLate = errors.New("no reply in time")
 
 // await waits until the trip is over, or as long as its caller may wait.
