@@ -9,7 +9,7 @@ type bounds struct {
 	repaired    time.Duration // after the last fault, Redis decides again within it
 	lease       time.Duration // tokens can be spent so long after Redis was asked for them
 	goroutines  int           // of a sidecar: so many more may run when all is calm
-	memory      uint64        // of a process, beside what the simulation keeps
+	memory      uint64        // of a sidecar
 	leaseTail   time.Duration // tokens that were lent before an event can be spent so long after it
 	lateRefund  time.Duration // a refund may be on its way so long when its caller has left
 	debtsPaid   time.Duration // what was admitted without Redis is charged so long afterwards
@@ -26,7 +26,7 @@ var promised = bounds{
 	repaired:    4 * time.Second,
 	lease:       200 * time.Millisecond,
 	goroutines:  5,
-	memory:      20 << 20,
+	memory:      6 << 20,
 	leaseTail:   250 * time.Millisecond,
 	lateRefund:  5 * time.Second,
 	debtsPaid:   10 * time.Second,
