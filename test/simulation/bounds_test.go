@@ -4,31 +4,25 @@ import "time"
 
 // bounds are what the product promises, in one place: another product is judged by other numbers.
 type bounds struct {
-	patience    time.Duration // an answer without a deadline comes within it
-	hotPatience time.Duration // the same where tokens are leased: a call may wait for a lease, and then for its own reply
+	patience    time.Duration // an answer waits for Redis no longer
 	repaired    time.Duration // after the last fault, Redis decides again within it
 	leaseTail   time.Duration // tokens that were lent before an event can be spent so long after it
 	lateRefund  time.Duration // a refund may be on its way so long when its caller has left
-	debtsPaid   time.Duration // what was admitted without Redis is charged so long afterwards
-	denial      time.Duration // a denial outlives its reason by this at most
+	arrives     time.Duration // what was sent may arrive so long after its caller has left
 	clockCaught time.Duration // a server's clock that was set back has caught up
-	waits       time.Duration // times its deadline a call may take where it waits for more than one reply: a known fault
-	conns       int           // a sidecar of a cluster may have so many more connections than before
-	hotShare    int64         // percent by which leases may exceed a share: they are counted in sums, a moment later
+	conns       int           // a sidecar has at most so many connections to one server: for batches, and cold ones
+	subscribed  int           // and for messages, to all servers together
 }
 
 var promised = bounds{
-	patience:    110 * time.Millisecond,
-	hotPatience: 210 * time.Millisecond,
-	repaired:    4 * time.Second,
-	leaseTail:   250 * time.Millisecond,
+	patience:    100 * time.Millisecond,
+	repaired:    2 * time.Second,
+	leaseTail:   200 * time.Millisecond,
 	lateRefund:  5 * time.Second,
-	debtsPaid:   10 * time.Second,
-	denial:      time.Second,
+	arrives:     10 * time.Second,
 	clockCaught: 6 * time.Second,
-	waits:       6,
-	conns:       3,
-	hotShare:    1,
+	conns:       4 + 2,
+	subscribed:  1,
 }
 
 // The phases of a simulation.

@@ -12,21 +12,9 @@ type most struct {
 	count  int64
 	burst  int64
 	skew   time.Duration // of the clock that windows go by
-
-	doubtful []*call // of a log; see doubtful
 }
 
 func newCap(d *domain, count, burst int64) most { return most{domain: d, count: count, burst: burst} }
-
-// slack is how much more a log may admit in an interval, because of what was given back.
-func (m most) slack(from, to time.Duration) (n int64) {
-	for _, c := range m.doubtful {
-		if c.began <= to && c.ended+m.domain.window+promised.lateRefund >= from {
-			n += c.cost
-		}
-	}
-	return n
-}
 
 // in is how much it admits in any interval of that length; all reports that an interval so long has any number.
 func (m most) in(length time.Duration) (n int64, all bool) {
@@ -106,7 +94,7 @@ func (w *world) judgeFrom(what string, from *call, ends []*call, m most) bool {
 		if all {
 			return false
 		}
-		if sum > bound && sum > bound+m.slack(from.began, c.ended) {
+		if sum > bound {
 			w.violation(c, "%s %d from %v to %v, and an ideal limiter %d", what, sum, from.began, c.ended, bound)
 			return true
 		}

@@ -113,13 +113,13 @@ func (w *world) closedLoop(ctx context.Context, r *rand.Rand, p *loadPlan) {
 func (w *world) polite(ctx context.Context, r *rand.Rand, p *loadPlan) {
 	user, cost := "polite", max(1, p.domain.count/4)
 	var before *call
-	alone := time.Duration(0) // until when something may be charged that Redis did not decide
+	alone := time.Duration(0) // until when Redis may charge what it did not decide in time
 	for {
 		c := w.newCall(r, p, user)
 		c.cost = min(cost, p.domain.burst)
 		w.ask(c, 0)
 		if c.degraded != "" {
-			alone = c.ended + promised.debtsPaid
+			alone = c.ended + promised.arrives
 		}
 		if c.began >= alone {
 			w.keptWaiting(before, c)

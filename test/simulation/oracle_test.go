@@ -44,11 +44,11 @@ func (w *world) judge() {
 func (w *world) judgePolicy(c *call) {
 	switch {
 	case c.degraded == "" || c.cost < 0:
-	case c.domain.policy == "open" && c.over && c.id == "" && c.domain.special == "":
+	case c.domain.policy == "open" && c.over && c.id == "":
 		w.violation(c, "a rule that fails open refused")
 	case c.domain.policy == "closed" && !c.over && !c.bill():
 		w.violation(c, "a rule that fails closed admitted")
-	case c.domain.policy == "closed" && c.retry != 1 && c.id == "" && c.domain.special == "":
+	case c.domain.policy == "closed" && c.retry != 1 && c.id == "":
 		w.violation(c, "a rule that fails closed told to retry after %d s, not 1", c.retry)
 	}
 	if c.over && c.retry < 1 {
@@ -56,39 +56,26 @@ func (w *world) judgePolicy(c *call) {
 	}
 }
 
-// patience is how long a caller without a deadline waits at most. Where tokens are leased a call may wait for a lease
-// that is on its way, and then for its own reply.
-func (d *domain) patience() time.Duration {
-	if d.delay > 0 {
-		return d.delay + promised.patience
+// patience is how long a call may take at most. A throttled one may use all of its deadline: its answer is held.
+func (c *call) patience() time.Duration {
+	switch {
+	case c.domain.delay > 0 && c.deadline > 0:
+		return min(c.domain.delay+promised.patience, c.deadline-1)
+	case c.deadline > 0:
+		return min(promised.patience, c.deadline*8/10)
 	}
-	if d.hot {
-		return promised.hotPatience
-	}
-	return promised.patience
-}
-
-// waitsAgain reports whether a call may miss its deadline, a known fault: it waits for a lease, for its own reply, and
-// for what is given back elsewhere, each as long as its deadline allows. One that has time for these does not miss it.
-func (w *world) waitsAgain(c *call) bool {
-	return c.domain.hot || w.s.kind == cluster && c.id != "" || w.short(c)
+	return c.domain.delay + promised.patience
 }
 
 // short reports whether a call's deadline is not much longer than the way to Redis and back.
 func (w *world) short(c *call) bool {
-	return c.deadline > 0 && c.deadline*8/10 <= 8*w.s.latency+time.Millisecond
+	return c.deadline > 0 && c.deadline*8/10 <= 4*w.s.latency+time.Millisecond
 }
 
-// judgeTime: every answer leaves before its caller's deadline.
+// judgeTime: every answer leaves in time. One that nobody waits for may be held until its token is given back.
 func (w *world) judgeTime(c *call) {
-	took := c.ended - c.began
-	switch {
-	case c.hungThrottled(): // it waits until its token is given back
-	case w.waitsAgain(c) && took < promised.waits*c.deadline:
-	case c.deadline > 0 && took >= c.deadline:
-		w.violation(c, "answered after %v, and the deadline was %v", took, c.deadline)
-	case took > c.domain.patience():
-		w.violation(c, "answered after %v, more than the patience", took)
+	if took := c.ended - c.began; took > c.patience() && !c.hungThrottled() {
+		w.violation(c, "answered after %v, and at most %v is right", took, c.patience())
 	}
 }
 
@@ -130,23 +117,8 @@ func (w *world) judgeStrict(calls []*call) {
 		}
 		m := newCap(d, count, burst)
 		m.skew = w.lives[life].skew
-		if d.algorithm == "sliding_log" {
-			m.doubtful = doubtful(calls)
-		}
 		w.judgeCap("redis admitted", some, m)
 	}
-}
-
-// doubtful are the calls that a policy refused, and that Redis may have charged: such a charge is given back. A
-// sliding log gives back its newest entries in place of the one in question, and then admits so much more within one
-// window. That is a known fault of the log.
-func doubtful(calls []*call) (some []*call) {
-	for _, c := range calls {
-		if c.degraded != "" && c.over && c.cost > 0 {
-			some = append(some, c)
-		}
-	}
-	return some
 }
 
 // judgeShares: while Redis does not decide, a sidecar admits its share.
@@ -158,9 +130,6 @@ func (w *world) judgeShares(calls []*call) {
 	count, burst := d.most()
 	live := int64(w.liveLeast())
 	share := newCap(d, max(1, count/live), max(1, burst/live))
-	if d.hot { // what leases decide is counted in sums, a moment later: a hundredth more was seen
-		share.count, share.burst = share.count+share.count*promised.hotShare/100+1, share.burst+share.burst*promised.hotShare/100+1
-	}
 	for i := range w.s.sidecars {
 		var some []*call
 		for _, c := range calls {

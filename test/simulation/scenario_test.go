@@ -127,11 +127,15 @@ func hotLoads(r *rand.Rand, d *domain) []loadPlan {
 	}
 }
 
-// most is the limit that no moment of the simulation exceeds.
+// most is the limit that no moment of the simulation exceeds. When the rate of a bucket changes, the time until it is
+// full stays, not the tokens: each unit of that time may be as many tokens as the highest rate brings.
 func (d *domain) most() (count, burst int64) {
 	count, burst = d.count, d.burst
 	for _, n := range d.changes {
 		count, burst = max(count, n), max(burst, n)
+	}
+	if len(d.changes) > 0 {
+		burst = max(count, (count*d.burst+d.count-1)/d.count)
 	}
 	return count, burst
 }

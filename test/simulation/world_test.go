@@ -44,7 +44,6 @@ type world struct {
 	lives      []life
 	over       bool // the bubble has ended
 	violations []string
-	conns      []int // of each sidecar, before the first fault
 }
 
 // place is a sidecar's name in the network.
@@ -124,14 +123,6 @@ func (w *world) connections(i int) (n int) {
 // run lets the load come and the faults happen, and then all be calm.
 func (w *world) run() {
 	var running sync.WaitGroup
-	running.Go(func() {
-		elapse(warm - 100*time.Millisecond)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		for i := range w.s.sidecars {
-			w.conns = append(w.conns, w.connections(i))
-		}
-	})
 	for i := range w.s.faults {
 		running.Go(func() { w.hurt(&w.s.faults[i]) })
 	}
