@@ -144,17 +144,6 @@ func TestAFloodCostsOneQuestionPerKeyAndSecond(t *testing.T) {
 	}
 }
 
-func TestTimeIsTheServers(t *testing.T) {
-	server := servers.StartRedis(t)
-	r := open(t, RedisConfig{Main: at(server.Addr), Now: func() time.Time { return time.Unix(1e9, 0) }})
-	l := limit.Limit{Algorithm: limit.FixedWindow, Count: 3, Window: 24 * time.Hour}
-	servers.Inside(t, l.Window, 9*time.Second)
-	spend(r, charge(t, "k", l, 3))
-	d := spend(r, charge(t, "k", l, 1))[0]
-	now := time.Now().UTC()
-	wantAbout(t, "reset after", d.ResetAfter, now.Truncate(l.Window).Add(l.Window).Sub(now)+time.Minute/2)
-}
-
 func TestHangingUpDoesNotInterrupt(t *testing.T) {
 	r := open(t, RedisConfig{Main: at(servers.StartRedis(t).Addr)})
 	ctx, cancel := context.WithCancel(t.Context())
