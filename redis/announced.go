@@ -58,23 +58,27 @@ func (a *announced) begin(line []byte) bool {
 	if len(line) == 0 {
 		return false
 	}
-	isText, isList := bytes.IndexByte([]byte("$=!"), line[0]) >= 0, bytes.IndexByte([]byte("*~>%|"), line[0]) >= 0
-	if !isText && !isList {
-		return true
-	}
-	n, err := strconv.Atoi(string(line[1:]))
-	if err != nil || n < -1 || n > longestText {
-		return false
-	}
-	switch {
-	case isText && n >= 0:
-		a.skip = n + len("\r\n")
-	case isList && n > 0:
+	switch line[0] {
+	case '$', '=', '!':
+		n, ok := length(line, longestText)
+		if n >= 0 {
+			a.skip = n + len("\r\n")
+		}
+		return ok
+	case '*', '~', '>', '%', '|':
+		n, ok := length(line, mostItems)
+		n = max(n, 0)
 		if line[0] == '%' || line[0] == '|' {
 			n *= 2 // pairs
 		}
-		a.open += n
-		a.items += n
+		a.open, a.items = a.open+n, a.items+n
+		return ok && a.items <= mostItems
 	}
-	return a.items <= mostItems
+	return true
+}
+
+// length is the number in a line, -1 for a text or a list that is missing.
+func length(line []byte, most int) (n int, ok bool) {
+	n, err := strconv.Atoi(string(line[1:]))
+	return n, err == nil && n >= -1 && n <= most
 }

@@ -231,7 +231,9 @@ func TestRedirectsInACircle(t *testing.T) {
 
 // TestRedirectsThatNameNothing are the reply.
 func TestRedirectsThatNameNothing(t *testing.T) {
-	replies := []string{"-MOVED", "-MOVED 1", "-MOVED 1 2 3", "-MOVED x y", "-ASK 1 :", "-MOVED 1 :::", "-MOVED 1 [::", "-TRYAGAIN"}
+	replies := []string{
+		"-MOVED", "-MOVED 1", "-MOVED 1 2 3", "-MOVED x y", "-ASK 1 :", "-MOVED 1 :::", "-MOVED 1 [::", "-TRYAGAIN",
+	}
 	var next atomic.Int64
 	c := alone(t, func() string { return replies[next.Load()] })
 	for range replies {

@@ -165,10 +165,6 @@ func isTimeout(err error) bool {
 	return errors.As(err, &slow) && slow.Timeout()
 }
 
-func isRefused(err error) bool {
-	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT)
-}
-
 // MayHaveRun reports whether a call that ended with this error may have run on the server all the same: it was sent,
 // and no reply came, or the error is one from inside a script.
 func MayHaveRun(err error) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"syscall"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -181,8 +182,7 @@ const (
 // again is where a command that did not run has a chance: once to load its script, once after a failure, and a few
 // times as a cluster replies.
 func (s *Server) again(c *command, here route) (to route, ok bool) {
-	why := Reason(c.fault)
-	switch {
+	switch why := Reason(c.fault); {
 	case why == "":
 		return here, false
 	case why == ReasonCluster:
@@ -190,15 +190,25 @@ func (s *Server) again(c *command, here route) (to route, ok bool) {
 	case c.script != nil && !c.loads && IsReply(c.fault, "NOSCRIPT"):
 		c.loads = true
 		return here, true
-	case c.repeated:
+	case c.repeated || !isBrief(c.fault, why):
 		return here, false
 	case why == ReasonReadonly:
 		s.leave()
 	}
+	c.repeated = true
+	return here, true
+}
+
+// isBrief reports whether nothing ran because of what may be over at once.
+func isBrief(fault error, why string) bool {
 	var early *unsentError
-	c.repeated = why == ReasonLoading || why == ReasonReadonly ||
-		errors.As(c.fault, &early) && (why == ReasonClosed || why == ReasonDial && isRefused(c.fault))
-	return here, c.repeated
+	switch why {
+	case ReasonLoading, ReasonReadonly:
+		return true
+	case ReasonDial:
+		return errors.Is(fault, syscall.ECONNREFUSED) || errors.Is(fault, syscall.ENOENT)
+	}
+	return why == ReasonClosed && errors.As(fault, &early)
 }
 
 // elsewhere is where a command has to go as a server of a cluster has replied, or now that the slots are known.

@@ -132,7 +132,8 @@ func TestAnOldContextSendsNothing(t *testing.T) {
 
 func TestTLS(t *testing.T) {
 	cert, key := servers.Certificate(t)
-	server := servers.StartRedis(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert, "--tls-auth-clients", "no")
+	server := servers.StartRedis(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert,
+		"--tls-auth-clients", "no")
 	pem, err := os.ReadFile(cert)
 	if err != nil {
 		t.Fatal(err)
@@ -179,8 +180,8 @@ func TestAnACLUser(t *testing.T) {
 	if redis.Reason(err) != redis.ReasonNoPerm {
 		t.Errorf("a key that the user may not touch: %v", err)
 	}
-	inside := &redis.Pending{Script: redis.NewScript("return redis.call('GET', KEYS[1])", false), Keys: []string{"a"}, Replies: 1}
-	_, err = do(t, c, inside)
+	get := redis.NewScript("return redis.call('GET', KEYS[1])", false)
+	_, err = do(t, c, &redis.Pending{Script: get, Keys: []string{"a"}, Replies: 1})
 	if redis.Reason(err) != redis.ReasonNoPerm || !redis.MayHaveRun(err) {
 		t.Errorf("a command in a script that the user may not run: %v", err)
 	}
