@@ -34,7 +34,7 @@ const zeroDebt = int64(MaxFill / time.Microsecond)
 // end.
 func termsOf(c *Charge) terms {
 	l := &c.Limit
-	t := terms{op: c.Op, mode: c.Mode, each: c.Each, cost: min(max(c.Cost, 0), MaxCost), fine: 1}
+	t := terms{op: c.Op, mode: c.Mode, each: c.Each, penalty: coolDownOf(c), cost: min(max(c.Cost, 0), MaxCost), fine: 1}
 	t.most, t.window = min(l.Count, MaxCount), windowOf(l)
 	if !l.admits() {
 		t.most = -1
@@ -83,12 +83,17 @@ func (t *terms) times(c *Charge) {
 	if t.most < 0 && t.op != Spend && t.op != Peek {
 		t.cost = 0
 	}
-	if c.Penalizes() {
-		t.penalty = 1
-		if c.DryRun() {
-			t.penalty = 2
-		}
+}
+
+// coolDownOf is what a cool-down does to the charge, as charge.lua numbers it.
+func coolDownOf(c *Charge) byte {
+	switch {
+	case !c.Penalizes():
+		return 0
+	case c.DryRun():
+		return 2
 	}
+	return 1
 }
 
 // throttleOf is the longest wait of a charge, in µs.
