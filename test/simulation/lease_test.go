@@ -10,8 +10,9 @@ import (
 type leases struct {
 	world *world
 
-	mu sync.Mutex        // guards all below
-	of map[string]*lease // by sidecar and counter
+	mu       sync.Mutex        // guards all below
+	of       map[string]*lease // by sidecar and counter
+	commands int               // that Redis ran for counters
 }
 
 // lease is what a sidecar may hold of a counter.
@@ -27,7 +28,12 @@ func (l *leases) asked(c *conn, keys [][]byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, key := range keys {
-		at := from + counterOf(string(key))
+		counter := counterOf(string(key))
+		if counter == "" {
+			continue
+		}
+		l.commands++
+		at := from + counter
 		if l.of[at] == nil {
 			l.of[at] = &lease{}
 		}
