@@ -36,19 +36,9 @@ type session struct {
 
 // compare starts Redis, runs the parts that were asked for, and writes what came out.
 func compare(ctx context.Context, set settings) error {
-	var err error
-	for _, bin := range []*string{&set.Reference, &set.Sidecar, &set.Base} {
-		if *bin == "" && bin == &set.Base {
-			continue
-		}
-		*bin, err = filepath.Abs(*bin)
-		if err != nil {
-			return err
-		}
-		_, err = os.Stat(*bin)
-		if err != nil {
-			return fmt.Errorf("a program is missing; make bench builds it: %w", err)
-		}
+	err := set.find()
+	if err != nil {
+		return err
 	}
 	folder, err := os.MkdirTemp("", "spillway-bench")
 	if err != nil {
@@ -79,6 +69,25 @@ func compare(ctx context.Context, set settings) error {
 		return err
 	}
 	return s.report(os.Stdout)
+}
+
+// find makes the paths of the programs absolute, and checks that they are there.
+func (set *settings) find() error {
+	for _, bin := range []*string{&set.Reference, &set.Sidecar, &set.Base} {
+		if bin == &set.Base && *bin == "" {
+			continue
+		}
+		path, err := filepath.Abs(*bin)
+		if err != nil {
+			return err
+		}
+		*bin = path
+		_, err = os.Stat(path)
+		if err != nil {
+			return fmt.Errorf("a program is missing; make bench builds it: %w", err)
+		}
+	}
+	return nil
 }
 
 // stage is one or more parts on the same servers.

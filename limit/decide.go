@@ -56,7 +56,7 @@ func Decide(
 // pass decides all charges one after the other, and reports whether one without Each takes. A pass that is dry lets
 // those take nothing. In the second one outcomes stay.
 func (r *deciding) pass(dry, again bool) (taken bool) {
-	quotas, open := false, false
+	var all verdict
 	for i := range r.charges {
 		t := &r.turns[i]
 		outcome := t.outcome
@@ -71,12 +71,29 @@ func (r *deciding) pass(dry, again bool) (taken bool) {
 		}
 		t.stage()
 		r.decisions[i] = t.decision()
-		r.refused = r.refused || t.mode == Enforced && t.outcome != int64(Allowed)
-		quotas, open = quotas || t.mode == Quota, open || t.mode == Quota && t.outcome == int64(Allowed)
-		taken = taken || t.take != 0 && !t.each
+		all.add(t)
 	}
-	r.refused = r.refused || quotas && !open
-	return taken
+	r.refused = r.refused || all.refused || all.quotas && !all.open
+	return all.taken
+}
+
+// verdict is what the turns of a request come to.
+type verdict struct {
+	refused bool // an enforced charge refuses
+	quotas  bool // there are quotas
+	open    bool // one of them allows
+	taken   bool // a charge without Each takes
+}
+
+func (v *verdict) add(t *turn) {
+	allowed := t.outcome == int64(Allowed)
+	switch t.mode {
+	case Enforced:
+		v.refused = v.refused || !allowed
+	case Quota:
+		v.quotas, v.open = true, v.open || allowed
+	}
+	v.taken = v.taken || t.take != 0 && !t.each
 }
 
 // read gives a turn its counter: as it is, or as an earlier charge of the request has staged it.
@@ -192,7 +209,7 @@ func (t *turn) report() {
 	}
 }
 
-// stage sets what is left and when, and the counter as it is to be stored.
+// stage sets what is left and when, and stages what is taken.
 func (t *turn) stage() {
 	t.used += t.take
 	t.remaining = floorOf(t.cap-t.used, t.unit)
@@ -209,20 +226,29 @@ func (t *turn) stage() {
 	if t.most < 0 && t.resets == 0 {
 		t.resets = t.window
 	}
-	switch t.outcome {
-	case outcomeCooling:
+	t.waitRefused()
+	if t.staged = t.take != 0 || t.changed; t.staged {
+		t.store()
+	}
+}
+
+// waitRefused sets the wait of a charge that is refused.
+func (t *turn) waitRefused() {
+	switch {
+	case t.outcome == outcomeCooling:
 		t.wait = t.coolDown
-	case int64(Refused):
+	case t.outcome != int64(Refused):
+	case t.cost > t.most:
+		t.wait = t.resets
+	case t.cost > t.remaining:
+		t.wait = t.passes
+	default:
 		t.wait = 0
-		if t.cost > t.most {
-			t.wait = t.resets
-		} else if t.cost > t.remaining {
-			t.wait = t.passes
-		}
 	}
-	if t.staged = t.take != 0 || t.changed; !t.staged {
-		return
-	}
+}
+
+// store sets the counter as it is to be stored; a log is stored by save.
+func (t *turn) store() {
 	expires := (t.now + t.resets + 999) / 1000
 	switch {
 	case t.algorithm == logTerms:

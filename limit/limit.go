@@ -67,18 +67,24 @@ func (l Limit) Validate() error {
 	switch {
 	case !l.Algorithm.known():
 		return errors.New("a limit needs an algorithm")
-	case l.Count < 0 || l.Count > MaxCount:
+	case l.Count != min(max(l.Count, 0), MaxCount):
 		return fmt.Errorf("count %d must be between 0 and %d", l.Count, int64(MaxCount))
-	case l.Window < MinWindow || l.Window > MaxWindow:
-		return fmt.Errorf("window %v must be between %v and %v", l.Window, MinWindow, MaxWindow)
-	case l.Window%MinWindow != 0:
-		return fmt.Errorf("window %v must be whole milliseconds", l.Window)
+	case l.Window < MinWindow || l.Window > MaxWindow || l.Window%MinWindow != 0:
+		return fmt.Errorf("window %v must be whole milliseconds from %v to %v", l.Window, MinWindow, MaxWindow)
 	case l.Calendar != nil && !l.Algorithm.HasCalendar():
 		return fmt.Errorf("calendar windows need fixed_window, not %v", l.Algorithm)
-	case l.Algorithm.KeepsLog() && l.Count > MaxLogCount:
-		return fmt.Errorf("count %d must be at most %d, which is what a sliding_log can hold", l.Count, MaxLogCount)
 	case l.Algorithm.HasBurst():
 		return l.validateBurst()
+	case l.Algorithm.KeepsLog():
+		return l.validateLog()
+	}
+	return nil
+}
+
+// validateLog is Validate of what only a log has.
+func (l Limit) validateLog() error {
+	if l.Count > MaxLogCount {
+		return fmt.Errorf("count %d must be at most %d, which is what a sliding_log can hold", l.Count, MaxLogCount)
 	}
 	return nil
 }

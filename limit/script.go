@@ -139,15 +139,15 @@ func (s *Script) Decide(reply []int64, charges []Charge, decisions []Decision) e
 func decided(now int64, reply []int64, c *Charge) (d Decision, ok bool) {
 	outcome, remaining, charged, reset, wait := reply[0], reply[1], reply[2], reply[3], reply[4]
 	switch {
-	case now < 1 || now > exact || charged < -exact || charged > exact:
+	case min(now-1, remaining, reset, wait, charged+exact) < 0:
 		return d, false
-	case min(remaining, reset, wait) < 0 || max(remaining, reset, wait) > exact:
+	case max(now, remaining, reset, wait, charged) > exact:
 		return d, false
 	case outcome == outcomeForeign:
 		return Decision{At: now, Reason: ReasonForeign}, true
 	case outcome == outcomeBeside:
 		return Decision{At: now, Reason: ReasonBeside}, true
-	case outcome < outcomeForeign || outcome > outcomeBeside:
+	case uint64(outcome) > outcomeBeside:
 		return d, false
 	}
 	return decisionOf(now, outcome, remaining, charged, reset, wait), true

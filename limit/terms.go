@@ -34,13 +34,10 @@ const zeroDebt = int64(MaxFill / time.Microsecond)
 // end.
 func termsOf(c *Charge) terms {
 	l := &c.Limit
-	t := terms{op: c.Op, mode: c.Mode, each: c.Each, cost: min(max(c.Cost, 0), MaxCost), fine: 1}
+	t := terms{op: c.Op, mode: c.Mode, each: c.Each, penalty: coolDownOf(c), cost: min(max(c.Cost, 0), MaxCost), fine: 1}
 	t.most, t.window = min(l.Count, MaxCount), windowOf(l)
-	if !l.Algorithm.known() || l.Count <= 0 || l.Burst < 0 && l.Algorithm.HasBurst() {
+	if !l.admits() {
 		t.most = -1
-	}
-	if t.most < 0 && t.op != Spend && t.op != Peek || t.op == Lend && !l.Leasable() {
-		t.cost = 0
 	}
 	t.algorithm = fixedTerms
 	switch {
@@ -50,11 +47,16 @@ func termsOf(c *Charge) terms {
 		t.algorithm, t.fine = slidingTerms, stepOf(t.most, t.window)
 	case l.Algorithm.KeepsLog():
 		t.algorithm = logTerms
-	case l.Calendar != nil && l.Algorithm.HasCalendar():
+	case l.Calendar != nil:
 		t.calendar(l.Calendar)
 	}
 	t.times(c)
 	return t
+}
+
+// admits reports whether the limit admits anything at all.
+func (l *Limit) admits() bool {
+	return l.Algorithm.known() && l.Count > 0 && (l.Burst >= 0 || !l.Algorithm.HasBurst())
 }
 
 // windowOf is the window of a limit in µs, within its bounds.
@@ -63,7 +65,7 @@ func windowOf(l *Limit) int64 {
 	return window.Milliseconds() * 1000
 }
 
-// times sets what the charge's instant or length of time is.
+// times sets what depends on the op: the instant or length of time, and a cost of nothing.
 func (t *terms) times(c *Charge) {
 	switch c.Op {
 	case Spend, Peek:
@@ -74,13 +76,24 @@ func (t *terms) times(c *Charge) {
 		t.time = max(c.Until, 0)
 	case Lend:
 		t.time = max(c.Parts, 1)
-	}
-	if c.Penalizes() {
-		t.penalty = 1
-		if c.DryRun() {
-			t.penalty = 2
+		if !c.Limit.Leasable() {
+			t.cost = 0
 		}
 	}
+	if t.most < 0 && t.op != Spend && t.op != Peek {
+		t.cost = 0
+	}
+}
+
+// coolDownOf is what a cool-down does to the charge, as charge.lua numbers it.
+func coolDownOf(c *Charge) byte {
+	switch {
+	case !c.Penalizes():
+		return 0
+	case c.DryRun():
+		return 2
+	}
+	return 1
 }
 
 // throttleOf is the longest wait of a charge, in µs.

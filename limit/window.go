@@ -20,12 +20,7 @@ func (t *turn) readWindow() {
 	case t.tail > 0 && expires == t.end:
 		t.prev = t.first
 	case expires > t.now:
-		t.used, t.prev = t.first, t.second
-		if expires -= t.tail; expires == t.end || expires == t.following(length) {
-			t.end, t.stored = expires, true
-		} else {
-			t.changed = true
-		}
+		t.readCount(length)
 	}
 	if !t.stored && t.tail == 0 && t.end-t.now <= 1000 {
 		t.end = t.following(length)
@@ -33,6 +28,18 @@ func (t *turn) readWindow() {
 	if t.prev > 0 {
 		t.steps = t.window / t.fine
 		t.cap -= weigh(t.prev, min(ceilOf(t.end-t.now, t.fine), t.steps), t.steps)
+	}
+}
+
+// readCount sets what the window counts: it is that of the counter, or the next one because the clock was set back, or
+// takes over the count of another length.
+func (t *turn) readCount(length int64) {
+	t.used, t.prev = t.first, t.second
+	end := t.Expires() - t.tail
+	if t.stored = end == t.end || end == t.following(length); t.stored {
+		t.end = end
+	} else {
+		t.changed = true
 	}
 }
 

@@ -60,21 +60,25 @@ func (a *announced) begin(line []byte) bool {
 	}
 	switch line[0] {
 	case '$', '=', '!':
-		n, err := strconv.Atoi(string(line[1:]))
+		n, ok := length(line, longestText)
 		if n >= 0 {
 			a.skip = n + len("\r\n")
 		}
-		return err == nil && n >= -1 && n <= longestText
+		return ok
 	case '*', '~', '>', '%', '|':
-		n, err := strconv.Atoi(string(line[1:]))
-		if err != nil || n < -1 || n > mostItems {
-			return false
-		}
+		n, ok := length(line, mostItems)
+		n = max(n, 0)
 		if line[0] == '%' || line[0] == '|' {
-			n *= 2
+			n *= 2 // pairs
 		}
-		a.open += max(n, 0)
-		a.items += max(n, 0)
+		a.open, a.items = a.open+n, a.items+n
+		return ok && a.items <= mostItems
 	}
-	return a.items <= mostItems
+	return true
+}
+
+// length is the number in a line, -1 for a text or a list that is missing.
+func length(line []byte, most int) (n int, ok bool) {
+	n, err := strconv.Atoi(string(line[1:]))
+	return n, err == nil && n >= -1 && n <= most
 }

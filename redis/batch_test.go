@@ -36,13 +36,21 @@ func (c *calls) list() []call {
 	return slices.Clone(c.all)
 }
 
+// want wants the calls after the first two, which are those of held.
+func (c *calls) want(t *testing.T, want ...call) {
+	t.Helper()
+	if got := c.list(); len(got) < 2 || !slices.Equal(got[2:], want) {
+		t.Errorf("the calls are %v, behind two want %v", got, want)
+	}
+}
+
 // held is a client with one worker, whose server hangs, and a request that is under way to it. go on lets the server
 // work.
 func held(t *testing.T, change func(*redis.Config)) (c *redis.Client, seen *calls, goOn func()) {
 	t.Helper()
 	server := servers.StartRedis(t)
 	seen = &calls{}
-	cfg := at(server.Addr)
+	cfg := at(redis.Single, server.Addr)
 	cfg.InFlight, cfg.Silence, cfg.OnCall = 1, time.Minute, seen.add
 	if change != nil {
 		change(&cfg)
@@ -84,9 +92,7 @@ func TestRequestsThatWaitLeaveTogether(t *testing.T) {
 			t.Errorf("request %d: %v, %v; want %d", i, p.Reply, p.Err, want)
 		}
 	}
-	if want := []call{{1, 1, ""}, {1, 1, ""}, {64, 64, ""}, {36, 36, ""}}; !slices.Equal(seen.list(), want) {
-		t.Errorf("the calls are %v, want %v", seen.list(), want)
-	}
+	seen.want(t, call{64, 64, ""}, call{36, 36, ""})
 }
 
 func TestABatchHasAtMost128Charges(t *testing.T) {
@@ -103,9 +109,7 @@ func TestABatchHasAtMost128Charges(t *testing.T) {
 	c.Server("key").Do(huge)
 	goOn()
 	await(t, append(all, huge)...)
-	if want := []call{{1, 1, ""}, {1, 1, ""}, {2, 100, ""}, {2, 100, ""}, {1, 50, ""}, {1, 500, ""}}; !slices.Equal(seen.list(), want) {
-		t.Errorf("the calls are %v, want %v", seen.list(), want)
-	}
+	seen.want(t, call{2, 100, ""}, call{2, 100, ""}, call{1, 50, ""}, call{1, 500, ""})
 }
 
 func TestRequestsOfOneCallAreNotParted(t *testing.T) {
@@ -118,9 +122,7 @@ func TestRequestsOfOneCallAreNotParted(t *testing.T) {
 	}
 	goOn()
 	await(t, all...)
-	if want := []call{{1, 1, ""}, {1, 1, ""}, {63, 63, ""}, {3, 3, ""}}; !slices.Equal(seen.list(), want) {
-		t.Errorf("the calls are %v, want %v", seen.list(), want)
-	}
+	seen.want(t, call{63, 63, ""}, call{3, 3, ""})
 }
 
 // late notes what becomes of requests whose callers leave.
@@ -164,7 +166,7 @@ func TestWhoLeavesBeforeTheBatchIsNotSent(t *testing.T) {
 
 func TestWhoLeavesLaterGetsALateReply(t *testing.T) {
 	server := servers.StartRedis(t)
-	cfg := at(server.Addr)
+	cfg := at(redis.Single, server.Addr)
 	cfg.Silence = time.Minute
 	c := open(t, cfg)
 	wantCount(t, c, "a", 1)
@@ -189,7 +191,7 @@ func TestWhoLeavesLaterGetsALateReply(t *testing.T) {
 }
 
 func TestLeavingIsOverWhereTheReplyIs(t *testing.T) {
-	c := open(t, at(servers.StartRedis(t).Addr))
+	c := open(t, at(redis.Single, servers.StartRedis(t).Addr))
 	p := add("a")
 	for i := range 1000 { // the signal and Leave meet in every way
 		c.Server("a").Do(p)
@@ -245,7 +247,7 @@ func TestWhoCannotBeAnsweredInTimeIsToldAtOnce(t *testing.T) {
 
 func TestCloseEndsWhatWaits(t *testing.T) {
 	server := servers.StartRedis(t)
-	cfg := at(server.Addr)
+	cfg := at(redis.Single, server.Addr)
 	cfg.InFlight, cfg.Silence = 1, 50*time.Millisecond
 	c := redis.New(cfg)
 	server.Hang(t)

@@ -125,29 +125,35 @@ func (b *batcher) take(batch, dropped []*Pending) (_, _ []*Pending, open bool) {
 		b.idle++
 		b.ready.Wait()
 	}
-	charges := 0
-	for len(b.queue) > 0 {
-		group := b.queue[:b.queue[0].group]
-		for _, p := range group {
-			charges += p.Charges
-		}
-		if len(batch) > 0 && (len(batch)+len(group) > mostRequests || charges > mostCharges) {
+	used, charges := 0, 0
+	for used < len(b.queue) {
+		group := b.queue[used : used+b.queue[used].group]
+		fits := len(batch)+len(group) <= mostRequests && charges+chargesOf(group) <= mostCharges
+		if len(batch) > 0 && !fits {
 			break
 		}
+		before := len(batch)
 		for _, p := range group {
 			if p.unwanted() {
 				dropped = append(dropped, p)
-				charges -= p.Charges
 			} else {
 				batch = append(batch, p)
 			}
 		}
-		clear(group)
-		b.queue = b.queue[len(group):]
+		charges += chargesOf(batch[before:])
+		used += len(group)
 	}
+	b.queue = slices.Delete(b.queue, 0, used)
 	b.flying.Add(int64(len(batch)))
 	b.wakeLocked()
 	return batch, dropped, !b.closed || len(b.queue) > 0
+}
+
+func chargesOf(requests []*Pending) (all int) {
+	for _, p := range requests {
+		all += p.Charges
+	}
+	return all
 }
 
 // close finishes what waits, and waits for the batches under way.

@@ -3,24 +3,23 @@ package redis_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-func clusterAt(addresses ...string) redis.Config {
-	return redis.Config{Servers: redis.Servers{Kind: redis.Cluster, Addresses: addresses}}
-}
-
 // openCluster connects to a cluster by its first node.
 func openCluster(t *testing.T, c *servers.RedisCluster, change func(*redis.Config)) *redis.Client {
 	t.Helper()
-	cfg := clusterAt(c.Addrs()[0])
+	cfg := at(redis.Cluster, c.Addrs()[0])
 	if change != nil {
 		change(&cfg)
 	}
@@ -29,15 +28,25 @@ func openCluster(t *testing.T, c *servers.RedisCluster, change func(*redis.Confi
 	return client
 }
 
-func TestKeysOfAClusterAreWhereTheirSlotIs(t *testing.T) {
+// TestAClusterThatIsWell has the cases that leave it as it is.
+func TestAClusterThatIsWell(t *testing.T) {
 	cluster := servers.StartCluster(t)
+	for name, check := range map[string]func(*testing.T, *servers.RedisCluster){
+		"keys are where their slot is": keysAreWhereTheirSlotIs, "slots of one server share a batch": slotsShareABatch,
+		"requests before the slots are known": requestsBeforeTheSlotsAreKnown, "news": newsOfACluster,
+	} {
+		t.Run(name, func(t *testing.T) { check(t, cluster) })
+	}
+}
+
+func keysAreWhereTheirSlotIs(t *testing.T, cluster *servers.RedisCluster) {
 	var seen calls
 	c := openCluster(t, cluster, func(c *redis.Config) { c.OnCall = seen.add })
 	if n := len(c.Servers()); n != 3 {
 		t.Fatalf("%d masters, want 3", n)
 	}
 	for i := range 30 {
-		key := fmt.Sprint("key", i)
+		key := fmt.Sprint("where", i)
 		if got, want := c.Slot(key), cluster.SlotOf(t, key); got != want {
 			t.Errorf("the slot of %s is %d, want %d", key, got, want)
 		}
@@ -56,15 +65,14 @@ func TestKeysOfAClusterAreWhereTheirSlotIs(t *testing.T) {
 	}
 }
 
-// TestSlotsOfOneServerShareABatch: one pipeline with a run for each slot.
-func TestSlotsOfOneServerShareABatch(t *testing.T) {
-	cluster := servers.StartCluster(t)
+// slotsShareABatch: one pipeline with a run for each slot.
+func slotsShareABatch(t *testing.T, cluster *servers.RedisCluster) {
 	var seen calls
 	c := openCluster(t, cluster, func(c *redis.Config) { c.OnCall = seen.add })
 	home := c.Servers()[0]
 	var all []*redis.Pending
 	for i := 0; len(all) < 20; i++ {
-		if key := fmt.Sprint("key", i); c.Server(key) == home {
+		if key := fmt.Sprint("share", i); c.Server(key) == home {
 			all = append(all, add(key), add(key))
 		}
 	}
@@ -80,10 +88,9 @@ func TestSlotsOfOneServerShareABatch(t *testing.T) {
 	}
 }
 
-// TestRequestsBeforeTheSlotsAreKnown wait for them.
-func TestRequestsBeforeTheSlotsAreKnown(t *testing.T) {
-	cluster := servers.StartCluster(t)
-	cfg := clusterAt(cluster.Addrs()[0])
+// requestsBeforeTheSlotsAreKnown wait for them.
+func requestsBeforeTheSlotsAreKnown(t *testing.T, cluster *servers.RedisCluster) {
+	cfg := at(redis.Cluster, cluster.Addrs()[0])
 	cfg.Silence = time.Minute
 	c := open(t, cfg)
 	wantCount(t, c, "a", 1)
@@ -94,7 +101,7 @@ func TestRequestsBeforeTheSlotsAreKnown(t *testing.T) {
 }
 
 func TestAClusterThatIsAway(t *testing.T) {
-	c := open(t, clusterAt(servers.FreeAddr(t), servers.FreeAddr(t)))
+	c := open(t, at(redis.Cluster, servers.FreeAddr(t), servers.FreeAddr(t)))
 	wantFault(t, c, redis.ReasonDial, false)
 	if _, err := c.Run(t.Context(), "", "PING"); redis.Reason(err) != redis.ReasonDial {
 		t.Errorf("a cold command: %v", err)
@@ -173,5 +180,64 @@ func TestAClusterThatNamesNoHosts(t *testing.T) {
 		for i := range 20 {
 			wantCount(t, c, fmt.Sprint("key", i), 1)
 		}
+	}
+}
+
+// alone is a forger that is a cluster of one server, which sends requests to another address.
+func alone(t *testing.T, redirect func() string) *redis.Client {
+	t.Helper()
+	forger := servers.StartForger(t, servers.StartRedis(t))
+	host, port, _ := net.SplitHostPort(forger.Addr)
+	forger.Set(func(words []string) []byte {
+		switch words[0] {
+		case "CLUSTER":
+			return fmt.Appendf(nil, "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$%d\r\n%s\r\n:%s\r\n$2\r\nid\r\n", len(host), host, port)
+		case "EVALSHA":
+			return []byte(redirect() + "\r\n")
+		}
+		return nil
+	})
+	c := open(t, at(redis.Cluster, forger.Addr))
+	c.Ready(t.Context())
+	return c
+}
+
+// TestAServerIsNotBlamedForAnother: the one that requests are sent on to cannot be reached, and the one that answers is
+// well.
+func TestAServerIsNotBlamedForAnother(t *testing.T) {
+	away := servers.FreeAddr(t)
+	c := alone(t, func() string { return "-MOVED 3999 " + away })
+	for range 20 {
+		wantFault(t, c, redis.ReasonDial, false)
+	}
+	if stateOf(c) != breaker.Closed {
+		t.Errorf("the breaker of the server that answers is %s", stateOf(c))
+	}
+}
+
+// TestRedirectsInACircle end.
+func TestRedirectsInACircle(t *testing.T) {
+	var c *redis.Client
+	var asked atomic.Int64
+	c = alone(t, func() string {
+		asked.Add(1)
+		return "-MOVED 3999 " + c.Server("a").Name()
+	})
+	wantFault(t, c, redis.ReasonCluster, false)
+	if asked.Load() != 4 {
+		t.Errorf("it was sent %d times, want 4", asked.Load())
+	}
+}
+
+// TestRedirectsThatNameNothing are the reply.
+func TestRedirectsThatNameNothing(t *testing.T) {
+	replies := []string{
+		"-MOVED", "-MOVED 1", "-MOVED 1 2 3", "-MOVED x y", "-ASK 1 :", "-MOVED 1 :::", "-MOVED 1 [::", "-TRYAGAIN",
+	}
+	var next atomic.Int64
+	c := alone(t, func() string { return replies[next.Load()] })
+	for range replies {
+		wantFault(t, c, redis.ReasonCluster, false)
+		next.Add(1)
 	}
 }

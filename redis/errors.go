@@ -152,18 +152,17 @@ func replyReason(text string) string {
 
 // IsReply reports whether the server replied with an error that begins so.
 func IsReply(err error, prefix string) bool {
+	if err == nil {
+		return false
+	}
 	var reply goredis.Error
-	return err != nil && errors.As(err, &reply) && strings.HasPrefix(reply.Error(), prefix)
+	return errors.As(err, &reply) && strings.HasPrefix(reply.Error(), prefix)
 }
 
 // isTimeout is also true for a dial and for a context that took too long.
 func isTimeout(err error) bool {
 	var slow net.Error
 	return errors.As(err, &slow) && slow.Timeout()
-}
-
-func isRefused(err error) bool {
-	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT)
 }
 
 // MayHaveRun reports whether a call that ended with this error may have run on the server all the same: it was sent,

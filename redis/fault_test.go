@@ -25,11 +25,12 @@ func wantFault(t *testing.T, c *redis.Client, reason string, mayHaveRun bool) {
 	t.Helper()
 	_, err := do(t, c, add("a"))
 	if redis.Reason(err) != reason || redis.MayHaveRun(err) != mayHaveRun {
-		t.Errorf("the error is %v (%s, may have run: %v), want %s, %v", err, redis.Reason(err), redis.MayHaveRun(err), reason, mayHaveRun)
+		t.Errorf("the error is %v (%s, may have run: %v), want %s, %v",
+			err, redis.Reason(err), redis.MayHaveRun(err), reason, mayHaveRun)
 	}
 }
 
-// recover waits until requests are answered again.
+// recovers waits until requests are answered again.
 func recovers(t *testing.T, c *redis.Client) {
 	t.Helper()
 	servers.Await(t, "an answer", func() error {
@@ -43,11 +44,19 @@ func TestAScriptWhoseReplyIsLostRunsOnce(t *testing.T) {
 	for name, step := range map[string]struct {
 		mode   servers.Mode
 		reason string
-	}{"silence": {servers.DropReplies, redis.ReasonTimeout}, "reset": {servers.ResetReplies, redis.ReasonClosed}, "end": {servers.HalfClose, redis.ReasonClosed}} {
+	}{
+		"silence": {servers.DropReplies, redis.ReasonTimeout},
+		"reset":   {servers.ResetReplies, redis.ReasonClosed},
+		"end":     {servers.HalfClose, redis.ReasonClosed},
+	} {
 		t.Run(name, func(t *testing.T) {
 			server := servers.StartRedis(t)
 			proxy := servers.StartProxy(t, server.Addr)
-			c := open(t, at(proxy.Addr))
+			cfg := at(redis.Single, proxy.Addr)
+			if step.mode == servers.DropReplies {
+				cfg.Silence = time.Second
+			}
+			c := open(t, cfg)
 			wantCount(t, c, "a", 1)
 			proxy.Set(servers.Fault{Mode: step.mode})
 			wantFault(t, c, step.reason, true)
@@ -64,7 +73,7 @@ func TestAScriptWhoseReplyIsLostRunsOnce(t *testing.T) {
 func TestRepliesInFrontOfALostConnectionCount(t *testing.T) {
 	server := servers.StartRedis(t)
 	forger := servers.StartForger(t, server)
-	c := open(t, at(forger.Addr))
+	c := open(t, at(redis.Single, forger.Addr))
 	wantCount(t, c, "a", 1)
 	var runs atomic.Int64
 	forger.Set(func(words []string) []byte {
@@ -86,7 +95,7 @@ func TestRepliesInFrontOfALostConnectionCount(t *testing.T) {
 
 func TestAServerThatIsAway(t *testing.T) {
 	server := servers.StartRedis(t)
-	c := open(t, at(server.Addr))
+	c := open(t, at(redis.Single, server.Addr))
 	wantCount(t, c, "a", 1)
 	server.Kill(t)
 	wantFault(t, c, redis.ReasonDial, false)
@@ -113,7 +122,7 @@ func TestAServerThatIsAway(t *testing.T) {
 // TestAServerThatWasAwayForLong: after many failed dials the library dials once a second.
 func TestAServerThatWasAwayForLong(t *testing.T) {
 	addr := servers.FreeAddr(t)
-	c := open(t, at(addr))
+	c := open(t, at(redis.Single, addr))
 	for range 50 {
 		_, err := c.Run(t.Context(), "a", "PING")
 		if redis.Reason(err) != redis.ReasonDial {
@@ -126,7 +135,7 @@ func TestAServerThatWasAwayForLong(t *testing.T) {
 // TestAStaleConnectionIsNotUsed: the server has closed it while nothing was under way.
 func TestAStaleConnectionIsNotUsed(t *testing.T) {
 	server := servers.StartRedis(t)
-	c := open(t, at(server.Addr))
+	c := open(t, at(redis.Single, server.Addr))
 	wantCount(t, c, "a", 1)
 	for range 10 {
 		server.Kill(t)
@@ -139,8 +148,8 @@ func TestAStaleConnectionIsNotUsed(t *testing.T) {
 func TestAServerThatHangsOpensTheBreaker(t *testing.T) {
 	server := servers.StartRedis(t)
 	changes := make(chan string, 9)
-	cfg := at(server.Addr)
-	cfg.Prefix, cfg.Silence = "main ", 50*time.Millisecond
+	cfg := at(redis.Single, server.Addr)
+	cfg.Prefix, cfg.Silence = "main ", time.Second
 	cfg.OnBreaker = func(name string, from, to breaker.State) { changes <- fmt.Sprint(name, ": ", from, " ", to) }
 	c := open(t, cfg)
 	wantCount(t, c, "a", 1)
@@ -155,8 +164,8 @@ func TestAServerThatHangsOpensTheBreaker(t *testing.T) {
 	})
 	c.Server("a").Do(two)
 	await(t, one, two)
-	if redis.Reason(one.Err) != redis.ReasonTimeout || !redis.MayHaveRun(one.Err) {
-		t.Errorf("a request to a server that hangs: %v", one.Err)
+	if redis.Reason(one.Err) != redis.ReasonTimeout || redis.Reason(two.Err) != redis.ReasonTimeout {
+		t.Errorf("requests to a server that hangs: %v and %v", one.Err, two.Err)
 	}
 	if want := "main " + server.Addr + ": closed open"; <-changes != want {
 		t.Errorf("the change must be %q", want)
@@ -183,9 +192,9 @@ func TestRepliesThatProveThatNothingRan(t *testing.T) {
 	} {
 		t.Run(reply[1:9], func(t *testing.T) {
 			forger := servers.StartForger(t, servers.StartRedis(t))
-			c := open(t, at(forger.Addr))
+			c := open(t, at(redis.Single, forger.Addr))
 			wantCount(t, c, "a", 1)
-			again := slices.Contains([]string{redis.ReasonLoading, redis.ReasonReadonly}, reason) || strings.HasPrefix(reply, "-NOSCRIPT")
+			again := reason == redis.ReasonLoading || reason == redis.ReasonReadonly || strings.HasPrefix(reply, "-NOSCRIPT")
 			for _, times := range []int64{1, 2} {
 				var met atomic.Int64
 				forger.Set(func(words []string) []byte {
@@ -205,7 +214,7 @@ func TestRepliesThatProveThatNothingRan(t *testing.T) {
 				if redis.Reason(err) != reason || redis.MayHaveRun(err) != inside {
 					t.Errorf("the error is %v (%s), want %s", err, redis.Reason(err), reason)
 				}
-				if most := int64(1); again && met.Load() != 2 || !again && met.Load() != most {
+				if again && met.Load() != 2 || !again && met.Load() != 1 {
 					t.Errorf("%d tries", met.Load())
 				}
 			}
@@ -216,9 +225,8 @@ func TestRepliesThatProveThatNothingRan(t *testing.T) {
 func TestAServerThatIsFull(t *testing.T) {
 	server := servers.StartRedis(t)
 	server.Do(t, "CONFIG", "SET", "maxclients", "1")
-	busy := open(t, at(server.Addr))
-	_ = busy
-	c := open(t, at(server.Addr))
+	open(t, at(redis.Single, server.Addr))
+	c := open(t, at(redis.Single, server.Addr))
 	servers.Await(t, "the reason", func() error {
 		_, err := do(t, c, add("a"))
 		if redis.MayHaveRun(err) {
@@ -234,7 +242,7 @@ func TestAServerThatIsFull(t *testing.T) {
 // TestWhatIsNoFaultOfTheServerOpensNothing: a wrong right or a foreign value is for an operator to mend.
 func TestWhatIsNoFaultOfTheServerOpensNothing(t *testing.T) {
 	server := servers.StartRedis(t)
-	c := open(t, at(server.Addr))
+	c := open(t, at(redis.Single, server.Addr))
 	server.Do(t, "RPUSH", "a", "x")
 	for range 20 {
 		wantFault(t, c, redis.ReasonWrong, false)
@@ -247,7 +255,7 @@ func TestWhatIsNoFaultOfTheServerOpensNothing(t *testing.T) {
 // TestAHurriedCallerOpensNothing: its deadline ends the call long before the server is silent.
 func TestAHurriedCallerOpensNothing(t *testing.T) {
 	server := servers.StartRedis(t)
-	cfg := at(server.Addr)
+	cfg := at(redis.Single, server.Addr)
 	cfg.Silence = time.Minute
 	c := open(t, cfg)
 	c.Ready(t.Context())
@@ -268,10 +276,12 @@ func TestAHurriedCallerOpensNothing(t *testing.T) {
 
 // TestRepliesThatNoServerSends panic nowhere, and end with an error.
 func TestRepliesThatNoServerSends(t *testing.T) {
-	for _, reply := range []string{"*-2\r\n", "*99999999999\r\n", "$99999999999999\r\n", "$-7\r\n", "!\r\n", "\r\n", ":\r\n", "*1\r\n*1\r\n*1\r\n-ERR x\r\n",
-		"-MOVED\r\n", "-MOVED 1 2 3\r\n", "-MOVED x y\r\n", "-ASK 1 :\r\n", "-\r\n", "%1\r\n:1\r\n:2\r\n", ">2\r\n+a\r\n+b\r\n:1\r\n"} {
+	for _, reply := range []string{
+		"*-2\r\n", "*99999999999\r\n", "$99999999999999\r\n", "$-7\r\n", "!\r\n", "\r\n", ":\r\n", "-MOVED\r\n", "-ASK 1 :\r\n",
+		"-\r\n", "*1\r\n*1\r\n*1\r\n-ERR x\r\n", "%1\r\n:1\r\n:2\r\n", ">2\r\n+a\r\n+b\r\n:1\r\n",
+	} {
 		forger := servers.StartForger(t, servers.StartRedis(t))
-		cfg := at(forger.Addr)
+		cfg := at(redis.Single, forger.Addr)
 		cfg.OnPanic = func(fault any) { t.Logf("a panic for %q: %v", reply, fault) }
 		c := open(t, cfg)
 		wantCount(t, c, "a", 1)

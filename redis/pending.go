@@ -10,7 +10,7 @@ import (
 // Script is a Lua script. Each of its runs gets "0" as its first argument, and after it the arguments of all requests
 // in the run. It replies with integers: the first one is for all requests, then come those of each request.
 type Script struct {
-	text, sha string
+	text, sha any // strings, as words of a command
 	alone     bool
 }
 

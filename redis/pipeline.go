@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"syscall"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -52,7 +53,7 @@ func (c *command) prepare(args []any) {
 }
 
 // words are those of a script's run. Pointers to strings need no memory of their own.
-func (c *command) words(verb, script string) []any {
+func (c *command) words(verb, script any) []any {
 	keys, size := 0, 4
 	for _, p := range c.members {
 		keys += len(p.Keys)
@@ -105,6 +106,10 @@ func (s *Server) send(ctx context.Context, hot bool, all []*command, asking bool
 	}
 	if client == nil {
 		s.client.cluster.unplaced(ctx, all)
+		return
+	}
+	if len(all) == 1 && !asking {
+		all[0].note(client.Process(ctx, all[0]))
 		return
 	}
 	pipe := client.Pipeline()
@@ -177,8 +182,7 @@ const (
 // again is where a command that did not run has a chance: once to load its script, once after a failure, and a few
 // times as a cluster replies.
 func (s *Server) again(c *command, here route) (to route, ok bool) {
-	why := Reason(c.fault)
-	switch {
+	switch why := Reason(c.fault); {
 	case why == "":
 		return here, false
 	case why == ReasonCluster:
@@ -186,15 +190,25 @@ func (s *Server) again(c *command, here route) (to route, ok bool) {
 	case c.script != nil && !c.loads && IsReply(c.fault, "NOSCRIPT"):
 		c.loads = true
 		return here, true
-	case c.repeated:
+	case c.repeated || !isBrief(c.fault, why):
 		return here, false
 	case why == ReasonReadonly:
 		s.leave()
 	}
+	c.repeated = true
+	return here, true
+}
+
+// isBrief reports whether nothing ran because of what may be over at once.
+func isBrief(fault error, why string) bool {
 	var early *unsentError
-	c.repeated = why == ReasonLoading || why == ReasonReadonly ||
-		errors.As(c.fault, &early) && (why == ReasonClosed || why == ReasonDial && isRefused(c.fault))
-	return here, c.repeated
+	switch why {
+	case ReasonLoading, ReasonReadonly:
+		return true
+	case ReasonDial:
+		return errors.Is(fault, syscall.ECONNREFUSED) || errors.Is(fault, syscall.ENOENT)
+	}
+	return why == ReasonClosed && errors.As(fault, &early)
 }
 
 // elsewhere is where a command has to go as a server of a cluster has replied, or now that the slots are known.
@@ -236,11 +250,11 @@ func outcome(all []*command) (shown breaker.Outcome, reason string) {
 			reason = why
 		}
 		switch {
-		case c.moves > 0 && why != "" && why != ReasonCluster: // shows something about another server
-		case failures[why], IsReply(c.fault, "CLUSTERDOWN The cluster is down"), why == ReasonError && !IsReply(c.fault, ""):
-			return breaker.Failure, reason
 		case why == "":
 			shown = breaker.Success
+		case c.moves > 0 && why != ReasonCluster: // shows something about another server
+		case failures[why], IsReply(c.fault, "CLUSTERDOWN The cluster is down"), why == ReasonError && !IsReply(c.fault, ""):
+			return breaker.Failure, reason
 		}
 	}
 	return shown, reason
@@ -248,26 +262,27 @@ func outcome(all []*command) (shown breaker.Outcome, reason string) {
 
 // deliver gives each request its part of the reply.
 func (c *command) deliver() {
-	numbers, err := c.numbers()
+	items, err := c.integers()
 	at := 1
 	for _, p := range c.members {
-		switch {
-		case err != nil:
+		if err != nil {
 			p.Err = err
-		case c.script.alone:
-			p.Reply = append(p.Reply, numbers...)
-		default:
-			p.Reply = append(append(p.Reply, numbers[0]), numbers[at:at+p.Replies]...)
-			at += p.Replies
+			continue
 		}
+		end := at + p.Replies
+		if c.script.alone {
+			end = len(items)
+		}
+		p.Reply = append(p.Reply, items[0].(int64))
+		for _, item := range items[at:end] {
+			p.Reply = append(p.Reply, item.(int64))
+		}
+		at = end
 	}
 }
 
-// numbers is the reply to a script's run: at least one integer, and as many as its requests need.
-func (c *command) numbers() ([]int64, error) {
-	if c.fault != nil {
-		return nil, c.fault
-	}
+// integers is the reply to a script's run: at least one integer, and as many as its requests need.
+func (c *command) integers() ([]any, error) {
 	items, isList := c.reply.([]any)
 	if !isList {
 		items = []any{c.reply}
@@ -276,16 +291,16 @@ func (c *command) numbers() ([]int64, error) {
 	for _, p := range c.members {
 		want += p.Replies
 	}
-	if len(items) == 0 || len(items) != want && !c.script.alone {
+	for _, item := range items {
+		if _, isInteger := item.(int64); !isInteger {
+			want = -1
+		}
+	}
+	switch {
+	case c.fault != nil:
+		return nil, c.fault
+	case len(items) == 0 || want < 0 || len(items) != want && !c.script.alone:
 		return nil, errReply
 	}
-	numbers := make([]int64, len(items))
-	for i, item := range items {
-		n, isNumber := item.(int64)
-		if !isNumber {
-			return nil, errReply
-		}
-		numbers[i] = n
-	}
-	return numbers, nil
+	return items, nil
 }

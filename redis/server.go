@@ -78,11 +78,8 @@ func (s *Server) runBatch(batch []*Pending) {
 	began := time.Now()
 	reason := s.tryBatch(batch)
 	if s.client.cfg.OnCall != nil {
-		charges := 0
-		for _, p := range batch {
-			charges += p.Charges
-		}
-		s.client.Guard(func() { s.client.cfg.OnCall(s.name, len(batch), charges, time.Since(began), reason) })
+		took := time.Since(began)
+		s.client.Guard(func() { s.client.cfg.OnCall(s.name, len(batch), chargesOf(batch), took, reason) })
 	}
 	for _, p := range batch {
 		s.finish(p)

@@ -18,16 +18,6 @@ const (
 	Ring                 // servers that know nothing of each other; a hash of each key chooses its server
 )
 
-var kindNames = [...]string{"single", "sentinel", "cluster", "ring"}
-
-// String is the name of the kind.
-func (k Kind) String() string {
-	if int(k) < len(kindNames) {
-		return kindNames[k]
-	}
-	return "unknown"
-}
-
 // Defaults of Servers.
 const (
 	defaultAddress     = "localhost:6379"

@@ -25,13 +25,13 @@ func wantCount(t testing.TB, c *redis.Client, key string, want int64) {
 }
 
 func TestARequestGetsItsReply(t *testing.T) {
-	c := open(t, at(servers.StartRedis(t).Addr))
+	c := open(t, at(redis.Single, servers.StartRedis(t).Addr))
 	wantCount(t, c, "a", 1)
 	wantCount(t, c, "a", 2)
 }
 
 func TestARequestIsUsedAgain(t *testing.T) {
-	c := open(t, at(servers.StartRedis(t).Addr))
+	c := open(t, at(redis.Single, servers.StartRedis(t).Addr))
 	p := add("a")
 	for want := range int64(100) {
 		got, err := do(t, c, p)
@@ -42,7 +42,7 @@ func TestARequestIsUsedAgain(t *testing.T) {
 }
 
 func TestRequestsOfOneCallRunInTheirOrder(t *testing.T) {
-	c := open(t, at(servers.StartRedis(t).Addr))
+	c := open(t, at(redis.Single, servers.StartRedis(t).Addr))
 	double := redis.NewScript(`return {0, redis.call('SET', KEYS[1], 2 * redis.call('GET', KEYS[1])) and 5}`, false)
 	twice := &redis.Pending{Script: double, Keys: []string{"a"}, Replies: 1}
 	first, last := add("a"), add("a")
@@ -54,7 +54,7 @@ func TestRequestsOfOneCallRunInTheirOrder(t *testing.T) {
 }
 
 func TestAScriptThatIsAloneHasItsWholeReply(t *testing.T) {
-	c := open(t, at(servers.StartRedis(t).Addr))
+	c := open(t, at(redis.Single, servers.StartRedis(t).Addr))
 	for reply, want := range map[string][]int64{"{tonumber(ARGV[1]), 2, #ARGV}": {0, 2, 2}, "5": {5}} {
 		p := &redis.Pending{Script: redis.NewScript("return "+reply, true), Keys: []string{"a"}, Arguments: []string{"x"}}
 		got, err := do(t, c, p)
@@ -65,7 +65,7 @@ func TestAScriptThatIsAloneHasItsWholeReply(t *testing.T) {
 }
 
 func TestAReplyThatIsNotAsAskedFor(t *testing.T) {
-	c := open(t, at(servers.StartRedis(t).Addr))
+	c := open(t, at(redis.Single, servers.StartRedis(t).Addr))
 	for _, reply := range []string{"{}", "{1}", "{1, 2, 3}", "{1, 'a'}", "'a'", "1", "false", "{1, {2}}"} {
 		p := &redis.Pending{Script: redis.NewScript("return "+reply, false), Keys: []string{"a"}, Replies: 1}
 		_, err := do(t, c, p)
@@ -79,7 +79,7 @@ func TestAReplyThatIsNotAsAskedFor(t *testing.T) {
 func TestAScriptIsLoadedAgain(t *testing.T) {
 	server := servers.StartRedis(t)
 	var reasons atomic.Pointer[string]
-	cfg := at(server.Addr)
+	cfg := at(redis.Single, server.Addr)
 	cfg.OnCall = func(_ string, _, _ int, _ time.Duration, reason string) { reasons.Store(&reason) }
 	c := open(t, cfg)
 	wantCount(t, c, "a", 1)
@@ -91,7 +91,7 @@ func TestAScriptIsLoadedAgain(t *testing.T) {
 }
 
 func TestColdCommands(t *testing.T) {
-	c := open(t, at(servers.StartRedis(t).Addr))
+	c := open(t, at(redis.Single, servers.StartRedis(t).Addr))
 	for _, step := range []struct {
 		args []any
 		want any
@@ -121,7 +121,7 @@ func TestColdCommands(t *testing.T) {
 
 func TestAnOldContextSendsNothing(t *testing.T) {
 	server := servers.StartRedis(t)
-	c := open(t, at(server.Addr))
+	c := open(t, at(redis.Single, server.Addr))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := c.Run(ctx, "k", "INCR", "k")
@@ -132,14 +132,15 @@ func TestAnOldContextSendsNothing(t *testing.T) {
 
 func TestTLS(t *testing.T) {
 	cert, key := servers.Certificate(t)
-	server := servers.StartRedis(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert, "--tls-auth-clients", "no")
+	server := servers.StartRedis(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert,
+		"--tls-auth-clients", "no")
 	pem, err := os.ReadFile(cert)
 	if err != nil {
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pem)
-	cfg := at(server.Addr)
+	cfg := at(redis.Single, server.Addr)
 	cfg.TLS = func() *tls.Config { return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12} }
 	c := open(t, cfg)
 	wantCount(t, c, "a", 1)
@@ -153,14 +154,14 @@ func TestTLS(t *testing.T) {
 
 func TestAUnixSocket(t *testing.T) {
 	server := servers.StartRedis(t)
-	cfg := at(server.Socket)
+	cfg := at(redis.Single, server.Socket)
 	cfg.Network = "unix"
 	wantCount(t, open(t, cfg), "a", 1)
 }
 
 func TestADatabaseOfItsOwn(t *testing.T) {
 	server := servers.StartRedis(t)
-	cfg := at(server.Addr)
+	cfg := at(redis.Single, server.Addr)
 	cfg.DB = 3
 	wantCount(t, open(t, cfg), "a", 1)
 	if server.Do(t, "GET", "a") != nil {
@@ -171,7 +172,7 @@ func TestADatabaseOfItsOwn(t *testing.T) {
 func TestAnACLUser(t *testing.T) {
 	server := servers.StartRedis(t)
 	server.Do(t, "ACL", "SETUSER", "limits", "on", ">secret", "~a*", "+@all", "-get")
-	cfg := at(server.Addr)
+	cfg := at(redis.Single, server.Addr)
 	cfg.Username, cfg.Password = "limits", "secret"
 	c := open(t, cfg)
 	wantCount(t, c, "a", 1)
@@ -179,8 +180,8 @@ func TestAnACLUser(t *testing.T) {
 	if redis.Reason(err) != redis.ReasonNoPerm {
 		t.Errorf("a key that the user may not touch: %v", err)
 	}
-	inside := &redis.Pending{Script: redis.NewScript("return redis.call('GET', KEYS[1])", false), Keys: []string{"a"}, Replies: 1}
-	_, err = do(t, c, inside)
+	get := redis.NewScript("return redis.call('GET', KEYS[1])", false)
+	_, err = do(t, c, &redis.Pending{Script: get, Keys: []string{"a"}, Replies: 1})
 	if redis.Reason(err) != redis.ReasonNoPerm || !redis.MayHaveRun(err) {
 		t.Errorf("a command in a script that the user may not run: %v", err)
 	}
@@ -200,7 +201,7 @@ func TestAPasswordThatChanges(t *testing.T) {
 	server.Do(t, "ACL", "SETUSER", "limits", "on", ">first", "~*", "+@all")
 	var password atomic.Pointer[string]
 	password.Store(new("first"))
-	cfg := at(server.Addr)
+	cfg := at(redis.Single, server.Addr)
 	cfg.Credentials = func() (string, string) { return "limits", *password.Load() }
 	c := open(t, cfg)
 	wantCount(t, c, "a", 1)
@@ -214,7 +215,7 @@ func TestAPasswordThatChanges(t *testing.T) {
 }
 
 func TestAbout(t *testing.T) {
-	c := open(t, at(servers.StartRedis(t).Addr))
+	c := open(t, at(redis.Single, servers.StartRedis(t).Addr))
 	about, err := c.Servers()[0].About(t.Context())
 	if err != nil || about.Version == "" || about.Mode != "standalone" {
 		t.Errorf("the server is %+v, %v", about, err)
@@ -222,7 +223,7 @@ func TestAbout(t *testing.T) {
 }
 
 func TestAClientThatIsClosed(t *testing.T) {
-	c := redis.New(at(servers.StartRedis(t).Addr))
+	c := redis.New(at(redis.Single, servers.StartRedis(t).Addr))
 	c.Ready(t.Context())
 	c.Close()
 	_, err := do(t, c, add("a"))

@@ -18,7 +18,9 @@ func TestServersOfTheMapOfSlots(t *testing.T) {
 			t.Errorf("%v is %q, %v; want %q", c.reply, got, err, c.want)
 		}
 	}
-	for _, broken := range [][]any{{"row"}, {[]any{int64(1)}}, {[]any{int64(0), int64(1), []any{"h"}}}, {[]any{"0", int64(1), []any{"h", int64(1)}}}} {
+	for _, broken := range [][]any{
+		{"row"}, {[]any{int64(1)}}, {[]any{int64(0), int64(1), []any{"h"}}}, {[]any{"0", int64(1), []any{"h", int64(1)}}},
+	} {
 		_, err := slotRanges(broken)
 		if err == nil {
 			t.Errorf("%v is taken for a map", broken)

@@ -32,7 +32,7 @@ func publish(t *testing.T, s *redis.Server, text string) {
 
 func TestASubscriptionIsMadeAgain(t *testing.T) {
 	server := servers.StartRedis(t)
-	c := open(t, at(server.Addr))
+	c := open(t, at(redis.Single, server.Addr))
 	got := follow(t, c)
 	wantNews(t, got, "gap")
 	publish(t, c.Servers()[0], "one")
@@ -45,10 +45,7 @@ func TestASubscriptionIsMadeAgain(t *testing.T) {
 }
 
 func TestEveryServerOfARingIsFollowed(t *testing.T) {
-	cfg := at(servers.StartRedis(t).Addr)
-	cfg.Kind = redis.Ring
-	cfg.Addresses = append(cfg.Addresses, servers.StartRedis(t).Addr)
-	c := open(t, cfg)
+	c := open(t, at(redis.Ring, servers.StartRedis(t).Addr, servers.StartRedis(t).Addr))
 	got := follow(t, c)
 	wantNews(t, got, "gap")
 	wantNews(t, got, "gap")
@@ -65,8 +62,8 @@ func TestEveryServerOfARingIsFollowed(t *testing.T) {
 	}
 }
 
-func TestNewsOfACluster(t *testing.T) {
-	c := openCluster(t, servers.StartCluster(t), nil)
+func newsOfACluster(t *testing.T, cluster *servers.RedisCluster) {
+	c := openCluster(t, cluster, nil)
 	got := follow(t, c)
 	wantNews(t, got, "gap")
 	for _, s := range c.Servers() {

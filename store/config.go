@@ -19,15 +19,15 @@ type RedisConfig struct {
 	DenialEntries int              // spent counters remembered; default 100,000, negative: none
 	DenialBytes   int64            // memory that they take at most; 0: no bound
 	Leases        bool             // tokens of hot counters are taken ahead; false: each charge is made on a server
-	Heartbeat     string           // key under which the sidecars that share this store count each other; empty: they do not
+	Heartbeat     string           // key under which sidecars that share this store count each other; empty: not
 	Now           func() time.Time // default time.Now, of which only differences count
 
 	OnError func(reason string, err error) // called for each request or part that stayed undecided
 	OnPanic func(fault any)                // called with each panic in the background
 	OnLate  func(Late)                     // called for each request or part that ends after its caller left
 
-	// OnTrip is called before each request, or part of one, goes to a server. What it returns, unless nil, is called when
-	// it is over, with the reason why it stayed undecided or nothing.
+	// OnTrip is called before each request, or part of one, goes to a server. What it returns, unless nil, is called
+	// when it is over, with the reason why it stayed undecided or nothing.
 	OnTrip func(ctx context.Context, server string, charges int) (ended func(reason string))
 }
 

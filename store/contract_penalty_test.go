@@ -21,7 +21,8 @@ func strict(threshold int64) limit.Penalty {
 	return limit.Penalty{Threshold: threshold, Window: year, CoolDown: time.Hour, Multipliers: []int64{1, 2, 4}}
 }
 
-// wantPenalty fails the test unless the charge is refused, by a cool-down of about this length or, with 0, by its counter.
+// wantPenalty fails the test unless the charge is refused, by a cool-down of about this length or, with 0, by its
+// counter.
 func wantPenalty(t *testing.T, what string, d limit.Decision, rest time.Duration) {
 	t.Helper()
 	if d.Outcome != limit.Refused || d.Charged != 0 || d.Penalized != (rest > 0) {
@@ -33,101 +34,101 @@ func wantPenalty(t *testing.T, what string, d limit.Decision, rest time.Duration
 }
 
 func TestContractOfAPenalty(t *testing.T) {
-	keepPromises(t, []promise{
-		{"the threshold starts a cool-down", 5, startsACoolDown},
-		{"a reset ends a cool-down and its history", 1, pardons},
-		{"a penalty that is only shown refuses nothing", 3, showsAPenalty},
-		{"a refused request records only what refused", 5, recordsWhatRefused},
-		{"limits of one rule share its penalty", 5, sharesAPenalty},
+	eachCounter(t, 5, func(t *testing.T, s Counter, l limit.Limit) {
+		c := penalized(charge(t, "k", l, 1), strict(3))
+		for i := range int64(5) {
+			want(t, "with tokens left", spend(s, c)[0], limit.Allowed, 1, 4-i)
+		}
+		for i := range 3 {
+			wantPenalty(t, fmt.Sprintf("refusal %d", i+1), spend(s, c)[0], 0)
+		}
+		for range 3 {
+			wantPenalty(t, "in the cool-down", spend(s, c)[0], time.Hour)
+		}
+		want(t, "refund in the cool-down", spend(s, op(c, limit.Refund))[0], limit.Allowed, -1, 1)
+		wantPenalty(t, "peek in the cool-down, with a token left", spend(s, op(c, limit.Peek))[0], time.Hour)
+		wantLeft(t, s, c, 1)
+		want(t, "a charge without the penalty", spend(s, charge(t, "k", l, 1))[0], limit.Allowed, 1, 0)
 	})
 }
 
-func startsACoolDown(t *testing.T, s Counter, l limit.Limit) {
-	c := penalized(charge(t, "k", l, 1), strict(3))
-	for i := range int64(5) {
-		want(t, "with tokens left", spend(s, c)[0], limit.Allowed, 1, 4-i)
-	}
-	for i := range 3 {
-		wantPenalty(t, fmt.Sprintf("refusal %d", i+1), spend(s, c)[0], 0)
-	}
-	for range 3 {
-		wantPenalty(t, "in the cool-down", spend(s, c)[0], time.Hour)
-	}
-	want(t, "refund in the cool-down", spend(s, op(c, limit.Refund))[0], limit.Allowed, -1, 1)
-	wantPenalty(t, "peek in the cool-down, with a token left", spend(s, op(c, limit.Peek))[0], time.Hour)
-	wantLeft(t, s, c, 1)
-	want(t, "a charge without the penalty", spend(s, charge(t, "k", l, 1))[0], limit.Allowed, 1, 0)
-}
-
-func pardons(t *testing.T, s Counter, l limit.Limit) {
-	c, other := penalized(charge(t, "k", l, 2), strict(1)), penalized(charge(t, "other", l, 2), strict(1))
-	for round := range 2 {
-		wantPenalty(t, "the first refusal", spend(s, c)[0], 0)
-		wantPenalty(t, fmt.Sprintf("in the cool-down, round %d", round), spend(s, c)[0], time.Hour)
-		wantPenalty(t, "and again", spend(s, c)[0], time.Hour)
-		spend(s, other)
-		err := s.Reset(t.Context(), []string{c.PenaltyKey, "unknown"})
-		if err != nil {
-			t.Fatalf("reset: %v", err)
+func TestContractOfAPardon(t *testing.T) {
+	eachCounter(t, 1, func(t *testing.T, s Counter, l limit.Limit) {
+		c, other := penalized(charge(t, "k", l, 2), strict(1)), penalized(charge(t, "other", l, 2), strict(1))
+		for round := range 2 {
+			wantPenalty(t, "the first refusal", spend(s, c)[0], 0)
+			wantPenalty(t, fmt.Sprintf("in the cool-down, round %d", round), spend(s, c)[0], time.Hour)
+			wantPenalty(t, "and again", spend(s, c)[0], time.Hour)
+			spend(s, other)
+			err := s.Reset(t.Context(), []string{c.PenaltyKey, "unknown"})
+			if err != nil {
+				t.Fatalf("reset: %v", err)
+			}
+			wantPenalty(t, "another client", spend(s, other)[0], time.Hour)
 		}
-		wantPenalty(t, "another client", spend(s, other)[0], time.Hour)
-	}
-	c.Cost = 1
-	want(t, "a cost that fits", spend(s, c)[0], limit.Allowed, 1, 0)
+		c.Cost = 1
+		want(t, "a cost that fits", spend(s, c)[0], limit.Allowed, 1, 0)
+	})
 }
 
-func showsAPenalty(t *testing.T, s Counter, l limit.Limit) {
-	dry := strict(1)
-	dry.DryRun = true
-	for name, c := range map[string]limit.Charge{
-		"dry run": penalized(charge(t, "dry", l, 1), dry),
-		"shadow":  with(penalized(charge(t, "shadow", l, 1), strict(1)), limit.Shadow),
-	} {
-		large := c
-		large.Cost = 4
-		wantPenalty(t, name+": a cost that never passes", spend(s, large)[0], 0)
-		for i := range int64(3) {
-			d := spend(s, c)[0]
-			want(t, name, d, limit.Allowed, 1, 2-i)
-			if !d.Penalized {
-				t.Fatalf("%s: %+v, want penalized", name, d)
+func TestContractOfAPenaltyThatOnlyShows(t *testing.T) {
+	eachCounter(t, 3, func(t *testing.T, s Counter, l limit.Limit) {
+		dry := strict(1)
+		dry.DryRun = true
+		for name, c := range map[string]limit.Charge{
+			"dry run": penalized(charge(t, "dry", l, 1), dry),
+			"shadow":  with(penalized(charge(t, "shadow", l, 1), strict(1)), limit.Shadow),
+		} {
+			large := c
+			large.Cost = 4
+			wantPenalty(t, name+": a cost that never passes", spend(s, large)[0], 0)
+			for i := range int64(3) {
+				d := spend(s, c)[0]
+				want(t, name, d, limit.Allowed, 1, 2-i)
+				if !d.Penalized {
+					t.Fatalf("%s: %+v, want penalized", name, d)
+				}
+			}
+			if d := spend(s, c)[0]; d.Outcome != limit.Refused || !d.Penalized || d.RetryAfter == time.Hour {
+				t.Fatalf("%s: %+v, want refused by the counter and penalized", name, d)
 			}
 		}
-		if d := spend(s, c)[0]; d.Outcome != limit.Refused || !d.Penalized || d.RetryAfter == time.Hour {
-			t.Fatalf("%s: %+v, want refused by the counter and penalized", name, d)
+	})
+}
+
+func TestContractOfARecord(t *testing.T) {
+	eachCounter(t, 5, func(t *testing.T, s Counter, l limit.Limit) {
+		spent, room := penalized(charge(t, "spent", l, 1), strict(2)), penalized(charge(t, "room", l, 1), strict(1))
+		plain := charge(t, "plain", l, 1)
+		spend(s, charge(t, "spent", l, 5))
+		for i, rest := range []time.Duration{0, 0, time.Hour, time.Hour} {
+			d := spend(s, room, spent, plain)
+			wantPenalty(t, fmt.Sprintf("refusal %d", i+1), d[1], rest)
+			want(t, "the limit with room", d[0], limit.Allowed, 0, 5)
+			want(t, "the limit without a penalty", d[2], limit.Allowed, 0, 5)
 		}
-	}
+		want(t, "the limit with room, alone", spend(s, room, plain)[0], limit.Allowed, 1, 4)
+	})
 }
 
-func recordsWhatRefused(t *testing.T, s Counter, l limit.Limit) {
-	spent, room := penalized(charge(t, "spent", l, 1), strict(2)), penalized(charge(t, "room", l, 1), strict(1))
-	plain := charge(t, "plain", l, 1)
-	spend(s, charge(t, "spent", l, 5))
-	for i, rest := range []time.Duration{0, 0, time.Hour, time.Hour} {
-		d := spend(s, room, spent, plain)
-		wantPenalty(t, fmt.Sprintf("refusal %d", i+1), d[1], rest)
-		want(t, "the limit with room", d[0], limit.Allowed, 0, 5)
-		want(t, "the limit without a penalty", d[2], limit.Allowed, 0, 5)
-	}
-	want(t, "the limit with room, alone", spend(s, room, plain)[0], limit.Allowed, 1, 4)
-}
-
-// sharesAPenalty: a request that both limits refuse is one refusal, and the cool-down refuses both.
-func sharesAPenalty(t *testing.T, s Counter, l limit.Limit) {
-	one, two := penalized(charge(t, "k", l, 6), strict(3)), penalized(charge(t, "k", l, 6), strict(3))
-	two.Key += ":two"
-	for range 3 {
-		d := spend(s, one, two)
-		wantPenalty(t, "the first limit", d[0], 0)
-		wantPenalty(t, "the second limit", d[1], 0)
-	}
-	two.Cost = 1
-	for range 2 {
-		d := spend(s, one, two)
-		wantPenalty(t, "the first limit", d[0], time.Hour)
-		wantPenalty(t, "the second limit, which has room", d[1], time.Hour)
-	}
-	wantPenalty(t, "the second limit alone", spend(s, two)[0], time.Hour)
+// TestContractOfASharedPenalty: a request that both limits refuse is one refusal, and the cool-down refuses both.
+func TestContractOfASharedPenalty(t *testing.T) {
+	eachCounter(t, 5, func(t *testing.T, s Counter, l limit.Limit) {
+		one, two := penalized(charge(t, "k", l, 6), strict(3)), penalized(charge(t, "k", l, 6), strict(3))
+		two.Key += ":two"
+		for range 3 {
+			d := spend(s, one, two)
+			wantPenalty(t, "the first limit", d[0], 0)
+			wantPenalty(t, "the second limit", d[1], 0)
+		}
+		two.Cost = 1
+		for range 2 {
+			d := spend(s, one, two)
+			wantPenalty(t, "the first limit", d[0], time.Hour)
+			wantPenalty(t, "the second limit, which has room", d[1], time.Hour)
+		}
+		wantPenalty(t, "the second limit alone", spend(s, two)[0], time.Hour)
+	})
 }
 
 func TestContractOfRisingCoolDowns(t *testing.T) {
@@ -144,7 +145,8 @@ func TestContractOfRisingCoolDowns(t *testing.T) {
 	})
 }
 
-// TestContractOfContention: many refusals at once start one cool-down, with the threshold, and are counted by one of both.
+// TestContractOfContention: many refusals at once start one cool-down, with the threshold, and are counted by one of
+// both.
 func TestContractOfContention(t *testing.T) {
 	const threshold, callers = 40, 64
 	eachStore(t, func(t *testing.T, s Counter) {

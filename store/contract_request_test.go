@@ -7,98 +7,72 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
+// TestContractOfARequest: it is charged on all limits or on none, but for trees, which are charged also when it is
+// refused.
 func TestContractOfARequest(t *testing.T) {
-	keepPromises(t, []promise{
-		{"it is charged on all limits or on none", 10, chargesAllOrNone},
-		{"each charge takes what is left", 10, takesWhatIsLeft},
-		{"each charge counts on a refused request", 10, countsEachOnARefusal},
-		{"a refusal by a tree leaves rules uncharged", 10, leavesRulesUncharged},
-		{"shadow charges never refuse it", 3, letsShadowsPass},
-		{"quotas refuse it only all together", 2, refusesByAllQuotas},
-		{"one key twice", 10, countsOneKeyTwice},
+	eachCounter(t, 10, func(t *testing.T, s Counter, l limit.Limit) {
+		spent, tree, rule := charge(t, "spent", l, 1), each(charge(t, "tree", l, 1)), charge(t, "rule", l, 1)
+		for _, d := range spend(s, spent, tree, rule) {
+			want(t, "while all have room", d, limit.Allowed, 1, 9)
+		}
+		spend(s, charge(t, "spent", l, 9))
+		for i := range int64(3) {
+			d := spend(s, spent, tree, rule)
+			want(t, "the spent rule refuses", d[0], limit.Refused, 0, 0)
+			want(t, "the tree counts", d[1], limit.Allowed, 1, 8-i)
+			want(t, "the other rule does not", d[2], limit.Allowed, 0, 9)
+		}
+		spend(s, each(charge(t, "tree", l, 6)))
+		for range 3 {
+			d := spend(s, tree, rule)
+			want(t, "the tree refuses", d[0], limit.Refused, 0, 0)
+			want(t, "the rule is not charged", d[1], limit.Allowed, 0, 9)
+		}
+		wantLeft(t, s, rule, 9)
 	})
 }
 
-func chargesAllOrNone(t *testing.T, s Counter, l limit.Limit) {
-	small := l
-	small.Count, small.Burst = 2, 2
-	request := []limit.Charge{charge(t, "wide", l, 1), charge(t, "narrow", small, 1)}
-	want(t, "both have room", spend(s, request...)[1], limit.Allowed, 1, 1)
-	want(t, "both have room again", spend(s, request...)[0], limit.Allowed, 1, 8)
-	for range 3 {
-		d := spend(s, request...)
-		want(t, "the narrow limit refuses", d[1], limit.Refused, 0, 0)
-		want(t, "the wide limit takes nothing", d[0], limit.Allowed, 0, 8)
-	}
-	wantLeft(t, s, request[0], 8)
+func TestContractOfAShadow(t *testing.T) {
+	eachCounter(t, 3, func(t *testing.T, s Counter, l limit.Limit) {
+		wide := l
+		wide.Count, wide.Burst = 10, 10
+		shadow, rule := with(charge(t, "shadow", l, 1), limit.Shadow), charge(t, "rule", wide, 1)
+		for i := range int64(5) {
+			want(t, "the rule is charged", spend(s, shadow, rule)[1], limit.Allowed, 1, 9-i)
+		}
+		want(t, "the shadow limit is spent", spend(s, shadow)[0], limit.Refused, 0, 0)
+		wantLeft(t, s, rule, 5)
+	})
 }
 
-func takesWhatIsLeft(t *testing.T, s Counter, l limit.Limit) {
-	want(t, "cost 7 of 10", spend(s, each(charge(t, "k", l, 7)))[0], limit.Allowed, 7, 3)
-	want(t, "cost 7 of 3", spend(s, each(charge(t, "k", l, 7)))[0], limit.Refused, 3, 0)
-	want(t, "cost 7 of 0", spend(s, each(charge(t, "k", l, 7)))[0], limit.Refused, 0, 0)
-	want(t, "cost 1 of 0", spend(s, each(charge(t, "k", l, 1)))[0], limit.Refused, 0, 0)
+func TestContractOfQuotas(t *testing.T) {
+	eachCounter(t, 2, func(t *testing.T, s Counter, l limit.Limit) {
+		wide := l
+		wide.Count, wide.Burst = 10, 10
+		one, two := with(charge(t, "one", l, 1), limit.Quota), with(charge(t, "two", wide, 1), limit.Quota)
+		rule := charge(t, "rule", wide, 1)
+		for i := range int64(5) {
+			want(t, "one quota has room", spend(s, one, two, rule)[2], limit.Allowed, 1, 9-i)
+		}
+		wantLeft(t, s, one, 0)
+		wantLeft(t, s, two, 5)
+		two.Cost = 5
+		want(t, "the last of the second quota", spend(s, one, two)[1], limit.Allowed, 5, 0)
+		two.Cost = 1
+		want(t, "no quota has room", spend(s, one, two, rule)[2], limit.Allowed, 0, 5)
+		wantLeft(t, s, rule, 5)
+	})
 }
 
-func countsEachOnARefusal(t *testing.T, s Counter, l limit.Limit) {
-	spent, tree, rule := charge(t, "spent", l, 1), each(charge(t, "tree", l, 1)), charge(t, "rule", l, 1)
-	spend(s, charge(t, "spent", l, 10))
-	for i := range int64(3) {
-		d := spend(s, spent, tree, rule)
-		want(t, "the spent rule refuses", d[0], limit.Refused, 0, 0)
-		want(t, "the tree counts", d[1], limit.Allowed, 1, 9-i)
-		want(t, "the other rule does not", d[2], limit.Allowed, 0, 10)
-	}
-	wantLeft(t, s, tree, 7)
-	wantLeft(t, s, rule, 10)
-}
-
-func leavesRulesUncharged(t *testing.T, s Counter, l limit.Limit) {
-	tree, rule := each(charge(t, "tree", l, 1)), charge(t, "rule", l, 1)
-	spend(s, each(charge(t, "tree", l, 10)))
-	for range 3 {
-		d := spend(s, tree, rule)
-		want(t, "the tree refuses", d[0], limit.Refused, 0, 0)
-		want(t, "the rule is not charged", d[1], limit.Allowed, 0, 10)
-	}
-	wantLeft(t, s, rule, 10)
-}
-
-func letsShadowsPass(t *testing.T, s Counter, l limit.Limit) {
-	wide := l
-	wide.Count, wide.Burst = 10, 10
-	shadow, rule := with(charge(t, "shadow", l, 1), limit.Shadow), charge(t, "rule", wide, 1)
-	for i := range int64(5) {
-		want(t, "the rule is charged", spend(s, shadow, rule)[1], limit.Allowed, 1, 9-i)
-	}
-	want(t, "the shadow limit is spent", spend(s, shadow)[0], limit.Refused, 0, 0)
-	wantLeft(t, s, rule, 5)
-}
-
-func refusesByAllQuotas(t *testing.T, s Counter, l limit.Limit) {
-	wide := l
-	wide.Count, wide.Burst = 10, 10
-	one, two := with(charge(t, "one", l, 1), limit.Quota), with(charge(t, "two", wide, 1), limit.Quota)
-	rule := charge(t, "rule", wide, 1)
-	for i := range int64(5) {
-		want(t, "one quota has room", spend(s, one, two, rule)[2], limit.Allowed, 1, 9-i)
-	}
-	wantLeft(t, s, one, 0)
-	wantLeft(t, s, two, 5)
-	two.Cost = 5
-	want(t, "the last of the second quota", spend(s, one, two)[1], limit.Allowed, 5, 0)
-	two.Cost = 1
-	want(t, "no quota has room", spend(s, one, two, rule)[2], limit.Allowed, 0, 5)
-	wantLeft(t, s, rule, 5)
-}
-
-func countsOneKeyTwice(t *testing.T, s Counter, l limit.Limit) {
-	a, b := charge(t, "k", l, 3), charge(t, "k", l, 4)
-	want(t, "both fit", spend(s, a, b)[1], limit.Allowed, 4, 3)
-	if d := spend(s, a, b); !limit.Refuses([]limit.Charge{a, b}, d) {
-		t.Fatalf("7 more of 3 left were admitted: %+v", d)
-	}
-	wantLeft(t, s, a, 3)
+func TestContractOfOneKeyTwice(t *testing.T) {
+	eachCounter(t, 10, func(t *testing.T, s Counter, l limit.Limit) {
+		a, b := charge(t, "k", l, 3), charge(t, "k", l, 4)
+		want(t, "both fit", spend(s, a, b)[1], limit.Allowed, 4, 3)
+		if d := spend(s, a, b); !limit.Refuses([]limit.Charge{a, b}, d) {
+			t.Fatalf("7 more of 3 left were admitted: %+v", d)
+		}
+		wantLeft(t, s, a, 3)
+	})
 }
 
 func TestContractOfManyCharges(t *testing.T) {
@@ -116,12 +90,13 @@ func TestContractOfManyCharges(t *testing.T) {
 	})
 }
 
-// TestContractOfManyRequests: requests that are asked together are decided each by itself.
+// TestContractOfManyRequests: those that are asked together are decided each by itself.
 func TestContractOfManyRequests(t *testing.T) {
 	eachStore(t, func(t *testing.T, s Counter) {
 		var all []*limit.Request
 		for i := range 20 {
-			all = append(all, requestOf(charge(t, fmt.Sprint("own ", i), bucket(5, year), 1), charge(t, "shared", bucket(12, year), 1)))
+			own, shared := charge(t, fmt.Sprint("own ", i), bucket(5, year), 1), charge(t, "shared", bucket(12, year), 1)
+			all = append(all, requestOf(own, shared))
 		}
 		s.Ask(t.Context(), all...)
 		admitted := 0

@@ -1,174 +1,232 @@
 package store
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/store/memory"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
-
-// promise is one that every store keeps, on a limit with this count.
-type promise struct {
-	name  string
-	count int64
-	test  func(t *testing.T, s Counter, l limit.Limit)
-}
-
-// keepPromises holds every store to them, with limits of every algorithm.
-func keepPromises(t *testing.T, promises []promise) {
-	eachStore(t, func(t *testing.T, s Counter) {
-		for _, p := range promises {
-			t.Run(p.name, func(t *testing.T) {
-				for a := limit.TokenBucket; a <= limit.SlidingLog; a++ {
-					l := limit.Limit{Algorithm: a, Count: p.count, Window: year, Burst: p.count}
-					t.Run(a.String(), func(t *testing.T) { p.test(t, s, l) })
-				}
-			})
-		}
-	})
-}
 
 // eachStore runs a contract test over every store.
 func eachStore(t *testing.T, test func(t *testing.T, s Counter)) {
 	t.Run("memory", func(t *testing.T) {
 		test(t, memory.New(memory.Config{}))
 	})
-	server := servers.StartRedis(t)
-	for name, entries := range map[string]int{"redis": 0, "redis without denials": -1} {
-		t.Run(name, func(t *testing.T) {
-			test(t, open(t, RedisConfig{Main: at(server.Addr), DenialEntries: entries}))
+	server, second := servers.StartRedis(t), servers.StartRedis(t)
+	for name, c := range map[string]func() RedisConfig{
+		"redis":                 func() RedisConfig { return RedisConfig{Main: at(server.Addr)} },
+		"redis without denials": func() RedisConfig { return RedisConfig{Main: at(server.Addr), DenialEntries: -1} },
+		"redis with leases":     func() RedisConfig { return RedisConfig{Main: at(server.Addr), Leases: true} },
+		"per-second redis":      func() RedisConfig { return RedisConfig{Main: at(server.Addr), PerSecond: at(second.Addr)} },
+		"ring":                  func() RedisConfig { return RedisConfig{Main: ring(server, second)} },
+	} {
+		t.Run(name, func(t *testing.T) { test(t, open(t, c())) })
+	}
+}
+
+// eachCounter is eachStore, with limits of every algorithm.
+func eachCounter(t *testing.T, count int64, test func(t *testing.T, s Counter, l limit.Limit)) {
+	eachStore(t, func(t *testing.T, s Counter) {
+		eachAlgorithm(t, count, func(t *testing.T, l limit.Limit) { test(t, s, l) })
+	})
+}
+
+func eachAlgorithm(t *testing.T, count int64, test func(t *testing.T, l limit.Limit)) {
+	for a := limit.TokenBucket; a <= limit.SlidingLog; a++ {
+		t.Run(a.String(), func(t *testing.T) {
+			test(t, limit.Limit{Algorithm: a, Count: count, Window: year, Burst: count})
 		})
 	}
-	t.Run("redis with leases", func(t *testing.T) {
-		test(t, open(t, RedisConfig{Main: at(server.Addr), Leases: true}))
+}
+
+// step is one charge of a counter, and its decision.
+type step struct {
+	op        limit.Op
+	each      bool
+	cost      int64
+	outcome   limit.Outcome
+	charged   int64
+	remaining int64
+}
+
+func TestContractOfACounter(t *testing.T) {
+	const (
+		yes, no = limit.Allowed, limit.Refused
+		peeking = limit.Peek
+		giving  = limit.Refund
+	)
+	type promise struct {
+		name  string
+		steps []step
+	}
+	eachCounter(t, 10, func(t *testing.T, s Counter, l limit.Limit) {
+		for _, p := range []promise{
+			{"a cost is taken whole or not at all", []step{
+				{0, false, 7, yes, 7, 3}, {0, false, 4, no, 0, 3}, {0, false, 3, yes, 3, 0}, {0, false, 1, no, 0, 0},
+			}},
+			{"a refused large cost leaves a small one its way", []step{
+				{0, false, 8, yes, 8, 2}, {0, false, 5, no, 0, 2}, {0, false, 1, yes, 1, 1}, {0, false, 5, no, 0, 1},
+			}},
+			{"a cost above the burst never passes", []step{
+				{0, false, 11, no, 0, 10}, {0, false, limit.MaxCost, no, 0, 10}, {0, false, 10, yes, 10, 0},
+			}},
+			{"a peek answers as a spend would and takes nothing", []step{
+				{peeking, false, 10, yes, 0, 10}, {peeking, false, 11, no, 0, 10}, {0, false, 10, yes, 10, 0},
+				{peeking, false, 1, no, 0, 0}, {peeking, false, 1, no, 0, 0},
+			}},
+			{"a refund gives back but never above full", []step{
+				{giving, false, 4, yes, 0, 10}, {0, false, 10, yes, 10, 0}, {0, false, 1, no, 0, 0}, {giving, false, 4, yes, -4, 4},
+				{0, false, 1, yes, 1, 3}, {giving, false, 100, yes, -7, 10},
+			}},
+			{"a tree takes what is left", []step{
+				{0, true, 7, yes, 7, 3}, {0, true, 7, no, 3, 0}, {0, true, 7, no, 0, 0}, {0, true, 1, no, 0, 0},
+			}},
+		} {
+			left := int64(10)
+			for i, step := range p.steps {
+				c := op(charge(t, p.name, l, step.cost), step.op)
+				c.Each = step.each
+				want(t, fmt.Sprint(p.name, ", step ", i+1), spend(s, c)[0], step.outcome, step.charged, step.remaining)
+				left = step.remaining
+			}
+			wantLeft(t, s, charge(t, p.name, l, 1), left)
+		}
 	})
-	t.Run("ring", func(t *testing.T) {
-		test(t, open(t, RedisConfig{Main: ring(server, servers.StartRedis(t), servers.StartRedis(t))}))
-	})
-	t.Run("per-second", func(t *testing.T) {
-		test(t, open(t, RedisConfig{Main: at(server.Addr), PerSecond: client(redis.Config{
-			Servers: redis.Servers{Addresses: []string{servers.StartRedis(t).Addr}}, Prefix: "per-second ",
-		})}))
-	})
 }
 
-func TestContractOfOneCounter(t *testing.T) {
-	keepPromises(t, []promise{
-		{"it admits to the limit and no further", 5, admitsToTheLimit},
-		{"a cost is taken whole or not at all", 10, takesACostWhole},
-		{"a refused large cost leaves a small one its way", 10, leavesASmallCostItsWay},
-		{"a cost above the burst never passes", 10, neverPassesACostAboveTheBurst},
-		{"a count of zero refuses everything", 0, refusesAllOfZero},
-		{"a peek answers as a spend would and takes nothing", 2, peeksWithoutTaking},
-		{"a refund gives back but never above full", 10, refundsUpToFull},
-		{"a reset makes a counter full", 3, resets},
-		{"a raised limit keeps its count", 5, keepsTheCountOfARaisedLimit},
-		{"a lowered limit holds at once", 10, lowersAtOnce},
-		{"keys do not share counters", 1, keepsKeysApart},
-		{"no charges are no request", 1, answersNoCharges},
+func TestContractOfACountOfZero(t *testing.T) {
+	eachCounter(t, 0, func(t *testing.T, s Counter, l limit.Limit) {
+		want(t, "first", spend(s, charge(t, "k", l, 1))[0], limit.Refused, 0, 0)
+		want(t, "second", spend(s, charge(t, "k", l, 1))[0], limit.Refused, 0, 0)
 	})
 }
 
-func admitsToTheLimit(t *testing.T, s Counter, l limit.Limit) {
-	c := charge(t, "k", l, 1)
-	for i := range int64(5) {
-		want(t, "a token that is there", spend(s, c)[0], limit.Allowed, 1, 4-i)
-	}
-	want(t, "spend 6", spend(s, c)[0], limit.Refused, 0, 0)
-	want(t, "spend 7", spend(s, c)[0], limit.Refused, 0, 0)
+func TestContractOfAReset(t *testing.T) {
+	eachCounter(t, 3, func(t *testing.T, s Counter, l limit.Limit) {
+		a, b := charge(t, "a", l, 3), charge(t, "b", l, 3)
+		spend(s, a)
+		spend(s, b)
+		want(t, "before the reset", spend(s, a)[0], limit.Refused, 0, 0)
+		err := s.Reset(t.Context(), []string{a.Key, "unknown"})
+		if err != nil {
+			t.Fatalf("reset: %v", err)
+		}
+		want(t, "after the reset", spend(s, a)[0], limit.Allowed, 3, 0)
+		want(t, "a key that was not reset", spend(s, b)[0], limit.Refused, 0, 0)
+	})
 }
 
-func takesACostWhole(t *testing.T, s Counter, l limit.Limit) {
-	want(t, "cost 7 of 10", spend(s, charge(t, "k", l, 7))[0], limit.Allowed, 7, 3)
-	want(t, "cost 4 of 3", spend(s, charge(t, "k", l, 4))[0], limit.Refused, 0, 3)
-	want(t, "cost 3 of 3", spend(s, charge(t, "k", l, 3))[0], limit.Allowed, 3, 0)
-	want(t, "cost 1 of 0", spend(s, charge(t, "k", l, 1))[0], limit.Refused, 0, 0)
+// TestContractOfAChangedLimit: a raised one keeps its count, a lowered one holds at once.
+func TestContractOfAChangedLimit(t *testing.T) {
+	eachCounter(t, 10, func(t *testing.T, s Counter, l limit.Limit) {
+		spend(s, charge(t, "k", l, 6))
+		raised, lowered := l, l
+		raised.Count, raised.Burst, lowered.Count, lowered.Burst = 20, 20, 5, 5
+		if d := peek(s, charge(t, "k", raised, 1)); d.Remaining < 4 || d.Remaining > 14 {
+			t.Errorf("%d left after raising 10 to 20, want 4 to 14", d.Remaining)
+		}
+		if d := spend(s, charge(t, "k", lowered, 6))[0]; d.Outcome != limit.Refused || d.Remaining > 5 {
+			t.Errorf("%+v after lowering 10 to 5, want refused and at most 5 left", d)
+		}
+	})
 }
 
-func leavesASmallCostItsWay(t *testing.T, s Counter, l limit.Limit) {
-	spend(s, charge(t, "k", l, 8))
-	want(t, "cost 5 of 2", spend(s, charge(t, "k", l, 5))[0], limit.Refused, 0, 2)
-	want(t, "cost 1 of 2", spend(s, charge(t, "k", l, 1))[0], limit.Allowed, 1, 1)
-	want(t, "cost 5 of 1", spend(s, charge(t, "k", l, 5))[0], limit.Refused, 0, 1)
+func TestContractOfKeys(t *testing.T) {
+	eachCounter(t, 1, func(t *testing.T, s Counter, l limit.Limit) {
+		for _, name := range []string{"a", "b", "", "a:b", "\x00", "\xff\xfe", "{x}"} {
+			want(t, "first charge of key "+name, spend(s, charge(t, name, l, 1))[0], limit.Allowed, 1, 0)
+		}
+	})
 }
 
-func neverPassesACostAboveTheBurst(t *testing.T, s Counter, l limit.Limit) {
-	want(t, "cost 11 of 10", spend(s, charge(t, "k", l, 11))[0], limit.Refused, 0, 10)
-	want(t, "cost 2^53 of 10", spend(s, charge(t, "k", l, limit.MaxCost))[0], limit.Refused, 0, 10)
-	want(t, "cost 10 of 10", spend(s, charge(t, "k", l, 10))[0], limit.Allowed, 10, 0)
+func TestContractOfNothing(t *testing.T) {
+	eachStore(t, func(t *testing.T, s Counter) {
+		spend(s)
+		s.Peek(t.Context(), requestOf())
+		err := s.Reset(t.Context(), nil)
+		if err != nil {
+			t.Fatalf("reset of nothing: %v", err)
+		}
+	})
 }
 
-func refusesAllOfZero(t *testing.T, s Counter, l limit.Limit) {
-	want(t, "first", spend(s, charge(t, "k", l, 1))[0], limit.Refused, 0, 0)
-	want(t, "second", spend(s, charge(t, "k", l, 1))[0], limit.Refused, 0, 0)
+func TestContractOfADebt(t *testing.T) {
+	eachStore(t, func(t *testing.T, s Counter) {
+		debit := op(charge(t, "k", bucket(10, year), 15), limit.Debit)
+		want(t, "debit 15 of 10", spend(s, debit)[0], limit.Allowed, 15, 0)
+		debit.Cost = limit.MaxCost
+		want(t, "debit 2^53 of -5", spend(s, debit)[0], limit.Allowed, 5, 0)
+		want(t, "debit 2^53 of -10", spend(s, debit)[0], limit.Allowed, 0, 0)
+		refund := op(charge(t, "k", bucket(10, year), 11), limit.Refund)
+		want(t, "refund 11 of -10", spend(s, refund)[0], limit.Allowed, -11, 1)
+	})
 }
 
-func peeksWithoutTaking(t *testing.T, s Counter, l limit.Limit) {
-	look := op(charge(t, "k", l, 1), limit.Peek)
-	want(t, "peek at a fresh counter", spend(s, look)[0], limit.Allowed, 0, 2)
-	wantLeft(t, s, look, 2)
-	spend(s, charge(t, "k", l, 2))
-	want(t, "peek at a spent counter", spend(s, look)[0], limit.Refused, 0, 0)
-	want(t, "peek again", spend(s, look)[0], limit.Refused, 0, 0)
-	wantLeft(t, s, look, 0)
+func TestContractOfTimes(t *testing.T) {
+	eachStore(t, func(t *testing.T, s Counter) {
+		l := bucket(10, 10*time.Hour)
+		d := spend(s, charge(t, "k", l, 10))[0]
+		wantAbout(t, "reset after the last token", d.ResetAfter, 10*time.Hour)
+		wantAbout(t, "retry after on an admitted charge", d.RetryAfter, 0)
+		d = spend(s, charge(t, "k", l, 3))[0]
+		wantAbout(t, "retry after of cost 3", d.RetryAfter, 3*time.Hour)
+		wantAbout(t, "reset after on a refusal", d.ResetAfter, 10*time.Hour)
+		d = spend(s, charge(t, "k", l, 11))[0]
+		wantAbout(t, "retry after of a cost that cannot pass", d.RetryAfter, 10*time.Hour)
+	})
 }
 
-func refundsUpToFull(t *testing.T, s Counter, l limit.Limit) {
-	refund := op(charge(t, "k", l, 4), limit.Refund)
-	spend(s, charge(t, "k", l, 10))
-	want(t, "spent", spend(s, charge(t, "k", l, 1))[0], limit.Refused, 0, 0)
-	want(t, "refund 4", spend(s, refund)[0], limit.Allowed, -4, 4)
-	want(t, "spend the refund", spend(s, charge(t, "k", l, 1))[0], limit.Allowed, 1, 3)
-	refund.Cost = 100
-	want(t, "refund 100", spend(s, refund)[0], limit.Allowed, -7, 10)
-	wantLeft(t, s, refund, 10)
+func TestContractOfLargeNumbers(t *testing.T) {
+	eachCounter(t, limit.MaxCount, func(t *testing.T, s Counter, l limit.Limit) {
+		if l.Validate() != nil {
+			return // a log does not hold so many
+		}
+		all := charge(t, "k", l, limit.MaxCount)
+		want(t, "all of the largest counter", spend(s, all)[0], limit.Allowed, limit.MaxCount, 0)
+		if l.Algorithm.Fills() {
+			return // it has earned some since
+		}
+		all.Cost = limit.MaxCost
+		want(t, "refund of 2^53", spend(s, op(all, limit.Refund))[0], limit.Allowed, -limit.MaxCount, limit.MaxCount)
+		want(t, "2^53 of a tree takes what is left", spend(s, each(all))[0], limit.Refused, limit.MaxCount, 0)
+	})
 }
 
-func resets(t *testing.T, s Counter, l limit.Limit) {
-	a, b := charge(t, "a", l, 3), charge(t, "b", l, 3)
-	spend(s, a)
-	spend(s, b)
-	want(t, "before the reset", spend(s, a)[0], limit.Refused, 0, 0)
-	err := s.Reset(t.Context(), []string{a.Key, "unknown"})
-	if err != nil {
-		t.Fatalf("reset: %v", err)
-	}
-	want(t, "after the reset", spend(s, a)[0], limit.Allowed, 3, 0)
-	want(t, "a key that was not reset", spend(s, b)[0], limit.Refused, 0, 0)
-}
-
-func keepsTheCountOfARaisedLimit(t *testing.T, s Counter, l limit.Limit) {
-	spend(s, charge(t, "k", l, 5))
-	want(t, "spent", spend(s, charge(t, "k", l, 1))[0], limit.Refused, 0, 0)
-	l.Count, l.Burst = 10, 10
-	d := spend(s, charge(t, "k", l, 1))[0]
-	if d.Outcome != limit.Allowed && l.Algorithm != limit.TokenBucket || d.Remaining > 9 {
-		t.Fatalf("after raising 5 to 10: outcome %d remaining %d, want allowed and at most 9 left", d.Outcome, d.Remaining)
-	}
-}
-
-func lowersAtOnce(t *testing.T, s Counter, l limit.Limit) {
-	spend(s, charge(t, "k", l, 6))
-	l.Count, l.Burst = 5, 5
-	d := spend(s, charge(t, "k", l, 6))[0]
-	if d.Outcome != limit.Refused || d.Remaining > 5 {
-		t.Fatalf("after lowering 10 to 5: outcome %d remaining %d, want refused and at most 5 left", d.Outcome, d.Remaining)
-	}
-}
-
-func keepsKeysApart(t *testing.T, s Counter, l limit.Limit) {
-	for _, name := range []string{"a", "b", "", "a:b", "\x00", "\xff\xfe", "{x}"} {
-		want(t, "first charge of key "+name, spend(s, charge(t, name, l, 1))[0], limit.Allowed, 1, 0)
-	}
-}
-
-func answersNoCharges(t *testing.T, s Counter, _ limit.Limit) {
-	spend(s)
-	s.Peek(t.Context(), requestOf())
-	err := s.Reset(t.Context(), nil)
-	if err != nil {
-		t.Fatalf("reset of nothing: %v", err)
-	}
+func TestContractOfAThrottle(t *testing.T) {
+	eachStore(t, func(t *testing.T, s Counter) {
+		const step = 19 * time.Second // and less while the test runs
+		c := charge(t, "k", limit.Limit{Algorithm: limit.TokenBucket, Count: 1, Window: step, Burst: 1}, 1)
+		c.MaxWait = 3*step + time.Second
+		due := func(what string, got, want time.Duration) {
+			t.Helper()
+			if got > want || got < want-step {
+				t.Fatalf("%s is due after %v, want %v", what, got, want)
+			}
+		}
+		want(t, "the first", spend(s, c)[0], limit.Allowed, 1, 0)
+		for i := range time.Duration(3) {
+			d := spend(s, c)[0]
+			want(t, "one that waits", d, limit.Allowed, 1, 0)
+			due("one that waits", d.Wait, (i+1)*step)
+		}
+		d := spend(s, c)[0]
+		want(t, "one too many", d, limit.Refused, 0, 0)
+		due("one too many", d.RetryAfter, 4*step)
+		refused := spend(s, charge(t, "waits", bucket(5, year), 5), c)
+		want(t, "a charge beside one too many", refused[0], limit.Allowed, 0, 5)
+		hasty := c
+		hasty.MaxWait = 0
+		want(t, "one that does not wait", spend(s, hasty)[0], limit.Refused, 0, 0)
+		want(t, "a cancelled wait", spend(s, op(c, limit.Refund))[0], limit.Allowed, -1, 0)
+		d = spend(s, c)[0]
+		want(t, "the next one", d, limit.Allowed, 1, 0)
+		due("the next one", d.Wait, 3*step)
+		d = spend(s, op(c, limit.Refund), charge(t, "empty", bucket(0, year), 1))[0]
+		if d.Charged != 0 {
+			t.Fatalf("a refund of a refused request: %+v, want nothing given back", d)
+		}
+	})
 }

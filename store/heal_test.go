@@ -2,19 +2,18 @@ package store
 
 import (
 	"fmt"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// TestACounterWithAForeignValueHeals: its request is undecided, it is deleted once, and counts again. What shares its requests stays.
+// TestACounterWithAForeignValueHeals: its request is undecided, it is deleted once, and counts again. What shares its
+// requests stays.
 func TestACounterWithAForeignValueHeals(t *testing.T) {
 	server := servers.StartRedis(t)
 	for name, foreign := range map[string][]string{
-		"a list": {"RPUSH", "x"}, "a hash": {"HSET", "f", "x"}, "garbage": {"SET", "garbage"}, "bytes": {"SET", "\xff\x00not a number"},
+		"a list": {"RPUSH", "x"}, "a hash": {"HSET", "f", "x"}, "garbage": {"SET", "garbage"}, "bytes": {"SET", "\xff\x00x"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := open(t, RedisConfig{Main: at(server.Addr)})
@@ -23,7 +22,7 @@ func TestACounterWithAForeignValueHeals(t *testing.T) {
 			spend(r, good)
 			server.Do(t, append([]string{foreign[0], bad.Key}, foreign[1:]...)...)
 			d := spend(r, good, bad)
-			if d[0].Outcome != limit.Undecided || d[0].Reason != limit.ReasonBeside || d[1].Reason != limit.ReasonForeign || d[1].Unknown {
+			if d[0].Reason != limit.ReasonBeside || d[1].Reason != limit.ReasonForeign || d[1].Unknown {
 				t.Fatalf("decisions %+v, want both undecided because of a foreign value", d)
 			}
 			servers.Await(t, "a decision", func() error {
@@ -35,6 +34,25 @@ func TestACounterWithAForeignValueHeals(t *testing.T) {
 			awaitHealed(t, r)
 			want(t, "after", spend(r, good)[0], limit.Allowed, 1, 7)
 		})
+	}
+}
+
+// TestForeignValueHarmsItsOwnKeyOnly: requests that leave in the same batch are decided.
+func TestForeignValueHarmsItsOwnKeyOnly(t *testing.T) {
+	server := servers.StartRedis(t)
+	r := open(t, RedisConfig{Main: at(server.Addr)})
+	var all []*limit.Request
+	for i := range 9 {
+		all = append(all, requestOf(charge(t, fmt.Sprint(i), limit.Limit{
+			Algorithm: limit.Algorithm(i%4 + 1), Count: 5, Burst: 5, Window: year,
+		}, 1)))
+	}
+	server.Do(t, "HSET", all[4].Charges[0].Key, "f", "x")
+	r.Ask(t.Context(), all...)
+	for i, request := range all {
+		if d := request.Decisions[0]; (d.Outcome == limit.Undecided) != (i == 4) {
+			t.Errorf("request %d: %+v, want only the fifth undecided", i, d)
+		}
 	}
 }
 
@@ -55,22 +73,5 @@ func TestAPenaltyWithAForeignValueHeals(t *testing.T) {
 			servers.Await(t, "a cool-down", func() error { return notYet(spend(r, c)[0].Penalized) })
 			awaitHealed(t, r)
 		})
-	}
-}
-
-// TestAKeyThatIsForeignAgainIsLeftAlone for a while: another program writes it.
-func TestAKeyThatIsForeignAgainIsLeftAlone(t *testing.T) {
-	server := servers.StartRedis(t)
-	var ahead atomic.Int64
-	r := open(t, RedisConfig{Main: at(server.Addr), Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
-	bad, other := charge(t, "k", bucket(10, year), 1), charge(t, "other", bucket(10, year), 1)
-	for i, passed := range []time.Duration{0, healAgain / 2, healAgain} {
-		ahead.Add(int64(passed))
-		for _, c := range []limit.Charge{bad, other} {
-			server.Do(t, "SET", c.Key, "garbage")
-			spend(r, c)
-			other.Key += "+"
-		}
-		servers.Await(t, "healed counters", func() error { return notYet(r.Stats().Calls.Healed >= []int64{2, 3, 5}[i]) })
 	}
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	_ "embed" // for the script
@@ -14,12 +15,11 @@ import (
 )
 
 const (
-	beatEvery    = time.Second            // how often a sidecar shows that it lives
-	deadAfter    = 5 * time.Second        // how long it is counted after the last sign
-	beatWithin   = time.Second            // for all servers to answer
-	leaveIn      = 100 * time.Millisecond // likewise, when it leaves
-	beatKeys     = 100                    // of one call of the script: each takes some 3 µs of Redis
-	mostSidecars = 1_000_000              // more than share a store
+	beatEvery  = time.Second            // how often a sidecar shows that it lives
+	deadAfter  = 5 * time.Second        // how long it is counted after the last sign
+	beatWithin = time.Second            // for all servers to answer
+	leaveIn    = 100 * time.Millisecond // likewise, when it leaves
+	beatKeys   = 100                    // of one call of the script: each takes some 3 µs of Redis
 )
 
 // beatScript shows that this sidecar lives, and counts those that do.
@@ -27,8 +27,8 @@ const (
 //go:embed heartbeat.lua
 var beatScript string
 
-// heartbeat counts the sidecars that share a store, and those of each domain. Each shows up every second under its own
-// name in one set for all sidecars, and one for each of its domains, on every server of a ring.
+// heartbeat counts the sidecars that share a store, and those of each domain. Each shows up every second under its
+// own name in one set for all sidecars, and one for each of its domains, on every server of a ring.
 type heartbeat struct {
 	store   *Redis
 	id      string
@@ -54,11 +54,7 @@ func (r *Redis) Live(domain string) int {
 		return 1
 	}
 	known := *r.heartbeat.live.Load()
-	n, found := known[domain]
-	if !found {
-		n = known[allDomains]
-	}
-	return int(max(n, 1))
+	return int(max(cmp.Or(known[domain], known[allDomains]), 1))
 }
 
 // Serve sets the domains that this sidecar has rules for, so that others count it there from the next second on.
@@ -73,46 +69,17 @@ func (h *heartbeat) run(ctx context.Context) {
 	ticker := time.NewTicker(beatEvery)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		h.store.guard(func() { h.beat(ctx, *h.domains.Load()) })
+		h.store.guard(func() { h.take(h.show(ctx, beatWithin, deadAfter)) })
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), leaveIn)
-	defer cancel()
-	h.show(ctx, h.keysOf(*h.domains.Load()), 0)
+	h.show(context.Background(), leaveIn, 0)
 }
 
-// keysOf are the sets that a sidecar of those domains is in. They share a hash tag.
-func (h *heartbeat) keysOf(domains []string) []string {
-	keys := []string{h.store.cfg.Heartbeat}
-	for _, d := range domains {
-		keys = append(keys, keys[0]+":domain:"+d)
-	}
-	return keys
-}
-
-// beat shows up everywhere at once. The largest count wins: a server that was away knows of few. Where all were away no
-// sidecar could show up, so for as long as it takes to find out which live no number falls.
-func (h *heartbeat) beat(ctx context.Context, domains []string) {
-	ctx, cancel := context.WithTimeout(ctx, beatWithin)
-	defer cancel()
-	most := map[string]int64{}
-	for _, counts := range h.show(ctx, h.keysOf(domains), deadAfter) {
-		if len(counts) != 1+len(domains) {
-			continue // the server did not answer for all
-		}
-		most[allDomains] = max(most[allDomains], counts[0])
-		for i, n := range counts[1:] {
-			most[domains[i]] = max(most[domains[i]], n)
-		}
-	}
-	h.take(most)
-}
-
-// take takes in fresh numbers. The last known ones stay for domains that were not counted, and the larger ones while no
-// number may fall.
+// take takes in fresh numbers. The last known ones stay for domains that were not counted. Where all servers were
+// away no sidecar could show up, so for as long as it takes to find out which live no number falls.
 func (h *heartbeat) take(fresh map[string]int64) {
 	if len(fresh) == 0 {
 		h.steady = time.Now().Add(deadAfter)
@@ -133,55 +100,62 @@ func (h *heartbeat) take(fresh map[string]int64) {
 // sender sends a command to one server.
 type sender func(ctx context.Context, words ...any) (any, error)
 
-// show runs the script on all servers that keep the keys: of a ring all of them, so that the numbers are known as long as
-// one lives. It returns the counts of the keys at each, fewer where one did not answer.
-func (h *heartbeat) show(ctx context.Context, keys []string, dead time.Duration) [][]int64 {
-	client := h.store.cfg.Main
-	servers := client.Everywhere()
-	counts := make([][]int64, len(servers))
+// show runs the script on all servers that keep the keys: of a ring all of them, so that the numbers are known as
+// long as one lives. It returns the largest count of each domain: a server that was away knows of few.
+func (h *heartbeat) show(ctx context.Context, within, dead time.Duration) map[string]int64 {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	client, domains := h.store.cfg.Main, append([]string{allDomains}, *h.domains.Load()...)
+	most, servers := map[string]int64{}, client.Everywhere()
+	var mu sync.Mutex // guards most
 	var all sync.WaitGroup
-	for i, server := range servers {
+	for _, server := range servers {
 		send := server.Run
-		if len(servers) == 1 { // a cluster has a server for the keys
-			send = func(ctx context.Context, words ...any) (any, error) { return client.Run(ctx, keys[0], words...) }
+		if len(servers) == 1 { // a cluster has a server for the keys, which share a hash tag
+			send = func(ctx context.Context, words ...any) (any, error) {
+				return client.Run(ctx, h.store.cfg.Heartbeat, words...)
+			}
 		}
-		all.Go(func() { h.store.guard(func() { counts[i] = h.showAt(ctx, send, keys, dead) }) })
+		all.Go(func() {
+			for some := range slices.Chunk(domains, beatKeys) {
+				counts := h.showAt(ctx, send, some, dead)
+				mu.Lock()
+				for i, n := range counts {
+					most[some[i]] = max(most[some[i]], n)
+				}
+				mu.Unlock()
+			}
+		})
 	}
 	all.Wait()
-	return counts
+	return most
 }
 
-// showAt runs the script on one server, for some keys at a time.
-func (h *heartbeat) showAt(ctx context.Context, send sender, keys []string, dead time.Duration) (counts []int64) {
-	for some := range slices.Chunk(keys, beatKeys) {
-		words := []any{"EVAL", beatScript, len(some)}
-		for _, key := range some {
-			words = append(words, key)
+// showAt runs the script on one server, and returns a number for each domain, or none.
+func (h *heartbeat) showAt(ctx context.Context, send sender, domains []string, dead time.Duration) (counts []int64) {
+	words := []any{"EVAL", beatScript, len(domains)}
+	for _, domain := range domains {
+		key := h.store.cfg.Heartbeat
+		if domain != allDomains {
+			key += ":domain:" + domain
 		}
-		reply, err := send(ctx, append(words, h.id, dead.Milliseconds())...)
-		if err == nil && dead > 0 {
-			counts, err = appendCounts(counts, reply, len(some))
-		}
-		if err != nil {
-			h.failed(err)
-			return counts
-		}
+		words = append(words, key)
 	}
-	return counts
-}
-
-// appendCounts appends the reply of the script, which has one number for each key.
-func appendCounts(counts []int64, reply any, keys int) ([]int64, error) {
+	reply, err := send(ctx, append(words, h.id, dead.Milliseconds())...)
 	numbers, _ := reply.([]any)
 	for _, number := range numbers {
-		if n, _ := number.(int64); n > 0 && n <= mostSidecars {
-			counts, keys = append(counts, n), keys-1
+		if n, _ := number.(int64); n > 0 {
+			counts = append(counts, n)
 		}
 	}
-	if keys != 0 {
-		return nil, fmt.Errorf("the reply %.40v must have one number up to %d for each key", reply, mostSidecars)
+	if err == nil && dead > 0 && len(counts) != len(domains) {
+		err = fmt.Errorf("the reply %.40v must have a number for each of %d domains", reply, len(domains))
 	}
-	return counts, nil
+	if err != nil {
+		h.failed(err)
+		return nil
+	}
+	return counts
 }
 
 // failed reports a heartbeat that only an operator can mend. That a server is away shows in the requests.

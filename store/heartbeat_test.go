@@ -34,7 +34,7 @@ func awaitLive(t *testing.T, what string, r *Redis, domain string, n int) {
 	})
 }
 
-func TestSidecarsCountEachOther(t *testing.T) {
+func TestSidecarsAreCountedByDomain(t *testing.T) {
 	t.Parallel() // it mostly waits
 	lone, two := servers.StartRedis(t), startRing(t, 2)
 	for name, main := range map[string]func() *redis.Client{
@@ -104,12 +104,12 @@ func TestTheLastNumberStaysWhileServersAreAway(t *testing.T) {
 		h := &heartbeat{}
 		h.take(map[string]int64{allDomains: 3, "shop": 2})
 		h.take(map[string]int64{})
-		time.Sleep(deadAfter - time.Millisecond)
+		<-time.After(deadAfter - time.Millisecond)
 		h.take(map[string]int64{allDomains: 1})
 		wantNumbers(t, "while others may not have shown up", h, 3, 2)
 		h.take(map[string]int64{allDomains: 4, "shop": 1})
 		wantNumbers(t, "with one more", h, 4, 2)
-		time.Sleep(2 * time.Millisecond)
+		<-time.After(2 * time.Millisecond)
 		h.take(map[string]int64{allDomains: 1})
 		wantNumbers(t, "later", h, 1, 2)
 	})
@@ -150,11 +150,11 @@ func TestAHeartbeatThatIsForbiddenAlarms(t *testing.T) {
 
 // TestAReplyThatIsNoCountIsRefused: not the script answered.
 func TestAReplyThatIsNoCountIsRefused(t *testing.T) {
-	for _, reply := range []any{nil, "3", []any{}, []any{int64(1)}, []any{int64(1), "2"}, []any{int64(1), int64(-1)}, []any{int64(1), int64(1 << 40)}} {
+	for _, reply := range []any{nil, "3", []any{}, []any{int64(1)}, []any{int64(1), "2"}, []any{int64(1), int64(-1)}} {
 		send := func(context.Context, ...any) (any, error) { return reply, nil }
 		failed := ""
 		h := newHeartbeat(&Redis{cfg: RedisConfig{OnError: func(reason string, _ error) { failed = reason }}})
-		if counts := h.showAt(t.Context(), send, []string{"a", "b"}, deadAfter); len(counts) == 2 || failed == "" {
+		if counts := h.showAt(t.Context(), send, []string{"a", "b"}, deadAfter); counts != nil || failed == "" {
 			t.Errorf("reply %v: counts %v and reason %q, want it refused", reply, counts, failed)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/test/servers"
@@ -43,7 +44,7 @@ func TestALateReplyIsHandedOver(t *testing.T) {
 	awaitAllowed(t, r, c)
 	server.Hang(t)
 	request := askHurried(t, r, c)
-	if d := request.Decisions[0]; d.Outcome != limit.Undecided || d.Reason != redis.ReasonTimeout || !d.Unknown || request.Fate == nil {
+	if d := request.Decisions[0]; d.Reason != redis.ReasonTimeout || !d.Unknown || request.Fate == nil {
 		t.Fatalf("decided %+v with fate %v, want undecided for lack of time, unknown, and a fate", d, request.Fate)
 	}
 	request.Charges[0] = charge(t, "other", bucket(1, year), 1)
@@ -58,7 +59,8 @@ func TestALateReplyIsHandedOver(t *testing.T) {
 	}
 }
 
-// TestALateReplyIsRemembered: what it shows of a spent counter answers the next request, and one that gives back ends that.
+// TestALateReplyIsRemembered: what it shows of a spent counter answers the next request, and one that gives back ends
+// that.
 func TestALateReplyIsRemembered(t *testing.T) {
 	server := servers.StartRedis(t)
 	r, late := lateOnes(t, RedisConfig{Main: at(server.Addr)})
@@ -133,8 +135,8 @@ func TestNoTimeLeftMeansNoTrip(t *testing.T) {
 	}
 }
 
-// TestAHungServerIsAnsweredWithinPatience also where the caller sets no time.
-func TestAHungServerIsAnsweredWithinPatience(t *testing.T) {
+// TestHungServerIsAnsweredWithinTheDeadline also where the caller sets no time.
+func TestHungServerIsAnsweredWithinTheDeadline(t *testing.T) {
 	server := servers.StartRedis(t)
 	r := open(t, RedisConfig{Main: at(server.Addr), Patience: 50 * time.Millisecond})
 	c := charge(t, "k", bucket(1000, year), 1)
@@ -147,4 +149,25 @@ func TestAHungServerIsAnsweredWithinPatience(t *testing.T) {
 	}
 	wake(t, server)
 	awaitAllowed(t, r, c)
+}
+
+// TestClientsInAHurryDoNotOpenTheBreaker: they leave before the reply, which comes.
+func TestClientsInAHurryDoNotOpenTheBreaker(t *testing.T) {
+	p := servers.StartProxy(t, servers.StartRedis(t).Addr)
+	r, late := lateOnes(t, RedisConfig{Main: at(p.Addr)})
+	c := charge(t, "k", bucket(1000, year), 1)
+	awaitAllowed(t, r, c)
+	p.Set(servers.Fault{Mode: servers.Latency, Delay: 60 * time.Millisecond})
+	for range 10 {
+		request := requestOf(c)
+		request.Due = time.Now().Add(time.Millisecond)
+		r.Ask(t.Context(), request)
+		if d := request.Decisions[0]; d.Outcome != limit.Undecided || d.Reason == redis.ReasonBreaker {
+			t.Fatalf("decided %+v, want undecided for lack of time", d)
+		}
+	}
+	<-late
+	if got := r.Breaker(); got != breaker.Closed {
+		t.Errorf("the breaker is %v", got)
+	}
 }

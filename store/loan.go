@@ -40,14 +40,14 @@ func (l *loan) leave() {
 
 // over takes in what became of the request.
 func (l *loan) over(p *redis.Pending) {
-	err := decide(limit.Together, p, l.request.Charges, l.request.Decisions)
+	err := decide(limit.Together, p, l.request)
 	switch {
 	case l.lends:
 		l.store.leases.Granted(l.request, l.began)
 	case err != nil:
 		l.store.leases.Lost(l.request)
 	default:
-		l.store.learn(l.request.Charges, l.request.Decisions, l.began)
+		l.store.learn(l.request, l.began)
 	}
 }
 
@@ -78,7 +78,7 @@ func (q *question) surround() {
 func (q *question) tripTo(l *loan) (first *trip) {
 	h := q.store.homeOf(&l.request.Charges[0])
 	for _, t := range q.trips {
-		if t.home == h && (first == nil || t.round < first.round) {
+		if t.home == h && (first == nil || t.turn < first.turn) {
 			first = t
 		}
 	}

@@ -118,7 +118,7 @@ func TestAPeekSeesWhatIsOnLease(t *testing.T) {
 	wantLeft(t, r, c, 1_000_000-heat(t, r, c))
 }
 
-// TestOneStoreAdmitsAllThatFits: what is on lease refuses nobody here.
+// TestOneStoreAdmitsAllThatFits: what is on lease here refuses no request here.
 func TestOneStoreAdmitsAllThatFits(t *testing.T) {
 	r := leasing(t, servers.StartRedis(t))
 	c, cold := leased(t, "k", yearly(3000)), charge(t, "cold", yearly(1_000_000), 1)

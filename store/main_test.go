@@ -69,8 +69,8 @@ func open(t testing.TB, c RedisConfig) *Redis {
 	return r
 }
 
-// keyOf is a key of the test's own, so that no test meets another's counters. Keys of different names live in different homes where a
-// store has several.
+// keyOf is a key of the test's own, so that no test meets another's counters. Keys of different names live in
+// different homes where a store has several.
 func keyOf(t testing.TB, name string) string { return fmt.Sprintf("rl1:{%s|%s}:k", t.Name(), name) }
 
 // charge is one charge of such a key.

@@ -8,17 +8,17 @@ import (
 	"github.com/spillway-mesh/spillway/redis"
 )
 
-// A request whose charges live in several homes, or are more than one call may have, goes in several trips. All homes are
-// asked at once, each for its part, and each takes what it can. If one of them refuses, what the others took is given
-// back, so that it is all or nothing once the answer is out.
+// A request whose charges live in several homes, or are more than one call may have, goes in several trips. All homes
+// are asked at once, each for its part, and each takes what it can. If one of them refuses, what the others took is
+// given back, so that it is all or nothing once the answer is out.
 //
-// Meanwhile others may find less on a counter than there is in the end, and be refused: for as long as these two trips
-// take. The reverse never happens: nothing is given to a counter before it is known to be due, nor after the window in
-// which it was taken.
+// Meanwhile others may find less on a counter than there is in the end, and be refused: for as long as these two
+// trips take. The reverse never happens: nothing is given to a counter before it is known to be due, nor after the
+// window in which it was taken.
 
 const (
-	atOnce       = 2       // trips of one request to one home at the same time; requests of others go in between
-	refundsRound = 1 << 20 // the first round of refunds, behind all others
+	atOnce      = 2       // trips of one request to one home in a round; requests of others go in between
+	refundsTurn = 1 << 20 // the first turn of refunds, behind all others
 )
 
 // home is where charges live: those of one home may go in one run of a script.
@@ -41,123 +41,123 @@ func (r *Redis) homeOf(c *limit.Charge) home {
 	return home{client.Server(c.Key), client.Slot(c.Key)}
 }
 
-// divide makes the trips of all charges that are not known. One that has all charges uses the request's own.
-func (q *question) divide() {
-	charges, decisions := q.request.Charges, q.request.Decisions
+// together reports whether the charges that are not known fit into one trip.
+func (q *question) together() bool {
 	var first home
-	together, n := true, 0
-	for i := range charges {
-		if decisions[i].Outcome != limit.Undecided {
+	n := 0
+	for i := range q.request.Charges {
+		if q.request.Decisions[i].Outcome != limit.Undecided {
 			continue
 		}
-		h := q.store.homeOf(&charges[i])
+		h := q.store.homeOf(&q.request.Charges[i])
 		if n == 0 {
 			first = h
 		}
-		together = together && h == first
-		n++
+		if n++; h != first || n > limit.MaxTogether {
+			return false
+		}
 	}
-	together = together && n <= limit.MaxTogether
-	switch {
-	case n == 0:
-	case together && n == len(charges):
-		t := q.newTrip(first)
-		t.charges, t.decisions = charges, decisions
-	default:
-		q.split(together)
+	return true
+}
+
+// place is where charges of a split request go together.
+type place struct {
+	home
+	refund bool
+}
+
+// divide sorts the charges that are not known into trips. Of a split request refunds come last: one that is given and
+// then has to be taken back, because the request is refused elsewhere, would be spent by others in between. So a
+// charge does not profit from a refund to its own counter in the same request, as it would in one trip. Quotas do not
+// refuse a part of a request, only all of it.
+func (q *question) divide() {
+	together := q.together()
+	var t *trip
+	var open map[place]*trip
+	for i, c := range q.request.Charges {
+		switch {
+		case q.request.Decisions[i].Outcome != limit.Undecided:
+			continue
+		case !together:
+			at := place{q.store.homeOf(&c), c.Op == limit.Refund && !c.Each}
+			if open == nil {
+				open = map[place]*trip{}
+			}
+			t = q.openTrip(at, open[at])
+			open[at] = t
+			if c.Mode == limit.Quota {
+				c.Mode = limit.Shadow
+			}
+		case t == nil:
+			t = q.newTrip(q.store.homeOf(&c), 0)
+		}
+		t.add(c, i)
 	}
 }
 
-func (q *question) newTrip(h home) *trip {
+// openTrip is the trip of a place, or a new one where that is full.
+func (q *question) openTrip(at place, t *trip) *trip {
+	switch {
+	case t == nil && at.refund:
+		return q.newTrip(at.home, refundsTurn)
+	case t == nil:
+		return q.newTrip(at.home, 0)
+	case len(t.places) == limit.MaxTogether:
+		return q.newTrip(at.home, t.turn+1)
+	}
+	return t
+}
+
+func (q *question) newTrip(h home, turn int) *trip {
 	t := q.store.trips.Get().(*trip)
-	t.home = h
+	t.home, t.turn = h, turn
 	q.trips = append(q.trips, t)
 	return t
 }
 
-// split sorts charges by where they live. Refunds come last: one that is given and then has to be taken back, because the
-// request is refused elsewhere, would be spent by others in between. So a charge does not profit from a refund to its own
-// counter in the same request, as it would in one trip. Quotas do not refuse a part of a request, only all of it.
-func (q *question) split(together bool) {
-	type place struct {
-		home
-		refund bool
-	}
-	open, made := map[place]*trip{}, map[place]int{}
-	for i, c := range q.request.Charges {
-		if q.request.Decisions[i].Outcome != limit.Undecided {
-			continue
-		}
-		at := place{q.store.homeOf(&c), !together && c.Op == limit.Refund && !c.Each}
-		if c.Mode == limit.Quota && !together {
-			c.Mode = limit.Shadow
-		}
-		t := open[at]
-		if t == nil || len(t.charges) == limit.MaxTogether {
-			t = q.newTrip(at.home)
-			t.round = made[at] / atOnce
-			if at.refund {
-				t.round += refundsRound
-			}
-			made[at]++
-			open[at] = t
-		}
-		t.charges, t.places = append(t.charges, c), append(t.places, i)
-	}
-}
-
-// giveBack returns what the trips of a refused request took, and enters that into the decisions. The answer waits for it
-// no longer than its patience lasts, but the giving back goes on.
+// giveBack returns what the trips of a refused request took, and enters that into the decisions. Charges with Each
+// stay, as they would in one trip. What a trip took whose caller left is not known; its late reply shows that. The
+// answer waits no longer than its patience lasts, but all is given back.
 func (q *question) giveBack(ctx context.Context) {
 	asked := q.trips
 	for _, t := range asked {
-		q.undo(t)
+		var back *trip
+		for _, place := range t.places {
+			c, d := &q.request.Charges[place], &q.request.Decisions[place]
+			if c.Each || d.Charged <= 0 {
+				continue
+			}
+			if back == nil {
+				back = q.newTrip(t.home, (q.round+1)*atOnce)
+				back.undoes = true
+			}
+			until := limit.RefundUntil(c.Limit, d)
+			back.add(limit.Charge{Key: c.Key, Limit: c.Limit, Cost: d.Charged, Op: limit.Refund, Until: until}, place)
+			d.Charged, d.Wait = 0, 0
+		}
 	}
 	q.refused = false
-	if !q.send(ctx) {
-		return
-	}
+	q.send(ctx)
 	for _, t := range q.trips[len(asked):] {
 		q.await(t)
 		if !t.left {
-			q.store.countNotReturned(t.charges, t.decisions)
+			q.store.countNotReturned(&t.part)
 		}
 		for i, place := range t.places {
-			d, after := &q.request.Decisions[place], &t.decisions[i]
-			d.Charged, d.Wait = 0, 0
-			if after.Outcome != limit.Undecided {
+			if after := t.decision(i); after.Outcome != limit.Undecided {
+				d := &q.request.Decisions[place]
 				d.Remaining, d.ResetAfter = after.Remaining, after.ResetAfter
 			}
 		}
 	}
 }
 
-// undo makes the trip that gives back what a trip took. Charges with Each stay, as they would in one trip. What a trip
-// took whose caller left is not known; its late reply shows that.
-func (q *question) undo(t *trip) {
-	var back *trip
-	for i, c := range t.charges {
-		took := &t.decisions[i]
-		if c.Each || took.Charged <= 0 {
-			continue
-		}
-		if back == nil {
-			back = q.newTrip(t.home)
-			back.round, back.undoes = q.round+1, true
-		}
-		back.charges = append(back.charges, limit.Charge{
-			Key: c.Key, Limit: c.Limit, Cost: took.Charged, Op: limit.Refund, Until: limit.RefundUntil(c.Limit, took),
-		})
-		back.places = append(back.places, t.places[i])
-	}
-}
-
-// countNotReturned counts what could not be given back. It stays taken until time gives it back, and is not given back
-// again: it is not known whether it was.
-func (r *Redis) countNotReturned(charges []limit.Charge, decisions []limit.Decision) {
-	for i := range decisions {
-		if decisions[i].Outcome == limit.Undecided {
-			r.notReturned.Add(charges[i].Cost)
+// countNotReturned counts what could not be given back. It stays taken until time gives it back, and is not given
+// back again: it is not known whether it was.
+func (r *Redis) countNotReturned(part *limit.Request) {
+	for i := range part.Decisions {
+		if part.Decisions[i].Outcome == limit.Undecided {
+			r.notReturned.Add(part.Charges[i].Cost)
 		}
 	}
 }

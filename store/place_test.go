@@ -34,7 +34,8 @@ type scattered struct {
 func scatter(t *testing.T, n int, count int64) scattered {
 	s := scattered{name: t.Name()}
 	for i := range n {
-		s.limits = append(s.limits, limit.Limit{Algorithm: limit.Algorithm(i%4 + 1), Count: count, Burst: count, Window: year})
+		l := limit.Limit{Algorithm: limit.Algorithm(i%4 + 1), Count: count, Burst: count, Window: year}
+		s.limits = append(s.limits, l)
 	}
 	return s
 }
@@ -43,7 +44,8 @@ func (s scattered) charge(i int, cost int64) limit.Charge {
 	return limit.Charge{Key: fmt.Sprintf("rl1:{%s|%d}:k", s.name, i), Limit: s.limits[i], Cost: cost}
 }
 
-// request is a random request of one to four different counters: rules and trees, peeks, refunds, debits, shadows and quotas.
+// request is a random request of one to four different counters: rules and trees, peeks, refunds, debits, shadows and
+// quotas.
 func (s scattered) request(rng *rand.Rand) []limit.Charge {
 	var all []limit.Charge
 	for _, i := range rng.Perm(len(s.limits))[:1+rng.IntN(4)] {
@@ -114,8 +116,8 @@ func TestASplitRequestIsAnsweredAsAWholeOne(t *testing.T) {
 	}
 }
 
-// jostle lets eight callers make random requests of two to four different counters. What is used in the end must be what admitted
-// requests cost, and no more than the limit.
+// jostle lets eight callers make random requests of two to four different counters. What is used in the end must be
+// what admitted requests cost, and no more than the limit.
 func jostle(t *testing.T, r *Redis, requests int) {
 	t.Helper()
 	s := scatter(t, 24, int64(requests)/4)
@@ -141,7 +143,7 @@ func jostle(t *testing.T, r *Redis, requests int) {
 		}
 	})
 	if partial.Load() > 0 || refused.Load() == 0 || refused.Load() == int64(requests) {
-		t.Fatalf("%d requests in part, %d of %d refused; want none in part, and some refused", partial.Load(), refused.Load(), requests)
+		t.Fatalf("%d requests in part and %d of %d refused, want none and some", partial.Load(), refused.Load(), requests)
 	}
 	for i, l := range s.limits {
 		left := peek(r, s.charge(i, 0)).Remaining
@@ -187,12 +189,13 @@ func TestAnAnswerDoesNotWaitForWhatIsGivenBack(t *testing.T) {
 	all := startRing(t, 2)
 	near, far := all[0], all[1]
 	var trips atomic.Int64 // to the far one: for the charge, to give back
-	r := open(t, RedisConfig{Main: ring(near, far), DenialEntries: -1, OnTrip: func(_ context.Context, server string, _ int) func(string) {
+	hang := func(_ context.Context, server string, _ int) func(string) {
 		if server == far.Addr && trips.Add(1) == 2 {
 			far.Hang(t)
 		}
 		return nil
-	}})
+	}
+	r := open(t, RedisConfig{Main: ring(near, far), DenialEntries: -1, OnTrip: hang})
 	empty, full := on(t, r, near, bucket(0, year)), on(t, r, far, bucket(10, year))
 	request := requestOf(empty, full)
 	request.Due = time.Now().Add(time.Second)
@@ -240,11 +243,11 @@ func tree(t *testing.T, n int, l limit.Limit) (all []limit.Charge) {
 	return all
 }
 
-// TestManyChargesGoInSeveralTrips: none has more charges than one may, each counter is charged once, and the rule of the request is charged
-// unless a tree refuses.
-func TestManyChargesGoInSeveralTrips(t *testing.T) {
+// TestManyChargesGoInSeveralCalls: none has more charges than one may, each counter is charged once, and the rule of
+// the request is charged unless a tree refuses.
+func TestManyChargesGoInSeveralCalls(t *testing.T) {
 	all := startRing(t, 2)
-	for name, main := range map[string]*redis.Client{"one server": at(servers.StartRedis(t).Addr), "a ring": ring(all...)} {
+	for name, main := range map[string]*redis.Client{"one server": at(all[0].Addr), "a ring": ring(all...)} {
 		t.Run(name, func(t *testing.T) {
 			var seen sizes
 			r := open(t, RedisConfig{Main: main, OnTrip: seen.trip})
@@ -291,8 +294,8 @@ func TestLimitsPerSecondLiveOnTheSecondServer(t *testing.T) {
 	slow := func(window time.Duration) limit.Limit {
 		return limit.Limit{Algorithm: limit.TokenBucket, Count: 1, Burst: 100_000, Window: window}
 	}
-	short, second1, long := charge(t, "short", slow(time.Millisecond), 100_000), charge(t, "second", slow(time.Second), 20_000),
-		charge(t, "long", slow(1001*time.Millisecond), 20_000)
+	short, second1 := charge(t, "short", slow(time.Millisecond), 100_000), charge(t, "second", slow(time.Second), 20_000)
+	long := charge(t, "long", slow(1001*time.Millisecond), 20_000)
 	for range 3 {
 		for _, d := range spend(r, second1, long) {
 			if d.Outcome != limit.Allowed || d.Charged == 0 {
@@ -304,7 +307,8 @@ func TestLimitsPerSecondLiveOnTheSecondServer(t *testing.T) {
 	wantKeys(t, second, short.Key, second1.Key)
 	wantKeys(t, main, long.Key)
 	long.Cost = 50_000
-	if d := spend(r, second1, long)[0]; d.Outcome != limit.Allowed || d.Charged != 0 || d.Remaining < 40_000 || d.Remaining > 40_100 {
+	d := spend(r, second1, long)[0]
+	if d.Outcome != limit.Allowed || d.Charged != 0 || d.Remaining < 40_000 || d.Remaining > 40_100 {
 		t.Errorf("the short limit, of a request that the long one refuses: %+v, want 40,000 left", d)
 	}
 }
@@ -323,8 +327,8 @@ func wantKeys(t *testing.T, server *servers.Redis, keys ...string) {
 	}
 }
 
-// TestALostServerKeepsItsKeys: they are undecided and go to no other server, where they would have a fresh limit.
-func TestALostServerKeepsItsKeys(t *testing.T) {
+// TestALostShardKeepsItsKeys: they are undecided and go to no other server, where they would have a fresh limit.
+func TestALostShardKeepsItsKeys(t *testing.T) {
 	all := startRing(t, 2)
 	r := open(t, RedisConfig{Main: ring(all...), DenialEntries: -1})
 	lost, other := on(t, r, all[0], bucket(1000, year)), on(t, r, all[1], bucket(1000, year))

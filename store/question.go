@@ -59,13 +59,13 @@ func (r *Redis) begin(ctx context.Context, request *limit.Request, fresh bool) *
 	return q
 }
 
-// send sends the trips of the next round, and reports whether there are any. Those of one server leave together, as far
-// as they fit into one batch.
+// send sends the trips of the next round, and reports whether there are any. Those of one server leave together, as
+// far as they fit into one batch.
 func (q *question) send(ctx context.Context) bool {
 	next := math.MaxInt
 	for _, t := range q.trips {
 		if !t.sent {
-			next = min(next, t.round)
+			next = min(next, t.turn/atOnce)
 		}
 	}
 	if next == math.MaxInt {
@@ -73,7 +73,7 @@ func (q *question) send(ctx context.Context) bool {
 	}
 	q.round = next
 	for i, t := range q.trips {
-		if t.round == next && !t.sent {
+		if t.turn/atOnce == next && !t.sent {
 			q.sendTo(ctx, t.server, q.trips[i:])
 		}
 	}
@@ -85,22 +85,16 @@ func (q *question) sendTo(ctx context.Context, server *redis.Server, trips []*tr
 	q.batch = q.batch[:0]
 	charges, loans := 0, []*loan(nil)
 	for _, t := range trips {
-		if t.server != server || t.round != q.round || t.sent {
+		if t.server != server || t.turn/atOnce != q.round || t.sent {
 			continue
 		}
-		charges += len(t.charges) + len(t.before) + len(t.after)
+		charges += len(t.places) + len(t.before) + len(t.after)
 		requests := len(q.batch) + 1 + len(t.before) + len(t.after)
 		if len(q.batch) > 0 && (charges > limit.MaxTogether || requests > mostRequests) {
 			break
 		}
 		q.store.encode(ctx, t, q.refused, q.due)
-		for _, l := range t.before {
-			q.batch = append(q.batch, &l.pending)
-		}
-		q.batch = append(q.batch, &t.pending)
-		for _, l := range t.after {
-			q.batch = append(q.batch, &l.pending)
-		}
+		q.batch = t.append(q.batch)
 		loans = append(append(loans, t.before...), t.after...)
 	}
 	server.Do(q.batch...)
@@ -113,54 +107,65 @@ func (q *question) sendTo(ctx context.Context, server *redis.Server, trips []*tr
 // receive waits for the trips of the round, and puts their decisions in their places.
 func (q *question) receive() {
 	for _, t := range q.trips {
-		if t.round != q.round {
+		if t.turn/atOnce != q.round {
 			continue
 		}
 		q.await(t)
 		for i, place := range t.places {
-			q.request.Decisions[place] = t.decisions[i]
+			q.request.Decisions[place] = t.decision(i)
 		}
 	}
+	q.refused = q.refused || limit.Refuses(q.request.Charges, q.request.Decisions)
 }
 
 // finish waits for what was sent, sends further rounds, and does what follows from the decisions.
 func (q *question) finish(ctx context.Context) {
-	r, charges, decisions := q.store, q.request.Charges, q.request.Decisions
 	for more := len(q.trips) > 0; more; more = q.send(ctx) {
 		q.receive()
-		q.refused = q.refused || limit.Refuses(charges, decisions)
 	}
-	isOpen := func(d limit.Decision) bool { return d.Outcome == limit.Undecided }
-	if r.denials != nil && !q.fresh && slices.ContainsFunc(decisions, isOpen) {
-		r.denials.Known(q.request, r.cfg.Now())
-	}
+	q.decideOpen()
 	asked := len(q.trips)
-	if asked > 1 && limit.Refuses(charges, decisions) {
+	if asked > 1 && limit.Refuses(q.request.Charges, q.request.Decisions) {
 		q.giveBack(ctx)
 	}
 	q.punish()
+	q.learn(asked)
+	for _, t := range q.trips {
+		q.store.recycle(t)
+	}
+	clear(q.trips)
+	q.trips, q.request = q.trips[:0], nil
+	q.store.questions.Put(q)
+}
+
+// decideOpen decides charges that the store left undecided by what is known.
+func (q *question) decideOpen() {
+	r := q.store
+	isOpen := func(d limit.Decision) bool { return d.Outcome == limit.Undecided }
+	if r.denials != nil && !q.fresh && slices.ContainsFunc(q.request.Decisions, isOpen) {
+		r.denials.Known(q.request, r.cfg.Now())
+	}
+}
+
+// learn keeps what the replies show, those to what was asked and then those to what was given back.
+func (q *question) learn(asked int) {
+	r := q.store
 	if asked > 0 {
-		r.learn(charges, decisions, q.began)
+		r.learn(q.request, q.began)
 	}
 	for _, t := range q.trips[asked:] {
 		if !t.left {
-			r.learn(t.charges, t.decisions, q.began)
+			r.learn(&t.part, q.began)
 		}
 	}
 	if r.leases != nil {
 		r.leases.Learn(q.request, q.began)
 	}
-	for _, t := range q.trips {
-		r.recycle(t)
-	}
-	clear(q.trips)
-	q.trips, q.request = q.trips[:0], nil
-	r.questions.Put(q)
 }
 
 // learn keeps what replies show of spent counters.
-func (r *Redis) learn(charges []limit.Charge, decisions []limit.Decision, began time.Time) {
+func (r *Redis) learn(part *limit.Request, began time.Time) {
 	if r.denials != nil {
-		r.denials.Learn(&limit.Request{Charges: charges, Decisions: decisions}, began, r.cfg.Now())
+		r.denials.Learn(part, began, r.cfg.Now())
 	}
 }

@@ -18,11 +18,12 @@ import (
 	"github.com/spillway-mesh/spillway/store/leases"
 )
 
-// Redis is a Counter on Redis servers, shared by all who use them. Time is the server's. It is safe for concurrent use.
+// Redis is a Counter on Redis servers, shared by all who use them. Time is the server's. It is safe for concurrent
+// use.
 //
-// It answers in time whatever the servers do, and starts without them. In front are leases, which spend tokens that were
-// taken ahead, and denials: a counter that is spent is not asked about again before it can have something to give. A
-// reply that comes too late for its caller is still read, and handed over as a Late.
+// It answers in time whatever the servers do, and starts without them. In front are leases, which spend tokens that
+// were taken ahead, and denials: a counter that is spent is not asked about again before it can have something to
+// give. A reply that comes too late for its caller is still read, and handed over as a Late.
 type Redis struct {
 	cfg       RedisConfig
 	denials   *denials.Denials // nil: none
@@ -66,8 +67,8 @@ func (r *Redis) Try(request *limit.Request) bool {
 	return r.leases != nil && r.leases.Spend(request, now) || r.denials != nil && r.denials.Refuse(request, now)
 }
 
-// Ask decides requests by their servers. All are sent before one of them waits. A caller that hangs up does not interrupt
-// it.
+// Ask decides requests by their servers. All are sent before one of them waits. A caller that hangs up does not
+// interrupt it.
 func (r *Redis) Ask(ctx context.Context, requests ...*limit.Request) {
 	if len(requests) == 1 {
 		r.begin(ctx, requests[0], false).finish(ctx)
@@ -87,8 +88,8 @@ func (r *Redis) Peek(ctx context.Context, request *limit.Request) {
 	r.begin(ctx, request, true).finish(ctx)
 }
 
-// Reset forgets the counters of these keys, and the penalties. It waits as long as the context allows, and repeating it
-// does no harm.
+// Reset forgets the counters of these keys, and the penalties. It waits as long as the context allows, and repeating
+// it does no harm.
 func (r *Redis) Reset(ctx context.Context, keys []string) error {
 	var all []string
 	for _, key := range keys {
@@ -124,8 +125,8 @@ func unlink(ctx context.Context, client *redis.Client, keys []string) error {
 	return failed
 }
 
-// Forget drops what is known of all counters and returns what is on lease. Call it when the rules change: what was spent
-// may have room now.
+// Forget drops what is known of all counters and returns what is on lease. Call it when the rules change: what was
+// spent may have room now.
 func (r *Redis) Forget() {
 	if r.leases != nil {
 		r.sendBack(r.leases.Clear())
@@ -135,7 +136,8 @@ func (r *Redis) Forget() {
 	}
 }
 
-// Drop forgets what is known about the counters of these keys, and what is on lease of them: they were changed elsewhere.
+// Drop forgets what is known about the counters of these keys, and what is on lease of them: they were changed
+// elsewhere.
 func (r *Redis) Drop(keys []string) {
 	if r.leases != nil {
 		r.leases.End(keys)

@@ -11,17 +11,16 @@ import (
 	"github.com/spillway-mesh/spillway/redis"
 )
 
-// trip is charges that go to one home in one run of a script, and come back decided. Its memory is used again unless its
-// caller left.
+// trip is charges of a request that go to one home in one run of a script, and come back decided. Its memory is used
+// again unless its caller left.
 type trip struct {
 	home
-	charges   []limit.Charge   // the request's own where all of it goes in this trip
-	decisions []limit.Decision // likewise
-	places    []int            // charges[i] is the charge places[i] of the request; empty: the trip is all of it
-	round     int              // in which it is sent
-	undoes    bool             // it gives back what a refused request took
-	before    []*loan          // returned in front of it
-	after     []*loan          // lent behind it
+	part   limit.Request // copies of the charges
+	places []int         // part.Charges[i] is the charge places[i] of the request
+	turn   int           // atOnce turns are one round
+	undoes bool          // it gives back what a refused request took
+	before []*loan       // returned in front of it
+	after  []*loan       // lent behind it
 
 	script  *limit.Script
 	pending redis.Pending
@@ -38,38 +37,57 @@ var scripts = map[*limit.Script]*redis.Script{
 	limit.Punish:   redis.NewScript(limit.Punish.Text, true),
 }
 
-// encode writes the trip's charges.
-func (r *Redis) encode(ctx context.Context, t *trip, refused bool, due time.Time) {
-	t.sent = true
-	if len(t.places) > 0 {
-		t.decisions = slices.Grow(t.decisions[:0], len(t.charges))[:len(t.charges)]
-		clear(t.decisions)
-	}
-	if r.cfg.OnTrip != nil {
-		t.ended = r.cfg.OnTrip(ctx, t.server.Name(), len(t.charges))
-	}
-	r.sent.Add(1)
-	t.script = limit.ScriptOf(t.charges)
-	p := &t.pending
-	p.Script, p.Charges, p.Due, p.Keep, p.Late = scripts[t.script], len(t.charges), due, t.undoes, nil
-	p.Keys, p.Arguments, p.Replies = t.script.Append(p.Keys[:0], p.Arguments[:0], t.charges, refused)
+func (t *trip) add(c limit.Charge, place int) {
+	t.part.Charges, t.places = append(t.part.Charges, c), append(t.places, place)
 }
 
-// await waits until the trip is over, or as long as its caller may wait, and decides it.
-func (q *question) await(t *trip) {
-	r := q.store
-	if !wait(&t.pending, q.due, q.timer) && r.leave(t, q.request, q.began) {
-		undecide(t.decisions, redis.ReasonTimeout, true)
-		r.report(redis.ReasonTimeout, errLate)
-	} else {
-		r.read(t)
+// encode writes the trip's charges.
+func (r *Redis) encode(ctx context.Context, t *trip, refused bool, due time.Time) {
+	charges := t.part.Charges
+	t.sent, t.part.Decisions = true, slices.Grow(t.part.Decisions[:0], len(charges))[:len(charges)]
+	if r.cfg.OnTrip != nil {
+		t.ended = r.cfg.OnTrip(ctx, t.server.Name(), len(charges))
 	}
-	if t.ended != nil {
-		t.ended(t.decisions[0].Reason)
+	r.sent.Add(1)
+	t.script = limit.ScriptOf(charges)
+	p := &t.pending
+	p.Script, p.Charges, p.Due, p.Keep, p.Late = scripts[t.script], len(charges), due, t.undoes, nil
+	p.Keys, p.Arguments, p.Replies = t.script.Append(p.Keys[:0], p.Arguments[:0], charges, refused)
+}
+
+// append appends what is sent for the trip, in the order in which it has to run.
+func (t *trip) append(batch []*redis.Pending) []*redis.Pending {
+	for _, l := range t.before {
+		batch = append(batch, &l.pending)
 	}
+	batch = append(batch, &t.pending)
+	for _, l := range t.after {
+		batch = append(batch, &l.pending)
+	}
+	return batch
 }
 
 var errLate = errors.New("no reply in time")
+
+// await waits until the trip is over, or as long as its caller may wait.
+func (q *question) await(t *trip) {
+	if !wait(&t.pending, q.due, q.timer) && q.leave(t) {
+		q.store.report(redis.ReasonTimeout, errLate)
+	} else {
+		q.store.read(t)
+	}
+	if t.ended != nil {
+		t.ended(t.decision(0).Reason)
+	}
+}
+
+// decision is the one about a charge, for the caller.
+func (t *trip) decision(i int) limit.Decision {
+	if t.left {
+		return limit.Decision{Reason: redis.ReasonTimeout, Unknown: true}
+	}
+	return t.part.Decisions[i]
+}
 
 // wait waits until a request is over or due, and reports whether it is over.
 func wait(p *redis.Pending, due time.Time, timer *time.Timer) bool {
@@ -88,19 +106,52 @@ func wait(p *redis.Pending, due time.Time, timer *time.Timer) bool {
 	}
 }
 
+// leave ends the wait for a trip and reports true, or false if the trip is over just now.
+func (q *question) leave(t *trip) bool {
+	for i, place := range t.places {
+		t.part.Charges[i].Mode = q.request.Charges[place].Mode // quotas are quotas again
+	}
+	if q.request.Fate == nil {
+		q.request.Fate = new(limit.Fate)
+	}
+	t.part.Fate = q.request.Fate
+	r, began := q.store, q.began
+	t.pending.Late = func(*redis.Pending) { r.arrived(t, began) }
+	t.left = t.pending.Leave()
+	return t.left
+}
+
+// arrived takes in what became of a trip whose caller left. It runs on the worker that brings the reply.
+func (r *Redis) arrived(t *trip, began time.Time) {
+	part := &t.part
+	err := decide(t.script, &t.pending, part)
+	switch {
+	case err == nil:
+		r.late.Add(1)
+	case part.Decisions[0].Unknown:
+		r.unknown.Add(1)
+	}
+	r.learn(part, began)
+	if t.undoes {
+		r.countNotReturned(part)
+	} else {
+		r.cfg.OnLate(Late{part.Charges, part.Decisions, err, part.Fate})
+	}
+}
+
 // read decides the trip by its reply, or leaves it undecided by the error in place of one.
 func (r *Redis) read(t *trip) {
-	err := decide(t.script, &t.pending, t.charges, t.decisions)
+	err, part := decide(t.script, &t.pending, &t.part), &t.part
 	if err != nil {
-		if t.decisions[0].Unknown {
+		if part.Decisions[0].Unknown {
 			r.unknown.Add(1)
 		}
-		r.report(t.decisions[0].Reason, err)
+		r.report(part.Decisions[0].Reason, err)
 		return
 	}
-	for i := range t.decisions {
-		if t.decisions[i].Reason == limit.ReasonForeign {
-			r.noteForeign(&t.charges[i], false)
+	for i := range part.Decisions {
+		if part.Decisions[i].Reason == limit.ReasonForeign {
+			r.noteForeign(&part.Charges[i], false)
 		}
 	}
 }
@@ -112,14 +163,14 @@ func (r *Redis) report(reason string, err error) {
 }
 
 // decide decides charges by a reply. By an error in place of one they are undecided.
-func decide(script *limit.Script, p *redis.Pending, charges []limit.Charge, decisions []limit.Decision) error {
+func decide(script *limit.Script, p *redis.Pending, part *limit.Request) error {
 	if p.Err != nil {
-		undecide(decisions, redis.Reason(p.Err), redis.MayHaveRun(p.Err))
+		undecide(part.Decisions, redis.Reason(p.Err), redis.MayHaveRun(p.Err))
 		return p.Err
 	}
-	err := script.Decide(p.Reply, charges, decisions)
+	err := script.Decide(p.Reply, part.Charges, part.Decisions)
 	if err != nil {
-		undecide(decisions, redis.ReasonReply, true)
+		undecide(part.Decisions, redis.ReasonReply, true)
 		return fmt.Errorf("read the reply of the script %s: %w", script.Name, err)
 	}
 	return nil
@@ -131,18 +182,14 @@ func undecide(decisions []limit.Decision, reason string, unknown bool) {
 	}
 }
 
-// recycle lets go of what belongs to the caller, and keeps the trip's memory for the next one.
+// recycle lets go of what belongs to others, and keeps the trip's memory for the next one.
 func (r *Redis) recycle(t *trip) {
 	if t.left {
 		return
 	}
-	if len(t.places) == 0 {
-		t.charges, t.decisions = nil, nil
-	}
-	clear(t.charges)
+	clear(t.part.Charges)
 	clear(t.pending.Keys)
-	clear(t.pending.Arguments)
-	t.home, t.charges, t.places, t.round, t.undoes = home{}, t.charges[:0], t.places[:0], 0, false
-	t.before, t.after, t.sent, t.ended = nil, nil, false, nil
+	t.home, t.part.Charges, t.places, t.undoes = home{}, t.part.Charges[:0], t.places[:0], false
+	t.part.Fate, t.before, t.after, t.sent, t.ended = nil, nil, nil, false, nil
 	r.trips.Put(t)
 }

@@ -238,8 +238,8 @@ func (x *trial) patient(part float64) {
 	}
 }
 
-// lost is whether a key's counter is lost in this row.
-func (x *trial) lost(key int) bool { return x.alone != nil && x.alone(key) }
+// lost is whether a key's counter begins anew in this row.
+func (x *trial) lost(key int) bool { return x.emptied != nil && x.emptied(key) }
 
 // keepsClosed checks that the breaker did not open while the fault lasted.
 func (x *trial) keepsClosed() {

@@ -41,11 +41,11 @@ func ruleFiles() map[string]string {
 type trial struct {
 	*testing.T
 	row
-	length time.Duration                                // of the fault
-	begin  func(testing.TB, ...string) *servers.Sidecar // starts the sidecar; nil: servers.StartSidecar
-	leaves bool                                         // callers hang up in this row
-	heals  time.Duration                                // after the repair the store decides everything from then on; 0: the row does not look at that
-	alone  func(key int) bool                           // keys whose counters are lost in this row; nil: none
+	length  time.Duration                                // of the fault
+	begin   func(testing.TB, ...string) *servers.Sidecar // starts the sidecar; nil: servers.StartSidecar
+	leaves  bool                                         // callers hang up in this row
+	heals   time.Duration                                // after the repair the store decides everything from then on; 0: the row does not look at that
+	emptied func(key int) bool                           // keys whose counters begin anew in this row; nil: none
 
 	redis    *servers.Redis       // nil where the row has servers of its own
 	admin    *redis.Client        // straight to redis, past the proxy
