@@ -143,6 +143,7 @@ func (w *world) ask(c *call, hangUp time.Duration) {
 	w.mu.Lock()
 	w.calls = append(w.calls, c)
 	w.mu.Unlock()
+	w.leases.judge(c)
 	if err != nil && !c.killed {
 		w.violation(c, "no right answer: %v", err)
 	}

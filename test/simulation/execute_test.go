@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -21,6 +22,9 @@ func (s *server) execute(c *conn, words [][]byte, out []byte) []byte {
 	case "PING":
 		return append(out, "+PONG\r\n"...)
 	case "EVAL", "EVALSHA":
+		if n, _ := strconv.Atoi(string(a[1])); s.asked != nil {
+			s.asked(c, a[2:2+n])
+		}
 		return appendReply(out, s.scripts.eval(name, a))
 	case "SCRIPT":
 		return appendReply(out, s.scripts.load(a[1]))

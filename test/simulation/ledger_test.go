@@ -63,13 +63,3 @@ func (l *ledger) judge(calls []*call) {
 func (w *world) elsewhere(c *call) bool {
 	return w.s.kind == cluster && w.faultsWithin(c.began-promised.repaired, c.ended+promised.lateRefund)
 }
-
-// isCalm: when all is calm no sidecar has more connections than its pools keep.
-func (w *world) isCalm() {
-	most := len(w.servers)*promised.conns + promised.subscribed + len(w.sentinels)
-	for i := range w.s.sidecars {
-		if now := w.connections(i); now > most {
-			w.violation(nil, "sidecar %d has %d connections when all is calm, and at most %d is right", i, now, most)
-		}
-	}
-}

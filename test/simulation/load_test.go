@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 )
 
@@ -12,13 +11,13 @@ import (
 func (w *world) load(ctx context.Context, number uint64, p *loadPlan) {
 	r := w.s.stream(ofLoads + number)
 	pause(ctx, 100*time.Millisecond+time.Duration(r.Float64()*float64(time.Second)))
-	var callers sync.WaitGroup
+	callers := w.newCrew()
 	defer callers.Wait()
 	switch p.kind {
 	case "open", "many":
-		w.openLoop(ctx, r, p, &callers)
+		w.openLoop(ctx, r, p, callers)
 	case "rush":
-		w.rush(ctx, r, p, &callers)
+		w.rush(ctx, r, p, callers)
 	case "closed":
 		for i := range int(p.rate) {
 			own := w.s.stream(ofLoads + 1000*number + uint64(i) + 1000)
@@ -54,7 +53,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 // openLoop sends calls at random, and does not wait for those before. After the faults it sends a quarter of them.
-func (w *world) openLoop(ctx context.Context, r *rand.Rand, p *loadPlan, callers *sync.WaitGroup) {
+func (w *world) openLoop(ctx context.Context, r *rand.Rand, p *loadPlan, callers *crew) {
 	for {
 		rate := p.rate
 		if w.since() > w.s.lasts {
@@ -77,7 +76,7 @@ func (w *world) openLoop(ctx context.Context, r *rand.Rand, p *loadPlan, callers
 }
 
 // rush sends many calls at once around the end of each window.
-func (w *world) rush(ctx context.Context, r *rand.Rand, p *loadPlan, callers *sync.WaitGroup) {
+func (w *world) rush(ctx context.Context, r *rand.Rand, p *loadPlan, callers *crew) {
 	window := p.domain.window
 	for w.since() < w.s.lasts {
 		ends := time.Now().Truncate(window).Add(window)

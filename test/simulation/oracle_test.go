@@ -35,6 +35,7 @@ func (w *world) judge() {
 		w.judgeStrict(calls)
 		w.judgeShares(calls)
 		w.judgeUse(calls)
+		w.judgeDenials(calls)
 	}
 	w.ledger.judge(w.calls)
 }

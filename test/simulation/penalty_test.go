@@ -34,7 +34,7 @@ func (w *world) judgePenalty(calls []*call) {
 // refusals are those before an instant that may count for a cool-down.
 func (d *domain) refusals(before []*call, at time.Duration) (n int) {
 	for _, c := range before {
-		if c.over && c.ended >= at-d.detection-promised.patience {
+		if (c.over || c.degraded != "" || c.killed) && c.ended >= at-d.detection-promised.patience {
 			n++
 		}
 	}

@@ -16,8 +16,9 @@ type server struct {
 	turn    chan struct{} // held by who runs commands; a channel, because time passes meanwhile
 	db      *database
 	scripts *scripts
-	role    role               // among other servers; nil: it stands alone
-	onLost  func(where string) // replies were lost with their connection
+	role    role                         // among other servers; nil: it stands alone
+	onLost  func(where string)           // replies were lost with their connection
+	asked   func(c *conn, keys [][]byte) // a script runs; nil: nothing is called
 	// publishes gives a message to the subscribers of all servers.
 	publishes func(channel, text string) int64
 

@@ -29,6 +29,7 @@ func (w *world) build() {
 	for i := range counts[w.s.kind] {
 		s := newServer(w.network, fmt.Sprintf("redis-%d:6379", i), w.clock)
 		s.db.wrote, s.db.endsAtOnce = w.ledger.wrote, w.s.seed%2 == 0
+		s.asked = w.leases.asked
 		s.publishes = w.publish
 		s.onLost = func(where string) { w.trace.add("replies to %s are lost with their connection", where) }
 		w.servers = append(w.servers, s)

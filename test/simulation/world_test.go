@@ -1,14 +1,13 @@
 package simulation
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,7 +32,10 @@ type world struct {
 	sentinels []*server
 	loads     []rules.Load // by the number of changes before
 	trace     *trace
+	leases    *leases
 	ledger    *ledger
+
+	crews atomic.Int64 // goroutines of the simulation itself
 
 	mu         sync.Mutex         // guards all below
 	fleet      []*sidecar.Sidecar // nil: it was killed
@@ -44,6 +46,7 @@ type world struct {
 	lives      []life
 	over       bool // the bubble has ended
 	violations []string
+	before     int // goroutines before the first fault
 }
 
 // place is a sidecar's name in the network.
@@ -55,6 +58,7 @@ func (w *world) since() time.Duration { return time.Since(w.began) }
 func begin(t *testing.T, s *scenario, folder string, traced bool) *world {
 	w := &world{T: t, s: s, began: time.Now(), network: newNetwork(s.stream(ofNetwork))}
 	w.trace = &trace{world: w, on: traced}
+	w.leases = &leases{world: w, of: map[string]*lease{}}
 	w.ledger = &ledger{world: w, runs: map[string]int{}, most: map[string]int{}}
 	w.lives = []life{{}}
 	w.readRules(folder)
@@ -110,74 +114,4 @@ func (w *world) sidecar(i int) *sidecar.Sidecar {
 	defer w.mu.Unlock()
 	s.UseRules(w.loads[w.version])
 	return s
-}
-
-// connections are those of a sidecar to all places.
-func (w *world) connections(i int) (n int) {
-	for _, to := range w.places {
-		n += w.network.count(place(i), to)
-	}
-	return n
-}
-
-// run lets the load come and the faults happen, and then all be calm.
-func (w *world) run() {
-	var running sync.WaitGroup
-	for i := range w.s.faults {
-		running.Go(func() { w.hurt(&w.s.faults[i]) })
-	}
-	running.Go(w.changeRules)
-	ctx, stop := context.WithCancel(context.Background())
-	for i := range w.s.loads {
-		running.Go(func() { w.load(ctx, uint64(i), &w.s.loads[i]) })
-	}
-	elapse(w.s.lasts + calmFor - w.since())
-	w.isCalm()
-	stop()
-	running.Wait()
-}
-
-// end closes everything. The bubble then waits for the goroutines to end, or reports those that do not.
-func (w *world) end() {
-	var closing sync.WaitGroup
-	for _, s := range w.fleet {
-		if s == nil {
-			continue
-		}
-		closing.Go(func() {
-			if err := s.Close(); err != nil {
-				w.Errorf("close a sidecar: %v", err)
-			}
-		})
-	}
-	closing.Wait()
-	w.remains.Wait()
-	elapse(5 * time.Second) // the client library looks every second whether it was closed
-	for _, s := range append(w.servers, w.sentinels...) {
-		s.stop()
-	}
-	elapse(time.Second)
-	w.network.mu.Lock()
-	defer w.network.mu.Unlock()
-	if w.network.open != 0 {
-		w.violation(nil, "%d ends of connections are open after all sidecars were closed", w.network.open)
-	}
-}
-
-// changeRules brings other limits into use, in all sidecars at once.
-func (w *world) changeRules() {
-	r := w.s.stream(ofScenario + 50)
-	for n := range w.loads[1:] {
-		elapse(time.Duration((2 + 3*r.Float64()) * float64(time.Second)))
-		w.trace.add("rules change, version %d", n+1)
-		w.mu.Lock()
-		w.version = n + 1
-		all := slices.Clone(w.fleet)
-		w.mu.Unlock()
-		for _, s := range all {
-			if s != nil {
-				s.UseRules(w.loads[n+1])
-			}
-		}
-	}
 }
