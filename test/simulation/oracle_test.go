@@ -49,7 +49,7 @@ func (w *world) judgePolicy(c *call) {
 		w.violation(c, "a rule that fails open refused")
 	case c.domain.policy == "closed" && !c.over && !c.bill():
 		w.violation(c, "a rule that fails closed admitted")
-	case c.domain.policy == "closed" && c.retry != 1 && c.id == "":
+	case c.domain.policy == "closed" && c.over && c.retry != 1 && c.id == "":
 		w.violation(c, "a rule that fails closed told to retry after %d s, not 1", c.retry)
 	}
 	if c.over && c.retry < 1 {
