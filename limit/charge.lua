@@ -42,7 +42,7 @@ local function foreign(reply) -- what stands for a value of another type; any ot
 end
 
 local reply, size, place = {now, 0, 0, 0, 0, 0}, 1, 0 -- size, place: what earlier requests have of reply and KEYS
-local values, lives, adds = {0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0} -- by charge: what its key gets, until when; or more
+local values, lives, adds = {0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0} -- by charge: what its key gets, until when
 
 for number = 2, #ARGV do
   local request = ARGV[number]

@@ -18,8 +18,7 @@ for i, key in ipairs(KEYS) do
   else
     -- Redis reads keys as of the beginning of the script, when another window may have been the present one.
     if used ~= tokens and now % (1000 * window) < 50000 and (redis.call('PEXPIRETIME', key) + 1) * 1000 <= now then
-      redis.call('SET', key, ARGV[3 * i - 1])
-      used = tokens
+      used = redis.call('SET', key, ARGV[3 * i - 1]) and tokens
     end
     if used == tokens then -- a new window; in its last ms the next one, because the key may be deleted at once
       redis.call('PEXPIREAT', key, string.format('%d', (math.floor((now + 1000) / (1000 * window)) + 1) * window - 1))
