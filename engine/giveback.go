@@ -38,18 +38,37 @@ func (e *Engine) askPart(ctx context.Context, c Counter, p *part) {
 	e.ask(ctx, c, p.one[:])
 }
 
-// giveBack undoes at the store what it charged for a request that is refused after all: everything, or only what a
-// refused request is not charged. What could not be given back is counted, and stays charged: it admits less, never
-// more. A caller that has waited for the store already does not wait again.
-func (e *Engine) giveBack(v *Verdict, everything bool) {
+// giveBack undoes at the store all that it charged for a request whose caller is gone. What could not be given back is
+// counted, and stays charged: it admits less, never more.
+func (e *Engine) giveBack(ctx context.Context, v *Verdict) {
+	p := v.part.begin()
+	for i := range v.Decisions {
+		d := &v.Decisions[i]
+		if d.Charged != 0 && d.Reason == "" {
+			p.add(i, undone(v.Match.Charges[i], d))
+		}
+	}
+	e.askPart(ctx, e.cfg.Store, p)
+	for n, i := range p.at {
+		back, d := &p.request.Decisions[n], &v.Decisions[i]
+		if back.Outcome == limit.Undecided {
+			e.unreturned.Add(1)
+			continue
+		}
+		d.Charged, d.Remaining, d.ResetAfter = 0, back.Remaining, back.ResetAfter
+	}
+}
+
+// giveBackLater undoes at the store what it charged for a request that is refused after all, but what a refused request
+// is charged. The caller does not wait for it: it may have used up its patience.
+func (e *Engine) giveBackLater(v *Verdict) {
 	r := new(limit.Request)
 	for i := range v.Decisions {
 		d, c := &v.Decisions[i], &v.Match.Charges[i]
-		if d.Charged == 0 || d.Reason != "" || c.Each && !everything {
-			continue
+		if d.Charged != 0 && d.Reason == "" && !c.Each {
+			r.Charges = append(r.Charges, undone(*c, d))
+			d.Remaining, d.Charged = d.Remaining+d.Charged, 0
 		}
-		r.Charges = append(r.Charges, undone(*c, d))
-		d.Remaining, d.Charged = d.Remaining+d.Charged, 0
 	}
 	e.refund(r)
 }
@@ -77,7 +96,7 @@ func (e *Engine) hangUp(ctx context.Context, v *Verdict) {
 		}
 	}
 	e.askPart(ctx, e.cfg.Share, p)
-	e.giveBack(v, true)
+	e.giveBack(ctx, v)
 }
 
 // Late takes the reply of the store to a part of a request whose caller had left: the request was decided by policies,
