@@ -26,7 +26,7 @@ func (e *Engine) degrade(ctx context.Context, v *Verdict) {
 	}
 	e.local(ctx, v)
 	if v.refuses() {
-		e.giveBack(ctx, v, false)
+		e.giveBackLater(v)
 	}
 }
 

@@ -38,15 +38,14 @@ func (e *Engine) askPart(ctx context.Context, c Counter, p *part) {
 	e.ask(ctx, c, p.one[:])
 }
 
-// giveBack undoes at the store what it charged for a request that is refused after all: everything, or only what a
-// refused request is not charged. What could not be given back is counted, and stays charged: it admits less, never
-// more.
-func (e *Engine) giveBack(ctx context.Context, v *Verdict, everything bool) {
+// giveBack undoes at the store all that it charged for a request whose caller is gone. What could not be given back is
+// counted, and stays charged: it admits less, never more.
+func (e *Engine) giveBack(ctx context.Context, v *Verdict) {
 	p := v.part.begin()
 	for i := range v.Decisions {
-		d, c := &v.Decisions[i], &v.Match.Charges[i]
-		if d.Charged != 0 && d.Reason == "" && (everything || !c.Each) {
-			p.add(i, undone(*c, d))
+		d := &v.Decisions[i]
+		if d.Charged != 0 && d.Reason == "" {
+			p.add(i, undone(v.Match.Charges[i], d))
 		}
 	}
 	e.askPart(ctx, e.cfg.Store, p)
@@ -58,6 +57,20 @@ func (e *Engine) giveBack(ctx context.Context, v *Verdict, everything bool) {
 		}
 		d.Charged, d.Remaining, d.ResetAfter = 0, back.Remaining, back.ResetAfter
 	}
+}
+
+// giveBackLater undoes at the store what it charged for a request that is refused after all, but what a refused request
+// is charged. The caller does not wait for it: it may have used up its patience.
+func (e *Engine) giveBackLater(v *Verdict) {
+	r := new(limit.Request)
+	for i := range v.Decisions {
+		d, c := &v.Decisions[i], &v.Match.Charges[i]
+		if d.Charged != 0 && d.Reason == "" && !c.Each {
+			r.Charges = append(r.Charges, undone(*c, d))
+			d.Remaining, d.Charged = d.Remaining+d.Charged, 0
+		}
+	}
+	e.refund(r)
 }
 
 // undone is the charge that makes one undone that was decided so.
@@ -83,7 +96,7 @@ func (e *Engine) hangUp(ctx context.Context, v *Verdict) {
 		}
 	}
 	e.askPart(ctx, e.cfg.Share, p)
-	e.giveBack(ctx, v, true)
+	e.giveBack(ctx, v)
 }
 
 // Late takes the reply of the store to a part of a request whose caller had left: the request was decided by policies,
@@ -119,8 +132,7 @@ func (e *Engine) follow(v *Verdict) {
 	})
 }
 
-// refundLate gives back what a refused request was charged late. It tries once, in the background, because the
-// goroutine that brings a reply must not wait.
+// refundLate gives back what a refused request was charged late.
 func (e *Engine) refundLate(charges []limit.Charge, decisions []limit.Decision) {
 	r := new(limit.Request)
 	for i := range decisions {
@@ -128,6 +140,11 @@ func (e *Engine) refundLate(charges []limit.Charge, decisions []limit.Decision) 
 			r.Charges = append(r.Charges, undone(charges[i], &decisions[i]))
 		}
 	}
+	e.refund(r)
+}
+
+// refund sends what gives back. It tries once, in the background, and counts what fails.
+func (e *Engine) refund(r *limit.Request) {
 	if len(r.Charges) == 0 {
 		return
 	}

@@ -22,6 +22,7 @@ func TestTheStoreGetsBackWhatAClosedRuleRefused(t *testing.T) {
 		if d := decisionOn(v, "joe"); d.Charged != 0 || d.Remaining != 9 {
 			t.Errorf("the user's limit charged %d and shows %d left, want 0 and 9", d.Charged, d.Remaining)
 		}
+		synctest.Wait()
 		if got := f.used(request("joe", "acme", 1)); !slices.Equal(got, []int64{1, 1}) {
 			t.Fatalf("used at the store: %v, want 1 each, by the request before", got)
 		}
@@ -34,9 +35,28 @@ func TestTheStoreGetsBackWhatTheShareRefused(t *testing.T) {
 		for i := range 6 {
 			v := f.send(0, request("joe", "acme", 1))
 			want(t, "local", v, i >= 4)
+			synctest.Wait()
 		}
 		if got := f.usedBy("joe"); got != 4 {
 			t.Fatalf("%d used at the store by the user, want 4, as many as were admitted", got)
+		}
+	})
+}
+
+// TestNobodyWaitsForAGiveBack: the caller may have used up its patience already.
+func TestNobodyWaitsForAGiveBack(t *testing.T) {
+	inFleet(t, 1, pair(descriptors.FailClosed), func(t *testing.T, f *fleet) {
+		f.lose(of("acme"))
+		f.delay(func(c limit.Charge) time.Duration {
+			if c.Op == limit.Refund {
+				return 50 * time.Millisecond
+			}
+			return 0
+		})
+		began := time.Now()
+		want(t, "closed", f.send(0, request("joe", "acme", 1)), true)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("answered after %v, want at once", took)
 		}
 	})
 }
@@ -83,6 +103,7 @@ func TestAGiveBackThatFailsIsCounted(t *testing.T) {
 	inFleet(t, 1, pair(descriptors.FailClosed), func(t *testing.T, f *fleet) {
 		f.lose(func(c limit.Charge) bool { return of("acme")(c) || c.Op == limit.Refund })
 		want(t, "closed", f.send(0, request("joe", "acme", 1)), true)
+		synctest.Wait()
 		if got := f.engines[0].Stats().GiveBackFailed; got != 1 {
 			t.Errorf("%d refunds got lost, want 1", got)
 		}

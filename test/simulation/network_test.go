@@ -1,5 +1,3 @@
-//go:build full
-
 package simulation
 
 import (
@@ -153,8 +151,11 @@ func (n *network) serve(name string, take func(*conn)) {
 	n.mu.Unlock()
 }
 
+// dialer makes connections, as a net.Dialer does.
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
 // dialer connects from a place. It waits a round trip, and longer where a way is cut.
-func (n *network) dialer(from string, within time.Duration) func(ctx context.Context, _, to string) (net.Conn, error) {
+func (n *network) dialer(from string, within time.Duration) dialer {
 	return func(ctx context.Context, _, to string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, within)
 		defer cancel()
