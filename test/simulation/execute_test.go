@@ -115,7 +115,8 @@ const errReadOnly = refusal("READONLY You can't write against a read only replic
 // command runs one that scripts call, too.
 func (s *server) command(name string, a []string) (reply, bool) {
 	switch name {
-	case "SET", "DEL", "UNLINK", "PEXPIRE", "PEXPIREAT", "SETRANGE", "APPEND", "ZADD", "ZREM", "ZREMRANGEBYSCORE", "HSET", "HDEL":
+	case "SET", "DEL", "UNLINK", "PEXPIRE", "PEXPIREAT", "SETRANGE", "APPEND", "ZADD", "ZREM", "ZREMRANGEBYSCORE",
+		"HSET", "HDEL":
 		if !s.mayWrite() {
 			return errReadOnly, true
 		}

@@ -160,7 +160,8 @@ func (w *world) judgeShares(calls []*call) {
 	live := int64(w.liveLeast())
 	share := newCap(d, max(1, count/live), max(1, burst/live))
 	if d.hot { // what leases decide is counted in sums, a moment later: a hundredth more was seen
-		share.count, share.burst = share.count+share.count*promised.hotShare/100+1, share.burst+share.burst*promised.hotShare/100+1
+		share.count += share.count*promised.hotShare/100 + 1
+		share.burst += share.burst*promised.hotShare/100 + 1
 	}
 	for i := range w.s.sidecars {
 		var some []*call
