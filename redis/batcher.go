@@ -8,15 +8,23 @@ import (
 	"time"
 )
 
-// The size of a batch at most, and a step of the batcher's clock.
+// The size of a batch at most.
 const (
 	mostRequests = 64
 	mostCharges  = 128
-	longestStep  = 5 * time.Millisecond
 )
 
 // batcher forms batches of the requests that wait for one server. Each of a few workers has one batch under way.
-// While one of them is idle a request leaves at once, else with all that came when a batch returns.
+// While one of them is idle a request leaves at once, else with all that came when a batch returns. No timer is needed:
+//
+//	callers          queue                      workers           server
+//	Do(a) ──────────────────────────────────▶  1 [a]      ──▶
+//	Do(b) ──────────────────────────────────▶  2 [b]      ──▶
+//	Do(c, d), Do(e)  ▶ (c d) (e)                  both are under way
+//	                 ▶ (c d) (e)                1 a is done  ◀──    [a's reply]
+//	                                        ──▶ 1 [c d e]  ──▶       one pipeline: an EVALSHA for each script and slot
+//	Do(f)            ▶ (f)
+//	Leave(f)         ▶ (f left)                 2 b is done  ◀──    f is never sent, but for Keep
 type batcher struct {
 	run    func(batch []*Pending) // sends a batch and finishes its requests
 	finish func(*Pending)         // finishes a request that was never sent
@@ -25,9 +33,7 @@ type batcher struct {
 	mu       sync.Mutex
 	ready    *sync.Cond // on mu: there are requests for a worker
 	queue    []*Pending
-	idle     int           // workers that wait
-	clock    time.Duration // the time that requests have come in; a stall of this process is at most a step
-	last     time.Time     // when the last one came
+	idle     int // workers that wait
 	closed   bool
 	working  sync.WaitGroup
 	flying   atomic.Int64 // requests in batches
@@ -71,16 +77,11 @@ func (b *batcher) enqueue(now time.Time, requests []*Pending) error {
 	if b.closed {
 		return errClosed
 	}
-	b.clock += min(now.Sub(b.last), longestStep)
-	b.last = now
 	if b.overloadedLocked(now, requests) {
 		b.rejected.Add(int64(len(requests)))
 		return errOverload
 	}
-	for _, p := range requests {
-		p.since = b.clock
-	}
-	requests[0].group = len(requests)
+	requests[0].group, requests[0].since = len(requests), now
 	b.queue = append(b.queue, requests...)
 	b.wakeLocked()
 	return nil
@@ -95,7 +96,7 @@ func (b *batcher) overloadedLocked(now time.Time, requests []*Pending) bool {
 	if len(b.queue) == 0 {
 		return false
 	}
-	waited := b.clock - b.queue[0].since
+	waited := now.Sub(b.queue[0].since)
 	return slices.ContainsFunc(requests, func(p *Pending) bool { return !p.Due.IsZero() && 2*waited > p.Due.Sub(now) })
 }
 

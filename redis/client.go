@@ -12,6 +12,7 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/spillway-mesh/spillway/breaker"
 )
@@ -51,7 +52,7 @@ type Client struct {
 
 // New begins to connect, and returns at once.
 func New(cfg Config) *Client {
-	quiet()
+	logging.Disable() // of go-redis: all that it reports arrives as an error and is counted
 	cfg.Servers = cfg.Servers.withDefaults()
 	cfg.Silence = cmp.Or(cfg.Silence, defaultSilence)
 	cfg.InFlight = cmp.Or(cfg.InFlight, defaultInFlight)
@@ -226,11 +227,3 @@ func (s *Stats) Add(o Stats) {
 	s.Lacked += o.Lacked
 	s.Rejected += o.Rejected
 }
-
-// silent is a logger for go-redis that writes nothing: all that it reports arrives as an error and is counted.
-type silent struct{}
-
-// Printf drops the line.
-func (silent) Printf(context.Context, string, ...any) {}
-
-var quiet = sync.OnceFunc(func() { goredis.SetLogger(silent{}) })

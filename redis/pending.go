@@ -37,8 +37,8 @@ type Pending struct {
 
 	state atomic.Uint32
 	done  chan struct{} // capacity 1
-	since time.Duration // when it began to wait, on the batcher's clock
 	group int           // how many requests, with this one, are never parted; 0 for all but the first of them
+	since time.Time     // of the first of a group: when it began to wait
 }
 
 // The states of a Pending.
