@@ -85,8 +85,8 @@ func New(cfg Config) *Engine {
 		cfg.Waiters = defaultWaiters
 	}
 	return &Engine{
-		cfg: cfg, queue: queue{bound: cfg.Waiters, waiting: make(map[*waiter]struct{})},
-		reserved: newReservations(cfg.ReservedBytes), refunds: make(chan struct{}, maxRefunds),
+		cfg: cfg, queue: queue{bound: int64(cfg.Waiters), drained: make(chan struct{})},
+		reserved: newReservations(cfg.ReservedBytes), refunds: make(chan struct{}, max(cfg.Waiters, leastRefunds)),
 	}
 }
 
@@ -117,59 +117,38 @@ func (e *Engine) Decide(ctx context.Context, req *descriptors.Request, v *Verdic
 // Begin decides req without waiting, if that is possible, and reports whether it did. If not, Finish has to be called,
 // and v keeps req until then.
 func (e *Engine) Begin(ctx context.Context, req *descriptors.Request, v *Verdict) (done bool) {
-	v.reset(len(req.Descriptors))
-	v.asked = req
-	if !e.guard(func() { done = e.begin(ctx, v) }) {
-		e.despite(v)
-		done = true
-	}
-	if done {
-		e.end(v)
-	}
-	return done
+	v.reset(req)
+	e.step(v, func() { e.begin(ctx, v) })
+	return v.done
 }
 
 // Finish decides what Begin left: it asks the store once for all verdicts together, and holds throttled answers. All
 // are done when it returns.
 func (e *Engine) Finish(ctx context.Context, verdicts ...*Verdict) {
-	if len(verdicts) == 0 {
-		return
-	}
-	requests := verdicts[0].one[:0]
+	var requests []*limit.Request
 	for _, v := range verdicts {
 		if !v.done && !v.decided {
 			requests = append(requests, &v.request)
 		}
 	}
-	e.ask(ctx, e.cfg.Store, requests)
-	e.each(verdicts, func(v *Verdict) {
-		if !v.decided {
-			v.decided = true
-			e.observe(v)
-			e.degrade(ctx, v)
-			e.countTurned(v)
-		}
-	})
-	e.punish(ctx, verdicts)
-	e.each(verdicts, func(v *Verdict) {
-		e.fold(v)
-		if !e.waits(v) {
+	e.ask(ctx, e.cfg.Store, requests...)
+	decided := e.cfg.Now()
+	for _, v := range verdicts {
+		e.step(v, func() { e.finish(ctx, v) })
+	}
+	for _, v := range verdicts {
+		e.step(v, func() {
+			e.wait(ctx, v, decided)
 			e.end(v)
-		}
-	})
-	e.each(verdicts, func(v *Verdict) {
-		e.wait(ctx, v)
-		e.end(v)
-	})
+		})
+	}
 }
 
-// each runs a step for the verdicts that are not done. One whose step panics is done by its rules' policies.
-func (e *Engine) each(verdicts []*Verdict, step func(v *Verdict)) {
-	for _, v := range verdicts {
-		if !v.done && !e.guard(func() { step(v) }) {
-			e.despite(v)
-			e.end(v)
-		}
+// step runs a step of a verdict that is not done. If it panics, the rules' policies decide.
+func (e *Engine) step(v *Verdict, step func()) {
+	if !v.done && !e.guard(step) {
+		e.despite(v)
+		e.end(v)
 	}
 }
 
@@ -184,28 +163,35 @@ func (e *Engine) guard(f func()) (returned bool) {
 	return true
 }
 
-// begin is Begin without its guard, and before the verdict is seen.
-func (e *Engine) begin(ctx context.Context, v *Verdict) (done bool) {
-	counts := e.match(ctx, v.asked, v)
-	v.matched = true
-	if counts && len(v.Match.Charges) > 0 {
+// begin ends the verdict where nothing has to be waited for: the store, an answer that is held, the record of a penalty.
+func (e *Engine) begin(ctx context.Context, v *Verdict) {
+	if e.match(ctx, v) {
 		e.boundWaits(ctx, v)
 		e.setQuotas(v)
 		e.settle(v)
 		v.request = limit.Request{Charges: v.Match.Charges, Decisions: v.Decisions}
-		if !e.cfg.Store.Try(&v.request) {
+		v.decided = e.cfg.Store.Try(&v.request)
+		if !v.decided {
 			v.request.Due = dueOf(ctx)
-			return false
+			return
 		}
-		v.decided = true
 		e.observe(v)
-		e.countTurned(v)
-		if _, wait := v.longestWait(); wait > 0 || v.mustRecord() {
-			return false
+		if _, wait := v.longestWait(); wait > 0 || v.offends() {
+			return
 		}
 	}
 	e.fold(v)
-	return true
+	e.end(v)
+}
+
+// finish is all that follows from the reply of the store, but for holding the answer.
+func (e *Engine) finish(ctx context.Context, v *Verdict) {
+	if !v.decided {
+		e.observe(v)
+		e.degrade(ctx, v)
+	}
+	e.punish(ctx, v)
+	e.fold(v)
 }
 
 // dueOf is when a question has to be answered: four fifths of the caller's time are for it, and the rest for the
@@ -220,7 +206,7 @@ func dueOf(ctx context.Context) time.Time {
 }
 
 // ask asks a Counter. What a panic leaves behind may have been charged.
-func (e *Engine) ask(ctx context.Context, c Counter, requests []*limit.Request) {
+func (e *Engine) ask(ctx context.Context, c Counter, requests ...*limit.Request) {
 	if len(requests) == 0 || e.guard(func() { c.Ask(ctx, requests...) }) {
 		return
 	}
@@ -248,6 +234,7 @@ func (e *Engine) observe(v *Verdict) {
 // end completes a verdict that stands.
 func (e *Engine) end(v *Verdict) {
 	v.done = true
+	e.countTurned(v)
 	e.guard(func() {
 		e.reserve(v)
 		e.follow(v)

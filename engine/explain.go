@@ -14,15 +14,13 @@ import (
 //
 // Decisions[i].Remaining is what would be left afterwards, and Left(i) what is left now.
 func (e *Engine) Explain(ctx context.Context, req *descriptors.Request, v *Verdict) (how *descriptors.Explanation) {
-	v.reset(len(req.Descriptors))
-	v.asked = req
+	v.reset(req)
 	if !e.guard(func() {
-		counts := e.match(ctx, req, v)
-		v.matched = true
-		if v.Match.Domain != nil && v.Malformed == nil && v.Excess == "" {
+		counts := e.match(ctx, v)
+		if v.Match.Domain != nil && v.Excess == "" {
 			how = v.Match.Domain.Explain(req, &v.Match)
 		}
-		if counts && len(v.Match.Charges) > 0 {
+		if counts {
 			e.foresee(ctx, v)
 		}
 		e.fold(v)
@@ -36,15 +34,14 @@ func (e *Engine) Explain(ctx context.Context, req *descriptors.Request, v *Verdi
 // foresee fills the decisions with what the store would decide.
 func (e *Engine) foresee(ctx context.Context, v *Verdict) {
 	e.setQuotas(v)
-	p := v.part.begin()
+	v.part.begin()
 	for i := range v.Match.Charges {
-		p.add(i, v.Match.Charges[i])
+		v.part.add(i, v.Match.Charges[i])
 	}
 	e.foreseePart(ctx, e.cfg.Store, v)
-	e.byPolicies(v)
-	if len(e.beginLocal(v).at) > 0 {
-		e.foreseePart(ctx, e.cfg.Share, v)
-	}
+	v.byPolicies(e.cfg.Share != nil)
+	e.beginLocal(v)
+	e.foreseePart(ctx, e.cfg.Share, v)
 	v.settleForeseen()
 }
 

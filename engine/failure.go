@@ -20,19 +20,19 @@ const uncounted = -1
 //
 // Reason and Unknown stay in the decisions that were made here, and only in those.
 func (e *Engine) degrade(ctx context.Context, v *Verdict) {
-	e.byPolicies(v)
+	v.byPolicies(e.cfg.Share != nil)
 	if v.Degraded == "" {
 		return
 	}
 	e.local(ctx, v)
 	if v.refuses() {
-		e.giveBackLater(v)
+		e.giveBack(v.Match.Domain, v.Match.Charges, v.Decisions, false)
 	}
 }
 
 // byPolicies decides each charge that the store left undecided by its rule's failure policy, where that needs no
-// counting: open admits, closed refuses what can be refused. What the share counts stays undecided.
-func (e *Engine) byPolicies(v *Verdict) {
+// counting: open admits, closed refuses what can be refused. What a share counts stays undecided.
+func (v *Verdict) byPolicies(share bool) {
 	for i := range v.Decisions {
 		d, policy := &v.Decisions[i], v.Match.Terms[i].Effect.OnFailure
 		if d.Outcome != limit.Undecided {
@@ -41,7 +41,7 @@ func (e *Engine) byPolicies(v *Verdict) {
 		d.Reason = cmp.Or(d.Reason, "error")
 		v.Degraded = cmp.Or(v.Degraded, d.Reason)
 		switch {
-		case policy == descriptors.FailLocal && e.cfg.Share != nil:
+		case policy == descriptors.FailLocal && share:
 		case policy == descriptors.FailClosed && refusable(&v.Match.Charges[i]):
 			d.Outcome, d.RetryAfter, d.ResetAfter = limit.Refused, closedRetry, closedRetry
 		default:
@@ -59,30 +59,43 @@ func (v *Verdict) refuses() bool { return limit.Refuses(v.Match.Charges, v.Decis
 // despite decides a request whose decision ended in a panic: it is admitted where nothing had matched, and else only
 // closed refuses, because nothing can be counted.
 func (e *Engine) despite(v *Verdict) {
-	if !v.matched {
-		asked := v.asked
-		v.reset(len(asked.Descriptors))
-		v.asked, v.Match, v.Degraded = asked, descriptors.Match{}, "panic"
-		return
+	if len(v.Decisions) == 0 {
+		v.reset(v.asked)
 	}
-	v.Refused, v.Refusing, v.Response, v.Degraded = false, nil, nil, "panic"
-	for i := range v.Match.Terms {
-		t := &v.Match.Terms[i]
-		if t.Effect.OnFailure != descriptors.FailClosed || t.Effect.Mode != limit.Enforced {
-			continue
-		}
-		v.Shadowed, v.Refused = e.cfg.Shadow, !e.cfg.Shadow
-		v.Refusing, v.Response, v.RetryAfter = t.Effect, t.Effect.Response, closedRetry
-		if t.Descriptor >= 0 {
-			v.Statuses[t.Descriptor].Over = true
-		}
+	v.Degraded = "panic"
+	for i := range v.Decisions {
+		v.Decisions[i] = limit.Decision{Reason: "panic", Unknown: true}
 	}
+	e.guard(func() {
+		v.byPolicies(false)
+		e.fold(v)
+	})
+}
+
+// part is some of the charges of a request, changed for a question of their own.
+type part struct {
+	request limit.Request
+	at      []int // request.Charges[n] is about Match.Charges[at[n]]
+}
+
+func (p *part) begin() {
+	p.request = limit.Request{Charges: p.request.Charges[:0], Decisions: p.request.Decisions[:0]}
+	p.at = p.at[:0]
+}
+
+func (p *part) add(i int, c limit.Charge) {
+	p.request.Charges, p.at = append(p.request.Charges, c), append(p.at, i)
+	p.request.Decisions = append(p.request.Decisions, limit.Decision{})
 }
 
 // local decides what is still undecided on this sidecar's share of the limits.
 func (e *Engine) local(ctx context.Context, v *Verdict) {
-	p := e.beginLocal(v)
-	e.askPart(ctx, e.cfg.Share, p)
+	p := &v.part
+	e.beginLocal(v)
+	if len(p.at) == 0 {
+		return
+	}
+	e.ask(ctx, e.cfg.Share, &p.request)
 	for n, i := range p.at {
 		d := p.request.Decisions[n]
 		if d.Outcome == limit.Undecided {
@@ -93,17 +106,16 @@ func (e *Engine) local(ctx context.Context, v *Verdict) {
 	}
 }
 
-// beginLocal begins a part of the charges that are still undecided, as the share sees them.
-func (e *Engine) beginLocal(v *Verdict) *part {
-	p := v.part.begin()
+// beginLocal makes the verdict's part of the charges that are still undecided, as the share sees them.
+func (e *Engine) beginLocal(v *Verdict) {
+	v.part.begin()
 	refused := v.refuses()
 	_, room := v.quotas()
 	for i := range v.Decisions {
 		if v.Decisions[i].Outcome == limit.Undecided {
-			p.add(i, localCharge(v.Match.Charges[i], e.liveOf(v), refused, room))
+			v.part.add(i, localCharge(v.Match.Charges[i], e.liveOf(v.Match.Domain), refused, room))
 		}
 	}
-	return p
 }
 
 // localCharge is a charge as the share sees it, which knows only a part of the request. Where the request is refused
@@ -123,12 +135,12 @@ func localCharge(c limit.Charge, live int64, refused, room bool) limit.Charge {
 	return c
 }
 
-// liveOf is how many sidecars share the limits that a request met, as last known.
-func (e *Engine) liveOf(v *Verdict) int64 {
+// liveOf is how many sidecars share the limits of a domain, as last known.
+func (e *Engine) liveOf(domain *descriptors.CompiledDomain) int64 {
 	if e.cfg.Live == nil {
 		return 1
 	}
-	return int64(max(e.cfg.Live(v.Match.Domain.Name), 1))
+	return int64(max(e.cfg.Live(domain.Name), 1))
 }
 
 // shareOf is the part of a limit that one of live sidecars may hand out on its own: rounded down, so that all parts

@@ -9,28 +9,32 @@ import (
 
 // fold makes one verdict of the decisions: who refuses, how long to wait, and one status per descriptor.
 func (e *Engine) fold(v *Verdict) {
-	switch {
-	case v.Malformed != nil, v.Excess != "":
-	case v.Match.Block != nil:
-		e.block(v)
+	clear(v.Statuses)
+	v.Refused, v.RetryAfter, v.Refusing, v.Response, v.Reported, v.Cost = false, 0, nil, nil, Status{}, 0
+	switch b := v.Match.Block; {
+	case v.Malformed != nil:
+		v.Refused = true
+	case v.Excess != "":
+		v.refuseUncounted(excessResponse)
+		v.RetryAfter = closedRetry
+	case b != nil:
+		v.refuseUncounted(b.Response)
+		v.Refusing = b
+		if !b.Until.IsZero() {
+			v.RetryAfter = max(b.Until.Sub(e.cfg.Now()), time.Second)
+		}
+		if b.Response != nil && b.Response.RetryAfter > 0 {
+			v.RetryAfter = b.Response.RetryAfter
+		}
 	default:
 		v.foldDecisions()
 	}
-	if v.Refused && e.cfg.Shadow {
-		v.Refused, v.Shadowed = false, true
-	}
+	v.Refused, v.Shadowed = v.Refused && !e.cfg.Shadow, v.Refused && e.cfg.Shadow
 }
 
-// block refuses on the first descriptor.
-func (e *Engine) block(v *Verdict) {
-	b := v.Match.Block
-	v.Refused, v.Refusing, v.Response = true, b, b.Response
-	if !b.Until.IsZero() {
-		v.RetryAfter = max(b.Until.Sub(e.cfg.Now()), time.Second)
-	}
-	if b.Response != nil && b.Response.RetryAfter > 0 {
-		v.RetryAfter = b.Response.RetryAfter
-	}
+// refuseUncounted refuses on the first descriptor.
+func (v *Verdict) refuseUncounted(response *descriptors.Response) {
+	v.Refused, v.Response = true, response
 	if len(v.Statuses) > 0 {
 		v.Statuses[0].Over = true
 	}
@@ -50,6 +54,19 @@ func (v *Verdict) foldDecisions() {
 		if t.Descriptor >= 0 && t.Effect.Tree {
 			v.Statuses[t.Descriptor].Unlimited = true
 		}
+	}
+}
+
+// foldGate refuses a client in a cool-down of its domain. No limit refuses it, so its descriptor shows none.
+func (v *Verdict) foldGate() {
+	gate := v.Match.Gate - 1
+	if gate < 0 || v.Decisions[gate].Outcome != limit.Refused {
+		return
+	}
+	t := &v.Match.Terms[gate]
+	v.refuse(t.Effect, &v.Decisions[gate])
+	if t.Descriptor >= 0 {
+		v.Statuses[t.Descriptor] = Status{Over: true}
 	}
 }
 

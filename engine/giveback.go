@@ -7,70 +7,32 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// maxRefunds is how many refunds for late replies may be under way at once. Those beyond are counted as failed.
-const maxRefunds = 1000
+// leastRefunds is the least number of refunds that may be under way at once, if not as many as answers may be held: all
+// of those may be given back together. Further ones are counted as failed.
+const leastRefunds = 1000
 
-// part is some of the charges of a request, changed for a question of their own.
-type part struct {
-	request limit.Request
-	at      []int // request.Charges[n] is about Match.Charges[at[n]]
-	one     [1]*limit.Request
-}
-
-func (p *part) begin() *part {
-	p.request = limit.Request{Charges: p.request.Charges[:0], Decisions: p.request.Decisions[:0]}
-	p.at = p.at[:0]
-	return p
-}
-
-func (p *part) add(i int, c limit.Charge) {
-	p.request.Charges, p.at = append(p.request.Charges, c), append(p.at, i)
-	p.request.Decisions = append(p.request.Decisions, limit.Decision{})
-}
-
-// askPart fills the part's decisions.
-func (e *Engine) askPart(ctx context.Context, c Counter, p *part) {
-	if len(p.at) == 0 {
-		return
-	}
-	p.request.Due = dueOf(ctx)
-	p.one[0] = &p.request
-	e.ask(ctx, c, p.one[:])
-}
-
-// giveBack undoes at the store all that it charged for a request whose caller is gone. What could not be given back is
-// counted, and stays charged: it admits less, never more.
-func (e *Engine) giveBack(ctx context.Context, v *Verdict) {
-	p := v.part.begin()
-	for i := range v.Decisions {
-		d := &v.Decisions[i]
-		if d.Charged != 0 && d.Reason == "" {
-			p.add(i, undone(v.Match.Charges[i], d))
-		}
-	}
-	e.askPart(ctx, e.cfg.Store, p)
-	for n, i := range p.at {
-		back, d := &p.request.Decisions[n], &v.Decisions[i]
-		if back.Outcome == limit.Undecided {
-			e.unreturned.Add(1)
+// giveBack undoes what a request took that is refused after all, each charge where it was made. No caller waits for it:
+// it may have used up its patience. What stays charged of a refused request goes back only with everything.
+func (e *Engine) giveBack(
+	domain *descriptors.CompiledDomain, charges []limit.Charge, decisions []limit.Decision, everything bool,
+) {
+	store, share := new(limit.Request), new(limit.Request)
+	for i := range decisions {
+		c, d, from := charges[i], &decisions[i], store
+		if d.Charged == 0 || c.Each && !everything {
 			continue
 		}
-		d.Charged, d.Remaining, d.ResetAfter = 0, back.Remaining, back.ResetAfter
-	}
-}
-
-// giveBackLater undoes at the store what it charged for a request that is refused after all, but what a refused request
-// is charged. The caller does not wait for it: it may have used up its patience.
-func (e *Engine) giveBackLater(v *Verdict) {
-	r := new(limit.Request)
-	for i := range v.Decisions {
-		d, c := &v.Decisions[i], &v.Match.Charges[i]
-		if d.Charged != 0 && d.Reason == "" && !c.Each {
-			r.Charges = append(r.Charges, undone(*c, d))
-			d.Remaining, d.Charged = d.Remaining+d.Charged, 0
+		if d.Reason != "" {
+			c.Limit, from = shareOf(c.Limit, e.liveOf(domain)), share
 		}
+		from.Charges = append(from.Charges, undone(c, d))
+		if d.Wait == 0 { // else some of it was not there
+			d.Remaining += d.Charged
+		}
+		d.Charged = 0
 	}
-	e.refund(r)
+	e.refund(e.cfg.Store, store)
+	e.refund(e.cfg.Share, share)
 }
 
 // undone is the charge that makes one undone that was decided so.
@@ -83,20 +45,28 @@ func undone(c limit.Charge, d *limit.Decision) limit.Charge {
 	return c
 }
 
-// hangUp undoes all that a request was charged whose caller is gone, each charge where it was made.
-func (e *Engine) hangUp(ctx context.Context, v *Verdict) {
-	p := v.part.begin()
-	for i := range v.Decisions {
-		d := &v.Decisions[i]
-		if d.Charged != 0 && d.Reason != "" {
-			c := v.Match.Charges[i]
-			c.Limit = shareOf(c.Limit, e.liveOf(v))
-			p.add(i, undone(c, d))
-			d.Charged = 0
-		}
+// refund sends what gives back. It tries once, in the background. What fails is counted, and stays charged: that admits
+// less, never more.
+func (e *Engine) refund(c Counter, r *limit.Request) {
+	if len(r.Charges) == 0 {
+		return
 	}
-	e.askPart(ctx, e.cfg.Share, p)
-	e.giveBack(ctx, v)
+	select {
+	case e.refunds <- struct{}{}:
+	default:
+		e.unreturned.Add(int64(len(r.Charges)))
+		return
+	}
+	go func() {
+		defer func() { <-e.refunds }()
+		r.Decisions = make([]limit.Decision, len(r.Charges))
+		e.ask(context.Background(), c, r)
+		for i := range r.Decisions {
+			if r.Decisions[i].Outcome == limit.Undecided {
+				e.unreturned.Add(1)
+			}
+		}
+	}()
 }
 
 // Late takes the reply of the store to a part of a request whose caller had left: the request was decided by policies,
@@ -120,7 +90,7 @@ func (e *Engine) follow(v *Verdict) {
 	}
 	v.request.Fate.Compare(func(charges []limit.Charge, decisions []limit.Decision) {
 		if refused {
-			e.refundLate(charges, decisions)
+			e.giveBack(domain, charges, decisions, false)
 			return
 		}
 		for i := range decisions {
@@ -130,38 +100,4 @@ func (e *Engine) follow(v *Verdict) {
 			}
 		}
 	})
-}
-
-// refundLate gives back what a refused request was charged late.
-func (e *Engine) refundLate(charges []limit.Charge, decisions []limit.Decision) {
-	r := new(limit.Request)
-	for i := range decisions {
-		if decisions[i].Charged != 0 && !charges[i].Each {
-			r.Charges = append(r.Charges, undone(charges[i], &decisions[i]))
-		}
-	}
-	e.refund(r)
-}
-
-// refund sends what gives back. It tries once, in the background, and counts what fails.
-func (e *Engine) refund(r *limit.Request) {
-	if len(r.Charges) == 0 {
-		return
-	}
-	select {
-	case e.refunds <- struct{}{}:
-	default:
-		e.unreturned.Add(int64(len(r.Charges)))
-		return
-	}
-	go func() {
-		defer func() { <-e.refunds }()
-		r.Decisions = make([]limit.Decision, len(r.Charges))
-		e.ask(context.Background(), e.cfg.Store, []*limit.Request{r})
-		for i := range r.Decisions {
-			if r.Decisions[i].Outcome == limit.Undecided {
-				e.unreturned.Add(1)
-			}
-		}
-	}()
 }

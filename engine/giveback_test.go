@@ -150,6 +150,7 @@ func TestAWaitThatIsCancelledIsUndoneWhereItWasCharged(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		held.Wait()
+		synctest.Wait()
 		v := f.send(0, request("joe", "acme", 1))
 		if v.Refused || v.Waited != 30*time.Second || v.Degraded == "" {
 			t.Fatalf("refused %v after %v, want admitted after 30 s: the cancelled request took nothing", v.Refused, v.Waited)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
@@ -21,13 +22,13 @@ const (
 // reservations are what post-paid requests took in advance at this sidecar, until their real cost settles it. A cost
 // without a reservation is charged in full: of a request that was refused, or whose reservation time has given back.
 type reservations struct {
-	bound int64 // bytes
+	bound   int64        // bytes
+	dropped atomic.Int64 // reservations that were not kept for want of room; they stay charged beside the cost
 
 	mu      sync.Mutex // guards all below
 	held    map[string]*reserved
 	used    int64
 	classes map[uint32]int64 // of used, what each class of charges takes
-	dropped int64            // reservations that were not kept for want of room; they stay charged beside the cost
 }
 
 // reserved is the reservations on one counter.
@@ -84,7 +85,7 @@ func (r *reservations) hold(c *limit.Charge, until int64, now time.Time, reset t
 	held := r.held[c.Key]
 	if held == nil {
 		if !r.roomLocked(c, now) {
-			r.dropped++
+			r.dropped.Add(1)
 			return
 		}
 		held = &reserved{class: c.Class}
@@ -115,16 +116,12 @@ func (r *reservations) take(key string, now time.Time) (tokens, until int64, ok 
 	return tokens, held.until, !now.After(held.expires)
 }
 
-// roomLocked reports whether there is room for one more counter of the charge's class. Where there is none it forgets some
-// of what is over: a look at all of them would hold up every post-paid request.
+// roomLocked reports whether there is room for one more counter of the charge's class. It forgets some of what is over
+// first, because a look at all would hold up every post-paid request.
 func (r *reservations) roomLocked(c *limit.Charge, now time.Time) bool {
-	room := func() bool {
-		free := r.bound - r.used
-		return free >= sizeOf(c.Key) && r.classes[c.Class] < classShare*free
-	}
 	looks := 16
 	for key, held := range r.held {
-		if room() || looks == 0 {
+		if looks == 0 {
 			break
 		}
 		looks--
@@ -132,7 +129,8 @@ func (r *reservations) roomLocked(c *limit.Charge, now time.Time) bool {
 			r.forgetLocked(key, held)
 		}
 	}
-	return room()
+	free := r.bound - r.used
+	return free >= sizeOf(c.Key) && r.classes[c.Class] < classShare*free
 }
 
 func (r *reservations) forgetLocked(key string, held *reserved) {

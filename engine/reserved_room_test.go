@@ -13,11 +13,11 @@ import (
 func TestNoClassTakesAllTheRoom(t *testing.T) {
 	r, now := newReservations(900*sizeOf("1.000")), time.Unix(1_000_000, 0)
 	hold := func(class uint32, n int) (kept int64) {
-		before := r.dropped
+		before := r.dropped.Load()
 		for i := range n {
 			r.hold(&limit.Charge{Key: fmt.Sprintf("%d.%03d", class, i), Class: class}, 0, now, time.Minute)
 		}
-		return int64(n) - (r.dropped - before)
+		return int64(n) - (r.dropped.Load() - before)
 	}
 	if kept := hold(1, 1000); kept < 795 || kept > 805 {
 		t.Errorf("one class has %d of 900 places, want eight ninths", kept)

@@ -3,6 +3,8 @@ package engine
 import (
 	"reflect"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/descriptors"
 )
 
 // fill gives every exported field some value.
@@ -62,8 +64,7 @@ func TestAnEmptiedVerdictHoldsNothing(t *testing.T) {
 func TestADecisionBeginsWithoutTheOneBefore(t *testing.T) {
 	var v Verdict
 	fill(reflect.ValueOf(&v).Elem())
-	v.Match.Reset() // matching does this
-	v.reset(2)
+	v.reset(&descriptors.Request{Descriptors: make([]descriptors.Descriptor, 2)})
 	if len(v.Statuses) != 2 || !reflect.ValueOf(v.Statuses[0]).IsZero() {
 		t.Errorf("statuses %+v", v.Statuses)
 	}
