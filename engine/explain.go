@@ -73,40 +73,30 @@ func (e *Engine) foreseePart(ctx context.Context, c Counter, v *Verdict) {
 	}
 }
 
-// settleForeseen changes what is left now into what would be left after each charge, and keeps the former.
+// settleForeseen changes what is left now into what would be left after each charge, and keeps the former. A charge that
+// is refused takes all that is left if it may take a part, else nothing.
 func (v *Verdict) settleForeseen() {
-	refused := v.refuses()
+	refused, spent := v.refuses(), map[string]int64{}
 	v.left = v.left[:0]
-	spent := map[string]int64{}
 	for i := range v.Decisions {
 		c, d := &v.Match.Charges[i], &v.Decisions[i]
 		v.left = append(v.left, d.Remaining)
-		if c.Each || !refused {
-			v.spendForeseen(i, spent)
-		}
-		taken := spent[c.Key]
-		if taken == 0 || d.Remaining == uncounted {
+		if d.Remaining == uncounted {
 			continue
 		}
-		d.Remaining = max(d.Remaining-taken, 0)
+		if c.Op == limit.Spend && (c.Each || !refused) {
+			if d.Outcome == limit.Allowed {
+				d.Charged = c.Cost
+			} else if c.Each {
+				d.Charged = max(d.Remaining-spent[c.Key], 0)
+			}
+			spent[c.Key] += d.Charged
+		}
+		d.Remaining = max(d.Remaining-spent[c.Key], 0)
 		if c.Limit.Algorithm.Fills() && c.Limit.Count > 0 {
-			d.ResetAfter += time.Duration(float64(c.Limit.Window) * float64(taken) / float64(c.Limit.Count))
+			d.ResetAfter += time.Duration(float64(c.Limit.Window) * float64(spent[c.Key]) / float64(c.Limit.Count))
 		}
 	}
-}
-
-// spendForeseen notes what charge i would take from its counter: all that is left, if it is taken in part.
-func (v *Verdict) spendForeseen(i int, spent map[string]int64) {
-	c, d := &v.Match.Charges[i], &v.Decisions[i]
-	switch {
-	case c.Op != limit.Spend || d.Remaining == uncounted:
-		return
-	case d.Outcome == limit.Allowed:
-		d.Charged = c.Cost
-	case c.Each:
-		d.Charged = max(d.Remaining-spent[c.Key], 0)
-	}
-	spent[c.Key] += d.Charged
 }
 
 // Left is what is left now on the counter of charge i, of a verdict that Explain has filled; -1 where it is not

@@ -106,11 +106,10 @@ func (e *Engine) local(ctx context.Context, v *Verdict) {
 	}
 }
 
-// beginLocal makes the verdict's part of the charges that are still undecided, as the share sees them.
+// beginLocal makes the verdict's part of the charges that are still undecided.
 func (e *Engine) beginLocal(v *Verdict) {
 	v.part.begin()
-	refused := v.refuses()
-	_, room := v.quotas()
+	refused, room := v.refuses(), v.quotaHasRoom()
 	for i := range v.Decisions {
 		if v.Decisions[i].Outcome == limit.Undecided {
 			v.part.add(i, localCharge(v.Match.Charges[i], e.liveOf(v.Match.Domain), refused, room))

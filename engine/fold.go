@@ -42,10 +42,10 @@ func (v *Verdict) refuseUncounted(response *descriptors.Response) {
 
 // foldDecisions walks over the decisions once. Quota charges refuse the request only together.
 func (v *Verdict) foldDecisions() {
-	quotas, room := v.quotas()
+	room := v.quotaHasRoom()
 	for i := range v.Match.Terms {
 		if i != v.Match.Gate-1 {
-			v.foldDecision(i, quotas && !room)
+			v.foldDecision(i, room)
 		}
 	}
 	v.foldGate()
@@ -55,6 +55,16 @@ func (v *Verdict) foldDecisions() {
 			v.Statuses[t.Descriptor].Unlimited = true
 		}
 	}
+}
+
+// quotaHasRoom reports whether a quota is known to have room.
+func (v *Verdict) quotaHasRoom() bool {
+	for i := range v.Match.Charges {
+		if v.Match.Charges[i].Mode == limit.Quota && v.Decisions[i].Outcome == limit.Allowed {
+			return true
+		}
+	}
+	return false
 }
 
 // foldGate refuses a client in a cool-down of its domain. No limit refuses it, so its descriptor shows none.
@@ -71,9 +81,9 @@ func (v *Verdict) foldGate() {
 }
 
 // foldDecision notes whether limit i refuses, and reports it where it is the strictest.
-func (v *Verdict) foldDecision(i int, spent bool) {
+func (v *Verdict) foldDecision(i int, room bool) {
 	t, c, d := &v.Match.Terms[i], &v.Match.Charges[i], &v.Decisions[i]
-	if d.Outcome == limit.Refused && (c.Mode == limit.Enforced || c.Mode == limit.Quota && spent) {
+	if d.Outcome == limit.Refused && (c.Mode == limit.Enforced || c.Mode == limit.Quota && !room) {
 		v.refuse(t.Effect, d)
 	}
 	if t.Effect.Mode == limit.Shadow {
@@ -85,16 +95,6 @@ func (v *Verdict) foldDecision(i int, spent bool) {
 	if t.Descriptor >= 0 {
 		v.Statuses[t.Descriptor].report(t.Effect, d)
 	}
-}
-
-// quotas reports whether there are quota charges, and whether one of them is known to have room.
-func (v *Verdict) quotas() (some, room bool) {
-	for i := range v.Match.Charges {
-		if v.Match.Charges[i].Mode == limit.Quota {
-			some, room = true, room || v.Decisions[i].Outcome == limit.Allowed
-		}
-	}
-	return some, room
 }
 
 // refuse notes a limit that refuses the request, and keeps the one with the longest wait.

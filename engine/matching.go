@@ -73,9 +73,6 @@ func identify(ctx context.Context, set *descriptors.Set, v *Verdict) *identity.R
 
 // tooMany reports whether more charges than one call of the store can have are to be made all or none.
 func tooMany(charges []limit.Charge) bool {
-	if len(charges) <= limit.MaxTogether {
-		return false
-	}
 	together := 0
 	for i := range charges {
 		if !charges[i].Each {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
@@ -78,10 +79,7 @@ func (v *Verdict) reset(req *descriptors.Request) {
 
 // resize returns a slice of n zero values, in the memory of s if it is large enough.
 func resize[T any](s []T, n int) []T {
-	if cap(s) < n {
-		return make([]T, n)
-	}
-	s = s[:n]
+	s = slices.Grow(s[:0], n)[:n]
 	clear(s)
 	return s
 }
