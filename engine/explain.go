@@ -34,23 +34,19 @@ func (e *Engine) Explain(ctx context.Context, req *descriptors.Request, v *Verdi
 // foresee fills the decisions with what the store would decide.
 func (e *Engine) foresee(ctx context.Context, v *Verdict) {
 	e.setQuotas(v)
-	v.part.begin()
-	for i := range v.Match.Charges {
-		v.part.add(i, v.Match.Charges[i])
-	}
-	e.foreseePart(ctx, e.cfg.Store, v)
+	e.foreseeOpen(ctx, v, e.cfg.Store, v.open())
 	v.byPolicies(e.cfg.Share != nil)
-	e.beginLocal(v)
-	e.foreseePart(ctx, e.cfg.Share, v)
+	e.foreseeOpen(ctx, v, e.cfg.Share, e.forShare(v))
+	v.byPolicies(false)
 	v.settleForeseen()
 }
 
-// foreseePart asks a Counter what it would decide on the verdict's part. Each charge asks for what those before it on
-// the same counter would have taken, too. What is never refused is admitted.
-func (e *Engine) foreseePart(ctx context.Context, c Counter, v *Verdict) {
-	p, spent := &v.part, map[string]int64{}
-	for n := range p.request.Charges {
-		c := &p.request.Charges[n]
+// foreseeOpen asks a Counter what it would decide on the charges that are undecided. Each asks for what those before it
+// on the same counter would have taken, too. What is never refused is admitted.
+func (e *Engine) foreseeOpen(ctx context.Context, v *Verdict, counter Counter, r *limit.Request) {
+	spent := map[string]int64{}
+	for i := range r.Charges {
+		c := &r.Charges[i]
 		if refusable(c) {
 			cost := min(c.Cost+spent[c.Key], limit.MaxCost)
 			if c.Op == limit.Spend {
@@ -60,16 +56,12 @@ func (e *Engine) foreseePart(ctx context.Context, c Counter, v *Verdict) {
 		}
 		c.Op = limit.Peek
 	}
-	e.peek(ctx, c, &p.request)
-	for n, i := range p.at {
-		d := p.request.Decisions[n]
-		if d.Outcome == limit.Refused && !refusable(&v.Match.Charges[i]) {
+	e.peek(ctx, counter, r)
+	v.decideOpen(r.Decisions)
+	for i := range v.Decisions {
+		if d := &v.Decisions[i]; d.Outcome == limit.Refused && !refusable(&v.Match.Charges[i]) {
 			d.Outcome, d.RetryAfter = limit.Allowed, 0
 		}
-		if v.Decisions[i].Reason != "" {
-			d.Reason = v.Decisions[i].Reason
-		}
-		v.Decisions[i] = d
 	}
 }
 

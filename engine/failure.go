@@ -24,9 +24,13 @@ func (e *Engine) degrade(ctx context.Context, v *Verdict) {
 	if v.Degraded == "" {
 		return
 	}
-	e.local(ctx, v)
+	if r := e.forShare(v); len(r.Charges) > 0 {
+		e.ask(ctx, e.cfg.Share, r)
+		v.decideOpen(r.Decisions)
+		v.byPolicies(false)
+	}
 	if v.refuses() {
-		e.giveBack(v.Match.Domain, v.Match.Charges, v.Decisions, false)
+		e.giveBack(v.Match.Domain, &v.request, false)
 	}
 }
 
@@ -72,66 +76,50 @@ func (e *Engine) despite(v *Verdict) {
 	})
 }
 
-// part is some of the charges of a request, changed for a question of their own.
-type part struct {
-	request limit.Request
-	at      []int // request.Charges[n] is about Match.Charges[at[n]]
-}
-
-func (p *part) begin() {
-	p.request = limit.Request{Charges: p.request.Charges[:0], Decisions: p.request.Decisions[:0]}
-	p.at = p.at[:0]
-}
-
-func (p *part) add(i int, c limit.Charge) {
-	p.request.Charges, p.at = append(p.request.Charges, c), append(p.at, i)
-	p.request.Decisions = append(p.request.Decisions, limit.Decision{})
-}
-
-// local decides what is still undecided on this sidecar's share of the limits.
-func (e *Engine) local(ctx context.Context, v *Verdict) {
-	p := &v.part
-	e.beginLocal(v)
-	if len(p.at) == 0 {
-		return
-	}
-	e.ask(ctx, e.cfg.Share, &p.request)
-	for n, i := range p.at {
-		d := p.request.Decisions[n]
-		if d.Outcome == limit.Undecided {
-			d = limit.Decision{Outcome: limit.Allowed, Remaining: uncounted}
-		}
-		d.Reason, d.Unknown = v.Decisions[i].Reason, v.Decisions[i].Unknown
-		v.Decisions[i] = d
-	}
-}
-
-// beginLocal makes the verdict's part of the charges that are still undecided.
-func (e *Engine) beginLocal(v *Verdict) {
-	v.part.begin()
-	refused, room := v.refuses(), v.quotaHasRoom()
+// open makes a request of the charges that are undecided.
+func (v *Verdict) open() *limit.Request {
+	r := &v.part
+	*r = limit.Request{Charges: r.Charges[:0], Decisions: r.Decisions}
 	for i := range v.Decisions {
 		if v.Decisions[i].Outcome == limit.Undecided {
-			v.part.add(i, localCharge(v.Match.Charges[i], e.liveOf(v.Match.Domain), refused, room))
+			r.Charges = append(r.Charges, v.Match.Charges[i])
+		}
+	}
+	r.Decisions = resize(r.Decisions, len(r.Charges))
+	return r
+}
+
+// decideOpen takes the decisions on the charges that are undecided. Why they were stays.
+func (v *Verdict) decideOpen(decisions []limit.Decision) {
+	for i := range v.Decisions {
+		if old := &v.Decisions[i]; old.Outcome == limit.Undecided {
+			d := decisions[0]
+			d.Reason, d.Unknown = cmp.Or(old.Reason, d.Reason), old.Unknown || d.Unknown
+			*old, decisions = d, decisions[1:]
 		}
 	}
 }
 
-// localCharge is a charge as the share sees it, which knows only a part of the request. Where the request is refused
-// already, only Each charges take. Where another quota has room, those here cannot refuse it.
-func localCharge(c limit.Charge, live int64, refused, room bool) limit.Charge {
-	c.Limit = shareOf(c.Limit, live)
-	if c.Mode == limit.Quota && room {
-		c.Mode = limit.Shadow
+// forShare makes a request to this sidecar's share of the limits, of the charges that are undecided. It is only a part
+// of the whole: where that is refused already, only Each charges take, and where another quota has room, those here cannot
+// refuse it.
+func (e *Engine) forShare(v *Verdict) *limit.Request {
+	r, refused, room := v.open(), v.refuses(), v.quotaHasRoom()
+	for i := range r.Charges {
+		c := &r.Charges[i]
+		c.Limit = shareOf(c.Limit, e.liveOf(v.Match.Domain))
+		if c.Mode == limit.Quota && room {
+			c.Mode = limit.Shadow
+		}
+		switch {
+		case !refused || c.Each:
+		case refusable(c):
+			c.Op = limit.Peek
+		default:
+			c.Cost = 0
+		}
 	}
-	switch {
-	case !refused || c.Each:
-	case refusable(&c):
-		c.Op = limit.Peek
-	default:
-		c.Cost = 0
-	}
-	return c
+	return r
 }
 
 // liveOf is how many sidecars share the limits of a domain, as last known.

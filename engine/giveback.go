@@ -13,12 +13,10 @@ const leastRefunds = 1000
 
 // giveBack undoes what a request took that is refused after all, each charge where it was made. No caller waits for it:
 // it may have used up its patience. What stays charged of a refused request goes back only with everything.
-func (e *Engine) giveBack(
-	domain *descriptors.CompiledDomain, charges []limit.Charge, decisions []limit.Decision, everything bool,
-) {
+func (e *Engine) giveBack(domain *descriptors.CompiledDomain, r *limit.Request, everything bool) {
 	store, share := new(limit.Request), new(limit.Request)
-	for i := range decisions {
-		c, d, from := charges[i], &decisions[i], store
+	for i := range r.Decisions {
+		c, d, from := r.Charges[i], &r.Decisions[i], store
 		if d.Charged == 0 || c.Each && !everything {
 			continue
 		}
@@ -75,7 +73,7 @@ func (e *Engine) refund(c Counter, r *limit.Request) {
 // an error.
 func (e *Engine) Late(fate *limit.Fate, charges []limit.Charge, decisions []limit.Decision, err error) {
 	if err == nil {
-		e.guard(func() { fate.Reply(charges, decisions) })
+		e.guard(func() { fate.Reply(&limit.Request{Charges: charges, Decisions: decisions}) })
 	}
 }
 
@@ -88,15 +86,15 @@ func (e *Engine) follow(v *Verdict) {
 	for i := range v.Match.Charges {
 		effects[v.Match.Charges[i].Key] = v.Match.Terms[i].Effect
 	}
-	v.request.Fate.Compare(func(charges []limit.Charge, decisions []limit.Decision) {
+	v.request.Fate.Compare(func(reply *limit.Request) {
 		if refused {
-			e.giveBack(domain, charges, decisions, false)
+			e.giveBack(domain, reply, false)
 			return
 		}
-		for i := range decisions {
-			if decisions[i].Outcome == limit.Refused && charges[i].Mode == limit.Enforced {
+		for i, c := range reply.Charges {
+			if reply.Decisions[i].Outcome == limit.Refused && c.Mode == limit.Enforced {
 				e.over.Add(1)
-				e.cfg.OnOverAdmitted(domain, effects[charges[i].Key])
+				e.cfg.OnOverAdmitted(domain, effects[c.Key])
 			}
 		}
 	})

@@ -116,11 +116,11 @@ func TestALateReplyThatIsLostChangesNothing(t *testing.T) {
 func TestTheFateOfARequestMayComeAfterItsReply(t *testing.T) {
 	var fate limit.Fate
 	var seen []string
-	fate.Reply([]limit.Charge{{Key: "a"}}, make([]limit.Decision, 1))
-	compare := func(charges []limit.Charge, _ []limit.Decision) { seen = append(seen, charges[0].Key) }
-	fate.Compare(compare)
-	fate.Reply([]limit.Charge{{Key: "b"}}, make([]limit.Decision, 1))
-	(*limit.Fate)(nil).Reply([]limit.Charge{{Key: "c"}}, make([]limit.Decision, 1))
+	reply := func(key string) *limit.Request { return &limit.Request{Charges: []limit.Charge{{Key: key}}} }
+	fate.Reply(reply("a"))
+	fate.Compare(func(r *limit.Request) { seen = append(seen, r.Charges[0].Key) })
+	fate.Reply(reply("b"))
+	(*limit.Fate)(nil).Reply(reply("c"))
 	if !slices.Equal(seen, []string{"a", "b"}) {
 		t.Errorf("compared %q, want a and b", seen)
 	}

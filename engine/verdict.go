@@ -30,8 +30,8 @@ type Verdict struct {
 	Decisions []limit.Decision
 
 	progress
-	part part    // a question about some of the charges
-	left []int64 // of an explanation: what is left before the request
+	part limit.Request // the question about some of the charges
+	left []int64       // of an explanation: what is left before the request
 }
 
 // progress is what a verdict keeps between Begin and Finish.
@@ -61,7 +61,7 @@ type Status struct {
 func (v *Verdict) Empty() {
 	v.Match.Reset()
 	if v.Match.Charges == nil { // it was too much to keep
-		v.Decisions, v.part = nil, part{}
+		v.Decisions, v.part = nil, limit.Request{}
 	}
 	v.Refused, v.Shadowed, v.Degraded, v.Excess = false, false, "", ""
 	v.RetryAfter, v.Waited, v.Cost = 0, 0, 0
