@@ -69,7 +69,6 @@ type Breaker struct {
 
 // New returns a closed breaker.
 func New(c Config) *Breaker {
-	failures := cmp.Or(c.Failures, 3)
 	b := &Breaker{onChange: c.OnChange, changes: make(chan [2]State, 100)}
 	if b.onChange == nil {
 		b.onChange = func(State, State) {}
@@ -78,7 +77,7 @@ func New(c Config) *Breaker {
 		MaxRequests: cmp.Or(c.Probes, 1),
 		Timeout:     max(cmp.Or(c.Open, 500*time.Millisecond), time.Millisecond),
 		ReadyToTrip: func(n gobreaker.Counts) bool {
-			return n.ConsecutiveFailures >= failures || n.ConsecutiveFailures >= 2 && b.together.Load()
+			return n.ConsecutiveFailures >= cmp.Or(c.Failures, 3) || n.ConsecutiveFailures >= 2 && b.together.Load()
 		},
 		IsExcluded:    func(err error) bool { return errors.Is(err, shown[Neither]) },
 		OnStateChange: func(_ string, from, to gobreaker.State) { b.changed(State(from), State(to)) },

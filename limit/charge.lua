@@ -36,15 +36,13 @@ local min, max, floor, ceil = math.min, math.max, math.floor, math.ceil
 local now, clock = tonumber(ARGV[1]), call('TIME')
 if now == 0 then now = clock[1] * 1000000 + clock[2] end
 
--- What stands for a value of another type. Any other error fails the call.
-local function foreign(reply)
+local function foreign(reply) -- what stands for a value of another type; any other error fails the call
   if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(reply) end
   return 'foreign'
 end
 
 local reply, size, place = {now, 0, 0, 0, 0, 0}, 1, 0 -- size, place: what earlier requests have of reply and KEYS
--- By charge: what its key is to hold, until which ms, or what is added to it; with the size of most requests.
-local values, lives, adds = {0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}
+local values, lives, adds = {0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0} -- by charge: what its key gets, until when
 
 for number = 2, #ARGV do
   local request = ARGV[number]
@@ -197,7 +195,7 @@ for number = 2, #ARGV do
           if (lent + cost) * unit > cap then owed = max(owed, late) end
         end
         reset = ceil(full / fine)
-        if outcome == REFUSED then retry = ceil((owed - cap + cost * unit) / fine) end
+        retry = ceil((owed - cap + cost * unit) / fine)
       elseif algorithm == SLIDING then
         if used > 0 then reset = ends + window - now elseif prev > 0 then reset = ends - now end
         if outcome == REFUSED and cost > left and cost <= most - used then -- once the last window weighs little enough

@@ -25,8 +25,7 @@ if last(KEYS[2]) > now + longest then
   call('LSET', KEYS[2], -1, now + longest)
   expire(KEYS[2], now + longest + window)
 end
-local rest = last(KEYS[2]) - now
-if rest > 0 then return {now, rest} end -- a refusal in a cool-down does not count
+if last(KEYS[2]) > now then return {now, last(KEYS[2]) - now} end -- a refusal in a cool-down does not count
 
 -- It appends before it drops, because a server without memory refuses only the first write of a script.
 local at = max(now, min(last(KEYS[1]), now + window))

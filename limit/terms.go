@@ -34,12 +34,11 @@ const zeroDebt = int64(MaxFill / time.Microsecond)
 // end.
 func termsOf(c *Charge) terms {
 	l := &c.Limit
-	t := terms{op: c.Op, mode: c.Mode, each: c.Each, penalty: coolDownOf(c), cost: min(max(c.Cost, 0), MaxCost), fine: 1}
-	t.most, t.window = min(l.Count, MaxCount), windowOf(l)
+	t := terms{algorithm: fixedTerms, op: c.Op, mode: c.Mode, each: c.Each, penalty: coolDownOf(c), fine: 1}
+	t.cost, t.most, t.window = min(max(c.Cost, 0), MaxCost), min(l.Count, MaxCount), windowOf(l)
 	if !l.admits() {
 		t.most = -1
 	}
-	t.algorithm = fixedTerms
 	switch {
 	case l.Algorithm == TokenBucket:
 		t.bucket(c)

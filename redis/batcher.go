@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// The size of a batch at most.
+// The size of a batch at most, and a step of the batcher's clock.
 const (
 	mostRequests = 64
 	mostCharges  = 128
+	longestStep  = 5 * time.Millisecond
 )
 
 // batcher forms batches of the requests that wait for one server. Each of a few workers has one batch under way.
@@ -24,7 +25,9 @@ type batcher struct {
 	mu       sync.Mutex
 	ready    *sync.Cond // on mu: there are requests for a worker
 	queue    []*Pending
-	idle     int // workers that wait
+	idle     int           // workers that wait
+	clock    time.Duration // the time that requests have come in; a stall of this process is at most a step
+	last     time.Time     // when the last one came
 	closed   bool
 	working  sync.WaitGroup
 	flying   atomic.Int64 // requests in batches
@@ -43,12 +46,11 @@ func newBatcher(workers, most int, run func([]*Pending), finish func(*Pending)) 
 
 // add puts requests into the queue, where they stay together, or finishes them with an error.
 func (b *batcher) add(requests []*Pending, err error) {
-	now := time.Now()
 	for _, p := range requests {
-		p.begin(now)
+		p.begin()
 	}
 	if err == nil {
-		err = b.enqueue(now, requests)
+		err = b.enqueue(time.Now(), requests)
 	}
 	if err != nil {
 		b.fail(requests, err)
@@ -69,9 +71,14 @@ func (b *batcher) enqueue(now time.Time, requests []*Pending) error {
 	if b.closed {
 		return errClosed
 	}
+	b.clock += min(now.Sub(b.last), longestStep)
+	b.last = now
 	if b.overloadedLocked(now, requests) {
 		b.rejected.Add(int64(len(requests)))
 		return errOverload
+	}
+	for _, p := range requests {
+		p.since = b.clock
 	}
 	requests[0].group = len(requests)
 	b.queue = append(b.queue, requests...)
@@ -88,7 +95,7 @@ func (b *batcher) overloadedLocked(now time.Time, requests []*Pending) bool {
 	if len(b.queue) == 0 {
 		return false
 	}
-	waited := now.Sub(b.queue[0].since)
+	waited := b.clock - b.queue[0].since
 	return slices.ContainsFunc(requests, func(p *Pending) bool { return !p.Due.IsZero() && 2*waited > p.Due.Sub(now) })
 }
 

@@ -277,8 +277,8 @@ func TestAHurriedCallerOpensNothing(t *testing.T) {
 // TestRepliesThatNoServerSends panic nowhere, and end with an error.
 func TestRepliesThatNoServerSends(t *testing.T) {
 	for _, reply := range []string{
-		"*-2\r\n", "*99999999999\r\n", "$99999999999999\r\n", "$-7\r\n", "!\r\n", "\r\n", ":\r\n", "-MOVED\r\n", "-ASK 1 :\r\n",
-		"-\r\n", "*1\r\n*1\r\n*1\r\n-ERR x\r\n", "%1\r\n:1\r\n:2\r\n", ">2\r\n+a\r\n+b\r\n:1\r\n",
+		"*-2\r\n", "*99999999999\r\n", "$99999999999999\r\n", "$-7\r\n", "!\r\n", "\r\n", ":\r\n", "-MOVED\r\n",
+		"-ASK 1 :\r\n", "-\r\n", "*1\r\n*1\r\n*1\r\n-ERR x\r\n", "%1\r\n:1\r\n:2\r\n", ">2\r\n+a\r\n+b\r\n:1\r\n",
 	} {
 		forger := servers.StartForger(t, servers.StartRedis(t))
 		cfg := at(redis.Single, forger.Addr)

@@ -37,7 +37,7 @@ type Pending struct {
 
 	state atomic.Uint32
 	done  chan struct{} // capacity 1
-	since time.Time     // when it began to wait
+	since time.Duration // when it began to wait, on the batcher's clock
 	group int           // how many requests, with this one, are never parted; 0 for all but the first of them
 }
 
@@ -62,11 +62,11 @@ func (p *Pending) Leave() bool {
 }
 
 // begin makes the request ready to wait.
-func (p *Pending) begin(now time.Time) {
+func (p *Pending) begin() {
 	if p.done == nil {
 		p.done = make(chan struct{}, 1)
 	}
-	p.Reply, p.Err, p.since, p.group = p.Reply[:0], nil, now, 0
+	p.Reply, p.Err, p.group = p.Reply[:0], nil, 0
 	p.state.Store(waiting)
 }
 

@@ -98,6 +98,23 @@ func commands(batch []*Pending, slotOf func(key string) int) []*command {
 	return all
 }
 
+// part makes a command of its own of each request in a run that did not begin because the user may not touch one of its
+// keys. It returns the other commands, too.
+func part(all []*command) (others, parted []*command) {
+	for _, c := range all {
+		if len(c.members) < 2 || !IsReply(c.fault, "NOPERM") {
+			others = append(others, c)
+			continue
+		}
+		for i := range c.members {
+			one := &command{script: c.script, slot: c.slot, members: c.members[i : i+1]}
+			one.prepare(one.words("EVALSHA", c.script.sha))
+			parted = append(parted, one)
+		}
+	}
+	return others, parted
+}
+
 // send sends commands in one pipeline, each behind an ASKING if that is wanted, and notes what became of each.
 func (s *Server) send(ctx context.Context, hot bool, all []*command, asking bool) {
 	client := s.cold

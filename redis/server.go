@@ -99,6 +99,11 @@ func (s *Server) tryBatch(batch []*Pending) (reason string) {
 	unread := errPanicked
 	s.client.Guard(func() {
 		s.exchange(context.Background(), true, all, false)
+		others, parted := part(all)
+		if len(parted) > 0 {
+			all = append(others, parted...)
+			s.exchange(context.Background(), true, parted, false)
+		}
 		unread = nil
 	})
 	for _, c := range all {

@@ -180,6 +180,12 @@ func TestAnACLUser(t *testing.T) {
 	if redis.Reason(err) != redis.ReasonNoPerm {
 		t.Errorf("a key that the user may not touch: %v", err)
 	}
+	allowed, forbidden, last := add("a"), add("b"), add("a")
+	c.Server("a").Do(allowed, forbidden, last)
+	await(t, allowed, forbidden, last)
+	if allowed.Err != nil || redis.Reason(forbidden.Err) != redis.ReasonNoPerm || last.Err != nil || last.Reply[1] != 3 {
+		t.Errorf("beside a key that the user may not touch: %v, %v, %v %v", allowed.Err, forbidden.Err, last.Err, last.Reply)
+	}
 	get := redis.NewScript("return redis.call('GET', KEYS[1])", false)
 	_, err = do(t, c, &redis.Pending{Script: get, Keys: []string{"a"}, Replies: 1})
 	if redis.Reason(err) != redis.ReasonNoPerm || !redis.MayHaveRun(err) {

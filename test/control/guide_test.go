@@ -75,8 +75,8 @@ func inGuide(t *testing.T, ports map[string]string) string {
 	if !found || !ended {
 		t.Fatal("docs/guides/control.md has no commands for make control")
 	}
-	for _, limit := range []string{"3", "100"} { // a busy machine may need more than a second
-		block = strings.Replace(block, "sleep 1", "settle "+limit, 1)
+	for _, then := range []string{"settle 3", "settle 100; sleep  1"} { // a busy machine may need more than a second
+		block = strings.Replace(block, "sleep 1", then, 1)
 	}
 	block = `settle() { for port in ` + ports["SIDECAR_1_DEBUG_PORT"] + " " + ports["SIDECAR_2_DEBUG_PORT"] + `; do
 	  until curl -s "127.0.0.1:$port/v1/rules?domain=api" | grep -q "\"count\": $1," && curl -s "127.0.0.1:$port/v1/usage?domain=api&user=ann" | grep -q small; do sleep 0.05; done

@@ -71,6 +71,7 @@ var rooms = map[string][]string{
 	"test/integration": {},
 	"test/demo":        {"settings"},
 	"test/simulation":  {},
+	"test/stores":      {},
 }
 
 // furniture are the folders at the top that are no rooms.

@@ -206,8 +206,8 @@ func (x *trial) during(begin, repair func()) {
 	x.finish()
 }
 
-// lastReplies is how long a sidecar may take to read what the store has answered.
-var lastReplies = either(100*time.Millisecond, 2*time.Second)
+// lastReplies is how long a sidecar may take to read what the store has answered, and to return what it has on lease.
+var lastReplies = either(500*time.Millisecond, 2*time.Second)
 
 // finish ends the load and gathers what the bounds are about.
 func (x *trial) finish() {
