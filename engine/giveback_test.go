@@ -43,8 +43,8 @@ func TestTheStoreGetsBackWhatTheShareRefused(t *testing.T) {
 	})
 }
 
-// TestNobodyWaitsForAGiveBack: the caller may have used up its patience already.
-func TestNobodyWaitsForAGiveBack(t *testing.T) {
+// TestAGiveBackKeepsNoCallerWaiting: the caller may have used up its patience already.
+func TestAGiveBackKeepsNoCallerWaiting(t *testing.T) {
 	inFleet(t, 1, pair(descriptors.FailClosed), func(t *testing.T, f *fleet) {
 		f.lose(of("acme"))
 		f.delay(func(c limit.Charge) time.Duration {

@@ -46,28 +46,30 @@ local function gone(c, tokens, window, now)
   return at + window - now
 end
 
--- Enters what counts after a charge (a refund: the newest first). Returns how long until nothing counts, a cost fits.
+-- Enters what counts after a charge. A refund gives back the oldest entries, whichever the tokens are from: what stays
+-- counts longer than it would, never shorter. Returns how long until nothing counts, and until a cost fits.
 local function settle_log(c, used, cost, most, window, now)
-  c.used, c.kept = used, math.min(c.kept, used)
+  local oldest = math.min(c.used - used, c.kept)
+  c.used = used
+  if oldest > 0 then
+    c.base, c.kept, c.lowered = c.base + oldest, c.kept - oldest, true
+    if c.kept > 0 then c.first = find(c.key, c.first, c.size, 1, c.base) end
+  end
   local over = used + cost - most
   return used > 0 and gone(c, used, window, now) or 0, over > 0 and cost <= most and gone(c, over, window, now) or 0
 end
 
 -- Writes the log. It appends before it trims, because a server without memory refuses only the first write of a script.
 local function write_log(key, c, life)
-  local call, sum, last = redis.call, c.base + c.kept, c.size
+  local call = redis.call
   if c.used == 0 then
     call('DEL', key)
   elseif c.kept == 0 then
     call('RPUSH', key, 0, c.at, c.used)
     call('LTRIM', key, -3, -1)
   else
-    if sum < c.sum then -- what is newer was given back
-      last = find(key, c.first, c.size, 1, sum - 1)
-      call('LSET', key, 2 * last, sum)
-      call('LTRIM', key, 0, 2 * last)
-    end
-    if c.used > c.kept and last == c.size and c.newest == c.at then
+    if c.lowered then call('LSET', key, 2 * c.first - 2, c.base) end
+    if c.used > c.kept and c.newest == c.at then
       call('LSET', key, -1, c.base + c.used)
     elseif c.used > c.kept then
       call('RPUSH', key, c.at, c.base + c.used)

@@ -127,9 +127,15 @@ func (o *takings) take(c *Charge, n *big.Rat, at int64) {
 		at = o.counting(at)
 	}
 	tokens := floorRat(n)
-	for i := len(o.all) - 1; tokens < 0; i-- { // a refund: the newest first
-		back := min(o.all[i].tokens, -tokens)
-		o.all[i].tokens, tokens = o.all[i].tokens-back, tokens+back
+	for n := range o.all { // a refund: the newest first, of a log the oldest that counts
+		i := len(o.all) - 1 - n
+		if o.kind == SlidingLog {
+			i = n
+		}
+		if o.kind != SlidingLog || o.all[i].at >= o.counting(at) {
+			back := max(min(o.all[i].tokens, -tokens), 0)
+			o.all[i].tokens, tokens = o.all[i].tokens-back, tokens+back
+		}
 	}
 	o.all = append(o.all, taking{at, tokens})
 	if len(o.all) > 200 {

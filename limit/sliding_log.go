@@ -44,7 +44,12 @@ func (t *turn) readLog() {
 // waitLog enters what the charge takes, and sets when nothing counts and when the cost fits.
 func (t *turn) waitLog() {
 	v := &t.log
-	v.used, v.kept = t.used, min(v.kept, t.used) // a refund gives back the newest first
+	// A refund gives back the oldest entries, whichever the tokens are from: what stays counts longer than it would,
+	// never shorter.
+	if oldest := min(v.used-t.used, v.kept); oldest > 0 {
+		v.from, v.base, v.kept = t.holder(oldest+1), v.base+oldest, v.kept-oldest
+	}
+	v.used = t.used
 	if t.used > 0 {
 		t.resets = t.oldest(t.used)
 	}
@@ -79,9 +84,7 @@ func (t *turn) storeLog() {
 		t.first, t.entries = 0, append(t.entries[:0], entry{v.at, v.used})
 		return
 	}
-	last := t.holder(v.kept)
-	t.entries = t.entries[:last+1]
-	t.entries[last].sum = v.base + v.kept
+	last := len(t.entries) - 1
 	if v.used > v.kept && t.entries[last].at == v.at {
 		t.entries[last].sum = v.base + v.used
 	} else if v.used > v.kept {

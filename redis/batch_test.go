@@ -237,11 +237,14 @@ func TestWhoCannotBeAnsweredInTimeIsToldAtOnce(t *testing.T) {
 	if redis.Reason(err) != redis.ReasonOverload {
 		t.Errorf("a request that has no time behind one that waits: %v", err)
 	}
+	kept := add("a")
+	kept.Due, kept.Keep = time.Now(), true
 	c.Server("a").Do(patient)
+	c.Server("a").Do(kept)
 	goOn()
-	await(t, one, patient)
-	if patient.Err != nil {
-		t.Errorf("a request that has time: %v", patient.Err)
+	await(t, one, patient, kept)
+	if patient.Err != nil || kept.Err != nil {
+		t.Errorf("one that has time: %v; one that is kept: %v", patient.Err, kept.Err)
 	}
 }
 

@@ -88,7 +88,7 @@ func (b *batcher) enqueue(now time.Time, requests []*Pending) error {
 }
 
 // overloadedLocked reports whether requests would hardly be answered in time: too many wait, or the first has waited
-// for longer than half of what these may.
+// for longer than half of what these may. One that is kept has to be sent, however late.
 func (b *batcher) overloadedLocked(now time.Time, requests []*Pending) bool {
 	if len(b.queue)+len(requests) > b.most {
 		return true
@@ -97,7 +97,9 @@ func (b *batcher) overloadedLocked(now time.Time, requests []*Pending) bool {
 		return false
 	}
 	waited := now.Sub(b.queue[0].since)
-	return slices.ContainsFunc(requests, func(p *Pending) bool { return !p.Due.IsZero() && 2*waited > p.Due.Sub(now) })
+	return slices.ContainsFunc(requests, func(p *Pending) bool {
+		return !p.Due.IsZero() && !p.Keep && 2*waited > p.Due.Sub(now)
+	})
 }
 
 // wakeLocked wakes a worker if there is something for it.

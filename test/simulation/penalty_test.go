@@ -9,8 +9,8 @@ func (w *world) judgePenalty(calls []*call) {
 	usual := int64((d.window + time.Second - 1) / time.Second) // the longest that a refusal by the limit alone waits
 	var until *call
 	for i, c := range calls {
-		if c.degraded != "" || c.killed || c.lost || until != nil && c.life != until.life {
-			until = nil
+		if c.degraded != "" || c.killed || c.lost || w.stepped(c.began-promised.clockCaught, c.ended) {
+			until = nil // a bucket waits until a clock that was set back has caught up
 			continue
 		}
 		ends := time.Duration(0)

@@ -71,7 +71,8 @@ func (d *domain) extra() string {
 	case d.special == "throttled":
 		return fmt.Sprintf(", action: throttle, max_delay: %v", d.delay)
 	case d.special == "punished":
-		return fmt.Sprintf(", penalty: {threshold: %d, detection_window: %v, cool_down: %v}", d.threshold, d.detection, d.coolDown)
+		return fmt.Sprintf(", penalty: {threshold: %d, detection_window: %v, cool_down: %v}",
+			d.threshold, d.detection, d.coolDown)
 	}
 	return ""
 }
