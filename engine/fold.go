@@ -11,33 +11,24 @@ import (
 func (e *Engine) fold(v *Verdict) {
 	clear(v.Statuses)
 	v.Refused, v.RetryAfter, v.Refusing, v.Response, v.Reported, v.Cost = false, 0, nil, nil, Status{}, 0
-	switch b := v.Match.Block; {
+	switch block := v.Match.Block; {
 	case v.Malformed != nil:
 		v.Refused = true
 	case v.Excess != "":
-		v.refuseUncounted(excessResponse)
-		v.RetryAfter = closedRetry
-	case b != nil:
-		v.refuseUncounted(b.Response)
-		v.Refusing = b
-		if !b.Until.IsZero() {
-			v.RetryAfter = max(b.Until.Sub(e.cfg.Now()), time.Second)
+		v.Refused, v.RetryAfter, v.Response = true, closedRetry, excessResponse
+	case block != nil:
+		var d limit.Decision
+		if !block.Until.IsZero() {
+			d.RetryAfter = max(block.Until.Sub(e.cfg.Now()), time.Second)
 		}
-		if b.Response != nil && b.Response.RetryAfter > 0 {
-			v.RetryAfter = b.Response.RetryAfter
-		}
+		v.refuse(block, &d)
 	default:
 		v.foldDecisions()
 	}
-	v.Refused, v.Shadowed = v.Refused && !e.cfg.Shadow, v.Refused && e.cfg.Shadow
-}
-
-// refuseUncounted refuses on the first descriptor.
-func (v *Verdict) refuseUncounted(response *descriptors.Response) {
-	v.Refused, v.Response = true, response
-	if len(v.Statuses) > 0 {
+	if v.Refused && len(v.Decisions) == 0 && len(v.Statuses) > 0 {
 		v.Statuses[0].Over = true
 	}
+	v.Refused, v.Shadowed = v.Refused && !e.cfg.Shadow, v.Refused && e.cfg.Shadow
 }
 
 // foldDecisions walks over the decisions once. Quota charges refuse the request only together.
@@ -48,7 +39,13 @@ func (v *Verdict) foldDecisions() {
 			v.foldDecision(i, room)
 		}
 	}
-	v.foldGate()
+	if gate := v.Match.Gate - 1; gate >= 0 && v.Decisions[gate].Outcome == limit.Refused {
+		t := &v.Match.Terms[gate]
+		v.refuse(t.Effect, &v.Decisions[gate])
+		if t.Descriptor >= 0 { // a cool-down is not a limit, so the status shows none
+			v.Statuses[t.Descriptor] = Status{Over: true}
+		}
+	}
 	for i := range v.Match.Unlimited {
 		t := &v.Match.Unlimited[i]
 		if t.Descriptor >= 0 && t.Effect.Tree {
@@ -65,19 +62,6 @@ func (v *Verdict) quotaHasRoom() bool {
 		}
 	}
 	return false
-}
-
-// foldGate refuses a client in a cool-down of its domain. No limit refuses it, so its descriptor shows none.
-func (v *Verdict) foldGate() {
-	gate := v.Match.Gate - 1
-	if gate < 0 || v.Decisions[gate].Outcome != limit.Refused {
-		return
-	}
-	t := &v.Match.Terms[gate]
-	v.refuse(t.Effect, &v.Decisions[gate])
-	if t.Descriptor >= 0 {
-		v.Statuses[t.Descriptor] = Status{Over: true}
-	}
 }
 
 // foldDecision notes whether limit i refuses, and reports it where it is the strictest.

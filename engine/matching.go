@@ -85,11 +85,9 @@ func tooMany(charges []limit.Charge) bool {
 // setQuotas sees to quotas that always have room: beside one of them no other can refuse the request, so their refusals
 // count as shadow, though they are reported.
 func (e *Engine) setQuotas(v *Verdict) {
-	room := false
+	room := slices.ContainsFunc(v.Match.Terms, func(t descriptors.Term) bool { return t.Effect.QuotaToo })
 	if e.cfg.Quota {
 		room = v.quotaMode()
-	} else {
-		room = slices.ContainsFunc(v.Match.Terms, func(t descriptors.Term) bool { return t.Effect.QuotaToo })
 	}
 	for i := range v.Match.Charges {
 		if room && v.Match.Charges[i].Mode == limit.Quota {

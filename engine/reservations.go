@@ -3,7 +3,6 @@ package engine
 import (
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
 )
@@ -33,11 +32,10 @@ type reservations struct {
 
 // reserved is the reservations on one counter.
 type reserved struct {
-	class   uint32
-	count   int64
-	tokens  int64     // that they took together
-	until   int64     // on the store's clock, in µs: when nothing can be given back any more
-	expires time.Time // when time has given all of it back, on this engine's clock
+	class  uint32
+	count  int64
+	tokens int64 // that they took together
+	until  int64 // when time has given all of it back, in µs on the store's clock
 }
 
 func newReservations(bytes int64) reservations {
@@ -55,7 +53,7 @@ func (e *Engine) settle(v *Verdict) {
 		if v.Match.Terms[i].Effect.Reserve == 0 || c.Op != limit.Debit {
 			continue
 		}
-		took, until, ok := e.reserved.take(c.Key, e.cfg.Now())
+		took, until, ok := e.reserved.take(c.Key, e.cfg.Clock.Now().UnixMicro())
 		if !ok {
 			continue
 		}
@@ -73,13 +71,13 @@ func (e *Engine) reserve(v *Verdict) {
 		d, c := &v.Decisions[i], &v.Match.Charges[i]
 		taken := c.Op == limit.Spend && d.Outcome == limit.Allowed && d.Charged > 0
 		if taken && v.Match.Terms[i].Effect.Reserve > 0 {
-			e.reserved.hold(c, limit.RefundUntil(c.Limit, d), e.cfg.Now(), d.ResetAfter)
+			e.reserved.hold(c, limit.RefundUntil(c.Limit, d), e.cfg.Clock.Now().UnixMicro())
 		}
 	}
 }
 
 // hold keeps one reservation more.
-func (r *reservations) hold(c *limit.Charge, until int64, now time.Time, reset time.Duration) {
+func (r *reservations) hold(c *limit.Charge, until, now int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	held := r.held[c.Key]
@@ -92,41 +90,39 @@ func (r *reservations) hold(c *limit.Charge, until int64, now time.Time, reset t
 		r.held[c.Key] = held
 		r.addLocked(c.Class, sizeOf(c.Key))
 	}
-	if now.After(held.expires) {
+	if held.until < now {
 		held.count, held.tokens = 0, 0
 	}
-	held.count, held.tokens = held.count+1, held.tokens+c.Cost
-	held.until, held.expires = max(held.until, until), now.Add(reset)
+	held.count, held.tokens, held.until = held.count+1, held.tokens+c.Cost, max(held.until, until)
 }
 
 // take ends one reservation, and reports whether there is one. What it took is the mean of all on its counter: the rule
 // may have reserved another number for some of them.
-func (r *reservations) take(key string, now time.Time) (tokens, until int64, ok bool) {
+func (r *reservations) take(key string, now int64) (tokens, until int64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	held := r.held[key]
 	if held == nil {
 		return 0, 0, false
 	}
-	tokens = held.tokens / held.count
+	tokens, ok = held.tokens/held.count, held.until >= now
 	held.count, held.tokens = held.count-1, held.tokens-tokens
-	if held.count <= 0 || now.After(held.expires) {
+	if held.count == 0 || !ok {
 		r.forgetLocked(key, held)
 	}
-	return tokens, held.until, !now.After(held.expires)
+	return tokens, held.until, ok
 }
 
 // roomLocked reports whether there is room for one more counter of the charge's class. It forgets some of what is over
 // first, because a look at all would hold up every post-paid request.
-func (r *reservations) roomLocked(c *limit.Charge, now time.Time) bool {
+func (r *reservations) roomLocked(c *limit.Charge, now int64) bool {
 	looks := 16
 	for key, held := range r.held {
-		if looks == 0 {
-			break
-		}
-		looks--
-		if now.After(held.expires) {
+		if held.until < now {
 			r.forgetLocked(key, held)
+		}
+		if looks--; looks == 0 {
+			break
 		}
 	}
 	free := r.bound - r.used
