@@ -24,20 +24,21 @@ type announced struct {
 	open  int    // of these, still to come
 }
 
-// check takes in what came.
-func (a *announced) check(b []byte) error {
-	for len(b) > 0 {
-		text := min(a.skip, len(b))
-		line, rest, whole := bytes.Cut(b[text:], []byte("\n"))
-		a.skip, a.line, b = a.skip-text, append(a.line, line...), rest
+// check takes in what came, and returns how much of it is in front of what announces too much.
+func (a *announced) check(b []byte) (good int) {
+	for good < len(b) {
+		text := min(a.skip, len(b)-good)
+		line, _, whole := bytes.Cut(b[good+text:], []byte("\n"))
+		a.skip, a.line = a.skip-text, append(a.line, line...)
 		if len(a.line) > longestLine || whole && !a.begin(string(bytes.TrimSuffix(a.line, []byte("\r")))) {
-			return errAnnounced
+			return good + text
 		}
+		good += text + len(line)
 		if whole {
-			a.line = a.line[:0]
+			good, a.line = good+1, a.line[:0]
 		}
 	}
-	return nil
+	return good
 }
 
 // begin takes in the first line of a reply, or of an item of a list, and reports whether it may be.

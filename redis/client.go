@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/spillway-mesh/spillway/breaker"
@@ -47,6 +46,7 @@ type Client struct {
 	hashes        []uint64  // of a ring: of the addresses of its servers
 	sentinel      *sentinel // nil: there are none
 	cluster       *cluster  // nil: it is none
+	watch         *watch    // of sentinels or a cluster; else nil
 	opened, ended atomic.Int64
 }
 
@@ -60,24 +60,21 @@ func New(cfg Config) *Client {
 	c := &Client{cfg: cfg}
 	switch cfg.Kind {
 	case Sentinel:
-		c.sentinel = newSentinel(c)
-		c.fixed = []*Server{c.sentinel.master}
+		c.watch, c.sentinel = newWatch(), newSentinel(c)
+		c.fixed = []*Server{c.newServer(cfg.Master, "")}
+		c.watch.running.Go(func() { c.watch.run(c, c.sentinel.look) })
 	case Cluster:
 		c.cfg.DB = 0
-		c.cluster = newCluster(c)
+		c.watch, c.cluster = newWatch(), newCluster(c)
+		c.watch.running.Go(func() { c.watch.run(c, c.cluster.look) })
 	case Ring:
 		for _, address := range cfg.Addresses {
-			c.fixed, c.hashes = append(c.fixed, c.serverAt(address)), append(c.hashes, hash64(address))
+			c.fixed, c.hashes = append(c.fixed, c.newServer(address, address)), append(c.hashes, hash64(address))
 		}
 	default:
-		c.fixed = []*Server{c.serverAt(cfg.Addresses[0])}
+		c.fixed = []*Server{c.newServer(cfg.Addresses[0], cfg.Addresses[0])}
 	}
 	return c
-}
-
-// serverAt makes the server of an address.
-func (c *Client) serverAt(address string) *Server {
-	return c.newServer(address, func(ctx context.Context) (*conn, error) { return c.cfg.connect(ctx, address) })
 }
 
 // Server is where a key is now. Callers do not keep it: a cluster moves keys.
@@ -123,7 +120,7 @@ func (c *Client) Everywhere() []*Server {
 func (c *Client) Run(ctx context.Context, key string, args ...any) (any, error) {
 	s, slot := c.place(key)
 	cold := s.command(ctx, slot, args)
-	return cold.reply, cold.fault
+	return cold.Val(), cold.fault()
 }
 
 // Ask is Run behind the breaker of the server: it fails at once while that is open, and its result counts there.
@@ -156,8 +153,8 @@ func (c *Client) Guard(run func()) {
 
 // Ready waits until every server has answered once, or it is known why one does not.
 func (c *Client) Ready(ctx context.Context) {
-	if c.cluster != nil {
-		c.cluster.await(ctx)
+	if c.watch != nil {
+		_ = c.watch.await(ctx)
 	}
 	var all sync.WaitGroup
 	for _, s := range c.Servers() {
@@ -168,6 +165,9 @@ func (c *Client) Ready(ctx context.Context) {
 
 // Close ends the connections and waits for what runs. Later calls fail.
 func (c *Client) Close() {
+	if c.watch != nil {
+		c.watch.close()
+	}
 	if c.sentinel != nil {
 		c.sentinel.close()
 	}
@@ -193,24 +193,18 @@ type Stats struct {
 
 // Stats is what the client has counted so far. Of a cluster the last four are those of its present servers.
 func (c *Client) Stats() Stats {
-	s := Stats{Opened: c.opened.Load(), Ended: c.ended.Load()}
-	s.Connections = s.Opened - s.Ended
-	for _, server := range c.Servers() {
-		s.Add(server.stats())
-	}
-	return s
-}
-
-func (s *Server) stats() (all Stats) {
-	all.InFlight, all.Waiting, all.Rejected = s.batcher.flying.Load(), s.batcher.waiting(), s.batcher.rejected.Load()
-	if s.hot == nil {
-		return all
-	}
-	for _, client := range []*goredis.Client{s.hot, s.cold} {
-		pool := client.PoolStats()
-		all.Idle += int64(pool.IdleConns)
-		all.Waited += int64(pool.WaitCount)
-		all.Lacked += int64(pool.Timeouts)
+	all := Stats{Opened: c.opened.Load(), Ended: c.ended.Load()}
+	all.Connections = all.Opened - all.Ended
+	for _, s := range c.Servers() {
+		all.InFlight += s.batcher.flying.Load()
+		all.Waiting += s.batcher.waiting()
+		all.Rejected += s.batcher.rejected.Load()
+		for _, client := range s.clients() {
+			pool := client.PoolStats()
+			all.Idle += int64(pool.IdleConns)
+			all.Waited += int64(pool.WaitCount)
+			all.Lacked += int64(pool.Timeouts)
+		}
 	}
 	return all
 }

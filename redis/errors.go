@@ -88,7 +88,7 @@ var (
 	errPanicked = errors.New("the reply could not be read: a panic, which was reported")
 	errClients  = errors.New("the server takes no more connections")
 	errFormer   = errors.New("the connection leads to a former master")
-	errUnknown  = errors.New("the servers of the cluster are not known yet")
+	errUnknown  = errors.New("the servers are not known yet")
 )
 
 // reasonsOf are the reasons of errors that are no replies.
@@ -168,8 +168,7 @@ func isTimeout(err error) bool {
 // MayHaveRun reports whether a call that ended with this error may have run on the server all the same: it was sent,
 // and no reply came, or the error is one from inside a script.
 func MayHaveRun(err error) bool {
-	var early *unsentError
-	if err == nil || errors.As(err, &early) {
+	if err == nil || isUnsent(err) {
 		return false
 	}
 	switch Reason(err) {
@@ -188,3 +187,8 @@ type unsentError struct{ error }
 
 // Unwrap is the reason itself.
 func (e *unsentError) Unwrap() error { return e.error }
+
+func isUnsent(err error) bool {
+	var early *unsentError
+	return errors.As(err, &early)
+}

@@ -24,8 +24,7 @@ const (
 type Server struct {
 	name      string
 	client    *Client
-	address   string // of a server of a cluster
-	dial      dialer
+	address   string          // empty: of the master that sentinels name
 	hot, cold *goredis.Client // nil: it stands for the servers of a cluster that are not known yet
 	guard     *breaker.Breaker
 	batcher   *batcher
@@ -34,15 +33,15 @@ type Server struct {
 	named     time.Time    // when a cluster last named it; guarded by the cluster's mutex
 }
 
-// newServer makes a server. Without dial it stands for servers that are not known yet.
-func (c *Client) newServer(name string, dial dialer) *Server {
-	s := &Server{name: c.cfg.Prefix + name, client: c, dial: dial}
+// newServer makes a server. One of a cluster without an address stands for servers that are not known yet.
+func (c *Client) newServer(name, address string) *Server {
+	s := &Server{name: c.cfg.Prefix + name, client: c, address: address}
 	guard := c.cfg.Breaker
 	if c.cfg.OnBreaker != nil {
 		guard.OnChange = func(from, to breaker.State) { c.Guard(func() { c.cfg.OnBreaker(s.name, from, to) }) }
 	}
 	s.guard = breaker.New(guard)
-	if dial != nil {
+	if address != "" || c.sentinel != nil {
 		s.hot, s.cold = s.pools()
 	}
 	s.batcher = newBatcher(c.cfg.InFlight, c.cfg.Queue, s.runBatch, s.finish)
@@ -93,34 +92,30 @@ func (s *Server) tryBatch(batch []*Pending) (reason string) {
 		for _, p := range batch {
 			p.Err = err
 		}
-		return Reason(err)
+		return ReasonBreaker
 	}
-	all := commands(batch, s.client.Slot)
-	unread := errPanicked
+	for _, p := range batch {
+		p.Err = errPanicked
+	}
+	shown, reason := breaker.Failure, ReasonError
 	s.client.Guard(func() {
-		s.exchange(context.Background(), true, all, false)
-		others, parted := part(all)
-		if len(parted) > 0 {
-			all = append(others, parted...)
-			s.exchange(context.Background(), true, parted, false)
+		all := s.exchange(context.Background(), commands(batch, s.client.Slot), false)
+		for _, c := range all {
+			c.deliver()
 		}
-		unread = nil
+		shown, reason = outcome(all)
 	})
-	for _, c := range all {
-		if c.reply == nil && c.fault == nil {
-			c.fault = unread
-		}
-		c.deliver()
-	}
-	shown, reason := outcome(all)
 	done(shown)
+	if shown == breaker.Failure && s.client.watch != nil {
+		s.client.watch.want()
+	}
 	return reason
 }
 
 // Run is Client.Run for this server: for what is asked of each server, as SCAN.
 func (s *Server) Run(ctx context.Context, args ...any) (any, error) {
 	c := s.command(ctx, -1, args)
-	return c.reply, c.fault
+	return c.Val(), c.fault()
 }
 
 // command sends one cold command.
@@ -132,7 +127,7 @@ func (s *Server) command(ctx context.Context, slot int, args []any) *command {
 	}
 	c := &command{slot: slot}
 	c.prepare(args)
-	s.exchange(ctx, false, []*command{c}, false)
+	s.exchange(ctx, []*command{c}, false)
 	return c
 }
 
@@ -148,10 +143,10 @@ func (s *Server) guarded(ctx context.Context, slot int, args []any) (any, error)
 	shown, _ = outcome([]*command{c})
 	deadline, ok := ctx.Deadline()
 	hurried := ok && deadline.Sub(began) < s.client.cfg.Silence
-	if hurried && isTimeout(c.fault) || errors.Is(c.fault, context.Canceled) {
+	if fault := c.fault(); hurried && isTimeout(fault) || errors.Is(fault, context.Canceled) {
 		shown = breaker.Neither
 	}
-	return c.reply, c.fault
+	return c.Val(), c.fault()
 }
 
 // leave lets go of the connections to a server that turned out to be a replica: another one may be the master.
@@ -159,16 +154,25 @@ func (s *Server) leave() {
 	now, last := time.Now().UnixNano(), s.left.Load()
 	if now-last >= int64(leavePause) && s.left.CompareAndSwap(last, now) {
 		s.epoch.Add(1)
+		if s.client.watch != nil {
+			s.client.watch.want()
+		}
 	}
 }
 
 // close ends the connections and waits for what runs.
 func (s *Server) close() {
 	s.batcher.close()
-	if s.hot != nil {
-		s.hot.Close()
-		s.cold.Close()
+	for _, client := range s.clients() {
+		client.Close()
 	}
+}
+
+func (s *Server) clients() []*goredis.Client {
+	if s.hot == nil {
+		return nil
+	}
+	return []*goredis.Client{s.hot, s.cold}
 }
 
 // Ping asks the server for a sign of life, beside the breaker.

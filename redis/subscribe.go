@@ -49,11 +49,13 @@ func (c *Client) Subscribe(channel string, message func(text string), gap func()
 
 // subscribe follows a channel until the connection is lost, or the server is not one of those in use any more.
 func (s *Server) subscribe(ctx context.Context, channel string, take func(got any)) {
-	if s.dial == nil {
+	if s.cold == nil {
 		return // the servers of the cluster are not known yet
 	}
 	epoch := s.epoch.Load()
-	client := goredis.NewClient(s.client.cfg.options(answerWithin, 1, s.connect))
+	o := s.client.cfg.options(answerWithin, 1)
+	o.Dialer = s.connect
+	client := goredis.NewClient(o)
 	defer client.Close()
 	feed := client.Subscribe(ctx, channel)
 	end := func() { _ = feed.Close() } // it ends the wait below
