@@ -84,10 +84,11 @@ func New(cfg Config) *Engine {
 	if cfg.Waiters <= 0 {
 		cfg.Waiters = defaultWaiters
 	}
-	return &Engine{
-		cfg: cfg, queue: queue{bound: int64(cfg.Waiters), drained: make(chan struct{})},
-		reserved: newReservations(cfg.ReservedBytes), refunds: make(chan struct{}, max(cfg.Waiters, leastRefunds)),
-	}
+	e := &Engine{cfg: cfg, reserved: newReservations(cfg.ReservedBytes)}
+	e.refunds = make(chan struct{}, max(cfg.Waiters, leastRefunds))
+	e.queue.bound = int64(cfg.Waiters)
+	e.queue.end.Store(&waitsEnd{never, make(chan struct{})})
+	return e
 }
 
 // Close waits for the refunds that run in the background, and lets no further one begin.
@@ -163,7 +164,7 @@ func (e *Engine) guard(f func()) (returned bool) {
 	return true
 }
 
-// begin ends the verdict where nothing has to be waited for: the store, an answer that is held, the record of a penalty.
+// begin ends the verdict where nothing has to be waited for: the store, a token that is due later, a penalty's record.
 func (e *Engine) begin(ctx context.Context, v *Verdict) {
 	if e.match(ctx, v) {
 		e.boundWaits(ctx, v)
@@ -197,12 +198,10 @@ func (e *Engine) finish(ctx context.Context, v *Verdict) {
 // dueOf is when a question has to be answered: four fifths of the caller's time are for it, and the rest for the
 // answer's way back. It is zero where the caller has no deadline.
 func dueOf(ctx context.Context) time.Time {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return time.Time{}
+	if deadline, ok := ctx.Deadline(); ok {
+		return time.Now().Add(time.Until(deadline) * 8 / 10)
 	}
-	now := time.Now()
-	return now.Add(deadline.Sub(now) * 8 / 10)
+	return time.Time{}
 }
 
 // ask asks a Counter. What a panic leaves behind may have been charged.
@@ -217,7 +216,7 @@ func (e *Engine) ask(ctx context.Context, c Counter, requests ...*limit.Request)
 	}
 }
 
-// observe learns from the decisions what time it is at the store, also for the domain's limits with windows of a calendar.
+// observe learns from the decisions what time it is at the store, also for limits with windows of a calendar.
 func (e *Engine) observe(v *Verdict) {
 	for i := range v.Decisions {
 		d := &v.Decisions[i]
@@ -234,8 +233,10 @@ func (e *Engine) observe(v *Verdict) {
 // end completes a verdict that stands.
 func (e *Engine) end(v *Verdict) {
 	v.done = true
-	e.countTurned(v)
 	e.guard(func() {
+		if v.crowded && v.Refused && v.Refusing.Action == descriptors.Throttle {
+			e.queue.turned.Add(1)
+		}
 		e.reserve(v)
 		e.follow(v)
 	})

@@ -10,9 +10,7 @@ import (
 
 // Explain fills v with what Decide would make of req now, charges nothing, and returns how the request was matched; nil
 // where no rules were looked at. No callback is called. It matches and folds by the functions that Decide uses; only
-// what the store is asked differs.
-//
-// Decisions[i].Remaining is what would be left afterwards, and Left(i) what is left now.
+// what the store is asked differs. Decisions[i].Remaining is what would be left afterwards.
 func (e *Engine) Explain(ctx context.Context, req *descriptors.Request, v *Verdict) (how *descriptors.Explanation) {
 	v.reset(req)
 	if !e.guard(func() {
@@ -48,11 +46,10 @@ func (e *Engine) foreseeOpen(ctx context.Context, v *Verdict, counter Counter, r
 	for i := range r.Charges {
 		c := &r.Charges[i]
 		if refusable(c) {
-			cost := min(c.Cost+spent[c.Key], limit.MaxCost)
+			c.Cost = min(c.Cost+spent[c.Key], limit.MaxCost)
 			if c.Op == limit.Spend {
-				spent[c.Key] = cost
+				spent[c.Key] = c.Cost
 			}
-			c.Cost = cost
 		}
 		c.Op = limit.Peek
 	}
@@ -65,8 +62,8 @@ func (e *Engine) foreseeOpen(ctx context.Context, v *Verdict, counter Counter, r
 	}
 }
 
-// settleForeseen changes what is left now into what would be left after each charge, and keeps the former. A charge that
-// is refused takes all that is left if it may take a part, else nothing.
+// settleForeseen changes what is left now into what would be left after each charge, and keeps the former. A charge
+// that is refused takes all that is left if it may take a part, else nothing.
 func (v *Verdict) settleForeseen() {
 	refused, spent := v.refuses(), map[string]int64{}
 	v.left = v.left[:0]
@@ -91,6 +88,5 @@ func (v *Verdict) settleForeseen() {
 	}
 }
 
-// Left is what is left now on the counter of charge i, of a verdict that Explain has filled; -1 where it is not
-// counted.
+// Left is what is left now on the counter of charge i of an explanation; -1 where it is not counted.
 func (v *Verdict) Left(i int) int64 { return v.left[i] }

@@ -9,11 +9,10 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// closedRetry is the retry-after of a rule that refuses because the store is away.
-const closedRetry = time.Second
-
-// uncounted stands in Decision.Remaining where a charge was admitted and not counted.
-const uncounted = -1
+const (
+	closedRetry = time.Second // the retry-after of a rule that refuses because the store is away
+	uncounted   = -1          // Decision.Remaining of a charge that was admitted and not counted
+)
 
 // degrade decides what the store left undecided, each charge by its rule's failure policy: closed first, because its
 // refusal keeps the share from being charged. If that refuses the request, the store gets back what it took.
@@ -100,9 +99,8 @@ func (v *Verdict) decideOpen(decisions []limit.Decision) {
 	}
 }
 
-// forShare makes a request to this sidecar's share of the limits, of the charges that are undecided. It is only a part
-// of the whole: where that is refused already, only Each charges take, and where another quota has room, those here cannot
-// refuse it.
+// forShare makes a request to this sidecar's share of the limits, of the charges that are undecided. It is a part of
+// the whole: where that is refused already, only Each charges take; where another quota has room, none here refuses.
 func (e *Engine) forShare(v *Verdict) *limit.Request {
 	r, refused, room := v.open(), v.refuses(), v.quotaHasRoom()
 	for i := range r.Charges {
@@ -139,10 +137,7 @@ func shareOf(l limit.Limit, live int64) limit.Limit {
 	l.Count, l.Burst = min(l.Count, max(l.Count/live, 1)), min(l.Burst, max(l.Burst/live, 1))
 	// The count may have lost more to rounding than the burst, which would take longer to fill than a limit may.
 	if l.Algorithm.Fills() && l.Count > 0 {
-		fills := float64(l.Count) * (float64(limit.MaxFill) / float64(l.Window))
-		if float64(l.Burst) > fills {
-			l.Burst = int64(fills)
-		}
+		l.Burst = int64(min(float64(l.Burst), float64(l.Count)*(float64(limit.MaxFill)/float64(l.Window))))
 	}
 	return l
 }

@@ -9,14 +9,12 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
+// Why a request is refused that asks for more than one may.
 const (
-	// excessCharges is the reason for which a request is refused that asks for too many charges, all or none.
-	excessCharges = "charges"
-	// excessPath is the reason for one with a path that is long, and that servers read in different ways.
-	excessPath = "path"
+	excessCharges = "charges" // too many, all or none
+	excessPath    = "path"    // it is long, and servers read it in different ways
 )
 
-// excessResponse is what its client reads.
 var excessResponse = &descriptors.Response{Message: "The request asks for more than one request may."}
 
 // match finds what applies, and reports whether there are charges to make.

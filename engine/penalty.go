@@ -7,10 +7,10 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// punish records under the domain's penalty that a rule refuses the client, and lets the refusal wait for the end of the
-// cool-down that this starts. It is a question of its own, because the rule's counter and the client's record may live in
-// different places. The share records what the store did not. The store is not asked where it has just left the question
-// about the cool-down undecided: the caller would wait for the same server twice.
+// punish records under the domain's penalty that a rule refuses the client, and lets the refusal wait for the end of
+// the cool-down that this starts. It is a question of its own, because the rule's counter and the client's record may
+// live in different places. The share records what the store did not. The store is not asked where it has just left the
+// question about the cool-down undecided: the caller would wait for the same server twice.
 func (e *Engine) punish(ctx context.Context, v *Verdict) {
 	if !v.offends() {
 		return

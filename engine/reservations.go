@@ -69,8 +69,7 @@ func (e *Engine) settle(v *Verdict) {
 func (e *Engine) reserve(v *Verdict) {
 	for i := range v.Decisions {
 		d, c := &v.Decisions[i], &v.Match.Charges[i]
-		taken := c.Op == limit.Spend && d.Outcome == limit.Allowed && d.Charged > 0
-		if taken && v.Match.Terms[i].Effect.Reserve > 0 {
+		if v.Match.Terms[i].Effect.Reserve > 0 && c.Op == limit.Spend && d.Outcome == limit.Allowed && d.Charged > 0 {
 			e.reserved.hold(c, limit.RefundUntil(c.Limit, d), e.cfg.Clock.Now().UnixMicro())
 		}
 	}

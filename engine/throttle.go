@@ -2,11 +2,9 @@ package engine
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -23,27 +21,22 @@ type queue struct {
 	bound   int64
 	waiting atomic.Int64
 	turned  atomic.Int64 // requests that were refused because too many waited
-
-	mu      sync.Mutex    // guards all below
-	until   time.Time     // no answer is held longer; zero: there is no end
-	drained chan struct{} // closed when until changes
+	end     atomic.Pointer[waitsEnd]
 }
+
+// waitsEnd is when no answer is held any longer.
+type waitsEnd struct {
+	at    time.Time
+	moved chan struct{} // closed when there is another end
+}
+
+// never is when waits end that nothing ends.
+var never = time.Unix(1<<40, 0)
 
 // Drain ends all waits by then: answers that are due later are decided at once, as refusals, and give back what they
 // took. It may be called again with an earlier time.
 func (e *Engine) Drain(until time.Time) {
-	q := &e.queue
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	close(q.drained)
-	q.until, q.drained = until, make(chan struct{})
-}
-
-// end returns when waits end, and a channel that is closed when that changes.
-func (q *queue) end() (until time.Time, changed <-chan struct{}) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.until, q.drained
+	close(e.queue.end.Swap(&waitsEnd{until, make(chan struct{})}).moved)
 }
 
 // boundWaits cuts the longest waits down to what the caller and this process have time for, and to nothing when too
@@ -54,30 +47,20 @@ func (e *Engine) boundWaits(ctx context.Context, v *Verdict) {
 		if c.MaxWait == 0 {
 			continue
 		}
-		longest := limit.LongestWait
-		if until, _ := e.queue.end(); !until.IsZero() {
-			longest = time.Until(until)
-		}
+		longest := time.Until(e.queue.end.Load().at)
 		if deadline, ok := ctx.Deadline(); ok {
 			longest = min(longest, time.Until(deadline)-waitMargin)
 		}
-		if v.crowded = e.queue.waiting.Load() >= e.queue.bound; v.crowded {
-			longest = 0
+		if e.queue.waiting.Load() >= e.queue.bound {
+			v.crowded, longest = true, 0
 		}
 		c.MaxWait, c.Lease = max(min(c.MaxWait, longest), 0), 0
 	}
 }
 
-// countTurned counts a request that a throttle refuses when too many others wait.
-func (e *Engine) countTurned(v *Verdict) {
-	if v.crowded && v.Refused && v.Refusing != nil && v.Refusing.Action == descriptors.Throttle {
-		e.queue.turned.Add(1)
-	}
-}
-
 // wait holds an admitted answer until the last of its tokens is due, counted from an instant. In shadow mode rules
-// refuse nothing and hold nothing. A caller that hangs up is refused, and so is one whose time the store has used up: an
-// answer that comes too late would admit it for nothing.
+// refuse nothing and hold nothing. A caller that hangs up is refused, and so is one whose time the store has used up:
+// an answer that comes too late would admit it for nothing.
 func (e *Engine) wait(ctx context.Context, v *Verdict, from time.Time) {
 	at, longest := v.longestWait()
 	if longest == 0 || v.Refused || e.cfg.Shadow {
@@ -117,8 +100,8 @@ func (e *Engine) refuseLate(v *Verdict, at int, rest time.Duration) {
 	e.fold(v)
 }
 
-// hold waits until a token is due. It reports false when it could not: the caller hung up first, too many others wait, or
-// waits end before.
+// hold waits until a token is due. It reports false when it could not: the caller hung up first, too many others wait,
+// or waits end before.
 func (q *queue) hold(ctx context.Context, wait time.Duration) bool {
 	defer q.waiting.Add(-1)
 	if q.waiting.Add(1) > q.bound {
@@ -128,8 +111,8 @@ func (q *queue) hold(ctx context.Context, wait time.Duration) bool {
 	due, timer := time.Now().Add(wait), time.NewTimer(wait)
 	defer timer.Stop()
 	for {
-		until, changed := q.end()
-		if !until.IsZero() && due.After(until) {
+		end := q.end.Load()
+		if due.After(end.at) {
 			return false
 		}
 		select {
@@ -137,7 +120,7 @@ func (q *queue) hold(ctx context.Context, wait time.Duration) bool {
 			return true
 		case <-ctx.Done():
 			return false
-		case <-changed:
+		case <-end.moved:
 		}
 	}
 }

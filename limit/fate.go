@@ -3,8 +3,8 @@ package limit
 import "sync"
 
 // Fate joins a request whose caller has left with the replies that come afterwards. The store makes one for a request
-// that it leaves undecided while a reply is still to come, and the engine sets the comparison once policies have decided
-// the request. The zero value is ready, nil drops the replies, and it is safe for concurrent use.
+// that it leaves undecided while a reply is still to come, and the engine sets the comparison once policies have
+// decided the request. The zero value is ready, nil drops the replies, and it is safe for concurrent use.
 type Fate struct {
 	mu      sync.Mutex           // guards all below
 	compare func(reply *Request) // nil: the request is not decided yet
