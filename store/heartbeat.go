@@ -97,6 +97,14 @@ func (h *heartbeat) take(fresh map[string]int64) {
 	h.live.Store(&fresh)
 }
 
+// missed takes in that a server has lost this sidecar's own sign, as it does when it starts empty or its clock is set:
+// it may have lost those of others, too.
+func (h *heartbeat) missed(domain string, lost bool) {
+	if known := h.live.Load(); lost && known != nil && (*known)[domain] > 0 {
+		h.steady = time.Now().Add(deadAfter)
+	}
+}
+
 // sender sends a command to one server.
 type sender func(ctx context.Context, words ...any) (any, error)
 
@@ -121,7 +129,8 @@ func (h *heartbeat) show(ctx context.Context, within, dead time.Duration) map[st
 				counts := h.showAt(ctx, send, some, dead)
 				mu.Lock()
 				for i, n := range counts {
-					most[some[i]] = max(most[some[i]], n)
+					h.missed(some[i], n < 0)
+					most[some[i]] = max(most[some[i]], n, -n)
 				}
 				mu.Unlock()
 			}
@@ -144,7 +153,7 @@ func (h *heartbeat) showAt(ctx context.Context, send sender, domains []string, d
 	reply, err := send(ctx, append(words, h.id, dead.Milliseconds())...)
 	numbers, _ := reply.([]any)
 	for _, number := range numbers {
-		if n, _ := number.(int64); n > 0 {
+		if n, _ := number.(int64); n != 0 {
 			counts = append(counts, n)
 		}
 	}

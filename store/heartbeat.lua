@@ -1,6 +1,6 @@
 -- Notes in each of KEYS that the sidecar ARGV[1] lives, drops those that showed no sign for ARGV[2] ms, and returns how many each key
--- holds. Signs from the future are those of a clock that was set back; a sidecar that lives shows the next one within a second. With
--- ARGV[2] = 0 the sidecar leaves instead.
+-- holds, below zero where this sidecar itself was missing. Signs from the future are those of a clock that was set back; a sidecar
+-- that lives shows the next one within a second. With ARGV[2] = 0 the sidecar leaves instead.
 local counts = {}
 if ARGV[2] == '0' then
   for i = 1, #KEYS do
@@ -14,8 +14,8 @@ local stamp = string.format('%.0f', now)
 for i = 1, #KEYS do
   redis.call('ZREMRANGEBYSCORE', KEYS[i], '-inf', now - ARGV[2])
   redis.call('ZREMRANGEBYSCORE', KEYS[i], '(' .. stamp, '+inf')
-  redis.call('ZADD', KEYS[i], stamp, ARGV[1])
+  local missing = redis.call('ZADD', KEYS[i], stamp, ARGV[1])
   redis.call('PEXPIRE', KEYS[i], ARGV[2])
-  counts[i] = redis.call('ZCARD', KEYS[i])
+  counts[i] = redis.call('ZCARD', KEYS[i]) * (1 - 2 * missing)
 end
 return counts
