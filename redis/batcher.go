@@ -33,7 +33,6 @@ type batcher struct {
 	mu       sync.Mutex
 	ready    *sync.Cond // on mu: there are requests for a worker
 	queue    []*Pending
-	idle     int // workers that wait
 	closed   bool
 	working  sync.WaitGroup
 	flying   atomic.Int64 // requests in batches
@@ -83,7 +82,7 @@ func (b *batcher) enqueue(now time.Time, requests []*Pending) error {
 	}
 	requests[0].group, requests[0].since = len(requests), now
 	b.queue = append(b.queue, requests...)
-	b.wakeLocked()
+	b.ready.Signal()
 	return nil
 }
 
@@ -100,14 +99,6 @@ func (b *batcher) overloadedLocked(now time.Time, requests []*Pending) bool {
 	return slices.ContainsFunc(requests, func(p *Pending) bool {
 		return !p.Due.IsZero() && !p.Keep && 2*waited > p.Due.Sub(now)
 	})
-}
-
-// wakeLocked wakes a worker if there is something for it.
-func (b *batcher) wakeLocked() {
-	if b.idle > 0 && len(b.queue) > 0 {
-		b.idle--
-		b.ready.Signal()
-	}
 }
 
 // work sends batches until the batcher is closed.
@@ -132,7 +123,6 @@ func (b *batcher) take(batch, dropped []*Pending) (_, _ []*Pending, open bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for len(b.queue) == 0 && !b.closed {
-		b.idle++
 		b.ready.Wait()
 	}
 	used, charges := 0, 0
@@ -155,7 +145,9 @@ func (b *batcher) take(batch, dropped []*Pending) (_, _ []*Pending, open bool) {
 	}
 	b.queue = slices.Delete(b.queue, 0, used)
 	b.flying.Add(int64(len(batch)))
-	b.wakeLocked()
+	if len(b.queue) > 0 {
+		b.ready.Signal()
+	}
 	return batch, dropped, !b.closed || len(b.queue) > 0
 }
 

@@ -16,13 +16,6 @@ import (
 	"github.com/spillway-mesh/spillway/breaker"
 )
 
-// Defaults of Config.
-const (
-	defaultSilence  = 250 * time.Millisecond
-	defaultInFlight = 2
-	defaultQueue    = 8192
-)
-
 // Config sets up a Client. The zero value works, against a server on this machine.
 type Config struct {
 	Servers
@@ -54,9 +47,8 @@ type Client struct {
 func New(cfg Config) *Client {
 	logging.Disable() // of go-redis: all that it reports arrives as an error and is counted
 	cfg.Servers = cfg.Servers.withDefaults()
-	cfg.Silence = cmp.Or(cfg.Silence, defaultSilence)
-	cfg.InFlight = cmp.Or(cfg.InFlight, defaultInFlight)
-	cfg.Queue = cmp.Or(cfg.Queue, defaultQueue)
+	cfg.Silence = cmp.Or(cfg.Silence, 250*time.Millisecond)
+	cfg.InFlight, cfg.Queue = cmp.Or(cfg.InFlight, 2), cmp.Or(cfg.Queue, 8192)
 	c := &Client{cfg: cfg}
 	switch cfg.Kind {
 	case Sentinel:
@@ -179,7 +171,7 @@ func (c *Client) Close() {
 	}
 }
 
-// Stats is what a Client counts about itself.
+// Stats is what clients count about themselves. The zero value has counted none.
 type Stats struct {
 	Connections   int64 // open now
 	Idle          int64 // of these, not in use
@@ -191,10 +183,12 @@ type Stats struct {
 	Rejected      int64 // requests that were not sent, because too many waited
 }
 
-// Stats is what the client has counted so far. Of a cluster the last four are those of its present servers.
-func (c *Client) Stats() Stats {
-	all := Stats{Opened: c.opened.Load(), Ended: c.ended.Load()}
-	all.Connections = all.Opened - all.Ended
+// Add adds what a client has counted so far. Of a cluster the last four are those of its present servers.
+func (all *Stats) Add(c *Client) {
+	opened, ended := c.opened.Load(), c.ended.Load()
+	all.Opened += opened
+	all.Ended += ended
+	all.Connections += opened - ended
 	for _, s := range c.Servers() {
 		all.InFlight += s.batcher.flying.Load()
 		all.Waiting += s.batcher.waiting()
@@ -206,18 +200,4 @@ func (c *Client) Stats() Stats {
 			all.Lacked += int64(pool.Timeouts)
 		}
 	}
-	return all
-}
-
-// Add adds the numbers of another client.
-func (s *Stats) Add(o Stats) {
-	s.Connections += o.Connections
-	s.Idle += o.Idle
-	s.Opened += o.Opened
-	s.Ended += o.Ended
-	s.InFlight += o.InFlight
-	s.Waiting += o.Waiting
-	s.Waited += o.Waited
-	s.Lacked += o.Lacked
-	s.Rejected += o.Rejected
 }

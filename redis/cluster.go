@@ -28,8 +28,11 @@ type cluster struct {
 	closed  bool
 }
 
-// table is the master of each slot, nil where there is none.
-type table [slotCount]*Server
+// table is which server holds which slot.
+type table struct {
+	bySlot  [slotCount]*Server // nil where there is none
+	masters []*Server
+}
 
 // seed is a server that is asked for the table.
 type seed struct {
@@ -52,26 +55,18 @@ func (c *cluster) server(slot int) *Server {
 		all := c.servers()
 		return all[rand.IntN(len(all))]
 	}
-	if t == nil || t[slot] == nil {
+	if t == nil || t.bySlot[slot] == nil {
 		return c.unknown
 	}
-	return t[slot]
+	return t.bySlot[slot]
 }
 
 // servers are the masters.
 func (c *cluster) servers() []*Server {
-	var all []*Server
 	if t := c.table.Load(); t != nil {
-		for i, s := range t {
-			if s != nil && (i == 0 || s != t[i-1]) && !slices.Contains(all, s) {
-				all = append(all, s)
-			}
-		}
+		return t.masters
 	}
-	if len(all) == 0 {
-		return []*Server{c.unknown}
-	}
-	return all
+	return []*Server{c.unknown}
 }
 
 // unplaced waits for the table, and fails commands whose server was not known.
@@ -106,17 +101,13 @@ func (c *cluster) member(address string) *Server {
 // look reads the table from the first server that has it. Those that answer requests come first: one that fails may be
 // cut off from the others and have an old table.
 func (c *cluster) look(ctx context.Context) (err error) {
-	var well, others []seed
+	var well []seed
 	for _, s := range c.servers() {
-		switch {
-		case s == c.unknown:
-		case s.guard.State() == breaker.Closed:
+		if s != c.unknown && s.guard.State() != breaker.Open {
 			well = append(well, seed{s.address, s.cold})
-		default:
-			others = append(others, seed{s.address, s.cold})
 		}
 	}
-	for _, one := range slices.Concat(well, c.seeds, others) {
+	for _, one := range append(well, c.seeds...) {
 		err = c.read(ctx, one)
 		if err == nil {
 			break
@@ -144,7 +135,10 @@ func (c *cluster) read(ctx context.Context, from seed) error {
 	for _, r := range ranges {
 		s := c.member(r.address)
 		for slot := max(r.first, 0); slot <= min(r.last, slotCount-1); slot++ {
-			fresh[slot] = s
+			fresh.bySlot[slot] = s
+		}
+		if !slices.Contains(fresh.masters, s) {
+			fresh.masters = append(fresh.masters, s)
 		}
 	}
 	c.table.Store(fresh)

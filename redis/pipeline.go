@@ -108,15 +108,6 @@ func commands(batch []*Pending, slotOf func(key string) int) []*command {
 	return all
 }
 
-// part makes a command of each request.
-func (c *command) part() (parts []*command) {
-	for i := range c.members {
-		one := &command{script: c.script, slot: c.slot, members: c.members[i : i+1]}
-		parts = append(parts, one.run("EVALSHA", c.script.sha))
-	}
-	return parts
-}
-
 // send sends commands in one pipeline, each behind an ASKING if that is wanted.
 func (s *Server) send(ctx context.Context, all []*command, asking bool) {
 	client := s.hot
@@ -187,7 +178,10 @@ func (s *Server) again(c *command, here route) (to route, next []*command) {
 			return to, []*command{c.prepare(c.Args())}
 		}
 	case len(c.members) > 1 && IsReply(fault, "NOPERM"):
-		return here, c.part()
+		for i := range c.members {
+			next = append(next, commands(c.members[i:i+1], s.client.Slot)...)
+		}
+		return here, next
 	case c.repeated:
 	case c.script != nil && IsReply(fault, "NOSCRIPT"):
 		c.repeated = true
@@ -195,7 +189,7 @@ func (s *Server) again(c *command, here route) (to route, next []*command) {
 	case isBrief(fault, why):
 		c.repeated = true
 		if why == ReasonReadonly {
-			s.leave()
+			s.epoch.Add(1) // another server may be the master
 		}
 		return here, []*command{c.prepare(c.Args())}
 	}

@@ -1,31 +1,27 @@
 package redis
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net"
-	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// sentinel is the sentinels that name a master. While none of them answers the master stays the one that was named
-// last: a server that is a replica now replies that.
+// sentinel is the sentinels that name a master.
 type sentinel struct {
 	client *Client
 	asked  []*goredis.SentinelClient
-
-	mu     sync.Mutex // guards master
-	master named      // the one that was named last
+	master atomic.Pointer[named] // as far as known
 }
 
-// named is what a sentinel replied.
+// named is a master as a sentinel named it.
 type named struct {
-	address string // of the master; empty: none
-	epoch   int64  // of the failover that made it the master: each has a higher one
+	address string
+	epoch   int64 // of the failover that made it the master: each has a higher one
 }
 
 func newSentinel(c *Client) *sentinel {
@@ -38,76 +34,65 @@ func newSentinel(c *Client) *sentinel {
 	return s
 }
 
-// address is where the master is.
+// address is where the master is. While no sentinel answers it is the one that was named last: a server that is a
+// replica now replies that.
 func (s *sentinel) address(ctx context.Context) (string, error) {
-	if s.last().address == "" {
+	if s.master.Load() == nil {
 		err := s.client.watch.await(ctx)
-		if err != nil && s.last().address == "" {
+		if err != nil {
 			return "", dialError(err)
 		}
 	}
-	return s.last().address, nil
+	return s.master.Load().address, nil
 }
 
-func (s *sentinel) last() named {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.master
-}
-
-// look asks all sentinels at once, and takes in each master that no later one is known to follow: a sentinel that is
-// cut off from the others keeps naming the former master. An earlier one is taken in only where all sentinels answer,
-// as when they were set up anew.
+// look asks all sentinels at once, and takes in the latest master: a sentinel that is cut off from the others keeps
+// naming the former one. One that is earlier than the present one is taken in only where all sentinels answer, as when
+// they were set up anew.
 func (s *sentinel) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	answers, faults := make([]named, len(s.asked)), make([]error, len(s.asked))
+	answers, faults := make([]*named, len(s.asked)), make([]error, len(s.asked))
 	var asking sync.WaitGroup
 	for i, one := range s.asked {
 		asking.Go(func() {
 			faults[i] = errPanicked
 			s.client.Guard(func() { answers[i], faults[i] = s.ask(ctx, one) })
-			if faults[i] == nil {
-				s.take(answers[i], false)
-			}
 		})
 	}
 	asking.Wait()
-	err := errors.Join(faults...)
-	if err == nil {
-		s.take(slices.MaxFunc(answers, func(a, b named) int { return cmp.Compare(a.epoch, b.epoch) }), true)
+	fault, before := errors.Join(faults...), s.master.Load()
+	latest := before
+	if fault == nil {
+		latest = nil
 	}
-	if s.last().address != "" {
-		return nil
+	for _, n := range answers {
+		if n != nil && (latest == nil || n.epoch >= latest.epoch) {
+			latest = n
+		}
 	}
-	return err
-}
-
-// take takes in a master, unless a later one is known. Connections to the one before are not used again.
-func (s *sentinel) take(n named, anyway bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n.epoch < s.master.epoch && !anyway {
-		return
+	if latest == nil {
+		return fault
 	}
-	if s.master.address != n.address && s.master.address != "" {
-		s.client.fixed[0].epoch.Add(1)
+	s.master.Store(latest)
+	if before != nil && before.address != latest.address {
+		s.client.fixed[0].epoch.Add(1) // connections to the former master are not used again
 	}
-	s.master = n
+	return nil
 }
 
 // ask asks one sentinel. One that may not be asked for the epoch counts as of epoch 0.
-func (s *sentinel) ask(ctx context.Context, one *goredis.SentinelClient) (named, error) {
+func (s *sentinel) ask(ctx context.Context, one *goredis.SentinelClient) (*named, error) {
 	reply, err := one.GetMasterAddrByName(ctx, s.client.cfg.Master).Result()
 	if err != nil {
-		return named{}, err
+		return nil, err
 	}
 	if len(reply) != 2 {
-		return named{}, errReply
+		return nil, errReply
 	}
 	about, _ := one.Master(ctx, s.client.cfg.Master).Result()
 	epoch, _ := strconv.ParseInt(about["config-epoch"], 10, 64)
-	return named{net.JoinHostPort(reply[0], reply[1]), epoch}, nil
+	return &named{net.JoinHostPort(reply[0], reply[1]), epoch}, nil
 }
 
 func (s *sentinel) close() {

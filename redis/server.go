@@ -14,9 +14,8 @@ import (
 )
 
 const (
-	coldWithin = 2 * time.Second        // for a cold command whose caller set no deadline,
-	coldAtMost = 10 * time.Second       // and for every one
-	leavePause = 100 * time.Millisecond // the least time between two times that a server is left: it may stay a replica
+	coldWithin = 2 * time.Second  // for a cold command whose caller set no deadline,
+	coldAtMost = 10 * time.Second // and for every one
 )
 
 // Server is one server that requests go to, with the breaker in front of it: the only one, the master that the
@@ -29,7 +28,6 @@ type Server struct {
 	guard     *breaker.Breaker
 	batcher   *batcher
 	epoch     atomic.Int64 // grows when the connections so far may lead to a former master
-	left      atomic.Int64 // when that was, in nanoseconds
 	named     time.Time    // when a cluster last named it; guarded by the cluster's mutex
 }
 
@@ -106,7 +104,7 @@ func (s *Server) tryBatch(batch []*Pending) (reason string) {
 		shown, reason = outcome(all)
 	})
 	done(shown)
-	if shown == breaker.Failure && s.client.watch != nil {
+	if shown == breaker.Failure {
 		s.client.watch.want()
 	}
 	return reason
@@ -147,17 +145,6 @@ func (s *Server) guarded(ctx context.Context, slot int, args []any) (any, error)
 		shown = breaker.Neither
 	}
 	return c.Val(), c.fault()
-}
-
-// leave lets go of the connections to a server that turned out to be a replica: another one may be the master.
-func (s *Server) leave() {
-	now, last := time.Now().UnixNano(), s.left.Load()
-	if now-last >= int64(leavePause) && s.left.CompareAndSwap(last, now) {
-		s.epoch.Add(1)
-		if s.client.watch != nil {
-			s.client.watch.want()
-		}
-	}
 }
 
 // close ends the connections and waits for what runs.

@@ -243,7 +243,7 @@ func TestAClientThatIsClosed(t *testing.T) {
 	if redis.Reason(err) != redis.ReasonShutdown || redis.MayHaveRun(err) {
 		t.Errorf("a cold command: %v", err)
 	}
-	if s := c.Stats(); s.Connections != 0 || s.Opened == 0 {
+	if s := statsOf(c); s.Connections != 0 || s.Opened == 0 {
 		t.Errorf("stats: %+v", s)
 	}
 }

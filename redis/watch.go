@@ -50,8 +50,11 @@ func (w *watch) run(c *Client, look func(context.Context) error) {
 	}
 }
 
-// want asks for a look.
+// want asks for a look. There is nothing to look for without a watch.
 func (w *watch) want() {
+	if w == nil {
+		return
+	}
 	select {
 	case w.wanted <- struct{}{}:
 	default:
