@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -69,9 +70,8 @@ func New(cfg Config) *Engine {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Clock == nil {
-		cfg.Clock = NewClock(cfg.Now)
-	}
+	cfg.Clock = cmp.Or(cfg.Clock, NewClock(cfg.Now))
+	cfg.Waiters = cmp.Or(max(cfg.Waiters, 0), defaultWaiters)
 	if cfg.OnVerdict == nil {
 		cfg.OnVerdict = func(*descriptors.Request, *Verdict) {}
 	}
@@ -81,13 +81,10 @@ func New(cfg Config) *Engine {
 	if cfg.OnPanic == nil {
 		cfg.OnPanic = func(any) {}
 	}
-	if cfg.Waiters <= 0 {
-		cfg.Waiters = defaultWaiters
-	}
 	e := &Engine{cfg: cfg, reserved: newReservations(cfg.ReservedBytes)}
 	e.refunds = make(chan struct{}, max(cfg.Waiters, leastRefunds))
 	e.queue.bound = int64(cfg.Waiters)
-	e.queue.end.Store(&waitsEnd{never, make(chan struct{})})
+	e.queue.end.Store(&waitsEnd{time.Unix(1<<40, 0), make(chan struct{})}) // they do not
 	return e
 }
 

@@ -11,6 +11,25 @@ import (
 func (e *Engine) fold(v *Verdict) {
 	clear(v.Statuses)
 	v.Refused, v.RetryAfter, v.Refusing, v.Response, v.Reported, v.Cost = false, 0, nil, nil, Status{}, 0
+	e.refuseUncounted(v)
+	room := v.quotaHasRoom()
+	for i := range v.Match.Terms {
+		if i != v.Match.Gate-1 {
+			v.foldDecision(i, room)
+		}
+	}
+	v.foldGate()
+	for i := range v.Match.Unlimited {
+		t := &v.Match.Unlimited[i]
+		if t.Descriptor >= 0 && t.Effect.Tree {
+			v.Statuses[t.Descriptor].Unlimited = true
+		}
+	}
+	v.Refused, v.Shadowed = v.Refused && !e.cfg.Shadow, v.Refused && e.cfg.Shadow
+}
+
+// refuseUncounted refuses a request that no limit was asked about, on its first descriptor.
+func (e *Engine) refuseUncounted(v *Verdict) {
 	switch block := v.Match.Block; {
 	case v.Malformed != nil:
 		v.Refused = true
@@ -22,35 +41,22 @@ func (e *Engine) fold(v *Verdict) {
 			d.RetryAfter = max(block.Until.Sub(e.cfg.Now()), time.Second)
 		}
 		v.refuse(block, &d)
-	default:
-		v.foldDecisions()
 	}
-	if v.Refused && len(v.Decisions) == 0 && len(v.Statuses) > 0 {
+	if v.Refused && len(v.Statuses) > 0 {
 		v.Statuses[0].Over = true
 	}
-	v.Refused, v.Shadowed = v.Refused && !e.cfg.Shadow, v.Refused && e.cfg.Shadow
 }
 
-// foldDecisions walks over the decisions once. Quota charges refuse the request only together.
-func (v *Verdict) foldDecisions() {
-	room := v.quotaHasRoom()
-	for i := range v.Match.Terms {
-		if i != v.Match.Gate-1 {
-			v.foldDecision(i, room)
-		}
+// foldGate refuses a client in a cool-down of its domain. No limit refuses it, so its descriptor shows none.
+func (v *Verdict) foldGate() {
+	gate := v.Match.Gate - 1
+	if gate < 0 || v.Decisions[gate].Outcome != limit.Refused {
+		return
 	}
-	if gate := v.Match.Gate - 1; gate >= 0 && v.Decisions[gate].Outcome == limit.Refused {
-		t := &v.Match.Terms[gate]
-		v.refuse(t.Effect, &v.Decisions[gate])
-		if t.Descriptor >= 0 { // a cool-down is not a limit, so the status shows none
-			v.Statuses[t.Descriptor] = Status{Over: true}
-		}
-	}
-	for i := range v.Match.Unlimited {
-		t := &v.Match.Unlimited[i]
-		if t.Descriptor >= 0 && t.Effect.Tree {
-			v.Statuses[t.Descriptor].Unlimited = true
-		}
+	t := &v.Match.Terms[gate]
+	v.refuse(t.Effect, &v.Decisions[gate])
+	if t.Descriptor >= 0 {
+		v.Statuses[t.Descriptor] = Status{Over: true}
 	}
 }
 
@@ -64,7 +70,7 @@ func (v *Verdict) quotaHasRoom() bool {
 	return false
 }
 
-// foldDecision notes whether limit i refuses, and reports it where it is the strictest.
+// foldDecision notes whether limit i refuses, and reports it where it is the strictest. Quotas refuse only together.
 func (v *Verdict) foldDecision(i int, room bool) {
 	t, c, d := &v.Match.Terms[i], &v.Match.Charges[i], &v.Decisions[i]
 	if d.Outcome == limit.Refused && (c.Mode == limit.Enforced || c.Mode == limit.Quota && !room) {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"sync"
 	"sync/atomic"
 
@@ -39,9 +40,7 @@ type reserved struct {
 }
 
 func newReservations(bytes int64) reservations {
-	if bytes <= 0 {
-		bytes = defaultReserved
-	}
+	bytes = cmp.Or(max(bytes, 0), defaultReserved)
 	return reservations{bound: bytes, held: make(map[string]*reserved), classes: make(map[uint32]int64)}
 }
 

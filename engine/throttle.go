@@ -30,9 +30,6 @@ type waitsEnd struct {
 	moved chan struct{} // closed when there is another end
 }
 
-// never is when waits end that nothing ends.
-var never = time.Unix(1<<40, 0)
-
 // Drain ends all waits by then: answers that are due later are decided at once, as refusals, and give back what they
 // took. It may be called again with an earlier time.
 func (e *Engine) Drain(until time.Time) {
