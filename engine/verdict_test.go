@@ -3,8 +3,6 @@ package engine
 import (
 	"reflect"
 	"testing"
-
-	"github.com/spillway-mesh/spillway/descriptors"
 )
 
 // fill gives every exported field some value.
@@ -58,18 +56,5 @@ func TestAnEmptiedVerdictHoldsNothing(t *testing.T) {
 	}
 	if cap(v.Statuses) == 0 || cap(v.Decisions) == 0 || cap(v.Match.Charges) == 0 {
 		t.Error("its memory is gone")
-	}
-}
-
-func TestADecisionBeginsWithoutTheOneBefore(t *testing.T) {
-	var v Verdict
-	fill(reflect.ValueOf(&v).Elem())
-	v.reset(&descriptors.Request{Descriptors: make([]descriptors.Descriptor, 2)})
-	if len(v.Statuses) != 2 || !reflect.ValueOf(v.Statuses[0]).IsZero() {
-		t.Errorf("statuses %+v", v.Statuses)
-	}
-	v.Statuses = nil
-	if names := leftovers("verdict", reflect.ValueOf(v)); len(names) > 0 {
-		t.Errorf("still there: %v", names)
 	}
 }
