@@ -69,11 +69,11 @@ func New(cfg Config) *Client {
 	return c
 }
 
-// Server is where a key is now. Callers do not keep it: a cluster moves keys.
+// Server is where a key is now, for an empty key any. Callers do not keep it: a cluster moves keys.
 func (c *Client) Server(key string) *Server {
 	switch {
 	case c.cluster != nil:
-		return c.cluster.server(SlotOf(key))
+		return c.cluster.server(c.Slot(key))
 	case len(c.fixed) > 1:
 		return c.fixed[heaviest(c.hashes, key)]
 	}
@@ -81,10 +81,13 @@ func (c *Client) Server(key string) *Server {
 }
 
 // Slot is a number that is the same for keys that one script may have together on one server: of a cluster the slot,
-// else 0.
+// -1 for an empty key, else 0.
 func (c *Client) Slot(key string) int {
-	if c.cluster == nil {
+	switch {
+	case c.cluster == nil:
 		return 0
+	case key == "":
+		return -1
 	}
 	return SlotOf(key)
 }
@@ -101,7 +104,7 @@ func (c *Client) Servers() []*Server {
 // nothing of each other, else one server.
 func (c *Client) Everywhere() []*Server {
 	if c.cluster != nil {
-		return []*Server{c.cluster.server(-1)}
+		return []*Server{c.Server("")}
 	}
 	return c.fixed
 }
@@ -110,32 +113,21 @@ func (c *Client) Everywhere() []*Server {
 // stands for any server. Arguments are strings, numbers or []byte. The reply is a string, an int64, a []any of those,
 // or nil where a value is missing. It waits until the context's deadline, 10 s at most; without one for 2 s.
 func (c *Client) Run(ctx context.Context, key string, args ...any) (any, error) {
-	s, slot := c.place(key)
-	cold := s.command(ctx, slot, args)
+	cold := c.Server(key).command(ctx, c.Slot(key), args)
 	return cold.Val(), cold.fault()
 }
 
 // Ask is Run behind the breaker of the server: it fails at once while that is open, and its result counts there.
 func (c *Client) Ask(ctx context.Context, key string, args ...any) (any, error) {
-	s, slot := c.place(key)
-	return s.guarded(ctx, slot, args)
-}
-
-// place is the server and the slot of a key; an empty key has any server and no slot.
-func (c *Client) place(key string) (*Server, int) {
-	if c.cluster != nil && key == "" {
-		return c.cluster.server(-1), -1
-	}
-	return c.Server(key), c.Slot(key)
+	return c.Server(key).guarded(ctx, c.Slot(key), args)
 }
 
 // Guard runs what reads replies in the background. A panic is given to Config.OnPanic, and does not end the process.
 func (c *Client) Guard(run func()) {
-	if c.cfg.OnPanic == nil {
-		run()
-		return
-	}
 	defer func() {
+		if c.cfg.OnPanic == nil {
+			return
+		}
 		if fault := recover(); fault != nil {
 			c.cfg.OnPanic(fault)
 		}

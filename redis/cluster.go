@@ -21,7 +21,7 @@ type cluster struct {
 	client  *Client
 	unknown *Server               // takes requests while it is not known which server holds their slot, or none does
 	table   atomic.Pointer[table] // nil: not known yet
-	seeds   []seed                // the servers of the configuration
+	seeds   []*goredis.Client     // of the configuration
 
 	mu      sync.Mutex         // guards all below
 	members map[string]*Server // masters, and servers that commands were sent on to, by address
@@ -34,16 +34,10 @@ type table struct {
 	masters []*Server
 }
 
-// seed is a server that is asked for the table.
-type seed struct {
-	address string
-	client  *goredis.Client
-}
-
 func newCluster(c *Client) *cluster {
 	all := &cluster{client: c, members: map[string]*Server{}, unknown: c.newServer("cluster", "")}
 	for _, address := range c.cfg.Addresses {
-		all.seeds = append(all.seeds, seed{address, goredis.NewClient(c.cfg.lone(address))})
+		all.seeds = append(all.seeds, goredis.NewClient(c.cfg.options(address, answerWithin, 1)))
 	}
 	return all
 }
@@ -101,10 +95,10 @@ func (c *cluster) member(address string) *Server {
 // look reads the table from the first server that has it. Those that answer requests come first: one that fails may be
 // cut off from the others and have an old table.
 func (c *cluster) look(ctx context.Context) (err error) {
-	var well []seed
+	var well []*goredis.Client
 	for _, s := range c.servers() {
 		if s != c.unknown && s.guard.State() != breaker.Open {
-			well = append(well, seed{s.address, s.cold})
+			well = append(well, s.cold)
 		}
 	}
 	for _, one := range append(well, c.seeds...) {
@@ -117,14 +111,14 @@ func (c *cluster) look(ctx context.Context) (err error) {
 }
 
 // read takes in the table that a server has.
-func (c *cluster) read(ctx context.Context, from seed) error {
+func (c *cluster) read(ctx context.Context, from *goredis.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	reply, err := from.client.Do(ctx, "CLUSTER", "SLOTS").Slice() // CLUSTER SHARDS is missing before Redis 7
+	reply, err := from.Do(ctx, "CLUSTER", "SLOTS").Slice() // CLUSTER SHARDS is missing before Redis 7
 	if err != nil {
 		return err
 	}
-	ranges, err := slotRanges(reply, from.address)
+	ranges, err := slotRanges(reply, from.Options().Addr)
 	if err != nil {
 		return err
 	}
@@ -168,7 +162,7 @@ func (c *cluster) close() {
 		s.close()
 	}
 	for _, s := range c.seeds {
-		s.client.Close()
+		s.Close()
 	}
 	c.unknown.close()
 }

@@ -16,11 +16,12 @@ import (
 // keepAlive finds out within a minute that the other side of an idle connection is gone.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
 
-// options are those of connections that wait for so long, and of which there are so many. Nothing is sent twice, and
-// nothing is asked but what we ask.
-func (s *Servers) options(within time.Duration, size int) *goredis.Options {
+// options are those of connections to an address that wait for so long, and of which there are so many. Nothing is
+// sent twice, and nothing is asked but what we ask.
+func (s *Servers) options(address string, within time.Duration, size int) *goredis.Options {
 	return &goredis.Options{
-		Network: s.Network, Username: s.Username, Password: s.Password, CredentialsProvider: s.Credentials, DB: s.DB,
+		Dialer: func(ctx context.Context, _, address string) (net.Conn, error) { return new(conn).dial(ctx, s, address) },
+		Addr:   address, Network: s.Network, Username: s.Username, Password: s.Password, CredentialsProvider: s.Credentials, DB: s.DB,
 		Protocol: 2, MaxRetries: -1, DialerRetries: 1, DialTimeout: s.DialTimeout, ContextTimeoutEnabled: true,
 		ReadTimeout: within, WriteTimeout: within, PoolTimeout: within, PoolSize: size, PipelinePoolSize: -1,
 		DisableIdentity:          true,
@@ -28,25 +29,16 @@ func (s *Servers) options(within time.Duration, size int) *goredis.Options {
 	}
 }
 
-// lone are the options of one connection to ask where the servers are.
-func (s *Servers) lone(address string) *goredis.Options {
-	o := s.options(answerWithin, 1)
-	o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return new(conn).dial(ctx, s, address) }
+// options are those of connections to the server.
+func (s *Server) options(within time.Duration, size int) *goredis.Options {
+	o := s.client.cfg.options(s.address, within, size)
+	o.Dialer = s.connect
 	return o
 }
 
-// pools makes the connections for batches, of which a spare one is ready at once, and those for cold commands.
-func (s *Server) pools() (hot, cold *goredis.Client) {
-	servers := &s.client.cfg.Servers
-	often, rarely := servers.options(s.client.cfg.Silence, servers.PoolSize), servers.options(coldAtMost, servers.PoolSize)
-	often.Dialer, often.MinIdleConns, often.MaxIdleConns = s.connect, 2, 4
-	rarely.Dialer, rarely.MaxIdleConns = s.connect, 2
-	return goredis.NewClient(often), goredis.NewClient(rarely)
-}
-
 // connect makes a connection to where the server is now.
-func (s *Server) connect(ctx context.Context, _, _ string) (net.Conn, error) {
-	c, address := &conn{server: s, epoch: s.epoch.Load()}, s.address
+func (s *Server) connect(ctx context.Context, _, address string) (net.Conn, error) {
+	c := &conn{server: s, epoch: s.epoch.Load()}
 	if s.client.sentinel != nil {
 		master, err := s.client.sentinel.address(ctx)
 		if err != nil {

@@ -27,7 +27,7 @@ type named struct {
 func newSentinel(c *Client) *sentinel {
 	s := &sentinel{client: c}
 	for _, address := range c.cfg.Addresses {
-		o := c.cfg.lone(address)
+		o := c.cfg.options(address, answerWithin, 1)
 		o.Username, o.Password, o.CredentialsProvider, o.DB = "", "", c.cfg.Sentinels, 0
 		s.asked = append(s.asked, goredis.NewSentinelClient(o))
 	}

@@ -24,7 +24,7 @@ type Server struct {
 	name      string
 	client    *Client
 	address   string          // empty: of the master that sentinels name
-	hot, cold *goredis.Client // nil: it stands for the servers of a cluster that are not known yet
+	hot, cold *goredis.Client // for batches, and for cold commands; nil: it stands for the servers of a cluster that are not known yet
 	guard     *breaker.Breaker
 	batcher   *batcher
 	epoch     atomic.Int64 // grows when the connections so far may lead to a former master
@@ -40,9 +40,12 @@ func (c *Client) newServer(name, address string) *Server {
 	}
 	s.guard = breaker.New(guard)
 	if address != "" || c.sentinel != nil {
-		s.hot, s.cold = s.pools()
+		hot, cold := s.options(c.cfg.Silence, c.cfg.PoolSize), s.options(coldAtMost, c.cfg.PoolSize)
+		hot.MinIdleConns, hot.MaxIdleConns = 2, 4 // so a spare one is ready at once
+		cold.MaxIdleConns = 2
+		s.hot, s.cold = goredis.NewClient(hot), goredis.NewClient(cold)
 	}
-	s.batcher = newBatcher(c.cfg.InFlight, c.cfg.Queue, s.runBatch, s.finish)
+	s.batcher = newBatcher(s)
 	return s
 }
 
@@ -56,58 +59,60 @@ func (s *Server) Breaker() *breaker.Breaker { return s.guard }
 // 128 charges fit into a batch. It returns at once; each request is signalled on its Done. They belong to the Client
 // until then.
 func (s *Server) Do(requests ...*Pending) {
-	var err error
-	if s.guard.Stops() {
-		err = breaker.ErrOpen
+	for _, p := range requests {
+		p.begin()
 	}
-	s.batcher.add(requests, err)
-}
-
-// finish signals that a request is over.
-func (s *Server) finish(p *Pending) {
-	if p.finish() && p.Late != nil {
-		s.client.Guard(func() { p.Late(p) })
+	err := breaker.ErrOpen
+	if !s.guard.Stops() {
+		err = s.batcher.add(time.Now(), requests)
+	}
+	if err != nil {
+		s.end(requests, err)
 	}
 }
 
-// runBatch sends a batch and finishes its requests.
+// end signals that requests are over. err is why they were not sent, nil if they were.
+func (s *Server) end(requests []*Pending, err error) {
+	for _, p := range requests {
+		if err != nil {
+			p.Err = err
+		}
+		if p.finish() && p.Late != nil {
+			s.client.Guard(func() { p.Late(p) })
+		}
+	}
+}
+
+// runBatch sends a batch, if the breaker lets it pass, and ends its requests.
 func (s *Server) runBatch(batch []*Pending) {
-	began := time.Now()
-	reason := s.tryBatch(batch)
+	began, reason := time.Now(), ReasonBreaker
+	done, err := s.guard.Allow()
+	if err == nil {
+		shown := breaker.Failure
+		reason = ReasonError // both stay if it panics
+		s.client.Guard(func() { shown, reason = s.tryBatch(batch) })
+		done(shown)
+		if shown == breaker.Failure {
+			s.client.watch.want()
+		}
+	}
 	if s.client.cfg.OnCall != nil {
 		took := time.Since(began)
 		s.client.Guard(func() { s.client.cfg.OnCall(s.name, len(batch), chargesOf(batch), took, reason) })
 	}
-	for _, p := range batch {
-		s.finish(p)
-	}
+	s.end(batch, err)
 }
 
-// tryBatch sends a batch if the breaker lets it pass, and returns the reason of the first failure.
-func (s *Server) tryBatch(batch []*Pending) (reason string) {
-	done, err := s.guard.Allow()
-	if err != nil {
-		for _, p := range batch {
-			p.Err = err
-		}
-		return ReasonBreaker
-	}
+// tryBatch sends a batch, and returns what it shows about the server and the reason of the first failure.
+func (s *Server) tryBatch(batch []*Pending) (shown breaker.Outcome, reason string) {
 	for _, p := range batch {
-		p.Err = errPanicked
+		p.Err = errPanicked // unless more becomes known
 	}
-	shown, reason := breaker.Failure, ReasonError
-	s.client.Guard(func() {
-		all := s.exchange(context.Background(), commands(batch, s.client.Slot), false)
-		for _, c := range all {
-			c.deliver()
-		}
-		shown, reason = outcome(all)
-	})
-	done(shown)
-	if shown == breaker.Failure {
-		s.client.watch.want()
+	all := s.exchange(context.Background(), commands(batch, s.client.Slot), false)
+	for _, c := range all {
+		c.deliver()
 	}
-	return reason
+	return outcome(all)
 }
 
 // Run is Client.Run for this server: for what is asked of each server, as SCAN.
@@ -123,8 +128,7 @@ func (s *Server) command(ctx context.Context, slot int, args []any) *command {
 		ctx, cancel = context.WithTimeout(ctx, coldWithin)
 		defer cancel()
 	}
-	c := &command{slot: slot}
-	c.prepare(args)
+	c := (&command{slot: slot}).prepare(args)
 	s.exchange(ctx, []*command{c}, false)
 	return c
 }

@@ -2,8 +2,6 @@ package redis
 
 import (
 	"context"
-	"errors"
-	"net"
 	"slices"
 	"sync"
 	"time"
@@ -31,13 +29,10 @@ func (c *Client) Subscribe(channel string, message func(text string), gap func()
 			message(got.Payload)
 		}
 	}
-	for _, s := range c.Everywhere() {
+	for i := range c.Everywhere() {
 		running.Go(func() {
 			for open := true; open; open = pause(ctx, subscribePause) {
-				if c.cluster != nil { // what one server gets, all publish
-					s = c.cluster.server(-1)
-				}
-				c.Guard(func() { s.subscribe(ctx, channel, take) })
+				c.Guard(func() { c.Everywhere()[i].subscribe(ctx, channel, take) })
 			}
 		})
 	}
@@ -53,9 +48,7 @@ func (s *Server) subscribe(ctx context.Context, channel string, take func(got an
 		return // the servers of the cluster are not known yet
 	}
 	epoch := s.epoch.Load()
-	o := s.client.cfg.options(answerWithin, 1)
-	o.Dialer = s.connect
-	client := goredis.NewClient(o)
+	client := goredis.NewClient(s.options(answerWithin, 1))
 	defer client.Close()
 	feed := client.Subscribe(ctx, channel)
 	end := func() { _ = feed.Close() } // it ends the wait below
@@ -63,20 +56,16 @@ func (s *Server) subscribe(ctx context.Context, channel string, take func(got an
 	defer end()
 	for asked := false; ctx.Err() == nil; {
 		got, err := feed.ReceiveTimeout(ctx, subscribeIdle)
-		var slow net.Error
 		switch {
 		case err == nil:
 			asked = false
 			take(got)
 		case s.epoch.Load() != epoch || !slices.Contains(s.client.Servers(), s):
 			return // another server has taken its place, and what is published there does not come here
-		case errors.As(err, &slow) && slow.Timeout() && !asked:
-			asked = true
-			if feed.Ping(ctx) != nil {
-				return
-			}
-		default:
+		case asked || !isTimeout(err) || feed.Ping(ctx) != nil:
 			return
+		default:
+			asked = true
 		}
 	}
 }
