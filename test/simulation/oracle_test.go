@@ -63,7 +63,7 @@ func (d *domain) patience() time.Duration {
 	if d.delay > 0 {
 		return d.delay + promised.patience
 	}
-	if d.hot {
+	if d.lease {
 		return promised.hotPatience
 	}
 	return promised.patience
@@ -72,7 +72,7 @@ func (d *domain) patience() time.Duration {
 // waitsAgain reports whether a call may miss its deadline, a known fault: it waits for a lease, for its own reply, and
 // for what is given back elsewhere, each as long as its deadline allows. One that has time for these does not miss it.
 func (w *world) waitsAgain(c *call) bool {
-	return c.domain.hot || w.s.kind == cluster && c.id != "" || w.short(c)
+	return c.domain.lease || w.s.kind == cluster && c.id != "" || w.short(c)
 }
 
 // short reports whether a call's deadline is not much longer than the way to Redis and back.
