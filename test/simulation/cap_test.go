@@ -13,12 +13,12 @@ type most struct {
 	burst  int64
 	skew   time.Duration // of the clock that windows go by
 
-	doubtful []*call // of a log; see doubtful
+	doubtful []*call // see world.doubtful
 }
 
 func newCap(d *domain, count, burst int64) most { return most{domain: d, count: count, burst: burst} }
 
-// slack is how much more a log may admit in an interval, because of what was given back.
+// slack is how much more may be admitted in an interval, because of what was given back.
 func (m most) slack(from, to time.Duration) (n int64) {
 	for _, c := range m.doubtful {
 		if c.began <= to && c.ended+m.domain.window+promised.lateRefund >= from {
@@ -64,8 +64,8 @@ func (w *world) judgeWindows(what string, calls []*call, m most) {
 		}
 	}
 	for _, i := range sorted(sums) {
-		if sum := sums[i]; sum > m.count {
-			from := first + time.Duration(int64(i)*int64(m.domain.window))
+		from := first + time.Duration(int64(i)*int64(m.domain.window))
+		if sum := sums[i]; sum > m.count && sum > m.count+m.slack(from, from+m.domain.window) {
 			w.violation(calls[0], "%s %d in the window from %v, and the limit is %d", what, sum, from, m.count)
 		}
 	}

@@ -131,19 +131,18 @@ func (w *world) judgeStrict(calls []*call) {
 		}
 		m := newCap(d, count, burst)
 		m.skew = w.lives[life].skew
-		if d.algorithm == "sliding_log" {
-			m.doubtful = doubtful(calls)
-		}
+		m.doubtful = w.doubtful(calls, life)
 		w.judgeCap("redis admitted", some, m)
 	}
 }
 
-// doubtful are the calls that a policy refused, and that Redis may have charged: such a charge is given back. A
-// sliding log gives back its newest entries in place of the one in question, and then admits so much more within one
-// window. That is a known fault of the log.
-func doubtful(calls []*call) (some []*call) {
+// doubtful are the calls that a policy refused, or that were hung up, and that Redis may have charged: such a charge is
+// given back. A sliding log gives back its newest entries in place of the one in question, a known fault. Counters that
+// begin another life do not hold what was charged in the one before.
+func (w *world) doubtful(calls []*call, life int) (some []*call) {
 	for _, c := range calls {
-		if c.degraded != "" && c.over && c.cost > 0 {
+		givenBack := c.cost > 0 && (c.over && c.degraded != "" || c.hung || c.killed)
+		if givenBack && (c.domain.algorithm == "sliding_log" || c.life < life) {
 			some = append(some, c)
 		}
 	}
