@@ -98,12 +98,3 @@ func TestAQuestionLeavesAFifthOfTheDeadline(t *testing.T) {
 		}
 	})
 }
-
-func TestDecideAllocations(t *testing.T) {
-	b := newBench(t, nil, policy(descriptors.FailLocal, 1_000_000))
-	req, v, ctx := request("u", "", 1), new(engine.Verdict), context.Background()
-	got := testing.AllocsPerRun(1000, func() { b.Decide(ctx, req, v) })
-	if got > 5 || len(v.Decisions) != 1 {
-		t.Fatalf("a decision on the memory store allocates %v times, want at most 5", got)
-	}
-}

@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -69,9 +70,8 @@ func New(cfg Config) *Engine {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Clock == nil {
-		cfg.Clock = NewClock(cfg.Now)
-	}
+	cfg.Clock = cmp.Or(cfg.Clock, NewClock(cfg.Now))
+	cfg.Waiters = cmp.Or(max(cfg.Waiters, 0), defaultWaiters)
 	if cfg.OnVerdict == nil {
 		cfg.OnVerdict = func(*descriptors.Request, *Verdict) {}
 	}
@@ -81,13 +81,11 @@ func New(cfg Config) *Engine {
 	if cfg.OnPanic == nil {
 		cfg.OnPanic = func(any) {}
 	}
-	if cfg.Waiters <= 0 {
-		cfg.Waiters = defaultWaiters
-	}
-	return &Engine{
-		cfg: cfg, queue: queue{bound: cfg.Waiters, waiting: make(map[*waiter]struct{})},
-		reserved: newReservations(cfg.ReservedBytes), refunds: make(chan struct{}, maxRefunds),
-	}
+	e := &Engine{cfg: cfg, reserved: newReservations(cfg.ReservedBytes)}
+	e.refunds = make(chan struct{}, max(cfg.Waiters, leastRefunds))
+	e.queue.bound = int64(cfg.Waiters)
+	e.queue.end.Store(&waitsEnd{time.Unix(1<<40, 0), make(chan struct{})}) // they do not
+	return e
 }
 
 // Close waits for the refunds that run in the background, and lets no further one begin.
@@ -117,59 +115,38 @@ func (e *Engine) Decide(ctx context.Context, req *descriptors.Request, v *Verdic
 // Begin decides req without waiting, if that is possible, and reports whether it did. If not, Finish has to be called,
 // and v keeps req until then.
 func (e *Engine) Begin(ctx context.Context, req *descriptors.Request, v *Verdict) (done bool) {
-	v.reset(len(req.Descriptors))
-	v.asked = req
-	if !e.guard(func() { done = e.begin(ctx, v) }) {
-		e.despite(v)
-		done = true
-	}
-	if done {
-		e.end(v)
-	}
-	return done
+	v.reset(req)
+	e.step(v, func() { e.begin(ctx, v) })
+	return v.done
 }
 
 // Finish decides what Begin left: it asks the store once for all verdicts together, and holds throttled answers. All
 // are done when it returns.
 func (e *Engine) Finish(ctx context.Context, verdicts ...*Verdict) {
-	if len(verdicts) == 0 {
-		return
-	}
-	requests := verdicts[0].one[:0]
+	var requests []*limit.Request
 	for _, v := range verdicts {
 		if !v.done && !v.decided {
 			requests = append(requests, &v.request)
 		}
 	}
-	e.ask(ctx, e.cfg.Store, requests)
-	e.each(verdicts, func(v *Verdict) {
-		if !v.decided {
-			v.decided = true
-			e.observe(v)
-			e.degrade(ctx, v)
-			e.countTurned(v)
-		}
-	})
-	e.punish(ctx, verdicts)
-	e.each(verdicts, func(v *Verdict) {
-		e.fold(v)
-		if !e.waits(v) {
+	e.ask(ctx, e.cfg.Store, requests...)
+	decided := e.cfg.Now()
+	for _, v := range verdicts {
+		e.step(v, func() { e.finish(ctx, v) })
+	}
+	for _, v := range verdicts {
+		e.step(v, func() {
+			e.wait(ctx, v, decided)
 			e.end(v)
-		}
-	})
-	e.each(verdicts, func(v *Verdict) {
-		e.wait(ctx, v)
-		e.end(v)
-	})
+		})
+	}
 }
 
-// each runs a step for the verdicts that are not done. One whose step panics is done by its rules' policies.
-func (e *Engine) each(verdicts []*Verdict, step func(v *Verdict)) {
-	for _, v := range verdicts {
-		if !v.done && !e.guard(func() { step(v) }) {
-			e.despite(v)
-			e.end(v)
-		}
+// step runs a step of a verdict that is not done. If it panics, the rules' policies decide.
+func (e *Engine) step(v *Verdict, step func()) {
+	if !v.done && !e.guard(step) {
+		e.despite(v)
+		e.end(v)
 	}
 }
 
@@ -184,43 +161,48 @@ func (e *Engine) guard(f func()) (returned bool) {
 	return true
 }
 
-// begin is Begin without its guard, and before the verdict is seen.
-func (e *Engine) begin(ctx context.Context, v *Verdict) (done bool) {
-	counts := e.match(ctx, v.asked, v)
-	v.matched = true
-	if counts && len(v.Match.Charges) > 0 {
+// begin ends the verdict where nothing has to be waited for: the store, a token that is due later, a penalty's record.
+func (e *Engine) begin(ctx context.Context, v *Verdict) {
+	if e.match(ctx, v) {
 		e.boundWaits(ctx, v)
 		e.setQuotas(v)
 		e.settle(v)
 		v.request = limit.Request{Charges: v.Match.Charges, Decisions: v.Decisions}
-		if !e.cfg.Store.Try(&v.request) {
+		v.decided = e.cfg.Store.Try(&v.request)
+		if !v.decided {
 			v.request.Due = dueOf(ctx)
-			return false
+			return
 		}
-		v.decided = true
 		e.observe(v)
-		e.countTurned(v)
-		if _, wait := v.longestWait(); wait > 0 || v.mustRecord() {
-			return false
+		if _, wait := v.longestWait(); wait > 0 || v.offends() {
+			return
 		}
 	}
 	e.fold(v)
-	return true
+	e.end(v)
+}
+
+// finish is all that follows from the reply of the store, but for holding the answer.
+func (e *Engine) finish(ctx context.Context, v *Verdict) {
+	if !v.decided {
+		e.observe(v)
+		e.degrade(ctx, v)
+	}
+	e.punish(ctx, v)
+	e.fold(v)
 }
 
 // dueOf is when a question has to be answered: four fifths of the caller's time are for it, and the rest for the
 // answer's way back. It is zero where the caller has no deadline.
 func dueOf(ctx context.Context) time.Time {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return time.Time{}
+	if deadline, ok := ctx.Deadline(); ok {
+		return time.Now().Add(time.Until(deadline) * 8 / 10)
 	}
-	now := time.Now()
-	return now.Add(deadline.Sub(now) * 8 / 10)
+	return time.Time{}
 }
 
 // ask asks a Counter. What a panic leaves behind may have been charged.
-func (e *Engine) ask(ctx context.Context, c Counter, requests []*limit.Request) {
+func (e *Engine) ask(ctx context.Context, c Counter, requests ...*limit.Request) {
 	if len(requests) == 0 || e.guard(func() { c.Ask(ctx, requests...) }) {
 		return
 	}
@@ -231,7 +213,7 @@ func (e *Engine) ask(ctx context.Context, c Counter, requests []*limit.Request) 
 	}
 }
 
-// observe learns from the decisions what time it is at the store, also for the domain's limits with windows of a calendar.
+// observe learns from the decisions what time it is at the store, also for limits with windows of a calendar.
 func (e *Engine) observe(v *Verdict) {
 	for i := range v.Decisions {
 		d := &v.Decisions[i]
@@ -249,6 +231,9 @@ func (e *Engine) observe(v *Verdict) {
 func (e *Engine) end(v *Verdict) {
 	v.done = true
 	e.guard(func() {
+		if v.crowded && v.Refused && v.Refusing.Action == descriptors.Throttle {
+			e.queue.turned.Add(1)
+		}
 		e.reserve(v)
 		e.follow(v)
 	})

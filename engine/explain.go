@@ -10,19 +10,15 @@ import (
 
 // Explain fills v with what Decide would make of req now, charges nothing, and returns how the request was matched; nil
 // where no rules were looked at. No callback is called. It matches and folds by the functions that Decide uses; only
-// what the store is asked differs.
-//
-// Decisions[i].Remaining is what would be left afterwards, and Left(i) what is left now.
+// what the store is asked differs. Decisions[i].Remaining is what would be left afterwards.
 func (e *Engine) Explain(ctx context.Context, req *descriptors.Request, v *Verdict) (how *descriptors.Explanation) {
-	v.reset(len(req.Descriptors))
-	v.asked = req
+	v.reset(req)
 	if !e.guard(func() {
-		counts := e.match(ctx, req, v)
-		v.matched = true
-		if v.Match.Domain != nil && v.Malformed == nil && v.Excess == "" {
+		counts := e.match(ctx, v)
+		if v.Match.Domain != nil && v.Excess == "" {
 			how = v.Match.Domain.Explain(req, &v.Match)
 		}
-		if counts && len(v.Match.Charges) > 0 {
+		if counts {
 			e.foresee(ctx, v)
 		}
 		e.fold(v)
@@ -36,82 +32,61 @@ func (e *Engine) Explain(ctx context.Context, req *descriptors.Request, v *Verdi
 // foresee fills the decisions with what the store would decide.
 func (e *Engine) foresee(ctx context.Context, v *Verdict) {
 	e.setQuotas(v)
-	p := v.part.begin()
-	for i := range v.Match.Charges {
-		p.add(i, v.Match.Charges[i])
-	}
-	e.foreseePart(ctx, e.cfg.Store, v)
-	e.byPolicies(v)
-	if len(e.beginLocal(v).at) > 0 {
-		e.foreseePart(ctx, e.cfg.Share, v)
-	}
+	e.foreseeOpen(ctx, v, e.cfg.Store, v.open())
+	v.byPolicies(e.cfg.Share != nil)
+	e.foreseeOpen(ctx, v, e.cfg.Share, e.forShare(v))
+	v.byPolicies(false)
 	v.settleForeseen()
 }
 
-// foreseePart asks a Counter what it would decide on the verdict's part. Each charge asks for what those before it on
-// the same counter would have taken, too. What is never refused is admitted.
-func (e *Engine) foreseePart(ctx context.Context, c Counter, v *Verdict) {
-	p, spent := &v.part, map[string]int64{}
-	for n := range p.request.Charges {
-		c := &p.request.Charges[n]
+// foreseeOpen asks a Counter what it would decide on the charges that are undecided. Each asks for what those before it
+// on the same counter would have taken, too. What is never refused is admitted.
+func (e *Engine) foreseeOpen(ctx context.Context, v *Verdict, counter Counter, r *limit.Request) {
+	spent := map[string]int64{}
+	for i := range r.Charges {
+		c := &r.Charges[i]
 		if refusable(c) {
-			cost := min(c.Cost+spent[c.Key], limit.MaxCost)
+			c.Cost = min(c.Cost+spent[c.Key], limit.MaxCost)
 			if c.Op == limit.Spend {
-				spent[c.Key] = cost
+				spent[c.Key] = c.Cost
 			}
-			c.Cost = cost
 		}
 		c.Op = limit.Peek
 	}
-	e.peek(ctx, c, &p.request)
-	for n, i := range p.at {
-		d := p.request.Decisions[n]
-		if d.Outcome == limit.Refused && !refusable(&v.Match.Charges[i]) {
+	e.peek(ctx, counter, r)
+	v.decideOpen(r.Decisions)
+	for i := range v.Decisions {
+		if d := &v.Decisions[i]; d.Outcome == limit.Refused && !refusable(&v.Match.Charges[i]) {
 			d.Outcome, d.RetryAfter = limit.Allowed, 0
 		}
-		if v.Decisions[i].Reason != "" {
-			d.Reason = v.Decisions[i].Reason
-		}
-		v.Decisions[i] = d
 	}
 }
 
-// settleForeseen changes what is left now into what would be left after each charge, and keeps the former.
+// settleForeseen changes what is left now into what would be left after each charge, and keeps the former. A charge
+// that is refused takes all that is left if it may take a part, else nothing.
 func (v *Verdict) settleForeseen() {
-	refused := v.refuses()
+	refused, spent := v.refuses(), map[string]int64{}
 	v.left = v.left[:0]
-	spent := map[string]int64{}
 	for i := range v.Decisions {
 		c, d := &v.Match.Charges[i], &v.Decisions[i]
 		v.left = append(v.left, d.Remaining)
-		if c.Each || !refused {
-			v.spendForeseen(i, spent)
-		}
-		taken := spent[c.Key]
-		if taken == 0 || d.Remaining == uncounted {
+		if d.Remaining == uncounted {
 			continue
 		}
-		d.Remaining = max(d.Remaining-taken, 0)
+		if c.Op == limit.Spend && (c.Each || !refused) {
+			if d.Outcome == limit.Allowed {
+				d.Charged = c.Cost
+			} else if c.Each {
+				d.Charged = max(d.Remaining-spent[c.Key], 0)
+			}
+			spent[c.Key] += d.Charged
+		}
+		d.Remaining = max(d.Remaining-spent[c.Key], 0)
 		if c.Limit.Algorithm.Fills() && c.Limit.Count > 0 {
-			d.ResetAfter += time.Duration(float64(c.Limit.Window) * float64(taken) / float64(c.Limit.Count))
+			d.ResetAfter += time.Duration(float64(c.Limit.Window) * float64(spent[c.Key]) / float64(c.Limit.Count))
 		}
 	}
 }
 
-// spendForeseen notes what charge i would take from its counter: all that is left, if it is taken in part.
-func (v *Verdict) spendForeseen(i int, spent map[string]int64) {
-	c, d := &v.Match.Charges[i], &v.Decisions[i]
-	switch {
-	case c.Op != limit.Spend || d.Remaining == uncounted:
-		return
-	case d.Outcome == limit.Allowed:
-		d.Charged = c.Cost
-	case c.Each:
-		d.Charged = max(d.Remaining-spent[c.Key], 0)
-	}
-	spent[c.Key] += d.Charged
-}
-
-// Left is what is left now on the counter of charge i, of a verdict that Explain has filled; -1 where it is not
-// counted.
+// Left is what is left now on the counter of charge i of an explanation; -1 where it is not counted.
 func (v *Verdict) Left(i int) int64 { return v.left[i] }

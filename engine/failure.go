@@ -9,30 +9,33 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// closedRetry is the retry-after of a rule that refuses because the store is away.
-const closedRetry = time.Second
-
-// uncounted stands in Decision.Remaining where a charge was admitted and not counted.
-const uncounted = -1
+const (
+	closedRetry = time.Second // the retry-after of a rule that refuses because the store is away
+	uncounted   = -1          // Decision.Remaining of a charge that was admitted and not counted
+)
 
 // degrade decides what the store left undecided, each charge by its rule's failure policy: closed first, because its
 // refusal keeps the share from being charged. If that refuses the request, the store gets back what it took.
 //
 // Reason and Unknown stay in the decisions that were made here, and only in those.
 func (e *Engine) degrade(ctx context.Context, v *Verdict) {
-	e.byPolicies(v)
+	v.byPolicies(e.cfg.Share != nil)
 	if v.Degraded == "" {
 		return
 	}
-	e.local(ctx, v)
+	if r := e.forShare(v); len(r.Charges) > 0 {
+		e.ask(ctx, e.cfg.Share, r)
+		v.decideOpen(r.Decisions)
+		v.byPolicies(false)
+	}
 	if v.refuses() {
-		e.giveBackLater(v)
+		e.giveBack(v.Match.Domain, &v.request, false)
 	}
 }
 
 // byPolicies decides each charge that the store left undecided by its rule's failure policy, where that needs no
-// counting: open admits, closed refuses what can be refused. What the share counts stays undecided.
-func (e *Engine) byPolicies(v *Verdict) {
+// counting: open admits, closed refuses what can be refused. What a share counts stays undecided.
+func (v *Verdict) byPolicies(share bool) {
 	for i := range v.Decisions {
 		d, policy := &v.Decisions[i], v.Match.Terms[i].Effect.OnFailure
 		if d.Outcome != limit.Undecided {
@@ -41,7 +44,7 @@ func (e *Engine) byPolicies(v *Verdict) {
 		d.Reason = cmp.Or(d.Reason, "error")
 		v.Degraded = cmp.Or(v.Degraded, d.Reason)
 		switch {
-		case policy == descriptors.FailLocal && e.cfg.Share != nil:
+		case policy == descriptors.FailLocal && share:
 		case policy == descriptors.FailClosed && refusable(&v.Match.Charges[i]):
 			d.Outcome, d.RetryAfter, d.ResetAfter = limit.Refused, closedRetry, closedRetry
 		default:
@@ -59,76 +62,70 @@ func (v *Verdict) refuses() bool { return limit.Refuses(v.Match.Charges, v.Decis
 // despite decides a request whose decision ended in a panic: it is admitted where nothing had matched, and else only
 // closed refuses, because nothing can be counted.
 func (e *Engine) despite(v *Verdict) {
-	if !v.matched {
-		asked := v.asked
-		v.reset(len(asked.Descriptors))
-		v.asked, v.Match, v.Degraded = asked, descriptors.Match{}, "panic"
-		return
+	if len(v.Decisions) == 0 {
+		v.reset(v.asked)
 	}
-	v.Refused, v.Refusing, v.Response, v.Degraded = false, nil, nil, "panic"
-	for i := range v.Match.Terms {
-		t := &v.Match.Terms[i]
-		if t.Effect.OnFailure != descriptors.FailClosed || t.Effect.Mode != limit.Enforced {
-			continue
-		}
-		v.Shadowed, v.Refused = e.cfg.Shadow, !e.cfg.Shadow
-		v.Refusing, v.Response, v.RetryAfter = t.Effect, t.Effect.Response, closedRetry
-		if t.Descriptor >= 0 {
-			v.Statuses[t.Descriptor].Over = true
-		}
+	v.Degraded = "panic"
+	for i := range v.Decisions {
+		v.Decisions[i] = limit.Decision{Reason: "panic", Unknown: true}
 	}
+	e.guard(func() {
+		v.byPolicies(false)
+		e.fold(v)
+	})
 }
 
-// local decides what is still undecided on this sidecar's share of the limits.
-func (e *Engine) local(ctx context.Context, v *Verdict) {
-	p := e.beginLocal(v)
-	e.askPart(ctx, e.cfg.Share, p)
-	for n, i := range p.at {
-		d := p.request.Decisions[n]
-		if d.Outcome == limit.Undecided {
-			d = limit.Decision{Outcome: limit.Allowed, Remaining: uncounted}
-		}
-		d.Reason, d.Unknown = v.Decisions[i].Reason, v.Decisions[i].Unknown
-		v.Decisions[i] = d
-	}
-}
-
-// beginLocal begins a part of the charges that are still undecided, as the share sees them.
-func (e *Engine) beginLocal(v *Verdict) *part {
-	p := v.part.begin()
-	refused := v.refuses()
-	_, room := v.quotas()
+// open makes a request of the charges that are undecided.
+func (v *Verdict) open() *limit.Request {
+	r := &v.part
+	*r = limit.Request{Charges: r.Charges[:0], Decisions: r.Decisions}
 	for i := range v.Decisions {
 		if v.Decisions[i].Outcome == limit.Undecided {
-			p.add(i, localCharge(v.Match.Charges[i], e.liveOf(v), refused, room))
+			r.Charges = append(r.Charges, v.Match.Charges[i])
 		}
 	}
-	return p
+	r.Decisions = resize(r.Decisions, len(r.Charges))
+	return r
 }
 
-// localCharge is a charge as the share sees it, which knows only a part of the request. Where the request is refused
-// already, only Each charges take. Where another quota has room, those here cannot refuse it.
-func localCharge(c limit.Charge, live int64, refused, room bool) limit.Charge {
-	c.Limit = shareOf(c.Limit, live)
-	if c.Mode == limit.Quota && room {
-		c.Mode = limit.Shadow
+// decideOpen takes the decisions on the charges that are undecided. Why they were stays.
+func (v *Verdict) decideOpen(decisions []limit.Decision) {
+	for i := range v.Decisions {
+		if old := &v.Decisions[i]; old.Outcome == limit.Undecided {
+			d := decisions[0]
+			d.Reason, d.Unknown = cmp.Or(old.Reason, d.Reason), old.Unknown || d.Unknown
+			*old, decisions = d, decisions[1:]
+		}
 	}
-	switch {
-	case !refused || c.Each:
-	case refusable(&c):
-		c.Op = limit.Peek
-	default:
-		c.Cost = 0
-	}
-	return c
 }
 
-// liveOf is how many sidecars share the limits that a request met, as last known.
-func (e *Engine) liveOf(v *Verdict) int64 {
+// forShare makes a request to this sidecar's share of the limits, of the charges that are undecided. It is a part of
+// the whole: where that is refused already, only Each charges take; where another quota has room, none here refuses.
+func (e *Engine) forShare(v *Verdict) *limit.Request {
+	r, refused, room := v.open(), v.refuses(), v.quotaHasRoom()
+	for i := range r.Charges {
+		c := &r.Charges[i]
+		c.Limit = shareOf(c.Limit, e.liveOf(v.Match.Domain))
+		if c.Mode == limit.Quota && room {
+			c.Mode = limit.Shadow
+		}
+		switch {
+		case !refused || c.Each:
+		case refusable(c):
+			c.Op = limit.Peek
+		default:
+			c.Cost = 0
+		}
+	}
+	return r
+}
+
+// liveOf is how many sidecars share the limits of a domain, as last known.
+func (e *Engine) liveOf(domain *descriptors.CompiledDomain) int64 {
 	if e.cfg.Live == nil {
 		return 1
 	}
-	return int64(max(e.cfg.Live(v.Match.Domain.Name), 1))
+	return int64(max(e.cfg.Live(domain.Name), 1))
 }
 
 // shareOf is the part of a limit that one of live sidecars may hand out on its own: rounded down, so that all parts
@@ -140,10 +137,7 @@ func shareOf(l limit.Limit, live int64) limit.Limit {
 	l.Count, l.Burst = min(l.Count, max(l.Count/live, 1)), min(l.Burst, max(l.Burst/live, 1))
 	// The count may have lost more to rounding than the burst, which would take longer to fill than a limit may.
 	if l.Algorithm.Fills() && l.Count > 0 {
-		fills := float64(l.Count) * (float64(limit.MaxFill) / float64(l.Window))
-		if float64(l.Burst) > fills {
-			l.Burst = int64(fills)
-		}
+		l.Burst = int64(min(float64(l.Burst), float64(l.Count)*(float64(limit.MaxFill)/float64(l.Window))))
 	}
 	return l
 }

@@ -13,16 +13,18 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
+// TestTheStoreGetsBackWhatAClosedRuleRefused, and no caller waits for it: it may have used up its patience already.
 func TestTheStoreGetsBackWhatAClosedRuleRefused(t *testing.T) {
 	inFleet(t, 1, pair(descriptors.FailClosed), func(t *testing.T, f *fleet) {
 		f.send(0, request("joe", "acme", 1))
 		f.lose(of("acme"))
-		v := f.send(0, request("joe", "acme", 1))
+		f.delayRefunds(50 * time.Millisecond)
+		v, took := f.within(time.Minute, request("joe", "acme", 1))
 		want(t, "closed", v, true)
-		if d := decisionOn(v, "joe"); d.Charged != 0 || d.Remaining != 9 {
-			t.Errorf("the user's limit charged %d and shows %d left, want 0 and 9", d.Charged, d.Remaining)
+		if d := decisionOn(v, "joe"); d.Charged != 0 || d.Remaining != 9 || took != 0 {
+			t.Errorf("%d charged and %d left after %v, want 0 and 9 at once", d.Charged, d.Remaining, took)
 		}
-		synctest.Wait()
+		pass(time.Second)
 		if got := f.used(request("joe", "acme", 1)); !slices.Equal(got, []int64{1, 1}) {
 			t.Fatalf("used at the store: %v, want 1 each, by the request before", got)
 		}
@@ -43,42 +45,19 @@ func TestTheStoreGetsBackWhatTheShareRefused(t *testing.T) {
 	})
 }
 
-// TestAGiveBackKeepsNoCallerWaiting: the caller may have used up its patience already.
-func TestAGiveBackKeepsNoCallerWaiting(t *testing.T) {
-	inFleet(t, 1, pair(descriptors.FailClosed), func(t *testing.T, f *fleet) {
-		f.lose(of("acme"))
-		f.delay(func(c limit.Charge) time.Duration {
-			if c.Op == limit.Refund {
-				return 50 * time.Millisecond
-			}
-			return 0
-		})
-		began := time.Now()
-		want(t, "closed", f.send(0, request("joe", "acme", 1)), true)
-		if took := time.Since(began); took != 0 {
-			t.Errorf("answered after %v, want at once", took)
-		}
-	})
-}
-
 // TestTheNextWindowGetsNothingBack: tokens that were taken in one window and arrive in the next are not given back.
 func TestTheNextWindowGetsNothingBack(t *testing.T) {
 	d := pair(descriptors.FailClosed)
 	d.Rules[0].Limits[0].Limit = limit.Limit{Algorithm: limit.FixedWindow, Count: 10, Window: time.Minute}
 	inFleet(t, 1, d, func(t *testing.T, f *fleet) {
 		f.lose(of("acme"))
-		f.delay(func(c limit.Charge) time.Duration {
-			if c.Op == limit.Refund {
-				return 2 * time.Second
-			}
-			return 0
-		})
-		pass(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)) - time.Second)
-		var refused sync.WaitGroup
-		refused.Go(func() { want(t, "closed, at the end of a window", f.send(0, request("joe", "acme", 5)), true) })
+		f.delayRefunds(2 * time.Second)
+		toWindow()
+		pass(59 * time.Second)
+		want(t, "closed, at the end of a window", f.send(0, request("joe", "acme", 5)), true)
 		pass(1500 * time.Millisecond)
 		want(t, "all of the next window", f.send(0, request("joe", "", 10)), false)
-		refused.Wait()
+		pass(time.Second)
 		if got := f.usedBy("joe"); got != 10 {
 			t.Fatalf("%d of the next window are used, want 10: it got back what was taken from the one before", got)
 		}
@@ -150,6 +129,7 @@ func TestAWaitThatIsCancelledIsUndoneWhereItWasCharged(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		held.Wait()
+		synctest.Wait()
 		v := f.send(0, request("joe", "acme", 1))
 		if v.Refused || v.Waited != 30*time.Second || v.Degraded == "" {
 			t.Fatalf("refused %v after %v, want admitted after 30 s: the cancelled request took nothing", v.Refused, v.Waited)

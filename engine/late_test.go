@@ -76,51 +76,38 @@ func TestALateRefusalOfOneLimitCountsOnce(t *testing.T) {
 	})
 }
 
-// TestALateRefundIsTriedOnce, and counted when it fails.
+// TestALateRefundIsTriedOnce, and counted when it fails. A late reply that is lost changes nothing.
 func TestALateRefundIsTriedOnce(t *testing.T) {
-	inFleet(t, 1, policy(descriptors.FailClosed, 5), func(t *testing.T, f *fleet) {
-		f.set(func() {
-			f.slow = func(c limit.Charge) time.Duration {
-				if c.Op == limit.Refund {
-					return 0
-				}
-				return 50 * time.Millisecond
+	for _, err := range []error{nil, errors.New("closed")} {
+		inFleet(t, 1, policy(descriptors.FailClosed, 5), func(t *testing.T, f *fleet) {
+			e := f.engines[0]
+			f.late = func(fate *limit.Fate, charges []limit.Charge, decisions []limit.Decision, _ error) {
+				e.Late(fate, charges, decisions, err)
 			}
-			f.away = func(c limit.Charge) bool { return c.Op == limit.Refund }
+			f.delay(slowly(50 * time.Millisecond))
+			f.within(20*time.Millisecond, request("u", "", 3))
+			f.lose(func(c limit.Charge) bool { return c.Op == limit.Refund })
+			pass(10 * time.Second)
+			refunds, failed := int64(3), int64(1)
+			if err != nil {
+				refunds, failed = 0, 0
+			}
+			if got := e.Stats().GiveBackFailed; got != failed || f.refunds() != refunds {
+				t.Errorf("late with %v: %d failed, %d tokens in refunds; want %d, of %d", err, got, f.refunds(), failed, refunds)
+			}
 		})
-		f.within(20*time.Millisecond, request("u", "", 3))
-		pass(10 * time.Second)
-		if got := f.engines[0].Stats().GiveBackFailed; got != 1 || f.refunds() != 3 {
-			t.Errorf("%d failed, %d tokens in refunds; want one, of 3", got, f.refunds())
-		}
-	})
-}
-
-// TestALateReplyThatIsLostChangesNothing: nothing is known of what it did.
-func TestALateReplyThatIsLostChangesNothing(t *testing.T) {
-	inFleet(t, 1, policy(descriptors.FailClosed, 5), func(t *testing.T, f *fleet) {
-		e := f.engines[0]
-		f.late = func(fate *limit.Fate, charges []limit.Charge, decisions []limit.Decision, _ error) {
-			e.Late(fate, charges, decisions, errors.New("closed"))
-		}
-		f.delay(slowly(50 * time.Millisecond))
-		f.within(20*time.Millisecond, request("u", "", 3))
-		pass(time.Second)
-		if got := e.Stats(); got != (engine.Stats{}) || f.refunds() != 0 {
-			t.Errorf("%+v with %d given back, want nothing", got, f.refunds())
-		}
-	})
+	}
 }
 
 // TestTheFateOfARequestMayComeAfterItsReply: the reply comes while the policies still decide.
 func TestTheFateOfARequestMayComeAfterItsReply(t *testing.T) {
 	var fate limit.Fate
 	var seen []string
-	fate.Reply([]limit.Charge{{Key: "a"}}, make([]limit.Decision, 1))
-	compare := func(charges []limit.Charge, _ []limit.Decision) { seen = append(seen, charges[0].Key) }
-	fate.Compare(compare)
-	fate.Reply([]limit.Charge{{Key: "b"}}, make([]limit.Decision, 1))
-	(*limit.Fate)(nil).Reply([]limit.Charge{{Key: "c"}}, make([]limit.Decision, 1))
+	reply := func(key string) *limit.Request { return &limit.Request{Charges: []limit.Charge{{Key: key}}} }
+	fate.Reply(reply("a"))
+	fate.Compare(func(r *limit.Request) { seen = append(seen, r.Charges[0].Key) })
+	fate.Reply(reply("b"))
+	(*limit.Fate)(nil).Reply(reply("c"))
 	if !slices.Equal(seen, []string{"a", "b"}) {
 		t.Errorf("compared %q, want a and b", seen)
 	}

@@ -9,54 +9,53 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
+// Why a request is refused that asks for more than one may.
 const (
-	// excessCharges is the reason for which a request is refused that asks for too many charges, all or none.
-	excessCharges = "charges"
-	// excessPath is the reason for one with a path that is long, and that servers read in different ways.
-	excessPath = "path"
+	excessCharges = "charges" // too many, all or none
+	excessPath    = "path"    // it is long, and servers read it in different ways
 )
 
-// excessResponse is what its client reads.
 var excessResponse = &descriptors.Response{Message: "The request asks for more than one request may."}
 
-// match finds what applies, and reports whether charges for it are to be made.
-func (e *Engine) match(ctx context.Context, req *descriptors.Request, v *Verdict) (counts bool) {
-	if req.Excess != "" {
-		v.Match.Reset()
-		v.exceeds(req.Excess)
+// match finds what applies, and reports whether there are charges to make.
+func (e *Engine) match(ctx context.Context, v *Verdict) (counts bool) {
+	req, set := v.asked, e.set.Load()
+	v.Excess = req.Excess
+	if v.Excess != "" || set == nil {
 		return false
 	}
-	set := e.set.Load()
-	if set == nil {
-		v.Match = descriptors.Match{}
+	v.Malformed = identify(ctx, set, v)
+	if v.Malformed != nil {
+		v.Match.Known = true
 		return false
 	}
-	if !identify(ctx, set, req, v) {
-		return false
-	}
-	e.consult(ctx, set, req, v)
+	e.consult(ctx, set, v)
 	set.Match(req, &v.Match)
 	switch {
 	case v.Match.LongPath:
-		v.exceeds(excessPath)
-		return false
+		v.Excess = excessPath
 	case tooMany(v.Match.Charges):
-		v.exceeds(excessCharges)
+		v.Excess = excessCharges
+	}
+	if v.Excess != "" {
+		domain := v.Match.Domain
+		v.Match.Reset()
+		v.Match.Known, v.Match.Domain = true, domain
 		return false
 	}
-	v.Decisions = resize(v.Decisions, len(v.Match.Charges))
-	return v.Match.Block == nil && v.Match.Exempt == nil
+	if v.Match.Block == nil && v.Match.Exempt == nil {
+		v.Decisions = resize(v.Decisions, len(v.Match.Charges))
+	}
+	return len(v.Decisions) > 0
 }
 
-// identify resolves the evidence of a request into its subject, under the rules of its domain, and reports whether the
-// request can be decided on. One that contradicts itself is refused for that.
-func identify(ctx context.Context, set *descriptors.Set, req *descriptors.Request, v *Verdict) bool {
-	if req.Evidence == nil || req.Subject == nil {
-		return true
-	}
+// identify resolves the evidence of a request into its subject, under the rules of its domain. A request that
+// contradicts itself is refused for that.
+func identify(ctx context.Context, set *descriptors.Set, v *Verdict) *identity.Refusal {
+	req := v.asked
 	domain := set.Domain(req.Domain)
-	if domain == nil {
-		return true
+	if req.Evidence == nil || req.Subject == nil || domain == nil {
+		return nil
 	}
 	peer := req.Evidence.Peer
 	client, refusal := identity.Client{Address: peer, AddressTrusted: peer.IsValid()}, (*identity.Refusal)(nil)
@@ -64,35 +63,14 @@ func identify(ctx context.Context, set *descriptors.Set, req *descriptors.Reques
 		client, refusal = domain.Identity.ResolveWithin(ctx, req.Evidence)
 	}
 	req.Subject.Client, v.Client = client, client
-	if refusal == nil {
-		refusal = req.Subject.Check()
+	if refusal != nil {
+		return refusal
 	}
-	if refusal == nil {
-		return true
-	}
-	v.Match.Reset()
-	v.Match.Known = true
-	v.Refused, v.Malformed = true, refusal
-	return false
-}
-
-// exceeds refuses a request that asks for more than one may. Nothing is charged, and its first descriptor is over the
-// limit.
-func (v *Verdict) exceeds(reason string) {
-	known, domain := v.Match.Known, v.Match.Domain
-	v.Match.Reset()
-	v.Match.Known, v.Match.Domain = known, domain
-	v.Refused, v.Excess, v.RetryAfter, v.Response = true, reason, closedRetry, excessResponse
-	if len(v.Statuses) > 0 {
-		v.Statuses[0].Over = true
-	}
+	return req.Subject.Check()
 }
 
 // tooMany reports whether more charges than one call of the store can have are to be made all or none.
 func tooMany(charges []limit.Charge) bool {
-	if len(charges) <= limit.MaxTogether {
-		return false
-	}
 	together := 0
 	for i := range charges {
 		if !charges[i].Each {
@@ -105,11 +83,9 @@ func tooMany(charges []limit.Charge) bool {
 // setQuotas sees to quotas that always have room: beside one of them no other can refuse the request, so their refusals
 // count as shadow, though they are reported.
 func (e *Engine) setQuotas(v *Verdict) {
-	room := false
+	room := slices.ContainsFunc(v.Match.Terms, func(t descriptors.Term) bool { return t.Effect.QuotaToo })
 	if e.cfg.Quota {
 		room = v.quotaMode()
-	} else {
-		room = slices.ContainsFunc(v.Match.Terms, func(t descriptors.Term) bool { return t.Effect.QuotaToo })
 	}
 	for i := range v.Match.Charges {
 		if room && v.Match.Charges[i].Mode == limit.Quota {

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/store/memory"
 )
@@ -23,21 +22,6 @@ func TestLocalDecisionsAreOnAShare(t *testing.T) {
 					t.Errorf("%d live: admitted %d of 100 alone, want %d", c.live, got, c.want)
 				}
 			})
-		}
-	})
-}
-
-func TestLocalShareOfABurst(t *testing.T) {
-	d := counted(limit.TokenBucket, 10, time.Hour)
-	d.Rules[0].Limits[0].Burst = 40
-	inFleet(t, 4, d, func(t *testing.T, f *fleet) {
-		f.lose(everything)
-		if got := f.spend(0, 50); got != 10 {
-			t.Fatalf("admitted %d at once, want a quarter of the burst, 10", got)
-		}
-		pass(time.Hour)
-		if got := f.spend(0, 50); got != 2 {
-			t.Fatalf("admitted %d after an hour, want a quarter of the count, 2", got)
 		}
 	})
 }
@@ -65,7 +49,7 @@ func TestAnOutageBeginsWithNothingCounted(t *testing.T) {
 func TestAShareIsKeptUntilItsWindowEnds(t *testing.T) {
 	eachAlgorithm(t, func(t *testing.T, a limit.Algorithm) {
 		inFleet(t, 2, counted(a, 100, time.Minute), func(t *testing.T, f *fleet) {
-			pass(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
+			toWindow()
 			admitted := 0
 			for range 10 {
 				f.lose(everything)
@@ -88,25 +72,13 @@ func TestAShareIsKeptUntilItsWindowEnds(t *testing.T) {
 // TestAShareEndsWithTheWindowOfTheStoresClock, also where the sidecar's own is 20 s behind.
 func TestAShareEndsWithTheWindowOfTheStoresClock(t *testing.T) {
 	inFleetWith(t, 1, counted(limit.FixedWindow, 10, time.Minute), nil, func(t *testing.T, f *fleet) {
-		f.truth = memory.New(memory.Config{Now: func() time.Time { return time.Now().Add(20 * time.Second) }})
-		pass(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute + 30*time.Second)))
+		f.Memory = memory.New(memory.Config{Now: func() time.Time { return time.Now().Add(20 * time.Second) }})
+		toWindow()
+		pass(30 * time.Second)
 		f.send(0, request("u", "", 1))
 		f.lose(everything)
 		if v := f.send(0, request("u", "", 1)); v.Decisions[0].ResetAfter != 10*time.Second {
 			t.Errorf("the share ends after %v, want 10 s", v.Decisions[0].ResetAfter)
-		}
-	})
-}
-
-func TestDegradedChargesHaveAReasonAndOthersNone(t *testing.T) {
-	inFleet(t, 1, pair(descriptors.FailLocal), func(t *testing.T, f *fleet) {
-		f.lose(of("acme"))
-		v := f.send(0, request("joe", "acme", 1))
-		if own, other := decisionOn(v, "acme").Reason, decisionOn(v, "joe").Reason; own != "dial" || other != "" {
-			t.Errorf("reasons %q and %q, want dial and none", own, other)
-		}
-		if v.Degraded != "dial" {
-			t.Errorf("degraded %q, want dial", v.Degraded)
 		}
 	})
 }
@@ -119,7 +91,7 @@ func TestNoMoreThanAllShares(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, uint64(a)))
 			live, count := 1+r.IntN(7), 1+r.Int64N(40)
 			inFleet(t, live, counted(a, count, time.Minute), func(t *testing.T, f *fleet) {
-				pass(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
+				toWindow()
 				f.lose(everything)
 				admitted, began := f.spendAtRandom(r, 150), time.Now().Add(-50*time.Second)
 				share := max(count/int64(live), 1)

@@ -139,24 +139,3 @@ func TestADomainsPenaltyDoesNotAskASilentStoreAgain(t *testing.T) {
 		t.Errorf("the store was asked %d times for 4 requests, want 4", lost.asks)
 	}
 }
-
-// TestOneQuestionRecordsTheRefusalsOfAllVerdicts that are finished together.
-func TestOneQuestionRecordsTheRefusalsOfAllVerdicts(t *testing.T) {
-	way := newGate()
-	b := newBench(t, func(cfg *engine.Config) { cfg.Store = way }, spread(hour()))
-	b.spendAll()
-	before := way.asks
-	var verdicts []*engine.Verdict
-	for _, path := range []string{"/a", "/b", "/c"} {
-		v := new(engine.Verdict)
-		b.Begin(t.Context(), asking([]string{"remote_address", "10.0.0.1", "path", path}), v)
-		verdicts = append(verdicts, v)
-	}
-	b.Finish(t.Context(), verdicts...)
-	if got := way.asks - before; got != 2 {
-		t.Errorf("the store was asked %d times, want twice: for the limits, and for the record", got)
-	}
-	if v := verdicts[2]; !v.Refused || v.RetryAfter != 10*time.Minute {
-		t.Errorf("the third: refused %v, retry after %v, want that of the cool-down", v.Refused, v.RetryAfter)
-	}
-}

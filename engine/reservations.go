@@ -1,8 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/spillway-mesh/spillway/limit"
 )
@@ -21,28 +22,25 @@ const (
 // reservations are what post-paid requests took in advance at this sidecar, until their real cost settles it. A cost
 // without a reservation is charged in full: of a request that was refused, or whose reservation time has given back.
 type reservations struct {
-	bound int64 // bytes
+	bound   int64        // bytes
+	dropped atomic.Int64 // reservations that were not kept for want of room; they stay charged beside the cost
 
 	mu      sync.Mutex // guards all below
 	held    map[string]*reserved
 	used    int64
 	classes map[uint32]int64 // of used, what each class of charges takes
-	dropped int64            // reservations that were not kept for want of room; they stay charged beside the cost
 }
 
 // reserved is the reservations on one counter.
 type reserved struct {
-	class   uint32
-	count   int64
-	tokens  int64     // that they took together
-	until   int64     // on the store's clock, in µs: when nothing can be given back any more
-	expires time.Time // when time has given all of it back, on this engine's clock
+	class  uint32
+	count  int64
+	tokens int64 // that they took together
+	until  int64 // when time has given all of it back, in µs on the store's clock
 }
 
 func newReservations(bytes int64) reservations {
-	if bytes <= 0 {
-		bytes = defaultReserved
-	}
+	bytes = cmp.Or(max(bytes, 0), defaultReserved)
 	return reservations{bound: bytes, held: make(map[string]*reserved), classes: make(map[uint32]int64)}
 }
 
@@ -54,7 +52,7 @@ func (e *Engine) settle(v *Verdict) {
 		if v.Match.Terms[i].Effect.Reserve == 0 || c.Op != limit.Debit {
 			continue
 		}
-		took, until, ok := e.reserved.take(c.Key, e.cfg.Now())
+		took, until, ok := e.reserved.take(c.Key, e.cfg.Clock.Now().UnixMicro())
 		if !ok {
 			continue
 		}
@@ -70,69 +68,63 @@ func (e *Engine) settle(v *Verdict) {
 func (e *Engine) reserve(v *Verdict) {
 	for i := range v.Decisions {
 		d, c := &v.Decisions[i], &v.Match.Charges[i]
-		taken := c.Op == limit.Spend && d.Outcome == limit.Allowed && d.Charged > 0
-		if taken && v.Match.Terms[i].Effect.Reserve > 0 {
-			e.reserved.hold(c, limit.RefundUntil(c.Limit, d), e.cfg.Now(), d.ResetAfter)
+		if v.Match.Terms[i].Effect.Reserve > 0 && c.Op == limit.Spend && d.Outcome == limit.Allowed && d.Charged > 0 {
+			e.reserved.hold(c, limit.RefundUntil(c.Limit, d), e.cfg.Clock.Now().UnixMicro())
 		}
 	}
 }
 
 // hold keeps one reservation more.
-func (r *reservations) hold(c *limit.Charge, until int64, now time.Time, reset time.Duration) {
+func (r *reservations) hold(c *limit.Charge, until, now int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	held := r.held[c.Key]
 	if held == nil {
 		if !r.roomLocked(c, now) {
-			r.dropped++
+			r.dropped.Add(1)
 			return
 		}
 		held = &reserved{class: c.Class}
 		r.held[c.Key] = held
 		r.addLocked(c.Class, sizeOf(c.Key))
 	}
-	if now.After(held.expires) {
+	if held.until < now {
 		held.count, held.tokens = 0, 0
 	}
-	held.count, held.tokens = held.count+1, held.tokens+c.Cost
-	held.until, held.expires = max(held.until, until), now.Add(reset)
+	held.count, held.tokens, held.until = held.count+1, held.tokens+c.Cost, max(held.until, until)
 }
 
 // take ends one reservation, and reports whether there is one. What it took is the mean of all on its counter: the rule
 // may have reserved another number for some of them.
-func (r *reservations) take(key string, now time.Time) (tokens, until int64, ok bool) {
+func (r *reservations) take(key string, now int64) (tokens, until int64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	held := r.held[key]
 	if held == nil {
 		return 0, 0, false
 	}
-	tokens = held.tokens / held.count
+	tokens, ok = held.tokens/held.count, held.until >= now
 	held.count, held.tokens = held.count-1, held.tokens-tokens
-	if held.count <= 0 || now.After(held.expires) {
+	if held.count == 0 || !ok {
 		r.forgetLocked(key, held)
 	}
-	return tokens, held.until, !now.After(held.expires)
+	return tokens, held.until, ok
 }
 
-// roomLocked reports whether there is room for one more counter of the charge's class. Where there is none it forgets some
-// of what is over: a look at all of them would hold up every post-paid request.
-func (r *reservations) roomLocked(c *limit.Charge, now time.Time) bool {
-	room := func() bool {
-		free := r.bound - r.used
-		return free >= sizeOf(c.Key) && r.classes[c.Class] < classShare*free
-	}
+// roomLocked reports whether there is room for one more counter of the charge's class. It forgets some of what is over
+// first, because a look at all would hold up every post-paid request.
+func (r *reservations) roomLocked(c *limit.Charge, now int64) bool {
 	looks := 16
 	for key, held := range r.held {
-		if room() || looks == 0 {
-			break
-		}
-		looks--
-		if now.After(held.expires) {
+		if held.until < now {
 			r.forgetLocked(key, held)
 		}
+		if looks--; looks == 0 {
+			break
+		}
 	}
-	return room()
+	free := r.bound - r.used
+	return free >= sizeOf(c.Key) && r.classes[c.Class] < classShare*free
 }
 
 func (r *reservations) forgetLocked(key string, held *reserved) {

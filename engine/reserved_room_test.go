@@ -4,20 +4,19 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
 )
 
 // TestNoClassTakesAllTheRoom: one class of reservations takes eight ninths, and another still finds room.
 func TestNoClassTakesAllTheRoom(t *testing.T) {
-	r, now := newReservations(900*sizeOf("1.000")), time.Unix(1_000_000, 0)
+	r, now := newReservations(900*sizeOf("1.000")), int64(1_000_000)
 	hold := func(class uint32, n int) (kept int64) {
-		before := r.dropped
+		before := r.dropped.Load()
 		for i := range n {
-			r.hold(&limit.Charge{Key: fmt.Sprintf("%d.%03d", class, i), Class: class}, 0, now, time.Minute)
+			r.hold(&limit.Charge{Key: fmt.Sprintf("%d.%03d", class, i), Class: class}, now, now)
 		}
-		return int64(n) - (r.dropped - before)
+		return int64(n) - (r.dropped.Load() - before)
 	}
 	if kept := hold(1, 1000); kept < 795 || kept > 805 {
 		t.Errorf("one class has %d of 900 places, want eight ninths", kept)
@@ -35,10 +34,9 @@ func TestNoClassTakesAllTheRoom(t *testing.T) {
 
 // TestReservationsAreBoundedByBytes: what is beyond is counted.
 func TestReservationsAreBoundedByBytes(t *testing.T) {
-	now := time.Unix(1_000_000, 0)
-	e := New(Config{ReservedBytes: 100_000, Now: func() time.Time { return now }})
+	e := New(Config{ReservedBytes: 100_000})
 	for i := range 1000 {
-		e.reserved.hold(&limit.Charge{Key: strings.Repeat("x", 100) + fmt.Sprint(i)}, 0, now, time.Minute)
+		e.reserved.hold(&limit.Charge{Key: strings.Repeat("x", 100) + fmt.Sprint(i)}, 0, 0)
 	}
 	kept := len(e.reserved.held)
 	if kept < 100 || kept > 100_000/400 || e.Stats().ReservationsDropped != int64(1000-kept) {

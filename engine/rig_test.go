@@ -146,16 +146,16 @@ func request(user, tenant string, cost uint64) *descriptors.Request {
 // gate is the way to a store that all engines of a test share, without leases and denials. Tests set what gets lost on
 // it. Requests that leave it at their Due are decided later, and their replies go to late.
 type gate struct {
-	truth *memory.Memory
+	*memory.Memory
 
 	mu    sync.Mutex                         // guards all below
 	away  func(c limit.Charge) bool          // does not get there
 	mute  func(c limit.Charge) bool          // gets there, and the reply is lost
 	slow  func(c limit.Charge) time.Duration // how long a request with it in front is on its way
+	known func(c limit.Charge) bool          // is refused by what is known, also where the question gets no reply
 	asks  int                                // calls of Ask
 	seen  []limit.Request                    // what was asked
 	late  func(*limit.Fate, []limit.Charge, []limit.Decision, error)
-	known func(c limit.Charge) (refused bool) // known refusals, which hold also where the question gets no reply
 }
 
 func nothing(limit.Charge) bool         { return false }
@@ -165,7 +165,7 @@ func atOnce(limit.Charge) time.Duration { return 0 }
 // newGate is a gate that loses nothing.
 func newGate() *gate {
 	return &gate{
-		truth: memory.New(memory.Config{}), away: nothing, mute: nothing, slow: atOnce, known: nothing,
+		Memory: memory.New(memory.Config{}), away: nothing, mute: nothing, slow: atOnce, known: nothing,
 		late: func(*limit.Fate, []limit.Charge, []limit.Decision, error) {},
 	}
 }
@@ -186,22 +186,28 @@ func (g *gate) lose(away func(limit.Charge) bool) { g.set(func() { g.away = away
 
 func (g *gate) delay(slow func(limit.Charge) time.Duration) { g.set(func() { g.slow = slow }) }
 
+// delayRefunds lets refunds take so long, and nothing else.
+func (g *gate) delayRefunds(took time.Duration) {
+	g.delay(func(c limit.Charge) time.Duration {
+		if c.Op == limit.Refund {
+			return took
+		}
+		return 0
+	})
+}
+
 func (g *gate) Try(*limit.Request) bool { return false }
 
 func (g *gate) Ask(ctx context.Context, requests ...*limit.Request) {
-	g.mu.Lock()
-	g.asks++
-	slow := g.slow
-	g.mu.Unlock()
+	var slow func(limit.Charge) time.Duration
+	g.set(func() { g.asks, slow = g.asks+1, g.slow })
 	for _, r := range requests {
 		wait := slow(r.Charges[0])
 		if rest := time.Until(r.Due); !r.Due.IsZero() && rest < wait {
 			g.leave(r, rest, wait)
 			continue
 		}
-		if wait > 0 {
-			pass(wait)
-		}
+		pass(wait)
 		g.decide(ctx, r)
 	}
 }
@@ -215,9 +221,7 @@ func (g *gate) leave(r *limit.Request, rest, wait time.Duration) {
 		g.decide(context.Background(), &later)
 		g.late(later.Fate, later.Charges, later.Decisions, nil)
 	}()
-	if rest > 0 {
-		pass(rest)
-	}
+	pass(rest)
 	for i := range r.Decisions {
 		r.Decisions[i] = limit.Decision{Reason: "timeout", Unknown: true}
 	}
@@ -239,9 +243,7 @@ func (g *gate) decide(ctx context.Context, r *limit.Request) {
 		}
 	}
 	there.Decisions = make([]limit.Decision, len(at))
-	if len(at) > 0 {
-		g.truth.Ask(ctx, &there)
-	}
+	g.Memory.Ask(ctx, &there)
 	for n, i := range at {
 		r.Decisions[i] = there.Decisions[n]
 		if g.mute(r.Charges[i]) {
@@ -249,18 +251,6 @@ func (g *gate) decide(ctx context.Context, r *limit.Request) {
 		}
 	}
 }
-
-func (g *gate) Peek(ctx context.Context, r *limit.Request) {
-	if slices.ContainsFunc(r.Charges, g.away) {
-		for i := range r.Decisions {
-			r.Decisions[i] = limit.Decision{Reason: "dial"}
-		}
-		return
-	}
-	g.truth.Peek(ctx, r)
-}
-
-func (g *gate) Reset(ctx context.Context, keys []string) error { return g.truth.Reset(ctx, keys) }
 
 // fleet is some engines on one store, on the clock of a synctest bubble.
 type fleet struct {
@@ -331,14 +321,9 @@ func (f *fleet) used(req *descriptors.Request) []int64 {
 	f.t.Helper()
 	var m descriptors.Match
 	f.engines[0].Rules().Match(req, &m)
-	r := limit.Request{Charges: m.Charges, Decisions: make([]limit.Decision, len(m.Charges))}
-	for i := range r.Charges {
-		r.Charges[i].Op = limit.Peek
-	}
-	f.truth.Peek(f.t.Context(), &r)
-	used := make([]int64, len(r.Decisions))
-	for i, d := range r.Decisions {
-		used[i] = m.Charges[i].Limit.Capacity() - d.Remaining
+	var used []int64
+	for i, d := range f.engines[0].Usage(f.t.Context(), m.Charges) {
+		used = append(used, m.Charges[i].Limit.Capacity()-d.Remaining)
 	}
 	return used
 }
@@ -373,4 +358,12 @@ func decisionOn(v *engine.Verdict, identity string) limit.Decision {
 	return limit.Decision{}
 }
 
-func pass(d time.Duration) { <-time.After(d) }
+// pass waits, but for what is over already.
+func pass(d time.Duration) {
+	if d > 0 {
+		<-time.After(d)
+	}
+}
+
+// toWindow waits for the next minute to begin.
+func toWindow() { pass(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute))) }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -19,14 +18,10 @@ type Stats struct {
 
 // Stats returns the counts of this Engine.
 func (e *Engine) Stats() Stats {
-	s := Stats{TurnedAway: e.queue.turned.Load(), GiveBackFailed: e.unreturned.Load(), OverAdmitted: e.over.Load()}
-	e.queue.mu.Lock()
-	s.Waiting = int64(len(e.queue.waiting))
-	e.queue.mu.Unlock()
-	e.reserved.mu.Lock()
-	s.ReservationsDropped = e.reserved.dropped
-	e.reserved.mu.Unlock()
-	return s
+	return Stats{
+		Waiting: e.queue.waiting.Load(), TurnedAway: e.queue.turned.Load(), ReservationsDropped: e.reserved.dropped.Load(),
+		GiveBackFailed: e.unreturned.Load(), OverAdmitted: e.over.Load(),
+	}
 }
 
 // Usage returns what is left on each charge's counter, as the store has it. It takes nothing.
@@ -59,13 +54,4 @@ func (e *Engine) Forget(ctx context.Context, keys []string) {
 	if e.cfg.Share != nil {
 		_ = e.cfg.Share.Reset(ctx, keys) // memory never fails
 	}
-}
-
-// Known returns the records of an identity, as a decision would look them up; nil: there are none.
-func (e *Engine) Known(ctx context.Context, domain string, who *descriptors.Who) *descriptors.Records {
-	found := new(descriptors.Records)
-	if e.cfg.Records == nil || !e.cfg.Records.Any(domain) || !e.cfg.Records.Look(ctx, domain, who, found) {
-		return nil
-	}
-	return found
 }

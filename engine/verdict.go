@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
@@ -29,23 +30,19 @@ type Verdict struct {
 	Decisions []limit.Decision
 
 	progress
-	one  [1]*limit.Request // memory for a list of one request
-	part part              // a question about some of the charges
-	left []int64           // of an explanation: what is left before the request
-	cut  []time.Duration   // too many others wait: how long each charge could have waited; empty: they do not
+	part limit.Request // the question about some of the charges
+	left []int64       // of an explanation: what is left before the request
 }
 
 // progress is what a verdict keeps between Begin and Finish.
 type progress struct {
 	asked   *descriptors.Request // until the verdict is done
+	who     descriptors.Who      // whom the request is from
+	records descriptors.Records  // what is known about them beside the rules
 	request limit.Request        // the question about all charges
-	matched bool                 // it is known what applies
+	crowded bool                 // too many others wait, so no throttle lets it wait
 	decided bool                 // each charge is decided
-	offence bool                 // part asks for a record of a refusal
 	done    bool
-	began   time.Time           // of a throttled answer: when its wait began
-	who     descriptors.Who     // whom the request is from
-	records descriptors.Records // what is known about them beside the rules
 }
 
 // Status is what a verdict reports about one descriptor.
@@ -59,39 +56,30 @@ type Status struct {
 	tree       bool                // in quota mode: a limit of a tree applies to it
 }
 
-// Empty forgets everything but the memory that the next request can use.
+// Empty forgets everything but the memory that the next request can use. It goes field by field, because a composite
+// literal would copy the match, which is most of a verdict.
 func (v *Verdict) Empty() {
 	v.Match.Reset()
 	if v.Match.Charges == nil { // it was too much to keep
-		v.Decisions, v.part, v.cut = nil, part{}, nil
+		v.Decisions, v.part = nil, limit.Request{}
 	}
-	v.clear()
-	v.Statuses = v.Statuses[:0]
-}
-
-// reset makes v the verdict on a request of that many descriptors that nothing applies to: admitted.
-func (v *Verdict) reset(descriptors int) {
-	v.clear()
-	v.Statuses = resize(v.Statuses, descriptors)
-}
-
-// clear forgets what was decided, but for the statuses and the match. It goes field by field, because a composite
-// literal would copy the match, which is most of a verdict.
-func (v *Verdict) clear() {
 	v.Refused, v.Shadowed, v.Degraded, v.Excess = false, false, "", ""
 	v.RetryAfter, v.Waited, v.Cost = 0, 0, 0
 	v.Response, v.Refusing, v.Malformed = nil, nil, nil
 	v.Client, v.Reported = identity.Client{}, Status{}
 	v.progress = progress{}
-	v.Decisions, v.cut = v.Decisions[:0], v.cut[:0]
+	v.Statuses, v.Decisions = v.Statuses[:0], v.Decisions[:0]
+}
+
+// reset makes v the verdict on a request that nothing applies to: admitted.
+func (v *Verdict) reset(req *descriptors.Request) {
+	v.Empty()
+	v.Statuses, v.asked = resize(v.Statuses, len(req.Descriptors)), req
 }
 
 // resize returns a slice of n zero values, in the memory of s if it is large enough.
 func resize[T any](s []T, n int) []T {
-	if cap(s) < n {
-		return make([]T, n)
-	}
-	s = s[:n]
+	s = slices.Grow(s[:0], n)[:n]
 	clear(s)
 	return s
 }

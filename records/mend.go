@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
 )
 
 // Wanted is a record as it has to be.

@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"strconv"
+	"strings"
 )
 
-// Bounds of one reply: go-redis makes room for what a reply announces before it comes.
+// Bounds of one reply: go-redis makes room for what a reply announces before it comes, and has no bound of its own.
 const (
 	mostItems   = 1 << 20 // of all its lists
 	longestText = 8 << 20 // bytes
@@ -23,62 +24,44 @@ type announced struct {
 	open  int    // of these, still to come
 }
 
-// check takes in what came.
-func (a *announced) check(b []byte) error {
-	for len(b) > 0 {
-		if a.skip > 0 {
-			n := min(a.skip, len(b))
-			a.skip, b = a.skip-n, b[n:]
-			continue
+// check takes in what came, and returns how much of it is in front of what announces too much.
+func (a *announced) check(b []byte) (good int) {
+	for good < len(b) {
+		text := min(a.skip, len(b)-good)
+		line, _, whole := bytes.Cut(b[good+text:], []byte("\n"))
+		a.skip, a.line = a.skip-text, append(a.line, line...)
+		if len(a.line) > longestLine || whole && !a.begin(string(bytes.TrimSuffix(a.line, []byte("\r")))) {
+			return good + text
 		}
-		line, rest, whole := bytes.Cut(b, []byte("\n"))
-		if len(a.line)+len(line) > longestLine {
-			return errAnnounced
+		good += text + len(line)
+		if whole {
+			good, a.line = good+1, a.line[:0]
 		}
-		if !whole || len(a.line) > 0 {
-			a.line = append(a.line, line...)
-			line = a.line
-		}
-		if !whole {
-			return nil
-		}
-		if !a.begin(bytes.TrimSuffix(line, []byte("\r"))) {
-			return errAnnounced
-		}
-		a.line, b = a.line[:0], rest
 	}
-	return nil
+	return good
 }
 
 // begin takes in the first line of a reply, or of an item of a list, and reports whether it may be.
-func (a *announced) begin(line []byte) bool {
+func (a *announced) begin(line string) bool {
 	if a.open--; a.open < 0 {
 		a.open, a.items = 0, 0
 	}
-	if len(line) == 0 {
+	if strings.IndexAny(line, ":+-") == 0 {
+		return true
+	}
+	if strings.IndexAny(line, "$*") != 0 {
+		return false // RESP2 has no other
+	}
+	n, err := strconv.Atoi(line[1:])
+	switch {
+	case err != nil || n < -1:
 		return false
-	}
-	switch line[0] {
-	case '$', '=', '!':
-		n, ok := length(line, longestText)
-		if n >= 0 {
-			a.skip = n + len("\r\n")
-		}
-		return ok
-	case '*', '~', '>', '%', '|':
-		n, ok := length(line, mostItems)
-		n = max(n, 0)
-		if line[0] == '%' || line[0] == '|' {
-			n *= 2 // pairs
-		}
+	case n < 0: // it is missing
+	case line[0] == '$':
+		a.skip = n + len("\r\n")
+		return n <= longestText
+	default:
 		a.open, a.items = a.open+n, a.items+n
-		return ok && a.items <= mostItems
 	}
-	return true
-}
-
-// length is the number in a line, -1 for a text or a list that is missing.
-func length(line []byte, most int) (n int, ok bool) {
-	n, err := strconv.Atoi(string(line[1:]))
-	return n, err == nil && n >= -1 && n <= most
+	return a.items <= mostItems
 }

@@ -61,7 +61,7 @@ func held(t *testing.T, change func(*redis.Config)) (c *redis.Client, seen *call
 	first := add("first")
 	c.Server("first").Do(first)
 	servers.Await(t, "a request under way", func() error {
-		if s := c.Stats(); s.InFlight != 1 {
+		if s := statsOf(c); s.InFlight != 1 {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil
@@ -176,8 +176,8 @@ func TestWhoLeavesLaterGetsALateReply(t *testing.T) {
 	late(over, p)
 	c.Server("a").Do(p)
 	servers.Await(t, "a request under way", func() error {
-		if c.Stats().InFlight != 1 {
-			return fmt.Errorf("%+v", c.Stats())
+		if statsOf(c).InFlight != 1 {
+			return fmt.Errorf("%+v", statsOf(c))
 		}
 		return nil
 	})
@@ -222,7 +222,7 @@ func TestTooManyThatWait(t *testing.T) {
 	}
 	goOn()
 	await(t, all...)
-	if s := c.Stats(); s.Rejected != 1 || s.Waiting != 0 {
+	if s := statsOf(c); s.Rejected != 1 || s.Waiting != 0 {
 		t.Errorf("stats: %+v", s)
 	}
 }

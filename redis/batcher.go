@@ -8,26 +8,29 @@ import (
 	"time"
 )
 
-// The size of a batch at most, and a step of the batcher's clock.
+// The size of a batch at most.
 const (
 	mostRequests = 64
 	mostCharges  = 128
-	longestStep  = 5 * time.Millisecond
 )
 
 // batcher forms batches of the requests that wait for one server. Each of a few workers has one batch under way.
-// While one of them is idle a request leaves at once, else with all that came when a batch returns.
+// While one of them is idle a request leaves at once, else with all that came when a batch returns. No timer is needed:
+//
+//	callers          queue                      workers           server
+//	Do(a) ──────────────────────────────────▶  1 [a]      ──▶
+//	Do(b) ──────────────────────────────────▶  2 [b]      ──▶
+//	Do(c, d), Do(e)  ▶ (c d) (e)                  both are under way
+//	                 ▶ (c d) (e)                1 a is done  ◀──    [a's reply]
+//	                                        ──▶ 1 [c d e]  ──▶       one pipeline: an EVALSHA for each script and slot
+//	Do(f)            ▶ (f)
+//	Leave(f)         ▶ (f left)                 2 b is done  ◀──    f is never sent, but for Keep
 type batcher struct {
-	run    func(batch []*Pending) // sends a batch and finishes its requests
-	finish func(*Pending)         // finishes a request that was never sent
-	most   int                    // requests that may wait
+	server *Server
 
 	mu       sync.Mutex
 	ready    *sync.Cond // on mu: there are requests for a worker
 	queue    []*Pending
-	idle     int           // workers that wait
-	clock    time.Duration // the time that requests have come in; a stall of this process is at most a step
-	last     time.Time     // when the last one came
 	closed   bool
 	working  sync.WaitGroup
 	flying   atomic.Int64 // requests in batches
@@ -35,127 +38,93 @@ type batcher struct {
 }
 
 // newBatcher starts workers.
-func newBatcher(workers, most int, run func([]*Pending), finish func(*Pending)) *batcher {
-	b := &batcher{run: run, finish: finish, most: most}
+func newBatcher(s *Server) *batcher {
+	b := &batcher{server: s}
 	b.ready = sync.NewCond(&b.mu)
-	for range workers {
+	for range s.client.cfg.InFlight {
 		b.working.Go(b.work)
 	}
 	return b
 }
 
-// add puts requests into the queue, where they stay together, or finishes them with an error.
-func (b *batcher) add(requests []*Pending, err error) {
-	for _, p := range requests {
-		p.begin()
-	}
-	if err == nil {
-		err = b.enqueue(time.Now(), requests)
-	}
-	if err != nil {
-		b.fail(requests, err)
-	}
-}
-
-// fail finishes requests that were not sent.
-func (b *batcher) fail(requests []*Pending, err error) {
-	for _, p := range requests {
-		p.Err = err
-		b.finish(p)
-	}
-}
-
-func (b *batcher) enqueue(now time.Time, requests []*Pending) error {
+// add puts requests into the queue, where they stay together.
+func (b *batcher) add(now time.Time, requests []*Pending) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
 		return errClosed
 	}
-	b.clock += min(now.Sub(b.last), longestStep)
-	b.last = now
 	if b.overloadedLocked(now, requests) {
 		b.rejected.Add(int64(len(requests)))
 		return errOverload
 	}
-	for _, p := range requests {
-		p.since = b.clock
-	}
-	requests[0].group = len(requests)
+	requests[0].group, requests[0].since = len(requests), now
 	b.queue = append(b.queue, requests...)
-	b.wakeLocked()
+	b.ready.Signal()
 	return nil
 }
 
 // overloadedLocked reports whether requests would hardly be answered in time: too many wait, or the first has waited
 // for longer than half of what these may. One that is kept has to be sent, however late.
 func (b *batcher) overloadedLocked(now time.Time, requests []*Pending) bool {
-	if len(b.queue)+len(requests) > b.most {
+	if len(b.queue)+len(requests) > b.server.client.cfg.Queue {
 		return true
 	}
 	if len(b.queue) == 0 {
 		return false
 	}
-	waited := b.clock - b.queue[0].since
+	waited := now.Sub(b.queue[0].since)
 	return slices.ContainsFunc(requests, func(p *Pending) bool {
 		return !p.Due.IsZero() && !p.Keep && 2*waited > p.Due.Sub(now)
 	})
 }
 
-// wakeLocked wakes a worker if there is something for it.
-func (b *batcher) wakeLocked() {
-	if b.idle > 0 && len(b.queue) > 0 {
-		b.idle--
-		b.ready.Signal()
-	}
-}
-
 // work sends batches until the batcher is closed.
 func (b *batcher) work() {
-	var batch, dropped []*Pending
+	var batch, left []*Pending
 	for open := true; open; {
 		runtime.Gosched() // callers that are ready to ask go along
-		batch, dropped, open = b.take(batch[:0], dropped[:0])
-		b.fail(dropped, errLeft)
+		batch, left, open = b.take(batch[:0], left[:0])
+		b.server.end(left, errLeft)
 		if len(batch) > 0 {
-			b.run(batch)
+			b.server.runBatch(batch)
 			b.flying.Add(-int64(len(batch)))
 		}
 		clear(batch)
-		clear(dropped)
+		clear(left)
 	}
 }
 
-// take waits for requests, and returns a batch of them and those whose callers have left. It reports whether more may
+// take waits for requests, and appends those to send and those whose callers have left. It reports whether more may
 // come.
-func (b *batcher) take(batch, dropped []*Pending) (_, _ []*Pending, open bool) {
+func (b *batcher) take(batch, left []*Pending) (_, _ []*Pending, open bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for len(b.queue) == 0 && !b.closed {
-		b.idle++
 		b.ready.Wait()
 	}
 	used, charges := 0, 0
 	for used < len(b.queue) {
 		group := b.queue[used : used+b.queue[used].group]
-		fits := len(batch)+len(group) <= mostRequests && charges+chargesOf(group) <= mostCharges
-		if len(batch) > 0 && !fits {
+		charges += chargesOf(group)
+		if used > 0 && (used+len(group) > mostRequests || charges > mostCharges) {
 			break
 		}
-		before := len(batch)
-		for _, p := range group {
-			if p.unwanted() {
-				dropped = append(dropped, p)
-			} else {
-				batch = append(batch, p)
-			}
-		}
-		charges += chargesOf(batch[before:])
 		used += len(group)
+	}
+	for _, p := range b.queue[:used] {
+		if p.unwanted() {
+			left = append(left, p)
+		} else {
+			batch = append(batch, p)
+		}
 	}
 	b.queue = slices.Delete(b.queue, 0, used)
 	b.flying.Add(int64(len(batch)))
-	b.wakeLocked()
-	return batch, dropped, !b.closed || len(b.queue) > 0
+	if len(b.queue) > 0 {
+		b.ready.Signal()
+	}
+	return batch, left, !b.closed || len(b.queue) > 0
 }
 
 func chargesOf(requests []*Pending) (all int) {
@@ -173,7 +142,7 @@ func (b *batcher) close() {
 	b.queue = nil
 	b.ready.Broadcast()
 	b.mu.Unlock()
-	b.fail(waited, errClosed)
+	b.server.end(waited, errClosed)
 	b.working.Wait()
 }
 

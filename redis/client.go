@@ -11,16 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/spillway-mesh/spillway/breaker"
-)
-
-// Defaults of Config.
-const (
-	defaultSilence  = 250 * time.Millisecond
-	defaultInFlight = 2
-	defaultQueue    = 8192
 )
 
 // Config sets up a Client. The zero value works, against a server on this machine.
@@ -46,44 +39,41 @@ type Client struct {
 	hashes        []uint64  // of a ring: of the addresses of its servers
 	sentinel      *sentinel // nil: there are none
 	cluster       *cluster  // nil: it is none
+	watch         *watch    // of sentinels or a cluster; else nil
 	opened, ended atomic.Int64
 }
 
 // New begins to connect, and returns at once.
 func New(cfg Config) *Client {
-	quiet()
+	logging.Disable() // of go-redis: all that it reports arrives as an error and is counted
 	cfg.Servers = cfg.Servers.withDefaults()
-	cfg.Silence = cmp.Or(cfg.Silence, defaultSilence)
-	cfg.InFlight = cmp.Or(cfg.InFlight, defaultInFlight)
-	cfg.Queue = cmp.Or(cfg.Queue, defaultQueue)
+	cfg.Silence = cmp.Or(cfg.Silence, 250*time.Millisecond)
+	cfg.InFlight, cfg.Queue = cmp.Or(cfg.InFlight, 2), cmp.Or(cfg.Queue, 8192)
 	c := &Client{cfg: cfg}
 	switch cfg.Kind {
 	case Sentinel:
-		c.sentinel = newSentinel(c)
-		c.fixed = []*Server{c.sentinel.master}
+		c.watch, c.sentinel = newWatch(), newSentinel(c)
+		c.fixed = []*Server{c.newServer(cfg.Master, "")}
+		c.watch.running.Go(func() { c.watch.run(c, c.sentinel.look) })
 	case Cluster:
 		c.cfg.DB = 0
-		c.cluster = newCluster(c)
+		c.watch, c.cluster = newWatch(), newCluster(c)
+		c.watch.running.Go(func() { c.watch.run(c, c.cluster.look) })
 	case Ring:
 		for _, address := range cfg.Addresses {
-			c.fixed, c.hashes = append(c.fixed, c.serverAt(address)), append(c.hashes, hash64(address))
+			c.fixed, c.hashes = append(c.fixed, c.newServer(address, address)), append(c.hashes, hash64(address))
 		}
 	default:
-		c.fixed = []*Server{c.serverAt(cfg.Addresses[0])}
+		c.fixed = []*Server{c.newServer(cfg.Addresses[0], cfg.Addresses[0])}
 	}
 	return c
 }
 
-// serverAt makes the server of an address.
-func (c *Client) serverAt(address string) *Server {
-	return c.newServer(address, func(ctx context.Context) (*conn, error) { return c.cfg.connect(ctx, address) })
-}
-
-// Server is where a key is now. Callers do not keep it: a cluster moves keys.
+// Server is where a key is now, for an empty key any. Callers do not keep it: a cluster moves keys.
 func (c *Client) Server(key string) *Server {
 	switch {
 	case c.cluster != nil:
-		return c.cluster.server(SlotOf(key))
+		return c.cluster.server(c.Slot(key))
 	case len(c.fixed) > 1:
 		return c.fixed[heaviest(c.hashes, key)]
 	}
@@ -91,10 +81,13 @@ func (c *Client) Server(key string) *Server {
 }
 
 // Slot is a number that is the same for keys that one script may have together on one server: of a cluster the slot,
-// else 0.
+// -1 for an empty key, else 0.
 func (c *Client) Slot(key string) int {
-	if c.cluster == nil {
+	switch {
+	case c.cluster == nil:
 		return 0
+	case key == "":
+		return -1
 	}
 	return SlotOf(key)
 }
@@ -111,7 +104,7 @@ func (c *Client) Servers() []*Server {
 // nothing of each other, else one server.
 func (c *Client) Everywhere() []*Server {
 	if c.cluster != nil {
-		return []*Server{c.cluster.server(-1)}
+		return []*Server{c.Server("")}
 	}
 	return c.fixed
 }
@@ -120,32 +113,21 @@ func (c *Client) Everywhere() []*Server {
 // stands for any server. Arguments are strings, numbers or []byte. The reply is a string, an int64, a []any of those,
 // or nil where a value is missing. It waits until the context's deadline, 10 s at most; without one for 2 s.
 func (c *Client) Run(ctx context.Context, key string, args ...any) (any, error) {
-	s, slot := c.place(key)
-	cold := s.command(ctx, slot, args)
-	return cold.reply, cold.fault
+	cold := c.Server(key).command(ctx, c.Slot(key), args)
+	return cold.Val(), cold.fault()
 }
 
 // Ask is Run behind the breaker of the server: it fails at once while that is open, and its result counts there.
 func (c *Client) Ask(ctx context.Context, key string, args ...any) (any, error) {
-	s, slot := c.place(key)
-	return s.guarded(ctx, slot, args)
-}
-
-// place is the server and the slot of a key; an empty key has any server and no slot.
-func (c *Client) place(key string) (*Server, int) {
-	if c.cluster != nil && key == "" {
-		return c.cluster.server(-1), -1
-	}
-	return c.Server(key), c.Slot(key)
+	return c.Server(key).guarded(ctx, c.Slot(key), args)
 }
 
 // Guard runs what reads replies in the background. A panic is given to Config.OnPanic, and does not end the process.
 func (c *Client) Guard(run func()) {
-	if c.cfg.OnPanic == nil {
-		run()
-		return
-	}
 	defer func() {
+		if c.cfg.OnPanic == nil {
+			return
+		}
 		if fault := recover(); fault != nil {
 			c.cfg.OnPanic(fault)
 		}
@@ -155,8 +137,8 @@ func (c *Client) Guard(run func()) {
 
 // Ready waits until every server has answered once, or it is known why one does not.
 func (c *Client) Ready(ctx context.Context) {
-	if c.cluster != nil {
-		c.cluster.await(ctx)
+	if c.watch != nil {
+		_ = c.watch.await(ctx)
 	}
 	var all sync.WaitGroup
 	for _, s := range c.Servers() {
@@ -167,6 +149,9 @@ func (c *Client) Ready(ctx context.Context) {
 
 // Close ends the connections and waits for what runs. Later calls fail.
 func (c *Client) Close() {
+	if c.watch != nil {
+		c.watch.close()
+	}
 	if c.sentinel != nil {
 		c.sentinel.close()
 	}
@@ -178,7 +163,7 @@ func (c *Client) Close() {
 	}
 }
 
-// Stats is what a Client counts about itself.
+// Stats is what clients count about themselves. The zero value has counted none.
 type Stats struct {
 	Connections   int64 // open now
 	Idle          int64 // of these, not in use
@@ -190,47 +175,21 @@ type Stats struct {
 	Rejected      int64 // requests that were not sent, because too many waited
 }
 
-// Stats is what the client has counted so far. Of a cluster the last four are those of its present servers.
-func (c *Client) Stats() Stats {
-	s := Stats{Opened: c.opened.Load(), Ended: c.ended.Load()}
-	s.Connections = s.Opened - s.Ended
-	for _, server := range c.Servers() {
-		s.Add(server.stats())
+// Add adds what a client has counted so far. Of a cluster the last four are those of its present servers.
+func (all *Stats) Add(c *Client) {
+	opened, ended := c.opened.Load(), c.ended.Load()
+	all.Opened += opened
+	all.Ended += ended
+	all.Connections += opened - ended
+	for _, s := range c.Servers() {
+		all.InFlight += s.batcher.flying.Load()
+		all.Waiting += s.batcher.waiting()
+		all.Rejected += s.batcher.rejected.Load()
+		for _, client := range s.clients() {
+			pool := client.PoolStats()
+			all.Idle += int64(pool.IdleConns)
+			all.Waited += int64(pool.WaitCount)
+			all.Lacked += int64(pool.Timeouts)
+		}
 	}
-	return s
 }
-
-func (s *Server) stats() (all Stats) {
-	all.InFlight, all.Waiting, all.Rejected = s.batcher.flying.Load(), s.batcher.waiting(), s.batcher.rejected.Load()
-	if s.hot == nil {
-		return all
-	}
-	for _, client := range []*goredis.Client{s.hot, s.cold} {
-		pool := client.PoolStats()
-		all.Idle += int64(pool.IdleConns)
-		all.Waited += int64(pool.WaitCount)
-		all.Lacked += int64(pool.Timeouts)
-	}
-	return all
-}
-
-// Add adds the numbers of another client.
-func (s *Stats) Add(o Stats) {
-	s.Connections += o.Connections
-	s.Idle += o.Idle
-	s.Opened += o.Opened
-	s.Ended += o.Ended
-	s.InFlight += o.InFlight
-	s.Waiting += o.Waiting
-	s.Waited += o.Waited
-	s.Lacked += o.Lacked
-	s.Rejected += o.Rejected
-}
-
-// silent is a logger for go-redis that writes nothing: all that it reports arrives as an error and is counted.
-type silent struct{}
-
-// Printf drops the line.
-func (silent) Printf(context.Context, string, ...any) {}
-
-var quiet = sync.OnceFunc(func() { goredis.SetLogger(silent{}) })

@@ -2,11 +2,9 @@ package redis
 
 import (
 	"context"
-	"errors"
+	"maps"
 	"math/rand/v2"
-	"net"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,104 +14,65 @@ import (
 	"github.com/spillway-mesh/spillway/breaker"
 )
 
-const (
-	mapEvery  = time.Second            // how old the map of slots may be
-	mapPause  = 200 * time.Millisecond // the least time between two that are asked for
-	formerFor = 5 * time.Second        // how long a server without slots is kept: replies may be on their way
-)
+const formerFor = 5 * time.Second // how long a server without slots is kept: replies may be on their way
 
-// cluster is a Redis Cluster: which server holds which slot. It is asked for once a second, and after what may be a
-// change.
+// cluster is a Redis Cluster: which server holds which slot.
 type cluster struct {
 	client  *Client
-	unknown *Server // takes requests while it is not known which server holds their slot, or none does
-
+	unknown *Server               // takes requests while it is not known which server holds their slot, or none does
 	table   atomic.Pointer[table] // nil: not known yet
-	fault   atomic.Pointer[error] // why it could not be read the last time; nil: it could
-	tried   chan struct{}         // closed when it was asked for once
-	wake    chan struct{}         // it is wanted
-	ctx     context.Context       // ends with the client
-	cancel  context.CancelFunc
-	running sync.WaitGroup
+	seeds   []*goredis.Client     // of the configuration
 
 	mu      sync.Mutex         // guards all below
 	members map[string]*Server // masters, and servers that commands were sent on to, by address
 	closed  bool
 }
 
-// table is the master of each slot, nil where there is none.
-type table [slotCount]*Server
+// table is which server holds which slot.
+type table struct {
+	bySlot  [slotCount]*Server // nil where there is none
+	masters []*Server
+}
 
-func newCluster(client *Client) *cluster {
-	c := &cluster{
-		client: client, members: map[string]*Server{},
-		tried: make(chan struct{}), wake: make(chan struct{}, 1),
+func newCluster(c *Client) *cluster {
+	all := &cluster{client: c, members: map[string]*Server{}, unknown: c.newServer("cluster", "")}
+	for _, address := range c.cfg.Addresses {
+		all.seeds = append(all.seeds, goredis.NewClient(c.cfg.options(address, answerWithin, 1)))
 	}
-	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.unknown = client.newServer("cluster", nil)
-	c.running.Go(c.follow)
-	return c
+	return all
 }
 
 // server is the master of a slot as far as known, for -1 any master.
 func (c *cluster) server(slot int) *Server {
 	t := c.table.Load()
-	switch {
-	case t == nil:
-		return c.unknown
-	case slot < 0:
+	if slot < 0 {
 		all := c.servers()
 		return all[rand.IntN(len(all))]
-	case t[slot] == nil:
+	}
+	if t == nil || t.bySlot[slot] == nil {
 		return c.unknown
 	}
-	return t[slot]
+	return t.bySlot[slot]
 }
 
 // servers are the masters.
 func (c *cluster) servers() []*Server {
-	var all []*Server
 	if t := c.table.Load(); t != nil {
-		for i, s := range t {
-			if s != nil && (i == 0 || s != t[i-1]) && !slices.Contains(all, s) {
-				all = append(all, s)
-			}
-		}
+		return t.masters
 	}
-	if len(all) == 0 {
-		return []*Server{c.unknown}
-	}
-	return all
+	return []*Server{c.unknown}
 }
 
-// await waits until the table was asked for.
-func (c *cluster) await(ctx context.Context) {
-	select {
-	case <-c.tried:
-	case <-ctx.Done():
-	case <-c.ctx.Done():
-	}
-}
-
-// unplaced waits until the table was asked for, and fails commands whose server was not known.
+// unplaced waits for the table, and fails commands whose server was not known.
 func (c *cluster) unplaced(ctx context.Context, all []*command) {
 	ctx, cancel := context.WithTimeout(ctx, c.client.cfg.Silence)
 	defer cancel()
-	c.await(ctx)
-	err := errUnknown
-	if fault := c.fault.Load(); fault != nil && c.table.Load() == nil {
-		err = *fault
+	err := c.client.watch.await(ctx)
+	if err == nil || c.table.Load() != nil {
+		err = errUnknown
 	}
 	for _, command := range all {
-		command.fault = &unsentError{err}
-	}
-}
-
-// reload asks for the table.
-func (c *cluster) reload() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
+		command.SetErr(err)
 	}
 }
 
@@ -126,156 +85,84 @@ func (c *cluster) member(address string) *Server {
 	}
 	s := c.members[address]
 	if s == nil {
-		s = c.client.serverAt(address)
-		s.address = address
+		s = c.client.newServer(address, address)
 		c.members[address] = s
 	}
 	s.named = time.Now()
 	return s
 }
 
-// follow keeps the table up to date.
-func (c *cluster) follow() {
-	var once sync.Once
-	for c.ctx.Err() == nil {
-		loaded := false
-		c.client.Guard(func() { loaded = c.load() })
-		once.Do(func() { close(c.tried) })
-		if !loaded {
-			c.reload() // soon again
-		}
-		pause(c.ctx, mapPause)
-		select {
-		case <-c.wake:
-		case <-time.After(mapEvery - mapPause):
-		case <-c.ctx.Done():
+// look reads the table from the first server that has it. Those that answer requests come first: one that fails may be
+// cut off from the others and have an old table.
+func (c *cluster) look(ctx context.Context) (err error) {
+	var well []*goredis.Client
+	for _, s := range c.servers() {
+		if s != c.unknown && s.guard.State() != breaker.Open {
+			well = append(well, s.cold)
 		}
 	}
+	for _, one := range append(well, c.seeds...) {
+		err = c.read(ctx, one)
+		if err == nil {
+			break
+		}
+	}
+	return err
 }
 
-// load reads the table from the first server that has it, and reports whether one had. Those that answer requests
-// come first: one that fails may be cut off from the others and have an old table.
-func (c *cluster) load() bool {
-	fault := errors.New("no server of the cluster knows its slots")
-	for _, address := range c.candidates() {
-		ctx, cancel := context.WithTimeout(c.ctx, answerWithin)
-		ranges, err := c.slotsAt(ctx, address)
-		cancel()
-		if err == nil && len(ranges) > 0 {
-			c.learn(ranges, address)
-			c.fault.Store(nil)
-			return true
-		}
-		if err != nil {
-			fault = err
-		}
-	}
-	c.fault.Store(&fault)
-	return false
-}
-
-// slotsAt asks a server for its table. A configured address that is no master gets a connection for this alone.
-func (c *cluster) slotsAt(ctx context.Context, address string) ([]slotRange, error) {
-	c.mu.Lock()
-	s := c.members[address]
-	c.mu.Unlock()
-	var client *goredis.Client
-	if s != nil {
-		client = s.cold
-	} else {
-		client = goredis.NewClient(c.client.cfg.lone(address))
-		defer client.Close()
-	}
-	reply, err := client.Do(ctx, "CLUSTER", "SLOTS").Slice() // CLUSTER SHARDS is missing before Redis 7
+// read takes in the table that a server has.
+func (c *cluster) read(ctx context.Context, from *goredis.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	reply, err := from.Do(ctx, "CLUSTER", "SLOTS").Slice() // CLUSTER SHARDS is missing before Redis 7
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return slotRanges(reply)
-}
-
-// candidates are the addresses of servers to ask for the table.
-func (c *cluster) candidates() []string {
-	known := c.servers()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var well, others []string
-	for address, s := range c.members {
-		if s.guard.State() == breaker.Closed && slices.Contains(known, s) {
-			well = append(well, address)
-		} else {
-			others = append(others, address)
-		}
+	ranges, err := slotRanges(reply, from.Options().Addr)
+	if err != nil {
+		return err
 	}
-	return slices.Concat(well, c.client.cfg.Addresses, others)
-}
-
-// learn takes in the table that a server has.
-func (c *cluster) learn(ranges []slotRange, origin string) {
+	if len(ranges) == 0 {
+		return errUnknown
+	}
 	fresh := new(table)
 	for _, r := range ranges {
-		s := c.member(reachable(r.address, origin))
+		s := c.member(r.address)
 		for slot := max(r.first, 0); slot <= min(r.last, slotCount-1); slot++ {
-			fresh[slot] = s
+			fresh.bySlot[slot] = s
+		}
+		if !slices.Contains(fresh.masters, s) {
+			fresh.masters = append(fresh.masters, s)
 		}
 	}
 	c.table.Store(fresh)
 	c.forget()
+	return nil
 }
 
 // forget lets go of servers that were not named for a while.
 func (c *cluster) forget() {
 	c.mu.Lock()
-	var former []*Server
-	for address, s := range c.members {
-		if time.Since(s.named) > formerFor {
-			former = append(former, s)
-			delete(c.members, address)
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.members, func(_ string, s *Server) bool {
+		former := time.Since(s.named) > formerFor
+		if former {
+			c.client.watch.running.Go(s.close)
 		}
-	}
-	c.mu.Unlock()
-	for _, s := range former {
-		s.close()
-	}
+		return former
+	})
 }
 
 // close ends the connections.
 func (c *cluster) close() {
-	c.cancel()
-	c.running.Wait()
 	c.mu.Lock()
 	c.closed = true
-	members := c.members
 	c.mu.Unlock()
-	for _, s := range members {
+	for _, s := range c.members {
 		s.close()
 	}
+	for _, s := range c.seeds {
+		s.Close()
+	}
 	c.unknown.close()
-}
-
-// bracketed is an address in a reply as it can be dialled: there a host with colons has no brackets.
-func bracketed(address string) string {
-	at := strings.LastIndexByte(address, ':')
-	if at < 0 || strings.HasPrefix(address, "[") {
-		return address
-	}
-	return net.JoinHostPort(address[:at], address[at+1:])
-}
-
-// reachable is the address of a server as another one named it: without a host, or on a machine of its own, it is
-// where that one is. It is empty for what cannot be an address.
-func reachable(address, origin string) string {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil || port == "" {
-		return ""
-	}
-	at, _, err := net.SplitHostPort(origin)
-	if err == nil && (host == "" || host == "?" || isLoopback(host) && !isLoopback(at)) {
-		return net.JoinHostPort(at, port)
-	}
-	return address
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

@@ -13,46 +13,15 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-const answerWithin = 500 * time.Millisecond // for a server to answer who is the master, or who holds which slot
-
 // keepAlive finds out within a minute that the other side of an idle connection is gone.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
 
-// connect dials an address, with TLS if the servers want it. An error names the dial as its cause, also where a
-// handshake of TLS failed.
-func (s *Servers) connect(ctx context.Context, address string) (*conn, error) {
-	plain := &net.Dialer{Timeout: s.DialTimeout, KeepAliveConfig: keepAlive}
-	dial := plain.DialContext
-	switch {
-	case s.Dial != nil:
-		dial = s.Dial
-	case s.TLS != nil:
-		dial = (&tls.Dialer{NetDialer: plain, Config: s.TLS()}).DialContext
-	}
-	raw, err := dial(ctx, s.Network, address)
-	if err != nil {
-		return nil, dialError(err)
-	}
-	return &conn{Conn: raw}, nil
-}
-
-func dialError(err error) error { return &net.OpError{Op: "dial", Net: "redis", Err: err} }
-
-// dialer makes a connection to where a server is now.
-type dialer func(ctx context.Context) (*conn, error)
-
-// options are those of connections that wait for so long, and of which there are so many. Nothing is sent twice, and
-// nothing is asked but what we ask.
-func (s *Servers) options(within time.Duration, size int, dial dialer) *goredis.Options {
+// options are those of connections to an address that wait for so long, and of which there are so many. Nothing is
+// sent twice, and nothing is asked but what we ask.
+func (s *Servers) options(address string, within time.Duration, size int) *goredis.Options {
 	return &goredis.Options{
-		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			c, err := dial(ctx)
-			if err != nil {
-				return nil, err // a nil *conn would be no nil net.Conn
-			}
-			return c, nil
-		},
-		Network: s.Network, Username: s.Username, Password: s.Password, CredentialsProvider: s.Credentials, DB: s.DB,
+		Dialer: func(ctx context.Context, _, address string) (net.Conn, error) { return new(conn).dial(ctx, s, address) },
+		Addr:   address, Network: s.Network, Username: s.Username, Password: s.Password, CredentialsProvider: s.Credentials, DB: s.DB,
 		Protocol: 2, MaxRetries: -1, DialerRetries: 1, DialTimeout: s.DialTimeout, ContextTimeoutEnabled: true,
 		ReadTimeout: within, WriteTimeout: within, PoolTimeout: within, PoolSize: size, PipelinePoolSize: -1,
 		DisableIdentity:          true,
@@ -60,32 +29,24 @@ func (s *Servers) options(within time.Duration, size int, dial dialer) *goredis.
 	}
 }
 
-// lone are the options of one connection for what is asked beside the requests: who is the master, who holds which
-// slot.
-func (s *Servers) lone(address string) *goredis.Options {
-	return s.options(answerWithin, 1, func(ctx context.Context) (*conn, error) { return s.connect(ctx, address) })
+// options are those of connections to the server.
+func (s *Server) options(within time.Duration, size int) *goredis.Options {
+	o := s.client.cfg.options(s.address, within, size)
+	o.Dialer = s.connect
+	return o
 }
 
-// pools makes the connections for batches, of which a spare one is ready at once, and those for cold commands.
-func (s *Server) pools() (hot, cold *goredis.Client) {
-	servers := &s.client.cfg.Servers
-	often := servers.options(s.client.cfg.Silence, servers.PoolSize, s.connect)
-	often.MinIdleConns, often.MaxIdleConns = 2, 4
-	rarely := servers.options(coldAtMost, servers.PoolSize, s.connect)
-	rarely.MaxIdleConns = 2
-	return goredis.NewClient(often), goredis.NewClient(rarely)
-}
-
-// connect makes a connection that is counted.
-func (s *Server) connect(ctx context.Context) (*conn, error) {
-	epoch := s.epoch.Load()
-	c, err := s.dial(ctx)
-	if err != nil {
-		return nil, err
+// connect makes a connection to where the server is now.
+func (s *Server) connect(ctx context.Context, _, address string) (net.Conn, error) {
+	c := &conn{server: s, epoch: s.epoch.Load()}
+	if s.client.sentinel != nil {
+		master, err := s.client.sentinel.address(ctx)
+		if err != nil {
+			return nil, err
+		}
+		address = master
 	}
-	s.client.opened.Add(1)
-	c.server, c.epoch = s, epoch
-	return c, nil
+	return c.dial(ctx, &s.client.cfg.Servers, address)
 }
 
 // conn is a connection that ends where a reply announces too much, and that is not used again after its server was
@@ -99,6 +60,30 @@ type conn struct {
 	closed  atomic.Bool
 }
 
+// dial makes the connection, with TLS if the servers want it. An error names the dial as its cause, also where a
+// handshake of TLS failed.
+func (c *conn) dial(ctx context.Context, s *Servers, address string) (net.Conn, error) {
+	plain := &net.Dialer{Timeout: s.DialTimeout, KeepAliveConfig: keepAlive}
+	dial := plain.DialContext
+	switch {
+	case s.Dial != nil:
+		dial = s.Dial
+	case s.TLS != nil:
+		dial = (&tls.Dialer{NetDialer: plain, Config: s.TLS()}).DialContext
+	}
+	raw, err := dial(ctx, s.Network, address)
+	if err != nil {
+		return nil, dialError(err)
+	}
+	c.Conn = raw
+	if c.server != nil {
+		c.server.client.opened.Add(1)
+	}
+	return c, nil
+}
+
+func dialError(err error) error { return &net.OpError{Op: "dial", Net: "redis", Err: err} }
+
 var fullServer = []byte("-ERR max number of clients")
 
 // Read reads. A server that takes no more connections replies that to whatever it is asked first.
@@ -108,8 +93,8 @@ func (c *conn) Read(b []byte) (int, error) {
 		return 0, errClients
 	}
 	c.greeted = c.greeted || n > 0
-	if fault := c.replies.check(b[:n]); fault != nil {
-		return 0, fault
+	if good := c.replies.check(b[:n]); good < n {
+		return good, errAnnounced
 	}
 	return n, err
 }

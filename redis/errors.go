@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -40,38 +41,6 @@ const (
 	ReasonError    = "error"     // anything else
 )
 
-// replies maps how an error reply begins to a reason. Only the beginning counts: errors from inside a script carry
-// its name and line at the end.
-var replies = []struct{ prefix, reason string }{
-	{"LOADING", ReasonLoading},
-	{"MASTERDOWN", ReasonLoading},
-	{"READONLY", ReasonReadonly},
-	{"NOREPLICAS", ReasonReadonly},
-	{"ERR max number of clients", ReasonClients},
-	{"OOM", ReasonOOM},
-	{"MISCONF", ReasonMisconf},
-	{"NOAUTH", ReasonNoAuth},
-	{"WRONGPASS", ReasonNoAuth},
-	{"ERR invalid password", ReasonNoAuth},
-	{"ERR AUTH", ReasonNoAuth},
-	{"ERR Protocol error: unauthenticated", ReasonNoAuth}, // too much was asked before the password
-	{"NOPERM", ReasonNoPerm},
-	{forbidden, ReasonNoPerm},
-	{forbiddenLater, ReasonNoPerm},
-	{"WRONGTYPE", ReasonWrong},
-	{"BUSY", ReasonBusy},
-	{"MOVED", ReasonCluster},
-	{"ASK", ReasonCluster},
-	{"TRYAGAIN", ReasonCluster},
-	{"CLUSTERDOWN", ReasonCluster},
-	{"CROSSSLOT", ReasonSlot},
-	{"NOSCRIPT", ReasonScript},
-	{"ERR Error running script", ReasonScript},
-	{"ERR Error compiling script", ReasonScript},
-	{"ERR user_script", ReasonScript},
-	{"ERR unknown command", ReasonScript},
-}
-
 // How a reply begins when the user may run the script, but not a command in it: up to Redis 7, and later and of
 // Valkey.
 const (
@@ -88,30 +57,37 @@ var (
 	errPanicked = errors.New("the reply could not be read: a panic, which was reported")
 	errClients  = errors.New("the server takes no more connections")
 	errFormer   = errors.New("the connection leads to a former master")
-	errUnknown  = errors.New("the servers of the cluster are not known yet")
+	errUnknown  = errors.New("the servers are not known yet")
 )
 
-// reasonsOf are the reasons of errors that are no replies.
-var reasonsOf = []struct {
-	error
-	reason string
+// causes are how the reasons are recognised: by how an error reply begins, or by an error that is no reply. Of a reply
+// only the beginning counts: errors from inside a script carry its name and line at the end.
+var causes = []struct {
+	reason  string
+	replies []string
+	errors  []error
 }{
-	{breaker.ErrOpen, ReasonBreaker},
-	{errOverload, ReasonOverload},
-	{errClosed, ReasonShutdown},
-	{goredis.ErrClosed, ReasonShutdown},
-	{errLeft, ReasonDeadline},
-	{context.Canceled, ReasonDeadline},
-	{errReply, ReasonReply},
-	{errClients, ReasonClients},
-	{errUnknown, ReasonCluster},
-	{goredis.ErrPoolTimeout, ReasonTimeout},
-	{goredis.ErrPoolExhausted, ReasonTimeout},
-	{io.EOF, ReasonClosed},
-	{io.ErrUnexpectedEOF, ReasonClosed},
-	{net.ErrClosed, ReasonClosed},
-	{syscall.ECONNRESET, ReasonClosed},
-	{syscall.EPIPE, ReasonClosed},
+	{ReasonBreaker, nil, []error{breaker.ErrOpen}},
+	{ReasonOverload, nil, []error{errOverload}},
+	{ReasonShutdown, nil, []error{errClosed, goredis.ErrClosed}},
+	{ReasonDeadline, nil, []error{errLeft, context.Canceled}},
+	{ReasonReply, nil, []error{errReply}},
+	{ReasonTimeout, nil, []error{goredis.ErrPoolTimeout, goredis.ErrPoolExhausted}},
+	{ReasonClosed, nil, []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE}},
+	{ReasonClients, []string{"ERR max number of clients"}, []error{errClients}},
+	{ReasonCluster, []string{"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"}, []error{errUnknown}},
+	{ReasonLoading, []string{"LOADING", "MASTERDOWN"}, nil},
+	{ReasonReadonly, []string{"READONLY", "NOREPLICAS"}, nil},
+	{ReasonOOM, []string{"OOM"}, nil},
+	{ReasonMisconf, []string{"MISCONF"}, nil},
+	{ReasonBusy, []string{"BUSY"}, nil},
+	{ReasonNoAuth, []string{"NOAUTH", "WRONGPASS", "ERR invalid password", "ERR AUTH",
+		"ERR Protocol error: unauthenticated"}, nil}, // the last one if too much was asked before the password
+	{ReasonNoPerm, []string{"NOPERM", forbidden, forbiddenLater}, nil},
+	{ReasonWrong, []string{"WRONGTYPE"}, nil},
+	{ReasonSlot, []string{"CROSSSLOT"}, nil},
+	{ReasonScript, []string{"NOSCRIPT", "ERR Error running script", "ERR Error compiling script", "ERR user_script",
+		"ERR unknown command"}, nil},
 }
 
 // Reason labels the error of a call; empty for nil.
@@ -120,16 +96,16 @@ func Reason(err error) string {
 		return ""
 	}
 	var reply goredis.Error
-	if errors.As(err, &reply) {
-		return replyReason(reply.Error())
-	}
 	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "dial" {
+	switch {
+	case errors.As(err, &reply):
+		return replyReason(reply.Error())
+	case errors.As(err, &op) && op.Op == "dial":
 		return ReasonDial
 	}
-	for _, known := range reasonsOf {
-		if errors.Is(err, known.error) {
-			return known.reason
+	for _, c := range causes {
+		if slices.ContainsFunc(c.errors, func(cause error) bool { return errors.Is(err, cause) }) {
+			return c.reason
 		}
 	}
 	if isTimeout(err) {
@@ -139,9 +115,9 @@ func Reason(err error) string {
 }
 
 func replyReason(text string) string {
-	for _, r := range replies {
-		if strings.HasPrefix(text, r.prefix) {
-			return r.reason
+	for _, c := range causes {
+		if slices.ContainsFunc(c.replies, func(prefix string) bool { return strings.HasPrefix(text, prefix) }) {
+			return c.reason
 		}
 	}
 	if strings.Contains(text, "@user_script") || strings.Contains(text, "user_script:") {
@@ -168,8 +144,7 @@ func isTimeout(err error) bool {
 // MayHaveRun reports whether a call that ended with this error may have run on the server all the same: it was sent,
 // and no reply came, or the error is one from inside a script.
 func MayHaveRun(err error) bool {
-	var early *unsentError
-	if err == nil || errors.As(err, &early) {
+	if err == nil || isUnsent(err) {
 		return false
 	}
 	switch Reason(err) {
@@ -188,3 +163,8 @@ type unsentError struct{ error }
 
 // Unwrap is the reason itself.
 func (e *unsentError) Unwrap() error { return e.error }
+
+func isUnsent(err error) bool {
+	var early *unsentError
+	return errors.As(err, &early)
+}

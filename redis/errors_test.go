@@ -92,7 +92,7 @@ func TestRedirectsNameAddressesThatCanBeDialled(t *testing.T) {
 		{"nowhere", "10.0.0.1:6379", ""},
 		{":", "10.0.0.1:6379", ""},
 	} {
-		if got := reachable(bracketed(step.named), step.origin); got != step.want {
+		if got := reachable(step.named, step.origin); got != step.want {
 			t.Errorf("%q of %s leads to %q, want %q", step.named, step.origin, got, step.want)
 		}
 	}

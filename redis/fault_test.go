@@ -157,7 +157,7 @@ func TestAServerThatHangsOpensTheBreaker(t *testing.T) {
 	one, two := add("a"), add("a")
 	c.Server("a").Do(one)
 	servers.Await(t, "the first under way", func() error {
-		if c.Stats().InFlight == 0 {
+		if statsOf(c).InFlight == 0 {
 			return errors.New("it waits")
 		}
 		return nil

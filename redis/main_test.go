@@ -58,6 +58,12 @@ func do(t testing.TB, c *redis.Client, p *redis.Pending) ([]int64, error) {
 	return p.Reply, p.Err
 }
 
+// statsOf is what a client has counted so far.
+func statsOf(c *redis.Client) (all redis.Stats) {
+	all.Add(c)
+	return all
+}
+
 func background() context.Context { return context.Background() }
 
 func withTimeout(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {

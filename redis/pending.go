@@ -8,7 +8,7 @@ import (
 )
 
 // Script is a Lua script. Each of its runs gets "0" as its first argument, and after it the arguments of all requests
-// in the run. It replies with integers: the first one is for all requests, then come those of each request.
+// in the run. It replies with a list of integers: the first one is for all requests, then come those of each.
 type Script struct {
 	text, sha any // strings, as words of a command
 	alone     bool
@@ -32,13 +32,13 @@ type Pending struct {
 	Late      func(*Pending) // called once by a worker, when the request is over after its caller left; may be nil
 	Keep      bool           // send it even if its caller left before its batch was formed
 
-	Reply []int64 // the first integer of the script's reply, then its own; of a script that is alone all of it
+	Reply []int64 // the first integer of the script's reply, then its own
 	Err   error   // why there is no reply; MayHaveRun returns whether the script may have run all the same
 
 	state atomic.Uint32
 	done  chan struct{} // capacity 1
-	since time.Duration // when it began to wait, on the batcher's clock
 	group int           // how many requests, with this one, are never parted; 0 for all but the first of them
+	since time.Time     // of the first of a group: when it began to wait
 }
 
 // The states of a Pending.

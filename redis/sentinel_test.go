@@ -149,10 +149,10 @@ func TestAServerThatBecomesAReplica(t *testing.T) {
 	wantCount(t, c, "a", 1)
 	server.Do(t, "REPLICAOF", host, port)
 	wantFault(t, c, redis.ReasonReadonly, false)
-	opened := c.Stats().Opened
+	opened := statsOf(c).Opened
 	server.Do(t, "REPLICAOF", "NO", "ONE")
 	recovers(t, c)
-	if now := c.Stats().Opened; now == opened {
+	if now := statsOf(c).Opened; now == opened {
 		t.Error("an old connection was used")
 	}
 }

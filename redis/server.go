@@ -14,9 +14,8 @@ import (
 )
 
 const (
-	coldWithin = 2 * time.Second        // for a cold command whose caller set no deadline,
-	coldAtMost = 10 * time.Second       // and for every one
-	leavePause = 100 * time.Millisecond // the least time between two times that a server is left: it may stay a replica
+	coldWithin = 2 * time.Second  // for a cold command whose caller set no deadline,
+	coldAtMost = 10 * time.Second // and for every one
 )
 
 // Server is one server that requests go to, with the breaker in front of it: the only one, the master that the
@@ -24,28 +23,29 @@ const (
 type Server struct {
 	name      string
 	client    *Client
-	address   string // of a server of a cluster
-	dial      dialer
-	hot, cold *goredis.Client // nil: it stands for the servers of a cluster that are not known yet
+	address   string          // empty: of the master that sentinels name
+	hot, cold *goredis.Client // for batches, and for cold commands; nil: it stands for the servers of a cluster that are not known yet
 	guard     *breaker.Breaker
 	batcher   *batcher
 	epoch     atomic.Int64 // grows when the connections so far may lead to a former master
-	left      atomic.Int64 // when that was, in nanoseconds
 	named     time.Time    // when a cluster last named it; guarded by the cluster's mutex
 }
 
-// newServer makes a server. Without dial it stands for servers that are not known yet.
-func (c *Client) newServer(name string, dial dialer) *Server {
-	s := &Server{name: c.cfg.Prefix + name, client: c, dial: dial}
+// newServer makes a server. One of a cluster without an address stands for servers that are not known yet.
+func (c *Client) newServer(name, address string) *Server {
+	s := &Server{name: c.cfg.Prefix + name, client: c, address: address}
 	guard := c.cfg.Breaker
 	if c.cfg.OnBreaker != nil {
 		guard.OnChange = func(from, to breaker.State) { c.Guard(func() { c.cfg.OnBreaker(s.name, from, to) }) }
 	}
 	s.guard = breaker.New(guard)
-	if dial != nil {
-		s.hot, s.cold = s.pools()
+	if address != "" || c.sentinel != nil {
+		hot, cold := s.options(c.cfg.Silence, c.cfg.PoolSize), s.options(coldAtMost, c.cfg.PoolSize)
+		hot.MinIdleConns, hot.MaxIdleConns = 2, 4 // so a spare one is ready at once
+		cold.MaxIdleConns = 2
+		s.hot, s.cold = goredis.NewClient(hot), goredis.NewClient(cold)
 	}
-	s.batcher = newBatcher(c.cfg.InFlight, c.cfg.Queue, s.runBatch, s.finish)
+	s.batcher = newBatcher(s)
 	return s
 }
 
@@ -59,68 +59,66 @@ func (s *Server) Breaker() *breaker.Breaker { return s.guard }
 // 128 charges fit into a batch. It returns at once; each request is signalled on its Done. They belong to the Client
 // until then.
 func (s *Server) Do(requests ...*Pending) {
-	var err error
-	if s.guard.Stops() {
-		err = breaker.ErrOpen
+	for _, p := range requests {
+		p.begin()
 	}
-	s.batcher.add(requests, err)
-}
-
-// finish signals that a request is over.
-func (s *Server) finish(p *Pending) {
-	if p.finish() && p.Late != nil {
-		s.client.Guard(func() { p.Late(p) })
+	err := breaker.ErrOpen
+	if !s.guard.Stops() {
+		err = s.batcher.add(time.Now(), requests)
+	}
+	if err != nil {
+		s.end(requests, err)
 	}
 }
 
-// runBatch sends a batch and finishes its requests.
+// end signals that requests are over. err is why they were not sent, nil if they were.
+func (s *Server) end(requests []*Pending, err error) {
+	for _, p := range requests {
+		if err != nil {
+			p.Err = err
+		}
+		if p.finish() && p.Late != nil {
+			s.client.Guard(func() { p.Late(p) })
+		}
+	}
+}
+
+// runBatch sends a batch, if the breaker lets it pass, and ends its requests.
 func (s *Server) runBatch(batch []*Pending) {
-	began := time.Now()
-	reason := s.tryBatch(batch)
+	began, reason := time.Now(), ReasonBreaker
+	done, err := s.guard.Allow()
+	if err == nil {
+		shown := breaker.Failure
+		reason = ReasonError // both stay if it panics
+		s.client.Guard(func() { shown, reason = s.tryBatch(batch) })
+		done(shown)
+		if shown == breaker.Failure {
+			s.client.watch.want()
+		}
+	}
 	if s.client.cfg.OnCall != nil {
 		took := time.Since(began)
 		s.client.Guard(func() { s.client.cfg.OnCall(s.name, len(batch), chargesOf(batch), took, reason) })
 	}
-	for _, p := range batch {
-		s.finish(p)
-	}
+	s.end(batch, err)
 }
 
-// tryBatch sends a batch if the breaker lets it pass, and returns the reason of the first failure.
-func (s *Server) tryBatch(batch []*Pending) (reason string) {
-	done, err := s.guard.Allow()
-	if err != nil {
-		for _, p := range batch {
-			p.Err = err
-		}
-		return Reason(err)
+// tryBatch sends a batch, and returns what it shows about the server and the reason of the first failure.
+func (s *Server) tryBatch(batch []*Pending) (shown breaker.Outcome, reason string) {
+	for _, p := range batch {
+		p.Err = errPanicked // unless more becomes known
 	}
-	all := commands(batch, s.client.Slot)
-	unread := errPanicked
-	s.client.Guard(func() {
-		s.exchange(context.Background(), true, all, false)
-		others, parted := part(all)
-		if len(parted) > 0 {
-			all = append(others, parted...)
-			s.exchange(context.Background(), true, parted, false)
-		}
-		unread = nil
-	})
+	all := s.exchange(context.Background(), commands(batch, s.client.Slot), false)
 	for _, c := range all {
-		if c.reply == nil && c.fault == nil {
-			c.fault = unread
-		}
 		c.deliver()
 	}
-	shown, reason := outcome(all)
-	done(shown)
-	return reason
+	return outcome(all)
 }
 
 // Run is Client.Run for this server: for what is asked of each server, as SCAN.
 func (s *Server) Run(ctx context.Context, args ...any) (any, error) {
 	c := s.command(ctx, -1, args)
-	return c.reply, c.fault
+	return c.Val(), c.fault()
 }
 
 // command sends one cold command.
@@ -130,9 +128,8 @@ func (s *Server) command(ctx context.Context, slot int, args []any) *command {
 		ctx, cancel = context.WithTimeout(ctx, coldWithin)
 		defer cancel()
 	}
-	c := &command{slot: slot}
-	c.prepare(args)
-	s.exchange(ctx, false, []*command{c}, false)
+	c := (&command{slot: slot}).prepare(args)
+	s.exchange(ctx, []*command{c}, false)
 	return c
 }
 
@@ -148,27 +145,25 @@ func (s *Server) guarded(ctx context.Context, slot int, args []any) (any, error)
 	shown, _ = outcome([]*command{c})
 	deadline, ok := ctx.Deadline()
 	hurried := ok && deadline.Sub(began) < s.client.cfg.Silence
-	if hurried && isTimeout(c.fault) || errors.Is(c.fault, context.Canceled) {
+	if fault := c.fault(); hurried && isTimeout(fault) || errors.Is(fault, context.Canceled) {
 		shown = breaker.Neither
 	}
-	return c.reply, c.fault
-}
-
-// leave lets go of the connections to a server that turned out to be a replica: another one may be the master.
-func (s *Server) leave() {
-	now, last := time.Now().UnixNano(), s.left.Load()
-	if now-last >= int64(leavePause) && s.left.CompareAndSwap(last, now) {
-		s.epoch.Add(1)
-	}
+	return c.Val(), c.fault()
 }
 
 // close ends the connections and waits for what runs.
 func (s *Server) close() {
 	s.batcher.close()
-	if s.hot != nil {
-		s.hot.Close()
-		s.cold.Close()
+	for _, client := range s.clients() {
+		client.Close()
 	}
+}
+
+func (s *Server) clients() []*goredis.Client {
+	if s.hot == nil {
+		return nil
+	}
+	return []*goredis.Client{s.hot, s.cold}
 }
 
 // Ping asks the server for a sign of life, beside the breaker.

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"net"
@@ -16,13 +17,6 @@ const (
 	Sentinel             // one master with replicas; sentinels know which server is the master
 	Cluster              // Redis Cluster: slots over masters, each with replicas
 	Ring                 // servers that know nothing of each other; a hash of each key chooses its server
-)
-
-// Defaults of Servers.
-const (
-	defaultAddress     = "localhost:6379"
-	defaultDialTimeout = 500 * time.Millisecond
-	leastPoolSize      = 8 // after so many failed dials in a row, go-redis dials only once a second
 )
 
 // Servers is where a store's servers are. The zero value is one on this machine.
@@ -47,15 +41,11 @@ type Servers struct {
 }
 
 func (s Servers) withDefaults() Servers {
-	if s.Network == "" {
-		s.Network = "tcp"
-	}
+	s.Network = cmp.Or(s.Network, "tcp")
 	if len(s.Addresses) == 0 {
-		s.Addresses = []string{defaultAddress}
+		s.Addresses = []string{"localhost:6379"}
 	}
-	if s.DialTimeout <= 0 {
-		s.DialTimeout = defaultDialTimeout
-	}
-	s.PoolSize = max(s.PoolSize, leastPoolSize)
+	s.DialTimeout = cmp.Or(max(s.DialTimeout, 0), 500*time.Millisecond)
+	s.PoolSize = max(s.PoolSize, 8) // after so many failed dials in a row, go-redis dials only once a second
 	return s
 }

@@ -53,13 +53,16 @@ func TestRequestsOfOneCallRunInTheirOrder(t *testing.T) {
 	}
 }
 
-func TestAScriptThatIsAloneHasItsWholeReply(t *testing.T) {
+func TestAScriptThatIsAloneHasARunForEachRequest(t *testing.T) {
 	c := open(t, at(redis.Single, servers.StartRedis(t).Addr))
-	for reply, want := range map[string][]int64{"{tonumber(ARGV[1]), 2, #ARGV}": {0, 2, 2}, "5": {5}} {
-		p := &redis.Pending{Script: redis.NewScript("return "+reply, true), Keys: []string{"a"}, Arguments: []string{"x"}}
-		got, err := do(t, c, p)
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("the reply is %v, %v; want %v", got, err, want)
+	alone := redis.NewScript("return {tonumber(ARGV[1]), 2, #ARGV}", true)
+	one := &redis.Pending{Script: alone, Keys: []string{"a"}, Arguments: []string{"x"}, Replies: 2}
+	two := &redis.Pending{Script: alone, Keys: []string{"a"}, Arguments: []string{"x"}, Replies: 2}
+	c.Server("a").Do(one, two)
+	await(t, one, two)
+	for _, p := range []*redis.Pending{one, two} {
+		if p.Err != nil || !slices.Equal(p.Reply, []int64{0, 2, 2}) {
+			t.Errorf("the reply is %v, %v", p.Reply, p.Err)
 		}
 	}
 }
@@ -240,7 +243,7 @@ func TestAClientThatIsClosed(t *testing.T) {
 	if redis.Reason(err) != redis.ReasonShutdown || redis.MayHaveRun(err) {
 		t.Errorf("a cold command: %v", err)
 	}
-	if s := c.Stats(); s.Connections != 0 || s.Opened == 0 {
+	if s := statsOf(c); s.Connections != 0 || s.Opened == 0 {
 		t.Errorf("stats: %+v", s)
 	}
 }

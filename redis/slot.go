@@ -5,25 +5,11 @@ const slotCount = 16384
 
 // SlotOf is the slot of a key in a cluster: the CRC-16 (XMODEM) of its hash tag.
 func SlotOf(key string) int {
-	crc := uint16(0)
-	tag := hashTag(key)
+	crc, tag := uint16(0), hashTag(key)
 	for i := range len(tag) {
-		crc = crc<<8 ^ crcTable[byte(crc>>8)^tag[i]]
+		x := crc>>8 ^ uint16(tag[i])
+		x ^= x >> 4
+		crc = crc<<8 ^ x<<12 ^ x<<5 ^ x
 	}
 	return int(crc % slotCount)
 }
-
-var crcTable = func() (table [256]uint16) {
-	for i := range table {
-		crc := uint16(i) << 8
-		for range 8 {
-			if crc&0x8000 != 0 {
-				crc = crc<<1 ^ 0x1021
-			} else {
-				crc <<= 1
-			}
-		}
-		table[i] = crc
-	}
-	return table
-}()

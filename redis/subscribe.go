@@ -2,8 +2,6 @@ package redis
 
 import (
 	"context"
-	"errors"
-	"net"
 	"slices"
 	"sync"
 	"time"
@@ -31,13 +29,10 @@ func (c *Client) Subscribe(channel string, message func(text string), gap func()
 			message(got.Payload)
 		}
 	}
-	for _, s := range c.Everywhere() {
+	for i := range c.Everywhere() {
 		running.Go(func() {
 			for open := true; open; open = pause(ctx, subscribePause) {
-				if c.cluster != nil { // what one server gets, all publish
-					s = c.cluster.server(-1)
-				}
-				c.Guard(func() { s.subscribe(ctx, channel, take) })
+				c.Guard(func() { c.Everywhere()[i].subscribe(ctx, channel, take) })
 			}
 		})
 	}
@@ -49,11 +44,11 @@ func (c *Client) Subscribe(channel string, message func(text string), gap func()
 
 // subscribe follows a channel until the connection is lost, or the server is not one of those in use any more.
 func (s *Server) subscribe(ctx context.Context, channel string, take func(got any)) {
-	if s.dial == nil {
+	if s.cold == nil {
 		return // the servers of the cluster are not known yet
 	}
 	epoch := s.epoch.Load()
-	client := goredis.NewClient(s.client.cfg.options(answerWithin, 1, s.connect))
+	client := goredis.NewClient(s.options(answerWithin, 1))
 	defer client.Close()
 	feed := client.Subscribe(ctx, channel)
 	end := func() { _ = feed.Close() } // it ends the wait below
@@ -61,20 +56,16 @@ func (s *Server) subscribe(ctx context.Context, channel string, take func(got an
 	defer end()
 	for asked := false; ctx.Err() == nil; {
 		got, err := feed.ReceiveTimeout(ctx, subscribeIdle)
-		var slow net.Error
 		switch {
 		case err == nil:
 			asked = false
 			take(got)
 		case s.epoch.Load() != epoch || !slices.Contains(s.client.Servers(), s):
 			return // another server has taken its place, and what is published there does not come here
-		case errors.As(err, &slow) && slow.Timeout() && !asked:
-			asked = true
-			if feed.Ping(ctx) != nil {
-				return
-			}
-		default:
+		case asked || !isTimeout(err) || feed.Ping(ctx) != nil:
 			return
+		default:
+			asked = true
 		}
 	}
 }

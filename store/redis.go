@@ -26,11 +26,10 @@ import (
 // give. A reply that comes too late for its caller is still read, and handed over as a Late.
 type Redis struct {
 	cfg       RedisConfig
-	denials   *denials.Denials // nil: none
-	leases    *leases.Leases   // nil: none
-	heartbeat *heartbeat       // nil: none
-	questions sync.Pool        // *question
-	trips     sync.Pool        // *trip
+	denials   *denials.Denials
+	leases    *leases.Leases
+	heartbeat *heartbeat
+	questions sync.Pool // *question
 
 	stop    context.CancelFunc // ends what runs in the background
 	running sync.WaitGroup
@@ -41,22 +40,19 @@ type Redis struct {
 
 // NewRedis sets up the store and returns at once; the clients connect in the background.
 func NewRedis(c RedisConfig) *Redis {
-	r := &Redis{cfg: c.withDefaults(), foreign: make(chan foreign, 100)}
-	r.questions.New = func() any { return newQuestion(r) }
-	r.trips.New = func() any { return new(trip) }
+	c = c.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
-	r.stop = stop
+	r := &Redis{cfg: c, stop: stop, foreign: make(chan foreign, 100)}
+	r.denials = denials.New(denials.Config{Entries: c.DenialEntries, Bytes: c.DenialBytes})
+	r.leases = leases.New(leases.Config{Live: r.Live})
+	r.heartbeat = newHeartbeat(r)
+	r.questions.New = func() any { return newQuestion(r) }
 	r.running.Go(func() { r.heal(ctx) })
-	if r.cfg.DenialEntries > 0 {
-		r.denials = denials.New(denials.Config{Entries: r.cfg.DenialEntries, Bytes: c.DenialBytes})
+	if c.Leases {
+		r.running.Go(func() { r.returnEnded(ctx) })
 	}
 	if c.Heartbeat != "" {
-		r.heartbeat = newHeartbeat(r)
 		r.running.Go(func() { r.heartbeat.run(ctx) })
-	}
-	if c.Leases {
-		r.leases = leases.New(leases.Config{Live: r.Live})
-		r.running.Go(func() { r.returnEnded(ctx) })
 	}
 	return r
 }
@@ -64,19 +60,15 @@ func NewRedis(c RedisConfig) *Redis {
 // Try decides a request by tokens on lease, or by what is known to be spent.
 func (r *Redis) Try(request *limit.Request) bool {
 	now := r.cfg.Now()
-	return r.leases != nil && r.leases.Spend(request, now) || r.denials != nil && r.denials.Refuse(request, now)
+	return r.leases.Spend(request, now) || r.denials.Refuse(request, now)
 }
 
 // Ask decides requests by their servers. All are sent before one of them waits. A caller that hangs up does not
 // interrupt it.
 func (r *Redis) Ask(ctx context.Context, requests ...*limit.Request) {
-	if len(requests) == 1 {
-		r.begin(ctx, requests[0], false).finish(ctx)
-		return
-	}
-	questions := make([]*question, len(requests))
-	for i, request := range requests {
-		questions[i] = r.begin(ctx, request, false)
+	questions := make([]*question, 0, 8) // on the stack
+	for _, request := range requests {
+		questions = append(questions, r.begin(ctx, request, false))
 	}
 	for _, q := range questions {
 		q.finish(ctx)
@@ -128,28 +120,20 @@ func unlink(ctx context.Context, client *redis.Client, keys []string) error {
 // Forget drops what is known of all counters and returns what is on lease. Call it when the rules change: what was
 // spent may have room now.
 func (r *Redis) Forget() {
-	if r.leases != nil {
-		r.sendBack(r.leases.Clear())
-	}
-	if r.denials != nil {
-		r.denials.Clear(r.cfg.Now())
-	}
+	r.sendBack(r.leases.Clear(), 0)
+	r.denials.Clear(r.cfg.Now())
 }
 
 // Drop forgets what is known about the counters of these keys, and what is on lease of them: they were changed
 // elsewhere.
 func (r *Redis) Drop(keys []string) {
-	if r.leases != nil {
-		r.leases.End(keys)
-	}
-	if r.denials != nil {
-		r.denials.Forget(keys, r.cfg.Now())
-	}
+	r.leases.End(keys)
+	r.denials.Forget(keys, r.cfg.Now())
 }
 
 // Stats is what the store has counted so far.
 func (r *Redis) Stats() RedisStats {
-	s := RedisStats{Calls: CallStats{
+	s := RedisStats{Denials: r.denials.Stats(), Leases: r.leases.Stats(), Calls: CallStats{
 		Sent: r.sent.Load(), Undecided: r.undecided.Load(), Unknown: r.unknown.Load(), Late: r.late.Load(),
 		Healed: r.healed.Load(), NotReturned: r.notReturned.Load(),
 	}}
@@ -158,12 +142,6 @@ func (r *Redis) Stats() RedisStats {
 	}
 	for _, server := range r.servers() {
 		s.Servers = append(s.Servers, ServerStats{server.Name(), server.Breaker().Stats()})
-	}
-	if r.denials != nil {
-		s.Denials = r.denials.Stats()
-	}
-	if r.leases != nil {
-		s.Leases = r.leases.Stats()
 	}
 	return s
 }
@@ -227,23 +205,11 @@ func (r *Redis) Ping(ctx context.Context) string {
 	return strings.Join(slices.DeleteFunc(reasons, func(s string) bool { return s == "" }), ", ")
 }
 
-// guard runs a part of what runs in the background. A panic ends that part only.
-func (r *Redis) guard(run func()) {
-	defer func() {
-		if fault := recover(); fault != nil {
-			r.cfg.OnPanic(fault)
-		}
-	}()
-	run()
-}
-
 // Close returns what is on lease, ends the connections and waits for what runs in the background. Requests that come
 // later are undecided.
 func (r *Redis) Close() error {
 	r.stop()
-	if r.leases != nil {
-		r.returnAll()
-	}
+	r.sendBack(r.leases.Clear(), returnWithin)
 	r.running.Wait()
 	for _, c := range r.clients() {
 		c.Close()

@@ -5,7 +5,7 @@ package denials
 
 import (
 	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
@@ -16,9 +16,9 @@ import (
 // repeated.
 const askAgain = int64(time.Second)
 
-// Config sets up Denials. Entries is needed.
+// Config sets up Denials.
 type Config struct {
-	Entries int   // counters remembered at most
+	Entries int   // counters remembered at most; below 1: none
 	Bytes   int64 // memory that they take at most; 0: no bound
 }
 
@@ -37,35 +37,39 @@ type Stats struct {
 // The end of a denial is counted from before its question was sent, so a denial kept here ends no later than the real
 // one.
 type Denials struct {
-	start     time.Time
+	start time.Time
+	none  bool // nothing is remembered
+
+	mu        sync.Mutex // guards all below
 	table     *fair.Table[memo]
-	forgotten [64]atomic.Int64 // by name: since start, when something was last forgotten; earlier questions are too old
-	hits      atomic.Int64
-	misses    atomic.Int64
-	questions atomic.Int64
+	forgotten [64]int64 // by name: since start, when something was last forgotten; earlier questions are too old
+	stats     Stats     // Hits, Misses, Questions
 }
 
 // New makes an empty one.
 func New(c Config) *Denials {
-	return &Denials{start: time.Now().Add(-time.Hour), table: fair.New[memo](c.Entries, c.Bytes)}
+	start := time.Now().Add(-time.Hour)
+	return &Denials{start: start, none: c.Entries < 1, table: fair.New[memo](c.Entries, c.Bytes)}
 }
+
+// since is an instant in ns since start.
+func (d *Denials) since(at time.Time) int64 { return at.Sub(d.start).Nanoseconds() }
 
 // Refuse decides a request that is known to be refused: by an enforced charge, and each charge that is made even if the
 // request is refused is known as well. Its other charges are answered as they were seen within the last second. Where
 // the store has to be asked, also because the next question about what is known is due, nothing is decided.
 func (d *Denials) Refuse(r *limit.Request, now time.Time) bool {
-	if entries, _, _ := d.table.Stats(); entries == 0 {
-		return false
-	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	refused, known := false, int64(0)
 	for i := range r.Charges {
 		c := &r.Charges[i]
-		decision, answer := d.look(c, now, false)
-		if answer == unknown || answer == due {
+		decision, answer := d.memo(c).answer(c, d.since(now))
+		switch answer {
+		case unknown, due:
 			clear(r.Decisions)
 			return false
-		}
-		if answer == denied {
+		case denied:
 			known++
 			refused = refused || c.Mode == limit.Enforced
 		}
@@ -75,7 +79,7 @@ func (d *Denials) Refuse(r *limit.Request, now time.Time) bool {
 		clear(r.Decisions)
 		return false
 	}
-	d.hits.Add(known)
+	d.stats.Hits += known
 	return true
 }
 
@@ -85,150 +89,140 @@ func (d *Denials) Refuse(r *limit.Request, now time.Time) bool {
 // question and nothing is filled in. It is called again when charges were left undecided, with their Reason: then what
 // is known answers them, quotas too.
 func (d *Denials) Known(r *limit.Request, now time.Time) (refused bool) {
-	first := !slices.ContainsFunc(r.Decisions, func(d limit.Decision) bool { return d.Reason != "" })
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	again := slices.ContainsFunc(r.Decisions, func(d limit.Decision) bool { return d.Reason != "" })
 	asks, known := false, int64(0)
 	for i := range r.Charges {
-		answer := d.fill(&r.Charges[i], &r.Decisions[i], now, first)
-		asks = asks || answer == due
-		if answer == denied {
-			refused = refused || r.Charges[i].Mode == limit.Enforced
+		switch d.fill(&r.Charges[i], &r.Decisions[i], d.since(now), again) {
+		case denied:
 			known++
+		case due:
+			asks = true
 		}
 	}
 	if asks {
 		clear(r.Decisions)
-		refused, known = false, 0
+		known = 0
 	}
-	d.hits.Add(known)
-	if first {
-		d.misses.Add(int64(len(r.Charges)) - known)
+	d.stats.Hits += known
+	if !again {
+		d.stats.Misses += int64(len(r.Charges)) - known
 	}
-	return refused
+	return limit.Refuses(r.Charges, r.Decisions)
 }
 
 // fill is Known of one charge.
-func (d *Denials) fill(c *limit.Charge, decision *limit.Decision, now time.Time, first bool) answer {
-	if decision.Outcome != limit.Undecided || first && c.Mode == limit.Quota {
+func (d *Denials) fill(c *limit.Charge, decision *limit.Decision, now int64, again bool) answer {
+	if decision.Outcome != limit.Undecided || c.Mode == limit.Quota && !again {
 		return unknown
 	}
-	found, answer := d.look(c, now, first)
-	if answer == due && !first {
-		answer = denied // the store was asked
-	}
-	if answer == denied {
+	m := d.memo(c)
+	found, result := m.answer(c, now)
+	switch {
+	case result == denied || result == due && again:
 		*decision = found
+		return denied
+	case result == due:
+		m.asked = max(now, m.sent)
+		d.stats.Questions++
 	}
-	return answer
+	return result
 }
 
-// answer is what is known about a charge.
-type answer uint8
-
-const (
-	unknown answer = iota
-	denied         // it is refused
-	due            // likewise, but the next question is due
-	seen           // another charge refuses the request, and this one had room within the last second
-)
-
-// look answers a charge by what is known. With claim, the caller that finds a question due is the one that asks it.
-func (d *Denials) look(c *limit.Charge, now time.Time, claim bool) (decision limit.Decision, result answer) {
-	if c.Op != limit.Spend && c.Op != limit.Peek {
-		return limit.Decision{}, unknown
-	}
-	d.table.With(keyOf(c), func(_ fair.Name, e *fair.Entry[memo]) {
-		if e == nil {
-			return
-		}
-		m := &e.Value
-		at := max(d.since(now), m.sent) // another caller may have learned this after now was read
-		decision, result = m.answer(c, at)
-		if claim && result == due {
-			m.asked = at
-			d.questions.Add(1)
-		}
-	})
-	return decision, result
-}
-
-// since is an instant in ns since start.
-func (d *Denials) since(at time.Time) int64 { return at.Sub(d.start).Nanoseconds() }
-
-// keyOf is the key under which a charge is remembered. One with a penalty is by its cool-down: other refusals have to
+// nameOf is the name under which a charge is remembered. One with a penalty is by its cool-down: other refusals have to
 // be recorded.
-func keyOf(c *limit.Charge) string {
+func (d *Denials) nameOf(c *limit.Charge) fair.Name {
 	if c.Penalty != nil {
-		return c.PenaltyKey
+		return d.table.Name(c.PenaltyKey)
 	}
-	return c.Key
+	return d.table.Name(c.Key)
+}
+
+// memo is what is known that may answer a charge, nil if there is nothing.
+func (d *Denials) memo(c *limit.Charge) *memo {
+	if entries, _, _ := d.table.Stats(); entries == 0 || c.Op != limit.Spend && c.Op != limit.Peek {
+		return nil
+	}
+	if e := d.table.Get(d.nameOf(c)); e != nil {
+		return &e.Value
+	}
+	return nil
 }
 
 // Learn takes in the replies to the charges of a request that was sent, or to a part of it. Sent is an instant before
 // that.
 func (d *Denials) Learn(r *limit.Request, sent, now time.Time) {
-	a := answered{sent: d.since(sent), now: d.since(now), refused: limit.Refuses(r.Charges, r.Decisions)}
+	if d.none {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	refused := limit.Refuses(r.Charges, r.Decisions)
 	for i := range r.Charges {
 		c, decision := &r.Charges[i], &r.Decisions[i]
-		returns := c.Op == limit.Refund || c.Op == limit.Debit
-		if decision.Cached || decision.Held || decision.Outcome == limit.Undecided && !returns {
-			continue
+		switch {
+		case decision.Cached || decision.Held:
+		case c.Op == limit.Refund || c.Op == limit.Debit: // it may have come through even without a reply
+			d.forget(c.Key, now)
+		case decision.Outcome != limit.Undecided:
+			d.learn(c, decision, refused, d.since(sent), d.since(now))
 		}
-		if returns { // it may have come through even without a reply
-			d.Forget([]string{c.Key}, now)
-			continue
-		}
-		d.table.With(keyOf(c), func(n fair.Name, e *fair.Entry[memo]) { d.learn(n, e, c, decision, a) })
 	}
+	d.table.Trim(d.since(now))
 }
 
-// answered is when the reply to a request came.
-type answered struct {
-	sent    int64 // since start, an instant before the question was sent
-	now     int64 // since start
-	refused bool  // the request as a whole
-}
-
-// learn takes in the reply to one charge. Its stripe is locked.
-func (d *Denials) learn(n fair.Name, e *fair.Entry[memo], c *limit.Charge, decision *limit.Decision, a answered) {
-	denies, room := denies(c, decision), a.refused && hasRoom(c, decision)
-	switch late := a.sent < d.lastForgotten(n).Load(); {
+// learn takes in the reply to one charge. Refused is of its request.
+func (d *Denials) learn(c *limit.Charge, decision *limit.Decision, refused bool, sent, now int64) {
+	n := d.nameOf(c)
+	e, denies, room := d.table.Get(n), denies(c, decision), refused && hasRoom(c, decision)
+	switch late := sent < *d.lastForgotten(n); {
 	case late && e != nil && (!denies || decision.Charged != 0):
 		d.table.Drop(e) // it shows nothing about now, but that what was known is over
 	case !late && (e != nil || denies || room):
 		e = d.table.At(n, c.Class)
-		until := e.Value.learn(c, decision, a, denies, room)
-		d.table.Keep(e, until, a.now, 0, false)
+		until := e.Value.learn(c, decision, sent, denies, room)
+		d.table.Keep(e, until, now, 0, false)
 	}
 }
 
 // lastForgotten is when something like a name was last forgotten.
-func (d *Denials) lastForgotten(n fair.Name) *atomic.Int64 {
+func (d *Denials) lastForgotten(n fair.Name) *int64 {
 	return &d.forgotten[n[1]%uint64(len(d.forgotten))]
 }
 
 // Forget drops what is known of these counters and cool-downs, and what is on its way.
 func (d *Denials) Forget(keys []string, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for _, key := range keys {
-		d.table.With(key, func(n fair.Name, e *fair.Entry[memo]) {
-			d.lastForgotten(n).Store(d.since(now))
-			if e != nil {
-				d.table.Drop(e)
-			}
-		})
+		d.forget(key, now)
+	}
+}
+
+func (d *Denials) forget(key string, now time.Time) {
+	n := d.table.Name(key)
+	*d.lastForgotten(n) = d.since(now)
+	if e := d.table.Get(n); e != nil {
+		d.table.Drop(e)
 	}
 }
 
 // Clear forgets everything, and what is on its way.
 func (d *Denials) Clear(now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for i := range d.forgotten {
-		d.forgotten[i].Store(d.since(now))
+		d.forgotten[i] = d.since(now)
 	}
 	d.table.Clear()
 }
 
 // Stats is what was counted so far.
 func (d *Denials) Stats() Stats {
-	s := Stats{Hits: d.hits.Load(), Misses: d.misses.Load(), Questions: d.questions.Load()}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.stats
 	s.Entries, s.Bytes, s.Drops = d.table.Stats()
 	return s
 }

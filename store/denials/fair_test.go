@@ -10,8 +10,7 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// TestDenialsDropFromTheClassThatTakesMost: a dropped denial costs a question, but that of another limit's client is not
-// dropped for it.
+// TestDenialsDropFromTheClassThatTakesMost: a dropped denial costs a question, but one of another limit's client stays.
 func TestDenialsDropFromTheClassThatTakesMost(t *testing.T) {
 	d := newDesk(t)
 	refused := func(class uint32, key string, retry time.Duration) limit.Charge {

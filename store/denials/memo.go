@@ -1,7 +1,6 @@
 package denials
 
 import (
-	"math/bits"
 	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
@@ -23,6 +22,16 @@ type memo struct {
 	cools     bool  // it is a cool-down
 }
 
+// answer is what is known about a charge.
+type answer uint8
+
+const (
+	unknown answer = iota
+	denied         // it is refused
+	due            // likewise, but the next question is due
+	seen           // another charge refuses the request, and this one had room within the last second
+)
+
 // denies reports whether a decision is to be remembered as a denial.
 func denies(c *limit.Charge, d *limit.Decision) bool {
 	return d.Outcome == limit.Refused && (c.Penalty == nil || d.Penalized && !c.DryRun())
@@ -34,31 +43,34 @@ func hasRoom(c *limit.Charge, d *limit.Decision) bool {
 }
 
 // learn takes in a reply, which denies the charge, or shows that there is room, and returns until when that matters.
-func (m *memo) learn(c *limit.Charge, d *limit.Decision, a answered, denies, room bool) (until int64) {
-	if d.At < m.at && a.sent < m.sent+askAgain { // older; one asked for later is newer, though the clock was set back
-		return max(m.until, m.asked+2*askAgain)
-	}
-	m.at, m.sent, m.asked = d.At, max(m.sent, a.sent), max(m.asked, a.sent)
-	m.remaining, m.reset = d.Remaining, a.sent+d.ResetAfter.Nanoseconds()
-	m.until, m.seen = 0, 0
-	if room {
-		m.seen = a.sent
-	}
-	if denies {
-		m.limit, m.cost, m.maxWait, m.cools = c.Limit, c.Cost, c.MaxWait, d.Penalized
-		m.retry = a.sent + d.RetryAfter.Nanoseconds()
-		m.until = m.retry - c.MaxWait.Nanoseconds()
+func (m *memo) learn(c *limit.Charge, d *limit.Decision, sent int64, denies, room bool) (until int64) {
+	if d.At >= m.at || sent >= m.sent+askAgain { // one asked for later is newer, though the clock was set back
+		m.at, m.sent, m.asked = d.At, max(m.sent, sent), max(m.asked, sent)
+		m.remaining, m.reset = d.Remaining, sent+d.ResetAfter.Nanoseconds()
+		m.until, m.seen = 0, 0
+		if room {
+			m.seen = sent
+		}
+		if denies {
+			m.limit, m.cost, m.maxWait, m.cools = c.Limit, c.Cost, c.MaxWait, d.Penalized
+			m.retry = sent + d.RetryAfter.Nanoseconds()
+			m.until = m.retry - c.MaxWait.Nanoseconds()
+		}
 	}
 	return max(m.until, m.asked+2*askAgain)
 }
 
-// answer answers a charge by what is known.
+// answer answers a charge by what is known, nil for nothing.
 func (m *memo) answer(c *limit.Charge, now int64) (limit.Decision, answer) {
-	switch d, known := m.refuse(c, now); {
-	case known && now-m.asked < askAgain:
-		return d, denied
-	case known:
-		return d, due
+	if m == nil {
+		return limit.Decision{}, unknown
+	}
+	now = max(now, m.sent) // another caller may have learned this after now was read
+	switch {
+	case m.refuses(c, now) && now-m.asked < askAgain:
+		return m.refusal(c, now), denied
+	case m.refuses(c, now):
+		return m.refusal(c, now), due
 	case c.Penalty == nil && !c.Each && now-m.seen < askAgain && m.remaining >= c.Cost:
 		reset := time.Duration(max(m.reset-now, 0))
 		return limit.Decision{Outcome: limit.Allowed, Remaining: m.remaining, ResetAfter: reset}, seen
@@ -66,59 +78,45 @@ func (m *memo) answer(c *limit.Charge, now int64) (limit.Decision, answer) {
 	return limit.Decision{}, unknown
 }
 
-// refuse answers a charge that the counter is known to refuse, and that takes nothing then.
-func (m *memo) refuse(c *limit.Charge, now int64) (limit.Decision, bool) {
-	if now >= m.until || !m.cools && !m.covers(c) || m.cools && c.DryRun() {
-		return limit.Decision{}, false
+// refuses reports whether the counter is known to refuse a charge that takes nothing then: one with Each takes what is
+// left.
+func (m *memo) refuses(c *limit.Charge, now int64) bool {
+	switch {
+	case now >= m.until:
+		return false
+	case m.cools:
+		return !c.DryRun()
+	case c.Each && c.Op == limit.Spend && (m.remaining > 0 || m.cost > 1 && !c.Limit.Algorithm.EndsAtOnce()):
+		return false
 	}
+	return m.covers(c)
+}
+
+// covers reports whether a charge is refused for at least as long as the one that was refused.
+func (m *memo) covers(c *limit.Charge) bool {
+	a := c.Limit.Algorithm
+	larger := a.EndsAtOnce() || a.Fills() && c.Lease == 0 && c.MaxWait == 0 && m.cost <= c.Limit.Burst
+	return c.Limit == m.limit && c.MaxWait == m.maxWait && (c.Cost == m.cost || c.Cost > m.cost && larger)
+}
+
+// refusal refuses a charge. Of a bucket the answer is corrected by the tokens that came back since, and by those that a
+// larger cost needs more.
+func (m *memo) refusal(c *limit.Charge, now int64) limit.Decision {
 	d := limit.Decision{
 		Outcome: limit.Refused, Cached: true, Penalized: m.cools, Remaining: m.remaining, At: m.at + (now-m.sent)/1000,
 		ResetAfter: time.Duration(max(m.reset-now, 0)), RetryAfter: time.Duration(m.retry - now),
 	}
-	if !m.cools && c.Limit.Algorithm.Fills() && m.cost <= c.Limit.Burst {
-		m.refill(c, &d)
-	}
-	return d, true
-}
-
-// covers reports whether a charge is refused for as long as the one that was refused. One with Each takes what is left,
-// so nothing may be left until then.
-func (m *memo) covers(c *limit.Charge) bool {
-	a := c.Limit.Algorithm
-	switch {
-	case c.Limit != m.limit || c.MaxWait != m.maxWait || c.Cost < m.cost:
-		return false
-	case c.Each && c.Op == limit.Spend && !m.empty():
-		return false
-	}
-	return c.Cost == m.cost || a.EndsAtOnce() || a.Fills() && c.Lease == 0 && c.MaxWait == 0 && m.cost <= c.Limit.Burst
-}
-
-// empty reports whether nothing is left until the charge that was refused can pass.
-func (m *memo) empty() bool {
-	return m.remaining == 0 && (m.cost <= 1 || m.limit.Algorithm.EndsAtOnce())
-}
-
-// refill corrects the answer of a bucket by the tokens that came back since, and by those that a larger cost needs
-// more.
-func (m *memo) refill(c *limit.Charge, d *limit.Decision) {
 	l := &c.Limit
-	missing := share(d.RetryAfter.Microseconds(), l.Count, l.Window.Microseconds())
-	d.Remaining = max(d.Remaining, m.cost-1-missing)
+	if m.cools || !l.Algorithm.Fills() || m.cost > l.Burst || l.Count == 0 {
+		return d
+	}
+	token := float64(l.Window.Microseconds()) / float64(l.Count)
+	d.Remaining = max(d.Remaining, m.cost-1-int64(float64(d.RetryAfter.Microseconds())/token))
 	switch {
 	case c.Cost > l.Burst:
 		d.RetryAfter = max(d.RetryAfter, d.ResetAfter)
 	case c.Cost > m.cost:
-		d.RetryAfter += time.Duration(share(c.Cost-m.cost, l.Window.Microseconds(), l.Count)+1) * time.Microsecond
+		d.RetryAfter += time.Duration(float64(c.Cost-m.cost)*token+1) * time.Microsecond
 	}
-}
-
-// share is n × part / whole, rounded down.
-func share(n, part, whole int64) int64 {
-	high, low := bits.Mul64(uint64(max(n, 0)), uint64(part))
-	if whole < 1 || high >= uint64(whole) {
-		return 0
-	}
-	quotient, _ := bits.Div64(high, low, uint64(whole))
-	return int64(quotient)
+	return d
 }

@@ -66,9 +66,17 @@ func (h *lease) decide(c *limit.Charge, d *limit.Decision, now instant) {
 	}
 }
 
-// endLocked ends a lease and appends what is to be sent: of a bucket what was spent and what was not, because what is
+// hold begins a lease. The stripe is locked.
+func (l *Leases) hold(s *stripe, at *slot, h *lease) {
+	h.slot, h.place = at, len(s.held)
+	at.lease = h
+	s.held = append(s.held, h)
+	l.held.Add(1)
+}
+
+// end ends a lease and appends what is to be sent: of a bucket what was spent and what was not, because what is
 // lent lowers its cap; of a window a refund of what was not, which ends with it.
-func (l *Leases) endLocked(s *stripe, h *lease, to []*limit.Request) []*limit.Request {
+func (l *Leases) end(s *stripe, h *lease, to []*limit.Request) []*limit.Request {
 	last := len(s.held) - 1
 	s.held[h.place] = s.held[last]
 	s.held[h.place].place = h.place
@@ -80,15 +88,14 @@ func (l *Leases) endLocked(s *stripe, h *lease, to []*limit.Request) []*limit.Re
 	if bucket && h.spent > 0 {
 		to = append(to, h.request(limit.Spent, h.spent))
 	}
-	op := limit.Refund
+	if h.rest == 0 {
+		return to
+	}
+	s.stats.Returned += h.rest
 	if bucket {
-		op = limit.Returned
+		return append(to, h.request(limit.Returned, h.rest))
 	}
-	if h.rest > 0 {
-		s.stats.Returned += h.rest
-		to = append(to, h.request(op, h.rest))
-	}
-	return to
+	return append(to, h.request(limit.Refund, h.rest))
 }
 
 // request is one that ends a part of the lease.

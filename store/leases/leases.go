@@ -6,13 +6,15 @@ package leases
 
 import (
 	"hash/maphash"
+	"math/bits"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// Numbers of leases.
 const (
 	parts      = 4                      // a lease is at most this part of what is left, divided by the live sidecars
 	longest    = 200 * time.Millisecond // a lease lives no longer
@@ -57,6 +59,23 @@ func New(c Config) *Leases {
 	return &Leases{live: c.Live, start: time.Now(), seed: maphash.MakeSeed()}
 }
 
+func (l *Leases) stripe(hash uint64) *stripe { return &l.stripes[hash%stripeCount] }
+
+// lock locks the stripe of a key.
+func (l *Leases) lock(key string) (s *stripe, hash uint64) {
+	hash = maphash.String(l.seed, key)
+	s = l.stripe(hash)
+	s.mu.Lock()
+	return s, hash
+}
+
+// each locks or unlocks stripes, in the order of their numbers, so that no two callers wait for each other.
+func (l *Leases) each(stripes uint64, do func(*sync.Mutex)) {
+	for ; stripes != 0; stripes &= stripes - 1 {
+		do(&l.stripes[bits.TrailingZeros64(stripes)].mu)
+	}
+}
+
 // leasable reports whether tokens of a charge's counter may be held: not where a refusal has to be recorded, a token is
 // promised for later, or other charges decide with it.
 func leasable(c *limit.Charge) bool {
@@ -83,13 +102,12 @@ func (l *Leases) Spend(r *limit.Request, now time.Time) bool {
 		hashes[i] = maphash.String(l.seed, r.Charges[i].Key)
 		locks |= 1 << (hashes[i] % stripeCount)
 	}
-	l.lock(locks)
-	defer l.unlock(locks)
+	l.each(locks, (*sync.Mutex).Lock)
+	defer l.each(locks, (*sync.Mutex).Unlock)
 	at := l.instant(now)
 	for i := range r.Charges {
-		c := &r.Charges[i]
 		leases[i] = l.stripe(hashes[i]).lease(hashes[i])
-		if !leases[i].take(c, at) {
+		if !leases[i].take(&r.Charges[i], at) {
 			for j := range i {
 				leases[j].rest += r.Charges[j].Cost
 			}
@@ -97,9 +115,8 @@ func (l *Leases) Spend(r *limit.Request, now time.Time) bool {
 		}
 	}
 	for i := range r.Charges {
-		s := l.stripe(hashes[i])
-		s.stats.Decisions++
-		s.slot(hashes[i]).count(at.mono, r.Charges[i].Cost)
+		l.stripe(hashes[i]).stats.Decisions++
+		leases[i].slot.count(at.mono, r.Charges[i].Cost)
 		leases[i].decide(&r.Charges[i], &r.Decisions[i], at)
 	}
 	return true
@@ -112,23 +129,20 @@ func (l *Leases) Around(r *limit.Request, now time.Time) (before, after []*limit
 	at := l.instant(now)
 	for i := range r.Charges {
 		c := &r.Charges[i]
-		s, hash := l.lockOf(c.Key)
+		s, hash := l.lock(c.Key)
 		if held := s.lease(hash); held != nil && !held.pass {
 			if held.rest > held.spent { // it is mostly asked about beside charges that are not leased
 				held.slot.pause = at.mono + int64(span)
 			}
-			before = l.endLocked(s, held, before)
+			before = l.end(s, held, before)
 		}
 		if leasable(c) || isGate(c) {
-			if lend := s.ask(hash, c, at); lend != nil {
+			if lend := s.ask(hash, c, at.mono); lend != nil {
+				lend.Charges[0].Parts = parts * int64(max(l.live(c.Share), 1))
 				after = append(after, lend)
 			}
 		}
 		s.mu.Unlock()
-	}
-	for _, lend := range after {
-		c := &lend.Charges[0]
-		c.Parts = parts * int64(max(l.live(c.Share), 1))
 	}
 	return before, after
 }
@@ -137,23 +151,22 @@ func (l *Leases) Around(r *limit.Request, now time.Time) (before, after []*limit
 // when that is known, however late. Sent is an instant before the call was sent.
 func (l *Leases) Granted(after *limit.Request, sent time.Time) {
 	c, d, at := &after.Charges[0], &after.Decisions[0], l.instant(sent)
-	s, hash := l.lockOf(c.Key)
+	s, hash := l.lock(c.Key)
 	defer s.mu.Unlock()
-	found := s.slot(hash)
-	wanted := found.wanted == after
-	if wanted {
+	found, granted := s.slot(hash), int64(0)
+	if d.Outcome == limit.Allowed {
+		granted = d.Charged
+	}
+	s.stats.Granted += granted
+	switch {
+	case found.wanted != after: // it was reset
+		s.stats.Expired += granted
+	case granted > 0:
+		found.wanted, found.pause = nil, 0
+		l.hold(s, found, newLease(c, d, at))
+	default:
 		found.wanted, found.pause = nil, at.mono+int64(pause)
 	}
-	if d.Outcome != limit.Allowed || d.Charged <= 0 {
-		return
-	}
-	s.stats.Granted += d.Charged
-	if !wanted { // it was reset
-		s.stats.Expired += d.Charged
-		return
-	}
-	found.pause = 0
-	l.holdLocked(s, found, newLease(c, d, at))
 }
 
 // Learn takes in the reply to a request itself. A domain's penalty that refuses nothing is not asked about again for
@@ -164,16 +177,16 @@ func (l *Leases) Learn(r *limit.Request, sent time.Time) {
 		if c.Penalty == nil || d.Held {
 			continue
 		}
-		s, hash := l.lockOf(c.Key)
+		s, hash := l.lock(c.Key)
 		found, at := s.slot(hash), l.instant(sent)
-		passes := isGate(c) && d.Outcome == limit.Allowed && !d.Penalized
 		if held := s.lease(hash); held != nil {
-			l.endLocked(s, held, nil)
+			l.end(s, held, nil)
 		}
+		passes := isGate(c) && d.Outcome == limit.Allowed && !d.Penalized
 		if passes && found.hash == hash && found.hot(at.mono) {
 			pass := newLease(c, d, at)
 			pass.pass, pass.life = true, longest
-			l.holdLocked(s, found, pass)
+			l.hold(s, found, pass)
 		}
 		s.mu.Unlock()
 	}
@@ -181,27 +194,26 @@ func (l *Leases) Learn(r *limit.Request, sent time.Time) {
 
 // Ended returns what is to be sent now: what is left of leases that are over soon or not used. It is called every 10 ms
 // or so.
-func (l *Leases) Ended(now time.Time) (ended []*limit.Request) {
-	if l.held.Load() == 0 {
-		return nil
-	}
+func (l *Leases) Ended(now time.Time) []*limit.Request {
 	at := l.instant(now)
-	return l.end(func(h *lease) bool {
+	return l.endAll(func(h *lease) bool {
 		return h.age(at) >= h.life-lastMoment || at.mono-h.used >= int64(idleAfter)
 	})
 }
 
 // Clear ends all leases, and returns what is to be sent.
-func (l *Leases) Clear() []*limit.Request { return l.end(func(*lease) bool { return true }) }
+func (l *Leases) Clear() []*limit.Request { return l.endAll(func(*lease) bool { return true }) }
 
-// end ends leases, and returns what is to be sent.
-func (l *Leases) end(over func(*lease) bool) (ended []*limit.Request) {
+func (l *Leases) endAll(over func(*lease) bool) (ended []*limit.Request) {
+	if l.held.Load() == 0 {
+		return nil
+	}
 	for i := range l.stripes {
 		s := &l.stripes[i]
 		s.mu.Lock()
-		for j := len(s.held) - 1; j >= 0; j-- {
-			if over(s.held[j]) {
-				ended = l.endLocked(s, s.held[j], ended)
+		for _, held := range slices.Backward(s.held) {
+			if over(held) {
+				ended = l.end(s, held, ended)
 			}
 		}
 		s.mu.Unlock()
@@ -213,11 +225,11 @@ func (l *Leases) end(over func(*lease) bool) (ended []*limit.Request) {
 // after it.
 func (l *Leases) End(keys []string) {
 	for _, key := range keys {
-		s, hash := l.lockOf(key)
+		s, hash := l.lock(key)
 		if held := s.lease(hash); held != nil {
 			s.stats.Expired += held.rest
 			held.rest, held.spent = 0, 0
-			l.endLocked(s, held, nil)
+			l.end(s, held, nil)
 		}
 		if found := s.slot(hash); found.hash == hash {
 			found.wanted = nil
@@ -226,16 +238,14 @@ func (l *Leases) End(keys []string) {
 	}
 }
 
-// Lost counts what could not be returned: requests that Around (before), Ended or Clear returned and that perhaps did
+// Lost counts what could not be returned: a request that Around (before), Ended or Clear returned and that perhaps did
 // not run.
-func (l *Leases) Lost(requests ...*limit.Request) {
-	for _, r := range requests {
-		if c := &r.Charges[0]; c.Op != limit.Spent {
-			s, _ := l.lockOf(c.Key)
-			s.stats.Returned -= c.Cost
-			s.stats.Expired += c.Cost
-			s.mu.Unlock()
-		}
+func (l *Leases) Lost(r *limit.Request) {
+	if c := &r.Charges[0]; c.Op != limit.Spent {
+		s, _ := l.lock(c.Key)
+		s.stats.Returned -= c.Cost
+		s.stats.Expired += c.Cost
+		s.mu.Unlock()
 	}
 }
 

@@ -121,7 +121,7 @@ func TestALeaseDecidesUntilItIsSpent(t *testing.T) {
 	}
 	before, after := d.ask(c)
 	d.want("in front of the next", before, "spent 12")
-	d.want("behind it", after, "lend 27")
+	d.want("behind it", after, "lend 25")
 }
 
 // TestWhatIsLeftGoesBackInFront: the store decides with all tokens that it can have, and lends again behind that.

@@ -177,7 +177,7 @@ func TestMemoryEvictsFromTheClassThatTakesMost(t *testing.T) {
 	}
 }
 
-// TestMemoryTakesNoMoreThanItCounts compares the estimate with the heap, for keys of several lengths, logs and cool-downs.
+// TestMemoryTakesNoMoreThanItCounts compares the estimate with the heap.
 func TestMemoryTakesNoMoreThanItCounts(t *testing.T) {
 	log := limit.Limit{Algorithm: limit.SlidingLog, Count: 100, Window: time.Hour}
 	penalty := &limit.Penalty{Threshold: 5, Window: time.Hour, CoolDown: time.Hour}

@@ -1,82 +1,60 @@
-// Package fair keeps values by key within bounds of number and bytes. When they are reached, the class of keys that
+// Package fair keeps values by key within bounds of number and bytes. Where there is no room, the class of keys that
 // takes most forgets one: so a flood of made-up keys of one limit pushes out keys of that limit, and of no other.
 package fair
 
 import (
 	"hash/maphash"
 	"math"
-	"math/bits"
 	"reflect"
-	"sync"
-	"sync/atomic"
+	"slices"
 )
 
-// Bounds of a Table.
 const (
-	maxStripes = 64  // as many as Set has bits
-	stripeRoom = 256 // entries that a stripe holds at least, where there is more than one
-	samples    = 32  // entries looked at for one to forget; a look that misses the largest class forgets one of another
-	tidied     = 2   // entries looked at per change, so that what has ended goes
-	placeBytes = 96  // of an entry in the map and in the list, with the room that they grow by
+	samples    = 32   // entries looked at for one to forget; a look that misses the largest class forgets one of another
+	tidied     = 8    // entries looked at per Trim, so that what has ended goes
+	placeBytes = 96   // of an entry in the map and in the list, with the room that they grow by
+	leastList  = 1024 // places of a list that is not made shorter
 )
 
 // Name stands for a key: two seeded hashes, so that no client can aim at another's entry. Two of a million keys share a
 // name with a chance of 1 in 10^26. A key would take more memory than what is kept for it.
 type Name [2]uint64
 
-// Set is a set of stripes.
-type Set uint64
-
-// Entry is what is kept for one key. Value is its user's, while the stripe is locked.
+// Entry is what is kept for one key. Value is its user's.
 type Entry[V any] struct {
 	Value V
 	name  Name
-	class *load
+	class uint32
 	until int64
-	size  int64
-	place int // in the list of its stripe; -1: it is not kept
+	bytes int64
 	held  bool
+	place int // in Table.all; -1: it was dropped
 }
 
-// load is how many entries there are, and the bytes that they take.
-type load struct{ class, entries, bytes int64 }
-
-// Table is a set of entries. It is safe for concurrent use where stripes are locked as the methods require.
+// Table is a set of entries. It is not safe for concurrent use.
 type Table[V any] struct {
 	seeds   [2]maphash.Seed
-	stripes []stripe[V]
-	base    int64 // bytes of an entry without what its value points to
-	entries atomic.Int64
-	bytes   atomic.Int64
-	evicted atomic.Int64
-}
-
-type stripe[V any] struct {
-	mu      sync.Mutex // guards all below
 	byName  map[Name]*Entry[V]
 	all     []*Entry[V]
 	cursor  int
-	classes map[int64]*load
-	used    load
-	bound   load
+	base    int64            // bytes of an entry without what its value points to
+	least   int64            // of an entry's weight, so that the bound is one of number as well
+	bound   int64            // of weight
+	weight  int64            // of all entries
+	classes map[uint32]int64 // the weight of each
+	bytes   int64
+	evicted int64
 }
 
 // New makes an empty table of at most so many entries, from 1, that take at most so many bytes; 0: no bound of bytes.
-// The stripes divide both bounds.
 func New[V any](entries int, bytes int64) *Table[V] {
-	t := &Table[V]{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
-	t.base = int64(reflect.TypeFor[Entry[V]]().Size())*5/4 + placeBytes
 	if bytes <= 0 {
-		bytes = math.MaxInt64
+		bytes = math.MaxInt64 / 2
 	}
-	fit := min(int64(max(entries, 1)), bytes/t.base)
-	t.stripes = make([]stripe[V], min(max(fit/stripeRoom, 1), maxStripes))
-	n := int64(len(t.stripes))
-	for i := range t.stripes {
-		s := &t.stripes[i]
-		s.byName, s.classes = make(map[Name]*Entry[V]), make(map[int64]*load)
-		s.bound = load{entries: max(int64(entries)/n, 1), bytes: bytes / n}
-	}
+	t := &Table[V]{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, bound: bytes}
+	t.least = bytes / int64(max(entries, 1))
+	t.base = int64(reflect.TypeFor[Entry[V]]().Size())*5/4 + placeBytes
+	t.Clear()
 	return t
 }
 
@@ -85,172 +63,123 @@ func (t *Table[V]) Name(key string) Name {
 	return Name{maphash.String(t.seeds[0], key), maphash.String(t.seeds[1], key)}
 }
 
-// Only is the set of a name's stripe. Sets are joined with |.
-func (t *Table[V]) Only(n Name) Set { return 1 << (n[0] % uint64(len(t.stripes))) }
+// Get returns the entry of a name, nil if there is none.
+func (t *Table[V]) Get(n Name) *Entry[V] { return t.byName[n] }
 
-// Lock locks stripes, in the order of their numbers, so that no two callers wait for each other.
-func (t *Table[V]) Lock(set Set) {
-	for ; set != 0; set &= set - 1 {
-		t.stripes[bits.TrailingZeros64(uint64(set))].mu.Lock()
-	}
-}
-
-// Unlock ends Lock.
-func (t *Table[V]) Unlock(set Set) {
-	for ; set != 0; set &= set - 1 {
-		t.stripes[bits.TrailingZeros64(uint64(set))].mu.Unlock()
-	}
-}
-
-// With calls a function with the name and the entry of a key, nil if there is none, while its stripe is locked.
-func (t *Table[V]) With(key string, run func(n Name, e *Entry[V])) {
-	n := t.Name(key)
-	s := t.stripe(n)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	run(n, s.byName[n])
-}
-
-func (t *Table[V]) stripe(n Name) *stripe[V] { return &t.stripes[n[0]%uint64(len(t.stripes))] }
-
-// At returns the entry of a name, or a new one. Its stripe is locked until Keep or Drop has been called with it.
+// At returns the entry of a name, or a new one of this class. Keep or Drop has to follow, before the next Trim.
 func (t *Table[V]) At(n Name, class uint32) *Entry[V] {
-	s := t.stripe(n)
-	e := s.byName[n]
+	e := t.byName[n]
 	if e == nil {
-		e = &Entry[V]{name: n, class: s.classes[int64(class)], place: -1}
-		if e.class == nil {
-			e.class = &load{class: int64(class)}
-		}
-		s.byName[n] = e
+		e = &Entry[V]{name: n, class: class, place: len(t.all)}
+		t.byName[n], t.all = e, append(t.all, e)
+		t.resize(e, t.base)
 	}
 	return e
 }
 
 // Keep keeps an entry until an instant, or drops it if that has come. Its value points to so many bytes. Where entries
-// have to be forgotten, one that is held goes after others, and the one that ends first goes first. The stripe is
-// locked.
-func (t *Table[V]) Keep(e *Entry[V], until, now, size int64, held bool) {
-	if until <= now {
+// have to be forgotten, one that is held goes after others, and the one that ends first goes first.
+func (t *Table[V]) Keep(e *Entry[V], until, now, bytes int64, held bool) {
+	switch {
+	case until <= now:
 		t.Drop(e)
-		return
-	}
-	s := t.stripe(e.name)
-	for range min(tidied, len(s.all)) {
-		if old := s.next(1); old.until <= now && old != e {
-			t.Drop(old)
-		}
-	}
-	size += t.base
-	if e.place < 0 {
-		t.link(s, e)
-	}
-	t.weigh(s, e, 0, size-e.size)
-	e.until, e.size, e.held = until, size, held
-	for s.used.entries > s.bound.entries || s.used.bytes > s.bound.bytes {
-		t.evict(s, now)
+	case e.place >= 0:
+		e.until, e.held = until, held
+		t.resize(e, t.base+bytes)
 	}
 }
 
-// Drop forgets an entry. Its stripe is locked.
+// Drop forgets an entry.
 func (t *Table[V]) Drop(e *Entry[V]) {
-	s := t.stripe(e.name)
-	delete(s.byName, e.name)
 	if e.place < 0 {
 		return
 	}
-	last := len(s.all) - 1
-	s.all[e.place] = s.all[last]
-	s.all[e.place].place = e.place
-	s.all[last] = nil
-	s.all = s.all[:last]
-	if cap(s.all) > stripeRoom && last < cap(s.all)/4 { // no bound counts what is not in use
-		s.all = append(make([]*Entry[V], 0, cap(s.all)/2), s.all...)
+	last := len(t.all) - 1
+	t.all[e.place] = t.all[last]
+	t.all[e.place].place = e.place
+	t.all[last] = nil
+	t.all = t.all[:last]
+	if cap(t.all) > leastList && last < cap(t.all)/4 { // no bound counts what is not in use
+		t.all = slices.Clone(t.all)
 	}
-	t.weigh(s, e, -1, -e.size)
-	e.place, e.size = -1, 0
+	t.resize(e, 0)
+	delete(t.byName, e.name)
+	e.place = -1
 }
 
-// Clear forgets all entries.
-func (t *Table[V]) Clear() {
-	for i := range t.stripes {
-		s := &t.stripes[i]
-		s.mu.Lock()
-		for len(s.all) > 0 {
-			t.Drop(s.all[len(s.all)-1])
-		}
-		s.mu.Unlock()
+// resize sets how many bytes an entry takes; 0: it is dropped.
+func (t *Table[V]) resize(e *Entry[V], bytes int64) {
+	change := t.weightOf(bytes) - t.weightOf(e.bytes)
+	t.bytes += bytes - e.bytes
+	t.weight += change
+	t.classes[e.class] += change
+	if t.classes[e.class] == 0 {
+		delete(t.classes, e.class)
 	}
+	e.bytes = bytes
 }
 
-// Stats returns how many entries there are, the bytes that they take, estimated from above, and how many were forgotten
-// for lack of room.
-func (t *Table[V]) Stats() (entries, bytes, evicted int64) {
-	return t.entries.Load(), t.bytes.Load(), t.evicted.Load()
-}
-
-// link puts a new entry in the list of its stripe.
-func (t *Table[V]) link(s *stripe[V], e *Entry[V]) {
-	if known := s.classes[e.class.class]; known != nil {
-		e.class = known
-	} else {
-		s.classes[e.class.class] = e.class
+func (t *Table[V]) weightOf(bytes int64) int64 {
+	if bytes == 0 {
+		return 0
 	}
-	s.byName[e.name] = e
-	e.place = len(s.all)
-	s.all = append(s.all, e)
-	t.weigh(s, e, 1, 0)
+	return max(bytes, t.least)
 }
 
-// weigh counts a change of an entry.
-func (t *Table[V]) weigh(s *stripe[V], e *Entry[V], entries, bytes int64) {
-	for _, l := range []*load{&s.used, e.class} {
-		l.entries, l.bytes = l.entries+entries, l.bytes+bytes
-	}
-	t.entries.Add(entries)
-	t.bytes.Add(bytes)
-	if e.class.entries == 0 {
-		delete(s.classes, e.class.class)
-	}
-}
-
-// next moves the cursor of a stripe that is not empty.
-func (s *stripe[V]) next(step int) *Entry[V] {
-	s.cursor = (s.cursor + step) % len(s.all)
-	return s.all[s.cursor]
-}
-
-// evict forgets an entry of a stripe that is not empty. It looks at some from end to end: entries of a class lie
-// together.
-func (t *Table[V]) evict(s *stripe[V], now int64) {
-	byBytes := s.used.bytes > s.bound.bytes
-	var victim *Entry[V]
-	step := max(len(s.all)/samples, 1)
-	for range min(samples, len(s.all)) {
-		e := s.next(step)
-		if e.until <= now {
+// Trim drops some entries that have ended, and forgets others until all are within the bounds.
+func (t *Table[V]) Trim(now int64) {
+	for range min(tidied, len(t.all)) {
+		if e := t.next(1); e.until <= now {
 			t.Drop(e)
-			return
 		}
-		if victim == nil || e.before(victim, byBytes) {
+	}
+	for t.weight > t.bound {
+		t.evict(now)
+	}
+}
+
+// evict forgets one entry. It looks at some from end to end: entries of a class lie together.
+func (t *Table[V]) evict(now int64) {
+	step := max(len(t.all)/samples, 1)
+	victim := t.next(step)
+	for range min(samples, len(t.all)) - 1 {
+		if e := t.next(step); t.before(e, victim, now) {
 			victim = e
 		}
 	}
+	if victim.until > now {
+		t.evicted++
+	}
 	t.Drop(victim)
-	t.evicted.Add(1)
 }
 
 // before reports whether e is forgotten before another entry.
-func (e *Entry[V]) before(other *Entry[V], byBytes bool) bool {
-	mine, its := e.class.entries, other.class.entries
-	if byBytes {
-		mine, its = e.class.bytes, other.class.bytes
-	}
+func (t *Table[V]) before(e, other *Entry[V], now int64) bool {
+	mine, its := t.classes[e.class], t.classes[other.class]
 	switch {
+	case e.until <= now || other.until <= now:
 	case mine != its:
 		return mine > its
 	case e.held != other.held:
 		return other.held
 	}
 	return e.until < other.until
+}
+
+// next moves the cursor of a table that is not empty.
+func (t *Table[V]) next(step int) *Entry[V] {
+	t.cursor = (t.cursor + step) % len(t.all)
+	return t.all[t.cursor]
+}
+
+// Clear forgets all entries.
+func (t *Table[V]) Clear() {
+	t.byName, t.classes = map[Name]*Entry[V]{}, map[uint32]int64{}
+	t.all, t.weight, t.bytes = nil, 0, 0
+}
+
+// Stats returns how many entries there are, the bytes that they take, estimated from above, and how many were forgotten
+// for lack of room.
+func (t *Table[V]) Stats() (entries, bytes, evicted int64) {
+	return int64(len(t.all)), t.bytes, t.evicted
 }

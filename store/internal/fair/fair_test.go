@@ -2,52 +2,36 @@ package fair
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"testing"
 )
 
 // keep keeps a value of a class until an instant.
 func keep(t *Table[int], class uint32, key string, until, now int64, held bool) {
-	t.With(key, func(n Name, _ *Entry[int]) { t.Keep(t.At(n, class), until, now, 0, held) })
-}
-
-// has reports whether there is an entry.
-func has(t *Table[int], key string) (found bool) {
-	t.With(key, func(_ Name, e *Entry[int]) { found = e != nil })
-	return found
+	t.Keep(t.At(t.Name(key), class), until, now, 0, held)
+	t.Trim(now)
 }
 
 // check compares the sums with the entries, and the entries with the bounds.
 func check(t *testing.T, table *Table[int]) {
 	t.Helper()
-	var entries, bytes int64
-	for i := range table.stripes {
-		s := &table.stripes[i]
-		var used load
-		classes := map[int64]load{}
-		for place, e := range s.all {
-			if e.place != place || s.byName[e.name] != e || s.classes[e.class.class] != e.class {
-				t.Fatalf("the entry in place %d is not where it belongs", place)
-			}
-			l := classes[e.class.class]
-			classes[e.class.class] = load{e.class.class, l.entries + 1, l.bytes + e.size}
-			used.entries, used.bytes = used.entries+1, used.bytes+e.size
+	var bytes, weight int64
+	classes := map[uint32]int64{}
+	for place, e := range table.all {
+		if e.place != place || table.byName[e.name] != e {
+			t.Fatalf("the entry in place %d is not where it belongs", place)
 		}
-		if used != s.used || len(s.byName) != len(s.all) || len(classes) != len(s.classes) {
-			t.Fatalf("%+v counted, there are %+v", s.used, used)
-		}
-		for class, l := range classes {
-			if *s.classes[class] != l {
-				t.Fatalf("%+v counted, there are %+v", *s.classes[class], l)
-			}
-		}
-		if used.entries > s.bound.entries || used.bytes > s.bound.bytes {
-			t.Fatalf("%+v is above %+v", used, s.bound)
-		}
-		entries, bytes = entries+used.entries, bytes+used.bytes
+		bytes, weight = bytes+e.bytes, weight+table.weightOf(e.bytes)
+		classes[e.class] += table.weightOf(e.bytes)
 	}
-	if e, b, _ := table.Stats(); e != entries || b != bytes {
-		t.Fatalf("%d entries of %d bytes counted, there are %d of %d", e, b, entries, bytes)
+	if bytes != table.bytes || weight != table.weight || !maps.Equal(classes, table.classes) {
+		t.Fatalf("the sums are %d, %d and %v, want %d, %d and %v",
+			table.bytes, table.weight, table.classes, bytes, weight, classes)
+	}
+	entries := int64(len(table.all))
+	if entries*table.least > table.bound || bytes > table.bound || len(table.byName) != len(table.all) {
+		t.Fatalf("%d entries take %d bytes, above the bounds", entries, bytes)
 	}
 }
 
@@ -63,7 +47,7 @@ func TestAFloodCostsItsOwnClass(t *testing.T) {
 				keep(table, 2, fmt.Sprint("day ", i), 86_400, 0, true)
 			}
 			for i := range 500 {
-				if !has(table, fmt.Sprint("login ", i)) {
+				if table.Get(table.Name(fmt.Sprint("login ", i))) == nil {
 					t.Fatalf("login %d is gone", i)
 				}
 			}
@@ -85,7 +69,7 @@ func TestWhatIsHeldGoesLast(t *testing.T) {
 		keep(table, 1, fmt.Sprint("new ", i), 1000, 0, true)
 	}
 	for i := range 20 {
-		if kept := has(table, fmt.Sprint(i)); kept != (i < 5 || i >= 10) {
+		if kept := table.Get(table.Name(fmt.Sprint(i))) != nil; kept != (i < 5 || i >= 10) {
 			t.Errorf("%d is kept: %v", i, kept)
 		}
 	}
@@ -110,15 +94,14 @@ func TestWhatHasEndedGoesFirst(t *testing.T) {
 func TestSumsStayRight(t *testing.T) {
 	random, table := rand.New(rand.NewPCG(1, 1)), New[int](2000, 300_000)
 	for i := range 50_000 {
-		key := fmt.Sprint(random.IntN(4000))
-		table.With(key, func(n Name, _ *Entry[int]) {
-			e := table.At(n, uint32(random.IntN(5)))
+		for range 1 + random.IntN(3) {
+			e := table.At(table.Name(fmt.Sprint(random.IntN(4000))), uint32(random.IntN(5)))
 			if random.IntN(10) == 0 {
 				table.Drop(e)
-			} else {
-				table.Keep(e, int64(i+random.IntN(3000)), int64(i), random.Int64N(100), random.IntN(3) == 0)
 			}
-		})
+			table.Keep(e, int64(i+random.IntN(3000)), int64(i), random.Int64N(100), random.IntN(3) == 0)
+		}
+		table.Trim(int64(i))
 	}
 	check(t, table)
 	table.Clear()
