@@ -7,7 +7,6 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/store/memory"
 )
@@ -37,9 +36,6 @@ func TestEachPolicy(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestFailLocalWithoutAShareIsOpen(t *testing.T) {
 	lost := newGate()
 	lost.away = everything
 	b := newBench(t, func(c *engine.Config) { c.Store = lost }, policy(descriptors.FailLocal, 1))
@@ -93,6 +89,15 @@ type broken struct{ engine.Counter }
 func (broken) Try(*limit.Request) bool                { return false }
 func (broken) Ask(context.Context, ...*limit.Request) { panic("of a test") }
 func (broken) Peek(context.Context, *limit.Request)   { panic("of a test") }
+
+// brokenRecords panics, too.
+type brokenRecords struct{}
+
+func (brokenRecords) Any(string) bool { return true }
+
+func (brokenRecords) Look(context.Context, string, *descriptors.Who, *descriptors.Records) bool {
+	panic("of a test")
+}
 
 func TestAPanicOfTheStoreIsDecidedByPolicy(t *testing.T) {
 	for policyOf, refused := range map[descriptors.Failure][2]bool{
@@ -148,27 +153,14 @@ func TestAVerdictStandsDespiteAPanicOfItsObserver(t *testing.T) {
 	}
 }
 
-// TestAPanicWhileMatchingAdmits: here of the clock that tokens are verified by, under rules that fail closed.
+// TestAPanicWhileMatchingAdmits: here of the records, under rules that fail closed.
 func TestAPanicWhileMatchingAdmits(t *testing.T) {
-	cfg := identity.Config{Order: []identity.Kind{identity.JWT}, Issuers: []identity.Issuer{{Issuer: "i", JWKS: "none"}}}
-	sets := identity.NewKeySets(identity.KeySetsConfig{})
-	t.Cleanup(sets.Close)
-	d := policy(descriptors.FailClosed, 1)
-	d.Identity = &cfg
-	broken := identity.Options{Now: func() time.Time { panic("of a test") }}
-	resolver := func(string, *identity.Config) *identity.Resolver { return identity.New(cfg, sets, broken) }
-	set, problems := descriptors.Compile([]descriptors.Domain{d}, descriptors.Options{Identity: resolver})
-	if set == nil {
-		t.Fatalf("the test's own rules do not compile: %v", problems)
-	}
 	panics, seen := 0, 0
 	b := newBench(t, func(c *engine.Config) {
-		c.OnPanic, c.OnVerdict = func(any) { panics++ }, func(*descriptors.Request, *engine.Verdict) { seen++ }
-	})
-	b.Use(set)
-	token := "Bearer eyJhbGciOiJFZERTQSIsImtpZCI6ImsifQ.eyJpc3MiOiJpIiwic3ViIjoiYSIsImV4cCI6OTk5OTk5OTk5OX0.AAAA"
-	evidence := &identity.Evidence{Headers: []identity.Header{{Name: "authorization", Value: token}}}
-	v := b.decide(&descriptors.Request{Domain: "d", Evidence: evidence, Subject: new(descriptors.Subject)})
+		c.Records, c.OnPanic = brokenRecords{}, func(any) { panics++ }
+		c.OnVerdict = func(*descriptors.Request, *engine.Verdict) { seen++ }
+	}, policy(descriptors.FailClosed, 1))
+	v := b.decide(request("u", "", 1))
 	if v.Refused || v.Degraded != "panic" || v.Outcome() != engine.Unknown || panics != 1 || seen != 1 {
 		t.Errorf("degraded %q, outcome %v, %d panics, seen %d times", v.Degraded, v.Outcome(), panics, seen)
 	}

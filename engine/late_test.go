@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"errors"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,20 +95,6 @@ func TestALateRefundIsTriedOnce(t *testing.T) {
 				t.Errorf("late with %v: %d failed, %d tokens in refunds; want %d, of %d", err, got, f.refunds(), failed, refunds)
 			}
 		})
-	}
-}
-
-// TestTheFateOfARequestMayComeAfterItsReply: the reply comes while the policies still decide.
-func TestTheFateOfARequestMayComeAfterItsReply(t *testing.T) {
-	var fate limit.Fate
-	var seen []string
-	reply := func(key string) *limit.Request { return &limit.Request{Charges: []limit.Charge{{Key: key}}} }
-	fate.Reply(reply("a"))
-	fate.Compare(func(r *limit.Request) { seen = append(seen, r.Charges[0].Key) })
-	fate.Reply(reply("b"))
-	(*limit.Fate)(nil).Reply(reply("c"))
-	if !slices.Equal(seen, []string{"a", "b"}) {
-		t.Errorf("compared %q, want a and b", seen)
 	}
 }
 

@@ -208,7 +208,7 @@ func (g *gate) Ask(ctx context.Context, requests ...*limit.Request) {
 			continue
 		}
 		pass(wait)
-		g.decide(ctx, r)
+		g.pass(ctx, r)
 	}
 }
 
@@ -218,7 +218,7 @@ func (g *gate) leave(r *limit.Request, rest, wait time.Duration) {
 	later := limit.Request{Charges: slices.Clone(r.Charges), Decisions: slices.Clone(r.Decisions), Fate: r.Fate}
 	go func() {
 		pass(wait)
-		g.decide(context.Background(), &later)
+		g.pass(context.Background(), &later)
 		g.late(later.Fate, later.Charges, later.Decisions, nil)
 	}()
 	pass(rest)
@@ -227,7 +227,7 @@ func (g *gate) leave(r *limit.Request, rest, wait time.Duration) {
 	}
 }
 
-func (g *gate) decide(ctx context.Context, r *limit.Request) {
+func (g *gate) pass(ctx context.Context, r *limit.Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.seen = append(g.seen, limit.Request{Charges: slices.Clone(r.Charges), Due: r.Due})
@@ -296,13 +296,18 @@ func (f *fleet) send(n int, req *descriptors.Request) *engine.Verdict {
 	return v
 }
 
-// within sends a request of a caller that waits for so long, and returns how long the answer took.
-func (f *fleet) within(longest time.Duration, req *descriptors.Request) (*engine.Verdict, time.Duration) {
-	ctx, cancel := context.WithTimeout(f.t.Context(), longest)
-	defer cancel()
+// decide returns how long the answer took, too.
+func (f *fleet) decide(ctx context.Context, req *descriptors.Request) (*engine.Verdict, time.Duration) {
 	v, began := new(engine.Verdict), time.Now()
 	f.engines[0].Decide(ctx, req, v)
 	return v, time.Since(began)
+}
+
+// within sends a request of a caller that waits for so long.
+func (f *fleet) within(longest time.Duration, req *descriptors.Request) (*engine.Verdict, time.Duration) {
+	ctx, cancel := context.WithTimeout(f.t.Context(), longest)
+	defer cancel()
+	return f.decide(ctx, req)
 }
 
 // spend sends requests of cost 1 of user u through engine n, and returns how many were admitted.
