@@ -11,19 +11,12 @@ import (
 	"github.com/spillway-mesh/spillway/store/memory"
 )
 
-// failing is a bench whose store is away, and whose share is in memory.
-func failing(t *testing.T, domains ...descriptors.Domain) *bench {
-	lost := newGate()
-	lost.away = everything
-	return newBench(t, func(c *engine.Config) { c.Share, c.Store = c.Store, lost }, domains...)
-}
-
 // TestEachPolicy: open admits and shows no numbers that were not counted, closed refuses for a second, local counts.
 func TestEachPolicy(t *testing.T) {
 	for p, refused := range map[descriptors.Failure][3]bool{
 		descriptors.FailOpen: {}, descriptors.FailClosed: {true, true, true}, descriptors.FailLocal: {false, false, true},
 	} {
-		b := failing(t, policy(p, 2))
+		b, _ := failing(t, nil, policy(p, 2))
 		for i := range refused {
 			v := b.ask([]string{"user", "u"})
 			want(t, "without the store", v, refused[i])
@@ -36,9 +29,7 @@ func TestEachPolicy(t *testing.T) {
 			}
 		}
 	}
-	lost := newGate()
-	lost.away = everything
-	b := newBench(t, func(c *engine.Config) { c.Store = lost }, policy(descriptors.FailLocal, 1))
+	b, _ := failing(t, func(c *engine.Config) { c.Share = nil }, policy(descriptors.FailLocal, 1))
 	for range 3 {
 		want(t, "local without a share", b.ask([]string{"user", "u"}), false)
 	}
@@ -47,7 +38,7 @@ func TestEachPolicy(t *testing.T) {
 func TestClosedKeepsLocalUncharged(t *testing.T) {
 	closed, local := bucket("closed", descriptors.ScopeTenant, 5), bucket("local", descriptors.ScopeUser, 5)
 	closed.OnFailure = descriptors.FailClosed
-	b := failing(t, descriptors.Domain{Name: "d", Rules: []descriptors.Rule{closed, local}})
+	b, _ := failing(t, nil, descriptors.Domain{Name: "d", Rules: []descriptors.Rule{closed, local}})
 	for range 3 {
 		v := b.ask([]string{"user", "u"}, []string{"tenant", "t"})
 		want(t, "closed", v, true)
@@ -80,7 +71,8 @@ func TestKnownRefusalsHoldUnderEveryPolicy(t *testing.T) {
 func TestPostPaidChargeIsNeverRefused(t *testing.T) {
 	d := policy(descriptors.FailClosed, 5)
 	d.Rules[0].PostPaid = true
-	want(t, "post-paid", failing(t, d).decide(request("u", "", 9)), false)
+	b, _ := failing(t, nil, d)
+	want(t, "post-paid", b.decide(request("u", "", 9)), false)
 }
 
 // broken is a Counter that panics.
@@ -104,8 +96,8 @@ func TestAPanicOfTheStoreIsDecidedByPolicy(t *testing.T) {
 		descriptors.FailOpen: {false, false}, descriptors.FailClosed: {true, true}, descriptors.FailLocal: {false, true},
 	} {
 		panics := 0
-		b := newBench(t, func(c *engine.Config) {
-			c.Share, c.Store, c.OnPanic = c.Store, broken{}, func(any) { panics++ }
+		b, _ := failing(t, func(c *engine.Config) {
+			c.Store, c.OnPanic = broken{}, func(any) { panics++ }
 		}, policy(policyOf, 1))
 		for i := range refused {
 			v := b.ask([]string{"user", "u"})
@@ -125,11 +117,9 @@ func TestAPanicAfterMatchingIsDecidedByThePolicies(t *testing.T) {
 	for policy, refused := range map[descriptors.Failure]bool{
 		descriptors.FailClosed: true, descriptors.FailOpen: false, descriptors.FailLocal: false,
 	} {
-		lost, panics := newGate(), 0
-		lost.away = everything
-		b := newBench(t, func(c *engine.Config) {
-			c.Share, c.Store, c.OnPanic = c.Store, lost, func(any) { panics++ }
-			c.Live = func(string) int { panic("of a test") }
+		panics := 0
+		b, _ := failing(t, func(c *engine.Config) {
+			c.Live, c.OnPanic = func(string) int { panic("of a test") }, func(any) { panics++ }
 		}, pair(policy))
 		v := b.decide(request("joe", "acme", 1))
 		if v.Refused != refused || v.Degraded != "panic" || panics != 1 || refused && v.RetryAfter != time.Second {

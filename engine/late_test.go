@@ -36,7 +36,7 @@ func TestALateReplyIsCompared(t *testing.T) {
 					rules = append(rules, domain.Name+" "+effect.Rule)
 				}
 			}
-			inFleetWith(t, 1, d, set, func(t *testing.T, f *fleet) {
+			inFleet(t, 1, d, func(t *testing.T, f *fleet) {
 				if c.spent {
 					f.send(0, request("u", "", 1))
 				}
@@ -56,7 +56,7 @@ func TestALateReplyIsCompared(t *testing.T) {
 				if got, used := f.refunds(), f.usedBy("u"); got != c.refund || used != c.used {
 					t.Errorf("%d given back and %d used, want %d and %d", got, used, c.refund, c.used)
 				}
-			})
+			}, set)
 		})
 	}
 }

@@ -54,7 +54,7 @@ func TestAShareIsKeptUntilItsWindowEnds(t *testing.T) {
 
 // TestAShareEndsWithTheWindowOfTheStoresClock, also where the sidecar's own is 20 s behind.
 func TestAShareEndsWithTheWindowOfTheStoresClock(t *testing.T) {
-	inFleetWith(t, 1, counted(limit.FixedWindow, 10, time.Minute), nil, func(t *testing.T, f *fleet) {
+	inFleet(t, 1, counted(limit.FixedWindow, 10, time.Minute), func(t *testing.T, f *fleet) {
 		f.Memory = memory.New(memory.Config{Now: func() time.Time { return time.Now().Add(20 * time.Second) }})
 		toWindow()
 		pass(30 * time.Second)

@@ -63,8 +63,7 @@ func TestThrottleRefusesAtOnceWhatCannotWait(t *testing.T) {
 
 // TestNoMoreWaitersThanTheBound: requests that were at the store together do not exceed the bound together.
 func TestNoMoreWaitersThanTheBound(t *testing.T) {
-	set := func(c *engine.Config) { c.Waiters = 2 }
-	inFleetWith(t, 1, throttled(time.Second, time.Minute), set, func(t *testing.T, f *fleet) {
+	inFleet(t, 1, throttled(time.Second, time.Minute), func(t *testing.T, f *fleet) {
 		f.delay(slowly(10 * time.Millisecond))
 		var admitted atomic.Int64
 		var all sync.WaitGroup
@@ -79,7 +78,7 @@ func TestNoMoreWaitersThanTheBound(t *testing.T) {
 		if v, took := f.decide(t.Context(), request("u", "", 1)); v.Refused || took > time.Second {
 			t.Errorf("refused %v after %v: those that were turned away gave their tokens back", v.Refused, took)
 		}
-	})
+	}, func(c *engine.Config) { c.Waiters = 2 })
 }
 
 // TestOnlyThoseThatCouldWaitAreTurnedAway: while too many wait, a request counts as turned away if a throttle refuses
@@ -97,7 +96,7 @@ func TestOnlyThoseThatCouldWaitAreTurnedAway(t *testing.T) {
 		"could wait":                   {request("joe", "acme", 1), request("joe", "beta", 1), 1},
 		"refused by another rule, too": {request("joe", "acme", 1), request("joe", "acme", 1), 0},
 	} {
-		inFleetWith(t, 1, d, func(c *engine.Config) { c.Waiters = 1 }, func(t *testing.T, f *fleet) {
+		inFleet(t, 1, d, func(t *testing.T, f *fleet) {
 			f.send(0, c.before)
 			f.send(0, request("u", "", 1))
 			var held sync.WaitGroup
@@ -109,7 +108,7 @@ func TestOnlyThoseThatCouldWaitAreTurnedAway(t *testing.T) {
 				t.Errorf("%s: refused %v, %+v, want %+v", name, v.Refused, got, want)
 			}
 			held.Wait()
-		})
+		}, func(c *engine.Config) { c.Waiters = 1 })
 	}
 }
 
@@ -173,15 +172,14 @@ func TestALateRefusalIsItsRules(t *testing.T) {
 }
 
 func TestShadowModeHoldsNoAnswers(t *testing.T) {
-	set := func(c *engine.Config) { c.Shadow = true }
-	inFleetWith(t, 1, throttled(time.Second, 2*time.Second), set, func(t *testing.T, f *fleet) {
+	inFleet(t, 1, throttled(time.Second, 2*time.Second), func(t *testing.T, f *fleet) {
 		for i, shadowed := range []bool{false, false, true} {
 			v, took := f.within(1500*time.Millisecond, request("u", "", 1))
 			if v.Refused || took != 0 || v.Shadowed != shadowed {
 				t.Errorf("request %d: refused %v after %v, shadowed %v; want %v", i, v.Refused, took, v.Shadowed, shadowed)
 			}
 		}
-	})
+	}, func(c *engine.Config) { c.Shadow = true })
 }
 
 // TestAThrottleIsNotLeased, also where its caller has no time to wait.
