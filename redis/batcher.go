@@ -4,7 +4,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -32,9 +31,9 @@ type batcher struct {
 	ready    *sync.Cond // on mu: there are requests for a worker
 	queue    []*Pending
 	closed   bool
+	flying   int // requests in batches
+	rejected int // requests that were not sent
 	working  sync.WaitGroup
-	flying   atomic.Int64 // requests in batches
-	rejected atomic.Int64 // requests that were not sent
 }
 
 // newBatcher starts workers.
@@ -55,7 +54,7 @@ func (b *batcher) add(now time.Time, requests []*Pending) error {
 		return errClosed
 	}
 	if b.overloadedLocked(now, requests) {
-		b.rejected.Add(int64(len(requests)))
+		b.rejected += len(requests)
 		return errOverload
 	}
 	requests[0].group, requests[0].since = len(requests), now
@@ -84,22 +83,23 @@ func (b *batcher) work() {
 	var batch, left []*Pending
 	for open := true; open; {
 		runtime.Gosched() // callers that are ready to ask go along
-		batch, left, open = b.take(batch[:0], left[:0])
+		batch, left, open = b.take(batch, left)
 		b.server.end(left, errLeft)
 		if len(batch) > 0 {
 			b.server.runBatch(batch)
-			b.flying.Add(-int64(len(batch)))
 		}
 		clear(batch)
 		clear(left)
 	}
 }
 
-// take waits for requests, and appends those to send and those whose callers have left. It reports whether more may
-// come.
+// take waits for requests, and returns those to send and those whose callers have left, in place of those before. It
+// reports whether more may come.
 func (b *batcher) take(batch, left []*Pending) (_, _ []*Pending, open bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.flying -= len(batch)
+	batch, left = batch[:0], left[:0]
 	for len(b.queue) == 0 && !b.closed {
 		b.ready.Wait()
 	}
@@ -120,11 +120,11 @@ func (b *batcher) take(batch, left []*Pending) (_, _ []*Pending, open bool) {
 		}
 	}
 	b.queue = slices.Delete(b.queue, 0, used)
-	b.flying.Add(int64(len(batch)))
+	b.flying += len(batch)
 	if len(b.queue) > 0 {
 		b.ready.Signal()
 	}
-	return batch, left, !b.closed || len(b.queue) > 0
+	return batch, left, !b.closed
 }
 
 func chargesOf(requests []*Pending) (all int) {
@@ -146,9 +146,11 @@ func (b *batcher) close() {
 	b.working.Wait()
 }
 
-// waiting is how many requests wait.
-func (b *batcher) waiting() int64 {
+// count adds the numbers of requests.
+func (b *batcher) count(all *Stats) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return int64(len(b.queue))
+	all.InFlight += int64(b.flying)
+	all.Waiting += int64(len(b.queue))
+	all.Rejected += int64(b.rejected)
 }

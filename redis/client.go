@@ -182,9 +182,7 @@ func (all *Stats) Add(c *Client) {
 	all.Ended += ended
 	all.Connections += opened - ended
 	for _, s := range c.Servers() {
-		all.InFlight += s.batcher.flying.Load()
-		all.Waiting += s.batcher.waiting()
-		all.Rejected += s.batcher.rejected.Load()
+		s.batcher.count(all)
 		for _, client := range s.clients() {
 			pool := client.PoolStats()
 			all.Idle += int64(pool.IdleConns)

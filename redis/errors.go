@@ -50,6 +50,7 @@ const (
 
 // Why a call brought no reply, besides what connections and servers report.
 var (
+	errUnsent   = errors.New("it was not sent") // around the reason
 	errOverload = errors.New("more requests wait than can be answered in time")
 	errClosed   = errors.New("the connections are closed")
 	errLeft     = errors.New("the caller left before the request was sent")
@@ -128,9 +129,6 @@ func replyReason(text string) string {
 
 // IsReply reports whether the server replied with an error that begins so.
 func IsReply(err error, prefix string) bool {
-	if err == nil {
-		return false
-	}
 	var reply goredis.Error
 	return errors.As(err, &reply) && strings.HasPrefix(reply.Error(), prefix)
 }
@@ -144,7 +142,7 @@ func isTimeout(err error) bool {
 // MayHaveRun reports whether a call that ended with this error may have run on the server all the same: it was sent,
 // and no reply came, or the error is one from inside a script.
 func MayHaveRun(err error) bool {
-	if err == nil || isUnsent(err) {
+	if err == nil || errors.Is(err, errUnsent) {
 		return false
 	}
 	switch Reason(err) {
@@ -156,15 +154,4 @@ func MayHaveRun(err error) bool {
 		return IsReply(err, forbidden) || IsReply(err, forbiddenLater)
 	}
 	return !IsReply(err, "")
-}
-
-// unsentError is why a call was not sent.
-type unsentError struct{ error }
-
-// Unwrap is the reason itself.
-func (e *unsentError) Unwrap() error { return e.error }
-
-func isUnsent(err error) bool {
-	var early *unsentError
-	return errors.As(err, &early)
 }

@@ -108,7 +108,7 @@ func (s *Server) tryBatch(batch []*Pending) (shown breaker.Outcome, reason strin
 	for _, p := range batch {
 		p.Err = errPanicked // unless more becomes known
 	}
-	all := s.exchange(context.Background(), commands(batch, s.client.Slot), false)
+	all := s.exchange(context.Background(), commands(batch, s.client.Slot))
 	for _, c := range all {
 		c.deliver()
 	}
@@ -129,7 +129,7 @@ func (s *Server) command(ctx context.Context, slot int, args []any) *command {
 		defer cancel()
 	}
 	c := (&command{slot: slot}).prepare(args)
-	s.exchange(ctx, []*command{c}, false)
+	s.exchange(ctx, []*command{c})
 	return c
 }
 
