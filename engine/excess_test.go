@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
 )
@@ -40,16 +39,14 @@ func TestTooManyChargesTogetherAreRefused(t *testing.T) {
 }
 
 func TestAnExcessiveRequestIsRefusedUnread(t *testing.T) {
-	for _, shadow := range []bool{false, true} {
-		b := newBench(t, func(c *engine.Config) { c.Shadow = shadow })
-		v := b.decide(&descriptors.Request{Excess: "bytes"})
-		if v.Refused == shadow || v.Shadowed != shadow || v.RetryAfter != time.Second || v.Excess != "bytes" {
-			t.Errorf("shadow %v: %+v", shadow, v)
-		}
-		b.Decide(t.Context(), &descriptors.Request{Domain: "d"}, v)
-		if v.Refused || v.Excess != "" {
-			t.Errorf("the next request has the excess of the one before: %+v", v)
-		}
+	b := newBench(t, nil)
+	v := b.decide(&descriptors.Request{Excess: "bytes"})
+	if !v.Refused || v.RetryAfter != time.Second || v.Excess != "bytes" {
+		t.Errorf("refused %v for %q, retry after %v", v.Refused, v.Excess, v.RetryAfter)
+	}
+	b.Decide(t.Context(), &descriptors.Request{Domain: "d"}, v)
+	if v.Refused || v.Excess != "" {
+		t.Errorf("the next request has the excess of the one before: %+v", v)
 	}
 }
 

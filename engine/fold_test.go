@@ -132,7 +132,7 @@ func TestQuotasRefuseOnlyTogether(t *testing.T) {
 
 func TestBlockRefusesOnTheFirstDescriptor(t *testing.T) {
 	block := descriptors.Rule{Name: "b", Action: descriptors.Block, Reason: "no", Until: noon.Add(90 * time.Second)}
-	block.Match = descriptors.Conditions{Users: []string{"m"}}
+	block.Match.Users = []string{"m"}
 	b := newBench(t, nil, ruled(block, bucket("r", descriptors.ScopeUser, 5)))
 	v := b.ask([]string{"x", "1"}, []string{"user", "m"})
 	want(t, "blocked", v, true)
