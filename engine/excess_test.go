@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -57,16 +56,4 @@ func TestALongPathThatServersReadDifferentlyIsRefused(t *testing.T) {
 		t.Errorf("refused %v for %q with the statuses %v, want over the limit for its path", v.Refused, v.Excess, v.Statuses)
 	}
 	want(t, "a long path with one reading", b.ask([]string{"path", "/a/" + strings.Repeat("b", 5000)}), false)
-}
-
-// TestAMalformedRequestIsOneOfItsDomain: it is refused before rules are looked at, which does not mean that there are
-// none.
-func TestAMalformedRequestIsOneOfItsDomain(t *testing.T) {
-	b := newBench(t, nil, policy(descriptors.FailLocal, 100))
-	v := b.decide(&descriptors.Request{
-		Domain: "d", Evidence: &identity.Evidence{}, Subject: &descriptors.Subject{Path: "/a/..;/b", Method: "GET"},
-	})
-	if v.Malformed == nil || !v.Match.Known {
-		t.Errorf("malformed %v, of a known domain %v, want both", v.Malformed, v.Match.Known)
-	}
 }

@@ -131,6 +131,9 @@ func TestExplainSaysWhatTheDecisionSays(t *testing.T) {
 			e.Decide(t.Context(), req, &got)
 			decided, foreseen := show(&got), show(&said)
 			outcomes[decided.Outcome]++
+			if !got.Match.Known {
+				t.Fatalf("request %d: %s, of an unknown domain", n, decided.Outcome)
+			}
 			if got.Refused && said.Refused && got.RetryAfter > said.RetryAfter { // it starts a cool-down
 				outcomes["cool-down"]++
 				foreseen.Rule, foreseen.Left, foreseen.Cost = decided.Rule, decided.Left, decided.Cost

@@ -189,7 +189,6 @@ func of(identity string) func(limit.Charge) bool {
 	return func(c limit.Charge) bool { return strings.Contains(c.Key, identity) }
 }
 
-// set changes the gate.
 func (g *gate) set(change func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
