@@ -79,9 +79,9 @@ func (w *world) short(c *call) bool {
 	return c.deadline > 0 && c.deadline*8/10 <= ways*w.s.latency+time.Millisecond
 }
 
-// judgeTime: every answer leaves in time. One that nobody waits for may be held until its token is given back.
+// judgeTime: every answer leaves in time.
 func (w *world) judgeTime(c *call) {
-	if took := c.ended - c.began; took > c.patience() && !c.hungThrottled() {
+	if took := c.ended - c.began; took > c.patience() {
 		w.violation(c, "answered after %v, and at most %v is right", took, c.patience())
 	}
 }
