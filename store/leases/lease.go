@@ -18,7 +18,6 @@ func (l *Leases) instant(now time.Time) instant {
 // that was in no cool-down.
 type lease struct {
 	slot      *slot
-	place     int // in stripe.held
 	key       string
 	limit     limit.Limit
 	rest      int64 // tokens that are left
@@ -66,24 +65,17 @@ func (h *lease) decide(c *limit.Charge, d *limit.Decision, now instant) {
 	}
 }
 
-// hold begins a lease. The stripe is locked.
-func (l *Leases) hold(s *stripe, at *slot, h *lease) {
-	h.slot, h.place = at, len(s.held)
-	at.lease = h
-	s.held = append(s.held, h)
-	l.held.Add(1)
+// hold begins a lease.
+func (l *Leases) hold(at *slot, h *lease) {
+	h.slot, at.lease = at, h
+	l.held[h] = true
 }
 
-// end ends a lease and appends what is to be sent: of a bucket what was spent and what was not, because what is
-// lent lowers its cap; of a window a refund of what was not, which ends with it.
-func (l *Leases) end(s *stripe, h *lease, to []*limit.Request) []*limit.Request {
-	last := len(s.held) - 1
-	s.held[h.place] = s.held[last]
-	s.held[h.place].place = h.place
-	s.held[last] = nil
-	s.held = s.held[:last]
+// end ends a lease and appends what is to be sent: of a bucket what was spent and what was not, because what is lent
+// lowers its cap; of a window a refund of what was not, which ends with it.
+func (l *Leases) end(h *lease, to []*limit.Request) []*limit.Request {
+	delete(l.held, h)
 	h.slot.lease = nil
-	l.held.Add(-1)
 	bucket := h.limit.Algorithm.Fills()
 	if bucket && h.spent > 0 {
 		to = append(to, h.request(limit.Spent, h.spent))
@@ -91,7 +83,7 @@ func (l *Leases) end(s *stripe, h *lease, to []*limit.Request) []*limit.Request 
 	if h.rest == 0 {
 		return to
 	}
-	s.stats.Returned += h.rest
+	l.stats.Returned += h.rest
 	if bucket {
 		return append(to, h.request(limit.Returned, h.rest))
 	}
@@ -105,11 +97,5 @@ func (h *lease) request(op limit.Op, tokens int64) *limit.Request {
 
 // single is a request of one charge.
 func single(c limit.Charge) *limit.Request {
-	r := &struct {
-		limit.Request
-		charges   [1]limit.Charge
-		decisions [1]limit.Decision
-	}{charges: [1]limit.Charge{c}}
-	r.Charges, r.Decisions = r.charges[:], r.decisions[:]
-	return &r.Request
+	return &limit.Request{Charges: []limit.Charge{c}, Decisions: make([]limit.Decision, 1)}
 }

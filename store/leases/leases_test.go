@@ -87,7 +87,7 @@ func TestTheFourthDecisionLends(t *testing.T) {
 	_, after := d.ask(c)
 	d.want("the fourth", after, "lend 12")
 	lend := after[0].Charges[0]
-	if lend.Parts != 8 || lend.Key != "key" || lend.Limit != perSecond || lend.Share != "shop" {
+	if lend.Parts != 8 || lend.Key != "key" || lend.Limit != perSecond {
 		t.Errorf("%+v, want a quarter for each of two sidecars", lend)
 	}
 }

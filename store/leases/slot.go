@@ -1,29 +1,17 @@
 package leases
 
 import (
-	"math"
+	"hash/maphash"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
 )
 
 const (
-	stripeCount = 64
-	slotCount   = 128 // of a stripe
-
 	span    = 100 * time.Millisecond // in which decisions about a counter are counted, and for which tokens are lent
 	hotFrom = 4                      // decisions within span
 )
-
-// stripe is a part of the counters.
-type stripe struct {
-	mu    sync.Mutex // guards all below, and the leases
-	slots [slotCount]slot
-	held  []*lease
-	stats Stats // but for Keys and Tokens
-}
 
 // slot is the place of a counter by its hash. It counts how often the counter is asked about.
 type slot struct {
@@ -36,37 +24,41 @@ type slot struct {
 	lease     *lease
 }
 
-// slot is the place of a hash.
-func (s *stripe) slot(hash uint64) *slot { return &s.slots[hash>>32%slotCount] }
+// slot is the place of a key. The key has it if its hash is there.
+func (l *Leases) slot(key string) (s *slot, hash uint64) {
+	hash = maphash.String(l.seed, key)
+	return &l.slots[hash%uint64(len(l.slots))], hash
+}
 
-// lease returns the lease of a hash, or nil.
-func (s *stripe) lease(hash uint64) *lease {
-	if at := s.slot(hash); at.hash == hash {
-		return at.lease
+// lease returns the lease of a key, or nil.
+func (l *Leases) lease(key string) *lease {
+	if s, hash := l.slot(key); s.hash == hash {
+		return s.lease
 	}
 	return nil
 }
 
-// ask counts a decision that is made in the store, and returns a request that lends if it is time for one.
-func (s *stripe) ask(hash uint64, c *limit.Charge, now int64) *limit.Request {
-	found := s.slot(hash)
-	if found.hash != hash {
-		if found.lease != nil || found.wanted != nil || found.hot(now) {
-			s.stats.Drops++
-			return nil
+// ask counts a decision that is made in the store, and appends a request that lends if it is time for one.
+func (l *Leases) ask(c *limit.Charge, now int64, to []*limit.Request) []*limit.Request {
+	s, hash := l.slot(c.Key)
+	if s.hash != hash {
+		if s.lease != nil || s.wanted != nil || s.hot(now) {
+			l.stats.Drops++
+			return to
 		}
-		*found = slot{hash: hash}
+		*s = slot{hash: hash}
 	}
-	found.count(now, c.Cost)
-	tokens := int64(min(found.tokens, float64(c.Lease)))
-	if isGate(c) || !found.hot(now) || found.wanted != nil || now < found.pause || tokens < 1 {
-		return nil
+	s.count(now, c.Cost)
+	tokens := int64(min(s.tokens, float64(c.Lease)))
+	if isGate(c) || !s.hot(now) || s.wanted != nil || now < s.pause || tokens < 1 {
+		return to
 	}
-	s.stats.Asks++
-	found.wanted = single(limit.Charge{
-		Key: strings.Clone(c.Key), Limit: c.Limit, Op: limit.Lend, Cost: tokens, Class: c.Class, Share: c.Share,
+	l.stats.Asks++
+	s.wanted = single(limit.Charge{
+		Key: strings.Clone(c.Key), Limit: c.Limit, Op: limit.Lend, Cost: tokens, Class: c.Class,
+		Parts: parts * int64(max(l.live(c.Share), 1)),
 	})
-	return found.wanted
+	return append(to, s.wanted)
 }
 
 // count counts a decision about so many tokens.
@@ -76,9 +68,7 @@ func (s *slot) count(now, tokens int64) {
 }
 
 // rest is the part of what was counted that has not faded.
-func (s *slot) rest(now int64) float64 {
-	return math.Exp(-float64(max(now-s.counted, 0)) / float64(span))
-}
+func (s *slot) rest(now int64) float64 { return max(1-float64(max(now-s.counted, 0))/float64(span), 0) }
 
 // hot reports whether enough decisions were made lately.
 func (s *slot) hot(now int64) bool { return s.decisions*s.rest(now) > hotFrom-1 }
