@@ -14,16 +14,8 @@ const (
 )
 
 // batcher forms batches of the requests that wait for one server. Each of a few workers has one batch under way.
-// While one of them is idle a request leaves at once, else with all that came when a batch returns. No timer is needed:
-//
-//	callers          queue                      workers           server
-//	Do(a) ──────────────────────────────────▶  1 [a]      ──▶
-//	Do(b) ──────────────────────────────────▶  2 [b]      ──▶
-//	Do(c, d), Do(e)  ▶ (c d) (e)                  both are under way
-//	                 ▶ (c d) (e)                1 a is done  ◀──    [a's reply]
-//	                                        ──▶ 1 [c d e]  ──▶       one pipeline: an EVALSHA for each script and slot
-//	Do(f)            ▶ (f)
-//	Leave(f)         ▶ (f left)                 2 b is done  ◀──    f is never sent, but for Keep
+// While one of them is idle a request leaves at once, else with all that came when a batch returns. README.md has
+// a picture.
 type batcher struct {
 	server *Server
 
@@ -36,7 +28,6 @@ type batcher struct {
 	working  sync.WaitGroup
 }
 
-// newBatcher starts workers.
 func newBatcher(s *Server) *batcher {
 	b := &batcher{server: s}
 	b.ready = sync.NewCond(&b.mu)
@@ -80,26 +71,26 @@ func (b *batcher) overloadedLocked(now time.Time, requests []*Pending) bool {
 
 // work sends batches until the batcher is closed.
 func (b *batcher) work() {
-	var batch, left []*Pending
+	var batch, unsent []*Pending
 	for open := true; open; {
 		runtime.Gosched() // callers that are ready to ask go along
-		batch, left, open = b.take(batch, left)
-		b.server.end(left, errLeft)
+		batch, unsent, open = b.take(batch, unsent)
+		b.server.end(unsent, errLeft)
 		if len(batch) > 0 {
 			b.server.runBatch(batch)
 		}
 		clear(batch)
-		clear(left)
+		clear(unsent)
 	}
 }
 
 // take waits for requests, and returns those to send and those whose callers have left, in place of those before. It
 // reports whether more may come.
-func (b *batcher) take(batch, left []*Pending) (_, _ []*Pending, open bool) {
+func (b *batcher) take(batch, unsent []*Pending) (_, _ []*Pending, open bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.flying -= len(batch)
-	batch, left = batch[:0], left[:0]
+	batch, unsent = batch[:0], unsent[:0]
 	for len(b.queue) == 0 && !b.closed {
 		b.ready.Wait()
 	}
@@ -113,8 +104,8 @@ func (b *batcher) take(batch, left []*Pending) (_, _ []*Pending, open bool) {
 		used += len(group)
 	}
 	for _, p := range b.queue[:used] {
-		if p.unwanted() {
-			left = append(left, p)
+		if p.state.Load() == left && !p.Keep {
+			unsent = append(unsent, p)
 		} else {
 			batch = append(batch, p)
 		}
@@ -124,7 +115,7 @@ func (b *batcher) take(batch, left []*Pending) (_, _ []*Pending, open bool) {
 	if len(b.queue) > 0 {
 		b.ready.Signal()
 	}
-	return batch, left, !b.closed
+	return batch, unsent, !b.closed
 }
 
 func chargesOf(requests []*Pending) (all int) {

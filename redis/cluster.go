@@ -150,7 +150,6 @@ func (c *cluster) forget() {
 	})
 }
 
-// close ends the connections.
 func (c *cluster) close() {
 	c.mu.Lock()
 	c.closed = true

@@ -41,13 +41,6 @@ const (
 	ReasonError    = "error"     // anything else
 )
 
-// How a reply begins when the user may run the script, but not a command in it: up to Redis 7, and later and of
-// Valkey.
-const (
-	forbidden      = "ERR The user executing the script can't"
-	forbiddenLater = "ERR ACL failure in script"
-)
-
 // Why a call brought no reply, besides what connections and servers report.
 var (
 	errUnsent   = errors.New("it was not sent") // around the reason
@@ -84,7 +77,8 @@ var causes = []struct {
 	{ReasonBusy, []string{"BUSY"}, nil},
 	{ReasonNoAuth, []string{"NOAUTH", "WRONGPASS", "ERR invalid password", "ERR AUTH",
 		"ERR Protocol error: unauthenticated"}, nil}, // the last one if too much was asked before the password
-	{ReasonNoPerm, []string{"NOPERM", forbidden, forbiddenLater}, nil},
+	{ReasonNoPerm, []string{"NOPERM", "ERR The user executing the script can't", // of a command in it, up to Redis 7,
+		"ERR ACL failure in script"}, nil}, // and since then
 	{ReasonWrong, []string{"WRONGTYPE"}, nil},
 	{ReasonSlot, []string{"CROSSSLOT"}, nil},
 	{ReasonScript, []string{"NOSCRIPT", "ERR Error running script", "ERR Error compiling script", "ERR user_script",
@@ -151,7 +145,7 @@ func MayHaveRun(err error) bool {
 	case ReasonScript:
 		return !IsReply(err, "NOSCRIPT")
 	case ReasonNoPerm:
-		return IsReply(err, forbidden) || IsReply(err, forbiddenLater)
+		return !IsReply(err, "NOPERM") // but a command in it
 	}
 	return !IsReply(err, "")
 }

@@ -70,9 +70,6 @@ func (p *Pending) begin() {
 	p.state.Store(waiting)
 }
 
-// unwanted reports whether the request has to be sent no more.
-func (p *Pending) unwanted() bool { return !p.Keep && p.state.Load() == left }
-
 // finish signals that the request is over, and reports whether its caller has left.
 func (p *Pending) finish() (late bool) {
 	done := p.done // once the state is set, the caller may use the request again

@@ -66,17 +66,13 @@ func (c *command) prepare(words []any) *command {
 
 // run makes a script's run ready to be sent. Pointers to strings need no memory of their own.
 func (c *command) run(verb, script any) *command {
-	keys, size := 0, 4
-	for _, p := range c.members {
-		keys += len(p.Keys)
-		size += len(p.Keys) + len(p.Arguments)
-	}
-	words := append(make([]any, 0, size), verb, script, keys)
+	words := append(make([]any, 0, 4+8*len(c.members)), verb, script, 0)
 	for _, p := range c.members {
 		for i := range p.Keys {
 			words = append(words, &p.Keys[i])
 		}
 	}
+	words[2] = len(words) - 3 // how many are keys
 	words = append(words, "0")
 	for _, p := range c.members {
 		for i := range p.Arguments {
@@ -196,13 +192,8 @@ func (s *Server) again(c *command) (to *Server, next []*command) {
 
 // isBrief reports whether nothing ran because of what may be over at once.
 func isBrief(fault error, why string) bool {
-	switch why {
-	case ReasonLoading, ReasonReadonly:
-		return true
-	case ReasonDial, ReasonClosed:
-		return errors.Is(fault, errUnsent) && !isTimeout(fault)
-	}
-	return false
+	atOnce := errors.Is(fault, errUnsent) && !isTimeout(fault)
+	return why == ReasonLoading || why == ReasonReadonly || atOnce && (why == ReasonDial || why == ReasonClosed)
 }
 
 // elsewhere is where a command has to go as a server of a cluster has replied, or now that the slots are known; nil for

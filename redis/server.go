@@ -1,10 +1,8 @@
 package redis
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -151,7 +149,6 @@ func (s *Server) guarded(ctx context.Context, slot int, args []any) (any, error)
 	return c.Val(), c.fault()
 }
 
-// close ends the connections and waits for what runs.
 func (s *Server) close() {
 	s.batcher.close()
 	for _, client := range s.clients() {
@@ -170,24 +167,4 @@ func (s *Server) clients() []*goredis.Client {
 func (s *Server) Ping(ctx context.Context) error {
 	_, err := s.Run(ctx, "PING")
 	return err
-}
-
-// About is what a server is.
-type About struct {
-	Version string // of Redis, or the one that a Valkey stands for
-	Valkey  string // version of Valkey; empty: it is a Redis
-	Mode    string // standalone, sentinel or cluster
-}
-
-// About asks the server what it is.
-func (s *Server) About(ctx context.Context) (About, error) {
-	reply, err := s.Run(ctx, "INFO", "server")
-	text, _ := reply.(string)
-	fields := map[string]string{}
-	for line := range strings.Lines(text) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		fields[name] = value
-	}
-	mode := cmp.Or(fields["redis_mode"], fields["server_mode"]) // Valkey has the second
-	return About{Version: fields["redis_version"], Valkey: fields["valkey_version"], Mode: mode}, err
 }

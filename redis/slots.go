@@ -7,6 +7,20 @@ import (
 	"strings"
 )
 
+// slotCount is how many slots a cluster has.
+const slotCount = 16384
+
+// SlotOf is the slot of a key in a cluster: the CRC-16 (XMODEM) of its hash tag.
+func SlotOf(key string) int {
+	crc, tag := uint16(0), hashTag(key)
+	for i := range len(tag) {
+		x := crc>>8 ^ uint16(tag[i])
+		x ^= x >> 4
+		crc = crc<<8 ^ x<<12 ^ x<<5 ^ x
+	}
+	return int(crc % slotCount)
+}
+
 // slotRow reads a row of the reply to CLUSTER SLOTS of the server at origin: a range of slots, and their master. It is
 // empty if they have none.
 func slotRow(reply any, origin string) (first, last int64, master string) {

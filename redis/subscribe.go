@@ -21,18 +21,10 @@ const (
 func (c *Client) Subscribe(channel string, message func(text string), gap func()) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	take := func(got any) {
-		switch got := got.(type) {
-		case *goredis.Subscription:
-			gap()
-		case *goredis.Message:
-			message(got.Payload)
-		}
-	}
 	for i := range c.Everywhere() {
 		running.Go(func() {
 			for open := true; open; open = pause(ctx, subscribePause) {
-				c.Guard(func() { c.Everywhere()[i].subscribe(ctx, channel, take) })
+				c.Guard(func() { c.Everywhere()[i].subscribe(ctx, channel, message, gap) })
 			}
 		})
 	}
@@ -43,7 +35,7 @@ func (c *Client) Subscribe(channel string, message func(text string), gap func()
 }
 
 // subscribe follows a channel until the connection is lost, or the server is not one of those in use any more.
-func (s *Server) subscribe(ctx context.Context, channel string, take func(got any)) {
+func (s *Server) subscribe(ctx context.Context, channel string, message func(text string), gap func()) {
 	if s.cold == nil {
 		return // the servers of the cluster are not known yet
 	}
@@ -59,7 +51,12 @@ func (s *Server) subscribe(ctx context.Context, channel string, take func(got an
 		switch {
 		case err == nil:
 			asked = false
-			take(got)
+			switch got := got.(type) {
+			case *goredis.Subscription:
+				gap()
+			case *goredis.Message:
+				message(got.Payload)
+			}
 		case s.epoch.Load() != epoch || !slices.Contains(s.client.Servers(), s):
 			return // another server has taken its place, and what is published there does not come here
 		case asked || !isTimeout(err) || feed.Ping(ctx) != nil:
