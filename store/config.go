@@ -15,7 +15,7 @@ import (
 // RedisConfig sets up a Redis. Main is needed, the rest may be zero. No callback may block.
 type RedisConfig struct {
 	Main      *redis.Client // where counters are kept; Close closes it, and its OnPanic gets panics in the background
-	PerSecond *redis.Client // likewise, of limits with a window of at most a second; nil: Main
+	PerSecond *redis.Client // likewise, of limits with a window of at most a second; default Main
 
 	Patience      time.Duration    // longest wait of one request; default 100 ms
 	DenialEntries int              // spent counters remembered; default 100,000, negative: none
@@ -66,6 +66,7 @@ const (
 )
 
 func (c RedisConfig) withDefaults() RedisConfig {
+	c.PerSecond = cmp.Or(c.PerSecond, c.Main)
 	c.Patience = cmp.Or(c.Patience, defaultPatience)
 	c.DenialEntries = cmp.Or(c.DenialEntries, defaultDenialEntries)
 	if c.Now == nil {

@@ -11,12 +11,9 @@ import (
 )
 
 // A request whose charges live in several homes, or are more than one call may have, goes in several trips. All homes
-// are asked at once, each for its part, and each takes what it can. If one of them refuses, what the others took is
-// given back, so that it is all or nothing once the answer is out.
-//
-// Meanwhile others may find less on a counter than there is in the end, and be refused: for as long as these two
-// trips take. The reverse never happens: nothing is given to a counter before it is known to be due, nor after the
-// window in which it was taken.
+// are asked at once, and each takes what it can. If one of them refuses, what the others took is given back. Meanwhile
+// others may find less on a counter than there is in the end, and be refused. The reverse never happens: nothing is given
+// to a counter before it is known to be due, nor after the window in which it was taken.
 
 const (
 	atOnce      = 2       // trips of one request to one home in a round; requests of others go in between
@@ -31,7 +28,7 @@ type home struct {
 
 // clientOf is what reaches a charge's counter.
 func (r *Redis) clientOf(c *limit.Charge) *redis.Client {
-	if r.cfg.PerSecond != nil && c.Limit.Window <= time.Second {
+	if c.Limit.Window <= time.Second {
 		return r.cfg.PerSecond
 	}
 	return r.cfg.Main
@@ -52,22 +49,30 @@ func (q *question) split() bool {
 			continue
 		}
 		h := q.store.homeOf(&q.request.Charges[i])
-		if n == 0 {
+		if n++; n == 1 {
 			first = h
 		}
-		if n++; h != first || n > limit.MaxTogether {
+		if h != first || n > limit.MaxTogether {
 			return true
 		}
 	}
 	return false
 }
 
-// place is where charges of a split request go together. Refunds come last: one that is given and then has to be taken
-// back, because the request is refused elsewhere, would be spent by others in between. So a charge does not profit from
-// a refund to its own counter in the same request, as it would in one trip.
+// place is where charges of a split request go together.
 type place struct {
 	home
-	refunds bool
+	turn int // the first of trips to it
+}
+
+// placeOf is the place of a charge. Refunds come last: one that is given and then has to be taken back, because the
+// request is refused elsewhere, would be spent by others in between. So a charge does not profit from a refund to its
+// own counter in the same request, as it would in one trip.
+func (q *question) placeOf(c *limit.Charge) place {
+	if c.Op == limit.Refund && !c.Each {
+		return place{q.store.homeOf(c), refundsTurn}
+	}
+	return place{q.store.homeOf(c), 0}
 }
 
 // divide sorts the charges that are not known into trips, those of one round and server side by side. Quotas do not
@@ -80,32 +85,24 @@ func (q *question) divide() {
 		}
 		var at place // of a request that is not split the same for all
 		if split {
-			at = place{q.store.homeOf(&c), c.Op == limit.Refund && !c.Each}
-		}
-		if split && c.Mode == limit.Quota {
-			c.Mode = limit.Shadow
+			at = q.placeOf(&c)
+			if c.Mode == limit.Quota {
+				c.Mode = limit.Shadow
+			}
 		}
 		t := last[at]
-		if t == nil || len(t.places) == limit.MaxTogether {
-			t = q.newTrip(q.store.homeOf(&c), at.turnAfter(t))
-			last[at] = t
+		switch {
+		case t == nil:
+			t = q.newTrip(q.store.homeOf(&c), at.turn)
+		case len(t.places) == limit.MaxTogether:
+			t = q.newTrip(t.home, t.turn+1)
 		}
+		last[at] = t
 		t.add(c, i)
 	}
 	slices.SortStableFunc(q.trips, func(a, b *trip) int {
 		return cmp.Or(cmp.Compare(a.round(), b.round()), cmp.Compare(a.server.Name(), b.server.Name()))
 	})
-}
-
-// turnAfter is the turn of the trip that follows another one, or none, to a place.
-func (at place) turnAfter(t *trip) int {
-	switch {
-	case t != nil:
-		return t.turn + 1
-	case at.refunds:
-		return refundsTurn
-	}
-	return 0
 }
 
 func (q *question) newTrip(h home, turn int) *trip {

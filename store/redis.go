@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,9 +22,10 @@ import (
 //
 // It answers in time whatever the servers do, and starts without them. In front are leases, which spend tokens that
 // were taken ahead, and denials: a counter that is spent is not asked about again before it can have something to
-// give. A reply that comes too late for its caller is still read, and handed over as a Late.
+// give. A reply that comes too late for its caller is still read, and handed over.
 type Redis struct {
 	cfg       RedisConfig
+	clients   []*redis.Client // Main and, if it is another one, PerSecond
 	denials   *denials.Denials
 	leases    *leases.Leases
 	heartbeat *heartbeat
@@ -43,6 +43,7 @@ func NewRedis(c RedisConfig) *Redis {
 	c = c.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
 	r := &Redis{cfg: c, stop: stop, foreign: make(chan foreign, 100)}
+	r.clients = slices.Compact([]*redis.Client{c.Main, c.PerSecond})
 	r.denials = denials.New(denials.Config{Entries: c.DenialEntries, Bytes: c.DenialBytes})
 	r.leases = leases.New(leases.Config{Live: r.Live})
 	r.heartbeat = newHeartbeat(r)
@@ -83,36 +84,27 @@ func (r *Redis) Peek(ctx context.Context, request *limit.Request) {
 // Reset forgets the counters of these keys, and the penalties. It waits as long as the context allows, and repeating
 // it does no harm.
 func (r *Redis) Reset(ctx context.Context, keys []string) error {
+	r.Drop(keys)
+	defer r.Drop(keys) // what was learned meanwhile may be from before
 	var all []string
 	for _, key := range keys {
 		all = append(append(all, key), limit.PunishKeys(&limit.Charge{PenaltyKey: key})...)
 	}
-	r.Drop(keys)
-	var failed error
-	for _, c := range r.clients() {
-		failed = errors.Join(failed, unlink(ctx, c, all))
-	}
-	r.Drop(keys) // what was learned meanwhile may be from before
-	if failed != nil {
-		return fmt.Errorf("reset %d counters: %w", len(keys), failed)
+	for _, c := range r.clients {
+		if err := unlink(ctx, c, all); err != nil {
+			return fmt.Errorf("reset %d counters: %w", len(keys), err)
+		}
 	}
 	return nil
 }
 
-// unlink removes keys, those of one server and slot in one command.
-func unlink(ctx context.Context, client *redis.Client, keys []string) error {
-	commands := map[home][]any{}
+// unlink removes keys, as many as it can.
+func unlink(ctx context.Context, client *redis.Client, keys []string) (failed error) {
 	for _, key := range keys {
-		h := home{client.Server(key), client.Slot(key)}
-		if commands[h] == nil {
-			commands[h] = []any{"UNLINK"}
+		_, err := client.Run(ctx, key, "UNLINK", key)
+		if err != nil {
+			failed = err
 		}
-		commands[h] = append(commands[h], key)
-	}
-	var failed error
-	for _, words := range commands {
-		_, err := client.Run(ctx, words[1].(string), words...)
-		failed = errors.Join(failed, err)
 	}
 	return failed
 }
@@ -137,7 +129,7 @@ func (r *Redis) Stats() RedisStats {
 		Sent: r.sent.Load(), Undecided: r.undecided.Load(), Unknown: r.unknown.Load(), Late: r.late.Load(),
 		Healed: r.healed.Load(), NotReturned: r.notReturned.Load(),
 	}}
-	for _, c := range r.clients() {
+	for _, c := range r.clients {
 		s.Redis.Add(c)
 	}
 	for _, server := range r.servers() {
@@ -149,17 +141,9 @@ func (r *Redis) Stats() RedisStats {
 // Client is how the servers of all limits are reached, for others that keep something beside the counters.
 func (r *Redis) Client() *redis.Client { return r.cfg.Main }
 
-// clients are the one of all limits, and that of limits by the second if there is one.
-func (r *Redis) clients() []*redis.Client {
-	if r.cfg.PerSecond == nil {
-		return []*redis.Client{r.cfg.Main}
-	}
-	return []*redis.Client{r.cfg.Main, r.cfg.PerSecond}
-}
-
 // servers are all that are known, by name.
 func (r *Redis) servers() (all []*redis.Server) {
-	for _, c := range r.clients() {
+	for _, c := range r.clients {
 		all = append(all, c.Servers()...)
 	}
 	slices.SortFunc(all, func(a, b *redis.Server) int { return cmp.Compare(a.Name(), b.Name()) })
@@ -168,7 +152,7 @@ func (r *Redis) servers() (all []*redis.Server) {
 
 // Ready waits until every server has answered, or it is known why one does not, or the context ends.
 func (r *Redis) Ready(ctx context.Context) {
-	for _, c := range r.clients() {
+	for _, c := range r.clients {
 		c.Ready(ctx)
 	}
 }
@@ -211,7 +195,7 @@ func (r *Redis) Close() error {
 	r.stop()
 	r.sendBack(r.leases.Clear(), returnWithin)
 	r.running.Wait()
-	for _, c := range r.clients() {
+	for _, c := range r.clients {
 		c.Close()
 	}
 	return nil

@@ -60,14 +60,17 @@ var errLate = errors.New("no reply in time")
 
 // await waits until the trip is over, or as long as its caller may wait.
 func (t *trip) await() {
-	q := t.question
-	if !wait(&t.pending, q.due, q.timer) && t.leave() {
-		q.store.report(redis.ReasonTimeout, errLate)
-	} else {
-		t.read()
+	q, err := t.question, errLate
+	if wait(&t.pending, q.due, q.timer) || !t.leave() {
+		err = t.decide()
+	}
+	reason := t.decision(0).Reason
+	if err != nil {
+		q.store.undecided.Add(1)
+		q.store.cfg.OnError(reason, err)
 	}
 	if t.ended != nil {
-		t.ended(t.decision(0).Reason)
+		t.ended(reason)
 	}
 }
 
@@ -127,33 +130,19 @@ func (t *trip) arrived() {
 	}
 }
 
-// read decides the trip by its reply, or leaves it undecided by the error in place of one.
-func (t *trip) read() {
-	r := t.question.store
-	err := t.decide()
-	if err != nil {
-		r.report(t.part.Decisions[0].Reason, err)
+// decide decides the charges, and notes foreign values.
+func (t *trip) decide() error {
+	r, part := t.question.store, &t.part
+	err := decide(t.script, &t.pending, part)
+	if part.Decisions[0].Unknown {
+		r.unknown.Add(1)
 	}
-	for i := range t.part.Decisions {
-		if c := &t.part.Charges[i]; t.part.Decisions[i].Reason == limit.ReasonForeign {
+	for i := range part.Decisions {
+		if c := &part.Charges[i]; part.Decisions[i].Reason == limit.ReasonForeign {
 			r.noteForeign(c, []string{c.Key})
 		}
 	}
-}
-
-// decide decides the charges, and counts where it is not known whether they were made.
-func (t *trip) decide() error {
-	err := decide(t.script, &t.pending, &t.part)
-	if t.part.Decisions[0].Unknown {
-		t.question.store.unknown.Add(1)
-	}
 	return err
-}
-
-// report counts a trip that stays undecided.
-func (r *Redis) report(reason string, err error) {
-	r.undecided.Add(1)
-	r.cfg.OnError(reason, err)
 }
 
 // decide decides charges by a reply. By an error in place of one they are undecided.
