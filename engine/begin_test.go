@@ -49,7 +49,6 @@ func TestBeginDecidesWhatNeedsNoWaiting(t *testing.T) {
 	seen := 0
 	b := newBench(t, func(c *engine.Config) { c.OnVerdict = func(*descriptors.Request, *engine.Verdict) { seen++ } },
 		throttled(time.Second, time.Minute))
-	b.cfg.Hold = func(time.Duration) {}
 	for i, done := range []bool{true, false} {
 		v := new(engine.Verdict)
 		if got := b.Begin(t.Context(), request("u", "", 1), v); got != done || v.Refused {

@@ -7,24 +7,16 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/store/memory"
 )
-
-// failing is a bench whose store is away, and whose share is in memory.
-func failing(t *testing.T, domains ...descriptors.Domain) *bench {
-	lost := newGate()
-	lost.away = everything
-	return newBench(t, func(c *engine.Config) { c.Share, c.Store = c.Store, lost }, domains...)
-}
 
 // TestEachPolicy: open admits and shows no numbers that were not counted, closed refuses for a second, local counts.
 func TestEachPolicy(t *testing.T) {
 	for p, refused := range map[descriptors.Failure][3]bool{
 		descriptors.FailOpen: {}, descriptors.FailClosed: {true, true, true}, descriptors.FailLocal: {false, false, true},
 	} {
-		b := failing(t, policy(p, 2))
+		b, _ := failing(t, nil, policy(p, 2))
 		for i := range refused {
 			v := b.ask([]string{"user", "u"})
 			want(t, "without the store", v, refused[i])
@@ -37,12 +29,7 @@ func TestEachPolicy(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestFailLocalWithoutAShareIsOpen(t *testing.T) {
-	lost := newGate()
-	lost.away = everything
-	b := newBench(t, func(c *engine.Config) { c.Store = lost }, policy(descriptors.FailLocal, 1))
+	b, _ := failing(t, func(c *engine.Config) { c.Share = nil }, policy(descriptors.FailLocal, 1))
 	for range 3 {
 		want(t, "local without a share", b.ask([]string{"user", "u"}), false)
 	}
@@ -51,7 +38,7 @@ func TestFailLocalWithoutAShareIsOpen(t *testing.T) {
 func TestClosedKeepsLocalUncharged(t *testing.T) {
 	closed, local := bucket("closed", descriptors.ScopeTenant, 5), bucket("local", descriptors.ScopeUser, 5)
 	closed.OnFailure = descriptors.FailClosed
-	b := failing(t, descriptors.Domain{Name: "d", Rules: []descriptors.Rule{closed, local}})
+	b, _ := failing(t, nil, descriptors.Domain{Name: "d", Rules: []descriptors.Rule{closed, local}})
 	for range 3 {
 		v := b.ask([]string{"user", "u"}, []string{"tenant", "t"})
 		want(t, "closed", v, true)
@@ -84,7 +71,8 @@ func TestKnownRefusalsHoldUnderEveryPolicy(t *testing.T) {
 func TestPostPaidChargeIsNeverRefused(t *testing.T) {
 	d := policy(descriptors.FailClosed, 5)
 	d.Rules[0].PostPaid = true
-	want(t, "post-paid", failing(t, d).decide(request("u", "", 9)), false)
+	b, _ := failing(t, nil, d)
+	want(t, "post-paid", b.decide(request("u", "", 9)), false)
 }
 
 // broken is a Counter that panics.
@@ -94,13 +82,22 @@ func (broken) Try(*limit.Request) bool                { return false }
 func (broken) Ask(context.Context, ...*limit.Request) { panic("of a test") }
 func (broken) Peek(context.Context, *limit.Request)   { panic("of a test") }
 
+// brokenRecords panics, too.
+type brokenRecords struct{}
+
+func (brokenRecords) Any(string) bool { return true }
+
+func (brokenRecords) Look(context.Context, string, *descriptors.Who, *descriptors.Records) bool {
+	panic("of a test")
+}
+
 func TestAPanicOfTheStoreIsDecidedByPolicy(t *testing.T) {
 	for policyOf, refused := range map[descriptors.Failure][2]bool{
 		descriptors.FailOpen: {false, false}, descriptors.FailClosed: {true, true}, descriptors.FailLocal: {false, true},
 	} {
 		panics := 0
-		b := newBench(t, func(c *engine.Config) {
-			c.Share, c.Store, c.OnPanic = c.Store, broken{}, func(any) { panics++ }
+		b, _ := failing(t, func(c *engine.Config) {
+			c.Store, c.OnPanic = broken{}, func(any) { panics++ }
 		}, policy(policyOf, 1))
 		for i := range refused {
 			v := b.ask([]string{"user", "u"})
@@ -120,11 +117,9 @@ func TestAPanicAfterMatchingIsDecidedByThePolicies(t *testing.T) {
 	for policy, refused := range map[descriptors.Failure]bool{
 		descriptors.FailClosed: true, descriptors.FailOpen: false, descriptors.FailLocal: false,
 	} {
-		lost, panics := newGate(), 0
-		lost.away = everything
-		b := newBench(t, func(c *engine.Config) {
-			c.Share, c.Store, c.OnPanic = c.Store, lost, func(any) { panics++ }
-			c.Live = func(string) int { panic("of a test") }
+		panics := 0
+		b, _ := failing(t, func(c *engine.Config) {
+			c.Live, c.OnPanic = func(string) int { panic("of a test") }, func(any) { panics++ }
 		}, pair(policy))
 		v := b.decide(request("joe", "acme", 1))
 		if v.Refused != refused || v.Degraded != "panic" || panics != 1 || refused && v.RetryAfter != time.Second {
@@ -148,27 +143,14 @@ func TestAVerdictStandsDespiteAPanicOfItsObserver(t *testing.T) {
 	}
 }
 
-// TestAPanicWhileMatchingAdmits: here of the clock that tokens are verified by, under rules that fail closed.
+// TestAPanicWhileMatchingAdmits: here of the records, under rules that fail closed.
 func TestAPanicWhileMatchingAdmits(t *testing.T) {
-	cfg := identity.Config{Order: []identity.Kind{identity.JWT}, Issuers: []identity.Issuer{{Issuer: "i", JWKS: "none"}}}
-	sets := identity.NewKeySets(identity.KeySetsConfig{})
-	t.Cleanup(sets.Close)
-	d := policy(descriptors.FailClosed, 1)
-	d.Identity = &cfg
-	broken := identity.Options{Now: func() time.Time { panic("of a test") }}
-	resolver := func(string, *identity.Config) *identity.Resolver { return identity.New(cfg, sets, broken) }
-	set, problems := descriptors.Compile([]descriptors.Domain{d}, descriptors.Options{Identity: resolver})
-	if set == nil {
-		t.Fatalf("the test's own rules do not compile: %v", problems)
-	}
 	panics, seen := 0, 0
 	b := newBench(t, func(c *engine.Config) {
-		c.OnPanic, c.OnVerdict = func(any) { panics++ }, func(*descriptors.Request, *engine.Verdict) { seen++ }
-	})
-	b.Use(set)
-	token := "Bearer eyJhbGciOiJFZERTQSIsImtpZCI6ImsifQ.eyJpc3MiOiJpIiwic3ViIjoiYSIsImV4cCI6OTk5OTk5OTk5OX0.AAAA"
-	evidence := &identity.Evidence{Headers: []identity.Header{{Name: "authorization", Value: token}}}
-	v := b.decide(&descriptors.Request{Domain: "d", Evidence: evidence, Subject: new(descriptors.Subject)})
+		c.Records, c.OnPanic = brokenRecords{}, func(any) { panics++ }
+		c.OnVerdict = func(*descriptors.Request, *engine.Verdict) { seen++ }
+	}, policy(descriptors.FailClosed, 1))
+	v := b.decide(request("u", "", 1))
 	if v.Refused || v.Degraded != "panic" || v.Outcome() != engine.Unknown || panics != 1 || seen != 1 {
 		t.Errorf("degraded %q, outcome %v, %d panics, seen %d times", v.Degraded, v.Outcome(), panics, seen)
 	}

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"errors"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,7 +36,7 @@ func TestALateReplyIsCompared(t *testing.T) {
 					rules = append(rules, domain.Name+" "+effect.Rule)
 				}
 			}
-			inFleetWith(t, 1, d, set, func(t *testing.T, f *fleet) {
+			inFleet(t, 1, d, func(t *testing.T, f *fleet) {
 				if c.spent {
 					f.send(0, request("u", "", 1))
 				}
@@ -57,7 +56,7 @@ func TestALateReplyIsCompared(t *testing.T) {
 				if got, used := f.refunds(), f.usedBy("u"); got != c.refund || used != c.used {
 					t.Errorf("%d given back and %d used, want %d and %d", got, used, c.refund, c.used)
 				}
-			})
+			}, set)
 		})
 	}
 }
@@ -96,20 +95,6 @@ func TestALateRefundIsTriedOnce(t *testing.T) {
 				t.Errorf("late with %v: %d failed, %d tokens in refunds; want %d, of %d", err, got, f.refunds(), failed, refunds)
 			}
 		})
-	}
-}
-
-// TestTheFateOfARequestMayComeAfterItsReply: the reply comes while the policies still decide.
-func TestTheFateOfARequestMayComeAfterItsReply(t *testing.T) {
-	var fate limit.Fate
-	var seen []string
-	reply := func(key string) *limit.Request { return &limit.Request{Charges: []limit.Charge{{Key: key}}} }
-	fate.Reply(reply("a"))
-	fate.Compare(func(r *limit.Request) { seen = append(seen, r.Charges[0].Key) })
-	fate.Reply(reply("b"))
-	(*limit.Fate)(nil).Reply(reply("c"))
-	if !slices.Equal(seen, []string{"a", "b"}) {
-		t.Errorf("compared %q, want a and b", seen)
 	}
 }
 

@@ -9,23 +9,6 @@ import (
 	"github.com/spillway-mesh/spillway/store/memory"
 )
 
-func TestLocalDecisionsAreOnAShare(t *testing.T) {
-	eachAlgorithm(t, func(t *testing.T, a limit.Algorithm) {
-		for _, c := range []struct{ live, want int }{{1, 100}, {2, 50}, {3, 33}, {7, 14}, {100, 1}, {101, 1}} {
-			inFleet(t, c.live, counted(a, 100, time.Hour), func(t *testing.T, f *fleet) {
-				f.lose(everything)
-				v := f.send(0, request("u", "", 1))
-				if got := v.Decisions[0].Remaining; got != int64(c.want-1) {
-					t.Errorf("%d live: %d left after the first, want %d, of the share", c.live, got, c.want-1)
-				}
-				if got := f.spend(0, 110) + 1; got != c.want {
-					t.Errorf("%d live: admitted %d of 100 alone, want %d", c.live, got, c.want)
-				}
-			})
-		}
-	})
-}
-
 // TestAnOutageBeginsWithNothingCounted: what the store had admitted is not taken from the share, and what the share
 // admits is not charged to the store afterwards.
 func TestAnOutageBeginsWithNothingCounted(t *testing.T) {
@@ -71,7 +54,7 @@ func TestAShareIsKeptUntilItsWindowEnds(t *testing.T) {
 
 // TestAShareEndsWithTheWindowOfTheStoresClock, also where the sidecar's own is 20 s behind.
 func TestAShareEndsWithTheWindowOfTheStoresClock(t *testing.T) {
-	inFleetWith(t, 1, counted(limit.FixedWindow, 10, time.Minute), nil, func(t *testing.T, f *fleet) {
+	inFleet(t, 1, counted(limit.FixedWindow, 10, time.Minute), func(t *testing.T, f *fleet) {
 		f.Memory = memory.New(memory.Config{Now: func() time.Time { return time.Now().Add(20 * time.Second) }})
 		toWindow()
 		pass(30 * time.Second)

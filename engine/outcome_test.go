@@ -11,6 +11,7 @@ func TestOutcomes(t *testing.T) {
 	block, allow := &descriptors.Effect{Rule: "block"}, &descriptors.Effect{Rule: "allow"}
 	refusing, reported := &descriptors.Effect{Rule: "refusing"}, &descriptors.Effect{Rule: "reported"}
 	first, free := &descriptors.Effect{Rule: "first"}, &descriptors.Effect{Rule: "free"}
+	bare, large := &identity.Refusal{}, &identity.Refusal{Status: 431}
 	unlimited := descriptors.Match{Known: true, Unlimited: []descriptors.Term{{Effect: free}}}
 	answer := func(status int) *descriptors.Response { return &descriptors.Response{Status: status} }
 	known := descriptors.Match{Known: true, Terms: []descriptors.Term{{Effect: first}}}
@@ -32,11 +33,11 @@ func TestOutcomes(t *testing.T) {
 		"refused with a bad status": {Verdict{Match: known, Refused: true, Response: answer(1000)}, "refused", 429, first},
 		"excess":                    {Verdict{Refused: true, Excess: excessCharges}, "refused", 429, nil},
 		"blocked":                   {Verdict{Match: blocked, Refused: true}, "blocked", 403, block},
-		"malformed":                 {Verdict{Refused: true, Malformed: &identity.Refusal{}}, "malformed", 400, nil},
-		"malformed with a status":   {Verdict{Refused: true, Malformed: &identity.Refusal{Status: 431}}, "malformed", 431, nil},
+		"malformed":                 {Verdict{Refused: true, Malformed: bare}, "malformed", 400, nil},
+		"malformed with a status":   {Verdict{Refused: true, Malformed: large}, "malformed", 431, nil},
 		"shadowed":                  {Verdict{Match: known, Shadowed: true}, "shadowed", 200, first},
 		"shadowed block":            {Verdict{Match: blocked, Shadowed: true}, "shadowed", 200, block},
-		"shadowed and malformed":    {Verdict{Shadowed: true, Malformed: &identity.Refusal{Status: 431}}, "shadowed", 200, nil},
+		"shadowed and malformed":    {Verdict{Shadowed: true, Malformed: large}, "shadowed", 200, nil},
 	} {
 		got, status, effect := row.verdict.Outcome().String(), row.verdict.HTTPStatus(), row.verdict.Effect()
 		if got != row.want || status != row.status || effect != row.effect {

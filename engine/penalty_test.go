@@ -117,9 +117,7 @@ func TestADomainsPenaltyWithoutItsStore(t *testing.T) {
 	}{{descriptors.FailLocal, true}, {descriptors.FailClosed, false}} {
 		d := spread(hour())
 		d.OnFailure = c.policy
-		lost := newGate()
-		lost.away = everything
-		b := newBench(t, func(cfg *engine.Config) { cfg.Share, cfg.Store = cfg.Store, lost }, d)
+		b, _ := failing(t, nil, d)
 		for range 4 {
 			b.visit("10.0.0.1", "/a")
 		}
@@ -129,9 +127,7 @@ func TestADomainsPenaltyWithoutItsStore(t *testing.T) {
 
 // TestADomainsPenaltyDoesNotAskASilentStoreAgain: one question per request, also of those that the share refuses.
 func TestADomainsPenaltyDoesNotAskASilentStoreAgain(t *testing.T) {
-	lost := newGate()
-	lost.mute = everything
-	b := newBench(t, func(cfg *engine.Config) { cfg.Share, cfg.Store = cfg.Store, lost }, spread(hour()))
+	b, lost := failing(t, nil, spread(hour()))
 	for range 4 {
 		b.visit("10.0.0.1", "/a")
 	}

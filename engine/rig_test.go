@@ -11,6 +11,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/store/memory"
 )
@@ -23,27 +24,44 @@ type bench struct {
 	*engine.Engine
 	t   *testing.T
 	now time.Time
-	cfg engine.Config
 }
 
 func newBench(t *testing.T, set func(*engine.Config), domains ...descriptors.Domain) *bench {
 	t.Helper()
 	b := &bench{t: t, now: noon}
 	clock := func() time.Time { return b.now }
-	b.cfg = engine.Config{Store: memory.New(memory.Config{Now: clock}), Now: clock}
+	cfg := engine.Config{Store: memory.New(memory.Config{Now: clock}), Now: clock}
 	if set != nil {
-		set(&b.cfg)
+		set(&cfg)
 	}
-	b.Engine = engine.New(b.cfg)
+	b.Engine = engine.New(cfg)
 	t.Cleanup(func() { b.Close() })
 	b.Use(compile(t, domains...))
 	return b
 }
 
-// compile makes a rule set.
+// failing is a bench whose store is away, and whose share is in memory.
+func failing(t *testing.T, set func(*engine.Config), domains ...descriptors.Domain) (*bench, *gate) {
+	t.Helper()
+	lost := newGate()
+	lost.away = everything
+	return newBench(t, func(c *engine.Config) {
+		c.Share, c.Store = c.Store, lost
+		if set != nil {
+			set(c)
+		}
+	}, domains...), lost
+}
+
+// compile makes a rule set. Over ext_authz the mesh names the user.
 func compile(t testing.TB, domains ...descriptors.Domain) *descriptors.Set {
 	t.Helper()
-	set, problems := descriptors.Compile(domains, descriptors.Options{Now: func() time.Time { return noon }})
+	clock := func() time.Time { return noon }
+	resolver := func(_ string, cfg *identity.Config) *identity.Resolver {
+		order := []identity.Kind{identity.MTLS, identity.IP}
+		return identity.New(identity.Config{Order: order, ClientIP: cfg.ClientIP}, nil, identity.Options{Now: clock})
+	}
+	set, problems := descriptors.Compile(domains, descriptors.Options{Now: clock, Identity: resolver})
 	if set == nil {
 		t.Fatalf("the test's own rules do not compile: %v", problems)
 	}
@@ -208,7 +226,7 @@ func (g *gate) Ask(ctx context.Context, requests ...*limit.Request) {
 			continue
 		}
 		pass(wait)
-		g.decide(ctx, r)
+		g.pass(ctx, r)
 	}
 }
 
@@ -218,7 +236,7 @@ func (g *gate) leave(r *limit.Request, rest, wait time.Duration) {
 	later := limit.Request{Charges: slices.Clone(r.Charges), Decisions: slices.Clone(r.Decisions), Fate: r.Fate}
 	go func() {
 		pass(wait)
-		g.decide(context.Background(), &later)
+		g.pass(context.Background(), &later)
 		g.late(later.Fate, later.Charges, later.Decisions, nil)
 	}()
 	pass(rest)
@@ -227,7 +245,7 @@ func (g *gate) leave(r *limit.Request, rest, wait time.Duration) {
 	}
 }
 
-func (g *gate) decide(ctx context.Context, r *limit.Request) {
+func (g *gate) pass(ctx context.Context, r *limit.Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.seen = append(g.seen, limit.Request{Charges: slices.Clone(r.Charges), Due: r.Due})
@@ -259,15 +277,9 @@ type fleet struct {
 	engines []*engine.Engine
 }
 
-// inFleet runs a test with that many engines under the rules.
-func inFleet(t *testing.T, engines int, domain descriptors.Domain, test func(t *testing.T, f *fleet)) {
-	t.Helper()
-	inFleetWith(t, engines, domain, nil, test)
-}
-
-// inFleetWith is inFleet with another configuration.
-func inFleetWith(
-	t *testing.T, n int, domain descriptors.Domain, set func(*engine.Config), test func(*testing.T, *fleet),
+// inFleet runs a test with that many engines under the rules, and with another configuration.
+func inFleet(
+	t *testing.T, n int, domain descriptors.Domain, test func(*testing.T, *fleet), set ...func(*engine.Config),
 ) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -277,8 +289,8 @@ func inFleetWith(
 			cfg := engine.Config{
 				Store: f.gate, Share: memory.New(memory.Config{Now: clock.Now}), Clock: clock, Live: func(string) int { return n },
 			}
-			if set != nil {
-				set(&cfg)
+			for _, change := range set {
+				change(&cfg)
 			}
 			e := engine.New(cfg)
 			e.Use(compile(t, domain))
@@ -296,13 +308,18 @@ func (f *fleet) send(n int, req *descriptors.Request) *engine.Verdict {
 	return v
 }
 
-// within sends a request of a caller that waits for so long, and returns how long the answer took.
-func (f *fleet) within(longest time.Duration, req *descriptors.Request) (*engine.Verdict, time.Duration) {
-	ctx, cancel := context.WithTimeout(f.t.Context(), longest)
-	defer cancel()
+// decide returns how long the answer took, too.
+func (f *fleet) decide(ctx context.Context, req *descriptors.Request) (*engine.Verdict, time.Duration) {
 	v, began := new(engine.Verdict), time.Now()
 	f.engines[0].Decide(ctx, req, v)
 	return v, time.Since(began)
+}
+
+// within sends a request of a caller that waits for so long.
+func (f *fleet) within(longest time.Duration, req *descriptors.Request) (*engine.Verdict, time.Duration) {
+	ctx, cancel := context.WithTimeout(f.t.Context(), longest)
+	defer cancel()
+	return f.decide(ctx, req)
 }
 
 // spend sends requests of cost 1 of user u through engine n, and returns how many were admitted.
@@ -318,7 +335,6 @@ func (f *fleet) spend(n, requests int) int {
 
 // used is how many tokens of the limits of these requests are used at the store.
 func (f *fleet) used(req *descriptors.Request) []int64 {
-	f.t.Helper()
 	var m descriptors.Match
 	f.engines[0].Rules().Match(req, &m)
 	var used []int64
@@ -330,14 +346,11 @@ func (f *fleet) used(req *descriptors.Request) []int64 {
 
 // usedBy is how many tokens of the one limit of a user are used at the store.
 func (f *fleet) usedBy(user string) int64 {
-	f.t.Helper()
 	return f.used(request(user, "", 1))[0]
 }
 
 // refunds is how many tokens the store was asked to give back.
 func (g *gate) refunds() (tokens int64) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	for _, r := range g.seen {
 		for _, c := range r.Charges {
 			if c.Op == limit.Refund {

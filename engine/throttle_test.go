@@ -11,7 +11,6 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/store/memory"
 )
 
 // throttled is a domain that lets one request per user and window through and holds others up to longest.
@@ -27,38 +26,20 @@ func slowly(took time.Duration) func(limit.Charge) time.Duration {
 	return func(limit.Charge) time.Duration { return took }
 }
 
-// throttling runs a test with an engine that has a token per user and second, on the clock of a synctest bubble.
-func throttling(t *testing.T, waiters int, longest time.Duration, test func(t *testing.T, e *engine.Engine)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		e := engine.New(engine.Config{Store: memory.New(memory.Config{}), Waiters: waiters})
-		defer e.Close()
-		e.Use(compile(t, throttled(time.Second, longest)))
-		test(t, e)
-	})
-}
-
-// send decides one request and returns the verdict and how long it took.
-func send(ctx context.Context, e *engine.Engine, user string) (*engine.Verdict, time.Duration) {
-	v, began := new(engine.Verdict), time.Now()
-	e.Decide(ctx, request(user, "", 1), v)
-	return v, time.Since(began)
-}
-
 // wantAfter sends a request and holds whether it is refused, and how long that took.
-func wantAfter(t *testing.T, ctx context.Context, e *engine.Engine, refused bool, took time.Duration) *engine.Verdict {
-	t.Helper()
-	v, got := send(ctx, e, "u")
+func (f *fleet) wantAfter(ctx context.Context, refused bool, took time.Duration) *engine.Verdict {
+	f.t.Helper()
+	v, got := f.decide(ctx, request("u", "", 1))
 	if v.Refused != refused || got != took {
-		t.Errorf("refused %v after %v, want %v after %v", v.Refused, got, refused, took)
+		f.t.Errorf("refused %v after %v, want %v after %v", v.Refused, got, refused, took)
 	}
 	return v
 }
 
 func TestThrottleHoldsUntilTheTokenIsDue(t *testing.T) {
-	throttling(t, 0, 2*time.Second, func(t *testing.T, e *engine.Engine) {
+	inFleet(t, 1, throttled(time.Second, 2*time.Second), func(t *testing.T, f *fleet) {
 		for _, wait := range []time.Duration{0, time.Second, time.Second} {
-			if v := wantAfter(t, t.Context(), e, false, wait); v.Waited != wait {
+			if v := f.wantAfter(t.Context(), false, wait); v.Waited != wait {
 				t.Errorf("waited %v, want %v", v.Waited, wait)
 			}
 		}
@@ -69,72 +50,20 @@ func TestThrottleHoldsUntilTheTokenIsDue(t *testing.T) {
 func TestThrottleRefusesAtOnceWhatCannotWait(t *testing.T) {
 	const half = 500 * time.Millisecond
 	for longest, left := range map[time.Duration]time.Duration{half: time.Hour, time.Hour: half} {
-		throttling(t, 0, longest, func(t *testing.T, e *engine.Engine) {
-			wantAfter(t, t.Context(), e, false, 0)
+		inFleet(t, 1, throttled(time.Second, longest), func(t *testing.T, f *fleet) {
+			f.wantAfter(t.Context(), false, 0)
 			ctx, cancel := context.WithTimeout(t.Context(), left)
 			defer cancel()
-			if v := wantAfter(t, ctx, e, true, 0); v.RetryAfter != time.Second {
+			if v := f.wantAfter(ctx, true, 0); v.RetryAfter != time.Second {
 				t.Errorf("retry after %v, want 1s", v.RetryAfter)
 			}
 		})
 	}
 }
 
-// TestThrottleCountsTheTimeOfTheStore: what the store took of the caller's time is gone. One whose answer would be too
-// late is refused, in time, and gives back what it took.
-func TestThrottleCountsTheTimeOfTheStore(t *testing.T) {
-	inFleet(t, 1, throttled(100*time.Millisecond, time.Second), func(t *testing.T, f *fleet) {
-		began := time.Now()
-		f.send(0, request("u", "", 1))
-		f.delay(slowly(8 * time.Millisecond))
-		v, took := f.within(100500*time.Microsecond, request("u", "", 1))
-		if !v.Refused || took > 20*time.Millisecond {
-			t.Fatalf("refused %v after %v, want at once: its token is due half a ms before the deadline", v.Refused, took)
-		}
-		pass(time.Until(began.Add(100 * time.Millisecond)))
-		if v := f.send(0, request("u", "", 1)); v.Refused || v.Waited > 0 {
-			t.Fatalf("refused %v, waited %v: want the token that was given back", v.Refused, v.Waited)
-		}
-	})
-}
-
-func TestACancelledWaiterGivesItsTokenBack(t *testing.T) {
-	throttling(t, 0, 5*time.Second, func(t *testing.T, e *engine.Engine) {
-		wantAfter(t, t.Context(), e, false, 0)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		var wg sync.WaitGroup
-		for range 3 {
-			wg.Go(func() { send(ctx, e, "u") })
-		}
-		wg.Go(func() { wantAfter(t, ctx, e, true, 300*time.Millisecond) })
-		pass(300 * time.Millisecond)
-		cancel()
-		wg.Wait()
-		synctest.Wait()
-		wantAfter(t, t.Context(), e, false, 700*time.Millisecond)
-	})
-}
-
-func TestThrottleBoundsItsWaiters(t *testing.T) {
-	throttling(t, 2, time.Minute, func(t *testing.T, e *engine.Engine) {
-		wantAfter(t, t.Context(), e, false, 0)
-		var wg sync.WaitGroup
-		for range 2 {
-			wg.Go(func() { send(t.Context(), e, "u") })
-		}
-		synctest.Wait()
-		wantAfter(t, t.Context(), e, true, 0)
-		if got := e.Stats(); got != (engine.Stats{Waiting: 2, TurnedAway: 1}) {
-			t.Errorf("stats %+v, want 2 waiting and 1 turned away", got)
-		}
-		wg.Wait()
-	})
-}
-
 // TestNoMoreWaitersThanTheBound: requests that were at the store together do not exceed the bound together.
 func TestNoMoreWaitersThanTheBound(t *testing.T) {
-	set := func(c *engine.Config) { c.Waiters = 2 }
-	inFleetWith(t, 1, throttled(time.Second, time.Minute), set, func(t *testing.T, f *fleet) {
+	inFleet(t, 1, throttled(time.Second, time.Minute), func(t *testing.T, f *fleet) {
 		f.delay(slowly(10 * time.Millisecond))
 		var admitted atomic.Int64
 		var all sync.WaitGroup
@@ -146,10 +75,10 @@ func TestNoMoreWaitersThanTheBound(t *testing.T) {
 			t.Errorf("%d admitted, %d turned away; want one at once, two held, and 7", admitted.Load(), turned)
 		}
 		f.delay(atOnce)
-		if v, took := send(t.Context(), f.engines[0], "u"); v.Refused || took > time.Second {
+		if v, took := f.decide(t.Context(), request("u", "", 1)); v.Refused || took > time.Second {
 			t.Errorf("refused %v after %v: those that were turned away gave their tokens back", v.Refused, took)
 		}
-	})
+	}, func(c *engine.Config) { c.Waiters = 2 })
 }
 
 // TestOnlyThoseThatCouldWaitAreTurnedAway: while too many wait, a request counts as turned away if a throttle refuses
@@ -167,24 +96,25 @@ func TestOnlyThoseThatCouldWaitAreTurnedAway(t *testing.T) {
 		"could wait":                   {request("joe", "acme", 1), request("joe", "beta", 1), 1},
 		"refused by another rule, too": {request("joe", "acme", 1), request("joe", "acme", 1), 0},
 	} {
-		inFleetWith(t, 1, d, func(c *engine.Config) { c.Waiters = 1 }, func(t *testing.T, f *fleet) {
+		inFleet(t, 1, d, func(t *testing.T, f *fleet) {
 			f.send(0, c.before)
 			f.send(0, request("u", "", 1))
 			var held sync.WaitGroup
 			held.Go(func() { f.send(0, request("u", "", 1)) })
 			synctest.Wait()
 			v := f.send(0, c.then)
-			if got := f.engines[0].Stats().TurnedAway; got != c.turned || v.Refused != (name != "admitted without a wait") {
-				t.Errorf("%s: refused %v, %d turned away, want %d", name, v.Refused, got, c.turned)
+			want := engine.Stats{Waiting: 1, TurnedAway: c.turned}
+			if got := f.engines[0].Stats(); got != want || v.Refused != (name != "admitted without a wait") {
+				t.Errorf("%s: refused %v, %+v, want %+v", name, v.Refused, got, want)
 			}
 			held.Wait()
-		})
+		}, func(c *engine.Config) { c.Waiters = 1 })
 	}
 }
 
 // TestDrainDecidesWaits: what is due in time is held, and what is not is refused at once.
 func TestDrainDecidesWaits(t *testing.T) {
-	throttling(t, 0, time.Minute, func(t *testing.T, e *engine.Engine) {
+	inFleet(t, 1, throttled(time.Second, time.Minute), func(t *testing.T, f *fleet) {
 		began := time.Now()
 		var all sync.WaitGroup
 		for n := range 10 {
@@ -193,14 +123,14 @@ func TestDrainDecidesWaits(t *testing.T) {
 				if n > 3 {
 					took = 500 * time.Millisecond
 				}
-				wantAfter(t, t.Context(), e, n > 3, took)
+				f.wantAfter(t.Context(), n > 3, took)
 			})
 			synctest.Wait()
 		}
 		pass(500 * time.Millisecond)
-		e.Drain(began.Add(3500 * time.Millisecond))
-		wantAfter(t, t.Context(), e, true, 0)
-		if v, took := send(t.Context(), e, "other"); v.Refused || took != 0 {
+		f.engines[0].Drain(began.Add(3500 * time.Millisecond))
+		f.wantAfter(t.Context(), true, 0)
+		if v, took := f.decide(t.Context(), request("other", "", 1)); v.Refused || took != 0 {
 			t.Errorf("refused %v after %v: want a request admitted that needs no wait", v.Refused, took)
 		}
 		all.Wait()
@@ -226,7 +156,7 @@ func TestALateRefusalIsItsRules(t *testing.T) {
 			f.delay(slowly(c.store))
 			var v *engine.Verdict
 			var held sync.WaitGroup
-			held.Go(func() { v, _ = send(ctx, f.engines[0], "u") })
+			held.Go(func() { v, _ = f.decide(ctx, request("u", "", 1)) })
 			synctest.Wait()
 			c.cause(f, cancel)
 			held.Wait()
@@ -242,15 +172,14 @@ func TestALateRefusalIsItsRules(t *testing.T) {
 }
 
 func TestShadowModeHoldsNoAnswers(t *testing.T) {
-	set := func(c *engine.Config) { c.Shadow = true }
-	inFleetWith(t, 1, throttled(time.Second, 2*time.Second), set, func(t *testing.T, f *fleet) {
+	inFleet(t, 1, throttled(time.Second, 2*time.Second), func(t *testing.T, f *fleet) {
 		for i, shadowed := range []bool{false, false, true} {
 			v, took := f.within(1500*time.Millisecond, request("u", "", 1))
 			if v.Refused || took != 0 || v.Shadowed != shadowed {
 				t.Errorf("request %d: refused %v after %v, shadowed %v; want %v", i, v.Refused, took, v.Shadowed, shadowed)
 			}
 		}
-	})
+	}, func(c *engine.Config) { c.Shadow = true })
 }
 
 // TestAThrottleIsNotLeased, also where its caller has no time to wait.
@@ -281,13 +210,13 @@ func TestHoldTakesThePlaceOfWaiting(t *testing.T) {
 
 // TestVerdictsAreHeldTogether: their waits begin when they are decided, so they do not add up.
 func TestVerdictsAreHeldTogether(t *testing.T) {
-	throttling(t, 0, time.Minute, func(t *testing.T, e *engine.Engine) {
+	inFleet(t, 1, throttled(time.Second, time.Minute), func(t *testing.T, f *fleet) {
 		began, verdicts := time.Now(), make([]*engine.Verdict, 5)
 		for i := range verdicts {
 			verdicts[i] = new(engine.Verdict)
-			e.Begin(t.Context(), request("u", "", 1), verdicts[i])
+			f.engines[0].Begin(t.Context(), request("u", "", 1), verdicts[i])
 		}
-		e.Finish(t.Context(), verdicts...)
+		f.engines[0].Finish(t.Context(), verdicts...)
 		if took := time.Since(began); took != 4*time.Second {
 			t.Errorf("five requests took %v, want the 4 s of the last token", took)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/store"
@@ -22,8 +23,8 @@ func (s *Sidecar) openRedis() (*store.Redis, error) {
 	cfg := store.RedisConfig{
 		Patience: s.cfg.Store.Patience, DenialEntries: s.cfg.Store.DenialCache, DenialBytes: s.budget.denials,
 		Leases: s.cfg.Store.Leases, Heartbeat: descriptors.HeartbeatKey(s.cfg.Store.KeyPrefix),
-		OnError: s.observer.StoreFailed, OnPanic: s.observer.Survived,
-		OnLate: func(l store.Late) { s.engine.Late(l.Fate, l.Charges, l.Decisions, l.Err) },
+		OnError: s.observer.StoreFailed,
+		OnLate:  func(part *limit.Request, err error) { s.engine.Late(part.Fate, part.Charges, part.Decisions, err) },
 	}
 	if cfg.DenialEntries == 0 {
 		cfg.DenialEntries = -1

@@ -1,10 +1,12 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"github.com/spillway-mesh/spillway/breaker"
+	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/store/denials"
 	"github.com/spillway-mesh/spillway/store/leases"
@@ -12,7 +14,7 @@ import (
 
 // RedisConfig sets up a Redis. Main is needed, the rest may be zero. No callback may block.
 type RedisConfig struct {
-	Main      *redis.Client // where counters are kept; Close closes it
+	Main      *redis.Client // where counters are kept; Close closes it, and its OnPanic gets panics in the background
 	PerSecond *redis.Client // likewise, of limits with a window of at most a second; nil: Main
 
 	Patience      time.Duration    // longest wait of one request; default 100 ms
@@ -23,8 +25,10 @@ type RedisConfig struct {
 	Now           func() time.Time // default time.Now, of which only differences count
 
 	OnError func(reason string, err error) // called for each request or part that stayed undecided
-	OnPanic func(fault any)                // called with each panic in the background
-	OnLate  func(Late)                     // called for each request or part that ends after its caller left
+
+	// OnLate is called with each request, or part of one, that ends after its caller left. With an error it stays
+	// undecided. It has the Fate of the whole request, and belongs to the callee.
+	OnLate func(part *limit.Request, err error)
 
 	// OnTrip is called before each request, or part of one, goes to a server. What it returns, unless nil, is called
 	// when it is over, with the reason why it stayed undecided or nothing.
@@ -62,23 +66,16 @@ const (
 )
 
 func (c RedisConfig) withDefaults() RedisConfig {
-	if c.Patience <= 0 {
-		c.Patience = defaultPatience
-	}
-	if c.DenialEntries == 0 {
-		c.DenialEntries = defaultDenialEntries
-	}
+	c.Patience = cmp.Or(c.Patience, defaultPatience)
+	c.DenialEntries = cmp.Or(c.DenialEntries, defaultDenialEntries)
 	if c.Now == nil {
 		c.Now = time.Now
 	}
 	if c.OnError == nil {
 		c.OnError = func(string, error) {}
 	}
-	if c.OnPanic == nil {
-		c.OnPanic = func(any) {}
-	}
 	if c.OnLate == nil {
-		c.OnLate = func(Late) {}
+		c.OnLate = func(*limit.Request, error) {}
 	}
 	return c
 }

@@ -16,16 +16,16 @@ const healWithin = time.Second
 
 var errForeign = errors.New("a key held a value that no limit wrote, and was deleted")
 
-// foreign is a charge of which a key holds a value that no limit wrote.
+// foreign is keys of which one holds a value that no limit wrote: the counter of a charge, or the lists of its penalty.
 type foreign struct {
-	charge  limit.Charge
-	penalty bool // a key of its penalty
+	charge limit.Charge
+	keys   []string
 }
 
-// noteForeign has a key healed in the background. Where many wait for that, the next request about it notes it again.
-func (r *Redis) noteForeign(c *limit.Charge, penalty bool) {
+// noteForeign has keys healed in the background. Where many wait for that, the next request about them notes them again.
+func (r *Redis) noteForeign(c *limit.Charge, keys []string) {
 	select {
-	case r.foreign <- foreign{*c, penalty}:
+	case r.foreign <- foreign{*c, keys}:
 	default:
 	}
 }
@@ -37,40 +37,36 @@ func (r *Redis) heal(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case f := <-r.foreign:
-			r.guard(func() { r.healOne(ctx, &f) })
+			r.cfg.Main.Guard(func() { r.healOne(ctx, &f) })
 		}
 	}
 }
 
-// healOne looks at the key again, which may be healed since, and deletes it.
+// healOne looks at the keys again, which may be healed since, and deletes them.
 func (r *Redis) healOne(ctx context.Context, f *foreign) {
 	ctx, cancel := context.WithTimeout(ctx, healWithin)
 	defer cancel()
-	client, keys, isForeign := r.clientOf(&f.charge), []string{f.charge.Key}, r.isForeign(ctx, f.charge)
-	if f.penalty {
-		keys = limit.PunishKeys(&f.charge)
-		isForeign = slices.ContainsFunc(keys, func(key string) bool {
-			kind, err := client.Run(ctx, key, "TYPE", key)
-			return err == nil && kind != "list" && kind != "none"
-		})
-	}
-	if !isForeign {
+	if !slices.ContainsFunc(f.keys, func(key string) bool { return r.isForeign(ctx, &f.charge, key) }) {
 		return
 	}
-	err := unlink(ctx, client, keys)
+	err := unlink(ctx, r.clientOf(&f.charge), f.keys)
 	if err != nil {
 		r.cfg.OnError(redis.Reason(err), fmt.Errorf("delete a counter that holds a foreign value: %w", err))
 		return
 	}
-	r.Drop(keys)
+	r.Drop(f.keys)
 	r.healed.Add(1)
 	r.cfg.OnError(redis.ReasonWrong, errForeign)
 }
 
-// isForeign asks for a counter alone.
-func (r *Redis) isForeign(ctx context.Context, c limit.Charge) bool {
-	c = limit.Charge{Key: c.Key, Limit: c.Limit, Op: limit.Peek, Cost: 1}
-	look := limit.Request{Charges: []limit.Charge{c}, Decisions: make([]limit.Decision, 1)}
+// isForeign asks for a counter alone, or for the length of a list.
+func (r *Redis) isForeign(ctx context.Context, c *limit.Charge, key string) bool {
+	if key != c.Key {
+		_, err := r.clientOf(c).Run(ctx, key, "LLEN", key)
+		return redis.Reason(err) == redis.ReasonWrong
+	}
+	charges := []limit.Charge{{Key: c.Key, Limit: c.Limit, Op: limit.Peek, Cost: 1}}
+	look := limit.Request{Charges: charges, Decisions: make([]limit.Decision, 1)}
 	r.Peek(ctx, &look)
 	return look.Decisions[0].Reason == limit.ReasonForeign
 }

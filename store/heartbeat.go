@@ -50,26 +50,22 @@ func newHeartbeat(r *Redis) *heartbeat {
 // sidecars there are. It is the last number that was known. Where the domain's was never known it is that of all
 // sidecars, and 1 where that is not known either.
 func (r *Redis) Live(domain string) int {
-	if r.heartbeat == nil || r.heartbeat.live.Load() == nil {
+	known := r.heartbeat.live.Load()
+	if known == nil {
 		return 1
 	}
-	known := *r.heartbeat.live.Load()
-	return int(max(cmp.Or(known[domain], known[allDomains]), 1))
+	return int(max(cmp.Or((*known)[domain], (*known)[allDomains]), 1))
 }
 
 // Serve sets the domains that this sidecar has rules for, so that others count it there from the next second on.
-func (r *Redis) Serve(domains []string) {
-	if r.heartbeat != nil {
-		r.heartbeat.domains.Store(&domains)
-	}
-}
+func (r *Redis) Serve(domains []string) { r.heartbeat.domains.Store(&domains) }
 
 // run shows up until the context ends, and leaves then, so that others stop counting this sidecar at once.
 func (h *heartbeat) run(ctx context.Context) {
 	ticker := time.NewTicker(beatEvery)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		h.store.guard(func() { h.take(h.show(ctx, beatWithin, deadAfter)) })
+		h.store.cfg.Main.Guard(func() { h.take(h.show(ctx, beatWithin, deadAfter)) })
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -97,6 +93,35 @@ func (h *heartbeat) take(fresh map[string]int64) {
 	h.live.Store(&fresh)
 }
 
+// show shows up on all servers that keep the keys: of a ring all of them, so that the numbers are known as long as one
+// lives. It returns the largest count of each domain: a server that was away knows of few.
+func (h *heartbeat) show(ctx context.Context, within, dead time.Duration) map[string]int64 {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	client, domains := h.store.cfg.Main, append([]string{allDomains}, *h.domains.Load()...)
+	servers := client.Everywhere()
+	counts := make([][]int64, len(servers))
+	var all sync.WaitGroup
+	for i, server := range servers {
+		run := server.Run
+		if len(servers) == 1 { // a cluster has a server for the keys, which share a hash tag
+			run = func(ctx context.Context, words ...any) (any, error) {
+				return client.Run(ctx, h.store.cfg.Heartbeat, words...)
+			}
+		}
+		all.Go(func() { counts[i] = h.showAt(ctx, run, domains, dead) })
+	}
+	all.Wait()
+	most := map[string]int64{}
+	for _, known := range counts {
+		for i, n := range known {
+			h.missed(domains[i], n < 0)
+			most[domains[i]] = max(most[domains[i]], n, -n)
+		}
+	}
+	return most
+}
+
 // missed takes in that a server has lost this sidecar's own sign, as it does when it starts empty or its clock is set:
 // it may have lost those of others, too.
 func (h *heartbeat) missed(domain string, lost bool) {
@@ -105,72 +130,45 @@ func (h *heartbeat) missed(domain string, lost bool) {
 	}
 }
 
-// sender sends a command to one server.
-type sender func(ctx context.Context, words ...any) (any, error)
+// runner sends a command to one server.
+type runner func(ctx context.Context, words ...any) (any, error)
 
-// show runs the script on all servers that keep the keys: of a ring all of them, so that the numbers are known as
-// long as one lives. It returns the largest count of each domain: a server that was away knows of few.
-func (h *heartbeat) show(ctx context.Context, within, dead time.Duration) map[string]int64 {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	client, domains := h.store.cfg.Main, append([]string{allDomains}, *h.domains.Load()...)
-	most, servers := map[string]int64{}, client.Everywhere()
-	var mu sync.Mutex // guards most
-	var all sync.WaitGroup
-	for _, server := range servers {
-		send := server.Run
-		if len(servers) == 1 { // a cluster has a server for the keys, which share a hash tag
-			send = func(ctx context.Context, words ...any) (any, error) {
-				return client.Run(ctx, h.store.cfg.Heartbeat, words...)
+// showAt runs the script on one server, and returns the counts of all domains or, after a failure, of the first ones. It
+// reports failures that only an operator can mend. That a server is away shows in the requests.
+func (h *heartbeat) showAt(ctx context.Context, run runner, domains []string, dead time.Duration) (counts []int64) {
+	for some := range slices.Chunk(domains, beatKeys) {
+		words := []any{"EVAL", beatScript, len(some)}
+		for _, domain := range some {
+			key := h.store.cfg.Heartbeat
+			if domain != allDomains {
+				key += ":domain:" + domain
 			}
+			words = append(words, key)
 		}
-		all.Go(func() {
-			for some := range slices.Chunk(domains, beatKeys) {
-				counts := h.showAt(ctx, send, some, dead)
-				mu.Lock()
-				for i, n := range counts {
-					h.missed(some[i], n < 0)
-					most[some[i]] = max(most[some[i]], n, -n)
-				}
-				mu.Unlock()
+		reply, err := run(ctx, append(words, h.id, dead.Milliseconds())...)
+		fresh := numbers(reply)
+		if err == nil && dead > 0 && len(fresh) != len(some) {
+			err = fmt.Errorf("the reply %.40v must have a number for each of %d domains", reply, len(some))
+		}
+		if err != nil {
+			switch reason := redis.Reason(err); reason {
+			case redis.ReasonNoAuth, redis.ReasonNoPerm, redis.ReasonWrong, redis.ReasonScript, redis.ReasonError:
+				h.store.cfg.OnError(reason, fmt.Errorf("count the live sidecars: %w", err))
 			}
-		})
-	}
-	all.Wait()
-	return most
-}
-
-// showAt runs the script on one server, and returns a number for each domain, or none.
-func (h *heartbeat) showAt(ctx context.Context, send sender, domains []string, dead time.Duration) (counts []int64) {
-	words := []any{"EVAL", beatScript, len(domains)}
-	for _, domain := range domains {
-		key := h.store.cfg.Heartbeat
-		if domain != allDomains {
-			key += ":domain:" + domain
+			return counts
 		}
-		words = append(words, key)
-	}
-	reply, err := send(ctx, append(words, h.id, dead.Milliseconds())...)
-	numbers, _ := reply.([]any)
-	for _, number := range numbers {
-		if n, _ := number.(int64); n != 0 {
-			counts = append(counts, n)
-		}
-	}
-	if err == nil && dead > 0 && len(counts) != len(domains) {
-		err = fmt.Errorf("the reply %.40v must have a number for each of %d domains", reply, len(domains))
-	}
-	if err != nil {
-		h.failed(err)
-		return nil
+		counts = append(counts, fresh...)
 	}
 	return counts
 }
 
-// failed reports a heartbeat that only an operator can mend. That a server is away shows in the requests.
-func (h *heartbeat) failed(err error) {
-	switch reason := redis.Reason(err); reason {
-	case redis.ReasonNoAuth, redis.ReasonNoPerm, redis.ReasonWrong, redis.ReasonScript, redis.ReasonError:
-		h.store.cfg.OnError(reason, fmt.Errorf("count the live sidecars: %w", err))
+// numbers are the numbers of a reply but 0.
+func numbers(reply any) (all []int64) {
+	words, _ := reply.([]any)
+	for _, word := range words {
+		if n, _ := word.(int64); n != 0 {
+			all = append(all, n)
+		}
 	}
+	return all
 }

@@ -19,12 +19,18 @@ func wake(t *testing.T, server *servers.Redis) {
 	}
 }
 
+// late is a request or part that ended after its caller left.
+type late struct {
+	*limit.Request
+	err error
+}
+
 // lateOnes opens a store that collects late replies.
-func lateOnes(t *testing.T, c RedisConfig) (*Redis, chan Late) {
+func lateOnes(t *testing.T, c RedisConfig) (*Redis, chan late) {
 	t.Helper()
-	late := make(chan Late, 100)
-	c.OnLate = func(l Late) { late <- l }
-	return open(t, c), late
+	all := make(chan late, 100)
+	c.OnLate = func(part *limit.Request, err error) { all <- late{part, err} }
+	return open(t, c), all
 }
 
 // askHurried asks for a request whose caller waits a moment only.
@@ -50,7 +56,7 @@ func TestALateReplyIsHandedOver(t *testing.T) {
 	request.Charges[0] = charge(t, "other", bucket(1, year), 1)
 	wake(t, server)
 	l := <-late
-	if l.Err != nil || l.Fate != request.Fate || len(l.Charges) != 1 || l.Charges[0].Key != c.Key {
+	if l.err != nil || l.Fate != request.Fate || len(l.Charges) != 1 || l.Charges[0].Key != c.Key {
 		t.Errorf("the late reply is %+v, want one about %s with the fate of the request", l, c.Key)
 	}
 	want(t, "the late reply", l.Decisions[0], limit.Refused, 0, 1)

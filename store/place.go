@@ -1,7 +1,9 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
@@ -41,8 +43,8 @@ func (r *Redis) homeOf(c *limit.Charge) home {
 	return home{client.Server(c.Key), client.Slot(c.Key)}
 }
 
-// together reports whether the charges that are not known fit into one trip.
-func (q *question) together() bool {
+// split reports whether the charges that are not known do not fit into one trip.
+func (q *question) split() bool {
 	var first home
 	n := 0
 	for i := range q.request.Charges {
@@ -54,63 +56,64 @@ func (q *question) together() bool {
 			first = h
 		}
 		if n++; h != first || n > limit.MaxTogether {
-			return false
+			return true
 		}
 	}
-	return true
+	return false
 }
 
-// place is where charges of a split request go together.
+// place is where charges of a split request go together. Refunds come last: one that is given and then has to be taken
+// back, because the request is refused elsewhere, would be spent by others in between. So a charge does not profit from
+// a refund to its own counter in the same request, as it would in one trip.
 type place struct {
 	home
-	refund bool
+	refunds bool
 }
 
-// divide sorts the charges that are not known into trips. Of a split request refunds come last: one that is given and
-// then has to be taken back, because the request is refused elsewhere, would be spent by others in between. So a
-// charge does not profit from a refund to its own counter in the same request, as it would in one trip. Quotas do not
+// divide sorts the charges that are not known into trips, those of one round and server side by side. Quotas do not
 // refuse a part of a request, only all of it.
 func (q *question) divide() {
-	together := q.together()
-	var t *trip
-	var open map[place]*trip
+	split, last := q.split(), map[place]*trip{}
 	for i, c := range q.request.Charges {
-		switch {
-		case q.request.Decisions[i].Outcome != limit.Undecided:
+		if q.request.Decisions[i].Outcome != limit.Undecided {
 			continue
-		case !together:
-			at := place{q.store.homeOf(&c), c.Op == limit.Refund && !c.Each}
-			if open == nil {
-				open = map[place]*trip{}
-			}
-			t = q.openTrip(at, open[at])
-			open[at] = t
-			if c.Mode == limit.Quota {
-				c.Mode = limit.Shadow
-			}
-		case t == nil:
-			t = q.newTrip(q.store.homeOf(&c), 0)
+		}
+		var at place // of a request that is not split the same for all
+		if split {
+			at = place{q.store.homeOf(&c), c.Op == limit.Refund && !c.Each}
+		}
+		if split && c.Mode == limit.Quota {
+			c.Mode = limit.Shadow
+		}
+		t := last[at]
+		if t == nil || len(t.places) == limit.MaxTogether {
+			t = q.newTrip(q.store.homeOf(&c), at.turnAfter(t))
+			last[at] = t
 		}
 		t.add(c, i)
 	}
+	slices.SortStableFunc(q.trips, func(a, b *trip) int {
+		return cmp.Or(cmp.Compare(a.round(), b.round()), cmp.Compare(a.server.Name(), b.server.Name()))
+	})
 }
 
-// openTrip is the trip of a place, or a new one where that is full.
-func (q *question) openTrip(at place, t *trip) *trip {
+// turnAfter is the turn of the trip that follows another one, or none, to a place.
+func (at place) turnAfter(t *trip) int {
 	switch {
-	case t == nil && at.refund:
-		return q.newTrip(at.home, refundsTurn)
-	case t == nil:
-		return q.newTrip(at.home, 0)
-	case len(t.places) == limit.MaxTogether:
-		return q.newTrip(at.home, t.turn+1)
+	case t != nil:
+		return t.turn + 1
+	case at.refunds:
+		return refundsTurn
 	}
-	return t
+	return 0
 }
 
 func (q *question) newTrip(h home, turn int) *trip {
-	t := q.store.trips.Get().(*trip)
-	t.home, t.turn = h, turn
+	t := &q.first
+	if len(q.trips) > 0 {
+		t = &trip{}
+	}
+	t.question, t.home, t.turn = q, h, turn
 	q.trips = append(q.trips, t)
 	return t
 }
@@ -119,8 +122,7 @@ func (q *question) newTrip(h home, turn int) *trip {
 // stay, as they would in one trip. What a trip took whose caller left is not known; its late reply shows that. The
 // answer waits no longer than its patience lasts, but all is given back.
 func (q *question) giveBack(ctx context.Context) {
-	asked := q.trips
-	for _, t := range asked {
+	for _, t := range slices.Clone(q.trips) {
 		var back *trip
 		for _, place := range t.places {
 			c, d := &q.request.Charges[place], &q.request.Decisions[place]
@@ -128,7 +130,7 @@ func (q *question) giveBack(ctx context.Context) {
 				continue
 			}
 			if back == nil {
-				back = q.newTrip(t.home, (q.round+1)*atOnce)
+				back = q.newTrip(t.home, 0)
 				back.undoes = true
 			}
 			until := limit.RefundUntil(c.Limit, d)
@@ -136,19 +138,19 @@ func (q *question) giveBack(ctx context.Context) {
 			d.Charged, d.Wait = 0, 0
 		}
 	}
-	q.refused = false
 	q.send(ctx)
-	for _, t := range q.trips[len(asked):] {
-		q.await(t)
-		if !t.left {
-			q.store.countNotReturned(&t.part)
+	for _, t := range q.round {
+		t.await()
+		if t.left {
+			continue
 		}
-		for i, place := range t.places {
-			if after := t.decision(i); after.Outcome != limit.Undecided {
-				d := &q.request.Decisions[place]
+		q.store.countNotReturned(&t.part)
+		for i, after := range t.part.Decisions {
+			if d := &q.request.Decisions[t.places[i]]; after.Outcome != limit.Undecided {
 				d.Remaining, d.ResetAfter = after.Remaining, after.ResetAfter
 			}
 		}
+		q.store.denials.Learn(&t.part, q.began, q.store.cfg.Now())
 	}
 }
 

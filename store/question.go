@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"math"
 	"slices"
 	"time"
 
@@ -15,7 +14,8 @@ const (
 	mostRequests  = 64                    // of one batch
 )
 
-// question is one request on its way through Ask or Peek, in one trip or in several. Its memory is used again.
+// question is one request on its way through Ask or Peek, in one trip or in several. Its memory is used again unless
+// its caller left a trip.
 type question struct {
 	store   *Redis
 	request *limit.Request
@@ -23,8 +23,11 @@ type question struct {
 	due     time.Time
 	fresh   bool    // what is known here does not answer it
 	refused bool    // an enforced charge is known to be refused: only charges with Each take
+	left    bool    // its caller left a trip
+	first   trip    // the memory of the first of
 	trips   []*trip // of all rounds
-	round   int     // the one that is under way
+	sent    int     // so many of them
+	round   []*trip // of these the last, which are under way
 	timer   *time.Timer
 	batch   []*redis.Pending // that leaves together
 }
@@ -38,8 +41,7 @@ func newQuestion(r *Redis) *question {
 // begin sends what has to be asked. A request that is fresh is not answered by what is known here.
 func (r *Redis) begin(ctx context.Context, request *limit.Request, fresh bool) *question {
 	q, now := r.questions.Get().(*question), time.Now()
-	q.request, q.began, q.due = request, r.cfg.Now(), now.Add(r.cfg.Patience)
-	q.fresh, q.refused, q.round = fresh, false, -1
+	q.request, q.began, q.due, q.fresh = request, r.cfg.Now(), now.Add(r.cfg.Patience), fresh
 	if !request.Due.IsZero() && request.Due.Before(q.due) {
 		q.due = request.Due
 	}
@@ -48,69 +50,58 @@ func (r *Redis) begin(ctx context.Context, request *limit.Request, fresh bool) *
 		undecide(request.Decisions, redis.ReasonDeadline, false)
 		return q
 	}
-	if r.denials != nil && !fresh {
-		q.refused = r.denials.Known(request, q.began)
-	}
+	q.refused = !fresh && r.denials.Known(request, q.began)
 	q.divide()
-	if r.leases != nil && len(q.trips) > 0 {
+	if r.cfg.Leases && len(q.trips) > 0 {
 		q.surround()
 	}
 	q.send(ctx)
 	return q
 }
 
-// send sends the trips of the next round, and reports whether there are any. Those of one server leave together, as
-// far as they fit into one batch.
-func (q *question) send(ctx context.Context) bool {
-	next := math.MaxInt
-	for _, t := range q.trips {
-		if !t.sent {
-			next = min(next, t.turn/atOnce)
-		}
+// send sends the trips of the next round, if there is one. Those of one server leave together, as far as they fit into
+// one batch.
+func (q *question) send(ctx context.Context) {
+	rest := q.trips[q.sent:]
+	n := 0
+	for n < len(rest) && rest[n].round() == rest[0].round() {
+		n++
 	}
-	if next == math.MaxInt {
-		return false
+	q.round = rest[:n]
+	q.sent += n
+	for i := 0; i < n; {
+		i += q.sendBatch(ctx, q.round[i:])
 	}
-	q.round = next
-	for i, t := range q.trips {
-		if t.turn/atOnce == next && !t.sent {
-			q.sendTo(ctx, t.server, q.trips[i:])
-		}
-	}
-	return true
 }
 
-// sendTo sends a batch of trips of the round to a server. No caller waits for the requests of leases around them.
-func (q *question) sendTo(ctx context.Context, server *redis.Server, trips []*trip) {
+// sendBatch sends the first of these trips, and those behind it that fit into its batch, and returns how many. No caller
+// waits for the requests of leases around them.
+func (q *question) sendBatch(ctx context.Context, trips []*trip) (n int) {
 	q.batch = q.batch[:0]
-	charges, loans := 0, []*loan(nil)
+	charges, server := 0, trips[0].server
 	for _, t := range trips {
-		if t.server != server || t.turn/atOnce != q.round || t.sent {
-			continue
-		}
 		charges += len(t.places) + len(t.before) + len(t.after)
 		requests := len(q.batch) + 1 + len(t.before) + len(t.after)
-		if len(q.batch) > 0 && (charges > limit.MaxTogether || requests > mostRequests) {
+		if t.server != server || n > 0 && (charges > limit.MaxTogether || requests > mostRequests) {
 			break
 		}
-		q.store.encode(ctx, t, q.refused, q.due)
-		q.batch = t.append(q.batch)
-		loans = append(append(loans, t.before...), t.after...)
+		t.encode(ctx)
+		q.batch = append(append(append(q.batch, t.before...), &t.pending), t.after...)
+		n++
 	}
 	server.Do(q.batch...)
-	clear(q.batch)
-	for _, l := range loans {
-		l.leave()
+	for _, t := range trips[:n] {
+		for _, loan := range append(t.before, t.after...) {
+			leave(loan)
+		}
 	}
+	return n
 }
 
 // receive waits for the trips of the round, and puts their decisions in their places.
 func (q *question) receive() {
-	for _, t := range q.trips {
-		if t.turn/atOnce != q.round {
-			continue
-		}
-		q.await(t)
+	for _, t := range q.round {
+		t.await()
 		for i, place := range t.places {
 			q.request.Decisions[place] = t.decision(i)
 		}
@@ -120,52 +111,32 @@ func (q *question) receive() {
 
 // finish waits for what was sent, sends further rounds, and does what follows from the decisions.
 func (q *question) finish(ctx context.Context) {
-	for more := len(q.trips) > 0; more; more = q.send(ctx) {
+	for len(q.round) > 0 {
 		q.receive()
+		q.send(ctx)
 	}
-	q.decideOpen()
-	asked := len(q.trips)
-	if asked > 1 && limit.Refuses(q.request.Charges, q.request.Decisions) {
+	r, isOpen := q.store, func(d limit.Decision) bool { return d.Outcome == limit.Undecided }
+	if !q.fresh && slices.ContainsFunc(q.request.Decisions, isOpen) {
+		r.denials.Known(q.request, r.cfg.Now())
+	}
+	split := len(q.trips) > 1
+	if split && limit.Refuses(q.request.Charges, q.request.Decisions) {
 		q.giveBack(ctx)
 	}
 	q.punish()
-	q.learn(asked)
-	for _, t := range q.trips {
-		q.store.recycle(t)
+	r.denials.Learn(q.request, q.began, r.cfg.Now())
+	r.leases.Learn(q.request, q.began)
+	q.recycle()
+}
+
+// recycle lets go of what belongs to others, and keeps the memory for the next question.
+func (q *question) recycle() {
+	if q.left {
+		return
 	}
+	q.first.recycle()
 	clear(q.trips)
-	q.trips, q.request = q.trips[:0], nil
+	clear(q.batch)
+	q.request, q.trips, q.sent, q.round = nil, q.trips[:0], 0, nil
 	q.store.questions.Put(q)
-}
-
-// decideOpen decides charges that the store left undecided by what is known.
-func (q *question) decideOpen() {
-	r := q.store
-	isOpen := func(d limit.Decision) bool { return d.Outcome == limit.Undecided }
-	if r.denials != nil && !q.fresh && slices.ContainsFunc(q.request.Decisions, isOpen) {
-		r.denials.Known(q.request, r.cfg.Now())
-	}
-}
-
-// learn keeps what the replies show, those to what was asked and then those to what was given back.
-func (q *question) learn(asked int) {
-	r := q.store
-	if asked > 0 {
-		r.learn(q.request, q.began)
-	}
-	for _, t := range q.trips[asked:] {
-		if !t.left {
-			r.learn(&t.part, q.began)
-		}
-	}
-	if r.leases != nil {
-		r.leases.Learn(q.request, q.began)
-	}
-}
-
-// learn keeps what replies show of spent counters.
-func (r *Redis) learn(part *limit.Request, began time.Time) {
-	if r.denials != nil {
-		r.denials.Learn(part, began, r.cfg.Now())
-	}
 }

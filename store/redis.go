@@ -138,7 +138,7 @@ func (r *Redis) Stats() RedisStats {
 		Healed: r.healed.Load(), NotReturned: r.notReturned.Load(),
 	}}
 	for _, c := range r.clients() {
-		s.Redis.Add(c.Stats())
+		s.Redis.Add(c)
 	}
 	for _, server := range r.servers() {
 		s.Servers = append(s.Servers, ServerStats{server.Name(), server.Breaker().Stats()})

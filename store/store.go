@@ -28,11 +28,3 @@ type Counter interface {
 	// Reset makes the counters of these keys full, and ends the cool-downs of these keys.
 	Reset(ctx context.Context, keys []string) error
 }
-
-// Late is what became of the charges of a request, or of a part of it, whose caller had left before the reply came.
-type Late struct {
-	Charges   []limit.Charge   // as they were sent
-	Decisions []limit.Decision // of these; Undecided where no reply came, with Unknown where it may have run
-	Err       error            // why the charges are undecided; nil: they are decided
-	Fate      *limit.Fate      // of the request
-}

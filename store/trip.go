@@ -11,23 +11,24 @@ import (
 	"github.com/spillway-mesh/spillway/redis"
 )
 
-// trip is charges of a request that go to one home in one run of a script, and come back decided. Its memory is used
-// again unless its caller left.
+// trip is charges of a request that go to one home in one run of a script, and come back decided.
 type trip struct {
 	home
-	part   limit.Request // copies of the charges
-	places []int         // part.Charges[i] is the charge places[i] of the request
-	turn   int           // atOnce turns are one round
-	undoes bool          // it gives back what a refused request took
-	before []*loan       // returned in front of it
-	after  []*loan       // lent behind it
+	question *question
+	part     limit.Request    // copies of the charges
+	places   []int            // part.Charges[i] is the charge places[i] of the request
+	turn     int              // atOnce turns are one round
+	undoes   bool             // it gives back what a refused request took
+	before   []*redis.Pending // of leases: they return in front of it
+	after    []*redis.Pending // of leases: they lend behind it
 
 	script  *limit.Script
 	pending redis.Pending
-	sent    bool
 	left    bool                // its caller left, so it belongs to the worker that brings the reply
 	ended   func(reason string) // of RedisConfig.OnTrip; nil: nothing is called
 }
+
+func (t *trip) round() int { return t.turn / atOnce }
 
 // scripts are those of package limit as they are sent.
 var scripts = map[*limit.Script]*redis.Script{
@@ -42,39 +43,28 @@ func (t *trip) add(c limit.Charge, place int) {
 }
 
 // encode writes the trip's charges.
-func (r *Redis) encode(ctx context.Context, t *trip, refused bool, due time.Time) {
-	charges := t.part.Charges
-	t.sent, t.part.Decisions = true, slices.Grow(t.part.Decisions[:0], len(charges))[:len(charges)]
-	if r.cfg.OnTrip != nil {
-		t.ended = r.cfg.OnTrip(ctx, t.server.Name(), len(charges))
+func (t *trip) encode(ctx context.Context) {
+	q, charges := t.question, t.part.Charges
+	t.part.Decisions = slices.Grow(t.part.Decisions[:0], len(charges))[:len(charges)]
+	if q.store.cfg.OnTrip != nil {
+		t.ended = q.store.cfg.OnTrip(ctx, t.server.Name(), len(charges))
 	}
-	r.sent.Add(1)
+	q.store.sent.Add(1)
 	t.script = limit.ScriptOf(charges)
 	p := &t.pending
-	p.Script, p.Charges, p.Due, p.Keep, p.Late = scripts[t.script], len(charges), due, t.undoes, nil
-	p.Keys, p.Arguments, p.Replies = t.script.Append(p.Keys[:0], p.Arguments[:0], charges, refused)
-}
-
-// append appends what is sent for the trip, in the order in which it has to run.
-func (t *trip) append(batch []*redis.Pending) []*redis.Pending {
-	for _, l := range t.before {
-		batch = append(batch, &l.pending)
-	}
-	batch = append(batch, &t.pending)
-	for _, l := range t.after {
-		batch = append(batch, &l.pending)
-	}
-	return batch
+	p.Script, p.Charges, p.Due, p.Keep, p.Late = scripts[t.script], len(charges), q.due, t.undoes, nil
+	p.Keys, p.Arguments, p.Replies = t.script.Append(p.Keys[:0], p.Arguments[:0], charges, q.refused && !t.undoes)
 }
 
 var errLate = errors.New("no reply in time")
 
 // await waits until the trip is over, or as long as its caller may wait.
-func (q *question) await(t *trip) {
-	if !wait(&t.pending, q.due, q.timer) && q.leave(t) {
+func (t *trip) await() {
+	q := t.question
+	if !wait(&t.pending, q.due, q.timer) && t.leave() {
 		q.store.report(redis.ReasonTimeout, errLate)
 	} else {
-		q.store.read(t)
+		t.read()
 	}
 	if t.ended != nil {
 		t.ended(t.decision(0).Reason)
@@ -107,53 +97,57 @@ func wait(p *redis.Pending, due time.Time, timer *time.Timer) bool {
 }
 
 // leave ends the wait for a trip and reports true, or false if the trip is over just now.
-func (q *question) leave(t *trip) bool {
+func (t *trip) leave() bool {
+	request := t.question.request
 	for i, place := range t.places {
-		t.part.Charges[i].Mode = q.request.Charges[place].Mode // quotas are quotas again
+		t.part.Charges[i].Mode = request.Charges[place].Mode // quotas are quotas again
 	}
-	if q.request.Fate == nil {
-		q.request.Fate = new(limit.Fate)
+	if request.Fate == nil {
+		request.Fate = new(limit.Fate)
 	}
-	t.part.Fate = q.request.Fate
-	r, began := q.store, q.began
-	t.pending.Late = func(*redis.Pending) { r.arrived(t, began) }
+	t.part.Fate = request.Fate
+	t.pending.Late = func(*redis.Pending) { t.arrived() }
 	t.left = t.pending.Leave()
+	t.question.left = t.question.left || t.left
 	return t.left
 }
 
 // arrived takes in what became of a trip whose caller left. It runs on the worker that brings the reply.
-func (r *Redis) arrived(t *trip, began time.Time) {
-	part := &t.part
-	err := decide(t.script, &t.pending, part)
-	switch {
-	case err == nil:
+func (t *trip) arrived() {
+	r := t.question.store
+	err := t.decide()
+	if err == nil {
 		r.late.Add(1)
-	case part.Decisions[0].Unknown:
-		r.unknown.Add(1)
 	}
-	r.learn(part, began)
+	r.denials.Learn(&t.part, t.question.began, r.cfg.Now())
 	if t.undoes {
-		r.countNotReturned(part)
+		r.countNotReturned(&t.part)
 	} else {
-		r.cfg.OnLate(Late{part.Charges, part.Decisions, err, part.Fate})
+		r.cfg.OnLate(&t.part, err)
 	}
 }
 
 // read decides the trip by its reply, or leaves it undecided by the error in place of one.
-func (r *Redis) read(t *trip) {
-	err, part := decide(t.script, &t.pending, &t.part), &t.part
+func (t *trip) read() {
+	r := t.question.store
+	err := t.decide()
 	if err != nil {
-		if part.Decisions[0].Unknown {
-			r.unknown.Add(1)
-		}
-		r.report(part.Decisions[0].Reason, err)
-		return
+		r.report(t.part.Decisions[0].Reason, err)
 	}
-	for i := range part.Decisions {
-		if part.Decisions[i].Reason == limit.ReasonForeign {
-			r.noteForeign(&part.Charges[i], false)
+	for i := range t.part.Decisions {
+		if c := &t.part.Charges[i]; t.part.Decisions[i].Reason == limit.ReasonForeign {
+			r.noteForeign(c, []string{c.Key})
 		}
 	}
+}
+
+// decide decides the charges, and counts where it is not known whether they were made.
+func (t *trip) decide() error {
+	err := decide(t.script, &t.pending, &t.part)
+	if t.part.Decisions[0].Unknown {
+		t.question.store.unknown.Add(1)
+	}
+	return err
 }
 
 // report counts a trip that stays undecided.
@@ -182,14 +176,10 @@ func undecide(decisions []limit.Decision, reason string, unknown bool) {
 	}
 }
 
-// recycle lets go of what belongs to others, and keeps the trip's memory for the next one.
-func (r *Redis) recycle(t *trip) {
-	if t.left {
-		return
-	}
+// recycle lets go of what belongs to others, and keeps the memory.
+func (t *trip) recycle() {
 	clear(t.part.Charges)
 	clear(t.pending.Keys)
-	t.home, t.part.Charges, t.places, t.undoes = home{}, t.part.Charges[:0], t.places[:0], false
-	t.part.Fate, t.before, t.after, t.sent, t.ended = nil, nil, nil, false, nil
-	r.trips.Put(t)
+	t.part.Charges, t.part.Fate, t.places = t.part.Charges[:0], nil, t.places[:0]
+	t.home, t.undoes, t.before, t.after, t.ended = home{}, false, nil, nil, nil
 }

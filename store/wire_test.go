@@ -26,8 +26,8 @@ func TestLostRepliesRunAtMostOnce(t *testing.T) {
 			var late atomic.Int64 // decided after the caller had left
 			r := open(t, RedisConfig{
 				Main: unguarded(p.Addr, 50*time.Millisecond), DenialEntries: -1, Patience: 20 * time.Millisecond,
-				OnLate: func(l Late) {
-					if l.Err == nil {
+				OnLate: func(_ *limit.Request, err error) {
+					if err == nil {
 						late.Add(1)
 					}
 				},
