@@ -5,56 +5,33 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/redis"
 )
 
-// healWithin is how long a look at a key and its deletion may take.
-const healWithin = time.Second
-
 var errForeign = errors.New("a key held a value that no limit wrote, and was deleted")
 
-// foreign is keys of which one holds a value that no limit wrote: the counter of a charge, or the lists of its penalty.
-type foreign struct {
-	charge limit.Charge
-	keys   []string
-}
-
-// noteForeign has keys healed in the background. Where many wait for that, the next request about them notes them again.
-func (r *Redis) noteForeign(c *limit.Charge, keys []string) {
-	select {
-	case r.foreign <- foreign{*c, keys}:
-	default:
-	}
-}
-
-// heal deletes keys that hold foreign values until the context ends: the next charge begins a new counter.
-func (r *Redis) heal(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case f := <-r.foreign:
-			r.cfg.Main.Guard(func() { r.healOne(ctx, &f) })
-		}
-	}
-}
-
-// healOne looks at the keys again, which may be healed since, and deletes them.
-func (r *Redis) healOne(ctx context.Context, f *foreign) {
-	ctx, cancel := context.WithTimeout(ctx, healWithin)
-	defer cancel()
-	if !slices.ContainsFunc(f.keys, func(key string) bool { return r.isForeign(ctx, &f.charge, key) }) {
+// heal deletes keys of a charge, of its counter or its penalty, if one of them holds a value that no limit wrote: the
+// next charge begins a new counter. It looks again, because others may have healed them. While another request heals,
+// or where the time is short, it is left to a later one.
+func (q *question) heal(ctx context.Context, c *limit.Charge, keys ...string) {
+	r := q.store
+	if !r.healing.TryLock() {
 		return
 	}
-	err := unlink(ctx, r.clientOf(&f.charge), f.keys)
+	defer r.healing.Unlock()
+	ctx, cancel := context.WithDeadline(ctx, q.due)
+	defer cancel()
+	if !slices.ContainsFunc(keys, func(key string) bool { return r.isForeign(ctx, c, key) }) {
+		return
+	}
+	err := unlink(ctx, r.clientOf(c), keys)
 	if err != nil {
 		r.cfg.OnError(redis.Reason(err), fmt.Errorf("delete a counter that holds a foreign value: %w", err))
 		return
 	}
-	r.Drop(f.keys)
+	r.Drop(keys)
 	r.healed.Add(1)
 	r.cfg.OnError(redis.ReasonWrong, errForeign)
 }

@@ -60,20 +60,6 @@ func (r *Redis) Live(domain string) int {
 // Serve sets the domains that this sidecar has rules for, so that others count it there from the next second on.
 func (r *Redis) Serve(domains []string) { r.heartbeat.domains.Store(&domains) }
 
-// run shows up until the context ends, and leaves then, so that others stop counting this sidecar at once.
-func (h *heartbeat) run(ctx context.Context) {
-	ticker := time.NewTicker(beatEvery)
-	defer ticker.Stop()
-	for ctx.Err() == nil {
-		h.store.cfg.Main.Guard(func() { h.take(h.show(ctx, beatWithin, deadAfter)) })
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-		}
-	}
-	h.show(context.Background(), leaveIn, 0)
-}
-
 // take takes in fresh numbers. The last known ones stay for domains that were not counted. Where all servers were
 // away no sidecar could show up, so for as long as it takes to find out which live no number falls.
 func (h *heartbeat) take(fresh map[string]int64) {

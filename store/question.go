@@ -74,8 +74,8 @@ func (q *question) send(ctx context.Context) {
 	}
 }
 
-// sendBatch sends the first of these trips, and those behind it that fit into its batch, and returns how many. No caller
-// waits for the requests of leases around them.
+// sendBatch sends the first of these trips, and those behind it that fit into its batch, and returns how many. No
+// caller waits for the requests of leases around them.
 func (q *question) sendBatch(ctx context.Context, trips []*trip) (n int) {
 	q.batch = q.batch[:0]
 	charges, server := 0, trips[0].server
@@ -119,11 +119,15 @@ func (q *question) finish(ctx context.Context) {
 	if !q.fresh && slices.ContainsFunc(q.request.Decisions, isOpen) {
 		r.denials.Known(q.request, r.cfg.Now())
 	}
-	split := len(q.trips) > 1
-	if split && limit.Refuses(q.request.Charges, q.request.Decisions) {
+	if len(q.trips) > 1 && limit.Refuses(q.request.Charges, q.request.Decisions) {
 		q.giveBack(ctx)
 	}
-	q.punish()
+	q.punish(ctx)
+	for i := range q.request.Charges {
+		if c := &q.request.Charges[i]; q.request.Decisions[i].Reason == limit.ReasonForeign {
+			q.heal(ctx, c, c.Key)
+		}
+	}
 	r.denials.Learn(q.request, q.began, r.cfg.Now())
 	r.leases.Learn(q.request, q.began)
 	q.recycle()

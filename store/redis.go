@@ -33,7 +33,7 @@ type Redis struct {
 
 	stop    context.CancelFunc // ends what runs in the background
 	running sync.WaitGroup
-	foreign chan foreign
+	healing sync.Mutex // held by the request that heals
 
 	sent, undecided, unknown, late, healed, notReturned atomic.Int64
 }
@@ -42,20 +42,38 @@ type Redis struct {
 func NewRedis(c RedisConfig) *Redis {
 	c = c.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
-	r := &Redis{cfg: c, stop: stop, foreign: make(chan foreign, 100)}
+	r := &Redis{cfg: c, stop: stop}
 	r.clients = slices.Compact([]*redis.Client{c.Main, c.PerSecond})
 	r.denials = denials.New(denials.Config{Entries: c.DenialEntries, Bytes: c.DenialBytes})
 	r.leases = leases.New(leases.Config{Live: r.Live})
 	r.heartbeat = newHeartbeat(r)
 	r.questions.New = func() any { return newQuestion(r) }
-	r.running.Go(func() { r.heal(ctx) })
 	if c.Leases {
-		r.running.Go(func() { r.returnEnded(ctx) })
+		r.running.Go(func() {
+			r.every(ctx, lookEvery, func() { r.sendBack(r.leases.Ended(c.Now()), 0) })
+		})
 	}
 	if c.Heartbeat != "" {
-		r.running.Go(func() { r.heartbeat.run(ctx) })
+		r.running.Go(func() {
+			h := r.heartbeat
+			r.every(ctx, beatEvery, func() { h.take(h.show(ctx, beatWithin, deadAfter)) })
+			h.show(context.Background(), leaveIn, 0) // others stop counting this sidecar at once
+		})
 	}
 	return r
+}
+
+// every runs something at once and then each time a period has passed, until the context ends.
+func (r *Redis) every(ctx context.Context, period time.Duration, run func()) {
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		r.cfg.Main.Guard(run)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // Try decides a request by tokens on lease, or by what is known to be spent.

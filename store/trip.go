@@ -130,17 +130,11 @@ func (t *trip) arrived() {
 	}
 }
 
-// decide decides the charges, and notes foreign values.
+// decide decides the charges.
 func (t *trip) decide() error {
-	r, part := t.question.store, &t.part
-	err := decide(t.script, &t.pending, part)
-	if part.Decisions[0].Unknown {
-		r.unknown.Add(1)
-	}
-	for i := range part.Decisions {
-		if c := &part.Charges[i]; part.Decisions[i].Reason == limit.ReasonForeign {
-			r.noteForeign(c, []string{c.Key})
-		}
+	err := decide(t.script, &t.pending, &t.part)
+	if t.part.Decisions[0].Unknown {
+		t.question.store.unknown.Add(1)
 	}
 	return err
 }
