@@ -4,7 +4,6 @@
 package denials
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -84,14 +83,12 @@ func (d *Denials) Refuse(r *limit.Request, now time.Time) bool {
 }
 
 // Known fills in charges of a request that are known to be refused, and reports whether an enforced one is among them.
-// It is called before the request is sent, with Decisions cleared: quotas are not filled in then, because they refuse
-// only together; and if a second has passed since the last question about one of the charges, this request is the
-// question and nothing is filled in. It is called again when charges were left undecided, with their Reason: then what
-// is known answers them, quotas too.
-func (d *Denials) Known(r *limit.Request, now time.Time) (refused bool) {
+// It is called before the request is sent: quotas are not filled in then, because they refuse only together; and if a
+// second has passed since the last question about one of the charges, this request is the question and nothing is
+// filled in. It is called again after that: then what is known answers charges that are undecided, quotas too.
+func (d *Denials) Known(r *limit.Request, now time.Time, again bool) (refused bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	again := slices.ContainsFunc(r.Decisions, func(d limit.Decision) bool { return d.Reason != "" })
 	asks, known := false, int64(0)
 	for i := range r.Charges {
 		switch d.fill(&r.Charges[i], &r.Decisions[i], d.since(now), again) {
