@@ -94,15 +94,7 @@ func (b *batcher) take(batch, unsent []*Pending) (_, _ []*Pending, open bool) {
 	for len(b.queue) == 0 && !b.closed {
 		b.ready.Wait()
 	}
-	used, charges := 0, 0
-	for used < len(b.queue) {
-		group := b.queue[used : used+b.queue[used].group]
-		charges += chargesOf(group)
-		if used > 0 && (used+len(group) > mostRequests || charges > mostCharges) {
-			break
-		}
-		used += len(group)
-	}
+	used := b.fittingLocked()
 	for _, p := range b.queue[:used] {
 		if p.state.Load() == left && !p.Keep {
 			unsent = append(unsent, p)
@@ -116,6 +108,19 @@ func (b *batcher) take(batch, unsent []*Pending) (_, _ []*Pending, open bool) {
 		b.ready.Signal()
 	}
 	return batch, unsent, !b.closed
+}
+
+// fittingLocked is how many of the queue fit into one batch.
+func (b *batcher) fittingLocked() (requests int) {
+	for charges := 0; requests < len(b.queue); {
+		group := b.queue[requests : requests+b.queue[requests].group]
+		charges += chargesOf(group)
+		if requests > 0 && (requests+len(group) > mostRequests || charges > mostCharges) {
+			break
+		}
+		requests += len(group)
+	}
+	return requests
 }
 
 func chargesOf(requests []*Pending) (all int) {

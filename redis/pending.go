@@ -66,7 +66,7 @@ func (p *Pending) begin() {
 	if p.done == nil {
 		p.done = make(chan struct{}, 1)
 	}
-	p.Reply, p.Err, p.group = p.Reply[:0], nil, 0
+	p.Reply, p.Err, p.group = p.Reply[:0], errPanicked, 0 // unless more becomes known
 	p.state.Store(waiting)
 }
 

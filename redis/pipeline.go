@@ -134,16 +134,13 @@ func (s *Server) send(ctx context.Context, all []*command) {
 // prove. It returns what became of them: more commands, where one was parted.
 func (s *Server) exchange(ctx context.Context, all []*command) (ended []*command) {
 	s.send(ctx, all)
-	var again map[*Server][]*command
+	again := map[*Server][]*command{}
 	ended = all[:0]
 	for _, c := range all {
 		to, next := s.again(c)
 		if to == nil {
 			ended = append(ended, c)
 			continue
-		}
-		if again == nil {
-			again = map[*Server][]*command{}
 		}
 		again[to] = append(again[to], next...)
 	}
@@ -153,10 +150,7 @@ func (s *Server) exchange(ctx context.Context, all []*command) (ended []*command
 	return ended
 }
 
-const (
-	mostMoves  = 3                // how often a cluster may send a command on, or let it wait for keys that move
-	splitPause = time.Millisecond // for those keys
-)
+const mostMoves = 3 // how often a cluster may send a command on, or let it wait for keys that move
 
 // again is what to send again of a command that did not run, and where: a few times as a cluster replies, each request
 // alone where one of them has a key that the user may not touch, and once with the script's text or after what may be
@@ -175,25 +169,28 @@ func (s *Server) again(c *command) (to *Server, next []*command) {
 			next = append(next, commands(c.members[i:i+1], s.client.Slot)...)
 		}
 		return s, next
-	case c.repeated:
-	case c.script != nil && IsReply(fault, "NOSCRIPT"):
+	case !c.repeated && s.repeat(c, fault, why):
 		c.repeated = true
-		return s, []*command{c.run("EVAL", c.script.text)} // loads it, too
-	case isBrief(fault, why):
-		c.repeated = true
-		if why == ReasonReadonly {
-			s.epoch.Add(1) // another server may be the master
-		}
-		c.prepare(c.Args())
 		return s, []*command{c}
 	}
 	return nil, nil
 }
 
-// isBrief reports whether nothing ran because of what may be over at once.
-func isBrief(fault error, why string) bool {
-	atOnce := errors.Is(fault, errUnsent) && !isTimeout(fault)
-	return why == ReasonLoading || why == ReasonReadonly || atOnce && (why == ReasonDial || why == ReasonClosed)
+// repeat makes a command ready to be sent once more, if nothing ran because of what may be over at once.
+func (s *Server) repeat(c *command, fault error, why string) bool {
+	early := errors.Is(fault, errUnsent) && !isTimeout(fault)
+	switch {
+	case c.script != nil && IsReply(fault, "NOSCRIPT"):
+		c.run("EVAL", c.script.text) // loads it, too
+		return true
+	case why == ReasonReadonly:
+		s.epoch.Add(1) // another server may be the master
+	case why == ReasonLoading, early && (why == ReasonDial || why == ReasonClosed):
+	default:
+		return false
+	}
+	c.prepare(c.Args())
+	return true
 }
 
 // elsewhere is where a command has to go as a server of a cluster has replied, or now that the slots are known; nil for
@@ -210,7 +207,7 @@ func (s *Server) elsewhere(c *command, fault error) *Server {
 	case errors.Is(fault, errUnknown):
 		return cluster.server(c.slot)
 	case words[0] == "TRYAGAIN":
-		time.Sleep(splitPause)
+		time.Sleep(time.Millisecond)
 		return s
 	case len(words) == 3 && (words[0] == "MOVED" || words[0] == "ASK"):
 		c.asking = words[0] == "ASK"

@@ -92,9 +92,3 @@ func (s *sentinel) ask(ctx context.Context, one *goredis.SentinelClient) (*named
 	epoch, _ := strconv.ParseInt(about["config-epoch"], 10, 64)
 	return &named{net.JoinHostPort(reply[0], reply[1]), epoch}, nil
 }
-
-func (s *sentinel) close() {
-	for _, one := range s.asked {
-		one.Close()
-	}
-}

@@ -95,17 +95,13 @@ func (s *Server) runBatch(batch []*Pending) {
 		}
 	}
 	if s.client.cfg.OnCall != nil {
-		took := time.Since(began)
-		s.client.Guard(func() { s.client.cfg.OnCall(s.name, len(batch), chargesOf(batch), took, reason) })
+		s.client.Guard(func() { s.client.cfg.OnCall(s.name, len(batch), chargesOf(batch), time.Since(began), reason) })
 	}
 	s.end(batch, err)
 }
 
 // tryBatch sends a batch, and returns what it shows about the server and the reason of the first failure.
 func (s *Server) tryBatch(batch []*Pending) (shown breaker.Outcome, reason string) {
-	for _, p := range batch {
-		p.Err = errPanicked // unless more becomes known
-	}
 	all := s.exchange(context.Background(), commands(batch, s.client.Slot))
 	for _, c := range all {
 		c.deliver()

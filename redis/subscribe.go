@@ -9,10 +9,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-const (
-	subscribeIdle  = time.Second            // after so long without a message the server is asked for a sign of life
-	subscribePause = 200 * time.Millisecond // before a lost subscription is made again
-)
+const subscribeIdle = time.Second // after so long without a message the server is asked for a sign of life
 
 // Subscribe calls message with each text that is published on a channel, on connections of its own, until stop is
 // called, which waits for the end. A lost subscription is made again. gap is called when a subscription begins: what
@@ -21,10 +18,18 @@ const (
 func (c *Client) Subscribe(channel string, message func(text string), gap func()) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
+	take := func(got any) {
+		switch got := got.(type) {
+		case *goredis.Subscription:
+			gap()
+		case *goredis.Message:
+			message(got.Payload)
+		}
+	}
 	for i := range c.Everywhere() {
 		running.Go(func() {
-			for open := true; open; open = pause(ctx, subscribePause) {
-				c.Guard(func() { c.Everywhere()[i].subscribe(ctx, channel, message, gap) })
+			for open := true; open; open = pause(ctx, lookPause) {
+				c.Guard(func() { c.Everywhere()[i].subscribe(ctx, channel, take) })
 			}
 		})
 	}
@@ -35,7 +40,7 @@ func (c *Client) Subscribe(channel string, message func(text string), gap func()
 }
 
 // subscribe follows a channel until the connection is lost, or the server is not one of those in use any more.
-func (s *Server) subscribe(ctx context.Context, channel string, message func(text string), gap func()) {
+func (s *Server) subscribe(ctx context.Context, channel string, take func(got any)) {
 	if s.cold == nil {
 		return // the servers of the cluster are not known yet
 	}
@@ -51,12 +56,7 @@ func (s *Server) subscribe(ctx context.Context, channel string, message func(tex
 		switch {
 		case err == nil:
 			asked = false
-			switch got := got.(type) {
-			case *goredis.Subscription:
-				gap()
-			case *goredis.Message:
-				message(got.Payload)
-			}
+			take(got)
 		case s.epoch.Load() != epoch || !slices.Contains(s.client.Servers(), s):
 			return // another server has taken its place, and what is published there does not come here
 		case asked || !isTimeout(err) || feed.Ping(ctx) != nil:
