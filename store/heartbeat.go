@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	_ "embed" // for the script
 	"fmt"
 	"slices"
@@ -15,11 +14,10 @@ import (
 )
 
 const (
-	beatEvery  = time.Second            // how often a sidecar shows that it lives
-	deadAfter  = 5 * time.Second        // how long it is counted after the last sign
-	beatWithin = time.Second            // for all servers to answer
-	leaveIn    = 100 * time.Millisecond // likewise, when it leaves
-	beatKeys   = 100                    // of one call of the script: each takes some 3 µs of Redis
+	beatEvery = time.Second            // how often a sidecar shows that it lives, and how long that may take
+	deadAfter = 5 * time.Second        // how long it is counted after the last sign
+	leaveIn   = 100 * time.Millisecond // how long it may take to leave
+	beatKeys  = 100                    // of one call of the script: each takes some 3 µs of Redis
 )
 
 // beatScript shows that this sidecar lives, and counts those that do.
@@ -32,19 +30,13 @@ var beatScript string
 type heartbeat struct {
 	store   *Redis
 	id      string
-	domains atomic.Pointer[[]string]         // that this sidecar has rules for
+	domains atomic.Pointer[[]string]         // that this sidecar has rules for; nil: none
 	live    atomic.Pointer[map[string]int64] // by domain, as last known; nil: never
 	steady  time.Time                        // until then no number falls
 }
 
 // allDomains stands for the sidecars of every domain. No domain has an empty name.
 const allDomains = ""
-
-func newHeartbeat(r *Redis) *heartbeat {
-	h := &heartbeat{store: r, id: rand.Text()}
-	h.domains.Store(new([]string))
-	return h
-}
 
 // Live is how many sidecars with rules for a domain share this store, this one included; of an empty domain, how many
 // sidecars there are. It is the last number that was known. Where the domain's was never known it is that of all
@@ -84,18 +76,22 @@ func (h *heartbeat) take(fresh map[string]int64) {
 func (h *heartbeat) show(ctx context.Context, within, dead time.Duration) map[string]int64 {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	client, domains := h.store.cfg.Main, append([]string{allDomains}, *h.domains.Load()...)
+	client, domains, keys := h.store.cfg.Main, []string{allDomains}, []string{h.store.cfg.Heartbeat}
+	if served := h.domains.Load(); served != nil {
+		domains = append(domains, *served...)
+	}
+	for _, domain := range domains[1:] {
+		keys = append(keys, keys[0]+":domain:"+domain)
+	}
 	servers := client.Everywhere()
 	counts := make([][]int64, len(servers))
 	var all sync.WaitGroup
 	for i, server := range servers {
 		run := server.Run
 		if len(servers) == 1 { // a cluster has a server for the keys, which share a hash tag
-			run = func(ctx context.Context, words ...any) (any, error) {
-				return client.Run(ctx, h.store.cfg.Heartbeat, words...)
-			}
+			run = func(ctx context.Context, words ...any) (any, error) { return client.Run(ctx, keys[0], words...) }
 		}
-		all.Go(func() { counts[i] = h.showAt(ctx, run, domains, dead) })
+		all.Go(func() { counts[i] = h.showAt(ctx, run, keys, dead) })
 	}
 	all.Wait()
 	most := map[string]int64{}
@@ -110,33 +106,33 @@ func (h *heartbeat) show(ctx context.Context, within, dead time.Duration) map[st
 // runner sends a command to one server.
 type runner func(ctx context.Context, words ...any) (any, error)
 
-// showAt runs the script on one server, and returns the counts of all domains or, after a failure, of the first ones. It
+// showAt runs the script on one server, and returns the counts of all keys or, after a failure, of the first ones. It
 // reports failures that only an operator can mend. That a server is away shows in the requests.
-func (h *heartbeat) showAt(ctx context.Context, run runner, domains []string, dead time.Duration) (counts []int64) {
-	for some := range slices.Chunk(domains, beatKeys) {
+func (h *heartbeat) showAt(ctx context.Context, run runner, keys []string, dead time.Duration) (counts []int64) {
+	for some := range slices.Chunk(keys, beatKeys) {
 		words := []any{"EVAL", beatScript, len(some)}
-		for _, domain := range some {
-			key := h.store.cfg.Heartbeat
-			if domain != allDomains {
-				key += ":domain:" + domain
-			}
+		for _, key := range some {
 			words = append(words, key)
 		}
 		reply, err := run(ctx, append(words, h.id, dead.Milliseconds())...)
 		fresh := positive(reply)
 		if err == nil && dead > 0 && len(fresh) != len(some) {
-			err = fmt.Errorf("the reply %.40v must have a number for each of %d domains", reply, len(some))
+			err = fmt.Errorf("the reply %.40v must have a number for each of %d keys", reply, len(some))
+		}
+		if reason := redis.Reason(err); slices.Contains(mendable, reason) {
+			h.store.cfg.OnError(reason, fmt.Errorf("count the live sidecars: %w", err))
 		}
 		if err != nil {
-			switch reason := redis.Reason(err); reason {
-			case redis.ReasonNoAuth, redis.ReasonNoPerm, redis.ReasonWrong, redis.ReasonScript, redis.ReasonError:
-				h.store.cfg.OnError(reason, fmt.Errorf("count the live sidecars: %w", err))
-			}
 			return counts
 		}
 		counts = append(counts, fresh...)
 	}
 	return counts
+}
+
+// mendable are reasons that only an operator can do something about.
+var mendable = []string{
+	redis.ReasonNoAuth, redis.ReasonNoPerm, redis.ReasonWrong, redis.ReasonScript, redis.ReasonError,
 }
 
 // positive are the positive numbers of a reply.

@@ -153,7 +153,7 @@ func TestAReplyThatIsNoCountIsRefused(t *testing.T) {
 	for _, reply := range []any{nil, "3", []any{}, []any{int64(1)}, []any{int64(1), "2"}, []any{int64(1), int64(-1)}} {
 		run := func(context.Context, ...any) (any, error) { return reply, nil }
 		failed := ""
-		h := newHeartbeat(&Redis{cfg: RedisConfig{OnError: func(reason string, _ error) { failed = reason }}})
+		h := &heartbeat{store: &Redis{cfg: RedisConfig{OnError: func(reason string, _ error) { failed = reason }}}}
 		if counts := h.showAt(t.Context(), run, []string{"a", "b"}, deadAfter); counts != nil || failed == "" {
 			t.Errorf("reply %v: counts %v and reason %q, want it refused", reply, counts, failed)
 		}

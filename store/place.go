@@ -59,20 +59,12 @@ func (q *question) split() bool {
 	return false
 }
 
-// place is where charges of a split request go together.
+// place is where charges of a split request go together. Refunds come last: one that is given and then has to be taken
+// back, because the request is refused elsewhere, would be spent by others in between. So a charge does not profit from
+// a refund to its own counter in the same request, as it would in one trip.
 type place struct {
 	home
 	turn int // the first of trips to it
-}
-
-// placeOf is the place of a charge. Refunds come last: one that is given and then has to be taken back, because the
-// request is refused elsewhere, would be spent by others in between. So a charge does not profit from a refund to its
-// own counter in the same request, as it would in one trip.
-func (q *question) placeOf(c *limit.Charge) place {
-	if c.Op == limit.Refund && !c.Each {
-		return place{q.store.homeOf(c), refundsTurn}
-	}
-	return place{q.store.homeOf(c), 0}
 }
 
 // divide sorts the charges that are not known into trips, those of one round and server side by side. Quotas do not
@@ -85,7 +77,10 @@ func (q *question) divide() {
 		}
 		var at place // of a request that is not split the same for all
 		if split {
-			at = q.placeOf(&c)
+			at.home = q.store.homeOf(&c)
+			if c.Op == limit.Refund && !c.Each {
+				at.turn = refundsTurn
+			}
 			if c.Mode == limit.Quota {
 				c.Mode = limit.Shadow
 			}
@@ -98,7 +93,7 @@ func (q *question) divide() {
 			t = q.newTrip(t.home, t.turn+1)
 		}
 		last[at] = t
-		t.add(c, i)
+		t.part.Charges, t.places = append(t.part.Charges, c), append(t.places, i)
 	}
 	slices.SortStableFunc(q.trips, func(a, b *trip) int {
 		return cmp.Or(cmp.Compare(a.round(), b.round()), cmp.Compare(a.server.Name(), b.server.Name()))
@@ -115,48 +110,27 @@ func (q *question) newTrip(h home, turn int) *trip {
 	return t
 }
 
-// giveBack returns what the trips of a refused request took, and enters that into the decisions. Charges with Each
-// stay, as they would in one trip. What a trip took whose caller left is not known; its late reply shows that. The
-// answer waits no longer than its patience lasts, but all is given back.
+// giveBack returns what a refused request took, and enters that into its decisions. Charges with Each stay, as they
+// would in one trip. What a trip took whose caller left is not known; its late reply shows that. The answer waits no
+// longer than its patience lasts, but all is given back.
 func (q *question) giveBack(ctx context.Context) {
-	for _, t := range slices.Clone(q.trips) {
-		var back *trip
-		for _, place := range t.places {
-			c, d := &q.request.Charges[place], &q.request.Decisions[place]
-			if c.Each || d.Charged <= 0 {
-				continue
-			}
-			if back == nil {
-				back = q.newTrip(t.home, 0)
-				back.undoes = true
-			}
-			until := limit.RefundUntil(c.Limit, d)
-			back.add(limit.Charge{Key: c.Key, Limit: c.Limit, Cost: d.Charged, Op: limit.Refund, Until: until}, place)
-			d.Charged, d.Wait = 0, 0
-		}
-	}
-	q.send(ctx)
-	for _, t := range q.round {
-		t.await()
-		if t.left {
+	back, taken := &limit.Request{Due: q.due}, []*limit.Decision(nil)
+	for i := range q.request.Charges {
+		c, d := &q.request.Charges[i], &q.request.Decisions[i]
+		if c.Each || d.Charged <= 0 {
 			continue
 		}
-		q.store.countNotReturned(&t.part)
-		for i, after := range t.part.Decisions {
-			if d := &q.request.Decisions[t.places[i]]; after.Outcome != limit.Undecided {
-				d.Remaining, d.ResetAfter = after.Remaining, after.ResetAfter
-			}
-		}
-		q.store.denials.Learn(&t.part, q.began, q.store.cfg.Now())
+		back.Charges = append(back.Charges, limit.Charge{
+			Key: c.Key, Limit: c.Limit, Cost: d.Charged, Op: limit.Refund, Until: limit.RefundUntil(c.Limit, d),
+		})
+		d.Charged, d.Wait = 0, 0
+		taken = append(taken, d)
 	}
-}
-
-// countNotReturned counts what could not be given back. It stays taken until time gives it back, and is not given
-// back again: it is not known whether it was.
-func (r *Redis) countNotReturned(part *limit.Request) {
-	for i := range part.Decisions {
-		if part.Decisions[i].Outcome == limit.Undecided {
-			r.notReturned.Add(part.Charges[i].Cost)
+	back.Decisions = make([]limit.Decision, len(taken))
+	q.store.begin(ctx, back, undoing).finish(ctx)
+	for i, d := range taken {
+		if after := back.Decisions[i]; after.Outcome != limit.Undecided {
+			d.Remaining, d.ResetAfter = after.Remaining, after.ResetAfter
 		}
 	}
 }

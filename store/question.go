@@ -16,14 +16,23 @@ const (
 	mostRequests  = 64                    // of one batch
 )
 
-// question is one request on its way through Ask or Peek, in one trip or in several. Its memory is used again unless
+// purpose is why a question is asked.
+type purpose uint8
+
+const (
+	deciding purpose = iota
+	peeking          // what is known here does not answer it
+	undoing          // it gives back what a refused request took: also if its caller does not wait
+)
+
+// question is one request on its way through the servers, in one trip or in several. Its memory is used again unless
 // its caller left a trip.
 type question struct {
 	store   *Redis
 	request *limit.Request
 	began   time.Time // by RedisConfig.Now, before anything was sent
 	due     time.Time
-	fresh   bool    // what is known here does not answer it
+	purpose purpose
 	refused bool    // an enforced charge is known to be refused: only charges with Each take
 	left    bool    // its caller left a trip
 	first   trip    // the memory of the first of
@@ -40,21 +49,21 @@ func newQuestion(r *Redis) *question {
 	return q
 }
 
-// begin sends what has to be asked. A request that is fresh is not answered by what is known here.
-func (r *Redis) begin(ctx context.Context, request *limit.Request, fresh bool) *question {
+// begin sends what has to be asked.
+func (r *Redis) begin(ctx context.Context, request *limit.Request, why purpose) *question {
 	q, now := r.questions.Get().(*question), time.Now()
-	q.request, q.began, q.due, q.fresh = request, r.cfg.Now(), now.Add(r.cfg.Patience), fresh
+	q.request, q.began, q.due, q.purpose = request, r.cfg.Now(), now.Add(r.cfg.Patience), why
 	if !request.Due.IsZero() && request.Due.Before(q.due) {
 		q.due = request.Due
 	}
 	clear(request.Decisions)
-	if q.due.Sub(now) < leastPatience {
+	if q.due.Sub(now) < leastPatience && why != undoing {
 		undecide(request.Decisions, redis.ReasonDeadline, false)
 		return q
 	}
-	q.refused = !fresh && r.denials.Known(request, q.began, false)
+	q.refused = why == deciding && r.denials.Known(request, q.began, false)
 	q.divide()
-	if r.cfg.Leases && len(q.trips) > 0 {
+	if r.cfg.Leases && len(q.trips) > 0 && why != undoing {
 		q.surround()
 	}
 	q.send(ctx)
@@ -118,7 +127,7 @@ func (q *question) finish(ctx context.Context) {
 		q.send(ctx)
 	}
 	r := q.store
-	if !q.fresh {
+	if q.purpose == deciding {
 		r.denials.Known(q.request, r.cfg.Now(), true)
 	}
 	if len(q.trips) > 1 && limit.Refuses(q.request.Charges, q.request.Decisions) {
@@ -154,7 +163,6 @@ type trip struct {
 	part     limit.Request    // copies of the charges
 	places   []int            // part.Charges[i] is the charge places[i] of the request
 	turn     int              // atOnce turns are one round
-	undoes   bool             // it gives back what a refused request took
 	before   []*redis.Pending // of leases: they return in front of it
 	after    []*redis.Pending // of leases: they lend behind it
 
@@ -174,10 +182,6 @@ var scripts = map[*limit.Script]*redis.Script{
 	limit.Punish:   redis.NewScript(limit.Punish.Text, true),
 }
 
-func (t *trip) add(c limit.Charge, place int) {
-	t.part.Charges, t.places = append(t.part.Charges, c), append(t.places, place)
-}
-
 // encode writes the trip's charges.
 func (t *trip) encode(ctx context.Context) {
 	q, charges := t.question, t.part.Charges
@@ -188,8 +192,8 @@ func (t *trip) encode(ctx context.Context) {
 	q.store.sent.Add(1)
 	t.script = limit.ScriptOf(charges)
 	p := &t.pending
-	p.Script, p.Charges, p.Due, p.Keep, p.Late = scripts[t.script], len(charges), q.due, t.undoes, nil
-	p.Keys, p.Arguments, p.Replies = t.script.Append(p.Keys[:0], p.Arguments[:0], charges, q.refused && !t.undoes)
+	p.Script, p.Charges, p.Due, p.Keep, p.Late = scripts[t.script], len(charges), q.due, q.purpose == undoing, nil
+	p.Keys, p.Arguments, p.Replies = t.script.Append(p.Keys[:0], p.Arguments[:0], charges, q.refused)
 }
 
 var errLate = errors.New("no reply in time")
@@ -254,18 +258,23 @@ func (t *trip) arrived() {
 		r.late.Add(1)
 	}
 	r.denials.Learn(&t.part, t.question.began, r.cfg.Now())
-	if t.undoes {
-		r.countNotReturned(&t.part)
-	} else {
+	if t.question.purpose == deciding {
 		r.cfg.OnLate(&t.part, err)
 	}
 }
 
-// decide decides the charges.
+// decide decides the charges. What could not be given back is counted, and stays taken until time gives it back: it is
+// not known whether it was given.
 func (t *trip) decide() error {
-	err := decide(t.script, &t.pending, &t.part)
-	if t.part.Decisions[0].Unknown {
-		t.question.store.unknown.Add(1)
+	r, part := t.question.store, &t.part
+	err := decide(t.script, &t.pending, part)
+	if part.Decisions[0].Unknown {
+		r.unknown.Add(1)
+	}
+	for i := range part.Decisions {
+		if t.question.purpose == undoing && part.Decisions[i].Outcome == limit.Undecided {
+			r.notReturned.Add(part.Charges[i].Cost)
+		}
 	}
 	return err
 }
@@ -295,5 +304,5 @@ func (t *trip) recycle() {
 	clear(t.part.Charges)
 	clear(t.pending.Keys)
 	t.part.Charges, t.part.Fate, t.places = t.part.Charges[:0], nil, t.places[:0]
-	t.home, t.undoes, t.before, t.after, t.ended = home{}, false, nil, nil, nil
+	t.home, t.before, t.after, t.ended = home{}, nil, nil, nil
 }

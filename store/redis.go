@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,7 +47,7 @@ func NewRedis(c RedisConfig) *Redis {
 	r.clients = slices.Compact([]*redis.Client{c.Main, c.PerSecond})
 	r.denials = denials.New(denials.Config{Entries: c.DenialEntries, Bytes: c.DenialBytes})
 	r.leases = leases.New(leases.Config{Live: r.Live})
-	r.heartbeat = newHeartbeat(r)
+	r.heartbeat = &heartbeat{store: r, id: rand.Text()}
 	r.questions.New = func() any { return newQuestion(r) }
 	if c.Leases {
 		r.running.Go(func() {
@@ -56,7 +57,7 @@ func NewRedis(c RedisConfig) *Redis {
 	if c.Heartbeat != "" {
 		r.running.Go(func() {
 			h := r.heartbeat
-			r.every(ctx, beatEvery, func() { h.take(h.show(ctx, beatWithin, deadAfter)) })
+			r.every(ctx, beatEvery, func() { h.take(h.show(ctx, beatEvery, deadAfter)) })
 			h.show(context.Background(), leaveIn, 0) // others stop counting this sidecar at once
 		})
 	}
@@ -87,7 +88,7 @@ func (r *Redis) Try(request *limit.Request) bool {
 func (r *Redis) Ask(ctx context.Context, requests ...*limit.Request) {
 	questions := make([]*question, 0, 8) // on the stack
 	for _, request := range requests {
-		questions = append(questions, r.begin(ctx, request, false))
+		questions = append(questions, r.begin(ctx, request, deciding))
 	}
 	for _, q := range questions {
 		q.finish(ctx)
@@ -96,7 +97,7 @@ func (r *Redis) Ask(ctx context.Context, requests ...*limit.Request) {
 
 // Peek always asks the servers. What is on lease here is returned first, so that it counts as left.
 func (r *Redis) Peek(ctx context.Context, request *limit.Request) {
-	r.begin(ctx, request, true).finish(ctx)
+	r.begin(ctx, request, peeking).finish(ctx)
 }
 
 // Reset forgets the counters of these keys, and the penalties. It waits as long as the context allows, and repeating
