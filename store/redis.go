@@ -45,8 +45,8 @@ func NewRedis(c RedisConfig) *Redis {
 	ctx, stop := context.WithCancel(context.Background())
 	r := &Redis{cfg: c, stop: stop}
 	r.clients = slices.Compact([]*redis.Client{c.Main, c.PerSecond})
-	r.denials = denials.New(denials.Config{Entries: c.DenialEntries, Bytes: c.DenialBytes})
-	r.leases = leases.New(leases.Config{Live: r.Live})
+	r.denials = denials.New(c.DenialEntries, c.DenialBytes)
+	r.leases = leases.New(r.Live)
 	r.heartbeat = &heartbeat{store: r, id: rand.Text()}
 	r.questions.New = func() any { return newQuestion(r) }
 	if c.Leases {

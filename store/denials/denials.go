@@ -15,12 +15,6 @@ import (
 // repeated.
 const askAgain = int64(time.Second)
 
-// Config sets up Denials.
-type Config struct {
-	Entries int   // counters remembered at most; below 1: none
-	Bytes   int64 // memory that they take at most; 0: no bound
-}
-
 // Stats is what Denials count.
 type Stats struct {
 	Entries   int64 // counters remembered now
@@ -45,10 +39,10 @@ type Denials struct {
 	stats     Stats     // Hits, Misses, Questions
 }
 
-// New makes an empty one.
-func New(c Config) *Denials {
+// New makes an empty one for at most so many counters, below 1 for none, that take at most so many bytes; 0: no bound.
+func New(entries int, bytes int64) *Denials {
 	start := time.Now().Add(-time.Hour)
-	return &Denials{start: start, none: c.Entries < 1, table: fair.New[memo](c.Entries, c.Bytes)}
+	return &Denials{start: start, none: entries < 1, table: fair.New[memo](entries, bytes)}
 }
 
 // since is an instant in ns since start.
@@ -172,15 +166,13 @@ func (d *Denials) Learn(r *limit.Request, sent, now time.Time) {
 // learn takes in the reply to one charge. Refused is of its request.
 func (d *Denials) learn(c *limit.Charge, decision *limit.Decision, refused bool, sent, now int64) {
 	n := d.nameOf(c)
-	e, denies, room := d.table.Get(n), denies(c, decision), refused && hasRoom(c, decision)
-	switch late := sent < *d.lastForgotten(n); {
-	case late && e != nil && (!denies || decision.Charged != 0):
-		d.table.Drop(e) // it shows nothing about now, but that what was known is over
-	case !late && (e != nil || denies || room):
-		e = d.table.At(n, c.Class)
-		until := e.Value.learn(c, decision, sent, denies, room)
-		d.table.Keep(e, until, now, 0, false)
+	denies, room := denies(c, decision), refused && hasRoom(c, decision)
+	if sent < *d.lastForgotten(n) || !denies && !room && d.table.Get(n) == nil {
+		return
 	}
+	e := d.table.At(n, c.Class)
+	until := e.Value.learn(c, decision, sent, denies, room)
+	d.table.Keep(e, until, now, 0, false)
 }
 
 // lastForgotten is when something like a name was last forgotten.
@@ -200,9 +192,7 @@ func (d *Denials) Forget(keys []string, now time.Time) {
 func (d *Denials) forget(key string, now time.Time) {
 	n := d.table.Name(key)
 	*d.lastForgotten(n) = d.since(now)
-	if e := d.table.Get(n); e != nil {
-		d.table.Drop(e)
-	}
+	d.table.Drop(d.table.Get(n))
 }
 
 // Clear forgets everything, and what is on its way.

@@ -22,7 +22,7 @@ func newDesk(t *testing.T) *desk {
 	now := time.Now()
 	now = now.Add(now.Truncate(time.Hour).Add(2 * time.Hour).Sub(now)) // a border of windows
 	return &desk{
-		T: t, Denials: New(Config{Entries: 1000}), now: now,
+		T: t, Denials: New(1000, 0), now: now,
 		counters: map[string]*limit.Counter{}, coolings: map[string]*limit.Cooling{},
 	}
 }

@@ -22,11 +22,6 @@ const (
 	maxCharges = 8                      // of a request that is decided here
 )
 
-// Config sets up Leases. The zero value works.
-type Config struct {
-	Live func(domain string) int // how many sidecars share the counters of a domain; nil: this one alone
-}
-
 // Stats is what Leases count.
 type Stats struct {
 	Keys      int64 // counters of which tokens are held now
@@ -51,12 +46,9 @@ type Leases struct {
 	stats Stats // but for Keys and Tokens
 }
 
-// New makes one that holds nothing.
-func New(c Config) *Leases {
-	if c.Live == nil {
-		c.Live = func(string) int { return 1 }
-	}
-	return &Leases{live: c.Live, start: time.Now(), seed: maphash.MakeSeed(), held: map[*lease]bool{}}
+// New makes one that holds nothing. Live returns how many sidecars share the counters of a domain.
+func New(live func(domain string) int) *Leases {
+	return &Leases{live: live, start: time.Now(), seed: maphash.MakeSeed(), held: map[*lease]bool{}}
 }
 
 // leasable reports whether tokens of a charge's counter may be held: not where a refusal has to be recorded, a token is

@@ -20,7 +20,7 @@ type desk struct {
 }
 
 func newDesk(t *testing.T) *desk {
-	d := &desk{T: t, Leases: New(Config{Live: func(string) int { return 2 }}), now: time.Now().Add(time.Second)}
+	d := &desk{T: t, Leases: New(func(string) int { return 2 }), now: time.Now().Add(time.Second)}
 	d.grant = func(r *limit.Request) limit.Decision {
 		return limit.Decision{
 			Outcome: limit.Allowed, Charged: r.Charges[0].Cost, Remaining: 50, At: 1000,

@@ -88,9 +88,7 @@ func (m *Memory) Reset(_ context.Context, keys []string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, key := range keys {
-		if e := m.table.Get(m.table.Name(key)); e != nil {
-			m.table.Drop(e)
-		}
+		m.table.Drop(m.table.Get(m.table.Name(key)))
 	}
 	return nil
 }
