@@ -66,7 +66,8 @@ func (c *command) prepare(words []any) *command {
 
 // run makes a script's run ready to be sent. Pointers to strings need no memory of their own.
 func (c *command) run(verb, script any) *command {
-	words := append(make([]any, 0, 4+8*len(c.members)), verb, script, 0)
+	first := c.members[0]
+	words := append(make([]any, 0, 4+len(c.members)*(len(first.Keys)+len(first.Arguments))), verb, script, 0)
 	for _, p := range c.members {
 		for i := range p.Keys {
 			words = append(words, &p.Keys[i])
