@@ -40,23 +40,22 @@ func (r *Redis) homeOf(c *limit.Charge) home {
 	return home{client.Server(c.Key), client.Slot(c.Key)}
 }
 
-// split reports whether the charges that are not known do not fit into one trip.
+// spot is a charge of a request, by its place there, and where it lives.
+type spot struct {
+	home
+	charge int
+}
+
+// split finds the charges that are not known, and reports whether they do not fit into one trip.
 func (q *question) split() bool {
-	var first home
-	n := 0
+	q.open = q.open[:0]
 	for i := range q.request.Charges {
-		if q.request.Decisions[i].Outcome != limit.Undecided {
-			continue
-		}
-		h := q.store.homeOf(&q.request.Charges[i])
-		if n++; n == 1 {
-			first = h
-		}
-		if h != first || n > limit.MaxTogether {
-			return true
+		if q.request.Decisions[i].Outcome == limit.Undecided {
+			q.open = append(q.open, spot{q.store.homeOf(&q.request.Charges[i]), i})
 		}
 	}
-	return false
+	return len(q.open) > limit.MaxTogether ||
+		slices.ContainsFunc(q.open, func(s spot) bool { return s.home != q.open[0].home })
 }
 
 // place is where charges of a split request go together. Refunds come last: one that is given and then has to be taken
@@ -71,29 +70,23 @@ type place struct {
 // refuse a part of a request, only all of it.
 func (q *question) divide() {
 	split, last := q.split(), map[place]*trip{}
-	for i, c := range q.request.Charges {
-		if q.request.Decisions[i].Outcome != limit.Undecided {
-			continue
+	for _, s := range q.open {
+		c, at := q.request.Charges[s.charge], place{home: s.home}
+		if split && c.Op == limit.Refund && !c.Each {
+			at.turn = refundsTurn
 		}
-		var at place // of a request that is not split the same for all
-		if split {
-			at.home = q.store.homeOf(&c)
-			if c.Op == limit.Refund && !c.Each {
-				at.turn = refundsTurn
-			}
-			if c.Mode == limit.Quota {
-				c.Mode = limit.Shadow
-			}
+		if split && c.Mode == limit.Quota {
+			c.Mode = limit.Shadow
 		}
 		t := last[at]
 		switch {
 		case t == nil:
-			t = q.newTrip(q.store.homeOf(&c), at.turn)
+			t = q.newTrip(at.home, at.turn)
 		case len(t.places) == limit.MaxTogether:
-			t = q.newTrip(t.home, t.turn+1)
+			t = q.newTrip(at.home, t.turn+1)
 		}
 		last[at] = t
-		t.part.Charges, t.places = append(t.part.Charges, c), append(t.places, i)
+		t.part.Charges, t.places = append(t.part.Charges, c), append(t.places, s.charge)
 	}
 	slices.SortStableFunc(q.trips, func(a, b *trip) int {
 		return cmp.Or(cmp.Compare(a.round(), b.round()), cmp.Compare(a.server.Name(), b.server.Name()))

@@ -40,13 +40,8 @@ type question struct {
 	sent    int     // so many of them
 	round   []*trip // of these the last, which are under way
 	timer   *time.Timer
+	open    []spot           // the charges that are not known
 	batch   []*redis.Pending // that leaves together
-}
-
-func newQuestion(r *Redis) *question {
-	q := &question{store: r, timer: time.NewTimer(time.Hour)}
-	q.timer.Stop()
-	return q
 }
 
 // begin sends what has to be asked.
@@ -109,21 +104,13 @@ func (q *question) sendBatch(ctx context.Context, trips []*trip) (n int) {
 	return n
 }
 
-// receive waits for the trips of the round, and puts their decisions in their places.
-func (q *question) receive() {
-	for _, t := range q.round {
-		t.await()
-		for i, place := range t.places {
-			q.request.Decisions[place] = t.decision(i)
-		}
-	}
-	q.refused = q.refused || limit.Refuses(q.request.Charges, q.request.Decisions)
-}
-
 // finish waits for what was sent, sends further rounds, and does what follows from the decisions.
 func (q *question) finish(ctx context.Context) {
 	for len(q.round) > 0 {
-		q.receive()
+		for _, t := range q.round {
+			t.await()
+		}
+		q.refused = q.refused || limit.Refuses(q.request.Charges, q.request.Decisions)
 		q.send(ctx)
 	}
 	r := q.store
@@ -149,7 +136,11 @@ func (q *question) recycle() {
 	if q.left {
 		return
 	}
-	q.first.recycle()
+	t := &q.first
+	clear(t.part.Charges)
+	clear(t.pending.Keys)
+	t.part.Charges, t.part.Fate, t.places = t.part.Charges[:0], nil, t.places[:0]
+	t.home, t.before, t.after, t.ended = home{}, nil, nil, nil
 	clear(q.trips)
 	clear(q.batch)
 	q.request, q.trips, q.sent, q.round = nil, q.trips[:0], 0, nil
@@ -198,13 +189,19 @@ func (t *trip) encode(ctx context.Context) {
 
 var errLate = errors.New("no reply in time")
 
-// await waits until the trip is over, or as long as its caller may wait.
+// await waits until the trip is over, or as long as its caller may wait, and puts its decisions in their places.
 func (t *trip) await() {
 	q, err := t.question, errLate
 	if wait(&t.pending, q.due, q.timer) || !t.leave() {
 		err = t.decide()
 	}
-	reason := t.decision(0).Reason
+	for i, place := range t.places {
+		q.request.Decisions[place] = limit.Decision{Reason: redis.ReasonTimeout, Unknown: true}
+		if !t.left {
+			q.request.Decisions[place] = t.part.Decisions[i]
+		}
+	}
+	reason := q.request.Decisions[t.places[0]].Reason
 	if err != nil {
 		q.store.undecided.Add(1)
 		q.store.cfg.OnError(reason, err)
@@ -212,14 +209,6 @@ func (t *trip) await() {
 	if t.ended != nil {
 		t.ended(reason)
 	}
-}
-
-// decision is the one about a charge, for the caller.
-func (t *trip) decision(i int) limit.Decision {
-	if t.left {
-		return limit.Decision{Reason: redis.ReasonTimeout, Unknown: true}
-	}
-	return t.part.Decisions[i]
 }
 
 // wait waits until a request is over or due, and reports whether it is over.
@@ -297,12 +286,4 @@ func undecide(decisions []limit.Decision, reason string, unknown bool) {
 	for i := range decisions {
 		decisions[i] = limit.Decision{Reason: reason, Unknown: unknown}
 	}
-}
-
-// recycle lets go of what belongs to others, and keeps the memory.
-func (t *trip) recycle() {
-	clear(t.part.Charges)
-	clear(t.pending.Keys)
-	t.part.Charges, t.part.Fate, t.places = t.part.Charges[:0], nil, t.places[:0]
-	t.home, t.before, t.after, t.ended = home{}, nil, nil, nil
 }

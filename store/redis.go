@@ -48,7 +48,7 @@ func NewRedis(c RedisConfig) *Redis {
 	r.denials = denials.New(c.DenialEntries, c.DenialBytes)
 	r.leases = leases.New(r.Live)
 	r.heartbeat = &heartbeat{store: r, id: rand.Text()}
-	r.questions.New = func() any { return newQuestion(r) }
+	r.questions.New = func() any { return &question{store: r, timer: time.NewTimer(0)} }
 	if c.Leases {
 		r.running.Go(func() {
 			r.every(ctx, lookEvery, func() { r.sendBack(r.leases.Ended(c.Now()), 0) })

@@ -166,13 +166,15 @@ func (d *Denials) Learn(r *limit.Request, sent, now time.Time) {
 // learn takes in the reply to one charge. Refused is of its request.
 func (d *Denials) learn(c *limit.Charge, decision *limit.Decision, refused bool, sent, now int64) {
 	n := d.nameOf(c)
-	denies, room := denies(c, decision), refused && hasRoom(c, decision)
-	if sent < *d.lastForgotten(n) || !denies && !room && d.table.Get(n) == nil {
-		return
+	e, denies, room := d.table.Get(n), denies(c, decision), refused && hasRoom(c, decision)
+	switch {
+	case sent < *d.lastForgotten(n):
+		d.table.Drop(e) // the reply shows nothing about now, but what was known may be over
+	case e != nil || denies || room:
+		e = d.table.At(n, c.Class)
+		until := e.Value.learn(c, decision, sent, denies, room)
+		d.table.Keep(e, until, now, 0, false)
 	}
-	e := d.table.At(n, c.Class)
-	until := e.Value.learn(c, decision, sent, denies, room)
-	d.table.Keep(e, until, now, 0, false)
 }
 
 // lastForgotten is when something like a name was last forgotten.

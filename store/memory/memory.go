@@ -124,20 +124,16 @@ func (m *Memory) find(charges []limit.Charge) {
 
 // punish records refusals, those of one client once.
 func (m *Memory) punish(r *limit.Request, now int64) {
+	recorded := map[*limit.Cooling]int64{}
 	for i, cooling := range m.coolings {
-		if cooling == nil || !r.Charges[i].Punishes(r.Decisions[i]) {
+		c, d := &r.Charges[i], &r.Decisions[i]
+		if cooling == nil || !c.Punishes(*d) {
 			continue
 		}
-		rest := cooling.Punish(r.Charges[i].Penalty, now)
-		for j := i; j < len(m.coolings); j++ {
-			if m.coolings[j] != cooling {
-				continue
-			}
-			m.coolings[j] = nil // it is recorded
-			if c := &r.Charges[j]; c.Punishes(r.Decisions[j]) {
-				r.Decisions[j].Punished(c, rest)
-			}
+		if _, ok := recorded[cooling]; !ok {
+			recorded[cooling] = cooling.Punish(c.Penalty, now)
 		}
+		d.Punished(c, recorded[cooling])
 	}
 }
 
