@@ -128,7 +128,7 @@ func (t *terms) bucket(c *Charge) {
 
 // fits reports whether all that a bucket can owe is exact.
 func fits(burst, unit, fine, debt int64) bool {
-	return plus(product(burst+1, unit), product(debt, fine)) <= exact
+	return product(burst+1, unit)+product(debt, fine) <= exact
 }
 
 // coarsen returns units with which all that a bucket can owe is exact. Where those of lowest terms are too fine, a
@@ -170,7 +170,7 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// largest is what product and plus return for all that is larger.
+// largest is what product returns for all that is larger.
 const largest = 1 << 61
 
 // product returns a * b for a, b >= 0, at most largest.
@@ -181,9 +181,6 @@ func product(a, b int64) int64 {
 	}
 	return int64(lo)
 }
-
-// plus returns a + b for a, b up to largest, at most largest.
-func plus(a, b int64) int64 { return min(a+b, largest) }
 
 // floorOf returns x / y rounded down, for y > 0.
 func floorOf(x, y int64) int64 {
