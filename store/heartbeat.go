@@ -6,7 +6,6 @@ import (
 	_ "embed" // for the script
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,7 +25,7 @@ const (
 var beatScript string
 
 // heartbeat counts the sidecars that share a store, and those of each domain. Each shows up every second under its
-// own name in one set for all sidecars, and one for each of its domains, on every server of a ring.
+// own name in one set for all sidecars, and one for each of its domains.
 type heartbeat struct {
 	store   *Redis
 	id      string
@@ -71,63 +70,36 @@ func (h *heartbeat) take(fresh map[string]int64) {
 	h.live.Store(&fresh)
 }
 
-// show shows up on all servers that keep the keys: of a ring all of them, so that the numbers are known as long as one
-// lives. It returns the largest count of each domain: a server that was away knows of few.
+// show shows up, and returns the counts of domains, after a failure only of the first ones. It reports failures that
+// only an operator can mend. That the server is away shows in the requests.
 func (h *heartbeat) show(ctx context.Context, within, dead time.Duration) map[string]int64 {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	client, domains, keys := h.store.cfg.Main, []string{allDomains}, []string{h.store.cfg.Heartbeat}
+	live, domains, key := map[string]int64{}, []string{allDomains}, h.store.cfg.Heartbeat
 	if served := h.domains.Load(); served != nil {
 		domains = append(domains, *served...)
 	}
-	for _, domain := range domains[1:] {
-		keys = append(keys, keys[0]+":domain:"+domain)
-	}
-	servers := client.Everywhere()
-	counts := make([][]int64, len(servers))
-	var all sync.WaitGroup
-	for i, server := range servers {
-		run := server.Run
-		if len(servers) == 1 { // a cluster has a server for the keys, which share a hash tag
-			run = func(ctx context.Context, words ...any) (any, error) { return client.Run(ctx, keys[0], words...) }
-		}
-		all.Go(func() { counts[i] = h.showAt(ctx, run, keys, dead) })
-	}
-	all.Wait()
-	most := map[string]int64{}
-	for _, known := range counts {
-		for i, n := range known {
-			most[domains[i]] = max(most[domains[i]], n)
-		}
-	}
-	return most
-}
-
-// runner sends a command to one server.
-type runner func(ctx context.Context, words ...any) (any, error)
-
-// showAt runs the script on one server, and returns the counts of all keys or, after a failure, of the first ones. It
-// reports failures that only an operator can mend. That a server is away shows in the requests.
-func (h *heartbeat) showAt(ctx context.Context, run runner, keys []string, dead time.Duration) (counts []int64) {
-	for some := range slices.Chunk(keys, beatKeys) {
+	for some := range slices.Chunk(domains, beatKeys) {
 		words := []any{"EVAL", beatScript, len(some)}
-		for _, key := range some {
-			words = append(words, key)
+		for _, domain := range some {
+			set := key // those of domains are in the same slot
+			if domain != allDomains {
+				set += ":domain:" + domain
+			}
+			words = append(words, set)
 		}
-		reply, err := run(ctx, append(words, h.id, dead.Milliseconds())...)
-		fresh := positive(reply)
-		if err == nil && dead > 0 && len(fresh) != len(some) {
-			err = fmt.Errorf("the reply %.40v must have a number for each of %d keys", reply, len(some))
+		reply, err := h.store.cfg.Main.Run(ctx, key, append(words, h.id, dead.Milliseconds())...)
+		if err == nil && dead > 0 {
+			err = read(reply, some, live)
 		}
 		if reason := redis.Reason(err); slices.Contains(mendable, reason) {
 			h.store.cfg.OnError(reason, fmt.Errorf("count the live sidecars: %w", err))
 		}
 		if err != nil {
-			return counts
+			break
 		}
-		counts = append(counts, fresh...)
 	}
-	return counts
+	return live
 }
 
 // mendable are reasons that only an operator can do something about.
@@ -135,13 +107,17 @@ var mendable = []string{
 	redis.ReasonNoAuth, redis.ReasonNoPerm, redis.ReasonWrong, redis.ReasonScript, redis.ReasonError,
 }
 
-// positive are the positive numbers of a reply.
-func positive(reply any) (all []int64) {
-	words, _ := reply.([]any)
-	for _, word := range words {
-		if n, _ := word.(int64); n > 0 {
-			all = append(all, n)
+// read reads how many sidecars domains have.
+func read(reply any, domains []string, live map[string]int64) error {
+	numbers, _ := reply.([]any)
+	for i, domain := range domains {
+		if i < len(numbers) {
+			live[domain], _ = numbers[i].(int64)
+		}
+		if live[domain] < 1 {
+			delete(live, domain)
+			return fmt.Errorf("the reply %.40v must have a number for each of %d domains", reply, len(domains))
 		}
 	}
-	return all
+	return nil
 }

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -122,17 +121,6 @@ func wantNumbers(t *testing.T, what string, h *heartbeat, all, shop int64) {
 	}
 }
 
-func TestTheNumberOfSidecarsOutlivesAServerOfARing(t *testing.T) {
-	t.Parallel() // it mostly waits
-	all := startRing(t, 2)
-	stores := openLive(t, 2, func() *redis.Client { return ring(all...) })
-	awaitLive(t, "on a ring", stores[0], allDomains, 2)
-	all[0].Kill(t)
-	stores = append(stores, openLive(t, 1, func() *redis.Client { return ring(all...) })...)
-	awaitLive(t, "one more without a server", stores[0], allDomains, 3)
-	awaitLive(t, "one more without a server", stores[2], allDomains, 3)
-}
-
 func TestAHeartbeatThatIsForbiddenAlarms(t *testing.T) {
 	t.Parallel() // it mostly waits
 	server := servers.StartRedis(t)
@@ -151,11 +139,9 @@ func TestAHeartbeatThatIsForbiddenAlarms(t *testing.T) {
 // TestAReplyThatIsNoCountIsRefused: not the script answered.
 func TestAReplyThatIsNoCountIsRefused(t *testing.T) {
 	for _, reply := range []any{nil, "3", []any{}, []any{int64(1)}, []any{int64(1), "2"}, []any{int64(1), int64(-1)}} {
-		run := func(context.Context, ...any) (any, error) { return reply, nil }
-		failed := ""
-		h := &heartbeat{store: &Redis{cfg: RedisConfig{OnError: func(reason string, _ error) { failed = reason }}}}
-		if counts := h.showAt(t.Context(), run, []string{"a", "b"}, deadAfter); counts != nil || failed == "" {
-			t.Errorf("reply %v: counts %v and reason %q, want it refused", reply, counts, failed)
+		live := map[string]int64{}
+		if err := read(reply, []string{"a", "b"}, live); err == nil || live["b"] != 0 {
+			t.Errorf("reply %v: counts %v, want it refused", reply, live)
 		}
 	}
 }

@@ -10,14 +10,11 @@ import (
 // punish records the refusals by rules with a penalty, each penalty once, by a second call, and enters the cool-downs
 // that they start. A refusal whose second call is lost does not count.
 func (q *question) punish(ctx context.Context) {
-	var records map[string]*redis.Pending // by the penalty's key
+	records := map[string]*redis.Pending{} // by the penalty's key
 	for i := range q.request.Charges {
 		c := &q.request.Charges[i]
 		if c.Penalty == nil || records[c.PenaltyKey] != nil || !c.Punishes(q.request.Decisions[i]) {
 			continue
-		}
-		if records == nil {
-			records = map[string]*redis.Pending{}
 		}
 		records[c.PenaltyKey] = &redis.Pending{
 			Script: scripts[limit.Punish], Keys: limit.PunishKeys(c), Arguments: limit.PunishArguments(c),

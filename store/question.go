@@ -147,6 +147,44 @@ func (q *question) recycle() {
 	q.store.questions.Put(q)
 }
 
+var errForeign = errors.New("a key held a value that no limit wrote, and was deleted")
+
+// heal deletes keys of a charge, of its counter or its penalty, if one of them holds a value that no limit wrote: the
+// next charge begins a new counter. It looks again, because others may have healed them. While another request heals,
+// or where the time is short, it is left to a later one.
+func (q *question) heal(ctx context.Context, c *limit.Charge, keys ...string) {
+	r := q.store
+	if !r.healing.TryLock() {
+		return
+	}
+	defer r.healing.Unlock()
+	ctx, cancel := context.WithDeadline(ctx, q.due)
+	defer cancel()
+	if !slices.ContainsFunc(keys, func(key string) bool { return r.isForeign(ctx, c, key) }) {
+		return
+	}
+	err := unlink(ctx, r.clientOf(c), keys)
+	if err != nil {
+		r.cfg.OnError(redis.Reason(err), fmt.Errorf("delete a counter that holds a foreign value: %w", err))
+		return
+	}
+	r.Drop(keys)
+	r.healed.Add(1)
+	r.cfg.OnError(redis.ReasonWrong, errForeign)
+}
+
+// isForeign asks for a counter alone, or for the length of a list.
+func (r *Redis) isForeign(ctx context.Context, c *limit.Charge, key string) bool {
+	if key != c.Key {
+		_, err := r.clientOf(c).Run(ctx, key, "LLEN", key)
+		return redis.Reason(err) == redis.ReasonWrong
+	}
+	charges := []limit.Charge{{Key: c.Key, Limit: c.Limit, Op: limit.Peek, Cost: 1}}
+	look := limit.Request{Charges: charges, Decisions: make([]limit.Decision, 1)}
+	r.Peek(ctx, &look)
+	return look.Decisions[0].Reason == limit.ReasonForeign
+}
+
 // trip is charges of a request that go to one home in one run of a script, and come back decided.
 type trip struct {
 	home
@@ -159,7 +197,6 @@ type trip struct {
 
 	script  *limit.Script
 	pending redis.Pending
-	left    bool                // its caller left, so it belongs to the worker that brings the reply
 	ended   func(reason string) // of RedisConfig.OnTrip; nil: nothing is called
 }
 
@@ -192,12 +229,13 @@ var errLate = errors.New("no reply in time")
 // await waits until the trip is over, or as long as its caller may wait, and puts its decisions in their places.
 func (t *trip) await() {
 	q, err := t.question, errLate
-	if wait(&t.pending, q.due, q.timer) || !t.leave() {
+	left := !wait(&t.pending, q.due, q.timer) && t.leave()
+	if !left {
 		err = t.decide()
 	}
 	for i, place := range t.places {
 		q.request.Decisions[place] = limit.Decision{Reason: redis.ReasonTimeout, Unknown: true}
-		if !t.left {
+		if !left {
 			q.request.Decisions[place] = t.part.Decisions[i]
 		}
 	}
@@ -234,9 +272,9 @@ func (t *trip) leave() bool {
 	}
 	t.part.Fate = request.Fate
 	t.pending.Late = func(*redis.Pending) { t.arrived() }
-	t.left = t.pending.Leave()
-	t.question.left = t.question.left || t.left
-	return t.left
+	left := t.pending.Leave() // from now on it belongs to the worker that brings the reply
+	t.question.left = t.question.left || left
+	return left
 }
 
 // arrived takes in what became of a trip whose caller left. It runs on the worker that brings the reply.

@@ -19,11 +19,8 @@ import (
 )
 
 // Redis is a Counter on Redis servers, shared by all who use them. Time is the server's. It is safe for concurrent
-// use.
-//
-// It answers in time whatever the servers do, and starts without them. In front are leases, which spend tokens that
-// were taken ahead, and denials: a counter that is spent is not asked about again before it can have something to
-// give. A reply that comes too late for its caller is still read, and handed over.
+// use. It answers in time whatever the servers do, and starts without them. In front are leases, which spend tokens
+// that were taken ahead, and denials: a counter that is spent is not asked about before it can have something to give.
 type Redis struct {
 	cfg       RedisConfig
 	clients   []*redis.Client // Main and, if it is another one, PerSecond

@@ -83,15 +83,10 @@ type CallStats struct {
 	NotReturned int64 // tokens of refused requests that could not be given back
 }
 
-const (
-	defaultPatience      = 100 * time.Millisecond
-	defaultDenialEntries = 100_000
-)
-
 func (c RedisConfig) withDefaults() RedisConfig {
 	c.PerSecond = cmp.Or(c.PerSecond, c.Main)
-	c.Patience = cmp.Or(c.Patience, defaultPatience)
-	c.DenialEntries = cmp.Or(c.DenialEntries, defaultDenialEntries)
+	c.Patience = cmp.Or(c.Patience, 100*time.Millisecond)
+	c.DenialEntries = cmp.Or(c.DenialEntries, 100_000)
 	if c.Now == nil {
 		c.Now = time.Now
 	}

@@ -35,7 +35,7 @@ type Denials struct {
 
 	mu        sync.Mutex // guards all below
 	table     *fair.Table[memo]
-	forgotten [64]int64 // by name: since start, when something was last forgotten; earlier questions are too old
+	forgotten [64]int64 // by n[1]%64: since start, when something was last forgotten; earlier questions are too old
 	stats     Stats     // Hits, Misses, Questions
 }
 
@@ -58,22 +58,22 @@ func (d *Denials) Refuse(r *limit.Request, now time.Time) bool {
 	for i := range r.Charges {
 		c := &r.Charges[i]
 		decision, answer := d.memo(c).answer(c, d.since(now))
-		switch answer {
-		case unknown, due:
-			clear(r.Decisions)
-			return false
-		case denied:
+		if answer == unknown || answer == due {
+			refused = false
+			break
+		}
+		if answer == denied {
 			known++
 			refused = refused || c.Mode == limit.Enforced
 		}
 		r.Decisions[i] = decision
 	}
-	if !refused {
+	if refused {
+		d.stats.Hits += known
+	} else {
 		clear(r.Decisions)
-		return false
 	}
-	d.stats.Hits += known
-	return true
+	return refused
 }
 
 // Known fills in charges of a request that are known to be refused, and reports whether an enforced one is among them.
@@ -168,18 +168,13 @@ func (d *Denials) learn(c *limit.Charge, decision *limit.Decision, refused bool,
 	n := d.nameOf(c)
 	e, denies, room := d.table.Get(n), denies(c, decision), refused && hasRoom(c, decision)
 	switch {
-	case sent < *d.lastForgotten(n):
+	case sent < d.forgotten[n[1]%64]:
 		d.table.Drop(e) // the reply shows nothing about now, but what was known may be over
 	case e != nil || denies || room:
 		e = d.table.At(n, c.Class)
 		until := e.Value.learn(c, decision, sent, denies, room)
 		d.table.Keep(e, until, now, 0, false)
 	}
-}
-
-// lastForgotten is when something like a name was last forgotten.
-func (d *Denials) lastForgotten(n fair.Name) *int64 {
-	return &d.forgotten[n[1]%uint64(len(d.forgotten))]
 }
 
 // Forget drops what is known of these counters and cool-downs, and what is on its way.
@@ -193,7 +188,7 @@ func (d *Denials) Forget(keys []string, now time.Time) {
 
 func (d *Denials) forget(key string, now time.Time) {
 	n := d.table.Name(key)
-	*d.lastForgotten(n) = d.since(now)
+	d.forgotten[n[1]%64] = d.since(now)
 	d.table.Drop(d.table.Get(n))
 }
 

@@ -102,11 +102,6 @@ func single(c limit.Charge) *limit.Request {
 	return &limit.Request{Charges: []limit.Charge{c}, Decisions: make([]limit.Decision, 1)}
 }
 
-const (
-	span    = 100 * time.Millisecond // in which decisions about a counter are counted, and for which tokens are lent
-	hotFrom = 4                      // decisions within span
-)
-
 // slot is the place of a counter by its hash. It counts how often the counter is asked about.
 type slot struct {
 	hash      uint64

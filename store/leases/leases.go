@@ -20,6 +20,8 @@ const (
 	idleAfter  = 50 * time.Millisecond  // likewise where nothing is spent
 	pause      = 20 * time.Millisecond  // after a request that lent nothing
 	maxCharges = 8                      // of a request that is decided here
+	span       = 100 * time.Millisecond // in which decisions are counted, and for which tokens are lent
+	hotFrom    = 4                      // decisions within span
 )
 
 // Stats is what Leases count.

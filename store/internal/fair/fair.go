@@ -130,9 +130,9 @@ func (t *Table[V]) Trim(now int64) {
 // evict forgets one entry. It looks at some from end to end: entries of a class lie together.
 func (t *Table[V]) evict(now int64) {
 	step := max(len(t.all)/samples, 1)
-	victim := t.next(step)
-	for range min(samples, len(t.all)) - 1 {
-		if e := t.next(step); t.before(e, victim, now) {
+	var victim *Entry[V]
+	for range min(samples, len(t.all)) {
+		if e := t.next(step); victim == nil || t.before(e, victim, now) {
 			victim = e
 		}
 	}
