@@ -48,11 +48,9 @@ type RedisConfig struct {
 	Now           func() time.Time // default time.Now, of which only differences count
 
 	OnError func(reason string, err error) // called for each request or part that stayed undecided
-
 	// OnLate is called with each request, or part of one, that ends after its caller left. With an error it stays
 	// undecided. It has the Fate of the whole request, and belongs to the callee.
 	OnLate func(part *limit.Request, err error)
-
 	// OnTrip is called before each request, or part of one, goes to a server. What it returns, unless nil, is called
 	// when it is over, with the reason why it stayed undecided or nothing.
 	OnTrip func(ctx context.Context, server string, charges int) (ended func(reason string))
