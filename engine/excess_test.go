@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -40,16 +38,14 @@ func TestTooManyChargesTogetherAreRefused(t *testing.T) {
 }
 
 func TestAnExcessiveRequestIsRefusedUnread(t *testing.T) {
-	for _, shadow := range []bool{false, true} {
-		b := newBench(t, func(c *engine.Config) { c.Shadow = shadow })
-		v := b.decide(&descriptors.Request{Excess: "bytes"})
-		if v.Refused == shadow || v.Shadowed != shadow || v.RetryAfter != time.Second || v.Excess != "bytes" {
-			t.Errorf("shadow %v: %+v", shadow, v)
-		}
-		b.Decide(t.Context(), &descriptors.Request{Domain: "d"}, v)
-		if v.Refused || v.Excess != "" {
-			t.Errorf("the next request has the excess of the one before: %+v", v)
-		}
+	b := newBench(t, nil)
+	v := b.decide(&descriptors.Request{Excess: "bytes"})
+	if !v.Refused || v.RetryAfter != time.Second || v.Excess != "bytes" {
+		t.Errorf("refused %v for %q, retry after %v", v.Refused, v.Excess, v.RetryAfter)
+	}
+	b.Decide(t.Context(), &descriptors.Request{Domain: "d"}, v)
+	if v.Refused || v.Excess != "" {
+		t.Errorf("the next request has the excess of the one before: %+v", v)
 	}
 }
 
@@ -60,16 +56,4 @@ func TestALongPathThatServersReadDifferentlyIsRefused(t *testing.T) {
 		t.Errorf("refused %v for %q with the statuses %v, want over the limit for its path", v.Refused, v.Excess, v.Statuses)
 	}
 	want(t, "a long path with one reading", b.ask([]string{"path", "/a/" + strings.Repeat("b", 5000)}), false)
-}
-
-// TestAMalformedRequestIsOneOfItsDomain: it is refused before rules are looked at, which does not mean that there are
-// none.
-func TestAMalformedRequestIsOneOfItsDomain(t *testing.T) {
-	b := newBench(t, nil, policy(descriptors.FailLocal, 100))
-	v := b.decide(&descriptors.Request{
-		Domain: "d", Evidence: &identity.Evidence{}, Subject: &descriptors.Subject{Path: "/a/..;/b", Method: "GET"},
-	})
-	if v.Malformed == nil || !v.Match.Known {
-		t.Errorf("malformed %v, of a known domain %v, want both", v.Malformed, v.Match.Known)
-	}
 }

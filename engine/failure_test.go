@@ -8,7 +8,6 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/store/memory"
 )
 
 // TestEachPolicy: open admits and shows no numbers that were not counted, closed refuses for a second, local counts.
@@ -132,8 +131,7 @@ func TestAPanicAfterMatchingIsDecidedByThePolicies(t *testing.T) {
 func TestAVerdictStandsDespiteAPanicOfItsObserver(t *testing.T) {
 	panics := 0
 	b := newBench(t, func(c *engine.Config) {
-		c.Store, c.OnPanic = memory.New(memory.Config{}), func(any) { panics++ }
-		c.OnVerdict = func(*descriptors.Request, *engine.Verdict) { panic("of a test") }
+		c.OnPanic, c.OnVerdict = func(any) { panics++ }, func(*descriptors.Request, *engine.Verdict) { panic("of a test") }
 	}, pair(descriptors.FailOpen))
 	for i := range 6 {
 		want(t, "of 4", b.decide(request("joe", "acme", 1)), i >= 4)

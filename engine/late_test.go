@@ -27,57 +27,35 @@ func TestALateReplyIsCompared(t *testing.T) {
 		"refused and charged":                          {descriptors.FailClosed, false, true, 0, 1, 0},
 		"refused, and the store refuses":               {descriptors.FailClosed, true, true, 0, 0, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			var rules []string
-			d := counted(limit.FixedWindow, 1, 24*time.Hour)
-			d.Rules[0].OnFailure = c.policy
-			set := func(cfg *engine.Config) {
-				cfg.OnOverAdmitted = func(domain *descriptors.CompiledDomain, effect *descriptors.Effect) {
-					rules = append(rules, domain.Name+" "+effect.Rule)
-				}
+		var rules []string
+		d := counted(limit.FixedWindow, 1, 24*time.Hour)
+		d.Rules[0].OnFailure = c.policy
+		inFleet(t, 1, d, func(t *testing.T, f *fleet) {
+			if c.spent {
+				f.send(0, request("u", "", 1))
 			}
-			inFleet(t, 1, d, func(t *testing.T, f *fleet) {
-				if c.spent {
-					f.send(0, request("u", "", 1))
-				}
-				f.delay(slowly(50 * time.Millisecond))
-				v, took := f.within(20*time.Millisecond, request("u", "", 1))
-				want(t, name, v, c.refused)
-				if took != 16*time.Millisecond {
-					t.Errorf("answered after %v, want 16 ms", took)
-				}
-				f.delay(atOnce)
-				pass(time.Second)
-				synctest.Wait()
-				stats := f.engines[0].Stats()
-				if stats != (engine.Stats{OverAdmitted: c.over}) || len(rules) != int(c.over) {
-					t.Errorf("%+v, over-admitted %q; want %d", stats, rules, c.over)
-				}
-				if got, used := f.refunds(), f.usedBy("u"); got != c.refund || used != c.used {
-					t.Errorf("%d given back and %d used, want %d and %d", got, used, c.refund, c.used)
-				}
-			}, set)
+			f.delay(slowly(50 * time.Millisecond))
+			v, took := f.within(20*time.Millisecond, request("u", "", 1))
+			want(t, name, v, c.refused)
+			pass(time.Second)
+			stats := f.engines[0].Stats()
+			if stats != (engine.Stats{OverAdmitted: c.over}) || len(rules) != int(c.over) || took != 16*time.Millisecond {
+				t.Errorf("%s: after %v, %+v, over-admitted %q; want %d", name, took, stats, rules, c.over)
+			}
+			if got, used := f.refunds(), f.usedBy("u"); got != c.refund || used != c.used {
+				t.Errorf("%s: %d given back and %d used, want %d and %d", name, got, used, c.refund, c.used)
+			}
+		}, func(cfg *engine.Config) {
+			cfg.OnOverAdmitted = func(domain *descriptors.CompiledDomain, effect *descriptors.Effect) {
+				rules = append(rules, domain.Name+" "+effect.Rule)
+			}
 		})
 	}
 }
 
-// TestALateRefusalOfOneLimitCountsOnce: the share admits a request that the store refuses by one of two limits.
-func TestALateRefusalOfOneLimitCountsOnce(t *testing.T) {
-	inFleet(t, 1, pair(descriptors.FailLocal), func(t *testing.T, f *fleet) {
-		f.send(0, request("ann", "acme", 4))
-		f.delay(slowly(50 * time.Millisecond))
-		v, _ := f.within(20*time.Millisecond, request("joe", "acme", 2))
-		want(t, "on the share", v, false)
-		pass(time.Second)
-		if got := f.engines[0].Stats(); got.OverAdmitted != 1 || f.refunds() != 0 {
-			t.Errorf("%+v with %d given back, want one over-admission", got, f.refunds())
-		}
-	})
-}
-
 // TestALateRefundIsTriedOnce, and counted when it fails. A late reply that is lost changes nothing.
 func TestALateRefundIsTriedOnce(t *testing.T) {
-	for _, err := range []error{nil, errors.New("closed")} {
+	for err, failed := range map[error]int64{nil: 1, errors.New("closed"): 0} {
 		inFleet(t, 1, policy(descriptors.FailClosed, 5), func(t *testing.T, f *fleet) {
 			e := f.engines[0]
 			f.late = func(fate *limit.Fate, charges []limit.Charge, decisions []limit.Decision, _ error) {
@@ -87,12 +65,8 @@ func TestALateRefundIsTriedOnce(t *testing.T) {
 			f.within(20*time.Millisecond, request("u", "", 3))
 			f.lose(func(c limit.Charge) bool { return c.Op == limit.Refund })
 			pass(10 * time.Second)
-			refunds, failed := int64(3), int64(1)
-			if err != nil {
-				refunds, failed = 0, 0
-			}
-			if got := e.Stats().GiveBackFailed; got != failed || f.refunds() != refunds {
-				t.Errorf("late with %v: %d failed, %d tokens in refunds; want %d, of %d", err, got, f.refunds(), failed, refunds)
+			if got := e.Stats().GiveBackFailed; got != failed || f.refunds() != 3*failed {
+				t.Errorf("late with %v: %d failed, %d tokens in refunds; want %d, of 3", err, got, f.refunds(), failed)
 			}
 		})
 	}

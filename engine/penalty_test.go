@@ -13,7 +13,7 @@ func spread(p descriptors.Penalty) descriptors.Domain {
 	d := descriptors.Domain{Name: "d", Penalty: &p}
 	for _, name := range []string{"a", "b", "c"} {
 		d.Rules = append(d.Rules, descriptors.Rule{
-			Name: name, Scope: descriptors.ScopeEndpoint, HasScope: true, Limits: []descriptors.Limit{perMinute(1, "")},
+			Name: name, Scope: descriptors.ScopeEndpoint, HasScope: true, Limits: []descriptors.Limit{perMinute(1)},
 			Match: descriptors.Conditions{Endpoints: []descriptors.Pattern{{Text: "/" + name}}},
 		})
 	}

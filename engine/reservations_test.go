@@ -27,7 +27,6 @@ func (b *bench) hits(n uint64) *engine.Verdict {
 // overspend lets that many requests be under way at once, and returns how many pass and what the limit owes then, in
 // time until full.
 func (b *bench) overspend(atOnce int, cost uint64) (passed int, reset time.Duration) {
-	b.t.Helper()
 	for range atOnce {
 		if !b.hits(0).Refused {
 			passed++
@@ -36,10 +35,7 @@ func (b *bench) overspend(atOnce int, cost uint64) (passed int, reset time.Durat
 	for range passed {
 		want(b.t, "a cost", b.hits(cost), false)
 	}
-	for _, d := range b.hits(0).Decisions {
-		reset = d.ResetAfter
-	}
-	return passed, reset
+	return passed, b.hits(0).Decisions[0].ResetAfter
 }
 
 // TestPostPaidOverspend measures the bound: whatever is under way when the balance ends is still charged, and the

@@ -105,13 +105,13 @@ func want(t *testing.T, what string, v *engine.Verdict, refused bool) {
 	}
 }
 
-func perMinute(count int64, name string) descriptors.Limit {
-	l := limit.Limit{Name: name, Algorithm: limit.FixedWindow, Count: count, Window: time.Minute}
+func perMinute(count int64) descriptors.Limit {
+	l := limit.Limit{Algorithm: limit.FixedWindow, Count: count, Window: time.Minute}
 	return descriptors.Limit{Limit: l, Unit: descriptors.Minute, Multiplier: 1}
 }
 
 func leaf(key, value string, count int64) descriptors.Node {
-	return descriptors.Node{Key: key, Value: value, Limits: []descriptors.Limit{perMinute(count, "")}}
+	return descriptors.Node{Key: key, Value: value, Limits: []descriptors.Limit{perMinute(count)}}
 }
 
 func bucket(name string, scope descriptors.Scope, count int64) descriptors.Rule {
@@ -168,7 +168,6 @@ type gate struct {
 
 	mu    sync.Mutex                         // guards all below
 	away  func(c limit.Charge) bool          // does not get there
-	mute  func(c limit.Charge) bool          // gets there, and the reply is lost
 	slow  func(c limit.Charge) time.Duration // how long a request with it in front is on its way
 	known func(c limit.Charge) bool          // is refused by what is known, also where the question gets no reply
 	asks  int                                // calls of Ask
@@ -182,10 +181,7 @@ func atOnce(limit.Charge) time.Duration { return 0 }
 
 // newGate is a gate that loses nothing.
 func newGate() *gate {
-	return &gate{
-		Memory: memory.New(memory.Config{}), away: nothing, mute: nothing, slow: atOnce, known: nothing,
-		late: func(*limit.Fate, []limit.Charge, []limit.Decision, error) {},
-	}
+	return &gate{Memory: memory.New(memory.Config{}), away: nothing, slow: atOnce, known: nothing}
 }
 
 // of picks the charges of one user or tenant: a shard.
@@ -193,7 +189,6 @@ func of(identity string) func(limit.Charge) bool {
 	return func(c limit.Charge) bool { return strings.Contains(c.Key, identity) }
 }
 
-// set changes the gate.
 func (g *gate) set(change func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -264,9 +259,6 @@ func (g *gate) pass(ctx context.Context, r *limit.Request) {
 	g.Memory.Ask(ctx, &there)
 	for n, i := range at {
 		r.Decisions[i] = there.Decisions[n]
-		if g.mute(r.Charges[i]) {
-			r.Decisions[i] = limit.Decision{Reason: "timeout", Unknown: true}
-		}
 	}
 }
 

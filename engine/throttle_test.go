@@ -46,7 +46,7 @@ func TestThrottleHoldsUntilTheTokenIsDue(t *testing.T) {
 	})
 }
 
-// TestThrottleRefusesAtOnceWhatCannotWait: longer than the rule lets it, or past its deadline.
+// TestThrottleRefusesAtOnceWhatCannotWait: longer than the rule lets it, or past its deadline. It is not leased either.
 func TestThrottleRefusesAtOnceWhatCannotWait(t *testing.T) {
 	const half = 500 * time.Millisecond
 	for longest, left := range map[time.Duration]time.Duration{half: time.Hour, time.Hour: half} {
@@ -54,8 +54,8 @@ func TestThrottleRefusesAtOnceWhatCannotWait(t *testing.T) {
 			f.wantAfter(t.Context(), false, 0)
 			ctx, cancel := context.WithTimeout(t.Context(), left)
 			defer cancel()
-			if v := f.wantAfter(ctx, true, 0); v.RetryAfter != time.Second {
-				t.Errorf("retry after %v, want 1s", v.RetryAfter)
+			if v := f.wantAfter(ctx, true, 0); v.RetryAfter != time.Second || v.Match.Charges[0].Lease != 0 {
+				t.Errorf("retry after %v, want 1s; %+v may be leased", v.RetryAfter, v.Match.Charges[0])
 			}
 		})
 	}
@@ -182,48 +182,14 @@ func TestShadowModeHoldsNoAnswers(t *testing.T) {
 	}, func(c *engine.Config) { c.Shadow = true })
 }
 
-// TestAThrottleIsNotLeased, also where its caller has no time to wait.
-func TestAThrottleIsNotLeased(t *testing.T) {
-	inFleet(t, 1, throttled(time.Second, time.Second), func(t *testing.T, f *fleet) {
-		for _, left := range []time.Duration{time.Second, 3 * time.Millisecond} {
-			if v, _ := f.within(left, request("u", "", 1)); v.Match.Charges[0].Lease != 0 {
-				t.Errorf("%v left: %+v may be leased", left, v.Match.Charges[0])
-			}
-		}
-	})
-}
-
 // TestHoldTakesThePlaceOfWaiting: on a virtual clock a throttled answer comes at once, with the wait in its verdict.
 func TestHoldTakesThePlaceOfWaiting(t *testing.T) {
-	var held []time.Duration
-	b := newBench(t, func(c *engine.Config) { c.Hold = func(wait time.Duration) { held = append(held, wait) } },
+	held := time.Duration(0)
+	b := newBench(t, func(c *engine.Config) { c.Hold = func(wait time.Duration) { held += wait } },
 		throttled(time.Second, time.Minute))
 	for i, wait := range []time.Duration{0, time.Second, 2 * time.Second} {
-		if v := b.decide(request("u", "", 1)); v.Refused || v.Waited != wait {
-			t.Errorf("request %d waits %v, refused %v, want %v", i, v.Waited, v.Refused, wait)
+		if v := b.decide(request("u", "", 1)); v.Refused || v.Waited != wait || held != wait*time.Duration(i+1)/2 {
+			t.Errorf("request %d waits %v, refused %v, want %v; %v in all", i, v.Waited, v.Refused, wait, held)
 		}
 	}
-	if len(held) != 2 || held[1] != 2*time.Second {
-		t.Errorf("held %v, want 1s and 2s", held)
-	}
-}
-
-// TestVerdictsAreHeldTogether: their waits begin when they are decided, so they do not add up.
-func TestVerdictsAreHeldTogether(t *testing.T) {
-	inFleet(t, 1, throttled(time.Second, time.Minute), func(t *testing.T, f *fleet) {
-		began, verdicts := time.Now(), make([]*engine.Verdict, 5)
-		for i := range verdicts {
-			verdicts[i] = new(engine.Verdict)
-			f.engines[0].Begin(t.Context(), request("u", "", 1), verdicts[i])
-		}
-		f.engines[0].Finish(t.Context(), verdicts...)
-		if took := time.Since(began); took != 4*time.Second {
-			t.Errorf("five requests took %v, want the 4 s of the last token", took)
-		}
-		for i, v := range verdicts {
-			if v.Refused || v.Waited != time.Duration(i)*time.Second {
-				t.Errorf("request %d: refused %v, waited %v", i, v.Refused, v.Waited)
-			}
-		}
-	})
 }

@@ -8,17 +8,3 @@ type Calendar struct {
 	// and of the two after it. None is before the one in front of it.
 	Edges [4]int64
 }
-
-// Window returns when the window begins and ends that holds an instant, and whether that is known: only within the
-// edges.
-func (c *Calendar) Window(at int64) (begin, end int64, known bool) {
-	if at < c.Edges[0] {
-		return 0, 0, false
-	}
-	for i, edge := range c.Edges[1:] {
-		if at < edge {
-			return c.Edges[i], edge, true
-		}
-	}
-	return 0, 0, false
-}

@@ -107,7 +107,7 @@ func Refuses(charges []Charge, decisions []Decision) bool {
 // undo the charges of others; of a bucket and a log until time has given it back, and all that others had taken then.
 func RefundUntil(l Limit, d *Decision) int64 {
 	if l.Algorithm == SlidingWindow {
-		window := termsOf(&Charge{Limit: l}).window
+		window := windowOf(&l)
 		return d.At - d.At%window + window
 	}
 	return d.At + d.ResetAfter.Microseconds()

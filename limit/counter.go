@@ -18,20 +18,15 @@ type Counter struct {
 // entry is what a log took at one instant: the sum of all that was taken up to then, this included.
 type entry struct{ at, sum int64 }
 
-// epoch is LeaseEpoch in µs.
-const epoch = int64(LeaseEpoch / time.Microsecond)
+const epoch = int64(leaseEpoch / time.Microsecond)
 
-// Expires is the instant, in µs since the epoch, from which on it is as good as one that was never charged; 0: it is so
-// now.
+// Expires is the instant, in µs since the epoch, from which on it is as good as one that was never charged; 0: now.
 func (c *Counter) Expires() int64 {
 	if c.expires == 0 {
 		return 0
 	}
 	return (c.expires + 1) * 1000
 }
-
-// Gone reports whether nothing in it matters at an instant (µs since the epoch) and later.
-func (c *Counter) Gone(now int64) bool { return c.Expires() <= now }
 
 // Size is about how many bytes it takes.
 func (c *Counter) Size() int { return 72 + 16*cap(c.entries) }

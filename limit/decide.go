@@ -56,7 +56,6 @@ func Decide(
 // pass decides all charges one after the other, and reports whether one without Each takes. A pass that is dry lets
 // those take nothing. In the second one outcomes stay.
 func (r *deciding) pass(dry, again bool) (taken bool) {
-	var all verdict
 	for i := range r.charges {
 		t := &r.turns[i]
 		outcome := t.outcome
@@ -71,29 +70,10 @@ func (r *deciding) pass(dry, again bool) (taken bool) {
 		}
 		t.stage()
 		r.decisions[i] = t.decision()
-		all.add(t)
+		taken = taken || t.take != 0 && !t.each
 	}
-	r.refused = r.refused || all.refused || all.quotas && !all.open
-	return all.taken
-}
-
-// verdict is what the turns of a request come to.
-type verdict struct {
-	refused bool // an enforced charge refuses
-	quotas  bool // there are quotas
-	open    bool // one of them allows
-	taken   bool // a charge without Each takes
-}
-
-func (v *verdict) add(t *turn) {
-	allowed := t.outcome == int64(Allowed)
-	switch t.mode {
-	case Enforced:
-		v.refused = v.refused || !allowed
-	case Quota:
-		v.quotas, v.open = true, v.open || allowed
-	}
-	v.taken = v.taken || t.take != 0 && !t.each
+	r.refused = r.refused || Refuses(r.charges, r.decisions)
+	return taken
 }
 
 // read gives a turn its counter: as it is, or as an earlier charge of the request has staged it.

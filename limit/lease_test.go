@@ -112,7 +112,7 @@ func (b *borrower) lend() {
 	if d.Outcome == Allowed {
 		b.lent++
 		end := b.now + d.Wait.Microseconds()
-		b.held = append(b.held, holding{rest: d.Charged, until: min(end, b.now+LeaseLife.Microseconds()), window: end})
+		b.held = append(b.held, holding{rest: d.Charged, until: min(end, b.now+2*epoch), window: end})
 	}
 }
 

@@ -69,22 +69,14 @@ func (l Limit) Validate() error {
 		return errors.New("a limit needs an algorithm")
 	case l.Count != min(max(l.Count, 0), MaxCount):
 		return fmt.Errorf("count %d must be between 0 and %d", l.Count, int64(MaxCount))
-	case l.Window < MinWindow || l.Window > MaxWindow || l.Window%MinWindow != 0:
+	case l.Window != micros(windowOf(&l)):
 		return fmt.Errorf("window %v must be whole milliseconds from %v to %v", l.Window, MinWindow, MaxWindow)
 	case l.Calendar != nil && !l.Algorithm.HasCalendar():
 		return fmt.Errorf("calendar windows need fixed_window, not %v", l.Algorithm)
+	case l.Algorithm.KeepsLog() && l.Count > MaxLogCount:
+		return fmt.Errorf("count %d must be at most %d, which is what a sliding_log can hold", l.Count, MaxLogCount)
 	case l.Algorithm.HasBurst():
 		return l.validateBurst()
-	case l.Algorithm.KeepsLog():
-		return l.validateLog()
-	}
-	return nil
-}
-
-// validateLog is Validate of what only a log has.
-func (l Limit) validateLog() error {
-	if l.Count > MaxLogCount {
-		return fmt.Errorf("count %d must be at most %d, which is what a sliding_log can hold", l.Count, MaxLogCount)
 	}
 	return nil
 }
@@ -100,15 +92,11 @@ func (l Limit) validateBurst() error {
 	return nil
 }
 
+// Bounds of leases.
 const (
-	// LeaseEpoch is the step of the ends of leases of a bucket.
-	LeaseEpoch = 100 * time.Millisecond
-	// LeaseLife is the longest life of a lease.
-	LeaseLife = 2 * LeaseEpoch
-	// MaxLease is how many tokens a sidecar may have on lease of one counter.
-	MaxLease = 1<<17 - 1
-
-	leastLeased = time.Second // the shortest window that lends
+	MaxLease    = 1<<17 - 1              // tokens that a sidecar may have on lease of one counter
+	leaseEpoch  = 100 * time.Millisecond // step of the ends of a bucket's leases, which last for two of them
+	leastLeased = time.Second            // the shortest window that lends
 )
 
 // Leasable reports whether counters of the limit lend tokens. Not those of a log or a calendar, of a window below a
@@ -120,7 +108,7 @@ func (l Limit) Leasable() bool {
 	case l.Count <= 0 || l.Window < leastLeased:
 		return false
 	case l.Algorithm.Fills():
-		return l.Count >= int64(l.Window/LeaseEpoch)
+		return l.Count >= int64(l.Window/leaseEpoch)
 	}
 	return true
 }

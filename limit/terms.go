@@ -36,14 +36,14 @@ func termsOf(c *Charge) terms {
 	l := &c.Limit
 	t := terms{algorithm: fixedTerms, op: c.Op, mode: c.Mode, each: c.Each, penalty: coolDownOf(c), fine: 1}
 	t.cost, t.most, t.window = min(max(c.Cost, 0), MaxCost), min(l.Count, MaxCount), windowOf(l)
-	if !l.admits() {
-		t.most = -1
+	if !l.Algorithm.known() || l.Count <= 0 || l.Burst < 0 && l.Algorithm.HasBurst() {
+		t.most = -1 // it never admits
 	}
 	switch {
 	case l.Algorithm == TokenBucket:
 		t.bucket(c)
 	case l.Algorithm == SlidingWindow:
-		t.algorithm, t.fine = slidingTerms, stepOf(t.most, t.window)
+		t.algorithm, t.fine = slidingTerms, max(scale(max(t.most, 0), t.window, exact), 1)
 	case l.Algorithm.KeepsLog():
 		t.algorithm = logTerms
 	case l.Calendar != nil:
@@ -51,11 +51,6 @@ func termsOf(c *Charge) terms {
 	}
 	t.times(c)
 	return t
-}
-
-// admits reports whether the limit admits anything at all.
-func (l *Limit) admits() bool {
-	return l.Algorithm.known() && l.Count > 0 && (l.Burst >= 0 || !l.Algorithm.HasBurst())
 }
 
 // windowOf is the window of a limit in µs, within its bounds.
@@ -128,7 +123,7 @@ func (t *terms) bucket(c *Charge) {
 
 // fits reports whether all that a bucket can owe is exact.
 func fits(burst, unit, fine, debt int64) bool {
-	return plus(product(burst+1, unit), product(debt, fine)) <= exact
+	return product(burst+1, unit)+product(debt, fine) <= exact
 }
 
 // coarsen returns units with which all that a bucket can owe is exact. Where those of lowest terms are too fine, a
@@ -139,28 +134,21 @@ func coarsen(burst, unit, fine, debt int64) (most, coarseUnit, coarseFine int64)
 	}
 	fill := float64(burst+1)*float64(unit)/float64(fine) + float64(debt) // µs
 	for f := min(int64(float64(exact-burst)/fill)+1, fine); ; f-- {
-		hi, lo := bits.Mul64(uint64(f), uint64(unit))
-		u, rest := bits.Div64(hi, lo, uint64(fine))
-		if rest > 0 {
-			u++
-		}
-		if f == 1 || fits(burst, int64(u), f, debt) {
-			return burst, int64(u), f
+		u := scale(f, unit, fine)
+		if f == 1 || fits(burst, u, f, debt) {
+			return burst, u, f
 		}
 	}
 }
 
-// stepOf is the length of a step in which the weight of the last window falls, in µs: 1 but for very large numbers.
-func stepOf(count, window int64) int64 {
-	if count < 1 {
-		return 1
+// scale returns a * b / c rounded up, where that is below 2^63.
+func scale(a, b, c int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	q, rest := bits.Div64(hi, lo, uint64(c))
+	if rest > 0 {
+		q++
 	}
-	hi, lo := bits.Mul64(uint64(count), uint64(window))
-	step, rest := bits.Div64(hi, lo, exact)
-	if rest > 0 || step == 0 {
-		step++
-	}
-	return int64(step)
+	return int64(q)
 }
 
 func gcd(a, b int64) int64 {
@@ -170,7 +158,7 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// largest is what product and plus return for all that is larger.
+// largest is what product returns for all that is larger.
 const largest = 1 << 61
 
 // product returns a * b for a, b >= 0, at most largest.
@@ -181,9 +169,6 @@ func product(a, b int64) int64 {
 	}
 	return int64(lo)
 }
-
-// plus returns a + b for a, b up to largest, at most largest.
-func plus(a, b int64) int64 { return min(a+b, largest) }
 
 // floorOf returns x / y rounded down, for y > 0.
 func floorOf(x, y int64) int64 {

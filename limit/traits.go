@@ -16,9 +16,6 @@ func (a Algorithm) Fills() bool { return a == TokenBucket }
 // Lends reports whether tokens can be taken before they are due, which throttle and post-paid limits need.
 func (a Algorithm) Lends() bool { return a == TokenBucket }
 
-// Aligned reports whether charges are counted by windows that begin at multiples of Window, or with the calendar.
-func (a Algorithm) Aligned() bool { return a == FixedWindow || a == SlidingWindow }
-
 // EndsAtOnce reports whether the end of a window gives back all that was spent in it.
 func (a Algorithm) EndsAtOnce() bool { return a == FixedWindow }
 

@@ -4,7 +4,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -15,16 +14,8 @@ const (
 )
 
 // batcher forms batches of the requests that wait for one server. Each of a few workers has one batch under way.
-// While one of them is idle a request leaves at once, else with all that came when a batch returns. No timer is needed:
-//
-//	callers          queue                      workers           server
-//	Do(a) ──────────────────────────────────▶  1 [a]      ──▶
-//	Do(b) ──────────────────────────────────▶  2 [b]      ──▶
-//	Do(c, d), Do(e)  ▶ (c d) (e)                  both are under way
-//	                 ▶ (c d) (e)                1 a is done  ◀──    [a's reply]
-//	                                        ──▶ 1 [c d e]  ──▶       one pipeline: an EVALSHA for each script and slot
-//	Do(f)            ▶ (f)
-//	Leave(f)         ▶ (f left)                 2 b is done  ◀──    f is never sent, but for Keep
+// While one of them is idle a request leaves at once, else with all that came when a batch returns. README.md has
+// a picture.
 type batcher struct {
 	server *Server
 
@@ -32,12 +23,11 @@ type batcher struct {
 	ready    *sync.Cond // on mu: there are requests for a worker
 	queue    []*Pending
 	closed   bool
+	flying   int // requests in batches
+	rejected int // requests that were not sent
 	working  sync.WaitGroup
-	flying   atomic.Int64 // requests in batches
-	rejected atomic.Int64 // requests that were not sent
 }
 
-// newBatcher starts workers.
 func newBatcher(s *Server) *batcher {
 	b := &batcher{server: s}
 	b.ready = sync.NewCond(&b.mu)
@@ -55,7 +45,7 @@ func (b *batcher) add(now time.Time, requests []*Pending) error {
 		return errClosed
 	}
 	if b.overloadedLocked(now, requests) {
-		b.rejected.Add(int64(len(requests)))
+		b.rejected += len(requests)
 		return errOverload
 	}
 	requests[0].group, requests[0].since = len(requests), now
@@ -81,50 +71,56 @@ func (b *batcher) overloadedLocked(now time.Time, requests []*Pending) bool {
 
 // work sends batches until the batcher is closed.
 func (b *batcher) work() {
-	var batch, left []*Pending
+	var batch, unsent []*Pending
 	for open := true; open; {
 		runtime.Gosched() // callers that are ready to ask go along
-		batch, left, open = b.take(batch[:0], left[:0])
-		b.server.end(left, errLeft)
+		batch, unsent, open = b.take(batch, unsent)
+		b.server.end(unsent, errLeft)
 		if len(batch) > 0 {
 			b.server.runBatch(batch)
-			b.flying.Add(-int64(len(batch)))
 		}
 		clear(batch)
-		clear(left)
+		clear(unsent)
 	}
 }
 
-// take waits for requests, and appends those to send and those whose callers have left. It reports whether more may
-// come.
-func (b *batcher) take(batch, left []*Pending) (_, _ []*Pending, open bool) {
+// take waits for requests, and returns those to send and those whose callers have left, in place of those before. It
+// reports whether more may come.
+func (b *batcher) take(batch, unsent []*Pending) (_, _ []*Pending, open bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.flying -= len(batch)
+	batch, unsent = batch[:0], unsent[:0]
 	for len(b.queue) == 0 && !b.closed {
 		b.ready.Wait()
 	}
-	used, charges := 0, 0
-	for used < len(b.queue) {
-		group := b.queue[used : used+b.queue[used].group]
-		charges += chargesOf(group)
-		if used > 0 && (used+len(group) > mostRequests || charges > mostCharges) {
-			break
-		}
-		used += len(group)
-	}
+	used := b.fittingLocked()
 	for _, p := range b.queue[:used] {
-		if p.unwanted() {
-			left = append(left, p)
+		if p.state.Load() == left && !p.Keep {
+			unsent = append(unsent, p)
 		} else {
 			batch = append(batch, p)
 		}
 	}
 	b.queue = slices.Delete(b.queue, 0, used)
-	b.flying.Add(int64(len(batch)))
+	b.flying += len(batch)
 	if len(b.queue) > 0 {
 		b.ready.Signal()
 	}
-	return batch, left, !b.closed || len(b.queue) > 0
+	return batch, unsent, !b.closed
+}
+
+// fittingLocked is how many of the queue fit into one batch.
+func (b *batcher) fittingLocked() (requests int) {
+	for charges := 0; requests < len(b.queue); {
+		group := b.queue[requests : requests+b.queue[requests].group]
+		charges += chargesOf(group)
+		if requests > 0 && (requests+len(group) > mostRequests || charges > mostCharges) {
+			break
+		}
+		requests += len(group)
+	}
+	return requests
 }
 
 func chargesOf(requests []*Pending) (all int) {
@@ -146,9 +142,11 @@ func (b *batcher) close() {
 	b.working.Wait()
 }
 
-// waiting is how many requests wait.
-func (b *batcher) waiting() int64 {
+// count adds the numbers of requests.
+func (b *batcher) count(all *Stats) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return int64(len(b.queue))
+	all.InFlight += int64(b.flying)
+	all.Waiting += int64(len(b.queue))
+	all.Rejected += int64(b.rejected)
 }

@@ -153,7 +153,9 @@ func (c *Client) Close() {
 		c.watch.close()
 	}
 	if c.sentinel != nil {
-		c.sentinel.close()
+		for _, one := range c.sentinel.asked {
+			one.Close()
+		}
 	}
 	if c.cluster != nil {
 		c.cluster.close()
@@ -177,14 +179,11 @@ type Stats struct {
 
 // Add adds what a client has counted so far. Of a cluster the last four are those of its present servers.
 func (all *Stats) Add(c *Client) {
-	opened, ended := c.opened.Load(), c.ended.Load()
-	all.Opened += opened
-	all.Ended += ended
-	all.Connections += opened - ended
+	all.Opened += c.opened.Load()
+	all.Ended += c.ended.Load()
+	all.Connections = all.Opened - all.Ended
 	for _, s := range c.Servers() {
-		all.InFlight += s.batcher.flying.Load()
-		all.Waiting += s.batcher.waiting()
-		all.Rejected += s.batcher.rejected.Load()
+		s.batcher.count(all)
 		for _, client := range s.clients() {
 			pool := client.PoolStats()
 			all.Idle += int64(pool.IdleConns)

@@ -118,22 +118,19 @@ func (c *cluster) read(ctx context.Context, from *goredis.Client) error {
 	if err != nil {
 		return err
 	}
-	ranges, err := slotRanges(reply, from.Options().Addr)
-	if err != nil {
-		return err
-	}
-	if len(ranges) == 0 {
-		return errUnknown
-	}
 	fresh := new(table)
-	for _, r := range ranges {
-		s := c.member(r.address)
-		for slot := max(r.first, 0); slot <= min(r.last, slotCount-1); slot++ {
+	for _, row := range reply {
+		first, last, master := slotRow(row, from.Options().Addr)
+		s := c.member(master)
+		for slot := max(first, 0); s != nil && slot <= min(last, slotCount-1); slot++ {
 			fresh.bySlot[slot] = s
 		}
-		if !slices.Contains(fresh.masters, s) {
+		if s != nil && !slices.Contains(fresh.masters, s) {
 			fresh.masters = append(fresh.masters, s)
 		}
+	}
+	if len(fresh.masters) == 0 {
+		return errUnknown
 	}
 	c.table.Store(fresh)
 	c.forget()
@@ -153,7 +150,6 @@ func (c *cluster) forget() {
 	})
 }
 
-// close ends the connections.
 func (c *cluster) close() {
 	c.mu.Lock()
 	c.closed = true

@@ -41,15 +41,9 @@ const (
 	ReasonError    = "error"     // anything else
 )
 
-// How a reply begins when the user may run the script, but not a command in it: up to Redis 7, and later and of
-// Valkey.
-const (
-	forbidden      = "ERR The user executing the script can't"
-	forbiddenLater = "ERR ACL failure in script"
-)
-
 // Why a call brought no reply, besides what connections and servers report.
 var (
+	errUnsent   = errors.New("it was not sent") // around the reason
 	errOverload = errors.New("more requests wait than can be answered in time")
 	errClosed   = errors.New("the connections are closed")
 	errLeft     = errors.New("the caller left before the request was sent")
@@ -83,7 +77,8 @@ var causes = []struct {
 	{ReasonBusy, []string{"BUSY"}, nil},
 	{ReasonNoAuth, []string{"NOAUTH", "WRONGPASS", "ERR invalid password", "ERR AUTH",
 		"ERR Protocol error: unauthenticated"}, nil}, // the last one if too much was asked before the password
-	{ReasonNoPerm, []string{"NOPERM", forbidden, forbiddenLater}, nil},
+	{ReasonNoPerm, []string{"NOPERM", "ERR The user executing the script can't", // of a command in it, up to Redis 7,
+		"ERR ACL failure in script"}, nil}, // and since then
 	{ReasonWrong, []string{"WRONGTYPE"}, nil},
 	{ReasonSlot, []string{"CROSSSLOT"}, nil},
 	{ReasonScript, []string{"NOSCRIPT", "ERR Error running script", "ERR Error compiling script", "ERR user_script",
@@ -128,9 +123,6 @@ func replyReason(text string) string {
 
 // IsReply reports whether the server replied with an error that begins so.
 func IsReply(err error, prefix string) bool {
-	if err == nil {
-		return false
-	}
 	var reply goredis.Error
 	return errors.As(err, &reply) && strings.HasPrefix(reply.Error(), prefix)
 }
@@ -144,7 +136,7 @@ func isTimeout(err error) bool {
 // MayHaveRun reports whether a call that ended with this error may have run on the server all the same: it was sent,
 // and no reply came, or the error is one from inside a script.
 func MayHaveRun(err error) bool {
-	if err == nil || isUnsent(err) {
+	if err == nil || errors.Is(err, errUnsent) {
 		return false
 	}
 	switch Reason(err) {
@@ -153,18 +145,7 @@ func MayHaveRun(err error) bool {
 	case ReasonScript:
 		return !IsReply(err, "NOSCRIPT")
 	case ReasonNoPerm:
-		return IsReply(err, forbidden) || IsReply(err, forbiddenLater)
+		return !IsReply(err, "NOPERM") // but a command in it
 	}
 	return !IsReply(err, "")
-}
-
-// unsentError is why a call was not sent.
-type unsentError struct{ error }
-
-// Unwrap is the reason itself.
-func (e *unsentError) Unwrap() error { return e.error }
-
-func isUnsent(err error) bool {
-	var early *unsentError
-	return errors.As(err, &early)
 }

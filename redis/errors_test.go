@@ -37,6 +37,8 @@ func TestReasonsOfReplies(t *testing.T) {
 	}
 }
 
+func unsent(err error) error { return fmt.Errorf("%w: %w", errUnsent, err) }
+
 func TestWhatMayHaveRun(t *testing.T) {
 	refused := dialError(syscall.ECONNREFUSED)
 	for _, step := range []struct {
@@ -49,12 +51,12 @@ func TestWhatMayHaveRun(t *testing.T) {
 		{errOverload, ReasonOverload, false},
 		{errLeft, ReasonDeadline, false},
 		{errClosed, ReasonShutdown, false},
-		{&unsentError{goredis.ErrClosed}, ReasonShutdown, false},
-		{&unsentError{refused}, ReasonDial, false},
-		{&unsentError{io.EOF}, ReasonClosed, false},
-		{&unsentError{goredis.ErrPoolTimeout}, ReasonTimeout, false},
-		{&unsentError{errClients}, ReasonClients, false},
-		{&unsentError{errUnknown}, ReasonCluster, false},
+		{unsent(goredis.ErrClosed), ReasonShutdown, false},
+		{unsent(refused), ReasonDial, false},
+		{unsent(io.EOF), ReasonClosed, false},
+		{unsent(goredis.ErrPoolTimeout), ReasonTimeout, false},
+		{unsent(errClients), ReasonClients, false},
+		{unsent(errUnknown), ReasonCluster, false},
 		{io.EOF, ReasonClosed, true},
 		{fmt.Errorf("read: %w", syscall.ECONNRESET), ReasonClosed, true},
 		{&net.OpError{Op: "read", Err: context.DeadlineExceeded}, ReasonTimeout, true},

@@ -66,12 +66,9 @@ func (p *Pending) begin() {
 	if p.done == nil {
 		p.done = make(chan struct{}, 1)
 	}
-	p.Reply, p.Err, p.group = p.Reply[:0], nil, 0
+	p.Reply, p.Err, p.group = p.Reply[:0], errPanicked, 0 // unless more becomes known
 	p.state.Store(waiting)
 }
-
-// unwanted reports whether the request has to be sent no more.
-func (p *Pending) unwanted() bool { return !p.Keep && p.state.Load() == left }
 
 // finish signals that the request is over, and reports whether its caller has left.
 func (p *Pending) finish() (late bool) {

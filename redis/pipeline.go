@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -24,6 +25,7 @@ type command struct {
 
 	repeated bool // it was sent again after a failure
 	moves    int  // how often a cluster sent it on
+	asking   bool // to where its slot moves to: behind an ASKING
 }
 
 // NoRetry keeps go-redis from sending the command a second time, for it may have run.
@@ -53,7 +55,7 @@ func (c *command) fault() error {
 	case c.written:
 		return err
 	}
-	return &unsentError{err}
+	return fmt.Errorf("%w: %w", errUnsent, err)
 }
 
 // prepare makes the command ready to be sent.
@@ -64,17 +66,14 @@ func (c *command) prepare(words []any) *command {
 
 // run makes a script's run ready to be sent. Pointers to strings need no memory of their own.
 func (c *command) run(verb, script any) *command {
-	keys, size := 0, 4
-	for _, p := range c.members {
-		keys += len(p.Keys)
-		size += len(p.Keys) + len(p.Arguments)
-	}
-	words := append(make([]any, 0, size), verb, script, keys)
+	first := c.members[0]
+	words := append(make([]any, 0, 4+len(c.members)*(len(first.Keys)+len(first.Arguments))), verb, script, 0)
 	for _, p := range c.members {
 		for i := range p.Keys {
 			words = append(words, &p.Keys[i])
 		}
 	}
+	words[2] = len(words) - 3 // how many are keys
 	words = append(words, "0")
 	for _, p := range c.members {
 		for i := range p.Arguments {
@@ -108,8 +107,8 @@ func commands(batch []*Pending, slotOf func(key string) int) []*command {
 	return all
 }
 
-// send sends commands in one pipeline, each behind an ASKING if that is wanted.
-func (s *Server) send(ctx context.Context, all []*command, asking bool) {
+// send sends commands in one pipeline.
+func (s *Server) send(ctx context.Context, all []*command) {
 	client := s.hot
 	if all[0].script == nil {
 		client = s.cold
@@ -118,13 +117,13 @@ func (s *Server) send(ctx context.Context, all []*command, asking bool) {
 		s.client.cluster.unplaced(ctx, all)
 		return
 	}
-	if len(all) == 1 && !asking {
+	if len(all) == 1 && !all[0].asking {
 		_ = client.Process(ctx, all[0]) // it has the error
 		return
 	}
 	pipe := client.Pipeline()
 	for _, c := range all {
-		if asking {
+		if c.asking {
 			_ = pipe.Process(ctx, goredis.NewCmd(ctx, "ASKING")) // is queued
 		}
 		_ = pipe.Process(ctx, c) // is queued
@@ -132,103 +131,90 @@ func (s *Server) send(ctx context.Context, all []*command, asking bool) {
 	_, _ = pipe.Exec(ctx) // each has its own error
 }
 
-// route is where a command goes again.
-type route struct {
-	server *Server
-	asking bool
-}
-
 // exchange sends commands, and sends those again that did not run, as their replies or the lack of a connection
 // prove. It returns what became of them: more commands, where one was parted.
-func (s *Server) exchange(ctx context.Context, all []*command, asking bool) (ended []*command) {
-	s.send(ctx, all, asking)
-	var again map[route][]*command
+func (s *Server) exchange(ctx context.Context, all []*command) (ended []*command) {
+	s.send(ctx, all)
+	again := map[*Server][]*command{}
 	ended = all[:0]
 	for _, c := range all {
-		to, next := s.again(c, route{s, asking})
-		if next == nil {
+		to, next := s.again(c)
+		if to == nil {
 			ended = append(ended, c)
 			continue
-		}
-		if again == nil {
-			again = map[route][]*command{}
 		}
 		again[to] = append(again[to], next...)
 	}
 	for to, next := range again {
-		ended = append(ended, to.server.exchange(ctx, next, to.asking)...)
+		ended = append(ended, to.exchange(ctx, next)...)
 	}
 	return ended
 }
 
-const (
-	mostMoves  = 3                // how often a cluster may send a command on, or let it wait for keys that move
-	splitPause = time.Millisecond // for those keys
-)
+const mostMoves = 3 // how often a cluster may send a command on, or let it wait for keys that move
 
 // again is what to send again of a command that did not run, and where: a few times as a cluster replies, each request
 // alone where one of them has a key that the user may not touch, and once with the script's text or after what may be
 // over at once.
-func (s *Server) again(c *command, here route) (to route, next []*command) {
+func (s *Server) again(c *command) (to *Server, next []*command) {
 	fault := c.fault()
 	switch why := Reason(fault); {
 	case why == ReasonCluster:
-		to, ok := s.elsewhere(c, fault, here)
-		if ok {
-			return to, []*command{c.prepare(c.Args())}
+		to = s.elsewhere(c, fault)
+		if to != nil {
+			c.prepare(c.Args())
 		}
+		return to, []*command{c}
 	case len(c.members) > 1 && IsReply(fault, "NOPERM"):
 		for i := range c.members {
 			next = append(next, commands(c.members[i:i+1], s.client.Slot)...)
 		}
-		return here, next
-	case c.repeated:
+		return s, next
+	case !c.repeated && s.repeat(c, fault, why):
+		c.repeated = true
+		return s, []*command{c}
+	}
+	return nil, nil
+}
+
+// repeat makes a command ready to be sent once more, if nothing ran because of what may be over at once.
+func (s *Server) repeat(c *command, fault error, why string) bool {
+	early := errors.Is(fault, errUnsent) && !isTimeout(fault)
+	switch {
 	case c.script != nil && IsReply(fault, "NOSCRIPT"):
-		c.repeated = true
-		return here, []*command{c.run("EVAL", c.script.text)} // loads it, too
-	case isBrief(fault, why):
-		c.repeated = true
-		if why == ReasonReadonly {
-			s.epoch.Add(1) // another server may be the master
-		}
-		return here, []*command{c.prepare(c.Args())}
-	}
-	return here, nil
-}
-
-// isBrief reports whether nothing ran because of what may be over at once.
-func isBrief(fault error, why string) bool {
-	switch why {
-	case ReasonLoading, ReasonReadonly:
+		c.run("EVAL", c.script.text) // loads it, too
 		return true
-	case ReasonDial, ReasonClosed:
-		return isUnsent(fault) && !isTimeout(fault)
+	case why == ReasonReadonly:
+		s.epoch.Add(1) // another server may be the master
+	case why == ReasonLoading, early && (why == ReasonDial || why == ReasonClosed):
+	default:
+		return false
 	}
-	return false
+	c.prepare(c.Args())
+	return true
 }
 
-// elsewhere is where a command has to go as a server of a cluster has replied, or now that the slots are known.
-func (s *Server) elsewhere(c *command, fault error, here route) (to route, ok bool) {
+// elsewhere is where a command has to go as a server of a cluster has replied, or now that the slots are known; nil for
+// nowhere.
+func (s *Server) elsewhere(c *command, fault error) *Server {
 	c.moves++
 	cluster := s.client.cluster
 	if cluster == nil || c.moves > mostMoves {
-		return here, false
+		return nil
 	}
 	s.client.watch.want()
-	if errors.Is(fault, errUnknown) {
-		to.server = cluster.server(c.slot)
-		return to, to.server.hot != nil
-	}
 	words := strings.Fields(fault.Error())
 	switch {
+	case errors.Is(fault, errUnknown):
+		return cluster.server(c.slot)
 	case words[0] == "TRYAGAIN":
-		time.Sleep(splitPause)
-		return here, true
+		time.Sleep(time.Millisecond)
+		return s
 	case len(words) == 3 && (words[0] == "MOVED" || words[0] == "ASK"):
-		to = route{cluster.member(reachable(words[2], s.address)), words[0] == "ASK"}
-		return to, to.server != nil
+		c.asking = words[0] == "ASK"
+		return cluster.member(reachable(words[2], s.address))
 	}
-	return here, false
+	return nil
 }
 
 // failures are the reasons that show that a server cannot work. What an operator has to mend, as a wrong password, is

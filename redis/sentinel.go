@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -84,19 +85,10 @@ func (s *sentinel) look(ctx context.Context) error {
 // ask asks one sentinel. One that may not be asked for the epoch counts as of epoch 0.
 func (s *sentinel) ask(ctx context.Context, one *goredis.SentinelClient) (*named, error) {
 	reply, err := one.GetMasterAddrByName(ctx, s.client.cfg.Master).Result()
-	if err != nil {
-		return nil, err
-	}
-	if len(reply) != 2 {
-		return nil, errReply
+	if err != nil || len(reply) != 2 {
+		return nil, cmp.Or(err, errReply)
 	}
 	about, _ := one.Master(ctx, s.client.cfg.Master).Result()
 	epoch, _ := strconv.ParseInt(about["config-epoch"], 10, 64)
 	return &named{net.JoinHostPort(reply[0], reply[1]), epoch}, nil
-}
-
-func (s *sentinel) close() {
-	for _, one := range s.asked {
-		one.Close()
-	}
 }

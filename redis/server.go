@@ -1,10 +1,8 @@
 package redis
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -97,18 +95,14 @@ func (s *Server) runBatch(batch []*Pending) {
 		}
 	}
 	if s.client.cfg.OnCall != nil {
-		took := time.Since(began)
-		s.client.Guard(func() { s.client.cfg.OnCall(s.name, len(batch), chargesOf(batch), took, reason) })
+		s.client.Guard(func() { s.client.cfg.OnCall(s.name, len(batch), chargesOf(batch), time.Since(began), reason) })
 	}
 	s.end(batch, err)
 }
 
 // tryBatch sends a batch, and returns what it shows about the server and the reason of the first failure.
 func (s *Server) tryBatch(batch []*Pending) (shown breaker.Outcome, reason string) {
-	for _, p := range batch {
-		p.Err = errPanicked // unless more becomes known
-	}
-	all := s.exchange(context.Background(), commands(batch, s.client.Slot), false)
+	all := s.exchange(context.Background(), commands(batch, s.client.Slot))
 	for _, c := range all {
 		c.deliver()
 	}
@@ -129,7 +123,7 @@ func (s *Server) command(ctx context.Context, slot int, args []any) *command {
 		defer cancel()
 	}
 	c := (&command{slot: slot}).prepare(args)
-	s.exchange(ctx, []*command{c}, false)
+	s.exchange(ctx, []*command{c})
 	return c
 }
 
@@ -151,7 +145,6 @@ func (s *Server) guarded(ctx context.Context, slot int, args []any) (any, error)
 	return c.Val(), c.fault()
 }
 
-// close ends the connections and waits for what runs.
 func (s *Server) close() {
 	s.batcher.close()
 	for _, client := range s.clients() {
@@ -170,24 +163,4 @@ func (s *Server) clients() []*goredis.Client {
 func (s *Server) Ping(ctx context.Context) error {
 	_, err := s.Run(ctx, "PING")
 	return err
-}
-
-// About is what a server is.
-type About struct {
-	Version string // of Redis, or the one that a Valkey stands for
-	Valkey  string // version of Valkey; empty: it is a Redis
-	Mode    string // standalone, sentinel or cluster
-}
-
-// About asks the server what it is.
-func (s *Server) About(ctx context.Context) (About, error) {
-	reply, err := s.Run(ctx, "INFO", "server")
-	text, _ := reply.(string)
-	fields := map[string]string{}
-	for line := range strings.Lines(text) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		fields[name] = value
-	}
-	mode := cmp.Or(fields["redis_mode"], fields["server_mode"]) // Valkey has the second
-	return About{Version: fields["redis_version"], Valkey: fields["valkey_version"], Mode: mode}, err
 }

@@ -223,14 +223,6 @@ func TestAPasswordThatChanges(t *testing.T) {
 	})
 }
 
-func TestAbout(t *testing.T) {
-	c := open(t, at(redis.Single, servers.StartRedis(t).Addr))
-	about, err := c.Servers()[0].About(t.Context())
-	if err != nil || about.Version == "" || about.Mode != "standalone" {
-		t.Errorf("the server is %+v, %v", about, err)
-	}
-}
-
 func TestAClientThatIsClosed(t *testing.T) {
 	c := redis.New(at(redis.Single, servers.StartRedis(t).Addr))
 	c.Ready(t.Context())

@@ -1,57 +1,48 @@
 package redis
 
 import (
-	"errors"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// slotRange is a row of the map of slots.
-type slotRange struct {
-	first, last int64
-	address     string // of its master
+// slotCount is how many slots a cluster has.
+const slotCount = 16384
+
+// SlotOf is the slot of a key in a cluster: the CRC-16 (XMODEM) of its hash tag.
+func SlotOf(key string) int {
+	crc, tag := uint16(0), hashTag(key)
+	for i := range len(tag) {
+		x := crc>>8 ^ uint16(tag[i])
+		x ^= x >> 4
+		crc = crc<<8 ^ x<<12 ^ x<<5 ^ x
+	}
+	return int(crc % slotCount)
 }
 
-var errSlots = errors.New("the map of slots cannot be read")
-
-// slotRanges reads the reply to CLUSTER SLOTS of the server at origin. A range without servers is left out.
-func slotRanges(reply []any, origin string) (all []slotRange, err error) {
-	for _, row := range reply {
-		fields, _ := row.([]any)
-		if len(fields) == 2 {
-			continue
-		}
-		if len(fields) < 3 {
-			return nil, errSlots
-		}
-		first, isFirst := fields[0].(int64)
-		last, isLast := fields[1].(int64)
-		address := slotMaster(fields[2], origin)
-		if !isFirst || !isLast || address == "" {
-			return nil, errSlots
-		}
-		all = append(all, slotRange{first, last, address})
+// slotRow reads a row of the reply to CLUSTER SLOTS of the server at origin: a range of slots, and their master. It is
+// empty if they have none.
+func slotRow(reply any, origin string) (first, last int64, master string) {
+	row, _ := reply.([]any)
+	if len(row) < 3 {
+		return 0, 0, ""
 	}
-	return all, nil
-}
-
-// slotMaster reads one server: its host, its port, its name, and what else it may be reached by.
-func slotMaster(reply any, origin string) string {
-	fields, _ := reply.([]any)
-	if len(fields) < 2 {
-		return ""
+	first, _ = row[0].(int64)
+	last, _ = row[1].(int64)
+	server, _ := row[2].([]any) // its host, its port, its name, and what else it may be reached by
+	if len(server) < 2 {
+		return 0, 0, ""
 	}
-	host, _ := fields[0].(string)
-	port, _ := fields[1].(int64)
-	if host == "?" && len(fields) > 3 {
-		beside, _ := fields[3].([]any) // names and values
+	host, _ := server[0].(string)
+	port, _ := server[1].(int64)
+	if host == "?" && len(server) > 3 {
+		beside, _ := server[3].([]any) // names and values
 		if at := slices.Index(beside, any("ip")); at >= 0 && at+1 < len(beside) {
 			host, _ = beside[at+1].(string)
 		}
 	}
-	return reachable(host+":"+strconv.FormatInt(port, 10), origin)
+	return first, last, reachable(host+":"+strconv.FormatInt(port, 10), origin)
 }
 
 // reachable is the address of a server as the one at origin named it, ready to be dialled: without a host, or on a
@@ -69,7 +60,4 @@ func reachable(address, origin string) string {
 	return net.JoinHostPort(host, port)
 }
 
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
+func isLoopback(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }

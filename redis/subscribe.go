@@ -9,10 +9,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-const (
-	subscribeIdle  = time.Second            // after so long without a message the server is asked for a sign of life
-	subscribePause = 200 * time.Millisecond // before a lost subscription is made again
-)
+const subscribeIdle = time.Second // after so long without a message the server is asked for a sign of life
 
 // Subscribe calls message with each text that is published on a channel, on connections of its own, until stop is
 // called, which waits for the end. A lost subscription is made again. gap is called when a subscription begins: what
@@ -31,7 +28,7 @@ func (c *Client) Subscribe(channel string, message func(text string), gap func()
 	}
 	for i := range c.Everywhere() {
 		running.Go(func() {
-			for open := true; open; open = pause(ctx, subscribePause) {
+			for open := true; open; open = pause(ctx, lookPause) {
 				c.Guard(func() { c.Everywhere()[i].subscribe(ctx, channel, take) })
 			}
 		})

@@ -31,7 +31,7 @@ func newWatch() *watch {
 
 // run looks until the end. A look that failed is soon followed by another one.
 func (w *watch) run(c *Client, look func(context.Context) error) {
-	for first := true; w.ctx.Err() == nil; first = false {
+	for first := true; first || w.ctx.Err() == nil; first = false {
 		err := errPanicked
 		c.Guard(func() { err = look(w.ctx) })
 		w.fault.Store(&err)
@@ -67,9 +67,8 @@ func (w *watch) await(ctx context.Context) error {
 	case <-w.looked:
 		return *w.fault.Load()
 	case <-ctx.Done():
-	case <-w.ctx.Done():
+		return errUnknown
 	}
-	return errUnknown
 }
 
 func (w *watch) close() {

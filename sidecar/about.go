@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -27,8 +28,10 @@ type abouts struct {
 
 // aboutServer is what one server is.
 type aboutServer struct {
-	redis.About
-	policy string // of eviction, where the server evicts; empty: it does not, or the user may not ask
+	version string // of Redis, or the one that a Valkey stands for
+	valkey  string // version of Valkey; empty: it is a Redis
+	mode    string // standalone, sentinel or cluster
+	policy  string // of eviction, where the server evicts; empty: it does not, or the user may not ask
 }
 
 // tooOld names the servers that scripts cannot run on, for people.
@@ -37,7 +40,7 @@ func (a *abouts) tooOld() (all []string) {
 	defer a.mu.Unlock()
 	for name, s := range a.known {
 		if s.tooOld() {
-			all = append(all, fmt.Sprintf("redis: %s is version %s, and must be at least %d.0", name, s.Version, leastMajor))
+			all = append(all, fmt.Sprintf("redis: %s is version %s, and must be at least %d.0", name, s.version, leastMajor))
 		}
 	}
 	slices.Sort(all)
@@ -46,9 +49,9 @@ func (a *abouts) tooOld() (all []string) {
 
 // tooOld reports whether scripts cannot run on the server.
 func (s *aboutServer) tooOld() bool {
-	head, _, _ := strings.Cut(s.Version, ".")
+	head, _, _ := strings.Cut(s.version, ".")
 	major, err := strconv.Atoi(head)
-	return err == nil && s.Valkey == "" && major < leastMajor
+	return err == nil && s.valkey == "" && major < leastMajor
 }
 
 // learn takes in what a server is, and reports whether that is news.
@@ -116,23 +119,26 @@ func (s *Sidecar) askAbout(ctx context.Context, clients []*redis.Client) (next t
 func aboutOf(ctx context.Context, server *redis.Server) (s aboutServer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, aboutWithin)
 	defer cancel()
-	s.About, err = server.About(ctx)
+	reply, err := server.Run(ctx, "INFO", "server")
 	if err != nil {
 		return s, err
 	}
-	reply, err := server.Run(ctx, "INFO", "memory")
+	info := infoOf(reply)
+	s.version, s.valkey = info["redis_version"], info["valkey_version"]
+	s.mode = cmp.Or(info["redis_mode"], info["server_mode"]) // Valkey has the second
+	reply, err = server.Run(ctx, "INFO", "memory")
 	if err != nil && !redis.IsReply(err, "NOPERM") {
 		return s, err
 	}
-	text, _ := reply.(string)
-	if info := infoOf(text); info["maxmemory"] != "0" && info["maxmemory_policy"] != "noeviction" {
+	if info := infoOf(reply); info["maxmemory"] != "0" && info["maxmemory_policy"] != "noeviction" {
 		s.policy = info["maxmemory_policy"]
 	}
 	return s, nil
 }
 
 // infoOf is the fields of a reply to INFO.
-func infoOf(text string) map[string]string {
+func infoOf(reply any) map[string]string {
+	text, _ := reply.(string)
 	fields := map[string]string{}
 	for line := range strings.Lines(text) {
 		name, value, found := strings.Cut(strings.TrimRight(line, "\r\n"), ":")
@@ -145,9 +151,9 @@ func infoOf(text string) map[string]string {
 
 // logAbout logs what a server is, and what an operator has to change about it.
 func (s *Sidecar) logAbout(name string, about aboutServer) {
-	s.log.Info("redis is there", "server", name, "version", about.Version, "valkey", about.Valkey, "mode", about.Mode)
+	s.log.Info("redis is there", "server", name, "version", about.version, "valkey", about.valkey, "mode", about.mode)
 	if about.tooOld() {
-		s.log.Error("redis is too old: its version must be at least 7.0", "server", name, "version", about.Version)
+		s.log.Error("redis is too old: its version must be at least 7.0", "server", name, "version", about.version)
 	}
 	if about.policy != "" {
 		s.log.Warn("redis evicts counters when its memory is full: set maxmemory-policy to noeviction", "server", name, "policy", about.policy)

@@ -3,11 +3,9 @@ package store
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	_ "embed" // for the script
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,11 +13,10 @@ import (
 )
 
 const (
-	beatEvery  = time.Second            // how often a sidecar shows that it lives
-	deadAfter  = 5 * time.Second        // how long it is counted after the last sign
-	beatWithin = time.Second            // for all servers to answer
-	leaveIn    = 100 * time.Millisecond // likewise, when it leaves
-	beatKeys   = 100                    // of one call of the script: each takes some 3 µs of Redis
+	beatEvery = time.Second            // how often a sidecar shows that it lives, and how long that may take
+	deadAfter = 5 * time.Second        // how long it is counted after the last sign
+	leaveIn   = 100 * time.Millisecond // how long it may take to leave
+	beatKeys  = 100                    // of one call of the script: each takes some 3 µs of Redis
 )
 
 // beatScript shows that this sidecar lives, and counts those that do.
@@ -28,23 +25,17 @@ const (
 var beatScript string
 
 // heartbeat counts the sidecars that share a store, and those of each domain. Each shows up every second under its
-// own name in one set for all sidecars, and one for each of its domains, on every server of a ring.
+// own name in one set for all sidecars, and one for each of its domains.
 type heartbeat struct {
 	store   *Redis
 	id      string
-	domains atomic.Pointer[[]string]         // that this sidecar has rules for
+	domains atomic.Pointer[[]string]         // that this sidecar has rules for; nil: none
 	live    atomic.Pointer[map[string]int64] // by domain, as last known; nil: never
 	steady  time.Time                        // until then no number falls
 }
 
 // allDomains stands for the sidecars of every domain. No domain has an empty name.
 const allDomains = ""
-
-func newHeartbeat(r *Redis) *heartbeat {
-	h := &heartbeat{store: r, id: rand.Text()}
-	h.domains.Store(new([]string))
-	return h
-}
 
 // Live is how many sidecars with rules for a domain share this store, this one included; of an empty domain, how many
 // sidecars there are. It is the last number that was known. Where the domain's was never known it is that of all
@@ -60,29 +51,23 @@ func (r *Redis) Live(domain string) int {
 // Serve sets the domains that this sidecar has rules for, so that others count it there from the next second on.
 func (r *Redis) Serve(domains []string) { r.heartbeat.domains.Store(&domains) }
 
-// run shows up until the context ends, and leaves then, so that others stop counting this sidecar at once.
-func (h *heartbeat) run(ctx context.Context) {
-	ticker := time.NewTicker(beatEvery)
-	defer ticker.Stop()
-	for ctx.Err() == nil {
-		h.store.cfg.Main.Guard(func() { h.take(h.show(ctx, beatWithin, deadAfter)) })
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-		}
-	}
-	h.show(context.Background(), leaveIn, 0)
-}
-
-// take takes in fresh numbers. The last known ones stay for domains that were not counted. Where all servers were
-// away no sidecar could show up, so for as long as it takes to find out which live no number falls.
+// take takes in fresh numbers. The last known ones stay for domains that were not counted. Where the server was away no
+// sidecar could show up, and one that has lost this sidecar (it started empty, or its clock was set) may have lost
+// others, so for as long as it takes to find out which live no number falls.
 func (h *heartbeat) take(fresh map[string]int64) {
-	if len(fresh) == 0 {
+	known, lost := h.live.Load(), len(fresh) == 0
+	for domain, n := range fresh {
+		fresh[domain] = max(n, -n)
+		lost = lost || n < 0 && known != nil && (*known)[domain] > 0
+	}
+	if lost {
 		h.steady = time.Now().Add(deadAfter)
+	}
+	if len(fresh) == 0 {
 		return
 	}
 	steady := !time.Now().After(h.steady)
-	if known := h.live.Load(); known != nil {
+	if known != nil {
 		for domain, n := range *known {
 			_, counted := fresh[domain]
 			if !counted || steady {
@@ -93,82 +78,54 @@ func (h *heartbeat) take(fresh map[string]int64) {
 	h.live.Store(&fresh)
 }
 
-// show shows up on all servers that keep the keys: of a ring all of them, so that the numbers are known as long as one
-// lives. It returns the largest count of each domain: a server that was away knows of few.
+// show shows up, and returns the counts of domains, after a failure only of the first ones. It reports failures that
+// only an operator can mend. That the server is away shows in the requests.
 func (h *heartbeat) show(ctx context.Context, within, dead time.Duration) map[string]int64 {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	client, domains := h.store.cfg.Main, append([]string{allDomains}, *h.domains.Load()...)
-	servers := client.Everywhere()
-	counts := make([][]int64, len(servers))
-	var all sync.WaitGroup
-	for i, server := range servers {
-		run := server.Run
-		if len(servers) == 1 { // a cluster has a server for the keys, which share a hash tag
-			run = func(ctx context.Context, words ...any) (any, error) {
-				return client.Run(ctx, h.store.cfg.Heartbeat, words...)
-			}
-		}
-		all.Go(func() { counts[i] = h.showAt(ctx, run, domains, dead) })
+	live, domains, key := map[string]int64{}, []string{allDomains}, h.store.cfg.Heartbeat
+	if served := h.domains.Load(); served != nil {
+		domains = append(domains, *served...)
 	}
-	all.Wait()
-	most := map[string]int64{}
-	for _, known := range counts {
-		for i, n := range known {
-			h.missed(domains[i], n < 0)
-			most[domains[i]] = max(most[domains[i]], n, -n)
-		}
-	}
-	return most
-}
-
-// missed takes in that a server has lost this sidecar's own sign, as it does when it starts empty or its clock is set:
-// it may have lost those of others, too.
-func (h *heartbeat) missed(domain string, lost bool) {
-	if known := h.live.Load(); lost && known != nil && (*known)[domain] > 0 {
-		h.steady = time.Now().Add(deadAfter)
-	}
-}
-
-// runner sends a command to one server.
-type runner func(ctx context.Context, words ...any) (any, error)
-
-// showAt runs the script on one server, and returns the counts of all domains or, after a failure, of the first ones. It
-// reports failures that only an operator can mend. That a server is away shows in the requests.
-func (h *heartbeat) showAt(ctx context.Context, run runner, domains []string, dead time.Duration) (counts []int64) {
 	for some := range slices.Chunk(domains, beatKeys) {
 		words := []any{"EVAL", beatScript, len(some)}
 		for _, domain := range some {
-			key := h.store.cfg.Heartbeat
+			set := key // those of domains are in the same slot
 			if domain != allDomains {
-				key += ":domain:" + domain
+				set += ":domain:" + domain
 			}
-			words = append(words, key)
+			words = append(words, set)
 		}
-		reply, err := run(ctx, append(words, h.id, dead.Milliseconds())...)
-		fresh := numbers(reply)
-		if err == nil && dead > 0 && len(fresh) != len(some) {
-			err = fmt.Errorf("the reply %.40v must have a number for each of %d domains", reply, len(some))
+		reply, err := h.store.cfg.Main.Run(ctx, key, append(words, h.id, dead.Milliseconds())...)
+		if err == nil && dead > 0 {
+			err = read(reply, some, live)
+		}
+		if reason := redis.Reason(err); slices.Contains(mendable, reason) {
+			h.store.cfg.OnError(reason, fmt.Errorf("count the live sidecars: %w", err))
 		}
 		if err != nil {
-			switch reason := redis.Reason(err); reason {
-			case redis.ReasonNoAuth, redis.ReasonNoPerm, redis.ReasonWrong, redis.ReasonScript, redis.ReasonError:
-				h.store.cfg.OnError(reason, fmt.Errorf("count the live sidecars: %w", err))
-			}
-			return counts
+			break
 		}
-		counts = append(counts, fresh...)
 	}
-	return counts
+	return live
 }
 
-// numbers are the numbers of a reply but 0.
-func numbers(reply any) (all []int64) {
-	words, _ := reply.([]any)
-	for _, word := range words {
-		if n, _ := word.(int64); n != 0 {
-			all = append(all, n)
+// mendable are reasons that only an operator can do something about.
+var mendable = []string{
+	redis.ReasonNoAuth, redis.ReasonNoPerm, redis.ReasonWrong, redis.ReasonScript, redis.ReasonError,
+}
+
+// read reads how many sidecars domains have.
+func read(reply any, domains []string, live map[string]int64) error {
+	numbers, _ := reply.([]any)
+	for i, domain := range domains {
+		if i < len(numbers) {
+			live[domain], _ = numbers[i].(int64)
+		}
+		if live[domain] == 0 {
+			delete(live, domain)
+			return fmt.Errorf("the reply %.40v must have a number for each of %d domains", reply, len(domains))
 		}
 	}
-	return all
+	return nil
 }

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -117,15 +116,11 @@ func TestTheLastNumberStaysWhileServersAreAway(t *testing.T) {
 
 // TestAServerThatLostItsDataLowersNoNumber: the first sidecar that shows up again is not alone.
 func TestAServerThatLostItsDataLowersNoNumber(t *testing.T) {
-	server := servers.StartRedis(t)
-	r := open(t, RedisConfig{Main: at(server.Addr)})
-	r.cfg.Heartbeat = liveKey
-	h := newHeartbeat(r)
-	h.take(map[string]int64{allDomains: 2})
-	h.take(h.show(t.Context(), beatWithin, deadAfter))
-	if n := (*h.live.Load())[allDomains]; n != 2 {
-		t.Errorf("%d live sidecars, want 2", n)
-	}
+	r := open(t, RedisConfig{Main: at(servers.StartRedis(t).Addr), Heartbeat: liveKey})
+	h := &heartbeat{store: r, id: "another"}
+	h.take(map[string]int64{allDomains: 3})
+	h.take(h.show(t.Context(), time.Second, deadAfter))
+	wantNumbers(t, "from an empty server", h, 3, 0)
 }
 
 func wantNumbers(t *testing.T, what string, h *heartbeat, all, shop int64) {
@@ -133,17 +128,6 @@ func wantNumbers(t *testing.T, what string, h *heartbeat, all, shop int64) {
 	if got := *h.live.Load(); got[allDomains] != all || got["shop"] != shop {
 		t.Errorf("%s: %v, want %d and %d of shop", what, got, all, shop)
 	}
-}
-
-func TestTheNumberOfSidecarsOutlivesAServerOfARing(t *testing.T) {
-	t.Parallel() // it mostly waits
-	all := startRing(t, 2)
-	stores := openLive(t, 2, func() *redis.Client { return ring(all...) })
-	awaitLive(t, "on a ring", stores[0], allDomains, 2)
-	all[0].Kill(t)
-	stores = append(stores, openLive(t, 1, func() *redis.Client { return ring(all...) })...)
-	awaitLive(t, "one more without a server", stores[0], allDomains, 3)
-	awaitLive(t, "one more without a server", stores[2], allDomains, 3)
 }
 
 func TestAHeartbeatThatIsForbiddenAlarms(t *testing.T) {
@@ -164,11 +148,9 @@ func TestAHeartbeatThatIsForbiddenAlarms(t *testing.T) {
 // TestAReplyThatIsNoCountIsRefused: not the script answered.
 func TestAReplyThatIsNoCountIsRefused(t *testing.T) {
 	for _, reply := range []any{nil, "3", []any{}, []any{int64(1)}, []any{int64(1), "2"}, []any{int64(1), int64(0)}} {
-		run := func(context.Context, ...any) (any, error) { return reply, nil }
-		failed := ""
-		h := newHeartbeat(&Redis{cfg: RedisConfig{OnError: func(reason string, _ error) { failed = reason }}})
-		if counts := h.showAt(t.Context(), run, []string{"a", "b"}, deadAfter); counts != nil || failed == "" {
-			t.Errorf("reply %v: counts %v and reason %q, want it refused", reply, counts, failed)
+		live := map[string]int64{}
+		if err := read(reply, []string{"a", "b"}, live); err == nil || live["b"] != 0 {
+			t.Errorf("reply %v: counts %v, want it refused", reply, live)
 		}
 	}
 }

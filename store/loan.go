@@ -58,20 +58,6 @@ func (q *question) surround() {
 	}
 }
 
-// returnEnded returns what is left of leases that are over soon or not used, until the context ends.
-func (r *Redis) returnEnded(ctx context.Context) {
-	ticker := time.NewTicker(lookEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			r.cfg.Main.Guard(func() { r.sendBack(r.leases.Ended(r.cfg.Now()), 0) })
-		}
-	}
-}
-
 // sendBack sends requests that bring back, and waits so long for the replies.
 func (r *Redis) sendBack(requests []*limit.Request, within time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)

@@ -11,12 +11,9 @@ import (
 )
 
 // A request whose charges live in several homes, or are more than one call may have, goes in several trips. All homes
-// are asked at once, each for its part, and each takes what it can. If one of them refuses, what the others took is
-// given back, so that it is all or nothing once the answer is out.
-//
-// Meanwhile others may find less on a counter than there is in the end, and be refused: for as long as these two
-// trips take. The reverse never happens: nothing is given to a counter before it is known to be due, nor after the
-// window in which it was taken.
+// are asked at once, and each takes what it can. If one of them refuses, what the others took is given back. Meanwhile
+// others may find less on a counter than there is in the end, and be refused. The reverse never happens: nothing is
+// given to a counter before it is known to be due, nor after the window in which it was taken.
 
 const (
 	atOnce      = 2       // trips of one request to one home in a round; requests of others go in between
@@ -31,7 +28,7 @@ type home struct {
 
 // clientOf is what reaches a charge's counter.
 func (r *Redis) clientOf(c *limit.Charge) *redis.Client {
-	if r.cfg.PerSecond != nil && c.Limit.Window <= time.Second {
+	if c.Limit.Window <= time.Second {
 		return r.cfg.PerSecond
 	}
 	return r.cfg.Main
@@ -43,23 +40,22 @@ func (r *Redis) homeOf(c *limit.Charge) home {
 	return home{client.Server(c.Key), client.Slot(c.Key)}
 }
 
-// split reports whether the charges that are not known do not fit into one trip.
+// spot is a charge of a request, by its place there, and where it lives.
+type spot struct {
+	home
+	charge int
+}
+
+// split finds the charges that are not known, and reports whether they do not fit into one trip.
 func (q *question) split() bool {
-	var first home
-	n := 0
+	q.open = q.open[:0]
 	for i := range q.request.Charges {
-		if q.request.Decisions[i].Outcome != limit.Undecided {
-			continue
-		}
-		h := q.store.homeOf(&q.request.Charges[i])
-		if n == 0 {
-			first = h
-		}
-		if n++; h != first || n > limit.MaxTogether {
-			return true
+		if q.request.Decisions[i].Outcome == limit.Undecided {
+			q.open = append(q.open, spot{q.store.homeOf(&q.request.Charges[i]), i})
 		}
 	}
-	return false
+	return len(q.open) > limit.MaxTogether ||
+		slices.ContainsFunc(q.open, func(s spot) bool { return s.home != q.open[0].home })
 }
 
 // place is where charges of a split request go together. Refunds come last: one that is given and then has to be taken
@@ -67,45 +63,34 @@ func (q *question) split() bool {
 // a refund to its own counter in the same request, as it would in one trip.
 type place struct {
 	home
-	refunds bool
+	turn int // the first of trips to it
 }
 
 // divide sorts the charges that are not known into trips, those of one round and server side by side. Quotas do not
 // refuse a part of a request, only all of it.
 func (q *question) divide() {
 	split, last := q.split(), map[place]*trip{}
-	for i, c := range q.request.Charges {
-		if q.request.Decisions[i].Outcome != limit.Undecided {
-			continue
-		}
-		var at place // of a request that is not split the same for all
-		if split {
-			at = place{q.store.homeOf(&c), c.Op == limit.Refund && !c.Each}
+	for _, s := range q.open {
+		c, at := q.request.Charges[s.charge], place{home: s.home}
+		if split && c.Op == limit.Refund && !c.Each {
+			at.turn = refundsTurn
 		}
 		if split && c.Mode == limit.Quota {
 			c.Mode = limit.Shadow
 		}
 		t := last[at]
-		if t == nil || len(t.places) == limit.MaxTogether {
-			t = q.newTrip(q.store.homeOf(&c), at.turnAfter(t))
-			last[at] = t
+		switch {
+		case t == nil:
+			t = q.newTrip(at.home, at.turn)
+		case len(t.places) == limit.MaxTogether:
+			t = q.newTrip(at.home, t.turn+1)
 		}
-		t.add(c, i)
+		last[at] = t
+		t.part.Charges, t.places = append(t.part.Charges, c), append(t.places, s.charge)
 	}
 	slices.SortStableFunc(q.trips, func(a, b *trip) int {
 		return cmp.Or(cmp.Compare(a.round(), b.round()), cmp.Compare(a.server.Name(), b.server.Name()))
 	})
-}
-
-// turnAfter is the turn of the trip that follows another one, or none, to a place.
-func (at place) turnAfter(t *trip) int {
-	switch {
-	case t != nil:
-		return t.turn + 1
-	case at.refunds:
-		return refundsTurn
-	}
-	return 0
 }
 
 func (q *question) newTrip(h home, turn int) *trip {
@@ -118,48 +103,27 @@ func (q *question) newTrip(h home, turn int) *trip {
 	return t
 }
 
-// giveBack returns what the trips of a refused request took, and enters that into the decisions. Charges with Each
-// stay, as they would in one trip. What a trip took whose caller left is not known; its late reply shows that. The
-// answer waits no longer than its patience lasts, but all is given back.
+// giveBack returns what a refused request took, and enters that into its decisions. Charges with Each stay, as they
+// would in one trip. What a trip took whose caller left is not known; its late reply shows that. The answer waits no
+// longer than its patience lasts, but all is given back.
 func (q *question) giveBack(ctx context.Context) {
-	for _, t := range slices.Clone(q.trips) {
-		var back *trip
-		for _, place := range t.places {
-			c, d := &q.request.Charges[place], &q.request.Decisions[place]
-			if c.Each || d.Charged <= 0 {
-				continue
-			}
-			if back == nil {
-				back = q.newTrip(t.home, 0)
-				back.undoes = true
-			}
-			until := limit.RefundUntil(c.Limit, d)
-			back.add(limit.Charge{Key: c.Key, Limit: c.Limit, Cost: d.Charged, Op: limit.Refund, Until: until}, place)
-			d.Charged, d.Wait = 0, 0
-		}
-	}
-	q.send(ctx)
-	for _, t := range q.round {
-		t.await()
-		if t.left {
+	back, taken := &limit.Request{Due: q.due}, []*limit.Decision(nil)
+	for i := range q.request.Charges {
+		c, d := &q.request.Charges[i], &q.request.Decisions[i]
+		if c.Each || d.Charged <= 0 {
 			continue
 		}
-		q.store.countNotReturned(&t.part)
-		for i, after := range t.part.Decisions {
-			if d := &q.request.Decisions[t.places[i]]; after.Outcome != limit.Undecided {
-				d.Remaining, d.ResetAfter = after.Remaining, after.ResetAfter
-			}
-		}
-		q.store.denials.Learn(&t.part, q.began, q.store.cfg.Now())
+		back.Charges = append(back.Charges, limit.Charge{
+			Key: c.Key, Limit: c.Limit, Cost: d.Charged, Op: limit.Refund, Until: limit.RefundUntil(c.Limit, d),
+		})
+		d.Charged, d.Wait = 0, 0
+		taken = append(taken, d)
 	}
-}
-
-// countNotReturned counts what could not be given back. It stays taken until time gives it back, and is not given
-// back again: it is not known whether it was.
-func (r *Redis) countNotReturned(part *limit.Request) {
-	for i := range part.Decisions {
-		if part.Decisions[i].Outcome == limit.Undecided {
-			r.notReturned.Add(part.Charges[i].Cost)
+	back.Decisions = make([]limit.Decision, len(taken))
+	q.store.begin(ctx, back, undoing).finish(ctx)
+	for i, d := range taken {
+		if after := back.Decisions[i]; after.Outcome != limit.Undecided {
+			d.Remaining, d.ResetAfter = after.Remaining, after.ResetAfter
 		}
 	}
 }

@@ -3,7 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
-	"errors"
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,13 +19,11 @@ import (
 )
 
 // Redis is a Counter on Redis servers, shared by all who use them. Time is the server's. It is safe for concurrent
-// use.
-//
-// It answers in time whatever the servers do, and starts without them. In front are leases, which spend tokens that
-// were taken ahead, and denials: a counter that is spent is not asked about again before it can have something to
-// give. A reply that comes too late for its caller is still read, and handed over as a Late.
+// use. It answers in time whatever the servers do, and starts without them. In front are leases, which spend tokens
+// that were taken ahead, and denials: a counter that is spent is not asked about before it can have something to give.
 type Redis struct {
 	cfg       RedisConfig
+	clients   []*redis.Client // Main and, if it is another one, PerSecond
 	denials   *denials.Denials
 	leases    *leases.Leases
 	heartbeat *heartbeat
@@ -33,7 +31,7 @@ type Redis struct {
 
 	stop    context.CancelFunc // ends what runs in the background
 	running sync.WaitGroup
-	foreign chan foreign
+	healing sync.Mutex // held by the request that heals
 
 	sent, undecided, unknown, late, healed, notReturned atomic.Int64
 }
@@ -42,19 +40,38 @@ type Redis struct {
 func NewRedis(c RedisConfig) *Redis {
 	c = c.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
-	r := &Redis{cfg: c, stop: stop, foreign: make(chan foreign, 100)}
-	r.denials = denials.New(denials.Config{Entries: c.DenialEntries, Bytes: c.DenialBytes})
-	r.leases = leases.New(leases.Config{Live: r.Live})
-	r.heartbeat = newHeartbeat(r)
-	r.questions.New = func() any { return newQuestion(r) }
-	r.running.Go(func() { r.heal(ctx) })
+	r := &Redis{cfg: c, stop: stop}
+	r.clients = slices.Compact([]*redis.Client{c.Main, c.PerSecond})
+	r.denials = denials.New(c.DenialEntries, c.DenialBytes)
+	r.leases = leases.New(r.Live)
+	r.heartbeat = &heartbeat{store: r, id: rand.Text()}
+	r.questions.New = func() any { return &question{store: r, timer: time.NewTimer(0)} }
 	if c.Leases {
-		r.running.Go(func() { r.returnEnded(ctx) })
+		r.running.Go(func() {
+			r.every(ctx, lookEvery, func() { r.sendBack(r.leases.Ended(c.Now()), 0) })
+		})
 	}
 	if c.Heartbeat != "" {
-		r.running.Go(func() { r.heartbeat.run(ctx) })
+		r.running.Go(func() {
+			h := r.heartbeat
+			r.every(ctx, beatEvery, func() { h.take(h.show(ctx, beatEvery, deadAfter)) })
+			h.show(context.Background(), leaveIn, 0) // others stop counting this sidecar at once
+		})
 	}
 	return r
+}
+
+// every runs something at once and then each time a period has passed, until the context ends.
+func (r *Redis) every(ctx context.Context, period time.Duration, run func()) {
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		r.cfg.Main.Guard(run)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // Try decides a request by tokens on lease, or by what is known to be spent.
@@ -68,7 +85,7 @@ func (r *Redis) Try(request *limit.Request) bool {
 func (r *Redis) Ask(ctx context.Context, requests ...*limit.Request) {
 	questions := make([]*question, 0, 8) // on the stack
 	for _, request := range requests {
-		questions = append(questions, r.begin(ctx, request, false))
+		questions = append(questions, r.begin(ctx, request, deciding))
 	}
 	for _, q := range questions {
 		q.finish(ctx)
@@ -77,42 +94,33 @@ func (r *Redis) Ask(ctx context.Context, requests ...*limit.Request) {
 
 // Peek always asks the servers. What is on lease here is returned first, so that it counts as left.
 func (r *Redis) Peek(ctx context.Context, request *limit.Request) {
-	r.begin(ctx, request, true).finish(ctx)
+	r.begin(ctx, request, peeking).finish(ctx)
 }
 
 // Reset forgets the counters of these keys, and the penalties. It waits as long as the context allows, and repeating
 // it does no harm.
 func (r *Redis) Reset(ctx context.Context, keys []string) error {
+	r.Drop(keys)
+	defer r.Drop(keys) // what was learned meanwhile may be from before
 	var all []string
 	for _, key := range keys {
 		all = append(append(all, key), limit.PunishKeys(&limit.Charge{PenaltyKey: key})...)
 	}
-	r.Drop(keys)
-	var failed error
-	for _, c := range r.clients() {
-		failed = errors.Join(failed, unlink(ctx, c, all))
-	}
-	r.Drop(keys) // what was learned meanwhile may be from before
-	if failed != nil {
-		return fmt.Errorf("reset %d counters: %w", len(keys), failed)
+	for _, c := range r.clients {
+		if err := unlink(ctx, c, all); err != nil {
+			return fmt.Errorf("reset %d counters: %w", len(keys), err)
+		}
 	}
 	return nil
 }
 
-// unlink removes keys, those of one server and slot in one command.
-func unlink(ctx context.Context, client *redis.Client, keys []string) error {
-	commands := map[home][]any{}
+// unlink removes keys, as many as it can.
+func unlink(ctx context.Context, client *redis.Client, keys []string) (failed error) {
 	for _, key := range keys {
-		h := home{client.Server(key), client.Slot(key)}
-		if commands[h] == nil {
-			commands[h] = []any{"UNLINK"}
+		_, err := client.Run(ctx, key, "UNLINK", key)
+		if err != nil {
+			failed = err
 		}
-		commands[h] = append(commands[h], key)
-	}
-	var failed error
-	for _, words := range commands {
-		_, err := client.Run(ctx, words[1].(string), words...)
-		failed = errors.Join(failed, err)
 	}
 	return failed
 }
@@ -137,7 +145,7 @@ func (r *Redis) Stats() RedisStats {
 		Sent: r.sent.Load(), Undecided: r.undecided.Load(), Unknown: r.unknown.Load(), Late: r.late.Load(),
 		Healed: r.healed.Load(), NotReturned: r.notReturned.Load(),
 	}}
-	for _, c := range r.clients() {
+	for _, c := range r.clients {
 		s.Redis.Add(c)
 	}
 	for _, server := range r.servers() {
@@ -149,17 +157,9 @@ func (r *Redis) Stats() RedisStats {
 // Client is how the servers of all limits are reached, for others that keep something beside the counters.
 func (r *Redis) Client() *redis.Client { return r.cfg.Main }
 
-// clients are the one of all limits, and that of limits by the second if there is one.
-func (r *Redis) clients() []*redis.Client {
-	if r.cfg.PerSecond == nil {
-		return []*redis.Client{r.cfg.Main}
-	}
-	return []*redis.Client{r.cfg.Main, r.cfg.PerSecond}
-}
-
 // servers are all that are known, by name.
 func (r *Redis) servers() (all []*redis.Server) {
-	for _, c := range r.clients() {
+	for _, c := range r.clients {
 		all = append(all, c.Servers()...)
 	}
 	slices.SortFunc(all, func(a, b *redis.Server) int { return cmp.Compare(a.Name(), b.Name()) })
@@ -168,7 +168,7 @@ func (r *Redis) servers() (all []*redis.Server) {
 
 // Ready waits until every server has answered, or it is known why one does not, or the context ends.
 func (r *Redis) Ready(ctx context.Context) {
-	for _, c := range r.clients() {
+	for _, c := range r.clients {
 		c.Ready(ctx)
 	}
 }
@@ -211,7 +211,7 @@ func (r *Redis) Close() error {
 	r.stop()
 	r.sendBack(r.leases.Clear(), returnWithin)
 	r.running.Wait()
-	for _, c := range r.clients() {
+	for _, c := range r.clients {
 		c.Close()
 	}
 	return nil

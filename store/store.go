@@ -7,9 +7,15 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"time"
 
+	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/store/denials"
+	"github.com/spillway-mesh/spillway/store/leases"
 )
 
 // Counter decides requests. A request belongs to its caller again once a method has returned. It is safe for
@@ -27,4 +33,68 @@ type Counter interface {
 
 	// Reset makes the counters of these keys full, and ends the cool-downs of these keys.
 	Reset(ctx context.Context, keys []string) error
+}
+
+// RedisConfig sets up a Redis. Main is needed, the rest may be zero. No callback may block.
+type RedisConfig struct {
+	Main      *redis.Client // where counters are kept; Close closes it, and its OnPanic gets panics in the background
+	PerSecond *redis.Client // likewise, of limits with a window of at most a second; default Main
+
+	Patience      time.Duration    // longest wait of one request; default 100 ms
+	DenialEntries int              // spent counters remembered; default 100,000, negative: none
+	DenialBytes   int64            // memory that they take at most; 0: no bound
+	Leases        bool             // tokens of hot counters are taken ahead; false: each charge is made on a server
+	Heartbeat     string           // key under which sidecars that share this store count each other; empty: not
+	Now           func() time.Time // default time.Now, of which only differences count
+
+	OnError func(reason string, err error) // called for each request or part that stayed undecided
+
+	// OnLate is called with each request, or part of one, that ends after its caller left. With an error it stays
+	// undecided. It has the Fate of the whole request, and belongs to the callee.
+	OnLate func(part *limit.Request, err error)
+
+	// OnTrip is called before each request, or part of one, goes to a server. What it returns, unless nil, is called
+	// when it is over, with the reason why it stayed undecided or nothing.
+	OnTrip func(ctx context.Context, server string, charges int) (ended func(reason string))
+}
+
+// RedisStats is what a Redis counts about itself.
+type RedisStats struct {
+	Redis   redis.Stats   // of the connections to all servers
+	Servers []ServerStats // one for each server that is known
+	Calls   CallStats
+	Denials denials.Stats
+	Leases  leases.Stats
+}
+
+// ServerStats is what is known about one server.
+type ServerStats struct {
+	Name    string        // its address, or the name of the master
+	Breaker breaker.Stats // of the breaker in front of it
+}
+
+// CallStats counts requests to servers; one over several servers or slots counts for each part.
+type CallStats struct {
+	Sent        int64 // handed to a server, or refused by its breaker or queue
+	Undecided   int64 // of these: left without a decision
+	Unknown     int64 // of the undecided: those that may have charged all the same
+	Late        int64 // of the undecided: those whose reply came after all
+	Healed      int64 // counters that held a foreign value, and were deleted
+	NotReturned int64 // tokens of refused requests that could not be given back
+}
+
+func (c RedisConfig) withDefaults() RedisConfig {
+	c.PerSecond = cmp.Or(c.PerSecond, c.Main)
+	c.Patience = cmp.Or(c.Patience, 100*time.Millisecond)
+	c.DenialEntries = cmp.Or(c.DenialEntries, 100_000)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.OnError == nil {
+		c.OnError = func(string, error) {}
+	}
+	if c.OnLate == nil {
+		c.OnLate = func(*limit.Request, error) {}
+	}
+	return c
 }

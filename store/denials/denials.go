@@ -4,7 +4,6 @@
 package denials
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -15,12 +14,6 @@ import (
 // askAgain is the time from the last question about a counter to the next, and how long what was left of another one is
 // repeated.
 const askAgain = int64(time.Second)
-
-// Config sets up Denials.
-type Config struct {
-	Entries int   // counters remembered at most; below 1: none
-	Bytes   int64 // memory that they take at most; 0: no bound
-}
 
 // Stats is what Denials count.
 type Stats struct {
@@ -42,14 +35,14 @@ type Denials struct {
 
 	mu        sync.Mutex // guards all below
 	table     *fair.Table[memo]
-	forgotten [64]int64 // by name: since start, when something was last forgotten; earlier questions are too old
+	forgotten [64]int64 // by n[1]%64: since start, when something was last forgotten; earlier questions are too old
 	stats     Stats     // Hits, Misses, Questions
 }
 
-// New makes an empty one.
-func New(c Config) *Denials {
+// New makes an empty one for at most so many counters, below 1 for none, that take at most so many bytes; 0: no bound.
+func New(entries int, bytes int64) *Denials {
 	start := time.Now().Add(-time.Hour)
-	return &Denials{start: start, none: c.Entries < 1, table: fair.New[memo](c.Entries, c.Bytes)}
+	return &Denials{start: start, none: entries < 1, table: fair.New[memo](entries, bytes)}
 }
 
 // since is an instant in ns since start.
@@ -65,33 +58,31 @@ func (d *Denials) Refuse(r *limit.Request, now time.Time) bool {
 	for i := range r.Charges {
 		c := &r.Charges[i]
 		decision, answer := d.memo(c).answer(c, d.since(now))
-		switch answer {
-		case unknown, due:
-			clear(r.Decisions)
-			return false
-		case denied:
+		if answer == unknown || answer == due {
+			refused = false
+			break
+		}
+		if answer == denied {
 			known++
 			refused = refused || c.Mode == limit.Enforced
 		}
 		r.Decisions[i] = decision
 	}
-	if !refused {
+	if refused {
+		d.stats.Hits += known
+	} else {
 		clear(r.Decisions)
-		return false
 	}
-	d.stats.Hits += known
-	return true
+	return refused
 }
 
 // Known fills in charges of a request that are known to be refused, and reports whether an enforced one is among them.
-// It is called before the request is sent, with Decisions cleared: quotas are not filled in then, because they refuse
-// only together; and if a second has passed since the last question about one of the charges, this request is the
-// question and nothing is filled in. It is called again when charges were left undecided, with their Reason: then what
-// is known answers them, quotas too.
-func (d *Denials) Known(r *limit.Request, now time.Time) (refused bool) {
+// It is called before the request is sent: quotas are not filled in then, because they refuse only together; and if a
+// second has passed since the last question about one of the charges, this request is the question and nothing is
+// filled in. It is called again after that: then what is known answers charges that are undecided, quotas too.
+func (d *Denials) Known(r *limit.Request, now time.Time, again bool) (refused bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	again := slices.ContainsFunc(r.Decisions, func(d limit.Decision) bool { return d.Reason != "" })
 	asks, known := false, int64(0)
 	for i := range r.Charges {
 		switch d.fill(&r.Charges[i], &r.Decisions[i], d.since(now), again) {
@@ -176,19 +167,14 @@ func (d *Denials) Learn(r *limit.Request, sent, now time.Time) {
 func (d *Denials) learn(c *limit.Charge, decision *limit.Decision, refused bool, sent, now int64) {
 	n := d.nameOf(c)
 	e, denies, room := d.table.Get(n), denies(c, decision), refused && hasRoom(c, decision)
-	switch late := sent < *d.lastForgotten(n); {
-	case late && e != nil && (!denies || decision.Charged != 0):
-		d.table.Drop(e) // it shows nothing about now, but that what was known is over
-	case !late && (e != nil || denies || room):
+	switch {
+	case sent < d.forgotten[n[1]%64]:
+		d.table.Drop(e) // the reply shows nothing about now, but what was known may be over
+	case e != nil || denies || room:
 		e = d.table.At(n, c.Class)
 		until := e.Value.learn(c, decision, sent, denies, room)
 		d.table.Keep(e, until, now, 0, false)
 	}
-}
-
-// lastForgotten is when something like a name was last forgotten.
-func (d *Denials) lastForgotten(n fair.Name) *int64 {
-	return &d.forgotten[n[1]%uint64(len(d.forgotten))]
 }
 
 // Forget drops what is known of these counters and cool-downs, and what is on its way.
@@ -202,10 +188,8 @@ func (d *Denials) Forget(keys []string, now time.Time) {
 
 func (d *Denials) forget(key string, now time.Time) {
 	n := d.table.Name(key)
-	*d.lastForgotten(n) = d.since(now)
-	if e := d.table.Get(n); e != nil {
-		d.table.Drop(e)
-	}
+	d.forgotten[n[1]%64] = d.since(now)
+	d.table.Drop(d.table.Get(n))
 }
 
 // Clear forgets everything, and what is on its way.

@@ -22,7 +22,7 @@ func newDesk(t *testing.T) *desk {
 	now := time.Now()
 	now = now.Add(now.Truncate(time.Hour).Add(2 * time.Hour).Sub(now)) // a border of windows
 	return &desk{
-		T: t, Denials: New(Config{Entries: 1000}), now: now,
+		T: t, Denials: New(1000, 0), now: now,
 		counters: map[string]*limit.Counter{}, coolings: map[string]*limit.Cooling{},
 	}
 }
@@ -60,7 +60,7 @@ func (d *desk) ask(charges ...limit.Charge) (r *limit.Request, sent int) {
 	if d.Refuse(r, d.now) {
 		return r, 0
 	}
-	refused := d.Known(r, d.now)
+	refused := d.Known(r, d.now, false)
 	var open []limit.Charge
 	var places []int
 	for i, c := range charges {
@@ -184,7 +184,7 @@ func TestOneCallASecondIsTheQuestion(t *testing.T) {
 	if d.Refuse(request(c), d.now) {
 		t.Fatal("the question is due")
 	}
-	if r := request(c, beside); d.Known(r, d.now) || r.Decisions[0].Outcome != limit.Undecided {
+	if r := request(c, beside); d.Known(r, d.now, false) || r.Decisions[0].Outcome != limit.Undecided {
 		t.Fatal("the question is asked with all charges")
 	}
 	if !d.Refuse(request(c), d.now) {
@@ -274,7 +274,7 @@ func TestModes(t *testing.T) {
 	for i := range r.Decisions {
 		r.Decisions[i] = limit.Decision{Reason: "breaker_open"}
 	}
-	if d.Known(r, d.now) || r.Decisions[0].Outcome != limit.Refused || r.Decisions[1].Reason != "breaker_open" {
+	if d.Known(r, d.now, true) || r.Decisions[0].Outcome != limit.Refused || r.Decisions[1].Reason != "breaker_open" {
 		t.Errorf("%+v: a quota that is known to be spent is refused when the store cannot decide", r.Decisions)
 	}
 }
@@ -285,12 +285,12 @@ func TestAKnownDenialOutlivesTheStore(t *testing.T) {
 	d.spent(fixed, 1)
 	d.turn(time.Second)
 	r := request(charge("key", fixed, 1), charge("other", fixed, 1))
-	d.Known(r, d.now)
+	d.Known(r, d.now, false)
 	for i := range r.Decisions {
 		r.Decisions[i] = limit.Decision{Reason: "timeout", Unknown: true}
 	}
 	d.turn(5 * time.Second)
-	if !d.Known(r, d.now) || r.Decisions[0].Outcome != limit.Refused || r.Decisions[1].Reason != "timeout" {
+	if !d.Known(r, d.now, true) || r.Decisions[0].Outcome != limit.Refused || r.Decisions[1].Reason != "timeout" {
 		t.Errorf("%+v, want the known one refused", r.Decisions)
 	}
 }
@@ -301,7 +301,7 @@ func TestRefundsEndWhatIsKnown(t *testing.T) {
 		d.spent(fixed, 1)
 		back := request(limit.Charge{Key: "key", Limit: fixed, Cost: 1, Op: op})
 		back.Decisions[0] = limit.Decision{Reason: "timeout", Unknown: true}
-		if d.Refuse(back, d.now) || d.Known(back, d.now) {
+		if d.Refuse(back, d.now) || d.Known(back, d.now, true) {
 			t.Fatal("it has to be sent")
 		}
 		old := d.now
@@ -363,7 +363,7 @@ func TestAnAnswerAllocatesNothing(t *testing.T) {
 	n := testing.AllocsPerRun(1000, func() {
 		d.Refuse(known, d.now)
 		d.Refuse(other, d.now)
-		d.Known(other, d.now)
+		d.Known(other, d.now, false)
 	})
 	if n > 0 || !known.Decisions[0].Cached {
 		t.Errorf("%v allocations, decision %+v", n, known.Decisions[0])

@@ -42,7 +42,7 @@ func TestDenialsDropFromTheClassThatTakesMost(t *testing.T) {
 func TestDenialsTakeNoMoreThanTheyCount(t *testing.T) {
 	for _, size := range []int{1, 1000} {
 		before := heap()
-		d := New(Config{Entries: 1_000_000})
+		d := New(1_000_000, 0)
 		now := time.Now()
 		for i := range 50_000 {
 			r := request(charge(strings.Repeat("x", size)+fmt.Sprint(i), fixed, 1))

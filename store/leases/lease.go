@@ -1,6 +1,8 @@
 package leases
 
 import (
+	"hash/maphash"
+	"strings"
 	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
@@ -18,7 +20,6 @@ func (l *Leases) instant(now time.Time) instant {
 // that was in no cool-down.
 type lease struct {
 	slot      *slot
-	place     int // in stripe.held
 	key       string
 	limit     limit.Limit
 	rest      int64 // tokens that are left
@@ -66,24 +67,17 @@ func (h *lease) decide(c *limit.Charge, d *limit.Decision, now instant) {
 	}
 }
 
-// hold begins a lease. The stripe is locked.
-func (l *Leases) hold(s *stripe, at *slot, h *lease) {
-	h.slot, h.place = at, len(s.held)
-	at.lease = h
-	s.held = append(s.held, h)
-	l.held.Add(1)
+// hold begins a lease.
+func (l *Leases) hold(at *slot, h *lease) {
+	h.slot, at.lease = at, h
+	l.held[h] = true
 }
 
-// end ends a lease and appends what is to be sent: of a bucket what was spent and what was not, because what is
-// lent lowers its cap; of a window a refund of what was not, which ends with it.
-func (l *Leases) end(s *stripe, h *lease, to []*limit.Request) []*limit.Request {
-	last := len(s.held) - 1
-	s.held[h.place] = s.held[last]
-	s.held[h.place].place = h.place
-	s.held[last] = nil
-	s.held = s.held[:last]
+// end ends a lease and appends what is to be sent: of a bucket what was spent and what was not, because what is lent
+// lowers its cap; of a window a refund of what was not, which ends with it.
+func (l *Leases) end(h *lease, to []*limit.Request) []*limit.Request {
+	delete(l.held, h)
 	h.slot.lease = nil
-	l.held.Add(-1)
 	bucket := h.limit.Algorithm.Fills()
 	if bucket && h.spent > 0 {
 		to = append(to, h.request(limit.Spent, h.spent))
@@ -91,7 +85,7 @@ func (l *Leases) end(s *stripe, h *lease, to []*limit.Request) []*limit.Request 
 	if h.rest == 0 {
 		return to
 	}
-	s.stats.Returned += h.rest
+	l.stats.Returned += h.rest
 	if bucket {
 		return append(to, h.request(limit.Returned, h.rest))
 	}
@@ -105,11 +99,65 @@ func (h *lease) request(op limit.Op, tokens int64) *limit.Request {
 
 // single is a request of one charge.
 func single(c limit.Charge) *limit.Request {
-	r := &struct {
-		limit.Request
-		charges   [1]limit.Charge
-		decisions [1]limit.Decision
-	}{charges: [1]limit.Charge{c}}
-	r.Charges, r.Decisions = r.charges[:], r.decisions[:]
-	return &r.Request
+	return &limit.Request{Charges: []limit.Charge{c}, Decisions: make([]limit.Decision, 1)}
 }
+
+// slot is the place of a counter by its hash. It counts how often the counter is asked about.
+type slot struct {
+	hash      uint64
+	decisions float64        // within span: older ones have faded
+	tokens    float64        // likewise
+	counted   int64          // when that was, in ns since start
+	pause     int64          // nothing is lent before, in ns since start
+	wanted    *limit.Request // that lends, and is on its way
+	lease     *lease
+}
+
+// slot is the place of a key. The key has it if its hash is there.
+func (l *Leases) slot(key string) (s *slot, hash uint64) {
+	hash = maphash.String(l.seed, key)
+	return &l.slots[hash%uint64(len(l.slots))], hash
+}
+
+// lease returns the lease of a key, or nil.
+func (l *Leases) lease(key string) *lease {
+	if s, hash := l.slot(key); s.hash == hash {
+		return s.lease
+	}
+	return nil
+}
+
+// ask counts a decision that is made in the store, and appends a request that lends if it is time for one.
+func (l *Leases) ask(c *limit.Charge, now int64, to []*limit.Request) []*limit.Request {
+	s, hash := l.slot(c.Key)
+	if s.hash != hash {
+		if s.lease != nil || s.wanted != nil || s.hot(now) {
+			l.stats.Drops++
+			return to
+		}
+		*s = slot{hash: hash}
+	}
+	s.count(now, c.Cost)
+	tokens := int64(min(s.tokens, float64(c.Lease)))
+	if isGate(c) || !s.hot(now) || s.wanted != nil || now < s.pause || tokens < 1 {
+		return to
+	}
+	l.stats.Asks++
+	s.wanted = single(limit.Charge{
+		Key: strings.Clone(c.Key), Limit: c.Limit, Op: limit.Lend, Cost: tokens, Class: c.Class,
+		Parts: parts * int64(max(l.live(c.Share), 1)),
+	})
+	return append(to, s.wanted)
+}
+
+// count counts a decision about so many tokens.
+func (s *slot) count(now, tokens int64) {
+	rest := s.rest(now)
+	s.decisions, s.tokens, s.counted = s.decisions*rest+1, s.tokens*rest+float64(tokens), now
+}
+
+// rest is the part of what was counted that has not faded.
+func (s *slot) rest(now int64) float64 { return max(1-float64(max(now-s.counted, 0))/float64(span), 0) }
+
+// hot reports whether enough decisions were made lately.
+func (s *slot) hot(now int64) bool { return s.decisions*s.rest(now) > hotFrom-1 }

@@ -78,7 +78,7 @@ func TestOneAtATime(t *testing.T) {
 	d.want("paused", none)
 	d.turn(1)
 	_, after = d.ask(c)
-	d.want("again", after, "lend 6")
+	d.want("again", after, "lend 5")
 }
 
 // TestAResetVoidsAGrantOnItsWay: the counter does not know any more what it lent.

@@ -6,10 +6,7 @@ package leases
 
 import (
 	"hash/maphash"
-	"math/bits"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
@@ -23,12 +20,9 @@ const (
 	idleAfter  = 50 * time.Millisecond  // likewise where nothing is spent
 	pause      = 20 * time.Millisecond  // after a request that lent nothing
 	maxCharges = 8                      // of a request that is decided here
+	span       = 100 * time.Millisecond // in which decisions are counted, and for which tokens are lent
+	hotFrom    = 4                      // decisions within span
 )
-
-// Config sets up Leases. The zero value works.
-type Config struct {
-	Live func(domain string) int // how many sidecars share the counters of a domain; nil: this one alone
-}
 
 // Stats is what Leases count.
 type Stats struct {
@@ -44,36 +38,19 @@ type Stats struct {
 
 // Leases holds tokens. It is safe for concurrent use.
 type Leases struct {
-	live    func(domain string) int
-	start   time.Time
-	seed    maphash.Seed
-	held    atomic.Int64 // leases
-	stripes [stripeCount]stripe
+	live  func(domain string) int
+	start time.Time
+	seed  maphash.Seed
+
+	mu    sync.Mutex // guards all below, and the leases
+	slots [8192]slot
+	held  map[*lease]bool
+	stats Stats // but for Keys and Tokens
 }
 
-// New makes one that holds nothing.
-func New(c Config) *Leases {
-	if c.Live == nil {
-		c.Live = func(string) int { return 1 }
-	}
-	return &Leases{live: c.Live, start: time.Now(), seed: maphash.MakeSeed()}
-}
-
-func (l *Leases) stripe(hash uint64) *stripe { return &l.stripes[hash%stripeCount] }
-
-// lock locks the stripe of a key.
-func (l *Leases) lock(key string) (s *stripe, hash uint64) {
-	hash = maphash.String(l.seed, key)
-	s = l.stripe(hash)
-	s.mu.Lock()
-	return s, hash
-}
-
-// each locks or unlocks stripes, in the order of their numbers, so that no two callers wait for each other.
-func (l *Leases) each(stripes uint64, do func(*sync.Mutex)) {
-	for ; stripes != 0; stripes &= stripes - 1 {
-		do(&l.stripes[bits.TrailingZeros64(stripes)].mu)
-	}
+// New makes one that holds nothing. Live returns how many sidecars share the counters of a domain.
+func New(live func(domain string) int) *Leases {
+	return &Leases{live: live, start: time.Now(), seed: maphash.MakeSeed(), held: map[*lease]bool{}}
 }
 
 // leasable reports whether tokens of a charge's counter may be held: not where a refusal has to be recorded, a token is
@@ -89,25 +66,17 @@ func isGate(c *limit.Charge) bool { return c.Op == limit.Peek && c.Cost == 0 && 
 
 // Spend decides a request if tokens of all its charges are held and there are enough. Else it changes nothing.
 func (l *Leases) Spend(r *limit.Request, now time.Time) bool {
-	if l.held.Load() == 0 || len(r.Charges) > maxCharges {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.held) == 0 || len(r.Charges) > maxCharges {
 		return false
 	}
-	var hashes [maxCharges]uint64
 	var leases [maxCharges]*lease
-	var locks uint64
-	for i := range r.Charges {
-		if c := &r.Charges[i]; !leasable(c) && !isGate(c) {
-			return false
-		}
-		hashes[i] = maphash.String(l.seed, r.Charges[i].Key)
-		locks |= 1 << (hashes[i] % stripeCount)
-	}
-	l.each(locks, (*sync.Mutex).Lock)
-	defer l.each(locks, (*sync.Mutex).Unlock)
 	at := l.instant(now)
 	for i := range r.Charges {
-		leases[i] = l.stripe(hashes[i]).lease(hashes[i])
-		if !leases[i].take(&r.Charges[i], at) {
+		c := &r.Charges[i]
+		leases[i] = l.lease(c.Key)
+		if !leasable(c) && !isGate(c) || !leases[i].take(c, at) {
 			for j := range i {
 				leases[j].rest += r.Charges[j].Cost
 			}
@@ -115,10 +84,10 @@ func (l *Leases) Spend(r *limit.Request, now time.Time) bool {
 		}
 	}
 	for i := range r.Charges {
-		l.stripe(hashes[i]).stats.Decisions++
 		leases[i].slot.count(at.mono, r.Charges[i].Cost)
 		leases[i].decide(&r.Charges[i], &r.Decisions[i], at)
 	}
+	l.stats.Decisions += int64(len(r.Charges))
 	return true
 }
 
@@ -126,23 +95,20 @@ func (l *Leases) Spend(r *limit.Request, now time.Time) bool {
 // it what lends again. Each is a request of its own with one charge. Granted is called once with each of the second
 // kind.
 func (l *Leases) Around(r *limit.Request, now time.Time) (before, after []*limit.Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	at := l.instant(now)
 	for i := range r.Charges {
 		c := &r.Charges[i]
-		s, hash := l.lock(c.Key)
-		if held := s.lease(hash); held != nil && !held.pass {
+		if held := l.lease(c.Key); held != nil && !held.pass {
 			if held.rest > held.spent { // it is mostly asked about beside charges that are not leased
 				held.slot.pause = at.mono + int64(span)
 			}
-			before = l.end(s, held, before)
+			before = l.end(held, before)
 		}
 		if leasable(c) || isGate(c) {
-			if lend := s.ask(hash, c, at.mono); lend != nil {
-				lend.Charges[0].Parts = parts * int64(max(l.live(c.Share), 1))
-				after = append(after, lend)
-			}
+			after = l.ask(c, at.mono, after)
 		}
-		s.mu.Unlock()
 	}
 	return before, after
 }
@@ -150,20 +116,21 @@ func (l *Leases) Around(r *limit.Request, now time.Time) (before, after []*limit
 // Granted takes in what became of a request that lends: granted, refused, undecided or never sent. It is called once,
 // when that is known, however late. Sent is an instant before the call was sent.
 func (l *Leases) Granted(after *limit.Request, sent time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	c, d, at := &after.Charges[0], &after.Decisions[0], l.instant(sent)
-	s, hash := l.lock(c.Key)
-	defer s.mu.Unlock()
-	found, granted := s.slot(hash), int64(0)
+	found, _ := l.slot(c.Key)
+	granted := int64(0)
 	if d.Outcome == limit.Allowed {
 		granted = d.Charged
 	}
-	s.stats.Granted += granted
+	l.stats.Granted += granted
 	switch {
 	case found.wanted != after: // it was reset
-		s.stats.Expired += granted
+		l.stats.Expired += granted
 	case granted > 0:
 		found.wanted, found.pause = nil, 0
-		l.hold(s, found, newLease(c, d, at))
+		l.hold(found, newLease(c, d, at))
 	default:
 		found.wanted, found.pause = nil, at.mono+int64(pause)
 	}
@@ -172,23 +139,24 @@ func (l *Leases) Granted(after *limit.Request, sent time.Time) {
 // Learn takes in the reply to a request itself. A domain's penalty that refuses nothing is not asked about again for
 // as long as a lease lives, where it is asked often; another reply about it ends that.
 func (l *Leases) Learn(r *limit.Request, sent time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := l.instant(sent)
 	for i := range r.Charges {
 		c, d := &r.Charges[i], &r.Decisions[i]
 		if c.Penalty == nil || d.Held {
 			continue
 		}
-		s, hash := l.lock(c.Key)
-		found, at := s.slot(hash), l.instant(sent)
-		if held := s.lease(hash); held != nil {
-			l.end(s, held, nil)
+		if held := l.lease(c.Key); held != nil {
+			l.end(held, nil)
 		}
+		found, hash := l.slot(c.Key)
 		passes := isGate(c) && d.Outcome == limit.Allowed && !d.Penalized
 		if passes && found.hash == hash && found.hot(at.mono) {
 			pass := newLease(c, d, at)
 			pass.pass, pass.life = true, longest
-			l.hold(s, found, pass)
+			l.hold(found, pass)
 		}
-		s.mu.Unlock()
 	}
 }
 
@@ -205,18 +173,12 @@ func (l *Leases) Ended(now time.Time) []*limit.Request {
 func (l *Leases) Clear() []*limit.Request { return l.endAll(func(*lease) bool { return true }) }
 
 func (l *Leases) endAll(over func(*lease) bool) (ended []*limit.Request) {
-	if l.held.Load() == 0 {
-		return nil
-	}
-	for i := range l.stripes {
-		s := &l.stripes[i]
-		s.mu.Lock()
-		for _, held := range slices.Backward(s.held) {
-			if over(held) {
-				ended = l.end(s, held, ended)
-			}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for held := range l.held {
+		if over(held) {
+			ended = l.end(held, ended)
 		}
-		s.mu.Unlock()
 	}
 	return ended
 }
@@ -224,44 +186,39 @@ func (l *Leases) endAll(over func(*lease) bool) (ended []*limit.Request) {
 // End forgets the leases of counters that are reset, and voids grants on their way. It is called before the reset and
 // after it.
 func (l *Leases) End(keys []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, key := range keys {
-		s, hash := l.lock(key)
-		if held := s.lease(hash); held != nil {
-			s.stats.Expired += held.rest
+		if held := l.lease(key); held != nil {
+			l.stats.Expired += held.rest
 			held.rest, held.spent = 0, 0
-			l.end(s, held, nil)
+			l.end(held, nil)
 		}
-		if found := s.slot(hash); found.hash == hash {
+		if found, hash := l.slot(key); found.hash == hash {
 			found.wanted = nil
 		}
-		s.mu.Unlock()
 	}
 }
 
 // Lost counts what could not be returned: a request that Around (before), Ended or Clear returned and that perhaps did
 // not run.
 func (l *Leases) Lost(r *limit.Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if c := &r.Charges[0]; c.Op != limit.Spent {
-		s, _ := l.lock(c.Key)
-		s.stats.Returned -= c.Cost
-		s.stats.Expired += c.Cost
-		s.mu.Unlock()
+		l.stats.Returned -= c.Cost
+		l.stats.Expired += c.Cost
 	}
 }
 
 // Stats is what was counted so far.
-func (l *Leases) Stats() (sum Stats) {
-	for i := range l.stripes {
-		s := &l.stripes[i]
-		s.mu.Lock()
-		sum.Keys += int64(len(s.held))
-		for _, h := range s.held {
-			sum.Tokens += h.rest
-		}
-		sum.Decisions, sum.Asks = sum.Decisions+s.stats.Decisions, sum.Asks+s.stats.Asks
-		sum.Granted, sum.Returned = sum.Granted+s.stats.Granted, sum.Returned+s.stats.Returned
-		sum.Expired, sum.Drops = sum.Expired+s.stats.Expired, sum.Drops+s.stats.Drops
-		s.mu.Unlock()
+func (l *Leases) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.stats
+	s.Keys = int64(len(l.held))
+	for h := range l.held {
+		s.Tokens += h.rest
 	}
-	return sum
+	return s
 }

@@ -20,7 +20,7 @@ type desk struct {
 }
 
 func newDesk(t *testing.T) *desk {
-	d := &desk{T: t, Leases: New(Config{Live: func(string) int { return 2 }}), now: time.Now().Add(time.Second)}
+	d := &desk{T: t, Leases: New(func(string) int { return 2 }), now: time.Now().Add(time.Second)}
 	d.grant = func(r *limit.Request) limit.Decision {
 		return limit.Decision{
 			Outcome: limit.Allowed, Charged: r.Charges[0].Cost, Remaining: 50, At: 1000,
@@ -87,7 +87,7 @@ func TestTheFourthDecisionLends(t *testing.T) {
 	_, after := d.ask(c)
 	d.want("the fourth", after, "lend 12")
 	lend := after[0].Charges[0]
-	if lend.Parts != 8 || lend.Key != "key" || lend.Limit != perSecond || lend.Share != "shop" {
+	if lend.Parts != 8 || lend.Key != "key" || lend.Limit != perSecond {
 		t.Errorf("%+v, want a quarter for each of two sidecars", lend)
 	}
 }

@@ -64,7 +64,7 @@ func newWorld(seed uint64, l limit.Limit, sidecars int) *world {
 
 // join adds a sidecar.
 func (w *world) join(sidecars int) *sidecar {
-	s := &sidecar{w: w, leases: New(Config{Live: func(string) int { return sidecars }})}
+	s := &sidecar{w: w, leases: New(func(string) int { return sidecars })}
 	w.sidecars = append(w.sidecars, s)
 	w.after(w.random.Int64N(10_000), s.tick)
 	return s

@@ -11,9 +11,6 @@ import (
 	"github.com/spillway-mesh/spillway/store/internal/fair"
 )
 
-// defaultKeys bounds a Memory whose Config has no bound.
-const defaultKeys = 1_000_000
-
 // Config sets up a Memory. The zero value works.
 type Config struct {
 	Keys  int              // counters and cool-downs kept at most; default 1,000,000
@@ -46,13 +43,13 @@ type Memory struct {
 // value is a counter, or what is known of a client under a penalty.
 type value struct {
 	counter limit.Counter
-	cooling *limit.Cooling // nil: none
+	cooling limit.Cooling
 }
 
 // New makes an empty one.
 func New(c Config) *Memory {
 	if c.Keys <= 0 {
-		c.Keys = defaultKeys
+		c.Keys = 1_000_000
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -88,9 +85,7 @@ func (m *Memory) Reset(_ context.Context, keys []string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, key := range keys {
-		if e := m.table.Get(m.table.Name(key)); e != nil {
-			m.table.Drop(e)
-		}
+		m.table.Drop(m.table.Get(m.table.Name(key)))
 	}
 	return nil
 }
@@ -114,10 +109,7 @@ func (m *Memory) find(charges []limit.Charge) {
 		var cooling *limit.Cooling
 		if c.Penalizes() {
 			client = m.table.At(m.table.Name(c.PenaltyKey), c.Class)
-			if client.Value.cooling == nil {
-				client.Value.cooling = new(limit.Cooling)
-			}
-			cooling = client.Value.cooling
+			cooling = &client.Value.cooling
 		}
 		m.entries, m.clients = append(m.entries, e), append(m.clients, client)
 		m.counters, m.coolings = append(m.counters, &e.Value.counter), append(m.coolings, cooling)
@@ -126,20 +118,16 @@ func (m *Memory) find(charges []limit.Charge) {
 
 // punish records refusals, those of one client once.
 func (m *Memory) punish(r *limit.Request, now int64) {
+	recorded := map[*limit.Cooling]int64{}
 	for i, cooling := range m.coolings {
-		if cooling == nil || !r.Charges[i].Punishes(r.Decisions[i]) {
+		c, d := &r.Charges[i], &r.Decisions[i]
+		if cooling == nil || !c.Punishes(*d) {
 			continue
 		}
-		rest := cooling.Punish(r.Charges[i].Penalty, now)
-		for j := i; j < len(m.coolings); j++ {
-			if m.coolings[j] != cooling {
-				continue
-			}
-			m.coolings[j] = nil // it is recorded
-			if c := &r.Charges[j]; c.Punishes(r.Decisions[j]) {
-				r.Decisions[j].Punished(c, rest)
-			}
+		if _, ok := recorded[cooling]; !ok {
+			recorded[cooling] = cooling.Punish(c.Penalty, now)
 		}
+		d.Punished(c, recorded[cooling])
 	}
 }
 
@@ -150,7 +138,7 @@ func (m *Memory) keep(r *limit.Request, now int64) {
 		spent := d.Remaining == 0 && !c.Limit.Algorithm.Fills()
 		m.table.Keep(e, e.Value.counter.Expires(), now, int64(e.Value.counter.Size()), spent)
 		if client := m.clients[i]; client != nil {
-			cooling := client.Value.cooling
+			cooling := &client.Value.cooling
 			m.table.Keep(client, cooling.Expires(c.Penalty), now, int64(cooling.Size()), d.Outcome == limit.Refused)
 		}
 	}

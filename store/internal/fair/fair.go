@@ -6,14 +6,12 @@ import (
 	"hash/maphash"
 	"math"
 	"reflect"
-	"slices"
 )
 
 const (
-	samples    = 32   // entries looked at for one to forget; a look that misses the largest class forgets one of another
-	tidied     = 8    // entries looked at per Trim, so that what has ended goes
-	placeBytes = 96   // of an entry in the map and in the list, with the room that they grow by
-	leastList  = 1024 // places of a list that is not made shorter
+	samples    = 32 // entries looked at for one to forget; a look that misses the largest class forgets one of another
+	tidied     = 8  // entries looked at per Trim, so that what has ended goes
+	placeBytes = 96 // of an entry in the map and in the list, with the room that they grow by
 )
 
 // Name stands for a key: two seeded hashes, so that no client can aim at another's entry. Two of a million keys share a
@@ -26,7 +24,7 @@ type Entry[V any] struct {
 	name  Name
 	class uint32
 	until int64
-	bytes int64
+	extra int64 // bytes that the value points to
 	held  bool
 	place int // in Table.all; -1: it was dropped
 }
@@ -72,7 +70,7 @@ func (t *Table[V]) At(n Name, class uint32) *Entry[V] {
 	if e == nil {
 		e = &Entry[V]{name: n, class: class, place: len(t.all)}
 		t.byName[n], t.all = e, append(t.all, e)
-		t.resize(e, t.base)
+		t.weigh(e, 1)
 	}
 	return e
 }
@@ -84,14 +82,15 @@ func (t *Table[V]) Keep(e *Entry[V], until, now, bytes int64, held bool) {
 	case until <= now:
 		t.Drop(e)
 	case e.place >= 0:
-		e.until, e.held = until, held
-		t.resize(e, t.base+bytes)
+		t.weigh(e, -1)
+		e.until, e.extra, e.held = until, bytes, held
+		t.weigh(e, 1)
 	}
 }
 
-// Drop forgets an entry.
+// Drop forgets an entry, if it is there; nil is not.
 func (t *Table[V]) Drop(e *Entry[V]) {
-	if e.place < 0 {
+	if e == nil || e.place < 0 {
 		return
 	}
 	last := len(t.all) - 1
@@ -99,31 +98,21 @@ func (t *Table[V]) Drop(e *Entry[V]) {
 	t.all[e.place].place = e.place
 	t.all[last] = nil
 	t.all = t.all[:last]
-	if cap(t.all) > leastList && last < cap(t.all)/4 { // no bound counts what is not in use
-		t.all = slices.Clone(t.all)
-	}
-	t.resize(e, 0)
+	t.weigh(e, -1)
 	delete(t.byName, e.name)
 	e.place = -1
 }
 
-// resize sets how many bytes an entry takes; 0: it is dropped.
-func (t *Table[V]) resize(e *Entry[V], bytes int64) {
-	change := t.weightOf(bytes) - t.weightOf(e.bytes)
-	t.bytes += bytes - e.bytes
-	t.weight += change
-	t.classes[e.class] += change
+// weigh adds an entry to the sums, or with -1 subtracts it.
+func (t *Table[V]) weigh(e *Entry[V], sign int64) {
+	bytes := t.base + e.extra
+	weight := max(bytes, t.least)
+	t.bytes += sign * bytes
+	t.weight += sign * weight
+	t.classes[e.class] += sign * weight
 	if t.classes[e.class] == 0 {
 		delete(t.classes, e.class)
 	}
-	e.bytes = bytes
-}
-
-func (t *Table[V]) weightOf(bytes int64) int64 {
-	if bytes == 0 {
-		return 0
-	}
-	return max(bytes, t.least)
 }
 
 // Trim drops some entries that have ended, and forgets others until all are within the bounds.
@@ -141,9 +130,9 @@ func (t *Table[V]) Trim(now int64) {
 // evict forgets one entry. It looks at some from end to end: entries of a class lie together.
 func (t *Table[V]) evict(now int64) {
 	step := max(len(t.all)/samples, 1)
-	victim := t.next(step)
-	for range min(samples, len(t.all)) - 1 {
-		if e := t.next(step); t.before(e, victim, now) {
+	var victim *Entry[V]
+	for range min(samples, len(t.all)) {
+		if e := t.next(step); victim == nil || t.before(e, victim, now) {
 			victim = e
 		}
 	}

@@ -22,8 +22,9 @@ func check(t *testing.T, table *Table[int]) {
 		if e.place != place || table.byName[e.name] != e {
 			t.Fatalf("the entry in place %d is not where it belongs", place)
 		}
-		bytes, weight = bytes+e.bytes, weight+table.weightOf(e.bytes)
-		classes[e.class] += table.weightOf(e.bytes)
+		size := table.base + e.extra
+		bytes, weight = bytes+size, weight+max(size, table.least)
+		classes[e.class] += max(size, table.least)
 	}
 	if bytes != table.bytes || weight != table.weight || !maps.Equal(classes, table.classes) {
 		t.Fatalf("the sums are %d, %d and %v, want %d, %d and %v",
