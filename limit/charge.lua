@@ -91,7 +91,7 @@ for number = 2, #ARGV do
           if ends > latest_end then ends, changed = latest_end, true end -- the clock was set back
           while lent + older > 0 and ends - EPOCH <= now do -- the older ones are over: from their end on they are spent
             used = max(used, (ends - EPOCH - now) * fine + (lent + older) * unit)
-            lent, older, ends = 0, lent, ends + EPOCH
+            older, lent, ends = lent, 0, ends + EPOCH -- older first: the simulation's Lua assigns one by one
           end
           used = max(used, (lent + older) * unit)
         end

@@ -51,15 +51,23 @@ func (r *Redis) Live(domain string) int {
 // Serve sets the domains that this sidecar has rules for, so that others count it there from the next second on.
 func (r *Redis) Serve(domains []string) { r.heartbeat.domains.Store(&domains) }
 
-// take takes in fresh numbers. The last known ones stay for domains that were not counted. Where all servers were
-// away no sidecar could show up, so for as long as it takes to find out which live no number falls.
+// take takes in fresh numbers. The last known ones stay for domains that were not counted. Where the server was away no
+// sidecar could show up, and one that has lost this sidecar (it started empty, or its clock was set) may have lost
+// others, so for as long as it takes to find out which live no number falls.
 func (h *heartbeat) take(fresh map[string]int64) {
-	if len(fresh) == 0 {
+	known, lost := h.live.Load(), len(fresh) == 0
+	for domain, n := range fresh {
+		fresh[domain] = max(n, -n)
+		lost = lost || n < 0 && known != nil && (*known)[domain] > 0
+	}
+	if lost {
 		h.steady = time.Now().Add(deadAfter)
+	}
+	if len(fresh) == 0 {
 		return
 	}
 	steady := !time.Now().After(h.steady)
-	if known := h.live.Load(); known != nil {
+	if known != nil {
 		for domain, n := range *known {
 			_, counted := fresh[domain]
 			if !counted || steady {
@@ -114,7 +122,7 @@ func read(reply any, domains []string, live map[string]int64) error {
 		if i < len(numbers) {
 			live[domain], _ = numbers[i].(int64)
 		}
-		if live[domain] < 1 {
+		if live[domain] == 0 {
 			delete(live, domain)
 			return fmt.Errorf("the reply %.40v must have a number for each of %d domains", reply, len(domains))
 		}

@@ -114,6 +114,15 @@ func TestTheLastNumberStaysWhileServersAreAway(t *testing.T) {
 	})
 }
 
+// TestAServerThatLostItsDataLowersNoNumber: the first sidecar that shows up again is not alone.
+func TestAServerThatLostItsDataLowersNoNumber(t *testing.T) {
+	r := open(t, RedisConfig{Main: at(servers.StartRedis(t).Addr), Heartbeat: liveKey})
+	h := &heartbeat{store: r, id: "another"}
+	h.take(map[string]int64{allDomains: 3})
+	h.take(h.show(t.Context(), time.Second, deadAfter))
+	wantNumbers(t, "from an empty server", h, 3, 0)
+}
+
 func wantNumbers(t *testing.T, what string, h *heartbeat, all, shop int64) {
 	t.Helper()
 	if got := *h.live.Load(); got[allDomains] != all || got["shop"] != shop {
@@ -138,7 +147,7 @@ func TestAHeartbeatThatIsForbiddenAlarms(t *testing.T) {
 
 // TestAReplyThatIsNoCountIsRefused: not the script answered.
 func TestAReplyThatIsNoCountIsRefused(t *testing.T) {
-	for _, reply := range []any{nil, "3", []any{}, []any{int64(1)}, []any{int64(1), "2"}, []any{int64(1), int64(-1)}} {
+	for _, reply := range []any{nil, "3", []any{}, []any{int64(1)}, []any{int64(1), "2"}, []any{int64(1), int64(0)}} {
 		live := map[string]int64{}
 		if err := read(reply, []string{"a", "b"}, live); err == nil || live["b"] != 0 {
 			t.Errorf("reply %v: counts %v, want it refused", reply, live)

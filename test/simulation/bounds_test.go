@@ -13,6 +13,8 @@ type bounds struct {
 	denial      time.Duration // a denial outlives its reason by this at most
 	lateRefund  time.Duration // a refund may be on its way so long when its caller has left
 	arrives     time.Duration // what was sent may arrive so long after its caller has left
+	clockLate   time.Duration // what a sidecar knows of the servers' clock is late by the way of a reply and this at most
+	stepBack    time.Duration // a smaller step back of that clock is not believed
 	clockCaught time.Duration // a server's clock that was set back has caught up
 	conns       int           // a sidecar has at most so many connections to one server: for batches, and cold ones
 	subscribed  int           // and for messages, to all servers together
@@ -28,6 +30,8 @@ var promised = bounds{
 	denial:      time.Second,
 	lateRefund:  5 * time.Second,
 	arrives:     10 * time.Second,
+	clockLate:   2 * time.Millisecond,
+	stepBack:    250 * time.Millisecond,
 	clockCaught: 6 * time.Second,
 	conns:       4 + 2,
 	subscribed:  1,

@@ -12,6 +12,7 @@ type most struct {
 	count  int64
 	burst  int64
 	skew   time.Duration // of the clock that windows go by
+	margin time.Duration // by which that clock may be late
 }
 
 func newCap(d *domain, count, burst int64) most { return most{domain: d, count: count, burst: burst} }
@@ -42,7 +43,7 @@ func (w *world) judgeWindows(what string, calls []*call, m most) {
 	first := w.window(m.domain, 0) - 2*m.domain.window - m.skew%m.domain.window
 	window := func(at time.Duration) time.Duration { return (at - first) / m.domain.window }
 	for _, c := range calls {
-		switch from, to := window(c.began), window(c.ended); {
+		switch from, to := window(c.began-m.margin), window(c.ended); {
 		case c.cost < 0:
 			for i := from; i <= window(c.ended+promised.lateRefund); i++ {
 				sums[i] += c.cost

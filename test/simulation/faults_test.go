@@ -19,6 +19,7 @@ type fault struct {
 // kinds of faults. To add one, add its name here, and its begin and end to world.apply.
 var faultKinds = []string{
 	"stall", "partition", "cut requests", "cut replies", "slow requests", "slow replies", "jitter", "lose replies",
+	"lose requests",
 	"reset", "refuse", "restart", "restart empty", "kill", "set clock",
 }
 
@@ -144,6 +145,8 @@ func (l *link) apply(f *fault, by int) {
 		l.up.change(func(w *way) { w.jitter += slow })
 	case "lose replies":
 		l.down.change(func(w *way) { w.lossy += float64(by) * (0.01 + f.size*0.2) })
+	case "lose requests":
+		l.up.change(func(w *way) { w.lossy += float64(by) * (0.01 + f.size*0.2) })
 	case "reset":
 		l.resetAll()
 	case "refuse":

@@ -50,7 +50,7 @@ type way struct {
 	cuts    int        // faults that let nothing pass: it arrives when they are over
 	latency time.Duration
 	jitter  time.Duration
-	lossy   float64 // part of the replies that are lost with their connection
+	lossy   float64 // part of the writes that are lost with their connection
 }
 
 const usualLatency = 200 * time.Microsecond
@@ -91,7 +91,7 @@ func (w *way) delay() time.Duration {
 	return latency
 }
 
-// loses reports whether the next reply is lost with its connection.
+// loses reports whether the next write is lost with its connection.
 func (w *way) loses() bool {
 	w.mu.Lock()
 	lossy := w.lossy

@@ -8,6 +8,7 @@ import (
 
 // judge looks at all calls when they are over. To add an oracle, add a function here.
 func (w *world) judge() {
+	w.learnClocks()
 	counters := map[string][]*call{}
 	for _, c := range w.calls {
 		if c.killed {
@@ -68,14 +69,19 @@ func (c *call) patience() time.Duration {
 	return c.domain.delay + promised.patience
 }
 
-// short reports whether a call's deadline is not much longer than the way to Redis and back.
+// short reports whether a call's deadline is not much longer than the way to Redis and back, behind another call. Where
+// so many come that they wait for several calls, it is that much shorter.
 func (w *world) short(c *call) bool {
-	return c.deadline > 0 && c.deadline*8/10 <= 4*w.s.latency+time.Millisecond
+	ways := time.Duration(4)
+	if c.degraded == "overload" {
+		ways = 8
+	}
+	return c.deadline > 0 && c.deadline*8/10 <= ways*w.s.latency+time.Millisecond
 }
 
-// judgeTime: every answer leaves in time. One that nobody waits for may be held until its token is given back.
+// judgeTime: every answer leaves in time.
 func (w *world) judgeTime(c *call) {
-	if took := c.ended - c.began; took > c.patience() && !c.hungThrottled() {
+	if took := c.ended - c.began; took > c.patience() {
 		w.violation(c, "answered after %v, and at most %v is right", took, c.patience())
 	}
 }
@@ -120,56 +126,6 @@ func (w *world) judgeStrict(calls []*call) {
 		m.skew = w.lives[life].skew
 		w.judgeCap("redis admitted", some, m)
 	}
-}
-
-// judgeShares: while Redis does not decide, a sidecar admits its share.
-func (w *world) judgeShares(calls []*call) {
-	d := calls[0].domain
-	if d.policy != "local" || calls[0].user == "r" {
-		return
-	}
-	count, burst := d.most()
-	live := int64(w.liveLeast())
-	share := newCap(d, max(1, count/live), max(1, burst/live))
-	for i := range w.s.sidecars {
-		var some []*call
-		for _, c := range calls {
-			if c.sidecar == i && c.process == 0 && c.began >= warm && c.degraded != "" && !c.over && c.cost > 0 {
-				some = append(some, c)
-			}
-		}
-		w.judgeCap("alone, a sidecar admitted", some, share)
-	}
-}
-
-// liveLeast is the least number of live sidecars that one of them may know of. It is 1 where the heartbeat may have
-// missed some.
-func (w *world) liveLeast() int {
-	if len(w.lives) > 1 {
-		return 1
-	}
-	dead := map[int]bool{}
-	for _, f := range w.s.faults {
-		if f.kind == "kill" {
-			dead[f.sidecar] = true
-		}
-	}
-	for at := warm; at < w.s.lasts; at += 50 * time.Millisecond {
-		if w.longFault(at, 3*time.Second) {
-			return 1
-		}
-	}
-	return max(1, w.s.sidecars-len(dead))
-}
-
-// longFault reports whether each moment of that time had a fault.
-func (w *world) longFault(from time.Duration, lasts time.Duration) bool {
-	for at := from; at < from+lasts; at += 50 * time.Millisecond {
-		if !w.faultsWithin(at, at) {
-			return false
-		}
-	}
-	return true
 }
 
 // judgeUse: without faults a fixed window that is asked for more than its limit admits exactly that.

@@ -132,6 +132,11 @@ func (s *server) take(c *conn) {
 		if err != nil {
 			return
 		}
+		if c.way.loses() {
+			s.onLost("the requests of " + string(c.peer.name))
+			c.reset()
+			return
+		}
 		in = append(in, buf[:n]...)
 		used, out, ok := s.run(c, in)
 		if !ok {
@@ -142,7 +147,7 @@ func (s *server) take(c *conn) {
 			continue
 		}
 		if c.peer.way.loses() {
-			s.onLost(string(c.peer.name))
+			s.onLost("the replies to " + string(c.peer.name))
 			c.reset()
 			return
 		}

@@ -31,7 +31,7 @@ func (w *world) build() {
 		s.db.wrote, s.db.endsAtOnce = w.ledger.wrote, w.s.seed%2 == 0
 		s.asked = w.leases.asked
 		s.publishes = w.publish
-		s.onLost = func(where string) { w.trace.add("replies to %s are lost with their connection", where) }
+		s.onLost = func(what string) { w.trace.add("%s are lost with their connection", what) }
 		w.servers = append(w.servers, s)
 		w.places = append(w.places, s.name)
 	}

@@ -46,7 +46,8 @@ type world struct {
 	lives      []life
 	over       bool // the bubble has ended
 	violations []string
-	before     int // goroutines before the first fault
+	clocks     [][]learned // by sidecar; see learnClocks
+	before     int         // goroutines before the first fault
 }
 
 // place is a sidecar's name in the network.
