@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // penalized gives a charge a penalty, under a key of its own.
@@ -128,20 +127,6 @@ func TestContractOfASharedPenalty(t *testing.T) {
 			wantPenalty(t, "the second limit, which has room", d[1], time.Hour)
 		}
 		wantPenalty(t, "the second limit alone", spend(s, two)[0], time.Hour)
-	})
-}
-
-func TestContractOfRisingCoolDowns(t *testing.T) {
-	eachStore(t, func(t *testing.T, s Counter) {
-		p := limit.Penalty{Threshold: 2, Window: year, CoolDown: 20 * time.Millisecond, Multipliers: []int64{1, 1 << 17}}
-		c := penalized(charge(t, "k", bucket(1, year), 2), p)
-		spend(s, c)
-		spend(s, c)
-		servers.Await(t, "the end of the cool-down", func() error {
-			return notYet(!spend(s, c)[0].Penalized)
-		})
-		wantPenalty(t, "the second refusal after it", spend(s, c)[0], 0)
-		wantPenalty(t, "the second cool-down", spend(s, c)[0], p.CoolDown<<17)
 	})
 }
 

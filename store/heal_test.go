@@ -37,25 +37,6 @@ func TestACounterWithAForeignValueHeals(t *testing.T) {
 	}
 }
 
-// TestForeignValueHarmsItsOwnKeyOnly: requests that leave in the same batch are decided.
-func TestForeignValueHarmsItsOwnKeyOnly(t *testing.T) {
-	server := servers.StartRedis(t)
-	r := open(t, RedisConfig{Main: at(server.Addr)})
-	var all []*limit.Request
-	for i := range 9 {
-		all = append(all, requestOf(charge(t, fmt.Sprint(i), limit.Limit{
-			Algorithm: limit.Algorithm(i%4 + 1), Count: 5, Burst: 5, Window: year,
-		}, 1)))
-	}
-	server.Do(t, "HSET", all[4].Charges[0].Key, "f", "x")
-	r.Ask(t.Context(), all...)
-	for i, request := range all {
-		if d := request.Decisions[0]; (d.Outcome == limit.Undecided) != (i == 4) {
-			t.Errorf("request %d: %+v, want only the fifth undecided", i, d)
-		}
-	}
-}
-
 // awaitHealed waits until one counter is healed.
 func awaitHealed(t *testing.T, r *Redis) {
 	t.Helper()

@@ -65,22 +65,6 @@ func TestALateReplyIsHandedOver(t *testing.T) {
 	}
 }
 
-// TestALateReplyIsRemembered: what it shows of a spent counter answers the next request, and one that gives back ends
-// that.
-func TestALateReplyIsRemembered(t *testing.T) {
-	server := servers.StartRedis(t)
-	r, late := lateOnes(t, RedisConfig{Main: at(server.Addr)})
-	c := charge(t, "k", bucket(3, year), 3)
-	awaitAllowed(t, r, c)
-	server.Hang(t)
-	askHurried(t, r, c)
-	wake(t, server)
-	<-late
-	if d := spend(r, c)[0]; d.Outcome != limit.Refused || !d.Cached {
-		t.Errorf("decided %+v after the late refusal, want one by what is known", d)
-	}
-}
-
 // TestAKnownRefusalAnswersForALostServer, also when this request was the question about it.
 func TestAKnownRefusalAnswersForALostServer(t *testing.T) {
 	server := servers.StartRedis(t)

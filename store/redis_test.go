@@ -106,23 +106,6 @@ func TestQuestionsCreateNoKey(t *testing.T) {
 	})
 }
 
-func TestARequestIsOneRunOfAScript(t *testing.T) {
-	server := servers.StartRedis(t)
-	r := open(t, RedisConfig{Main: at(server.Addr)})
-	l := bucket(1000, year)
-	spend(r, charge(t, "a", l, 1)) // loads the script
-	before := runs(t, server)
-	for range 100 {
-		spend(r, charge(t, "a", l, 1), charge(t, "b", l, 1), each(charge(t, "c", l, 1)))
-	}
-	if n := runs(t, server) - before; n != 100 {
-		t.Errorf("%d runs for 100 requests", n)
-	}
-	if s := r.Stats().Calls; s.Sent != 101 {
-		t.Errorf("calls %+v, want 101 sent", s)
-	}
-}
-
 // TestAFloodCostsOneQuestionPerKeyAndSecond: what is known of a spent counter answers.
 func TestAFloodCostsOneQuestionPerKeyAndSecond(t *testing.T) {
 	server := servers.StartRedis(t)

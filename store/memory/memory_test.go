@@ -64,24 +64,6 @@ func TestItCounts(t *testing.T) {
 	want(t, "after a reset", r.Decisions[0], limit.Allowed, 0, 10)
 }
 
-// TestAllOrNothing: charges of one request are decided at one instant, those that share a counter one after the other.
-func TestAllOrNothing(t *testing.T) {
-	m := New(Config{})
-	of := func(key string, cost int64) limit.Charge {
-		return limit.Charge{Key: key, Limit: bucket(5, time.Hour), Cost: cost}
-	}
-	d := try(m, of("a", 3), of("b", 3), of("a", 3))
-	want(t, "a", d[0], limit.Allowed, 0, 5)
-	want(t, "b", d[1], limit.Allowed, 0, 5)
-	want(t, "a again", d[2], limit.Refused, 0, 5)
-	if keys := m.Stats().Keys; keys != 0 {
-		t.Errorf("%d keys are kept for a request that took nothing", keys)
-	}
-	d = try(m, of("a", 3), of("b", 3), of("a", 2))
-	want(t, "a", d[0], limit.Allowed, 3, 2)
-	want(t, "a again", d[2], limit.Allowed, 2, 0)
-}
-
 // TestItIsExactUnderContention: requests over two counters in any order admit what fits, and no two wait for each
 // other.
 func TestItIsExactUnderContention(t *testing.T) {
@@ -106,31 +88,6 @@ func TestItIsExactUnderContention(t *testing.T) {
 	if n := admitted.Load(); n != 900 {
 		t.Errorf("%d admitted, want 900", n)
 	}
-}
-
-// TestPenalties: refusals of a client are recorded once for each request, and a reset of the penalty ends a cool-down.
-func TestPenalties(t *testing.T) {
-	clock := newHand()
-	m := New(Config{Now: clock.Now})
-	c := limit.Charge{
-		Key: "key", Limit: bucket(1, time.Minute), Cost: 1, PenaltyKey: "client",
-		Penalty: &limit.Penalty{Threshold: 2, Window: time.Hour, CoolDown: 10 * time.Minute},
-	}
-	other := c
-	other.Key = "other"
-	want(t, "the token", try(m, c, other)[0], limit.Allowed, 1, 0)
-	if d := try(m, c, other); d[0].RetryAfter != time.Minute || d[1].RetryAfter != time.Minute {
-		t.Errorf("%+v: one refusal starts no cool-down", d)
-	}
-	if d := try(m, c, other); d[0].RetryAfter != 10*time.Minute || d[1].RetryAfter != 10*time.Minute {
-		t.Errorf("%+v: the second one does", d)
-	}
-	clock.turn(2 * time.Minute)
-	if d := try(m, c)[0]; !d.Penalized || d.RetryAfter != 8*time.Minute {
-		t.Errorf("%+v, want the rest of the cool-down", d)
-	}
-	_ = m.Reset(context.Background(), []string{"client"})
-	want(t, "after the pardon", try(m, c)[0], limit.Allowed, 1, 0)
 }
 
 // TestWhatIsFullIsForgotten: by requests about other counters.
