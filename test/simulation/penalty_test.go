@@ -8,9 +8,11 @@ func (w *world) judgePenalty(calls []*call) {
 	d := calls[0].domain
 	usual := int64((d.window + time.Second - 1) / time.Second) // the longest that a refusal by the limit alone waits
 	var until *call
+	var refused []time.Duration // since the last cool-down, surely counted
+	sure := time.Duration(0)    // no cool-down lasts from here on that is not known
 	for i, c := range calls {
-		if c.degraded != "" || c.killed || c.lost || until != nil && c.life != until.life {
-			until = nil
+		if c.degraded != "" || c.killed || c.lost || i > 0 && c.life != calls[i-1].life {
+			until, refused, sure = nil, nil, c.ended+d.coolDown
 			continue
 		}
 		ends := time.Duration(0)
@@ -25,9 +27,27 @@ func (w *world) judgePenalty(calls []*call) {
 		case c.over && c.retry > int64(d.coolDown/time.Second):
 			w.violation(c, "a cool-down lasts longer than %v", d.coolDown)
 		}
-		if c.over && c.retry > usual && c.began >= ends {
-			until = c
+		switch {
+		case !c.over || c.began < ends || c.began < sure && c.retry <= usual:
+		case c.retry > usual:
+			until, refused = c, nil
+		default:
+			refused = append(refused, c.began)
+			w.judgeThreshold(c, refused)
 		}
+	}
+}
+
+// judgeThreshold: a cool-down begins with the refusal that reaches the threshold. c is the last of those at the instants.
+func (w *world) judgeThreshold(c *call, refused []time.Duration) {
+	n := 0
+	for _, at := range refused {
+		if at >= c.ended-c.domain.detection {
+			n++
+		}
+	}
+	if n >= c.domain.threshold {
+		w.violation(c, "refused %d times, and no cool-down begins", n)
 	}
 }
 
