@@ -95,21 +95,6 @@ func TestContractOfAPenaltyThatOnlyShows(t *testing.T) {
 	})
 }
 
-func TestContractOfARecord(t *testing.T) {
-	eachCounter(t, 5, func(t *testing.T, s Counter, l limit.Limit) {
-		spent, room := penalized(charge(t, "spent", l, 1), strict(2)), penalized(charge(t, "room", l, 1), strict(1))
-		plain := charge(t, "plain", l, 1)
-		spend(s, charge(t, "spent", l, 5))
-		for i, rest := range []time.Duration{0, 0, time.Hour, time.Hour} {
-			d := spend(s, room, spent, plain)
-			wantPenalty(t, fmt.Sprintf("refusal %d", i+1), d[1], rest)
-			want(t, "the limit with room", d[0], limit.Allowed, 0, 5)
-			want(t, "the limit without a penalty", d[2], limit.Allowed, 0, 5)
-		}
-		want(t, "the limit with room, alone", spend(s, room, plain)[0], limit.Allowed, 1, 4)
-	})
-}
-
 // TestContractOfASharedPenalty: a request that both limits refuse is one refusal, and the cool-down refuses both.
 func TestContractOfASharedPenalty(t *testing.T) {
 	eachCounter(t, 5, func(t *testing.T, s Counter, l limit.Limit) {

@@ -53,11 +53,7 @@ type step struct {
 }
 
 func TestContractOfACounter(t *testing.T) {
-	const (
-		yes, no = limit.Allowed, limit.Refused
-		peeking = limit.Peek
-		giving  = limit.Refund
-	)
+	const yes, no, peeking, giving = limit.Allowed, limit.Refused, limit.Peek, limit.Refund
 	type promise struct {
 		name  string
 		steps []step
@@ -123,50 +119,24 @@ func TestContractOfKeys(t *testing.T) {
 	})
 }
 
-func TestContractOfNothing(t *testing.T) {
-	eachStore(t, func(t *testing.T, s Counter) {
-		spend(s)
-		s.Peek(t.Context(), requestOf())
-		err := s.Reset(t.Context(), nil)
-		if err != nil {
-			t.Fatalf("reset of nothing: %v", err)
-		}
-	})
-}
-
 func TestContractOfAThrottle(t *testing.T) {
 	eachStore(t, func(t *testing.T, s Counter) {
 		const step = 19 * time.Second // and less while the test runs
 		c := charge(t, "k", limit.Limit{Algorithm: limit.TokenBucket, Count: 1, Window: step, Burst: 1}, 1)
-		c.MaxWait = 3*step + time.Second
-		due := func(what string, got, want time.Duration) {
-			t.Helper()
-			if got > want || got < want-step {
-				t.Fatalf("%s is due after %v, want %v", what, got, want)
-			}
-		}
-		want(t, "the first", spend(s, c)[0], limit.Allowed, 1, 0)
-		for i := range time.Duration(3) {
+		c.MaxWait = 2*step + time.Second
+		spend(s, c)
+		for i := range time.Duration(2) {
 			d := spend(s, c)[0]
 			want(t, "one that waits", d, limit.Allowed, 1, 0)
-			due("one that waits", d.Wait, (i+1)*step)
+			if d.Wait > (i+1)*step || d.Wait < i*step {
+				t.Fatalf("number %d is due after %v", i+1, d.Wait)
+			}
 		}
-		d := spend(s, c)[0]
-		want(t, "one too many", d, limit.Refused, 0, 0)
-		due("one too many", d.RetryAfter, 4*step)
+		want(t, "one too many", spend(s, c)[0], limit.Refused, 0, 0)
 		refused := spend(s, charge(t, "waits", bucket(5, year), 5), c)
 		want(t, "a charge beside one too many", refused[0], limit.Allowed, 0, 5)
-		hasty := c
-		hasty.MaxWait = 0
-		want(t, "one that does not wait", spend(s, hasty)[0], limit.Refused, 0, 0)
 		want(t, "a cancelled wait", spend(s, op(c, limit.Refund))[0], limit.Allowed, -1, 0)
-		d = spend(s, c)[0]
-		want(t, "the next one", d, limit.Allowed, 1, 0)
-		due("the next one", d.Wait, 3*step)
-		d = spend(s, op(c, limit.Refund), charge(t, "empty", bucket(0, year), 1))[0]
-		if d.Charged != 0 {
-			t.Fatalf("a refund of a refused request: %+v, want nothing given back", d)
-		}
+		want(t, "the next one", spend(s, c)[0], limit.Allowed, 1, 0)
 	})
 }
 

@@ -1,9 +1,7 @@
-// Package store is where counts are kept. Redis is the store that sidecars share; its denials and leases, and the
-// store in memory, are packages below it. A store answers per charge: decided, or undecided with a reason. Being
-// limited is a decision and never an error.
-//
-// All charges of one request are decided all or nothing, as package limit specifies. No charge is sent again after an
-// outcome that is not known, so a decision executes at most once.
+// Package store is where counts are kept. Redis is the store that sidecars share; its denials and leases, and the store
+// in memory, are packages below it. A store answers per charge: decided, or undecided with a reason. Being limited is
+// never an error. All charges of one request are decided all or nothing, as package limit specifies, and none is sent
+// again after an outcome that is not known, so a decision executes at most once.
 package store
 
 import (

@@ -233,8 +233,7 @@ func TestManySidecarsSaveCalls(t *testing.T) {
 	}
 }
 
-// TestLeasesNeverAdmitMoreThanTheLimit is a random walk: messages are slow or lost, sidecars die, and all want more than
-// there is.
+// TestLeasesNeverAdmitMoreThanTheLimit is a random walk: messages are slow or lost, sidecars die, all want too much.
 func TestLeasesNeverAdmitMoreThanTheLimit(t *testing.T) {
 	for seed := range uint64(48) {
 		limits := []limit.Limit{

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"strings"
@@ -40,32 +39,20 @@ func want(t *testing.T, what string, d limit.Decision, outcome limit.Outcome, ch
 	}
 }
 
-func TestItCounts(t *testing.T) {
+func TestTimeIsThatOfTheClock(t *testing.T) {
 	clock := newHand()
 	m := New(Config{Now: clock.Now})
-	c := limit.Charge{Key: "key", Limit: bucket(10, time.Minute), Cost: 4}
-	want(t, "first", try(m, c)[0], limit.Allowed, 4, 6)
-	want(t, "second", try(m, c)[0], limit.Allowed, 4, 2)
-	want(t, "third", try(m, c)[0], limit.Refused, 0, 2)
-	clock.turn(12 * time.Second)
-	want(t, "two tokens later", try(m, c)[0], limit.Allowed, 4, 0)
-	r := &limit.Request{Charges: []limit.Charge{c}, Decisions: make([]limit.Decision, 1)}
-	r.Charges[0].Op, r.Charges[0].Cost = limit.Peek, 1
-	m.Peek(context.Background(), r)
-	want(t, "a peek", r.Decisions[0], limit.Refused, 0, 0)
-	if d := r.Decisions[0]; d.At != clock.now.UnixMicro() || d.RetryAfter != 6*time.Second {
+	c := limit.Charge{Key: "key", Limit: bucket(10, time.Minute), Cost: 8}
+	want(t, "first", try(m, c)[0], limit.Allowed, 8, 2)
+	clock.turn(30 * time.Second)
+	d := try(m, c)[0]
+	want(t, "five tokens later", d, limit.Refused, 0, 7)
+	if d.At != clock.now.UnixMicro() || d.RetryAfter != 6*time.Second {
 		t.Errorf("%+v, want the time of the clock", d)
 	}
-	err := m.Reset(context.Background(), []string{"key", "other"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.Ask(context.Background(), r, r)
-	want(t, "after a reset", r.Decisions[0], limit.Allowed, 0, 10)
 }
 
-// TestItIsExactUnderContention: requests over two counters in any order admit what fits, and no two wait for each
-// other.
+// TestItIsExactUnderContention: requests over two counters in any order admit what fits.
 func TestItIsExactUnderContention(t *testing.T) {
 	m := New(Config{})
 	var admitted atomic.Int64
