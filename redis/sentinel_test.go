@@ -147,9 +147,15 @@ func TestAServerThatBecomesAReplica(t *testing.T) {
 	host, port, _ := net.SplitHostPort(master.Addr)
 	c := open(t, at(redis.Single, server.Addr))
 	wantCount(t, c, "a", 1)
+	servers.Await(t, "spare connections", func() error {
+		if s := statsOf(c); s.Idle < 2 {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	opened := statsOf(c).Opened
 	server.Do(t, "REPLICAOF", host, port)
 	wantFault(t, c, redis.ReasonReadonly, false)
-	opened := statsOf(c).Opened
 	server.Do(t, "REPLICAOF", "NO", "ONE")
 	recovers(t, c)
 	if now := statsOf(c).Opened; now == opened {

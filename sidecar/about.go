@@ -115,22 +115,18 @@ func (s *Sidecar) askAbout(ctx context.Context, clients []*redis.Client) (next t
 	return next
 }
 
-// aboutOf asks a server what it is.
+// aboutOf asks a server what it is. Where the user may not ask, nothing is known.
 func aboutOf(ctx context.Context, server *redis.Server) (s aboutServer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, aboutWithin)
 	defer cancel()
-	reply, err := server.Run(ctx, "INFO", "server")
-	if err != nil {
+	reply, err := server.Run(ctx, "INFO")
+	if err != nil && !redis.IsReply(err, "NOPERM") {
 		return s, err
 	}
 	info := infoOf(reply)
 	s.version, s.valkey = info["redis_version"], info["valkey_version"]
 	s.mode = cmp.Or(info["redis_mode"], info["server_mode"]) // Valkey has the second
-	reply, err = server.Run(ctx, "INFO", "memory")
-	if err != nil && !redis.IsReply(err, "NOPERM") {
-		return s, err
-	}
-	if info := infoOf(reply); info["maxmemory"] != "0" && info["maxmemory_policy"] != "noeviction" {
+	if info["maxmemory"] != "0" && info["maxmemory_policy"] != "noeviction" {
 		s.policy = info["maxmemory_policy"]
 	}
 	return s, nil
@@ -151,6 +147,9 @@ func infoOf(reply any) map[string]string {
 
 // logAbout logs what a server is, and what an operator has to change about it.
 func (s *Sidecar) logAbout(name string, about aboutServer) {
+	if about.version == "" {
+		return
+	}
 	s.log.Info("redis is there", "server", name, "version", about.version, "valkey", about.valkey, "mode", about.mode)
 	if about.tooOld() {
 		s.log.Error("redis is too old: its version must be at least 7.0", "server", name, "version", about.version)

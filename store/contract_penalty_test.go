@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // penalized gives a charge a penalty, under a key of its own.
@@ -96,21 +95,6 @@ func TestContractOfAPenaltyThatOnlyShows(t *testing.T) {
 	})
 }
 
-func TestContractOfARecord(t *testing.T) {
-	eachCounter(t, 5, func(t *testing.T, s Counter, l limit.Limit) {
-		spent, room := penalized(charge(t, "spent", l, 1), strict(2)), penalized(charge(t, "room", l, 1), strict(1))
-		plain := charge(t, "plain", l, 1)
-		spend(s, charge(t, "spent", l, 5))
-		for i, rest := range []time.Duration{0, 0, time.Hour, time.Hour} {
-			d := spend(s, room, spent, plain)
-			wantPenalty(t, fmt.Sprintf("refusal %d", i+1), d[1], rest)
-			want(t, "the limit with room", d[0], limit.Allowed, 0, 5)
-			want(t, "the limit without a penalty", d[2], limit.Allowed, 0, 5)
-		}
-		want(t, "the limit with room, alone", spend(s, room, plain)[0], limit.Allowed, 1, 4)
-	})
-}
-
 // TestContractOfASharedPenalty: a request that both limits refuse is one refusal, and the cool-down refuses both.
 func TestContractOfASharedPenalty(t *testing.T) {
 	eachCounter(t, 5, func(t *testing.T, s Counter, l limit.Limit) {
@@ -128,20 +112,6 @@ func TestContractOfASharedPenalty(t *testing.T) {
 			wantPenalty(t, "the second limit, which has room", d[1], time.Hour)
 		}
 		wantPenalty(t, "the second limit alone", spend(s, two)[0], time.Hour)
-	})
-}
-
-func TestContractOfRisingCoolDowns(t *testing.T) {
-	eachStore(t, func(t *testing.T, s Counter) {
-		p := limit.Penalty{Threshold: 2, Window: year, CoolDown: 20 * time.Millisecond, Multipliers: []int64{1, 1 << 17}}
-		c := penalized(charge(t, "k", bucket(1, year), 2), p)
-		spend(s, c)
-		spend(s, c)
-		servers.Await(t, "the end of the cool-down", func() error {
-			return notYet(!spend(s, c)[0].Penalized)
-		})
-		wantPenalty(t, "the second refusal after it", spend(s, c)[0], 0)
-		wantPenalty(t, "the second cool-down", spend(s, c)[0], p.CoolDown<<17)
 	})
 }
 

@@ -53,11 +53,7 @@ type step struct {
 }
 
 func TestContractOfACounter(t *testing.T) {
-	const (
-		yes, no = limit.Allowed, limit.Refused
-		peeking = limit.Peek
-		giving  = limit.Refund
-	)
+	const yes, no, peeking, giving = limit.Allowed, limit.Refused, limit.Peek, limit.Refund
 	type promise struct {
 		name  string
 		steps []step
@@ -97,12 +93,8 @@ func TestContractOfACounter(t *testing.T) {
 	})
 }
 
-func TestContractOfACountOfZero(t *testing.T) {
-	eachCounter(t, 0, func(t *testing.T, s Counter, l limit.Limit) {
-		want(t, "first", spend(s, charge(t, "k", l, 1))[0], limit.Refused, 0, 0)
-		want(t, "second", spend(s, charge(t, "k", l, 1))[0], limit.Refused, 0, 0)
-	})
-}
+// TestContractOfAWalk: each store answers random requests as the one in memory does.
+func TestContractOfAWalk(t *testing.T) { eachStore(t, walk) }
 
 func TestContractOfAReset(t *testing.T) {
 	eachCounter(t, 3, func(t *testing.T, s Counter, l limit.Limit) {
@@ -119,21 +111,6 @@ func TestContractOfAReset(t *testing.T) {
 	})
 }
 
-// TestContractOfAChangedLimit: a raised one keeps its count, a lowered one holds at once.
-func TestContractOfAChangedLimit(t *testing.T) {
-	eachCounter(t, 10, func(t *testing.T, s Counter, l limit.Limit) {
-		spend(s, charge(t, "k", l, 6))
-		raised, lowered := l, l
-		raised.Count, raised.Burst, lowered.Count, lowered.Burst = 20, 20, 5, 5
-		if d := peek(s, charge(t, "k", raised, 1)); d.Remaining < 4 || d.Remaining > 14 {
-			t.Errorf("%d left after raising 10 to 20, want 4 to 14", d.Remaining)
-		}
-		if d := spend(s, charge(t, "k", lowered, 6))[0]; d.Outcome != limit.Refused || d.Remaining > 5 {
-			t.Errorf("%+v after lowering 10 to 5, want refused and at most 5 left", d)
-		}
-	})
-}
-
 func TestContractOfKeys(t *testing.T) {
 	eachCounter(t, 1, func(t *testing.T, s Counter, l limit.Limit) {
 		for _, name := range []string{"a", "b", "", "a:b", "\x00", "\xff\xfe", "{x}"} {
@@ -142,91 +119,82 @@ func TestContractOfKeys(t *testing.T) {
 	})
 }
 
-func TestContractOfNothing(t *testing.T) {
-	eachStore(t, func(t *testing.T, s Counter) {
-		spend(s)
-		s.Peek(t.Context(), requestOf())
-		err := s.Reset(t.Context(), nil)
-		if err != nil {
-			t.Fatalf("reset of nothing: %v", err)
-		}
-	})
-}
-
-func TestContractOfADebt(t *testing.T) {
-	eachStore(t, func(t *testing.T, s Counter) {
-		debit := op(charge(t, "k", bucket(10, year), 15), limit.Debit)
-		want(t, "debit 15 of 10", spend(s, debit)[0], limit.Allowed, 15, 0)
-		debit.Cost = limit.MaxCost
-		want(t, "debit 2^53 of -5", spend(s, debit)[0], limit.Allowed, 5, 0)
-		want(t, "debit 2^53 of -10", spend(s, debit)[0], limit.Allowed, 0, 0)
-		refund := op(charge(t, "k", bucket(10, year), 11), limit.Refund)
-		want(t, "refund 11 of -10", spend(s, refund)[0], limit.Allowed, -11, 1)
-	})
-}
-
-func TestContractOfTimes(t *testing.T) {
-	eachStore(t, func(t *testing.T, s Counter) {
-		l := bucket(10, 10*time.Hour)
-		d := spend(s, charge(t, "k", l, 10))[0]
-		wantAbout(t, "reset after the last token", d.ResetAfter, 10*time.Hour)
-		wantAbout(t, "retry after on an admitted charge", d.RetryAfter, 0)
-		d = spend(s, charge(t, "k", l, 3))[0]
-		wantAbout(t, "retry after of cost 3", d.RetryAfter, 3*time.Hour)
-		wantAbout(t, "reset after on a refusal", d.ResetAfter, 10*time.Hour)
-		d = spend(s, charge(t, "k", l, 11))[0]
-		wantAbout(t, "retry after of a cost that cannot pass", d.RetryAfter, 10*time.Hour)
-	})
-}
-
-func TestContractOfLargeNumbers(t *testing.T) {
-	eachCounter(t, limit.MaxCount, func(t *testing.T, s Counter, l limit.Limit) {
-		if l.Validate() != nil {
-			return // a log does not hold so many
-		}
-		all := charge(t, "k", l, limit.MaxCount)
-		want(t, "all of the largest counter", spend(s, all)[0], limit.Allowed, limit.MaxCount, 0)
-		if l.Algorithm.Fills() {
-			return // it has earned some since
-		}
-		all.Cost = limit.MaxCost
-		want(t, "refund of 2^53", spend(s, op(all, limit.Refund))[0], limit.Allowed, -limit.MaxCount, limit.MaxCount)
-		want(t, "2^53 of a tree takes what is left", spend(s, each(all))[0], limit.Refused, limit.MaxCount, 0)
-	})
-}
-
 func TestContractOfAThrottle(t *testing.T) {
 	eachStore(t, func(t *testing.T, s Counter) {
 		const step = 19 * time.Second // and less while the test runs
 		c := charge(t, "k", limit.Limit{Algorithm: limit.TokenBucket, Count: 1, Window: step, Burst: 1}, 1)
-		c.MaxWait = 3*step + time.Second
-		due := func(what string, got, want time.Duration) {
-			t.Helper()
-			if got > want || got < want-step {
-				t.Fatalf("%s is due after %v, want %v", what, got, want)
-			}
-		}
-		want(t, "the first", spend(s, c)[0], limit.Allowed, 1, 0)
-		for i := range time.Duration(3) {
+		c.MaxWait = 2*step + time.Second
+		spend(s, c)
+		for i := range time.Duration(2) {
 			d := spend(s, c)[0]
 			want(t, "one that waits", d, limit.Allowed, 1, 0)
-			due("one that waits", d.Wait, (i+1)*step)
+			if d.Wait > (i+1)*step || d.Wait < i*step {
+				t.Fatalf("number %d is due after %v", i+1, d.Wait)
+			}
 		}
-		d := spend(s, c)[0]
-		want(t, "one too many", d, limit.Refused, 0, 0)
-		due("one too many", d.RetryAfter, 4*step)
+		want(t, "one too many", spend(s, c)[0], limit.Refused, 0, 0)
 		refused := spend(s, charge(t, "waits", bucket(5, year), 5), c)
 		want(t, "a charge beside one too many", refused[0], limit.Allowed, 0, 5)
-		hasty := c
-		hasty.MaxWait = 0
-		want(t, "one that does not wait", spend(s, hasty)[0], limit.Refused, 0, 0)
 		want(t, "a cancelled wait", spend(s, op(c, limit.Refund))[0], limit.Allowed, -1, 0)
-		d = spend(s, c)[0]
-		want(t, "the next one", d, limit.Allowed, 1, 0)
-		due("the next one", d.Wait, 3*step)
-		d = spend(s, op(c, limit.Refund), charge(t, "empty", bucket(0, year), 1))[0]
-		if d.Charged != 0 {
-			t.Fatalf("a refund of a refused request: %+v, want nothing given back", d)
+		want(t, "the next one", spend(s, c)[0], limit.Allowed, 1, 0)
+	})
+}
+
+// TestContractOfARequest: it is charged on all limits or on none, but for trees, which are charged also when it is
+// refused.
+func TestContractOfARequest(t *testing.T) {
+	eachCounter(t, 10, func(t *testing.T, s Counter, l limit.Limit) {
+		spent, tree, rule := charge(t, "spent", l, 1), each(charge(t, "tree", l, 1)), charge(t, "rule", l, 1)
+		for _, d := range spend(s, spent, tree, rule) {
+			want(t, "while all have room", d, limit.Allowed, 1, 9)
+		}
+		spend(s, charge(t, "spent", l, 9))
+		for i := range int64(3) {
+			d := spend(s, spent, tree, rule)
+			want(t, "the spent rule refuses", d[0], limit.Refused, 0, 0)
+			want(t, "the tree counts", d[1], limit.Allowed, 1, 8-i)
+			want(t, "the other rule does not", d[2], limit.Allowed, 0, 9)
+		}
+		spend(s, each(charge(t, "tree", l, 6)))
+		for range 3 {
+			d := spend(s, tree, rule)
+			want(t, "the tree refuses", d[0], limit.Refused, 0, 0)
+			want(t, "the rule is not charged", d[1], limit.Allowed, 0, 9)
+		}
+		wantLeft(t, s, rule, 9)
+	})
+}
+
+func TestContractOfOneKeyTwice(t *testing.T) {
+	eachCounter(t, 10, func(t *testing.T, s Counter, l limit.Limit) {
+		a, b := charge(t, "k", l, 3), charge(t, "k", l, 4)
+		want(t, "both fit", spend(s, a, b)[1], limit.Allowed, 4, 3)
+		if d := spend(s, a, b); !limit.Refuses([]limit.Charge{a, b}, d) {
+			t.Fatalf("7 more of 3 left were admitted: %+v", d)
+		}
+		wantLeft(t, s, a, 3)
+	})
+}
+
+// TestContractOfManyRequests: those that are asked together are decided each by itself.
+func TestContractOfManyRequests(t *testing.T) {
+	eachStore(t, func(t *testing.T, s Counter) {
+		var all []*limit.Request
+		for i := range 20 {
+			own, shared := charge(t, fmt.Sprint("own ", i), bucket(5, year), 1), charge(t, "shared", bucket(12, year), 1)
+			all = append(all, requestOf(own, shared))
+		}
+		s.Ask(t.Context(), all...)
+		admitted := 0
+		for _, r := range all {
+			if !limit.Refuses(r.Charges, r.Decisions) {
+				admitted++
+			} else if r.Decisions[0].Charged != 0 {
+				t.Errorf("a refused request was charged: %+v", r.Decisions)
+			}
+		}
+		if admitted != 12 {
+			t.Errorf("%d requests were admitted, want 12", admitted)
 		}
 	})
 }

@@ -51,28 +51,21 @@ func (r *Redis) Live(domain string) int {
 // Serve sets the domains that this sidecar has rules for, so that others count it there from the next second on.
 func (r *Redis) Serve(domains []string) { r.heartbeat.domains.Store(&domains) }
 
-// take takes in fresh numbers. The last known ones stay for domains that were not counted. Where the server was away no
-// sidecar could show up, and one that has lost this sidecar (it started empty, or its clock was set) may have lost
-// others, so for as long as it takes to find out which live no number falls.
+// take takes in fresh numbers, below zero where this sidecar was missing. The last known ones stay for domains that
+// were not counted. A server that was away, or that lost this sidecar because it started empty or its clock was set,
+// may have lost others: for as long as they need to show up no number falls.
 func (h *heartbeat) take(fresh map[string]int64) {
-	known, lost := h.live.Load(), len(fresh) == 0
+	known, lost := cmp.Or(h.live.Load(), new(map[string]int64)), len(fresh) == 0
 	for domain, n := range fresh {
 		fresh[domain] = max(n, -n)
-		lost = lost || n < 0 && known != nil && (*known)[domain] > 0
+		lost = lost || n < 0 && (*known)[domain] > 0
 	}
 	if lost {
 		h.steady = time.Now().Add(deadAfter)
 	}
-	if len(fresh) == 0 {
-		return
-	}
-	steady := !time.Now().After(h.steady)
-	if known != nil {
-		for domain, n := range *known {
-			_, counted := fresh[domain]
-			if !counted || steady {
-				fresh[domain] = max(fresh[domain], n)
-			}
+	for domain, n := range *known {
+		if _, counted := fresh[domain]; !counted || !time.Now().After(h.steady) {
+			fresh[domain] = max(fresh[domain], n)
 		}
 	}
 	h.live.Store(&fresh)

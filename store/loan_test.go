@@ -111,13 +111,6 @@ func TestWhatIsOnLeaseComesBack(t *testing.T) {
 	}
 }
 
-// TestAPeekSeesWhatIsOnLease: it is left.
-func TestAPeekSeesWhatIsOnLease(t *testing.T) {
-	r := leasing(t, servers.StartRedis(t))
-	c := leased(t, "k", yearly(1_000_000))
-	wantLeft(t, r, c, 1_000_000-heat(t, r, c))
-}
-
 // TestOneStoreAdmitsAllThatFits: what is on lease here refuses no request here.
 func TestOneStoreAdmitsAllThatFits(t *testing.T) {
 	r := leasing(t, servers.StartRedis(t))

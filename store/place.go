@@ -12,8 +12,7 @@ import (
 
 // A request whose charges live in several homes, or are more than one call may have, goes in several trips. All homes
 // are asked at once, and each takes what it can. If one of them refuses, what the others took is given back. Meanwhile
-// others may find less on a counter than there is in the end, and be refused. The reverse never happens: nothing is
-// given to a counter before it is known to be due, nor after the window in which it was taken.
+// others may find less on a counter than there is in the end, and be refused. Never do they find more.
 
 const (
 	atOnce      = 2       // trips of one request to one home in a round; requests of others go in between

@@ -147,8 +147,6 @@ func (q *question) recycle() {
 	q.store.questions.Put(q)
 }
 
-var errForeign = errors.New("a key held a value that no limit wrote, and was deleted")
-
 // heal deletes keys of a charge, of its counter or its penalty, if one of them holds a value that no limit wrote: the
 // next charge begins a new counter. It looks again, because others may have healed them. While another request heals,
 // or where the time is short, it is left to a later one.
@@ -170,7 +168,7 @@ func (q *question) heal(ctx context.Context, c *limit.Charge, keys ...string) {
 	}
 	r.Drop(keys)
 	r.healed.Add(1)
-	r.cfg.OnError(redis.ReasonWrong, errForeign)
+	r.cfg.OnError(redis.ReasonWrong, errors.New("a key held a value that no limit wrote, and was deleted"))
 }
 
 // isForeign asks for a counter alone, or for the length of a list.

@@ -182,13 +182,10 @@ func (r *Redis) Breaker() breaker.State {
 	return worst
 }
 
-// pingWithin is how long Ping waits: longer than a decision would, because a busy server is not a lost one.
-const pingWithin = 100 * time.Millisecond
-
 // Ping asks all servers for a sign of life, and returns why there was none, as one of the reasons, or nothing. Where
 // there are several servers, those that do not answer are named.
 func (r *Redis) Ping(ctx context.Context) string {
-	ctx, cancel := context.WithTimeout(ctx, pingWithin)
+	ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond) // more than a decision has: a busy server is not lost
 	defer cancel()
 	servers := r.servers()
 	reasons := make([]string, len(servers))

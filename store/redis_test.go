@@ -73,20 +73,18 @@ func TestADenialWritesNothing(t *testing.T) {
 	server := servers.StartRedis(t)
 	r := open(t, RedisConfig{Main: at(server.Addr), DenialEntries: -1})
 	eachAlgorithm(t, 5, func(t *testing.T, l limit.Limit) {
-		spent, sibling := charge(t, "k", l, 1), charge(t, "k", l, 1)
-		sibling.Key += ":sibling"
+		spent, room := charge(t, "spent", l, 5), charge(t, "room", l, 1)
+		spend(r, spent)
+		spend(r, room)
 		dump := func() (all string) {
-			for _, key := range []string{spent.Key, sibling.Key} {
+			for _, key := range []string{spent.Key, room.Key} {
 				all += fmt.Sprint(server.Do(t, "DUMP", key), server.Do(t, "PEXPIRETIME", key))
 			}
 			return all
 		}
-		spend(r, charge(t, "k", l, 5))
-		spend(r, sibling)
 		before := dump()
 		for range 5 {
-			spend(r, spent, sibling)
-			spend(r, spent)
+			spend(r, spent, room)
 		}
 		if after := dump(); after != before {
 			t.Fatalf("denials changed the keys from %q to %q", before, after)
@@ -104,23 +102,6 @@ func TestQuestionsCreateNoKey(t *testing.T) {
 		peek(r, charge(t, "usage", l, 1))
 		wantKeys(t, server)
 	})
-}
-
-func TestARequestIsOneRunOfAScript(t *testing.T) {
-	server := servers.StartRedis(t)
-	r := open(t, RedisConfig{Main: at(server.Addr)})
-	l := bucket(1000, year)
-	spend(r, charge(t, "a", l, 1)) // loads the script
-	before := runs(t, server)
-	for range 100 {
-		spend(r, charge(t, "a", l, 1), charge(t, "b", l, 1), each(charge(t, "c", l, 1)))
-	}
-	if n := runs(t, server) - before; n != 100 {
-		t.Errorf("%d runs for 100 requests", n)
-	}
-	if s := r.Stats().Calls; s.Sent != 101 {
-		t.Errorf("calls %+v, want 101 sent", s)
-	}
 }
 
 // TestAFloodCostsOneQuestionPerKeyAndSecond: what is known of a spent counter answers.
@@ -241,5 +222,54 @@ func TestAStoreStartsWithoutAServerAndCloses(t *testing.T) {
 	err := r.Close()
 	if d := spend(r, c)[0]; err != nil || d.Outcome != limit.Undecided || d.Reason != redis.ReasonShutdown {
 		t.Errorf("after Close, with error %v: %+v, want undecided because it is closed", err, d)
+	}
+}
+
+// TestACounterWithAForeignValueHeals: its request is undecided, it is deleted once, and counts again. What shares its
+// requests stays.
+func TestACounterWithAForeignValueHeals(t *testing.T) {
+	server := servers.StartRedis(t)
+	for name, foreign := range map[string][]string{
+		"a list": {"RPUSH", "x"}, "a hash": {"HSET", "f", "x"}, "garbage": {"SET", "garbage"}, "bytes": {"SET", "\xff\x00x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := open(t, RedisConfig{Main: at(server.Addr)})
+			good, bad := charge(t, "k", bucket(10, year), 1), charge(t, "k", bucket(10, year), 1)
+			bad.Key += ":bad"
+			spend(r, good)
+			server.Do(t, append([]string{foreign[0], bad.Key}, foreign[1:]...)...)
+			d := spend(r, good, bad)
+			if d[0].Reason != limit.ReasonBeside || d[1].Reason != limit.ReasonForeign || d[1].Unknown {
+				t.Fatalf("decisions %+v, want both undecided because of a foreign value", d)
+			}
+			servers.Await(t, "a decision", func() error {
+				if d := spend(r, good, bad); d[1].Outcome != limit.Allowed {
+					return fmt.Errorf("%+v", d)
+				}
+				return nil
+			})
+			awaitHealed(t, r)
+			want(t, "after", spend(r, good)[0], limit.Allowed, 1, 7)
+		})
+	}
+}
+
+// awaitHealed waits until one counter is healed.
+func awaitHealed(t *testing.T, r *Redis) {
+	t.Helper()
+	servers.Await(t, "one healed counter", func() error { return notYet(r.Stats().Calls.Healed == 1) })
+}
+
+// TestAPenaltyWithAForeignValueHeals: its refusals do not count until then.
+func TestAPenaltyWithAForeignValueHeals(t *testing.T) {
+	server := servers.StartRedis(t)
+	for i := range 2 {
+		t.Run(fmt.Sprint("list ", i), func(t *testing.T) {
+			r := open(t, RedisConfig{Main: at(server.Addr)})
+			c := penalized(charge(t, "k", bucket(1, year), 2), strict(1))
+			server.Do(t, "SET", limit.PunishKeys(&c)[i], "garbage")
+			servers.Await(t, "a cool-down", func() error { return notYet(spend(r, c)[0].Penalized) })
+			awaitHealed(t, r)
+		})
 	}
 }

@@ -1,9 +1,7 @@
-// Package store is where counts are kept. Redis is the store that sidecars share; its denials and leases, and the
-// store in memory, are packages below it. A store answers per charge: decided, or undecided with a reason. Being
-// limited is a decision and never an error.
-//
-// All charges of one request are decided all or nothing, as package limit specifies. No charge is sent again after an
-// outcome that is not known, so a decision executes at most once.
+// Package store is where counts are kept. Redis is the store that sidecars share; its denials and leases, and the store
+// in memory, are packages below it. A store answers per charge: decided, or undecided with a reason. Being limited is
+// never an error. All charges of one request are decided all or nothing, as package limit specifies, and none is sent
+// again after an outcome that is not known, so a decision executes at most once.
 package store
 
 import (
@@ -48,11 +46,9 @@ type RedisConfig struct {
 	Now           func() time.Time // default time.Now, of which only differences count
 
 	OnError func(reason string, err error) // called for each request or part that stayed undecided
-
 	// OnLate is called with each request, or part of one, that ends after its caller left. With an error it stays
 	// undecided. It has the Fate of the whole request, and belongs to the callee.
 	OnLate func(part *limit.Request, err error)
-
 	// OnTrip is called before each request, or part of one, goes to a server. What it returns, unless nil, is called
 	// when it is over, with the reason why it stayed undecided or nothing.
 	OnTrip func(ctx context.Context, server string, charges int) (ended func(reason string))

@@ -203,7 +203,6 @@ func TestOneCallASecondIsTheQuestion(t *testing.T) {
 	}
 }
 
-// TestAReturnElsewhereIsSeenWithinASecond, wherever they were given back.
 func TestAReturnElsewhereIsSeenWithinASecond(t *testing.T) {
 	d := newDesk(t)
 	d.spent(fixed, 1)
@@ -279,7 +278,6 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestAKnownDenialOutlivesTheStore: also for the caller whose question got no reply.
 func TestAKnownDenialOutlivesTheStore(t *testing.T) {
 	d := newDesk(t)
 	d.spent(fixed, 1)

@@ -120,15 +120,11 @@ func (l *Leases) Granted(after *limit.Request, sent time.Time) {
 	defer l.mu.Unlock()
 	c, d, at := &after.Charges[0], &after.Decisions[0], l.instant(sent)
 	found, _ := l.slot(c.Key)
-	granted := int64(0)
-	if d.Outcome == limit.Allowed {
-		granted = d.Charged
-	}
-	l.stats.Granted += granted
+	l.stats.Granted += d.Charged
 	switch {
 	case found.wanted != after: // it was reset
-		l.stats.Expired += granted
-	case granted > 0:
+		l.stats.Expired += d.Charged
+	case d.Charged > 0:
 		found.wanted, found.pause = nil, 0
 		l.hold(found, newLease(c, d, at))
 	default:
@@ -160,8 +156,7 @@ func (l *Leases) Learn(r *limit.Request, sent time.Time) {
 	}
 }
 
-// Ended returns what is to be sent now: what is left of leases that are over soon or not used. It is called every 10 ms
-// or so.
+// Ended returns what is to be sent now: what is left of leases that are over soon or not used. Call it every 10 ms.
 func (l *Leases) Ended(now time.Time) []*limit.Request {
 	at := l.instant(now)
 	return l.endAll(func(h *lease) bool {
@@ -200,8 +195,7 @@ func (l *Leases) End(keys []string) {
 	}
 }
 
-// Lost counts what could not be returned: a request that Around (before), Ended or Clear returned and that perhaps did
-// not run.
+// Lost counts what could not be returned: by a request that was to bring it back, and perhaps did not run.
 func (l *Leases) Lost(r *limit.Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -3,8 +3,6 @@ package leases
 import (
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -271,39 +269,6 @@ func TestAFullPlaceIsKept(t *testing.T) {
 	}
 	if d.Stats().Drops == 0 || !d.spend(c) {
 		t.Errorf("%+v, want a drop, and the first one leased", d.Stats())
-	}
-}
-
-// TestEveryTokenIsAccountedFor: callers at once, over two counters in any order.
-func TestEveryTokenIsAccountedFor(t *testing.T) {
-	d := newDesk(t)
-	var spent atomic.Int64
-	var callers sync.WaitGroup
-	for i := range 8 {
-		callers.Go(func() {
-			a, b := charge("a", perSecond, 1), charge("b", perSecond, 2)
-			for step := range time.Duration(3000) {
-				if i%2 == 0 {
-					a, b = b, a
-				}
-				r, now := request(a, b), d.now.Add(step*time.Millisecond/10)
-				if d.Spend(r, now) {
-					spent.Add(3)
-					continue
-				}
-				_, after := d.Around(r, now)
-				for _, lend := range after {
-					lend.Decisions[0] = d.grant(lend)
-					d.Granted(lend, now)
-				}
-				d.Ended(now)
-			}
-		})
-	}
-	callers.Wait()
-	d.Clear()
-	if s := d.Stats(); spent.Load() == 0 || s.Granted != spent.Load()+s.Returned || s.Keys != 0 {
-		t.Errorf("%+v, and %d spent", s, spent.Load())
 	}
 }
 

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"strings"
@@ -40,50 +39,20 @@ func want(t *testing.T, what string, d limit.Decision, outcome limit.Outcome, ch
 	}
 }
 
-func TestItCounts(t *testing.T) {
+func TestTimeIsThatOfTheClock(t *testing.T) {
 	clock := newHand()
 	m := New(Config{Now: clock.Now})
-	c := limit.Charge{Key: "key", Limit: bucket(10, time.Minute), Cost: 4}
-	want(t, "first", try(m, c)[0], limit.Allowed, 4, 6)
-	want(t, "second", try(m, c)[0], limit.Allowed, 4, 2)
-	want(t, "third", try(m, c)[0], limit.Refused, 0, 2)
-	clock.turn(12 * time.Second)
-	want(t, "two tokens later", try(m, c)[0], limit.Allowed, 4, 0)
-	r := &limit.Request{Charges: []limit.Charge{c}, Decisions: make([]limit.Decision, 1)}
-	r.Charges[0].Op, r.Charges[0].Cost = limit.Peek, 1
-	m.Peek(context.Background(), r)
-	want(t, "a peek", r.Decisions[0], limit.Refused, 0, 0)
-	if d := r.Decisions[0]; d.At != clock.now.UnixMicro() || d.RetryAfter != 6*time.Second {
+	c := limit.Charge{Key: "key", Limit: bucket(10, time.Minute), Cost: 8}
+	want(t, "first", try(m, c)[0], limit.Allowed, 8, 2)
+	clock.turn(30 * time.Second)
+	d := try(m, c)[0]
+	want(t, "five tokens later", d, limit.Refused, 0, 7)
+	if d.At != clock.now.UnixMicro() || d.RetryAfter != 6*time.Second {
 		t.Errorf("%+v, want the time of the clock", d)
 	}
-	err := m.Reset(context.Background(), []string{"key", "other"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.Ask(context.Background(), r, r)
-	want(t, "after a reset", r.Decisions[0], limit.Allowed, 0, 10)
 }
 
-// TestAllOrNothing: charges of one request are decided at one instant, those that share a counter one after the other.
-func TestAllOrNothing(t *testing.T) {
-	m := New(Config{})
-	of := func(key string, cost int64) limit.Charge {
-		return limit.Charge{Key: key, Limit: bucket(5, time.Hour), Cost: cost}
-	}
-	d := try(m, of("a", 3), of("b", 3), of("a", 3))
-	want(t, "a", d[0], limit.Allowed, 0, 5)
-	want(t, "b", d[1], limit.Allowed, 0, 5)
-	want(t, "a again", d[2], limit.Refused, 0, 5)
-	if keys := m.Stats().Keys; keys != 0 {
-		t.Errorf("%d keys are kept for a request that took nothing", keys)
-	}
-	d = try(m, of("a", 3), of("b", 3), of("a", 2))
-	want(t, "a", d[0], limit.Allowed, 3, 2)
-	want(t, "a again", d[2], limit.Allowed, 2, 0)
-}
-
-// TestItIsExactUnderContention: requests over two counters in any order admit what fits, and no two wait for each
-// other.
+// TestItIsExactUnderContention: requests over two counters in any order admit what fits.
 func TestItIsExactUnderContention(t *testing.T) {
 	m := New(Config{})
 	var admitted atomic.Int64
@@ -106,31 +75,6 @@ func TestItIsExactUnderContention(t *testing.T) {
 	if n := admitted.Load(); n != 900 {
 		t.Errorf("%d admitted, want 900", n)
 	}
-}
-
-// TestPenalties: refusals of a client are recorded once for each request, and a reset of the penalty ends a cool-down.
-func TestPenalties(t *testing.T) {
-	clock := newHand()
-	m := New(Config{Now: clock.Now})
-	c := limit.Charge{
-		Key: "key", Limit: bucket(1, time.Minute), Cost: 1, PenaltyKey: "client",
-		Penalty: &limit.Penalty{Threshold: 2, Window: time.Hour, CoolDown: 10 * time.Minute},
-	}
-	other := c
-	other.Key = "other"
-	want(t, "the token", try(m, c, other)[0], limit.Allowed, 1, 0)
-	if d := try(m, c, other); d[0].RetryAfter != time.Minute || d[1].RetryAfter != time.Minute {
-		t.Errorf("%+v: one refusal starts no cool-down", d)
-	}
-	if d := try(m, c, other); d[0].RetryAfter != 10*time.Minute || d[1].RetryAfter != 10*time.Minute {
-		t.Errorf("%+v: the second one does", d)
-	}
-	clock.turn(2 * time.Minute)
-	if d := try(m, c)[0]; !d.Penalized || d.RetryAfter != 8*time.Minute {
-		t.Errorf("%+v, want the rest of the cool-down", d)
-	}
-	_ = m.Reset(context.Background(), []string{"client"})
-	want(t, "after the pardon", try(m, c)[0], limit.Allowed, 1, 0)
 }
 
 // TestWhatIsFullIsForgotten: by requests about other counters.
