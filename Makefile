@@ -74,6 +74,10 @@ test-control: tools ## the control plane at full length: plans on ten million ev
 	@$(GO) test -tags full -count=1 -p 1 -v -timeout 60m ./control/... ./archive ./test/control
 	@CGO_ENABLED=1 $(GO) test -tags full -count=1 -race -timeout 60m ./control/... ./archive ./test/control
 
+.PHONY: test-stores
+test-stores: ## the store and the whole sidecar over each supported version of Redis and Valkey, and over one that is too old (2 minutes)
+	@tools/test-stores
+
 .PHONY: test-gateway
 test-gateway: tools $(GATEWAY_BIN) ## the sidecar as the rate limit service of a real Envoy Gateway, without Kubernetes (needs root; the first build takes minutes)
 	@ENVOY_GATEWAY_BIN=$(GATEWAY_BIN) $(GO) test -count=1 -v -timeout 20m ./test/gateway
@@ -110,8 +114,8 @@ $(SCHEMATHESIS): tools/schemathesis.txt
 	@touch $@
 
 .PHONY: simulate
-simulate: ## replay a seed of the simulated fleet with SEED=n, or look for new ones that fail for MINUTES=m (docs/simulation.md; 4 minutes more the first time)
-	@SEED=$(SEED) MINUTES=$(MINUTES) exec tools/simulate
+simulate: ## replay a seed of the simulated fleet with SEED=n, look for new ones that fail for MINUTES=m, or show 100 sidecars on one limit with SCALE=leases or none (docs/simulation.md; 4 minutes more the first time)
+	@SEED=$(SEED) MINUTES=$(MINUTES) SCALE=$(SCALE) exec tools/simulate
 
 .PHONY: simulate-mutants
 simulate-mutants: ## put each bug of test/simulation/mutants into a copy of the code: the simulation has to find it (15 minutes; MUTANTS=a,b for some)
@@ -131,10 +135,10 @@ fuzz: ## every fuzz target for FUZZ_TIME (60s)
 	done
 
 .PHONY: bench
-bench: build $(REFERENCE_BIN) ## compare with envoyproxy/ratelimit on one Redis (about 20 minutes; BENCH_ROUNDS, BENCH_SECONDS, BENCH_CASES, BENCH_PARTS)
+bench: build $(REFERENCE_BIN) ## compare with envoyproxy/ratelimit, and with BASE=another sidecar (25 minutes; BENCH_ROUNDS, BENCH_SECONDS, BENCH_CASES, BENCH_PARTS)
 	@command -v redis-server >/dev/null || ./tools/packages redis-server
 	@$(GO) build -buildvcs=false -o $(BIN)/ ./bench
-	@BENCH_REFERENCE=$(REFERENCE_BIN) BENCH_SIDECAR=$(BIN)/sidecar exec $(BIN)/bench
+	@BENCH_REFERENCE=$(REFERENCE_BIN) BENCH_SIDECAR=$(BIN)/sidecar BENCH_BASE='$(BASE)' exec $(BIN)/bench
 
 $(REFERENCE_BIN):
 	@echo "building envoyproxy/ratelimit $(REFERENCE)"

@@ -19,7 +19,7 @@ import (
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/records"
 	"github.com/spillway-mesh/spillway/rules"
-	"github.com/spillway-mesh/spillway/store"
+	"github.com/spillway-mesh/spillway/store/memory"
 )
 
 // apiOf makes an API over one domain, without Redis.
@@ -30,7 +30,7 @@ func apiOf(t *testing.T, access Access) (*API, *strings.Builder) {
 	if set == nil {
 		t.Fatal(rules.FormatProblems(problems))
 	}
-	e := engine.New(engine.Config{Store: store.NewMemory(store.MemoryConfig{})})
+	e := engine.New(engine.Config{Store: memory.New(memory.Config{})})
 	t.Cleanup(func() { e.Close() })
 	e.Use(set)
 	log := new(strings.Builder)

@@ -75,9 +75,8 @@ type BreakerView struct {
 	Server   string    `json:"server"`
 	State    string    `json:"state"`          // closed, half-open or open
 	Since    time.Time `json:"since,omitzero"` // of the last change
-	Reason   string    `json:"reason,omitempty"`
-	Opened   int64     `json:"opened"`   // how often
-	Rejected int64     `json:"rejected"` // calls that were kept from the server
+	Opened   int64     `json:"opened"`         // how often
+	Rejected int64     `json:"rejected"`       // calls that were kept from the server
 }
 
 // stats serves GET /v1/stats. It reads counters that are there, and costs decisions nothing.

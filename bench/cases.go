@@ -73,6 +73,12 @@ var cases = []testCase{
 	{"refused, local cache", "cache", work{Domain: "bench", Keys: []string{"spent"}, Values: 1, Refused: true}, nil, []string{"LOCAL_CACHE_SIZE_IN_BYTES=10000000"}},
 }
 
+// ruleFiles are by their names without .yaml.
+type ruleFiles map[string]string
+
+// trees is the one file of most parts.
+var trees = ruleFiles{"bench": ruleFile}
+
 // ruleFile is the file that both servers read. It is the reference server's format.
 const ruleFile = `domain: bench
 descriptors:
@@ -107,12 +113,12 @@ var (
 var algorithms = []string{"fixed_window", "token_bucket", "sliding_window", "sliding_log"}
 
 // algorithmRules is the file of that comparison: a key for each algorithm.
-func algorithmRules() string {
+func algorithmRules() ruleFiles {
 	file := "domain: algorithms\ndescriptors:\n"
 	for _, a := range algorithms {
 		file += "  - key: " + a + "\n    rate_limit: { unit: hour, requests_per_unit: 10000, algorithm: " + a + " }\n"
 	}
-	return file
+	return ruleFiles{"algorithms": file}
 }
 
 // algorithmCases has a case for each algorithm, over as many keys as the first case.

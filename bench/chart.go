@@ -49,7 +49,7 @@ func chart(studies []*study) string {
 		if len(s.faults()) > 0 {
 			continue
 		}
-		for _, server := range s.servers() {
+		for _, server := range []string{reference, spillway} {
 			time = max(time, s.median(server, sumCPU))
 			speed = max(speed, s.median(server, perSecond))
 		}
@@ -75,7 +75,7 @@ func drawRow(out *strings.Builder, top int, s *study, time, speed float64) {
 		label(out, rightPanel+6, top+barHeight+5, "bad", "no result")
 		return
 	}
-	for k, server := range s.servers() {
+	for k, server := range []string{reference, spillway} {
 		y := top + k*(barHeight+2)
 		own, redis := s.median(server, serverCPU), s.median(server, redisCPU)
 		middle := bar(out, server, labelWidth, y, own, time)

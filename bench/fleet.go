@@ -19,16 +19,19 @@ type program struct {
 const (
 	spillway  = "Spillway"
 	reference = "reference"
+	base      = "base"         // the sidecar that BENCH_BASE names
 	unleased  = "LEASES=false" // the sidecar with this setting
 )
 
-// programs are both servers. The reference server would write a line of JSON for each call, or send to a statsd that is not there:
+// programs are both servers, and the base between them where there is one. The reference server would write a line of JSON for each call, or send to a statsd that is not there:
 // without its statistics it is at its best. The sidecar keeps its metrics, which are on by default.
 func programs(set settings) []program {
-	return []program{
-		{reference, set.Reference, append([]string{"DISABLE_STATS=true", "RUNTIME_WATCH_ROOT=false"}, set.ReferenceEnv...), ofReference},
-		{spillway, set.Sidecar, set.SidecarEnv, ofSidecar},
+	quiet := append([]string{"DISABLE_STATS=true", "RUNTIME_WATCH_ROOT=false"}, set.ReferenceEnv...)
+	all := []program{{reference, set.Reference, quiet, ofReference}}
+	if set.Base != "" {
+		all = append(all, program{base, set.Base, set.SidecarEnv, ofSidecar})
 	}
+	return append(all, program{spillway, set.Sidecar, set.SidecarEnv, ofSidecar})
 }
 
 // leasePrograms are the sidecar without leases and as it is.
@@ -48,30 +51,42 @@ type node struct {
 // fleet is some servers of one program that share Redis.
 type fleet struct {
 	program
-	nodes []node
+	folder string
+	size   int
+	redis  *redisServer
+	nodes  []node
 }
 
-// startFleet starts servers that read one rule file, and waits until they are healthy.
-func startFleet(ctx context.Context, folder string, p program, size int, rules string, redis *redisServer) (*fleet, error) {
-	f := &fleet{program: p}
-	config := filepath.Join(folder, p.name, "config")
-	err := os.MkdirAll(config, 0o755)
-	if err != nil {
-		return nil, err
+// startFleet starts servers that read the same rule files, and waits until they are healthy.
+func startFleet(ctx context.Context, f *fleet, rules ruleFiles) error {
+	config := filepath.Join(f.folder, f.name, "config")
+	err := os.RemoveAll(config)
+	if err == nil {
+		err = os.MkdirAll(config, 0o755)
 	}
-	err = os.WriteFile(filepath.Join(config, "bench.yaml"), []byte(rules), 0o644)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for i := range size {
-		n, err := startNode(ctx, folder, p, i, redis)
+	for name, text := range rules {
+		err = os.WriteFile(filepath.Join(config, name+".yaml"), []byte(text), 0o644)
+		if err != nil {
+			return err
+		}
+	}
+	return f.start(ctx)
+}
+
+// start starts the servers, whose rule files are there.
+func (f *fleet) start(ctx context.Context) error {
+	for i := range f.size {
+		n, err := startNode(ctx, f.folder, f.program, i, f.redis)
 		if err != nil {
 			f.stop()
-			return nil, err
+			return err
 		}
 		f.nodes = append(f.nodes, n)
 	}
-	return f, nil
+	return nil
 }
 
 func startNode(ctx context.Context, folder string, p program, i int, redis *redisServer) (node, error) {
@@ -113,6 +128,7 @@ func (f *fleet) stop() {
 	for _, n := range f.nodes {
 		n.stop()
 	}
+	f.nodes = nil
 }
 
 // targets are the addresses that calls go to.

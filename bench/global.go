@@ -9,8 +9,13 @@ func share(micros func(figures) float64) func(figures) float64 {
 
 // tableFor is the table that a part has for its studies.
 func tableFor(part string, studies ...*study) table {
-	if part == "global" {
+	switch part {
+	case "global":
 		return globalTable(studies...)
+	case "memory":
+		return memoryTable(studies...)
+	case "strain":
+		return strainTable(studies...)
 	}
 	return tableOf(studies...)
 }

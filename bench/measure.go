@@ -20,6 +20,7 @@ type figures struct {
 	Rate                    float64 // calls per second that an open loop makes
 	Others                  float64 // share of the processors that programs outside the benchmark used
 	WithoutRedis            float64 // decisions, those of the warm-up, too
+	Counter, Key            float64 // bytes that Redis takes for a counter: of its memory, and by MEMORY USAGE of a key
 	Errors, Wrong           int
 	FirstError              string
 }
@@ -46,11 +47,11 @@ func (f *fleet) selves() (self, error) {
 }
 
 // times reads the processor time of everything.
-func (c *counters) times(f *fleet, redis *redisServer) error {
+func (c *counters) times(f *fleet) error {
 	var err error
-	c.redis, err = cpuOf(redis.cmd.Process.Pid)
+	c.redis, err = cpuOf(f.redis.cmd.Process.Pid)
 	if err != nil {
-		return redis.complain(err)
+		return f.redis.complain(err)
 	}
 	for _, n := range f.nodes {
 		cpu, err := cpuOf(n.cmd.Process.Pid)
@@ -75,17 +76,19 @@ func (c *counters) ask(redis *redisServer) error {
 
 // fill empties Redis, and lets each server answer each request of a case once. So the counters are there when the rounds begin, as they are where
 // servers have run for some time.
-func fill(ctx context.Context, fleets []*fleet, redis *redisServer, o order) error {
-	err := redis.empty()
-	if err != nil {
-		return err
+func fill(ctx context.Context, fleets []*fleet, o order) error {
+	for _, f := range fleets {
+		err := f.redis.empty()
+		if err != nil {
+			return err
+		}
 	}
 	o.Fill, o.Rate, o.Warm, o.Run = true, 0, 0, time.Minute
 	o.Connections, o.InFlight = perServer, inFlight
 	for _, f := range fleets {
 		for _, target := range f.targets() {
 			o.Targets = []string{target}
-			err = sweep(ctx, o)
+			err := sweep(ctx, o)
 			if err != nil {
 				return fmt.Errorf("fill Redis through %s: %w", f.name, err)
 			}
@@ -110,7 +113,7 @@ func sweep(ctx context.Context, o order) error {
 }
 
 // measure runs one round against a fleet.
-func measure(ctx context.Context, f *fleet, redis *redisServer, o order) (figures, error) {
+func measure(ctx context.Context, f *fleet, o order) (figures, error) {
 	ctx, cancel := limit(ctx, o)
 	defer cancel()
 	o.Targets = f.targets()
@@ -122,7 +125,7 @@ func measure(ctx context.Context, f *fleet, redis *redisServer, o order) (figure
 	if err != nil {
 		return figures{}, err
 	}
-	made, err := observe(f, redis, g)
+	made, err := observe(f, g)
 	made.WithoutRedis -= cold.WithoutRedis
 	made.Rate = o.Rate
 	made.Wrong = int(made.Refused)
@@ -134,21 +137,21 @@ func measure(ctx context.Context, f *fleet, redis *redisServer, o order) (figure
 
 // observe lets the load flow and takes the counters before and after. What a server or Redis says about itself costs it time, so
 // processor time is read last before the load and first after it. Decisions without Redis are those since the server's start.
-func observe(f *fleet, redis *redisServer, g *generator) (figures, error) {
+func observe(f *fleet, g *generator) (figures, error) {
 	var before, after counters
 	warm, err := f.selves()
 	if err == nil {
-		err = before.ask(redis)
+		err = before.ask(f.redis)
 	}
 	if err == nil {
-		err = before.times(f, redis)
+		err = before.times(f)
 	}
 	if err != nil {
 		return figures{}, g.end(err)
 	}
-	seen, err := g.run(func() error { return after.times(f, redis) })
+	seen, err := g.run(func() error { return after.times(f) })
 	if err == nil {
-		err = after.ask(redis)
+		err = after.ask(f.redis)
 	}
 	if err != nil {
 		return figures{}, err

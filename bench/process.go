@@ -94,7 +94,7 @@ func freePorts(n int) ([]string, error) {
 	return ports, nil
 }
 
-// redisServer is the one Redis of a run.
+// redisServer is the Redis of a run. A base has one of its own, because its counters may have another form.
 type redisServer struct {
 	*process
 	addr string
@@ -111,7 +111,7 @@ func (r *redisServer) empty() error {
 }
 
 // startRedis starts a redis-server that keeps nothing on disk.
-func startRedis(ctx context.Context, folder string) (*redisServer, error) {
+func startRedis(ctx context.Context, folder, name string) (*redisServer, error) {
 	bin, err := exec.LookPath("redis-server")
 	if err != nil {
 		return nil, fmt.Errorf("redis-server is missing; make bench installs it: %w", err)
@@ -121,7 +121,8 @@ func startRedis(ctx context.Context, folder string) (*redisServer, error) {
 		return nil, err
 	}
 	r := &redisServer{addr: "127.0.0.1:" + ports[0]}
-	r.process, err = startProcess(folder, "redis", bin, nil, "--bind", "127.0.0.1", "--port", ports[0], "--save", "", "--appendonly", "no", "--dir", folder)
+	r.process, err = startProcess(folder, name, bin, nil,
+		"--bind", "127.0.0.1", "--port", ports[0], "--save", "", "--appendonly", "no", "--dir", folder)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ func dialRedis(addr string) (*redisConn, error) {
 	return &redisConn{c, bufio.NewReader(c)}, nil
 }
 
-// do sends a command without blanks in its words and returns a simple or bulk reply.
+// do sends a command without blanks in its words and returns a simple, bulk or integer reply.
 func (c *redisConn) do(command string) (string, error) {
 	err := c.SetDeadline(time.Now().Add(10 * time.Second))
 	if err != nil {
@@ -40,7 +40,7 @@ func (c *redisConn) do(command string) (string, error) {
 	}
 	line = strings.TrimRight(line, "\r\n")
 	switch {
-	case strings.HasPrefix(line, "+"):
+	case strings.HasPrefix(line, "+"), strings.HasPrefix(line, ":"):
 		return line[1:], nil
 	case strings.HasPrefix(line, "$"):
 		size, err := strconv.Atoi(line[1:])

@@ -26,7 +26,7 @@ func (s *study) median(server string, of func(figures) float64) float64 {
 // servers are the names of those that were measured, in the order of tables.
 func (s *study) servers() []string {
 	var all []string
-	for _, name := range []string{reference, unleased, spillway} {
+	for _, name := range []string{reference, unleased, base, spillway} {
 		if len(s.Rounds[name]) > 0 {
 			all = append(all, name)
 		}
@@ -94,7 +94,7 @@ func (s *study) all(server string) []figures {
 // wrongShare is how many answers of a round may be of the other kind: at the edge of a window one call is admitted.
 const wrongShare = 0.001
 
-// faults are the reasons for which a study is no result.
+// faults are the reasons for which a study is no result. Decisions without Redis are what the part strain is about.
 func (s *study) faults() []string {
 	var all []string
 	for _, server := range s.servers() {
@@ -108,7 +108,7 @@ func (s *study) faults() []string {
 			}
 		}
 		about := fmt.Sprintf("NO RESULT: %s, %s, %s: ", s.Part, s.Case.Name, server)
-		if n := s.withoutRedis(server); n > 0 {
+		if n := s.withoutRedis(server); n > 0 && s.Part != "strain" {
 			all = append(all, about+fmt.Sprintf("%s decisions were made without Redis", thousands(int64(n))))
 		}
 		if errors > 0 {
@@ -121,41 +121,43 @@ func (s *study) faults() []string {
 	return all
 }
 
-// ratios is the table of the sidecar to what it is compared with, and of its calls, with the goals.
-func ratios(studies []*study) table {
+// ratios is the table of the sidecar to another server, and of its calls. The goals are about the first server of a table.
+func ratios(studies []*study, other string) table {
 	t := table{head: []string{"case", "CPU of server + Redis", "goal", "Redis alone", "goal", "decisions per second", "goal", "calls per decision", "goal"}, left: 1}
 	for _, s := range studies {
 		if len(s.faults()) > 0 {
 			t.rows = append(t.rows, []string{s.Case.Name, "no result", "", "no result", "", "no result", "", "no result", ""})
 			continue
 		}
-		g := s.goal()
+		g := goal{-1, -1, -1, -1}
+		if other == s.servers()[0] {
+			g = s.goal()
+		}
 		t.rows = append(t.rows, []string{
-			s.Case.Name, number(s.ratio(sumCPU)), atMost(g.CPU), number(s.redisRatio()), atMost(g.Redis), number(s.ratio(perSecond)), atLeast(g.PerSecond),
-			fine(s.median(spillway, calls)), atMost(g.Calls),
+			s.Case.Name, number(s.ratio(sumCPU, other)), atMost(g.CPU), number(s.redisRatio(other)), atMost(g.Redis),
+			number(s.ratio(perSecond, other)), atLeast(g.PerSecond), fine(s.median(spillway, calls)), atMost(g.Calls),
 		})
 	}
 	return t
 }
 
-// ratio is the median of the ratios of the sidecar to what it is compared with, the first server of the table, in each round. The two turns of a round follow one another,
-// so other programs disturb both alike.
-func (s *study) ratio(of func(figures) float64) float64 {
+// ratio is the median of the ratios of the sidecar to another server in each round. The turns of a round follow one another, so
+// other programs disturb them alike.
+func (s *study) ratio(of func(figures) float64, other string) float64 {
 	var all []float64
-	base := s.Rounds[s.servers()[0]]
-	for i := range min(len(s.Rounds[spillway]), len(base)) {
-		all = append(all, ratio(of(s.Rounds[spillway][i]), of(base[i])))
+	for i := range min(len(s.Rounds[spillway]), len(s.Rounds[other])) {
+		all = append(all, ratio(of(s.Rounds[spillway][i]), of(s.Rounds[other][i])))
 	}
 	return median(all)
 }
 
 // redisRatio is that of Redis' processor time. It is 0 where the sidecar asked Redis nothing, and then it does not matter whether the
 // reference server did.
-func (s *study) redisRatio() float64 {
+func (s *study) redisRatio(other string) float64 {
 	if s.median(spillway, func(f figures) float64 { return f.Commands }) < housekeeping {
 		return 0
 	}
-	return s.ratio(redisCPU)
+	return s.ratio(redisCPU, other)
 }
 
 func atMost(g float64) string {
@@ -180,15 +182,27 @@ func of(studies []*study, part string) []*study {
 	return slices.DeleteFunc(slices.Clone(studies), func(s *study) bool { return s.Part != part })
 }
 
+// compared are the studies of a part that have rounds of another server beside those of the sidecar, and whose ratios mean something.
+func compared(studies []*study, part, other string) []*study {
+	if part == "memory" || part == "strain" {
+		return nil
+	}
+	return slices.DeleteFunc(of(studies, part), func(s *study) bool { return len(s.Rounds[other]) == 0 })
+}
+
 // report prints the ratios and writes the files. It fails when a study is no result.
 func (s *session) report(out io.Writer) error {
-	for _, part := range []string{"closed", "open", "lone", "four", "leases"} {
-		if studies := of(s.studies, part); len(studies) > 0 {
-			fmt.Fprintf(out, "Ratios of %s to %s. %s:\n\n%s\n", spillway, studies[0].servers()[0], titles[part], ratios(studies).terminal())
+	for _, part := range parts {
+		for _, other := range []string{reference, unleased, base} {
+			if studies := compared(s.studies, part, other); len(studies) > 0 {
+				fmt.Fprintf(out, "Ratios of %s to %s. %s:\n\n%s\n", spillway, other, titles[part], ratios(studies, other).terminal())
+			}
 		}
 	}
-	if studies := of(s.studies, "global"); len(studies) > 0 {
-		fmt.Fprintf(out, "%s\n\n%s\n", titles["global"], globalTable(studies...).terminal())
+	for _, part := range []string{"memory", "strain", "global"} {
+		if studies := of(s.studies, part); len(studies) > 0 {
+			fmt.Fprintf(out, "%s\n\n%s\n", titles[part], tableFor(part, studies...).terminal())
+		}
 	}
 	err := s.write(out)
 	if err != nil {

@@ -28,6 +28,24 @@ func samples() []*study {
 		alone(sample("global", capacityCase)), alone(sample("global", globalCase)))
 }
 
+// baseSamples are studies of a run with a base, which takes a fifth more than the sidecar.
+func baseSamples() []*study {
+	all := []*study{sample("closed", cases[0]), alone(sample("rules", ruleCases(keys)[0])), alone(sample("memory", ruleCases(memoryKeys)[0])), alone(sample("strain", strainCases[1]))}
+	for _, s := range all {
+		for i, f := range s.Rounds[spillway] {
+			if s.Part == "strain" {
+				s.Rounds[spillway][i].WithoutRedis = 7
+			}
+			if s.Part == "memory" {
+				s.Rounds[spillway][i] = figures{Counter: 164.9, Key: 104}
+			}
+			f.Server, f.Counter, f.Key = 44, 181.6, 120
+			s.Rounds[base] = append(s.Rounds[base], f)
+		}
+	}
+	return all
+}
+
 // leaseSample is a study of the sidecar without leases and with them.
 func leaseSample(c testCase) *study {
 	s := alone(sample("leases", c))
@@ -76,6 +94,12 @@ func TestPage(t *testing.T) {
 	golden(t, "page.golden", page(here, samples()))
 }
 
+func TestPageOfARunWithABase(t *testing.T) {
+	with := here
+	with.Base = "old/sidecar"
+	golden(t, "base-page.golden", page(with, baseSamples()))
+}
+
 func TestChart(t *testing.T) {
 	golden(t, "chart.golden", chart(of(samples(), "closed")))
 }
@@ -86,20 +110,20 @@ func TestPageOfARunThatIsNoResult(t *testing.T) {
 	studies[1].Rounds[reference][0].Errors, studies[1].Rounds[reference][0].FirstError = 2, "gone"
 	studies[2].Rounds[spillway][2].Wrong = 5000
 	with := here
-	with.Others, with.Again, with.All, with.SidecarEnv = 0.3, 7, 20, []string{"STORE_BUDGET=500ms"}
+	with.Others, with.Again, with.All, with.SidecarEnv = 0.3, 7, 20, []string{"STORE_PATIENCE=500ms"}
 	studies[len(studies)-1].Rounds[spillway][0].Wrong, studies[len(studies)-1].Rounds[spillway][0].Refused = 400, 400
 	golden(t, "bad-page.golden", page(with, studies))
 	golden(t, "bad-chart.golden", chart(of(studies, "closed")))
 }
 
 func TestTerminalTable(t *testing.T) {
-	golden(t, "terminal.golden", tableOf(samples()[:2]...).terminal()+"\n"+ratios(samples()[:2]).terminal())
+	golden(t, "terminal.golden", tableOf(samples()[:2]...).terminal()+"\n"+ratios(samples()[:2], reference).terminal())
 }
 
 func TestRatiosAreWithheldFromWhatIsNoResult(t *testing.T) {
 	s := sample("closed", cases[0])
 	s.Rounds[spillway][2].WithoutRedis = 1
-	row := strings.Join(ratios([]*study{s}).rows[0], " ")
+	row := strings.Join(ratios([]*study{s}, reference).rows[0], " ")
 	if strings.ContainsAny(row[len("100,000 keys"):], "0123456789") || !strings.Contains(row, "no result") {
 		t.Errorf("one decision without Redis leaves the row %q", row)
 	}
@@ -117,12 +141,12 @@ func TestFaultsOfDisturbedRoundsCount(t *testing.T) {
 	s := sample("closed", cases[0])
 	worse := s.Rounds[spillway][0]
 	worse.Server, worse.WithoutRedis = 1000, 1
-	before := s.ratio(sumCPU)
+	before := s.ratio(sumCPU, reference)
 	s.Disturbed = map[string][]figures{reference: s.Rounds[reference][:1], spillway: {worse}}
 	if faults := s.faults(); len(faults) != 1 {
 		t.Errorf("the faults are %q, want the decision without Redis", faults)
 	}
-	if got := s.ratio(sumCPU); got != before {
+	if got := s.ratio(sumCPU, reference); got != before {
 		t.Errorf("the ratio is %v, want %v: that of the rounds that count", got, before)
 	}
 }
@@ -144,7 +168,7 @@ func TestRedisThatIsNotAskedHasNoRatio(t *testing.T) {
 	for i := range s.Rounds[spillway] {
 		s.Rounds[spillway][i].Commands = 0.0004
 	}
-	if got := s.redisRatio(); got != 0 {
+	if got := s.redisRatio(reference); got != 0 {
 		t.Errorf("the ratio is %v", got)
 	}
 }
@@ -156,7 +180,7 @@ func TestRatiosAreTakenRoundByRound(t *testing.T) {
 		s.Rounds[spillway][i].Server, s.Rounds[spillway][i].Redis = 30*busy, 20*busy
 	}
 	s.Rounds[spillway][0].Server = 1000
-	if got := s.ratio(sumCPU); got != 0.5 {
+	if got := s.ratio(sumCPU, reference); got != 0.5 {
 		t.Errorf("the ratio is %v, want 0.5: that of two rounds of three", got)
 	}
 }
@@ -192,7 +216,7 @@ func TestLeasesAreComparedWithTheSidecarWithoutThem(t *testing.T) {
 	if got, want := s.servers(), []string{unleased, spillway}; !slices.Equal(got, want) {
 		t.Errorf("the servers are %v, want %v", got, want)
 	}
-	if got, want := s.ratio(sumCPU), 45.0/65; got != want {
+	if got, want := s.ratio(sumCPU, unleased), 45.0/65; got != want {
 		t.Errorf("the ratio is %v, want %v", got, want)
 	}
 }

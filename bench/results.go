@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// aboutRatios stands above the table of ratios.
-const aboutRatios = "A ratio is the median of the rounds' ratios; on a busy machine it differs from the ratio of the medians below."
+// aboutRatios stands above the first table of ratios.
+var aboutRatios = map[string]string{"closed": " A ratio is the median of the rounds' ratios; on a busy machine it differs from the ratio of the medians below."}
 
 // aboutTables stands above the table of a part, where its title does not say enough.
 var aboutTables = map[string]string{
@@ -25,6 +25,9 @@ var titles = map[string]string{
 	"lone":       "One caller at a time, on one of two servers",
 	"four":       "Closed loop, 64 calls in flight, four servers",
 	"algorithms": "Spillway's algorithms over 100,000 keys, closed loop, two sidecars",
+	"rules":      "Rules by algorithm over 100,000 users, closed loop, two sidecars",
+	"memory":     "Memory of 50,000 counters of rules in Redis",
+	"strain":     "Decisions without Redis under strain, 100,000 keys, two sidecars",
 	"leases":     "Leases off and on, closed loop, 64 calls in flight, two sidecars",
 	"global":     "One global limit of 100,000 a second, four sidecars",
 }
@@ -34,6 +37,7 @@ type surroundings struct {
 	Cores                int
 	Processor            string
 	Sidecar, Reference   build
+	Base                 string // program of the base; empty: none
 	Redis                string
 	SidecarEnv, OtherEnv []string
 	Others               float64 // share of the processors
@@ -48,7 +52,7 @@ type build struct{ Go, Module, GRPC string }
 // describe looks around.
 func (s *session) describe() (surroundings, error) {
 	here := surroundings{
-		Cores: runtime.NumCPU(), Processor: processorName(), Others: s.others(), Rounds: s.set.Rounds, Seconds: s.set.Length.Seconds(),
+		Cores: runtime.NumCPU(), Processor: processorName(), Others: s.others(), Rounds: s.set.Rounds, Seconds: s.set.Length.Seconds(), Base: s.set.Base,
 		SidecarEnv: s.set.SidecarEnv, OtherEnv: s.set.ReferenceEnv,
 	}
 	here.Again, here.All = s.again()
@@ -98,6 +102,10 @@ func (s *session) write(out io.Writer) error {
 		return err
 	}
 	fmt.Fprint(out, here.text())
+	err = os.MkdirAll(s.set.Out, 0o755)
+	if err != nil {
+		return err
+	}
 	err = os.WriteFile(filepath.Join(s.set.Out, "RESULTS.md"), []byte(page(here, s.studies)), 0o644)
 	if err != nil {
 		return err
@@ -116,17 +124,19 @@ func page(here surroundings, studies []*study) string {
 			out.WriteString("\n**" + fault + "**\n")
 		}
 	}
-	if closed := of(studies, "closed"); len(closed) > 0 {
+	if len(of(studies, "closed")) > 0 {
 		out.WriteString("\n![Processor time and decisions per second of both servers](results.svg)\n")
-		out.WriteString("\n## Ratios of Spillway to the reference server\n\n" + titles["closed"] + ". " + aboutRatios + "\n\n" + ratios(closed).markdown())
 	}
-	for _, part := range []string{"open", "lone", "four"} {
-		if some := of(studies, part); len(some) > 0 {
-			out.WriteString("\n" + titles[part] + ".\n\n" + ratios(some).markdown())
+	for _, other := range []struct{ server, text string }{
+		{reference, "the reference server"}, {base, "the base"}, {unleased, "itself with `LEASES=false`"},
+	} {
+		head := "\n## Ratios of Spillway to " + other.text + "\n"
+		for _, part := range parts {
+			if some := compared(studies, part, other.server); len(some) > 0 {
+				out.WriteString(head + "\n" + titles[part] + "." + aboutRatios[part] + "\n\n" + ratios(some, other.server).markdown())
+				head = ""
+			}
 		}
-	}
-	if leases := of(studies, "leases"); len(leases) > 0 {
-		out.WriteString("\n## Ratios of Spillway to itself with `LEASES=false`\n\n" + titles["leases"] + ".\n\n" + ratios(leases).markdown())
 	}
 	for _, part := range parts {
 		if some := of(studies, part); len(some) > 0 {
@@ -143,7 +153,12 @@ func (here surroundings) text() string {
 		fmt.Sprintf("Redis %s.", here.Redis),
 		fmt.Sprintf("Spillway: %s, grpc-go %s.%s", here.Sidecar.Go, here.Sidecar.GRPC, extra(here.SidecarEnv)),
 		fmt.Sprintf("Reference: envoyproxy/ratelimit %s, %s, grpc-go %s.%s", here.Reference.Module, here.Reference.Go, here.Reference.GRPC, extra(here.OtherEnv)),
-		fmt.Sprintf("Medians of %d rounds of %g seconds; %d in the closed loop of two servers, %d where leases have nothing to do.", here.Rounds, here.Seconds, 2*here.Rounds, 4*here.Rounds),
+	}
+	if here.Base != "" {
+		lines = append(lines, fmt.Sprintf("Base: `%s`, with a Redis of its own.", here.Base), fmt.Sprintf("Medians of %d rounds of %g seconds.", here.Rounds, here.Seconds))
+	} else {
+		lines = append(lines, fmt.Sprintf("Medians of %d rounds of %g seconds; %d in the closed loop of two servers, %d where leases have nothing to do.",
+			here.Rounds, here.Seconds, 2*here.Rounds, 4*here.Rounds))
 	}
 	if here.Again > 0 {
 		lines = append(lines, fmt.Sprintf("%d rounds beyond these %d do not count: other programs, or the machine's host, had more than %.0f %% of the processors in them.", here.Again, here.All, 100*noisy))

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,22 +29,16 @@ type session struct {
 	set      settings
 	folder   string
 	redis    *redisServer
+	other    *redisServer // that of the base
 	progress *progress
 	studies  []*study
 }
 
 // compare starts Redis, runs the parts that were asked for, and writes what came out.
 func compare(ctx context.Context, set settings) error {
-	var err error
-	for _, bin := range []*string{&set.Reference, &set.Sidecar} {
-		*bin, err = filepath.Abs(*bin)
-		if err != nil {
-			return err
-		}
-		_, err = os.Stat(*bin)
-		if err != nil {
-			return fmt.Errorf("a program is missing; make bench builds it: %w", err)
-		}
+	err := set.find()
+	if err != nil {
+		return err
 	}
 	folder, err := os.MkdirTemp("", "spillway-bench")
 	if err != nil {
@@ -51,11 +46,18 @@ func compare(ctx context.Context, set settings) error {
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
 	s := &session{set: set, folder: folder, progress: newProgress(os.Stderr)}
-	s.redis, err = startRedis(ctx, folder)
+	s.redis, err = startRedis(ctx, folder, "redis")
 	if err != nil {
 		return err
 	}
 	defer s.redis.stop()
+	if set.Base != "" {
+		s.other, err = startRedis(ctx, folder, "redis-of-base")
+		if err != nil {
+			return err
+		}
+		defer s.other.stop()
+	}
 	plan := s.plan()
 	s.progress.expect(plan.rounds(set), set.Length+warmth)
 	err = s.follow(ctx, plan)
@@ -69,10 +71,29 @@ func compare(ctx context.Context, set settings) error {
 	return s.report(os.Stdout)
 }
 
+// find makes the paths of the programs absolute, and checks that they are there.
+func (set *settings) find() error {
+	for _, bin := range []*string{&set.Reference, &set.Sidecar, &set.Base} {
+		if bin == &set.Base && *bin == "" {
+			continue
+		}
+		path, err := filepath.Abs(*bin)
+		if err != nil {
+			return err
+		}
+		*bin = path
+		_, err = os.Stat(path)
+		if err != nil {
+			return fmt.Errorf("a program is missing; make bench builds it: %w", err)
+		}
+	}
+	return nil
+}
+
 // stage is one or more parts on the same servers.
 type stage struct {
 	size     int // servers of each program
-	rules    string
+	rules    ruleFiles
 	programs []program
 	parts    []part
 }
@@ -84,34 +105,51 @@ type part struct {
 	load  func(s *session, c testCase) order
 }
 
+// judged is whether rounds are run again that others disturbed: what is measured under strain, and memory, does not depend on it.
+func (p part) judged() bool { return p.name != "strain" && p.name != "memory" }
+
 type stages []stage
 
 // plan is what the settings ask for. Cases with settings of their own come on servers of their own.
 func (s *session) plan() stages {
-	both := programs(s.set)
+	all := programs(s.set)
+	sidecars := all[1:]
 	chosen := slices.DeleteFunc(slices.Clone(cases), func(c testCase) bool { return !slices.Contains(s.set.Cases, c.Short) })
-	in := func(part string) []testCase {
-		return slices.DeleteFunc(slices.Clone(chosen), func(c testCase) bool {
-			return len(c.Env) > 0 || part != "closed" && !slices.Contains(c.Also, part)
-		})
-	}
-	all := stages{{2, ruleFile, both, []part{{"closed", in("closed"), (*session).closed}, {"open", in("open"), (*session).half}, {"lone", in("lone"), (*session).lone}}}}
+	in := func(part string) []testCase { return s.in(part, chosen) }
+	plan := stages{{2, trees, all, []part{
+		{"closed", in("closed"), (*session).closed}, {"open", in("open"), (*session).half}, {"lone", in("lone"), (*session).lone},
+	}}}
 	for _, c := range chosen {
 		if len(c.Env) > 0 {
-			own := slices.Clone(both)
+			own := slices.Clone(all)
 			own[0].env = slices.Concat(own[0].env, c.Env)
-			all = append(all, stage{2, ruleFile, own, []part{{"closed", []testCase{c}, (*session).closed}}})
+			plan = append(plan, stage{2, trees, own, []part{{"closed", []testCase{c}, (*session).closed}}})
 		}
 	}
-	all = append(all,
-		stage{4, ruleFile, both, []part{{"four", in("four"), (*session).closed}}},
-		stage{2, algorithmRules(), both[1:], []part{{"algorithms", algorithmCases(), (*session).closed}}},
-		stage{2, ruleFile, leasePrograms(s.set), []part{{"leases", in("leases"), (*session).closed}}},
-		stage{4, ruleFile, both[1:], []part{{"global", []testCase{capacityCase}, (*session).closed}, {"global", []testCase{globalCase}, (*session).belowGlobal}}})
-	for i := range all {
-		all[i].parts = slices.DeleteFunc(all[i].parts, func(p part) bool { return len(p.cases) == 0 || !slices.Contains(s.set.Parts, p.name) })
+	plan = append(plan,
+		stage{4, trees, all, []part{{"four", in("four"), (*session).closed}}},
+		stage{2, algorithmRules(), sidecars, []part{{"algorithms", algorithmCases(), (*session).closed}}},
+		stage{2, scopedRules(), sidecars, []part{{"rules", ruleCases(keys), (*session).closed}, {"memory", ruleCases(memoryKeys), (*session).closed}}},
+		stage{2, trees, sidecars, []part{{"strain", strainCases, (*session).strained}}},
+		stage{2, trees, leasePrograms(s.set), []part{{"leases", in("leases"), (*session).closed}}},
+		stage{4, trees, all[len(all)-1:], []part{
+			{"global", []testCase{capacityCase}, (*session).closed}, {"global", []testCase{globalCase}, (*session).belowGlobal},
+		}})
+	for i := range plan {
+		plan[i].parts = slices.DeleteFunc(plan[i].parts, func(p part) bool { return len(p.cases) == 0 || !slices.Contains(s.set.Parts, p.name) })
 	}
-	return slices.DeleteFunc(all, func(g stage) bool { return len(g.parts) == 0 })
+	return slices.DeleteFunc(plan, func(g stage) bool { return len(g.parts) == 0 })
+}
+
+// in are those of the chosen cases that a part has on servers without settings of their own. With a base the open loop and the
+// lone caller have the first case alone.
+func (s *session) in(part string, chosen []testCase) []testCase {
+	return slices.DeleteFunc(slices.Clone(chosen), func(c testCase) bool {
+		if s.set.Base != "" && (part == "open" || part == "lone") && c.Short != cases[0].Short {
+			return true
+		}
+		return len(c.Env) > 0 || part != "closed" && !slices.Contains(c.Also, part)
+	})
 }
 
 // rounds is how many measurements a plan has.
@@ -152,7 +190,11 @@ func (s *session) stage(ctx context.Context, g stage) error {
 	for _, p := range g.parts {
 		for _, c := range p.cases {
 			for len(fleets) < len(g.programs) {
-				f, err := startFleet(ctx, s.folder, g.programs[len(fleets)], g.size, g.rules, s.redis)
+				f := &fleet{program: g.programs[len(fleets)], folder: s.folder, size: g.size, redis: s.redis}
+				if f.name == base {
+					f.redis = s.other
+				}
+				err := startFleet(ctx, f, g.rules)
 				if err != nil {
 					return err
 				}
@@ -176,16 +218,18 @@ func (s *session) study(ctx context.Context, p part, c testCase, fleets []*fleet
 	done := &study{Part: p.name, Case: c, Rounds: map[string][]figures{}, Disturbed: map[string][]figures{}}
 	rounds := s.set.rounds(p.name, c)
 	s.progress.say(fmt.Sprintf("%s, %s: fill Redis", p.name, c.Name))
-	err := fill(ctx, fleets, s.redis, p.load(s, c))
-	if err != nil {
-		return nil, err
+	if p.name != "memory" {
+		err := fill(ctx, fleets, p.load(s, c))
+		if err != nil {
+			return nil, err
+		}
 	}
 	for try, kept := 0, 0; kept < rounds; try++ {
 		made, err := s.round(ctx, p, c, fleets, try, fmt.Sprintf("round %d of %d", kept+1, rounds))
 		if err != nil {
 			return nil, err
 		}
-		if disturbed(made) && try-kept < rounds {
+		if p.judged() && disturbed(made) && try-kept < rounds {
 			s.progress.expectMore(len(fleets))
 			keep(done.Disturbed, made)
 			continue
@@ -205,21 +249,31 @@ func (s *session) round(ctx context.Context, p part, c testCase, fleets []*fleet
 	all := map[string]figures{}
 	for _, f := range turns {
 		s.progress.step(fmt.Sprintf("%s, %s, %s: %s", p.name, c.Name, f.name, name))
-		if c.Work.New {
-			err := s.redis.empty()
-			if err != nil {
-				return nil, err
-			}
-		}
 		o := p.load(s, c)
 		o.Seed = uint64(try + 1)
-		made, err := measure(ctx, f, s.redis, o)
+		made, err := s.turn(ctx, p, c, f, o)
 		if err != nil {
 			return nil, err
 		}
 		all[f.name] = made
 	}
 	return all, nil
+}
+
+// turn is what one server does in a round.
+func (s *session) turn(ctx context.Context, p part, c testCase, f *fleet, o order) (figures, error) {
+	switch {
+	case p.name == "memory":
+		return weigh(ctx, f, o)
+	case p.name == "strain":
+		return s.strain(ctx, c, f, o)
+	case c.Work.New:
+		err := f.redis.empty()
+		if err != nil {
+			return figures{}, err
+		}
+	}
+	return measure(ctx, f, o)
 }
 
 // disturbed reports whether other programs, or the machine's host, had too much of the processors in a turn of a round.
@@ -259,7 +313,10 @@ func (s *session) half(c testCase) order {
 	o := s.closed(c)
 	for _, done := range s.studies {
 		if done.Part == "closed" && done.Case.Short == c.Short {
-			o.Rate = min(done.median(reference, perSecond), done.median(spillway, perSecond)) / 2
+			o.Rate = math.Inf(1)
+			for _, server := range done.servers() {
+				o.Rate = min(o.Rate, done.median(server, perSecond)/2)
+			}
 		}
 	}
 	return o

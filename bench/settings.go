@@ -18,6 +18,7 @@ type settings struct {
 	Out          string   // folder of RESULTS.md and results.svg
 	Reference    string   // path of the reference server's program
 	Sidecar      string   // path of the sidecar's program
+	Base         string   // path of another sidecar that it is compared with; empty: none
 	SidecarEnv   []string // NAME=value, beyond what both servers get
 	ReferenceEnv []string
 }
@@ -26,13 +27,28 @@ type settings struct {
 const warmth = 400 * time.Millisecond
 
 // parts are what a run consists of, in this order.
-var parts = []string{"closed", "open", "lone", "four", "algorithms", "leases", "global"}
+var parts = []string{"closed", "open", "lone", "four", "algorithms", "rules", "memory", "strain", "leases", "global"}
 
-// rounds is how many rounds each server has in a case of a part. More of them make the error of a median smaller: twice as many in the closed loop, which
-// has most goals, and four times as many where leases have a goal, which is nearer to 1 than the error of a few rounds.
+// What a run with a base consists of, unless the environment chooses.
+const (
+	baseRounds = "16"
+	baseCases  = "keys,zipf,hot,four,refused,unmatched"
+	baseParts  = "closed,open,lone,rules,memory,strain"
+)
+
+// memoryRounds is how often the memory of counters is measured: it differs little from round to round.
+const memoryRounds = 3
+
+// rounds is how many rounds each server has in a case of a part. More of them make the error of a median smaller: twice as many
+// in the closed loop, which has most goals, and four times as many where leases have a goal, which is nearer to 1 than the error
+// of a few rounds. With a base all have the same.
 func (set settings) rounds(part string, c testCase) int {
 	_, goal := goals[part][c.Short]
 	switch {
+	case part == "memory":
+		return min(set.Rounds, memoryRounds)
+	case set.Base != "":
+		return set.Rounds
 	case part == "leases" && goal:
 		return 4 * set.Rounds
 	case part == "closed":
@@ -41,14 +57,19 @@ func (set settings) rounds(part string, c testCase) int {
 	return set.Rounds
 }
 
-// readSettings reads the variables, whose defaults make a run of about twenty minutes.
+// readSettings reads the variables, whose defaults make a run of about twenty minutes, or of twenty-five with a base.
 func readSettings(env func(string) string) (settings, error) {
+	base := env("BENCH_BASE")
+	out, rounds := "bench", "8"
+	if base != "" {
+		out, rounds = "bin/base", baseRounds
+	}
 	set := settings{
-		Out: text(env, "BENCH_OUT", "bench"), Reference: env("BENCH_REFERENCE"), Sidecar: env("BENCH_SIDECAR"),
+		Base: base, Out: text(env, "BENCH_OUT", out), Reference: env("BENCH_REFERENCE"), Sidecar: env("BENCH_SIDECAR"),
 		SidecarEnv: strings.Fields(env("BENCH_SIDECAR_ENV")), ReferenceEnv: strings.Fields(env("BENCH_REFERENCE_ENV")),
 	}
 	var err error
-	set.Rounds, err = strconv.Atoi(text(env, "BENCH_ROUNDS", "8"))
+	set.Rounds, err = strconv.Atoi(text(env, "BENCH_ROUNDS", rounds))
 	if err != nil || set.Rounds < 1 || set.Rounds > 1000 {
 		return set, fmt.Errorf("BENCH_ROUNDS is %q: it must be a number from 1 to 1000", env("BENCH_ROUNDS"))
 	}
@@ -67,12 +88,16 @@ func (set *settings) choose(env func(string) string) error {
 	for _, c := range cases {
 		known = append(known, c.Short)
 	}
+	ofCases, ofParts := env("BENCH_CASES"), env("BENCH_PARTS")
+	if set.Base != "" {
+		ofCases, ofParts = text(env, "BENCH_CASES", baseCases), text(env, "BENCH_PARTS", baseParts)
+	}
 	var err error
-	set.Cases, err = choice("BENCH_CASES", env("BENCH_CASES"), known)
+	set.Cases, err = choice("BENCH_CASES", ofCases, known)
 	if err != nil {
 		return err
 	}
-	set.Parts, err = choice("BENCH_PARTS", env("BENCH_PARTS"), parts)
+	set.Parts, err = choice("BENCH_PARTS", ofParts, parts)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -46,7 +47,7 @@ func TestPlanHasEveryCaseAndPart(t *testing.T) {
 			seen[p.name] += len(p.cases)
 		}
 	}
-	for part, want := range map[string]int{"closed": len(cases), "open": 4, "lone": 2, "four": 3, "algorithms": len(algorithms), "leases": 2, "global": 2} {
+	for part, want := range map[string]int{"closed": len(cases), "open": 4, "lone": 2, "four": 3, "algorithms": len(algorithms), "rules": 3, "memory": 3, "strain": 3, "leases": 2, "global": 2} {
 		if seen[part] != want {
 			t.Errorf("part %s has %d cases, want %d", part, seen[part], want)
 		}
@@ -68,6 +69,28 @@ func TestLeasesAreOffInOneOfTwoSidecars(t *testing.T) {
 	}
 }
 
+func TestPlanWithABase(t *testing.T) {
+	set, err := readSettings(environment(map[string]string{"BENCH_BASE": "x"}))
+	if err != nil || set.Rounds != 16 || set.Out != "bin/base" {
+		t.Fatalf("got %+v, %v", set, err)
+	}
+	s := &session{set: set}
+	seen, rounds := map[string]int{}, 0
+	for _, g := range s.plan() {
+		for _, p := range g.parts {
+			seen[p.name] += len(p.cases)
+			rounds += len(p.cases) * len(g.programs) * set.rounds(p.name, p.cases[0])
+		}
+	}
+	want := map[string]int{"closed": 6, "open": 1, "lone": 1, "rules": 3, "memory": 3, "strain": 3}
+	if !maps.Equal(seen, want) {
+		t.Errorf("the parts have %v cases, want %v", seen, want)
+	}
+	if most := 16*(8*3+6*2) + memoryRounds*3*2; rounds != most {
+		t.Errorf("there are %d turns, want %d", rounds, most)
+	}
+}
+
 func TestTheOpenLoopStaysBelowTheGlobalLimit(t *testing.T) {
 	for capacity, want := range map[float64]float64{40_000: 20_000, 500_000: 90_000} {
 		s := &session{studies: []*study{
@@ -84,12 +107,14 @@ func TestTheOpenLoopStaysBelowTheGlobalLimit(t *testing.T) {
 }
 
 func TestRulesLoadAndMatchTheCases(t *testing.T) {
-	for name, text := range map[string]string{"rules": ruleFile, "algorithms": algorithmRules()} {
-		d, problems := rules.Decode(name, []byte(text))
-		_, more := descriptors.Compile([]descriptors.Domain{d}, descriptors.Options{})
-		problems = append(problems, more...)
-		if len(problems) > 0 {
-			t.Errorf("%s", rules.FormatProblems(problems))
+	for _, files := range []ruleFiles{trees, algorithmRules(), scopedRules()} {
+		for name, text := range files {
+			d, problems := rules.Decode(name, []byte(text))
+			_, more := descriptors.Compile([]descriptors.Domain{d}, descriptors.Options{})
+			problems = append(problems, more...)
+			if len(problems) > 0 {
+				t.Errorf("%s", rules.FormatProblems(problems))
+			}
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/fleet"
+	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -76,7 +76,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 	address := servers.FreeAddr(t)
 	c, err := New(Config{
 		DatabaseURL: "postgres://spillway@" + address + "/none", Listen: "127.0.0.1:0", TokenFile: tokens, Cert: cert, Key: key,
-		Redis: fleet.Servers{Addresses: []string{address}}, Log: slog.New(slog.DiscardHandler),
+		Redis: redis.Servers{Addresses: []string{address}}, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -268,13 +268,13 @@ func serving(t *testing.T, d *Database, tokens ...Token) *httptest.Server {
 // apiOf is the API of a database, for those who have a token, or for this machine.
 func apiOf(t *testing.T, d *Database, tokens ...Token) *API {
 	t.Helper()
-	servers := fleet.New(fleet.Config{
-		Servers: fleet.Servers{Addresses: []string{"127.0.0.1:1"}}, Bounds: fleet.Bounds{Silence: time.Second, Patience: time.Second},
+	servers := redis.New(redis.Config{
+		Servers: redis.Servers{Addresses: []string{"127.0.0.1:1"}},
 	})
 	t.Cleanup(servers.Close)
 	keys := descriptors.NewRecordKeys("", nil)
 	log := slog.New(slog.DiscardHandler)
-	publisher := NewPublisher(PublisherConfig{Database: d, Fleet: servers, Keys: keys, Log: log})
+	publisher := NewPublisher(PublisherConfig{Database: d, Redis: servers, Keys: keys, Log: log})
 	t.Cleanup(func() { publisher.Close() })
 	api := &API{Database: d, Publisher: publisher, Keys: keys, Log: log}
 	if len(tokens) > 0 {

@@ -16,8 +16,8 @@ import (
 
 	"github.com/spillway-mesh/spillway/control/recorder"
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -28,7 +28,7 @@ type capacity struct {
 	conn      *pgx.Conn
 	postgres  *servers.Postgres
 	redis     *servers.Redis
-	fleet     *fleet.Fleet
+	client    *redis.Client
 	publisher *Publisher
 
 	users, events, usage int // how many
@@ -56,9 +56,9 @@ func newCapacity(t testing.TB) *capacity {
 		t.Fatal(err)
 	}
 	c.conn = unhurried(t, c.postgres)
-	c.fleet = fleet.New(fleet.Config{Servers: fleet.Servers{Addresses: []string{c.redis.Addr}}, Bounds: fleet.Bounds{Silence: time.Second, Patience: redisWithin}})
-	c.publisher = NewPublisher(PublisherConfig{Database: c.Database, Fleet: c.fleet, Keys: descriptors.NewRecordKeys("", nil), Log: slog.New(slog.DiscardHandler)})
-	t.Cleanup(func() { c.publisher.Close(); c.fleet.Close() })
+	c.client = redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{c.redis.Addr}}})
+	c.publisher = NewPublisher(PublisherConfig{Database: c.Database, Redis: c.client, Keys: descriptors.NewRecordKeys("", nil), Log: slog.New(slog.DiscardHandler)})
+	t.Cleanup(func() { c.publisher.Close(); c.client.Close() })
 	return c
 }
 
@@ -286,7 +286,7 @@ func (c *capacity) stream(what, name string, entries, batch int, rows func(n int
 func (c *capacity) record(what string, done func() error) spent {
 	c.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	r := recorder.New(recorder.Config{Connect: c.connect, Fleet: c.fleet, Keys: c.publisher.cfg.Keys, Leads: func() bool { return true }, Log: slog.New(slog.DiscardHandler)})
+	r := recorder.New(recorder.Config{Connect: c.connect, Redis: c.client, Keys: c.publisher.cfg.Keys, Leads: func() bool { return true }, Log: slog.New(slog.DiscardHandler)})
 	ended := make(chan struct{})
 	took := c.timed(what, func() error {
 		go func() { r.Run(ctx); close(ended) }()

@@ -19,7 +19,7 @@ import (
 	"github.com/spillway-mesh/spillway/connlimit"
 	"github.com/spillway-mesh/spillway/control/recorder"
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/fleet"
+	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/reread"
 )
 
@@ -30,7 +30,7 @@ type Config struct {
 	Listen      string    // host:port
 	TokenFile   string    // who may use the API; empty: this machine alone
 	Cert, Key   string    // files of a certificate and its key; empty: no TLS
-	Redis       fleet.Servers
+	Redis       redis.Servers
 	KeyPrefix   string            // of the keys in Redis, as the sidecars have it
 	KeySecret   string            // of the keys in Redis, as the sidecars have it
 	Plain       bool              // the sidecars write identities into the record as they are, although there is a secret
@@ -50,7 +50,7 @@ const (
 type Control struct {
 	cfg       Config
 	database  *Database
-	fleet     *fleet.Fleet
+	redis     *redis.Client
 	publisher *Publisher
 	recorder  *recorder.Recorder
 	names     descriptors.RecordKeys // how the record names identities
@@ -75,18 +75,18 @@ func New(cfg Config) (*Control, error) {
 		database.Close()
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	servers := fleet.New(fleet.Config{Servers: cfg.Redis, Bounds: fleet.Bounds{Silence: time.Second, Patience: redisWithin}})
+	shared := redis.New(redis.Config{Servers: cfg.Redis})
 	keys := descriptors.NewRecordKeys(cfg.KeyPrefix, []byte(cfg.KeySecret))
-	publisher := NewPublisher(PublisherConfig{Database: database, Fleet: servers, Keys: keys, Log: cfg.Log})
+	publisher := NewPublisher(PublisherConfig{Database: database, Redis: shared, Keys: keys, Log: cfg.Log})
 	names := keys
 	if cfg.Plain {
 		names = descriptors.NewRecordKeys(cfg.KeyPrefix, nil)
 	}
-	copies := recorder.New(recorder.Config{Connect: database.connect, Fleet: servers, Keys: names, Leads: publisher.leads.Load, Log: cfg.Log})
+	copies := recorder.New(recorder.Config{Connect: database.connect, Redis: shared, Keys: names, Leads: publisher.leads.Load, Log: cfg.Log})
 	peers := connlimit.New(peersMost, cfg.Log)
 	kind := connlimit.Kind{Name: "control", Conns: connectionMost, Bytes: connectionHolds, Whole: 2 * admin.Headers}
 	socket = peers.Listen(socket, kind)
-	return &Control{cfg, database, servers, publisher, copies, names, socket, tokens, pair, peers}, nil
+	return &Control{cfg, database, shared, publisher, copies, names, socket, tokens, pair, peers}, nil
 }
 
 // openFiles reads the files of tokens and of the certificate, again when they change. A change that cannot be read is
@@ -208,7 +208,7 @@ func (c *Control) serve(server *http.Server) error {
 // Close gives everything back.
 func (c *Control) Close() error {
 	err := c.publisher.Close()
-	c.fleet.Close()
+	c.redis.Close()
 	c.database.Close()
 	_ = c.socket.Close() // the server may have closed it
 	c.peers.Close()

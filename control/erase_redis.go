@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/fleet"
+	"github.com/spillway-mesh/spillway/redis"
 )
 
 const (
@@ -60,8 +60,7 @@ func (x *Eraser) trim(ctx context.Context, p *person) (removed, waits int64, err
 			return nil
 		}
 		key := x.Publisher.cfg.Keys.Shared(stream)
-		n, _ := x.Publisher.cfg.Fleet.Place(key)
-		_, err = n.Ask(redisWithin, key, "XDEL", key, e.id)
+		_, err = x.Publisher.cfg.Redis.Run(ctx, key, "XDEL", key, e.id)
 		removed++
 		return err
 	})
@@ -73,9 +72,8 @@ func (x *Eraser) entries(ctx context.Context, p *person, f func(stream string, e
 	names := slices.Concat(p.identities, p.ips, p.keys, p.Also.Prefixes)
 	for _, stream := range []string{"usage", "events"} {
 		key := x.Publisher.cfg.Keys.Shared(stream)
-		n, _ := x.Publisher.cfg.Fleet.Place(key)
 		for from := "-"; ctx.Err() == nil; {
-			reply, err := n.Ask(redisWithin, key, "XRANGE", key, from, "+", "COUNT", fmt.Sprint(streamPage))
+			reply, err := x.Publisher.cfg.Redis.Run(ctx, key, "XRANGE", key, from, "+", "COUNT", streamPage)
 			if err != nil {
 				return fmt.Errorf("read the stream %s: %w", stream, err)
 			}
@@ -99,16 +97,17 @@ func (x *Eraser) entries(ctx context.Context, p *person, f func(stream string, e
 }
 
 // entriesOf are the entries of a reply to XRANGE.
-func entriesOf(reply fleet.Reply) (all []streamEntry) {
-	for _, item := range reply.Items() {
-		parts := item.Items()
+func entriesOf(reply any) (all []streamEntry) {
+	items, _ := reply.([]any)
+	for _, item := range items {
+		parts, _ := item.([]any)
 		if len(parts) != 2 {
 			continue
 		}
-		e := streamEntry{id: string(parts[0].Data), fields: map[string]string{}}
-		words := parts[1].Items()
+		e := streamEntry{id: replyText(parts[0]), fields: map[string]string{}}
+		words, _ := parts[1].([]any)
 		for i := 0; i+1 < len(words); i += 2 {
-			e.fields[string(words[i].Data)] = string(words[i+1].Data)
+			e.fields[replyText(words[i])] = replyText(words[i+1])
 		}
 		all = append(all, e)
 	}
@@ -146,27 +145,27 @@ func (x *Eraser) counters(p *person) place {
 	return place{
 		name: "counters in Redis",
 		remove: func(ctx context.Context) (removed int64, err error) {
-			err = x.scan(ctx, p, func(n *fleet.Node, key string) error {
-				_, err := n.Ask(redisWithin, key, "UNLINK", key)
+			err = x.scan(ctx, p, func(s *redis.Server, key string) error {
+				_, err := s.Run(ctx, "UNLINK", key)
 				removed++
 				return err
 			})
 			return removed, err
 		},
 		count: func(ctx context.Context) (left int64, err error) {
-			err = x.scan(ctx, p, func(*fleet.Node, string) error { left++; return nil })
+			err = x.scan(ctx, p, func(*redis.Server, string) error { left++; return nil })
 			return left, err
 		},
 	}
 }
 
 // scan calls f with the key of each counter of the person.
-func (x *Eraser) scan(ctx context.Context, p *person, f func(n *fleet.Node, key string) error) error {
+func (x *Eraser) scan(ctx context.Context, p *person, f func(s *redis.Server, key string) error) error {
 	who := p.counterNames(x.Publisher.cfg.Keys)
 	pattern := globQuote.Replace(who[0].head) + "*"
-	for _, n := range x.Publisher.cfg.Fleet.Nodes() {
+	for _, s := range x.Publisher.cfg.Redis.Servers() {
 		for cursor, begun := "0", false; cursor != "0" || !begun; begun = true {
-			keys, next, err := scanPageOf(n, cursor, pattern)
+			keys, next, err := scanPageOf(ctx, s, cursor, pattern)
 			if err != nil {
 				return fmt.Errorf("look through the counters: %w", err)
 			}
@@ -175,7 +174,7 @@ func (x *Eraser) scan(ctx context.Context, p *person, f func(n *fleet.Node, key 
 				if !slices.ContainsFunc(who, func(c counterName) bool { return c.in(key) }) {
 					continue
 				}
-				err = f(n, key)
+				err = f(s, key)
 				if err != nil {
 					return err
 				}
@@ -199,19 +198,20 @@ func (p *person) counterNames(keys descriptors.RecordKeys) (all []counterName) {
 }
 
 // scanPageOf is some keys of a server that match a pattern, and where to go on: 0 at the end.
-func scanPageOf(n *fleet.Node, cursor, pattern string) (keys []string, next string, err error) {
-	reply, err := n.Ask(redisWithin, "", "SCAN", cursor, "MATCH", pattern, "COUNT", fmt.Sprint(scanPage))
+func scanPageOf(ctx context.Context, s *redis.Server, cursor, pattern string) (keys []string, next string, err error) {
+	reply, err := s.Run(ctx, "SCAN", cursor, "MATCH", pattern, "COUNT", scanPage)
 	if err != nil {
 		return nil, "", err
 	}
-	parts := reply.Items()
+	parts, _ := reply.([]any)
 	if len(parts) != 2 {
 		return nil, "", fmt.Errorf("the reply has %d parts", len(parts))
 	}
-	for _, item := range parts[1].Items() {
-		keys = append(keys, string(item.Data))
+	items, _ := parts[1].([]any)
+	for _, item := range items {
+		keys = append(keys, replyText(item))
 	}
-	return keys, string(parts[0].Data), nil
+	return keys, replyText(parts[0]), nil
 }
 
 var globQuote = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)

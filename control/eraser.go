@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -206,13 +207,13 @@ func (x *Eraser) records(p *person) place {
 			more, err := x.operators(ctx, p.subjects())
 			return int64(n) + more, err
 		},
-		count: func(context.Context) (left int64, err error) {
+		count: func(ctx context.Context) (left int64, err error) {
 			for _, s := range p.subjects() {
 				id, err := identityOf(s)
 				if err != nil {
 					return 0, err
 				}
-				n, err := x.exists(&id)
+				n, err := x.exists(ctx, &id)
 				if err != nil {
 					return 0, err
 				}
@@ -247,14 +248,17 @@ func (x *Eraser) operators(ctx context.Context, subjects []Subject) (removed int
 	return removed, nil
 }
 
-func (x *Eraser) exists(id *records.Identity) (int64, error) {
+func (x *Eraser) exists(ctx context.Context, id *records.Identity) (int64, error) {
 	key := x.Publisher.cfg.Keys.RecordKey(id.Domain, id.Kind.String(), id.Text())
-	n, _ := x.Publisher.cfg.Fleet.Place(key)
-	reply, err := n.Ask(redisWithin, key, "EXISTS", key)
+	reply, err := x.Publisher.cfg.Redis.Run(ctx, key, "EXISTS", key)
 	if err != nil {
 		return 0, fmt.Errorf("ask Redis: %w", err)
 	}
-	return reply.Int()
+	n, is := reply.(int64)
+	if !is {
+		return 0, errors.New("ask Redis: the reply must be a number")
+	}
+	return n, nil
 }
 
 // files is the archive.

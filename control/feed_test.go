@@ -37,12 +37,12 @@ func TestNewsThatCouldNotBeToldIsToldLater(t *testing.T) {
 			c, ctx := newCapacity(t), t.Context()
 			channel := c.publisher.cfg.Keys.Shared("news")
 			heard, ends := make(chan string, 1000), "end" // of the news so far
-			stop := peers.Hear(c.fleet, channel, map[string]func([]byte){topic: func([]byte) { heard <- topic }, ends: func([]byte) { heard <- ends }})
+			stop := peers.Hear(c.client, channel, map[string]func([]byte){topic: func([]byte) { heard <- topic }, ends: func([]byte) { heard <- ends }})
 			defer stop()
 			// told is whether news of the topic came before the end, which is announced until it is heard.
 			told := func() (topics int) {
 				for {
-					c.must(peers.Announce(ctx, c.fleet, channel, ends, struct{}{}))
+					c.must(peers.Announce(ctx, c.client, channel, ends, struct{}{}))
 					for wait := time.After(100 * time.Millisecond); wait != nil; {
 						select {
 						case one := <-heard:

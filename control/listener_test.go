@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spillway-mesh/spillway/fleet"
+	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -21,7 +21,7 @@ func TestThePortHasABound(t *testing.T) {
 	gone := servers.FreeAddr(t)
 	c, err := New(Config{
 		DatabaseURL: "postgres://" + gone + "/none", Listen: "127.0.0.1:0",
-		Redis: fleet.Servers{Addresses: []string{gone}}, Log: slog.New(slog.DiscardHandler),
+		Redis: redis.Servers{Addresses: []string{gone}}, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

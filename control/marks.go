@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/spillway-mesh/spillway/fleet"
+	"github.com/spillway-mesh/spillway/redis"
 )
 
 // A server of Redis has a mark. A server without it was emptied. While what is missing is put back the mark says so.
@@ -22,16 +22,16 @@ var errEmptied = errors.New("Redis was emptied")
 
 // marks are keys of which each server of Redis has one.
 func (p *Publisher) marks() []string {
-	missing := map[*fleet.Node]bool{}
-	for _, n := range p.cfg.Fleet.Nodes() {
-		missing[n] = true
+	missing := map[*redis.Server]bool{}
+	for _, s := range p.cfg.Redis.Servers() {
+		missing[s] = true
 	}
 	var all []string
 	for i := 0; len(missing) > 0 && i < maxMarks; i++ {
 		key := p.cfg.Keys.RecordKey("sidecars", "mark", strconv.Itoa(i))
-		n, _ := p.cfg.Fleet.Place(key)
-		if missing[n] {
-			delete(missing, n)
+		s := p.cfg.Redis.Server(key)
+		if missing[s] {
+			delete(missing, s)
 			all = append(all, key)
 		}
 	}
@@ -39,14 +39,13 @@ func (p *Publisher) marks() []string {
 }
 
 // onMarks sends a command about each mark, whose name follows the first word, and returns the replies.
-func (p *Publisher) onMarks(command string, words ...string) (replies []string, err error) {
+func (p *Publisher) onMarks(ctx context.Context, command string, words ...any) (replies []string, err error) {
 	for _, key := range p.marks() {
-		n, _ := p.cfg.Fleet.Place(key)
-		reply, err := n.Ask(redisWithin, key, append([]string{command, key}, words...)...)
+		reply, err := p.cfg.Redis.Run(ctx, key, append([]any{command, key}, words...)...)
 		if err != nil {
 			return nil, fmt.Errorf("ask Redis for its mark: %w", err)
 		}
-		replies = append(replies, string(reply.Data))
+		replies = append(replies, replyText(reply))
 	}
 	return replies, nil
 }
@@ -55,8 +54,8 @@ func (p *Publisher) onMarks(command string, words ...string) (replies []string, 
 type marked struct{ servers, lost, full int }
 
 // readMarks reads the marks.
-func (p *Publisher) readMarks() (m marked, err error) {
-	replies, err := p.onMarks("GET")
+func (p *Publisher) readMarks(ctx context.Context) (m marked, err error) {
+	replies, err := p.onMarks(ctx, "GET")
 	for _, mark := range replies {
 		m.servers++
 		switch mark {
@@ -70,8 +69,8 @@ func (p *Publisher) readMarks() (m marked, err error) {
 }
 
 // markAll notes on every server that all is there. It fails where a server was emptied meanwhile.
-func (p *Publisher) markAll() error {
-	replies, err := p.onMarks("SET", markFull, "XX")
+func (p *Publisher) markAll(ctx context.Context) error {
+	replies, err := p.onMarks(ctx, "SET", markFull, "XX")
 	for _, done := range replies {
 		if done == "" {
 			return errEmptied
@@ -82,7 +81,7 @@ func (p *Publisher) markAll() error {
 
 // guarded calls fill, which puts all into Redis, and marks the servers. It ends fill where a server is emptied meanwhile, and fails with errEmptied.
 func (p *Publisher) guarded(ctx context.Context, fill func(context.Context) error) error {
-	_, err := p.onMarks("SET", markFilling, "NX")
+	_, err := p.onMarks(ctx, "SET", markFilling, "NX")
 	if err != nil {
 		return err
 	}
@@ -90,7 +89,7 @@ func (p *Publisher) guarded(ctx context.Context, fill func(context.Context) erro
 	var beside sync.WaitGroup
 	beside.Go(func() {
 		for pause(ctx, markEvery); ctx.Err() == nil; pause(ctx, markEvery) {
-			now, err := p.readMarks()
+			now, err := p.readMarks(ctx)
 			if err == nil && now.lost > 0 {
 				cancel(errEmptied)
 			}
@@ -105,5 +104,5 @@ func (p *Publisher) guarded(ctx context.Context, fill func(context.Context) erro
 	case err != nil:
 		return err
 	}
-	return p.markAll()
+	return p.markAll(context.WithoutCancel(ctx))
 }

@@ -123,7 +123,7 @@ func (m *missing) await(ctx context.Context, most time.Duration) bool {
 
 // answerMissing puts records back that sidecars ask for, before all pages of a walk, until ctx ends.
 func (p *Publisher) answerMissing(ctx context.Context) {
-	stop := peers.Hear(p.cfg.Fleet, p.cfg.Keys.Shared("missing"), map[string]func([]byte){peers.TopicMissing: p.hearMissing})
+	stop := peers.Hear(p.cfg.Redis, p.cfg.Keys.Shared("missing"), map[string]func([]byte){peers.TopicMissing: p.hearMissing})
 	defer stop()
 	for ctx.Err() == nil {
 		if !p.missing.await(ctx, lookEvery) {

@@ -51,7 +51,7 @@ func askedFor(c *capacity) {
 	c.must(json.Unmarshal(question(c, c.publisher.cfg.Keys, peers.MissingRecord{Domain: "shop", Kind: "user", Name: "u000009"}, peers.MissingRecord{Domain: "shop", Kind: "user", Name: "stranger"},
 		peers.MissingRecord{Domain: "shop", Kind: "user", Name: "u\x00"}, peers.MissingRecord{Domain: "shop", Kind: "secret", Name: "no digest"}, peers.MissingRecord{Domain: "shop", Kind: "api_key", Name: "k1"}), &ask))
 	servers.Await(c, "what was asked for", func() error {
-		c.must(peers.Announce(ctx, c.fleet, channel, peers.TopicMissing, ask)) // again: it may not listen yet
+		c.must(peers.Announce(ctx, c.client, channel, peers.TopicMissing, ask)) // again: it may not listen yet
 		if !strings.Contains(c.has("user", "u000009"), `"count":5`) || !strings.Contains(c.has("api_key", "k1"), `"count":7`) {
 			return errors.New("it is not there")
 		}

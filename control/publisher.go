@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/peers"
 	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/rules"
 )
 
@@ -25,13 +25,13 @@ const (
 	walkEvery   = 30 * time.Second      // from the end of one repair walk to the next
 	feedPage    = 1000                  // rows of the outbox that are done together
 	keepOutbox  = 7 * 24 * time.Hour    // rows that are done
-	redisWithin = 5 * time.Second       // for one call
+	redisWithin = 5 * time.Second       // for a lookup
 )
 
 // PublisherConfig sets up a Publisher. All fields are required.
 type PublisherConfig struct {
 	Database *Database
-	Fleet    *fleet.Fleet
+	Redis    *redis.Client
 	Keys     descriptors.RecordKeys
 	Log      *slog.Logger
 }
@@ -62,10 +62,10 @@ func NewPublisher(cfg PublisherConfig) *Publisher {
 	p.current.Store(time.Now().UnixMilli())
 	news := cfg.Keys.Shared("news")
 	p.book = records.New(records.Config{
-		Fleet: cfg.Fleet, Index: cfg.Keys.Shared("index"), Patience: redisWithin,
+		Redis: cfg.Redis, Index: cfg.Keys.Shared("index"), Patience: redisWithin,
 		Key: func(id *records.Identity) string { return cfg.Keys.RecordKey(id.Domain, id.Kind.String(), id.Text()) },
 		Publish: func(ctx context.Context, key, class string) error {
-			return peers.Announce(ctx, cfg.Fleet, news, peers.TopicRecord, peers.ChangedRecord{Key: key, Class: class})
+			return peers.Announce(ctx, cfg.Redis, news, peers.TopicRecord, peers.ChangedRecord{Key: key, Class: class})
 		},
 	})
 	return p
@@ -197,7 +197,7 @@ func (p *Publisher) repair(ctx context.Context) {
 
 // repairOnce walks if that is due.
 func (p *Publisher) repairOnce(ctx context.Context, walked *time.Time) error {
-	marks, err := p.readMarks()
+	marks, err := p.readMarks(ctx)
 	if err != nil {
 		return err
 	}
@@ -251,22 +251,21 @@ func (p *Publisher) publish(ctx context.Context, q querier) error {
 		return fmt.Errorf("read the published rules: %w", err)
 	}
 	key := p.cfg.Keys.Shared(rules.PublishedKey)
-	n, _ := p.cfg.Fleet.Place(key)
-	reply, err := n.Ask(redisWithin, key, "HGETALL", key)
+	reply, err := p.cfg.Redis.Run(ctx, key, "HGETALL", key)
 	if err != nil {
 		return fmt.Errorf("read what is published in Redis: %w", err)
 	}
 	have := map[string]string{}
-	items := reply.Items()
+	items, _ := reply.([]any)
 	for i := 0; i+1 < len(items); i += 2 {
-		have[string(items[i].Data)] = string(items[i+1].Data)
+		have[replyText(items[i])] = replyText(items[i+1])
 	}
 	for domain, text := range wanted {
 		if have[domain] == text {
 			continue
 		}
 		p.unheard.Store(true)
-		_, err = n.Ask(redisWithin, key, "HSET", key, domain, text)
+		_, err = p.cfg.Redis.Run(ctx, key, "HSET", key, domain, text)
 		if err != nil {
 			return fmt.Errorf("publish the rules of the domain %q: %w", domain, err)
 		}
@@ -276,9 +275,15 @@ func (p *Publisher) publish(ctx context.Context, q querier) error {
 	if !p.unheard.Load() {
 		return nil
 	}
-	err = peers.Announce(ctx, p.cfg.Fleet, p.cfg.Keys.Shared("news"), peers.TopicRules, struct{}{})
+	err = peers.Announce(ctx, p.cfg.Redis, p.cfg.Keys.Shared("news"), peers.TopicRules, struct{}{})
 	if err == nil {
 		p.unheard.Store(false)
 	}
 	return err
+}
+
+// replyText is a text in a reply of Redis; of anything else nothing.
+func replyText(reply any) string {
+	text, _ := reply.(string)
+	return text
 }

@@ -227,12 +227,12 @@ func emptiedMeanwhile(c *capacity) {
 	if !errors.Is(err, errEmptied) {
 		c.Errorf("a walk at whose end Redis was emptied ends with %v", err)
 	}
-	marks, err := c.publisher.readMarks()
+	marks, err := c.publisher.readMarks(c.Context())
 	if marks != (marked{servers: 1, lost: 1}) || err != nil {
 		c.Errorf("an empty Redis seems to be filled (%v)", err)
 	}
 	c.must(c.publisher.guarded(ctx, func(ctx context.Context) error { return c.publisher.walk(ctx, c.pool, false) }))
-	marks, err = c.publisher.readMarks()
+	marks, err = c.publisher.readMarks(c.Context())
 	if marks != (marked{servers: 1, full: 1}) || err != nil {
 		c.Errorf("a Redis that was filled does not seem so (%v)", err)
 	}

@@ -7,25 +7,8 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/store"
 )
-
-// paths is a domain whose tree has a limit for each path.
-func paths(chargeDenied bool) descriptors.Domain {
-	l := descriptors.Limit{Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: 1, Window: time.Hour}, Unit: descriptors.Hour, Multiplier: 1}
-	return descriptors.Domain{Name: "d", ChargeDenied: chargeDenied, Tree: []descriptors.Node{{Key: "path", Limits: []descriptors.Limit{l}}}}
-}
-
-func manyPaths(n int) *descriptors.Request {
-	req := &descriptors.Request{Domain: "d"}
-	for i := range n {
-		req.Descriptors = append(req.Descriptors, descriptors.Descriptor{Entries: []descriptors.Entry{{Key: "path", Value: fmt.Sprint(i)}}})
-	}
-	return req
-}
 
 func TestTooManyChargesTogetherAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -37,97 +20,40 @@ func TestTooManyChargesTogetherAreRefused(t *testing.T) {
 		"129, all or none": {false, limit.MaxTogether + 1, "charges"},
 		"1000, each alone": {true, 1000, ""},
 	} {
-		inFleet(t, 1, paths(c.chargeDenied), func(t *testing.T, f *fleet) {
-			v := f.send(0, manyPaths(c.descriptors))
-			if v.Excess != c.excess || v.Refused != (c.excess != "") {
-				t.Errorf("%s: refused %v for %q, want %q", name, v.Refused, v.Excess, c.excess)
-			}
-			if v = f.send(0, manyPaths(1)); v.Refused != (c.excess == "") {
-				t.Errorf("%s: the first path is spent: %v, want that of an admitted request only", name, v.Refused)
-			}
+		b := newBench(t, nil, descriptors.Domain{
+			Name: "d", ChargeDenied: c.chargeDenied, Tree: []descriptors.Node{leaf("path", "", 1)},
 		})
+		var lists [][]string
+		for i := range c.descriptors {
+			lists = append(lists, []string{"path", fmt.Sprint(i)})
+		}
+		v := b.ask(lists...)
+		if v.Excess != c.excess || v.Refused != (c.excess != "") {
+			t.Errorf("%s: refused %v for %q, want %q", name, v.Refused, v.Excess, c.excess)
+		}
+		if v = b.ask(lists[0]); v.Refused != (c.excess == "") {
+			t.Errorf("%s: the first path is spent: %v, want that of an admitted request only", name, v.Refused)
+		}
 	}
 }
 
 func TestAnExcessiveRequestIsRefusedUnread(t *testing.T) {
-	for _, shadow := range []bool{false, true} {
-		var seen []string
-		e := engine.New(engine.Config{Store: store.NewMemory(store.MemoryConfig{}), Shadow: shadow, OnVerdict: func(_ *descriptors.Request, v *engine.Verdict) {
-			seen = append(seen, v.Excess)
-		}})
-		var v engine.Verdict
-		e.Decide(t.Context(), &descriptors.Request{Excess: "bytes"}, &v)
-		if v.Refused == shadow || v.Shadowed != shadow || v.RetryAfter != time.Second || len(seen) != 1 || seen[0] != "bytes" {
-			t.Errorf("shadow %v: %+v, seen %q", shadow, v, seen)
-		}
-		e.Decide(t.Context(), &descriptors.Request{Domain: "d"}, &v)
-		if v.Refused || v.Excess != "" {
-			t.Errorf("the next request has the excess of the one before: %+v", v)
-		}
+	b := newBench(t, nil)
+	v := b.decide(&descriptors.Request{Excess: "bytes"})
+	if !v.Refused || v.RetryAfter != time.Second || v.Excess != "bytes" {
+		t.Errorf("refused %v for %q, retry after %v", v.Refused, v.Excess, v.RetryAfter)
 	}
-}
-
-// TestDebtsOfOneRuleLeaveRoomForOthers: a flood of one rule's counters during an outage does not keep another rule's from being owed.
-func TestDebtsOfOneRuleLeaveRoomForOthers(t *testing.T) {
-	domain := counted(limit.FixedWindow, 100, time.Hour)
-	tenants := bucket("t", descriptors.ScopeTenant, 100)
-	domain.Rules = append(domain.Rules, tenants)
-	inFleet(t, 1, domain, func(t *testing.T, f *fleet) {
-		f.lose(everything)
-		for i := range 3000 {
-			f.send(0, request(fmt.Sprint("user", i), "", 1))
-		}
-		before := f.engines[0].Stats().Owed
-		for i := range 100 {
-			f.send(0, request(fmt.Sprint("user", i), fmt.Sprint("tenant", i), 1))
-		}
-		if got := f.engines[0].Stats().Owed - before; got != 100 {
-			t.Errorf("%d of 100 tenants' counters are owed beside a flood of users", got)
-		}
-	})
-}
-
-// TestDebtsAreBoundedByBytes: long keys leave room for fewer debts.
-func TestDebtsAreBoundedByBytes(t *testing.T) {
-	gone := &gate{truth: store.NewMemory(store.MemoryConfig{}), away: everything, mute: nothing, foul: nothing, slow: atOnce}
-	e := engine.New(engine.Config{Store: gone, Fallback: store.NewMemory(store.MemoryConfig{}), DebtBytes: 100_000})
-	defer e.Close()
-	set, _ := descriptors.Compile([]descriptors.Domain{counted(limit.FixedWindow, 100, time.Hour)}, descriptors.Options{})
-	e.Use(set)
-	for i := range 2000 {
-		e.Decide(t.Context(), request(fmt.Sprint("user", i), "", 1), new(engine.Verdict))
-	}
-	if s := e.Stats(); s.Owed < 100 || s.Owed > 100_000/288 || s.OwedDropped != 2000-s.Owed {
-		t.Errorf("%+v, want at most 100,000 bytes of debts, and the others counted", s)
+	b.Decide(t.Context(), &descriptors.Request{Domain: "d"}, v)
+	if v.Refused || v.Excess != "" {
+		t.Errorf("the next request has the excess of the one before: %+v", v)
 	}
 }
 
 func TestALongPathThatServersReadDifferentlyIsRefused(t *testing.T) {
-	rule := descriptors.Rule{Name: "all", HasScope: true, Priority: 100, Limits: []descriptors.Limit{{Limit: limit.Limit{Algorithm: limit.TokenBucket, Count: 1, Window: time.Hour, Burst: 1}}}}
-	inFleet(t, 1, descriptors.Domain{Name: "d", Rules: []descriptors.Rule{rule}}, func(t *testing.T, f *fleet) {
-		send := func(path string) *engine.Verdict {
-			return f.send(0, &descriptors.Request{Domain: "d", Descriptors: []descriptors.Descriptor{{Entries: []descriptors.Entry{{Key: "path", Value: path}}}}})
-		}
-		if v := send(strings.Repeat(`/a%2fb%5cc\d;e%40/../x`, 500)); !v.Refused || v.Excess != "path" ||
-			len(v.Statuses) != 1 || !v.Statuses[0].Over {
-			t.Errorf("refused %v for %q with the statuses %v, want for its path, and one over the limit", v.Refused,
-				v.Excess, v.Statuses)
-		}
-		if v := send("/a/" + strings.Repeat("b", 5000)); v.Refused {
-			t.Errorf("a long path with one reading is refused, or the one before was charged")
-		}
-	})
-}
-
-// TestAMalformedRequestIsOneOfItsDomain: that it is refused before rules are looked at does not mean that there are
-// none.
-func TestAMalformedRequestIsOneOfItsDomain(t *testing.T) {
-	inFleet(t, 1, descriptors.Domain{Name: "d", Rules: []descriptors.Rule{bucket("t", descriptors.ScopeTenant,
-		100)}}, func(t *testing.T, f *fleet) {
-		req := &descriptors.Request{Domain: "d", Evidence: &identity.Evidence{},
-			Subject: &descriptors.Subject{Path: "/a/..;/b", Method: "GET"}}
-		if v := f.send(0, req); v.Malformed == nil || !v.Match.Known {
-			t.Errorf("malformed %v, of a known domain %v, want both", v.Malformed, v.Match.Known)
-		}
-	})
+	b := newBench(t, nil, ruled(bucket("all", descriptors.ScopeGlobal, 1)))
+	v := b.ask([]string{"path", strings.Repeat(`/a%2fb%5cc\d;e%40/../x`, 500)})
+	if !v.Refused || v.Excess != "path" || !v.Statuses[0].Over {
+		t.Errorf("refused %v for %q with the statuses %v, want over the limit for its path", v.Refused, v.Excess, v.Statuses)
+	}
+	want(t, "a long path with one reading", b.ask([]string{"path", "/a/" + strings.Repeat("b", 5000)}), false)
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -8,128 +9,135 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// closedRetry is what a client is told to wait when a rule refuses because the store is away.
-const closedRetry = time.Second
-
-// uncounted stands in Decision.Remaining where a charge was admitted and not counted.
-const uncounted = -1
+const (
+	closedRetry = time.Second // the retry-after of a rule that refuses because the store is away
+	uncounted   = -1          // Decision.Remaining of a charge that was admitted and not counted
+)
 
 // degrade decides what the store left undecided, each charge by its rule's failure policy: closed first, because its
-// refusal keeps the local twins from being charged. If that refuses the request, the store gets back what it took.
+// refusal keeps the share from being charged. If that refuses the request, the store gets back what it took.
 //
-// Reason, Unknown and Pending stay in the decisions that were made here, and only in those.
+// Reason and Unknown stay in the decisions that were made here, and only in those.
 func (e *Engine) degrade(ctx context.Context, v *Verdict) {
-	e.byPolicies(v)
-	e.local(ctx, v)
+	v.byPolicies(e.cfg.Share != nil)
+	if v.Degraded == "" {
+		return
+	}
+	if r := e.forShare(v); len(r.Charges) > 0 {
+		e.ask(ctx, e.cfg.Share, r)
+		v.decideOpen(r.Decisions)
+		v.byPolicies(false)
+	}
 	if v.refuses() {
-		e.giveBack(ctx, v, false)
+		e.giveBack(v.Match.Domain, &v.request, false)
 	}
 }
 
-// byPolicies decides each charge that the store left undecided by its rule's failure policy, but for those that are counted here.
-func (e *Engine) byPolicies(v *Verdict) {
+// byPolicies decides each charge that the store left undecided by its rule's failure policy, where that needs no
+// counting: open admits, closed refuses what can be refused. What a share counts stays undecided.
+func (v *Verdict) byPolicies(share bool) {
 	for i := range v.Decisions {
-		d := &v.Decisions[i]
-		if d.Outcome == limit.Undecided {
-			d.Reason = firstOf(d.Reason, "error")
-			v.Degraded = firstOf(v.Degraded, d.Reason)
-			e.byPolicy(v, i)
-		}
-	}
-}
-
-// refuses reports whether the request is refused by what has been decided so far.
-func (v *Verdict) refuses() bool {
-	return limit.Refuses(v.Match.Charges, v.Decisions)
-}
-
-// despite decides a request whose decision ended in a panic: without counting, so only closed refuses.
-func (e *Engine) despite(v *Verdict) {
-	v.Refused, v.Refusing, v.Response, v.Degraded = false, nil, nil, "panic"
-	for i := range v.Match.Terms {
-		t := &v.Match.Terms[i]
-		if t.Effect.OnFailure != descriptors.FailClosed || t.Effect.Mode != limit.Enforced {
+		d, policy := &v.Decisions[i], v.Match.Terms[i].Effect.OnFailure
+		if d.Outcome != limit.Undecided {
 			continue
 		}
-		v.Shadowed, v.Refused = e.cfg.Shadow, !e.cfg.Shadow
-		v.Refusing, v.Response, v.RetryAfter = t.Effect, t.Effect.Response, closedRetry
-		if t.Descriptor >= 0 {
-			v.Statuses[t.Descriptor].Over = true
+		d.Reason = cmp.Or(d.Reason, "error")
+		v.Degraded = cmp.Or(v.Degraded, d.Reason)
+		switch {
+		case policy == descriptors.FailLocal && share:
+		case policy == descriptors.FailClosed && refusable(&v.Match.Charges[i]):
+			d.Outcome, d.RetryAfter, d.ResetAfter = limit.Refused, closedRetry, closedRetry
+		default:
+			d.Outcome, d.Remaining = limit.Allowed, uncounted
 		}
 	}
 }
 
-// byPolicy decides charge i where its policy needs no counting: open admits, closed refuses what can be refused.
-func (e *Engine) byPolicy(v *Verdict, i int) {
-	d, charge := &v.Decisions[i], &v.Match.Charges[i]
-	policy := v.Match.Terms[i].Effect.OnFailure
-	if policy == descriptors.FailLocal && e.cfg.Fallback != nil {
-		return
+// refusable reports whether a limit can refuse the charge: not a refund, nor what is paid afterwards.
+func refusable(c *limit.Charge) bool { return c.Op == limit.Spend || c.Op == limit.Peek }
+
+// refuses reports whether the request is refused by what has been decided so far.
+func (v *Verdict) refuses() bool { return limit.Refuses(v.Match.Charges, v.Decisions) }
+
+// despite decides a request whose decision ended in a panic: it is admitted where nothing had matched, and else only
+// closed refuses, because nothing can be counted.
+func (e *Engine) despite(v *Verdict) {
+	if len(v.Decisions) == 0 {
+		v.reset(v.asked)
 	}
-	refusable := charge.Op == limit.Spend || charge.Op == limit.Peek
-	if policy == descriptors.FailClosed && refusable {
-		*d = limit.Decision{Outcome: limit.Refused, RetryAfter: closedRetry, ResetAfter: closedRetry, Reason: d.Reason, Unknown: d.Unknown, Pending: d.Pending}
-		return
+	v.Degraded = "panic"
+	for i := range v.Decisions {
+		v.Decisions[i] = limit.Decision{Reason: "panic", Unknown: true}
 	}
-	*d = limit.Decision{Outcome: limit.Allowed, Remaining: uncounted, Reason: d.Reason, Unknown: d.Unknown, Pending: d.Pending}
+	e.guard(func() {
+		v.byPolicies(false)
+		e.fold(v)
+	})
 }
 
-// local decides in memory what is still undecided, on this sidecar's share, and notes what it owes the store for that.
-func (e *Engine) local(ctx context.Context, v *Verdict) {
-	p := v.part.begin()
-	refused, room := v.refuses(), v.quotaRoom()
+// open makes a request of the charges that are undecided.
+func (v *Verdict) open() *limit.Request {
+	r := &v.part
+	*r = limit.Request{Charges: r.Charges[:0], Decisions: r.Decisions}
 	for i := range v.Decisions {
 		if v.Decisions[i].Outcome == limit.Undecided {
-			p.add(i, localCharge(v.Match.Charges[i], e.liveOf(v), refused, room))
+			r.Charges = append(r.Charges, v.Match.Charges[i])
 		}
 	}
-	e.askPart(ctx, e.cfg.Fallback, p)
-	for n, i := range p.at {
-		d := p.decisions[n]
-		if d.Outcome == limit.Undecided {
-			d = limit.Decision{Outcome: limit.Allowed, Remaining: uncounted}
+	r.Decisions = resize(r.Decisions, len(r.Charges))
+	return r
+}
+
+// decideOpen takes the decisions on the charges that are undecided. Why they were stays.
+func (v *Verdict) decideOpen(decisions []limit.Decision) {
+	for i := range v.Decisions {
+		if old := &v.Decisions[i]; old.Outcome == limit.Undecided {
+			d := decisions[0]
+			d.Reason, d.Unknown = cmp.Or(old.Reason, d.Reason), old.Unknown || d.Unknown
+			*old, decisions = d, decisions[1:]
 		}
-		d.Reason, d.Unknown, d.Pending = v.Decisions[i].Reason, v.Decisions[i].Unknown, v.Decisions[i].Pending
-		v.Decisions[i] = d
-		e.owe(&v.Match.Charges[i], &d, d.Charged)
 	}
 }
 
-// localCharge is a charge as the fallback sees it, which knows only a part of the request. Where the request is refused
-// already, only Each charges take. Where another quota has room, those here cannot refuse it.
-func localCharge(c limit.Charge, live int64, refused, room bool) limit.Charge {
-	c.Limit = shareOf(c.Limit, live)
-	if c.Mode == limit.Quota && room {
-		c.Mode = limit.Shadow
-	}
-	if !refused || c.Each {
-		return c
-	}
-	if c.Op == limit.Spend {
-		c.Op = limit.Peek
-	}
-	if c.Op != limit.Peek {
-		c.Cost = 0
-	}
-	return c
-}
-
-// quotaRoom reports whether a quota charge is known to have room.
-func (v *Verdict) quotaRoom() bool {
-	for i := range v.Match.Charges {
-		if v.Match.Charges[i].Mode == limit.Quota && v.Decisions[i].Outcome == limit.Allowed {
-			return true
+// forShare makes a request to this sidecar's share of the limits, of the charges that are undecided. It is a part of
+// the whole: where that is refused already, only Each charges take; where another quota has room, none here refuses.
+func (e *Engine) forShare(v *Verdict) *limit.Request {
+	r, refused, room := v.open(), v.refuses(), v.quotaHasRoom()
+	for i := range r.Charges {
+		c := &r.Charges[i]
+		c.Limit = shareOf(c.Limit, e.liveOf(v.Match.Domain))
+		if c.Mode == limit.Quota && room {
+			c.Mode = limit.Shadow
+		}
+		switch {
+		case !refused || c.Each:
+		case refusable(c):
+			c.Op = limit.Peek
+		default:
+			c.Cost = 0
 		}
 	}
-	return false
+	return r
 }
 
-// firstOf returns the first text that is not empty.
-func firstOf(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
+// liveOf is how many sidecars share the limits of a domain, as last known.
+func (e *Engine) liveOf(domain *descriptors.CompiledDomain) int64 {
+	if e.cfg.Live == nil {
+		return 1
 	}
-	return ""
+	return int64(max(e.cfg.Live(domain.Name), 1))
+}
+
+// shareOf is the part of a limit that one of live sidecars may hand out on its own: rounded down, so that all parts
+// together are no more than the limit, but at least 1 of what is not 0.
+func shareOf(l limit.Limit, live int64) limit.Limit {
+	if live <= 1 {
+		return l
+	}
+	l.Count, l.Burst = min(l.Count, max(l.Count/live, 1)), min(l.Burst, max(l.Burst/live, 1))
+	// The count may have lost more to rounding than the burst, which would take longer to fill than a limit may.
+	if l.Algorithm.Fills() && l.Count > 0 {
+		l.Burst = int64(min(float64(l.Burst), float64(l.Count)*(float64(limit.MaxFill)/float64(l.Window))))
+	}
+	return l
 }

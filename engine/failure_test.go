@@ -8,69 +8,36 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/store"
 )
 
-// lost is a Counter that never decides, as a store that is away.
-type lost struct{ panics bool }
-
-func (l lost) Spend(_ context.Context, charges []limit.Charge, decisions []limit.Decision) {
-	if l.panics {
-		panic("lost")
+// TestEachPolicy: open admits and shows no numbers that were not counted, closed refuses for a second, local counts.
+func TestEachPolicy(t *testing.T) {
+	for p, refused := range map[descriptors.Failure][3]bool{
+		descriptors.FailOpen: {}, descriptors.FailClosed: {true, true, true}, descriptors.FailLocal: {false, false, true},
+	} {
+		b, _ := failing(t, nil, policy(p, 2))
+		for i := range refused {
+			v := b.ask([]string{"user", "u"})
+			want(t, "without the store", v, refused[i])
+			shown := v.Statuses[0].Effect != nil
+			if v.Degraded != "dial" || v.Statuses[0].Over != refused[i] || shown != (p != descriptors.FailOpen) {
+				t.Errorf("policy %v: degraded %q, status %+v", p, v.Degraded, v.Statuses[0])
+			}
+			if p == descriptors.FailClosed && v.RetryAfter != time.Second {
+				t.Errorf("closed: retry after %v, want a second", v.RetryAfter)
+			}
+		}
 	}
-	for i := range charges {
-		decisions[i] = limit.Decision{Reason: "timeout"}
-	}
-}
-func (l lost) Usage(_ context.Context, _ []limit.Charge, _ []limit.Decision) {}
-func (l lost) Reset(context.Context, []string) error                         { return nil }
-
-// failing is a bench whose store is away and whose fallback is the memory store.
-func failing(t *testing.T, panics bool, domains ...descriptors.Domain) *bench {
-	return newBench(t, func(c *engine.Config) { c.Fallback, c.Store = c.Store, lost{panics} }, domains...)
-}
-
-func policy(p descriptors.Failure, count int64) descriptors.Domain {
-	r := bucket("r", descriptors.ScopeUser, count)
-	r.OnFailure = p
-	return descriptors.Domain{Name: "d", Rules: []descriptors.Rule{r}}
-}
-
-func TestFailOpenAdmitsAndShowsNoNumbers(t *testing.T) {
-	b := failing(t, false, policy(descriptors.FailOpen, 1))
+	b, _ := failing(t, func(c *engine.Config) { c.Share = nil }, policy(descriptors.FailLocal, 1))
 	for range 3 {
-		v := b.ask([]string{"user", "u"})
-		want(t, "open", v, false)
-		if v.Degraded != "timeout" || v.Statuses[0].Effect != nil {
-			t.Fatalf("degraded %q, status %+v: want timeout and no numbers that were not counted", v.Degraded, v.Statuses[0])
-		}
-	}
-}
-
-func TestFailClosedRefusesForASecond(t *testing.T) {
-	b := failing(t, false, policy(descriptors.FailClosed, 10))
-	v := b.ask([]string{"user", "u"})
-	want(t, "closed", v, true)
-	if v.RetryAfter != time.Second || v.Degraded != "timeout" || !v.Statuses[0].Over {
-		t.Fatalf("retry after %v, degraded %q, status %+v", v.RetryAfter, v.Degraded, v.Statuses[0])
-	}
-}
-
-func TestFailLocalCountsInMemory(t *testing.T) {
-	b := failing(t, false, policy(descriptors.FailLocal, 2))
-	for i, refused := range []bool{false, false, true} {
-		v := b.ask([]string{"user", "u"})
-		want(t, "local", v, refused)
-		if v.Degraded != "timeout" {
-			t.Fatalf("request %d: degraded %q, want timeout", i, v.Degraded)
-		}
+		want(t, "local without a share", b.ask([]string{"user", "u"}), false)
 	}
 }
 
 func TestClosedKeepsLocalUncharged(t *testing.T) {
 	closed, local := bucket("closed", descriptors.ScopeTenant, 5), bucket("local", descriptors.ScopeUser, 5)
 	closed.OnFailure = descriptors.FailClosed
-	b := failing(t, false, descriptors.Domain{Name: "d", Rules: []descriptors.Rule{closed, local}})
+	b, _ := failing(t, nil, descriptors.Domain{Name: "d", Rules: []descriptors.Rule{closed, local}})
 	for range 3 {
 		v := b.ask([]string{"user", "u"}, []string{"tenant", "t"})
 		want(t, "closed", v, true)
@@ -80,69 +47,109 @@ func TestClosedKeepsLocalUncharged(t *testing.T) {
 	}
 }
 
+// TestKnownRefusalsHoldUnderEveryPolicy: what the store left refused stays refused, and the share is not charged.
+func TestKnownRefusalsHoldUnderEveryPolicy(t *testing.T) {
+	for _, p := range []descriptors.Failure{descriptors.FailOpen, descriptors.FailLocal, descriptors.FailClosed} {
+		inFleet(t, 1, pair(p), func(t *testing.T, f *fleet) {
+			f.set(func() { f.away, f.known = everything, of("acme") })
+			for range 3 {
+				v := f.send(0, request("joe", "acme", 1))
+				want(t, "with a spent limit", v, true)
+				if v.RetryAfter != time.Minute || v.Refusing.Rule != "tenant" {
+					t.Errorf("policy %v: retry after %v by %q, want a minute by tenant", p, v.RetryAfter, v.Refusing.Rule)
+				}
+			}
+			f.set(func() { f.known = nothing })
+			if d := decisionOn(f.send(0, request("joe", "", 1)), "joe"); d.Remaining != 9 {
+				t.Errorf("policy %v: %d left on the share, want 9: refused requests took nothing", p, d.Remaining)
+			}
+		})
+	}
+}
+
 func TestPostPaidChargeIsNeverRefused(t *testing.T) {
 	d := policy(descriptors.FailClosed, 5)
 	d.Rules[0].PostPaid = true
-	b := failing(t, false, d)
-	hits := descriptors.Descriptor{Entries: []descriptors.Entry{{Key: "user", Value: "u"}}, Hits: 9, HitsGiven: true}
-	want(t, "post-paid", b.decide(&descriptors.Request{Domain: "d", Descriptors: []descriptors.Descriptor{hits}}), false)
+	b, _ := failing(t, nil, d)
+	want(t, "post-paid", b.decide(request("u", "", 9)), false)
 }
 
-func TestPanicOfTheStoreIsDecidedByPolicy(t *testing.T) {
-	for _, c := range []struct {
-		policy  descriptors.Failure
-		refused bool
-	}{{descriptors.FailOpen, false}, {descriptors.FailClosed, true}, {descriptors.FailLocal, false}} {
-		b := failing(t, true, policy(c.policy, 5))
-		v := b.ask([]string{"user", "u"})
-		want(t, "panic", v, c.refused)
-		if v.Degraded != "panic" {
-			t.Fatalf("degraded %q, want panic", v.Degraded)
+// broken is a Counter that panics.
+type broken struct{ engine.Counter }
+
+func (broken) Try(*limit.Request) bool                { return false }
+func (broken) Ask(context.Context, ...*limit.Request) { panic("of a test") }
+func (broken) Peek(context.Context, *limit.Request)   { panic("of a test") }
+
+// brokenRecords panics, too.
+type brokenRecords struct{}
+
+func (brokenRecords) Any(string) bool { return true }
+
+func (brokenRecords) Look(context.Context, string, *descriptors.Who, *descriptors.Records) bool {
+	panic("of a test")
+}
+
+func TestAPanicOfTheStoreIsDecidedByPolicy(t *testing.T) {
+	for policyOf, refused := range map[descriptors.Failure][2]bool{
+		descriptors.FailOpen: {false, false}, descriptors.FailClosed: {true, true}, descriptors.FailLocal: {false, true},
+	} {
+		panics := 0
+		b, _ := failing(t, func(c *engine.Config) {
+			c.Store, c.OnPanic = broken{}, func(any) { panics++ }
+		}, policy(policyOf, 1))
+		for i := range refused {
+			v := b.ask([]string{"user", "u"})
+			want(t, "panic", v, refused[i])
+			if v.Degraded != "panic" {
+				t.Fatalf("degraded %q, want panic", v.Degraded)
+			}
+		}
+		if panics != 2 {
+			t.Errorf("OnPanic saw %d panics, want 2", panics)
 		}
 	}
 }
 
 // TestAPanicAfterMatchingIsDecidedByThePolicies: here of the function that counts the sidecars.
 func TestAPanicAfterMatchingIsDecidedByThePolicies(t *testing.T) {
-	for policy, refused := range map[descriptors.Failure]bool{descriptors.FailClosed: true, descriptors.FailOpen: false, descriptors.FailLocal: false} {
-		set, problems := descriptors.Compile([]descriptors.Domain{pair(policy)}, descriptors.Options{})
-		if set == nil {
-			t.Fatalf("the test's own rules do not compile: %v", problems)
-		}
-		memory, panics := store.NewMemory(store.MemoryConfig{}), 0
-		e := engine.New(engine.Config{
-			Store: memory, Fallback: memory, OnPanic: func(any) { panics++ },
-			Live: func(string) int { panic("of a test") },
-		})
-		e.Use(set)
-		v := new(engine.Verdict)
-		e.Decide(t.Context(), request("joe", "acme", 1), v)
+	for policy, refused := range map[descriptors.Failure]bool{
+		descriptors.FailClosed: true, descriptors.FailOpen: false, descriptors.FailLocal: false,
+	} {
+		panics := 0
+		b, _ := failing(t, func(c *engine.Config) {
+			c.Live, c.OnPanic = func(string) int { panic("of a test") }, func(any) { panics++ }
+		}, pair(policy))
+		v := b.decide(request("joe", "acme", 1))
 		if v.Refused != refused || v.Degraded != "panic" || panics != 1 || refused && v.RetryAfter != time.Second {
-			t.Errorf("policy %v: refused %v, degraded %q, %d panics, retry after %v", policy, v.Refused, v.Degraded, panics, v.RetryAfter)
+			t.Errorf("%v: refused %v, degraded %q, %d panics, after %v", policy, v.Refused, v.Degraded, panics, v.RetryAfter)
 		}
-		e.Close()
 	}
 }
 
-// TestAVerdictStandsThoughSomebodyPanicsAboutIt: who looks on has no say.
-func TestAVerdictStandsThoughSomebodyPanicsAboutIt(t *testing.T) {
-	set, problems := descriptors.Compile([]descriptors.Domain{pair(descriptors.FailOpen)}, descriptors.Options{})
-	if set == nil {
-		t.Fatalf("the test's own rules do not compile: %v", problems)
-	}
+// TestAVerdictStandsDespiteAPanicOfItsObserver, and each of several verdicts is seen.
+func TestAVerdictStandsDespiteAPanicOfItsObserver(t *testing.T) {
 	panics := 0
-	e := engine.New(engine.Config{
-		Store: store.NewMemory(store.MemoryConfig{}), OnPanic: func(any) { panics++ },
-		OnVerdict: func(*descriptors.Request, *engine.Verdict) { panic("of a test") },
-	})
-	defer e.Close()
-	e.Use(set)
-	v := new(engine.Verdict)
+	b := newBench(t, func(c *engine.Config) {
+		c.OnPanic, c.OnVerdict = func(any) { panics++ }, func(*descriptors.Request, *engine.Verdict) { panic("of a test") }
+	}, pair(descriptors.FailOpen))
 	for i := range 6 {
-		e.Decide(t.Context(), request("joe", "acme", 1), v)
-		want(t, "of 4", v, i >= 4)
+		want(t, "of 4", b.decide(request("joe", "acme", 1)), i >= 4)
 	}
 	if panics != 6 {
-		t.Errorf("%d panics were told of, want 6", panics)
+		t.Errorf("OnPanic saw %d panics, want 6", panics)
+	}
+}
+
+// TestAPanicWhileMatchingAdmits: here of the records, under rules that fail closed.
+func TestAPanicWhileMatchingAdmits(t *testing.T) {
+	panics, seen := 0, 0
+	b := newBench(t, func(c *engine.Config) {
+		c.Records, c.OnPanic = brokenRecords{}, func(any) { panics++ }
+		c.OnVerdict = func(*descriptors.Request, *engine.Verdict) { seen++ }
+	}, policy(descriptors.FailClosed, 1))
+	v := b.decide(request("u", "", 1))
+	if v.Refused || v.Degraded != "panic" || v.Outcome() != engine.Unknown || panics != 1 || seen != 1 {
+		t.Errorf("degraded %q, outcome %v, %d panics, seen %d times", v.Degraded, v.Outcome(), panics, seen)
 	}
 }

@@ -9,56 +9,13 @@ import (
 
 // fold makes one verdict of the decisions: who refuses, how long to wait, and one status per descriptor.
 func (e *Engine) fold(v *Verdict) {
-	switch {
-	case v.Malformed != nil, v.Excess != "":
-	case v.Match.Block != nil:
-		e.block(v)
-	default:
-		v.foldDecisions()
-	}
-	if v.Refused && e.cfg.Shadow {
-		v.Refused, v.Shadowed = false, true
-	}
-}
-
-// block refuses on the first descriptor.
-func (e *Engine) block(v *Verdict) {
-	b := v.Match.Block
-	v.Refused, v.Refusing, v.Response = true, b, b.Response
-	if !b.Until.IsZero() {
-		v.RetryAfter = max(b.Until.Sub(e.cfg.Now()), time.Second)
-	}
-	if b.Response != nil && b.Response.RetryAfter > 0 {
-		v.RetryAfter = b.Response.RetryAfter
-	}
-	if len(v.Statuses) > 0 {
-		v.Statuses[0].Over = true
-	}
-}
-
-// foldDecisions walks over the decisions once. Quota charges refuse the request only together.
-func (v *Verdict) foldDecisions() {
-	quota := v.quotaSpent()
-	if !quota {
-		v.inTurn()
-	}
+	clear(v.Statuses)
+	v.Refused, v.RetryAfter, v.Refusing, v.Response, v.Reported, v.Cost = false, 0, nil, nil, Status{}, 0
+	e.refuseUncounted(v)
+	room := v.quotaHasRoom()
 	for i := range v.Match.Terms {
-		if i == v.Match.Gate-1 {
-			continue
-		}
-		t, d := &v.Match.Terms[i], &v.Decisions[i]
-		refused := d.Outcome == limit.Refused
-		if refused && (v.Match.Charges[i].Mode == limit.Enforced || v.Match.Charges[i].Mode == limit.Quota && quota) {
-			v.refuse(t.Effect, d)
-		}
-		if t.Effect.Mode == limit.Shadow {
-			continue
-		}
-		if v.Reported.report(t.Effect, d) {
-			v.Cost = v.Match.Charges[i].Cost
-		}
-		if t.Descriptor >= 0 {
-			v.Statuses[t.Descriptor].report(t.Effect, d)
+		if i != v.Match.Gate-1 {
+			v.foldDecision(i, room)
 		}
 	}
 	v.foldGate()
@@ -68,21 +25,66 @@ func (v *Verdict) foldDecisions() {
 			v.Statuses[t.Descriptor].Unlimited = true
 		}
 	}
+	v.Refused, v.Shadowed = v.Refused && !e.cfg.Shadow, v.Refused && e.cfg.Shadow
 }
 
-// quotaSpent reports whether there are quota charges and none of them has room.
-func (v *Verdict) quotaSpent() bool {
-	any := false
-	for i := range v.Match.Charges {
-		if v.Match.Charges[i].Mode != limit.Quota {
-			continue
+// refuseUncounted refuses a request that no limit was asked about, on its first descriptor.
+func (e *Engine) refuseUncounted(v *Verdict) {
+	switch block := v.Match.Block; {
+	case v.Malformed != nil:
+		v.Refused = true
+	case v.Excess != "":
+		v.Refused, v.RetryAfter, v.Response = true, closedRetry, excessResponse
+	case block != nil:
+		var d limit.Decision
+		if !block.Until.IsZero() {
+			d.RetryAfter = max(block.Until.Sub(e.cfg.Now()), time.Second)
 		}
-		if v.Decisions[i].Outcome != limit.Refused {
-			return false
-		}
-		any = true
+		v.refuse(block, &d)
 	}
-	return any
+	if v.Refused && len(v.Statuses) > 0 {
+		v.Statuses[0].Over = true
+	}
+}
+
+// foldGate refuses a client in a cool-down of its domain. No limit refuses it, so its descriptor shows none.
+func (v *Verdict) foldGate() {
+	gate := v.Match.Gate - 1
+	if gate < 0 || v.Decisions[gate].Outcome != limit.Refused {
+		return
+	}
+	t := &v.Match.Terms[gate]
+	v.refuse(t.Effect, &v.Decisions[gate])
+	if t.Descriptor >= 0 {
+		v.Statuses[t.Descriptor] = Status{Over: true}
+	}
+}
+
+// quotaHasRoom reports whether a quota is known to have room.
+func (v *Verdict) quotaHasRoom() bool {
+	for i := range v.Match.Charges {
+		if v.Match.Charges[i].Mode == limit.Quota && v.Decisions[i].Outcome == limit.Allowed {
+			return true
+		}
+	}
+	return false
+}
+
+// foldDecision notes whether limit i refuses, and reports it where it is the strictest. Quotas refuse only together.
+func (v *Verdict) foldDecision(i int, room bool) {
+	t, c, d := &v.Match.Terms[i], &v.Match.Charges[i], &v.Decisions[i]
+	if d.Outcome == limit.Refused && (c.Mode == limit.Enforced || c.Mode == limit.Quota && !room) {
+		v.refuse(t.Effect, d)
+	}
+	if t.Effect.Mode == limit.Shadow {
+		return
+	}
+	if v.Reported.report(t.Effect, d) {
+		v.Cost = c.Cost
+	}
+	if t.Descriptor >= 0 {
+		v.Statuses[t.Descriptor].report(t.Effect, d)
+	}
 }
 
 // refuse notes a limit that refuses the request, and keeps the one with the longest wait.
@@ -94,7 +96,7 @@ func (v *Verdict) refuse(effect *descriptors.Effect, d *limit.Decision) {
 	v.Refused = true
 }
 
-// waitOf is how long a refused client is told to wait: what its rule says, else what the limit says.
+// waitOf is the retry-after of a limit: what its rule asks for, else when the limit lets the client pass.
 func waitOf(effect *descriptors.Effect, d *limit.Decision) time.Duration {
 	if effect.Response != nil && effect.Response.RetryAfter > 0 {
 		return effect.Response.RetryAfter
@@ -105,29 +107,15 @@ func waitOf(effect *descriptors.Effect, d *limit.Decision) time.Duration {
 // report lets a status show this decision if it is stricter than what it shows: a refusal with a longer wait, else the
 // one with fewer tokens left. It reports whether it does. A decision that was not counted has no numbers to show.
 func (s *Status) report(effect *descriptors.Effect, d *limit.Decision) bool {
-	refused := d.Outcome == limit.Refused
-	if d.Remaining == uncounted {
+	refused, wait := d.Outcome == limit.Refused, waitOf(effect, d)
+	switch {
+	case d.Remaining == uncounted:
 		return false
-	}
-	wait := time.Duration(0)
-	if refused {
-		wait = waitOf(effect, d)
-	}
-	if s.Effect != nil && !s.weaker(refused, wait, d.Remaining) {
+	case s.Effect == nil, refused && !s.Over:
+	case s.Over && !refused, refused && wait <= s.wait, !refused && d.Remaining >= s.Remaining:
 		return false
 	}
 	s.Over = refused
 	s.Effect, s.Remaining, s.ResetAfter, s.wait = effect, d.Remaining, d.ResetAfter, wait
 	return true
-}
-
-// weaker reports whether what the status shows gives way to another decision.
-func (s *Status) weaker(refused bool, wait time.Duration, remaining int64) bool {
-	if s.Over != refused {
-		return refused
-	}
-	if refused {
-		return wait > s.wait
-	}
-	return remaining < s.Remaining
 }

@@ -7,35 +7,30 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// giveBack undoes at the store what it charged for a request that is refused after all: everything, or only what a refused
-// request is not charged. What could not be given back is counted, and stays charged: it admits less, never more. With everything, the caller
-// has seen to the fallback.
-func (e *Engine) giveBack(ctx context.Context, v *Verdict, everything bool) {
-	p := v.part.begin()
-	for i := range v.Decisions {
-		d, c := &v.Decisions[i], &v.Match.Charges[i]
-		if d.Charged != 0 && d.Reason == "" && (everything || !c.Each) {
-			p.add(i, undone(*c, d))
-		}
-	}
-	e.askPart(ctx, e.cfg.Store, p)
-	for n, i := range p.at {
-		back, d := &p.decisions[n], &v.Decisions[i]
-		if back.Outcome == limit.Undecided {
-			e.unreturned.Add(1)
+// leastRefunds is the least number of refunds that may be under way at once, if not as many as answers may be held: all
+// of those may be given back together. Further ones are counted as failed.
+const leastRefunds = 1000
+
+// giveBack undoes what a request took that is refused after all, each charge where it was made. No caller waits for it:
+// it may have used up its patience. What stays charged of a refused request goes back only with everything.
+func (e *Engine) giveBack(domain *descriptors.CompiledDomain, r *limit.Request, everything bool) {
+	store, share := new(limit.Request), new(limit.Request)
+	for i := range r.Decisions {
+		c, d, from := r.Charges[i], &r.Decisions[i], store
+		if d.Charged == 0 || c.Each && !everything {
 			continue
 		}
-		if !everything && e.tells(v, i) {
-			e.countBack(ctx, v, i)
+		if d.Reason != "" {
+			c.Limit, from = shareOf(c.Limit, e.liveOf(domain)), share
 		}
-		d.Charged, d.Remaining, d.ResetAfter = 0, back.Remaining, back.ResetAfter
+		from.Charges = append(from.Charges, undone(c, d))
+		if d.Wait == 0 { // else some of it was not there
+			d.Remaining += d.Charged
+		}
+		d.Charged = 0
 	}
-}
-
-// countBack takes off the fallback what it is told later that charge i took of tokens that the store holds.
-func (e *Engine) countBack(ctx context.Context, v *Verdict, i int) {
-	back := mirrored(v.Match.Charges[i], -v.Decisions[i].Charged, e.liveOf(v))
-	e.ask(ctx, e.cfg.Fallback, []limit.Charge{back}, make([]limit.Decision, 1))
+	e.refund(e.cfg.Store, store)
+	e.refund(e.cfg.Share, share)
 }
 
 // undone is the charge that makes one undone that was decided so.
@@ -44,43 +39,63 @@ func undone(c limit.Charge, d *limit.Decision) limit.Charge {
 	if d.Charged < 0 {
 		c.Op, c.Cost, c.Until = limit.Debit, -d.Charged, 0
 	}
-	c.Mode, c.Each, c.MaxWait, c.Penalty = limit.Shadow, true, 0, nil
+	c.Mode, c.Each, c.Lease, c.MaxWait, c.Penalty = limit.Shadow, true, 0, 0, nil
 	return c
 }
 
-// hangUp undoes all that a request was charged whose caller is gone, each charge where it was made: at the store and in
-// its mirror, or in the fallback and in what is owed for that.
-func (e *Engine) hangUp(ctx context.Context, v *Verdict) {
-	if e.cfg.Fallback != nil {
-		p := v.part.begin()
-		for i := range v.Decisions {
-			d, c := &v.Decisions[i], &v.Match.Charges[i]
-			if d.Charged != 0 && v.Match.Terms[i].Effect.OnFailure == descriptors.FailLocal {
-				if n := v.counted(i); n != 0 {
-					p.add(i, mirrored(*c, -n, e.liveOf(v)))
-				}
-				e.owe(c, d, -d.Charged)
-			}
-			if d.Reason != "" {
-				d.Charged = 0
+// refund sends what gives back. It tries once, in the background. What fails is counted, and stays charged: that admits
+// less, never more.
+func (e *Engine) refund(c Counter, r *limit.Request) {
+	if len(r.Charges) == 0 {
+		return
+	}
+	select {
+	case e.refunds <- struct{}{}:
+	default:
+		e.unreturned.Add(int64(len(r.Charges)))
+		return
+	}
+	go func() {
+		defer func() { <-e.refunds }()
+		r.Decisions = make([]limit.Decision, len(r.Charges))
+		e.ask(context.Background(), c, r)
+		for i := range r.Decisions {
+			if r.Decisions[i].Outcome == limit.Undecided {
+				e.unreturned.Add(1)
 			}
 		}
-		e.askPart(ctx, e.cfg.Fallback, p)
-	}
-	e.giveBack(ctx, v, true)
+	}()
 }
 
-// counted is what the fallback counted of charge i: what it charged itself, or what it mirrored of the store's.
-func (v *Verdict) counted(i int) int64 {
-	if v.Decisions[i].Reason != "" || len(v.mirrored) == 0 {
-		return v.Decisions[i].Charged
+// Late takes the reply of the store to a part of a request whose caller had left: the request was decided by policies,
+// or is about to be. It compares the two and does not block: what was admitted and the store refuses is an
+// over-admission, and what a refused request was charged is given back. Nothing is done in the other cases, nor after
+// an error.
+func (e *Engine) Late(fate *limit.Fate, charges []limit.Charge, decisions []limit.Decision, err error) {
+	if err == nil {
+		e.guard(func() { fate.Reply(&limit.Request{Charges: charges, Decisions: decisions}) })
 	}
-	return v.mirrored[i]
 }
 
-// owe notes that this sidecar decided n tokens of a charge on its own. What the store may have charged itself is not owed.
-func (e *Engine) owe(c *limit.Charge, d *limit.Decision, n int64) {
-	if n != 0 && d.Reason != "" && !d.Unknown {
-		e.debts.note(c, n)
+// follow sees to the replies that are still to come for a request, once its verdict stands.
+func (e *Engine) follow(v *Verdict) {
+	if v.request.Fate == nil {
+		return
 	}
+	domain, effects, refused := v.Match.Domain, map[string]*descriptors.Effect{}, v.Refused || v.Shadowed
+	for i := range v.Match.Charges {
+		effects[v.Match.Charges[i].Key] = v.Match.Terms[i].Effect
+	}
+	v.request.Fate.Compare(func(reply *limit.Request) {
+		if refused {
+			e.giveBack(domain, reply, false)
+			return
+		}
+		for i, c := range reply.Charges {
+			if reply.Decisions[i].Outcome == limit.Refused && c.Mode == limit.Enforced {
+				e.over.Add(1)
+				e.cfg.OnOverAdmitted(domain, effects[c.Key])
+			}
+		}
+	})
 }

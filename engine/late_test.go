@@ -1,151 +1,92 @@
 package engine_test
 
 import (
-	"context"
-	"fmt"
-	"slices"
-	"sync/atomic"
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// tardy is a store whose first reply comes after the caller was answered. Further calls are decided at once, and noted.
-type tardy struct {
-	pending []*limit.Pending
-	later   []limit.Charge
-}
-
-func (s *tardy) Spend(_ context.Context, charges []limit.Charge, decisions []limit.Decision) {
-	for i := range charges {
-		if len(s.pending) < len(charges) && len(s.later) == 0 {
-			s.pending = append(s.pending, new(limit.Pending))
-			decisions[i] = limit.Decision{Reason: "timeout", Unknown: true, Pending: s.pending[len(s.pending)-1]}
-			continue
-		}
-		s.later = append(s.later, charges[i])
-		decisions[i] = limit.Decision{Outcome: limit.Allowed}
-	}
-}
-
-func (s *tardy) Usage(_ context.Context, _ []limit.Charge, _ []limit.Decision) {}
-
-func (s *tardy) Reset(context.Context, []string) error { return nil }
-
-// TestALateReplyIsSettled: the store's decision comes after the failure policy has answered the request.
-func TestALateReplyIsSettled(t *testing.T) {
-	taken := limit.Decision{Outcome: limit.Allowed, Charged: 1, At: 1}
-	for name, step := range map[string]struct {
+// TestALateReplyIsCompared: the store's decision comes after the failure policy has answered the request.
+func TestALateReplyIsCompared(t *testing.T) {
+	for name, c := range map[string]struct {
 		policy       descriptors.Failure
-		reply        limit.Decision
-		over         int
-		refund, owed int64
+		spent        bool // the limit is spent at the store
+		refused      bool
+		over, refund int64
+		used         int64
 	}{
-		"charged and admitted":                         {descriptors.FailOpen, taken, 0, 0, 0},
-		"charged and refused":                          {descriptors.FailClosed, taken, 0, 1, 0},
-		"refused and admitted":                         {descriptors.FailOpen, limit.Decision{Outcome: limit.Refused}, 1, 0, 0},
-		"refused and refused":                          {descriptors.FailClosed, limit.Decision{Outcome: limit.Refused}, 0, 0, 0},
-		"lost":                                         {descriptors.FailLocal, limit.Decision{Reason: "closed", Unknown: true}, 0, 0, 0},
-		"never sent, and admitted on the share":        {descriptors.FailLocal, limit.Decision{Reason: "closed"}, 0, 0, 1},
-		"charged, and admitted on the share":           {descriptors.FailLocal, taken, 0, 0, 0},
-		"refused by the store, admitted by the share":  {descriptors.FailLocal, limit.Decision{Outcome: limit.Refused}, 1, 0, 0},
-		"never sent, and refused by a rule's own word": {descriptors.FailClosed, limit.Decision{Reason: "closed"}, 0, 0, 0},
+		"admitted and charged":                         {descriptors.FailOpen, false, false, 0, 0, 1},
+		"admitted, and the store refuses":              {descriptors.FailOpen, true, false, 1, 0, 1},
+		"admitted on the share, and charged":           {descriptors.FailLocal, false, false, 0, 0, 1},
+		"admitted on the share, and the store refuses": {descriptors.FailLocal, true, false, 1, 0, 1},
+		"refused and charged":                          {descriptors.FailClosed, false, true, 0, 1, 0},
+		"refused, and the store refuses":               {descriptors.FailClosed, true, true, 0, 0, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			s := new(tardy)
-			var over []string
-			b := newBench(t, func(c *engine.Config) {
-				c.Fallback, c.Store = c.Store, s
-				c.OnOverAdmitted = func(domain *descriptors.CompiledDomain, effect *descriptors.Effect) {
-					over = append(over, domain.Name+" "+effect.Rule)
-				}
-			}, policy(step.policy, 10))
-			b.ask([]string{"user", "u"})
-			if len(s.pending) != 1 {
-				t.Fatalf("%d charges are pending, want 1", len(s.pending))
+		var rules []string
+		d := counted(limit.FixedWindow, 1, 24*time.Hour)
+		d.Rules[0].OnFailure = c.policy
+		inFleet(t, 1, d, func(t *testing.T, f *fleet) {
+			if c.spent {
+				f.send(0, request("u", "", 1))
 			}
-			s.pending[0].Resolve(step.reply)
-			if len(over) != step.over {
-				t.Errorf("over-admissions %q, want %d", over, step.over)
+			f.delay(slowly(50 * time.Millisecond))
+			v, took := f.within(20*time.Millisecond, request("u", "", 1))
+			want(t, name, v, c.refused)
+			pass(time.Second)
+			stats := f.engines[0].Stats()
+			if stats != (engine.Stats{OverAdmitted: c.over}) || len(rules) != int(c.over) || took != 16*time.Millisecond {
+				t.Errorf("%s: after %v, %+v, over-admitted %q; want %d", name, took, stats, rules, c.over)
 			}
-			refunded := int64(0)
-			for _, c := range s.later {
-				if c.Op == limit.Refund {
-					refunded += c.Cost
-				}
+			if got, used := f.refunds(), f.usedBy("u"); got != c.refund || used != c.used {
+				t.Errorf("%s: %d given back and %d used, want %d and %d", name, got, used, c.refund, c.used)
 			}
-			if refunded != step.refund || b.Stats().Owed != step.owed {
-				t.Errorf("%d given back, %d counters owed; want %d, %d", refunded, b.Stats().Owed, step.refund, step.owed)
+		}, func(cfg *engine.Config) {
+			cfg.OnOverAdmitted = func(domain *descriptors.CompiledDomain, effect *descriptors.Effect) {
+				rules = append(rules, domain.Name+" "+effect.Rule)
 			}
 		})
 	}
 }
 
-// TestALateRefusalOfOneLimitLeavesTheOtherOwed: the share admits a request that the store refuses by one of two limits, so the store charges
-// neither.
-func TestALateRefusalOfOneLimitLeavesTheOtherOwed(t *testing.T) {
-	s := new(tardy)
-	var over []string
-	b := newBench(t, func(c *engine.Config) {
-		c.Fallback, c.Store = c.Store, s
-		c.OnOverAdmitted = func(_ *descriptors.CompiledDomain, effect *descriptors.Effect) { over = append(over, effect.Rule) }
-	}, pair(descriptors.FailLocal))
-	v := b.decide(request("joe", "acme", 2))
-	want(t, "on the share", v, false)
-	if len(s.pending) != 2 {
-		t.Fatalf("%d charges are pending, want 2", len(s.pending))
+// TestALateRefundIsTriedOnce, and counted when it fails. A late reply that is lost changes nothing.
+func TestALateRefundIsTriedOnce(t *testing.T) {
+	for err, failed := range map[error]int64{nil: 1, errors.New("closed"): 0} {
+		inFleet(t, 1, policy(descriptors.FailClosed, 5), func(t *testing.T, f *fleet) {
+			e := f.engines[0]
+			f.late = func(fate *limit.Fate, charges []limit.Charge, decisions []limit.Decision, _ error) {
+				e.Late(fate, charges, decisions, err)
+			}
+			f.delay(slowly(50 * time.Millisecond))
+			f.within(20*time.Millisecond, request("u", "", 3))
+			f.lose(func(c limit.Charge) bool { return c.Op == limit.Refund })
+			pass(10 * time.Second)
+			if got := e.Stats().GiveBackFailed; got != failed || f.refunds() != 3*failed {
+				t.Errorf("late with %v: %d failed, %d tokens in refunds; want %d, of 3", err, got, f.refunds(), failed)
+			}
+		})
 	}
-	for i, c := range v.Match.Charges {
-		reply := limit.Decision{Outcome: limit.Allowed, Remaining: 9, At: 1}
-		if of("acme")(c) {
-			reply = limit.Decision{Outcome: limit.Refused, At: 1}
+}
+
+// TestCloseWaitsForRefunds, and lets no further one begin.
+func TestCloseWaitsForRefunds(t *testing.T) {
+	inFleet(t, 1, policy(descriptors.FailClosed, 5), func(t *testing.T, f *fleet) {
+		f.delay(slowly(50 * time.Millisecond))
+		f.within(20*time.Millisecond, request("u", "", 3))
+		f.within(20*time.Millisecond, request("u", "", 1))
+		pass(20 * time.Millisecond) // the first is decided late and its refund under way, the second is not
+		synctest.Wait()
+		f.engines[0].Close()
+		if got := f.refunds(); got != 3 {
+			t.Errorf("%d given back when the engine is closed, want 3", got)
 		}
-		s.pending[i].Resolve(reply)
-	}
-	if !slices.Equal(over, []string{"tenant"}) {
-		t.Errorf("over-admissions of %q, want the tenant's", over)
-	}
-	if got := b.Stats().Owed; got != 1 {
-		t.Fatalf("%d counters are owed, want 1: the user's tokens were handed out and not charged", got)
-	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// reluctant is a store that is left alone for a while after the late reply, as by an open breaker.
-type reluctant struct {
-	tardy
-	away atomic.Int64 // calls that are not made
-}
-
-func (s *reluctant) Spend(ctx context.Context, charges []limit.Charge, decisions []limit.Decision) {
-	if len(s.pending) > 0 && s.away.Add(-1) >= 0 {
-		decisions[0] = limit.Decision{Reason: "breaker"}
-		return
-	}
-	s.tardy.Spend(ctx, charges, decisions)
-}
-
-// TestALateChargeIsGivenBackOnceTheBreakerLetsIt: what made the reply late has opened it.
-func TestALateChargeIsGivenBackOnceTheBreakerLetsIt(t *testing.T) {
-	s := new(reluctant)
-	b := newBench(t, func(c *engine.Config) { c.Fallback, c.Store = c.Store, s }, policy(descriptors.FailClosed, 10))
-	b.ask([]string{"user", "u"})
-	s.away.Store(2)
-	s.pending[0].Resolve(limit.Decision{Outcome: limit.Allowed, Charged: 1, At: time.Now().UnixMicro(), ResetAfter: time.Hour})
-	servers.Await(t, "the attempts", func() error {
-		if left := s.away.Load(); left >= 0 {
-			return fmt.Errorf("%d calls are still to fail", left)
+		pass(time.Second)
+		if got := f.engines[0].Stats().GiveBackFailed; got != 1 {
+			t.Errorf("%d not given back after the end, want 1", got)
 		}
-		return nil
 	})
-	b.Close()
-	if len(s.later) != 1 || s.later[0].Op != limit.Refund || b.Stats().GiveBackFailed != 0 {
-		t.Errorf("%+v is given back, %d failed", s.later, b.Stats().GiveBackFailed)
-	}
 }

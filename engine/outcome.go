@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"net/http"
 
 	"github.com/spillway-mesh/spillway/descriptors"
@@ -22,7 +23,9 @@ const (
 	Outcomes
 )
 
-var outcomeNames = [Outcomes]string{"allowed", "refused", "blocked", "exempt", "shadowed", "no_limit", "unknown_domain", "malformed"}
+var outcomeNames = [Outcomes]string{
+	"allowed", "refused", "blocked", "exempt", "shadowed", "no_limit", "unknown_domain", "malformed",
+}
 
 // String returns the name of the outcome in metrics, traces, logs and answers.
 func (o Outcome) String() string {
@@ -48,13 +51,6 @@ func (v *Verdict) Outcome() Outcome {
 		return Blocked
 	case v.Refused:
 		return Refused
-	}
-	return v.admission()
-}
-
-// admission is the Outcome of a request that is not refused.
-func (v *Verdict) admission() Outcome {
-	switch {
 	case v.Match.Exempt != nil:
 		return Exempt
 	case !v.Match.Known:
@@ -65,50 +61,37 @@ func (v *Verdict) admission() Outcome {
 	return Allowed
 }
 
-// HTTPStatus returns the status with which a client over HTTP is answered: 200 for a request that passes, although its application may
-// answer with another.
+// HTTPStatus returns the status with which a client over HTTP is answered: 200 for a request that passes, although its
+// application may answer with another.
 func (v *Verdict) HTTPStatus() int {
-	status := http.StatusOK
+	status, own := http.StatusTooManyRequests, 0
 	switch v.Outcome() {
 	case Malformed:
-		return statusOr(v.Malformed.Status, http.StatusBadRequest)
+		status, own = http.StatusBadRequest, v.Malformed.Status
 	case Blocked:
 		status = http.StatusForbidden
 	case Refused:
-		status = http.StatusTooManyRequests
 	default:
-		return status
+		return http.StatusOK
 	}
 	if v.Response != nil {
-		status = statusOr(v.Response.Status, status)
+		own = v.Response.Status
 	}
-	return status
+	if own < 200 || own > 599 { // a response cannot have it
+		return status
+	}
+	return own
 }
 
-// statusOr returns the status if a response can have it, else the other one.
-func statusOr(status, other int) int {
-	if status < 200 || status > 599 {
-		return other
-	}
-	return status
-}
-
-// Effect returns the limit, block or allow that decided the request: the one that refuses, else the one that is reported, else the
-// first that applies, or nil.
+// Effect returns the limit, block or allow that decided the request: the one that refuses, else the one that is
+// reported, else the first that applies, or nil.
 func (v *Verdict) Effect() *descriptors.Effect {
-	switch {
-	case v.Match.Block != nil:
-		return v.Match.Block
-	case v.Refusing != nil:
-		return v.Refusing
-	case v.Match.Exempt != nil:
-		return v.Match.Exempt
-	case v.Reported.Effect != nil:
-		return v.Reported.Effect
-	case len(v.Match.Terms) > 0:
-		return v.Match.Terms[0].Effect
-	case len(v.Match.Unlimited) > 0:
-		return v.Match.Unlimited[0].Effect
+	effect := cmp.Or(v.Match.Block, v.Refusing, v.Match.Exempt, v.Reported.Effect)
+	if effect == nil && len(v.Match.Terms) > 0 {
+		effect = v.Match.Terms[0].Effect
 	}
-	return nil
+	if effect == nil && len(v.Match.Unlimited) > 0 {
+		effect = v.Match.Unlimited[0].Effect
+	}
+	return effect
 }

@@ -2,125 +2,65 @@ package engine
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
 const (
 	defaultWaiters = 10_000
-	// waitMargin is what a held answer leaves of the caller's time for the store and for its own way back, and leastMargin what is
-	// left of that after the store.
+	// waitMargin is what a held answer leaves of the caller's time for the store and for its own way back, and
+	// leastMargin what is left of that after the store.
 	waitMargin  = 5 * time.Millisecond
 	leastMargin = time.Millisecond
 )
 
-// queue holds the answers of throttled requests until their tokens are due. Those of one key leave in the order in which
-// they are due.
+// queue holds the answers of throttled requests until their tokens are due.
 type queue struct {
-	bound   int
-	turned  atomic.Int64         // requests that were refused because too many waited
-	mu      sync.Mutex           // guards all below
-	waiting map[*waiter]struct{} //
-	last    map[string]*waiter   // by key: the one that is due last
-	until   time.Time            // no answer is held longer; zero: there is no end
+	bound   int64
+	waiting atomic.Int64
+	turned  atomic.Int64 // requests that were refused because too many waited
+	end     atomic.Pointer[waitsEnd]
 }
 
-// waiter is one answer that is held.
-type waiter struct {
-	due  time.Time
-	left chan struct{} // closed when it is gone
-	cut  chan struct{} // closed when it cannot be held until it is due
+// waitsEnd is when no answer is held any longer.
+type waitsEnd struct {
+	at    time.Time
+	moved chan struct{} // closed when there is another end
 }
 
-func newQueue(bound int) queue {
-	return queue{bound: bound, waiting: make(map[*waiter]struct{}), last: make(map[string]*waiter)}
-}
-
-// Drain ends all waits by then: answers that are due later are decided at once, as refusals, and give back what they took. It may be
-// called again with an earlier time.
+// Drain ends all waits by then: answers that are due later are decided at once, as refusals, and give back what they
+// took. It may be called again with an earlier time.
 func (e *Engine) Drain(until time.Time) {
-	q := &e.queue
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.until = until
-	for w := range q.waiting {
-		if w.due.After(until) {
-			delete(q.waiting, w)
-			close(w.cut)
-		}
-	}
+	close(e.queue.end.Swap(&waitsEnd{until, make(chan struct{})}).moved)
 }
 
-// boundWaits cuts the longest waits down to what the caller and this process have time for, and to nothing when too many wait already. A
-// throttle that cannot wait is not leased either.
+// boundWaits cuts the longest waits down to what the caller and this process have time for, and to nothing when too
+// many wait already. A throttle that cannot wait is not leased either.
 func (e *Engine) boundWaits(ctx context.Context, v *Verdict) {
 	for i := range v.Match.Charges {
 		c := &v.Match.Charges[i]
 		if c.MaxWait == 0 {
 			continue
 		}
-		c.Lease = 0
-		longest, full := e.queue.longest()
-		c.MaxWait = min(c.MaxWait, longest)
+		longest := time.Until(e.queue.end.Load().at)
 		if deadline, ok := ctx.Deadline(); ok {
-			c.MaxWait = max(min(c.MaxWait, time.Until(deadline)-waitMargin), 0)
+			longest = min(longest, time.Until(deadline)-waitMargin)
 		}
-		if full {
-			v.cutWait(i)
+		if e.queue.waiting.Load() >= e.queue.bound {
+			v.crowded, longest = true, 0
 		}
+		c.MaxWait, c.Lease = max(min(c.MaxWait, longest), 0), 0
 	}
 }
 
-// cutWait lets charge i not wait, and keeps how long it could have.
-func (v *Verdict) cutWait(i int) {
-	if len(v.cut) == 0 {
-		v.cut = resize(v.cut, len(v.Match.Charges))
-	}
-	c := &v.Match.Charges[i]
-	v.cut[i], c.MaxWait = c.MaxWait, 0
-}
-
-// countTurned counts a request that is refused because too many others wait. In shadow mode none is refused.
-func (e *Engine) countTurned(v *Verdict) {
-	if len(v.cut) > 0 && !e.cfg.Shadow && v.turnedAway() {
-		e.queue.turned.Add(1)
-	}
-}
-
-// turnedAway reports whether each limit that refuses the request would have let it wait.
-func (v *Verdict) turnedAway() bool {
-	if !v.refuses() || v.quotaSpent() {
-		return false
-	}
-	for i := range v.Decisions {
-		if v.Decisions[i].Outcome == limit.Refused && v.Match.Charges[i].Mode == limit.Enforced && !v.couldWait(i) {
-			return false
-		}
-	}
-	return true
-}
-
-// couldWait reports whether charge i, which is refused, would have waited if fewer others did: not for a cool-down, a lost store, or a
-// cost that never passes.
-func (v *Verdict) couldWait(i int) bool {
-	c, d := &v.Match.Charges[i], &v.Decisions[i]
-	counted := d.Reason == "" || v.Match.Terms[i].Effect.OnFailure == descriptors.FailLocal
-	return counted && !d.Penalized && c.Cost <= c.Limit.Capacity() && d.RetryAfter <= v.cut[i]
-}
-
-// wait holds an admitted answer until the last of its tokens is due. A caller that hangs up gives back what it took, and
-// is refused, and so does one whose time the store has used up: an answer that comes too late would admit it for nothing. In shadow mode
-// the rules refuse nothing and hold nothing.
-func (e *Engine) wait(ctx context.Context, v *Verdict) {
-	if v.Refused || v.Shadowed || e.cfg.Shadow {
-		return
-	}
+// wait holds an admitted answer until the last of its tokens is due, counted from an instant. In shadow mode rules
+// refuse nothing and hold nothing. A caller that hangs up is refused, and so is one whose time the store has used up:
+// an answer that comes too late would admit it for nothing.
+func (e *Engine) wait(ctx context.Context, v *Verdict, from time.Time) {
 	at, longest := v.longestWait()
-	if longest == 0 {
+	if longest == 0 || v.Refused || e.cfg.Shadow {
 		return
 	}
 	if e.cfg.Hold != nil {
@@ -128,15 +68,12 @@ func (e *Engine) wait(ctx context.Context, v *Verdict) {
 		v.Waited = longest
 		return
 	}
-	began := e.cfg.Now()
+	rest := longest - e.cfg.Now().Sub(from)
 	deadline, bounded := ctx.Deadline()
-	switch {
-	case bounded && time.Until(deadline)-leastMargin < longest:
-		e.refuseLate(ctx, v, at, longest)
-	case !e.queue.hold(ctx, v.Match.Charges[at].Key, longest):
-		e.refuseLate(context.WithoutCancel(ctx), v, at, longest-e.cfg.Now().Sub(began))
+	if bounded && time.Until(deadline)-leastMargin < rest || !e.queue.hold(ctx, rest) {
+		e.refuseLate(v, at, longest-e.cfg.Now().Sub(from))
 	}
-	v.Waited = e.cfg.Now().Sub(began)
+	v.Waited = e.cfg.Now().Sub(from)
 }
 
 // longestWait is how long the answer has to be held, and the charge that asks for it.
@@ -149,87 +86,38 @@ func (v *Verdict) longestWait() (at int, longest time.Duration) {
 	return at, longest
 }
 
-// refuseLate refuses a request that was admitted and cannot be held until its token is due, which is charge at's, after rest. What it
-// was charged is given back, and the verdict is as if that limit had refused it in the first place.
-func (e *Engine) refuseLate(ctx context.Context, v *Verdict, at int, rest time.Duration) {
-	e.hangUp(ctx, v)
+// refuseLate refuses a request that was admitted and cannot be held until its token is due, which is charge at's, after
+// rest. All that it took is given back, and the verdict is as if that limit had refused it in the first place.
+func (e *Engine) refuseLate(v *Verdict, at int, rest time.Duration) {
+	e.giveBack(v.Match.Domain, &v.request, true)
 	for i := range v.Decisions {
 		v.Decisions[i].Wait = 0
 	}
 	v.Decisions[at].Outcome, v.Decisions[at].RetryAfter = limit.Refused, max(rest, 1)
-	clear(v.Statuses)
-	v.Reported, v.Cost = Status{}, 0
 	e.fold(v)
 }
 
-// longest is how long a further answer may be held, and whether none may, because too many are held already.
-func (q *queue) longest() (longest time.Duration, full bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	longest = limit.LongestWait
-	if !q.until.IsZero() {
-		longest = max(time.Until(q.until), 0)
-	}
-	return longest, len(q.waiting) >= q.bound
-}
-
-// hold waits until a token of key is due, and until those that are due before it have left. It reports false when it could not: the
-// caller hung up first, too many others wait, or waits end before.
-func (q *queue) hold(ctx context.Context, key string, wait time.Duration) bool {
-	w := &waiter{due: time.Now().Add(wait), left: make(chan struct{}), cut: make(chan struct{})}
-	before, ok := q.enter(key, w)
-	if !ok {
-		return false
-	}
-	defer q.leave(key, w)
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-w.cut:
-		return false
-	case <-ctx.Done():
-		return false
-	}
-	if before == nil {
-		return true
-	}
-	select {
-	case <-before.left:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// enter counts a waiter, unless there are too many or its token is due too late, and returns the one to let leave first: the last of its
-// key, unless that is due later.
-func (q *queue) enter(key string, w *waiter) (before *waiter, ok bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.waiting) >= q.bound {
+// hold waits until a token is due. It reports false when it could not: the caller hung up first, too many others wait,
+// or waits end before.
+func (q *queue) hold(ctx context.Context, wait time.Duration) bool {
+	defer q.waiting.Add(-1)
+	if q.waiting.Add(1) > q.bound {
 		q.turned.Add(1)
-		return nil, false
+		return false
 	}
-	if !q.until.IsZero() && w.due.After(q.until) {
-		return nil, false
+	due, timer := time.Now().Add(wait), time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		end := q.end.Load()
+		if due.After(end.at) {
+			return false
+		}
+		select {
+		case <-timer.C:
+			return true
+		case <-ctx.Done():
+			return false
+		case <-end.moved:
+		}
 	}
-	q.waiting[w] = struct{}{}
-	last := q.last[key]
-	if last != nil && last.due.After(w.due) {
-		return nil, true
-	}
-	q.last[key] = w
-	return last, true
-}
-
-// leave lets those behind it go.
-func (q *queue) leave(key string, w *waiter) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	delete(q.waiting, w)
-	if q.last[key] == w {
-		delete(q.last, key)
-	}
-	close(w.left)
 }

@@ -2,9 +2,8 @@ package engine_test
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/store"
 )
 
 // throttled is a domain that lets one request per user and window through and holds others up to longest.
@@ -23,220 +21,175 @@ func throttled(window, longest time.Duration) descriptors.Domain {
 	return descriptors.Domain{Name: "d", Rules: []descriptors.Rule{r}}
 }
 
-// throttling is an engine on the clock of a synctest bubble, with a token per user and second.
-func throttling(t *testing.T, waiters int, longest time.Duration) (*engine.Engine, *store.Memory) {
-	t.Helper()
-	return throttlingBy(t, waiters, throttled(time.Second, longest))
+// slowly is a way on which every question takes so long.
+func slowly(took time.Duration) func(limit.Charge) time.Duration {
+	return func(limit.Charge) time.Duration { return took }
 }
 
-func throttlingBy(t *testing.T, waiters int, domain descriptors.Domain) (*engine.Engine, *store.Memory) {
-	t.Helper()
-	memory := store.NewMemory(store.MemoryConfig{})
-	t.Cleanup(func() { memory.Close() })
-	e := engine.New(engine.Config{Store: memory, Waiters: waiters})
-	set, problems := descriptors.Compile([]descriptors.Domain{domain}, descriptors.Options{})
-	if set == nil {
-		t.Fatalf("the test's own rules do not compile: %v", problems)
+// wantAfter sends a request and holds whether it is refused, and how long that took.
+func (f *fleet) wantAfter(ctx context.Context, refused bool, took time.Duration) *engine.Verdict {
+	f.t.Helper()
+	v, got := f.decide(ctx, request("u", "", 1))
+	if v.Refused != refused || got != took {
+		f.t.Errorf("refused %v after %v, want %v after %v", v.Refused, got, refused, took)
 	}
-	e.Use(set)
-	return e, memory
-}
-
-func userRequest(user string) *descriptors.Request {
-	return &descriptors.Request{Domain: "d", Descriptors: []descriptors.Descriptor{{Entries: []descriptors.Entry{{Key: "user", Value: user}}}}}
-}
-
-// send decides one request and returns the verdict and how long it took.
-func send(ctx context.Context, e *engine.Engine, user string) (engine.Verdict, time.Duration) {
-	var v engine.Verdict
-	began := time.Now()
-	e.Decide(ctx, userRequest(user), &v)
-	return v, time.Since(began)
+	return v
 }
 
 func TestThrottleHoldsUntilTheTokenIsDue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e, _ := throttling(t, 0, 2*time.Second)
-		for i, want := range []time.Duration{0, time.Second, time.Second} {
-			v, took := send(t.Context(), e, "u")
-			if v.Refused || took != want || v.Waited != want {
-				t.Fatalf("request %d: refused %v after %v (waited %v), want admitted after %v", i, v.Refused, took, v.Waited, want)
+	inFleet(t, 1, throttled(time.Second, 2*time.Second), func(t *testing.T, f *fleet) {
+		for _, wait := range []time.Duration{0, time.Second, time.Second} {
+			if v := f.wantAfter(t.Context(), false, wait); v.Waited != wait {
+				t.Errorf("waited %v, want %v", v.Waited, wait)
 			}
 		}
 	})
 }
 
-func TestThrottleRefusesBeyondTheLongestWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e, _ := throttling(t, 0, 500*time.Millisecond)
-		send(t.Context(), e, "u")
-		v, took := send(t.Context(), e, "u")
-		if !v.Refused || took != 0 || v.RetryAfter != time.Second {
-			t.Fatalf("refused %v after %v, retry after %v: want refused at once, 1s", v.Refused, took, v.RetryAfter)
-		}
-	})
-}
-
-func TestThrottleNeverWaitsPastTheDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e, _ := throttling(t, 0, 2*time.Second)
-		send(t.Context(), e, "u")
-		ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
-		defer cancel()
-		v, took := send(ctx, e, "u")
-		if !v.Refused || took != 0 {
-			t.Fatalf("refused %v after %v: want refused at once, the token is due after the deadline", v.Refused, took)
-		}
-	})
-}
-
-// TestThrottleCountsTheTimeOfTheStore: what the store took of the caller's time is gone. One whose answer would be too late is refused, in
-// time, and gives back what it took.
-func TestThrottleCountsTheTimeOfTheStore(t *testing.T) {
-	inFleet(t, 1, throttled(100*time.Millisecond, time.Second), func(t *testing.T, f *fleet) {
-		f.send(0, request("u", "", 1))
-		f.delay(func(limit.Charge) time.Duration { return 8 * time.Millisecond })
-		ctx, cancel := context.WithTimeout(t.Context(), 100500*time.Microsecond)
-		defer cancel()
-		v, began := new(engine.Verdict), time.Now()
-		f.engines[0].Decide(ctx, request("u", "", 1), v)
-		if took := time.Since(began); !v.Refused || took > 20*time.Millisecond {
-			t.Fatalf("refused %v after %v, want refused at once: its token is due half a millisecond before the deadline", v.Refused, took)
-		}
-		pass(time.Until(began.Add(100 * time.Millisecond)))
-		if v := f.send(0, request("u", "", 1)); v.Refused || v.Waited > 0 {
-			t.Fatalf("refused %v, waited %v: want the token that was given back", v.Refused, v.Waited)
-		}
-	})
-}
-
-func TestCancelledWaiterGivesItsTokenBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e, memory := throttling(t, 0, 5*time.Second)
-		send(t.Context(), e, "u")
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			v, took := send(ctx, e, "u")
-			if !v.Refused || took != 300*time.Millisecond {
-				t.Errorf("refused %v after %v, want refused when its caller hung up after 300ms", v.Refused, took)
+// TestThrottleRefusesAtOnceWhatCannotWait: longer than the rule lets it, or past its deadline. It is not leased either.
+func TestThrottleRefusesAtOnceWhatCannotWait(t *testing.T) {
+	const half = 500 * time.Millisecond
+	for longest, left := range map[time.Duration]time.Duration{half: time.Hour, time.Hour: half} {
+		inFleet(t, 1, throttled(time.Second, longest), func(t *testing.T, f *fleet) {
+			f.wantAfter(t.Context(), false, 0)
+			ctx, cancel := context.WithTimeout(t.Context(), left)
+			defer cancel()
+			if v := f.wantAfter(ctx, true, 0); v.RetryAfter != time.Second || v.Match.Charges[0].Lease != 0 {
+				t.Errorf("retry after %v, want 1s; %+v may be leased", v.RetryAfter, v.Match.Charges[0])
 			}
 		})
-		<-time.After(300 * time.Millisecond)
-		cancel()
-		wg.Wait()
-		v, took := send(t.Context(), e, "u")
-		if v.Refused || took != 700*time.Millisecond {
-			t.Fatalf("refused %v after %v, want the token that was given back, 700ms later", v.Refused, took)
-		}
-		if got := memory.Stats().Keys; got != 1 {
-			t.Fatalf("%d counters, want 1", got)
-		}
-	})
+	}
 }
 
-func TestThrottleBoundsItsWaiters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e, _ := throttling(t, 2, time.Minute)
-		send(t.Context(), e, "u")
-		var wg sync.WaitGroup
-		for range 2 {
-			wg.Go(func() { send(t.Context(), e, "u") })
+// TestNoMoreWaitersThanTheBound: requests that were at the store together do not exceed the bound together.
+func TestNoMoreWaitersThanTheBound(t *testing.T) {
+	inFleet(t, 1, throttled(time.Second, time.Minute), func(t *testing.T, f *fleet) {
+		f.delay(slowly(10 * time.Millisecond))
+		var admitted atomic.Int64
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() { admitted.Add(int64(f.spend(0, 1))) })
 		}
-		synctest.Wait()
-		if v, took := send(t.Context(), e, "u"); !v.Refused || took != 0 {
-			t.Fatalf("refused %v after %v: want the third waiter refused at once", v.Refused, took)
+		all.Wait()
+		if turned := f.engines[0].Stats().TurnedAway; admitted.Load() != 3 || turned != 7 {
+			t.Errorf("%d admitted, %d turned away; want one at once, two held, and 7", admitted.Load(), turned)
 		}
-		if got := e.Stats(); got != (engine.Stats{Waiting: 2, TurnedAway: 1}) {
-			t.Fatalf("stats %+v, want 2 waiting and 1 turned away", got)
+		f.delay(atOnce)
+		if v, took := f.decide(t.Context(), request("u", "", 1)); v.Refused || took > time.Second {
+			t.Errorf("refused %v after %v: those that were turned away gave their tokens back", v.Refused, took)
 		}
-		wg.Wait()
-	})
+	}, func(c *engine.Config) { c.Waiters = 2 })
 }
 
-// TestThrottleKeepsTheOrderOfEachKey: 1,000 waiters on 10 keys leave 100 ms apart per key, in the order of arrival.
-func TestThrottleKeepsTheOrderOfEachKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const keys, each, apart = 10, 100, 100 * time.Millisecond
-		e, _ := throttlingBy(t, 0, throttled(apart, time.Minute))
-		began := time.Now()
-		var mu sync.Mutex
-		left := map[string][]int{}
-		var wg sync.WaitGroup
-		for n := range each {
-			for k := range keys {
-				user := fmt.Sprint("u", k)
-				wg.Go(func() {
-					v, _ := send(t.Context(), e, user)
-					mu.Lock()
-					defer mu.Unlock()
-					left[user] = append(left[user], n)
-					if late := time.Since(began) - time.Duration(n)*apart; v.Refused || late != 0 {
-						t.Errorf("%s request %d: refused %v, %v off its due time", user, n, v.Refused, late)
-					}
-				})
+// TestOnlyThoseThatCouldWaitAreTurnedAway: while too many wait, a request counts as turned away if a throttle refuses
+// it.
+func TestOnlyThoseThatCouldWaitAreTurnedAway(t *testing.T) {
+	d := throttled(time.Second, 5*time.Second)
+	day := bucket("day", descriptors.ScopeTenant, 1)
+	day.Limits[0].Window = 24 * time.Hour
+	d.Rules = append(d.Rules, day)
+	for name, c := range map[string]struct {
+		before, then *descriptors.Request
+		turned       int64
+	}{
+		"admitted without a wait":      {request("x", "", 1), request("joe", "acme", 1), 0},
+		"could wait":                   {request("joe", "acme", 1), request("joe", "beta", 1), 1},
+		"refused by another rule, too": {request("joe", "acme", 1), request("joe", "acme", 1), 0},
+	} {
+		inFleet(t, 1, d, func(t *testing.T, f *fleet) {
+			f.send(0, c.before)
+			f.send(0, request("u", "", 1))
+			var held sync.WaitGroup
+			held.Go(func() { f.send(0, request("u", "", 1)) })
+			synctest.Wait()
+			v := f.send(0, c.then)
+			want := engine.Stats{Waiting: 1, TurnedAway: c.turned}
+			if got := f.engines[0].Stats(); got != want || v.Refused != (name != "admitted without a wait") {
+				t.Errorf("%s: refused %v, %+v, want %+v", name, v.Refused, got, want)
 			}
+			held.Wait()
+		}, func(c *engine.Config) { c.Waiters = 1 })
+	}
+}
+
+// TestDrainDecidesWaits: what is due in time is held, and what is not is refused at once.
+func TestDrainDecidesWaits(t *testing.T) {
+	inFleet(t, 1, throttled(time.Second, time.Minute), func(t *testing.T, f *fleet) {
+		began := time.Now()
+		var all sync.WaitGroup
+		for n := range 10 {
+			all.Go(func() {
+				took := time.Duration(n) * time.Second
+				if n > 3 {
+					took = 500 * time.Millisecond
+				}
+				f.wantAfter(t.Context(), n > 3, took)
+			})
 			synctest.Wait()
 		}
-		wg.Wait()
-		for user, order := range left {
-			if !slices.IsSorted(order) || len(order) != each {
-				t.Errorf("%s left in the order %v", user, order)
+		pass(500 * time.Millisecond)
+		f.engines[0].Drain(began.Add(3500 * time.Millisecond))
+		f.wantAfter(t.Context(), true, 0)
+		if v, took := f.decide(t.Context(), request("other", "", 1)); v.Refused || took != 0 {
+			t.Errorf("refused %v after %v: want a request admitted that needs no wait", v.Refused, took)
+		}
+		all.Wait()
+	})
+}
+
+// TestALateRefusalIsItsRules: a request that cannot be held until its token is due is refused as its rule asks for.
+func TestALateRefusalIsItsRules(t *testing.T) {
+	d := throttled(time.Second, 5*time.Second)
+	d.Rules[0].Response = &descriptors.Response{Status: 503, Message: "later"}
+	for name, c := range map[string]struct {
+		store time.Duration
+		cause func(f *fleet, cancel func())
+	}{
+		"the caller hung up":  {0, func(_ *fleet, cancel func()) { cancel() }},
+		"the process ends":    {0, func(f *fleet, _ func()) { f.engines[0].Drain(time.Now()) }},
+		"the store took long": {15 * time.Millisecond, func(*fleet, func()) {}},
+	} {
+		inFleet(t, 1, d, func(t *testing.T, f *fleet) {
+			f.send(0, request("u", "", 1))
+			ctx, cancel := context.WithTimeout(t.Context(), 1000500*time.Microsecond)
+			defer cancel()
+			f.delay(slowly(c.store))
+			var v *engine.Verdict
+			var held sync.WaitGroup
+			held.Go(func() { v, _ = f.decide(ctx, request("u", "", 1)) })
+			synctest.Wait()
+			c.cause(f, cancel)
+			held.Wait()
+			s := v.Statuses[0]
+			if v.HTTPStatus() != 503 || v.Refusing.Rule != "lane" || !s.Over || s.Effect == nil || !v.Reported.Over {
+				t.Errorf("%s: refused %v with %+v, status %+v, want the rule's own", name, v.Refused, v.Response, s)
+			}
+			if v.RetryAfter <= 0 || v.RetryAfter > time.Second {
+				t.Errorf("%s: retry after %v, want at most the second of the token", name, v.RetryAfter)
+			}
+		})
+	}
+}
+
+func TestShadowModeHoldsNoAnswers(t *testing.T) {
+	inFleet(t, 1, throttled(time.Second, 2*time.Second), func(t *testing.T, f *fleet) {
+		for i, shadowed := range []bool{false, false, true} {
+			v, took := f.within(1500*time.Millisecond, request("u", "", 1))
+			if v.Refused || took != 0 || v.Shadowed != shadowed {
+				t.Errorf("request %d: refused %v after %v, shadowed %v; want %v", i, v.Refused, took, v.Shadowed, shadowed)
 			}
 		}
-	})
+	}, func(c *engine.Config) { c.Shadow = true })
 }
 
-func TestCancelledWaitersLeakNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e, memory := throttling(t, 0, time.Minute)
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		for range 1000 {
-			wg.Go(func() { send(ctx, e, "u") })
+// TestHoldTakesThePlaceOfWaiting: on a virtual clock a throttled answer comes at once, with the wait in its verdict.
+func TestHoldTakesThePlaceOfWaiting(t *testing.T) {
+	held := time.Duration(0)
+	b := newBench(t, func(c *engine.Config) { c.Hold = func(wait time.Duration) { held += wait } },
+		throttled(time.Second, time.Minute))
+	for i, wait := range []time.Duration{0, time.Second, 2 * time.Second} {
+		if v := b.decide(request("u", "", 1)); v.Refused || v.Waited != wait || held != wait*time.Duration(i+1)/2 {
+			t.Errorf("request %d waits %v, refused %v, want %v; %v in all", i, v.Waited, v.Refused, wait, held)
 		}
-		synctest.Wait()
-		cancel()
-		wg.Wait()
-		decisions := make([]limit.Decision, 1)
-		set := e.Rules()
-		var m descriptors.Match
-		set.Match(userRequest("u"), &m)
-		memory.Usage(t.Context(), m.Charges, decisions)
-		if got := decisions[0].ResetAfter; got > time.Second {
-			t.Fatalf("full again after %v, want at most 1s: all waiters gave their tokens back", got)
-		}
-	})
-}
-
-// BenchmarkThrottle holds 1,000 answers on 10 keys in real time, 10 ms apart per key, and reports how late they leave.
-func BenchmarkThrottle(b *testing.B) {
-	const keys, each, apart = 10, 100, 10 * time.Millisecond
-	memory := store.NewMemory(store.MemoryConfig{})
-	defer memory.Close()
-	e := engine.New(engine.Config{Store: memory})
-	set, _ := descriptors.Compile([]descriptors.Domain{throttled(apart, time.Minute)}, descriptors.Options{})
-	e.Use(set)
-	var late []time.Duration
-	var mu sync.Mutex
-	for round := 0; b.Loop(); round++ {
-		var wg sync.WaitGroup
-		for n := range keys * each {
-			user := fmt.Sprint(round, ".", n%keys)
-			wg.Go(func() {
-				var v engine.Verdict
-				began := time.Now()
-				e.Decide(context.Background(), userRequest(user), &v)
-				took := time.Since(began)
-				mu.Lock()
-				defer mu.Unlock()
-				late = append(late, took-v.Decisions[0].Wait)
-			})
-		}
-		wg.Wait()
 	}
-	slices.Sort(late)
-	b.ReportMetric(float64(late[len(late)/2].Microseconds()), "µs-late-p50")
-	b.ReportMetric(float64(late[len(late)*99/100].Microseconds()), "µs-late-p99")
-	b.ReportMetric(float64(late[len(late)-1].Microseconds()), "µs-late-max")
 }

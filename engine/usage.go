@@ -2,16 +2,44 @@ package engine
 
 import (
 	"context"
+	"slices"
 
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
+// Stats is what an Engine counts about itself.
+type Stats struct {
+	Waiting             int64 // throttled answers that are held now
+	TurnedAway          int64 // requests that were refused because Waiters others waited
+	ReservationsDropped int64 // reservations of post-paid requests that were not kept, because there were too many
+	GiveBackFailed      int64 // charges of refused requests that stay charged, because the store could not take them back
+	OverAdmitted        int64 // charges that the store refused after their request had been admitted without it
+}
+
+// Stats returns the counts of this Engine.
+func (e *Engine) Stats() Stats {
+	return Stats{
+		Waiting: e.queue.waiting.Load(), TurnedAway: e.queue.turned.Load(), ReservationsDropped: e.reserved.dropped.Load(),
+		GiveBackFailed: e.unreturned.Load(), OverAdmitted: e.over.Load(),
+	}
+}
+
 // Usage returns what is left on each charge's counter, as the store has it. It takes nothing.
 func (e *Engine) Usage(ctx context.Context, charges []limit.Charge) []limit.Decision {
-	p := &part{charges: charges}
-	e.usage(ctx, e.cfg.Store, p)
-	return p.decisions
+	r := limit.Request{Charges: slices.Clone(charges)}
+	for i := range r.Charges {
+		r.Charges[i].Op = limit.Peek
+	}
+	e.peek(ctx, e.cfg.Store, &r)
+	return r.Decisions
+}
+
+// peek asks a Counter for what is left. Where it panics the decisions are undecided.
+func (e *Engine) peek(ctx context.Context, c Counter, r *limit.Request) {
+	r.Decisions, r.Due = resize(r.Decisions, len(r.Charges)), dueOf(ctx)
+	if len(r.Charges) > 0 && !e.guard(func() { c.Peek(ctx, r) }) {
+		clear(r.Decisions)
+	}
 }
 
 // Reset makes the counters of these keys full, and ends the penalties of theirs, in the store and here.
@@ -21,19 +49,9 @@ func (e *Engine) Reset(ctx context.Context, keys []string) error {
 	return err
 }
 
-// Forget drops what this sidecar counts itself, beside the store, and what it owes the store, because these keys were reset.
+// Forget drops what this sidecar counts itself, beside the store, because these keys were reset.
 func (e *Engine) Forget(ctx context.Context, keys []string) {
-	e.debts.forgive(keys)
-	if e.cfg.Fallback != nil {
-		_ = e.cfg.Fallback.Reset(ctx, keys) // memory never fails
+	if e.cfg.Share != nil {
+		_ = e.cfg.Share.Reset(ctx, keys) // memory never fails
 	}
-}
-
-// Known returns the records of an identity, as a decision would look them up; nil: there are none.
-func (e *Engine) Known(ctx context.Context, domain string, who *descriptors.Who) *descriptors.Records {
-	found := new(descriptors.Records)
-	if e.cfg.Records == nil || !e.cfg.Records.Any(domain) || !e.cfg.Records.Look(ctx, domain, who, found) {
-		return nil
-	}
-	return found
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
@@ -24,62 +25,61 @@ type Verdict struct {
 	Degraded   string                // why the store did not decide, or empty
 	Shadowed   bool                  // refused, but the whole sidecar is in shadow mode
 	Match      descriptors.Match     // what applied
-	Decisions  []limit.Decision      // Decisions[i] is about Match.Charges[i]; Remaining is -1 where nothing was counted; Reason, and Unknown, stay where the store did not decide
+	// Decisions[i] is about Match.Charges[i]; Remaining is -1 where nothing was counted; Reason, and Unknown, stay
+	// where the store did not decide.
+	Decisions []limit.Decision
 
-	who     descriptors.Who     // whom the request is from
-	records descriptors.Records // what is known about them beside the rules
-
-	left     []int64 // of an explanation: what is left before the request
-	part     part    // memory of calls about some of the charges
-	mirrored []int64 // of a request that waits: what the fallback counted of each charge of the store
-
-	cut []time.Duration // where too many others wait: how long each charge could have waited; empty: they do not
+	progress
+	part limit.Request // the question about some of the charges
+	left []int64       // of an explanation: what is left before the request
 }
 
-// Status is what a verdict says about one descriptor.
+// progress is what a verdict keeps between Begin and Finish.
+type progress struct {
+	asked   *descriptors.Request // until the verdict is done
+	who     descriptors.Who      // whom the request is from
+	records descriptors.Records  // what is known about them beside the rules
+	request limit.Request        // the question about all charges
+	crowded bool                 // too many others wait, so no throttle lets it wait
+	decided bool                 // each charge is decided
+	done    bool
+}
+
+// Status is what a verdict reports about one descriptor.
 type Status struct {
 	Over       bool                // refused
 	Effect     *descriptors.Effect // the limit that is reported, or nil: none applies, or only a shadow one
 	Unlimited  bool                // an unlimited limit applies
 	Remaining  int64               // with Effect
 	ResetAfter time.Duration       // with Effect
-	wait       time.Duration       // that the reported limit tells a refused client
-	tree       bool                // in quota mode: a tree has a say about it
+	wait       time.Duration       // the retry-after of the reported limit
+	tree       bool                // in quota mode: a limit of a tree applies to it
 }
 
-// Empty forgets everything but the memory that the next request can use.
+// Empty forgets everything but the memory that the next request can use. It goes field by field, because a composite
+// literal would copy the match, which is most of a verdict.
 func (v *Verdict) Empty() {
 	v.Match.Reset()
 	if v.Match.Charges == nil { // it was too much to keep
-		v.Decisions, v.part, v.mirrored, v.cut = nil, part{}, nil, nil
+		v.Decisions, v.part = nil, limit.Request{}
 	}
-	v.clear()
-	v.Statuses = v.Statuses[:0]
-}
-
-// reset makes v the verdict on a request of that many descriptors that nothing applies to: admitted.
-func (v *Verdict) reset(descriptors int) {
-	v.clear()
-	v.Statuses = resize(v.Statuses, descriptors)
-}
-
-// clear forgets what was decided, but for the statuses and the match. It goes field by field, because a composite literal
-// would copy the match, which is most of a verdict.
-func (v *Verdict) clear() {
 	v.Refused, v.Shadowed, v.Degraded, v.Excess = false, false, "", ""
 	v.RetryAfter, v.Waited, v.Cost = 0, 0, 0
 	v.Response, v.Refusing, v.Malformed = nil, nil, nil
 	v.Client, v.Reported = identity.Client{}, Status{}
-	v.who, v.records = descriptors.Who{}, descriptors.Records{}
-	v.Decisions, v.cut = v.Decisions[:0], v.cut[:0]
+	v.progress = progress{}
+	v.Statuses, v.Decisions = v.Statuses[:0], v.Decisions[:0]
+}
+
+// reset makes v the verdict on a request that nothing applies to: admitted.
+func (v *Verdict) reset(req *descriptors.Request) {
+	v.Empty()
+	v.Statuses, v.asked = resize(v.Statuses, len(req.Descriptors)), req
 }
 
 // resize returns a slice of n zero values, in the memory of s if it is large enough.
 func resize[T any](s []T, n int) []T {
-	if cap(s) < n {
-		return make([]T, n)
-	}
-	s = s[:n]
+	s = slices.Grow(s[:0], n)[:n]
 	clear(s)
 	return s
 }

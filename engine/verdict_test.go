@@ -58,17 +58,3 @@ func TestAnEmptiedVerdictHoldsNothing(t *testing.T) {
 		t.Error("its memory is gone")
 	}
 }
-
-func TestADecisionBeginsWithoutTheOneBefore(t *testing.T) {
-	var v Verdict
-	fill(reflect.ValueOf(&v).Elem())
-	v.Match.Reset() // matching does this
-	v.reset(2)
-	if len(v.Statuses) != 2 || !reflect.ValueOf(v.Statuses[0]).IsZero() {
-		t.Errorf("statuses %+v", v.Statuses)
-	}
-	v.Statuses = nil
-	if names := leftovers("verdict", reflect.ValueOf(v)); len(names) > 0 {
-		t.Errorf("still there: %v", names)
-	}
-}

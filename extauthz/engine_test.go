@@ -8,7 +8,7 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/store"
+	"github.com/spillway-mesh/spillway/store/memory"
 )
 
 // onMemory is the real engine with a limit per address, one for all, and a block.
@@ -25,9 +25,7 @@ func onMemory(tb testing.TB, count int64) *engine.Engine {
 	if set == nil {
 		tb.Fatalf("compile: %v", problems)
 	}
-	memory := store.NewMemory(store.MemoryConfig{})
-	tb.Cleanup(func() { _ = memory.Close() })
-	e := engine.New(engine.Config{Store: memory})
+	e := engine.New(engine.Config{Store: memory.New(memory.Config{})})
 	e.Use(set)
 	return e
 }

@@ -1,264 +1,198 @@
-package limit_test
+package limit
 
 import (
-	"encoding/binary"
-	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
-
-	"github.com/spillway-mesh/spillway/limit"
 )
 
-// decodeState reads what state.lua stores.
-func decodeState(l limit.Limit, value []byte) limit.State {
-	if len(value) == 0 {
-		return limit.State{}
-	}
-	double := func(at int) int64 { return int64(math.Float64frombits(binary.BigEndian.Uint64(value[at:]))) }
-	s, third := limit.State{At: double(0)}, int64(0)
-	if len(value) == 24 {
-		s.Used, third = double(8), double(16)
-	} else {
-		s.Used = int64(binary.BigEndian.Uint32(value[8:]))
-		if len(value) == 16 {
-			third = int64(binary.BigEndian.Uint32(value[12:]))
+// meter is an ideal counter that is charged when a token is really spent: nothing in it is lent.
+type meter struct {
+	limit  Limit
+	full   int64 // bucket: when it is full, in units of 1/count of a µs
+	spent  map[int64]int64
+	t      *testing.T
+	events int
+}
+
+func (m *meter) spend(n, at int64) {
+	m.events++
+	window, count := m.limit.Window.Microseconds(), m.limit.Count
+	if m.limit.Algorithm == TokenBucket {
+		m.full = max(m.full, at*count) + n*window
+		if m.full-at*count > m.limit.Burst*window {
+			m.t.Fatalf("at %d the ideal bucket owes %d units, more than its burst", at, m.full-at*count)
 		}
+		return
 	}
-	if l.Algorithm == limit.TokenBucket {
-		s.Rem = third
-	} else {
-		s.Prev = third
+	start := at - at%window
+	m.spent[start] += n
+	used, prev := m.spent[start], m.spent[start-window]
+	if m.limit.Algorithm == FixedWindow {
+		prev = 0
 	}
-	return s
-}
-
-// The model: sidecars that hoard leases, spend them in bursts, crash, return late and again, while others take strictly, against an ideal
-// that sees only what was really spent, and when. The ideal shares nothing with the escrow.
-
-const (
-	modelSteps    = 200_000
-	modelSidecars = 5
-)
-
-// lender lends and takes: the real counter, or a naive one.
-type lender interface {
-	lend(a limit.Ask, now int64) limit.Grant
-	take(l limit.Limit, n, now int64) bool
-}
-
-// escrow is the real counter.
-type escrow struct{ state limit.State }
-
-func (e *escrow) lend(a limit.Ask, now int64) limit.Grant { return limit.Lend(&e.state, &a, now) }
-
-func (e *escrow) take(l limit.Limit, n, now int64) bool {
-	var d [1]limit.Decision
-	limit.Decide([]*limit.State{&e.state}, []limit.Charge{{Limit: l, Cost: n}}, false, now, d[:])
-	return d[0].Outcome == limit.Allowed
-}
-
-// naive charges a lease when it is lent, so the time until it is spent earns it back.
-type naive struct{ escrow }
-
-func (e *naive) lend(a limit.Ask, now int64) limit.Grant {
-	for _, r := range a.Reports {
-		if r.Returned > 0 {
-			var d [1]limit.Decision
-			limit.Decide([]*limit.State{&e.state}, []limit.Charge{{Limit: a.Limit, Cost: r.Returned, Op: limit.Refund}}, false, now, d[:])
-		}
-	}
-	g := limit.Grant{At: now, Epoch: now / 100_000, Until: (now/100_000 + 2) * 100_000}
-	for n := a.Want; n > 0 && g.Tokens == 0; n /= 2 {
-		if e.take(a.Limit, n, now) {
-			g.Tokens = n
-		}
-	}
-	return g
-}
-
-// lot is what a sidecar of the model holds of one grant.
-type lot struct {
-	epoch, until int64
-	held, spent  int64
-}
-
-// model runs sidecars on one counter. admitted is called for each spend.
-type model struct {
-	random   *rand.Rand
-	counter  lender
-	limit    limit.Limit
-	now      int64
-	lots     [modelSidecars][]lot
-	admitted func(n, now int64)
-	local    int
-}
-
-func (m *model) run(steps int) {
-	for range steps {
-		switch m.random.IntN(6) {
-		case 0:
-			m.now += m.random.Int64N(400_000)
-		case 1, 2:
-			m.now += m.random.Int64N(30_000)
-		default:
-			m.now += m.random.Int64N(1_000)
-		}
-		s := m.random.IntN(modelSidecars)
-		switch m.random.IntN(8) {
-		case 0, 1, 2:
-			m.ask(s)
-		case 3, 4, 5:
-			m.spend(s)
-		case 6:
-			n := 1 + m.random.Int64N(max(m.limit.Capacity()/4, 1))
-			if m.counter.take(m.limit, n, m.now) {
-				m.admitted(n, m.now)
-			}
-		default:
-			if m.random.IntN(4) == 0 {
-				m.lots[s] = nil // a crash: what it held is never reported
-			}
-		}
+	if used*window+prev*(start+window-at) > count*window {
+		m.t.Fatalf("at %d: %d are spent in this window and %d in the one before, of %d", at, used, prev, count)
 	}
 }
 
-// ask reports of two lots, sometimes with a return of what is left, sometimes long after they died, and hoards.
-func (m *model) ask(s int) {
-	a := limit.Ask{Limit: m.limit, Want: 1 + m.random.Int64N(m.limit.Capacity()), Parts: 1 + m.random.Int64N(3)}
-	for i := range a.Reports {
-		if len(m.lots[s]) == 0 {
-			break
-		}
-		at := m.random.IntN(len(m.lots[s]))
-		l := &m.lots[s][at]
-		a.Reports[i] = limit.Report{Epoch: l.epoch, Spent: l.spent}
-		l.spent = 0
-		if m.random.IntN(3) == 0 {
-			a.Reports[i].Returned, l.held = l.held, 0
-		}
-		if l.held == 0 {
-			m.lots[s] = append(m.lots[s][:at], m.lots[s][at+1:]...)
-		}
-	}
-	g := m.counter.lend(a, m.now)
-	if g.Tokens > 0 {
-		m.lots[s] = append(m.lots[s], lot{epoch: g.Epoch, until: g.Until, held: g.Tokens})
-	}
-}
+// holding is a lease of a sidecar.
+type holding struct{ rest, spent, until, window int64 }
 
-// spend spends from all live lots of a sidecar: a part, or all at once.
-func (m *model) spend(s int) {
-	all := m.random.IntN(2) == 0
-	for i := range m.lots[s] {
-		l := &m.lots[s][i]
-		if l.held == 0 || m.now >= l.until {
-			continue
-		}
-		n := l.held
-		if !all {
-			n = 1 + m.random.Int64N(l.held)
-		}
-		l.held, l.spent = l.held-n, l.spent+n
-		m.local++
-		m.admitted(n, m.now)
-	}
-}
-
-// idealBucket is how far below its least level an ideal bucket is driven by what was spent: the tokens that were admitted too many.
-func idealBucket(l limit.Limit, start int64) (admitted func(n, now int64), over func() float64) {
-	level, at, worst := float64(l.Burst), start, 0.0
-	rate := float64(l.Count) / float64(l.Window.Microseconds())
-	return func(n, now int64) {
-		level = min(float64(l.Burst), level+float64(now-at)*rate) - float64(n)
-		at, worst = now, min(worst, level)
-	}, func() float64 { return -worst }
-}
-
-// idealWindow is how many tokens more than its count a window admitted at most. A sliding one counts a part of the window before.
-func idealWindow(l limit.Limit, sliding bool) (admitted func(n, now int64), over func() float64) {
-	window := l.Window.Microseconds()
-	var start int64
-	var used, prev, worst float64
-	return func(n, now int64) {
-		if at := now - now%window; at != start {
-			prev = used
-			if at != start+window {
-				prev = 0
-			}
-			start, used = at, 0
-		}
-		used += float64(n)
-		weight := 0.0
-		if sliding {
-			weight = prev * float64(start+window-now) / float64(window)
-		}
-		worst = max(worst, used+weight-float64(l.Count))
-	}, func() float64 { return worst }
-}
-
-// TestLeasesNeverAdmitMoreThanTheLimit over adversarial histories of all algorithms that lend.
-func TestLeasesNeverAdmitMoreThanTheLimit(t *testing.T) {
-	for name, l := range map[string]limit.Limit{
-		"bucket":        {Algorithm: limit.TokenBucket, Count: 200, Window: time.Second, Burst: 200},
-		"small bucket":  {Algorithm: limit.TokenBucket, Count: 1000, Window: time.Second, Burst: 50},
-		"slow bucket":   {Algorithm: limit.TokenBucket, Count: 600, Window: time.Minute, Burst: 5_000},
-		"odd bucket":    {Algorithm: limit.TokenBucket, Count: 9_973, Window: 7 * time.Second, Burst: 3_001},
-		"fixed window":  {Algorithm: limit.FixedWindow, Count: 500, Window: time.Second},
-		"sliding":       {Algorithm: limit.SlidingWindow, Count: 500, Window: time.Second},
-		"long sliding":  {Algorithm: limit.SlidingWindow, Count: 4_000, Window: 10 * time.Second},
-		"minute window": {Algorithm: limit.FixedWindow, Count: 60_000, Window: time.Minute},
+// TestLeasesStayWithinTheLimit: whatever sidecars do with their leases, what they spend is within the limit in every
+// interval.
+func TestLeasesStayWithinTheLimit(t *testing.T) {
+	t.Parallel()
+	for name, l := range map[string]Limit{
+		"bucket": bucket(100, sec, 40), "small burst": bucket(1000, sec, 20), "sevens": bucket(77, sec, 30),
+		"fixed": fixed(200, sec), "sliding": sliding(200, sec),
 	} {
 		t.Run(name, func(t *testing.T) {
-			seed := rand.Uint64()
-			over, local := runModel(l, &escrow{}, seed)
-			if over > 1e-6 {
-				t.Errorf("with seed %d: %.6f tokens more than the limit", seed, over)
+			t.Parallel()
+			random := rand.New(rand.NewPCG(3, uint64(len(name))))
+			m := &meter{limit: l, spent: map[int64]int64{}, t: t}
+			b := &borrower{random: random, meter: m, memory: newMemory(), now: future + 12_345, limit: l}
+			for range 30_000 {
+				b.step()
 			}
-			if local < modelSteps/200 {
-				t.Errorf("with seed %d: only %d spends of leases", seed, local)
+			if m.events < 3000 || b.lent < 300 || b.lost < 20 {
+				t.Errorf("%d spent, %d lent, %d lost: too little to test", m.events, b.lent, b.lost)
 			}
 		})
 	}
 }
 
-// TestNaiveLeasesAdmitMoreThanTheLimit: the same model rejects leases that are charged when they are lent.
-func TestNaiveLeasesAdmitMoreThanTheLimit(t *testing.T) {
-	l := limit.Limit{Algorithm: limit.TokenBucket, Count: 200, Window: time.Second, Burst: 200}
-	if over, _ := runModel(l, &naive{}, 1); over < 10 {
-		t.Errorf("the model finds %.3f tokens too many in naive leases, want at least 10", over)
+// borrower is sidecars that lend from one counter.
+type borrower struct {
+	random     *rand.Rand
+	meter      *meter
+	memory     *memory
+	now        int64
+	limit      Limit
+	held       []holding
+	lent, lost int
+}
+
+func (b *borrower) charge(op Op, cost, until int64) Decision {
+	c := Charge{Key: "k", Limit: b.limit, Op: op, Cost: cost, Parts: 1 + b.random.Int64N(4), Until: until}
+	return b.memory.decide(b.now, order{charges: []Charge{c}})[0]
+}
+
+func (b *borrower) step() {
+	switch b.random.IntN(4) {
+	case 0:
+		b.now += b.random.Int64N(1000)
+	case 1:
+		b.now += b.random.Int64N(40_000)
+	}
+	if b.random.IntN(20) == 0 && len(b.held) > 0 { // to the last µs of a lease, or just after it
+		b.now = max(b.now, b.held[b.random.IntN(len(b.held))].until-1+b.random.Int64N(2))
+	}
+	b.held = slices.DeleteFunc(b.held, func(h holding) bool {
+		if h.until <= b.now && h.rest > 0 {
+			b.lost++
+		}
+		return h.until <= b.now
+	})
+	switch b.random.IntN(6) {
+	case 0, 1:
+		b.lend()
+	case 2:
+		if d := b.charge(Spend, 1+b.random.Int64N(5), 0); d.Charged > 0 {
+			b.meter.spend(d.Charged, b.now)
+		}
+	default:
+		b.use()
 	}
 }
 
-func runModel(l limit.Limit, counter lender, seed uint64) (over float64, local int) {
-	m := &model{random: rand.New(rand.NewPCG(seed, 1)), counter: counter, limit: l, now: start}
-	var worst func() float64
-	if l.Algorithm == limit.TokenBucket {
-		m.admitted, worst = idealBucket(l, m.now)
+func (b *borrower) lend() {
+	d := b.charge(Lend, 1+b.random.Int64N(30), 0)
+	if d.Outcome == Allowed {
+		b.lent++
+		end := b.now + d.Wait.Microseconds()
+		b.held = append(b.held, holding{rest: d.Charged, until: min(end, b.now+2*epoch), window: end})
+	}
+}
+
+// use spends of a lease, or ends it.
+func (b *borrower) use() {
+	if len(b.held) == 0 {
+		return
+	}
+	i := b.random.IntN(len(b.held))
+	h := &b.held[i]
+	if n := min(h.rest, 1+b.random.Int64N(8)); n > 0 && b.random.IntN(4) > 0 {
+		h.rest, h.spent = h.rest-n, h.spent+n
+		b.meter.spend(n, b.now)
+		return
+	}
+	if b.random.IntN(3) > 0 {
+		return
+	}
+	if b.limit.Algorithm != TokenBucket {
+		b.charge(Refund, h.rest, h.window)
 	} else {
-		m.admitted, worst = idealWindow(l, l.Algorithm == limit.SlidingWindow)
+		b.charge(Spent, h.spent, h.until)
+		b.charge(Returned, h.rest, h.until)
 	}
-	m.run(modelSteps)
-	return worst(), m.local
+	b.held = slices.Delete(b.held, i, i+1)
 }
 
-// All of Used is earned back, and tokens are lent.
-func TestWaitsWhileTokensAreLentAreNotNegative(t *testing.T) {
-	l := limit.Limit{Algorithm: limit.TokenBucket, Count: 100, Window: time.Second, Burst: 40}
-	const start, later = int64(1_800_000_000_000_000), int64(1_800_000_000_060_000)
-	var s limit.State
-	var d [1]limit.Decision
-	take := func(c limit.Charge, now int64) limit.Decision {
-		c.Key, c.Limit = "k", l
-		limit.Decide([]*limit.State{&s}, []limit.Charge{c}, false, now, d[:])
-		return d[0]
+// TestWaitsAreExact: a refused cost passes at its RetryAfter and not 1 µs earlier, a counter is full at its ResetAfter
+// and not earlier, also while tokens are on lease, and beyond what the oracle can count.
+func TestWaitsAreExact(t *testing.T) {
+	t.Parallel()
+	for name, l := range map[string]Limit{
+		"bucket": bucket(100, sec, 40), "sevens": bucket(77, sec, 30), "slow": bucket(3, mnt, 5),
+		"large": bucket(1e9+7, sec, 3e9),
+		"fixed": fixed(20, sec), "sliding": sliding(20, sec), "wide": sliding(MaxCount, 24*time.Hour),
+		"log": logged(20, sec),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			checkWaits(t, l, rand.New(rand.NewPCG(5, uint64(len(name)))))
+		})
 	}
-	take(limit.Charge{Cost: 5}, start)
-	limit.Lend(&s, &limit.Ask{Key: "k", Limit: l, Want: 30, Parts: 1}, start)
-	if got := take(limit.Charge{Cost: 20}, later); got.Outcome != limit.Refused || got.RetryAfter <= 0 || got.RetryAfter > time.Second {
-		t.Errorf("20 of 10 that are left: %+v, want a refusal until some that are lent are back", got)
+}
+
+func checkWaits(t *testing.T, l Limit, random *rand.Rand) {
+	m, now, seen := newMemory(), int64(future), 0
+	for range 20_000 {
+		now += random.Int64N(max(l.Window.Microseconds()/10, 2))
+		c := Charge{Key: "k", Limit: l, Cost: 1 + random.Int64N(max(l.Capacity()/4, 1)), Parts: 2}
+		if random.IntN(4) == 0 {
+			c.Op = []Op{Lend, Refund}[random.IntN(2)]
+		}
+		d := m.decide(now, order{charges: []Charge{c}})[0]
+		peek := Charge{Key: "k", Limit: l, Op: Peek, Cost: 1 + random.Int64N(l.Capacity())}
+		if p := m.decide(now, order{charges: []Charge{peek}})[0]; p.Outcome == Refused {
+			seen++
+			passes := func(at int64) bool { return m.decide(at, order{charges: []Charge{peek}})[0].Outcome == Allowed }
+			checkInstant(t, "retry after", now, p.RetryAfter, passes)
+		}
+		if d.ResetAfter > 0 && l.Algorithm != FixedWindow {
+			full := func(at int64) bool { return m.fullAt(at, l) }
+			checkInstant(t, "reset after", now, d.ResetAfter, full)
+		}
 	}
-	if got := take(limit.Charge{Cost: 20, MaxWait: 10 * time.Millisecond}, later); got.Outcome != limit.Refused || got.Wait < 0 {
-		t.Errorf("a throttle that may wait for 10 ms: %+v, want a refusal", got)
+	if seen < 500 {
+		t.Errorf("only %d peeks were refused", seen)
+	}
+}
+
+// fullAt reports whether nothing of the counter is used at an instant.
+func (m *memory) fullAt(at int64, l Limit) bool {
+	c := Charge{Key: "k", Limit: l, Op: Peek}
+	return m.decide(at, order{charges: []Charge{c}})[0].ResetAfter == 0
+}
+
+// checkInstant checks that something holds after a wait, and not 1 µs before. The counters keep what they held.
+func checkInstant(t *testing.T, what string, now int64, wait time.Duration, holds func(at int64) bool) {
+	t.Helper()
+	at := now + wait.Microseconds()
+	if wait <= 0 || holds(at-1) || !holds(at) {
+		t.Fatalf("%s %v at %d: before it %v, at it %v", what, wait, now, holds(at-1), holds(at))
 	}
 }

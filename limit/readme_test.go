@@ -1,4 +1,4 @@
-package limit_test
+package limit
 
 import (
 	"os"
@@ -6,26 +6,16 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/spillway-mesh/spillway/limit"
 )
 
-// exampleRow is one row of the worked example in README.md.
-type exampleRow struct {
-	line   int
-	at     time.Duration
-	charge limit.Charge
-	want   limit.Decision
-}
-
-// tableRow is one row of a table in README.md, which knows where it stands.
+// tableRow is one row of a table in README.md.
 type tableRow struct {
 	t     *testing.T
 	line  int
 	cells []string
 }
 
-// readTable reads the rows of the table under a head.
+// readTable reads the rows of the table number n under a head, of those with that head.
 func readTable(t *testing.T, head string, least int) []tableRow {
 	t.Helper()
 	text, err := os.ReadFile("README.md")
@@ -35,19 +25,13 @@ func readTable(t *testing.T, head string, least int) []tableRow {
 	var rows []tableRow
 	inside := false
 	for i, line := range strings.Split(string(text), "\n") {
-		if line == head {
-			inside = true
-			continue
-		}
-		if !strings.HasPrefix(line, "|") {
-			inside = false
-		}
-		if inside && !strings.HasPrefix(line, "|--") {
+		inside = strings.HasPrefix(line, "|") && (inside || line == head)
+		if inside && line != head && !strings.HasPrefix(line, "|--") {
 			rows = append(rows, tableRow{t, i + 1, strings.Split(strings.Trim(line, "|"), "|")})
 		}
 	}
 	if len(rows) < least {
-		t.Fatalf("README.md has %d rows under %s: it has another shape than this test reads", len(rows), head)
+		t.Fatalf("README.md must have %d rows under %s, not %d", least, head, len(rows))
 	}
 	return rows
 }
@@ -72,98 +56,91 @@ func (r tableRow) number(i int) int64 {
 	return n
 }
 
-// example reads what all tables of charges begin with: at, op, cost, outcome.
-func (r tableRow) example() exampleRow {
+var ops = map[string]Op{
+	"Spend": Spend, "Peek": Peek, "Refund": Refund, "Debit": Debit, "Lend": Lend, "Spent": Spent, "Returned": Returned,
+}
+
+// run decides the row's charge on both twins, and compares the columns from the fifth on.
+func (r tableRow) run(l lua, m *memory, limit Limit, wait time.Duration, want Decision) {
 	r.t.Helper()
-	op, known := map[string]limit.Op{"Spend": limit.Spend, "Peek": limit.Peek, "Refund": limit.Refund, "Debit": limit.Debit}[r.text(1)]
-	outcome := map[string]limit.Outcome{"allowed": limit.Allowed, "refused": limit.Refused}[r.text(3)]
-	if !known || outcome == limit.Undecided {
-		r.t.Fatalf("README.md:%d: %q is no op or %q no outcome", r.line, r.text(1), r.text(3))
+	op, known := ops[r.text(1)]
+	want.Outcome = map[string]Outcome{"allowed": Allowed, "refused": Refused}[r.text(3)]
+	if !known || want.Outcome == Undecided {
+		r.t.Fatalf("README.md:%d: %q must be an op and %q an outcome", r.line, r.text(1), r.text(3))
 	}
-	return exampleRow{
-		line:   r.line,
-		at:     r.span(0),
-		charge: limit.Charge{Key: "example", Limit: bucket(6, mnt, 3), Op: op, Cost: r.number(2)},
-		want:   limit.Decision{Outcome: outcome},
+	now := future + r.span(0).Microseconds()
+	c := Charge{Key: "example", Limit: limit, Op: op, Cost: r.number(2), MaxWait: wait}
+	if op >= Spent {
+		c.Until = future + 200_000
 	}
-}
-
-func readExample(t *testing.T) []exampleRow {
-	t.Helper()
-	var rows []exampleRow
-	for _, r := range readTable(t, "| at | op | cost | outcome | remaining | charged | reset after | retry after |", 10) {
-		row := r.example()
-		row.want.Remaining, row.want.Charged, row.want.ResetAfter, row.want.RetryAfter = r.number(4), r.number(5), r.span(6), r.span(7)
-		rows = append(rows, row)
+	got, twin := l.charge(now, c)[0], m.decide(now, order{charges: []Charge{c}})[0]
+	if got != twin {
+		r.t.Errorf("README.md:%d: Redis\n%+v, Go\n%+v", r.line, got, twin)
 	}
-	return rows
-}
-
-// future is the year 2100: at a time that has passed, Redis would forget the keys at once.
-const future = 4_102_444_800_000_000
-
-func TestThrottleExample(t *testing.T) {
-	client := connect(t)
-	var state limit.State
-	for _, r := range readTable(t, "| at | op | cost | outcome | charged | wait | retry after |", 8) {
-		row := r.example()
-		row.charge.MaxWait = 25 * sec
-		row.want.Charged, row.want.Wait, row.want.RetryAfter = r.number(4), r.span(5), r.span(6)
-		now := future + row.at.Microseconds()
-		lua, _, err := run(client, now, row.charge)
-		if err != nil {
-			t.Fatalf("README.md:%d: %v", row.line, err)
-		}
-		for twin, got := range map[string]limit.Decision{"Go": spend(t, &state, row.charge, now), "Lua": lua[0]} {
-			got.At, got.Remaining, got.ResetAfter = 0, 0, 0
-			if got != row.want {
-				t.Errorf("README.md:%d: %s says\n%+v, the page\n%+v", row.line, twin, got, row.want)
-			}
-		}
+	got.At = 0
+	if wait > 0 {
+		got.Remaining, got.ResetAfter = 0, 0
 	}
-}
-
-func TestPenaltyExample(t *testing.T) {
-	client := connect(t)
-	c := offender(limit.Penalty{Threshold: 3, Window: mnt, CoolDown: 10 * sec, Multipliers: []int64{1, 2, 4}})
-	c.state.At = future
-	spent := limit.Charge{Key: "k", Limit: c.charge.Limit, Cost: 1}
-	if _, _, err := run(client, future, spent); err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range readTable(t, "| at | penalized | retry after | why |", 10) {
-		at := r.span(0)
-		lua, _, err := run(client, future+at.Microseconds(), c.charge)
-		if err != nil {
-			t.Fatalf("README.md:%d: %v", r.line, err)
-		}
-		for twin, got := range map[string]limit.Decision{"Go": c.spend(at + (future-start)*us), "Lua": lua[0]} {
-			retry := "counter"
-			if got.RetryAfter < time.Hour {
-				retry = got.RetryAfter.String()
-			}
-			if got.Outcome != limit.Refused || got.Penalized != (r.text(1) == "yes") || retry != r.text(2) {
-				t.Errorf("README.md:%d: %s says %+v, the page penalized %s, retry after %s", r.line, twin, got, r.text(1), r.text(2))
-			}
-		}
+	if got != want {
+		r.t.Errorf("README.md:%d: decided\n%+v, the page\n%+v", r.line, got, want)
 	}
 }
 
 func TestWorkedExample(t *testing.T) {
-	client := connect(t)
-	var state limit.State
-	for _, row := range readExample(t) {
-		now := future + row.at.Microseconds()
-		row.want.At = now
-		if got := spend(t, &state, row.charge, now); got != row.want {
-			t.Errorf("README.md:%d: Go says\n%+v, the page\n%+v", row.line, got, row.want)
+	t.Parallel()
+	l, m := startLua(t), newMemory()
+	head := "| at | op | cost | outcome | remaining | charged | reset after | retry after |"
+	for _, r := range readTable(t, head, 12) {
+		r.run(l, m, bucket(6, mnt, 3), 0, Decision{
+			Remaining: r.number(4), Charged: r.number(5), ResetAfter: r.span(6), RetryAfter: r.span(7),
+		})
+	}
+}
+
+func TestThrottleExample(t *testing.T) {
+	t.Parallel()
+	l, m := startLua(t), newMemory()
+	for _, r := range readTable(t, "| at | op | cost | outcome | charged | wait | retry after |", 8) {
+		r.run(l, m, bucket(6, mnt, 3), 25*sec, Decision{Charged: r.number(4), Wait: r.span(5), RetryAfter: r.span(6)})
+	}
+}
+
+func TestLeaseExample(t *testing.T) {
+	t.Parallel()
+	l, m := startLua(t), newMemory()
+	head := "| at | op | cost | outcome | remaining | charged | reset after | wait or retry after |"
+	for _, r := range readTable(t, head, 8) {
+		want := Decision{Remaining: r.number(4), Charged: r.number(5), ResetAfter: r.span(6), Wait: r.span(7)}
+		if r.text(3) == "refused" {
+			want.Wait, want.RetryAfter = 0, want.Wait
 		}
-		got, _, err := run(client, now, row.charge)
-		if err != nil {
-			t.Fatalf("README.md:%d: %v", row.line, err)
+		r.run(l, m, bucket(100, sec, 40), 0, want)
+	}
+}
+
+func TestPenaltyExample(t *testing.T) {
+	t.Parallel()
+	l, m := startLua(t), newMemory()
+	for _, r := range readTable(t, "| at | penalized | retry after | why |", 13) {
+		c, now := offender(), future+r.span(0).Microseconds()
+		got, twin := l.charge(now, *c)[0], m.decide(now, order{charges: []Charge{*c}})[0]
+		if got != twin {
+			t.Errorf("README.md:%d: Redis\n%+v, Go\n%+v", r.line, got, twin)
 		}
-		if got[0] != row.want {
-			t.Errorf("README.md:%d: Lua says\n%+v, the page\n%+v", row.line, got[0], row.want)
+		rest, retry := time.Duration(0), "counter"
+		if c.Punishes(got) {
+			rest = micros(l.punish(now, c))
+			if other := m.cooling(c.PenaltyKey).Punish(c.Penalty, now); micros(other) != rest {
+				t.Errorf("README.md:%d: Redis starts a cool-down of %v, Go of %v", r.line, rest, micros(other))
+			}
+		} else {
+			rest = got.RetryAfter
+		}
+		if rest > 0 {
+			retry = rest.String()
+		}
+		if got.Outcome != Refused || got.Penalized != (r.text(1) == "yes") || retry != r.text(2) {
+			t.Errorf("README.md:%d: %+v, retry after %s", r.line, got, retry)
 		}
 	}
 }

@@ -1,208 +1,134 @@
-package limit_test
+package limit
 
 import (
-	"bytes"
 	"encoding/binary"
 	"math"
-	"math/rand/v2"
-	"slices"
+	"strings"
 	"testing"
 	"time"
-
-	"github.com/spillway-mesh/spillway/limit"
 )
 
-// What Call makes of states that tight.lua replies with, and of replies that it never makes.
-
-// keptState packs a state as the scripts keep it.
-func keptState(at float64, numbers ...uint32) []byte {
-	b := binary.BigEndian.AppendUint64(nil, math.Float64bits(at))
-	for _, n := range numbers {
-		b = binary.BigEndian.AppendUint32(b, n)
-	}
-	return b
-}
-
-// tightReply is a reply at the instant future.
-func tightReply(parts ...[]byte) []byte {
-	return append(keptState(future), bytes.Join(parts, nil)...)
-}
-
-// markedFuture is the start of a window of a second as it is kept (see fixed_window.lua).
-const markedFuture = future + 3
-
-// all is one call with a charge of each algorithm that tight.lua knows, and replies to it: all of them took their cost, or not.
-func all() (call limit.Call, admitted, others []byte) {
-	var charges []limit.Charge
-	for _, kind := range []limit.Algorithm{limit.TokenBucket, limit.SlidingWindow, limit.FixedWindow} {
-		charges = append(charges, limit.Charge{Key: kind.String(), Limit: of(kind, 10, time.Second), Cost: 2})
-	}
-	took := func(n float64) []byte { return keptState(n) }
-	admitted = tightReply([]byte{32 + 1 + 4 + 8}, keptState(future-5, 7, 3), keptState(future, 4), keptState(markedFuture, 10))
-	others = tightReply([]byte{32 + 2}, took(0), keptState(future-5, 9), []byte{32 + 1 + 4}, took(1), keptState(future, 4, 6), []byte{32 + 2 + 8}, keptState(markedFuture, 10))
-	return limit.NewCall(charges, false, 0), admitted, others
-}
-
-func TestReadComputesWhatTheStateSays(t *testing.T) {
-	call, admitted, others := all()
-	const rest = time.Second
-	for _, row := range []struct {
-		reply  []byte
-		want   [3]limit.Decision
-		states [3]limit.State
+// TestRepliesThatAreRefused: a reply that cannot be one is an error, and decides nothing.
+func TestRepliesThatAreRefused(t *testing.T) {
+	leaf := []Charge{{Key: "k", Limit: fixed(5, mnt), Cost: 1, Each: true}}
+	for name, row := range map[string]struct {
+		script *Script
+		reply  []int64
 	}{
-		{admitted, [3]limit.Decision{
-			{Outcome: limit.Allowed, Charged: 2, Remaining: 3, ResetAfter: 700*time.Millisecond - 4*us},
-			{Outcome: limit.Allowed, Charged: 2, Remaining: 6, ResetAfter: 2 * rest},
-			{Outcome: limit.Allowed, Charged: 2, Remaining: 0, ResetAfter: rest},
-		}, [3]limit.State{}},
-		{others, [3]limit.Decision{
-			{Outcome: limit.Refused, Remaining: 1, ResetAfter: 900*time.Millisecond - 5*us, RetryAfter: 100*time.Millisecond - 5*us},
-			{Outcome: limit.Allowed, Charged: 1, Remaining: 0, ResetAfter: 2 * rest},
-			{Outcome: limit.Refused, Charged: 2, Remaining: 0, ResetAfter: rest, RetryAfter: rest},
-		}, [3]limit.State{{At: future - 5, Used: 9}, {}, {At: future, Used: 10}}},
+		"empty":             {Together, nil},
+		"too short":         {Together, []int64{future, 1, 4, 1, 60}},
+		"too long":          {Together, []int64{future, 1, 4, 1, 60, 0, 0}},
+		"unknown outcome":   {Together, []int64{future, 7, 4, 1, 60, 0}},
+		"negative outcome":  {Together, []int64{future, -1, 4, 1, 60, 0}},
+		"negative rest":     {Together, []int64{future, 1, -4, 1, 60, 0}},
+		"negative reset":    {Together, []int64{future, 1, 4, 1, -60, 0}},
+		"negative wait":     {Together, []int64{future, 2, 4, 1, 60, -1}},
+		"huge reset":        {Together, []int64{future, 1, 4, 1, math.MaxInt64, 0}},
+		"huge charge":       {Together, []int64{future, 1, 4, math.MinInt64, 60, 0}},
+		"no instant":        {Together, []int64{0, 1, 4, 1, 60, 0}},
+		"huge instant":      {Log, []int64{math.MaxInt64, 1, 4, 1, 60, 0}},
+		"tree, too short":   {Tree, []int64{future, 1}},
+		"tree, too long":    {Tree, []int64{future, 1, 1, 1}},
+		"tree, negative":    {Tree, []int64{future, -2, 1}},
+		"tree, takes more":  {Tree, []int64{future, 2, 1}},
+		"tree, no instant":  {Tree, []int64{0, 1, 1}},
+		"tree, huge count":  {Tree, []int64{future, 1, math.MaxInt64}},
+		"tree, half a sign": {Tree, []int64{future, -1, 1}},
 	} {
-		got, states := make([]limit.Decision, 3), make([]limit.State, 3)
-		now, err := call.ReadBytes(row.reply, got, states)
-		if err != nil || now != future {
-			t.Fatalf("read at %d, want %d: %v", now, int64(future), err)
+		decisions := []Decision{{Outcome: Allowed}}
+		err := row.script.Decide(row.reply, leaf, decisions)
+		if err == nil || !strings.Contains(err.Error(), row.script.Name) || decisions[0] != (Decision{}) {
+			t.Errorf("%s: error %v, decision %+v", name, err, decisions[0])
 		}
-		for i := range got {
-			row.want[i].At = future
-			if got[i] != row.want[i] {
-				t.Errorf("charge %d: got\n%+v, want\n%+v", i, got[i], row.want[i])
-			}
-			if states[i].At != row.states[i].At || states[i].Used != row.states[i].Used {
-				t.Errorf("charge %d: state %+v, want %+v", i, states[i], row.states[i])
-			}
-		}
-		noAllocations(t, "reading a reply", func() error {
-			_, err := call.ReadBytes(row.reply, got, states)
-			return err
-		})
 	}
 }
 
-func TestReadRefusesForeignStates(t *testing.T) {
-	charge := limit.Charge{Key: "k", Limit: of(limit.FixedWindow, 10, time.Second), Cost: 1}
-	bucket, none, log := charge, charge, charge
-	bucket.Limit.Algorithm, none.Limit.Count, log.Limit.Algorithm = limit.TokenBucket, 0, limit.SlidingLog
-	good := tightReply(keptState(markedFuture, 1))
-	for what, row := range map[string]struct {
-		charge limit.Charge
-		reply  []byte
+// FuzzDecide: no reply makes Decide fail otherwise than by an error, or gives a decision that cannot be one.
+func FuzzDecide(f *testing.F) {
+	pack := func(numbers ...int64) (b []byte) {
+		for _, n := range numbers {
+			b = binary.BigEndian.AppendUint64(b, uint64(n))
+		}
+		return b
+	}
+	f.Add(byte(0), int64(5), int64(1), pack(future, 1, 4, 1, 60, 0))
+	f.Add(byte(1), int64(5), int64(1), pack(future, 1, 1))
+	f.Add(byte(1), int64(MaxCount), int64(MaxCost), pack(future, -1, -1))
+	f.Add(byte(2), int64(0), int64(7), pack(future, 5, 0, 0, 60, 1<<53, 0, 0, 0, 0, 0))
+	f.Fuzz(func(t *testing.T, which byte, count, cost int64, packed []byte) {
+		reply := make([]int64, len(packed)/8)
+		for i := range reply {
+			reply[i] = int64(binary.BigEndian.Uint64(packed[8*i:]))
+		}
+		script := []*Script{Together, Tree, Log}[which%3]
+		charges := make([]Charge, max(len(reply)-1, 0)/[]int{5, 2, 5}[which%3])
+		for i := range charges {
+			charges[i] = Charge{Limit: fixed(count, mnt), Cost: cost, Each: true}
+		}
+		decisions := make([]Decision, len(charges))
+		err := script.Decide(reply, charges, decisions)
+		for _, d := range decisions {
+			switch {
+			case err != nil && d != (Decision{}):
+				t.Fatalf("decided %+v beside the error %v", d, err)
+			case min(d.Remaining, int64(d.ResetAfter), int64(d.RetryAfter), int64(d.Wait)) < 0:
+				t.Fatalf("decided %+v", d)
+			case d.Outcome == Undecided && err == nil && d.Reason == "", d.Outcome > Refused:
+				t.Fatalf("decided %+v", d)
+			}
+		}
+	})
+}
+
+// TestDecideAllocatesNothing: in memory, for up to four charges.
+func TestDecideAllocatesNothing(t *testing.T) {
+	var counters [4]Counter
+	var cooling Cooling
+	pointers := []*Counter{&counters[0], &counters[1], &counters[2], &counters[3]}
+	p := &Penalty{Threshold: 3, Window: mnt, CoolDown: sec}
+	charges := []Charge{
+		{Key: "a", Limit: bucket(100, sec, 100), Cost: 1}, {Key: "b", Limit: fixed(100, sec), Cost: 1, Penalty: p},
+		{Key: "c", Limit: sliding(100, sec), Cost: 1}, {Key: "d", Limit: bucket(100, sec, 100), Cost: 200, Mode: Quota},
+	}
+	decisions, now := make([]Decision, 4), int64(future)
+	if n := testing.AllocsPerRun(100, func() {
+		now += 1000
+		Decide(now, false, charges, pointers, []*Cooling{nil, &cooling, nil, nil}, decisions)
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestUnitsOfBuckets: the rate is never too high, and too low by no more than the specification states.
+func TestUnitsOfBuckets(t *testing.T) {
+	for name, row := range map[string]struct {
+		limit  Limit
+		wait   time.Duration
+		within float64
 	}{
-		"a bit too few":      {charge, good[:len(good)-1]},
-		"a byte too many":    {charge, append(bytes.Clone(good), 0)},
-		"only a time":        {charge, good[:8]},
-		"a time that is nan": {charge, append(keptState(math.NaN()), good[8:]...)},
-		"a time below 0":     {charge, append(keptState(-1), good[8:]...)},
-		"another window":     {charge, tightReply(keptState(future-1, 1))},
-		"no mark":            {charge, tightReply(keptState(future, 1))},
-		"a count too many":   {charge, tightReply([]byte{16, 0, 0, 0, 2, 0, 0, 0, 2})},
-		"half a count":       {charge, tightReply([]byte{16, 0, 0})},
-		"a count below cost": {charge, tightReply([]byte{16, 0, 0, 0, 0})},
-		"a count over limit": {charge, tightReply([]byte{16, 0, 0, 0, 11})},
-		"count of a bucket":  {bucket, tightReply([]byte{16, 0, 0, 0, 2})},
-		"a state ahead":      {bucket, tightReply(keptState(future+1, 1))},
-		"a state of nan":     {bucket, tightReply(keptState(math.NaN(), 1))},
-		"a large remainder":  {bucket, tightReply([]byte{32 + 1 + 4 + 8}, keptState(future, 1, 10))},
-		"a limit of 0":       {none, good},
-		"a log":              {log, good},
-		"come alone":         {charge, tightReply([]byte{32})},
-		"no outcome":         {charge, tightReply([]byte{32 + 3 + 8}, keptState(future, 1))},
-		"a negative charge":  {charge, tightReply([]byte{32 + 1}, keptState(-1), keptState(future, 1))},
-		"a charge of nan":    {charge, tightReply([]byte{32 + 1}, keptState(math.NaN()), keptState(future, 1))},
+		"even":              {bucket(100, mnt, 100), 0, 0},
+		"sevens":            {bucket(7, sec, 7), 0, 0},
+		"a million":         {bucket(1_000_000, sec, 2_000_000), 0, 0},
+		"a prime near it":   {bucket(999_983, sec, 999_983), 0, 0},
+		"with a throttle":   {bucket(999_983, sec, 999_983), mnt, 0},
+		"once a year":       {bucket(1, 365*24*time.Hour, 5), 0, 0},
+		"10^9 per hour":     {bucket(1_000_000_007, time.Hour, 1_000_000_007), 0, 2.5e-7},
+		"4 × 10^9 per hour": {bucket(4_000_000_007, time.Hour, 4_000_000_007), 0, 1.1e-6},
+		"10^12 per hour":    {bucket(999_999_999_989, time.Hour, 999_999_999_989), 0, 2.5e-4},
+		"10^9 per ms":       {bucket(1_000_000_007, ms, 1_000_000_007), 0, 1e-6},
+		"a century":         {bucket(MaxCount/10, 3650*24*time.Hour, MaxCount), 0, 2.5e-4},
 	} {
-		call := limit.NewCall([]limit.Charge{row.charge}, false, 0)
-		var d [1]limit.Decision
-		_, err := call.ReadBytes(row.reply, d[:], nil)
-		if err == nil {
-			t.Errorf("%s: %x was read as %+v", what, row.reply, d[0])
+		if err := row.limit.Validate(); err != nil {
+			t.Fatalf("%s: %v", name, err)
 		}
-	}
-	call := limit.NewCall([]limit.Charge{charge}, false, 0)
-	_, err := call.ReadBytes(tightReply(keptState(future, 1), keptState(future, 1)), make([]limit.Decision, 2), nil)
-	if err == nil {
-		t.Error("a reply to two charges was read for a call of one")
-	}
-	for _, reply := range [][]byte{good, tightReply([]byte{16, 0, 0, 0, 1})} {
-		_, err = call.ReadBytes(reply, make([]limit.Decision, 1), nil)
-		if err != nil {
-			t.Errorf("a good reply: %v", err)
-		}
-	}
-}
-
-func TestReadComputesWhatCountsSay(t *testing.T) {
-	charges := []limit.Charge{
-		{Key: "a", Limit: of(limit.FixedWindow, 10, time.Second), Cost: 2},
-		{Key: "b", Limit: of(limit.FixedWindow, 70_000, time.Minute), Cost: 1},
-	}
-	call, reply, got := limit.NewCall(charges, false, 0), tightReply([]byte{16, 0, 0, 0, 10, 0, 1, 0, 0}), make([]limit.Decision, 2)
-	size, alone, err := limit.Cut(reply[limit.BatchHead:], 2)
-	if err != nil || alone || size != 9 {
-		t.Errorf("%d bytes were cut, alone: %v, %v; want 9", size, alone, err)
-	}
-	read := func() error {
-		_, err := call.ReadBytes(reply, got, nil)
-		return err
-	}
-	noAllocations(t, "reading counts", read)
-	want := []limit.Decision{
-		{Outcome: limit.Allowed, Charged: 2, Remaining: 0, At: future, ResetAfter: time.Second},
-		{Outcome: limit.Allowed, Charged: 1, Remaining: 70_000 - 65_536, At: future, ResetAfter: time.Minute},
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got\n%+v, want\n%+v", got, want)
-	}
-	_, err = call.ReadBytes(reply[:len(reply)-4], got, nil)
-	if err == nil {
-		t.Error("a reply with a count too few was read")
-	}
-}
-
-// TestReadSurvivesBrokenReplies changes, cuts and joins good replies at random. What is read is an error or some decision, and what Cut cuts
-// lies within the reply.
-func TestReadSurvivesBrokenReplies(t *testing.T) {
-	call, admitted, others := all()
-	seeds := [][]byte{admitted, others, tightReply([]byte{16, 0, 0, 0, 2, 0, 0, 0, 3})}
-	random := rand.New(rand.NewPCG(rand.Uint64(), 0))
-	read, failed := 0, 0
-	for range 200_000 {
-		reply := breakReply(random, seeds)
-		_, err := call.ReadBytes(reply, make([]limit.Decision, 3), make([]limit.State, 3))
-		if err != nil {
-			failed++
-		} else {
-			read++
-		}
-		for rest := reply; len(rest) > 0; {
-			size, alone, err := limit.Cut(rest, 1+random.IntN(3))
-			if err != nil {
-				break
+		for _, op := range []Op{Spend, Debit} {
+			u := termsOf(&Charge{Limit: row.limit, MaxWait: row.wait, Op: op})
+			owed := product(u.most+1, u.window) + product(u.debt, u.fine)
+			window := float64(row.limit.Window.Microseconds())
+			rate := float64(u.fine) / float64(u.window) * window / float64(row.limit.Count)
+			if owed > exact || rate > 1+1e-15 || rate < 1-row.within-1e-15 || u.most != row.limit.Burst {
+				t.Errorf("%s: rate %.12f of what it should be, %d units owed at most, %+v", name, rate, owed, u)
 			}
-			if size < 1 || size > len(rest) || alone && size != 1 {
-				t.Fatalf("of %x, %d bytes were cut, alone: %v", rest, size, alone)
-			}
-			rest = rest[size:]
 		}
 	}
-	if read < 1000 || failed < 1000 {
-		t.Errorf("%d broken replies were read, %d were refused", read, failed)
-	}
-}
-
-func breakReply(random *rand.Rand, seeds [][]byte) []byte {
-	reply := bytes.Clone(seeds[random.IntN(len(seeds))])
-	for range random.IntN(3) {
-		reply[random.IntN(len(reply))] = byte(random.IntN(256))
-	}
-	switch random.IntN(4) {
-	case 0:
-		reply = reply[:random.IntN(len(reply))]
-	case 1:
-		reply = append(reply, seeds[random.IntN(len(seeds))][random.IntN(8):]...)
-	}
-	return reply
 }

@@ -1,309 +1,306 @@
-package limit_test
+package limit
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math"
-	"math/rand/v2"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
-
-	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// decider decides charges on the server, at its own time unless now is given.
-type decider func(client *redis.Client, now int64, charges ...limit.Charge) ([]limit.Decision, []limit.State, error)
-
-// run decides by the script that production calls: the lean one, and so tight.lua, where it can.
-func run(client *redis.Client, now int64, charges ...limit.Charge) ([]limit.Decision, []limit.State, error) {
-	call := limit.NewCall(charges, false, now)
-	_, name := call.Script()
-	return runCall(client, name, &call, len(charges))
-}
-
-// runGeneral decides by the whole script, in which tight.lua is not.
-func runGeneral(client *redis.Client, now int64, charges ...limit.Charge) ([]limit.Decision, []limit.State, error) {
-	call := limit.NewCall(charges, false, now)
-	return runCall(client, limit.ScriptSHA, &call, len(charges))
-}
-
-// onBothPaths runs a test with each of the two, on a server of its own.
-func onBothPaths(t *testing.T, test func(t *testing.T, client *redis.Client, run decider)) {
-	t.Run("lean", func(t *testing.T) { test(t, connect(t), run) })
-	t.Run("general", func(t *testing.T) { test(t, connect(t), runGeneral) })
-}
-
-func runCall(client *redis.Client, name string, call *limit.Call, size int) ([]limit.Decision, []limit.State, error) {
-	reply, err := client.EvalSha(context.Background(), name, call.Keys, call.Args()...).Result()
-	if err != nil {
-		return nil, nil, err
+func TestScriptOf(t *testing.T) {
+	leaf := Charge{Key: "k", Limit: fixed(5, mnt), Cost: 1, Each: true}
+	with := func(change func(*Charge)) Charge {
+		c := leaf
+		change(&c)
+		return c
 	}
-	decisions, states := make([]limit.Decision, size), make([]limit.State, size)
-	_, err = call.Read(reply, decisions, states)
-	return decisions, states, err
-}
-
-func of(kind limit.Algorithm, count int64, window time.Duration) limit.Limit {
-	return limit.Limit{Algorithm: kind, Count: count, Window: window, Burst: count}
-}
-
-// writes is how often the server ran commands that write, by its own count.
-func writes(client *redis.Client) int {
-	sum := 0
-	calls := regexp.MustCompile(`cmdstat_(?:set|setrange|append|del|unlink|pexpire|pexpireat|incrby|hset):calls=(\d+)`)
-	for _, found := range calls.FindAllStringSubmatch(client.Info(context.Background(), "commandstats").Val(), -1) {
-		n, _ := strconv.Atoi(found[1])
-		sum += n
+	for name, row := range map[string]struct {
+		charge Charge
+		want   *Script
+	}{
+		"a leaf":              {leaf, Tree},
+		"a shadow leaf":       {with(func(c *Charge) { c.Mode = Shadow }), Tree},
+		"a quota":             {with(func(c *Charge) { c.Mode = Quota }), Together},
+		"not charged alone":   {with(func(c *Charge) { c.Each = false }), Together},
+		"a cost of 0":         {with(func(c *Charge) { c.Cost = 0 }), Together},
+		"a peek":              {with(func(c *Charge) { c.Op = Peek }), Together},
+		"a refund":            {with(func(c *Charge) { c.Op = Refund }), Together},
+		"a penalty":           {with(func(c *Charge) { c.Penalty = &Penalty{} }), Together},
+		"a calendar":          {with(func(c *Charge) { c.Limit.Calendar = calendarDays }), Together},
+		"a bucket":            {with(func(c *Charge) { c.Limit = bucket(5, mnt, 5) }), Together},
+		"a sliding window":    {with(func(c *Charge) { c.Limit = sliding(5, mnt) }), Together},
+		"a log":               {with(func(c *Charge) { c.Limit = logged(5, mnt) }), Log},
+		"without a limit":     {with(func(c *Charge) { c.Limit = Limit{} }), Together},
+		"a cost above int53":  {with(func(c *Charge) { c.Cost = 1 << 62 }), Tree},
+		"a window below a ms": {with(func(c *Charge) { c.Limit.Window = us }), Tree},
+	} {
+		for _, charges := range [][]Charge{{row.charge}, {leaf, row.charge}, {row.charge, leaf}} {
+			if got := ScriptOf(charges); got != row.want {
+				t.Errorf("%s: %s, want %s", name, got.Name, row.want.Name)
+			}
+		}
 	}
-	return sum
 }
 
-func TestScriptWritesOnlyWhatIsCharged(t *testing.T) { onBothPaths(t, writesOnlyWhatIsCharged) }
-
-func writesOnlyWhatIsCharged(t *testing.T, client *redis.Client, run decider) {
-	ctx := context.Background()
-	for _, kind := range kinds {
-		l, key := of(kind, 3, 24*time.Hour), "writes:"+kind.String()
-		expect := func(what string, outcome limit.Outcome, written bool, charges ...limit.Charge) {
-			t.Helper()
-			before := writes(client)
-			got, _, err := run(client, 0, charges...)
+// TestForeignValue: a key that holds another kind of value fails its own request, and nothing of that is taken.
+func TestForeignValue(t *testing.T) {
+	t.Parallel()
+	l, ctx := startLua(t), context.Background()
+	values := map[string][]any{
+		"hash": {"HSET", "wrong", "a", "b"}, "text": {"SET", "wrong", "abc"}, "negative": {"SET", "wrong", "-3"},
+		"fraction": {"SET", "wrong", "1.5"}, "infinite": {"SET", "wrong", "inf"},
+		"packed": {"SET", "wrong", "\x41\x42\x00"},
+		"list":   {"RPUSH", "wrong", "a", "b"}, "huge": {"SET", "wrong", "9223372036854775807"},
+	}
+	limits := map[string]Limit{
+		"bucket": bucket(5, mnt, 5), "fixed": fixed(5, mnt), "sliding": sliding(5, mnt), "log": logged(5, mnt),
+	}
+	for kind, command := range values {
+		for name, limit := range limits {
+			good := Charge{Key: "good", Limit: fixed(5, mnt), Cost: 1}
+			orders := []order{
+				{charges: []Charge{good, {Key: "wrong", Limit: limit, Cost: 1}, good}},
+				{charges: []Charge{{Key: "beside", Limit: fixed(5, mnt), Cost: 1}}},
+			}
+			l.client.FlushAll(ctx)
+			if err := l.client.Do(ctx, command...).Err(); err != nil {
+				t.Fatal(err)
+			}
+			before, _ := l.client.Dump(ctx, "wrong").Result()
+			got, err := l.decide(ScriptOf(orders[0].charges), 0, orders...)
 			if err != nil {
-				t.Fatalf("%v: %s: %v", kind, what, err)
+				t.Fatalf("%s under a %s: %v", name, kind, err)
 			}
-			if got[0].Outcome != outcome {
-				t.Errorf("%v: %s said %+v", kind, what, got[0])
+			reasons := fmt.Sprint(got[0][0].Reason, " ", got[0][1].Reason, " ", got[0][2].Reason)
+			outcomes := got[0][0].Outcome + got[0][1].Outcome + got[0][2].Outcome
+			if reasons != "beside wrongtype beside" || outcomes != Undecided {
+				t.Errorf("%s under a %s: %+v", name, kind, got[0])
 			}
-			if after := writes(client); (after > before) != written {
-				t.Errorf("%v: %s ran %d commands that write", kind, what, after-before)
+			if got[1][0].Outcome != Allowed {
+				t.Errorf("beside %s under a %s: %+v", name, kind, got[1])
 			}
-		}
-		other := limit.Charge{Key: key + ":other", Limit: l, Cost: 1}
-		expect("a peek at nothing", limit.Allowed, false, limit.Charge{Key: key, Limit: l, Cost: 1, Op: limit.Peek})
-		expect("a refund of nothing", limit.Allowed, false, limit.Charge{Key: key, Limit: l, Cost: 1, Op: limit.Refund})
-		expect("a cost that never passes", limit.Refused, false, limit.Charge{Key: key, Limit: l, Cost: 4})
-		expect("a charge", limit.Allowed, true, limit.Charge{Key: key, Limit: l, Cost: 3})
-		expect("a refusal", limit.Refused, false, limit.Charge{Key: key, Limit: l, Cost: 1})
-		expect("a refusal that would take what is left", limit.Refused, false, limit.Charge{Key: key, Limit: l, Cost: 1, Each: true})
-		expect("a refusal of two", limit.Refused, false, limit.Charge{Key: key, Limit: l, Cost: 1}, other)
-		expect("a peek at a spent one", limit.Refused, false, limit.Charge{Key: key, Limit: l, Cost: 1, Op: limit.Peek})
-		expect("a limit of 0", limit.Refused, false, limit.Charge{Key: key, Limit: of(kind, 0, time.Hour), Cost: 1})
-		expect("a refund", limit.Allowed, true, limit.Charge{Key: key, Limit: l, Cost: 9, Op: limit.Refund})
-		if n := client.Exists(ctx, key, key+":other").Val(); n != 0 {
-			t.Errorf("%v: %d keys are left of a limit that is full again", kind, n)
-		}
-	}
-}
-
-func TestScriptGivesEveryKeyItsTime(t *testing.T) { onBothPaths(t, givesEveryKeyItsTime) }
-
-func givesEveryKeyItsTime(t *testing.T, client *redis.Client, run decider) {
-	ctx := context.Background()
-	for _, kind := range kinds {
-		key := "time:" + kind.String()
-		before := time.Now()
-		for range 3 {
-			got, _, err := run(client, 0, limit.Charge{Key: key, Limit: of(kind, 10, time.Hour), Cost: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			rest := client.PTTL(ctx, key).Val()
-			least, most := got[0].ResetAfter-time.Since(before), got[0].ResetAfter+3*time.Millisecond
-			if rest < least || rest > most {
-				t.Errorf("%v: the key lives for %v, full after %v", kind, rest, got[0].ResetAfter)
+			after, _ := l.client.Dump(ctx, "wrong").Result()
+			if left, _ := l.client.Exists(ctx, "good").Result(); left != 0 || before != after {
+				t.Errorf("%s under a %s: the request has changed something", name, kind)
 			}
 		}
 	}
 }
 
-func TestScriptKeepsStatesSmall(t *testing.T) {
-	client, ctx := connect(t), context.Background()
-	before := usedMemory(t, client)
-	pipe := client.Pipeline()
-	for i := range 50_000 {
-		// Keys of the length that a client of an endpoint has.
-		key := fmt.Sprintf("rl1:{shop|client-%05d|/api/v1/orders}:user+endpoint:per-endpoint:1:tb", i)
-		charge := limit.Charge{Key: key, Limit: of(limit.TokenBucket, 100, time.Hour), Cost: 1}
-		call := limit.NewCall([]limit.Charge{charge}, false, 0)
-		pipe.EvalSha(ctx, limit.LeanSHA, call.Keys, call.Args()...)
-		if i%1000 == 999 {
-			if _, err := pipe.Exec(ctx); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	servers.Await(t, "memory that the calls themselves took to be free again", func() error {
-		if grown := usedMemory(t, client) - before; grown > 10_000_000 {
-			return fmt.Errorf("50,000 token buckets take %d bytes of Redis, want at most 10,000,000", grown)
-		}
-		return nil
-	})
-}
-
-func usedMemory(t *testing.T, client *redis.Client) int {
-	t.Helper()
-	found := regexp.MustCompile(`used_memory:(\d+)`).FindStringSubmatch(client.Info(context.Background(), "memory").Val())
-	if found == nil {
-		t.Fatal("the server does not tell its memory")
-	}
-	n, _ := strconv.Atoi(found[1])
-	return n
-}
-
-// TestScriptRefusesForeignValues puts values under keys that no limit wrote: an error, and nothing is written, also not
-// to the other key of the request.
-func TestScriptRefusesForeignValues(t *testing.T) { onBothPaths(t, refusesForeignValues) }
-
-func refusesForeignValues(t *testing.T, client *redis.Client, run decider) {
-	ctx := context.Background()
-	random := rand.New(rand.NewPCG(1, 2))
-	packed := func(numbers ...float64) string {
-		var b []byte
-		for _, n := range numbers {
-			b = binary.BigEndian.AppendUint64(b, math.Float64bits(n))
-		}
-		return string(b)
-	}
-	values := []string{"x", "12", "12 x", "1 2", "1762560000000000 2", strings.Repeat("\x00", 12), strings.Repeat("\x00", 16), strings.Repeat("\x00", 24),
-		packed(-1) + "\x00\x00\x00\x01", packed(1.5) + "\x00\x00\x00\x01", packed(1<<53) + "\x00\x00\x00\x01", packed(math.NaN()) + "\x00\x00\x00\x01",
-		packed(math.Inf(1)) + "\x00\x00\x00\x01", packed(start, 1.5, 0), packed(start, -1, 0), packed(start, 1, 1<<53), packed(start, 1, math.NaN()),
-		packed(start) + "\x00\x00\x00\x01\x00", packed(start), packed(0.5) + "\x00\x00\x00\x01\x00\x00\x00\x01",
-		strings.Repeat("a", 32), strings.Repeat("7", 32), strings.Repeat("\x00", 32), strings.Repeat(" ", 48), strings.Repeat("\xff", 64), "short", strings.Repeat("z", 100_000)}
-	for range 300 {
-		b := make([]byte, 1+random.IntN(80))
-		for i := range b {
-			b[i] = byte(random.IntN(256))
-		}
-		values = append(values, string(b))
-	}
-	for _, kind := range kinds {
-		for _, value := range values {
-			if err := client.Set(ctx, "foreign", value, 0).Err(); err != nil {
-				t.Fatal(err)
-			}
-			refused(t, client, run, kind, fmt.Sprintf("%.40q", value))
-			if got := client.Get(ctx, "foreign").Val(); got != value {
-				t.Errorf("%v: the value %.40q became %.40q", kind, value, got)
-			}
-		}
-		client.Del(ctx, "foreign")
-		client.LPush(ctx, "foreign", "a list")
-		refused(t, client, run, kind, "a list")
-		client.Del(ctx, "foreign")
-	}
-}
-
-func refused(t *testing.T, client *redis.Client, run decider, kind limit.Algorithm, what string) {
-	t.Helper()
-	own := limit.Charge{Key: "own", Limit: of(kind, 5, time.Hour), Cost: 1}
-	foreign := limit.Charge{Key: "foreign", Limit: of(kind, 5, time.Hour), Cost: 1}
-	for _, charges := range [][]limit.Charge{{foreign}, {own, foreign}, {foreign, own}} {
-		_, _, err := run(client, 0, charges...)
-		if err == nil {
-			t.Errorf("%v: %s under a key is taken for a state", kind, what)
-		}
-	}
-	if client.Exists(context.Background(), "own").Val() != 0 {
-		t.Errorf("%v: a request that failed on %s was charged elsewhere", kind, what)
-	}
-}
-
-func TestScriptRefusesTwoAlgorithmsOnOneKey(t *testing.T) {
-	onBothPaths(t, refusesTwoAlgorithmsOnOneKey)
-}
-
-func refusesTwoAlgorithmsOnOneKey(t *testing.T, client *redis.Client, run decider) {
-	_, _, err := run(client, 0, limit.Charge{Key: "k", Limit: of(limit.TokenBucket, 5, sec), Cost: 1}, limit.Charge{Key: "k", Limit: of(limit.FixedWindow, 5, sec), Cost: 1})
-	if err == nil || !strings.Contains(err.Error(), "two algorithms") {
-		t.Errorf("two algorithms on one key: %v", err)
-	}
-}
-
-// TestScriptReturnsTheStateOfARefusal checks that the state which comes with a refusal lets Decide refuse alike, without
-// the server.
-func TestScriptReturnsTheStateOfARefusal(t *testing.T) { onBothPaths(t, returnsTheStateOfARefusal) }
-
-func returnsTheStateOfARefusal(t *testing.T, client *redis.Client, run decider) {
-	for _, kind := range []limit.Algorithm{limit.TokenBucket, limit.SlidingWindow, limit.FixedWindow} {
-		charge := limit.Charge{Key: "state:" + kind.String(), Limit: of(kind, 7, mnt), Cost: 5}
-		if _, _, err := run(client, future, charge); err != nil {
+func TestForeignValueOfTree(t *testing.T) {
+	t.Parallel()
+	l, ctx := startLua(t), context.Background()
+	leaf := Charge{Key: "good", Limit: fixed(5, mnt), Cost: 2, Each: true}
+	wrong := leaf
+	wrong.Key = "wrong"
+	for _, command := range [][]any{
+		{"HSET", "wrong", "a", "b"}, {"SET", "wrong", "abc"}, {"RPUSH", "wrong", "1"},
+		{"SET", "wrong", "9223372036854775807"},
+	} {
+		l.client.FlushAll(ctx)
+		if err := l.client.Do(ctx, command...).Err(); err != nil {
 			t.Fatal(err)
 		}
-		got, states, err := run(client, future+5_000_001, charge)
-		if err != nil {
-			t.Fatal(err)
+		got := l.charge(0, leaf, wrong, leaf)
+		if got[1].Outcome != Undecided || got[1].Reason != ReasonForeign {
+			t.Errorf("%v: %+v", command, got[1])
 		}
-		if again := spend(t, &states[0], charge, future+5_000_001); again != got[0] || again.Outcome != limit.Refused {
-			t.Errorf("%v: the server said %+v, its state says %+v", kind, got[0], again)
+		if got[0].Remaining != 3 || got[2].Remaining != 1 {
+			t.Errorf("%v: others must be charged by themselves: %+v", command, got)
 		}
 	}
 }
 
-func TestReadRefusesOtherReplies(t *testing.T) {
-	call := limit.NewCall([]limit.Charge{{Key: "k", Limit: of(limit.TokenBucket, 5, sec), Cost: 1}}, false, 0)
-	good := string(make([]byte, 8)) + "\x01" + string(make([]byte, 32))
-	for _, reply := range []any{nil, int64(1), []any{}, "", "short", good[:len(good)-1], good + "x", strings.Replace(good, "\x01", "\x00", 1),
-		strings.Replace(good, "\x01", "\x06", 1), strings.Repeat("\xff", 41)} {
-		var d [1]limit.Decision
-		if _, err := call.Read(reply, d[:], nil); err == nil {
-			t.Errorf("the reply %q was read as %+v", reply, d[0])
+// TestServerThatRefusesWrites: an error that is not about the value fails the call, and is not taken for a foreign
+// value.
+func TestServerThatRefusesWrites(t *testing.T) {
+	t.Parallel()
+	limits := []Limit{bucket(100, mnt, 100), fixed(100, mnt), sliding(100, mnt), logged(100, mnt)}
+	prepare := func(t *testing.T) lua {
+		l := startLua(t)
+		for _, limit := range limits {
+			c := Charge{Key: limit.Algorithm.String(), Limit: limit, Cost: 1}
+			l.charge(0, c)
+			c.Key += "2"
+			for range 3 {
+				l.charge(0, c)
+			}
 		}
-		text, _ := reply.(string)
-		if _, err := call.ReadBytes([]byte(text), d[:], nil); err == nil {
-			t.Errorf("the bytes %q were read as %+v", text, d[0])
-		}
+		l.charge(0, Charge{Key: "tree", Limit: fixed(9, mnt), Cost: 1, Each: true})
+		l.punish(0, offender())
+		return l
 	}
-	var d [1]limit.Decision
-	if _, err := call.Read(good, d[:], nil); err != nil || d[0].Outcome != limit.Allowed {
-		t.Errorf("a good reply was read as %+v, %v", d[0], err)
-	}
-	if _, err := call.ReadBytes([]byte(good), d[:], nil); err != nil || d[0].Outcome != limit.Allowed {
-		t.Errorf("good bytes were read as %+v, %v", d[0], err)
+	for name, row := range map[string]struct {
+		command []any
+		want    []string
+	}{
+		"without memory": {[]any{"CONFIG", "SET", "maxmemory", "1"}, []string{"OOM"}},
+		"a replica":      {[]any{"CONFIG", "SET", "min-replicas-to-write", "1"}, []string{"NOREPLICAS"}},
+		"no permission": {
+			[]any{"ACL", "SETUSER", "default", "-set", "-rpush", "-lset", "-incrby"},
+			[]string{"NOPERM", "ACL", "can't"},
+		},
+		"no permission to read": {
+			[]any{"ACL", "SETUSER", "default", "-get", "-lrange", "-lindex", "-incrby"},
+			[]string{"NOPERM", "ACL", "can't"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := prepare(t)
+			if err := l.client.Do(context.Background(), row.command...).Err(); err != nil {
+				t.Fatal(err)
+			}
+			charges := []Charge{{Key: "tree", Limit: fixed(9, mnt), Cost: 1, Each: true}}
+			for _, limit := range limits {
+				for _, key := range []string{limit.Algorithm.String(), limit.Algorithm.String() + "2", "new"} {
+					charges = append(charges, Charge{Key: key, Limit: limit, Cost: 1})
+				}
+			}
+			for _, c := range charges {
+				got, err := l.decide(ScriptOf([]Charge{c}), 0, order{charges: []Charge{c}})
+				checkFailure(t, fmt.Sprint(c.Key, " ", c.Limit.Algorithm, " ", got), err, row.want)
+			}
+			c := offender()
+			_, err := l.eval(Punish, 0, PunishKeys(c), PunishArguments(c))
+			checkFailure(t, "penalty", err, row.want)
+		})
 	}
 }
 
-func TestCallKeepsItsMemory(t *testing.T) {
-	charges := []limit.Charge{{Key: "a", Limit: of(limit.TokenBucket, 5, sec), Cost: math.MaxInt64}, {Key: "b", Limit: of(limit.SlidingLog, 5, sec), Cost: 1}, {Key: "a"}}
-	call := limit.NewCall(charges, true, start)
-	if got := strings.Join(call.Keys, " "); got != "a b" {
-		t.Errorf("the distinct keys of a, b, a are %q", got)
-	}
-	allocs := testing.AllocsPerRun(100, func() { call.Set(charges, false, 0) })
-	if allocs > 0 {
-		t.Errorf("filling a call again allocates %v times, want 0", allocs)
-	}
-	if !bytes.Equal(call.Packed(), call.Args()[0].([]byte)) || len(call.Extras()) != 0 {
-		t.Errorf("the arguments are %x and %x, as values %x", call.Packed(), call.Extras(), call.Args())
-	}
-	reply := make([]byte, 8+33*len(charges))
-	for i := range charges {
-		reply[8+33*i] = byte(limit.Allowed)
-	}
-	decisions, states := make([]limit.Decision, len(charges)), make([]limit.State, len(charges))
-	noAllocations(t, "reading a reply", func() error {
-		_, err := call.ReadBytes(reply, decisions, states)
-		return err
-	})
-}
-
-// noAllocations fails if a function allocates.
-func noAllocations(t *testing.T, what string, f func() error) {
+func checkFailure(t *testing.T, what string, err error, words []string) {
 	t.Helper()
-	allocs := testing.AllocsPerRun(100, func() {
-		err := f()
-		if err != nil {
-			t.Error(err)
+	for _, word := range words {
+		if err != nil && strings.Contains(err.Error(), word) {
+			return
 		}
-	})
-	if allocs > 0 {
-		t.Errorf("%s allocates %v times, want 0", what, allocs)
+	}
+	t.Errorf("%s: the error is %v, want one of %q", what, err, words)
+}
+
+func offender() *Charge {
+	return &Charge{
+		Key: "spent", Limit: fixed(0, time.Hour), Cost: 1, PenaltyKey: "penalty",
+		Penalty: &Penalty{Threshold: 3, Window: mnt, CoolDown: 10 * sec, Multipliers: []int64{1, 2, 4}},
+	}
+}
+
+// TestWindowsOnTheServersClock: in no window more is taken than its count, by either script and by both together.
+func TestWindowsOnTheServersClock(t *testing.T) {
+	t.Parallel()
+	l := startLua(t)
+	const count = 4
+	for _, window := range []time.Duration{ms, 3 * ms, 20 * ms} {
+		taken := map[int64]int64{}
+		c := Charge{Key: window.String(), Limit: fixed(count, window), Cost: 1, Each: true}
+		for i := range 1500 {
+			script := []*Script{Tree, Together}[i%2]
+			got, err := l.decide(script, 0, order{charges: []Charge{c}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			taken[got[0][0].At+got[0][0].ResetAfter.Microseconds()] += got[0][0].Charged
+		}
+		sum := int64(0)
+		for end, n := range taken {
+			sum += n
+			if n > count || end%window.Microseconds() != 0 {
+				t.Errorf("window of %v that ends at %d: %d taken of %d", window, end, n, count)
+			}
+		}
+		if sum == 0 {
+			t.Errorf("window of %v: nothing was taken", window)
+		}
+	}
+}
+
+// TestNewWindowInItsLastMillisecond: a key whose last ms is the present one may be deleted at once, so the next window
+// counts.
+func TestNewWindowInItsLastMillisecond(t *testing.T) {
+	t.Parallel()
+	l := startLua(t)
+	days := Limit{Algorithm: FixedWindow, Count: 9, Window: 24 * time.Hour, Calendar: calendarDays}
+	for name, row := range map[string]struct {
+		limit Limit
+		end   int64 // of a window
+		next  time.Duration
+	}{
+		"fixed":                 {fixed(9, sec), future + 5_000_000, sec},
+		"calendar":              {days, calendarDays.Edges[2], 25 * time.Hour},
+		"beyond the calendar":   {days, calendarDays.Edges[3], 25 * time.Hour},
+		"before the calendar":   {days, calendarDays.Edges[1], 23 * time.Hour},
+		"after the next window": {days, calendarDays.Edges[3] + (25 * time.Hour).Microseconds(), 25 * time.Hour},
+	} {
+		for _, before := range []int64{1, 999, 1000, 1001} {
+			c := Charge{Key: fmt.Sprint(name, before), Limit: row.limit, Cost: 2}
+			m, now := newMemory(), row.end-before
+			want := time.Duration(before) * us
+			if before <= 1000 {
+				want += row.next
+			}
+			redis, twin := l.charge(now, c)[0], m.decide(now, order{charges: []Charge{c}})[0]
+			if redis.ResetAfter != want || twin != redis {
+				t.Errorf("%s, %dµs before its end: %+v, want a reset after %v; Go %+v", name, before, redis, want, twin)
+			}
+			c.Op, now = Peek, now+want.Microseconds()-1
+			if got := l.charge(now, c)[0]; got.Remaining != 7 || got.ResetAfter != us {
+				t.Errorf("%s, at the end of what was charged %dµs before the border: %+v", name, before, got)
+			}
+		}
+	}
+}
+
+// TestTreeAgrees: within a window tree.lua decides what charge.lua decides.
+func TestTreeAgrees(t *testing.T) {
+	t.Parallel()
+	l := startLua(t)
+	for i, costs := range [][]int64{{1, 1, 1, 1, 1, 1}, {3, 3, 3}, {5, 1}, {6, 1}, {2, 9, 1}, {1 << 60, 1}} {
+		for _, count := range []int64{0, 1, 5, MaxCount} {
+			for _, into := range []int64{0, 1234, 59_998_999, 59_999_000, 59_999_999} {
+				m, charges := newMemory(), []Charge(nil)
+				for _, cost := range costs {
+					key := fmt.Sprint("tree", i, " ", count, " ", into)
+					charges = append(charges, Charge{Key: key, Limit: fixed(count, mnt), Cost: cost, Each: true})
+				}
+				got, err := l.decide(Tree, future+into, order{charges: charges})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for j := range charges {
+					want := m.decide(future+into, order{charges: charges[j : j+1]})[0]
+					if j > 0 && into >= 59_999_000 { // the reply does not show that the next window counts
+						got[0][j].ResetAfter, got[0][j].RetryAfter = want.ResetAfter, want.RetryAfter
+					}
+					if got[0][j] != want {
+						t.Errorf("costs %v, count %d, %dµs into the window, charge %d:\nTree %+v\nGo   %+v",
+							costs, count, into, j, got[0][j], want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestCounterHasALife: no key is left without a time to live.
+func TestCounterHasALife(t *testing.T) {
+	t.Parallel()
+	l, ctx := startLua(t), context.Background()
+	for _, limit := range []Limit{bucket(100, mnt, 100), fixed(100, mnt), sliding(100, mnt), logged(100, mnt)} {
+		for _, op := range []Op{Spend, Refund, Debit, Lend, Peek} {
+			l.charge(0, Charge{Key: limit.Algorithm.String(), Limit: limit, Cost: 2, Op: op, Parts: 4})
+		}
+	}
+	l.charge(0, Charge{Key: "tree", Limit: fixed(9, mnt), Cost: 10, Each: true})
+	for range 4 {
+		l.punish(0, offender())
+	}
+	keys, err := l.client.Keys(ctx, "*").Result()
+	if err != nil || len(keys) != 6 {
+		t.Fatalf("keys %q, %v", keys, err)
+	}
+	for _, key := range keys {
+		if life := l.client.PTTL(ctx, key).Val(); life <= 0 {
+			t.Errorf("%s lives for %v", key, life)
+		}
 	}
 }

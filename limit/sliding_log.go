@@ -1,130 +1,94 @@
 package limit
 
-import "sort"
+import (
+	"slices"
+	"sort"
+)
 
-// A sliding log keeps what was taken at each instant. An entry counts from its instant on until, and not including, one
-// window later. Entries that no longer count stay in front of Log until they are more than half of it, so that both
-// twins drop them rarely and at the same moment.
+// A sliding log keeps what was taken at each instant. An entry counts from its instant on until, and not at, one window
+// later.
 
-var slidingLog = algorithm{advance: logAdvance, left: logLeft, take: logTake, wait: logWait, reset: logReset}
-
-// logAdvance finds the first entry that counts now. Time does not run before the newest entry or the last rewrite.
-func logAdvance(t tally, l rate, now int64) tally {
-	newest := max(t.At, lastAt(t.Log))
-	if newest > now+l.window {
-		t = logRebase(t, l, newest, now)
-		newest = now
-	}
-	t.now = max(now, newest)
-	t.locate(t.now - l.window)
-	return t
+// logView is a log as of now: the c of log.lua.
+type logView struct {
+	from  int   // index of the first entry that counts
+	at    int64 // the instant of new entries
+	base  int64 // sum before the first entry that counts
+	used  int64 // tokens that count
+	kept  int64 // of them in entries
+	moved bool  // the clock was set back far: what counted is taken now
 }
 
-// logRebase makes what counted at the newest entry one entry of now: the clock was set back by more than a window.
-func logRebase(t tally, l rate, newest, now int64) tally {
-	t.locate(newest - l.window)
-	return tally{State: State{At: now}, added: t.logUsed(), changed: true, rewrite: true}
-}
-
-// locate finds the first entry after the edge, and the Sum before it.
-func (t *tally) locate(edge int64) {
-	t.first = sort.Search(len(t.Log), func(i int) bool { return t.Log[i].At > edge })
-	t.base = t.Prev
-	if t.first > 0 {
-		t.base = t.Log[t.first-1].Sum
-	}
-}
-
-func (t *tally) logUsed() int64 {
-	return max(t.kept-t.base, 0) + t.added
-}
-
-func logLeft(t tally, l rate, _ int64) int64 {
-	return l.count - t.logUsed()
-}
-
-// logTake gives back from the newest entries.
-func logTake(t tally, _ rate, n, _ int64) (tally, int64) {
-	n = max(n, -t.logUsed())
-	t.added += n
-	if t.added < 0 {
-		t.kept, t.added = t.kept+t.added, 0
-	}
-	return t, n
-}
-
-func logWait(t tally, l rate, n, now int64) int64 {
-	if n > l.count {
-		return logReset(t, l, now)
-	}
-	over := n - logLeft(t, l, now)
-	if over <= 0 {
-		return 0
-	}
-	return t.gone(over, l, now)
-}
-
-func logReset(t tally, l rate, now int64) int64 {
-	used := t.logUsed()
-	if used == 0 {
-		return 0
-	}
-	return t.gone(used, l, now)
-}
-
-// gone is the time until the oldest n tokens no longer count.
-func (t *tally) gone(n int64, l rate, now int64) int64 {
-	sum := t.base + n
-	if sum > t.kept {
-		return t.now + l.window - now
-	}
-	return t.Log[t.holder(sum)].At + l.window - now
-}
-
-// holder is the index of the entry that took the token of that number.
-func (t *tally) holder(sum int64) int {
-	return t.first + sort.Search(len(t.Log)-t.first-1, func(i int) bool { return t.Log[t.first+i].Sum >= sum })
-}
-
-func (t *tally) saveLog(s *State) {
-	n := len(t.Log)
-	whole := n > 0 && t.kept == t.Log[n-1].Sum
-	if t.rewrite || !whole || 2*t.first > n {
-		t.rewriteLog(s)
+// readLog brings the log to now.
+func (t *turn) readLog() {
+	t.cap, t.unit = t.most, 1
+	t.log = logView{at: t.now, base: t.first}
+	v, n := &t.log, len(t.entries)
+	if n == 0 {
 		return
 	}
-	if t.added > 0 {
-		s.Log = addEntry(s.Log, t.now, t.kept+t.added)
+	newest, sum := t.entries[n-1].at, t.entries[n-1].sum
+	at := max(t.now, newest)
+	v.from = sort.Search(n, func(i int) bool { return t.entries[i].at > at-t.window })
+	if v.from > 0 {
+		v.base = t.entries[v.from-1].sum
+	}
+	v.used = sum - v.base
+	if newest > t.now+t.window {
+		v.moved = true
+	} else {
+		v.at, v.kept = at, v.used
+	}
+	t.used, t.changed = v.used, v.moved
+}
+
+// waitLog enters what the charge takes, and sets when nothing counts and when the cost fits.
+func (t *turn) waitLog() {
+	v := &t.log
+	// A refund gives back the oldest entries, whichever the tokens are from: what stays counts longer than it would,
+	// never shorter.
+	if oldest := min(v.used-t.used, v.kept); oldest > 0 {
+		v.from, v.base, v.kept = t.holder(oldest+1), v.base+oldest, v.kept-oldest
+	}
+	v.used = t.used
+	if t.used > 0 {
+		t.resets = t.oldest(t.used)
+	}
+	if over := t.used + t.cost - t.most; over > 0 && t.cost <= t.most {
+		t.passes = t.oldest(over)
 	}
 }
 
-// rewriteLog drops the entries that no longer count and those that were given back.
-func (t *tally) rewriteLog(s *State) {
-	log := t.Log[:0]
-	sum := max(t.kept, t.base)
-	if t.kept > t.base {
-		last := t.holder(t.kept)
-		at := t.Log[last].At
-		log = append(append(log, t.Log[t.first:last]...), Entry{At: at, Sum: sum})
+// oldest is the time until the oldest tokens, so many of them, do not count any more.
+func (t *turn) oldest(tokens int64) int64 {
+	at := t.log.at
+	if tokens <= t.log.kept {
+		at = t.entries[t.holder(tokens)].at
 	}
-	if t.added > 0 {
-		log = addEntry(log, t.now, sum+t.added)
-	}
-	*s = State{At: t.now, Prev: t.base, Log: log}
+	return at + t.window - t.now
 }
 
-// addEntry appends an entry, or raises the last one if that is of the same instant.
-func addEntry(log []Entry, at, sum int64) []Entry {
-	if n := len(log); n > 0 && log[n-1].At == at {
-		log[n-1].Sum = sum
-		return log
-	}
-	return append(log, Entry{At: at, Sum: sum})
+// holder is the index of the entry that took the last of the oldest tokens.
+func (t *turn) holder(tokens int64) int {
+	counting := t.entries[t.log.from:]
+	return t.log.from + sort.Search(len(counting)-1, func(i int) bool { return counting[i].sum >= t.log.base+tokens })
 }
 
-func lastAt(log []Entry) int64 {
-	if len(log) == 0 {
-		return 0
+// storeLog sets the entries.
+func (t *turn) storeLog() {
+	v := &t.log
+	switch {
+	case v.used == 0:
+		t.Counter = Counter{}
+		return
+	case v.kept == 0:
+		t.first, t.entries = 0, append(t.entries[:0], entry{v.at, v.used})
+		return
 	}
-	return log[len(log)-1].At
+	last := len(t.entries) - 1
+	if v.used > v.kept && t.entries[last].at == v.at {
+		t.entries[last].sum = v.base + v.used
+	} else if v.used > v.kept {
+		t.entries = append(t.entries, entry{v.at, v.base + v.used})
+	}
+	t.first, t.entries = v.base, slices.Delete(t.entries, 0, v.from)
 }

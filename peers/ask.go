@@ -3,8 +3,6 @@ package peers
 import (
 	"context"
 	"crypto/rand"
-	"slices"
-	"strconv"
 	"time"
 )
 
@@ -20,21 +18,20 @@ func (p *Peers) answer(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case n := <-p.asked:
-			p.cfg.Fleet.Guard(func() { p.answerOne(n) })
+			p.cfg.Redis.Guard(func() { p.answerOne(ctx, n) })
 		}
 	}
 }
 
-func (p *Peers) answerOne(n news) {
+func (p *Peers) answerOne(ctx context.Context, n news) {
 	if p.cfg.Reply == nil {
 		return
 	}
 	answer := p.cfg.Reply(n.Topic, n.Body)
 	key := p.cfg.Answers(n.Question)
-	home, _ := p.cfg.Fleet.Place(key)
-	_, err := home.Ask(tellWithin, key, "HSET", key, p.id, string(answer))
+	_, err := p.ask(ctx, tellWithin, key, "HSET", key, p.id, answer)
 	if err == nil {
-		_, err = home.Ask(tellWithin, key, "PEXPIRE", key, strconv.FormatInt(answersLife.Milliseconds(), 10))
+		_, err = p.ask(ctx, tellWithin, key, "PEXPIRE", key, answersLife.Milliseconds())
 	}
 	if err != nil {
 		p.cfg.OnError(err)
@@ -71,17 +68,16 @@ func (p *Peers) Ask(ctx context.Context, topic string, body any) (answers map[st
 
 // collect reads the answers that are there.
 func (p *Peers) collect(ctx context.Context, key string) (map[string][]byte, error) {
-	home, _ := p.cfg.Fleet.Place(key)
-	reply, err := home.Ask(max(within(ctx), lookEvery), key, "HGETALL", key)
+	within := tellWithin
+	if deadline, ok := ctx.Deadline(); ok { // the last look is after the context's end
+		within = min(within, max(time.Until(deadline), lookEvery))
+	}
+	reply, err := p.ask(context.WithoutCancel(ctx), within, key, "HGETALL", key)
 	if err != nil {
 		return nil, err
 	}
 	answers := map[string][]byte{}
-	for pair := range slices.Chunk(reply.Items(), 2) {
-		if len(pair) == 2 {
-			answers[string(pair[0].Data)] = slices.Clone(pair[1].Data)
-		}
-	}
+	pairs(reply, func(id, answer string) { answers[id] = []byte(answer) })
 	return answers, nil
 }
 

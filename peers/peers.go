@@ -9,10 +9,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/spillway-mesh/spillway/fleet"
+	"github.com/spillway-mesh/spillway/redis"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 
 // Config sets up Peers. All fields but OnError are required.
 type Config struct {
-	Fleet   *fleet.Fleet
+	Redis   *redis.Client
 	Channel string                                          // of the news
 	Cards   string                                          // key of the cards
 	Answers func(question string) string                    // key of the answers to a question
@@ -59,7 +60,7 @@ func New(cfg Config) *Peers {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	p := &Peers{cfg: cfg, id: rand.Text(), stop: stop, asked: make(chan news, 8)}
-	p.hush = cfg.Fleet.Listen(fleet.Listener{Channel: cfg.Channel, Message: p.hear, Gap: cfg.Gap})
+	p.hush = cfg.Redis.Subscribe(cfg.Channel, p.hear, cfg.Gap)
 	p.running.Go(func() { p.show(ctx) })
 	p.running.Go(func() { p.answer(ctx) })
 	return p
@@ -78,7 +79,7 @@ func (p *Peers) Close() error {
 
 // hear takes in one message, and ignores what it cannot read.
 func (p *Peers) hear(text string) {
-	p.cfg.Fleet.Guard(func() { p.take(text) })
+	p.cfg.Redis.Guard(func() { p.take(text) })
 }
 
 func (p *Peers) take(text string) {
@@ -124,24 +125,15 @@ type ChangedRecord struct {
 	Class string `json:"class"`
 }
 
-// homes are the servers that a message is published on: of a ring one that answers, because every sidecar listens to all of them.
-func homes(f *fleet.Fleet, channel string) []*fleet.Node {
-	if f.Everywhere() {
-		return f.Nodes()
-	}
-	n, _ := f.Place(channel)
-	return []*fleet.Node{n}
-}
-
 // Announce tells news to all sidecars, for one that is not a sidecar.
-func Announce(ctx context.Context, f *fleet.Fleet, channel, topic string, body any) error {
-	return publish(ctx, f, channel, news{Topic: topic}, body)
+func Announce(ctx context.Context, c *redis.Client, channel, topic string, body any) error {
+	return publish(ctx, c, channel, news{Topic: topic}, body)
 }
 
 // Hear hears news on a channel, for one that is not a sidecar, until the function that it returns is called. Its topics must not block for long.
-func Hear(f *fleet.Fleet, channel string, topics map[string]func(body []byte)) (stop func()) {
-	p := &Peers{cfg: Config{Fleet: f, Topics: topics}}
-	return f.Listen(fleet.Listener{Channel: channel, Message: p.hear, Gap: func() {}})
+func Hear(c *redis.Client, channel string, topics map[string]func(body []byte)) (stop func()) {
+	p := &Peers{cfg: Config{Redis: c, Topics: topics}}
+	return c.Subscribe(channel, p.hear, func() {})
 }
 
 // Tell publishes news to all sidecars, this one included.
@@ -150,10 +142,11 @@ func (p *Peers) Tell(ctx context.Context, topic string, body any) error {
 }
 
 func (p *Peers) publish(ctx context.Context, n news, body any) error {
-	return publish(ctx, p.cfg.Fleet, p.cfg.Channel, n, body)
+	return publish(ctx, p.cfg.Redis, p.cfg.Channel, n, body)
 }
 
-func publish(ctx context.Context, f *fleet.Fleet, channel string, n news, body any) error {
+// publish publishes a message: of a ring on one server that answers, because every sidecar listens to all of them.
+func publish(ctx context.Context, c *redis.Client, channel string, n news, body any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return fmt.Errorf("write news about %s: %w", n.Topic, err)
@@ -164,8 +157,8 @@ func publish(ctx context.Context, f *fleet.Fleet, channel string, n news, body a
 		return fmt.Errorf("write news about %s: %w", n.Topic, err)
 	}
 	var all error
-	for _, home := range homes(f, channel) {
-		_, err = home.Ask(within(ctx), channel, "PUBLISH", channel, string(message))
+	for _, home := range c.Everywhere() {
+		_, err = publishOn(ctx, home, channel, message)
 		if err == nil {
 			return nil
 		}
@@ -174,10 +167,31 @@ func publish(ctx context.Context, f *fleet.Fleet, channel string, n news, body a
 	return fmt.Errorf("tell the other sidecars: %w", all)
 }
 
-func within(ctx context.Context) time.Duration {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return tellWithin
+// publishOn publishes a message on one server.
+func publishOn(ctx context.Context, s *redis.Server, channel string, message []byte) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, tellWithin)
+	defer cancel()
+	return s.Run(ctx, "PUBLISH", channel, message)
+}
+
+// ask sends a command about a key, and waits so long for its reply.
+func (p *Peers) ask(ctx context.Context, within time.Duration, key string, words ...any) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	return p.cfg.Redis.Run(ctx, key, words...)
+}
+
+// pairs calls f with each field and value of a reply to HGETALL.
+func pairs(reply any, f func(field, value string)) {
+	items, _ := reply.([]any)
+	for pair := range slices.Chunk(items, 2) {
+		if len(pair) < 2 {
+			return
+		}
+		field, named := pair[0].(string)
+		value, given := pair[1].(string)
+		if named && given {
+			f(field, value)
+		}
 	}
-	return min(tellWithin, time.Until(deadline))
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spillway-mesh/spillway/fleet"
+	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -41,13 +41,13 @@ func (m *member) missed(times int) error {
 	return nil
 }
 
-func join(t *testing.T, at fleet.Servers, name string) *member {
+func join(t *testing.T, at redis.Servers, name string) *member {
 	t.Helper()
-	f := fleet.New(fleet.Config{Servers: at, Bounds: fleet.Bounds{Silence: time.Second, Patience: 2 * time.Second}})
+	f := redis.New(redis.Config{Servers: at})
 	t.Cleanup(f.Close)
 	m := &member{}
 	m.Peers = New(Config{
-		Fleet: f, Channel: "news", Cards: "cards", Answers: func(q string) string { return "answers:" + q }, Card: func() any { return name },
+		Redis: f, Channel: "news", Cards: "cards", Answers: func(q string) string { return "answers:" + q }, Card: func() any { return name },
 		Topics: map[string]func([]byte){"hello": func(body []byte) {
 			var text string
 			if json.Unmarshal(body, &text) == nil {
@@ -64,8 +64,8 @@ func join(t *testing.T, at fleet.Servers, name string) *member {
 }
 
 func TestNewsCardsAndQuestions(t *testing.T) {
-	redis := servers.StartRedis(t)
-	at := fleet.Servers{Addresses: []string{redis.Addr}}
+	server := servers.StartRedis(t)
+	at := redis.Servers{Addresses: []string{server.Addr}}
 	one, other := join(t, at, "one"), join(t, at, "other")
 	for _, m := range []*member{one, other} {
 		servers.Await(t, "the subscription", func() error { return m.missed(1) })
@@ -103,35 +103,28 @@ func TestNewsCardsAndQuestions(t *testing.T) {
 
 // TestANewSidecarTakesTheCardsOfTheDeadAway starts one beside a card that has ended, which no reader asks for.
 func TestANewSidecarTakesTheCardsOfTheDeadAway(t *testing.T) {
-	redis := servers.StartRedis(t)
-	at := fleet.Servers{Addresses: []string{redis.Addr}}
-	one := join(t, at, "one")
-	command := func(words ...string) string {
-		text, err := one.atCards(time.Minute, words...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return text
-	}
-	command("HSET", "cards", "dead", `1 "killed"`)
+	server := servers.StartRedis(t)
+	at := redis.Servers{Addresses: []string{server.Addr}}
+	join(t, at, "one")
+	server.Do(t, "HSET", "cards", "dead", `1 "killed"`)
 	other := join(t, at, "other")
 	servers.Await(t, "the card of the new sidecar", func() error {
-		if command("HGET", "cards", other.ID()) == "" {
+		if server.Do(t, "HGET", "cards", other.ID()) == nil {
 			return errors.New("there is none")
 		}
 		return nil
 	})
-	if card := command("HGET", "cards", "dead"); card != "" {
-		t.Errorf("the card of the dead is %q", card)
+	if card := server.Do(t, "HGET", "cards", "dead"); card != nil {
+		t.Errorf("the card of the dead is %v", card)
 	}
 }
 
 func TestABrokenSubscriptionIsMadeAgain(t *testing.T) {
-	redis := servers.StartRedis(t)
-	m := join(t, fleet.Servers{Addresses: []string{redis.Addr}}, "one")
+	server := servers.StartRedis(t)
+	m := join(t, redis.Servers{Addresses: []string{server.Addr}}, "one")
 	servers.Await(t, "the subscription", func() error { return m.missed(1) })
-	redis.Kill(t)
-	redis.Start(t)
+	server.Kill(t)
+	server.Start(t)
 	servers.Await(t, "the second subscription", func() error { return m.missed(2) })
 	servers.Await(t, "news after that", func() error {
 		err := m.Tell(t.Context(), "hello", "again")
@@ -145,8 +138,8 @@ func TestABrokenSubscriptionIsMadeAgain(t *testing.T) {
 func TestNewsInAClusterAndInARing(t *testing.T) {
 	cluster := servers.StartCluster(t)
 	ring := []string{servers.StartRedis(t).Addr, servers.StartRedis(t).Addr}
-	for name, at := range map[string]fleet.Servers{
-		"cluster": {Kind: fleet.Cluster, Addresses: cluster.Addrs()[:2]}, "ring": {Kind: fleet.Ring, Addresses: ring},
+	for name, at := range map[string]redis.Servers{
+		"cluster": {Kind: redis.Cluster, Addresses: cluster.Addrs()[:2]}, "ring": {Kind: redis.Ring, Addresses: ring},
 	} {
 		one, other := join(t, at, "one"), join(t, at, "other")
 		servers.Await(t, "the subscription in a "+name, func() error { return other.missed(1) })
@@ -163,15 +156,15 @@ func TestNewsInAClusterAndInARing(t *testing.T) {
 // TestAPoisonedCardIsRemoved writes what is not a card among the cards: those of sidecars are shown all the same, and
 // it is gone.
 func TestAPoisonedCardIsRemoved(t *testing.T) {
-	redis := servers.StartRedis(t)
-	m := join(t, fleet.Servers{Addresses: []string{redis.Addr}}, "one")
+	server := servers.StartRedis(t)
+	m := join(t, redis.Servers{Addresses: []string{server.Addr}}, "one")
 	for name, poison := range map[string]string{
 		"no blank": "garbage", "empty": "", "no number": "soon {}", "an endless life": "99999999999999999999 {}",
 		"a life of an hour": fmt.Sprint(time.Now().Add(time.Hour).UnixMilli(), " {}"),
 		"below zero":        "-5 {}", "infinite": "inf {}", "hexadecimal": "0xffffffffffff {}",
 	} {
 		t.Run(name, func(t *testing.T) {
-			redis.Do(t, "HSET", "cards", "zzz", poison)
+			server.Do(t, "HSET", "cards", "zzz", poison)
 			servers.Await(t, "the card of the sidecar alone", func() error {
 				cards, err := m.Cards(t.Context())
 				if err != nil {
@@ -182,7 +175,7 @@ func TestAPoisonedCardIsRemoved(t *testing.T) {
 				}
 				return nil
 			})
-			if left := redis.Do(t, "HEXISTS", "cards", "zzz"); left != int64(0) {
+			if left := server.Do(t, "HEXISTS", "cards", "zzz"); left != int64(0) {
 				t.Errorf("the poisoned card is still there")
 			}
 		})
@@ -191,9 +184,9 @@ func TestAPoisonedCardIsRemoved(t *testing.T) {
 
 // TestNewsThatMakeAReaderPanic: a panic while news are taken in is reported, and later news arrive.
 func TestNewsThatMakeAReaderPanic(t *testing.T) {
-	redis := servers.StartRedis(t)
+	server := servers.StartRedis(t)
 	faults, heard := make(chan any, 1), make(chan string, 1)
-	f := fleet.New(fleet.Config{Servers: fleet.Servers{Addresses: []string{redis.Addr}},
+	f := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{server.Addr}},
 		OnPanic: func(fault any) { faults <- fault }})
 	t.Cleanup(f.Close)
 	t.Cleanup(Hear(f, "news", map[string]func([]byte){
@@ -202,7 +195,7 @@ func TestNewsThatMakeAReaderPanic(t *testing.T) {
 	}))
 	publish := func(topic string) func() error {
 		return func() error {
-			if got := redis.Do(t, "PUBLISH", "news", `{"topic":"`+topic+`","body":1}`); got != int64(1) {
+			if got := server.Do(t, "PUBLISH", "news", `{"topic":"`+topic+`","body":1}`); got != int64(1) {
 				return fmt.Errorf("%v listeners", got)
 			}
 			return nil
@@ -220,10 +213,10 @@ func TestNewsThatMakeAReaderPanic(t *testing.T) {
 
 // TestASubscriptionThatAnnouncesTooMuch: the server announces more than there is memory, and the subscription is made again.
 func TestASubscriptionThatAnnouncesTooMuch(t *testing.T) {
-	redis := servers.StartRedis(t)
-	forger := servers.StartForger(t, redis)
+	server := servers.StartRedis(t)
+	forger := servers.StartForger(t, server)
 	for _, reply := range []string{"*2147483647\r\n", "*4611686018427387904\r\n", "$34359738368\r\n", "$9223372036854775805\r\n", ">2147483647\r\n"} {
-		f := fleet.New(fleet.Config{Servers: fleet.Servers{Addresses: []string{forger.Addr}}})
+		f := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{forger.Addr}}})
 		forger.Set(func(command []string) []byte {
 			if strings.EqualFold(command[0], "SUBSCRIBE") {
 				return []byte(reply)
@@ -235,7 +228,7 @@ func TestASubscriptionThatAnnouncesTooMuch(t *testing.T) {
 		forger.AwaitMet(t, 2)
 		forger.Set(nil)
 		servers.Await(t, "a listener", func() error {
-			if redis.Do(t, "PUBLISH", "news", `{"topic":"hello","body":1}`) == int64(0) {
+			if server.Do(t, "PUBLISH", "news", `{"topic":"hello","body":1}`) == int64(0) {
 				return errors.New("none")
 			}
 			return nil
@@ -246,7 +239,7 @@ func TestASubscriptionThatAnnouncesTooMuch(t *testing.T) {
 		stop()
 		f.Close()
 		servers.Await(t, "the end of the subscription", func() error {
-			if left := redis.Do(t, "PUBSUB", "NUMSUB", "news"); left.([]any)[1] != int64(0) {
+			if left := server.Do(t, "PUBSUB", "NUMSUB", "news"); left.([]any)[1] != int64(0) {
 				return fmt.Errorf("%v", left)
 			}
 			return nil

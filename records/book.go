@@ -9,20 +9,20 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spillway-mesh/spillway/fleet"
+	"github.com/spillway-mesh/spillway/redis"
 )
 
 // Config sets up a Book.
 type Config struct {
-	Fleet *fleet.Fleet // where records are kept; nil: in this process
-	// Key is where the record of an identity is kept. It is required with Fleet.
+	Redis *redis.Client // where records are kept; nil: in this process
+	// Key is where the record of an identity is kept. It is required with Redis.
 	Key   func(*Identity) string
-	Index string // key of the index, which tells what kinds of records there are; required with Fleet
+	Index string // key of the index, which tells what kinds of records there are; required with Redis
 	// Serves reports whether there are rules for a domain: of others no record is looked up, and no news is taken in.
 	// After it has changed, call Reread. Nil: all domains are served.
 	Serves func(domain string) bool
 	// Publish lets the other sidecars know that the record of a key has changed, which is of that class; an empty key stands for any of the
-	// class. It is required with Fleet.
+	// class. It is required with Redis.
 	Publish func(ctx context.Context, key, class string) error
 	// Prepare makes of a record what decisions use. It is called once when a record is read. Nil: the record itself.
 	Prepare func(*Identity, *Record) any
@@ -78,7 +78,7 @@ func New(cfg Config) *Book {
 		cfg: cfg, cache: newCache(cfg.Bytes), stop: stop, wake: make(chan struct{}, 1), first: make(chan struct{}), missing: make(chan Identity, maxMissing),
 		local: map[Identity]*entry{}, news: news{added: map[string]time.Time{}},
 	}
-	if cfg.Fleet == nil {
+	if cfg.Redis == nil {
 		close(b.first)
 		return b
 	}
@@ -117,7 +117,7 @@ func (b *Book) Kinds(domain string) *Kinds {
 // Cached returns what decisions use of the record of an identity, nil where it has none, and whether that is up to date. If not, Ask does
 // better. It allocates nothing.
 func (b *Book) Cached(id *Identity) (value any, fresh bool) {
-	if b.cfg.Fleet == nil {
+	if b.cfg.Redis == nil {
 		return b.localValue(id), true
 	}
 	e, fresh := b.cache.find(id, b.cfg.Now())
@@ -141,7 +141,7 @@ func (b *Book) localValue(id *Identity) any {
 // before.
 func (b *Book) Ask(ctx context.Context, ids []Identity) []any {
 	values := make([]any, len(ids))
-	if b.cfg.Fleet == nil {
+	if b.cfg.Redis == nil {
 		for i := range ids {
 			values[i] = b.localValue(&ids[i])
 		}
@@ -153,7 +153,7 @@ func (b *Book) Ask(ctx context.Context, ids []Identity) []any {
 
 // Get reads the record of an identity, nil for none. It always asks Redis.
 func (b *Book) Get(ctx context.Context, id Identity) (*Record, error) {
-	if b.cfg.Fleet == nil {
+	if b.cfg.Redis == nil {
 		b.mu.RLock()
 		defer b.mu.RUnlock()
 		if e := b.local[id]; e != nil {
@@ -176,7 +176,7 @@ const changeTries = 8
 // that it was not.
 func (b *Book) Change(ctx context.Context, id Identity, by string, change func(*Record)) (before, after *Record, err error) {
 	edit := func(was *Record) *Record { return b.edit(was, by, change) }
-	if b.cfg.Fleet == nil {
+	if b.cfg.Redis == nil {
 		return b.changeLocal(id, edit)
 	}
 	for range changeTries {

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/spillway-mesh/spillway/fleet"
+	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -54,12 +54,11 @@ func TestADamagedRecordStaysWhatItWas(t *testing.T) {
 }
 
 // served opens a book that serves one domain.
-func served(t *testing.T, redis *servers.Redis) *Book {
+func served(t *testing.T, server *servers.Redis) *Book {
 	t.Helper()
-	f := fleet.New(fleet.Config{Servers: fleet.Servers{Addresses: []string{redis.Addr}},
-		Bounds: fleet.Bounds{Silence: time.Second, Patience: 2 * time.Second}})
+	f := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{server.Addr}}})
 	t.Cleanup(f.Close)
-	b := New(Config{Fleet: f, Index: "index", Key: func(id *Identity) string { return id.Text() },
+	b := New(Config{Redis: f, Index: "index", Key: func(id *Identity) string { return id.Text() },
 		Serves: func(domain string) bool { return domain == "shop" }})
 	t.Cleanup(func() { b.Close() })
 	b.Ready(t.Context())
@@ -121,17 +120,16 @@ func TestNewsChangeTheCatalogNowAndThen(t *testing.T) {
 
 // TestAHugeIndexIsReadInPart: made-up classes are not kept, and those that do not end are found all the same.
 func TestAHugeIndexIsReadInPart(t *testing.T) {
-	redis := servers.StartRedis(t)
-	redis.Do(t, "EVAL", `for i = 1, 60000 do redis.call('ZADD', 'index', '9999999999999', 'made-up' .. i .. '|user') end
+	server := servers.StartRedis(t)
+	server.Do(t, "EVAL", `for i = 1, 60000 do redis.call('ZADD', 'index', '9999999999999', 'made-up' .. i .. '|user') end
 		for _, kind in ipairs({'user', 'ip4/24', 'ip4/024', 'ip4/+24', 'ip4/64', 'ip6/64'}) do
 			redis.call('ZADD', 'index', '+inf', 'shop|' .. kind)
 		end`, "0")
 	var problems []error
-	f := fleet.New(fleet.Config{Servers: fleet.Servers{Addresses: []string{redis.Addr}},
-		Bounds: fleet.Bounds{Silence: 10 * time.Second, Patience: 10 * time.Second}})
+	f := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{server.Addr}}})
 	t.Cleanup(f.Close)
 	b := New(Config{
-		Fleet: f, Index: "index", Serves: func(domain string) bool { return domain == "shop" },
+		Redis: f, Index: "index", Serves: func(domain string) bool { return domain == "shop" },
 		OnError: func(_ string, err error) { problems = append(problems, err) },
 	})
 	b.Ready(t.Context())

@@ -1,18 +1,14 @@
 package records
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
-
-	"github.com/spillway-mesh/spillway/fleet"
 )
 
 // Wanted is a record as it has to be.
@@ -61,7 +57,7 @@ func (b *Book) compare(ctx context.Context, wanted []Wanted, all bool) (found []
 	batches := b.batches(ready, func(*Difference) bool { return true })
 	differ := make([][]*Difference, len(batches))
 	err = together(len(batches), func(n int) (err error) {
-		differ[n], err = differing(ctx, batches[n], all)
+		differ[n], err = b.differing(ctx, batches[n], all)
 		return err
 	})
 	return slices.Concat(differ...), err
@@ -74,7 +70,7 @@ func (b *Book) Absent(wanted []Wanted) ([]*Difference, error) {
 
 // prepare makes ready to be written what is chosen.
 func (b *Book) prepare(wanted []Wanted, chosen func(*Wanted) bool) ([]*Difference, error) {
-	if b.cfg.Fleet == nil {
+	if b.cfg.Redis == nil {
 		return nil, errors.New("records are mended in Redis, and there is none")
 	}
 	all, room := make([]*Difference, 0, len(wanted)), make([]Difference, len(wanted))
@@ -94,10 +90,7 @@ func (b *Book) prepare(wanted []Wanted, chosen func(*Wanted) bool) ([]*Differenc
 }
 
 // batch is records that one call can be about.
-type batch struct {
-	node    *fleet.Node
-	records []*Difference
-}
+type batch []*Difference
 
 // batches divides the records that are chosen.
 func (b *Book) batches(all []*Difference, chosen func(*Difference) bool) (full []batch) {
@@ -106,14 +99,14 @@ func (b *Book) batches(all []*Difference, chosen func(*Difference) bool) (full [
 		if !chosen(d) {
 			continue
 		}
-		n, slot := b.cfg.Fleet.Place(d.key)
-		at, there := open[home{n, slot}]
-		if !there || len(full[at].records) == mendBatch {
+		place := b.homeOf(d.key)
+		at, there := open[place]
+		if !there || len(full[at]) == mendBatch {
 			at = len(full)
-			open[home{n, slot}] = at
-			full = append(full, batch{node: n, records: make([]*Difference, 0, min(len(all)-i, mendBatch))})
+			open[place] = at
+			full = append(full, make(batch, 0, min(len(all)-i, mendBatch)))
 		}
-		full[at].records = append(full[at].records, d)
+		full[at] = append(full[at], d)
 	}
 	return full
 }
@@ -140,37 +133,34 @@ func together(count int, f func(n int) error) error {
 	return problem
 }
 
-// call sends a command with words for each record of a batch.
-func (b *batch) call(ctx context.Context, command string, perRecord int, words func(wire []byte, d *Difference) []byte) (fleet.Reply, error) {
-	size := 64
-	for _, d := range b.records {
-		size += len(d.key) + len(d.text) + 32
+// call sends a command with the key of each record of a batch, and its text.
+func (b *Book) call(ctx context.Context, records batch, command string, texts bool) (any, error) {
+	words := make([]any, 1, 1+2*len(records))
+	words[0] = command
+	for _, d := range records {
+		words = append(words, d.key)
+		if texts {
+			words = append(words, d.text)
+		}
 	}
-	wire := fleet.AppendCommand(make([]byte, 0, size), 1+perRecord*len(b.records))
-	c := fleet.Call{Key: b.records[0].key, Wire: fleet.AppendWord(wire, command)}
-	for _, d := range b.records {
-		c.Wire = words(c.Wire, d)
-	}
-	err := b.node.Do(ctx, &c, mendIn)
-	return c.Reply, err
+	ctx, cancel := context.WithTimeout(ctx, mendIn)
+	defer cancel()
+	return b.cfg.Redis.Run(ctx, records[0].key, words...)
 }
 
-// keyWord is the word of a command that only names keys.
-func keyWord(wire []byte, d *Difference) []byte { return fleet.AppendWord(wire, d.key) }
-
 // differing returns the records of a batch that are not what they have to be, or all of them but those that stay.
-func differing(ctx context.Context, b batch, all bool) (found []*Difference, err error) {
-	reply, err := b.call(ctx, "MGET", 1, keyWord)
+func (b *Book) differing(ctx context.Context, records batch, all bool) (found []*Difference, err error) {
+	reply, err := b.call(ctx, records, "MGET", false)
 	if err != nil {
 		return nil, fmt.Errorf("read records: %w", err)
 	}
-	items := reply.Items()
-	if len(items) != len(b.records) {
-		return nil, fmt.Errorf("read records: %d replies for %d keys", len(items), len(b.records))
+	items, _ := reply.([]any)
+	if len(items) != len(records) {
+		return nil, fmt.Errorf("read records: %d replies for %d keys", len(items), len(records))
 	}
-	for at, d := range b.records {
-		has := items[at].Data
-		if (all || !bytes.Equal(has, d.text)) && (d.Record != nil || !operators(has)) {
+	for at, d := range records {
+		has, _ := items[at].(string)
+		if (all || has != string(d.text)) && (d.Record != nil || !operators(has)) {
 			found = append(found, d)
 		}
 	}
@@ -178,9 +168,9 @@ func differing(ctx context.Context, b batch, all bool) (found []*Difference, err
 }
 
 // operators reports whether a text of Redis is a record that an operator made, and the control plane does not keep.
-func operators(text []byte) bool {
+func operators(text string) bool {
 	var r Record
-	return len(text) > 0 && json.Unmarshal(text, &r) == nil && !r.Control
+	return len(text) > 0 && json.Unmarshal([]byte(text), &r) == nil && !r.Control
 }
 
 // Write writes records. Sidecars hear of each of them, unless there are many, or some are not written: then untold are the classes of which they
@@ -241,15 +231,9 @@ func (d *Difference) ends() bool { return d.Record != nil && !d.Record.expires()
 // write writes records that do not end by MSET, or deletes those that there have to be none of by UNLINK.
 func (b *Book) write(ctx context.Context, found []*Difference, command string) error {
 	deletes := command == "UNLINK"
-	perRecord, words := 2, func(wire []byte, d *Difference) []byte {
-		return fleet.AppendWord(fleet.AppendWord(wire, d.key), d.text)
-	}
-	if deletes {
-		perRecord, words = 1, keyWord
-	}
 	batches := b.batches(found, func(d *Difference) bool { return (d.Record == nil) == deletes && !d.ends() })
 	return together(len(batches), func(n int) error {
-		_, err := batches[n].call(ctx, command, perRecord, words)
+		_, err := b.call(ctx, batches[n], command, !deletes)
 		if err != nil {
 			return fmt.Errorf("write records: %w", err)
 		}
@@ -267,8 +251,7 @@ func (b *Book) writeEnding(ctx context.Context, found []*Difference) error {
 	}
 	return together(len(ending), func(n int) error {
 		d := ending[n]
-		node, _ := b.cfg.Fleet.Place(d.key)
-		_, err := node.Ask(within(ctx), d.key, "SET", d.key, string(d.text), "PXAT", strconv.FormatInt(d.Record.expires().UnixMilli(), 10))
+		_, err := b.run(ctx, d.key, "SET", d.key, d.text, "PXAT", d.Record.expires().UnixMilli())
 		if err != nil {
 			return fmt.Errorf("write a record: %w", err)
 		}

@@ -39,8 +39,7 @@ func (b *Book) BeginFilling(ctx context.Context, like []Identity) error {
 
 // EndFilling lets all sidecars know that Redis has all records again.
 func (b *Book) EndFilling(ctx context.Context) error {
-	n, _ := b.cfg.Fleet.Place(b.cfg.Index)
-	_, err := n.Ask(within(ctx), b.cfg.Index, "ZREM", b.cfg.Index, fillingClass)
+	_, err := b.run(ctx, b.cfg.Index, "ZREM", b.cfg.Index, fillingClass)
 	if err != nil {
 		return fmt.Errorf("note that all records are back: %w", err)
 	}
@@ -77,7 +76,7 @@ func (b *Book) askMissing(ctx context.Context) {
 		}
 		within, cancel := context.WithTimeout(ctx, missingIn)
 		err := errPanicked
-		b.cfg.Fleet.Guard(func() { err = b.cfg.Missing(within, page) })
+		b.cfg.Redis.Guard(func() { err = b.cfg.Missing(within, page) })
 		cancel()
 		if err != nil {
 			b.unasked.Add(int64(len(page)))

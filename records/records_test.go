@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/spillway-mesh/spillway/fleet"
+	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -30,10 +30,10 @@ func (b *books) now() time.Time { return time.Now().Add(time.Duration(b.skip.Loa
 
 func (b *books) open(t *testing.T, bytes int64) *Book {
 	t.Helper()
-	f := fleet.New(fleet.Config{Servers: fleet.Servers{Addresses: []string{b.redis.Addr}}, Bounds: fleet.Bounds{Silence: time.Second, Patience: 2 * time.Second}})
+	f := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{b.redis.Addr}}})
 	t.Cleanup(f.Close)
 	book := New(Config{
-		Fleet: f, Index: "index", Key: func(id *Identity) string { return "rec:" + id.Kind.String() + ":" + id.Text() }, Bytes: bytes, Patience: 2 * time.Second,
+		Redis: f, Index: "index", Key: func(id *Identity) string { return "rec:" + id.Kind.String() + ":" + id.Text() }, Bytes: bytes, Patience: 2 * time.Second,
 		Now: b.now, Publish: func(_ context.Context, key, class string) error {
 			b.mu.Lock()
 			defer b.mu.Unlock()

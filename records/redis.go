@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spillway-mesh/spillway/fleet"
+	"github.com/spillway-mesh/spillway/redis"
 )
 
 // changeScript writes a record unless another writer came first.
@@ -39,10 +39,10 @@ func (b *Book) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		next := indexEvery - rand.N(indexEvery/10)
 		err := errPanicked
-		b.cfg.Fleet.Guard(func() { err = b.readIndex() })
+		b.cfg.Redis.Guard(func() { err = b.readIndex(ctx) })
 		if err != nil {
 			next = indexRetry
-			b.cfg.OnError(fleet.Reason(err), fmt.Errorf("read which records there are: %w", err))
+			b.cfg.OnError(redis.Reason(err), fmt.Errorf("read which records there are: %w", err))
 		}
 		once.Do(func() { close(b.first) })
 		timer := time.NewTimer(next)
@@ -59,19 +59,17 @@ func (b *Book) follow(ctx context.Context) {
 const maxClasses = 50_000
 
 // readIndex reads which kinds of records there are. Kinds that were heard of after the question stay.
-func (b *Book) readIndex() error {
+func (b *Book) readIndex(ctx context.Context) error {
 	asked := b.cfg.Now()
 	from := strconv.FormatInt(asked.Add(-indexSlack).UnixMilli(), 10)
-	n, _ := b.cfg.Fleet.Place(b.cfg.Index)
-	reply, err := n.Ask(askWithin, b.cfg.Index, "ZREVRANGEBYSCORE", b.cfg.Index, "+inf", from, "LIMIT", "0",
-		strconv.Itoa(maxClasses+1))
+	reply, err := b.run(ctx, b.cfg.Index, "ZREVRANGEBYSCORE", b.cfg.Index, "+inf", from, "LIMIT", 0, maxClasses+1)
 	if err != nil {
 		return err
 	}
-	if reply.Kind != fleet.List {
-		return fmt.Errorf("the reply must be a list, and begins with %q", reply.Kind)
+	items, is := reply.([]any)
+	if !is {
+		return fmt.Errorf("the reply must be a list, and is a %T", reply)
 	}
-	items := reply.Items()
 	if len(items) > maxClasses {
 		b.cfg.OnError("index",
 			fmt.Errorf("the index names more than %d kinds of records: those that end soonest are not looked up",
@@ -94,9 +92,9 @@ func (b *Book) readIndex() error {
 }
 
 // servedOf are the classes of the domains that are served.
-func (b *Book) servedOf(items []fleet.Reply) (classes []string) {
+func (b *Book) servedOf(items []any) (classes []string) {
 	for _, item := range items {
-		if class := string(item.Data); b.serves(class) {
+		if class, is := item.(string); is && b.serves(class) {
 			classes = append(classes, class)
 		}
 	}
@@ -105,8 +103,8 @@ func (b *Book) servedOf(items []fleet.Reply) (classes []string) {
 
 // home is what one call can ask for together.
 type home struct {
-	node *fleet.Node
-	slot int
+	server *redis.Server
+	slot   int
 }
 
 // lookUp asks for the records of ids, one call for each home, all at the same time.
@@ -116,26 +114,26 @@ func (b *Book) lookUp(ctx context.Context, ids []Identity, values []any) {
 	homes := map[home][]int{}
 	for i := range ids {
 		keys[i] = b.cfg.Key(&ids[i])
-		n, slot := b.cfg.Fleet.Place(keys[i])
-		homes[home{n, slot}] = append(homes[home{n, slot}], i)
+		at := b.homeOf(keys[i])
+		homes[at] = append(homes[at], i)
 	}
 	var all sync.WaitGroup
-	for at, places := range homes {
-		ask := func() { b.askHome(ctx, at.node, ids, keys, places, values, changes) }
+	for _, places := range homes {
+		ask := func() { b.askHome(ctx, ids, keys, places, values, changes) }
 		if len(homes) == 1 {
 			ask()
 			return
 		}
-		all.Go(func() { b.cfg.Fleet.Guard(ask) })
+		all.Go(func() { b.cfg.Redis.Guard(ask) })
 	}
 	all.Wait()
 }
 
 // askHome asks one server for the records at those places, and takes in what it answers.
-func (b *Book) askHome(ctx context.Context, n *fleet.Node, ids []Identity, keys []string, places []int, values []any, changes uint64) {
-	call := fleet.Call{Key: keys[places[0]], Wire: fleet.AppendWord(fleet.AppendCommand(nil, 1+len(places)), "MGET")}
+func (b *Book) askHome(ctx context.Context, ids []Identity, keys []string, places []int, values []any, changes uint64) {
+	words := []any{"MGET"}
 	for _, i := range places {
-		call.Wire = fleet.AppendWord(call.Wire, keys[i])
+		words = append(words, keys[i])
 	}
 	allow := b.allowance(ctx)
 	if allow < leastAllow { // Redis was not asked, so nothing is known that others could use
@@ -144,12 +142,12 @@ func (b *Book) askHome(ctx context.Context, n *fleet.Node, ids []Identity, keys 
 		}
 		return
 	}
-	err := n.Do(ctx, &call, allow)
-	var items []fleet.Reply
-	if err == nil {
-		items = call.Reply.Items()
-	} else {
-		b.cfg.OnError(fleet.Reason(err), fmt.Errorf("look up a record: %w", err))
+	ctx, cancel := context.WithTimeout(ctx, allow)
+	defer cancel()
+	reply, err := b.cfg.Redis.Ask(ctx, keys[places[0]], words...)
+	items, _ := reply.([]any)
+	if err != nil {
+		b.cfg.OnError(redis.Reason(err), fmt.Errorf("look up a record: %w", err))
 	}
 	for at, i := range places {
 		if at >= len(items) {
@@ -171,14 +169,14 @@ func (b *Book) allowance(ctx context.Context) time.Duration {
 
 // learn keeps the reply about an identity, and returns what decisions use of it. Where that cannot be read,
 // what was known holds.
-func (b *Book) learn(id Identity, key string, item fleet.Reply, changes uint64) any {
-	if item.Kind == fleet.Nothing && b.filling() && !b.cache.changed(&id) {
+func (b *Book) learn(id Identity, key string, item any, changes uint64) any {
+	if item == nil && b.filling() && !b.cache.changed(&id) {
 		return b.await(id, key, changes)
 	}
 	now := b.cfg.Now()
 	e := &entry{key: key, age: b.cache.age.Load(), until: now.Add(jittered(negativeLife)), bytes: int64(negativeBytes + 2*len(key) + len(id.Domain) + len(id.Name))}
-	if item.Kind != fleet.Nothing {
-		r, err := recordOf(item)
+	if item != nil {
+		r, length, err := recordOf(item)
 		if err != nil {
 			b.unreadable.Add(1)
 			b.cfg.OnError("record", fmt.Errorf("read the record %s, of which holds what was known: %w", key, err))
@@ -188,23 +186,23 @@ func (b *Book) learn(id Identity, key string, item fleet.Reply, changes uint64) 
 		id.Domain, id.Name = strings.Clone(id.Domain), strings.Clone(id.Name)
 		e.record, e.value = r, b.cfg.Prepare(&id, r)
 		e.until = now.Add(jittered(positiveLife))
-		e.bytes += recordBytes + 2*int64(len(item.Data))
+		e.bytes += recordBytes + 2*int64(length)
 	}
 	b.cache.keep(id, e, changes)
 	return e.value
 }
 
-// recordOf reads a record.
-func recordOf(item fleet.Reply) (*Record, error) {
-	if item.Kind != fleet.Text {
-		return nil, fmt.Errorf("the reply must be a text, and begins with %q", item.Kind)
+// recordOf reads a record, and returns the length of its text.
+func recordOf(item any) (r *Record, length int, err error) {
+	text, is := item.(string)
+	if !is {
+		return nil, 0, fmt.Errorf("the reply must be a text, and is a %T", item)
 	}
-	var r *Record
-	err := json.Unmarshal(item.Data, &r)
+	err = json.Unmarshal([]byte(text), &r)
 	if err == nil && r == nil {
 		err = errors.New("it is null")
 	}
-	return r, err
+	return r, len(text), err
 }
 
 // hold keeps what was known about an identity for so long, because nothing newer can be had.
@@ -230,30 +228,31 @@ func (b *Book) known(id *Identity) any {
 
 // read reads a record, and returns it as text too.
 func (b *Book) read(ctx context.Context, key string) (string, *Record, error) {
-	n, _ := b.cfg.Fleet.Place(key)
-	reply, err := n.Ask(within(ctx), key, "GET", key)
+	reply, err := b.run(ctx, key, "GET", key)
 	if err != nil {
 		return "", nil, fmt.Errorf("read the record: %w", err)
 	}
-	if reply.Kind != fleet.Text {
+	text, is := reply.(string)
+	if !is {
 		return "", nil, nil
 	}
-	text, r := string(reply.Data), new(Record)
-	err = json.Unmarshal(reply.Data, r)
+	r := new(Record)
+	err = json.Unmarshal([]byte(text), r)
 	if err != nil {
 		return text, nil, fmt.Errorf("the record in Redis cannot be read: %w", err)
 	}
 	return text, r, nil
 }
 
-// within is how long an operator's command may take.
-func within(ctx context.Context) time.Duration {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return askWithin
-	}
-	return min(askWithin, time.Until(deadline))
+// run sends a command about a key that can wait, such as an operator's.
+func (b *Book) run(ctx context.Context, key string, words ...any) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	return b.cfg.Redis.Run(ctx, key, words...)
 }
+
+// homeOf is where a key is.
+func (b *Book) homeOf(key string) home { return home{b.cfg.Redis.Server(key), b.cfg.Redis.Slot(key)} }
 
 // changeOnce changes a record in Redis. The index is written first, so that no record is without it.
 func (b *Book) changeOnce(ctx context.Context, id Identity, edit func(*Record) *Record) (before, after *Record, err error) {
@@ -278,12 +277,11 @@ func (b *Book) changeOnce(ctx context.Context, id Identity, edit func(*Record) *
 			return before, nil, err
 		}
 	}
-	n, _ := b.cfg.Fleet.Place(key)
-	reply, err := n.Ask(within(ctx), key, "EVAL", changeScript, "1", key, was, text, until)
+	reply, err := b.run(ctx, key, "EVAL", changeScript, 1, key, was, text, until)
 	if err != nil {
 		return before, after, fmt.Errorf("write the record: %w", err)
 	}
-	if string(reply.Data) == "0" {
+	if done, _ := reply.(int64); done == 0 {
 		return before, after, errBusy
 	}
 	b.changed(key, id.class())
@@ -300,8 +298,7 @@ func (b *Book) writeIndex(ctx context.Context, class string, until time.Time) er
 	if !until.IsZero() {
 		score = strconv.FormatInt(min(until.UnixMilli(), math.MaxInt64/2), 10)
 	}
-	n, _ := b.cfg.Fleet.Place(b.cfg.Index)
-	_, err := n.Ask(within(ctx), b.cfg.Index, "ZADD", b.cfg.Index, "GT", score, class)
+	_, err := b.run(ctx, b.cfg.Index, "ZADD", b.cfg.Index, "GT", score, class)
 	if err != nil {
 		return fmt.Errorf("note that there is a record: %w", err)
 	}

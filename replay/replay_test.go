@@ -222,9 +222,9 @@ func TestTheCounterThatRefusesIsNamed(t *testing.T) {
 func TestBoundsHoldWhateverTheLog(t *testing.T) {
 	const clients = 5000
 	var log strings.Builder
-	for i := range clients {
-		line := at(float64(i)*60, "", fmt.Sprintf("10.%d.%d.1", i/250%250, i%250), "/")
-		log.WriteString(line + line)
+	for i := range 2 * clients {
+		client := i % clients
+		log.WriteString(at(float64(i)*30, "", fmt.Sprintf("10.%d.%d.1", client/250%250, client%250), "/"))
 	}
 	rules := write(t, "a.yaml", "domain: shop\nrules:\n  - { name: a, scope: ip, limit: { count: 1, per: 365d, algorithm: fixed_window } }\n")
 	cfg := Config{Logs: []string{write(t, "a.log", log.String())}, Rules: []string{rules}, MaxBytes: 128 << 10}

@@ -138,8 +138,8 @@ type Redis struct {
 	SentinelAuth     string `env:"SENTINEL_AUTH"`      // password, or user:password, for the sentinels alone
 	SentinelAuthFile string `env:"SENTINEL_AUTH_FILE"` // the same from a file, which is read at start
 
-	PoolSize int           `env:"POOL_SIZE"` // connections to each server at most; unset: 4, and never more, because all decisions share them
-	Timeout  time.Duration `env:"TIMEOUT"`   // for dialling; unset: 500ms. STORE_BUDGET and STORE_PATIENCE bound a decision
+	PoolSize int           `env:"POOL_SIZE"` // connections for decisions to each server at most; unset: 8, and never fewer; two of them are in use at once
+	Timeout  time.Duration `env:"TIMEOUT"`   // for dialling; unset: 500ms. STORE_PATIENCE bounds a decision
 	TLS      bool          `env:"TLS"`       // uses TLS, as rediss:// does
 }
 
@@ -155,8 +155,8 @@ type RedisTLS struct {
 type Store struct {
 	Backend     string        `env:"BACKEND_TYPE" envDefault:"redis"`       // redis; memcache is not supported
 	PerSecond   bool          `env:"REDIS_PERSECOND"`                       // limits with a window of at most a second have a Redis of their own
-	Budget      time.Duration `env:"STORE_BUDGET" envDefault:"10ms"`        // the longest that a Redis server which owes replies may send nothing; then the failure policies of the rules decide its calls. At least four times its usual reply time
-	Patience    time.Duration `env:"STORE_PATIENCE" envDefault:"100ms"`     // the longest a decision waits for its reply while Redis answers; also at most 80 % of what its caller's deadline leaves
+	Patience    time.Duration `env:"STORE_PATIENCE" envDefault:"100ms"`     // the longest a decision waits for Redis, also at most 80 % of what its caller's deadline leaves; then the failure policies of the rules decide
+	Silence     time.Duration `env:"STORE_SILENCE" envDefault:"250ms"`      // the longest a call to a Redis server waits for its reply; then it has failed
 	KeyPrefix   string        `env:"CACHE_KEY_PREFIX"`                      // begins every key in the shared store
 	KeySecret   string        `env:"KEY_SECRET"`                            // with it, keys in the shared store hold HMACs in place of identities
 	SecretFile  string        `env:"KEY_SECRET_FILE"`                       // KEY_SECRET from a file
@@ -169,12 +169,9 @@ type Store struct {
 // Breaker is when calls to a server of the shared store stop because it is down, and when they begin again. Each server has a
 // breaker of its own.
 type Breaker struct {
-	Failures int           `env:"FAILURES" envDefault:"5"`   // failures in a row that open it: refused or lost connections, no reply, replies by which the server reports that it cannot work
-	Ratio    float64       `env:"RATIO" envDefault:"0.5"`    // part of the calls in a window that open it by failing or by running out of patience
-	MinCalls int           `env:"MIN_CALLS" envDefault:"20"` // fewest calls in a window for BREAKER_RATIO to count
-	Window   time.Duration `env:"WINDOW" envDefault:"1s"`    // time over which BREAKER_RATIO is counted
-	Open     time.Duration `env:"OPEN" envDefault:"1s"`      // time from opening to the next try, at random up to a fifth more or less; grows by up to half while tries fail
-	Probes   int           `env:"PROBES" envDefault:"3"`     // calls that may try the server at the same time after that, and successes that close it
+	Failures int           `env:"FAILURES" envDefault:"3"` // failed calls in a row that open it: refused or lost connections, no reply, replies by which the server reports that it cannot work. Two failed calls that were under way at once open it, too
+	Open     time.Duration `env:"OPEN" envDefault:"500ms"` // time from opening to the next try
+	Probes   int           `env:"PROBES" envDefault:"1"`   // calls that may try the server after that, and successes that close it
 }
 
 // Answer is what clients see.

@@ -128,6 +128,7 @@ func (c *Config) validateRedisTLS(p *problems) {
 // The bounds of MAX_MESSAGE_BYTES. Envoy's usual requests are below the lower one.
 const (
 	leastMessage   = 16 << 10
+	leastSilence   = 50 * time.Millisecond // a shorter stall of a busy machine is not a lost Redis
 	LongestMessage = 4 << 20
 )
 
@@ -140,8 +141,8 @@ func (c *Config) validateStore(p *problems) {
 	p.unless(!s.PerSecond || c.PerSecond.URL != "", "REDIS_PERSECOND_URL", "", "a Redis, which REDIS_PERSECOND needs")
 	c.validateRedisTLS(p)
 	p.unless(one(s.Backend, "redis", "memcache"), "BACKEND_TYPE", s.Backend, "redis")
-	p.unless(s.Budget >= time.Millisecond && s.Budget <= time.Minute, "STORE_BUDGET", s.Budget, "a duration from 1ms to 1m")
 	p.unless(s.Patience >= time.Millisecond && s.Patience <= time.Minute, "STORE_PATIENCE", s.Patience, "a duration from 1ms to 1m")
+	p.unless(s.Silence >= leastSilence && s.Silence <= time.Minute, "STORE_SILENCE", s.Silence, "a duration from 50ms to 1m")
 	p.unless(s.MaxKeys >= 1, "MEMORY_MAX_KEYS", s.MaxKeys, "a number above 0")
 	p.unless(s.DenialCache >= 0, "DENIAL_CACHE_SIZE", s.DenialCache, "a number from 0")
 	p.unless(c.Listen.MaxMessage >= leastMessage && c.Listen.MaxMessage <= LongestMessage, "MAX_MESSAGE_BYTES", c.Listen.MaxMessage, "a number from 16384 to 4194304")
@@ -155,9 +156,6 @@ func (c *Config) validateBreaker(p *problems) {
 	b := &c.Breaker
 	counts := func(n int) bool { return n >= 1 && n <= maxBreakerCount }
 	p.unless(counts(b.Failures), "BREAKER_FAILURES", b.Failures, "a number from 1 to 1000000")
-	p.unless(b.Ratio > 0 && b.Ratio <= 1, "BREAKER_RATIO", b.Ratio, "a number above 0 and at most 1")
-	p.unless(counts(b.MinCalls), "BREAKER_MIN_CALLS", b.MinCalls, "a number from 1 to 1000000")
-	p.unless(b.Window >= 100*time.Millisecond && b.Window <= time.Hour, "BREAKER_WINDOW", b.Window, "a duration from 100ms to 1h")
 	p.unless(b.Open >= 10*time.Millisecond && b.Open <= time.Hour, "BREAKER_OPEN", b.Open, "a duration from 10ms to 1h")
 	p.unless(counts(b.Probes), "BREAKER_PROBES", b.Probes, "a number from 1 to 1000000")
 }

@@ -14,7 +14,7 @@ func BenchmarkABlockOnEightSidecars(b *testing.B) {
 	redis := servers.StartRedis(b)
 	var all []*running
 	for range 8 {
-		all = append(all, begin(b, fewPerHour, "REDIS_URL="+redis.Addr, "STORE_BUDGET=1s"))
+		all = append(all, begin(b, fewPerHour, "REDIS_URL="+redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s"))
 	}
 	var took []time.Duration
 	for b.Loop() {
@@ -45,7 +45,7 @@ func BenchmarkABlockOnEightSidecars(b *testing.B) {
 // BenchmarkExplain measures an explanation over HTTP, on a Redis.
 func BenchmarkExplain(b *testing.B) {
 	redis := servers.StartRedis(b)
-	s := begin(b, operatedRules, "REDIS_URL="+redis.Addr, "STORE_BUDGET=1s")
+	s := begin(b, operatedRules, "REDIS_URL="+redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	request := fields{"rls": fields{"domain": "shop", "descriptors": []fields{{"entries": []fields{{"key": "user", "value": "alice"}, {"key": "path", "value": "/search"}}}}}}
 	for b.Loop() {
 		s.operate(b, "/v1/explain", request)

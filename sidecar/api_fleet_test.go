@@ -14,7 +14,7 @@ import (
 
 func TestTheFleetAndItsTopKeys(t *testing.T) {
 	redis := servers.StartRedis(t)
-	environ := []string{"REDIS_URL=" + redis.Addr, "STORE_BUDGET=1s"}
+	environ := []string{"REDIS_URL=" + redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s"}
 	one, other := begin(t, operatedRules, environ...), begin(t, fewPerHour, environ...)
 	expectCodes(t, dial(t, one.Addresses().GRPC), "alice", codeOK, codeOK, codeOver)
 	expectCodes(t, dial(t, other.Addresses().GRPC), "bob", codeOK)
@@ -47,7 +47,7 @@ func TestTheFleetAndItsTopKeys(t *testing.T) {
 
 func TestRulesAndConfigShowNoSecrets(t *testing.T) {
 	redis := servers.StartRedis(t, "--requirepass", "hunter2hunter2")
-	s := begin(t, operatedRules, "REDIS_URL=redis://:hunter2hunter2@"+redis.Addr, "KEY_SECRET=0123456789abcdef", "STORE_BUDGET=1s")
+	s := begin(t, operatedRules, "REDIS_URL=redis://:hunter2hunter2@"+redis.Addr, "KEY_SECRET=0123456789abcdef", "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	_, config := s.call(t, "GET", "/v1/config", nil)
 	text := fmt.Sprint(config)
 	if strings.Contains(text, "hunter2hunter2") || strings.Contains(text, "0123456789abcdef") || !strings.Contains(text, redis.Addr) {
@@ -119,7 +119,7 @@ func TestClientCertificatesHaveRoles(t *testing.T) {
 // TestWithoutRecordsNothingIsLookedUp counts the commands that Redis gets.
 func TestWithoutRecordsNothingIsLookedUp(t *testing.T) {
 	redis := servers.StartRedis(t)
-	s := begin(t, fewPerHour, "REDIS_URL="+redis.Addr, "STORE_BUDGET=1s")
+	s := begin(t, fewPerHour, "REDIS_URL="+redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	conn := dial(t, s.Addresses().GRPC)
 	lookups := func() string {
 		for line := range strings.Lines(fmt.Sprint(redis.Do(t, "INFO", "commandstats"))) {
@@ -153,7 +153,7 @@ func TestWithoutRecordsNothingIsLookedUp(t *testing.T) {
 
 func TestStatsShowDecisionsAndTheStore(t *testing.T) {
 	redis := servers.StartRedis(t)
-	s := begin(t, fewPerHour, "REDIS_URL="+redis.Addr, "STORE_BUDGET=1s")
+	s := begin(t, fewPerHour, "REDIS_URL="+redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	conn := dial(t, s.Addresses().GRPC)
 	expectCodes(t, conn, "alice", codeOK, codeOK)
 	status, answer := s.call(t, "GET", "/v1/stats", nil)

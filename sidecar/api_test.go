@@ -72,7 +72,7 @@ type fields = map[string]any
 
 func TestABlockStopsAClientOnEverySidecar(t *testing.T) {
 	redis := servers.StartRedis(t)
-	environ := []string{"REDIS_URL=" + redis.Addr, "STORE_BUDGET=1s"}
+	environ := []string{"REDIS_URL=" + redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s"}
 	one, other := begin(t, fewPerHour, environ...), begin(t, fewPerHour, environ...)
 	conns := []*running{one, other}
 	for _, s := range conns {
@@ -145,7 +145,7 @@ func TestExplainChargesNothingAndShowsWhatWasCompared(t *testing.T) {
 
 func TestResetPardonTierAndLift(t *testing.T) {
 	redis := servers.StartRedis(t)
-	environ := []string{"REDIS_URL=" + redis.Addr, "STORE_BUDGET=1s", "KEY_SECRET=0123456789abcdef"}
+	environ := []string{"REDIS_URL=" + redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s", "KEY_SECRET=0123456789abcdef"}
 	const threshold = 1000 // as many refusals as await does not cause
 	patient := strings.Replace(operatedRules, "threshold: 2", fmt.Sprint("threshold: ", threshold), 1)
 	one, other := begin(t, patient, environ...), begin(t, patient, environ...)

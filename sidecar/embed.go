@@ -8,14 +8,12 @@ import (
 	"github.com/spillway-mesh/spillway/settings"
 )
 
-// World is what a sidecar has in place of this machine's network and randomness. The zero value is the machine's own.
+// World is what a sidecar has in place of this machine's network. The zero value is the machine's own.
 type World struct {
 	// Dial connects to Redis.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Listen opens the TCP ports.
 	Listen func(network, address string) (net.Listener, error)
-	// Random returns numbers from 0 to less than 1, for the breakers.
-	Random func() float64
 }
 
 // NewIn is New in a world of the caller's.

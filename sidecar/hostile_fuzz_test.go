@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/peers"
 	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/rules"
 	"github.com/spillway-mesh/spillway/store"
 	"github.com/spillway-mesh/spillway/test/servers"
@@ -57,29 +57,27 @@ type readers struct {
 // openReaders opens them at an address.
 func openReaders(f *testing.F, address string) *readers {
 	keys := descriptors.NewRecordKeys("", nil)
-	r := &readers{store: store.NewRedis(store.RedisConfig{
-		Servers: fleet.Servers{Addresses: []string{address}}, Budget: 100 * time.Millisecond,
-		Patience: 200 * time.Millisecond, Heartbeat: "live", Leases: true,
-	})}
+	ends := func(fault any) { panic(fault) }
+	client := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{address}}, Silence: 100 * time.Millisecond, OnPanic: ends})
+	r := &readers{store: store.NewRedis(store.RedisConfig{Main: client, Patience: 200 * time.Millisecond, Heartbeat: "live", Leases: true})}
 	f.Cleanup(func() { r.store.Close() })
 	s := &Sidecar{}
 	r.book = records.New(records.Config{
-		Fleet: r.store.Fleet(), Index: "index",
+		Redis: client, Index: "index",
 		Key: func(id *records.Identity) string { return "rec:" + id.Text() }, Prepare: prepareRecord,
 		Publish: func(context.Context, string, string) error { return nil },
 	})
 	f.Cleanup(func() { r.book.Close() })
 	s.records = r.book
 	r.peers = peers.New(peers.Config{
-		Fleet: r.store.Fleet(), Channel: "news", Cards: "cards",
+		Redis: client, Channel: "news", Cards: "cards",
 		Answers: func(q string) string { return "answers:" + q }, Card: func() any { return "card" },
 		Gap: func() {}, Topics: map[string]func([]byte){topicRecord: s.hearRecord,
 			topicCounter: hearKeys(r.store.Drop)},
 	})
 	f.Cleanup(func() { r.peers.Close() })
 	r.documents = func() ([]rules.Document, error) {
-		n, _ := r.store.Fleet().Place(keys.Shared(rules.PublishedKey))
-		reply, err := n.Ask(time.Second, "rules", "HGETALL", "rules")
+		reply, err := client.Run(context.Background(), keys.Shared(rules.PublishedKey), "HGETALL", "rules")
 		if err != nil {
 			return nil, err
 		}
@@ -100,9 +98,12 @@ func (r *readers) read(ctx context.Context) {
 	l := limit.Limit{Algorithm: limit.TokenBucket, Count: 100, Window: time.Hour, Burst: 100}
 	charges := []limit.Charge{{Key: "{k}:a", Limit: l, Cost: 1, Lease: 50}, {Key: "{k}:b",
 		Limit: limit.Limit{Algorithm: limit.SlidingLog, Count: 10, Window: time.Minute}, Cost: 1}}
-	decisions := make([]limit.Decision, len(charges))
-	r.store.Spend(ctx, charges[:1], decisions[:1])
-	r.store.Spend(ctx, charges, decisions)
+	for _, some := range [][]limit.Charge{charges[:1], charges} {
+		request := &limit.Request{Charges: some, Decisions: make([]limit.Decision, len(some))}
+		if !r.store.Try(request) {
+			r.store.Ask(ctx, request)
+		}
+	}
 	r.store.Live("shop")
 }
 
@@ -125,13 +126,13 @@ func FuzzReplies(f *testing.F) {
 			f.Add(kind, seed)
 		}
 	}
-	redis := servers.StartRedis(f)
-	forger := servers.StartForger(f, redis)
+	server := servers.StartRedis(f)
+	forger := servers.StartForger(f, server)
 	all := openReaders(f, forger.Addr)
 	all.store.Ready(f.Context())
 	f.Fuzz(func(t *testing.T, kind byte, text string) {
 		if json.Valid([]byte(text)) {
-			redis.Do(t, "PUBLISH", "news", text)
+			server.Do(t, "PUBLISH", "news", text)
 		}
 		reply := replyOf(kind, text)
 		forger.Set(func(command []string) []byte {

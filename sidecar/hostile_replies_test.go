@@ -63,7 +63,7 @@ func TestNoReplyOfRedisEndsASidecar(t *testing.T) {
 			})
 			file := t.TempDir() + "/rules.yaml"
 			write(t, file, hostileRules)
-			s := launch(t, nil, file, "RULES=redis:,"+file, "REDIS_URL="+forger.Addr, "RECORD=true", "STORE_BUDGET=1s")
+			s := launch(t, nil, file, "RULES=redis:,"+file, "REDIS_URL="+forger.Addr, "RECORD=true", "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 			client := dial(t, s.Addresses().GRPC)
 			var asked sync.WaitGroup
 			for i := range 100 { // one of them becomes hot
@@ -74,7 +74,7 @@ func TestNoReplyOfRedisEndsASidecar(t *testing.T) {
 			s.lookForRules()
 			s.serves([]string{"shop", "mail"})
 			s.records.Outdate()
-			forger.AwaitMet(t, 20) // some of them of what runs by itself
+			forger.AwaitMet(t, 10) // some of them of what runs by itself
 			forger.Set(nil)
 			servers.Await(t, "decisions by Redis", func() error {
 				before := redis.Do(t, "DBSIZE").(int64)
@@ -105,7 +105,7 @@ func TestPublishedRulesThatAreNoPairs(t *testing.T) {
 	})
 	file := t.TempDir() + "/rules.yaml"
 	write(t, file, twoPerYear)
-	s := launch(t, nil, file, "RULES=redis:,"+file, "REDIS_URL="+forger.Addr, "STORE_BUDGET=1s")
+	s := launch(t, nil, file, "RULES=redis:,"+file, "REDIS_URL="+forger.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	forger.AwaitMet(t, 1)
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK, codeOK, codeOver)
 }

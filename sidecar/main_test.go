@@ -242,21 +242,26 @@ func (s *scripted) do(then func()) {
 	s.then = then
 }
 
-// Spend admits everything.
-func (s *scripted) Spend(_ context.Context, _ []limit.Charge, decisions []limit.Decision) {
+// Try leaves everything to Ask.
+func (s *scripted) Try(*limit.Request) bool { return false }
+
+// Ask admits everything.
+func (s *scripted) Ask(_ context.Context, requests ...*limit.Request) {
 	s.mu.Lock()
 	then := s.then
 	s.mu.Unlock()
 	if then != nil {
 		then()
 	}
-	for i := range decisions {
-		decisions[i] = limit.Decision{Outcome: limit.Allowed, Remaining: 1, Charged: 1, ResetAfter: time.Second}
+	for _, r := range requests {
+		for i := range r.Decisions {
+			r.Decisions[i] = limit.Decision{Outcome: limit.Allowed, Remaining: 1, Charged: 1, ResetAfter: time.Second}
+		}
 	}
 }
 
-// Usage is not asked for.
-func (s *scripted) Usage(context.Context, []limit.Charge, []limit.Decision) {}
+// Peek is not asked for.
+func (s *scripted) Peek(context.Context, *limit.Request) {}
 
 // Reset is not asked for.
 func (s *scripted) Reset(context.Context, []string) error { return nil }

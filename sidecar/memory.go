@@ -25,9 +25,8 @@ const (
 
 // budget is how many bytes each thing may take that clients can fill.
 type budget struct {
-	counters int64 // the memory store, also as the fallback
+	counters int64 // the memory store, also for shares
 	denials  int64 // spent counters remembered in front of Redis
-	debts    int64 // what Redis is owed after an outage
 	reserved int64 // what post-paid requests took in advance
 	tokens   int64 // what tokens yielded
 	records  int64 // what is known about identities beside the rules
@@ -54,7 +53,7 @@ func budgetOf(m settings.Memory, root fs.FS) budget {
 		limit = spacious
 	}
 	return budget{
-		counters: limit / 5, denials: limit / 16, debts: limit / 16, reserved: limit / 32, tokens: limit / 32, records: limit / 64,
+		counters: limit / 5, denials: limit / 16, reserved: limit / 32, tokens: limit / 32, records: limit / 64,
 		messages: limit / 10, peers: max(leastPeers, limit/10), rules: limit / 8, response: max(leastResponse, limit/32),
 	}
 }

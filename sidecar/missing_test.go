@@ -11,21 +11,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/peers"
+	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // TestMissingRecordsAreAskedFor sends a request of a user while records are put back: the control plane is asked for that user's, without its name in the open.
 func TestMissingRecordsAreAskedFor(t *testing.T) {
-	redis := servers.StartRedis(t)
+	server := servers.StartRedis(t)
 	keys := descriptors.NewRecordKeys("", []byte("sesame"))
-	redis.Do(t, "ZADD", keys.Shared("index"), "+inf", "shop|user", strconv.FormatInt(time.Now().UnixMilli(), 10), "|filling")
-	f := fleet.New(fleet.Config{Servers: fleet.Servers{Addresses: []string{redis.Addr}}, Bounds: fleet.Bounds{Silence: time.Second, Patience: 2 * time.Second}})
+	server.Do(t, "ZADD", keys.Shared("index"), "+inf", "shop|user", strconv.FormatInt(time.Now().UnixMilli(), 10), "|filling")
+	f := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{server.Addr}}})
 	t.Cleanup(f.Close)
 	heard := make(chan string, 1000)
 	t.Cleanup(peers.Hear(f, keys.Shared("missing"), map[string]func([]byte){peers.TopicMissing: func(body []byte) { heard <- string(body) }}))
-	s := begin(t, "domain: shop\nrules:\n  - { name: each, scope: user, limit: 1000000/1h }\n", "REDIS_URL="+redis.Addr, "KEY_SECRET=sesame", "STORE_BUDGET=1s")
+	s := begin(t, "domain: shop\nrules:\n  - { name: each, scope: user, limit: 1000000/1h }\n", "REDIS_URL="+server.Addr, "KEY_SECRET=sesame", "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	client := dial(t, s.Addresses().GRPC)
 	var body string
 	servers.Await(t, "a question", func() error {

@@ -10,18 +10,18 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // openBook opens the records in a Redis, or without one those of a sidecar alone, as a sidecar does.
-func openBook(t *testing.T, redis *servers.Redis, bytes int64) *records.Book {
+func openBook(t *testing.T, server *servers.Redis, bytes int64) *records.Book {
 	t.Helper()
 	cfg := records.Config{Prepare: prepareRecord, Patience: time.Minute, Bytes: bytes}
-	if redis != nil {
-		cfg.Fleet = fleet.New(fleet.Config{Servers: fleet.Servers{Addresses: []string{redis.Addr}}, Bounds: fleet.Bounds{Silence: time.Minute, Patience: time.Minute}})
-		t.Cleanup(cfg.Fleet.Close)
+	if server != nil {
+		cfg.Redis = redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{server.Addr}}, Silence: time.Minute})
+		t.Cleanup(cfg.Redis.Close)
 		keys := descriptors.NewRecordKeys("", nil)
 		cfg.Index, cfg.Publish = keys.Shared("index"), func(context.Context, string, string) error { return nil }
 		cfg.Key = func(id *records.Identity) string { return keys.RecordKey(id.Domain, id.Kind.String(), id.Text()) }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/records"
 	"github.com/spillway-mesh/spillway/rules"
@@ -23,8 +22,9 @@ const publishedWithin = time.Second
 func (s *Sidecar) readPublished(shared *store.Redis) func() ([]rules.Document, error) {
 	key := s.recordKeys().Shared(rules.PublishedKey)
 	return func() ([]rules.Document, error) {
-		n, _ := shared.Fleet().Place(key)
-		reply, err := n.Ask(publishedWithin, key, "HGETALL", key)
+		ctx, cancel := context.WithTimeout(context.Background(), publishedWithin)
+		defer cancel()
+		reply, err := shared.Client().Ask(ctx, key, "HGETALL", key)
 		if err != nil {
 			return nil, err
 		}
@@ -33,19 +33,21 @@ func (s *Sidecar) readPublished(shared *store.Redis) func() ([]rules.Document, e
 }
 
 // documents reads the reply about the documents: the name of a domain and its document, one after the other.
-func documents(reply fleet.Reply) (all []rules.Document, err error) {
-	items := reply.Items()
-	if reply.Kind != fleet.List || len(items)%2 != 0 {
+func documents(reply any) (all []rules.Document, err error) {
+	items, is := reply.([]any)
+	if !is || len(items)%2 != 0 {
 		return nil, errors.New("the reply must be a list of pairs")
 	}
 	for pair := range slices.Chunk(items, 2) {
 		var d rules.Document
-		err = json.Unmarshal(pair[1].Data, &d)
-		if err == nil && d.Domain != string(pair[0].Data) {
+		domain, _ := pair[0].(string)
+		text, _ := pair[1].(string)
+		err = json.Unmarshal([]byte(text), &d)
+		if err == nil && d.Domain != domain {
 			err = fmt.Errorf("it is about the domain %q", d.Domain)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("the document of the domain %.100q cannot be read: %w", pair[0].Data, err)
+			return nil, fmt.Errorf("the document of the domain %.100q cannot be read: %w", domain, err)
 		}
 		all = append(all, d)
 	}

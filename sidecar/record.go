@@ -3,22 +3,20 @@ package sidecar
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/store"
 )
 
 // Bounds of the writing of the record. It has a connection and patience of its own, so that decisions do not wait for it.
 const (
-	recordSilence  = 250 * time.Millisecond
 	recordPatience = 2 * time.Second
 	recordEnd      = 2 * time.Second // for what is left when the sidecar stops
 )
@@ -32,9 +30,8 @@ func (s *Sidecar) openRecord(shared *store.Redis) error {
 	if err != nil {
 		return fmt.Errorf("set up Redis for the record: %w", err)
 	}
-	servers.Streams = 1
-	own := fleet.New(fleet.Config{Servers: servers, Bounds: fleet.Bounds{Silence: recordSilence,
-		Patience: recordPatience}, Prefix: "record ", OnPanic: s.observer.Survived})
+	servers.Dial = s.world.Dial
+	own := redis.New(redis.Config{Servers: servers, Prefix: "record ", OnPanic: s.observer.Survived})
 	s.defers("connection of the record", func() error { own.Close(); return nil })
 	secret := []byte(s.cfg.Store.KeySecret)
 	if s.cfg.Record.Plain {
@@ -55,12 +52,16 @@ func (s *Sidecar) openRecord(shared *store.Redis) error {
 }
 
 // appendTo returns what appends entries to the streams.
-func appendTo(own *fleet.Fleet, keys descriptors.RecordKeys, length int) func(stream string, e *record.Entry) error {
-	most := strconv.Itoa(length)
+func appendTo(own *redis.Client, keys descriptors.RecordKeys, length int) func(stream string, e *record.Entry) error {
 	return func(stream string, e *record.Entry) error {
 		key := keys.Shared(stream)
-		n, _ := own.Place(key)
-		_, err := n.Ask(recordPatience, key, append([]string{"XADD", key, "MAXLEN", "~", most, "*"}, e.Fields()...)...)
+		words := []any{"XADD", key, "MAXLEN", "~", length, "*"}
+		for _, field := range e.Fields() {
+			words = append(words, field)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), recordPatience)
+		defer cancel()
+		_, err := own.Run(ctx, key, words...)
 		return err
 	}
 }
@@ -70,7 +71,7 @@ func (s *Sidecar) caches(shared *store.Redis) func() []record.Cache {
 	return func() []record.Cache {
 		counters, known, tokens := shared.Stats(), s.records.Stats(), s.keys.Stats()
 		return []record.Cache{
-			{Name: "denials", Hits: counters.DenialHits, Misses: counters.DenialMisses},
+			{Name: "denials", Hits: counters.Denials.Hits, Misses: counters.Denials.Misses},
 			{Name: "records", Hits: known.Hits, Misses: known.Misses},
 			{Name: "tokens", Hits: int64(tokens.Hits), Misses: int64(tokens.Misses)},
 		}

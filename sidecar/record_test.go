@@ -18,8 +18,8 @@ import (
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
-	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -56,22 +56,21 @@ func readRecord(t testing.TB, s *running) (copied, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	servers := fleet.New(fleet.Config{Servers: at, Bounds: fleet.Bounds{Silence: 10 * time.Second, Patience: time.Minute}})
+	servers := redis.New(redis.Config{Servers: at})
 	defer servers.Close()
 	servers.Ready(t.Context())
 	c := copied{dropped: map[string]int64{}, ended: map[string]bool{}}
 	for _, stream := range []string{record.UsageStream, record.EventsStream} {
 		key := s.recordKeys().Shared(stream)
-		n, _ := servers.Place(key)
-		reply, err := n.Ask(time.Minute, key, "XRANGE", key, "-", "+")
+		reply, err := servers.Run(t.Context(), key, "XRANGE", key, "-", "+")
 		if err != nil {
 			return c, err
 		}
 		last := map[string]int64{}
-		for _, item := range reply.Items() {
-			fields, words := map[string]string{}, item.Items()[1].Items()
+		for _, item := range reply.([]any) {
+			fields, words := map[string]string{}, item.([]any)[1].([]any)
 			for i := 0; i+1 < len(words); i += 2 {
-				fields[string(words[i].Data)] = string(words[i+1].Data)
+				fields[words[i].(string)] = words[i+1].(string)
 			}
 			e, err := record.ParseEntry(fields)
 			if err != nil {

@@ -10,10 +10,10 @@ import (
 
 	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/peers"
 	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/store"
 )
 
@@ -34,14 +34,14 @@ func (s *Sidecar) openRecords(shared *store.Redis) {
 		return
 	}
 	keys := s.recordKeys()
-	cfg.Fleet = shared.Fleet()
+	cfg.Redis = shared.Client()
 	cfg.Key = func(id *records.Identity) string { return keys.RecordKey(id.Domain, id.Kind.String(), id.Text()) }
 	cfg.Index, cfg.Serves = keys.Shared("index"), s.hasRules
 	cfg.Publish = func(ctx context.Context, key, class string) error {
 		return s.peers.Tell(ctx, topicRecord, peers.ChangedRecord{Key: key, Class: class})
 	}
 	cfg.Missing = func(ctx context.Context, ids []records.Identity) error {
-		return askForRecords(ctx, cfg.Fleet, keys, ids)
+		return askForRecords(ctx, cfg.Redis, keys, ids)
 	}
 	s.records = records.New(cfg)
 	s.telemetry.Records(s.records.Stats)
@@ -55,7 +55,7 @@ func (s *Sidecar) hasRules(domain string) bool {
 }
 
 // askForRecords asks the control plane to put records back before others.
-func askForRecords(ctx context.Context, f *fleet.Fleet, keys descriptors.RecordKeys, ids []records.Identity) error {
+func askForRecords(ctx context.Context, c *redis.Client, keys descriptors.RecordKeys, ids []records.Identity) error {
 	var all []peers.MissingRecord
 	for i := range ids {
 		all = append(all, peers.MissingRecord{Domain: ids[i].Domain, Kind: ids[i].Kind.String(), Name: ids[i].Text()})
@@ -64,7 +64,7 @@ func askForRecords(ctx context.Context, f *fleet.Fleet, keys descriptors.RecordK
 	if err != nil {
 		return fmt.Errorf("ask for records: %w", err)
 	}
-	return peers.Announce(ctx, f, keys.Shared("missing"), peers.TopicMissing, peers.MissingRecords{Hidden: keys.Hide(text)})
+	return peers.Announce(ctx, c, keys.Shared("missing"), peers.TopicMissing, peers.MissingRecords{Hidden: keys.Hide(text)})
 }
 
 // recordKeys makes the keys of what is kept beside the counters.
@@ -79,7 +79,7 @@ func (s *Sidecar) openPeers(shared *store.Redis) {
 	}
 	keys := s.recordKeys()
 	s.peers = peers.New(peers.Config{
-		Fleet: shared.Fleet(), Channel: keys.Shared("news"), Cards: keys.Shared("cards"),
+		Redis: shared.Client(), Channel: keys.Shared("news"), Cards: keys.Shared("cards"),
 		Answers: func(question string) string { return keys.Shared("answers:" + question) },
 		Card:    func() any { return s.card() }, Gap: func() { s.records.Outdate(); s.lookForRules() }, Reply: s.reply,
 		Topics: map[string]func([]byte){
@@ -118,7 +118,7 @@ func (s *Sidecar) hearRecord(body []byte) {
 
 // recordFailed logs that records could not be had. That Redis is away shows in the decisions.
 func (s *Sidecar) recordFailed(reason string, err error) {
-	if reason == fleet.ReasonBreaker {
+	if reason == redis.ReasonBreaker {
 		return
 	}
 	s.log.Warn("records cannot be had ("+reason+"); what is known of them holds, and the rules", "error", err)

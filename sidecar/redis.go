@@ -1,93 +1,99 @@
 package sidecar
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
 
-	"google.golang.org/grpc/peer"
-
 	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/fleet"
+	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/store"
 )
 
-// kinds are the types of a store in the terms of package fleet.
-var kinds = map[settings.Kind]fleet.Kind{
-	settings.Single: fleet.Single, settings.Sentinel: fleet.Sentinel, settings.Cluster: fleet.Cluster, settings.Ring: fleet.Ring,
+// kinds are the types of a store in the terms of package redis.
+var kinds = map[settings.Kind]redis.Kind{
+	settings.Single: redis.Single, settings.Sentinel: redis.Sentinel, settings.Cluster: redis.Cluster, settings.Ring: redis.Ring,
 }
 
 // openRedis makes the shared store. It does not wait for Redis to be there.
 func (s *Sidecar) openRedis() (*store.Redis, error) {
 	cfg := store.RedisConfig{
-		Budget: s.cfg.Store.Budget, Patience: s.cfg.Store.Patience, DenialEntries: s.cfg.Store.DenialCache, DenialBytes: s.budget.denials,
-		Leases: s.cfg.Store.Leases, Heartbeat: descriptors.HeartbeatKey(s.cfg.Store.KeyPrefix), Breaker: breakerConfig(s.cfg.Breaker),
-		Caller: caller, OnError: s.observer.StoreFailed, OnPanic: s.observer.Survived,
-		OnBreaker: s.observer.BreakerChanged, OnCall: s.observer.StoreCalled,
+		Patience: s.cfg.Store.Patience, DenialEntries: s.cfg.Store.DenialCache, DenialBytes: s.budget.denials,
+		Leases: s.cfg.Store.Leases, Heartbeat: descriptors.HeartbeatKey(s.cfg.Store.KeyPrefix),
+		OnError: s.observer.StoreFailed,
+		OnLate:  func(part *limit.Request, err error) { s.engine.Late(part.Fate, part.Charges, part.Decisions, err) },
 	}
-	cfg.Breaker.Random = s.world.Random
 	if cfg.DenialEntries == 0 {
 		cfg.DenialEntries = -1
 	}
 	if s.tracer != nil {
 		cfg.OnTrip = s.tracer.Trip
 	}
+	clients, err := s.openClients()
+	if err != nil {
+		return nil, err
+	}
+	cfg.Main = clients[0]
+	if len(clients) > 1 {
+		cfg.PerSecond = clients[1]
+	}
+	shared := store.NewRedis(cfg)
+	s.defers("redis", shared.Close)
+	s.forget, s.ping, s.breaker, s.connected = shared.Forget, shared.Ping, shared.Breaker, shared.Ready
+	s.telemetry.Redis(shared.Stats)
+	s.servers = func() []store.ServerStats { return shared.Stats().Servers }
+	s.serves = shared.Serve
+	s.telemetry.Live(shared.Live, s.domains)
+	s.watchAbout(clients)
+	return shared, nil
+}
+
+// openClients begins to connect: to the Redis of all limits, and to that of limits by the second if there is one.
+func (s *Sidecar) openClients() ([]*redis.Client, error) {
+	var all []redis.Config
 	for i, named := range s.cfg.Redises() {
 		servers, err := serversOf(named, s.cfg.RedisTLS, s.log, s.secrets.AddRecent)
 		if err != nil {
 			return nil, fmt.Errorf("set up Redis: %w", err)
 		}
 		servers.Dial = s.world.Dial
-		if i == 0 {
-			cfg.Servers = servers
-			continue
-		}
-		cfg.PerSecond = &servers
+		all = append(all, redis.Config{
+			Servers: servers, Prefix: [...]string{"", perSecond}[i], Silence: s.cfg.Store.Silence, Breaker: breakerConfig(s.cfg.Breaker),
+			OnBreaker: s.observer.BreakerChanged, OnPanic: s.observer.Survived, OnCall: s.observer.StoreCalled,
+		})
 	}
-	shared := store.NewRedis(cfg)
-	s.defers("redis", shared.Close)
-	s.forget, s.ping, s.breaker, s.connected = shared.Forget, shared.Ping, shared.Breaker, shared.Ready
-	s.telemetry.Redis(shared.Stats)
-	s.shards = func() []store.ShardStats { return shared.Stats().Shards }
-	s.serves = shared.Serve
-	s.telemetry.Live(shared.Live, s.domains)
-	return shared, nil
+	var clients []*redis.Client
+	for _, c := range all {
+		clients = append(clients, redis.New(c))
+	}
+	return clients, nil
 }
+
+// perSecond begins the names of servers of REDIS_PERSECOND.
+const perSecond = "per-second "
 
 // breakerConfig is the settings in the terms of package breaker.
 func breakerConfig(b settings.Breaker) breaker.Config {
-	return breaker.Config{
-		Consecutive: uint32(b.Failures), Ratio: b.Ratio, MinCalls: uint32(b.MinCalls), Window: b.Window,
-		Open: b.Open, MaxOpen: b.Open * 3 / 2, Probes: uint32(b.Probes),
-	}
-}
-
-// caller names the connection that a call came over. Those of a Unix socket have no names.
-func caller(ctx context.Context) string {
-	p, ok := peer.FromContext(ctx)
-	if !ok || p.Addr == nil || p.Addr.Network() == "unix" {
-		return ""
-	}
-	return p.Addr.String()
+	return breaker.Config{Failures: uint32(b.Failures), Open: b.Open, Probes: uint32(b.Probes)}
 }
 
 // RedisServers returns where the main Redis of the settings is, for another program that shares it with sidecars.
-func RedisServers(cfg *settings.Config, log *slog.Logger) (fleet.Servers, error) {
+func RedisServers(cfg *settings.Config, log *slog.Logger) (redis.Servers, error) {
 	return serversOf(cfg.Redises()[0], cfg.RedisTLS, log, func(string) {})
 }
 
-// serversOf returns where the servers of a store are, in the terms of package fleet. hide gets each password that is read from a file.
-func serversOf(r settings.NamedRedis, secure settings.RedisTLS, log *slog.Logger, hide func(secret string)) (fleet.Servers, error) {
+// serversOf returns where the servers of a store are, in the terms of package redis. hide gets each password that is read from a file.
+func serversOf(r settings.NamedRedis, secure settings.RedisTLS, log *slog.Logger, hide func(secret string)) (redis.Servers, error) {
 	t, err := r.Target()
 	if err != nil {
-		return fleet.Servers{}, err
+		return redis.Servers{}, err
 	}
-	s := fleet.Servers{
+	s := redis.Servers{
 		Kind: kinds[t.Kind], Network: t.Network(), Addresses: t.Addresses, Master: t.Master, DB: t.DB(),
-		Streams: r.PoolSize, DialTimeout: r.Timeout,
+		PoolSize: r.PoolSize, DialTimeout: r.Timeout,
 	}
 	if t.Secured() {
 		s.TLS, err = redisTLS(secure, log)
@@ -99,7 +105,7 @@ func serversOf(r settings.NamedRedis, secure settings.RedisTLS, log *slog.Logger
 }
 
 // addLogins sets who logs in to the servers, and to the sentinels.
-func addLogins(s *fleet.Servers, r settings.NamedRedis, t *settings.Target, log *slog.Logger, hide func(secret string)) error {
+func addLogins(s *redis.Servers, r settings.NamedRedis, t *settings.Target, log *slog.Logger, hide func(secret string)) error {
 	servers, sentinels := r.LoginSources()
 	server, sentinel := t.Logins()
 	server, err := servers.Read(server)
@@ -144,7 +150,7 @@ func rotating(source settings.LoginSource, first settings.Login, log *slog.Logge
 
 // whereRedis returns where counts are kept, for a line of the log.
 func whereRedis(c *settings.Config) []any {
-	args := []any{"budget", c.Store.Budget.String()}
+	args := []any{"patience", c.Store.Patience.String()}
 	for i, r := range c.Redises() {
 		at, err := r.Target()
 		if err != nil {

@@ -12,14 +12,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/spillway-mesh/spillway/fleet"
+	"github.com/spillway-mesh/spillway/redis"
 )
 
 // allServers is where the stores are that an environment asks for.
-func allServers(t *testing.T, environ ...string) []fleet.Servers {
+func allServers(t *testing.T, environ ...string) []redis.Servers {
 	t.Helper()
 	cfg := fromEnv(t, environ...)
-	var all []fleet.Servers
+	var all []redis.Servers
 	for _, r := range cfg.Redises() {
 		s, err := serversOf(r, cfg.RedisTLS, slog.New(slog.DiscardHandler), func(string) {})
 		if err != nil {
@@ -50,12 +50,12 @@ func TestServersAreAsTheVariablesSay(t *testing.T) {
 		t.Errorf("TLS for several servers names one of them, or there is none")
 	}
 	got[0].Sentinels, got[1].TLS = nil, nil
-	want := []fleet.Servers{
+	want := []redis.Servers{
 		{
-			Kind: fleet.Sentinel, Network: "tcp", Addresses: []string{"s1:26379", "s2:26379"}, Master: "mymaster", Username: "u", Password: "p:w",
-			DB: 2, Streams: 7, DialTimeout: time.Second,
+			Kind: redis.Sentinel, Network: "tcp", Addresses: []string{"s1:26379", "s2:26379"}, Master: "mymaster", Username: "u", Password: "p:w",
+			DB: 2, PoolSize: 7, DialTimeout: time.Second,
 		},
-		{Kind: fleet.Ring, Network: "tcp", Addresses: []string{"a:1", "b:2"}, Password: "pw", Streams: 3, DialTimeout: 2 * time.Second},
+		{Kind: redis.Ring, Network: "tcp", Addresses: []string{"a:1", "b:2"}, Password: "pw", PoolSize: 3, DialTimeout: 2 * time.Second},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("servers (-want +got):\n%s", diff)
@@ -136,7 +136,7 @@ func TestTheLogTellsWhereCountsAreKept(t *testing.T) {
 	cfg := fromEnv(t, "REDIS_TYPE=cluster", "REDIS_URL=redis://:hunter2@a:1,b:2", "REDIS_PERSECOND=true", "REDIS_PERSECOND_URL=/run/redis.sock")
 	var log bytes.Buffer
 	slog.New(slog.NewTextHandler(&log, nil)).Info("counting", whereRedis(&cfg)...)
-	want := `budget=10ms at="cluster at redis://a:1,b:2/0" per_second_at=unix:///run/redis.sock`
+	want := `patience=100ms at="cluster at redis://a:1,b:2/0" per_second_at=unix:///run/redis.sock`
 	if !strings.Contains(log.String(), want) {
 		t.Errorf("the log says %q, want %q in it", log.String(), want)
 	}

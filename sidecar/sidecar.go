@@ -32,6 +32,7 @@ import (
 	"github.com/spillway-mesh/spillway/rules"
 	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/store"
+	"github.com/spillway-mesh/spillway/store/memory"
 	"github.com/spillway-mesh/spillway/telemetry"
 	"github.com/spillway-mesh/spillway/xds"
 )
@@ -61,7 +62,8 @@ type Sidecar struct {
 	ping      func(context.Context) string // why Redis does not answer, or nothing; nil without Redis
 	connected func(context.Context)        // waits for connections to the shared store; nil: there is none
 	breaker   func() breaker.State         // of Redis; nil without Redis
-	shards    func() []store.ShardStats    // the servers of Redis; nil without Redis
+	servers   func() []store.ServerStats   // of Redis; nil without Redis
+	abouts    abouts                       // what the servers of Redis are
 	records   *records.Book
 	peers     *peers.Peers     // nil without Redis
 	recorder  *record.Recorder // nil: nothing is recorded
@@ -179,13 +181,10 @@ func (s *Sidecar) startLog() error {
 // openStore makes the engine with the store that the configuration asks for.
 func (s *Sidecar) openStore(counter engine.Counter) error {
 	s.budget = budgetOf(s.cfg.Memory, os.DirFS("/"))
-	memory := store.NewMemory(store.MemoryConfig{MaxKeys: s.cfg.Store.MaxKeys, MaxBytes: s.budget.counters})
-	s.defers("memory", memory.Close)
 	cfg := engine.Config{
-		Store: memory, Shadow: s.cfg.Answer.Shadow, Quota: s.cfg.Answer.Quota, Waiters: s.cfg.Store.Waiters, DebtBytes: s.budget.debts, ReservedBytes: s.budget.reserved,
-		OnVerdict: s.verdict, OnOverAdmitted: s.observer.OverAdmitted, OnPanic: s.observer.Panicked,
+		Clock: engine.NewClock(time.Now), Shadow: s.cfg.Answer.Shadow, Quota: s.cfg.Answer.Quota, Waiters: s.cfg.Store.Waiters,
+		ReservedBytes: s.budget.reserved, OnVerdict: s.verdict, OnOverAdmitted: s.observer.OverAdmitted, OnPanic: s.observer.Panicked,
 	}
-	role := "main"
 	var shared *store.Redis
 	if counter == nil && s.cfg.Redis.URL != "" {
 		var err error
@@ -197,10 +196,7 @@ func (s *Sidecar) openStore(counter engine.Counter) error {
 	}
 	s.openRecords(shared)
 	cfg.Records = known{s.records}
-	if counter != nil {
-		cfg.Store, cfg.Fallback, role = counter, memory, "fallback"
-	}
-	s.telemetry.Memory(role, memory.Stats)
+	s.openMemory(&cfg, counter)
 	s.engine = engine.New(cfg)
 	s.defers("engine", s.engine.Close)
 	s.telemetry.Engine(s.engine.Stats)
@@ -210,6 +206,21 @@ func (s *Sidecar) openStore(counter engine.Counter) error {
 	}
 	s.openPeers(shared)
 	return s.openRecord(shared)
+}
+
+// openMemory makes the store in memory. It counts everything, or beside a shared store the local shares, by the shared store's clock.
+func (s *Sidecar) openMemory(cfg *engine.Config, shared engine.Counter) {
+	counts, role := memory.Config{Keys: s.cfg.Store.MaxKeys, Bytes: s.budget.counters}, "main"
+	if shared != nil {
+		counts.Now, role = cfg.Clock.Now, "share"
+	}
+	own := memory.New(counts)
+	s.telemetry.Memory(role, own.Stats)
+	if shared == nil {
+		cfg.Store = own
+		return
+	}
+	cfg.Store, cfg.Share = shared, own
 }
 
 // openRules makes the sources of the rules, and the key sets that the rules' resolvers share. Beside a management server files are read
@@ -223,7 +234,7 @@ func (s *Sidecar) openRules(shared *store.Redis) error {
 		return identity.New(*of, s.keys, identity.Options{Keys: s.keysOf(domain)})
 	}
 	if _, published := s.cfg.Rules.Sources(); published && shared != nil {
-		cfg.Published, cfg.Guard = s.readPublished(shared), shared.Fleet().Guard
+		cfg.Published, cfg.Guard = s.readPublished(shared), shared.Client().Guard
 	}
 	if !s.cfg.Rules.FromXDS() || cfg.Path != "" || cfg.Published != nil {
 		s.files = rules.NewFiles(cfg)
@@ -335,6 +346,7 @@ func (s *Sidecar) degraded() []string {
 			parts = append(parts, "redis: "+reason)
 		}
 	}
+	parts = append(parts, s.abouts.tooOld()...)
 	if s.clients.Full() {
 		parts = append(parts, "connections: some were closed to make room")
 	}

@@ -126,8 +126,8 @@ func TestStartsWithoutRedis(t *testing.T) {
 
 func TestCountsInRedis(t *testing.T) {
 	redis := servers.StartRedis(t)
-	one := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "STORE_BUDGET=1s")
-	two := begin(t, twoPerYear, "REDIS_URL="+redis.Socket, "REDIS_SOCKET_TYPE=tcp", "STORE_BUDGET=1s")
+	one := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
+	two := begin(t, twoPerYear, "REDIS_URL="+redis.Socket, "REDIS_SOCKET_TYPE=tcp", "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	expectCodes(t, dial(t, one.Addresses().GRPC), "alice", codeOK)
 	expectCodes(t, dial(t, two.Addresses().GRPC), "alice", codeOK, codeOver)
 	expectCodes(t, dial(t, one.Addresses().GRPC), "alice", codeOver)
@@ -230,7 +230,7 @@ func TestWarningsAreLogged(t *testing.T) {
 // The keys of one process are not another's: the prefix and the secret reach Redis.
 func TestKeysTakePrefixAndSecret(t *testing.T) {
 	redis := servers.StartRedis(t)
-	s := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "CACHE_KEY_PREFIX=pre:", "KEY_SECRET=pepper", "STORE_BUDGET=1s")
+	s := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "CACHE_KEY_PREFIX=pre:", "KEY_SECRET=pepper", "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK)
 	_, port, _ := net.SplitHostPort(redis.Addr)
 	out, err := exec.Command("redis-cli", "-p", port, "keys", "*").Output()

@@ -20,18 +20,18 @@ func (s *Sidecar) counted() admin.StatsView {
 	for _, b := range latency.Buckets {
 		view.Store.Latency.Buckets = append(view.Store.Latency.Buckets, admin.BucketView(b))
 	}
-	if s.shards != nil {
-		view.Store.Kind, view.Store.Calls, view.Store.Breakers = "redis", s.telemetry.StoreCalls(), breakers(s.shards())
+	if s.servers != nil {
+		view.Store.Kind, view.Store.Calls, view.Store.Breakers = "redis", s.telemetry.StoreCalls(), breakers(s.servers())
 	}
 	return view
 }
 
 // breakers are the breakers in front of servers, as the API shows them.
-func breakers(shards []store.ShardStats) []admin.BreakerView {
+func breakers(servers []store.ServerStats) []admin.BreakerView {
 	all := []admin.BreakerView{}
-	for _, shard := range shards {
-		b := &shard.Breaker
-		one := admin.BreakerView{Server: shard.Name, State: b.State.String(), Reason: b.Reason, Opened: b.Opened, Rejected: b.Rejected()}
+	for _, server := range servers {
+		b := &server.Breaker
+		one := admin.BreakerView{Server: server.Name, State: b.State.String(), Opened: b.Opened, Rejected: b.Rejected}
 		if !b.Since.IsZero() {
 			one.Since = b.Since.UTC()
 		}

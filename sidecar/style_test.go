@@ -36,7 +36,7 @@ func TestARefusedRequestIsChargedNowhere(t *testing.T) {
 		"set, the domain is charged": {"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=true", "charge_denied: true\n", 0},
 		"unset, the domain is not":   {"", "charge_denied: false\n", 1},
 	} {
-		s := begin(t, twoPerYear+c.text, c.environ, "REDIS_URL="+redis.Addr, "CACHE_KEY_PREFIX="+strings.ReplaceAll(name, " ", "_"), "STORE_BUDGET=1s")
+		s := begin(t, twoPerYear+c.text, c.environ, "REDIS_URL="+redis.Addr, "CACHE_KEY_PREFIX="+strings.ReplaceAll(name, " ", "_"), "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 		askTwo(t, s, "spent")
 		askTwo(t, s, "spent")
 		askTwo(t, s, "other")

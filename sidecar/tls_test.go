@@ -229,8 +229,8 @@ func TestRedisOverTLS(t *testing.T) {
 	secure := servers.FreeAddr(t)
 	redis := servers.StartRedis(t, "--tls-port", secure[len("127.0.0.1:"):], "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", a.file)
 	s := begin(t, twoPerYear, "REDIS_URL=rediss://"+secure, "REDIS_TLS_CACERT="+a.file, "REDIS_TLS_CLIENT_CERT="+ours,
-		"REDIS_TLS_CLIENT_KEY="+oursKey, "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION=true", "STORE_BUDGET=1s")
-	plain := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "STORE_BUDGET=1s")
+		"REDIS_TLS_CLIENT_KEY="+oursKey, "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION=true", "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
+	plain := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK)
 	expectCodes(t, dial(t, plain.Addresses().GRPC), "alice", codeOK, codeOver)
 }
@@ -240,8 +240,8 @@ func TestRedisIsCheckedByTheNameItIsDialledBy(t *testing.T) {
 	cert, key := a.issue(t, "localhost", 2)
 	port := servers.FreeAddr(t)[len("127.0.0.1:"):]
 	servers.StartRedis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", a.file, "--tls-auth-clients", "no")
-	right := begin(t, twoPerYear, "REDIS_URL=rediss://localhost:"+port, "REDIS_TLS_CACERT="+a.file, "STORE_BUDGET=1s")
-	wrong := begin(t, twoPerYear, "REDIS_URL=rediss://127.0.0.1:"+port, "REDIS_TLS_CACERT="+a.file, "STORE_BUDGET=1s")
+	right := begin(t, twoPerYear, "REDIS_URL=rediss://localhost:"+port, "REDIS_TLS_CACERT="+a.file, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
+	wrong := begin(t, twoPerYear, "REDIS_URL=rediss://127.0.0.1:"+port, "REDIS_TLS_CACERT="+a.file, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	expectCodes(t, dial(t, right.Addresses().GRPC), "alice", codeOK)
 	servers.Await(t, "readiness", func() error { return readyz(t, right, "ok\n") })
 	servers.Await(t, "a refused certificate", func() error {

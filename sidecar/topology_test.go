@@ -15,7 +15,7 @@ import (
 // expectShared checks that two sidecars with this environment count together, and record what they decide.
 func expectShared(t *testing.T, environ ...string) {
 	t.Helper()
-	environ = append(environ, "STORE_BUDGET=1s", "RECORD=true")
+	environ = append(environ, "STORE_SILENCE=1s", "STORE_PATIENCE=2s", "RECORD=true")
 	one, other := begin(t, twoPerYear, environ...), begin(t, twoPerYear, environ...)
 	expectCodes(t, dial(t, one.Addresses().GRPC), "alice", codeOK)
 	expectCodes(t, dial(t, other.Addresses().GRPC), "alice", codeOK, codeOver)
@@ -58,7 +58,7 @@ func TestCoLocatedLimitsAreOneTrip(t *testing.T) {
 	const rules = "rules:\n  - { name: all, scope: global, limit: 99/1h }\n  - { name: each, scope: user, limit: 9/1h }\n"
 	a, b := servers.StartRedis(t), servers.StartRedis(t)
 	for head, want := range map[string]bool{"domain: shop\n": false, "domain: shop\nco_locate: true\n": true} {
-		s := begin(t, head+rules, "REDIS_TYPE=ring", "REDIS_URL="+a.Addr+","+b.Addr, "STORE_BUDGET=1s")
+		s := begin(t, head+rules, "REDIS_TYPE=ring", "REDIS_URL="+a.Addr+","+b.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 		client := dial(t, s.Addresses().GRPC)
 		expectCodes(t, client, "the first one may have to bring the script", codeOK)
 		before := trips(t, s)
@@ -75,7 +75,7 @@ func TestCoLocatedLimitsAreOneTrip(t *testing.T) {
 func trips(t *testing.T, s *running) int {
 	t.Helper()
 	_, page := fetch(t, s.Addresses().Debug, "/metrics")
-	found := regexp.MustCompile(`(?m)^spillway_redis_trips_total (\d+)$`).FindStringSubmatch(page)
+	found := regexp.MustCompile(`(?m)^spillway_redis_requests_total (\d+)$`).FindStringSubmatch(page)
 	if found == nil {
 		t.Fatal("the metrics do not tell the trips")
 	}
@@ -86,7 +86,7 @@ func trips(t *testing.T, s *running) int {
 func TestLimitsByTheSecondHaveARedisOfTheirOwn(t *testing.T) {
 	const rules = "domain: shop\nrules:\n  - { name: hour, scope: user, limits: [2/1h, { count: 1, per: 1s, name: second }] }\n"
 	slow, fast := servers.StartRedis(t), servers.StartRedis(t, "--requirepass", "sesame")
-	s := begin(t, rules, "REDIS_URL="+slow.Addr, "REDIS_PERSECOND=true", "REDIS_PERSECOND_URL="+fast.Addr, "REDIS_PERSECOND_AUTH=sesame", "STORE_BUDGET=1s")
+	s := begin(t, rules, "REDIS_URL="+slow.Addr, "REDIS_PERSECOND=true", "REDIS_PERSECOND_URL="+fast.Addr, "REDIS_PERSECOND_AUTH=sesame", "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK)
 	for key, want := range map[string]*servers.Redis{"rl1:{shop|alice}:user:hour:1:tb": slow, "rl1:{shop|alice}:user:hour:second:tb": fast} {
 		for name, redis := range map[string]*servers.Redis{"REDIS_URL": slow, "REDIS_PERSECOND_URL": fast} {
@@ -102,7 +102,7 @@ func TestANewPasswordNeedsNoRestart(t *testing.T) {
 	redis := servers.StartRedis(t)
 	redis.Do(t, "ACL", "SETUSER", "app", "on", ">old", "~*", "&*", "+@all")
 	file := secretFile(t, "app:old\n")
-	s := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "REDIS_AUTH_FILE="+file, "STORE_BUDGET=1s")
+	s := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "REDIS_AUTH_FILE="+file, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK)
 	redis.Do(t, "ACL", "SETUSER", "app", "resetpass", ">new")
 	write(t, file, "app:new\n")

@@ -1,218 +1,200 @@
 package store
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
 
-	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/store/memory"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// counter is what every store does.
-type counter interface {
-	Spend(ctx context.Context, charges []limit.Charge, decisions []limit.Decision)
-	Usage(ctx context.Context, charges []limit.Charge, decisions []limit.Decision)
-	Reset(ctx context.Context, keys []string) error
-}
-
-// year is a window that no test sees the end of. Nothing comes back during a test, so counts are exact.
-const year = 365 * 24 * time.Hour
-
-// patient is a budget for tests that are not about time, on a machine that is busy with others.
-const patient = 5 * time.Second
-
 // eachStore runs a contract test over every store.
-func eachStore(t *testing.T, test func(t *testing.T, s counter)) {
+func eachStore(t *testing.T, test func(t *testing.T, s Counter)) {
 	t.Run("memory", func(t *testing.T) {
-		test(t, NewMemory(MemoryConfig{}))
+		test(t, memory.New(memory.Config{}))
 	})
-	server := servers.StartRedis(t)
-	t.Run("redis", func(t *testing.T) {
-		test(t, openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}, DB: 1}}))
-	})
-	t.Run("redis without denial cache", func(t *testing.T) {
-		test(t, openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}, DB: 2}, DenialEntries: -1}))
-	})
-	ring := fleet.Servers{Kind: fleet.Ring, Addresses: []string{server.Addr, servers.StartRedis(t).Addr, servers.StartRedis(t).Addr}, DB: 3}
-	t.Run("ring", func(t *testing.T) {
-		test(t, openRedis(t, RedisConfig{Servers: ring}))
-	})
-}
-
-// openRedis is NewRedis with a patient budget unless the test sets one, closed when the test ends.
-func openRedis(t testing.TB, c RedisConfig) *Redis {
-	t.Helper()
-	if c.Budget == 0 {
-		c.Budget = patient
-		c.DialTimeout = max(c.DialTimeout, patient)
+	server, second := servers.StartRedis(t), servers.StartRedis(t)
+	for name, c := range map[string]func() RedisConfig{
+		"redis":                 func() RedisConfig { return RedisConfig{Main: at(server.Addr)} },
+		"redis without denials": func() RedisConfig { return RedisConfig{Main: at(server.Addr), DenialEntries: -1} },
+		"redis with leases":     func() RedisConfig { return RedisConfig{Main: at(server.Addr), Leases: true} },
+		"per-second redis":      func() RedisConfig { return RedisConfig{Main: at(server.Addr), PerSecond: at(second.Addr)} },
+		"ring":                  func() RedisConfig { return RedisConfig{Main: ring(server, second)} },
+	} {
+		t.Run(name, func(t *testing.T) { test(t, open(t, c())) })
 	}
-	r := NewRedis(c)
-	t.Cleanup(func() {
-		if err := r.Close(); err != nil {
-			t.Errorf("close the store: %v", err)
-		}
-	})
-	return r
 }
 
-// eachAlgorithm runs a test with a limit of each algorithm.
-func eachAlgorithm(t *testing.T, count int64, window time.Duration, test func(t *testing.T, l limit.Limit)) {
+// eachCounter is eachStore, with limits of every algorithm.
+func eachCounter(t *testing.T, count int64, test func(t *testing.T, s Counter, l limit.Limit)) {
+	eachStore(t, func(t *testing.T, s Counter) {
+		eachAlgorithm(t, count, func(t *testing.T, l limit.Limit) { test(t, s, l) })
+	})
+}
+
+func eachAlgorithm(t *testing.T, count int64, test func(t *testing.T, l limit.Limit)) {
 	for a := limit.TokenBucket; a <= limit.SlidingLog; a++ {
 		t.Run(a.String(), func(t *testing.T) {
-			test(t, limit.Limit{Algorithm: a, Count: count, Window: window, Burst: count})
+			test(t, limit.Limit{Algorithm: a, Count: count, Window: year, Burst: count})
 		})
 	}
 }
 
-// eachCounter is eachStore and eachAlgorithm at once, the usual case.
-func eachCounter(t *testing.T, count int64, test func(t *testing.T, s counter, l limit.Limit)) {
-	eachStore(t, func(t *testing.T, s counter) {
-		eachAlgorithm(t, count, year, func(t *testing.T, l limit.Limit) { test(t, s, l) })
-	})
+// step is one charge of a counter, and its decision.
+type step struct {
+	op        limit.Op
+	each      bool
+	cost      int64
+	outcome   limit.Outcome
+	charged   int64
+	remaining int64
 }
 
-// charge is one charge of a key named after the test, so that no test meets another's counters. Keys of different names live in
-// different places where a store has several.
-func charge(t testing.TB, name string, l limit.Limit, cost int64) limit.Charge {
-	return limit.Charge{Key: fmt.Sprintf("rl1:{%s|%s}:k", t.Name(), name), Limit: l, Cost: cost}
-}
-
-// spend decides the charges of one request.
-func spend(s counter, charges ...limit.Charge) []limit.Decision {
-	decisions := make([]limit.Decision, len(charges))
-	s.Spend(context.Background(), charges, decisions)
-	return decisions
-}
-
-// want fails the test unless a decision says this.
-func want(t *testing.T, what string, d limit.Decision, outcome limit.Outcome, charged, remaining int64) {
-	t.Helper()
-	if d.Outcome != outcome || d.Charged != charged || d.Remaining != remaining {
-		t.Fatalf("%s: outcome %d charged %d remaining %d (%s), want outcome %d charged %d remaining %d",
-			what, d.Outcome, d.Charged, d.Remaining, d.Reason, outcome, charged, remaining)
+func TestContractOfACounter(t *testing.T) {
+	const yes, no, peeking, giving = limit.Allowed, limit.Refused, limit.Peek, limit.Refund
+	type promise struct {
+		name  string
+		steps []step
 	}
-}
-
-// wantLeft fails the test unless the counter has this many left.
-func wantLeft(t *testing.T, s counter, c limit.Charge, left int64) {
-	t.Helper()
-	d := usage(s, c)
-	if d.Remaining != left || d.Outcome == limit.Undecided {
-		t.Fatalf("usage of %s: %d left (%s), want %d", c.Key, d.Remaining, d.Reason, left)
-	}
-}
-
-func usage(s counter, c limit.Charge) limit.Decision {
-	decisions := make([]limit.Decision, 1)
-	s.Usage(context.Background(), []limit.Charge{c}, decisions)
-	return decisions[0]
-}
-
-func TestSpendToTheLimitAndNoFurther(t *testing.T) {
-	eachCounter(t, 5, func(t *testing.T, s counter, l limit.Limit) {
-		c := charge(t, "k", l, 1)
-		for i := range int64(5) {
-			want(t, fmt.Sprintf("spend %d", i+1), spend(s, c)[0], limit.Allowed, 1, 4-i)
+	eachCounter(t, 10, func(t *testing.T, s Counter, l limit.Limit) {
+		for _, p := range []promise{
+			{"a cost is taken whole or not at all", []step{
+				{0, false, 7, yes, 7, 3}, {0, false, 4, no, 0, 3}, {0, false, 3, yes, 3, 0}, {0, false, 1, no, 0, 0},
+			}},
+			{"a refused large cost leaves a small one its way", []step{
+				{0, false, 8, yes, 8, 2}, {0, false, 5, no, 0, 2}, {0, false, 1, yes, 1, 1}, {0, false, 5, no, 0, 1},
+			}},
+			{"a cost above the burst never passes", []step{
+				{0, false, 11, no, 0, 10}, {0, false, limit.MaxCost, no, 0, 10}, {0, false, 10, yes, 10, 0},
+			}},
+			{"a peek answers as a spend would and takes nothing", []step{
+				{peeking, false, 10, yes, 0, 10}, {peeking, false, 11, no, 0, 10}, {0, false, 10, yes, 10, 0},
+				{peeking, false, 1, no, 0, 0}, {peeking, false, 1, no, 0, 0},
+			}},
+			{"a refund gives back but never above full", []step{
+				{giving, false, 4, yes, 0, 10}, {0, false, 10, yes, 10, 0}, {0, false, 1, no, 0, 0}, {giving, false, 4, yes, -4, 4},
+				{0, false, 1, yes, 1, 3}, {giving, false, 100, yes, -7, 10},
+			}},
+			{"a tree takes what is left", []step{
+				{0, true, 7, yes, 7, 3}, {0, true, 7, no, 3, 0}, {0, true, 7, no, 0, 0}, {0, true, 1, no, 0, 0},
+			}},
+		} {
+			left := int64(10)
+			for i, step := range p.steps {
+				c := op(charge(t, p.name, l, step.cost), step.op)
+				c.Each = step.each
+				want(t, fmt.Sprint(p.name, ", step ", i+1), spend(s, c)[0], step.outcome, step.charged, step.remaining)
+				left = step.remaining
+			}
+			wantLeft(t, s, charge(t, p.name, l, 1), left)
 		}
-		want(t, "spend 6", spend(s, c)[0], limit.Refused, 0, 0)
-		want(t, "spend 7", spend(s, c)[0], limit.Refused, 0, 0)
 	})
 }
 
-func TestCostIsTakenWholeOrNotAtAll(t *testing.T) {
-	eachCounter(t, 10, func(t *testing.T, s counter, l limit.Limit) {
-		want(t, "cost 7 of 10", spend(s, charge(t, "k", l, 7))[0], limit.Allowed, 7, 3)
-		want(t, "cost 4 of 3", spend(s, charge(t, "k", l, 4))[0], limit.Refused, 0, 3)
-		want(t, "cost 3 of 3", spend(s, charge(t, "k", l, 3))[0], limit.Allowed, 3, 0)
-		want(t, "cost 1 of 0", spend(s, charge(t, "k", l, 1))[0], limit.Refused, 0, 0)
+// TestContractOfAWalk: each store answers random requests as the one in memory does.
+func TestContractOfAWalk(t *testing.T) { eachStore(t, walk) }
+
+func TestContractOfAReset(t *testing.T) {
+	eachCounter(t, 3, func(t *testing.T, s Counter, l limit.Limit) {
+		a, b := charge(t, "a", l, 3), charge(t, "b", l, 3)
+		spend(s, a)
+		spend(s, b)
+		want(t, "before the reset", spend(s, a)[0], limit.Refused, 0, 0)
+		err := s.Reset(t.Context(), []string{a.Key, "unknown"})
+		if err != nil {
+			t.Fatalf("reset: %v", err)
+		}
+		want(t, "after the reset", spend(s, a)[0], limit.Allowed, 3, 0)
+		want(t, "a key that was not reset", spend(s, b)[0], limit.Refused, 0, 0)
 	})
 }
 
-func TestRefusalOfALargeCostLeavesASmallOneItsWay(t *testing.T) {
-	eachCounter(t, 10, func(t *testing.T, s counter, l limit.Limit) {
-		spend(s, charge(t, "k", l, 8))
-		want(t, "cost 5 of 2", spend(s, charge(t, "k", l, 5))[0], limit.Refused, 0, 2)
-		want(t, "cost 1 of 2", spend(s, charge(t, "k", l, 1))[0], limit.Allowed, 1, 1)
-		want(t, "cost 5 of 1", spend(s, charge(t, "k", l, 5))[0], limit.Refused, 0, 1)
+func TestContractOfKeys(t *testing.T) {
+	eachCounter(t, 1, func(t *testing.T, s Counter, l limit.Limit) {
+		for _, name := range []string{"a", "b", "", "a:b", "\x00", "\xff\xfe", "{x}"} {
+			want(t, "first charge of key "+name, spend(s, charge(t, name, l, 1))[0], limit.Allowed, 1, 0)
+		}
 	})
 }
 
-func TestCostAboveTheBurstNeverPasses(t *testing.T) {
-	eachCounter(t, 10, func(t *testing.T, s counter, l limit.Limit) {
-		want(t, "cost 11 of 10", spend(s, charge(t, "k", l, 11))[0], limit.Refused, 0, 10)
-		want(t, "cost 2^53 of 10", spend(s, charge(t, "k", l, limit.MaxCost))[0], limit.Refused, 0, 10)
-		want(t, "cost 10 of 10", spend(s, charge(t, "k", l, 10))[0], limit.Allowed, 10, 0)
+func TestContractOfAThrottle(t *testing.T) {
+	eachStore(t, func(t *testing.T, s Counter) {
+		const step = 19 * time.Second // and less while the test runs
+		c := charge(t, "k", limit.Limit{Algorithm: limit.TokenBucket, Count: 1, Window: step, Burst: 1}, 1)
+		c.MaxWait = 2*step + time.Second
+		spend(s, c)
+		for i := range time.Duration(2) {
+			d := spend(s, c)[0]
+			want(t, "one that waits", d, limit.Allowed, 1, 0)
+			if d.Wait > (i+1)*step || d.Wait < i*step {
+				t.Fatalf("number %d is due after %v", i+1, d.Wait)
+			}
+		}
+		want(t, "one too many", spend(s, c)[0], limit.Refused, 0, 0)
+		refused := spend(s, charge(t, "waits", bucket(5, year), 5), c)
+		want(t, "a charge beside one too many", refused[0], limit.Allowed, 0, 5)
+		want(t, "a cancelled wait", spend(s, op(c, limit.Refund))[0], limit.Allowed, -1, 0)
+		want(t, "the next one", spend(s, c)[0], limit.Allowed, 1, 0)
 	})
 }
 
-func TestCountZeroRefusesEverything(t *testing.T) {
-	eachCounter(t, 0, func(t *testing.T, s counter, l limit.Limit) {
-		want(t, "first", spend(s, charge(t, "k", l, 1))[0], limit.Refused, 0, 0)
-		want(t, "second", spend(s, charge(t, "k", l, 1))[0], limit.Refused, 0, 0)
+// TestContractOfARequest: it is charged on all limits or on none, but for trees, which are charged also when it is
+// refused.
+func TestContractOfARequest(t *testing.T) {
+	eachCounter(t, 10, func(t *testing.T, s Counter, l limit.Limit) {
+		spent, tree, rule := charge(t, "spent", l, 1), each(charge(t, "tree", l, 1)), charge(t, "rule", l, 1)
+		for _, d := range spend(s, spent, tree, rule) {
+			want(t, "while all have room", d, limit.Allowed, 1, 9)
+		}
+		spend(s, charge(t, "spent", l, 9))
+		for i := range int64(3) {
+			d := spend(s, spent, tree, rule)
+			want(t, "the spent rule refuses", d[0], limit.Refused, 0, 0)
+			want(t, "the tree counts", d[1], limit.Allowed, 1, 8-i)
+			want(t, "the other rule does not", d[2], limit.Allowed, 0, 9)
+		}
+		spend(s, each(charge(t, "tree", l, 6)))
+		for range 3 {
+			d := spend(s, tree, rule)
+			want(t, "the tree refuses", d[0], limit.Refused, 0, 0)
+			want(t, "the rule is not charged", d[1], limit.Allowed, 0, 9)
+		}
+		wantLeft(t, s, rule, 9)
 	})
 }
 
-func TestPeekAnswersAsASpendWouldAndTakesNothing(t *testing.T) {
-	eachCounter(t, 2, func(t *testing.T, s counter, l limit.Limit) {
-		peek := charge(t, "k", l, 1)
-		peek.Op = limit.Peek
-		want(t, "peek at a fresh counter", spend(s, peek)[0], limit.Allowed, 0, 2)
-		spend(s, charge(t, "k", l, 2))
-		want(t, "peek at a spent counter", spend(s, peek)[0], limit.Refused, 0, 0)
-		want(t, "peek again", spend(s, peek)[0], limit.Refused, 0, 0)
+func TestContractOfOneKeyTwice(t *testing.T) {
+	eachCounter(t, 10, func(t *testing.T, s Counter, l limit.Limit) {
+		a, b := charge(t, "k", l, 3), charge(t, "k", l, 4)
+		want(t, "both fit", spend(s, a, b)[1], limit.Allowed, 4, 3)
+		if d := spend(s, a, b); !limit.Refuses([]limit.Charge{a, b}, d) {
+			t.Fatalf("7 more of 3 left were admitted: %+v", d)
+		}
+		wantLeft(t, s, a, 3)
 	})
 }
 
-func TestRefundGivesBackButNeverAboveFull(t *testing.T) {
-	eachCounter(t, 10, func(t *testing.T, s counter, l limit.Limit) {
-		refund := charge(t, "k", l, 4)
-		refund.Op = limit.Refund
-		spend(s, charge(t, "k", l, 10))
-		want(t, "spent", spend(s, charge(t, "k", l, 1))[0], limit.Refused, 0, 0)
-		want(t, "refund 4", spend(s, refund)[0], limit.Allowed, -4, 4)
-		want(t, "spend the refund", spend(s, charge(t, "k", l, 1))[0], limit.Allowed, 1, 3)
-		refund.Cost = 100
-		want(t, "refund 100", spend(s, refund)[0], limit.Allowed, -7, 10)
-		wantLeft(t, s, refund, 10)
+// TestContractOfManyRequests: those that are asked together are decided each by itself.
+func TestContractOfManyRequests(t *testing.T) {
+	eachStore(t, func(t *testing.T, s Counter) {
+		var all []*limit.Request
+		for i := range 20 {
+			own, shared := charge(t, fmt.Sprint("own ", i), bucket(5, year), 1), charge(t, "shared", bucket(12, year), 1)
+			all = append(all, requestOf(own, shared))
+		}
+		s.Ask(t.Context(), all...)
+		admitted := 0
+		for _, r := range all {
+			if !limit.Refuses(r.Charges, r.Decisions) {
+				admitted++
+			} else if r.Decisions[0].Charged != 0 {
+				t.Errorf("a refused request was charged: %+v", r.Decisions)
+			}
+		}
+		if admitted != 12 {
+			t.Errorf("%d requests were admitted, want 12", admitted)
+		}
 	})
-}
-
-func TestDebitGoesBelowZeroButNotBelowMinusCount(t *testing.T) {
-	eachStore(t, func(t *testing.T, s counter) {
-		l := limit.Limit{Algorithm: limit.TokenBucket, Count: 10, Window: year, Burst: 10}
-		debit := charge(t, "k", l, 15)
-		debit.Op = limit.Debit
-		want(t, "debit 15 of 10", spend(s, debit)[0], limit.Allowed, 15, 0)
-		debit.Cost = limit.MaxCost
-		want(t, "debit 2^53 of -5", spend(s, debit)[0], limit.Allowed, 5, 0)
-		want(t, "debit 2^53 of -10", spend(s, debit)[0], limit.Allowed, 0, 0)
-		refund := charge(t, "k", l, 11)
-		refund.Op = limit.Refund
-		want(t, "refund 11 of -10", spend(s, refund)[0], limit.Allowed, -11, 1)
-	})
-}
-
-func TestRetryAndResetAfter(t *testing.T) {
-	eachStore(t, func(t *testing.T, s counter) {
-		l := limit.Limit{Algorithm: limit.TokenBucket, Count: 10, Window: 10 * time.Hour, Burst: 10}
-		d := spend(s, charge(t, "k", l, 10))[0]
-		wantAbout(t, "reset after the last token", d.ResetAfter, 10*time.Hour)
-		wantAbout(t, "retry after on an admitted charge", d.RetryAfter, 0)
-		d = spend(s, charge(t, "k", l, 3))[0]
-		wantAbout(t, "retry after of cost 3", d.RetryAfter, 3*time.Hour)
-		wantAbout(t, "reset after on a refusal", d.ResetAfter, 10*time.Hour)
-		d = spend(s, charge(t, "k", l, 11))[0]
-		wantAbout(t, "retry after of a cost that cannot pass", d.RetryAfter, 10*time.Hour)
-	})
-}
-
-// wantAbout allows for the time a test takes.
-func wantAbout(t *testing.T, what string, got, want time.Duration) {
-	t.Helper()
-	if got > want || got < want-time.Minute {
-		t.Fatalf("%s is %v, want %v", what, got, want)
-	}
 }

@@ -1,8 +1,9 @@
 package store
 
 import (
+	"cmp"
 	"context"
-	"errors"
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,377 +12,204 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/breaker"
-	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/store/denials"
+	"github.com/spillway-mesh/spillway/store/leases"
 )
 
-// RedisConfig sets up a Redis. The zero value works, against a server on this machine.
-type RedisConfig struct {
-	fleet.Servers                // where counts are kept
-	PerSecond     *fleet.Servers // where those of limits with a window of at most a second are kept; nil: with the others
-
-	Budget      time.Duration // a server that owes replies and sends nothing for so long is silent; default 10 ms, and at least four times its usual reply time
-	Patience    time.Duration // longest wait of one decision while replies flow; default 100 ms, and never above 80 % of what is left to the caller
-	MaxInFlight int           // calls under way to one server at most, whatever it was seen to do; default 8192. Further ones are undecided at once
-
-	DenialEntries int              // spent counters remembered; default 100,000, negative: none
-	DenialBytes   int64            // memory that they take at most; 0: no bound
-	Now           func() time.Time // default time.Now; only differences count
-
-	Leases bool // tokens of hot counters are held, and spent without asking; false: every charge is made on a server
-
-	Heartbeat string // key under which the sidecars that share this store count each other; empty: they do not
-
-	Breaker breaker.Config // of the breaker in front of each shard; the zero value has one. OnBreaker takes the place of its OnChange
-
-	// Caller names who asks, such as a connection: under overload none of them takes the turns of the others. It is called only then.
-	// Nil, or an empty name: that is not known.
-	Caller func(ctx context.Context) string
-
-	OnError   func(reason string, err error)                            // called for each call that stayed undecided, with one of the reasons; must not block
-	OnPanic   func(fault any)                                           // see fleet.Config
-	OnBreaker func(shard string, from, to breaker.State, reason string) // called for each change of a shard's breaker; must not block
-
-	// OnTrip is called before each call to a server, with the server's name and the number of charges. What it returns, unless
-	// nil, is called when the call is over, with the reason why it stayed undecided or nothing. Neither may block.
-	OnTrip func(ctx context.Context, shard string, charges int) (ended func(reason string))
-
-	// OnCall is called after each call to a server, with the server's name, why it stayed undecided or nothing, and how long it
-	// took. It must not block.
-	OnCall func(shard, reason string, took time.Duration)
-}
-
-// RedisStats is what a Redis counts about itself.
-type RedisStats struct {
-	Trips         int64 // calls of the script that were sent
-	Undecided     int64 // of these, or instead of these: calls without a decision
-	Unknown       int64 // of the undecided: calls that may have charged all the same, because the connection was lost with the reply
-	Late          int64 // of the undecided: calls whose reply came after all
-	ScriptsLoaded int64 // calls that found the server without the script and brought it along
-	Healed        int64 // counters that held a foreign value, and were deleted
-	NotReturned   int64 // tokens of refused requests that could not be given back; time gives them back
-
-	DenialEntries   int64 // spent counters remembered now
-	DenialHits      int64 // charges refused without asking
-	DenialMisses    int64 // charges that were looked up and not refused so
-	DenialQuestions int64 // denials that were known and asked about again, one per second and counter at most
-	DenialDrops     int64 // spent counters forgotten before their time, because there were more than DenialEntries or DenialBytes allow
-	DenialBytes     int64 // memory that the remembered ones take, estimated from above
-
-	LeaseKeys      int64 // counters that tokens are held of now
-	LeaseTokens    int64 // tokens that are held now
-	LeaseDecisions int64 // charges decided by what is held, without a trip
-	LeaseAsks      int64 // calls of the script that lends
-	LeaseGranted   int64 // tokens lent by the servers
-	LeaseReturned  int64 // tokens returned to them
-	LeaseExpired   int64 // tokens that died here: they count as spent
-	LeaseDrops     int64 // hot counters of which nothing is held, because there is no place
-	LeaseRefusals  int64 // refusals by a bucket that had enough tokens, but had lent them
-
-	Fleet fleet.Stats // of the connections to all servers
-
-	Shards []ShardStats // one for each server that calls go to, as far as known
-}
-
-// ShardStats is what is known about one server.
-type ShardStats struct {
-	Name    string        // its address, or the name of the master
-	Breaker breaker.Stats // of the breaker in front of it
-}
-
-// Redis keeps counts on Redis servers, shared by all who use them. Time is the server's. It is safe for concurrent use.
-//
-// It answers in time whatever the servers do, and starts without them. While a server fails, a breaker keeps
-// calls away from it: they are undecided at once, and other servers are not touched by that. A reply that comes too late for its
-// caller is still read, and resolves the decisions' Pending. In front is a cache of denials: a counter that is spent is not asked
-// again before it can have something to give.
+// Redis is a Counter on Redis servers, shared by all who use them. Time is the server's. It is safe for concurrent
+// use. It answers in time whatever the servers do, and starts without them. In front are leases, which spend tokens
+// that were taken ahead, and denials: a counter that is spent is not asked about before it can have something to give.
 type Redis struct {
-	main     *fleet.Fleet
-	second   *fleet.Fleet // of limits with a window of at most a second; nil: main
-	patience time.Duration
-	dialing  time.Duration
-	caller   func(ctx context.Context) string // nil: not known
-	onError  func(reason string, err error)
-	denials  *denials  // nil: none
-	holdings *holdings // nil: none
-	now      func() time.Time
-	scratch  sync.Pool // *trip
-	pulse    pulse
-	heart    *heart // nil: none
-	foreign  foreign
+	cfg       RedisConfig
+	clients   []*redis.Client // Main and, if it is another one, PerSecond
+	denials   *denials.Denials
+	leases    *leases.Leases
+	heartbeat *heartbeat
+	questions sync.Pool // *question
 
-	onTrip func(ctx context.Context, shard string, charges int) (ended func(reason string)) // nil: nothing is called
-	onCall func(shard, reason string, took time.Duration)
+	stop    context.CancelFunc // ends what runs in the background
+	running sync.WaitGroup
+	healing sync.Mutex // held by the request that heals
 
-	closed     atomic.Bool
-	background errands // what goes on after the answer
-
-	trips       atomic.Int64
-	undecided   atomic.Int64
-	unknown     atomic.Int64
-	late        atomic.Int64
-	loaded      atomic.Int64
-	notReturned atomic.Int64
+	sent, undecided, unknown, late, healed, notReturned atomic.Int64
 }
 
-// NewRedis sets up the store and returns at once: it connects in the background.
+// NewRedis sets up the store and returns at once; the clients connect in the background.
 func NewRedis(c RedisConfig) *Redis {
 	c = c.withDefaults()
-	r := &Redis{patience: c.Patience, dialing: c.DialTimeout, caller: c.Caller, onError: c.OnError, onTrip: c.OnTrip, onCall: c.OnCall, now: c.Now}
-	r.main = fleet.New(c.fleet(c.Servers, ""))
-	if c.PerSecond != nil {
-		r.second = fleet.New(c.fleet(*c.PerSecond, "per-second "))
-	}
-	if c.DenialEntries > 0 {
-		r.denials = newDenials(c.DenialEntries, c.DenialBytes, c.Now)
-	}
+	ctx, stop := context.WithCancel(context.Background())
+	r := &Redis{cfg: c, stop: stop}
+	r.clients = slices.Compact([]*redis.Client{c.Main, c.PerSecond})
+	r.denials = denials.New(c.DenialEntries, c.DenialBytes)
+	r.leases = leases.New(r.Live)
+	r.heartbeat = &heartbeat{store: r, id: rand.Text()}
+	r.questions.New = func() any { return &question{store: r, timer: time.NewTimer(0)} }
 	if c.Leases {
-		r.holdings = newHoldings(r, c.Now)
+		r.running.Go(func() {
+			r.every(ctx, lookEvery, func() { r.sendBack(r.leases.Ended(c.Now()), 0) })
+		})
 	}
-	r.scratch.New = func() any { return &trip{out: new(outbound)} }
 	if c.Heartbeat != "" {
-		r.heart = newHeart(r.main, c.Heartbeat, r.beatFailed)
+		r.running.Go(func() {
+			h := r.heartbeat
+			r.every(ctx, beatEvery, func() { h.take(h.show(ctx, beatEvery, deadAfter)) })
+			h.show(context.Background(), leaveIn, 0) // others stop counting this sidecar at once
+		})
 	}
 	return r
 }
 
-// Defaults of RedisConfig that are not those of package fleet.
-const (
-	defaultPatience = 100 * time.Millisecond
-	defaultReset    = 500 * time.Millisecond
-)
-
-func (c RedisConfig) withDefaults() RedisConfig {
-	c.Patience = max(positive(c.Patience, defaultPatience), c.Budget)
-	c.DialTimeout = positive(c.DialTimeout, defaultReset)
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	if c.OnError == nil {
-		c.OnError = func(string, error) {}
-	}
-	if c.OnCall == nil {
-		c.OnCall = func(string, string, time.Duration) {}
-	}
-	if c.DenialEntries == 0 {
-		c.DenialEntries = defaultDenialEntries
-	}
-	return c
-}
-
-// fleet is how these servers are reached. The scripts are brought along on each new connection.
-func (c *RedisConfig) fleet(s fleet.Servers, prefix string) fleet.Config {
-	scripts := []string{limit.TightScript, limit.BatchScript, limit.LeanScript, limit.Script}
-	if c.Leases {
-		scripts = append(scripts, limit.LeaseScript)
-	}
-	var prelude [][]string
-	for _, text := range scripts {
-		prelude = append(prelude, []string{"SCRIPT", "LOAD", text})
-	}
-	return fleet.Config{
-		Servers: s, Prefix: prefix,
-		Bounds:  fleet.Bounds{Silence: c.Budget, Patience: c.Patience, InFlight: int64(c.MaxInFlight)},
-		Prelude: prelude,
-		Breaker: c.Breaker, OnBreaker: c.OnBreaker, OnPanic: c.OnPanic,
+// every runs something at once and then each time a period has passed, until the context ends.
+func (r *Redis) every(ctx context.Context, period time.Duration, run func()) {
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		r.cfg.Main.Guard(run)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+		}
 	}
 }
 
-// positive is n, or the default when n is not set.
-func positive[T int | time.Duration](n, otherwise T) T {
-	if n <= 0 {
-		return otherwise
-	}
-	return n
+// Try decides a request by tokens on lease, or by what is known to be spent.
+func (r *Redis) Try(request *limit.Request) bool {
+	now := r.cfg.Now()
+	return r.leases.Spend(request, now) || r.denials.Refuse(request, now)
 }
 
-// Ready waits until calls can be sent to every server, or it is known that they cannot, or the context ends.
-func (r *Redis) Ready(ctx context.Context) {
-	r.main.Ready(ctx)
-	if r.second != nil {
-		r.second.Ready(ctx)
+// Ask decides requests by their servers. All are sent before one of them waits. A caller that hangs up does not
+// interrupt it.
+func (r *Redis) Ask(ctx context.Context, requests ...*limit.Request) {
+	questions := make([]*question, 0, 8) // on the stack
+	for _, request := range requests {
+		questions = append(questions, r.begin(ctx, request, deciding))
 	}
-}
-
-// Spend decides all charges, all or nothing as package limit says, and fills decisions, which must be as long as charges. That is one call
-// of one script where all counters live together, else one for each place, at the same time. A charge that its server could not
-// decide in time is Undecided with its Reason. What is known to be spent is refused without a call. That the caller hangs up does not
-// interrupt it; the deadline does.
-func (r *Redis) Spend(ctx context.Context, charges []limit.Charge, decisions []limit.Decision) {
-	if len(charges) == 0 {
-		return
-	}
-	t := r.scratch.Get().(*trip)
-	t.charges, t.decisions = charges, decisions
-	if r.holdings == nil || !r.holdings.spend(ctx, t) {
-		r.strictly(ctx, t)
-	}
-	if r.holdings != nil {
-		r.holdings.endGuard(t)
-		r.holdings.tellUndecided(charges, decisions)
-	}
-	r.scratch.Put(t.reset())
-}
-
-// strictly decides a request by the servers, and by what they are known to refuse.
-func (r *Redis) strictly(ctx context.Context, t *trip) {
-	if r.denials == nil {
-		r.ask(ctx, t, t.charges, false, t.decisions)
-	} else {
-		r.spendBehindDenials(ctx, t)
-	}
-	if r.holdings != nil {
-		r.holdings.saw(t.charges, t.decisions)
+	for _, q := range questions {
+		q.finish(ctx)
 	}
 }
 
-// Usage answers what is left on each charge's counter, takes nothing, and always asks the server. What is held on lease here is left.
-func (r *Redis) Usage(ctx context.Context, charges []limit.Charge, decisions []limit.Decision) {
-	if len(charges) == 0 {
-		return
-	}
-	t := r.scratch.Get().(*trip)
-	t.asked = peeks(t.asked[:0], charges)
-	r.ask(ctx, t, t.asked, false, decisions)
-	if r.holdings != nil {
-		r.holdings.addHeld(t.asked, decisions)
-	}
-	r.scratch.Put(t.reset())
+// Peek always asks the servers. What is on lease here is returned first, so that it counts as left.
+func (r *Redis) Peek(ctx context.Context, request *limit.Request) {
+	r.begin(ctx, request, peeking).finish(ctx)
 }
 
-// Reset forgets the counters of these keys, which makes them full. It waits as long as a dial may take, not the budget:
-// it is an operator's command and repeating it does no harm.
+// Reset forgets the counters of these keys, and the penalties. It waits as long as the context allows, and repeating
+// it does no harm.
 func (r *Redis) Reset(ctx context.Context, keys []string) error {
-	if len(keys) == 0 {
-		return nil
-	}
-	within := r.dialing
-	if deadline, ok := ctx.Deadline(); ok {
-		within = min(within, time.Until(deadline))
-	}
-	err := unlink(r.main, within, keys)
-	if r.second != nil {
-		err = errors.Join(err, unlink(r.second, within, keys))
-	}
 	r.Drop(keys)
-	if err != nil {
-		return fmt.Errorf("reset %d counters: %w", len(keys), err)
+	defer r.Drop(keys) // what was learned meanwhile may be from before
+	var all []string
+	for _, key := range keys {
+		all = append(append(all, key), limit.PunishKeys(&limit.Charge{PenaltyKey: key})...)
+	}
+	for _, c := range r.clients {
+		if err := unlink(ctx, c, all); err != nil {
+			return fmt.Errorf("reset %d counters: %w", len(keys), err)
+		}
 	}
 	return nil
 }
 
-// unlink removes keys wherever they live, those of one place in one command.
-func unlink(f *fleet.Fleet, within time.Duration, keys []string) error {
-	type home struct {
-		node *fleet.Node
-		slot int
-	}
-	commands := map[home][]string{}
+// unlink removes keys, as many as it can.
+func unlink(ctx context.Context, client *redis.Client, keys []string) (failed error) {
 	for _, key := range keys {
-		n, slot := f.Place(key)
-		at := home{n, slot}
-		if commands[at] == nil {
-			commands[at] = []string{"UNLINK"}
+		_, err := client.Run(ctx, key, "UNLINK", key)
+		if err != nil {
+			failed = err
 		}
-		commands[at] = append(commands[at], key)
 	}
-	var all error
-	for at, words := range commands {
-		_, err := at.node.Ask(within, words[1], words...)
-		all = errors.Join(all, err)
-	}
-	return all
+	return failed
 }
 
-// Forget clears the cache of denials and returns what is held. Call it when the rules change: what was spent may have room now.
+// Forget drops what is known of all counters and returns what is on lease. Call it when the rules change: what was
+// spent may have room now.
 func (r *Redis) Forget() {
-	if r.holdings != nil {
-		r.holdings.returnAll()
-	}
-	if r.denials != nil {
-		r.denials.clear()
-	}
+	r.sendBack(r.leases.Clear(), 0)
+	r.denials.Clear(r.cfg.Now())
+}
+
+// Drop forgets what is known about the counters of these keys, and what is on lease of them: they were changed
+// elsewhere.
+func (r *Redis) Drop(keys []string) {
+	r.leases.End(keys)
+	r.denials.Forget(keys, r.cfg.Now())
 }
 
 // Stats is what the store has counted so far.
 func (r *Redis) Stats() RedisStats {
-	s := RedisStats{
-		Trips: r.trips.Load(), Undecided: r.undecided.Load(), Unknown: r.unknown.Load(), Late: r.late.Load(), ScriptsLoaded: r.loaded.Load(),
-		NotReturned: r.notReturned.Load(), Healed: r.foreign.healed.Load(),
+	s := RedisStats{Denials: r.denials.Stats(), Leases: r.leases.Stats(), Calls: CallStats{
+		Sent: r.sent.Load(), Undecided: r.undecided.Load(), Unknown: r.unknown.Load(), Late: r.late.Load(),
+		Healed: r.healed.Load(), NotReturned: r.notReturned.Load(),
+	}}
+	for _, c := range r.clients {
+		s.Redis.Add(c)
 	}
-	for _, f := range r.fleets() {
-		s.Fleet.Add(f.Stats())
-	}
-	for _, n := range r.nodes() {
-		s.Shards = append(s.Shards, ShardStats{n.Name(), n.Breaker().Stats()})
-	}
-	if r.holdings != nil {
-		r.holdings.stats(&s)
-	}
-	if r.denials != nil {
-		s.DenialEntries, s.DenialHits, s.DenialDrops = r.denials.entries.Load(), r.denials.hits.Load(), r.denials.drops.Load()
-		s.DenialQuestions, s.DenialMisses, s.DenialBytes = r.denials.questions.Load(), r.denials.misses.Load(), r.denials.bytes.Load()
+	for _, server := range r.servers() {
+		s.Servers = append(s.Servers, ServerStats{server.Name(), server.Breaker().Stats()})
 	}
 	return s
 }
 
-// Fleet is how the servers of all limits are reached, for others that keep something beside the counters.
-func (r *Redis) Fleet() *fleet.Fleet { return r.main }
+// Client is how the servers of all limits are reached, for others that keep something beside the counters.
+func (r *Redis) Client() *redis.Client { return r.cfg.Main }
 
-// Drop forgets what is known about the counters of these keys, and what is leased of them, because they were changed.
-func (r *Redis) Drop(keys []string) {
-	for _, key := range keys {
-		if r.denials != nil {
-			r.denials.forget(key)
-		}
-		if r.holdings != nil {
-			r.holdings.forget(key)
-		}
+// servers are all that are known, by name.
+func (r *Redis) servers() (all []*redis.Server) {
+	for _, c := range r.clients {
+		all = append(all, c.Servers()...)
 	}
-}
-
-// fleets are the one of all limits, and that of limits by the second if there is one.
-func (r *Redis) fleets() []*fleet.Fleet {
-	if r.second == nil {
-		return []*fleet.Fleet{r.main}
-	}
-	return []*fleet.Fleet{r.main, r.second}
-}
-
-// nodes are all servers that are known.
-func (r *Redis) nodes() []*fleet.Node {
-	var all []*fleet.Node
-	for _, f := range r.fleets() {
-		all = append(all, f.Nodes()...)
-	}
-	slices.SortFunc(all, func(a, b *fleet.Node) int { return strings.Compare(a.Name(), b.Name()) })
+	slices.SortFunc(all, func(a, b *redis.Server) int { return cmp.Compare(a.Name(), b.Name()) })
 	return all
 }
 
-// Breaker is the state of the breaker that keeps most away.
+// Ready waits until every server has answered, or it is known why one does not, or the context ends.
+func (r *Redis) Ready(ctx context.Context) {
+	for _, c := range r.clients {
+		c.Ready(ctx)
+	}
+}
+
+// Breaker is the state of the breaker that stops most.
 func (r *Redis) Breaker() breaker.State {
 	worst := breaker.Closed
-	for _, n := range r.nodes() {
-		worst = max(worst, n.Breaker().State())
+	for _, server := range r.servers() {
+		worst = max(worst, server.Breaker().State())
 	}
 	return worst
 }
 
-// Close ends the connections and waits for what runs in the background. Calls that come later are undecided.
+// Ping asks all servers for a sign of life, and returns why there was none, as one of the reasons, or nothing. Where
+// there are several servers, those that do not answer are named.
+func (r *Redis) Ping(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond) // more than a decision has: a busy server is not lost
+	defer cancel()
+	servers := r.servers()
+	reasons := make([]string, len(servers))
+	var all sync.WaitGroup
+	for i, server := range servers {
+		all.Go(func() {
+			reasons[i] = redis.Reason(server.Ping(ctx))
+			if reasons[i] != "" && len(servers) > 1 {
+				reasons[i] = server.Name() + " " + reasons[i]
+			}
+		})
+	}
+	all.Wait()
+	return strings.Join(slices.DeleteFunc(reasons, func(s string) bool { return s == "" }), ", ")
+}
+
+// Close returns what is on lease, ends the connections and waits for what runs in the background. Requests that come
+// later are undecided.
 func (r *Redis) Close() error {
-	r.closed.Store(true)
-	if r.holdings != nil {
-		r.holdings.close()
-	}
-	if r.heart != nil {
-		r.heart.stop()
-	}
-	r.background.stop()
-	for _, f := range r.fleets() {
-		f.Close()
-	}
-	if r.heart != nil {
-		<-r.heart.done
+	r.stop()
+	r.sendBack(r.leases.Clear(), returnWithin)
+	r.running.Wait()
+	for _, c := range r.clients {
+		c.Close()
 	}
 	return nil
 }

@@ -5,46 +5,19 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
-	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// eye looks into a redis-server from aside.
-type eye struct {
-	t      testing.TB
-	client *redis.Client
-}
-
-func look(t testing.TB, server *servers.Redis, options redis.Options) eye {
+// info is a number that a server shows about itself.
+func info(t testing.TB, server *servers.Redis, section, pattern string) int64 {
 	t.Helper()
-	options.Addr = server.Addr
-	c := redis.NewClient(&options)
-	t.Cleanup(func() { c.Close() })
-	return eye{t: t, client: c}
-}
-
-// do runs a command that has to work.
-func (e eye) do(args ...any) any {
-	e.t.Helper()
-	reply, err := e.client.Do(context.Background(), args...).Result()
-	if err != nil {
-		e.t.Fatalf("%v: %v", args, err)
-	}
-	return reply
-}
-
-// calls is how often the server ran a command, by INFO commandstats.
-func (e eye) calls(command string) int64 {
-	e.t.Helper()
-	stats := e.do("INFO", "commandstats").(string)
-	found := regexp.MustCompile(`(?m)^cmdstat_` + regexp.QuoteMeta(command) + `:calls=(\d+)`).FindStringSubmatch(stats)
+	found := regexp.MustCompile(`(?m)^` + pattern + `(\d+)`).FindStringSubmatch(fmt.Sprint(server.Do(t, "INFO", section)))
 	if found == nil {
 		return 0
 	}
@@ -52,28 +25,25 @@ func (e eye) calls(command string) int64 {
 	return n
 }
 
-// settled waits until the store has greeted the server, so that nothing but requests moves the counts.
-func settled(t testing.TB, e eye, r *Redis) {
+// runs is how often a server ran a script.
+func runs(t testing.TB, server *servers.Redis) int64 {
 	t.Helper()
-	servers.Await(t, "the store's connections", func() error {
-		if e.calls("script|load") == 0 || r.Stats().Fleet.Idle < 4 {
-			return fmt.Errorf("stats %+v", r.Stats())
-		}
-		return nil
-	})
+	const section = "commandstats"
+	return info(t, server, section, "cmdstat_evalsha:calls=") + info(t, server, section, "cmdstat_eval:calls=")
 }
 
 func TestEveryKeyHasATTL(t *testing.T) {
 	server := servers.StartRedis(t)
-	e := look(t, server, redis.Options{})
-	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}})
-	eachAlgorithm(t, 10, year, func(t *testing.T, l limit.Limit) {
+	r := open(t, RedisConfig{Main: at(server.Addr)})
+	eachAlgorithm(t, 10, func(t *testing.T, l limit.Limit) {
+		rule, tree := penalized(charge(t, "rule", l, 11), strict(1)), each(charge(t, "tree", l, 11))
+		spend(r, rule)
 		spend(r, charge(t, "rule", l, 1))
-		spend(r, each(charge(t, "tree", l, 11)))
-		for _, name := range []string{"rule", "tree"} {
-			ttl := e.do("PTTL", charge(t, name, l, 1).Key).(int64)
-			if ttl <= 0 || ttl > (2*year+time.Minute).Milliseconds() {
-				t.Errorf("PTTL of %s is %d ms, want one within two windows", name, ttl)
+		spend(r, tree)
+		for _, key := range []string{rule.Key, limit.PunishKeys(&rule)[1], tree.Key} {
+			ttl := server.Do(t, "PTTL", key).(int64)
+			if ttl <= 0 || ttl > (2*year+time.Hour).Milliseconds() {
+				t.Errorf("PTTL of %s is %d ms, want one within two windows", key, ttl)
 			}
 		}
 	})
@@ -82,13 +52,12 @@ func TestEveryKeyHasATTL(t *testing.T) {
 // TestAWipeGivesOneLimitMore: what a server forgets, it admits again, once.
 func TestAWipeGivesOneLimitMore(t *testing.T) {
 	server := servers.StartRedis(t)
-	e := look(t, server, redis.Options{})
-	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}, DenialEntries: -1})
-	eachAlgorithm(t, 5, year, func(t *testing.T, l limit.Limit) {
+	r := open(t, RedisConfig{Main: at(server.Addr), DenialEntries: -1})
+	eachAlgorithm(t, 5, func(t *testing.T, l limit.Limit) {
 		admitted := 0
 		for i := range 30 {
 			if i == 10 {
-				e.do("FLUSHALL")
+				server.Do(t, "FLUSHALL")
 			}
 			if spend(r, charge(t, "wiped", l, 1))[0].Outcome == limit.Allowed {
 				admitted++
@@ -100,138 +69,77 @@ func TestAWipeGivesOneLimitMore(t *testing.T) {
 	})
 }
 
-func TestDenialWritesNothing(t *testing.T) {
+func TestADenialWritesNothing(t *testing.T) {
 	server := servers.StartRedis(t)
-	e := look(t, server, redis.Options{})
-	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}, DenialEntries: -1})
-	eachAlgorithm(t, 5, year, func(t *testing.T, l limit.Limit) {
-		spent, sibling := charge(t, "spent", l, 1), charge(t, "sibling", l, 1)
-		spend(r, charge(t, "spent", l, 5))
-		spend(r, charge(t, "sibling", l, 2))
-		before := dump(e, spent.Key, sibling.Key)
-		for range 5 {
-			spend(r, spent, sibling)
-			spend(r, each(spent))
-			spend(r, sibling, charge(t, "sibling", l, 4))
+	r := open(t, RedisConfig{Main: at(server.Addr), DenialEntries: -1})
+	eachAlgorithm(t, 5, func(t *testing.T, l limit.Limit) {
+		spent, room := charge(t, "spent", l, 5), charge(t, "room", l, 1)
+		spend(r, spent)
+		spend(r, room)
+		dump := func() (all string) {
+			for _, key := range []string{spent.Key, room.Key} {
+				all += fmt.Sprint(server.Do(t, "DUMP", key), server.Do(t, "PEXPIRETIME", key))
+			}
+			return all
 		}
-		if after := dump(e, spent.Key, sibling.Key); after != before {
+		before := dump()
+		for range 5 {
+			spend(r, spent, room)
+		}
+		if after := dump(); after != before {
 			t.Fatalf("denials changed the keys from %q to %q", before, after)
 		}
 	})
 }
 
-// dump is what the keys hold and how long they live (to the minute).
-func dump(e eye, keys ...string) string {
-	var s strings.Builder
-	for _, key := range keys {
-		expires := e.do("PEXPIRETIME", key).(int64)
-		fmt.Fprintf(&s, "%s %d ", e.do("DUMP", key), expires)
-	}
-	return s.String()
-}
-
 func TestQuestionsCreateNoKey(t *testing.T) {
 	server := servers.StartRedis(t)
-	e := look(t, server, redis.Options{})
-	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}})
-	eachAlgorithm(t, 5, year, func(t *testing.T, l limit.Limit) {
-		peek, refund := charge(t, "peek", l, 1), charge(t, "refund", l, 1)
-		peek.Op, refund.Op = limit.Peek, limit.Refund
-		spend(r, peek)
-		spend(r, refund)
+	r := open(t, RedisConfig{Main: at(server.Addr)})
+	eachAlgorithm(t, 5, func(t *testing.T, l limit.Limit) {
+		spend(r, op(charge(t, "peek", l, 1), limit.Peek))
+		spend(r, op(charge(t, "refund", l, 1), limit.Refund))
 		spend(r, charge(t, "too much", l, 6))
-		usage(r, charge(t, "usage", l, 1))
-		if n := e.do("DBSIZE").(int64); n != 0 {
-			t.Fatalf("%d keys after questions only: %v", n, e.do("KEYS", "*"))
-		}
+		peek(r, charge(t, "usage", l, 1))
+		wantKeys(t, server)
 	})
 }
 
-func TestOneScriptCallAndOneRoundTripPerRequest(t *testing.T) {
+// TestAFloodCostsOneQuestionPerKeyAndSecond: what is known of a spent counter answers.
+func TestAFloodCostsOneQuestionPerKeyAndSecond(t *testing.T) {
 	server := servers.StartRedis(t)
-	e := look(t, server, redis.Options{})
-	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}})
-	settled(t, e, r)
-	l := bucket(1000, time.Hour)
-	before := e.calls("evalsha")
-	for range 100 {
-		spend(r, charge(t, "a", l, 1), charge(t, "b", l, 1), each(charge(t, "c", l, 1)))
+	now := time.Now()
+	r := open(t, RedisConfig{Main: at(server.Addr), Now: func() time.Time { return now }})
+	c := charge(t, "k", bucket(3, year), 1)
+	for range 4 {
+		spend(r, c)
 	}
-	if n := e.calls("evalsha") - before; n != 100 {
-		t.Errorf("%d EVALSHA for 100 requests", n)
-	}
-	if n := e.calls("eval"); n != 0 {
-		t.Errorf("%d EVAL, want none: the script was there", n)
-	}
-	if s := r.Stats(); s.Trips != 100 || s.ScriptsLoaded != 0 {
-		t.Errorf("stats %+v, want 100 trips and no script loaded", s)
-	}
-}
-
-func TestScriptIsLoadedAgain(t *testing.T) {
-	server := servers.StartRedis(t)
-	e := look(t, server, redis.Options{})
-	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}})
-	settled(t, e, r)
-	l := bucket(10, time.Hour)
-	spend(r, charge(t, "k", l, 1))
+	before := runs(t, server)
 	for range 3 {
-		e.do("SCRIPT", "FLUSH")
-		spend(r, charge(t, "k", l, 1))
-		spend(r, charge(t, "k", l, 1))
+		now = now.Add(time.Second)
+		for range 100 {
+			want(t, "a spent counter", spend(r, c)[0], limit.Refused, 0, 0)
+		}
 	}
-	wantLeft(t, r, charge(t, "k", l, 1), 3)
-	if got, evals := r.Stats().ScriptsLoaded, e.calls("eval"); got != 3 || evals != 3 {
-		t.Fatalf("%d scripts loaded by %d EVAL after 3 flushes, want 3 by 3", got, evals)
+	if n := runs(t, server) - before; n != 3 {
+		t.Errorf("300 requests in 3 seconds cost %d runs, want 3", n)
 	}
-}
-
-func TestTimeIsTheServers(t *testing.T) {
-	server := servers.StartRedis(t)
-	clock := newHand() // months away from the server's
-	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}, Now: clock.Now})
-	l := limit.Limit{Algorithm: limit.FixedWindow, Count: 3, Window: 24 * time.Hour}
-	servers.Inside(t, l.Window, 9*time.Second)
-	spend(r, charge(t, "k", l, 3))
-	d := spend(r, charge(t, "k", l, 1))[0]
-	now := time.Now().UTC()
-	wantAbout(t, "reset after", d.ResetAfter, now.Truncate(24*time.Hour).Add(24*time.Hour).Sub(now)+time.Minute/2)
 }
 
 func TestHangingUpDoesNotInterrupt(t *testing.T) {
-	server := servers.StartRedis(t)
-	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}})
-	ctx, cancel := context.WithCancel(context.Background())
+	r := open(t, RedisConfig{Main: at(servers.StartRedis(t).Addr)})
+	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	decisions := make([]limit.Decision, 1)
-	r.Spend(ctx, []limit.Charge{charge(t, "k", bucket(3, time.Hour), 1)}, decisions)
-	want(t, "spend of a caller that hung up", decisions[0], limit.Allowed, 1, 2)
-}
-
-func TestUnixSocketPasswordAndDatabase(t *testing.T) {
-	server := servers.StartRedis(t, "--requirepass", "sesame")
-	l := bucket(3, time.Hour)
-	for name, c := range map[string]RedisConfig{
-		"socket": {Servers: fleet.Servers{Network: "unix", Addresses: []string{server.Socket}, Password: "sesame", DB: 3}},
-		"tcp":    {Servers: fleet.Servers{Addresses: []string{server.Addr}, Username: "default", Password: "sesame", DB: 4}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			want(t, "first", spend(openRedis(t, c), charge(t, "k", l, 1))[0], limit.Allowed, 1, 2)
-			n := look(t, server, redis.Options{Password: "sesame", DB: c.DB}).do("DBSIZE").(int64)
-			if n != 1 {
-				t.Fatalf("%d keys in database %d, want 1", n, c.DB)
-			}
-		})
-	}
+	request := requestOf(charge(t, "k", bucket(3, year), 1))
+	r.Ask(ctx, request)
+	want(t, "the request of a caller that hung up", request.Decisions[0], limit.Allowed, 1, 2)
 }
 
 func TestFiftyThousandBucketsFitInTenMegabytes(t *testing.T) {
 	server := servers.StartRedis(t)
-	e := look(t, server, redis.Options{})
-	r := openRedis(t, RedisConfig{Servers: fleet.Servers{Addresses: []string{server.Addr}}})
-	settled(t, e, r)
-	before := usedMemory(e)
-	l := bucket(70, time.Hour) // has a remainder once time has passed
+	r := open(t, RedisConfig{Main: at(server.Addr)})
+	l := bucket(100, time.Hour)
+	spend(r, charge(t, "k", l, 1))
+	before := info(t, server, "memory", "used_memory:")
 	for i := range 1000 {
 		var charges []limit.Charge
 		for j := range 100 {
@@ -240,18 +148,128 @@ func TestFiftyThousandBucketsFitInTenMegabytes(t *testing.T) {
 		}
 		spend(r, charges...)
 	}
-	if n := e.do("DBSIZE").(int64); n != 50_000 {
-		t.Fatalf("%d keys, want 50,000", n)
+	if n := server.Do(t, "DBSIZE").(int64); n != 50_001 {
+		t.Fatalf("%d keys, want 50,001", n)
 	}
-	grown := usedMemory(e) - before
+	grown := info(t, server, "memory", "used_memory:") - before
 	t.Logf("50,000 token buckets take %d bytes, %d each", grown, grown/50_000)
 	if grown > 10_000_000 {
 		t.Fatalf("50,000 token buckets take %d bytes, want at most 10,000,000", grown)
 	}
 }
 
-func usedMemory(e eye) int64 {
-	found := regexp.MustCompile(`(?m)^used_memory:(\d+)`).FindStringSubmatch(e.do("INFO", "memory").(string))
-	n, _ := strconv.ParseInt(found[1], 10, 64)
-	return n
+// TestFourSidecarsAdmitExactlyTheLimit, with all that they keep in front of the server.
+func TestFourSidecarsAdmitExactlyTheLimit(t *testing.T) {
+	server := servers.StartRedis(t)
+	var all []*Redis
+	for range 4 {
+		all = append(all, open(t, RedisConfig{Main: at(server.Addr)}))
+	}
+	eachAlgorithm(t, 50, func(t *testing.T, l limit.Limit) {
+		for round := range 10 {
+			var admitted, lost atomic.Int64
+			crowd(256, func(i int) {
+				switch spend(all[i%4], charge(t, fmt.Sprint(round), l, 1))[0].Outcome {
+				case limit.Allowed:
+					admitted.Add(1)
+				case limit.Undecided:
+					lost.Add(1)
+				}
+			})
+			if admitted.Load() != 50 || lost.Load() != 0 {
+				t.Fatalf("round %d admitted %d and lost %d, want 50 and none", round, admitted.Load(), lost.Load())
+			}
+		}
+	})
+}
+
+func TestAnObserverSeesEachTripAndHowItEnds(t *testing.T) {
+	server := servers.StartRedis(t)
+	var seen []string
+	observe := func(_ context.Context, name string, charges int) func(string) {
+		if name != server.Addr {
+			t.Errorf("a trip to %q, want %q", name, server.Addr)
+		}
+		return func(reason string) { seen = append(seen, fmt.Sprint(charges, " ", reason)) }
+	}
+	r := open(t, RedisConfig{Main: at(server.Addr), OnTrip: observe})
+	one := charge(t, "one", bucket(1, year), 1)
+	spend(r, one)
+	spend(r, one) // refused by Redis
+	spend(r, one) // refused by what is known: no trip
+	server.Kill(t)
+	spend(r, charge(t, "two", bucket(1, year), 1))
+	if len(seen) != 3 || seen[0] != "1 " || seen[1] != "1 " || seen[2] == "1 " {
+		t.Errorf("trips %q, want two that were decided and one with a reason", seen)
+	}
+}
+
+func TestAStoreStartsWithoutAServerAndCloses(t *testing.T) {
+	server := servers.StartRedis(t)
+	server.Kill(t)
+	var reasons atomic.Int64
+	r := NewRedis(RedisConfig{Main: at(server.Addr), Leases: true, OnError: func(reason string, err error) {
+		if reason == redis.ReasonDial && err != nil {
+			reasons.Add(1)
+		}
+	}})
+	c := charge(t, "k", bucket(1000, year), 1)
+	if d := spend(r, c)[0]; d.Reason != redis.ReasonDial || d.Unknown || reasons.Load() != 1 {
+		t.Errorf("decided %+v with %d errors, want undecided because it cannot be reached, and one", d, reasons.Load())
+	}
+	server.Start(t)
+	awaitAllowed(t, r, c)
+	err := r.Close()
+	if d := spend(r, c)[0]; err != nil || d.Outcome != limit.Undecided || d.Reason != redis.ReasonShutdown {
+		t.Errorf("after Close, with error %v: %+v, want undecided because it is closed", err, d)
+	}
+}
+
+// TestACounterWithAForeignValueHeals: its request is undecided, it is deleted once, and counts again. What shares its
+// requests stays.
+func TestACounterWithAForeignValueHeals(t *testing.T) {
+	server := servers.StartRedis(t)
+	for name, foreign := range map[string][]string{
+		"a list": {"RPUSH", "x"}, "a hash": {"HSET", "f", "x"}, "garbage": {"SET", "garbage"}, "bytes": {"SET", "\xff\x00x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := open(t, RedisConfig{Main: at(server.Addr)})
+			good, bad := charge(t, "k", bucket(10, year), 1), charge(t, "k", bucket(10, year), 1)
+			bad.Key += ":bad"
+			spend(r, good)
+			server.Do(t, append([]string{foreign[0], bad.Key}, foreign[1:]...)...)
+			d := spend(r, good, bad)
+			if d[0].Reason != limit.ReasonBeside || d[1].Reason != limit.ReasonForeign || d[1].Unknown {
+				t.Fatalf("decisions %+v, want both undecided because of a foreign value", d)
+			}
+			servers.Await(t, "a decision", func() error {
+				if d := spend(r, good, bad); d[1].Outcome != limit.Allowed {
+					return fmt.Errorf("%+v", d)
+				}
+				return nil
+			})
+			awaitHealed(t, r)
+			want(t, "after", spend(r, good)[0], limit.Allowed, 1, 7)
+		})
+	}
+}
+
+// awaitHealed waits until one counter is healed.
+func awaitHealed(t *testing.T, r *Redis) {
+	t.Helper()
+	servers.Await(t, "one healed counter", func() error { return notYet(r.Stats().Calls.Healed == 1) })
+}
+
+// TestAPenaltyWithAForeignValueHeals: its refusals do not count until then.
+func TestAPenaltyWithAForeignValueHeals(t *testing.T) {
+	server := servers.StartRedis(t)
+	for i := range 2 {
+		t.Run(fmt.Sprint("list ", i), func(t *testing.T) {
+			r := open(t, RedisConfig{Main: at(server.Addr)})
+			c := penalized(charge(t, "k", bucket(1, year), 2), strict(1))
+			server.Do(t, "SET", limit.PunishKeys(&c)[i], "garbage")
+			servers.Await(t, "a cool-down", func() error { return notYet(spend(r, c)[0].Penalized) })
+			awaitHealed(t, r)
+		})
+	}
 }

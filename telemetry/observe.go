@@ -10,8 +10,8 @@ import (
 	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/redis"
 )
 
 // Observer returns an observer without rules, which writes to that log.
@@ -181,11 +181,11 @@ func (o *Observer) Survived(fault any) {
 	o.log.Error("panic in the background, recovered", "panic", fault, "stack", string(debug.Stack()))
 }
 
-// StoreCalled counts and times a call to a server of the shared store. One that was kept back is not timed.
-func (o *Observer) StoreCalled(_, reason string, took time.Duration) {
+// StoreCalled counts and times a call to a server of the shared store, which many requests share. One that was kept back is not timed.
+func (o *Observer) StoreCalled(_ string, _, _ int, took time.Duration, reason string) {
 	sent := true
 	switch reason {
-	case fleet.ReasonBreaker, fleet.ReasonDeadline, fleet.ReasonOverload, fleet.ReasonShutdown:
+	case redis.ReasonBreaker, redis.ReasonDeadline, redis.ReasonOverload, redis.ReasonShutdown:
 		sent = false
 	}
 	o.t.StoreCalled(reason, sent, took)
@@ -194,7 +194,7 @@ func (o *Observer) StoreCalled(_, reason string, took time.Duration) {
 // StoreFailed counts and logs a call to the shared store that brought no decision.
 func (o *Observer) StoreFailed(reason string, err error) {
 	o.t.StoreFailed(reason)
-	if reason == fleet.ReasonBreaker {
+	if reason == redis.ReasonBreaker {
 		return // what made it open is known, and its changes are logged
 	}
 	o.lost.Store(&lostStore{reason, time.Now()})
@@ -202,12 +202,12 @@ func (o *Observer) StoreFailed(reason string, err error) {
 }
 
 // BreakerChanged logs a change. What repeats during an outage is thinned like any warning; that it is over never is.
-func (o *Observer) BreakerChanged(shard string, from, to breaker.State, reason string) {
+func (o *Observer) BreakerChanged(server string, from, to breaker.State) {
 	if to == breaker.Closed {
-		o.log.Info("the breaker to redis is closed: "+reason, "server", shard, "was", from.String())
+		o.log.Info("the breaker to redis is closed", "server", server, "was", from.String())
 		return
 	}
-	o.log.Warn("the breaker to redis is "+to.String()+": "+reason, "server", shard, "was", from.String())
+	o.log.Warn("the breaker to redis is "+to.String(), "server", server, "was", from.String())
 }
 
 // lostFor is how long a failed decision is reported after the store answers again.
@@ -226,7 +226,7 @@ func (o *Observer) StoreDegraded(ping func(context.Context) string, state breake
 // lately returns why the shared store failed a moment ago, or nothing.
 func (o *Observer) lately() string {
 	lost := o.lost.Load()
-	if lost == nil || time.Since(lost.at) > lostFor || lost.reason == fleet.ReasonDial || lost.reason == fleet.ReasonClosed {
+	if lost == nil || time.Since(lost.at) > lostFor || lost.reason == redis.ReasonDial || lost.reason == redis.ReasonClosed {
 		return ""
 	}
 	return lost.reason

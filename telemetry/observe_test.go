@@ -8,7 +8,7 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/store"
+	"github.com/spillway-mesh/spillway/store/memory"
 )
 
 // admission is a verdict that admits on one limit, and an observer that knows it.
@@ -48,9 +48,7 @@ func TestShadowModeCountsRulesInShadow(t *testing.T) {
 		m := New(Config{})
 		o := m.Observer(nil)
 		o.Use(set)
-		memory := store.NewMemory(store.MemoryConfig{})
-		defer memory.Close()
-		e := engine.New(engine.Config{Store: memory, Quota: true, OnVerdict: o.Verdict})
+		e := engine.New(engine.Config{Store: memory.New(memory.Config{}), Quota: true, OnVerdict: o.Verdict})
 		defer e.Close()
 		e.Use(set)
 		req := &descriptors.Request{Domain: "shop"}

@@ -66,13 +66,13 @@ var redisCompat = []struct {
 	gauge bool
 	value func(store.RedisStats) float64
 }{
-	{[]string{"redis_pool", "cx_active"}, "Open connections to Redis.", true, func(s store.RedisStats) float64 { return float64(s.Fleet.Connections) }},
-	{[]string{"redis_pool", "cx_total"}, "Connections to Redis opened so far.", false, func(s store.RedisStats) float64 { return float64(s.Fleet.Opened) }},
-	{[]string{"redis_pool", "cx_local_close"}, "Connections to Redis closed so far.", false, func(s store.RedisStats) float64 { return float64(s.Fleet.Ended) }},
-	{[]string{"localcache", "hitCount"}, "Charges refused without asking Redis.", false, func(s store.RedisStats) float64 { return float64(s.DenialHits) }},
-	{[]string{"localcache", "missCount"}, "Charges that were looked up among the spent counters, and not refused by them.", false, func(s store.RedisStats) float64 { return float64(s.DenialMisses) }},
-	{[]string{"localcache", "entryCount"}, "Spent counters remembered.", true, func(s store.RedisStats) float64 { return float64(s.DenialEntries) }},
-	{[]string{"localcache", "evacuateCount"}, "Spent counters forgotten early because there were too many.", false, func(s store.RedisStats) float64 { return float64(s.DenialDrops) }},
+	{[]string{"redis_pool", "cx_active"}, "Open connections to Redis.", true, func(s store.RedisStats) float64 { return float64(s.Redis.Connections) }},
+	{[]string{"redis_pool", "cx_total"}, "Connections to Redis opened so far.", false, func(s store.RedisStats) float64 { return float64(s.Redis.Opened) }},
+	{[]string{"redis_pool", "cx_local_close"}, "Connections to Redis closed so far.", false, func(s store.RedisStats) float64 { return float64(s.Redis.Ended) }},
+	{[]string{"localcache", "hitCount"}, "Charges refused without asking Redis.", false, func(s store.RedisStats) float64 { return float64(s.Denials.Hits) }},
+	{[]string{"localcache", "missCount"}, "Charges that were looked up among the spent counters, and not refused by them.", false, func(s store.RedisStats) float64 { return float64(s.Denials.Misses) }},
+	{[]string{"localcache", "entryCount"}, "Spent counters remembered.", true, func(s store.RedisStats) float64 { return float64(s.Denials.Entries) }},
+	{[]string{"localcache", "evacuateCount"}, "Spent counters forgotten early because there were too many.", false, func(s store.RedisStats) float64 { return float64(s.Denials.Drops) }},
 }
 
 // maxTimes is how many response times of one method a flush sends.

@@ -17,8 +17,9 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/fleet"
+	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/store"
+	"github.com/spillway-mesh/spillway/store/denials"
 )
 
 // receiver is a statsd server: what it got comes line by line.
@@ -102,7 +103,7 @@ func TestStatisticsHaveTheReferenceServersNames(t *testing.T) {
 	address, lines := receiver(t, "tcp")
 	m := New(Config{})
 	m.Redis(func() store.RedisStats {
-		return store.RedisStats{Fleet: fleet.Stats{Connections: 3, Opened: 7, Ended: 4}, DenialHits: 5, DenialMisses: 6}
+		return store.RedisStats{Redis: redis.Stats{Connections: 3, Opened: 7, Ended: 4}, Denials: denials.Stats{Hits: 5, Misses: 6}}
 	})
 	s := idle(m, StatsdConfig{Address: address})
 	m.Count(m.Series("shop", []string{"user"}), Hit{Hits: 2, Capacity: 1, Over: true, Shadow: true, Cached: true})

@@ -20,10 +20,12 @@ import (
 
 	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/store"
+	"github.com/spillway-mesh/spillway/store/denials"
+	"github.com/spillway-mesh/spillway/store/memory"
 )
 
 // scrape returns the lines of /metrics that are not comments.
@@ -100,10 +102,13 @@ func TestMetricsOfOurOwn(t *testing.T) {
 	m.StoreCalled("", true, 60*time.Microsecond)
 	m.StoreCalled("dial", true, time.Second)
 	m.StoreCalled("breaker", false, 0)
-	m.Memory("main", func() store.MemoryStats { return store.MemoryStats{Keys: 5, Evicted: 6} })
+	m.Memory("main", func() memory.Stats { return memory.Stats{Keys: 5, Evicted: 6} })
 	m.Redis(func() store.RedisStats {
-		guard := breaker.Stats{State: breaker.Open, Opened: 11, HalfOpened: 12, Closed: 13, RejectedOpen: 14, RejectedProbing: 15, RejectedRamp: 16}
-		return store.RedisStats{Trips: 7, DenialHits: 8, DenialQuestions: 11, DenialEntries: 9, Fleet: fleet.Stats{Connections: 10}, Shards: []store.ShardStats{{Name: "a:1", Breaker: guard}}}
+		guard := breaker.Stats{State: breaker.Open, Opened: 11, HalfOpened: 12, Closed: 13, Rejected: 14}
+		return store.RedisStats{
+			Calls: store.CallStats{Sent: 7}, Denials: denials.Stats{Hits: 8, Questions: 11, Entries: 9}, Redis: redis.Stats{Connections: 10},
+			Servers: []store.ServerStats{{Name: "a:1", Breaker: guard}},
+		}
 	})
 	lines := scrape(t, m)
 	for _, want := range []string{
@@ -123,7 +128,7 @@ func TestMetricsOfOurOwn(t *testing.T) {
 		`spillway_config_last_load_successful{zone="a"} 1`,
 		`spillway_memory_keys{store="main",zone="a"} 5`,
 		`spillway_memory_evicted_total{store="main",zone="a"} 6`,
-		`spillway_redis_trips_total{zone="a"} 7`,
+		`spillway_redis_requests_total{zone="a"} 7`,
 		`spillway_denial_cache_hits_total{zone="a"} 8`,
 		`spillway_denial_cache_entries{zone="a"} 9`,
 		`spillway_denial_cache_questions_total{zone="a"} 11`,
@@ -132,9 +137,7 @@ func TestMetricsOfOurOwn(t *testing.T) {
 		`spillway_breaker_transitions_total{shard="a:1",to="open",zone="a"} 11`,
 		`spillway_breaker_transitions_total{shard="a:1",to="half_open",zone="a"} 12`,
 		`spillway_breaker_transitions_total{shard="a:1",to="closed",zone="a"} 13`,
-		`spillway_breaker_rejected_total{reason="open",shard="a:1",zone="a"} 14`,
-		`spillway_breaker_rejected_total{reason="probing",shard="a:1",zone="a"} 15`,
-		`spillway_breaker_rejected_total{reason="ramp",shard="a:1",zone="a"} 16`,
+		`spillway_breaker_rejected_total{shard="a:1",zone="a"} 14`,
 	} {
 		expectLine(t, lines, want)
 	}
@@ -213,7 +216,7 @@ func TestTheListOfLabelsIsWhole(t *testing.T) {
 	m.StoreFailed("reason")
 	m.StoreAway()
 	m.Loaded("abc", time.Unix(0, 0))
-	m.Memory("main", func() store.MemoryStats { return store.MemoryStats{} })
+	m.Memory("main", func() memory.Stats { return memory.Stats{} })
 	m.Redis(func() store.RedisStats { return store.RedisStats{} })
 	m.Record(func() record.Stats { return record.Stats{} })
 	call(m, should, func(context.Context, any) (any, error) { return "ok", nil })
@@ -238,7 +241,7 @@ func TestEveryMetricIsInTheReference(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := New(Config{})
-	m.Memory("main", func() store.MemoryStats { return store.MemoryStats{} })
+	m.Memory("main", func() memory.Stats { return memory.Stats{} })
 	m.Redis(func() store.RedisStats { return store.RedisStats{} })
 	s := idle(m, StatsdConfig{Address: "127.0.0.1:1"})
 	defer s.Close(t.Context())

@@ -13,7 +13,7 @@ import (
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/rules"
-	"github.com/spillway-mesh/spillway/store"
+	"github.com/spillway-mesh/spillway/store/memory"
 )
 
 // Config says what a Trial decides by. Paths must be given.
@@ -29,7 +29,7 @@ type Trial struct {
 	Load   rules.Load // what came of loading the rules, with its warnings
 	now    time.Time
 	keys   *identity.KeySets
-	memory *store.Memory
+	memory *memory.Memory
 	engine *engine.Engine
 	fault  any // the first panic
 }
@@ -72,7 +72,7 @@ func New(cfg Config) (*Trial, error) {
 	if cfg.MaxKeys == 0 {
 		cfg.MaxKeys = keptKeys
 	}
-	t.memory = store.NewMemory(store.MemoryConfig{MaxKeys: cfg.MaxKeys, MaxBytes: cfg.MaxBytes, Now: t.clock})
+	t.memory = memory.New(memory.Config{Keys: cfg.MaxKeys, Bytes: cfg.MaxBytes, Now: t.clock})
 	t.engine = engine.New(engine.Config{Store: t.memory, Now: t.clock, Hold: func(time.Duration) {}, OnPanic: func(fault any) {
 		if t.fault == nil {
 			t.fault = fault
@@ -116,7 +116,7 @@ func (t *Trial) Decide(req *descriptors.Request, v *engine.Verdict) error {
 func (t *Trial) Rules() *descriptors.Set { return t.Load.Set }
 
 // Stats is what the memory store has counted.
-func (t *Trial) Stats() store.MemoryStats { return t.memory.Stats() }
+func (t *Trial) Stats() memory.Stats { return t.memory.Stats() }
 
 // Domain returns the domain that requests are for: the one that was asked for, else the only one that there is.
 func (t *Trial) Domain(asked string) (string, error) {

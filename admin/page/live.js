@@ -146,7 +146,7 @@ function store(stats) {
   say($("tile-breaker-note"), breakers.length === 1 ? "1 server" : `${breakers.filter(b => b.state === worst).length} of ${breakers.length} servers`);
   fill($("store"), table("Servers of the store", ["server", "breaker", "since", "opened", "calls kept back"], breakers.map(b => [
     name(b.server), el("span", { class: "pill " + calm[b.state] }, b.state),
-    b.since ? `${since(b.since)}${b.reason ? ": " + b.reason : ""}` : "start", `${count(b.opened)} ×`, count(b.rejected)])),
+    b.since ? since(b.since) : "start", `${count(b.opened)} ×`, count(b.rejected)])),
     el("p", { class: "quiet" }, "Calls since the start: " + (Object.entries(stats.store.calls).map(([word, n]) => `${word} ${count(n)}`).join(", ") || "none") + "."));
 }
 

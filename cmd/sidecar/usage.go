@@ -18,8 +18,8 @@ What it is mostly told:
                      (else RUNTIME_ROOT/RUNTIME_SUBDIRECTORY/RUNTIME_APPDIRECTORY)
   REDIS_URL          host:port, redis://[user:password@]host:port[/db], rediss://…
                      or a socket's path; without it each sidecar counts alone
-  STORE_BUDGET       how long a Redis that owes replies may send nothing (10ms)
-  STORE_PATIENCE     the longest a decision waits while Redis answers (100ms)
+  STORE_PATIENCE     the longest a decision waits for Redis (100ms)
+  STORE_SILENCE      the longest a call to Redis waits for its reply (250ms)
   KEY_SECRET         keeps identities out of Redis; also KEY_SECRET_FILE
   DEFAULT_DOMAIN     of ext_authz requests whose route names no domain
   SHADOW_MODE        true: count, refuse nothing

@@ -19,8 +19,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/redis"
 )
 
 const (
@@ -28,7 +28,6 @@ const (
 	idleFor     = 500 * time.Millisecond // between two looks at empty streams
 	retryAfter  = time.Second            // after a failure
 	remakeAfter = time.Minute            // after a failure to make partitions
-	redisWithin = 5 * time.Second        // for one call
 	backTo      = 28 * 24 * time.Hour    // of a row's time, from now: never longer than the month before
 	aheadTo     = 10 * time.Minute       // likewise
 	fewEntries  = 16                     // that are read first
@@ -42,7 +41,7 @@ const (
 // Config sets up a Recorder. All fields are required.
 type Config struct {
 	Connect func(context.Context) (*pgx.Conn, error) // to the database
-	Fleet   *fleet.Fleet
+	Redis   *redis.Client
 	Keys    descriptors.RecordKeys
 	Leads   func() bool // whether this control leads
 	Log     *slog.Logger
@@ -67,7 +66,7 @@ type Recorder struct {
 func New(cfg Config) *Recorder {
 	r := &Recorder{cfg: cfg, now: time.Now, passed: func(string) {}}
 	for i, name := range []string{record.EventsStream, record.UsageStream} {
-		r.streams[i] = &stream{name: name, key: cfg.Keys.Shared(name), fleet: cfg.Fleet, count: fewEntries}
+		r.streams[i] = &stream{name: name, key: cfg.Keys.Shared(name), redis: cfg.Redis, count: fewEntries}
 	}
 	return r
 }
@@ -145,7 +144,7 @@ func (r *Recorder) round(ctx context.Context, conn *pgx.Conn) (more bool, err er
 
 // pass copies what one read of a stream brings.
 func (r *Recorder) pass(ctx context.Context, conn *pgx.Conn, s *stream) (full bool, err error) {
-	items, full, err := s.read()
+	items, full, err := s.read(ctx)
 	if err != nil {
 		return false, fmt.Errorf("read the stream of %s: %w", s.name, err)
 	}
@@ -164,7 +163,7 @@ func (r *Recorder) pass(ctx context.Context, conn *pgx.Conn, s *stream) (full bo
 		return false, fmt.Errorf("store %s: %w", s.name, err)
 	}
 	r.passed("stored")
-	err = s.remove(items)
+	err = s.remove(ctx, items)
 	if err != nil {
 		return false, fmt.Errorf("delete what is stored from the stream of %s: %w", s.name, err)
 	}

@@ -81,10 +81,10 @@ func (r *Recorder) Stats() Stats {
 }
 
 // Queued asks Redis how many entries wait in each stream, by its name.
-func (r *Recorder) Queued(context.Context) (map[string]int64, error) {
+func (r *Recorder) Queued(ctx context.Context) (map[string]int64, error) {
 	queued := map[string]int64{}
 	for _, s := range r.streams {
-		n, err := s.length()
+		n, err := s.length(ctx)
 		if err != nil {
 			return nil, err
 		}

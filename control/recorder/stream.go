@@ -1,14 +1,15 @@
 package recorder
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/redis"
 )
 
 // stream is one of the streams of Redis. One goroutine uses it.
@@ -17,7 +18,7 @@ import (
 // restarted, or has another clock. Where deleting fails, the entries behind are still read; the next time at the end of the stream it begins anew.
 type stream struct {
 	name, key string
-	fleet     *fleet.Fleet
+	redis     *redis.Client
 	after     string // id of the entry that was read last; empty: read from the first one
 	count     int    // entries to read
 }
@@ -45,25 +46,19 @@ func (i *item) rows() int64 {
 	return int64(n)
 }
 
-// ask sends a command about the stream.
-func (s *stream) ask(words ...string) (fleet.Reply, error) {
-	n, _ := s.fleet.Place(s.key)
-	return n.Ask(redisWithin, s.key, words...)
-}
-
 // read returns the next entries, and whether there may be more.
-func (s *stream) read() (items []*item, full bool, err error) {
+func (s *stream) read(ctx context.Context) (items []*item, full bool, err error) {
 	from := "-"
 	if s.after != "" {
 		from = "(" + s.after
 	}
-	reply, err := s.ask("XRANGE", s.key, from, "+", "COUNT", strconv.Itoa(s.count))
+	reply, err := s.redis.Run(ctx, s.key, "XRANGE", s.key, from, "+", "COUNT", s.count)
 	if err != nil {
 		return nil, false, err
 	}
 	bytes := 0
-	for _, one := range reply.Items() {
-		i, err := s.decode(one.Items())
+	for _, one := range partsOf(reply) {
+		i, err := s.decode(partsOf(one))
 		if err != nil {
 			return nil, false, err
 		}
@@ -87,30 +82,46 @@ func (s *stream) read() (items []*item, full bool, err error) {
 func (s *stream) again() { s.after = "" }
 
 // remove deletes entries.
-func (s *stream) remove(items []*item) error {
-	words := []string{"XDEL", s.key}
+func (s *stream) remove(ctx context.Context, items []*item) error {
+	words := []any{"XDEL", s.key}
 	for _, i := range items {
 		words = append(words, i.id)
 	}
-	_, err := s.ask(words...)
+	_, err := s.redis.Run(ctx, s.key, words...)
 	return err
 }
 
 // length is how many entries the stream has.
-func (s *stream) length() (int64, error) {
-	reply, err := s.ask("XLEN", s.key)
+func (s *stream) length(ctx context.Context) (int64, error) {
+	reply, err := s.redis.Run(ctx, s.key, "XLEN", s.key)
 	if err != nil {
 		return 0, err
 	}
-	return reply.Int()
+	n, is := reply.(int64)
+	if !is {
+		return 0, errors.New("the reply must be a number")
+	}
+	return n, nil
+}
+
+// partsOf is the parts of a list in a reply; anything else has none.
+func partsOf(reply any) []any {
+	list, _ := reply.([]any)
+	return list
+}
+
+// wordOf is a text in a reply; anything else is empty.
+func wordOf(reply any) string {
+	word, _ := reply.(string)
+	return word
 }
 
 // decode reads an entry as Redis sends it: its id, and its fields and values. What is wrong with an entry is kept in it.
-func (s *stream) decode(parts []fleet.Reply) (*item, error) {
+func (s *stream) decode(parts []any) (*item, error) {
 	if len(parts) != 2 {
 		return nil, errors.New("an entry of the reply does not have an id and fields")
 	}
-	i := &item{id: string(parts[0].Data)}
+	i := &item{id: wordOf(parts[0])}
 	head, _, _ := strings.Cut(i.id, "-")
 	ms, err := strconv.ParseInt(head, 10, 64)
 	if err != nil {
@@ -118,10 +129,11 @@ func (s *stream) decode(parts []fleet.Reply) (*item, error) {
 	}
 	i.at = time.UnixMilli(ms)
 	fields := map[string]string{}
-	words := parts[1].Items()
+	words := partsOf(parts[1])
 	for n := 0; n+1 < len(words); n += 2 {
-		fields[string(words[n].Data)] = string(words[n+1].Data)
-		i.bytes += len(words[n+1].Data)
+		value := wordOf(words[n+1])
+		fields[wordOf(words[n])] = value
+		i.bytes += len(value)
 	}
 	i.Entry, err = record.ParseEntry(fields)
 	if err == nil {

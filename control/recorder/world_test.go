@@ -17,8 +17,8 @@ import (
 
 	"github.com/spillway-mesh/spillway/control/migrations"
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -59,11 +59,11 @@ func child() {
 
 const secret = "a secret of the tests"
 
-func recorderOf(database, redis string) *Recorder {
-	servers := fleet.New(fleet.Config{Servers: fleet.Servers{Addresses: []string{redis}}, Bounds: fleet.Bounds{Silence: time.Second, Patience: redisWithin}})
+func recorderOf(database, address string) *Recorder {
+	servers := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{address}}})
 	return New(Config{
 		Connect: func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, database) },
-		Fleet:   servers, Keys: descriptors.NewRecordKeys("", []byte(secret)), Leads: func() bool { return true }, Log: slog.New(slog.DiscardHandler),
+		Redis:   servers, Keys: descriptors.NewRecordKeys("", []byte(secret)), Leads: func() bool { return true }, Log: slog.New(slog.DiscardHandler),
 	})
 }
 
@@ -82,7 +82,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{T: t, postgres: servers.Database(t), redis: servers.StartRedis(t)}
 	w.migrate()
 	w.Recorder = recorderOf(w.postgres.URL, w.redis.Addr)
-	t.Cleanup(w.cfg.Fleet.Close)
+	t.Cleanup(w.cfg.Redis.Close)
 	w.db, w.conn = w.connect(), w.connect()
 	return w
 }

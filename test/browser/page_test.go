@@ -53,7 +53,7 @@ func write(t *testing.T, name, text string) string {
 // sidecar starts a sidecar with rules and settings.
 func sidecar(t *testing.T, rules string, environ ...string) *servers.Sidecar {
 	t.Helper()
-	return servers.StartSidecar(t, append([]string{"RULES=" + write(t, "rules.yaml", rules), "STORE_BUDGET=1s"}, environ...)...)
+	return servers.StartSidecar(t, append([]string{"RULES=" + write(t, "rules.yaml", rules), "STORE_SILENCE=1s", "STORE_PATIENCE=2s"}, environ...)...)
 }
 
 // watch opens the page of a sidecar, and waits until it shows numbers and refusals.

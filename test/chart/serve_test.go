@@ -165,7 +165,7 @@ func TestARenderingLimitsRequests(t *testing.T) {
 	redis := servers.StartRedis(t)
 	var pods []*servers.Sidecar
 	for range 2 {
-		env := append(machine(t, mount(t, r, c).environment(c)), "REDIS_URL="+redis.Addr, "STORE_BUDGET=1s")
+		env := append(machine(t, mount(t, r, c).environment(c)), "REDIS_URL="+redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 		pods = append(pods, servers.StartSidecar(t, env...))
 	}
 	const ask = `{"domain":"shop","descriptors":[{"entries":[{"key":"remote_address","value":"192.0.2.7"},{"key":"path","value":"/login"},{"key":"method","value":"GET"}]}]}`

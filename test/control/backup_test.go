@@ -65,7 +65,7 @@ func newRehearsal(t testing.TB) *rehearsal {
 		r.exec(sql)
 	}
 	w.controls = append(w.controls, r.control(w.postgres))
-	w.sidecars = append(w.sidecars, servers.StartSidecar(t, "RULES=redis:", "REDIS_URL="+w.redis.Addr, "STORE_BUDGET=1s", "STORE_PATIENCE=2s", "LEASES=false"))
+	w.sidecars = append(w.sidecars, servers.StartSidecar(t, "RULES=redis:", "REDIS_URL="+w.redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s", "LEASES=false"))
 	return r
 }
 

@@ -45,7 +45,7 @@ const billingSecret = "0123456789abcdef0123456789abcdef"
 
 func (b *billing) newSidecar() *servers.Sidecar {
 	b.t.Helper()
-	return servers.StartSidecar(b.t, "RULES=redis:", "REDIS_URL="+b.redis.Addr, "STORE_BUDGET=1s", "STORE_PATIENCE=2s", "LEASES=false", "RECORD=true", "KEY_SECRET="+billingSecret)
+	return servers.StartSidecar(b.t, "RULES=redis:", "REDIS_URL="+b.redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s", "LEASES=false", "RECORD=true", "KEY_SECRET="+billingSecret)
 }
 
 // load sends requests of some users to all sidecars by turns.

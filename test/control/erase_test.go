@@ -153,7 +153,7 @@ func newEraseWorld(t *testing.T, secret string) *eraseWorld {
 	w.db = db
 	w.exec(`SELECT pg_advisory_lock($1)`, recorderLock) // so that what is in the streams stays there until it is erased
 	w.controls = []*servers.Control{servers.StartControl(t, w.env()...)}
-	w.sidecars = []*servers.Sidecar{servers.StartSidecar(t, "RULES=redis:", "REDIS_URL="+w.redis.Addr, "STORE_BUDGET=1s", "STORE_PATIENCE=2s", "LEASES=false", "KEY_SECRET="+secret)}
+	w.sidecars = []*servers.Sidecar{servers.StartSidecar(t, "RULES=redis:", "REDIS_URL="+w.redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s", "LEASES=false", "KEY_SECRET="+secret)}
 	now := time.Now().UTC()
 	w.old = time.Date(now.Year(), now.Month()-6, 3, 0, 0, 0, 0, time.UTC)
 	w.partitions(now)

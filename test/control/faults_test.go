@@ -69,7 +69,7 @@ func (w *world) env() []string {
 func awayAtStart(t *testing.T) {
 	w := newWorldOn(t, servers.StartPostgres(t), 0, 0)
 	w.postgres.Kill(t)
-	w.sidecars = append(w.sidecars, servers.StartSidecar(t, "RULES=redis:", "REDIS_URL="+w.redis.Addr, "STORE_BUDGET=1s", "STORE_PATIENCE=2s"))
+	w.sidecars = append(w.sidecars, servers.StartSidecar(t, "RULES=redis:", "REDIS_URL="+w.redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s"))
 	c := servers.LaunchControl(t, w.env()...)
 	w.controls = append(w.controls, c)
 	servers.Await(t, "word that it is not ready", func() error {

@@ -17,7 +17,7 @@ import (
 // TestGuideOfTheControl starts what make control starts, and runs the commands of docs/guides/control.md.
 func TestGuideOfTheControl(t *testing.T) {
 	ports := map[string]string{}
-	env := append(os.Environ(), "BIN="+filepath.Dir(servers.SpillwayBin(t)), "STORE_BUDGET=1s")
+	env := append(os.Environ(), "BIN="+filepath.Dir(servers.SpillwayBin(t)), "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	for _, name := range []string{"POSTGRES_PORT", "REDIS_PORT", "CONTROL_PORT", "SIDECAR_1_PORT", "SIDECAR_2_PORT", "SIDECAR_1_GRPC_PORT", "SIDECAR_2_GRPC_PORT", "SIDECAR_1_DEBUG_PORT", "SIDECAR_2_DEBUG_PORT"} {
 		_, port, err := net.SplitHostPort(servers.FreeAddr(t))
 		if err != nil {
@@ -75,8 +75,8 @@ func inGuide(t *testing.T, ports map[string]string) string {
 	if !found || !ended {
 		t.Fatal("docs/guides/control.md has no commands for make control")
 	}
-	for _, limit := range []string{"3", "100"} { // a busy machine may need more than a second
-		block = strings.Replace(block, "sleep 1", "settle "+limit, 1)
+	for _, then := range []string{"settle 3", "settle 100; sleep  1"} { // a busy machine may need more than a second
+		block = strings.Replace(block, "sleep 1", then, 1)
 	}
 	block = `settle() { for port in ` + ports["SIDECAR_1_DEBUG_PORT"] + " " + ports["SIDECAR_2_DEBUG_PORT"] + `; do
 	  until curl -s "127.0.0.1:$port/v1/rules?domain=api" | grep -q "\"count\": $1," && curl -s "127.0.0.1:$port/v1/usage?domain=api&user=ann" | grep -q small; do sleep 0.05; done

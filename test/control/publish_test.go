@@ -100,7 +100,7 @@ func survives(t *testing.T, w *world) {
 	if got := w.admits("eli", 6); got != 2 {
 		t.Errorf("without control and database %d of 6 pass, want 2", got)
 	}
-	late := servers.StartSidecar(t, "RULES=redis:", "REDIS_URL="+w.redis.Addr, "STORE_BUDGET=1s", "STORE_PATIENCE=2s")
+	late := servers.StartSidecar(t, "RULES=redis:", "REDIS_URL="+w.redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	w.sidecars = append(w.sidecars, late)
 	w.awaitVersion(3)
 }

@@ -39,7 +39,7 @@ func newWorldOn(t testing.TB, postgres *servers.Postgres, controls, sidecars int
 		w.controls = append(w.controls, servers.StartControl(t, append([]string{"CONTROL_DATABASE_URL=" + w.postgres.URL, "REDIS_URL=" + w.redis.Addr}, env...)...))
 	}
 	for range sidecars {
-		w.sidecars = append(w.sidecars, servers.StartSidecar(t, "RULES=redis:", "REDIS_URL="+w.redis.Addr, "STORE_BUDGET=1s", "STORE_PATIENCE=2s", "LEASES=false"))
+		w.sidecars = append(w.sidecars, servers.StartSidecar(t, "RULES=redis:", "REDIS_URL="+w.redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s", "LEASES=false"))
 	}
 	return w
 }

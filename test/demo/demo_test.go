@@ -70,7 +70,7 @@ func launch(t *testing.T, env ...string) *demo {
 	cmd := exec.Command(demoBin(t))
 	cmd.Dir = servers.Root(t)
 	// A second for Redis: the budget is not the point here, and a busy machine must not look like an outage.
-	cmd.Env = append(os.Environ(), "TMPDIR="+d.tmp, "ENVOY_BIN="+servers.EnvoyBin(t), "SIDECAR_BIN="+servers.SidecarBin(t), "STORE_BUDGET=1s")
+	cmd.Env = append(os.Environ(), "TMPDIR="+d.tmp, "ENVOY_BIN="+servers.EnvoyBin(t), "SIDECAR_BIN="+servers.SidecarBin(t), "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	cmd.Env = append(cmd.Env, env...)
 	d.Process = servers.Start(t, cmd)
 	if awaitWords(d, "Ctrl-C ends it all.", "demo: ") == nil {

@@ -20,7 +20,7 @@ var (
 	fileBudget       = budget{what: "lines in a file", soft: 400, hard: 500, allowance: 1}
 	functionBudget   = budget{what: "lines in a function", soft: 40, hard: 60, allowance: 2}
 	cyclomaticBudget = budget{what: "paths through a function", soft: 10, hard: 15, allowance: 4}
-	interfaceBudget  = budget{what: "methods of an interface", soft: 3, hard: 3}
+	interfaceBudget  = budget{what: "methods of an interface", soft: 3, hard: 4, allowance: 2} // what a Counter is, for the store and for the engine
 )
 
 // cost is one thing that a budget is about.

@@ -25,34 +25,40 @@ var rooms = map[string][]string{
 	"reread":      {},
 	"connlimit":   {},
 	"descriptors": {"limit", "identity"},
-	"fleet":       {"breaker"},
+	"redis":       {"breaker"},
 	"audit":       {},
 	"engine":      {"limit", "descriptors", "identity"},
-	"store":       {"limit", "breaker", "fleet"},
-	"records":     {"fleet"},
-	"record":      {},
-	"peers":       {"fleet"},
-	"rules":       {"limit", "descriptors", "identity"},
-	"xds":         {"limit", "descriptors", "rules"},
-	"door":        {"engine", "descriptors", "connlimit"},
-	"rlsvc":       {"engine", "descriptors", "limit", "wire", "door"},
-	"extauthz":    {"engine", "descriptors", "identity", "limit", "wire", "door"},
-	"admin":       {"engine", "rules", "audit", "descriptors", "limit", "records", "reread"},
+	"store":       {"limit", "breaker", "redis", "store/denials", "store/leases"},
+	// Parts of the store know neither Redis nor each other.
+	"store/denials":       {"limit", "store/internal/fair"},
+	"store/leases":        {"limit"},
+	"store/memory":        {"limit", "store/internal/fair"},
+	"store/internal/fair": {},
+	"records":             {"redis"},
+	"record":              {},
+	"peers":               {"redis"},
+	"rules":               {"limit", "descriptors", "identity"},
+	"xds":                 {"limit", "descriptors", "rules"},
+	"door":                {"engine", "descriptors", "connlimit"},
+	"rlsvc":               {"engine", "descriptors", "limit", "wire", "door"},
+	"extauthz":            {"engine", "descriptors", "identity", "limit", "wire", "door"},
+	"admin":               {"engine", "rules", "audit", "descriptors", "limit", "records", "reread"},
 	"telemetry": {
-		"engine", "descriptors", "limit", "breaker", "fleet", "store", "identity", "record", "records", "xds",
+		"engine", "descriptors", "limit", "breaker", "redis", "store", "store/memory", "identity", "record", "records",
+		"xds",
 	},
 	"control": {
-		"archive", "limit", "descriptors", "fleet", "record", "records", "peers", "rules", "rulediff",
+		"archive", "limit", "descriptors", "redis", "record", "records", "peers", "rules", "rulediff",
 		"admin", "telemetry", "reread", "connlimit",
 	},
 	"archive":  {},
 	"settings": {},
 	"sidecar": {
-		"limit", "breaker", "identity", "descriptors", "audit", "engine", "fleet", "store", "rules", "xds",
+		"limit", "breaker", "identity", "descriptors", "audit", "engine", "redis", "store", "store/memory", "rules", "xds",
 		"record", "records", "peers", "door", "rlsvc", "extauthz", "admin", "telemetry", "settings", "reread",
 		"connlimit",
 	},
-	"trial":       {"identity", "descriptors", "engine", "store", "rules"},
+	"trial":       {"identity", "descriptors", "engine", "store/memory", "rules"},
 	"rulediff":    {"limit", "identity", "descriptors", "rules"},
 	"ruletest":    {"limit", "identity", "descriptors", "engine", "rules", "extauthz", "trial"},
 	"replay":      {"limit", "identity", "descriptors", "engine", "extauthz", "trial"},
@@ -65,6 +71,7 @@ var rooms = map[string][]string{
 	"test/integration": {},
 	"test/demo":        {"settings"},
 	"test/simulation":  {},
+	"test/stores":      {},
 }
 
 // furniture are the folders at the top that are no rooms.
@@ -78,7 +85,7 @@ var doors = []struct {
 }{
 	{"github.com/envoyproxy/go-control-plane", []string{"rlsvc", "extauthz", "xds", "test/servers"},
 		"Envoy's protobuf types stay at the doors that speak them: the core must not change when Envoy's API does"},
-	{"github.com/redis/go-redis", []string{"fleet"},
+	{"github.com/redis/go-redis", []string{"redis"},
 		"Redis is a detail of where counts and rules are kept: everything else is tested and run without it"},
 	{"github.com/jackc/pgx", []string{"control", "archive"}, "a sidecar never opens a PostgreSQL connection: only the control plane does"},
 	{"github.com/parquet-go/parquet-go", []string{"archive"}, "the format of files is a detail of the archive"},
@@ -269,14 +276,15 @@ func (s source) imports(module string) bool {
 	})
 }
 
-// roomOf is the room that a folder belongs to: a room may have folders of its own below it.
+// roomOf is the room that a folder belongs to, the innermost one: a room may have folders of its own below it.
 func roomOf(folder string) (string, bool) {
+	inner, found := folder, false
 	for name := range rooms {
-		if under(folder, name) {
-			return name, true
+		if under(folder, name) && (!found || len(name) > len(inner)) {
+			inner, found = name, true
 		}
 	}
-	return folder, false
+	return inner, found
 }
 
 // under tells whether a slash-separated path is at or below another.

@@ -25,6 +25,7 @@ import (
 	"github.com/spillway-mesh/spillway/rules"
 	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/store"
+	"github.com/spillway-mesh/spillway/store/memory"
 	"github.com/spillway-mesh/spillway/telemetry"
 	"github.com/spillway-mesh/spillway/xds"
 )
@@ -71,9 +72,9 @@ func wiredTelemetry(t *testing.T) *telemetry.Telemetry {
 	m.Panicked()
 	m.Exceeded("bytes")
 	m.Loaded("hash", time.Unix(1, 0))
-	m.Memory("main", func() store.MemoryStats { return store.MemoryStats{} })
+	m.Memory("main", func() memory.Stats { return memory.Stats{} })
 	m.Redis(func() store.RedisStats {
-		return store.RedisStats{Shards: []store.ShardStats{{Name: "a:1", Breaker: breaker.Stats{}}}}
+		return store.RedisStats{Servers: []store.ServerStats{{Name: "a:1", Breaker: breaker.Stats{}}}}
 	})
 	m.Live(func(string) int { return 1 }, func() []string { return []string{"domain"} })
 	m.Engine(func() engine.Stats { return engine.Stats{} })

@@ -75,7 +75,7 @@ func TestAuthzDeadRedisIsAnsweredByPolicy(t *testing.T) {
 
 // The answers come while Redis still hangs, and before the filter's own timeout.
 func TestAuthzHangingRedisIsAnsweredInTime(t *testing.T) {
-	w := startAuthz(t, authzSetup{rules: map[string]string{"partners.yaml": authzPolicies}, env: []string{"STORE_BUDGET=20ms"}})
+	w := startAuthz(t, authzSetup{rules: map[string]string{"partners.yaml": authzPolicies}, env: []string{"STORE_PATIENCE=20ms"}})
 	w.clean(t, "hanging", func(t *testing.T) {
 		w.redis.Hang(t)
 		w.wants(t, 1, http.StatusOK, "/partners/open")

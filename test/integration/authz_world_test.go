@@ -33,7 +33,7 @@ func startAuthz(t *testing.T, s authzSetup) *world {
 	t.Helper()
 	w := &world{app: servers.StartUpstream(t), rules: t.TempDir(), log: filepath.Join(t.TempDir(), "access.log")}
 	w.writeRules(t, s.rules)
-	env := append([]string{"RULES=" + w.rules, storeBudget}, s.env...)
+	env := append([]string{"RULES=" + w.rules, storeSilence, storePatience}, s.env...)
 	if !s.memory {
 		w.redis = servers.StartRedis(t)
 		env = append(env, "REDIS_URL="+w.redis.Addr)

@@ -78,9 +78,9 @@ func TestRedisDecidesAgainAfterItsReturn(t *testing.T) {
 	})
 }
 
-// The caller's deadline comes before the sidecar's own budget: an answer that is late is an answer that Envoy never sees.
+// The caller's deadline comes before the sidecar's own patience: an answer that is late is an answer that Envoy never sees.
 func TestAnswerLeavesBeforeTheDeadline(t *testing.T) {
-	w := start(t, setup{timeout: "30s", env: []string{"STORE_BUDGET=60s"}})
+	w := start(t, setup{timeout: "30s", env: []string{"STORE_SILENCE=60s", "STORE_PATIENCE=60s"}})
 	w.noErrors(t, "deadline", func(t *testing.T) {
 		w.wants(t, 1, http.StatusOK, "/", "x-user", "before").remaining(t, "9")
 		w.redis.Hang(t)
@@ -92,8 +92,8 @@ func TestAnswerLeavesBeforeTheDeadline(t *testing.T) {
 }
 
 func TestHangingRedisIsAnsweredByPolicy(t *testing.T) {
-	// The budget is short here, because it is the point.
-	w := start(t, setup{rules: map[string]string{"partners.yaml": policies}, env: []string{"STORE_BUDGET=20ms"}})
+	// The patience is short here, because it is the point.
+	w := start(t, setup{rules: map[string]string{"partners.yaml": policies}, env: []string{"STORE_PATIENCE=20ms"}})
 	w.noErrors(t, "policies", func(t *testing.T) {
 		w.redis.Hang(t)
 		w.degraded(t)

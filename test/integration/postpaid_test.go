@@ -25,7 +25,7 @@ rules:
 func TestPostPaidConcurrency(t *testing.T) {
 	w := &world{redis: servers.StartRedis(t), rules: t.TempDir()}
 	w.writeRules(t, map[string]string{"llm.yaml": paidRules})
-	w.sidecar = servers.StartSidecar(t, "RULES="+w.rules, storeBudget, "REDIS_URL="+w.redis.Addr)
+	w.sidecar = servers.StartSidecar(t, "RULES="+w.rules, storeSilence, storePatience, "REDIS_URL="+w.redis.Addr)
 	const atOnce, cost = 50, 100
 	for _, c := range []struct {
 		model  string

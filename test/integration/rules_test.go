@@ -15,7 +15,7 @@ import (
 // TestOverrideBeyondTenYears: the longest window is ten years, and an override that asks for more gets that one. A limit that is
 // ignored would admit.
 func TestOverrideBeyondTenYears(t *testing.T) {
-	s := servers.StartSidecar(t, "RULES="+ruleFile(t, "domain: shop\n"), "REDIS_URL="+servers.StartRedis(t).Addr, storeBudget)
+	s := servers.StartSidecar(t, "RULES="+ruleFile(t, "domain: shop\n"), "REDIS_URL="+servers.StartRedis(t).Addr, storeSilence, storePatience)
 	for i, override := range []string{
 		`{"requestsPerUnit": 2, "unit": "YEAR", "unitMultiplier": 11}`,
 		`{"requestsPerUnit": 2, "unit": "SECOND", "unitMultiplier": 4294967295}`, // the same window, so the same counter

@@ -96,7 +96,7 @@ func TestEnvoyAsksOverTLS(t *testing.T) {
 	redis, app := servers.StartRedis(t), servers.StartUpstream(t)
 	var sidecars [2]*servers.Sidecar
 	for i := range sidecars {
-		sidecars[i] = servers.StartSidecar(t, "RULES="+filepath.Join(servers.Root(t), "examples", "rules"), "REDIS_URL="+redis.Addr, storeBudget,
+		sidecars[i] = servers.StartSidecar(t, "RULES="+filepath.Join(servers.Root(t), "examples", "rules"), "REDIS_URL="+redis.Addr, storeSilence, storePatience,
 			"GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+p.file("spillway.crt"), "GRPC_SERVER_TLS_KEY="+p.file("spillway.key"),
 			"GRPC_CLIENT_TLS_CACERT="+p.file("ca.crt"), "GRPC_CLIENT_TLS_SAN=envoy")
 	}

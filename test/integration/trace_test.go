@@ -77,7 +77,7 @@ func startTraced(t *testing.T, example string, c *collector, tracer string, env 
 	t.Helper()
 	w := &world{redis: servers.StartRedis(t), app: servers.StartUpstream(t), rules: t.TempDir(), log: filepath.Join(t.TempDir(), "access.log")}
 	w.writeRules(t, nil)
-	env = append(env, "RULES="+w.rules, "REDIS_URL="+w.redis.Addr, storeBudget, "OTEL_BSP_SCHEDULE_DELAY=50")
+	env = append(env, "RULES="+w.rules, "REDIS_URL="+w.redis.Addr, storeSilence, storePatience, "OTEL_BSP_SCHEDULE_DELAY=50")
 	w.sidecar = servers.StartSidecar(t, env...)
 	changes := append(addresses(w.app.Addr, socketAddress(w.sidecar.GRPC), w.log), [2]string{" timeout: 0.025s", " timeout: " + filterTimeout})
 	if example == authzFile(t) {

@@ -36,17 +36,18 @@ type world struct {
 }
 
 // Times that a busy machine with two cores needs. They are generous because a test that is not about time must not fail on it:
-// the example's own 25 ms, and the sidecar's own 10 ms for Redis, would open the limits under load.
+// the example's own 25 ms, and the sidecar's own 250 ms for Redis, would open the limits under load.
 const (
 	filterTimeout = "20s"
-	storeBudget   = "STORE_BUDGET=1s"
+	storeSilence  = "STORE_SILENCE=1s"
+	storePatience = "STORE_PATIENCE=2s"
 )
 
 func start(t *testing.T, s setup) *world {
 	t.Helper()
 	w := &world{redis: servers.StartRedis(t), app: servers.StartUpstream(t), rules: t.TempDir(), log: filepath.Join(t.TempDir(), "access.log")}
 	w.writeRules(t, s.rules)
-	env := append([]string{"RULES=" + w.rules, "REDIS_URL=" + w.redis.Addr, storeBudget}, s.env...)
+	env := append([]string{"RULES=" + w.rules, "REDIS_URL=" + w.redis.Addr, storeSilence, storePatience}, s.env...)
 	w.sidecar = servers.StartSidecar(t, env...)
 	if s.timeout == "" {
 		s.timeout = filterTimeout

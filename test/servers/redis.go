@@ -26,6 +26,21 @@ type Redis struct {
 	begin    []string // a command that it gets after each start; empty: none
 }
 
+// redisVar names the program that stands for redis-server, such as another version or Valkey. make test-stores sets it.
+const redisVar = "SPILLWAY_TEST_REDIS"
+
+// redisBin is the program of the servers of Redis.
+func redisBin() string {
+	if bin := os.Getenv(redisVar); bin != "" {
+		return bin
+	}
+	bin, err := exec.LookPath("redis-server")
+	if err != nil {
+		missing("redis-server", "apt-get install redis-server, or make demo-tools")
+	}
+	return bin
+}
+
 // StartRedis starts a redis-server and stops it when the test ends. More settings follow as in its command line. With
 // --tls-cert-file and without --tls-port, there is nothing but TLS at its address and among servers.
 func StartRedis(t testing.TB, settings ...string) *Redis {
@@ -36,16 +51,12 @@ func StartRedis(t testing.TB, settings ...string) *Redis {
 // startRedis starts a server that has its settings, at an address of the caller's choice.
 func startRedis(t testing.TB, free func(testing.TB) string, r *Redis) *Redis {
 	t.Helper()
-	bin, err := exec.LookPath("redis-server")
-	if err != nil {
-		missing("redis-server", "apt-get install redis-server, or make demo-tools")
-	}
 	dir, err := os.MkdirTemp(memory(), "rds")
 	if err != nil {
 		t.Fatalf("temporary folder for redis-server: %v", err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	r.Socket, r.bin, r.dir = filepath.Join(dir, "s"), bin, dir
+	r.Socket, r.bin, r.dir = filepath.Join(dir, "s"), redisBin(), dir
 	for range portTries {
 		r.Addr = free(t)
 		if err = r.start(t); err == nil {

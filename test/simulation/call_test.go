@@ -1,5 +1,3 @@
-//go:build full
-
 package simulation
 
 import (
@@ -30,8 +28,10 @@ type call struct {
 	hung     bool // its caller has hung up
 
 	began, ended time.Duration
-	life         int // of the server, when it began
-	lost         bool
+	life         int  // of the server, when it began
+	lost         bool // it ended in another life
+	process      int  // how many processes its sidecar had before this one
+	killed       bool // its sidecar died, and it never got an answer
 	over         bool
 	degraded     string // why Redis did not decide
 	retry        int64  // seconds
@@ -48,9 +48,18 @@ func (c *call) String() string {
 	if c.hung {
 		what += ", hung up"
 	}
+	if c.killed {
+		what = "its sidecar was killed"
+	}
 	return fmt.Sprintf("%s %s/%s id=%s on sidecar %d, cost %d, deadline %v: %.6f to %.6f: %s", c.load, c.domain.name,
 		c.user, c.id, c.sidecar, c.cost, c.deadline, c.began.Seconds(), c.ended.Seconds(), what)
 }
+
+// bill reports whether a call pays for a request that is over.
+func (c *call) bill() bool { return c.domain.special == "paid" && c.cost > 0 }
+
+// hungThrottled reports whether its caller left while the answer may have been held: its token is given back.
+func (c *call) hungThrottled() bool { return c.hung && c.domain.special == "throttled" }
 
 // wire is the request as Envoy sends it.
 func (c *call) wire() []byte {
@@ -95,6 +104,13 @@ func (c *call) send(ctx context.Context, s *sidecar.Sidecar) ([]byte, error) {
 	return s.ShouldRateLimit(ctx, c.wire(), nil)
 }
 
+// sidecarNow is a sidecar, nil while it is dead.
+func (w *world) sidecarNow(i int) *sidecar.Sidecar {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.fleet[i]
+}
+
 // ask sends a call to its sidecar and keeps what came of it.
 func (w *world) ask(c *call, hangUp time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -109,10 +125,16 @@ func (w *world) ask(c *call, hangUp time.Duration) {
 		hang := time.AfterFunc(hangUp, cancel)
 		defer hang.Stop()
 	}
-	c.began, c.life = w.since(), w.server.lifeNow()
-	answer, err := c.send(ctx, w.fleet[c.sidecar])
+	to := w.sidecarNow(c.sidecar)
+	c.process = w.processOf(c.sidecar)
+	if to == nil {
+		return // it cannot connect
+	}
+	c.began, c.life = w.since(), w.lifeNow()
+	answer, err := c.send(ctx, to)
 	c.ended = w.since()
-	c.lost = w.server.lifeNow() != c.life
+	c.lost = w.lifeNow() != c.life
+	c.killed = w.sidecarNow(c.sidecar) != to
 	if err == nil && c.domain.check {
 		err = c.readCheck(answer)
 	} else if err == nil {
@@ -121,7 +143,8 @@ func (w *world) ask(c *call, hangUp time.Duration) {
 	w.mu.Lock()
 	w.calls = append(w.calls, c)
 	w.mu.Unlock()
-	if err != nil {
+	w.leases.judge(c)
+	if err != nil && !c.killed {
 		w.violation(c, "no right answer: %v", err)
 	}
 	w.trace.call(c)

@@ -1,5 +1,3 @@
-//go:build full
-
 package simulation
 
 import (
@@ -13,21 +11,11 @@ type most struct {
 	domain *domain
 	count  int64
 	burst  int64
-
-	doubtful []*call // of a log; see doubtful
+	skew   time.Duration // of the clock that windows go by
+	margin time.Duration // by which that clock may be late
 }
 
 func newCap(d *domain, count, burst int64) most { return most{domain: d, count: count, burst: burst} }
-
-// slack is how much more a log may admit in an interval, because of what was given back.
-func (m most) slack(from, to time.Duration) (n int64) {
-	for _, c := range m.doubtful {
-		if c.began <= to && c.ended+m.domain.window+lateRefund >= from {
-			n += c.cost
-		}
-	}
-	return n
-}
 
 // in is how much it admits in any interval of that length; all reports that an interval so long has any number.
 func (m most) in(length time.Duration) (n int64, all bool) {
@@ -49,18 +37,15 @@ func (w *world) judgeCap(what string, calls []*call, m most) {
 	}
 }
 
-// lateRefund is how long a refund may be on its way when its caller has left.
-const lateRefund = 5 * time.Second
-
 // judgeWindows: what was admitted in each window of the clock.
 func (w *world) judgeWindows(what string, calls []*call, m most) {
 	sums := map[time.Duration]int64{}
-	first := w.window(m.domain, 0) - m.domain.window
+	first := w.window(m.domain, 0) - 2*m.domain.window - m.skew%m.domain.window
 	window := func(at time.Duration) time.Duration { return (at - first) / m.domain.window }
 	for _, c := range calls {
-		switch from, to := window(c.began), window(c.ended); {
+		switch from, to := window(c.began-m.margin), window(c.ended); {
 		case c.cost < 0:
-			for i := from; i <= window(c.ended+lateRefund); i++ {
+			for i := from; i <= window(c.ended+promised.lateRefund); i++ {
 				sums[i] += c.cost
 			}
 		case from == to:
@@ -87,7 +72,7 @@ func (w *world) judgeIntervals(what string, calls []*call, m most) {
 	slices.SortFunc(ends, func(a, b *call) int { return cmp.Compare(at(a), at(b)) })
 	first := 0
 	for _, from := range calls {
-		for first < len(ends) && at(ends[first]) < from.began-lateRefund-time.Second {
+		for first < len(ends) && at(ends[first]) < from.began-promised.lateRefund-time.Second {
 			first++
 		}
 		if from.cost > 0 && w.judgeFrom(what, from, ends[first:], m) {
@@ -100,7 +85,7 @@ func (w *world) judgeIntervals(what string, calls []*call, m most) {
 func (w *world) judgeFrom(what string, from *call, ends []*call, m most) bool {
 	sum := int64(0)
 	for _, c := range ends {
-		if c.cost < 0 && c.ended+lateRefund >= from.began || c.cost > 0 && c.began >= from.began {
+		if c.cost < 0 && c.ended+promised.lateRefund >= from.began || c.cost > 0 && c.began >= from.began {
 			sum += c.cost
 		}
 		if c.ended <= from.began || c.cost < 0 {
@@ -110,7 +95,7 @@ func (w *world) judgeFrom(what string, from *call, ends []*call, m most) bool {
 		if all {
 			return false
 		}
-		if sum > bound && sum > bound+m.slack(from.began, c.ended) {
+		if sum > bound {
 			w.violation(c, "%s %d from %v to %v, and an ideal limiter %d", what, sum, from.began, c.ended, bound)
 			return true
 		}

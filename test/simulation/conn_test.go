@@ -1,5 +1,3 @@
-//go:build full
-
 package simulation
 
 import (
@@ -19,7 +17,8 @@ type conn struct {
 	peer   *conn
 	name   addr
 
-	note chan struct{} // something has changed; holds one
+	note   chan struct{} // something has changed; holds one
+	asking bool          // the next command is for slots that are on their way; guarded by the server's turn
 
 	mu       sync.Mutex // guards all below
 	in       []parcel   // in the order of arrival

@@ -1,8 +1,7 @@
-//go:build full
-
 package simulation
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 	"strings"
@@ -11,26 +10,49 @@ import (
 
 // database is what a server holds. Its caller holds the server's turn.
 type database struct {
-	values map[string]*value
-	wrote  func(key, before, after string) // of texts; nil: nothing is called
+	values  map[string]*value
+	clock   func() time.Time
+	wrote   func(key, before, after string) // of texts; nil: nothing is called
+	touched func(key string)                // after a write; nil: nothing is called
+	// endsAtOnce: a key whose last ms is the present one ends at once, as a SET of Valkey and of Redis 8 lets it.
+	endsAtOnce bool
 }
 
-// value is a text, a hash or a sorted set.
+// value is a text, a list, a hash or a sorted set.
 type value struct {
 	text    string
+	list    []string // never changed, only replaced
 	hash    map[string]string
 	scores  map[string]float64
-	expires time.Time // zero: never
+	expires int64 // the last ms of its life; 0: it has none
 }
 
-func newDatabase() *database { return &database{values: map[string]*value{}} }
+// kind is its type as Redis names it.
+func (v *value) kind() string {
+	switch {
+	case v.list != nil:
+		return "list"
+	case v.hash != nil:
+		return "hash"
+	case v.scores != nil:
+		return "zset"
+	}
+	return "string"
+}
+
+// errWrongType is the reply to a command about another type.
+const errWrongType = refusal("WRONGTYPE Operation against a key holding the wrong kind of value")
+
+func newDatabase(clock func() time.Time) *database {
+	return &database{values: map[string]*value{}, clock: clock}
+}
 
 func (d *database) clear() { clear(d.values) }
 
 // get is a key's value, nil if the key is missing.
 func (d *database) get(key string) *value {
 	v := d.values[key]
-	if v != nil && !v.expires.IsZero() && !v.expires.After(time.Now()) {
+	if v != nil && v.expires != 0 && d.clock().UnixMilli() > v.expires {
 		delete(d.values, key)
 		return nil
 	}
@@ -58,7 +80,7 @@ func (d *database) text(key string) (string, bool) {
 func (d *database) set(key, text string) *value {
 	before, _ := d.text(key)
 	v := d.make(key)
-	v.text = text
+	v.text, v.list, v.hash, v.scores = text, nil, nil, nil
 	if d.wrote != nil {
 		d.wrote(key, before, text)
 	}
@@ -88,14 +110,8 @@ type (
 func (d *database) command(name string, a []string) (reply, bool) {
 	switch name {
 	case "TIME":
-		now := time.Now().UnixMicro()
+		now := d.clock().UnixMicro()
 		return []string{strconv.FormatInt(now/1e6, 10), strconv.FormatInt(now%1e6, 10)}, true
-	case "GET":
-		text, found := d.text(a[0])
-		if !found {
-			return nil, true
-		}
-		return text, true
 	case "SET":
 		return d.setCommand(a), true
 	case "DEL", "UNLINK":
@@ -105,70 +121,84 @@ func (d *database) command(name string, a []string) (reply, bool) {
 		}
 		return n, true
 	case "PEXPIRE", "PEXPIREAT":
-		return d.expire(name, a[0], a[1]), true
+		return d.expire(name, a[0], a[1], int64(1)), true
+	case "PEXPIRETIME":
+		v := d.get(a[0])
+		if v == nil {
+			return int64(-2), true
+		}
+		return cmp.Or(v.expires, -1), true
 	}
 	if r, ok := d.textCommand(name, a); ok {
+		return r, true
+	}
+	if r, ok := d.listCommand(name, a); ok {
 		return r, true
 	}
 	return d.setsCommand(name, a)
 }
 
 func (d *database) setCommand(a []string) reply {
-	expires := time.Time{}
-	if len(a) == 4 {
-		ms, err := strconv.ParseInt(a[3], 10, 64)
-		switch {
-		case err != nil || ms <= 0:
-			return refusal("ERR invalid expire time in 'set' command")
-		case strings.EqualFold(a[2], "PX"):
-			expires = time.Now().Add(time.Duration(ms) * time.Millisecond)
-		default:
-			expires = time.UnixMilli(ms)
-		}
+	before := int64(0)
+	if v := d.get(a[0]); v != nil {
+		before = v.expires
 	}
-	d.set(a[0], a[1]).expires = expires
+	v := d.set(a[0], a[1])
+	v.expires = 0
+	switch {
+	case len(a) == 3 && strings.EqualFold(a[2], "KEEPTTL"):
+		v.expires = before
+	case len(a) == 4:
+		unit := map[string]string{"PX": "PEXPIRE", "PXAT": "PEXPIREAT"}[strings.ToUpper(a[2])]
+		return d.expire(unit, a[0], a[3], status("OK"))
+	}
 	return status("OK")
 }
 
-func (d *database) expire(name, key, text string) reply {
+// expire sets the last ms of a key's life. One that is over already ends at once.
+func (d *database) expire(name, key, text string, done reply) reply {
 	ms, err := strconv.ParseInt(text, 10, 64)
-	v := d.get(key)
+	v, now := d.get(key), d.clock().UnixMilli()
 	switch {
 	case err != nil:
 		return refusal("ERR value is not an integer or out of range")
 	case v == nil:
 		return int64(0)
 	case name == "PEXPIRE":
-		v.expires = time.Now().Add(time.Duration(ms) * time.Millisecond)
-	default:
-		v.expires = time.UnixMilli(ms)
+		ms += now
 	}
-	return int64(1)
+	v.expires = ms
+	if ms <= now && d.endsAtOnce {
+		d.remove(key)
+	}
+	return done
 }
 
 func (d *database) textCommand(name string, a []string) (reply, bool) {
+	if v := d.get(a[0]); v != nil && v.kind() != "string" {
+		return errWrongType, name == "GET" || name == "INCRBY" || name == "DECRBY"
+	}
+	text, found := d.text(a[0])
 	switch name {
-	case "STRLEN":
-		text, _ := d.text(a[0])
-		return int64(len(text)), true
-	case "GETRANGE":
-		text, _ := d.text(a[0])
-		from, to := index(a[1], len(text)), index(a[2], len(text))
-		to = min(to, len(text)-1)
-		if from > to {
-			return "", true
+	case "GET":
+		if !found {
+			return nil, true
 		}
-		return text[from : to+1], true
-	case "SETRANGE":
-		text, _ := d.text(a[0])
-		at, _ := strconv.Atoi(a[1])
-		text += strings.Repeat("\x00", max(at+len(a[2])-len(text), 0))
-		d.set(a[0], text[:at]+a[2]+text[at+len(a[2]):])
-		return int64(len(text)), true
-	case "APPEND":
-		text, _ := d.text(a[0])
-		d.set(a[0], text+a[1])
-		return int64(len(text) + len(a[1])), true
+		return text, true
+	case "INCRBY", "DECRBY":
+		if !found {
+			text = "0"
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		by, wrong := strconv.ParseInt(a[1], 10, 64)
+		if err != nil || wrong != nil {
+			return refusal("ERR value is not an integer or out of range"), true
+		}
+		if name == "DECRBY" {
+			by = -by
+		}
+		d.set(a[0], strconv.FormatInt(n+by, 10))
+		return n + by, true
 	}
 	return nil, false
 }

@@ -1,11 +1,10 @@
-//go:build full
-
 package simulation
 
 import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -14,10 +13,18 @@ import (
 func (s *server) execute(c *conn, words [][]byte, out []byte) []byte {
 	name := strings.ToUpper(string(words[0]))
 	a := words[1:]
+	if s.role != nil {
+		if r, done := s.role.answer(s, c, name, a); done {
+			return appendReply(out, r)
+		}
+	}
 	switch name {
 	case "PING":
 		return append(out, "+PONG\r\n"...)
 	case "EVAL", "EVALSHA":
+		if n, _ := strconv.Atoi(string(a[1])); s.asked != nil {
+			s.asked(c, a[2:2+n])
+		}
 		return appendReply(out, s.scripts.eval(name, a))
 	case "SCRIPT":
 		return appendReply(out, s.scripts.load(a[1]))
@@ -27,7 +34,9 @@ func (s *server) execute(c *conn, words [][]byte, out []byte) []byte {
 		out = appendText(out, "subscribe")
 		return appendHead(appendText(out, string(a[0])), ':', 1)
 	case "PUBLISH":
-		return appendReply(out, s.publish(string(a[0]), string(a[1])))
+		return appendReply(out, s.publishes(string(a[0]), string(a[1])))
+	case "INFO":
+		return appendText(out, "redis_version:7.4.0\r\nredis_mode:standalone\r\n")
 	case "CLIENT", "SELECT", "AUTH":
 		return append(out, "+OK\r\n"...)
 	}
@@ -35,7 +44,7 @@ func (s *server) execute(c *conn, words [][]byte, out []byte) []byte {
 	for i := range a {
 		texts[i] = string(a[i])
 	}
-	r, known := s.db.command(name, texts)
+	r, known := s.command(name, texts)
 	if !known {
 		r = refusal("ERR unknown command '" + name + "'")
 	}
@@ -101,3 +110,29 @@ func (m *memo[V]) find(key string) V {
 
 // sorted are the keys of a map, in order: the order of a map itself is not that of the seed.
 func sorted[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+// errReadOnly is what a replica replies to a write.
+const errReadOnly = refusal("READONLY You can't write against a read only replica.")
+
+// command runs one that scripts call, too.
+func (s *server) command(name string, a []string) (reply, bool) {
+	switch name {
+	case "SET", "DEL", "UNLINK", "PEXPIRE", "PEXPIREAT", "INCRBY", "DECRBY", "RPUSH", "LSET", "LTRIM", "LPOP", "ZADD",
+		"ZREM", "ZREMRANGEBYSCORE", "HSET", "HDEL":
+		if !s.mayWrite() {
+			return errReadOnly, true
+		}
+		r, known := s.db.command(name, a)
+		keys := a[:1]
+		if name == "DEL" || name == "UNLINK" {
+			keys = a
+		}
+		for _, key := range keys {
+			if s.db.touched != nil {
+				s.db.touched(key)
+			}
+		}
+		return r, known
+	}
+	return s.db.command(name, a)
+}

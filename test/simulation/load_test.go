@@ -1,12 +1,9 @@
-//go:build full
-
 package simulation
 
 import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 )
 
@@ -14,17 +11,27 @@ import (
 func (w *world) load(ctx context.Context, number uint64, p *loadPlan) {
 	r := w.s.stream(ofLoads + number)
 	pause(ctx, 100*time.Millisecond+time.Duration(r.Float64()*float64(time.Second)))
-	var callers sync.WaitGroup
+	callers := w.newCrew()
 	defer callers.Wait()
 	switch p.kind {
 	case "open", "many":
-		w.openLoop(ctx, r, p, &callers)
+		w.openLoop(ctx, r, p, callers)
 	case "rush":
-		w.rush(ctx, r, p, &callers)
+		w.rush(ctx, r, p, callers)
 	case "closed":
 		for i := range int(p.rate) {
 			own := w.s.stream(ofLoads + 1000*number + uint64(i) + 1000)
 			callers.Go(func() { w.closedLoop(ctx, own, p) })
+		}
+	case "paid":
+		for i := range int(p.rate) {
+			own := w.s.stream(ofLoads + 1000*number + uint64(i) + 1000)
+			callers.Go(func() { w.pay(ctx, own, p) })
+		}
+	case "punished":
+		for i := range p.domain.users {
+			own := w.s.stream(ofLoads + 1000*number + uint64(i) + 1000)
+			callers.Go(func() { w.misbehave(ctx, own, p, fmt.Sprintf("u%d", i)) })
 		}
 	case "polite":
 		w.polite(ctx, r, p)
@@ -46,7 +53,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 // openLoop sends calls at random, and does not wait for those before. After the faults it sends a quarter of them.
-func (w *world) openLoop(ctx context.Context, r *rand.Rand, p *loadPlan, callers *sync.WaitGroup) {
+func (w *world) openLoop(ctx context.Context, r *rand.Rand, p *loadPlan, callers *crew) {
 	for {
 		rate := p.rate
 		if w.since() > w.s.lasts {
@@ -69,7 +76,7 @@ func (w *world) openLoop(ctx context.Context, r *rand.Rand, p *loadPlan, callers
 }
 
 // rush sends many calls at once around the end of each window.
-func (w *world) rush(ctx context.Context, r *rand.Rand, p *loadPlan, callers *sync.WaitGroup) {
+func (w *world) rush(ctx context.Context, r *rand.Rand, p *loadPlan, callers *crew) {
 	window := p.domain.window
 	for w.since() < w.s.lasts {
 		ends := time.Now().Truncate(window).Add(window)
@@ -101,20 +108,17 @@ func (w *world) closedLoop(ctx context.Context, r *rand.Rand, p *loadPlan) {
 	}
 }
 
-// debtsPaid is how long after an outage a counter may still be charged for what was admitted meanwhile.
-const debtsPaid = 10 * time.Second
-
 // polite has a counter of its own, spends it, and comes back after retry-after.
 func (w *world) polite(ctx context.Context, r *rand.Rand, p *loadPlan) {
 	user, cost := "polite", max(1, p.domain.count/4)
 	var before *call
-	alone := time.Duration(0) // until when something may be charged that Redis did not decide
+	alone := time.Duration(0) // until when Redis may charge what it did not decide in time
 	for {
 		c := w.newCall(r, p, user)
 		c.cost = min(cost, p.domain.burst)
 		w.ask(c, 0)
 		if c.degraded != "" {
-			alone = c.ended + debtsPaid
+			alone = c.ended + promised.arrives
 		}
 		if c.began >= alone {
 			w.keptWaiting(before, c)

@@ -1,5 +1,3 @@
-//go:build full
-
 package simulation
 
 import (
@@ -17,6 +15,8 @@ type scripts struct {
 	server *server
 	state  *lua.LState
 	loaded map[string]bool // digests that this life of the server knows
+
+	refused reply // what the last command of a script was refused with
 }
 
 // compiled are the scripts of all simulations: a server is made anew for each seed, and a script does not change.
@@ -43,9 +43,9 @@ func newScripts(s *server) *scripts {
 	x := &scripts{server: s, state: state, loaded: map[string]bool{}}
 	redis := state.NewTable()
 	redis.RawSetString("call", state.NewFunction(x.call))
+	redis.RawSetString("pcall", state.NewFunction(x.pcall))
 	state.SetGlobal("redis", redis)
 	structs := state.NewTable()
-	structs.RawSetString("pack", state.NewFunction(pack))
 	structs.RawSetString("unpack", state.NewFunction(unpack))
 	state.SetGlobal("struct", structs)
 	return x
@@ -86,9 +86,13 @@ func (x *scripts) eval(name string, a [][]byte) reply {
 	x.state.SetGlobal("KEYS", x.list(a[2:2+keys]))
 	x.state.SetGlobal("ARGV", x.list(a[2+keys:]))
 	x.state.Push(x.state.NewFunctionFromProto(s.proto))
+	x.refused = nil
 	err = x.state.PCall(0, 1, nil)
 	if err != nil {
 		x.state.SetTop(0)
+		if x.refused == reply(errReadOnly) {
+			return errReadOnly
+		}
 		text, _, _ := strings.Cut(err.Error(), "\n")
 		return refusal("ERR " + text)
 	}
@@ -107,6 +111,30 @@ func (x *scripts) list(words [][]byte) *lua.LTable {
 
 // call is redis.call.
 func (x *scripts) call(l *lua.LState) int {
+	r := x.command(l)
+	if fault, ok := r.(refusal); ok {
+		x.refused = r
+		l.RaiseError("%s", string(fault))
+	}
+	return push(l, r)
+}
+
+// pcall is redis.pcall: an error is a table.
+func (x *scripts) pcall(l *lua.LState) int {
+	r := x.command(l)
+	fault, ok := r.(refusal)
+	if !ok {
+		return push(l, r)
+	}
+	x.refused = r
+	t := l.NewTable()
+	t.RawSetString("err", lua.LString(fault))
+	l.Push(t)
+	return 1
+}
+
+// command runs one whose words are the arguments of a function.
+func (x *scripts) command(l *lua.LState) reply {
 	words := make([]string, l.GetTop())
 	for i := range words {
 		switch v := l.Get(i + 1).(type) {
@@ -121,10 +149,14 @@ func (x *scripts) call(l *lua.LState) int {
 			l.RaiseError("ERR Lua redis lib command arguments must be strings or integers")
 		}
 	}
-	r, known := x.server.db.command(strings.ToUpper(words[0]), words[1:])
+	r, known := x.server.command(strings.ToUpper(words[0]), words[1:])
 	if !known {
 		l.RaiseError("ERR unknown command '%s' in a script", words[0])
 	}
+	return r
+}
+
+func push(l *lua.LState, r reply) int {
 	switch r := r.(type) {
 	case nil:
 		l.Push(lua.LFalse)
@@ -133,15 +165,15 @@ func (x *scripts) call(l *lua.LState) int {
 	case string:
 		l.Push(lua.LString(r))
 	case status:
-		l.Push(lua.LTrue) // a table {ok = ...}, which no script looks at
+		t := l.NewTable()
+		t.RawSetString("ok", lua.LString(r))
+		l.Push(t)
 	case []string:
 		t := l.CreateTable(len(r), 0)
 		for _, text := range r {
 			t.Append(lua.LString(text))
 		}
 		l.Push(t)
-	case refusal:
-		l.RaiseError("%s", string(r))
 	}
 	return 1
 }
@@ -158,6 +190,9 @@ func fromLua(v lua.LValue) reply {
 			return int64(1)
 		}
 	case *lua.LTable:
+		if fault, ok := v.RawGetString("err").(lua.LString); ok {
+			return refusal(fault)
+		}
 		all := []any{}
 		for i := 1; ; i++ {
 			item := v.RawGetInt(i)

@@ -1,5 +1,3 @@
-//go:build full
-
 package simulation
 
 import (
@@ -52,7 +50,7 @@ type way struct {
 	cuts    int        // faults that let nothing pass: it arrives when they are over
 	latency time.Duration
 	jitter  time.Duration
-	lossy   float64 // part of the replies that are lost with their connection
+	lossy   float64 // part of the writes that are lost with their connection
 }
 
 const usualLatency = 200 * time.Microsecond
@@ -93,7 +91,7 @@ func (w *way) delay() time.Duration {
 	return latency
 }
 
-// loses reports whether the next reply is lost with its connection.
+// loses reports whether the next write is lost with its connection.
 func (w *way) loses() bool {
 	w.mu.Lock()
 	lossy := w.lossy
@@ -153,8 +151,11 @@ func (n *network) serve(name string, take func(*conn)) {
 	n.mu.Unlock()
 }
 
+// dialer makes connections, as a net.Dialer does.
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
 // dialer connects from a place. It waits a round trip, and longer where a way is cut.
-func (n *network) dialer(from string, within time.Duration) func(ctx context.Context, _, to string) (net.Conn, error) {
+func (n *network) dialer(from string, within time.Duration) dialer {
 	return func(ctx context.Context, _, to string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, within)
 		defer cancel()

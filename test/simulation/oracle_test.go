@@ -1,5 +1,3 @@
-//go:build full
-
 package simulation
 
 import (
@@ -10,8 +8,12 @@ import (
 
 // judge looks at all calls when they are over. To add an oracle, add a function here.
 func (w *world) judge() {
+	w.learnClocks()
 	counters := map[string][]*call{}
 	for _, c := range w.calls {
+		if c.killed {
+			continue
+		}
 		w.judgePolicy(c)
 		w.judgeTime(c)
 		w.judgeRecovery(c)
@@ -24,9 +26,17 @@ func (w *world) judge() {
 			continue // none of these users is asked often
 		}
 		slices.SortFunc(calls, func(a, b *call) int { return cmp.Compare(a.began, b.began) })
+		switch calls[0].domain.special {
+		case "paid":
+			w.judgePostPaid(calls)
+			continue
+		case "punished":
+			w.judgePenalty(calls)
+		}
 		w.judgeStrict(calls)
 		w.judgeShares(calls)
 		w.judgeUse(calls)
+		w.judgeDenials(calls)
 	}
 	w.ledger.judge(w.calls)
 }
@@ -38,9 +48,9 @@ func (w *world) judgePolicy(c *call) {
 	case c.degraded == "" || c.cost < 0:
 	case c.domain.policy == "open" && c.over && c.id == "":
 		w.violation(c, "a rule that fails open refused")
-	case c.domain.policy == "closed" && !c.over:
+	case c.domain.policy == "closed" && !c.over && !c.bill():
 		w.violation(c, "a rule that fails closed admitted")
-	case c.domain.policy == "closed" && c.retry != 1 && c.id == "":
+	case c.domain.policy == "closed" && c.over && c.retry != 1 && c.id == "":
 		w.violation(c, "a rule that fails closed told to retry after %d s, not 1", c.retry)
 	}
 	if c.over && c.retry < 1 {
@@ -48,34 +58,40 @@ func (w *world) judgePolicy(c *call) {
 	}
 }
 
-// patience is how long a caller without a deadline waits at most. Where tokens are leased a call may wait for a lease
-// that is on its way, and then for its own reply.
-func (d *domain) patience() time.Duration {
-	if d.hot {
-		return 210 * time.Millisecond
+// patience is how long a call may take at most. A throttled one may use all of its deadline: its answer is held.
+func (c *call) patience() time.Duration {
+	switch {
+	case c.domain.delay > 0 && c.deadline > 0:
+		return min(c.domain.delay+promised.patience, c.deadline-1)
+	case c.deadline > 0:
+		return min(promised.patience, c.deadline*8/10)
 	}
-	return 110 * time.Millisecond
+	return c.domain.delay + promised.patience
 }
 
-// judgeTime: every answer leaves before its caller's deadline.
+// short reports whether a call's deadline is not much longer than the way to Redis and back, behind another call. Where
+// so many come that they wait for several calls, it is that much shorter.
+func (w *world) short(c *call) bool {
+	ways := time.Duration(4)
+	if c.degraded == "overload" {
+		ways = 8
+	}
+	return c.deadline > 0 && c.deadline*8/10 <= ways*w.s.latency+time.Millisecond
+}
+
+// judgeTime: every answer leaves in time.
 func (w *world) judgeTime(c *call) {
-	took := c.ended - c.began
-	switch {
-	case c.domain.hot && took < 2*c.deadline: // it waited for a lease, and again for its reply: a known fault
-	case c.deadline > 0 && took >= c.deadline:
-		w.violation(c, "answered after %v, and the deadline was %v", took, c.deadline)
-	case took > c.domain.patience():
-		w.violation(c, "answered after %v, more than the patience", took)
+	if took := c.ended - c.began; took > c.patience() {
+		w.violation(c, "answered after %v, and at most %v is right", took, c.patience())
 	}
 }
 
 // judgeRecovery: some seconds after the last repair Redis decides again.
 func (w *world) judgeRecovery(c *call) {
-	short := c.deadline > 0 && c.deadline*8/10 <= 8*w.s.latency+time.Millisecond
-	if c.degraded == "" || short || c.hung || w.faultsWithin(c.began-repaired, c.ended) {
+	if c.degraded == "" || w.short(c) || c.hung || w.faultsWithin(c.began-promised.repaired, c.ended) {
 		return
 	}
-	w.violation(c, "not decided by redis, though no fault was within %v before", repaired)
+	w.violation(c, "not decided by redis, though no fault was within %v before", promised.repaired)
 }
 
 // faultsWithin reports whether a fault was active between two instants. Before the end of the warm-up all is a fault.
@@ -95,84 +111,21 @@ func (w *world) faultsWithin(from, to time.Duration) bool {
 func (w *world) judgeStrict(calls []*call) {
 	d := calls[0].domain
 	count, burst := d.most()
-	for life := 0; life <= w.server.lifeNow(); life++ {
+	for life := range w.lives {
+		if w.lives[life].split {
+			continue
+		}
 		var some []*call
 		for _, c := range calls {
 			counts := c.cost < 0 || c.degraded == "" && !c.over && c.cost > 0
-			if counts && c.life == life && !c.lost && w.sinceLife(c) {
+			if counts && c.life == life && !c.lost && !c.killed && !c.hungThrottled() && w.sinceLife(c) {
 				some = append(some, c)
 			}
 		}
 		m := newCap(d, count, burst)
-		if d.algorithm == "sliding_log" {
-			m.doubtful = doubtful(calls)
-		}
+		m.skew = w.lives[life].skew
 		w.judgeCap("redis admitted", some, m)
 	}
-}
-
-// doubtful are the calls that a policy refused, and that Redis may have charged: such a charge is given back. A
-// sliding log gives back its newest entries in place of the one in question, and then admits so much more within one
-// window. That is a known fault of the log.
-func doubtful(calls []*call) (some []*call) {
-	for _, c := range calls {
-		if c.degraded != "" && c.over && c.cost > 0 {
-			some = append(some, c)
-		}
-	}
-	return some
-}
-
-// sinceLife reports whether a call began when no lease of an earlier life could be spent any more.
-func (w *world) sinceLife(c *call) bool {
-	return c.life == 0 || c.began > w.lives[c.life-1]+250*time.Millisecond
-}
-
-// judgeShares: while Redis does not decide, a sidecar admits its share.
-func (w *world) judgeShares(calls []*call) {
-	d := calls[0].domain
-	if d.policy != "local" || calls[0].user == "r" {
-		return
-	}
-	count, burst := d.most()
-	live := int64(w.liveLeast())
-	share := newCap(d, max(1, count/live), max(1, burst/live))
-	if d.hot { // what leases decide is counted in sums, a moment later: a hundredth more was seen
-		share.count, share.burst = share.count+share.count/100+1, share.burst+share.burst/100+1
-	}
-	for i := range w.s.sidecars {
-		var some []*call
-		for _, c := range calls {
-			if c.sidecar == i && c.began >= warm && c.degraded != "" && !c.over && c.cost > 0 {
-				some = append(some, c)
-			}
-		}
-		w.judgeCap("alone, a sidecar admitted", some, share)
-	}
-}
-
-// liveLeast is the least number of live sidecars that one of them may know of. It is 1 where the heartbeat may have
-// missed some.
-func (w *world) liveLeast() int {
-	if len(w.lives) > 0 {
-		return 1
-	}
-	for at := warm; at < w.s.lasts; at += 50 * time.Millisecond {
-		if w.longFault(at, 3*time.Second) {
-			return 1
-		}
-	}
-	return w.s.sidecars
-}
-
-// longFault reports whether each moment of that time had a fault.
-func (w *world) longFault(from time.Duration, lasts time.Duration) bool {
-	for at := from; at < from+lasts; at += 50 * time.Millisecond {
-		if !w.faultsWithin(at, at) {
-			return false
-		}
-	}
-	return true
 }
 
 // judgeUse: without faults a fixed window that is asked for more than its limit admits exactly that.
@@ -182,7 +135,8 @@ func (w *world) judgeUse(calls []*call) {
 		return
 	}
 	for from := w.window(d, 0); from < w.s.lasts; from += d.window {
-		admitted, asked, doubtful := int64(0), int64(0), w.faultsWithin(from-repaired, from+d.window)
+		admitted, asked, doubtful := int64(0), int64(0), w.faultsWithin(from-promised.repaired, from+d.window)
+		doubtful = doubtful || w.stepped(from-promised.clockCaught-2*d.window, from+d.window) || w.skewAt(from)%d.window != 0
 		for _, c := range calls {
 			if c.ended < from || c.began >= from+d.window {
 				continue

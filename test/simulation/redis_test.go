@@ -1,10 +1,9 @@
-//go:build full
-
 package simulation
 
 import (
 	"bytes"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -17,19 +16,25 @@ type server struct {
 	turn    chan struct{} // held by who runs commands; a channel, because time passes meanwhile
 	db      *database
 	scripts *scripts
-	onLost  func(where string) // replies were lost with their connection
+	role    role                         // among other servers; nil: it stands alone
+	onLost  func(where string)           // replies were lost with their connection
+	asked   func(c *conn, keys [][]byte) // a script runs; nil: nothing is called
+	// publishes gives a message to the subscribers of all servers.
+	publishes func(channel, text string) int64
 
-	mu      sync.Mutex // guards all below
-	life    int        // how often it has lost all it held
-	up      bool
-	stalled time.Time // it runs nothing before
-	conns   map[*conn]bool
-	heard   map[string]map[*conn]bool // who has subscribed to a channel
+	mu       sync.Mutex // guards all below
+	up       bool
+	downs    int       // faults that keep it down
+	readOnly bool      // it is a replica
+	pending  []change  // on their way from its master
+	stalled  time.Time // it runs nothing before
+	conns    map[*conn]bool
+	heard    map[string]map[*conn]bool // who has subscribed to a channel
 }
 
-func newServer(n *network, name string) *server {
+func newServer(n *network, name string, clock func() time.Time) *server {
 	s := &server{
-		name: name, network: n, turn: make(chan struct{}, 1), db: newDatabase(),
+		name: name, network: n, turn: make(chan struct{}, 1), db: newDatabase(clock),
 		conns: map[*conn]bool{}, heard: map[string]map[*conn]bool{},
 	}
 	s.scripts = newScripts(s)
@@ -37,6 +42,9 @@ func newServer(n *network, name string) *server {
 }
 
 func (s *server) start() {
+	s.turn <- struct{}{}
+	s.scripts.flush()
+	<-s.turn
 	s.mu.Lock()
 	s.up = true
 	s.mu.Unlock()
@@ -60,10 +68,41 @@ func (s *server) empty() {
 	s.turn <- struct{}{}
 	s.db.clear()
 	s.scripts.flush()
-	s.mu.Lock()
-	s.life++
-	s.mu.Unlock()
 	<-s.turn
+}
+
+// downBy counts the faults that keep the server down.
+func (s *server) downBy(by int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.downs += by
+	return s.downs
+}
+
+func (s *server) isUp() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.up
+}
+
+func (s *server) setReadOnly(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.readOnly = on
+}
+
+// mayWrite reports whether the server is no replica.
+func (s *server) mayWrite() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.readOnly
+}
+
+// hostPort are the parts of its address.
+func (s *server) hostPort() (host string, port int64) {
+	host, text, _ := strings.Cut(s.name, ":")
+	port, _ = strconv.ParseInt(text, 10, 64)
+	return host, port
 }
 
 // stall lets the server run nothing until then.
@@ -73,12 +112,6 @@ func (s *server) stall(until time.Time) {
 		s.stalled = until
 	}
 	s.mu.Unlock()
-}
-
-func (s *server) lifeNow() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.life
 }
 
 // take serves one connection.
@@ -99,6 +132,11 @@ func (s *server) take(c *conn) {
 		if err != nil {
 			return
 		}
+		if c.way.loses() {
+			s.onLost("the requests of " + string(c.peer.name))
+			c.reset()
+			return
+		}
 		in = append(in, buf[:n]...)
 		used, out, ok := s.run(c, in)
 		if !ok {
@@ -109,7 +147,7 @@ func (s *server) take(c *conn) {
 			continue
 		}
 		if c.peer.way.loses() {
-			s.onLost(string(c.peer.name))
+			s.onLost("the replies to " + string(c.peer.name))
 			c.reset()
 			return
 		}
@@ -142,6 +180,9 @@ func (s *server) run(c *conn, in []byte) (used int, out []byte, ok bool) {
 			return 0, nil, false
 		}
 		used += size
+		if s.role == nil {
+			s.catchUp()
+		}
 		out = s.execute(c, words, out)
 	}
 }
@@ -169,7 +210,8 @@ func (s *server) subscribe(c *conn, channel string) {
 	s.heard[channel][c] = true
 }
 
-func (s *server) publish(channel, text string) int64 {
+// hand gives a message to those who have subscribed here.
+func (s *server) hand(channel, text string) int64 {
 	s.mu.Lock()
 	to := inOrder(s.heard[channel])
 	s.mu.Unlock()

@@ -1,5 +1,3 @@
-//go:build full
-
 package simulation
 
 import (
@@ -12,6 +10,7 @@ import (
 // scenario is all that a seed decides before a simulation begins.
 type scenario struct {
 	seed     uint64
+	kind     string // of the topology
 	sidecars int
 	lasts    time.Duration // of load and faults; calm follows
 	latency  time.Duration // of each way
@@ -19,13 +18,6 @@ type scenario struct {
 	loads    []loadPlan
 	faults   []fault
 }
-
-// The phases of a simulation.
-const (
-	warm     = 2500 * time.Millisecond // before the first fault: sidecars count each other
-	calmFor  = 8 * time.Second         // after the last repair
-	repaired = 4 * time.Second         // within which the store decides again
-)
 
 // domain is rules with one failure policy: one for the counter that is judged, and one that counts each request by an
 // address of its own.
@@ -41,6 +33,13 @@ type domain struct {
 	users     int
 	hot       bool // tokens are leased
 	check     bool // asked by ext_authz, which knows users by their addresses
+
+	special   string        // paid, throttled or punished; empty: none of these
+	reserve   int64         // of paid: what a request takes in advance; 0: nothing
+	delay     time.Duration // of throttled: the longest that an answer is held
+	threshold int           // of punished: refusals within detection that start a cool-down
+	detection time.Duration
+	coolDown  time.Duration
 }
 
 // stream is the generator of one part of a simulation. The parts do not disturb each other.
@@ -53,11 +52,13 @@ const (
 	ofFaults
 	ofBreakers = 10 + iota
 	ofLoads    = 100
+	ofMoves    = 1 << 40
 )
 
 func newScenario(seed uint64) *scenario {
 	s := &scenario{seed: seed}
 	r := s.stream(ofScenario)
+	s.kind = pick(r, single, single, sentinel, cluster)
 	s.sidecars = 2 + r.IntN(7)
 	s.lasts = time.Duration(12+r.IntN(10)) * time.Second
 	s.latency = time.Duration(pick(r, 100, 300, 1000, 2000, 3000)) * time.Microsecond
@@ -68,14 +69,15 @@ func newScenario(seed uint64) *scenario {
 	checked := newDomain(r, 4, pick(r, "local", "open", "closed"))
 	checked.check = true
 	s.domains = append(s.domains, checked)
+	s.domains = append(s.domains, newSpecial(r, s.seed))
 	if r.IntN(3) > 0 { // a counter that is asked so often that its tokens are leased
 		s.sidecars = 2 + r.IntN(2)
-		hot := newDomain(r, 5, pick(r, "local", "open", "closed"))
+		hot := newDomain(r, 6, pick(r, "local", "open", "closed"))
 		hot.heat(r)
 		s.domains = append(s.domains, hot)
 		s.loads = append(s.loads, hotLoads(r, hot)...)
 	}
-	for _, d := range s.domains[:5] {
+	for _, d := range s.domains[:6] {
 		s.loads = append(s.loads, newLoads(r, d)...)
 	}
 	for i := range s.loads {
@@ -125,45 +127,17 @@ func hotLoads(r *rand.Rand, d *domain) []loadPlan {
 	}
 }
 
-// most is the limit that no moment of the simulation exceeds.
+// most is the limit that no moment of the simulation exceeds. When the rate of a bucket changes, the time until it is
+// full stays, not the tokens: each unit of that time may be as many tokens as the highest rate brings.
 func (d *domain) most() (count, burst int64) {
 	count, burst = d.count, d.burst
 	for _, n := range d.changes {
 		count, burst = max(count, n), max(burst, n)
 	}
-	return count, burst
-}
-
-// rules are those of all domains, after so many changes.
-func (s *scenario) rules(changes int) map[string]string {
-	files := map[string]string{}
-	for _, d := range s.domains {
-		count, burst := d.count, d.burst
-		if n := min(changes, len(d.changes)); n > 0 {
-			count, burst = d.changes[n-1], d.changes[n-1]
-		}
-		fill := ""
-		if d.algorithm == "token_bucket" {
-			fill = fmt.Sprintf(", burst: %d", burst)
-		}
-		var b strings.Builder
-		fmt.Fprintf(&b, "domain: %s\non_failure: %s\n", d.name, d.policy)
-		scope := "user"
-		if d.check {
-			scope = "ip"
-			b.WriteString("identity: {order: [ip]}\n")
-		}
-		b.WriteString("rules:\n")
-		fmt.Fprintf(&b, "  - {name: main, scope: %s, lease: %t, cost: 1, ", scope, d.lease)
-		fmt.Fprintf(&b, "limit: {count: %d, per: %ds, algorithm: %s%s}}\n",
-			count, d.window/time.Second, d.algorithm, fill)
-		if !d.check {
-			b.WriteString("  - {name: once, scope: ip, lease: false, cost: 1, ")
-			b.WriteString("limit: {count: 1000000, per: 1h, algorithm: fixed_window}}\n")
-		}
-		files[d.name+".yaml"] = b.String()
+	if len(d.changes) > 0 {
+		burst = max(count, (count*d.burst+d.count-1)/d.count)
 	}
-	return files
+	return count, burst
 }
 
 // loadPlan is one group of callers.
@@ -185,12 +159,22 @@ type loadPlan struct {
 // after retry-after, refunds.
 func newLoads(r *rand.Rand, d *domain) []loadPlan {
 	ideal := float64(d.count) / d.window.Seconds() * float64(d.users)
-	if d.check {
+	switch {
+	case d.special == "throttled":
+		rate := min(ideal*(0.5+1.5*r.Float64()), 60)
+		return []loadPlan{{domain: d, kind: "open", rate: rate, deadline: -1, hangUp: r.Float64() / 4}}
+	case d.special != "":
+		return []loadPlan{{domain: d, kind: d.special, rate: float64(3 + r.IntN(8)), deadline: -1}}
+	case d.check:
 		return []loadPlan{
 			{domain: d, kind: "open", rate: min(ideal*(1.2+r.Float64()), 60), deadline: -1, hangUp: r.Float64() / 10},
 			{domain: d, kind: "rush", rate: float64(10 + r.IntN(20)), deadline: 200 * time.Millisecond},
 		}
 	}
+	return usualLoads(r, d, ideal)
+}
+
+func usualLoads(r *rand.Rand, d *domain, ideal float64) []loadPlan {
 	all := []loadPlan{
 		{
 			domain: d, kind: "open", rate: min(ideal*(0.4+1.8*r.Float64()), 130), deadline: -1, ids: r.Float64() / 2,
@@ -227,15 +211,16 @@ var deadlines = []time.Duration{
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
 func (d *domain) String() string {
-	return fmt.Sprintf("%s: fails %s, %s of %d (burst %d) in %v, lease %t, changes %v, %d users",
+	text := fmt.Sprintf("%s: fails %s, %s of %d (burst %d) in %v, lease %t, changes %v, %d users",
 		d.name, d.policy, d.algorithm, d.count, d.burst, d.window, d.lease, d.changes, d.users)
+	return text + d.extra()
 }
 
 // String is the scenario without its faults, which the trace has.
 func (s *scenario) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %d sidecars, %v of load, %v each way, %d faults\n",
-		s.seed, s.sidecars, s.lasts, s.latency, len(s.faults))
+	fmt.Fprintf(&b, "seed %d: %s, %d sidecars, %v of load, %v each way, %d faults\n",
+		s.seed, s.kind, s.sidecars, s.lasts, s.latency, len(s.faults))
 	for _, d := range s.domains {
 		fmt.Fprintf(&b, "  %v\n", d)
 	}

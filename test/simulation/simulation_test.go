@@ -1,83 +1,40 @@
-//go:build full
-
 package simulation
 
 import (
 	"flag"
 	"fmt"
 	"os"
-	"sync/atomic"
 	"testing"
 	"testing/cryptotest"
 	"testing/synctest"
-	"time"
-
-	"github.com/spillway-mesh/spillway/fleet"
 )
 
 var (
-	seeds   = flag.Int("seeds", 32, "simulate so many seeds, from 1 on")
+	from    = flag.Uint64("from", 1, "the first of the seeds to simulate")
+	seeds   = flag.Int("seeds", usualSeeds, "simulate so many seeds")
 	first   = flag.Bool("first", false, "begin no further seed when one has failed")
-	oneSeed = flag.Uint64("seed", 0, "simulate this seed")
+	oneSeed = flag.Uint64("seed", 0, "simulate this seed, in this process")
 	traced  = flag.Bool("trace", false, "write the trace of -seed")
 )
 
 func TestMain(m *testing.M) {
-	// A bubble's clock begins at midnight of the first day of 2000.
-	fleet.UseVirtualTime(time.Date(1999, 12, 31, 23, 59, 59, 0, time.UTC))
 	flag.Parse()
 	os.Exit(m.Run())
 }
 
-// totals are what all seeds did together.
-var totals struct{ seeds, seconds, decisions, undecided, faults atomic.Int64 }
-
-// found is set when a seed has failed.
-var found atomic.Bool
-
-// TestSeeds simulates the first seeds.
-func TestSeeds(t *testing.T) {
-	if *oneSeed != 0 {
-		return
-	}
-	began := time.Now()
-	t.Run("seeds", func(t *testing.T) {
-		for seed := uint64(1); seed <= uint64(*seeds); seed++ {
-			t.Run(fmt.Sprint(seed), func(t *testing.T) {
-				t.Parallel()
-				if !*first || !found.Load() {
-					simulate(t, seed, false)
-				}
-			})
-		}
-	})
-	logTotals(t, began)
-}
-
-// TestSeed simulates one seed, which tools/simulate names. It does nothing without -seed.
+// TestSeed simulates the seed of -seed. It does nothing without: TestSeeds and tools/simulate begin a process of its own
+// for each seed, because the Redis client library keeps timers in a pool, which two bubbles must not share.
 func TestSeed(t *testing.T) {
 	if *oneSeed == 0 {
 		return
 	}
 	cryptotest.SetGlobalRandom(t, *oneSeed)
-	simulate(t, *oneSeed, *traced)
-	bad := 0
-	if t.Failed() {
-		bad = 1
-	}
-	fmt.Println("totals:", totals.seconds.Load(), totals.decisions.Load(), totals.undecided.Load(),
-		totals.faults.Load(), bad)
-}
-
-func logTotals(t *testing.T, began time.Time) {
-	hours := time.Duration(totals.seconds.Load()) * time.Second
-	t.Logf("%d seeds, %.2f virtual hours, %d decisions, %d of them without redis, %d faults, in %v",
-		totals.seeds.Load(), hours.Hours(), totals.decisions.Load(), totals.undecided.Load(), totals.faults.Load(),
-		time.Since(began).Round(time.Millisecond))
+	w := simulate(t, *oneSeed, *traced)
+	fmt.Println(w.totals())
 }
 
 // simulate runs one seed in a bubble, where time passes when all goroutines wait.
-func simulate(t *testing.T, seed uint64, traced bool) {
+func simulate(t *testing.T, seed uint64, traced bool) *world {
 	folder := t.TempDir()
 	s := newScenario(seed)
 	var w *world
@@ -88,18 +45,6 @@ func simulate(t *testing.T, seed uint64, traced bool) {
 	})
 	w.T, w.over = t, true
 	w.judge()
-	w.count()
 	w.report()
-}
-
-func (w *world) count() {
-	totals.seeds.Add(1)
-	totals.faults.Add(int64(len(w.s.faults)))
-	totals.seconds.Add(int64((w.s.lasts + calmFor) / time.Second))
-	totals.decisions.Add(int64(len(w.calls)))
-	for _, c := range w.calls {
-		if c.degraded != "" {
-			totals.undecided.Add(1)
-		}
-	}
+	return w
 }

@@ -1,45 +1,12 @@
-//go:build full
-
 package simulation
 
 import (
-	"encoding/binary"
 	"math"
 
 	lua "github.com/yuin/gopher-lua"
 )
 
-// pack and unpack are those of the struct library that Redis gives to scripts, big-endian, of the formats d B I4 and
-// x.
-
-func pack(l *lua.LState) int {
-	format, next := l.CheckString(1), 2
-	var b []byte
-	for i := 0; i < len(format); i++ {
-		switch format[i] {
-		case '>', '<', '4':
-			continue
-		case 'x':
-			b = append(b, 0)
-			continue
-		}
-		n := float64(l.CheckNumber(next))
-		next++
-		switch format[i] {
-		case 'd':
-			b = binary.BigEndian.AppendUint64(b, math.Float64bits(n))
-		case 'B':
-			b = append(b, byte(int64(n)))
-		case 'I':
-			b = binary.BigEndian.AppendUint32(b, uint32(int64(n)))
-		default:
-			l.RaiseError("invalid format option '%c'", format[i])
-		}
-	}
-	l.Push(lua.LString(b))
-	return 1
-}
-
+// unpack is that of the struct library that Redis gives to scripts, big-endian, of the formats d B I4 and x.
 func unpack(l *lua.LState) int {
 	format, text := l.CheckString(1), l.CheckString(2)
 	at := l.OptInt(3, 1) - 1

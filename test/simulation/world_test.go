@@ -1,15 +1,13 @@
-//go:build full
-
 package simulation
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,27 +16,38 @@ import (
 	"github.com/spillway-mesh/spillway/sidecar"
 )
 
-const redisAddress = "redis:6379"
-
 // world is one simulation: sidecars, their Redis, what goes wrong, and who calls.
 type world struct {
 	*testing.T
-	s       *scenario
-	began   time.Time
-	network *network
-	server  *server
-	fleet   []*sidecar.Sidecar
-	loads   []rules.Load // by the number of changes before
-	trace   *trace
-	ledger  *ledger
+	s         *scenario
+	began     time.Time
+	network   *network
+	places    []string // the addresses of servers and sentinels
+	servers   []*server
+	slots     *slotMap // of a cluster
+	quorum    *quorum  // of sentinels
+	watchers  []*watcher
+	plugs     []*plug        // of each sidecar; used by the faults alone
+	remains   sync.WaitGroup // killed sidecars that end
+	sentinels []*server
+	loads     []rules.Load // by the number of changes before
+	trace     *trace
+	leases    *leases
+	ledger    *ledger
 
-	mu         sync.Mutex // guards all below
-	down       int        // faults that keep the server down
+	crews atomic.Int64 // goroutines of the simulation itself
+
+	mu         sync.Mutex         // guards all below
+	fleet      []*sidecar.Sidecar // nil: it was killed
+	killed     []int              // faults that keep each sidecar dead
+	processes  []int              // that each sidecar had before its present one
+	version    int                // of the rules
 	calls      []*call
-	lives      []time.Duration // when the server has lost everything
-	over       bool            // the bubble has ended
+	lives      []life
+	over       bool // the bubble has ended
 	violations []string
-	conns      []int // of each sidecar, before the first fault
+	clocks     [][]learned // by sidecar; see learnClocks
+	before     int         // goroutines before the first fault
 }
 
 // place is a sidecar's name in the network.
@@ -50,18 +59,14 @@ func (w *world) since() time.Duration { return time.Since(w.began) }
 func begin(t *testing.T, s *scenario, folder string, traced bool) *world {
 	w := &world{T: t, s: s, began: time.Now(), network: newNetwork(s.stream(ofNetwork))}
 	w.trace = &trace{world: w, on: traced}
-	w.ledger = &ledger{world: w, runs: map[string]int{}}
-	w.server = newServer(w.network, redisAddress)
-	w.server.db.wrote = w.ledger.wrote
-	w.server.onLost = func(where string) { w.trace.add("replies to %s are lost with their connection", where) }
-	for i := range s.sidecars {
-		l := w.network.link(place(i), redisAddress)
-		l.up.latency, l.down.latency = s.latency, s.latency
-	}
+	w.leases = &leases{world: w, of: map[string]*lease{}}
+	w.ledger = &ledger{world: w, runs: map[string]int{}, most: map[string]int{}}
+	w.lives = []life{{}}
 	w.readRules(folder)
-	w.server.start()
+	w.build()
+	w.plugs, w.killed, w.processes = make([]*plug, s.sidecars), make([]int, s.sidecars), make([]int, s.sidecars)
 	for i := range s.sidecars {
-		w.fleet = append(w.fleet, w.sidecar(i, s.stream(ofBreakers+uint64(i)).Float64))
+		w.fleet = append(w.fleet, w.sidecar(i))
 	}
 	return w
 }
@@ -91,84 +96,23 @@ func (w *world) readRules(folder string) {
 }
 
 // sidecar assembles one as its program does, but for the servers of its doors: those are called with wire bytes.
-func (w *world) sidecar(i int, random func() float64) *sidecar.Sidecar {
-	environ := []string{"REDIS_URL=" + redisAddress, "LOG_LEVEL=error", "GOMEMLIMIT=200MiB", "PROMETHEUS_ENABLED=false"}
+func (w *world) sidecar(i int) *sidecar.Sidecar {
+	w.plugs[i] = &plug{dial: w.network.dialer(place(i), 500*time.Millisecond)}
+	environ := append(w.environ(), "LOG_LEVEL=error", "GOMEMLIMIT=200MiB", "PROMETHEUS_ENABLED=false")
 	cfg, err := settings.FromEnvironment(environ, "sidecar")
 	if err != nil {
 		w.Fatal(err)
 	}
 	cfg.Output = io.Discard
-	var mu sync.Mutex
 	s, err := sidecar.NewIn(sidecar.World{
-		Dial:   w.network.dialer(place(i), 500*time.Millisecond),
+		Dial:   w.plugs[i].connect,
 		Listen: func(_, address string) (net.Listener, error) { return newListener(address), nil },
-		Random: func() float64 {
-			mu.Lock()
-			defer mu.Unlock()
-			return random()
-		},
 	}, cfg)
 	if err != nil {
 		w.Fatal(err)
 	}
-	s.UseRules(w.loads[0])
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s.UseRules(w.loads[w.version])
 	return s
-}
-
-// run lets the load come and the faults happen, and then all be calm.
-func (w *world) run() {
-	var running sync.WaitGroup
-	running.Go(func() {
-		elapse(warm - 100*time.Millisecond)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		for i := range w.s.sidecars {
-			w.conns = append(w.conns, w.network.count(place(i), redisAddress))
-		}
-	})
-	for i := range w.s.faults {
-		running.Go(func() { w.hurt(&w.s.faults[i]) })
-	}
-	running.Go(w.changeRules)
-	ctx, stop := context.WithCancel(context.Background())
-	for i := range w.s.loads {
-		running.Go(func() { w.load(ctx, uint64(i), &w.s.loads[i]) })
-	}
-	elapse(w.s.lasts + calmFor - w.since())
-	w.isCalm()
-	stop()
-	running.Wait()
-}
-
-// end closes everything. The bubble then waits for the goroutines to end, or reports those that do not.
-func (w *world) end() {
-	var closing sync.WaitGroup
-	for _, s := range w.fleet {
-		closing.Go(func() {
-			if err := s.Close(); err != nil {
-				w.Errorf("close a sidecar: %v", err)
-			}
-		})
-	}
-	closing.Wait()
-	elapse(5 * time.Second) // the client library looks every second whether it was closed
-	w.server.stop()
-	elapse(time.Second)
-	w.network.mu.Lock()
-	defer w.network.mu.Unlock()
-	if w.network.open != 0 {
-		w.violation(nil, "%d ends of connections are open after all sidecars were closed", w.network.open)
-	}
-}
-
-// changeRules brings other limits into use, in all sidecars at once.
-func (w *world) changeRules() {
-	r := w.s.stream(ofScenario + 50)
-	for n := range w.loads[1:] {
-		elapse(time.Duration((2 + 3*r.Float64()) * float64(time.Second)))
-		w.trace.add("rules change, version %d", n+1)
-		for _, s := range w.fleet {
-			s.UseRules(w.loads[n+1])
-		}
-	}
 }

@@ -192,7 +192,7 @@ func dropsIn(t *testing.T, root string) {
 	redis := servers.StartRedis(t)
 	env := append(loopback(t),
 		"USE_STATSD=false", "LOG_LEVEL=debug", "REDIS_SOCKET_TYPE=tcp", "REDIS_URL="+redis.Addr,
-		"RUNTIME_ROOT="+data, "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false", "STORE_BUDGET=1s")
+		"RUNTIME_ROOT="+data, "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false", "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	start(t, root, "ratelimit", env)
 	ask := `{"domain":"mongo_cps","descriptors":[{"entries":[{"key":"database","value":"users"}]}]}`
 	var said []int

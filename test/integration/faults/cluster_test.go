@@ -74,9 +74,9 @@ func beheaded(x *trial) {
 	x.during(func() { victim.Kill(x) }, func() { victim.Start(x); c.Settle(x) })
 	x.replaced(scarce, 1, hit)
 	x.recovers(6 * time.Second)
-	x.opens(100 * time.Millisecond)
+	x.opens(opensWithin)
 	x.late(0.01)
-	x.slow(150)
+	x.patient(0.01)
 	x.undisturbed("of other shards", func(a *answer) bool { return !hit(a.key) })
 }
 

@@ -14,7 +14,10 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-const lateFrom = 20 * time.Millisecond
+const (
+	lateFrom    = 20 * time.Millisecond
+	connections = 8 // to the sidecar, which takes 128 calls at once on each; Envoy opens more where it needs them
+)
 
 var (
 	// rate is requests per second.
@@ -67,8 +70,8 @@ func (a *answer) counted() bool { return a.err == nil && a.degraded == "" }
 
 // load is an open loop of requests: the next one leaves on time whatever became of the last.
 type load struct {
-	client ratelimitv3.RateLimitServiceClient
-	conn   *grpc.ClientConn
+	clients []ratelimitv3.RateLimitServiceClient // asked in turns
+	asked   atomic.Int64
 
 	cancelAfter atomic.Int64 // ns after which every other caller hangs up; 0: none does
 
@@ -80,12 +83,16 @@ type load struct {
 
 func newLoad(t testing.TB, address string) *load {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatalf("connect to the sidecar: %v", err)
+	l := &load{stop: make(chan struct{})}
+	for range connections {
+		conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatalf("connect to the sidecar: %v", err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		l.clients = append(l.clients, ratelimitv3.NewRateLimitServiceClient(conn))
 	}
-	t.Cleanup(func() { conn.Close() })
-	return &load{client: ratelimitv3.NewRateLimitServiceClient(conn), conn: conn, stop: make(chan struct{})}
+	return l
 }
 
 // start sends requests until end.
@@ -149,7 +156,7 @@ func (l *load) ask(ctx context.Context, key int, hits uint32) answer {
 		Descriptors: []*ratelimitcommon.RateLimitDescriptor{{Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: "user", Value: fmt.Sprintf("k%d", key)}}}},
 	}
 	a := answer{at: time.Now(), key: key}
-	got, err := l.client.ShouldRateLimit(ctx, request)
+	got, err := l.clients[l.asked.Add(1)%connections].ShouldRateLimit(ctx, request)
 	a.took, a.err = time.Since(a.at), err
 	if err != nil {
 		return a

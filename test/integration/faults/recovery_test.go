@@ -2,13 +2,8 @@ package faults
 
 import "time"
 
-const (
-	ramp       = time.Second            // in which a breaker that has closed lets more and more calls pass, as shipped
-	rampMargin = 250 * time.Millisecond // for the calls that are under way when it ends
-)
-
 // healthy is from when on the store has to decide everything.
-func (x *trial) healthy() time.Time { return x.ended.Add(x.heals + ramp + rampMargin) }
+func (x *trial) healthy() time.Time { return x.ended.Add(x.heals) }
 
 // watch is how long the load goes on after that.
 func (x *trial) watch() time.Duration {
@@ -26,8 +21,8 @@ func (x *trial) closes(within time.Duration) {
 	}
 }
 
-// healed checks that the breaker closed in time after the repair and did not open again, and that from the end of the ramp on the
-// store decided everything.
+// healed checks that the breaker closed in time after the repair and did not open again, and that from then on the store decided
+// everything.
 func (x *trial) healed() {
 	x.Helper()
 	x.closes(x.heals)

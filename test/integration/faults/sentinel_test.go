@@ -17,9 +17,9 @@ var sentinelRows = []row{
 		x.during(func() { old.Kill(x) }, func() { old.Start(x); s.AwaitReplica(x, old) })
 		x.replaced(scarce, 1, all)
 		x.recovers(5 * time.Second)
-		x.opens(100 * time.Millisecond)
+		x.opens(opensWithin)
 		x.late(0.01)
-		x.slow(150)
+		x.patient(0.01)
 	}},
 	{id: "X9", fault: "SENTINEL FAILOVER of a living master", full: 10 * time.Second, run: deposed},
 	{id: "X10", fault: "two sentinels gone, then all", full: 10 * time.Second, run: unwatched},

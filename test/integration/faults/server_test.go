@@ -19,6 +19,10 @@ var serverRows = []row{
 	}},
 	{id: "X3a", fault: "replies 1 s late", full: 10 * time.Second, run: late(time.Second)},
 	{id: "X3b", fault: "replies 5 s late", full: 10 * time.Second, run: late(5 * time.Second)},
+	{id: "X3c", fault: "writes are paused, pings are not", full: 5 * time.Second, run: func(x *trial) {
+		x.start()
+		x.outage(func() { x.do("CLIENT", "PAUSE", "60000", "WRITE") }, func() { x.do("CLIENT", "UNPAUSE") })
+	}},
 }
 
 // late is a network on which every reply comes so much later.

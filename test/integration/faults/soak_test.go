@@ -196,7 +196,7 @@ func (x *trial) foresaw(lost time.Duration) {
 		case slices.Contains(unknownReasons, a.degraded):
 			to = a.at.Add(lost).Unix()
 		case a.degraded != "":
-			to++ // it is charged to the store within its window, which may take a moment
+			continue // it is not charged to the store
 		}
 		for at := from; at <= to; at++ {
 			perhaps[second{a.key, at}]++

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/breaker"
-	"github.com/spillway-mesh/spillway/fleet"
 	"github.com/spillway-mesh/spillway/limit"
+	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/store"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -23,6 +23,7 @@ const (
 // member is one store of many that share a Redis.
 type member struct {
 	*store.Redis
+	calls    atomic.Int64 // batches that the breaker let pass
 	halfOpen atomic.Int64 // periods of probing so far
 	closed   atomic.Int64 // times it closed
 	reopened atomic.Int64 // times it opened after it had closed
@@ -54,9 +55,9 @@ func together(x *trial) {
 
 func (x *trial) newMember() *member {
 	m := &member{}
-	m.Redis = store.NewRedis(store.RedisConfig{
-		Servers: fleet.Servers{Addresses: []string{x.redis.Addr}},
-		OnBreaker: func(_ string, from, to breaker.State, _ string) {
+	m.Redis = store.NewRedis(store.RedisConfig{Main: redis.New(redis.Config{
+		Servers: redis.Servers{Addresses: []string{x.redis.Addr}},
+		OnBreaker: func(_ string, _, to breaker.State) {
 			switch to {
 			case breaker.HalfOpen:
 				m.halfOpen.Add(1)
@@ -68,7 +69,12 @@ func (x *trial) newMember() *member {
 				}
 			}
 		},
-	})
+		OnCall: func(_ string, _, _ int, _ time.Duration, reason string) {
+			if reason != redis.ReasonBreaker {
+				m.calls.Add(1)
+			}
+		},
+	})})
 	x.Cleanup(func() { m.Close() })
 	return m
 }
@@ -89,7 +95,7 @@ func (x *trial) press(fleet []*member) (stop func()) {
 			charge := limit.Charge{Key: fmt.Sprintf("rl1:{together|%d}", n), Cost: 1, Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: limitOf, Window: time.Hour}}
 			for range atOnce {
 				running.Go(func() {
-					fleet[n].Spend(context.Background(), []limit.Charge{charge}, make([]limit.Decision, 1))
+					fleet[n].Ask(context.Background(), &limit.Request{Charges: []limit.Charge{charge}, Decisions: make([]limit.Decision, 1)})
 				})
 			}
 		}
@@ -100,16 +106,16 @@ func (x *trial) press(fleet []*member) (stop func()) {
 	}
 }
 
-// probesWithin checks that in that time of the outage each store asks only as a probe, at most three in each period.
+// probesWithin checks that in that time of the outage each store asks only as a probe, once in each period.
 func (x *trial) probesWithin(fleet []*member, d time.Duration) {
 	x.Helper()
-	trips, periods := make([]int64, len(fleet)), make([]int64, len(fleet))
+	calls, periods := make([]int64, len(fleet)), make([]int64, len(fleet))
 	for i, m := range fleet {
-		trips[i], periods[i] = m.Stats().Trips, m.halfOpen.Load()
+		calls[i], periods[i] = m.calls.Load(), m.halfOpen.Load()
 	}
 	pass(d)
 	for i, m := range fleet {
-		n, most := m.Stats().Trips-trips[i], 3*(m.halfOpen.Load()-periods[i]+1)
+		n, most := m.calls.Load()-calls[i], m.halfOpen.Load()-periods[i]+1
 		if n > most {
 			x.fails("a store asked %d times in an outage, at most %d probes", n, most)
 		}
@@ -138,7 +144,7 @@ func (x *trial) notReopened(fleet []*member) {
 
 func allDecide(fleet []*member) error {
 	for i, m := range fleet {
-		if s := m.Stats(); s.Trips == s.Undecided {
+		if s := m.Stats().Calls; s.Sent == s.Undecided {
 			return fmt.Errorf("store %d: %+v", i, s)
 		}
 	}

@@ -128,9 +128,9 @@ func evidence(m servers.Metrics) string {
 	lines := []string{
 		fmt.Sprintf("store errors by reason %v", m.By("spillway_store_errors_total", "reason")),
 		fmt.Sprintf("store calls by outcome %v", m.By("spillway_store_calls_total", "outcome")),
-		fmt.Sprintf("breaker rejected by reason %v", m.By("spillway_breaker_rejected_total", "reason")),
+		fmt.Sprintf("breaker rejected %d", m.Sum("spillway_breaker_rejected_total")),
 	}
-	for _, name := range []string{"spillway_redis_trips_total", "spillway_redis_undecided_total", "spillway_redis_unknown_total", "spillway_redis_connections", "spillway_redis_in_flight"} {
+	for _, name := range []string{"spillway_redis_requests_total", "spillway_redis_undecided_total", "spillway_redis_unknown_total", "spillway_redis_connections", "spillway_redis_in_flight"} {
 		lines = append(lines, fmt.Sprintf("%s %d", name, m.Sum(name)))
 	}
 	return strings.Join(lines, "; ")

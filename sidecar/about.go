@@ -1,0 +1,160 @@
+package sidecar
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spillway-mesh/spillway/redis"
+)
+
+const (
+	aboutEvery  = time.Minute     // how often servers are asked what they are
+	aboutRetry  = time.Second     // how soon again those that did not answer
+	aboutWithin = 2 * time.Second // for one of them
+	leastMajor  = 7               // of a Redis: its scripts need 7.0
+)
+
+// abouts is what is known about the servers of Redis. The zero value knows nothing.
+type abouts struct {
+	mu    sync.Mutex // guards known
+	known map[string]aboutServer
+}
+
+// aboutServer is what one server is.
+type aboutServer struct {
+	version string // of Redis, or the one that a Valkey stands for
+	valkey  string // version of Valkey; empty: it is a Redis
+	mode    string // standalone, sentinel or cluster
+	policy  string // of eviction, where the server evicts; empty: it does not, or the user may not ask
+}
+
+// tooOld names the servers that scripts cannot run on, for people.
+func (a *abouts) tooOld() (all []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for name, s := range a.known {
+		if s.tooOld() {
+			all = append(all, fmt.Sprintf("redis: %s is version %s, and must be at least %d.0", name, s.version, leastMajor))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// tooOld reports whether scripts cannot run on the server.
+func (s *aboutServer) tooOld() bool {
+	head, _, _ := strings.Cut(s.version, ".")
+	major, err := strconv.Atoi(head)
+	return err == nil && s.valkey == "" && major < leastMajor
+}
+
+// learn takes in what a server is, and reports whether that is news.
+func (a *abouts) learn(name string, s aboutServer) (isNew bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before, there := a.known[name]
+	if a.known == nil {
+		a.known = map[string]aboutServer{}
+	}
+	a.known[name] = s
+	return !there || before != s
+}
+
+// keep forgets all servers but these.
+func (a *abouts) keep(names []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for name := range a.known {
+		if !slices.Contains(names, name) {
+			delete(a.known, name)
+		}
+	}
+}
+
+// watchAbout logs what the servers of Redis are, now and when that changes.
+func (s *Sidecar) watchAbout(clients []*redis.Client) {
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		for ctx.Err() == nil {
+			next := aboutRetry
+			clients[0].Guard(func() { next = s.askAbout(ctx, clients) })
+			select {
+			case <-time.After(next):
+			case <-ctx.Done():
+			}
+		}
+	})
+	s.defers("versions of redis", func() error { stop(); running.Wait(); return nil })
+}
+
+// askAbout asks all servers what they are, and returns when to ask again.
+func (s *Sidecar) askAbout(ctx context.Context, clients []*redis.Client) (next time.Duration) {
+	next = aboutEvery
+	var names []string
+	for _, c := range clients {
+		for _, server := range c.Servers() {
+			names = append(names, server.Name())
+			one, err := aboutOf(ctx, server)
+			if err != nil {
+				next = aboutRetry
+				continue
+			}
+			if s.abouts.learn(server.Name(), one) {
+				s.logAbout(server.Name(), one)
+			}
+		}
+	}
+	s.abouts.keep(names)
+	return next
+}
+
+// aboutOf asks a server what it is. Where the user may not ask, nothing is known.
+func aboutOf(ctx context.Context, server *redis.Server) (s aboutServer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, aboutWithin)
+	defer cancel()
+	reply, err := server.Run(ctx, "INFO")
+	if err != nil && !redis.IsReply(err, "NOPERM") {
+		return s, err
+	}
+	info := infoOf(reply)
+	s.version, s.valkey = info["redis_version"], info["valkey_version"]
+	s.mode = cmp.Or(info["redis_mode"], info["server_mode"]) // Valkey has the second
+	if info["maxmemory"] != "0" && info["maxmemory_policy"] != "noeviction" {
+		s.policy = info["maxmemory_policy"]
+	}
+	return s, nil
+}
+
+// infoOf is the fields of a reply to INFO.
+func infoOf(reply any) map[string]string {
+	text, _ := reply.(string)
+	fields := map[string]string{}
+	for line := range strings.Lines(text) {
+		name, value, found := strings.Cut(strings.TrimRight(line, "\r\n"), ":")
+		if found {
+			fields[name] = value
+		}
+	}
+	return fields
+}
+
+// logAbout logs what a server is, and what an operator has to change about it.
+func (s *Sidecar) logAbout(name string, about aboutServer) {
+	if about.version == "" {
+		return
+	}
+	s.log.Info("redis is there", "server", name, "version", about.version, "valkey", about.valkey, "mode", about.mode)
+	if about.tooOld() {
+		s.log.Error("redis is too old: its version must be at least 7.0", "server", name, "version", about.version)
+	}
+	if about.policy != "" {
+		s.log.Warn("redis evicts counters when its memory is full: set maxmemory-policy to noeviction", "server", name, "policy", about.policy)
+	}
+}

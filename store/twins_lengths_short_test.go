@@ -1,6 +1,0 @@
-//go:build !full || race
-
-package store_test
-
-// walkSteps is how many requests the twins decide per algorithm.
-const walkSteps = 10_000

@@ -1,0 +1,89 @@
+package simulation
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// judgeShares: while Redis does not decide, a sidecar admits its share. All shares together are one limit, so no more
+// than one limit is admitted beside what Redis admits.
+func (w *world) judgeShares(calls []*call) {
+	d := calls[0].domain
+	if d.policy != "local" || calls[0].user == "r" {
+		return
+	}
+	count, burst := d.most()
+	live := int64(w.liveLeast())
+	share := newCap(d, max(1, count/live), max(1, burst/live))
+	share.margin = w.s.latency + promised.clockLate
+	for i := range w.s.sidecars {
+		some := map[time.Duration][]*call{}
+		for _, c := range calls {
+			if c.sidecar == i && c.process == 0 && c.began >= warm && c.degraded != "" && !c.over && c.cost > 0 {
+				skew := w.skewKnown(i, c.ended)
+				some[skew] = append(some[skew], c)
+			}
+		}
+		for _, share.skew = range sorted(some) {
+			w.judgeCap("alone, a sidecar admitted", some[share.skew], share)
+		}
+	}
+}
+
+// learned is from when on a sidecar knew by how much the servers' clock was wrong.
+type learned struct{ at, skew time.Duration }
+
+// learnClocks notes what each sidecar could know of the servers' clock: it is that of the last reply, but for a small
+// step back, which it takes for a reply that was late.
+func (w *world) learnClocks() {
+	replies := slices.Clone(w.calls)
+	slices.SortFunc(replies, func(a, b *call) int { return cmp.Compare(a.ended, b.ended) })
+	w.clocks = make([][]learned, w.s.sidecars)
+	for _, c := range replies {
+		if c.degraded != "" || c.lost || c.killed || c.ended == c.began {
+			continue
+		}
+		skew, known := w.lives[c.life].skew, w.skewKnown(c.sidecar, c.ended)
+		if skew > known || skew < known-promised.stepBack {
+			w.clocks[c.sidecar] = append(w.clocks[c.sidecar], learned{c.ended, skew})
+		}
+	}
+}
+
+// skewKnown is by how much the servers' clock was wrong, as a sidecar knew it at an instant.
+func (w *world) skewKnown(sidecar int, at time.Duration) (skew time.Duration) {
+	for _, l := range w.clocks[sidecar] {
+		if l.at <= at {
+			skew = l.skew
+		}
+	}
+	return skew
+}
+
+// liveLeast is the least number of live sidecars that one of them may know of: a sidecar is counted for five seconds
+// after its last sign. It is 1 where some may never have shown up.
+func (w *world) liveLeast() int {
+	dead := map[int]bool{}
+	for _, f := range w.s.faults {
+		if f.kind == "kill" {
+			dead[f.sidecar] = true
+		}
+	}
+	for at := warm; at < w.s.lasts; at += 50 * time.Millisecond {
+		if w.longFault(at, 4*time.Second) {
+			return 1
+		}
+	}
+	return max(1, w.s.sidecars-len(dead))
+}
+
+// longFault reports whether each moment of that time had a fault.
+func (w *world) longFault(from time.Duration, lasts time.Duration) bool {
+	for at := from; at < from+lasts; at += 50 * time.Millisecond {
+		if !w.faultsWithin(at, at) {
+			return false
+		}
+	}
+	return true
+}
