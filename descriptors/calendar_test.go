@@ -52,6 +52,16 @@ func zone(t *testing.T, name string) *time.Location {
 	return zone
 }
 
+// windowOf is the window of a calendar that an instant is in.
+func windowOf(c *limit.Calendar, at int64) (begin, end int64, known bool) {
+	for i, edge := range c.Edges[1:] {
+		if c.Edges[i] <= at && at < edge {
+			return c.Edges[i], edge, true
+		}
+	}
+	return 0, 0, false
+}
+
 // TestEveryInstantIsInItsDay walks through three years in steps that hit all hours, in zones of many kinds.
 func TestEveryInstantIsInItsDay(t *testing.T) {
 	for _, name := range []string{"UTC", "Europe/Berlin", "America/Havana", "Africa/Cairo", "Asia/Beirut", "Australia/Lord_Howe", "Pacific/Kiritimati", "Pacific/Niue", "America/St_Johns"} {
@@ -59,7 +69,7 @@ func TestEveryInstantIsInItsDay(t *testing.T) {
 			c := &calendar{unit: unit, zone: zone(t, name)}
 			end := instant(t, "2027-01-01T00:00:00Z")
 			for at := instant(t, "2024-01-01T00:00:00Z"); at.Before(end); at = at.Add(7*time.Hour + 13*time.Minute) {
-				begin, until, known := c.around(at.UnixMicro()).Window(at.UnixMicro())
+				begin, until, known := windowOf(c.around(at.UnixMicro()), at.UnixMicro())
 				if !known || begin > at.UnixMicro() || until <= at.UnixMicro() {
 					t.Fatalf("%s in %s: %v is not within its window from %d to %d", unit, name, at, begin, until)
 				}

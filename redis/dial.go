@@ -20,8 +20,9 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interv
 // sent twice, and nothing is asked but what we ask.
 func (s *Servers) options(address string, within time.Duration, size int) *goredis.Options {
 	return &goredis.Options{
-		Dialer: func(ctx context.Context, _, address string) (net.Conn, error) { return new(conn).dial(ctx, s, address) },
-		Addr:   address, Network: s.Network, Username: s.Username, Password: s.Password, CredentialsProvider: s.Credentials, DB: s.DB,
+		Dialer: func(ctx context.Context, _, at string) (net.Conn, error) { return new(conn).dial(ctx, s, at) },
+		Addr:   address, Network: s.Network, DB: s.DB,
+		Username: s.Username, Password: s.Password, CredentialsProvider: s.Credentials,
 		Protocol: 2, MaxRetries: -1, DialerRetries: 1, DialTimeout: s.DialTimeout, ContextTimeoutEnabled: true,
 		ReadTimeout: within, WriteTimeout: within, PoolTimeout: within, PoolSize: size, PipelinePoolSize: -1,
 		DisableIdentity:          true,

@@ -22,7 +22,7 @@ type Server struct {
 	name      string
 	client    *Client
 	address   string          // empty: of the master that sentinels name
-	hot, cold *goredis.Client // for batches, and for cold commands; nil: it stands for the servers of a cluster that are not known yet
+	hot, cold *goredis.Client // for batches, and for cold commands; nil where a cluster is not known yet
 	guard     *breaker.Breaker
 	batcher   *batcher
 	epoch     atomic.Int64 // grows when the connections so far may lead to a former master
