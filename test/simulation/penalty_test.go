@@ -38,7 +38,7 @@ func (w *world) judgePenalty(calls []*call) {
 	}
 }
 
-// judgeThreshold: a cool-down begins with the refusal that reaches the threshold. c is the last of those at the instants.
+// judgeThreshold: a cool-down begins with the refusal that reaches the threshold. c is the last of those refused.
 func (w *world) judgeThreshold(c *call, refused []time.Duration) {
 	n := 0
 	for _, at := range refused {
