@@ -82,7 +82,8 @@ func (w *world) showScale(t *testing.T) {
 	}
 	asked := w.leases.commands
 	fmt.Printf("%s: %d sidecars, %d decisions in %v, %d admitted, %d without redis, %d calls to redis: "+
-		"%.4f per decision, over-admission %.0f\n", *scale, w.s.sidecars, len(calls), scaleLasts-time.Second, admitted, undecided, asked,
+		"%.4f per decision, over-admission %.0f\n",
+		*scale, w.s.sidecars, len(calls), scaleLasts-time.Second, admitted, undecided, asked,
 		float64(asked)/float64(len(calls)), max(0, over))
 	if over > 0 {
 		t.Errorf("%.0f more were admitted than the limit allows", over)
