@@ -176,8 +176,8 @@ func TestWhoLeavesLaterGetsALateReply(t *testing.T) {
 	late(over, p)
 	c.Server("a").Do(p)
 	servers.Await(t, "a request under way", func() error {
-		if statsOf(c).InFlight != 1 {
-			return fmt.Errorf("%+v", statsOf(c))
+		if s := statsOf(c); s.InFlight != 1 || s.Waiting != 0 {
+			return fmt.Errorf("%+v", s)
 		}
 		return nil
 	})
