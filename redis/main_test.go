@@ -64,8 +64,6 @@ func statsOf(c *redis.Client) (all redis.Stats) {
 	return all
 }
 
-func background() context.Context { return context.Background() }
-
 func withTimeout(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(t.Context(), d)
 }
