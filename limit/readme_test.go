@@ -127,7 +127,8 @@ func TestPenaltyExample(t *testing.T) {
 		if got != twin {
 			t.Errorf("README.md:%d: Redis\n%+v, Go\n%+v", r.line, got, twin)
 		}
-		rest, retry := time.Duration(0), "counter"
+		var rest time.Duration
+		retry := "counter"
 		if c.Punishes(got) {
 			rest = micros(l.punish(now, c))
 			if other := m.cooling(c.PenaltyKey).Punish(c.Penalty, now); micros(other) != rest {

@@ -158,7 +158,7 @@ func (c *cluster) close() {
 		s.close()
 	}
 	for _, s := range c.seeds {
-		s.Close()
+		_ = s.Close()
 	}
 	c.unknown.close()
 }

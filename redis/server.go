@@ -148,7 +148,7 @@ func (s *Server) guarded(ctx context.Context, slot int, args []any) (any, error)
 func (s *Server) close() {
 	s.batcher.close()
 	for _, client := range s.clients() {
-		client.Close()
+		_ = client.Close()
 	}
 }
 

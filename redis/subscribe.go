@@ -46,7 +46,7 @@ func (s *Server) subscribe(ctx context.Context, channel string, take func(got an
 	}
 	epoch := s.epoch.Load()
 	client := goredis.NewClient(s.options(answerWithin, 1))
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	feed := client.Subscribe(ctx, channel)
 	end := func() { _ = feed.Close() } // it ends the wait below
 	defer context.AfterFunc(ctx, end)()

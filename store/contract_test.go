@@ -125,11 +125,11 @@ func TestContractOfAThrottle(t *testing.T) {
 		c := charge(t, "k", limit.Limit{Algorithm: limit.TokenBucket, Count: 1, Window: step, Burst: 1}, 1)
 		c.MaxWait = 2*step + time.Second
 		spend(s, c)
-		for i := range time.Duration(2) {
+		for due := time.Duration(step); due <= 2*step; due += step {
 			d := spend(s, c)[0]
 			want(t, "one that waits", d, limit.Allowed, 1, 0)
-			if d.Wait > (i+1)*step || d.Wait < i*step {
-				t.Fatalf("number %d is due after %v", i+1, d.Wait)
+			if d.Wait > due || d.Wait < due-step {
+				t.Fatalf("one that is due after %v at most waits for %v", due, d.Wait)
 			}
 		}
 		want(t, "one too many", spend(s, c)[0], limit.Refused, 0, 0)
