@@ -125,7 +125,7 @@ func TestContractOfAThrottle(t *testing.T) {
 		c := charge(t, "k", limit.Limit{Algorithm: limit.TokenBucket, Count: 1, Window: step, Burst: 1}, 1)
 		c.MaxWait = 2*step + time.Second
 		spend(s, c)
-		for due := time.Duration(step); due <= 2*step; due += step {
+		for due := step; due <= 2*step; due += step {
 			d := spend(s, c)[0]
 			want(t, "one that waits", d, limit.Allowed, 1, 0)
 			if d.Wait > due || d.Wait < due-step {
