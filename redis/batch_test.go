@@ -227,7 +227,7 @@ func TestTooManyThatWait(t *testing.T) {
 	}
 }
 
-func TestWhoCannotBeAnsweredInTimeIsToldAtOnce(t *testing.T) {
+func TestARequestWithoutTimeIsRefusedAtOnce(t *testing.T) {
 	c, _, goOn := held(t, nil)
 	one := add("a")
 	c.Server("a").Do(one)

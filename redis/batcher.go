@@ -13,6 +13,9 @@ const (
 	mostCharges  = 128
 )
 
+// paceTime is the time that a pace is about.
+const paceTime = 100 * time.Millisecond
+
 // batcher forms batches of the requests that wait for one server. Each of a few workers has one batch under way.
 // While one of them is idle a request leaves at once, else with all that came when a batch returns. README.md has
 // a picture.
@@ -25,11 +28,12 @@ type batcher struct {
 	closed   bool
 	flying   int // requests in batches
 	rejected int // requests that were not sent
+	pace     int // how many requests the server is expected to answer within paceTime; see learn
 	working  sync.WaitGroup
 }
 
 func newBatcher(s *Server) *batcher {
-	b := &batcher{server: s}
+	b := &batcher{server: s, pace: s.client.cfg.Queue}
 	b.ready = sync.NewCond(&b.mu)
 	for range s.client.cfg.InFlight {
 		b.working.Go(b.work)
@@ -48,25 +52,49 @@ func (b *batcher) add(now time.Time, requests []*Pending) error {
 		b.rejected += len(requests)
 		return errOverload
 	}
-	requests[0].group, requests[0].since = len(requests), now
+	first := requests[0]
+	first.group, first.since, first.ahead = len(requests), now, len(b.queue)+b.flying
 	b.queue = append(b.queue, requests...)
 	b.ready.Signal()
 	return nil
 }
 
-// overloadedLocked reports whether requests would hardly be answered in time: too many wait, or the first has waited
-// for longer than half of what these may. One that is kept has to be sent, however late.
+// overloadedLocked reports whether requests would hardly be answered in time: too many wait, or so many are ahead that
+// the server is expected to need three quarters of their time for them. One that is kept has to be sent, however late.
 func (b *batcher) overloadedLocked(now time.Time, requests []*Pending) bool {
-	if len(b.queue)+len(requests) > b.server.client.cfg.Queue {
+	waiting := len(b.queue) + len(requests)
+	if waiting > b.server.client.cfg.Queue {
 		return true
 	}
 	if len(b.queue) == 0 {
 		return false
 	}
-	waited := now.Sub(b.queue[0].since)
+	wait := paceTime * time.Duration(waiting+b.flying) / time.Duration(b.pace)
 	return slices.ContainsFunc(requests, func(p *Pending) bool {
-		return !p.Due.IsZero() && !p.Keep && 2*waited > p.Due.Sub(now)
+		return !p.Due.IsZero() && !p.Keep && 4*wait > 3*p.Due.Sub(now)
 	})
+}
+
+// learn adapts the pace to a batch that was answered. One request that took more than half of its time, because more
+// than the workers carry at once were ahead of it, lowers the pace to what it met. Else the pace grows: what made the
+// server slow may be over.
+func (b *batcher) learn(batch []*Pending, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	met := b.pace
+	for _, p := range batch {
+		took := now.Sub(p.since)
+		if p.group == 0 || p.Due.IsZero() || p.ahead < mostRequests*b.server.client.cfg.InFlight {
+			continue
+		}
+		if 2*took > max(0, p.Due.Sub(p.since)) {
+			met = min(met, int(time.Duration(p.ahead)*paceTime/took))
+		}
+	}
+	if met == b.pace {
+		met = min(b.pace+1+len(batch)/16, b.server.client.cfg.Queue)
+	}
+	b.pace = max(met, 1)
 }
 
 // work sends batches until the batcher is closed.

@@ -39,6 +39,7 @@ type Pending struct {
 	done  chan struct{} // capacity 1
 	group int           // how many requests, with this one, are never parted; 0 for all but the first of them
 	since time.Time     // of the first of a group: when it began to wait
+	ahead int           // of the first of a group: how many others were to be answered before
 }
 
 // The states of a Pending.

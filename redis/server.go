@@ -90,8 +90,11 @@ func (s *Server) runBatch(batch []*Pending) {
 		reason = ReasonError // both stay if it panics
 		s.client.Guard(func() { shown, reason = s.tryBatch(batch) })
 		done(shown)
-		if shown == breaker.Failure {
+		switch shown {
+		case breaker.Failure:
 			s.client.watch.want()
+		case breaker.Success:
+			s.batcher.learn(batch, time.Now())
 		}
 	}
 	if s.client.cfg.OnCall != nil {
