@@ -48,7 +48,7 @@ var networkRows = []row{
 			x.proxy.Set(servers.Fault{Mode: servers.OneByte})
 		}, func() { x.proxy.Set(servers.Fault{}) })
 		x.common()
-		x.late(0.01)
+		x.patient(0.01)
 		if full && x.seen.decided < 100_000 {
 			x.misses("only %d tagged answers came from the store, want 100,000", x.seen.decided)
 		}
