@@ -12,6 +12,7 @@ type bounds struct {
 	leaseTail   time.Duration // tokens that were lent before an event can be spent so long after it
 	denial      time.Duration // a denial outlives its reason by this at most
 	lateRefund  time.Duration // a refund may be on its way so long when its caller has left
+	givenBack   time.Duration // what a refused request took is given back within it, or a fault keeps it from that
 	arrives     time.Duration // what was sent may arrive so long after its caller has left
 	clockLate   time.Duration // what a sidecar knows of the servers' clock is late by the way of a reply and this at most
 	stepBack    time.Duration // a smaller step back of that clock is not believed
@@ -29,6 +30,7 @@ var promised = bounds{
 	leaseTail:   200 * time.Millisecond,
 	denial:      time.Second,
 	lateRefund:  5 * time.Second,
+	givenBack:   500 * time.Millisecond,
 	arrives:     10 * time.Second,
 	clockLate:   2 * time.Millisecond,
 	stepBack:    250 * time.Millisecond,

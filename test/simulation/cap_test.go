@@ -22,6 +22,7 @@ func (m most) in(length time.Duration) (n int64, all bool) {
 	if m.domain.algorithm == "sliding_log" {
 		return m.count, length >= m.domain.window
 	}
+	length += time.Microsecond // a limiter knows instants by the microsecond
 	return m.burst + int64(float64(m.count)*length.Seconds()/m.domain.window.Seconds()), false
 }
 

@@ -61,5 +61,5 @@ func (l *ledger) judge(calls []*call) {
 // elsewhere reports whether another server may still hold what a refused call took there: a fault may keep it from
 // being given back.
 func (w *world) elsewhere(c *call) bool {
-	return w.s.kind == cluster && w.faultsWithin(c.began-promised.repaired, c.ended+promised.lateRefund)
+	return w.s.kind == cluster && w.faultsWithin(c.began-promised.repaired, c.ended+promised.givenBack)
 }

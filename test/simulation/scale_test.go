@@ -81,8 +81,9 @@ func (w *world) showScale(t *testing.T) {
 		over = max(over, -b.level-scaleLimit*(4*w.s.latency).Seconds()) // what was admitted in the time of a call
 	}
 	asked := w.leases.commands
-	fmt.Printf("%s: %d sidecars, %d decisions in %v, %d admitted, %d without redis, %d calls to redis: %.4f per decision, "+
-		"over-admission %.0f\n", *scale, w.s.sidecars, len(calls), scaleLasts-time.Second, admitted, undecided, asked,
+	fmt.Printf("%s: %d sidecars, %d decisions in %v, %d admitted, %d without redis, %d calls to redis: "+
+		"%.4f per decision, over-admission %.0f\n",
+		*scale, w.s.sidecars, len(calls), scaleLasts-time.Second, admitted, undecided, asked,
 		float64(asked)/float64(len(calls)), max(0, over))
 	if over > 0 {
 		t.Errorf("%.0f more were admitted than the limit allows", over)

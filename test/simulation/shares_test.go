@@ -20,7 +20,8 @@ func (w *world) judgeShares(calls []*call) {
 	for i := range w.s.sidecars {
 		some := map[time.Duration][]*call{}
 		for _, c := range calls {
-			if c.sidecar == i && c.process == 0 && c.began >= warm && c.degraded != "" && !c.over && c.cost > 0 {
+			alone := c.degraded != "" && (c.id == "" || w.s.kind != cluster) // else Redis may have charged this counter
+			if alone && c.sidecar == i && c.process == 0 && c.began >= warm && !c.over && c.cost > 0 {
 				skew := w.skewKnown(i, c.ended)
 				some[skew] = append(some[skew], c)
 			}

@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestSeed simulates the seed of -seed. It does nothing without: TestSeeds and tools/simulate begin a process of its own
-// for each seed, because the Redis client library keeps timers in a pool, which two bubbles must not share.
+// TestSeed simulates the seed of -seed. It does nothing without: TestSeeds and tools/simulate begin a process of its
+// own for each seed, because the Redis client library keeps timers in a pool, which two bubbles must not share.
 func TestSeed(t *testing.T) {
 	if *oneSeed == 0 {
 		return
