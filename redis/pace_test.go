@@ -27,10 +27,10 @@ func TestPace(t *testing.T) {
 	const ms = time.Millisecond
 	now := time.Now()
 	for _, row := range []struct {
-		name       string
-		ahead      int
+		name        string
+		ahead       int
 		given, took time.Duration
-		refused    bool // of 300 that wait, one with 100 ms
+		refused     bool // of 300 that wait, one with 100 ms
 	}{
 		{"answered soon", 300, 100 * ms, 50 * ms, false},
 		{"slow, with few ahead: the way is long, or the server stood still", 127, 100 * ms, 99 * ms, false},
