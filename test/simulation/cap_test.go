@@ -13,12 +13,14 @@ type most struct {
 	burst  int64
 	skew   time.Duration // of the clock that windows go by
 	margin time.Duration // by which that clock may be late
+	given  []*call       // whose tokens come back to a bucket: they were refused before Redis admitted them
 }
 
 func newCap(d *domain, count, burst int64) most { return most{domain: d, count: count, burst: burst} }
 
 // in is how much it admits in any interval of that length; all reports that an interval so long has any number.
 func (m most) in(length time.Duration) (n int64, all bool) {
+	length += m.margin // the clock that it goes by may step on
 	if m.domain.algorithm == "sliding_log" {
 		return m.count, length >= m.domain.window
 	}
@@ -96,10 +98,20 @@ func (w *world) judgeFrom(what string, from *call, ends []*call, m most) bool {
 		if all {
 			return false
 		}
-		if sum > bound {
+		if sum > bound && sum > bound+m.back(from.began, c.ended) {
 			w.violation(c, "%s %d from %v to %v, and an ideal limiter %d", what, sum, from.began, c.ended, bound)
 			return true
 		}
 	}
 	return false
+}
+
+// back is what may come back to a bucket meanwhile of what was taken before.
+func (m *most) back(from, to time.Duration) (cost int64) {
+	for _, c := range m.given {
+		if c.ended+promised.givenBack >= from && c.began <= to {
+			cost += c.cost
+		}
+	}
+	return cost
 }

@@ -124,6 +124,11 @@ func (w *world) judgeStrict(calls []*call) {
 		}
 		m := newCap(d, count, burst)
 		m.skew = w.lives[life].skew
+		for _, c := range calls {
+			if d.algorithm == "token_bucket" && c.degraded != "" && c.over && c.cost > 0 {
+				m.given = append(m.given, c)
+			}
+		}
 		w.judgeCap("redis admitted", some, m)
 	}
 }

@@ -18,16 +18,17 @@ func (w *world) judgeShares(calls []*call) {
 	share := newCap(d, max(1, count/live), max(1, burst/live))
 	share.margin = w.s.latency + promised.clockLate
 	for i := range w.s.sidecars {
-		some := map[time.Duration][]*call{}
+		some := map[int][]*call{} // by how often that clock was set before
 		for _, c := range calls {
 			alone := c.degraded != "" && (c.id == "" || w.s.kind != cluster) // else Redis may have charged this counter
 			if alone && c.sidecar == i && c.process == 0 && c.began >= warm && !c.over && c.cost > 0 {
-				skew := w.skewKnown(i, c.ended)
-				some[skew] = append(some[skew], c)
+				_, steps := w.skewKnown(i, c.ended)
+				some[steps] = append(some[steps], c)
 			}
 		}
-		for _, share.skew = range sorted(some) {
-			w.judgeCap("alone, a sidecar admitted", some[share.skew], share)
+		for _, steps := range sorted(some) {
+			share.skew, _ = w.skewKnown(i, some[steps][0].ended)
+			w.judgeCap("alone, a sidecar admitted", some[steps], share)
 		}
 	}
 }
@@ -45,21 +46,24 @@ func (w *world) learnClocks() {
 		if c.degraded != "" || c.lost || c.killed || c.ended == c.began {
 			continue
 		}
-		skew, known := w.lives[c.life].skew, w.skewKnown(c.sidecar, c.ended)
+		skew := w.lives[c.life].skew
+		known, _ := w.skewKnown(c.sidecar, c.ended)
 		if skew > known || skew < known-promised.stepBack {
 			w.clocks[c.sidecar] = append(w.clocks[c.sidecar], learned{c.ended, skew})
 		}
 	}
 }
 
-// skewKnown is by how much the servers' clock was wrong, as a sidecar knew it at an instant.
-func (w *world) skewKnown(sidecar int, at time.Duration) (skew time.Duration) {
+// skewKnown is by how much the servers' clock was wrong, as a sidecar knew it at an instant, and how often it had
+// learned another number before.
+func (w *world) skewKnown(sidecar int, at time.Duration) (skew time.Duration, steps int) {
 	for _, l := range w.clocks[sidecar] {
 		if l.at <= at {
 			skew = l.skew
+			steps++
 		}
 	}
-	return skew
+	return skew, steps
 }
 
 // liveLeast is the least number of live sidecars that one of them may know of: a sidecar is counted for five seconds
