@@ -32,12 +32,13 @@ text { fill: #f0f6fc; } .small { fill: #9198a1; } .bad { fill: #ff7b72; } .groun
 </style>
 `
 
-// chart draws the studies as an SVG: on the left processor time per decision, server and Redis one behind the other, on the right
-// decisions per second.
+// chart draws the studies as an SVG: on the left processor time per decision, server and Redis one behind the other, on
+// the right decisions per second.
 func chart(studies []*study) string {
 	var out strings.Builder
 	height := chartHead + len(studies)*rowHeight + 16
-	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="Processor time and decisions per second">`+"\n",
+	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" `+
+		`role="img" aria-label="Processor time and decisions per second">`+"\n",
 		chartWidth, height, chartWidth, height)
 	out.WriteString(chartStyle)
 	fmt.Fprintf(&out, `<rect class="ground" width="%d" height="%d"/>`+"\n", chartWidth, height)
@@ -90,7 +91,8 @@ func drawRow(out *strings.Builder, top int, s *study, time, speed float64) {
 func legend(out *strings.Builder) {
 	x := labelWidth
 	for _, item := range []struct{ class, text string }{
-		{"reference", "reference"}, {"referenceRedis", "Redis for it"}, {"Spillway", "Spillway"}, {"SpillwayRedis", "Redis for it"},
+		{"reference", "reference"}, {"referenceRedis", "Redis for it"}, {"Spillway", "Spillway"},
+		{"SpillwayRedis", "Redis for it"},
 	} {
 		fmt.Fprintf(out, `<rect class="%s" x="%d" y="14" width="12" height="12"/>`+"\n", item.class, x)
 		label(out, x+18, 25, "", item.text)

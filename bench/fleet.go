@@ -23,8 +23,9 @@ const (
 	unleased  = "LEASES=false" // the sidecar with this setting
 )
 
-// programs are both servers, and the base between them where there is one. The reference server would write a line of JSON for each call, or send to a statsd that is not there:
-// without its statistics it is at its best. The sidecar keeps its metrics, which are on by default.
+// programs are both servers, and the base between them where there is one. The reference server would write a line of
+// JSON for each call, or send to a statsd that is not there: without its statistics it is at its best. The sidecar
+// keeps its metrics, which are on by default.
 func programs(set settings) []program {
 	quiet := append([]string{"DISABLE_STATS=true", "RUNTIME_WATCH_ROOT=false"}, set.ReferenceEnv...)
 	all := []program{{reference, set.Reference, quiet, ofReference}}
@@ -94,7 +95,8 @@ func startNode(ctx context.Context, folder string, p program, i int, redis *redi
 	if err != nil {
 		return node{}, err
 	}
-	env := slices.Concat(shared(folder, p.name, redis.addr), []string{"PORT=" + ports[0], "GRPC_PORT=" + ports[1], "DEBUG_PORT=" + ports[2]}, p.env)
+	env := slices.Concat(shared(folder, p.name, redis.addr), []string{"PORT=" + ports[0], "GRPC_PORT=" + ports[1],
+		"DEBUG_PORT=" + ports[2]}, p.env)
 	n := node{grpc: "127.0.0.1:" + ports[1], debug: "127.0.0.1:" + ports[2]}
 	n.process, err = startProcess(folder, fmt.Sprintf("%s-%d", p.name, i+1), p.bin, env)
 	if err != nil {
@@ -114,7 +116,8 @@ func startNode(ctx context.Context, folder string, p program, i int, redis *redi
 	return n, nil
 }
 
-// shared is the environment of both servers: where to listen, where the rules are, where Redis is. All else is their default.
+// shared is the environment of both servers: where to listen, where the rules are, where Redis is. All else is their
+// default.
 func shared(folder, name, redis string) []string {
 	return []string{
 		"HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "DEBUG_HOST=127.0.0.1",

@@ -22,7 +22,8 @@ func (w *wire) take(in []byte, now time.Time) (rest []byte, err error) {
 		if len(in) < frameHead+size {
 			break
 		}
-		head := http2.FrameHeader{Type: http2.FrameType(in[3]), Flags: http2.Flags(in[4]), StreamID: binary.BigEndian.Uint32(in[5:]) &^ (1 << 31)}
+		head := http2.FrameHeader{Type: http2.FrameType(in[3]), Flags: http2.Flags(in[4]),
+			StreamID: binary.BigEndian.Uint32(in[5:]) &^ (1 << 31)}
 		err = w.frame(head, in[frameHead:frameHead+size], now)
 		if err != nil {
 			return in, err
@@ -109,7 +110,8 @@ func (w *wire) data(head http2.FrameHeader, payload []byte) error {
 
 // headers takes those before an answer or after it.
 func (w *wire) headers(head http2.FrameHeader, payload []byte, now time.Time) error {
-	if head.Flags.Has(http2.FlagHeadersPadded) || head.Flags.Has(http2.FlagHeadersPriority) || !head.Flags.Has(http2.FlagHeadersEndHeaders) {
+	if head.Flags.Has(http2.FlagHeadersPadded) || head.Flags.Has(http2.FlagHeadersPriority) ||
+		!head.Flags.Has(http2.FlagHeadersEndHeaders) {
 		return errors.New("the server sends headers in an unusual way")
 	}
 	fault, err := w.blocks.fault(payload)
@@ -145,8 +147,8 @@ func (w *wire) done(stream uint32, now time.Time, fault string) error {
 	return nil
 }
 
-// blocks decodes header blocks. Nearly all of them are the same few bytes, and these mean the same as long as no other has changed the table that
-// they refer to.
+// blocks decodes header blocks. Nearly all of them are the same few bytes, and these mean the same as long as no other
+// has changed the table that they refer to.
 type blocks struct {
 	decoder *hpack.Decoder
 	sound   map[string]bool // blocks that are no fault and change nothing

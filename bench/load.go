@@ -38,8 +38,8 @@ const method = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 // patience ends a run that hangs, beyond the time that it should take.
 const patience = 20 * time.Second
 
-// serveLoad is the process of the load generator. It reads an order, warms up, writes "warm", waits for "go", runs, writes "done" at
-// once, and then the outcome: a reader of "warm" and "done" measures the servers in between.
+// serveLoad is the process of the load generator. It reads an order, warms up, writes "warm", waits for "go", runs,
+// writes "done" at once, and then the outcome: a reader of "warm" and "done" measures the servers in between.
 func serveLoad(ctx context.Context, in io.Reader, out io.Writer) error {
 	lines := bufio.NewReader(in)
 	line, err := lines.ReadBytes('\n')
@@ -71,7 +71,8 @@ func serveLoad(ctx context.Context, in io.Reader, out io.Writer) error {
 	slices.Sort(t.latencies)
 	t.fail(warm.errors, warm.first)
 	return json.NewEncoder(out).Encode(outcome{
-		Decisions: len(t.latencies), Refused: t.refused, Errors: t.errors, FirstError: t.first, Elapsed: elapsed, CPU: cpu,
+		Decisions: len(t.latencies), Refused: t.refused, Errors: t.errors, FirstError: t.first, Elapsed: elapsed,
+		CPU: cpu,
 		P50: time.Duration(percentile(t.latencies, 0.5)), P99: time.Duration(percentile(t.latencies, 0.99)),
 	})
 }
@@ -148,8 +149,8 @@ func (l *load) measured(ctx context.Context) tally {
 	return l.flow(ctx, l.order.Run)
 }
 
-// flow makes the calls of the order for some time: an open loop if it has a rate, else a closed one. The warm-up of an open loop has its
-// rate, too, so that it does not spend a limit which the rate stays below.
+// flow makes the calls of the order for some time: an open loop if it has a rate, else a closed one. The warm-up of an
+// open loop has its rate, too, so that it does not spend a limit which the rate stays below.
 func (l *load) flow(ctx context.Context, length time.Duration) tally {
 	if l.order.Rate > 0 {
 		return l.open(ctx, length)
@@ -179,8 +180,8 @@ func (l *load) fill(ctx context.Context) tally {
 	})
 }
 
-// closed keeps a number of calls in flight, the same on each connection: a call that is answered makes room for the next. A connection ends with
-// its requests.
+// closed keeps a number of calls in flight, the same on each connection: a call that is answered makes room for the
+// next. A connection ends with its requests.
 func (l *load) closed(ctx context.Context, requests func(i int) func(now time.Time) []byte) tally {
 	each := max(1, l.order.InFlight/len(l.wires))
 	return l.together(ctx, func(i int, w *wire) func(now time.Time) bool {

@@ -74,8 +74,8 @@ func (c *counters) ask(redis *redisServer) error {
 	return nil
 }
 
-// fill empties Redis, and lets each server answer each request of a case once. So the counters are there when the rounds begin, as they are where
-// servers have run for some time.
+// fill empties Redis, and lets each server answer each request of a case once. So the counters are there when the
+// rounds begin, as they are where servers have run for some time.
 func fill(ctx context.Context, fleets []*fleet, o order) error {
 	for _, f := range fleets {
 		err := f.redis.empty()
@@ -135,8 +135,9 @@ func measure(ctx context.Context, f *fleet, o order) (figures, error) {
 	return made, err
 }
 
-// observe lets the load flow and takes the counters before and after. What a server or Redis says about itself costs it time, so
-// processor time is read last before the load and first after it. Decisions without Redis are those since the server's start.
+// observe lets the load flow and takes the counters before and after. What a server or Redis says about itself costs it
+// time, so processor time is read last before the load and first after it. Decisions without Redis are those since the
+// server's start.
 func observe(f *fleet, g *generator) (figures, error) {
 	var before, after counters
 	warm, err := f.selves()
@@ -169,8 +170,8 @@ func observe(f *fleet, g *generator) (figures, error) {
 	return made, nil
 }
 
-// housekeeping is how many commands per decision are not about decisions: sidecars exchange heartbeats in Redis, also while the other
-// server has its turn.
+// housekeeping is how many commands per decision are not about decisions: sidecars exchange heartbeats in Redis, also
+// while the other server has its turn.
 const housekeeping = 0.01
 
 // figuresOf divides what was counted between two moments by the decisions.
@@ -195,7 +196,8 @@ func figuresOf(before, after counters, seen outcome) figures {
 		Trips:     float64(after.counts.Reads-before.counts.Reads-1) / n,
 		Script:    script,
 		Calls:     calls / n,
-		Others:    max(0, ratio(float64(after.machine.busy-before.machine.busy-ours), float64(after.machine.all-before.machine.all))),
-		Errors:    seen.Errors, FirstError: seen.FirstError,
+		Others: max(0, ratio(float64(after.machine.busy-before.machine.busy-ours),
+			float64(after.machine.all-before.machine.all))),
+		Errors: seen.Errors, FirstError: seen.FirstError,
 	}
 }

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// progress writes what is being measured and how long the rest takes: one line that is overwritten on a terminal, else a line each.
+// progress writes what is being measured and how long the rest takes: one line that is overwritten on a terminal, else
+// a line each.
 type progress struct {
 	out      *os.File
 	terminal bool

@@ -15,8 +15,8 @@ var ruleAlgorithms = []struct{ domain, algorithm string }{
 	{"bucket", "token_bucket"}, {"sliding", "sliding_window"}, {"fixed", "fixed_window"},
 }
 
-// scopedRules has a domain with one rule for each algorithm. A token comes back in 86 seconds, so counters stay in Redis, and none is
-// spent in a run.
+// scopedRules has a domain with one rule for each algorithm. A token comes back in 86 seconds, so counters stay in
+// Redis, and none is spent in a run.
 func scopedRules() ruleFiles {
 	files := ruleFiles{}
 	for _, a := range ruleAlgorithms {
@@ -30,7 +30,8 @@ func scopedRules() ruleFiles {
 func ruleCases(users int) []testCase {
 	var all []testCase
 	for _, a := range ruleAlgorithms {
-		all = append(all, testCase{Name: a.algorithm, Short: a.domain, Work: work{Domain: a.domain, Keys: []string{"user"}, Values: users}})
+		all = append(all, testCase{Name: a.algorithm, Short: a.domain,
+			Work: work{Domain: a.domain, Keys: []string{"user"}, Values: users}})
 	}
 	return all
 }
@@ -98,7 +99,8 @@ func memoryTable(studies ...*study) table {
 		for _, server := range s.servers() {
 			counter := s.median(server, func(f figures) float64 { return f.Counter })
 			key := s.median(server, func(f figures) float64 { return f.Key })
-			t.rows = append(t.rows, []string{s.Case.Name, server, fmt.Sprintf("%.1f", counter), fmt.Sprintf("%.0f", key)})
+			t.rows = append(t.rows, []string{s.Case.Name, server, fmt.Sprintf("%.1f", counter),
+				fmt.Sprintf("%.0f", key)})
 		}
 	}
 	return t

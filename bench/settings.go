@@ -39,9 +39,9 @@ const (
 // memoryRounds is how often the memory of counters is measured: it differs little from round to round.
 const memoryRounds = 3
 
-// rounds is how many rounds each server has in a case of a part. More of them make the error of a median smaller: twice as many
-// in the closed loop, which has most goals, and four times as many where leases have a goal, which is nearer to 1 than the error
-// of a few rounds. With a base all have the same.
+// rounds is how many rounds each server has in a case of a part. More of them make the error of a median smaller: twice
+// as many in the closed loop, which has most goals, and four times as many where leases have a goal, which is nearer to
+// 1 than the error of a few rounds. With a base all have the same.
 func (set settings) rounds(part string, c testCase) int {
 	_, goal := goals[part][c.Short]
 	switch {

@@ -14,8 +14,9 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// wire is a connection that makes calls. It speaks as much of HTTP/2 as they need, so that the load generator takes little of the processors
-// that it shares with the servers. Like a worker of Envoy it reads what has come, and writes at once all that follows from it.
+// wire is a connection that makes calls. It speaks as much of HTTP/2 as they need, so that the load generator takes
+// little of the processors that it shares with the servers. Like a worker of Envoy it reads what has come, and writes
+// at once all that follows from it.
 type wire struct {
 	conn net.Conn
 	end  time.Time // a run that hangs ends
@@ -63,24 +64,26 @@ func dialWire(ctx context.Context, target string) (*wire, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &wire{conn: conn, end: end, window: firstWindow, most: inFlightOfWire, calls: map[uint32]call{}, blocks: newBlocks()}
+	w := &wire{conn: conn, end: end, window: firstWindow, most: inFlightOfWire, calls: map[uint32]call{},
+		blocks: newBlocks()}
 	w.first, w.next = requestHeaders(target)
 	w.out = append(w.out, http2.ClientPreface...)
-	w.out = appendFrame(w.out, http2.FrameSettings, 0, 0, setting(http2.SettingEnablePush, 0), setting(http2.SettingInitialWindowSize, roomFor))
+	w.out = appendFrame(w.out, http2.FrameSettings, 0, 0, setting(http2.SettingEnablePush, 0),
+		setting(http2.SettingInitialWindowSize, roomFor))
 	w.out = appendFrame(w.out, http2.FrameWindowUpdate, 0, 0, binary.BigEndian.AppendUint32(nil, roomFor))
 	return w, nil
 }
 
-// inFlightOfWire is how many calls of an open loop may be in flight on a connection. Further ones wait, and their latency counts from when they
-// were due.
+// inFlightOfWire is how many calls of an open loop may be in flight on a connection. Further ones wait, and their
+// latency counts from when they were due.
 const inFlightOfWire = 128
 
 func setting(id http2.SettingID, value uint32) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint16(nil, uint16(id)), value)
 }
 
-// requestHeaders are the header blocks of the first call and of those after it, which refer to the first. A grpc-timeout makes a server set a
-// timer, as for Envoy's calls; it never runs out.
+// requestHeaders are the header blocks of the first call and of those after it, which refer to the first. A
+// grpc-timeout makes a server set a timer, as for Envoy's calls; it never runs out.
 func requestHeaders(target string) (first, next []byte) {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)
@@ -88,8 +91,10 @@ func requestHeaders(target string) (first, next []byte) {
 		first = next
 		b.Reset()
 		for _, f := range []hpack.HeaderField{
-			{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: method}, {Name: ":authority", Value: target},
-			{Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"}, {Name: "grpc-timeout", Value: "200000m"},
+			{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: method},
+			{Name: ":authority", Value: target},
+			{Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"},
+			{Name: "grpc-timeout", Value: "200000m"},
 		} {
 			_ = e.WriteField(f) // a buffer takes everything
 		}
@@ -139,8 +144,8 @@ func (w *wire) flush() error {
 	return err
 }
 
-// follow reads answers until there is nothing more to do. After each read, and at first, refill begins further calls and tells whether there may
-// be more of them. What goes wrong fails all calls in flight.
+// follow reads answers until there is nothing more to do. After each read, and at first, refill begins further calls
+// and tells whether there may be more of them. What goes wrong fails all calls in flight.
 func (w *wire) follow(ctx context.Context, refill func(now time.Time) (more bool)) {
 	for {
 		w.mu.Lock()

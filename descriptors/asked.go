@@ -14,7 +14,8 @@ type Asked struct {
 	AddressText          string       // of an address that cannot be read
 }
 
-// Asked fills in who asks for what. d may be nil, for a domain without rules. It allocates only for a path that is not normal.
+// Asked fills in who asks for what. d may be nil, for a domain without rules. It allocates only for a path that is not
+// normal.
 func (d *CompiledDomain) Asked(req *Request, a *Asked) {
 	*a = Asked{}
 	if req.Subject != nil {

@@ -22,7 +22,8 @@ const (
 
 // attributeWords are the words of the attributes in Domain.Attributes. attrClient has none: it is made of others.
 var attributeWords = [...]string{
-	attrTenant: "tenant", attrUser: "user", attrIP: "ip", attrEndpoint: "endpoint", attrMethod: "method", attrTier: "tier",
+	attrTenant: "tenant", attrUser: "user", attrIP: "ip", attrEndpoint: "endpoint", attrMethod: "method",
+	attrTier:   "tier",
 	attrAPIKey: "api_key",
 }
 

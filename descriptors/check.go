@@ -73,7 +73,8 @@ func (c *checker) domains(domains []Domain) {
 func (c *checker) domain(d *Domain) {
 	for _, key := range slices.Sorted(maps.Keys(d.Attributes)) {
 		if _, known := attributeNames[d.Attributes[key]]; !known {
-			c.fail(d.Pos, "attributes: %q is no attribute, for descriptor key %q: use one of %s", d.Attributes[key], key, strings.Join(attributeWords[:], ", "))
+			c.fail(d.Pos, "attributes: %q is no attribute, for descriptor key %q: use one of %s", d.Attributes[key],
+				key, strings.Join(attributeWords[:], ", "))
 		}
 	}
 	if d.IPv6Prefix < 0 || d.IPv6Prefix > 128 {
@@ -106,7 +107,8 @@ func (c *checker) name(at Pos, what, name string) {
 	case hasControl(name):
 		c.fail(at, "the %s name %q has control bytes: remove them", what, name)
 	case strings.ContainsAny(name, `"\`):
-		c.fail(at, "the %s name %q has a quote or a backslash, which would break the headers that show it: remove it", what, name)
+		c.fail(at, "the %s name %q has a quote or a backslash, which would break the headers that show it: remove it",
+			what, name)
 	}
 }
 
@@ -208,7 +210,8 @@ func (c *checker) accountBurst(at Pos, a *Account, what string) {
 			continue
 		}
 		if !l.Algorithm.HasBurst() {
-			c.fail(l.Pos.or(at), "burst of %s %q holds for each of its limits, and %v has none: use token_bucket", what, a.Name, l.Algorithm)
+			c.fail(l.Pos.or(at), "burst of %s %q holds for each of its limits, and %v has none: use token_bucket", what,
+				a.Name, l.Algorithm)
 			continue
 		}
 		l.Burst = a.Burst

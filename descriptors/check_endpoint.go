@@ -41,8 +41,8 @@ var fromRegexp = []rewriting{
 	{regexp.MustCompile(`\.[*+]`), "*"},
 }
 
-// endpoint warns of a pattern that looks like something else, because it is compared byte for byte, and hardly any path has those; and of
-// one that has several readings, of which it stands for one.
+// endpoint warns of a pattern that looks like something else, because it is compared byte for byte, and hardly any path
+// has those; and of one that has several readings, of which it stands for one.
 func (c *checker) endpoint(at Pos, text string, taken *pattern) {
 	what, instead := "", text
 	if likeRegexp.MatchString(instead) {
@@ -54,7 +54,8 @@ func (c *checker) endpoint(at Pos, text string, taken *pattern) {
 	if what == "" {
 		var r readings
 		if r.take(text); r.several() {
-			c.warn(at, "servers read endpoint %q in different ways, and it is taken for %q: write that", text, taken.text)
+			c.warn(at, "servers read endpoint %q in different ways, and it is taken for %q: write that", text,
+				taken.text)
 		}
 		return
 	}
@@ -62,5 +63,6 @@ func (c *checker) endpoint(at Pos, text string, taken *pattern) {
 	if other, err := parsePattern(instead); err == nil && !strings.ContainsAny(other.text, `\^$()[]{}|<>+`) {
 		advice = "did you mean " + quote(other.text) + "?"
 	}
-	c.warn(at, "endpoint %q looks like %s, and is compared as it stands, so hardly any path matches it: %s", text, what, advice)
+	c.warn(at, "endpoint %q looks like %s, and is compared as it stands, so hardly any path matches it: %s", text, what,
+		advice)
 }

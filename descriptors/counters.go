@@ -37,14 +37,16 @@ type holders struct {
 // whoScopes are the scopes that say who asks.
 const whoScopes = ScopeTenant | ScopeUser | ScopeIP | ScopeAPIKey | ScopeClient
 
-// Counters returns the counters of rules, trees and own limits that count by the holder, whether or not a request of it would meet their
-// other conditions, and the rules whose counters it cannot tell. A holder that names none of these scopes gets the counters that count by none of them.
+// Counters returns the counters of rules, trees and own limits that count by the holder, whether or not a request of it
+// would meet their other conditions, and the rules whose counters it cannot tell. A holder that names none of these
+// scopes gets the counters that count by none of them.
 func (d *CompiledDomain) Counters(of Holder, known *Records) (found []Counter, unlisted []Unlisted) {
 	h := &holders{domain: d, seen: map[string]bool{}}
 	s := &h.match.scratch
 	s.attrs.first = -1
 	s.attrs.text = [attrCount]string{
-		attrTenant: of.Tenant, attrUser: of.User, attrIP: of.IP, attrEndpoint: of.Endpoint, attrAPIKey: of.APIKey, attrTier: of.Tier,
+		attrTenant: of.Tenant, attrUser: of.User, attrIP: of.IP, attrEndpoint: of.Endpoint, attrAPIKey: of.APIKey,
+		attrTier: of.Tier,
 	}
 	s.key = s.attrs.normalize(d.ipv6Prefix, s.key, &s.readings)
 	s.attrs.setClient()
@@ -143,11 +145,12 @@ func (h *holders) addGate() {
 	g := h.domain.gate
 	h.domain.appendRuleHead(&h.match.scratch, &g.rule, nil)
 	head := string(h.match.scratch.key)
-	h.add(g.effect, limit.Charge{Key: head + g.tail, Limit: gateLimit, Op: limit.Peek, Penalty: g.penalty, PenaltyKey: head + g.record})
+	h.add(g.effect, limit.Charge{Key: head + g.tail, Limit: gateLimit, Op: limit.Peek, Penalty: g.penalty,
+		PenaltyKey: head + g.record})
 }
 
-// addNodes adds the counters of the nodes below n whose entries are all given: by their values, or by the attributes that their keys stand
-// for. with says that one of them stands for who asks.
+// addNodes adds the counters of the nodes below n whose entries are all given: by their values, or by the attributes
+// that their keys stand for. with says that one of them stands for who asks.
 func (h *holders) addNodes(n *node, entries []Entry, with bool) {
 	children := slices.Collect(maps.Values(n.exact))
 	children = slices.AppendSeq(children, maps.Values(n.bare))
@@ -191,7 +194,8 @@ func (h *holders) addLeaf(n *node, entries []Entry) {
 	for i := range n.limits {
 		l := &n.limits[i]
 		if !l.unlimited {
-			h.add(l.effect, limit.Charge{Key: head + l.tail, Limit: l.calendar.limit(l.effect), Cost: 1, Op: limit.Peek})
+			h.add(l.effect, limit.Charge{Key: head + l.tail, Limit: l.calendar.limit(l.effect), Cost: 1,
+				Op: limit.Peek})
 		}
 	}
 }
@@ -200,7 +204,8 @@ func (h *holders) addLeaf(n *node, entries []Entry) {
 func (s *Set) CounterOf(key string) (domain string, c Counter, found bool) {
 	longest := 0
 	for name, d := range s.domains {
-		if !strings.HasPrefix(key, d.head) || len(key) == len(d.head) || !strings.ContainsRune("|}~", rune(key[len(d.head)])) && d.seal != "" {
+		if !strings.HasPrefix(key, d.head) || len(key) == len(d.head) ||
+			!strings.ContainsRune("|}~", rune(key[len(d.head)])) && d.seal != "" {
 			continue
 		}
 		d.tails(func(tail, penalty string, r *Effect, l limit.Limit, p *limit.Penalty) {

@@ -93,8 +93,8 @@ func coversSegment(wide, narrow string) bool {
 	return parseGlob(wide).match(narrow)
 }
 
-// asked fills f with terms under which everything that covers b is filed: the patterns that may cover its pattern, and of
-// each other kind of condition one value that all of them must have.
+// asked fills f with terms under which everything that covers b is filed: the patterns that may cover its pattern, and
+// of each other kind of condition one value that all of them must have.
 func (x *index) asked(f *facts, b *candidate) {
 	f.reset(int(x.count))
 	if b.pattern != nil {

@@ -32,7 +32,8 @@ func parsePattern(text string) (*pattern, error) {
 	}
 	normal, ok := NormalizePath(text)
 	if !ok {
-		return nil, errors.New("endpoint pattern " + quote(text) + " has a NUL, or a dot segment that servers read in different ways: write the path that it leads to")
+		return nil, errors.New("endpoint pattern " + quote(text) + " has a NUL, or a dot segment that servers read " +
+			"in different ways: write the path that it leads to")
 	}
 	segments, err := patternSegments(normal)
 	if err != nil {
@@ -60,13 +61,16 @@ func checkPattern(text string) error {
 		return errors.New("an endpoint pattern is longer than 1024 bytes: shorten it with * or **")
 	}
 	if strings.ContainsAny(text, "?#") {
-		return errors.New("endpoint pattern " + quote(text) + " has a query or fragment, which never count: leave it out")
+		return errors.New("endpoint pattern " + quote(text) +
+			" has a query or fragment, which never count: leave it out")
 	}
 	if hasBadPercent(text) {
-		return errors.New("endpoint pattern " + quote(text) + " has a percent sign without two hex digits after it: write a percent sign as %25")
+		return errors.New("endpoint pattern " + quote(text) + " has a percent sign without two hex digits after it: " +
+			"write a percent sign as %25")
 	}
 	if strings.Contains(strings.ToUpper(text), "%2A") {
-		return errors.New("endpoint pattern " + quote(text) + " has an escaped star, and a star always stands for other text: write * in its place")
+		return errors.New("endpoint pattern " + quote(text) + " has an escaped star, and a star always stands for " +
+			"other text: write * in its place")
 	}
 	return nil
 }
@@ -89,7 +93,8 @@ func patternSegments(normal string) ([]string, error) {
 	for _, segment := range strings.Split(normal[1:], "/") {
 		parts, ok := splitDeep(segment)
 		if !ok {
-			return nil, errors.New("endpoint pattern " + quote(normal) + " has ** inside a segment: write it as a segment of its own, as in /a/**/b")
+			return nil, errors.New("endpoint pattern " + quote(normal) + " has ** inside a segment: write it as a " +
+				"segment of its own, as in /a/**/b")
 		}
 		for _, part := range parts {
 			if part == "**" && len(out) > 0 && out[len(out)-1] == "**" {

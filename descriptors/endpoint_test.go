@@ -13,9 +13,12 @@ func TestParsePattern(t *testing.T) {
 		in, want string
 		class    patternClass
 	}{
-		{"/a", "/a", exactPattern}, {"a/", "/a", exactPattern}, {"/", "/", exactPattern}, {"//a/./b", "/a/b", exactPattern},
-		{"/a*", "/a*", starPattern}, {"/*/b", "/*/b", starPattern}, {"/a/**", "/a/**", deepPattern}, {"/**/b*", "/**/b*", deepPattern},
-		{"/a/**/**", "/a/**", deepPattern}, {"/a**", "/a*/**", deepPattern}, {"/f/**.json", "/f/**/*.json", deepPattern}, {"/***", "/**", deepPattern},
+		{"/a", "/a", exactPattern}, {"a/", "/a", exactPattern}, {"/", "/", exactPattern},
+		{"//a/./b", "/a/b", exactPattern},
+		{"/a*", "/a*", starPattern}, {"/*/b", "/*/b", starPattern}, {"/a/**", "/a/**", deepPattern},
+		{"/**/b*", "/**/b*", deepPattern},
+		{"/a/**/**", "/a/**", deepPattern}, {"/a**", "/a*/**", deepPattern},
+		{"/f/**.json", "/f/**/*.json", deepPattern}, {"/***", "/**", deepPattern},
 	} {
 		p, err := parsePattern(c.in)
 		if err != nil || p.text != c.want || p.class != c.class {
@@ -101,8 +104,8 @@ func TestPatternsAgainstDefinition(t *testing.T) {
 	}
 }
 
-// TestHostilePathIsFast: a path that makes naive matchers try every split takes no time that matters. An exponential or cubic
-// walk would take hours, which is longer than a test may run.
+// TestHostilePathIsFast: a path that makes naive matchers try every split takes no time that matters. An exponential or
+// cubic walk would take hours, which is longer than a test may run.
 func TestHostilePathIsFast(t *testing.T) {
 	var ps patterns
 	for _, text := range []string{"/**/a/**/a/**/a/**/a/**/b", "/**/*a*a*a*a*a*b", "/*a*a*a*a*a*a*a*b/**"} {

@@ -21,7 +21,8 @@ import (
 //	<prefix>rl1:{<domain>|<value>|…}:<key>/<key>…:<limit>:<algorithm>      trees
 //	<prefix>rl1:{<domain>|<value>|…}:<key>/<key>…:~<window in µs>:fw       overrides
 //
-// Where a client that a rule counts by is an address, ~ip follows the hash tag: an address and a user of that name never meet.
+// Where a client that a rule counts by is an address, ~ip follows the hash tag: an address and a user of that name
+// never meet.
 //
 // A domain that is co-located closes its hash tag early: {<domain>}~|<value>|…:<scope>: and so on, in all of these.
 //
@@ -43,7 +44,8 @@ var reserved = func() (set [256]bool) {
 	return set
 }()
 
-var algorithmCodes = [...]string{limit.TokenBucket: "tb", limit.SlidingWindow: "sw", limit.FixedWindow: "fw", limit.SlidingLog: "sl"}
+var algorithmCodes = [...]string{limit.TokenBucket: "tb", limit.SlidingWindow: "sw", limit.FixedWindow: "fw",
+	limit.SlidingLog: "sl"}
 
 // appendEscape appends one byte as %XX.
 func appendEscape(b []byte, c byte) []byte {
@@ -90,8 +92,8 @@ func appendPathPart(b []byte, part string) []byte {
 	return b
 }
 
-// appendSection ends a run of parts that began at from: one that grew too long is hashed as a whole. Parts hold no two #
-// in a row, so ## tells the two apart.
+// appendSection ends a run of parts that began at from: one that grew too long is hashed as a whole. Parts hold no two
+// # in a row, so ## tells the two apart.
 func appendSection(b []byte, from int) []byte {
 	if len(b)-from <= maxSection {
 		return b
@@ -122,7 +124,8 @@ var scopeNames = [...]struct {
 	name  string
 	attr  attribute
 }{
-	{ScopeTenant, "tenant", attrTenant}, {ScopeUser, "user", attrUser}, {ScopeIP, "ip", attrIP}, {ScopeEndpoint, "endpoint", attrEndpoint},
+	{ScopeTenant, "tenant", attrTenant}, {ScopeUser, "user", attrUser}, {ScopeIP, "ip", attrIP},
+	{ScopeEndpoint, "endpoint", attrEndpoint},
 	{ScopeAPIKey, "api_key", attrAPIKey}, {ScopeTier, "tier", attrTier}, {ScopeClient, "client", attrClient},
 }
 
@@ -144,9 +147,9 @@ func (s Scope) String() string {
 	return text
 }
 
-// keyHead is how all keys of a domain begin, and seal what follows the identity in them. The prefix is the operator's: only
-// what would break the hash tag is escaped. Without co-location a : follows the tag, and with it a ~, also where there is no
-// identity, so that keys of the two kinds never meet.
+// keyHead is how all keys of a domain begin, and seal what follows the identity in them. The prefix is the operator's:
+// only what would break the hash tag is escaped. Without co-location a : follows the tag, and with it a ~, also where
+// there is no identity, so that keys of the two kinds never meet.
 func keyHead(prefix, domain string, coLocate bool) (head, seal string) {
 	return schemaHead(keySchema, prefix, domain, coLocate)
 }

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// NormalizePath returns the form of a path in which all that can be decoded, cut or resolved is: without scheme, authority,
-// query, fragment and ;params, percent-decoded once, \ as /, with a leading slash, without empty and dot segments and
-// without a trailing slash. A bad percent stands for itself. It returns false for a path that ext_authz refuses: one with a
-// NUL, or with dot segments that servers resolve at different times and so to different endpoints.
+// NormalizePath returns the form of a path in which all that can be decoded, cut or resolved is: without scheme,
+// authority, query, fragment and ;params, percent-decoded once, \ as /, with a leading slash, without empty and dot
+// segments and without a trailing slash. A bad percent stands for itself. It returns false for a path that ext_authz
+// refuses: one with a NUL, or with dot segments that servers resolve at different times and so to different endpoints.
 func NormalizePath(path string) (string, bool) {
 	var r readings
 	normal := r.take(path)
@@ -111,8 +111,8 @@ func cutPort(host string) string {
 }
 
 // ParseAddress reads an address, or a network as Envoy masks one, into the network that it stands for: all bits of an
-// address, the masked ones of a network. IPv4 in IPv6 is unmapped; a zone, and the port and the brackets of an address, are
-// dropped.
+// address, the masked ones of a network. IPv4 in IPv6 is unmapped; a zone, and the port and the brackets of an address,
+// are dropped.
 func ParseAddress(text string) (netip.Prefix, bool) {
 	if strings.IndexByte(text, '/') < 0 {
 		addr, err := parseHost(text)

@@ -43,8 +43,8 @@ func reportUnit(window time.Duration) (Unit, uint32) {
 	return Second, uint32((window + time.Second - 1) / time.Second)
 }
 
-// window returns the override's window, and whether the override can be read. A window that is longer than any limit's is
-// cut to the longest: an override that is ignored would admit.
+// window returns the override's window, and whether the override can be read. A window that is longer than any limit's
+// is cut to the longest: an override that is ignored would admit.
 func (o *Override) window() (time.Duration, bool) {
 	length := o.Unit.Duration()
 	if length == 0 || o.Multiplier == 0 {
@@ -83,7 +83,8 @@ func (o *overrides) effect(asked Override, window time.Duration) *Effect {
 	e = &Effect{
 		Rule: RuleOverride, Scope: ScopeDescriptor, Tree: true, Dynamic: true, Unit: unit, Multiplier: multiplier,
 		OnFailure: o.onFailure,
-		Limit:     limit.Limit{Algorithm: limit.FixedWindow, Count: int64(asked.Count), Window: window, Burst: int64(asked.Count)},
+		Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: int64(asked.Count), Window: window,
+			Burst: int64(asked.Count)},
 	}
 	e.class, e.lease = classOf(o.domain, e), Lease(0).most()
 	o.mu.Lock()

@@ -8,24 +8,26 @@ import (
 // Servers read one path in different ways. docs/decisions/0020-readings.md has the choices, the servers and the bound.
 //
 // maxReadings bounds the readings of one path: 6 habits with slashes × 2 with escapes × 2 with params × 3 with dot
-// segments, and 3 × 3 of servers that cut params first, each with and without a host. A path that ext_authz refuses has up
-// to maxRefusedReadings over RLS: with 5 habits in place of 3 with dot segments, and one reading that ends at a NUL.
+// segments, and 3 × 3 of servers that cut params first, each with and without a host. A path that ext_authz refuses has
+// up to maxRefusedReadings over RLS: with 5 habits in place of 3 with dot segments, and one reading that ends at a NUL.
 const (
 	maxReadings        = (6*2*2 + 3) * 3 * 2
 	maxRefusedReadings = (6*2*2+3)*5*2 + 1
-	maxKeptPath        = 4 << 10   // symbols of a path above which its memory is not kept for the next one
-	maxSymbols         = 256 << 10 // symbols of all readings together; a path with more is refused, because each of them costs time
+	maxKeptPath        = 4 << 10 // symbols of a path above which its memory is not kept for the next one
+	// symbols of all readings together; a path with more is refused, because each of them costs time
+	maxSymbols = 256 << 10
 )
 
-// slashHabits are the characters beside / that servers take for a slash. A server of some habits may cut params up to the
-// next / before it looks for other slashes.
+// slashHabits are the characters beside / that servers take for a slash. A server of some habits may cut params up to
+// the next / before it looks for other slashes.
 var slashHabits = [...]struct {
 	slashes  traits
 	cutFirst bool
 }{
-	{anySlash, true},                     // IIS; Envoy where it unescapes slashes; Tomcat where it allows both
-	{0, false},                           // routers that compare the path as it came
-	{escapedSlash, true},                 // Go, nginx, and others that decode before they route; Tomcat where it decodes slashes
+	{anySlash, true}, // IIS; Envoy where it unescapes slashes; Tomcat where it allows both
+	{0, false},       // routers that compare the path as it came
+	// Go, nginx, and others that decode before they route; Tomcat where it decodes slashes
+	{escapedSlash, true},
 	{backslash, false},                   // URL parsers that follow WHATWG, as Node's
 	{backslash | escapedSlash, false},    // WHATWG parsers that decode before they route
 	{backslash | escapedBackslash, true}, // Tomcat where it allows backslashes
@@ -36,13 +38,15 @@ type dotMode uint8
 
 const (
 	mergeAndResolve dotMode = iota // drops empty segments, then resolves dot segments
-	resolveAndMerge                // resolves dot segments, of which .. may remove an empty segment, then drops empty ones
-	leaveDots                      // leaves dot segments as they are
-	plainMerged                    // mergeAndResolve, of the plain dot segments alone and before anything else is read
-	plainUnmerged                  // resolveAndMerge, likewise
+	// resolves dot segments, of which .. may remove an empty segment, then drops empty ones
+	resolveAndMerge
+	leaveDots     // leaves dot segments as they are
+	plainMerged   // mergeAndResolve, of the plain dot segments alone and before anything else is read
+	plainUnmerged // resolveAndMerge, likewise
 )
 
-// choice is one way to read a path. The zero value with anySlash reads as much as possible: all is decoded, cut, resolved.
+// choice is one way to read a path. The zero value with anySlash reads as much as possible: all is decoded, cut,
+// resolved.
 type choice struct {
 	slashes     traits // what is a slash beside /
 	keepEscapes bool
@@ -181,8 +185,8 @@ func (r *readings) listTexts(holds traits, c choice) {
 	}
 }
 
-// leadElsewhere reports whether plain dot segments lead elsewhere when they are resolved before a reading than after it:
-// /a%2fb/../c is /c or /a/c.
+// leadElsewhere reports whether plain dot segments lead elsewhere when they are resolved before a reading than after
+// it: /a%2fb/../c is /c or /a/c.
 func (r *readings) leadElsewhere(holds traits) bool {
 	if holds&plainDots == 0 || !dotsMayMove(r.path) {
 		return false
@@ -247,8 +251,8 @@ const (
 	beginParams
 )
 
-// actions returns the action for each symbol. An escaped slash that is none stays escaped, because nothing else tells it
-// from one.
+// actions returns the action for each symbol. An escaped slash that is none stays escaped, because nothing else tells
+// it from one.
 func (c choice) actions() (table [2 * escaped]action) {
 	table['/'], table['/'|escaped] = endSegment, copyEscape
 	if c.keepEscapes {

@@ -8,7 +8,8 @@ import (
 	"weak"
 )
 
-// Records are cached, and outlive rule sets. A set that is kept keeps its resolver, too, whose key sets are loaded for ever.
+// Records are cached, and outlive rule sets. A set that is kept keeps its resolver, too, whose key sets are loaded for
+// ever.
 func TestARecordDoesNotKeepARuleSetThatWasReplaced(t *testing.T) {
 	const reloads = 20
 	var cached []*Record
@@ -19,7 +20,8 @@ func TestARecordDoesNotKeepARuleSetThatWasReplaced(t *testing.T) {
 		r := &Record{Kind: RecordUser, Name: fmt.Sprint("user-", n), Blocked: true}
 		cached = append(cached, r)
 		var m Match
-		set.Match(&Request{Domain: "shop", Records: &Records{User: r}, Descriptors: []Descriptor{{Entries: []Entry{{"user", r.Name}}}}}, &m)
+		set.Match(&Request{Domain: "shop", Records: &Records{User: r},
+			Descriptors: []Descriptor{{Entries: []Entry{{"user", r.Name}}}}}, &m)
 		if m.Block == nil {
 			t.Fatalf("%s is not blocked", r.Name)
 		}

@@ -93,8 +93,8 @@ func (d *CompiledDomain) chooseOnce(req *Request, s *scratch) {
 	s.looked = d.index.choose(&s.facts, s.attrs.scope(), s.best)
 }
 
-// setTier takes the tier from the users table, else from the request, else from the tenants table. A record of the user, the key or the
-// tenant stands in place of what the table, or the key, says.
+// setTier takes the tier from the users table, else from the request, else from the tenants table. A record of the
+// user, the key or the tenant stands in place of what the table, or the key, says.
 func (d *CompiledDomain) setTier(req *Request, a *attributes) {
 	if req.Records != nil && d.recordedTier(req.Records, a) {
 		return
@@ -204,13 +204,15 @@ func (d *CompiledDomain) ownKey(req *Request) *compiledRule {
 	return d.clientKeys[req.Subject.Client.Key].own
 }
 
-// recordedOwn is own for a request with records: what a record holds stands in place of what the rule file has for the same identity.
+// recordedOwn is own for a request with records: what a record holds stands in place of what the rule file has for the
+// same identity.
 func (d *CompiledDomain) recordedOwn(scope Scope, req *Request, s *scratch) *compiledRule {
 	switch scope {
 	case ScopeTenant:
 		return cmp.Or(d.recordOwn(req.Records.Tenant), d.tenants[s.attrs.text[attrTenant]].own)
 	case ScopeUser:
-		return cmp.Or(d.recordOwn(req.Records.APIKey), d.ownKey(req), d.recordOwn(req.Records.User), d.users[s.attrs.text[attrUser]].own)
+		return cmp.Or(d.recordOwn(req.Records.APIKey), d.ownKey(req), d.recordOwn(req.Records.User),
+			d.users[s.attrs.text[attrUser]].own)
 	}
 	return nil
 }

@@ -17,7 +17,8 @@ type scratch struct {
 	held     []held       // rules that win under some reading, where there are several
 }
 
-// maxKept is the number of charges above which a Match lets its memory go, so that one huge request does not stay for ever.
+// maxKept is the number of charges above which a Match lets its memory go, so that one huge request does not stay for
+// ever.
 const maxKept = 1024
 
 // Reset empties the match and keeps its memory.
@@ -47,7 +48,8 @@ func (m *Match) add(t Term, c limit.Charge) {
 	m.Charges = append(m.Charges, c)
 }
 
-// spends returns what a request does to a limit that reports on descriptor i, or on none (-1): the operation and its cost.
+// spends returns what a request does to a limit that reports on descriptor i, or on none (-1): the operation and its
+// cost.
 func (r *Request) spends(i int, factor int64, postPaid bool) (limit.Op, int64) {
 	hits := max(r.Hits, 1)
 	negative := false

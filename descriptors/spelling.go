@@ -63,7 +63,8 @@ func spell(out []symbol, path string) ([]symbol, traits) {
 	return out, holds
 }
 
-// isEscape reports whether the text begins with a percent sign and two hex digits. Any other percent sign stands for itself.
+// isEscape reports whether the text begins with a percent sign and two hex digits. Any other percent sign stands for
+// itself.
 func isEscape(text string) bool {
 	return len(text) > 2 && text[0] == '%' && unhex(text[1]) >= 0 && unhex(text[2]) >= 0
 }
@@ -89,7 +90,8 @@ func traitsOf(s symbol) traits {
 	return 0
 }
 
-// hostTraits returns host for a path that may begin with one, and goes on behind it. //x alone is not taken for the root.
+// hostTraits returns host for a path that may begin with one, and goes on behind it. //x alone is not taken for the
+// root.
 func hostTraits(path []symbol) traits {
 	if len(path) < 2 || !separates(path[0], backslash) || !separates(path[1], backslash) {
 		return 0
@@ -101,7 +103,8 @@ func hostTraits(path []symbol) traits {
 	return host
 }
 
-// dotTraits returns which dot segments a path has, under any choice: every character that may be a slash ends a segment.
+// dotTraits returns which dot segments a path has, under any choice: every character that may be a slash ends a
+// segment.
 func dotTraits(path []symbol) traits {
 	var holds traits
 	start, plain := 0, true
@@ -173,8 +176,8 @@ func withoutHost(path []symbol, slashes traits) []symbol {
 	return path[begin+length:]
 }
 
-// dotsMayMove reports whether a plain dot segment comes after a segment that a reading splits or drops. Where none does,
-// dot segments lead to one place.
+// dotsMayMove reports whether a plain dot segment comes after a segment that a reading splits or drops. Where none
+// does, dot segments lead to one place.
 func dotsMayMove(path []symbol) bool {
 	moves := false
 	start := 0

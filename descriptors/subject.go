@@ -17,7 +17,8 @@ const (
 var badHost = &identity.Refusal{Status: 400, Message: "The host ends in two dots: send its name, with one dot at most."}
 
 var badPath = &identity.Refusal{
-	Status: 400, Message: "The path has a NUL, or dot segments that servers read in different ways, or is long and has other such parts: send a plain path.",
+	Status: 400, Message: "The path has a NUL, or dot segments that servers read in different ways, or is long and " +
+		"has other such parts: send a plain path.",
 }
 
 // Check returns the refusal of a request that cannot be matched, or nil. Servers resolve the dot segments of such a
@@ -34,8 +35,8 @@ func (s *Subject) Check() *identity.Refusal {
 	return nil
 }
 
-// trusted returns the scopes whose identities are who they claim to be, which a penalty needs: no client must be able to
-// bring one upon another. Over RLS the mesh says who asks, so all are.
+// trusted returns the scopes whose identities are who they claim to be, which a penalty needs: no client must be able
+// to bring one upon another. Over RLS the mesh says who asks, so all are.
 func (r *Request) trusted() Scope {
 	if r.Subject == nil {
 		return allScopes

@@ -7,9 +7,11 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// node is one level of a compiled descriptor tree. docs/decisions/0004-tree-matching.md tells how a descriptor walks it.
+// node is one level of a compiled descriptor tree. docs/decisions/0004-tree-matching.md tells how a descriptor walks
+// it.
 type node struct {
-	exact map[Entry]*node  // children with a value, patterns included: a value that spells a pattern out is that pattern
+	// children with a value, patterns included: a value that spells a pattern out is that pattern
+	exact map[Entry]*node
 	wild  []*node          // children with a * in key or value, in the order in which they were declared
 	bare  map[string]*node // children without a value
 
@@ -145,7 +147,8 @@ func treeValues(values []keyValue, path []*node, entries []Entry) []keyValue {
 	return values
 }
 
-// appendTreeHead appends a tree's key up to its limit. A nil path is an override's: every level is as the client sent it.
+// appendTreeHead appends a tree's key up to its limit. A nil path is an override's: every level is as the client sent
+// it.
 func (d *CompiledDomain) appendTreeHead(s *scratch, n *node, entries []Entry) {
 	var path []*node
 	if n != nil {
@@ -246,6 +249,7 @@ func (d *CompiledDomain) chargeLeaf(req *Request, m *Match, n *node, i int) {
 		op, cost := req.spends(i, 1, n.postPaid)
 		op, cost = reserving(n.reserve, op, cost)
 		each := d.ChargeDenied && !(n.reserve > 0 && op == limit.Spend) // a reservation that does not fit takes nothing
-		m.add(term, limit.Charge{Key: string(s.key), Limit: l.calendar.limit(l.effect), Cost: cost, Op: op, Mode: l.effect.Mode, Each: each})
+		m.add(term, limit.Charge{Key: string(s.key), Limit: l.calendar.limit(l.effect), Cost: cost, Op: op,
+			Mode: l.effect.Mode, Each: each})
 	}
 }

@@ -1,8 +1,8 @@
 // Package door carries one unary call from wire bytes to wire bytes, whatever happens on the way: what both gRPC doors
 // share.
 //
-// A call is decoded, decided and rendered in memory that later calls use again. Only a message that cannot be decoded is
-// an error. A panic in the decider admits; one after the decision keeps it and answers with the codes alone.
+// A call is decoded, decided and rendered in memory that later calls use again. Only a message that cannot be decoded
+// is an error. A panic in the decider admits; one after the decision keeps it and answers with the codes alone.
 package door
 
 import (
@@ -21,7 +21,8 @@ const (
 	KeepEntries = 1 << 10  // of each list
 )
 
-// Decider decides. It is engine.Engine, and a script in tests. Decide overwrites the verdict and keeps neither argument.
+// Decider decides. It is engine.Engine, and a script in tests. Decide overwrites the verdict and keeps neither
+// argument.
 type Decider interface {
 	Decide(ctx context.Context, req *descriptors.Request, v *engine.Verdict)
 }
@@ -38,7 +39,8 @@ type Message interface {
 	Release() (keep bool)
 }
 
-// ender is a message that has a Share. End gives that back when the call is over, and leaves the rest of the message as it is.
+// ender is a message that has a Share. End gives that back when the call is over, and leaves the rest of the message as
+// it is.
 type ender interface{ End() }
 
 // Render appends what a verdict comes to.
@@ -118,9 +120,11 @@ func (d *Door) Register(r grpc.ServiceRegistrar) {
 	}, d)
 }
 
-// Handle is the gRPC handler. It fails only when the message cannot be decoded, or when an interceptor does. A call that a panic
-// outside of Decide and of rendering has broken off is answered by its verdict, which admits if it is empty.
-func (d *Door) Handle(_ any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (reply any, err error) {
+// Handle is the gRPC handler. It fails only when the message cannot be decoded, or when an interceptor does. A call
+// that a panic outside of Decide and of rendering has broken off is answered by its verdict, which admits if it is
+// empty.
+func (d *Door) Handle(_ any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (
+	reply any, err error) {
 	c := d.take()
 	defer d.give(c)
 	if !d.guard(c, func() { reply, err = d.handle(ctx, c, dec, interceptor) }) {
@@ -142,7 +146,8 @@ func (d *Door) guard(c *call, f func()) (returned bool) {
 }
 
 // handle decodes the message, and answers it behind the interceptor.
-func (d *Door) handle(ctx context.Context, c *call, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+func (d *Door) handle(ctx context.Context, c *call, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any,
+	error) {
 	err := dec(c.message)
 	if err != nil {
 		return nil, err
@@ -182,8 +187,8 @@ func (d *Door) answer(ctx context.Context, c *call, b []byte) []byte {
 	return d.render(c, b)
 }
 
-// decide fills the call's verdict. It empties one that is left from before: an interceptor may call twice, and a decider may
-// fill in only a part. After a panic it is empty, which admits.
+// decide fills the call's verdict. It empties one that is left from before: an interceptor may call twice, and a
+// decider may fill in only a part. After a panic it is empty, which admits.
 func (d *Door) decide(ctx context.Context, c *call) {
 	if c.decided {
 		c.verdict.Empty()

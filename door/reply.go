@@ -12,7 +12,8 @@ import (
 	"github.com/spillway-mesh/spillway/connlimit"
 )
 
-// replyBytes is the capacity of a new reply. Below some size grpc does not give buffers back, so it must be well above that.
+// replyBytes is the capacity of a new reply. Below some size grpc does not give buffers back, so it must be well above
+// that.
 const replyBytes = 2 << 10
 
 // longReply is how long an answer is that counts for its peer until the peer has taken it. A shorter one is part of
@@ -56,8 +57,8 @@ func newReply(pool *sync.Pool) *Reply {
 	return r
 }
 
-// Wire hands over the answer's wire bytes. It is for one caller, once: when the buffers are freed, another call gets their
-// memory and the reply's.
+// Wire hands over the answer's wire bytes. It is for one caller, once: when the buffers are freed, another call gets
+// their memory and the reply's.
 func (r *Reply) Wire() mem.BufferSlice {
 	if r.again.pool == nil {
 		r.buffers[0] = mem.SliceBuffer(r.wire)

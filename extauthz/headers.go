@@ -107,7 +107,8 @@ func appendPolicies(b []byte, v *engine.Verdict) []byte {
 	b = appendPolicy(b, v.Reported.Effect)
 	listed := append(memory[:0], v.Reported.Effect)
 	for _, t := range v.Match.Terms {
-		if t.Effect == nil || t.Effect.Mode == limit.Shadow || t.Effect.Rule == descriptors.RulePenalty || slices.Contains(listed, t.Effect) {
+		if t.Effect == nil || t.Effect.Mode == limit.Shadow || t.Effect.Rule == descriptors.RulePenalty ||
+			slices.Contains(listed, t.Effect) {
 			continue
 		}
 		before := len(b)

@@ -52,9 +52,9 @@ const (
 // domainExtension is the context extension that names the domain.
 const domainExtension = "domain"
 
-// Message is a CheckRequest, read from its wire bytes. Its memory is used again by the next ParseWire. Its strings share
-// one copy of the message and may hold any bytes: generated code, which refuses what is not UTF-8, would leave the
-// request to Envoy's failure mode.
+// Message is a CheckRequest, read from its wire bytes. Its memory is used again by the next ParseWire. Its strings
+// share one copy of the message and may hold any bytes: generated code, which refuses what is not UTF-8, would leave
+// the request to Envoy's failure mode.
 type Message struct {
 	Request descriptors.Request
 
@@ -89,8 +89,9 @@ func (m *Message) excess() {
 	m.Request = descriptors.Request{Domain: m.Request.Domain, Excess: m.share.Excess}
 }
 
-// ParseWire reads a message and forgets the one before. It does not keep the bytes. Unknown fields are skipped; an error
-// means that the bytes are no protobuf message at all. One that brings too much is not read on: only Excess of its request says so.
+// ParseWire reads a message and forgets the one before. It does not keep the bytes. Unknown fields are skipped; an
+// error means that the bytes are no protobuf message at all. One that brings too much is not read on: only Excess of
+// its request says so.
 func (m *Message) ParseWire(message []byte) error {
 	if m.Exceeds(len(message)) {
 		return nil
@@ -121,7 +122,8 @@ func (m *Message) End() { m.share.End() }
 
 // Release empties the message for the next one, unless its memory is too much to be kept.
 func (m *Message) Release() (keep bool) {
-	if m.size > door.KeepBytes || cap(m.joined) > door.KeepEntries || cap(m.raw) > door.KeepEntries || cap(m.entries) > door.KeepEntries {
+	if m.size > door.KeepBytes || cap(m.joined) > door.KeepEntries || cap(m.raw) > door.KeepEntries ||
+		cap(m.entries) > door.KeepEntries {
 		return false
 	}
 	m.reset()
@@ -165,8 +167,8 @@ func parseAddress(text string) netip.Addr {
 }
 
 // attributes, and all that it calls, read on top of what was read before: a message may come in pieces. The one place
-// where this differs from generated code is a map with a key that comes twice, of which both are kept: a credential that
-// is sent twice must not hide behind the other.
+// where this differs from generated code is a map with a key that comes twice, of which both are kept: a credential
+// that is sent twice must not hide behind the other.
 func (m *Message) attributes(f wire.Fields) error {
 	for f.Next() {
 		switch f.Tag {

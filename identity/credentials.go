@@ -15,9 +15,9 @@ var (
 	refuseKeys   = &Refusal{Status: http.StatusBadRequest, Message: "More than one API key."}
 )
 
-// readToken finds the token of `authorization: Bearer`, or none. Headers that were sent twice come joined by commas or one
-// by one, as the mesh is configured; both are taken apart alike. Where one part is a Bearer, another would leave open which
-// of them the service behind believes, so that is refused; other schemes may hold commas and prove nothing.
+// readToken finds the token of `authorization: Bearer`, or none. Headers that were sent twice come joined by commas or
+// one by one, as the mesh is configured; both are taken apart alike. Where one part is a Bearer, another would leave
+// open which of them the service behind believes, so that is refused; other schemes may hold commas and prove nothing.
 func readToken(ev *Evidence) (string, *Refusal) {
 	parts, bearer := 0, ""
 	for i := range ev.Headers {

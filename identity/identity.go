@@ -36,7 +36,9 @@ type Evidence struct {
 	Path      string     // with its query, as it came
 	Principal string     // of the peer's certificate, empty without one
 	Peer      netip.Addr // the connection's other end; invalid for a pipe
-	Verified  *Client    // who asks, where that was established elsewhere, as by a log; only the address is resolved then. Doors leave it nil
+	// who asks, where that was established elsewhere, as by a log; only the address is resolved then. Doors leave it
+	// nil
+	Verified *Client
 }
 
 // Client is who is asking.

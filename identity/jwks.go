@@ -36,15 +36,15 @@ type publicKey struct {
 	public any
 }
 
-// fits tells whether signatures of an algorithm may be checked with the key. Without that, a token could choose how a key is
-// used.
+// fits tells whether signatures of an algorithm may be checked with the key. Without that, a token could choose how a
+// key is used.
 func (k *publicKey) fits(alg string) bool {
 	return families[alg] == k.family && (k.alg == "" || k.alg == alg || k.alg == "Ed25519" && alg == "EdDSA")
 }
 
-// find returns the keys of an id, or the only key without an id that fits where no key has that id; without an id, the only
-// key that fits. It reports whether the id is known: one that is not may be new at the issuer. Where no key has an id, none
-// can be new.
+// find returns the keys of an id, or the only key without an id that fits where no key has that id; without an id, the
+// only key that fits. It reports whether the id is known: one that is not may be new at the issuer. Where no key has an
+// id, none can be new.
 func (k *keys) find(id, alg string) ([]publicKey, bool) {
 	if id == "" {
 		return onlyFit(k.all, alg), true
@@ -71,8 +71,8 @@ func onlyFit(all []publicKey, alg string) []publicKey {
 	return found
 }
 
-// parseKeys reads a key set. Keys that cannot verify signatures here (other kinds, too short, for encryption) are left out;
-// a document that is no key set, or has too many keys, is an error as a whole.
+// parseKeys reads a key set. Keys that cannot verify signatures here (other kinds, too short, for encryption) are left
+// out; a document that is no key set, or has too many keys, is an error as a whole.
 func parseKeys(document []byte) (*keys, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`

@@ -19,7 +19,8 @@ const (
 	maxRefresh   = time.Hour        //
 	refreshGap   = 30 * time.Second // at least, between two fetches of one set
 	filePoll     = 5 * time.Second  // of a file, which is cheap to read
-	firstRetry   = time.Second      // when no server could be reached and there are no keys yet; doubles up to refreshGap
+	// when no server could be reached and there are no keys yet; doubles up to refreshGap
+	firstRetry = time.Second
 )
 
 // keySet is one source of keys. One goroutine loads it; requests read what is there.
@@ -55,7 +56,8 @@ func (s *keySet) want() {
 	}
 }
 
-// run keeps the set loaded until ctx ends, first after wait. However many keys are missed, fetches lie refreshGap apart.
+// run keeps the set loaded until ctx ends, first after wait. However many keys are missed, fetches lie refreshGap
+// apart.
 func (s *keySet) run(ctx context.Context, wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -111,8 +113,9 @@ func (s *keySet) refresh(ctx context.Context) time.Duration {
 	return s.retry(err)
 }
 
-// retry is when to try again after a failure. A source that was reached is left alone for refreshGap and longer; one that was
-// not does not notice, and at the start, when the network may still be coming up, the first keys are worth a few tries.
+// retry is when to try again after a failure. A source that was reached is left alone for refreshGap and longer; one
+// that was not does not notice, and at the start, when the network may still be coming up, the first keys are worth a
+// few tries.
 func (s *keySet) retry(err error) time.Duration {
 	if isFile(s.source) {
 		return filePoll
@@ -134,8 +137,8 @@ func unreached(err error) bool {
 // jitter is a random tenth at most, so that a fleet that started together does not ask together.
 func jitter(d time.Duration) time.Duration { return rand.N(d/10 + 1) }
 
-// load gets the document and replaces the keys as a whole if it changed; otherwise the last good ones stay. A document that
-// makes the reader panic is one that cannot be read.
+// load gets the document and replaces the keys as a whole if it changed; otherwise the last good ones stay. A document
+// that makes the reader panic is one that cannot be read.
 func (s *keySet) load(ctx context.Context) (wait time.Duration, err error) {
 	defer func() {
 		if p := recover(); p != nil {

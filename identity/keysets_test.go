@@ -34,7 +34,8 @@ func (e *endpoint) RoundTrip(request *http.Request) (*http.Response, error) {
 	e.mu.Lock()
 	e.fetches = append(e.fetches, time.Now())
 	hangs, takes, err := e.hangs, e.takes, e.err
-	response := &http.Response{StatusCode: e.status, Header: http.Header{"Cache-Control": {e.control}, "Location": {source}},
+	response := &http.Response{StatusCode: e.status, Header: http.Header{"Cache-Control": {e.control},
+		"Location": {source}},
 		Body: io.NopCloser(strings.NewReader(string(e.document))), Request: request}
 	e.mu.Unlock()
 	<-time.After(takes)
@@ -175,7 +176,8 @@ func TestANewKeyIsFoundByItsFirstToken(t *testing.T) {
 		}
 		pass(time.Second)
 		if user := s.user(token); user != "alice" {
-			t.Errorf("30 s after the last fetch the token yields %q: its rejection is still remembered, or nothing was fetched", user)
+			t.Errorf("30 s after the last fetch the token yields %q: its rejection is still remembered, or nothing "+
+				"was fetched", user)
 		}
 		if user := s.user(edToken); user != "" {
 			t.Errorf("a token of a key that left yields %q", user)
@@ -216,9 +218,11 @@ func TestAKeyThatLeftEndsWhatIsRemembered(t *testing.T) {
 
 func TestTheEndpointSaysWhenToAskAgain(t *testing.T) {
 	for control, want := range map[string]time.Duration{
-		"": 5 * time.Minute, "public": 5 * time.Minute, "max-age=600": 10 * time.Minute, "public, Max-Age=\"600\"": 10 * time.Minute,
-		"max-age=1": time.Minute, "max-age=86400": time.Hour, "max-age=-1": 5 * time.Minute, "max-age=99999999999999999999": 5 * time.Minute,
-		"no-store": time.Minute, "no-cache, max-age=600": time.Minute,
+		"": 5 * time.Minute, "public": 5 * time.Minute, "max-age=600": 10 * time.Minute,
+		"public, Max-Age=\"600\"": 10 * time.Minute,
+		"max-age=1":               time.Minute, "max-age=86400": time.Hour, "max-age=-1": 5 * time.Minute,
+		"max-age=99999999999999999999": 5 * time.Minute,
+		"no-store":                     time.Minute, "no-cache, max-age=600": time.Minute,
 	} {
 		e := newEndpoint(edKeys)
 		e.control = control
@@ -422,7 +426,8 @@ func TestOnRefreshShowsNoPassword(t *testing.T) {
 		}
 		told := make(chan refresh, 10)
 		e := newEndpoint(edKeys)
-		sets := identity.NewKeySets(identity.KeySetsConfig{Transport: e, OnRefresh: func(source string, keys int, err error) {
+		sets := identity.NewKeySets(identity.KeySetsConfig{Transport: e, OnRefresh: func(source string, keys int,
+			err error) {
 			if err != nil && strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("the password stands in %q", err)
 			}

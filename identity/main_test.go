@@ -104,7 +104,8 @@ func writeKeys(t testing.TB, document []byte) string {
 }
 
 // good are the claims of a token that is accepted.
-var good = object{"iss": "https://issuer.example", "aud": "shop", "sub": "alice", "org_id": "acme", "plan": "pro", "exp": noon.Add(time.Hour).Unix()}
+var good = object{"iss": "https://issuer.example", "aud": "shop", "sub": "alice", "org_id": "acme", "plan": "pro",
+	"exp": noon.Add(time.Hour).Unix()}
 
 // sign makes a token.
 func sign(alg, kid string, key any, claims object) string {

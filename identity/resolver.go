@@ -14,31 +14,32 @@ import (
 // Options are what a Resolver takes besides its configuration.
 type Options struct {
 	Now func() time.Time // nil: time.Now
-	// Keys returns the API key of a digest that the configuration does not have, and whether there is one. It waits at most as long as the
-	// caller can. Nil: there are no others.
+	// Keys returns the API key of a digest that the configuration does not have, and whether there is one. It waits at
+	// most as long as the caller can. Nil: there are no others.
 	Keys func(ctx context.Context, digest [sha256.Size]byte) (Key, bool)
 }
 
-// Resolver tells the clients of one domain apart. It holds no state of its own that a request could grow, and may be used
-// by many at once.
+// Resolver tells the clients of one domain apart. It holds no state of its own that a request could grow, and may be
+// used by many at once.
 type Resolver struct {
 	order     []Kind
 	addresses addresses
 	keys      *keyTable
 	issuers   map[string][]*issuer // by iss
 	sets      *KeySets             // nil: tokens yield nothing
-	config    uint64               // of the issuers: verified tokens are remembered across reloads that change nothing here
-	now       func() time.Time
-	others    func(ctx context.Context, digest [sha256.Size]byte) (Key, bool)
-	lease     *lease
+	// of the issuers: verified tokens are remembered across reloads that change nothing here
+	config uint64
+	now    func() time.Time
+	others func(ctx context.Context, digest [sha256.Size]byte) (Key, bool)
+	lease  *lease
 }
 
 // New makes the Resolver of one domain. It never fails and waits for no network: a key set at a URL is fetched in the
-// background, and until it is there its tokens yield nothing. A key set in a file is read at once. With sets nil, tokens
-// yield nothing.
+// background, and until it is there its tokens yield nothing. A key set in a file is read at once. With sets nil,
+// tokens yield nothing.
 //
-// The Resolver keeps its key sets in use until Close, or until it is garbage: a rule set that is replaced, or never came
-// into use, need not be taken apart.
+// The Resolver keeps its key sets in use until Close, or until it is garbage: a rule set that is replaced, or never
+// came into use, need not be taken apart.
 func New(cfg Config, sets *KeySets, opt Options) *Resolver {
 	r := &Resolver{
 		order: slices.Clone(cfg.Order), addresses: newAddresses(cfg.ClientIP), keys: newKeyTable(cfg.Keys),
@@ -63,8 +64,8 @@ func New(cfg Config, sets *KeySets, opt Options) *Resolver {
 	return r
 }
 
-// Close lets go of the key sets: those that no other resolver uses are refreshed no more. Requests that are still being resolved
-// go on with the keys that are there. It may be called again.
+// Close lets go of the key sets: those that no other resolver uses are refreshed no more. Requests that are still being
+// resolved go on with the keys that are there. It may be called again.
 func (r *Resolver) Close() {
 	if r.lease != nil {
 		r.lease.end()
@@ -152,7 +153,8 @@ func (r *Resolver) askOthers(ctx context.Context, key string, client *Client) bo
 	if !known || !k.good(r.now) {
 		return false
 	}
-	client.User, client.Tenant, client.Tier, client.Key, client.KeyPrefix = k.User, k.Tenant, k.Tier, k.ID, KeyPrefix(key)
+	client.User, client.Tenant, client.Tier, client.Key, client.KeyPrefix = k.User, k.Tenant, k.Tier, k.ID,
+		KeyPrefix(key)
 	return true
 }
 

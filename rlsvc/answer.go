@@ -27,7 +27,8 @@ const (
 	currentMultiplier = 4
 )
 
-// The codes of RateLimitResponse. Its zero, UNKNOWN, never leaves: Envoy takes it for an admission and counts it as one.
+// The codes of RateLimitResponse. Its zero, UNKNOWN, never leaves: Envoy takes it for an admission and counts it as
+// one.
 const (
 	codeOK        = 1
 	codeOverLimit = 2

@@ -49,7 +49,8 @@ func descriptorDiffers(got *descriptors.Descriptor, want *commonv3.RateLimitDesc
 	}
 	switch {
 	case got.HitsGiven != (want.GetHitsAddend() != nil) || got.Hits != want.GetHitsAddend().GetValue():
-		return fmt.Sprintf("hits %d (given: %t), generated code reads %v", got.Hits, got.HitsGiven, want.GetHitsAddend())
+		return fmt.Sprintf("hits %d (given: %t), generated code reads %v", got.Hits, got.HitsGiven,
+			want.GetHitsAddend())
 	case got.NegativeHits != want.GetIsNegativeHits():
 		return fmt.Sprintf("negative hits: %t", got.NegativeHits)
 	case (got.Override == nil) != (want.GetLimit() == nil):
@@ -74,7 +75,8 @@ func generatedOverride(l *commonv3.RateLimitDescriptor_RateLimitOverride) descri
 }
 
 func randomText(r *rand.Rand) string {
-	parts := []string{"", "key", "value", "tenant", "é", "日本", "a=b", "\x00", "\r\n", `"`, "127.0.0.1", strings.Repeat("x", 200)}
+	parts := []string{"", "key", "value", "tenant", "é", "日本", "a=b", "\x00", "\r\n", `"`, "127.0.0.1",
+		strings.Repeat("x", 200)}
 	return parts[r.IntN(len(parts))] + parts[r.IntN(len(parts))]
 }
 

@@ -29,12 +29,13 @@ func (s *Service) appendHeaders(b []byte, v *engine.Verdict) []byte {
 	return b
 }
 
-// appendCost writes what the request costs on the reported limit, beside the x-ratelimit-* that Envoy itself writes. A domain of descriptor
-// trees alone has none, because the reference server sends none. A rule's own header of that name goes instead, because Envoy
-// would send both.
+// appendCost writes what the request costs on the reported limit, beside the x-ratelimit-* that Envoy itself writes. A
+// domain of descriptor trees alone has none, because the reference server sends none. A rule's own header of that name
+// goes instead, because Envoy would send both.
 func appendCost(b []byte, v *engine.Verdict) []byte {
 	e := v.Reported.Effect
-	if e == nil || e.Tree && !v.Match.Domain.HasRules() || v.Match.Block != nil || v.Refused && v.Response.Carries("x-ratelimit-cost") {
+	if e == nil || e.Tree && !v.Match.Domain.HasRules() || v.Match.Block != nil || v.Refused &&
+		v.Response.Carries("x-ratelimit-cost") {
 		return b
 	}
 	return appendCount(b, "x-ratelimit-cost", uint64(max(v.Cost, 0)))
@@ -81,7 +82,8 @@ func leastRemaining(statuses []engine.Status) int {
 }
 
 // appendRefusal writes what goes with a refusal: retry-after, the rule's own headers, and the type of the body. A rule
-// that names one of the two itself has its way, because Envoy would send both. A plain refusal has the rule's own headers alone.
+// that names one of the two itself has its way, because Envoy would send both. A plain refusal has the rule's own
+// headers alone.
 func (s *Service) appendRefusal(b []byte, v *engine.Verdict) []byte {
 	if tellsWait(v) && !s.config.Plain && !v.Response.Carries("retry-after") {
 		b = appendCount(b, "retry-after", wire.Seconds(v.RetryAfter))
@@ -97,8 +99,8 @@ func (s *Service) appendRefusal(b []byte, v *engine.Verdict) []byte {
 	return b
 }
 
-// tellsWait reports whether a refused client is to come again by itself. A block ends for good or in weeks, and the status that Envoy
-// sends does not show that it is one: clients would wait for nothing. Its rule may name a time.
+// tellsWait reports whether a refused client is to come again by itself. A block ends for good or in weeks, and the
+// status that Envoy sends does not show that it is one: clients would wait for nothing. Its rule may name a time.
 func tellsWait(v *engine.Verdict) bool {
 	return v.Match.Block == nil || v.Response != nil && v.Response.RetryAfter > 0
 }

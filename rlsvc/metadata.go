@@ -26,8 +26,8 @@ const (
 	listValues = 1
 )
 
-// appendMetadata writes what Envoy shows to later filters and to its access log: always that a decision was made without
-// the shared store, and with DynamicMetadata what the reference server tells.
+// appendMetadata writes what Envoy shows to later filters and to its access log: always that a decision was made
+// without the shared store, and with DynamicMetadata what the reference server tells.
 func (s *Service) appendMetadata(b []byte, req *descriptors.Request, v *engine.Verdict) []byte {
 	if v.Degraded == "" && !s.config.DynamicMetadata {
 		return b

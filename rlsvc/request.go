@@ -57,8 +57,9 @@ func (m *Message) Exceeds(size int) bool {
 	return exceeds
 }
 
-// ParseWire reads a message and forgets the one before. It does not keep the bytes. Unknown fields are skipped; an error
-// means that the bytes are no protobuf message at all. One that brings too much is not read on: only Excess of its request says so.
+// ParseWire reads a message and forgets the one before. It does not keep the bytes. Unknown fields are skipped; an
+// error means that the bytes are no protobuf message at all. One that brings too much is not read on: only Excess of
+// its request says so.
 func (m *Message) ParseWire(message []byte) error {
 	if m.Exceeds(len(message)) {
 		return nil

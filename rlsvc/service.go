@@ -27,11 +27,12 @@ type Config struct {
 	RemainingHeader string // default RateLimit-Remaining
 	ResetHeader     string // default RateLimit-Reset
 	DynamicMetadata bool   // tell request and rules' metadata to Envoy's later filters
-	Plain           bool   // refusals have what their rules' own responses hold, and neither retry-after nor a problem document
-	Quota           bool   // trees are in quota mode: LimitHeaders single none of them out for being over
+	// refusals have what their rules' own responses hold, and neither retry-after nor a problem document
+	Plain bool
+	Quota bool // trees are in quota mode: LimitHeaders single none of them out for being over
 
-	// OnPanic is told of each panic in the door and of each verdict that does not fit its request. Both are answered all
-	// the same. It may be called from many goroutines. Default: nothing.
+	// OnPanic is told of each panic in the door and of each verdict that does not fit its request. Both are answered
+	// all the same. It may be called from many goroutines. Default: nothing.
 	OnPanic func(fault any)
 }
 

@@ -10,9 +10,9 @@ import (
 // maxProblems is how many problems of one file are reported; a file with more is not one that a person wrote.
 const maxProblems = 1000
 
-// Decode reads one rule file. The name is what problems call it. It returns every problem at once, and the domain as far
-// as it could be read: what is broken is left out, so that descriptors.Compile does not complain about it again. Only a
-// domain without errors may be used.
+// Decode reads one rule file. The name is what problems call it. It returns every problem at once, and the domain as
+// far as it could be read: what is broken is left out, so that descriptors.Compile does not complain about it again.
+// Only a domain without errors may be used.
 func Decode(file string, text []byte) (descriptors.Domain, []descriptors.Problem) {
 	d := decode(file, text)
 	return d.domain, arrange(d.problems)

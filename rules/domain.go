@@ -8,7 +8,8 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-var headerStyles = wordsOf(descriptors.HeadersX, descriptors.HeadersIETF, descriptors.HeadersBoth, descriptors.HeadersNone)
+var headerStyles = wordsOf(descriptors.HeadersX, descriptors.HeadersIETF, descriptors.HeadersBoth,
+	descriptors.HeadersNone)
 
 // attributeNames are what a descriptor's entry can say about a request.
 var attributeNames = func() map[string]string {
@@ -71,7 +72,8 @@ func (d *decoder) timezone(n *node) {
 	}
 	zone, err := time.LoadLocation(name)
 	if err != nil || name == "Local" {
-		d.fail(n, "timezone: %q is unknown; write a name of the IANA database, such as Europe/Berlin, or UTC", clip(name))
+		d.fail(n, "timezone: %q is unknown; write a name of the IANA database, such as Europe/Berlin, or UTC",
+			clip(name))
 		return
 	}
 	d.domain.Timezone = zone
@@ -137,7 +139,8 @@ func (d *decoder) quota(keys map[string]reader, limits *[]descriptors.Limit, bur
 	return func() {
 		for _, l := range *limits {
 			if at != nil && !l.Unlimited && !l.Algorithm.HasBurst() {
-				d.fail(at, "burst holds for token_bucket only, and one of the limits is a %s; remove one of the two", l.Algorithm)
+				d.fail(at, "burst holds for token_bucket only, and one of the limits is a %s; remove one of the two",
+					l.Algorithm)
 			}
 		}
 	}

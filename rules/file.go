@@ -18,7 +18,8 @@ type FilesConfig struct {
 	RuntimeSubdirectory string
 	RuntimeAppDirectory string // "config" unless given
 	IgnoreDotFiles      bool   // under RuntimeRoot; names that begin with two dots are never read
-	WatchRoot           bool   // as in the reference server; both kinds of change are always seen, so it changes nothing
+	// as in the reference server; both kinds of change are always seen, so it changes nothing
+	WatchRoot bool
 
 	MergeDomains bool                       // several files may add to one domain
 	Published    func() ([]Document, error) // reads the documents that are published; nil: none are
@@ -52,7 +53,8 @@ func NewFiles(cfg FilesConfig) *Files {
 	setDefault(&cfg.Settle, 100*time.Millisecond)
 	setDefault(&cfg.Poll, 30*time.Second)
 	setDefault(&cfg.Retry, time.Second)
-	return &Files{cfg: cfg, reload: make(chan struct{}, 1), look: make(chan struct{}, 1), published: published{read: cfg.Published}}
+	return &Files{cfg: cfg, reload: make(chan struct{}, 1), look: make(chan struct{}, 1),
+		published: published{read: cfg.Published}}
 }
 
 func setDefault(to *time.Duration, value time.Duration) {
@@ -77,8 +79,9 @@ func (f *Files) Look() {
 	}
 }
 
-// Watch publishes what the files hold at once, then again whenever their content changes or Reload is called. It returns
-// nil once ctx has ended and all that it started has stopped, or an error when the configuration names no files at all.
+// Watch publishes what the files hold at once, then again whenever their content changes or Reload is called. It
+// returns nil once ctx has ended and all that it started has stopped, or an error when the configuration names no files
+// at all.
 func (f *Files) Watch(ctx context.Context, publish func(Load)) error {
 	if f.root() == "" && f.cfg.Published == nil {
 		return errors.New("rules: neither a path nor a runtime root is given")
@@ -185,7 +188,8 @@ func (w *watch) refresh(settle *time.Timer) {
 	if broken := w.notifier.broken; broken != nil {
 		load.Problems = append(load.Problems, descriptors.Problem{
 			Pos: descriptors.Pos{File: w.files.root()}, Warning: true,
-			Text: fmt.Sprintf("not all changes can be watched, so files are read every %v: %v", w.files.cfg.Retry, broken),
+			Text: fmt.Sprintf("not all changes can be watched, so files are read every %v: %v", w.files.cfg.Retry,
+				broken),
 		})
 	}
 	w.publish(load)

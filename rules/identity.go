@@ -55,7 +55,8 @@ func (d *decoder) order(n *node, to *identity.Config) {
 		case given == nil:
 			to.Order = append(to.Order, kind)
 		case !slices.Contains(to.Order, kind):
-			d.warn(given, "order does not name %s, so %s is never asked; add it, or remove the section", section.word, section.key)
+			d.warn(given, "order does not name %s, so %s is never asked; add it, or remove the section", section.word,
+				section.key)
 		}
 	}
 	if given == nil {
@@ -70,7 +71,8 @@ func (d *decoder) unproved(order *node, word, section string) {
 	}
 	for _, item := range order.items {
 		if item.text == word {
-			d.warn(item, "order names %s, and identity has no %s, so it never yields an identity; add the section `%s`, or remove %s here",
+			d.warn(item, "order names %s, and identity has no %s, so it never yields an identity; add the section "+
+				"`%s`, or remove %s here",
 				word, section, section, word)
 			return
 		}
@@ -95,8 +97,8 @@ func oneEach[T any](d *decoder, to *[]T, words map[string]T) reader {
 	}
 }
 
-// issuer makes a reader for one issuer of tokens. Where it names no algorithms, all that are safe are accepted: which of
-// them can verify is up to its keys.
+// issuer makes a reader for one issuer of tokens. Where it names no algorithms, all that are safe are accepted: which
+// of them can verify is up to its keys.
 func (d *decoder) issuer(all *[]identity.Issuer) reader {
 	return func(n *node) {
 		to := identity.Issuer{UserClaim: defaultUserClaim}
@@ -133,7 +135,8 @@ func (d *decoder) signatures(to *[]string) reader {
 	return func(n *node) {
 		for _, item := range n.items {
 			if strings.HasPrefix(strings.ToUpper(item.text), "HS") || strings.EqualFold(item.text, "none") {
-				d.fail(item, "%s is refused: every client that knows the public keys could sign with it; use RS256, ES256 or EdDSA", clip(item.text))
+				d.fail(item, "%s is refused: every client that knows the public keys could sign with it; use RS256, "+
+					"ES256 or EdDSA", clip(item.text))
 				return
 			}
 		}
@@ -204,7 +207,8 @@ func (d *decoder) apiKey(n *node, to *identity.KeysConfig, ids map[string]bool, 
 			d.fail(n, "the id %q stands here twice; give each key its own", clip(key.ID))
 		}
 		if other, twice := digests[key.SHA256]; twice && key.SHA256 != [32]byte{} {
-			d.fail(n, "%q has the same sha256 as %q, and the two could not be told apart; remove one", clip(key.ID), clip(other))
+			d.fail(n, "%q has the same sha256 as %q, and the two could not be told apart; remove one", clip(key.ID),
+				clip(other))
 		}
 	})
 	ids[key.ID], digests[key.SHA256] = true, key.ID

@@ -15,8 +15,8 @@ func (f *Files) Load() Load {
 	return f.compile(snap.sources, nil)
 }
 
-// Read reads, checks and compiles several files and folders once, as one rule set. A file that two of them lead to is read once. It does
-// not look at the paths of cfg.
+// Read reads, checks and compiles several files and folders once, as one rule set. A file that two of them lead to is
+// read once. It does not look at the paths of cfg.
 func Read(cfg FilesConfig, paths ...string) Load {
 	var all []source
 	for _, path := range paths {

@@ -43,8 +43,8 @@ func (f *Files) compile(sources []source, documents map[string]Document) Load {
 	return Load{Set: set, Problems: arrange(problems), Files: read, Hash: fingerprint(files, set), Published: merged}
 }
 
-// fingerprint is a short hash of the text of the rule files and of the set that came of it. The names of the files are not
-// in it, so that it is the same wherever they are mounted.
+// fingerprint is a short hash of the text of the rule files and of the set that came of it. The names of the files are
+// not in it, so that it is the same wherever they are mounted.
 func fingerprint(files []*decoder, set *descriptors.Set) string {
 	sum := sha256.New()
 	for _, d := range files {
@@ -86,8 +86,8 @@ func decodeSource(s source) *decoder {
 	return d
 }
 
-// join makes one list of domains of all files. Files of one domain are merged when that is asked for: their lists follow
-// each other in the order of the file names, and what is no list may stand in one of them only.
+// join makes one list of domains of all files. Files of one domain are merged when that is asked for: their lists
+// follow each other in the order of the file names, and what is no list may stand in one of them only.
 func join(files []*decoder, merge bool) (domains []descriptors.Domain, clashes []descriptors.Problem) {
 	var all []*joined
 	known := map[string]*joined{}

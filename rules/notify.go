@@ -91,7 +91,8 @@ func newNotifier() *notifier {
 	if err != nil {
 		return &notifier{broken: fmt.Errorf("starting to watch files: %w", err)}
 	}
-	return &notifier{watcher: watcher, events: watcher.Events, errors: watcher.Errors, watched: map[string]os.FileInfo{}}
+	return &notifier{watcher: watcher, events: watcher.Events, errors: watcher.Errors,
+		watched: map[string]os.FileInfo{}}
 }
 
 func (n *notifier) close() {
@@ -142,7 +143,8 @@ func (n *notifier) watch(folder string) {
 func (n *notifier) concerns(event fsnotify.Event) bool {
 	if _, folder := n.places[event.Name]; folder { // a watched folder itself was moved or removed
 		if event.Has(fsnotify.Remove | fsnotify.Rename) {
-			delete(n.watched, event.Name) // its watch is gone, and the next folder of that name may look like the same one: it may get its inode
+			// its watch is gone, and the next folder of that name may look like the same one: it may get its inode
+			delete(n.watched, event.Name)
 		}
 		return true
 	}

@@ -55,9 +55,9 @@ func (s snapshot) digest(err error, p *published) digest {
 }
 
 // snapshot lists and reads the files. A folder may be swapped for another while it is read; then what was read is a mix
-// of the two, or some or all files are missing for a moment, and it is read again. So what is wrong with the files is believed when it
-// is found twice in a row, at the same places: after a swap a link leads to another place. The notifier, when there is one, is told what
-// to watch before anything is read, so that no change goes unseen.
+// of the two, or some or all files are missing for a moment, and it is read again. So what is wrong with the files is
+// believed when it is found twice in a row, at the same places: after a swap a link leads to another place. The
+// notifier, when there is one, is told what to watch before anything is read, so that no change goes unseen.
 func (f *Files) snapshot(n *notifier) (snapshot, error) {
 	for range maxTries {
 		before, err := f.list()
@@ -88,7 +88,9 @@ type listing struct {
 }
 
 func (l listing) equal(other listing) bool {
-	return slices.EqualFunc(l.sources, other.sources, func(a, b source) bool { return a.path == b.path && a.real == b.real })
+	return slices.EqualFunc(l.sources, other.sources, func(a, b source) bool {
+		return a.path == b.path && a.real == b.real
+	})
 }
 
 // misses tells whether two listings found nothing at the same places.
@@ -208,7 +210,8 @@ func (l *listing) add(path string, info fs.FileInfo) error {
 		return nil
 	}
 	if len(l.sources) == maxFiles {
-		return fmt.Errorf("rules: there are more than %d files beside %s; name a folder that holds rule files only", maxFiles, path)
+		return fmt.Errorf("rules: there are more than %d files beside %s; name a folder that holds rule files only",
+			maxFiles, path)
 	}
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {

@@ -20,11 +20,15 @@ var homes = []struct {
 	keys []string
 }{
 	{"a limit", []string{"count", "per", "burst", "algorithm"}},
-	{"rate_limit", []string{"unit", "requests_per_unit", "unit_multiplier", "unlimited", "replaces", "algorithm", "burst"}},
-	{"a descriptor, beside rate_limit", []string{"shadow_mode", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold", "metadata"}},
-	{"a rule, beside its limit", []string{"scope", "match", "action", "max_delay", "priority", "enabled", "on_failure", "post_paid", "lease", "response", "penalty"}},
+	{"rate_limit", []string{"unit", "requests_per_unit", "unit_multiplier", "unlimited", "replaces", "algorithm",
+		"burst"}},
+	{"a descriptor, beside rate_limit", []string{"shadow_mode", "quota_mode", "detailed_metric", "value_to_metric",
+		"share_threshold", "metadata"}},
+	{"a rule, beside its limit", []string{"scope", "match", "action", "max_delay", "priority", "enabled", "on_failure",
+		"post_paid", "lease", "response", "penalty"}},
 	{"match", []string{"endpoints", "methods", "users", "tenants", "tiers", "cidrs", "entries"}},
-	{"the top of the file", []string{"charge_denied", "co_locate", "attributes", "costs", "cost_header", "reset_format"}},
+	{"the top of the file", []string{"charge_denied", "co_locate", "attributes", "costs", "cost_header",
+		"reset_format"}},
 }
 
 // suggestKey tells what to do about an unknown key: the nearest one that is known here, else the nearest one that

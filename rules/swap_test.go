@@ -42,7 +42,8 @@ func (v *volume) swap(files map[string]string) {
 }
 
 func twins(version int) map[string]string {
-	return map[string]string{"a.yaml": domain(fmt.Sprintf("a%d", version)), "b.yaml": domain(fmt.Sprintf("b%d", version))}
+	return map[string]string{"a.yaml": domain(fmt.Sprintf("a%d", version)),
+		"b.yaml": domain(fmt.Sprintf("b%d", version))}
 }
 
 // TestSwaps holds that, over a thousand swaps, no set is a mix of two versions, none is refused, and the last is found
@@ -117,7 +118,8 @@ func manyRules(count int) string {
 	return b.String()
 }
 
-// TestASwapIsNoMissingFile looks at a volume of one file all the time while it is swapped: a look may find that the link leads nowhere.
+// TestASwapIsNoMissingFile looks at a volume of one file all the time while it is swapped: a look may find that the
+// link leads nowhere.
 func TestASwapIsNoMissingFile(t *testing.T) {
 	for _, name := range []string{"", "a.yaml"} {
 		t.Run("path/"+name, func(t *testing.T) { lookWhileItIsSwapped(t, name) })
@@ -141,7 +143,8 @@ func TestALinkThatLeadsElsewhereIsASwap(t *testing.T) {
 		}
 		one, same, other := look("1"), look("1"), look("2")
 		if !one.misses(same) || one.misses(other) {
-			t.Errorf("path %q: the same place is %v, another one %v, want true and false", name, one.misses(same), one.misses(other))
+			t.Errorf("path %q: the same place is %v, another one %v, want true and false", name, one.misses(same),
+				one.misses(other))
 		}
 	}
 }

@@ -72,14 +72,16 @@ func subtree(n *node) *field {
 	return &field{value: n}
 }
 
-// rateLimit reads the one limit of a descriptor. An empty one means none in the reference server too, but is rarely meant.
+// rateLimit reads the one limit of a descriptor. An empty one means none in the reference server too, but is rarely
+// meant.
 func (d *decoder) rateLimit(n *node, to *descriptors.Node) {
 	if n.describes(scalar) {
 		n.accept(nothing())
 		return
 	}
 	if n.isNull() {
-		d.warn(n, "rate_limit is empty, so nothing is limited here; remove the key, or give it a unit and requests_per_unit")
+		d.warn(n, "rate_limit is empty, so nothing is limited here; remove the key, or give it a unit and "+
+			"requests_per_unit")
 		return
 	}
 	d.treeLimit(&to.Limits)(n)

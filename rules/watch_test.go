@@ -109,7 +109,8 @@ func TestReloadNeedsNoChange(t *testing.T) {
 func TestOtherFilesDoNotConcern(t *testing.T) {
 	n := &notifier{places: places{"/etc": {"rules": true}, "/etc/rules": nil}}
 	for name, expected := range map[string]bool{
-		"/etc/passwd": false, "/etc/rules": true, "/etc/rules/a.yaml": true, "/etc/rules/sub/a.yaml": false, "/tmp/x": false,
+		"/etc/passwd": false, "/etc/rules": true, "/etc/rules/a.yaml": true, "/etc/rules/sub/a.yaml": false,
+		"/tmp/x": false,
 	} {
 		if got := n.concerns(fsnotify.Event{Name: name}); got != expected {
 			t.Errorf("an event on %s concerns: %v, want %v", name, got, expected)

@@ -11,8 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Compose is what the demo reads of a docker-compose.yaml: its services, in the order of the file. It understands the short
-// forms alone; that the file is a valid one is for others to check.
+// Compose is what the demo reads of a docker-compose.yaml: its services, in the order of the file. It understands the
+// short forms alone; that the file is a valid one is for others to check.
 type Compose struct {
 	Folder   string // where the file is; mounts are relative to it
 	Services []Service
@@ -71,8 +71,8 @@ func ReadCompose(file string, lookup func(string) (string, bool)) (*Compose, err
 
 var variable = regexp.MustCompile(`\$(\{([A-Z][A-Z0-9_]*):-([^}$]*)\})?`)
 
-// interpolate knows ${NAME:-default}; every other dollar is an error rather than a surprise. An empty variable counts as not
-// set.
+// interpolate knows ${NAME:-default}; every other dollar is an error rather than a surprise. An empty variable counts
+// as not set.
 func interpolate(text string, lookup func(string) (string, bool)) (string, error) {
 	var bad error
 	filled := variable.ReplaceAllStringFunc(text, func(found string) string {

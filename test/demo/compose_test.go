@@ -52,10 +52,12 @@ func TestTheCast(t *testing.T) {
 	for _, s := range ours(t).Services {
 		names = append(names, s.Name)
 		if s.Build == nil && !regexp.MustCompile(`:v?\d+\.\d+[\w.-]*$`).MatchString(s.Image) {
-			t.Errorf("service %s: image %s has no version: what was tested today must be what runs tomorrow", s.Name, s.Image)
+			t.Errorf("service %s: image %s has no version: what was tested today must be what runs tomorrow", s.Name,
+				s.Image)
 		}
 	}
-	want := []string{"redis", "upstream", "sidecar-1", "sidecar-2", "envoy", "prometheus", "grafana", "otel-collector", "jaeger"}
+	want := []string{"redis", "upstream", "sidecar-1", "sidecar-2", "envoy", "prometheus", "grafana", "otel-collector",
+		"jaeger"}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("services (-want +got):\n%s", diff)
 	}
@@ -74,7 +76,8 @@ func TestMountsExistAndAreUsed(t *testing.T) {
 			}
 			asked := strings.Join(s.Command, " ") + " " + strings.Join(slices.Collect(maps.Values(s.Environment)), " ")
 			image, _, _ := strings.Cut(s.Image, ":")
-			if folder := byImage[image]; !strings.Contains(asked, m.Target) && (folder == "" || !strings.HasPrefix(m.Target, folder)) {
+			if folder := byImage[image]; !strings.Contains(asked, m.Target) &&
+				(folder == "" || !strings.HasPrefix(m.Target, folder)) {
 				t.Errorf("service %s: nothing reads %s", s.Name, m.Target)
 			}
 		}
@@ -85,7 +88,8 @@ func TestMountsExistAndAreUsed(t *testing.T) {
 func listens(t *testing.T, c *Compose, s *Service) []int {
 	t.Helper()
 	known := map[string][]int{
-		"redis": {6379}, "prom/prometheus": {9090}, "grafana/grafana": {3000}, "jaegertracing/jaeger": {16686, 4317, 4318},
+		"redis": {6379}, "prom/prometheus": {9090}, "grafana/grafana": {3000}, "jaegertracing/jaeger": {16686, 4317,
+			4318},
 	}
 	image, _, _ := strings.Cut(s.Image, ":")
 	switch {
@@ -218,7 +222,8 @@ func reachable(t *testing.T, c *Compose, who, addr string) {
 // Each configuration that calls others has as many references as it seems to: the test above is no empty one.
 func TestReferencesAreSeen(t *testing.T) {
 	for file, want := range map[string]int{
-		"demo.yaml": 4, "prometheus.yaml": 3, "grafana/datasources.yaml": 2, "otel-collector.yaml": 1, "upstream.yaml": 0,
+		"demo.yaml": 4, "prometheus.yaml": 3, "grafana/datasources.yaml": 2, "otel-collector.yaml": 1,
+		"upstream.yaml": 0,
 	} {
 		got := references(read(t, filepath.Join(ours(t).Folder, file)))
 		if len(got) != want {
@@ -227,12 +232,14 @@ func TestReferencesAreSeen(t *testing.T) {
 	}
 }
 
-// otel are the variables of OpenTelemetry's specification that its SDK reads by itself; the others are in the sidecar's Config.
+// otel are the variables of OpenTelemetry's specification that its SDK reads by itself; the others are in the sidecar's
+// Config.
 var otel = []string{"OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES"}
 
 // grafana are the settings of grafana.ini that the demo may set: GF_SECTION_KEY.
 var grafana = []string{
-	"GF_AUTH_ANONYMOUS_ENABLED", "GF_AUTH_ANONYMOUS_ORG_ROLE", "GF_AUTH_DISABLE_LOGIN_FORM", "GF_ANALYTICS_REPORTING_ENABLED",
+	"GF_AUTH_ANONYMOUS_ENABLED", "GF_AUTH_ANONYMOUS_ORG_ROLE", "GF_AUTH_DISABLE_LOGIN_FORM",
+	"GF_ANALYTICS_REPORTING_ENABLED",
 	"GF_ANALYTICS_CHECK_FOR_UPDATES", "GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH",
 }
 

@@ -45,7 +45,8 @@ func TestDemoNamesItsOwnClusters(t *testing.T) {
 }
 
 func TestPrometheusTakesItsConfiguration(t *testing.T) {
-	out, err := exec.Command("promtool", "check", "config", filepath.Join(ours(t).Folder, "prometheus.yaml")).CombinedOutput()
+	out, err := exec.Command("promtool", "check", "config",
+		filepath.Join(ours(t).Folder, "prometheus.yaml")).CombinedOutput()
 	if err != nil {
 		t.Errorf("promtool (of make tools) refuses prometheus.yaml: %v\n%s", err, out)
 	}
@@ -106,7 +107,8 @@ func TestDashboardIsProvisioned(t *testing.T) {
 	file := mounts(t, c, s)[at].Source
 	err := json.Unmarshal([]byte(read(t, file)), &board)
 	if err != nil || board.UID == "" || board.Title == "" || len(board.Panels) == 0 || board.Inputs != nil {
-		t.Errorf("%s: uid %q, title %q, %d panels, inputs %v (%v)", file, board.UID, board.Title, len(board.Panels), board.Inputs, err)
+		t.Errorf("%s: uid %q, title %q, %d panels, inputs %v (%v)", file, board.UID, board.Title, len(board.Panels),
+			board.Inputs, err)
 	}
 }
 

@@ -70,7 +70,8 @@ func launch(t *testing.T, env ...string) *demo {
 	cmd := exec.Command(demoBin(t))
 	cmd.Dir = servers.Root(t)
 	// A second for Redis: the budget is not the point here, and a busy machine must not look like an outage.
-	cmd.Env = append(os.Environ(), "TMPDIR="+d.tmp, "ENVOY_BIN="+servers.EnvoyBin(t), "SIDECAR_BIN="+servers.SidecarBin(t), "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
+	cmd.Env = append(os.Environ(), "TMPDIR="+d.tmp, "ENVOY_BIN="+servers.EnvoyBin(t),
+		"SIDECAR_BIN="+servers.SidecarBin(t), "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 	cmd.Env = append(cmd.Env, env...)
 	d.Process = servers.Start(t, cmd)
 	if awaitWords(d, "Ctrl-C ends it all.", "demo: ") == nil {
@@ -94,7 +95,8 @@ func awaitWords(d *demo, words ...string) error {
 	return errors.New("not said")
 }
 
-// start starts the demo on free ports. Between finding a port and listening on it another process may take it: then once more.
+// start starts the demo on free ports. Between finding a port and listening on it another process may take it: then
+// once more.
 func start(t *testing.T) *demo {
 	t.Helper()
 	for range 3 {
@@ -230,7 +232,8 @@ func (d *demo) survives(t *testing.T) {
 
 // noErrors fails when Envoy could not ask: requests that pass for that reason look like any other.
 func (d *demo) noErrors(t *testing.T) {
-	r, err := http.Get(d.found(t, `Envoy's admin page +(http://\S+)`) + "/stats?usedonly&filter=ratelimit.error|ext_authz.error|failure_mode_allowed")
+	r, err := http.Get(d.found(t, `Envoy's admin page +(http://\S+)`) + "/stats?usedonly&filter=ratelimit.error|" +
+		"ext_authz.error|failure_mode_allowed")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
-// Command demo runs examples/envoy/docker-compose.yaml without Docker: Envoy, the sidecars, Redis and the upstream as processes
-// of this machine, on loopback, from the same files with hosts and ports replaced. Prometheus, Grafana and the tracing are left
-// out. It needs the programs that `make tools` and `make build` put there.
+// Command demo runs examples/envoy/docker-compose.yaml without Docker: Envoy, the sidecars, Redis and the upstream as
+// processes of this machine, on loopback, from the same files with hosts and ports replaced. Prometheus, Grafana and
+// the tracing are left out. It needs the programs that `make tools` and `make build` put there.
 //
 // SIGUSR1 takes Redis away, SIGUSR2 brings it back, SIGINT (Ctrl-C) or SIGTERM ends everything.
 package main
@@ -115,12 +115,15 @@ func tell(out io.Writer, w *World) {
 	fmt.Fprintf(out, "  limited by x-api-key   http://%s/authz\n", at("envoy", 10000))
 	fmt.Fprintf(out, "  Envoy's admin page     http://%s\n", at("envoy", 9901))
 	fmt.Fprintf(out, "  live pages             http://%s and http://%s\n", at("sidecar-1", 6070), at("sidecar-2", 6070))
-	fmt.Fprintf(out, "  metrics                http://%s/metrics and http://%s/metrics\n", at("sidecar-1", 6070), at("sidecar-2", 6070))
+	fmt.Fprintf(out, "  metrics                http://%s/metrics and http://%s/metrics\n", at("sidecar-1", 6070),
+		at("sidecar-2", 6070))
 	fmt.Fprintf(out, "  logs                   %s\n", w.plan.folder)
 	where := fmt.Sprintf("ENVOY=%s SIDECARS='%s %s'", at("envoy", 10000), at("sidecar-1", 6070), at("sidecar-2", 6070))
 	fmt.Fprintf(out, "\nTry in another terminal:\n\n%s examples/envoy/try.sh\n", where)
-	fmt.Fprintf(out, "%s REDIS_OFF='kill -USR1 %d' REDIS_ON='kill -USR2 %[2]d' examples/envoy/outage.sh\n", where, os.Getpid())
+	fmt.Fprintf(out, "%s REDIS_OFF='kill -USR1 %d' REDIS_ON='kill -USR2 %[2]d' examples/envoy/outage.sh\n", where,
+		os.Getpid())
 	fmt.Fprintf(out, "%s examples/envoy/operate.sh\n", where)
-	fmt.Fprintf(out, "\nOr ask a sidecar yourself:\n\nexport SPILLWAY_SERVER=http://%s\nbin/spillway top --fleet\n", at("sidecar-1", 6070))
+	fmt.Fprintf(out, "\nOr ask a sidecar yourself:\n\nexport SPILLWAY_SERVER=http://%s\nbin/spillway top --fleet\n",
+		at("sidecar-1", 6070))
 	fmt.Fprintf(out, "\nCtrl-C ends it all.\n")
 }

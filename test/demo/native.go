@@ -16,8 +16,8 @@ import (
 // Programs are what stands in for the images.
 type Programs struct{ Envoy, Redis, Sidecar string }
 
-// Plan is how the services of a compose file run on this machine, all on loopback: which program, with which arguments and
-// environment, on which ports. Services whose image none of the programs replaces are left out.
+// Plan is how the services of a compose file run on this machine, all on loopback: which program, with which arguments
+// and environment, on which ports. Services whose image none of the programs replaces are left out.
 type Plan struct {
 	Commands []Command
 	at       map[place]string // host:port on this machine of what others may use
@@ -46,7 +46,8 @@ const (
 	nowhere  = "127.0.0.1:1"
 )
 
-// NewPlan chooses ports and makes commands. Published ports keep their number, unless that is 0, which picks a free one.
+// NewPlan chooses ports and makes commands. Published ports keep their number, unless that is 0, which picks a free
+// one.
 func NewPlan(c *Compose, programs Programs, folder string) (*Plan, error) {
 	p := &Plan{at: map[place]string{}, away: map[string]bool{}, folder: folder}
 	for i := range c.Services {
@@ -108,7 +109,8 @@ func (p *Plan) assign(s *Service) error {
 	for _, port := range open {
 		addr, err := free(fixed[port])
 		if err != nil {
-			return fmt.Errorf("service %s: port %d cannot be used; docker-compose.yaml names the variable that changes it: %w", s.Name, fixed[port], err)
+			return fmt.Errorf("service %s: port %d cannot be used; docker-compose.yaml names the variable that "+
+				"changes it: %w", s.Name, fixed[port], err)
 		}
 		p.at[place{s.Name, port}] = addr
 	}
@@ -177,7 +179,8 @@ func (p *Plan) envoy(s *Service, mounts []Mount) ([]string, error) {
 
 var address = regexp.MustCompile(`\{address: ([A-Za-z0-9.-]+), port_value: (\d+)\}`)
 
-// rewrite puts addresses of this machine into an Envoy configuration: 0.0.0.0 is the service itself, other names are services.
+// rewrite puts addresses of this machine into an Envoy configuration: 0.0.0.0 is the service itself, other names are
+// services.
 func (p *Plan) rewrite(service, text string) (string, error) {
 	var bad []error
 	found := 0
@@ -217,7 +220,8 @@ func (p *Plan) locate(service, port string) (string, error) {
 // hostPort finds name:port in a setting.
 var hostPort = regexp.MustCompile(`\b([a-z][a-z0-9-]*):(\d+)\b`)
 
-// sidecar is the environment with paths, hosts and ports of this machine. Tracing is off, since its collector is left out.
+// sidecar is the environment with paths, hosts and ports of this machine. Tracing is off, since its collector is left
+// out.
 func (p *Plan) sidecar(s *Service, mounts []Mount) ([]string, error) {
 	var env []string
 	var bad []error
@@ -252,7 +256,8 @@ func (p *Plan) listen(s *Service, env []string) ([]string, error) {
 		return nil, err
 	}
 	var moved []string
-	for name, port := range map[string]uint16{"PORT": cfg.Listen.Port, "GRPC_PORT": cfg.Listen.GRPCPort, "DEBUG_PORT": cfg.Listen.DebugPort} {
+	for name, port := range map[string]uint16{"PORT": cfg.Listen.Port, "GRPC_PORT": cfg.Listen.GRPCPort,
+		"DEBUG_PORT": cfg.Listen.DebugPort} {
 		at := p.At(s.Name, int(port))
 		if at == "" {
 			return nil, fmt.Errorf("%s is %d, which is not exposed", name, port)

@@ -57,7 +57,8 @@ func answers(output string) map[string]string {
 	return all
 }
 
-// firstMissing is the first line that is not printed after the ones before it. A line that is … stands for any, and … in a line for any part.
+// firstMissing is the first line that is not printed after the ones before it. A line that is … stands for any, and …
+// in a line for any part.
 func firstMissing(want, got string) string {
 	lines := strings.Split(got, "\n")
 	for wanted := range strings.Lines(want) {
@@ -65,7 +66,8 @@ func firstMissing(want, got string) string {
 		if wanted == "…" || wanted == "" {
 			continue
 		}
-		like := regexp.MustCompile("^" + blanks.ReplaceAllString(strings.ReplaceAll(regexp.QuoteMeta(wanted), "…", ".*"), " +") + " *$")
+		like := regexp.MustCompile("^" + blanks.ReplaceAllString(strings.ReplaceAll(regexp.QuoteMeta(wanted), "…",
+			".*"), " +") + " *$")
 		for len(lines) > 0 && !like.MatchString(lines[0]) {
 			lines = lines[1:]
 		}

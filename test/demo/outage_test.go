@@ -15,7 +15,8 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// stage is all that outage.sh meets, without servers: a docker and a clock in a PATH of their own, and pages that answer.
+// stage is all that outage.sh meets, without servers: a docker and a clock in a PATH of their own, and pages that
+// answer.
 type stage struct {
 	url   string // of what stands for Envoy and both sidecars
 	bin   string // first in PATH
@@ -27,7 +28,8 @@ type stage struct {
 func setStage(t *testing.T, docker string) *stage {
 	t.Helper()
 	folder := t.TempDir()
-	s := &stage{bin: filepath.Join(folder, "bin"), calls: filepath.Join(folder, "calls"), off: filepath.Join(folder, "off")}
+	s := &stage{bin: filepath.Join(folder, "bin"), calls: filepath.Join(folder, "calls"),
+		off: filepath.Join(folder, "off")}
 	err := os.Mkdir(s.bin, 0o700)
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +73,8 @@ func (s *stage) serve() http.Handler {
 	return mux
 }
 
-// outage runs outage.sh as a user does who sets neither REDIS_OFF nor REDIS_ON, from a folder whose name a shell would take apart.
+// outage runs outage.sh as a user does who sets neither REDIS_OFF nor REDIS_ON, from a folder whose name a shell would
+// take apart.
 func (s *stage) outage(t *testing.T) (output string, err error) {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "it's a $HOME")
@@ -80,7 +83,8 @@ func (s *stage) outage(t *testing.T) (output string, err error) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("bash", filepath.Join(folder, "outage.sh"))
-	cmd.Env = append(os.Environ(), "PATH="+s.bin+":"+os.Getenv("PATH"), "ENVOY="+s.url, "SIDECARS="+s.url+" "+s.url, "REDIS_OFF=", "REDIS_ON=")
+	cmd.Env = append(os.Environ(), "PATH="+s.bin+":"+os.Getenv("PATH"), "ENVOY="+s.url, "SIDECARS="+s.url+" "+s.url,
+		"REDIS_OFF=", "REDIS_ON=")
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

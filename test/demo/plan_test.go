@@ -14,7 +14,8 @@ func TestInterpolation(t *testing.T) {
 		return value, ok
 	}
 	for text, want := range map[string]string{
-		"a": "a", "${PORT:-2}:3": "1:3", "${OTHER:-2}:3": "2:3", "${EMPTY:-2}": "2", "${OTHER:-}": "", "${PORT:-2} ${OTHER:-b}": "1 b",
+		"a": "a", "${PORT:-2}:3": "1:3", "${OTHER:-2}:3": "2:3", "${EMPTY:-2}": "2", "${OTHER:-}": "",
+		"${PORT:-2} ${OTHER:-b}": "1 b",
 	} {
 		got, err := interpolate(text, set)
 		if err != nil || got != want {
@@ -48,7 +49,8 @@ func plan(t *testing.T, service, config string) (*Plan, error) {
 const oneEnvoy = "  e: {command: [envoy, -c, /x.yaml], volumes: [./e.yaml:/x.yaml:ro], expose: ['80']}\n"
 
 func TestPlanMovesEverythingToLoopback(t *testing.T) {
-	p, err := plan(t, oneEnvoy+"  other: {image: x}\n", "a: {address: 0.0.0.0, port_value: 80}\nb: {address: other, port_value: 9}\n")
+	p, err := plan(t, oneEnvoy+"  other: {image: x}\n", "a: {address: 0.0.0.0, port_value: 80}\n"+
+		"b: {address: other, port_value: 9}\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +58,8 @@ func TestPlanMovesEverythingToLoopback(t *testing.T) {
 		t.Fatalf("the plan is %+v, want Envoy alone", p.Commands)
 	}
 	got := read(t, p.Commands[0].Args[1])
-	want := "a: {address: 127.0.0.1, port_value: " + portOf(p.At("e", 80)) + "}\nb: {address: 127.0.0.1, port_value: 1}\n"
+	want := "a: {address: 127.0.0.1, port_value: " + portOf(p.At("e", 80)) +
+		"}\nb: {address: 127.0.0.1, port_value: 1}\n"
 	if got != want {
 		t.Errorf("the configuration becomes\n%s, want\n%s", got, want)
 	}
@@ -82,7 +85,8 @@ func TestPlanMovesASidecar(t *testing.T) {
 			t.Errorf("the sidecar's environment lacks %s: %q", want, env)
 		}
 	}
-	if text := strings.Join(env, " "); strings.Contains(text, "OTEL") || strings.Contains(text, "/rules") || strings.Contains(text, "0.0.0.0") {
+	if text := strings.Join(env, " "); strings.Contains(text, "OTEL") || strings.Contains(text, "/rules") ||
+		strings.Contains(text, "0.0.0.0") {
 		t.Errorf("the sidecar's environment keeps what belongs to containers: %q", env)
 	}
 	if args := p.Commands[1].Args; !slices.Equal(args[:4], []string{"--save", "", "--bind", "127.0.0.1"}) {

@@ -108,7 +108,8 @@ func (w *World) start(ctx context.Context, c *child) error {
 	return nil
 }
 
-// environment is the command's own and nothing else, but where there is none: programs such as Envoy need a PATH or HOME.
+// environment is the command's own and nothing else, but where there is none: programs such as Envoy need a PATH or
+// HOME.
 func (c *child) environment() []string {
 	if c.Env == nil {
 		return os.Environ()

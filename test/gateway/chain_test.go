@@ -63,23 +63,25 @@ spec:
 
 // perUser limits each value of x-user.
 func perUser(count int) string {
-	return fmt.Sprintf(policyHead, "user") + fmt.Sprintf(`      - clientSelectors: [{headers: [{name: x-user, type: Distinct}]}]
+	return fmt.Sprintf(policyHead, "user") +
+		fmt.Sprintf(`      - clientSelectors: [{headers: [{name: x-user, type: Distinct}]}]
         limit: {requests: %d, unit: Hour}
 `, count)
 }
 
-// sameNetwork has two rules for one CIDR: all addresses together, and each of them. The reference server refuses everything for it.
-// A second is enough for the requests of a test, and another one comes.
+// sameNetwork has two rules for one CIDR: all addresses together, and each of them. The reference server refuses
+// everything for it. A second is enough for the requests of a test, and another one comes.
 func sameNetwork(together, each int) string {
-	return fmt.Sprintf(policyHead, "network") + fmt.Sprintf(`      - clientSelectors: [{sourceCIDR: {type: Exact, value: 0.0.0.0/0}}]
+	return fmt.Sprintf(policyHead, "network") +
+		fmt.Sprintf(`      - clientSelectors: [{sourceCIDR: {type: Exact, value: 0.0.0.0/0}}]
         limit: {requests: %d, unit: Second}
       - clientSelectors: [{sourceCIDR: {type: Distinct, value: 0.0.0.0/0}}]
         limit: {requests: %d, unit: Second}
 `, together, each)
 }
 
-// TestChain is the life of one installation: the sidecar starts before Envoy Gateway; policies are added, changed, refused and deleted;
-// every part is killed and started again.
+// TestChain is the life of one installation: the sidecar starts before Envoy Gateway; policies are added, changed,
+// refused and deleted; every part is killed and started again.
 func TestChain(t *testing.T) {
 	w := newWorld(t)
 	_, port, err := net.SplitHostPort(servers.StartUpstream(t).Addr)

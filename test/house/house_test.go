@@ -54,7 +54,8 @@ var rooms = map[string][]string{
 	"archive":  {},
 	"settings": {},
 	"sidecar": {
-		"limit", "breaker", "identity", "descriptors", "audit", "engine", "redis", "store", "store/memory", "rules", "xds",
+		"limit", "breaker", "identity", "descriptors", "audit", "engine", "redis", "store", "store/memory", "rules",
+		"xds",
 		"record", "records", "peers", "door", "rlsvc", "extauthz", "admin", "telemetry", "settings", "reread",
 		"connlimit",
 	},
@@ -87,12 +88,16 @@ var doors = []struct {
 		"Envoy's protobuf types stay at the doors that speak them: the core must not change when Envoy's API does"},
 	{"github.com/redis/go-redis", []string{"redis"},
 		"Redis is a detail of where counts and rules are kept: everything else is tested and run without it"},
-	{"github.com/jackc/pgx", []string{"control", "archive"}, "a sidecar never opens a PostgreSQL connection: only the control plane does"},
+	{"github.com/jackc/pgx", []string{"control", "archive"}, "a sidecar never opens a PostgreSQL connection: only " +
+		"the control plane does"},
 	{"github.com/parquet-go/parquet-go", []string{"archive"}, "the format of files is a detail of the archive"},
-	{"github.com/minio/minio-go", []string{"archive/s3.go"}, "which service keeps the files is a detail of the archive"},
-	{"github.com/prometheus", []string{"telemetry"}, "all names of metrics live in telemetry: other rooms have callbacks"},
+	{"github.com/minio/minio-go", []string{"archive/s3.go"},
+		"which service keeps the files is a detail of the archive"},
+	{"github.com/prometheus", []string{"telemetry"}, "all names of metrics live in telemetry: other rooms have " +
+		"callbacks"},
 	{"go.opentelemetry.io", []string{"telemetry"}, "traces are telemetry's: other rooms have callbacks and context"},
-	{"github.com/sony/gobreaker", []string{"breaker"}, "the breaker is a room, so that it can be replaced in one place"},
+	{"github.com/sony/gobreaker", []string{"breaker"},
+		"the breaker is a room, so that it can be replaced in one place"},
 	{"google.golang.org/grpc", []string{"door", "rlsvc", "extauthz", "xds", "telemetry", "sidecar", "test/servers"},
 		"gRPC is spoken at the doors: the core takes plain structs"},
 }
@@ -135,7 +140,8 @@ var readHouse = sync.OnceValues(func() ([]source, error) {
 			return err
 		}
 		if entry.IsDir() {
-			if name != "." && strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata" || name == "tools" || name == "bin" {
+			if name != "." && strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata" || name == "tools" ||
+				name == "bin" {
 				return fs.SkipDir
 			}
 			return nil
@@ -166,7 +172,8 @@ func TestEveryRoomIsOnTheMap(t *testing.T) {
 			continue
 		}
 		if _, known := roomOf(s.room); !known {
-			t.Errorf("%s: %q is no room of the house: put it where its noun lives, or add the room to the map with its sentence", s.path, s.room)
+			t.Errorf("%s: %q is no room of the house: put it where its noun lives, or add the room to the map with "+
+				"its sentence", s.path, s.room)
 		}
 	}
 	entries, err := os.ReadDir(".")
@@ -175,7 +182,8 @@ func TestEveryRoomIsOnTheMap(t *testing.T) {
 	}
 	for _, e := range entries {
 		_, room := rooms[e.Name()]
-		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") && e.Name() != "bin" && !room && !slices.Contains(furniture, e.Name()) {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") && e.Name() != "bin" && !room &&
+			!slices.Contains(furniture, e.Name()) {
 			t.Errorf("%s/ stands at the top and is neither a room nor furniture: the top level is the map", e.Name())
 		}
 	}
@@ -195,7 +203,8 @@ func TestImportsGoDownOnly(t *testing.T) {
 			}
 			other, _ := roomOf(inside)
 			if other != own && !slices.Contains(rooms[own], other) {
-				t.Errorf("%s imports %s: %s may import %s only, so that imports go down and a room can be read by itself",
+				t.Errorf("%s imports %s: %s may import %s only, so that imports go down and a room can be read by "+
+					"itself",
 					s.at(imported), inside, own, list(rooms[own]))
 			}
 		}
@@ -210,7 +219,9 @@ func TestTechnologiesComeInByTheirDoors(t *testing.T) {
 		for _, imported := range s.file.Imports {
 			name := strings.Trim(imported.Path.Value, `"`)
 			for _, door := range doors {
-				if under(name, door.module) && !slices.ContainsFunc(door.open, func(open string) bool { return under(s.path, open) }) {
+				if under(name, door.module) && !slices.ContainsFunc(door.open, func(open string) bool {
+					return under(s.path, open)
+				}) {
 					t.Errorf("%s imports %s: %s (open for %s)", s.at(imported), name, door.reason, list(door.open))
 				}
 			}
@@ -221,8 +232,8 @@ func TestTechnologiesComeInByTheirDoors(t *testing.T) {
 	}
 }
 
-// TestEveryEntryOfTheMapIsUsed refuses rooms and edges that are allowed and that no code outside of tests has, and furniture
-// that does not exist.
+// TestEveryEntryOfTheMapIsUsed refuses rooms and edges that are allowed and that no code outside of tests has, and
+// furniture that does not exist.
 func TestEveryEntryOfTheMapIsUsed(t *testing.T) {
 	filled, used := map[string]bool{}, map[[2]string]bool{}
 	for _, s := range sources(t) {

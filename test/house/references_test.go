@@ -31,7 +31,8 @@ import (
 )
 
 // update writes the references anew in place of comparing them: make docs.
-var update = flag.Bool("update", false, "write docs/reference/metrics.md, docs/reference/environment.md, docs/reference/api.md and docs/reference/rules.schema.json anew")
+var update = flag.Bool("update", false, "write docs/reference/metrics.md, docs/reference/environment.md, "+
+	"docs/reference/api.md and docs/reference/rules.schema.json anew")
 
 // keep compares a page with what the code says, or writes it.
 func keep(t *testing.T, name, want string) {
@@ -59,7 +60,8 @@ func wiredTelemetry(t *testing.T) *telemetry.Telemetry {
 	t.Helper()
 	m := telemetry.New(telemetry.Config{Version: "v"})
 	for _, hit := range []telemetry.Hit{
-		{Hits: 1, Charged: 1, Capacity: 1, Left: 1}, {Hits: 2, Capacity: 1, Left: 1, Over: true, Shadow: true}, {Hits: 1, Over: true, Cached: true},
+		{Hits: 1, Charged: 1, Capacity: 1, Left: 1}, {Hits: 2, Capacity: 1, Left: 1, Over: true, Shadow: true},
+		{Hits: 1, Over: true, Cached: true},
 	} {
 		m.Count(m.Series("domain", []string{"key", "value"}), hit)
 	}
@@ -85,14 +87,18 @@ func wiredTelemetry(t *testing.T) *telemetry.Telemetry {
 	m.Record(func() record.Stats { return record.Stats{} })
 	m.XDS(func() xds.Status { return xds.Status{Accepted: time.Now()} })
 	m.Control(func() telemetry.ControlStats {
-		return telemetry.ControlStats{Streams: []telemetry.ControlStream{{Stream: "usage"}}, Archive: &telemetry.ControlArchive{LastRun: time.Unix(1, 0), Failures: map[string]int64{"store": 0}}}
+		return telemetry.ControlStats{Streams: []telemetry.ControlStream{{Stream: "usage"}},
+			Archive: &telemetry.ControlArchive{LastRun: time.Unix(1, 0), Failures: map[string]int64{"store": 0}}}
 	})
 	statsd := m.Statsd(telemetry.StatsdConfig{Address: "127.0.0.1:1", Every: time.Hour})
 	t.Cleanup(func() { statsd.Close(context.Background()) })
 	decisions := m.DecisionLog(telemetry.DecisionLogConfig{Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() { decisions.Close() })
 	call := m.Unary(telemetry.GRPC{Methods: []string{"/s/M"}, Log: slog.New(slog.DiscardHandler)})
-	_, err := call(context.Background(), nil, &grpc.UnaryServerInfo{FullMethod: "/s/M"}, func(context.Context, any) (any, error) { return "", nil })
+	_, err := call(context.Background(), nil, &grpc.UnaryServerInfo{FullMethod: "/s/M"},
+		func(context.Context, any) (any, error) {
+			return "", nil
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +200,8 @@ Those that end in ` + "`_total`" + ` are counters, the others gauges unless a ty
 %s
 ## Under the reference server's names
 
-Dashboards for the reference server work on these. Levels of a descriptor below the second count under ` + "`key2`" + ` of the second.
+Dashboards for the reference server work on these. Levels of a descriptor below the second count under ` + "`key2`" +
+	` of the second.
 
 | name | type, labels | what |
 | --- | --- | --- |
@@ -218,7 +225,8 @@ func settingsOf(t *testing.T, group *ast.StructType, prefix string) []setting {
 		if name == "" || name == "-" {
 			continue
 		}
-		s := setting{name: prefix + name, kind: kindOf(f.Type), value: tag.Get("envDefault"), what: strings.TrimSpace(f.Comment.Text())}
+		s := setting{name: prefix + name, kind: kindOf(f.Type), value: tag.Get("envDefault"),
+			what: strings.TrimSpace(f.Comment.Text())}
 		if s.what == "" {
 			s.what = strings.Join(strings.Fields(strings.TrimPrefix(f.Doc.Text(), f.Names[0].Name+" ")), " ")
 			s.what = strings.TrimPrefix(s.what, "is ")

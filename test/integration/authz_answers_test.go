@@ -51,7 +51,8 @@ func TestAuthzAnswersThroughEnvoy(t *testing.T) {
 
 func (w *world) authzAllowed(t *testing.T) {
 	// The application says things about limits, too. Spillway's word overwrites them.
-	got := w.wants(t, 1, http.StatusOK, "/", "x-api-key", demoKey, "x-echo-x-ratelimit-limit", "999", "x-echo-x-ratelimit-reset", "never")
+	got := w.wants(t, 1, http.StatusOK, "/", "x-api-key", demoKey, "x-echo-x-ratelimit-limit", "999",
+		"x-echo-x-ratelimit-reset", "never")
 	got.has(t, "x-ratelimit-limit", "20")
 	got.has(t, "x-ratelimit-remaining", "19")
 	got.has(t, "x-ratelimit-cost", "1")
@@ -93,8 +94,10 @@ func (w *world) authzPlainText(t *testing.T) {
 	if strings.HasPrefix(got.body, "{") || got.body == "" {
 		t.Errorf("the body is no plain text: %q", got.body)
 	}
-	w.wants(t, 1, http.StatusTooManyRequests, path, "accept", "application/json, text/plain;q=0.5").has(t, "content-type", "application/problem+json")
-	if line := w.logged(t, path+" 429"); !strings.Contains(line, `"outcome":"refused"`) || !strings.Contains(line, `"rule":"first"`) {
+	w.wants(t, 1, http.StatusTooManyRequests, path, "accept", "application/json, text/plain;q=0.5").has(t,
+		"content-type", "application/problem+json")
+	if line := w.logged(t, path+" 429"); !strings.Contains(line, `"outcome":"refused"`) ||
+		!strings.Contains(line, `"rule":"first"`) {
 		t.Errorf("the access log does not tell of the refusal: %s", line)
 	}
 }
@@ -150,7 +153,8 @@ func (w *world) authzDisabled(t *testing.T) {
 func (w *world) authzGRPC(t *testing.T) {
 	const path = "/partners/grpc"
 	if got := w.grpcTo(t, path); got.header.Get("grpc-status") != "0" {
-		t.Fatalf("an allowed gRPC call was answered with grpc-status %q (headers %v)", got.header.Get("grpc-status"), got.header)
+		t.Fatalf("an allowed gRPC call was answered with grpc-status %q (headers %v)", got.header.Get("grpc-status"),
+			got.header)
 	}
 	got := w.grpcTo(t, path)
 	got.has(t, "grpc-status", "8")

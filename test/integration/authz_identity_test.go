@@ -48,7 +48,9 @@ func TestAuthzIdentities(t *testing.T) {
 	rules := map[string]string{"partners.yaml": identityRules, "authz.yaml": queryRules, "keys.json": keySet()}
 	for _, raw := range []string{"true", "false"} {
 		t.Run("encode_raw_headers: "+raw, func(t *testing.T) {
-			onEachStore(t, authzSetup{rules: rules, swaps: [][2]string{{"encode_raw_headers: true", "encode_raw_headers: " + raw}}}, identities)
+			onEachStore(t,
+				authzSetup{rules: rules,
+					swaps: [][2]string{{"encode_raw_headers: true", "encode_raw_headers: " + raw}}}, identities)
 		})
 	}
 }
@@ -67,7 +69,8 @@ func identities(t *testing.T, w *world) {
 func (w *world) tokens(t *testing.T) {
 	claims := claimsOf("alice")
 	for i, token := range []string{
-		sign("RS256", "rsa", rsaKey(), claims), sign("ES256", "ec", ecKey(), claims), sign("EdDSA", "ed", edKey(), claims),
+		sign("RS256", "rsa", rsaKey(), claims), sign("ES256", "ec", ecKey(), claims),
+		sign("EdDSA", "ed", edKey(), claims),
 	} {
 		got := w.wants(t, 1, http.StatusOK, "/partners", "authorization", "Bearer "+token)
 		got.has(t, "x-ratelimit-limit", "4")
@@ -76,7 +79,8 @@ func (w *world) tokens(t *testing.T) {
 	// An API key of the same user is the same user.
 	w.wants(t, 1, http.StatusOK, "/partners", "x-api-key", demoKey).has(t, "x-ratelimit-remaining", "0")
 	w.wants(t, 1, http.StatusTooManyRequests, "/partners", "authorization", "bearer "+tokenOf("alice"))
-	w.wants(t, 1, http.StatusOK, "/partners", "authorization", "Bearer "+tokenOf("bob")).has(t, "x-ratelimit-remaining", "3")
+	w.wants(t, 1, http.StatusOK, "/partners", "authorization", "Bearer "+tokenOf("bob")).has(t, "x-ratelimit-remaining",
+		"3")
 	// Tenant and tier are the token's: one counter for both users of acme.
 	w.wants(t, 1, http.StatusOK, "/partners/pro", "authorization", "Bearer "+tokenOf("carol"))
 	w.wants(t, 1, http.StatusTooManyRequests, "/partners/pro", "authorization", "Bearer "+tokenOf("dave"))
@@ -110,8 +114,10 @@ func (w *world) queryKeys(t *testing.T) {
 // Envoy appends its own peer, so the second from the right is what the proxy before it says.
 func (w *world) forwardedAddresses(t *testing.T) {
 	w.wants(t, 1, http.StatusOK, "/", "x-forwarded-for", "198.51.100.7").has(t, "x-ratelimit-remaining", "2")
-	w.wants(t, 1, http.StatusOK, "/", "x-forwarded-for", "203.0.113.1, 198.51.100.7").has(t, "x-ratelimit-remaining", "1")
-	w.wants(t, 1, http.StatusOK, "/", "x-forwarded-for", "::1,nonsense, ::ffff:198.51.100.7").has(t, "x-ratelimit-remaining", "0")
+	w.wants(t, 1, http.StatusOK, "/", "x-forwarded-for", "203.0.113.1, 198.51.100.7").has(t, "x-ratelimit-remaining",
+		"1")
+	w.wants(t, 1, http.StatusOK, "/", "x-forwarded-for", "::1,nonsense, ::ffff:198.51.100.7").has(t,
+		"x-ratelimit-remaining", "0")
 	w.wants(t, 1, http.StatusTooManyRequests, "/", "x-forwarded-for", "203.0.113.2,198.51.100.7:4711")
 	w.wants(t, 1, http.StatusOK, "/", "x-forwarded-for", "198.51.100.8").has(t, "x-ratelimit-remaining", "2")
 	w.wants(t, 1, http.StatusOK, "/", "x-forwarded-for", "2001:db8::1").has(t, "x-ratelimit-remaining", "2")

@@ -22,7 +22,10 @@ type object = map[string]any
 
 // The signers of the tests, made anew for each run.
 var (
-	edKey    = sync.OnceValue(func() ed25519.PrivateKey { _, key, err := ed25519.GenerateKey(rand.Reader); return must(key, err) })
+	edKey = sync.OnceValue(func() ed25519.PrivateKey {
+		_, key, err := ed25519.GenerateKey(rand.Reader)
+		return must(key, err)
+	})
 	rsaKey   = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
 	ecKey    = sync.OnceValue(func() *ecdsa.PrivateKey { return must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)) })
 	wrongKey = sync.OnceValue(func() *ecdsa.PrivateKey { return must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)) })

@@ -40,7 +40,8 @@ func startAuthz(t *testing.T, s authzSetup) *world {
 	}
 	w.sidecar = servers.StartSidecar(t, env...)
 	changes := addresses(w.app.Addr, socketAddress(w.sidecar.GRPC), w.log)
-	changes = append(changes, [2]string{" timeout: 0.025s", " timeout: " + filterTimeout}, [2]string{" timeout: 0.75s", " timeout: " + authzTimeout})
+	changes = append(changes, [2]string{" timeout: 0.025s", " timeout: " + filterTimeout},
+		[2]string{" timeout: 0.75s", " timeout: " + authzTimeout})
 	w.envoy = servers.StartEnvoy(t, rewritten(t, authzFile(t), append(changes, s.swaps...)))
 	w.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: time.Minute}
 	t.Cleanup(w.client.CloseIdleConnections)
@@ -61,7 +62,8 @@ func onEachStore(t *testing.T, s authzSetup, run func(t *testing.T, w *world)) {
 }
 
 // authzErrors are Envoy's counters of calls that failed, and of answers that it could not use.
-var authzErrors = []string{"http.ingress.ext_authz.error", "http.ingress.ext_authz.invalid", "cluster.app.ratelimit.error"}
+var authzErrors = []string{"http.ingress.ext_authz.error", "http.ingress.ext_authz.invalid",
+	"cluster.app.ratelimit.error"}
 
 // clean runs a case and fails when Envoy could not ask the sidecar, or not use its answer, meanwhile: the case may have
 // passed for that reason.

@@ -105,7 +105,8 @@ func TestReloadUnderLoad(t *testing.T) {
 }
 
 func partnersOf(n int) string {
-	return fmt.Sprintf("domain: partners\ndescriptors:\n  - {key: partners, value: all, rate_limit: {unit: day, requests_per_unit: %d}}\n", n)
+	return fmt.Sprintf("domain: partners\ndescriptors:\n  - {key: partners, value: all, rate_limit: {unit: day, "+
+		"requests_per_unit: %d}}\n", n)
 }
 
 // partnersLimit is nil when Envoy's clients see that limit.

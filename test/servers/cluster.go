@@ -17,9 +17,9 @@ type RedisCluster struct {
 	Nodes []*Redis // at the start the masters in the order of their slots, then their replicas in the same order
 }
 
-// StartCluster starts the six processes, stops them when the test ends, and waits until every node finds the cluster well.
-// Slots without a master do not take the others down, unless the settings say --cluster-require-full-coverage yes. With
-// --requirepass the replicas are told the password.
+// StartCluster starts the six processes, stops them when the test ends, and waits until every node finds the cluster
+// well. Slots without a master do not take the others down, unless the settings say --cluster-require-full-coverage
+// yes. With --requirepass the replicas are told the password.
 func StartCluster(t testing.TB, settings ...string) *RedisCluster {
 	t.Helper()
 	settings = append([]string{
@@ -100,11 +100,12 @@ func (c *RedisCluster) join(t testing.TB) {
 	c.Settle(t)
 }
 
-// Settle waits until every living node finds the cluster well, with a living master for every slot, and the replicas have
-// what their masters have.
+// Settle waits until every living node finds the cluster well, with a living master for every slot, and the replicas
+// have what their masters have.
 func (c *RedisCluster) Settle(t testing.TB) {
 	t.Helper()
-	want := []string{"cluster_state:ok\r\n", fmt.Sprintf("cluster_slots_ok:%d\r\n", ClusterSlots), fmt.Sprintf("cluster_known_nodes:%d\r\n", len(c.Nodes))}
+	want := []string{"cluster_state:ok\r\n", fmt.Sprintf("cluster_slots_ok:%d\r\n", ClusterSlots),
+		fmt.Sprintf("cluster_known_nodes:%d\r\n", len(c.Nodes))}
 	Await(t, "the cluster to settle", func() error {
 		for _, node := range c.living() {
 			info, err := node.text("CLUSTER", "INFO")
@@ -150,8 +151,8 @@ func (r *Redis) claim() (claim, error) {
 	return all[myself], err
 }
 
-// claims reads CLUSTER NODES, a line for each node: id, address, flags, master, ping, pong, epoch, link, slots. It returns what the node
-// knows of each, by id, and its own id.
+// claims reads CLUSTER NODES, a line for each node: id, address, flags, master, ping, pong, epoch, link, slots. It
+// returns what the node knows of each, by id, and its own id.
 func (r *Redis) claims() (all map[string]claim, myself string, err error) {
 	told, err := r.text("CLUSTER", "NODES")
 	all = map[string]claim{}
@@ -175,7 +176,8 @@ func (r *Redis) claims() (all map[string]claim, myself string, err error) {
 	return all, myself, err
 }
 
-// agreed finds a node that knows of other slots of a master than that one. A replica that takes over claims those that it knows.
+// agreed finds a node that knows of other slots of a master than that one. A replica that takes over claims those that
+// it knows.
 func agreed(nodes []*Redis) error {
 	views := map[*Redis]map[string]claim{}
 	own := map[string]claim{}
@@ -189,7 +191,8 @@ func agreed(nodes []*Redis) error {
 	for node, all := range views {
 		for id, c := range own {
 			if !slices.Equal(all[id].slots, c.slots) {
-				return fmt.Errorf("%s knows of %d slots of node %s, which has %d", node.Addr, len(all[id].slots), id, len(c.slots))
+				return fmt.Errorf("%s knows of %d slots of node %s, which has %d", node.Addr, len(all[id].slots), id,
+					len(c.slots))
 			}
 		}
 	}

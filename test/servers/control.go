@@ -22,7 +22,8 @@ var builtSpillway struct {
 	err error
 }
 
-// SpillwayBin returns the path of the command: the one that all packages share, else cmd/spillway, built once per test process.
+// SpillwayBin returns the path of the command: the one that all packages share, else cmd/spillway, built once per test
+// process.
 func SpillwayBin(t testing.TB) string {
 	t.Helper()
 	if bin := shared("spillway"); bin != "" {
@@ -46,8 +47,8 @@ func SpillwayBin(t testing.TB) string {
 
 var controlListens = regexp.MustCompile(`msg=listening control=(\S+)`)
 
-// StartControl starts a control with a migrated database on loopback, with nothing in its environment but env ("NAME=value"), and waits
-// until its API answers.
+// StartControl starts a control with a migrated database on loopback, with nothing in its environment but env
+// ("NAME=value"), and waits until its API answers.
 func StartControl(t testing.TB, env ...string) *Control {
 	t.Helper()
 	c := LaunchControl(t, env...)

@@ -56,7 +56,8 @@ func StartEnvoy(t testing.TB, config string) *Envoy {
 		t.Fatalf("write the configuration of Envoy: %v", err)
 	}
 	told := filepath.Join(dir, "admin")
-	cmd := Child(t, EnvoyBin(t), "-c", file, "--disable-hot-restart", "--concurrency", "1", "-l", "error", "--admin-address-path", told)
+	cmd := Child(t, EnvoyBin(t), "-c", file, "--disable-hot-restart", "--concurrency", "1", "-l", "error",
+		"--admin-address-path", told)
 	e := &Envoy{Pid: cmd.Process.Pid}
 	Await(t, "Envoy's admin address", func() error {
 		text, err := os.ReadFile(told)

@@ -18,16 +18,19 @@ type Mode uint8
 // The modes. A reply is what one read from the server brings: one whole reply where the client waits for each before it
 // asks again.
 const (
-	Pass         Mode = iota // as it came
-	Latency                  // Delay ± Jitter later
-	BlackHole                // swallowed, and requests with it; a connection that fell in stays dead, a new one is dead at once
-	DropReplies              // the request arrives, the reply does not, nor what would follow it on that connection: no network loses the middle of a stream
-	ResetReplies             // the first half arrives, then a reset
-	HalfClose                // the end of the stream instead of the reply; requests still go through
-	OneByte                  // byte by byte
-	Slices                   // in parts of random lengths, Delay apart
-	HoldOrReset              // by the toss of a coin: Delay ± Jitter later, or as ResetReplies
-	Narrow                   // of all connections together, Bytes in each Delay
+	Pass    Mode = iota // as it came
+	Latency             // Delay ± Jitter later
+	// swallowed, and requests with it; a connection that fell in stays dead, a new one is dead at once
+	BlackHole
+	// the request arrives, the reply does not, nor what would follow it on that connection: no network loses the middle
+	// of a stream
+	DropReplies
+	ResetReplies // the first half arrives, then a reset
+	HalfClose    // the end of the stream instead of the reply; requests still go through
+	OneByte      // byte by byte
+	Slices       // in parts of random lengths, Delay apart
+	HoldOrReset  // by the toss of a coin: Delay ± Jitter later, or as ResetReplies
+	Narrow       // of all connections together, Bytes in each Delay
 )
 
 // Fault is a mode with its numbers. The zero value passes everything.
@@ -73,7 +76,8 @@ func StartProxy(t testing.TB, target string) *Proxy {
 	if err != nil {
 		t.Fatalf("listen for the proxy: %v", err)
 	}
-	p := &Proxy{Addr: l.Addr().String(), target: target, listener: l, done: make(chan struct{}), conns: map[net.Conn]bool{}, dead: map[*line]time.Time{}, narrow: make(chan time.Time, 1)}
+	p := &Proxy{Addr: l.Addr().String(), target: target, listener: l, done: make(chan struct{}),
+		conns: map[net.Conn]bool{}, dead: map[*line]time.Time{}, narrow: make(chan time.Time, 1)}
 	p.narrow <- time.Time{}
 	p.Set(Fault{})
 	p.running.Go(p.serve)
@@ -248,7 +252,8 @@ func (l *line) requests() {
 	}
 }
 
-// replies ends the client's stream when the server's ends, but not in a black hole, where the client does not hear of that.
+// replies ends the client's stream when the server's ends, but not in a black hole, where the client does not hear of
+// that.
 func (l *line) replies() {
 	buf := make([]byte, 64<<10)
 	for {
@@ -327,8 +332,9 @@ func (l *line) slice(b []byte, next func(left int) int, apart time.Duration) boo
 	return true
 }
 
-// squeeze writes b in parts of at most Bytes, each when those of all lines before it have passed. A part that comes late does not delay
-// the next, so that the rate is right on a busy machine as well; what is made up for is at most slack.
+// squeeze writes b in parts of at most Bytes, each when those of all lines before it have passed. A part that comes
+// late does not delay the next, so that the rate is right on a busy machine as well; what is made up for is at most
+// slack.
 func (l *line) squeeze(b []byte, f *Fault) bool {
 	const slack = 10 * time.Millisecond
 	for part := range slices.Chunk(b, f.Bytes) {

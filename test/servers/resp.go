@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Do asks the server one thing, as its operator, and returns the reply: string, int64, []any, or nil. An error reply fails
-// the test.
+// Do asks the server one thing, as its operator, and returns the reply: string, int64, []any, or nil. An error reply
+// fails the test.
 func (r *Redis) Do(t testing.TB, command ...string) any {
 	t.Helper()
 	reply, err := r.askWithin(longEnough, command...)
@@ -24,8 +24,8 @@ func (r *Redis) Do(t testing.TB, command ...string) any {
 	return reply
 }
 
-// ask is Do with an error, for those that try again or ask another server. It gives up after a second, as a server that hangs does not
-// answer.
+// ask is Do with an error, for those that try again or ask another server. It gives up after a second, as a server that
+// hangs does not answer.
 func (r *Redis) ask(command ...string) (any, error) { return r.askWithin(time.Second, command...) }
 
 func (r *Redis) askWithin(life time.Duration, command ...string) (any, error) {

@@ -19,8 +19,8 @@ type Sentinels struct {
 }
 
 // StartSentinels starts the six processes, stops them when the test ends, and waits until every sentinel knows every
-// replica and every other sentinel. Settings are those of the servers; with --requirepass the replicas and the sentinels
-// are told the password, and with TLS the sentinels speak it, too.
+// replica and every other sentinel. Settings are those of the servers; with --requirepass the replicas and the
+// sentinels are told the password, and with TLS the sentinels speak it, too.
 func StartSentinels(t testing.TB, settings ...string) *Sentinels {
 	t.Helper()
 	return StartGuardedSentinels(t, "", settings...)
@@ -204,8 +204,8 @@ func (s *Sentinels) AwaitFailover(t testing.TB, old *Redis) *Redis {
 	return s.Current(t)
 }
 
-// AwaitReplica waits until the sentinels have made a replica of a former master that lives. Left alone they take ten to twenty
-// seconds, so it makes them look and talk more often until then.
+// AwaitReplica waits until the sentinels have made a replica of a former master that lives. Left alone they take ten to
+// twenty seconds, so it makes them look and talk more often until then.
 func (s *Sentinels) AwaitReplica(t testing.TB, old *Redis) {
 	t.Helper()
 	s.pace(t, "500", "250")

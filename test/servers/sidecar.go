@@ -37,10 +37,12 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// binVar names the folder with the programs sidecar and spillway that the packages of a run share. make test builds them.
+// binVar names the folder with the programs sidecar and spillway that the packages of a run share. make test builds
+// them.
 const binVar = "SPILLWAY_TEST_BIN"
 
-// shared returns the path of a program that was built for all packages, or "": with the race detector each builds its own.
+// shared returns the path of a program that was built for all packages, or "": with the race detector each builds its
+// own.
 func shared(name string) string {
 	if dir := os.Getenv(binVar); dir != "" && !Race {
 		return filepath.Join(dir, name)
@@ -48,8 +50,8 @@ func shared(name string) string {
 	return ""
 }
 
-// SidecarBin returns the path of the sidecar: the one that all packages share, else cmd/sidecar, built once per test process.
-// A test binary with the race detector builds a sidecar with it, too.
+// SidecarBin returns the path of the sidecar: the one that all packages share, else cmd/sidecar, built once per test
+// process. A test binary with the race detector builds a sidecar with it, too.
 func SidecarBin(t testing.TB) string {
 	t.Helper()
 	if bin := shared("sidecar"); bin != "" {
@@ -75,8 +77,9 @@ func SidecarBin(t testing.TB) string {
 	return filepath.Join(built.dir, "sidecar")
 }
 
-// StartSidecar starts the sidecar on loopback with nothing in its environment but env ("NAME=value"), and waits until it is
-// ready. It picks its ports itself and tells them in its log, which therefore has to stay at level info and in text.
+// StartSidecar starts the sidecar on loopback with nothing in its environment but env ("NAME=value"), and waits until
+// it is ready. It picks its ports itself and tells them in its log, which therefore has to stay at level info and in
+// text.
 func StartSidecar(t testing.TB, env ...string) *Sidecar {
 	t.Helper()
 	return awaitSidecar(t, LaunchSidecar(t, env...))
@@ -134,7 +137,8 @@ func LaunchSidecar(t testing.TB, env ...string) *Sidecar {
 
 func launch(t testing.TB, cmd *exec.Cmd, env []string) *Sidecar {
 	t.Helper()
-	cmd.Env = append([]string{"PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "GORACE=halt_on_error=1", "TMPDIR=" + os.TempDir()}, env...)
+	cmd.Env = append([]string{"PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "GORACE=halt_on_error=1",
+		"TMPDIR=" + os.TempDir()}, env...)
 	return &Sidecar{Process: Start(t, cmd)}
 }
 

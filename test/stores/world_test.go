@@ -15,7 +15,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(servers.Main(m)) }
 
-// files are a tree, which one script decides, and rules of each algorithm, which others do. A limit is asked for by a key.
+// files are a tree, which one script decides, and rules of each algorithm, which others do. A limit is asked for by a
+// key.
 var files = map[string]string{
 	"tree": "domain: tree\ndescriptors:\n  - { key: user, rate_limit: { unit: hour, requests_per_unit: 5 } }\n",
 	"rules": `domain: rules
@@ -28,7 +29,8 @@ rules:
 `,
 }
 
-// start starts a server with these settings and a sidecar over it. Patience and silence are long, so that no busy machine decides.
+// start starts a server with these settings and a sidecar over it. Patience and silence are long, so that no busy
+// machine decides.
 func start(t *testing.T, settings ...string) (*servers.Redis, *servers.Sidecar) {
 	t.Helper()
 	rules := t.TempDir()
@@ -39,7 +41,8 @@ func start(t *testing.T, settings ...string) (*servers.Redis, *servers.Sidecar) 
 		}
 	}
 	redis := servers.StartRedis(t, settings...)
-	return redis, servers.StartSidecar(t, "RULES="+rules, "REDIS_URL="+redis.Addr, "STORE_PATIENCE=20s", "STORE_SILENCE=20s")
+	return redis, servers.StartSidecar(t, "RULES="+rules, "REDIS_URL="+redis.Addr, "STORE_PATIENCE=20s",
+		"STORE_SILENCE=20s")
 }
 
 // answer is what the sidecar replies over /json about one descriptor.

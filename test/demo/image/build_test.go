@@ -19,8 +19,8 @@ import (
 // version is what the build under test is told to call itself.
 const version = "1.2.3-test"
 
-// builder performs the steps of a stage on this machine. The stage's root folder is a temporary one, and so is the context: a
-// copy of exactly the files that .dockerignore lets in. Commands run with the machine's own Go.
+// builder performs the steps of a stage on this machine. The stage's root folder is a temporary one, and so is the
+// context: a copy of exactly the files that .dockerignore lets in. Commands run with the machine's own Go.
 type builder struct {
 	root, context string
 	workdir       string   // as the Dockerfile says it, from /
@@ -33,7 +33,8 @@ func newBuilder(t *testing.T, context string, stages map[string]string) *builder
 	t.Helper()
 	return &builder{
 		root: t.TempDir(), context: context, workdir: "/", stages: stages,
-		args: map[string]string{"TARGETOS": runtime.GOOS, "TARGETARCH": runtime.GOARCH, "VERSION": version, "REVISION": "abc"},
+		args: map[string]string{"TARGETOS": runtime.GOOS, "TARGETARCH": runtime.GOARCH, "VERSION": version,
+			"REVISION": "abc"},
 	}
 }
 

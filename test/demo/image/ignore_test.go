@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// ignore is a .dockerignore: what enters a build is decided by the last pattern that matches a path or a folder above it.
+// ignore is a .dockerignore: what enters a build is decided by the last pattern that matches a path or a folder above
+// it.
 type ignore []pattern
 
 type pattern struct {
@@ -129,13 +130,15 @@ func TestIgnoreRules(t *testing.T) {
 // Whatever lies about in a user's folder, an image is built from the sidecar's code alone.
 func TestOurIgnoreLetsInTheCodeAlone(t *testing.T) {
 	rules := ourIgnore(t)
-	for _, name := range strings.Fields(`go.mod go.sum LICENSE cmd/sidecar/main.go limit/spend.lua newroom/deep/file.go admin/openapi.json
+	for _, name := range strings.Fields(
+		`go.mod go.sum LICENSE cmd/sidecar/main.go limit/spend.lua newroom/deep/file.go admin/openapi.json
 		admin/page/index.html admin/page/page.css admin/page/page.js`) {
 		if rules.drops(name) {
 			t.Errorf("%s stays out, and the build needs it", name)
 		}
 	}
-	for _, name := range strings.Fields(`.git/config .git/hooks/x.go .env .ssh/id_ed25519 .tools/envoy/envoy .netrc kubeconfig secrets/tls.key
+	for _, name := range strings.Fields(
+		`.git/config .git/hooks/x.go .env .ssh/id_ed25519 .tools/envoy/envoy .netrc kubeconfig secrets/tls.key
 		tls.pem go.work docker-compose.override.yaml cmd/sidecar/main_test.go limit/script_test.go identity/testdata/fuzz/x
 		identity/testdata/x.go test/servers/redis.go tools/go.mod tools/packages bin/sidecar bin/x.go examples/rules/shop.yaml docs/x.go
 		deploy/x.go bench/x.go Dockerfile .dockerignore README.md sub/go.mod`) {

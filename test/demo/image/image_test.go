@@ -32,7 +32,8 @@ func TestContextIsSmallAndClean(t *testing.T) {
 	if size > 4<<20 {
 		t.Errorf("%d bytes enter the build, want at most 4 MiB of code", size)
 	}
-	suspect := regexp.MustCompile(`(?i)_test\.go$|testdata|(^|/)\.|\.(pem|key|crt|env|p12|kubeconfig)$|^(test|tools|bench|examples|docs|bin)/`)
+	suspect := regexp.MustCompile(`(?i)_test\.go$|testdata|(^|/)\.|\.(pem|key|crt|env|p12|kubeconfig)$|^(test|tools|` +
+		`bench|examples|docs|bin)/`)
 	for _, name := range names {
 		if suspect.MatchString(name) {
 			t.Errorf("%s enters the build", name)
@@ -96,7 +97,8 @@ func TestImage(t *testing.T) {
 
 func holds(t *testing.T, root string) {
 	names, _ := files(t, root)
-	if diff := cmp.Diff([]string{"bin/ratelimit", "bin/sidecar", "bin/spillway", "licenses/spillway"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"bin/ratelimit", "bin/sidecar", "bin/spillway", "licenses/spillway"},
+		names); diff != "" {
 		t.Errorf("files of the image (-want +got):\n%s", diff)
 	}
 	first, err := os.ReadFile(filepath.Join(root, "bin", "sidecar"))
@@ -158,21 +160,26 @@ func knowsName(t *testing.T, root string) {
 	for name, host := range map[string]string{"sidecar": "127.0.0.1", "ratelimit": "0.0.0.0"} {
 		code, out := program(t, root, name, []string{"PORT=7000", "GRPC_PORT=7000"})
 		if code != 2 || !strings.Contains(out, `"`+host+`:7000" is not free`) {
-			t.Errorf("%s with one port for two listeners = %d, %q, want 2 and a complaint about %s", name, code, out, host)
+			t.Errorf("%s with one port for two listeners = %d, %q, want 2 and a complaint about %s", name, code, out,
+				host)
 		}
 	}
 }
 
-// followsXDS starts /bin/ratelimit as Envoy Gateway does: rules come from a management server, and the folder that RUNTIME_ROOT names is
-// not there.
+// followsXDS starts /bin/ratelimit as Envoy Gateway does: rules come from a management server, and the folder that
+// RUNTIME_ROOT names is not there.
 func followsXDS(t *testing.T, root string) {
 	m := servers.StartManagement(t, "")
-	m.Set(t, "1", &configv3.RateLimitConfig{Name: "default/eg/http", Domain: "default/eg/http", Descriptors: []*configv3.RateLimitDescriptor{{
-		Key: "route", Value: "route", RateLimit: &configv3.RateLimitPolicy{Unit: configv3.RateLimitUnit_DAY, RequestsPerUnit: 2},
-	}}})
+	m.Set(t, "1", &configv3.RateLimitConfig{Name: "default/eg/http", Domain: "default/eg/http",
+		Descriptors: []*configv3.RateLimitDescriptor{{
+			Key: "route", Value: "route", RateLimit: &configv3.RateLimitPolicy{Unit: configv3.RateLimitUnit_DAY,
+				RequestsPerUnit: 2},
+		}}})
 	env := append(loopback(t),
-		"RUNTIME_ROOT=/data", "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_IGNOREDOTFILES=true", "RUNTIME_WATCH_ROOT=false", "LOG_LEVEL=info", "USE_STATSD=false",
-		"CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL="+m.Addr, "CONFIG_GRPC_XDS_NODE_ID="+servers.ManagementNode, "FORCE_START_WITHOUT_INITIAL_CONFIG=true")
+		"RUNTIME_ROOT=/data", "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_IGNOREDOTFILES=true",
+		"RUNTIME_WATCH_ROOT=false", "LOG_LEVEL=info", "USE_STATSD=false",
+		"CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL="+m.Addr, "CONFIG_GRPC_XDS_NODE_ID="+
+			servers.ManagementNode, "FORCE_START_WITHOUT_INITIAL_CONFIG=true")
 	start(t, root, "ratelimit", env)
 	ask := `{"domain":"default/eg/http","descriptors":[{"entries":[{"key":"route","value":"route"}]}]}`
 	var said []int
@@ -187,12 +194,14 @@ func followsXDS(t *testing.T, root string) {
 // dropsIn starts /bin/ratelimit with the environment that the reference server's users have.
 func dropsIn(t *testing.T, root string) {
 	data := t.TempDir()
-	config := "domain: mongo_cps\ndescriptors:\n  - key: database\n    rate_limit:\n      unit: day\n      requests_per_unit: 2\n"
+	config := "domain: mongo_cps\ndescriptors:\n  - key: database\n    rate_limit:\n      unit: day\n" +
+		"      requests_per_unit: 2\n"
 	write(t, filepath.Join(data, "ratelimit", "config", "mongo.yaml"), config)
 	redis := servers.StartRedis(t)
 	env := append(loopback(t),
 		"USE_STATSD=false", "LOG_LEVEL=debug", "REDIS_SOCKET_TYPE=tcp", "REDIS_URL="+redis.Addr,
-		"RUNTIME_ROOT="+data, "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false", "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
+		"RUNTIME_ROOT="+data, "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false", "STORE_SILENCE=1s",
+		"STORE_PATIENCE=2s")
 	start(t, root, "ratelimit", env)
 	ask := `{"domain":"mongo_cps","descriptors":[{"entries":[{"key":"database","value":"users"}]}]}`
 	var said []int

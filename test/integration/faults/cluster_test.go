@@ -35,7 +35,8 @@ func (x *trial) startCluster(settings ...string) *servers.RedisCluster {
 	return c
 }
 
-// homes is which master holds each key while the load runs. Those with a short window come and go, so it may take some looks.
+// homes is which master holds each key while the load runs. Those with a short window come and go, so it may take some
+// looks.
 func (x *trial) homes(c *servers.RedisCluster) map[int]*servers.Redis {
 	x.Helper()
 	at := map[int]*servers.Redis{}
@@ -107,7 +108,8 @@ func resharded(x *trial) {
 	}
 }
 
-// minority is a cluster with one of three masters left. It refuses its keys when it finds itself alone; the others are not there.
+// minority is a cluster with one of three masters left. It refuses its keys when it finds itself alone; the others are
+// not there.
 func minority(x *trial) {
 	c := x.startCluster("--appendonly", "yes", "--appendfsync", "no")        // counters outlive the nodes
 	gone := []*servers.Redis{c.Nodes[3], c.Nodes[4], c.Nodes[0], c.Nodes[1]} // replicas first: they must not take over

@@ -21,8 +21,8 @@ func (x *trial) closes(within time.Duration) {
 	}
 }
 
-// healed checks that the breaker closed in time after the repair and did not open again, and that from then on the store decided
-// everything.
+// healed checks that the breaker closed in time after the repair and did not open again, and that from then on the
+// store decided everything.
 func (x *trial) healed() {
 	x.Helper()
 	x.closes(x.heals)

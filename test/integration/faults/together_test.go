@@ -92,10 +92,12 @@ func (x *trial) press(fleet []*member) (stop func()) {
 				return
 			case <-tick.C:
 			}
-			charge := limit.Charge{Key: fmt.Sprintf("rl1:{together|%d}", n), Cost: 1, Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: limitOf, Window: time.Hour}}
+			charge := limit.Charge{Key: fmt.Sprintf("rl1:{together|%d}", n), Cost: 1,
+				Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: limitOf, Window: time.Hour}}
 			for range atOnce {
 				running.Go(func() {
-					fleet[n].Ask(context.Background(), &limit.Request{Charges: []limit.Charge{charge}, Decisions: make([]limit.Decision, 1)})
+					fleet[n].Ask(context.Background(), &limit.Request{Charges: []limit.Charge{charge},
+						Decisions: make([]limit.Decision, 1)})
 				})
 			}
 		}

@@ -29,7 +29,8 @@ var topologies = []topology{
 	}},
 	{name: "TLS", start: func(t *testing.T) []string {
 		cert, key := servers.Certificate(t)
-		redis := servers.StartRedis(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert, "--tls-auth-clients", "no")
+		redis := servers.StartRedis(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert,
+			"--tls-auth-clients", "no")
 		return []string{"REDIS_URL=rediss://" + redis.Addr, "REDIS_TLS_CACERT=" + cert}
 	}},
 	{name: "sentinel", start: func(t *testing.T) []string {
@@ -43,7 +44,8 @@ var topologies = []topology{
 		return []string{"REDIS_TYPE=ring", "REDIS_URL=" + servers.StartRedis(t).Addr + "," + servers.StartRedis(t).Addr}
 	}},
 	{name: "second Redis", start: func(t *testing.T) []string {
-		return []string{"REDIS_URL=" + servers.StartRedis(t).Addr, "REDIS_PERSECOND=true", "REDIS_PERSECOND_URL=" + servers.StartRedis(t).Addr}
+		return []string{"REDIS_URL=" + servers.StartRedis(t).Addr, "REDIS_PERSECOND=true", "REDIS_PERSECOND_URL=" +
+			servers.StartRedis(t).Addr}
 	}, more: ", { count: 1_000_000, per: 1s, name: second }"},
 }
 
@@ -54,7 +56,9 @@ type opening struct {
 }
 
 var openings = []opening{
-	{"when it is ready", func(t testing.TB, f fleet, _ []string) { awaitEach(t, f, func(i int) error { return f[i].Ready() }) }},
+	{"when it is ready", func(t testing.TB, f fleet, _ []string) {
+		awaitEach(t, f, func(i int) error { return f[i].Ready() })
+	}},
 	{"when the port accepts", func(t testing.TB, f fleet, addresses []string) {
 		awaitEach(t, f, func(i int) error {
 			conn, err := net.Dial("tcp", addresses[i])

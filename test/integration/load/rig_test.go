@@ -28,7 +28,8 @@ var algorithms = []string{"token_bucket", "sliding_window", "fixed_window", "sli
 
 // perUser is a rule file with one limit for every user.
 func perUser(count int, algorithm string) string {
-	return fmt.Sprintf("domain: %s\nrules:\n  - { name: each, scope: user, limits: [{ count: %d, per: %s, algorithm: %s }] }\n", domain, count, window, algorithm)
+	return fmt.Sprintf("domain: %s\nrules:\n  - { name: each, scope: user, limits: [{ count: %d, per: %s, "+
+		"algorithm: %s }] }\n", domain, count, window, algorithm)
 }
 
 // fleet is sidecars that share a store.
@@ -85,7 +86,8 @@ func (f fleet) byRedis(t testing.TB, got *tally) {
 		t.Errorf("calls failed: %v", got.failed)
 	}
 	if len(got.degraded) > 0 {
-		t.Errorf("%d of %d answers were made without Redis, by reason: %v", sum(got.degraded), sum(got.asked), got.degraded)
+		t.Errorf("%d of %d answers were made without Redis, by reason: %v", sum(got.degraded), sum(got.asked),
+			got.degraded)
 	}
 	for i, s := range f {
 		m, err := servers.Scrape(s.Debug)
@@ -130,7 +132,8 @@ func evidence(m servers.Metrics) string {
 		fmt.Sprintf("store calls by outcome %v", m.By("spillway_store_calls_total", "outcome")),
 		fmt.Sprintf("breaker rejected %d", m.Sum("spillway_breaker_rejected_total")),
 	}
-	for _, name := range []string{"spillway_redis_requests_total", "spillway_redis_undecided_total", "spillway_redis_unknown_total", "spillway_redis_connections", "spillway_redis_in_flight"} {
+	for _, name := range []string{"spillway_redis_requests_total", "spillway_redis_undecided_total",
+		"spillway_redis_unknown_total", "spillway_redis_connections", "spillway_redis_in_flight"} {
 		lines = append(lines, fmt.Sprintf("%s %d", name, m.Sum(name)))
 	}
 	return strings.Join(lines, "; ")
