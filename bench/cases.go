@@ -1,11 +1,11 @@
 package main
 
-// goal is what a ratio of the sidecar to what it is compared with should be. A negative number is no goal.
+// goal is what a ratio of the sidecar to what it is compared with should be. A negative number is not a goal.
 type goal struct {
 	CPU       float64 // of server and Redis together, at most
 	Redis     float64 // at most
 	PerSecond float64 // at least
-	Calls     float64 // of a script per decision of the sidecar, at most; this is no ratio
+	Calls     float64 // of a script per decision of the sidecar, at most; not a ratio
 }
 
 // goals are by part and by the short name of a case.

@@ -87,7 +87,7 @@ func drawRow(out *strings.Builder, top int, s *study, time, speed float64) {
 	}
 }
 
-// legend says which colour is what.
+// legend maps each colour to what it means.
 func legend(out *strings.Builder) {
 	x := labelWidth
 	for _, item := range []struct{ class, text string }{

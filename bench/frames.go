@@ -93,7 +93,7 @@ func (w *wire) data(head http2.FrameHeader, payload []byte) error {
 	}
 	c, found := w.calls[head.StreamID]
 	if !found {
-		return fmt.Errorf("an answer on stream %d, which has no call", head.StreamID)
+		return fmt.Errorf("an answer on stream %d, where no call waits", head.StreamID)
 	}
 	body := payload
 	if len(c.body) > 0 {
@@ -128,7 +128,7 @@ func (w *wire) headers(head http2.FrameHeader, payload []byte, now time.Time) er
 func (w *wire) done(stream uint32, now time.Time, fault string) error {
 	c, found := w.calls[stream]
 	if !found {
-		return fmt.Errorf("stream %d ends, which has no call", stream)
+		return fmt.Errorf("stream %d ends, where no call waits", stream)
 	}
 	delete(w.calls, stream)
 	switch {
@@ -151,14 +151,14 @@ func (w *wire) done(stream uint32, now time.Time, fault string) error {
 // has changed the table that they refer to.
 type blocks struct {
 	decoder *hpack.Decoder
-	sound   map[string]bool // blocks that are no fault and change nothing
+	sound   map[string]bool // blocks that are in order and change nothing
 }
 
 func newBlocks() blocks {
 	return blocks{decoder: hpack.NewDecoder(4096, nil), sound: map[string]bool{}}
 }
 
-// fault is what a block says that is wrong, or empty.
+// fault returns what is wrong by a block of headers, or "".
 func (b *blocks) fault(block []byte) (string, error) {
 	if b.sound[string(block)] {
 		return "", nil
@@ -177,7 +177,7 @@ func (b *blocks) fault(block []byte) (string, error) {
 	return fault, nil
 }
 
-// faultOf is what headers say that is wrong, or empty.
+// faultOf returns what is wrong by headers, or "".
 func faultOf(fields []hpack.HeaderField) string {
 	code, message := "0", ""
 	for _, f := range fields {

@@ -199,7 +199,7 @@ func (l *load) closed(ctx context.Context, requests func(i int) func(now time.Ti
 	})
 }
 
-// open makes calls at a rate, whatever the answers do. Latency counts from the time at which a call was due.
+// open makes calls at a rate that does not depend on the answers. Latency counts from the time at which a call was due.
 func (l *load) open(ctx context.Context, length time.Duration) tally {
 	queues := make([]*queue, len(l.wires))
 	for i, w := range l.wires {
@@ -233,7 +233,7 @@ func (l *load) together(ctx context.Context, refill func(i int, w *wire) func(no
 	return all
 }
 
-// queue has the calls of an open loop that are due on a connection and have no room yet.
+// queue holds the calls of an open loop that are due on a connection and wait for room.
 type queue struct {
 	wire  *wire
 	next  func() []byte
@@ -259,7 +259,7 @@ func (q *queue) refill(time.Time) (more bool) {
 	return !q.ended || len(q.times) > 0
 }
 
-// end says that no more calls are due.
+// end closes the queue: no more calls are due.
 func (q *queue) end() {
 	q.wire.mu.Lock()
 	defer q.wire.mu.Unlock()

@@ -2,8 +2,9 @@
 // Redis, the same requests, in rounds that take turns. `make bench` builds what it needs, prints tables, and writes
 // RESULTS.md and results.svg.
 //
-// BENCH_ROUNDS, BENCH_SECONDS, BENCH_CASES and BENCH_PARTS shorten or lengthen a run; README.md in this folder says
-// how. A run in which a decision was made without Redis is no result: its ratios are left out and the exit code is 1.
+// BENCH_ROUNDS, BENCH_SECONDS, BENCH_CASES and BENCH_PARTS shorten or lengthen a run; README.md in this folder explains
+// them. A run in which a decision was made without Redis is not a result: its ratios are left out and the exit code is
+// 1.
 package main
 
 import (

@@ -135,9 +135,9 @@ func measure(ctx context.Context, f *fleet, o order) (figures, error) {
 	return made, err
 }
 
-// observe lets the load flow and takes the counters before and after. What a server or Redis says about itself costs it
-// time, so processor time is read last before the load and first after it. Decisions without Redis are those since the
-// server's start.
+// observe lets the load flow and takes the counters before and after. A report of a server or of Redis about itself
+// costs it time, so processor time is read last before the load and first after it. Decisions without Redis are those
+// since the server's start.
 func observe(f *fleet, g *generator) (figures, error) {
 	var before, after counters
 	warm, err := f.selves()

@@ -94,7 +94,7 @@ func (s *study) all(server string) []figures {
 // wrongShare is how many answers of a round may be of the other kind: at the edge of a window one call is admitted.
 const wrongShare = 0.001
 
-// faults are the reasons for which a study is no result. Decisions without Redis are what the part strain is about.
+// faults are the reasons for which a study is not a result. Decisions without Redis are what the part strain is about.
 func (s *study) faults() []string {
 	var all []string
 	for _, server := range s.servers() {
@@ -195,7 +195,7 @@ func compared(studies []*study, part, other string) []*study {
 	return slices.DeleteFunc(of(studies, part), func(s *study) bool { return len(s.Rounds[other]) == 0 })
 }
 
-// report prints the ratios and writes the files. It fails when a study is no result.
+// report prints the ratios and writes the files. It fails when a study is not a result.
 func (s *session) report(out io.Writer) error {
 	for _, part := range parts {
 		for _, other := range []string{reference, unleased, base} {

@@ -78,7 +78,7 @@ const (
 	refused  = uint64(rls.RateLimitResponse_OVER_LIMIT)
 )
 
-// codeOf reads overall_code from an encoded answer and nothing else. It is 0 where there is none.
+// codeOf reads overall_code from an encoded answer and nothing else. It is 0 if the answer lacks one.
 func codeOf(answer []byte) uint64 {
 	for len(answer) > 0 {
 		number, kind, n := protowire.ConsumeTag(answer)

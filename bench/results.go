@@ -14,7 +14,7 @@ import (
 var aboutRatios = map[string]string{"closed": " A ratio is the median of the rounds' ratios; on a busy machine it " +
 	"differs from the ratio of the medians below."}
 
-// aboutTables stands above the table of a part, where its title does not say enough.
+// aboutTables is printed above the table of a part whose title needs more words.
 var aboutTables = map[string]string{
 	"global": "What Redis, all sidecars and the load generator take is in percent of one core. The closed loop " +
 		"finds what this machine can do. The open loop makes half as many calls, and never more than nine tenths of " +

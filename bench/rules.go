@@ -71,7 +71,7 @@ func (r *redisServer) usedMemory() (float64, error) {
 	return strconv.ParseFloat(line, 64)
 }
 
-// usualKey is the memory of a key and its value: the median of some keys, because there are a few that are no counters.
+// usualKey is the memory of a key and its value: the median of some keys, because a few are not counters.
 func (r *redisServer) usualKey() (float64, error) {
 	var sizes []float64
 	for range 15 {

@@ -185,8 +185,8 @@ func (s *session) follow(ctx context.Context, plan stages) error {
 	return nil
 }
 
-// stage starts servers, runs the parts on them, and stops them. After a study that is no result there are new servers:
-// what one does later about decisions without Redis, it would do in the rounds of others.
+// stage starts servers, runs the parts on them, and stops them. After a study that is not a result there are new
+// servers: what one does later about decisions without Redis, it would do in the rounds of others.
 func (s *session) stage(ctx context.Context, g stage) error {
 	var fleets []*fleet
 	stop := func() {
@@ -303,7 +303,7 @@ func keep(rounds map[string][]figures, round map[string]figures) {
 	}
 }
 
-// show prints a study, and reports whether it is no result.
+// show prints a study, and reports whether it is not a result.
 func (s *session) show(done *study) bool {
 	s.progress.clear()
 	fmt.Printf("%s\n%s\n", titles[done.Part], tableFor(done.Part, done).terminal())

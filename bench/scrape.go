@@ -51,7 +51,8 @@ func parseMetrics(text string) (self, error) {
 	if !found {
 		return self{}, fmt.Errorf("the sidecar's metrics lack go_memstats_mallocs_total")
 	}
-	without, _ := sumMetric(text, "spillway_degraded_decisions_total") // a sidecar without such decisions has no series
+	// the series is missing until the first such decision
+	without, _ := sumMetric(text, "spillway_degraded_decisions_total")
 	return self{Allocations: allocations, WithoutRedis: without}, nil
 }
 
@@ -91,7 +92,7 @@ func parseStats(text string) (self, error) {
 	var memory struct{ Mallocs *float64 }
 	err := json.Unmarshal([]byte(line), &memory)
 	if !found || err != nil || memory.Mallocs == nil {
-		return self{}, fmt.Errorf("/stats of the reference server has no count of allocations: %w",
+		return self{}, fmt.Errorf("/stats of the reference server lacks the count of allocations: %w",
 			errors.Join(err, io.ErrUnexpectedEOF))
 	}
 	return self{Allocations: *memory.Mallocs}, nil

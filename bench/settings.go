@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// settings are what the environment says about a run.
+// settings are the variables of the environment for a run.
 type settings struct {
 	Rounds       int
 	Length       time.Duration // of the measured part of a round
@@ -107,7 +107,7 @@ func (set *settings) choose(env func(string) string) error {
 	return nil
 }
 
-// text is a variable, or what stands for it when it is not set.
+// text returns a variable, or its default when it is not set.
 func text(env func(string) string, name, otherwise string) string {
 	if v := env(name); v != "" {
 		return v

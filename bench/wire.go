@@ -24,9 +24,9 @@ type wire struct {
 
 	mu     sync.Mutex
 	out    []byte // to be written
-	window int64  // bytes of requests that the server takes before it says more
+	window int64  // bytes of requests that the server takes before it sends a window update
 	most   int    // calls at once that the server takes
-	got    int64  // bytes of answers since the server was told to send more
+	got    int64  // bytes of answers since the last window update to the server
 	calls  map[uint32]call
 	last   uint32 // stream of the last call
 	tally  tally
@@ -35,7 +35,7 @@ type wire struct {
 	next   []byte // and of all others
 }
 
-// call is one that has no answer yet.
+// call waits for its answer.
 type call struct {
 	from   time.Time // its latency counts from here
 	body   []byte    // of an answer in pieces
@@ -52,7 +52,7 @@ const (
 	firstWindow = 65535
 )
 
-// dialWire connects to a server. What a client says first goes out with the first flush.
+// dialWire connects to a server. The client's preface leaves with the first flush.
 func dialWire(ctx context.Context, target string) (*wire, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", target)
@@ -145,7 +145,7 @@ func (w *wire) flush() error {
 }
 
 // follow reads answers until there is nothing more to do. After each read, and at first, refill begins further calls
-// and tells whether there may be more of them. What goes wrong fails all calls in flight.
+// and reports whether there may be more of them. What goes wrong fails all calls in flight.
 func (w *wire) follow(ctx context.Context, refill func(now time.Time) (more bool)) {
 	for {
 		w.mu.Lock()
@@ -172,7 +172,7 @@ func (w *wire) follow(ctx context.Context, refill func(now time.Time) (more bool
 	}
 }
 
-// read waits for what the server says, and takes it.
+// read waits for bytes of the server and handles them.
 func (w *wire) read() error {
 	const step = 64 << 10
 	if cap(w.in)-len(w.in) < step {
@@ -196,7 +196,7 @@ func (w *wire) read() error {
 // wake ends a read that waits for nothing.
 func (w *wire) wake() { _ = w.conn.SetReadDeadline(time.Unix(1, 0)) }
 
-// woken lets reads wait again, and tells whether none of them has to: there is no answer to come.
+// woken lets reads wait again, and reports whether none of them has to: no call waits for an answer.
 func (w *wire) woken() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

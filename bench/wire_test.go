@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// answerer answers calls as a test says, and counts them by the value of their first descriptor.
+// answerer answers calls with a function of the test, and counts them by the value of their first descriptor.
 type answerer struct {
 	rls.UnimplementedRateLimitServiceServer
 	answer func(n int64) (*rls.RateLimitResponse, error)

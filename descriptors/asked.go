@@ -47,7 +47,7 @@ func (d *CompiledDomain) Asked(req *Request, a *Asked) {
 	}
 }
 
-// take fills in what a subject says.
+// take copies the attributes of a subject.
 func (a *Asked) take(s *Subject) {
 	c := &s.Client
 	a.User, a.Tenant, a.APIKey, a.Method = c.User, c.Tenant, c.Key, s.Method

@@ -8,7 +8,7 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// CalendarUnit is what a window of a calendar spans. The zero value is none.
+// CalendarUnit is what a window of a calendar spans. The zero value means none.
 type CalendarUnit uint8
 
 // The windows of a calendar.

@@ -119,7 +119,7 @@ func TestCalendarsFollowTheStoresClock(t *testing.T) {
 	}
 }
 
-// The monthly quota of a user's record is met by many requests at once, in a domain whose rules have no calendar.
+// Many requests at once charge the monthly quota of a user's record, in a domain whose rules use no calendar.
 func TestMonthlyRecordsAreMetAtOnce(t *testing.T) {
 	set, problems := Compile([]Domain{{Name: "shop"}}, Options{})
 	if set == nil {

@@ -49,7 +49,7 @@ func (c *checker) lost(domain string, r *Rule, losses []loss, of int) {
 	}
 }
 
-// never says of the last warning that it is about a rule of that domain.
+// never turns the last warning into one about a rule of that domain.
 func (c *checker) never(domain string, r *Rule) {
 	last := &c.problems[len(c.problems)-1]
 	last.Never, last.Domain = r.Name, domain

@@ -12,7 +12,7 @@ var (
 	likeRegexp   = regexp.MustCompile(`^\^|\$$|\\|\][+*{]|\([^()]*\|[^()]*\)|\.\+|[^*]/\.\*$`)
 )
 
-// rewriting is a way to write what varies, and what stands for it in a pattern.
+// rewriting is a way to write what varies, and its form in a pattern.
 type rewriting struct {
 	from *regexp.Regexp
 	to   string
@@ -42,7 +42,7 @@ var fromRegexp = []rewriting{
 }
 
 // endpoint warns of a pattern that looks like something else, because it is compared byte for byte, and hardly any path
-// has those; and of one that has several readings, of which it stands for one.
+// has those; and of one that has several readings, and it is one of them.
 func (c *checker) endpoint(at Pos, text string, taken *pattern) {
 	what, instead := "", text
 	if likeRegexp.MatchString(instead) {

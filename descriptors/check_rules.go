@@ -141,7 +141,7 @@ func (c *checker) action(r *Rule) {
 	}
 }
 
-// none reports whether there are no conditions at all.
+// none reports whether all conditions are empty.
 func (m *Conditions) none() bool {
 	return m.Authenticated == nil && len(m.Endpoints)+len(m.Methods)+len(m.Users)+len(m.Tenants)+len(m.Tiers)+
 		len(m.CIDRs)+len(m.Entries) == 0
@@ -177,7 +177,7 @@ func (c *checker) penaltyNumbers(at Pos, p *Penalty, of string) {
 	}
 }
 
-// multipliers checks how long cool-downs become. One above the longest is no mistake that would keep rules from
+// multipliers checks how long cool-downs become. One above the longest is not a mistake that would keep rules from
 // working: the client is shut out all the same.
 func (c *checker) multipliers(at Pos, p *Penalty, of string) {
 	if n := len(p.Multipliers); n > limit.MaxMultipliers {

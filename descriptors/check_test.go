@@ -11,7 +11,8 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// problems compiles a domain of script lines after changing it, and returns what Compile says, one line each.
+// problems compiles a domain of script lines after changing it, and returns the problems that Compile reports, one line
+// each.
 func problems(t *testing.T, change func(*Domain), lines ...string) []string {
 	t.Helper()
 	s := script{domain: Domain{Pos: Pos{"shop.yaml", 1, 1}, Name: "shop"}}
@@ -52,7 +53,7 @@ func wants(t *testing.T, got []string, want string) {
 func TestProblems(t *testing.T) {
 	long := strings.Repeat("x", 257)
 	for _, c := range []struct{ line, want string }{
-		{"attribute x=tenent", `error: "tenent" is no attribute`},
+		{"attribute x=tenent", `error: "tenent" must be an attribute`},
 		{"set ipv6_prefix=129", "error: ipv6_prefix 129"},
 		{"cost 0 methods=GET", "error: cost 0"},
 		{"cost 9007199254740993 methods=GET", "error: cost 9007199254740993"},

@@ -88,7 +88,7 @@ func (c *checker) swallowed(nodes []Node, i int, path string) {
 }
 
 // swallows reports whether a pattern surely matches all that another node does. The * of the other is a byte that only
-// a * can match, so whatever stands for it later is matched as well.
+// a * can match, so a * matches every later form of it as well.
 func (n *Node) swallows(other *Node) bool {
 	switch {
 	case hasStar(n.Key):

@@ -35,7 +35,7 @@ type CompiledDomain struct {
 	CostHeader   string             // in lower case; empty: none
 	Identity     *identity.Resolver // who asks, for ext_authz; nil without Options.Identity
 
-	serial     uint64 // tells it from all others of this process
+	serial     uint64 // differs from those of all others in this process
 	head       string // of its keys
 	seal       string // what closes the hash tag after an identity: nothing where the domain alone is the tag
 	keys       keyer
@@ -46,7 +46,7 @@ type CompiledDomain struct {
 	onFailure  Failure
 	zone       *time.Location // of calendars
 	calendars  [CalendarMonth]*calendar
-	gate       *gate // nil: the domain has no penalty
+	gate       *gate // nil: a domain without a penalty
 	users      map[string]account
 	tenants    map[string]account
 	clientKeys map[string]account // API keys, by id
@@ -312,7 +312,7 @@ func (c *CompiledDomain) addTreeLimits(n *node, w *Node) {
 	}
 }
 
-// Domain returns a domain in its compiled form, or nil for one that has no configuration. A nil Set has none.
+// Domain returns a domain in its compiled form, or nil if the Set lacks it. A nil Set lacks all.
 func (s *Set) Domain(name string) *CompiledDomain {
 	if s == nil {
 		return nil

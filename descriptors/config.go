@@ -8,7 +8,7 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// Pos is where in a file something was written. The zero value is nowhere.
+// Pos is where in a file something was written. The zero value means unknown.
 type Pos struct {
 	File         string
 	Line, Column int
@@ -116,7 +116,7 @@ type Node struct {
 // false.
 type Scope uint8
 
-// The scopes, in the order in which their values stand in a key.
+// The scopes, in the order in which their values are in a key.
 const (
 	ScopeTenant Scope = 1 << iota
 	ScopeUser
@@ -154,7 +154,7 @@ type Rule struct {
 // Lease is how many tokens of one counter a sidecar may have on lease at once. The zero value is as many as are of use.
 type Lease int64
 
-// NoLease is none: every charge is made in the store.
+// NoLease: every charge is made in the store.
 const NoLease Lease = -1
 
 // most is the bound in tokens, 0 for none.
@@ -188,7 +188,7 @@ const (
 	FailLocal  Failure = iota // decide in memory
 	FailOpen                  // admit
 	FailClosed                // refuse
-	// of a rule or a node: decide in memory whatever the domain's policy is; Compile makes FailLocal of it
+	// of a rule or a node: decide in memory, against the domain's policy; Compile makes FailLocal of it
 	FailStayLocal
 )
 
@@ -203,7 +203,7 @@ func (f Failure) or(domain Failure) Failure {
 	return f
 }
 
-// Conditions say which requests a rule is about: all of the given ones must hold, and one value of each is enough.
+// Conditions select the requests of a rule: all of the given ones must hold, and one value of each is enough.
 type Conditions struct {
 	Endpoints []Pattern
 	Methods   []string
@@ -222,7 +222,7 @@ type Pattern struct {
 	Text string
 }
 
-// Response is what a refused client is told.
+// Response is the answer to a refused client.
 type Response struct {
 	Status     int    // 0: the door's own
 	Message    string //

@@ -34,11 +34,11 @@ type holders struct {
 	seen     map[string]bool
 }
 
-// whoScopes are the scopes that say who asks.
+// whoScopes are the scopes that identify who asks.
 const whoScopes = ScopeTenant | ScopeUser | ScopeIP | ScopeAPIKey | ScopeClient
 
 // Counters returns the counters of rules, trees and own limits that count by the holder, whether or not a request of it
-// would meet their other conditions, and the rules whose counters it cannot tell. A holder that names none of these
+// would meet their other conditions, and the rules whose counters it cannot list. A holder that names none of these
 // scopes gets the counters that count by none of them.
 func (d *CompiledDomain) Counters(of Holder, known *Records) (found []Counter, unlisted []Unlisted) {
 	h := &holders{domain: d, seen: map[string]bool{}}
@@ -85,7 +85,7 @@ func (h *holders) addRule(r *compiledRule, p *pattern) {
 	h.addLimits(r, string(h.match.scratch.key))
 }
 
-// lack notes a rule whose counters cannot be told, once.
+// lack records, once, a rule whose counters cannot be listed.
 func (h *holders) lack(r *compiledRule, lacks Scope) {
 	rule := r.limits[0].effect.Rule
 	if h.seen["lacks "+rule] {
@@ -150,7 +150,7 @@ func (h *holders) addGate() {
 }
 
 // addNodes adds the counters of the nodes below n whose entries are all given: by their values, or by the attributes
-// that their keys stand for. with says that one of them stands for who asks.
+// that their keys mean; with: one of them names who asks.
 func (h *holders) addNodes(n *node, entries []Entry, with bool) {
 	children := slices.Collect(maps.Values(n.exact))
 	children = slices.AppendSeq(children, maps.Values(n.bare))
@@ -170,7 +170,7 @@ func (h *holders) addNodes(n *node, entries []Entry, with bool) {
 	}
 }
 
-// entryOf is the entry by which the holder meets a node, whether it stands for who asks, and whether it is given.
+// entryOf is the entry by which the holder meets a node, whether it names who asks, and whether it is given.
 func (h *holders) entryOf(n *node) (e Entry, who, given bool) {
 	if n.value != "" {
 		return Entry{n.key, n.value}, false, true

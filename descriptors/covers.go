@@ -55,7 +55,7 @@ func (x *index) contain(outer, inner []int32) bool {
 }
 
 // covers reports whether p surely matches every path that other matches. The * of the other is a byte that only a * can
-// match, so whatever stands for it later is matched as well; only ** matches what ** does.
+// match, so that * also matches every later form of it; only ** matches what ** does.
 func (p *pattern) covers(other *pattern) bool {
 	if p == other || p.text == other.text {
 		return true

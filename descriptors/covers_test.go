@@ -73,7 +73,7 @@ func TestCoveringPatternMatchesMore(t *testing.T) {
 
 var neverApplies = regexp.MustCompile(`^rule "([^"]+)" can never apply`)
 
-// neverWins returns the rules that are reported to have no effect.
+// neverWins returns the rules that are reported to be without effect.
 func neverWins(problems []Problem) map[string]bool {
 	names := map[string]bool{}
 	for _, p := range problems {

@@ -75,7 +75,7 @@ type leaf struct {
 	value reflect.Value
 }
 
-// leaves returns all fields below a value that have no fields themselves.
+// leaves returns all fields below a value that are not groups of fields.
 func leaves(path string, v reflect.Value) (all []leaf) {
 	switch v.Kind() {
 	case reflect.Pointer:

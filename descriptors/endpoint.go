@@ -20,7 +20,7 @@ const maxPattern = 1024 // bytes
 type pattern struct {
 	text     string // in its normal form
 	class    patternClass
-	literals int // bytes that are no *
+	literals int // bytes other than *
 	term     int32
 }
 
@@ -84,7 +84,7 @@ func hasBadPercent(text string) bool {
 	return false
 }
 
-// patternSegments splits a normal pattern so that ** stands alone. Two ** in a row are one.
+// patternSegments splits a normal pattern so that ** is a segment of its own. Two ** in a row are one.
 func patternSegments(normal string) ([]string, error) {
 	if normal == "/" {
 		return nil, nil
@@ -190,7 +190,7 @@ type pathWalk struct {
 }
 
 // find fills w.found with the patterns that match the path. All branches are walked side by side, so the time is the
-// number of segments times the nodes alive at once, whatever the patterns.
+// number of segments times the nodes alive at once, for any patterns.
 func (ps *patterns) find(w *pathWalk, path string) {
 	w.now, w.deep, w.found, w.open = w.now[:0], w.deep[:0], w.found[:0], false
 	if p := ps.exact[path]; p != nil {
@@ -236,7 +236,7 @@ func (w *pathWalk) follow(node *segmentNode, segment string) {
 	w.next = node.globs.appendMatches(w.next, segment)
 }
 
-// enterDeep enters the ** below a node, once: a pattern that ends in it matches whatever follows, also nothing.
+// enterDeep enters the ** below a node, once: a pattern that ends in it matches any rest, also an empty one.
 func (w *pathWalk) enterDeep(node *segmentNode) {
 	deep := node.deep
 	if deep == nil {

@@ -32,7 +32,7 @@ func TestParsePattern(t *testing.T) {
 	}
 }
 
-// matchNaive says what a pattern matches, slowly and by definition.
+// matchNaive returns what a pattern matches, slowly and by definition.
 func matchNaive(pattern, path []string) bool {
 	if len(pattern) == 0 {
 		return len(path) == 0

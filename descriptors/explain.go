@@ -33,8 +33,8 @@ type Considered struct {
 	Because    string // the comparison that decided: what the winner has
 }
 
-// Explain tells how a request came to its match, which Match has just filled. It uses the memory of m and leaves what m
-// found. What it compares is what Match compares, so it says the same.
+// Explain describes how a request came to its match, which Match has just filled. It uses the memory of m and leaves
+// what m found. What it compares is what Match compares, so the two agree.
 func (d *CompiledDomain) Explain(req *Request, m *Match) *Explanation {
 	x := &Explanation{Factor: 1}
 	if req.Subject == nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// TestFailurePoliciesAreInherited holds that what has no policy of its own has its domain's, and that an explicit local
-// stays.
+// TestFailurePoliciesAreInherited holds that a rule or node without a policy has its domain's, and that an explicit
+// local stays.
 func TestFailurePoliciesAreInherited(t *testing.T) {
 	limits := []Limit{{Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: 1, Window: time.Minute}, Unit: Minute,
 		Multiplier: 1}}

@@ -17,7 +17,7 @@ type gate struct {
 	record  string // of the penalty's key, likewise
 }
 
-// gateLimit has no room at all: a peek of nothing passes, and a spend is refused at once, without a wait.
+// gateLimit never has room: a peek of nothing passes, and a spend is refused at once, without a wait.
 var gateLimit = limit.Limit{Algorithm: limit.TokenBucket, Count: 1, Window: time.Hour}
 
 // addGate compiles the penalty of the domain.

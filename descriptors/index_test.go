@@ -44,7 +44,7 @@ func randomRule(r *rand.Rand, i int) Rule {
 	return rule
 }
 
-// applies says whether a rule's conditions hold, by their definition, and by which pattern it matched best.
+// applies reports whether a rule's conditions hold, by their definition, and by which pattern it matched best.
 func applies(m *Conditions, a map[string]string) (*pattern, bool) {
 	one := func(list []string, value string) bool {
 		return len(list) == 0 || slices.ContainsFunc(list, func(s string) bool {

@@ -13,7 +13,7 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// Keys are told in docs/decisions/0003-keys.md. In short:
+// docs/decisions/0003-keys.md specifies keys. In short:
 //
 //	<prefix>rl1:{<domain>|<value>|…}:<scope>:<rule>:<limit>:<algorithm>    scoped rules
 //	<prefix>rl1:{<domain>|<value>|…}:<scope>:<rule>:penalty:pn             their penalties
@@ -26,14 +26,14 @@ import (
 //
 // A domain that is co-located closes its hash tag early: {<domain>}~|<value>|…:<scope>: and so on, in all of these.
 //
-// Parts are escaped so that none of the separators can stand in one, which is why two different requests never meet.
+// Parts are escaped so that none of the separators can be in one, which is why two different requests never meet.
 const (
 	keySchema  = "rl1:"
 	maxPart    = 64  // bytes of a part as it came; longer ones are hashed
 	maxSection = 512 // bytes of all values, or of a path, once escaped; longer ones are hashed
 )
 
-// reserved holds the bytes that are escaped: separators, marks, and all that is no printable ASCII.
+// reserved holds the bytes that are escaped: separators, marks, and all bytes that are not printable ASCII.
 var reserved = func() (set [256]bool) {
 	for c := range set {
 		set[c] = c < 0x21 || c > 0x7e
@@ -93,7 +93,7 @@ func appendPathPart(b []byte, part string) []byte {
 }
 
 // appendSection ends a run of parts that began at from: one that grew too long is hashed as a whole. Parts hold no two
-// # in a row, so ## tells the two apart.
+// # in a row, so ## distinguishes the two.
 func appendSection(b []byte, from int) []byte {
 	if len(b)-from <= maxSection {
 		return b
@@ -148,8 +148,8 @@ func (s Scope) String() string {
 }
 
 // keyHead is how all keys of a domain begin, and seal what follows the identity in them. The prefix is the operator's:
-// only what would break the hash tag is escaped. Without co-location a : follows the tag, and with it a ~, also where
-// there is no identity, so that keys of the two kinds never meet.
+// only what would break the hash tag is escaped. Without co-location a : follows the tag, and with it a ~, also without
+// an identity, so that keys of the two kinds never meet.
 func keyHead(prefix, domain string, coLocate bool) (head, seal string) {
 	return schemaHead(keySchema, prefix, domain, coLocate)
 }
@@ -195,7 +195,7 @@ func newKeyer(secret []byte) keyer {
 	return keyer{macs: &sync.Pool{New: func() any { return hmac.New(sha256.New, kept) }}}
 }
 
-// keyValue is one value of an identity. A shared one is a pattern that stands in for whatever the client sent.
+// keyValue is one value of an identity. A shared one is a pattern in place of what the client sent.
 type keyValue struct {
 	text   string
 	shared bool

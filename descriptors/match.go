@@ -17,7 +17,7 @@ type Request struct {
 
 	Evidence *identity.Evidence // ext_authz: who may be asking; the engine resolves it into Subject
 	Records  *Records           // what is known about who asks beside the rules; the engine looks it up; nil: nothing
-	// ext_authz: who asks for what, and Descriptors are not read; nil over RLS, whose descriptors say it
+	// ext_authz: who asks for what, and Descriptors are not read; nil over RLS, where the descriptors hold that
 	Subject *Subject
 }
 
@@ -61,7 +61,7 @@ type Effect struct {
 	// what it counts by, as "tenant+user" or "global"; ScopeDescriptor for trees and overrides; empty for a block or
 	// allow without one
 	Scope     string
-	Tree      bool   // stands in a descriptor tree, or is an override
+	Tree      bool   // is in a descriptor tree, or is an override
 	Account   string // the user, tenant or API key whose own limit it is; empty for rules and trees
 	Mode      limit.Mode
 	QuotaToo  bool // it is in shadow, and a quota as well: one that always has room
@@ -82,7 +82,7 @@ type Effect struct {
 	from origin // what it was compiled from, for Dump
 }
 
-// Term says which Effect a charge came from and on which descriptor it reports.
+// Term is where a charge came from: its Effect, and the descriptor on which it reports.
 type Term struct {
 	Effect     *Effect
 	Descriptor int      // index into Request.Descriptors; -1: the request has none

@@ -31,8 +31,8 @@ func (u Unit) Duration() time.Duration {
 	return unitLengths[u]
 }
 
-// reportUnit returns how a window is reported: in the largest unit of which it is a whole number, and in seconds,
-// rounded up, when it is none.
+// reportUnit returns how a window is reported: in the largest unit of which it is a whole number, else in seconds,
+// rounded up.
 func reportUnit(window time.Duration) (Unit, uint32) {
 	for u := Year; u > UnitUnknown; u-- {
 		length := u.Duration()
@@ -98,8 +98,8 @@ func (o *overrides) effect(asked Override, window time.Duration) *Effect {
 	return e
 }
 
-// chargeOverride adds what an override charges. Its key has the window and not the number, so that a count goes on when
-// only the number changes. Its metric has a level for each key and no values, which a client could make up.
+// chargeOverride adds what an override charges. Its key has the window and not the number, so that a count continues
+// when only the number changes. Its metric has a level for each key and no values, which a client could make up.
 func (d *CompiledDomain) chargeOverride(req *Request, m *Match, o *Override, i int) {
 	window, ok := o.window()
 	if !ok {

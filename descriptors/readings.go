@@ -51,7 +51,7 @@ type choice struct {
 	slashes     traits // what is a slash beside /
 	keepEscapes bool
 	keepParams  bool
-	cutFirst    bool // params go on to the next /, whatever else is a slash
+	cutFirst    bool // params end at the next / only, not at other slashes
 	dots        dotMode
 	cutHost     bool // the path begins with a host, as in //host/path
 	ends        bool // the path ends at its first NUL
@@ -251,8 +251,8 @@ const (
 	beginParams
 )
 
-// actions returns the action for each symbol. An escaped slash that is none stays escaped, because nothing else tells
-// it from one.
+// actions returns the action for each symbol. An escaped slash that a reading does not take for a slash stays escaped:
+// nothing else distinguishes the two.
 func (c choice) actions() (table [2 * escaped]action) {
 	table['/'], table['/'|escaped] = endSegment, copyEscape
 	if c.keepEscapes {

@@ -131,7 +131,7 @@ func TestALongPathWithSeveralReadingsIsRefused(t *testing.T) {
 	}
 }
 
-// definition is a path whose escapes that may be read in two ways stand at escapedRune + the character.
+// definition is a path whose escapes that may be read in two ways are written as escapedRune + the character.
 const escapedRune = 0xE000
 
 func define(path string) string {

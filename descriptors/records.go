@@ -41,7 +41,7 @@ type Who struct {
 	Address              netip.Prefix // the whole address, or a network where the mesh masks it
 }
 
-// Who fills in whom a request is from, as its attributes say. It uses the memory of m, and leaves m to be filled by
+// Who fills in the identities of a request, from its attributes. It uses the memory of m, and leaves m to be filled by
 // Match.
 func (s *Set) Who(req *Request, m *Match, w *Who) {
 	*w = Who{}
@@ -98,7 +98,7 @@ const (
 	RecordIP     = "ip"
 )
 
-// holds reports whether what the record says about blocks is still in force.
+// holds reports whether the record's part about blocks is still in force.
 func (r *Record) holds(now time.Time) bool { return r.Until.IsZero() || now.Before(r.Until) }
 
 // recordBlock returns the block that a record holds, or nil: of the address, the tenant, the user or the key, in this
@@ -131,8 +131,8 @@ func (d *CompiledDomain) recordOwn(r *Record) *compiledRule {
 	return r.in(d).own
 }
 
-// lifted returns which kinds of conditions do not make a block any more, because a record of the identity that they
-// name says so.
+// lifted returns which kinds of conditions do not make a block any more, because of a record of the identity that they
+// name.
 func (d *CompiledDomain) lifted(req *Request) (kinds lifts) {
 	if req.Records == nil {
 		return 0

@@ -7,8 +7,8 @@ import (
 )
 
 // Match fills m with what the request comes to: trees and overrides in the order of the descriptors, then rules by
-// scope. A request without descriptors still meets global rules, and one with a Subject meets all rules and no tree;
-// their terms report on descriptor -1, which is none.
+// scope. Global rules hold for a request without descriptors as well. For one with a Subject all rules hold and no tree
+// does; their terms report on descriptor -1: on none of them.
 func (s *Set) Match(req *Request, m *Match) {
 	m.Reset()
 	d := s.domains[req.Domain]
@@ -39,7 +39,7 @@ func (s *Set) Match(req *Request, m *Match) {
 // meetsRules reports whether there is more to match than trees: rules, or records of who asks.
 func (d *CompiledDomain) meetsRules(req *Request) bool { return d.scoped || req.Records != nil }
 
-// settles reports whether a block or an allow applies, or the path is too long to say, after which nothing is charged.
+// settles reports whether a block or an allow applies, or the path is too long to be read: then nothing is charged.
 func (d *CompiledDomain) settles(req *Request, m *Match) bool {
 	m.Block = d.recordBlock(req)
 	if m.Block != nil {
@@ -94,7 +94,7 @@ func (d *CompiledDomain) chooseOnce(req *Request, s *scratch) {
 }
 
 // setTier takes the tier from the users table, else from the request, else from the tenants table. A record of the
-// user, the key or the tenant stands in place of what the table, or the key, says.
+// user, the key or the tenant replaces the tier of the table, or of the key.
 func (d *CompiledDomain) setTier(req *Request, a *attributes) {
 	if req.Records != nil && d.recordedTier(req.Records, a) {
 		return
@@ -163,7 +163,7 @@ func (d *CompiledDomain) factor(req *Request, s *scratch) int64 {
 }
 
 // winner returns the rule that counts in a scope, with the endpoint pattern by which it matched. The limits that a
-// user, a tenant or a key has of its own stand in the place of rules that name no more than a tier.
+// user, a tenant or a key has of its own replaces rules that name no more than a tier.
 func (d *CompiledDomain) winner(g scopeGroups, req *Request, s *scratch) (*compiledRule, *pattern) {
 	c := s.best[g.enforced]
 	if c != nil && c.rule.specific {
@@ -204,8 +204,7 @@ func (d *CompiledDomain) ownKey(req *Request) *compiledRule {
 	return d.clientKeys[req.Subject.Client.Key].own
 }
 
-// recordedOwn is own for a request with records: what a record holds stands in place of what the rule file has for the
-// same identity.
+// recordedOwn is own for a request with records: a record replaces what the rule file holds for the same identity.
 func (d *CompiledDomain) recordedOwn(scope Scope, req *Request, s *scratch) *compiledRule {
 	switch scope {
 	case ScopeTenant:

@@ -70,7 +70,7 @@ func (d *CompiledDomain) compileRule(r *Rule) *compiledRule {
 	return c
 }
 
-// addPenalty compiles a penalty. No limit's key ends like its key, because there is no such algorithm.
+// addPenalty compiles a penalty. Its key ends in a word that is not an algorithm, so a limit's key never ends like it.
 func (c *compiledRule) addPenalty(p *Penalty, keyName string) {
 	if p == nil {
 		return
@@ -92,7 +92,7 @@ func (p *Penalty) compile() *limit.Penalty {
 	return compiled
 }
 
-// penalizes reports whether a penalty has a say about the operation: not about those that are never refused.
+// penalizes reports whether a penalty can refuse the operation. Some are never refused.
 func (c *compiledRule) penalizes(op limit.Op) bool {
 	return c.penalty != nil && (op == limit.Spend || op == limit.Peek)
 }
@@ -143,7 +143,7 @@ func (d *CompiledDomain) addLimits(c *compiledRule, limits []Limit, base Effect,
 	}
 }
 
-// limitLevel tells one limit of several from the others in metrics.
+// limitLevel distinguishes the limits of one rule in metrics.
 func limitLevel(l *Limit, place int) string {
 	if l.Name != "" {
 		return l.Name

@@ -35,8 +35,8 @@ func (s *Subject) Check() *identity.Refusal {
 	return nil
 }
 
-// trusted returns the scopes whose identities are who they claim to be, which a penalty needs: no client must be able
-// to bring one upon another. Over RLS the mesh says who asks, so all are.
+// trusted returns the scopes whose identities are who they claim to be, which a penalty needs: a client must not be
+// able to cause one for another client. Over RLS the mesh identifies who asks, so all are.
 func (r *Request) trusted() Scope {
 	if r.Subject == nil {
 		return allScopes
@@ -91,7 +91,7 @@ func (t *terms) gatherEntry(f *facts, e Entry) {
 }
 
 // headerCost returns the value of the domain's cost header, and whether the request has one. A value that cannot be
-// read counts as 1, and so do several: nothing says which of them the mesh set.
+// read counts as 1, and so do several: which of them the mesh set is unknown.
 func (d *CompiledDomain) headerCost(req *Request) (cost int64, given bool) {
 	if d.CostHeader == "" || req.Subject == nil || req.Evidence == nil {
 		return 0, false

@@ -166,7 +166,7 @@ func TestCompileHandsOutResolvers(t *testing.T) {
 		t.Errorf("configurations %v", made)
 	}
 	if set.Domain("a").Identity == nil || set.Domain("b").Identity == nil || set.Domain("c") != nil {
-		t.Error("a domain has no resolver, or one that is not there has")
+		t.Error("a domain lacks its resolver, or a missing domain has one")
 	}
 	var none *Set
 	if none.Domain("a") != nil {

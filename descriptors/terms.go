@@ -22,7 +22,7 @@ const (
 )
 
 // terms numbers every value that a domain's conditions name, so that matching compares small numbers: a request is
-// looked up once, whatever the number of rules.
+// looked up once, for any number of rules.
 type terms struct {
 	names    [dimensions]map[string]int32 // methods, users, tenants and tiers
 	entries  map[Entry]int32

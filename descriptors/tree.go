@@ -7,7 +7,7 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// node is one level of a compiled descriptor tree. docs/decisions/0004-tree-matching.md tells how a descriptor walks
+// node is one level of a compiled descriptor tree. docs/decisions/0004-tree-matching.md explains how a descriptor walks
 // it.
 type node struct {
 	// children with a value, patterns included: a value that spells a pattern out is that pattern
@@ -26,8 +26,8 @@ type node struct {
 	limits    []treeLimit
 	postPaid  bool
 	reserve   int64 // of a post-paid one; 0: none
-	valueName bool  // the value at run time stands in the metric
-	detailed  bool  // all values at run time stand in the metric
+	valueName bool  // the metric has the value at run time
+	detailed  bool  // the metric has all values at run time
 }
 
 // treeLimit is one limit of a leaf.
@@ -40,7 +40,7 @@ type treeLimit struct {
 	calendar  *calendar
 }
 
-// find returns the node that the last entry matches, or nil. There is no way back: a dead end below a match is the end.
+// find returns the node that the last entry matches, or nil. It does not go back: a dead end below a match is the end.
 func (n *node) find(entries []Entry) *node {
 	if len(entries) == 0 {
 		return nil
@@ -118,7 +118,7 @@ func (n *node) metric(entries []Entry, own string) []string {
 	return levels
 }
 
-// appendPath appends the keys of a path. Where a pattern shares one counter, its own key stands for the client's.
+// appendPath appends the keys of a path. Where a pattern shares one counter, its own key replaces the client's.
 func appendPath(b []byte, path []*node, entries []Entry) []byte {
 	from := len(b)
 	for i := range entries {
@@ -166,7 +166,7 @@ func (d *CompiledDomain) appendTreeHead(s *scratch, n *node, entries []Entry) {
 	s.key = appendPath(s.key, path, entries)
 }
 
-// findLeaves finds each descriptor's node, and says which of them feed the tree alone.
+// findLeaves finds each descriptor's node, and returns which of them feed the tree alone.
 func (d *CompiledDomain) findLeaves(req *Request, m *Match) {
 	s := &m.scratch
 	s.nodes = append(s.nodes[:0], make([]*node, len(req.Descriptors))...)

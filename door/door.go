@@ -1,5 +1,5 @@
-// Package door carries one unary call from wire bytes to wire bytes, whatever happens on the way: what both gRPC doors
-// share.
+// Package door carries one unary call from wire bytes to wire bytes, and recovers from panics on the way: what both
+// gRPC doors share.
 //
 // A call is decoded, decided and rendered in memory that later calls use again. Only a message that cannot be decoded
 // is an error. A panic in the decider admits; one after the decision keeps it and answers with the codes alone.
@@ -29,8 +29,8 @@ type Decider interface {
 
 // Message is what a door reads. One goroutine uses it at a time, for one call after the other.
 type Message interface {
-	// ParseWire reads a message and forgets the one before. It does not keep the bytes. An error means that they are no
-	// such message.
+	// ParseWire reads a message and forgets the one before. It does not keep the bytes. An error means that they are
+	// not such a message.
 	ParseWire(wire []byte) error
 	// Asked returns what the message asks, which is valid until it is released.
 	Asked() *descriptors.Request
@@ -169,8 +169,8 @@ func (d *Door) reply(ctx context.Context, c *call) *Reply {
 	return r
 }
 
-// Answer decides the request in the wire bytes and appends the answer's to answer. An error means that the bytes are no
-// message; anything else gets a decision.
+// Answer decides the request in the wire bytes and appends the answer's to answer. An error means that the bytes are
+// not message; anything else gets a decision.
 func (d *Door) Answer(ctx context.Context, request, answer []byte) ([]byte, error) {
 	c := d.take()
 	defer d.give(c)

@@ -139,7 +139,7 @@ func TestOnlyAnUndecodableMessageIsAnError(t *testing.T) {
 	d := New(config(refuse))
 	_, err := handle(t, d, "garbled", nil)
 	if err == nil {
-		t.Error("the handler answers bytes that are no message")
+		t.Error("the handler answers bytes that are not a message")
 	}
 	out, err := d.Answer(t.Context(), []byte("garbled"), []byte("before"))
 	if err == nil || string(out) != "before" {

@@ -93,7 +93,7 @@ func (r *recycler) Get(length int) *[]byte {
 	return &b
 }
 
-// Put is told that the last reader is done.
+// The last reader calls Put.
 func (r *recycler) Put(*[]byte) {
 	r.reply.to = nil
 	r.reply.held.end()

@@ -34,7 +34,8 @@ func prefersText(headers []identity.Header) bool {
 	return text.quality > problem.quality
 }
 
-// rate notes what one media range says about the two types. Who reads JSON reads a problem document.
+// rate records the weight that one media range gives to the two types. A client that reads JSON reads a problem
+// document.
 func rate(media string, quality int, text, problem *weight) {
 	switch {
 	case media == "*/*":

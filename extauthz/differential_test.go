@@ -20,7 +20,7 @@ import (
 // rounds is how many random messages a differential test tries.
 var rounds = wiretest.Rounds(30_000)
 
-// differs says in which way a message is not what generated code read from the same bytes, or nothing.
+// differs returns how a message differs from what generated code read from the same bytes, or "".
 func differs(m *Message, want *authv3.CheckRequest) string {
 	req, source := &m.Request, want.GetAttributes().GetSource()
 	http := want.GetAttributes().GetRequest().GetHttp()

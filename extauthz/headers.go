@@ -26,8 +26,8 @@ func (p place) appendCount(b []byte, name string, n uint64) []byte {
 	return p.end(strconv.AppendUint(b, n, 10), option, header, text)
 }
 
-// appendLimit writes the headers that tell of the limit which the verdict reports, in the domain's style. A response's
-// own header of the same name has its way, because Envoy would send both.
+// appendLimit writes the headers about the limit that the verdict reports, in the domain's style. A response's own
+// header of the same name wins, because Envoy would send both.
 func (s *Service) appendLimit(b []byte, at place, v *engine.Verdict, own *descriptors.Response) []byte {
 	if v.Reported.Effect == nil || v.Malformed != nil || v.Match.Block != nil {
 		return b
@@ -45,7 +45,7 @@ func (s *Service) appendLimit(b []byte, at place, v *engine.Verdict, own *descri
 	return b
 }
 
-// reset is what x-ratelimit-reset tells: whole seconds, or the unix time at which they are over, rounded up.
+// reset is the value of x-ratelimit-reset: whole seconds, or the unix time at which they are over, rounded up.
 func (s *Service) reset(after time.Duration, unix bool) uint64 {
 	if !unix {
 		return wire.Seconds(after)
@@ -89,8 +89,8 @@ func appendIETF(b []byte, at place, own *descriptors.Response, v *engine.Verdict
 	return b
 }
 
-// untilMore is the wait, in seconds, that RateLimit tells. On a refusal it is never later than retry-after, or the two
-// would contradict each other.
+// untilMore is the wait in the header RateLimit, in seconds. On a refusal it is never later than retry-after, or the
+// two would contradict each other.
 func untilMore(v *engine.Verdict) uint64 {
 	t := wire.Seconds(v.Reported.ResetAfter)
 	if v.Refused && v.Reported.Over {

@@ -84,14 +84,14 @@ func (m *Message) Exceeds(size int) bool {
 	return exceeds
 }
 
-// excess makes the request one that is refused for what it brings. It has no subject.
+// excess makes the request one that is refused because it brings too much. It is without a subject.
 func (m *Message) excess() {
 	m.Request = descriptors.Request{Domain: m.Request.Domain, Excess: m.share.Excess}
 }
 
 // ParseWire reads a message and forgets the one before. It does not keep the bytes. Unknown fields are skipped; an
-// error means that the bytes are no protobuf message at all. One that brings too much is not read on: only Excess of
-// its request says so.
+// error means that the bytes are not a protobuf message at all. Of one that brings too much the rest is not read, and
+// its request has Excess alone.
 func (m *Message) ParseWire(message []byte) error {
 	if m.Exceeds(len(message)) {
 		return nil
@@ -155,8 +155,8 @@ func (m *Message) assemble() {
 	m.Request.Subject = &m.subject
 }
 
-// parseAddress reads the peer's address. A zone would split one client into many and is dropped. What is no address is
-// invalid, as for a pipe.
+// parseAddress reads the peer's address. A zone would split one client into many and is dropped. What is not an address
+// is invalid, as for a pipe.
 func parseAddress(text string) netip.Addr {
 	text, _, _ = strings.Cut(text, "%")
 	address, err := netip.ParseAddr(text)
@@ -298,8 +298,8 @@ func rawHeader(f wire.Fields) (identity.Header, error) {
 	return h, f.Err
 }
 
-// addHeader adds a header under its name in lower case. Pseudo-headers are none of the client's evidence, and what they
-// say is said by the attributes.
+// addHeader adds a header under its name in lower case. Pseudo-headers are not evidence of the client; the attributes
+// hold the same facts.
 func addHeader(headers []identity.Header, h identity.Header) []identity.Header {
 	if strings.HasPrefix(h.Name, ":") {
 		return headers

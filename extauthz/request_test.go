@@ -273,7 +273,7 @@ func TestReadingCopiesTheMessageOnce(t *testing.T) {
 
 func BenchmarkParse(b *testing.B) { wiretest.Benchmark(b, new(Message), wireOf(b, typical())) }
 
-// TestAMessageThatBringsTooMuchIsNotRead: it is no error and names no subject.
+// TestAMessageThatBringsTooMuchIsNotRead: it is not an error and names no subject.
 func TestAMessageThatBringsTooMuchIsNotRead(t *testing.T) {
 	busy := door.NewIntake(0, 1<<20)
 	other := door.Share{Intake: busy}

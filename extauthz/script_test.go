@@ -19,7 +19,7 @@ import (
 	"github.com/spillway-mesh/spillway/wire"
 )
 
-// script decides as it is told.
+// script returns the verdicts of the test.
 type script func(req *descriptors.Request, v *engine.Verdict)
 
 func (s script) Decide(_ context.Context, req *descriptors.Request, v *engine.Verdict) { s(req, v) }
@@ -41,7 +41,7 @@ func (echo) Decide(_ context.Context, req *descriptors.Request, v *engine.Verdic
 	v.Match.Domain = &descriptors.CompiledDomain{Headers: descriptors.HeadersBoth}
 	for _, h := range req.Evidence.Headers {
 		if h.Name == "content-type" && h.Value == wire.ProblemType {
-			continue // a rule that says so has to hold to it
+			continue // the rule demands this answer
 		}
 		v.Response.Headers = append(v.Response.Headers, descriptors.Header(h))
 	}
@@ -117,7 +117,7 @@ func wireOf(tb testing.TB, m proto.Message) []byte {
 	return wire
 }
 
-// told writes an answer down, one fact per line.
+// told prints an answer, one fact per line.
 func told(answer *authv3.CheckResponse) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "code %d\n", answer.GetStatus().GetCode())

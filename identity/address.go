@@ -57,7 +57,7 @@ func (f *forwarded) next() (string, bool) {
 	return trimBlanks(entry), true
 }
 
-// nth is the nth entry from the right, or the peer when there is none or it is no address.
+// nth is the nth entry from the right, or the peer if it is missing or not an address.
 func (f *forwarded) nth(n int, peer netip.Addr) netip.Addr {
 	entry := ""
 	for range n {
@@ -77,8 +77,9 @@ func (f *forwarded) nth(n int, peer netip.Addr) netip.Addr {
 	return addr
 }
 
-// beyond is the first address from the right that is no trusted proxy, or the leftmost when all are. It starts from a
-// trusted peer and goes no further than trusted proxies vouch: an entry that is no address ends it at the last of them.
+// beyond is the first address from the right that is not a trusted proxy, or the leftmost when all are. It starts from
+// a trusted peer and goes no further than trusted proxies vouch: an entry that is not an address ends it at the last of
+// them.
 func (f *forwarded) beyond(proxies *prefixes, peer netip.Addr) netip.Addr {
 	last := peer
 	for range maxForwarded {
@@ -99,7 +100,7 @@ func (f *forwarded) beyond(proxies *prefixes, peer netip.Addr) netip.Addr {
 }
 
 // parseAddress reads an entry: an address, with or without a port, an IPv6 one then in brackets. Quotes, names, numbers
-// with leading zeros and all else are no address.
+// with leading zeros and all else are not addresses.
 func parseAddress(entry string) (netip.Addr, bool) {
 	inner, bracketed := strings.CutPrefix(entry, "[")
 	if inner, closed := strings.CutSuffix(inner, "]"); bracketed && closed {
@@ -148,7 +149,7 @@ func newPrefixes(list []netip.Prefix) prefixes {
 
 func (p *prefixes) empty() bool { return len(p.ranges) == 0 }
 
-// contain tells whether one of the ranges holds an address; none holds the invalid one.
+// contain reports whether one of the ranges holds an address; none holds the invalid one.
 func (p *prefixes) contain(addr netip.Addr) bool {
 	lengths := p.v6
 	if addr.Is4() {

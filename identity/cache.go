@@ -27,7 +27,7 @@ type grant struct {
 	expires            int64   // unix nanoseconds; 0: is not remembered
 }
 
-// fresh tells whether the grant still holds: in time, and decided by the keys that are there now.
+// fresh reports whether the grant still holds: in time, and decided by the keys that are there now.
 func (g *grant) fresh(now int64) bool {
 	return now < g.expires && (g.set == nil || g.set.current.Load().generation == g.generation)
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Config is how one domain tells clients apart. The zero value asks the connection's peer alone.
+// Config is how one domain identifies clients. The zero value uses the connection's peer alone.
 type Config struct {
 	Order    []Kind // of evidence: the first that yields an identity is taken; IP is always known besides
 	Issuers  []Issuer

@@ -92,7 +92,7 @@ func TestWhichSourcesAreAsked(t *testing.T) {
 		"link-local, IPv4 in IPv6":  {"https://[::ffff:169.254.169.254]/keys", true, "link-local"},
 		"link-local, IPv6":          {"https://[fe80::1]/keys", true, "link-local"},
 		"file that is not there":    {"/nonexistent/jwks.json", true, "no such file"},
-		"folder":                    {os.TempDir(), true, "is no file"},
+		"folder":                    {os.TempDir(), true, "must be a plain file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sets := identity.NewKeySets(identity.KeySetsConfig{LoopbackHTTP: c.loopback})

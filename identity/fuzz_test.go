@@ -9,7 +9,7 @@ import (
 )
 
 // FuzzToken throws authorizations at a Resolver. Only the signed tokens of the corpus name alice, however they are
-// bent; credentials are refused exactly when the words of the rule say so; and asking twice changes nothing.
+// bent; credentials are refused exactly when the specification refuses them; and asking twice changes nothing.
 func FuzzToken(f *testing.F) {
 	f.Add("Bearer "+edToken, "", false)
 	f.Add("bearer  "+edToken+" ", "Basic YTpi", true)
@@ -50,7 +50,7 @@ func FuzzToken(f *testing.F) {
 	})
 }
 
-// contradicts says by the words of the rule whether an authorization is refused.
+// contradicts reports, by the specification, whether an authorization is refused.
 func contradicts(joined string) bool {
 	parts := strings.Split(joined, ",")
 	for _, part := range parts {

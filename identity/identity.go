@@ -1,4 +1,4 @@
-// Package identity says who is asking: from a JWT, an API key or a trusted client address to a Client.
+// Package identity finds who is asking: from a JWT, an API key or a trusted client address to a Client.
 package identity
 
 import (
@@ -30,7 +30,7 @@ func (k Kind) String() string {
 // Header is one header of a request as it came; a name that was sent twice is there twice.
 type Header struct{ Name, Value string }
 
-// Evidence is what a request brings along to say who is asking. Its strings may hold any bytes.
+// Evidence is what a request brings to identify who is asking. Its strings may hold any bytes.
 type Evidence struct {
 	Headers   []Header   // names in lower case
 	Path      string     // with its query, as it came

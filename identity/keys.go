@@ -65,7 +65,7 @@ func queryOf(path string) string {
 }
 
 // unescape decodes percents once. A plus stays one: keys are often base64, and only forms mean a blank by it. What
-// cannot be decoded is no key.
+// cannot be decoded is not a key.
 func unescape(s string) string {
 	if strings.IndexByte(s, '%') < 0 {
 		return s
@@ -77,8 +77,8 @@ func unescape(s string) string {
 	return decoded
 }
 
-// ask tells whether a key is known and good, and fills in whose it is. A digest is compared in constant time: how long
-// it takes says nothing of how much of it was right.
+// ask reports whether a key is known and good, and fills in whose it is. A digest is compared in constant time: the
+// time does not reveal how much of it was right.
 func (t *keyTable) ask(key string, now func() time.Time, client *Client) bool {
 	if key == "" || len(key) > maxCredential {
 		return false
@@ -113,7 +113,7 @@ func (t *keyTable) has(digest *[sha256.Size]byte) bool {
 	return slices.ContainsFunc(t.keys[place(digest)], func(k Key) bool { return k.SHA256 == *digest })
 }
 
-// good tells whether a key may be used now.
+// good reports whether a key may be used now.
 func (k *Key) good(now func() time.Time) bool {
 	return !k.Revoked && (k.Expires.IsZero() || now().Before(k.Expires))
 }

@@ -14,12 +14,12 @@ import (
 
 // When key sets are loaded again.
 const (
-	usualRefresh = 5 * time.Minute  // after a fetch whose answer does not say
-	minRefresh   = time.Minute      // bounds of what an answer may say
+	usualRefresh = 5 * time.Minute  // after an answer without a max-age
+	minRefresh   = time.Minute      // bounds of the max-age of an answer
 	maxRefresh   = time.Hour        //
 	refreshGap   = 30 * time.Second // at least, between two fetches of one set
 	filePoll     = 5 * time.Second  // of a file, which is cheap to read
-	// when no server could be reached and there are no keys yet; doubles up to refreshGap
+	// when no server could be reached, before the first keys; doubles up to refreshGap
 	firstRetry = time.Second
 )
 
@@ -90,7 +90,7 @@ func (s *keySet) forget() {
 	}
 }
 
-// refresh loads the set once and says how long after its start it should be loaded again.
+// refresh loads the set once and returns how long after its start it should be loaded again.
 func (s *keySet) refresh(ctx context.Context) time.Duration {
 	c := &s.owner.counters
 	c.fetches.Add(1)
@@ -128,7 +128,7 @@ func (s *keySet) retry(err error) time.Duration {
 	return wait + jitter(wait)
 }
 
-// unreached tells whether an error means that no connection was made.
+// unreached reports whether an error means that no connection was made.
 func unreached(err error) bool {
 	of, ok := errors.AsType[*net.OpError](err)
 	return ok && of.Op == "dial"
@@ -168,7 +168,7 @@ func (s *keySet) replace(next *keys) {
 	s.current.Store(next)
 }
 
-// report takes note of a refresh and tells the listener.
+// report records a refresh and calls the listener.
 func (s *keySet) report(err error) {
 	keys := len(s.current.Load().all)
 	s.mu.Lock()

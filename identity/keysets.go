@@ -17,11 +17,11 @@ type KeySetsConfig struct {
 	LoopbackHTTP bool              // also take http URLs of loopback addresses, for tests
 	Verified     int               // how many verified tokens are remembered; 0: 10,000
 	Rejected     int               // how many rejected tokens are remembered; 0: 10,000
-	// memory that remembered tokens take at most, whatever the two numbers above; 0: no bound
+	// memory that remembered tokens take at most, beside the two bounds above; 0: no bound
 	Bytes    int64
 	MaxStale time.Duration // how long keys are kept that could not be confirmed; 0: 24 h
 
-	// OnRefresh is told of every load of a key set, from its own goroutine: the source without passwords, how many keys
+	// OnRefresh receives every load of a key set, from its own goroutine: the source without passwords, how many keys
 	// are in use now, and what failed. Nil: nothing is called.
 	OnRefresh func(source string, keys int, err error)
 }
@@ -87,7 +87,7 @@ func NewKeySets(cfg KeySetsConfig) *KeySets {
 	return s
 }
 
-// Close stops all loading and waits for it. Resolvers go on with the keys that are there.
+// Close stops all loading and waits for it. Resolvers continue with the keys that are there.
 func (s *KeySets) Close() {
 	s.mu.Lock()
 	s.cancel()
@@ -109,7 +109,7 @@ func (s *KeySets) Stats() Stats {
 	}
 }
 
-// Status tells how each key set in use stands, by source.
+// Status returns the state of each key set in use, by source.
 func (s *KeySets) Status() []SetStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -65,8 +65,8 @@ func TestStatsCountTokens(t *testing.T) {
 	})
 }
 
-// One issuer stands there twice, for two audiences. A token that came before the keys is good as soon as they are
-// there, as with one entry.
+// One issuer is there twice, for two audiences. A token that came before the keys is good as soon as they are there, as
+// with one entry.
 func TestATokenIsGoodOnceItsKeysAreThereWhereItsIssuerStandsTwice(t *testing.T) {
 	for _, audiences := range [][]string{{"shop"}, {"shop", "partners"}} {
 		synctest.Test(t, func(t *testing.T) {

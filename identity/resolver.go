@@ -15,11 +15,11 @@ import (
 type Options struct {
 	Now func() time.Time // nil: time.Now
 	// Keys returns the API key of a digest that the configuration does not have, and whether there is one. It waits at
-	// most as long as the caller can. Nil: there are no others.
+	// most as long as the caller can. Nil: without others.
 	Keys func(ctx context.Context, digest [sha256.Size]byte) (Key, bool)
 }
 
-// Resolver tells the clients of one domain apart. It holds no state of its own that a request could grow, and may be
+// Resolver identifies the clients of one domain. It holds no state of its own that a request could grow, and may be
 // used by many at once.
 type Resolver struct {
 	order     []Kind
@@ -65,16 +65,17 @@ func New(cfg Config, sets *KeySets, opt Options) *Resolver {
 }
 
 // Close lets go of the key sets: those that no other resolver uses are refreshed no more. Requests that are still being
-// resolved go on with the keys that are there. It may be called again.
+// resolved continue with the keys that are there. It may be called again.
 func (r *Resolver) Close() {
 	if r.lease != nil {
 		r.lease.end()
 	}
 }
 
-// Resolve says who is asking: the first evidence of the configured order that yields an identity. One that fails yields
-// nothing and the next is asked; when none yields, the client is its address. A Refusal means that the request's
-// credentials contradict each other, so that it must not be decided at all; the client's address is given even then.
+// Resolve returns who is asking: the first evidence of the configured order that yields an identity. One that fails
+// yields nothing and the next is asked; if none of them does, the client is its address. A Refusal means that the
+// request's credentials contradict each other, so that it must not be decided at all; the client's address is given
+// even then.
 func (r *Resolver) Resolve(ev *Evidence) (Client, *Refusal) {
 	return r.ResolveWithin(context.Background(), ev)
 }
@@ -125,7 +126,7 @@ func (r *Resolver) credentials(ev *Evidence) (token, key string, refusal *Refusa
 	return token, key, nil
 }
 
-// ask tells whether one kind of evidence yields an identity, and fills it in.
+// ask reports whether one kind of evidence yields an identity, and fills it in.
 func (r *Resolver) ask(ctx context.Context, kind Kind, token, key, principal string, client *Client) bool {
 	switch kind {
 	case JWT:
@@ -174,7 +175,7 @@ func (r *Resolver) askToken(token string, client *Client) bool {
 	return g.user != ""
 }
 
-// fingerprint tells configurations of issuers apart.
+// fingerprint differs for different configurations of issuers.
 func fingerprint(issuers []Issuer) uint64 {
 	text, err := json.Marshal(issuers)
 	if err != nil {

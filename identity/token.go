@@ -71,7 +71,7 @@ func parseToken(text string) (token, error) {
 	return t, nil
 }
 
-// readHeader takes what a token says about its signature. An extension that must be understood (crit) is not
+// readHeader reads the part of a token about its signature. An extension that must be understood (crit) is not
 // understood.
 func (t *token) readHeader(part string) bool {
 	header, ok := decodeObject(part)
@@ -176,8 +176,8 @@ func newIssuer(cfg Issuer, set *keySet, now func() time.Time) *issuer {
 	return i
 }
 
-// check verifies a token: what costs nothing first, the signature last. With an error, the grant says whose keys
-// decided.
+// check verifies a token: what costs nothing first, the signature last. With an error, the grant names the issuer whose
+// keys decided.
 func (i *issuer) check(t *token, now time.Time) (grant, error) {
 	method := i.methods[t.alg]
 	if method == nil {
@@ -229,7 +229,7 @@ func remembered(claims jwt.MapClaims, now time.Time) int64 {
 	return until.UnixNano()
 }
 
-// text is a claim as an identity: a text, or a number as it is written. Anything else is none, as is a text with bytes
+// text is a claim as an identity: a text, or a number as it is written. Anything else is "", as is a text with bytes
 // that are not UTF-8: JSON replaced them, and all such would be one user. No name, no claim.
 func (t *token) text(name string) string {
 	if name == "" {

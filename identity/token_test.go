@@ -160,7 +160,7 @@ func worthless() map[string]string {
 	return tokens
 }
 
-// claimsOf are good claims with a user that is written as it stands.
+// claimsOf are good claims with a user that is written unchanged.
 func claimsOf(user string) []byte {
 	return []byte(`{"iss":"https://issuer.example","aud":"shop","exp":1780318800,"sub":"` + user + `"}`)
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestVerifiedClientStands: who was established elsewhere is taken as told, and the address is found as for any other.
+// TestVerifiedClientStands: a client that was established elsewhere is kept, and the address is found as for any other.
 func TestVerifiedClientStands(t *testing.T) {
 	r := New(Config{Order: []Kind{APIKey, IP}, Keys: KeysConfig{Header: "x-api-key"},
 		ClientIP: AddressConfig{TrustedHops: 1}}, nil, Options{})

@@ -40,7 +40,7 @@ func (m *meter) spend(n, at int64) {
 // holding is a lease of a sidecar.
 type holding struct{ rest, spent, until, window int64 }
 
-// TestLeasesStayWithinTheLimit: whatever sidecars do with their leases, what they spend is within the limit in every
+// TestLeasesStayWithinTheLimit: for any use of leases by sidecars, their spending is within the limit in every
 // interval.
 func TestLeasesStayWithinTheLimit(t *testing.T) {
 	t.Parallel()

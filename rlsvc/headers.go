@@ -53,8 +53,8 @@ func (s *Service) appendLimitHeaders(b []byte, v *engine.Verdict) []byte {
 	return appendCount(b, s.config.ResetHeader, wire.Seconds(status.ResetAfter))
 }
 
-// headerStatus picks the status that the three headers tell, or -1: the one with the least remaining, the first on
-// ties, unless a limit that is no quota is over; of those the last.
+// headerStatus picks the status that the three headers report, or -1: the one with the least remaining, the first on
+// ties, unless a limit that is not a quota is over; of those the last.
 func (s *Service) headerStatus(statuses []engine.Status) int {
 	picked := leastRemaining(statuses)
 	for i, status := range statuses {
@@ -139,8 +139,8 @@ func appendIETF(b []byte, v *engine.Verdict) []byte {
 	return wire.EndHeader(b, header, text)
 }
 
-// untilMore is the wait, in seconds, that RateLimit tells. On a refusal it is never later than retry-after, or the two
-// would contradict each other.
+// untilMore is the wait in the header RateLimit, in seconds. On a refusal it is never later than retry-after, or the
+// two would contradict each other.
 func untilMore(v *engine.Verdict, status engine.Status) uint64 {
 	t := wire.Seconds(status.ResetAfter)
 	if v.Refused && status.Over {

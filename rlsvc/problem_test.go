@@ -17,7 +17,7 @@ const problemPrefix = `{"type":"https://iana.org/assignments/http-problem-types#
 
 const blockPrefix = `{"type":"about:blank","title":"Forbidden","status":403,"detail":`
 
-// TestABlockIsNoQuota: its body has a title and a status of its own, and it tells no client to come again in weeks.
+// TestABlockIsNoQuota: its body has a title and a status of its own, and it does not ask the client to retry in weeks.
 func TestABlockIsNoQuota(t *testing.T) {
 	block := &descriptors.Effect{Rule: "abusers", Action: descriptors.Block, Reason: "Contact support."}
 	v := engine.Verdict{Refused: true, Refusing: block, Match: descriptors.Match{Block: block},
@@ -40,7 +40,7 @@ func TestABlockIsNoQuota(t *testing.T) {
 	}
 }
 
-// TestAPlainRefusalIsTheReferenceServers: it has what the rule itself says, and nothing of ours.
+// TestAPlainRefusalIsTheReferenceServers: it has the rule's own response, and nothing of ours.
 func TestAPlainRefusalIsTheReferenceServers(t *testing.T) {
 	v := engine.Verdict{Refused: true, RetryAfter: time.Minute, Statuses: []engine.Status{status("a", 1, 0, true)}}
 	answer := ask(t, Config{Engine: fixed(v), Plain: true}, 1)

@@ -211,7 +211,8 @@ func TestReadingCopiesTheMessageOnce(t *testing.T) {
 
 func BenchmarkParse(b *testing.B) { wiretest.Benchmark(b, new(Message), wireOf(b, typical())) }
 
-// TestAMessageThatBringsTooMuchIsNotRead: it is no error and has no descriptors, and what was read of it is let go.
+// TestAMessageThatBringsTooMuchIsNotRead: it is not an error, comes without descriptors, and the memory of what was
+// read is freed.
 func TestAMessageThatBringsTooMuchIsNotRead(t *testing.T) {
 	descriptor, entry := []byte{2<<3 | 2, 0}, []byte{1<<3 | 2, 0}
 	crowd := bytes.Repeat(entry, 100_000)

@@ -14,7 +14,7 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// script decides as it is told.
+// script returns the verdicts of the test.
 type script func(req *descriptors.Request, v *engine.Verdict)
 
 func (s script) Decide(_ context.Context, req *descriptors.Request, v *engine.Verdict) { s(req, v) }

@@ -238,7 +238,7 @@ func TestReferenceNothing(t *testing.T) {
 	}
 }
 
-// TestSectionsMayBeEmpty holds that a section whose items are all commented out is no error.
+// TestSectionsMayBeEmpty holds that a section whose items are all commented out is not an error.
 func TestSectionsMayBeEmpty(t *testing.T) {
 	_, problems := Decode("a.yaml", []byte("domain: d\nattributes:\ncosts:\nrules:\n#  - name: a\nusers:\ntenants:\n"+
 		"identity:\ndescriptors:\n"))
@@ -357,7 +357,7 @@ func TestFormatProblems(t *testing.T) {
 	}
 }
 
-// FuzzDecode holds that no text makes the decoder panic, or say nothing about a domain without a name.
+// FuzzDecode holds that no text makes the decoder panic, or accept a domain without a name.
 func FuzzDecode(f *testing.F) {
 	f.Add(readFile(f, full))
 	bad, err := filepath.Glob("testdata/bad/*.yaml")
@@ -371,7 +371,7 @@ func FuzzDecode(f *testing.F) {
 		d, problems := Decode("a.yaml", text)
 		broken := slices.ContainsFunc(problems, isError)
 		if !broken && d.Name == "" {
-			t.Error("a file without a domain has no error")
+			t.Error("a file without a domain is accepted")
 		}
 		for _, p := range problems {
 			if p.Line < 1 || p.Column < 1 || p.Text == "" || p.File != "a.yaml" {

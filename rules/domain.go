@@ -11,7 +11,7 @@ import (
 var headerStyles = wordsOf(descriptors.HeadersX, descriptors.HeadersIETF, descriptors.HeadersBoth,
 	descriptors.HeadersNone)
 
-// attributeNames are what a descriptor's entry can say about a request.
+// attributeNames are the facts about a request that a descriptor's entry can hold.
 var attributeNames = func() map[string]string {
 	table := map[string]string{}
 	for _, name := range descriptors.AttributeNames() {
@@ -22,8 +22,7 @@ var attributeNames = func() map[string]string {
 
 var resetFormats = map[string]bool{"seconds": false, "unix": true}
 
-// root reads the top level of a file. Sections may be empty: a list whose items are all commented out says
-// nothing wrong.
+// root reads the top level of a file. Sections may be empty: a list whose items are all commented out is fine.
 func (d *decoder) root(n *node) {
 	to := &d.domain
 	ok := d.object(n, map[string]reader{

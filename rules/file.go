@@ -10,7 +10,7 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 )
 
-// FilesConfig says where rule files are and how closely they are watched. Path or RuntimeRoot must be given.
+// FilesConfig sets where rule files are and how closely they are watched. Path or RuntimeRoot must be given.
 type FilesConfig struct {
 	Path string // a rule file, or a folder whose .yaml and .yml files are read; goes before RuntimeRoot
 
@@ -23,7 +23,7 @@ type FilesConfig struct {
 
 	MergeDomains bool                       // several files may add to one domain
 	Published    func() ([]Document, error) // reads the documents that are published; nil: none are
-	SpareDenied  bool                       // domains that do not say charge_denied have it false
+	SpareDenied  bool                       // domains without charge_denied have it false
 	Compile      descriptors.Options        // for descriptors.Compile
 
 	// Guard runs each look at the files and the documents, and may recover from a panic. Nil: it does not.
@@ -143,7 +143,7 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// pause is how long to wait before files are read without having heard of a change.
+// pause is how long to wait before files are read without an event.
 func (w *watch) pause() time.Duration {
 	if w.failing || w.notifier.broken != nil {
 		return w.files.cfg.Retry

@@ -41,8 +41,9 @@ func (d *decoder) identity(n *node) {
 	}
 }
 
-// order settles what is asked and says what never is. Without an order, what has a section is asked, and ip; a
-// certificate's principal, which needs no section, only where the order names it: in a mesh it may be the gateway's.
+// order reads which evidence is used, and returns the sections that are not. Without an order, what has a section is
+// asked, and ip; a certificate's principal, which needs no section, only where the order names it: in a mesh it may be
+// the gateway's.
 func (d *decoder) order(n *node, to *identity.Config) {
 	given := n.get("order")
 	for _, section := range []struct {
@@ -144,7 +145,7 @@ func (d *decoder) signatures(to *[]string) reader {
 	}
 }
 
-// keySet reads where a key set is: a URL, or the absolute path of a file, which then is no rule file.
+// keySet reads where a key set is: a URL, or the absolute path of a file, which then is not a rule file.
 func (d *decoder) keySet(n *node) string {
 	if n.describes(scalar) {
 		n.accept(matching("file:.+|https://.+"))
@@ -160,7 +161,7 @@ func (d *decoder) keySet(n *node) string {
 	}
 	at, err := url.Parse(text)
 	if err != nil || at.Scheme != "https" || at.Host == "" {
-		d.fail(n, "jwks: %q is no place of a key set; write file:jwks.json or https://host/path", clip(text))
+		d.fail(n, "jwks: %q must be the place of a key set, such as file:jwks.json or https://host/path", clip(text))
 	}
 	return text
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestRulesThatDoNothing: what loads and has no effect is reported with its place and what was probably meant, and does
-// not keep the rules from being used.
+// TestRulesThatDoNothing: a rule without an effect is reported with its place and what was probably meant, and does not
+// keep the rules from being used.
 func TestRulesThatDoNothing(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"a route template", `rules:
@@ -40,7 +40,7 @@ func TestRulesThatDoNothing(t *testing.T) {
 			`let Envoy remove such headers, or name POST too`},
 		{"every method", `rules:
   - { name: a, scope: user, match: { methods: ["*"] }, limit: 5/1m }
-`, `3:48: "*" is no method; remove methods to match every one`},
+`, `3:48: "*" is not a method; remove methods to match every one`},
 		{"a displaced rule", `rules:
   - { name: posts, scope: user, match: { endpoints: ["/checkout"], methods: [POST, PUT] }, limit: 10/1m }
   - { name: gold,  scope: user, match: { endpoints: ["/checkout"], methods: [POST] }, limit: 100/1m }

@@ -47,5 +47,5 @@ func (l Load) Text() string {
 // ParseDuration reads a duration as rule files write it. Zero is an error.
 func ParseDuration(text string) (time.Duration, error) { return parseDuration(text) }
 
-// Suggest returns what to do about a word that is none of the known ones: the nearest one, else all of them.
+// Suggest returns what to do about an unknown word: the nearest one, else all of them.
 func Suggest(word string, known []string) string { return suggest(word, known) }

@@ -56,7 +56,7 @@ func (d *decoder) checkMethod(n *node, method string) {
 	near := nearest(method, usual)
 	switch {
 	case method == "*" || method == "ANY" || method == "ALL":
-		d.warn(n, "%q is no method; remove methods to match every one", clip(n.text))
+		d.warn(n, "%q is not a method; remove methods to match every one", clip(n.text))
 	case near != "":
 		d.warn(n, "unknown method %q; did you mean %q?", clip(n.text), near)
 	default:

@@ -68,8 +68,8 @@ func (p *published) refresh() error {
 	return nil
 }
 
-// lack is why there are no rules where there are no files, or nil where there are some. unread is why the documents
-// could not be read.
+// lack is why rules are missing if files are missing, or nil if there are some. unread is why the documents could not
+// be read.
 func (p *published) lack(unread error) error {
 	switch {
 	case len(p.seen) > 0:

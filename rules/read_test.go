@@ -36,6 +36,6 @@ func TestReadMakesOneSetOfSeveralPaths(t *testing.T) {
 	}
 	load = Read(FilesConfig{}, shop, filepath.Join(folder, "none.yaml"))
 	if load.Err == nil {
-		t.Error("a file that is not there is no error")
+		t.Error("a missing file is accepted")
 	}
 }

@@ -1,6 +1,6 @@
-// Package rules says where rule sets come from: files, and documents that the control plane publishes. Both are decoded
-// here. A rule set is validated whole and published as one snapshot; while a new one is broken, the last good one stays
-// in use.
+// Package rules reads rule sets from where they are kept: files, and documents that the control plane publishes. Both
+// are decoded here. A rule set is validated whole and published as one snapshot; while a new one is broken, the last
+// good one stays in use.
 package rules
 
 import (
@@ -37,7 +37,7 @@ type Source interface {
 }
 
 // FormatProblems lists problems one per line as `file:line:column: text`, warnings with `warning: ` before their text.
-// A problem that has no line is about the whole file.
+// A problem without a line is about the whole file.
 func FormatProblems(problems []descriptors.Problem) string {
 	var b strings.Builder
 	for _, p := range problems {
@@ -53,8 +53,7 @@ func FormatProblems(problems []descriptors.Problem) string {
 	return b.String()
 }
 
-// arrange sorts problems by file, line and column and drops those that say the same twice, which happens to what an
-// alias repeats.
+// arrange sorts problems by file, line and column and drops duplicates, which an alias causes.
 func arrange(problems []descriptors.Problem) []descriptors.Problem {
 	slices.SortStableFunc(problems, func(a, b descriptors.Problem) int {
 		return cmp.Or(

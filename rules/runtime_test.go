@@ -10,7 +10,7 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 )
 
-// TestRuntimeRoot reads a folder as the reference server does: all regular files below, whatever they are called.
+// TestRuntimeRoot reads a folder as the reference server does: all regular files below, with any name.
 func TestRuntimeRoot(t *testing.T) {
 	root := t.TempDir()
 	app := filepath.Join(root, "limits", "config")
@@ -47,7 +47,7 @@ func TestRuntimeRootIsALink(t *testing.T) {
 	f.untilDomains("v2")
 }
 
-// TestRuntimeVolume holds that a mounted ConfigMap is not read twice, whatever IgnoreDotFiles says.
+// TestRuntimeVolume holds that a mounted ConfigMap is not read twice, with and without IgnoreDotFiles.
 func TestRuntimeVolume(t *testing.T) {
 	root := t.TempDir()
 	v := &volume{t: t, dir: filepath.Join(root, "config")}

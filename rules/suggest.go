@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// suggest tells what to do about a word that is none of the known ones: the nearest one, else all of them.
+// suggest returns what to do about an unknown word: the nearest one, else all of them.
 func suggest(word string, known []string) string {
 	near := nearest(word, known)
 	if near != "" {
@@ -31,7 +31,7 @@ var homes = []struct {
 		"reset_format"}},
 }
 
-// suggestKey tells what to do about an unknown key: the nearest one that is known here, else the nearest one that
+// suggestKey returns what to do about an unknown key: the nearest one that is known here, else the nearest one that
 // belongs elsewhere, else all that are known here.
 func suggestKey(word string, known []string) string {
 	if nearest(word, known) != "" {

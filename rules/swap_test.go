@@ -78,7 +78,7 @@ func TestSwapRemovesAndAddsFiles(t *testing.T) {
 	v.swap(map[string]string{"a.yaml": domain("a"), "b.yaml": domain("b")})
 	f := follow(t, FilesConfig{Path: v.dir})
 	f.untilDomains("a", "b")
-	v.swap(map[string]string{"a.yaml": domain("a"), "c.yaml": domain("c")}) // the link b.yaml leads nowhere now
+	v.swap(map[string]string{"a.yaml": domain("a"), "c.yaml": domain("c")}) // the link b.yaml dangles now
 	f.untilDomains("a", "c")
 	v.swap(map[string]string{"a.yaml": "domain: [", "c.yaml": domain("c")})
 	f.untilRejected("a.yaml:1:1:")
@@ -118,15 +118,15 @@ func manyRules(count int) string {
 	return b.String()
 }
 
-// TestASwapIsNoMissingFile looks at a volume of one file all the time while it is swapped: a look may find that the
-// link leads nowhere.
+// TestASwapIsNoMissingFile looks at a volume of one file all the time while it is swapped: a look may find a dangling
+// link.
 func TestASwapIsNoMissingFile(t *testing.T) {
 	for _, name := range []string{"", "a.yaml"} {
 		t.Run("path/"+name, func(t *testing.T) { lookWhileItIsSwapped(t, name) })
 	}
 }
 
-// TestALinkThatLeadsElsewhereIsASwap compares two looks at a link that leads nowhere both times.
+// TestALinkThatLeadsElsewhereIsASwap compares two looks at a dangling link.
 func TestALinkThatLeadsElsewhereIsASwap(t *testing.T) {
 	for _, name := range []string{"", "a.yaml"} {
 		dir := t.TempDir()

@@ -49,7 +49,7 @@ func parse(text []byte) (*yaml.Node, *syntaxError) {
 	return first.Content[0], nil
 }
 
-// documents returns the first two YAML documents of the text; nil where there is none. A panic of the YAML library is
+// documents returns the first two YAML documents of the text; nil if it holds none. A panic of the YAML library is
 // taken for a syntax error: what a user saves to a file must not end the program.
 func documents(text []byte) (first, second *yaml.Node, err error) {
 	defer func() {
@@ -73,7 +73,7 @@ func documents(text []byte) (first, second *yaml.Node, err error) {
 	return docs[0], docs[1], nil
 }
 
-// badByte finds bytes that no YAML file may hold, because the YAML library does not say where they are.
+// badByte finds bytes that no YAML file may hold, because the YAML library does not report where they are.
 func badByte(text []byte) *syntaxError {
 	rest := text
 	for len(rest) > 0 {
@@ -99,7 +99,7 @@ func place(text []byte, offset int, what string) *syntaxError {
 
 var yamlLine = regexp.MustCompile(`^line (\d+): `)
 
-// advice says in plain words what the YAML library means.
+// advice puts an error of the YAML library into plain words.
 var advice = []struct{ says, means string }{
 	{"mapping values are not allowed", "a colon is not expected here; check the indentation, or quote the value"},
 	{"did not find expected key", "the line does not fit the lines above; check its indentation"},
@@ -110,8 +110,9 @@ var advice = []struct{ says, means string }{
 		"never with tabs"},
 	{"found a tab character", "a tab stands where blanks are needed; indent with blanks"},
 	{"unknown anchor", "an alias stands here whose anchor is not above it; quote text that begins with *"},
-	{"did not find expected alphabetic or numeric character", "this is no alias and no anchor; quote text that " +
-		"begins with * or &"},
+	{"did not find expected alphabetic or numeric character",
+		"this is neither an alias nor an anchor; quote text that " +
+			"begins with * or &"},
 	{"found unexpected end of stream", "a quote is opened and never closed"},
 	{"did not find expected ',' or ']'", "a list in brackets is opened and not closed, or a comma is missing"},
 	{"did not find expected ',' or '}'", "a map in braces is opened and not closed, or a comma is missing"},
@@ -162,7 +163,7 @@ type locator struct {
 	budget int   // bytes that may still be read
 }
 
-// broken says whether the first lines cannot be read.
+// broken reports whether the first lines cannot be read.
 func (l *locator) broken(lines int) bool {
 	if lines == 0 {
 		return false

@@ -34,7 +34,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// change writes the file and tells of it.
+// change writes the file and sends an event.
 func (b *bench) change(name string) {
 	b.t.Helper()
 	write(b.t, domain(name), b.file)

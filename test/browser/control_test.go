@@ -45,7 +45,7 @@ func tell(t *testing.T, control, method, path string, body any, headers ...strin
 	return string(got)
 }
 
-// keptToItself checks what browsers are told about the files of the page, and that programs get a list.
+// keptToItself checks the headers of the page's files for browsers, and that programs get a list.
 func keptToItself(t *testing.T, control string) {
 	t.Helper()
 	for path, accept := range map[string]string{"/": "text/html", "/page/control.js": "*/*",

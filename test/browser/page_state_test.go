@@ -35,7 +35,7 @@ func TestPageAsksForAToken(t *testing.T) {
 		`localStorage.length === 0 && document.cookie === ""`)
 }
 
-// TestPageOutlivesItsSidecar takes the sidecar away: the page says so, and goes on when it is back.
+// TestPageOutlivesItsSidecar takes the sidecar away: the page shows that, and continues when it is back.
 func TestPageOutlivesItsSidecar(t *testing.T) {
 	_, port, err := net.SplitHostPort(servers.FreeAddr(t))
 	if err != nil {

@@ -294,7 +294,7 @@ func (w *world) tabTo(t *testing.T, expression string) {
 	t.Fatalf("100 tabs do not lead to %s", expression)
 }
 
-// TestPageOperates uses the other buttons: each says what will happen, and then it does.
+// TestPageOperates uses the other buttons: each shows what will happen, and then it happens.
 func TestPageOperates(t *testing.T) {
 	w := watch(t, sidecar(t, "penalty: { cool_down: 1h, threshold: 2 }\n"+pageRules,
 		"REDIS_URL="+servers.StartRedis(t).Addr))

@@ -134,7 +134,7 @@ func crowd(t *testing.T, w *world) {
 					Descriptors: []*commonv3.RateLimitDescriptor{
 						{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: user},
 							{Key: "path", Value: paths[n%4]}}},
-					}}) // a call that fails has no place in the picture
+					}}) // the picture is without failed calls
 			}
 		}
 	}()

@@ -93,7 +93,7 @@ func TestContainersAreConfined(t *testing.T) {
 		}
 		if len(of.InitContainers) > 0 {
 			if c.RestartPolicy == nil || *c.RestartPolicy != core.ContainerRestartPolicyAlways {
-				t.Error("an init container that is not restarted always is no sidecar")
+				t.Error("an init container that is not restarted always is not a sidecar")
 			}
 			for _, e := range c.Env {
 				if strings.HasSuffix(e.Name, "HOST") {

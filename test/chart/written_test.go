@@ -161,7 +161,7 @@ type node struct {
 	Additional any              `json:"additionalProperties"`
 }
 
-// walk calls found for each value that is no group of values.
+// walk calls found for each value that is not a group of values.
 func (n *node) walk(path string, found func(path string)) {
 	if len(n.Properties) == 0 {
 		found(strings.TrimPrefix(path, "."))

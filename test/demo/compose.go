@@ -105,7 +105,7 @@ func (c *Compose) Mounts(s *Service) ([]Mount, error) {
 	for _, volume := range s.Volumes {
 		parts := strings.Split(volume, ":")
 		if len(parts) < 2 || !strings.HasPrefix(parts[0], ".") || !filepath.IsAbs(parts[1]) {
-			return nil, fmt.Errorf("service %s: volume %q is no ./source:/target", s.Name, volume)
+			return nil, fmt.Errorf("service %s: volume %q must be ./source:/target", s.Name, volume)
 		}
 		all = append(all, Mount{Source: filepath.Join(c.Folder, parts[0]), Target: parts[1]})
 	}
@@ -118,7 +118,7 @@ func (s *Service) Published() ([]Publish, error) {
 	for _, port := range s.Ports {
 		parts := strings.Split(port, ":")
 		if len(parts) != 3 {
-			return nil, fmt.Errorf("service %s: port %q is no address:host:container", s.Name, port)
+			return nil, fmt.Errorf("service %s: port %q must be address:host:container", s.Name, port)
 		}
 		host, err := strconv.Atoi(parts[1])
 		if err != nil {

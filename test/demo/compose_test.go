@@ -219,7 +219,7 @@ func reachable(t *testing.T, c *Compose, who, addr string) {
 	}
 }
 
-// Each configuration that calls others has as many references as it seems to: the test above is no empty one.
+// Each configuration that calls others has as many references as it seems to: the test above is not an empty one.
 func TestReferencesAreSeen(t *testing.T) {
 	for file, want := range map[string]int{
 		"demo.yaml": 4, "prometheus.yaml": 3, "grafana/datasources.yaml": 2, "otel-collector.yaml": 1,

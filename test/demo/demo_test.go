@@ -63,7 +63,7 @@ type demo struct {
 // anyPorts replaces the ports that docker-compose.yaml publishes.
 var anyPorts = []string{"ENVOY_PORT=0", "ENVOY_ADMIN_PORT=0", "SIDECAR_1_PORT=0", "SIDECAR_2_PORT=0"}
 
-// launch starts the program and waits until it tells what to try, or ends.
+// launch starts the program and waits until it returns what to try, or ends.
 func launch(t *testing.T, env ...string) *demo {
 	t.Helper()
 	d := &demo{tmp: t.TempDir()}

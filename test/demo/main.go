@@ -104,7 +104,7 @@ func (w *World) obey(ctx context.Context, switches <-chan os.Signal, out io.Writ
 	}
 }
 
-// tell says where things are and what to do with them. The lines that begin with ENVOY= are for pasting into a shell.
+// tell prints where things are and what to do with them. The lines that begin with ENVOY= are for pasting into a shell.
 func tell(out io.Writer, w *World) {
 	at := w.plan.At
 	fmt.Fprintf(out, "Envoy, two sidecars, Redis and an upstream run as in examples/envoy/docker-compose.yaml:\n\n")

@@ -13,7 +13,7 @@ import (
 	"github.com/spillway-mesh/spillway/settings"
 )
 
-// Programs are what stands in for the images.
+// Programs are what is in for the images.
 type Programs struct{ Envoy, Redis, Sidecar string }
 
 // Plan is how the services of a compose file run on this machine, all on loopback: which program, with which arguments
@@ -75,7 +75,7 @@ func NewPlan(c *Compose, programs Programs, folder string) (*Plan, error) {
 	return p, nil
 }
 
-// of is the program that stands in for a service's image, or nothing.
+// of is the program that is in for a service's image, or nothing.
 func (p Programs) of(s *Service) string {
 	switch {
 	case s.Build != nil:
@@ -212,7 +212,7 @@ func (p *Plan) locate(service, port string) (string, error) {
 	}
 	at := p.At(service, number)
 	if at == "" {
-		return nowhere, fmt.Errorf("%s:%s is no service with that port open", service, port)
+		return nowhere, fmt.Errorf("%s:%s must be a service with that port open", service, port)
 	}
 	return at, nil
 }

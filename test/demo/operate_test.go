@@ -57,8 +57,8 @@ func answers(output string) map[string]string {
 	return all
 }
 
-// firstMissing is the first line that is not printed after the ones before it. A line that is … stands for any, and …
-// in a line for any part.
+// firstMissing is the first line that is not printed after the ones before it. A line that is … means any, and … in a
+// line for any part.
 func firstMissing(want, got string) string {
 	lines := strings.Split(got, "\n")
 	for wanted := range strings.Lines(want) {

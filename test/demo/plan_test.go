@@ -99,7 +99,7 @@ func TestPlanRefusesWhatItWouldGetWrong(t *testing.T) {
 		"e:81 is no service":         {oneEnvoy, "{address: 0.0.0.0, port_value: 81}"},
 		"nobody:80 is no service":    {oneEnvoy, "{address: nobody, port_value: 80}"},
 		"is not written as":          {oneEnvoy, "address: e\nport_value: 80\n"},
-		"is no ./source:/target":     {"  e: {command: [envoy], volumes: [data:/x]}\n", ""},
+		"must be ./source:/target":   {"  e: {command: [envoy], volumes: [data:/x]}\n", ""},
 		"is no address:host:contain": {"  e: {command: [envoy], ports: ['80:80']}\n", ""},
 		"which is not exposed":       {"  s: {build: {context: .}, expose: ['8080']}\n", ""},
 		"no services":                {"", ""},

@@ -16,7 +16,7 @@ import (
 type World struct {
 	plan     *Plan
 	children []*child
-	ended    chan *process // whatever ended
+	ended    chan *process // each process that ended
 }
 
 // child is one service of the demo.
@@ -30,7 +30,7 @@ type process struct {
 	name string
 	pid  int
 	done chan struct{} // closed when it is gone
-	told bool          // it was told to end
+	told bool          // its end was requested
 }
 
 const (
@@ -97,7 +97,7 @@ func (w *World) start(ctx context.Context, c *child) error {
 	life := &process{name: c.Name, pid: cmd.Process.Pid, done: make(chan struct{})}
 	c.process = life
 	go func() {
-		cmd.Wait() // how it ended stands in its log
+		cmd.Wait() // its log shows how it ended
 		close(life.done)
 		w.ended <- life
 	}()

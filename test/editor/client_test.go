@@ -217,7 +217,7 @@ func (s *server) findings(t *testing.T, uri string) []finding {
 	}
 }
 
-// check returns what the server finds in each of the texts. They stand in no file, but beside the example rules, from
+// check returns what the server finds in each of the texts. They are in no file, but beside the example rules, from
 // where the modeline finds the schema.
 func (s *server) check(t *testing.T, texts ...string) (all [][]finding) {
 	t.Helper()

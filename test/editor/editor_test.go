@@ -39,7 +39,7 @@ func glob(t *testing.T, parts ...string) []string {
 	return files
 }
 
-// TestExamplesAreFine opens each rule file of the examples as it stands, and those within their manifests.
+// TestExamplesAreFine opens each rule file of the examples, and those within their manifests.
 func TestExamplesAreFine(t *testing.T) {
 	s := start(t)
 	for _, file := range glob(t, "examples", "rules", "*.yaml") {

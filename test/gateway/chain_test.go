@@ -108,7 +108,7 @@ func TestChain(t *testing.T) {
 	w.apply(t, "network", strings.Replace(perUser(1), "type: Distinct", "type: Unheard", 1))
 	servers.Await(t, "Envoy Gateway to refuse the policy", func() error {
 		if !strings.Contains(w.gateway.Output(), `Unsupported value: \"Unheard\"`) {
-			return errors.New("it does not say so")
+			return errors.New("the condition is missing")
 		}
 		return nil
 	})

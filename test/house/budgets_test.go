@@ -177,7 +177,7 @@ func cyclomatic(f *ast.FuncDecl) int {
 	return paths
 }
 
-// undocumented lists the exported names of a declaration that have no comment.
+// undocumented lists the exported names of a declaration without a comment.
 func undocumented(d ast.Decl) []*ast.Ident {
 	var bare []*ast.Ident
 	switch d := d.(type) {
@@ -204,7 +204,7 @@ func undocumented(d ast.Decl) []*ast.Ident {
 	return bare
 }
 
-// exportedReceiver tells whether a function is no method, or one of an exported type.
+// exportedReceiver reports whether a function is not a method, or one of an exported type.
 func exportedReceiver(f *ast.FuncDecl) bool {
 	if f.Recv == nil {
 		return true

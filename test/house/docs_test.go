@@ -16,8 +16,8 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// yamlFiles says which test checks which YAML files of this repository: a file that holds that text. What no checker
-// looks at is said in lacks.
+// yamlFiles maps the YAML files of this repository to the test that checks them: a file that holds that text. lacks
+// names what no checker looks at.
 var yamlFiles = []struct{ pattern, test, text, lacks string }{
 	{"examples/rules/*.yaml", "rules/examples_test.go", "func TestExamplesLoadWithoutAWarning", ""},
 	{"examples/rules/tests/*.yaml", "cmd/spillway/main_test.go", "func TestExamplesPassTheirTests", ""},
@@ -108,8 +108,8 @@ type block struct {
 
 var fence = regexp.MustCompile("(?m)^( *)```([a-z]*)$")
 
-// blocks are those of a page, without the page's own indentation. Every fence has to say what it holds: YAML without
-// its name would not be checked.
+// blocks are those of a page, without the page's own indentation. Every fence must name its language: YAML without its
+// name would not be checked.
 func blocks(t *testing.T, name string) []block {
 	t.Helper()
 	var all []block
@@ -215,7 +215,7 @@ func bare(text string) []string {
 	return all
 }
 
-// holds tells whether a piece stands somewhere in the lines, all of it indented by as much more or less.
+// holds reports whether a piece stands somewhere in the lines, all of it indented by as much more or less.
 func holds(lines, piece []string) bool {
 	for i := range len(lines) - len(piece) + 1 {
 		if slices.Equal(aligned(lines[i:i+len(piece)]), aligned(piece)) {

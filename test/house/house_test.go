@@ -75,10 +75,10 @@ var rooms = map[string][]string{
 	"test/stores":      {},
 }
 
-// furniture are the folders at the top that are no rooms.
+// furniture are the folders at the top that are not rooms.
 var furniture = []string{"bench", "cmd", "deploy", "docs", "examples", "test", "tools"}
 
-// doors says where a technology may come in: a room, or one file of it.
+// doors maps a technology to where it may come in: a room, or one file of it.
 var doors = []struct {
 	module string
 	open   []string
@@ -113,7 +113,7 @@ type source struct {
 	fset  *token.FileSet
 }
 
-// at tells where in the house a node stands.
+// at returns where in the house a node stands.
 func (s source) at(n ast.Node) string {
 	return fmt.Sprintf("%s:%d", s.path, s.fset.Position(n.Pos()).Line)
 }
@@ -298,7 +298,7 @@ func roomOf(folder string) (string, bool) {
 	return inner, found
 }
 
-// under tells whether a slash-separated path is at or below another.
+// under reports whether a slash-separated path is at or below another.
 func under(name, top string) bool {
 	return name == top || strings.HasPrefix(name, top+"/")
 }

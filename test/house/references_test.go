@@ -34,7 +34,7 @@ import (
 var update = flag.Bool("update", false, "write docs/reference/metrics.md, docs/reference/environment.md, "+
 	"docs/reference/api.md and docs/reference/rules.schema.json anew")
 
-// keep compares a page with what the code says, or writes it.
+// keep compares a page with what the code yields, or writes it.
 func keep(t *testing.T, name, want string) {
 	t.Helper()
 	if *update {
@@ -174,7 +174,7 @@ func TestReferenceOfMetrics(t *testing.T) {
 		fmt.Fprintf(to, "| `%s` | %s | %s |\n", f.name, kind, f.help)
 	}
 	if runtime == 0 {
-		t.Error("there are no metrics of the Go runtime and the process")
+		t.Error("the metrics of the Go runtime and the process are missing")
 	}
 	keep(t, "docs/reference/metrics.md", fmt.Sprintf(metricsPage, own, peer))
 }

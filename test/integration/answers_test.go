@@ -139,7 +139,7 @@ func (w *world) notUTF8(t *testing.T) {
 	w.wants(t, 1, http.StatusOK, "/", "x-user", "\xff\xfdbytes").remaining(t, "9")
 }
 
-// A value of 50 KiB is a value: only its last byte tells these two users apart.
+// A value of 50 KiB is a value: these two users differ in its last byte.
 func (w *world) longValue(t *testing.T) {
 	inside(t, time.Minute)
 	long := strings.Repeat("v", 50<<10)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// status is what the sidecar says about one descriptor over /json.
+// status is the sidecar's answer about one descriptor over /json.
 type status struct {
 	Code           string `json:"code"`
 	LimitRemaining int64  `json:"limitRemaining"`

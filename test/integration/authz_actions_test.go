@@ -130,7 +130,7 @@ func (w *world) penalty(t *testing.T) {
 	w.wants(t, 1, http.StatusOK, "/partners/punished")
 	between(t, w.wants(t, 1, http.StatusTooManyRequests, "/partners/punished"), "retry-after", 1, 60)
 	w.wants(t, 1, http.StatusTooManyRequests, "/partners/punished")
-	// The second refusal began a cool-down of an hour, whatever the limit itself would say.
+	// The second refusal began a cool-down of an hour, longer than the limit itself would last.
 	between(t, w.wants(t, 1, http.StatusTooManyRequests, "/partners/punished"), "retry-after", 3000, 3600)
 	w.wants(t, 1, http.StatusOK, "/partners/other")
 }
@@ -179,7 +179,7 @@ func loadRules(n int) string {
 		tokenIssuer, n)
 }
 
-// authzLoad sends requests with tokens until stop is called. Each must tell of its user's limit.
+// authzLoad sends requests with tokens until stop is called. Each answer must report its user's limit.
 func (w *world) authzLoad(t *testing.T, clients int) (stop func() (int64, []string)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -211,7 +211,7 @@ func (w *world) authzLoad(t *testing.T, clients int) (stop func() (int64, []stri
 	}
 }
 
-// An answer that is held when the sidecar is told to end still comes, if it is due before the end, which is three
+// An answer that waits when the sidecar gets its signal still comes, if it is due before the end, which is three
 // seconds later.
 func TestAuthzTermWhileAnswersAreHeld(t *testing.T) {
 	rules := strings.Replace(actionRules, "per: 3s", "per: 2s", 1)

@@ -50,7 +50,7 @@ func TestAuthzAnswersThroughEnvoy(t *testing.T) {
 }
 
 func (w *world) authzAllowed(t *testing.T) {
-	// The application says things about limits, too. Spillway's word overwrites them.
+	// The application sends headers about limits, too. Spillway overwrites them.
 	got := w.wants(t, 1, http.StatusOK, "/", "x-api-key", demoKey, "x-echo-x-ratelimit-limit", "999",
 		"x-echo-x-ratelimit-reset", "never")
 	got.has(t, "x-ratelimit-limit", "20")

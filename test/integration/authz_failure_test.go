@@ -46,7 +46,7 @@ func TestAuthzDeadSidecarFailsOpenWhenAsked(t *testing.T) {
 	}
 }
 
-// A lost Redis is no reason for Envoy's failure mode: the rules decide.
+// A lost Redis is not a reason for Envoy's failure mode: the rules decide.
 func TestAuthzDeadRedisIsAnsweredByPolicy(t *testing.T) {
 	w := startAuthz(t, authzSetup{rules: map[string]string{"partners.yaml": authzPolicies}})
 	w.clean(t, "policies", func(t *testing.T) {

@@ -111,7 +111,7 @@ func (w *world) queryKeys(t *testing.T) {
 	w.wants(t, 1, http.StatusBadRequest, "/?api_key="+demoKey+"&api_key="+demoKey)
 }
 
-// Envoy appends its own peer, so the second from the right is what the proxy before it says.
+// Envoy appends its own peer, so the second from the right is what the proxy before it wrote.
 func (w *world) forwardedAddresses(t *testing.T) {
 	w.wants(t, 1, http.StatusOK, "/", "x-forwarded-for", "198.51.100.7").has(t, "x-ratelimit-remaining", "2")
 	w.wants(t, 1, http.StatusOK, "/", "x-forwarded-for", "203.0.113.1, 198.51.100.7").has(t, "x-ratelimit-remaining",
@@ -142,7 +142,7 @@ func (w *world) twice(t *testing.T) {
 	}
 }
 
-// Bytes that are no UTF-8 are no way out: neither in a credential nor elsewhere.
+// Bytes that are not UTF-8 do not avoid a limit: neither in a credential nor elsewhere.
 func (w *world) authzNotUTF8(t *testing.T) {
 	w.wants(t, 1, http.StatusOK, "/partners", "x-api-key", "\xff\xfe").has(t, "x-ratelimit-limit", "1000")
 	w.wants(t, 1, http.StatusOK, "/partners", "authorization", "Bearer \xff\xfe").has(t, "x-ratelimit-limit", "1000")

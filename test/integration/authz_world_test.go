@@ -14,10 +14,10 @@ import (
 
 // authzSetup is what a world with ext_authz differs in from the usual one.
 type authzSetup struct {
-	memory bool              // the sidecar has no Redis
+	memory bool              // the sidecar runs without Redis
 	env    []string          // of the sidecar, on top of the usual
 	rules  map[string]string // files beside (or in place of) those of examples/rules
-	swaps  [][2]string       // of examples/envoy/ext_authz.yaml: text, and what stands there instead
+	swaps  [][2]string       // of examples/envoy/ext_authz.yaml: a text, and what replaces it
 }
 
 // authzTimeout is the filter's. The example's own would end calls on a busy machine, and cut the throttle's waits.

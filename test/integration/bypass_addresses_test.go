@@ -36,7 +36,7 @@ func forwarded(lists ...string) func(*ask, *caller) {
 	}
 }
 
-// spoofedPeer names other clients in headers that Spillway was not told to trust.
+// spoofedPeer names other clients in headers that Spillway is not configured to trust.
 func spoofedPeer() []change {
 	var all []change
 	for _, name := range []string{
@@ -113,7 +113,7 @@ func networkHops() []change {
 	}
 }
 
-// malformedHops are no addresses, or too few: then it is the peer.
+// malformedHops are not addresses, or too few: then it is the peer.
 func malformedHops() []change {
 	var all []change
 	for _, entry := range []string{
@@ -176,7 +176,8 @@ func endedProxies() []change {
 	}
 }
 
-// costFamilies are about the price that a header names. The limit is spent, so whatever costs at least 1 is refused.
+// costFamilies are about the price that a header names. The limit is spent, so every request that costs at least 1 is
+// refused.
 func costFamilies() []family {
 	usual := ask{domain: "costs", method: "GET", path: "/", host: "shop.example", peer: "{home}"}
 	named := func(values ...string) func(*ask, *caller) {

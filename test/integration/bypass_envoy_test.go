@@ -32,7 +32,7 @@ rules:
 `
 
 // What arrives at Spillway is what Envoy makes of a request. 307 is Envoy's answer to an escaped slash, which sends the
-// client to the path that it stands for.
+// client to the path that it means.
 func TestBypassThroughEnvoy(t *testing.T) {
 	w := startAuthz(t, authzSetup{memory: true, rules: map[string]string{"authz.yaml": edgeRules,
 		"keys.json": keySet()}})

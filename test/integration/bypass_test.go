@@ -214,8 +214,7 @@ type checked struct {
 	policies string   // limits that apply
 }
 
-// check sends a CheckRequest. An error, and an answer that says nothing, would leave the request to Envoy's failure
-// mode.
+// check sends a CheckRequest. An error, and an empty answer, would leave the request to Envoy's failure mode.
 func (s *bypass) check(t *testing.T, request []byte) checked {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -252,7 +251,7 @@ func (s *bypass) check(t *testing.T, request []byte) checked {
 	return got
 }
 
-// bypassRules are rule files: a domain for each way to tell clients apart, all with limits of one an hour.
+// bypassRules are rule files: a domain for each way to identify clients, all with limits of one an hour.
 func bypassRules(callers int) map[string]string {
 	var keys strings.Builder
 	for n := range callers {

@@ -128,7 +128,7 @@ func (w *world) overrides(t *testing.T) {
 	inside(t, time.Hour) // and so in a day
 	w.wants(t, 3, http.StatusOK, "/trial", "x-user", "trier").remaining(t, "0")
 	w.wants(t, 1, http.StatusTooManyRequests, "/trial", "x-user", "trier")
-	// The same window with another number goes on counting: three of five are spent.
+	// The same window with another number continues counting: three of five are spent.
 	w.wants(t, 1, http.StatusOK, "/trial/extended", "x-user", "trier").remaining(t, "1")
 	w.wants(t, 1, http.StatusOK, "/trial/extended", "x-user", "trier").remaining(t, "0")
 	w.wants(t, 1, http.StatusTooManyRequests, "/trial/extended", "x-user", "trier")

@@ -22,7 +22,7 @@ rules:
 `
 
 // TestALongLimitDoesNotEvictAShortOne: many clients fill the memory of a sidecar with counters by the day. A limit by
-// the minute holds beside them, where the memory is the store and where it stands in for a lost Redis.
+// the minute holds beside them, where the memory is the store and where it replaces a lost Redis.
 func TestALongLimitDoesNotEvictAShortOne(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "shop.yaml")
 	err := os.WriteFile(file, []byte(evictionRules), 0o600)

@@ -177,8 +177,8 @@ func startReadings(t *testing.T, door string, setting pathSetting) *world {
 	return w
 }
 
-// No spelling gets past a limit, whatever Envoy does to paths, at either service. Where Envoy forwards another path
-// than the client sent, that one counts.
+// No spelling gets past a limit, for every way in which Envoy changes paths, at either service. Where Envoy forwards
+// another path than the client sent, that one counts.
 func TestReadingsThroughEnvoy(t *testing.T) {
 	rows := readingRows()
 	for _, door := range []string{"ext_authz", "rate limit service"} {

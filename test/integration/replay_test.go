@@ -24,7 +24,7 @@ rules:
   - { name: assets, match: { endpoints: ["/assets/**"] }, action: allow }
 `
 
-// exampleFormat is the log's format in the example, and the others what stands in its place.
+// exampleFormat is the log's format in the example, and the others replace it.
 const (
 	exampleFormat = `              log_format:
                 text_format_source:

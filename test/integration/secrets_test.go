@@ -25,7 +25,7 @@ import (
 // canary is the n-th secret. Each is told apart, so that a failure names the one that got out.
 func canary(n int) string { return fmt.Sprintf("canary%02dtweets", n) }
 
-// firstOfClients is the first of those that clients send; the others stand in the environment.
+// firstOfClients is the first of those that clients send; the others are in the environment.
 const firstOfClients = 11
 
 // canaries are all of them.
@@ -70,7 +70,7 @@ func TestSecretsStayInside(t *testing.T) {
 	servers.Await(t, "complaints in the log", func() error {
 		for _, want := range []string{"redis could not decide", "spans could not be sent", "msg=decision"} {
 			if !strings.Contains(s.Output(), want) {
-				return fmt.Errorf("the log says nothing of %q", want)
+				return fmt.Errorf("the log lacks %q", want)
 			}
 		}
 		return nil

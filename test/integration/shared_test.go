@@ -71,7 +71,7 @@ func TestReferenceServersEnvironment(t *testing.T) {
 	w.noErrors(t, "swapped", func(t *testing.T) {
 		publish(t, config, "two", strings.Replace(tenPerDay, "10", "20", 1))
 		servers.Await(t, "the new rules", func() error { return w.shows("/", "20, 20;w=86400") })
-		// The counter goes on: one of the ten was spent.
+		// The counter continues: one of the ten was spent.
 		if got := w.wants(t, 1, http.StatusOK, "/", "x-user", "mover"); got.header.Get("x-ratelimit-remaining") !=
 			"18" {
 			t.Errorf("%s of 20 left after two requests, want 18", got.header.Get("x-ratelimit-remaining"))

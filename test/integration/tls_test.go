@@ -119,7 +119,7 @@ func TestEnvoyAsksOverTLS(t *testing.T) {
 		t.Errorf("%d calls over TLS failed", n)
 	}
 
-	// An Envoy with another name gets no answer, so that its requests pass, and its counter tells.
+	// An Envoy with another name gets no answer, so that its requests pass, and its counter shows that.
 	other := &world{app: app, client: http.DefaultClient,
 		envoy: servers.StartEnvoy(t, tlsConfig(t, p, "stranger", app.Addr, sidecars))}
 	other.wants(t, 1, http.StatusOK, "/", "x-user", "tls")

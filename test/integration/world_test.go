@@ -159,7 +159,7 @@ func (w *world) wants(t testing.TB, n, status int, path string, headers ...strin
 	return last
 }
 
-// remaining is what Envoy told the client is left.
+// remaining is what is left by the headers to the client.
 func (a answer) remaining(t testing.TB, want string) {
 	t.Helper()
 	if got := a.header.Get("x-ratelimit-remaining"); got != want {
@@ -167,7 +167,7 @@ func (a answer) remaining(t testing.TB, want string) {
 	}
 }
 
-// unlimited fails when the answer tells of a limit.
+// unlimited fails when the answer reports a limit.
 func (a answer) unlimited(t testing.TB) {
 	t.Helper()
 	for name := range a.header {

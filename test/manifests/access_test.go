@@ -99,7 +99,7 @@ func meshHolds(t *testing.T, policy *security.AuthorizationPolicy) bool {
 	return found
 }
 
-// TestAMadeUpAddressIsNoOtherClient: Istio's sidecars pass on whatever x-forwarded-for a caller sent.
+// TestAMadeUpAddressIsNoOtherClient: Istio's sidecars pass on the x-forwarded-for of a caller.
 func TestAMadeUpAddressIsNoOtherClient(t *testing.T) {
 	for _, name := range []string{"ext-authz.yaml", "ambient.yaml"} {
 		t.Run(name, func(t *testing.T) {

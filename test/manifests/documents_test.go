@@ -151,7 +151,7 @@ func spelling(given, own any, at string) error {
 		for key, value := range given {
 			known, found := own[key]
 			if !found {
-				return fmt.Errorf("%s has no field %q in the API's spelling", at, key)
+				return fmt.Errorf("%s: %q is not a field in the API's spelling", at, key)
 			}
 			err := spelling(value, known, at+"."+key)
 			if err != nil {

@@ -34,7 +34,7 @@ func gatewayFile(t *testing.T, name string) string {
 	return gatewayEdits.Replace(string(text))
 }
 
-// routed is the Envoy of a Gateway as Envoy Gateway would configure it, as far as the manifests of a file can tell.
+// routed is the Envoy of a Gateway as Envoy Gateway would configure it, as far as the manifests of a file determine it.
 type routed struct {
 	listener, route fields
 	clusters        []any

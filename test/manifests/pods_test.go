@@ -86,7 +86,7 @@ func TestContainersAreConfined(t *testing.T) {
 			t.Error("a ConfigMap with a mistake would roll out: RULES_REQUIRED is not set")
 		}
 		if p.native && (c.RestartPolicy == nil || *c.RestartPolicy != core.ContainerRestartPolicyAlways) {
-			t.Error("an init container that is not restarted always is no sidecar: the application would wait for " +
+			t.Error("an init container that is not restarted always is not a sidecar: the application would wait for " +
 				"its end")
 		}
 		if p.native && (p.env("HOST", "") != "" || p.env("GRPC_HOST", "") != "") {

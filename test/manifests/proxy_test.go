@@ -23,8 +23,8 @@ import (
 // fields is a piece of Envoy's configuration.
 type fields = map[string]any
 
-// proxy is the Envoy of a workload (or a waypoint) as Istio would configure it, as far as the manifests of a file can
-// tell.
+// proxy is the Envoy of a workload (or a waypoint) as Istio would configure it, as far as the manifests of a file
+// determine it.
 type proxy struct {
 	filters  []any             // of HTTP, before the router
 	host     fields            // the virtual host of the application
@@ -97,7 +97,7 @@ func (p *proxy) addCluster(host string, port int, address string) {
 	}
 }
 
-// addRule changes the clusters of a host as its DestinationRule says.
+// addRule changes the clusters of a host by its DestinationRule.
 func (p *proxy) addRule(t *testing.T, rule *networking.DestinationRule) {
 	t.Helper()
 	found := false

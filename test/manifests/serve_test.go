@@ -27,8 +27,7 @@ type world struct {
 	rules   *mounted
 }
 
-// start starts what a file describes, after the reader's edits. What stands in front goes before the filters of the
-// file.
+// start starts what a file describes, after the reader's edits. What is in front goes before the filters of the file.
 func start(t *testing.T, name string, front ...any) *world {
 	t.Helper()
 	all := documents(t, edits.Replace(example(t, name)))

@@ -53,7 +53,7 @@ func memoryCgroup(t testing.TB, memory int64) string {
 	return ""
 }
 
-// limitCgroup writes a limit into its file, which is there unless the folder is not a cgroup or has no memory
+// limitCgroup writes a limit into its file, which is there unless the folder is not a cgroup or lacks the memory
 // controller.
 func limitCgroup(file string, memory int64) error {
 	f, err := os.OpenFile(file, os.O_WRONLY, 0)
@@ -80,7 +80,7 @@ func (p *Process) PeakMemory() (int64, error) {
 	}
 	found := peak.FindSubmatch(text)
 	if found == nil {
-		return 0, errors.New("the status of the process has no VmHWM")
+		return 0, errors.New("the status of the process lacks VmHWM")
 	}
 	kib, err := strconv.ParseInt(string(found[1]), 10, 64)
 	return kib << 10, err

@@ -27,7 +27,7 @@ type Chromium struct {
 	came chan struct{} // closed and replaced when an event comes
 }
 
-// Event is what the browser tells unasked.
+// Event is what the browser sends without a call.
 type Event struct {
 	Method  string
 	Params  json.RawMessage
@@ -184,7 +184,7 @@ type Tab struct {
 	session string
 }
 
-// Open opens a URL in a tab that tells of its requests, errors and exceptions, and waits until it is loaded.
+// Open opens a URL in a tab that reports its requests, errors and exceptions, and waits until it is loaded.
 func (c *Chromium) Open(t testing.TB, url string) *Tab {
 	t.Helper()
 	var target struct{ TargetID string }

@@ -18,8 +18,8 @@ type RedisCluster struct {
 }
 
 // StartCluster starts the six processes, stops them when the test ends, and waits until every node finds the cluster
-// well. Slots without a master do not take the others down, unless the settings say --cluster-require-full-coverage
-// yes. With --requirepass the replicas are told the password.
+// well. Slots without a master do not take the others down, unless the settings have --cluster-require-full-coverage
+// yes. With --requirepass the replicas get the password.
 func StartCluster(t testing.TB, settings ...string) *RedisCluster {
 	t.Helper()
 	settings = append([]string{
@@ -113,7 +113,7 @@ func (c *RedisCluster) Settle(t testing.TB) {
 				return err
 			}
 			if slices.ContainsFunc(want, func(line string) bool { return !strings.Contains(info, line) }) {
-				return fmt.Errorf("%s tells\n%s", node.Addr, info)
+				return fmt.Errorf("%s reports\n%s", node.Addr, info)
 			}
 		}
 		if _, err := c.owners(); err != nil {
@@ -134,7 +134,7 @@ func (c *RedisCluster) living() []*Redis {
 // Addrs are the addresses of all nodes.
 func (c *RedisCluster) Addrs() []string { return addrs(c.Nodes) }
 
-// claim is what a node says of itself.
+// claim is what a node reports about itself.
 type claim struct {
 	id     string
 	master string // the id of its master, "-" when it is one itself
@@ -142,11 +142,11 @@ type claim struct {
 	slots  []int  // ascending
 }
 
-// claim is what the node says of itself.
+// claim is what the node reports about itself.
 func (r *Redis) claim() (claim, error) {
 	all, myself, err := r.claims()
 	if err == nil && myself == "" {
-		err = fmt.Errorf("%s says nothing of itself", r.Addr)
+		err = fmt.Errorf("%s does not report itself", r.Addr)
 	}
 	return all[myself], err
 }
@@ -214,7 +214,7 @@ func slotsOf(part string) []int {
 	return all
 }
 
-// owners tells for every slot which living master owns it, nil for none. The error is for the first slot without one.
+// owners returns for every slot the living master that owns it, or nil. The error is for the first slot without one.
 func (c *RedisCluster) owners() ([]*Redis, error) {
 	owners := make([]*Redis, ClusterSlots)
 	epochs := make([]int, ClusterSlots)
@@ -231,7 +231,7 @@ func (c *RedisCluster) owners() ([]*Redis, error) {
 	}
 	slot := slices.Index(owners, nil)
 	if slot >= 0 {
-		return owners, fmt.Errorf("slot %d has no living master", slot)
+		return owners, fmt.Errorf("slot %d lacks a living master", slot)
 	}
 	return owners, nil
 }

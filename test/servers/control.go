@@ -75,7 +75,7 @@ func LaunchControl(t testing.TB, env ...string) *Control {
 func (c *Control) Ready() error {
 	told := controlListens.FindStringSubmatch(c.Output())
 	if told == nil {
-		return fmt.Errorf("it does not say where it listens:\n%s", c.Output())
+		return fmt.Errorf("it does not log where it listens:\n%s", c.Output())
 	}
 	c.URL = "http://" + told[1]
 	return ready(told[1])

@@ -45,8 +45,8 @@ func Root(t testing.TB) string {
 	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
 }
 
-// StartEnvoy starts Envoy with a bootstrap whose listener and admin ports are 0, and waits until it serves.
-// No port is chosen beforehand: Envoy tells which ones it got.
+// StartEnvoy starts Envoy with a bootstrap whose listener and admin ports are 0, and waits until it serves. No port is
+// chosen beforehand: its admin API reports them.
 func StartEnvoy(t testing.TB, config string) *Envoy {
 	t.Helper()
 	dir := t.TempDir()

@@ -101,7 +101,7 @@ func (p *Proxy) Dead() int64 {
 	return int64(len(p.dead))
 }
 
-// Deaths tells of all dead connections so far, those that are open still included.
+// Deaths returns all dead connections so far, those that are open still included.
 func (p *Proxy) Deaths() Deaths {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -220,7 +220,7 @@ func (p *Proxy) carry(c net.Conn) {
 	back.Wait()
 }
 
-// swallows says whether the connection is in a black hole, into which it may have fallen just now.
+// swallows reports whether the connection is in a black hole, into which it may have fallen just now.
 func (l *line) swallows() bool {
 	if l.fell.Load() {
 		return true
@@ -245,15 +245,15 @@ func (l *line) requests() {
 			continue
 		}
 		if _, err := l.server.Write(buf[:n]); err != nil {
-			// The server is gone: what the client has still to say is dropped, but its side ends by itself.
+			// The server is gone: what the client still sends is dropped, but its side ends by itself.
 			io.Copy(io.Discard, l.client)
 			return
 		}
 	}
 }
 
-// replies ends the client's stream when the server's ends, but not in a black hole, where the client does not hear of
-// that.
+// replies ends the client's stream when the server's ends, but not in a black hole, where the client does not notice
+// it.
 func (l *line) replies() {
 	buf := make([]byte, 64<<10)
 	for {
@@ -273,7 +273,7 @@ func (l *line) replies() {
 	}
 }
 
-// reply does to one reply what the fault says, and reports whether the connection lives on.
+// reply applies the fault to one reply, and reports whether the connection stays open.
 func (l *line) reply(b []byte) bool {
 	if l.deaf.Load() {
 		return true

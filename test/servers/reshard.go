@@ -48,7 +48,7 @@ func (m *move) slot(slot string) error {
 		func() error { return m.set(m.target, slot, "IMPORTING", m.from) },
 		func() error { return m.set(m.source, slot, "MIGRATING", m.toID) },
 		func() error { return m.keys(slot) },
-		// The new owner first: were it the old one, the slot would have no owner for a moment.
+		// The new owner first: were it the old one, the slot would be without an owner for a moment.
 		func() error { return m.set(m.target, slot, "NODE", m.toID) },
 		func() error { return m.set(m.source, slot, "NODE", m.toID) },
 	}

@@ -128,9 +128,9 @@ func (p *Process) Exit(t testing.TB) int {
 	}
 }
 
-// FreeAddr returns a loopback address that nothing listens on. Its port is none of those that Linux gives to outgoing
-// connections: one of them could take it while its server is down. The test holds the UDP port of the same number until
-// it ends, so no other call, in this process or another, returns the address meanwhile.
+// FreeAddr returns a loopback address that nothing listens on. Its port is not one of those that Linux gives to
+// outgoing connections: one of them could take it while its server is down. The test holds the UDP port of the same
+// number until it ends, so no other call, in this process or another, returns the address meanwhile.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	for range 100 {

@@ -78,8 +78,7 @@ func SidecarBin(t testing.TB) string {
 }
 
 // StartSidecar starts the sidecar on loopback with nothing in its environment but env ("NAME=value"), and waits until
-// it is ready. It picks its ports itself and tells them in its log, which therefore has to stay at level info and in
-// text.
+// it is ready. It picks its ports itself and logs them, so the log has to stay at level info and in text.
 func StartSidecar(t testing.TB, env ...string) *Sidecar {
 	t.Helper()
 	return awaitSidecar(t, LaunchSidecar(t, env...))
@@ -147,7 +146,7 @@ func (s *Sidecar) Ready() error {
 	if s.HTTP == "" {
 		told := listening.FindStringSubmatch(s.Output())
 		if told == nil {
-			return fmt.Errorf("it does not say where it listens:\n%s", s.Output())
+			return fmt.Errorf("it does not log where it listens:\n%s", s.Output())
 		}
 		s.GRPC, s.HTTP, s.Debug = told[1], told[2], told[3]
 	}

@@ -182,7 +182,7 @@ func (l *counters) stop(t *testing.T) {
 	}
 }
 
-// wantReply fails the test unless the server answers a command as told.
+// wantReply fails the test unless the server answers a command with that reply.
 func wantReply(t *testing.T, r *Redis, want any, command ...string) {
 	t.Helper()
 	got := r.Do(t, command...)

@@ -105,7 +105,7 @@ func (r *release) chart(_ []program, results string) error {
 			return err
 		}
 		if d.IsDir() {
-			if path.Base(name) == "ci" { // values of the tests, as .helmignore says
+			if path.Base(name) == "ci" { // values of the tests, left out as in .helmignore
 				return fs.SkipDir
 			}
 			return nil

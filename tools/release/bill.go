@@ -56,7 +56,7 @@ type (
 	}
 )
 
-// bill writes a software bill of materials: what the programs themselves say that they were built from.
+// bill writes a software bill of materials: what the programs themselves record that they were built from.
 func (r *release) bill(programs []program, results string) error {
 	files, modules, err := r.contents(programs)
 	if err != nil {

@@ -91,7 +91,7 @@ func (r *release) imageFor(p platform, programs []program) (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-// config is what the last stage of the Dockerfile says, and the environment of its base.
+// config is the last stage of the Dockerfile, and the environment of its base.
 func (r *release) config() v1.Config {
 	return v1.Config{
 		User:       "65532:65532",
@@ -127,7 +127,7 @@ func (r *release) base() ([]entry, error) {
 	var roots bytes.Buffer
 	for root := range bundle.Roots() {
 		if root.Constraint != nil {
-			continue // a file cannot say under which conditions it holds
+			continue // a file does not know under which conditions it holds
 		}
 		_, err := x509.ParseCertificate(root.Certificate)
 		if err != nil {

@@ -36,7 +36,7 @@ func (r *release) licences(modules map[string]string) (map[string]string, error)
 			return found, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read what go mod download says: %w", err)
+			return nil, fmt.Errorf("read the output of go mod download: %w", err)
 		}
 		found[m.Path] = licenceOf(m.Dir)
 	}

@@ -123,7 +123,7 @@ func choose(list string) ([]platform, error) {
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("-platforms: %q is none of %v", name, all)
+			return nil, fmt.Errorf("-platforms: %q must be one of %v", name, all)
 		}
 	}
 	return chosen, nil

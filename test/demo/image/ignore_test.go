@@ -66,7 +66,7 @@ func expression(glob string) string {
 	return out.String() + "$"
 }
 
-// drops tells whether a file, by its slash-separated path from the top, stays out of the build.
+// drops reports whether a file, by its slash-separated path from the top, stays out of the build.
 func (all ignore) drops(name string) bool {
 	dropped := false
 	for _, p := range all {

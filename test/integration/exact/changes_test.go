@@ -114,7 +114,7 @@ func (x *trial) reload(b bound) int64 {
 
 const users = 2 // of the scenario with two limits
 
-// together asks for two limits at once, of a user and of a tenant. Each holds, whatever the other does.
+// together asks for two limits at once, of a user and of a tenant. Each holds, for any answer of the other.
 func together(x *trial) {
 	mine := x.bound
 	mine.count, mine.burst = x.count*2/5, x.burst*2/5

@@ -20,7 +20,7 @@ type request struct {
 	cost         int64
 }
 
-// answer is what a caller is told.
+// answer is what a caller gets.
 type answer struct {
 	outcome
 	limit     int64  // count of the limit that it names; 0: none

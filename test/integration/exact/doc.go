@@ -32,18 +32,18 @@
 //
 // Sliding window counter: fixed windows, and its own estimate. Let p be the cost that surely fell into the window
 // before. The last of the admissions that lie within [start of the window, b] came at b or earlier, when p weighed at
-// least as much as at b, so their cost is at most limit − p × (1 − f(b)), rounded as the specification says.
+// least as much as at b, so their cost is at most limit − p × (1 − f(b)), rounded as in the specification.
 //
 // The worst interval is found exactly, in n log n steps: a sweep over the ends b in order keeps, for each start a, D[a,
 // b] + rate × a in a tree of maxima.
 //
 // # What else is counted
 //
-// A refusal is false if the ideal had room at every instant of its span, whatever the instants of the admissions were:
-// all that may have happened before its end is charged, as late as it may have happened (a later charge leaves a bucket
-// with less), and nothing comes back within the span. What a call without an answer, or one that was refused because
-// Redis did not answer, may have charged counts as charged, and so does each false refusal before. So an exact system
-// has 0, and the count is that of admissions that were missed.
+// A refusal is false if the ideal had room at every instant of its span, for any instants of the admissions: all that
+// may have happened before its end is charged, as late as it may have happened (a later charge leaves a bucket with
+// less), and nothing comes back within the span. What a call without an answer, or one that was refused because Redis
+// did not answer, may have charged counts as charged, and so does each false refusal before. So an exact system has 0,
+// and the count is that of admissions that were missed.
 //
 // Utilisation is what was admitted, divided by what the ideal admits of the same requests, each at the instant it was
 // sent.

@@ -113,9 +113,9 @@ func admits(instants []span, b bound) bool {
 	return true
 }
 
-// A history that an ideal limiter could have made passes, whatever the algorithm and the costs. One that it could not
-// have made fails where the package comment says so: for buckets with whole tokens per instant and for windows, with
-// costs of 1.
+// A history that an ideal limiter could have made passes, for every algorithm and all costs. One that it could not have
+// made fails in the cases of the package comment: for buckets with whole tokens per instant and for windows, with costs
+// of 1.
 func TestVerdictsAreThoseOfEveryPlacement(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 9))
 	possible, impossible := 0, 0
@@ -149,7 +149,8 @@ func TestVerdictsAreThoseOfEveryPlacement(t *testing.T) {
 	}
 }
 
-// An exact limiter that is asked at random instants has no false refusal, and one that refuses with room left has some.
+// An exact limiter that is asked at random instants never refuses falsely, and one that refuses with room left has
+// some.
 func TestFalseRefusalsAreThoseWithRoom(t *testing.T) {
 	for _, algorithm := range algorithms {
 		r := rand.New(rand.NewPCG(13, 10))

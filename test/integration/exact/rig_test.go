@@ -164,7 +164,7 @@ func (x *trial) fails(format string, args ...any) {
 	x.problems = append(x.problems, fmt.Sprintf(format, args...))
 }
 
-// note tells more in the table.
+// note adds text to the row of the table.
 func (x *trial) note(format string, args ...any) {
 	x.notes = append(x.notes, fmt.Sprintf(format, args...))
 }

@@ -179,7 +179,7 @@ func (x *trial) rollOver(i int) {
 }
 
 // stopped stops a sidecar for longer than it may hold tokens, while the others leave enough for the counter to fill up.
-// When it goes on, all ask at once: tokens that it held would come on top of a full counter.
+// When Redis runs again, all ask at once: tokens that it held would come on top of a full counter.
 func stopped(x *trial) {
 	x.begin()
 	x.under(x.rate(), func() {
@@ -197,7 +197,7 @@ func stopped(x *trial) {
 	})
 }
 
-// hanging stops Redis for a while. When it goes on, all ask at once.
+// hanging stops Redis for a while. When it runs again, all ask at once.
 func hanging(length time.Duration) func(x *trial) {
 	return func(x *trial) {
 		x.begin()

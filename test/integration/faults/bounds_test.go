@@ -18,8 +18,8 @@ type seen struct {
 	// part of the answers of the fault, from its first half second on, that took more than 20 ms
 	late       float64
 	slow       float64       // part of the answers of the fault that took longer than a sidecar may wait for the store
-	opened     time.Duration // from the fault until an answer that told of the open breaker came; 0: never
-	openBefore bool          // an answer of the last second before the fault told of an open breaker
+	opened     time.Duration // from the fault until the first answer with the reason breaker; 0: never
+	openBefore bool          // an answer of the last second before the fault had the reason breaker
 	closed     time.Duration // from the repair until the breaker was closed
 	decided    int64         // tagged charges that the store answered
 	applied    int64         // tagged charges that are in Redis
@@ -72,7 +72,7 @@ func (x *trial) gather() {
 	s.unknown = x.unknown()
 }
 
-// gaveUp says whether the caller did not wait for this answer. What it would have been is unknown.
+// gaveUp reports whether the caller did not wait for this answer. What it would have been is unknown.
 func (x *trial) gaveUp(a *answer) bool { return x.leaves && status.Code(a.err) == codes.Canceled }
 
 // common is the bar of every row: no errors, no empty answers, no panics, each decision executed at most once, the
@@ -89,7 +89,7 @@ func (x *trial) common() {
 	x.executedOnce(x.counters(), x.seen.unknown+x.seen.cancelled+x.lateReplies())
 }
 
-// answered checks that every request got an answer that says something.
+// answered checks that every request got an answer with a code.
 func (x *trial) answered() {
 	x.Helper()
 	errors := map[string]int{}
@@ -115,8 +115,8 @@ func (x *trial) answered() {
 	}
 }
 
-// keptPolicies checks that the store's answers belong to their key, and that what it did not decide was decided as the
-// rule says.
+// keptPolicies checks that the store's answers belong to their key, and that what it did not decide was decided by the
+// rule's policy.
 func (x *trial) keptPolicies() {
 	x.Helper()
 	bad := map[string]int{}

@@ -2,7 +2,7 @@ package faults
 
 import "slices"
 
-// tally is what the answers for one key tell about its counter.
+// tally sums up the answers for one key.
 type tally struct {
 	decided int64 // by the store
 	unsure  int64 // of which it is unknown whether the store ran them: once, or not at all

@@ -126,7 +126,7 @@ func minority(x *trial) {
 	x.told("cluster")
 }
 
-// uncovered is a cluster that refuses all keys because a slot has no master, though all its servers live.
+// uncovered is a cluster that refuses all keys because a slot lacks a master, though all its servers live.
 func uncovered(x *trial) {
 	c := x.startCluster("--cluster-require-full-coverage", "yes")
 	slot := x.emptySlot(c, c.Nodes[0])
@@ -162,7 +162,7 @@ func (x *trial) awaitCluster(c *servers.RedisCluster) {
 		servers.Await(x, "the cluster to be well", func() error {
 			told, err := client.ClusterInfo(context.Background()).Result()
 			if err == nil && !strings.Contains(told, "cluster_state:ok") {
-				err = fmt.Errorf("%s tells\n%s", node.Addr, told)
+				err = fmt.Errorf("%s reports\n%s", node.Addr, told)
 			}
 			return err
 		})

@@ -84,7 +84,7 @@ func (s *scarcity) kept(x *trial, failovers int) {
 	}
 }
 
-// replaced is the common bar of a row in which a new master takes over the keys that loses tells: of them it may not
+// replaced is the common bar of a row in which a new master takes over the keys that loses returns: of them it may not
 // know what the old one acknowledged last, which is at most a burst.
 func (x *trial) replaced(s *scarcity, failovers int, loses func(key int) bool) {
 	x.Helper()

@@ -62,14 +62,14 @@ type answer struct {
 	code      ratelimitv3.RateLimitResponse_Code
 	remaining uint32
 	degraded  string // why it was decided without the store; empty if it was not
-	zero      bool   // says nothing: Envoy would take it for an OK
+	zero      bool   // without a code: Envoy would take it for an OK
 	err       error
 }
 
-// counted says whether the store decided.
+// counted reports whether the store decided.
 func (a *answer) counted() bool { return a.err == nil && a.degraded == "" }
 
-// load is an open loop of requests: the next one leaves on time whatever became of the last.
+// load is an open loop of requests: the next one leaves on time, also while the last one waits.
 type load struct {
 	clients []ratelimitv3.RateLimitServiceClient // asked in turns
 	asked   atomic.Int64

@@ -46,7 +46,7 @@ type fault struct {
 	hits          func(key int) bool // which keys it is about; nil: all
 }
 
-// failing is a server that cannot do its work and says why: an outage, told of by that reason.
+// failing is a server that cannot do its work and returns the reason: an outage, logged with that reason.
 func failing(reason string, of func(x *trial) fault, settings ...string) func(x *trial) {
 	return func(x *trial) {
 		x.start(settings...)
@@ -205,7 +205,7 @@ func busy(x *trial) fault {
 	}
 }
 
-// unsaved is a server that could not save and then is told to mind.
+// unsaved is a server that could not save, and then gets stop-writes-on-bgsave-error.
 func unsaved(x *trial) fault {
 	err := os.Mkdir(filepath.Join(filepath.Dir(x.redis.Socket), "dump.rdb"), 0o700)
 	if err != nil {
@@ -230,8 +230,8 @@ func crowded(x *trial) fault {
 	}, repair: f.repair}
 }
 
-// locked is a server that gets a password that the sidecar was not told. Connections that are there keep their rights,
-// so they are cut one at a time: all at once would be an outage of its own.
+// locked is a server that gets a password that the sidecar lacks. Connections that are there keep their rights, so they
+// are cut one at a time: all at once would be an outage of its own.
 func locked(x *trial) fault {
 	f := configure("requirepass", "sesame", "")(x)
 	return fault{repair: f.repair, begin: func() {

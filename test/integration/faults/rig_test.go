@@ -20,7 +20,7 @@ import (
 const (
 	// limitOf is the limit of all keys but those of domain share: so high that no request is refused.
 	limitOf = 1_000_000_000
-	// tag sets the counters of keys apart: key n starts with n tags used, so what is left tells whose answer it is.
+	// tag sets the counters of keys apart: key n starts with n tags used, so what is left identifies the key.
 	tag = 10_000
 	// shareOf is the limit per second of the keys of domain share, which are asked five times a second.
 	shareOf = 2
@@ -87,7 +87,7 @@ func (x *trial) misses(format string, args ...any) {
 	x.missed = append(x.missed, fmt.Sprintf(format, args...))
 }
 
-// note tells more in the table.
+// note adds text to the row of the table.
 func (x *trial) note(format string, args ...any) {
 	x.notes = append(x.notes, fmt.Sprintf(format, args...))
 }
@@ -112,7 +112,8 @@ func (x *trial) startBehindProxy(env ...string) {
 // startRedis starts a Redis whose counters outlive it.
 func (x *trial) startRedis(settings ...string) {
 	x.Helper()
-	// What a script has written is in the file before its reply leaves, so a killed server loses nothing that it told.
+	// What a script has written is in the file before its reply leaves, so a killed server loses nothing that it
+	// acknowledged.
 	x.redis = servers.StartRedis(x, append([]string{"--appendonly", "yes", "--appendfsync", "no"}, settings...)...)
 	x.admin = redis.NewClient(&redis.Options{Addr: x.redis.Addr, MaxRetries: -1, PoolSize: 1})
 	x.Cleanup(func() { x.admin.Close() })

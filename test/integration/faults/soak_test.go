@@ -72,7 +72,7 @@ func TestSoak(t *testing.T) {
 	if text := os.Getenv("SOAK"); text != "" {
 		whole, err := time.ParseDuration(text)
 		if err != nil {
-			t.Fatalf("SOAK is no duration: %v", err)
+			t.Fatalf("SOAK must be a duration: %v", err)
 		}
 		round = whole / soakRounds
 	}
@@ -105,7 +105,7 @@ func soaked(x *trial, round time.Duration, rounds int) {
 	x.keptPolicies()
 	x.keptShare()
 	x.foresaw(s.lasted + backlog)
-	// A caller that hangs up does not hear what the store decided for it.
+	// A caller that hangs up does not get the store's decision.
 	x.executedOnce(x.counters(), x.seen.unknown+x.lateReplies()+gone)
 	s.keptHolding()
 }
@@ -177,7 +177,7 @@ func (s *soak) answeredUnlessGone() (gone int64) {
 	return gone
 }
 
-// hungUp is whether a caller did not wait for its answer, in the round in which they are told to do so.
+// hungUp is whether a caller did not wait for its answer, in the round in which they have to.
 func (s *soak) hungUp(a answer) bool {
 	return status.Code(a.err) == codes.Canceled && len(s.hangUp) > 0 && !a.at.Before(s.hangUp[0]) &&
 		!a.at.After(s.hangUp[1])

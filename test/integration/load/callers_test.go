@@ -35,7 +35,7 @@ func newTally() tally {
 		failed: map[string]int{}}
 }
 
-// add adds what another caller was told.
+// add adds another caller's answers.
 func (t *tally) add(other tally) {
 	for _, pair := range [][2]map[string]int{{t.asked, other.asked}, {t.admitted, other.admitted},
 		{t.degraded, other.degraded}, {t.failed, other.failed}} {
@@ -121,7 +121,7 @@ func (c *caller) ask(user string) {
 	}
 }
 
-// together lets all callers run at once and returns what they were told when the last has ended.
+// together lets all callers run at once and returns their answers when the last has ended.
 func together(callers []*caller, run func(n int, c *caller)) *tally {
 	var running, waiting sync.WaitGroup
 	start := make(chan struct{})

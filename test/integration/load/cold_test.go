@@ -92,7 +92,7 @@ type wave struct{ callers, users int }
 
 var waves = []wave{{64, 1}, {256, 4}}
 
-// A burst on sidecars that have just been started is exact, whatever counts and wherever.
+// A burst on sidecars that have just been started is exact, for every algorithm and topology.
 func TestABurstOnAColdStartIsExact(t *testing.T) {
 	for _, place := range topologies {
 		t.Run(place.name, func(t *testing.T) {

@@ -175,7 +175,7 @@ func TestAMillionHostileKeys(t *testing.T) {
 	}
 }
 
-// TestHostileKeysWithoutACgroup: GOMEMLIMIT bounds the caches where there is no cgroup.
+// TestHostileKeysWithoutACgroup: GOMEMLIMIT bounds the caches without a cgroup.
 func TestHostileKeysWithoutACgroup(t *testing.T) {
 	const limit = manifestMemory / 5 * 4
 	s := servers.StartSidecar(t, append(hostileEnv(t, servers.StartRedis(t)), fmt.Sprintf("GOMEMLIMIT=%d", limit))...)
