@@ -12,8 +12,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// take takes the frames that are there as a whole, and returns what is left.
-func (w *wire) take(in []byte, now time.Time) (rest []byte, err error) {
+// parseFrames takes the frames that are there as a whole, and returns what is left.
+func (w *wire) parseFrames(in []byte, now time.Time) (rest []byte, err error) {
 	for len(in) >= frameHead {
 		size := int(in[0])<<16 | int(in[1])<<8 | int(in[2])
 		if size > longest {

@@ -92,7 +92,7 @@ func (t *tally) fail(n int, text string) {
 	}
 }
 
-func (t *tally) add(other tally) {
+func (t *tally) merge(other tally) {
 	t.latencies = append(t.latencies, other.latencies...)
 	t.refused += other.refused
 	t.fail(other.errors, other.first)
@@ -212,7 +212,7 @@ func (l *load) open(ctx context.Context, length time.Duration) tally {
 			turn++
 		})
 		for _, q := range queues {
-			q.end()
+			q.close()
 		}
 	}()
 	return l.together(ctx, func(i int, _ *wire) func(now time.Time) bool { return queues[i].refill })
@@ -228,7 +228,7 @@ func (l *load) together(ctx context.Context, refill func(i int, w *wire) func(no
 	wait.Wait()
 	var all tally
 	for _, w := range l.wires {
-		all.add(w.tally)
+		all.merge(w.tally)
 	}
 	return all
 }
@@ -259,8 +259,8 @@ func (q *queue) refill(time.Time) (more bool) {
 	return !q.ended || len(q.times) > 0
 }
 
-// end closes the queue: no more calls are due.
-func (q *queue) end() {
+// close closes the queue: no more calls are due.
+func (q *queue) close() {
 	q.wire.mu.Lock()
 	defer q.wire.mu.Unlock()
 	q.ended = true

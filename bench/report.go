@@ -195,8 +195,8 @@ func compared(studies []*study, part, other string) []*study {
 	return slices.DeleteFunc(of(studies, part), func(s *study) bool { return len(s.Rounds[other]) == 0 })
 }
 
-// report prints the ratios and writes the files. It fails when a study is not a result.
-func (s *session) report(out io.Writer) error {
+// finish prints the ratios and writes the files. It fails when a study is not a result.
+func (s *session) finish(out io.Writer) error {
 	for _, part := range parts {
 		for _, other := range []string{reference, unleased, base} {
 			if studies := compared(s.studies, part, other); len(studies) > 0 {
@@ -210,7 +210,7 @@ func (s *session) report(out io.Writer) error {
 			fmt.Fprintf(out, "%s\n\n%s\n", titles[part], tableFor(part, studies...).terminal())
 		}
 	}
-	err := s.write(out)
+	err := s.writePage(out)
 	if err != nil {
 		return err
 	}

@@ -99,8 +99,8 @@ func processorName() string {
 	return strings.TrimLeft(name, "\t :")
 }
 
-// write makes RESULTS.md and results.svg, and prints what figures depend on.
-func (s *session) write(out io.Writer) error {
+// writePage makes RESULTS.md and results.svg, and prints what figures depend on.
+func (s *session) writePage(out io.Writer) error {
 	here, err := s.describe()
 	if err != nil {
 		return err

@@ -37,7 +37,7 @@ func ruleCases(users int) []testCase {
 }
 
 // weigh fills an empty Redis with a counter for each request of a case, and returns what one of them takes there.
-func weigh(ctx context.Context, f *fleet, o order) (figures, error) {
+func weigh(ctx context.Context, f *setup, o order) (figures, error) {
 	err := f.redis.empty()
 	if err != nil {
 		return figures{}, err

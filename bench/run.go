@@ -69,7 +69,7 @@ func compare(ctx context.Context, set settings) error {
 	if err != nil {
 		return err
 	}
-	return s.report(os.Stdout)
+	return s.finish(os.Stdout)
 }
 
 // find makes the paths of the programs absolute, and checks that they are there.
@@ -122,7 +122,7 @@ func (s *session) plan() stages {
 	in := func(part string) []testCase { return s.in(part, chosen) }
 	plan := stages{{2, trees, all, []part{
 		{"closed", in("closed"), (*session).closed}, {"open", in("open"), (*session).half},
-		{"lone", in("lone"), (*session).lone},
+		{"lone", in("lone"), (*session).lowestLoad},
 	}}}
 	for _, c := range chosen {
 		if len(c.Env) > 0 {
@@ -188,28 +188,28 @@ func (s *session) follow(ctx context.Context, plan stages) error {
 // stage starts servers, runs the parts on them, and stops them. After a study that is not a result there are new
 // servers: what one does later about decisions without Redis, it would do in the rounds of others.
 func (s *session) stage(ctx context.Context, g stage) error {
-	var fleets []*fleet
+	var setups []*setup
 	stop := func() {
-		for _, f := range fleets {
+		for _, f := range setups {
 			f.stop()
 		}
-		fleets = nil
+		setups = nil
 	}
 	defer stop()
 	for _, p := range g.parts {
 		for _, c := range p.cases {
-			for len(fleets) < len(g.programs) {
-				f := &fleet{program: g.programs[len(fleets)], folder: s.folder, size: g.size, redis: s.redis}
+			for len(setups) < len(g.programs) {
+				f := &setup{program: g.programs[len(setups)], folder: s.folder, size: g.size, redis: s.redis}
 				if f.name == base {
 					f.redis = s.other
 				}
-				err := startFleet(ctx, f, g.rules)
+				err := startSetup(ctx, f, g.rules)
 				if err != nil {
 					return err
 				}
-				fleets = append(fleets, f)
+				setups = append(setups, f)
 			}
-			done, err := s.study(ctx, p, c, fleets)
+			done, err := s.study(ctx, p, c, setups)
 			if err != nil {
 				return err
 			}
@@ -224,23 +224,23 @@ func (s *session) stage(ctx context.Context, g stage) error {
 
 // study runs the rounds of a case. A round in which the processors were needed elsewhere is run again, once for each
 // round at most.
-func (s *session) study(ctx context.Context, p part, c testCase, fleets []*fleet) (*study, error) {
+func (s *session) study(ctx context.Context, p part, c testCase, setups []*setup) (*study, error) {
 	done := &study{Part: p.name, Case: c, Rounds: map[string][]figures{}, Disturbed: map[string][]figures{}}
 	rounds := s.set.rounds(p.name, c)
 	s.progress.say(fmt.Sprintf("%s, %s: fill Redis", p.name, c.Name))
 	if p.name != "memory" {
-		err := fill(ctx, fleets, p.load(s, c))
+		err := fill(ctx, setups, p.load(s, c))
 		if err != nil {
 			return nil, err
 		}
 	}
 	for try, kept := 0, 0; kept < rounds; try++ {
-		made, err := s.round(ctx, p, c, fleets, try, fmt.Sprintf("round %d of %d", kept+1, rounds))
+		made, err := s.round(ctx, p, c, setups, try, fmt.Sprintf("round %d of %d", kept+1, rounds))
 		if err != nil {
 			return nil, err
 		}
 		if p.judged() && disturbed(made) && try-kept < rounds {
-			s.progress.expectMore(len(fleets))
+			s.progress.expectMore(len(setups))
 			keep(done.Disturbed, made)
 			continue
 		}
@@ -251,9 +251,9 @@ func (s *session) study(ctx context.Context, p part, c testCase, fleets []*fleet
 }
 
 // round lets each server have its turn. The order changes every time: A B, B A, A B.
-func (s *session) round(ctx context.Context, p part, c testCase, fleets []*fleet, try int,
+func (s *session) round(ctx context.Context, p part, c testCase, setups []*setup, try int,
 	name string) (map[string]figures, error) {
-	turns := slices.Clone(fleets)
+	turns := slices.Clone(setups)
 	if try%2 == 1 {
 		slices.Reverse(turns)
 	}
@@ -272,7 +272,7 @@ func (s *session) round(ctx context.Context, p part, c testCase, fleets []*fleet
 }
 
 // turn is what one server does in a round.
-func (s *session) turn(ctx context.Context, p part, c testCase, f *fleet, o order) (figures, error) {
+func (s *session) turn(ctx context.Context, p part, c testCase, f *setup, o order) (figures, error) {
 	switch {
 	case p.name == "memory":
 		return weigh(ctx, f, o)
@@ -345,8 +345,8 @@ func (s *session) belowGlobal(c testCase) order {
 	return o
 }
 
-// lone is one caller at a time.
-func (s *session) lone(c testCase) order {
+// lowestLoad is one caller at a time.
+func (s *session) lowestLoad(c testCase) order {
 	o := s.closed(c)
 	o.Connections, o.InFlight, o.Run = 1, 1, min(s.set.Length, 2*time.Second)
 	return o

@@ -34,7 +34,7 @@ func (s *session) strained(c testCase) order {
 }
 
 // strain is a turn of a server in such a case.
-func (s *session) strain(ctx context.Context, c testCase, f *fleet, o order) (figures, error) {
+func (s *session) strain(ctx context.Context, c testCase, f *setup, o order) (figures, error) {
 	switch c.Short {
 	case "cold":
 		f.stop()

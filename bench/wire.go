@@ -157,7 +157,7 @@ func (w *wire) follow(ctx context.Context, refill func(now time.Time) (more bool
 			return
 		}
 		if err == nil {
-			err = w.read()
+			err = w.receive()
 		}
 		if err == nil {
 			continue
@@ -172,8 +172,8 @@ func (w *wire) follow(ctx context.Context, refill func(now time.Time) (more bool
 	}
 }
 
-// read waits for bytes of the server and handles them.
-func (w *wire) read() error {
+// receive waits for bytes of the server and handles them.
+func (w *wire) receive() error {
 	const step = 64 << 10
 	if cap(w.in)-len(w.in) < step {
 		w.in = append(make([]byte, 0, 2*len(w.in)+2*step), w.in...)
@@ -188,7 +188,7 @@ func (w *wire) read() error {
 	w.in = w.in[:len(w.in)+n]
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	rest, err := w.take(w.in, time.Now())
+	rest, err := w.parseFrames(w.in, time.Now())
 	w.in = w.in[:copy(w.in, rest)]
 	return err
 }

@@ -110,7 +110,7 @@ func TestEveryCallOfALoopIsAnswered(t *testing.T) {
 			ctx, l := loadFor(t, order{Connections: 2, InFlight: 32, Rate: rate}, server.start(t))
 			var got tally
 			for got.errors == 0 && len(got.latencies) < 4000 {
-				got.add(l.flow(ctx, 200*time.Millisecond))
+				got.merge(l.flow(ctx, 200*time.Millisecond))
 			}
 			if got.errors != 0 || int64(len(got.latencies)) != server.calls.Load() ||
 				int64(got.refused) != server.calls.Load()/3 {
@@ -179,7 +179,7 @@ func TestAStreamMayEndTwice(t *testing.T) {
 	answered := appendFrame(nil, http2.FrameHeaders, http2.FlagHeadersEndHeaders|http2.FlagHeadersEndStream, 1,
 		[]byte{0x88})
 	for _, frame := range [][]byte{answered, reset(1), reset(3)} {
-		_, err := w.take(frame, time.Now())
+		_, err := w.parseFrames(frame, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

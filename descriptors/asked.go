@@ -19,7 +19,7 @@ type Asked struct {
 func (d *CompiledDomain) Asked(req *Request, a *Asked) {
 	*a = Asked{}
 	if req.Subject != nil {
-		a.take(req.Subject)
+		a.setSubject(req.Subject)
 		return
 	}
 	mapping := defaultAttributes
@@ -47,8 +47,8 @@ func (d *CompiledDomain) Asked(req *Request, a *Asked) {
 	}
 }
 
-// take copies the attributes of a subject.
-func (a *Asked) take(s *Subject) {
+// setSubject copies the attributes of a subject.
+func (a *Asked) setSubject(s *Subject) {
 	c := &s.Client
 	a.User, a.Tenant, a.APIKey, a.Method = c.User, c.Tenant, c.Key, s.Method
 	a.Endpoint = shownPath(s.Path)

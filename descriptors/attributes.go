@@ -108,7 +108,7 @@ func (a *attributes) gather(req *Request, mapping map[string]attribute) {
 // readings of the path. An address that cannot be read is taken unchanged.
 func (a *attributes) normalize(ipv6Prefix int, buf []byte, paths *readings) []byte {
 	if a.has(attrEndpoint) {
-		a.text[attrEndpoint] = paths.take(a.text[attrEndpoint])
+		a.text[attrEndpoint] = paths.load(a.text[attrEndpoint])
 	} else {
 		paths.none()
 	}

@@ -53,7 +53,7 @@ func (c *checker) endpoint(at Pos, text string, taken *pattern) {
 	}
 	if what == "" {
 		var r readings
-		if r.take(text); r.several() {
+		if r.load(text); r.several() {
 			c.warn(at, "servers read endpoint %q in different ways, and it is taken for %q: write that", text,
 				taken.text)
 		}

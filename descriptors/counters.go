@@ -106,12 +106,12 @@ func (h *holders) addLimits(r *compiledRule, head string) {
 		if r.penalty != nil {
 			c.Penalty, c.PenaltyKey = r.penalty, head+r.penaltyTail
 		}
-		h.add(l.effect, c)
+		h.addCounter(l.effect, c)
 	}
 }
 
-// add adds a counter, once.
-func (h *holders) add(e *Effect, c limit.Charge) {
+// addCounter adds a counter, once.
+func (h *holders) addCounter(e *Effect, c limit.Charge) {
 	if !h.seen[c.Key] {
 		h.seen[c.Key] = true
 		h.found = append(h.found, Counter{e, c})
@@ -145,7 +145,7 @@ func (h *holders) addGate() {
 	g := h.domain.gate
 	h.domain.appendRuleHead(&h.match.scratch, &g.rule, nil)
 	head := string(h.match.scratch.key)
-	h.add(g.effect, limit.Charge{Key: head + g.tail, Limit: gateLimit, Op: limit.Peek, Penalty: g.penalty,
+	h.addCounter(g.effect, limit.Charge{Key: head + g.tail, Limit: gateLimit, Op: limit.Peek, Penalty: g.penalty,
 		PenaltyKey: head + g.record})
 }
 
@@ -185,7 +185,7 @@ func (h *holders) entryOf(n *node) (e Entry, who, given bool) {
 
 // addLeaf adds the counters of a node.
 func (h *holders) addLeaf(n *node, entries []Entry) {
-	if h.domain.tree.find(entries) != n {
+	if h.domain.tree.descend(entries) != n {
 		return
 	}
 	s := &h.match.scratch
@@ -194,7 +194,7 @@ func (h *holders) addLeaf(n *node, entries []Entry) {
 	for i := range n.limits {
 		l := &n.limits[i]
 		if !l.unlimited {
-			h.add(l.effect, limit.Charge{Key: head + l.tail, Limit: l.calendar.limit(l.effect), Cost: 1,
+			h.addCounter(l.effect, limit.Charge{Key: head + l.tail, Limit: l.calendar.limit(l.effect), Cost: 1,
 				Op: limit.Peek})
 		}
 	}

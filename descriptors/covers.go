@@ -98,11 +98,11 @@ func coversSegment(wide, narrow string) bool {
 func (x *index) asked(f *facts, b *candidate) {
 	f.reset(int(x.count))
 	if b.pattern != nil {
-		x.patterns.find(&f.walk, b.pattern.text)
+		x.patterns.match(&f.walk, b.pattern.text)
 		for _, p := range f.walk.found {
-			f.add(p.term)
+			f.addFact(p.term)
 		}
-		f.add(b.pattern.term)
+		f.addFact(b.pattern.term)
 	}
 	for d := dimEndpoint + 1; d < dimensions; d++ {
 		switch {
@@ -111,10 +111,10 @@ func (x *index) asked(f *facts, b *candidate) {
 			x.gatherNetworks(f, x.prefixes[b.asks[d][0]])
 		case d == dimEntry:
 			for _, id := range b.asks[d] {
-				f.add(id)
+				f.addFact(id)
 			}
 		default:
-			f.add(b.asks[d][0])
+			f.addFact(b.asks[d][0])
 		}
 	}
 }

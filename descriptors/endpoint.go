@@ -141,8 +141,8 @@ type patterns struct {
 	root   segmentNode
 }
 
-// add files a pattern, or returns the one with the same text.
-func (ps *patterns) add(p *pattern) *pattern {
+// intern files a pattern, or returns the one with the same text.
+func (ps *patterns) intern(p *pattern) *pattern {
 	if known := ps.byText[p.text]; known != nil {
 		return known
 	}
@@ -189,9 +189,9 @@ type pathWalk struct {
 	found     []*pattern
 }
 
-// find fills w.found with the patterns that match the path. All branches are walked side by side, so the time is the
+// match fills w.found with the patterns that match the path. All branches are walked side by side, so the time is the
 // number of segments times the nodes alive at once, for any patterns.
-func (ps *patterns) find(w *pathWalk, path string) {
+func (ps *patterns) match(w *pathWalk, path string) {
 	w.now, w.deep, w.found, w.open = w.now[:0], w.deep[:0], w.found[:0], false
 	if p := ps.exact[path]; p != nil {
 		w.found = append(w.found, p)

@@ -79,7 +79,7 @@ func TestPatternsAgainstDefinition(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if ps.add(p) == p {
+			if ps.intern(p) == p {
 				all = append(all, p)
 			}
 		}
@@ -90,7 +90,7 @@ func TestPatternsAgainstDefinition(t *testing.T) {
 				segments = append(segments, []string{"a", "b", "ab", "aab", "ba"}[r.IntN(5)])
 			}
 			path := "/" + strings.Join(segments, "/")
-			ps.find(&w, path)
+			ps.match(&w, path)
 			for _, p := range all {
 				want := matchNaive(segmentsOf(p.text), segmentsOf(path))
 				if got := slices.Contains(w.found, p); got != want {
@@ -113,12 +113,12 @@ func TestHostilePathIsFast(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ps.add(p)
+		ps.intern(p)
 	}
 	start := time.Now()
 	var w pathWalk
-	ps.find(&w, strings.Repeat("/a", 30<<10))
-	ps.find(&w, "/"+strings.Repeat("a", 60<<10))
+	ps.match(&w, strings.Repeat("/a", 30<<10))
+	ps.match(&w, "/"+strings.Repeat("a", 60<<10))
 	t.Logf("took %v", time.Since(start))
 	if len(w.found) != 0 {
 		t.Errorf("found %d patterns, want none", len(w.found))

@@ -59,7 +59,7 @@ func (d *CompiledDomain) chargeGate(req *Request, m *Match) {
 	charge := limit.Charge{Limit: gateLimit, Op: limit.Peek, Penalty: g.penalty, PenaltyKey: string(s.key)}
 	s.key = append(s.key[:headed], g.tail...)
 	charge.Key = string(s.key)
-	m.add(Term{Effect: g.effect, Descriptor: s.attrs.reports(ScopeClient), Metric: g.effect.Metric}, charge)
+	m.addCharge(Term{Effect: g.effect, Descriptor: s.attrs.reports(ScopeClient), Metric: g.effect.Metric}, charge)
 	m.Gate = len(m.Charges)
 }
 

@@ -11,7 +11,7 @@ import (
 // refuses: one with a NUL, or with dot segments that servers resolve at different times and so to different endpoints.
 func NormalizePath(path string) (string, bool) {
 	var r readings
-	normal := r.take(path)
+	normal := r.load(path)
 	return normal, !r.refused
 }
 

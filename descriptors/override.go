@@ -116,6 +116,6 @@ func (d *CompiledDomain) chargeOverride(req *Request, m *Match, o *Override, i i
 	}
 	effect := d.overrides.effect(*o, window)
 	op, cost := req.spends(i, 1, false)
-	m.add(Term{Effect: effect, Descriptor: i, Metric: metric},
+	m.addCharge(Term{Effect: effect, Descriptor: i, Metric: metric},
 		limit.Charge{Key: string(s.key), Limit: effect.Limit, Cost: cost, Op: op, Each: d.ChargeDenied})
 }

@@ -74,8 +74,8 @@ func (r *readings) none() {
 	r.choices, r.refused, r.apart, r.tooLong = r.choices[:0], false, false, false
 }
 
-// take reads a path and returns the reading in which all is decoded, cut and resolved.
-func (r *readings) take(path string) string {
+// load reads a path and returns the reading in which all is decoded, cut and resolved.
+func (r *readings) load(path string) string {
 	path = cutPath(path)
 	r.none()
 	if isNormalPath(path) {
@@ -126,7 +126,7 @@ func (r *readings) judge(path string) traits {
 func (r *readings) several() bool { return len(r.choices) > 1 }
 
 // at returns a reading by its number.
-func (r *readings) at(n int) string { return string(r.read(r.choices[n])) }
+func (r *readings) at(n int) string { return string(r.render(r.choices[n])) }
 
 // list fills in the choices that matter for a path that holds these, with the modes of dot segments up to last.
 func (r *readings) list(holds traits, last dotMode) {
@@ -197,9 +197,9 @@ func (r *readings) leadElsewhere(holds traits) bool {
 		if c.dots >= leaveDots || c.keepEscapes || c.cutHost {
 			continue
 		}
-		after := string(r.read(c))
+		after := string(r.render(c))
 		c.dots += plainMerged
-		if string(r.read(c)) != after {
+		if string(r.render(c)) != after {
 			return true
 		}
 	}
@@ -220,8 +220,8 @@ func (r *readings) partAtEmpty(holds traits) bool {
 	if holds&plainDots == 0 {
 		return false
 	}
-	merged := string(r.read(choice{slashes: anySlash}))
-	return string(r.read(choice{slashes: anySlash, dots: resolveAndMerge})) != merged
+	merged := string(r.render(choice{slashes: anySlash}))
+	return string(r.render(choice{slashes: anySlash, dots: resolveAndMerge})) != merged
 }
 
 var readingSeed = maphash.MakeSeed()
@@ -232,7 +232,7 @@ func (r *readings) dropRepeated() {
 	var sums [maxRefusedReadings]uint64
 	seen := sums[:0]
 	r.choices = slices.DeleteFunc(r.choices, func(c choice) bool {
-		sum := maphash.Bytes(readingSeed, r.read(c))
+		sum := maphash.Bytes(readingSeed, r.render(c))
 		if slices.Contains(seen, sum) {
 			return true
 		}
@@ -273,8 +273,8 @@ func (c choice) actions() (table [2 * escaped]action) {
 	return table
 }
 
-// read returns one reading. It is good until the next one is read.
-func (r *readings) read(c choice) []byte {
+// render returns one reading. It is good until the next one is read.
+func (r *readings) render(c choice) []byte {
 	path, mode := r.source(c)
 	table := c.actions()
 	out, start, cut := append(slices.Grow(r.out[:0], len(path)+1), '/'), 1, false

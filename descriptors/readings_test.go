@@ -11,7 +11,7 @@ import (
 // readingsOf returns all readings of a path, the usual one first, and whether ext_authz refuses it.
 func readingsOf(path string) ([]string, bool) {
 	var r readings
-	all := []string{r.take(path)}
+	all := []string{r.load(path)}
 	for n := 1; n < len(r.choices); n++ {
 		if text := r.at(n); !slices.Contains(all, text) {
 			all = append(all, text)
@@ -84,7 +84,7 @@ func TestReadings(t *testing.T) {
 // bound.
 func TestReadingsAreFew(t *testing.T) {
 	var r readings
-	r.take(hostilePath(0))
+	r.load(hostilePath(0))
 	if r.refused || len(r.choices) != maxReadings {
 		t.Errorf("%s has %d readings (refused %t), want %d", hostilePath(0), len(r.choices), r.refused, maxReadings)
 	}
@@ -293,7 +293,7 @@ func FuzzReadings(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, path string) {
 		var r readings
-		usual := r.take(path)
+		usual := r.load(path)
 		most := maxReadings
 		if r.refused {
 			most = maxRefusedReadings

@@ -56,7 +56,7 @@ func (s *Set) Who(req *Request, m *Match, w *Who) {
 		a.gather(req, d.attributes)
 		a.network, _ = ParseAddress(a.text[attrIP])
 	} else {
-		a.take(req.Subject)
+		a.setSubject(req.Subject)
 	}
 	w.Tenant, w.User, w.APIKey, w.Address = a.text[attrTenant], a.text[attrUser], a.text[attrAPIKey], a.network
 }

@@ -67,7 +67,7 @@ func (d *CompiledDomain) choose(req *Request, m *Match) {
 	if req.Subject == nil {
 		s.attrs.gather(req, d.attributes)
 	} else {
-		s.attrs.take(req.Subject)
+		s.attrs.setSubject(req.Subject)
 	}
 	s.key = s.attrs.normalize(d.ipv6Prefix, s.key, &s.readings)
 	if s.readings.tooLong {
@@ -245,7 +245,7 @@ func (d *CompiledDomain) chargeRule(req *Request, m *Match, r *compiledRule, p *
 		}
 		s.key = append(s.key[:headed], l.tail...)
 		charge.Key, charge.Limit, charge.Mode = string(s.key), l.calendar.limit(l.effect), l.effect.Mode
-		m.add(term, charge)
+		m.addCharge(term, charge)
 	}
 }
 

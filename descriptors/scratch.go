@@ -35,8 +35,8 @@ func (m *Match) Reset() {
 	m.Charges, m.Terms, m.Unlimited = m.Charges[:0], m.Terms[:0], m.Unlimited[:0]
 }
 
-// add adds a charge of a term. A reservation is not leased: like other post-paid charges it is made in the store.
-func (m *Match) add(t Term, c limit.Charge) {
+// addCharge adds a charge of a term. A reservation is not leased: like other post-paid charges it is made in the store.
+func (m *Match) addCharge(t Term, c limit.Charge) {
 	c.Class, c.Lease = t.Effect.class, t.Effect.lease
 	if t.Effect.Reserve > 0 {
 		c.Lease = 0

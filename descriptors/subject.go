@@ -54,8 +54,8 @@ func (r *Request) trusted() Scope {
 	return trusted
 }
 
-// take fills in the attributes of a subject. No descriptor supplied them.
-func (a *attributes) take(s *Subject) {
+// setSubject fills in the attributes of a subject. No descriptor supplied them.
+func (a *attributes) setSubject(s *Subject) {
 	*a = attributes{first: -1}
 	for i := range a.from {
 		a.from[i] = -1
@@ -86,7 +86,7 @@ func (t *terms) gatherSubject(f *facts, s *Subject) {
 
 func (t *terms) gatherEntry(f *facts, e Entry) {
 	if id, known := t.entries[e]; known {
-		f.add(id)
+		f.addFact(id)
 	}
 }
 

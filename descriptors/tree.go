@@ -40,8 +40,9 @@ type treeLimit struct {
 	calendar  *calendar
 }
 
-// find returns the node that the last entry matches, or nil. It does not go back: a dead end below a match is the end.
-func (n *node) find(entries []Entry) *node {
+// descend returns the node that the last entry matches, or nil. It does not go back: a dead end below a match is the
+// end.
+func (n *node) descend(entries []Entry) *node {
 	if len(entries) == 0 {
 		return nil
 	}
@@ -180,7 +181,7 @@ func (d *CompiledDomain) findLeaves(req *Request, m *Match) {
 			}
 			m.BadLimits++
 		}
-		n := d.tree.find(descriptor.Entries)
+		n := d.tree.descend(descriptor.Entries)
 		if n == nil || len(n.limits) == 0 {
 			continue
 		}
@@ -249,7 +250,7 @@ func (d *CompiledDomain) chargeLeaf(req *Request, m *Match, n *node, i int) {
 		op, cost := req.spends(i, 1, n.postPaid)
 		op, cost = reserving(n.reserve, op, cost)
 		each := d.ChargeDenied && !(n.reserve > 0 && op == limit.Spend) // a reservation that does not fit takes nothing
-		m.add(term, limit.Charge{Key: string(s.key), Limit: l.calendar.limit(l.effect), Cost: cost, Op: op,
+		m.addCharge(term, limit.Charge{Key: string(s.key), Limit: l.calendar.limit(l.effect), Cost: cost, Op: op,
 			Mode: l.effect.Mode, Each: each})
 	}
 }

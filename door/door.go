@@ -95,7 +95,7 @@ func (d *Door) newCall() *call {
 	return c
 }
 
-func (d *Door) take() *call { return d.calls.Get().(*call) }
+func (d *Door) acquire() *call { return d.calls.Get().(*call) }
 
 // give keeps the call's memory for another one, unless it is too much or was spoilt.
 func (d *Door) give(c *call) {
@@ -125,7 +125,7 @@ func (d *Door) Register(r grpc.ServiceRegistrar) {
 // empty.
 func (d *Door) Handle(_ any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (
 	reply any, err error) {
-	c := d.take()
+	c := d.acquire()
 	defer d.give(c)
 	if !d.guard(c, func() { reply, err = d.handle(ctx, c, dec, interceptor) }) {
 		return &Reply{wire: d.config.Bare(nil, c.message.Asked(), &c.verdict)}, nil
@@ -172,7 +172,7 @@ func (d *Door) reply(ctx context.Context, c *call) *Reply {
 // Answer decides the request in the wire bytes and appends the answer's to answer. An error means that the bytes are
 // not message; anything else gets a decision.
 func (d *Door) Answer(ctx context.Context, request, answer []byte) ([]byte, error) {
-	c := d.take()
+	c := d.acquire()
 	defer d.give(c)
 	err := c.message.ParseWire(request)
 	if err != nil {

@@ -50,8 +50,8 @@ func (i *Intake) MaxBytes() int {
 	return i.maxBytes
 }
 
-// take adds bytes to what a message has taken, unless it would be too much beside others.
-func (i *Intake) take(taken, more int64) bool {
+// reserve adds bytes to what a message has taken, unless it would be too much beside others.
+func (i *Intake) reserve(taken, more int64) bool {
 	used := i.used.Add(more)
 	others := used - taken - more
 	if i.memory > 0 && used > i.memory && others > 0 {
@@ -89,7 +89,7 @@ func (s *Share) Add(bytes int) bool {
 		return true
 	}
 	more := (s.need - s.taken + chunk - 1) / chunk * chunk
-	if !s.Intake.take(s.taken, more) {
+	if !s.Intake.reserve(s.taken, more) {
 		s.Excess = ExcessMemory
 		return false
 	}

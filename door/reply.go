@@ -35,14 +35,14 @@ type held struct {
 	bytes int
 }
 
-// begin counts bytes.
-func (h *held) begin(to net.Addr, bytes int) {
+// hold counts bytes.
+func (h *held) hold(to net.Addr, bytes int) {
 	h.to, h.bytes = to, bytes
 	connlimit.Hold(to, bytes)
 }
 
-// end gives them back.
-func (h *held) end() {
+// release gives them back.
+func (h *held) release() {
 	if h.to != nil {
 		connlimit.Hold(h.to, -h.bytes)
 		h.to = nil
@@ -53,7 +53,8 @@ func (h *held) end() {
 func newReply(pool *sync.Pool) *Reply {
 	r := &Reply{wire: make([]byte, 0, replyBytes), held: new(held)}
 	r.again = recycler{reply: r, pool: pool}
-	runtime.AddCleanup(r, (*held).end, r.held) // gRPC frees no answer that comes after its client broke off the call
+	// gRPC frees no answer that comes after its client broke off the call
+	runtime.AddCleanup(r, (*held).release, r.held)
 	return r
 }
 
@@ -65,7 +66,7 @@ func (r *Reply) Wire() mem.BufferSlice {
 		return r.buffers[:]
 	}
 	if r.to != nil {
-		r.held.begin(r.to, cap(r.wire))
+		r.held.hold(r.to, cap(r.wire))
 	}
 	r.buffers[0] = mem.NewBuffer(&r.wire, &r.again)
 	return r.buffers[:]
@@ -96,7 +97,7 @@ func (r *recycler) Get(length int) *[]byte {
 // The last reader calls Put.
 func (r *recycler) Put(*[]byte) {
 	r.reply.to = nil
-	r.reply.held.end()
+	r.reply.held.release()
 	if cap(r.reply.wire) <= KeepBytes {
 		r.pool.Put(r.reply)
 	}

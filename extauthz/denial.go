@@ -141,8 +141,8 @@ func appendGRPC(b []byte, at place, d *denial) []byte {
 	}
 	var memory [512]byte
 	details := d.appendDetails(memory[:0])
-	b, option, header, text := at.begin(b, "grpc-status-details-bin")
-	return at.end(base64.RawStdEncoding.AppendEncode(b, details), option, header, text)
+	b, option, header, text := at.beginHeader(b, "grpc-status-details-bin")
+	return at.endHeader(base64.RawStdEncoding.AppendEncode(b, details), option, header, text)
 }
 
 // appendDetails writes a google.rpc.Status.

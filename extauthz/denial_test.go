@@ -41,11 +41,11 @@ func TestGRPCCallersGetResourceExhausted(t *testing.T) {
 		headers := denied(t, answer)
 		if answer.GetDeniedResponse().GetStatus().GetCode() != 429 || headers["grpc-status"] != "8" ||
 			headers["retry-after"] != "3" {
-			t.Fatalf("%s: answered %s", contentType, told(answer))
+			t.Fatalf("%s: answered %s", contentType, printed(answer))
 		}
 		if _, given := headers["content-type"]; given ||
 			answer.GetDeniedResponse().GetBody() != "Slow down, é.\nPlease." {
-			t.Errorf("%s: Envoy makes the body the grpc-message: %s", contentType, told(answer))
+			t.Errorf("%s: Envoy makes the body the grpc-message: %s", contentType, printed(answer))
 		}
 		checkDetails(t, headers["grpc-status-details-bin"])
 	}

@@ -43,7 +43,7 @@ func TestTheRealEngineDecides(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return told(answerOf(t, out))
+		return printed(answerOf(t, out))
 	}
 	for i, c := range []struct{ address, plan, want string }{
 		{"192.0.2.1", "gold", "x-ratelimit-remaining: 1 "},

@@ -291,7 +291,7 @@ metadata rule=abusers
 func TestGoldenAnswers(t *testing.T) {
 	now := func() time.Time { return time.Unix(1_800_000_000, 900_000_000) }
 	for _, c := range goldens {
-		got := told(ask(t, Config{Engine: fixed(c.verdict), Now: now}, c.headers...))
+		got := printed(ask(t, Config{Engine: fixed(c.verdict), Now: now}, c.headers...))
 		if diff := cmp.Diff(strings.TrimPrefix(c.want, "\n"), got); diff != "" {
 			t.Errorf("%s:\n%s", c.name, diff)
 		}

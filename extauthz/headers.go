@@ -16,14 +16,14 @@ func (p place) appendHeader(b []byte, name, value string) []byte {
 	if !descriptors.HeaderName(name) {
 		return b
 	}
-	b, option, header, text := p.begin(b, name)
-	return p.end(wire.AppendValue(b, value), option, header, text)
+	b, option, header, text := p.beginHeader(b, name)
+	return p.endHeader(wire.AppendValue(b, value), option, header, text)
 }
 
 // appendCount writes a header of ours whose value is a number.
 func (p place) appendCount(b []byte, name string, n uint64) []byte {
-	b, option, header, text := p.begin(b, name)
-	return p.end(strconv.AppendUint(b, n, 10), option, header, text)
+	b, option, header, text := p.beginHeader(b, name)
+	return p.endHeader(strconv.AppendUint(b, n, 10), option, header, text)
 }
 
 // appendLimit writes the headers about the limit that the verdict reports, in the domain's style. A response's own
@@ -78,13 +78,13 @@ func appendX(b []byte, at place, own *descriptors.Response, v *engine.Verdict, r
 // appendIETF writes RateLimit-Policy with every limit that applies, and RateLimit with the reported one.
 func appendIETF(b []byte, at place, own *descriptors.Response, v *engine.Verdict) []byte {
 	if !own.Carries("ratelimit-policy") {
-		out, option, header, text := at.begin(b, "ratelimit-policy")
-		b = at.end(appendPolicies(out, v), option, header, text)
+		out, option, header, text := at.beginHeader(b, "ratelimit-policy")
+		b = at.endHeader(appendPolicies(out, v), option, header, text)
 	}
 	if !own.Carries("ratelimit") {
-		out, option, header, text := at.begin(b, "ratelimit")
+		out, option, header, text := at.beginHeader(b, "ratelimit")
 		out = wire.AppendService(out, v.Reported.Effect.Title(), v.Reported.Remaining, untilMore(v))
-		b = at.end(out, option, header, text)
+		b = at.endHeader(out, option, header, text)
 	}
 	return b
 }

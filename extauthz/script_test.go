@@ -117,8 +117,8 @@ func wireOf(tb testing.TB, m proto.Message) []byte {
 	return wire
 }
 
-// told prints an answer, one fact per line.
-func told(answer *authv3.CheckResponse) string {
+// printed is an answer, one fact per line.
+func printed(answer *authv3.CheckResponse) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "code %d\n", answer.GetStatus().GetCode())
 	if denied := answer.GetDeniedResponse(); denied != nil {

@@ -42,10 +42,10 @@ func (k *publicKey) fits(alg string) bool {
 	return families[alg] == k.family && (k.alg == "" || k.alg == alg || k.alg == "Ed25519" && alg == "EdDSA")
 }
 
-// find returns the keys of an id, or the only key without an id that fits where no key has that id; without an id, the
-// only key that fits. It reports whether the id is known: one that is not may be new at the issuer. Where no key has an
-// id, none can be new.
-func (k *keys) find(id, alg string) ([]publicKey, bool) {
+// keysFor returns the keys of an id, or the only key without an id that fits where no key has that id; without an id,
+// the only key that fits. It reports whether the id is known: one that is not may be new at the issuer. Where no key
+// has an id, none can be new.
+func (k *keys) keysFor(id, alg string) ([]publicKey, bool) {
 	if id == "" {
 		return onlyFit(k.all, alg), true
 	}

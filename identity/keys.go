@@ -32,9 +32,9 @@ func newKeyTable(cfg KeysConfig) *keyTable {
 // a key that he does not know.
 func place(digest *[sha256.Size]byte) uint64 { return binary.BigEndian.Uint64(digest[:8]) }
 
-// read finds the key that a request carries, or none. One sent twice is refused: two headers, a header joined by
+// keyOf finds the key that a request carries, or none. One sent twice is refused: two headers, a header joined by
 // commas, two parameters, or both a header and a parameter where both are configured.
-func (t *keyTable) read(ev *Evidence) (string, *Refusal) {
+func (t *keyTable) keyOf(ev *Evidence) (string, *Refusal) {
 	sent, key := 0, ""
 	for i := range ev.Headers {
 		if t.header != "" && ev.Headers[i].Name == t.header {
@@ -77,9 +77,9 @@ func unescape(s string) string {
 	return decoded
 }
 
-// ask reports whether a key is known and good, and fills in whose it is. A digest is compared in constant time: the
+// lookUp reports whether a key is known and good, and fills in whose it is. A digest is compared in constant time: the
 // time does not reveal how much of it was right.
-func (t *keyTable) ask(key string, now func() time.Time, client *Client) bool {
+func (t *keyTable) lookUp(key string, now func() time.Time, client *Client) bool {
 	if key == "" || len(key) > maxCredential {
 		return false
 	}

@@ -56,9 +56,9 @@ func (s *keySet) want() {
 	}
 }
 
-// run keeps the set loaded until ctx ends, first after wait. However many keys are missed, fetches lie refreshGap
-// apart.
-func (s *keySet) run(ctx context.Context, wait time.Duration) {
+// keepLoaded keeps the set loaded until ctx ends, first after wait. However many keys are missed, fetches lie
+// refreshGap apart.
+func (s *keySet) keepLoaded(ctx context.Context, wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	last, wanted := time.Now(), s.wanted
@@ -100,7 +100,7 @@ func (s *keySet) refresh(ctx context.Context) time.Duration {
 	}
 	if err == nil {
 		s.failures = 0
-		s.report(nil)
+		s.recordRefresh(nil)
 		return wait - jitter(wait)
 	}
 	c.failures.Add(1)
@@ -109,7 +109,7 @@ func (s *keySet) refresh(ctx context.Context) time.Duration {
 		s.replace(&keys{})
 		s.digest = [sha256.Size]byte{}
 	}
-	s.report(err)
+	s.recordRefresh(err)
 	return s.retry(err)
 }
 
@@ -168,8 +168,8 @@ func (s *keySet) replace(next *keys) {
 	s.current.Store(next)
 }
 
-// report records a refresh and calls the listener.
-func (s *keySet) report(err error) {
+// recordRefresh records a refresh and calls the listener.
+func (s *keySet) recordRefresh(err error) {
 	keys := len(s.current.Load().all)
 	s.mu.Lock()
 	s.status.Keys, s.status.Loaded, s.status.Err = keys, s.loaded, err

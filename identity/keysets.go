@@ -136,7 +136,7 @@ func (s *KeySets) retain(source string) *keySet {
 	}
 	go func() {
 		defer s.running.Done()
-		set.run(ctx, wait)
+		set.keepLoaded(ctx, wait)
 	}()
 	return set
 }
@@ -182,7 +182,7 @@ type lease struct {
 	held []*keySet
 }
 
-func (l *lease) end() {
+func (l *lease) release() {
 	l.once.Do(func() {
 		for _, set := range l.held {
 			l.sets.release(set)

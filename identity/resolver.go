@@ -60,7 +60,7 @@ func New(cfg Config, sets *KeySets, opt Options) *Resolver {
 		r.lease.held = append(r.lease.held, set)
 		r.issuers[i.Issuer] = append(r.issuers[i.Issuer], newIssuer(i, set, r.now))
 	}
-	runtime.AddCleanup(r, (*lease).end, r.lease)
+	runtime.AddCleanup(r, (*lease).release, r.lease)
 	return r
 }
 
@@ -68,7 +68,7 @@ func New(cfg Config, sets *KeySets, opt Options) *Resolver {
 // resolved continue with the keys that are there. It may be called again.
 func (r *Resolver) Close() {
 	if r.lease != nil {
-		r.lease.end()
+		r.lease.release()
 	}
 }
 
@@ -93,7 +93,7 @@ func (r *Resolver) ResolveWithin(ctx context.Context, ev *Evidence) (Client, *Re
 		return client, refusal
 	}
 	for _, kind := range r.order {
-		if r.ask(ctx, kind, token, key, ev.Principal, &client) {
+		if r.tryEvidence(ctx, kind, token, key, ev.Principal, &client) {
 			client.By = kind
 			client.Authenticated = kind != IP
 			return client, nil
@@ -117,7 +117,7 @@ func (r *Resolver) credentials(ev *Evidence) (token, key string, refusal *Refusa
 		case JWT:
 			token, refusal = readToken(ev)
 		case APIKey:
-			key, refusal = r.keys.read(ev)
+			key, refusal = r.keys.keyOf(ev)
 		}
 		if refusal != nil {
 			return "", "", refusal
@@ -126,13 +126,13 @@ func (r *Resolver) credentials(ev *Evidence) (token, key string, refusal *Refusa
 	return token, key, nil
 }
 
-// ask reports whether one kind of evidence yields an identity, and fills it in.
-func (r *Resolver) ask(ctx context.Context, kind Kind, token, key, principal string, client *Client) bool {
+// tryEvidence reports whether one kind of evidence yields an identity, and fills it in.
+func (r *Resolver) tryEvidence(ctx context.Context, kind Kind, token, key, principal string, client *Client) bool {
 	switch kind {
 	case JWT:
 		return r.askToken(token, client)
 	case APIKey:
-		return r.keys.ask(key, r.now, client) || r.others != nil && r.askOthers(ctx, key, client)
+		return r.keys.lookUp(key, r.now, client) || r.others != nil && r.askOthers(ctx, key, client)
 	case MTLS:
 		client.User = principal
 		return principal != ""

@@ -123,7 +123,7 @@ func (r *Resolver) verify(text string, now time.Time) grant {
 	iss, _ := t.claims["iss"].(string)
 	first, why, several := grant{}, errIssuer, false
 	for _, i := range r.issuers[iss] {
-		g, err := i.check(&t, now)
+		g, err := i.verify(&t, now)
 		if err == nil {
 			return g
 		}
@@ -176,9 +176,9 @@ func newIssuer(cfg Issuer, set *keySet, now func() time.Time) *issuer {
 	return i
 }
 
-// check verifies a token: what costs nothing first, the signature last. With an error, the grant names the issuer whose
-// keys decided.
-func (i *issuer) check(t *token, now time.Time) (grant, error) {
+// verify verifies a token: what costs nothing first, the signature last. With an error, the grant names the issuer
+// whose keys decided.
+func (i *issuer) verify(t *token, now time.Time) (grant, error) {
 	method := i.methods[t.alg]
 	if method == nil {
 		return grant{}, errAlgorithm
@@ -202,7 +202,7 @@ func (i *issuer) check(t *token, now time.Time) (grant, error) {
 // verifySignature tries the keys that fit. A key that is not there is asked for in the background: this request is
 // decided without it.
 func (i *issuer) verifySignature(t *token, method jwt.SigningMethod, keys *keys) error {
-	candidates, known := keys.find(t.kid, t.alg)
+	candidates, known := keys.keysFor(t.kid, t.alg)
 	if !known {
 		i.set.want()
 	}

@@ -85,7 +85,7 @@ func leastRemaining(statuses []engine.Status) int {
 // that names one of the two itself has its way, because Envoy would send both. A plain refusal has the rule's own
 // headers alone.
 func (s *Service) appendRefusal(b []byte, v *engine.Verdict) []byte {
-	if tellsWait(v) && !s.config.Plain && !v.Response.Carries("retry-after") {
+	if waitReported(v) && !s.config.Plain && !v.Response.Carries("retry-after") {
 		b = appendCount(b, "retry-after", wire.Seconds(v.RetryAfter))
 	}
 	if v.Response != nil {
@@ -99,9 +99,9 @@ func (s *Service) appendRefusal(b []byte, v *engine.Verdict) []byte {
 	return b
 }
 
-// tellsWait reports whether a refused client is to come again by itself. A block ends for good or in weeks, and the
+// waitReported reports whether a refused client is to come again by itself. A block ends for good or in weeks, and the
 // status that Envoy sends does not show that it is one: clients would wait for nothing. Its rule may name a time.
-func tellsWait(v *engine.Verdict) bool {
+func waitReported(v *engine.Verdict) bool {
 	return v.Match.Block == nil || v.Response != nil && v.Response.RetryAfter > 0
 }
 

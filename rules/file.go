@@ -89,7 +89,7 @@ func (f *Files) Watch(ctx context.Context, publish func(Load)) error {
 	n := newNotifier()
 	defer n.close()
 	w := &watch{files: f, notifier: n, publish: publish}
-	w.run(ctx)
+	w.loop(ctx)
 	return nil
 }
 
@@ -114,7 +114,7 @@ type watch struct {
 	since   time.Time // of the first change not yet read; zero: none
 }
 
-func (w *watch) run(ctx context.Context) {
+func (w *watch) loop(ctx context.Context) {
 	settle := time.NewTimer(time.Hour)
 	settle.Stop()
 	defer settle.Stop()

@@ -76,7 +76,7 @@ func (r *resolver) resolve(y *yaml.Node, label string, depth int) *node {
 	case yaml.SequenceNode:
 		n.kind, n.tag = list, y.ShortTag()
 		for _, item := range y.Content {
-			n.add(r.resolve(item, label, depth+1))
+			n.appendItem(r.resolve(item, label, depth+1))
 		}
 	case yaml.MappingNode:
 		n.kind, n.tag = mapping, y.ShortTag()
@@ -89,8 +89,8 @@ func (r *resolver) resolve(y *yaml.Node, label string, depth int) *node {
 	return n
 }
 
-// add puts a resolved item into a list.
-func (n *node) add(item *node) {
+// appendItem puts a resolved item into a list.
+func (n *node) appendItem(item *node) {
 	item.item = true
 	n.items = append(n.items, item)
 	n.grow(item)

@@ -63,7 +63,7 @@ func (f *Files) snapshot(n *notifier) (snapshot, error) {
 		before, err := f.list()
 		n.follow(before.places)
 		if err == nil {
-			before.read()
+			before.readAll()
 		}
 		after, again := f.list()
 		switch {
@@ -98,8 +98,8 @@ func (l listing) misses(other listing) bool {
 	return !l.swapped && !other.swapped && slices.Equal(l.gone, other.gone)
 }
 
-// read reads all files.
-func (l listing) read() {
+// readAll reads all files.
+func (l listing) readAll() {
 	for i := range l.sources {
 		read(&l.sources[i])
 	}
@@ -127,7 +127,7 @@ func (f *Files) list() (listing, error) {
 	if info.IsDir() {
 		err = l.folder(root, 1)
 	} else {
-		err = l.add(root, info)
+		err = l.addFile(root, info)
 	}
 	if err == nil && len(l.sources) == 0 {
 		err = fmt.Errorf("rules: %s must hold a rule file", root)
@@ -187,7 +187,7 @@ func (l *listing) entry(path string, entry fs.DirEntry, depth int) error {
 	case err != nil:
 		return fmt.Errorf("rules: %w", err)
 	case !info.IsDir():
-		return l.add(path, info)
+		return l.addFile(path, info)
 	case l.deep:
 		return l.folder(path, depth+1)
 	}
@@ -204,8 +204,8 @@ func (l *listing) missing(path string) {
 	l.gone = append(l.gone, err.Error())
 }
 
-// add adds a file, unless it cannot be read to its end, as a pipe.
-func (l *listing) add(path string, info fs.FileInfo) error {
+// addFile adds a file, unless it cannot be read to its end, as a pipe.
+func (l *listing) addFile(path string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
 		return nil
 	}

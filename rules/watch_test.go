@@ -29,7 +29,7 @@ func newBench(t *testing.T) *bench {
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	w := &watch{files: b.files, notifier: n, publish: func(Load) { b.loads.Add(1) }}
-	go w.run(ctx)
+	go w.loop(ctx)
 	b.after(0, 1, "the start")
 	return b
 }

@@ -174,17 +174,17 @@ func TestARenderingLimitsRequests(t *testing.T) {
 	}
 	const ask = `{"domain":"shop","descriptors":[{"entries":[{"key":"remote_address","value":"192.0.2.7"},` +
 		`{"key":"path","value":"/login"},{"key":"method","value":"GET"}]}]}`
-	var said []int
+	var statuses []int
 	for i := range 6 {
 		answer, err := http.Post("http://"+pods[i%2].HTTP+"/json", "application/json", strings.NewReader(ask))
 		if err != nil {
 			t.Fatal(err)
 		}
 		answer.Body.Close()
-		said = append(said, answer.StatusCode)
+		statuses = append(statuses, answer.StatusCode)
 	}
-	if !slices.Equal(said, []int{200, 200, 200, 200, 200, 429}) {
-		t.Errorf("six requests for /login get %v, want five that pass and a refusal", said)
+	if !slices.Equal(statuses, []int{200, 200, 200, 200, 200, 429}) {
+		t.Errorf("six requests for /login get %v, want five that pass and a refusal", statuses)
 	}
 }
 

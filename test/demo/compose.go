@@ -49,15 +49,15 @@ func ReadCompose(file string, lookup func(string) (string, bool)) (*Compose, err
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	var told struct{ Services yaml.Node }
-	err = yaml.Unmarshal([]byte(filled), &told)
+	var content struct{ Services yaml.Node }
+	err = yaml.Unmarshal([]byte(filled), &content)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	c := &Compose{Folder: filepath.Dir(file)}
-	for i := 0; i+1 < len(told.Services.Content); i += 2 {
-		s := Service{Name: told.Services.Content[i].Value}
-		err = told.Services.Content[i+1].Decode(&s)
+	for i := 0; i+1 < len(content.Services.Content); i += 2 {
+		s := Service{Name: content.Services.Content[i].Value}
+		err = content.Services.Content[i+1].Decode(&s)
 		if err != nil {
 			return nil, fmt.Errorf("%s: service %s: %w", file, s.Name, err)
 		}

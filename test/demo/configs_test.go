@@ -87,13 +87,13 @@ func whole(t *testing.T, what string, named []string, there map[string]any) {
 func TestDashboardIsProvisioned(t *testing.T) {
 	c := ours(t)
 	s := c.Service("grafana")
-	var told struct {
+	var config struct {
 		Providers []struct{ Options struct{ Path string } }
 	}
-	decode(t, filepath.Join(c.Folder, "grafana", "dashboards.yaml"), &told)
+	decode(t, filepath.Join(c.Folder, "grafana", "dashboards.yaml"), &config)
 	home := s.Environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
-	if len(told.Providers) != 1 || told.Providers[0].Options.Path != path.Dir(home) {
-		t.Errorf("dashboards are provisioned from %v, and the first page is %s", told.Providers, home)
+	if len(config.Providers) != 1 || config.Providers[0].Options.Path != path.Dir(home) {
+		t.Errorf("dashboards are provisioned from %v, and the first page is %s", config.Providers, home)
 	}
 	at := slices.IndexFunc(mounts(t, c, s), func(m Mount) bool { return m.Target == home })
 	if at < 0 {
@@ -113,15 +113,15 @@ func TestDashboardIsProvisioned(t *testing.T) {
 }
 
 func TestDatasourcesDiffer(t *testing.T) {
-	var told struct {
+	var config struct {
 		Datasources []struct {
 			Name, UID, Type string
 			IsDefault       bool `yaml:"isDefault"`
 		}
 	}
-	decode(t, filepath.Join(ours(t).Folder, "grafana", "datasources.yaml"), &told)
+	decode(t, filepath.Join(ours(t).Folder, "grafana", "datasources.yaml"), &config)
 	seen, defaults := map[string]bool{}, 0
-	for _, d := range told.Datasources {
+	for _, d := range config.Datasources {
 		if seen[d.UID] || d.UID == "" || d.Name == "" || d.Type == "" {
 			t.Errorf("datasource %+v is not whole, or there twice", d)
 		}

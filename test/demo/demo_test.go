@@ -256,7 +256,7 @@ func early(t *testing.T) {
 	}
 }
 
-// When something ends that was not told to, a demo that seems to run would be a puzzle.
+// When something ends that was not asked to end, a demo that seems to run would be a puzzle.
 func TestDemoEndsWithItsProcesses(t *testing.T) {
 	d := start(t)
 	pids := d.pids(t)

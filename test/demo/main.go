@@ -86,7 +86,7 @@ func (w *World) obey(ctx context.Context, switches <-chan os.Signal, out io.Writ
 			fmt.Fprintln(out, "Stopping.")
 			return nil
 		case p := <-w.ended:
-			if !p.told {
+			if !p.stopping {
 				return fmt.Errorf("%s ended:\n%s", p.name, w.tail(p.name))
 			}
 		case s := <-switches:

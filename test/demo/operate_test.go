@@ -50,9 +50,9 @@ func (d *demo) operates(t *testing.T) {
 func answers(output string) map[string]string {
 	all := map[string]string{}
 	for _, part := range strings.Split("\n"+output, "\n$ ")[1:] {
-		asked, said, _ := strings.Cut(part, "\n")
-		said, _, _ = strings.Cut(said, "\n== ")
-		all["$ "+asked] = said
+		asked, comment, _ := strings.Cut(part, "\n")
+		comment, _, _ = strings.Cut(comment, "\n== ")
+		all["$ "+asked] = comment
 	}
 	return all
 }

@@ -89,8 +89,8 @@ func (s *stage) outage(t *testing.T) (output string, err error) {
 	return string(out), err
 }
 
-// said is how docker was called, one argument after the other.
-func (s *stage) said(t *testing.T) []string {
+// calls is how docker was called, one argument after the other.
+func (s *stage) dockerCalls(t *testing.T) []string {
 	t.Helper()
 	return strings.Split(strings.TrimSuffix(read(t, s.calls), "\n"), "\n")
 }
@@ -102,29 +102,29 @@ func TestOutageOfTheComposeFile(t *testing.T) {
 	if err != nil {
 		t.Fatalf("outage.sh: %v\n%s", err, out)
 	}
-	said := s.said(t)
-	if len(said) != 10 {
-		t.Fatalf("docker was called with %q, want five arguments twice", said)
+	calls := s.dockerCalls(t)
+	if len(calls) != 10 {
+		t.Fatalf("docker was called with %q, want five arguments twice", calls)
 	}
-	file := said[2]
+	file := calls[2]
 	_, err = os.Stat(file)
 	if err != nil || filepath.Base(file) != "docker-compose.yaml" {
 		t.Errorf("docker was given the file %s (%v), want docker-compose.yaml beside the script", file, err)
 	}
 	want := []string{"compose", "-f", file, "stop", "redis", "compose", "-f", file, "start", "redis"}
-	if !slices.Equal(said, want) {
-		t.Errorf("docker was called with %q, want %q", said, want)
+	if !slices.Equal(calls, want) {
+		t.Errorf("docker was called with %q, want %q", calls, want)
 	}
 }
 
-// Who cannot stop Redis is told why, and it is started again in case it was stopped after all.
+// A user who cannot stop Redis gets the reason, and it is started again in case it was stopped after all.
 func TestOutageTellsWhyRedisStays(t *testing.T) {
 	s := setStage(t, "echo no such service: $5 >&2\nexit 3")
 	out, err := s.outage(t)
 	if err == nil || !strings.Contains(out, "stop redis\nno such service: redis\n") {
-		t.Errorf("outage.sh that cannot stop Redis: %v, want an error and what docker said:\n%s", err, out)
+		t.Errorf("outage.sh that cannot stop Redis: %v, want an error and what docker calls:\n%s", err, out)
 	}
-	if said := s.said(t); len(said) != 10 || said[8] != "start" {
-		t.Errorf("docker was called with %q, want stop and start", said)
+	if calls := s.dockerCalls(t); len(calls) != 10 || calls[8] != "start" {
+		t.Errorf("docker was called with %q, want stop and start", calls)
 	}
 }

@@ -27,10 +27,10 @@ type child struct {
 
 // process is one life of a child. It dies with the demo, however that ends.
 type process struct {
-	name string
-	pid  int
-	done chan struct{} // closed when it is gone
-	told bool          // its end was requested
+	name     string
+	pid      int
+	done     chan struct{} // closed when it is gone
+	stopping bool          // its end was requested
 }
 
 const (
@@ -73,7 +73,7 @@ func (w *World) Off(name string) {
 // On starts a service that is off.
 func (w *World) On(ctx context.Context, name string) error {
 	for _, c := range w.children {
-		if c.Name == name && c.told {
+		if c.Name == name && c.stopping {
 			return w.start(ctx, c)
 		}
 	}
@@ -154,7 +154,7 @@ func (p *process) stop() {
 	if p == nil {
 		return
 	}
-	p.told = true
+	p.stopping = true
 	syscall.Kill(-p.pid, syscall.SIGTERM) // it may be gone already, which is what is wanted
 	select {
 	case <-p.done:

@@ -28,7 +28,7 @@ func TestPromisesNameTheirTests(t *testing.T) {
 				t.Errorf("%s:%d: there is no test %s", name, n+1, word)
 			}
 		}
-		promise, said, ok := targetIn(line)
+		promise, given, ok := targetIn(line)
 		if !ok {
 			continue
 		}
@@ -47,8 +47,8 @@ func TestPromisesNameTheirTests(t *testing.T) {
 		slices.Sort(targets)
 		want := strings.Join(slices.Compact(targets), ", ")
 		lines[n] = promise + " " + want + " |"
-		if said != want && !*update {
-			t.Errorf("%s:%d: the tests run by %q, the page has %q: make docs writes it", name, n+1, want, said)
+		if given != want && !*update {
+			t.Errorf("%s:%d: the tests run by %q, the page has %q: make docs writes it", name, n+1, want, given)
 		}
 		promised = append(promised, names...)
 	}

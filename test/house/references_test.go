@@ -348,20 +348,20 @@ func TestReferenceOfTheEnvironment(t *testing.T) {
 
 // peers is a list of the reference server's variables with these verdicts: one item for each note.
 func peers(verdicts ...settings.Verdict) string {
-	alike := map[string][]string{}
+	sameNote := map[string][]string{}
 	var notes []string
 	for _, v := range settings.PeerVariables() {
 		if !slices.Contains(verdicts, v.Verdict) {
 			continue
 		}
-		if alike[v.Note] == nil {
+		if sameNote[v.Note] == nil {
 			notes = append(notes, v.Note)
 		}
-		alike[v.Note] = append(alike[v.Note], v.Name)
+		sameNote[v.Note] = append(sameNote[v.Note], v.Name)
 	}
 	out := new(strings.Builder)
 	for _, note := range notes {
-		fmt.Fprintf(out, "- `%s`: %s\n", strings.Join(alike[note], "`, `"), note)
+		fmt.Fprintf(out, "- `%s`: %s\n", strings.Join(sameNote[note], "`, `"), note)
 	}
 	return out.String()
 }

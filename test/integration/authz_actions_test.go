@@ -89,8 +89,8 @@ func (w *world) throttleRefuses(t *testing.T) {
 
 func (w *world) throttleGivesBack(t *testing.T) {
 	w.wants(t, 1, http.StatusOK, "/partners/left")
-	ctx, hangUp := context.WithCancel(t.Context())
-	defer hangUp()
+	ctx, stopWaiting := context.WithCancel(t.Context())
+	defer stopWaiting()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.envoy.Addr+"/partners/left", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func (w *world) throttleGivesBack(t *testing.T) {
 		ended <- err
 	}()
 	w.awaitMetric(t, 1, "spillway_throttle_waiting")
-	hangUp()
+	stopWaiting()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Fatalf("the request ended with %v before it was given up", err)
 	}

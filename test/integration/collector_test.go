@@ -148,7 +148,7 @@ func (c *collector) chain(t *testing.T, trace, name string, count int) []span {
 			links = append(links, at)
 		}
 		if len(links) < count {
-			return fmt.Errorf("the trace has %s", told(all))
+			return fmt.Errorf("the trace has %s", spansOf(all))
 		}
 		return nil
 	})
@@ -173,8 +173,8 @@ func byID(all []span, id []byte) (span, bool) {
 	return span{}, false
 }
 
-// told lists spans for a failure's message.
-func told(all []span) string {
+// spansOf lists spans for a failure's message.
+func spansOf(all []span) string {
 	var b strings.Builder
 	for _, s := range all {
 		fmt.Fprintf(&b, "\n%s %q id %x parent %x kind %v %v", s.service, s.GetName(), s.GetSpanId(),

@@ -92,13 +92,13 @@ func (w *world) costs(t *testing.T) {
 
 // clientsNameNoPrice sends the example's cost header, which counts for nothing.
 func (w *world) clientsNameNoPrice(t *testing.T) {
-	for i, said := range []string{"0", "none", "60", "-1", ""} {
+	for i, price := range []string{"0", "none", "60", "-1", ""} {
 		liar := fmt.Sprint("liar-", i)
-		w.wants(t, 1, http.StatusOK, "/batch/import", "x-user", liar, "x-request-cost", said)
-		w.wants(t, 1, http.StatusOK, "/batch", "x-user", liar, "x-request-cost", said)
+		w.wants(t, 1, http.StatusOK, "/batch/import", "x-user", liar, "x-request-cost", price)
+		w.wants(t, 1, http.StatusOK, "/batch", "x-user", liar, "x-request-cost", price)
 		if got := w.peek(t, "edge", "batch", "cost", "user", liar); got.LimitRemaining != 54 {
 			t.Errorf("%d of 100 left after requests with x-request-cost %q, want 54: 45 and 1 are the mesh's",
-				got.LimitRemaining, said)
+				got.LimitRemaining, price)
 		}
 	}
 }

@@ -150,7 +150,7 @@ func expectLinks(t *testing.T, c *collector, links []span, call, door string) {
 	t.Helper()
 	if len(links) != 4 {
 		t.Fatalf("the chain has %d spans, want Redis, the decision and two of Envoy:%s", len(links),
-			told(c.of(clientTrace)))
+			spansOf(c.of(clientTrace)))
 	}
 	for i, want := range []struct {
 		service, name string
@@ -201,7 +201,7 @@ func (w *world) expectQuiet(t *testing.T, c *collector, path string, headers []s
 	w.wants(t, 1, http.StatusOK, path, append(headers, "traceparent", "00-"+last+"-"+clientSpan+"-01")...)
 	c.chain(t, last, "redis.spend", 4)
 	if all := c.of(quietTrace); len(all) > 0 {
-		t.Errorf("a trace that its caller does not sample has spans:%s", told(all))
+		t.Errorf("a trace that its caller does not sample has spans:%s", spansOf(all))
 	}
 }
 
@@ -218,12 +218,12 @@ func TestSpansOfASidecarBehindZipkinsHeaders(t *testing.T) {
 		decision, first = byName(all, "ratelimit.decide")
 		trip, second = byName(all, "redis.spend")
 		if !first || !second {
-			return fmt.Errorf("the trace has %s", told(all))
+			return fmt.Errorf("the trace has %s", spansOf(all))
 		}
 		return nil
 	})
 	if string(trip.GetParentSpanId()) != string(decision.GetSpanId()) {
-		t.Errorf("the trip is not below the decision:%s", told(c.of(clientTrace)))
+		t.Errorf("the trip is not below the decision:%s", spansOf(c.of(clientTrace)))
 	}
 	if parent := hex.EncodeToString(decision.GetParentSpanId()); parent == clientSpan || parent == "" {
 		t.Errorf("the decision is below %q, want a span of Envoy's own", parent)

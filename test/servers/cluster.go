@@ -81,18 +81,18 @@ func (c *RedisCluster) join(t testing.TB) {
 		id := master.id(t)
 		replica := c.Nodes[len(c.masters())+i]
 		Await(t, "the replica of "+master.Addr, func() error {
-			_, err := replica.ask("CLUSTER", "REPLICATE", id)
+			_, err := replica.tryDo("CLUSTER", "REPLICATE", id)
 			return err
 		})
 	}
 	Await(t, "all nodes to know the replicas", func() error {
 		for _, node := range c.Nodes {
-			told, err := node.text("CLUSTER", "NODES")
+			nodes, err := node.text("CLUSTER", "NODES")
 			if err != nil {
 				return err
 			}
-			if strings.Count(told, "slave") != len(c.masters()) {
-				return fmt.Errorf("%s knows others:\n%s", node.Addr, told)
+			if strings.Count(nodes, "slave") != len(c.masters()) {
+				return fmt.Errorf("%s knows others:\n%s", node.Addr, nodes)
 			}
 		}
 		return nil
@@ -154,9 +154,9 @@ func (r *Redis) claim() (claim, error) {
 // claims reads CLUSTER NODES, a line for each node: id, address, flags, master, ping, pong, epoch, link, slots. It
 // returns what the node knows of each, by id, and its own id.
 func (r *Redis) claims() (all map[string]claim, myself string, err error) {
-	told, err := r.text("CLUSTER", "NODES")
+	nodes, err := r.text("CLUSTER", "NODES")
 	all = map[string]claim{}
-	for line := range strings.Lines(told) {
+	for line := range strings.Lines(nodes) {
 		f := strings.Fields(line)
 		if len(f) < 8 {
 			continue

@@ -73,10 +73,10 @@ func LaunchControl(t testing.TB, env ...string) *Control {
 
 // Ready finds the URL in the log and asks /readyz. The error is nil once the answer is good.
 func (c *Control) Ready() error {
-	told := controlListens.FindStringSubmatch(c.Output())
-	if told == nil {
+	listens := controlListens.FindStringSubmatch(c.Output())
+	if listens == nil {
 		return fmt.Errorf("it does not log where it listens:\n%s", c.Output())
 	}
-	c.URL = "http://" + told[1]
-	return ready(told[1])
+	c.URL = "http://" + listens[1]
+	return ready(listens[1])
 }

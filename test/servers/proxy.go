@@ -280,7 +280,7 @@ func (l *line) reply(b []byte) bool {
 	}
 	f := l.fault.Load()
 	if f.Mode == Pass || f.Share > 0 && rand.Float64() >= f.Share {
-		return l.write(b)
+		return l.send(b)
 	}
 	l.met.Add(1)
 	switch f.Mode {
@@ -288,7 +288,7 @@ func (l *line) reply(b []byte) bool {
 		l.deaf.Store(true)
 		return true
 	case Latency:
-		return l.pause(f.length()) && l.write(b)
+		return l.pause(f.length()) && l.send(b)
 	case OneByte:
 		return l.slice(b, func(int) int { return 1 }, 0)
 	case Slices:
@@ -302,15 +302,15 @@ func (l *line) reply(b []byte) bool {
 		return true
 	case HoldOrReset:
 		if rand.IntN(2) == 0 {
-			return l.pause(f.length()) && l.write(b)
+			return l.pause(f.length()) && l.send(b)
 		}
 	}
-	l.write(b[:len(b)/2])
+	l.send(b[:len(b)/2])
 	reset(l.client)
 	return false
 }
 
-func (l *line) write(b []byte) bool {
+func (l *line) send(b []byte) bool {
 	_, err := l.client.Write(b)
 	return err == nil
 }
@@ -319,7 +319,7 @@ func (l *line) write(b []byte) bool {
 func (l *line) slice(b []byte, next func(left int) int, apart time.Duration) bool {
 	for len(b) > 0 {
 		n := min(next(len(b)), len(b))
-		if !l.write(b[:n]) {
+		if !l.send(b[:n]) {
 			return false
 		}
 		b = b[n:]
@@ -345,7 +345,7 @@ func (l *line) squeeze(b []byte, f *Fault) bool {
 		due = due.Add(f.Delay * time.Duration(len(part)) / time.Duration(f.Bytes))
 		alive := l.pause(time.Until(due))
 		l.narrow <- due
-		if !alive || !l.write(part) {
+		if !alive || !l.send(part) {
 			return false
 		}
 	}

@@ -62,7 +62,7 @@ func (m *move) slot(slot string) error {
 }
 
 func (m *move) set(end *link, slot, state, id string) error {
-	_, err := end.ask("CLUSTER", "SETSLOT", slot, state, id)
+	_, err := end.do("CLUSTER", "SETSLOT", slot, state, id)
 	return err
 }
 
@@ -75,7 +75,7 @@ func (m *move) keys(slot string) error {
 	}
 	command = append(command, "KEYS")
 	for {
-		reply, err := m.source.ask("CLUSTER", "GETKEYSINSLOT", slot, "100")
+		reply, err := m.source.do("CLUSTER", "GETKEYSINSLOT", slot, "100")
 		if err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func (m *move) keys(slot string) error {
 		for _, key := range keys {
 			batch = append(batch, fmt.Sprint(key))
 		}
-		_, err = m.source.ask(batch...)
+		_, err = m.source.do(batch...)
 		if err != nil {
 			return err
 		}

@@ -101,15 +101,15 @@ func (s *Sentinels) startSentinel(t testing.TB, password string) *Redis {
 // acquainted reports whether every sentinel knows all replicas and all other sentinels.
 func (s *Sentinels) acquainted() error {
 	for _, w := range s.Watch {
-		reply, err := w.ask("SENTINEL", "MASTER", s.Master)
+		reply, err := w.tryDo("SENTINEL", "MASTER", s.Master)
 		if err != nil {
 			return err
 		}
-		told := fields(reply)
+		state := fields(reply)
 		want := map[string]string{"flags": "master", "num-slaves": "2", "num-other-sentinels": "2"}
 		for name, value := range want {
-			if told[name] != value {
-				return fmt.Errorf("the sentinel on %s reports %s %q, want %q", w.Addr, name, told[name], value)
+			if state[name] != value {
+				return fmt.Errorf("the sentinel on %s reports %s %q, want %q", w.Addr, name, state[name], value)
 			}
 		}
 	}
@@ -155,7 +155,7 @@ func (s *Sentinels) MasterAddr(t testing.TB) string {
 
 // masterOf is the master's address by one sentinel.
 func (s *Sentinels) masterOf(w *Redis) (string, error) {
-	reply, err := w.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.Master)
+	reply, err := w.tryDo("SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.Master)
 	if err != nil {
 		return "", err
 	}

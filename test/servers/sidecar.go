@@ -103,8 +103,8 @@ func awaitSidecar(t testing.TB, s *Sidecar) *Sidecar {
 	return s
 }
 
-// StartMuteSidecar is StartSidecar on a full disk: each write to its output fails.
-func StartMuteSidecar(t testing.TB, env ...string) *Sidecar {
+// StartUnreadSidecar is StartSidecar on a full disk: each write to its output fails.
+func StartUnreadSidecar(t testing.TB, env ...string) *Sidecar {
 	t.Helper()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
@@ -144,11 +144,11 @@ func launch(t testing.TB, cmd *exec.Cmd, env []string) *Sidecar {
 // Ready finds the addresses in the log and asks /readyz. The error is nil once the answer is good.
 func (s *Sidecar) Ready() error {
 	if s.HTTP == "" {
-		told := listening.FindStringSubmatch(s.Output())
-		if told == nil {
+		text := listening.FindStringSubmatch(s.Output())
+		if text == nil {
 			return fmt.Errorf("it does not log where it listens:\n%s", s.Output())
 		}
-		s.GRPC, s.HTTP, s.Debug = told[1], told[2], told[3]
+		s.GRPC, s.HTTP, s.Debug = text[1], text[2], text[3]
 	}
 	return ready(s.HTTP)
 }

@@ -67,7 +67,7 @@ func TestSentinelsDeposeALivingMasterBehindPasswords(t *testing.T) {
 	s := StartGuardedSentinels(t, "who goes there", "--requirepass", "sesame")
 	for _, r := range slices.Concat(s.Servers, s.Watch) {
 		stranger := &Redis{Socket: r.Socket}
-		_, err := stranger.ask("INFO")
+		_, err := stranger.tryDo("INFO")
 		if err == nil || !strings.Contains(err.Error(), "NOAUTH") {
 			t.Fatalf("%s lets strangers in: %v", r.Addr, err)
 		}

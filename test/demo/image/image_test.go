@@ -182,11 +182,11 @@ func followsXDS(t *testing.T, root string) {
 			servers.ManagementNode, "FORCE_START_WITHOUT_INITIAL_CONFIG=true")
 	start(t, root, "ratelimit", env)
 	ask := `{"domain":"default/eg/http","descriptors":[{"entries":[{"key":"route","value":"route"}]}]}`
-	var said []int
+	var statuses []int
 	for range 3 {
-		said = append(said, post(t, "http://"+value(env, "HOST")+":"+value(env, "PORT")+"/json", ask))
+		statuses = append(statuses, post(t, "http://"+value(env, "HOST")+":"+value(env, "PORT")+"/json", ask))
 	}
-	if diff := cmp.Diff([]int{200, 200, 429}, said); diff != "" {
+	if diff := cmp.Diff([]int{200, 200, 429}, statuses); diff != "" {
 		t.Errorf("answers of /json (-want +got):\n%s", diff)
 	}
 }
@@ -204,11 +204,11 @@ func dropsIn(t *testing.T, root string) {
 		"STORE_PATIENCE=2s")
 	start(t, root, "ratelimit", env)
 	ask := `{"domain":"mongo_cps","descriptors":[{"entries":[{"key":"database","value":"users"}]}]}`
-	var said []int
+	var statuses []int
 	for range 3 {
-		said = append(said, post(t, "http://"+value(env, "HOST")+":"+value(env, "PORT")+"/json", ask))
+		statuses = append(statuses, post(t, "http://"+value(env, "HOST")+":"+value(env, "PORT")+"/json", ask))
 	}
-	if diff := cmp.Diff([]int{200, 200, 429}, said); diff != "" {
+	if diff := cmp.Diff([]int{200, 200, 429}, statuses); diff != "" {
 		t.Errorf("answers of /json (-want +got):\n%s", diff)
 	}
 }

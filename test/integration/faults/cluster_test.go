@@ -123,7 +123,7 @@ func minority(x *trial) {
 		}
 		x.awaitCluster(c)
 	})
-	x.told("cluster")
+	x.alarmNames("cluster")
 }
 
 // uncovered is a cluster that refuses all keys because a slot lacks a master, though all its servers live.
@@ -138,7 +138,7 @@ func uncovered(x *trial) {
 		c.Nodes[0].Do(x, "CLUSTER", "ADDSLOTS", slot)
 		x.awaitCluster(c)
 	})
-	x.told("cluster")
+	x.alarmNames("cluster")
 }
 
 // emptySlot is a slot of a master that holds none of the counters.
@@ -160,9 +160,9 @@ func (x *trial) awaitCluster(c *servers.RedisCluster) {
 	for _, node := range c.Nodes[:3] {
 		client := x.straight(node)
 		servers.Await(x, "the cluster to be well", func() error {
-			told, err := client.ClusterInfo(context.Background()).Result()
-			if err == nil && !strings.Contains(told, "cluster_state:ok") {
-				err = fmt.Errorf("%s reports\n%s", node.Addr, told)
+			info, err := client.ClusterInfo(context.Background()).Result()
+			if err == nil && !strings.Contains(info, "cluster_state:ok") {
+				err = fmt.Errorf("%s reports\n%s", node.Addr, info)
 			}
 			return err
 		})

@@ -52,7 +52,7 @@ func failing(reason string, of func(x *trial) fault, settings ...string) func(x 
 		x.start(settings...)
 		f := of(x)
 		x.outage(f.begin, f.repair)
-		x.told(reason)
+		x.alarmNames(reason)
 	}
 }
 
@@ -66,15 +66,15 @@ func misconfigured(reason string, of func(x *trial) fault) func(x *trial) {
 		x.common()
 		x.late(0.01)
 		x.keepsClosed()
-		x.told(reason)
+		x.alarmNames(reason)
 		if f.hits != nil {
 			x.undisturbed("for other keys", func(a *answer) bool { return !f.hits(a.key) })
 		}
 	}
 }
 
-// told checks that the alarm names the reason, and that degraded decisions were counted under it.
-func (x *trial) told(reason string) {
+// alarmNames checks that the alarm names the reason, and that degraded decisions were counted under it.
+func (x *trial) alarmNames(reason string) {
 	x.Helper()
 	label := `reason="` + reason + `"`
 	if x.grownSick("spillway_store_errors_total", label) == 0 {

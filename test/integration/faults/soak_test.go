@@ -85,9 +85,9 @@ func TestSoak(t *testing.T) {
 // soak is a trial with one fault after the other.
 type soak struct {
 	*trial
-	lasted time.Duration // the longest fault
-	hangUp []time.Time   // begin and end of the round in which callers hang up; empty: there was none
-	held   []holding     // after each round
+	lasted     time.Duration // the longest fault
+	cancelling []time.Time   // begin and end of the round in which callers hang up; empty: there was none
+	held       []usage       // after each round
 }
 
 // soaked is that many rounds, and the bounds on them.
@@ -97,7 +97,7 @@ func soaked(x *trial, round time.Duration, rounds int) {
 	x.began = time.Now()
 	for i := range rounds {
 		s.once(i*len(soakFaults)/rounds%len(soakFaults), round)
-		s.held = append(s.held, x.holding())
+		s.held = append(s.held, x.usage())
 	}
 	x.ended = time.Now()
 	x.finish()
@@ -107,7 +107,7 @@ func soaked(x *trial, round time.Duration, rounds int) {
 	x.foresaw(s.lasted + backlog)
 	// A caller that hangs up does not get the store's decision.
 	x.executedOnce(x.counters(), x.seen.unknown+x.lateReplies()+gone)
-	s.keptHolding()
+	s.keptUsage()
 }
 
 // once is one round: a fault for a third of it, then health.
@@ -122,24 +122,24 @@ func (s *soak) once(n int, round time.Duration) {
 	pass(round - round/3)
 	s.awaitHealth()
 	if f.name == hangingUp {
-		s.hangUp = []time.Time{begun, time.Now()}
+		s.cancelling = []time.Time{begun, time.Now()}
 	}
 	s.Logf("%v since the start: %s is over", time.Since(s.began).Round(time.Second), f.name)
 }
 
-// holding is what the sidecar holds at one time.
-type holding struct{ heap, fds, goroutines int64 }
+// usage is what the sidecar holds at one time.
+type usage struct{ heap, fds, goroutines int64 }
 
-// holding looks at the sidecar after a garbage collection. Of files and goroutines it takes the fewest of a second:
+// usage looks at the sidecar after a garbage collection. Of files and goroutines it takes the fewest of a second:
 // calls under way have some, and go.
-func (x *trial) holding() holding {
+func (x *trial) usage() usage {
 	x.Helper()
 	r, err := http.Get("http://" + x.sidecar.Debug + "/debug/pprof/heap?gc=1")
 	if err != nil {
 		x.Fatalf("collect the sidecar's garbage: %v", err)
 	}
 	r.Body.Close()
-	h := holding{heap: x.scrape().sum("go_memstats_heap_alloc_bytes")}
+	h := usage{heap: x.scrape().sum("go_memstats_heap_alloc_bytes")}
 	h.fds, h.goroutines = x.held()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -150,9 +150,9 @@ func (x *trial) holding() holding {
 	return h
 }
 
-// keptHolding checks that the sidecar holds in the end what it held after the first round: by then every key has been
+// keptUsage checks that the sidecar holds in the end what it held after the first round: by then every key has been
 // seen.
-func (s *soak) keptHolding() {
+func (s *soak) keptUsage() {
 	s.Helper()
 	first, last := s.held[0], s.held[len(s.held)-1]
 	s.note("heap %d, then %d KiB; files %d, %d; goroutines %d, %d", first.heap>>10, last.heap>>10, first.fds, last.fds,
@@ -179,8 +179,8 @@ func (s *soak) answeredUnlessGone() (gone int64) {
 
 // hungUp is whether a caller did not wait for its answer, in the round in which they have to.
 func (s *soak) hungUp(a answer) bool {
-	return status.Code(a.err) == codes.Canceled && len(s.hangUp) > 0 && !a.at.Before(s.hangUp[0]) &&
-		!a.at.After(s.hangUp[1])
+	return status.Code(a.err) == codes.Canceled && len(s.cancelling) > 0 && !a.at.Before(s.cancelling[0]) &&
+		!a.at.After(s.cancelling[1])
 }
 
 // foresaw is the oracle of the keys of domain share: it knows of each second what was admitted in it, for sure or

@@ -52,14 +52,14 @@ var topologies = []topology{
 // opening is how early callers come.
 type opening struct {
 	name string
-	come func(t testing.TB, f fleet, addresses []string)
+	come func(t testing.TB, f sidecars, addresses []string)
 }
 
 var openings = []opening{
-	{"when it is ready", func(t testing.TB, f fleet, _ []string) {
+	{"when it is ready", func(t testing.TB, f sidecars, _ []string) {
 		awaitEach(t, f, func(i int) error { return f[i].Ready() })
 	}},
-	{"when the port accepts", func(t testing.TB, f fleet, addresses []string) {
+	{"when the port accepts", func(t testing.TB, f sidecars, addresses []string) {
 		awaitEach(t, f, func(i int) error {
 			conn, err := net.Dial("tcp", addresses[i])
 			if err == nil {
@@ -71,7 +71,7 @@ var openings = []opening{
 }
 
 // awaitEach calls try for all sidecars without a pause until it has succeeded for each.
-func awaitEach(t testing.TB, f fleet, try func(i int) error) {
+func awaitEach(t testing.TB, f sidecars, try func(i int) error) {
 	t.Helper()
 	for end := time.Now().Add(deadline); ; {
 		var all error
