@@ -187,7 +187,7 @@ func TestAMissingFolderIsAwaited(t *testing.T) {
 	f := follow(t, FilesConfig{Path: dir, Retry: 20 * time.Millisecond})
 	f.untilRejected(dir)
 	must(t, os.MkdirAll(dir, 0o755))
-	f.untilRejected("no rule file")
+	f.untilRejected("must hold a rule file")
 	write(t, domain("a"), dir, "a.yaml")
 	f.untilDomains("a")
 }
