@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"os"
@@ -42,8 +42,9 @@ func fresh(t *testing.T) (path, asked string) {
 func install(t *testing.T, target string) string {
 	t.Helper()
 	path, asked := fresh(t)
-	// that one is downloaded, not installed
-	run := exec.Command(filepath.Join(path, "make"), "-C", "../..", target, "LANGUAGE_SERVER=")
+	// These are downloaded or built, not installed.
+	run := exec.Command(filepath.Join(path, "make"), "-C", "../..", target, "LANGUAGE_SERVER=",
+		"SCHEMATHESIS=", "HELM=")
 	run.Env = []string{"PATH=" + path, "ENVOY_BIN=/bin/sh", "HOME=" + t.TempDir()}
 	out, err := run.CombinedOutput()
 	if err != nil {

@@ -70,7 +70,6 @@ var rooms = map[string][]string{
 	},
 	"test/servers":     {},
 	"test/integration": {},
-	"test/demo":        {"settings"},
 	"test/simulation":  {},
 	"test/stores":      {},
 }
