@@ -6,6 +6,7 @@ import (
 	"time"
 	_ "time/tzdata"
 
+	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -129,7 +130,7 @@ func TestMonthlyRecordsAreMetAtOnce(t *testing.T) {
 		CalendarUnit: CalendarMonth}
 	var all sync.WaitGroup
 	for _, name := range []string{"alice", "bob", "carol", "dave"} {
-		record := &Record{Kind: RecordUser, Name: name, Limits: []Limit{monthly}}
+		record := &Record{ID: identity.ID{Kind: identity.UserID, Name: name}, Limits: []Limit{monthly}}
 		all.Go(func() {
 			req := &Request{Domain: "shop", Records: &Records{User: record},
 				Descriptors: []Descriptor{{Entries: []Entry{{"user", name}}}}}

@@ -204,7 +204,7 @@ func (d *CompiledDomain) explainRecords(req *Request, x *Explanation) {
 		if r == nil {
 			continue
 		}
-		one := Considered{What: "record", Name: RuleRecord, Scope: r.Kind, Descriptor: -1, Pattern: r.Name}
+		one := Considered{What: "record", Name: RuleRecord, Scope: r.Kind.String(), Descriptor: -1, Pattern: r.Name}
 		if r.Blocked && r.holds(d.index.now()) {
 			one.Action = Block.String()
 			one.Won = d.recordBlock(req) == r.in(d).block

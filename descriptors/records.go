@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"sync/atomic"
 	"time"
+
+	"github.com/spillway-mesh/spillway/identity"
 )
 
 // RuleRecord is the rule of a block that a record holds.
@@ -13,8 +15,7 @@ const RuleRecord = "~record"
 // Record is what is known about one identity beside the rules: it wins over the rule file, field by field. Its exported
 // fields are not changed once a request has met it. It is safe for concurrent use.
 type Record struct {
-	Kind    string // of identity: user, tenant, api_key or ip
-	Name    string
+	identity.ID
 	Tier    string  // empty: as the rule file has it
 	Limits  []Limit // none: as the rule file has them
 	Blocked bool
@@ -69,11 +70,11 @@ func (r *Record) in(d *CompiledDomain) *madeRecord {
 	made := &madeRecord{domain: d.serial}
 	account := &Account{Name: r.Name, Tier: r.Tier, Limits: r.Limits}
 	switch r.Kind {
-	case RecordUser:
+	case identity.UserID:
 		made.own = d.compileAccount(account, ScopeUser, accountUser)
-	case RecordTenant:
+	case identity.TenantID:
 		made.own = d.compileAccount(account, ScopeTenant, accountTenant)
-	case RecordAPIKey:
+	case identity.APIKeyID:
 		made.own = d.compileAccount(account, ScopeUser, accountKey)
 	}
 	if made.own != nil {
@@ -82,21 +83,13 @@ func (r *Record) in(d *CompiledDomain) *madeRecord {
 		}
 	}
 	made.block = &Effect{
-		Name: "block", Rule: RuleRecord, Scope: r.Kind, Action: Block, Reason: r.Reason, Until: r.Until,
+		Name: "block", Rule: RuleRecord, Scope: r.Kind.String(), Action: Block, Reason: r.Reason, Until: r.Until,
 		Account: r.Name,
 		Metric:  []string{"rule", RuleRecord},
 	}
 	r.made.Store(made)
 	return made
 }
-
-// The kinds of identities that records are about.
-const (
-	RecordUser   = "user"
-	RecordTenant = "tenant"
-	RecordAPIKey = "api_key"
-	RecordIP     = "ip"
-)
 
 // holds reports whether the record's part about blocks is still in force.
 func (r *Record) holds(now time.Time) bool { return r.Until.IsZero() || now.Before(r.Until) }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 	"weak"
+
+	"github.com/spillway-mesh/spillway/identity"
 )
 
 // Records are cached, and outlive rule sets. A set that is kept keeps its resolver, too, whose key sets are loaded for
@@ -17,7 +19,7 @@ func TestARecordDoesNotKeepARuleSetThatWasReplaced(t *testing.T) {
 	for n := range reloads {
 		set, _ := Compile([]Domain{{Name: "shop"}}, Options{})
 		sets = append(sets, weak.Make(set.Domain("shop")))
-		r := &Record{Kind: RecordUser, Name: fmt.Sprint("user-", n), Blocked: true}
+		r := &Record{ID: identity.ID{Kind: identity.UserID, Name: fmt.Sprint("user-", n)}, Blocked: true}
 		cached = append(cached, r)
 		var m Match
 		set.Match(&Request{Domain: "shop", Records: &Records{User: r},

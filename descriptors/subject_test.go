@@ -157,7 +157,7 @@ func TestCompileHandsOutResolvers(t *testing.T) {
 		made[domain] = cfg
 		return identity.New(*cfg, nil, identity.Options{})
 	}}
-	cfg := &identity.Config{Order: []identity.Kind{identity.MTLS}}
+	cfg := &identity.Config{Order: []identity.EvidenceKind{identity.MTLS}}
 	if set, _ := Compile([]Domain{{Name: "a"}, {Name: ""}}, opt); set != nil || len(made) > 0 {
 		t.Fatalf("resolvers %v of a refused set", made)
 	}

@@ -17,7 +17,7 @@ type addressCase struct {
 
 func checkAddresses(t *testing.T, cfg identity.AddressConfig, cases map[string]addressCase) {
 	t.Helper()
-	r, _ := resolver(t, identity.Config{Order: []identity.Kind{identity.IP}, ClientIP: cfg}, atNoon)
+	r, _ := resolver(t, identity.Config{Order: []identity.EvidenceKind{identity.IP}, ClientIP: cfg}, atNoon)
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			ev := identity.Evidence{Peer: peer, Headers: headers("x-real-ip", "203.0.113.9", "forwarded",

@@ -7,7 +7,7 @@ import (
 
 // Config is how one domain identifies clients. The zero value uses the connection's peer alone.
 type Config struct {
-	Order    []Kind // of evidence: the first that yields an identity is taken; IP is always known besides
+	Order    []EvidenceKind // of evidence: the first that yields an identity is taken; IP is always known besides
 	Issuers  []Issuer
 	Keys     KeysConfig
 	ClientIP AddressConfig

@@ -35,7 +35,7 @@ func keyed(id, user, tenant, tier string) identity.Client {
 }
 
 func TestKeysInAHeader(t *testing.T) {
-	r, _ := resolver(t, identity.Config{Order: []identity.Kind{identity.APIKey}, Keys: keysConfig()}, atNoon)
+	r, _ := resolver(t, identity.Config{Order: []identity.EvidenceKind{identity.APIKey}, Keys: keysConfig()}, atNoon)
 	nobody := unknown(peer)
 	cases := map[string]struct {
 		values  []string
@@ -79,7 +79,7 @@ func TestKeysInAHeader(t *testing.T) {
 // TestAKeyThatTheConfigurationRevokedStaysRevoked although the control plane knows a good key of the same secret.
 func TestAKeyThatTheConfigurationRevokedStaysRevoked(t *testing.T) {
 	asked := 0
-	r := identity.New(identity.Config{Order: []identity.Kind{identity.APIKey}, Keys: keysConfig()}, nil,
+	r := identity.New(identity.Config{Order: []identity.EvidenceKind{identity.APIKey}, Keys: keysConfig()}, nil,
 		identity.Options{
 			Now: atNoon,
 			Keys: func(context.Context, [sha256.Size]byte) (identity.Key, bool) {
@@ -113,7 +113,7 @@ func checkKey(t *testing.T, got identity.Client, refusal *identity.Refusal, want
 }
 
 func TestKeysInAQuery(t *testing.T) {
-	cfg := identity.Config{Order: []identity.Kind{identity.APIKey}, Keys: keysConfig()}
+	cfg := identity.Config{Order: []identity.EvidenceKind{identity.APIKey}, Keys: keysConfig()}
 	cfg.Keys.Header, cfg.Keys.Query = "", "api_key"
 	r, _ := resolver(t, cfg, atNoon)
 	nobody, ci, bare := unknown(peer), keyed("ci", "ci-bot", "acme", "pro"), keyed("bare", "bare", "", "")
@@ -159,7 +159,7 @@ func TestKeysInAQuery(t *testing.T) {
 }
 
 func TestAKeyInBothPlacesIsSentTwice(t *testing.T) {
-	cfg := identity.Config{Order: []identity.Kind{identity.APIKey}, Keys: keysConfig()}
+	cfg := identity.Config{Order: []identity.EvidenceKind{identity.APIKey}, Keys: keysConfig()}
 	cfg.Keys.Header, cfg.Keys.Query = "X-API-Key", "k"
 	r, _ := resolver(t, cfg, atNoon)
 	_, refusal := r.Resolve(&identity.Evidence{Headers: headers("x-api-key", "secret"), Path: "/?k=secret", Peer: peer})

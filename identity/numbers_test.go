@@ -26,7 +26,7 @@ func realistic(authorization string) []identity.Header {
 
 func everything(t testing.TB) identity.Config {
 	return identity.Config{
-		Order:    []identity.Kind{identity.JWT, identity.APIKey, identity.MTLS, identity.IP},
+		Order:    []identity.EvidenceKind{identity.JWT, identity.APIKey, identity.MTLS, identity.IP},
 		Issuers:  []identity.Issuer{issuer(writeKeys(t, testKeys()))},
 		Keys:     keysConfig(),
 		ClientIP: identity.AddressConfig{TrustedHops: 2},

@@ -74,7 +74,7 @@ func TestATokenIsGoodOnceItsKeysAreThereWhereItsIssuerStandsTwice(t *testing.T) 
 			e.takes = time.Second // a cold start: the first fetch takes a second
 			sets := identity.NewKeySets(identity.KeySetsConfig{Transport: e})
 			defer sets.Close()
-			cfg := identity.Config{Order: []identity.Kind{identity.JWT, identity.IP}}
+			cfg := identity.Config{Order: []identity.EvidenceKind{identity.JWT, identity.IP}}
 			for _, audience := range audiences {
 				cfg.Issuers = append(cfg.Issuers, identity.Issuer{Issuer: "https://issuer.example", JWKS: source,
 					Audiences: []string{audience}})

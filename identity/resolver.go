@@ -22,7 +22,7 @@ type Options struct {
 // Resolver identifies the clients of one domain. It holds no state of its own that a request could grow, and may be
 // used by many at once.
 type Resolver struct {
-	order     []Kind
+	order     []EvidenceKind
 	addresses addresses
 	keys      *keyTable
 	issuers   map[string][]*issuer // by iss
@@ -127,7 +127,7 @@ func (r *Resolver) credentials(ev *Evidence) (token, key string, refusal *Refusa
 }
 
 // tryEvidence reports whether one kind of evidence yields an identity, and fills it in.
-func (r *Resolver) tryEvidence(ctx context.Context, kind Kind, token, key, principal string, client *Client) bool {
+func (r *Resolver) tryEvidence(ctx context.Context, kind EvidenceKind, token, key, principal string, client *Client) bool {
 	switch kind {
 	case JWT:
 		return r.askToken(token, client)

@@ -16,23 +16,23 @@ func TestTheFirstEvidenceOfTheOrderCounts(t *testing.T) {
 	mesh := identity.Client{User: spiffe, Address: peer, By: identity.MTLS, Authenticated: true, AddressTrusted: true}
 	jwt, key, mtls, ip := identity.JWT, identity.APIKey, identity.MTLS, identity.IP
 	cases := map[string]struct {
-		order                     []identity.Kind
+		order                     []identity.EvidenceKind
 		authorization, key, peers string
 		want                      identity.Client
 	}{
-		"token first": {[]identity.Kind{jwt, key, mtls, ip}, token, "secret", spiffe, alice},
-		"key first": {[]identity.Kind{key, jwt}, token, "secret", spiffe,
+		"token first": {[]identity.EvidenceKind{jwt, key, mtls, ip}, token, "secret", spiffe, alice},
+		"key first": {[]identity.EvidenceKind{key, jwt}, token, "secret", spiffe,
 			keyed("ci", "ci-bot", "acme", "pro")},
-		"certificate first": {[]identity.Kind{mtls, key, jwt}, token, "secret", spiffe, mesh},
-		"address first":     {[]identity.Kind{ip, jwt}, token, "secret", spiffe, unknown(peer)},
-		"expired token, then key": {[]identity.Kind{jwt, key, mtls, ip}, expired, "secret", spiffe,
+		"certificate first": {[]identity.EvidenceKind{mtls, key, jwt}, token, "secret", spiffe, mesh},
+		"address first":     {[]identity.EvidenceKind{ip, jwt}, token, "secret", spiffe, unknown(peer)},
+		"expired token, then key": {[]identity.EvidenceKind{jwt, key, mtls, ip}, expired, "secret", spiffe,
 			keyed("ci", "ci-bot", "acme", "pro")},
-		"revoked key, then mtls":  {[]identity.Kind{jwt, key, mtls, ip}, expired, "revoked", spiffe, mesh},
-		"nothing, then address":   {[]identity.Kind{jwt, key, mtls, ip}, expired, "revoked", "", unknown(peer)},
-		"nothing, no ip in order": {[]identity.Kind{jwt, key}, expired, "revoked", spiffe, unknown(peer)},
-		"not in the order":        {[]identity.Kind{key}, token, "", spiffe, unknown(peer)},
+		"revoked key, then mtls":  {[]identity.EvidenceKind{jwt, key, mtls, ip}, expired, "revoked", spiffe, mesh},
+		"nothing, then address":   {[]identity.EvidenceKind{jwt, key, mtls, ip}, expired, "revoked", "", unknown(peer)},
+		"nothing, no ip in order": {[]identity.EvidenceKind{jwt, key}, expired, "revoked", spiffe, unknown(peer)},
+		"not in the order":        {[]identity.EvidenceKind{key}, token, "", spiffe, unknown(peer)},
 		"no order: address alone": {nil, token, "secret", spiffe, unknown(peer)},
-		"a key leaves no tier":    {[]identity.Kind{key, mtls}, "", "bad", spiffe, mesh},
+		"a key leaves no tier":    {[]identity.EvidenceKind{key, mtls}, "", "bad", spiffe, mesh},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestTheFirstEvidenceOfTheOrderCounts(t *testing.T) {
 }
 
 func TestAddressFirstOnAPipeAsksOn(t *testing.T) {
-	r, _ := resolver(t, identity.Config{Order: []identity.Kind{identity.IP, identity.MTLS}}, atNoon)
+	r, _ := resolver(t, identity.Config{Order: []identity.EvidenceKind{identity.IP, identity.MTLS}}, atNoon)
 	got, _ := r.Resolve(&identity.Evidence{Principal: "spiffe://a/b"})
 	if got.User != "spiffe://a/b" || got.AddressTrusted {
 		t.Errorf("client %+v, want the principal and no trusted address", got)
@@ -59,7 +59,7 @@ func TestAddressFirstOnAPipeAsksOn(t *testing.T) {
 }
 
 func TestTheAddressIsKnownBesides(t *testing.T) {
-	r, _ := resolver(t, identity.Config{Order: []identity.Kind{identity.MTLS},
+	r, _ := resolver(t, identity.Config{Order: []identity.EvidenceKind{identity.MTLS},
 		ClientIP: identity.AddressConfig{TrustedHops: 1}}, atNoon)
 	got, _ := r.Resolve(&identity.Evidence{Principal: "spiffe://a/b",
 		Headers: headers("x-forwarded-for", "203.0.113.7"), Peer: peer})
@@ -69,7 +69,7 @@ func TestTheAddressIsKnownBesides(t *testing.T) {
 }
 
 func TestWithoutKeySetsTokensYieldNothing(t *testing.T) {
-	r := identity.New(identity.Config{Order: []identity.Kind{identity.JWT}, Issuers: []identity.Issuer{issuer("/x")}},
+	r := identity.New(identity.Config{Order: []identity.EvidenceKind{identity.JWT}, Issuers: []identity.Issuer{issuer("/x")}},
 		nil, identity.Options{})
 	defer r.Close()
 	got, refusal := r.Resolve(&identity.Evidence{Headers: headers("authorization", "Bearer a.b.c"), Peer: peer})
@@ -84,13 +84,13 @@ func TestWithoutKeySetsTokensYieldNothing(t *testing.T) {
 }
 
 func TestKindsHaveTheWordsOfTheRuleFile(t *testing.T) {
-	for word, kind := range map[string]identity.Kind{"jwt": identity.JWT, "api_key": identity.APIKey,
+	for word, kind := range map[string]identity.EvidenceKind{"jwt": identity.JWT, "api_key": identity.APIKey,
 		"mtls": identity.MTLS, "ip": identity.IP} {
 		if kind.String() != word {
 			t.Errorf("kind %d is written as %q, want %q", kind, kind, word)
 		}
 	}
-	if got := identity.Kind(99).String(); got != "unknown" {
+	if got := identity.EvidenceKind(99).String(); got != "unknown" {
 		t.Errorf("a kind that is none is written as %q", got)
 	}
 }

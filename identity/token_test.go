@@ -20,7 +20,7 @@ var alice = identity.Client{User: "alice", Tenant: "acme", Tier: "pro", Address:
 	Authenticated: true, AddressTrusted: true}
 
 func jwtOnly(source string) identity.Config {
-	return identity.Config{Order: []identity.Kind{identity.JWT}, Issuers: []identity.Issuer{issuer(source)}}
+	return identity.Config{Order: []identity.EvidenceKind{identity.JWT}, Issuers: []identity.Issuer{issuer(source)}}
 }
 
 func TestTokensThatAreAccepted(t *testing.T) {
@@ -238,14 +238,14 @@ func TestContradictingAuthorizationsAreRefused(t *testing.T) {
 func TestTokensAreNoBusinessOfOthersOrders(t *testing.T) {
 	twice := headers("authorization", "Bearer a", "authorization", "Bearer b")
 	for _, c := range []struct {
-		order   []identity.Kind
+		order   []identity.EvidenceKind
 		refused bool
 	}{
 		{nil, false},
-		{[]identity.Kind{identity.IP}, false},
-		{[]identity.Kind{identity.APIKey, identity.MTLS}, false},
-		{[]identity.Kind{identity.IP, identity.JWT}, true},
-		{[]identity.Kind{identity.MTLS, identity.JWT}, true},
+		{[]identity.EvidenceKind{identity.IP}, false},
+		{[]identity.EvidenceKind{identity.APIKey, identity.MTLS}, false},
+		{[]identity.EvidenceKind{identity.IP, identity.JWT}, true},
+		{[]identity.EvidenceKind{identity.MTLS, identity.JWT}, true},
 	} {
 		r, _ := resolver(t, identity.Config{Order: c.order}, atNoon)
 		_, refusal := r.Resolve(&identity.Evidence{Headers: twice, Peer: peer, Principal: "spiffe://a/b"})
@@ -258,7 +258,7 @@ func TestTokensAreNoBusinessOfOthersOrders(t *testing.T) {
 func TestIssuersMayShareAName(t *testing.T) {
 	staff, shop := issuer(writeKeys(t, testKeys())), issuer(writeKeys(t, testKeys()))
 	staff.Audiences, staff.UserClaim = []string{"staff"}, "mail"
-	r, _ := resolver(t, identity.Config{Order: []identity.Kind{identity.JWT}, Issuers: []identity.Issuer{staff, shop}},
+	r, _ := resolver(t, identity.Config{Order: []identity.EvidenceKind{identity.JWT}, Issuers: []identity.Issuer{staff, shop}},
 		atNoon)
 	for want, claims := range map[string]object{"alice": good,
 		"a@b.example": with(good, object{"aud": "staff", "mail": "a@b.example"})} {
@@ -294,7 +294,7 @@ func TestAlgorithmsAreThoseThatVerify(t *testing.T) {
 	}
 	every := issuer(writeKeys(t, testKeys()))
 	every.Algorithms = identity.Algorithms()
-	r, _ := resolver(t, identity.Config{Order: []identity.Kind{identity.JWT}, Issuers: []identity.Issuer{every}},
+	r, _ := resolver(t, identity.Config{Order: []identity.EvidenceKind{identity.JWT}, Issuers: []identity.Issuer{every}},
 		atNoon)
 	for _, token := range []string{sign("RS384", "rsa", rsaKey(), good), sign("RS512", "rsa", rsaKey(), good),
 		sign("ES384", "p384", p384Key(), good)} {

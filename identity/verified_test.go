@@ -7,7 +7,7 @@ import (
 
 // TestVerifiedClientStands: a client that was established elsewhere is kept, and the address is found as for any other.
 func TestVerifiedClientStands(t *testing.T) {
-	r := New(Config{Order: []Kind{APIKey, IP}, Keys: KeysConfig{Header: "x-api-key"},
+	r := New(Config{Order: []EvidenceKind{APIKey, IP}, Keys: KeysConfig{Header: "x-api-key"},
 		ClientIP: AddressConfig{TrustedHops: 1}}, nil, Options{})
 	known := &Client{User: "alice", Tenant: "acme", Tier: "gold", By: JWT, Authenticated: true}
 	got, refusal := r.Resolve(&Evidence{

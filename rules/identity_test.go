@@ -18,7 +18,7 @@ func fullIdentity(t *testing.T) *identity.Config {
 	keySet, err := filepath.Abs("testdata/keys.json")
 	must(t, err)
 	return &identity.Config{
-		Order: []identity.Kind{identity.JWT, identity.APIKey, identity.MTLS, identity.IP},
+		Order: []identity.EvidenceKind{identity.JWT, identity.APIKey, identity.MTLS, identity.IP},
 		Issuers: []identity.Issuer{
 			{Issuer: "https://login.cinema.example", JWKS: keySet, Audiences: []string{"cinema"},
 				Algorithms: []string{"RS256", "ES512", "ES384", "EdDSA"}, UserClaim: "sub", TenantClaim: "org",
@@ -55,15 +55,15 @@ func TestOrderByDefault(t *testing.T) {
 	jwt, key, mtls, ip := identity.JWT, identity.APIKey, identity.MTLS, identity.IP
 	for _, c := range []struct {
 		section string
-		want    []identity.Kind
+		want    []identity.EvidenceKind
 	}{
-		{"  client_ip: { trusted_hops: 1 }\n", []identity.Kind{ip}},
-		{"  client_ip: { trusted_hops: 0 }\n", []identity.Kind{ip}}, // no hop is trusted: the peer, as without it
-		{oneIssuer, []identity.Kind{jwt, ip}},
-		{"  api_keys: { header: x-key }\n", []identity.Kind{key, ip}},
-		{"  api_keys: { header: x-key }\n" + oneIssuer, []identity.Kind{jwt, key, ip}},
-		{"  order: [mtls]\n", []identity.Kind{mtls}},
-		{"  order: [api_key, jwt]\n  api_keys: { header: x-key }\n" + oneIssuer, []identity.Kind{key, jwt}},
+		{"  client_ip: { trusted_hops: 1 }\n", []identity.EvidenceKind{ip}},
+		{"  client_ip: { trusted_hops: 0 }\n", []identity.EvidenceKind{ip}}, // no hop is trusted: the peer, as without it
+		{oneIssuer, []identity.EvidenceKind{jwt, ip}},
+		{"  api_keys: { header: x-key }\n", []identity.EvidenceKind{key, ip}},
+		{"  api_keys: { header: x-key }\n" + oneIssuer, []identity.EvidenceKind{jwt, key, ip}},
+		{"  order: [mtls]\n", []identity.EvidenceKind{mtls}},
+		{"  order: [api_key, jwt]\n  api_keys: { header: x-key }\n" + oneIssuer, []identity.EvidenceKind{key, jwt}},
 	} {
 		_, got := identitySection(t, c.section)
 		if !slices.Equal(got.Order, c.want) {
