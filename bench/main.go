@@ -1,6 +1,6 @@
 // Command bench compares the sidecar with the reference server, envoyproxy/ratelimit: the same rule file, the same
 // Redis, the same requests, in rounds that take turns. `make bench` builds what it needs, prints tables, and writes
-// RESULTS.md and results.svg.
+// RESULTS.md.
 //
 // BENCH_ROUNDS, BENCH_SECONDS, BENCH_CASES and BENCH_PARTS shorten or lengthen a run; README.md in this folder explains
 // them. A run in which a decision was made without Redis is not a result: its ratios are left out and the exit code is

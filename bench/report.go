@@ -214,7 +214,7 @@ func (s *session) finish(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "Written: %s/RESULTS.md and results.svg\n", s.set.Out)
+	fmt.Fprintf(out, "Written: %s/RESULTS.md\n", s.set.Out)
 	faulty := false
 	for _, one := range s.studies {
 		for _, line := range one.faults() {

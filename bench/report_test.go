@@ -105,10 +105,6 @@ func TestPageOfARunWithABase(t *testing.T) {
 	golden(t, "base-page.golden", page(with, baseSamples()))
 }
 
-func TestChart(t *testing.T) {
-	golden(t, "chart.golden", chart(of(samples(), "closed")))
-}
-
 func TestPageOfARunThatIsNoResult(t *testing.T) {
 	studies := samples()
 	studies[0].Rounds[spillway][1].WithoutRedis = 123
@@ -118,7 +114,6 @@ func TestPageOfARunThatIsNoResult(t *testing.T) {
 	with.Others, with.Again, with.All, with.SidecarEnv = 0.3, 7, 20, []string{"STORE_PATIENCE=500ms"}
 	studies[len(studies)-1].Rounds[spillway][0].Wrong, studies[len(studies)-1].Rounds[spillway][0].Refused = 400, 400
 	golden(t, "bad-page.golden", page(with, studies))
-	golden(t, "bad-chart.golden", chart(of(studies, "closed")))
 }
 
 func TestTerminalTable(t *testing.T) {

@@ -99,7 +99,7 @@ func processorName() string {
 	return strings.TrimLeft(name, "\t :")
 }
 
-// writePage makes RESULTS.md and results.svg, and prints what figures depend on.
+// writePage writes RESULTS.md, and prints what figures depend on.
 func (s *session) writePage(out io.Writer) error {
 	here, err := s.describe()
 	if err != nil {
@@ -110,27 +110,19 @@ func (s *session) writePage(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	err = os.WriteFile(filepath.Join(s.set.Out, "RESULTS.md"), []byte(page(here, s.studies)), 0o644)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(s.set.Out, "results.svg"), []byte(chart(of(s.studies, "closed"))), 0o644)
+	return os.WriteFile(filepath.Join(s.set.Out, "RESULTS.md"), []byte(page(here, s.studies)), 0o644)
 }
 
 // page is RESULTS.md.
 func page(here surroundings, studies []*study) string {
 	var out strings.Builder
 	out.WriteString("# Results\n\n")
-	out.WriteString("`make bench` writes this page and its chart. [README.md](README.md) says what is measured, and " +
-		"how.\n\n")
+	out.WriteString("`make bench` writes this page. [README.md](README.md) explains what is measured, and how.\n\n")
 	out.WriteString(here.text())
 	for _, s := range studies {
 		for _, fault := range s.faults() {
 			out.WriteString("\n**" + fault + "**\n")
 		}
-	}
-	if len(of(studies, "closed")) > 0 {
-		out.WriteString("\n![Processor time and decisions per second of both servers](results.svg)\n")
 	}
 	for _, other := range []struct{ server, text string }{
 		{reference, "the reference server"}, {base, "the base"}, {unleased, "itself with `LEASES=false`"},

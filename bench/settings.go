@@ -15,7 +15,7 @@ type settings struct {
 	Length       time.Duration // of the measured part of a round
 	Cases        []string      // short names
 	Parts        []string
-	Out          string   // folder of RESULTS.md and results.svg
+	Out          string   // folder of RESULTS.md
 	Reference    string   // path of the reference server's program
 	Sidecar      string   // path of the sidecar's program
 	Base         string   // path of another sidecar that it is compared with; empty: none
