@@ -40,7 +40,8 @@ const mostShot = 150 << 10 // bytes
 const shopRules = `domain: shop
 rules:
   - { name: per-user, scope: user, limit: 600/1m }
-  - { name: search, scope: [user, endpoint], match: { endpoints: ["/search"] }, limit: { count: 120, per: 1m, algorithm: sliding_window } }
+  - { name: search, scope: [user, endpoint], match: { endpoints: ["/search"] }, limit: { count: 120, per: 1m,
+      algorithm: sliding_window } }
   - { name: checkout, scope: user, match: { endpoints: ["/checkout"] }, limit: 30/1m }
   - { name: gold, scope: user, match: { tiers: [gold] }, limit: 5000/1m }
   - { name: per-tenant, scope: tenant, limit: 100000/1h }

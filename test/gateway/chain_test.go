@@ -40,14 +40,16 @@ kind: HTTPRoute
 metadata: {name: user, namespace: default}
 spec:
   parentRefs: [{name: eg}]
-  rules: [{matches: [{path: {type: PathPrefix, value: /user}}], backendRefs: [{group: gateway.envoyproxy.io, kind: Backend, name: upstream}]}]
+  rules: [{matches: [{path: {type: PathPrefix, value: /user}}], backendRefs: [{group: gateway.envoyproxy.io,
+      kind: Backend, name: upstream}]}]
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {name: network, namespace: default}
 spec:
   parentRefs: [{name: eg}]
-  rules: [{matches: [{path: {type: PathPrefix, value: /network}}], backendRefs: [{group: gateway.envoyproxy.io, kind: Backend, name: upstream}]}]
+  rules: [{matches: [{path: {type: PathPrefix, value: /network}}], backendRefs: [{group: gateway.envoyproxy.io,
+      kind: Backend, name: upstream}]}]
 `
 
 const policyHead = `apiVersion: gateway.envoyproxy.io/v1alpha1

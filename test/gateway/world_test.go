@@ -189,7 +189,8 @@ provider:
   type: Custom
   custom:
     resource: {type: File, file: {paths: ["RESOURCES"]}}
-    infrastructure: {type: Host, host: {configHome: "CONFIG", dataHome: "DATA", stateHome: "DIR/state", runtimeDir: "DIR/run"}}
+    infrastructure: {type: Host, host: {configHome: "CONFIG", dataHome: "DATA", stateHome: "DIR/state",
+        runtimeDir: "DIR/run"}}
 extensionApis: {enableBackend: true}
 rateLimit: {backend: {type: Redis, redis: {url: "REDIS"}}}
 logging: {level: {default: info}}

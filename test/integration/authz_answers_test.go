@@ -25,12 +25,15 @@ rules:
     scope: endpoint
     match: { endpoints: ["/partners/words"] }
     limit: 0/1h
-    response: { status: 503, message: "Come back later.", headers: { x-help: "https://example.com/help" }, retry_after: 90s }
-  - { name: banned, match: { endpoints: ["/partners/banned"] }, action: block, reason: "Contact support.", until: 2099-01-01T00:00:00Z }
+    response: { status: 503, message: "Come back later.", headers: { x-help: "https://example.com/help" },
+        retry_after: 90s }
+  - { name: banned, match: { endpoints: ["/partners/banned"] }, action: block, reason: "Contact support.",
+      until: 2099-01-01T00:00:00Z }
   - { name: free, match: { endpoints: ["/partners/free/**"] }, action: allow }
   - { name: seen, scope: endpoint, match: { endpoints: ["/partners/seen"] }, limit: 0/1h, action: log_only }
   - { name: by-entry, scope: ip, match: { entries: { api: partners-v1 }, endpoints: ["/partners/entry"] }, limit: 1/1h }
-  - { name: other-entry, scope: ip, match: { entries: { api: partners-v2 }, endpoints: ["/partners/entry"] }, limit: 100/1h, priority: 1 }
+  - { name: other-entry, scope: ip, match: { entries: { api: partners-v2 }, endpoints: ["/partners/entry"] },
+      limit: 100/1h, priority: 1 }
   - { name: priced, scope: endpoint, match: { endpoints: ["/partners/priced"] }, limit: 10/1h, cost: 3 }
 `
 

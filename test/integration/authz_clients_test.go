@@ -31,9 +31,12 @@ rules:
   - { name: clients, scope: [client, endpoint], match: { endpoints: ["/partners/client"] }, limit: 2/1h }
   - { name: per-key, scope: [api_key, endpoint], match: { endpoints: ["/partners/key"] }, limit: 2/1h }
   - { name: pro-all, scope: [tier, endpoint], match: { tiers: [pro], endpoints: ["/partners/tier"] }, limit: 2/1h }
-  - { name: daily, scope: [user, endpoint], match: { endpoints: ["/partners/daily"] }, limit: { count: 2, per: calendar_day } }
-  - { name: monthly, scope: [user, endpoint], match: { endpoints: ["/partners/monthly"] }, limit: { count: 2, per: calendar_month } }
-  - { name: bursty, scope: endpoint, match: { endpoints: ["/partners/bursty"] }, limit: { count: 5, per: 1h, burst: 9 }, cost: 2 }
+  - { name: daily, scope: [user, endpoint], match: { endpoints: ["/partners/daily"] }, limit: { count: 2,
+      per: calendar_day } }
+  - { name: monthly, scope: [user, endpoint], match: { endpoints: ["/partners/monthly"] }, limit: { count: 2,
+      per: calendar_month } }
+  - { name: bursty, scope: endpoint, match: { endpoints: ["/partners/bursty"] }, limit: { count: 5, per: 1h,
+      burst: 9 }, cost: 2 }
 `
 
 func TestAuthzClients(t *testing.T) {

@@ -21,7 +21,8 @@ identity:
     header: x-api-key
     keys:
       - { id: demo, sha256: "4c632e7135929907209e422fd8a878aca2a19f7a3ed1089e7c3e1c53c44bfa69", user: alice }
-      - { id: ci, sha256: "d889bc32fcb5d1fc36f7ee50379539de7a9b3a7ad49d04898323d4c32152fba2", user: ci-bot, limits: [2/1h] }
+      - { id: ci, sha256: "d889bc32fcb5d1fc36f7ee50379539de7a9b3a7ad49d04898323d4c32152fba2", user: ci-bot,
+          limits: [2/1h] }
   client_ip: { trusted_hops: 1 }
 rules:
   - { name: per-user, scope: user, limit: 4/1h }

@@ -286,5 +286,6 @@ rules:
 
 const tokenIssuer = `
   jwt:
-    - { issuer: https://issuer.example, jwks: file:keys.json, audiences: [shop], algorithms: [RS256, ES256, EdDSA], claims: { user: sub } }
+    - { issuer: https://issuer.example, jwks: file:keys.json, audiences: [shop], algorithms: [RS256, ES256, EdDSA],
+        claims: { user: sub } }
 `

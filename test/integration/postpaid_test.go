@@ -17,7 +17,8 @@ const paidRules = `
 domain: llm
 rules:
   - { name: paid, scope: tenant, limit: 1000/30d, post_paid: true, match: { entries: { model: small } } }
-  - { name: reserved, scope: tenant, limit: 1000/30d, post_paid: true, reserve: 100, match: { entries: { model: large } } }
+  - { name: reserved, scope: tenant, limit: 1000/30d, post_paid: true, reserve: 100,
+      match: { entries: { model: large } } }
 `
 
 // TestPostPaidConcurrency measures at a real Redis what requests overspend that are under way at the same time, and

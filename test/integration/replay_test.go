@@ -19,7 +19,8 @@ const replayRules = `domain: api
 identity: { client_ip: { trusted_hops: 1 } }
 rules:
   - { name: per-address, scope: ip, limit: { count: 14, per: 24h, algorithm: sliding_log } }
-  - { name: search, scope: [ip, endpoint], match: { endpoints: ["/search", "/v*/search/**"], methods: [GET] }, limit: { count: 2, per: 24h, algorithm: sliding_log } }
+  - { name: search, scope: [ip, endpoint], match: { endpoints: ["/search", "/v*/search/**"], methods: [GET] },
+      limit: { count: 2, per: 24h, algorithm: sliding_log } }
   - { name: retired, match: { endpoints: ["/v0/**"] }, action: block }
   - { name: assets, match: { endpoints: ["/assets/**"] }, action: allow }
 `

@@ -130,7 +130,8 @@ identity:
     keys:
       - { id: ci, sha256: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", user: bot }
 rules:
-  - { name: a, scope: user, match: { endpoints: ["/a"], methods: [POST] }, limit: { count: 10, per: 1m, burst: 20 }, cost: 2, priority: 7 }
+  - { name: a, scope: user, match: { endpoints: ["/a"], methods: [POST] }, limit: { count: 10, per: 1m, burst: 20 },
+      cost: 2, priority: 7 }
   - { name: b, match: { users: [mallory] }, action: block, reason: "No." }
 `
 
@@ -225,7 +226,8 @@ func TestMoreKindsOfConditionsWin(t *testing.T) {
 	s := servers.StartSidecar(t, "RULES="+ruleFile(t, `domain: shop
 rules:
   - { name: checkout, scope: user, match: { endpoints: ["/checkout"], methods: [POST] }, limit: 1/1h }
-  - { name: gold, scope: user, match: { endpoints: ["/checkout"], methods: [POST], tenants: [acme] }, limit: 10/1h, priority: 500 }
+  - { name: gold, scope: user, match: { endpoints: ["/checkout"], methods: [POST], tenants: [acme] }, limit: 10/1h,
+      priority: 500 }
 `))
 	if strings.Contains(s.Output(), "level=WARN") {
 		t.Errorf("the rules have warnings:\n%s", s.Output())

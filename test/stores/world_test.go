@@ -22,9 +22,12 @@ var files = map[string]string{
 	"rules": `domain: rules
 rules:
   - { name: token_bucket, scope: user, match: { entries: { kind: token_bucket } }, limit: { count: 5, per: 1h } }
-  - { name: sliding_window, scope: user, match: { entries: { kind: sliding_window } }, limit: { count: 5, per: 1h, algorithm: sliding_window } }
-  - { name: fixed_window, scope: user, match: { entries: { kind: fixed_window } }, limit: { count: 5, per: 1h, algorithm: fixed_window } }
-  - { name: sliding_log, scope: user, match: { entries: { kind: sliding_log } }, limit: { count: 5, per: 1h, algorithm: sliding_log } }
+  - { name: sliding_window, scope: user, match: { entries: { kind: sliding_window } }, limit: { count: 5, per: 1h,
+      algorithm: sliding_window } }
+  - { name: fixed_window, scope: user, match: { entries: { kind: fixed_window } }, limit: { count: 5, per: 1h,
+      algorithm: fixed_window } }
+  - { name: sliding_log, scope: user, match: { entries: { kind: sliding_log } }, limit: { count: 5, per: 1h,
+      algorithm: sliding_log } }
   - { name: open, scope: user, match: { entries: { kind: open } }, limit: { count: 5, per: 1h }, on_failure: open }
 `,
 }
