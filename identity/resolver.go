@@ -127,7 +127,8 @@ func (r *Resolver) credentials(ev *Evidence) (token, key string, refusal *Refusa
 }
 
 // tryEvidence reports whether one kind of evidence yields an identity, and fills it in.
-func (r *Resolver) tryEvidence(ctx context.Context, kind EvidenceKind, token, key, principal string, client *Client) bool {
+func (r *Resolver) tryEvidence(ctx context.Context, kind EvidenceKind, token, key, principal string,
+	client *Client) bool {
 	switch kind {
 	case JWT:
 		return r.askToken(token, client)

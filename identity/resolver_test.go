@@ -69,7 +69,8 @@ func TestTheAddressIsKnownBesides(t *testing.T) {
 }
 
 func TestWithoutKeySetsTokensYieldNothing(t *testing.T) {
-	r := identity.New(identity.Config{Order: []identity.EvidenceKind{identity.JWT}, Issuers: []identity.Issuer{issuer("/x")}},
+	r := identity.New(identity.Config{Order: []identity.EvidenceKind{identity.JWT},
+		Issuers: []identity.Issuer{issuer("/x")}},
 		nil, identity.Options{})
 	defer r.Close()
 	got, refusal := r.Resolve(&identity.Evidence{Headers: headers("authorization", "Bearer a.b.c"), Peer: peer})

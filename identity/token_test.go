@@ -258,7 +258,8 @@ func TestTokensAreNoBusinessOfOthersOrders(t *testing.T) {
 func TestIssuersMayShareAName(t *testing.T) {
 	staff, shop := issuer(writeKeys(t, testKeys())), issuer(writeKeys(t, testKeys()))
 	staff.Audiences, staff.UserClaim = []string{"staff"}, "mail"
-	r, _ := resolver(t, identity.Config{Order: []identity.EvidenceKind{identity.JWT}, Issuers: []identity.Issuer{staff, shop}},
+	r, _ := resolver(t, identity.Config{Order: []identity.EvidenceKind{identity.JWT},
+		Issuers: []identity.Issuer{staff, shop}},
 		atNoon)
 	for want, claims := range map[string]object{"alice": good,
 		"a@b.example": with(good, object{"aud": "staff", "mail": "a@b.example"})} {
@@ -294,7 +295,8 @@ func TestAlgorithmsAreThoseThatVerify(t *testing.T) {
 	}
 	every := issuer(writeKeys(t, testKeys()))
 	every.Algorithms = identity.Algorithms()
-	r, _ := resolver(t, identity.Config{Order: []identity.EvidenceKind{identity.JWT}, Issuers: []identity.Issuer{every}},
+	r, _ := resolver(t, identity.Config{Order: []identity.EvidenceKind{identity.JWT},
+		Issuers: []identity.Issuer{every}},
 		atNoon)
 	for _, token := range []string{sign("RS384", "rsa", rsaKey(), good), sign("RS512", "rsa", rsaKey(), good),
 		sign("ES384", "p384", p384Key(), good)} {

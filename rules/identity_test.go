@@ -58,7 +58,8 @@ func TestOrderByDefault(t *testing.T) {
 		want    []identity.EvidenceKind
 	}{
 		{"  client_ip: { trusted_hops: 1 }\n", []identity.EvidenceKind{ip}},
-		{"  client_ip: { trusted_hops: 0 }\n", []identity.EvidenceKind{ip}}, // no hop is trusted: the peer, as without it
+		// no hop is trusted: the peer, as without it
+		{"  client_ip: { trusted_hops: 0 }\n", []identity.EvidenceKind{ip}},
 		{oneIssuer, []identity.EvidenceKind{jwt, ip}},
 		{"  api_keys: { header: x-key }\n", []identity.EvidenceKind{key, ip}},
 		{"  api_keys: { header: x-key }\n" + oneIssuer, []identity.EvidenceKind{jwt, key, ip}},
