@@ -72,11 +72,11 @@ func (c *call) patience() time.Duration {
 // short reports whether a call's deadline is not much longer than the way to Redis and back, behind another call. Where
 // so many come that they wait for several calls, it is that much shorter.
 func (w *world) short(c *call) bool {
-	ways := time.Duration(4)
+	ways := 4 * w.s.latency
 	if c.degraded == "overload" {
-		ways = 8
+		ways = 8 * w.s.latency
 	}
-	return c.deadline > 0 && c.deadline*8/10 <= ways*w.s.latency+time.Millisecond
+	return c.deadline > 0 && c.deadline*8/10 <= ways+time.Millisecond
 }
 
 // judgeTime: every answer leaves in time.
