@@ -15,7 +15,7 @@ import (
 
 // What the usual seeds have to do together: fewer would find less.
 const (
-	usualSeeds     = 32
+	usualSeeds     = 30
 	leastDecisions = 500_000
 	leastUndecided = 50_000 // without Redis
 	leastFaults    = 300
