@@ -19,6 +19,7 @@ import (
 	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/archive"
 	"github.com/spillway-mesh/spillway/control/database"
+	"github.com/spillway-mesh/spillway/control/leader"
 	"github.com/spillway-mesh/spillway/control/publish"
 	"github.com/spillway-mesh/spillway/control/recorder"
 	"github.com/spillway-mesh/spillway/descriptors"
@@ -35,6 +36,7 @@ const (
 type API struct {
 	Database  *database.DB
 	Publisher *publish.Publisher
+	Leader    *leader.Leader
 	Recorder  *recorder.Recorder
 	Keys      descriptors.RecordKeys // how the record names identities
 	Archive   *archive.Archiver      // nil: there is none
@@ -138,7 +140,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, caller Caller, to *r
 		if to.private {
 			path = to.path
 		}
-		a.Log.Info("control: "+to.method+" "+path, "who", caller.Name, "from", r.RemoteAddr)
+		a.Log.Info("the API made a change", "method", to.method, "path", path, "who", caller.Name, "from", r.RemoteAddr)
 	}
 	if c.etag > 0 {
 		w.Header().Set("ETag", `"`+strconv.FormatInt(c.etag, 10)+`"`)
@@ -192,14 +194,12 @@ func (a *API) problem(err error) *admin.Problem {
 		return admin.NewProblem(http.StatusUnprocessableEntity, "the rules do not compile, and nothing was changed:\n%v", refused)
 	case errors.As(err, &lost):
 		return admin.NewProblem(http.StatusPreconditionFailed, "%v", lost)
-	case errors.Is(err, database.ErrUnconditional):
-		return admin.NewProblem(http.StatusPreconditionRequired, "%v", err)
 	case errors.Is(err, database.ErrNotFound):
 		return admin.NewProblem(http.StatusNotFound, "there is none")
 	case errors.As(err, &sql):
 		return sqlProblem(sql)
 	}
-	a.Log.Warn("control: the database does not answer", "error", err)
+	a.Log.Warn("the database does not answer", "error", err)
 	return admin.NewProblem(http.StatusServiceUnavailable, "the database does not answer; sidecars go on with what they have")
 }
 
@@ -270,34 +270,29 @@ func (c *call) read(into any) error {
 	return nil
 }
 
-// condition reads if-match and if-none-match.
-func (c *call) condition() (database.Condition, error) {
+// condition reads if-match and if-none-match: the revision that there has to be, 0 for none; nil: any.
+func (c *call) condition() (*int64, error) {
 	match, none := c.r.Header.Get("If-Match"), c.r.Header.Get("If-None-Match")
 	if slices.Contains(c.r.Header["If-Match"], "") || slices.Contains(c.r.Header["If-None-Match"], "") {
-		return database.Condition{}, admin.NewProblem(http.StatusUnprocessableEntity, "if-match or if-none-match is empty: leave it out, or fill it in")
+		return nil, admin.NewProblem(http.StatusUnprocessableEntity,
+			"if-match or if-none-match is empty: leave it out, or fill it in")
 	}
 	switch {
 	case match != "" && none != "":
-		return database.Condition{}, admin.NewProblem(http.StatusUnprocessableEntity, "if-match and if-none-match are both sent: send one of them")
+		return nil, admin.NewProblem(http.StatusUnprocessableEntity,
+			"if-match and if-none-match are both sent: send one of them")
 	case none == "*":
-		return database.Condition{Absent: true}, nil
+		return new(int64), nil
 	case none != "":
-		return database.Condition{}, admin.NewProblem(http.StatusBadRequest, "if-none-match must be *")
-	case match == "*":
-		return database.Condition{Any: true}, nil
-	case match == "":
-		return database.Condition{}, nil
+		return nil, admin.NewProblem(http.StatusBadRequest, "if-none-match must be *")
+	case match == "*", match == "":
+		return nil, nil
 	}
-	return revisionIn(match)
-}
-
-// revisionIn reads an etag.
-func revisionIn(match string) (database.Condition, error) {
 	n, err := strconv.ParseInt(strings.Trim(match, `"`), 10, 64)
 	if err != nil || n < 1 {
-		return database.Condition{}, admin.NewProblem(http.StatusBadRequest, "if-match %q must be * or an etag that was answered", match)
+		return nil, admin.NewProblem(http.StatusBadRequest, "if-match %q must be * or an etag that was answered", match)
 	}
-	return database.Condition{Revision: n}, nil
+	return &n, nil
 }
 
 // query reads parameters: each at most once, and none but the known ones.
@@ -339,3 +334,6 @@ func number(asked map[string]string, name string, otherwise, most int64) (int64,
 	}
 	return n, nil
 }
+
+// listed is a list that JSON shows as one, also where it is empty.
+func listed[T any](all []T) []T { return append([]T{}, all...) }

@@ -148,7 +148,7 @@ func (a *API) events(c *call) (any, error) {
 		return nil, err
 	}
 	found, err := a.Database.Events(c.ctx, f, int(count))
-	list := EventList{Events: database.Listed(found)}
+	list := EventList{Events: listed(found)}
 	if len(found) == int(count) {
 		e := &found[count-1]
 		list.Next = fmt.Sprintf("%d.%d.%d.%s", e.At.UnixMicro(), e.Sequence, e.Place, e.Sidecar)
@@ -200,7 +200,7 @@ func (a *API) statistics(c *call) (any, error) {
 		return nil, err
 	}
 	found, err := a.Database.Statistics(c.ctx, c.domain(), list.By, list.Step, list.From, list.To)
-	list.Statistics = database.Listed(found)
+	list.Statistics = listed(found)
 	return list, err
 }
 
@@ -226,7 +226,7 @@ func (a *API) caches(c *call) (any, error) {
 		return nil, err
 	}
 	found, err := a.Database.Caches(c.ctx, list.Step, list.From, list.To)
-	list.Caches = database.Listed(found)
+	list.Caches = listed(found)
 	return list, err
 }
 

@@ -32,7 +32,7 @@ func (a *API) erasures(c *call) (any, error) {
 		return nil, err
 	}
 	all, err := a.Database.Erasures(c.ctx, c.caller.Domains, before, count)
-	return ErasureList{database.Listed(all)}, err
+	return ErasureList{listed(all)}, err
 }
 
 func (a *API) erasure(c *call) (any, error) {

@@ -40,7 +40,7 @@ type AuditList struct {
 
 func (a *API) tiers(c *call) (any, error) {
 	all, err := a.Database.Tiers(c.ctx, c.domain())
-	return TierList{database.Listed(all)}, err
+	return TierList{listed(all)}, err
 }
 
 func (a *API) tier(c *call) (any, error) {
@@ -70,10 +70,10 @@ func (a *API) setTier(c *call) (any, error) {
 }
 
 // readWith reads the body and the condition.
-func (c *call) readWith(into any) (database.Condition, error) {
+func (c *call) readWith(into any) (*int64, error) {
 	err := c.read(into)
 	if err != nil {
-		return database.Condition{}, err
+		return nil, err
 	}
 	return c.condition()
 }
@@ -105,7 +105,7 @@ func (a *API) users(c *call) (any, error) {
 		return nil, err
 	}
 	all, err := a.Database.Users(c.ctx, c.domain(), asked["after"], asked["tier"], asked["prefix"], int(count))
-	return UserList{database.Listed(all)}, err
+	return UserList{listed(all)}, err
 }
 
 func (a *API) user(c *call) (any, error) {
@@ -149,7 +149,7 @@ func (a *API) keys(c *call) (any, error) {
 		return nil, err
 	}
 	all, err := a.Database.Keys(c.ctx, c.domain(), asked["after"], asked["user"], int(count))
-	return KeyList{database.Listed(all)}, err
+	return KeyList{listed(all)}, err
 }
 
 func (a *API) addKey(c *call) (any, error) {
@@ -221,7 +221,7 @@ func (a *API) blocks(c *call) (any, error) {
 		return nil, err
 	}
 	all, err := a.Database.Blocks(c.ctx, c.domain(), asked["after_kind"], asked["after"], int(count))
-	return BlockList{database.Listed(all)}, err
+	return BlockList{listed(all)}, err
 }
 
 var blockKinds = []string{database.KindUser, "tenant", "ip", "api_key"}
@@ -330,5 +330,5 @@ func (a *API) audit(c *call) (any, error) {
 		return nil, c.caller.refuse("another one")
 	}
 	all, err := a.Database.Audit(c.ctx, c.caller.Domains, database.Subject{asked["domain"], asked["kind"], asked["name"]}, before, count)
-	return AuditList{database.Listed(all)}, err
+	return AuditList{listed(all)}, err
 }

@@ -116,12 +116,12 @@ func (a *API) status(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := a.Publisher.Status()
+	now, leads := a.Publisher.Status(), a.Leader.Status()
 	s := Status{
-		Leads: now.Leads, Mended: now.Mended, WalkedAt: now.Walked, Problem: now.Problem,
-		Caller: c.who.Name, Role: c.caller.Role.String(), Domains: database.Listed(c.caller.Domains),
+		Leads: leads.Leads, Mended: now.Mended, WalkedAt: now.Walked, Problem: leads.Problem(),
+		Caller: c.who.Name, Role: c.caller.Role.String(), Domains: listed(c.caller.Domains),
 	}
-	if now.Problem != "" && c.caller.limited() { // it may name a domain
+	if s.Problem != "" && c.caller.limited() { // it may name a domain
 		s.Problem = "this control cannot publish now"
 	}
 	s.Pending, err = a.Database.Pending(c.ctx)
@@ -169,7 +169,7 @@ func (a *API) domains(c *call) (any, error) {
 	}
 	all, err := a.Database.Published(c.ctx, "")
 	all = slices.DeleteFunc(all, func(p database.Publication) bool { return !c.caller.may(p.Domain) })
-	return PublicationList{database.Listed(all)}, err
+	return PublicationList{listed(all)}, err
 }
 
 func (a *API) versions(c *call) (any, error) {
@@ -178,7 +178,7 @@ func (a *API) versions(c *call) (any, error) {
 		return nil, err
 	}
 	all, err := a.Database.Versions(c.ctx, c.domain(), before, count)
-	return VersionList{database.Listed(all)}, err
+	return VersionList{listed(all)}, err
 }
 
 func (a *API) addVersion(c *call) (any, error) {
@@ -263,5 +263,5 @@ func (a *API) publications(c *call) (any, error) {
 		return nil, err
 	}
 	all, err := a.Database.Publications(c.ctx, c.domain(), before, count)
-	return PublicationHistory{database.Listed(all)}, err
+	return PublicationHistory{listed(all)}, err
 }

@@ -25,5 +25,5 @@ func (d *DB) Ask(ctx context.Context, q *questions.Question, args pgx.NamedArgs)
 	if err != nil {
 		return nil, nil, err
 	}
-	return columns, Listed(found), nil
+	return columns, listed(found), nil
 }

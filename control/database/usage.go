@@ -65,7 +65,7 @@ func (d *DB) Usage(ctx context.Context, u *Usage) error {
 	if err != nil {
 		return err
 	}
-	u.Points = Listed(points)
+	u.Points = listed(points)
 	for i := range u.Points {
 		p := &u.Points[i]
 		p.At = p.At.UTC()
