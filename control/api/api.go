@@ -46,7 +46,6 @@ type API struct {
 	guard     *http.CrossOriginProtection
 	loads     loads
 	comparing chan struct{} // holds one comparison of versions
-	readiness readiness
 }
 
 // call is one request.
@@ -121,7 +120,7 @@ func (a *API) turnAway(w http.ResponseWriter, wrong *admin.Problem) {
 func (a *API) serve(w http.ResponseWriter, r *http.Request, caller Caller, to *route) {
 	ctx, cancel := within(w, r, to)
 	defer cancel()
-	c := &call{ctx: ctx, r: r, who: database.Actor{caller.Name, r.RemoteAddr}, caller: caller}
+	c := &call{ctx: ctx, r: r, who: database.Actor{Name: caller.Name, Address: r.RemoteAddr}, caller: caller}
 	wrong := c.checkPath()
 	var document any
 	var err error

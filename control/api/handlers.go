@@ -228,7 +228,7 @@ var blockKinds = []string{database.KindUser, "tenant", "ip", "api_key"}
 
 // subject is whom the path names. An address is written as records write it.
 func (c *call) subject() (database.Subject, error) {
-	s := database.Subject{c.domain(), c.r.PathValue("kind"), c.name()}
+	s := database.Subject{Domain: c.domain(), Kind: c.r.PathValue("kind"), Name: c.name()}
 	if !slices.Contains(blockKinds, s.Kind) || s.Name == "" {
 		return s, admin.NewProblem(http.StatusBadRequest, "name one of %s, and whom: …/blocks/user/alice", strings.Join(blockKinds, ", "))
 	}
@@ -329,6 +329,6 @@ func (a *API) audit(c *call) (any, error) {
 	if domain := asked["domain"]; domain != "" && !c.caller.may(domain) {
 		return nil, c.caller.refuse("another one")
 	}
-	all, err := a.Database.Audit(c.ctx, c.caller.Domains, database.Subject{asked["domain"], asked["kind"], asked["name"]}, before, count)
+	all, err := a.Database.Audit(c.ctx, c.caller.Domains, database.Subject{Domain: asked["domain"], Kind: asked["kind"], Name: asked["name"]}, before, count)
 	return AuditList{listed(all)}, err
 }

@@ -9,15 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spillway-mesh/spillway/admin"
-	"github.com/spillway-mesh/spillway/control/database"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // TestOneLoadAtATime has a load whose body does not end. Others of its domain are refused at once until it has ended;
 // those of another domain are not.
 func TestOneLoadAtATime(t *testing.T) {
-	api := &API{Database: database.migrated(t), Log: slog.New(slog.DiscardHandler)}
+	api := &API{Database: migrated(t), Log: slog.New(slog.DiscardHandler)}
 	server := httptest.NewServer(api.Handler())
 	t.Cleanup(server.Close)
 	loadInto := func(domain string, body io.Reader) int {
@@ -88,18 +86,4 @@ func TestABodyOfLinesHasABound(t *testing.T) {
 	if n > loadMost || !errors.As(err, &large) {
 		t.Errorf("%d bytes of a load were read, and the error is %v", n, err)
 	}
-	lines := &database.UserLines{next: database.CsvLines(io.MultiReader(strings.NewReader("name\n"), tooLarge{}))}
-	for lines.Next() {
-		t.Log("a line")
-	}
-	var problem *admin.Problem
-	if !errors.As(database.bodyProblem(lines.Err()), &problem) || problem.Status != http.StatusRequestEntityTooLarge {
-		t.Errorf("a body that is too large is answered by %v", problem)
-	}
 }
-
-// tooLarge is the rest of a body that has more than it may have.
-type tooLarge struct{}
-
-// Read fails.
-func (tooLarge) Read([]byte) (int, error) { return 0, &http.MaxBytesError{Limit: loadMost} }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/control/database/questions"
 )
 
 // TestTheDocumentNamesEveryRoute holds the OpenAPI document against the routes, and each reference in it against its schemas.
@@ -29,6 +31,23 @@ func TestTheDocumentNamesEveryRoute(t *testing.T) {
 		name, _, _ := strings.Cut(part, `"`)
 		if document.Components.Schemas[name] == nil {
 			t.Errorf("the document names the schema %s and does not have it", name)
+		}
+	}
+}
+
+// TestTheDocumentNamesWhatAQuestionNeeds reads the parameters of each question in the OpenAPI document.
+func TestTheDocumentNamesWhatAQuestionNeeds(t *testing.T) {
+	paths := OpenAPI()["paths"].(object)
+	for i := range questions.All {
+		q := &questions.All[i]
+		needed := ""
+		for _, one := range paths[questionPath(q)].(object)["get"].(object)["parameters"].([]any) {
+			if p := one.(object); p["in"] == "query" && p["required"] == true {
+				needed += p["name"].(string)
+			}
+		}
+		if needed != q.Needs {
+			t.Errorf("%s needs %q by the document, want %q", q.Name, needed, q.Needs)
 		}
 	}
 }
