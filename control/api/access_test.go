@@ -16,7 +16,6 @@ import (
 	"github.com/spillway-mesh/spillway/control/publish"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/redis"
-	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // lineOf is a line of a file of tokens.
