@@ -1,0 +1,73 @@
+// Makes elements. Text from clients only ever becomes text: nothing here reads markup.
+
+export const $ = id => document.getElementById(id);
+
+// el makes an element. A property that begins with "on" is a listener; children are elements, texts, or null for none.
+export function el(tag, props = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(props)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (name === "class") node.className = value;
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.filter(child => child !== null && child !== undefined));
+  return node;
+}
+
+// svg makes an element of a drawing.
+export function svg(tag, attributes = {}) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  return node;
+}
+
+// name shows a name that a client or a file chose. Its direction of writing stays within it.
+export const name = (text, kind = "") => el("bdi", { class: `name ${kind}`.trim() }, text);
+
+// place shows where a rule is written: the file without its folders, which the title has, and the line.
+export const place = at => el("bdi", { class: "name mono", title: at }, (at || "").split("/").pop());
+
+export const fill = (node, ...children) => node.replaceChildren(...children.filter(child => child !== null && child !== undefined));
+
+// say sets a text only when it differs, so that a screen reader is not told the same again.
+export function say(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+// table makes a table whose cells carry the names of their columns, for narrow screens.
+export function table(caption, columns, rows) {
+  const head = el("tr", {}, ...columns.map(column => el("th", { scope: "col" }, column)));
+  const body = rows.map(cells => el("tr", {}, ...cells.map((cell, i) => el("td", { "data-column": columns[i] }, el("div", {}, ...[cell].flat())))));
+  return el("table", {}, el("caption", { class: "hide" }, caption), el("thead", {}, head), el("tbody", {}, ...body));
+}
+
+export function count(n) {
+  if (n >= 1e6) return (n / 1e6).toFixed(n >= 1e7 ? 0 : 1) + " M";
+  if (n >= 1e4) return (n / 1e3).toFixed(n >= 1e5 ? 0 : 1) + " k";
+  if (n >= 100 || Number.isInteger(n)) return Math.round(n).toString();
+  return n.toFixed(1);
+}
+
+// span writes a number of seconds.
+export function span(seconds) {
+  if (seconds < 1e-3) return Math.round(seconds * 1e6) + " µs";
+  if (seconds < 1) return (seconds * 1e3).toFixed(seconds < 0.01 ? 1 : 0) + " ms";
+  if (seconds < 100) return (Number.isInteger(seconds) ? seconds : seconds.toFixed(1)) + " s";
+  if (seconds < 6000) return Math.round(seconds / 60) + " min";
+  if (seconds < 172800) return Math.round(seconds / 3600) + " h";
+  return Math.round(seconds / 86400) + " days";
+}
+
+export const since = (at, now = Date.now()) => span(Math.max(0, Math.round((now - Date.parse(at)) / 1000)));
+
+// limitText writes a limit as a rule file does.
+export function limitText(limit) {
+  if (!limit) return "";
+  if (limit.unlimited) return "unlimited";
+  const burst = limit.burst && limit.burst !== limit.count ? `, burst ${limit.burst}` : "";
+  return `${limit.count} per ${short(limit.per)}${burst}`;
+}
+
+// short leaves out the zeros of a duration: 1h0m0s is 1h.
+const short = per => (per || "").replace(/([hm])0s$/, "$1").replace(/h0m$/, "h");
