@@ -1,14 +1,15 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -21,20 +22,55 @@ type Doors struct {
 
 // ExplainRequest is a request to be explained, in one of two forms.
 type ExplainRequest struct {
-	RLS  json.RawMessage `json:"rls,omitempty"` // a RateLimitRequest
-	HTTP *HTTPRequest    `json:"http,omitempty"`
+	_    struct{}         `oneof:"rls http"`
+	RLS  RateLimitRequest `json:"rls,omitempty"` // a RateLimitRequest of Envoy as JSON
+	HTTP *HTTPRequest     `json:"http,omitempty"`
+}
+
+// RateLimitRequest is one of Envoy, as JSON.
+type RateLimitRequest json.RawMessage
+
+// UnmarshalJSON keeps the text.
+func (r *RateLimitRequest) UnmarshalJSON(text []byte) error {
+	return (*json.RawMessage)(r).UnmarshalJSON(text)
+}
+
+// Schema describes what schemathesis and clients may send. How a message is read, protobuf has defined: names in camel
+// case are taken, too.
+func (*RateLimitRequest) Schema() *httpapi.Schema {
+	return httpapi.SchemaOf(`{"type": "object", "properties": {
+	  "domain": {"type": "string"},
+	  "descriptors": {"type": "array", "items": {"type": "object", "properties": {
+	    "entries": {"type": "array", "items": {"type": "object", "properties": {"key": {"type": "string"}, "value": {"type": "string"}}}},
+	    "limit": {"type": "object", "properties": {
+	      "requests_per_unit": {"anyOf": [{"type": "integer", "minimum": 0, "maximum": 4294967295}, {"type": "string"}]},
+	      "unit": {"anyOf": [{"type": "string", "enum": ["UNKNOWN", "SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "YEAR"]}, {"type": "integer"}]}}},
+	    "hits_addend": {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}]},
+	    "is_negative_hits": {"type": "boolean"}}}},
+	  "hits_addend": {"anyOf": [{"type": "integer", "minimum": 0, "maximum": 4294967295}, {"type": "string"}]}}}`)
 }
 
 // HTTPRequest is a request as ext_authz gets it.
 type HTTPRequest struct {
-	Domain    string            `json:"domain,omitempty"`
+	Domain    string            `json:"domain,omitempty"` // default: DEFAULT_DOMAIN
 	Method    string            `json:"method"`
-	Path      string            `json:"path"`
+	Path      string            `json:"path"` // with its query
 	Host      string            `json:"host,omitempty"`
-	Headers   map[string]string `json:"headers,omitempty"`
-	Peer      string            `json:"peer,omitempty"`
-	Principal string            `json:"principal,omitempty"`
-	Context   map[string]string `json:"context,omitempty"`
+	Headers   map[string]string `json:"headers,omitempty"`   // by name
+	Peer      Address           `json:"peer,omitempty"`      // the address of the other end of the connection
+	Principal string            `json:"principal,omitempty"` // of the peer's certificate
+	Context   map[string]string `json:"context,omitempty"`   // extensions of the route
+}
+
+// Address is the text of an address.
+type Address string
+
+// Schema describes it.
+func (*Address) Schema() *httpapi.Schema {
+	return &httpapi.Schema{
+		Description: "An address, such as 192.0.2.7.",
+		AnyOf:       []*httpapi.Schema{{Type: "string", Format: "ipv4"}, {Type: "string", Format: "ipv6"}},
+	}
 }
 
 // Explained is what a request would get, and why.
@@ -119,59 +155,36 @@ type AnswersView struct {
 }
 
 // explain serves POST /v1/explain.
-func (a *API) explain(c *call) (any, *Problem) {
-	var ask ExplainRequest
-	wrong := c.read(&ask)
-	if wrong != nil {
-		return nil, wrong
-	}
-	req, wrong := a.asked(&ask)
-	if wrong != nil {
-		return nil, wrong
+func (a *API) explain(ctx context.Context, in *httpapi.Sent[ExplainRequest]) (*Explained, error) {
+	req, err := a.asked(&in.Body)
+	if err != nil {
+		return nil, err
 	}
 	v := new(engine.Verdict)
-	how := a.Engine.Explain(c.ctx, req, v)
-	answer := Explained{
-		Domain: req.Domain, Known: v.Match.Known, Attributes: []AttributeView{}, Readings: []string{}, Considered: []ConsideredView{}, Factor: 1,
-		Charges: charges(v), Verdict: verdictOf(v), Client: clientOf(req, v),
+	how := a.Engine.Explain(ctx, req, v)
+	answer := &Explained{
+		Domain: req.Domain, Known: v.Match.Known, Factor: 1, Charges: charges(v), Verdict: verdictOf(v), Client: clientOf(req, v),
 	}
 	if how != nil {
 		answer.take(how)
 	}
-	var err error
 	answer.Answers.RLS, answer.Answers.ExtAuthz, err = a.Doors.Answer(req, v)
 	if err != nil {
-		return nil, problem(http.StatusInternalServerError, "%v", err)
+		return nil, httpapi.NewProblem(http.StatusInternalServerError, "%v", err)
 	}
 	return answer, nil
 }
 
 // asked is the request that is to be explained.
-func (a *API) asked(ask *ExplainRequest) (*descriptors.Request, *Problem) {
-	var req *descriptors.Request
-	var err error
-	switch {
-	case (ask.RLS == nil) == (ask.HTTP == nil):
-		return nil, bad("give one of rls (a RateLimitRequest as JSON) and http (method, path, headers, peer)")
-	case ask.HTTP == nil:
-		req, err = a.Doors.RLS(ask.RLS)
-	case ask.HTTP.Method == "" || ask.HTTP.Path == "":
-		return nil, bad("http needs a method and a path")
-	case ask.HTTP.Peer != "" && !isAddress(ask.HTTP.Peer):
-		return nil, bad("peer %q must be an address, such as 192.0.2.7", ask.HTTP.Peer)
-	default:
-		req = a.Doors.HTTP(ask.HTTP)
+func (a *API) asked(ask *ExplainRequest) (*descriptors.Request, error) {
+	if ask.HTTP != nil {
+		return a.Doors.HTTP(ask.HTTP), nil
 	}
+	req, err := a.Doors.RLS(ask.RLS)
 	if err != nil {
-		return nil, cannot("%v", err)
+		return nil, httpapi.Cannot("%v", err)
 	}
 	return req, nil
-}
-
-// isAddress reports whether a text is an address without a zone.
-func isAddress(text string) bool {
-	addr, err := netip.ParseAddr(text)
-	return err == nil && addr.Zone() == ""
 }
 
 // take fills in how the request was matched.
@@ -229,7 +242,7 @@ var operations = [...]string{limit.Spend: "spend", limit.Peek: "peek", limit.Ref
 
 // charges are what the request would be charged.
 func charges(v *engine.Verdict) []ChargeView {
-	all := []ChargeView{}
+	var all []ChargeView
 	for i := range v.Decisions {
 		c, d, t := &v.Match.Charges[i], &v.Decisions[i], &v.Match.Terms[i]
 		all = append(all, ChargeView{

@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/httpapi"
 )
 
 // browse asks the debug port as a browser does.
@@ -68,9 +70,9 @@ func manyDecisions() StatsView {
 }
 
 func TestStatsAreBoundedAndTheirSumsAreWhole(t *testing.T) {
-	a, _ := apiOf(t, Access{Local: Operate})
-	h := a.Handler()
-	for path, want := range map[string]int{"/v1/stats": statsDefault, "/v1/stats?limit=7": 7, "/v1/stats?limit=1000": 1000} {
+	a, _ := apiOf(t, httpapi.Access{Local: httpapi.Operate})
+	h := a.Operations().Handler()
+	for path, want := range map[string]int{"/v1/stats": 100, "/v1/stats?limit=7": 7, "/v1/stats?limit=1000": 1000} {
 		code, body := send(h, here, "GET", path, "")
 		var view StatsView
 		err := json.Unmarshal([]byte(body), &view)

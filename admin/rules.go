@@ -1,10 +1,11 @@
 package admin
 
 import (
-	"slices"
+	"context"
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/rules"
 )
@@ -80,32 +81,33 @@ type RuleView struct {
 	Failure string     `json:"on_failure"`
 }
 
+// rulesRequest asks for the rules in use.
+type rulesRequest struct {
+	Domain string `query:"domain"` // one domain alone
+}
+
 var modes = [...]string{limit.Enforced: "enforced", limit.Shadow: "shadow", limit.Quota: "quota"}
 
 // rules serves GET /v1/rules.
-func (a *API) rules(c *call) (any, *Problem) {
-	asked, wrong := c.query("domain")
-	if wrong != nil {
-		return nil, wrong
-	}
+func (a *API) rules(_ context.Context, asked *rulesRequest) (*RulesView, error) {
 	in := a.InUse()
-	view := RulesView{Hash: in.Hash, Loaded: in.Loaded, Domains: []DomainView{}, XDS: in.XDS}
-	view.Published = publishedViews(in.Published, asked["domain"])
+	view := &RulesView{Hash: in.Hash, Loaded: in.Loaded, XDS: in.XDS, Published: publishedViews(in.Published, asked.Domain)}
 	set := a.Engine.Rules()
 	if set == nil {
 		return view, nil
 	}
 	names := set.Domains()
-	if name, given := asked["domain"]; given {
-		if _, wrong = a.domain(name); wrong != nil {
-			return nil, wrong
+	if asked.Domain != "" {
+		d, err := a.domain(asked.Domain)
+		if err != nil {
+			return nil, err
 		}
-		names = slices.DeleteFunc(names, func(n string) bool { return name != "" && n != name })
+		names = []string{d.Name}
 	}
 	at := map[string]int{}
 	for i, name := range names {
 		at[name] = i
-		view.Domains = append(view.Domains, DomainView{Name: name, Source: set.Domain(name).Source(), Limits: []RuleView{}})
+		view.Domains = append(view.Domains, DomainView{Name: name, Source: set.Domain(name).Source()})
 	}
 	for domain, effect := range set.Effects() {
 		if i, wanted := at[domain]; wanted {
@@ -117,7 +119,7 @@ func (a *API) rules(c *call) (any, *Problem) {
 
 // publishedViews are the documents of a domain, or of all where the name is empty.
 func publishedViews(all []rules.Merged, domain string) []PublishedView {
-	views := []PublishedView{}
+	var views []PublishedView
 	for _, p := range all {
 		d := &p.Document
 		if domain == "" || d.Domain == domain {
@@ -157,10 +159,7 @@ type ConfigView struct {
 }
 
 // config serves GET /v1/config.
-func (a *API) config(c *call) (any, *Problem) {
-	_, wrong := c.query()
-	if wrong != nil {
-		return nil, wrong
-	}
-	return a.Config(), nil
+func (a *API) config(context.Context, *httpapi.None) (*ConfigView, error) {
+	view := a.Config()
+	return &view, nil
 }

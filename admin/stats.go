@@ -2,14 +2,17 @@ package admin
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
+
+	"github.com/spillway-mesh/spillway/httpapi"
 )
 
-const (
-	statsDefault = 100  // rules of one answer
-	statsMost    = 1000 // rules of one answer at most
-)
+// statsRequest asks for what was counted.
+type statsRequest struct {
+	Limit int `query:"limit" in:"1..1000" or:"100"` // how many rules, those with most decisions first
+}
 
 // StatsView is what the sidecar that answers has counted since its start, and how its store does.
 type StatsView struct {
@@ -80,20 +83,13 @@ type BreakerView struct {
 }
 
 // stats serves GET /v1/stats. It reads counters that are there, and costs decisions nothing.
-func (a *API) stats(c *call) (any, *Problem) {
-	asked, wrong := c.query("limit")
-	if wrong != nil {
-		return nil, wrong
-	}
-	most, wrong := number(asked, "limit", statsDefault, statsMost)
-	if wrong != nil {
-		return nil, wrong
-	}
-	view := a.Counted()
+func (a *API) stats(ctx context.Context, in *statsRequest) (*StatsView, error) {
+	view, c := a.Counted(), httpapi.CallerOf(ctx)
 	view.At, view.Rules = a.Now().UTC(), a.InUse().Hash
-	view.Caller = CallerView{c.caller.Name, c.caller.Role.String(), a.mayRead(c.caller) == nil}
-	view.cut(most)
-	return view, nil
+	reads := a.EventsRole != httpapi.NoRole && c.Role >= a.EventsRole
+	view.Caller = CallerView{c.Name, Roles.Word(c.Role), reads}
+	view.cut(in.Limit)
+	return &view, nil
 }
 
 // cut adds up the outcomes of all rules, and keeps the rules with most decisions.

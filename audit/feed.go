@@ -3,11 +3,17 @@
 package audit
 
 import (
+	"embed"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 )
+
+// Sources are the files whose comments describe what readers get.
+//
+//go:embed feed.go top.go
+var Sources embed.FS
 
 const (
 	feedRate    = 100 // events of a second that are handed on

@@ -160,11 +160,11 @@ func (c *checker) text(name, text string, s *Schema) {
 	case n < s.MinLength || s.MaxLength > 0 && n > s.MaxLength:
 		c.add(name, "must have %s characters", span(s.MinLength, s.MaxLength))
 	case len(s.Enum) > 0 && !slices.Contains(s.Enum, text):
-		c.add(name, "must be one of %s", strings.Join(s.Enum, ", "))
+		c.add(name, "%q must be one of %s", text, strings.Join(s.Enum, ", "))
 	case !utf8.ValidString(text):
 		c.add(name, "must be UTF-8")
 	case s.Pattern != "" && !matches(s.Pattern, text):
-		c.add(name, "%q must match %s", text, s.Pattern)
+		c.add(name, "%q must match %s (%s)", text, s.Pattern, strings.TrimSuffix(s.Description, "."))
 	case !formatted(text, s.Format):
 		c.add(name, "%q must be a %s", text, s.Format)
 	}

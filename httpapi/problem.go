@@ -8,6 +8,9 @@ import (
 	"strings"
 )
 
+// LastYear is the last one that JSON can write.
+const LastYear = 9999
+
 // Problem is an answer that is an error, as application/problem+json (RFC 9457).
 type Problem struct {
 	Status int     `json:"status"`           // of HTTP

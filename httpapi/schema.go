@@ -35,6 +35,15 @@ type Schema struct {
 	AnyOf       []*Schema          `json:"anyOf,omitempty"`
 }
 
+// SchemaOf reads a schema from its text, which is part of the program.
+func SchemaOf(text string) *Schema {
+	s := new(Schema)
+	if err := json.Unmarshal([]byte(text), s); err != nil {
+		panic(err)
+	}
+	return s
+}
+
 // Described is a type that has a schema of its own. It is read from JSON, or from the text of a parameter, as Go does.
 type Described interface{ Schema() *Schema }
 

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/tap"
 
-	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/connlimit"
+	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/telemetry"
 )
 
@@ -37,7 +37,7 @@ func (s *Sidecar) openLimit() {
 	s.clients = connlimit.New(s.budget.peers, s.log)
 	s.defers("connections", func() error { s.clients.Close(); return nil })
 	s.telemetry.Connections(s.connectionStats)
-	const probes, others = admin.ProbeHeaders, 2 * admin.Headers
+	const probes, others = httpapi.ProbeHeaders, 2 * httpapi.Headers
 	l, message := &s.sockets, int64(s.cfg.Listen.MaxMessage)
 	calls := connlimit.Kind{Name: "grpc", Bytes: grpcBytes, HTTP2: true, TLS: s.cfg.TLS.Use}
 	l.grpc, l.uds = s.bound(l.grpc, calls), s.bound(l.uds, calls)

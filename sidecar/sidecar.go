@@ -24,6 +24,7 @@ import (
 	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/extauthz"
+	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/peers"
 	"github.com/spillway-mesh/spillway/record"
@@ -290,19 +291,19 @@ func (s *Sidecar) openDoors() error {
 	pages := admin.Debug{
 		Rules: s.engine.Rules, Stats: s.telemetry.Text, Metrics: s.metrics(), Level: s.logLevel(), API: api,
 	}
-	public := admin.ForPrograms(admin.Public(s.probes, s.watchJSON(s.rls.JSON())))
+	public := httpapi.ForPrograms(admin.Public(s.probes, s.watchJSON(s.rls.JSON())))
 	s.http = []*http.Server{
-		admin.Server(public, admin.ProbeHeaders, answerWithin),
-		admin.Server(admin.ForOwnPages(pages.Handler(), s.cfg.Listen.DebugHost), admin.Headers, 0),
+		httpapi.Server(public, httpapi.ProbeHeaders, answerWithin),
+		httpapi.Server(httpapi.ForOwnPages(pages.Handler(), s.cfg.Listen.DebugHost), httpapi.Headers, 0),
 	}
 	s.http[1].RegisterOnShutdown(func() { close(s.stopping) })
 	if s.sockets.metrics != nil {
 		host, _, _ := net.SplitHostPort(s.cfg.Metrics.Addr) // it was listened on
-		metrics := admin.ForOwnPages(admin.Metrics(s.cfg.Metrics.Path, s.metrics()), host)
-		s.http = append(s.http, admin.Server(metrics, admin.ProbeHeaders, answerWithin))
+		metrics := httpapi.ForOwnPages(admin.Metrics(s.cfg.Metrics.Path, s.metrics()), host)
+		s.http = append(s.http, httpapi.Server(metrics, httpapi.ProbeHeaders, answerWithin))
 	}
 	for _, server := range s.http {
-		server.ErrorLog = admin.Complaints(s.log)
+		server.ErrorLog = httpapi.Complaints(s.log)
 	}
 	return nil
 }

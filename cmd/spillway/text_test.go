@@ -12,6 +12,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/audit"
+	"github.com/spillway-mesh/spillway/descriptors"
 )
 
 // TestATerminalTakesNoOrders: what clients choose, such as a user's name, reaches the terminal without control characters.
@@ -26,7 +27,7 @@ func TestATerminalTakesNoOrders(t *testing.T) {
 	whom := admin.Whom{Domain: evil, User: evil}
 	showUsage(&b, &admin.UsageView{
 		Identity: admin.HolderRequest{Whom: whom}, Record: record, Counters: []admin.CounterView{counter},
-		Unlisted: []admin.UnlistedView{{Rule: evil}},
+		Unlisted: []descriptors.Unlisted{{Rule: evil}},
 	})
 	showRecordChange(&b, &admin.RecordChange{Identity: whom, Before: record, After: record, Warnings: []string{evil}})
 	showCountersChange(&b, &admin.CountersChange{Before: []admin.CounterView{counter}, After: []admin.CounterView{counter}})

@@ -1,4 +1,4 @@
-package admin
+package httpapi
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"testing"
 )
+
+var teapot = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 
 var loopback, podNetwork = net.IPv4(127, 0, 0, 1), net.IPv4(10, 1, 2, 3)
 
