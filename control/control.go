@@ -1,3 +1,6 @@
+// Package control is the control plane: rules, tiers, users, API keys and blocks in PostgreSQL, with who changed what
+// and when. One control of several leads: it puts all of this into Redis, where sidecars take it from. Sidecars never ask
+// PostgreSQL or a control.
 package control
 
 import (
@@ -17,6 +20,10 @@ import (
 	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/archive"
 	"github.com/spillway-mesh/spillway/connlimit"
+	"github.com/spillway-mesh/spillway/control/api"
+	"github.com/spillway-mesh/spillway/control/database"
+	"github.com/spillway-mesh/spillway/control/erase"
+	"github.com/spillway-mesh/spillway/control/publish"
 	"github.com/spillway-mesh/spillway/control/recorder"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/redis"
@@ -26,10 +33,10 @@ import (
 // Config sets up a Control. All fields but TokenFile, the certificate, Pools and Archive are required.
 type Config struct {
 	DatabaseURL string
-	Pools       PoolSizes // connections to the database
-	Listen      string    // host:port
-	TokenFile   string    // who may use the API; empty: this machine alone
-	Cert, Key   string    // files of a certificate and its key; empty: no TLS
+	Pools       database.PoolSizes // connections to the database
+	Listen      string             // host:port
+	TokenFile   string             // who may use the API; empty: this machine alone
+	Cert, Key   string             // files of a certificate and its key; empty: no TLS
 	Redis       redis.Servers
 	KeyPrefix   string            // of the keys in Redis, as the sidecars have it
 	KeySecret   string            // of the keys in Redis, as the sidecars have it
@@ -49,13 +56,14 @@ const (
 // Control is the control plane's server. Make one with New.
 type Control struct {
 	cfg       Config
-	database  *Database
+	database  *database.DB
 	redis     *redis.Client
-	publisher *Publisher
+	publisher *publish.Publisher
 	recorder  *recorder.Recorder
+	keys      descriptors.RecordKeys // of Redis
 	names     descriptors.RecordKeys // how the record names identities
 	socket    net.Listener
-	tokens    *reread.Files[[]Token]          // nil: this machine alone
+	tokens    *reread.Files[[]api.Token]      // nil: this machine alone
 	pair      *reread.Files[*tls.Certificate] // nil: no TLS
 	peers     *connlimit.Limit
 }
@@ -66,7 +74,7 @@ func New(cfg Config) (*Control, error) {
 	if err != nil {
 		return nil, err
 	}
-	database, err := OpenDatabase(cfg.DatabaseURL, cfg.Pools)
+	database, err := database.Open(cfg.DatabaseURL, cfg.Pools)
 	if err != nil {
 		return nil, err
 	}
@@ -77,23 +85,23 @@ func New(cfg Config) (*Control, error) {
 	}
 	shared := redis.New(redis.Config{Servers: cfg.Redis})
 	keys := descriptors.NewRecordKeys(cfg.KeyPrefix, []byte(cfg.KeySecret))
-	publisher := NewPublisher(PublisherConfig{Database: database, Redis: shared, Keys: keys, Log: cfg.Log})
+	publisher := publish.New(publish.Config{Database: database, Redis: shared, Keys: keys, Log: cfg.Log})
 	names := keys
 	if cfg.Plain {
 		names = descriptors.NewRecordKeys(cfg.KeyPrefix, nil)
 	}
-	copies := recorder.New(recorder.Config{Connect: database.connect, Redis: shared, Keys: names, Leads: publisher.leads.Load, Log: cfg.Log})
+	copies := recorder.New(recorder.Config{Connect: database.Connect, Redis: shared, Keys: names, Leads: publisher.Leads.Load, Log: cfg.Log})
 	peers := connlimit.New(peersMost, cfg.Log)
 	kind := connlimit.Kind{Name: "control", Conns: connectionMost, Bytes: connectionHolds, Whole: 2 * admin.Headers}
 	socket = peers.Listen(socket, kind)
-	return &Control{cfg, database, shared, publisher, copies, names, socket, tokens, pair, peers}, nil
+	return &Control{cfg, database, shared, publisher, copies, keys, names, socket, tokens, pair, peers}, nil
 }
 
 // openFiles reads the files of tokens and of the certificate, again when they change. A change that cannot be read is
 // logged.
-func openFiles(cfg *Config) (tokens *reread.Files[[]Token], pair *reread.Files[*tls.Certificate], err error) {
+func openFiles(cfg *Config) (tokens *reread.Files[[]api.Token], pair *reread.Files[*tls.Certificate], err error) {
 	if cfg.TokenFile != "" {
-		tokens, err = openTokens(cfg.TokenFile, cfg.Log)
+		tokens, err = api.OpenTokens(cfg.TokenFile, cfg.Log)
 	}
 	if err != nil || cfg.Cert == "" {
 		return tokens, nil, err
@@ -133,21 +141,23 @@ func (c *Control) Migrate(ctx context.Context) (int64, error) { return c.databas
 
 // Run serves, publishes and copies the record until ctx ends. It may be called once.
 func (c *Control) Run(ctx context.Context) error {
-	api := &API{Database: c.database, Publisher: c.publisher, Recorder: c.recorder, Keys: c.names, Archive: c.cfg.Archive, Log: c.cfg.Log}
+	served := &api.API{Database: c.database, Publisher: c.publisher, Recorder: c.recorder, Keys: c.names, Archive: c.cfg.Archive, Log: c.cfg.Log}
 	if c.tokens != nil {
-		api.Tokens = c.tokens.Current
+		served.Tokens = c.tokens.Current
 	}
-	server := admin.Server(api.Handler(), admin.Headers, 2*apiWithin)
+	server := admin.Server(served.Handler(), admin.Headers, 2*api.AnswerWithin)
 	server.ErrorLog = admin.Complaints(c.cfg.Log)
 	publishing, stop := context.WithCancel(ctx)
 	defer stop()
 	var done sync.WaitGroup
 	done.Go(func() { c.publisher.Run(publishing) })
 	done.Go(func() { c.recorder.Run(publishing) })
-	eraser := &Eraser{Database: c.database, Publisher: c.publisher, Archive: c.cfg.Archive, Log: c.cfg.Log}
+	eraser := &erase.Eraser{
+		Database: c.database, Publisher: c.publisher, Redis: c.redis, Keys: c.keys, Archive: c.cfg.Archive, Log: c.cfg.Log,
+	}
 	done.Go(func() { eraser.Run(publishing) })
 	if c.cfg.Archive != nil {
-		done.Go(func() { c.cfg.Archive.Run(publishing, c.publisher.leads.Load) })
+		done.Go(func() { c.cfg.Archive.Run(publishing, c.publisher.Leads.Load) })
 	}
 	defer done.Wait()
 	defer stop()
@@ -181,8 +191,8 @@ func (c *Control) migrate(ctx context.Context, broke chan<- error) {
 			broke <- err
 			return
 		}
-		c.publisher.note(err)
-		pause(ctx, lookEvery)
+		c.publisher.Note(err)
+		publish.Pause(ctx, publish.LookEvery)
 	}
 }
 
