@@ -49,6 +49,9 @@ func (c *checker) check(name string, value any, s *Schema) any {
 		c.list(name, v, s)
 	case string:
 		c.text(name, v, s)
+		if s.Format == "date-time" {
+			return strings.ToUpper(v) // RFC 3339 allows 2026-11-30t12:00:00z, and Go does not
+		}
 	case json.Number:
 		return c.number(name, v, s)
 	case bool:
@@ -174,7 +177,10 @@ func (c *checker) text(name, text string, s *Schema) {
 func formatted(text, format string) bool {
 	switch format {
 	case "date-time":
-		_, err := time.Parse(time.RFC3339, text)
+		_, err := time.Parse(time.RFC3339, strings.ToUpper(text))
+		return err == nil
+	case "date":
+		_, err := time.Parse(time.DateOnly, text)
 		return err == nil
 	case "ipv4", "ipv6":
 		addr, err := netip.ParseAddr(text)

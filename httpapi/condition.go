@@ -8,16 +8,16 @@ type Condition struct {
 	NoneMatch string `header:"If-None-Match" one:"*"`                  // nothing is changed if it exists
 }
 
-// Revision is the one that has to be there: nil for any, 0 for none.
-func (c *Condition) Revision() (*int64, error) {
+// Revision is the one that has to be there: nil for any, 0 for none. No revision is both there and none.
+func (c *Condition) Revision() *int64 {
+	revision := int64(0)
 	switch {
 	case c.Match != "" && c.NoneMatch != "":
-		return nil, Cannot("if-match and if-none-match are both sent: send one of them")
-	case c.NoneMatch != "":
-		return new(int64), nil
-	case c.Match == "":
-		return nil, nil
+		revision = -1
+	case c.Match != "":
+		revision, _ = strconv.ParseInt(c.Match[1:len(c.Match)-1], 10, 64) // the pattern allows digits alone
+	case c.NoneMatch == "":
+		return nil
 	}
-	n, err := strconv.ParseInt(c.Match[1:len(c.Match)-1], 10, 64)
-	return &n, err
+	return &revision
 }

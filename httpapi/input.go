@@ -168,11 +168,11 @@ func (p *parameter) read(c *checker, r *http.Request, query url.Values, into ref
 	} else if p.Schema.Type == "boolean" && (value == "true" || value == "false") {
 		value = value == "true"
 	}
-	c.check(name, value, p.Schema)
+	value = c.check(name, value, p.Schema)
 	if len(c.wrong) > before {
 		return
 	}
-	err := set(into.FieldByIndex(p.field), values[0])
+	err := set(into.FieldByIndex(p.field), fmt.Sprint(value))
 	if err != nil {
 		c.add(name, "%v", err)
 	}
