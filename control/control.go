@@ -17,7 +17,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/archive"
 	"github.com/spillway-mesh/spillway/connlimit"
 	"github.com/spillway-mesh/spillway/control/api"
@@ -26,6 +25,7 @@ import (
 	"github.com/spillway-mesh/spillway/control/publish"
 	"github.com/spillway-mesh/spillway/control/recorder"
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/reread"
 )
@@ -63,7 +63,7 @@ type Control struct {
 	keys      descriptors.RecordKeys // of Redis
 	names     descriptors.RecordKeys // how the record names identities
 	socket    net.Listener
-	tokens    *reread.Files[[]api.Token]      // nil: this machine alone
+	tokens    *reread.Files[[]httpapi.Token]  // nil: this machine alone
 	pair      *reread.Files[*tls.Certificate] // nil: no TLS
 	peers     *connlimit.Limit
 }
@@ -92,16 +92,22 @@ func New(cfg Config) (*Control, error) {
 	}
 	copies := recorder.New(recorder.Config{Connect: database.Connect, Redis: shared, Keys: names, Leads: publisher.Leads.Load, Log: cfg.Log})
 	peers := connlimit.New(peersMost, cfg.Log)
-	kind := connlimit.Kind{Name: "control", Conns: connectionMost, Bytes: connectionHolds, Whole: 2 * admin.Headers}
+	kind := connlimit.Kind{Name: "control", Conns: connectionMost, Bytes: connectionHolds, Whole: 2 * httpapi.Headers}
 	socket = peers.Listen(socket, kind)
 	return &Control{cfg, database, shared, publisher, copies, keys, names, socket, tokens, pair, peers}, nil
 }
 
 // openFiles reads the files of tokens and of the certificate, again when they change. A change that cannot be read is
 // logged.
-func openFiles(cfg *Config) (tokens *reread.Files[[]api.Token], pair *reread.Files[*tls.Certificate], err error) {
+func openFiles(cfg *Config) (tokens *reread.Files[[]httpapi.Token], pair *reread.Files[*tls.Certificate], err error) {
 	if cfg.TokenFile != "" {
-		tokens, err = api.OpenTokens(cfg.TokenFile, cfg.Log)
+		tokens, err = api.TokenFile.Open(cfg.TokenFile, func(err error) {
+			if err != nil {
+				cfg.Log.Error("tokens cannot be read; those before stay", "error", err)
+				return
+			}
+			cfg.Log.Info("tokens read again")
+		})
 	}
 	if err != nil || cfg.Cert == "" {
 		return tokens, nil, err
@@ -145,8 +151,8 @@ func (c *Control) Run(ctx context.Context) error {
 	if c.tokens != nil {
 		served.Tokens = c.tokens.Current
 	}
-	server := admin.Server(served.Handler(), admin.Headers, 2*api.AnswerWithin)
-	server.ErrorLog = admin.Complaints(c.cfg.Log)
+	server := httpapi.Server(served.Handler(), httpapi.Headers, 2*api.AnswerWithin)
+	server.ErrorLog = httpapi.Complaints(c.cfg.Log)
 	publishing, stop := context.WithCancel(ctx)
 	defer stop()
 	var done sync.WaitGroup

@@ -6,22 +6,19 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/archive"
+	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/telemetry"
 )
 
 // scrapeWithin is for what a scrape asks of the database and of Redis: without an answer, a metric is left out.
 const scrapeWithin = time.Second
 
-// metrics serves GET /metrics, to callers with the role viewer.
-func (a *API) metrics() http.HandlerFunc {
+// metrics serves GET /metrics, to callers who may use all domains.
+func (a *API) metrics() func(http.ResponseWriter, *http.Request, httpapi.Caller) {
 	served := telemetry.ControlHandler(a.stats)
-	return func(w http.ResponseWriter, r *http.Request) {
-		caller, wrong := a.caller(r) // every role may read
-		if wrong == nil && caller.limited() {
-			wrong = caller.refuse("all domains")
-		}
-		if wrong != nil {
-			a.turnAway(w, wrong)
+	return func(w http.ResponseWriter, r *http.Request, c httpapi.Caller) {
+		if c.Domains != nil {
+			c.Refuse("all domains").Write(w)
 			return
 		}
 		served.ServeHTTP(w, r)

@@ -55,7 +55,7 @@ func TestWhatCannotBeKeptIsRefused(t *testing.T) {
 		{"PUT", shop + "/blocks/ip/0.0.0.0/0", `{}`, 422},
 		{"PUT", shop + "/blocks/ip/10.0.0.0/7", `{}`, 422},
 		{"PUT", shop + "/blocks/ip/10.0.0.0/8", `{}`, 201},
-		{"PUT", shop + "/blocks/ip/::/0?wide=no", `{}`, 422},
+		{"PUT", shop + "/blocks/ip/::/0?wide=no", `{}`, 400},
 		{"PUT", shop + "/blocks/ip/2001::/31", `{}`, 422},
 		{"PUT", shop + "/blocks/ip/::ffff:0:0/96", `{}`, 422},
 		{"PUT", shop + "/blocks/ip/2001:db8::/32", `{}`, 201},

@@ -209,16 +209,11 @@ type Condition struct {
 	Absent   bool  // there must be none
 }
 
-// ErrUnconditional means that a change of something that exists came without a condition.
-var ErrUnconditional = errors.New("it exists: send the revision that you have read in if-match, or if-match: *")
-
 // check reports whether a change may be made to what is at that revision, 0 for nothing.
 func (c Condition) check(have int64) error {
 	switch {
 	case c.Absent && have != 0, c.Revision != 0 && c.Revision != have, c.Any && have == 0:
 		return &Conflict{have}
-	case have != 0 && c == Condition{}:
-		return ErrUnconditional
 	}
 	return nil
 }

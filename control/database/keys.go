@@ -25,7 +25,7 @@ type APIKey struct {
 	LastUsedAt      *time.Time       `json:"last_used_at"`
 	TotalRequests   int64            `json:"total_requests"`
 	RefusedRequests int64            `json:"refused_requests"` // of these
-	Revision        int64            `json:"revision"`
+	Revision        int64            `json:"revision" etag:""`
 	CreatedBy       string           `json:"created_by"`
 	CreatedAt       time.Time        `json:"created_at"`
 }

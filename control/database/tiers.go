@@ -19,7 +19,7 @@ type Tier struct {
 	Limits      []admin.NewLimit `json:"limits"` // of each user of the tier; none: those of the rules alone
 	Price       *float64         `json:"price"`
 	Rank        int32            `json:"rank"` // lists are in this order
-	Revision    int64            `json:"revision"`
+	Revision    int64            `json:"revision" etag:""`
 	UpdatedBy   string           `json:"updated_by"`
 	UpdatedAt   time.Time        `json:"updated_at"`
 }

@@ -27,7 +27,7 @@ type User struct {
 	BlockedUntil  *time.Time `json:"blocked_until"`
 	LastRequestAt *time.Time `json:"last_request_at"`
 	ExceededCount int64      `json:"exceeded_count"`
-	Revision      int64      `json:"revision"`
+	Revision      int64      `json:"revision" etag:""`
 	CreatedAt     time.Time  `json:"created_at"`
 	UpdatedBy     string     `json:"updated_by"`
 	UpdatedAt     time.Time  `json:"updated_at"`

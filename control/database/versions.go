@@ -36,7 +36,7 @@ type VersionText struct {
 // Publication is a version that was put into force.
 type Publication struct {
 	Domain      string    `json:"domain"`
-	Publication int64     `json:"publication"`
+	Publication int64     `json:"publication" etag:""`
 	Version     int64     `json:"version"` // 0: the rules of the domain were taken out of force
 	Note        string    `json:"note"`
 	PublishedBy string    `json:"published_by"`
