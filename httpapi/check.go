@@ -204,8 +204,15 @@ func (c *checker) number(name string, text json.Number, s *Schema) any {
 		}
 		n = int64(number)
 	}
-	if s.Minimum != nil && n < *s.Minimum || s.Maximum != nil && n > *s.Maximum {
-		c.add(name, "%d must be a number from %s", n, within(*s.Minimum, *s.Maximum))
+	low, high := int64(math.MinInt64), int64(math.MaxInt64)
+	if s.Minimum != nil {
+		low = *s.Minimum
+	}
+	if s.Maximum != nil {
+		high = *s.Maximum
+	}
+	if n < low || n > high {
+		c.add(name, "%d must be a number from %s", n, within(low, high))
 	}
 	return json.Number(strconv.FormatInt(n, 10))
 }
