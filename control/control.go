@@ -22,6 +22,7 @@ import (
 	"github.com/spillway-mesh/spillway/control/api"
 	"github.com/spillway-mesh/spillway/control/database"
 	"github.com/spillway-mesh/spillway/control/erase"
+	"github.com/spillway-mesh/spillway/control/leader"
 	"github.com/spillway-mesh/spillway/control/publish"
 	"github.com/spillway-mesh/spillway/control/recorder"
 	"github.com/spillway-mesh/spillway/descriptors"
@@ -60,7 +61,7 @@ type Control struct {
 	redis     *redis.Client
 	publisher *publish.Publisher
 	recorder  *recorder.Recorder
-	keys      descriptors.RecordKeys // of Redis
+	leader    *leader.Leader
 	names     descriptors.RecordKeys // how the record names identities
 	socket    net.Listener
 	tokens    *reread.Files[[]httpapi.Token]  // nil: this machine alone
@@ -74,27 +75,57 @@ func New(cfg Config) (*Control, error) {
 	if err != nil {
 		return nil, err
 	}
-	database, err := database.Open(cfg.DatabaseURL, cfg.Pools)
+	db, err := database.Open(cfg.DatabaseURL, cfg.Pools)
 	if err != nil {
 		return nil, err
 	}
 	socket, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {
-		database.Close()
+		db.Close()
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	shared := redis.New(redis.Config{Servers: cfg.Redis})
-	keys := descriptors.NewRecordKeys(cfg.KeyPrefix, []byte(cfg.KeySecret))
-	publisher := publish.New(publish.Config{Database: database, Redis: shared, Keys: keys, Log: cfg.Log})
-	names := keys
-	if cfg.Plain {
-		names = descriptors.NewRecordKeys(cfg.KeyPrefix, nil)
+	c := &Control{cfg: cfg, database: db, redis: redis.New(redis.Config{Servers: cfg.Redis}), tokens: tokens, pair: pair}
+	c.peers = connlimit.New(peersMost, cfg.Log)
+	c.socket = c.peers.Listen(socket, connlimit.Kind{
+		Name: "control", Conns: connectionMost, Bytes: connectionHolds, Whole: 2 * httpapi.Headers,
+	})
+	c.lead()
+	return c, nil
+}
+
+// lead makes the leader and its tasks.
+func (c *Control) lead() {
+	keys := descriptors.NewRecordKeys(c.cfg.KeyPrefix, []byte(c.cfg.KeySecret))
+	c.names = keys
+	if c.cfg.Plain {
+		c.names = descriptors.NewRecordKeys(c.cfg.KeyPrefix, nil)
 	}
-	copies := recorder.New(recorder.Config{Connect: database.Connect, Redis: shared, Keys: names, Leads: publisher.Leads.Load, Log: cfg.Log})
-	peers := connlimit.New(peersMost, cfg.Log)
-	kind := connlimit.Kind{Name: "control", Conns: connectionMost, Bytes: connectionHolds, Whole: 2 * httpapi.Headers}
-	socket = peers.Listen(socket, kind)
-	return &Control{cfg, database, shared, publisher, copies, keys, names, socket, tokens, pair, peers}, nil
+	c.publisher = publish.New(publish.Config{Database: c.database, Redis: c.redis, Keys: keys, Log: c.cfg.Log})
+	always := func() bool { return true } // the leader ends what it runs
+	c.recorder = recorder.New(recorder.Config{
+		Connect: c.database.Connect, Redis: c.redis, Keys: c.names, Leads: always, Log: c.cfg.Log,
+	})
+	eraser := &erase.Eraser{
+		Database: c.database, Publisher: c.publisher, Redis: c.redis, Keys: keys, Archive: c.cfg.Archive, Log: c.cfg.Log,
+	}
+	tasks := []leader.Task{
+		{Name: "feed", Run: c.publisher.Feed},
+		{Name: "walk", Run: c.publisher.Walk},
+		{Name: "erase", Run: eraser.Run},
+		{Name: "copy", Run: func(ctx context.Context, _ <-chan struct{}) error {
+			c.recorder.Run(ctx)
+			return nil
+		}},
+	}
+	if c.cfg.Archive != nil {
+		tasks = append(tasks, leader.Task{Name: "archive", Run: func(ctx context.Context, _ <-chan struct{}) error {
+			c.cfg.Archive.Run(ctx, always)
+			return nil
+		}})
+	}
+	c.leader = leader.New(leader.Config{
+		Connect: c.database.Connect, Ready: c.database.CheckSchema, Begin: c.publisher.Begin, Log: c.cfg.Log,
+	}, tasks...)
 }
 
 // openFiles reads the files of tokens and of the certificate, again when they change. A change that cannot be read is
@@ -147,30 +178,25 @@ func (c *Control) Migrate(ctx context.Context) (int64, error) { return c.databas
 
 // Run serves, publishes and copies the record until ctx ends. It may be called once.
 func (c *Control) Run(ctx context.Context) error {
-	served := &api.API{Database: c.database, Publisher: c.publisher, Recorder: c.recorder, Keys: c.names, Archive: c.cfg.Archive, Log: c.cfg.Log}
+	served := &api.API{
+		Database: c.database, Publisher: c.publisher, Leader: c.leader, Recorder: c.recorder, Keys: c.names,
+		Archive: c.cfg.Archive, Log: c.cfg.Log,
+	}
 	if c.tokens != nil {
 		served.Tokens = c.tokens.Current
 	}
 	server := httpapi.Server(served.Handler(), httpapi.Headers, 2*api.AnswerWithin)
 	server.ErrorLog = httpapi.Complaints(c.cfg.Log)
-	publishing, stop := context.WithCancel(ctx)
+	working, stop := context.WithCancel(ctx)
 	defer stop()
 	var done sync.WaitGroup
-	done.Go(func() { c.publisher.Run(publishing) })
-	done.Go(func() { c.recorder.Run(publishing) })
-	eraser := &erase.Eraser{
-		Database: c.database, Publisher: c.publisher, Redis: c.redis, Keys: c.keys, Archive: c.cfg.Archive, Log: c.cfg.Log,
-	}
-	done.Go(func() { eraser.Run(publishing) })
-	if c.cfg.Archive != nil {
-		done.Go(func() { c.cfg.Archive.Run(publishing, c.publisher.Leads.Load) })
-	}
+	done.Go(func() { c.leader.Run(working) })
 	defer done.Wait()
 	defer stop()
 	broke := make(chan error, 2)
 	go func() { broke <- c.serve(server) }()
 	if c.cfg.Migrate {
-		done.Go(func() { c.migrate(publishing, broke) })
+		done.Go(func() { c.migrate(working, broke) })
 	}
 	c.cfg.Log.Info("listening", "control", c.Address())
 	select {
@@ -189,6 +215,7 @@ func (c *Control) migrate(ctx context.Context, broke chan<- error) {
 	for ctx.Err() == nil {
 		version, err := c.Migrate(ctx)
 		if err == nil {
+			c.leader.Note("migrate", nil)
 			c.cfg.Log.Info("the schema of the database is up to date", "version", version)
 			return
 		}
@@ -197,8 +224,11 @@ func (c *Control) migrate(ctx context.Context, broke chan<- error) {
 			broke <- err
 			return
 		}
-		c.publisher.Note(err)
-		publish.Pause(ctx, publish.LookEvery)
+		c.leader.Note("migrate", err)
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
 	}
 }
 

@@ -270,27 +270,19 @@ func (c *checker) decode(name string, text []byte, s *Schema, into any) error {
 	return nil
 }
 
-// Decoder reads JSON documents of one type as strictly as a body.
-type Decoder[T any] struct {
-	all    *schemas
-	schema *Schema
-}
-
-// NewDecoder makes a Decoder of a struct.
-func NewDecoder[T any]() *Decoder[T] {
+// Decoder makes a function that reads JSON documents, each of which a name is for, as strictly as a body. The error is a *Problem.
+func Decoder[T any](name string) func(text []byte) (*T, error) {
 	all := &schemas{byName: map[string]*Schema{}, types: map[string]reflect.Type{}}
-	return &Decoder[T]{all, all.of(reflect.TypeFor[T](), sent)}
-}
-
-// Decode reads one document. The error is a *Problem.
-func (d *Decoder[T]) Decode(text []byte) (*T, error) {
-	c, into := &checker{all: d.all}, new(T)
-	err := c.decode("body", text, d.schema, into)
-	if err != nil {
-		return nil, Bad("the line %v", err)
+	schema := all.of(reflect.TypeFor[T](), sent)
+	return func(text []byte) (*T, error) {
+		c, into := &checker{all: all}, new(T)
+		err := c.decode(name, text, schema, into)
+		if err != nil {
+			return nil, Bad("the %s %v", name, err)
+		}
+		if wrong := badFields(c.wrong); wrong != nil {
+			return nil, wrong
+		}
+		return into, nil
 	}
-	if wrong := badFields(c.wrong); wrong != nil {
-		return nil, wrong
-	}
-	return into, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/archive"
 	"github.com/spillway-mesh/spillway/control/database"
+	"github.com/spillway-mesh/spillway/control/leader"
 	"github.com/spillway-mesh/spillway/control/publish"
 	"github.com/spillway-mesh/spillway/control/recorder"
 	"github.com/spillway-mesh/spillway/descriptors"
@@ -53,6 +54,7 @@ var TokenFile = httpapi.TokenFile{
 type API struct {
 	Database  *database.DB
 	Publisher *publish.Publisher
+	Leader    *leader.Leader
 	Recorder  *recorder.Recorder
 	Keys      descriptors.RecordKeys // how the record names identities
 	Archive   *archive.Archiver      // nil: there is none
@@ -167,15 +169,4 @@ func sqlProblem(e *pgconn.PgError) *httpapi.Problem {
 		return httpapi.Cannot("the database cannot keep it: %s", e.Message)
 	}
 	return httpapi.NewProblem(away, "the database cannot do it now: %s (%s)", e.Message, e.Code)
-}
-
-// wanted is the revision that a change is about, as the database takes it.
-func wanted(revision *int64) database.Condition {
-	switch {
-	case revision == nil:
-		return database.Condition{}
-	case *revision == 0:
-		return database.Condition{Absent: true}
-	}
-	return database.Condition{Revision: *revision}
 }

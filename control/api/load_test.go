@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/control/database"
+	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -92,7 +92,7 @@ func TestABodyOfLinesHasABound(t *testing.T) {
 	for lines.Next() {
 		t.Log("a line")
 	}
-	var problem *admin.Problem
+	var problem *httpapi.Problem
 	if !errors.As(database.bodyProblem(lines.Err()), &problem) || problem.Status != http.StatusRequestEntityTooLarge {
 		t.Errorf("a body that is too large is answered by %v", problem)
 	}

@@ -30,10 +30,12 @@ func (a *API) stats() telemetry.ControlStats {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeWithin)
 	defer cancel()
 	own := a.Recorder.Stats()
-	now := a.Publisher.Status()
+	now, leads := a.Publisher.Status(), a.Leader.Status()
 	s := telemetry.ControlStats{
-		Leads: now.Leads, Mended: now.Mended, Unheard: now.Unheard, Stale: time.Since(now.Current),
-		Copies: own.Copies, Failures: own.Failures,
+		Leads: leads.Leads, Mended: now.Mended, Unheard: now.Unheard, Copies: own.Copies, Failures: own.Failures,
+	}
+	if !leads.Waits {
+		s.Stale = time.Since(now.Current)
 	}
 	var err error
 	s.Pending, err = a.Database.Pending(ctx)

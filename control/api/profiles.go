@@ -166,21 +166,21 @@ func (a *API) addChanges(api *httpapi.API) {
 	httpapi.Add(api, change("PUT", "/tiers/{name}", httpapi.Administer, "Make a tier what it shall be."), a.setTier)
 	httpapi.Add(api, change("DELETE", "/tiers/{name}", httpapi.Administer, "Remove a tier that is not in use."),
 		func(ctx context.Context, in *changeNamed) (*httpapi.None, error) {
-			return nil, d.DeleteTier(ctx, actor(ctx), in.Domain, in.Name, wanted(in.Revision()))
+			return nil, d.DeleteTier(ctx, actor(ctx), in.Domain, in.Name, in.Revision())
 		})
 	httpapi.Add(api, change("PUT", "/users/{name}", httpapi.Operate, "Make a user what it shall be."),
 		func(ctx context.Context, in *setUser) (*database.User, error) {
-			return d.SetUser(ctx, actor(ctx), in.Domain, in.Name, in.Body, wanted(in.Revision()))
+			return d.SetUser(ctx, actor(ctx), in.Domain, in.Name, in.Body, in.Revision())
 		})
 	httpapi.Add(api, change("DELETE", "/users/{name}", httpapi.Operate, "Remove a user without API keys."),
 		func(ctx context.Context, in *changeNamed) (*httpapi.None, error) {
-			return nil, d.DeleteUser(ctx, actor(ctx), in.Domain, in.Name, wanted(in.Revision()))
+			return nil, d.DeleteUser(ctx, actor(ctx), in.Domain, in.Name, in.Revision())
 		})
 	httpapi.Add(api, change("POST", "/keys", httpapi.Operate,
 		"Make an API key. The answer has its secret, which is shown this once."), a.addKey)
 	httpapi.Add(api, change("DELETE", "/keys/{id}", httpapi.Operate, "Revoke an API key. It stays in the lists."),
 		func(ctx context.Context, in *changeKey) (*database.APIKey, error) {
-			return d.RevokeKey(ctx, actor(ctx), in.Domain, in.ID, wanted(in.Revision()))
+			return d.RevokeKey(ctx, actor(ctx), in.Domain, in.ID, in.Revision())
 		})
 	httpapi.Add(api, change("PUT", "/blocks/{kind}/{name...}", httpapi.Operate,
 		"Block a user, tenant, ip or api_key. A network wider than /8, of IPv6 /32, needs the parameter wide."), a.setBlock)
@@ -190,7 +190,7 @@ func (a *API) addChanges(api *httpapi.API) {
 			if err != nil {
 				return nil, err
 			}
-			return nil, d.Unblock(ctx, actor(ctx), s, wanted(in.Revision()))
+			return nil, d.Unblock(ctx, actor(ctx), s, in.Revision())
 		})
 }
 
@@ -200,7 +200,7 @@ func (a *API) setTier(ctx context.Context, in *setTier) (*database.Tier, error) 
 	if err != nil {
 		return nil, err
 	}
-	return a.Database.SetTier(ctx, actor(ctx), in.Domain, in.Name, in.Body, wanted(in.Revision()))
+	return a.Database.SetTier(ctx, actor(ctx), in.Domain, in.Name, in.Body, in.Revision())
 }
 
 // checkLimits returns what is wrong with limits.
@@ -263,7 +263,7 @@ func (a *API) setBlock(ctx context.Context, in *setBlock) (*database.Block, erro
 	if strings.ContainsFunc(in.Body.Reason, unicode.IsControl) || len(in.Body.Reason) > 1024 {
 		return nil, httpapi.Cannot("the reason must have at most 1024 bytes, and no control characters")
 	}
-	return a.Database.SetBlock(ctx, actor(ctx), s, in.Body, wanted(in.Revision()))
+	return a.Database.SetBlock(ctx, actor(ctx), s, in.Body, in.Revision())
 }
 
 // The widest networks that a block may be about without the word of the caller that it is meant so: a slip of the hand

@@ -108,11 +108,11 @@ func (a *API) addRules(api *httpapi.API) {
 	put := change("PUT", "/published", httpapi.Administer, "Publish a version; an old one is a roll back.")
 	put.Made = false
 	httpapi.Add(api, put, func(ctx context.Context, in *newPublication) (*database.Publication, error) {
-		return a.Database.Publish(ctx, actor(ctx), in.Domain, in.Body.Version, in.Body.Note, wanted(in.Revision()))
+		return a.Database.Publish(ctx, actor(ctx), in.Domain, in.Body.Version, in.Body.Note, in.Revision())
 	})
 	httpapi.Add(api, change("DELETE", "/published", httpapi.Administer, "Take the rules of the domain out of force. Its versions stay."),
 		func(ctx context.Context, in *changeDomain) (*database.Publication, error) {
-			return a.Database.Unpublish(ctx, actor(ctx), in.Domain, wanted(in.Revision()))
+			return a.Database.Unpublish(ctx, actor(ctx), in.Domain, in.Revision())
 		})
 	httpapi.Add(api, get(domainPath+"/publications", "What was in force from when, the newest first."),
 		func(ctx context.Context, in *domainHistory) (*PublicationHistory, error) {
@@ -132,7 +132,7 @@ func (a *API) domains(ctx context.Context, _ *httpapi.None) (*PublicationList, e
 // addVersion serves POST …/versions.
 func (a *API) addVersion(ctx context.Context, in *newVersion) (*VersionAdded, error) {
 	publish := in.Body.Publish == nil || *in.Body.Publish
-	v, p, err := a.Database.AddVersion(ctx, actor(ctx), in.Domain, in.Body.Text, in.Body.Note, publish, wanted(in.Revision()))
+	v, p, err := a.Database.AddVersion(ctx, actor(ctx), in.Domain, in.Body.Text, in.Body.Note, publish, in.Revision())
 	if err != nil {
 		return nil, err
 	}

@@ -132,12 +132,12 @@ func (a *API) addRest(api *httpapi.API) {
 
 // status serves GET /v1/status.
 func (a *API) status(ctx context.Context, _ *httpapi.None) (s *Status, err error) {
-	now, c := a.Publisher.Status(), httpapi.CallerOf(ctx)
+	now, leads, c := a.Publisher.Status(), a.Leader.Status(), httpapi.CallerOf(ctx)
 	s = &Status{
-		Leads: now.Leads, Mended: now.Mended, WalkedAt: now.Walked, Problem: now.Problem,
+		Leads: leads.Leads, Mended: now.Mended, WalkedAt: now.Walked, Problem: leads.Problem(),
 		Caller: c.Name, Role: TokenFile.Roles.Word(c.Role), Domains: c.Domains,
 	}
-	if now.Problem != "" && c.Domains != nil { // it may name a domain
+	if s.Problem != "" && c.Domains != nil { // it may name a domain
 		s.Problem = "this control cannot publish now"
 	}
 	s.Pending, err = a.Database.Pending(ctx)

@@ -25,82 +25,45 @@ type BlockRequest struct {
 	Until  *time.Time `json:"until,omitempty"`  // none: for ever
 }
 
-const (
-	BlockColumns = `domain, kind, name, reason, until, revision, updated_by, updated_at`
-	allBlocks    = `(SELECT ` + BlockColumns + ` FROM blocks UNION ALL
-	  SELECT domain, 'user', name, block_reason, blocked_until, revision, updated_by, updated_at FROM users WHERE blocked) AS all_blocks`
-	KindUser = "user"
-)
+const blockColumns = `domain, kind, name, reason, until, revision, updated_by, updated_at`
 
 // Blocks are those of a domain that are in force, whose kind and name are behind those given, in that order.
 func (d *DB) Blocks(ctx context.Context, domain, afterKind, afterName string, count int) ([]Block, error) {
-	return Many[Block](ctx, d.urgent, `SELECT `+BlockColumns+` FROM `+allBlocks+` WHERE domain = $1 AND (kind, name) > ($2, $3) AND (until IS NULL OR until > now())
+	return Many[Block](ctx, d.urgent, `SELECT `+blockColumns+` FROM blocks
+	  WHERE domain = $1 AND (kind, name) > ($2, $3) AND (until IS NULL OR until > now())
 	  ORDER BY kind, name LIMIT $4`, domain, afterKind, afterName, count)
 }
 
 // Block is the block of an identity.
 func (d *DB) Block(ctx context.Context, domain, kind, name string) (*Block, error) {
-	return found(One[Block](ctx, d.urgent, `SELECT `+BlockColumns+` FROM `+allBlocks+` WHERE domain = $1 AND kind = $2 AND name = $3`, domain, kind, name))
+	return found(One[Block](ctx, d.urgent, `SELECT `+blockColumns+` FROM blocks
+	  WHERE domain = $1 AND kind = $2 AND name = $3`, domain, kind, name))
 }
 
 // SetBlock blocks an identity.
-func (d *DB) SetBlock(ctx context.Context, who Actor, about Subject, r BlockRequest, c Condition) (after *Block, err error) {
-	if about.Kind == KindUser {
-		u, err := d.setBlock(ctx, who, "block", about, BlockRequest{r.Reason, r.Until}, true, c)
-		if err != nil {
-			return nil, err
-		}
-		return &Block{u.Domain, KindUser, u.Name, u.BlockReason, u.BlockedUntil, u.Revision, u.UpdatedBy, u.UpdatedAt}, nil
-	}
-	err = makeDomain(ctx, d.urgent, who, about.Domain)
+func (d *DB) SetBlock(ctx context.Context, by Actor, s Subject, r BlockRequest, want *int64) (after *Block, err error) {
+	err = makeDomain(ctx, d.urgent, by, s.Domain)
 	if err != nil {
 		return nil, err
 	}
-	err = d.changeBlock(ctx, who, "block", about, func(tx pgx.Tx) (any, any, error) {
-		before, err := blockForUpdate(ctx, tx, about)
-		if err != nil {
-			return nil, nil, err
-		}
-		err = c.check(revisionOf(before, func(b *Block) int64 { return b.Revision }))
-		if err != nil {
-			return nil, nil, err
-		}
-		after, err = One[Block](ctx, tx, `INSERT INTO blocks (domain, kind, name, reason, until, updated_by) VALUES ($1, $2, $3, $4, $5, $6)
-		  ON CONFLICT (domain, kind, name) DO UPDATE SET reason = excluded.reason, until = excluded.until, updated_by = excluded.updated_by, updated_at = now(),
-		  revision = blocks.revision + 1 RETURNING `+BlockColumns, about.Domain, about.Kind, about.Name, r.Reason, r.Until, who.Name)
-		if err == nil && before == nil {
-			err = c.made(after.Revision)
-		}
-		return orNil(before), after, err
+	args := pgx.NamedArgs{"domain": s.Domain, "kind": s.Kind, "name": s.Name, "reason": r.Reason, "until": r.Until}
+	err = d.urgently(ctx, by, "block", func(tx pgx.Tx) error {
+		after, err = put(ctx, tx, want, profileLock, `
+		  INSERT INTO profiles (domain, kind, name, blocked, block_reason, blocked_until)
+		  VALUES (@domain, @kind, @name, true, @reason, @until) ON CONFLICT (domain, kind, name) DO UPDATE
+		  SET blocked = true, block_reason = excluded.block_reason, blocked_until = excluded.blocked_until
+		  RETURNING domain, kind, name, block_reason AS reason, blocked_until AS until, revision, updated_by, updated_at`,
+			args, func(b *Block) int64 { return b.Revision })
+		return err
 	})
 	return after, err
 }
 
-func blockForUpdate(ctx context.Context, tx pgx.Tx, about Subject) (*Block, error) {
-	return One[Block](ctx, tx, `SELECT `+BlockColumns+` FROM blocks WHERE domain = $1 AND kind = $2 AND name = $3 FOR UPDATE`, about.Domain, about.Kind, about.Name)
-}
-
-// Unblock ends a block.
-func (d *DB) Unblock(ctx context.Context, who Actor, about Subject, c Condition) error {
-	if about.Kind == KindUser {
-		u, err := found(One[User](ctx, d.urgent, userSelect, about.Domain, about.Name))
-		if err != nil {
-			return err
-		}
-		if !u.Blocked {
-			return ErrNotFound
-		}
-		_, err = d.setBlock(ctx, who, "unblock", about, BlockRequest{}, false, c)
-		return err
-	}
-	return d.changeBlock(ctx, who, "unblock", about, func(tx pgx.Tx) (any, any, error) {
-		before, err := found(blockForUpdate(ctx, tx, about))
-		if err == nil {
-			err = c.check(before.Revision)
-		}
-		if err == nil {
-			_, err = tx.Exec(ctx, `DELETE FROM blocks WHERE domain = $1 AND kind = $2 AND name = $3`, about.Domain, about.Kind, about.Name)
-		}
-		return before, nil, err
+// Unblock ends a block. Of a user the rest stays.
+func (d *DB) Unblock(ctx context.Context, by Actor, s Subject, want *int64) error {
+	args := pgx.NamedArgs{"domain": s.Domain, "kind": s.Kind, "name": s.Name}
+	return d.urgently(ctx, by, "unblock", func(tx pgx.Tx) error {
+		return remove(ctx, tx, want, profileLock+` AND blocked`,
+			`DELETE FROM blocks WHERE domain = @domain AND kind = @kind AND name = @name`, args)
 	})
 }

@@ -4,7 +4,6 @@ package database
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -27,16 +26,20 @@ const (
 
 // DB is the PostgreSQL of the control plane. It is safe for concurrent use.
 type DB struct {
-	Changes *pgxpool.Pool // for changes
+	Tasks   *pgxpool.Pool // for what the leader does
+	changes *pgxpool.Pool
 	reads   *pgxpool.Pool
 	urgent  *pgxpool.Pool // for blocks, which must not wait for anything else
 }
 
-// Open makes a Database. It does not wait for PostgreSQL to be there; it fails where the URL cannot be read.
+// errURL is in place of the error of pgx, which would show the password.
+var errURL = errors.New("the URL of the database must be like postgres://user:password@host:port/name")
+
+// Open makes a DB. It does not wait for PostgreSQL to be there; it fails where the URL cannot be read.
 func Open(url string, sizes PoolSizes) (*DB, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		return nil, errors.New("the URL of the database cannot be read: write postgres://user:password@host:port/name") // pgx would show the password
+		return nil, errURL
 	}
 	cfg.ConnConfig.ConnectTimeout, cfg.ConnConfig.DialFunc = ConnectWithin, dialPatiently
 	cfg.ConnConfig.RuntimeParams["application_name"] = "spillway control"
@@ -45,9 +48,12 @@ func Open(url string, sizes PoolSizes) (*DB, error) {
 		cfg.ConnConfig.RuntimeParams[name] = value
 	}
 	d := &DB{}
-	d.Changes, err = openPool(cfg, sizes.Changes, lockWithin)
+	d.changes, err = openPool(cfg, sizes.Changes, lockWithin)
 	if err == nil {
 		d.reads, err = openPool(cfg, sizes.Reads, lockWithin)
+	}
+	if err == nil {
+		d.Tasks, err = openPool(cfg, tasksMost, StatementWithin)
 	}
 	if err == nil {
 		cfg.MinConns = blocksReady
@@ -60,21 +66,24 @@ func Open(url string, sizes PoolSizes) (*DB, error) {
 	return d, nil
 }
 
-// lostAfter lets PostgreSQL end the session of a control that it no longer reaches, and its locks with it, so that another one may lead.
+// lostAfter lets PostgreSQL end the session of a control that it no longer reaches, and its locks with it, so that
+// another one may lead.
 var lostAfter = map[string]string{
-	"tcp_keepalives_idle": "5", "tcp_keepalives_interval": "3", "tcp_keepalives_count": "4", "tcp_user_timeout": "20000", "idle_in_transaction_session_timeout": "20000",
+	"tcp_keepalives_idle": "5", "tcp_keepalives_interval": "3", "tcp_keepalives_count": "4",
+	"tcp_user_timeout": "20000", "idle_in_transaction_session_timeout": "20000",
 }
 
 // Connect makes a connection beside the pools. Its statements wait for locks as long as they may take.
 func (d *DB) Connect(ctx context.Context) (*pgx.Conn, error) {
-	cfg := d.Changes.Config().ConnConfig
+	cfg := d.changes.Config().ConnConfig
 	delete(cfg.RuntimeParams, "lock_timeout")
 	return pgx.ConnectConfig(ctx, cfg)
 }
 
-// unhurried is the settings of a connection on which a statement may take as long as it needs, such as an index of a table that is filled.
+// unhurried is the settings of a connection on which a statement may take as long as it needs, such as an index of a
+// table that is filled.
 func (d *DB) unhurried() *pgx.ConnConfig {
-	cfg := d.Changes.Config().ConnConfig
+	cfg := d.changes.Config().ConnConfig
 	cfg.DialFunc = (&net.Dialer{KeepAlive: 5 * time.Second}).DialContext
 	cfg.RuntimeParams["statement_timeout"] = "0"
 	delete(cfg.RuntimeParams, "lock_timeout")
@@ -83,7 +92,7 @@ func (d *DB) unhurried() *pgx.ConnConfig {
 
 // Close ends all connections.
 func (d *DB) Close() {
-	for _, pool := range []*pgxpool.Pool{d.Changes, d.reads, d.urgent} {
+	for _, pool := range []*pgxpool.Pool{d.changes, d.reads, d.Tasks, d.urgent} {
 		if pool != nil {
 			pool.Close()
 		}
@@ -148,82 +157,8 @@ func (d *DB) CheckSchema(ctx context.Context) error {
 
 // Pending is the number of changes that are not in Redis yet.
 func (d *DB) Pending(ctx context.Context) (n int64, err error) {
-	err = d.reads.QueryRow(ctx, `SELECT count(*) FROM outbox WHERE done_at IS NULL`).Scan(&n)
+	err = d.reads.QueryRow(ctx, `SELECT count(*) FROM audit WHERE done_at IS NULL`).Scan(&n)
 	return n, err
-}
-
-// Subject is what a change is about.
-type Subject struct{ Domain, Kind, Name string }
-
-// Actor is who makes a change.
-type Actor struct{ Name, Address string }
-
-// change is change by one of the connections for changes.
-func (d *DB) change(ctx context.Context, who Actor, action string, about Subject, f changes) error {
-	return change(ctx, d.Changes, who, action, about, f)
-}
-
-// change runs a change in one transaction, and adds a line about it to the audit. The change returns what was before and what is after,
-// nil for nothing.
-func change(ctx context.Context, by beginner, who Actor, action string, about Subject, f changes) error {
-	return pgx.BeginFunc(ctx, by, func(tx pgx.Tx) error {
-		before, after, err := f(tx)
-		if err != nil {
-			return err
-		}
-		texts := [2]*string{}
-		for i, value := range []any{before, after} {
-			text, err := json.Marshal(value)
-			if err != nil {
-				return err
-			}
-			if string(text) != "null" {
-				words := string(text)
-				texts[i] = &words
-			}
-		}
-		_, err = tx.Exec(ctx, `INSERT INTO audit (who, address, action, domain, kind, name, before, after) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-			who.Name, who.Address, action, about.Domain, about.Kind, about.Name, texts[0], texts[1])
-		return err
-	})
-}
-
-// ErrNotFound means that there is no such row.
-var ErrNotFound = errors.New("not found")
-
-// Conflict is the error of a change of what another has changed meanwhile.
-type Conflict struct{ have int64 }
-
-// Error says which revision there is.
-func (c *Conflict) Error() string {
-	if c.have == 0 {
-		return "it does not exist: leave if-match out, or send if-none-match: *"
-	}
-	return fmt.Sprintf("it is at revision %d: read it again, and send that revision in if-match", c.have)
-}
-
-// Condition is what a caller knows of what it changes: the headers if-match and if-none-match.
-type Condition struct {
-	Revision int64 // that there has to be; 0: any
-	Any      bool  // there has to be one, at whatever revision
-	Absent   bool  // there must be none
-}
-
-// check reports whether a change may be made to what is at that revision, 0 for nothing.
-func (c Condition) check(have int64) error {
-	switch {
-	case c.Absent && have != 0, c.Revision != 0 && c.Revision != have, c.Any && have == 0:
-		return &Conflict{have}
-	}
-	return nil
-}
-
-// made is check for what was not there before it was written at that revision: another caller may have made it meanwhile.
-func (c Condition) made(at int64) error {
-	if at > 1 {
-		return c.check(at - 1)
-	}
-	return nil
 }
 
 // One reads one row into a T, or returns nil.
@@ -259,12 +194,11 @@ type Session interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// Listed is a list that JSON shows as one, also where it is empty.
-func Listed[T any](all []T) []T { return append([]T{}, all...) }
+// listed is a list that JSON shows as one, also where it is empty.
+func listed[T any](all []T) []T { return append([]T{}, all...) }
 
-// The kinds of rows of the outbox that are not kinds of blocks.
+// The kinds of identities that code names.
 const (
-	KindRules  = "rules"
-	KindSecret = "secret"
-	KindLoad   = "load"
+	KindUser   = "user"
+	KindSecret = "secret" // an API key by its digest
 )

@@ -2,7 +2,7 @@ package database
 
 import (
 	"context"
-	"strconv"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -34,34 +34,40 @@ const (
 	StateLeft      = "left"
 )
 
-// ErasureName stands in the audit in place of a name.
-func ErasureName(id int64) string { return "erasure " + strconv.FormatInt(id, 10) }
-
-// AskErasure asks for an erasure. Where the same one is open it returns that one. The audit shows its number and no name.
-func (d *DB) AskErasure(ctx context.Context, who Actor, about Subject) (asked *Erasure, err error) {
-	err = pgx.BeginFunc(ctx, d.Changes, func(tx pgx.Tx) error {
+// AskErasure asks for an erasure. Where the same one is open it returns that one. The audit shows its number and no
+// name.
+func (d *DB) AskErasure(ctx context.Context, by Actor, about Subject) (asked *Erasure, err error) {
+	err = d.Write(ctx, by, "erase", func(tx pgx.Tx) error {
 		_, err = tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('erasures', 0))`)
 		if err == nil {
-			asked, err = One[Erasure](ctx, tx, `SELECT `+ErasureColumns+` FROM erasures WHERE state = 'open' AND domain = $1 AND kind = $2 AND name = $3`, about.Domain, about.Kind, about.Name)
+			asked, err = One[Erasure](ctx, tx, `SELECT `+ErasureColumns+` FROM erasures
+			  WHERE state = 'open' AND domain = $1 AND kind = $2 AND name = $3`, about.Domain, about.Kind, about.Name)
 		}
 		if err != nil || asked != nil {
 			return err
 		}
-		asked, err = One[Erasure](ctx, tx, `INSERT INTO erasures (domain, kind, name, asked_by) VALUES ($1, $2, $3, $4) RETURNING `+ErasureColumns, about.Domain, about.Kind, about.Name, who.Name)
+		asked, err = One[Erasure](ctx, tx, `INSERT INTO erasures (domain, kind, name, asked_by)
+		  VALUES ($1, $2, $3, actor()) RETURNING `+ErasureColumns, about.Domain, about.Kind, about.Name)
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, `INSERT INTO audit (who, address, action, domain, kind, name, after) VALUES ($1, $2, 'erase', $3, $4, $5, jsonb_build_object('erasure', $6::bigint))`,
-			who.Name, who.Address, about.Domain, about.Kind, ErasureName(asked.ID), asked.ID)
-		return err
+		return LogErasure(ctx, tx, "erase", asked, map[string]any{"erasure": asked.ID})
 	})
 	return asked, err
 }
 
+// LogErasure adds a line about an erasure to the audit.
+func LogErasure(ctx context.Context, tx pgx.Tx, action string, e *Erasure, after map[string]any) error {
+	_, err := tx.Exec(ctx, `INSERT INTO audit (action, domain, kind, name, after, done_at)
+	  VALUES ($1, $2, $3, $4, $5, now())`, action, e.Domain, e.Kind, fmt.Sprint("erasure ", e.ID), after)
+	return err
+}
+
 // Erasures are those of some domains, nil for all, with numbers below before, the newest first; 0: from the newest on.
 func (d *DB) Erasures(ctx context.Context, domains []string, before int64, count int) ([]Erasure, error) {
-	return Many[Erasure](ctx, d.reads, `SELECT `+ErasureColumns+` FROM erasures WHERE ($1::bigint = 0 OR id < $1) AND ($3::text[] IS NULL OR domain = ANY ($3))
-	  ORDER BY id DESC LIMIT $2`, before, count, domains)
+	return Many[Erasure](ctx, d.reads, `SELECT `+ErasureColumns+` FROM erasures
+	  WHERE ($1::bigint = 0 OR id < $1) AND ($3::text[] IS NULL OR domain = ANY ($3)) ORDER BY id DESC LIMIT $2`,
+		before, count, domains)
 }
 
 // Erasure is one erasure.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/httpapi"
 )
 
 const (
@@ -83,7 +83,7 @@ func (l *UserLines) Next() bool {
 // Values is the line as a row.
 func (l *UserLines) Values() ([]any, error) {
 	u := &l.user
-	return []any{l.line, u.Name, u.Tier, (*int64)(u.QuotaHour), (*int64)(u.QuotaDay), (*int64)(u.QuotaMonth), (*int64)(u.Burst)}, nil
+	return []any{l.line, u.Name, u.Tier, u.QuotaHour, u.QuotaDay, u.QuotaMonth, u.Burst}, nil
 }
 
 // Err is why the lines cannot be read to their end.
@@ -106,7 +106,7 @@ func (l *UserLines) problem() error {
 	if l.count > int64(len(l.wrong)) {
 		more = fmt.Sprintf("\nand %d more", l.count-int64(len(l.wrong)))
 	}
-	return admin.NewProblem(http.StatusUnprocessableEntity, "nothing was loaded; wrong lines: %d\n%s%s", l.count, strings.Join(l.wrong, "\n"), more)
+	return httpapi.NewProblem(http.StatusUnprocessableEntity, "nothing was loaded; wrong lines: %d\n%s%s", l.count, strings.Join(l.wrong, "\n"), more)
 }
 
 // check returns what is wrong with a user, or nil.
@@ -133,7 +133,7 @@ func keepable(text string) bool { return utf8.ValidString(text) && !strings.Cont
 
 // checkNumbers returns what is wrong with quotas, or nothing.
 func (u *userLine) checkNumbers() string {
-	for i, n := range []*admin.Whole{u.QuotaHour, u.QuotaDay, u.QuotaMonth, u.Burst} {
+	for i, n := range []*int64{u.QuotaHour, u.QuotaDay, u.QuotaMonth, u.Burst} {
 		if n != nil && *n < 1 {
 			return loadColumns[i+2] + " must be a whole number from 1"
 		}
@@ -142,11 +142,11 @@ func (u *userLine) checkNumbers() string {
 }
 
 // LoadUsers makes users what lines hold, all of them or, where one of the lines is wrong, none. Users that no line names
-// stay. The change feed gets one row for all of them.
+// stay. The audit gets one line for all of them.
 //
 // The lines are copied into a table of a connection of its own, which ends with the load: it may take half an hour, and
 // holds no lock that another needs before all lines are there and right.
-func (d *DB) LoadUsers(ctx context.Context, who Actor, domain string, lines *UserLines) (done *Loaded, err error) {
+func (d *DB) LoadUsers(ctx context.Context, by Actor, domain string, lines *UserLines) (done *Loaded, err error) {
 	conn, err := pgx.ConnectConfig(ctx, d.unhurried())
 	if err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)
@@ -157,23 +157,23 @@ func (d *DB) LoadUsers(ctx context.Context, who Actor, domain string, lines *Use
 		err = checkLines(ctx, conn, domain, lines)
 	}
 	if err == nil {
-		err = makeDomain(ctx, conn, who, domain)
+		err = makeDomain(ctx, conn, by, domain)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return mergeUntilDone(ctx, conn, who, domain, lines.read)
+	return mergeUntilDone(ctx, conn, by, domain, lines.read)
 }
 
 // mergeUntilDone merges the lines, and begins again where a block interrupted it. The blocks that wait go first.
-func mergeUntilDone(ctx context.Context, conn *pgx.Conn, who Actor, domain string, read int64) (done *Loaded, err error) {
+func mergeUntilDone(ctx context.Context, conn *pgx.Conn, by Actor, domain string, read int64) (done *Loaded, err error) {
 	for range mergesMost {
-		err = change(ctx, conn, who, "load", Subject{domain, KindUser, ""}, func(tx pgx.Tx) (any, any, error) {
+		err = write(ctx, conn, by, "load", func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, `SET LOCAL application_name = '`+mergeName+`'`)
 			if err == nil {
-				done, err = mergeLines(ctx, tx, who, domain, read)
+				done, err = mergeLines(ctx, tx, domain, read)
 			}
-			return nil, done, err
+			return err
 		})
 		if sqlCode(err) != CodeCanceled || ctx.Err() != nil {
 			return done, err
@@ -183,7 +183,7 @@ func mergeUntilDone(ctx context.Context, conn *pgx.Conn, who Actor, domain strin
 		case <-ctx.Done():
 		}
 	}
-	return nil, admin.NewProblem(http.StatusServiceUnavailable,
+	return nil, httpapi.NewProblem(http.StatusServiceUnavailable,
 		"blocks of users of this load came in between %d times, and nothing was loaded: try again", mergesMost)
 }
 
@@ -192,7 +192,7 @@ func copyLines(ctx context.Context, conn *pgx.Conn, lines *UserLines) error {
 	_, err := conn.Exec(ctx, `CREATE TEMPORARY TABLE loading (line bigint, name text, tier text,
 	  quota_hour bigint, quota_day bigint, quota_month bigint, burst bigint)`)
 	if err == nil {
-		_, err = conn.Exec(ctx, `SET spillway.loading = 'on'; SET work_mem = '64MB'`)
+		_, err = conn.Exec(ctx, `SET spillway.log = 'off'; SET work_mem = '64MB'`)
 	}
 	if err != nil {
 		return err
@@ -212,24 +212,26 @@ func copyLines(ctx context.Context, conn *pgx.Conn, lines *UserLines) error {
 
 // bodyProblem is why a body cannot be read to its end, as a caller sees it.
 func bodyProblem(err error) error {
-	var own *admin.Problem
+	var own *httpapi.Problem
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &own):
 		return own
 	case errors.As(err, &large):
-		return admin.NewProblem(http.StatusRequestEntityTooLarge,
+		return httpapi.NewProblem(http.StatusRequestEntityTooLarge,
 			"the body has more than %d bytes, and nothing was loaded: load it in parts", large.Limit)
 	}
-	return admin.NewProblem(http.StatusBadRequest,
+	return httpapi.NewProblem(http.StatusBadRequest,
 		"the body cannot be read to its end, and nothing was loaded: %v", err)
 }
 
 // checkLines refuses names that are there twice, and tiers that do not exist.
 func checkLines(ctx context.Context, conn *pgx.Conn, domain string, lines *UserLines) error {
 	for _, check := range []struct{ what, sql string }{
-		{"the name %q is there more than once", `SELECT max(line), name FROM loading WHERE $1 <> '' GROUP BY name HAVING count(*) > 1 ORDER BY 1`},
-		{"there is no tier %q", `SELECT min(line), tier FROM loading l WHERE tier IS NOT NULL AND NOT EXISTS (SELECT FROM tiers t WHERE t.domain = $1 AND t.name = l.tier) GROUP BY tier ORDER BY 1`},
+		{"the name %q is there more than once", `SELECT max(line), name FROM loading WHERE $1 <> ''
+		  GROUP BY name HAVING count(*) > 1 ORDER BY 1`},
+		{"there is no tier %q", `SELECT min(line), tier FROM loading l WHERE tier IS NOT NULL
+		  AND NOT EXISTS (SELECT FROM tiers t WHERE t.domain = $1 AND t.name = l.tier) GROUP BY tier ORDER BY 1`},
 	} {
 		rows, err := conn.Query(ctx, check.sql, domain)
 		if err != nil {
@@ -248,27 +250,28 @@ func checkLines(ctx context.Context, conn *pgx.Conn, domain string, lines *UserL
 	return lines.problem()
 }
 
-// mergeLines makes the users what the lines hold. It locks none of those that are so already.
-func mergeLines(ctx context.Context, tx pgx.Tx, who Actor, domain string, read int64) (*Loaded, error) {
+// mergeLines makes the users what the lines hold. It locks none of those that are so already. The line of the audit has
+// no name: the leader compares all users with Redis.
+func mergeLines(ctx context.Context, tx pgx.Tx, domain string, read int64) (*Loaded, error) {
 	done := &Loaded{Lines: read}
 	err := tx.QueryRow(ctx, `WITH merged AS (
-	  INSERT INTO users AS u (domain, name, tier, quota_hour, quota_day, quota_month, burst, updated_by)
-	  SELECT $1, l.name, l.tier, l.quota_hour, l.quota_day, l.quota_month, l.burst, $2
+	  INSERT INTO profiles AS u (domain, name, tier, quota_hour, quota_day, quota_month, burst)
+	  SELECT $1, l.name, l.tier, l.quota_hour, l.quota_day, l.quota_month, l.burst
 	  FROM loading l LEFT JOIN users had ON had.domain = $1 AND had.name = l.name
 	  WHERE had.name IS NULL OR (had.tier, had.quota_hour, had.quota_day, had.quota_month, had.burst)
 	  IS DISTINCT FROM (l.tier, l.quota_hour, l.quota_day, l.quota_month, l.burst) ORDER BY l.name
-	  ON CONFLICT (domain, name) DO UPDATE SET tier = excluded.tier, quota_hour = excluded.quota_hour, quota_day = excluded.quota_day,
-	  quota_month = excluded.quota_month, burst = excluded.burst, updated_by = excluded.updated_by, updated_at = now(), revision = u.revision + 1
+	  ON CONFLICT (domain, kind, name) DO UPDATE SET tier = excluded.tier, quota_hour = excluded.quota_hour,
+	  quota_day = excluded.quota_day, quota_month = excluded.quota_month, burst = excluded.burst
 	  WHERE (u.tier, u.quota_hour, u.quota_day, u.quota_month, u.burst)
 	  IS DISTINCT FROM (excluded.tier, excluded.quota_hour, excluded.quota_day, excluded.quota_month, excluded.burst)
 	  RETURNING xmax = 0 AS made)
-	  SELECT count(*) FILTER (WHERE made), count(*) FILTER (WHERE NOT made) FROM merged`, domain, who.Name).Scan(&done.Made, &done.Changed)
+	  SELECT count(*) FILTER (WHERE made), count(*) FILTER (WHERE NOT made) FROM merged`, domain,
+	).Scan(&done.Made, &done.Changed)
 	if err != nil {
 		return nil, err
 	}
 	done.Unchanged = read - done.Made - done.Changed
-	if done.Made+done.Changed > 0 {
-		_, err = tx.Exec(ctx, `SELECT feed($1, $2, '')`, domain, KindLoad)
-	}
+	_, err = tx.Exec(ctx, `INSERT INTO audit (action, domain, kind, name, after, done_at)
+	  VALUES ('load', $1, 'user', '', $2, CASE WHEN $3 THEN now() END)`, domain, done, done.Made+done.Changed == 0)
 	return done, err
 }

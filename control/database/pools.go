@@ -15,6 +15,7 @@ const (
 	lockWithin      = time.Second            // a change waits for another one of the same thing
 	blockLockWithin = 300 * time.Millisecond // a block does; between its attempts others have its connection
 	blockAttempts   = 3
+	tasksMost       = 4 // connections for tasks
 	blocksReady     = 2 // connections for blocks that are open all the time: PostgreSQL may have no more later
 )
 
@@ -40,9 +41,6 @@ func openPool(cfg *pgxpool.Config, size int, lock time.Duration) (*pgxpool.Pool,
 	return pool, nil
 }
 
-// changes is what a change does. It returns what was before and what is after, nil for nothing.
-type changes = func(pgx.Tx) (before, after any, err error)
-
 // beginner is a pool or a connection.
 type beginner interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
@@ -66,20 +64,3 @@ const (
 
 // mergeName is the name of a session while it merges a load of users.
 const mergeName = "spillway merge"
-
-// changeBlock runs a change of a block, by the connections that blocks have. It tries again where another change holds
-// what it needs, and interrupts the merge of a load, which begins again.
-func (d *DB) changeBlock(ctx context.Context, who Actor, action string, about Subject, f changes) (err error) {
-	for range blockAttempts {
-		err = change(ctx, d.urgent, who, action, about, f)
-		if sqlCode(err) != CodeLockTimeout || ctx.Err() != nil {
-			return err
-		}
-		_, stopped := d.urgent.Exec(ctx, `SELECT pg_cancel_backend(pid) FROM pg_stat_activity
-		  WHERE datname = current_database() AND application_name = $1`, mergeName)
-		if stopped != nil {
-			return stopped
-		}
-	}
-	return err
-}

@@ -8,37 +8,41 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/records"
 )
 
 // Tier is a plan that users and API keys are on.
 type Tier struct {
-	Domain      string           `json:"domain"`
-	Name        string           `json:"name"`
-	DisplayName string           `json:"display_name"`
-	Limits      []admin.NewLimit `json:"limits"` // of each user of the tier; none: those of the rules alone
-	Price       *float64         `json:"price"`
-	Rank        int32            `json:"rank"` // lists are in this order
-	Revision    int64            `json:"revision" etag:""`
-	UpdatedBy   string           `json:"updated_by"`
-	UpdatedAt   time.Time        `json:"updated_at"`
+	Domain      string                 `json:"domain"`
+	Name        string                 `json:"name"`
+	DisplayName string                 `json:"display_name"`
+	Limits      []records.LimitRequest `json:"limits"` // of each user of the tier; none: those of the rules alone
+	Price       *float64               `json:"price"`
+	Rank        int32                  `json:"rank"` // lists are in this order
+	Revision    int64                  `json:"revision" etag:""`
+	UpdatedBy   string                 `json:"updated_by"`
+	UpdatedAt   time.Time              `json:"updated_at"`
 }
 
 // TierRequest is what a tier shall be.
 type TierRequest struct {
-	DisplayName string           `json:"display_name,omitempty"`
-	Limits      []admin.NewLimit `json:"limits,omitempty"`
-	Price       *float64         `json:"price,omitempty"`
-	Rank        admin.Whole      `json:"rank,omitempty"`
+	DisplayName string                 `json:"display_name,omitempty"`
+	Limits      []records.LimitRequest `json:"limits,omitempty"`
+	Price       *float64               `json:"price,omitempty"`
+	Rank        int64                  `json:"rank,omitempty"`
 }
 
 const tierColumns = `domain, name, display_name, limits, price::float8 AS price, rank, revision, updated_by, updated_at`
+
+// tierLock selects the row that a change is about.
+const tierLock = `SELECT revision FROM tiers WHERE domain = @domain AND name = @name`
 
 // Tiers are those of a domain, in their order.
 func (d *DB) Tiers(ctx context.Context, domain string) ([]Tier, error) {
 	return TiersOf(ctx, d.reads, domain)
 }
 
+// TiersOf is Tiers by a connection of the caller.
 func TiersOf(ctx context.Context, q Querier, domain string) ([]Tier, error) {
 	return Many[Tier](ctx, q, `SELECT `+tierColumns+` FROM tiers WHERE domain = $1 ORDER BY rank, name`, domain)
 }
@@ -48,7 +52,7 @@ func (d *DB) Tier(ctx context.Context, domain, name string) (*Tier, error) {
 	return found(One[Tier](ctx, d.reads, `SELECT `+tierColumns+` FROM tiers WHERE domain = $1 AND name = $2`, domain, name))
 }
 
-// found turns nothing into errNotFound.
+// found turns nothing into ErrNotFound.
 func found[T any](row *T, err error) (*T, error) {
 	if err == nil && row == nil {
 		return nil, ErrNotFound
@@ -57,7 +61,9 @@ func found[T any](row *T, err error) (*T, error) {
 }
 
 // SetTier makes a tier what it shall be. The error is a *Refused where its limits do not compile.
-func (d *DB) SetTier(ctx context.Context, who Actor, domain, name string, r TierRequest, c Condition) (after *Tier, err error) {
+func (d *DB) SetTier(
+	ctx context.Context, by Actor, domain, name string, r TierRequest, want *int64,
+) (after *Tier, err error) {
 	text, err := TierRules(domain, []Tier{{Name: name, Limits: r.Limits}})
 	if err == nil && text != "" {
 		_, err = checkText(domain, text)
@@ -65,63 +71,36 @@ func (d *DB) SetTier(ctx context.Context, who Actor, domain, name string, r Tier
 	if err != nil {
 		return nil, err
 	}
-	err = makeDomain(ctx, d.Changes, who, domain)
+	err = makeDomain(ctx, d.changes, by, domain)
 	if err != nil {
 		return nil, err
 	}
-	limits := AsJSON(append([]admin.NewLimit{}, r.Limits...))
-	err = d.change(ctx, who, "set", Subject{domain, "tier", name}, func(tx pgx.Tx) (any, any, error) {
-		before, err := One[Tier](ctx, tx, `SELECT `+tierColumns+` FROM tiers WHERE domain = $1 AND name = $2 FOR UPDATE`, domain, name)
-		if err != nil {
-			return nil, nil, err
-		}
-		err = c.check(revisionOf(before, func(t *Tier) int64 { return t.Revision }))
-		if err != nil {
-			return nil, nil, err
-		}
-		after, err = One[Tier](ctx, tx, `INSERT INTO tiers (domain, name, display_name, limits, price, rank, updated_by) VALUES ($1, $2, $3, $4, $5::float8::numeric, $6::bigint, $7)
-		  ON CONFLICT (domain, name) DO UPDATE SET display_name = excluded.display_name, limits = excluded.limits, price = excluded.price, rank = excluded.rank,
-		  updated_by = excluded.updated_by, updated_at = now(), revision = tiers.revision + 1 RETURNING `+tierColumns,
-			domain, name, r.DisplayName, limits, r.Price, int64(r.Rank), who.Name)
-		if err == nil && before == nil {
-			err = c.made(after.Revision)
-		}
-		return orNil(before), after, err
+	args := pgx.NamedArgs{
+		"domain": domain, "name": name, "display": r.DisplayName, "limits": listed(r.Limits), "price": r.Price,
+		"rank": int64(r.Rank),
+	}
+	err = d.Write(ctx, by, "set", func(tx pgx.Tx) error {
+		after, err = put(ctx, tx, want, tierLock, `
+		  INSERT INTO tiers (domain, name, display_name, limits, price, rank)
+		  VALUES (@domain, @name, @display, @limits, @price::float8::numeric, @rank::bigint)
+		  ON CONFLICT (domain, name) DO UPDATE SET display_name = excluded.display_name, limits = excluded.limits,
+		  price = excluded.price, rank = excluded.rank
+		  RETURNING `+tierColumns, args, func(t *Tier) int64 { return t.Revision })
+		return err
 	})
 	return after, err
 }
 
 // DeleteTier removes a tier that no user and no key is on.
-func (d *DB) DeleteTier(ctx context.Context, who Actor, domain, name string, c Condition) error {
-	return d.change(ctx, who, "delete", Subject{domain, "tier", name}, func(tx pgx.Tx) (any, any, error) {
-		before, err := found(One[Tier](ctx, tx, `SELECT `+tierColumns+` FROM tiers WHERE domain = $1 AND name = $2 FOR UPDATE`, domain, name))
-		if err == nil {
-			err = c.check(before.Revision)
-		}
-		if err == nil {
-			_, err = tx.Exec(ctx, `DELETE FROM tiers WHERE domain = $1 AND name = $2`, domain, name)
-		}
-		return before, nil, err
+func (d *DB) DeleteTier(ctx context.Context, by Actor, domain, name string, want *int64) error {
+	args := pgx.NamedArgs{"domain": domain, "name": name}
+	return d.Write(ctx, by, "delete", func(tx pgx.Tx) error {
+		return remove(ctx, tx, want, tierLock, `DELETE FROM tiers WHERE domain = @domain AND name = @name`, args)
 	})
 }
 
-// revisionOf is the revision of a row, 0 for none.
-func revisionOf[T any](row *T, of func(*T) int64) int64 {
-	if row == nil {
-		return 0
-	}
-	return of(row)
-}
-
-// orNil is a row for the audit, nil for none.
-func orNil[T any](row *T) any {
-	if row == nil {
-		return nil
-	}
-	return row
-}
-
-// TierRules is the rule file that the limits of tiers make: each is a rule that counts by user. It is empty where no tier has limits.
+// TierRules is the rule file that the limits of tiers make: each is a rule that counts by user. It is empty where no
+// tier has limits.
 func TierRules(domain string, tiers []Tier) (string, error) {
 	type rule struct {
 		Name   string              `json:"name"`

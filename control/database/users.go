@@ -7,8 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/records"
 )
@@ -35,33 +35,39 @@ type User struct {
 
 // UserRequest is what a user shall be. Its block stays as it is: /blocks changes that.
 type UserRequest struct {
-	Tier       *string      `json:"tier,omitempty"`
-	QuotaHour  *admin.Whole `json:"quota_hour,omitempty"`
-	QuotaDay   *admin.Whole `json:"quota_day,omitempty"`
-	QuotaMonth *admin.Whole `json:"quota_month,omitempty"`
-	Burst      *admin.Whole `json:"burst,omitempty"`
+	Tier       *string `json:"tier,omitempty"`
+	QuotaHour  *int64  `json:"quota_hour,omitempty"`
+	QuotaDay   *int64  `json:"quota_day,omitempty"`
+	QuotaMonth *int64  `json:"quota_month,omitempty"`
+	Burst      *int64  `json:"burst,omitempty"`
 }
 
-const UserColumns = `domain, name, tier, quota_hour, quota_day, quota_month, burst, blocked, block_reason, blocked_until, last_request_at, exceeded_count,
-  revision, created_at, updated_by, updated_at`
+const userColumns = `domain, name, tier, quota_hour, quota_day, quota_month, burst, blocked, block_reason,
+  blocked_until, last_request_at, exceeded_count, revision, created_at, updated_by, updated_at`
 
-const userSelect = `SELECT ` + UserColumns + ` FROM users WHERE domain = $1 AND name = $2`
+// profileLock selects the row that a change is about.
+const profileLock = `SELECT revision FROM profiles WHERE domain = @domain AND kind = @kind AND name = @name`
 
-// Users are those of a domain whose names are behind after, in the order of names; of one tier, and with names that begin with prefix, where
-// these are given.
+// Users are those of a domain whose names are behind after, in the order of names; of one tier, and with names that
+// begin with prefix, where these are given.
 func (d *DB) Users(ctx context.Context, domain, after, tier, prefix string, count int) ([]User, error) {
-	return Many[User](ctx, d.reads, `SELECT `+UserColumns+` FROM users WHERE domain = $1 AND name > $2 AND ($3 = '' OR tier = $3) AND starts_with(name, $4)
+	return Many[User](ctx, d.reads, `SELECT `+userColumns+` FROM users
+	  WHERE domain = $1 AND name > $2 AND ($3 = '' OR tier = $3) AND starts_with(name, $4)
 	  ORDER BY name LIMIT $5`, domain, after, tier, prefix, count)
 }
 
 // User is one user.
 func (d *DB) User(ctx context.Context, domain, name string) (*User, error) {
-	return found(One[User](ctx, d.reads, userSelect, domain, name))
+	return found(One[User](ctx, d.reads, `SELECT `+userColumns+` FROM users WHERE domain = $1 AND name = $2`, domain, name))
 }
 
 // checkQuotas returns what is wrong with quotas, or nothing. Sidecars leave out what is no limit.
 func (r *UserRequest) checkQuotas() string {
-	for _, l := range Quotas(&User{QuotaHour: (*int64)(r.QuotaHour), QuotaDay: (*int64)(r.QuotaDay), QuotaMonth: (*int64)(r.QuotaMonth), Burst: (*int64)(r.Burst)}) {
+	quotas := Quotas(&User{
+		QuotaHour: r.QuotaHour, QuotaDay: r.QuotaDay,
+		QuotaMonth: r.QuotaMonth, Burst: r.Burst,
+	})
+	for _, l := range quotas {
 		algorithm, window := limit.FixedWindow, l.Per
 		if l.Month {
 			window = descriptors.CalendarMonth.Length()
@@ -76,72 +82,39 @@ func (r *UserRequest) checkQuotas() string {
 	return ""
 }
 
-// SetUser makes a user what it shall be.
+// SetUser makes a user what it shall be. want is the revision that the caller has read, 0 for none; nil: any.
 func (d *DB) SetUser(
-	ctx context.Context, who Actor, domain, name string, r UserRequest, c Condition,
+	ctx context.Context, by Actor, domain, name string, r UserRequest, want *int64,
 ) (after *User, err error) {
 	if wrong := r.checkQuotas(); wrong != "" {
-		return nil, admin.NewProblem(http.StatusUnprocessableEntity, "%s", wrong)
+		return nil, httpapi.NewProblem(http.StatusUnprocessableEntity, "%s", wrong)
 	}
-	err = makeDomain(ctx, d.Changes, who, domain)
+	err = makeDomain(ctx, d.changes, by, domain)
 	if err != nil {
 		return nil, err
 	}
-	about := Subject{domain, KindUser, name}
-	err = d.change(ctx, who, "set", about, changeUser(ctx, who, about, c, &after, `INSERT INTO users (domain, name, updated_by, tier, quota_hour, quota_day, quota_month, burst)
-	  VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (domain, name) DO UPDATE SET tier = excluded.tier, quota_hour = excluded.quota_hour,
-	  quota_day = excluded.quota_day, quota_month = excluded.quota_month, burst = excluded.burst,
-	  updated_by = excluded.updated_by, updated_at = now(), revision = users.revision + 1 RETURNING `+UserColumns,
-		r.Tier, (*int64)(r.QuotaHour), (*int64)(r.QuotaDay), (*int64)(r.QuotaMonth), (*int64)(r.Burst)))
-	return after, err
-}
-
-// setBlock blocks a user, who is made where it is missing, or ends its block.
-func (d *DB) setBlock(
-	ctx context.Context, who Actor, action string, about Subject, r BlockRequest, blocked bool, c Condition,
-) (after *User, err error) {
-	err = makeDomain(ctx, d.urgent, who, about.Domain)
-	if err != nil {
-		return nil, err
+	args := pgx.NamedArgs{
+		"domain": domain, "kind": KindUser, "name": name, "tier": r.Tier, "hour": r.QuotaHour,
+		"day": r.QuotaDay, "month": r.QuotaMonth, "burst": r.Burst,
 	}
-	err = d.changeBlock(ctx, who, action, about, changeUser(ctx, who, about, c, &after, `INSERT INTO users (domain, name, updated_by, blocked, block_reason, blocked_until)
-	  VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (domain, name) DO UPDATE SET blocked = excluded.blocked, block_reason = excluded.block_reason,
-	  blocked_until = excluded.blocked_until, updated_by = excluded.updated_by, updated_at = now(), revision = users.revision + 1
-	  RETURNING `+UserColumns, blocked, r.Reason, r.Until))
+	err = d.Write(ctx, by, "set", func(tx pgx.Tx) error {
+		after, err = put(ctx, tx, want, profileLock, `
+		  INSERT INTO profiles (domain, kind, name, tier, quota_hour, quota_day, quota_month, burst)
+		  VALUES (@domain, @kind, @name, @tier, @hour, @day, @month, @burst) ON CONFLICT (domain, kind, name) DO UPDATE
+		  SET tier = excluded.tier, quota_hour = excluded.quota_hour, quota_day = excluded.quota_day,
+		  quota_month = excluded.quota_month, burst = excluded.burst
+		  RETURNING `+userColumns, args, func(u *User) int64 { return u.Revision })
+		return err
+	})
 	return after, err
-}
-
-// changeUser is a change that writes a user. The first parameters of the statement are the domain, the name, and who
-// writes.
-func changeUser(ctx context.Context, who Actor, about Subject, c Condition, after **User, sql string, args ...any) changes {
-	return func(tx pgx.Tx) (any, any, error) {
-		before, err := One[User](ctx, tx, userSelect+` FOR UPDATE`, about.Domain, about.Name)
-		if err != nil {
-			return nil, nil, err
-		}
-		err = c.check(revisionOf(before, func(u *User) int64 { return u.Revision }))
-		if err != nil {
-			return nil, nil, err
-		}
-		*after, err = One[User](ctx, tx, sql, append([]any{about.Domain, about.Name, who.Name}, args...)...)
-		if err == nil && before == nil {
-			err = c.made((*after).Revision)
-		}
-		return orNil(before), *after, err
-	}
 }
 
 // DeleteUser removes a user without API keys.
-func (d *DB) DeleteUser(ctx context.Context, who Actor, domain, name string, c Condition) error {
-	return d.change(ctx, who, "delete", Subject{domain, "user", name}, func(tx pgx.Tx) (any, any, error) {
-		before, err := found(One[User](ctx, tx, userSelect+` FOR UPDATE`, domain, name))
-		if err == nil {
-			err = c.check(before.Revision)
-		}
-		if err == nil {
-			_, err = tx.Exec(ctx, `DELETE FROM users WHERE domain = $1 AND name = $2`, domain, name)
-		}
-		return before, nil, err
+func (d *DB) DeleteUser(ctx context.Context, by Actor, domain, name string, want *int64) error {
+	args := pgx.NamedArgs{"domain": domain, "kind": KindUser, "name": name}
+	return d.Write(ctx, by, "delete", func(tx pgx.Tx) error {
+		return remove(ctx, tx, want, profileLock,
+			`DELETE FROM profiles WHERE domain = @domain AND kind = @kind AND name = @name`, args)
 	})
 }
 

@@ -21,41 +21,36 @@ import (
 )
 
 const (
-	eraseWithin = 24 * time.Hour   // for one table
-	eraseRetry  = 5 * time.Second  // after an error
-	copyWithin  = 30 * time.Second // until what streams hold is copied
+	eraseWithin = 24 * time.Hour         // for one table
+	copyWithin  = 30 * time.Second       // until what streams hold is copied
+	lookEvery   = 250 * time.Millisecond // whether it is
 )
 
-// Eraser does the erasures that were asked for, while its publisher leads.
+// Eraser does the erasures that were asked for. Archive may be nil: there is none.
 type Eraser struct {
 	Database  *database.DB
 	Publisher *publish.Publisher
 	Redis     *redis.Client
 	Keys      descriptors.RecordKeys
-	Archive   *archive.Archiver // nil: there is none
+	Archive   *archive.Archiver
 	Log       *slog.Logger
 }
 
-// Run erases until ctx ends.
-func (x *Eraser) Run(ctx context.Context) {
-	for ctx.Err() == nil {
-		rest := publish.LookEvery
-		if x.Publisher.Leads.Load() {
-			err := x.next(ctx)
-			if err != nil && ctx.Err() == nil {
-				x.Log.Warn("erase: "+err.Error(), "instead", "it is tried again")
-				rest = eraseRetry
-			}
+// Run is a task: it does the erasures that are open.
+func (x *Eraser) Run(ctx context.Context, _ <-chan struct{}) error {
+	for {
+		found, err := x.next(ctx)
+		if err != nil || !found {
+			return err
 		}
-		publish.Pause(ctx, rest)
 	}
 }
 
 // next does one erasure, where one is open.
-func (x *Eraser) next(ctx context.Context) error {
+func (x *Eraser) next(ctx context.Context) (found bool, err error) {
 	e, err := x.open(ctx)
 	if err != nil || e == nil {
-		return err
+		return false, err
 	}
 	if x.Archive != nil {
 		err = x.Archive.Alone(ctx, func(ctx context.Context) error { return x.erase(ctx, e) })
@@ -65,7 +60,7 @@ func (x *Eraser) next(ctx context.Context) error {
 	if err != nil && ctx.Err() == nil {
 		_ = x.postpone(ctx, e, err) // the error itself is what counts
 	}
-	return err
+	return true, err
 }
 
 // erase removes the traces in all places, in an order that leaves nothing behind: what is on its way to the database first, then the database,
@@ -100,7 +95,7 @@ func (x *Eraser) erase(ctx context.Context, e *openErasure) error {
 	}
 	err = x.finish(ctx, e)
 	if err == nil {
-		x.Log.Info("erase: an erasure ended", "erasure", e.ID, "domain", e.Domain, "left", e.Problem)
+		x.Log.Info("an erasure ended", "erasure", e.ID, "domain", e.Domain, "left", e.Problem)
 	}
 	return err
 }
@@ -192,66 +187,37 @@ func (x *Eraser) places(ctx context.Context, p *person) ([]place, error) {
 		return nil, err
 	}
 	all := append([]place{x.streams(p)}, tables...)
-	all = append(all, x.records(p), x.table(p, outboxTable), x.counters(p), x.files(p))
+	all = append(all, x.records(p), x.counters(p), x.files(p))
 	return all, nil
 }
 
-// records is the records of Redis: those of the database go with its rows, those of operators by themselves.
+// records is the records of Redis, whoever made them.
 func (x *Eraser) records(p *person) place {
-	return place{
-		name: "records in Redis",
-		remove: func(ctx context.Context) (int64, error) {
-			conn, err := x.Database.Changes.Acquire(ctx) // before it is its turn to write, so that no change waits for it
+	count := func(ctx context.Context) (left int64, err error) {
+		for _, s := range p.subjects() {
+			id, err := publish.IdentityOf(s)
 			if err != nil {
 				return 0, err
 			}
-			defer conn.Release()
-			n, err := x.Publisher.Mend(ctx, conn, p.subjects(), true)
+			n, err := x.exists(ctx, &id)
 			if err != nil {
-				return int64(n), err
+				return 0, err
 			}
-			more, err := x.operators(ctx, p.subjects())
-			return int64(n) + more, err
-		},
-		count: func(ctx context.Context) (left int64, err error) {
-			for _, s := range p.subjects() {
-				id, err := publish.IdentityOf(s)
-				if err != nil {
-					return 0, err
-				}
-				n, err := x.exists(ctx, &id)
-				if err != nil {
-					return 0, err
-				}
-				left += n
+			left += n
+		}
+		return left, nil
+	}
+	return place{
+		name: "records in Redis",
+		remove: func(ctx context.Context) (removed int64, err error) {
+			removed, err = count(ctx)
+			if err != nil {
+				return 0, err
 			}
-			return left, nil
+			return removed, x.Publisher.Remove(ctx, p.subjects())
 		},
+		count: count,
 	}
-}
-
-// operators removes records that operators have made at sidecars: those the database knows nothing of.
-func (x *Eraser) operators(ctx context.Context, subjects []database.Subject) (removed int64, err error) {
-	book := x.Publisher.Book
-	for _, s := range subjects {
-		id, err := publish.IdentityOf(s)
-		if err != nil {
-			return removed, err
-		}
-		there, err := book.Get(ctx, id)
-		if err != nil {
-			return removed, err
-		}
-		if there == nil || there.Control {
-			continue
-		}
-		_, _, err = book.Change(ctx, id, "", func(r *records.Record) { *r = records.Record{} })
-		if err != nil {
-			return removed, err
-		}
-		removed++
-	}
-	return removed, nil
 }
 
 func (x *Eraser) exists(ctx context.Context, id *records.Identity) (int64, error) {
@@ -274,7 +240,7 @@ func (x *Eraser) files(p *person) place {
 			name: "archive", hint: ", which may be of the person: set CONTROL_ARCHIVE and ask again",
 			remove: func(context.Context) (int64, error) { return 0, nil },
 			count: func(ctx context.Context) (n int64, err error) {
-				err = x.Database.Changes.QueryRow(ctx, `SELECT coalesce(sum(rows), 0)::bigint FROM archives`).Scan(&n)
+				err = x.Database.Tasks.QueryRow(ctx, `SELECT coalesce(sum(rows), 0)::bigint FROM archives`).Scan(&n)
 				return n, err
 			},
 		}

@@ -25,12 +25,13 @@ type erasedKeys struct {
 
 // open is the open erasure that was asked for first, or nil.
 func (x *Eraser) open(ctx context.Context) (*openErasure, error) {
-	return database.One[openErasure](ctx, x.Database.Changes, `SELECT `+database.ErasureColumns+`, name, also FROM erasures WHERE state = 'open' ORDER BY id LIMIT 1`)
+	return database.One[openErasure](ctx, x.Database.Tasks, `SELECT `+database.ErasureColumns+`, name, also
+	  FROM erasures WHERE state = 'open' ORDER BY id LIMIT 1`)
 }
 
 // gather adds the API keys of the person to the erasure.
 func (x *Eraser) gather(ctx context.Context, e *openErasure) error {
-	return pgx.BeginFunc(ctx, x.Database.Changes, func(tx pgx.Tx) error {
+	return pgx.BeginFunc(ctx, x.Database.Tasks, func(tx pgx.Tx) error {
 		have := erasedKeys{}
 		if e.Also != nil {
 			have = *e.Also
@@ -38,7 +39,8 @@ func (x *Eraser) gather(ctx context.Context, e *openErasure) error {
 		if e.Kind == "api_key" {
 			have.IDs = append(have.IDs, e.Name)
 		}
-		rows, err := tx.Query(ctx, `SELECT id, encode(digest, 'hex'), prefix FROM api_keys WHERE domain = $1 AND ($2 = 'user' AND user_name = $3 OR $2 = 'api_key' AND id = $3)`, e.Domain, e.Kind, e.Name)
+		rows, err := tx.Query(ctx, `SELECT id, encode(digest, 'hex'), prefix FROM api_keys
+		  WHERE domain = $1 AND ($2 = 'user' AND user_name = $3 OR $2 = 'api_key' AND id = $3)`, e.Domain, e.Kind, e.Name)
 		if err != nil {
 			return err
 		}
@@ -52,7 +54,7 @@ func (x *Eraser) gather(ctx context.Context, e *openErasure) error {
 		}
 		have.IDs, have.Digests, have.Prefixes = distinct(have.IDs), distinct(have.Digests), distinct(have.Prefixes)
 		e.Also = &have
-		_, err = tx.Exec(ctx, `UPDATE erasures SET also = $2 WHERE id = $1`, e.ID, database.AsJSON(have))
+		_, err = tx.Exec(ctx, `UPDATE erasures SET also = $2 WHERE id = $1`, e.ID, have)
 		return err
 	})
 }
@@ -65,20 +67,21 @@ func (x *Eraser) finish(ctx context.Context, e *openErasure) error {
 			state = database.StateLeft
 		}
 	}
-	return pgx.BeginFunc(ctx, x.Database.Changes, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE erasures SET state = $2, name = NULL, also = NULL, finished_at = now(), problem = $3, places = $4 WHERE id = $1`, e.ID, state, e.Problem, database.AsJSON(e.Places))
+	return x.Database.Write(ctx, database.Actor{Name: e.AskedBy}, "erased", func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE erasures SET state = $2, name = NULL, also = NULL, finished_at = now(),
+		  problem = $3, places = $4 WHERE id = $1`, e.ID, state, e.Problem, e.Places)
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, `INSERT INTO audit (who, address, action, domain, kind, name, after) VALUES ($1, '', 'erased', $2, $3, $4, $5)`,
-			e.AskedBy, e.Domain, e.Kind, database.ErasureName(e.ID), database.AsJSON(map[string]any{"erasure": e.ID, "state": state, "places": e.Places}))
-		return err
+		after := map[string]any{"erasure": e.ID, "state": state, "places": e.Places}
+		return database.LogErasure(ctx, tx, "erased", &e.Erasure, after)
 	})
 }
 
 // postpone keeps why an erasure is not done yet.
 func (x *Eraser) postpone(ctx context.Context, e *openErasure, why error) error {
-	_, err := x.Database.Changes.Exec(ctx, `UPDATE erasures SET problem = $2, places = $3 WHERE id = $1`, e.ID, why.Error(), database.AsJSON(e.Places))
+	_, err := x.Database.Tasks.Exec(ctx, `UPDATE erasures SET problem = $2, places = $3 WHERE id = $1`,
+		e.ID, why.Error(), e.Places)
 	if err != nil {
 		return fmt.Errorf("note that erasure %d goes on later: %w", e.ID, err)
 	}

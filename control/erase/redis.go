@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/control/database"
-	"github.com/spillway-mesh/spillway/control/publish"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/redis"
 )
@@ -38,7 +37,7 @@ func (x *Eraser) streams(p *person) place {
 				if err != nil || waits == 0 || time.Now().After(deadline) {
 					return removed, err
 				}
-				publish.Pause(ctx, publish.LookEvery/4)
+				pause(ctx, lookEvery)
 			}
 		},
 		count: func(ctx context.Context) (left int64, err error) {
@@ -52,7 +51,7 @@ func (x *Eraser) streams(p *person) place {
 func (x *Eraser) trim(ctx context.Context, p *person) (removed, waits int64, err error) {
 	err = x.entries(ctx, p, func(stream string, e *streamEntry) error {
 		var copied bool
-		err := x.Database.Changes.QueryRow(ctx, `SELECT EXISTS (SELECT FROM record_sources WHERE sidecar = $1 AND stream = $2 AND sequence::text::numeric >= CASE WHEN $3 ~ '^[0-9]{1,18}$' THEN $3::numeric END)`,
+		err := x.Database.Tasks.QueryRow(ctx, `SELECT EXISTS (SELECT FROM record_sources WHERE sidecar = $1 AND stream = $2 AND sequence::text::numeric >= CASE WHEN $3 ~ '^[0-9]{1,18}$' THEN $3::numeric END)`,
 			e.fields["sidecar"], stream, e.fields["sequence"]).Scan(&copied)
 		if err != nil {
 			return err
@@ -106,10 +105,10 @@ func entriesOf(reply any) (all []streamEntry) {
 		if len(parts) != 2 {
 			continue
 		}
-		e := streamEntry{id: publish.ReplyText(parts[0]), fields: map[string]string{}}
+		e := streamEntry{id: textOf(parts[0]), fields: map[string]string{}}
 		words, _ := parts[1].([]any)
 		for i := 0; i+1 < len(words); i += 2 {
-			e.fields[publish.ReplyText(words[i])] = publish.ReplyText(words[i+1])
+			e.fields[textOf(words[i])] = textOf(words[i+1])
 		}
 		all = append(all, e)
 	}
@@ -211,9 +210,9 @@ func scanPageOf(ctx context.Context, s *redis.Server, cursor, pattern string) (k
 	}
 	items, _ := parts[1].([]any)
 	for _, item := range items {
-		keys = append(keys, publish.ReplyText(item))
+		keys = append(keys, textOf(item))
 	}
-	return keys, publish.ReplyText(parts[0]), nil
+	return keys, textOf(parts[0]), nil
 }
 
 var globQuote = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
@@ -265,4 +264,20 @@ func (c *counterName) in(key string) bool {
 		}
 	}
 	return false
+}
+
+// textOf is a text in a reply of Redis; of anything else nothing.
+func textOf(reply any) string {
+	text, _ := reply.(string)
+	return text
+}
+
+// pause waits.
+func pause(ctx context.Context, length time.Duration) {
+	timer := time.NewTimer(length)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }

@@ -21,21 +21,21 @@ type erasable struct {
 // is passed over.
 var erasables = []erasable{
 	{table: "api_keys", where: `domain = @domain AND id = ANY (@keys)`},
-	{table: "users", where: `domain = @domain AND @kind = 'user' AND name = @name`},
-	{table: "blocks", where: `domain = @domain AND (kind = @kind AND name = @name OR kind = 'api_key' AND name = ANY (@keys))`},
-	{table: "audit", redact: `name = 'erasure ' || @erasure::bigint, before = NULL, after = jsonb_build_object('erasure', @erasure::bigint)`,
+	{table: "profiles", where: `domain = @domain AND (kind = @kind AND name = @name
+	  OR kind = 'api_key' AND name = ANY (@keys))`},
+	{table: "audit", redact: `name = 'erasure ' || @erasure::bigint, before = NULL, done_at = coalesce(done_at, now()),
+	  after = jsonb_build_object('erasure', @erasure::bigint)`,
 		where: `domain = @domain AND (kind = @kind AND name = @name OR kind IN ('key', 'api_key') AND name = ANY (@keys)
-		  OR kind = 'key' AND @kind = 'user' AND (before->>'user' = @name OR after->>'user' = @name))`},
+		  OR kind = 'key' AND @kind = 'user' AND (before->>'user_name' = @name OR after->>'user_name' = @name))`},
 }
-
-// outboxTable is erased after the records, because the publisher needs it until then.
-var outboxTable = erasable{table: "outbox", where: `domain = @domain AND (kind = @kind AND name = @name OR kind = 'api_key' AND name = ANY (@keys) OR kind = 'secret' AND name = ANY (@digests))`}
 
 // tables are the tables that there are, with those that are found by their columns.
 func (x *Eraser) tables(ctx context.Context, p *person) ([]place, error) {
-	rows, err := x.Database.Changes.Query(ctx, `SELECT c.relname::text, coalesce(array_agg(a.attname::text) FILTER (WHERE a.attname IN ('domain', 'identity', 'ip', 'api_key') AND a.atttypid = 'text'::regtype), '{}')
+	rows, err := x.Database.Tasks.Query(ctx, `SELECT c.relname::text, coalesce(array_agg(a.attname::text)
+	    FILTER (WHERE a.attname IN ('domain', 'identity', 'ip', 'api_key') AND a.atttypid = 'text'::regtype), '{}')
 	  FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-	  WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition GROUP BY 1 ORDER BY 1`)
+	  WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+	  GROUP BY 1 ORDER BY 1`)
 	if err != nil {
 		return nil, fmt.Errorf("list the tables: %w", err)
 	}
@@ -111,14 +111,15 @@ func (p *person) arguments() pgx.NamedArgs {
 
 // patiently runs statements that may take long.
 func (x *Eraser) patiently(ctx context.Context, f func(pgx.Tx) error) error {
-	return pgx.BeginFunc(ctx, x.Database.Changes, func(tx pgx.Tx) error {
+	return pgx.BeginFunc(ctx, x.Database.Tasks, func(tx pgx.Tx) error {
 		wire := tx.Conn().PgConn().Conn()
 		err := wire.SetDeadline(time.Now().Add(eraseWithin)) // PostgreSQL may be silent for long
 		if err != nil {
 			return err
 		}
 		defer func() { _ = wire.SetDeadline(time.Time{}) }() // where it fails the connection is lost, and the pool makes another
-		_, err = tx.Exec(ctx, `SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true)`)
+		_, err = tx.Exec(ctx, `SELECT set_config('statement_timeout', '0', true),
+		  set_config('lock_timeout', '0', true), set_config('spillway.log', 'off', true)`)
 		if err != nil {
 			return err
 		}

@@ -2,32 +2,37 @@ package publish
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
-	"slices"
-	"time"
+	"strings"
 
 	"github.com/spillway-mesh/spillway/control/database"
-	"github.com/spillway-mesh/spillway/records"
 )
 
-// outboxRow is one change.
-type outboxRow struct {
+// line is one line of the audit that is not in Redis yet.
+type line struct {
 	ID                 int64
 	Domain, Kind, Name string
+	Digest             *string // of an API key, as PostgreSQL writes bytes
 }
 
-// feed puts changes into Redis until there are none left. A change that could not be put there stays for the next time.
-func (p *Publisher) feed(ctx context.Context, s database.Session) error {
+// Feed is a task: it puts changes into Redis until there are none left. A change that could not be put there, or not be
+// announced, stays for the next time.
+func (p *Publisher) Feed(ctx context.Context, _ <-chan struct{}) error {
 	for ctx.Err() == nil {
-		open, err := database.Many[outboxRow](ctx, s, `SELECT id, domain, kind, name FROM outbox WHERE done_at IS NULL AND kind <> $2 ORDER BY id LIMIT $1`, feedPage, database.KindLoad)
+		open, err := database.Many[line](ctx, p.cfg.Database.Tasks, `SELECT id, domain, kind, name,
+		  coalesce(after, before)->>'digest' AS digest FROM audit
+		  WHERE done_at IS NULL AND NOT (kind = 'user' AND name = '') ORDER BY id LIMIT $1`, feedPage)
 		if err != nil {
 			return fmt.Errorf("read what has changed: %w", err)
 		}
 		if len(open) == 0 {
+			if p.whole.Load() {
+				p.setCurrent()
+			}
 			return nil
 		}
-		err = p.feedPage(ctx, s, open)
-		p.unsure = err != nil
+		err = p.feedPage(ctx, open)
 		if err != nil {
 			return err
 		}
@@ -35,83 +40,74 @@ func (p *Publisher) feed(ctx context.Context, s database.Session) error {
 	return ctx.Err()
 }
 
-// feedPage puts some changes into Redis, and notes that they are there.
-func (p *Publisher) feedPage(ctx context.Context, s database.Session, open []outboxRow) error {
+// feedPage puts some changes into Redis, announces all of them, whether Redis had to be changed or not, and notes that
+// they are done.
+func (p *Publisher) feedPage(ctx context.Context, open []line) error {
 	var subjects []database.Subject
 	var ids []int64
-	published := false
-	for _, row := range open {
-		ids = append(ids, row.ID)
-		subjects = append(subjects, database.Subject{row.Domain, row.Kind, row.Name})
-		published = published || row.Kind == database.KindRules
+	rules := false
+	for _, l := range open {
+		ids = append(ids, l.ID)
+		subjects = append(subjects, l.subjects()...)
+		rules = rules || l.Kind == "rules" || l.Kind == "tier"
 	}
-	var err error
-	if published {
-		err = p.turns.change(nil, func() error { return p.publish(ctx, s) })
+	if rules {
+		err := p.publish(ctx, true)
+		if err != nil {
+			return err
+		}
+	}
+	_, err := p.Reconcile(ctx, p.cfg.Database.Tasks, subjects)
+	if err == nil {
+		err = p.book.Announce(ctx, identitiesOf(subjects))
 	}
 	if err == nil {
-		_, err = p.Mend(ctx, s, subjects, true)
-	}
-	if err == nil && p.unsure {
-		err = p.tellAbout(ctx, subjects)
-	}
-	if err == nil {
-		err = done(ctx, s, ids)
+		err = p.done(ctx, ids)
 	}
 	return err
 }
 
-// tellAbout lets sidecars know of changes that are in Redis, and of which they may not have heard.
-func (p *Publisher) tellAbout(ctx context.Context, subjects []database.Subject) error {
-	return p.Book.TellAbout(ctx, identitiesOf(subjects))
-}
-
-// identitiesOf are the subjects that may have records.
-func identitiesOf(subjects []database.Subject) (ids []records.Identity) {
-	for _, s := range subjects {
-		if id, err := IdentityOf(s); err == nil {
-			ids = append(ids, id)
+// subjects are those whose records a line is about.
+func (l *line) subjects() []database.Subject {
+	switch l.Kind {
+	case "rules", "tier":
+		return nil
+	case "key":
+		all := []database.Subject{{Domain: l.Domain, Kind: "api_key", Name: l.Name}}
+		if l.Digest != nil {
+			all = append(all, database.Subject{
+				Domain: l.Domain, Kind: database.KindSecret, Name: strings.TrimPrefix(*l.Digest, `\x`),
+			})
 		}
+		return all
 	}
-	return ids
+	return []database.Subject{{Domain: l.Domain, Kind: l.Kind, Name: l.Name}}
 }
 
-// Mend makes the records of some identities what the database has, before all pages of a walk that wait. Records that the database does not have
-// are deleted, if that is asked for. It returns how many were not what they have to be.
-func (p *Publisher) Mend(ctx context.Context, q database.Querier, subjects []database.Subject, deletes bool) (mended int, err error) {
-	err = p.turns.change(identitiesOf(subjects), func() error {
-		all, err := wanted(ctx, source{q, p.unfit.note}, subjects, time.Now())
-		if err != nil {
-			return fmt.Errorf("read records from the database: %w", err)
-		}
-		if !deletes {
-			all = slices.DeleteFunc(all, func(w records.Wanted) bool { return w.Record == nil })
-		}
-		mended, err = p.Book.Mend(ctx, all)
-		p.mended.Add(int64(mended))
-		return err
-	})
-	return mended, err
-}
-
-// done notes rows of the outbox that are in Redis.
-func done(ctx context.Context, s database.Session, ids []int64) error {
-	_, err := s.Exec(ctx, `UPDATE outbox SET done_at = now() WHERE id = ANY ($1)`, ids)
+// done notes lines that are in Redis.
+func (p *Publisher) done(ctx context.Context, ids []int64) error {
+	_, err := p.cfg.Database.Tasks.Exec(ctx, `UPDATE audit SET done_at = now() WHERE id = ANY ($1)`, ids)
 	if err != nil {
 		return fmt.Errorf("note what is done: %w", err)
 	}
 	return nil
 }
 
-// loads are the rows of the outbox about loads of users that are not in Redis yet.
-func (p *Publisher) loads(ctx context.Context) ([]int64, error) {
-	open, err := database.Many[outboxRow](ctx, p.cfg.Database.Changes, `SELECT id, domain, kind, name FROM outbox WHERE done_at IS NULL AND kind = $1`, database.KindLoad)
+// loads are the lines about loads of users that are not in Redis yet.
+func (p *Publisher) loads(ctx context.Context) (ids []int64, err error) {
+	open, err := database.Many[struct{ ID int64 }](ctx, p.cfg.Database.Tasks, `SELECT id FROM audit
+	  WHERE done_at IS NULL AND kind = 'user' AND name = ''`)
 	if err != nil {
 		return nil, fmt.Errorf("read what was loaded: %w", err)
 	}
-	var ids []int64
-	for _, row := range open {
-		ids = append(ids, row.ID)
+	for _, l := range open {
+		ids = append(ids, l.ID)
 	}
 	return ids, nil
+}
+
+// isDigest reports whether a text is a digest in hex.
+func isDigest(text string) bool {
+	bytes, err := hex.DecodeString(text)
+	return err == nil && len(bytes) == 32 && strings.ToLower(text) == text
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/spillway-mesh/spillway/redis"
 )
@@ -45,7 +46,8 @@ func (p *Publisher) onMarks(ctx context.Context, command string, words ...any) (
 		if err != nil {
 			return nil, fmt.Errorf("ask Redis for its mark: %w", err)
 		}
-		replies = append(replies, ReplyText(reply))
+		text, _ := reply.(string)
+		replies = append(replies, text)
 	}
 	return replies, nil
 }
@@ -79,7 +81,8 @@ func (p *Publisher) markAll(ctx context.Context) error {
 	return err
 }
 
-// guarded calls fill, which puts all into Redis, and marks the servers. It ends fill where a server is emptied meanwhile, and fails with errEmptied.
+// guarded calls fill, which puts all into Redis, and marks the servers. It ends fill where a server is emptied
+// meanwhile, and fails with errEmptied.
 func (p *Publisher) guarded(ctx context.Context, fill func(context.Context) error) error {
 	_, err := p.onMarks(ctx, "SET", markFilling, "NX")
 	if err != nil {
@@ -88,7 +91,7 @@ func (p *Publisher) guarded(ctx context.Context, fill func(context.Context) erro
 	ctx, cancel := context.WithCancelCause(ctx)
 	var beside sync.WaitGroup
 	beside.Go(func() {
-		for Pause(ctx, markEvery); ctx.Err() == nil; Pause(ctx, markEvery) {
+		for pause(ctx, markEvery); ctx.Err() == nil; pause(ctx, markEvery) {
 			now, err := p.readMarks(ctx)
 			if err == nil && now.lost > 0 {
 				cancel(errEmptied)
@@ -105,4 +108,14 @@ func (p *Publisher) guarded(ctx context.Context, fill func(context.Context) erro
 		return err
 	}
 	return p.markAll(context.WithoutCancel(ctx))
+}
+
+// pause waits.
+func pause(ctx context.Context, length time.Duration) {
+	timer := time.NewTimer(length)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }

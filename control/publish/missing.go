@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/spillway-mesh/spillway/control/database"
 	"github.com/spillway-mesh/spillway/peers"
@@ -69,32 +68,49 @@ func (m *missing) take() (some []database.Subject) {
 	return some
 }
 
-// refill walks where Redis has lost records. Sidecars know of it: they hold what they know, and ask for what they miss. Garbage is collected more rarely
-// meanwhile, which is a fifth of the control's work, unless GOGC says how often.
-func (p *Publisher) refill(ctx context.Context, s database.Session, empty bool) error {
+// refill walks where Redis has lost records. Sidecars know of it: they hold what they know, and ask for what they miss.
+// Garbage is collected more rarely meanwhile, which is a fifth of the control's work, unless GOGC says how often.
+func (p *Publisher) refill(ctx context.Context, q database.Querier) error {
 	if os.Getenv("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(refillGrowth))
 	}
-	like, err := kindsOf(ctx, s)
+	like, err := kindsOf(ctx, q)
 	if err == nil {
-		err = p.Book.BeginFilling(ctx, like)
+		err = p.book.BeginFilling(ctx, like)
+	}
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	var answering sync.WaitGroup
+	answering.Go(func() {
+		err := p.answer(ctx)
+		if err != nil {
+			stop(fmt.Errorf("put back what sidecars ask for: %w", err))
+		}
+	})
+	err = p.walk(ctx, q)
+	cause := context.Cause(ctx)
+	stop(nil)
+	answering.Wait()
+	if cause != nil {
+		return cause
 	}
 	if err == nil {
-		err = p.walk(ctx, s, empty)
-	}
-	if err == nil {
-		err = p.Book.EndFilling(ctx)
+		err = p.book.EndFilling(context.WithoutCancel(ctx))
 	}
 	return err
 }
 
 // kindsOf is an identity of each kind of which a domain has many records.
 func kindsOf(ctx context.Context, q database.Querier) (like []records.Identity, err error) {
-	type row struct {
+	type kinds struct {
 		Name        string
 		Users, Keys bool
 	}
-	all, err := database.Many[row](ctx, q, `SELECT name, EXISTS (SELECT FROM users WHERE domain = domains.name) AS users, EXISTS (SELECT FROM api_keys WHERE domain = domains.name) AS keys FROM domains`)
+	all, err := database.Many[kinds](ctx, q, `SELECT name,
+	  EXISTS (SELECT FROM users WHERE domain = domains.name) AS users,
+	  EXISTS (SELECT FROM api_keys WHERE domain = domains.name) AS keys FROM domains`)
 	if err != nil {
 		return nil, fmt.Errorf("read which records there are: %w", err)
 	}
@@ -103,59 +119,49 @@ func kindsOf(ctx context.Context, q database.Querier) (like []records.Identity, 
 			like = append(like, records.Identity{Domain: d.Name, Kind: records.User})
 		}
 		if d.Keys {
-			like = append(like, records.Identity{Domain: d.Name, Kind: records.APIKey}, records.Identity{Domain: d.Name, Kind: records.Secret})
+			like = append(like, records.Identity{Domain: d.Name, Kind: records.APIKey},
+				records.Identity{Domain: d.Name, Kind: records.Secret})
 		}
 	}
 	return like, nil
 }
 
-// await waits for questions, or a while, and reports whether there may be some.
-func (m *missing) await(ctx context.Context, most time.Duration) bool {
-	timer := time.NewTimer(most)
-	defer timer.Stop()
-	select {
-	case <-m.wake:
-		return true
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return false
-}
-
-// answerMissing puts records back that sidecars ask for, before all pages of a walk, until ctx ends.
-func (p *Publisher) answerMissing(ctx context.Context) {
-	stop := peers.Hear(p.cfg.Redis, p.cfg.Keys.Shared("missing"), map[string]func([]byte){peers.TopicMissing: p.hearMissing})
+// answer puts records back that sidecars ask for, before all pages of a walk, until ctx ends.
+func (p *Publisher) answer(ctx context.Context) error {
+	stop := peers.Hear(p.cfg.Redis, p.cfg.Keys.Shared("missing"), map[string]func([]byte){
+		peers.TopicMissing: p.hearMissing,
+	})
 	defer stop()
-	for ctx.Err() == nil {
-		if !p.missing.await(ctx, LookEvery) {
-			continue
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.missing.wake:
 		}
 		err := p.putBack(ctx)
 		if err != nil && ctx.Err() == nil {
-			p.Note(fmt.Errorf("put back what sidecars ask for: %w", err))
-			Pause(ctx, LookEvery)
+			return err
 		}
 	}
 }
 
-// putBack puts records back until none was asked for in a second. It has a connection of its own, as a walk has.
+// putBack puts back what was asked for. Of whom the database knows nothing, nothing is written.
 func (p *Publisher) putBack(ctx context.Context) error {
-	conn, err := p.cfg.Database.Connect(ctx)
-	if err != nil {
-		return fmt.Errorf("connect to the database: %w", err)
-	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is lost
-	err = p.putBackNow(ctx, conn)
-	for err == nil && p.missing.await(ctx, LookEvery) {
-		err = p.putBackNow(ctx, conn)
-	}
-	return err
-}
-
-// putBackNow puts back what was asked for.
-func (p *Publisher) putBackNow(ctx context.Context, q database.Querier) error {
 	for some := p.missing.take(); len(some) > 0; some = p.missing.take() {
-		_, err := p.Mend(ctx, q, some, false)
+		wanted, err := p.desiredOf(ctx, p.cfg.Database.Tasks, some)
+		if err != nil {
+			return err
+		}
+		var there []database.Subject
+		for _, d := range wanted {
+			if d.record != nil {
+				there = append(there, d.Subject)
+			}
+		}
+		_, err = p.Reconcile(ctx, p.cfg.Database.Tasks, there)
+		if err == nil {
+			err = p.book.Announce(ctx, identitiesOf(there))
+		}
 		if err != nil {
 			return err
 		}
@@ -167,7 +173,7 @@ func (p *Publisher) putBackNow(ctx context.Context, q database.Querier) error {
 func (p *Publisher) hearMissing(body []byte) {
 	subjects, err := p.readMissing(body)
 	if err != nil {
-		p.Note(fmt.Errorf("a sidecar asks for records: %w", err))
+		p.cfg.Log.Warn("a question of a sidecar cannot be read", "error", err)
 		return
 	}
 	p.missing.add(subjects)
@@ -202,6 +208,6 @@ func (p *Publisher) readMissing(body []byte) (subjects []database.Subject, err e
 // mayBe reports whether the database can have such a subject, and be asked for it.
 func mayBe(s database.Subject) bool {
 	_, err := IdentityOf(s)
-	digest := len(s.Name) == 64 && strings.Trim(s.Name, "0123456789abcdef") == ""
-	return err == nil && len(s.Domain) <= maxName && len(s.Name) <= maxName && !strings.ContainsRune(s.Domain+s.Name, 0) && (s.Kind != database.KindSecret || digest)
+	return err == nil && len(s.Domain) <= maxName && len(s.Name) <= maxName &&
+		!strings.ContainsRune(s.Domain+s.Name, 0) && (s.Kind != database.KindSecret || isDigest(s.Name))
 }

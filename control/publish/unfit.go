@@ -3,20 +3,13 @@ package publish
 import (
 	"log/slog"
 	"sync"
-
-	"github.com/spillway-mesh/spillway/control/database"
 )
 
 // maxUnfit is how many rows are remembered that were logged.
 const maxUnfit = 1000
 
-// source is where records are read from. A row that cannot be a record, because a statement wrote it past the API, is left out: it must not hold up all others.
-type source struct {
-	database.Querier
-	unfit func(error) // is told of it
-}
-
-// unfit logs rows that are left out, each of them once.
+// unfit logs rows that cannot be records, because a statement wrote them past the API, each of them once. They are left
+// out: they must not hold up all others.
 type unfit struct {
 	log    *slog.Logger
 	mu     sync.Mutex // guards logged
@@ -37,5 +30,5 @@ func (u *unfit) note(err error) {
 		clear(u.logged)
 	}
 	u.logged[text] = true
-	u.log.Warn("publish: a row of the database cannot be read: "+text, "instead", "it is left out: correct the row")
+	u.log.Warn("a row of the database cannot be published: it is left out", "error", err)
 }
