@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/spillway-mesh/spillway/audit"
+	"github.com/spillway-mesh/spillway/admin/live"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/records"
@@ -38,10 +38,10 @@ type API struct {
 	// Forget makes all sidecars forget what they know of the counters that an operator's change touches, and what they count themselves of the
 	// keys that it made full.
 	Forget     func(ctx context.Context, touched, reset []string) error
-	Top        *audit.Top                                       // nil: there is none
+	Top        *live.Top                                        // nil: there is none
 	TopOfFleet TopOfFleet                                       // required with Top
 	Fleet      func(ctx context.Context) ([]SidecarView, error) // every sidecar that lives
-	Events     *audit.Feed
+	Events     *live.Feed
 	EventsRole httpapi.Role    // that events need; NoRole: there are none
 	Stopping   <-chan struct{} // closed when streams have to end
 
@@ -60,7 +60,7 @@ func (a *API) Operations() *httpapi.API {
 	a.Access.Roles, a.Access.TokenFile, a.Access.ClientCA = Roles, TokenFile.Variable, "ADMIN_TLS_CLIENT_CA"
 	api := httpapi.New(httpapi.Config{
 		Title: "Spillway admin API", About: about, Access: a.Access, Within: 5 * time.Second, MaxBody: 1 << 20, NUL: true,
-		Sources: []fs.FS{sources, records.Sources, audit.Sources}, Problem: unavailable,
+		Sources: []fs.FS{sources, records.Sources, live.Sources}, Problem: unavailable,
 	})
 	a.addReads(api)
 	a.addChanges(api)
@@ -91,7 +91,7 @@ func (a *API) addReads(api *httpapi.API) {
 	events := get("/v1/events", "Refusals as they happen.",
 		"A stream of server-sent events: `refusal` with an Event, and `dropped` with a count where some were left out. At most 100 events a second.")
 	events.Role = a.EventsRole
-	httpapi.AddStream[httpapi.None, audit.Event](api, events, a.events)
+	httpapi.AddStream[httpapi.None, live.Event](api, events, a.events)
 }
 
 func (a *API) addChanges(api *httpapi.API) {

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spillway-mesh/spillway/audit"
+	"github.com/spillway-mesh/spillway/admin/live"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/httpapi"
@@ -35,7 +35,7 @@ func apiOf(t *testing.T, access httpapi.Access) (*API, *strings.Builder) {
 	log := new(strings.Builder)
 	return &API{
 		Access: access, Engine: e, Records: records.New(records.Config{}), Log: slog.New(slog.NewTextHandler(log, nil)),
-		InUse: func() InUse { return InUse{Hash: "abc"} }, Config: func() ConfigView { return ConfigView{} }, Counted: manyDecisions, Events: new(audit.Feed), EventsRole: httpapi.Operate,
+		InUse: func() InUse { return InUse{Hash: "abc"} }, Config: func() ConfigView { return ConfigView{} }, Counted: manyDecisions, Events: new(live.Feed), EventsRole: httpapi.Operate,
 	}, log
 }
 
@@ -222,7 +222,7 @@ func TestEventsArriveAsTheyHappen(t *testing.T) {
 	now := a.Now()
 	for range 101 {
 		if a.Events.Wanted(now) {
-			a.Events.Publish(audit.Event{Rule: "each"})
+			a.Events.Publish(live.Event{Rule: "each"})
 		}
 	}
 	if a.Events.Wanted(now) {

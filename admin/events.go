@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/spillway-mesh/spillway/audit"
+	"github.com/spillway-mesh/spillway/admin/live"
 	"github.com/spillway-mesh/spillway/httpapi"
 )
 
@@ -24,7 +24,7 @@ func (a *API) events(ctx context.Context, _ *httpapi.None, out *httpapi.Stream) 
 	if err != nil {
 		return nil // the reader is gone
 	}
-	httpapi.Follow(ctx, out, reader.Items, func(item audit.Item) error {
+	httpapi.Follow(ctx, out, reader.Items, func(item live.Item) error {
 		if item.Dropped > 0 {
 			err := out.Send("dropped", Dropped{item.Dropped})
 			if err != nil {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/spillway-mesh/spillway/audit"
+	"github.com/spillway-mesh/spillway/admin/live"
 	"github.com/spillway-mesh/spillway/httpapi"
 )
 
@@ -59,16 +59,16 @@ type topRequest struct {
 
 // TopView is the keys that are asked for and refused most.
 type TopView struct {
-	Since    time.Time      `json:"since"`          // since when it is counted: one to two minutes
-	Every    int64          `json:"sampled_one_in"` // one decision in so many is counted, as so many
-	Sidecars int            `json:"sidecars"`       // how many sidecars are in it
-	Missing  []string       `json:"missing"`        // sidecars that live and did not answer
-	Asked    []audit.Ranked `json:"asked"`          // keys that are asked for most
-	Refused  []audit.Ranked `json:"refused"`        // keys that are refused most
+	Since    time.Time     `json:"since"`          // since when it is counted: one to two minutes
+	Every    int64         `json:"sampled_one_in"` // one decision in so many is counted, as so many
+	Sidecars int           `json:"sidecars"`       // how many sidecars are in it
+	Missing  []string      `json:"missing"`        // sidecars that live and did not answer
+	Asked    []live.Ranked `json:"asked"`          // keys that are asked for most
+	Refused  []live.Ranked `json:"refused"`        // keys that are refused most
 }
 
 // TopOfFleet is the rankings of all sidecars, and the names of those that did not answer.
-type TopOfFleet func(ctx context.Context) (all []audit.Ranking, missing []string, err error)
+type TopOfFleet func(ctx context.Context) (all []live.Ranking, missing []string, err error)
 
 // top serves GET /v1/top.
 func (a *API) top(ctx context.Context, in *topRequest) (*TopView, error) {
@@ -84,7 +84,7 @@ func (a *API) top(ctx context.Context, in *topRequest) (*TopView, error) {
 		if err != nil {
 			return nil, err
 		}
-		ranking, view.Sidecars, view.Missing = audit.Merge(all), len(all), missing
+		ranking, view.Sidecars, view.Missing = live.Merge(all), len(all), missing
 	}
 	view.Since, view.Every = ranking.Since, ranking.Every
 	view.Asked, view.Refused = in.shown(ranking.Asked), in.shown(ranking.Refused)
@@ -92,8 +92,8 @@ func (a *API) top(ctx context.Context, in *topRequest) (*TopView, error) {
 }
 
 // shown is the first of a list that are of the domain and the rule that were asked for.
-func (in *topRequest) shown(list []audit.Ranked) []audit.Ranked {
-	var some []audit.Ranked
+func (in *topRequest) shown(list []live.Ranked) []live.Ranked {
+	var some []live.Ranked
 	for _, one := range list {
 		if (in.Domain == "" || one.Domain == in.Domain) && (in.Rule == "" || one.Rule == in.Rule) && len(some) < in.Limit {
 			some = append(some, one)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/admin"
-	"github.com/spillway-mesh/spillway/audit"
+	"github.com/spillway-mesh/spillway/admin/live"
 	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
@@ -44,8 +44,8 @@ func (s *Sidecar) rank(v *engine.Verdict) {
 const maxEntries = 16
 
 // event is a refusal as readers see it. It copies what it shows of the request, whose memory is used again.
-func event(req *descriptors.Request, v *engine.Verdict, now time.Time) audit.Event {
-	e := audit.Event{At: now.UTC(), Domain: clone(req.Domain), Outcome: v.Outcome().String(), RetryAfter: v.RetryAfter.Seconds(), Degraded: v.Degraded}
+func event(req *descriptors.Request, v *engine.Verdict, now time.Time) live.Event {
+	e := live.Event{At: now.UTC(), Domain: clone(req.Domain), Outcome: v.Outcome().String(), RetryAfter: v.RetryAfter.Seconds(), Degraded: v.Degraded}
 	if effect := v.Effect(); effect != nil {
 		e.Rule = effect.Rule
 	}
@@ -68,11 +68,11 @@ func event(req *descriptors.Request, v *engine.Verdict, now time.Time) audit.Eve
 }
 
 // describe adds the descriptors of a request to an event. A part of them would be another request.
-func describe(e *audit.Event, sent []descriptors.Descriptor) {
+func describe(e *live.Event, sent []descriptors.Descriptor) {
 	e.Entries = map[string]string{}
 	count := 0
 	for _, d := range sent {
-		one := audit.Descriptor{Entries: []audit.Entry{}}
+		one := live.Descriptor{Entries: []live.Entry{}}
 		for _, entry := range d.Entries {
 			if count++; count > maxEntries {
 				e.Descriptors = nil
@@ -80,24 +80,24 @@ func describe(e *audit.Event, sent []descriptors.Descriptor) {
 			}
 			key, value := clone(entry.Key), clone(entry.Value)
 			e.Entries[key] = value
-			one.Entries = append(one.Entries, audit.Entry{Key: key, Value: value})
+			one.Entries = append(one.Entries, live.Entry{Key: key, Value: value})
 		}
 		e.Descriptors = append(e.Descriptors, one)
 	}
 }
 
 // topOfFleet asks all sidecars for their rankings.
-func (s *Sidecar) topOfFleet(ctx context.Context) ([]audit.Ranking, []string, error) {
+func (s *Sidecar) topOfFleet(ctx context.Context) ([]live.Ranking, []string, error) {
 	if s.peers == nil {
-		return []audit.Ranking{s.top.Ranking()}, nil, nil
+		return []live.Ranking{s.top.Ranking()}, nil, nil
 	}
 	answers, missing, err := s.peers.Ask(ctx, topicTop, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	var all []audit.Ranking
+	var all []live.Ranking
 	for _, text := range answers {
-		var one audit.Ranking
+		var one live.Ranking
 		if json.Unmarshal(text, &one) == nil && !one.Since.IsZero() { // a sidecar without a ranking answers null
 			all = append(all, one)
 		}
@@ -114,7 +114,7 @@ func (s *Sidecar) reply(topic string, _ []byte) []byte {
 		return []byte("null")
 	}
 	r := s.top.Ranking()
-	for i, list := range []*[]audit.Ranked{&r.Asked, &r.Refused} {
+	for i, list := range []*[]live.Ranked{&r.Asked, &r.Refused} {
 		if len(*list) > toldKeys {
 			r.Floor[i] = max(r.Floor[i], (*list)[toldKeys].Count)
 			*list = (*list)[:toldKeys]
@@ -164,7 +164,7 @@ func (s *Sidecar) troubles() []string {
 }
 
 // clone is a copy of a text of a client, cut where it is long.
-func clone(text string) string { return strings.Clone(audit.Short(text)) }
+func clone(text string) string { return strings.Clone(live.Short(text)) }
 
 // withoutQuery is a path without what may hold secrets.
 func withoutQuery(path string) string {

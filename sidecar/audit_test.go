@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/spillway-mesh/spillway/audit"
+	"github.com/spillway-mesh/spillway/admin/live"
 	"github.com/spillway-mesh/spillway/descriptors"
 )
 
@@ -16,16 +16,16 @@ func TestAnEventTellsOfTheRequestThatWasSent(t *testing.T) {
 		{Entries: []descriptors.Entry{{Key: "zone", Value: "z"}, {Key: "app", Value: "a"}}},
 		{Entries: []descriptors.Entry{{Key: "zone", Value: "other"}}},
 	}
-	var e audit.Event
+	var e live.Event
 	describe(&e, sent)
-	want := []audit.Descriptor{{Entries: []audit.Entry{{Key: "zone", Value: "z"}, {Key: "app", Value: "a"}}}, {Entries: []audit.Entry{{Key: "zone", Value: "other"}}}}
+	want := []live.Descriptor{{Entries: []live.Entry{{Key: "zone", Value: "z"}, {Key: "app", Value: "a"}}}, {Entries: []live.Entry{{Key: "zone", Value: "other"}}}}
 	if diff := cmp.Diff(want, e.Descriptors); diff != "" {
 		t.Errorf("descriptors (-want +got):\n%s", diff)
 	}
 	for i := range maxEntries {
 		sent[1].Entries = append(sent[1].Entries, descriptors.Entry{Key: fmt.Sprint("k", i)})
 	}
-	e = audit.Event{}
+	e = live.Event{}
 	describe(&e, sent)
 	if len(e.Descriptors) > 0 || len(e.Entries) != maxEntries-1 {
 		t.Errorf("of too many entries %d are shown, and %d descriptors", len(e.Entries), len(e.Descriptors))

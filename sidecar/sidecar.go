@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/health"
 
 	"github.com/spillway-mesh/spillway/admin"
-	"github.com/spillway-mesh/spillway/audit"
+	"github.com/spillway-mesh/spillway/admin/live"
 	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/connlimit"
 	"github.com/spillway-mesh/spillway/descriptors"
@@ -68,8 +68,8 @@ type Sidecar struct {
 	records   *records.Book
 	peers     *peers.Peers     // nil without Redis
 	recorder  *record.Recorder // nil: nothing is recorded
-	top       *audit.Top       // nil: there is none
-	feed      audit.Feed
+	top       *live.Top        // nil: there is none
+	feed      live.Feed
 	stopping  chan struct{} // closed when the debug port begins to stop
 	started   time.Time
 	inUse     atomic.Pointer[rulesInUse] // nil: there are no rules yet
@@ -111,7 +111,7 @@ func assemble(cfg settings.Config, world World, counter engine.Counter) (*Sideca
 		forget: func() {}, serves: func([]string) {},
 	}
 	if cfg.Admin.TopKeys > 0 {
-		s.top = audit.NewTop(cfg.Admin.TopKeys, time.Now)
+		s.top = live.NewTop(cfg.Admin.TopKeys, time.Now)
 	}
 	s.streams, s.endStream = context.WithCancel(context.Background())
 	s.defers("streams", func() error { s.endStream(); return nil })

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/admin"
-	"github.com/spillway-mesh/spillway/audit"
+	"github.com/spillway-mesh/spillway/admin/live"
 	"github.com/spillway-mesh/spillway/descriptors"
 )
 
@@ -29,7 +29,7 @@ func showTop(w io.Writer, v *admin.TopView) bool {
 	return false
 }
 
-func showRanked(w io.Writer, title string, list []audit.Ranked) {
+func showRanked(w io.Writer, title string, list []live.Ranked) {
 	if len(list) == 0 {
 		fmt.Fprintf(w, "\n%s: no key\n", title)
 		return

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/admin"
-	"github.com/spillway-mesh/spillway/audit"
+	"github.com/spillway-mesh/spillway/admin/live"
 	"github.com/spillway-mesh/spillway/descriptors"
 )
 
@@ -20,7 +20,7 @@ func TestATerminalTakesNoOrders(t *testing.T) {
 	evil := "\x1b[2J\x1b]0;gone\a\r\nroot"
 	one, counter := 0, admin.CounterView{Rule: evil, Key: evil, At: evil, Unknown: evil}
 	var b strings.Builder
-	showTop(&b, &admin.TopView{Missing: []string{evil}, Asked: []audit.Ranked{{Domain: evil, Rule: evil, Key: evil}}})
+	showTop(&b, &admin.TopView{Missing: []string{evil}, Asked: []live.Ranked{{Domain: evil, Rule: evil, Key: evil}}})
 	showFleet(&b, &admin.FleetView{Rules: []string{evil}, Sidecars: []admin.SidecarView{{ID: evil, Host: evil, Version: evil, Degraded: []string{evil}}}})
 	showRules(&b, &admin.RulesView{Domains: []admin.DomainView{{Name: evil, Limits: []admin.RuleView{{Rule: evil, Name: evil, Reason: evil}}}}})
 	record := &admin.RecordView{Tier: evil, Note: evil, By: evil, Block: &admin.BlockView{Reason: evil}}

@@ -1,6 +1,6 @@
-// Package audit is what happened, for the record: refusals as they happen, and the keys that are asked for and refused most. Neither
+// Package live is what happens now: refusals as they happen, and the keys that are asked for and refused most. Neither
 // blocks a decision, and both are bounded.
-package audit
+package live
 
 import (
 	"embed"
