@@ -1,4 +1,5 @@
-// Package admin is HTTP for people and probes: health, the rules in use, counters, profiles, the API of operators and the live page.
+// Package admin is HTTP for people and probes: health, the rules in use, counters, profiles, the API of operators and
+// the live page.
 package admin
 
 import (

@@ -35,8 +35,8 @@ type API struct {
 	InUse   func() InUse
 	Config  func() ConfigView
 	Counted func() StatsView // since the start; who asks, the time and the rules are filled in here
-	// Forget makes all sidecars forget what they know of the counters that an operator's change touches, and what they count themselves of the
-	// keys that it made full.
+	// Forget makes all sidecars forget what they know of the counters that an operator's change touches, and what they
+	// count themselves of the keys that it made full.
 	Forget     func(ctx context.Context, touched, reset []string) error
 	Top        *live.Top                                        // nil: there is none
 	TopOfFleet TopOfFleet                                       // required with Top
@@ -49,8 +49,8 @@ type API struct {
 	Now func() time.Time // default time.Now
 }
 
-const about = "What an operator asks of a running sidecar, on its debug port. Without ADMIN_TOKEN_FILE and ADMIN_TLS_CLIENT_CA it answers " +
-	"the sidecar's own machine only. A change is in force on all sidecars within a second."
+const about = "What an operator asks of a running sidecar, on its debug port. Without ADMIN_TOKEN_FILE and " +
+	"ADMIN_TLS_CLIENT_CA it answers the sidecar's own machine only. A change is in force on all sidecars within a second."
 
 // Operations are all operations of the API.
 func (a *API) Operations() *httpapi.API {
@@ -59,7 +59,8 @@ func (a *API) Operations() *httpapi.API {
 	}
 	a.Access.Roles, a.Access.TokenFile, a.Access.ClientCA = Roles, TokenFile.Variable, "ADMIN_TLS_CLIENT_CA"
 	api := httpapi.New(httpapi.Config{
-		Title: "Spillway admin API", About: about, Access: a.Access, Within: 5 * time.Second, MaxBody: 1 << 20, NUL: true,
+		Title: "Spillway admin API", About: about, Access: a.Access, Within: 5 * time.Second, MaxBody: 1 << 20,
+		NUL:     true,
 		Sources: []fs.FS{sources, records.Sources, live.Sources}, Problem: unavailable,
 	})
 	a.addReads(api)
@@ -86,10 +87,12 @@ func (a *API) addReads(api *httpapi.API) {
 	httpapi.Add(api, get("/v1/fleet", "Which rules does each sidecar run?",
 		"Lists every sidecar that shares the store, with its version, its rules and what is degraded."), a.fleet)
 	httpapi.Add(api, get("/v1/stats", "What does this sidecar decide?",
-		"Counts what this sidecar decided since its start, by outcome and by rule, with how long its store takes and the state of its breakers."),
+		"Counts what this sidecar decided since its start, by outcome and by rule, "+
+			"with how long its store takes and the state of its breakers."),
 		a.stats)
 	events := get("/v1/events", "Refusals as they happen.",
-		"A stream of server-sent events: `refusal` with an Event, and `dropped` with a count where some were left out. At most 100 events a second.")
+		"A stream of server-sent events: `refusal` with an Event, and `dropped` with a count where "+
+			"some were left out. At most 100 events a second.")
 	events.Role = a.EventsRole
 	httpapi.AddStream[httpapi.None, live.Event](api, events, a.events)
 }
@@ -100,9 +103,11 @@ func (a *API) addChanges(api *httpapi.API) {
 	}
 	httpapi.Add(api, post("/v1/block", "Refuse all requests of an identity.", ""), a.block)
 	httpapi.Add(api, post("/v1/unblock", "End a block.", ""), a.unblock)
-	httpapi.Add(api, post("/v1/tier", "Give an identity a tier, or limits of its own.", "What is left out stays."), a.tier)
+	httpapi.Add(api, post("/v1/tier", "Give an identity a tier, or limits of its own.", "What is left out stays."),
+		a.tier)
 	httpapi.Add(api, post("/v1/reset", "Make counters full.", "By identity or by key."), a.reset)
-	httpapi.Add(api, post("/v1/pardon", "End the cool-downs of an identity.", "Forgets its refusals under every penalty."), a.pardon)
+	httpapi.Add(api, post("/v1/pardon", "End the cool-downs of an identity.",
+		"Forgets its refusals under every penalty."), a.pardon)
 }
 
 // unavailable is an error of the store as a caller sees it.
@@ -112,7 +117,8 @@ func unavailable(err error) *httpapi.Problem {
 
 // failed logs that a change failed, and returns why.
 func (a *API) failed(ctx context.Context, action string, identity any, err error) error {
-	a.Log.Warn("a change by an operator failed", "action", action, "who", httpapi.CallerOf(ctx).Name, "whom", jsonText(identity), "error", err)
+	a.Log.Warn("a change by an operator failed", "action", action, "who", httpapi.CallerOf(ctx).Name, "whom",
+		jsonText(identity), "error", err)
 	return err
 }
 

@@ -24,7 +24,8 @@ import (
 // apiOf makes an API over one domain, without Redis.
 func apiOf(t *testing.T, access httpapi.Access) (*API, *strings.Builder) {
 	t.Helper()
-	d, problems := rules.Decode("rules.yaml", []byte("domain: shop\nrules:\n  - {name: each, scope: user, limit: 5/1h}\n"))
+	d, problems := rules.Decode("rules.yaml",
+		[]byte("domain: shop\nrules:\n  - {name: each, scope: user, limit: 5/1h}\n"))
 	set, _ := descriptors.Compile([]descriptors.Domain{d}, descriptors.Options{})
 	if set == nil {
 		t.Fatal(rules.FormatProblems(problems))
@@ -35,7 +36,8 @@ func apiOf(t *testing.T, access httpapi.Access) (*API, *strings.Builder) {
 	log := new(strings.Builder)
 	return &API{
 		Access: access, Engine: e, Records: records.New(records.Config{}), Log: slog.New(slog.NewTextHandler(log, nil)),
-		InUse: func() InUse { return InUse{Hash: "abc"} }, Config: func() ConfigView { return ConfigView{} }, Counted: manyDecisions, Events: new(live.Feed), EventsRole: httpapi.Operate,
+		InUse: func() InUse { return InUse{Hash: "abc"} }, Config: func() ConfigView { return ConfigView{} },
+		Counted: manyDecisions, Events: new(live.Feed), EventsRole: httpapi.Operate,
 	}, log
 }
 
@@ -65,7 +67,8 @@ func TestWithoutCredentialsTheAPIAnswersThisMachineOnly(t *testing.T) {
 		want int
 		with []string
 	}{
-		{here, 200, nil}, {there, 403, nil}, {here, 403, []string{"Sec-Fetch-Site", "cross-site"}}, {here, 403, []string{"Origin", "http://evil.example"}},
+		{here, 200, nil}, {there, 403, nil}, {here, 403, []string{"Sec-Fetch-Site", "cross-site"}}, {here, 403,
+			[]string{"Origin", "http://evil.example"}},
 	} {
 		code, body := send(h, c.from, "POST", "/v1/block", `{"user":"mallory"}`, c.with...)
 		if code != c.want {
@@ -104,9 +107,12 @@ func TestTokensHaveRoles(t *testing.T) {
 		want                      int
 	}{
 		{"GET", "/v1/rules", "", view, 200}, {"GET", "/v1/rules", "", operate, 200}, {"GET", "/v1/rules", "", "", 401},
-		{"GET", "/v1/rules", "", "bearer 0123456789abcdef", 200}, {"GET", "/v1/rules", "", "Basic 0123456789abcdef", 401},
-		{"GET", "/v1/rules", "", "Bearer 0123456789abcdee", 401}, {"POST", "/v1/block", block, view, 403}, {"POST", "/v1/block", block, operate, 200},
-		{"GET", "/v1/events", "", view, 403}, {"GET", "/v1/nothing", "", "", 401}, {"GET", "/v1/nothing", "", view, 404},
+		{"GET", "/v1/rules", "", "bearer 0123456789abcdef", 200}, {"GET", "/v1/rules", "", "Basic 0123456789abcdef",
+			401},
+		{"GET", "/v1/rules", "", "Bearer 0123456789abcdee", 401}, {"POST", "/v1/block", block, view, 403}, {"POST",
+			"/v1/block", block, operate, 200},
+		{"GET", "/v1/events", "", view, 403}, {"GET", "/v1/nothing", "", "", 401}, {"GET", "/v1/nothing", "", view,
+			404},
 	} {
 		code, body := send(h, there, c.method, c.path, c.body, "Authorization", c.token)
 		if code != c.want {
@@ -169,7 +175,8 @@ func TestBadInputGetsAProblem(t *testing.T) {
 	}
 }
 
-// TestTheDocumentDescribesWhatIsNamed holds that every type of the document has a comment, and every reference a schema.
+// TestTheDocumentDescribesWhatIsNamed holds that every type of the document has a comment, and every reference a
+// schema.
 func TestTheDocumentDescribesWhatIsNamed(t *testing.T) {
 	a, _ := apiOf(t, httpapi.Access{Local: httpapi.Operate})
 	text, err := json.Marshal(a.Operations().Document())

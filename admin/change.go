@@ -35,7 +35,8 @@ func (a *API) change(
 	if before != nil && before.Control {
 		warnings = append(warnings, "the control plane keeps this record, and puts its own back: change it there")
 	}
-	answer := &RecordChange{Identity: whom(id), DryRun: dry, Before: viewOf(before), After: viewOf(after), Warnings: warnings}
+	answer := &RecordChange{Identity: whom(id), DryRun: dry, Before: viewOf(before), After: viewOf(after),
+		Warnings: warnings}
 	if !dry {
 		a.logChange(ctx, action, answer.Identity, answer.Before, answer.After)
 	}
@@ -59,7 +60,8 @@ func (a *API) until(until time.Time, span string) (time.Time, error) {
 		return until, httpapi.Cannot("until %s has passed", until.Format(time.RFC3339))
 	}
 	if until.UTC().Year() > httpapi.LastYear {
-		return until, httpapi.Cannot("until %s must be in the year %d of UTC or before", until.Format(time.RFC3339), httpapi.LastYear)
+		return until, httpapi.Cannot("until %s must be in the year %d of UTC or before", until.Format(time.RFC3339),
+			httpapi.LastYear)
 	}
 	return until.UTC(), nil
 }

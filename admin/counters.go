@@ -13,21 +13,23 @@ import (
 // HolderRequest names counters: by who is counted, or by their keys.
 type HolderRequest struct {
 	Whom
-	Endpoint string   `json:"endpoint,omitempty"`                       // a path, for rules that count by it
-	Tier     string   `json:"tier,omitempty" in:"1..1024" like:"^[^/]"` // a tier, for rules that count by it
-	Keys     []string `json:"keys,omitempty" in:"1..1000"`              // keys of counters, as explain and usage show them, in place of all others
+	Endpoint string `json:"endpoint,omitempty"`                       // a path, for rules that count by it
+	Tier     string `json:"tier,omitempty" in:"1..1024" like:"^[^/]"` // a tier, for rules that count by it
+	// keys of counters, as explain and usage show them, in place of all others
+	Keys []string `json:"keys,omitempty" in:"1..1000"`
 }
 
 // usageRequest asks what is left.
 type usageRequest struct {
-	Domain   string  `query:"domain"`                            // may be left out where the rules have one domain
-	User     string  `query:"user" in:"1..1024" like:"^[^/]"`    // a user: what begins with / looks like a path
-	Tenant   string  `query:"tenant" in:"1..1024" like:"^[^/]"`  // a tenant: what begins with / looks like a path
-	APIKey   string  `query:"api_key" in:"1..1024" like:"^[^/]"` // the id of an API key
-	IP       Network `query:"ip"`                                // an address or a network, such as 192.0.2.7 or 192.0.2.0/24
-	Endpoint string  `query:"endpoint"`                          // a path, for rules that count by it
-	Tier     string  `query:"tier" in:"1..1024" like:"^[^/]"`    // a tier, for rules that count by it
-	Key      string  `query:"key"`                               // the key of a counter, in place of all others
+	Domain string `query:"domain"`                            // may be left out where the rules have one domain
+	User   string `query:"user" in:"1..1024" like:"^[^/]"`    // a user: what begins with / looks like a path
+	Tenant string `query:"tenant" in:"1..1024" like:"^[^/]"`  // a tenant: what begins with / looks like a path
+	APIKey string `query:"api_key" in:"1..1024" like:"^[^/]"` // the id of an API key
+	// an address or a network, such as 192.0.2.7 or 192.0.2.0/24
+	IP       Network `query:"ip"`
+	Endpoint string  `query:"endpoint"`                       // a path, for rules that count by it
+	Tier     string  `query:"tier" in:"1..1024" like:"^[^/]"` // a tier, for rules that count by it
+	Key      string  `query:"key"`                            // the key of a counter, in place of all others
 }
 
 // UsageView is what is left to an identity.
@@ -40,10 +42,10 @@ type UsageView struct {
 
 // CounterView is a counter.
 type CounterView struct {
-	Rule       string    `json:"rule"`
+	Rule       string    `json:"rule"`         // the rule
 	At         string    `json:"at,omitempty"` // where it is written
 	Scope      string    `json:"scope"`        // what it counts by
-	Key        string    `json:"key"`          // of the counter
+	Key        string    `json:"key"`          // the key of the counter
 	Limit      LimitView `json:"limit"`
 	Left       int64     `json:"left"`                // what is left
 	ResetAfter float64   `json:"reset_after"`         // seconds until it is full, or its window ends
@@ -90,7 +92,8 @@ func (a *API) counters(ctx context.Context, h *HolderRequest) ([]descriptors.Cou
 	if err != nil {
 		return nil, nil, err
 	}
-	of := descriptors.Holder{Tenant: h.Tenant, User: h.User, IP: string(h.IP), Endpoint: h.Endpoint, APIKey: h.APIKey, Tier: h.Tier}
+	of := descriptors.Holder{Tenant: h.Tenant, User: h.User, IP: string(h.IP), Endpoint: h.Endpoint, APIKey: h.APIKey,
+		Tier: h.Tier}
 	counters, unlisted := d.Counters(of, a.Engine.Known(ctx, d.Name, &who))
 	return counters, unlisted, nil
 }
@@ -111,7 +114,7 @@ func whoOf(h *HolderRequest) (descriptors.Who, error) {
 // byKeys finds the counters of keys.
 func (a *API) byKeys(h *HolderRequest) ([]descriptors.Counter, error) {
 	if h.Whom != (Whom{Domain: h.Domain}) || h.Endpoint+h.Tier != "" {
-		return nil, httpapi.Cannot("keys name counters by themselves: leave out user, tenant, api_key, ip, endpoint and tier")
+		return nil, httpapi.Cannot("keys name counters by themselves: leave out whom, endpoint and tier")
 	}
 	set := a.Engine.Rules()
 	if set == nil {
@@ -121,7 +124,8 @@ func (a *API) byKeys(h *HolderRequest) ([]descriptors.Counter, error) {
 	for _, key := range h.Keys {
 		domain, c, found := set.CounterOf(key)
 		if !found || h.Domain != "" && domain != h.Domain {
-			return nil, httpapi.NewProblem(http.StatusNotFound, "no limit of the rules has a counter with the key %q: explain and usage by identity show keys", key)
+			return nil, httpapi.NewProblem(http.StatusNotFound,
+				"no limit of the rules has a counter with the key %q: explain and usage by identity show keys", key)
 		}
 		all = append(all, c)
 	}
@@ -139,7 +143,8 @@ func (a *API) look(ctx context.Context, counters []descriptors.Counter) []Counte
 	for i := range counters {
 		e, d := counters[i].Effect, &decisions[i]
 		view := CounterView{
-			Rule: e.Rule, At: place(e.At()), Scope: e.Scope, Key: asked[i].Key, Limit: limitView(&asked[i].Limit, e), Left: d.Remaining,
+			Rule: e.Rule, At: place(e.At()), Scope: e.Scope, Key: asked[i].Key, Limit: limitView(&asked[i].Limit, e),
+			Left:       d.Remaining,
 			ResetAfter: seconds(d.ResetAfter), Unknown: d.Reason,
 		}
 		if d.Penalized {
@@ -172,7 +177,8 @@ func (a *API) reset(ctx context.Context, in *httpapi.Sent[ResetRequest]) (*Count
 
 // pardon serves POST /v1/pardon.
 func (a *API) pardon(ctx context.Context, in *httpapi.Sent[ResetRequest]) (*CountersChange, error) {
-	return a.restore(ctx, "pardon", &in.Body, func(counter *descriptors.Counter) string { return counter.Charge.PenaltyKey })
+	return a.restore(ctx, "pardon", &in.Body,
+		func(counter *descriptors.Counter) string { return counter.Charge.PenaltyKey })
 }
 
 // restore removes a key of each counter, and lets all sidecars forget what they know of the counters.
@@ -187,7 +193,8 @@ func (a *API) restore(
 		return nil, err
 	}
 	counters = slices.DeleteFunc(counters, func(one descriptors.Counter) bool { return keyOf(&one) == "" })
-	answer := &CountersChange{Identity: ask.HolderRequest, DryRun: ask.DryRun, Before: a.look(ctx, counters), Unlisted: unlisted}
+	answer := &CountersChange{Identity: ask.HolderRequest, DryRun: ask.DryRun, Before: a.look(ctx, counters),
+		Unlisted: unlisted}
 	answer.After = answer.Before
 	if ask.DryRun || len(counters) == 0 {
 		return answer, nil
@@ -202,7 +209,8 @@ func (a *API) restore(
 }
 
 // remove removes the keys in the store, here, and from what other sidecars know.
-func (a *API) remove(ctx context.Context, counters []descriptors.Counter, keyOf func(*descriptors.Counter) string) error {
+func (a *API) remove(ctx context.Context, counters []descriptors.Counter,
+	keyOf func(*descriptors.Counter) string) error {
 	var gone, touched []string
 	for i := range counters {
 		gone = append(gone, keyOf(&counters[i]))

@@ -40,7 +40,8 @@ func (l LogLevel) put(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, "the level changes from this machine only: ask 127.0.0.1, or forward the port\n")
 		return
 	}
-	if r.Header.Get("Origin") != "" { // a browser sends it with every PUT of a page, which may have made its own name lead here
+	// A browser sends the origin with every PUT of a page, which may have made its own name lead here.
+	if r.Header.Get("Origin") != "" {
 		w.WriteHeader(http.StatusForbidden)
 		io.WriteString(w, "the level does not change for a page in a browser: use curl\n")
 		return

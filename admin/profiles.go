@@ -15,11 +15,14 @@ import (
 
 // Whom is the part of a request that names an identity: a domain, and one of the others.
 type Whom struct {
-	Domain string  `json:"domain,omitempty"`                            // may be left out where the rules have one domain
-	User   string  `json:"user,omitempty" in:"1..1024" like:"^[^/]"`    // a user: what begins with / looks like a path
-	Tenant string  `json:"tenant,omitempty" in:"1..1024" like:"^[^/]"`  // a tenant: what begins with / looks like a path
-	APIKey string  `json:"api_key,omitempty" in:"1..1024" like:"^[^/]"` // the id of an API key
-	IP     Network `json:"ip,omitempty"`                                // an address or a network, such as 192.0.2.7 or 192.0.2.0/24
+	// may be left out where the rules have one domain
+	Domain string `json:"domain,omitempty"`
+	User   string `json:"user,omitempty" in:"1..1024" like:"^[^/]"` // a user: what begins with / looks like a path
+	// a tenant: what begins with / looks like a path
+	Tenant string `json:"tenant,omitempty" in:"1..1024" like:"^[^/]"`
+	APIKey string `json:"api_key,omitempty" in:"1..1024" like:"^[^/]"` // the id of an API key
+	// an address or a network, such as 192.0.2.7 or 192.0.2.0/24
+	IP Network `json:"ip,omitempty"`
 }
 
 // Network is the text of an address or a network.
@@ -52,16 +55,18 @@ type BlockRequest struct {
 	Whom
 	Reason string    `json:"reason,omitempty" in:"1..1024"` // what the client reads
 	Until  time.Time `json:"until,omitzero"`                // when the block ends; without it and without for: never
-	For    Span      `json:"for,omitempty"`                 // how long the block lasts, in place of until: a whole number and one unit, such as 10m or 7d
-	Note   *string   `json:"note,omitempty" in:"0..1024"`   // a note for operators
-	DryRun bool      `json:"dry_run,omitempty"`             // changes nothing, and answers with what would change
+	// how long the block lasts, in place of until: a whole number and one unit, such as 10m or 7d
+	For    Span    `json:"for,omitempty"`
+	Note   *string `json:"note,omitempty" in:"0..1024"` // a note for operators
+	DryRun bool    `json:"dry_run,omitempty"`           // changes nothing, and answers with what would change
 }
 
 // UnblockRequest asks to let an identity through again.
 type UnblockRequest struct {
 	_ struct{} `oneof:"user tenant api_key ip"`
 	Whom
-	Lift   bool    `json:"lift,omitempty"`              // also lifts the blocks of the rule file that name the user, tenant or address
+	// also lifts the blocks of the rule file that name the user, tenant or address
+	Lift   bool    `json:"lift,omitempty"`
 	Note   *string `json:"note,omitempty" in:"0..1024"` // a note for operators
 	DryRun bool    `json:"dry_run,omitempty"`           // changes nothing, and answers with what would change
 }
@@ -70,10 +75,13 @@ type UnblockRequest struct {
 type TierRequest struct {
 	_ struct{} `oneof:"user tenant api_key ip"`
 	Whom
-	Tier   *string                 `json:"tier,omitempty" in:"0..256"`  // an empty one goes back to the rule file's
-	Limits *[]records.LimitRequest `json:"limits,omitempty" in:"0..16"` // the identity's own; an empty list goes back to the rule file's
+	// the tier; an empty one goes back to the rule file's
+	Tier *string `json:"tier,omitempty" in:"0..256"`
+	// limits of the identity's own; an empty list goes back to the rule file's
+	Limits *[]records.LimitRequest `json:"limits,omitempty" in:"0..16"`
 	Note   *string                 `json:"note,omitempty" in:"0..1024"` // a note for operators
-	DryRun bool                    `json:"dry_run,omitempty"`           // changes nothing, and answers with what would change
+	// changes nothing, and answers with what would change
+	DryRun bool `json:"dry_run,omitempty"`
 }
 
 // RecordChange is what a change of a record did, or would do.
@@ -97,19 +105,26 @@ type RecordView struct {
 
 // BlockView is a block.
 type BlockView struct {
-	Lifted bool      `json:"lifted,omitempty"` // it lifts blocks: those of the rule file that name the identity do not count
+	// it lifts blocks: those of the rule file that name the identity do not count
+	Lifted bool      `json:"lifted,omitempty"`
 	Reason string    `json:"reason,omitempty"` // what the client reads
 	Until  time.Time `json:"until,omitzero"`   // when it ends; none: never
 }
 
 // LimitView is a limit.
 type LimitView struct {
-	Name      string `json:"name,omitempty"`
-	Unlimited bool   `json:"unlimited,omitempty"` // nothing is limited
-	Count     int64  `json:"count"`               // tokens in the time of per
-	Per       string `json:"per,omitempty"`       // the window, such as 1h0m0s or calendar_day
-	Burst     int64  `json:"burst,omitempty"`     // the most that can be left, of a token bucket
-	Algorithm string `json:"algorithm,omitempty"` // how it counts
+	// the name of the limit
+	Name string `json:"name,omitempty"`
+	// nothing is limited
+	Unlimited bool `json:"unlimited,omitempty"`
+	// tokens in the time of per
+	Count int64 `json:"count"`
+	// the window, such as 1h0m0s or calendar_day
+	Per string `json:"per,omitempty"`
+	// the most that can be left, of a token bucket
+	Burst int64 `json:"burst,omitempty"`
+	// how it counts
+	Algorithm string `json:"algorithm,omitempty" one:"token_bucket sliding_window fixed_window sliding_log none"`
 }
 
 // viewOf is a record as answers show it; nil for none.
@@ -146,7 +161,8 @@ func (a *API) domain(name string) (*descriptors.CompiledDomain, error) {
 	}
 	d := set.Domain(name)
 	if d == nil {
-		return nil, httpapi.NewProblem(http.StatusNotFound, "there are no rules for the domain %q: there are some for %s",
+		return nil, httpapi.NewProblem(http.StatusNotFound,
+			"there are no rules for the domain %q: there are some for %s",
 			name, strings.Join(all, ", "))
 	}
 	return d, nil
@@ -159,7 +175,8 @@ func (a *API) identity(w *Whom) (id records.Identity, named bool, err error) {
 		return id, false, err
 	}
 	count := 0
-	for kind, name := range map[records.Kind]string{records.User: w.User, records.Tenant: w.Tenant, records.APIKey: w.APIKey} {
+	names := map[records.Kind]string{records.User: w.User, records.Tenant: w.Tenant, records.APIKey: w.APIKey}
+	for kind, name := range names {
 		if name != "" {
 			id, count = records.Identity{Domain: d.Name, Kind: kind, Name: name}, count+1
 		}
@@ -167,9 +184,11 @@ func (a *API) identity(w *Whom) (id records.Identity, named bool, err error) {
 	if w.IP != "" {
 		network, known := descriptors.ParseAddress(string(w.IP))
 		if !known {
-			return id, false, httpapi.Bad("ip %q must be an address or a network, such as 192.0.2.7 or 192.0.2.0/24", w.IP)
+			return id, false, httpapi.Bad("ip %q must be an address or a network, such as 192.0.2.7 or 192.0.2.0/24",
+				w.IP)
 		}
-		id = records.Identity{Domain: d.Name, Kind: records.Network, Network: netip.PrefixFrom(network.Addr(), network.Bits()).Masked()}
+		id = records.Identity{Domain: d.Name, Kind: records.Network,
+			Network: netip.PrefixFrom(network.Addr(), network.Bits()).Masked()}
 		count++
 	}
 	return id, count == 1, nil
@@ -210,7 +229,7 @@ func (a *API) block(ctx context.Context, in *httpapi.Sent[BlockRequest]) (*Recor
 func (a *API) unblock(ctx context.Context, in *httpapi.Sent[UnblockRequest]) (*RecordChange, error) {
 	ask := &in.Body
 	if ask.Lift && ask.APIKey != "" {
-		return nil, httpapi.Cannot("lift works for a user, a tenant or an ip: blocks of the rule file do not name API keys")
+		return nil, httpapi.Cannot("lift needs a user, a tenant or an ip: blocks of the rule file do not name API keys")
 	}
 	return a.change(ctx, "unblock", &ask.Whom, ask.DryRun, ask.Note, nil, func(r *records.Record) {
 		r.Block = nil
@@ -225,7 +244,7 @@ func (a *API) tier(ctx context.Context, in *httpapi.Sent[TierRequest]) (*RecordC
 	ask := &in.Body
 	switch {
 	case ask.IP != "":
-		return nil, httpapi.Cannot("an address has no tier and no limits of its own: name a user, a tenant or an api_key")
+		return nil, httpapi.Cannot("an address has neither tier nor limits: name a user, a tenant or an api_key")
 	case ask.Tier == nil && ask.Limits == nil && ask.Note == nil:
 		return nil, httpapi.Cannot("tier, limits and note are missing: give at least one of them")
 	}

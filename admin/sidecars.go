@@ -28,7 +28,8 @@ type SidecarView struct {
 	Started  time.Time `json:"started"`
 	Loaded   time.Time `json:"loaded,omitzero"` // when its rules came into use
 	Degraded []string  `json:"degraded"`        // what does not work as it should
-	XDS      *XDSState `json:"xds,omitempty"`   // not there where its rules come from files alone
+	// the management server that its rules come from; not there where they come from files alone
+	XDS *XDSState `json:"xds,omitempty"`
 }
 
 // fleet serves GET /v1/fleet.
@@ -95,7 +96,8 @@ func (a *API) top(ctx context.Context, in *topRequest) (*TopView, error) {
 func (in *topRequest) shown(list []live.Ranked) []live.Ranked {
 	var some []live.Ranked
 	for _, one := range list {
-		if (in.Domain == "" || one.Domain == in.Domain) && (in.Rule == "" || one.Rule == in.Rule) && len(some) < in.Limit {
+		asked := (in.Domain == "" || one.Domain == in.Domain) && (in.Rule == "" || one.Rule == in.Rule)
+		if asked && len(some) < in.Limit {
 			some = append(some, one)
 		}
 	}

@@ -16,31 +16,33 @@ type statsRequest struct {
 
 // StatsView is what the sidecar that answers has counted since its start, and how its store does.
 type StatsView struct {
-	At        time.Time        `json:"at"`
-	Started   time.Time        `json:"started"`
-	Version   string           `json:"version"`
-	Host      string           `json:"host"`
-	Caller    CallerView       `json:"caller"`
-	Rules     string           `json:"rules"`     // hash of the rules in use; empty: none
-	Degraded  []string         `json:"degraded"`  // what does not work as it should
-	Outcomes  map[string]int64 `json:"outcomes"`  // decisions of all rules
-	Decisions []DecisionsView  `json:"decisions"` // of the rules with most of them
-	LeftOut   int              `json:"left_out"`  // rules that are not in the list
+	At       time.Time  `json:"at"`
+	Started  time.Time  `json:"started"` // when it started, and all counts were 0
+	Version  string     `json:"version"`
+	Host     string     `json:"host"`
+	Caller   CallerView `json:"caller"`
+	Rules    string     `json:"rules"`    // the hash of the rules in use; empty for none
+	Degraded []string   `json:"degraded"` // what does not work as it should
+	// decisions of all rules by outcome: allowed, refused, blocked, exempt, shadowed, no_limit, unknown_domain or
+	// malformed
+	Outcomes  map[string]int64 `json:"outcomes"`
+	Decisions []DecisionsView  `json:"decisions"` // the rules with most decisions
+	LeftOut   int              `json:"left_out"`  // rules with decisions that are not in the list
 	Store     StoreView        `json:"store"`
 }
 
 // CallerView is who asks, and what they may do.
 type CallerView struct {
 	Name   string `json:"name"`
-	Role   string `json:"role"`
-	Events bool   `json:"events"` // may read events
+	Role   string `json:"role" one:"view operate"`
+	Events bool   `json:"events"` // the caller may read events
 }
 
 // DecisionsView is how often a rule had the last word, by outcome.
 type DecisionsView struct {
-	Domain   string           `json:"domain"` // empty: of a domain without rules
-	Rule     string           `json:"rule"`   // empty: no rule applied
-	Outcomes map[string]int64 `json:"outcomes"`
+	Domain   string           `json:"domain"`   // empty for a domain without rules
+	Rule     string           `json:"rule"`     // empty where no rule applied
+	Outcomes map[string]int64 `json:"outcomes"` // by outcome, without those that never were
 }
 
 // total is the number of decisions of all outcomes.
@@ -54,10 +56,10 @@ func (d *DecisionsView) total() int64 {
 
 // StoreView is how the store of the counters does.
 type StoreView struct {
-	Kind     string           `json:"kind"`     // memory or redis
-	Calls    map[string]int64 `json:"calls"`    // to servers: ok, or why one did not decide
-	Latency  LatencyView      `json:"latency"`  // of calls that were sent
-	Breakers []BreakerView    `json:"breakers"` // one for each server
+	Kind     string           `json:"kind" one:"memory redis"` // memory or redis
+	Calls    map[string]int64 `json:"calls"`                   // calls to its servers: ok, or why one did not decide
+	Latency  LatencyView      `json:"latency"`                 // of calls that were sent
+	Breakers []BreakerView    `json:"breakers"`                // one for each server
 }
 
 // LatencyView is how long calls took.
@@ -76,10 +78,10 @@ type BucketView struct {
 // BreakerView is the breaker in front of a server.
 type BreakerView struct {
 	Server   string    `json:"server"`
-	State    string    `json:"state"`          // closed, half-open or open
-	Since    time.Time `json:"since,omitzero"` // of the last change
-	Opened   int64     `json:"opened"`         // how often
-	Rejected int64     `json:"rejected"`       // calls that were kept from the server
+	State    string    `json:"state" one:"closed half-open open"` // closed, half-open or open
+	Since    time.Time `json:"since,omitzero"`                    // of the last change
+	Opened   int64     `json:"opened"`                            // how often it opened
+	Rejected int64     `json:"rejected"`                          // calls that it kept from the server
 }
 
 // stats serves GET /v1/stats. It reads counters that are there, and costs decisions nothing.

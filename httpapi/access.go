@@ -109,8 +109,8 @@ func (a *Access) needs() string {
 	return token
 }
 
-// local lets this machine in. The name that it was asked under must be of this machine too: a page in a browser may make its own name
-// lead here.
+// local lets this machine in. The name that it was asked under must be of this machine too: a page in a browser may
+// make its own name lead here.
 func (a *Access) local(r *http.Request) (Caller, *Problem) {
 	variables := a.TokenFile
 	if a.ClientCA != "" {
@@ -122,7 +122,7 @@ func (a *Access) local(r *http.Request) (Caller, *Problem) {
 			"without %s the API answers this machine only: ask 127.0.0.1, or forward the port", variables)
 	case !ownName(r.Host, nil):
 		return Caller{}, NewProblem(http.StatusForbidden,
-			"the API was asked under the name %q, and without %s answers this machine only: use localhost or an address", r.Host, variables)
+			"the API was asked under the name %q: use localhost or an address, or set %s", r.Host, variables)
 	}
 	return Caller{Name: "local", Role: a.Local, From: r.RemoteAddr}, nil
 }

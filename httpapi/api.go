@@ -1,5 +1,5 @@
-// Package httpapi is the frame of the HTTP APIs of sidecar and control: who may ask, what may be sent, how answers and problems look,
-// and an OpenAPI document that is made from the same types that requests are read into.
+// Package httpapi is the frame of the HTTP APIs of sidecar and control: who may ask, what may be sent, how answers and
+// problems look, and an OpenAPI document that is made from the same types that requests are read into.
 package httpapi
 
 import (
@@ -61,10 +61,12 @@ type operation struct {
 // New makes an API that has GET /v1/openapi.json.
 func New(c Config) *API {
 	a := &API{Config: c, guard: http.NewCrossOriginProtection()}
-	a.schemas = schemas{byName: map[string]*Schema{}, types: map[string]reflect.Type{}, nul: c.NUL, comments: commentsOf(c.Sources)}
+	a.schemas = schemas{byName: map[string]*Schema{}, types: map[string]reflect.Type{}, nul: c.NUL,
+		comments: commentsOf(append(c.Sources, sources))}
 	a.document = sync.OnceValue(a.makeDocument)
 	Add(a, Op{
-		Method: "GET", Path: "/v1/openapi.json", Summary: "The OpenAPI document of this API.", Role: View, AnyDomain: true,
+		Method: "GET", Path: "/v1/openapi.json", Summary: "The OpenAPI document of this API.", Role: View,
+		AnyDomain: true,
 	}, func(context.Context, *None) (*document, error) { return a.document(), nil })
 	return a
 }
@@ -81,11 +83,12 @@ type None struct{}
 //	one:"hour day"                          the words that a text may be
 //	like:"^[^/]"                            the pattern of a text
 //
-// A parameter of the query is optional, unless its tag ends with ",required". A field of a body is required, unless its json tag says
-// that it may be omitted. No value may be empty, but where in begins with 0 and in a *string. A blank field of a body with
-// oneof:"user tenant ip+port" says that one of these must be there, with what + adds to it.
+// A parameter of the query is optional, unless its tag ends with ",required". A field of a body is required, unless its
+// json tag says that it may be omitted. No value may be empty, but where in begins with 0 and in a *string. A blank
+// field of a body with oneof:"user tenant ip+port" says that one of these must be there, with what + adds to it.
 func Add[In, Out any](a *API, op Op, serve func(ctx context.Context, in *In) (*Out, error)) {
-	a.operations = append(a.operations, &operation{Op: op, in: a.inputOf(reflect.TypeFor[In](), &op), out: reflect.TypeFor[Out](),
+	a.operations = append(a.operations, &operation{Op: op, in: a.inputOf(reflect.TypeFor[In](), &op),
+		out: reflect.TypeFor[Out](),
 		serve: func(ctx context.Context, in any, _ http.ResponseWriter) (any, error) {
 			out, err := serve(ctx, in.(*In))
 			if err != nil || reflect.TypeFor[Out]() == reflect.TypeFor[None]() {
@@ -104,7 +107,8 @@ func (a *API) Handler() http.Handler {
 		byPath[o.Path] = append(byPath[o.Path], o)
 	}
 	for path, here := range byPath {
-		m.Handle(path, a.Guard(NoRole, func(w http.ResponseWriter, r *http.Request, c Caller) { a.dispatch(w, r, c, here) }))
+		m.Handle(path, a.Guard(NoRole,
+			func(w http.ResponseWriter, r *http.Request, c Caller) { a.dispatch(w, r, c, here) }))
 	}
 	m.Handle("/v1/", a.Guard(NoRole, func(w http.ResponseWriter, r *http.Request, _ Caller) {
 		NewProblem(http.StatusNotFound, "there is no %s: /v1/openapi.json describes what there is", r.URL.Path).Write(w)

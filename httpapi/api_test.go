@@ -74,15 +74,18 @@ func apiOf(access Access) *API {
 		return &found{Search: string(text)}, err
 	})
 	const one = "/v1/domains/{domain}/things/{name...}"
-	Add(a, Op{Method: "PUT", Path: one, Role: Operate, Made: true}, func(_ context.Context, in *setThing) (*thing, error) {
-		revision := int64(1)
-		if want := in.Condition.Revision(); want != nil {
-			revision = *want + 1
-		}
-		return &thing{Name: in.Name, Revision: revision}, nil
-	})
-	Add(a, Op{Method: "DELETE", Path: one, Role: Administer}, func(context.Context, *inThing) (*None, error) { return nil, nil })
-	Add(a, Op{Method: "GET", Path: "/v1/away", Role: View}, func(context.Context, *None) (*thing, error) { return nil, errAway })
+	Add(a, Op{Method: "PUT", Path: one, Role: Operate, Made: true},
+		func(_ context.Context, in *setThing) (*thing, error) {
+			revision := int64(1)
+			if want := in.Condition.Revision(); want != nil {
+				revision = *want + 1
+			}
+			return &thing{Name: in.Name, Revision: revision}, nil
+		})
+	Add(a, Op{Method: "DELETE", Path: one, Role: Administer},
+		func(context.Context, *inThing) (*None, error) { return nil, nil })
+	Add(a, Op{Method: "GET", Path: "/v1/away", Role: View},
+		func(context.Context, *None) (*thing, error) { return nil, errAway })
 	AddStream[None, thing](a, Op{Method: "GET", Path: "/v1/stream", Role: View, AnyDomain: true},
 		func(_ context.Context, _ *None, out *Stream) error {
 			err := out.Begin("things follow")
@@ -122,7 +125,8 @@ func TestInputsAreReadByTheirTags(t *testing.T) {
 			t.Errorf("%s: %d %s, want %s", query, w.Code, body, want)
 		}
 	}
-	w, body := ask(a, "PUT", "/v1/domains/shop/things/a/b%2Fc", `{"size": 1e1, "labels": {"a": ""}, "at": "2026-11-30T12:00:00Z"}`)
+	w, body := ask(a, "PUT", "/v1/domains/shop/things/a/b%2Fc",
+		`{"size": 1e1, "labels": {"a": ""}, "at": "2026-11-30T12:00:00Z"}`)
 	if w.Code != 201 || w.Header().Get("ETag") != `"1"` || !strings.Contains(body, `"name": "a/b/c"`) {
 		t.Errorf("%d %v %s", w.Code, w.Header(), body)
 	}
@@ -245,13 +249,15 @@ func TestTokensHaveRolesAndDomains(t *testing.T) {
 	for _, o := range a.operations {
 		for _, token := range tokens {
 			for _, domain := range []string{"shop", "other"} {
-				r := httptest.NewRequest(o.Method, strings.NewReplacer("{domain}", domain, "{name...}", "a").Replace(o.Path), nil)
+				r := httptest.NewRequest(o.Method, strings.NewReplacer("{domain}", domain, "{name...}",
+					"a").Replace(o.Path), nil)
 				r.SetPathValue("domain", domain)
 				if !strings.Contains(o.Path, "{domain}") {
 					r.SetPathValue("domain", "")
 				}
 				allowed := access.lacks(token.Caller, o.Role) == nil && o.reaches(token.Caller, r) == nil
-				inDomain := token.Domains == nil || o.AnyDomain || strings.Contains(o.Path, "{domain}") && domain == "shop"
+				inDomain := token.Domains == nil || o.AnyDomain || strings.Contains(o.Path,
+					"{domain}") && domain == "shop"
 				if want := token.Role >= o.Role && inDomain; allowed != want {
 					t.Errorf("%s may use %s %s of %s: %v, want %v", token.Name, o.Method, o.Path, domain, allowed, want)
 				}

@@ -71,7 +71,7 @@ func (a *API) inputOf(t reflect.Type, op *Op) *input {
 			}
 			p.Schema.setDefault(f.Tag.Get("or"))
 			in.parameters = append(in.parameters, p)
-			if where == "path" && !strings.Contains(op.Path, "{"+name+"}") && !strings.Contains(op.Path, "{"+name+"...}") {
+			if where == "path" && !strings.Contains(strings.ReplaceAll(op.Path, "...}", "}"), "{"+name+"}") {
 				panic(fmt.Sprintf("%s %s has no {%s}", op.Method, op.Path, name))
 			}
 		}
@@ -237,7 +237,8 @@ func (in *input) unsupported(kind string, kinds []string) *Problem {
 	if slices.Contains(kinds, kind) {
 		return nil
 	}
-	return NewProblem(http.StatusUnsupportedMediaType, "the content type is %q: send %s", kind, strings.Join(kinds, " or "))
+	return NewProblem(http.StatusUnsupportedMediaType, "the content type is %q: send %s", kind,
+		strings.Join(kinds, " or "))
 }
 
 // decode reads one JSON document that a schema describes. The error is about what is no such document at all.
@@ -270,7 +271,8 @@ func (c *checker) decode(name string, text []byte, s *Schema, into any) error {
 	return nil
 }
 
-// Decoder makes a function that reads JSON documents, each of which a name is for, as strictly as a body. The error is a *Problem.
+// Decoder makes a function that reads JSON documents, each of which a name is for, as strictly as a body. The error is
+// a *Problem.
 func Decoder[T any](name string) func(text []byte) (*T, error) {
 	all := &schemas{byName: map[string]*Schema{}, types: map[string]reflect.Type{}}
 	schema := all.of(reflect.TypeFor[T](), sent)

@@ -49,14 +49,17 @@ func (a *API) makeDocument() *document {
 		}
 		paths[path].(object)[strings.ToLower(o.Method)] = a.describe(o, problem)
 	}
-	d := &document{OpenAPI: "3.1.0", Info: object{"title": a.Title, "version": "1", "description": a.About}, Paths: paths}
+	d := &document{OpenAPI: "3.1.0", Info: object{"title": a.Title, "version": "1", "description": a.About},
+		Paths: paths}
 	if a.Access.Tokens != nil {
 		d.Security = append(d.Security, map[string][]any{"token": {}})
-		schemes["token"] = object{"type": "http", "scheme": "bearer", "description": "A token of " + a.Access.TokenFile + "."}
+		schemes["token"] = object{"type": "http", "scheme": "bearer",
+			"description": "A token of " + a.Access.TokenFile + "."}
 	}
 	if a.Access.Certified {
 		d.Security = append(d.Security, map[string][]any{"certificate": {}})
-		schemes["certificate"] = object{"type": "mutualTLS", "description": "A certificate that " + a.Access.ClientCA + " has signed."}
+		schemes["certificate"] = object{"type": "mutualTLS",
+			"description": "A certificate that " + a.Access.ClientCA + " has signed."}
 	}
 	named := object{}
 	for name, s := range a.schemas.byName {
@@ -140,22 +143,22 @@ func addComments(comments map[string]string, declaration ast.Decl) {
 	for _, one := range types.Specs {
 		spec := one.(*ast.TypeSpec)
 		name := spec.Name.Name
-		comments[name] = sentence(types.Doc)
+		comments[name] = sentence(strings.TrimPrefix(strings.TrimPrefix(types.Doc.Text(), name+" "), "is "))
 		body, is := spec.Type.(*ast.StructType)
 		if !is {
 			continue
 		}
 		for _, f := range body.Fields.List {
 			for _, field := range f.Names {
-				comments[name+"."+field.Name] = sentence(f.Doc) + sentence(f.Comment)
+				comments[name+"."+field.Name] = sentence(f.Doc.Text() + f.Comment.Text())
 			}
 		}
 	}
 }
 
 // sentence is a comment with a large letter at its begin and a period at its end.
-func sentence(comment *ast.CommentGroup) string {
-	text := strings.Join(strings.Fields(comment.Text()), " ")
+func sentence(comment string) string {
+	text := strings.Join(strings.Fields(comment), " ")
 	if text == "" {
 		return ""
 	}

@@ -85,8 +85,8 @@ func FromHere(remote string) bool {
 	return err == nil && addr.Unmap().IsLoopback()
 }
 
-// foreign reports whether a browser sends a request for a page of another origin. Reading, too, is refused: it would take the place of
-// a reader of events, though the page would not see the answer.
+// foreign reports whether a browser sends a request for a page of another origin. Reading, too, is refused: it would
+// take the place of a reader of events, though the page would not see the answer.
 func foreign(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "same-origin", "none":

@@ -21,13 +21,14 @@ var pageKinds = map[string]string{
 	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
 }
 
-// pagePolicy keeps a page to its own files and its own API: no inline code, no other host, no frame around it, and no text that
-// becomes markup.
-const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
-	"frame-ancestors 'none'; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+// pagePolicy keeps a page to its own files and its own API: no inline code, no other host, no frame around it, and no
+// text that becomes markup.
+const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " +
+	"img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; " +
+	"require-trusted-types-for 'script'; trusted-types 'none'"
 
-// ServePage adds a page to the routes: page/index.html of its files at /, the others and the shared ones under /page/. A
-// client at / that does not want HTML, such as curl, gets list: what there is.
+// ServePage adds a page to the routes: page/index.html of its files at /, the others and the shared ones under /page/.
+// A client at / that does not want HTML, such as curl, gets list: what there is.
 func ServePage(m *http.ServeMux, files fs.FS, list string) {
 	for _, of := range []fs.FS{files, shared} {
 		names, err := fs.Glob(of, "page/*")

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"embed"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -10,6 +11,11 @@ import (
 
 // LastYear is the last one that JSON can write.
 const LastYear = 9999
+
+// sources is this file, whose comments describe problems.
+//
+//go:embed problem.go
+var sources embed.FS
 
 // Problem is an answer that is an error, as application/problem+json (RFC 9457).
 type Problem struct {
@@ -81,7 +87,13 @@ func writeJSON(w http.ResponseWriter, status int, kind string, document any) {
 	_, _ = w.Write(append(body, '\n')) // it fails only when the client has gone
 }
 
-// fillLists makes each list of a document that is nil an empty one. What is behind an interface or in a map stays.
+// mayBeNull reports whether a value of a type may be null in an answer: a pointer, or an object of any fields.
+func mayBeNull(t reflect.Type) bool {
+	return t.Kind() == reflect.Pointer || t.Kind() == reflect.Map && t.Elem().Kind() == reflect.Interface
+}
+
+// fillLists makes each list and each map of a document that is nil an empty one. What is behind an interface or in a
+// map stays.
 func fillLists(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -93,6 +105,10 @@ func fillLists(v reflect.Value) {
 			if v.Type().Field(i).IsExported() {
 				fillLists(v.Field(i))
 			}
+		}
+	case reflect.Map:
+		if v.IsNil() && v.CanSet() && !mayBeNull(v.Type()) {
+			v.Set(reflect.MakeMap(v.Type()))
 		}
 	case reflect.Slice:
 		if v.IsNil() && v.CanSet() && v.Type().Elem().Kind() != reflect.Uint8 {

@@ -30,9 +30,10 @@ type Schema struct {
 	Items       *Schema            `json:"items,omitempty"`
 	Properties  map[string]*Schema `json:"properties,omitempty"`
 	Required    []string           `json:"required,omitempty"`
-	Additional  any                `json:"additionalProperties,omitempty"` // false, or the *Schema of the values of a map
-	OneOf       []*Schema          `json:"oneOf,omitempty"`
-	AnyOf       []*Schema          `json:"anyOf,omitempty"`
+	// false, or the *Schema of the values of a map
+	Additional any       `json:"additionalProperties,omitempty"`
+	OneOf      []*Schema `json:"oneOf,omitempty"`
+	AnyOf      []*Schema `json:"anyOf,omitempty"`
 }
 
 // SchemaOf reads a schema from its text, which is part of the program.
@@ -134,7 +135,8 @@ func (all *schemas) object(t reflect.Type, as use) *Schema {
 		}
 		return ref
 	}
-	s := &Schema{Type: "object", Description: all.comments[t.Name()], Properties: map[string]*Schema{}, Additional: false}
+	s := &Schema{Type: "object", Description: all.comments[t.Name()], Properties: map[string]*Schema{},
+		Additional: false}
 	if name != "" {
 		all.types[name], all.byName[name] = t, s
 	}
@@ -164,7 +166,7 @@ func (all *schemas) fields(t reflect.Type, to *Schema, as use) {
 		if about := all.comments[t.Name()+"."+f.Name]; about != "" {
 			s.Description = about
 		}
-		if as == answered && !strings.Contains(options, "omit") && (f.Type.Kind() == reflect.Pointer || f.Type.Kind() == reflect.Map) {
+		if as == answered && !strings.Contains(options, "omit") && mayBeNull(f.Type) {
 			about := s.Description
 			s.Description = ""
 			s = &Schema{AnyOf: []*Schema{s, {Type: "null"}}, Description: about}

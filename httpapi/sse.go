@@ -23,7 +23,8 @@ type Stream struct {
 // AddStream adds an operation whose answer is a stream of events that are about values of the type Event. The problem
 // of one that did not begin its stream is its answer.
 func AddStream[In, Event any](a *API, op Op, serve func(ctx context.Context, in *In, out *Stream) error) {
-	a.operations = append(a.operations, &operation{Op: op, in: a.inputOf(reflect.TypeFor[In](), &op), out: reflect.TypeFor[Event](), stream: true,
+	a.operations = append(a.operations, &operation{Op: op, in: a.inputOf(reflect.TypeFor[In](), &op),
+		out: reflect.TypeFor[Event](), stream: true,
 		serve: func(ctx context.Context, in any, w http.ResponseWriter) (any, error) {
 			return nil, serve(ctx, in.(*In), &Stream{w: w, control: http.NewResponseController(w)})
 		}})
@@ -70,7 +71,7 @@ func Follow[T any](ctx context.Context, s *Stream, items <-chan T, send func(T) 
 
 // write writes a text at once. A reader that does not take it in time is given up.
 func (s *Stream) write(text string) error {
-	_ = s.control.SetWriteDeadline(time.Now().Add(streamWrite)) // where there is none, the reader is gone when the write says so
+	_ = s.control.SetWriteDeadline(time.Now().Add(streamWrite)) // without deadlines the write fails later
 	_, s.err = s.w.Write([]byte(text))
 	if s.err == nil {
 		s.err = s.control.Flush()

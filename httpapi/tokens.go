@@ -23,8 +23,9 @@ const leastToken = 16
 type TokenFile struct {
 	Variable string // that names the file
 	Roles    Roles
-	Digests  bool   // in place of a token it has its SHA-256 in hex and, where it is not for all, domains with commas between them
-	Make     string // the command that makes a token, for advice
+	// In place of a token it has its SHA-256 in hex and, where it is not for all, domains with commas between them.
+	Digests bool
+	Make    string // the command that makes a token, for advice
 }
 
 // Open reads a file, again when it changes. One that holds no token, or a wrong line, is an error. Later a file with a
@@ -75,7 +76,8 @@ func (f TokenFile) parse(words []string) (Token, error) {
 	}
 	if !f.Digests {
 		if len(words[2]) < leastToken {
-			return Token{}, fmt.Errorf("the token of %q must have %d bytes or more, not %d", words[1], leastToken, len(words[2]))
+			return Token{}, fmt.Errorf("the token of %q must have %d bytes or more, not %d", words[1], leastToken,
+				len(words[2]))
 		}
 		t.Digest = sha256.Sum256([]byte(words[2]))
 		return t, nil

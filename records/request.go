@@ -28,13 +28,19 @@ const maxLimitName = 256
 
 // LimitRequest is a limit that an identity is to have: unlimited, or a count and a window.
 type LimitRequest struct {
-	_         struct{} `oneof:"unlimited count+per"`
-	Name      string   `json:"name,omitempty" in:"1..256"`                                                     // what headers show
-	Unlimited *bool    `json:"unlimited,omitempty"`                                                            // true: nothing is limited
-	Count     *int64   `json:"count,omitempty" in:"0..1000000000000"`                                          // tokens in the time of per; 0 refuses everything
-	Per       string   `json:"per,omitempty" like:"^([1-9][0-9]{0,2}d|[1-9][0-9]{0,3}(h|m|s|ms))$"`            // the window: a whole number and one unit, such as 1m or 7d
-	Burst     *int64   `json:"burst,omitempty" in:"0..1000000000000"`                                          // the most that can be left, of a token bucket; default: the count
-	Algorithm string   `json:"algorithm,omitempty" one:"token_bucket sliding_window fixed_window sliding_log"` // how it counts; default: token_bucket
+	_ struct{} `oneof:"unlimited count+per"`
+	// what headers show
+	Name string `json:"name,omitempty" in:"1..256"`
+	// true: nothing is limited
+	Unlimited *bool `json:"unlimited,omitempty"`
+	// tokens in the time of per; 0 refuses everything
+	Count *int64 `json:"count,omitempty" in:"0..1000000000000"`
+	// the window: a whole number and one unit, such as 1m or 7d
+	Per string `json:"per,omitempty" like:"^([1-9][0-9]{0,2}d|[1-9][0-9]{0,3}(h|m|s|ms))$"`
+	// the most that can be left, of a token bucket; default: the count
+	Burst *int64 `json:"burst,omitempty" in:"0..1000000000000"`
+	// how it counts; default: token_bucket
+	Algorithm string `json:"algorithm,omitempty" one:"token_bucket sliding_window fixed_window sliding_log"`
 }
 
 // ReadLimits reads limits as records keep them: at most MaxLimits.
@@ -65,7 +71,8 @@ func ReadLimits(written []LimitRequest) ([]Limit, error) {
 func (w *LimitRequest) limit() (Limit, error) {
 	l := Limit{Name: w.Name}
 	if utf8.RuneCountInString(w.Name) > maxLimitName || !Printable(w.Name) || strings.ContainsAny(w.Name, `"\\`) {
-		return l, fmt.Errorf("the name must have at most %d characters, and no quotes, backslashes and control characters", maxLimitName)
+		return l, fmt.Errorf("the name must have at most %d characters, none of them quotes, backslashes or control characters",
+			maxLimitName)
 	}
 	if w.Unlimited != nil {
 		l.Unlimited = true
@@ -82,7 +89,8 @@ func (w *LimitRequest) limit() (Limit, error) {
 		var known bool
 		algorithm, known = limit.ParseAlgorithm(w.Algorithm)
 		if !known {
-			return l, fmt.Errorf("algorithm %q must be token_bucket, sliding_window, fixed_window or sliding_log", w.Algorithm)
+			return l, fmt.Errorf("algorithm %q must be token_bucket, sliding_window, fixed_window or sliding_log",
+				w.Algorithm)
 		}
 	}
 	return w.counted(l, algorithm)
@@ -114,7 +122,8 @@ var spans = regexp.MustCompile(SpanPattern)
 // ParseSpan reads a duration with one unit.
 func ParseSpan(text string) (time.Duration, error) {
 	if !spans.MatchString(text) {
-		return 0, fmt.Errorf("%q must be a whole number and one unit of ms, s, m, h and d, such as 250ms, 10m or 7d", text)
+		return 0, fmt.Errorf("%q must be a whole number and one unit of ms, s, m, h and d, such as 250ms, 10m or 7d",
+			text)
 	}
 	if days, is := strings.CutSuffix(text, "d"); is {
 		n, err := strconv.Atoi(days)

@@ -34,7 +34,8 @@ func lineOf(role, name, secret, domains string) string {
 
 // tokenOf is one who is known by a secret.
 func tokenOf(role httpapi.Role, name, secret string, domains ...string) httpapi.Token {
-	return httpapi.Token{Caller: httpapi.Caller{Name: name, Role: role, Domains: domains}, Digest: sha256.Sum256([]byte(secret))}
+	return httpapi.Token{Caller: httpapi.Caller{Name: name, Role: role, Domains: domains},
+		Digest: sha256.Sum256([]byte(secret))}
 }
 
 // rewrite writes a file with a time of its own, so that each change is seen.
@@ -59,7 +60,8 @@ func TestFilesAreReadAgain(t *testing.T) {
 	rewrite(t, tokens, ann+bob)
 	address := servers.FreeAddr(t)
 	c, err := control.New(control.Config{
-		DatabaseURL: "postgres://spillway@" + address + "/none", Listen: "127.0.0.1:0", TokenFile: tokens, Cert: cert, Key: key,
+		DatabaseURL: "postgres://spillway@" + address + "/none", Listen: "127.0.0.1:0", TokenFile: tokens, Cert: cert,
+		Key:   key,
 		Redis: redis.Servers{Addresses: []string{address}}, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -126,8 +128,9 @@ func TestFilesAreReadAgain(t *testing.T) {
 	})
 }
 
-// TestEveryRouteKeepsToDomains asks each operation with a token that is for the domain shop alone. An operation is about
-// the domain in its path; the few without one show nothing of a domain, leave out those of others, or are refused.
+// TestEveryRouteKeepsToDomains asks each operation with a token that is for the domain shop alone. An operation is
+// about the domain in its path; the few without one show nothing of a domain, leave out those of others, or are
+// refused.
 func TestEveryRouteKeepsToDomains(t *testing.T) {
 	refused := map[string]bool{ // operations without a domain in their paths: are they for those who may use all?
 		"/v1/openapi.json": false, "/v1/status": false, "/v1/questions": false, "/v1/domains": false, "/v1/audit": false,
@@ -144,7 +147,8 @@ func TestEveryRouteKeepsToDomains(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := serving(t, d, tokenOf(httpapi.Administer, "ann", secret, "shop", "shop-test"))
-	filled := strings.NewReplacer("{domain}", "other", "{kind}", "user", "{name}", "x", "{id}", "x", "{version}", "1", "{erasure}", "1")
+	filled := strings.NewReplacer("{domain}", "other", "{kind}", "user", "{name}", "x", "{id}", "x", "{version}", "1",
+		"{erasure}", "1")
 	for path, methods := range document.Paths {
 		oneDomain := strings.HasPrefix(path, "/v1/domains/{domain}/")
 		want, known := refused[path]
@@ -174,9 +178,11 @@ func TestEveryRouteKeepsToDomains(t *testing.T) {
 func TestListsLeaveOutOtherDomains(t *testing.T) {
 	d := database.migrated(t)
 	for _, domain := range []string{"shop", "other"} {
-		_, _, err := d.AddVersion(t.Context(), database.Actor{Name: "ann"}, domain, "domain: "+domain, "", true, database.Condition{})
+		_, _, err := d.AddVersion(t.Context(), database.Actor{Name: "ann"}, domain, "domain: "+domain, "", true,
+			database.Condition{})
 		if err == nil {
-			_, err = d.AskErasure(t.Context(), database.Actor{Name: "ann"}, database.Subject{domain, database.KindUser, "x"})
+			_, err = d.AskErasure(t.Context(), database.Actor{Name: "ann"},
+				database.Subject{domain, database.KindUser, "x"})
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -75,7 +75,8 @@ func (a *API) Handler() http.Handler {
 	m.Handle("GET /metrics", api.Guard(httpapi.View, a.metrics()))
 	httpapi.ServePage(m, pageFiles, pageList)
 	m.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		httpapi.NewProblem(http.StatusNotFound, "there is no %s: /v1/openapi.json describes what there is", r.URL.Path).Write(w)
+		httpapi.NewProblem(http.StatusNotFound, "there is no %s: /v1/openapi.json describes what there is",
+			r.URL.Path).Write(w)
 	})
 	return m
 }
@@ -84,7 +85,8 @@ func (a *API) Handler() http.Handler {
 func (a *API) Operations() *httpapi.API {
 	a.comparing = make(chan struct{}, 1)
 	api := httpapi.New(httpapi.Config{
-		Title: "Spillway control", About: "Rules, tiers, users, API keys and blocks. docs/guides/control.md explains it.",
+		Title: "Spillway control",
+		About: "Rules, tiers, users, API keys and blocks. docs/guides/control.md explains it.",
 		Access: httpapi.Access{
 			Roles: TokenFile.Roles, Tokens: a.Tokens, Local: httpapi.Administer, TokenFile: TokenFile.Variable,
 		},
@@ -148,7 +150,8 @@ func (a *API) problem(err error) *httpapi.Problem {
 		return sqlProblem(sql)
 	}
 	a.Log.Warn("the database does not answer", "error", err)
-	return httpapi.NewProblem(http.StatusServiceUnavailable, "the database does not answer; sidecars go on with what they have")
+	return httpapi.NewProblem(http.StatusServiceUnavailable,
+		"the database does not answer; sidecars go on with what they have")
 }
 
 // sqlProblem is what the database refuses, as a caller sees it.
@@ -158,7 +161,8 @@ func sqlProblem(e *pgconn.PgError) *httpapi.Problem {
 	case e.Code == database.CodeLockTimeout, e.Code == database.CodeDeadlock:
 		return httpapi.NewProblem(away, "another change holds what this one needs, and nothing was changed: try again")
 	case e.Code == database.CodeCanceled:
-		return httpapi.NewProblem(away, "the database needs more than %v for it: ask for less, or try again", database.StatementWithin)
+		return httpapi.NewProblem(away, "the database needs more than %v for it: ask for less, or try again",
+			database.StatementWithin)
 	case e.Code == "23503" && strings.Contains(e.Detail, "is still referenced"):
 		return httpapi.NewProblem(http.StatusConflict, "it is in use: %s", e.Detail)
 	case e.Code == "23503":

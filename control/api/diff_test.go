@@ -20,7 +20,8 @@ func TestOneComparisonAtATime(t *testing.T) {
 	d := database.migrated(t)
 	for n := range 2 {
 		text := fmt.Sprintf("domain: shop\nrules:\n  - { name: a, scope: user, limit: %d/1m }\n", n+1)
-		_, _, err := d.AddVersion(t.Context(), database.Actor{Name: "ann"}, "shop", text, "", false, database.Condition{})
+		_, _, err := d.AddVersion(t.Context(), database.Actor{Name: "ann"}, "shop", text, "", false,
+			database.Condition{})
 		if err != nil {
 			t.Fatal(err)
 		}

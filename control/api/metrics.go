@@ -54,7 +54,8 @@ func (a *API) stats() telemetry.ControlStats {
 			n = -1
 		}
 		s.Streams = append(s.Streams, telemetry.ControlStream{
-			Stream: one.Stream, Entries: one.Entries, Rows: one.Rows, Again: one.Again, Missing: one.Missing, Dropped: one.Dropped, Moved: one.Moved, Refused: one.Refused, Queued: n, Behind: one.Behind,
+			Stream: one.Stream, Entries: one.Entries, Rows: one.Rows, Again: one.Again, Missing: one.Missing,
+			Dropped: one.Dropped, Moved: one.Moved, Refused: one.Refused, Queued: n, Behind: one.Behind,
 		})
 	}
 	return s
@@ -67,7 +68,8 @@ func (a *API) archived() *telemetry.ControlArchive {
 	}
 	own := a.Archive.Stats()
 	all := &telemetry.ControlArchive{
-		Runs: own.Runs, Partitions: own.Partitions, Files: own.Files, Rows: own.Rows, Bytes: own.Bytes, Deleted: own.Deleted, LastRun: own.LastRun, Failures: map[string]int64{},
+		Runs: own.Runs, Partitions: own.Partitions, Files: own.Files, Rows: own.Rows, Bytes: own.Bytes,
+		Deleted: own.Deleted, LastRun: own.LastRun, Failures: map[string]int64{},
 	}
 	for _, step := range archive.Steps {
 		all.Failures[step] = own.Failures[step]

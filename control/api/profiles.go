@@ -128,23 +128,28 @@ func (a *API) addProfiles(api *httpapi.API) {
 		all, err := d.Tiers(ctx, in.Domain)
 		return listed(all, err, func(all []database.Tier) TierList { return TierList{all} })
 	})
-	httpapi.Add(api, get(domainPath+"/tiers/{name}", "A tier."), func(ctx context.Context, in *named) (*database.Tier, error) {
-		return d.Tier(ctx, in.Domain, in.Name)
-	})
-	httpapi.Add(api, get(domainPath+"/users", "Users, by name."), func(ctx context.Context, in *userSearch) (*UserList, error) {
-		all, err := d.Users(ctx, in.Domain, in.After, in.Tier, in.Prefix, in.Limit)
-		return listed(all, err, func(all []database.User) UserList { return UserList{all} })
-	})
-	httpapi.Add(api, get(domainPath+"/users/{name}", "A user."), func(ctx context.Context, in *named) (*database.User, error) {
-		return d.User(ctx, in.Domain, in.Name)
-	})
-	httpapi.Add(api, get(domainPath+"/keys", "API keys, by id."), func(ctx context.Context, in *keySearch) (*KeyList, error) {
-		all, err := d.Keys(ctx, in.Domain, in.After, in.User, in.Limit)
-		return listed(all, err, func(all []database.APIKey) KeyList { return KeyList{all} })
-	})
-	httpapi.Add(api, get(domainPath+"/keys/{id}", "An API key."), func(ctx context.Context, in *inKey) (*database.APIKey, error) {
-		return d.Key(ctx, in.Domain, in.ID)
-	})
+	httpapi.Add(api, get(domainPath+"/tiers/{name}", "A tier."),
+		func(ctx context.Context, in *named) (*database.Tier, error) {
+			return d.Tier(ctx, in.Domain, in.Name)
+		})
+	httpapi.Add(api, get(domainPath+"/users", "Users, by name."),
+		func(ctx context.Context, in *userSearch) (*UserList, error) {
+			all, err := d.Users(ctx, in.Domain, in.After, in.Tier, in.Prefix, in.Limit)
+			return listed(all, err, func(all []database.User) UserList { return UserList{all} })
+		})
+	httpapi.Add(api, get(domainPath+"/users/{name}", "A user."),
+		func(ctx context.Context, in *named) (*database.User, error) {
+			return d.User(ctx, in.Domain, in.Name)
+		})
+	httpapi.Add(api, get(domainPath+"/keys", "API keys, by id."),
+		func(ctx context.Context, in *keySearch) (*KeyList, error) {
+			all, err := d.Keys(ctx, in.Domain, in.After, in.User, in.Limit)
+			return listed(all, err, func(all []database.APIKey) KeyList { return KeyList{all} })
+		})
+	httpapi.Add(api, get(domainPath+"/keys/{id}", "An API key."),
+		func(ctx context.Context, in *inKey) (*database.APIKey, error) {
+			return d.Key(ctx, in.Domain, in.ID)
+		})
 	httpapi.Add(api, get(domainPath+"/blocks", "Blocks in force, by kind and name."),
 		func(ctx context.Context, in *blockSearch) (*BlockList, error) {
 			all, err := d.Blocks(ctx, in.Domain, in.AfterKind, in.After, in.Limit)
@@ -183,7 +188,7 @@ func (a *API) addChanges(api *httpapi.API) {
 			return d.RevokeKey(ctx, actor(ctx), in.Domain, in.ID, in.Revision())
 		})
 	httpapi.Add(api, change("PUT", "/blocks/{kind}/{name...}", httpapi.Operate,
-		"Block a user, tenant, ip or api_key. A network wider than /8, of IPv6 /32, needs the parameter wide."), a.setBlock)
+		"Block an identity. A network wider than /8, of IPv6 /32, needs the parameter wide."), a.setBlock)
 	httpapi.Add(api, change("DELETE", "/blocks/{kind}/{name...}", httpapi.Operate, "End a block."),
 		func(ctx context.Context, in *changeBlock) (*httpapi.None, error) {
 			s, err := in.subject()
@@ -281,7 +286,7 @@ func (in *setBlock) checkWidth(s database.Subject) error {
 		widest = widest4
 	}
 	if s.Kind == "ip" && is && network.Bits() < widest && in.Wide == "" {
-		return httpapi.Cannot("%s is wider than /%d: if all of it shall be blocked, send the parameter wide=true (--wide)", s.Name, widest)
+		return httpapi.Cannot("%s is wider than /%d: to block all of it, send the parameter wide=true (--wide)", s.Name, widest)
 	}
 	return nil
 }

@@ -22,7 +22,8 @@ type question struct {
 // questionSince is the inputs of a question about a time.
 type questionSince struct {
 	question
-	Since string `query:"since" like:"^([1-9][0-9]{0,2}[smh]|([1-9][0-9]?|[1-3][0-9]{2}|400)d)$"` // how far back, such as 90m, 24h or 7d, and at most 400d
+	// how far back, such as 90m, 24h or 7d, and at most 400d
+	Since string `query:"since" like:"^([1-9][0-9]{0,2}[smh]|([1-9][0-9]?|[1-3][0-9]{2}|400)d)$"`
 }
 
 // questionUser is the inputs of a question about a user.
@@ -102,7 +103,8 @@ func (a *API) questions(context.Context, *httpapi.None) (*QuestionList, error) {
 	list := &QuestionList{}
 	for i := range questions.All {
 		q := &questions.All[i]
-		view := QuestionView{Name: q.Name, Title: q.Title, Path: questionPath(q), Parameters: q.Parameters(), SQL: q.SQL}
+		view := QuestionView{Name: q.Name, Title: q.Title, Path: questionPath(q), Parameters: q.Parameters(),
+			SQL: q.SQL}
 		if q.Since > 0 {
 			view.Since = strconv.Itoa(int(q.Since/(24*time.Hour))) + "d"
 		}
@@ -112,7 +114,8 @@ func (a *API) questions(context.Context, *httpapi.None) (*QuestionList, error) {
 }
 
 // answer serves one question.
-func (a *API) answer(ctx context.Context, q *questions.Question, in question, since, name string) (*QuestionAnswer, error) {
+func (a *API) answer(ctx context.Context, q *questions.Question, in question, since, name string) (*QuestionAnswer,
+	error) {
 	now := time.Now().UTC()
 	result := &QuestionAnswer{Question: q.Name}
 	args := pgx.NamedArgs{"domain": in.Domain, "limit": in.Limit}
@@ -129,7 +132,8 @@ func (a *API) answer(ctx context.Context, q *questions.Question, in question, si
 			return nil, err
 		}
 		args["identity"] = a.Keys.Identity(database.KindUser, name)
-		args["hour"] = now.Truncate(time.Minute).Add(-59 * time.Minute) // a quota by the hour is a bucket: the last 60 minutes count
+		// A quota by the hour is a bucket: the last 60 minutes count.
+		args["hour"] = now.Truncate(time.Minute).Add(-59 * time.Minute)
 		args["day"] = now.Truncate(24 * time.Hour)
 		args["month"] = descriptors.MonthOf(now, zone, 0)
 	}

@@ -12,7 +12,8 @@ import (
 )
 
 var stepLengths = map[string]time.Duration{
-	database.StepMinute: time.Minute, database.StepHour: time.Hour, database.StepDay: 24 * time.Hour, database.StepTotal: time.Hour,
+	database.StepMinute: time.Minute, database.StepHour: time.Hour,
+	database.StepDay: 24 * time.Hour, database.StepTotal: time.Hour,
 }
 
 // mostSteps is how many steps of time an answer may have: a day of minutes, two months of hours, five years of days.
@@ -166,10 +167,13 @@ type CacheList struct {
 }
 
 func (a *API) addReports(api *httpapi.API) {
-	httpapi.Add(api, get(domainPath+"/usage", "What an identity, or the domain, used, by minute, hour or day."), a.usage)
-	httpapi.Add(api, get(domainPath+"/users/{name}/usage", "What a user used today and this month, against its quotas."),
+	httpapi.Add(api, get(domainPath+"/usage", "What an identity, or the domain, used, by minute, hour or day."),
+		a.usage)
+	httpapi.Add(api, get(domainPath+"/users/{name}/usage",
+		"What a user used today and this month, against its quotas."),
 		func(ctx context.Context, in *named) (*database.UserUsage, error) {
-			return a.Database.UserUsage(ctx, in.Domain, in.Name, a.Keys.Identity(database.KindUser, in.Name), time.Now())
+			return a.Database.UserUsage(ctx, in.Domain, in.Name, a.Keys.Identity(database.KindUser, in.Name),
+				time.Now())
 		})
 	httpapi.Add(api, get(domainPath+"/events", "Single requests, the newest first."), a.events)
 	httpapi.Add(api, get(domainPath+"/statistics",
@@ -226,7 +230,8 @@ func eventPlace(cursor string) (*database.EventPlace, error) {
 		sequence, err2 := strconv.ParseInt(parts[1], 10, 64)
 		place, err3 := strconv.ParseInt(parts[2], 10, 32)
 		if err1 == nil && err2 == nil && err3 == nil && at > 0 && at < 1<<57 {
-			return &database.EventPlace{At: time.UnixMicro(at), Sidecar: parts[3], Sequence: sequence, Place: int32(place)}, nil
+			return &database.EventPlace{At: time.UnixMicro(at), Sidecar: parts[3], Sequence: sequence,
+				Place: int32(place)}, nil
 		}
 	}
 	return nil, httpapi.Cannot("the cursor must be the next of an answer")

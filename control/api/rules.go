@@ -110,14 +110,16 @@ func (a *API) addRules(api *httpapi.API) {
 	httpapi.Add(api, put, func(ctx context.Context, in *newPublication) (*database.Publication, error) {
 		return a.Database.Publish(ctx, actor(ctx), in.Domain, in.Body.Version, in.Body.Note, in.Revision())
 	})
-	httpapi.Add(api, change("DELETE", "/published", httpapi.Administer, "Take the rules of the domain out of force. Its versions stay."),
+	httpapi.Add(api, change("DELETE", "/published", httpapi.Administer,
+		"Take the rules of the domain out of force. Its versions stay."),
 		func(ctx context.Context, in *changeDomain) (*database.Publication, error) {
 			return a.Database.Unpublish(ctx, actor(ctx), in.Domain, in.Revision())
 		})
 	httpapi.Add(api, get(domainPath+"/publications", "What was in force from when, the newest first."),
 		func(ctx context.Context, in *domainHistory) (*PublicationHistory, error) {
 			all, err := a.Database.Publications(ctx, in.Domain, in.Before, in.Limit)
-			return listed(all, err, func(all []database.Publication) PublicationHistory { return PublicationHistory{all} })
+			return listed(all, err,
+				func(all []database.Publication) PublicationHistory { return PublicationHistory{all} })
 		})
 	httpapi.Add(api, get(domainPath+"/diff", "What a change from one version to another means."), a.diff)
 }

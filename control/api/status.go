@@ -27,7 +27,8 @@ func (r *readiness) check(ctx context.Context, d *database.DB) error {
 	if time.Now().Before(r.until) {
 		return r.err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), database.ConnectWithin) // the answer is for others, too
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx),
+		database.ConnectWithin) // the answer is for others, too
 	defer cancel()
 	r.err = d.CheckSchema(ctx)
 	r.until = time.Now().Add(readyFor)
@@ -115,10 +116,11 @@ func (a *API) addRest(api *httpapi.API) {
 		}
 		return d.AskErasure(ctx, actor(ctx), s)
 	})
-	httpapi.Add(api, any("/v1/erasures", "Erasures, the newest first."), func(ctx context.Context, in *history) (*ErasureList, error) {
-		all, err := d.Erasures(ctx, httpapi.CallerOf(ctx).Domains, in.Before, in.Limit)
-		return listed(all, err, func(all []database.Erasure) ErasureList { return ErasureList{all} })
-	})
+	httpapi.Add(api, any("/v1/erasures", "Erasures, the newest first."),
+		func(ctx context.Context, in *history) (*ErasureList, error) {
+			all, err := d.Erasures(ctx, httpapi.CallerOf(ctx).Domains, in.Before, in.Limit)
+			return listed(all, err, func(all []database.Erasure) ErasureList { return ErasureList{all} })
+		})
 	httpapi.Add(api, any("/v1/erasures/{erasure}", "An erasure: its state, and what each place had and has."),
 		func(ctx context.Context, in *inErasure) (*database.Erasure, error) {
 			e, err := d.Erasure(ctx, in.Erasure)

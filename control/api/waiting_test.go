@@ -95,7 +95,8 @@ func TestASlowLoadHoldsUpNothing(t *testing.T) {
 // the connections that they hold.
 func TestAHeldLockHoldsUpItsOwnAlone(t *testing.T) {
 	d := database.migrated(t)
-	database.run(t, d, `INSERT INTO users (domain, name, updated_by) VALUES ('shop', 'ann', 'test'), ('shop', 'bob', 'test')`)
+	database.run(t, d,
+		`INSERT INTO users (domain, name, updated_by) VALUES ('shop', 'ann', 'test'), ('shop', 'bob', 'test')`)
 	server := serving(t, d)
 	conn, err := d.Connect(t.Context())
 	if err != nil {
@@ -141,7 +142,8 @@ func TestAHeldLockHoldsUpItsOwnAlone(t *testing.T) {
 // after the block, and leaves the user blocked.
 func TestABlockInterruptsAMerge(t *testing.T) {
 	d := database.migrated(t)
-	database.run(t, d, `INSERT INTO users (domain, name, updated_by) VALUES ('shop', 'ann', 'test'), ('shop', 'zoe', 'test')`)
+	database.run(t, d,
+		`INSERT INTO users (domain, name, updated_by) VALUES ('shop', 'ann', 'test'), ('shop', 'zoe', 'test')`)
 	server := serving(t, d)
 	conn, err := d.Connect(t.Context())
 	if err != nil {
@@ -172,7 +174,8 @@ func TestABlockInterruptsAMerge(t *testing.T) {
 		return err
 	})
 	about := database.Subject{"shop", database.KindUser, "ann"}
-	_, err = d.SetBlock(t.Context(), database.Actor{Name: "test"}, about, database.BlockRequest{}, database.Condition{Any: true})
+	_, err = d.SetBlock(t.Context(), database.Actor{Name: "test"}, about, database.BlockRequest{},
+		database.Condition{Any: true})
 	if err != nil {
 		t.Errorf("the block of a user whom a load merges: %v", err)
 	}

@@ -66,7 +66,7 @@ var rooms = map[string][]string{
 	"cmd/sidecar": {"sidecar", "settings"},
 	"cmd/spillway": {
 		"descriptors", "admin/live", "rules", "admin", "telemetry", "archive", "control", "sidecar", "trial",
-		"rulediff", "ruletest", "replay", "settings",
+		"rulediff", "ruletest", "replay", "settings", "httpapi", "records",
 	},
 	"test/servers":     {},
 	"test/integration": {},
