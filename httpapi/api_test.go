@@ -330,3 +330,40 @@ func TestTheDocumentIsMadeOfTheTypes(t *testing.T) {
 		t.Errorf("PUT has %+v", put)
 	}
 }
+
+// endless is a body without an end.
+type endless struct{}
+
+// Read reads.
+func (endless) Read(into []byte) (int, error) {
+	clear(into)
+	return len(into), nil
+}
+
+// manyLines is the inputs of a load.
+type manyLines struct {
+	Lines Lines `body:"text/csv"`
+}
+
+// TestABodyOfLinesHasABound sends more than a load may have.
+func TestABodyOfLinesHasABound(t *testing.T) {
+	a, read := apiOf(everybody), int64(0)
+	load := Op{Method: "POST", Path: "/v1/load", Role: View, Within: time.Minute, MaxBody: 1 << 20}
+	Add(a, load, func(_ context.Context, in *manyLines) (*None, error) {
+		var err error
+		read, err = io.Copy(io.Discard, in.Lines)
+		var large *http.MaxBytesError
+		if !errors.As(err, &large) {
+			t.Errorf("the body ends with %v", err)
+		}
+		return nil, nil
+	})
+	r := httptest.NewRequest("POST", "http://localhost/v1/load", endless{})
+	r.RemoteAddr = "127.0.0.1:1234"
+	r.Header.Set("Content-Type", "text/csv")
+	w := httptest.NewRecorder()
+	a.Handler().ServeHTTP(w, r)
+	if w.Code != 204 || read != load.MaxBody {
+		t.Errorf("%d bytes were read: %d %s", read, w.Code, w.Body)
+	}
+}

@@ -2,23 +2,18 @@ package api
 
 import (
 	"crypto/sha256"
-	"crypto/tls"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/spillway-mesh/spillway/control"
 	"github.com/spillway-mesh/spillway/control/database"
+	"github.com/spillway-mesh/spillway/control/database/questions"
+	"github.com/spillway-mesh/spillway/control/leader"
 	"github.com/spillway-mesh/spillway/control/publish"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/httpapi"
@@ -26,106 +21,10 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// lineOf is a line of a file of tokens.
-func lineOf(role, name, secret, domains string) string {
-	digest := sha256.Sum256([]byte(secret))
-	return strings.TrimSpace(role+" "+name+" "+hex.EncodeToString(digest[:])+" "+domains) + "\n"
-}
-
 // tokenOf is one who is known by a secret.
 func tokenOf(role httpapi.Role, name, secret string, domains ...string) httpapi.Token {
-	return httpapi.Token{Caller: httpapi.Caller{Name: name, Role: role, Domains: domains},
-		Digest: sha256.Sum256([]byte(secret))}
-}
-
-// rewrite writes a file with a time of its own, so that each change is seen.
-func rewrite(t *testing.T, path, text string) {
-	t.Helper()
-	err := os.WriteFile(path+".new", []byte(text), 0o600)
-	if err == nil {
-		err = os.Rename(path+".new", path)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// TestFilesAreReadAgain serves with a file of tokens and a certificate, and changes both: a token that is taken out is
-// refused soon, and new connections get the new certificate. A file that is wrong changes nothing, one without a token
-// revokes all.
-func TestFilesAreReadAgain(t *testing.T) {
-	cert, key := servers.Certificate(t)
-	tokens := filepath.Join(t.TempDir(), "tokens")
-	ann, bob := lineOf("viewer", "ann", "ann's", ""), lineOf("viewer", "bob", "bob's", "")
-	rewrite(t, tokens, ann+bob)
-	address := servers.FreeAddr(t)
-	c, err := control.New(control.Config{
-		DatabaseURL: "postgres://spillway@" + address + "/none", Listen: "127.0.0.1:0", TokenFile: tokens, Cert: cert,
-		Key:   key,
-		Redis: redis.Servers{Addresses: []string{address}}, Log: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- c.Run(t.Context()) }()
-	t.Cleanup(func() {
-		if err := errors.Join(<-ended, c.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	ask := func(token string) (status int, serial string) {
-		anyone := &tls.Config{InsecureSkipVerify: true}
-		client := http.Client{Transport: &http.Transport{TLSClientConfig: anyone, DisableKeepAlives: true}}
-		url := "https://" + c.Address() + "/v1/openapi.json"
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		request.Header.Set("Authorization", "Bearer "+token)
-		answer, err := client.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer.Body.Close()
-		return answer.StatusCode, hex.EncodeToString(answer.TLS.PeerCertificates[0].Signature)
-	}
-	await := func(what, token string, want int) {
-		t.Helper()
-		servers.Await(t, what, func() error {
-			if got, _ := ask(token); got != want {
-				return fmt.Errorf("%d", got)
-			}
-			return nil
-		})
-	}
-	await("bob", "bob's", http.StatusOK)
-	rewrite(t, tokens, ann)
-	await("the end of bob's token", "bob's", http.StatusUnauthorized)
-	rewrite(t, tokens, ann+"viewer bob\n")
-	c.Reload()
-	await("ann, after a file that is wrong", "ann's", http.StatusOK)
-	rewrite(t, tokens, "# it is empty\n")
-	began := time.Now()
-	await("the end of all tokens", "ann's", http.StatusUnauthorized)
-	if took := time.Since(began); took > 3*time.Second {
-		t.Errorf("a token is revoked after %v", took)
-	}
-	_, before := ask("")
-	fresh, freshKey := servers.Certificate(t)
-	for from, to := range map[string]string{fresh: cert, freshKey: key} {
-		text, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rewrite(t, to, string(text))
-	}
-	servers.Await(t, "the new certificate", func() error {
-		if _, now := ask(""); now == before {
-			return errors.New("it is the old one")
-		}
-		return nil
-	})
+	c := httpapi.Caller{Name: name, Role: role, Domains: domains}
+	return httpapi.Token{Caller: c, Digest: sha256.Sum256([]byte(secret))}
 }
 
 // TestEveryRouteKeepsToDomains asks each operation with a token that is for the domain shop alone. An operation is
@@ -174,15 +73,54 @@ func TestEveryRouteKeepsToDomains(t *testing.T) {
 	}
 }
 
+// TestTheDocumentNamesWhatAQuestionNeeds reads the parameters of each question in the OpenAPI document.
+func TestTheDocumentNamesWhatAQuestionNeeds(t *testing.T) {
+	text, err := json.Marshal((&API{}).Operations().Document())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document struct {
+		Paths map[string]map[string]struct {
+			Parameters []struct {
+				Name, In string
+				Required bool
+			}
+		}
+	}
+	err = json.Unmarshal(text, &document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range questions.All {
+		q := &questions.All[i]
+		needed, all := "", map[string]bool{}
+		for _, p := range document.Paths[questionPath(q)]["get"].Parameters {
+			if p.In != "query" {
+				continue
+			}
+			all[p.Name] = true
+			if p.Required {
+				needed += p.Name
+			}
+		}
+		if needed != q.Needs {
+			t.Errorf("%s needs %q by the document, want %q", q.Name, needed, q.Needs)
+		}
+		for _, name := range q.Parameters() {
+			if !all[name] || len(all) != len(q.Parameters()) {
+				t.Errorf("%s has the parameters %v, want %v", q.Name, all, q.Parameters())
+			}
+		}
+	}
+}
+
 // TestListsLeaveOutOtherDomains reads lists of all domains with a token for one of them.
 func TestListsLeaveOutOtherDomains(t *testing.T) {
-	d := database.migrated(t)
+	d := migrated(t)
 	for _, domain := range []string{"shop", "other"} {
-		_, _, err := d.AddVersion(t.Context(), database.Actor{Name: "ann"}, domain, "domain: "+domain, "", true,
-			database.Condition{})
+		_, _, err := d.AddVersion(t.Context(), database.Actor{Name: "ann"}, domain, "domain: "+domain, "", true, nil)
 		if err == nil {
-			_, err = d.AskErasure(t.Context(), database.Actor{Name: "ann"},
-				database.Subject{domain, database.KindUser, "x"})
+			_, err = d.AskErasure(t.Context(), database.Actor{Name: "ann"}, database.Subject{Domain: domain, Kind: database.KindUser, Name: "x"})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -192,8 +130,7 @@ func TestListsLeaveOutOtherDomains(t *testing.T) {
 	limited := tokenOf(httpapi.View, "ann", one, "shop")
 	all := tokenOf(httpapi.View, "bob", "for all")
 	api := apiOf(t, d, limited, all)
-	problem := "publish the rules of the domain \"other\": Redis is away"
-	api.Publisher.problem.Store(&problem)
+	api.Leader.Note("feed", errors.New("publish the rules of the domain \"other\": Redis is away"))
 	server := httptest.NewServer(api.Handler())
 	t.Cleanup(server.Close)
 	for secret, want := range map[string]string{one: "cannot publish now", "for all": "Redis is away"} {
@@ -260,7 +197,8 @@ func apiOf(t *testing.T, d *database.DB, tokens ...httpapi.Token) *API {
 	log := slog.New(slog.DiscardHandler)
 	publisher := publish.New(publish.Config{Database: d, Redis: servers, Keys: keys, Log: log})
 	t.Cleanup(func() { publisher.Close() })
-	api := &API{Database: d, Publisher: publisher, Keys: keys, Log: log}
+	lead := leader.New(leader.Config{Connect: d.Connect, Log: log})
+	api := &API{Database: d, Publisher: publisher, Leader: lead, Keys: keys, Log: log}
 	if len(tokens) > 0 {
 		api.Tokens = func() []httpapi.Token { return tokens }
 	}

@@ -63,7 +63,6 @@ type API struct {
 
 	loads     loads
 	comparing chan struct{} // holds one comparison of versions
-	readiness readiness
 }
 
 // Handler returns all routes.

@@ -17,11 +17,10 @@ import (
 // TestOneComparisonAtATime asks for a comparison while another one runs. One whose caller has gone ends, and is not run
 // later.
 func TestOneComparisonAtATime(t *testing.T) {
-	d := database.migrated(t)
+	d := migrated(t)
 	for n := range 2 {
 		text := fmt.Sprintf("domain: shop\nrules:\n  - { name: a, scope: user, limit: %d/1m }\n", n+1)
-		_, _, err := d.AddVersion(t.Context(), database.Actor{Name: "ann"}, "shop", text, "", false,
-			database.Condition{})
+		_, _, err := d.AddVersion(t.Context(), database.Actor{Name: "ann"}, "shop", text, "", false, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,10 +46,13 @@ func TestOneComparisonAtATime(t *testing.T) {
 		gone <- err
 	}()
 	servers.Await(t, "a request that waits", func() error {
-		if d.reads.Stat().AcquireCount() < 2 {
-			return errors.New("it has not read the versions")
+		var n int
+		err := d.Tasks.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid()
+		  AND state = 'idle' AND query LIKE '%v.text FROM rule_versions%'`).Scan(&n)
+		if err == nil && n == 0 {
+			err = errors.New("it has not read the versions")
 		}
-		return nil
+		return err
 	})
 	select {
 	case <-ended:

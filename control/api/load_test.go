@@ -9,15 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spillway-mesh/spillway/control/database"
-	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // TestOneLoadAtATime has a load whose body does not end. Others of its domain are refused at once until it has ended;
 // those of another domain are not.
 func TestOneLoadAtATime(t *testing.T) {
-	api := &API{Database: database.migrated(t), Log: slog.New(slog.DiscardHandler)}
+	api := &API{Database: migrated(t), Log: slog.New(slog.DiscardHandler)}
 	server := httptest.NewServer(api.Handler())
 	t.Cleanup(server.Close)
 	loadInto := func(domain string, body io.Reader) int {
@@ -59,47 +57,3 @@ func TestOneLoadAtATime(t *testing.T) {
 		t.Errorf("a load after it answers %d, want 200", got)
 	}
 }
-
-// endless is a body without an end: the head, and then one text again and again. It counts what was read.
-type endless struct {
-	head, again string
-	read        int64
-}
-
-// Read reads.
-func (e *endless) Read(into []byte) (int, error) {
-	n := copy(into, e.head)
-	e.head = e.head[n:]
-	for n < len(into) {
-		n += copy(into[n:], e.again)
-	}
-	e.read += int64(n)
-	return n, nil
-}
-
-// TestABodyOfLinesHasABound sends more than a load may have.
-func TestABodyOfLinesHasABound(t *testing.T) {
-	endless := &endless{again: strings.Repeat("a", 1<<12)}
-	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/domains/shop/users:load", endless)
-	_, cancel := within(httptest.NewRecorder(), request, &route{lines: true})
-	defer cancel()
-	n, err := io.Copy(io.Discard, io.LimitReader(request.Body, loadMost+1<<20))
-	var large *http.MaxBytesError
-	if n > loadMost || !errors.As(err, &large) {
-		t.Errorf("%d bytes of a load were read, and the error is %v", n, err)
-	}
-	lines := &database.UserLines{next: database.CsvLines(io.MultiReader(strings.NewReader("name\n"), tooLarge{}))}
-	for lines.Next() {
-		t.Log("a line")
-	}
-	var problem *httpapi.Problem
-	if !errors.As(database.bodyProblem(lines.Err()), &problem) || problem.Status != http.StatusRequestEntityTooLarge {
-		t.Errorf("a body that is too large is answered by %v", problem)
-	}
-}
-
-// tooLarge is the rest of a body that has more than it may have.
-type tooLarge struct{}
-
-// Read fails.
-func (tooLarge) Read([]byte) (int, error) { return 0, &http.MaxBytesError{Limit: loadMost} }

@@ -36,8 +36,8 @@ func asked(t *testing.T, server *httptest.Server, method, path, body string) (in
 // TestWhatCannotBeKeptIsRefused sends rules that are too long, and times whose year has five digits or none in UTC. All
 // are problems of the caller.
 func TestWhatCannotBeKeptIsRefused(t *testing.T) {
-	d := database.migrated(t)
-	database.run(t, d, `INSERT INTO users (domain, name, updated_by) VALUES ('shop', 'ann', 'test')`)
+	d := migrated(t)
+	run(t, d, `INSERT INTO users (domain, name, updated_by) VALUES ('shop', 'ann', 'test')`)
 	api := &API{Database: d, Keys: descriptors.NewRecordKeys("", nil), Log: slog.New(slog.DiscardHandler)}
 	server := httptest.NewServer(api.Handler())
 	t.Cleanup(server.Close)

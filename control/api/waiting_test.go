@@ -42,14 +42,14 @@ func wait(count int, what func(n int)) (done func()) {
 
 // waiting is the number of sessions that wait for a lock.
 func waiting(ctx context.Context, d *database.DB) (n int, err error) {
-	err = d.reads.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'`).Scan(&n)
+	err = d.Tasks.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'`).Scan(&n)
 	return n, err
 }
 
 // TestASlowLoadHoldsUpNothing loads users into a new domain, one line and then silence, while callers change users of
 // that domain: changes, blocks and reads, there and elsewhere, are answered.
 func TestASlowLoadHoldsUpNothing(t *testing.T) {
-	d := database.migrated(t)
+	d := migrated(t)
 	server := serving(t, d)
 	body, to := io.Pipe()
 	loaded := make(chan int, 1)
@@ -69,7 +69,7 @@ func TestASlowLoadHoldsUpNothing(t *testing.T) {
 	}
 	servers.Await(t, "the copy of the first lines", func() error {
 		var n int
-		err := d.Changes.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
+		err := d.Tasks.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
 		  WHERE state = 'active' AND query ILIKE 'copy %loading%'`).Scan(&n)
 		if err == nil && n == 0 {
 			err = errors.New("no copy runs")
@@ -94,9 +94,8 @@ func TestASlowLoadHoldsUpNothing(t *testing.T) {
 // would. Changes of these are refused in words of the API after a second; blocks and reads elsewhere do not wait for
 // the connections that they hold.
 func TestAHeldLockHoldsUpItsOwnAlone(t *testing.T) {
-	d := database.migrated(t)
-	database.run(t, d,
-		`INSERT INTO users (domain, name, updated_by) VALUES ('shop', 'ann', 'test'), ('shop', 'bob', 'test')`)
+	d := migrated(t)
+	run(t, d, `INSERT INTO users (domain, name, updated_by) VALUES ('shop', 'ann', 'test'), ('shop', 'bob', 'test')`)
 	server := serving(t, d)
 	conn, err := d.Connect(t.Context())
 	if err != nil {
@@ -141,9 +140,8 @@ func TestAHeldLockHoldsUpItsOwnAlone(t *testing.T) {
 // TestABlockInterruptsAMerge blocks a user whom a load is merging. The merge waits for another user's row, begins again
 // after the block, and leaves the user blocked.
 func TestABlockInterruptsAMerge(t *testing.T) {
-	d := database.migrated(t)
-	database.run(t, d,
-		`INSERT INTO users (domain, name, updated_by) VALUES ('shop', 'ann', 'test'), ('shop', 'zoe', 'test')`)
+	d := migrated(t)
+	run(t, d, `INSERT INTO users (domain, name, updated_by) VALUES ('shop', 'ann', 'test'), ('shop', 'zoe', 'test')`)
 	server := serving(t, d)
 	conn, err := d.Connect(t.Context())
 	if err != nil {
@@ -173,9 +171,8 @@ func TestABlockInterruptsAMerge(t *testing.T) {
 		}
 		return err
 	})
-	about := database.Subject{"shop", database.KindUser, "ann"}
-	_, err = d.SetBlock(t.Context(), database.Actor{Name: "test"}, about, database.BlockRequest{},
-		database.Condition{Any: true})
+	about := database.Subject{Domain: "shop", Kind: database.KindUser, Name: "ann"}
+	_, err = d.SetBlock(t.Context(), database.Actor{Name: "test"}, about, database.BlockRequest{}, nil)
 	if err != nil {
 		t.Errorf("the block of a user whom a load merges: %v", err)
 	}
@@ -194,13 +191,13 @@ func TestABlockInterruptsAMerge(t *testing.T) {
 
 // TestAPublicationHoldsUpNoBlock blocks a user of a domain whose rules are being published.
 func TestAPublicationHoldsUpNoBlock(t *testing.T) {
-	d := database.migrated(t)
+	d := migrated(t)
 	server := serving(t, d)
 	inside, leave := make(chan struct{}), make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {
-		ended <- pgx.BeginFunc(context.Background(), d.Changes, func(tx pgx.Tx) error {
-			_, err := database.newest(context.Background(), tx, "shop")
+		ended <- pgx.BeginFunc(context.Background(), d.Tasks, func(tx pgx.Tx) error {
+			_, err := tx.Exec(context.Background(), `SELECT FROM domains WHERE name = 'shop' FOR NO KEY UPDATE`)
 			close(inside)
 			<-leave
 			return err
@@ -212,43 +209,5 @@ func TestAPublicationHoldsUpNoBlock(t *testing.T) {
 	close(leave)
 	if err := <-ended; err != nil {
 		t.Error(err)
-	}
-}
-
-// TestReadinessCostsAStatementInASecond asks for the readiness from many callers at once, some of whom hang up.
-func TestReadinessCostsAStatementInASecond(t *testing.T) {
-	d := database.migrated(t)
-	server := serving(t, d)
-	soonAsked(t, server, "GET", "/readyz", "", http.StatusOK)
-	began, before := time.Now(), d.urgent.Stat().AcquireCount()
-	wait(200, func(n int) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		if n%4 == 0 {
-			cancel()
-		}
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/readyz", nil)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		answer, err := http.DefaultClient.Do(request)
-		if err != nil {
-			if ctx.Err() == nil {
-				t.Error(err)
-			}
-			return
-		}
-		answer.Body.Close()
-		if answer.StatusCode != http.StatusOK {
-			t.Errorf("the readiness answers %d", answer.StatusCode)
-		}
-	})()
-	used, most := d.urgent.Stat().AcquireCount()-before, 1+int64(time.Since(began)/time.Second)
-	if used > most {
-		t.Errorf("200 callers took %d connections, want at most %d", used, most)
-	}
-	if d.reads.Stat().AcquireCount()+d.Changes.Stat().AcquireCount() > 1 { // the test's own statement
-		t.Error("the readiness takes connections of requests")
 	}
 }

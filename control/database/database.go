@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	ConnectWithin   = 3 * time.Second  // to a PostgreSQL that is away, so that callers hear of it soon
+	connectWithin   = 3 * time.Second  // to a PostgreSQL that is away, so that callers hear of it soon
 	StatementWithin = 10 * time.Second // of one statement
 )
 
@@ -30,6 +30,8 @@ type DB struct {
 	changes *pgxpool.Pool
 	reads   *pgxpool.Pool
 	urgent  *pgxpool.Pool // for blocks, which must not wait for anything else
+
+	readiness readiness
 }
 
 // errURL is in place of the error of pgx, which would show the password.
@@ -41,7 +43,7 @@ func Open(url string, sizes PoolSizes) (*DB, error) {
 	if err != nil {
 		return nil, errURL
 	}
-	cfg.ConnConfig.ConnectTimeout, cfg.ConnConfig.DialFunc = ConnectWithin, dialPatiently
+	cfg.ConnConfig.ConnectTimeout, cfg.ConnConfig.DialFunc = connectWithin, dialPatiently
 	cfg.ConnConfig.RuntimeParams["application_name"] = "spillway control"
 	cfg.ConnConfig.RuntimeParams["statement_timeout"] = fmt.Sprint(StatementWithin.Milliseconds())
 	for name, value := range lostAfter {

@@ -2,11 +2,13 @@ package database
 
 import (
 	"bytes"
+	"errors"
 	"io"
+	"net/http"
 	"strings"
 	"testing"
 
-	"github.com/spillway-mesh/spillway/control/api"
+	"github.com/spillway-mesh/spillway/httpapi"
 )
 
 // FuzzUserLines reads lines as CSV and as JSON: it ends, names what is wrong by its line, and hands on nothing that the database refuses.
@@ -62,7 +64,7 @@ func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 // TestALineHasABound sends lines without an end in both formats: bare, quoted with line breaks in them, and as the
 // names of the columns.
 func TestALineHasABound(t *testing.T) {
-	for what, body := range map[string]*api.endless{
+	for what, body := range map[string]*endless{
 		"CSV, a field":                  {head: "name\nann\n", again: "a"},
 		"CSV, a field in quotes":        {head: "name\nann\n\"", again: "a\n"},
 		"CSV, quotes in quotes":         {head: "name\nann\n\"", again: "\"\"\n"},
@@ -103,4 +105,39 @@ func TestALoadTakesNamesThatPathsTake(t *testing.T) {
 			t.Errorf("a name of %d bytes is taken: %v (%v), want %v", len(name), !taken, lines.problem(), taken)
 		}
 	}
+}
+
+// TestABodyThatIsTooLargeIsAProblem reads lines of a body that ends at its bound.
+func TestABodyThatIsTooLargeIsAProblem(t *testing.T) {
+	lines := &UserLines{next: CsvLines(io.MultiReader(strings.NewReader("name\n"), tooLarge{}))}
+	for lines.Next() {
+		t.Log("a line")
+	}
+	var problem *httpapi.Problem
+	if !errors.As(bodyProblem(lines.Err()), &problem) || problem.Status != http.StatusRequestEntityTooLarge {
+		t.Errorf("a body that is too large is answered by %v", problem)
+	}
+}
+
+// tooLarge is the rest of a body that has more than it may have.
+type tooLarge struct{}
+
+// Read fails.
+func (tooLarge) Read([]byte) (int, error) { return 0, &http.MaxBytesError{Limit: 4 << 30} }
+
+// endless is a body without an end: the head, and then one text again and again. It counts what was read.
+type endless struct {
+	head, again string
+	read        int64
+}
+
+// Read reads.
+func (e *endless) Read(into []byte) (int, error) {
+	n := copy(into, e.head)
+	e.head = e.head[n:]
+	for n < len(into) {
+		n += copy(into[n:], e.again)
+	}
+	e.read += int64(n)
+	return n, nil
 }

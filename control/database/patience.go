@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// answerWithin is how long PostgreSQL may be silent while it owes an answer. It ends each statement itself before that: statementWithin.
-const answerWithin = StatementWithin + 2*time.Second
+// AnswerWithin is how long PostgreSQL may be silent while it owes an answer. It ends each statement itself before that: statementWithin.
+const AnswerWithin = StatementWithin + 2*time.Second
 
 // patient is a connection to PostgreSQL that fails when an answer does not come: a network that loses everything would otherwise hold up a caller for
 // ever. It does so only where the caller has set no deadline.
@@ -36,11 +36,11 @@ func (p *patient) SetDeadline(t time.Time) error {
 	return p.Conn.SetDeadline(t)
 }
 
-// Read reads within answerWithin, or the caller's deadline.
+// Read reads within AnswerWithin, or the caller's deadline.
 func (p *patient) Read(b []byte) (int, error) {
 	p.mu.Lock()
 	if !p.set {
-		_ = p.Conn.SetReadDeadline(time.Now().Add(answerWithin)) // a connection that is closed fails below
+		_ = p.Conn.SetReadDeadline(time.Now().Add(AnswerWithin)) // a connection that is closed fails below
 	}
 	p.mu.Unlock()
 	return p.Conn.Read(b)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/spillway-mesh/spillway/control/api"
 	"github.com/spillway-mesh/spillway/control/database/questions"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -32,9 +31,10 @@ func events() int {
 func recordOf(some int) []string {
 	return []string{
 		`INSERT INTO domains (name, created_by) VALUES ('shop', 'ann'), ('other', 'ann')`,
-		`INSERT INTO rule_versions (domain, version, text, hash, created_by) SELECT 'shop', v, 'domain: shop', encode(sha256('domain: shop'), 'hex'), 'ann' FROM generate_series(1, 40) v`,
-		fmt.Sprintf(`INSERT INTO rules (domain, version, name, position, priority, enabled, scope, limits, action) SELECT 'shop', v, 'rule-' || r, r, 100, true, '{user}', '["5/1m"]', 'reject'
-		  FROM generate_series(1, 40) v, generate_series(1, %d) r`, 20*some),
+		fmt.Sprintf(`INSERT INTO rule_versions (domain, version, text, hash, rules, created_by)
+		  SELECT 'shop', v, 'domain: shop', encode(sha256('domain: shop'), 'hex'), (SELECT jsonb_agg(jsonb_build_object(
+		    'name', 'rule-' || r, 'priority', 100 + v, 'enabled', true, 'scope', '["user"]'::jsonb)) FROM generate_series(1, %d) r), 'ann'
+		  FROM generate_series(1, 40) v`, 20*some),
 		`INSERT INTO publications (domain, publication, version, published_by) SELECT 'shop', v, v, 'ann' FROM generate_series(1, 40) v`,
 		fmt.Sprintf(`INSERT INTO users (domain, name, quota_month, updated_by, identity) SELECT 'shop', 'u' || i, 1000000, 'ann', 'user:u' || i FROM generate_series(0, %d) i`, 200*some),
 		fmt.Sprintf(`INSERT INTO usage_minutes SELECT date_trunc('minute', now() - i * interval '7 minutes', 'UTC'), 'shop', '', 'user:u' || i %% 20 + u, 'allowed', 3, 3
@@ -215,7 +215,7 @@ func stepsOf(t *testing.T, text string) []*planNode {
 
 // large reports whether a table grows with time.
 func large(table string) bool {
-	return slices.ContainsFunc([]string{"events", "usage_", "endpoint_", "rules", "users"}, func(name string) bool { return strings.HasPrefix(table, name) })
+	return slices.ContainsFunc([]string{"events", "usage_", "endpoint_", "rule_versions", "profiles"}, func(name string) bool { return strings.HasPrefix(table, name) })
 }
 
 // parentsOf is the index of the whole table, by the name of the index of a month.
@@ -239,7 +239,7 @@ func showSizes(t *testing.T, d *DB) {
 	rows, err := Many[struct {
 		Name  string
 		Bytes int64
-	}](context.Background(), d.Changes, `SELECT coalesce(p.relname, c.relname) AS name, sum(pg_relation_size(c.oid))::bigint AS bytes FROM pg_class c
+	}](context.Background(), d.changes, `SELECT coalesce(p.relname, c.relname) AS name, sum(pg_relation_size(c.oid))::bigint AS bytes FROM pg_class c
 	  LEFT JOIN pg_inherits i ON i.inhrelid = c.oid LEFT JOIN pg_class p ON p.oid = i.inhparent
 	  WHERE c.relkind IN ('r', 'i') AND c.relname LIKE 'events\_2%' GROUP BY 1 ORDER BY 1`)
 	if err != nil {
@@ -247,22 +247,5 @@ func showSizes(t *testing.T, d *DB) {
 	}
 	for _, row := range rows {
 		t.Logf("%-16s %7.1f MB, %5.1f bytes for each event", row.Name, float64(row.Bytes)/1e6, float64(row.Bytes)/float64(events()))
-	}
-}
-
-// TestTheDocumentNamesWhatAQuestionNeeds reads the parameters of each question in the OpenAPI document.
-func TestTheDocumentNamesWhatAQuestionNeeds(t *testing.T) {
-	paths := api.OpenAPI()["paths"].(api.object)
-	for i := range questions.All {
-		q := &questions.All[i]
-		needed := ""
-		for _, one := range paths[api.questionPath(q)].(api.object)["get"].(api.object)["parameters"].([]any) {
-			if p := one.(api.object); p["in"] == "query" && p["required"] == true {
-				needed += p["name"].(string)
-			}
-		}
-		if needed != q.Needs {
-			t.Errorf("%s needs %q by the document, want %q", q.Name, needed, q.Needs)
-		}
 	}
 }

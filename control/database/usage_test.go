@@ -4,15 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
-	"github.com/spillway-mesh/spillway/control/api"
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/httpapi"
 )
@@ -34,14 +29,14 @@ func TestRefusingOutcomesAreTheEngines(t *testing.T) {
 func TestDaysAndMonthsWhereClocksChangeAtMidnight(t *testing.T) {
 	d, ctx := migrated(t), t.Context()
 	run(t, d, `INSERT INTO users (domain, name, updated_by) VALUES ('shop', 'ann', 'test')`)
-	a := &api.API{Database: d, Keys: descriptors.NewRecordKeys("", nil)}
 	for before, one := range []struct{ zone, now, day, next, month string }{
 		{"America/Santiago", "2026-09-06T15:00:00Z", "2026-09-06T04:00:00Z", "2026-09-07T03:00:00Z", "2026-09-01T04:00:00Z"},
 		{"America/Santiago", "2026-09-05T15:00:00Z", "2026-09-05T04:00:00Z", "2026-09-06T04:00:00Z", "2026-09-01T04:00:00Z"},
 		{"America/Asuncion", "2023-10-05T15:00:00Z", "2023-10-05T03:00:00Z", "2023-10-06T03:00:00Z", "2023-10-01T04:00:00Z"},
 		{"America/Havana", "2026-11-01T15:00:00Z", "2026-11-01T04:00:00Z", "2026-11-02T05:00:00Z", "2026-11-01T04:00:00Z"},
 	} {
-		_, _, err := d.AddVersion(ctx, Actor{Name: "test"}, "shop", "domain: shop\ntimezone: "+one.zone+"\nrules: []\n", "", true, Condition{Revision: int64(before)})
+		was, text := int64(before), "domain: shop\ntimezone: "+one.zone+"\nrules: []\n"
+		_, _, err := d.AddVersion(ctx, Actor{Name: "test"}, "shop", text, "", true, &was)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,27 +48,15 @@ func TestDaysAndMonthsWhereClocksChangeAtMidnight(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		args := pgx.NamedArgs{}
-		err = a.about(&api.call{ctx: ctx, r: inShop()}, KindUser, "ann", now, args)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := []string{utc(u.Today.From), utc(u.Today.To), utc(u.Month.From), utc(args["month"].(time.Time))}
-		if want := []string{one.day, one.next, one.month, one.month}; !slices.Equal(got, want) {
-			t.Errorf("%s at %s: today, tomorrow, this month and that of a question begin at %v, want %v", one.zone, one.now, got, want)
+		got := []string{utc(u.Today.From), utc(u.Today.To), utc(u.Month.From)}
+		if want := []string{one.day, one.next, one.month}; !slices.Equal(got, want) {
+			t.Errorf("%s at %s: today, tomorrow and this month begin at %v, want %v", one.zone, one.now, got, want)
 		}
 	}
 }
 
 // utc is an instant as text.
 func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
-// inShop is a request about the domain shop.
-func inShop() *http.Request {
-	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	r.SetPathValue("domain", "shop")
-	return r
-}
 
 // TestNoRowIsLeftOut has as many rows of statistics as an answer may have, and then one more: that is refused, and not cut. Totals are those with the most requests.
 func TestNoRowIsLeftOut(t *testing.T) {

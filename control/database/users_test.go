@@ -24,7 +24,7 @@ func migrated(t *testing.T) *DB {
 // Two callers send if-none-match: * at the same time, for what no row stands for yet.
 func TestOneOfTwoMakesIt(t *testing.T) {
 	d := migrated(t)
-	none := Condition{Absent: true}
+	none := new(int64)
 	for what, make := range map[string]func(ctx context.Context, who Actor, name string) error{
 		"a user": func(ctx context.Context, who Actor, name string) error {
 			_, err := d.SetUser(ctx, who, "shop", name, UserRequest{}, none)
@@ -69,7 +69,7 @@ func TestQuotasThatAreTakenAreLimits(t *testing.T) {
 		"a quota above the most":             {UserRequest{QuotaDay: whole(limit.MaxCount + 1)}, false},
 		"a quota of a month above the most":  {UserRequest{QuotaMonth: whole(limit.MaxCount + 1)}, false},
 	} {
-		_, err := d.SetUser(t.Context(), Actor{Name: "ann"}, "shop", name, c.ask, Condition{})
+		_, err := d.SetUser(t.Context(), Actor{Name: "ann"}, "shop", name, c.ask, nil)
 		wrong := (&userLine{Name: name, UserRequest: c.ask}).check(1)
 		if (err == nil) != c.good || (wrong == nil) != c.good {
 			t.Errorf("%s: the API says %v, a load %v; want that it is taken: %v", name, err, wrong, c.good)

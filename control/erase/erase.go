@@ -157,12 +157,12 @@ func distinct(all []string) []string {
 
 // subjects are whom the records of Redis are about.
 func (p *person) subjects() []database.Subject {
-	all := []database.Subject{{p.Domain, p.Kind, p.Name}}
+	all := []database.Subject{{Domain: p.Domain, Kind: p.Kind, Name: p.Name}}
 	for _, id := range p.Also.IDs {
-		all = append(all, database.Subject{p.Domain, "api_key", id})
+		all = append(all, database.Subject{Domain: p.Domain, Kind: "api_key", Name: id})
 	}
 	for _, digest := range p.Also.Digests {
-		all = append(all, database.Subject{p.Domain, database.KindSecret, digest})
+		all = append(all, database.Subject{Domain: p.Domain, Kind: database.KindSecret, Name: digest})
 	}
 	return all
 }

@@ -10,25 +10,46 @@ import (
 	"github.com/spillway-mesh/spillway/control/database"
 	"github.com/spillway-mesh/spillway/control/publish"
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/test/servers"
 )
+
+// open makes an empty database.
+func open(t *testing.T) *database.DB {
+	t.Helper()
+	d, err := database.Open(servers.Database(t).URL, database.PoolSizes{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	return d
+}
+
+func run(t *testing.T, d *database.DB, sql string) {
+	t.Helper()
+	_, err := d.Tasks.Exec(t.Context(), sql)
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
 
 // TestTheAuditMayOnlyBeRedacted holds the trigger of the audit against updates that it must refuse, and the one that it must let pass.
 func TestTheAuditMayOnlyBeRedacted(t *testing.T) {
-	ctx, d := context.Background(), database.open(t)
+	ctx, d := context.Background(), open(t)
 	_, err := d.Migrate(ctx, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	database.run(t, d, `INSERT INTO audit (who, address, action, domain, kind, name, before) VALUES ('ann', '', 'set', 'shop', 'user', 'bob', '{"tier": "gold"}')`)
-	e, err := d.AskErasure(ctx, database.Actor{Name: "ann"}, database.Subject{"shop", "user", "bob"})
+	run(t, d, `INSERT INTO audit (who, address, action, domain, kind, name, before) VALUES ('ann', '', 'set', 'shop', 'user', 'bob', '{"tier": "gold"}')`)
+	e, err := d.AskErasure(ctx, database.Actor{Name: "ann"}, database.Subject{Domain: "shop", Kind: "user", Name: "bob"})
 	if err != nil || e.ID != 1 || e.State != "open" {
 		t.Fatalf("%+v, %v", e, err)
 	}
-	again, err := d.AskErasure(ctx, database.Actor{Name: "ann"}, database.Subject{"shop", "user", "bob"})
+	again, err := d.AskErasure(ctx, database.Actor{Name: "ann"}, database.Subject{Domain: "shop", Kind: "user", Name: "bob"})
 	if err != nil || again.ID != e.ID {
 		t.Errorf("the same erasure asked twice: %+v, %v", again, err)
 	}
-	database.run(t, d, `INSERT INTO erasures (domain, kind, name, asked_by) VALUES ('other', 'user', 'bob', 'ann')`)
+	run(t, d, `INSERT INTO erasures (domain, kind, name, asked_by) VALUES ('other', 'user', 'bob', 'ann')`)
 	const redacted = `name = 'erasure 1', before = NULL, after = '{"erasure": 1}'`
 	for _, sql := range []string{
 		`UPDATE audit SET name = 'carl'`,
@@ -43,11 +64,11 @@ func TestTheAuditMayOnlyBeRedacted(t *testing.T) {
 		`DELETE FROM audit`,
 		`TRUNCATE audit`,
 	} {
-		if _, err := d.Changes.Exec(ctx, sql); err == nil {
+		if _, err := d.Tasks.Exec(ctx, sql); err == nil {
 			t.Errorf("the database takes %s", sql)
 		}
 	}
-	database.run(t, d, `UPDATE audit SET `+redacted+` WHERE name = 'bob'`)
+	run(t, d, `UPDATE audit SET `+redacted+` WHERE name = 'bob'`)
 	open, err := (&Eraser{Database: d}).open(ctx)
 	if err == nil {
 		err = (&Eraser{Database: d}).finish(ctx, open)
@@ -55,7 +76,7 @@ func TestTheAuditMayOnlyBeRedacted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Changes.Exec(ctx, `UPDATE audit SET `+redacted); err == nil {
+	if _, err := d.Tasks.Exec(ctx, `UPDATE audit SET `+redacted); err == nil {
 		t.Error("an erasure that has ended may redact")
 	}
 	for _, sql := range []string{
@@ -63,7 +84,7 @@ func TestTheAuditMayOnlyBeRedacted(t *testing.T) {
 		`SELECT count(*) FROM erasures WHERE domain = 'shop' AND erasures::text LIKE '%bob%'`,
 	} {
 		var n int
-		if err := d.Changes.QueryRow(ctx, sql).Scan(&n); err != nil || n != 0 {
+		if err := d.Tasks.QueryRow(ctx, sql).Scan(&n); err != nil || n != 0 {
 			t.Errorf("%s: %d, %v", sql, n, err)
 		}
 	}
@@ -122,15 +143,31 @@ func TestWhatMentionsAPerson(t *testing.T) {
 // PostgreSQL is silent while a statement runs, for longer than other statements may take.
 func TestAnErasureMayTakeLong(t *testing.T) {
 	t.Parallel()
-	c := publish.newCapacity(t)
-	c.exec(`INSERT INTO identity_hours (at, domain, identity, samples, latencies) VALUES (date_trunc('hour', now(), 'UTC'), 'shop', 'user:ann', 1, '{1}')`)
-	c.exec(fmt.Sprintf(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(%f); RETURN NULL; END $$`, (database.answerWithin + time.Second).Seconds()))
-	c.exec(`CREATE TRIGGER slow AFTER DELETE ON identity_hours EXECUTE FUNCTION slow()`)
-	x := &Eraser{Database: c.DB, Publisher: c.publisher, Log: slog.New(slog.DiscardHandler)}
-	_, err := c.AskErasure(t.Context(), database.Actor{Name: "ann"}, database.Subject{"shop", database.KindUser, "ann"})
-	c.must(err)
-	c.must(x.next(t.Context()))
-	if left := c.number(`SELECT count(*) FROM identity_hours`); left > 0 {
-		t.Errorf("%d rows of the person are left", left)
+	d, ctx := open(t), t.Context()
+	_, err := d.Migrate(ctx, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, d, `INSERT INTO identity_hours (at, domain, identity, samples, latencies)
+	  VALUES (date_trunc('hour', now(), 'UTC'), 'shop', 'user:ann', 1, '{1}')`)
+	run(t, d, fmt.Sprintf(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$
+	  BEGIN PERFORM pg_sleep(%f); RETURN NULL; END $$`, (database.AnswerWithin+time.Second).Seconds()))
+	run(t, d, `CREATE TRIGGER slow AFTER DELETE ON identity_hours EXECUTE FUNCTION slow()`)
+	shared := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{servers.StartRedis(t).Addr}}})
+	t.Cleanup(shared.Close)
+	keys, log := descriptors.NewRecordKeys("", nil), slog.New(slog.DiscardHandler)
+	publisher := publish.New(publish.Config{Database: d, Redis: shared, Keys: keys, Log: log})
+	t.Cleanup(func() { publisher.Close() })
+	x := &Eraser{Database: d, Publisher: publisher, Redis: shared, Keys: keys, Log: log}
+	_, err = d.AskErasure(ctx, database.Actor{Name: "ann"}, database.Subject{Domain: "shop", Kind: "user", Name: "ann"})
+	if err == nil {
+		err = x.Run(ctx, nil)
+	}
+	var left int
+	if err == nil {
+		err = d.Tasks.QueryRow(ctx, `SELECT count(*) FROM identity_hours`).Scan(&left)
+	}
+	if err != nil || left > 0 {
+		t.Errorf("%d rows of the person are left: %v", left, err)
 	}
 }

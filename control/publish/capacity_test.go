@@ -25,7 +25,7 @@ import (
 // capacity is a control plane whose sizes and rates are measured.
 type capacity struct {
 	testing.TB
-	*DB
+	*database.DB
 	conn      *pgx.Conn
 	postgres  *servers.Postgres
 	redis     *servers.Redis
@@ -56,11 +56,22 @@ func newCapacity(t testing.TB) *capacity {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.conn = database.unhurried(t, c.postgres)
+	c.conn = c.unhurried()
 	c.client = redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{c.redis.Addr}}})
 	c.publisher = New(Config{Database: c.DB, Redis: c.client, Keys: descriptors.NewRecordKeys("", nil), Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() { c.publisher.Close(); c.client.Close() })
 	return c
+}
+
+// unhurried is a connection whose statements may take long.
+func (c *capacity) unhurried() *pgx.Conn {
+	c.Helper()
+	conn, err := pgx.Connect(context.Background(), c.postgres.URL)
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.Cleanup(func() { conn.Close(context.Background()) })
+	return conn
 }
 
 func (c *capacity) exec(sql string) {
@@ -157,7 +168,7 @@ func BenchmarkCapacity(b *testing.B) {
 		c.rules()
 		c.records()
 		c.copies()
-		for _, table := range []string{"users", "api_keys", "events", "usage_minutes", "usage_hours", "usage_days", "endpoint_minutes"} {
+		for _, table := range []string{"profiles", "api_keys", "events", "usage_minutes", "usage_hours", "usage_days", "endpoint_minutes"} {
 			c.size(table)
 		}
 	}
@@ -173,10 +184,10 @@ func (c *capacity) rules() {
 	}
 	ctx := context.Background()
 	kept := c.timed("keep a version", func() error {
-		_, _, err := c.AddVersion(ctx, database.Actor{Name: "capacity"}, "shop", text.String(), "", true, database.Condition{})
+		_, _, err := c.AddVersion(ctx, database.Actor{Name: "capacity"}, "shop", text.String(), "", true, nil)
 		return err
 	})
-	published := c.timed("publish", func() error { return c.publisher.publish(ctx, c.Changes) })
+	published := c.timed("publish", func() error { return c.publisher.publish(ctx, true) })
 	document := c.redis.Do(c, "HSTRLEN", c.publisher.cfg.Keys.Shared("rules"), "shop")
 	c.Logf("%-44s %9d kept in %v (%v of processors), published in %v; %v bytes in Redis", "rules of a version", 1000, kept.wall.Round(time.Millisecond), kept.busy, published.wall.Round(time.Millisecond), document)
 }
@@ -187,7 +198,7 @@ func (c *capacity) records() {
 	ctx, keys := context.Background(), c.users/10
 	before := c.memory()
 	loaded := c.timed("load users", func() error {
-		_, err := c.conn.CopyFrom(ctx, pgx.Identifier{"users"}, []string{"domain", "name", "quota_month", "updated_by"}, pgx.CopyFromSlice(c.users, func(i int) ([]any, error) {
+		_, err := c.conn.CopyFrom(ctx, pgx.Identifier{"profiles"}, []string{"domain", "name", "quota_month", "updated_by"}, pgx.CopyFromSlice(c.users, func(i int) ([]any, error) {
 			return []any{"shop", fmt.Sprintf("user-%08d", i), 1_000_000, "capacity"}, nil
 		}))
 		return err
@@ -196,16 +207,15 @@ func (c *capacity) records() {
 	c.exec(fmt.Sprintf(`INSERT INTO api_keys (domain, id, digest, prefix, user_name, created_by) SELECT 'shop', 'key-' || i, sha256(i::text::bytea), 'spw_', 'user-' || lpad(i::text, 8, '0'), 'capacity'
 	  FROM generate_series(0, %d) i`, keys-1))
 	all := c.users + keys
-	c.show("records put into Redis by the change feed", all, c.timed("feed", func() error { return c.publisher.feed(ctx, c.Changes) }))
+	c.show("records put into Redis by the change feed", all, c.timed("feed", func() error { return c.publisher.Feed(ctx, nil) }))
 	c.Logf("%-44s %9d records: %.0f bytes each", "memory of Redis", all, float64(c.memory()-before)/float64(all))
-	c.size("outbox")
-	c.exec("UPDATE outbox SET done_at = now() - interval '8 days'") // the walk forgets them: it has to be as after seven days
-	c.timed("walk", func() error { return c.publisher.walk(ctx, c.Changes, false) })
-	c.show("records compared by a walk, none differs", all, c.timed("walk", func() error { return c.publisher.walk(ctx, c.Changes, false) }))
+	c.size("audit")
+	c.timed("walk", func() error { return c.publisher.walk(ctx, c.conn) })
+	c.show("records compared by a walk, none differs", all, c.timed("walk", func() error { return c.publisher.walk(ctx, c.conn) }))
 	c.redis.Do(c, "FLUSHALL")
 	c.askedFor(min(c.users, maxMissing))
 	c.redis.Do(c, "FLUSHALL")
-	c.show("records put back after a flush", all, c.timed("walk", func() error { return c.publisher.walk(ctx, c.Changes, true) }))
+	c.show("records put back after a flush", all, c.timed("walk", func() error { return c.publisher.walk(ctx, c.conn) }))
 	if n := fmt.Sprint(c.redis.Do(c, "DBSIZE")); n != fmt.Sprint(all+2) {
 		c.Errorf("after the walk Redis has %s keys, want %d records, the rules and the index", n, all)
 	}
@@ -215,12 +225,12 @@ func (c *capacity) records() {
 func (c *capacity) askedFor(count int) {
 	c.Helper()
 	ctx := context.Background()
-	c.must(c.publisher.Book.BeginFilling(ctx, nil))
+	c.must(c.publisher.book.BeginFilling(ctx, nil))
 	for i := range count {
-		c.publisher.missing.add([]database.Subject{{"shop", database.KindUser, fmt.Sprintf("user-%08d", c.users-1-i)}})
+		c.publisher.missing.add([]database.Subject{{Domain: "shop", Kind: database.KindUser, Name: fmt.Sprintf("user-%08d", c.users-1-i)}})
 	}
-	c.show("records put back that sidecars ask for", count, c.timed("put back", func() error { return c.publisher.putBackNow(ctx, c.Changes) }))
-	c.must(c.publisher.Book.EndFilling(ctx))
+	c.show("records put back that sidecars ask for", count, c.timed("put back", func() error { return c.publisher.putBack(ctx) }))
+	c.must(c.publisher.book.EndFilling(ctx))
 	if n := fmt.Sprint(c.redis.Do(c, "DBSIZE")); n != fmt.Sprint(count+1) {
 		c.Errorf("Redis has %s keys, want %d records and the index", n, count)
 	}

@@ -2,8 +2,6 @@ package publish
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -11,26 +9,15 @@ import (
 	"github.com/spillway-mesh/spillway/peers"
 )
 
-// A control that could not ask the database finds out that another one leads: its problem is over.
-func TestAControlThatDoesNotLeadShowsNoProblem(t *testing.T) {
-	c := newCapacity(t)
-	c.exec(fmt.Sprintf(`SELECT pg_advisory_lock(%d)`, leaderLock))
-	c.publisher.Note(errors.New("the database is away"))
-	c.must(c.publisher.term(t.Context()))
-	if problem := c.publisher.problem.Load(); problem != nil {
-		t.Errorf("the problem is %q, want none", *problem)
-	}
-}
-
 // A change is written, and the news of it fails. The next attempt finds it written, and has to tell it all the same.
 func TestNewsThatCouldNotBeToldIsToldLater(t *testing.T) {
 	for topic, change := range map[string]func(context.Context, *capacity) error{
 		peers.TopicRecord: func(ctx context.Context, c *capacity) error {
-			_, err := c.SetBlock(ctx, database.Actor{Name: "ann"}, database.Subject{"shop", database.KindUser, "mallory"}, database.BlockRequest{}, database.Condition{})
+			_, err := c.SetBlock(ctx, database.Actor{Name: "ann"}, database.Subject{Domain: "shop", Kind: database.KindUser, Name: "mallory"}, database.BlockRequest{}, nil)
 			return err
 		},
 		peers.TopicRules: func(ctx context.Context, c *capacity) error {
-			_, _, err := c.AddVersion(ctx, database.Actor{Name: "ann"}, "shop", "domain: shop\nrules:\n  - { name: a, scope: user, limit: 1/1m }\n", "", true, database.Condition{})
+			_, _, err := c.AddVersion(ctx, database.Actor{Name: "ann"}, "shop", "domain: shop\nrules:\n  - { name: a, scope: user, limit: 1/1m }\n", "", true, nil)
 			return err
 		},
 	} {
@@ -60,12 +47,12 @@ func TestNewsThatCouldNotBeToldIsToldLater(t *testing.T) {
 			told()
 			c.must(change(ctx, c))
 			c.redis.Do(c, "ACL", "SETUSER", "default", "-publish")
-			if c.publisher.feed(ctx, c.Changes) == nil {
+			if c.publisher.Feed(ctx, nil) == nil {
 				t.Fatal("the feed did not fail, and no news can be told")
 			}
 			c.redis.Do(c, "ACL", "SETUSER", "default", "+publish")
-			c.must(c.publisher.feed(ctx, c.Changes))
-			if left := c.number(`SELECT count(*) FROM outbox WHERE done_at IS NULL`); left != 0 {
+			c.must(c.publisher.Feed(ctx, nil))
+			if left := c.number(`SELECT count(*) FROM audit WHERE done_at IS NULL`); left != 0 {
 				t.Fatalf("%d changes are left", left)
 			}
 			if told() == 0 {

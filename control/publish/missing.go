@@ -197,7 +197,7 @@ func (p *Publisher) readMissing(body []byte) (subjects []database.Subject, err e
 		return nil, err
 	}
 	for _, one := range all {
-		s := database.Subject{one.Domain, one.Kind, one.Name}
+		s := database.Subject{Domain: one.Domain, Kind: one.Kind, Name: one.Name}
 		if mayBe(s) {
 			subjects = append(subjects, s)
 		}

@@ -33,13 +33,14 @@ func askedFor(c *capacity) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	goOn, stopped := make(chan struct{}), make(chan struct{}, 100)
-	c.publisher.compared = func() {
-		stopped <- struct{}{}
-		<-goOn
+	c.publisher.passed = func(step string) {
+		if step == "compared" {
+			stopped <- struct{}{}
+			<-goOn
+		}
 	}
-	answering, ended := make(chan struct{}), make(chan error, 1)
-	go func() { c.publisher.answerMissing(ctx); close(answering) }()
-	go func() { ended <- c.publisher.refill(ctx, c.Changes, true) }()
+	ended := make(chan error, 1)
+	go func() { ended <- c.publisher.refill(ctx, c.conn) }()
 	<-stopped
 	index := fmt.Sprint(c.redis.Do(c, "ZRANGE", c.publisher.cfg.Keys.Shared("index"), "0", "-1"))
 	for _, class := range []string{"shop|user", "shop|api_key", "shop|secret", "|filling"} {
@@ -66,8 +67,6 @@ func askedFor(c *capacity) {
 	if index = fmt.Sprint(c.redis.Do(c, "ZRANGE", c.publisher.cfg.Keys.Shared("index"), "0", "-1")); strings.Contains(index, "|filling") {
 		c.Errorf("when all is back the index is %s", index)
 	}
-	cancel()
-	<-answering
 }
 
 // TestQuestionsOfSidecars reads questions that are as they have to be, and others.
@@ -99,7 +98,7 @@ func TestQuestionsOfSidecars(t *testing.T) {
 func TestQuestionsAreBounded(t *testing.T) {
 	m := newMissing()
 	for n := range maxMissing + 7 {
-		m.add([]database.Subject{{"shop", database.KindUser, fmt.Sprint("user-", n)}, {"shop", database.KindUser, "user-0"}})
+		m.add([]database.Subject{{Domain: "shop", Kind: database.KindUser, Name: fmt.Sprint("user-", n)}, {Domain: "shop", Kind: database.KindUser, Name: "user-0"}})
 	}
 	if len(m.waiting) != maxMissing || m.dropped.Load() != 7 {
 		t.Errorf("%d wait and %d are dropped, want %d and 7", len(m.waiting), m.dropped.Load(), maxMissing)

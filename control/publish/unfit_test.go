@@ -8,8 +8,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-
-	"github.com/spillway-mesh/spillway/control/database"
 )
 
 // TestARowThatCannotBeReadHoldsUpNoOther has rows that the checks of the database accept, and that cannot be records. The change feed and a walk leave them out, log
@@ -35,13 +33,13 @@ func TestARowThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 			t.Errorf("%s: %d keys are known by their digests, want 3", when, n)
 		}
 	}
-	c.must(c.publisher.feed(ctx, c.Changes))
-	if left := c.number(`SELECT count(*) FROM outbox WHERE done_at IS NULL`); left != 0 {
+	c.must(c.publisher.Feed(ctx, nil))
+	if left := c.number(`SELECT count(*) FROM audit WHERE done_at IS NULL`); left != 0 {
 		t.Errorf("%d changes are left", left)
 	}
 	all("after the feed")
 	c.redis.Do(c, "FLUSHALL")
-	c.must(c.publisher.walk(ctx, c.Changes, false))
+	c.must(c.publisher.walk(ctx, c.conn))
 	all("after a walk")
 	for _, part := range []string{"10.1/16", "k1", "k2"} {
 		if n := strings.Count(log.String(), part); n != 1 {
@@ -58,38 +56,5 @@ func TestLoggedRowsAreBounded(t *testing.T) {
 	}
 	if len(u.logged) != 7 {
 		t.Errorf("%d rows are remembered, want 7", len(u.logged))
-	}
-}
-
-// TestTimesWithoutAYear migrates rows whose times no program can read. What had no end has none, what had passed has passed, and sidecars hear of both.
-func TestTimesWithoutAYear(t *testing.T) {
-	ctx, d := context.Background(), database.open(t)
-	_, err := d.Migrate(ctx, 9)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, sql := range append(database.filling[1], database.filling[2]...) {
-		database.run(t, d, sql)
-	}
-	database.run(t, d, `UPDATE users SET blocked = true, blocked_until = 'infinity'`)
-	database.run(t, d, `UPDATE blocks SET until = '20000-01-01Z'`)
-	database.run(t, d, `UPDATE api_keys SET expires_at = '-infinity'`)
-	database.run(t, d, `DELETE FROM outbox`)
-	_, err = d.Migrate(ctx, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var right bool
-	err = d.Changes.QueryRow(ctx, `SELECT (SELECT blocked AND blocked_until IS NULL AND revision = 2 FROM users) AND (SELECT until IS NULL FROM blocks)
-	  AND (SELECT expires_at = '1970-01-01Z' FROM api_keys) AND (SELECT count(*) = 4 FROM outbox)`).Scan(&right)
-	if err != nil || !right {
-		t.Errorf("the rows are not what they have to be: %v", err)
-	}
-	for _, at := range []string{"infinity", "-infinity", "10000-01-01Z", "0044-03-15Z BC"} {
-		for _, set := range []string{"users SET blocked_until", "blocks SET until", "api_keys SET expires_at"} {
-			if _, err := d.Changes.Exec(ctx, `UPDATE `+set+` = '`+at+`'`); err == nil {
-				t.Errorf("the database takes %s = %s", set, at)
-			}
-		}
 	}
 }
