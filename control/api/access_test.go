@@ -18,7 +18,6 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/redis"
-	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // tokenOf is one who is known by a secret.
