@@ -129,8 +129,8 @@ func TestIgnoreRules(t *testing.T) {
 // Whatever lies about in a user's folder, an image is built from the sidecar's code alone.
 func TestOurIgnoreLetsInTheCodeAlone(t *testing.T) {
 	rules := ourIgnore(t)
-	for _, name := range strings.Fields(`go.mod go.sum LICENSE cmd/sidecar/main.go limit/spend.lua newroom/deep/file.go admin/openapi.json
-		admin/page/index.html admin/page/page.css admin/page/page.js`) {
+	for _, name := range strings.Fields(`go.mod go.sum LICENSE cmd/sidecar/main.go limit/spend.lua newroom/deep/file.go
+		admin/page/index.html admin/page/page.js httpapi/page/page.css httpapi/page/api.js`) {
 		if rules.drops(name) {
 			t.Errorf("%s stays out, and the build needs it", name)
 		}
