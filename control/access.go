@@ -117,7 +117,7 @@ func openTokens(path string, log *slog.Logger) (*reread.Files[[]Token], error) {
 		log.Info("tokens read again")
 	})
 	if err == nil && len(files.Current()) == 0 {
-		err = fmt.Errorf("CONTROL_TOKEN_FILE: %s is without a token: `spillway control token admin NAME` makes one", path)
+		err = fmt.Errorf("CONTROL_TOKEN_FILE: %s is without a token: `spillway tokens create admin NAME` makes one", path)
 	}
 	return files, err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/spillway-mesh/spillway/reread"
 	"github.com/spillway-mesh/spillway/settings"
 )
 
@@ -25,7 +26,7 @@ func (s *Sidecar) secureDebug() error {
 // adminTLS reads the files of c, again when they change, or fails.
 func adminTLS(c settings.Admin, log *slog.Logger) (*tls.Config, error) {
 	read := func() (*tls.Config, error) { return readAdminTLS(c) }
-	files, err := newCertificates([]string{c.Cert, c.Key, c.ClientCA}, read, log)
+	files, err := reread.Certificates([]string{c.Cert, c.Key, c.ClientCA}, read, log)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +45,7 @@ func readAdminTLS(c settings.Admin) (*tls.Config, error) {
 	if c.ClientCA == "" {
 		return cfg, nil
 	}
-	cfg.ClientCAs, err = loadPool(c.ClientCA)
+	cfg.ClientCAs, err = reread.Authorities(c.ClientCA)
 	if err != nil {
 		return nil, fmt.Errorf("ADMIN_TLS_CLIENT_CA: %w", err)
 	}

@@ -26,7 +26,7 @@ func (s *Sidecar) openRecord(shared *store.Redis) error {
 	if !s.cfg.Record.Use || shared == nil {
 		return nil
 	}
-	servers, err := serversOf(s.cfg.Redises()[0], s.cfg.RedisTLS, s.log, s.secrets.AddRecent)
+	servers, err := s.cfg.Redises()[0].Servers(s.cfg.RedisTLS, s.log, s.secrets.AddRecent)
 	if err != nil {
 		return fmt.Errorf("set up Redis for the record: %w", err)
 	}

@@ -52,7 +52,7 @@ type copied struct {
 // readRecord copies the streams of a sidecar's Redis as a control plane does: an entry that comes again is left out, and one that is missing is an error.
 func readRecord(t testing.TB, s *running) (copied, error) {
 	t.Helper()
-	at, err := serversOf(s.cfg.Redises()[0], s.cfg.RedisTLS, s.Sidecar.log, func(string) {})
+	at, err := s.cfg.Redises()[0].Servers(s.cfg.RedisTLS, s.Sidecar.log, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}

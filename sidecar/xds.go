@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/reread"
 	"github.com/spillway-mesh/spillway/rules"
 	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/xds"
@@ -25,7 +26,7 @@ func (s *Sidecar) openXDS(files *rules.FilesConfig) error {
 	}
 	if c.TLS {
 		read := func() (*tls.Config, error) { return readXDSTLS(c) }
-		files, err := newCertificates([]string{c.CA, c.Cert, c.Key}, read, s.log)
+		files, err := reread.Certificates([]string{c.CA, c.Cert, c.Key}, read, s.log)
 		if err != nil {
 			return err
 		}
@@ -44,7 +45,7 @@ func readXDSTLS(c *settings.XDS) (*tls.Config, error) {
 		cfg.ServerName = c.Host()
 	}
 	if c.CA != "" {
-		pool, err := loadPool(c.CA)
+		pool, err := reread.Authorities(c.CA)
 		if err != nil {
 			return nil, fmt.Errorf("CONFIG_GRPC_XDS_SERVER_TLS_CACERT: %w", err)
 		}

@@ -2,8 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"time"
@@ -16,24 +14,44 @@ import (
 )
 
 func newArchive() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "archive", Short: "Read, check, restore and run the archive of events", Args: between(0, 0),
-		Long: `Work with the archive of events: Parquet files in a folder or an S3-compatible store, by
-region, year, month and day. docs/explain/archive.md explains it. list, verify and query need the files alone;
-restore and run also need CONTROL_DATABASE_URL.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
+	cmd := group("archive", "", "Read, check, restore and run the archive of events",
+		`Work with the archive of events: Parquet files in a folder or an S3-compatible store, by region, year, month and day.
+docs/explain/archive.md explains it. list, verify and query need the files alone; restore and run also need
+CONTROL_DATABASE_URL.`)
 	cmd.PersistentFlags().String("archive", "", "a folder, or s3://bucket/prefix; CONTROL_ARCHIVE sets the default")
-	cmd.AddCommand(newArchiveList(), newArchiveVerify(), newArchiveRestore(), newArchiveQuery(), newArchiveRun())
+	list := &cobra.Command{
+		Use: "list [DAY|MONTH]", Short: "List the files of the archive", Example: "  spillway archive list 2026-05",
+		Args: between(0, 1), RunE: listArchive,
+		Long: "List the files of the archive, by their manifests: the day, the region, how many rows and bytes each has.",
+	}
+	addRegion(list)
+	verify := &cobra.Command{
+		Use: "verify [DAY|MONTH]", Short: "Read files of the archive, and compare them with their manifests",
+		Example: "  spillway archive verify 2026-05", Args: between(0, 1), RunE: verifyArchive,
+		Long: `Read every row of the files, and compare their number and checksum with the manifests. It exits with 1 if a file is
+missing or differs.`,
+	}
+	restore := &cobra.Command{
+		Use: "restore DAY|MONTH", Short: "Load a day or a month into the table events_restored", Args: between(1, 1),
+		Example: "  spillway archive restore 2026-05-03", RunE: restoreArchive,
+		Long: `Load files into the table events_restored, with the columns of events, in place of what it has of those days. A file
+that differs from its manifest is refused. Afterwards empty the table: TRUNCATE events_restored.`,
+	}
+	for _, one := range []*cobra.Command{verify, restore} {
+		addRegion(one)
+		addProgress(one)
+	}
+	run := &cobra.Command{
+		Use: "run", Short: "Archive what is old enough, now", Args: between(0, 0), RunE: runArchive,
+		Example: "  CONTROL_ARCHIVE=/var/lib/spillway/archive spillway archive run",
+		Long: `Do what the leading control does every hour: archive partitions of events older than CONTROL_KEEP_EVENTS, check and
+drop them, and delete files older than CONTROL_KEEP_ARCHIVES.`,
+	}
+	cmd.AddCommand(list, verify, restore, newArchiveQuery(), run)
 	return cmd
 }
 
-// addDays adds the flag of a region, and the progress bar.
-func addDays(cmd *cobra.Command) {
-	cmd.Flags().String("region", "", "files of this region only")
-	cmd.Flags().String("progress", "auto", "show progress on the standard error: auto (on a terminal), always or never")
-	must(cmd.RegisterFlagCompletionFunc("progress", cobra.FixedCompletions([]string{"auto", "always", "never"}, cobra.ShellCompDirectiveNoFileComp)))
-}
+func addRegion(cmd *cobra.Command) { cmd.Flags().String("region", "", "files of this region only") }
 
 // openStore opens the archive that the flag or the environment names.
 func openStore(cmd *cobra.Command) (archive.Store, settings.Control, error) {
@@ -41,19 +59,19 @@ func openStore(cmd *cobra.Command) (archive.Store, settings.Control, error) {
 	if err != nil {
 		return nil, own, err
 	}
-	if at := cmd.Flag("archive").Value.String(); at != "" {
-		own.Archive = at
-	}
+	own.Archive = either(cmd.Flag("archive").Value.String(), own.Archive)
 	if own.Archive == "" {
 		return nil, own, errors.New("which archive? Set CONTROL_ARCHIVE, or use --archive")
 	}
-	store, err := archive.OpenStore(placeOf(&own))
+	store, err := archive.OpenStore(archivePlace(&own))
 	return store, own, err
 }
 
-// placeOf is where the settings put the archive.
-func placeOf(own *settings.Control) archive.Place {
-	return archive.Place{At: own.Archive, Endpoint: own.S3Endpoint, Region: own.S3Region, AccessKey: own.S3AccessKey, SecretKey: own.S3SecretKey}
+// archivePlace is where the settings put the archive.
+func archivePlace(own *settings.Control) archive.Place {
+	return archive.Place{
+		At: own.Archive, Endpoint: own.S3Endpoint, Region: own.S3Region, AccessKey: own.S3AccessKey, SecretKey: own.S3SecretKey,
+	}
 }
 
 // openArchiver opens the archive with the database.
@@ -63,23 +81,26 @@ func openArchiver(cmd *cobra.Command) (*archive.Archiver, error) {
 		return nil, err
 	}
 	if own.Database == "" {
-		return nil, errors.New("CONTROL_DATABASE_URL is missing: say where PostgreSQL is, as postgres://user:password@host:port/name")
+		return nil, errors.New("CONTROL_DATABASE_URL is missing: set it to postgres://user:password@host:port/name")
 	}
 	return newArchiver(store, &own, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
 }
 
 func newArchiver(store archive.Store, own *settings.Control, log *slog.Logger) (*archive.Archiver, error) {
-	return archive.New(archive.Config{DatabaseURL: own.Database, Store: store, KeepEvents: time.Duration(own.KeepEvents), KeepArchives: time.Duration(own.KeepArchives), Log: log})
+	return archive.New(archive.Config{
+		DatabaseURL: own.Database, Store: store, KeepEvents: time.Duration(own.KeepEvents),
+		KeepArchives: time.Duration(own.KeepArchives), Log: log,
+	})
 }
 
 // daysOf reads the arguments (none, a day or a month), and how to print the answer.
-func daysOf(cmd *cobra.Command, args []string) (days archive.Days, format string, err error) {
-	format, err = outputOf(cmd)
+func daysOf(cmd *cobra.Command, args []string) (days archive.Days, out *printer, err error) {
+	out, err = newPrinter(cmd)
 	if err == nil && len(args) > 0 {
 		days, err = archive.ParseDays(args[0])
 	}
 	days.Region = regionOf(cmd)
-	return days, format, err
+	return days, out, err
 }
 
 // regionOf is the region that was asked for, nil for all.
@@ -91,60 +112,19 @@ func regionOf(cmd *cobra.Command) *string {
 	return &region
 }
 
-// progressOf is the bar of a command.
-func progressOf(cmd *cobra.Command) (show func(archive.Progress), end func(), err error) {
+// archiveBar is the progress bar of a command.
+func archiveBar(cmd *cobra.Command) (show func(archive.Progress), end func(), err error) {
 	bar, err := newBar(cmd.Flag("progress").Value.String(), cmd.ErrOrStderr())
 	if err != nil {
 		return nil, nil, err
 	}
-	return func(p archive.Progress) { bar.show(replay.Progress{Lines: p.Rows, Bytes: p.Rows, Size: p.Of}) }, bar.end, nil
+	return func(p archive.Progress) {
+		bar.show(replay.Progress{Lines: p.Rows, Bytes: p.Rows, Size: p.Of})
+	}, bar.end, nil
 }
 
-func newArchiveList() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "list [DAY|MONTH]", Short: "List the files of the archive", Example: "  spillway archive list 2026-05", Args: between(0, 1),
-		Long: "List the files of the archive, by their manifests: the day, the region, how many rows and bytes each has.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			days, format, err := daysOf(cmd, args)
-			if err != nil {
-				return err
-			}
-			store, _, err := openStore(cmd)
-			if err != nil {
-				return err
-			}
-			all, err := archive.List(cmd.Context(), store, days)
-			if err != nil {
-				return err
-			}
-			if format == "json" {
-				return printJSON(cmd.OutOrStdout(), append([]archive.Manifest{}, all...))
-			}
-			t := newTable(cmd.OutOrStdout(), "DAY", "REGION", "ROWS", "BYTES", "PATH")
-			for i := range all {
-				t.row(all[i].Day, all[i].Region, all[i].Rows, all[i].Bytes, all[i].Path)
-			}
-			t.end()
-			return nil
-		},
-	}
-	cmd.Flags().String("region", "", "files of this region only")
-	return cmd
-}
-
-func newArchiveVerify() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "verify [DAY|MONTH]", Short: "Read files of the archive, and compare them with their manifests", Example: "  spillway archive verify 2026-05", Args: between(0, 1),
-		Long: `Read every row of the files, and compare their number and checksum with the manifests.
-It exits with 1 if a file is missing or differs.`,
-		RunE: runVerify,
-	}
-	addDays(cmd)
-	return cmd
-}
-
-func runVerify(cmd *cobra.Command, args []string) error {
-	days, format, err := daysOf(cmd, args)
+func listArchive(cmd *cobra.Command, args []string) error {
+	days, out, err := daysOf(cmd, args)
 	if err != nil {
 		return err
 	}
@@ -152,7 +132,33 @@ func runVerify(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	show, end, err := progressOf(cmd)
+	all, err := archive.List(cmd.Context(), store, days)
+	if err != nil {
+		return err
+	}
+	return out.value(append([]archive.Manifest{}, all...), func() error {
+		var rows []object
+		for i := range all {
+			m := &all[i]
+			rows = append(rows, object{"day": m.Day, "region": m.Region, "rows": m.Rows, "bytes": m.Bytes, "path": m.Path})
+		}
+		return out.table(rows, []column{
+			{"DAY", "day", nil, 0}, {"REGION", "region", nil, 0}, {"ROWS", "rows", nil, 0}, {"BYTES", "bytes", nil, 0},
+			{"PATH", "path", nil, 0},
+		})
+	})
+}
+
+func verifyArchive(cmd *cobra.Command, args []string) error {
+	days, out, err := daysOf(cmd, args)
+	if err != nil {
+		return err
+	}
+	store, _, err := openStore(cmd)
+	if err != nil {
+		return err
+	}
+	show, end, err := archiveBar(cmd)
 	if err != nil {
 		return err
 	}
@@ -165,90 +171,65 @@ func runVerify(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	out := cmd.OutOrStdout()
-	if format == "json" {
-		err = printJSON(out, all)
-	} else {
-		showVerdicts(out, all, wrong)
-	}
+	err = out.value(all, func() error {
+		var rows int64
+		for i := range all {
+			rows += all[i].Rows
+			if all[i].Problem != "" {
+				out.line("%s: %s", plain(all[i].Path), plain(all[i].Problem))
+			}
+		}
+		out.line("%d files, %d rows, %d files that differ", len(all), rows, wrong)
+		return nil
+	})
 	if err == nil && wrong > 0 {
 		err = exit(exitFound)
 	}
 	return err
 }
 
-// showVerdicts writes what is wrong, and a sum.
-func showVerdicts(out io.Writer, all []archive.Verdict, wrong int) {
-	var rows int64
-	for i := range all {
-		rows += all[i].Rows
-		if all[i].Problem != "" {
-			fmt.Fprintf(out, "%s: %s\n", plain(all[i].Path), plain(all[i].Problem))
-		}
+func restoreArchive(cmd *cobra.Command, args []string) error {
+	days, out, err := daysOf(cmd, args)
+	if err != nil {
+		return err
 	}
-	fmt.Fprintf(out, "%d files, %d rows, %d files that differ\n", len(all), rows, wrong)
+	a, err := openArchiver(cmd)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	show, end, err := archiveBar(cmd)
+	if err != nil {
+		return err
+	}
+	done, err := a.Restore(cmd.Context(), days, show)
+	end()
+	if err != nil {
+		return err
+	}
+	return out.value(done, func() error {
+		out.line("%d rows of %d files are in events_restored", done.Rows, done.Files)
+		return nil
+	})
 }
 
-func newArchiveRestore() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "restore DAY|MONTH", Short: "Load a day or a month into the table events_restored", Example: "  spillway archive restore 2026-05-03", Args: between(1, 1),
-		Long: `Load files into the table events_restored, with the columns of events, in place of what it
-has of those days. A file that differs from its manifest is refused. Afterwards empty the table: TRUNCATE
-events_restored.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			days, format, err := daysOf(cmd, args)
-			if err != nil {
-				return err
-			}
-			a, err := openArchiver(cmd)
-			if err != nil {
-				return err
-			}
-			defer a.Close()
-			show, end, err := progressOf(cmd)
-			if err != nil {
-				return err
-			}
-			done, err := a.Restore(cmd.Context(), days, show)
-			end()
-			if err != nil {
-				return err
-			}
-			if format == "json" {
-				return printJSON(cmd.OutOrStdout(), done)
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%d rows of %d files are in events_restored\n", done.Rows, done.Files)
-			return nil
-		},
+func runArchive(cmd *cobra.Command, _ []string) error {
+	out, err := newPrinter(cmd)
+	if err != nil {
+		return err
 	}
-	addDays(cmd)
-	return cmd
-}
-
-func newArchiveRun() *cobra.Command {
-	return &cobra.Command{
-		Use: "run", Short: "Archive what is old enough, now", Example: "  CONTROL_ARCHIVE=/var/lib/spillway/archive spillway archive run", Args: between(0, 0),
-		Long: `Do what the leading control does every hour: archive partitions of events older than CONTROL_KEEP_EVENTS,
-check and drop them, and delete files older than CONTROL_KEEP_ARCHIVES.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			format, err := outputOf(cmd)
-			if err != nil {
-				return err
-			}
-			a, err := openArchiver(cmd)
-			if err != nil {
-				return err
-			}
-			defer a.Close()
-			done, err := a.Once(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if format == "json" {
-				return printJSON(cmd.OutOrStdout(), done)
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%d partitions archived (%d files, %d rows), %d old files deleted\n", len(done.Partitions), done.Files, done.Rows, done.Deleted)
-			return nil
-		},
+	a, err := openArchiver(cmd)
+	if err != nil {
+		return err
 	}
+	defer a.Close()
+	done, err := a.Once(cmd.Context())
+	if err != nil {
+		return err
+	}
+	return out.value(done, func() error {
+		out.line("%d partitions archived (%d files, %d rows), %d old files deleted", len(done.Partitions), done.Files, done.Rows,
+			done.Deleted)
+		return nil
+	})
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
@@ -18,15 +17,19 @@ import (
 
 func newArchiveQuery() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "query", Short: "Print events from the files of the archive", Example: "  spillway archive query --domain shop --identity user:ann --outcome refused --from 2026-05-01 --to 2026-06-01", Args: between(0, 0),
-		Long: `Print events straight from the files, without a database. With KEY_SECRET set as the sidecars have it,
---identity also finds events that hold its HMAC.`,
-		RunE: runQuery,
+		Use: "query", Short: "Print events from the files of the archive", Args: between(0, 0), RunE: queryArchive,
+		Example: "  spillway archive query --domain shop --identity user:ann --outcome refused --from 2026-05-01 --to 2026-06-01",
+		Long: `Print events straight from the files, without a database. With KEY_SECRET set as the sidecars have it, --identity also
+finds events that hold its HMAC.`,
 	}
-	addDays(cmd)
-	for _, f := range [][2]string{{"domain", "domain of the rules"}, {"identity", "KIND:VALUE, such as user:ann"}, {"rule", "name of the rule that decided"}, {"outcome", "what became of the request"}, {"from", "from this day or time on, such as 2026-05-01 or 2026-05-01T10:00:00Z"}, {"to", "before this day or time"}} {
-		cmd.Flags().String(f[0], "", f[1])
-	}
+	addRegion(cmd)
+	addProgress(cmd)
+	addOptions(cmd, []option{
+		{"identity", "", "KIND:VALUE, such as user:ann", nil}, {"outcome", "", "what became of the request", nil},
+		{"from", "", "from this day or time on, such as 2026-05-01 or 2026-05-01T10:00:00Z", nil},
+		{"to", "", "before this day or time", nil},
+	})
+	cmd.Flags().String("rule", "", "name of the rule that decided")
 	cmd.Flags().Int64("limit", 0, "print at most so many; 0: all")
 	return cmd
 }
@@ -34,8 +37,8 @@ func newArchiveQuery() *cobra.Command {
 // errEnough ends a query that has printed what was asked for.
 var errEnough = errors.New("enough")
 
-func runQuery(cmd *cobra.Command, _ []string) error {
-	format, err := outputOf(cmd)
+func queryArchive(cmd *cobra.Command, _ []string) error {
+	out, err := newPrinter(cmd)
 	if err != nil {
 		return err
 	}
@@ -47,12 +50,12 @@ func runQuery(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	show, end, err := progressOf(cmd)
+	show, end, err := archiveBar(cmd)
 	if err != nil {
 		return err
 	}
 	limit, _ := cmd.Flags().GetInt64("limit")
-	p := &eventPrinter{out: cmd.OutOrStdout(), json: format == "json"}
+	p := &eventPrinter{printer: out}
 	err = archive.Query(cmd.Context(), store, ask, func(r *archive.Row) error {
 		if limit > 0 && p.printed >= limit {
 			return errEnough
@@ -101,10 +104,9 @@ func momentOf(text string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q must be a day such as 2026-05-01 or a time such as 2026-05-01T10:00:00Z", text)
 }
 
-// eventPrinter prints events one by one: lines, or the items of one JSON list.
+// eventPrinter prints events one by one: lines, the items of one JSON list, or documents of YAML.
 type eventPrinter struct {
-	out     io.Writer
-	json    bool
+	*printer
 	printed int64
 }
 
@@ -116,40 +118,32 @@ type eventView struct {
 
 func (p *eventPrinter) print(r *archive.Row) error {
 	p.printed++
-	at := r.Time().Format("2006-01-02T15:04:05.000000Z")
-	if !p.json {
-		_, err := fmt.Fprintf(p.out, "%s  %s %d  %s  rule %s  %s  %s %s  %d of %d  cost %d  region %s\n", at, plain(r.Outcome), r.Status, plain(r.Domain), orDash(r.Rule), orDash(r.Identity),
-			orDash(r.Method), orDash(r.Endpoint), r.Count, r.CountLimit, r.Cost, orDash(r.Region))
-		return err
+	view := eventView{r.Time().Format("2006-01-02T15:04:05.000000Z"), r}
+	switch p.format {
+	case "json":
+		text, err := json.Marshal(view)
+		before := ",\n"
+		if p.printed == 1 {
+			before = "[\n"
+		}
+		return errors.Join(err, p.write(fmt.Appendf(nil, "%s  %s", before, text)))
+	case "yaml":
+		p.line("---")
+		return p.value(view, nil)
 	}
-	text, err := json.Marshal(eventView{at, r})
-	if err != nil {
-		return err
-	}
-	before := ",\n"
-	if p.printed == 1 {
-		before = "[\n"
-	}
-	_, err = fmt.Fprintf(p.out, "%s  %s", before, text)
-	return err
+	dash := func(text string) string { return either(plain(text), "-") }
+	return p.write(fmt.Appendf(nil, "%s  %s %d  %s  rule %s  %s  %s %s  %d of %d  cost %d  region %s\n", view.At,
+		plain(r.Outcome), r.Status, plain(r.Domain), dash(r.Rule), dash(r.Identity), dash(r.Method), dash(r.Endpoint), r.Count,
+		r.CountLimit, r.Cost, dash(r.Region)))
 }
 
 // end completes the list.
 func (p *eventPrinter) end() error {
-	if !p.json {
+	switch {
+	case p.format != "json":
 		return nil
+	case p.printed == 0:
+		return p.write([]byte("[]\n"))
 	}
-	text := "\n]\n"
-	if p.printed == 0 {
-		text = "[]\n"
-	}
-	_, err := fmt.Fprint(p.out, text)
-	return err
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return plain(text)
+	return p.write([]byte("\n]\n"))
 }

@@ -28,7 +28,7 @@ func TestReferenceOfTheCommand(t *testing.T) {
 	}
 	shared := sharedFlags(all)
 	var want strings.Builder
-	fmt.Fprintf(&want, commandPage, prose(root.Long), client("server"), client("control"), usages(shared))
+	fmt.Fprintf(&want, commandPage, prose(root.Long), usages(root.PersistentFlags()), usages(shared))
 	for _, cmd := range all {
 		describe(&want, cmd, shared)
 	}
@@ -55,14 +55,7 @@ commands, flags and files: ` + "`source <(spillway completion bash)`" + `.
 ## Shared flags
 
 A command's heading has its arguments, its section its flags, examples and, behind "Also", flags of this section. All
-commands have ` + "`-h, --help` and `-o, --output`: `text` (the default) or `json`; `lint` also `sarif`, " +
-	"`replay` also `html`" + `.
-
-**sidecar**: flags of commands that ask a sidecar.
-
-` + "```text\n%s```" + `
-
-**control**: flags of commands that ask a control.
+commands have:
 
 ` + "```text\n%s```" + `
 
@@ -71,16 +64,13 @@ Flags that at least three commands have in common:
 ` + "```text\n%s```" + `
 `
 
-// clientFlags are those of the connection to a sidecar or a control.
-var clientFlags = []string{"server", "control", "token-file", "ca", "cert", "key-file"}
-
 // sharedFlags are flags that at least three commands have with one meaning, by the most frequent meaning of each name.
 func sharedFlags(all []*cobra.Command) *pflag.FlagSet {
 	uses := map[string]int{}
 	flags := map[string]*pflag.Flag{}
 	for _, cmd := range all {
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if !slices.Contains(clientFlags, f.Name) && f.Name != "help" && !f.Hidden {
+			if f.Name != "help" && !f.Hidden {
 				uses[meaning(f)]++
 				flags[meaning(f)] = f
 			}
@@ -102,23 +92,6 @@ func meaning(f *pflag.Flag) string { return f.Name + "\n" + f.Usage + "\n" + f.D
 
 // usages are flags as the help shows them.
 func usages(flags *pflag.FlagSet) string { return flags.FlagUsages() }
-
-// client are the flags of the connection to a sidecar or a control.
-func client(kind string) string {
-	cmd := &cobra.Command{}
-	if kind == "server" {
-		addServer(cmd)
-	} else {
-		addControl(cmd)
-	}
-	flags := pflag.NewFlagSet(kind, pflag.ContinueOnError)
-	for _, name := range clientFlags {
-		if f := cmd.Flags().Lookup(name); f != nil {
-			flags.AddFlag(f)
-		}
-	}
-	return usages(flags)
-}
 
 // prose is a text of the help as Markdown: indented lines are the items of a list.
 func prose(text string) string {
@@ -144,19 +117,13 @@ func describe(to *strings.Builder, cmd *cobra.Command, shared *pflag.FlagSet) {
 	var common []string
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		switch of := shared.Lookup(f.Name); {
-		case f.Name == "help", f.Hidden, slices.Contains(clientFlags, f.Name):
+		case f.Name == "help", f.Hidden:
 		case of != nil && meaning(of) == meaning(f):
 			common = append(common, "`--"+f.Name+"`")
 		default:
 			own.AddFlag(f)
 		}
 	})
-	switch {
-	case cmd.LocalFlags().Lookup("server") != nil:
-		common = append(common, "[sidecar](#shared-flags)")
-	case cmd.LocalFlags().Lookup("control") != nil:
-		common = append(common, "[control](#shared-flags)")
-	}
 	var parts []string
 	if own.HasFlags() {
 		parts = append(parts, usages(own))

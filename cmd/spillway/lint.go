@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -44,7 +43,7 @@ It exits with 1 if there is a problem.`,
 		Example: "  spillway lint rules/\n  spillway lint -o sarif shop.yaml >lint.sarif",
 		Args:    between(1, many), ValidArgsFunction: ruleFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			format, err := outputOf(cmd)
+			out, err := newPrinter(cmd)
 			if err != nil {
 				return err
 			}
@@ -52,7 +51,7 @@ It exits with 1 if there is a problem.`,
 			if err != nil {
 				return err
 			}
-			err = found.print(cmd.OutOrStdout(), format)
+			err = found.print(out)
 			if err != nil {
 				return err
 			}
@@ -63,7 +62,7 @@ It exits with 1 if there is a problem.`,
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "warnings count as problems")
-	cmd.Flags().BoolVar(&merge, "merge-domains", false, "several files may add to one domain, as with MERGE_DOMAIN_CONFIG")
+	addMerge(cmd, &merge)
 	return cmd
 }
 
@@ -91,18 +90,17 @@ func (f *findings) add(p descriptors.Problem) {
 	f.Findings = append(f.Findings, one)
 }
 
-func (f *findings) print(w io.Writer, format string) error {
-	switch format {
-	case "json":
-		return printJSON(w, f)
-	case "sarif":
-		return printJSON(w, f.sarif())
+func (f *findings) print(out *printer) error {
+	if out.format == "sarif" {
+		return out.value(f.sarif(), nil)
 	}
-	for _, one := range f.Findings {
-		fmt.Fprintln(w, one)
-	}
-	fmt.Fprintf(w, "%s, %s in %s\n", count(f.Errors, "problem"), count(f.Warnings, "warning"), count(f.Files, "file"))
-	return nil
+	return out.value(f, func() error {
+		for _, one := range f.Findings {
+			out.line("%s", one)
+		}
+		out.line("%s, %s in %s", counted(f.Errors, "problem"), counted(f.Warnings, "warning"), counted(f.Files, "file"))
+		return nil
+	})
 }
 
 // String writes the finding as compilers do.
@@ -112,12 +110,4 @@ func (f finding) String() string {
 		at = fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column)
 	}
 	return fmt.Sprintf("%s: %s: %s", at, f.Severity, f.Message)
-}
-
-// count writes a number of things.
-func count(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }

@@ -1,4 +1,5 @@
-// Command spillway is the operator's command: it checks rule files, tests them, compares them, and replays access logs against them.
+// Command spillway is the operator's command: it works with rule files, sidecars and the control plane. The table of nouns
+// has what it can do with each kind of thing.
 package main
 
 import (
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/spillway-mesh/spillway/trial"
 )
@@ -25,17 +27,17 @@ const (
 	exitServer   = 6 // the sidecar or control cannot be reached, or refuses
 )
 
-const about = `spillway works with rule files, sidecars and the control plane. lint, test, diff and replay need files
-alone. explain, usage, top, fleet and rules ask a running sidecar by its admin API; block, unblock, tier, pardon and
-reset change what it does.
+const about = `spillway works with rule files, sidecars and the control plane, as in spillway users list: a noun and what to do with
+it. Nouns may be singular. lint, test, diff, replay, explain, top, doctor, block, unblock, tier and reset are words of
+their own.
 
-control serves the control plane. users, keys, tiers, blocks, events and audit read and change its database. So do
-rules and usage with a subcommand, such as rules list; without one they ask a sidecar. --control names the control,
---server the sidecar. archive works with the files of old events.
+Commands ask a sidecar (--server), a control (--control), or none. block, unblock, tier, users set and tenants set ask
+the control where one is named, else the sidecar. A flag names a server, else SPILLWAY_SERVER or SPILLWAY_CONTROL, else
+the context: spillway context set makes one. Without any, it is on this machine.
 
 Exit codes:
   0  all is well
-  1  the command found problems, failing tests, differences, a request to refuse, or rules that differ in a fleet
+  1  the command found problems, failing tests, differences, a request to refuse, or rules that differ between sidecars
   2  wrong arguments, or a file that cannot be read or written
   3  a rule set does not load: all its problems are listed, and nothing was run
   4  a log has lines that cannot be read; the report is about the others
@@ -59,7 +61,7 @@ func report(err error, diagnostics io.Writer) int {
 	diagnostics = cleaned{diagnostics}
 	var ended exit
 	var rules *trial.Unloadable
-	var refused *unreachable
+	var refusal *refusal
 	switch {
 	case err == nil:
 		return exitOK
@@ -73,7 +75,7 @@ func report(err error, diagnostics io.Writer) int {
 	switch {
 	case errors.Is(err, trial.ErrFault):
 		return exitInternal
-	case errors.As(err, &refused):
+	case errors.As(err, &refusal):
 		return exitServer
 	}
 	return exitUsage
@@ -94,12 +96,29 @@ func newRoot() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("spillway {{.Version}}\n")
-	root.PersistentFlags().StringP("output", "o", "text", "format of what is printed: text or json; lint also sarif, replay also html")
+	addShared(root.PersistentFlags())
 	must(root.RegisterFlagCompletionFunc("output", completeOutput))
-	root.AddCommand(newLint(), newTest(), newDiff(), newReplay(), newVersion())
-	root.AddCommand(newOperate()...)
-	root.AddCommand(newControl(), newArchive(), newUsers(), newKeys(), newTiers(), newBlocks(), newEvents(), newAudit())
+	must(root.RegisterFlagCompletionFunc("domain", completeDomains))
+	must(root.RegisterFlagCompletionFunc("context", completeContexts))
+	root.AddCommand(newLint(), newTest(), newDiff(), newReplay(), newExplain(), newTop(), newBlock(), newUnblock())
+	root.AddCommand(newTier(), newReset(), newDoctor(), newRulesGroup(), newControl(), newTokens(), newArchive(), newContext(), newVersion())
+	for _, n := range nouns() {
+		root.AddCommand(n.command())
+	}
 	return root
+}
+
+// addShared adds the flags of all commands.
+func addShared(flags *pflag.FlagSet) {
+	flags.StringP("output", "o", "table", "format: table, wide (all columns), json or yaml; lint also sarif, replay also html")
+	flags.String("domain", "", "domain; may be left out where there is one")
+	flags.String("context", "", "the context to use; default: SPILLWAY_CONTEXT, else that of spillway context use")
+	flags.String("server", "", "the debug port of a sidecar; default: SPILLWAY_SERVER, the context's, or "+sidecarAPI.usual)
+	flags.String("control", "", "the API of a control; default: SPILLWAY_CONTROL, the context's, or "+controlAPI.usual)
+	flags.String("token-file", "", "file that holds the token, where the server wants one")
+	flags.String("ca", "", "file of the authority that signed the server's certificate")
+	flags.String("cert", "", "file of this client's certificate")
+	flags.String("key-file", "", "file of its key")
 }
 
 // known refuses a command that does not exist, with those that are spelled like it.
@@ -115,13 +134,15 @@ func known(root *cobra.Command, args []string) error {
 	return fmt.Errorf("there is no command %q: did you mean %s?", args[0], strings.Join(like, " or "))
 }
 
-// noneOrKnown is for a command without arguments that has others below it.
-func noneOrKnown(cmd *cobra.Command, args []string) error {
-	cmd.SuggestionsMinimumDistance = 2
-	if len(args) > 0 && len(cmd.SuggestionsFor(args[0])) > 0 {
-		return known(cmd, args)
+// group makes a command that only holds others.
+func group(name, one, short, long string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: name, Short: short, Long: long, Args: known, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	return between(0, 0)(cmd, args)
+	if one != "" && !strings.Contains(one, " ") {
+		cmd.Aliases = []string{one}
+	}
+	return cmd
 }
 
 // many is no bound for the arguments of a command.

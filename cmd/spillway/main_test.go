@@ -14,6 +14,22 @@ import (
 
 const examples = "../../examples/rules"
 
+// TestMain keeps the contexts and variables of the machine away.
+func TestMain(m *testing.M) {
+	folder, err := os.MkdirTemp("", "spillway")
+	if err != nil {
+		panic(err)
+	}
+	for name, value := range map[string]string{
+		"XDG_CONFIG_HOME": folder, "SPILLWAY_SERVER": "", "SPILLWAY_CONTROL": "", "SPILLWAY_CONTEXT": "",
+	} {
+		os.Setenv(name, value)
+	}
+	code := m.Run()
+	os.RemoveAll(folder)
+	os.Exit(code)
+}
+
 // outcome is what a call of the program prints and ends with.
 type outcome struct {
 	code        int
@@ -62,7 +78,7 @@ func TestExitCodes(t *testing.T) {
 		{exitOK, "spillway ", []string{"--version"}},
 		{exitUsage, `there is no command "bake"`, []string{"bake"}},
 		{exitUsage, "unknown flag: --colour", []string{"lint", "--colour", good}},
-		{exitUsage, `version prints text, json, not "html"`, []string{"version", "-o", "html"}},
+		{exitUsage, `version prints table, wide, json, yaml, not "html"`, []string{"version", "-o", "html"}},
 		{exitUsage, "an argument is missing", []string{"lint"}},
 		{exitOK, "0 problems, 0 warnings in 1 file", []string{"lint", good}},
 		{exitFound, `bad.yaml:3:23: error: unknown key "scop"`, []string{"lint", bad}},
@@ -83,6 +99,11 @@ func TestExitCodes(t *testing.T) {
 		{exitRules, "bad.yaml:4:", []string{"diff", good, bad}},
 		{exitUsage, "no such file", []string{"diff", good, "none.yaml"}},
 		{exitUsage, "an argument is missing", []string{"diff", good}},
+		{exitUsage, "a file and a version cannot be compared", []string{"rules", "diff", good, "@2"}},
+		{exitOK, "0 problems", []string{"rule", "lint", good}},
+		{exitUsage, "must be a user's name, or KIND/NAME", []string{"block", "192.0.2.7"}},
+		{exitUsage, "--yes is missing", []string{"rules", "publish", good}},
+		{exitUsage, `there is no context "none"`, []string{"top", "--context", "none"}},
 		{exitOK, "1 of 2 requests refused", []string{"replay", "--rules", good, "--user", "user", log}},
 		{exitOK, "1 newly admitted", []string{"replay", "--rules", good, "--against", other, "--user", "user", log}},
 		{exitBroken, "the log has broken lines, which were skipped: 1", []string{"replay", "--rules", good, broken}},
@@ -191,7 +212,7 @@ func TestCompletions(t *testing.T) {
 		}
 	}
 	for want, args := range map[string][]string{
-		"replay\t": {""}, "sarif": {"lint", "--output", ""}, "html": {"replay", "-o", ""}, "--against": {"replay", "--a"}, "never": {"replay", "--progress", ""},
+		"replay\t": {""}, "wide": {"users", "list", "-o", ""}, "sarif": {"lint", "--output", ""}, "html": {"replay", "-o", ""}, "--against": {"replay", "--a"}, "never": {"replay", "--progress", ""},
 	} {
 		if got := call("", append([]string{"__complete"}, args...)...); !strings.Contains(got.out, want) {
 			t.Errorf("completing %q offers %q, want %q", args, got.out, want)

@@ -15,15 +15,14 @@ import (
 
 // replayFlags are the flags of replay.
 type replayFlags struct {
-	rules, against               []string
-	domain                       string
-	merge                        bool
-	fields, headers, entries     []string
-	descriptors                  []string
-	user, tenant, tier           string
-	memory                       string
-	reorder, rows                uint
-	report, refusals, progressed string
+	rules, against           []string
+	merge                    bool
+	fields, headers, entries []string
+	descriptors              []string
+	user, tenant, tier       string
+	memory                   string
+	reorder, rows            uint
+	report, refusals         string
 }
 
 const aboutReplay = `replay decides the requests of an access log under a rule set, on the log's own clock: who would
@@ -57,8 +56,7 @@ func newReplay() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.rules, "rules", nil, "rule files or folders")
 	flags.StringSliceVar(&f.against, "against", nil, "rule files or folders of a second rule set, to compare with")
-	flags.StringVar(&f.domain, "domain", "", "the domain of the requests; needed where the rules have several")
-	flags.BoolVar(&f.merge, "merge-domains", false, "several files may add to one domain, as with MERGE_DOMAIN_CONFIG")
+	addMerge(cmd, &f.merge)
 	flags.StringSliceVar(&f.fields, "field", nil, "NAME=FIELD: the field of JSON lines that holds time, method, path, host, x_forwarded_for, peer or code")
 	flags.StringVar(&f.user, "user", "", "the field that holds the user")
 	flags.StringVar(&f.tenant, "tenant", "", "the field that holds the tenant")
@@ -71,21 +69,20 @@ func newReplay() *cobra.Command {
 	flags.UintVar(&f.rows, "rows", 20, "rows of those who were limited, in the text")
 	flags.StringVar(&f.report, "report", "", "write the report to this file instead of printing it")
 	flags.StringVar(&f.refusals, "refusals", "", "write each refusal as a line of JSON to this file")
-	flags.StringVar(&f.progressed, "progress", "auto", "show progress on the standard error: auto (on a terminal), always or never")
+	addProgress(cmd)
 	must(cmd.MarkFlagRequired("rules"))
 	for _, name := range []string{"rules", "against"} {
 		must(cmd.RegisterFlagCompletionFunc(name, ruleFiles))
 	}
-	must(cmd.RegisterFlagCompletionFunc("progress", cobra.FixedCompletions([]string{"auto", "always", "never"}, cobra.ShellCompDirectiveNoFileComp)))
 	return cmd
 }
 
 func (f *replayFlags) run(cmd *cobra.Command, logs []string) (err error) {
-	format, err := outputOf(cmd)
+	out, err := newPrinter(cmd)
 	if err != nil {
 		return err
 	}
-	cfg := replay.Config{Logs: logs, In: cmd.InOrStdin(), Rules: f.rules, Against: f.against, MergeDomains: f.merge, Domain: f.domain, Reorder: int(f.reorder)}
+	cfg := replay.Config{Logs: logs, In: cmd.InOrStdin(), Rules: f.rules, Against: f.against, MergeDomains: f.merge, Domain: cmd.Flag("domain").Value.String(), Reorder: int(f.reorder)}
 	cfg.MaxBytes, err = parseBytes(f.memory)
 	if err != nil {
 		return err
@@ -94,7 +91,7 @@ func (f *replayFlags) run(cmd *cobra.Command, logs []string) (err error) {
 	if err != nil {
 		return err
 	}
-	bar, err := newBar(f.progressed, cmd.ErrOrStderr())
+	bar, err := newBar(cmd.Flag("progress").Value.String(), cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
@@ -113,7 +110,7 @@ func (f *replayFlags) run(cmd *cobra.Command, logs []string) (err error) {
 	if err != nil {
 		return err
 	}
-	err = f.write(cmd, report, format)
+	err = f.write(out, report)
 	if err == nil && report.Log.Broken > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "spillway: the log has broken lines, which were skipped: %d\n", report.Log.Broken)
 		err = exit(exitBroken)
@@ -122,25 +119,24 @@ func (f *replayFlags) run(cmd *cobra.Command, logs []string) (err error) {
 }
 
 // write writes the report where it is wanted.
-func (f *replayFlags) write(cmd *cobra.Command, report *replay.Report, format string) error {
+func (f *replayFlags) write(out *printer, report *replay.Report) error {
 	if f.report == "" {
-		return f.writeTo(cmd.OutOrStdout(), report, format)
+		return f.writeTo(out, report)
 	}
 	file, err := createFile(f.report)
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.writeTo(file, report, format), file.Close())
+	to := *out
+	to.raw, to.out = file, file
+	return errors.Join(f.writeTo(&to, report), file.Close())
 }
 
-func (f *replayFlags) writeTo(w io.Writer, report *replay.Report, format string) error {
-	switch format {
-	case "json":
-		return printJSON(w, report)
-	case "html":
-		return report.WriteHTML(w)
+func (f *replayFlags) writeTo(out *printer, report *replay.Report) error {
+	if out.format == "html" {
+		return report.WriteHTML(out.raw)
 	}
-	return report.WriteText(w, int(f.rows))
+	return out.value(report, func() error { return report.WriteText(out.out, int(f.rows)) })
 }
 
 // created is a file that is written through a buffer. Without a name nothing is written.

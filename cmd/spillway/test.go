@@ -30,7 +30,7 @@ It exits with 1 if a test fails.`,
 		Example: "  spillway test examples/rules/tests",
 		Args:    between(1, many), ValidArgsFunction: ruleFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			format, err := outputOf(cmd)
+			out, err := newPrinter(cmd)
 			if err != nil {
 				return err
 			}
@@ -38,7 +38,7 @@ It exits with 1 if a test fails.`,
 			if err != nil {
 				return err
 			}
-			err = all.print(cmd, format, verbose)
+			err = all.print(out, verbose)
 			if err == nil && all.Failed > 0 {
 				err = exit(exitFound)
 			}
@@ -105,13 +105,12 @@ func testFiles(path string) (names []string, err error) {
 	return names, err
 }
 
-func (t *tested) print(cmd *cobra.Command, format string, verbose bool) error {
-	if format == "json" {
-		return printJSON(cmd.OutOrStdout(), t)
-	}
-	for _, f := range t.Files {
-		f.WriteText(cmd.OutOrStdout(), verbose)
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s passed, %d failed in %s\n", count(t.Passed, "test"), t.Failed, count(len(t.Files), "file"))
-	return nil
+func (t *tested) print(out *printer, verbose bool) error {
+	return out.value(t, func() error {
+		for _, f := range t.Files {
+			f.WriteText(out.out, verbose)
+		}
+		out.line("%s passed, %d failed in %s", counted(t.Passed, "test"), t.Failed, counted(len(t.Files), "file"))
+		return nil
+	})
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"runtime"
 	"runtime/debug"
 
@@ -28,17 +27,15 @@ func newVersion() *cobra.Command {
 		Use: "version", Short: "Print the version of this program", Args: between(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			format, err := outputOf(cmd)
+			out, err := newPrinter(cmd)
 			if err != nil {
 				return err
 			}
-			if format == "json" {
-				return printJSON(cmd.OutOrStdout(), map[string]string{
-					"version": version(), "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
-				})
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), "spillway", version())
-			return nil
+			all := object{"version": version(), "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH}
+			return out.value(all, func() error {
+				out.line("spillway %s", version())
+				return nil
+			})
 		},
 	}
 }

@@ -121,6 +121,6 @@ func tell(out io.Writer, w *World) {
 	fmt.Fprintf(out, "\nTry in another terminal:\n\n%s examples/envoy/try.sh\n", where)
 	fmt.Fprintf(out, "%s REDIS_OFF='kill -USR1 %d' REDIS_ON='kill -USR2 %[2]d' examples/envoy/outage.sh\n", where, os.Getpid())
 	fmt.Fprintf(out, "%s examples/envoy/operate.sh\n", where)
-	fmt.Fprintf(out, "\nOr ask a sidecar yourself:\n\nexport SPILLWAY_SERVER=http://%s\nbin/spillway top --fleet\n", at("sidecar-1", 6070))
+	fmt.Fprintf(out, "\nOr ask a sidecar yourself:\n\nexport SPILLWAY_SERVER=http://%s\nbin/spillway top --all\n", at("sidecar-1", 6070))
 	fmt.Fprintf(out, "\nCtrl-C ends it all.\n")
 }

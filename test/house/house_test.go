@@ -52,7 +52,7 @@ var rooms = map[string][]string{
 		"admin", "telemetry", "reread", "connlimit",
 	},
 	"archive":  {},
-	"settings": {},
+	"settings": {"redis", "reread"},
 	"sidecar": {
 		"limit", "breaker", "identity", "descriptors", "audit", "engine", "redis", "store", "store/memory", "rules", "xds",
 		"record", "records", "peers", "door", "rlsvc", "extauthz", "admin", "telemetry", "settings", "reread",
