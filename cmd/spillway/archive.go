@@ -136,16 +136,13 @@ func listArchive(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	return out.value(append([]archive.Manifest{}, all...), func() error {
+	return out.value(append([]archive.Manifest{}, all...), func() {
 		var rows []object
 		for i := range all {
 			m := &all[i]
 			rows = append(rows, object{"day": m.Day, "region": m.Region, "rows": m.Rows, "bytes": m.Bytes, "path": m.Path})
 		}
-		return out.table(rows, []column{
-			{"DAY", "day", nil, 0}, {"REGION", "region", nil, 0}, {"ROWS", "rows", nil, 0}, {"BYTES", "bytes", nil, 0},
-			{"PATH", "path", nil, 0},
-		})
+		out.table(rows, columns("DAY day | REGION region | ROWS rows | BYTES bytes | PATH path"))
 	})
 }
 
@@ -171,7 +168,7 @@ func verifyArchive(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	err = out.value(all, func() error {
+	err = out.value(all, func() {
 		var rows int64
 		for i := range all {
 			rows += all[i].Rows
@@ -180,7 +177,6 @@ func verifyArchive(cmd *cobra.Command, args []string) error {
 			}
 		}
 		out.line("%d files, %d rows, %d files that differ", len(all), rows, wrong)
-		return nil
 	})
 	if err == nil && wrong > 0 {
 		err = exit(exitFound)
@@ -207,10 +203,7 @@ func restoreArchive(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	return out.value(done, func() error {
-		out.line("%d rows of %d files are in events_restored", done.Rows, done.Files)
-		return nil
-	})
+	return out.value(done, func() { out.line("%d rows of %d files are in events_restored", done.Rows, done.Files) })
 }
 
 func runArchive(cmd *cobra.Command, _ []string) error {
@@ -227,9 +220,8 @@ func runArchive(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	return out.value(done, func() error {
+	return out.value(done, func() {
 		out.line("%d partitions archived (%d files, %d rows), %d old files deleted", len(done.Partitions), done.Files, done.Rows,
 			done.Deleted)
-		return nil
 	})
 }

@@ -25,9 +25,9 @@ finds events that hold its HMAC.`,
 	addRegion(cmd)
 	addProgress(cmd)
 	addOptions(cmd, []option{
-		{"identity", "", "KIND:VALUE, such as user:ann", nil}, {"outcome", "", "what became of the request", nil},
-		{"from", "", "from this day or time on, such as 2026-05-01 or 2026-05-01T10:00:00Z", nil},
-		{"to", "", "before this day or time", nil},
+		{"identity", "KIND:VALUE, such as user:ann", nil}, {"outcome", "what became of the request", nil},
+		{"from", "from this day or time on, such as 2026-05-01 or 2026-05-01T10:00:00Z", nil},
+		{"to", "before this day or time", nil},
 	})
 	cmd.Flags().String("rule", "", "name of the rule that decided")
 	cmd.Flags().Int64("limit", 0, "print at most so many; 0: all")
@@ -126,24 +126,25 @@ func (p *eventPrinter) print(r *archive.Row) error {
 		if p.printed == 1 {
 			before = "[\n"
 		}
-		return errors.Join(err, p.write(fmt.Appendf(nil, "%s  %s", before, text)))
+		_, _ = fmt.Fprintf(p.out, "%s  %s", before, text)
+		return err
 	case "yaml":
 		p.line("---")
 		return p.value(view, nil)
 	}
 	dash := func(text string) string { return either(plain(text), "-") }
-	return p.write(fmt.Appendf(nil, "%s  %s %d  %s  rule %s  %s  %s %s  %d of %d  cost %d  region %s\n", view.At,
+	_, err := fmt.Fprintf(p.out, "%s  %s %d  %s  rule %s  %s  %s %s  %d of %d  cost %d  region %s\n", view.At,
 		plain(r.Outcome), r.Status, plain(r.Domain), dash(r.Rule), dash(r.Identity), dash(r.Method), dash(r.Endpoint), r.Count,
-		r.CountLimit, r.Cost, dash(r.Region)))
+		r.CountLimit, r.Cost, dash(r.Region))
+	return err
 }
 
 // end completes the list.
 func (p *eventPrinter) end() error {
-	switch {
-	case p.format != "json":
-		return nil
-	case p.printed == 0:
-		return p.write([]byte("[]\n"))
+	text := ""
+	if p.format == "json" {
+		text = map[bool]string{true: "[]\n", false: "\n]\n"}[p.printed == 0]
 	}
-	return p.write([]byte("\n]\n"))
+	_, err := fmt.Fprint(p.out, text)
+	return err
 }

@@ -112,28 +112,17 @@ func tlsOf(p *place) (*tls.Config, error) {
 
 // answer is what a server has under a path.
 type answer struct {
-	document json.RawMessage // nil: nothing
+	object   object          // nil: nothing
+	document json.RawMessage // of the object
 	etag     string
 }
 
-// object reads the document; nothing is an empty object.
-func (a *answer) object() (object, error) {
-	if a.document == nil {
-		return object{}, nil
-	}
-	var o object
-	return o, a.read(&o)
-}
-
-// read fills in a value.
-func (a *answer) read(into any) error {
-	decoder := json.NewDecoder(bytes.NewReader(a.document))
+// parse reads a document. Numbers stay as they are written.
+func parse(document []byte) (o object, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(document))
 	decoder.UseNumber()
-	err := decoder.Decode(into)
-	if err != nil {
-		return refused("the answer is not understood: %w; is the server of another version?", err)
-	}
-	return nil
+	err = decoder.Decode(&o)
+	return o, err
 }
 
 // request makes a request. Headers come as name and value.
@@ -158,29 +147,6 @@ func (c *client) request(method, path string, body any, params url.Values, heade
 		request.Header.Set(headers[i], headers[i+1])
 	}
 	return request, nil
-}
-
-// ask sends a request, and returns the answer.
-func (c *client) ask(method, path string, body any, params url.Values, headers ...string) (*answer, error) {
-	request, err := c.request(method, path, body, params, headers...)
-	if err != nil {
-		return nil, err
-	}
-	return c.send(request)
-}
-
-// get reads what is under a path.
-func (c *client) get(path string, params url.Values) (*answer, error) {
-	return c.ask(http.MethodGet, path, nil, params)
-}
-
-// look is get, where nothing under the path is an answer without a document.
-func (c *client) look(path string) (*answer, error) {
-	a, err := c.get(path, nil)
-	if missing(err) {
-		return &answer{}, nil
-	}
-	return a, err
 }
 
 // open sends a request, and returns the answer while it comes in. A problem is an error with its detail.
@@ -211,6 +177,7 @@ func (c *client) foreign(got *http.Response) error {
 		c.server.hint)
 }
 
+// send sends a request, and returns the whole answer.
 func (c *client) send(request *http.Request) (*answer, error) {
 	got, err := c.open(request)
 	if err != nil {
@@ -221,47 +188,12 @@ func (c *client) send(request *http.Request) (*answer, error) {
 	if got.StatusCode == http.StatusNoContent {
 		return a, nil
 	}
-	err = json.NewDecoder(io.LimitReader(got.Body, maxAnswer)).Decode(&a.document)
+	a.document, err = io.ReadAll(io.LimitReader(got.Body, maxAnswer))
+	if err == nil {
+		a.object, err = parse(a.document)
+	}
 	if err != nil {
 		return nil, c.foreign(got)
 	}
 	return a, nil
-}
-
-// inDomain is a path below the domain of the flag or the context, or below the only one.
-func (c *client) inDomain(words ...string) (string, error) {
-	if c.domain == "" {
-		all, err := c.domains()
-		if err != nil {
-			return "", err
-		}
-		var names []string
-		for _, one := range all {
-			names = append(names, text(one, "domain"))
-		}
-		if len(names) != 1 {
-			return "", fmt.Errorf("--domain is missing: %s", either(plain(strings.Join(names, ", ")), "no rules are published yet"))
-		}
-		c.domain = names[0]
-	}
-	return below(c.domain, words...), nil
-}
-
-// below is a path below a domain, of words that may hold anything.
-func below(domain string, words ...string) string {
-	path := "/v1/domains/" + url.PathEscape(domain)
-	for _, word := range words {
-		path += "/" + url.PathEscape(word)
-	}
-	return path
-}
-
-// domains are what is in force in each domain of a control.
-func (c *client) domains() ([]object, error) {
-	a, err := c.get("/v1/domains", nil)
-	if err != nil {
-		return nil, err
-	}
-	o, err := a.object()
-	return objects(o, "domains"), err
 }

@@ -189,11 +189,8 @@ func listContexts(cmd *cobra.Command, _ []string) error {
 			"token_file": p.TokenFile, "ca": p.CA, "cert": p.Cert, "key_file": p.KeyFile,
 		})
 	}
-	return out.list("contexts", rows, []column{
-		{"CURRENT", "current", nil, 0}, {"NAME", "name", nil, 0}, {"CONTROL", "control", nil, 0},
-		{"SIDECAR", "sidecar", nil, 0}, {"DOMAIN", "domain", nil, 0}, {"TOKEN FILE", "token_file", nil, wide},
-		{"CA", "ca", nil, wide}, {"CERT", "cert", nil, wide},
-	})
+	return out.list("contexts", rows, columns(`CURRENT current state | NAME name | CONTROL control | SIDECAR sidecar |
+		DOMAIN domain | TOKEN FILE token_file wide | CA ca wide | CERT cert wide`))
 }
 
 func useContext(name string) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -23,20 +24,17 @@ func newCounters() *noun {
 				flags: addKey, example: "list alice\nlist user/alice endpoint//search",
 				long: "List the counters of an identity with what is left, its block, tier and own limits." + aboutCounters},
 			{use: "top", short: "Show the keys that are asked for and refused most", run: topCounters, flags: addTop,
-				example: "top --all", long: `List the keys that were asked for and refused most in the last one to two minutes, each with the error of its count.`},
-			{use: "reset [KIND/]NAME...", short: "Make counters full", run: changeCounters("/v1/reset"), flags: addCounters,
-				example: "reset alice", long: "Make counters full, on all sidecars that share the store." + aboutCounters},
-			{use: "pardon [KIND/]NAME...", short: "End the cool-downs of an identity", run: changeCounters("/v1/pardon"),
-				flags: addCounters, example: "pardon alice",
+				example: "top --all",
+				long: `List the keys that were asked for and refused most in the last one to two minutes, each with the error of its
+count.`},
+			{use: "reset [KIND/]NAME...", short: "Make counters full", flags: addCounters, example: "reset alice",
+				run:  func(s *session, args []string) { s.changeCounters("/v1/reset", args) },
+				long: "Make counters full, on all sidecars that share the store." + aboutCounters},
+			{use: "pardon [KIND/]NAME...", short: "End the cool-downs of an identity", flags: addCounters, example: "pardon alice",
+				run:  func(s *session, args []string) { s.changeCounters("/v1/pardon", args) },
 				long: "End the cool-downs of penalties, on all sidecars that share the store." + aboutCounters},
 		},
 	}
-}
-
-func newTop() *cobra.Command { return word(newCounters(), "top", "top", "top --all") }
-
-func newReset() *cobra.Command {
-	return word(newCounters(), "reset", "reset [KIND/]NAME...", "reset alice")
 }
 
 func addKey(cmd *cobra.Command) {
@@ -49,60 +47,42 @@ func addCounters(cmd *cobra.Command) {
 	cmd.Flags().Bool("dry-run", false, "change nothing, and print what would change")
 }
 
+var topOptions = []option{{"rule", "one rule alone", nil}, {"limit", "how many of each list; default: 20", nil}}
+
 func addTop(cmd *cobra.Command) {
 	addWatch(cmd)
 	addOptions(cmd, topOptions)
 	cmd.Flags().Bool("all", false, "ask all sidecars that share the store")
 }
 
-var topOptions = []option{
-	{"rule", "rule", "one rule alone", nil}, {"limit", "limit", "how many of each list; default: 20", nil},
-}
-
-func topCounters(s *session, _ []string) error {
-	params := s.parameters(topOptions)
-	if s.domain != "" {
-		params.Set("domain", s.domain)
-	}
+func topCounters(s *session, _ []string) {
+	params := s.withDomain(s.parameters(topOptions))
 	if s.is("all") {
 		params.Set("fleet", "true")
 	}
-	o, err := s.object("/v1/top", params)
-	if err != nil {
-		return err
-	}
-	return s.value(o, func() error { return s.showTop(o) })
+	o := s.get("/v1/top", params)
+	s.print(o, func() {
+		s.line("since %s, from %s", when(o["since"]), counted(int(whole(o, "sidecars")), "sidecar"))
+		if every := whole(o, "sampled_one_in"); every > 1 {
+			s.line("one decision in %d is counted", every)
+		}
+		if absent := text(o, "missing"); absent != "" {
+			s.line("no answer from: %s", absent)
+		}
+		for _, list := range []struct{ title, field string }{{"refused most", "refused"}, {"asked for most", "asked"}} {
+			rows := objects(o, list.field)
+			if len(rows) == 0 {
+				s.line("\n%s: no key", list.title)
+				continue
+			}
+			s.line("\n%s", list.title)
+			s.table(rows, columns("COUNT count | ERROR error | DOMAIN domain | RULE rule | KEY key"))
+		}
+	})
 }
 
-func (s *session) showTop(o object) error {
-	sampled := ""
-	if every := whole(o, "sampled_one_in"); every > 1 {
-		sampled = fmt.Sprintf(", one decision in %d is counted", every)
-	}
-	s.line("since %s, from %s%s", when(o["since"]), counted(int(whole(o, "sidecars")), "sidecar"), sampled)
-	if absent := text(o, "missing"); absent != "" {
-		s.line("no answer from: %s", absent)
-	}
-	for _, list := range []struct{ title, field string }{{"refused most", "refused"}, {"asked for most", "asked"}} {
-		rows := objects(o, list.field)
-		if len(rows) == 0 {
-			s.line("\n%s: no key", list.title)
-			continue
-		}
-		s.line("\n%s", list.title)
-		err := s.table(rows, []column{
-			{"COUNT", "count", nil, 0}, {"ERROR", "error", nil, 0}, {"DOMAIN", "domain", nil, 0}, {"RULE", "rule", nil, 0},
-			{"KEY", "key", nil, 0},
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// holder reads who is counted, as the body of a request.
-func (s *session) holder(args []string) (object, error) {
+// whoseCounters reads who is counted, as the body of a request.
+func (s *session) whoseCounters(args []string) object {
 	body := object{}
 	if s.domain != "" {
 		body["domain"] = s.domain
@@ -110,92 +90,62 @@ func (s *session) holder(args []string) (object, error) {
 	if keys, _ := s.cmd.Flags().GetStringSlice("key"); len(keys) > 0 {
 		body["keys"] = keys
 	} else if len(args) == 0 {
-		return nil, fmt.Errorf("name whom, as [KIND/]NAME, or counters by --key: it is spillway %s", s.cmd.Use)
+		s.fail(errors.New("name whom, as [KIND/]NAME, or counters by --key: it is spillway " + s.cmd.Use))
 	}
 	for _, arg := range args {
 		id, err := readIdentity(arg, "endpoint", "tier")
-		if err != nil {
-			return nil, err
-		}
+		s.fail(err)
 		body[id.kind] = id.name
 	}
-	return body, nil
+	return body
 }
 
-func listCounters(s *session, args []string) error {
-	body, err := s.holder(args)
-	if err != nil {
-		return err
-	}
+func listCounters(s *session, args []string) {
 	params := url.Values{}
-	for field, value := range body {
+	for field, value := range s.whoseCounters(args) {
 		if keys, is := value.([]string); is {
 			field, value = "key", keys[0]
 		}
 		params.Set(field, fmt.Sprint(value))
 	}
-	o, err := s.object("/v1/usage", params)
-	if err != nil {
-		return err
-	}
-	return s.value(o, func() error {
+	o := s.get("/v1/usage", params)
+	s.print(o, func() {
 		s.line("%s\nkept: %s", holder(inner(o, "identity")), profile(inner(o, "record")))
-		return s.showCounters(o, objects(o, "counters"), []column{
-			{"LEFT", "", left, 0}, {"LIMIT", "limit", limit, 0}, {"FULL IN", "", fullIn, 0}, {"COOL-DOWN", "cool_down", coolDown, 0},
-			{"RULE", "rule", nil, 0}, {"AT", "at", nil, 0}, {"KEY", "key", nil, 0},
-		})
+		s.showCounters(o, objects(o, "counters"), `LEFT :left | LIMIT limit:limit | FULL IN :fullIn |
+			COOL-DOWN cool_down:coolDown | RULE rule | AT at | KEY key`)
 	})
 }
 
 // showCounters prints counters, and the rules whose counters need more to be found.
-func (s *session) showCounters(o object, rows []object, columns []column) error {
-	var err error
+func (s *session) showCounters(o object, rows []object, spec string) {
 	if len(rows) == 0 {
 		s.line("no counter")
 	} else {
-		err = s.table(rows, columns)
+		s.table(rows, columns(spec))
 	}
 	for _, u := range objects(o, "unlisted") {
 		s.line("not shown: the counters of %s (%s): give %s", plain(text(u, "rule")), text(u, "scope"), text(u, "lacks"))
 	}
-	return err
 }
 
 // changeCounters changes counters by the operation under a path, and prints them before and after.
-func changeCounters(path string) func(s *session, args []string) error {
-	return func(s *session, args []string) error {
-		body, err := s.holder(args)
-		if err != nil {
-			return err
-		}
-		if s.is("dry-run") {
-			body["dry_run"] = true
-		}
-		a, err := s.ask(http.MethodPost, path, body, nil)
-		if err != nil {
-			return err
-		}
-		o, err := a.object()
-		if err != nil {
-			return err
-		}
-		return s.value(o, func() error {
-			if isTrue(o, "dry_run") {
-				fmt.Fprint(s.out, "nothing is changed: ")
-			}
-			s.line("%s", holder(inner(o, "identity")))
-			var rows []object
-			after := objects(o, "after")
-			for i, before := range objects(o, "before") {
-				rows = append(rows, object{"before": before, "after": after[i]})
-			}
-			return s.showCounters(o, rows, []column{
-				{"LEFT BEFORE", "before.left", nil, 0}, {"LEFT AFTER", "after.left", nil, 0}, {"LIMIT", "before.limit", limit, 0},
-				{"COOL-DOWN BEFORE", "before.cool_down", coolDown, 0}, {"COOL-DOWN AFTER", "after.cool_down", coolDown, 0},
-				{"RULE", "before.rule", nil, 0}, {"KEY", "before.key", nil, 0},
-			})
-		})
+func (s *session) changeCounters(path string, args []string) {
+	body := s.whoseCounters(args)
+	if s.is("dry-run") {
+		body["dry_run"] = true
 	}
+	o := s.ask(http.MethodPost, path, body, nil).object
+	s.print(o, func() {
+		s.line("%s%s", dryRun(o), holder(inner(o, "identity")))
+		before, after := objects(o, "before"), objects(o, "after")
+		rows := make([]object, min(len(before), len(after)))
+		for i := range rows {
+			rows[i] = object{"before": before[i], "after": after[i]}
+		}
+		s.showCounters(o, rows, `LEFT BEFORE before.left | LEFT AFTER after.left | LIMIT before.limit:limit |
+			COOL-DOWN BEFORE before.cool_down:coolDown | COOL-DOWN AFTER after.cool_down:coolDown | RULE before.rule |
+			KEY before.key`)
+	})
 }
 
 // left is what is left on a counter, or that the store does not know.
@@ -219,18 +169,23 @@ func coolDown(value any) string {
 	return span(value)
 }
 
-// holder is whom or what was asked about.
-func holder(h object) string {
-	var parts []string
-	for _, kind := range append(slices.Clone(kinds), "endpoint", "tier") {
-		if name := text(h, kind); name != "" {
-			parts = append(parts, strings.ReplaceAll(kind, "_", " ")+" "+plain(name))
+// names are the names of an object by their kinds, with commas between them.
+func names(o object, kinds ...string) string {
+	var all []string
+	for _, kind := range kinds {
+		if name := text(o, kind); name != "" {
+			all = append(all, strings.ReplaceAll(kind, "_", " ")+" "+plain(name))
 		}
 	}
-	if keys, is := h["keys"].([]any); is && len(keys) > 0 {
+	return strings.Join(all, ", ")
+}
+
+// holder is whom or what was asked about.
+func holder(h object) string {
+	if keys, _ := h["keys"].([]any); len(keys) > 0 {
 		return counted(len(keys), "key")
 	}
-	return strings.Join(parts, ", ") + " in " + plain(text(h, "domain"))
+	return names(h, append(slices.Clone(kinds), "endpoint", "tier")...) + " in " + plain(text(h, "domain"))
 }
 
 // profile is what is kept of an identity, on one line.
@@ -242,7 +197,7 @@ func profile(r object) string {
 	if b := inner(r, "block"); isTrue(b, "lifted") {
 		parts = append(parts, "blocks of the rule file lifted")
 	} else if b != nil {
-		parts = append(parts, strings.TrimSpace("blocked "+either(when(b["until"]), "for ever")+quoted(text(b, "reason"))))
+		parts = append(parts, "blocked "+strings.TrimSpace(untilWhen(b)+quoted(text(b, "reason"))))
 	}
 	if tier := text(r, "tier"); tier != "" {
 		parts = append(parts, "tier "+plain(tier))
@@ -254,8 +209,18 @@ func profile(r object) string {
 	if note := text(r, "note"); note != "" {
 		parts = append(parts, "note"+quoted(note))
 	}
-	by := fmt.Sprintf(" (by %s, %s)", plain(either(text(r, "by"), "unknown")), when(r["at"]))
-	return either(strings.Join(parts, ", "), "nothing") + by
+	all := either(strings.Join(parts, ", "), "nothing")
+	if by := text(r, "by"); by != "" {
+		all += fmt.Sprintf(" (by %s, %s)", plain(by), when(r["at"]))
+	}
+	return all
+}
+
+func untilWhen(b object) string {
+	if until := when(b["until"]); until != "" {
+		return "until " + until
+	}
+	return "for ever"
 }
 
 func quoted(text string) string {

@@ -68,10 +68,7 @@ func diffFiles(cmd *cobra.Command, cfg rules.FilesConfig, args []string) error {
 
 // difference prints a comparison. A difference is what the command looks for.
 func (p *printer) difference(diff *rulediff.Diff) error {
-	err := p.value(diff, func() error {
-		diff.WriteText(p.out)
-		return nil
-	})
+	err := p.value(diff, func() { diff.WriteText(p.out) })
 	if err == nil && !diff.Empty() {
 		err = exit(exitFound)
 	}

@@ -52,7 +52,7 @@ func diagnose(cmd *cobra.Command, _ []string) error {
 		s.line("nothing is wrong")
 		return nil
 	}
-	err = s.list("findings", d.findings, []column{{"PART", "part", nil, 0}, {"WHAT IS WRONG", "finding", nil, 0}})
+	err = s.list("findings", d.findings, columns("PART part | WHAT IS WRONG finding"))
 	if err == nil && len(d.findings) > 0 {
 		err = exit(exitFound)
 	}
@@ -66,9 +66,10 @@ func (d *doctor) wrong(part, format string, args ...any) {
 
 // checkRules checks that the sidecar answers and has rules.
 func (d *doctor) checkRules() {
-	o, err := d.object("/v1/rules", nil)
-	if err != nil {
-		d.wrong("sidecar", "%v", err)
+	o := d.get("/v1/rules", nil)
+	if d.err != nil {
+		d.wrong("sidecar", "%v", d.err)
+		d.err = nil
 		return
 	}
 	d.domains = map[string]bool{}
@@ -104,11 +105,12 @@ func (d *doctor) checkReadiness(at string) {
 
 // checkSidecars compares the sidecars that share the store.
 func (d *doctor) checkSidecars() {
-	o, err := d.object("/v1/fleet", nil)
-	if err != nil {
+	o := d.get("/v1/fleet", nil)
+	if d.err != nil {
 		if d.domains != nil { // else the sidecar does not answer at all
-			d.wrong("sidecars", "%v", err)
+			d.wrong("sidecars", "%v", d.err)
 		}
+		d.err = nil
 		return
 	}
 	if !isTrue(o, "rules_agree") {
@@ -148,7 +150,7 @@ func (d *doctor) dump(at, path string) (object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := (&answer{document: body}).object()
+	o, err := parse(body)
 	if err != nil {
 		err = fmt.Errorf("%s%s must be JSON: --envoy names the admin port of Envoy", at, path)
 	}

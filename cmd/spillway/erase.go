@@ -11,15 +11,16 @@ const erasureEvery = 250 * time.Millisecond // how often the command asks whethe
 func newErasures() *noun {
 	return &noun{
 		name: "erasures", one: "erasure", about: "Erasures: the traces of one person, removed in all places", api: controlAPI,
-		path: "/v1/erasures", key: "id", next: []string{"before=id"},
-		columns: []column{
-			{"ID", "id", nil, 0}, {"DOMAIN", "domain", nil, 0}, {"KIND", "kind", nil, 0}, {"STATE", "state", nil, state},
-			{"ASKED BY", "asked_by", nil, 0}, {"ASKED AT", "asked_at", when, 0}, {"FINISHED AT", "finished_at", when, 0},
-			{"PROBLEM", "problem", nil, 0},
-		},
+		path: "/v1/erasures", key: "id", next: "before=id",
+		columns: columns(`ID id | DOMAIN domain | KIND kind | STATE state state | ASKED BY asked_by | ASKED AT asked_at:when |
+			FINISHED AT finished_at:when | PROBLEM problem`),
 		verbs: []verb{
 			{use: "list", short: "List erasures, the newest first"},
-			{use: "show ID", short: "Show an erasure, and what each place had and has", run: showErasure, example: "show 1"},
+			{use: "show ID", short: "Show an erasure, and what each place had and has", example: "show 1",
+				run: func(s *session, args []string) {
+					_, now := s.existing(args)
+					s.showErasure(now.object)
+				}},
 			{use: "create [KIND/]NAME", short: "Remove the traces of one person in all places, and prove it", run: createErasure,
 				example: "create ann --domain shop\ncreate ip/192.0.2.7 --domain shop",
 				long: `create removes what a control knows of one identity: its row and API keys, its block and counters in Redis, its usage
@@ -31,71 +32,30 @@ It needs the role admin. Stop or block the person first: what comes in meanwhile
 	}
 }
 
-func createErasure(s *session, args []string) error {
+func createErasure(s *session, args []string) {
 	id, err := readIdentity(args[0])
-	if err != nil {
-		return err
-	}
-	path, err := s.inDomain("identities", id.kind, id.name)
-	if err != nil {
-		return err
-	}
-	a, err := s.ask(http.MethodDelete, path, nil, nil)
-	if err != nil {
-		return err
-	}
-	e, err := s.awaitErasure(a)
-	if err != nil {
-		return err
-	}
-	return s.erasure(e)
-}
-
-func showErasure(s *session, args []string) error {
-	_, now, err := s.found(args)
-	if err != nil {
-		return err
-	}
-	e, err := now.object()
-	if err != nil {
-		return err
-	}
-	return s.erasure(e)
-}
-
-// awaitErasure asks until the erasure has ended, and prints why it takes long.
-func (s *session) awaitErasure(a *answer) (object, error) {
+	s.fail(err)
+	e := s.ask(http.MethodDelete, s.below("identities", id.kind, id.name), nil, nil).object
 	printed := ""
-	for {
-		e, err := a.object()
-		if err == nil && whole(e, "id") == 0 {
-			err = refused("the answer must name an erasure")
-		}
-		if err != nil || text(e, "state") != "open" {
-			return e, err
-		}
+	for s.err == nil && text(e, "state") == "open" {
 		if problem := text(e, "problem"); problem != printed {
 			printed = problem
 			fmt.Fprintf(s.cmd.ErrOrStderr(), "erasure %s is tried again: %s\n", text(e, "id"), plain(problem))
 		}
 		select {
 		case <-s.ctx.Done():
-			return nil, s.ctx.Err()
+			s.fail(s.ctx.Err())
 		case <-time.After(erasureEvery):
-		}
-		a, err = s.get("/v1/erasures/"+text(e, "id"), nil)
-		if err != nil {
-			return nil, err
+			e = s.get("/v1/erasures/"+text(e, "id"), nil)
 		}
 	}
+	s.showErasure(e)
 }
 
-// erasure prints what each place had and has.
-func (s *session) erasure(e object) error {
-	err := s.value(e, func() error {
-		err := s.table(objects(e, "places"), []column{
-			{"PLACE", "place", nil, 0}, {"REMOVED", "removed", nil, 0}, {"LEFT", "left", nil, 0},
-		})
+// showErasure prints what each place had and has.
+func (s *session) showErasure(e object) {
+	s.print(e, func() {
+		s.table(objects(e, "places"), columns("PLACE place | REMOVED removed | LEFT left"))
 		switch text(e, "state") {
 		case "done":
 			s.line("erasure %s is done: a second search found nothing", text(e, "id"))
@@ -104,10 +64,6 @@ func (s *session) erasure(e object) error {
 		default:
 			s.line("erasure %s ended, and something is left: %s", text(e, "id"), plain(text(e, "problem")))
 		}
-		return err
 	})
-	if err == nil && text(e, "state") != "done" {
-		err = exit(exitFound)
-	}
-	return err
+	s.found(text(e, "state") != "done")
 }

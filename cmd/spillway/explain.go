@@ -10,45 +10,34 @@ import (
 )
 
 func newExplain() *cobra.Command {
-	var headers map[string]string
-	cmd := &cobra.Command{
-		Use: "explain [PATH]", Short: "Show what a request would get, and why", Args: between(0, 1),
-		Long: `explain shows what a request would get now, and why: who the client is, every rule that could apply and what beat
+	n := &noun{name: "explain", api: sidecarAPI, verbs: []verb{{
+		use: "explain [PATH]", short: "Show what a request would get, and why", run: explain, flags: addRequest,
+		long: `explain shows what a request would get now, and why: who the client is, every rule that could apply and what beat
 it, what is left, and what both doors would answer. It charges nothing. The request is an HTTP request to PATH, or a
 RateLimitRequest as JSON on standard input without PATH.
 
 It exits with 1 if the request would be refused.`,
-		Example:           "  spillway explain /search --method POST --peer 192.0.2.7\n  spillway explain <request.json",
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := start(cmd, sidecarAPI)
-			if err != nil {
-				return err
-			}
-			body, err := s.explained(args, headers)
-			if err != nil {
-				return err
-			}
-			return s.explain(body)
-		},
-	}
+	}}}
+	return n.word("explain", "explain [PATH]", "explain /search --method POST --peer 192.0.2.7\nexplain <request.json")
+}
+
+func addRequest(cmd *cobra.Command) {
 	cmd.Flags().String("method", http.MethodGet, "method of the request")
 	cmd.Flags().String("peer", "", "address of the connection's other end")
 	cmd.Flags().String("host", "", "host of the request")
 	cmd.Flags().String("principal", "", "principal of the peer's certificate")
-	cmd.Flags().StringToStringVar(&headers, "header", nil, "headers, as name=value")
-	return cmd
+	cmd.Flags().StringToString("header", nil, "headers, as name=value")
 }
 
-// explained is the request that the arguments or the standard input describe.
-func (s *session) explained(args []string, headers map[string]string) (object, error) {
+// requestOf is the request that the arguments or the standard input describe.
+func (s *session) requestOf(args []string) object {
 	if len(args) == 0 {
 		var request json.RawMessage
 		err := json.NewDecoder(s.cmd.InOrStdin()).Decode(&request)
 		if err != nil {
-			return nil, fmt.Errorf("read a RateLimitRequest from standard input: %w", err)
+			s.fail(fmt.Errorf("read a RateLimitRequest from standard input: %w", err))
 		}
-		return object{"rls": request}, nil
+		return object{"rls": request}
 	}
 	request := object{"path": args[0]}
 	for _, name := range []string{"method", "peer", "host", "principal"} {
@@ -59,72 +48,49 @@ func (s *session) explained(args []string, headers map[string]string) (object, e
 	if s.domain != "" {
 		request["domain"] = s.domain
 	}
-	if len(headers) > 0 {
+	if headers, _ := s.cmd.Flags().GetStringToString("header"); len(headers) > 0 {
 		request["headers"] = headers
 	}
-	return object{"http": request}, nil
+	return object{"http": request}
 }
 
-func (s *session) explain(body object) error {
-	a, err := s.ask(http.MethodPost, "/v1/explain", body, nil)
-	if err != nil {
-		return err
-	}
-	o, err := a.object()
-	if err == nil {
-		err = s.value(o, func() error { return s.showExplained(o) })
-	}
-	if err == nil && isTrue(o, "verdict.refused") {
-		err = exit(exitFound)
-	}
-	return err
-}
-
-func (s *session) showExplained(o object) error {
-	s.line("%s", verdict(o))
-	if c := inner(o, "client"); c != nil {
-		s.line("client: %s", clientWords(c))
-	}
-	s.showAttributes(o)
-	if rows := objects(o, "charges"); len(rows) > 0 {
-		s.line("\ncounters")
-		err := s.table(rows, []column{
-			{"LEFT", "", chargeLeft, 0}, {"COST", "", chargeCost, 0}, {"LIMIT", "limit", limit, 0}, {"REFUSES", "", refuses, 0},
-			{"RULE", "rule", nil, 0}, {"KEY", "key", nil, 0},
-		})
-		if err != nil {
-			return err
+func explain(s *session, args []string) {
+	o := s.ask(http.MethodPost, "/v1/explain", s.requestOf(args), nil).object
+	s.print(o, func() {
+		s.line("%s", verdict(o))
+		if c := inner(o, "client"); c != nil {
+			s.line("client: %s", clientWords(c))
 		}
-	}
-	if rows := objects(o, "considered"); len(rows) > 0 {
-		s.line("\nrules that could apply")
-		err := s.table(rows, []column{
-			{"WON", "", won, state}, {"WHAT", "what", nil, 0}, {"NAME", "", named, 0}, {"SCOPE", "scope", nil, 0},
-			{"ACTION", "action", nil, 0}, {"AT", "at", nil, 0}, {"BEATEN BY", "", beatenBy, 0},
-		})
-		if err != nil {
-			return err
+		s.showAttributes(o)
+		if rows := objects(o, "charges"); len(rows) > 0 {
+			s.line("\ncounters")
+			s.table(rows, columns(`LEFT :chargeLeft | COST :chargeCost | LIMIT limit:limit | REFUSES :refuses | RULE rule |
+				KEY key`))
 		}
-	}
-	s.line("\nanswers\n  rls        %s\n  ext_authz  %s", door(o, "rls"), door(o, "ext_authz"))
-	return nil
+		if rows := objects(o, "considered"); len(rows) > 0 {
+			s.line("\nrules that could apply")
+			s.table(rows, columns(`WON won:orNo state | WHAT what | NAME :named | SCOPE scope | ACTION action | AT at |
+				BEATEN BY :beatenBy`))
+		}
+		s.line("\nanswers\n  rls        %s\n  ext_authz  %s", door(o, "rls"), door(o, "ext_authz"))
+	})
+	s.found(isTrue(o, "verdict.refused"))
 }
 
 // verdict is what the request gets, and by which rule.
 func verdict(o object) string {
-	d := inner(o, "verdict")
-	all := fmt.Sprintf("%s (%s)", text(d, "outcome"), text(d, "status"))
+	d, domain := inner(o, "verdict"), plain(text(o, "domain"))
+	all := fmt.Sprintf("%s (%s)", plain(text(d, "outcome")), text(d, "status"))
 	if rule := text(d, "rule"); rule != "" {
 		all += " by " + plain(rule)
 	}
-	domain := text(o, "domain")
 	switch {
 	case domain == "":
 		all += ": the request names no domain, and the sidecar has no DEFAULT_DOMAIN"
 	case !isTrue(o, "known"):
-		all += " in " + plain(domain) + ", which has no rules"
+		all += " in " + domain + ", which has no rules"
 	default:
-		all += " in " + plain(domain)
+		all += " in " + domain
 	}
 	if reason := text(d, "reason"); reason != "" {
 		all += ": " + plain(reason)
@@ -139,20 +105,15 @@ func verdict(o object) string {
 }
 
 func clientWords(c object) string {
-	var parts []string
-	for _, field := range []string{"user", "tenant", "tier", "api_key", "address"} {
-		if name := text(c, field); name != "" {
-			parts = append(parts, strings.ReplaceAll(field, "_", " ")+" "+plain(name))
-		}
+	who := names(c, "user", "tenant", "tier", "api_key", "address")
+	if who == "" {
+		return "unknown: neither a peer nor a header shows who it is"
 	}
 	proof := "not authenticated"
 	if isTrue(c, "authenticated") {
 		proof = "authenticated"
 	}
-	if len(parts) == 0 {
-		return "unknown: neither a peer nor a header shows who it is"
-	}
-	return fmt.Sprintf("%s, by %s, %s", strings.Join(parts, ", "), plain(text(c, "evidence")), proof)
+	return fmt.Sprintf("%s, by %s, %s", who, plain(text(c, "evidence")), proof)
 }
 
 // showAttributes prints what is known of the request, and how servers may read its path.
@@ -175,7 +136,7 @@ func (s *session) showAttributes(o object) {
 func chargeLeft(value any) string {
 	c, _ := value.(object)
 	all := text(c, "left")
-	if strings.HasPrefix(all, "-") {
+	if whole(c, "left") < 0 {
 		all = "not counted"
 	}
 	if degraded := text(c, "degraded"); degraded != "" {
@@ -186,10 +147,7 @@ func chargeLeft(value any) string {
 
 func chargeCost(value any) string {
 	c, _ := value.(object)
-	if operation := text(c, "operation"); operation != "spend" {
-		return operation + " " + text(c, "cost")
-	}
-	return text(c, "cost")
+	return strings.TrimPrefix(text(c, "operation")+" "+text(c, "cost"), "spend ")
 }
 
 func refuses(value any) string {
@@ -207,11 +165,6 @@ func refuses(value any) string {
 	return all
 }
 
-func won(value any) string {
-	c, _ := value.(object)
-	return either(text(c, "won"), "no")
-}
-
 func named(value any) string {
 	c, _ := value.(object)
 	return strings.TrimSpace(text(c, "name") + " " + text(c, "pattern"))
@@ -220,8 +173,12 @@ func named(value any) string {
 func beatenBy(value any) string {
 	c, _ := value.(object)
 	by := strings.TrimSpace(text(c, "beaten_by") + " " + text(c, "beaten_at"))
-	return strings.TrimPrefix(strings.TrimSuffix(by+": "+text(c, "because"), ": "), ": ")
+	return strings.Trim(by+": "+text(c, "because"), ": ")
 }
 
 // door is what a door would answer, on one line.
 func door(o object, name string) string { return plain(either(text(o, "answers."+name), "none")) }
+
+func orNo(value any) string { return either(words(value), "no") }
+
+func orNone(value any) string { return either(words(value), "none") }

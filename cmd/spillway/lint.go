@@ -94,12 +94,11 @@ func (f *findings) print(out *printer) error {
 	if out.format == "sarif" {
 		return out.value(f.sarif(), nil)
 	}
-	return out.value(f, func() error {
+	return out.value(f, func() {
 		for _, one := range f.Findings {
 			out.line("%s", one)
 		}
 		out.line("%s, %s in %s", counted(f.Errors, "problem"), counted(f.Warnings, "warning"), counted(f.Files, "file"))
-		return nil
 	})
 }
 

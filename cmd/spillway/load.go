@@ -35,43 +35,36 @@ field means none. JSON lines have the same names: {"name": "ann", "tier": "gold"
 // loadFormats are the content types of formats.
 var loadFormats = map[string]string{"csv": "text/csv", "jsonl": "application/x-ndjson", "ndjson": "application/x-ndjson"}
 
-func loadUsers(s *session, args []string) error {
+func loadUsers(s *session, args []string) {
 	file := args[0]
 	kind := loadFormats[either(s.flag("format"), strings.TrimPrefix(filepath.Ext(file), "."))]
 	if kind == "" {
-		return fmt.Errorf("%s must be CSV or JSON lines: --format csv or --format jsonl names the format", file)
+		s.fail(fmt.Errorf("%s must be CSV or JSON lines: --format csv or --format jsonl names the format", file))
 	}
-	path, err := s.inDomain("users:load")
-	if err != nil {
-		return err
-	}
+	path := s.below("users:load")
 	bar, err := newBar(s.flag("progress"), s.cmd.ErrOrStderr())
-	if err != nil {
-		return err
+	if s.failed(err) {
+		return
 	}
-	done, err := s.sendLines(path, file, kind, bar)
+	done := s.sendLines(path, file, kind, bar)
 	bar.end()
-	if err != nil {
-		return err
-	}
-	return s.value(done, func() error {
+	s.print(done, func() {
 		s.line("%s users: %s made, %s changed, %s the same as before", text(done, "lines"), text(done, "made"),
 			text(done, "changed"), text(done, "unchanged"))
-		return nil
 	})
 }
 
 // sendLines sends the file, and returns the answer.
-func (s *session) sendLines(path, file, kind string, bar *bar) (object, error) {
+func (s *session) sendLines(path, file, kind string, bar *bar) object {
 	in, size, err := source(s.cmd, file)
-	if err != nil {
-		return nil, err
+	if s.failed(err) {
+		return nil
 	}
 	defer in.Close()
 	// Expect: a refusal comes before the file is sent.
 	request, err := s.request(http.MethodPost, path, nil, nil, "Content-Type", kind, "Expect", "100-continue")
-	if err != nil {
-		return nil, err
+	if s.failed(err) {
+		return nil
 	}
 	request.Body, request.GetBody = io.NopCloser(&shown{in, bar, replay.Progress{Size: size}}), nil
 	request.ContentLength = size
@@ -80,10 +73,10 @@ func (s *session) sendLines(path, file, kind string, bar *bar) (object, error) {
 	}
 	s.calls.Timeout = 0
 	a, err := s.send(request)
-	if err != nil {
-		return nil, err
+	if s.failed(err) {
+		return nil
 	}
-	return a.object()
+	return a.object
 }
 
 // source opens the file, or standard input, whose size is 0.

@@ -100,8 +100,10 @@ func newRoot() *cobra.Command {
 	must(root.RegisterFlagCompletionFunc("output", completeOutput))
 	must(root.RegisterFlagCompletionFunc("domain", completeDomains))
 	must(root.RegisterFlagCompletionFunc("context", completeContexts))
-	root.AddCommand(newLint(), newTest(), newDiff(), newReplay(), newExplain(), newTop(), newBlock(), newUnblock())
-	root.AddCommand(newTier(), newReset(), newDoctor(), newRulesGroup(), newControl(), newTokens(), newArchive(), newContext(), newVersion())
+	root.AddCommand(newLint(), newTest(), newDiff(), newReplay(), newExplain(), newDoctor())
+	root.AddCommand(newIdentityWords()...)
+	root.AddCommand(newCounters().word("top", "top", "top --all"), newCounters().word("reset", "reset [KIND/]NAME...", "reset alice"))
+	root.AddCommand(newRulesGroup(), newControl(), newTokens(), newArchive(), newContext(), newVersion())
 	for _, n := range nouns() {
 		root.AddCommand(n.command())
 	}

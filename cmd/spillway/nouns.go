@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,9 +18,9 @@ type noun struct {
 	path      string   // of the list: below a domain, unless it begins with a slash
 	items     string   // the field of the list in an answer, where it is not the name
 	key       string   // the field that names one; empty: name
-	next      []string // PARAMETER=FIELD: where the page behind an item begins
-	prefix    bool     // the list takes the parameter prefix
 	mark      string   // what arguments write before a name
+	next      string   // PARAMETER=FIELD: where the page behind an item begins
+	prefix    bool     // the list takes the parameter prefix
 	columns   []column // of a list
 	facts     []column // of one; none: columns
 	filters   []option // of a list
@@ -30,57 +28,16 @@ type noun struct {
 	verbs     []verb
 }
 
-// verb is what a command does with a noun. Without run it is one of the verbs that all nouns share.
+// verb is what a command does with a noun. Without run it is one of the verbs that nouns share.
 type verb struct {
 	use, short, long, example string
-	run                       func(s *session, args []string) error
+	run                       func(s *session, args []string)
 	flags                     func(cmd *cobra.Command)
 	files                     bool // the arguments are files
 }
 
-// session is one run of a command that asks a server.
-type session struct {
-	*client
-	*printer
-	cmd    *cobra.Command
-	noun   *noun
-	target *target
-}
-
-// start begins a run that asks a server, without one the truth.
-func start(cmd *cobra.Command, of *server) (*session, error) {
-	p, err := newPrinter(cmd)
-	if err != nil {
-		return nil, err
-	}
-	t, err := targetOf(cmd)
-	if err != nil {
-		return nil, err
-	}
-	if of == nil {
-		of = t.truth()
-	}
-	c, err := newClient(cmd, t, of)
-	return &session{client: c, printer: p, cmd: cmd, target: t}, err
-}
-
-// asking is the same run, asking another server.
-func (s *session) asking(of *server) (*session, error) {
-	c, err := newClient(s.cmd, s.target, of)
-	return &session{client: c, printer: s.printer, cmd: s.cmd, noun: s.noun, target: s.target}, err
-}
-
-// flag is the value of a flag.
-func (s *session) flag(name string) string { return s.cmd.Flag(name).Value.String() }
-
-// is reports whether a flag is given that is true or false.
-func (s *session) is(name string) bool {
-	f := s.cmd.Flags().Lookup(name)
-	return f != nil && f.Value.String() == "true"
-}
-
-// shared are the verbs of all nouns.
-var shared = map[string]func(s *session, args []string) error{
+// sharedVerbs are those of most nouns.
+var sharedVerbs = map[string]func(s *session, args []string){
 	"list": listNoun, "show": showNoun, "set": setNoun, "rm": removeNoun,
 }
 
@@ -97,37 +54,31 @@ func (v *verb) command(n *noun) *cobra.Command {
 	name, arguments, _ := strings.Cut(v.use, " ")
 	run := v.run
 	if run == nil {
-		run = shared[name]
+		run = sharedVerbs[name]
 	}
 	cmd := &cobra.Command{
 		Use: v.use, Short: v.short, Long: v.long, Args: argumentsOf(arguments),
+		ValidArgsFunction: n.completion(name, arguments, v.files),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := start(cmd, n.api)
-			if err != nil {
-				return err
-			}
-			s.noun = n
-			return repeat(cmd, func() error { return run(s, args) })
+			return repeat(cmd, func() error {
+				s, err := start(cmd, n.api)
+				if err == nil {
+					s.noun = n
+					run(s, args)
+				}
+				return s.err
+			})
 		},
 	}
 	if v.example != "" {
-		cmd.Example = "  spillway " + n.name + " " + strings.ReplaceAll(v.example, "\n", "\n  spillway "+n.name+" ")
-	}
-	switch {
-	case v.files:
-		cmd.ValidArgsFunction = ruleFiles
-	case strings.HasPrefix(arguments, "[KIND/]") && name != "rm":
-		cmd.ValidArgsFunction = completeNames("users")
-	case arguments != "" && n.path != "":
-		cmd.ValidArgsFunction = n.complete
-	default:
-		cmd.ValidArgsFunction = cobra.NoFileCompletions
+		before := "  spillway " + n.name + " "
+		cmd.Example = before + strings.ReplaceAll(v.example, "\n", "\n"+before)
 	}
 	switch name {
 	case "list":
 		addWatch(cmd)
 		addOptions(cmd, n.filters)
-		if n.next != nil {
+		if n.next != "" {
 			cmd.Flags().Int("limit", 100, "how many")
 		}
 	case "set":
@@ -142,15 +93,27 @@ func (v *verb) command(n *noun) *cobra.Command {
 	return cmd
 }
 
+// word makes a command of its own of a verb of a noun.
+func (n *noun) word(name, use, example string) *cobra.Command {
+	for i := range n.verbs {
+		if before, _, _ := strings.Cut(n.verbs[i].use, " "); before == name {
+			cmd := n.verbs[i].command(n)
+			cmd.Use, cmd.Example = use, "  spillway "+strings.ReplaceAll(example, "\n", "\n  spillway ")
+			return cmd
+		}
+	}
+	panic("there is no verb " + name)
+}
+
 // argumentsOf counts arguments as a usage writes them: NAME, [NAME] or NAME...
 func argumentsOf(usage string) cobra.PositionalArgs {
 	least, most := 0, 0
 	for _, one := range strings.Fields(usage) {
 		most++
-		if !strings.HasPrefix(one, "[") {
+		if !strings.HasPrefix(one, "[") || strings.HasPrefix(one, "[KIND/]") {
 			least++
 		}
-		if strings.Contains(one, "...") {
+		if strings.HasSuffix(one, "...") {
 			most = many
 		}
 	}
@@ -190,194 +153,57 @@ func repeat(cmd *cobra.Command, run func() error) error {
 	}
 }
 
-// where is a path of the noun, below a domain where it belongs to one.
-func (s *session) where(words ...string) (string, error) {
-	if !strings.HasPrefix(s.noun.path, "/") {
-		return s.inDomain(append(strings.Split(s.noun.path, "/"), words...)...)
-	}
-	path := s.noun.path
-	for _, word := range words {
-		path += "/" + url.PathEscape(word)
-	}
-	return path, nil
-}
-
-func listNoun(s *session, _ []string) error {
-	path, err := s.where()
-	if err != nil {
-		return err
-	}
-	rows, err := s.pages(path, s.parameters(s.noun.filters))
-	if err != nil {
-		return err
-	}
-	return s.list(s.noun.field(), rows, s.noun.columns)
-}
-
 // field is the field of the list in an answer.
 func (n *noun) field() string { return either(n.items, n.name) }
 
-// parameters are those of the flags that are given.
-func (s *session) parameters(of []option) url.Values {
-	params := url.Values{}
-	for _, o := range of {
-		if f := s.cmd.Flag(o.flag); f.Changed && f.Value.String() != "" {
-			params.Set(o.field, f.Value.String())
-		}
-	}
-	return params
+func listNoun(s *session, _ []string) {
+	s.rows(s.pages(s.path(), s.parameters(s.noun.filters)))
 }
 
-// pageOf is how many items one request asks for.
-const pageOf = 1000
-
-// pages reads a list page by page, up to the flag limit.
-func (s *session) pages(path string, params url.Values) (all []object, err error) {
-	left, page := pageOf, s.noun.next != nil
-	if page {
-		left, err = s.cmd.Flags().GetInt("limit")
+// rows prints the noun's list.
+func (s *session) rows(rows []object) {
+	if s.err == nil {
+		s.err = s.list(s.noun.field(), rows, s.noun.columns)
 	}
-	if err == nil && left < 1 {
-		err = fmt.Errorf("--limit must be at least 1, not %d", left)
-	}
-	for err == nil && left > 0 {
-		count := min(left, pageOf)
-		if page {
-			params.Set("limit", strconv.Itoa(count))
-		}
-		var o object
-		o, err = s.object(path, params)
-		items := objects(o, s.noun.field())
-		all, left = append(all, items...), left-len(items)
-		if len(items) < count || !page {
-			break
-		}
-		for _, pair := range s.noun.next {
-			name, field, _ := strings.Cut(pair, "=")
-			value := text(items[len(items)-1], field)
-			if name == "cursor" {
-				value = text(o, field)
-			}
-			if value == "" {
-				return all, err
-			}
-			params.Set(name, value)
-		}
-	}
-	return all, err
 }
 
-// object reads the object under a path.
-func (c *client) object(path string, params url.Values) (object, error) {
-	a, err := c.get(path, params)
-	if err != nil {
-		return nil, err
-	}
-	return a.object()
+func showNoun(s *session, args []string) {
+	_, now := s.existing(args)
+	s.show(now.object)
 }
 
-// found reads what the arguments name, which has to exist.
-func (s *session) found(args []string) (path string, now *answer, err error) {
-	path, err = s.where(args...)
-	if err != nil {
-		return "", nil, err
+// show prints one of the noun.
+func (s *session) show(o object) {
+	columns := s.noun.facts
+	if columns == nil {
+		columns = s.noun.columns
 	}
-	now, err = s.look(path)
-	if err == nil && now.document == nil {
-		err = refused("there is no %s", s.called(args))
-	}
-	return path, now, err
-}
-
-// called is what an error calls the thing that the arguments name.
-func (s *session) called(args []string) string {
-	all := fmt.Sprintf("%s %q", s.noun.one, strings.Join(args, "/"))
-	if s.domain != "" {
-		all += fmt.Sprintf(" in the domain %q", s.domain)
-	}
-	return all
-}
-
-func showNoun(s *session, args []string) error {
-	_, now, err := s.found(args)
-	if err != nil {
-		return err
-	}
-	return s.one(now)
-}
-
-// one prints one thing.
-func (s *session) one(a *answer) error {
-	o, err := a.object()
-	if err != nil {
-		return err
-	}
-	if s.noun.facts != nil {
-		return s.facts(o, s.noun.facts)
-	}
-	return s.facts(o, s.noun.columns)
+	s.print(o, func() { s.facts(o, columns) })
 }
 
 // setNoun reads what there is, changes its fields, and writes it back unless another has changed it meanwhile.
-func setNoun(s *session, args []string) error {
-	path, err := s.where(args...)
-	if err != nil {
-		return err
-	}
-	now, err := s.look(path)
-	if err != nil {
-		return err
-	}
-	body, err := now.object()
-	if err != nil {
-		return err
-	}
-	body = kept(body, s.noun.fields)
-	err = s.fill(body, s.noun.fields)
-	if err != nil {
-		return err
-	}
-	made, err := s.ask(http.MethodPut, path, body, nil, s.condition(now)...)
-	if err != nil {
-		return err
-	}
-	return s.one(made)
+func setNoun(s *session, args []string) {
+	path := s.path(args...)
+	now := s.look(path)
+	body := kept(now.object, s.noun.fields)
+	s.fill(body, s.noun.fields)
+	s.show(s.ask(http.MethodPut, path, body, nil, s.condition(now)...).object)
 }
 
 // kept are the fields of an object that a change has, too, without those that are null or empty.
 func kept(o object, fields []option) object {
 	body := object{}
 	for _, f := range fields {
-		if value := o[f.field]; value != nil && value != "" {
-			body[f.field] = value
+		if value := o[f.field()]; words(value) != "" {
+			body[f.field()] = value
 		}
 	}
 	return body
 }
 
-// condition is the header by which a change is made of what was read and nothing else.
-func (s *session) condition(now *answer) []string {
-	wanted, _ := s.cmd.Flags().GetInt64("if-match")
-	switch {
-	case wanted > 0:
-		return []string{"If-Match", `"` + strconv.FormatInt(wanted, 10) + `"`}
-	case now.document == nil:
-		return []string{"If-None-Match", "*"}
-	}
-	return []string{"If-Match", now.etag}
-}
-
-func removeNoun(s *session, args []string) error {
-	path, now, err := s.found(args)
-	if err == nil {
-		_, err = s.ask(http.MethodDelete, path, nil, nil, s.condition(now)...)
-	}
-	if err != nil {
-		return err
-	}
+func removeNoun(s *session, args []string) {
+	path, now := s.existing(args)
+	s.ask(http.MethodDelete, path, nil, nil, s.condition(now)...)
 	what := s.called(args)
-	return s.value(object{"removed": what}, func() error {
-		s.line("%s is removed", what)
-		return nil
-	})
+	s.print(object{"removed": what}, func() { s.line("%s is removed", what) })
 }

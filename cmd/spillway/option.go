@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -12,10 +13,23 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// option is a flag, and the field of the JSON or the parameter that it fills in.
+// option is a flag, which fills in a field of the JSON or a parameter.
 type option struct {
-	flag, field, help string
-	read              reader // nil: text
+	flag, help string
+	read       reader // nil: text
+}
+
+// field is the name of the flag as the JSON writes it.
+func (o *option) field() string {
+	switch o.flag {
+	case "limit":
+		if o.read != nil {
+			return "limits"
+		}
+	case "expires":
+		return "expires_at"
+	}
+	return strings.ReplaceAll(o.flag, "-", "_")
 }
 
 // reader makes the value of a field from the text of a flag.
@@ -24,7 +38,7 @@ type reader func(text string) (any, error)
 // addOptions adds the flags. One that reads limits may be given several times.
 func addOptions(cmd *cobra.Command, all []option) {
 	for _, o := range all {
-		if o.field == "limits" {
+		if o.field() == "limits" {
 			cmd.Flags().StringArray(o.flag, nil, o.help)
 			continue
 		}
@@ -39,53 +53,55 @@ func addOptions(cmd *cobra.Command, all []option) {
 }
 
 // fill puts the flags that are given into the body of a change. none removes a field.
-func (s *session) fill(body object, all []option) error {
+func (s *session) fill(body object, all []option) {
 	for _, o := range all {
-		f := s.cmd.Flag(o.flag)
-		if !f.Changed {
+		if !s.given(o.flag) {
 			continue
 		}
+		f := s.cmd.Flag(o.flag)
 		texts := []string{f.Value.String()}
 		if list, is := f.Value.(pflag.SliceValue); is {
 			texts = list.GetSlice()
 		}
-		if len(texts) == 1 && (texts[0] == "none" || texts[0] == "") {
-			delete(body, o.field)
-			continue
-		}
-		values := make([]any, len(texts))
-		for i, text := range texts {
-			var err error
-			values[i] = text
+		var values []any
+		for _, text := range texts {
+			if text == "none" || text == "" {
+				continue
+			}
+			value, err := any(text), error(nil)
 			if o.read != nil {
-				values[i], err = o.read(text)
+				value, err = o.read(text)
 			}
 			if err != nil {
-				return fmt.Errorf("--%s is %q and %w", o.flag, text, err)
+				s.fail(fmt.Errorf("--%s is %q and %w", o.flag, text, err))
 			}
+			values = append(values, value)
 		}
-		body[o.field] = values[0]
-		if o.field == "limits" {
-			body[o.field] = values
+		switch {
+		case len(values) == 0:
+			delete(body, o.field())
+		case o.field() == "limits":
+			body["limits"] = values
+		default:
+			body[o.field()] = values[0]
 		}
 	}
-	return nil
 }
 
 func readWhole(text string) (any, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return nil, fmt.Errorf("must be a whole number or none")
+		err = errors.New("must be a whole number or none")
 	}
-	return n, nil
+	return n, err
 }
 
 func readDecimal(text string) (any, error) {
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil {
-		return nil, fmt.Errorf("must be a number or none")
+		err = errors.New("must be a number or none")
 	}
-	return n, nil
+	return n, err
 }
 
 // readInstant reads an instant, or a time from now such as 90d or 12h.

@@ -27,19 +27,38 @@ type printer struct {
 
 // column is one column of a table, or one line of facts.
 type column struct {
-	heading string
-	field   string // of the JSON; empty: the whole object
-	format  func(value any) string
-	kind    kind
+	heading, field string // of the JSON; without a field it is about the whole object
+	format         func(value any) string
+	wide, state    bool // shown with -o wide alone; coloured
 }
 
-// kind is what a column has besides its text.
-type kind int
-
-const (
-	wide  kind = 1 << iota // it is shown with -o wide alone
-	state                  // it is coloured
-)
+// columns reads columns, with | between them: HEADING field, or HEADING field:format, and wide or state behind it.
+func columns(spec string) (all []column) {
+	for one := range strings.SplitSeq(spec, "|") {
+		c := column{format: words}
+		for _, word := range strings.Fields(one) {
+			name, format, formatted := strings.Cut(word, ":")
+			switch {
+			case word == "wide":
+				c.wide = true
+			case word == "state":
+				c.state = true
+			case word == strings.ToUpper(word) && !formatted:
+				c.heading = strings.TrimSpace(c.heading + " " + word)
+			default:
+				c.field = name
+			}
+			if formatted {
+				c.format = formats[format]
+			}
+		}
+		if c.format == nil || c.heading == "" {
+			panic("a column must be HEADING field:format: " + one)
+		}
+		all = append(all, c)
+	}
+	return all
+}
 
 // newPrinter returns the printer for the flag --output.
 func newPrinter(cmd *cobra.Command) (*printer, error) {
@@ -63,9 +82,14 @@ func newPrinter(cmd *cobra.Command) (*printer, error) {
 
 // formatsOf are the formats of a command.
 func formatsOf(cmd *cobra.Command) []string {
-	own := map[string]string{"lint": "sarif", "replay": "html"}[cmd.Name()]
-	all := []string{"table", "wide", "json", "yaml", own}
-	return all[:4+len(own)/4]
+	all := []string{"table", "wide", "json", "yaml"}
+	switch cmd.Name() {
+	case "lint":
+		return append(all, "sarif")
+	case "replay":
+		return append(all, "html")
+	}
+	return all
 }
 
 func completeOutput(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -76,9 +100,10 @@ func completeOutput(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.S
 func (p *printer) data() bool { return p.format != "table" && p.format != "wide" }
 
 // value prints a value as JSON or YAML, else for people by show.
-func (p *printer) value(value any, show func() error) error {
+func (p *printer) value(value any, show func()) error {
 	if !p.data() {
-		return show()
+		show()
+		return nil
 	}
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -86,24 +111,26 @@ func (p *printer) value(value any, show func() error) error {
 	encoder.SetEscapeHTML(false)
 	err := encoder.Encode(value)
 	if err == nil && p.format == "yaml" {
-		return p.yaml(text.Bytes())
+		err = toYAML(&text)
 	}
-	return errors.Join(err, p.write(text.Bytes()))
+	if err == nil {
+		_, err = p.out.Write(text.Bytes())
+	}
+	return err
 }
 
-// yaml prints a JSON document as YAML, in its order.
-func (p *printer) yaml(document []byte) error {
+// toYAML writes a JSON document anew as YAML, in its order.
+func toYAML(text *bytes.Buffer) error {
 	var node yaml.Node
-	err := yaml.Unmarshal(document, &node)
+	err := yaml.Unmarshal(text.Bytes(), &node)
 	if err != nil {
 		return err
 	}
 	inBlocks(&node)
-	var text bytes.Buffer
-	encoder := yaml.NewEncoder(&text)
+	text.Reset()
+	encoder := yaml.NewEncoder(text)
 	encoder.SetIndent(2)
-	err = errors.Join(encoder.Encode(&node), encoder.Close())
-	return errors.Join(err, p.write(text.Bytes()))
+	return errors.Join(encoder.Encode(&node), encoder.Close())
 }
 
 // inBlocks removes the braces of JSON. Texts that a terminal must not read keep their quotes, for the escapes in them.
@@ -116,54 +143,41 @@ func inBlocks(node *yaml.Node) {
 	}
 }
 
-func (p *printer) write(text []byte) error {
-	_, err := p.out.Write(text)
-	return err
-}
-
 // line prints one line.
 func (p *printer) line(format string, args ...any) { fmt.Fprintf(p.out, format+"\n", args...) }
 
 // list prints rows under their field.
 func (p *printer) list(field string, rows []object, columns []column) error {
-	if rows == nil {
-		rows = []object{}
-	}
-	return p.value(object{field: rows}, func() error { return p.table(rows, columns) })
+	return p.value(object{field: append([]object{}, rows...)}, func() { p.table(rows, columns) })
 }
 
 // table prints rows in columns. Where the terminal is narrow, columns are left out from the right.
-func (p *printer) table(rows []object, columns []column) error {
-	columns = slices.DeleteFunc(slices.Clone(columns), func(c column) bool { return c.kind&wide != 0 && p.format != "wide" })
-	lines := [][]string{{}}
-	for _, c := range columns {
-		lines[0] = append(lines[0], c.heading)
-	}
-	for _, row := range rows {
-		cells := make([]string, len(columns))
-		for i := range columns {
-			cells[i] = either(columns[i].cell(row), "-")
+func (p *printer) table(rows []object, all []column) {
+	all = slices.DeleteFunc(slices.Clone(all), func(c column) bool { return c.wide && p.format != "wide" })
+	lines := make([][]string, len(rows)+1)
+	for i := range all {
+		lines[0] = append(lines[0], all[i].heading)
+		for at, row := range rows {
+			lines[at+1] = append(lines[at+1], either(all[i].cell(row), "-"))
 		}
-		lines = append(lines, cells)
 	}
-	widths, shown := p.fit(lines)
+	widths := p.fit(lines)
 	var text strings.Builder
 	for at, cells := range lines {
-		for i, cell := range cells[:shown] {
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2)
-			if i == shown-1 {
-				pad = ""
+		for i, width := range widths {
+			pad := width - utf8.RuneCountInString(cells[i]) + 2
+			if i == len(widths)-1 {
+				pad = 0
 			}
-			text.WriteString(p.paint(cell, at == 0, columns[i].kind&state != 0) + pad)
+			text.WriteString(p.paint(cells[i], at == 0, all[i].state) + strings.Repeat(" ", pad))
 		}
 		text.WriteByte('\n')
 	}
-	_, err := io.WriteString(p.raw, text.String()) // each cell is plain
-	return err
+	_, _ = io.WriteString(p.raw, text.String()) // each cell is plain
 }
 
-// fit is how wide each column is, and how many there is room for.
-func (p *printer) fit(lines [][]string) (widths []int, shown int) {
+// fit is how wide the columns are that there is room for.
+func (p *printer) fit(lines [][]string) (widths []int) {
 	total := 0
 	for i := range lines[0] {
 		width := 0
@@ -171,59 +185,48 @@ func (p *printer) fit(lines [][]string) (widths []int, shown int) {
 			width = max(width, utf8.RuneCountInString(cells[i]))
 		}
 		if p.width > 0 && p.format != "wide" && i > 0 && total+width > p.width {
-			return widths, i
+			return widths
 		}
 		widths, total = append(widths, width), total+width+2
 	}
-	return widths, len(widths)
+	return widths
 }
 
-// bad and good are words that begin cells of a state.
-var (
-	bad  = []string{"refused", "blocked", "malformed", "revoked", "expired", "wrong", "open", "left", "differs"}
-	good = []string{"allowed", "valid", "done", "ok", "yes"}
-)
+// colours are those of the words that begin cells of a state.
+var colours = map[string]string{
+	"refused": "\x1b[31m", "blocked": "\x1b[31m", "malformed": "\x1b[31m", "revoked": "\x1b[31m", "expired": "\x1b[31m",
+	"left": "\x1b[31m", "allowed": "\x1b[32m", "valid": "\x1b[32m", "done": "\x1b[32m", "yes": "\x1b[32m",
+}
 
 // paint colours a cell.
-func (p *printer) paint(cell string, heading, coloured bool) string {
+func (p *printer) paint(cell string, heading, state bool) string {
 	word, _, _ := strings.Cut(cell, " ")
 	switch {
-	case !p.colour:
-		return cell
-	case heading:
+	case p.colour && heading:
 		return "\x1b[1m" + cell + "\x1b[0m"
-	case coloured && slices.Contains(bad, word):
-		return "\x1b[31m" + cell + "\x1b[0m"
-	case coloured && slices.Contains(good, word):
-		return "\x1b[32m" + cell + "\x1b[0m"
+	case p.colour && state && colours[word] != "":
+		return colours[word] + cell + "\x1b[0m"
 	}
 	return cell
 }
 
-// facts prints one object, a line for each field that has a value.
-func (p *printer) facts(o object, columns []column) error {
-	return p.value(o, func() error {
-		width := 0
-		for _, c := range columns {
-			width = max(width, len(c.heading))
+// facts prints one object, a line for each column that has a value.
+func (p *printer) facts(o object, all []column) {
+	width := 0
+	for _, c := range all {
+		width = max(width, len(c.heading))
+	}
+	for i := range all {
+		if cell := all[i].cell(o); cell != "" {
+			p.line("%-*s  %s", width, strings.ToLower(all[i].heading), cell)
 		}
-		for i := range columns {
-			if cell := columns[i].cell(o); cell != "" {
-				p.line("%-*s  %s", width, strings.ToLower(columns[i].heading), cell)
-			}
-		}
-		return nil
-	})
+	}
 }
 
 // cell is the text of a column, which a terminal may read.
 func (c *column) cell(row object) string {
-	value := any(row)
-	if c.field != "" {
-		value = at(row, c.field)
+	if c.field == "" {
+		return plain(c.format(row))
 	}
-	if c.format != nil {
-		return plain(c.format(value))
-	}
-	return plain(words(value))
+	return plain(c.format(at(row, c.field)))
 }

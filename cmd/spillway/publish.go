@@ -85,105 +85,85 @@ func ruleFileNames(paths []string) (all []string, err error) {
 }
 
 // publishRules publishes files one after the other, and prints what became of them, also where one fails.
-func publishRules(s *session, args []string) error {
+func publishRules(s *session, args []string) {
 	asks := isTerminal(s.cmd.InOrStdin()) && isTerminal(s.cmd.ErrOrStderr())
 	if !asks && !s.is("yes") && !s.is("draft") {
-		return errors.New("--yes is missing: without a terminal the command cannot ask whether to publish; --draft only keeps")
+		s.fail(errors.New("--yes is missing: without a terminal the command cannot ask whether to publish; --draft only keeps"))
+		return
 	}
 	files, err := ruleTexts(args)
-	if err != nil {
-		return err
+	if s.failed(err) {
+		return
 	}
 	all := []object{}
-	var failed error
 	for _, file := range files {
-		done, err := s.publishFile(file)
-		if err != nil {
-			failed = fmt.Errorf("%s: %w", file.path, err)
+		done := s.publishFile(file)
+		if s.err != nil {
+			s.err = fmt.Errorf("%s: %w", file.path, s.err)
 			break
 		}
-		done["file"] = file.path
 		all = append(all, done)
 	}
-	return errors.Join(s.value(all, func() error {
+	s.fail(s.value(all, func() {
 		for _, done := range all {
-			s.showPublished(done)
+			s.line("%s", publishedWords(done))
 		}
-		return nil
-	}), failed)
+	}))
 }
 
-func (s *session) showPublished(done object) {
+func publishedWords(done object) string {
 	v := inner(done, "version")
+	version := fmt.Sprintf("%s: version %d is ", plain(text(v, "domain")), whole(v, "version"))
 	switch {
 	case isTrue(done, "unchanged"):
-		s.line("%s: version %d is in force already", plain(text(v, "domain")), whole(v, "version"))
+		return version + "in force already"
 	case inner(done, "publication") == nil:
-		s.line("%s: version %d is kept, and not published", plain(text(v, "domain")), whole(v, "version"))
-	default:
-		s.line("%s", inForceWords(inner(done, "publication")))
+		return version + "kept, and not published"
 	}
+	return inForceWords(inner(done, "publication"))
 }
 
 // publishFile keeps a file as a version and, unless it is a draft, puts it into force.
-func (s *session) publishFile(file ruleText) (object, error) {
-	current, now, err := s.inForce(file.domain)
-	if err != nil {
-		return nil, err
-	}
-	from := whole(current, "version")
+func (s *session) publishFile(file ruleText) object {
+	now := s.inForce(file.domain)
+	from := whole(now.object, "version")
 	if from > 0 {
-		v, err := s.textOf(file.domain, from)
-		if err != nil {
-			return nil, err
-		}
+		v := s.textOf(file.domain, from)
 		if text(v, "text") == file.text {
 			delete(v, "text")
-			return object{"version": v, "publication": nil, "unchanged": true}, nil
+			return object{"file": file.path, "version": v, "publication": nil, "unchanged": true}
 		}
 	}
 	body := object{"text": file.text, "publish": false}
 	if note := s.flag("note"); note != "" {
 		body["note"] = note
 	}
-	a, err := s.ask(http.MethodPost, below(file.domain, "versions"), body, nil)
-	if err != nil {
-		return nil, err
+	done := s.ask(http.MethodPost, below(file.domain, "versions"), body, nil).object
+	if s.err != nil {
+		return nil
 	}
-	done, err := a.object()
-	if err != nil {
-		return nil, err
-	}
-	done["unchanged"] = false
+	done["file"], done["unchanged"] = file.path, false
 	to := whole(done, "version.version")
-	wanted, err := s.confirmed(file.domain, from, to)
-	if err != nil || !wanted {
-		return done, err
+	if s.confirmed(file.domain, from, to) {
+		done["publication"] = s.putInForce(file.domain, to, now)
 	}
-	done["publication"], err = s.putInForce(file.domain, to, now)
-	return done, err
+	return done
 }
 
 // confirmed prints what a publication changes for whom, and reports whether it is wanted.
-func (s *session) confirmed(domain string, from, to int64) (bool, error) {
+func (s *session) confirmed(domain string, from, to int64) bool {
 	if s.is("draft") {
-		return false, nil
+		return false
 	}
 	out := cleaned{s.cmd.ErrOrStderr()}
 	if from > 0 {
-		diff, err := s.diff(domain, from, to)
-		if err != nil {
-			return false, err
-		}
-		diff.WriteText(out)
+		s.diff(domain, from, to).WriteText(out)
 	}
-	if s.is("yes") {
-		return true, nil
+	if s.err != nil || s.is("yes") {
+		return s.err == nil
 	}
 	fmt.Fprintf(out, "publish version %d of %s? [y/N] ", to, plain(domain))
 	reply, err := bufio.NewReader(s.cmd.InOrStdin()).ReadString('\n')
-	if err != nil {
-		return false, fmt.Errorf("read the reply: %w", err)
-	}
-	return strings.EqualFold(strings.TrimSpace(reply), "y"), nil
+	s.fail(err)
+	return strings.EqualFold(strings.TrimSpace(reply), "y")
 }

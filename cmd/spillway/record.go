@@ -3,7 +3,9 @@ package main
 import (
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,32 +13,31 @@ import (
 
 // timeOptions bound a time.
 var timeOptions = []option{
-	{"from", "from", "time such as 2026-11-30T12:00:00Z, or a day; default: a day before --to", nil},
-	{"to", "to", "likewise; default: now", nil},
+	{"from", "time such as 2026-11-30T12:00:00Z, or a day; default: a day before --to", nil},
+	{"to", "likewise; default: now", nil},
 }
 
 // clientOptions name an identity of the record.
 var clientOptions = []option{
-	{"user", "user", "a user", nil}, {"api-key", "api_key", "id of an API key of requests without a user", nil},
-	{"tenant", "tenant", "name of a tenant of requests without a user and an API key", nil},
-	{"identity", "identity", "an identity as the record names it", nil},
+	{"user", "a user", nil}, {"api-key", "id of an API key of requests without a user", nil},
+	{"tenant", "name of a tenant of requests without a user and an API key", nil},
+	{"identity", "an identity as the record names it", nil},
 }
 
 func newUsage() *noun {
-	options := slices.Concat(clientOptions, timeOptions, []option{
-		{"rule", "rule", "a rule: what it was charged, or for a whole domain what it decided; without it whole requests", nil},
-		{"step", "step", "minute, hour or day; default: hour", nil},
-	})
 	return &noun{
-		name: "usage", one: "usage", about: "What clients used, by the record of a control", api: controlAPI, path: "users",
+		name: "usage", about: "What clients used, by the record of a control", api: controlAPI, path: "users",
 		items: "users", prefix: true,
+		filters: slices.Concat(clientOptions, timeOptions, []option{
+			{"rule", "a rule: what it was charged, or for a whole domain what it decided; without it whole requests", nil},
+			{"step", "minute, hour or day; default: hour", nil},
+		}),
 		verbs: []verb{
 			{use: "show USER", short: "Show what a user used today and this month, against its quotas", run: showUsage,
-				example: "show ann --domain shop", long: `Show what a user used today and this month, and what is left of its quotas, by the record of a control. It is exact,
+				example: "show ann --domain shop",
+				long: `Show what a user used today and this month, and what is left of its quotas, by the record of a control. It is exact,
 and a few seconds old.`},
-			{use: "list", short: "List what an identity or a whole domain used, by time",
-				run:     func(s *session, _ []string) error { return listUsage(s, options) },
-				flags:   func(cmd *cobra.Command) { addOptions(cmd, options) },
+			{use: "list", short: "List what an identity or a whole domain used, by time", run: listUsage,
 				example: "list --user ann --from 2026-11-01 --step day",
 				long: `List usage by time, by the record of a control; without an identity that of the whole domain. Usage is exact, and a
 few seconds old.`},
@@ -44,38 +45,18 @@ few seconds old.`},
 	}
 }
 
-func showUsage(s *session, args []string) error {
-	path, err := s.where(args[0], "usage")
-	if err != nil {
-		return err
-	}
-	o, err := s.object(path, nil)
-	if missing(err) {
-		err = refused("there is no user %q in the domain %q", args[0], s.domain)
-	}
-	if err != nil {
-		return err
-	}
-	return s.value(o, func() error {
+func showUsage(s *session, args []string) {
+	o := s.find(s.path(args[0], "usage"), nil, "there is no user %q in the domain %q", args[0], s.domain)
+	s.print(o, func() {
 		s.line("%s in %s, by days of %s", plain(text(o, "user")), plain(text(o, "domain")), plain(text(o, "timezone")))
-		var rows []object
-		for _, period := range []struct{ title, field string }{{"today", "today"}, {"this month", "month"}} {
-			row := maps.Clone(inner(o, period.field))
-			row["period"] = period.title
-			rows = append(rows, row)
-		}
-		err := s.table(rows, []column{
-			{"PERIOD", "period", nil, 0}, {"ADMITTED", "admitted", nil, 0}, {"REFUSED", "refused", nil, 0}, {"COST", "cost", nil, 0},
-			{"QUOTA", "quota", orNone, 0}, {"LEFT", "left", nil, 0}, {"ENDS", "to", when, 0},
-		})
-		for _, row := range rows {
-			s.showLatency(text(row, "period"), inner(row, "latency"))
-		}
-		return err
+		today, month := inner(o, "today"), inner(o, "month")
+		rows := []object{{"period": "today", "of": today}, {"period": "this month", "of": month}}
+		s.table(rows, columns(`PERIOD period | ADMITTED of.admitted | REFUSED of.refused | COST of.cost | QUOTA of.quota:orNone |
+			LEFT of.left | ENDS of.to:when`))
+		s.showLatency("today", inner(today, "latency"))
+		s.showLatency("this month", inner(month, "latency"))
 	})
 }
-
-func orNone(value any) string { return either(words(value), "none") }
 
 // showLatency prints how long decisions took, where that is known.
 func (s *session) showLatency(period string, l object) {
@@ -87,45 +68,30 @@ func (s *session) showLatency(period string, l object) {
 }
 
 func milliseconds(l object, field string) string {
-	var n float64
-	_, _ = fmt.Sscan(text(l, field), &n)
+	n, _ := strconv.ParseFloat(text(l, field), 64)
 	return fmt.Sprintf("%.3g ms", n)
 }
 
-func listUsage(s *session, options []option) error {
-	path, err := s.inDomain("usage")
-	if err != nil {
-		return err
-	}
-	o, err := s.object(path, s.parameters(options))
-	if err != nil {
-		return err
-	}
-	return s.value(o, func() error {
+func listUsage(s *session, _ []string) {
+	o := s.get(s.below("usage"), s.parameters(s.noun.filters))
+	s.print(o, func() {
 		s.line("%s from %s to %s: %s admitted with the cost %s, %s refused", plain(either(text(o, "identity"), text(o, "domain"))),
 			when(o["from"]), when(o["to"]), text(o, "admitted"), text(o, "cost"), text(o, "refused"))
-		err := s.table(objects(o, "points"), []column{
-			{"AT", "at", when, 0}, {"OUTCOME", "outcome", nil, state}, {"REQUESTS", "requests", nil, 0}, {"COST", "cost", nil, 0},
-		})
+		s.table(objects(o, "points"), columns("AT at:when | OUTCOME outcome state | REQUESTS requests | COST cost"))
 		s.showLatency("of this time", inner(o, "latency"))
-		return err
 	})
 }
 
 func newEvents() *noun {
 	return &noun{
 		name: "events", one: "event", about: "Single requests: all that were refused, and samples of the others", api: controlAPI,
-		path: "events", next: []string{"cursor=next"},
-		columns: []column{
-			{"AT", "at", when, 0}, {"OUTCOME", "outcome", nil, state}, {"IDENTITY", "identity", nil, 0},
-			{"REQUEST", "", requestWords, 0}, {"RULE", "rule", nil, 0}, {"COUNT", "count", nil, 0}, {"LIMIT", "limit", nil, 0},
-			{"STATUS", "status", nil, 0}, {"API KEY", "api_key", nil, 0}, {"IP", "ip", nil, 0}, {"SIDECAR", "sidecar", nil, 0},
-		},
+		path: "events", next: "cursor=next",
+		columns: columns(`AT at:when | OUTCOME outcome state | IDENTITY identity | REQUEST :requestWords | RULE rule |
+			COUNT count | LIMIT limit | STATUS status | API KEY api_key | IP ip | SIDECAR sidecar`),
 		filters: slices.Concat(clientOptions, timeOptions, []option{
-			{"outcome", "outcome", "such as refused, blocked or allowed", nil},
-			{"rule", "rule", "name of the rule that decided", nil}, {"ip", "ip", "an address", nil},
-			{"method", "method", "a method", nil}, {"endpoint", "endpoint", "an endpoint", nil},
-			{"key", "key", "what an API key begins with", nil},
+			{"outcome", "such as refused, blocked or allowed", nil}, {"rule", "name of the rule that decided", nil},
+			{"ip", "an address", nil}, {"method", "a method", nil}, {"endpoint", "an endpoint", nil},
+			{"key", "what an API key begins with", nil},
 		}),
 		verbs: []verb{{use: "list", short: "List requests, the newest first", run: listEvents,
 			flags: func(cmd *cobra.Command) {
@@ -142,49 +108,32 @@ func requestWords(value any) string {
 	return strings.TrimSpace(text(e, "method") + " " + text(e, "endpoint"))
 }
 
-func listEvents(s *session, _ []string) error {
+func listEvents(s *session, _ []string) {
 	if !s.is("follow") {
-		return listNoun(s, nil)
+		listNoun(s, nil)
+		return
 	}
 	for _, o := range s.noun.filters {
-		if s.cmd.Flag(o.flag).Changed {
-			return fmt.Errorf("--%s is for the record of a control: leave it out with -f", o.flag)
+		if s.given(o.flag) {
+			s.fail(fmt.Errorf("--%s is for the record of a control: leave it out with -f", o.flag))
 		}
 	}
-	sidecar, err := s.asking(sidecarAPI)
-	if err != nil {
-		return err
-	}
-	return sidecar.follow()
+	s.turn(sidecarAPI)
+	s.follow()
 }
 
 func newAudit() *noun {
 	return &noun{
-		name: "audit", one: "", about: "Who changed what on a control", api: controlAPI, path: "/v1/audit", items: "entries",
-		next: []string{"before=id"},
-		columns: []column{
-			{"AT", "at", when, 0}, {"WHO", "who", nil, 0}, {"FROM", "address", nil, 0}, {"ACTION", "action", nil, 0},
-			{"DOMAIN", "domain", nil, 0}, {"KIND", "kind", nil, 0}, {"NAME", "name", nil, 0}, {"CHANGE", "", changeWords, 0},
-		},
-		filters: []option{
-			{"kind", "kind", "changes of one kind alone", nil}, {"name", "name", "changes of what has this name", nil},
-		},
+		name: "audit", about: "Who changed what on a control", api: controlAPI, path: "/v1/audit", items: "entries",
+		next: "before=id",
+		columns: columns(`AT at:when | WHO who | FROM address | ACTION action | DOMAIN domain | KIND kind | NAME name |
+			CHANGE :changeWords`),
+		filters: []option{{"kind", "changes of one kind alone", nil}, {"name", "changes of what has this name", nil}},
 		verbs: []verb{{use: "list", short: "List changes, the newest first", example: "list --domain shop --kind user --name ann",
-			run: listAudit, long: `List changes, the newest first: who made them, from where, and what was before and after. The kinds are rules, tier,
+			run: func(s *session, _ []string) { s.rows(s.pages(s.path(), s.withDomain(s.parameters(s.noun.filters)))) },
+			long: `List changes, the newest first: who made them, from where, and what was before and after. The kinds are rules, tier,
 user, key, tenant, ip and api_key.`}},
 	}
-}
-
-func listAudit(s *session, _ []string) error {
-	params := s.parameters(s.noun.filters)
-	if s.domain != "" {
-		params.Set("domain", s.domain)
-	}
-	rows, err := s.pages(s.noun.path, params)
-	if err != nil {
-		return err
-	}
-	return s.list("entries", rows, s.noun.columns)
 }
 
 // everyChange are fields that each change has, or that columns of the list show.
@@ -231,55 +180,44 @@ func changeValue(value any) string {
 }
 
 func newReports() *noun {
+	options := []option{
+		{"user", "a user", nil}, {"rule", "name of a rule", nil},
+		{"since", "how far back, such as 90m, 24h or 7d, in place of the report's own", nil},
+		{"limit", "how many rows at most; default: 20", nil},
+	}
 	return &noun{
 		name: "reports", one: "report", about: "Ready questions about the record of a control", api: controlAPI,
 		path: "/v1/questions", items: "questions",
-		columns: []column{
-			{"NAME", "name", nil, 0}, {"TITLE", "title", nil, 0}, {"SINCE", "since", nil, 0}, {"PARAMETERS", "parameters", nil, wide},
-		},
+		columns: columns("NAME name | TITLE title | SINCE since | PARAMETERS parameters wide"),
 		verbs: []verb{
 			{use: "list", short: "List the reports"},
 			{use: "show REPORT", short: "Show who was refused, where and why, who changed a rule, and what a user has used",
-				run: showReport, flags: func(cmd *cobra.Command) { addOptions(cmd, reportOptions) },
+				run:     func(s *session, args []string) { s.report(args[0], s.parameters(options)) },
+				flags:   func(cmd *cobra.Command) { addOptions(cmd, options) },
 				example: "show violations --domain shop\nshow refusals --user ann --since 7d\nshow changes --rule per-user",
 				long:    "Show a report of spillway reports list. docs/explain/usage-and-events.md explains them."},
 		},
 	}
 }
 
-var reportOptions = []option{
-	{"user", "user", "a user", nil}, {"rule", "rule", "name of a rule", nil},
-	{"since", "since", "how far back, such as 90m, 24h or 7d, in place of the report's own", nil},
-	{"limit", "limit", "how many rows at most; default: 20", nil},
-}
-
-func showReport(s *session, args []string) error {
-	path, err := s.inDomain("questions", args[0])
-	if err != nil {
-		return err
-	}
-	o, err := s.object(path, s.parameters(reportOptions))
-	if missing(err) {
-		err = fmt.Errorf("the report %q is unknown: spillway reports list shows them", args[0])
-	}
-	if err != nil {
-		return err
-	}
-	return s.value(o, func() error {
+// report prints a report. Its answer names its columns.
+func (s *session) report(name string, params url.Values) {
+	o := s.find(s.below("questions", name), params, "the report %q is unknown: spillway reports list shows them", name)
+	s.print(o, func() {
 		if since := when(o["since"]); since != "" {
 			s.line("%s, since %s", plain(text(o, "question")), since)
 		}
 		rows := objects(o, "rows")
 		if len(rows) == 0 {
 			s.line("no rows")
-			return nil
+			return
 		}
-		var columns []column
+		var all []column
 		list, _ := o["columns"].([]any)
 		for _, name := range list {
 			heading := strings.ToUpper(strings.ReplaceAll(words(name), "_", " "))
-			columns = append(columns, column{plain(heading), words(name), when, 0})
+			all = append(all, column{heading: plain(heading), field: words(name), format: when})
 		}
-		return s.table(rows, columns)
+		s.table(rows, all)
 	})
 }

@@ -136,7 +136,8 @@ func (f *replayFlags) writeTo(out *printer, report *replay.Report) error {
 	if out.format == "html" {
 		return report.WriteHTML(out.raw)
 	}
-	return out.value(report, func() error { return report.WriteText(out.out, int(f.rows)) })
+	var err error
+	return errors.Join(out.value(report, func() { err = report.WriteText(out.out, int(f.rows)) }), err)
 }
 
 // created is a file that is written through a buffer. Without a name nothing is written.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -18,15 +19,10 @@ import (
 func newRules() *noun {
 	return &noun{
 		name: "rules", one: "rule", about: "Rules: in files, at a sidecar, and as versions that a control publishes",
-		api: controlAPI, path: "versions", items: "versions", key: "version", mark: "@", next: []string{"before=version"},
-		columns: []column{
-			{"VERSION", "version", nil, 0}, {"IN FORCE", "in_force", nil, state}, {"RULES", "rules", nil, 0},
-			{"BY", "created_by", nil, 0}, {"AT", "created_at", when, 0}, {"NOTE", "note", nil, 0},
-		},
-		facts: []column{
-			{"DOMAIN", "domain", nil, 0}, {"VERSION", "version", nil, 0}, {"RULES", "rules", nil, 0}, {"BY", "created_by", nil, 0},
-			{"AT", "created_at", when, 0}, {"NOTE", "note", nil, 0}, {"SHA256", "hash", nil, 0},
-		},
+		api: controlAPI, path: "versions", items: "versions", key: "version", mark: "@", next: "before=version",
+		columns: columns("VERSION version | IN FORCE in_force state | RULES rules | BY created_by | AT created_at:when | NOTE note"),
+		facts: columns(`DOMAIN domain | VERSION version | RULES rules | BY created_by | AT created_at:when | NOTE note |
+			SHA256 hash`),
 		verbs: []verb{
 			{use: "list", short: "List what is in force in each domain, or with --domain its versions", run: listRules,
 				example: "list\nlist --domain shop"},
@@ -44,7 +40,7 @@ compile, nothing is published. Where another publishes meanwhile, the command fa
 				example: "export --domain shop >shop.yaml\nexport --to rules/",
 				long: `export prints the rule file of the version that is in force, or of the one that is named, byte for byte. With --to it
 writes the file of each domain that is in force into a folder, named after the domain; publish reads them again.`},
-			{use: "rollback [@VERSION]", short: "Publish an old version again", run: rollbackRules, flags: addRollback,
+			{use: "rollback [@VERSION]", short: "Publish an old version again", run: rollbackRules, flags: addNote,
 				example: "rollback --note \"too few\"\nrollback @3 --domain shop",
 				long:    "rollback puts the version into force that is named, else the last other one that was in force."},
 			{use: "unpublish", short: "Take the rules of a domain out of force", run: unpublishRules, flags: addRevision,
@@ -65,7 +61,7 @@ func newRulesGroup() *cobra.Command {
 }
 
 func addPublish(cmd *cobra.Command) {
-	addRollback(cmd)
+	addNote(cmd)
 	cmd.Flags().Lookup("if-match").Usage = "number of the publication that has to be in force; 0: the one that is"
 	cmd.Flags().Bool("draft", false, "keep the version, and do not publish it")
 	cmd.Flags().BoolP("yes", "y", false, "do not ask")
@@ -75,160 +71,106 @@ func addExport(cmd *cobra.Command) {
 	cmd.Flags().String("to", "", "write files into this folder, which is made where it is missing")
 }
 
-func addRollback(cmd *cobra.Command) {
+func addNote(cmd *cobra.Command) {
 	addRevision(cmd)
 	cmd.Flags().String("note", "", "why, for the audit")
 }
 
-func listRules(s *session, _ []string) error {
+func listRules(s *session, _ []string) {
 	if s.domain == "" {
-		rows, err := s.domains()
-		if err != nil {
-			return err
-		}
-		return s.list("domains", rows, []column{
-			{"DOMAIN", "domain", nil, 0}, {"VERSION", "version", nil, 0}, {"PUBLICATION", "publication", nil, 0},
-			{"BY", "published_by", nil, 0}, {"AT", "published_at", when, 0}, {"NOTE", "note", nil, 0},
+		rows := s.domains()
+		s.print(object{"domains": rows}, func() {
+			s.table(rows, columns(`DOMAIN domain | VERSION version | PUBLICATION publication | BY published_by |
+				AT published_at:when | NOTE note`))
 		})
+		return
 	}
-	rows, err := s.pages(below(s.domain, "versions"), url.Values{})
-	if err != nil {
-		return err
-	}
-	now, _, err := s.inForce(s.domain)
-	if err != nil {
-		return err
-	}
-	view := object{"in_force": whole(now, "version"), "versions": rows}
-	return s.value(view, func() error {
+	rows := s.pages(s.path(), url.Values{})
+	now := s.inForce(s.domain).object
+	s.print(object{"in_force": whole(now, "version"), "versions": rows}, func() {
 		for _, row := range rows {
 			row["in_force"] = text(row, "version") == text(now, "version")
 		}
-		return s.table(rows, s.noun.columns)
+		s.table(rows, s.noun.columns)
 	})
 }
 
-// inForce is the newest publication of a domain, empty where there is none.
-func (s *session) inForce(domain string) (object, *answer, error) {
-	a, err := s.look(below(domain, "published"))
-	if err != nil {
-		return nil, nil, err
-	}
-	o, err := a.object()
-	return o, a, err
-}
+// inForce is the newest publication of a domain.
+func (s *session) inForce(domain string) *answer { return s.look(below(domain, "published")) }
 
-func showVersion(s *session, args []string) error {
+func showVersion(s *session, args []string) {
 	if len(args) == 0 {
-		sidecar, err := s.asking(sidecarAPI)
-		if err != nil {
-			return err
-		}
-		return showRules(sidecar)
+		s.turn(sidecarAPI)
+		s.showRules()
+		return
 	}
-	v, err := s.version(args)
-	if err != nil {
-		return err
-	}
-	if s.data() {
-		return s.value(v, nil)
-	}
-	err = s.facts(v, s.noun.facts)
-	s.line("\n%s", strings.TrimSuffix(plainLines(text(v, "text")), "\n"))
-	return err
+	v := s.version(args)
+	s.print(v, func() {
+		s.facts(v, s.noun.facts)
+		s.line("\n%s", strings.TrimSuffix(plainLines(text(v, "text")), "\n"))
+	})
 }
 
 // version reads the version that the arguments name, or the one that is in force.
-func (s *session) version(args []string) (object, error) {
-	_, err := s.inDomain()
-	if err != nil {
-		return nil, err
-	}
+func (s *session) version(args []string) object {
+	s.below() // finds the domain
 	if len(args) > 0 && args[0] != "@" {
-		n, err := versionNumber(args[0])
-		if err != nil {
-			return nil, err
-		}
-		return s.textOf(s.domain, n)
+		return s.textOf(s.domain, s.versionNumber(args[0]))
 	}
-	now, _, err := s.inForce(s.domain)
-	if err == nil && whole(now, "version") == 0 {
-		err = refused("nothing is in force in the domain %q", s.domain)
+	n := whole(s.inForce(s.domain).object, "version")
+	if n == 0 {
+		s.fail(refused("nothing is in force in the domain %q", s.domain))
 	}
-	if err != nil {
-		return nil, err
-	}
-	return s.textOf(s.domain, whole(now, "version"))
+	return s.textOf(s.domain, n)
 }
 
 // textOf is a version with its rule file.
-func (s *session) textOf(domain string, version int64) (object, error) {
-	o, err := s.object(below(domain, "versions", strconv.FormatInt(version, 10)), nil)
-	if missing(err) {
-		err = refused("there is no version %d of the domain %q", version, domain)
-	}
-	return o, err
+func (s *session) textOf(domain string, n int64) object {
+	return s.find(below(domain, "versions", strconv.FormatInt(n, 10)), nil, "there is no version %d of the domain %q", n, domain)
 }
 
-func versionNumber(text string) (int64, error) {
-	n, err := strconv.ParseInt(strings.TrimPrefix(text, "@"), 10, 64)
-	if err != nil || n < 1 || text[0] != '@' {
-		return 0, fmt.Errorf("the version is %q and must be @ and a number from 1: spillway rules list shows them", text)
+func (s *session) versionNumber(text string) int64 {
+	digits, marked := strings.CutPrefix(text, "@")
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n < 1 || !marked {
+		s.fail(fmt.Errorf("the version is %q and must be @ and a number from 1: spillway rules list shows them", text))
 	}
-	return n, nil
+	return n
 }
 
-func exportRules(s *session, args []string) error {
+func exportRules(s *session, args []string) {
 	folder := s.flag("to")
-	if folder == "" {
-		v, err := s.version(args)
-		if err != nil {
-			return err
+	switch {
+	case folder == "":
+		v := s.version(args)
+		if s.err == nil && isTerminal(s.raw) {
+			s.line("%s", text(v, "text"))
+		} else if s.err == nil {
+			_, s.err = fmt.Fprint(s.raw, text(v, "text"))
 		}
-		out := s.raw
-		if isTerminal(out) {
-			out = s.out
-		}
-		_, err = fmt.Fprint(out, text(v, "text"))
-		return err
-	}
-	if len(args) > 0 && s.domain == "" {
-		return errors.New("a version is of one domain: --domain is missing")
-	}
-	err := os.MkdirAll(folder, 0o755)
-	if err != nil {
-		return err
-	}
-	if s.domain != "" {
-		v, err := s.version(args)
-		if err != nil {
-			return err
-		}
-		return s.export(folder, v)
-	}
-	all, err := s.domains()
-	for _, p := range all {
-		if whole(p, "version") == 0 || err != nil {
-			continue
-		}
-		var v object
-		v, err = s.textOf(text(p, "domain"), whole(p, "version"))
-		if err == nil {
-			err = s.export(folder, v)
+	case len(args) > 0 && s.domain == "":
+		s.fail(errors.New("a version is of one domain: --domain is missing"))
+	case s.domain != "":
+		s.export(folder, s.version(args))
+	default:
+		for _, p := range s.domains() {
+			if n := whole(p, "version"); n > 0 {
+				s.export(folder, s.textOf(text(p, "domain"), n))
+			}
 		}
 	}
-	return err
 }
 
 // export writes the rule file of a version into a folder.
-func (s *session) export(folder string, v object) error {
+func (s *session) export(folder string, v object) {
+	if s.failed(os.MkdirAll(folder, 0o755)) {
+		return
+	}
 	domain := text(v, "domain")
 	name := filepath.Join(folder, url.PathEscape(domain)+".yaml")
-	err := os.WriteFile(name, []byte(text(v, "text")), 0o644)
-	if err == nil {
+	if !s.failed(os.WriteFile(name, []byte(text(v, "text")), 0o644)) {
 		fmt.Fprintf(s.cmd.ErrOrStderr(), "%s: version %d of %s\n", name, whole(v, "version"), plain(domain))
 	}
-	return err
 }
 
 // diffVersions compares the versions of a control that the arguments name.
@@ -237,126 +179,97 @@ func diffVersions(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.inDomain()
-	if err != nil {
-		return err
-	}
-	from, to, err := s.versionPair(args)
-	if err != nil {
-		return err
-	}
-	diff, err := s.diff(s.domain, from, to)
-	if err != nil {
-		return err
+	s.below() // finds the domain
+	from, to := s.versionPair(args)
+	diff := s.diff(s.domain, from, to)
+	if s.err != nil {
+		return s.err
 	}
 	return s.difference(diff)
 }
 
 // diff is what a change from a version to another means.
-func (s *session) diff(domain string, from, to int64) (*rulediff.Diff, error) {
+func (s *session) diff(domain string, from, to int64) *rulediff.Diff {
 	params := url.Values{"from": {strconv.FormatInt(from, 10)}, "to": {strconv.FormatInt(to, 10)}}
-	a, err := s.get(below(domain, "diff"), params)
-	if missing(err) {
-		err = refused("the domain %q has no version %d or no version %d", domain, from, to)
-	}
-	if err != nil {
-		return nil, err
+	a := s.ask(http.MethodGet, below(domain, "diff"), nil, params)
+	if missing(s.err) {
+		s.err = refused("the domain %q has no version %d or no version %d", domain, from, to)
 	}
 	diff := &rulediff.Diff{}
-	return diff, a.read(diff)
+	if s.err == nil {
+		s.err = json.Unmarshal(a.document, diff)
+	}
+	return diff
 }
 
 // versionPair is the versions that the arguments name: two, one to compare with what is in force, or the last two.
-func (s *session) versionPair(args []string) (from, to int64, err error) {
-	var named []int64
-	for _, text := range args {
-		n, err := versionNumber(text)
-		if err != nil {
-			return 0, 0, err
-		}
-		named = append(named, n)
+func (s *session) versionPair(args []string) (from, to int64) {
+	if len(args) == 2 {
+		return s.versionNumber(args[0]), s.versionNumber(args[1])
 	}
-	if len(named) == 2 {
-		return named[0], named[1], nil
+	before, now := s.lastTwo()
+	if len(args) == 1 && now > 0 {
+		return now, s.versionNumber(args[0])
 	}
-	before, now, err := s.lastTwo()
-	switch {
-	case err != nil:
-		return 0, 0, err
-	case len(named) == 1 && now > 0:
-		return now, named[0], nil
-	case now == 0 || before == 0:
-		return 0, 0, refused("the domain %q has not had two versions in force: name two versions", s.domain)
+	if before == 0 || now == 0 {
+		s.fail(refused("the domain %q has not had two versions in force: name two versions", s.domain))
 	}
-	return before, now, nil
+	return before, now
 }
 
 // lastTwo is the version that is in force, 0 for none, and the last other one that was.
-func (s *session) lastTwo() (before, now int64, err error) {
-	o, err := s.object(below(s.domain, "publications"), url.Values{"limit": {strconv.Itoa(pageOf)}})
-	all := objects(o, "publications")
-	if err != nil || len(all) == 0 {
-		return 0, 0, err
-	}
-	now = whole(all[0], "version")
-	for _, p := range all {
-		if v := whole(p, "version"); v != now && v != 0 {
-			return v, now, nil
+func (s *session) lastTwo() (before, now int64) {
+	o := s.get(below(s.domain, "publications"), url.Values{"limit": {strconv.Itoa(pageOf)}})
+	for i, p := range objects(o, "publications") {
+		v := whole(p, "version")
+		if i == 0 {
+			now = v
+		} else if v != now && v != 0 {
+			return v, now
 		}
 	}
-	return 0, now, nil
+	return 0, now
 }
 
-func rollbackRules(s *session, args []string) error {
-	_, err := s.inDomain()
-	if err != nil {
-		return err
-	}
-	_, now, err := s.inForce(s.domain)
-	if err != nil {
-		return err
-	}
+func rollbackRules(s *session, args []string) {
+	s.below() // finds the domain
+	now := s.inForce(s.domain)
 	var to int64
 	if len(args) > 0 {
-		to, err = versionNumber(args[0])
-	} else {
-		to, _, err = s.lastTwo()
+		to = s.versionNumber(args[0])
+	} else if to, _ = s.lastTwo(); to == 0 {
+		s.fail(refused("the domain %q has had no other version in force: name one of spillway rules list", s.domain))
 	}
-	if err == nil && to == 0 {
-		err = refused("the domain %q has had no other version in force: name one of spillway rules list", s.domain)
-	}
-	if err != nil {
-		return err
-	}
-	p, err := s.putInForce(s.domain, to, now)
-	if err != nil {
-		return err
-	}
-	return s.publication(p)
+	s.showInForce(s.putInForce(s.domain, to, now))
 }
 
 // putInForce publishes a version in place of what was read.
-func (s *session) putInForce(domain string, version int64, now *answer) (object, error) {
+func (s *session) putInForce(domain string, version int64, now *answer) object {
 	body := object{"version": version}
 	if note := s.flag("note"); note != "" {
 		body["note"] = note
 	}
-	a, err := s.ask(http.MethodPut, below(domain, "published"), body, nil, s.condition(now)...)
-	if missing(err) {
-		err = refused("there is no version %d of the domain %q", version, domain)
+	a := s.ask(http.MethodPut, below(domain, "published"), body, nil, s.condition(now)...)
+	if missing(s.err) {
+		s.err = refused("there is no version %d of the domain %q", version, domain)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return a.object()
+	return a.object
 }
 
-// publication prints what is in force after a change.
-func (s *session) publication(p object) error {
-	return s.value(p, func() error {
-		s.line("%s", inForceWords(p))
-		return nil
-	})
+func unpublishRules(s *session, _ []string) {
+	if s.domain == "" {
+		s.fail(errors.New("--domain is missing: name the domain that loses its rules"))
+	}
+	now := s.inForce(s.domain)
+	if now.object == nil {
+		s.fail(refused("nothing is in force in the domain %q", s.domain))
+	}
+	s.showInForce(s.ask(http.MethodDelete, below(s.domain, "published"), nil, nil, s.condition(now)...).object)
+}
+
+// showInForce prints what is in force after a change.
+func (s *session) showInForce(p object) {
+	s.print(p, func() { s.line("%s", inForceWords(p)) })
 }
 
 func inForceWords(p object) string {
@@ -365,26 +278,4 @@ func inForceWords(p object) string {
 		version = fmt.Sprint("version ", v)
 	}
 	return fmt.Sprintf("%s: %s is in force (publication %d)", plain(text(p, "domain")), version, whole(p, "publication"))
-}
-
-func unpublishRules(s *session, _ []string) error {
-	if s.domain == "" {
-		return errors.New("--domain is missing: name the domain that loses its rules")
-	}
-	_, now, err := s.inForce(s.domain)
-	if err == nil && now.document == nil {
-		err = refused("nothing is in force in the domain %q", s.domain)
-	}
-	if err != nil {
-		return err
-	}
-	a, err := s.ask(http.MethodDelete, below(s.domain, "published"), nil, nil, s.condition(now)...)
-	var p object
-	if err == nil {
-		p, err = a.object()
-	}
-	if err != nil {
-		return err
-	}
-	return s.publication(p)
 }

@@ -117,10 +117,7 @@ others.`,
 			if err != nil {
 				return err
 			}
-			return out.value(object{"token": secret, "line": line}, func() error {
-				out.line("%s\n%s", secret, line)
-				return nil
-			})
+			return out.value(object{"token": secret, "line": line}, func() { out.line("%s\n%s", secret, line) })
 		},
 	}
 	create.Flags().StringSliceVar(&domains, "domains", nil, "domains that it is for, with commas between them; default: all")

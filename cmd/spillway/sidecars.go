@@ -11,13 +11,9 @@ import (
 
 func newSidecars() *noun {
 	return &noun{
-		name: "sidecars", one: "sidecar", about: "Every sidecar that shares the store", api: sidecarAPI, path: "/v1/fleet",
-		items: "sidecars", key: "id",
-		columns: []column{
-			{"SIDECAR", "", sidecarName, 0}, {"HOST", "host", nil, 0}, {"VERSION", "version", nil, 0},
-			{"RULES", "rules", nil, 0}, {"LOADED", "loaded", when, 0}, {"STARTED", "started", when, 0},
-			{"DEGRADED", "degraded", nil, 0}, {"DOMAINS", "domains", nil, 0},
-		},
+		name: "sidecars", one: "sidecar", about: "Every sidecar that shares the store", api: sidecarAPI,
+		columns: columns(`SIDECAR :sidecarName | HOST host | VERSION version | RULES rules | LOADED loaded:when |
+			STARTED started:when | DEGRADED degraded | DOMAINS domains`),
 		verbs: []verb{{use: "list", short: "Show every sidecar that shares the store, with its rules", run: listSidecars,
 			long: `List every sidecar that shares the store, with its version, its rules and what is degraded. It exits with 1 if their
 rules differ.`}},
@@ -32,49 +28,30 @@ func sidecarName(value any) string {
 	return text(s, "id")
 }
 
-func listSidecars(s *session, _ []string) error {
-	o, err := s.object("/v1/fleet", nil)
-	if err != nil {
-		return err
-	}
-	rows := objects(o, "sidecars")
-	err = s.value(o, func() error {
-		if isTrue(o, "rules_agree") {
+func listSidecars(s *session, _ []string) {
+	o := s.get("/v1/fleet", nil)
+	rows, agree := objects(o, "sidecars"), isTrue(o, "rules_agree")
+	s.print(o, func() {
+		if agree {
 			s.line("%s, all with the same rules", counted(len(rows), "sidecar"))
 		} else {
 			s.line("%s, and their rules DIFFER: %s", counted(len(rows), "sidecar"), plain(text(o, "rules")))
 		}
-		return s.table(rows, s.noun.columns)
+		s.table(rows, s.noun.columns)
 	})
-	if err == nil && !isTrue(o, "rules_agree") {
-		err = exit(exitFound)
-	}
-	return err
+	s.found(!agree)
 }
 
 // showRules prints the rules that a sidecar uses.
-func showRules(s *session) error {
-	params := url.Values{}
-	if s.domain != "" {
-		params.Set("domain", s.domain)
-	}
-	o, err := s.object("/v1/rules", params)
-	if err != nil {
-		return err
-	}
-	return s.value(o, func() error {
+func (s *session) showRules() {
+	o := s.get("/v1/rules", s.withDomain(url.Values{}))
+	s.print(o, func() {
 		s.line("rules %s, in use since %s", either(plain(text(o, "hash")), "none"), either(when(o["loaded"]), "never"))
 		for _, d := range objects(o, "domains") {
 			s.line("\ndomain %s", plain(text(d, "name")))
-			err := s.table(objects(d, "limits"), []column{
-				{"RULE", "", ruleName, 0}, {"SCOPE", "scope", nil, 0}, {"LIMIT", "", ruleLimit, 0}, {"ACTION", "action", nil, 0},
-				{"MODE", "mode", nil, 0}, {"ON FAILURE", "on_failure", nil, 0}, {"AT", "at", nil, 0},
-			})
-			if err != nil {
-				return err
-			}
+			s.table(objects(d, "limits"), columns(`RULE :ruleName | SCOPE scope | LIMIT :ruleLimit | ACTION action | MODE mode |
+				ON FAILURE on_failure | AT at`))
 		}
-		return nil
 	})
 }
 
@@ -104,65 +81,47 @@ func ruleLimit(value any) string {
 }
 
 // follow prints refusals of a sidecar as they happen.
-func (s *session) follow() error {
+func (s *session) follow() {
 	request, err := s.request(http.MethodGet, "/v1/events", nil, nil)
-	if err != nil {
-		return err
+	if s.failed(err) {
+		return
 	}
 	s.calls.Timeout = 0
 	got, err := s.open(request)
-	if err != nil {
-		return err
+	if s.failed(err) {
+		return
 	}
 	defer got.Body.Close()
 	lines := bufio.NewScanner(got.Body)
 	lines.Buffer(nil, maxAnswer)
-	for lines.Scan() {
+	for s.err == nil && lines.Scan() {
 		data, is := bytes.CutPrefix(lines.Bytes(), []byte("data: "))
-		if !is {
-			continue
-		}
-		one := &answer{document: json.RawMessage(data)}
-		o, err := one.object()
-		if err == nil {
-			err = s.event(o)
-		}
-		if err != nil {
-			return err
+		if is {
+			s.event(data)
 		}
 	}
-	if s.ctx.Err() != nil {
-		return nil
+	if s.ctx.Err() == nil {
+		s.fail(refused("the sidecar has ended the stream"))
 	}
-	if err := lines.Err(); err != nil {
-		return refused("%w", err)
-	}
-	return refused("the sidecar has ended the stream")
 }
 
-// event prints one refusal: a line, or a line of JSON, or a document of YAML.
-func (s *session) event(o object) error {
-	if o["count"] != nil {
+// event prints one refusal: a line, a line of JSON, or a document of YAML.
+func (s *session) event(data []byte) {
+	o, err := parse(data)
+	switch {
+	case s.failed(err):
+	case o["count"] != nil && !s.data():
 		s.line("%s refusals are not shown: this command reads too slowly", text(o, "count"))
-		return nil
-	}
-	switch s.format {
-	case "json":
-		text, err := json.Marshal(o)
+	case s.format == "json":
+		text, _ := json.Marshal(o) // it came as JSON
 		s.line("%s", text)
-		return err
-	case "yaml":
+	case s.format == "yaml":
 		s.line("---")
-		return s.value(o, nil)
+		s.print(o, nil)
+	default:
+		request := strings.TrimSpace(text(o, "method") + " " + text(o, "path"))
+		s.line("%s  %s  %s  %s  rule %s  %s", when(o["at"]), plain(text(o, "outcome")), plain(text(o, "domain")),
+			either(names(o, "user", "tenant", "api_key", "address"), "-"), either(plain(text(o, "rule")), "-"),
+			either(plain(request), "-"))
 	}
-	var who []string
-	for _, field := range []string{"user", "tenant", "api_key", "address"} {
-		if name := text(o, field); name != "" {
-			who = append(who, field+"/"+plain(name))
-		}
-	}
-	request := strings.TrimSpace(text(o, "method") + " " + text(o, "path"))
-	s.line("%s  %s  %s  %s  rule %s  %s", when(o["at"]), plain(text(o, "outcome")), plain(text(o, "domain")),
-		either(strings.Join(who, " "), "-"), either(plain(text(o, "rule")), "-"), either(plain(request), "-"))
-	return nil
 }

@@ -106,11 +106,10 @@ func testFiles(path string) (names []string, err error) {
 }
 
 func (t *tested) print(out *printer, verbose bool) error {
-	return out.value(t, func() error {
+	return out.value(t, func() {
 		for _, f := range t.Files {
 			f.WriteText(out.out, verbose)
 		}
 		out.line("%s passed, %d failed in %s", counted(t.Passed, "test"), t.Failed, counted(len(t.Files), "file"))
-		return nil
 	})
 }

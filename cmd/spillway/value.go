@@ -119,20 +119,14 @@ func shortSpan(d time.Duration) string {
 // limit is a limit in the words of a rule file.
 func limit(value any) string {
 	l, _ := value.(object)
-	switch {
-	case l == nil:
-		return ""
-	case isTrue(l, "unlimited"):
-		return "unlimited"
+	if l == nil || isTrue(l, "unlimited") {
+		return map[bool]string{true: "unlimited"}[l != nil]
 	}
 	per := text(l, "per")
 	if d, err := time.ParseDuration(per); err == nil {
 		per = shortSpan(d)
 	}
-	all := text(l, "count") + "/" + per
-	if algorithm := text(l, "algorithm"); algorithm != "" {
-		all += " " + algorithm
-	}
+	all := strings.TrimSuffix(text(l, "count")+"/"+per+" "+text(l, "algorithm"), " ")
 	if burst := text(l, "burst"); burst != "" && burst != text(l, "count") {
 		all += " burst " + burst
 	}
@@ -142,9 +136,9 @@ func limit(value any) string {
 // limits are limits, with commas between them.
 func limits(value any) string {
 	list, _ := value.([]any)
-	var all []string
-	for _, one := range list {
-		all = append(all, limit(one))
+	all := make([]string, len(list))
+	for i := range list {
+		all[i] = limit(list[i])
 	}
 	return strings.Join(all, ", ")
 }
@@ -160,6 +154,14 @@ func blocked(value any) string {
 		all += ": " + reason
 	}
 	return all
+}
+
+// formats are the functions that columns name.
+var formats = map[string]func(value any) string{
+	"when": when, "span": span, "limit": limit, "limits": limits, "blocked": blocked, "userBlock": userBlock,
+	"keyState": keyState, "left": left, "fullIn": fullIn, "coolDown": coolDown, "sidecarName": sidecarName,
+	"ruleName": ruleName, "ruleLimit": ruleLimit, "requestWords": requestWords, "changeWords": changeWords, "orNone": orNone,
+	"chargeLeft": chargeLeft, "chargeCost": chargeCost, "refuses": refuses, "orNo": orNo, "named": named, "beatenBy": beatenBy,
 }
 
 // either is the first text, or the second where that is empty.

@@ -32,10 +32,7 @@ func newVersion() *cobra.Command {
 				return err
 			}
 			all := object{"version": version(), "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH}
-			return out.value(all, func() error {
-				out.line("spillway %s", version())
-				return nil
-			})
+			return out.value(all, func() { out.line("spillway %s", version()) })
 		},
 	}
 }
