@@ -58,7 +58,7 @@ func run(args []string, in io.Reader, out, diagnostics io.Writer) int {
 
 // report writes an error that was not written yet, and returns the exit code.
 func report(err error, diagnostics io.Writer) int {
-	diagnostics = cleaned{diagnostics}
+	diagnostics = cleaned{to: diagnostics}
 	var ended exit
 	var rules *trial.Unloadable
 	var refusal *refusal

@@ -69,7 +69,7 @@ func newPrinter(cmd *cobra.Command) (*printer, error) {
 	if known := formatsOf(cmd); !slices.Contains(known, format) {
 		return nil, fmt.Errorf("%s prints %s, not %q", cmd.Name(), strings.Join(known, ", "), format)
 	}
-	p := &printer{out: cleaned{cmd.OutOrStdout()}, raw: cmd.OutOrStdout(), format: format}
+	p := &printer{out: cleaned{cmd.OutOrStdout(), format == "yaml"}, raw: cmd.OutOrStdout(), format: format}
 	if file, is := p.raw.(*os.File); is && term.IsTerminal(int(file.Fd())) {
 		p.width, _, err = term.GetSize(int(file.Fd()))
 		if err != nil {
@@ -121,8 +121,10 @@ func (p *printer) value(value any, show func()) error {
 
 // toYAML writes a JSON document anew as YAML, in its order.
 func toYAML(text *bytes.Buffer) error {
+	var safe bytes.Buffer
+	_, _ = cleaned{&safe, true}.Write(text.Bytes()) // YAML refuses control characters
 	var node yaml.Node
-	err := yaml.Unmarshal(text.Bytes(), &node)
+	err := yaml.Unmarshal(safe.Bytes(), &node)
 	if err != nil {
 		return err
 	}

@@ -155,7 +155,7 @@ func (s *session) confirmed(domain string, from, to int64) bool {
 	if s.is("draft") {
 		return false
 	}
-	out := cleaned{s.cmd.ErrOrStderr()}
+	out := cleaned{to: s.cmd.ErrOrStderr()}
 	if from > 0 {
 		s.diff(domain, from, to).WriteText(out)
 	}

@@ -198,7 +198,10 @@ func plainLines(text string) string {
 }
 
 // cleaned is a writer of lines from which a terminal takes no orders, also where a text was not made plain.
-type cleaned struct{ to io.Writer }
+type cleaned struct {
+	to   io.Writer
+	yaml bool // its escapes, where they are not those of JSON
+}
 
 // Write escapes what is not printable, but ends of lines and tabs, as JSON and YAML do.
 func (c cleaned) Write(b []byte) (int, error) {
@@ -210,6 +213,8 @@ func (c cleaned) Write(b []byte) (int, error) {
 			line = append(line, rest[:size]...)
 		case r == utf8.RuneError && size == 1:
 			line = fmt.Appendf(line, `\x%02x`, rest[0])
+		case r > 0xffff && c.yaml:
+			line = fmt.Appendf(line, `\U%08x`, r)
 		case r > 0xffff:
 			high, low := utf16.EncodeRune(r)
 			line = fmt.Appendf(line, `\u%04x\u%04x`, high, low)
