@@ -12,22 +12,25 @@ import (
 
 const aboutTruth = `
 
-The control is asked where a flag, a variable or the context names one, else the sidecar. The change is in force within
-a second on all sidecars that share the store. The state before and after is printed.`
+The control is asked where a flag, a variable or the context names one, else the sidecar. The change is in force
+within a second on all sidecars that share the store. The state before and after is printed.`
 
 func newBlocks() *noun {
 	return &noun{
-		name: "blocks", one: "block", about: "Blocks: all requests of a blocked user, tenant, API key or address are refused",
-		path: "blocks", next: "after_kind=kind after=name",
+		name: "blocks", one: "block",
+		about: "Blocks: all requests of a blocked user, tenant, API key or address are refused",
+		path:  "blocks", next: "after_kind=kind after=name",
 		columns: columns("KIND kind | NAME name | BLOCKED :blocked | BY updated_by | AT updated_at:when"),
 		verbs: []verb{
-			{use: "list", short: "List the blocks of a control that are in force", example: "list --domain shop", run: listBlocks},
+			{use: "list", short: "List the blocks of a control that are in force", example: "list --domain shop",
+				run: listBlocks},
 			{use: "set [KIND/]NAME", short: "Block a user, tenant, API key or address", run: setBlock, flags: addBlock,
 				example: "set user/mallory --for 1h --reason \"Contact support.\"",
-				long: `Refuse all requests of a user, a tenant (tenant/NAME), an API key (api_key/ID), an address or a network
-(ip/192.0.2.0/24). The client reads the reason.` + aboutTruth},
-			{use: "rm [KIND/]NAME", short: "End a block", run: removeBlock, flags: addUnblock, example: "rm ip/192.0.2.0/24",
-				long: "End a block." + aboutTruth},
+				long: `Refuse all requests of a user, a tenant (tenant/NAME), an API key (api_key/ID), an address or a
+network (ip/192.0.2.0/24). The client reads the reason.` + aboutTruth},
+			{use: "rm [KIND/]NAME", short: "End a block", run: removeBlock, flags: addUnblock,
+				example: "rm ip/192.0.2.0/24",
+				long:    "End a block." + aboutTruth},
 		},
 	}
 }
@@ -37,16 +40,17 @@ func newIdentityWords() []*cobra.Command {
 	tier := &noun{name: "tier", path: "users", verbs: []verb{{
 		use: "set [KIND/]NAME [TIER]", short: "Give an identity a tier, or limits of its own", flags: addTier,
 		run: func(s *session, args []string) { s.setTier(args[0], args[1:]...) },
-		long: `Give a user, a tenant or an API key a tier or limits of its own, in place of those of the rules. The tier none
-removes it. A limit is written as in a rule file, COUNT/PER, with more behind commas:
+		long: `Give a user, a tenant or an API key a tier or limits of its own, in place of those of the rules. The
+tier none removes it. A limit is written as in a rule file, COUNT/PER, with more behind commas:
 5000/1d,algorithm=fixed_window,name=daily; unlimited frees of limits. A control keeps tiers of users, and quotas in
 place of limits.` + aboutTruth,
 	}}}
 	return []*cobra.Command{
 		newBlocks().word("set", "block [KIND/]NAME", `block mallory --for 1h --reason "Contact support."`),
 		newBlocks().word("rm", "unblock [KIND/]NAME", "unblock mallory"),
-		tier.word("set", "tier [KIND/]NAME [TIER]", "tier alice gold\ntier alice --limit 100/1m,burst=200 --limit 5000/1d\n"+
-			"tier tenant/acme none --limit none"),
+		tier.word("set", "tier [KIND/]NAME [TIER]",
+			"tier alice gold\ntier alice --limit 100/1m,burst=200 --limit 5000/1d\n"+
+				"tier tenant/acme none --limit none"),
 	}
 }
 
@@ -79,7 +83,7 @@ func addChange(cmd *cobra.Command) {
 
 func listBlocks(s *session, _ []string) {
 	if s.server == sidecarAPI {
-		s.fail(errors.New("a sidecar has no list of blocks: --control names a control; counters list is about one identity"))
+		s.fail(errors.New("a sidecar has no list of blocks: name a control, or ask counters list about one identity"))
 		return
 	}
 	listNoun(s, nil)
@@ -219,7 +223,8 @@ func (s *session) changeBlock(method, who string, body object) {
 		if len(b) == 0 && method == http.MethodDelete || b == nil {
 			return nil
 		}
-		return object{"block": object{"reason": b["reason"], "until": b["until"]}, "by": b["updated_by"], "at": b["updated_at"]}
+		return object{"block": object{"reason": b["reason"], "until": b["until"]}, "by": b["updated_by"],
+			"at": b["updated_at"]}
 	}, s.condition(revised), params)
 }
 
@@ -245,7 +250,8 @@ func userProfile(u object) object {
 		return nil
 	}
 	var quotas []any
-	for _, quota := range []struct{ field, per string }{{"quota_hour", "1h"}, {"quota_day", "day"}, {"quota_month", "month"}} {
+	for _, quota := range []struct{ field, per string }{{"quota_hour", "1h"}, {"quota_day", "day"}, {"quota_month",
+		"month"}} {
 		if u[quota.field] != nil {
 			quotas = append(quotas, object{"count": u[quota.field], "per": quota.per})
 		}

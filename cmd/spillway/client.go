@@ -46,10 +46,9 @@ func missing(err error) bool {
 
 // hints are what to do about refusals that many operations answer with.
 var hints = map[int]string{
-	http.StatusUnauthorized: "--token-file names the file of a token",
-	http.StatusForbidden:    "a token of a higher role is needed: --token-file names its file",
-	http.StatusPreconditionFailed: "it was changed meanwhile, and nothing was done: look at it and run the command again, " +
-		"with its revision if --if-match named another",
+	http.StatusUnauthorized:       "--token-file names the file of a token",
+	http.StatusForbidden:          "a token of a higher role is needed: --token-file names its file",
+	http.StatusPreconditionFailed: "it was changed meanwhile, and nothing was done: look at it and try again",
 }
 
 const (
@@ -70,38 +69,38 @@ type client struct {
 // newClient makes the client of a server of the target.
 func newClient(cmd *cobra.Command, t *target, of *server) (*client, error) {
 	p := t.place(of)
-	c := &client{server: of, base: strings.TrimSuffix(p.address(of), "/"), domain: p.Domain, ctx: cmd.Context()}
+	c := &client{server: of, base: strings.TrimSuffix(p[of.flag], "/"), domain: p["domain"], ctx: cmd.Context()}
 	if !strings.Contains(c.base, "://") {
 		c.base = "http://" + c.base
 	}
-	if p.TokenFile != "" {
-		token, err := os.ReadFile(p.TokenFile)
+	if file := p["token-file"]; file != "" {
+		token, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
 		c.token = strings.TrimSpace(string(token))
 	}
-	secure, err := tlsOf(&p)
+	secure, err := tlsOf(p)
 	transport := &http.Transport{TLSClientConfig: secure, Proxy: nil, ExpectContinueTimeout: 5 * time.Second}
 	c.calls = &http.Client{Timeout: askWithin, Transport: transport}
 	return c, err
 }
 
 // tlsOf is how servers of a place are reached.
-func tlsOf(p *place) (*tls.Config, error) {
+func tlsOf(p place) (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
-	if p.CA != "" {
-		text, err := os.ReadFile(p.CA)
+	if p["ca"] != "" {
+		text, err := os.ReadFile(p["ca"])
 		if err != nil {
 			return nil, err
 		}
 		cfg.RootCAs = x509.NewCertPool()
 		if !cfg.RootCAs.AppendCertsFromPEM(text) {
-			return nil, errors.New(p.CA + " must hold a certificate in PEM")
+			return nil, errors.New(p["ca"] + " must hold a certificate in PEM")
 		}
 	}
-	if p.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(p.Cert, p.KeyFile)
+	if p["cert"] != "" {
+		pair, err := tls.LoadX509KeyPair(p["cert"], p["key-file"])
 		if err != nil {
 			return nil, err
 		}

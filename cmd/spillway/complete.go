@@ -10,7 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const completeWithin = 300 * time.Millisecond
+// completeWithin is how long a shell waits for names.
+var completeWithin = 300 * time.Millisecond
 
 // offer completes a word by what a server has. One that does not answer in time, or refuses, completes nothing.
 func offer(of *server, names func(s *session, begun string) []string) cobra.CompletionFunc {

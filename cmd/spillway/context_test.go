@@ -25,7 +25,8 @@ func asked(t *testing.T) (string, func() string) {
 	}
 }
 
-// TestWhereAVerbGoes: a flag comes before a variable, a variable before the context. block goes to the control where one is
+// TestWhereAVerbGoes: a flag comes before a variable, a variable before the context. block goes to the control where
+// one is
 // named, else to the sidecar, and the token of a context to its servers alone.
 func TestWhereAVerbGoes(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
@@ -109,7 +110,8 @@ func TestNamesAreCompleted(t *testing.T) {
 		"/v1/domains/shop/blocks":   `{"blocks":[{"kind":"ip","name":"192.0.2.7"}]}`,
 		"/v1/domains/shop/versions": `{"versions":[{"version":12}]}`, "/v1/questions": `{"questions":[{"name":"refusals"}]}`,
 	})
-	sidecar := answering(t, map[string]string{"/v1/rules": `{"domains":[{"name":"edge","limits":[{"rule":"per-user"}]}]}`})
+	sidecar := answering(t,
+		map[string]string{"/v1/rules": `{"domains":[{"name":"edge","limits":[{"rule":"per-user"}]}]}`})
 	for line, want := range map[string]string{
 		"users show a": "ann\n", "block a": "ann\n", "blocks rm i": "ip/192.0.2.7\n", "rules export @": "@12\n",
 		"reports show r": "refusals\n", "keys create k --user b": "bob\n", "top --rule p": "per-user\n", "keys show k": ":4",
@@ -125,7 +127,8 @@ func TestNamesAreCompleted(t *testing.T) {
 			t.Errorf("completing %q offers %q, want %q", line, got.out, want)
 		}
 	}
-	for server, want := range map[string]string{"--control=" + control: "shop\napi\n", "--server=" + sidecar: "edge\n"} {
+	for server, want := range map[string]string{"--control=" + control: "shop\napi\n", "--server=" +
+		sidecar: "edge\n"} {
 		if got := call("", "__complete", "users", "list", server, "--domain", ""); !strings.HasPrefix(got.out, want) {
 			t.Errorf("domains of %s: %q", server, got.out)
 		}

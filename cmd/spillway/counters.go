@@ -18,21 +18,25 @@ tier/NAME. --key names counters by their keys in place of that.`
 
 func newCounters() *noun {
 	return &noun{
-		name: "counters", one: "counter", about: "The counters of limits: what is left, who is refused most", api: sidecarAPI,
+		name: "counters", one: "counter", about: "The counters of limits: what is left, who is refused most",
+		api: sidecarAPI,
 		verbs: []verb{
-			{use: "list [KIND/]NAME...", short: "Show what an identity has left, and what is kept of it", run: listCounters,
+			{use: "list [KIND/]NAME...", short: "Show what an identity has left, and what is kept of it",
+				run:   listCounters,
 				flags: addKey, example: "list alice\nlist user/alice endpoint//search",
-				long: "List the counters of an identity with what is left, its block, tier and own limits." + aboutCounters},
+				long: "List the counters of an identity with what is left, its block, tier and own limits." +
+					aboutCounters},
 			{use: "top", short: "Show the keys that are asked for and refused most", run: topCounters, flags: addTop,
 				example: "top --all",
-				long: `List the keys that were asked for and refused most in the last one to two minutes, each with the error of its
-count.`},
+				long: `List the keys that were asked for and refused most in the last one to two minutes, each with
+the error of its count.`},
 			{use: "reset [KIND/]NAME...", short: "Make counters full", flags: addCounters, example: "reset alice",
 				run:  func(s *session, args []string) { s.changeCounters("/v1/reset", args) },
 				long: "Make counters full, on all sidecars that share the store." + aboutCounters},
-			{use: "pardon [KIND/]NAME...", short: "End the cool-downs of an identity", flags: addCounters, example: "pardon alice",
-				run:  func(s *session, args []string) { s.changeCounters("/v1/pardon", args) },
-				long: "End the cool-downs of penalties, on all sidecars that share the store." + aboutCounters},
+			{use: "pardon [KIND/]NAME...", short: "End the cool-downs of an identity", flags: addCounters,
+				example: "pardon alice",
+				run:     func(s *session, args []string) { s.changeCounters("/v1/pardon", args) },
+				long:    "End the cool-downs of penalties, on all sidecars that share the store." + aboutCounters},
 		},
 	}
 }
@@ -124,7 +128,8 @@ func (s *session) showCounters(o object, rows []object, spec string) {
 		s.table(rows, columns(spec))
 	}
 	for _, u := range objects(o, "unlisted") {
-		s.line("not shown: the counters of %s (%s): give %s", plain(text(u, "rule")), text(u, "scope"), text(u, "lacks"))
+		s.line("not shown: the counters of %s (%s): give %s", plain(text(u, "rule")), text(u, "scope"), text(u,
+			"lacks"))
 	}
 }
 

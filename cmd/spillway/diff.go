@@ -15,11 +15,12 @@ func newDiff() *cobra.Command {
 	merge := false
 	cmd := &cobra.Command{
 		Use: "diff OLD NEW", Short: "Show what a change of rules means",
-		Long: `diff compares two rule sets, each a file or a folder, or two versions of a control, as in rules diff @1 @2. It lists
-the rules, nodes of trees and accounts that are added, removed, tightened, loosened, shadowed (counted and no longer
-enforced), enforced again, or displaced (another rule now always wins over it), and who would be treated differently: it
-matches requests of every client and endpoint that the rules name, and of any other, as a sidecar does. With one version
-it compares what is in force with it, rules diff without one what was in force before with what is.
+		Long: `diff compares two rule sets, each a file or a folder, or two versions of a control, as in rules diff @1
+@2. It lists the rules, nodes of trees and accounts that are added, removed, tightened, loosened, shadowed (counted
+and no longer enforced), enforced again, or displaced (another rule now always wins over it), and who would be treated
+differently: it matches requests of every client and endpoint that the rules name, and of any other, as a sidecar
+does. With one version it compares what is in force with it, rules diff without one what was in force before with what
+is.
 
 It exits with 1 if there is a difference.`,
 		Example: `  spillway diff rules/ new-rules/
@@ -39,7 +40,7 @@ It exits with 1 if there is a difference.`,
 			case len(args) < 2:
 				return between(2, 2)(cmd, args)
 			case files < 2:
-				return errors.New("a file and a version cannot be compared: spillway rules export writes a version into a file")
+				return errors.New("a file and a version cannot be compared: rules export writes a version into a file")
 			}
 			return diffFiles(cmd, rules.FilesConfig{MergeDomains: merge}, args)
 		},
@@ -87,5 +88,6 @@ func yamlFile(name string) bool {
 
 // addMerge adds the flag of rule sets whose files share domains.
 func addMerge(cmd *cobra.Command, merge *bool) {
-	cmd.Flags().BoolVar(merge, "merge-domains", false, "several files may add to one domain, as with MERGE_DOMAIN_CONFIG")
+	cmd.Flags().BoolVar(merge, "merge-domains", false,
+		"several files may add to one domain, as with MERGE_DOMAIN_CONFIG")
 }

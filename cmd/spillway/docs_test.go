@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -139,7 +141,8 @@ func describe(to *strings.Builder, cmd *cobra.Command, shared *pflag.FlagSet) {
 	}
 }
 
-// TestPagesShowWhatTheProgramPrints: the commands of docs/guides/test-rules.md run, and the lines below them are among what they print.
+// TestPagesShowWhatTheProgramPrints: the commands of docs/guides/test-rules.md run, and the lines below them are
+// among what they print.
 func TestPagesShowWhatTheProgramPrints(t *testing.T) {
 	t.Chdir("../..")
 	page, err := os.ReadFile("docs/guides/test-rules.md")
@@ -177,4 +180,49 @@ func contains(lines []string, wanted string) bool {
 		}
 	}
 	return false
+}
+
+// TestPagesNameCommandsThatExist checks commands in code of all pages: their words, and their flags.
+func TestPagesNameCommandsThatExist(t *testing.T) {
+	shown := regexp.MustCompile("(?m)(?:`|^ *(?:\\$ )?|[A-Z_0-9]+=[^ ]+ |bin/)spillway ((?:--[a-z]+ [^ ]+ )?[a-z][^`\n#|>]*)")
+	named := 0
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "deploy/helm/*/*.md", "examples/*/*.md"} {
+		pages, err := filepath.Glob("../../" + pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, page := range pages {
+			text, err := os.ReadFile(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, found := range shown.FindAllStringSubmatch(string(text), -1) {
+				named++
+				if problem := unknown(strings.Fields(found[1])); problem != "" {
+					t.Errorf("%s: spillway %s: %s", page, found[1], problem)
+				}
+			}
+		}
+	}
+	if named < 60 {
+		t.Errorf("the pages name %d commands: they have another shape than this test reads", named)
+	}
+}
+
+// unknown is what the program does not know of a command, empty where it knows all.
+func unknown(args []string) string {
+	cmd, rest, err := newRoot().Find(args)
+	switch {
+	case err != nil:
+		return err.Error()
+	case cmd.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") && strings.ToLower(rest[0]) == rest[0]:
+		return "there is no " + rest[0]
+	}
+	for _, word := range rest {
+		name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
+		if strings.HasPrefix(word, "--") && cmd.Flag(name) == nil && cmd.InheritedFlags().Lookup(name) == nil {
+			return "there is no flag " + word
+		}
+	}
+	return ""
 }

@@ -32,11 +32,14 @@ func sidecarPages() map[string]string {
 // TestDoctor breaks one thing at a time, and expects the one line about it.
 func TestDoctor(t *testing.T) {
 	for name, c := range map[string]struct{ page, old, new, want string }{
-		"all is well":         {"", "", "", ""},
-		"no filter":           {"/config_dump", "http.ratelimit.v3.RateLimit", "http.router.v3.Router", "no request reaches Spillway"},
-		"no rate_limits":      {"/config_dump", "rate_limits", "other", "no route has rate_limits"},
-		"another domain":      {"/config_dump", `"domain":"shop"`, `"domain":"shopp"`, `the domain "shopp" has no rules`},
-		"no cluster":          {"/config_dump", `"name":"spillway"`, `"name":"other"`, `the cluster "spillway", which a filter asks, does not exist`},
+		"all is well": {"", "", "", ""},
+		"no filter": {"/config_dump", "http.ratelimit.v3.RateLimit", "http.router.v3.Router",
+			"no request reaches Spillway"},
+		"no rate_limits": {"/config_dump", "rate_limits", "other", "no route has rate_limits"},
+		"another domain": {"/config_dump", `"domain":"shop"`, `"domain":"shopp"`,
+			`the domain "shopp" has no rules`},
+		"no cluster": {"/config_dump", `"name":"spillway"`, `"name":"other"`,
+			`the cluster "spillway", which a filter asks, does not exist`},
 		"HTTP/1":              {"/config_dump", "http2_protocol_options", "http_protocol_options", "gRPC needs HTTP/2"},
 		"no host":             {"/clusters", "HEALTHY", "UNHEALTHY", "has no healthy host, of 1"},
 		"calls that failed":   {"/stats", `"value":0`, `"value":12`, "cluster.app.ratelimit.error is 12"},
@@ -62,7 +65,8 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("%s: %+v, want %d with %q", name, got, want, c.want)
 		}
 	}
-	got := call("", "doctor", "--envoy", "127.0.0.1:1", "--server", "127.0.0.1:1", "--http", "127.0.0.1:1", "-o", "json")
+	got := call("", "doctor", "--envoy", "127.0.0.1:1", "--server", "127.0.0.1:1", "--http", "127.0.0.1:1", "-o",
+		"json")
 	if got.code != exitFound || strings.Count(got.out, `"finding"`) != 3 {
 		t.Errorf("nothing answers: %+v", got)
 	}

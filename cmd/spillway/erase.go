@@ -10,10 +10,11 @@ const erasureEvery = 250 * time.Millisecond // how often the command asks whethe
 
 func newErasures() *noun {
 	return &noun{
-		name: "erasures", one: "erasure", about: "Erasures: the traces of one person, removed in all places", api: controlAPI,
+		name: "erasures", one: "erasure", about: "Erasures: the traces of one person, removed in all places",
+		api:  controlAPI,
 		path: "/v1/erasures", key: "id", next: "before=id",
-		columns: columns(`ID id | DOMAIN domain | KIND kind | STATE state state | ASKED BY asked_by | ASKED AT asked_at:when |
-			FINISHED AT finished_at:when | PROBLEM problem`),
+		columns: columns(`ID id | DOMAIN domain | KIND kind | STATE state state | ASKED BY asked_by | 
+			ASKED AT asked_at:when | FINISHED AT finished_at:when | PROBLEM problem`),
 		verbs: []verb{
 			{use: "list", short: "List erasures, the newest first"},
 			{use: "show ID", short: "Show an erasure, and what each place had and has", example: "show 1",
@@ -21,13 +22,15 @@ func newErasures() *noun {
 					_, now := s.existing(args)
 					s.showErasure(now.object)
 				}},
-			{use: "create [KIND/]NAME", short: "Remove the traces of one person in all places, and prove it", run: createErasure,
+			{use: "create [KIND/]NAME", short: "Remove the traces of one person in all places, and prove it",
+				run:     createErasure,
 				example: "create ann --domain shop\ncreate ip/192.0.2.7 --domain shop",
-				long: `create removes what a control knows of one identity: its row and API keys, its block and counters in Redis, its usage
-and events, in the database, in streams that are not copied yet and in the archive, and its name in the audit. The name
-may also be an HMAC, as events show it. The leading control then searches every place again; the command waits for that,
-and prints for each place what was removed and what is left. It exits with 1 if something is left, and may be repeated.
-It needs the role admin. Stop or block the person first: what comes in meanwhile is counted as left.`},
+				long: `create removes what a control knows of one identity: its row and API keys, its block and
+counters in Redis, its usage and events, in the database, in streams that are not copied yet and in the archive, and
+its name in the audit. The name may also be an HMAC, as events show it. The leading control then searches every place
+again; the command waits for that, and prints for each place what was removed and what is left. It exits with 1 if
+something is left, and may be repeated. It needs the role admin. Stop or block the person first: what comes in
+meanwhile is counted as left.`},
 		},
 	}
 }

@@ -12,9 +12,9 @@ import (
 func newExplain() *cobra.Command {
 	n := &noun{name: "explain", api: sidecarAPI, verbs: []verb{{
 		use: "explain [PATH]", short: "Show what a request would get, and why", run: explain, flags: addRequest,
-		long: `explain shows what a request would get now, and why: who the client is, every rule that could apply and what beat
-it, what is left, and what both doors would answer. It charges nothing. The request is an HTTP request to PATH, or a
-RateLimitRequest as JSON on standard input without PATH.
+		long: `explain shows what a request would get now, and why: who the client is, every rule that could apply and
+what beat it, what is left, and what both doors would answer. It charges nothing. The request is an HTTP request to
+PATH, or a RateLimitRequest as JSON on standard input without PATH.
 
 It exits with 1 if the request would be refused.`,
 	}}}
@@ -64,7 +64,8 @@ func explain(s *session, args []string) {
 		s.showAttributes(o)
 		if rows := objects(o, "charges"); len(rows) > 0 {
 			s.line("\ncounters")
-			s.table(rows, columns(`LEFT :chargeLeft | COST :chargeCost | LIMIT limit:limit | REFUSES :refuses | RULE rule |
+			s.table(rows,
+				columns(`LEFT :chargeLeft | COST :chargeCost | LIMIT limit:limit | REFUSES :refuses | RULE rule |
 				KEY key`))
 		}
 		if rows := objects(o, "considered"); len(rows) > 0 {

@@ -16,26 +16,30 @@ var keyOptions = []option{
 
 func newKeys() *noun {
 	const list = "ID id | PREFIX prefix | USER user | TIER tier | STATE :keyState state | EXPIRES expires_at:when | " +
-		"LAST USED last_used_at:when | REQUESTS total_requests | LIMITS limits:limits wide | REFUSED refused_requests wide"
+		"LAST USED last_used_at:when | REQUESTS total_requests | LIMITS limits:limits wide | " +
+		"REFUSED refused_requests wide"
 	return &noun{
-		name: "keys", one: "key", about: "The API keys of a control. Secrets are not kept: each is shown once", api: controlAPI,
+		name: "keys", one: "key", about: "The API keys of a control. Secrets are not kept: each is shown once",
+		api:  controlAPI,
 		path: "keys", key: "id", next: "after=id", columns: columns(list),
 		facts:   columns(list + " | REVOKED AT revoked_at:when | SECRET secret"),
 		filters: []option{{"user", "those of one user alone", nil}},
 		verbs: []verb{
 			{use: "list", short: "List API keys by id, also those that were revoked", example: "list --user ann"},
 			{use: "show ID", short: "Show an API key", example: "show ann-1"},
-			{use: "create ID", short: "Make an API key, and print its secret this once", run: createKey, flags: addCreateKey,
+			{use: "create ID", short: "Make an API key, and print its secret this once", run: createKey,
+				flags:   addCreateKey,
 				example: "create ann-1 --user ann --expires 90d",
-				long: `create makes an API key of a user, and prints its secret this once. A tier or limits of the key take the place of its
-user's.`},
-			{use: "rotate ID NEW-ID", short: "Make a key like another one, and print its secret this once", run: rotateKey,
+				long: `create makes an API key of a user, and prints its secret this once. A tier or limits of the key
+take the place of its user's.`},
+			{use: "rotate ID NEW-ID", short: "Make a key like another one, and print its secret this once",
+				run:   rotateKey,
 				flags: addRotateKey, example: "rotate ann-1 ann-2 --expires 90d",
-				long: `rotate makes a key with the user, tier and limits of another one, and prints its secret this once. The old key stays
-valid until rm or --revoke ends it.`},
+				long: `rotate makes a key with the user, tier and limits of another one, and prints its secret this
+once. The old key stays valid until rm or --revoke ends it.`},
 			{use: "rm ID", short: "End an API key", run: revokeKey, example: "rm ann-1",
-				long: `rm ends an API key: requests with it are refused within a second. It stays in the list, so that it is known who had
-it.`},
+				long: `rm ends an API key: requests with it are refused within a second. It stays in the list, so that
+it is known who had it.`},
 		},
 	}
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"net/url"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -35,9 +37,9 @@ func newLint() *cobra.Command {
 	strict, merge := false, false
 	cmd := &cobra.Command{
 		Use: "lint FILE|FOLDER...", Short: "Report every problem of rule files",
-		Long: `lint reads rule files as the sidecar would, and reports every problem and warning with its
-position and what to do. All files are one rule set: a domain in two of them is a problem, unless --merge-domains is
-given. A folder is its .yaml and .yml files.
+		Long: `lint reads rule files as the sidecar would, and reports every problem and warning with its position and
+what to do. All files are one rule set: a domain in two of them is a problem, unless --merge-domains is given. A
+folder is its .yaml and .yml files.
 
 It exits with 1 if there is a problem.`,
 		Example: "  spillway lint rules/\n  spillway lint -o sarif shop.yaml >lint.sarif",
@@ -109,4 +111,41 @@ func (f finding) String() string {
 		at = fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column)
 	}
 	return fmt.Sprintf("%s: %s: %s", at, f.Severity, f.Message)
+}
+
+// sarif is what was found in SARIF 2.1.0, which code hosts show beside the lines.
+// https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
+func (f *findings) sarif() object {
+	results := []object{}
+	for _, one := range f.Findings {
+		place := object{"artifactLocation": object{"uri": fileURI(one.File)}}
+		if one.Line > 0 {
+			place["region"] = object{"startLine": one.Line, "startColumn": max(one.Column, 1)}
+		}
+		results = append(results, object{
+			"ruleId": one.Severity, "level": one.Severity, "message": object{"text": one.Message},
+			"locations": []object{{"physicalLocation": place}},
+		})
+	}
+	rule := func(id, text string) object { return object{"id": id, "shortDescription": object{"text": text}} }
+	driver := object{
+		"name": "spillway", "version": version(), "informationUri": "https://github.com/spillway-mesh/spillway",
+		"rules": []object{
+			rule(severityError, "The rules cannot be used."),
+			rule(severityWarning, "The rules can be used, and do something else than was probably meant."),
+		},
+	}
+	return object{
+		"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0",
+		"runs": []object{{"tool": object{"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}},
+	}
+}
+
+// fileURI is a file's name as a URI: relative where the name is.
+func fileURI(name string) string {
+	uri := url.URL{Path: filepath.ToSlash(name)}
+	if filepath.IsAbs(name) {
+		uri.Scheme = "file"
+	}
+	return uri.String()
 }

@@ -17,15 +17,17 @@ import (
 // loadVerb sends a file of users.
 func loadVerb() verb {
 	return verb{
-		use: "load FILE", short: "Make or change many users by a file", example: "load users.csv --domain shop", run: loadUsers,
+		use: "load FILE", short: "Make or change many users by a file", example: "load users.csv --domain shop",
+		run: loadUsers,
 		flags: func(cmd *cobra.Command) {
 			cmd.ValidArgsFunction = nil
-			cmd.Flags().String("format", "", "csv or jsonl; default: by the name of the file, which ends with .csv, .jsonl or .ndjson")
+			cmd.Flags().String("format", "",
+				"csv or jsonl; default: by the name of the file, which ends with .csv, .jsonl or .ndjson")
 			addProgress(cmd)
 		},
-		long: `load sends a file of users to a control, which sets each of them as its line has it: all of them or, where a line is
-wrong, none. Wrong lines are listed by number. Users that the file does not name stay, and so do blocks. The file may be
-sent again: equal users are not touched.
+		long: `load sends a file of users to a control, which sets each of them as its line has it: all of them or,
+where a line is wrong, none. Wrong lines are listed by number. Users that the file does not name stay, and so do
+blocks. The file may be sent again: equal users are not touched.
 
 CSV begins with a line of column names: name, and any of tier, quota_hour, quota_day, quota_month and burst; an empty
 field means none. JSON lines have the same names: {"name": "ann", "tier": "gold"}. The file - is standard input.`,
@@ -33,7 +35,8 @@ field means none. JSON lines have the same names: {"name": "ann", "tier": "gold"
 }
 
 // loadFormats are the content types of formats.
-var loadFormats = map[string]string{"csv": "text/csv", "jsonl": "application/x-ndjson", "ndjson": "application/x-ndjson"}
+var loadFormats = map[string]string{"csv": "text/csv", "jsonl": "application/x-ndjson",
+	"ndjson": "application/x-ndjson"}
 
 func loadUsers(s *session, args []string) {
 	file := args[0]

@@ -1,4 +1,5 @@
-// Command spillway is the operator's command: it works with rule files, sidecars and the control plane. The table of nouns
+// Command spillway is the operator's command: it works with rule files, sidecars and the control plane. The table of
+// nouns
 // has what it can do with each kind of thing.
 package main
 
@@ -8,6 +9,8 @@ import (
 	"io"
 	"math"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,13 +30,13 @@ const (
 	exitServer   = 6 // the sidecar or control cannot be reached, or refuses
 )
 
-const about = `spillway works with rule files, sidecars and the control plane, as in spillway users list: a noun and what to do with
-it. Nouns may be singular. lint, test, diff, replay, explain, top, doctor, block, unblock, tier and reset are words of
-their own.
+const about = `spillway works with rule files, sidecars and the control plane, as in spillway users list: a noun and
+what to do with it. Nouns may be singular. lint, test, diff, replay, explain, top, doctor, block, unblock, tier and
+reset are words of their own.
 
 Commands ask a sidecar (--server), a control (--control), or none. block, unblock, tier, users set and tenants set ask
-the control where one is named, else the sidecar. A flag names a server, else SPILLWAY_SERVER or SPILLWAY_CONTROL, else
-the context: spillway context set makes one. Without any, it is on this machine.
+the control where one is named, else the sidecar. A flag names a server, else SPILLWAY_SERVER or SPILLWAY_CONTROL,
+else the context: spillway context set makes one. Without any, it is on this machine.
 
 Exit codes:
   0  all is well
@@ -102,7 +105,8 @@ func newRoot() *cobra.Command {
 	must(root.RegisterFlagCompletionFunc("context", completeContexts))
 	root.AddCommand(newLint(), newTest(), newDiff(), newReplay(), newExplain(), newDoctor())
 	root.AddCommand(newIdentityWords()...)
-	root.AddCommand(newCounters().word("top", "top", "top --all"), newCounters().word("reset", "reset [KIND/]NAME...", "reset alice"))
+	root.AddCommand(newCounters().word("top", "top", "top --all"), newCounters().word("reset", "reset [KIND/]NAME...",
+		"reset alice"))
 	root.AddCommand(newRulesGroup(), newControl(), newTokens(), newArchive(), newContext(), newVersion())
 	for _, n := range nouns() {
 		root.AddCommand(n.command())
@@ -112,10 +116,12 @@ func newRoot() *cobra.Command {
 
 // addShared adds the flags of all commands.
 func addShared(flags *pflag.FlagSet) {
-	flags.StringP("output", "o", "table", "format: table, wide (all columns), json or yaml; lint also sarif, replay also html")
+	flags.StringP("output", "o", "table",
+		"format: table, wide (all columns), json or yaml; lint also sarif, replay also html")
 	flags.String("domain", "", "domain; may be left out where there is one")
 	flags.String("context", "", "the context to use; default: SPILLWAY_CONTEXT, else that of spillway context use")
-	flags.String("server", "", "the debug port of a sidecar; default: SPILLWAY_SERVER, the context's, or "+sidecarAPI.usual)
+	flags.String("server", "",
+		"the debug port of a sidecar; default: SPILLWAY_SERVER, the context's, or "+sidecarAPI.usual)
 	flags.String("control", "", "the API of a control; default: SPILLWAY_CONTROL, the context's, or "+controlAPI.usual)
 	flags.String("token-file", "", "file that holds the token, where the server wants one")
 	flags.String("ca", "", "file of the authority that signed the server's certificate")
@@ -139,7 +145,10 @@ func known(root *cobra.Command, args []string) error {
 // group makes a command that only holds others.
 func group(name, one, short, long string) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: name, Short: short, Long: long, Args: known, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use: name, Short: short, Long: long, Args: known, RunE: func(cmd *cobra.Command,
+			_ []string) error {
+			return cmd.Help()
+		},
 	}
 	if one != "" && !strings.Contains(one, " ") {
 		cmd.Aliases = []string{one}
@@ -167,5 +176,36 @@ func between(least, most int) cobra.PositionalArgs {
 func must(err error) {
 	if err != nil {
 		panic(err)
+	}
+}
+
+// release is the version that the linker was told: `-ldflags "-X main.release=1.2.3"`. Empty without that.
+var release string
+
+// version is what this program was built from.
+func version() string {
+	if release != "" {
+		return release
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(unknown version)"
+	}
+	return info.Main.Version
+}
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version of this program", Args: between(0, 0),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			out, err := newPrinter(cmd)
+			if err != nil {
+				return err
+			}
+			all := object{"version": version(), "go": runtime.Version(), "platform": runtime.GOOS + "/" +
+				runtime.GOARCH}
+			return out.value(all, func() { out.line("spillway %s", version()) })
+		},
 	}
 }

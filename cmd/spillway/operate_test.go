@@ -15,7 +15,8 @@ import (
 func operated(t *testing.T, environ ...string) string {
 	t.Helper()
 	rules := write(t, "rules.yaml", goodRules+"  - { name: abusers, match: { users: [eve] }, action: block }\n")
-	cfg, err := settings.FromEnvironment(append([]string{"PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "RULES=" + rules}, environ...), "sidecar")
+	cfg, err := settings.FromEnvironment(append([]string{"PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "RULES=" + rules},
+		environ...), "sidecar")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +37,8 @@ func operated(t *testing.T, environ ...string) string {
 	})
 	at := "http://" + s.Addresses().Debug
 	servers.Await(t, "the rules", func() error {
-		if got := call("", "rules", "show", "--server", at); got.code != exitOK || !strings.Contains(got.out, "per-user") {
+		if got := call("", "rules", "show", "--server", at); got.code != exitOK || !strings.Contains(got.out,
+			"per-user") {
 			return exit(got.code)
 		}
 		return nil
@@ -66,7 +68,8 @@ func TestARunningSidecarIsAsked(t *testing.T) {
 		{exitOK, "user alice, endpoint /search in shop", "", "counters list alice endpoint//search"},
 		{exitOK, "1 sidecar, all with the same rules", "", "sidecars list"},
 		{exitOK, "asked for most: no key", "", "top --all --limit 3"},
-		{exitOK, "after:  tier gold, own limit 100/1m token_bucket burst 200 (by local", "", "tier bob gold --limit 100/1m,burst=200"},
+		{exitOK, "after:  tier gold, own limit 100/1m token_bucket burst 200 (by local", "",
+			"tier bob gold --limit 100/1m,burst=200"},
 		{exitOK, "no rule of the domain \"shop\" names the tier \"gold\"", "", "users set bob --tier gold"},
 		{exitOK, "after:  none", "", "tier bob none --limit none"},
 		{exitOK, "tenant acme in shop", "", "tenant set acme --tier gold"},
@@ -94,7 +97,8 @@ func TestATokenIsSentAlong(t *testing.T) {
 	if got := call("", "sidecars", "list"); got.code != exitServer || !strings.Contains(got.errors, "127.0.0.1:1") {
 		t.Errorf("SPILLWAY_SERVER is not asked: %+v", got)
 	}
-	cfg, err := settings.FromEnvironment([]string{"PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "ADMIN_TOKEN_FILE=" + file, "RULES=" + write(t, "r.yaml", goodRules)}, "sidecar")
+	cfg, err := settings.FromEnvironment([]string{"PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "ADMIN_TOKEN_FILE=" + file,
+		"RULES=" + write(t, "r.yaml", goodRules)}, "sidecar")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,18 +113,22 @@ func TestATokenIsSentAlong(t *testing.T) {
 	defer func() { cancel(); <-done; s.Close() }()
 	at = "http://" + s.Addresses().Debug
 	servers.Await(t, "the API", func() error {
-		if got := call("", "sidecars", "list", "--server", at, "--token-file", write(t, "token", "0123456789abcdef\n")); got.code != exitOK {
+		if got := call("", "sidecars", "list", "--server", at, "--token-file", write(t, "token",
+			"0123456789abcdef\n")); got.code != exitOK {
 			return exit(got.code)
 		}
 		return nil
 	})
-	if got := call("", "sidecars", "list", "--server", at); got.code != exitServer || !strings.Contains(got.errors, "401") {
+	if got := call("", "sidecars", "list", "--server", at); got.code != exitServer || !strings.Contains(got.errors,
+		"401") {
 		t.Errorf("without the token: %+v", got)
 	}
-	if got := call("", "sidecars", "list", "--server", strings.TrimPrefix(at, "http://")); got.code != exitServer || !strings.Contains(got.errors, "401") {
+	if got := call("", "sidecars", "list", "--server", strings.TrimPrefix(at, "http://")); got.code != exitServer ||
+		!strings.Contains(got.errors, "401") {
 		t.Errorf("an address without http:// is not asked: %+v", got)
 	}
-	if got := call("", "block", "x", "--server", at, "--token-file", write(t, "token", "0123456789abcdef\n")); got.code != exitServer || !strings.Contains(got.errors, "403") {
+	if got := call("", "block", "x", "--server", at, "--token-file", write(t, "token",
+		"0123456789abcdef\n")); got.code != exitServer || !strings.Contains(got.errors, "403") {
 		t.Errorf("with a token that may view: %+v", got)
 	}
 }

@@ -173,7 +173,8 @@ func readIdentity(text string, more ...string) (identity, error) {
 	case !found && text != "" && notAddress != nil:
 		return identity{"user", text}, nil
 	case name == "" || !slices.Contains(known, kind):
-		return identity{}, fmt.Errorf("%q must be a user's name, or KIND/NAME; kinds are %s", text, strings.Join(known, ", "))
+		return identity{}, fmt.Errorf("%q must be a user's name, or KIND/NAME; kinds are %s", text,
+			strings.Join(known, ", "))
 	}
 	return identity{kind, name}, nil
 }

@@ -20,7 +20,8 @@ func hostile(depth int) any {
 	if depth == 0 {
 		return evil
 	}
-	o := object{"id": json.Number("1"), "version": json.Number("1"), "state": "done", "in_force": true, "verdict": object{"outcome": evil}}
+	o := object{"id": json.Number("1"), "version": json.Number("1"), "state": "done", "in_force": true,
+		"verdict": object{"outcome": evil}}
 	for _, n := range nouns() {
 		for _, c := range slices.Concat(n.columns, n.facts) {
 			if o[c.field] == nil && c.field != "" && !strings.Contains(c.field, ".") {
@@ -35,10 +36,12 @@ func hostile(depth int) any {
 	} {
 		o[name] = []any{hostile(depth - 1), hostile(depth - 1)}
 	}
-	for _, name := range []string{"identity", "record", "client", "answers", "today", "month", "latency", "limit", "block"} {
+	for _, name := range []string{"identity", "record", "client", "answers", "today", "month", "latency", "limit",
+		"block"} {
 		o[name] = hostile(depth - 1)
 	}
-	for _, name := range []string{"text", "timezone", "question", "cause", "beaten_by", "pattern", "key", "value", "columns"} {
+	for _, name := range []string{"text", "timezone", "question", "cause", "beaten_by", "pattern", "key", "value",
+		"columns"} {
 		o[name] = evil
 	}
 	return o
@@ -49,7 +52,8 @@ func raw(r rune) bool {
 	return r < ' ' && r != '\n' || r == 0x7f || r == 0x9b || r == 0x202e || r == 0xe0001
 }
 
-// TestNoTextOfAnAnswerReachesATerminalRaw serves answers whose every text is hostile, to all commands that ask a server.
+// TestNoTextOfAnAnswerReachesATerminalRaw serves answers whose every text is hostile, to all commands that ask a
+// server.
 func TestNoTextOfAnAnswerReachesATerminalRaw(t *testing.T) {
 	body, err := json.Marshal(hostile(2))
 	if err != nil {
@@ -71,10 +75,12 @@ func TestNoTextOfAnAnswerReachesATerminalRaw(t *testing.T) {
 			"usage list", "events list --limit 1", "audit list --limit 1", "reports list", "reports show a", "erasures list --limit 1", "erasures show 1", "doctor",
 		} {
 			for _, format := range []string{"wide", "json", "yaml"} {
-				args := append(strings.Fields(line), "--domain", "d", "-o", format, "--server", server.URL, "--control", server.URL)
+				args := append(strings.Fields(line), "--domain", "d", "-o", format, "--server", server.URL,
+					"--control", server.URL)
 				got := call("", args...)
 				if at := strings.IndexFunc(got.out+got.errors, raw); at >= 0 {
-					t.Errorf("%s -o %s, answered with %d, writes %q", line, format, status, (got.out + got.errors)[max(at-40, 0):at+4])
+					t.Errorf("%s -o %s, answered with %d, writes %q", line, format, status, (got.out +
+						got.errors)[max(at-40, 0):at+4])
 				}
 				if got.code == exitUsage {
 					t.Errorf("%s is not understood: %s", line, got.errors)
@@ -86,7 +92,8 @@ func TestNoTextOfAnAnswerReachesATerminalRaw(t *testing.T) {
 
 // TestFormats prints the same rows in each format: programs read the texts as they are.
 func TestFormats(t *testing.T) {
-	server := answering(t, map[string]string{"/v1/domains/d/users": `{"users":[{"name":"` + `a\u001b\u202e` + `","quota_day":9007199254740993}]}`})
+	server := answering(t, map[string]string{"/v1/domains/d/users": `{"users":[{"name":"` + `a\u001b\u202e` +
+		`","quota_day":9007199254740993}]}`})
 	ask := func(format string) string {
 		return call("", "users", "list", "--domain", "d", "--control", server, "-o", format).out
 	}
@@ -135,7 +142,8 @@ func TestANarrowTerminal(t *testing.T) {
 		{18, "table", false, "A     B\n1234  1234\n"},
 		{2, "table", false, "A\n1234\n"},
 		{2, "wide", false, "A     B     C\n1234  1234  refused\n"},
-		{0, "table", true, "\x1b[1mA\x1b[0m     \x1b[1mB\x1b[0m     \x1b[1mC\x1b[0m\n1234  1234  \x1b[31mrefused\x1b[0m\n"},
+		{0, "table", true,
+			"\x1b[1mA\x1b[0m     \x1b[1mB\x1b[0m     \x1b[1mC\x1b[0m\n1234  1234  \x1b[31mrefused\x1b[0m\n"},
 	} {
 		var out strings.Builder
 		p := &printer{out: cleaned{to: &out}, raw: &out, format: c.format, width: c.width, colour: c.colour}
@@ -193,7 +201,8 @@ func TestEventsAreFollowed(t *testing.T) {
 		`{"at":"2026-11-19T10:00:00.5Z","domain":"d","outcome":"refused","rule":"r","user":"a\u001b","method":"GET","path":"/x"}` +
 		"\n\nevent: dropped\ndata: {\"count\":7}\n\n"})
 	got := call("", "events", "list", "-f", "--server", server)
-	for _, want := range []string{`2026-11-19T10:00:00Z  refused  d  user "a\x1b"  rule r  GET /x`, "7 refusals are not shown"} {
+	for _, want := range []string{`2026-11-19T10:00:00Z  refused  d  user "a\x1b"  rule r  GET /x`,
+		"7 refusals are not shown"} {
 		if !strings.Contains(got.out, want) {
 			t.Errorf("%q is missing:\n%s", want, got.out)
 		}

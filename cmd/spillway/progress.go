@@ -102,7 +102,8 @@ func line(p replay.Progress, took time.Duration) string {
 	}
 	done := min(float64(p.Bytes)/float64(p.Size), 1)
 	filled := int(done * barWidth)
-	text = fmt.Sprintf("[%s%s] %3.0f %%, %s", strings.Repeat("=", filled), strings.Repeat(" ", barWidth-filled), 100*done, text)
+	text = fmt.Sprintf("[%s%s] %3.0f %%, %s", strings.Repeat("=", filled), strings.Repeat(" ", barWidth-filled),
+		100*done, text)
 	if done > 0 {
 		left := time.Duration(float64(took) * (1 - done) / done)
 		text += ", " + left.Round(time.Second).String() + " left"

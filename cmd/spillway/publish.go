@@ -88,7 +88,7 @@ func ruleFileNames(paths []string) (all []string, err error) {
 func publishRules(s *session, args []string) {
 	asks := isTerminal(s.cmd.InOrStdin()) && isTerminal(s.cmd.ErrOrStderr())
 	if !asks && !s.is("yes") && !s.is("draft") {
-		s.fail(errors.New("--yes is missing: without a terminal the command cannot ask whether to publish; --draft only keeps"))
+		s.fail(errors.New("--yes is missing: without a terminal the command cannot ask; --draft only keeps"))
 		return
 	}
 	files, err := ruleTexts(args)

@@ -29,18 +29,19 @@ func newUsage() *noun {
 		name: "usage", about: "What clients used, by the record of a control", api: controlAPI, path: "users",
 		items: "users", prefix: true,
 		filters: slices.Concat(clientOptions, timeOptions, []option{
-			{"rule", "a rule: what it was charged, or for a whole domain what it decided; without it whole requests", nil},
+			{"rule", "a rule: what it was charged, or for a whole domain what it decided; without it whole requests",
+				nil},
 			{"step", "minute, hour or day; default: hour", nil},
 		}),
 		verbs: []verb{
 			{use: "show USER", short: "Show what a user used today and this month, against its quotas", run: showUsage,
 				example: "show ann --domain shop",
-				long: `Show what a user used today and this month, and what is left of its quotas, by the record of a control. It is exact,
-and a few seconds old.`},
+				long: `Show what a user used today and this month, and what is left of its quotas, by the record of a
+control. It is exact, and a few seconds old.`},
 			{use: "list", short: "List what an identity or a whole domain used, by time", run: listUsage,
 				example: "list --user ann --from 2026-11-01 --step day",
-				long: `List usage by time, by the record of a control; without an identity that of the whole domain. Usage is exact, and a
-few seconds old.`},
+				long: `List usage by time, by the record of a control; without an identity that of the whole domain.
+Usage is exact, and a few seconds old.`},
 		},
 	}
 }
@@ -51,7 +52,8 @@ func showUsage(s *session, args []string) {
 		s.line("%s in %s, by days of %s", plain(text(o, "user")), plain(text(o, "domain")), plain(text(o, "timezone")))
 		today, month := inner(o, "today"), inner(o, "month")
 		rows := []object{{"period": "today", "of": today}, {"period": "this month", "of": month}}
-		s.table(rows, columns(`PERIOD period | ADMITTED of.admitted | REFUSED of.refused | COST of.cost | QUOTA of.quota:orNone |
+		s.table(rows,
+			columns(`PERIOD period | ADMITTED of.admitted | REFUSED of.refused | COST of.cost | QUOTA of.quota:orNone |
 			LEFT of.left | ENDS of.to:when`))
 		s.showLatency("today", inner(today, "latency"))
 		s.showLatency("this month", inner(month, "latency"))
@@ -75,7 +77,8 @@ func milliseconds(l object, field string) string {
 func listUsage(s *session, _ []string) {
 	o := s.get(s.below("usage"), s.parameters(s.noun.filters))
 	s.print(o, func() {
-		s.line("%s from %s to %s: %s admitted with the cost %s, %s refused", plain(either(text(o, "identity"), text(o, "domain"))),
+		s.line("%s from %s to %s: %s admitted with the cost %s, %s refused", plain(either(text(o, "identity"), text(o,
+			"domain"))),
 			when(o["from"]), when(o["to"]), text(o, "admitted"), text(o, "cost"), text(o, "refused"))
 		s.table(objects(o, "points"), columns("AT at:when | OUTCOME outcome state | REQUESTS requests | COST cost"))
 		s.showLatency("of this time", inner(o, "latency"))
@@ -84,7 +87,8 @@ func listUsage(s *session, _ []string) {
 
 func newEvents() *noun {
 	return &noun{
-		name: "events", one: "event", about: "Single requests: all that were refused, and samples of the others", api: controlAPI,
+		name: "events", one: "event", about: "Single requests: all that were refused, and samples of the others",
+		api:  controlAPI,
 		path: "events", next: "cursor=next",
 		columns: columns(`AT at:when | OUTCOME outcome state | IDENTITY identity | REQUEST :requestWords | RULE rule |
 			COUNT count | LIMIT limit | STATUS status | API KEY api_key | IP ip | SIDECAR sidecar`),
@@ -98,8 +102,8 @@ func newEvents() *noun {
 				cmd.Flags().BoolP("follow", "f", false, "print refusals of a sidecar as they happen, until Ctrl-C")
 			},
 			example: "list --outcome refused\nlist --user ann --from 2026-11-01\nlist -f",
-			long: `List who asked for what, when, and which rule decided, the newest first, by the record of a control. With -f a sidecar
-is asked for its refusals, as they happen.`}},
+			long: `List who asked for what, when, and which rule decided, the newest first, by the record of a
+control. With -f a sidecar is asked for its refusals, as they happen.`}},
 	}
 }
 
@@ -129,10 +133,14 @@ func newAudit() *noun {
 		columns: columns(`AT at:when | WHO who | FROM address | ACTION action | DOMAIN domain | KIND kind | NAME name |
 			CHANGE :changeWords`),
 		filters: []option{{"kind", "changes of one kind alone", nil}, {"name", "changes of what has this name", nil}},
-		verbs: []verb{{use: "list", short: "List changes, the newest first", example: "list --domain shop --kind user --name ann",
-			run: func(s *session, _ []string) { s.rows(s.pages(s.path(), s.withDomain(s.parameters(s.noun.filters)))) },
-			long: `List changes, the newest first: who made them, from where, and what was before and after. The kinds are rules, tier,
-user, key, tenant, ip and api_key.`}},
+		verbs: []verb{{use: "list", short: "List changes, the newest first",
+			example: "list --domain shop --kind user --name ann",
+			run: func(s *session, _ []string) {
+				s.rows(s.pages(s.path(),
+					s.withDomain(s.parameters(s.noun.filters))))
+			},
+			long: `List changes, the newest first: who made them, from where, and what was before and after. The kinds
+are rules, tier, user, key, tenant, ip and api_key.`}},
 	}
 }
 
@@ -191,10 +199,11 @@ func newReports() *noun {
 		columns: columns("NAME name | TITLE title | SINCE since | PARAMETERS parameters wide"),
 		verbs: []verb{
 			{use: "list", short: "List the reports"},
-			{use: "show REPORT", short: "Show who was refused, where and why, who changed a rule, and what a user has used",
+			{use: "show REPORT",
+				short:   "Show who was refused, where and why, who changed a rule, and what a user has used",
 				run:     func(s *session, args []string) { s.report(args[0], s.parameters(options)) },
 				flags:   func(cmd *cobra.Command) { addOptions(cmd, options) },
-				example: "show violations --domain shop\nshow refusals --user ann --since 7d\nshow changes --rule per-user",
+				example: "show violations --domain shop\nshow refusals --user ann --since 7d",
 				long:    "Show a report of spillway reports list. docs/explain/usage-and-events.md explains them."},
 		},
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -26,27 +28,29 @@ type replayFlags struct {
 }
 
 const aboutReplay = `replay decides the requests of an access log under a rule set, on the log's own clock: who would
-have been limited, when, and by which rule. With --against it decides them under a second rule set too, and reports the
-difference. It decides as a sidecar does.
+have been limited, when, and by which rule. With --against it decides them under a second rule set too, and reports
+the difference. It decides as a sidecar does.
 
-A log has Envoy's text format, Istio's, or one JSON object per line, and may be compressed by gzip. Several logs
-are merged by time; - is the standard input. In JSON the usual fields are known (start_time, method, path,
-authority, x_forwarded_for, downstream_remote_address, response_code, …); --field names others, with a dot for a
-field within an object.
+A log has Envoy's text format, Istio's, or one JSON object per line, and may be compressed by gzip. Several logs are
+merged by time; - is the standard input. In JSON the usual fields are known (start_time, method, path, authority,
+x_forwarded_for, downstream_remote_address, response_code, …); --field names others, with a dot for a field within an
+object.
 
-The requests are those that Envoy's ext_authz filter would ask about. Logs do not hold credentials: --user, --tenant and --tier name the fields that hold
-who asked, and --header those that hold request headers, such as an API key's. With --descriptor they are those of Envoy's rate limit filter: a
-value in braces is that of a field, and a descriptor is left out where a request lacks it.
+The requests are those that Envoy's ext_authz filter would ask about. Logs do not hold credentials: --user, --tenant
+and --tier name the fields that hold who asked, and --header those that hold request headers, such as an API key's.
+With --descriptor they are those of Envoy's rate limit filter: a value in braces is that of a field, and a descriptor
+is left out where a request lacks it.
 
-The report is text, JSON, or one HTML page with charts. Lines that cannot be read are skipped and counted, the
-first of them shown; the exit code is 4 then. Beyond --memory the counters nearest to their end are forgotten,
-and counted in the report.`
+The report is text, JSON, or one HTML page with charts. Lines that cannot be read are skipped and counted, the first
+of them shown; the exit code is 4 then. Beyond --memory the counters nearest to their end are forgotten, and counted
+in the report.`
 
 func newReplay() *cobra.Command {
 	f := &replayFlags{}
 	cmd := &cobra.Command{
-		Use: "replay --rules FILE|FOLDER [--against FILE|FOLDER] LOG...", Short: "Decide the requests of an access log under a rule set",
-		Long: aboutReplay,
+		Use:   "replay --rules FILE|FOLDER [--against FILE|FOLDER] LOG...",
+		Short: "Decide the requests of an access log under a rule set",
+		Long:  aboutReplay,
 		Example: `  spillway replay --rules rules/ access.log
   spillway replay --rules rules/ --against new-rules/ -o html --report report.html access.log.gz
   spillway replay --rules shop.yaml --user jwt_sub --descriptor 'user={jwt_sub},path={path}' access.json`,
@@ -57,13 +61,15 @@ func newReplay() *cobra.Command {
 	flags.StringSliceVar(&f.rules, "rules", nil, "rule files or folders")
 	flags.StringSliceVar(&f.against, "against", nil, "rule files or folders of a second rule set, to compare with")
 	addMerge(cmd, &f.merge)
-	flags.StringSliceVar(&f.fields, "field", nil, "NAME=FIELD: the field of JSON lines that holds time, method, path, host, x_forwarded_for, peer or code")
+	flags.StringSliceVar(&f.fields, "field", nil,
+		"NAME=FIELD: the field of JSON lines that holds time, method, path, host, x_forwarded_for, peer or code")
 	flags.StringVar(&f.user, "user", "", "the field that holds the user")
 	flags.StringVar(&f.tenant, "tenant", "", "the field that holds the tenant")
 	flags.StringVar(&f.tier, "tier", "", "the field that holds the tier")
 	flags.StringSliceVar(&f.headers, "header", nil, "NAME=FIELD: the field that holds a request header")
 	flags.StringSliceVar(&f.entries, "entry", nil, "KEY=FIELD: the field that holds a context extension")
-	flags.StringArrayVar(&f.descriptors, "descriptor", nil, "KEY=TEXT,KEY={FIELD},…: a descriptor of each request; may be repeated")
+	flags.StringArrayVar(&f.descriptors, "descriptor", nil,
+		"KEY=TEXT,KEY={FIELD},…: a descriptor of each request; may be repeated")
 	flags.StringVar(&f.memory, "memory", "256MiB", "memory that the counters of one rule set take at most")
 	flags.UintVar(&f.reorder, "reorder", 4096, "lines of a log that are put in order of time at once")
 	flags.UintVar(&f.rows, "rows", 20, "rows of those who were limited, in the text")
@@ -82,7 +88,8 @@ func (f *replayFlags) run(cmd *cobra.Command, logs []string) (err error) {
 	if err != nil {
 		return err
 	}
-	cfg := replay.Config{Logs: logs, In: cmd.InOrStdin(), Rules: f.rules, Against: f.against, MergeDomains: f.merge, Domain: cmd.Flag("domain").Value.String(), Reorder: int(f.reorder)}
+	cfg := replay.Config{Logs: logs, In: cmd.InOrStdin(), Rules: f.rules, Against: f.against, MergeDomains: f.merge,
+		Domain: cmd.Flag("domain").Value.String(), Reorder: int(f.reorder)}
 	cfg.MaxBytes, err = parseBytes(f.memory)
 	if err != nil {
 		return err
@@ -112,7 +119,8 @@ func (f *replayFlags) run(cmd *cobra.Command, logs []string) (err error) {
 	}
 	err = f.write(out, report)
 	if err == nil && report.Log.Broken > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "spillway: the log has broken lines, which were skipped: %d\n", report.Log.Broken)
+		fmt.Fprintf(cmd.ErrOrStderr(), "spillway: the log has broken lines, which were skipped: %d\n",
+			report.Log.Broken)
 		err = exit(exitBroken)
 	}
 	return err
@@ -163,4 +171,77 @@ func (c *created) Close() error {
 		return nil
 	}
 	return errors.Join(c.Flush(), c.file.Close())
+}
+
+// mapping reads the flags that say which fields mean what.
+func (f *replayFlags) mapping(m *replay.Mapping) error {
+	m.User, m.Tenant, m.Tier = f.user, f.tenant, f.tier
+	m.Fields = map[string]string{}
+	for _, text := range f.fields {
+		one, err := parsePair("--field", text)
+		if err != nil {
+			return err
+		}
+		m.Fields[one.Name] = one.Field
+	}
+	for _, list := range []struct {
+		flag  string
+		texts []string
+		to    *[]replay.Pair
+	}{{"--header", f.headers, &m.Headers}, {"--entry", f.entries, &m.Entries}} {
+		for _, text := range list.texts {
+			one, err := parsePair(list.flag, text)
+			if err != nil {
+				return err
+			}
+			*list.to = append(*list.to, one)
+		}
+	}
+	for _, text := range f.descriptors {
+		parts, err := parseDescriptor(text)
+		if err != nil {
+			return err
+		}
+		m.Descriptors = append(m.Descriptors, parts)
+	}
+	return nil
+}
+
+func parsePair(flag, text string) (replay.Pair, error) {
+	name, field, found := strings.Cut(text, "=")
+	if !found || name == "" || field == "" {
+		return replay.Pair{}, fmt.Errorf("%s %q: write NAME=FIELD", flag, text)
+	}
+	return replay.Pair{Name: name, Field: field}, nil
+}
+
+// parseDescriptor reads KEY=TEXT,KEY={FIELD},…
+func parseDescriptor(text string) (parts []replay.Part, err error) {
+	for entry := range strings.SplitSeq(text, ",") {
+		key, value, found := strings.Cut(entry, "=")
+		if !found || key == "" || value == "" {
+			return nil, fmt.Errorf("--descriptor %q: write KEY=TEXT or KEY={FIELD}, with commas between entries", text)
+		}
+		part := replay.Part{Key: key, Text: value}
+		if strings.HasPrefix(value, "{") && strings.HasSuffix(value, "}") {
+			part = replay.Part{Key: key, Field: value[1 : len(value)-1]}
+		}
+		parts = append(parts, part)
+	}
+	return parts, nil
+}
+
+// parseBytes reads an amount of memory.
+func parseBytes(text string) (int64, error) {
+	factor, digits := int64(1), text
+	for i, unit := range []string{"KiB", "MiB", "GiB"} {
+		if rest, found := strings.CutSuffix(text, unit); found {
+			factor, digits = 1<<(10*(i+1)), rest
+		}
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n < 1 || n > 1<<42/factor {
+		return 0, fmt.Errorf("--memory %q: write an amount such as 256MiB or 2GiB", text)
+	}
+	return n * factor, nil
 }

@@ -20,33 +20,40 @@ func newRules() *noun {
 	return &noun{
 		name: "rules", one: "rule", about: "Rules: in files, at a sidecar, and as versions that a control publishes",
 		api: controlAPI, path: "versions", items: "versions", key: "version", mark: "@", next: "before=version",
-		columns: columns("VERSION version | IN FORCE in_force state | RULES rules | BY created_by | AT created_at:when | NOTE note"),
+		columns: columns(`VERSION version | IN FORCE in_force state | RULES rules | BY created_by |
+			AT created_at:when | NOTE note`),
 		facts: columns(`DOMAIN domain | VERSION version | RULES rules | BY created_by | AT created_at:when | NOTE note |
 			SHA256 hash`),
 		verbs: []verb{
 			{use: "list", short: "List what is in force in each domain, or with --domain its versions", run: listRules,
 				example: "list\nlist --domain shop"},
-			{use: "show [@VERSION]", short: "Show the rules that a sidecar uses, or a version of a control", run: showVersion,
+			{use: "show [@VERSION]", short: "Show the rules that a sidecar uses, or a version of a control",
+				run:     showVersion,
 				example: "show\nshow @3 --domain shop\nshow @",
-				long: `show prints the limits, blocks and allows that a sidecar uses, with where they are written. @3 is version 3 of a
-control with its rule file, and @ the version that is in force. export prints the rule file alone.`},
-			{use: "publish FILE|FOLDER...", short: "Publish rule files: each becomes a version of its domain", run: publishRules,
-				flags: addPublish, files: true, example: "publish examples/rules/shop.yaml --note \"more for partners\"",
-				long: `publish sends rule files, and those of folders, to a control, which compiles each as a sidecar does and keeps it as
-a version of its domain. It prints what changes for whom, asks on a terminal, and puts the version into force; elsewhere
-it needs --yes. A file that is in force already is left out. Of several files all are checked first: where one does not
-compile, nothing is published. Where another publishes meanwhile, the command fails.`},
-			{use: "export [@VERSION]", short: "Print or write rule files as they were published", run: exportRules, flags: addExport,
+				long: `show prints the limits, blocks and allows that a sidecar uses, with where they are written. @3
+is version 3 of a control with its rule file, and @ the version that is in force. export prints the rule file alone.`},
+			{use: "publish FILE|FOLDER...", short: "Publish rule files: each becomes a version of its domain",
+				run:   publishRules,
+				flags: addPublish, files: true,
+				example: "publish examples/rules/shop.yaml --note \"more for partners\"",
+				long: `publish sends rule files, and those of folders, to a control, which compiles each as a sidecar
+does and keeps it as a version of its domain. It prints what changes for whom, asks on a terminal, and puts the
+version into force; elsewhere it needs --yes. A file that is in force already is left out. Of several files all are
+checked first: where one does not compile, nothing is published. Where another publishes meanwhile, it fails.`},
+			{use: "export [@VERSION]", short: "Print or write rule files as they were published", run: exportRules,
+				flags:   addExport,
 				example: "export --domain shop >shop.yaml\nexport --to rules/",
-				long: `export prints the rule file of the version that is in force, or of the one that is named, byte for byte. With --to it
-writes the file of each domain that is in force into a folder, named after the domain; publish reads them again.`},
+				long: `export prints the rule file of the version that is in force, or of the one that is named, byte
+for byte. With --to it writes the file of each domain that is in force into a folder, named after the domain; publish
+reads them again.`},
 			{use: "rollback [@VERSION]", short: "Publish an old version again", run: rollbackRules, flags: addNote,
 				example: "rollback --note \"too few\"\nrollback @3 --domain shop",
-				long:    "rollback puts the version into force that is named, else the last other one that was in force."},
-			{use: "unpublish", short: "Take the rules of a domain out of force", run: unpublishRules, flags: addRevision,
+				long:    "rollback puts the version into force that is named, else the last other one."},
+			{use: "unpublish", short: "Take the rules of a domain out of force", run: unpublishRules,
+				flags:   addRevision,
 				example: "unpublish --domain shop",
-				long: `unpublish takes what is published for a domain out of force. Sidecars use their rule files alone, if they have any.
-Versions stay, and can be published again.`},
+				long: `unpublish takes what is published for a domain out of force. Sidecars use their rule files
+alone, if they have any. Versions stay, and can be published again.`},
 		},
 	}
 }
@@ -126,7 +133,8 @@ func (s *session) version(args []string) object {
 
 // textOf is a version with its rule file.
 func (s *session) textOf(domain string, n int64) object {
-	return s.find(below(domain, "versions", strconv.FormatInt(n, 10)), nil, "there is no version %d of the domain %q", n, domain)
+	return s.find(below(domain, "versions", strconv.FormatInt(n, 10)), nil, "there is no version %d of the domain %q",
+		n, domain)
 }
 
 func (s *session) versionNumber(text string) int64 {
@@ -277,5 +285,6 @@ func inForceWords(p object) string {
 	if v := whole(p, "version"); v > 0 {
 		version = fmt.Sprint("version ", v)
 	}
-	return fmt.Sprintf("%s: %s is in force (publication %d)", plain(text(p, "domain")), version, whole(p, "publication"))
+	return fmt.Sprintf("%s: %s is in force (publication %d)", plain(text(p, "domain")), version, whole(p,
+		"publication"))
 }

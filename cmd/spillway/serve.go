@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spillway-mesh/spillway/archive"
 	"github.com/spillway-mesh/spillway/control"
 	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/telemetry"
@@ -19,12 +18,12 @@ import (
 func newControl() *cobra.Command {
 	cmd := group("control", "", "Run the control plane", "Run the control plane. Other commands ask it by its API.")
 	serve := &cobra.Command{
-		Use: "serve", Short: "Serve the control plane: rules, tiers, users and API keys in PostgreSQL, put into Redis for sidecars",
-		Example: "  CONTROL_DATABASE_URL=postgres://spillway@db/spillway REDIS_URL=redis:6379 spillway control serve --migrate",
+		Use: "serve", Short: "Serve the control plane, with PostgreSQL and Redis",
+		Example: "  CONTROL_DATABASE_URL=postgres://db/spillway REDIS_URL=redis:6379 spillway control serve --migrate",
 		Args:    between(0, 0),
-		Long: `Serve the API of the control plane, and put what its database holds into Redis, where sidecars with RULES=redis: take
-it. Of several controls one does so; the others wait, and serve the API. docs/reference/environment.md lists its
-variables, docs/guides/control.md explains the API.`,
+		Long: `Serve the API of the control plane, and put what its database holds into Redis, where sidecars with
+RULES=redis: take it. Of several controls one does so; the others wait, and serve the API.
+docs/reference/environment.md lists its variables, docs/guides/control.md explains the API.`,
 		RunE: serveControl,
 	}
 	serve.Flags().Bool("migrate", false, "bring the schema of the database up to date, first")
@@ -54,7 +53,7 @@ func serveControl(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	if own.Archive != "" {
-		store, err := archive.OpenStore(archivePlace(&own))
+		store, err := openStore(&own)
 		if err == nil {
 			cfg.Archive, err = newArchiver(store, &own, log)
 		}
@@ -99,15 +98,17 @@ func runControl(ctx context.Context, hangUps <-chan os.Signal, cmd *cobra.Comman
 }
 
 func newTokens() *cobra.Command {
-	cmd := group("tokens", "token", "Make tokens for the API of the control plane", "Make tokens for the API of the control plane.")
+	cmd := group("tokens", "token", "Make tokens for the API of the control plane",
+		"Make tokens for the API of the control plane.")
 	var domains []string
 	create := &cobra.Command{
-		Use: "create ROLE NAME", Short: "Make a token", Args: between(2, 2), ValidArgs: []string{"viewer", "operator", "admin"},
+		Use: "create ROLE NAME", Short: "Make a token", Args: between(2, 2), ValidArgs: []string{"viewer", "operator",
+			"admin"},
 		Example: "  spillway tokens create admin alice\n  spillway tokens create operator bob --domains shop,shop-test",
-		Long: `Make a token. The first line is the token, which is shown this once. The second is the line for CONTROL_TOKEN_FILE,
-with the SHA-256 of the token. The roles are viewer, operator (users, API keys and blocks) and admin (tiers and rules,
-too). --domains limits the token to some domains: what is about all domains is then refused, and lists leave out the
-others.`,
+		Long: `Make a token. The first line is the token, which is shown this once. The second is the line for
+CONTROL_TOKEN_FILE, with the SHA-256 of the token. The roles are viewer, operator (users, API keys and blocks) and
+admin (tiers and rules, too). --domains limits the token to some domains: what is about all domains is then refused,
+and lists leave out the others.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out, err := newPrinter(cmd)
 			if err != nil {
@@ -120,7 +121,8 @@ others.`,
 			return out.value(object{"token": secret, "line": line}, func() { out.line("%s\n%s", secret, line) })
 		},
 	}
-	create.Flags().StringSliceVar(&domains, "domains", nil, "domains that it is for, with commas between them; default: all")
+	create.Flags().StringSliceVar(&domains, "domains", nil,
+		"domains that it is for, with commas between them; default: all")
 	cmd.AddCommand(create)
 	return cmd
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// session is one run of a command that asks a server. The first error stays: after it nothing is asked, and what would be
+// session is one run of a command that asks a server. The first error stays: after it nothing is asked, and what
+// would be
 // answered is empty.
 type session struct {
 	*client

@@ -14,9 +14,10 @@ func newSidecars() *noun {
 		name: "sidecars", one: "sidecar", about: "Every sidecar that shares the store", api: sidecarAPI,
 		columns: columns(`SIDECAR :sidecarName | HOST host | VERSION version | RULES rules | LOADED loaded:when |
 			STARTED started:when | DEGRADED degraded | DOMAINS domains`),
-		verbs: []verb{{use: "list", short: "Show every sidecar that shares the store, with its rules", run: listSidecars,
-			long: `List every sidecar that shares the store, with its version, its rules and what is degraded. It exits with 1 if their
-rules differ.`}},
+		verbs: []verb{{use: "list", short: "Show every sidecar that shares the store, with its rules",
+			run: listSidecars,
+			long: `List every sidecar that shares the store, with its version, its rules and what is degraded. It
+exits with 1 if their rules differ.`}},
 	}
 }
 
@@ -49,7 +50,8 @@ func (s *session) showRules() {
 		s.line("rules %s, in use since %s", either(plain(text(o, "hash")), "none"), either(when(o["loaded"]), "never"))
 		for _, d := range objects(o, "domains") {
 			s.line("\ndomain %s", plain(text(d, "name")))
-			s.table(objects(d, "limits"), columns(`RULE :ruleName | SCOPE scope | LIMIT :ruleLimit | ACTION action | MODE mode |
+			s.table(objects(d, "limits"),
+				columns(`RULE :ruleName | SCOPE scope | LIMIT :ruleLimit | ACTION action | MODE mode |
 				ON FAILURE on_failure | AT at`))
 		}
 	})

@@ -3,7 +3,8 @@ package main
 // nouns are the things that commands work with.
 func nouns() []*noun {
 	return []*noun{
-		newUsers(), newTenants(), newTiers(), newKeys(), newBlocks(), newCounters(), newSidecars(), newUsage(), newEvents(),
+		newUsers(), newTenants(), newTiers(), newKeys(), newBlocks(), newCounters(), newSidecars(), newUsage(),
+		newEvents(),
 		newAudit(), newReports(), newErasures(),
 	}
 }
@@ -11,12 +12,14 @@ func nouns() []*noun {
 var tierField = option{"tier", "the tier, or none", nil}
 
 func newUsers() *noun {
-	const facts = `NAME name | TIER tier | PER HOUR quota_hour | BURST burst | PER DAY quota_day | PER MONTH quota_month |
-		BLOCKED :userBlock | LAST REQUEST last_request_at:when wide | REFUSED exceeded_count wide | CHANGED BY updated_by wide`
+	const facts = `NAME name | TIER tier | PER HOUR quota_hour | BURST burst | PER DAY quota_day | 
+		PER MONTH quota_month | BLOCKED :userBlock | LAST REQUEST last_request_at:when wide |
+		REFUSED exceeded_count wide | CHANGED BY updated_by wide`
 	n := &noun{
 		name: "users", one: "user", about: "The users of a control: their tiers, quotas and blocks", api: controlAPI,
 		path: "users", next: "after=name", prefix: true,
-		columns: columns(facts), facts: columns("DOMAIN domain | " + facts + " | CHANGED AT updated_at:when | REVISION revision"),
+		columns: columns(facts), facts: columns("DOMAIN domain | " + facts +
+			" | CHANGED AT updated_at:when | REVISION revision"),
 		filters: []option{
 			{"tier", "those of one tier alone", nil}, {"prefix", "those whose names begin so", nil},
 			{"after", "those behind this name", nil},
@@ -33,9 +36,9 @@ func newUsers() *noun {
 		{use: "show NAME", short: "Show a user", example: "show ann"},
 		{use: "set NAME", short: "Make a user, or change it", run: setUser,
 			example: "set ann --quota-month 1000000 --quota-hour none",
-			long: `set makes a user, or changes what the flags name of one that exists. A quota takes the place of the tier's
-limits. none removes what there is. Where another changes the user meanwhile, the command fails. Where no control is
-named, --tier alone asks the sidecar.`},
+			long: `set makes a user, or changes what the flags name of one that exists. A quota takes the place of the
+tier's limits. none removes what there is. Where another changes the user meanwhile, the command fails. Where no
+control is named, --tier alone asks the sidecar.`},
 		{use: "rm NAME", short: "Remove a user without API keys", example: "rm ann"},
 		loadVerb(),
 	}
@@ -89,9 +92,9 @@ func newTiers() *noun {
 			{use: "list", short: "List tiers in their order", example: "list --domain shop"},
 			{use: "show NAME", short: "Show a tier", example: "show gold"},
 			{use: "set NAME", short: "Make a tier, or change it", example: "set gold --limit 1000/1m --price 49",
-				long: `set makes a tier, or changes what the flags name of one that exists. Limits are written as in a rule file:
-100/1m,burst=200. They are in force on all sidecars within a second, where rules of the domain are published. Where
-another changes the tier meanwhile, the command fails.`},
+				long: `set makes a tier, or changes what the flags name of one that exists. Limits are written as in a
+rule file: 100/1m,burst=200. They are in force on all sidecars within a second, where rules of the domain are
+published. Where another changes the tier meanwhile, the command fails.`},
 			{use: "rm NAME", short: "Remove a tier that is not in use", example: "rm gold"},
 		},
 	}

@@ -23,8 +23,8 @@ func newTest() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "test FILE|FOLDER...", Short: "Run tests of rules",
 		Long: `test runs files of rule tests: requests at instants, and what each must get. It decides them as a
-sidecar does, on a virtual clock: a test of a whole day takes no time.
-docs/guides/test-rules.md explains the files. A folder is its .yaml and .yml files.
+sidecar does, on a virtual clock: a test of a whole day takes no time. docs/guides/test-rules.md explains the files. A
+folder is its .yaml and .yml files.
 
 It exits with 1 if a test fails.`,
 		Example: "  spillway test examples/rules/tests",
@@ -49,7 +49,8 @@ It exits with 1 if a test fails.`,
 	return cmd
 }
 
-// runTests runs the files. Where one of them or its rules cannot be used, it returns everything that is wrong and no result.
+// runTests runs the files. Where one of them or its rules cannot be used, it returns everything that is wrong and no
+// result.
 func runTests(paths []string) (*tested, error) {
 	all := &tested{}
 	var wrong []error

@@ -19,7 +19,8 @@ func TestSpansAreShort(t *testing.T) {
 }
 
 func TestAMisspelledCommandIsSuggested(t *testing.T) {
-	for spelled, says := range map[string]string{"bloc": "did you mean block", "explian": "did you mean explain", "qqqqqqq": "spillway --help lists them"} {
+	for spelled, says := range map[string]string{"bloc": "did you mean block", "explian": "did you mean explain",
+		"qqqqqqq": "spillway --help lists them"} {
 		if got := call("", spelled); got.code != exitUsage || !strings.Contains(got.errors, says) {
 			t.Errorf("spillway %s: %+v, want %q", spelled, got, says)
 		}
@@ -47,7 +48,8 @@ func TestLimitsAreReadAsInARuleFile(t *testing.T) {
 	}
 	read, err := readLimit("5000/1d,algorithm=fixed_window,name=daily")
 	got, _ := read.(object)
-	if err != nil || got["count"] != int64(5000) || got["per"] != "1d" || got["algorithm"] != "fixed_window" || got["name"] != "daily" {
+	if err != nil || got["count"] != int64(5000) || got["per"] != "1d" || got["algorithm"] != "fixed_window" ||
+		got["name"] != "daily" {
 		t.Errorf("%v (%v)", got, err)
 	}
 }

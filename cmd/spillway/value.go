@@ -160,8 +160,10 @@ func blocked(value any) string {
 var formats = map[string]func(value any) string{
 	"when": when, "span": span, "limit": limit, "limits": limits, "blocked": blocked, "userBlock": userBlock,
 	"keyState": keyState, "left": left, "fullIn": fullIn, "coolDown": coolDown, "sidecarName": sidecarName,
-	"ruleName": ruleName, "ruleLimit": ruleLimit, "requestWords": requestWords, "changeWords": changeWords, "orNone": orNone,
-	"chargeLeft": chargeLeft, "chargeCost": chargeCost, "refuses": refuses, "orNo": orNo, "named": named, "beatenBy": beatenBy,
+	"ruleName": ruleName, "ruleLimit": ruleLimit, "requestWords": requestWords, "changeWords": changeWords,
+	"orNone":     orNone,
+	"chargeLeft": chargeLeft, "chargeCost": chargeCost, "refuses": refuses, "orNo": orNo, "named": named,
+	"beatenBy": beatenBy,
 }
 
 // either is the first text, or the second where that is empty.

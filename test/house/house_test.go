@@ -64,8 +64,7 @@ var rooms = map[string][]string{
 	"replay":      {"limit", "identity", "descriptors", "engine", "extauthz", "trial"},
 	"cmd/sidecar": {"sidecar", "settings"},
 	"cmd/spillway": {
-		"descriptors", "audit", "rules", "admin", "telemetry", "archive", "control", "sidecar", "trial",
-		"rulediff", "ruletest", "replay", "settings",
+		"descriptors", "rules", "telemetry", "archive", "control", "trial", "rulediff", "ruletest", "replay", "settings",
 	},
 	"test/servers":     {},
 	"test/integration": {},
