@@ -144,7 +144,7 @@ func peopleCommands(t *testing.T, w *world, s *shell) {
 	s.says(0, "keys rotate ann-1 ann-2 --expires 30d --revoke", "ann-2", "secret", "spw_")
 	s.says(0, "keys show ann-1", "revoked by")
 	s.says(0, "keys rm ann-2", "revoked by")
-	s.says(6, "keys rm ann-3", `there is no API key "ann-3"`)
+	s.says(6, "keys rm ann-3", `there is no key "ann-3"`)
 	s.says(6, "users rm ann", "409", "it is in use")
 	s.says(0, "users set ben --quota-hour 10 --burst 3", "burst")
 	s.says(0, "users list --prefix b", "ben")
