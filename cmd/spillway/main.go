@@ -30,7 +30,7 @@ const (
 	exitServer   = 6 // the sidecar or control cannot be reached, or refuses
 )
 
-const about = `spillway works with rule files, sidecars and the control plane, as in spillway users list: a noun and
+const about = `It works with rule files, sidecars and the control plane, as in spillway users list: a noun and
 what to do with it. Nouns may be singular. lint, test, diff, replay, explain, top, doctor, block, unblock, tier and
 reset are words of their own.
 
