@@ -184,7 +184,8 @@ func contains(lines []string, wanted string) bool {
 
 // TestPagesNameCommandsThatExist checks commands in code of all pages: their words, and their flags.
 func TestPagesNameCommandsThatExist(t *testing.T) {
-	shown := regexp.MustCompile("(?m)(?:`|^ *(?:\\$ )?|[A-Z_0-9]+=[^ ]+ |bin/)spillway ((?:--[a-z]+ [^ ]+ )?[a-z][^`\n#|>]*)")
+	shown := regexp.MustCompile("(?m)(?:`|^ *(?:\\$ )?|[A-Z_0-9]+=[^ ]+ |bin/)spillway ((?:--[a-z]+ [^ ]+ " +
+		")?[a-z][^`\n#|>]*)")
 	named := 0
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "deploy/helm/*/*.md", "examples/*/*.md"} {
 		pages, err := filepath.Glob("../../" + pattern)

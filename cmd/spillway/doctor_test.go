@@ -15,16 +15,19 @@ func envoyPages() map[string]string {
 		"/ready": "LIVE",
 		"/config_dump": `{"configs":[{"static_listeners":[{"listener":{"filters":[` + typed + `]}}]},` +
 			`{"routes":[{"rate_limits":[{"actions":[]}]}]},` +
-			`{"static_clusters":[{"cluster":{"@type":"type.googleapis.com/envoy.config.cluster.v3.Cluster","name":"spillway",` + options + `}}]}]}`,
-		"/clusters": `{"cluster_statuses":[{"name":"spillway","host_statuses":[{"health_status":{"eds_health_status":"HEALTHY"}}]}]}`,
-		"/stats":    `{"stats":[{"name":"cluster.app.ratelimit.error","value":0}]}`,
+			`{"static_clusters":[{"cluster":{"@type":"type.googleapis.com/envoy.config.cluster.v3.Cluster",` +
+			`"name":"spillway",` + options + `}}]}]}`,
+		"/clusters": `{"cluster_statuses":[{"name":"spillway",` +
+			`"host_statuses":[{"health_status":{"eds_health_status":"HEALTHY"}}]}]}`,
+		"/stats": `{"stats":[{"name":"cluster.app.ratelimit.error","value":0}]}`,
 	}
 }
 
 // sidecarPages are those of a sidecar that works.
 func sidecarPages() map[string]string {
 	return map[string]string{
-		"/v1/rules": `{"domains":[{"name":"shop"}]}`, "/v1/fleet": `{"rules_agree":true,"sidecars":[{"id":"a","self":true}]}`,
+		"/v1/rules": `{"domains":[{"name":"shop"}]}`, "/v1/fleet": `{"rules_agree":true,"sidecars":[{"id":"a",` +
+			`"self":true}]}`,
 		"/readyz": "ok\n",
 	}
 }

@@ -57,9 +57,11 @@ func write(t *testing.T, name, text string) string {
 
 const (
 	goodRules = "domain: shop\nrules:\n  - { name: per-user, scope: user, limit: 1/1m }\n"
-	badRules  = "domain: shop\nrules:\n  - { name: per-user, scop: user, limit: 1/1m }\n  - { name: b, scope: user, limit: 1/0s }\n"
-	warnRules = "domain: shop\nrules:\n  - { name: all, scope: user, match: { endpoints: ['^/api/.*$'] }, limit: 1/1m }\n"
-	goodLine  = `{"start_time":"2026-03-01T00:00:00Z","method":"GET","path":"/","user":"alice"}` + "\n"
+	badRules  = "domain: shop\nrules:\n  - { name: per-user, scop: user, limit: 1/1m }\n  - { name: b, scope: " +
+		"user, limit: 1/0s }\n"
+	warnRules = "domain: shop\nrules:\n  - { name: all, scope: user, match: { endpoints: ['^/api/.*$'] }, " +
+		"limit: 1/1m }\n"
+	goodLine = `{"start_time":"2026-03-01T00:00:00Z","method":"GET","path":"/","user":"alice"}` + "\n"
 )
 
 // TestExitCodes: each command has each of its codes, and says why.
@@ -229,7 +231,8 @@ func TestReportFiles(t *testing.T) {
 	}
 	lines, err := os.ReadFile(folder + "/r.jsonl")
 	if err != nil ||
-		string(lines) != `{"time":"2026-03-01T00:00:00Z","rule":"per-user","who":"user alice","outcome":"refused","method":"GET","path":"/","retry_after":60}`+"\n" {
+		string(lines) != `{"time":"2026-03-01T00:00:00Z","rule":"per-user","who":"user alice",`+
+			`"outcome":"refused","method":"GET","path":"/","retry_after":60}`+"\n" {
 		t.Errorf("%v: %s", err, lines)
 	}
 }

@@ -52,9 +52,9 @@ func raw(r rune) bool {
 	return r < ' ' && r != '\n' || r == 0x7f || r == 0x9b || r == 0x202e || r == 0xe0001
 }
 
-// TestNoTextOfAnAnswerReachesATerminalRaw serves answers whose every text is hostile, to all commands that ask a
+// TestNoFieldOfAnAnswerReachesATerminalRaw serves answers whose every text is hostile, to all commands that ask a
 // server.
-func TestNoTextOfAnAnswerReachesATerminalRaw(t *testing.T) {
+func TestNoFieldOfAnAnswerReachesATerminalRaw(t *testing.T) {
 	body, err := json.Marshal(hostile(2))
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,8 @@ func TestNoTextOfAnAnswerReachesATerminalRaw(t *testing.T) {
 	for _, status = range []int{http.StatusOK, http.StatusForbidden} {
 		for _, line := range []string{
 			"users list --limit 1", "users show a", "tiers list", "keys list --limit 1", "keys show a", "blocks list --limit 1", "counters list a",
-			"counters reset a", "top", "explain /", "sidecars list", "rules show", "rules show @1", "rules list --limit 1", "usage show a",
+			"counters reset a", "top", "explain /", "sidecars list", "rules show", "rules show @1", "rules list " +
+				"--limit 1", "usage show a",
 			"usage list", "events list --limit 1", "audit list --limit 1", "reports list", "reports show a", "erasures list --limit 1", "erasures show 1", "doctor",
 		} {
 			for _, format := range []string{"wide", "json", "yaml"} {
@@ -198,7 +199,8 @@ func TestWatchRepeats(t *testing.T) {
 // TestEventsAreFollowed prints refusals of a sidecar's stream until it ends.
 func TestEventsAreFollowed(t *testing.T) {
 	server := answering(t, map[string]string{"/v1/events": ": refusals follow\n\nevent: refusal\ndata: " +
-		`{"at":"2026-11-19T10:00:00.5Z","domain":"d","outcome":"refused","rule":"r","user":"a\u001b","method":"GET","path":"/x"}` +
+		`{"at":"2026-11-19T10:00:00.5Z","domain":"d","outcome":"refused","rule":"r","user":"a\u001b",` +
+		`"method":"GET","path":"/x"}` +
 		"\n\nevent: dropped\ndata: {\"count\":7}\n\n"})
 	got := call("", "events", "list", "-f", "--server", server)
 	for _, want := range []string{`2026-11-19T10:00:00Z  refused  d  user "a\x1b"  rule r  GET /x`,

@@ -29,7 +29,8 @@ func TestAMisspelledCommandIsSuggested(t *testing.T) {
 
 func TestArgumentsAreCounted(t *testing.T) {
 	for line, says := range map[string]string{
-		"diff one": "it is spillway diff OLD NEW", "top extra": `"extra" is too much`, "replay": "an argument is missing",
+		"diff one": "it is spillway diff OLD NEW", "top extra": `"extra" is too much`, "replay": "an argument " +
+			"is missing",
 		"explain /a /b": `"/b" is too much`, "users show": "an argument is missing", "keys rotate one": "an argument is missing",
 	} {
 		if got := call("", strings.Fields(line)...); got.code != exitUsage || !strings.Contains(got.errors, says) {
@@ -51,5 +52,17 @@ func TestLimitsAreReadAsInARuleFile(t *testing.T) {
 	if err != nil || got["count"] != int64(5000) || got["per"] != "1d" || got["algorithm"] != "fixed_window" ||
 		got["name"] != "daily" {
 		t.Errorf("%v (%v)", got, err)
+	}
+}
+
+func TestAnExplanationSaysWhatTheRequestLacks(t *testing.T) {
+	server := answering(t, map[string]string{
+		"/v1/explain": `{"client":{"evidence":"ip"},"verdict":{"outcome":"unknown_domain","status":200}}`,
+	})
+	got := call("", "explain", "/", "--server", server)
+	for _, says := range []string{"unknown_domain (200): the request names no domain", "client: unknown"} {
+		if !strings.Contains(got.out, says) {
+			t.Errorf("%q is missing: %+v", says, got)
+		}
 	}
 }
