@@ -185,6 +185,12 @@ func (d *doctor) checkEnvoy(at string) {
 		d.wrong("envoy", "%v", err)
 		return
 	}
+	d.checkWiring(at, config)
+	d.checkCounters(at)
+}
+
+// checkWiring checks what the configuration of Envoy has about Spillway.
+func (d *doctor) checkWiring(at string, config object) {
 	w := &wiring{asks: map[string]bool{}, domains: map[string]bool{}, clusters: map[string]object{}}
 	w.read(config)
 	if len(w.asks) == 0 {
@@ -201,7 +207,6 @@ func (d *doctor) checkEnvoy(at string) {
 		}
 	}
 	d.checkClusters(at, w)
-	d.checkCounters(at)
 }
 
 // read walks through the configuration.
@@ -222,23 +227,26 @@ func (w *wiring) read(value any) {
 // note keeps what one object of the configuration has.
 func (w *wiring) note(o object) {
 	kind := text(o, "@type")
-	filter := strings.HasSuffix(kind, ".ratelimit.v3.RateLimit")
-	w.limits = w.limits || filter
-	for _, service := range []string{"grpc_service", "rate_limit_service.grpc_service"} {
-		name := text(o, service+".envoy_grpc.cluster_name")
-		if name != "" && (filter || strings.HasSuffix(kind, ".ext_authz.v3.ExtAuthz")) {
-			w.asks[name] = true
-		}
-	}
-	if domain := text(o, "domain"); domain != "" && (filter || strings.HasSuffix(kind, ".RateLimitPerRoute")) {
-		w.domains[domain] = true
-	}
-	if list, _ := o["rate_limits"].([]any); len(list) > 0 {
-		w.routes = true
-	}
-	if strings.HasSuffix(kind, ".cluster.v3.Cluster") {
+	domain, asks := "", ""
+	switch {
+	case strings.HasSuffix(kind, ".ratelimit.v3.RateLimit"):
+		w.limits = true
+		domain, asks = text(o, "domain"), text(o, "rate_limit_service.grpc_service.envoy_grpc.cluster_name")
+	case strings.HasSuffix(kind, ".RateLimitPerRoute"):
+		domain = text(o, "domain")
+	case strings.HasSuffix(kind, ".ext_authz.v3.ExtAuthz"):
+		asks = text(o, "grpc_service.envoy_grpc.cluster_name")
+	case strings.HasSuffix(kind, ".cluster.v3.Cluster"):
 		w.clusters[text(o, "name")] = o
 	}
+	if domain != "" {
+		w.domains[domain] = true
+	}
+	if asks != "" {
+		w.asks[asks] = true
+	}
+	list, _ := o["rate_limits"].([]any)
+	w.routes = w.routes || len(list) > 0
 }
 
 // checkClusters checks the clusters that filters ask.

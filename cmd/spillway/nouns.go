@@ -74,7 +74,16 @@ func (v *verb) command(n *noun) *cobra.Command {
 		before := "  spillway " + n.name + " "
 		cmd.Example = before + strings.ReplaceAll(v.example, "\n", "\n"+before)
 	}
-	switch name {
+	n.addFlags(cmd, name)
+	if v.flags != nil {
+		v.flags(cmd)
+	}
+	return cmd
+}
+
+// addFlags adds the flags that a verb has with all nouns.
+func (n *noun) addFlags(cmd *cobra.Command, verb string) {
+	switch verb {
 	case "list":
 		addWatch(cmd)
 		addOptions(cmd, n.filters)
@@ -87,10 +96,6 @@ func (v *verb) command(n *noun) *cobra.Command {
 	case "rm":
 		addRevision(cmd)
 	}
-	if v.flags != nil {
-		v.flags(cmd)
-	}
-	return cmd
 }
 
 // word makes a command of its own of a verb of a noun.

@@ -58,26 +58,7 @@ func (s *session) fill(body object, all []option) {
 		if !s.given(o.flag) {
 			continue
 		}
-		f := s.cmd.Flag(o.flag)
-		texts := []string{f.Value.String()}
-		if list, is := f.Value.(pflag.SliceValue); is {
-			texts = list.GetSlice()
-		}
-		var values []any
-		for _, text := range texts {
-			if text == "none" || text == "" {
-				continue
-			}
-			value, err := any(text), error(nil)
-			if o.read != nil {
-				value, err = o.read(text)
-			}
-			if err != nil {
-				s.fail(fmt.Errorf("--%s is %q and %w", o.flag, text, err))
-			}
-			values = append(values, value)
-		}
-		switch {
+		switch values := s.values(&o); {
 		case len(values) == 0:
 			delete(body, o.field())
 		case o.field() == "limits":
@@ -86,6 +67,29 @@ func (s *session) fill(body object, all []option) {
 			body[o.field()] = values[0]
 		}
 	}
+}
+
+// values are what a flag holds, without none.
+func (s *session) values(o *option) (all []any) {
+	f := s.cmd.Flag(o.flag)
+	texts := []string{f.Value.String()}
+	if list, is := f.Value.(pflag.SliceValue); is {
+		texts = list.GetSlice()
+	}
+	for _, text := range texts {
+		if text == "none" || text == "" {
+			continue
+		}
+		value, err := any(text), error(nil)
+		if o.read != nil {
+			value, err = o.read(text)
+		}
+		if err != nil {
+			s.fail(fmt.Errorf("--%s is %q and %w", o.flag, text, err))
+		}
+		all = append(all, value)
+	}
+	return all
 }
 
 func readWhole(text string) (any, error) {

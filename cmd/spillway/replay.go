@@ -91,10 +91,9 @@ func (f *replayFlags) run(cmd *cobra.Command, logs []string) (err error) {
 	cfg := replay.Config{Logs: logs, In: cmd.InOrStdin(), Rules: f.rules, Against: f.against, MergeDomains: f.merge,
 		Domain: cmd.Flag("domain").Value.String(), Reorder: int(f.reorder)}
 	cfg.MaxBytes, err = parseBytes(f.memory)
-	if err != nil {
-		return err
+	if err == nil {
+		err = f.mapping(&cfg.Mapping)
 	}
-	err = f.mapping(&cfg.Mapping)
 	if err != nil {
 		return err
 	}
@@ -118,9 +117,8 @@ func (f *replayFlags) run(cmd *cobra.Command, logs []string) (err error) {
 		return err
 	}
 	err = f.write(out, report)
-	if err == nil && report.Log.Broken > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "spillway: the log has broken lines, which were skipped: %d\n",
-			report.Log.Broken)
+	if broken := report.Log.Broken; err == nil && broken > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "spillway: the log has broken lines, which were skipped: %d\n", broken)
 		err = exit(exitBroken)
 	}
 	return err

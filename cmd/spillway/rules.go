@@ -28,8 +28,7 @@ func newRules() *noun {
 			{use: "list", short: "List what is in force in each domain, or with --domain its versions", run: listRules,
 				example: "list\nlist --domain shop"},
 			{use: "show [@VERSION]", short: "Show the rules that a sidecar uses, or a version of a control",
-				run:     showVersion,
-				example: "show\nshow @3 --domain shop\nshow @",
+				run: showVersion, example: "show\nshow @3 --domain shop\nshow @",
 				long: `show prints the limits, blocks and allows that a sidecar uses, with where they are written. @3
 is version 3 of a control with its rule file, and @ the version that is in force. export prints the rule file alone.`},
 			{use: "publish FILE|FOLDER...", short: "Publish rule files: each becomes a version of its domain",
