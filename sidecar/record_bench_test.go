@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/journal"
 )
 
@@ -18,11 +17,8 @@ func recordTo(t testing.TB, s *Sidecar) {
 	cfg := journal.Config{
 		AllowedIn: 100, Append: func(string, *journal.Entry) error { return nil }, Name: s.recordKeys().Identity,
 	}
-	for o := range engine.Outcomes {
-		cfg.Outcomes = append(cfg.Outcomes, o.String())
-	}
-	s.recorder = journal.New(cfg)
-	t.Cleanup(func() { s.recorder.Close() })
+	s.journal = journal.New(cfg)
+	t.Cleanup(func() { s.journal.Close() })
 }
 
 // served returns what serves a call behind grpc: codec, interceptor, door, engine, store, metrics and record.

@@ -66,7 +66,7 @@ type Sidecar struct {
 	abouts    abouts                       // what the servers of Redis are
 	records   *records.Book
 	peers     *peers.Peers      // nil without Redis
-	recorder  *journal.Recorder // nil: nothing is recorded
+	journal   *journal.Journal // nil: nothing is recorded
 	top       *audit.Top        // nil: there is none
 	feed      audit.Feed
 	stopping  chan struct{} // closed when the debug port begins to stop

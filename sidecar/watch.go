@@ -11,8 +11,8 @@ import (
 // watch is the engine as a door gets it. Without a record, traces and a log of decisions it is the engine itself.
 func (s *Sidecar) watch(name string) door.Decider {
 	var decider door.Decider = s.engine
-	if s.recorder != nil {
-		decider = &recording{next: decider, recorder: s.recorder, onPanic: s.observer.Panicked}
+	if s.journal != nil {
+		decider = &recording{next: decider, journal: s.journal, onPanic: s.observer.Panicked}
 	}
 	if s.tracer == nil && s.decisions == nil {
 		return decider

@@ -52,11 +52,11 @@ func TestCountingUsersWaitsForALoad(t *testing.T) {
 	for n := users - 1; n >= 0; n-- { // a load meets them in another order than they lie
 		w.run(`INSERT INTO users (domain, name, updated_by) VALUES ('api', $1, 'x')`, name(n))
 	}
-	u := &journal.Usage{}
+	u := &journal.Rows{}
 	for n := range users {
-		u.Identities = append(u.Identities, journal.IdentityRow{Minute: minuteOf(time.Now()), Domain: "api", Identity: w.cfg.Keys.Identity("user", name(n)), Outcome: "allowed", Requests: 1})
+		u.Identities = append(u.Identities, journal.Row{Minute: minuteOf(time.Now()), Domain: "api", Name: w.cfg.Keys.Identity("user", name(n)), Outcome: "allowed", Requests: 1})
 	}
-	w.send("usage", journal.Entry{Sidecar: "one", Sequence: 1, Rows: journal.MarshalUsage(u)})
+	w.send("usage", journal.Entry{Sidecar: "one", Sequence: 1, Rows: u.Marshal()})
 	ctx := context.Background()
 	if err := w.nameAll(ctx, w.conn); err != nil {
 		t.Fatal(err)

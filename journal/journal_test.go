@@ -14,6 +14,8 @@ import (
 	"unsafe"
 
 	"go.uber.org/goleak"
+
+	"github.com/spillway-mesh/spillway/engine"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -53,10 +55,10 @@ func (r *redis) append(stream string, e *Entry) error {
 }
 
 // record starts a recorder that writes there.
-func (r *redis) record(oneIn uint32) *Recorder {
+func (r *redis) record(oneIn uint32) *Journal {
 	r.entries = map[string][]Entry{}
 	return New(Config{
-		AllowedIn: oneIn, Outcomes: []string{"allowed", "refused"}, Append: r.append, Name: func(kind, value string) string { return kind + ":" + value },
+		AllowedIn: oneIn, Append: r.append, Name: func(kind, value string) string { return kind + ":" + value },
 		OnDrop: func(rows int64) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -100,24 +102,17 @@ func (s *sums) take(t *testing.T, stream string, e *Entry) {
 	if len(e.Rows) > entryBytes+maxTexts*6 {
 		t.Errorf("an entry has %d bytes", len(e.Rows))
 	}
-	if stream == EventsStream {
-		events, err := UnmarshalEvents(e.Rows)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.events += int64(len(events))
-		return
-	}
-	s.ended = s.ended || e.Ended
-	u, err := UnmarshalUsage(e.Rows)
+	u, err := Unmarshal(e.Rows)
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.events += int64(len(u.Events))
+	s.ended = s.ended || e.Ended && stream == UsageStream
 	for _, row := range u.Identities {
 		if row.Rule == "" {
 			s.whole += row.Requests
 			s.cost += row.Cost
-			s.identities[row.Identity] += row.Requests
+			s.identities[row.Name] += row.Requests
 		} else {
 			s.named += row.Requests
 		}
@@ -132,15 +127,19 @@ func (s *sums) take(t *testing.T, stream string, e *Entry) {
 }
 
 // decide notes one decision about a user.
-func decide(r *Recorder, user string, refused bool) {
-	outcome := uint8(0)
-	if refused {
-		outcome = 1
+func decide(r *Journal, user string, refused bool) {
+	d := Decided{
+		At: time.Now(), Domain: "shop", Outcome: engine.Allowed, Requests: 1, Cost: 3, Kind: User, Identity: user,
+		Rules: []Charged{{"a", 1}, {"b", 2}}, Key: "key of " + user, Refused: refused, Rule: "a", Endpoint: "/" + user,
+		Latency: time.Millisecond,
 	}
-	r.Note(&Decided{
-		At: time.Now(), Domain: "shop", Outcome: outcome, Weight: r.Weight(refused), Requests: 1, Cost: 3, Kind: User, Identity: user,
-		Rules: []Charged{{"a", 1}, {"b", 2}}, Key: "key of " + user, Refused: refused, Rule: "a", Endpoint: "/" + user, Latency: time.Millisecond,
-	})
+	if refused {
+		d.Outcome = engine.Refused
+	}
+	if weight := r.collector.weight(refused); weight > 0 {
+		d.Event = &Detail{Weight: weight}
+	}
+	r.Note(&d)
 }
 
 // TestNothingIsLostWhileRedisComesAndGoes: entries are lost, come twice, and come late; what is counted is what was decided.
@@ -295,7 +294,8 @@ func TestLongTexts(t *testing.T) {
 		r := server.record(1)
 		long := strings.Repeat("x", 1<<20)
 		for _, identity := range []string{long, "short"} {
-			r.Note(&Decided{At: time.Now(), Domain: long, Kind: User, Identity: identity, Requests: 1, Weight: 1, Rules: []Charged{{long, 1}}, Rule: long, Endpoint: long, Method: long, IP: long, APIKey: long, Key: long})
+			r.Note(&Decided{At: time.Now(), Domain: long, Kind: User, Identity: identity, Requests: 1, Rules: []Charged{{long, 1}}, Rule: long, Endpoint: long, Key: long,
+				Event: &Detail{Weight: 1, Method: long, IP: long, APIKey: long}})
 		}
 		r.Close()
 		s := server.copy(t)
@@ -312,7 +312,7 @@ func TestOnlyWhatHappensIsWritten(t *testing.T) {
 		server := redis{entries: map[string][]Entry{}}
 		var hits atomic.Int64
 		r := New(Config{
-			Outcomes: []string{"allowed"}, Append: server.append, Name: func(kind, value string) string { return kind + value },
+			Append: server.append, Name: func(kind, value string) string { return kind + value },
 			Caches: func() []Cache { return []Cache{{"c", hits.Load(), 2 * hits.Load()}} },
 		})
 		pass(5 * time.Second)
@@ -323,9 +323,9 @@ func TestOnlyWhatHappensIsWritten(t *testing.T) {
 		pass(1500 * time.Millisecond)
 		hits.Store(7)
 		r.Close()
-		var got Usage
+		var got Rows
 		for _, e := range server.entries[UsageStream] {
-			u, err := UnmarshalUsage(e.Rows)
+			u, err := Unmarshal(e.Rows)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -337,8 +337,8 @@ func TestOnlyWhatHappensIsWritten(t *testing.T) {
 	})
 }
 
-// TestARecorderThatCannotWriteEnds, and says how much is lost.
-func TestARecorderThatCannotWriteEnds(t *testing.T) {
+// TestAJournalThatCannotWriteEnds, and says how much is lost.
+func TestAJournalThatCannotWriteEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var server redis
 		r := server.record(1)

@@ -59,9 +59,9 @@ func TestEveryRowIsStoredOnce(t *testing.T) {
 	if err != nil || queued["usage"]+queued["events"] != 0 {
 		t.Errorf("after the copy the streams have %v: %v", queued, err)
 	}
-	s := w.Stats().Streams[place("usage")]
+	s := w.Stats().Streams[1]
 	if s.Entries != 4 || s.Again != 1 || s.Missing != 2 {
-		t.Errorf("the recorder counts %+v, want 4 entries, 1 again, 2 missing", s)
+		t.Errorf("the copier counts %+v, want 4 entries, 1 again, 2 missing", s)
 	}
 	var p50 float64
 	err = w.db.QueryRow(ctx, `SELECT latency_quantile(sum_latencies(latencies), 0.5) FROM endpoint_minutes`).Scan(&p50)
@@ -70,7 +70,7 @@ func TestEveryRowIsStoredOnce(t *testing.T) {
 	}
 }
 
-// TestQuantilesOfTheDatabaseAreThoseOfTheSketch compares latency_quantile with record.Sketch.
+// TestQuantilesOfTheDatabaseAreThoseOfTheSketch compares latency_quantile with journal.Sketch.
 func TestQuantilesOfTheDatabaseAreThoseOfTheSketch(t *testing.T) {
 	w := newWorld(t)
 	var s journal.Sketch
@@ -79,7 +79,7 @@ func TestQuantilesOfTheDatabaseAreThoseOfTheSketch(t *testing.T) {
 	}
 	for _, q := range []float64{0, 0.01, 0.5, 0.95, 0.99, 1} {
 		var got float64
-		err := w.db.QueryRow(context.Background(), `SELECT latency_quantile($1::text::bigint[], $2)`, latencies(&s), q).Scan(&got)
+		err := w.db.QueryRow(context.Background(), `SELECT latency_quantile(all_latencies($1::text::bigint[]), $2)`, latencies(&s), q).Scan(&got)
 		want := s.Quantile(q).Seconds() * 1000
 		if err != nil || math.Abs(got-want) > want/1000 {
 			t.Errorf("the quantile %v is %v ms, want %v: %v", q, got, want, err)
@@ -99,7 +99,7 @@ func TestLatenciesOfIdentities(t *testing.T) {
 			events = append(events, e)
 			want.Add(time.Duration(e.Latency)*time.Microsecond, e.Weight)
 		}
-		w.send("events", journal.Entry{Sidecar: "one", Sequence: n + 1, Rows: journal.MarshalEvents(events)})
+		w.send("events", journal.Entry{Sidecar: "one", Sequence: n + 1, Rows: (&journal.Rows{Events: events}).Marshal()})
 		w.drain()
 	}
 	w.want("hours", 2, `SELECT count(*) FROM identity_hours WHERE identity = 'user:ann' AND samples = 60`)
@@ -141,8 +141,8 @@ func TestAPoisonEntryIsLeftOut(t *testing.T) {
 		large.Rows = []byte(strings.ReplaceAll(string(large.Rows), `"api"`, `"large"`))
 		w.send("usage", large)
 	}
-	w.send("usage", journal.Entry{Sidecar: "a", Sequence: 1, Rows: []byte(`{"identities":[[1,"api"`)})
-	w.send("usage", journal.Entry{Sidecar: "a", Sequence: 2, Rows: []byte(fmt.Sprintf(`{"identities":[[%d,"api","","user:x","allowed",-5,1]]}`, minuteOf(now)))})
+	w.send("usage", journal.Entry{Sidecar: "a", Sequence: 1, Rows: []byte(`{"identities":[{"minute":1,"domain":"api"`)})
+	w.send("usage", journal.Entry{Sidecar: "a", Sequence: 2, Rows: []byte(fmt.Sprintf(`{"identities":[{"minute":%d,"domain":"api","name":"user:x","outcome":"allowed","requests":-5,"cost":1}]}`, minuteOf(now)))})
 	w.redis.Do(t, "XADD", w.cfg.Keys.Shared("usage"), "*", "noise", "yes")
 	w.send("usage", journal.Entry{Sidecar: "a", Sequence: math.MaxInt64 - 1, Rows: []byte(`{}`)})
 	long := usageOf("a", 3, "ann", now, 1, 0)
