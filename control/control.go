@@ -147,7 +147,7 @@ func (c *Control) Run(ctx context.Context) error {
 	eraser := &Eraser{Database: c.database, Publisher: c.publisher, Archive: c.cfg.Archive, Log: c.cfg.Log}
 	done.Go(func() { eraser.Run(publishing) })
 	if c.cfg.Archive != nil {
-		done.Go(func() { c.cfg.Archive.Run(publishing, c.publisher.leads.Load) })
+		done.Go(func() { c.whileLeading(publishing, "archive", c.cfg.Archive.Run) })
 	}
 	defer done.Wait()
 	defer stop()

@@ -117,7 +117,8 @@ func (s *usageSource) addCaches(w *writer) {
 			c.Hits, c.Misses = c.Hits-s.caches[i].Hits, c.Misses-s.caches[i].Misses
 		}
 		if c.Hits > 0 || c.Misses > 0 {
-			w.add(caches, &Row{Minute: s.cfg.Now().Unix() / 60, Name: c.Name, Hits: max(c.Hits, 0), Misses: max(c.Misses, 0)})
+			w.add(caches, &Row{Minute: s.cfg.Now().Unix() / 60, Name: c.Name, Hits: max(c.Hits, 0),
+				Misses: max(c.Misses, 0)})
 		}
 	}
 	s.caches = now

@@ -39,7 +39,8 @@ type page struct {
 	latencies  [][histogram]uint32 // of the rows of endpoints
 	keys       *table              // of API keys: cost is what was refused
 	rest       [2]rests            // what has no row: of identities and of endpoints
-	dropped    [3]int64            // rows that had no room: of identities and of endpoints, which were folded, and of keys
+	// rows that had no room: of identities and of endpoints, which were folded, and of keys
+	dropped [3]int64
 }
 
 // rests is what was folded when not even the rows for that had room: whole requests and charges of rules, by outcome.
@@ -51,7 +52,8 @@ type restRow struct {
 }
 
 func newPage() *page {
-	p := &page{identities: newTable(identityRows, identityText), endpoints: newTable(endpointRows, endpointText), keys: newTable(keyRows, keyText)}
+	p := &page{identities: newTable(identityRows, identityText), endpoints: newTable(endpointRows, endpointText),
+		keys: newTable(keyRows, keyText)}
 	p.latencies = roomOf[[histogram]uint32](p, endpointRows)
 	return p
 }

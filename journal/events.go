@@ -55,7 +55,8 @@ func (e *events) add(d *Decided) (added, half bool) {
 	}
 	m := mark{
 		at: d.At.UnixMicro(), count: o.Count, limit: o.Limit, cost: d.Cost, weight: o.Weight, retryAfter: o.RetryAfter,
-		latency: d.Latency, status: uint16(o.Status), outcome: uint8(d.Outcome), kind: d.Kind, text: uint32(len(e.text)),
+		latency: d.Latency, status: uint16(o.Status), outcome: uint8(d.Outcome), kind: d.Kind,
+		text: uint32(len(e.text)),
 	}
 	need := 0
 	for i := range all {

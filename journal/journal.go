@@ -182,7 +182,8 @@ type Stats struct {
 func (j *Journal) Stats() Stats {
 	u, e, c := j.usage, j.events, j.collector
 	return Stats{
-		UsageRows: u.rows.Load(), EventRows: e.rows.Load(), UsageEntries: u.entries.Load(), EventEntries: e.entries.Load(),
+		UsageRows: u.rows.Load(), EventRows: e.rows.Load(), UsageEntries: u.entries.Load(),
+		EventEntries:      e.entries.Load(),
 		DroppedIdentities: c.dropped(identities), DroppedEndpoints: c.dropped(endpoints),
 		DroppedKeys: c.dropped(keys), DroppedEvents: c.dropped(singleEvents),
 		Failed: u.failed.Load() + e.failed.Load(), Bytes: j.bytes,

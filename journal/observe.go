@@ -170,7 +170,8 @@ func decider(v *engine.Verdict, effect *descriptors.Effect) (count, most int64) 
 // in the memory of rules. A cost that is known only after the request counts when it is reported, and what was taken in
 // advance does not.
 func charges(req *descriptors.Request, v *engine.Verdict, rules []Charged) (requests, cost int64, _ []Charged) {
-	reports, admits, enforced := false, false, false // the cost of an earlier request; asks for admission; a charge is not in shadow
+	// the cost of an earlier request; asks for admission; a charge is not in shadow
+	reports, admits, enforced := false, false, false
 	for i := range v.Decisions {
 		if i == v.Match.Gate-1 {
 			continue

@@ -14,7 +14,8 @@ import (
 func roomOf[T any, O any](owner *O, n int) []T {
 	var one T
 	bytes := n * int(unsafe.Sizeof(one))
-	memory, err := syscall.Mmap(-1, 0, bytes, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	memory, err := syscall.Mmap(-1, 0, bytes, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {
 		return make([]T, n)
 	}

@@ -11,7 +11,7 @@ const Others = "(others)"
 // Rows is what an entry holds: usage in one stream, events in the other. Rows of usage that differ in numbers alone are
 // added up, within an entry and over entries.
 type Rows struct {
-	Identities []Row   `json:"identities,omitempty"` // the rule "" counts whole requests, once each; a named rule counts what it was charged
+	Identities []Row   `json:"identities,omitempty"` // the rule "" counts whole requests, others what they charged
 	Endpoints  []Row   `json:"endpoints,omitempty"`  // by the rule that decided
 	Keys       []Row   `json:"keys,omitempty"`       // of API keys: these requests are in Identities, too
 	Caches     []Row   `json:"caches,omitempty"`     // of the sidecar

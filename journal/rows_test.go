@@ -19,18 +19,21 @@ func someRows() *journal.Rows {
 	return &journal.Rows{
 		Identities: []journal.Row{
 			{Minute: 29_000_000, Domain: "shop", Name: "user:ann", Outcome: "allowed", Requests: 4, Cost: 9},
-			{Minute: 29_000_001, Domain: `a"b\c`, Rule: "é\n☃\x7f", Name: journal.Others, Outcome: "refused", Requests: 1},
+			{Minute: 29_000_001, Domain: `a"b\c`, Rule: "é\n☃\x7f", Name: journal.Others, Outcome: "refused",
+				Requests: 1},
 		},
 		Endpoints: []journal.Row{
-			{Minute: 29_000_000, Domain: "shop", Rule: "reads", Name: "/items", Outcome: "allowed", Requests: 4, Latency: latency},
+			{Minute: 29_000_000, Domain: "shop", Rule: "reads", Name: "/items", Outcome: "allowed", Requests: 4,
+				Latency: latency},
 		},
 		Keys:   []journal.Row{{Minute: 29_000_000, Domain: "shop", Name: "key:x", Requests: 4, Refused: 1}},
 		Caches: []journal.Row{{Minute: 29_000_000, Name: "records", Hits: 3, Misses: 1}},
 		Events: []journal.Event{
 			{
 				At: 1, Domain: "shop", Outcome: "refused", Rule: "reads", Identity: "user:ann", APIKey: "spw_ABCDEF",
-				IP: "192.0.2.7", Method: "GET", Endpoint: "/items", Count: 5, Limit: 6, Cost: 7, Status: 429, RetryAfter: 0.25,
-				Latency: 8, Weight: 1,
+				IP: "192.0.2.7", Method: "GET", Endpoint: "/items", Count: 5, Limit: 6, Cost: 7, Status: 429,
+				RetryAfter: 0.25,
+				Latency:    8, Weight: 1,
 			},
 			{At: 2, Weight: 100},
 		},
@@ -67,7 +70,8 @@ func TestTheFormOfRows(t *testing.T) {
 func TestTheNameOfAKey(t *testing.T) {
 	const key = "spw_ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	digest := sha256.Sum256([]byte(key))
-	if got := journal.KeyOf(key); got != journal.KeyOfDigest(digest[:]) || got == journal.KeyOf("another") || strings.Contains(got, key[:10]) || len(got) != 22 {
+	if got := journal.KeyOf(key); got != journal.KeyOfDigest(digest[:]) || got == journal.KeyOf("another") ||
+		strings.Contains(got, key[:10]) || len(got) != 22 {
 		t.Errorf("the name is %q", got)
 	}
 }
@@ -76,7 +80,8 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 	for _, text := range []string{
 		``, `[]`, `{"identities":[[1]]}`, `{"identities":[{"minute":"1"}]}`, `{"identities":[{"minute":1,"cost":-1}]}`,
 		`{"caches":[{"minute":1,"hits":-1}]}`, `{"endpoints":[{"minute":1,"latency":{"buckets":[{"i":256,"n":1}]}}]}`,
-		`{"endpoints":[{"minute":1,"latency":{"buckets":[{"i":1,"n":0}]}}]}`, `{"events":[{"at":"x"}]}`, `{"events":[{"weight":-1}]}`,
+		`{"endpoints":[{"minute":1,"latency":{"buckets":[{"i":1,"n":0}]}}]}`, `{"events":[{"at":"x"}]}`,
+		`{"events":[{"weight":-1}]}`,
 	} {
 		_, err := journal.Unmarshal([]byte(text))
 		if err == nil {
@@ -96,7 +101,8 @@ func TestEntriesComeBack(t *testing.T) {
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	for name, value := range map[string]string{journal.FieldSidecar: "", journal.FieldSequence: "0", journal.FieldDropped: "-1"} {
+	for name, value := range map[string]string{journal.FieldSidecar: "", journal.FieldSequence: "0",
+		journal.FieldDropped: "-1"} {
 		was := fields[name]
 		fields[name] = value
 		if _, err := journal.ParseEntry(fields); err == nil {

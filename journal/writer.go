@@ -54,7 +54,8 @@ type writer struct {
 func newWriter(
 	cfg *Config, name string, collect func(*writer) bool, left func() int64, stop <-chan struct{}, last context.Context,
 ) *writer {
-	w := &writer{cfg: cfg, name: name, collect: collect, left: left, stop: stop, last: last, names: names{name: cfg.Name}}
+	w := &writer{cfg: cfg, name: name, collect: collect, left: left, stop: stop, last: last,
+		names: names{name: cfg.Name}}
 	for i := range w.json {
 		w.json[i] = json.NewEncoder(&w.text[i])
 		w.json[i].SetEscapeHTML(false)
@@ -114,7 +115,8 @@ func (w *writer) ship(above int) bool {
 func (w *writer) append(rows []byte, ended bool) bool {
 	w.sequence++
 	e := Entry{
-		Sidecar: w.cfg.Sidecar, Sequence: w.sequence, Region: w.cfg.Region, Dropped: w.dropped, Ended: ended, Rows: rows,
+		Sidecar: w.cfg.Sidecar, Sequence: w.sequence, Region: w.cfg.Region, Dropped: w.dropped, Ended: ended,
+		Rows: rows,
 	}
 	pause, stop := firstPause, w.stop
 	for {

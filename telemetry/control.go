@@ -35,7 +35,7 @@ type ControlStream struct {
 type ControlArchive struct {
 	Runs, Partitions, Files, Rows, Bytes, Deleted int64
 	LastRun                                       time.Time
-	Failures                                      map[string]int64 // by step, with all steps
+	Failures                                      int64 // runs
 }
 
 // controlMetric is one metric of a control.
@@ -124,10 +124,8 @@ func (a *ControlArchive) send(out chan<- prometheus.Metric) {
 			out <- prometheus.MustNewConstMetric(prometheus.NewDesc(controlPrefix+m.name, m.help, nil, nil), m.kind, v)
 		}
 	}
-	failures := prometheus.NewDesc(controlPrefix+"archive_failures_total", "Runs of the archive that failed, by step; retried after a minute.", []string{"step"}, nil)
-	for step, n := range a.Failures {
-		out <- prometheus.MustNewConstMetric(failures, prometheus.CounterValue, float64(n), step)
-	}
+	failures := prometheus.NewDesc(controlPrefix+"archive_failures_total", "Runs of the archive that failed; retried after a minute.", nil, nil)
+	out <- prometheus.MustNewConstMetric(failures, prometheus.CounterValue, float64(a.Failures))
 }
 
 // Control measures a control. Only the list of metrics has it beside those of a sidecar.

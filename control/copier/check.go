@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	maxText = 1100                // bytes of a text: an identity of 1024 bytes with its kind. An index holds several of them
+	// bytes of a text: an identity of 1024 bytes with its kind. An index holds several of them
+	maxText = 1100
 	backTo  = 28 * 24 * time.Hour // of a row's time, from now: never longer than the month before
 	aheadTo = 10 * time.Minute    // likewise
 )

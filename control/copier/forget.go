@@ -32,7 +32,8 @@ func (c *Copier) forgetSources(ctx context.Context, conn *pgx.Conn) error {
 	    AND NOT EXISTS (SELECT FROM record_sources o WHERE o.sidecar = s.sidecar AND o.last_at >= $1) RETURNING *)
 	  INSERT INTO record_sources AS r
 	    (sidecar, stream, sequence, region, first_at, last_at, ended, dropped, missing, rows, moved, refused)
-	  SELECT $2, stream, count(*), '', min(first_at), max(last_at), true, sum(dropped), sum(missing), sum(rows), sum(moved),
+	  SELECT $2, stream, count(*), '', min(first_at), max(last_at), true, sum(dropped), sum(missing), sum(rows),
+	  sum(moved),
 	    sum(refused) FROM gone GROUP BY stream
 	  ON CONFLICT (sidecar, stream) DO UPDATE SET sequence = r.sequence + excluded.sequence,
 	    last_at = greatest(r.last_at, excluded.last_at), dropped = r.dropped + excluded.dropped,
@@ -53,7 +54,8 @@ func (c *Copier) forgetSources(ctx context.Context, conn *pgx.Conn) error {
 // before them is not missing.
 func refuseForgotten(ctx context.Context, tx pgx.Tx, stream string, sources map[string]*source, items []*item) error {
 	var last *time.Time
-	err := tx.QueryRow(ctx, `SELECT max(last_at) FROM record_sources WHERE sidecar = $1 AND stream = $2`, forgottenName, stream).Scan(&last)
+	err := tx.QueryRow(ctx, `SELECT max(last_at) FROM record_sources WHERE sidecar = $1 AND stream = $2`,
+		forgottenName, stream).Scan(&last)
 	if err != nil || last == nil {
 		return err
 	}

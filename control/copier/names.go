@@ -25,8 +25,10 @@ type named struct {
 
 var namedUsers = named{
 	missing: `identity IS NULL AND `,
-	list:    `SELECT domain, name, NULL::bytea FROM users WHERE %s (domain, name) > ($1, $2) ORDER BY domain, name LIMIT $3`,
-	update: `UPDATE users AS t SET identity = u.i FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS u (d, n, i, k)
+	list: `SELECT domain, name, NULL::bytea FROM users WHERE %s (domain, name) > ($1, $2) ORDER BY domain, name
+	  LIMIT $3`,
+	update: `UPDATE users AS t SET identity = u.i FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS u (d,
+	  n, i, k)
 	  WHERE t.domain = u.d AND t.name = u.n`,
 	names: func(keys descriptors.RecordKeys, name string, _ []byte) (string, string) {
 		return keys.Identity("user", name), ""
@@ -38,9 +40,11 @@ var namedKeys = named{
 	missing: `counted_id IS NULL AND `,
 	list:    `SELECT domain, id, digest FROM api_keys WHERE %s (domain, id) > ($1, $2) ORDER BY domain, id LIMIT $3`,
 	update: `UPDATE api_keys AS t SET counted_id = u.n, counted_key = u.k
-	  FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS u (d, i, n, k) WHERE t.domain = u.d AND t.id = u.i`,
+	  FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS u (d, i, n, k) WHERE t.domain = u.d AND t.id =
+	  u.i`,
 	names: func(keys descriptors.RecordKeys, id string, digest []byte) (string, string) {
-		return keys.Identity(journal.KeyKind, journal.KeyOf(id)), keys.Identity(journal.KeyKind, journal.KeyOfDigest(digest))
+		return keys.Identity(journal.KeyKind, journal.KeyOf(id)), keys.Identity(journal.KeyKind,
+			journal.KeyOfDigest(digest))
 	},
 }
 
@@ -107,12 +111,14 @@ func countUsers(ctx context.Context, tx pgx.Tx, minutes ledger) error {
 	// They are locked in the order of a load of users: else each of the two could wait for the other.
 	err := rows.exec(ctx, tx, `WITH counted AS (
 	    SELECT domain, identity, max(at) AS at, sum(exceeded) AS exceeded
-	    FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::bigint[]) AS u (domain, identity, at, exceeded) GROUP BY 1, 2
+	    FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::bigint[]) AS u (domain, identity, at, exceeded)
+	    GROUP BY 1, 2
 	  ), locked AS MATERIALIZED (
 	    SELECT t.domain, t.name, s.at, s.exceeded FROM users AS t JOIN counted AS s USING (domain, identity)
 	    ORDER BY t.domain, t.name FOR NO KEY UPDATE OF t
 	  )
-	  UPDATE users AS t SET last_request_at = greatest(t.last_request_at, s.at), exceeded_count = t.exceeded_count + s.exceeded
+	  UPDATE users AS t SET last_request_at = greatest(t.last_request_at, s.at), exceeded_count = t.exceeded_count +
+	  s.exceeded
 	  FROM locked AS s WHERE t.domain = s.domain AND t.name = s.name`)
 	if err != nil {
 		return fmt.Errorf("count requests of users: %w", err)

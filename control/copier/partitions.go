@@ -68,9 +68,11 @@ func makePartition(ctx context.Context, conn *pgx.Conn, table string, month time
 		if err != nil || there {
 			return err
 		}
-		_, err = tx.Exec(ctx, `CREATE TABLE `+name+` (LIKE `+table+` INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES)`)
+		_, err = tx.Exec(ctx,
+			`CREATE TABLE `+name+` (LIKE `+table+` INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES)`)
 		if err == nil {
-			_, err = tx.Exec(ctx, fmt.Sprintf(`ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM ('%s') TO ('%s')`, table, name, month.Format(time.RFC3339), month.AddDate(0, 1, 0).Format(time.RFC3339)))
+			_, err = tx.Exec(ctx, fmt.Sprintf(`ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM ('%s') TO ('%s')`,
+				table, name, month.Format(time.RFC3339), month.AddDate(0, 1, 0).Format(time.RFC3339)))
 		}
 		return err
 	})
@@ -93,7 +95,8 @@ func forgetMinutes(ctx context.Context, conn *pgx.Conn, before time.Time) error 
 
 // dropMonths drops the partitions of a table that end before a time.
 func dropMonths(ctx context.Context, conn *pgx.Conn, table string, before time.Time) error {
-	rows, err := conn.Query(ctx, `SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = to_regclass($1)`, table)
+	rows, err := conn.Query(ctx, `SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = to_regclass($1)`,
+		table)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,8 @@ import (
 
 // eventColumns are those of the table, in the order of eventRow.
 var eventColumns = []string{
-	"at", "sidecar", "sequence", "place", "domain", "outcome", "rule", "identity", "api_key", "ip", "method", "endpoint",
+	"at", "sidecar", "sequence", "place", "domain", "outcome", "rule", "identity", "api_key", "ip", "method",
+	"endpoint",
 	"count", "count_limit", "cost", "status", "retry_after", "latency", "region", "weight",
 }
 
@@ -26,7 +27,8 @@ func eventRow(i *item, place int, e *journal.Event, at time.Time) []any {
 }
 
 // copyEvents stores events by COPY, and adds them to the latencies of identities.
-func (c *Copier) copyEvents(ctx context.Context, tx pgx.Tx, sources map[string]*source, items []*item, now time.Time) error {
+func (c *Copier) copyEvents(ctx context.Context, tx pgx.Tx, sources map[string]*source, items []*item,
+	now time.Time) error {
 	if !slices.ContainsFunc(items, func(i *item) bool { return len(i.rows.Events) > 0 }) {
 		return nil
 	}

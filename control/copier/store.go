@@ -97,7 +97,8 @@ func lacksPartition(err error) bool {
 }
 
 // copy stores the entries that are not stored yet. It returns those that cannot be stored, too.
-func (c *Copier) copy(ctx context.Context, tx pgx.Tx, stream string, items []*item) (done StreamStats, refused []*item, err error) {
+func (c *Copier) copy(ctx context.Context, tx pgx.Tx, stream string, items []*item) (done StreamStats, refused []*item,
+	err error) {
 	sources, err := readSources(ctx, tx, stream, items)
 	if err == nil {
 		err = refuseForgotten(ctx, tx, stream, sources, items)
@@ -195,7 +196,8 @@ func writeSources(ctx context.Context, tx pgx.Tx, stream string, sources map[str
 	    $8::bigint[], $9::bigint[], $10::bigint[])
 	  ON CONFLICT (sidecar, stream) DO UPDATE SET sequence = excluded.sequence,
 	    region = CASE WHEN excluded.region = '' THEN r.region ELSE excluded.region END,
-	    ended = r.ended OR excluded.ended, dropped = r.dropped + excluded.dropped, missing = r.missing + excluded.missing,
+	    ended = r.ended OR excluded.ended, dropped = r.dropped + excluded.dropped, missing = r.missing +
+	    excluded.missing,
 	    rows = r.rows + excluded.rows, moved = r.moved + excluded.moved, refused = r.refused + excluded.refused,
 	    last_at = now()
 	  WHERE r.sequence < excluded.sequence`)
@@ -216,7 +218,8 @@ func writeRefused(ctx context.Context, tx pgx.Tx, stream string, refused []*item
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, `DELETE FROM record_refused WHERE id <= (SELECT max(id) FROM record_refused) - $1`, keepRefused)
+	_, err = tx.Exec(ctx, `DELETE FROM record_refused WHERE id <= (SELECT max(id) FROM record_refused) - $1`,
+		keepRefused)
 	return err
 }
 

@@ -75,13 +75,15 @@ const (
 	  ON CONFLICT (domain, identity, rule, {at}, outcome)
 	  DO UPDATE SET requests = t.requests + excluded.requests, cost = t.cost + excluded.cost`
 
-	endpointTable table = `INSERT INTO endpoint_{step} AS t (at, domain, rule, endpoint, outcome, requests, cost, latencies)
+	endpointTable table = `INSERT INTO endpoint_{step} AS t (at, domain, rule, endpoint, outcome, requests, cost,
+	  latencies)
 	  SELECT at, domain, rule, name, outcome, first, second, all_latencies(latencies::bigint[]) FROM {rows}
 	  ON CONFLICT (domain, at, rule, endpoint, outcome)
 	  DO UPDATE SET requests = t.requests + excluded.requests, cost = t.cost + excluded.cost,
 	    latencies = add_latencies(t.latencies, excluded.latencies)`
 
-	cacheTable table = `INSERT INTO cache_{step} AS t (at, cache, hits, misses) SELECT at, name, first, second FROM {rows}
+	cacheTable table = `INSERT INTO cache_{step} AS t (at, cache, hits, misses) SELECT at, name, first, second FROM
+	  {rows}
 	  ON CONFLICT (at, cache) DO UPDATE SET hits = t.hits + excluded.hits, misses = t.misses + excluded.misses`
 
 	latencyTable table = `INSERT INTO identity_{step} AS t (at, domain, identity, samples, latencies)
@@ -89,7 +91,8 @@ const (
 	  ON CONFLICT (domain, identity, at) DO UPDATE SET samples = t.samples + excluded.samples,
 	    latencies = add_few_latencies(t.latencies, excluded.latencies)`
 
-	usageRows = `unnest($1::timestamptz[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::text[])
+	usageRows = `unnest($1::timestamptz[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[],
+	  $8::text[])
 	  AS u (at, domain, name, rule, outcome, first, second, latencies)`
 )
 
@@ -105,7 +108,8 @@ func (t table) addUp(ctx context.Context, tx pgx.Tx, by step, l ledger) error {
 		s := l[k]
 		rows.add(time.Unix(k.at, 0), k.domain, k.name, k.rule, k.outcome, s.first, s.second, latencies(&s.latency))
 	}
-	err := rows.exec(ctx, tx, strings.NewReplacer("{step}", by.name, "{at}", at, "{rows}", usageRows).Replace(string(t)))
+	err := rows.exec(ctx, tx, strings.NewReplacer("{step}", by.name, "{at}", at, "{rows}",
+		usageRows).Replace(string(t)))
 	if err != nil {
 		return fmt.Errorf("add up by %s: %w", by.name, err)
 	}
@@ -113,12 +117,15 @@ func (t table) addUp(ctx context.Context, tx pgx.Tx, by step, l ledger) error {
 }
 
 // addUsage adds the usage of entries to what is stored.
-func (c *Copier) addUsage(ctx context.Context, tx pgx.Tx, sources map[string]*source, items []*item, now time.Time) error {
+func (c *Copier) addUsage(ctx context.Context, tx pgx.Tx, sources map[string]*source, items []*item,
+	now time.Time) error {
 	identities, endpoints, keys, caches := ledger{}, ledger{}, ledger{}, ledger{}
 	for _, i := range items {
 		s := sources[i.Sidecar]
-		s.moved += identities.take(i.rows.Identities, now, func(r *journal.Row) (int64, int64) { return r.Requests, r.Cost })
-		s.moved += endpoints.take(i.rows.Endpoints, now, func(r *journal.Row) (int64, int64) { return r.Requests, r.Cost })
+		s.moved += identities.take(i.rows.Identities, now,
+			func(r *journal.Row) (int64, int64) { return r.Requests, r.Cost })
+		s.moved += endpoints.take(i.rows.Endpoints, now,
+			func(r *journal.Row) (int64, int64) { return r.Requests, r.Cost })
 		s.moved += keys.take(i.rows.Keys, now, func(r *journal.Row) (int64, int64) { return r.Requests, r.Refused })
 		s.moved += caches.take(i.rows.Caches, now, func(r *journal.Row) (int64, int64) { return r.Hits, r.Misses })
 	}

@@ -136,7 +136,8 @@ func (w *world) keys() {
 	w.run(`INSERT INTO domains (name, created_by) VALUES ('api', 'ann')`)
 	w.run(`INSERT INTO users (domain, name, updated_by) VALUES ('api', 'ann', 'x'), ('api', 'ben', 'x')`)
 	w.run(`INSERT INTO api_keys (domain, id, digest, prefix, user_name, created_by)
-	  VALUES ('api', 'key of ann', sha256('a'), 'spw_abcdef', 'ann', 'x'), ('api', 'b', sha256('key of ben'), 'spw_abcdef', 'ben', 'x')`)
+	  VALUES ('api', 'key of ann', sha256('a'), 'spw_abcdef', 'ann', 'x'), ('api', 'b', sha256('key of ben'),
+	  'spw_abcdef', 'ben', 'x')`)
 	w.run(`DELETE FROM outbox`)
 }
 
@@ -173,7 +174,8 @@ func (w *world) want(what string, want int64, sql string, args ...any) {
 func (w *world) dies(step string, time int) bool {
 	w.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "COPIER_DATABASE="+w.postgres.URL, "COPIER_REDIS="+w.redis.Addr, "COPIER_DIES_AT="+step, "COPIER_DIES_TIME="+strconv.Itoa(time))
+	cmd.Env = append(os.Environ(), "COPIER_DATABASE="+w.postgres.URL, "COPIER_REDIS="+w.redis.Addr,
+		"COPIER_DIES_AT="+step, "COPIER_DIES_TIME="+strconv.Itoa(time))
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		return false
@@ -193,14 +195,19 @@ func usageOf(sidecar string, sequence int64, user string, at time.Time, admitted
 	keys := descriptors.NewRecordKeys("", []byte(secret))
 	id := keys.Identity("user", user)
 	u := &journal.Rows{
-		Identities: []journal.Row{{Minute: minuteOf(at), Domain: "api", Name: id, Outcome: "allowed", Requests: admitted, Cost: 2 * admitted}},
-		Endpoints:  []journal.Row{{Minute: minuteOf(at), Domain: "api", Rule: "per-user", Name: "GET /", Outcome: "allowed", Requests: admitted, Cost: 2 * admitted}},
-		Caches:     []journal.Row{{Minute: minuteOf(at), Name: "denials", Hits: 3, Misses: 1}},
+		Identities: []journal.Row{{Minute: minuteOf(at), Domain: "api", Name: id, Outcome: "allowed",
+			Requests: admitted, Cost: 2 * admitted}},
+		Endpoints: []journal.Row{{Minute: minuteOf(at), Domain: "api", Rule: "per-user", Name: "GET /",
+			Outcome: "allowed", Requests: admitted, Cost: 2 * admitted}},
+		Caches: []journal.Row{{Minute: minuteOf(at), Name: "denials", Hits: 3, Misses: 1}},
 	}
 	u.Endpoints[0].Latency.Add(time.Millisecond, admitted)
-	u.Keys = []journal.Row{{Minute: minuteOf(at), Domain: "api", Name: keys.Identity(journal.KeyKind, journal.KeyOf("key of "+user)), Requests: admitted + refused, Refused: refused}}
+	u.Keys = []journal.Row{{Minute: minuteOf(at), Domain: "api",
+		Name: keys.Identity(journal.KeyKind, journal.KeyOf("key of "+user)), Requests: admitted +
+			refused, Refused: refused}}
 	if refused > 0 {
-		u.Identities = append(u.Identities, journal.Row{Minute: minuteOf(at), Domain: "api", Name: id, Outcome: "refused", Requests: refused, Cost: 2 * refused})
+		u.Identities = append(u.Identities, journal.Row{Minute: minuteOf(at), Domain: "api", Name: id,
+			Outcome: "refused", Requests: refused, Cost: 2 * refused})
 	}
 	return journal.Entry{Sidecar: sidecar, Sequence: sequence, Region: "eu", Rows: u.Marshal()}
 }
@@ -210,9 +217,11 @@ func eventsOf(sidecar string, sequence int64, at time.Time, count int) journal.E
 	var events []journal.Event
 	for n := range count {
 		events = append(events, journal.Event{
-			At: at.UnixMicro() + int64(n), Domain: "api", Outcome: "refused", Rule: "per-user", Identity: "user:" + strconv.Itoa(n%100), IP: "192.0.2.1", Method: "GET", Endpoint: "/orders/" + strconv.Itoa(n%7),
+			At: at.UnixMicro() + int64(n), Domain: "api", Outcome: "refused", Rule: "per-user", Identity: "user:" +
+				strconv.Itoa(n%100), IP: "192.0.2.1", Method: "GET", Endpoint: "/orders/" + strconv.Itoa(n%7),
 			Count: 10, Limit: 10, Cost: 1, Status: 429, RetryAfter: 1.5, Latency: 250, Weight: 1,
 		})
 	}
-	return journal.Entry{Sidecar: sidecar, Sequence: sequence, Region: "eu", Rows: (&journal.Rows{Events: events}).Marshal()}
+	return journal.Entry{Sidecar: sidecar, Sequence: sequence, Region: "eu",
+		Rows: (&journal.Rows{Events: events}).Marshal()}
 }

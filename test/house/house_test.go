@@ -25,7 +25,8 @@ var rooms = map[string][]string{
 	"connlimit":   {},
 	"descriptors": {"limit", "identity"},
 	"redis":       {"breaker"},
-	"audit":       {},
+	"topk":        {},
+	"audit":       {"topk"},
 	"engine":      {"limit", "descriptors", "identity"},
 	"store":       {"limit", "breaker", "redis", "store/denials", "store/leases"},
 	// Parts of the store know neither Redis nor each other.
@@ -34,7 +35,7 @@ var rooms = map[string][]string{
 	"store/memory":        {"limit", "store/internal/fair"},
 	"store/internal/fair": {},
 	"records":             {"redis"},
-	"journal":             {},
+	"journal":             {"engine", "descriptors", "identity", "limit"},
 	"peers":               {"redis"},
 	"rules":               {"limit", "descriptors", "identity"},
 	"door":                {"engine", "descriptors", "connlimit"},
@@ -56,7 +57,7 @@ var rooms = map[string][]string{
 		"journal", "records", "peers", "door", "rlsvc", "extauthz", "admin", "telemetry", "sidecar/settings", "reread",
 		"connlimit",
 	},
-	"whatif":      {"limit", "identity", "descriptors", "engine", "store/memory", "rules", "extauthz"},
+	"whatif":      {"limit", "identity", "descriptors", "engine", "store/memory", "rules", "extauthz", "topk"},
 	"cmd/sidecar": {"sidecar", "sidecar/settings"},
 	"cmd/spillway": {
 		"descriptors", "audit", "rules", "admin", "telemetry", "control/archive", "control", "sidecar", "whatif",

@@ -85,7 +85,7 @@ func wiredTelemetry(t *testing.T) *telemetry.Telemetry {
 	m.Record(func() journal.Stats { return journal.Stats{} })
 	m.XDS(func() xds.Status { return xds.Status{Accepted: time.Now()} })
 	m.Control(func() telemetry.ControlStats {
-		return telemetry.ControlStats{Streams: []telemetry.ControlStream{{Stream: "usage"}}, Archive: &telemetry.ControlArchive{LastRun: time.Unix(1, 0), Failures: map[string]int64{"store": 0}}}
+		return telemetry.ControlStats{Streams: []telemetry.ControlStream{{Stream: "usage"}}, Archive: &telemetry.ControlArchive{LastRun: time.Unix(1, 0)}}
 	})
 	statsd := m.Statsd(telemetry.StatsdConfig{Address: "127.0.0.1:1", Every: time.Hour})
 	t.Cleanup(func() { statsd.Close(context.Background()) })

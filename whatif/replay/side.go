@@ -189,7 +189,7 @@ func (s *side) named(counts []int64) map[string]int64 {
 func (s *side) report() SideReport {
 	stats := s.trial.Stats()
 	r := SideReport{
-		Paths: s.paths, Hash: s.trial.Load.Hash, Domain: s.domain, Outcomes: map[string]int64{}, Who: s.who.list(), WhoIncomplete: s.who.lost,
+		Paths: s.paths, Hash: s.trial.Load.Hash, Domain: s.domain, Outcomes: map[string]int64{}, Who: s.who.list(), WhoIncomplete: s.who.Dropped(),
 		Evicted: stats.Evicted, Rules: []RuleReport{},
 	}
 	for o, n := range s.outcomes {
