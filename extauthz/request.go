@@ -10,8 +10,8 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/door"
+	"github.com/spillway-mesh/spillway/door/wire"
 	"github.com/spillway-mesh/spillway/identity"
-	"github.com/spillway-mesh/spillway/wire"
 )
 
 // The fields that are read, as tags. All of them are length-delimited; a known number with another wire type is an

@@ -13,10 +13,10 @@ import (
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/door/wire"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/wire"
 )
 
 // script decides as it is told.

@@ -5,7 +5,7 @@ import (
 	"net"
 
 	"github.com/spillway-mesh/spillway/rules"
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 )
 
 // World is what a sidecar has in place of this machine's network. The zero value is the machine's own.

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 )
 
 // listeners are the sockets of a sidecar. Those that are not asked for are nil.

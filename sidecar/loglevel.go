@@ -5,7 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/spillway-mesh/spillway/admin"
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 )
 
 // logLevel lets the level of the log be read and changed while the sidecar runs. The next start has LOG_LEVEL again.

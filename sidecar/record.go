@@ -9,8 +9,8 @@ import (
 	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/identity"
+	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/record"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/store"
 )
@@ -37,7 +37,7 @@ func (s *Sidecar) openRecord(shared *store.Redis) error {
 	if s.cfg.Record.Plain {
 		secret = nil
 	}
-	cfg := record.Config{
+	cfg := journal.Config{
 		Region: s.cfg.Record.Region, AllowedIn: uint32(s.cfg.Record.AllowedOneIn), Patience: recordEnd,
 		Append: appendTo(own, s.recordKeys(), s.cfg.Record.Length), Name: descriptors.NewRecordKeys(s.cfg.Store.KeyPrefix, secret).Identity,
 		Caches: s.caches(shared), OnError: s.recordNotWritten, OnDrop: s.recordDropped, Guard: own.Guard,
@@ -45,15 +45,15 @@ func (s *Sidecar) openRecord(shared *store.Redis) error {
 	for o := range engine.Outcomes {
 		cfg.Outcomes = append(cfg.Outcomes, o.String())
 	}
-	s.recorder = record.New(cfg)
+	s.recorder = journal.New(cfg)
 	s.telemetry.Record(s.recorder.Stats)
 	s.defers("record", s.closeRecord)
 	return nil
 }
 
 // appendTo returns what appends entries to the streams.
-func appendTo(own *redis.Client, keys descriptors.RecordKeys, length int) func(stream string, e *record.Entry) error {
-	return func(stream string, e *record.Entry) error {
+func appendTo(own *redis.Client, keys descriptors.RecordKeys, length int) func(stream string, e *journal.Entry) error {
+	return func(stream string, e *journal.Entry) error {
 		key := keys.Shared(stream)
 		words := []any{"XADD", key, "MAXLEN", "~", length, "*"}
 		for _, field := range e.Fields() {
@@ -67,10 +67,10 @@ func appendTo(own *redis.Client, keys descriptors.RecordKeys, length int) func(s
 }
 
 // caches returns what counts the answers of the caches.
-func (s *Sidecar) caches(shared *store.Redis) func() []record.Cache {
-	return func() []record.Cache {
+func (s *Sidecar) caches(shared *store.Redis) func() []journal.Cache {
+	return func() []journal.Cache {
 		counters, known, tokens := shared.Stats(), s.records.Stats(), s.keys.Stats()
-		return []record.Cache{
+		return []journal.Cache{
 			{Name: "denials", Hits: counters.Denials.Hits, Misses: counters.Denials.Misses},
 			{Name: "records", Hits: known.Hits, Misses: known.Misses},
 			{Name: "tokens", Hits: int64(tokens.Hits), Misses: int64(tokens.Misses)},
@@ -99,7 +99,7 @@ func (s *Sidecar) closeRecord() error {
 // recording is a door's engine whose decisions are recorded.
 type recording struct {
 	next     door.Decider
-	recorder *record.Recorder
+	recorder *journal.Recorder
 	onPanic  func(fault any)
 }
 
@@ -118,8 +118,8 @@ func (r *recording) note(req *descriptors.Request, v *engine.Verdict, start time
 		}
 	}()
 	outcome := v.Outcome()
-	d := record.Decided{At: start, Domain: req.Domain, Outcome: uint8(outcome), Latency: max(time.Since(start)-v.Waited, 0)}
-	var rules [maxNoted]record.Charged
+	d := journal.Decided{At: start, Domain: req.Domain, Outcome: uint8(outcome), Latency: max(time.Since(start)-v.Waited, 0)}
+	var rules [maxNoted]journal.Charged
 	d.Requests, d.Cost, d.Rules = charges(req, v, rules[:0])
 	if d.Requests == 0 && d.Cost == 0 {
 		return // hits were given back
@@ -137,10 +137,10 @@ func (r *recording) note(req *descriptors.Request, v *engine.Verdict, start time
 	d.Kind, d.Identity = who(&asked)
 	d.Key, d.Refused = asked.APIKey, turnsAway(outcome)
 	var address [64]byte
-	if d.Weight > 0 || d.Kind == record.Address {
+	if d.Weight > 0 || d.Kind == journal.Address {
 		d.IP = string(appendAddress(address[:0], &asked))
 	}
-	if d.Kind == record.Address {
+	if d.Kind == journal.Address {
 		d.Identity = d.IP
 	}
 	if d.Weight > 0 {
@@ -157,18 +157,18 @@ func turnsAway(o engine.Outcome) bool { return o.Refuses() && o != engine.Shadow
 const maxNoted = 4
 
 // who returns the first identity that is known. That of an address is not made yet.
-func who(a *descriptors.Asked) (record.Kind, string) {
+func who(a *descriptors.Asked) (journal.Kind, string) {
 	switch {
 	case a.User != "":
-		return record.User, a.User
+		return journal.User, a.User
 	case a.APIKey != "":
-		return record.APIKey, a.APIKey
+		return journal.APIKey, a.APIKey
 	case a.Tenant != "":
-		return record.Tenant, a.Tenant
+		return journal.Tenant, a.Tenant
 	case a.Address.IsValid() || a.AddressText != "":
-		return record.Address, ""
+		return journal.Address, ""
 	}
-	return record.NoKind, ""
+	return journal.NoKind, ""
 }
 
 // appendAddress appends the text of an address, or of a network where the mesh masks it.
@@ -212,7 +212,7 @@ func decider(v *engine.Verdict, effect *descriptors.Effect) (count, most int64) 
 
 // charges returns whether a request asked for admission (1), what it cost as a whole, and what each rule was charged, in the memory of rules. A cost
 // that is known only after the request counts when it is reported, and what was taken in advance does not.
-func charges(req *descriptors.Request, v *engine.Verdict, rules []record.Charged) (requests, cost int64, _ []record.Charged) {
+func charges(req *descriptors.Request, v *engine.Verdict, rules []journal.Charged) (requests, cost int64, _ []journal.Charged) {
 	reports, admits, shown := false, false, false // the cost of an earlier request; asks for admission; a charge is not in shadow
 	for i := range v.Decisions {
 		if i == v.Match.Gate-1 {
@@ -237,7 +237,7 @@ func charges(req *descriptors.Request, v *engine.Verdict, rules []record.Charged
 }
 
 // chargeless adds the rules that applied to a request and charge nothing.
-func chargeless(v *engine.Verdict, rules []record.Charged) []record.Charged {
+func chargeless(v *engine.Verdict, rules []journal.Charged) []journal.Charged {
 	for i := range v.Match.Unlimited {
 		rules = charge(rules, v.Match.Unlimited[i].Effect.Rule, 0)
 	}
@@ -261,7 +261,7 @@ func costOf(t *descriptors.Term, c *limit.Charge, d *limit.Decision) (asked, tak
 }
 
 // charge adds what a rule was charged. Of several limits of a rule the largest counts.
-func charge(rules []record.Charged, rule string, cost int64) []record.Charged {
+func charge(rules []journal.Charged, rule string, cost int64) []journal.Charged {
 	if rule == "" {
 		return rules
 	}
@@ -271,5 +271,5 @@ func charge(rules []record.Charged, rule string, cost int64) []record.Charged {
 			return rules
 		}
 	}
-	return append(rules, record.Charged{Rule: rule, Cost: cost})
+	return append(rules, journal.Charged{Rule: rule, Cost: cost})
 }

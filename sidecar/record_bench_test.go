@@ -10,18 +10,18 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/journal"
 )
 
 // recordTo makes a sidecar record, to nowhere.
 func recordTo(t testing.TB, s *Sidecar) {
-	cfg := record.Config{
-		AllowedIn: 100, Append: func(string, *record.Entry) error { return nil }, Name: s.recordKeys().Identity,
+	cfg := journal.Config{
+		AllowedIn: 100, Append: func(string, *journal.Entry) error { return nil }, Name: s.recordKeys().Identity,
 	}
 	for o := range engine.Outcomes {
 		cfg.Outcomes = append(cfg.Outcomes, o.String())
 	}
-	s.recorder = record.New(cfg)
+	s.recorder = journal.New(cfg)
 	t.Cleanup(func() { s.recorder.Close() })
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/redis"
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 	"github.com/spillway-mesh/spillway/store"
 )
 

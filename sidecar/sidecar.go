@@ -25,16 +25,16 @@ import (
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/extauthz"
 	"github.com/spillway-mesh/spillway/identity"
+	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/peers"
-	"github.com/spillway-mesh/spillway/record"
 	"github.com/spillway-mesh/spillway/records"
 	"github.com/spillway-mesh/spillway/rlsvc"
 	"github.com/spillway-mesh/spillway/rules"
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/rules/xds"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 	"github.com/spillway-mesh/spillway/store"
 	"github.com/spillway-mesh/spillway/store/memory"
 	"github.com/spillway-mesh/spillway/telemetry"
-	"github.com/spillway-mesh/spillway/xds"
 )
 
 // Sidecar is one sidecar: made by New, which opens its sockets; Run serves until it is told to stop; Close releases all
@@ -65,9 +65,9 @@ type Sidecar struct {
 	servers   func() []store.ServerStats   // of Redis; nil without Redis
 	abouts    abouts                       // what the servers of Redis are
 	records   *records.Book
-	peers     *peers.Peers     // nil without Redis
-	recorder  *record.Recorder // nil: nothing is recorded
-	top       *audit.Top       // nil: there is none
+	peers     *peers.Peers      // nil without Redis
+	recorder  *journal.Recorder // nil: nothing is recorded
+	top       *audit.Top        // nil: there is none
 	feed      audit.Feed
 	stopping  chan struct{} // closed when the debug port begins to stop
 	started   time.Time

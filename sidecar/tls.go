@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/spillway-mesh/spillway/reread"
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 )
 
 // newCertificates makes TLS configurations from files, and reads them again when they change: what cannot be read is

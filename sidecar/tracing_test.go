@@ -13,7 +13,7 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 	"github.com/spillway-mesh/spillway/telemetry"
 )
 

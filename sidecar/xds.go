@@ -6,8 +6,8 @@ import (
 
 	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/rules"
-	"github.com/spillway-mesh/spillway/settings"
-	"github.com/spillway-mesh/spillway/xds"
+	"github.com/spillway-mesh/spillway/rules/xds"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 )
 
 // openXDS makes the source of the rules of a management server, where there is one.

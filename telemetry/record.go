@@ -3,12 +3,12 @@ package telemetry
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/journal"
 )
 
 // Record measures the record of usage and events.
-func (t *Telemetry) Record(stats func() record.Stats) {
-	type S = record.Stats
+func (t *Telemetry) Record(stats func() journal.Stats) {
+	type S = journal.Stats
 	r := &readings[S]{take: stats}
 	const p = "spillway_recorded_"
 	of := func(label, value string) prometheus.Labels { return prometheus.Labels{label: value} }
@@ -17,10 +17,10 @@ func (t *Telemetry) Record(stats func() record.Stats) {
 	}
 	const rows, entries = "Rows of usage and events that were written to the streams of Redis.", "Entries of those streams that they were written in."
 	const dropped = "Rows without room in memory: of identities and endpoints (counted as others), of API keys (missing in their totals), and events (lost)."
-	add("rows_total", rows, of("stream", record.UsageStream), func(s S) int64 { return s.UsageRows })
-	add("rows_total", rows, of("stream", record.EventsStream), func(s S) int64 { return s.EventRows })
-	add("entries_total", entries, of("stream", record.UsageStream), func(s S) int64 { return s.UsageEntries })
-	add("entries_total", entries, of("stream", record.EventsStream), func(s S) int64 { return s.EventEntries })
+	add("rows_total", rows, of("stream", journal.UsageStream), func(s S) int64 { return s.UsageRows })
+	add("rows_total", rows, of("stream", journal.EventsStream), func(s S) int64 { return s.EventRows })
+	add("entries_total", entries, of("stream", journal.UsageStream), func(s S) int64 { return s.UsageEntries })
+	add("entries_total", entries, of("stream", journal.EventsStream), func(s S) int64 { return s.EventEntries })
 	add("dropped_total", dropped, of("what", "identity"), func(s S) int64 { return s.DroppedIdentities })
 	add("dropped_total", dropped, of("what", "endpoint"), func(s S) int64 { return s.DroppedEndpoints })
 	add("dropped_total", dropped, of("what", "api_key"), func(s S) int64 { return s.DroppedKeys })

@@ -20,9 +20,9 @@ import (
 
 	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/redis"
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 	"github.com/spillway-mesh/spillway/store"
 	"github.com/spillway-mesh/spillway/store/denials"
 	"github.com/spillway-mesh/spillway/store/memory"
@@ -218,7 +218,7 @@ func TestTheListOfLabelsIsWhole(t *testing.T) {
 	m.Loaded("abc", time.Unix(0, 0))
 	m.Memory("main", func() memory.Stats { return memory.Stats{} })
 	m.Redis(func() store.RedisStats { return store.RedisStats{} })
-	m.Record(func() record.Stats { return record.Stats{} })
+	m.Record(func() journal.Stats { return journal.Stats{} })
 	call(m, should, func(context.Context, any) (any, error) { return "ok", nil })
 	families, err := m.registry.Gather()
 	if err != nil {

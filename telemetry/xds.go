@@ -3,7 +3,7 @@ package telemetry
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/spillway-mesh/spillway/xds"
+	"github.com/spillway-mesh/spillway/rules/xds"
 )
 
 // XDS measures the management server that rules come from.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 

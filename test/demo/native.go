@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 )
 
 // Programs are what stands in for the images.

@@ -20,14 +20,14 @@ import (
 	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/identity"
-	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/records"
 	"github.com/spillway-mesh/spillway/rules"
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/rules/xds"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 	"github.com/spillway-mesh/spillway/store"
 	"github.com/spillway-mesh/spillway/store/memory"
 	"github.com/spillway-mesh/spillway/telemetry"
-	"github.com/spillway-mesh/spillway/xds"
 )
 
 // update writes the references anew in place of comparing them: make docs.
@@ -82,7 +82,7 @@ func wiredTelemetry(t *testing.T) *telemetry.Telemetry {
 	m.Records(func() records.Stats { return records.Stats{} })
 	m.Lines(&telemetry.Lines{})
 	m.Connections(func() telemetry.ConnectionStats { return telemetry.ConnectionStats{} })
-	m.Record(func() record.Stats { return record.Stats{} })
+	m.Record(func() journal.Stats { return journal.Stats{} })
 	m.XDS(func() xds.Status { return xds.Status{Accepted: time.Now()} })
 	m.Control(func() telemetry.ControlStats {
 		return telemetry.ControlStats{Streams: []telemetry.ControlStream{{Stream: "usage"}}, Archive: &telemetry.ControlArchive{LastRun: time.Unix(1, 0), Failures: map[string]int64{"store": 0}}}
@@ -318,7 +318,7 @@ func writeGroup(t *testing.T, out *strings.Builder, group *ast.Field, g *ast.Gen
 }
 
 func TestReferenceOfTheEnvironment(t *testing.T) {
-	types := structs(t, "settings")
+	types := structs(t, "sidecar/settings")
 	out := new(strings.Builder)
 	var names []string
 	for _, group := range structOf(types["Config"]).Fields.List {
