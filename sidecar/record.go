@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/journal"
@@ -96,58 +95,39 @@ func (s *Sidecar) closeRecord() error {
 	return nil
 }
 
-// recording is a door's engine whose decisions are recorded.
-type recording struct {
-	next     door.Decider
-	recorder *journal.Recorder
-	onPanic  func(fault any)
-}
-
-// Decide decides, and takes down the decision.
-func (r *recording) Decide(ctx context.Context, req *descriptors.Request, v *engine.Verdict) {
-	start := time.Now()
-	r.next.Decide(ctx, req, v)
-	r.note(req, v, start)
-}
-
-// note takes down a decision. A panic here does not change the decision.
-func (r *recording) note(req *descriptors.Request, v *engine.Verdict, start time.Time) {
-	defer func() {
-		if fault := recover(); fault != nil {
-			r.onPanic(fault)
-		}
-	}()
-	outcome := v.Outcome()
-	d := journal.Decided{At: start, Domain: req.Domain, Outcome: uint8(outcome), Latency: max(time.Since(start)-v.Waited, 0)}
+// record is the observer that takes down decisions, if there is a Redis to write them to.
+func (s *Sidecar) record(_ context.Context, req *descriptors.Request, v *engine.Verdict) {
+	if s.recorder == nil {
+		return
+	}
+	d := journal.Decided{At: v.Began, Domain: req.Domain, Outcome: uint8(v.Outcome), Latency: max(v.Took-v.Waited, 0)}
 	var rules [maxNoted]journal.Charged
 	d.Requests, d.Cost, d.Rules = charges(req, v, rules[:0])
 	if d.Requests == 0 && d.Cost == 0 {
 		return // hits were given back
 	}
-	effect := v.Effect()
-	if effect != nil {
-		d.Rule = effect.Rule
+	if v.Effect != nil {
+		d.Rule = v.Effect.Rule
 	}
-	var asked descriptors.Asked
-	v.Match.Domain.Asked(req, &asked)
+	asked := v.Attributes()
 	d.Endpoint = asked.Endpoint
 	if d.Requests > 0 {
-		d.Weight = r.recorder.Weight(outcome.Refuses())
+		d.Weight = s.recorder.Weight(v.Outcome.Refuses())
 	}
-	d.Kind, d.Identity = who(&asked)
-	d.Key, d.Refused = asked.APIKey, turnsAway(outcome)
+	d.Kind, d.Identity = who(asked)
+	d.Key, d.Refused = asked.APIKey, turnsAway(v.Outcome)
 	var address [64]byte
 	if d.Weight > 0 || d.Kind == journal.Address {
-		d.IP = string(appendAddress(address[:0], &asked))
+		d.IP = string(appendAddress(address[:0], asked))
 	}
 	if d.Kind == journal.Address {
 		d.Identity = d.IP
 	}
 	if d.Weight > 0 {
-		d.Status, d.RetryAfter, d.Method, d.APIKey = v.HTTPStatus(), v.RetryAfter, asked.Method, shownKey(req, v, &asked)
-		d.Count, d.Limit = decider(v, effect)
+		d.Status, d.RetryAfter, d.Method, d.APIKey = v.HTTPStatus, v.RetryAfter, asked.Method, shownKey(req, v, asked)
+		d.Count, d.Limit = decider(v, v.Effect)
 	}
-	r.recorder.Note(&d)
+	s.recorder.Note(&d)
 }
 
 // turnsAway reports whether a request did not pass.
@@ -242,7 +222,7 @@ func chargeless(v *engine.Verdict, rules []journal.Charged) []journal.Charged {
 		rules = charge(rules, v.Match.Unlimited[i].Effect.Rule, 0)
 	}
 	if v.Match.Block != nil || v.Match.Exempt != nil {
-		rules = charge(rules, v.Effect().Rule, 0)
+		rules = charge(rules, v.Effect.Rule, 0)
 	}
 	return rules
 }
