@@ -69,7 +69,7 @@ func (e *Engine) despite(v *Verdict) {
 	for i := range v.Decisions {
 		v.Decisions[i] = limit.Decision{Reason: "panic", Unknown: true}
 	}
-	e.guard(func() {
+	Guard(e.cfg.OnPanic, func() {
 		v.byPolicies(false)
 		e.fold(v)
 	})

@@ -37,7 +37,7 @@ func (e *Engine) Usage(ctx context.Context, charges []limit.Charge) []limit.Deci
 // peek asks a Counter for what is left. Where it panics the decisions are undecided.
 func (e *Engine) peek(ctx context.Context, c Counter, r *limit.Request) {
 	r.Decisions, r.Due = resize(r.Decisions, len(r.Charges)), dueOf(ctx)
-	if len(r.Charges) > 0 && !e.guard(func() { c.Peek(ctx, r) }) {
+	if len(r.Charges) > 0 && !Guard(e.cfg.OnPanic, func() { c.Peek(ctx, r) }) {
 		clear(r.Decisions)
 	}
 }

@@ -12,6 +12,9 @@ import (
 // Verdict is what a request gets. A door makes one, hands it to Decide and may use it again afterwards.
 type Verdict struct {
 	Refused    bool
+	Outcome    Outcome
+	HTTPStatus int                   // of the answer to a client over HTTP: 200 where the request passes
+	Effect     *descriptors.Effect   // what decided: see Conclude
 	Statuses   []Status              // one per descriptor, in order
 	RetryAfter time.Duration         // with Refused: the longest of the refusing limits
 	Response   *descriptors.Response // of the refusing rule with the longest wait, or nil
@@ -22,6 +25,8 @@ type Verdict struct {
 	Reported   Status                // the strictest of all limits; its Effect is nil where none has numbers to show
 	Cost       int64                 // what the reported limit charges for the request
 	Waited     time.Duration         // how long a throttled answer was held
+	Began      time.Time             // with Config.Timed: when the decision began
+	Took       time.Duration         // with Config.Timed: how long it took, with Waited
 	Degraded   string                // why the store did not decide, or empty
 	Shadowed   bool                  // refused, but the whole sidecar is in shadow mode
 	Match      descriptors.Match     // what applied
@@ -30,19 +35,21 @@ type Verdict struct {
 	Decisions []limit.Decision
 
 	progress
-	part limit.Request // the question about some of the charges
-	left []int64       // of an explanation: what is left before the request
+	part       limit.Request     // the question about some of the charges
+	left       []int64           // of an explanation: what is left before the request
+	attributes descriptors.Asked // with gathered
 }
 
 // progress is what a verdict keeps between Begin and Finish.
 type progress struct {
-	asked   *descriptors.Request // until the verdict is done
-	who     descriptors.Who      // whom the request is from
-	records descriptors.Records  // what is known about them beside the rules
-	request limit.Request        // the question about all charges
-	crowded bool                 // too many others wait, so no throttle lets it wait
-	decided bool                 // each charge is decided
-	done    bool
+	asked    *descriptors.Request // until the verdict is done
+	who      descriptors.Who      // whom the request is from
+	records  descriptors.Records  // what is known about them beside the rules
+	request  limit.Request        // the question about all charges
+	crowded  bool                 // too many others wait, so no throttle lets it wait
+	decided  bool                 // each charge is decided
+	done     bool
+	gathered bool // attributes are filled in
 }
 
 // Status is what a verdict reports about one descriptor.
@@ -64,11 +71,24 @@ func (v *Verdict) Empty() {
 		v.Decisions, v.part = nil, limit.Request{}
 	}
 	v.Refused, v.Shadowed, v.Degraded, v.Excess = false, false, "", ""
-	v.RetryAfter, v.Waited, v.Cost = 0, 0, 0
+	v.Outcome, v.HTTPStatus, v.Effect = 0, 0, nil
+	v.RetryAfter, v.Waited, v.Cost, v.Began, v.Took = 0, 0, 0, time.Time{}, 0
 	v.Response, v.Refusing, v.Malformed = nil, nil, nil
 	v.Client, v.Reported = identity.Client{}, Status{}
+	if v.gathered {
+		v.attributes = descriptors.Asked{}
+	}
 	v.progress = progress{}
 	v.Statuses, v.Decisions = v.Statuses[:0], v.Decisions[:0]
+}
+
+// Attributes are who asks for what, as far as the request names it. They are valid until the observers have returned.
+func (v *Verdict) Attributes() *descriptors.Asked {
+	if !v.gathered {
+		v.Match.Domain.Asked(v.asked, &v.attributes)
+		v.gathered = true
+	}
+	return &v.attributes
 }
 
 // reset makes v the verdict on a request that nothing applies to: admitted.

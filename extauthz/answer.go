@@ -48,7 +48,7 @@ type outcome struct {
 // outcomeOf translates a verdict. It looks at nothing that could be missing: after a panic the answer is made of this
 // alone.
 func outcomeOf(v *engine.Verdict) outcome {
-	o := outcome{Outcome: v.Outcome(), status: v.HTTPStatus()}
+	o := outcome{Outcome: v.Outcome, status: v.HTTPStatus}
 	switch o.Outcome {
 	case engine.Malformed:
 		o.code = codeInvalidArgument

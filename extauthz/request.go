@@ -1,6 +1,7 @@
 package extauthz
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -69,6 +70,7 @@ type Message struct {
 	address  string // of that socket
 	size     int    // bytes of the message
 	share    door.Share
+	domain   string // of requests whose route has none
 }
 
 // errExcess ends the reading of a message that brings too much. It does not leave ParseWire.
@@ -86,7 +88,7 @@ func (m *Message) Exceeds(size int) bool {
 
 // excess makes the request one that is refused for what it brings. It has no subject.
 func (m *Message) excess() {
-	m.Request = descriptors.Request{Domain: m.Request.Domain, Excess: m.share.Excess}
+	m.Request = descriptors.Request{Domain: cmp.Or(m.Request.Domain, m.domain), Excess: m.share.Excess}
 }
 
 // ParseWire reads a message and forgets the one before. It does not keep the bytes. Unknown fields are skipped; an error
@@ -140,6 +142,7 @@ func (m *Message) reset() {
 
 // assemble makes the request of what was read.
 func (m *Message) assemble() {
+	m.Request.Domain = cmp.Or(m.Request.Domain, m.domain)
 	m.evidence.Path = m.subject.Path
 	m.evidence.Headers = m.joined
 	if m.isRaw {

@@ -22,7 +22,11 @@ import (
 // script decides as it is told.
 type script func(req *descriptors.Request, v *engine.Verdict)
 
-func (s script) Decide(_ context.Context, req *descriptors.Request, v *engine.Verdict) { s(req, v) }
+// Decide concludes the verdict, as the engine does.
+func (s script) Decide(_ context.Context, req *descriptors.Request, v *engine.Verdict) {
+	s(req, v)
+	v.Conclude()
+}
 
 // fixed gives every request the same verdict.
 func fixed(v engine.Verdict) script {
@@ -55,6 +59,7 @@ func (echo) Decide(_ context.Context, req *descriptors.Request, v *engine.Verdic
 	case 2:
 		v.Malformed = &identity.Refusal{Message: req.Subject.Host}
 	}
+	v.Conclude()
 }
 
 // perMinute is a limit as rules compile it.

@@ -73,40 +73,38 @@ type Charged struct {
 // maxNoted is how many rules of one request cost no memory.
 const maxNoted = 4
 
-// Observe takes in the verdict on a request that came at start.
-func (j *Journal) Observe(req *descriptors.Request, v *engine.Verdict, start time.Time) {
-	outcome, effect := v.Outcome(), v.Effect()
+// Observe takes in the verdict on a request, which has its times.
+func (j *Journal) Observe(req *descriptors.Request, v *engine.Verdict) {
 	d := Decided{
-		At: start, Domain: req.Domain, Outcome: outcome, Refused: outcome.Refuses() && outcome != engine.Shadowed,
-		Latency: max(time.Since(start)-v.Waited, 0),
+		At: v.Began, Domain: req.Domain, Outcome: v.Outcome, Latency: max(v.Took-v.Waited, 0),
+		Refused: v.Outcome.Refuses() && v.Outcome != engine.Shadowed,
 	}
 	var rules [maxNoted]Charged
 	d.Requests, d.Cost, d.Rules = charges(req, v, rules[:0])
 	if d.Requests == 0 && d.Cost == 0 {
 		return // hits were given back
 	}
-	if effect != nil {
-		d.Rule = effect.Rule
+	if v.Effect != nil {
+		d.Rule = v.Effect.Rule
 	}
-	var asked descriptors.Asked
-	v.Match.Domain.Asked(req, &asked)
+	asked := v.Attributes()
 	d.Endpoint, d.Key = asked.Endpoint, asked.APIKey
-	d.Kind, d.Identity = who(&asked)
+	d.Kind, d.Identity = who(asked)
 	event := Detail{}
 	if d.Requests > 0 {
-		event.Weight = j.collector.weight(outcome.Refuses())
+		event.Weight = j.collector.weight(v.Outcome.Refuses())
 	}
 	var address [64]byte
 	if event.Weight > 0 || d.Kind == Address {
-		event.IP = string(appendAddress(address[:0], &asked))
+		event.IP = string(appendAddress(address[:0], asked))
 	}
 	if d.Kind == Address {
 		d.Identity = event.IP
 	}
 	if event.Weight > 0 {
-		event.Status, event.RetryAfter, event.Method = v.HTTPStatus(), v.RetryAfter, asked.Method
-		event.APIKey = shownKey(req, v, &asked)
-		event.Count, event.Limit = decider(v, effect)
+		event.Status, event.RetryAfter, event.Method = v.HTTPStatus, v.RetryAfter, asked.Method
+		event.APIKey = shownKey(req, v, asked)
+		event.Count, event.Limit = decider(v, v.Effect)
 		d.Event = &event
 	}
 	j.collector.note(&d)
@@ -195,7 +193,7 @@ func charges(req *descriptors.Request, v *engine.Verdict, rules []Charged) (requ
 		rules = charge(rules, v.Match.Unlimited[i].Effect.Rule, 0)
 	}
 	if v.Match.Block != nil || v.Match.Exempt != nil {
-		rules = charge(rules, v.Effect().Rule, 0)
+		rules = charge(rules, v.Effect.Rule, 0)
 	}
 	return 1, cost, rules
 }

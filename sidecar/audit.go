@@ -14,13 +14,12 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// verdict counts a decision, and hands it to those who watch.
-func (s *Sidecar) verdict(req *descriptors.Request, v *engine.Verdict) {
-	s.observer.Verdict(req, v)
+// show is the observer for the live page: it ranks the counters, and hands refusals to those who read them.
+func (s *Sidecar) show(_ context.Context, req *descriptors.Request, v *engine.Verdict) {
 	if s.top != nil && v.Match.Domain != nil && s.top.Sampled() {
 		s.rank(v)
 	}
-	if v.Outcome().Refuses() {
+	if v.Outcome.Refuses() {
 		if now := time.Now(); s.feed.Wanted(now) {
 			s.feed.Publish(event(req, v, now))
 		}
@@ -45,9 +44,9 @@ const maxEntries = 16
 
 // event is a refusal as readers see it. It copies what it shows of the request, whose memory is used again.
 func event(req *descriptors.Request, v *engine.Verdict, now time.Time) audit.Event {
-	e := audit.Event{At: now.UTC(), Domain: clone(req.Domain), Outcome: v.Outcome().String(), RetryAfter: v.RetryAfter.Seconds(), Degraded: v.Degraded}
-	if effect := v.Effect(); effect != nil {
-		e.Rule = effect.Rule
+	e := audit.Event{At: now.UTC(), Domain: clone(req.Domain), Outcome: v.Outcome.String(), RetryAfter: v.RetryAfter.Seconds(), Degraded: v.Degraded}
+	if v.Effect != nil {
+		e.Rule = v.Effect.Rule
 	}
 	for i := range v.Decisions {
 		if v.Decisions[i].Outcome == limit.Refused && v.Match.Terms[i].Effect == v.Refusing {

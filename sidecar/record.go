@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/redis"
@@ -91,26 +90,9 @@ func (s *Sidecar) closeRecord() error {
 	return nil
 }
 
-// recording is a door's engine whose decisions are recorded.
-type recording struct {
-	next    door.Decider
-	journal *journal.Journal
-	onPanic func(fault any)
-}
-
-// Decide decides, and takes down the decision.
-func (r *recording) Decide(ctx context.Context, req *descriptors.Request, v *engine.Verdict) {
-	start := time.Now()
-	r.next.Decide(ctx, req, v)
-	r.note(req, v, start)
-}
-
-// note takes down a decision. A panic here does not change the decision.
-func (r *recording) note(req *descriptors.Request, v *engine.Verdict, start time.Time) {
-	defer func() {
-		if fault := recover(); fault != nil {
-			r.onPanic(fault)
-		}
-	}()
-	r.journal.Observe(req, v, start)
+// record is the observer that takes down decisions, if there is a Redis to write them to.
+func (s *Sidecar) record(_ context.Context, req *descriptors.Request, v *engine.Verdict) {
+	if s.journal != nil {
+		s.journal.Observe(req, v)
+	}
 }

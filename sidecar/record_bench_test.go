@@ -10,7 +10,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/spillway-mesh/spillway/journal"
+	"github.com/spillway-mesh/spillway/store/memory"
 )
+
+// toNowhere makes a sidecar with a store of a test record, once recordTo has given it where to.
+var toNowhere = []string{"RECORD=true", "REDIS_URL=127.0.0.1:1"}
 
 // recordTo makes a sidecar record, to nowhere.
 func recordTo(t testing.TB, s *Sidecar) {
@@ -49,7 +53,7 @@ func served(t testing.TB, s *Sidecar, service string, message proto.Message) fun
 
 // TestARecordedCallHasTheSameBudget: the record allocates nothing for a call.
 func TestARecordedCallHasTheSameBudget(t *testing.T) {
-	s := begin(t, budgetRules)
+	s := beginWith(t, memory.New(memory.Config{}), budgetRules, toNowhere...)
 	recordTo(t, s.Sidecar)
 	for _, b := range budgets {
 		got := testing.AllocsPerRun(1000, served(t, s.Sidecar, b.service, b.message))
@@ -65,7 +69,7 @@ func BenchmarkRecordedCall(b *testing.B) {
 		b.Run(of.name, func(b *testing.B) {
 			var calls [2]func()
 			for with := range calls {
-				s := begin(b, budgetRules)
+				s := beginWith(b, memory.New(memory.Config{}), budgetRules, toNowhere[:with*2]...)
 				if with == 1 {
 					recordTo(b, s.Sidecar)
 				}

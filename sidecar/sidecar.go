@@ -183,7 +183,7 @@ func (s *Sidecar) openStore(counter engine.Counter) error {
 	s.budget = budgetOf(s.cfg.Memory, os.DirFS("/"))
 	cfg := engine.Config{
 		Clock: engine.NewClock(time.Now), Shadow: s.cfg.Answer.Shadow, Quota: s.cfg.Answer.Quota, Waiters: s.cfg.Store.Waiters,
-		ReservedBytes: s.budget.reserved, OnVerdict: s.verdict, OnOverAdmitted: s.observer.OverAdmitted, OnPanic: s.observer.Panicked,
+		ReservedBytes: s.budget.reserved, OnOverAdmitted: s.observer.OverAdmitted, OnPanic: s.observer.Panicked,
 	}
 	var shared *store.Redis
 	if counter == nil && s.cfg.Redis.URL != "" {
@@ -197,15 +197,28 @@ func (s *Sidecar) openStore(counter engine.Counter) error {
 	s.openRecords(shared)
 	cfg.Records = known{s.records}
 	s.openMemory(&cfg, counter)
+	s.openKeys()
+	err := s.openRecord(shared)
+	if err != nil {
+		return err
+	}
+	s.observe(&cfg)
 	s.engine = engine.New(cfg)
 	s.defers("engine", s.engine.Close)
 	s.telemetry.Engine(s.engine.Stats)
-	err := s.openRules(shared)
+	err = s.openRules(shared)
 	if err != nil {
 		return err
 	}
 	s.openPeers(shared)
-	return s.openRecord(shared)
+	return nil
+}
+
+// openKeys makes the key sets, which the rules' resolvers share.
+func (s *Sidecar) openKeys() {
+	s.keys = identity.NewKeySets(identity.KeySetsConfig{OnRefresh: s.observer.KeysLoaded, Bytes: s.budget.tokens})
+	s.defers("key sets", func() error { s.keys.Close(); return nil })
+	s.telemetry.Identity(s.keys.Stats)
 }
 
 // openMemory makes the store in memory. It counts everything, or beside a shared store the local shares, by the shared store's clock.
@@ -223,12 +236,9 @@ func (s *Sidecar) openMemory(cfg *engine.Config, shared engine.Counter) {
 	cfg.Store, cfg.Share = shared, own
 }
 
-// openRules makes the sources of the rules, and the key sets that the rules' resolvers share. Beside a management server files are read
+// openRules makes the sources of the rules. Beside a management server files are read
 // only where RULES names them, and published rules only where it says redis: the reference server reads none there, and its deployments leave RUNTIME_ROOT set.
 func (s *Sidecar) openRules(shared *store.Redis) error {
-	s.keys = identity.NewKeySets(identity.KeySetsConfig{OnRefresh: s.observer.KeysLoaded, Bytes: s.budget.tokens})
-	s.defers("key sets", func() error { s.keys.Close(); return nil })
-	s.telemetry.Identity(s.keys.Stats)
 	cfg := filesConfig(&s.cfg)
 	cfg.Compile.Identity = func(domain string, of *identity.Config) *identity.Resolver {
 		return identity.New(*of, s.keys, identity.Options{Keys: s.keysOf(domain)})
@@ -290,7 +300,7 @@ func (s *Sidecar) openDoors() error {
 	pages := admin.Debug{
 		Rules: s.engine.Rules, Stats: s.telemetry.Text, Metrics: s.metrics(), Level: s.logLevel(), API: api,
 	}
-	public := admin.ForPrograms(admin.Public(s.probes, s.watchJSON(s.rls.JSON())))
+	public := admin.ForPrograms(admin.Public(s.probes, s.traceJSON(s.rls.JSON())))
 	s.http = []*http.Server{
 		admin.Server(public, admin.ProbeHeaders, answerWithin),
 		admin.Server(admin.ForOwnPages(pages.Handler(), s.cfg.Listen.DebugHost), admin.Headers, 0),
@@ -311,11 +321,11 @@ func (s *Sidecar) openDoors() error {
 func (s *Sidecar) register(server grpc.ServiceRegistrar) *rlsvc.Service {
 	a, intake := s.cfg.Answer, door.NewIntake(s.cfg.Listen.MaxMessage, s.budget.messages)
 	door := rlsvc.New(rlsvc.Config{
-		Engine: s.watch(telemetry.DoorRLS), Intake: intake, LimitHeaders: a.Headers, LimitHeader: a.LimitHeader, RemainingHeader: a.RemainingHeader,
+		Engine: s.engine, Intake: intake, LimitHeaders: a.Headers, LimitHeader: a.LimitHeader, RemainingHeader: a.RemainingHeader,
 		ResetHeader: a.ResetHeader, DynamicMetadata: a.Metadata, Quota: a.Quota, Plain: strings.EqualFold(a.Style, "reference"), OnPanic: s.observer.Panicked,
 	})
 	door.Register(server)
-	s.authz = extauthz.New(extauthz.Config{Engine: s.watch(telemetry.DoorExtAuthz), Intake: intake, DefaultDomain: s.cfg.Rules.DefaultDomain, OnPanic: s.observer.Panicked})
+	s.authz = extauthz.New(extauthz.Config{Engine: s.engine, Intake: intake, DefaultDomain: s.cfg.Rules.DefaultDomain, OnPanic: s.observer.Panicked})
 	s.authz.Register(server)
 	return door
 }

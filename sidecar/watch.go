@@ -4,28 +4,31 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/spillway-mesh/spillway/door"
+	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/telemetry"
 )
 
-// watch is the engine as a door gets it. Without a record, traces and a log of decisions it is the engine itself.
-func (s *Sidecar) watch(name string) door.Decider {
-	var decider door.Decider = s.engine
-	if s.journal != nil {
-		decider = &recording{next: decider, journal: s.journal, onPanic: s.observer.Panicked}
+// observe adds those who see the verdicts: metrics, live page, journal, traces and the log of decisions.
+func (s *Sidecar) observe(cfg *engine.Config) {
+	cfg.Observers = []engine.Observer{s.observer.Verdict, s.show}
+	if s.cfg.Record.Use {
+		cfg.Observers = append(cfg.Observers, s.record)
 	}
-	if s.tracer == nil && s.decisions == nil {
-		return decider
+	if s.tracer != nil {
+		cfg.OnDecide = s.tracer.Decide
 	}
-	return telemetry.Watch{Engine: decider, Door: name, Tracer: s.tracer, Decisions: s.decisions}
+	if s.tracer != nil || s.decisions != nil {
+		cfg.Observers = append(cfg.Observers, telemetry.Watch(s.decisions))
+	}
+	cfg.Timed = len(cfg.Observers) > 2 // the others ask for times
 }
 
-// watchJSON lets the decisions behind /json be told apart, and be part of their caller's traces.
-func (s *Sidecar) watchJSON(next http.Handler) http.Handler {
-	if s.tracer == nil && s.decisions == nil {
+// traceJSON makes the decisions behind /json part of their callers' traces.
+func (s *Sidecar) traceJSON(next http.Handler) http.Handler {
+	if s.tracer == nil {
 		return next
 	}
-	return telemetry.WatchJSON(next, s.tracer)
+	return s.tracer.HTTP(next)
 }
 
 // startDecisionLog starts the log of decisions, if there is to be one.

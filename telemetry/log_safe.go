@@ -91,18 +91,10 @@ func (s *safe) group(v slog.Value, room *int) slog.Value {
 	return slog.GroupValue(clean...)
 }
 
-// spoken is a value as text. A value that cannot say what it is must not take the request down that is being logged.
-func spoken(v slog.Value) (text string) {
-	defer func() {
-		if fault := recover(); fault != nil {
-			text = fmt.Sprintf("!PANIC: %T", v.Any())
-		}
-	}()
+// spoken is a value as text. Package fmt writes the panic of a value that cannot be written, and goes on.
+func spoken(v slog.Value) string {
 	if v.Kind() == slog.KindString {
 		return v.String()
-	}
-	if err, ok := v.Any().(error); ok {
-		return err.Error()
 	}
 	return fmt.Sprintf("%+v", v.Any())
 }

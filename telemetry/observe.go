@@ -69,9 +69,9 @@ func (o *Observer) Use(set *descriptors.Set) {
 	o.t.forgetUnused(made)
 }
 
-// Verdict counts one request.
-func (o *Observer) Verdict(req *descriptors.Request, v *engine.Verdict) {
-	o.t.Decided(o.rule(v.Match.Domain, v.Effect()), v.Outcome())
+// Verdict counts one request: it is an engine.Observer.
+func (o *Observer) Verdict(_ context.Context, req *descriptors.Request, v *engine.Verdict) {
+	o.t.Decided(o.rule(v.Match.Domain, v.Effect), v.Outcome)
 	if v.Match.BadLimits > 0 {
 		o.t.BadOverrides(v.Match.BadLimits)
 	}

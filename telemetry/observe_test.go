@@ -48,7 +48,7 @@ func TestShadowModeCountsRulesInShadow(t *testing.T) {
 		m := New(Config{})
 		o := m.Observer(nil)
 		o.Use(set)
-		e := engine.New(engine.Config{Store: memory.New(memory.Config{}), Quota: true, OnVerdict: o.Verdict})
+		e := engine.New(engine.Config{Store: memory.New(memory.Config{}), Quota: true, Observers: []engine.Observer{o.Verdict}})
 		defer e.Close()
 		e.Use(set)
 		req := &descriptors.Request{Domain: "shop"}

@@ -17,8 +17,8 @@ const (
 )
 
 // errForgotten means that an entry may have been stored: its sidecar, if it had a row, is forgotten.
-var errForgotten = errors.New("the entry is from before the last sidecars that are forgotten, so that it may have been " +
-	"stored: Redis was restored from an old copy, or its clock is wrong")
+var errForgotten = errors.New("the entry is from before the last sidecars that are forgotten, so that it may " +
+	"have been stored: Redis was restored from an old copy, or its clock is wrong")
 
 // forgetSources adds the rows of sidecars that were silent for long to the row of those that are forgotten. It is
 // called when the streams were empty: what such a sidecar wrote is stored then, and an entry of that time that comes

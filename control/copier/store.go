@@ -71,7 +71,8 @@ func (c *Copier) store(ctx context.Context, conn *pgx.Conn, stream string, items
 
 func (s *StreamStats) add(o *StreamStats) {
 	s.Entries, s.Rows, s.Again = s.Entries+o.Entries, s.Rows+o.Rows, s.Again+o.Again
-	s.Missing, s.Dropped, s.Moved, s.Refused = s.Missing+o.Missing, s.Dropped+o.Dropped, s.Moved+o.Moved, s.Refused+o.Refused
+	s.Missing, s.Dropped = s.Missing+o.Missing, s.Dropped+o.Dropped
+	s.Moved, s.Refused = s.Moved+o.Moved, s.Refused+o.Refused
 }
 
 // refusesData reports whether the database has refused what is in the rows, and would again.

@@ -32,20 +32,23 @@ type world struct {
 // take reads, checks and compiles a response. It is all or nothing: one bad resource refuses the response.
 func (s *Source) take(r *discoveryv3.DiscoveryResponse) (w *world) {
 	w = &world{version: r.GetVersionInfo(), resources: len(r.GetResources()), digest: digestOf(r.GetResources())}
-	defer func() {
-		if fault := recover(); fault != nil {
-			s.cfg.OnPanic(fault)
-			w.set = nil
-			w.fail("", "the resources made the compiler panic: %v", fault)
-		}
-	}()
+	if fault := rules.Guard(func() { s.compile(w, r) }); fault != nil {
+		s.cfg.OnPanic(fault)
+		w.set = nil
+		w.fail("", "the resources made the compiler panic: %v", fault)
+	}
+	return w
+}
+
+// compile fills in the set of a response, or its problems.
+func (s *Source) compile(w *world, r *discoveryv3.DiscoveryResponse) {
 	configs := w.decode(r, s.cfg.MaxMemory)
 	if len(w.problems) > 0 {
-		return w
+		return
 	}
 	configs = w.join(configs, s.cfg.MergeDomains)
 	if len(w.problems) > 0 {
-		return w
+		return
 	}
 	w.digest = arrange(configs)
 	domains := make([]descriptors.Domain, len(configs))
@@ -54,14 +57,13 @@ func (s *Source) take(r *discoveryv3.DiscoveryResponse) (w *world) {
 		domains[i].ChargeDenied = !s.cfg.SpareDenied
 	}
 	if len(w.problems) > 0 {
-		return w
+		return
 	}
 	set, problems := descriptors.Compile(domains, s.cfg.Compile)
 	if set == nil {
 		problems = slices.DeleteFunc(problems, func(p descriptors.Problem) bool { return p.Warning })
 	}
 	w.set, w.problems = set, problems[:min(len(problems), maxProblems)]
-	return w
 }
 
 // hash is a short hash of the content and of the set that came of it.

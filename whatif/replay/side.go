@@ -63,7 +63,7 @@ func (s *side) decide(rec *record, at time.Time, b *bucket, number int) error {
 		return err
 	}
 	v := &s.verdict
-	s.outcomes[v.Outcome()]++
+	s.outcomes[v.Outcome]++
 	s.requests++
 	s.last = judgement{}
 	for i := range v.Match.Terms {
@@ -136,7 +136,7 @@ func (s *side) called() (who, rule string) {
 func (s *side) refusal(rec *record, at time.Time) Refusal {
 	who, rule := s.called()
 	return Refusal{
-		Time: at, Rule: rule, Who: who, Outcome: s.verdict.Outcome().String(),
+		Time: at, Rule: rule, Who: who, Outcome: s.verdict.Outcome.String(),
 		Method: rec.values[slotMethod], Path: rec.values[slotPath], RetryAfter: s.verdict.RetryAfter.Seconds(),
 	}
 }

@@ -53,7 +53,7 @@ func (w *Want) compare(v *engine.Verdict, last bool) (all []Difference) {
 
 func (w *Want) compareRest(v *engine.Verdict, differ func(what, want, got string)) {
 	if w.Status != nil {
-		differ("status", strconv.Itoa(*w.Status), strconv.Itoa(v.HTTPStatus()))
+		differ("status", strconv.Itoa(*w.Status), strconv.Itoa(v.HTTPStatus))
 	}
 	if w.Cost != nil {
 		differ("cost", strconv.FormatInt(*w.Cost, 10), strconv.FormatInt(v.Cost, 10))
@@ -71,7 +71,7 @@ func (w *Want) compareRest(v *engine.Verdict, differ func(what, want, got string
 
 // passed is the outcome in the word that the test uses: admitted stands for all that pass.
 func (w *Want) passed(v *engine.Verdict) string {
-	outcome := v.Outcome()
+	outcome := v.Outcome
 	if w.Verdict == admitted && !v.Refused {
 		return admitted
 	}
@@ -85,7 +85,7 @@ func whole(wait time.Duration) Duration {
 
 // by names the rule that decided.
 func by(v *engine.Verdict) string {
-	e := v.Effect()
+	e := v.Effect
 	if e == nil || v.Malformed != nil {
 		return ""
 	}
@@ -154,10 +154,10 @@ func list(names []string) string {
 
 // describe writes all of a verdict in one line.
 func describe(v *engine.Verdict) string {
-	text := v.Outcome().String()
+	text := v.Outcome.String()
 	if name := by(v); name != "" {
 		text += " by " + name
-		if at := v.Effect().Origin(); at.Line > 0 {
+		if at := v.Effect.Origin(); at.Line > 0 {
 			text += fmt.Sprintf(" (%s:%d)", at.File, at.Line)
 		}
 	}

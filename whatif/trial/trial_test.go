@@ -46,7 +46,7 @@ rules:
 		if err != nil {
 			t.Fatal(err)
 		}
-		return v.Outcome()
+		return v.Outcome
 	}
 	for _, step := range []struct {
 		at, user string
