@@ -65,9 +65,9 @@ type Sidecar struct {
 	servers   func() []store.ServerStats   // of Redis; nil without Redis
 	abouts    abouts                       // what the servers of Redis are
 	records   *records.Book
-	peers     *peers.Peers      // nil without Redis
+	peers     *peers.Peers     // nil without Redis
 	journal   *journal.Journal // nil: nothing is recorded
-	top       *audit.Top        // nil: there is none
+	top       *audit.Top       // nil: there is none
 	feed      audit.Feed
 	stopping  chan struct{} // closed when the debug port begins to stop
 	started   time.Time
