@@ -9,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // maxFile is the most bytes that a file of tests may have.
@@ -102,9 +100,9 @@ func Read(path string) (*File, error) {
 // Parse is Read of a text.
 func Parse(path string, text []byte) (*File, error) {
 	f := &File{Path: path}
-	err := yaml.Unmarshal(text, f)
+	err := decodeFile(path, text, f)
 	if err != nil {
-		return nil, positioned(path, err)
+		return nil, err
 	}
 	err = f.check()
 	if err != nil {

@@ -139,7 +139,7 @@ func TestBadFiles(t *testing.T) {
 		{one("{ http: { path: / } }"), "t.yaml:4: want is missing"},
 		{one("{ http: { path: / }, want: allow }"), `t.yaml:4:36: "allow" is not a verdict: did you mean "allowed"?`},
 		{one("{ http: { path: / }, times: -1, want: admitted }"), "t.yaml:4: times is from 1 to 1000000"},
-		{one("{ http: { path: / }, times: many, want: admitted }"), `t.yaml:4: this wants a whole number, not "many"`},
+		{one("{ http: { path: / }, times: many, want: admitted }"), `t.yaml:4:38: this wants a whole number, not "many"`},
 		{one("{ http: { path: / }, at: soon, want: admitted }"), `t.yaml:4:34: a duration is like 250ms, 3s, 1m, 1h or 7d, not "soon"`},
 		{one("{ http: { path: / }, at: -1s, want: admitted }"), "t.yaml:4: at -1s is before the request above it"},
 		{one("{ http: { path: / }, every: -1s, want: admitted }"), "t.yaml:4: every is not below 0"},
@@ -147,8 +147,9 @@ func TestBadFiles(t *testing.T) {
 		{one("{ descriptors: [{a: b}], refund: true, peek: true, want: admitted }"), "t.yaml:4: a request is either a refund or a peek"},
 		{one("{ descriptors: [[a]], want: admitted }"), "t.yaml:4:25: a descriptor is a mapping"},
 		{one("{ descriptors: [{a: [b]}], want: admitted }"), `t.yaml:4:29: the entry "a" wants a text`},
-		{one("{ descriptors: {a: b}, want: admitted }"), "t.yaml:4: this wants a list, not a mapping"},
+		{one("{ descriptors: {a: b}, want: admitted }"), "t.yaml:4:24: this wants a list, not a mapping"},
 		{"rules: r.yaml\ntests:\n  - start: noon\n    requests: []", `t.yaml:3:12: an instant is like 2026-01-01T00:00:00Z, not "noon"`},
+		{"rules: r.yaml\nrules: s.yaml", `t.yaml:2:1: the key "rules" is there twice`},
 	} {
 		_, err := Parse("t.yaml", []byte(c.text))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
