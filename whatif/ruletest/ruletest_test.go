@@ -139,7 +139,7 @@ func TestBadFiles(t *testing.T) {
 		{one("{ http: { path: / } }"), "t.yaml:4: want is missing"},
 		{one("{ http: { path: / }, want: allow }"), `t.yaml:4:36: "allow" is not a verdict: did you mean "allowed"?`},
 		{one("{ http: { path: / }, times: -1, want: admitted }"), "t.yaml:4: times is from 1 to 1000000"},
-		{one("{ http: { path: / }, times: many, want: admitted }"), `t.yaml:4:38: this wants a whole number, not "many"`},
+		{one("{ http: { path: / }, times: many, want: admitted }"), `t.yaml:4:37: this wants a whole number, not "many"`},
 		{one("{ http: { path: / }, at: soon, want: admitted }"), `t.yaml:4:34: a duration is like 250ms, 3s, 1m, 1h or 7d, not "soon"`},
 		{one("{ http: { path: / }, at: -1s, want: admitted }"), "t.yaml:4: at -1s is before the request above it"},
 		{one("{ http: { path: / }, every: -1s, want: admitted }"), "t.yaml:4: every is not below 0"},

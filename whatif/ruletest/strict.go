@@ -45,7 +45,9 @@ type decoder struct {
 }
 
 // reader is a type that reads a node by itself.
-type reader interface{ read(d *decoder, n *yaml.Node) }
+type reader interface {
+	read(d *decoder, n *yaml.Node)
+}
 
 // decodeFile reads a text into what to points to.
 func decodeFile(path string, text []byte, to any) error {
