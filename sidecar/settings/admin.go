@@ -9,14 +9,14 @@ type Admin struct {
 
 	// Local is the role of this machine without a file of tokens and without client certificates: view or operate. In a pod, every
 	// container is this machine.
-	Local string `env:"ADMIN_LOCAL" envDefault:"operate"`
+	Local string `env:"ADMIN_LOCAL" envDefault:"operate" in:"view|operate"`
 
-	Cert      string `env:"ADMIN_TLS_CERT"`                    // file of a certificate; with it the debug port speaks TLS
-	Key       string `env:"ADMIN_TLS_KEY"`                     // file of its key
-	ClientCA  string `env:"ADMIN_TLS_CLIENT_CA"`               // file of authorities; a client with a certificate that one of them signed may use the API, in the role view
-	Operators string `env:"ADMIN_TLS_OPERATORS"`               // DNS names or URIs, with commas in between; a client whose certificate holds one of them has the role operate
-	Events    string `env:"ADMIN_EVENTS" envDefault:"operate"` // role that /v1/events needs: view, operate, or off for none; events name clients
-	TopKeys   int    `env:"ADMIN_TOP_KEYS" envDefault:"1024"`  // keys that the sketch behind /v1/top keeps, from 16; 0: no sketch
+	Cert      string `env:"ADMIN_TLS_CERT"`                                          // file of a certificate; with it the debug port speaks TLS
+	Key       string `env:"ADMIN_TLS_KEY"`                                           // file of its key
+	ClientCA  string `env:"ADMIN_TLS_CLIENT_CA"`                                     // file of authorities; a client with a certificate that one of them signed may use the API, in the role view
+	Operators string `env:"ADMIN_TLS_OPERATORS"`                                     // DNS names or URIs, with commas in between; a client whose certificate holds one of them has the role operate
+	Events    string `env:"ADMIN_EVENTS" envDefault:"operate" in:"view|operate|off"` // role that /v1/events needs: view, operate, or off for none; events name clients
+	TopKeys   int    `env:"ADMIN_TOP_KEYS" envDefault:"1024"`                        // keys that the sketch behind /v1/top keeps, from 16; 0: no sketch
 }
 
 // OperatorNames are the entries of ADMIN_TLS_OPERATORS.
@@ -26,8 +26,6 @@ func (a *Admin) OperatorNames() []string { return TLS{SAN: a.Operators}.Names() 
 const maxTop = 65536
 
 func (a *Admin) validate(p *problems) {
-	p.unless(one(a.Local, "view", "operate"), "ADMIN_LOCAL", a.Local, "view or operate")
-	p.unless(one(a.Events, "view", "operate", "off"), "ADMIN_EVENTS", a.Events, "one of view, operate, off")
 	p.unless(a.TopKeys == 0 || a.TopKeys >= 16 && a.TopKeys <= maxTop, "ADMIN_TOP_KEYS", a.TopKeys, "0, or a number from 16 to 65536")
 	if a.Cert == "" {
 		p.unused("set ADMIN_TLS_CERT as well, or remove it: the debug port has no TLS", []setting{

@@ -51,12 +51,12 @@ type Listen struct {
 	UDSMode SocketMode `env:"GRPC_UDS_MODE" envDefault:"0666"`
 
 	// MaxMessage is the longest request in bytes, over gRPC and /json. A longer one is refused with a decision.
-	MaxMessage int `env:"MAX_MESSAGE_BYTES" envDefault:"1048576"`
+	MaxMessage int `env:"MAX_MESSAGE_BYTES" envDefault:"1048576" in:"16384..4194304"`
 
-	MaxAge      time.Duration `env:"GRPC_MAX_CONNECTION_AGE" envDefault:"24h"`      // age of a connection at which its client has to reconnect; 0: none
-	MaxAgeGrace time.Duration `env:"GRPC_MAX_CONNECTION_AGE_GRACE" envDefault:"1h"` // time from that age until the connection is closed; 0: for ever
-	Reflection  bool          `env:"GRPC_REFLECTION"`                               // lets tools list the gRPC services
-	DrainDelay  time.Duration `env:"DRAIN_DELAY" envDefault:"0s"`                   // time from failing health to refusing calls, after SIGTERM; use 0 where Envoy has only this endpoint
+	MaxAge      time.Duration `env:"GRPC_MAX_CONNECTION_AGE" envDefault:"24h" in:"0s.."`      // age of a connection at which its client has to reconnect; 0: none
+	MaxAgeGrace time.Duration `env:"GRPC_MAX_CONNECTION_AGE_GRACE" envDefault:"1h" in:"0s.."` // time from that age until the connection is closed; 0: for ever
+	Reflection  bool          `env:"GRPC_REFLECTION"`                                         // lets tools list the gRPC services
+	DrainDelay  time.Duration `env:"DRAIN_DELAY" envDefault:"0s" in:"0s..1h"`                 // time from failing health to refusing calls, after SIGTERM; use 0 where Envoy has only this endpoint
 }
 
 // Addresses are host and port of each TCP listener.
@@ -101,11 +101,11 @@ func (t TLS) Names() []string {
 
 // Log is what the log looks like.
 type Log struct {
-	Level  string `env:"LOG_LEVEL" envDefault:"info"`  // error, warn, info, debug or trace
-	Format string `env:"LOG_FORMAT" envDefault:"text"` // text or json
+	Level  string `env:"LOG_LEVEL" envDefault:"info"`                 // error, warn, info, debug or trace
+	Format string `env:"LOG_FORMAT" envDefault:"text" in:"text|json"` // text or json
 
-	Decisions     string  `env:"LOG_DECISIONS" envDefault:"off"`    // which decisions have a line, at level info: off, refused (or would be, in shadow mode) or all
-	DecisionsRate float64 `env:"LOG_DECISIONS_RATE" envDefault:"1"` // share of them, 0 to 1; never more than 100 lines a second
+	Decisions     string  `env:"LOG_DECISIONS" envDefault:"off" in:"off|refused|all"` // which decisions have a line, at level info: off, refused (or would be, in shadow mode) or all
+	DecisionsRate float64 `env:"LOG_DECISIONS_RATE" envDefault:"1" in:"0..1"`         // share of them, 0 to 1; never more than 100 lines a second
 }
 
 // Rules is where the rules are.
@@ -130,17 +130,17 @@ type Redis struct {
 	// a list of every shard, for sentinels the master's name and then a list of them; with commas in between. User, password, TLS and
 	// database of one entry hold for all entries. A user and password in a sentinel's entry are for the sentinels.
 	URL        string `env:"URL"`
-	SocketType string `env:"SOCKET_TYPE"`              // tcp or unix; unset: as the URL is written
-	Type       string `env:"TYPE" envDefault:"SINGLE"` // single, sentinel, cluster or ring, in any case
+	SocketType string `env:"SOCKET_TYPE" in:"|tcp|unix"`                                 // tcp or unix; unset: as the URL is written
+	Type       string `env:"TYPE" envDefault:"SINGLE" in:"single|sentinel|cluster|ring"` // single, sentinel, cluster or ring, in any case
 
 	Auth             string `env:"AUTH"`               // password, or user:password; goes before the login in the URL
 	AuthFile         string `env:"AUTH_FILE"`          // the same from a file, which is read for each new connection
 	SentinelAuth     string `env:"SENTINEL_AUTH"`      // password, or user:password, for the sentinels alone
 	SentinelAuthFile string `env:"SENTINEL_AUTH_FILE"` // the same from a file, which is read at start
 
-	PoolSize int           `env:"POOL_SIZE"` // connections for decisions to each server at most; unset: 8, and never fewer; two of them are in use at once
-	Timeout  time.Duration `env:"TIMEOUT"`   // for dialling; unset: 500ms. STORE_PATIENCE bounds a decision
-	TLS      bool          `env:"TLS"`       // uses TLS, as rediss:// does
+	PoolSize int           `env:"POOL_SIZE" in:"0..10000"` // connections for decisions to each server at most; unset: 8, and never fewer; two of them are in use at once
+	Timeout  time.Duration `env:"TIMEOUT" in:"0s.."`       // for dialling; unset: 500ms. STORE_PATIENCE bounds a decision
+	TLS      bool          `env:"TLS"`                     // uses TLS, as rediss:// does
 }
 
 // RedisTLS is how the sidecar uses TLS to Redis, for all of its servers. The files are read again when they change, for new connections.
@@ -153,37 +153,37 @@ type RedisTLS struct {
 
 // Store is how counts are kept, in Redis and in memory.
 type Store struct {
-	Backend     string        `env:"BACKEND_TYPE" envDefault:"redis"`       // redis; memcache is not supported
-	PerSecond   bool          `env:"REDIS_PERSECOND"`                       // limits with a window of at most a second have a Redis of their own
-	Patience    time.Duration `env:"STORE_PATIENCE" envDefault:"100ms"`     // the longest a decision waits for Redis, also at most 80 % of what its caller's deadline leaves; then the failure policies of the rules decide
-	Silence     time.Duration `env:"STORE_SILENCE" envDefault:"250ms"`      // the longest a call to a Redis server waits for its reply; then it has failed
-	KeyPrefix   string        `env:"CACHE_KEY_PREFIX"`                      // begins every key in the shared store
-	KeySecret   string        `env:"KEY_SECRET"`                            // with it, keys in the shared store hold HMACs in place of identities
-	SecretFile  string        `env:"KEY_SECRET_FILE"`                       // KEY_SECRET from a file
-	MaxKeys     int           `env:"MEMORY_MAX_KEYS" envDefault:"1000000"`  // counters kept in memory at most; they also take at most a fifth of the memory limit
-	DenialCache int           `env:"DENIAL_CACHE_SIZE" envDefault:"100000"` // spent counters remembered in front of Redis; 0: none. They also take at most a sixteenth of the memory limit
-	Leases      bool          `env:"LEASES" envDefault:"true"`              // tokens of counters that are asked often are leased from Redis and spent without asking it; a rule may turn it off (lease: false)
-	Waiters     int           `env:"THROTTLE_WAITERS" envDefault:"10000"`   // throttled answers held at once; further ones are refused
+	Backend     string        `env:"BACKEND_TYPE" envDefault:"redis"`                // redis; memcache is not supported
+	PerSecond   bool          `env:"REDIS_PERSECOND"`                                // limits with a window of at most a second have a Redis of their own
+	Patience    time.Duration `env:"STORE_PATIENCE" envDefault:"100ms" in:"1ms..1m"` // the longest a decision waits for Redis, also at most 80 % of what its caller's deadline leaves; then the failure policies of the rules decide
+	Silence     time.Duration `env:"STORE_SILENCE" envDefault:"250ms" in:"50ms..1m"` // the longest a call to a Redis server waits for its reply; then it has failed
+	KeyPrefix   string        `env:"CACHE_KEY_PREFIX"`                               // begins every key in the shared store
+	KeySecret   string        `env:"KEY_SECRET"`                                     // with it, keys in the shared store hold HMACs in place of identities
+	SecretFile  string        `env:"KEY_SECRET_FILE"`                                // KEY_SECRET from a file
+	MaxKeys     int           `env:"MEMORY_MAX_KEYS" envDefault:"1000000" in:"1.."`  // counters kept in memory at most; they also take at most a fifth of the memory limit
+	DenialCache int           `env:"DENIAL_CACHE_SIZE" envDefault:"100000" in:"0.."` // spent counters remembered in front of Redis; 0: none. They also take at most a sixteenth of the memory limit
+	Leases      bool          `env:"LEASES" envDefault:"true"`                       // tokens of counters that are asked often are leased from Redis and spent without asking it; a rule may turn it off (lease: false)
+	Waiters     int           `env:"THROTTLE_WAITERS" envDefault:"10000" in:"1.."`   // throttled answers held at once; further ones are refused
 }
 
 // Breaker is when calls to a server of the shared store stop because it is down, and when they begin again. Each server has a
 // breaker of its own.
 type Breaker struct {
-	Failures int           `env:"FAILURES" envDefault:"3"` // failed calls in a row that open it: refused or lost connections, no reply, replies by which the server reports that it cannot work. Two failed calls that were under way at once open it, too
-	Open     time.Duration `env:"OPEN" envDefault:"500ms"` // time from opening to the next try
-	Probes   int           `env:"PROBES" envDefault:"1"`   // calls that may try the server after that, and successes that close it
+	Failures int           `env:"FAILURES" envDefault:"3" in:"1..1000000"` // failed calls in a row that open it: refused or lost connections, no reply, replies by which the server reports that it cannot work. Two failed calls that were under way at once open it, too
+	Open     time.Duration `env:"OPEN" envDefault:"500ms" in:"10ms..1h"`   // time from opening to the next try
+	Probes   int           `env:"PROBES" envDefault:"1" in:"1..1000000"`   // calls that may try the server after that, and successes that close it
 }
 
 // Answer is what clients see.
 type Answer struct {
-	Headers         bool   `env:"LIMIT_RESPONSE_HEADERS_ENABLED"`                          // adds the three headers below to answers of the rate limit service
-	LimitHeader     string `env:"LIMIT_LIMIT_HEADER" envDefault:"RateLimit-Limit"`         // name of the header with the limit
-	RemainingHeader string `env:"LIMIT_REMAINING_HEADER" envDefault:"RateLimit-Remaining"` // name of the header with what is left
-	ResetHeader     string `env:"LIMIT_RESET_HEADER" envDefault:"RateLimit-Reset"`         // name of the header with the seconds until the limit is reset
-	Metadata        bool   `env:"RESPONSE_DYNAMIC_METADATA"`                               // adds dynamic metadata to answers of the rate limit service
-	Style           string `env:"RESPONSE_STYLE" envDefault:"spillway"`                    // of refusals over the rate limit service: spillway, or reference for those without retry-after and problem document; a rule's own response stays
-	Shadow          bool   `env:"SHADOW_MODE"`                                             // counts, and refuses nothing
-	Quota           bool   `env:"QUOTA_MODE"`                                              // puts every descriptor into quota mode
+	Headers         bool   `env:"LIMIT_RESPONSE_HEADERS_ENABLED"`                               // adds the three headers below to answers of the rate limit service
+	LimitHeader     string `env:"LIMIT_LIMIT_HEADER" envDefault:"RateLimit-Limit"`              // name of the header with the limit
+	RemainingHeader string `env:"LIMIT_REMAINING_HEADER" envDefault:"RateLimit-Remaining"`      // name of the header with what is left
+	ResetHeader     string `env:"LIMIT_RESET_HEADER" envDefault:"RateLimit-Reset"`              // name of the header with the seconds until the limit is reset
+	Metadata        bool   `env:"RESPONSE_DYNAMIC_METADATA"`                                    // adds dynamic metadata to answers of the rate limit service
+	Style           string `env:"RESPONSE_STYLE" envDefault:"spillway" in:"spillway|reference"` // of refusals over the rate limit service: spillway, or reference for those without retry-after and problem document; a rule's own response stays
+	Shadow          bool   `env:"SHADOW_MODE"`                                                  // counts, and refuses nothing
+	Quota           bool   `env:"QUOTA_MODE"`                                                   // puts every descriptor into quota mode
 }
 
 // Memory is when garbage is collected. The Go runtime reads both variables itself. The sidecar sets those that are unset when it

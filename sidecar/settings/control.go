@@ -19,9 +19,9 @@ type Control struct {
 	Cert         string `env:"CONTROL_TLS_CERT"`                           // file of a certificate; with it the API speaks TLS; read again when it changes, as its key
 	Key          string `env:"CONTROL_TLS_KEY"`                            // file of its key
 
-	Changes int `env:"CONTROL_CHANGE_CONNECTIONS" envDefault:"8"` // connections to PostgreSQL, at most, for all changes but blocks
-	Reads   int `env:"CONTROL_READ_CONNECTIONS" envDefault:"8"`   // connections, at most, for what callers read
-	Blocks  int `env:"CONTROL_BLOCK_CONNECTIONS" envDefault:"8"`  // connections, at most, for blocks; two are always open
+	Changes int `env:"CONTROL_CHANGE_CONNECTIONS" envDefault:"8" in:"1..1000"` // connections to PostgreSQL, at most, for all changes but blocks
+	Reads   int `env:"CONTROL_READ_CONNECTIONS" envDefault:"8" in:"1..1000"`   // connections, at most, for what callers read
+	Blocks  int `env:"CONTROL_BLOCK_CONNECTIONS" envDefault:"8" in:"1..1000"`  // connections, at most, for blocks; two are always open
 
 	Archive         string `env:"CONTROL_ARCHIVE"`                          // where old events go, as Parquet files: a folder, or s3://bucket/prefix; unset: they stay in the database
 	KeepEvents      Age    `env:"CONTROL_KEEP_EVENTS" envDefault:"90d"`     // age of a partition of events, counted from its end, from which it is archived
@@ -76,7 +76,8 @@ func readControl(environ []string) (c Control, problems problems) {
 		names[f.Name] = f.Tag.Get("env")
 	}
 	err := env.ParseWithOptions(&c, env.Options{Environment: set})
-	problems = append(problems, explain(err, names, set)...)
+	reported := map[string]bool{}
+	problems = append(problems, explain(err, names, set, reported)...)
 	for _, s := range []struct {
 		name, file string
 		into       *string
@@ -91,14 +92,7 @@ func readControl(environ []string) (c Control, problems problems) {
 		*s.into, err = readSecret(s.name+"_FILE", s.file)
 		problems.add(err)
 	}
-	for _, s := range []struct {
-		name string
-		most int
-	}{
-		{"CONTROL_CHANGE_CONNECTIONS", c.Changes}, {"CONTROL_READ_CONNECTIONS", c.Reads}, {"CONTROL_BLOCK_CONNECTIONS", c.Blocks},
-	} {
-		problems.unless(s.most >= 1 && s.most <= 1000, s.name, set[s.name], "a number from 1 to 1000")
-	}
+	problems.outside(reflect.ValueOf(&c).Elem(), "", reported)
 	problems.unless(c.KeepEvents > 0, "CONTROL_KEEP_EVENTS", set["CONTROL_KEEP_EVENTS"], "above 0, such as 90d")
 	problems.unless(c.KeepArchives > c.KeepEvents, "CONTROL_KEEP_ARCHIVES", set["CONTROL_KEEP_ARCHIVES"], "longer than CONTROL_KEEP_EVENTS")
 	problems.unless((c.S3AccessKey == "") == (c.S3SecretKey == ""), "CONTROL_S3_ACCESS_KEY", c.S3AccessKey, "complete: it and CONTROL_S3_SECRET_KEY go together")

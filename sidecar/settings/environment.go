@@ -24,9 +24,9 @@ func (e *ConfigError) Error() string { return strings.Join(e.Problems, "\n") }
 func FromEnvironment(environ []string, program string) (Config, error) {
 	set := assigned(environ)
 	var cfg Config
-	problems := parse(&cfg, set)
+	problems, reported := parse(&cfg, set)
 	cfg.applyDefaults(filepath.Base(program))
-	problems = append(problems, cfg.validate()...)
+	problems = append(problems, cfg.validate(reported)...)
 	problems = append(problems, cfg.readSecret()...)
 	cfg.Warnings = cfg.warnings(set)
 	if len(problems) > 0 {
@@ -71,9 +71,9 @@ func variables(group reflect.StructField) map[string]string {
 	return names
 }
 
-// parse fills cfg and returns a problem for each value that it cannot read.
-func parse(cfg *Config, set map[string]string) []string {
-	var problems []string
+// parse fills cfg and returns a problem for each value that it cannot read, and the names of their variables.
+func parse(cfg *Config, set map[string]string) (problems []string, reported map[string]bool) {
+	reported = map[string]bool{}
 	whole := reflect.ValueOf(cfg).Elem()
 	for i := range whole.NumField() {
 		group := whole.Type().Field(i)
@@ -82,13 +82,13 @@ func parse(cfg *Config, set map[string]string) []string {
 		}
 		options := env.Options{Environment: set, Prefix: group.Tag.Get("envPrefix")}
 		err := env.ParseWithOptions(whole.Field(i).Addr().Interface(), options)
-		problems = append(problems, explain(err, variables(group), set)...)
+		problems = append(problems, explain(err, variables(group), set, reported)...)
 	}
-	return problems
+	return problems, reported
 }
 
-// explain returns a line with variable, value and what is allowed for each error of the parser.
-func explain(err error, names, set map[string]string) []string {
+// explain returns a line with variable, value and what is allowed for each error of the parser, and notes the variable.
+func explain(err error, names, set map[string]string, reported map[string]bool) []string {
 	if err == nil {
 		return nil
 	}
@@ -104,6 +104,7 @@ func explain(err error, names, set map[string]string) []string {
 			continue
 		}
 		name := names[wrong.Name]
+		reported[name] = true
 		problems = append(problems, fmt.Sprintf("%s: %q is not %s", name, set[name], allowed(wrong.Type)))
 	}
 	return problems

@@ -12,17 +12,17 @@ import (
 
 // Metrics is where metrics and statistics go. The debug port has /metrics unless DISABLE_STATS is set.
 type Metrics struct {
-	Prometheus bool              `env:"USE_PROMETHEUS"`                        // serves /metrics on PROMETHEUS_ADDR as well
-	Addr       string            `env:"PROMETHEUS_ADDR" envDefault:":9090"`    // host and port, with USE_PROMETHEUS
-	Path       string            `env:"PROMETHEUS_PATH" envDefault:"/metrics"` // of the metrics there
-	NearRatio  float64           `env:"NEAR_LIMIT_RATIO" envDefault:"0.8"`     // share of a limit from which hits count as near_limit
-	Labels     map[string]string `env:"EXTRA_TAGS"`                            // `k:v,k:v`: labels of every metric, tags of every statistic
-	Disabled   bool              `env:"DISABLE_STATS"`                         // no metrics on any port, and no statsd
-	Statsd     bool              `env:"USE_STATSD"`                            // sends statistics to statsd, over TCP
-	DogStatsd  bool              `env:"USE_DOG_STATSD"`                        // sends statistics to DogStatsD, over UDP; not with USE_STATSD
-	StatsdHost string            `env:"STATSD_HOST" envDefault:"localhost"`    // of statsd or DogStatsD
-	StatsdPort uint16            `env:"STATSD_PORT" envDefault:"8125"`         // of statsd or DogStatsD
-	Flush      time.Duration     `env:"STATS_FLUSH_INTERVAL" envDefault:"10s"` // time from one sending of statistics to the next
+	Prometheus bool              `env:"USE_PROMETHEUS"`                                     // serves /metrics on PROMETHEUS_ADDR as well
+	Addr       string            `env:"PROMETHEUS_ADDR" envDefault:":9090"`                 // host and port, with USE_PROMETHEUS
+	Path       string            `env:"PROMETHEUS_PATH" envDefault:"/metrics"`              // of the metrics there
+	NearRatio  float64           `env:"NEAR_LIMIT_RATIO" envDefault:"0.8"`                  // share of a limit from which hits count as near_limit
+	Labels     map[string]string `env:"EXTRA_TAGS"`                                         // `k:v,k:v`: labels of every metric, tags of every statistic
+	Disabled   bool              `env:"DISABLE_STATS"`                                      // no metrics on any port, and no statsd
+	Statsd     bool              `env:"USE_STATSD"`                                         // sends statistics to statsd, over TCP
+	DogStatsd  bool              `env:"USE_DOG_STATSD"`                                     // sends statistics to DogStatsD, over UDP; not with USE_STATSD
+	StatsdHost string            `env:"STATSD_HOST" envDefault:"localhost"`                 // of statsd or DogStatsD
+	StatsdPort uint16            `env:"STATSD_PORT" envDefault:"8125"`                      // of statsd or DogStatsD
+	Flush      time.Duration     `env:"STATS_FLUSH_INTERVAL" envDefault:"10s" in:"1ms..1h"` // time from one sending of statistics to the next
 }
 
 // MetricLabels are the labels that the metrics have themselves, so that those of EXTRA_TAGS need other names.
@@ -40,7 +40,6 @@ func (m *Metrics) validate(p *problems) {
 	p.unless(strings.HasPrefix(m.Path, "/") && !strings.ContainsAny(m.Path, " {}"), "PROMETHEUS_PATH", m.Path, "a path such as /metrics")
 	p.unless(m.NearRatio > 0 && m.NearRatio <= 1, "NEAR_LIMIT_RATIO", m.NearRatio, "a number above 0 and at most 1")
 	p.unless(!m.Statsd || !m.DogStatsd, "USE_DOG_STATSD", m.DogStatsd, "possible beside USE_STATSD: use one of them")
-	p.unless(m.Flush >= time.Millisecond && m.Flush <= time.Hour, "STATS_FLUSH_INTERVAL", m.Flush, "a duration from 1ms to 1h")
 }
 
 // PrometheusLabels are the tags as Prometheus takes them.
