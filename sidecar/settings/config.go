@@ -9,16 +9,18 @@ import (
 	"time"
 )
 
-// Config is all settings of a sidecar. FromEnvironment fills it. The tags hold the names of the variables and their defaults, and
-// the comments of the fields are the text of docs/reference/environment.md. A variable that is set but empty counts as not set.
+// Config is all settings of a sidecar. FromEnvironment fills it. The tags hold the names of the variables and their
+// defaults, and the comments of the fields are the text of docs/reference/environment.md. A variable that is set but
+// empty counts as not set.
 type Config struct {
-	Listen    Listen
-	TLS       TLS
-	Log       Log
-	Tracing   Tracing
-	Rules     Rules
-	XDS       XDS
-	Redis     Redis `envPrefix:"REDIS_"`           // without a URL there is none, and each sidecar counts alone in memory
+	Listen  Listen
+	TLS     TLS
+	Log     Log
+	Tracing Tracing
+	Rules   Rules
+	XDS     XDS
+	// without a URL there is none, and each sidecar counts alone in memory
+	Redis     Redis `envPrefix:"REDIS_"`
 	PerSecond Redis `envPrefix:"REDIS_PERSECOND_"` // for limits with a window of at most a second, with REDIS_PERSECOND
 	RedisTLS  RedisTLS
 	Store     Store
@@ -46,8 +48,9 @@ type Listen struct {
 
 	// UDS is a Unix socket beside the TCP port: a path of at most 107 bytes, or @name for an abstract one.
 	UDS string `env:"GRPC_UDS"`
-	// UDSMode is the mode of the socket. By default every process that can enter its folder can connect, because Envoy often runs
-	// under another user, and lets all requests pass if it cannot connect. 0660 with a shared group is stricter.
+	// UDSMode is the mode of the socket. By default every process that can enter its folder can connect, because Envoy
+	// often runs under another user, and lets all requests pass if it cannot connect. 0660 with a shared group is
+	// stricter.
 	UDSMode SocketMode `env:"GRPC_UDS_MODE" envDefault:"0666"`
 
 	// MaxMessage is the longest request in bytes, over gRPC and /json. A longer one is refused with a decision.
@@ -88,7 +91,8 @@ type TLS struct {
 	SAN      string `env:"GRPC_CLIENT_TLS_SAN"`     // DNS names or URIs, with commas in between; a client's certificate must hold one of them
 }
 
-// Names are the entries of GRPC_CLIENT_TLS_SAN. A client's certificate must hold one of them; without entries every certificate is accepted.
+// Names are the entries of GRPC_CLIENT_TLS_SAN. A client's certificate must hold one of them; without entries every
+// certificate is accepted.
 func (t TLS) Names() []string {
 	var names []string
 	for name := range strings.SplitSeq(t.SAN, ",") {
@@ -126,9 +130,10 @@ type Rules struct {
 
 // Redis is where a shared store is: one server, or several servers of one type.
 type Redis struct {
-	// URL is host:port, redis://, rediss://, a socket's path or unix://. For a cluster it is a list of some nodes, for a ring
-	// a list of every shard, for sentinels the master's name and then a list of them; with commas in between. User, password, TLS and
-	// database of one entry hold for all entries. A user and password in a sentinel's entry are for the sentinels.
+	// URL is host:port, redis://, rediss://, a socket's path or unix://. For a cluster it is a list of some nodes, for
+	// a ring a list of every shard, for sentinels the master's name and then a list of them; with commas in between.
+	// User, password, TLS and database of one entry hold for all entries. A user and password in a sentinel's entry are
+	// for the sentinels.
 	URL        string `env:"URL"`
 	SocketType string `env:"SOCKET_TYPE" in:"|tcp|unix"`                                 // tcp or unix; unset: as the URL is written
 	Type       string `env:"TYPE" envDefault:"SINGLE" in:"single|sentinel|cluster|ring"` // single, sentinel, cluster or ring, in any case
@@ -143,7 +148,8 @@ type Redis struct {
 	TLS      bool          `env:"TLS"`                     // uses TLS, as rediss:// does
 }
 
-// RedisTLS is how the sidecar uses TLS to Redis, for all of its servers. The files are read again when they change, for new connections.
+// RedisTLS is how the sidecar uses TLS to Redis, for all of its servers. The files are read again when they change, for
+// new connections.
 type RedisTLS struct {
 	Cert       string `env:"REDIS_TLS_CLIENT_CERT"`                // file of the sidecar's certificate
 	Key        string `env:"REDIS_TLS_CLIENT_KEY"`                 // file of its key
@@ -166,8 +172,8 @@ type Store struct {
 	Waiters     int           `env:"THROTTLE_WAITERS" envDefault:"10000" in:"1.."`   // throttled answers held at once; further ones are refused
 }
 
-// Breaker is when calls to a server of the shared store stop because it is down, and when they begin again. Each server has a
-// breaker of its own.
+// Breaker is when calls to a server of the shared store stop because it is down, and when they begin again. Each server
+// has a breaker of its own.
 type Breaker struct {
 	Failures int           `env:"FAILURES" envDefault:"3" in:"1..1000000"` // failed calls in a row that open it: refused or lost connections, no reply, replies by which the server reports that it cannot work. Two failed calls that were under way at once open it, too
 	Open     time.Duration `env:"OPEN" envDefault:"500ms" in:"10ms..1h"`   // time from opening to the next try
@@ -186,8 +192,9 @@ type Answer struct {
 	Quota           bool   `env:"QUOTA_MODE"`                                                   // puts every descriptor into quota mode
 }
 
-// Memory is when garbage is collected. The Go runtime reads both variables itself. The sidecar sets those that are unset when it
-// begins to serve. Without any limit the heap takes up to five times the memory in use: set GOGC=100 where that is too much.
+// Memory is when garbage is collected. The Go runtime reads both variables itself. The sidecar sets those that are
+// unset when it begins to serve. Without any limit the heap takes up to five times the memory in use: set GOGC=100
+// where that is too much.
 type Memory struct {
 	Growth string `env:"GOGC"`       // growth of the heap, in percent of the memory in use, at which garbage is collected, or off; unset: 400
 	Limit  string `env:"GOMEMLIMIT"` // size of the process, such as 400MiB, near which it is collected more often; unset: eleven sixteenths of the limit of the cgroup, if there is one

@@ -9,8 +9,8 @@ import (
 	"github.com/caarlos0/env/v11"
 )
 
-// Control is what `spillway control` reads besides the variables of Redis, CACHE_KEY_PREFIX and KEY_SECRET, which have to be those of the
-// sidecars. Sidecars do not read it.
+// Control is what `spillway control` reads besides the variables of Redis, CACHE_KEY_PREFIX and KEY_SECRET, which have
+// to be those of the sidecars. Sidecars do not read it.
 type Control struct {
 	Database     string `env:"CONTROL_DATABASE_URL"`                       // where PostgreSQL is: postgres://user:password@host:port/name
 	DatabaseFile string `env:"CONTROL_DATABASE_URL_FILE"`                  // CONTROL_DATABASE_URL from a file
@@ -33,8 +33,8 @@ type Control struct {
 	S3SecretKeyFile string `env:"CONTROL_S3_SECRET_KEY_FILE"`               // CONTROL_S3_SECRET_KEY from a file
 }
 
-// ControlFromEnvironment reads the settings of the control plane, and those that it shares with sidecars. The error is a *ConfigError with
-// every problem.
+// ControlFromEnvironment reads the settings of the control plane, and those that it shares with sidecars. The error is
+// a *ConfigError with every problem.
 func ControlFromEnvironment(environ []string) (Control, Config, error) {
 	var problems problems
 	shared, err := FromEnvironment(environ, "spillway")
@@ -52,14 +52,16 @@ func ControlFromEnvironment(environ []string) (Control, Config, error) {
 	}
 	_, _, err = net.SplitHostPort(c.Listen)
 	problems.unless(err == nil, "CONTROL_LISTEN", c.Listen, "a host and a port, such as 127.0.0.1:8090")
-	problems.unless((c.Cert == "") == (c.Key == ""), "CONTROL_TLS_CERT", c.Cert, "complete: it and CONTROL_TLS_KEY go together")
+	problems.unless((c.Cert == "") == (c.Key == ""), "CONTROL_TLS_CERT", c.Cert,
+		"complete: it and CONTROL_TLS_KEY go together")
 	if len(problems) > 0 {
 		return c, shared, &ConfigError{problems}
 	}
 	return c, shared, nil
 }
 
-// ArchiveFromEnvironment reads the settings of the archive, for commands that need neither Redis nor, some of them, the database.
+// ArchiveFromEnvironment reads the settings of the archive, for commands that need neither Redis nor, some of them, the
+// database.
 func ArchiveFromEnvironment(environ []string) (Control, error) {
 	c, problems := readControl(environ)
 	if len(problems) > 0 {
@@ -81,7 +83,8 @@ func readControl(environ []string) (c Control, problems problems) {
 	for _, s := range []struct {
 		name, file string
 		into       *string
-	}{{"CONTROL_DATABASE_URL", c.DatabaseFile, &c.Database}, {"CONTROL_S3_SECRET_KEY", c.S3SecretKeyFile, &c.S3SecretKey}} {
+	}{{"CONTROL_DATABASE_URL", c.DatabaseFile, &c.Database}, {"CONTROL_S3_SECRET_KEY", c.S3SecretKeyFile,
+		&c.S3SecretKey}} {
 		if s.file == "" {
 			continue
 		}
@@ -94,8 +97,10 @@ func readControl(environ []string) (c Control, problems problems) {
 	}
 	problems.outside(reflect.ValueOf(&c).Elem(), "", reported)
 	problems.unless(c.KeepEvents > 0, "CONTROL_KEEP_EVENTS", set["CONTROL_KEEP_EVENTS"], "above 0, such as 90d")
-	problems.unless(c.KeepArchives > c.KeepEvents, "CONTROL_KEEP_ARCHIVES", set["CONTROL_KEEP_ARCHIVES"], "longer than CONTROL_KEEP_EVENTS")
-	problems.unless((c.S3AccessKey == "") == (c.S3SecretKey == ""), "CONTROL_S3_ACCESS_KEY", c.S3AccessKey, "complete: it and CONTROL_S3_SECRET_KEY go together")
+	problems.unless(c.KeepArchives > c.KeepEvents, "CONTROL_KEEP_ARCHIVES", set["CONTROL_KEEP_ARCHIVES"],
+		"longer than CONTROL_KEEP_EVENTS")
+	problems.unless((c.S3AccessKey == "") == (c.S3SecretKey == ""), "CONTROL_S3_ACCESS_KEY", c.S3AccessKey,
+		"complete: it and CONTROL_S3_SECRET_KEY go together")
 	return c, problems
 }
 

@@ -19,8 +19,9 @@ type ConfigError struct{ Problems []string }
 // Error lists the problems, one per line.
 func (e *ConfigError) Error() string { return strings.Join(e.Problems, "\n") }
 
-// FromEnvironment reads a Config from environ, which has the form of os.Environ(). program is the name that the program was started
-// under: as `ratelimit` it listens where the reference server does. The error is a *ConfigError with every problem.
+// FromEnvironment reads a Config from environ, which has the form of os.Environ(). program is the name that the program
+// was started under: as `ratelimit` it listens where the reference server does. The error is a *ConfigError with every
+// problem.
 func FromEnvironment(environ []string, program string) (Config, error) {
 	set := assigned(environ)
 	var cfg Config
@@ -168,7 +169,8 @@ func (c *Config) readSecret() []string {
 	return nil
 }
 
-// warnings returns a line for each variable that is set and has no effect, or not all of it: first those of the reference server, sorted.
+// warnings returns a line for each variable that is set and has no effect, or not all of it: first those of the
+// reference server, sorted.
 func (c *Config) warnings(set map[string]string) []string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(set)) {
@@ -200,9 +202,11 @@ func (c *Config) partly(set map[string]string) []string {
 	}
 	for _, r := range c.Redises() {
 		unused := r.SentinelAuth != "" || r.SentinelAuthFile != ""
-		add(unused && !one(r.Type, "sentinel"), r.prefix+"SENTINEL_AUTH: there are no sentinels; "+r.prefix+"TYPE is "+r.Type)
+		add(unused && !one(r.Type, "sentinel"),
+			r.prefix+"SENTINEL_AUTH: there are no sentinels; "+r.prefix+"TYPE is "+r.Type)
 	}
-	add(strings.EqualFold(c.Store.Backend, "memcache"), "BACKEND_TYPE=memcache: not supported; counts are kept in Redis (REDIS_URL), else in memory")
+	add(strings.EqualFold(c.Store.Backend, "memcache"),
+		"BACKEND_TYPE=memcache: not supported; counts are kept in Redis (REDIS_URL), else in memory")
 	c.Tracing.warn(add)
 	c.warnXDS(set, add)
 	return lines

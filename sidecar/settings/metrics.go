@@ -27,7 +27,8 @@ type Metrics struct {
 
 // MetricLabels are the labels that the metrics have themselves, so that those of EXTRA_TAGS need other names.
 var MetricLabels = []string{
-	"domain", "key1", "key2", "grpc_method", "err_type", "outcome", "rule", "scope", "reason", "store", "shard", "stream", "what", "to", "hash", "version", "revision", "goversion", "le", "quantile",
+	"domain", "key1", "key2", "grpc_method", "err_type", "outcome", "rule", "scope", "reason", "store", "shard",
+	"stream", "what", "to", "hash", "version", "revision", "goversion", "le", "quantile",
 }
 
 // SendsStatsd reports whether statistics are sent, to statsd or DogStatsD.
@@ -37,7 +38,8 @@ func (m *Metrics) SendsStatsd() bool { return (m.Statsd || m.DogStatsd) && !m.Di
 func (m *Metrics) validate(p *problems) {
 	_, _, err := net.SplitHostPort(m.Addr)
 	p.unless(err == nil, "PROMETHEUS_ADDR", m.Addr, "an address such as :9090 or 127.0.0.1:9090")
-	p.unless(strings.HasPrefix(m.Path, "/") && !strings.ContainsAny(m.Path, " {}"), "PROMETHEUS_PATH", m.Path, "a path such as /metrics")
+	p.unless(strings.HasPrefix(m.Path, "/") && !strings.ContainsAny(m.Path, " {}"), "PROMETHEUS_PATH", m.Path,
+		"a path such as /metrics")
 	p.unless(m.NearRatio > 0 && m.NearRatio <= 1, "NEAR_LIMIT_RATIO", m.NearRatio, "a number above 0 and at most 1")
 	p.unless(!m.Statsd || !m.DogStatsd, "USE_DOG_STATSD", m.DogStatsd, "possible beside USE_STATSD: use one of them")
 }
@@ -69,7 +71,8 @@ var (
 func (m *Metrics) renamed() (lines []string) {
 	for _, tag := range slices.Sorted(maps.Keys(m.Labels)) {
 		if labelOf(tag) != tag {
-			lines = append(lines, fmt.Sprintf("EXTRA_TAGS: for Prometheus the tag %q is the label %s", tag, labelOf(tag)))
+			lines = append(lines, fmt.Sprintf("EXTRA_TAGS: for Prometheus the tag %q is the label %s", tag,
+				labelOf(tag)))
 		}
 	}
 	return lines
@@ -78,7 +81,8 @@ func (m *Metrics) renamed() (lines []string) {
 // warn adds a line for each variable that is set and has no effect.
 func (m *Metrics) warn(set map[string]string, add func(is bool, line string)) {
 	for _, name := range []string{"STATSD_HOST", "STATSD_PORT", "STATS_FLUSH_INTERVAL"} {
-		add(set[name] != "" && !m.Disabled && !m.SendsStatsd(), name+": nothing is sent to statsd; set USE_STATSD=true or USE_DOG_STATSD=true as well")
+		add(set[name] != "" && !m.Disabled && !m.SendsStatsd(),
+			name+": nothing is sent to statsd; set USE_STATSD=true or USE_DOG_STATSD=true as well")
 	}
 	add(m.Disabled && m.Prometheus, "USE_PROMETHEUS: DISABLE_STATS=true turns it off; remove one of them")
 	add(m.Disabled && m.Statsd, "USE_STATSD: DISABLE_STATS=true turns it off; remove one of them")

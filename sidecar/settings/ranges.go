@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// checkRanges adds a problem for each value that the tag `in` of its field does not allow: "1ms..1m", "0.." or, of words in
-// any case, "text|json". What an earlier problem is about, and a group that is not in use, are passed over.
+// checkRanges adds a problem for each value that the tag `in` of its field does not allow: "1ms..1m", "0.." or, of
+// words in any case, "text|json". What an earlier problem is about, and a group that is not in use, are passed over.
 func (c *Config) checkRanges(p *problems, reported map[string]bool) {
 	unused := map[string]bool{"PerSecond": !c.Store.PerSecond, "XDS": !c.Rules.FromXDS()}
 	whole := reflect.ValueOf(c).Elem()
@@ -33,55 +33,40 @@ func (p *problems) outside(group reflect.Value, prefix string, reported map[stri
 	}
 }
 
-// within reports whether a tag allows a value.
+// within reports whether a tag allows a value. It panics where a tag is wrong, which every test of settings finds out.
 func within(in string, v reflect.Value) bool {
 	if v.Kind() == reflect.String {
 		return one(v.String(), strings.Split(in, "|")...)
 	}
 	least, most, _ := strings.Cut(in, "..")
-	return number(v) >= end(least, v) && (most == "" || number(v) <= end(most, v))
+	return number(fmt.Sprint(v.Interface())) >= number(least) &&
+		(most == "" || number(fmt.Sprint(v.Interface())) <= number(most))
 }
 
-// number is a value as a number; all bounds are far below what it holds exactly.
-func number(v reflect.Value) float64 {
-	if v.CanFloat() {
-		return v.Float()
+// number is a number, or a duration in nanoseconds; all bounds are far below what it holds exactly.
+func number(text string) float64 {
+	d, err := time.ParseDuration(text)
+	if n, wrong := strconv.ParseFloat(text, 64); wrong == nil {
+		return n
 	}
-	return float64(v.Int())
-}
-
-// end is an end of a range. It panics where a tag is wrong, which every test of settings finds out.
-func end(text string, v reflect.Value) float64 {
-	if v.Type() == reflect.TypeFor[time.Duration]() {
-		d, err := time.ParseDuration(text)
-		if err != nil {
-			panic(err)
-		}
-		return float64(d)
-	}
-	n, err := strconv.ParseFloat(text, 64)
 	if err != nil {
 		panic(err)
 	}
-	return n
+	return float64(d)
 }
 
 // rangeText is what a tag allows, in words.
 func rangeText(in string, v reflect.Value) string {
-	if v.Kind() == reflect.String {
-		words := strings.Split(strings.TrimPrefix(in, "|"), "|")
-		if len(words) == 2 {
-			return words[0] + " or " + words[1]
-		}
+	words := strings.Split(strings.TrimPrefix(in, "|"), "|")
+	switch {
+	case v.Kind() == reflect.String && len(words) == 2:
+		return words[0] + " or " + words[1]
+	case v.Kind() == reflect.String:
 		return "one of " + strings.Join(words, ", ")
 	}
-	least, most, _ := strings.Cut(in, "..")
-	text := "a number from " + least
+	kind := "a number from "
 	if v.Type() == reflect.TypeFor[time.Duration]() {
-		text = "a duration from " + least
+		kind = "a duration from "
 	}
-	if most != "" {
-		text = fmt.Sprintf("%s to %s", text, most)
-	}
-	return text
+	return kind + strings.Replace(strings.TrimSuffix(in, ".."), "..", " to ", 1)
 }

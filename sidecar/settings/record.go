@@ -2,7 +2,8 @@ package settings
 
 import "strconv"
 
-// Record is what the sidecar writes down of its decisions, for the control plane: usage of each minute, and single events. It needs Redis.
+// Record is what the sidecar writes down of its decisions, for the control plane: usage of each minute, and single
+// events. It needs Redis.
 type Record struct {
 	Use          bool   `env:"RECORD"`                                                     // appends usage and events to two streams of Redis
 	AllowedOneIn int    `env:"RECORD_ALLOWED_ONE_IN" envDefault:"100" in:"0..1000000"`     // one in so many requests that pass becomes an event; 0: none. Refusals always do, and usage counts every request
@@ -20,6 +21,7 @@ func (r *Record) validate(p *problems, redis bool) {
 			{"RECORD_REGION", r.Region}, {"RECORD_PLAIN_IDENTITIES", set(r.Plain)},
 		})
 	}
-	p.unless(!r.Use || redis, "RECORD", strconv.FormatBool(r.Use), "possible without REDIS_URL: the record is kept in Redis")
+	p.unless(!r.Use || redis, "RECORD", strconv.FormatBool(r.Use),
+		"possible without REDIS_URL: the record is kept in Redis")
 	p.unless(len(r.Region) <= maxRegion, "RECORD_REGION", r.Region, "a text of at most 64 bytes")
 }

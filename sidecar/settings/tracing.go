@@ -5,9 +5,10 @@ import (
 	"strings"
 )
 
-// Tracing is whether requests are traced, and how. The variables that begin with TRACING_ are the reference server's, the
-// others OpenTelemetry's. Where both are set, OpenTelemetry's win, and a variable that turns traces off wins over one that turns
-// them on. The libraries read the rest of OTEL_EXPORTER_OTLP_*, OTEL_BSP_* and OTEL_RESOURCE_ATTRIBUTES themselves.
+// Tracing is whether requests are traced, and how. The variables that begin with TRACING_ are the reference server's,
+// the others OpenTelemetry's. Where both are set, OpenTelemetry's win, and a variable that turns traces off wins over
+// one that turns them on. The libraries read the rest of OTEL_EXPORTER_OTLP_*, OTEL_BSP_* and OTEL_RESOURCE_ATTRIBUTES
+// themselves.
 type Tracing struct {
 	Enabled        *bool   `env:"TRACING_ENABLED"`                                            // turns traces on or off; unset: on where OTEL_TRACES_EXPORTER is otlp, or an endpoint is set
 	Over           string  `env:"TRACING_EXPORTER_PROTOCOL" envDefault:"http" in:"http|grpc"` // how spans are sent: http or grpc
@@ -84,14 +85,17 @@ func (t *Tracing) warn(add func(is bool, line string)) {
 	if !t.On() && t.Exporter == "" {
 		return
 	}
-	add(t.Exporter != "" && !t.exports("otlp") && !t.exports("none"), "OTEL_TRACES_EXPORTER="+t.Exporter+": use otlp or none")
+	add(t.Exporter != "" && !t.exports("otlp") && !t.exports("none"),
+		"OTEL_TRACES_EXPORTER="+t.Exporter+": use otlp or none")
 	for _, name := range t.Propagators() {
 		known := one(name, "tracecontext", "b3", "b3multi", "none")
 		// Baggage is for services that call further ones. The sidecar calls none, so it needs no warning.
 		add(!known && name != "baggage", "OTEL_PROPAGATORS: "+name+": use tracecontext, b3 or b3multi")
 	}
-	for _, protocol := range [][2]string{{"OTEL_EXPORTER_OTLP_PROTOCOL", t.Protocol}, {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", t.TracesProtocol}} {
-		add(!one(protocol[1], "", "grpc", "http/protobuf", "http/json"), protocol[0]+"="+protocol[1]+": use grpc, http/protobuf or http/json")
+	for _, protocol := range [][2]string{{"OTEL_EXPORTER_OTLP_PROTOCOL", t.Protocol},
+		{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", t.TracesProtocol}} {
+		add(!one(protocol[1], "", "grpc", "http/protobuf", "http/json"),
+			protocol[0]+"="+protocol[1]+": use grpc, http/protobuf or http/json")
 	}
 }
 

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// validate returns the problems of values that could be read, group by group. Those of the reported variables are known.
+// validate returns the problems of values that could be read, group by group. Those of the reported variables are
+// known.
 func (c *Config) validate(reported map[string]bool) []string {
 	var p problems
 	c.checkRanges(&p, reported)
@@ -70,7 +71,8 @@ func (c *Config) validateTLS(p *problems) {
 	}
 	p.unless(t.Cert != "", "GRPC_SERVER_TLS_CERT", "", "a file, which GRPC_SERVER_USE_TLS needs")
 	p.unless(t.Key != "", "GRPC_SERVER_TLS_KEY", "", "a file, which GRPC_SERVER_USE_TLS needs")
-	p.unless(t.SAN == "" || t.ClientCA != "", "GRPC_CLIENT_TLS_SAN", t.SAN, "checked without GRPC_CLIENT_TLS_CACERT: set that too")
+	p.unless(t.SAN == "" || t.ClientCA != "", "GRPC_CLIENT_TLS_SAN", t.SAN,
+		"checked without GRPC_CLIENT_TLS_CACERT: set that too")
 	p.unless(t.SAN == "" || len(t.Names()) > 0, "GRPC_CLIENT_TLS_SAN", t.SAN, "a list of names, with commas in between")
 }
 
@@ -97,8 +99,8 @@ func unless(is bool, text string) string {
 // set returns the value of a switch: true, or an empty text where it is off.
 func set(is bool) string { return unless(!is, "true") }
 
-// validateRedisTLS adds a problem for each setting of TLS that no connection uses: with it an operator would believe that Redis is
-// reached over TLS.
+// validateRedisTLS adds a problem for each setting of TLS that no connection uses: with it an operator would believe
+// that Redis is reached over TLS.
 func (c *Config) validateRedisTLS(p *problems) {
 	t, secured := &c.RedisTLS, false
 	for _, r := range c.Redises() {
@@ -108,17 +110,20 @@ func (c *Config) validateRedisTLS(p *problems) {
 		}
 		secured = secured || r.URL != "" && at.Secured()
 		if r.URL == "" {
-			p.unused("set "+r.prefix+"URL as well, or remove it: there is no Redis", []setting{{r.prefix + "TLS", set(r.TLS)}})
+			p.unused("set "+r.prefix+"URL as well, or remove it: there is no Redis",
+				[]setting{{r.prefix + "TLS", set(r.TLS)}})
 		}
 	}
-	p.unless((t.Cert == "") == (t.Key == ""), "REDIS_TLS_CLIENT_CERT", t.Cert, "complete: it and REDIS_TLS_CLIENT_KEY go together")
+	p.unless((t.Cert == "") == (t.Key == ""), "REDIS_TLS_CLIENT_CERT", t.Cert,
+		"complete: it and REDIS_TLS_CLIENT_KEY go together")
 	if secured {
 		return
 	}
-	p.unused("write rediss:// in REDIS_URL or set REDIS_TLS=true as well, or remove it: no Redis is reached over TLS", []setting{
-		{"REDIS_TLS_CLIENT_CERT", t.Cert}, {"REDIS_TLS_CLIENT_KEY", t.Key}, {"REDIS_TLS_CACERT", t.CA},
-		{"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", set(t.SkipVerify)},
-	})
+	p.unused("write rediss:// in REDIS_URL or set REDIS_TLS=true as well, or remove it: no Redis is reached over TLS",
+		[]setting{
+			{"REDIS_TLS_CLIENT_CERT", t.Cert}, {"REDIS_TLS_CLIENT_KEY", t.Key}, {"REDIS_TLS_CACERT", t.CA},
+			{"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", set(t.SkipVerify)},
+		})
 }
 
 // LongestMessage is the upper bound of MAX_MESSAGE_BYTES. Envoy's usual requests are below the lower one.
@@ -129,7 +134,8 @@ func (c *Config) validateStore(p *problems) {
 	for _, r := range c.Redises() {
 		r.validate(p)
 	}
-	p.unless(!s.PerSecond || c.Redis.URL != "", "REDIS_URL", "", "a Redis, which REDIS_PERSECOND needs for the other limits")
+	p.unless(!s.PerSecond || c.Redis.URL != "", "REDIS_URL", "",
+		"a Redis, which REDIS_PERSECOND needs for the other limits")
 	p.unless(!s.PerSecond || c.PerSecond.URL != "", "REDIS_PERSECOND_URL", "", "a Redis, which REDIS_PERSECOND needs")
 	c.validateRedisTLS(p)
 	p.unless(one(s.Backend, "redis", "memcache"), "BACKEND_TYPE", s.Backend, "redis")
@@ -142,7 +148,8 @@ func (c *Config) validateRest(p *problems) {
 	p.unless(err == nil, "LOG_LEVEL", c.Log.Level, "one of error, warn, info, debug, trace")
 	a := &c.Answer
 	for _, h := range [][2]string{
-		{"LIMIT_LIMIT_HEADER", a.LimitHeader}, {"LIMIT_REMAINING_HEADER", a.RemainingHeader}, {"LIMIT_RESET_HEADER", a.ResetHeader},
+		{"LIMIT_LIMIT_HEADER", a.LimitHeader}, {"LIMIT_REMAINING_HEADER", a.RemainingHeader},
+		{"LIMIT_RESET_HEADER", a.ResetHeader},
 	} {
 		p.unless(headerName.MatchString(h[1]), h[0], h[1], "the name of a header")
 	}

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// XDS is the management server that rules come from with CONFIG_TYPE=GRPC_XDS_SOTW. The files are read again for each connection.
+// XDS is the management server that rules come from with CONFIG_TYPE=GRPC_XDS_SOTW. The files are read again for each
+// connection.
 type XDS struct {
 	Server string `env:"CONFIG_GRPC_XDS_SERVER_URL" envDefault:"localhost:18000"` // host:port of the management server, or unix:///path
 
@@ -72,22 +73,26 @@ func (c *Config) validateXDS(p *problems) {
 	x.validateNode(p)
 	x.validateTLS(p)
 	x.validateRetry(p)
-	p.unless(x.MaxMessage >= 1024 && x.MaxMessage <= mostXDSMessage, "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", x.MaxMessage, "0, or a number from 1024 to 268435456")
+	p.unless(x.MaxMessage >= 1024 && x.MaxMessage <= mostXDSMessage, "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", x.MaxMessage,
+		"0, or a number from 1024 to 268435456")
 }
 
 // validateNode checks what the server is told about this client.
 func (x *XDS) validateNode(p *problems) {
 	for pair := range strings.SplitSeq(x.Metadata, ",") {
 		name, _, both := strings.Cut(pair, "=")
-		p.unless(x.Metadata == "" || both && strings.TrimSpace(name) != "", "CONFIG_GRPC_XDS_NODE_METADATA", x.Metadata, "a list such as name=value,name=value")
+		p.unless(x.Metadata == "" || both && strings.TrimSpace(name) != "", "CONFIG_GRPC_XDS_NODE_METADATA",
+			x.Metadata, "a list such as name=value,name=value")
 	}
 	for _, name := range slices.Sorted(maps.Keys(x.Headers)) {
-		p.unless(headerName.MatchString(name) && !strings.HasPrefix(strings.ToLower(name), "grpc-"), "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", name, "the name of a header")
+		p.unless(headerName.MatchString(name) && !strings.HasPrefix(strings.ToLower(name), "grpc-"),
+			"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", name, "the name of a header")
 	}
 }
 
 func (x *XDS) validateRetry(p *problems) {
-	p.unless(x.RetryGrows > 0 && x.RetryGrows <= 100, "XDS_CLIENT_BACKOFF_RANDOM_FACTOR", x.RetryGrows, "a number above 0 and at most 100")
+	p.unless(x.RetryGrows > 0 && x.RetryGrows <= 100, "XDS_CLIENT_BACKOFF_RANDOM_FACTOR", x.RetryGrows,
+		"a number above 0 and at most 100")
 }
 
 func (x *XDS) validateTLS(p *problems) {
@@ -98,7 +103,8 @@ func (x *XDS) validateTLS(p *problems) {
 		})
 		return
 	}
-	p.unless((x.Cert == "") == (x.Key == ""), "CONFIG_GRPC_XDS_CLIENT_TLS_CERT", x.Cert, "complete: it and CONFIG_GRPC_XDS_CLIENT_TLS_KEY go together")
+	p.unless((x.Cert == "") == (x.Key == ""), "CONFIG_GRPC_XDS_CLIENT_TLS_CERT", x.Cert,
+		"complete: it and CONFIG_GRPC_XDS_CLIENT_TLS_KEY go together")
 }
 
 // validTarget reports whether a text is host:port or unix:///path.
@@ -121,6 +127,7 @@ func (c *Config) warnXDS(environ map[string]string, add func(is bool, line strin
 		of := strings.HasPrefix(name, "CONFIG_GRPC_XDS_") || strings.HasPrefix(name, "XDS_CLIENT_")
 		_, unread := unsupported[name]
 		off := strings.EqualFold(environ[name], "false")
-		add(of && !unread && !off && !c.Rules.FromXDS(), name+": set CONFIG_TYPE=GRPC_XDS_SOTW as well: rules come from files")
+		add(of && !unread && !off && !c.Rules.FromXDS(),
+			name+": set CONFIG_TYPE=GRPC_XDS_SOTW as well: rules come from files")
 	}
 }

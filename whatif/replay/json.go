@@ -14,8 +14,8 @@ var (
 	errDeep = errors.New("too many objects within each other")
 )
 
-// readJSON reads a line of JSON into the record: strings, numbers and literals under their names, those of objects within
-// the object under both names with a dot between. What has no escapes is not copied.
+// readJSON reads a line of JSON into the record: strings, numbers and literals under their names, those of objects
+// within the object under both names with a dot between. What has no escapes is not copied.
 func readJSON(l *layout, r *record, line string) error {
 	if !gjson.Valid(line) {
 		return errJSON

@@ -169,7 +169,8 @@ func (t *Timeline) write(w io.Writer) {
 			sums[line][i/each] += n
 		}
 	}
-	fmt.Fprintf(w, "\nWhen: from %s on, one sign for %v\n", clock(t.Start), time.Duration(int64(each)*t.Seconds)*time.Second)
+	fmt.Fprintf(w, "\nWhen: from %s on, one sign for %v\n", clock(t.Start),
+		time.Duration(int64(each)*t.Seconds)*time.Second)
 	if t.Points[0].Against == nil {
 		lines = lines[:2]
 	}
@@ -202,7 +203,8 @@ func (s *SideReport) write(w io.Writer, title string, rows int) {
 	}
 	fmt.Fprintf(w, "  %d of %d requests refused (%s)\n", s.Refused, total, percent(s.Refused, total))
 	if s.Evicted > 0 {
-		fmt.Fprintf(w, "  %d counters were forgotten early for want of memory: some requests were admitted for that (--memory)\n", s.Evicted)
+		fmt.Fprintf(w,
+			"  %d counters were forgotten early for want of memory: some requests were admitted for that (--memory)\n", s.Evicted)
 	}
 	if len(s.Rules) > 0 {
 		fmt.Fprint(w, "\n  RULE\tSCOPE\tCOUNTED\tREFUSED\tWOULD REFUSE\tFIRST\tLAST\n")
@@ -212,13 +214,15 @@ func (s *SideReport) write(w io.Writer, title string, rows int) {
 		if r.First != nil {
 			first, last = clock(*r.First), clock(*r.Last)
 		}
-		fmt.Fprintf(w, "  %s\t%s\t%d\t%d\t%d\t%s\t%s\n", visible(r.Rule), r.Scope, r.Counted, r.Refused, r.Shadowed, first, last)
+		fmt.Fprintf(w, "  %s\t%s\t%d\t%d\t%d\t%s\t%s\n", visible(r.Rule), r.Scope, r.Counted, r.Refused, r.Shadowed,
+			first, last)
 	}
 	writeLimited(w, "WHO IS REFUSED", s.Who, rows, s.WhoIncomplete)
 }
 
 func (c *Changes) write(w io.Writer, rows int) {
-	fmt.Fprintf(w, "\nDifference: %d newly refused, %d newly admitted, %d refused by both (%d of them by another rule), %d by neither\n",
+	fmt.Fprintf(w,
+		"\nDifference: %d newly refused, %d newly admitted, %d refused by both (%d of them by another rule), %d by neither\n",
 		c.NewlyRefused, c.NewlyAdmitted, c.RefusedByBoth, c.OtherRule, c.RefusedByNeither)
 	writeLimited(w, "NEWLY REFUSED", c.Limited, rows, c.Incomplete)
 	writeLimited(w, "NEWLY ADMITTED", c.Freed, rows, c.Incomplete)

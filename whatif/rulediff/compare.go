@@ -50,8 +50,8 @@ var strictness = map[descriptors.Action]int{
 	descriptors.Allow: 0, descriptors.LogOnly: 1, descriptors.Throttle: 2, descriptors.Reject: 3, descriptors.Block: 4,
 }
 
-// fields notes the fields that differ. The directions are those of a field that has a value where it had none, for fields
-// that have one.
+// fields notes the fields that differ. The directions are those of a field that has a value where it had none, for
+// fields that have one.
 func (v *verdict) fields(what string, old, new any, directions map[string]int, without ...string) {
 	was, is := descriptors.Fields(old, without...), descriptors.Fields(new, without...)
 	text := func(list []descriptors.Field, name string) string {
@@ -86,7 +86,8 @@ func (d *Diff) rule(domain, name string, old, new *descriptors.Rule) {
 	if new.Action != descriptors.Allow {
 		sign = -1
 	}
-	v.say("action", old.Action.String(), new.Action.String(), -direction(strictness[old.Action], strictness[new.Action]))
+	v.say("action", old.Action.String(), new.Action.String(),
+		-direction(strictness[old.Action], strictness[new.Action]))
 	v.limits(old.Limits, new.Limits)
 	v.say("scope", old.Scope.String(), new.Scope.String(), 0)
 	v.match(&old.Match, &new.Match, sign)
@@ -97,7 +98,8 @@ func (d *Diff) rule(domain, name string, old, new *descriptors.Rule) {
 	d.conclude(domain, "rule", name, new.Pos, v, old.Action == descriptors.LogOnly, new.Action == descriptors.LogOnly)
 }
 
-// conclude adds the change, unless nothing changed. One that enters or leaves shadow is of that kind, whatever else changed.
+// conclude adds the change, unless nothing changed. One that enters or leaves shadow is of that kind, whatever else
+// changed.
 func (d *Diff) conclude(domain, what, name string, at descriptors.Pos, v *verdict, wasShadow, isShadow bool) {
 	if len(v.details) == 0 {
 		return
@@ -189,14 +191,16 @@ func (v *verdict) limit(old, new *descriptors.Limit) {
 	v.tighter, v.looser = v.tighter || room < 0, v.looser || room > 0
 }
 
-// faster compares rates by the products of each count with the other's window, which are whole numbers of at most 128 bits.
+// faster compares rates by the products of each count with the other's window, which are whole numbers of at most 128
+// bits.
 func faster(old, new *descriptors.Limit) int {
 	wasHigh, was := bits.Mul64(uint64(old.Count), uint64(new.Window))
 	isHigh, is := bits.Mul64(uint64(new.Count), uint64(old.Window))
 	return cmp.Or(cmp.Compare(isHigh, wasHigh), cmp.Compare(is, was))
 }
 
-// match compares conditions. With more values of a kind a rule is about more requests, and with a kind more it is about fewer.
+// match compares conditions. With more values of a kind a rule is about more requests, and with a kind more it is about
+// fewer.
 func (v *verdict) match(old, new *descriptors.Conditions, sign int) {
 	was, is := conditions(old), conditions(new)
 	for i := range was {
@@ -208,7 +212,8 @@ func (v *verdict) match(old, new *descriptors.Conditions, sign int) {
 	}
 }
 
-// wider is above 0 where the new values match more, below 0 where they match less, and 0 where that cannot be told. No value matches all.
+// wider is above 0 where the new values match more, below 0 where they match less, and 0 where that cannot be told. No
+// value matches all.
 func wider(was, is []string) int {
 	less := len(was) == 0 || len(is) > 0 && contains(was, is)
 	more := len(is) == 0 || len(was) > 0 && contains(is, was)

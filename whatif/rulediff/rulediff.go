@@ -1,5 +1,5 @@
-// Package rulediff reports what a change of a rule set means: which rules are added, removed, tightened, loosened, put into shadow or displaced,
-// and who would be treated differently.
+// Package rulediff reports what a change of a rule set means: which rules are added, removed, tightened, loosened, put
+// into shadow or displaced, and who would be treated differently.
 package rulediff
 
 import (
@@ -24,7 +24,8 @@ func (d *Diff) Empty() bool { return len(d.Changes)+len(d.Treated) == 0 }
 // Kind is what became of a rule.
 type Kind string
 
-// The kinds. Shadowed rules are counted and no longer enforced, displaced ones are there and can never apply, in whole or in part.
+// The kinds. Shadowed rules are counted and no longer enforced, displaced ones are there and can never apply, in whole
+// or in part.
 const (
 	Added     Kind = "added"
 	Removed   Kind = "removed"
@@ -75,7 +76,8 @@ func written(l rules.Load, name string) *descriptors.Domain {
 }
 
 func (d *Diff) add(domain, what, name string, kind Kind, at descriptors.Pos, details ...string) {
-	d.Changes = append(d.Changes, Change{Domain: domain, What: what, Name: name, Kind: kind, Details: details, File: at.File, Line: at.Line})
+	d.Changes = append(d.Changes, Change{Domain: domain, What: what, Name: name, Kind: kind, Details: details,
+		File: at.File, Line: at.Line})
 }
 
 func (d *Diff) domain(name string, old, new *descriptors.Domain) {
@@ -87,24 +89,28 @@ func (d *Diff) domain(name string, old, new *descriptors.Domain) {
 		d.add(name, "domain", "", Removed, old.Pos)
 		return
 	}
-	pair(old.Rules, new.Rules, func(r *descriptors.Rule) string { return r.Name }, func(rule string, a, b *descriptors.Rule) {
-		d.rule(name, rule, a, b)
-	})
-	pair(flatten(old.Tree, ""), flatten(new.Tree, ""), func(n *node) string { return n.path }, func(path string, a, b *node) {
-		d.node(name, path, a, b)
-	})
+	pair(old.Rules, new.Rules, func(r *descriptors.Rule) string { return r.Name },
+		func(rule string, a, b *descriptors.Rule) {
+			d.rule(name, rule, a, b)
+		})
+	pair(flatten(old.Tree, ""), flatten(new.Tree, ""), func(n *node) string { return n.path },
+		func(path string, a, b *node) {
+			d.node(name, path, a, b)
+		})
 	for _, accounts := range []struct {
 		what     string
 		old, new []descriptors.Account
 	}{{"user", old.Users, new.Users}, {"tenant", old.Tenants, new.Tenants}, {"key", old.Keys, new.Keys}} {
-		pair(accounts.old, accounts.new, func(a *descriptors.Account) string { return a.Name }, func(account string, a, b *descriptors.Account) {
-			d.account(name, accounts.what, account, a, b)
-		})
+		pair(accounts.old, accounts.new, func(a *descriptors.Account) string { return a.Name },
+			func(account string, a, b *descriptors.Account) {
+				d.account(name, accounts.what, account, a, b)
+			})
 	}
 	d.rest(name, old, new)
 }
 
-// pair calls f for each name of both lists, in the order of the new one, then what is gone; with nil for what is not there.
+// pair calls f for each name of both lists, in the order of the new one, then what is gone; with nil for what is not
+// there.
 func pair[T any](old, new []T, name func(*T) string, f func(name string, old, new *T)) {
 	was, is := map[string]*T{}, map[string]*T{}
 	for i := range old {

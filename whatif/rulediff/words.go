@@ -32,7 +32,8 @@ func conditions(c *descriptors.Conditions) []condition {
 		authenticated = []string{fmt.Sprint(*c.Authenticated)}
 	}
 	all := []condition{
-		{"endpoints", endpoints}, {"methods", slices.Clone(c.Methods)}, {"users", slices.Clone(c.Users)}, {"tenants", slices.Clone(c.Tenants)},
+		{"endpoints", endpoints}, {"methods", slices.Clone(c.Methods)}, {"users", slices.Clone(c.Users)},
+		{"tenants", slices.Clone(c.Tenants)},
 		{"tiers", slices.Clone(c.Tiers)}, {"cidrs", networks}, {"entries", entries}, {"authenticated", authenticated},
 	}
 	for _, one := range all {

@@ -37,8 +37,8 @@ func (d Duration) String() string {
 // Instant is a point in time, in RFC 3339.
 type Instant struct{ time.Time }
 
-// decoder reads nodes of YAML into values by their types. It refuses keys that a struct has no field for, and gathers all
-// that is wrong.
+// decoder reads nodes of YAML into values by their types. It refuses keys that a struct has no field for, and gathers
+// all that is wrong.
 type decoder struct {
 	path  string
 	wrong []error
