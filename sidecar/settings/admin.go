@@ -11,12 +11,17 @@ type Admin struct {
 	// pod, every container is this machine.
 	Local string `env:"ADMIN_LOCAL" envDefault:"operate" in:"view|operate"`
 
-	Cert      string `env:"ADMIN_TLS_CERT"`                                          // file of a certificate; with it the debug port speaks TLS
-	Key       string `env:"ADMIN_TLS_KEY"`                                           // file of its key
-	ClientCA  string `env:"ADMIN_TLS_CLIENT_CA"`                                     // file of authorities; a client with a certificate that one of them signed may use the API, in the role view
-	Operators string `env:"ADMIN_TLS_OPERATORS"`                                     // DNS names or URIs, with commas in between; a client whose certificate holds one of them has the role operate
-	Events    string `env:"ADMIN_EVENTS" envDefault:"operate" in:"view|operate|off"` // role that /v1/events needs: view, operate, or off for none; events name clients
-	TopKeys   int    `env:"ADMIN_TOP_KEYS" envDefault:"1024"`                        // keys that the sketch behind /v1/top keeps, from 16; 0: no sketch
+	// file of a certificate; with it the debug port speaks TLS
+	Cert string `env:"ADMIN_TLS_CERT"`
+	Key  string `env:"ADMIN_TLS_KEY"` // file of its key
+	// file of authorities; a client with a certificate that one of them signed may use the API, in the role view
+	ClientCA string `env:"ADMIN_TLS_CLIENT_CA"`
+	// DNS names or URIs, with commas in between; a client whose certificate holds one of them has the role operate
+	Operators string `env:"ADMIN_TLS_OPERATORS"`
+	// role that /v1/events needs: view, operate, or off for none; events name clients
+	Events string `env:"ADMIN_EVENTS" envDefault:"operate" in:"view|operate|off"`
+	// keys that the sketch behind /v1/top keeps, from 16; 0: no sketch
+	TopKeys int `env:"ADMIN_TOP_KEYS" envDefault:"1024"`
 }
 
 // OperatorNames are the entries of ADMIN_TLS_OPERATORS.

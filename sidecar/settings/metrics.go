@@ -12,17 +12,25 @@ import (
 
 // Metrics is where metrics and statistics go. The debug port has /metrics unless DISABLE_STATS is set.
 type Metrics struct {
-	Prometheus bool              `env:"USE_PROMETHEUS"`                                     // serves /metrics on PROMETHEUS_ADDR as well
-	Addr       string            `env:"PROMETHEUS_ADDR" envDefault:":9090"`                 // host and port, with USE_PROMETHEUS
-	Path       string            `env:"PROMETHEUS_PATH" envDefault:"/metrics"`              // of the metrics there
-	NearRatio  float64           `env:"NEAR_LIMIT_RATIO" envDefault:"0.8"`                  // share of a limit from which hits count as near_limit
-	Labels     map[string]string `env:"EXTRA_TAGS"`                                         // `k:v,k:v`: labels of every metric, tags of every statistic
-	Disabled   bool              `env:"DISABLE_STATS"`                                      // no metrics on any port, and no statsd
-	Statsd     bool              `env:"USE_STATSD"`                                         // sends statistics to statsd, over TCP
-	DogStatsd  bool              `env:"USE_DOG_STATSD"`                                     // sends statistics to DogStatsD, over UDP; not with USE_STATSD
-	StatsdHost string            `env:"STATSD_HOST" envDefault:"localhost"`                 // of statsd or DogStatsD
-	StatsdPort uint16            `env:"STATSD_PORT" envDefault:"8125"`                      // of statsd or DogStatsD
-	Flush      time.Duration     `env:"STATS_FLUSH_INTERVAL" envDefault:"10s" in:"1ms..1h"` // time from one sending of statistics to the next
+	// serves /metrics on PROMETHEUS_ADDR as well
+	Prometheus bool `env:"USE_PROMETHEUS"`
+	// host and port, with USE_PROMETHEUS
+	Addr string `env:"PROMETHEUS_ADDR" envDefault:":9090"`
+	Path string `env:"PROMETHEUS_PATH" envDefault:"/metrics"` // of the metrics there
+	// share of a limit from which hits count as near_limit
+	NearRatio float64 `env:"NEAR_LIMIT_RATIO" envDefault:"0.8"`
+	// `k:v,k:v`: labels of every metric, tags of every statistic
+	Labels map[string]string `env:"EXTRA_TAGS"`
+	// no metrics on any port, and no statsd
+	Disabled bool `env:"DISABLE_STATS"`
+	// sends statistics to statsd, over TCP
+	Statsd bool `env:"USE_STATSD"`
+	// sends statistics to DogStatsD, over UDP; not with USE_STATSD
+	DogStatsd  bool   `env:"USE_DOG_STATSD"`
+	StatsdHost string `env:"STATSD_HOST" envDefault:"localhost"` // of statsd or DogStatsD
+	StatsdPort uint16 `env:"STATSD_PORT" envDefault:"8125"`      // of statsd or DogStatsD
+	// time from one sending of statistics to the next
+	Flush time.Duration `env:"STATS_FLUSH_INTERVAL" envDefault:"10s" in:"1ms..1h"`
 }
 
 // MetricLabels are the labels that the metrics have themselves, so that those of EXTRA_TAGS need other names.

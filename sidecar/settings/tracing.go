@@ -10,23 +10,40 @@ import (
 // one that turns them on. The libraries read the rest of OTEL_EXPORTER_OTLP_*, OTEL_BSP_* and OTEL_RESOURCE_ATTRIBUTES
 // themselves.
 type Tracing struct {
-	Enabled        *bool   `env:"TRACING_ENABLED"`                                            // turns traces on or off; unset: on where OTEL_TRACES_EXPORTER is otlp, or an endpoint is set
-	Over           string  `env:"TRACING_EXPORTER_PROTOCOL" envDefault:"http" in:"http|grpc"` // how spans are sent: http or grpc
-	Service        string  `env:"TRACING_SERVICE_NAME" envDefault:"RateLimit"`                // name of this service in traces; OTEL_SERVICE_NAME goes before it
-	Namespace      string  `env:"TRACING_SERVICE_NAMESPACE"`                                  // namespace of this service in traces
-	Instance       string  `env:"TRACING_SERVICE_INSTANCE_ID"`                                // id of this sidecar in traces; unset: a random one
-	Rate           float64 `env:"TRACING_SAMPLING_RATE" envDefault:"1" in:"0..1"`             // share of the requests without a caller's span that get one, 0 to 1; OTEL_TRACES_SAMPLER goes before it
-	SDK            string  `env:"OTEL_SDK_DISABLED"`                                          // true: no traces, also where other variables turn them on
-	Exporter       string  `env:"OTEL_TRACES_EXPORTER"`                                       // otlp, or none for no traces
-	Endpoint       string  `env:"OTEL_EXPORTER_OTLP_ENDPOINT"`                                // URL of the collector; turns traces on
-	TracesEndpoint string  `env:"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"`                         // the same for traces alone; turns them on
-	Protocol       string  `env:"OTEL_EXPORTER_OTLP_PROTOCOL"`                                // grpc, http/protobuf or http/json
-	TracesProtocol string  `env:"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"`                         // goes before OTEL_EXPORTER_OTLP_PROTOCOL
-	Headers        string  `env:"OTEL_EXPORTER_OTLP_HEADERS"`                                 // sent to the collector along with spans; secret
-	TracesHeaders  string  `env:"OTEL_EXPORTER_OTLP_TRACES_HEADERS"`                          // the same for traces alone; secret
-	Callers        string  `env:"OTEL_PROPAGATORS" envDefault:"tracecontext,b3"`              // headers that may carry Envoy's span: tracecontext, b3, b3multi
-	Sampler        string  `env:"OTEL_TRACES_SAMPLER"`                                        // as OpenTelemetry defines it, with OTEL_TRACES_SAMPLER_ARG
-	Queue          int     `env:"OTEL_BSP_MAX_QUEUE_SIZE" envDefault:"2048" in:"1.."`         // spans that wait to be sent; further ones are dropped and counted
+	// turns traces on or off; unset: on where OTEL_TRACES_EXPORTER is otlp, or an endpoint is set
+	Enabled *bool `env:"TRACING_ENABLED"`
+	// how spans are sent: http or grpc
+	Over string `env:"TRACING_EXPORTER_PROTOCOL" envDefault:"http" in:"http|grpc"`
+	// name of this service in traces; OTEL_SERVICE_NAME goes before it
+	Service string `env:"TRACING_SERVICE_NAME" envDefault:"RateLimit"`
+	// namespace of this service in traces
+	Namespace string `env:"TRACING_SERVICE_NAMESPACE"`
+	// id of this sidecar in traces; unset: a random one
+	Instance string `env:"TRACING_SERVICE_INSTANCE_ID"`
+	// share of the requests without a caller's span that get one, 0 to 1; OTEL_TRACES_SAMPLER goes before it
+	Rate float64 `env:"TRACING_SAMPLING_RATE" envDefault:"1" in:"0..1"`
+	// true: no traces, also where other variables turn them on
+	SDK string `env:"OTEL_SDK_DISABLED"`
+	// otlp, or none for no traces
+	Exporter string `env:"OTEL_TRACES_EXPORTER"`
+	// URL of the collector; turns traces on
+	Endpoint string `env:"OTEL_EXPORTER_OTLP_ENDPOINT"`
+	// the same for traces alone; turns them on
+	TracesEndpoint string `env:"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"`
+	// grpc, http/protobuf or http/json
+	Protocol string `env:"OTEL_EXPORTER_OTLP_PROTOCOL"`
+	// goes before OTEL_EXPORTER_OTLP_PROTOCOL
+	TracesProtocol string `env:"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"`
+	// sent to the collector along with spans; secret
+	Headers string `env:"OTEL_EXPORTER_OTLP_HEADERS"`
+	// the same for traces alone; secret
+	TracesHeaders string `env:"OTEL_EXPORTER_OTLP_TRACES_HEADERS"`
+	// headers that may carry Envoy's span: tracecontext, b3, b3multi
+	Callers string `env:"OTEL_PROPAGATORS" envDefault:"tracecontext,b3"`
+	// as OpenTelemetry defines it, with OTEL_TRACES_SAMPLER_ARG
+	Sampler string `env:"OTEL_TRACES_SAMPLER"`
+	// spans that wait to be sent; further ones are dropped and counted
+	Queue int `env:"OTEL_BSP_MAX_QUEUE_SIZE" envDefault:"2048" in:"1.."`
 }
 
 // On reports whether requests are traced.

@@ -13,23 +13,34 @@ import (
 // XDS is the management server that rules come from with CONFIG_TYPE=GRPC_XDS_SOTW. The files are read again for each
 // connection.
 type XDS struct {
-	Server string `env:"CONFIG_GRPC_XDS_SERVER_URL" envDefault:"localhost:18000"` // host:port of the management server, or unix:///path
+	// host:port of the management server, or unix:///path
+	Server string `env:"CONFIG_GRPC_XDS_SERVER_URL" envDefault:"localhost:18000"`
 
-	NodeID   string            `env:"CONFIG_GRPC_XDS_NODE_ID" envDefault:"default"` // by which the server chooses the rules; Envoy Gateway answers `envoy-ratelimit` alone
-	Metadata string            `env:"CONFIG_GRPC_XDS_NODE_METADATA"`                // of the node: name=value,name=value
-	Headers  map[string]string `env:"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS"`    // sent to the server: name:value,name:value
+	// by which the server chooses the rules; Envoy Gateway answers `envoy-ratelimit` alone
+	NodeID string `env:"CONFIG_GRPC_XDS_NODE_ID" envDefault:"default"`
+	// of the node: name=value,name=value
+	Metadata string `env:"CONFIG_GRPC_XDS_NODE_METADATA"`
+	// sent to the server: name:value,name:value
+	Headers map[string]string `env:"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS"`
 
 	TLS  bool   `env:"CONFIG_GRPC_XDS_SERVER_USE_TLS"`    // uses TLS
 	Cert string `env:"CONFIG_GRPC_XDS_CLIENT_TLS_CERT"`   // file of the sidecar's certificate
 	Key  string `env:"CONFIG_GRPC_XDS_CLIENT_TLS_KEY"`    // file of its key
 	CA   string `env:"CONFIG_GRPC_XDS_SERVER_TLS_CACERT"` // file of authorities; unset: those of the system
-	SAN  string `env:"CONFIG_GRPC_XDS_SERVER_TLS_SAN"`    // name that the server's certificate must hold; unset: the host of CONFIG_GRPC_XDS_SERVER_URL
+	// name that the server's certificate must hold; unset: the host of CONFIG_GRPC_XDS_SERVER_URL
+	SAN string `env:"CONFIG_GRPC_XDS_SERVER_TLS_SAN"`
 
-	RetryFirst time.Duration `env:"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL" envDefault:"1s" in:"10ms..1h"` // wait before the second attempt to connect
-	RetryMost  time.Duration `env:"XDS_CLIENT_BACKOFF_MAX_INTERVAL" envDefault:"10s" in:"10ms..1h"`    // the longest wait between two attempts; at least XDS_CLIENT_BACKOFF_INITIAL_INTERVAL
-	RetryGrows float64       `env:"XDS_CLIENT_BACKOFF_RANDOM_FACTOR" envDefault:"2"`                   // factor from one wait to the next; up to 1 they stay the same
-	Jitter     bool          `env:"XDS_CLIENT_BACKOFF_JITTER" envDefault:"true"`                       // shortens waits by up to a half, at random
-	MaxMessage int           `env:"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES" envDefault:"16777216"`            // the largest response that is taken, at most a 32nd of the memory limit or 4 MiB; a larger one is not read, and the rules stay as they are
+	// wait before the second attempt to connect
+	RetryFirst time.Duration `env:"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL" envDefault:"1s" in:"10ms..1h"`
+	// the longest wait between two attempts; at least XDS_CLIENT_BACKOFF_INITIAL_INTERVAL
+	RetryMost time.Duration `env:"XDS_CLIENT_BACKOFF_MAX_INTERVAL" envDefault:"10s" in:"10ms..1h"`
+	// factor from one wait to the next; up to 1 they stay the same
+	RetryGrows float64 `env:"XDS_CLIENT_BACKOFF_RANDOM_FACTOR" envDefault:"2"`
+	// shortens waits by up to a half, at random
+	Jitter bool `env:"XDS_CLIENT_BACKOFF_JITTER" envDefault:"true"`
+	// the largest response that is taken, at most a 32nd of the memory limit or 4 MiB; a larger one is not read, and
+	// the rules stay as they are
+	MaxMessage int `env:"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES" envDefault:"16777216"`
 }
 
 // FromXDS reports whether rules come from a management server.

@@ -20,17 +20,18 @@ type Report struct {
 
 // LogReport is what the logs hold.
 type LogReport struct {
-	Files       []string     `json:"files"`
-	Lines       int64        `json:"lines"`
-	Requests    int64        `json:"requests"`
-	Skipped     int64        `json:"skipped"` // lines about something else than requests
-	Broken      int64        `json:"broken"`  // lines that cannot be read
-	Samples     []BrokenLine `json:"broken_lines,omitempty"`
-	Late        int64        `json:"late"`         // requests that came too late to be put in order, and were decided at the time of those around them
-	Answered429 int64        `json:"answered_429"` // requests whose clients got a 429 when the log was written
-	From        time.Time    `json:"from,omitzero"`
-	To          time.Time    `json:"to,omitzero"`
-	Missing     []string     `json:"missing_fields,omitempty"` // fields that were asked for and that no line has
+	Files    []string     `json:"files"`
+	Lines    int64        `json:"lines"`
+	Requests int64        `json:"requests"`
+	Skipped  int64        `json:"skipped"` // lines about something else than requests
+	Broken   int64        `json:"broken"`  // lines that cannot be read
+	Samples  []BrokenLine `json:"broken_lines,omitempty"`
+	// requests that came too late to be put in order, and were decided at the time of those around them
+	Late        int64     `json:"late"`
+	Answered429 int64     `json:"answered_429"` // requests whose clients got a 429 when the log was written
+	From        time.Time `json:"from,omitzero"`
+	To          time.Time `json:"to,omitzero"`
+	Missing     []string  `json:"missing_fields,omitempty"` // fields that were asked for and that no line has
 }
 
 // BrokenLine is a line that cannot be read.
@@ -43,15 +44,16 @@ type BrokenLine struct {
 
 // SideReport is what one rule set does to the requests.
 type SideReport struct {
-	Paths         []string         `json:"paths"`
-	Hash          string           `json:"hash"`
-	Domain        string           `json:"domain"`
-	Refused       int64            `json:"refused"` // blocked and malformed ones included
-	Outcomes      map[string]int64 `json:"outcomes"`
-	Rules         []RuleReport     `json:"rules"`
-	Who           []Limited        `json:"who"`            // the most refused first
-	WhoIncomplete bool             `json:"who_incomplete"` // there were more, and counts of these may be too high by Over
-	Evicted       int64            `json:"evicted"`        // counters that were forgotten early for want of memory
+	Paths    []string         `json:"paths"`
+	Hash     string           `json:"hash"`
+	Domain   string           `json:"domain"`
+	Refused  int64            `json:"refused"` // blocked and malformed ones included
+	Outcomes map[string]int64 `json:"outcomes"`
+	Rules    []RuleReport     `json:"rules"`
+	Who      []Limited        `json:"who"` // the most refused first
+	// there were more, and counts of these may be too high by Over
+	WhoIncomplete bool  `json:"who_incomplete"`
+	Evicted       int64 `json:"evicted"` // counters that were forgotten early for want of memory
 }
 
 // RuleReport is what one rule does.

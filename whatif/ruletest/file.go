@@ -62,9 +62,10 @@ type HTTP struct {
 
 // Want is what a request must get. What is not given is not looked at.
 type Want struct {
-	Line       int       `yaml:"-"`
-	Verdict    string    `yaml:"verdict"`     // admitted, refused, or an outcome as metrics name them
-	By         *string   `yaml:"by"`          // the rule that refused, blocked or exempted it, or whose limit is reported
+	Line    int    `yaml:"-"`
+	Verdict string `yaml:"verdict"` // admitted, refused, or an outcome as metrics name them
+	// the rule that refused, blocked or exempted it, or whose limit is reported
+	By         *string   `yaml:"by"`
 	Remaining  *int64    `yaml:"remaining"`   // left on the reported limit; with times, after the last
 	RetryAfter *Duration `yaml:"retry_after"` //
 	Waits      *Duration `yaml:"waits"`       // how long a throttled answer is held
