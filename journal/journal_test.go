@@ -367,22 +367,6 @@ func TestAJournalThatCannotWriteEnds(t *testing.T) {
 	})
 }
 
-// TestSampledEventsStandForTheOthers: their weights add up to about what was decided.
-func TestSampledEventsStandForTheOthers(t *testing.T) {
-	c := newCollector(10)
-	const n = 20_000
-	weight := int64(0)
-	for range n {
-		weight += c.weight(false)
-	}
-	if weight < n*8/10 || weight > n*12/10 {
-		t.Errorf("events of %d requests stand for %d", n, weight)
-	}
-	if c.oneIn = 0; c.weight(false) != 0 || c.weight(true) != 1 {
-		t.Error("without samples refusals alone are events")
-	}
-}
-
 func BenchmarkNote(b *testing.B) {
 	var server redis
 	r := server.record(100)

@@ -79,8 +79,13 @@ func (s *Sketch[K, V]) Clear() {
 // lowest is a heap with the lowest count first.
 type lowest[K comparable, V any] []*Counted[K, V]
 
-func (h lowest[K, V]) Len() int           { return len(h) }
+// Len is how many keys there are.
+func (h lowest[K, V]) Len() int { return len(h) }
+
+// Less orders keys by their counts.
 func (h lowest[K, V]) Less(i, j int) bool { return h[i].Count < h[j].Count }
+
+// Swap keeps the places of keys up to date.
 func (h lowest[K, V]) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].place, h[j].place = i, j

@@ -207,7 +207,8 @@ func (a *Archiver) archivePart(ctx context.Context, p partition, k part, d *draf
 			continue
 		}
 		if m.Rows > d.tally.rows {
-			return 0, fmt.Errorf("%s has %d rows of this partition, which has %d: rows are gone from the database; remove the file where that was meant", m.Path, m.Rows, d.tally.rows)
+			return 0, fmt.Errorf("%s has %d rows of this partition, which has %d: rows are gone from the database; "+
+				"remove the file where that was meant", m.Path, m.Rows, d.tally.rows)
 		}
 		old = append(old, m.Path)
 	}

@@ -21,8 +21,10 @@ var eventColumns = []string{
 // eventRow is a row of the table. fit has bounded its numbers.
 func eventRow(i *item, place int, e *journal.Event, at time.Time) []any {
 	return []any{
-		at, i.Sidecar, i.Sequence, int32(place), e.Domain, e.Outcome, e.Rule, e.Identity, e.APIKey, e.IP, e.Method, e.Endpoint, //nolint:gosec // an entry has few
-		e.Count, e.Limit, e.Cost, int16(e.Status), float32(e.RetryAfter), float32(float64(e.Latency) / 1000), i.Region, int32(e.Weight), //nolint:gosec // bounded
+		at, i.Sidecar, i.Sequence, int32(place), e.Domain, e.Outcome, e.Rule, e.Identity, e.APIKey, e.IP, e.Method,
+		e.Endpoint,
+		e.Count, e.Limit, e.Cost, int16(e.Status), float32(e.RetryAfter), float32(float64(e.Latency) / 1000), i.Region,
+		int32(e.Weight),
 	}
 }
 

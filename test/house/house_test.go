@@ -50,7 +50,8 @@ var rooms = map[string][]string{
 		"control/archive", "limit", "descriptors", "redis", "journal", "records", "peers", "rules", "whatif",
 		"admin", "telemetry", "reread", "connlimit",
 	},
-	"control/archive":  {},
+	"control/archive":  {"control/leader"},
+	"control/leader":   {},
 	"sidecar/settings": {},
 	"sidecar": {
 		"limit", "breaker", "identity", "descriptors", "audit", "engine", "redis", "store", "store/memory", "rules",

@@ -102,10 +102,8 @@ func (d *decoder) decode(n *yaml.Node, to reflect.Value) {
 	case kind == reflect.Pointer:
 		to.Set(reflect.New(to.Type().Elem()))
 		d.decode(n, to.Elem())
-	case kind == reflect.Struct && n.Kind == yaml.MappingNode:
-		d.decodeStruct(n, to)
 	case kind == reflect.Struct:
-		d.refuse(n, "a mapping with some of %s is wanted here", strings.Join(keysOf(to.Type()), ", "))
+		d.decodeStruct(n, to)
 	case kind == reflect.Slice && n.Kind == yaml.SequenceNode:
 		to.Set(reflect.MakeSlice(to.Type(), len(n.Content), len(n.Content)))
 		for i, one := range n.Content {
@@ -113,15 +111,8 @@ func (d *decoder) decode(n *yaml.Node, to reflect.Value) {
 		}
 	case kind == reflect.Slice:
 		d.wants(n, "a list")
-	case kind == reflect.Map && n.Kind == yaml.MappingNode:
-		to.Set(reflect.MakeMap(to.Type()))
-		d.members(n, func(key, value *yaml.Node) {
-			one := reflect.New(to.Type().Elem()).Elem()
-			d.decode(value, one)
-			to.SetMapIndex(reflect.ValueOf(key.Value), one)
-		})
 	case kind == reflect.Map:
-		d.wants(n, "a mapping")
+		d.decodeMap(n, to)
 	case n.Kind != yaml.ScalarNode || n.Decode(to.Addr().Interface()) != nil:
 		d.wants(n, scalars[kind])
 	}
@@ -140,9 +131,27 @@ func (d *decoder) members(n *yaml.Node, f func(key, value *yaml.Node)) {
 	}
 }
 
-// decodeStruct reads a mapping. The field Line gets the line where it begins.
+// decodeMap reads a mapping with any keys.
+func (d *decoder) decodeMap(n *yaml.Node, to reflect.Value) {
+	if n.Kind != yaml.MappingNode {
+		d.wants(n, "a mapping")
+		return
+	}
+	to.Set(reflect.MakeMap(to.Type()))
+	d.members(n, func(key, value *yaml.Node) {
+		one := reflect.New(to.Type().Elem()).Elem()
+		d.decode(value, one)
+		to.SetMapIndex(reflect.ValueOf(key.Value), one)
+	})
+}
+
+// decodeStruct reads a mapping whose keys are known. The field Line gets the line where it begins.
 func (d *decoder) decodeStruct(n *yaml.Node, to reflect.Value) {
 	known := keysOf(to.Type())
+	if n.Kind != yaml.MappingNode {
+		d.refuse(n, "a mapping with some of %s is wanted here", strings.Join(known, ", "))
+		return
+	}
 	d.members(n, func(key, value *yaml.Node) {
 		at := slices.Index(known, key.Value)
 		if at < 0 {
