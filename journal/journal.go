@@ -14,7 +14,7 @@ import (
 
 const (
 	flushEvery  = time.Second
-	reportEvery = time.Minute // at most, of what had no room
+	reportEvery = time.Minute // at most, of what were dropped
 	maxHost     = 64          // bytes of the host's name in a sidecar's name
 )
 
@@ -40,7 +40,7 @@ type Config struct {
 	Patience time.Duration    // how long Close tries to write what is left; 0 means a second
 	Now      func() time.Time // nil: time.Now
 	OnError  func(stream string, err error)
-	OnDrop   func(rows int64) // called at most once a minute with how many rows had no room since
+	OnDrop   func(rows int64) // called at most once a minute with how many rows were dropped since
 	Guard    func(run func()) // runs what writes in the background; it may recover from a panic. Nil: it does not
 }
 
@@ -132,7 +132,7 @@ func (j *Journal) run(much <-chan struct{}, flush func() bool) {
 	}
 }
 
-// reportDrops reports what had no room: at once, and then at most once a minute.
+// reportDrops reports what were dropped: at once, and then at most once a minute.
 func (j *Journal) reportDrops() {
 	look := time.NewTicker(flushEvery)
 	defer look.Stop()
@@ -173,7 +173,7 @@ func (j *Journal) Close() (lost int64) {
 type Stats struct {
 	UsageRows, EventRows                                            int64 // that were written
 	UsageEntries, EventEntries                                      int64 // that they were written in
-	DroppedIdentities, DroppedEndpoints, DroppedKeys, DroppedEvents int64 // that had no room
+	DroppedIdentities, DroppedEndpoints, DroppedKeys, DroppedEvents int64 // that were dropped
 	Failed                                                          int64 // attempts to write an entry
 	Bytes                                                           int64 // of memory
 }

@@ -43,7 +43,7 @@ type writer struct {
 
 	sequence int64
 	over     bool  // an entry was given up, so nothing is written any more
-	dropped  int64 // rows that had no room and are in no entry yet
+	dropped  int64 // rows that were dropped and are in no entry yet
 	taken    int64 // rows that were collected
 	pending  int64 // of these, rows that the next entry has
 

@@ -1,6 +1,6 @@
 // Package archive moves old events from PostgreSQL into Parquet files, in a folder or an S3-compatible store, and reads
 // them there. A partition is dropped once all its rows were read back from the store, and counted and summed up as the
-// database has them. Each step may be cut off: the next run goes on, nothing is lost, and nothing is there twice.
+// database has them. Each step may be cut off: the next run continues, nothing is lost, and nothing is there twice.
 package archive
 
 import (

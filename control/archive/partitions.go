@@ -41,7 +41,7 @@ type part struct {
 	region string
 }
 
-// state is what a part has: how many rows, and a digest that does not depend on their order. It tells whether the rows
+// state is what a part has: how many rows, and a digest that does not depend on their order. It differs where the rows
 // have changed.
 type state struct {
 	rows   int64

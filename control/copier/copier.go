@@ -63,7 +63,7 @@ type StreamStats struct {
 	Rows    int64         // in them
 	Again   int64         // entries that were stored already
 	Missing int64         // entries that left the stream before they were read
-	Dropped int64         // rows that sidecars had no room for
+	Dropped int64         // rows that sidecars dropped
 	Moved   int64         // rows whose time could not be right
 	Refused int64         // entries that cannot be stored
 	Behind  time.Duration // age of the first entry of the last read
