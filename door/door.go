@@ -7,6 +7,7 @@ package door
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -54,7 +55,7 @@ type Config struct {
 	Write   Render         // the whole answer
 	Bare    Render         // what is answered when Write has panicked: it must not fail, and accepts an empty verdict
 
-	// OnPanic gets each panic. The call is answered all the same. It may be called from many goroutines. Default:
+	// OnPanic gets each panic, and each verdict that does not fit its request. The call is answered all the same. It may be called from many goroutines. Default:
 	// nothing.
 	OnPanic func(fault any)
 }
@@ -189,6 +190,10 @@ func (d *Door) decide(ctx context.Context, c *call) {
 	req.Door = d.config.Name
 	if !d.guard(c, func() { d.config.Engine.Decide(ctx, req, &c.verdict) }) {
 		c.verdict = engine.Verdict{}
+		return
+	}
+	if got, want := len(c.verdict.Statuses), len(req.Descriptors); got != want {
+		d.config.OnPanic(fmt.Errorf("a verdict must have a status for each of %d descriptors, not %d", want, got))
 	}
 }
 

@@ -9,10 +9,10 @@ import (
 
 // Stats is what an Engine counts about itself.
 type Stats struct {
-	Waiting             int64 // throttled answers that are held now
-	TurnedAway          int64 // requests that were refused because Waiters others waited
-	ReservationsDropped int64 // reservations of post-paid requests that were not kept, because there were too many
-	GiveBackFailed      int64 // charges of refused requests that stay charged, because the store could not take them back
+	Waiting             int64 `metric:"throttle_waiting" help:"Throttled answers that are held."`
+	TurnedAway          int64 `metric:"throttle_turned_away_total" help:"Requests refused because too many waited."`
+	ReservationsDropped int64 `metric:"reservations_dropped_total" help:"Reservations without room, which stay charged."`
+	GiveBackFailed      int64 `metric:"give_back_failed_total" help:"Charges of refused requests not given back."`
 	OverAdmitted        int64 // charges that the store refused after their request had been admitted without it
 }
 

@@ -179,11 +179,16 @@ func (r *Recorder) Close() (lost int64) {
 
 // Stats is what a Recorder counts about itself.
 type Stats struct {
-	UsageRows, EventRows                                            int64 // that were written
-	UsageEntries, EventEntries                                      int64 // that they were written in
-	DroppedIdentities, DroppedEndpoints, DroppedKeys, DroppedEvents int64 // that had no room
-	Failed                                                          int64 // attempts to write an entry
-	Bytes                                                           int64 // of memory
+	UsageRows         int64 `metric:"recorded_rows_total" labels:"stream=usage" help:"Rows written to Redis."`
+	EventRows         int64 `metric:"recorded_rows_total" labels:"stream=events"`
+	UsageEntries      int64 `metric:"recorded_entries_total" labels:"stream=usage" help:"Entries with those rows."`
+	EventEntries      int64 `metric:"recorded_entries_total" labels:"stream=events"`
+	DroppedIdentities int64 `metric:"recorded_dropped_total" labels:"what=identity" help:"Rows without room in memory."`
+	DroppedEndpoints  int64 `metric:"recorded_dropped_total" labels:"what=endpoint"`
+	DroppedKeys       int64 `metric:"recorded_dropped_total" labels:"what=api_key"`
+	DroppedEvents     int64 `metric:"recorded_dropped_total" labels:"what=event"`
+	Failed            int64 `metric:"recorded_failures_total" help:"Writes of entries that failed; they are retried."`
+	Bytes             int64 `metric:"recorded_memory_bytes" help:"Memory that the record takes at most."`
 }
 
 // bufferBytes is what both writers take beside the pages: rows as JSON, an entry and the command that carries it, names.

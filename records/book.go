@@ -260,11 +260,13 @@ func (b *Book) Reread() {
 
 // Stats is what a Book counts about itself.
 type Stats struct {
-	Entries, Bytes int64 // of the cache, now
-	Hits, Misses   int64 // of lookups in it
-	Drops          int64 // entries that were forgotten early, for want of room
-	Unasked        int64 // missing records that the control plane was not asked about
-	Unreadable     int64 // replies about a record that could not be read
+	Entries    int64 `metric:"record_cache_entries" help:"Identities whose records are remembered, also empty ones."`
+	Bytes      int64 `metric:"record_cache_bytes" help:"Memory that they take, estimated from above."`
+	Hits       int64 `metric:"record_cache_hits_total" help:"Lookups of records that Redis was not asked for."`
+	Misses     int64 `metric:"record_cache_misses_total" help:"Lookups of records that Redis was asked for."`
+	Drops      int64 `metric:"record_cache_drops_total" help:"Records forgotten early, for want of room."`
+	Unasked    int64 `metric:"record_cache_unasked_total" help:"Missing records the control plane was not asked for."`
+	Unreadable int64 `metric:"record_cache_unreadable_total" help:"Unreadable records in Redis; known ones hold."`
 }
 
 // Stats is what the book has counted so far.

@@ -1,7 +1,6 @@
 package rlsvc
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/spillway-mesh/spillway/descriptors"
@@ -56,9 +55,6 @@ var answerUnits = [...]uint64{
 // appendAnswer writes the RateLimitResponse that a verdict comes to. It writes exactly one status per descriptor,
 // however many the verdict has: Envoy attributes them by their place.
 func (s *Service) appendAnswer(b []byte, req *descriptors.Request, v *engine.Verdict) []byte {
-	if got, want := len(v.Statuses), len(req.Descriptors); got != want {
-		s.config.OnPanic(fmt.Errorf("a verdict must have a status for each of %d descriptors, not %d", want, got))
-	}
 	b = wire.AppendNumber(b, answerOverall, code(v.Refused))
 	for i := range max(len(req.Descriptors), req.Unread) {
 		b = appendStatus(b, statusOf(v, i))

@@ -22,8 +22,19 @@ const (
 
 // abouts is what is known about the servers of Redis. The zero value knows nothing.
 type abouts struct {
+	end     context.CancelFunc // nil: servers are not asked
+	running sync.WaitGroup
+
 	mu    sync.Mutex // guards known
 	known map[string]aboutServer
+}
+
+// stop ends what asks the servers.
+func (a *abouts) stop() {
+	if a.end != nil {
+		a.end()
+		a.running.Wait()
+	}
 }
 
 // aboutServer is what one server is.
@@ -79,9 +90,9 @@ func (a *abouts) keep(names []string) {
 
 // watchAbout logs what the servers of Redis are, now and when that changes.
 func (s *Sidecar) watchAbout(clients []*redis.Client) {
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() {
+	ctx, end := context.WithCancel(context.Background())
+	s.counts.abouts.end = end
+	s.counts.abouts.running.Go(func() {
 		for ctx.Err() == nil {
 			next := aboutRetry
 			clients[0].Guard(func() { next = s.askAbout(ctx, clients) })
@@ -91,7 +102,6 @@ func (s *Sidecar) watchAbout(clients []*redis.Client) {
 			}
 		}
 	})
-	s.defers("versions of redis", func() error { stop(); running.Wait(); return nil })
 }
 
 // askAbout asks all servers what they are, and returns when to ask again.
@@ -106,12 +116,12 @@ func (s *Sidecar) askAbout(ctx context.Context, clients []*redis.Client) (next t
 				next = aboutRetry
 				continue
 			}
-			if s.abouts.learn(server.Name(), one) {
+			if s.counts.abouts.learn(server.Name(), one) {
 				s.logAbout(server.Name(), one)
 			}
 		}
 	}
-	s.abouts.keep(names)
+	s.counts.abouts.keep(names)
 	return next
 }
 
@@ -150,11 +160,11 @@ func (s *Sidecar) logAbout(name string, about aboutServer) {
 	if about.version == "" {
 		return
 	}
-	s.log.Info("redis is there", "server", name, "version", about.version, "valkey", about.valkey, "mode", about.mode)
+	s.reports.log.Info("redis is there", "server", name, "version", about.version, "valkey", about.valkey, "mode", about.mode)
 	if about.tooOld() {
-		s.log.Error("redis is too old: its version must be at least 7.0", "server", name, "version", about.version)
+		s.reports.log.Error("redis is too old: its version must be at least 7.0", "server", name, "version", about.version)
 	}
 	if about.policy != "" {
-		s.log.Warn("redis evicts counters when its memory is full: set maxmemory-policy to noeviction", "server", name, "policy", about.policy)
+		s.reports.log.Warn("redis evicts counters when its memory is full: set maxmemory-policy to noeviction", "server", name, "policy", about.policy)
 	}
 }

@@ -11,19 +11,19 @@ import (
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/extauthz"
 	"github.com/spillway-mesh/spillway/identity"
-	"github.com/spillway-mesh/spillway/rlsvc"
 	"github.com/spillway-mesh/spillway/rules"
 )
 
 // api makes what the debug port serves under /v1.
-func (s *Sidecar) api(rls *rlsvc.Service) (http.Handler, error) {
+func (s *Sidecar) api() (http.Handler, error) {
+	rls := s.serving.rls
 	a := &admin.API{
-		Engine: s.engine, Records: s.records, Log: s.loadLog, Forget: s.forgetCounters, InUse: s.rulesNow, Config: s.config, Counted: s.counted,
-		Top: s.top, TopOfFleet: s.topOfFleet, Fleet: s.fleetNow, Events: &s.feed, Stopping: s.stopping,
+		Engine: s.counts.engine, Records: s.counts.records, Log: s.reports.loadLog, Forget: s.forgetCounters, InUse: s.rulesNow, Config: s.config, Counted: s.counted,
+		Top: s.reports.top, TopOfFleet: s.topOfFleet, Fleet: s.fleetNow, Events: &s.reports.feed, Stopping: s.serving.stopping,
 		Doors: admin.Doors{RLS: rls.ParseJSON, HTTP: s.parseHTTP, Answer: func(req *descriptors.Request, v *engine.Verdict) (one, other json.RawMessage, err error) {
 			one, err = rls.RenderJSON(req, v)
 			if err == nil {
-				other, err = s.authz.RenderJSON(req, v)
+				other, err = s.serving.authz.RenderJSON(req, v)
 			}
 			return one, other, err
 		}},
@@ -45,13 +45,13 @@ func (s *Sidecar) parseHTTP(r *admin.HTTPRequest) *descriptors.Request {
 	for key, value := range r.Context {
 		h.Extensions = append(h.Extensions, descriptors.Entry{Key: key, Value: value})
 	}
-	return s.authz.Parse(h)
+	return s.serving.authz.Parse(h)
 }
 
 // rulesNow is which rules are in use.
 func (s *Sidecar) rulesNow() admin.InUse {
 	now := admin.InUse{XDS: s.xdsView()}
-	if in := s.inUse.Load(); in != nil {
+	if in := s.updates.inUse.Load(); in != nil {
 		now.Hash, now.Loaded, now.Published = in.hash, in.at, in.published
 	}
 	return now
@@ -74,7 +74,7 @@ func (s *Sidecar) access(a *admin.Access) error {
 	if c.Tokens == "" {
 		return nil
 	}
-	file, err := admin.NewTokenFile(c.Tokens, func(err error) { s.log.Error("tokens cannot be read; those before stay", "error", err) })
+	file, err := admin.NewTokenFile(c.Tokens, func(err error) { s.reports.log.Error("tokens cannot be read; those before stay", "error", err) })
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (s *Sidecar) card() admin.SidecarView {
 		host = "unknown"
 	}
 	c := admin.SidecarView{Host: host, Version: s.cfg.Version, Domains: append([]string{}, s.domains()...), Started: s.started, Degraded: s.troubles()}
-	if in := s.inUse.Load(); in != nil {
+	if in := s.updates.inUse.Load(); in != nil {
 		c.Rules, c.Loaded = in.hash, in.at
 	}
 	if view := s.xdsView(); view != nil {

@@ -14,11 +14,11 @@ func (s *Sidecar) secureDebug() error {
 	if c.Cert == "" {
 		return nil
 	}
-	secure, err := adminTLS(c, s.log)
+	secure, err := adminTLS(c, s.reports.log)
 	if err != nil {
 		return fmt.Errorf("set up TLS of the debug port: %w", err)
 	}
-	s.sockets.debug = tls.NewListener(s.sockets.debug, secure)
+	s.serving.sockets.debug = tls.NewListener(s.serving.sockets.debug, secure)
 	return nil
 }
 

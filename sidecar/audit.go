@@ -16,12 +16,12 @@ import (
 
 // show is the observer for the live page: it ranks the counters, and hands refusals to those who read them.
 func (s *Sidecar) show(_ context.Context, req *descriptors.Request, v *engine.Verdict) {
-	if s.top != nil && v.Match.Domain != nil && s.top.Sampled() {
+	if s.reports.top != nil && v.Match.Domain != nil && s.reports.top.Sampled() {
 		s.rank(v)
 	}
 	if v.Outcome.Refuses() {
-		if now := time.Now(); s.feed.Wanted(now) {
-			s.feed.Publish(event(req, v, now))
+		if now := time.Now(); s.reports.feed.Wanted(now) {
+			s.reports.feed.Publish(event(req, v, now))
 		}
 	}
 }
@@ -30,11 +30,11 @@ func (s *Sidecar) show(_ context.Context, req *descriptors.Request, v *engine.Ve
 func (s *Sidecar) rank(v *engine.Verdict) {
 	domain := v.Match.Domain.Name
 	if b := v.Match.Block; b != nil && b.Account != "" {
-		s.top.Note(domain, b.Rule, b.Account, true)
+		s.reports.top.Note(domain, b.Rule, b.Account, true)
 	}
 	for i := range v.Decisions {
 		if i != v.Match.Gate-1 {
-			s.top.Note(domain, v.Match.Terms[i].Effect.Rule, v.Match.Charges[i].Key, v.Decisions[i].Outcome == limit.Refused)
+			s.reports.top.Note(domain, v.Match.Terms[i].Effect.Rule, v.Match.Charges[i].Key, v.Decisions[i].Outcome == limit.Refused)
 		}
 	}
 }
@@ -87,10 +87,10 @@ func describe(e *audit.Event, sent []descriptors.Descriptor) {
 
 // topOfFleet asks all sidecars for their rankings.
 func (s *Sidecar) topOfFleet(ctx context.Context) ([]audit.Ranking, []string, error) {
-	if s.peers == nil {
-		return []audit.Ranking{s.top.Ranking()}, nil, nil
+	if s.updates.peers == nil {
+		return []audit.Ranking{s.reports.top.Ranking()}, nil, nil
 	}
-	answers, missing, err := s.peers.Ask(ctx, topicTop, nil)
+	answers, missing, err := s.updates.peers.Ask(ctx, topicTop, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -109,10 +109,10 @@ const toldKeys = 256
 
 // reply answers a question of another sidecar.
 func (s *Sidecar) reply(topic string, _ []byte) []byte {
-	if topic != topicTop || s.top == nil {
+	if topic != topicTop || s.reports.top == nil {
 		return []byte("null")
 	}
-	r := s.top.Ranking()
+	r := s.reports.top.Ranking()
 	for i, list := range []*[]audit.Ranked{&r.Asked, &r.Refused} {
 		if len(*list) > toldKeys {
 			r.Floor[i] = max(r.Floor[i], (*list)[toldKeys].Count)
@@ -128,12 +128,12 @@ func (s *Sidecar) reply(topic string, _ []byte) []byte {
 
 // fleetNow is every sidecar that lives; without Redis this one.
 func (s *Sidecar) fleetNow(ctx context.Context) ([]admin.SidecarView, error) {
-	if s.peers == nil {
+	if s.updates.peers == nil {
 		self := s.card()
 		self.ID, self.Self = "self", true
 		return []admin.SidecarView{self}, nil
 	}
-	cards, err := s.peers.Cards(ctx)
+	cards, err := s.updates.peers.Cards(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -151,10 +151,10 @@ func (s *Sidecar) fleetNow(ctx context.Context) ([]admin.SidecarView, error) {
 // troubles names what does not work as it should, without asking Redis.
 func (s *Sidecar) troubles() []string {
 	parts := append([]string{}, s.loadsDegraded()...)
-	if s.breaker != nil && s.breaker() == breaker.Open {
-		parts = append(parts, "redis: breaker "+s.breaker().String())
+	if s.counts.redis != nil && s.counts.redis.Breaker() == breaker.Open {
+		parts = append(parts, "redis: breaker "+breaker.Open.String())
 	}
-	for _, set := range s.keys.Status() {
+	for _, set := range s.counts.keys.Status() {
 		if set.Err != nil {
 			parts = append(parts, "jwks: "+set.Source)
 		}

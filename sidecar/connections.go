@@ -15,7 +15,6 @@ import (
 
 	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/connlimit"
-	"github.com/spillway-mesh/spillway/telemetry"
 )
 
 // What a connection takes that does nothing, measured and rounded up.
@@ -32,13 +31,11 @@ const (
 	metricsConns = 64
 )
 
-// openLimit puts all sockets under one limit.
-func (s *Sidecar) openLimit() {
-	s.clients = connlimit.New(s.budget.peers, s.log)
-	s.defers("connections", func() error { s.clients.Close(); return nil })
-	s.telemetry.Connections(s.connectionStats)
+// limitConnections puts all sockets under one limit.
+func (s *Sidecar) limitConnections() {
+	s.serving.clients = connlimit.New(s.counts.budget.peers, s.reports.log)
 	const probes, others = admin.ProbeHeaders, 2 * admin.Headers
-	l, message := &s.sockets, int64(s.cfg.Listen.MaxMessage)
+	l, message := &s.serving.sockets, int64(s.cfg.Listen.MaxMessage)
 	calls := connlimit.Kind{Name: "grpc", Bytes: grpcBytes, HTTP2: true, TLS: s.cfg.TLS.Use}
 	l.grpc, l.uds = s.bound(l.grpc, calls), s.bound(l.uds, calls)
 	json := connlimit.Kind{Name: "http", Bytes: httpBytes, Conns: jsonConns, Whole: probes + message}
@@ -52,16 +49,11 @@ func (s *Sidecar) bound(l net.Listener, kind connlimit.Kind) net.Listener {
 	if kind.TLS {
 		kind.Bytes += tlsBytes
 	}
-	l = s.clients.Listen(l, kind)
+	l = s.serving.clients.Listen(l, kind)
 	if l != nil && kind.HTTP2 && !kind.TLS {
 		return &grpcListener{l}
 	}
 	return l
-}
-
-// connectionStats is what peers hold.
-func (s *Sidecar) connectionStats() telemetry.ConnectionStats {
-	return telemetry.ConnectionStats(s.clients.Stats())
 }
 
 // grpcListener hands out connections that gRPC reads without a buffer for each.

@@ -22,8 +22,9 @@ import (
 // so that time is the bubble's.
 func connect(t *testing.T, ping keepalive.ClientParameters, environ ...string) *grpc.ClientConn {
 	t.Helper()
-	s := &Sidecar{cfg: fromEnv(t, environ...), log: slog.New(slog.DiscardHandler), telemetry: telemetry.New(telemetry.Config{})}
-	s.streams, s.endStream = context.WithCancel(context.Background())
+	s := &Sidecar{cfg: fromEnv(t, environ...)}
+	s.reports.log, s.reports.telemetry = slog.New(slog.DiscardHandler), telemetry.New(telemetry.Config{})
+	s.serving.streams, s.serving.endStream = context.WithCancel(context.Background())
 	server, err := s.newServer()
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +42,7 @@ func connect(t *testing.T, ping keepalive.ClientParameters, environ ...string) *
 	}
 	t.Cleanup(func() {
 		conn.Close()
-		s.endStream()
+		s.serving.endStream()
 		server.Stop()
 		<-stopped
 	})

@@ -11,7 +11,6 @@ import (
 	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/redis"
-	"github.com/spillway-mesh/spillway/store"
 )
 
 // Bounds of the writing of the record. It has a connection and patience of its own, so that decisions do not wait for it.
@@ -21,17 +20,17 @@ const (
 )
 
 // openRecord starts the record, if there is to be one.
-func (s *Sidecar) openRecord(shared *store.Redis) error {
-	if !s.cfg.Record.Use || shared == nil {
+func (s *Sidecar) openRecord() error {
+	if !s.cfg.Record.Use || s.counts.redis == nil {
 		return nil
 	}
-	servers, err := serversOf(s.cfg.Redises()[0], s.cfg.RedisTLS, s.log, s.secrets.AddRecent)
+	servers, err := serversOf(s.cfg.Redises()[0], s.cfg.RedisTLS, s.reports.log, s.reports.secrets.AddRecent)
 	if err != nil {
 		return fmt.Errorf("set up Redis for the record: %w", err)
 	}
 	servers.Dial = s.world.Dial
-	own := redis.New(redis.Config{Servers: servers, Prefix: "record ", OnPanic: s.observer.Survived})
-	s.defers("connection of the record", func() error { own.Close(); return nil })
+	own := redis.New(redis.Config{Servers: servers, Prefix: "record ", OnPanic: s.reports.observer.Survived})
+	s.counts.journalConn = own
 	secret := []byte(s.cfg.Store.KeySecret)
 	if s.cfg.Record.Plain {
 		secret = nil
@@ -39,14 +38,12 @@ func (s *Sidecar) openRecord(shared *store.Redis) error {
 	cfg := journal.Config{
 		Region: s.cfg.Record.Region, AllowedIn: uint32(s.cfg.Record.AllowedOneIn), Patience: recordEnd,
 		Append: appendTo(own, s.recordKeys(), s.cfg.Record.Length), Name: descriptors.NewRecordKeys(s.cfg.Store.KeyPrefix, secret).Identity,
-		Caches: s.caches(shared), OnError: s.recordNotWritten, OnDrop: s.recordDropped, Guard: own.Guard,
+		Caches: s.caches, OnError: s.recordNotWritten, OnDrop: s.recordDropped, Guard: own.Guard,
 	}
 	for o := range engine.Outcomes {
 		cfg.Outcomes = append(cfg.Outcomes, o.String())
 	}
-	s.recorder = journal.New(cfg)
-	s.telemetry.Record(s.recorder.Stats)
-	s.defers("record", s.closeRecord)
+	s.counts.journal = journal.New(cfg)
 	return nil
 }
 
@@ -65,39 +62,29 @@ func appendTo(own *redis.Client, keys descriptors.RecordKeys, length int) func(s
 	}
 }
 
-// caches returns what counts the answers of the caches.
-func (s *Sidecar) caches(shared *store.Redis) func() []journal.Cache {
-	return func() []journal.Cache {
-		counters, known, tokens := shared.Stats(), s.records.Stats(), s.keys.Stats()
-		return []journal.Cache{
-			{Name: "denials", Hits: counters.Denials.Hits, Misses: counters.Denials.Misses},
-			{Name: "records", Hits: known.Hits, Misses: known.Misses},
-			{Name: "tokens", Hits: int64(tokens.Hits), Misses: int64(tokens.Misses)},
-		}
+// caches are the answers of the caches so far.
+func (s *Sidecar) caches() []journal.Cache {
+	counters, known, tokens := s.counts.redis.Stats(), s.counts.records.Stats(), s.counts.keys.Stats()
+	return []journal.Cache{
+		{Name: "denials", Hits: counters.Denials.Hits, Misses: counters.Denials.Misses},
+		{Name: "records", Hits: known.Hits, Misses: known.Misses},
+		{Name: "tokens", Hits: int64(tokens.Hits), Misses: int64(tokens.Misses)},
 	}
 }
 
 // recordNotWritten logs that an entry could not be written. It is tried again.
 func (s *Sidecar) recordNotWritten(stream string, err error) {
-	s.log.Warn("the record cannot be written to redis; it is kept in memory as far as there is room", "stream", stream, "error", err)
+	s.reports.log.Warn("the record cannot be written to redis; it is kept in memory as far as there is room", "stream", stream, "error", err)
 }
 
 // recordDropped logs what had no room.
 func (s *Sidecar) recordDropped(rows int64) {
-	s.log.Warn("the record has no room for all that is decided: usage is counted as that of (others), and events are dropped", "rows", rows)
-}
-
-// closeRecord writes what is left of the record.
-func (s *Sidecar) closeRecord() error {
-	if lost := s.recorder.Close(); lost > 0 {
-		return fmt.Errorf("%d rows of usage and events could not be written to redis, and are lost", lost)
-	}
-	return nil
+	s.reports.log.Warn("the record has no room for all that is decided: usage is counted as that of (others), and events are dropped", "rows", rows)
 }
 
 // record is the observer that takes down decisions, if there is a Redis to write them to.
 func (s *Sidecar) record(_ context.Context, req *descriptors.Request, v *engine.Verdict) {
-	if s.recorder == nil {
+	if s.counts.journal == nil {
 		return
 	}
 	d := journal.Decided{At: v.Began, Domain: req.Domain, Outcome: uint8(v.Outcome), Latency: max(v.Took-v.Waited, 0)}
@@ -112,7 +99,7 @@ func (s *Sidecar) record(_ context.Context, req *descriptors.Request, v *engine.
 	asked := v.Attributes()
 	d.Endpoint = asked.Endpoint
 	if d.Requests > 0 {
-		d.Weight = s.recorder.Weight(v.Outcome.Refuses())
+		d.Weight = s.counts.journal.Weight(v.Outcome.Refuses())
 	}
 	d.Kind, d.Identity = who(asked)
 	d.Key, d.Refused = asked.APIKey, turnsAway(v.Outcome)
@@ -127,7 +114,7 @@ func (s *Sidecar) record(_ context.Context, req *descriptors.Request, v *engine.
 		d.Status, d.RetryAfter, d.Method, d.APIKey = v.HTTPStatus, v.RetryAfter, asked.Method, shownKey(req, v, asked)
 		d.Count, d.Limit = decider(v, v.Effect)
 	}
-	s.recorder.Note(&d)
+	s.counts.journal.Note(&d)
 }
 
 // turnsAway reports whether a request did not pass.

@@ -25,8 +25,8 @@ func recordTo(t testing.TB, s *Sidecar) {
 	for o := range engine.Outcomes {
 		cfg.Outcomes = append(cfg.Outcomes, o.String())
 	}
-	s.recorder = journal.New(cfg)
-	t.Cleanup(func() { s.recorder.Close() })
+	s.counts.journal = journal.New(cfg)
+	t.Cleanup(func() { s.counts.journal.Close() })
 }
 
 // served returns what serves a call behind grpc: codec, interceptor, door, engine, store, metrics and record.

@@ -52,7 +52,7 @@ type copied struct {
 // readRecord copies the streams of a sidecar's Redis as a control plane does: an entry that comes again is left out, and one that is missing is an error.
 func readRecord(t testing.TB, s *running) (copied, error) {
 	t.Helper()
-	at, err := serversOf(s.cfg.Redises()[0], s.cfg.RedisTLS, s.Sidecar.log, func(string) {})
+	at, err := serversOf(s.cfg.Redises()[0], s.cfg.RedisTLS, s.reports.log, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,9 +224,9 @@ func askMany(t testing.TB, conn *grpc.ClientConn, rounds int) map[string]int64 {
 // awaitEntries waits until an entry is written to each stream.
 func (r *running) awaitEntries(t testing.TB) {
 	t.Helper()
-	before := r.recorder.Stats()
+	before := r.counts.journal.Stats()
 	servers.Await(t, "entries of both streams", func() error {
-		now := r.recorder.Stats()
+		now := r.counts.journal.Stats()
 		if now.UsageEntries == before.UsageEntries || now.EventEntries == before.EventEntries {
 			return fmt.Errorf("since %+v nothing was written: %+v", before, now)
 		}
@@ -246,7 +246,7 @@ func TestUsageIsExactThoughRepliesAreLost(t *testing.T) {
 		want[key] += n
 	}
 	servers.Await(t, "a reply to be lost", func() error {
-		if s.recorder.Stats().Failed == 0 {
+		if s.counts.journal.Stats().Failed == 0 {
 			return errors.New("every entry was answered")
 		}
 		return nil
@@ -299,7 +299,7 @@ func TestASidecarThatStopsWithoutRedisSaysWhatIsLost(t *testing.T) {
 	redis := servers.StartRedis(t)
 	s := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "RECORD=true")
 	redis.Kill(t)
-	s.recorder.Note(&journal.Decided{At: time.Now(), Domain: "shop", Kind: journal.User, Identity: "ann", Requests: 1, Weight: 1})
+	s.counts.journal.Note(&journal.Decided{At: time.Now(), Domain: "shop", Kind: journal.User, Identity: "ann", Requests: 1, Weight: 1})
 	s.stop()
 	<-s.done
 	if s.err == nil || !strings.Contains(s.err.Error(), "3 rows of usage and events could not be written") {

@@ -14,7 +14,6 @@ import (
 	"github.com/spillway-mesh/spillway/peers"
 	"github.com/spillway-mesh/spillway/records"
 	"github.com/spillway-mesh/spillway/redis"
-	"github.com/spillway-mesh/spillway/store"
 )
 
 // The topics of what sidecars tell each other.
@@ -26,31 +25,29 @@ const (
 	topicRules   = peers.TopicRules
 )
 
-// openRecords makes the book of records, in Redis or, where shared is nil, in this process.
-func (s *Sidecar) openRecords(shared *store.Redis) {
-	cfg := records.Config{Prepare: prepareRecord, Bytes: s.budget.records, Patience: s.cfg.Store.Patience, OnError: s.recordFailed}
-	if shared == nil {
-		s.records = records.New(cfg)
+// openRecords makes the book of records, in Redis or, without one, in this process.
+func (s *Sidecar) openRecords() {
+	cfg := records.Config{Prepare: prepareRecord, Bytes: s.counts.budget.records, Patience: s.cfg.Store.Patience, OnError: s.recordFailed}
+	if s.counts.redis == nil {
+		s.counts.records = records.New(cfg)
 		return
 	}
 	keys := s.recordKeys()
-	cfg.Redis = shared.Client()
+	cfg.Redis = s.counts.redis.Client()
 	cfg.Key = func(id *records.Identity) string { return keys.RecordKey(id.Domain, id.Kind.String(), id.Text()) }
 	cfg.Index, cfg.Serves = keys.Shared("index"), s.hasRules
 	cfg.Publish = func(ctx context.Context, key, class string) error {
-		return s.peers.Tell(ctx, topicRecord, peers.ChangedRecord{Key: key, Class: class})
+		return s.updates.peers.Tell(ctx, topicRecord, peers.ChangedRecord{Key: key, Class: class})
 	}
 	cfg.Missing = func(ctx context.Context, ids []records.Identity) error {
 		return askForRecords(ctx, cfg.Redis, keys, ids)
 	}
-	s.records = records.New(cfg)
-	s.telemetry.Records(s.records.Stats)
-	s.defers("records", s.records.Close)
+	s.counts.records = records.New(cfg)
 }
 
 // hasRules reports whether there are rules for a domain, or no rules at all yet.
 func (s *Sidecar) hasRules(domain string) bool {
-	rules := s.inUse.Load()
+	rules := s.updates.inUse.Load()
 	return rules == nil || rules.set.Domain(domain) != nil
 }
 
@@ -72,23 +69,19 @@ func (s *Sidecar) recordKeys() descriptors.RecordKeys {
 	return descriptors.NewRecordKeys(s.cfg.Store.KeyPrefix, []byte(s.cfg.Store.KeySecret))
 }
 
-// openPeers begins to hear what other sidecars tell, if there is a store that they share.
-func (s *Sidecar) openPeers(shared *store.Redis) {
-	if shared == nil {
-		return
-	}
-	keys := s.recordKeys()
-	s.peers = peers.New(peers.Config{
+// openPeers subscribes to what other sidecars announce.
+func (s *Sidecar) openPeers() {
+	shared, keys := s.counts.redis, s.recordKeys()
+	s.updates.peers = peers.New(peers.Config{
 		Redis: shared.Client(), Channel: keys.Shared("news"), Cards: keys.Shared("cards"),
 		Answers: func(question string) string { return keys.Shared("answers:" + question) },
-		Card:    func() any { return s.card() }, Gap: func() { s.records.Outdate(); s.lookForRules() }, Reply: s.reply,
+		Card:    func() any { return s.card() }, Gap: func() { s.counts.records.Outdate(); s.lookForRules() }, Reply: s.reply,
 		Topics: map[string]func([]byte){
 			topicRecord: s.hearRecord, topicRules: func([]byte) { s.lookForRules() }, topicCounter: hearKeys(shared.Drop),
-			topicReset: hearKeys(func(keys []string) { s.engine.Forget(context.Background(), keys) }),
+			topicReset: hearKeys(func(keys []string) { s.counts.engine.Forget(context.Background(), keys) }),
 		},
-		OnError: func(err error) { s.log.Debug("the other sidecars", "error", err) },
+		OnError: func(err error) { s.reports.log.Debug("the other sidecars", "error", err) },
 	})
-	s.defers("peers", s.peers.Close)
 }
 
 // hearKeys makes a reader of news about keys.
@@ -103,8 +96,8 @@ func hearKeys(take func(keys []string)) func(body []byte) {
 
 // lookForRules looks for changed rules now, where there are files or published rules beside a management server.
 func (s *Sidecar) lookForRules() {
-	if s.files != nil {
-		s.files.Look()
+	if s.updates.files != nil {
+		s.updates.files.Look()
 	}
 }
 
@@ -112,7 +105,7 @@ func (s *Sidecar) lookForRules() {
 func (s *Sidecar) hearRecord(body []byte) {
 	var changed peers.ChangedRecord
 	if json.Unmarshal(body, &changed) == nil {
-		s.records.Forget(changed.Key, changed.Class)
+		s.counts.records.Forget(changed.Key, changed.Class)
 	}
 }
 
@@ -121,15 +114,15 @@ func (s *Sidecar) recordFailed(reason string, err error) {
 	if reason == redis.ReasonBreaker {
 		return
 	}
-	s.log.Warn("records cannot be had ("+reason+"); what is known of them holds, and the rules", "error", err)
+	s.reports.log.Warn("records cannot be had ("+reason+"); what is known of them holds, and the rules", "error", err)
 }
 
 // forgetCounters makes all sidecars forget what they know of counters that an operator has changed.
 func (s *Sidecar) forgetCounters(ctx context.Context, touched, reset []string) error {
-	if s.peers == nil {
+	if s.updates.peers == nil {
 		return nil
 	}
-	return errors.Join(s.peers.Tell(ctx, topicReset, reset), s.peers.Tell(ctx, topicCounter, touched))
+	return errors.Join(s.updates.peers.Tell(ctx, topicReset, reset), s.updates.peers.Tell(ctx, topicCounter, touched))
 }
 
 // prepareRecord is a record in the terms of the rules. A limit that cannot be read, or is one too many, is left out:

@@ -19,50 +19,46 @@ var kinds = map[settings.Kind]redis.Kind{
 }
 
 // openRedis makes the shared store. It does not wait for Redis to be there.
-func (s *Sidecar) openRedis() (*store.Redis, error) {
+func (s *Sidecar) openRedis() error {
 	cfg := store.RedisConfig{
-		Patience: s.cfg.Store.Patience, DenialEntries: s.cfg.Store.DenialCache, DenialBytes: s.budget.denials,
+		Patience: s.cfg.Store.Patience, DenialEntries: s.cfg.Store.DenialCache, DenialBytes: s.counts.budget.denials,
 		Leases: s.cfg.Store.Leases, Heartbeat: descriptors.HeartbeatKey(s.cfg.Store.KeyPrefix),
-		OnError: s.observer.StoreFailed,
-		OnLate:  func(part *limit.Request, err error) { s.engine.Late(part.Fate, part.Charges, part.Decisions, err) },
+		OnError: s.reports.observer.StoreFailed,
+		OnLate: func(part *limit.Request, err error) {
+			s.counts.engine.Late(part.Fate, part.Charges, part.Decisions, err)
+		},
 	}
 	if cfg.DenialEntries == 0 {
 		cfg.DenialEntries = -1
 	}
-	if s.tracer != nil {
-		cfg.OnTrip = s.tracer.Trip
+	if s.reports.tracer != nil {
+		cfg.OnTrip = s.reports.tracer.Trip
 	}
 	clients, err := s.openClients()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	cfg.Main = clients[0]
 	if len(clients) > 1 {
 		cfg.PerSecond = clients[1]
 	}
-	shared := store.NewRedis(cfg)
-	s.defers("redis", shared.Close)
-	s.forget, s.ping, s.breaker, s.connected = shared.Forget, shared.Ping, shared.Breaker, shared.Ready
-	s.telemetry.Redis(shared.Stats)
-	s.servers = func() []store.ServerStats { return shared.Stats().Servers }
-	s.serves = shared.Serve
-	s.telemetry.Live(shared.Live, s.domains)
+	s.counts.redis = store.NewRedis(cfg)
 	s.watchAbout(clients)
-	return shared, nil
+	return nil
 }
 
 // openClients begins to connect: to the Redis of all limits, and to that of limits by the second if there is one.
 func (s *Sidecar) openClients() ([]*redis.Client, error) {
 	var all []redis.Config
 	for i, named := range s.cfg.Redises() {
-		servers, err := serversOf(named, s.cfg.RedisTLS, s.log, s.secrets.AddRecent)
+		servers, err := serversOf(named, s.cfg.RedisTLS, s.reports.log, s.reports.secrets.AddRecent)
 		if err != nil {
 			return nil, fmt.Errorf("set up Redis: %w", err)
 		}
 		servers.Dial = s.world.Dial
 		all = append(all, redis.Config{
 			Servers: servers, Prefix: [...]string{"", perSecond}[i], Silence: s.cfg.Store.Silence, Breaker: breakerConfig(s.cfg.Breaker),
-			OnBreaker: s.observer.BreakerChanged, OnPanic: s.observer.Survived, OnCall: s.observer.StoreCalled,
+			OnBreaker: s.reports.observer.BreakerChanged, OnPanic: s.reports.observer.Survived, OnCall: s.reports.observer.StoreCalled,
 		})
 	}
 	var clients []*redis.Client

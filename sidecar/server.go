@@ -47,7 +47,7 @@ func (s *Sidecar) newServer() (*grpc.Server, error) {
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.UnaryInterceptor(s.intercept()),
-		grpc.ChainStreamInterceptor(s.telemetry.Stream(s.log), s.endStreams),
+		grpc.ChainStreamInterceptor(s.reports.telemetry.Stream(s.reports.log), s.endStreams),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.InitialWindowSize(streamWindow),
 		grpc.InitialConnWindowSize(connectionWindow),
@@ -65,7 +65,7 @@ func (s *Sidecar) newServer() (*grpc.Server, error) {
 		}),
 	}
 	if s.cfg.TLS.Use {
-		secure, err := serverTLS(s.cfg.TLS, s.log)
+		secure, err := serverTLS(s.cfg.TLS, s.reports.log)
 		if err != nil {
 			return nil, fmt.Errorf("set up TLS: %w", err)
 		}
@@ -81,33 +81,33 @@ func (s *Sidecar) newServer() (*grpc.Server, error) {
 
 // addHealth makes the service of gRPC health.
 func (s *Sidecar) addHealth(server *grpc.Server) {
-	s.health = health.NewServer()
+	s.serving.health = health.NewServer()
 	state := healthv1.HealthCheckResponse_SERVING
 	if s.unready() != "" {
 		state = healthv1.HealthCheckResponse_NOT_SERVING
 	}
 	s.setHealth(state)
-	healthv1.RegisterHealthServer(server, s.health)
+	healthv1.RegisterHealthServer(server, s.serving.health)
 }
 
 // setHealth sets what gRPC health answers, unless the sidecar drains.
 func (s *Sidecar) setHealth(state healthv1.HealthCheckResponse_ServingStatus) {
 	for _, name := range healthNames {
-		s.health.SetServingStatus(name, state)
+		s.serving.health.SetServingStatus(name, state)
 	}
 }
 
 // intercept makes the interceptor of all unary calls. There is one, because each further one is two closures for each call.
 func (s *Sidecar) intercept() grpc.UnaryServerInterceptor {
 	methods := []string{"/" + rateLimitService + "/ShouldRateLimit", "/" + authService + "/Check"}
-	return s.telemetry.Unary(telemetry.GRPC{Methods: methods, Log: s.log})
+	return s.reports.telemetry.Unary(telemetry.GRPC{Methods: methods, Log: s.reports.log})
 }
 
 // endStreams ends streaming calls (health Watch, reflection) when the sidecar drains: they would never end by themselves.
 func (s *Sidecar) endStreams(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
-	stop := context.AfterFunc(s.streams, cancel)
+	stop := context.AfterFunc(s.serving.streams, cancel)
 	defer stop()
 	return handler(srv, endingStream{stream, ctx})
 }

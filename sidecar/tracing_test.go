@@ -26,7 +26,7 @@ func watched(t *testing.T, begin func(context.Context) context.Context, o engine
 
 func TestTracesThatNobodySamplesCostLittle(t *testing.T) {
 	s := begin(t, twoPerYear)
-	tracer, err := s.telemetry.Tracer(telemetry.TraceConfig{Rate: 1, Propagators: []string{"tracecontext", "b3"}, Log: s.Sidecar.log})
+	tracer, err := s.reports.telemetry.Tracer(telemetry.TraceConfig{Rate: 1, Propagators: []string{"tracecontext", "b3"}, Log: s.reports.log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestTracesThatNobodySamplesCostLittle(t *testing.T) {
 
 func TestALogOfDecisionsThatIsNotWantedCostsNothing(t *testing.T) {
 	s := begin(t, twoPerYear)
-	log := s.telemetry.DecisionLog(telemetry.DecisionLogConfig{All: true, Log: s.Sidecar.log})
+	log := s.reports.telemetry.DecisionLog(telemetry.DecisionLogConfig{All: true, Log: s.reports.log})
 	defer log.Close()
 	same := func(ctx context.Context) context.Context { return ctx }
 	if got := watched(t, same, telemetry.Watch(log)); got > 0 {

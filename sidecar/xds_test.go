@@ -38,7 +38,7 @@ func follower(t *testing.T, server string, environ ...string) *running {
 
 // limitOf returns the count of the only limit of a domain, or -1.
 func (r *running) limitOf(domain string) int64 {
-	set := r.engine.Rules()
+	set := r.counts.engine.Rules()
 	if set == nil {
 		return -1
 	}

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 const (
@@ -92,7 +90,6 @@ func (l *Lines) write() {
 
 // Lines measures a log.
 func (t *Telemetry) Lines(l *Lines) {
-	t.register.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "spillway_log_lines_lost_total", Help: "Lines of the log that could not be written: the disk is full, or the reader has stopped.",
-	}, func() float64 { return float64(l.lost.Load()) }))
+	const help = "Lines of the log that could not be written: the disk is full, or the reader has stopped."
+	t.counts("spillway_log_lines_lost_total", help, &l.lost)
 }

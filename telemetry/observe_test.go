@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -33,7 +34,8 @@ func admission() (*Observer, *descriptors.Request, *engine.Verdict) {
 
 func TestAVerdictIsCountedWithoutAllocation(t *testing.T) {
 	o, req, v := admission()
-	allocs := testing.AllocsPerRun(100, func() { o.Verdict(req, v) })
+	ctx := context.Background()
+	allocs := testing.AllocsPerRun(100, func() { o.Verdict(ctx, req, v) })
 	if allocs > 0 {
 		t.Errorf("counting a verdict makes %v allocations, want none", allocs)
 	}
@@ -69,18 +71,20 @@ func TestShadowModeCountsRulesInShadow(t *testing.T) {
 
 func BenchmarkVerdict(b *testing.B) {
 	o, req, v := admission()
+	ctx := context.Background()
 	b.ReportAllocs()
 	for b.Loop() {
-		o.Verdict(req, v)
+		o.Verdict(ctx, req, v)
 	}
 }
 
 func BenchmarkDegradedVerdict(b *testing.B) {
 	o, req, v := admission()
+	ctx := context.Background()
 	v.Degraded, v.Decisions[0].Reason = "timeout", "timeout"
 	b.ReportAllocs()
 	for b.Loop() {
-		o.Verdict(req, v)
+		o.Verdict(ctx, req, v)
 	}
 }
 

@@ -56,15 +56,8 @@ func (t *Telemetry) Statsd(cfg StatsdConfig) *Statsd {
 	s := &Statsd{cfg: cfg, sources: t.sources.all, last: map[string]float64{}, stop: make(chan struct{}), done: make(chan struct{})}
 	s.head, s.tail = statsdTags(cfg)
 	s.life, s.cut = context.WithCancel(context.Background())
-	for name, of := range map[string]struct {
-		help  string
-		count *atomic.Int64
-	}{
-		"spillway_statsd_lines_total":   {"Statistics sent to statsd.", &s.sent},
-		"spillway_statsd_dropped_total": {"Statistics that could not be sent to statsd.", &s.dropped},
-	} {
-		t.register.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: of.help}, func() float64 { return float64(of.count.Load()) }))
-	}
+	t.counts("spillway_statsd_lines_total", "Statistics sent to statsd.", &s.sent)
+	t.counts("spillway_statsd_dropped_total", "Statistics that could not be sent to statsd.", &s.dropped)
 	t.timed.Store(true)
 	go s.run()
 	return s
@@ -117,7 +110,6 @@ func (s *Statsd) Close(ctx context.Context) {
 // flush sends what has changed. Only run calls it.
 func (s *Statsd) flush() {
 	s.failure = nil
-	s.notice()
 	for _, read := range s.sources() {
 		read(s)
 	}
@@ -211,31 +203,11 @@ func (s *Statsd) send() error {
 	return err
 }
 
-// notice hangs up when the other side has: a write would seem to succeed once more.
-func (s *Statsd) notice() {
-	if s.conn == nil || s.cfg.Dog {
-		return
-	}
-	var nothing [1]byte
-	err := s.conn.SetReadDeadline(time.Now().Add(time.Millisecond))
-	if err == nil {
-		_, err = s.conn.Read(nothing[:])
-	}
-	if err != nil && !isTimeout(err) {
-		s.hangUp()
-	}
-}
-
 func (s *Statsd) hangUp() {
 	if s.conn != nil {
 		s.conn.Close()
 		s.conn = nil
 	}
-}
-
-func isTimeout(err error) bool {
-	timed, ok := err.(net.Error) //nolint:errorlint // what a connection returns is never wrapped
-	return ok && timed.Timeout()
 }
 
 // source hands statistics to statsd. It is called for each flush, by one goroutine.

@@ -103,9 +103,7 @@ func (t *Telemetry) own(version string) {
 	t.generation = t.gauge(p+"config_generation", "How many loads of the rules were taken since the start.")
 	t.lastLoad = t.gauge(p+"config_last_load_successful", "Whether the newest load of the rules was taken.")
 	t.lastGood = t.gauge(p+"config_last_success_timestamp_seconds", "When the rules in use were loaded.")
-	t.register.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: p + "metric_series_overflow_total", Help: "Hits counted under the key other: too many values.",
-	}, func() float64 { return float64(t.series.dropped.Load()) }))
+	t.counts(p+"metric_series_overflow_total", "Hits counted under the key other: too many values.", &t.series.dropped)
 	build := t.gauges(p+"build_info", "Always 1; the labels name the build.", "version", "revision", "goversion")
 	build.WithLabelValues(version, revision(), runtime.Version()).Set(1)
 	t.register.MustRegister(configInfo{t})
@@ -117,6 +115,12 @@ func (t *Telemetry) counter(name, help string) prometheus.Counter {
 	c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	t.register.MustRegister(c)
 	return c
+}
+
+// counts registers a counter that others add to.
+func (t *Telemetry) counts(name, help string, n *atomic.Int64) {
+	opts := prometheus.CounterOpts{Name: name, Help: help}
+	t.register.MustRegister(prometheus.NewCounterFunc(opts, func() float64 { return float64(n.Load()) }))
 }
 
 func (t *Telemetry) gauge(name, help string) prometheus.Gauge {

@@ -59,17 +59,18 @@ type Source struct {
 // Status is how the source does.
 type Status struct {
 	Server    string
-	Connected bool      // a stream is open
+	Connected bool      `metric:"xds_connected" help:"Whether a stream to the management server is open."`
 	Since     time.Time // of Connected; zero: no attempt has ended yet
 	Error     string    // why there is no stream; empty while Connected
-	Version   string    // of the last accepted response, as the server calls it, shortened
+	// as the server calls it, shortened
+	Version   string    `metric:"xds_info" label:"version" help:"Always 1; the label is the last accepted version."`
 	Accepted  time.Time // when that was; zero: never
-	Resources int       // in it
+	Resources int       `metric:"xds_resources" help:"Resources in the last accepted response."`
 	Newest    string    // the version of the newest response, accepted or not, shortened
 	Refused   string    // why the newest response was refused; empty: it was accepted
-	Responses int64     // received
-	Refusals  int64     // sent (NACK)
-	Streams   int64     // opened
+	Responses int64     `metric:"xds_responses_total" help:"Responses that the management server sent."`
+	Refusals  int64     `metric:"xds_refusals_total" help:"Refused responses (NACK); the last good rules stay."`
+	Streams   int64     `metric:"xds_streams_total" help:"Streams that were opened to the management server."`
 }
 
 // New returns a source that has connected to nothing yet.

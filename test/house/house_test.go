@@ -41,10 +41,7 @@ var rooms = map[string][]string{
 	"rlsvc":               {"engine", "descriptors", "limit", "door"},
 	"extauthz":            {"engine", "descriptors", "identity", "limit", "door"},
 	"admin":               {"engine", "rules", "audit", "descriptors", "limit", "records", "reread"},
-	"telemetry": {
-		"engine", "descriptors", "limit", "breaker", "redis", "store", "store/memory", "identity", "journal", "records",
-		"rules",
-	},
+	"telemetry":           {"engine", "descriptors", "limit", "breaker", "redis"},
 	"control": {
 		"control/archive", "limit", "descriptors", "redis", "journal", "records", "peers", "rules", "whatif",
 		"admin", "telemetry", "reread", "connlimit",
@@ -85,7 +82,7 @@ var doors = []struct {
 	{"github.com/jackc/pgx", []string{"control"}, "a sidecar never opens a PostgreSQL connection: only the control plane does"},
 	{"github.com/parquet-go/parquet-go", []string{"control/archive"}, "the format of files is a detail of the archive"},
 	{"github.com/minio/minio-go", []string{"control/archive/s3.go"}, "which service keeps the files is a detail of the archive"},
-	{"github.com/prometheus", []string{"telemetry"}, "all names of metrics live in telemetry: other rooms have callbacks"},
+	{"github.com/prometheus", []string{"telemetry"}, "metrics are telemetry's: the Stats of other rooms have tags"},
 	{"go.opentelemetry.io", []string{"telemetry"}, "traces are telemetry's: other rooms have callbacks and context"},
 	{"github.com/sony/gobreaker", []string{"breaker"}, "the breaker is a room, so that it can be replaced in one place"},
 	{"google.golang.org/grpc", []string{"door", "rlsvc", "extauthz", "rules/xds", "telemetry", "sidecar", "test/servers"},
