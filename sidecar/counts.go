@@ -63,7 +63,7 @@ func (c *counts) Start(s *Sidecar, counter engine.Counter) (err error) {
 	} else {
 		cfg.Share = c.memory
 	}
-	cfg.Records = known{c.records}
+	cfg.Records = c.records
 	s.observe(&cfg)
 	c.engine = engine.New(cfg)
 	return nil

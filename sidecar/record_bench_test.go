@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/store/memory"
@@ -33,7 +34,7 @@ func recordTo(t testing.TB, s *Sidecar) {
 func served(t testing.TB, s *Sidecar, service string, message proto.Message) func() {
 	doors := registered{}
 	s.register(doors)
-	intercept, codec := s.intercept(), newCodec()
+	intercept, codec := s.intercept(), door.NewCodec()
 	wire, err := proto.Marshal(message)
 	if err != nil {
 		t.Fatal(err)

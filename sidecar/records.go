@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
-	"time"
 
 	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/descriptors"
@@ -169,84 +167,4 @@ func monthly(l records.Limit) (descriptors.Limit, error) {
 		return one, fmt.Errorf("limit of a record: %w", err)
 	}
 	return one, nil
-}
-
-// known is the book of records as the engine asks it.
-type known struct{ *records.Book }
-
-// Any reports whether there are records in a domain.
-func (k known) Any(domain string) bool { return k.Kinds(domain) != nil }
-
-// lookup is the identities of one request that are looked up.
-type lookup struct {
-	book *records.Book
-	cold []records.Identity // that are not cached
-	to   []**descriptors.Record
-}
-
-// Look fills in the records of those who ask. Those that are not cached are asked for together.
-func (k known) Look(ctx context.Context, domain string, who *descriptors.Who, found *descriptors.Records) bool {
-	kinds := k.Kinds(domain)
-	l := lookup{book: k.Book}
-	l.name(kinds, records.Identity{Domain: domain, Kind: records.Tenant, Name: who.Tenant}, &found.Tenant)
-	l.name(kinds, records.Identity{Domain: domain, Kind: records.User, Name: who.User}, &found.User)
-	l.name(kinds, records.Identity{Domain: domain, Kind: records.APIKey, Name: who.APIKey}, &found.APIKey)
-	if kinds.Has(records.Network) && who.Address.IsValid() {
-		for _, bits := range kinds.Lengths(who.Address.Addr()) {
-			if bits <= who.Address.Bits() {
-				network := netip.PrefixFrom(who.Address.Addr(), bits).Masked()
-				l.find(records.Identity{Domain: domain, Kind: records.Network, Network: network}, &found.Address)
-			}
-		}
-	}
-	if len(l.cold) > 0 {
-		for i, value := range k.Ask(ctx, l.cold) {
-			take(value, l.to[i])
-		}
-	}
-	return *found != descriptors.Records{}
-}
-
-// name looks up an identity that has a name.
-func (l *lookup) name(kinds *records.Kinds, id records.Identity, to **descriptors.Record) {
-	if id.Name != "" && kinds.Has(id.Kind) {
-		l.find(id, to)
-	}
-}
-
-// find takes what is cached about an identity, or notes that it has to be asked for.
-func (l *lookup) find(id records.Identity, to **descriptors.Record) {
-	value, fresh := l.book.Cached(&id)
-	if fresh {
-		take(value, to)
-		return
-	}
-	l.cold, l.to = append(l.cold, id), append(l.to, to)
-}
-
-// take fills in a record. Of several networks that hold an address, the smallest that has a record counts; a block of any of them holds, as long
-// as it lasts.
-func take(value any, to **descriptors.Record) {
-	r, is := value.(*descriptors.Record)
-	if is && (*to == nil || goesBefore(r, *to, time.Now())) {
-		*to = r
-	}
-}
-
-// goesBefore reports whether a record counts in place of another one of the same request.
-func goesBefore(r, other *descriptors.Record, now time.Time) bool {
-	blocks := func(r *descriptors.Record) bool { return r.Blocked && (r.Until.IsZero() || now.Before(r.Until)) }
-	if blocks(r) != blocks(other) {
-		return blocks(r)
-	}
-	return bitsOf(r) > bitsOf(other)
-}
-
-// bitsOf is the length of the network that a record is about: an address has the longest.
-func bitsOf(r *descriptors.Record) int {
-	network, err := netip.ParsePrefix(r.Name)
-	if err != nil {
-		return 128
-	}
-	return network.Bits()
 }

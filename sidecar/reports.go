@@ -114,7 +114,7 @@ func (r *reports) Stop(within func(now time.Time) time.Duration) {
 
 // observe adds those who see the verdicts: metrics, live page, journal, traces and the log of decisions.
 func (s *Sidecar) observe(cfg *engine.Config) {
-	cfg.Observers = []engine.Observer{s.reports.observer.Verdict, s.show}
+	cfg.Observers = []engine.Observer{s.reports.observer.Verdict, audit.Observe(s.reports.top, &s.reports.feed)}
 	if s.cfg.Record.Use {
 		cfg.Observers = append(cfg.Observers, s.record)
 	}

@@ -45,7 +45,7 @@ const (
 // newServer makes the gRPC server with health and, if asked for, reflection. The doors are registered by the caller.
 func (s *Sidecar) newServer() (*grpc.Server, error) {
 	options := []grpc.ServerOption{
-		grpc.ForceServerCodecV2(newCodec()),
+		grpc.ForceServerCodecV2(door.NewCodec()),
 		grpc.UnaryInterceptor(s.intercept()),
 		grpc.ChainStreamInterceptor(s.reports.telemetry.Stream(s.reports.log), s.endStreams),
 		grpc.NumStreamWorkers(streamWorkers),
@@ -54,7 +54,7 @@ func (s *Sidecar) newServer() (*grpc.Server, error) {
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxRecvMsgSize(door.MaxReceived),
 		grpc.MaxHeaderListSize(maxHeaderList),
-		grpc.InTapHandle(trim),
+		grpc.InTapHandle(door.Trim),
 		grpc.ConnectionTimeout(5 * time.Second),
 		grpc.WaitForHandlers(true),
 		// Envoy may ping an idle connection; the default answer to that is to cut it.
@@ -69,7 +69,7 @@ func (s *Sidecar) newServer() (*grpc.Server, error) {
 		if err != nil {
 			return nil, fmt.Errorf("set up TLS: %w", err)
 		}
-		options = append(options, grpc.Creds(following{credentials.NewTLS(secure)}))
+		options = append(options, grpc.Creds(door.Credentials{TransportCredentials: credentials.NewTLS(secure)}))
 	}
 	server := grpc.NewServer(options...)
 	s.addHealth(server)

@@ -25,7 +25,7 @@ var rooms = map[string][]string{
 	"connlimit":   {},
 	"descriptors": {"limit", "identity"},
 	"redis":       {"breaker"},
-	"audit":       {},
+	"audit":       {"engine", "descriptors", "limit"},
 	"engine":      {"limit", "descriptors", "identity"},
 	"store":       {"limit", "breaker", "redis", "store/denials", "store/leases"},
 	// Parts of the store know neither Redis nor each other.
@@ -33,7 +33,7 @@ var rooms = map[string][]string{
 	"store/leases":        {"limit"},
 	"store/memory":        {"limit", "store/internal/fair"},
 	"store/internal/fair": {},
-	"records":             {"redis"},
+	"records":             {"redis", "descriptors"},
 	"journal":             {},
 	"peers":               {"redis"},
 	"rules":               {"limit", "descriptors", "identity"},

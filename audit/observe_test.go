@@ -1,4 +1,4 @@
-package sidecar
+package audit
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/spillway-mesh/spillway/audit"
 	"github.com/spillway-mesh/spillway/descriptors"
 )
 
@@ -16,16 +15,16 @@ func TestAnEventTellsOfTheRequestThatWasSent(t *testing.T) {
 		{Entries: []descriptors.Entry{{Key: "zone", Value: "z"}, {Key: "app", Value: "a"}}},
 		{Entries: []descriptors.Entry{{Key: "zone", Value: "other"}}},
 	}
-	var e audit.Event
+	var e Event
 	describe(&e, sent)
-	want := []audit.Descriptor{{Entries: []audit.Entry{{Key: "zone", Value: "z"}, {Key: "app", Value: "a"}}}, {Entries: []audit.Entry{{Key: "zone", Value: "other"}}}}
+	want := []Descriptor{{Entries: []Entry{{Key: "zone", Value: "z"}, {Key: "app", Value: "a"}}}, {Entries: []Entry{{Key: "zone", Value: "other"}}}}
 	if diff := cmp.Diff(want, e.Descriptors); diff != "" {
 		t.Errorf("descriptors (-want +got):\n%s", diff)
 	}
 	for i := range maxEntries {
 		sent[1].Entries = append(sent[1].Entries, descriptors.Entry{Key: fmt.Sprint("k", i)})
 	}
-	e = audit.Event{}
+	e = Event{}
 	describe(&e, sent)
 	if len(e.Descriptors) > 0 || len(e.Entries) != maxEntries-1 {
 		t.Errorf("of too many entries %d are shown, and %d descriptors", len(e.Entries), len(e.Descriptors))

@@ -1,4 +1,4 @@
-package sidecar
+package door
 
 import (
 	"google.golang.org/grpc/encoding"
@@ -22,8 +22,8 @@ type wireWriter interface{ Wire() mem.BufferSlice }
 // one server by grpc.ForceServerCodecV2, and other servers and clients of the process keep theirs.
 type codec struct{ proto encoding.CodecV2 }
 
-// newCodec makes the codec for this sidecar's gRPC server.
-func newCodec() encoding.CodecV2 { return codec{proto: encoding.GetCodecV2(proto.Name)} }
+// NewCodec makes the codec for a gRPC server with doors.
+func NewCodec() encoding.CodecV2 { return codec{proto: encoding.GetCodecV2(proto.Name)} }
 
 // Name is the content subtype that the codec speaks.
 func (c codec) Name() string { return proto.Name }
