@@ -32,7 +32,8 @@ func (t *Top) rank(v *engine.Verdict) {
 	}
 	for i := range v.Decisions {
 		if i != v.Match.Gate-1 {
-			t.Note(domain, v.Match.Terms[i].Effect.Rule, v.Match.Charges[i].Key, v.Decisions[i].Outcome == limit.Refused)
+			t.Note(domain, v.Match.Terms[i].Effect.Rule, v.Match.Charges[i].Key,
+				v.Decisions[i].Outcome == limit.Refused)
 		}
 	}
 }
@@ -42,7 +43,8 @@ const maxEntries = 16
 
 // event is a refusal as readers see it. It copies what it shows of the request, whose memory is used again.
 func event(req *descriptors.Request, v *engine.Verdict, now time.Time) Event {
-	e := Event{At: now.UTC(), Domain: clone(req.Domain), Outcome: v.Outcome.String(), RetryAfter: v.RetryAfter.Seconds(), Degraded: v.Degraded}
+	e := Event{At: now.UTC(), Domain: clone(req.Domain), Outcome: v.Outcome.String(),
+		RetryAfter: v.RetryAfter.Seconds(), Degraded: v.Degraded}
 	if v.Effect != nil {
 		e.Rule = v.Effect.Rule
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 )
 
-// TestAnEventTellsOfTheRequestThatWasSent: in the order of its entries and with each of its descriptors, so that it can be explained.
+// TestAnEventTellsOfTheRequestThatWasSent: in the order of its entries and with each of its descriptors, so that it can
+// be explained.
 func TestAnEventTellsOfTheRequestThatWasSent(t *testing.T) {
 	sent := []descriptors.Descriptor{
 		{Entries: []descriptors.Entry{{Key: "zone", Value: "z"}, {Key: "app", Value: "a"}}},

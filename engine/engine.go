@@ -38,9 +38,10 @@ type Config struct {
 	ReservedBytes int64 // memory that reservations of post-paid requests may take; 0: 40 MiB
 	Shadow        bool  // the whole sidecar counts and refuses nothing
 	Quota         bool  // every descriptor of a tree is in quota mode
-	Waiters       int   // throttled requests that may wait at once; 0 means 10,000. Others are refused unless they are due
-	Now           func() time.Time
-	Records       Records // what is known about identities beside the rules; nil: nothing
+	// throttled requests that may wait at once; 0 means 10,000. Others are refused unless they are due
+	Waiters int
+	Now     func() time.Time
+	Records Records // what is known about identities beside the rules; nil: nothing
 	// Hold, where given, takes the place of waiting for a throttled request's token, on clocks that are not the
 	// machine's. Verdicts have that wait as Waited. Nil: the answer is held in real time.
 	Hold      func(wait time.Duration)
@@ -54,8 +55,8 @@ type Config struct {
 	OnPanic        func(recovered any) // sees what was recovered; the request is answered all the same
 }
 
-// Observer sees each verdict before its door does, and all that the verdict carries. It must not block, nor keep what it
-// gets. A panic of it changes neither the verdict nor what other observers see.
+// Observer sees each verdict before its door does, and all that the verdict carries. It must not block, nor keep what
+// it gets. A panic of it changes neither the verdict nor what other observers see.
 type Observer func(ctx context.Context, req *descriptors.Request, v *Verdict)
 
 // Engine decides requests under the rule set in use. It is safe for concurrent use.

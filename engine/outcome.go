@@ -3,6 +3,8 @@ package engine
 import (
 	"cmp"
 	"net/http"
+
+	"github.com/spillway-mesh/spillway/descriptors"
 )
 
 // Outcome is what became of a request as a whole. Metrics, logs, traces and the answers of ext_authz are made from it.
@@ -38,8 +40,16 @@ func (o Outcome) Refuses() bool {
 	return o == Refused || o == Blocked || o == Shadowed || o == Malformed
 }
 
-// Conclude fills in what all who look at the verdict have from it: Outcome, HTTPStatus, and Effect, the limit, block or
-// allow that decided the request: the one that refuses, else the one that is reported, else the first that applies.
+// Conclusion is what a verdict comes to, worked out once for answers, metrics, logs, traces and the journal.
+type Conclusion struct {
+	Outcome    Outcome
+	HTTPStatus int // of the answer to a client over HTTP: 200 where the request passes
+	// Effect is the limit, block or allow that decided the request: the one that refuses, else the one that is
+	// reported, else the first that applies, or nil.
+	Effect *descriptors.Effect
+}
+
+// Conclude fills in the conclusion.
 func (v *Verdict) Conclude() {
 	v.Outcome = v.outcome()
 	v.HTTPStatus = http.StatusOK

@@ -19,8 +19,9 @@ type Stats struct {
 // Stats returns the counts of this Engine.
 func (e *Engine) Stats() Stats {
 	return Stats{
-		Waiting: e.queue.waiting.Load(), TurnedAway: e.queue.turned.Load(), ReservationsDropped: e.reserved.dropped.Load(),
-		GiveBackFailed: e.unreturned.Load(), OverAdmitted: e.over.Load(),
+		Waiting: e.queue.waiting.Load(), TurnedAway: e.queue.turned.Load(),
+		ReservationsDropped: e.reserved.dropped.Load(),
+		GiveBackFailed:      e.unreturned.Load(), OverAdmitted: e.over.Load(),
 	}
 }
 

@@ -11,30 +11,34 @@ import (
 
 // Verdict is what a request gets. A door makes one, hands it to Decide and may use it again afterwards.
 type Verdict struct {
+	Conclusion
 	Refused    bool
-	Outcome    Outcome
-	HTTPStatus int                   // of the answer to a client over HTTP: 200 where the request passes
-	Effect     *descriptors.Effect   // what decided: see Conclude
 	Statuses   []Status              // one per descriptor, in order
 	RetryAfter time.Duration         // with Refused: the longest of the refusing limits
 	Response   *descriptors.Response // of the refusing rule with the longest wait, or nil
 	Refusing   *descriptors.Effect   // that rule, or nil
 	Malformed  *identity.Refusal     // the request contradicts itself and is refused for that, or nil
-	Excess     string                // the request asks for more than one may, and is refused for that; empty: it does not
-	Client     identity.Client       // ext_authz: who asked
-	Reported   Status                // the strictest of all limits; its Effect is nil where none has numbers to show
-	Cost       int64                 // what the reported limit charges for the request
-	Waited     time.Duration         // how long a throttled answer was held
-	Began      time.Time             // with Config.Timed: when the decision began
-	Took       time.Duration         // with Config.Timed: how long it took, with Waited
-	Degraded   string                // why the store did not decide, or empty
-	Shadowed   bool                  // refused, but the whole sidecar is in shadow mode
-	Match      descriptors.Match     // what applied
+	// the request asks for more than one may, and is refused for that; empty: it does not
+	Excess   string
+	Client   identity.Client   // ext_authz: who asked
+	Reported Status            // the strictest of all limits; its Effect is nil where none has numbers to show
+	Cost     int64             // what the reported limit charges for the request
+	Waited   time.Duration     // how long a throttled answer was held
+	Began    time.Time         // with Config.Timed: when the decision began
+	Took     time.Duration     // with Config.Timed: how long it took, with Waited
+	Degraded string            // why the store did not decide, or empty
+	Shadowed bool              // refused, but the whole sidecar is in shadow mode
+	Match    descriptors.Match // what applied
 	// Decisions[i] is about Match.Charges[i]; Remaining is -1 where nothing was counted; Reason, and Unknown, stay
 	// where the store did not decide.
 	Decisions []limit.Decision
 
 	progress
+	scratch
+}
+
+// scratch is memory that verdicts use again.
+type scratch struct {
 	part       limit.Request     // the question about some of the charges
 	left       []int64           // of an explanation: what is left before the request
 	attributes descriptors.Asked // with gathered
@@ -71,7 +75,7 @@ func (v *Verdict) Empty() {
 		v.Decisions, v.part = nil, limit.Request{}
 	}
 	v.Refused, v.Shadowed, v.Degraded, v.Excess = false, false, "", ""
-	v.Outcome, v.HTTPStatus, v.Effect = 0, 0, nil
+	v.Conclusion = Conclusion{}
 	v.RetryAfter, v.Waited, v.Cost, v.Began, v.Took = 0, 0, 0, time.Time{}, 0
 	v.Response, v.Refusing, v.Malformed = nil, nil, nil
 	v.Client, v.Reported = identity.Client{}, Status{}

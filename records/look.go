@@ -58,8 +58,8 @@ func (l *lookup) find(id Identity, to **descriptors.Record) {
 	l.cold, l.to = append(l.cold, id), append(l.to, to)
 }
 
-// put fills in a record. Of several networks that hold an address, the smallest that has a record counts; a block of any of them holds, as long
-// as it lasts.
+// put fills in a record. Of several networks that hold an address, the smallest that has a record counts; a block of
+// any of them holds, as long as it lasts.
 func put(value any, to **descriptors.Record) {
 	r, is := value.(*descriptors.Record)
 	if is && (*to == nil || goesBefore(r, *to, time.Now())) {

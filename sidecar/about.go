@@ -51,7 +51,8 @@ func (a *abouts) tooOld() (all []string) {
 	defer a.mu.Unlock()
 	for name, s := range a.known {
 		if s.tooOld() {
-			all = append(all, fmt.Sprintf("redis: %s is version %s, and must be at least %d.0", name, s.version, leastMajor))
+			all = append(all, fmt.Sprintf("redis: %s is version %s, and must be at least %d.0", name, s.version,
+				leastMajor))
 		}
 	}
 	slices.Sort(all)
@@ -160,11 +161,14 @@ func (s *Sidecar) logAbout(name string, about aboutServer) {
 	if about.version == "" {
 		return
 	}
-	s.reports.log.Info("redis is there", "server", name, "version", about.version, "valkey", about.valkey, "mode", about.mode)
+	s.reports.log.Info("redis is there", "server", name, "version", about.version, "valkey", about.valkey, "mode",
+		about.mode)
 	if about.tooOld() {
-		s.reports.log.Error("redis is too old: its version must be at least 7.0", "server", name, "version", about.version)
+		s.reports.log.Error("redis is too old: its version must be at least 7.0", "server", name, "version",
+			about.version)
 	}
 	if about.policy != "" {
-		s.reports.log.Warn("redis evicts counters when its memory is full: set maxmemory-policy to noeviction", "server", name, "policy", about.policy)
+		s.reports.log.Warn("redis evicts counters when its memory is full: set maxmemory-policy to noeviction",
+			"server", name, "policy", about.policy)
 	}
 }

@@ -55,8 +55,9 @@ func checked(domain, method string) proto.Message {
 	}}
 }
 
-// budgets are how many allocations a call may make from the buffer that grpc received to the buffer that it has sent: one for
-// the key of each counter, which the store may keep, and over ext_authz one for the text of the client's address.
+// budgets are how many allocations a call may make from the buffer that grpc received to the buffer that it has sent:
+// one for the key of each counter, which the store may keep, and over ext_authz one for the text of the client's
+// address.
 var budgets = []struct {
 	name    string
 	service string

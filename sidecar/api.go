@@ -18,15 +18,18 @@ import (
 func (s *Sidecar) api() (http.Handler, error) {
 	rls := s.serving.rls
 	a := &admin.API{
-		Engine: s.counts.engine, Records: s.counts.records, Log: s.reports.loadLog, Forget: s.forgetCounters, InUse: s.rulesNow, Config: s.config, Counted: s.counted,
-		Top: s.reports.top, TopOfFleet: s.topOfFleet, Fleet: s.fleetNow, Events: &s.reports.feed, Stopping: s.serving.stopping,
-		Doors: admin.Doors{RLS: rls.ParseJSON, HTTP: s.parseHTTP, Answer: func(req *descriptors.Request, v *engine.Verdict) (one, other json.RawMessage, err error) {
-			one, err = rls.RenderJSON(req, v)
-			if err == nil {
-				other, err = s.serving.authz.RenderJSON(req, v)
-			}
-			return one, other, err
-		}},
+		Engine: s.counts.engine, Records: s.counts.records, Log: s.reports.loadLog, Forget: s.forgetCounters,
+		InUse: s.rulesNow, Config: s.config, Counted: s.counted,
+		Top: s.reports.top, TopOfFleet: s.topOfFleet, Fleet: s.fleetNow, Events: &s.reports.feed,
+		Stopping: s.serving.stopping,
+		Doors: admin.Doors{RLS: rls.ParseJSON, HTTP: s.parseHTTP,
+			Answer: func(req *descriptors.Request, v *engine.Verdict) (one, other json.RawMessage, err error) {
+				one, err = rls.RenderJSON(req, v)
+				if err == nil {
+					other, err = s.serving.authz.RenderJSON(req, v)
+				}
+				return one, other, err
+			}},
 	}
 	a.EventsRole, _ = admin.ParseRole(s.cfg.Admin.Events) // off is none
 	err := s.access(&a.Access)
@@ -38,7 +41,8 @@ func (s *Sidecar) api() (http.Handler, error) {
 
 // parseHTTP reads a request as ext_authz would.
 func (s *Sidecar) parseHTTP(r *admin.HTTPRequest) *descriptors.Request {
-	h := &extauthz.HTTP{Domain: r.Domain, Method: r.Method, Path: r.Path, Host: r.Host, Peer: r.Peer, Principal: r.Principal}
+	h := &extauthz.HTTP{Domain: r.Domain, Method: r.Method, Path: r.Path, Host: r.Host, Peer: r.Peer,
+		Principal: r.Principal}
 	for name, value := range r.Headers {
 		h.Headers = append(h.Headers, identity.Header{Name: name, Value: value})
 	}
@@ -59,7 +63,8 @@ func (s *Sidecar) rulesNow() admin.InUse {
 
 // config is the settings, without secrets.
 func (s *Sidecar) config() admin.ConfigView {
-	view := admin.ConfigView{Version: s.cfg.Version, Settings: []admin.SettingView{}, Warnings: append([]string{}, s.cfg.Warnings...)}
+	view := admin.ConfigView{Version: s.cfg.Version, Settings: []admin.SettingView{},
+		Warnings: append([]string{}, s.cfg.Warnings...)}
 	for _, shown := range s.cfg.Shown() {
 		view.Settings = append(view.Settings, admin.SettingView(shown))
 	}
@@ -74,7 +79,8 @@ func (s *Sidecar) access(a *admin.Access) error {
 	if c.Tokens == "" {
 		return nil
 	}
-	file, err := admin.NewTokenFile(c.Tokens, func(err error) { s.reports.log.Error("tokens cannot be read; those before stay", "error", err) })
+	file, err := admin.NewTokenFile(c.Tokens,
+		func(err error) { s.reports.log.Error("tokens cannot be read; those before stay", "error", err) })
 	if err != nil {
 		return err
 	}
@@ -88,7 +94,8 @@ func (s *Sidecar) card() admin.SidecarView {
 	if err != nil {
 		host = "unknown"
 	}
-	c := admin.SidecarView{Host: host, Version: s.cfg.Version, Domains: append([]string{}, s.domains()...), Started: s.started, Degraded: s.troubles()}
+	c := admin.SidecarView{Host: host, Version: s.cfg.Version, Domains: append([]string{}, s.domains()...),
+		Started: s.started, Degraded: s.troubles()}
 	if in := s.updates.inUse.Load(); in != nil {
 		c.Rules, c.Loaded = in.hash, in.at
 	}

@@ -30,6 +30,7 @@ func (blockingDecider) Decide(_ context.Context, req *descriptors.Request, v *en
 	v.Refused = true
 	v.Match.Block = &descriptors.Effect{Rule: "all", Action: descriptors.Block, Reason: req.Subject.Path}
 	v.Refusing = v.Match.Block
+	v.Conclude()
 }
 
 // checkDoor runs the ext_authz service with the codec, and reflection beside it.

@@ -218,8 +218,8 @@ func TestOtherServersKeepTheirCodec(t *testing.T) {
 	}
 }
 
-// TestAnswersReachTheirOwnCallers sends calls with their own name on one connection, some of which hang up, and looks for
-// another's in the answers: their memory is used again while others are still being sent.
+// TestAnswersReachTheirOwnCallers sends calls with their own name on one connection, some of which hang up, and looks
+// for another's in the answers: their memory is used again while others are still being sent.
 func TestAnswersReachTheirOwnCallers(t *testing.T) {
 	client := ratelimitv3.NewRateLimitServiceClient(codecDoor(t, grpc.NumStreamWorkers(4)))
 	var callers sync.WaitGroup

@@ -31,7 +31,8 @@ func (s *Sidecar) limitConnections() {
 	l.grpc, l.uds = s.bound(l.grpc, calls), s.bound(l.uds, calls)
 	json := connlimit.Kind{Name: "http", Bytes: httpBytes, Conns: jsonConns, Whole: probes + message}
 	metrics := connlimit.Kind{Name: "metrics", Bytes: httpBytes, Conns: metricsConns, Whole: probes}
-	debug := connlimit.Kind{Name: "debug", Bytes: httpBytes, Conns: debugConns, Whole: others, TLS: s.cfg.Admin.Cert != ""}
+	debug := connlimit.Kind{Name: "debug", Bytes: httpBytes, Conns: debugConns, Whole: others,
+		TLS: s.cfg.Admin.Cert != ""}
 	l.http, l.metrics, l.debug = s.bound(l.http, json), s.bound(l.metrics, metrics), s.bound(l.debug, debug)
 }
 

@@ -45,7 +45,8 @@ func (c *counts) Start(s *Sidecar, counter engine.Counter) (err error) {
 		}
 		counter, cfg.Live = c.redis, c.redis.Live
 	}
-	c.keys = identity.NewKeySets(identity.KeySetsConfig{OnRefresh: s.reports.observer.KeysLoaded, Bytes: c.budget.tokens})
+	c.keys = identity.NewKeySets(identity.KeySetsConfig{OnRefresh: s.reports.observer.KeysLoaded,
+		Bytes: c.budget.tokens})
 	s.openRecords()
 	err = s.openRecord()
 	if err != nil {
@@ -73,7 +74,8 @@ func (c *counts) Start(s *Sidecar, counter engine.Counter) (err error) {
 func (c *counts) Stop() (failed error) {
 	if c.journal != nil {
 		if lost := c.journal.Close(); lost > 0 {
-			failed = fmt.Errorf("close record: %d rows of usage and events could not be written to redis, and are lost", lost)
+			failed = fmt.Errorf("close record: %d rows of usage and events could not be written to redis, and are lost",
+				lost)
 		}
 	}
 	if c.journalConn != nil {

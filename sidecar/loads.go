@@ -82,7 +82,8 @@ func (s *Sidecar) publish(from origin, load rules.Load) {
 	s.logProblems(load.Problems)
 	for _, d := range load.Refused {
 		s.reports.telemetry.PublishedRefused()
-		s.reports.loadLog.Error("published rules refused", "domain", d.Domain, "version", d.Version, "hash", d.Hash, "instead", "the ones before stay")
+		s.reports.loadLog.Error("published rules refused", "domain", d.Domain, "version", d.Version, "hash", d.Hash,
+			"instead", "the ones before stay")
 	}
 	s.updates.loads.refused[from].Store(load.Rejected() || len(load.Refused) > 0)
 	if load.Rejected() {
@@ -109,7 +110,8 @@ func (s *Sidecar) publish(from origin, load rules.Load) {
 		s.reports.loadLog.Info("ready: there are rules now")
 	}
 	s.reports.telemetry.Loaded(hash, time.Now())
-	s.reports.loadLog.Info("rules loaded", append(s.described(from, load), "domains", len(set.Domains()), "limits", limits(set), "hash", hash)...)
+	s.reports.loadLog.Info("rules loaded", append(s.described(from, load), "domains", len(set.Domains()), "limits",
+		limits(set), "hash", hash)...)
 }
 
 func (s *Sidecar) logProblems(problems []descriptors.Problem) {
@@ -123,8 +125,8 @@ func (s *Sidecar) logProblems(problems []descriptors.Problem) {
 	}
 }
 
-// join makes one set of the last good loads. Domains of a management server hide those of files, and each change of that is logged.
-// The caller holds loads.mu.
+// join makes one set of the last good loads. Domains of a management server hide those of files, and each change of
+// that is logged. The caller holds loads.mu.
 func (s *Sidecar) join() (set *descriptors.Set, hash string) {
 	files, server := &s.updates.loads.last[fromFiles], &s.updates.loads.last[fromXDS]
 	if server.Set == nil {
@@ -175,8 +177,8 @@ func (s *Sidecar) domains() []string {
 	return set.Domains()
 }
 
-// newestRefused reports whether the newest load of an origin was refused. A management server tells that itself: where it goes back to the
-// rules that are in use, there is no new load.
+// newestRefused reports whether the newest load of an origin was refused. A management server tells that itself: where
+// it goes back to the rules that are in use, there is no new load.
 func (s *Sidecar) newestRefused(from origin) bool {
 	if from == fromXDS {
 		return s.updates.xds.Status().Refused != ""

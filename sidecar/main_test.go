@@ -27,7 +27,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The client library looks once a second whether a server that was away is back, and notices only then that it was closed.
+	// The client library looks once a second whether a server that was away is back, and notices only then that it was
+	// closed.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
@@ -93,7 +94,8 @@ func beginWith(t testing.TB, counter engine.Counter, text string, environ ...str
 	return launch(t, counter, file, append([]string{"RULES=" + file}, environ...)...)
 }
 
-// launch starts a sidecar on free ports with this environment, and stops it when the test ends. The file is kept for the test.
+// launch starts a sidecar on free ports with this environment, and stops it when the test ends. The file is kept for
+// the test.
 func launch(t testing.TB, counter engine.Counter, file string, environ ...string) *running {
 	t.Helper()
 	cfg := fromEnv(t, append([]string{"PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "PROMETHEUS_ADDR=127.0.0.1:0"}, environ...)...)

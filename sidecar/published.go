@@ -75,5 +75,6 @@ func prepareKey(r *records.Record) any {
 	if r.Key == nil {
 		return nil
 	}
-	return &identity.Key{ID: r.Key.ID, User: r.Key.User, Tier: r.Key.Tier, Expires: r.Key.Expires, Revoked: r.Key.Revoked}
+	return &identity.Key{ID: r.Key.ID, User: r.Key.User, Tier: r.Key.Tier, Expires: r.Key.Expires,
+		Revoked: r.Key.Revoked}
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/spillway-mesh/spillway/redis"
 )
 
-// Bounds of the writing of the record. It has a connection and patience of its own, so that decisions do not wait for it.
+// Bounds of the writing of the record. It has a connection and patience of its own, so that decisions do not wait for
+// it.
 const (
 	recordPatience = 2 * time.Second
 	recordEnd      = 2 * time.Second // for what is left when the sidecar stops
@@ -37,7 +38,8 @@ func (s *Sidecar) openRecord() error {
 	}
 	cfg := journal.Config{
 		Region: s.cfg.Record.Region, AllowedIn: uint32(s.cfg.Record.AllowedOneIn), Patience: recordEnd,
-		Append: appendTo(own, s.recordKeys(), s.cfg.Record.Length), Name: descriptors.NewRecordKeys(s.cfg.Store.KeyPrefix, secret).Identity,
+		Append: appendTo(own, s.recordKeys(), s.cfg.Record.Length),
+		Name:   descriptors.NewRecordKeys(s.cfg.Store.KeyPrefix, secret).Identity,
 		Caches: s.caches, OnError: s.recordNotWritten, OnDrop: s.recordDropped, Guard: own.Guard,
 	}
 	for o := range engine.Outcomes {
@@ -74,7 +76,8 @@ func (s *Sidecar) caches() []journal.Cache {
 
 // recordNotWritten logs that an entry could not be written. It is tried again.
 func (s *Sidecar) recordNotWritten(stream string, err error) {
-	s.reports.log.Warn("the record cannot be written to redis; it is kept in memory as far as there is room", "stream", stream, "error", err)
+	s.reports.log.Warn("the record cannot be written to redis; it is kept in memory as far as there is room", "stream",
+		stream, "error", err)
 }
 
 // recordDropped logs what had no room.
@@ -149,8 +152,8 @@ func appendAddress(b []byte, a *descriptors.Asked) []byte {
 	return a.Address.AppendTo(b)
 }
 
-// shownKey returns what events show of an API key. Over ext_authz it is the beginning of the key, or its id where the key is short. Over the rate
-// limit service the mesh may send the key itself or its id: at most a third of it is shown.
+// shownKey returns what events show of an API key. Over ext_authz it is the beginning of the key, or its id where the
+// key is short. Over the rate limit service the mesh may send the key itself or its id: at most a third of it is shown.
 func shownKey(req *descriptors.Request, v *engine.Verdict, a *descriptors.Asked) string {
 	switch {
 	case a.APIKey == "":
@@ -177,10 +180,13 @@ func decider(v *engine.Verdict, effect *descriptors.Effect) (count, most int64) 
 	return 0, 0
 }
 
-// charges returns whether a request asked for admission (1), what it cost as a whole, and what each rule was charged, in the memory of rules. A cost
-// that is known only after the request counts when it is reported, and what was taken in advance does not.
-func charges(req *descriptors.Request, v *engine.Verdict, rules []journal.Charged) (requests, cost int64, _ []journal.Charged) {
-	reports, admits, shown := false, false, false // the cost of an earlier request; asks for admission; a charge is not in shadow
+// charges returns whether a request asked for admission (1), what it cost as a whole, and what each rule was charged,
+// in the memory of rules. A cost that is known only after the request counts when it is reported, and what was taken in
+// advance does not.
+func charges(req *descriptors.Request, v *engine.Verdict, rules []journal.Charged) (requests, cost int64,
+	_ []journal.Charged) {
+	reports, admits, shown := false, false,
+		false // the cost of an earlier request; asks for admission; a charge is not in shadow
 	for i := range v.Decisions {
 		if i == v.Match.Gate-1 {
 			continue

@@ -68,7 +68,8 @@ func TestARecordedCallHasTheSameBudget(t *testing.T) {
 	}
 }
 
-// BenchmarkRecordedCall measures the processor time of what is ours of a call behind grpc, with and without the record, in turns.
+// BenchmarkRecordedCall measures the processor time of what is ours of a call behind grpc, with and without the record,
+// in turns.
 func BenchmarkRecordedCall(b *testing.B) {
 	for _, of := range budgets {
 		b.Run(of.name, func(b *testing.B) {

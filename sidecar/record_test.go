@@ -49,7 +49,8 @@ type copied struct {
 	ended   map[string]bool
 }
 
-// readRecord copies the streams of a sidecar's Redis as a control plane does: an entry that comes again is left out, and one that is missing is an error.
+// readRecord copies the streams of a sidecar's Redis as a control plane does: an entry that comes again is left out,
+// and one that is missing is an error.
 func readRecord(t testing.TB, s *running) (copied, error) {
 	t.Helper()
 	at, err := serversOf(s.cfg.Redises()[0], s.cfg.RedisTLS, s.reports.log, func(string) {})
@@ -195,7 +196,8 @@ func wantSums(t testing.TB, what string, got, want map[string]int64) {
 	}
 }
 
-// askMany asks for some users from several goroutines until told to stop, and returns what was answered, in the terms of the record.
+// askMany asks for some users from several goroutines until told to stop, and returns what was answered, in the terms
+// of the record.
 func askMany(t testing.TB, conn *grpc.ClientConn, rounds int) map[string]int64 {
 	t.Helper()
 	var mu sync.Mutex

@@ -25,7 +25,8 @@ const (
 
 // openRecords makes the book of records, in Redis or, without one, in this process.
 func (s *Sidecar) openRecords() {
-	cfg := records.Config{Prepare: prepareRecord, Bytes: s.counts.budget.records, Patience: s.cfg.Store.Patience, OnError: s.recordFailed}
+	cfg := records.Config{Prepare: prepareRecord, Bytes: s.counts.budget.records, Patience: s.cfg.Store.Patience,
+		OnError: s.recordFailed}
 	if s.counts.redis == nil {
 		s.counts.records = records.New(cfg)
 		return
@@ -59,7 +60,8 @@ func askForRecords(ctx context.Context, c *redis.Client, keys descriptors.Record
 	if err != nil {
 		return fmt.Errorf("ask for records: %w", err)
 	}
-	return peers.Announce(ctx, c, keys.Shared("missing"), peers.TopicMissing, peers.MissingRecords{Hidden: keys.Hide(text)})
+	return peers.Announce(ctx, c, keys.Shared("missing"), peers.TopicMissing,
+		peers.MissingRecords{Hidden: keys.Hide(text)})
 }
 
 // recordKeys makes the keys of what is kept beside the counters.
@@ -73,10 +75,12 @@ func (s *Sidecar) openPeers() {
 	s.updates.peers = peers.New(peers.Config{
 		Redis: shared.Client(), Channel: keys.Shared("news"), Cards: keys.Shared("cards"),
 		Answers: func(question string) string { return keys.Shared("answers:" + question) },
-		Card:    func() any { return s.card() }, Gap: func() { s.counts.records.Outdate(); s.lookForRules() }, Reply: s.reply,
+		Card:    func() any { return s.card() }, Gap: func() { s.counts.records.Outdate(); s.lookForRules() },
+		Reply: s.reply,
 		Topics: map[string]func([]byte){
-			topicRecord: s.hearRecord, topicRules: func([]byte) { s.lookForRules() }, topicCounter: hearKeys(shared.Drop),
-			topicReset: hearKeys(func(keys []string) { s.counts.engine.Forget(context.Background(), keys) }),
+			topicRecord: s.hearRecord, topicRules: func([]byte) { s.lookForRules() },
+			topicCounter: hearKeys(shared.Drop),
+			topicReset:   hearKeys(func(keys []string) { s.counts.engine.Forget(context.Background(), keys) }),
 		},
 		OnError: func(err error) { s.reports.log.Debug("the other sidecars", "error", err) },
 	})
@@ -150,7 +154,8 @@ func limitOf(l records.Limit) (descriptors.Limit, error) {
 		return monthly(l)
 	}
 	algorithm, _ := limit.ParseAlgorithm(l.Algorithm) // an unknown one does not pass the check
-	one := descriptors.Limit{Limit: limit.Limit{Name: l.Name, Count: l.Count, Window: l.Per, Burst: l.Burst, Algorithm: algorithm}}
+	one := descriptors.Limit{Limit: limit.Limit{Name: l.Name, Count: l.Count, Window: l.Per, Burst: l.Burst,
+		Algorithm: algorithm}}
 	err := one.Validate()
 	if err != nil {
 		return one, fmt.Errorf("limit of a record: %w", err)
@@ -160,7 +165,8 @@ func limitOf(l records.Limit) (descriptors.Limit, error) {
 
 // monthly is a limit of a record whose windows are the months of a calendar.
 func monthly(l records.Limit) (descriptors.Limit, error) {
-	one := descriptors.Limit{Limit: limit.Limit{Name: l.Name, Count: l.Count, Algorithm: limit.FixedWindow}, CalendarUnit: descriptors.CalendarMonth}
+	one := descriptors.Limit{Limit: limit.Limit{Name: l.Name, Count: l.Count, Algorithm: limit.FixedWindow},
+		CalendarUnit: descriptors.CalendarMonth}
 	one.Window = one.CalendarUnit.Length()
 	err := one.Validate()
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 
 // kinds are the types of a store in the terms of package redis.
 var kinds = map[settings.Kind]redis.Kind{
-	settings.Single: redis.Single, settings.Sentinel: redis.Sentinel, settings.Cluster: redis.Cluster, settings.Ring: redis.Ring,
+	settings.Single: redis.Single, settings.Sentinel: redis.Sentinel, settings.Cluster: redis.Cluster,
+	settings.Ring: redis.Ring,
 }
 
 // openRedis makes the shared store. It does not wait for Redis to be there.
@@ -57,8 +58,10 @@ func (s *Sidecar) openClients() ([]*redis.Client, error) {
 		}
 		servers.Dial = s.world.Dial
 		all = append(all, redis.Config{
-			Servers: servers, Prefix: [...]string{"", perSecond}[i], Silence: s.cfg.Store.Silence, Breaker: breakerConfig(s.cfg.Breaker),
-			OnBreaker: s.reports.observer.BreakerChanged, OnPanic: s.reports.observer.Survived, OnCall: s.reports.observer.StoreCalled,
+			Servers: servers, Prefix: [...]string{"", perSecond}[i], Silence: s.cfg.Store.Silence,
+			Breaker:   breakerConfig(s.cfg.Breaker),
+			OnBreaker: s.reports.observer.BreakerChanged, OnPanic: s.reports.observer.Survived,
+			OnCall: s.reports.observer.StoreCalled,
 		})
 	}
 	var clients []*redis.Client
@@ -81,8 +84,10 @@ func RedisServers(cfg *settings.Config, log *slog.Logger) (redis.Servers, error)
 	return serversOf(cfg.Redises()[0], cfg.RedisTLS, log, func(string) {})
 }
 
-// serversOf returns where the servers of a store are, in the terms of package redis. hide gets each password that is read from a file.
-func serversOf(r settings.NamedRedis, secure settings.RedisTLS, log *slog.Logger, hide func(secret string)) (redis.Servers, error) {
+// serversOf returns where the servers of a store are, in the terms of package redis. hide gets each password that is
+// read from a file.
+func serversOf(r settings.NamedRedis, secure settings.RedisTLS, log *slog.Logger,
+	hide func(secret string)) (redis.Servers, error) {
 	t, err := r.Target()
 	if err != nil {
 		return redis.Servers{}, err
@@ -101,7 +106,8 @@ func serversOf(r settings.NamedRedis, secure settings.RedisTLS, log *slog.Logger
 }
 
 // addLogins sets who logs in to the servers, and to the sentinels.
-func addLogins(s *redis.Servers, r settings.NamedRedis, t *settings.Target, log *slog.Logger, hide func(secret string)) error {
+func addLogins(s *redis.Servers, r settings.NamedRedis, t *settings.Target, log *slog.Logger,
+	hide func(secret string)) error {
 	servers, sentinels := r.LoginSources()
 	server, sentinel := t.Logins()
 	server, err := servers.Read(server)
@@ -125,9 +131,11 @@ func addLogins(s *redis.Servers, r settings.NamedRedis, t *settings.Target, log 
 	return nil
 }
 
-// rotating returns a function that reads the source each time, so that a file may change while the sidecar runs. While the file
-// cannot be read, the function returns the last login that it read, at first the given one. hide gets each password before it is used.
-func rotating(source settings.LoginSource, first settings.Login, log *slog.Logger, hide func(secret string)) func() (user, password string) {
+// rotating returns a function that reads the source each time, so that a file may change while the sidecar runs. While
+// the file cannot be read, the function returns the last login that it read, at first the given one. hide gets each
+// password before it is used.
+func rotating(source settings.LoginSource, first settings.Login, log *slog.Logger,
+	hide func(secret string)) func() (user, password string) {
 	var last atomic.Pointer[settings.Login]
 	last.Store(&first)
 	hide(first.Password)

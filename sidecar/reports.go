@@ -155,7 +155,8 @@ func (r *reports) logLevel() admin.LogLevel {
 			r.level.Set(level)
 			// The one line that every level shows, so that a silence in the log has a reason in it.
 			shown := max(level, slog.LevelWarn)
-			r.loadLog.Log(context.Background(), shown, "the level of the log was changed", "to", settings.LevelName(level))
+			r.loadLog.Log(context.Background(), shown, "the level of the log was changed", "to",
+				settings.LevelName(level))
 			return nil
 		},
 	}

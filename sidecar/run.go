@@ -50,8 +50,8 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	return err
 }
 
-// watchRules follows the rules until watch ends. It returns after the first attempt to load them, so that a sidecar that
-// starts under load admits no request by mistake, unless a source keeps it waiting or ctx ends.
+// watchRules follows the rules until watch ends. It returns after the first attempt to load them, so that a sidecar
+// that starts under load admits no request by mistake, unless a source keeps it waiting or ctx ends.
 func (s *Sidecar) watchRules(ctx, watch context.Context) *sync.WaitGroup {
 	var done sync.WaitGroup
 	patience := time.NewTimer(firstLoad)
@@ -77,7 +77,8 @@ func (s *Sidecar) watchRules(ctx, watch context.Context) *sync.WaitGroup {
 }
 
 // watchSource follows one source of rules. The channel is closed after its first load, or when failed is.
-func (s *Sidecar) watchSource(watch context.Context, done *sync.WaitGroup, from origin, source rules.Source, failed <-chan struct{}) <-chan struct{} {
+func (s *Sidecar) watchSource(watch context.Context, done *sync.WaitGroup, from origin, source rules.Source,
+	failed <-chan struct{}) <-chan struct{} {
 	loaded, first := context.WithCancel(watch)
 	done.Go(func() {
 		defer first()
@@ -101,8 +102,8 @@ func (s *Sidecar) watchSource(watch context.Context, done *sync.WaitGroup, from 
 	return loaded.Done()
 }
 
-// awaitStore waits for connections to the shared store, so that the first requests find them. It does not wait for a store that is
-// known to be away.
+// awaitStore waits for connections to the shared store, so that the first requests find them. It does not wait for a
+// store that is known to be away.
 func (s *Sidecar) awaitStore(ctx context.Context) {
 	if s.counts.redis == nil {
 		return
@@ -217,7 +218,8 @@ func (s *Sidecar) drain() {
 		done.Go(func() {
 			err := server.Shutdown(ctx)
 			if err != nil {
-				s.reports.log.Warn("a call over HTTP took too long and was cut off", "error", errors.Join(err, server.Close()))
+				s.reports.log.Warn("a call over HTTP took too long and was cut off", "error",
+					errors.Join(err, server.Close()))
 			}
 		})
 	}

@@ -33,8 +33,8 @@ const (
 	maxHeaderList = 64 << 10 // above what Envoy takes from a client and adds: an error here would admit
 	maxStreams    = 128      // per connection; Envoy opens another one beyond
 
-	// streamWorkers serve calls without growing a stack for each. Calls beyond them get goroutines of their own. They are more
-	// than processors, because a call may wait for the store. One takes some 16 KiB.
+	// streamWorkers serve calls without growing a stack for each. Calls beyond them get goroutines of their own. They
+	// are more than processors, because a call may wait for the store. One takes some 16 KiB.
 	streamWorkers = 128
 
 	// The windows are fixed: grpc would send pings to size them, and let them grow to 16 MiB.
@@ -97,14 +97,17 @@ func (s *Sidecar) setHealth(state healthv1.HealthCheckResponse_ServingStatus) {
 	}
 }
 
-// intercept makes the interceptor of all unary calls. There is one, because each further one is two closures for each call.
+// intercept makes the interceptor of all unary calls. There is one, because each further one is two closures for each
+// call.
 func (s *Sidecar) intercept() grpc.UnaryServerInterceptor {
 	methods := []string{"/" + rateLimitService + "/ShouldRateLimit", "/" + authService + "/Check"}
 	return s.reports.telemetry.Unary(telemetry.GRPC{Methods: methods, Log: s.reports.log})
 }
 
-// endStreams ends streaming calls (health Watch, reflection) when the sidecar drains: they would never end by themselves.
-func (s *Sidecar) endStreams(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+// endStreams ends streaming calls (health Watch, reflection) when the sidecar drains: they would never end by
+// themselves.
+func (s *Sidecar) endStreams(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo,
+	handler grpc.StreamHandler) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	stop := context.AfterFunc(s.serving.streams, cancel)

@@ -2,6 +2,8 @@ package sidecar
 
 import (
 	"context"
+	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -44,9 +46,12 @@ func (v *serving) Start(s *Sidecar) (err error) {
 		return err
 	}
 	s.limitConnections()
-	err = s.secureDebug()
-	if err != nil {
-		return err
+	if s.cfg.Admin.Cert != "" {
+		secure, err := adminTLS(s.cfg.Admin, s.reports.log)
+		if err != nil {
+			return fmt.Errorf("set up TLS of the debug port: %w", err)
+		}
+		v.sockets.debug = tls.NewListener(v.sockets.debug, secure)
 	}
 	v.grpc, err = s.newServer()
 	if err != nil {
@@ -80,8 +85,9 @@ func (s *Sidecar) openPages() error {
 	}
 	v.probes = &admin.Health{Degraded: s.degraded, Unready: s.unready}
 	pages := admin.Debug{
-		Rules: s.counts.engine.Rules, Stats: s.reports.telemetry.Text, Metrics: s.metrics(), Level: s.reports.logLevel(),
-		API: api,
+		Rules: s.counts.engine.Rules, Stats: s.reports.telemetry.Text, Metrics: s.metrics(),
+		Level: s.reports.logLevel(),
+		API:   api,
 	}
 	public := admin.ForPrograms(admin.Public(v.probes, s.reports.traceJSON(v.rls.JSON())))
 	v.http = []*http.Server{

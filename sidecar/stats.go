@@ -71,7 +71,8 @@ func (s *Sidecar) counted() admin.StatsView {
 		view.Decisions = append(view.Decisions, admin.DecisionsView(d))
 	}
 	latency := t.StoreLatency()
-	view.Store.Latency = admin.LatencyView{Count: latency.Count, Seconds: latency.Seconds, Buckets: []admin.BucketView{}}
+	view.Store.Latency = admin.LatencyView{Count: latency.Count, Seconds: latency.Seconds,
+		Buckets: []admin.BucketView{}}
 	for _, b := range latency.Buckets {
 		view.Store.Latency.Buckets = append(view.Store.Latency.Buckets, admin.BucketView(b))
 	}

@@ -59,8 +59,9 @@ func filesConfig(c *settings.Config) rules.FilesConfig {
 		root = ""
 	}
 	return rules.FilesConfig{
-		Path: path, RuntimeRoot: root, RuntimeSubdirectory: c.Rules.Subdirectory, RuntimeAppDirectory: c.Rules.AppDirectory,
-		IgnoreDotFiles: c.Rules.IgnoreDots, WatchRoot: c.Rules.WatchRoot, MergeDomains: c.Rules.Merge,
+		Path: path, RuntimeRoot: root, RuntimeSubdirectory: c.Rules.Subdirectory,
+		RuntimeAppDirectory: c.Rules.AppDirectory,
+		IgnoreDotFiles:      c.Rules.IgnoreDots, WatchRoot: c.Rules.WatchRoot, MergeDomains: c.Rules.Merge,
 		SpareDenied: c.Rules.SpareDenied,
 		Compile:     descriptors.Options{KeyPrefix: c.Store.KeyPrefix, KeySecret: []byte(c.Store.KeySecret)},
 	}

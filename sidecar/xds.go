@@ -1,13 +1,9 @@
 package sidecar
 
 import (
-	"crypto/tls"
-	"fmt"
-
 	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/rules"
 	"github.com/spillway-mesh/spillway/rules/xds"
-	"github.com/spillway-mesh/spillway/sidecar/settings"
 )
 
 // openXDS makes the source of the rules of a management server, where there is one.
@@ -24,49 +20,28 @@ func (s *Sidecar) openXDS(files *rules.FilesConfig) error {
 		OnState: s.xdsChanged, OnPanic: s.reports.observer.Panicked,
 	}
 	if c.TLS {
-		read := func() (*tls.Config, error) { return readXDSTLS(c) }
-		files, err := newCertificates([]string{c.CA, c.Cert, c.Key}, read, s.reports.log)
+		var err error
+		cfg.TLS, err = xdsTLS(c, s.reports.log)
 		if err != nil {
 			return err
 		}
-		cfg.TLS = files.Current
 	}
 	s.updates.xdsTried = make(chan struct{})
 	s.updates.xds = xds.New(cfg)
 	return nil
 }
 
-// readXDSTLS makes a configuration of the files.
-func readXDSTLS(c *settings.XDS) (*tls.Config, error) {
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.SAN}
-	if c.SAN == "" {
-		cfg.ServerName = c.Host()
-	}
-	if c.CA != "" {
-		pool, err := loadPool(c.CA)
-		if err != nil {
-			return nil, fmt.Errorf("CONFIG_GRPC_XDS_SERVER_TLS_CACERT: %w", err)
-		}
-		cfg.RootCAs = pool
-	}
-	if c.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
-		if err != nil {
-			return nil, fmt.Errorf("CONFIG_GRPC_XDS_CLIENT_TLS_CERT: %w", err)
-		}
-		cfg.Certificates = []tls.Certificate{pair}
-	}
-	return cfg, nil
-}
-
-// xdsChanged logs that a stream to the management server was opened, or that there is none. It is called from one goroutine.
+// xdsChanged logs that a stream to the management server was opened, or that there is none. It is called from one
+// goroutine.
 func (s *Sidecar) xdsChanged(up bool, reason error) {
 	if up {
-		s.reports.loadLog.Info("connected to the management server", "server", s.cfg.XDS.Server, "node", s.cfg.XDS.NodeID)
+		s.reports.loadLog.Info("connected to the management server", "server", s.cfg.XDS.Server, "node",
+			s.cfg.XDS.NodeID)
 		return
 	}
 	s.updates.xdsOnce.Do(func() { close(s.updates.xdsTried) })
-	s.reports.log.Warn("no stream to the management server; trying again, and the rules stay as they are", "server", s.cfg.XDS.Server, "error", reason)
+	s.reports.log.Warn("no stream to the management server; trying again, and the rules stay as they are", "server",
+		s.cfg.XDS.Server, "error", reason)
 }
 
 // xdsDegraded names what does not work with the management server.
@@ -101,7 +76,8 @@ func (s *Sidecar) xdsView() *admin.XDSView {
 	}
 	st := s.updates.xds.Status()
 	view := &admin.XDSView{
-		Server: st.Server, Connected: st.Connected, Since: st.Since, Error: st.Error, Version: st.Version, Accepted: st.Accepted,
+		Server: st.Server, Connected: st.Connected, Since: st.Since, Error: st.Error, Version: st.Version,
+		Accepted:  st.Accepted,
 		Resources: st.Resources, Refused: st.Refused, Refusals: st.Refusals, Hides: []string{},
 	}
 	s.updates.loads.mu.Lock()

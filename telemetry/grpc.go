@@ -18,8 +18,8 @@ import (
 
 // GRPC is what the interceptors need to know.
 type GRPC struct {
-	// Methods are the full names of the methods that are measured. Their doors answer panics themselves, with a decision;
-	// a panic in any other method fails the call.
+	// Methods are the full names of the methods that are measured. Their doors answer panics themselves, with a
+	// decision; a panic in any other method fails the call.
 	Methods []string
 	Log     *slog.Logger
 }
@@ -31,7 +31,8 @@ type method struct {
 	times    *times // for statsd
 }
 
-// Unary returns the interceptor that counts and times calls, and keeps a panic from ending the process where no door does.
+// Unary returns the interceptor that counts and times calls, and keeps a panic from ending the process where no door
+// does.
 func (t *Telemetry) Unary(cfg GRPC) grpc.UnaryServerInterceptor {
 	methods := make(map[string]method, len(cfg.Methods))
 	for _, full := range cfg.Methods {

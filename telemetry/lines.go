@@ -13,8 +13,9 @@ const (
 	maxLines   = 1024                  // that wait to be written
 )
 
-// Lines is where a log goes. Lines that no reader takes from a pipe wait, and nothing waits for them. It counts the lines that could not be
-// written, such as those that a full disk has no room for, and those beyond its bound. It is safe for concurrent use.
+// Lines is where a log goes. Lines that no reader takes from a pipe wait, and nothing waits for them. It counts the
+// lines that could not be written, such as those that a full disk has no room for, and those beyond its bound. It is
+// safe for concurrent use.
 type Lines struct {
 	Out  io.Writer
 	lost atomic.Int64

@@ -41,7 +41,8 @@ func TestAVerdictIsCountedWithoutAllocation(t *testing.T) {
 	}
 }
 
-// TestShadowModeCountsRulesInShadow: in quota mode a descriptor that nothing limits keeps the others from refusing, which is not shadow mode.
+// TestShadowModeCountsRulesInShadow: in quota mode a descriptor that nothing limits keeps the others from refusing,
+// which is not shadow mode.
 func TestShadowModeCountsRulesInShadow(t *testing.T) {
 	limits := []descriptors.Limit{{Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: 1, Window: time.Hour}}}
 	for _, shadow := range []bool{false, true} {

@@ -28,8 +28,8 @@ type rules struct {
 	known map[ruleLabels]*Rule
 }
 
-// Rule returns the counters of a rule. An empty rule stands for requests of the domain on which no rule had a say, and an
-// empty domain for those without a domain that is known.
+// Rule returns the counters of a rule. An empty rule stands for requests of the domain on which no rule had a say, and
+// an empty domain for those without a domain that is known.
 func (t *Telemetry) Rule(domain, rule, scope string) *Rule {
 	of := ruleLabels{clean(domain), clean(rule), scope}
 	t.rules.mu.Lock()
@@ -49,10 +49,10 @@ func (t *Telemetry) Rule(domain, rule, scope string) *Rule {
 func (t *Telemetry) Decided(r *Rule, o engine.Outcome) {
 	r.decided[o].Add(1)
 	if o == engine.Unknown {
-		t.unknown.Inc()
+		t.totals.Unknown.Add(1)
 	}
 	if o == engine.Shadowed {
-		t.shadowed.Inc()
+		t.totals.Shadowed.Add(1)
 	}
 }
 
@@ -73,7 +73,8 @@ func (r *rules) Collect(out chan<- prometheus.Metric) {
 		for o := range rule.decided {
 			n := rule.decided[o].Load()
 			if n > 0 {
-				out <- prometheus.MustNewConstMetric(r.desc, prometheus.CounterValue, float64(n), of.domain, of.rule, of.scope, engine.Outcome(o).String())
+				out <- prometheus.MustNewConstMetric(r.desc, prometheus.CounterValue, float64(n), of.domain, of.rule,
+					of.scope, engine.Outcome(o).String())
 			}
 		}
 	}

@@ -1,9 +1,11 @@
 package telemetry
 
 import (
+	"cmp"
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,6 +25,7 @@ import (
 //	labels  a label and its value, as stream=usage, for the field and all in it
 //	compat  a name in the reference server under which the number appears as well, as redis_pool.cx_total, for
 //	        Prometheus and statsd; with ,gauge behind it where it is no counter
+//	statsd  its name there, where that is another one
 func (t *Telemetry) Measure(take func() any) {
 	t.register.MustRegister(statsCollector{take})
 	t.sources.add(func(s *Statsd) {
@@ -30,9 +33,9 @@ func (t *Telemetry) Measure(take func() any) {
 			switch {
 			case r.compat == "":
 			case r.gauge:
-				s.gauge("ratelimit."+r.compat, r.value)
+				s.gauge("ratelimit."+r.statsd, r.value)
 			default:
-				s.counter("ratelimit."+r.compat, r.value)
+				s.counter("ratelimit."+r.statsd, r.value)
 			}
 		})
 	})
@@ -70,10 +73,10 @@ func (c statsCollector) Collect(out chan<- prometheus.Metric) {
 
 // reading is one number of a snapshot: under a name of this program, or under one of the reference server.
 type reading struct {
-	name, compat, help string
-	gauge              bool
-	labels             []string // names and values in turn
-	value              float64
+	name, compat, statsd, help string
+	gauge                      bool
+	labels                     []string // names and values in turn
+	value                      float64
 }
 
 // readStats calls send with each number that has a tag.
@@ -114,7 +117,7 @@ func readFields(v reflect.Value, labels []string, send func(reading)) {
 		}
 		if compat != "" {
 			one.name, one.compat = "", strings.TrimSuffix(compat, ",gauge")
-			one.gauge = one.compat != compat
+			one.gauge, one.statsd = one.compat != compat, cmp.Or(field.Tag.Get("statsd"), one.compat)
 			sendField(one, "", value, send)
 		}
 	}
@@ -130,9 +133,9 @@ func sendField(one reading, label string, v reflect.Value, send func(reading)) {
 		}
 		return
 	}
-	if v.Kind() == reflect.String {
-		if v.Len() > 0 {
-			one.labels, one.value = append(slices.Clip(one.labels), label, v.String()), 1
+	if text, is := textOf(v); is {
+		if text != "" {
+			one.labels, one.value = append(slices.Clip(one.labels), label, text), 1
 			send(one)
 		}
 		return
@@ -143,8 +146,28 @@ func sendField(one reading, label string, v reflect.Value, send func(reading)) {
 	}
 }
 
+// textOf is the text of a field that has one.
+func textOf(v reflect.Value) (text string, is bool) {
+	if v.Kind() == reflect.String {
+		return v.String(), true
+	}
+	if !v.CanAddr() {
+		return "", false
+	}
+	held, is := v.Addr().Interface().(*atomic.Pointer[string])
+	if is && held.Load() != nil {
+		text = *held.Load()
+	}
+	return text, is
+}
+
 // numberOf is the value of a field as a metric has it.
 func numberOf(v reflect.Value) float64 {
+	if v.CanAddr() { // first: what is atomic must not be copied
+		if n, is := v.Addr().Interface().(*atomic.Int64); is {
+			return float64(n.Load())
+		}
+	}
 	switch x := v.Interface().(type) {
 	case time.Duration:
 		return x.Seconds()

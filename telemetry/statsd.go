@@ -31,8 +31,8 @@ const (
 	segment        = 64 << 10    // bytes of one write over TCP
 )
 
-// Statsd sends statistics from a goroutine of its own: counters as what was added since the last flush, and a fair sample of
-// times. Nothing waits for it, and what cannot be sent is dropped and counted.
+// Statsd sends statistics from a goroutine of its own: counters as what was added since the last flush, and a fair
+// sample of times. Nothing waits for it, and what cannot be sent is dropped and counted.
 type Statsd struct {
 	cfg     StatsdConfig
 	sources func() []source
@@ -53,7 +53,8 @@ type Statsd struct {
 
 // Statsd begins to send statistics, until Close.
 func (t *Telemetry) Statsd(cfg StatsdConfig) *Statsd {
-	s := &Statsd{cfg: cfg, sources: t.sources.all, last: map[string]float64{}, stop: make(chan struct{}), done: make(chan struct{})}
+	s := &Statsd{cfg: cfg, sources: t.sources.all, last: map[string]float64{}, stop: make(chan struct{}),
+		done: make(chan struct{})}
 	s.head, s.tail = statsdTags(cfg)
 	s.life, s.cut = context.WithCancel(context.Background())
 	t.counts("spillway_statsd_lines_total", "Statistics sent to statsd.", &s.sent)

@@ -11,13 +11,8 @@ import (
 func (t *Telemetry) compatSources() {
 	const service = "ratelimit.service."
 	t.sources.add(func(s *Statsd) {
-		s.counter(service+"config_load_success", valueOf(t.loads))
-		s.counter(service+"config_load_error", valueOf(t.loadErrors))
-		s.counter(service+"global_shadow_mode", valueOf(t.shadowed))
 		s.counter(service+"call.should_rate_limit.redis_error", valueOf(t.errors.of("redis_error")))
 		s.counter(service+"call.should_rate_limit.service_error", valueOf(t.errors.of("service_error")))
-		// A domain without rules is named by the caller, so it does not become part of a name.
-		s.counter(service+"rate_limit."+overflow+".domain_not_found", valueOf(t.unknown))
 	})
 	t.sources.add(func(s *Statsd) {
 		for _, one := range t.series.all() {

@@ -42,8 +42,8 @@ var (
 	tripOptions   = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient)}
 )
 
-// Tracer makes spans: one for a decision, below the span of the caller, and in it one for each call to the shared store.
-// Make one with Telemetry.Tracer. It is safe for concurrent use, and nothing in it waits for the network.
+// Tracer makes spans: one for a decision, below the span of the caller, and in it one for each call to the shared
+// store. Make one with Telemetry.Tracer. It is safe for concurrent use, and nothing in it waits for the network.
 type Tracer struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
@@ -73,9 +73,11 @@ func (s *Summary) tell(span trace.Span) {
 	if s.Held {
 		words = append(words, attribute.String("spillway.decided", "local"))
 	}
-	words = append(words, attribute.String("spillway.door", s.Door), attribute.String("spillway.outcome", s.Outcome.String()))
+	words = append(words, attribute.String("spillway.door", s.Door),
+		attribute.String("spillway.outcome", s.Outcome.String()))
 	for _, word := range [...]struct{ key, value string }{
-		{"spillway.domain", s.Domain}, {"spillway.rule", s.Rule}, {"spillway.scope", s.Scope}, {"spillway.degraded", s.Degraded},
+		{"spillway.domain", s.Domain}, {"spillway.rule", s.Rule}, {"spillway.scope", s.Scope},
+		{"spillway.degraded", s.Degraded},
 	} {
 		if word.value != "" {
 			// One string that is not UTF-8 would make the whole batch unsendable.
@@ -85,8 +87,8 @@ func (s *Summary) tell(span trace.Span) {
 	span.SetAttributes(words...)
 }
 
-// Trip begins the span of a call to the shared store, and returns what ends it; nil where the decision has no span. It is
-// made for store.RedisConfig.
+// Trip begins the span of a call to the shared store, and returns what ends it; nil where the decision has no span. It
+// is made for store.RedisConfig.
 func (t *Tracer) Trip(ctx context.Context, shard string, charges int) func(reason string) {
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return nil

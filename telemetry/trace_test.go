@@ -150,7 +150,8 @@ func TestSpansTellTheConfigurationsWords(t *testing.T) {
 	ctx := r.Decide(t.Context())
 	r.Trip(ctx, "10.0.0.1:6379", 3)("")
 	r.Trip(ctx, "10.0.0.2:6379", 1)("timeout")
-	v := &engine.Verdict{Outcome: engine.Refused, Degraded: "timeout", Effect: &descriptors.Effect{Rule: "bad\xffname", Scope: "user"}}
+	v := &engine.Verdict{Degraded: "timeout"}
+	v.Outcome, v.Effect = engine.Refused, &descriptors.Effect{Rule: "bad\xffname", Scope: "user"}
 	v.Match.Domain = &descriptors.CompiledDomain{Name: "shop"}
 	Watch(nil)(ctx, &descriptors.Request{Door: "rls"}, v)
 	all := r.ended(t)

@@ -34,7 +34,8 @@ func Watch(log *DecisionLog) engine.Observer {
 // summary is what logs and traces may hold of a verdict: the configuration's words, and none of the client's.
 func summary(req *descriptors.Request, v *engine.Verdict) Summary {
 	s := Summary{
-		Door: req.Door, Outcome: v.Outcome, Status: v.HTTPStatus, Degraded: v.Degraded, Held: held(v.Decisions), Took: v.Took,
+		Door: req.Door, Outcome: v.Outcome, Status: v.HTTPStatus, Degraded: v.Degraded, Held: held(v.Decisions),
+		Took: v.Took,
 	}
 	if v.Match.Domain != nil {
 		s.Domain = v.Match.Domain.Name
