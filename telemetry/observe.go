@@ -73,7 +73,7 @@ func (o *Observer) Use(set *descriptors.Set) {
 func (o *Observer) Verdict(_ context.Context, req *descriptors.Request, v *engine.Verdict) {
 	o.t.Decided(o.rule(v.Match.Domain, v.Effect), v.Outcome)
 	if v.Match.BadLimits > 0 {
-		o.t.BadOverrides(v.Match.BadLimits)
+		o.t.totals.Bad.Add(int64(v.Match.BadLimits))
 	}
 	if v.Excess != "" {
 		o.t.Exceeded(v.Excess)
@@ -116,7 +116,7 @@ func (o *Observer) charge(v *engine.Verdict, i int) {
 
 // OverAdmitted counts a charge that the store refused when its request had been admitted.
 func (o *Observer) OverAdmitted(domain *descriptors.CompiledDomain, effect *descriptors.Effect) {
-	o.t.OverAdmitted(o.rule(domain, effect))
+	o.rule(domain, effect).over.Inc()
 }
 
 // series finds the counters of a limit under the reference server's names.

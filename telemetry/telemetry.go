@@ -103,9 +103,7 @@ func latencies(name, help string) prometheus.HistogramOpts {
 func (t *Telemetry) own(version string) {
 	const p = "spillway_"
 	t.rules.known = map[ruleLabels]*Rule{}
-	t.rules.desc = prometheus.NewDesc(p+"decisions_total", "Requests decided, by outcome and by the rule that decided.",
-		[]string{"domain", "rule", "scope", "outcome"}, nil)
-	t.register.MustRegister(&t.rules)
+	t.Measure(func() any { return t.rules.stats() })
 	t.excess = t.words(p+"excess_requests_total",
 		"Requests refused because they exceed a bound: bytes, descriptors, memory beside other large ones, "+
 			"readings of a long path, or charges that are made all or none.", "reason")
@@ -221,9 +219,6 @@ func (t *Telemetry) degradedNow() float64 {
 	}
 	return 0
 }
-
-// BadOverrides counts overrides that could not be read.
-func (t *Telemetry) BadOverrides(n int) { t.totals.Bad.Add(int64(n)) }
 
 // Exceeded counts a request that was refused because it brings too much.
 func (t *Telemetry) Exceeded(reason string) { t.excess.of(reason).Inc() }
