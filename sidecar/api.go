@@ -31,7 +31,7 @@ func (s *Sidecar) api() (http.Handler, error) {
 				return one, other, err
 			}},
 	}
-	a.EventsRole, _ = admin.ParseRole(s.cfg.Admin.Events) // off is none
+	a.EventsRole, _ = admin.ParseRole(s.cfg.Admin.Events) // off: no role
 	err := s.access(&a.Access)
 	if err != nil {
 		return nil, err

@@ -67,7 +67,7 @@ func (l listeners) close() {
 	}
 }
 
-// listenUnix listens on a Unix socket. @name is an abstract one: it has no file, no mode, and is never stale.
+// listenUnix listens on a Unix socket. @name is an abstract one, without a file and a mode.
 func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	if strings.HasPrefix(path, "@") {
 		l, err := net.Listen("unix", path)

@@ -149,14 +149,14 @@ func limits(set *descriptors.Set) (count int) {
 	return count
 }
 
-// refused says why a load was not taken, and what is in use instead.
+// refused logs why a load was not taken, and what is in use instead.
 func (s *Sidecar) refused(from origin, load rules.Load) {
 	instead := "the last good rules stay"
 	if s.updates.inUse.Load() == nil {
 		instead = "there are no rules yet, so every request is admitted"
 	}
 	if load.Err != nil {
-		s.reports.loadLog.Error("rules not loaded: "+load.Err.Error(), "instead", instead)
+		s.reports.loadLog.Error("rules not loaded", "error", load.Err, "instead", instead)
 		return
 	}
 	errors := 0
@@ -177,8 +177,8 @@ func (s *Sidecar) domains() []string {
 	return set.Domains()
 }
 
-// newestRefused reports whether the newest load of an origin was refused. A management server tells that itself: where
-// it goes back to the rules that are in use, there is no new load.
+// newestRefused reports whether the newest load of an origin was refused. A management server reports that itself:
+// where it goes back to the rules that are in use, no load follows.
 func (s *Sidecar) newestRefused(from origin) bool {
 	if from == fromXDS {
 		return s.updates.xds.Status().Refused != ""

@@ -42,7 +42,7 @@ const leastResponse = 4 << 20
 // leastPeers is what peers may hold on the smallest machine: 256 connections.
 const leastPeers = 256 * grpcBytes
 
-// spacious is the memory limit that is assumed where there is none.
+// spacious is the memory limit that is assumed without one.
 const spacious = 2 << 30
 
 // budgetOf divides a part of the memory limit: together a little more than half of it, without the rules of a
@@ -59,8 +59,8 @@ func budgetOf(m settings.Memory, root fs.FS) budget {
 	}
 }
 
-// allowedMemory is how much memory the process may take: what GOMEMLIMIT says or, where that is less or nothing is
-// said, its cgroup.
+// allowedMemory is how much memory the process may take: GOMEMLIMIT or, where that is more or not set,
+// the limit of its cgroup.
 func allowedMemory(m settings.Memory, root fs.FS) int64 {
 	allowed := cgroupLimit(root)
 	if m.Limit != "" {

@@ -80,12 +80,13 @@ func (s *Sidecar) recordNotWritten(stream string, err error) {
 		stream, "error", err)
 }
 
-// recordDropped logs what had no room.
+// recordDropped logs what was dropped for want of room.
 func (s *Sidecar) recordDropped(rows int64) {
-	s.reports.log.Warn("the record has no room for all that is decided: usage is counted as that of (others), and events are dropped", "rows", rows)
+	s.reports.log.Warn("the record is full: usage of further identities counts as (others), and events are dropped",
+		"rows", rows)
 }
 
-// record is the observer that takes down decisions, if there is a Redis to write them to.
+// record is the observer that keeps decisions, if there is a Redis to write them to.
 func (s *Sidecar) record(_ context.Context, req *descriptors.Request, v *engine.Verdict) {
 	if s.counts.journal == nil {
 		return

@@ -14,7 +14,7 @@ import (
 	"github.com/spillway-mesh/spillway/redis"
 )
 
-// The topics of what sidecars tell each other.
+// The topics of what sidecars announce to each other.
 const (
 	topicRecord  = peers.TopicRecord
 	topicCounter = "counter" // an operator's change touches the counters of some keys
@@ -116,7 +116,8 @@ func (s *Sidecar) recordFailed(reason string, err error) {
 	if reason == redis.ReasonBreaker {
 		return
 	}
-	s.reports.log.Warn("records cannot be had ("+reason+"); what is known of them holds, and the rules", "error", err)
+	s.reports.log.Warn("records cannot be had; what is known of them holds, and the rules",
+		"reason", reason, "error", err)
 }
 
 // forgetCounters makes all sidecars forget what they know of counters that an operator has changed.

@@ -26,10 +26,10 @@ type reports struct {
 	secrets   telemetry.Secrets // which no line of the log shows
 	telemetry *telemetry.Telemetry
 	observer  *telemetry.Observer
-	statsd    *telemetry.Statsd      // nil: there is no server for them
+	statsd    *telemetry.Statsd      // nil: they are not sent
 	tracer    *telemetry.Tracer      // nil: no traces
 	decisions *telemetry.DecisionLog // nil: decisions are not logged
-	top       *audit.Top             // nil: there is none
+	top       *audit.Top             // nil: nothing is ranked
 	feed      audit.Feed
 }
 
@@ -94,7 +94,7 @@ func (r *reports) startLog(cfg *settings.Config) error {
 	return nil
 }
 
-// Stop writes what waits, each as long as within says.
+// Stop writes what waits. Each may take as long as within returns.
 func (r *reports) Stop(within func(now time.Time) time.Duration) {
 	if r.decisions != nil {
 		_ = r.decisions.Close() // it cannot fail

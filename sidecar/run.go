@@ -23,14 +23,14 @@ const (
 	firstStore  = 500 * time.Millisecond  // how long serving waits for connections to the shared store
 	drainFor    = 3200 * time.Millisecond // how long calls in flight may take once the sidecar stops
 	greetWithin = 200 * time.Millisecond  // how long new connections have for their greeting once the sidecar stops
-	streamsEnd  = 100 * time.Millisecond  // how long watchers of health have to hear that it stops
+	streamsEnd  = 100 * time.Millisecond  // how long watchers of health have to receive that it stops
 	hardStop    = 200 * time.Millisecond  // how long handlers have to notice that their connection was cut
 	lastAnswers = 400 * time.Millisecond  // how long calls over HTTP may take at the very end
 	waitsEnd    = 200 * time.Millisecond  // how long before calls are cut throttled answers have to leave
 )
 
 // Run serves until ctx ends, then drains: health fails first, then calls in flight end, and it returns within four
-// seconds and DRAIN_DELAY, whatever hangs. It returns nil unless a server broke. It may be called once.
+// seconds and DRAIN_DELAY, also where a call hangs. It returns nil unless a server broke. It may be called once.
 func (s *Sidecar) Run(ctx context.Context) error {
 	applyMemory(s.cfg.Memory, os.DirFS("/"), s.reports.log)
 	watch, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -163,10 +163,10 @@ func (s *Sidecar) announce() {
 	s.reports.log.Info("listening", args...)
 }
 
-// ready tells that requests are served, and how to send one.
+// ready logs that requests are served, and prints how to send one.
 func (s *Sidecar) ready() {
 	if why := s.unready(); why != "" {
-		s.reports.log.Warn("serving, but not ready: " + why)
+		s.reports.log.Warn("serving, but not ready", "reason", why)
 		return
 	}
 	s.reports.log.Info("ready")

@@ -28,7 +28,7 @@ func (s *Sidecar) topOfFleet(ctx context.Context) ([]audit.Ranking, []string, er
 	return all, missing, nil
 }
 
-// toldKeys is how many keys of each list a sidecar tells another one.
+// toldKeys is how many keys of each list a sidecar sends another one.
 const toldKeys = 256
 
 // reply answers a question of another sidecar.

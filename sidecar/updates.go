@@ -15,16 +15,16 @@ import (
 // updates is what changes while a sidecar runs: the rules, and what other sidecars announce.
 type updates struct {
 	files    *rules.Files  // nil: none are read
-	xds      *xds.Source   // nil: there is no management server
+	xds      *xds.Source   // nil without a management server
 	xdsTried chan struct{} // closed when the first attempt to reach it failed
 	xdsOnce  sync.Once
 	loads    loads
-	inUse    atomic.Pointer[rulesInUse] // nil: there are no rules yet
+	inUse    atomic.Pointer[rulesInUse] // nil: before the first rules
 	peers    *peers.Peers               // nil without Redis
 }
 
 // Start makes the sources of the rules, which Run watches, and subscribes to what other sidecars announce. Beside a
-// management server files are read only where RULES names them, and published rules only where it says redis: the
+// management server files are read only where RULES names them, and published rules only where it names redis: the
 // reference server reads none there, and its deployments leave RUNTIME_ROOT set.
 func (u *updates) Start(s *Sidecar) error {
 	cfg := filesConfig(&s.cfg)

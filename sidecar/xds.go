@@ -31,7 +31,7 @@ func (s *Sidecar) openXDS(files *rules.FilesConfig) error {
 	return nil
 }
 
-// xdsChanged logs that a stream to the management server was opened, or that there is none. It is called from one
+// xdsChanged logs that a stream to the management server was opened, or that none is open. It is called from one
 // goroutine.
 func (s *Sidecar) xdsChanged(up bool, reason error) {
 	if up {
@@ -56,7 +56,7 @@ func (s *Sidecar) xdsDegraded() []string {
 	return []string{"xds: no stream to " + st.Server}
 }
 
-// described is what a line of the log says about a load.
+// described are the attributes of a load in the log.
 func (s *Sidecar) described(from origin, load rules.Load) []any {
 	if from == fromFiles {
 		return []any{"files", load.Files}
@@ -69,7 +69,7 @@ func (s *Sidecar) described(from origin, load rules.Load) []any {
 	return []any{"source", "xds", "version", version, "resources", load.Files}
 }
 
-// xdsView is the management server for pages; nil: there is none.
+// xdsView is the management server for pages; nil without one.
 func (s *Sidecar) xdsView() *admin.XDSView {
 	if s.updates.xds == nil {
 		return nil

@@ -20,7 +20,7 @@ type ControlStats struct {
 	Failures int64         `metric:"control_record_failures_total" help:"Copies of the record that failed; retried."`
 	Streams  []ControlStream
 	Erasures int64           `metric:"control_erasures_open" help:"Erasures that were asked for and have not ended."`
-	Archive  *ControlArchive // nil: there is none
+	Archive  *ControlArchive // nil without one
 }
 
 // ControlStream is what a control counts about a stream of the record.

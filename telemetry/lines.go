@@ -14,7 +14,7 @@ const (
 )
 
 // Lines is where a log goes. Lines that no reader takes from a pipe wait, and nothing waits for them. It counts the
-// lines that could not be written, such as those that a full disk has no room for, and those beyond its bound. It is
+// lines that could not be written, such as those on a full disk, and those beyond its bound. It is
 // safe for concurrent use.
 type Lines struct {
 	Out  io.Writer

@@ -62,7 +62,7 @@ func (l *DecisionLog) Wants(o engine.Outcome) bool {
 	return l.cfg.Rate >= 1 || rand.Float64() < l.cfg.Rate
 }
 
-// Write logs a decision, soon. It never waits: what is too much is skipped, and the next line says how many were.
+// Write logs a decision, soon. It never waits: what is too much is skipped, and the next line has the number.
 func (l *DecisionLog) Write(s Summary) {
 	if l.room() {
 		select {

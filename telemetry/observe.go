@@ -200,7 +200,7 @@ func (o *Observer) StoreFailed(reason string, err error) {
 		return // what made it open is known, and its changes are logged
 	}
 	o.lost.Store(&lostStore{reason, time.Now()})
-	o.log.Warn("redis could not decide ("+reason+"); the rules' failure policies do", "error", err)
+	o.log.Warn("redis could not decide; the rules' failure policies do", "reason", reason, "error", err)
 }
 
 // BreakerChanged logs a change. What repeats during an outage is thinned like any warning; that it is over never is.
@@ -209,7 +209,11 @@ func (o *Observer) BreakerChanged(server string, from, to breaker.State) {
 		o.log.Info("the breaker to redis is closed", "server", server, "was", from.String())
 		return
 	}
-	o.log.Warn("the breaker to redis is "+to.String(), "server", server, "was", from.String())
+	if to == breaker.Open {
+		o.log.Warn("the breaker to redis is open", "server", server, "was", from.String())
+		return
+	}
+	o.log.Warn("the breaker to redis is half-open", "server", server, "was", from.String())
 }
 
 // lostFor is how long a failed decision is reported after the store answers again.

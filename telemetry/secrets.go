@@ -12,8 +12,8 @@ const (
 	recentSecrets  = 100 // that AddRecent keeps
 )
 
-// Secrets never appear in a log, whatever puts them into a line: *** stands in their place. Those of less than eight
-// bytes are left alone, because they may be part of ordinary words, and their absence would tell them. The zero value
+// Secrets never appear in a log: *** is written in their place. Those of less than eight
+// bytes are left alone, because they may be part of ordinary words, and their absence would show them. The zero value
 // holds none. It is safe for concurrent use.
 type Secrets struct {
 	mu            sync.Mutex // guards the lists

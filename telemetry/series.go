@@ -38,8 +38,8 @@ type Series struct {
 	levels                                    []string // domain and metric key
 }
 
-// labels are what Prometheus tells series apart by. Levels below the second collapse into it, as in the reference
-// server.
+// labels are what makes two series of Prometheus different. Levels below the second collapse into it, as in the
+// reference server.
 type labels struct{ domain, key1, key2 string }
 
 // Add counts a hit as the reference server does: near and over take only the part of the hits beyond their thresholds,

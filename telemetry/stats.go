@@ -24,7 +24,7 @@ import (
 //	        metric: the name of the label
 //	labels  a label and its value, as stream=usage, for the field and all in it
 //	compat  a name in the reference server under which the number appears as well, as redis_pool.cx_total, for
-//	        Prometheus and statsd; with ,gauge behind it where it is no counter
+//	        Prometheus and statsd; with ,gauge behind it for a gauge
 //	statsd  its name there, where that is another one
 func (t *Telemetry) Measure(take func() any) {
 	t.register.MustRegister(statsCollector{take})

@@ -16,7 +16,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// StatsdConfig says where statistics go under the reference server's names. Address and Every are required.
+// StatsdConfig is where statistics go under the reference server's names. Address and Every are required.
 type StatsdConfig struct {
 	Address string            // host:port
 	Dog     bool              // over UDP, with tags as DogStatsD has them; else over TCP, with tags in the names
@@ -64,7 +64,7 @@ func (t *Telemetry) Statsd(cfg StatsdConfig) *Statsd {
 	return s
 }
 
-// statsdTags is how the tags stand in each line: within the name, and at its end.
+// statsdTags is how the tags are written in each line: within the name, and at its end.
 func statsdTags(cfg StatsdConfig) (head, tail string) {
 	safe := strings.NewReplacer(".", "_", ":", "_", "|", "_", "\n", "_", ",", "_")
 	var parts []string
@@ -133,7 +133,7 @@ func (s *Statsd) counter(name string, total float64) {
 // gauge sends a value as it is.
 func (s *Statsd) gauge(name string, value float64) { s.line(name, value, "|g", 1) }
 
-// line adds one statistic, of which each stands for 1/share.
+// line adds one statistic, a sample of one in 1/share.
 func (s *Statsd) line(name string, value float64, kind string, share float64) {
 	if s.failure != nil {
 		s.dropped.Add(1)
@@ -177,7 +177,7 @@ func (s *Statsd) write() {
 	s.buffer, s.held = s.buffer[:0], 0
 }
 
-// send writes the buffer to the connection, and makes one first where there is none.
+// send writes the buffer to the connection, and opens one first if necessary.
 func (s *Statsd) send() error {
 	if s.conn == nil {
 		network := "tcp"

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Config says what is measured. The zero value works.
+// Config is what is measured. The zero value works.
 type Config struct {
 	NearLimitRatio float64           // where near_limit begins, 0..1; 0 means 0.8
 	Labels         map[string]string // put on every metric

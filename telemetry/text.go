@@ -42,7 +42,7 @@ func writeMetric(w io.Writer, name string, m *dto.Metric) error {
 	return err
 }
 
-// labelText is {a="x",b="y"}, or nothing where there are no labels.
+// labelText is {a="x",b="y"}, or nothing without labels.
 func labelText(pairs []*dto.LabelPair) string {
 	if len(pairs) == 0 {
 		return ""

@@ -67,8 +67,8 @@ func (t *Tracer) Decide(ctx context.Context) context.Context {
 	return ctx
 }
 
-// tell puts what was decided into the span.
-func (s *Summary) tell(span trace.Span) {
+// describe puts what was decided into the span.
+func (s *Summary) describe(span trace.Span) {
 	words := make([]attribute.KeyValue, 0, 7)
 	if s.Held {
 		words = append(words, attribute.String("spillway.decided", "local"))
@@ -87,7 +87,7 @@ func (s *Summary) tell(span trace.Span) {
 	span.SetAttributes(words...)
 }
 
-// Trip begins the span of a call to the shared store, and returns what ends it; nil where the decision has no span. It
+// Trip begins the span of a call to the shared store, and returns what ends it; nil for a decision without a span. It
 // is made for store.RedisConfig.
 func (t *Tracer) Trip(ctx context.Context, shard string, charges int) func(reason string) {
 	if !trace.SpanFromContext(ctx).IsRecording() {

@@ -24,8 +24,8 @@ var formats = map[string]propagation.TextMapPropagator{
 	"tracecontext": propagation.TraceContext{}, "b3": b3.New(), "b3multi": b3.New(),
 }
 
-// TraceConfig says how spans are made and where they go. Where to, with which headers and certificates, is what the
-// standard variables OTEL_EXPORTER_OTLP_* of the process say, and OTEL_BSP_* say how they are gathered.
+// TraceConfig is how spans are made. Where they go, with which headers and certificates, is in the standard variables
+// OTEL_EXPORTER_OTLP_* of the process, and how they are gathered in OTEL_BSP_*.
 type TraceConfig struct {
 	GRPC      bool   // spans go over gRPC, else over HTTP
 	Service   string // name of this service; OTEL_SERVICE_NAME goes before it
@@ -46,7 +46,9 @@ type TraceConfig struct {
 // Tracer starts to make traces. It connects to no server yet, and never waits for one.
 func (t *Telemetry) Tracer(cfg TraceConfig) (*Tracer, error) {
 	otel.SetLogger(logr.FromSlogHandler(cfg.Log.Handler()))
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { cfg.Log.Warn("traces: a setting or an export went wrong", "error", err) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		cfg.Log.Warn("traces: a setting or an export went wrong", "error", err)
+	}))
 	exporter, err := cfg.open()
 	if err != nil {
 		return nil, fmt.Errorf("set up the export of traces: %w", err)
@@ -66,7 +68,7 @@ func (t *Telemetry) Tracer(cfg TraceConfig) (*Tracer, error) {
 	return tracer, nil
 }
 
-// followsParents tells whether the sampler leaves the choice to a caller that has a span.
+// followsParents reports whether the sampler leaves the choice to a caller that has a span.
 func (c TraceConfig) followsParents() bool {
 	switch c.Sampler {
 	case "always_on", "always_off", "traceidratio":
@@ -86,7 +88,7 @@ func (c TraceConfig) open() (sdktrace.SpanExporter, error) {
 	return otlptracehttp.New(context.Background())
 }
 
-// resource names this sidecar. What OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say goes before it.
+// resource names this sidecar. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES go before it.
 func (c TraceConfig) resource() *resource.Resource {
 	if c.Instance == "" {
 		c.Instance = uuid.NewString()
@@ -107,7 +109,7 @@ func (c TraceConfig) resource() *resource.Resource {
 	return made
 }
 
-// Close sends what waits, until ctx ends, and drops the rest. It does not fail: losing spans is no fault of the
+// Close sends what waits, until ctx ends, and drops the rest. It does not fail: losing spans is not a fault of the
 // sidecar.
 func (t *Tracer) Close(ctx context.Context) {
 	err := t.provider.Shutdown(ctx)

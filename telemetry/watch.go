@@ -23,7 +23,7 @@ func Watch(log *DecisionLog) engine.Observer {
 		s := summary(req, v)
 		if span.IsRecording() {
 			s.Trace = span.SpanContext().TraceID().String()
-			s.tell(span)
+			s.describe(span)
 		}
 		if logged {
 			log.Write(s)
