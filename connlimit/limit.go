@@ -146,7 +146,7 @@ func (l *Limit) sweep() {
 		case <-tick.C:
 		}
 		for _, c := range l.overdue(l.now() - int64(unfinishedMost)) {
-			l.end(c, Unfinished)
+			l.shut(c, Unfinished)
 		}
 	}
 }
@@ -175,7 +175,7 @@ func (l *Limit) makeRoom() {
 		if victim == nil {
 			return
 		}
-		l.end(victim, Room)
+		l.shut(victim, Room)
 	}
 }
 
@@ -209,8 +209,8 @@ func (l *Limit) leastWorth(of *peer, at *listener) (least *Conn) {
 	return least
 }
 
-// end closes a connection and counts it.
-func (l *Limit) end(c *Conn, why Reason) {
+// shut closes a connection and counts it.
+func (l *Limit) shut(c *Conn, why Reason) {
 	if c.Close() != nil {
 		return // it was closed before
 	}

@@ -37,9 +37,9 @@ func (at *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := at.limit.add(conn, at)
+	c := at.limit.register(conn, at)
 	if victim := at.crowded(); victim != nil {
-		at.limit.end(victim, Room)
+		at.limit.shut(victim, Room)
 	}
 	if at.limit.held.Load() > at.limit.most {
 		at.limit.makeRoom()
