@@ -48,8 +48,9 @@ run: ## start the sidecar on the memory store with the rules of examples/rules (
 	@RULES=$${RULES:-examples/rules} exec tools/run
 
 .PHONY: demo
-demo: demo-tools build ## Envoy, two sidecars, Redis and an upstream from examples/envoy, without Docker; prints what to try
-	@SIDECAR_BIN=$(BIN)/sidecar exec examples/envoy/start.sh
+demo: demo-tools build ## Envoy, two sidecars, Redis and an upstream from examples/envoy, without Docker; says what to try
+	@$(GO) build -buildvcs=$(VCS) -o $(BIN)/ ./test/demo
+	@exec $(BIN)/demo
 
 .PHONY: control
 control: build ## PostgreSQL, Redis, the control plane and two sidecars on this machine, with the example published; says what to try

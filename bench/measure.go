@@ -32,8 +32,8 @@ type counters struct {
 	counts        redisCounts
 }
 
-// selves is what a setup counts about itself.
-func (f *setup) selves() (self, error) {
+// selves is what a fleet counts about itself.
+func (f *fleet) selves() (self, error) {
 	var sum self
 	for _, n := range f.nodes {
 		one, err := f.self(n.debug)
@@ -47,7 +47,7 @@ func (f *setup) selves() (self, error) {
 }
 
 // times reads the processor time of everything.
-func (c *counters) times(f *setup) error {
+func (c *counters) times(f *fleet) error {
 	var err error
 	c.redis, err = cpuOf(f.redis.cmd.Process.Pid)
 	if err != nil {
@@ -64,8 +64,8 @@ func (c *counters) times(f *setup) error {
 	return err
 }
 
-// readRedis reads what Redis counts.
-func (c *counters) readRedis(redis *redisServer) error {
+// ask reads what Redis counts.
+func (c *counters) ask(redis *redisServer) error {
 	var err error
 	c.counts, err = redis.conn.counts()
 	if err != nil {
@@ -74,10 +74,10 @@ func (c *counters) readRedis(redis *redisServer) error {
 	return nil
 }
 
-// fill empties Redis, and lets each server answer each request of a case once. So the counters are there when the
-// rounds begin, as they are where servers have run for some time.
-func fill(ctx context.Context, setups []*setup, o order) error {
-	for _, f := range setups {
+// fill empties Redis, and lets each server answer each request of a case once. So the counters are there when the rounds begin, as they are where
+// servers have run for some time.
+func fill(ctx context.Context, fleets []*fleet, o order) error {
+	for _, f := range fleets {
 		err := f.redis.empty()
 		if err != nil {
 			return err
@@ -85,7 +85,7 @@ func fill(ctx context.Context, setups []*setup, o order) error {
 	}
 	o.Fill, o.Rate, o.Warm, o.Run = true, 0, 0, time.Minute
 	o.Connections, o.InFlight = perServer, inFlight
-	for _, f := range setups {
+	for _, f := range fleets {
 		for _, target := range f.targets() {
 			o.Targets = []string{target}
 			err := sweep(ctx, o)
@@ -105,15 +105,15 @@ func sweep(ctx context.Context, o order) error {
 	if err != nil {
 		return err
 	}
-	seen, err := g.runLoad(func() error { return nil })
+	seen, err := g.run(func() error { return nil })
 	if err == nil && seen.Errors > 0 {
 		err = errors.New(seen.FirstError)
 	}
 	return err
 }
 
-// measure runs one round against a setup.
-func measure(ctx context.Context, f *setup, o order) (figures, error) {
+// measure runs one round against a fleet.
+func measure(ctx context.Context, f *fleet, o order) (figures, error) {
 	ctx, cancel := limit(ctx, o)
 	defer cancel()
 	o.Targets = f.targets()
@@ -135,24 +135,23 @@ func measure(ctx context.Context, f *setup, o order) (figures, error) {
 	return made, err
 }
 
-// observe lets the load flow and takes the counters before and after. A report of a server or of Redis about itself
-// costs it time, so processor time is read last before the load and first after it. Decisions without Redis are those
-// since the server's start.
-func observe(f *setup, g *generator) (figures, error) {
+// observe lets the load flow and takes the counters before and after. What a server or Redis says about itself costs it time, so
+// processor time is read last before the load and first after it. Decisions without Redis are those since the server's start.
+func observe(f *fleet, g *generator) (figures, error) {
 	var before, after counters
 	warm, err := f.selves()
 	if err == nil {
-		err = before.readRedis(f.redis)
+		err = before.ask(f.redis)
 	}
 	if err == nil {
 		err = before.times(f)
 	}
 	if err != nil {
-		return figures{}, g.wait(err)
+		return figures{}, g.end(err)
 	}
-	seen, err := g.runLoad(func() error { return after.times(f) })
+	seen, err := g.run(func() error { return after.times(f) })
 	if err == nil {
-		err = after.readRedis(f.redis)
+		err = after.ask(f.redis)
 	}
 	if err != nil {
 		return figures{}, err
@@ -170,8 +169,8 @@ func observe(f *setup, g *generator) (figures, error) {
 	return made, nil
 }
 
-// housekeeping is how many commands per decision are not about decisions: sidecars exchange heartbeats in Redis, also
-// while the other server has its turn.
+// housekeeping is how many commands per decision are not about decisions: sidecars exchange heartbeats in Redis, also while the other
+// server has its turn.
 const housekeeping = 0.01
 
 // figuresOf divides what was counted between two moments by the decisions.
@@ -196,8 +195,7 @@ func figuresOf(before, after counters, seen outcome) figures {
 		Trips:     float64(after.counts.Reads-before.counts.Reads-1) / n,
 		Script:    script,
 		Calls:     calls / n,
-		Others: max(0, ratio(float64(after.machine.busy-before.machine.busy-ours),
-			float64(after.machine.all-before.machine.all))),
-		Errors: seen.Errors, FirstError: seen.FirstError,
+		Others:    max(0, ratio(float64(after.machine.busy-before.machine.busy-ours), float64(after.machine.all-before.machine.all))),
+		Errors:    seen.Errors, FirstError: seen.FirstError,
 	}
 }

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// progress writes what is being measured and how long the rest takes: one line that is overwritten on a terminal, else
-// a line each.
+// progress writes what is being measured and how long the rest takes: one line that is overwritten on a terminal, else a line each.
 type progress struct {
 	out      *os.File
 	terminal bool
@@ -22,12 +21,12 @@ func newProgress(out *os.File) *progress {
 	return &progress{out: out, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0}
 }
 
-// expect sets the number of rounds and the length of one.
+// expect says how many rounds there are and how long one takes.
 func (p *progress) expect(rounds int, each time.Duration) {
 	p.left, p.each, p.begin = rounds, each+500*time.Millisecond, time.Now()
 }
 
-// expectMore adds rounds to the expected ones.
+// expectMore says that there are more rounds than expected.
 func (p *progress) expectMore(rounds int) { p.left += rounds }
 
 // step begins a round.
@@ -41,7 +40,7 @@ func (p *progress) step(what string) {
 	p.say(line)
 }
 
-// say replaces the last line.
+// say writes a line in place of the last.
 func (p *progress) say(line string) {
 	if p.terminal {
 		fmt.Fprintf(p.out, "\r\x1b[K%s", line)

@@ -28,8 +28,7 @@ func TestRequestsHaveTheDescriptorsOfTheirCase(t *testing.T) {
 	first, second := map[string]bool{}, map[string]bool{}
 	for _, bytes := range all {
 		request := decode(t, bytes)
-		if request.Domain != "d" || len(request.Descriptors) != 2 || request.Descriptors[0].Entries[0].Key != "a" ||
-			request.Descriptors[1].Entries[0].Key != "b" {
+		if request.Domain != "d" || len(request.Descriptors) != 2 || request.Descriptors[0].Entries[0].Key != "a" || request.Descriptors[1].Entries[0].Key != "b" {
 			t.Fatalf("a request is %v", request)
 		}
 		first[request.Descriptors[0].Entries[0].Value] = true
@@ -45,8 +44,7 @@ func TestRequestsHaveTheDescriptorsOfTheirCase(t *testing.T) {
 }
 
 func TestRequestsAboutNewCountersAreNumbered(t *testing.T) {
-	all, err := encode(work{Domain: "d", Keys: []string{"a", "b", "c"}, Values: 1, New: true}, false,
-		rand.New(rand.NewPCG(1, 2)))
+	all, err := encode(work{Domain: "d", Keys: []string{"a", "b", "c"}, Values: 1, New: true}, false, rand.New(rand.NewPCG(1, 2)))
 	if err != nil || len(all) != 1 {
 		t.Fatalf("%d requests, %v", len(all), err)
 	}
@@ -57,8 +55,7 @@ func TestRequestsAboutNewCountersAreNumbered(t *testing.T) {
 			for range 100 {
 				descriptors := decode(t, next()).Descriptors
 				value := descriptors[0].Entries[0].Value
-				if len(descriptors) != 3 || len(value) != len(blank) || seen[value] ||
-					descriptors[1].Entries[0].Value != value || descriptors[2].Entries[0].Value != value {
+				if len(descriptors) != 3 || len(value) != len(blank) || seen[value] || descriptors[1].Entries[0].Value != value || descriptors[2].Entries[0].Value != value {
 					t.Fatalf("a request of round %d is %v", seed+1, descriptors)
 				}
 				seen[value] = true
@@ -68,8 +65,7 @@ func TestRequestsAboutNewCountersAreNumbered(t *testing.T) {
 }
 
 func TestSharedDescriptorsHaveOneValue(t *testing.T) {
-	all, err := encode(work{Domain: "d", Keys: []string{"a", "b", "c"}, Values: 100, Shared: true}, false,
-		rand.New(rand.NewPCG(1, 2)))
+	all, err := encode(work{Domain: "d", Keys: []string{"a", "b", "c"}, Values: 100, Shared: true}, false, rand.New(rand.NewPCG(1, 2)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,8 +76,7 @@ func TestSharedDescriptorsHaveOneValue(t *testing.T) {
 		}
 	}
 	if len(values["a"]) != 100 || len(values["b"]) != 1 || len(values["c"]) != 1 {
-		t.Errorf("the descriptors have %d, %d and %d values, want 100, 1 and 1", len(values["a"]), len(values["b"]),
-			len(values["c"]))
+		t.Errorf("the descriptors have %d, %d and %d values, want 100, 1 and 1", len(values["a"]), len(values["b"]), len(values["c"]))
 	}
 }
 

@@ -40,8 +40,7 @@ var ErrOpen = errors.New("the breaker is open")
 
 // Config sets up a Breaker. The zero value works.
 type Config struct {
-	// it opens after so many in a row; default 3. Two that were under way at once are enough
-	Failures uint32
+	Failures uint32               // it opens after so many in a row; default 3. Two that were under way at once are enough
 	Open     time.Duration        // how long it stays open; default 500 ms
 	Probes   uint32               // calls that pass then; it closes when all of them succeed; default 1
 	OnChange func(from, to State) // called after each change, one at a time and outside of any lock; nil: not

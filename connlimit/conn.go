@@ -40,8 +40,8 @@ type Addr struct {
 	conn *Conn
 }
 
-// register counts a connection.
-func (l *Limit) register(inner net.Conn, at *listener) *Conn {
+// add counts a connection.
+func (l *Limit) add(inner net.Conn, at *listener) *Conn {
 	c := &Conn{socket: inner.(socket), limit: l, at: at, made: l.now(), silent: at.kind.HTTP2}
 	c.remote = &Addr{inner.RemoteAddr(), c}
 	c.calls.in.rest = preface
@@ -121,7 +121,7 @@ func (c *Conn) Received(p []byte) error {
 	excess := c.calls.tooMany()
 	c.mu.Unlock()
 	if excess {
-		c.limit.shut(c, Room)
+		c.limit.end(c, Room)
 	}
 	c.limit.relieve()
 	if c.held.Load() == 0 { // it is closed: an open one holds something

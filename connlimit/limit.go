@@ -146,7 +146,7 @@ func (l *Limit) sweep() {
 		case <-tick.C:
 		}
 		for _, c := range l.overdue(l.now() - int64(unfinishedMost)) {
-			l.shut(c, Unfinished)
+			l.end(c, Unfinished)
 		}
 	}
 }
@@ -175,7 +175,7 @@ func (l *Limit) makeRoom() {
 		if victim == nil {
 			return
 		}
-		l.shut(victim, Room)
+		l.end(victim, Room)
 	}
 }
 
@@ -209,8 +209,8 @@ func (l *Limit) leastWorth(of *peer, at *listener) (least *Conn) {
 	return least
 }
 
-// shut closes a connection and counts it.
-func (l *Limit) shut(c *Conn, why Reason) {
+// end closes a connection and counts it.
+func (l *Limit) end(c *Conn, why Reason) {
 	if c.Close() != nil {
 		return // it was closed before
 	}

@@ -37,9 +37,9 @@ func (at *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := at.limit.register(conn, at)
+	c := at.limit.add(conn, at)
 	if victim := at.crowded(); victim != nil {
-		at.limit.shut(victim, Room)
+		at.limit.end(victim, Room)
 	}
 	if at.limit.held.Load() > at.limit.most {
 		at.limit.makeRoom()

@@ -74,7 +74,7 @@ func (s *streams) received(p []byte, now int64) {
 			s.held += length - s.largest
 			s.largest = length
 		}
-		i := s.indexOf(f.stream)
+		i := s.find(f.stream)
 		switch {
 		case f.kind == frameHeaders && i < 0:
 			s.open = append(s.open, stream{id: f.stream, began: now, headers: int64(f.length)})
@@ -86,12 +86,12 @@ func (s *streams) received(p []byte, now int64) {
 			s.drop(i)
 			continue
 		}
-		s.applyFrame(i, f)
+		s.ask(i, f)
 	}
 }
 
-// applyFrame changes a stream by a frame of its peer.
-func (s *streams) applyFrame(i int, f frame) {
+// ask changes a stream by a frame of its peer.
+func (s *streams) ask(i int, f frame) {
 	changed := s.open[i]
 	switch {
 	case f.kind == frameContinuation:
@@ -110,7 +110,7 @@ func (s *streams) applyFrame(i int, f frame) {
 // sent follows what is sent to the peer, and reports whether it ends a call with an answer.
 func (s *streams) sent(p []byte) (answered bool) {
 	for f, rest, ok := s.out.next(p); ok; f, rest, ok = s.out.next(rest) {
-		i := s.indexOf(f.stream)
+		i := s.find(f.stream)
 		switch {
 		case i < 0:
 		case f.ends():
@@ -129,8 +129,8 @@ func (s *streams) sent(p []byte) (answered bool) {
 	return answered
 }
 
-// indexOf is the place of a stream that is open, or below 0. New ones are last.
-func (s *streams) indexOf(id uint32) int {
+// find is the place of a stream that is open, or below 0. New ones are last.
+func (s *streams) find(id uint32) int {
 	if id == 0 {
 		return -1
 	}

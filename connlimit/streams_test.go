@@ -18,8 +18,7 @@ func wire(greeting string, send func(*http2.Framer)) []byte {
 
 // headers begins a call.
 func headers(f *http2.Framer, id uint32, ends, whole bool) {
-	_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: make([]byte, 100), EndStream: ends,
-		EndHeaders: whole})
+	_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: make([]byte, 100), EndStream: ends, EndHeaders: whole})
 }
 
 func begins(id uint32, ends, whole bool) func(*http2.Framer) {
@@ -49,8 +48,7 @@ type step struct {
 
 // String is what the streams hold.
 func (s step) String() string {
-	return fmt.Sprintf("%d open, %d bytes unfinished and %d held, answered %v", s.open, s.unfinished, s.held,
-		s.answered)
+	return fmt.Sprintf("%d open, %d bytes unfinished and %d held, answered %v", s.open, s.unfinished, s.held, s.answered)
 }
 
 const (

@@ -45,7 +45,7 @@ func (c *Conn) inTurn() error {
 	if c.part.Load() <= turnBytes {
 		return nil
 	}
-	go c.limit.shut(c, Room)
+	go c.limit.end(c, Room)
 	return net.ErrClosed
 }
 

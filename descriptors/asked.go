@@ -14,12 +14,11 @@ type Asked struct {
 	AddressText          string       // of an address that cannot be read
 }
 
-// Asked fills in who asks for what. d may be nil, for a domain without rules. It allocates only for a path that is not
-// normal.
+// Asked fills in who asks for what. d may be nil, for a domain without rules. It allocates only for a path that is not normal.
 func (d *CompiledDomain) Asked(req *Request, a *Asked) {
 	*a = Asked{}
 	if req.Subject != nil {
-		a.setSubject(req.Subject)
+		a.take(req.Subject)
 		return
 	}
 	mapping := defaultAttributes
@@ -47,8 +46,8 @@ func (d *CompiledDomain) Asked(req *Request, a *Asked) {
 	}
 }
 
-// setSubject copies the attributes of a subject.
-func (a *Asked) setSubject(s *Subject) {
+// take fills in what a subject says.
+func (a *Asked) take(s *Subject) {
 	c := &s.Client
 	a.User, a.Tenant, a.APIKey, a.Method = c.User, c.Tenant, c.Key, s.Method
 	a.Endpoint = shownPath(s.Path)

@@ -22,8 +22,8 @@ type Options struct {
 	Identity func(domain string, cfg *identity.Config) *identity.Resolver
 }
 
-// Set is all domains in their compiled form. It is never changed, so any number of goroutines may use it. The zero
-// value knows no domain.
+// Set is all domains in their compiled form. It is never changed, so any number of goroutines may use it. The zero value
+// knows no domain.
 type Set struct{ domains map[string]*CompiledDomain }
 
 // CompiledDomain is one domain in its compiled form. Its exported fields are for doors and pages.
@@ -35,7 +35,7 @@ type CompiledDomain struct {
 	CostHeader   string             // in lower case; empty: none
 	Identity     *identity.Resolver // who asks, for ext_authz; nil without Options.Identity
 
-	serial     uint64 // differs from those of all others in this process
+	serial     uint64 // tells it from all others of this process
 	head       string // of its keys
 	seal       string // what closes the hash tag after an identity: nothing where the domain alone is the tag
 	keys       keyer
@@ -46,7 +46,7 @@ type CompiledDomain struct {
 	onFailure  Failure
 	zone       *time.Location // of calendars
 	calendars  [CalendarMonth]*calendar
-	gate       *gate // nil: a domain without a penalty
+	gate       *gate // nil: the domain has no penalty
 	users      map[string]account
 	tenants    map[string]account
 	clientKeys map[string]account // API keys, by id
@@ -100,9 +100,8 @@ func Compile(domains []Domain, opt Options) (*Set, []Problem) {
 
 func compileDomain(d *Domain, opt Options, keys keyer) *CompiledDomain {
 	c := &CompiledDomain{
-		Name: d.Name, Headers: d.Headers, ResetUnix: d.ResetUnix, ChargeDenied: d.ChargeDenied,
-		CostHeader: strings.ToLower(d.CostHeader),
-		keys:       keys, ipv6Prefix: d.IPv6Prefix, onFailure: d.OnFailure,
+		Name: d.Name, Headers: d.Headers, ResetUnix: d.ResetUnix, ChargeDenied: d.ChargeDenied, CostHeader: strings.ToLower(d.CostHeader),
+		keys: keys, ipv6Prefix: d.IPv6Prefix, onFailure: d.OnFailure,
 		attributes: maps.Clone(defaultAttributes),
 		written:    d, serial: serials.Add(1),
 		scoped: len(d.Rules)+len(d.Users)+len(d.Tenants)+len(d.Keys) > 0,
@@ -292,14 +291,12 @@ func (c *CompiledDomain) addTreeLimits(n *node, w *Node) {
 	for i := range w.Limits {
 		l := &w.Limits[i]
 		e := &Effect{
-			Name: l.Name, Rule: n.dotted(), Scope: ScopeDescriptor, Tree: true, Mode: mode, QuotaToo: w.Shadow &&
-				w.Quota, OnFailure: w.OnFailure.or(c.onFailure), Reserve: w.Reserve, Response: w.Response,
+			Name: l.Name, Rule: n.dotted(), Scope: ScopeDescriptor, Tree: true, Mode: mode, QuotaToo: w.Shadow && w.Quota, OnFailure: w.OnFailure.or(c.onFailure), Reserve: w.Reserve, Response: w.Response,
 			Metadata: w.Metadata, Metric: n.levels(), Dynamic: n.isDynamic(),
 			from: origin{node: w, limit: l}, lease: w.Lease.most(),
 		}
 		e.setLimit(l)
-		compiled := treeLimit{effect: e, unlimited: l.Unlimited, tail: limitTail(l.Limit, i),
-			calendar: c.calendarOf(l.CalendarUnit)}
+		compiled := treeLimit{effect: e, unlimited: l.Unlimited, tail: limitTail(l.Limit, i), calendar: c.calendarOf(l.CalendarUnit)}
 		if len(w.Limits) > 1 {
 			compiled.level = limitLevel(l, i)
 			e.Metric = append(e.Metric, compiled.level)
@@ -312,7 +309,7 @@ func (c *CompiledDomain) addTreeLimits(n *node, w *Node) {
 	}
 }
 
-// Domain returns a domain in its compiled form, or nil if the Set lacks it. A nil Set lacks all.
+// Domain returns a domain in its compiled form, or nil for one that has no configuration. A nil Set has none.
 func (s *Set) Domain(name string) *CompiledDomain {
 	if s == nil {
 		return nil

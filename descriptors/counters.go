@@ -34,19 +34,17 @@ type holders struct {
 	seen     map[string]bool
 }
 
-// whoScopes are the scopes that identify who asks.
+// whoScopes are the scopes that say who asks.
 const whoScopes = ScopeTenant | ScopeUser | ScopeIP | ScopeAPIKey | ScopeClient
 
-// Counters returns the counters of rules, trees and own limits that count by the holder, whether or not a request of it
-// would meet their other conditions, and the rules whose counters it cannot list. A holder that names none of these
-// scopes gets the counters that count by none of them.
+// Counters returns the counters of rules, trees and own limits that count by the holder, whether or not a request of it would meet their
+// other conditions, and the rules whose counters it cannot tell. A holder that names none of these scopes gets the counters that count by none of them.
 func (d *CompiledDomain) Counters(of Holder, known *Records) (found []Counter, unlisted []Unlisted) {
 	h := &holders{domain: d, seen: map[string]bool{}}
 	s := &h.match.scratch
 	s.attrs.first = -1
 	s.attrs.text = [attrCount]string{
-		attrTenant: of.Tenant, attrUser: of.User, attrIP: of.IP, attrEndpoint: of.Endpoint, attrAPIKey: of.APIKey,
-		attrTier: of.Tier,
+		attrTenant: of.Tenant, attrUser: of.User, attrIP: of.IP, attrEndpoint: of.Endpoint, attrAPIKey: of.APIKey, attrTier: of.Tier,
 	}
 	s.key = s.attrs.normalize(d.ipv6Prefix, s.key, &s.readings)
 	s.attrs.setClient()
@@ -85,7 +83,7 @@ func (h *holders) addRule(r *compiledRule, p *pattern) {
 	h.addLimits(r, string(h.match.scratch.key))
 }
 
-// lack records, once, a rule whose counters cannot be listed.
+// lack notes a rule whose counters cannot be told, once.
 func (h *holders) lack(r *compiledRule, lacks Scope) {
 	rule := r.limits[0].effect.Rule
 	if h.seen["lacks "+rule] {
@@ -106,12 +104,12 @@ func (h *holders) addLimits(r *compiledRule, head string) {
 		if r.penalty != nil {
 			c.Penalty, c.PenaltyKey = r.penalty, head+r.penaltyTail
 		}
-		h.addCounter(l.effect, c)
+		h.add(l.effect, c)
 	}
 }
 
-// addCounter adds a counter, once.
-func (h *holders) addCounter(e *Effect, c limit.Charge) {
+// add adds a counter, once.
+func (h *holders) add(e *Effect, c limit.Charge) {
 	if !h.seen[c.Key] {
 		h.seen[c.Key] = true
 		h.found = append(h.found, Counter{e, c})
@@ -145,12 +143,11 @@ func (h *holders) addGate() {
 	g := h.domain.gate
 	h.domain.appendRuleHead(&h.match.scratch, &g.rule, nil)
 	head := string(h.match.scratch.key)
-	h.addCounter(g.effect, limit.Charge{Key: head + g.tail, Limit: gateLimit, Op: limit.Peek, Penalty: g.penalty,
-		PenaltyKey: head + g.record})
+	h.add(g.effect, limit.Charge{Key: head + g.tail, Limit: gateLimit, Op: limit.Peek, Penalty: g.penalty, PenaltyKey: head + g.record})
 }
 
-// addNodes adds the counters of the nodes below n whose entries are all given: by their values, or by the attributes
-// that their keys mean; with: one of them names who asks.
+// addNodes adds the counters of the nodes below n whose entries are all given: by their values, or by the attributes that their keys stand
+// for. with says that one of them stands for who asks.
 func (h *holders) addNodes(n *node, entries []Entry, with bool) {
 	children := slices.Collect(maps.Values(n.exact))
 	children = slices.AppendSeq(children, maps.Values(n.bare))
@@ -170,7 +167,7 @@ func (h *holders) addNodes(n *node, entries []Entry, with bool) {
 	}
 }
 
-// entryOf is the entry by which the holder meets a node, whether it names who asks, and whether it is given.
+// entryOf is the entry by which the holder meets a node, whether it stands for who asks, and whether it is given.
 func (h *holders) entryOf(n *node) (e Entry, who, given bool) {
 	if n.value != "" {
 		return Entry{n.key, n.value}, false, true
@@ -185,7 +182,7 @@ func (h *holders) entryOf(n *node) (e Entry, who, given bool) {
 
 // addLeaf adds the counters of a node.
 func (h *holders) addLeaf(n *node, entries []Entry) {
-	if h.domain.tree.descend(entries) != n {
+	if h.domain.tree.find(entries) != n {
 		return
 	}
 	s := &h.match.scratch
@@ -194,8 +191,7 @@ func (h *holders) addLeaf(n *node, entries []Entry) {
 	for i := range n.limits {
 		l := &n.limits[i]
 		if !l.unlimited {
-			h.addCounter(l.effect, limit.Charge{Key: head + l.tail, Limit: l.calendar.limit(l.effect), Cost: 1,
-				Op: limit.Peek})
+			h.add(l.effect, limit.Charge{Key: head + l.tail, Limit: l.calendar.limit(l.effect), Cost: 1, Op: limit.Peek})
 		}
 	}
 }
@@ -204,8 +200,7 @@ func (h *holders) addLeaf(n *node, entries []Entry) {
 func (s *Set) CounterOf(key string) (domain string, c Counter, found bool) {
 	longest := 0
 	for name, d := range s.domains {
-		if !strings.HasPrefix(key, d.head) || len(key) == len(d.head) ||
-			!strings.ContainsRune("|}~", rune(key[len(d.head)])) && d.seal != "" {
+		if !strings.HasPrefix(key, d.head) || len(key) == len(d.head) || !strings.ContainsRune("|}~", rune(key[len(d.head)])) && d.seal != "" {
 			continue
 		}
 		d.tails(func(tail, penalty string, r *Effect, l limit.Limit, p *limit.Penalty) {

@@ -14,11 +14,9 @@ func TestCoversPattern(t *testing.T) {
 		want         bool
 	}{
 		{"/a", "/a", true}, {"/a", "/b", false}, {"/*", "/a", true}, {"/a", "/*", false}, {"/*", "/a/b", false},
-		{"/**", "/", true}, {"/**", "/a/*/b", true}, {"/a/**", "/a", true}, {"/a/**", "/a/**/b", true},
-		{"/a/*", "/a/**", false},
+		{"/**", "/", true}, {"/**", "/a/*/b", true}, {"/a/**", "/a", true}, {"/a/**", "/a/**/b", true}, {"/a/*", "/a/**", false},
 		{"/**/b", "/b", true}, {"/**/b", "/a/**/b", true}, {"/**/b/**", "/b/**", true}, {"/b/**", "/**/b/**", false},
-		{"/v*", "/v1*", true}, {"/v1*", "/v*", false}, {"/*a*", "/*a", true}, {"/*", "/**", false},
-		{"/*/*", "/a/**", false},
+		{"/v*", "/v1*", true}, {"/v1*", "/v*", false}, {"/*a*", "/*a", true}, {"/*", "/**", false}, {"/*/*", "/a/**", false},
 	} {
 		wide, err := parsePattern(c.wide)
 		if err != nil {
@@ -60,8 +58,7 @@ func TestCoveringPatternMatchesMore(t *testing.T) {
 		covered++
 		for range 20 {
 			path := random("a", "b", "ab", "c")
-			if matchNaive(segmentsOf(narrow.text), segmentsOf(path)) && !matchNaive(segmentsOf(wide.text),
-				segmentsOf(path)) {
+			if matchNaive(segmentsOf(narrow.text), segmentsOf(path)) && !matchNaive(segmentsOf(wide.text), segmentsOf(path)) {
 				t.Fatalf("%s does not cover %s: %s", wide.text, narrow.text, path)
 			}
 		}
@@ -73,12 +70,11 @@ func TestCoveringPatternMatchesMore(t *testing.T) {
 
 var neverApplies = regexp.MustCompile(`^rule "([^"]+)" can never apply`)
 
-// neverWins returns the rules that are reported to be without effect.
+// neverWins returns the rules that are reported to have no effect.
 func neverWins(problems []Problem) map[string]bool {
 	names := map[string]bool{}
 	for _, p := range problems {
-		if m := neverApplies.FindStringSubmatch(p.Text); m != nil &&
-			strings.Contains(p.Text, "matches all that it matches") {
+		if m := neverApplies.FindStringSubmatch(p.Text); m != nil && strings.Contains(p.Text, "matches all that it matches") {
 			names[m[1]] = true
 		}
 	}

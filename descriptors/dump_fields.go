@@ -13,8 +13,8 @@ import (
 	"unicode"
 )
 
-// appendFields appends the fields of a struct that have a value, each as ", name: value" in the words of the rule file,
-// but positions and those that are left out. It goes by the types alone, so that a new field is shown as well.
+// appendFields appends the fields of a struct that have a value, each as ", name: value" in the words of the rule file, but
+// positions and those that are left out. It goes by the types alone, so that a new field is shown as well.
 func appendFields(b []byte, of any, without ...string) []byte {
 	v := reflect.Indirect(reflect.ValueOf(of))
 	for i := range v.NumField() {
@@ -42,8 +42,8 @@ func keyOf(name string) string {
 	return b.String()
 }
 
-// fieldValue writes the value of a field. What may differ from one machine to the next, or is secret, is left out of
-// where a key set is and of the digest of a key.
+// fieldValue writes the value of a field. What may differ from one machine to the next, or is secret, is left out of where
+// a key set is and of the digest of a key.
 func fieldValue(name string, v reflect.Value) string {
 	switch {
 	case name == "JWKS":

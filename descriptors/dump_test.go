@@ -32,8 +32,7 @@ func TestDump(t *testing.T) {
 		"rule free scope=user tiers=partner limit=unlimited",
 		"rule health action=allow endpoints=/healthz",
 		"rule bad action=block users=mallory reason=No until=2099-01-01T00:00:00Z",
-		"rule later scope=user+endpoint limit=1/1s,slow:2/1m/sliding_log action=log_only cidrs=10.0.0.0/8 "+
-			"entries=x:1 penalty=3/10m/1m disabled",
+		"rule later scope=user+endpoint limit=1/1s,slow:2/1m/sliding_log action=log_only cidrs=10.0.0.0/8 entries=x:1 penalty=3/10m/1m disabled",
 		"user alice limits=5/1h,50/24h tier=pro burst=9",
 	)
 	var out strings.Builder
@@ -75,8 +74,7 @@ func TestEffects(t *testing.T) {
 		got = append(got, strings.Join([]string{domain, e.Name, e.Rule, strings.Join(e.Metric, "/")}, " "))
 	}
 	want := []string{
-		"shop tenant tenant rule/tenant", "shop u u rule/u/1", "shop fast u rule/u/fast", "shop b b rule/b",
-		"shop tree a_b.c a_b/c",
+		"shop tenant tenant rule/tenant", "shop u u rule/u/1", "shop fast u rule/u/fast", "shop b b rule/b", "shop tree a_b.c a_b/c",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -97,8 +95,7 @@ func TestMetadataStaysWithRuntimeMetrics(t *testing.T) {
 		t.Fatal(found)
 	}
 	var m Match
-	set.Match(&Request{Domain: "shop", Descriptors: []Descriptor{{Entries: []Entry{{"d", "1"}}},
-		{Entries: []Entry{{"v", "1"}}}}}, &m)
+	set.Match(&Request{Domain: "shop", Descriptors: []Descriptor{{Entries: []Entry{{"d", "1"}}}, {Entries: []Entry{{"v", "1"}}}}}, &m)
 	for _, term := range m.Terms {
 		if term.Effect.Metadata["team"] != "core" {
 			t.Errorf("%s: metadata %v", term.Effect.Rule, term.Effect.Metadata)
@@ -117,12 +114,10 @@ func TestZeroSetKnowsNothing(t *testing.T) {
 
 // TestMatchIsReused: nothing of a request shows in the next, and huge ones leave no huge memory.
 func TestMatchIsReused(t *testing.T) {
-	set := dumped(t, "node a : 1/minute", "rule u scope=user limit=1/1s", "rule b action=block users=x",
-		"rule o action=allow users=y",
+	set := dumped(t, "node a : 1/minute", "rule u scope=user limit=1/1s", "rule b action=block users=x", "rule o action=allow users=y",
 		"node llm : 5/minute algorithm=token_bucket post_paid")
 	var used Match
-	for _, text := range []string{"user=x", "user=y", "a=1 !1/nothing", "llm=1 ; user=z",
-		strings.Repeat("a=1 ; ", 3000) + "user=u", "user=u path=/q", "none"} {
+	for _, text := range []string{"user=x", "user=y", "a=1 !1/nothing", "llm=1 ; user=z", strings.Repeat("a=1 ; ", 3000) + "user=u", "user=u path=/q", "none"} {
 		req := parseRequest(t, strings.Fields(text))
 		var fresh Match
 		set.Match(req, &fresh)

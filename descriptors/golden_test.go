@@ -121,8 +121,7 @@ func runRequest(t *testing.T, set *Set, m *Match, words []string) []string {
 	return authz
 }
 
-var opNames = map[limit.Op]string{limit.Spend: "spend", limit.Peek: "peek", limit.Refund: "refund",
-	limit.Debit: "debit"}
+var opNames = map[limit.Op]string{limit.Spend: "spend", limit.Peek: "peek", limit.Refund: "refund", limit.Debit: "debit"}
 
 // describe writes down a match, one line for each part of it.
 func describe(m *Match) []string {
@@ -153,8 +152,7 @@ func describe(m *Match) []string {
 }
 
 func describeCharge(c limit.Charge, term Term) string {
-	text := fmt.Sprintf("%s on %d: %s %d of %d/%s", c.Key, term.Descriptor, opNames[c.Op], c.Cost, c.Limit.Count,
-		c.Limit.Window)
+	text := fmt.Sprintf("%s on %d: %s %d of %d/%s", c.Key, term.Descriptor, opNames[c.Op], c.Cost, c.Limit.Count, c.Limit.Window)
 	if c.Limit.Algorithm == limit.TokenBucket && c.Limit.Burst != c.Limit.Count {
 		text += fmt.Sprintf(" burst %d", c.Limit.Burst)
 	}
@@ -167,8 +165,7 @@ func describeCharge(c limit.Charge, term Term) string {
 		text += fmt.Sprintf(" waits %s", c.MaxWait)
 	}
 	if c.Penalty != nil {
-		text += fmt.Sprintf(" penalty %d in %s: %s %s", c.Penalty.Threshold, c.Penalty.Window, c.Penalty.CoolDown,
-			c.PenaltyKey)
+		text += fmt.Sprintf(" penalty %d in %s: %s %s", c.Penalty.Threshold, c.Penalty.Window, c.Penalty.CoolDown, c.PenaltyKey)
 	}
 	if term.Effect.Dynamic {
 		text += " metric " + strings.Join(term.Metric, ".")

@@ -5,12 +5,10 @@ import (
 	"testing"
 )
 
-// TestIdentitiesAreHidden hides a text with and without a secret, and reads it with the same one, another one, and
-// after a change.
+// TestIdentitiesAreHidden hides a text with and without a secret, and reads it with the same one, another one, and after a change.
 func TestIdentitiesAreHidden(t *testing.T) {
 	text := []byte(`[{"domain":"shop","kind":"user","name":"alice"}]`)
-	plain, sealed, other := NewRecordKeys("", nil), NewRecordKeys("p", []byte("secret")),
-		NewRecordKeys("p", []byte("another"))
+	plain, sealed, other := NewRecordKeys("", nil), NewRecordKeys("p", []byte("secret")), NewRecordKeys("p", []byte("another"))
 	if got, err := plain.Show(plain.Hide(text)); !bytes.Equal(got, text) || err != nil {
 		t.Errorf("without a secret it is %q, %v", got, err)
 	}

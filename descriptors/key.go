@@ -13,7 +13,7 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// docs/decisions/0003-keys.md specifies keys. In short:
+// Keys are told in docs/decisions/0003-keys.md. In short:
 //
 //	<prefix>rl1:{<domain>|<value>|…}:<scope>:<rule>:<limit>:<algorithm>    scoped rules
 //	<prefix>rl1:{<domain>|<value>|…}:<scope>:<rule>:penalty:pn             their penalties
@@ -21,19 +21,18 @@ import (
 //	<prefix>rl1:{<domain>|<value>|…}:<key>/<key>…:<limit>:<algorithm>      trees
 //	<prefix>rl1:{<domain>|<value>|…}:<key>/<key>…:~<window in µs>:fw       overrides
 //
-// Where a client that a rule counts by is an address, ~ip follows the hash tag: an address and a user of that name
-// never meet.
+// Where a client that a rule counts by is an address, ~ip follows the hash tag: an address and a user of that name never meet.
 //
 // A domain that is co-located closes its hash tag early: {<domain>}~|<value>|…:<scope>: and so on, in all of these.
 //
-// Parts are escaped so that none of the separators can be in one, which is why two different requests never meet.
+// Parts are escaped so that none of the separators can stand in one, which is why two different requests never meet.
 const (
 	keySchema  = "rl1:"
 	maxPart    = 64  // bytes of a part as it came; longer ones are hashed
 	maxSection = 512 // bytes of all values, or of a path, once escaped; longer ones are hashed
 )
 
-// reserved holds the bytes that are escaped: separators, marks, and all bytes that are not printable ASCII.
+// reserved holds the bytes that are escaped: separators, marks, and all that is no printable ASCII.
 var reserved = func() (set [256]bool) {
 	for c := range set {
 		set[c] = c < 0x21 || c > 0x7e
@@ -44,8 +43,7 @@ var reserved = func() (set [256]bool) {
 	return set
 }()
 
-var algorithmCodes = [...]string{limit.TokenBucket: "tb", limit.SlidingWindow: "sw", limit.FixedWindow: "fw",
-	limit.SlidingLog: "sl"}
+var algorithmCodes = [...]string{limit.TokenBucket: "tb", limit.SlidingWindow: "sw", limit.FixedWindow: "fw", limit.SlidingLog: "sl"}
 
 // appendEscape appends one byte as %XX.
 func appendEscape(b []byte, c byte) []byte {
@@ -92,8 +90,8 @@ func appendPathPart(b []byte, part string) []byte {
 	return b
 }
 
-// appendSection ends a run of parts that began at from: one that grew too long is hashed as a whole. Parts hold no two
-// # in a row, so ## distinguishes the two.
+// appendSection ends a run of parts that began at from: one that grew too long is hashed as a whole. Parts hold no two #
+// in a row, so ## tells the two apart.
 func appendSection(b []byte, from int) []byte {
 	if len(b)-from <= maxSection {
 		return b
@@ -124,8 +122,7 @@ var scopeNames = [...]struct {
 	name  string
 	attr  attribute
 }{
-	{ScopeTenant, "tenant", attrTenant}, {ScopeUser, "user", attrUser}, {ScopeIP, "ip", attrIP},
-	{ScopeEndpoint, "endpoint", attrEndpoint},
+	{ScopeTenant, "tenant", attrTenant}, {ScopeUser, "user", attrUser}, {ScopeIP, "ip", attrIP}, {ScopeEndpoint, "endpoint", attrEndpoint},
 	{ScopeAPIKey, "api_key", attrAPIKey}, {ScopeTier, "tier", attrTier}, {ScopeClient, "client", attrClient},
 }
 
@@ -147,9 +144,9 @@ func (s Scope) String() string {
 	return text
 }
 
-// keyHead is how all keys of a domain begin, and seal what follows the identity in them. The prefix is the operator's:
-// only what would break the hash tag is escaped. Without co-location a : follows the tag, and with it a ~, also without
-// an identity, so that keys of the two kinds never meet.
+// keyHead is how all keys of a domain begin, and seal what follows the identity in them. The prefix is the operator's: only
+// what would break the hash tag is escaped. Without co-location a : follows the tag, and with it a ~, also where there is no
+// identity, so that keys of the two kinds never meet.
 func keyHead(prefix, domain string, coLocate bool) (head, seal string) {
 	return schemaHead(keySchema, prefix, domain, coLocate)
 }
@@ -195,7 +192,7 @@ func newKeyer(secret []byte) keyer {
 	return keyer{macs: &sync.Pool{New: func() any { return hmac.New(sha256.New, kept) }}}
 }
 
-// keyValue is one value of an identity. A shared one is a pattern in place of what the client sent.
+// keyValue is one value of an identity. A shared one is a pattern that stands in for whatever the client sent.
 type keyValue struct {
 	text   string
 	shared bool

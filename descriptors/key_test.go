@@ -56,8 +56,7 @@ func domainKeyMakers(secret string, coLocate bool) []keyMaker {
 	}
 }
 
-var keyAlphabet = []string{"_", ":", "{", "}", "\x00", "|", "%", "#", "/", "*", "~", "a", "1", "ä", "\xff", "%7C", "##",
-	"a|b"}
+var keyAlphabet = []string{"_", ":", "{", "}", "\x00", "|", "%", "#", "/", "*", "~", "a", "1", "ä", "\xff", "%7C", "##", "a|b"}
 
 func randomPart(r *rand.Rand) string {
 	switch r.IntN(12) {

@@ -17,8 +17,7 @@ type scratch struct {
 	held     []held       // rules that win under some reading, where there are several
 }
 
-// maxKept is the number of charges above which a Match lets its memory go, so that one huge request does not stay for
-// ever.
+// maxKept is the number of charges above which a Match lets its memory go, so that one huge request does not stay for ever.
 const maxKept = 1024
 
 // Reset empties the match and keeps its memory.
@@ -35,8 +34,8 @@ func (m *Match) Reset() {
 	m.Charges, m.Terms, m.Unlimited = m.Charges[:0], m.Terms[:0], m.Unlimited[:0]
 }
 
-// addCharge adds a charge of a term. A reservation is not leased: like other post-paid charges it is made in the store.
-func (m *Match) addCharge(t Term, c limit.Charge) {
+// add adds a charge of a term. A reservation is not leased: like other post-paid charges it is made in the store.
+func (m *Match) add(t Term, c limit.Charge) {
 	c.Class, c.Lease = t.Effect.class, t.Effect.lease
 	if t.Effect.Reserve > 0 {
 		c.Lease = 0
@@ -48,8 +47,7 @@ func (m *Match) addCharge(t Term, c limit.Charge) {
 	m.Charges = append(m.Charges, c)
 }
 
-// spends returns what a request does to a limit that reports on descriptor i, or on none (-1): the operation and its
-// cost.
+// spends returns what a request does to a limit that reports on descriptor i, or on none (-1): the operation and its cost.
 func (r *Request) spends(i int, factor int64, postPaid bool) (limit.Op, int64) {
 	hits := max(r.Hits, 1)
 	negative := false

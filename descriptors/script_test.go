@@ -116,8 +116,7 @@ func parseAccount(t testing.TB, args []string) Account {
 	return a
 }
 
-var actionNames = map[string]Action{"reject": Reject, "throttle": Throttle, "log_only": LogOnly, "block": Block,
-	"allow": Allow}
+var actionNames = map[string]Action{"reject": Reject, "throttle": Throttle, "log_only": LogOnly, "block": Block, "allow": Allow}
 
 func parseRule(t testing.TB, args []string) Rule {
 	t.Helper()

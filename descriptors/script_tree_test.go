@@ -81,8 +81,7 @@ func parseTreeLimit(t testing.TB, word string) Limit {
 	t.Helper()
 	o := parseOverride(t, word)
 	l := Limit{Unit: o.Unit, Multiplier: o.Multiplier}
-	l.Algorithm, l.Count, l.Window = limit.FixedWindow, int64(o.Count),
-		o.Unit.Duration()*time.Duration(max(1, o.Multiplier))
+	l.Algorithm, l.Count, l.Window = limit.FixedWindow, int64(o.Count), o.Unit.Duration()*time.Duration(max(1, o.Multiplier))
 	return l
 }
 

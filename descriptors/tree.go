@@ -7,11 +7,9 @@ import (
 	"github.com/spillway-mesh/spillway/limit"
 )
 
-// node is one level of a compiled descriptor tree. docs/decisions/0004-tree-matching.md explains how a descriptor walks
-// it.
+// node is one level of a compiled descriptor tree. docs/decisions/0004-tree-matching.md tells how a descriptor walks it.
 type node struct {
-	// children with a value, patterns included: a value that spells a pattern out is that pattern
-	exact map[Entry]*node
+	exact map[Entry]*node  // children with a value, patterns included: a value that spells a pattern out is that pattern
 	wild  []*node          // children with a * in key or value, in the order in which they were declared
 	bare  map[string]*node // children without a value
 
@@ -26,8 +24,8 @@ type node struct {
 	limits    []treeLimit
 	postPaid  bool
 	reserve   int64 // of a post-paid one; 0: none
-	valueName bool  // the metric has the value at run time
-	detailed  bool  // the metric has all values at run time
+	valueName bool  // the value at run time stands in the metric
+	detailed  bool  // all values at run time stand in the metric
 }
 
 // treeLimit is one limit of a leaf.
@@ -40,9 +38,8 @@ type treeLimit struct {
 	calendar  *calendar
 }
 
-// descend returns the node that the last entry matches, or nil. It does not go back: a dead end below a match is the
-// end.
-func (n *node) descend(entries []Entry) *node {
+// find returns the node that the last entry matches, or nil. There is no way back: a dead end below a match is the end.
+func (n *node) find(entries []Entry) *node {
 	if len(entries) == 0 {
 		return nil
 	}
@@ -119,7 +116,7 @@ func (n *node) metric(entries []Entry, own string) []string {
 	return levels
 }
 
-// appendPath appends the keys of a path. Where a pattern shares one counter, its own key replaces the client's.
+// appendPath appends the keys of a path. Where a pattern shares one counter, its own key stands for the client's.
 func appendPath(b []byte, path []*node, entries []Entry) []byte {
 	from := len(b)
 	for i := range entries {
@@ -148,8 +145,7 @@ func treeValues(values []keyValue, path []*node, entries []Entry) []keyValue {
 	return values
 }
 
-// appendTreeHead appends a tree's key up to its limit. A nil path is an override's: every level is as the client sent
-// it.
+// appendTreeHead appends a tree's key up to its limit. A nil path is an override's: every level is as the client sent it.
 func (d *CompiledDomain) appendTreeHead(s *scratch, n *node, entries []Entry) {
 	var path []*node
 	if n != nil {
@@ -167,7 +163,7 @@ func (d *CompiledDomain) appendTreeHead(s *scratch, n *node, entries []Entry) {
 	s.key = appendPath(s.key, path, entries)
 }
 
-// findLeaves finds each descriptor's node, and returns which of them feed the tree alone.
+// findLeaves finds each descriptor's node, and says which of them feed the tree alone.
 func (d *CompiledDomain) findLeaves(req *Request, m *Match) {
 	s := &m.scratch
 	s.nodes = append(s.nodes[:0], make([]*node, len(req.Descriptors))...)
@@ -181,7 +177,7 @@ func (d *CompiledDomain) findLeaves(req *Request, m *Match) {
 			}
 			m.BadLimits++
 		}
-		n := d.tree.descend(descriptor.Entries)
+		n := d.tree.find(descriptor.Entries)
 		if n == nil || len(n.limits) == 0 {
 			continue
 		}
@@ -250,7 +246,6 @@ func (d *CompiledDomain) chargeLeaf(req *Request, m *Match, n *node, i int) {
 		op, cost := req.spends(i, 1, n.postPaid)
 		op, cost = reserving(n.reserve, op, cost)
 		each := d.ChargeDenied && !(n.reserve > 0 && op == limit.Spend) // a reservation that does not fit takes nothing
-		m.addCharge(term, limit.Charge{Key: string(s.key), Limit: l.calendar.limit(l.effect), Cost: cost, Op: op,
-			Mode: l.effect.Mode, Each: each})
+		m.add(term, limit.Charge{Key: string(s.key), Limit: l.calendar.limit(l.effect), Cost: cost, Op: op, Mode: l.effect.Mode, Each: each})
 	}
 }

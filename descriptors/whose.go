@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// Whose returns who a counter of this effect belongs to, read from the counter's key: each value that it counts by,
-// under the name of its scope or, in a tree, of its descriptor key. A global counter has none. What the key holds
-// hashed is returned as the hash.
+// Whose returns who a counter of this effect belongs to, read from the counter's key: each value that it counts by, under the name of its
+// scope or, in a tree, of its descriptor key. A global counter has none. What the key holds hashed is returned as the hash.
 func (e *Effect) Whose(key string) []Entry {
 	_, rest, _ := strings.Cut(key, "{")
 	who, rest, _ := strings.Cut(rest, ":")
@@ -41,8 +40,8 @@ func plain(part string) string {
 	return text
 }
 
-// Origin returns where the effect was written: its rule, its node of a tree, or the limit of an account. It is the zero
-// value for an override and for a domain's penalty.
+// Origin returns where the effect was written: its rule, its node of a tree, or the limit of an account. It is the zero value for an override
+// and for a domain's penalty.
 func (e *Effect) Origin() Pos {
 	switch {
 	case e.from.rule != nil:

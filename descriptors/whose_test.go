@@ -17,13 +17,10 @@ func TestWhoseReadsTheKeyBack(t *testing.T) {
 		return Rule{Name: name, Scope: scope, HasScope: true, Limits: one}
 	}
 	domain := Domain{Name: "sh|op", Rules: []Rule{
-		rule("all", ScopeGlobal), rule("both", ScopeUser|ScopeEndpoint), rule("client", ScopeClient),
-		rule("ip", ScopeIP),
+		rule("all", ScopeGlobal), rule("both", ScopeUser|ScopeEndpoint), rule("client", ScopeClient), rule("ip", ScopeIP),
 	}, Tree: []Node{{Key: "a/b", Nodes: []Node{{Key: "c", Limits: one}}}}}
-	user := Request{Domain: "sh|op", Subject: &Subject{Path: "/a b/{c}", Client: identity.Client{User: "al:i|ce%",
-		Address: netip.MustParseAddr("2001:db8::1")}}}
-	guest := Request{Domain: "sh|op",
-		Subject: &Subject{Path: "/", Client: identity.Client{Address: netip.MustParseAddr("192.0.2.7")}}}
+	user := Request{Domain: "sh|op", Subject: &Subject{Path: "/a b/{c}", Client: identity.Client{User: "al:i|ce%", Address: netip.MustParseAddr("2001:db8::1")}}}
+	guest := Request{Domain: "sh|op", Subject: &Subject{Path: "/", Client: identity.Client{Address: netip.MustParseAddr("192.0.2.7")}}}
 	tree := Request{Domain: "sh|op", Descriptors: []Descriptor{{Entries: []Entry{{"a/b", "x|y"}, {"c", "z~ip"}}}}}
 	for _, coLocate := range []bool{false, true} {
 		domain.CoLocate = coLocate

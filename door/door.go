@@ -1,8 +1,8 @@
-// Package door carries one unary call from wire bytes to wire bytes, and recovers from panics on the way: what both
-// gRPC doors share.
+// Package door carries one unary call from wire bytes to wire bytes, whatever happens on the way: what both gRPC doors
+// share.
 //
-// A call is decoded, decided and rendered in memory that later calls use again. Only a message that cannot be decoded
-// is an error. A panic in the decider admits; one after the decision keeps it and answers with the codes alone.
+// A call is decoded, decided and rendered in memory that later calls use again. Only a message that cannot be decoded is
+// an error. A panic in the decider admits; one after the decision keeps it and answers with the codes alone.
 package door
 
 import (
@@ -21,16 +21,15 @@ const (
 	KeepEntries = 1 << 10  // of each list
 )
 
-// Decider decides. It is engine.Engine, and a script in tests. Decide overwrites the verdict and keeps neither
-// argument.
+// Decider decides. It is engine.Engine, and a script in tests. Decide overwrites the verdict and keeps neither argument.
 type Decider interface {
 	Decide(ctx context.Context, req *descriptors.Request, v *engine.Verdict)
 }
 
 // Message is what a door reads. One goroutine uses it at a time, for one call after the other.
 type Message interface {
-	// ParseWire reads a message and forgets the one before. It does not keep the bytes. An error means that they are
-	// not such a message.
+	// ParseWire reads a message and forgets the one before. It does not keep the bytes. An error means that they are no
+	// such message.
 	ParseWire(wire []byte) error
 	// Asked returns what the message asks, which is valid until it is released.
 	Asked() *descriptors.Request
@@ -39,8 +38,7 @@ type Message interface {
 	Release() (keep bool)
 }
 
-// ender is a message that has a Share. End gives that back when the call is over, and leaves the rest of the message as
-// it is.
+// ender is a message that has a Share. End gives that back when the call is over, and leaves the rest of the message as it is.
 type ender interface{ End() }
 
 // Render appends what a verdict comes to.
@@ -95,7 +93,7 @@ func (d *Door) newCall() *call {
 	return c
 }
 
-func (d *Door) acquire() *call { return d.calls.Get().(*call) }
+func (d *Door) take() *call { return d.calls.Get().(*call) }
 
 // give keeps the call's memory for another one, unless it is too much or was spoilt.
 func (d *Door) give(c *call) {
@@ -120,12 +118,10 @@ func (d *Door) Register(r grpc.ServiceRegistrar) {
 	}, d)
 }
 
-// Handle is the gRPC handler. It fails only when the message cannot be decoded, or when an interceptor does. A call
-// that a panic outside of Decide and of rendering has broken off is answered by its verdict, which admits if it is
-// empty.
-func (d *Door) Handle(_ any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (
-	reply any, err error) {
-	c := d.acquire()
+// Handle is the gRPC handler. It fails only when the message cannot be decoded, or when an interceptor does. A call that a panic
+// outside of Decide and of rendering has broken off is answered by its verdict, which admits if it is empty.
+func (d *Door) Handle(_ any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (reply any, err error) {
+	c := d.take()
 	defer d.give(c)
 	if !d.guard(c, func() { reply, err = d.handle(ctx, c, dec, interceptor) }) {
 		return &Reply{wire: d.config.Bare(nil, c.message.Asked(), &c.verdict)}, nil
@@ -146,8 +142,7 @@ func (d *Door) guard(c *call, f func()) (returned bool) {
 }
 
 // handle decodes the message, and answers it behind the interceptor.
-func (d *Door) handle(ctx context.Context, c *call, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any,
-	error) {
+func (d *Door) handle(ctx context.Context, c *call, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 	err := dec(c.message)
 	if err != nil {
 		return nil, err
@@ -169,10 +164,10 @@ func (d *Door) reply(ctx context.Context, c *call) *Reply {
 	return r
 }
 
-// Answer decides the request in the wire bytes and appends the answer's to answer. An error means that the bytes are
-// not message; anything else gets a decision.
+// Answer decides the request in the wire bytes and appends the answer's to answer. An error means that the bytes are no
+// message; anything else gets a decision.
 func (d *Door) Answer(ctx context.Context, request, answer []byte) ([]byte, error) {
-	c := d.acquire()
+	c := d.take()
 	defer d.give(c)
 	err := c.message.ParseWire(request)
 	if err != nil {
@@ -187,8 +182,8 @@ func (d *Door) answer(ctx context.Context, c *call, b []byte) []byte {
 	return d.render(c, b)
 }
 
-// decide fills the call's verdict. It empties one that is left from before: an interceptor may call twice, and a
-// decider may fill in only a part. After a panic it is empty, which admits.
+// decide fills the call's verdict. It empties one that is left from before: an interceptor may call twice, and a decider may
+// fill in only a part. After a panic it is empty, which admits.
 func (d *Door) decide(ctx context.Context, c *call) {
 	if c.decided {
 		c.verdict.Empty()

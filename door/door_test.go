@@ -139,7 +139,7 @@ func TestOnlyAnUndecodableMessageIsAnError(t *testing.T) {
 	d := New(config(refuse))
 	_, err := handle(t, d, "garbled", nil)
 	if err == nil {
-		t.Error("the handler answers bytes that are not a message")
+		t.Error("the handler answers bytes that are no message")
 	}
 	out, err := d.Answer(t.Context(), []byte("garbled"), []byte("before"))
 	if err == nil || string(out) != "before" {
@@ -161,9 +161,7 @@ func TestInterceptorsSeeTheCallAndHaveTheLastWord(t *testing.T) {
 		t.Errorf("the interceptor saw %q", seen)
 	}
 	shed := errors.New("shed")
-	_, err := handle(t, d, "shop", func(context.Context, any, *grpc.UnaryServerInfo, grpc.UnaryHandler) (any, error) {
-		return nil, shed
-	})
+	_, err := handle(t, d, "shop", func(context.Context, any, *grpc.UnaryServerInfo, grpc.UnaryHandler) (any, error) { return nil, shed })
 	if !errors.Is(err, shed) {
 		t.Errorf("the interceptor's error became %v", err)
 	}
@@ -236,14 +234,10 @@ func TestMemoryIsReused(t *testing.T) {
 		{name: "an ordinary call", wire: "shop", decide: refuse, reused: true},
 		{name: "an undecodable one", wire: "garbled", decide: refuse, reused: true},
 		{name: "a large message", wire: "shop", decide: refuse, large: true, released: 1},
-		{name: "many statuses", wire: "shop", decide: func(_ context.Context, _ *descriptors.Request,
-			v *engine.Verdict) {
+		{name: "many statuses", wire: "shop", decide: func(_ context.Context, _ *descriptors.Request, v *engine.Verdict) {
 			v.Statuses = make([]engine.Status, KeepEntries+1)
 		}},
-		{name: "a panic: the message may still be read", wire: "shop",
-			decide: func(context.Context, *descriptors.Request, *engine.Verdict) {
-				panic("boom")
-			}},
+		{name: "a panic: the message may still be read", wire: "shop", decide: func(context.Context, *descriptors.Request, *engine.Verdict) { panic("boom") }},
 	} {
 		var made []*note
 		cfg := config(c.decide)

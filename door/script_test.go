@@ -35,14 +35,14 @@ func (n *note) Release() (keep bool) {
 	return !n.large
 }
 
-// script returns the verdicts of the test.
+// script decides as it is told.
 type script func(ctx context.Context, req *descriptors.Request, v *engine.Verdict)
 
 func (s script) Decide(ctx context.Context, req *descriptors.Request, v *engine.Verdict) {
 	s(ctx, req, v)
 }
 
-// refuse returns an error with its reason.
+// refuse says no, and why.
 func refuse(_ context.Context, req *descriptors.Request, v *engine.Verdict) {
 	v.Refused, v.Degraded = true, "since "+req.Domain
 }

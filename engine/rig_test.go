@@ -58,7 +58,7 @@ func compile(t testing.TB, domains ...descriptors.Domain) *descriptors.Set {
 	t.Helper()
 	clock := func() time.Time { return noon }
 	resolver := func(_ string, cfg *identity.Config) *identity.Resolver {
-		order := []identity.EvidenceKind{identity.MTLS, identity.IP}
+		order := []identity.Kind{identity.MTLS, identity.IP}
 		return identity.New(identity.Config{Order: order, ClientIP: cfg.ClientIP}, nil, identity.Options{Now: clock})
 	}
 	set, problems := descriptors.Compile(domains, descriptors.Options{Now: clock, Identity: resolver})

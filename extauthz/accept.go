@@ -12,7 +12,7 @@ type weight struct {
 	quality  int // thousandths
 }
 
-func (w *weight) prefer(specific, quality int) {
+func (w *weight) take(specific, quality int) {
 	if specific > w.specific {
 		*w = weight{specific, quality}
 	}
@@ -34,23 +34,22 @@ func prefersText(headers []identity.Header) bool {
 	return text.quality > problem.quality
 }
 
-// rate records the weight that one media range gives to the two types. A client that reads JSON reads a problem
-// document.
+// rate notes what one media range says about the two types. Who reads JSON reads a problem document.
 func rate(media string, quality int, text, problem *weight) {
 	switch {
 	case media == "*/*":
-		text.prefer(1, quality)
-		problem.prefer(1, quality)
+		text.take(1, quality)
+		problem.take(1, quality)
 	case strings.EqualFold(media, "text/*"):
-		text.prefer(2, quality)
+		text.take(2, quality)
 	case strings.EqualFold(media, "text/plain"):
-		text.prefer(3, quality)
+		text.take(3, quality)
 	case strings.EqualFold(media, "application/*"):
-		problem.prefer(2, quality)
+		problem.take(2, quality)
 	case strings.EqualFold(media, "application/json"):
-		problem.prefer(3, quality)
+		problem.take(3, quality)
 	case strings.EqualFold(media, "application/problem+json"):
-		problem.prefer(4, quality)
+		problem.take(4, quality)
 	}
 }
 

@@ -150,14 +150,14 @@ type place struct {
 	overwrite bool // an action goes with each header. On a denial Envoy reads none, and drops those with `append`
 }
 
-// beginHeader opens a header. Its name must be one that descriptors.HeaderName allows.
-func (p place) beginHeader(b []byte, name string) (out []byte, option, header, value int) {
+// begin opens a header. Its name must be one that descriptors.HeaderName allows.
+func (p place) begin(b []byte, name string) (out []byte, option, header, value int) {
 	b, option = wire.Begin(b, p.field)
 	b, header, value = wire.BeginHeader(b, optionHeader, name)
 	return b, option, header, value
 }
 
-func (p place) endHeader(b []byte, option, header, value int) []byte {
+func (p place) end(b []byte, option, header, value int) []byte {
 	b = wire.EndHeader(b, header, value)
 	if p.overwrite {
 		b = wire.AppendNumber(b, optionAction, overwrite)

@@ -13,14 +13,14 @@ import (
 	"github.com/spillway-mesh/spillway/wire"
 )
 
-// denial is the answer to a refused client.
+// denial is what a refused client is told.
 type denial struct {
 	outcome
 	verdict     *engine.Verdict
 	response    *descriptors.Response // the rule's own words, or nil
 	wait        uint64                // seconds until the client may come back; 0: that is not known
 	grpc        bool                  // the client speaks gRPC
-	contentType string                // of the body; empty: a header of the rule holds it
+	contentType string                // of the body; empty: a header of the rule says it
 }
 
 func denialOf(req *descriptors.Request, v *engine.Verdict, o outcome) denial {
@@ -46,8 +46,8 @@ func denialOf(req *descriptors.Request, v *engine.Verdict, o outcome) denial {
 	return d
 }
 
-// bodiless reports whether a response of that status is without a body. Envoy would send one, and the client would take
-// it for the beginning of the next response.
+// bodiless reports whether a response of that status has no body. Envoy would send one, and the client would take it for the beginning of the
+// next response.
 func (d *denial) bodiless() bool {
 	return d.status == http.StatusNoContent || d.status == http.StatusResetContent || d.status == http.StatusNotModified
 }
@@ -78,8 +78,8 @@ func (d *denial) appendBody(b []byte) []byte {
 	return wire.EndProblem(b, d.violated(names[:0]))
 }
 
-// appendDetail writes the reason for the client: what is wrong with the request, the reason of a block, the rule's
-// message, or how long to wait.
+// appendDetail tells the client why: what is wrong with the request, the reason of a block, the rule's message, or how
+// long to wait.
 func (d *denial) appendDetail(b []byte, text func([]byte, string) []byte) []byte {
 	block := d.verdict.Match.Block
 	switch {
@@ -130,8 +130,8 @@ const (
 	metadataValue = 2
 )
 
-// appendGRPC writes what a gRPC client reads: the code, without which Envoy would send UNAVAILABLE, and the details
-// that its library understands. Envoy keeps both.
+// appendGRPC writes what a gRPC client reads: the code, without which Envoy would say UNAVAILABLE, and the details that
+// its library understands. Envoy keeps both.
 func appendGRPC(b []byte, at place, d *denial) []byte {
 	if !d.response.Carries("grpc-status") {
 		b = at.appendCount(b, "grpc-status", d.code)
@@ -141,8 +141,8 @@ func appendGRPC(b []byte, at place, d *denial) []byte {
 	}
 	var memory [512]byte
 	details := d.appendDetails(memory[:0])
-	b, option, header, text := at.beginHeader(b, "grpc-status-details-bin")
-	return at.endHeader(base64.RawStdEncoding.AppendEncode(b, details), option, header, text)
+	b, option, header, text := at.begin(b, "grpc-status-details-bin")
+	return at.end(base64.RawStdEncoding.AppendEncode(b, details), option, header, text)
 }
 
 // appendDetails writes a google.rpc.Status.

@@ -35,17 +35,14 @@ func denied(t *testing.T, answer *authv3.CheckResponse) map[string]string {
 
 func TestGRPCCallersGetResourceExhausted(t *testing.T) {
 	v := with(refused(), responds(descriptors.Response{Message: "Slow down, é.\nPlease."}))
-	for _, contentType := range []string{"application/grpc", "application/grpc+proto", "Application/GRPC",
-		"application/grpc-web"} {
+	for _, contentType := range []string{"application/grpc", "application/grpc+proto", "Application/GRPC", "application/grpc-web"} {
 		answer := ask(t, Config{Engine: fixed(v)}, "content-type: "+contentType)
 		headers := denied(t, answer)
-		if answer.GetDeniedResponse().GetStatus().GetCode() != 429 || headers["grpc-status"] != "8" ||
-			headers["retry-after"] != "3" {
-			t.Fatalf("%s: answered %s", contentType, printed(answer))
+		if answer.GetDeniedResponse().GetStatus().GetCode() != 429 || headers["grpc-status"] != "8" || headers["retry-after"] != "3" {
+			t.Fatalf("%s: answered %s", contentType, told(answer))
 		}
-		if _, given := headers["content-type"]; given ||
-			answer.GetDeniedResponse().GetBody() != "Slow down, é.\nPlease." {
-			t.Errorf("%s: Envoy makes the body the grpc-message: %s", contentType, printed(answer))
+		if _, given := headers["content-type"]; given || answer.GetDeniedResponse().GetBody() != "Slow down, é.\nPlease." {
+			t.Errorf("%s: Envoy makes the body the grpc-message: %s", contentType, told(answer))
 		}
 		checkDetails(t, headers["grpc-status-details-bin"])
 	}
@@ -73,8 +70,7 @@ func checkDetails(t *testing.T, header string) {
 	}
 	var info errdetails.ErrorInfo
 	err = status.GetDetails()[1].UnmarshalTo(&info)
-	if err != nil || info.GetReason() != "RATE_LIMIT_EXCEEDED" || info.GetDomain() != "spillway" ||
-		info.GetMetadata()["policy"] != "per-user" {
+	if err != nil || info.GetReason() != "RATE_LIMIT_EXCEEDED" || info.GetDomain() != "spillway" || info.GetMetadata()["policy"] != "per-user" {
 		t.Errorf("error info %v: %v", &info, err)
 	}
 }
@@ -97,9 +93,7 @@ func TestOthersSeeNothingOfGRPC(t *testing.T) {
 }
 
 func TestRulesMayNameGRPCHeadersThemselves(t *testing.T) {
-	v := with(refused(),
-		responds(descriptors.Response{Headers: []descriptors.Header{{Name: "Grpc-Status", Value: "14"},
-			{Name: "grpc-status-details-bin", Value: "AA"}}}))
+	v := with(refused(), responds(descriptors.Response{Headers: []descriptors.Header{{Name: "Grpc-Status", Value: "14"}, {Name: "grpc-status-details-bin", Value: "AA"}}}))
 	headers := denied(t, ask(t, Config{Engine: fixed(v)}, "content-type: application/grpc"))
 	if headers["grpc-status"] != "14" || headers["grpc-status-details-bin"] != "AA" {
 		t.Errorf("headers %v", headers)
@@ -107,8 +101,7 @@ func TestRulesMayNameGRPCHeadersThemselves(t *testing.T) {
 }
 
 func TestRetryAfterIsWholeSecondsAndAtLeastOne(t *testing.T) {
-	for wait, want := range map[time.Duration]string{0: "1", -time.Second: "1", time.Millisecond: "1", time.Second: "1",
-		time.Second + 1: "2", time.Hour: "3600"} {
+	for wait, want := range map[time.Duration]string{0: "1", -time.Second: "1", time.Millisecond: "1", time.Second: "1", time.Second + 1: "2", time.Hour: "3600"} {
 		v := with(refused(), func(v *engine.Verdict) { v.RetryAfter = wait })
 		if got := denied(t, ask(t, Config{Engine: fixed(v)}))["retry-after"]; got != want {
 			t.Errorf("a wait of %v: retry-after %q, want %q", wait, got, want)
@@ -149,8 +142,7 @@ func TestAllRefusingLimitsAreNamedAndNoShadow(t *testing.T) {
 	if got := strings.Join(body.Violated, " "); got != "per-user dai_ly_" {
 		t.Errorf("violated policies %q", got)
 	}
-	if got, want := denied(t, answer)["ratelimit-policy"],
-		`"per-user";q=100;w=60, "everyone";q=5000;w=60, "dai_ly_";q=1;w=60`; got != want {
+	if got, want := denied(t, answer)["ratelimit-policy"], `"per-user";q=100;w=60, "everyone";q=5000;w=60, "dai_ly_";q=1;w=60`; got != want {
 		t.Errorf("policies %s, want %s", got, want)
 	}
 }

@@ -25,10 +25,8 @@ func TestHTTPIsReadLikeAMessage(t *testing.T) {
 			}}},
 		},
 		Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
-			Method: "POST", Path: "/a?b=c", Host: "shop.example:80",
-			HeaderMap: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{
-				{Key: ":path", RawValue: []byte("/a?b=c")}, {Key: "X-Api-Key", RawValue: []byte("one")},
-				{Key: "x-api-key", RawValue: []byte("two")},
+			Method: "POST", Path: "/a?b=c", Host: "shop.example:80", HeaderMap: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{
+				{Key: ":path", RawValue: []byte("/a?b=c")}, {Key: "X-Api-Key", RawValue: []byte("one")}, {Key: "x-api-key", RawValue: []byte("two")},
 			}},
 		}},
 		ContextExtensions: map[string]string{"plan": "gold", "domain": "shop"},
@@ -41,17 +39,13 @@ func TestHTTPIsReadLikeAMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	taken.TakeHTTP(&HTTP{Path: "/before", Headers: []identity.Header{{Name: "before", Value: "x"}},
-		Extensions: []descriptors.Entry{{Key: "before"}}})
+	taken.TakeHTTP(&HTTP{Path: "/before", Headers: []identity.Header{{Name: "before", Value: "x"}}, Extensions: []descriptors.Entry{{Key: "before"}}})
 	got := taken.TakeHTTP(&HTTP{
-		Domain: "shop", Method: "POST", Path: "/a?b=c", Host: "shop.example:80", Peer: "::ffff:192.0.2.7",
-		Principal: "spiffe://mesh/a",
-		Headers: []identity.Header{{Name: ":path", Value: "/a?b=c"}, {Name: "X-Api-Key", Value: "one"},
-			{Name: "x-api-key", Value: "two"}},
+		Domain: "shop", Method: "POST", Path: "/a?b=c", Host: "shop.example:80", Peer: "::ffff:192.0.2.7", Principal: "spiffe://mesh/a",
+		Headers:    []identity.Header{{Name: ":path", Value: "/a?b=c"}, {Name: "X-Api-Key", Value: "one"}, {Name: "x-api-key", Value: "two"}},
 		Extensions: []descriptors.Entry{{Key: "plan", Value: "gold"}},
 	})
-	if diff := cmp.Diff(&parsed.Request, got, cmpopts.EquateComparable(netip.Addr{}), cmpopts.EquateEmpty()); diff !=
-		"" {
+	if diff := cmp.Diff(&parsed.Request, got, cmpopts.EquateComparable(netip.Addr{}), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("a message (-) and what a caller without one takes (+) differ:\n%s", diff)
 	}
 	taken.TakeHTTP(&HTTP{Path: "/", Client: &identity.Client{User: "alice"}})

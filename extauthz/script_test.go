@@ -19,7 +19,7 @@ import (
 	"github.com/spillway-mesh/spillway/wire"
 )
 
-// script returns the verdicts of the test.
+// script decides as it is told.
 type script func(req *descriptors.Request, v *engine.Verdict)
 
 func (s script) Decide(_ context.Context, req *descriptors.Request, v *engine.Verdict) { s(req, v) }
@@ -33,15 +33,14 @@ func fixed(v engine.Verdict) script {
 type echo struct{}
 
 func (echo) Decide(_ context.Context, req *descriptors.Request, v *engine.Verdict) {
-	e := &descriptors.Effect{Name: req.Subject.Path, Rule: req.Domain,
-		Limit: limit.Limit{Count: int64(len(req.Subject.Host)), Window: time.Minute}}
+	e := &descriptors.Effect{Name: req.Subject.Path, Rule: req.Domain, Limit: limit.Limit{Count: int64(len(req.Subject.Host)), Window: time.Minute}}
 	v.Refused, v.Refusing, v.Degraded = true, e, req.Evidence.Principal
 	v.Reported = engine.Status{Over: true, Effect: e, Remaining: int64(len(req.Subject.Path))}
 	v.Response = &descriptors.Response{Message: req.Subject.Method}
 	v.Match.Domain = &descriptors.CompiledDomain{Headers: descriptors.HeadersBoth}
 	for _, h := range req.Evidence.Headers {
 		if h.Name == "content-type" && h.Value == wire.ProblemType {
-			continue // the rule demands this answer
+			continue // a rule that says so has to hold to it
 		}
 		v.Response.Headers = append(v.Response.Headers, descriptors.Header(h))
 	}
@@ -69,8 +68,7 @@ func perMinute(name string, count int64) *descriptors.Effect {
 // ask sends a request with these headers, given as "name: value", and reads the answer as Envoy would.
 func ask(t *testing.T, config Config, headers ...string) *authv3.CheckResponse {
 	t.Helper()
-	http := &authv3.AttributeContext_HttpRequest{Method: "GET", Path: "/", Host: "shop.example",
-		Headers: map[string]string{}}
+	http := &authv3.AttributeContext_HttpRequest{Method: "GET", Path: "/", Host: "shop.example", Headers: map[string]string{}}
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		http.Headers[name] = value
@@ -79,8 +77,7 @@ func ask(t *testing.T, config Config, headers ...string) *authv3.CheckResponse {
 }
 
 func requestOf(http *authv3.AttributeContext_HttpRequest) *authv3.CheckRequest {
-	return &authv3.CheckRequest{Attributes: &authv3.AttributeContext{Request: &authv3.AttributeContext_Request{
-		Http: http}}}
+	return &authv3.CheckRequest{Attributes: &authv3.AttributeContext{Request: &authv3.AttributeContext_Request{Http: http}}}
 }
 
 func askWire(t *testing.T, config Config, request []byte) *authv3.CheckResponse {
@@ -117,8 +114,8 @@ func wireOf(tb testing.TB, m proto.Message) []byte {
 	return wire
 }
 
-// printed is an answer, one fact per line.
-func printed(answer *authv3.CheckResponse) string {
+// told writes an answer down, one fact per line.
+func told(answer *authv3.CheckResponse) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "code %d\n", answer.GetStatus().GetCode())
 	if denied := answer.GetDeniedResponse(); denied != nil {
@@ -154,8 +151,8 @@ func tellHeaders(out *strings.Builder, options []*corev3.HeaderValueOption) {
 	}
 }
 
-// appends reports whether a header has the field that Envoy calls deprecated and still obeys: it drops such headers of
-// a denial.
+// appends reports whether a header has the field that Envoy calls deprecated and still obeys: it drops such headers of a
+// denial.
 func appends(o *corev3.HeaderValueOption) bool {
 	reflected := o.ProtoReflect()
 	return reflected.Has(reflected.Descriptor().Fields().ByName("append"))

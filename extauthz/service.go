@@ -3,10 +3,10 @@
 // Requests are read and answers are written as wire bytes, by hand. Over gRPC that takes a codec which recognises
 // Message and door.Reply by their methods ParseWire and Wire: the server that Register is given must have one.
 //
-// Beside the decision an answer carries dynamic metadata, which Envoy keeps under envoy.filters.http.ext_authz for
-// later filters and its access log, and only those that apply: `outcome` (refused, blocked, malformed, or shadowed when
-// the whole sidecar refuses nothing), `rule` (the name of the rule that did it) and `degraded` (why the shared store
-// did not decide). Nothing in it names the client.
+// Beside the decision an answer carries dynamic metadata, which Envoy keeps under envoy.filters.http.ext_authz for later
+// filters and its access log, and only where there is something to tell: `outcome` (refused, blocked, malformed, or
+// shadowed when the whole sidecar refuses nothing), `rule` (the name of the rule that did it) and `degraded` (why the
+// shared store did not decide). Nothing in it names the client.
 package extauthz
 
 import (
@@ -27,11 +27,11 @@ type Config struct {
 	Engine door.Decider
 	Intake *door.Intake // what messages may bring; nil: each alone is bounded
 
-	// DefaultDomain is the domain of requests whose route has no context extension `domain`. Default: the domain
-	// without a name, which is in no file.
+	// DefaultDomain is the domain of requests whose route has no context extension `domain`. Default: the domain without
+	// a name, which no file has.
 	DefaultDomain string
 
-	// Now is the clock of domains that send the reset as unix time. Default: time.Now.
+	// Now is the clock of domains that tell the reset as unix time. Default: time.Now.
 	Now func() time.Time
 
 	// OnPanic gets each panic in the door. The call is answered all the same. It may be called from many goroutines.

@@ -22,9 +22,7 @@ func codes(answer *authv3.CheckResponse) string {
 
 func TestTheDomainIsTheRoutesElseTheDefault(t *testing.T) {
 	var got string
-	s := New(Config{DefaultDomain: "everything", Engine: script(func(req *descriptors.Request, _ *engine.Verdict) {
-		got = req.Domain
-	})})
+	s := New(Config{DefaultDomain: "everything", Engine: script(func(req *descriptors.Request, _ *engine.Verdict) { got = req.Domain })})
 	for _, c := range []struct{ extension, want string }{{"shop", "shop"}, {"", "everything"}} {
 		_, err := s.door.Answer(t.Context(), attributes(message(10, pair("domain", c.extension))), nil)
 		if err != nil {
@@ -102,8 +100,7 @@ func TestOverGRPCInterceptorsSeeTheMessage(t *testing.T) {
 func TestACallAllocatesLittle(t *testing.T) {
 	wire := wireOf(t, typical())
 	dec := func(v any) error { return v.(*Message).ParseWire(wire) }
-	for name, verdict := range map[string]engine.Verdict{"admitted": admitted(),
-		"refused": with(refused(), style(descriptors.HeadersBoth)), "blocked": blocked()} {
+	for name, verdict := range map[string]engine.Verdict{"admitted": admitted(), "refused": with(refused(), style(descriptors.HeadersBoth)), "blocked": blocked()} {
 		s := New(Config{Engine: script(func(_ *descriptors.Request, v *engine.Verdict) { *v = verdict })})
 		var m Message
 		if m.ParseWire(wire) != nil {

@@ -92,7 +92,7 @@ func TestWhichSourcesAreAsked(t *testing.T) {
 		"link-local, IPv4 in IPv6":  {"https://[::ffff:169.254.169.254]/keys", true, "link-local"},
 		"link-local, IPv6":          {"https://[fe80::1]/keys", true, "link-local"},
 		"file that is not there":    {"/nonexistent/jwks.json", true, "no such file"},
-		"folder":                    {os.TempDir(), true, "must be a plain file"},
+		"folder":                    {os.TempDir(), true, "is no file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sets := identity.NewKeySets(identity.KeySetsConfig{LoopbackHTTP: c.loopback})
@@ -168,8 +168,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	defer r.Close()
 	awaitRefresh(t, sets)
 	if status := sets.Status()[0]; status.Err == nil || status.Keys != 0 || asked.Load() != 0 {
-		t.Errorf("status %+v, the place redirected to was asked %d times: want an error and no keys", status,
-			asked.Load())
+		t.Errorf("status %+v, the place redirected to was asked %d times: want an error and no keys", status, asked.Load())
 	}
 }
 
@@ -193,8 +192,7 @@ func TestFilesAreReadAtOnceAndAgain(t *testing.T) {
 		replaceFile(t, path, []byte("{"))
 		pass(5 * time.Second)
 		if user := s.user(token); user != "alice" || sets.Stats().Failures != 1 {
-			t.Errorf("with a broken file the token yields %q after %d failures, want the last good keys and one", user,
-				sets.Stats().Failures)
+			t.Errorf("with a broken file the token yields %q after %d failures, want the last good keys and one", user, sets.Stats().Failures)
 		}
 		err := os.Remove(path)
 		if err != nil {
@@ -229,31 +227,25 @@ func TestUnusableKeysAreLeftOut(t *testing.T) {
 		token string
 		want  string
 	}{
-		"for signatures":        {[]object{with(ed, object{"use": "sig"})}, edT, "alice"},
-		"for encryption":        {[]object{with(ed, object{"use": "enc"})}, edT, ""},
-		"to verify":             {[]object{with(ed, object{"key_ops": []string{"verify"}})}, edT, "alice"},
-		"to encrypt":            {[]object{with(ed, object{"key_ops": []string{"encrypt"}})}, edT, ""},
-		"for this algorithm":    {[]object{with(rs, object{"alg": "RS256"})}, rsT, "alice"},
-		"for another algorithm": {[]object{with(rs, object{"alg": "RS512"})}, rsT, ""},
-		"for Ed25519":           {[]object{with(ed, object{"alg": "Ed25519"})}, edT, "alice"},
-		"for key wrapping":      {[]object{with(rs, object{"alg": "RSA-OAEP"})}, rsT, ""},
-		"1,024 bits":            {[]object{publicJWK("k", &short.PublicKey)}, sign("RS256", "k", short, good), ""},
-		"a shared secret": {[]object{{"kty": "oct", "kid": "k", "k": b64([]byte("secret"))}},
-			sign("HS256", "k", []byte("secret"), good), ""},
-		"beside keys of other kinds": {[]object{{"kty": "EC", "crv": "secp256k1", "kid": "x", "x": "AA", "y": "AA"},
-			{"kty": "new"}, ed}, edT, "alice"},
-		"with a private part": {[]object{with(ed, object{"d": b64(edKey.Seed())})}, edT, "alice"},
-		"with a foreign certificate": {
-			[]object{with(ed, object{"x5c": []string{"AAAA"}, "x5u": "https://evil.example", "x5t": "x"})}, edT,
-			"alice"},
-		"the same id twice": {[]object{rs, ed}, edT, "alice"},
-		"not on the curve": {[]object{{"kty": "EC", "crv": "P-256", "kid": "k", "x": b64([]byte{1}),
-			"y": b64([]byte{1})}}, sign("ES256", "k", p256Key(), good), ""},
-		"ES256 with a longer curve": {[]object{publicJWK("k", &p384Key().PublicKey)},
-			sign("ES256", "k", p256Key(), good), ""},
-		"no numbers":    {[]object{{"kty": "RSA", "kid": "k"}}, rsT, ""},
-		"even exponent": {[]object{with(rs, object{"e": "Ag"})}, rsT, ""},
-		"no keys":       {[]object{}, edT, ""},
+		"for signatures":             {[]object{with(ed, object{"use": "sig"})}, edT, "alice"},
+		"for encryption":             {[]object{with(ed, object{"use": "enc"})}, edT, ""},
+		"to verify":                  {[]object{with(ed, object{"key_ops": []string{"verify"}})}, edT, "alice"},
+		"to encrypt":                 {[]object{with(ed, object{"key_ops": []string{"encrypt"}})}, edT, ""},
+		"for this algorithm":         {[]object{with(rs, object{"alg": "RS256"})}, rsT, "alice"},
+		"for another algorithm":      {[]object{with(rs, object{"alg": "RS512"})}, rsT, ""},
+		"for Ed25519":                {[]object{with(ed, object{"alg": "Ed25519"})}, edT, "alice"},
+		"for key wrapping":           {[]object{with(rs, object{"alg": "RSA-OAEP"})}, rsT, ""},
+		"1,024 bits":                 {[]object{publicJWK("k", &short.PublicKey)}, sign("RS256", "k", short, good), ""},
+		"a shared secret":            {[]object{{"kty": "oct", "kid": "k", "k": b64([]byte("secret"))}}, sign("HS256", "k", []byte("secret"), good), ""},
+		"beside keys of other kinds": {[]object{{"kty": "EC", "crv": "secp256k1", "kid": "x", "x": "AA", "y": "AA"}, {"kty": "new"}, ed}, edT, "alice"},
+		"with a private part":        {[]object{with(ed, object{"d": b64(edKey.Seed())})}, edT, "alice"},
+		"with a foreign certificate": {[]object{with(ed, object{"x5c": []string{"AAAA"}, "x5u": "https://evil.example", "x5t": "x"})}, edT, "alice"},
+		"the same id twice":          {[]object{rs, ed}, edT, "alice"},
+		"not on the curve":           {[]object{{"kty": "EC", "crv": "P-256", "kid": "k", "x": b64([]byte{1}), "y": b64([]byte{1})}}, sign("ES256", "k", p256Key(), good), ""},
+		"ES256 with a longer curve":  {[]object{publicJWK("k", &p384Key().PublicKey)}, sign("ES256", "k", p256Key(), good), ""},
+		"no numbers":                 {[]object{{"kty": "RSA", "kid": "k"}}, rsT, ""},
+		"even exponent":              {[]object{with(rs, object{"e": "Ag"})}, rsT, ""},
+		"no keys":                    {[]object{}, edT, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, sets := resolver(t, jwtOnly(writeKeys(t, keySet(c.keys...))), atNoon)

@@ -14,13 +14,12 @@ import (
 
 // When key sets are loaded again.
 const (
-	usualRefresh = 5 * time.Minute  // after an answer without a max-age
-	minRefresh   = time.Minute      // bounds of the max-age of an answer
+	usualRefresh = 5 * time.Minute  // after a fetch whose answer does not say
+	minRefresh   = time.Minute      // bounds of what an answer may say
 	maxRefresh   = time.Hour        //
 	refreshGap   = 30 * time.Second // at least, between two fetches of one set
 	filePoll     = 5 * time.Second  // of a file, which is cheap to read
-	// when no server could be reached, before the first keys; doubles up to refreshGap
-	firstRetry = time.Second
+	firstRetry   = time.Second      // when no server could be reached and there are no keys yet; doubles up to refreshGap
 )
 
 // keySet is one source of keys. One goroutine loads it; requests read what is there.
@@ -56,9 +55,8 @@ func (s *keySet) want() {
 	}
 }
 
-// keepLoaded keeps the set loaded until ctx ends, first after wait. However many keys are missed, fetches lie
-// refreshGap apart.
-func (s *keySet) keepLoaded(ctx context.Context, wait time.Duration) {
+// run keeps the set loaded until ctx ends, first after wait. However many keys are missed, fetches lie refreshGap apart.
+func (s *keySet) run(ctx context.Context, wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	last, wanted := time.Now(), s.wanted
@@ -90,7 +88,7 @@ func (s *keySet) forget() {
 	}
 }
 
-// refresh loads the set once and returns how long after its start it should be loaded again.
+// refresh loads the set once and says how long after its start it should be loaded again.
 func (s *keySet) refresh(ctx context.Context) time.Duration {
 	c := &s.owner.counters
 	c.fetches.Add(1)
@@ -100,7 +98,7 @@ func (s *keySet) refresh(ctx context.Context) time.Duration {
 	}
 	if err == nil {
 		s.failures = 0
-		s.recordRefresh(nil)
+		s.report(nil)
 		return wait - jitter(wait)
 	}
 	c.failures.Add(1)
@@ -109,13 +107,12 @@ func (s *keySet) refresh(ctx context.Context) time.Duration {
 		s.replace(&keys{})
 		s.digest = [sha256.Size]byte{}
 	}
-	s.recordRefresh(err)
+	s.report(err)
 	return s.retry(err)
 }
 
-// retry is when to try again after a failure. A source that was reached is left alone for refreshGap and longer; one
-// that was not does not notice, and at the start, when the network may still be coming up, the first keys are worth a
-// few tries.
+// retry is when to try again after a failure. A source that was reached is left alone for refreshGap and longer; one that was
+// not does not notice, and at the start, when the network may still be coming up, the first keys are worth a few tries.
 func (s *keySet) retry(err error) time.Duration {
 	if isFile(s.source) {
 		return filePoll
@@ -128,7 +125,7 @@ func (s *keySet) retry(err error) time.Duration {
 	return wait + jitter(wait)
 }
 
-// unreached reports whether an error means that no connection was made.
+// unreached tells whether an error means that no connection was made.
 func unreached(err error) bool {
 	of, ok := errors.AsType[*net.OpError](err)
 	return ok && of.Op == "dial"
@@ -137,8 +134,8 @@ func unreached(err error) bool {
 // jitter is a random tenth at most, so that a fleet that started together does not ask together.
 func jitter(d time.Duration) time.Duration { return rand.N(d/10 + 1) }
 
-// load gets the document and replaces the keys as a whole if it changed; otherwise the last good ones stay. A document
-// that makes the reader panic is one that cannot be read.
+// load gets the document and replaces the keys as a whole if it changed; otherwise the last good ones stay. A document that
+// makes the reader panic is one that cannot be read.
 func (s *keySet) load(ctx context.Context) (wait time.Duration, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -168,8 +165,8 @@ func (s *keySet) replace(next *keys) {
 	s.current.Store(next)
 }
 
-// recordRefresh records a refresh and calls the listener.
-func (s *keySet) recordRefresh(err error) {
+// report takes note of a refresh and tells the listener.
+func (s *keySet) report(err error) {
 	keys := len(s.current.Load().all)
 	s.mu.Lock()
 	s.status.Keys, s.status.Loaded, s.status.Err = keys, s.loaded, err

@@ -31,7 +31,7 @@ var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
 func atNoon() time.Time { return noon }
 
-// The test's signers. The Ed25519 key is always the same, so that tokens can be in the corpora of fuzz targets.
+// The test's signers. The Ed25519 key is always the same, so that tokens can stand in the corpora of fuzz targets.
 var (
 	edKey    = ed25519.NewKeyFromSeed(bytes.Repeat([]byte("s"), ed25519.SeedSize))
 	rsaKey   = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
@@ -67,7 +67,7 @@ func with(o, changes object) object {
 
 func b64(raw []byte) string { return base64.RawURLEncoding.EncodeToString(raw) }
 
-// publicJWK is the public key in the form that key sets hold.
+// publicJWK is the public key as it stands in a key set.
 func publicJWK(kid string, key crypto.PublicKey) object {
 	switch key := key.(type) {
 	case *rsa.PublicKey:
@@ -104,8 +104,7 @@ func writeKeys(t testing.TB, document []byte) string {
 }
 
 // good are the claims of a token that is accepted.
-var good = object{"iss": "https://issuer.example", "aud": "shop", "sub": "alice", "org_id": "acme", "plan": "pro",
-	"exp": noon.Add(time.Hour).Unix()}
+var good = object{"iss": "https://issuer.example", "aud": "shop", "sub": "alice", "org_id": "acme", "plan": "pro", "exp": noon.Add(time.Hour).Unix()}
 
 // sign makes a token.
 func sign(alg, kid string, key any, claims object) string {

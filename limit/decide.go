@@ -60,7 +60,7 @@ func (r *deciding) pass(dry, again bool) (taken bool) {
 		t := &r.turns[i]
 		outcome := t.outcome
 		*t = turn{terms: termsOf(&r.charges[i]), now: r.now}
-		r.readCounter(i, t)
+		r.read(i, t)
 		t.decide()
 		if again {
 			t.outcome = outcome
@@ -76,8 +76,8 @@ func (r *deciding) pass(dry, again bool) (taken bool) {
 	return taken
 }
 
-// readCounter gives a turn its counter: as it is, or as an earlier charge of the request has staged it.
-func (r *deciding) readCounter(i int, t *turn) {
+// read gives a turn its counter: as it is, or as an earlier charge of the request has staged it.
+func (r *deciding) read(i int, t *turn) {
 	t.Counter = *r.counters[i]
 	shared := false
 	for j := i - 1; j >= 0 && !shared; j-- {

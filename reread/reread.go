@@ -26,8 +26,7 @@ type Files[T any] struct {
 	looked time.Time
 }
 
-// New reads the files, or fails. An empty path names no file. Report gets each change: nil where it was read, else why
-// not.
+// New reads the files, or fails. An empty path names no file. Report gets each change: nil where it was read, else why not.
 func New[T any](paths []string, read func() (T, error), report func(error)) (*Files[T], error) {
 	f := &Files[T]{paths: paths, read: read, report: report}
 	f.stamp = f.stampNow()

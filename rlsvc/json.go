@@ -47,8 +47,7 @@ func (s *Service) JSON() http.Handler {
 // objectBytes is what an object of a body takes as a message, and as the bytes of one.
 const objectBytes = 256
 
-// readJSON reads the body into wire bytes. If the body brings too much, the share's Excess is set, and the wire bytes
-// are empty.
+// readJSON reads the body into wire bytes. If the body brings too much, the share's Excess is set and there are none.
 func readJSON(w http.ResponseWriter, r *http.Request, share *door.Share) (wire []byte, err error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(share.Intake.MaxBytes())))
 	var tooLarge *http.MaxBytesError

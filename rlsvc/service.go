@@ -26,12 +26,11 @@ type Config struct {
 	LimitHeader     string // name of the first; default RateLimit-Limit
 	RemainingHeader string // default RateLimit-Remaining
 	ResetHeader     string // default RateLimit-Reset
-	DynamicMetadata bool   // send the request and the rules' metadata to Envoy's later filters
-	// refusals have what their rules' own responses hold, and neither retry-after nor a problem document
-	Plain bool
-	Quota bool // trees are in quota mode: LimitHeaders single none of them out for being over
+	DynamicMetadata bool   // tell request and rules' metadata to Envoy's later filters
+	Plain           bool   // refusals have what their rules' own responses hold, and neither retry-after nor a problem document
+	Quota           bool   // trees are in quota mode: LimitHeaders single none of them out for being over
 
-	// OnPanic receives each panic in the door, and each verdict that does not fit its request. Both are answered all
+	// OnPanic is told of each panic in the door and of each verdict that does not fit its request. Both are answered all
 	// the same. It may be called from many goroutines. Default: nothing.
 	OnPanic func(fault any)
 }
@@ -76,19 +75,19 @@ func (s *Service) fresh() door.Message {
 // Register adds RateLimitService to a gRPC server. Its codec must know Message and door.Reply.
 func (s *Service) Register(r grpc.ServiceRegistrar) { s.door.Register(r) }
 
-// Answer decides the request in the wire bytes and appends the answer's to answer. An error means that the bytes are
-// not a RateLimitRequest; anything else gets a decision.
+// Answer decides the request in the wire bytes and appends the answer's to answer. An error means that the bytes are no
+// RateLimitRequest; anything else gets a decision.
 func (s *Service) Answer(ctx context.Context, request, answer []byte) ([]byte, error) {
 	return s.door.Answer(ctx, request, answer)
 }
 
-// counted reports verdicts that do not have one status per descriptor.
+// counted tells of verdicts that have not one status per descriptor.
 type counted struct {
 	engine door.Decider
 	tell   func(fault any)
 }
 
-// Decide calls the engine and counts the statuses.
+// Decide hands on and counts.
 func (c counted) Decide(ctx context.Context, req *descriptors.Request, v *engine.Verdict) {
 	c.engine.Decide(ctx, req, v)
 	got, want := len(v.Statuses), len(req.Descriptors)

@@ -59,10 +59,8 @@ func TestWhatCannotBeRenderedKeepsItsCodes(t *testing.T) {
 		want    string
 	}{
 		{"admitted", engine.Verdict{Statuses: []engine.Status{{}, {}}}, "OK: OK OK"},
-		{"refused", engine.Verdict{Refused: true, Statuses: []engine.Status{{Over: true}, {}}},
-			"OVER_LIMIT: OVER_LIMIT OK"},
-		{"fewer statuses than descriptors", engine.Verdict{Refused: true, Statuses: []engine.Status{{Over: true}}},
-			"OVER_LIMIT: OVER_LIMIT OK"},
+		{"refused", engine.Verdict{Refused: true, Statuses: []engine.Status{{Over: true}, {}}}, "OVER_LIMIT: OVER_LIMIT OK"},
+		{"fewer statuses than descriptors", engine.Verdict{Refused: true, Statuses: []engine.Status{{Over: true}}}, "OVER_LIMIT: OVER_LIMIT OK"},
 		{"no verdict", engine.Verdict{}, "OK: OK OK"},
 	}
 	req := &descriptors.Request{Descriptors: make([]descriptors.Descriptor, 2)}

@@ -66,9 +66,7 @@ func (f *follower) until(what string, ok func(Load) bool) Load {
 // untilDomains waits for a good load of exactly these domains.
 func (f *follower) untilDomains(domains ...string) {
 	f.t.Helper()
-	f.until(fmt.Sprintf("domains %q", domains), func(l Load) bool {
-		return l.Set != nil && slices.Equal(l.Set.Domains(), domains)
-	})
+	f.until(fmt.Sprintf("domains %q", domains), func(l Load) bool { return l.Set != nil && slices.Equal(l.Set.Domains(), domains) })
 }
 
 // untilRejected waits for a load that was refused with a text.
@@ -144,8 +142,7 @@ func TestOneBadFileRefusesAll(t *testing.T) {
 	f := follow(t, FilesConfig{Path: dir})
 	load := f.until("problems", Load.Rejected)
 	got := FormatProblems(load.Problems)
-	for _, says := range []string{"b.yaml:2:1: unknown key \"rule\"; did you mean \"rules\"?",
-		"c.yaml:3:5: rule \"x\" has no limit"} {
+	for _, says := range []string{"b.yaml:2:1: unknown key \"rule\"; did you mean \"rules\"?", "c.yaml:3:5: rule \"x\" has no limit"} {
 		if !strings.Contains(got, filepath.Join(dir, says)) {
 			t.Errorf("%q is not among the problems:\n%s", says, got)
 		}
@@ -187,7 +184,7 @@ func TestAMissingFolderIsAwaited(t *testing.T) {
 	f := follow(t, FilesConfig{Path: dir, Retry: 20 * time.Millisecond})
 	f.untilRejected(dir)
 	must(t, os.MkdirAll(dir, 0o755))
-	f.untilRejected("must hold a rule file")
+	f.untilRejected("no rule file")
 	write(t, domain("a"), dir, "a.yaml")
 	f.untilDomains("a")
 }

@@ -16,7 +16,7 @@ var update = flag.Bool("update", false, "write the problems that were found into
 
 const want = "# want: "
 
-// TestBadFiles decodes each file of testdata/bad, whose first lines list its problems.
+// TestBadFiles decodes each file of testdata/bad, whose first lines say which problems it has.
 func TestBadFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.yaml")
 	if err != nil {

@@ -18,8 +18,7 @@ func TestReadMakesOneSetOfSeveralPaths(t *testing.T) {
 		return path
 	}
 	shop := write("shop.yaml", "domain: shop\nrules:\n  - { name: a, scope: user, limit: 1/1m }\n")
-	twice := write("twice.yml", "domain: shop\nrules:\n  - { name: b, scope: user, match: { methods: [GET] }, "+
-		"limit: 1/1m }\n")
+	twice := write("twice.yml", "domain: shop\nrules:\n  - { name: b, scope: user, match: { methods: [GET] }, limit: 1/1m }\n")
 	edge := write("edge.conf", "domain: edge\nrules:\n  - { name: a, scope: user, limit: 1/1m }\n")
 
 	load := Read(FilesConfig{}, edge, shop)
@@ -36,6 +35,6 @@ func TestReadMakesOneSetOfSeveralPaths(t *testing.T) {
 	}
 	load = Read(FilesConfig{}, shop, filepath.Join(folder, "none.yaml"))
 	if load.Err == nil {
-		t.Error("a missing file is accepted")
+		t.Error("a file that is not there is no error")
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestSchemaDescribesEveryKey: each key of the file that has them all is in the schema, and each key in the schema has
-// what it accepts. A reader that looks at a text by itself and does not note what it accepts would leave nothing.
+// TestSchemaDescribesEveryKey: each key of the file that has them all is in the schema, and each key in the schema has what it
+// accepts. A reader that looks at a text by itself and does not note what it accepts would leave nothing.
 func TestSchemaDescribesEveryKey(t *testing.T) {
 	var root map[string]any
 	err := json.Unmarshal(Schema(), &root)

@@ -42,8 +42,7 @@ func (v *volume) swap(files map[string]string) {
 }
 
 func twins(version int) map[string]string {
-	return map[string]string{"a.yaml": domain(fmt.Sprintf("a%d", version)),
-		"b.yaml": domain(fmt.Sprintf("b%d", version))}
+	return map[string]string{"a.yaml": domain(fmt.Sprintf("a%d", version)), "b.yaml": domain(fmt.Sprintf("b%d", version))}
 }
 
 // TestSwaps holds that, over a thousand swaps, no set is a mix of two versions, none is refused, and the last is found
@@ -78,7 +77,7 @@ func TestSwapRemovesAndAddsFiles(t *testing.T) {
 	v.swap(map[string]string{"a.yaml": domain("a"), "b.yaml": domain("b")})
 	f := follow(t, FilesConfig{Path: v.dir})
 	f.untilDomains("a", "b")
-	v.swap(map[string]string{"a.yaml": domain("a"), "c.yaml": domain("c")}) // the link b.yaml dangles now
+	v.swap(map[string]string{"a.yaml": domain("a"), "c.yaml": domain("c")}) // the link b.yaml leads nowhere now
 	f.untilDomains("a", "c")
 	v.swap(map[string]string{"a.yaml": "domain: [", "c.yaml": domain("c")})
 	f.untilRejected("a.yaml:1:1:")
@@ -118,15 +117,14 @@ func manyRules(count int) string {
 	return b.String()
 }
 
-// TestASwapIsNoMissingFile looks at a volume of one file all the time while it is swapped: a look may find a dangling
-// link.
+// TestASwapIsNoMissingFile looks at a volume of one file all the time while it is swapped: a look may find that the link leads nowhere.
 func TestASwapIsNoMissingFile(t *testing.T) {
 	for _, name := range []string{"", "a.yaml"} {
 		t.Run("path/"+name, func(t *testing.T) { lookWhileItIsSwapped(t, name) })
 	}
 }
 
-// TestALinkThatLeadsElsewhereIsASwap compares two looks at a dangling link.
+// TestALinkThatLeadsElsewhereIsASwap compares two looks at a link that leads nowhere both times.
 func TestALinkThatLeadsElsewhereIsASwap(t *testing.T) {
 	for _, name := range []string{"", "a.yaml"} {
 		dir := t.TempDir()
@@ -143,8 +141,7 @@ func TestALinkThatLeadsElsewhereIsASwap(t *testing.T) {
 		}
 		one, same, other := look("1"), look("1"), look("2")
 		if !one.misses(same) || one.misses(other) {
-			t.Errorf("path %q: the same place is %v, another one %v, want true and false", name, one.misses(same),
-				one.misses(other))
+			t.Errorf("path %q: the same place is %v, another one %v, want true and false", name, one.misses(same), one.misses(other))
 		}
 	}
 }

@@ -29,8 +29,7 @@ type syntaxError struct {
 // parse reads the text as exactly one YAML document and returns its root, or what is wrong with it.
 func parse(text []byte) (*yaml.Node, *syntaxError) {
 	if len(text) > maxFileSize {
-		return nil, &syntaxError{1, 1, fmt.Sprintf("the file has more than %d MiB; split it into several domains",
-			maxFileSize>>20)}
+		return nil, &syntaxError{1, 1, fmt.Sprintf("the file has more than %d MiB; split it into several domains", maxFileSize>>20)}
 	}
 	if bad := badByte(text); bad != nil {
 		return nil, bad
@@ -43,13 +42,12 @@ func parse(text []byte) (*yaml.Node, *syntaxError) {
 		return nil, &syntaxError{1, 1, "the file is empty; it needs at least `domain: NAME`"}
 	}
 	if second != nil {
-		return nil, &syntaxError{second.Line, max(second.Column, 1), "a second document starts here; a file holds " +
-			"one domain, so move it to a file of its own"}
+		return nil, &syntaxError{second.Line, max(second.Column, 1), "a second document starts here; a file holds one domain, so move it to a file of its own"}
 	}
 	return first.Content[0], nil
 }
 
-// documents returns the first two YAML documents of the text; nil if it holds none. A panic of the YAML library is
+// documents returns the first two YAML documents of the text; nil where there is none. A panic of the YAML library is
 // taken for a syntax error: what a user saves to a file must not end the program.
 func documents(text []byte) (first, second *yaml.Node, err error) {
 	defer func() {
@@ -73,7 +71,7 @@ func documents(text []byte) (first, second *yaml.Node, err error) {
 	return docs[0], docs[1], nil
 }
 
-// badByte finds bytes that no YAML file may hold, because the YAML library does not report where they are.
+// badByte finds bytes that no YAML file may hold, because the YAML library does not say where they are.
 func badByte(text []byte) *syntaxError {
 	rest := text
 	for len(rest) > 0 {
@@ -99,20 +97,17 @@ func place(text []byte, offset int, what string) *syntaxError {
 
 var yamlLine = regexp.MustCompile(`^line (\d+): `)
 
-// advice puts an error of the YAML library into plain words.
+// advice says in plain words what the YAML library means.
 var advice = []struct{ says, means string }{
 	{"mapping values are not allowed", "a colon is not expected here; check the indentation, or quote the value"},
 	{"did not find expected key", "the line does not fit the lines above; check its indentation"},
 	{"did not find expected '-' indicator", "the line does not fit the list above; check its indentation"},
 	{"block sequence entries are not allowed", "a list item is not expected here; check the indentation"},
 	{"could not find expected ':'", "a key needs a colon and a value"},
-	{"found character that cannot start any token", "this cannot start a value; quote it, and indent with blanks, " +
-		"never with tabs"},
+	{"found character that cannot start any token", "this cannot start a value; quote it, and indent with blanks, never with tabs"},
 	{"found a tab character", "a tab stands where blanks are needed; indent with blanks"},
 	{"unknown anchor", "an alias stands here whose anchor is not above it; quote text that begins with *"},
-	{"did not find expected alphabetic or numeric character",
-		"this is neither an alias nor an anchor; quote text that " +
-			"begins with * or &"},
+	{"did not find expected alphabetic or numeric character", "this is no alias and no anchor; quote text that begins with * or &"},
 	{"found unexpected end of stream", "a quote is opened and never closed"},
 	{"did not find expected ',' or ']'", "a list in brackets is opened and not closed, or a comma is missing"},
 	{"did not find expected ',' or '}'", "a map in braces is opened and not closed, or a comma is missing"},
@@ -163,7 +158,7 @@ type locator struct {
 	budget int   // bytes that may still be read
 }
 
-// broken reports whether the first lines cannot be read.
+// broken says whether the first lines cannot be read.
 func (l *locator) broken(lines int) bool {
 	if lines == 0 {
 		return false

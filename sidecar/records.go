@@ -10,7 +10,6 @@ import (
 
 	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/peers"
 	"github.com/spillway-mesh/spillway/records"
@@ -139,8 +138,7 @@ func prepareRecord(id *records.Identity, r *records.Record) any {
 	if id.Kind == records.Secret {
 		return prepareKey(r)
 	}
-	kind, _ := identity.ParseKind(id.Kind.String())
-	d := &descriptors.Record{ID: identity.ID{Kind: kind, Name: id.Text()}, Tier: r.Tier}
+	d := &descriptors.Record{Kind: id.Kind.String(), Name: id.Text(), Tier: r.Tier}
 	if r.Block != nil {
 		d.Blocked, d.Lifted, d.Reason, d.Until = !r.Block.Lifted, r.Block.Lifted, r.Block.Reason, r.Block.Until
 	}

@@ -45,11 +45,10 @@ func tell(t *testing.T, control, method, path string, body any, headers ...strin
 	return string(got)
 }
 
-// keptToItself checks the headers of the page's files for browsers, and that programs get a list.
+// keptToItself checks what browsers are told about the files of the page, and that programs get a list.
 func keptToItself(t *testing.T, control string) {
 	t.Helper()
-	for path, accept := range map[string]string{"/": "text/html", "/page/control.js": "*/*",
-		"/page/page.css": "text/css", "/page/dom.js": "*/*"} {
+	for path, accept := range map[string]string{"/": "text/html", "/page/control.js": "*/*", "/page/page.css": "text/css", "/page/dom.js": "*/*"} {
 		r, err := http.NewRequest("GET", control+path, http.NoBody)
 		if err != nil {
 			t.Fatal(err)
@@ -61,14 +60,11 @@ func keptToItself(t *testing.T, control string) {
 		}
 		answer.Body.Close()
 		policy := answer.Header.Get("Content-Security-Policy")
-		if answer.StatusCode != 200 || !strings.Contains(policy, "default-src 'none'") ||
-			!strings.Contains(policy, "frame-ancestors 'none'") ||
-			answer.Header.Get("X-Content-Type-Options") != "nosniff" {
+		if answer.StatusCode != 200 || !strings.Contains(policy, "default-src 'none'") || !strings.Contains(policy, "frame-ancestors 'none'") || answer.Header.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("GET %s: %s %v", path, answer.Status, answer.Header)
 		}
 	}
-	if got := tell(t, control, "GET", "/", nil); !strings.Contains(got, "/v1/openapi.json") ||
-		strings.Contains(got, "<html") {
+	if got := tell(t, control, "GET", "/", nil); !strings.Contains(got, "/v1/openapi.json") || strings.Contains(got, "<html") {
 		t.Errorf("programs get %s", got)
 	}
 }
@@ -87,10 +83,8 @@ func TestThePageOfTheControl(t *testing.T) {
 	tell(t, c.URL, "PUT", "/v1/domains/shop/users/zoe", map[string]any{"tier": "gold"})
 	key := tell(t, c.URL, "POST", "/v1/domains/shop/keys", map[string]any{"id": "zoe-1", "user": "zoe"})
 
-	s := servers.StartSidecar(t, "RULES=redis:", "RECORD=true", "RECORD_ALLOWED_ONE_IN=1", "STORE_SILENCE=1s",
-		"STORE_PATIENCE=2s", redis)
-	w := &world{Sidecar: &servers.Sidecar{Debug: strings.TrimPrefix(c.URL, "http://")},
-		browser: servers.StartChromium(t), calls: dial(t, s.GRPC)}
+	s := servers.StartSidecar(t, "RULES=redis:", "RECORD=true", "RECORD_ALLOWED_ONE_IN=1", "STORE_SILENCE=1s", "STORE_PATIENCE=2s", redis)
+	w := &world{Sidecar: &servers.Sidecar{Debug: strings.TrimPrefix(c.URL, "http://")}, browser: servers.StartChromium(t), calls: dial(t, s.GRPC)}
 	w.tab = w.browser.Open(t, c.URL+"/")
 	w.tab.Await(t, `document.body.dataset.state === "live"`)
 	t.Run("headers", func(t *testing.T) { keptToItself(t, c.URL) })
@@ -103,8 +97,7 @@ func TestThePageOfTheControl(t *testing.T) {
 		w.set(t, "confirm-note", "too many")
 		w.click(t, "#confirm-yes")
 		w.tab.Await(t, inside("changed", "Version 1 is in force.")+" && "+inside("tile-version", "version 1"))
-		if got := tell(t, c.URL, "GET", "/v1/domains/shop/published", nil); !strings.Contains(got, "too many") ||
-			!strings.Contains(got, `"version": 1`) {
+		if got := tell(t, c.URL, "GET", "/v1/domains/shop/published", nil); !strings.Contains(got, "too many") || !strings.Contains(got, `"version": 1`) {
 			t.Errorf("the page rolled back to %s", got)
 		}
 	})
@@ -118,25 +111,21 @@ func TestThePageOfTheControl(t *testing.T) {
 		w.set(t, "users-tier", "")
 		w.set(t, "users-prefix", "user-1")
 		w.click(t, "#users-find button")
-		w.tab.Await(t, `document.querySelectorAll("#user-list tbody tr").length === 10 && `+
-			inside("user-list", "1000 a month"))
+		w.tab.Await(t, `document.querySelectorAll("#user-list tbody tr").length === 10 && `+inside("user-list", "1000 a month"))
 	})
 	t.Run("usage", func(t *testing.T) {
 		for range 5 {
 			w.ask(t, "user-11")
 		}
 		servers.Await(t, "usage on record", func() error {
-			if got := tell(t, c.URL, "GET", "/v1/domains/shop/usage?user=user-11", nil); !strings.Contains(got,
-				`"admitted": 5`) || !strings.Contains(got, `"samples": 5`) {
+			if got := tell(t, c.URL, "GET", "/v1/domains/shop/usage?user=user-11", nil); !strings.Contains(got, `"admitted": 5`) || !strings.Contains(got, `"samples": 5`) {
 				return errors.New(got)
 			}
 			return nil
 		})
 		w.set(t, "usage-user", "user-11")
 		w.click(t, "#usage-of button")
-		w.tab.Await(t, inside("usage-note", "5 admitted with the cost 5, 0 refused")+` && `+
-			inside("usage-note", "ms, by 5 events.")+` && document.querySelector("#usage-chart `+
-			`path.o-allowed").getAttribute("d") !== ""`)
+		w.tab.Await(t, inside("usage-note", "5 admitted with the cost 5, 0 refused")+` && `+inside("usage-note", "ms, by 5 events.")+` && document.querySelector("#usage-chart path.o-allowed").getAttribute("d") !== ""`)
 		w.click(t, "input[name=span][value=month]")
 		w.tab.Await(t, inside("usage-chart", "30 days ago"))
 		w.click(t, "#users-find button")

@@ -24,18 +24,16 @@ func TestPageAsksForAToken(t *testing.T) {
 	sign("no such token at all")
 	w.tab.Await(t, inside("sign-why", "not one that it knows"))
 	sign("0123456789abcdef")
-	w.tab.Await(t, `document.body.dataset.state === "live" && document.getElementById("sign").hidden && `+
-		`document.getElementById("changes").hidden`)
+	w.tab.Await(t, `document.body.dataset.state === "live" && document.getElementById("sign").hidden && document.getElementById("changes").hidden`)
 	w.tab.Await(t, inside("may-not", "vera has the role view")+" && "+inside("caller", "vera, role view"))
 	w.tab.Await(t, inside("refusals-note", "vera may not read events"))
 	w.click(t, "#forget")
 	w.tab.Await(t, `!document.getElementById("sign").hidden && sessionStorage.length === 0`)
 	sign("fedcba9876543210")
-	w.tab.Await(t, `document.body.dataset.events === "on" && !document.getElementById("changes").hidden && `+
-		`localStorage.length === 0 && document.cookie === ""`)
+	w.tab.Await(t, `document.body.dataset.events === "on" && !document.getElementById("changes").hidden && localStorage.length === 0 && document.cookie === ""`)
 }
 
-// TestPageOutlivesItsSidecar takes the sidecar away: the page shows that, and continues when it is back.
+// TestPageOutlivesItsSidecar takes the sidecar away: the page says so, and goes on when it is back.
 func TestPageOutlivesItsSidecar(t *testing.T) {
 	_, port, err := net.SplitHostPort(servers.FreeAddr(t))
 	if err != nil {
@@ -61,8 +59,7 @@ func TestPageShowsAFleetThatDisagrees(t *testing.T) {
 	w := watch(t, sidecar(t, pageRules, "REDIS_URL="+redis.Addr))
 	w.tab.Await(t, inside("tile-fleet-note", "all with the same rules"))
 	sidecar(t, pageRules+"  - { name: later, scope: tenant, limit: 9/1h }\n", "REDIS_URL="+redis.Addr)
-	w.tab.Await(t, inside("notices", "do not run the same rules")+" && "+inside("tile-fleet", "2 sidecars")+
-		` && document.querySelector("#fleet-list .pill.bad, #fleet-list .pill.warn")`)
+	w.tab.Await(t, inside("notices", "do not run the same rules")+" && "+inside("tile-fleet", "2 sidecars")+` && document.querySelector("#fleet-list .pill.bad, #fleet-list .pill.warn")`)
 	redis.Kill(t)
 	servers.Await(t, "the breaker on the page", func() error {
 		w.ask(t, "alice")
@@ -102,8 +99,7 @@ func (w *world) paints(t *testing.T) (all []time.Duration) {
 	for range 6 {
 		w.tab.Await(t, `performance.getEntriesByName("first-contentful-paint").length > 0 && !window.measured`)
 		var paint float64
-		w.tab.Evaluate(t, `(window.measured = true, `+
-			`performance.getEntriesByName("first-contentful-paint")[0].startTime)`, &paint)
+		w.tab.Evaluate(t, `(window.measured = true, performance.getEntriesByName("first-contentful-paint")[0].startTime)`, &paint)
 		all = append(all, time.Duration(paint*float64(time.Millisecond)).Round(time.Millisecond))
 		w.tab.Call(t, "Page.reload", map[string]any{"ignoreCache": true}, nil)
 	}
@@ -141,8 +137,7 @@ func TestPageCanBeRead(t *testing.T) {
 			}
 			w.tab.Evaluate(t, contrasts, &seen)
 			if seen.Least < 4.5 {
-				t.Errorf("%s, %d pixels: a text has a contrast of %.2f, want 4.5: %s", scheme, width, seen.Least,
-					seen.Where)
+				t.Errorf("%s, %d pixels: a text has a contrast of %.2f, want 4.5: %s", scheme, width, seen.Least, seen.Where)
 			}
 			if dark := seen.Page < 0.2; dark != (scheme == "dark") {
 				t.Errorf("%s: the page's luminance is %.2f", scheme, seen.Page)
@@ -153,8 +148,7 @@ func TestPageCanBeRead(t *testing.T) {
 		}
 	}
 	var unnamed []string
-	w.tab.Evaluate(t, `[...document.querySelectorAll("main input, main select, main textarea")].filter(f => `+
-		`!f.labels.length).map(f => f.id)`, &unnamed)
+	w.tab.Evaluate(t, `[...document.querySelectorAll("main input, main select, main textarea")].filter(f => !f.labels.length).map(f => f.id)`, &unnamed)
 	if len(unnamed) > 0 {
 		t.Errorf("fields without a label: %q", unnamed)
 	}
@@ -167,13 +161,11 @@ func (w *world) fill(t *testing.T) {
 	for _, user := range []string{"alice", "bob", long} {
 		w.spend(t, user)
 	}
-	w.tab.Await(t, inside("refusal-list", long)+` && document.querySelectorAll("#top-refused li").length === 3 && `+
-		inside("fleet-list", "this one"))
+	w.tab.Await(t, inside("refusal-list", long)+` && document.querySelectorAll("#top-refused li").length === 3 && `+inside("fleet-list", "this one"))
 	w.set(t, "who-name", "alice")
 	w.click(t, "#look")
 	w.click(t, "input[name=form][value=rls]")
-	w.set(t, "ask-json", `{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"alice"},{"key":"tier",`+
-		`"value":"gold"}]}]}`)
+	w.set(t, "ask-json", `{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"alice"},{"key":"tier","value":"gold"}]}]}`)
 	w.click(t, "#ask button")
 	w.tab.Await(t, inside("left", "0 of 3")+" && "+inside("explained", "beaten by gold"))
 	w.click(t, "[data-change=block]")

@@ -14,9 +14,8 @@ import (
 )
 
 const (
-	before = "domain: shop\nrules:\n  - { name: per-user, scope: user, limit: 2/1m }\n" +
-		"  - { name: per-address, scope: ip, limit: 40/1m }\n"
-	evil = `<script>document.title=1</script><img src=http://192.0.2.1/x>`
+	before = "domain: shop\nrules:\n  - { name: per-user, scope: user, limit: 2/1m }\n  - { name: per-address, scope: ip, limit: 40/1m }\n"
+	evil   = `<script>document.title=1</script><img src=http://192.0.2.1/x>`
 )
 
 // report writes the report of a log of two minutes, with a client's text that tries to be markup.
@@ -37,14 +36,12 @@ func report(t *testing.T) (path string, r *replay.Report) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&log, `{"start_time":"2026-03-01T00:%02d:%02dZ","method":"GET","path":"/",`+
-			`"x_forwarded_for":"192.0.2.7","user":%s}`+"\n", i/60, i%60, user)
+		fmt.Fprintf(&log, `{"start_time":"2026-03-01T00:%02d:%02dZ","method":"GET","path":"/","x_forwarded_for":"192.0.2.7","user":%s}`+"\n", i/60, i%60, user)
 	}
 	log.WriteString("broken " + evil + "\n")
 	r, err := replay.Run(replay.Config{
 		Logs: []string{write("access.log", log.String())}, Rules: []string{write("before.yaml", before)},
-		Against: []string{write("after.yaml", strings.Replace(before, "2/1m", "1/1m", 1))},
-		Mapping: replay.Mapping{User: "user"},
+		Against: []string{write("after.yaml", strings.Replace(before, "2/1m", "1/1m", 1))}, Mapping: replay.Mapping{User: "user"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -62,8 +59,7 @@ func report(t *testing.T) (path string, r *replay.Report) {
 	return path, r
 }
 
-// TestReplayReport looks at the report of a replay: numbers, charts, both colour schemes, a phone, and nothing from the
-// network.
+// TestReplayReport looks at the report of a replay: numbers, charts, both colour schemes, a phone, and nothing from the network.
 func TestReplayReport(t *testing.T) {
 	path, want := report(t)
 	browser := servers.StartChromium(t)
@@ -85,10 +81,8 @@ func TestReplayReport(t *testing.T) {
 	if !strings.HasPrefix(shown.Title, "Replay of 1 log") || shown.Scripts != 0 || shown.Evil < 2 {
 		t.Errorf("a client's text is not shown as text: %+v", shown)
 	}
-	if shown.Refused != fmt.Sprint(want.Rules.Refused) || shown.Against != fmt.Sprint(want.Against.Refused) ||
-		want.Rules.Refused == want.Against.Refused {
-		t.Errorf("shown are %s and %s, want %d and %d", shown.Refused, shown.Against, want.Rules.Refused,
-			want.Against.Refused)
+	if shown.Refused != fmt.Sprint(want.Rules.Refused) || shown.Against != fmt.Sprint(want.Against.Refused) || want.Rules.Refused == want.Against.Refused {
+		t.Errorf("shown are %s and %s, want %d and %d", shown.Refused, shown.Against, want.Rules.Refused, want.Against.Refused)
 	}
 	if shown.Bars < 100 || shown.Drawn != shown.Bars || shown.Rows < 8 {
 		t.Errorf("%d bars, %d of them to be seen, %d rows", shown.Bars, shown.Drawn, shown.Rows)
@@ -96,8 +90,7 @@ func TestReplayReport(t *testing.T) {
 	quiet(t, browser, "file://"+path)
 	schemes(t, tab)
 
-	tab.Call(t, "Emulation.setDeviceMetricsOverride", map[string]any{"width": 390, "height": 844,
-		"deviceScaleFactor": 1, "mobile": true}, nil)
+	tab.Call(t, "Emulation.setDeviceMetricsOverride", map[string]any{"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": true}, nil)
 	var width int
 	tab.Evaluate(t, "document.documentElement.scrollWidth", &width)
 	if width > 390 {
@@ -135,8 +128,7 @@ func schemes(t *testing.T, tab *servers.Tab) {
 		return [style.backgroundColor, style.color, quiet.color].map(light);
 	})()`
 	for _, scheme := range []string{"dark", "light"} {
-		tab.Call(t, "Emulation.setEmulatedMedia",
-			map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+		tab.Call(t, "Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 		var seen []float64
 		tab.Evaluate(t, luminance, &seen)
 		page := seen[0]

@@ -22,16 +22,14 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-var screenshots = flag.String("screenshots", "", "folder that gets pictures of the live page, after a minute and a "+
-	"half of requests")
+var screenshots = flag.String("screenshots", "", "folder that gets pictures of the live page, after a minute and a half of requests")
 
 // shots are the pictures of the docs.
 var shots = []struct {
 	name, scheme  string
 	width, height int
 }{
-	{"page-light.png", "light", 1280, 1720}, {"page-dark.png", "dark", 1280, 1720},
-	{"page-phone.png", "light", 360, 1500},
+	{"page-light.png", "light", 1280, 1720}, {"page-dark.png", "dark", 1280, 1720}, {"page-phone.png", "light", 360, 1500},
 }
 
 const mostShot = 150 << 10 // bytes
@@ -40,16 +38,14 @@ const mostShot = 150 << 10 // bytes
 const shopRules = `domain: shop
 rules:
   - { name: per-user, scope: user, limit: 600/1m }
-  - { name: search, scope: [user, endpoint], match: { endpoints: ["/search"] }, limit: { count: 120, per: 1m,
-      algorithm: sliding_window } }
+  - { name: search, scope: [user, endpoint], match: { endpoints: ["/search"] }, limit: { count: 120, per: 1m, algorithm: sliding_window } }
   - { name: checkout, scope: user, match: { endpoints: ["/checkout"] }, limit: 30/1m }
   - { name: gold, scope: user, match: { tiers: [gold] }, limit: 5000/1m }
   - { name: per-tenant, scope: tenant, limit: 100000/1h }
   - { name: crawlers, match: { users: [scraper-7] }, action: block, reason: "Use the export API." }
 `
 
-// TestScreenshots takes the pictures of docs/: with -screenshots it writes them, and without it takes them all the
-// same.
+// TestScreenshots takes the pictures of docs/: with -screenshots it writes them, and without it takes them all the same.
 func TestScreenshots(t *testing.T) {
 	redis := servers.StartRedis(t)
 	w := watch(t, sidecar(t, shopRules, "REDIS_URL="+redis.Addr))
@@ -62,17 +58,14 @@ func TestScreenshots(t *testing.T) {
 	w.set(t, "ask-path", "/checkout")
 	w.set(t, "ask-peer", "192.0.2.7")
 	w.click(t, "#ask button")
-	w.tab.Await(t, `document.querySelectorAll("#explained table").length > 0 || document.querySelector("#explained `+
-		`.notice")`)
+	w.tab.Await(t, `document.querySelectorAll("#explained table").length > 0 || document.querySelector("#explained .notice")`)
 	w.set(t, "who-name", "carol")
 	w.set(t, "who-endpoint", "/search")
 	for _, part := range []int{columns / 2, columns} {
-		w.tab.Await(t, fmt.Sprintf(`document.querySelector("#chart `+
-			`path.o-allowed").getAttribute("d").split("M").length > %d`, part))
+		w.tab.Await(t, fmt.Sprintf(`document.querySelector("#chart path.o-allowed").getAttribute("d").split("M").length > %d`, part))
 	}
 	w.click(t, "#look")
-	w.tab.Await(t, inside("left", "per-user")+" && "+inside("tile-fleet", "2 sidecars")+
-		` && document.querySelectorAll("#refusal-list li").length > 2`)
+	w.tab.Await(t, inside("left", "per-user")+" && "+inside("tile-fleet", "2 sidecars")+` && document.querySelectorAll("#refusal-list li").length > 2`)
 	for _, shot := range shots {
 		w.tab.Screen(t, shot.width, shot.height, shot.scheme)
 		w.tab.Await(t, "innerWidth === "+fmt.Sprint(shot.width))
@@ -99,8 +92,7 @@ func keep(t *testing.T, name string, picture []byte) {
 	}
 	now, err := png.DecodeConfig(bytes.NewReader(picture))
 	if err != nil || len(held) > mostShot || was.Width != now.Width || was.Height != now.Height {
-		t.Errorf("docs/pictures/%s has %d bytes and %d by %d pixels, want at most %d and %d by %d: %v", name, len(held),
-			was.Width, was.Height, mostShot, now.Width, now.Height, err)
+		t.Errorf("docs/pictures/%s has %d bytes and %d by %d pixels, want at most %d and %d by %d: %v", name, len(held), was.Width, was.Height, mostShot, now.Width, now.Height, err)
 	}
 }
 
@@ -131,11 +123,9 @@ func crowd(t *testing.T, w *world) {
 				if n%3 == 0 {
 					user = "carol"
 				}
-				_, _ = w.calls.ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{Domain: "shop",
-					Descriptors: []*commonv3.RateLimitDescriptor{
-						{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: user},
-							{Key: "path", Value: paths[n%4]}}},
-					}}) // the picture is without failed calls
+				_, _ = w.calls.ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{Domain: "shop", Descriptors: []*commonv3.RateLimitDescriptor{
+					{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: user}, {Key: "path", Value: paths[n%4]}}},
+				}}) // a call that fails has no place in the picture
 			}
 		}
 	}()

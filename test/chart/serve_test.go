@@ -38,8 +38,7 @@ func mount(t *testing.T, r rendering, c core.Container) mounted {
 			m.write(t, e.Value, "0123456789abcdef0123456789abcdef")
 		}
 	}
-	files := map[string]string{
-		"existing.yaml": "domain: existing\nrules: [{ name: all, scope: global, limit: 1/1s }]\n"}
+	files := map[string]string{"existing.yaml": "domain: existing\nrules: [{ name: all, scope: global, limit: 1/1s }]\n"}
 	if own := configMap(r, "-rules"); own != nil {
 		files = own.Data
 	}
@@ -99,8 +98,7 @@ func (m mounted) environment(c core.Container) []string {
 	return env
 }
 
-// TestEnvironmentsAreUnderstood: each variable is one that the sidecar reads, once, and all of them together are taken
-// without a warning.
+// TestEnvironmentsAreUnderstood: each variable is one that the sidecar reads, once, and all of them together are taken without a warning.
 func TestEnvironmentsAreUnderstood(t *testing.T) {
 	known := settings.Variables()
 	eachRendering(t, func(t *testing.T, r rendering) {
@@ -128,8 +126,7 @@ func TestEnvironmentsAreUnderstood(t *testing.T) {
 
 var domainOf = regexp.MustCompile(`(?m)^domain: (\S+)$`)
 
-// TestRulesAreLoadedByTheSidecar starts a sidecar with each rendering's environment and rules, and asks for the rules
-// that hold.
+// TestRulesAreLoadedByTheSidecar starts a sidecar with each rendering's environment and rules, and asks for the rules that hold.
 func TestRulesAreLoadedByTheSidecar(t *testing.T) {
 	eachRendering(t, func(t *testing.T, r rendering) {
 		c := container(t, pod(t, r))
@@ -168,28 +165,25 @@ func TestARenderingLimitsRequests(t *testing.T) {
 	redis := servers.StartRedis(t)
 	var pods []*servers.Sidecar
 	for range 2 {
-		env := append(machine(t, mount(t, r, c).environment(c)), "REDIS_URL="+redis.Addr, "STORE_SILENCE=1s",
-			"STORE_PATIENCE=2s")
+		env := append(machine(t, mount(t, r, c).environment(c)), "REDIS_URL="+redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
 		pods = append(pods, servers.StartSidecar(t, env...))
 	}
-	const ask = `{"domain":"shop","descriptors":[{"entries":[{"key":"remote_address","value":"192.0.2.7"},` +
-		`{"key":"path","value":"/login"},{"key":"method","value":"GET"}]}]}`
-	var statuses []int
+	const ask = `{"domain":"shop","descriptors":[{"entries":[{"key":"remote_address","value":"192.0.2.7"},{"key":"path","value":"/login"},{"key":"method","value":"GET"}]}]}`
+	var said []int
 	for i := range 6 {
 		answer, err := http.Post("http://"+pods[i%2].HTTP+"/json", "application/json", strings.NewReader(ask))
 		if err != nil {
 			t.Fatal(err)
 		}
 		answer.Body.Close()
-		statuses = append(statuses, answer.StatusCode)
+		said = append(said, answer.StatusCode)
 	}
-	if !slices.Equal(statuses, []int{200, 200, 200, 200, 200, 429}) {
-		t.Errorf("six requests for /login get %v, want five that pass and a refusal", statuses)
+	if !slices.Equal(said, []int{200, 200, 200, 200, 200, 429}) {
+		t.Errorf("six requests for /login get %v, want five that pass and a refusal", said)
 	}
 }
 
-// machine replaces what is of the pod's network by what is of this machine: loopback, free ports, no collector, no JSON
-// in the log.
+// machine replaces what is of the pod's network by what is of this machine: loopback, free ports, no collector, no JSON in the log.
 func machine(t *testing.T, env []string) []string {
 	t.Helper()
 	var own []string

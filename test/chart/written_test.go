@@ -18,8 +18,7 @@ import (
 )
 
 // update writes the chart's written files anew in place of comparing them: make docs.
-var update = flag.Bool("update", false, "write the chart's README, the variables in its schema, and its copies of "+
-	"dashboard and alerts anew")
+var update = flag.Bool("update", false, "write the chart's README, the variables in its schema, and its copies of dashboard and alerts anew")
 
 // keep compares a file of the chart with what it is written from, or writes it.
 func keep(t *testing.T, name, want string) {
@@ -39,8 +38,7 @@ func keep(t *testing.T, name, want string) {
 
 // TestWrittenCopies: helm reads files inside of the chart alone, so the chart has copies.
 func TestWrittenCopies(t *testing.T) {
-	for name, from := range map[string]string{"files/dashboard.json": "deploy/grafana/spillway.json",
-		"files/alerts.yaml": "deploy/prometheus/alerts.yaml"} {
+	for name, from := range map[string]string{"files/dashboard.json": "deploy/grafana/spillway.json", "files/alerts.yaml": "deploy/prometheus/alerts.yaml"} {
 		keep(t, name, content(t, filepath.Join(servers.Root(t), from)))
 	}
 }
@@ -161,7 +159,7 @@ type node struct {
 	Additional any              `json:"additionalProperties"`
 }
 
-// walk calls found for each value that is not a group of values.
+// walk calls found for each value that is no group of values.
 func (n *node) walk(path string, found func(path string)) {
 	if len(n.Properties) == 0 {
 		found(strings.TrimPrefix(path, "."))

@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"os"
@@ -8,14 +8,12 @@ import (
 	"testing"
 )
 
-// fresh is a PATH with a shell and make, and none of the programs that the demo needs. apt-get notes what it is asked
-// for.
+// fresh is a PATH with a shell and make, and none of the programs that the demo needs. apt-get notes what it is asked for.
 func fresh(t *testing.T) (path, asked string) {
 	t.Helper()
 	folder := t.TempDir()
 	asked = filepath.Join(folder, "asked")
-	for _, name := range []string{"bash", "sh", "make", "env", "dirname", "mktemp", "rm", "mkdir", "mv", "chmod", "cat",
-		"git"} {
+	for _, name := range []string{"bash", "sh", "make", "env", "dirname", "mktemp", "rm", "mkdir", "mv", "chmod", "cat", "git"} {
 		program, err := exec.LookPath(name)
 		if err != nil {
 			t.Fatal(err)
@@ -37,14 +35,11 @@ func fresh(t *testing.T) (path, asked string) {
 	return folder, asked
 }
 
-// install runs a target of the Makefile as root of a machine that has nothing, but for Envoy, and returns what is
-// installed.
+// install runs a target of the Makefile as root of a machine that has nothing, but for Envoy, and returns what is installed.
 func install(t *testing.T, target string) string {
 	t.Helper()
 	path, asked := fresh(t)
-	// These are downloaded or built, not installed.
-	run := exec.Command(filepath.Join(path, "make"), "-C", "../..", target, "LANGUAGE_SERVER=",
-		"SCHEMATHESIS=", "HELM=")
+	run := exec.Command(filepath.Join(path, "make"), "-C", "../..", target, "LANGUAGE_SERVER=") // that one is downloaded, not installed
 	run.Env = []string{"PATH=" + path, "ENVOY_BIN=/bin/sh", "HOME=" + t.TempDir()}
 	out, err := run.CombinedOutput()
 	if err != nil {
@@ -78,8 +73,7 @@ func TestTheDemoInstallsOnlyWhatItUses(t *testing.T) {
 
 // TestWithoutRootTheMissingIsNamed: a person has to install it, and must be able to.
 func TestWithoutRootTheMissingIsNamed(t *testing.T) {
-	for name, want := range map[string]string{"id": "sudo apt-get install --no-install-recommends redis-server",
-		"apt-get": "Install what your system calls them"} {
+	for name, want := range map[string]string{"id": "sudo apt-get install --no-install-recommends redis-server", "apt-get": "Install what your system calls them"} {
 		path, _ := fresh(t)
 		err := os.Remove(filepath.Join(path, name))
 		if err == nil && name == "id" {

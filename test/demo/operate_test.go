@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"os"
@@ -50,15 +50,14 @@ func (d *demo) operates(t *testing.T) {
 func answers(output string) map[string]string {
 	all := map[string]string{}
 	for _, part := range strings.Split("\n"+output, "\n$ ")[1:] {
-		asked, comment, _ := strings.Cut(part, "\n")
-		comment, _, _ = strings.Cut(comment, "\n== ")
-		all["$ "+asked] = comment
+		asked, said, _ := strings.Cut(part, "\n")
+		said, _, _ = strings.Cut(said, "\n== ")
+		all["$ "+asked] = said
 	}
 	return all
 }
 
-// firstMissing is the first line that is not printed after the ones before it. A line that is … means any, and … in a
-// line for any part.
+// firstMissing is the first line that is not printed after the ones before it. A line that is … stands for any, and … in a line for any part.
 func firstMissing(want, got string) string {
 	lines := strings.Split(got, "\n")
 	for wanted := range strings.Lines(want) {
@@ -66,8 +65,7 @@ func firstMissing(want, got string) string {
 		if wanted == "…" || wanted == "" {
 			continue
 		}
-		like := regexp.MustCompile("^" + blanks.ReplaceAllString(strings.ReplaceAll(regexp.QuoteMeta(wanted), "…",
-			".*"), " +") + " *$")
+		like := regexp.MustCompile("^" + blanks.ReplaceAllString(strings.ReplaceAll(regexp.QuoteMeta(wanted), "…", ".*"), " +") + " *$")
 		for len(lines) > 0 && !like.MatchString(lines[0]) {
 			lines = lines[1:]
 		}

@@ -1,5 +1,5 @@
-// Package editor shows that an editor finds mistakes in a rule file: the YAML language server, which editors run,
-// checks files against docs/reference/rules.schema.json.
+// Package editor shows that an editor finds mistakes in a rule file: the YAML language server, which editors run, checks files
+// against docs/reference/rules.schema.json.
 package editor
 
 import (
@@ -54,8 +54,7 @@ type server struct {
 // start runs the language server and greets it.
 func start(t *testing.T) *server {
 	t.Helper()
-	program := filepath.Join(servers.Root(t), ".tools", "yaml-language-server", "node_modules", "yaml-language-server",
-		"bin", "yaml-language-server")
+	program := filepath.Join(servers.Root(t), ".tools", "yaml-language-server", "node_modules", "yaml-language-server", "bin", "yaml-language-server")
 	_, err := os.Stat(program)
 	if err != nil {
 		t.Fatalf("the YAML language server is missing: run make tools: %v", err)
@@ -87,15 +86,14 @@ func start(t *testing.T) *server {
 	return s
 }
 
-// greet opens the session. The server asks for the settings of the editor, which are its defaults without the list of
-// schemas that it would fetch.
+// greet opens the session. The server asks for the settings of the editor, which are its defaults without the list of schemas
+// that it would fetch.
 func (s *server) greet(t *testing.T) {
 	t.Helper()
 	s.send(t, message{ID: json.RawMessage("1"), Method: "initialize", Params: params(t, map[string]any{
 		"processId": os.Getpid(), "rootUri": nil,
 		"capabilities": map[string]any{
-			"workspace": map[string]any{"configuration": true,
-				"didChangeConfiguration": map[string]any{"dynamicRegistration": true}},
+			"workspace":    map[string]any{"configuration": true, "didChangeConfiguration": map[string]any{"dynamicRegistration": true}},
 			"textDocument": map[string]any{"publishDiagnostics": map[string]any{}},
 		},
 	})})
@@ -177,8 +175,7 @@ func (s *server) answer(t *testing.T, m message) {
 	settings := []any{}
 	for _, item := range asked.Items {
 		if item.Section == "yaml" {
-			settings = append(settings, map[string]any{"validate": true, "schemaStore": map[string]any{"enable": false,
-				"url": ""}})
+			settings = append(settings, map[string]any{"validate": true, "schemaStore": map[string]any{"enable": false, "url": ""}})
 			continue
 		}
 		settings = append(settings, map[string]any{})
@@ -186,8 +183,7 @@ func (s *server) answer(t *testing.T, m message) {
 	s.send(t, message{ID: m.ID, Result: settings})
 }
 
-// open opens a text as the file of that name, which need not exist, and returns what the server calls it. A name is
-// opened once.
+// open opens a text as the file of that name, which need not exist, and returns what the server calls it. A name is opened once.
 func (s *server) open(t *testing.T, file, text string) (uri string) {
 	t.Helper()
 	uri = "file://" + filepath.ToSlash(file)
@@ -217,15 +213,14 @@ func (s *server) findings(t *testing.T, uri string) []finding {
 	}
 }
 
-// check returns what the server finds in each of the texts. They are in no file, but beside the example rules, from
-// where the modeline finds the schema.
+// check returns what the server finds in each of the texts. They stand in no file, but beside the example rules, from where the
+// modeline finds the schema.
 func (s *server) check(t *testing.T, texts ...string) (all [][]finding) {
 	t.Helper()
 	var opened []string
 	for _, text := range texts {
 		s.opened++
-		opened = append(opened,
-			s.open(t, filepath.Join(servers.Root(t), "examples", "rules", fmt.Sprintf("text-%d.yaml", s.opened)), text))
+		opened = append(opened, s.open(t, filepath.Join(servers.Root(t), "examples", "rules", fmt.Sprintf("text-%d.yaml", s.opened)), text))
 	}
 	for _, uri := range opened {
 		all = append(all, s.findings(t, uri))

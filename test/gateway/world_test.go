@@ -1,7 +1,6 @@
-// Package gateway tests Spillway in place of the rate limit service of Envoy Gateway: a real Envoy Gateway from files,
-// the Envoy that it starts, and the sidecar as /bin/ratelimit with the environment, the user and the read-only root of
-// the Deployment. It needs root: everything runs in namespaces of its own, in which Envoy Gateway and the sidecar have
-// two networks, because both listen on port 8081.
+// Package gateway tests Spillway in place of the rate limit service of Envoy Gateway: a real Envoy Gateway from files, the Envoy that it starts,
+// and the sidecar as /bin/ratelimit with the environment, the user and the read-only root of the Deployment. It needs root: everything runs in
+// namespaces of its own, in which Envoy Gateway and the sidecar have two networks, because both listen on port 8081.
 package gateway
 
 import (
@@ -32,8 +31,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(inside) != "" {
 		os.Exit(servers.Main(m))
 	}
-	args := append([]string{"--mount", "--net", "--pid", "--fork", "--mount-proc", "--kill-child", os.Args[0]},
-		os.Args[1:]...)
+	args := append([]string{"--mount", "--net", "--pid", "--fork", "--mount-proc", "--kill-child", os.Args[0]}, os.Args[1:]...)
 	cmd := exec.Command("unshare", args...)
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = append(os.Environ(), inside+"=1"), os.Stdin, os.Stdout, os.Stderr
 	err := cmd.Run()
@@ -148,8 +146,7 @@ func gatewayBin(t *testing.T) string {
 	return bin
 }
 
-// certificates lets Envoy Gateway make those of all parts. Envoy reads the authority's at /certs/ca.crt, as it does in
-// its own pod.
+// certificates lets Envoy Gateway make those of all parts. Envoy reads the authority's at /certs/ca.crt, as it does in its own pod.
 func (w *world) certificates(t *testing.T) {
 	t.Helper()
 	run(t, gatewayBin(t), "certgen", "--local", "--config-home", w.config)
@@ -167,8 +164,7 @@ func (w *world) startGateway(t *testing.T) {
 	t.Helper()
 	file := filepath.Join(w.dir, "envoy-gateway.yaml")
 	data := filepath.Join(w.dir, "data")
-	write(t, file, strings.NewReplacer("CONFIG", w.config, "DATA", data, "DIR", w.dir, "RESOURCES", w.policies, "REDIS",
-		w.redisAt(t, "redis.example")).Replace(gatewayConfig))
+	write(t, file, strings.NewReplacer("CONFIG", w.config, "DATA", data, "DIR", w.dir, "RESOURCES", w.policies, "REDIS", w.redisAt(t, "redis.example")).Replace(gatewayConfig))
 	bin := filepath.Join(data, "envoy-versions", "1.40.0", "bin")
 	err := os.MkdirAll(bin, 0o755)
 	if err == nil {
@@ -189,8 +185,7 @@ provider:
   type: Custom
   custom:
     resource: {type: File, file: {paths: ["RESOURCES"]}}
-    infrastructure: {type: Host, host: {configHome: "CONFIG", dataHome: "DATA", stateHome: "DIR/state",
-        runtimeDir: "DIR/run"}}
+    infrastructure: {type: Host, host: {configHome: "CONFIG", dataHome: "DATA", stateHome: "DIR/state", runtimeDir: "DIR/run"}}
 extensionApis: {enableBackend: true}
 rateLimit: {backend: {type: Redis, redis: {url: "REDIS"}}}
 logging: {level: {default: info}}
@@ -206,16 +201,14 @@ func (w *world) redisAt(t *testing.T, host string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// startSidecar starts the sidecar as the Deployment does: /bin/ratelimit, its environment, user 65534, a root that
-// cannot be written to.
+// startSidecar starts the sidecar as the Deployment does: /bin/ratelimit, its environment, user 65534, a root that cannot be written to.
 func (w *world) startSidecar(t *testing.T) {
 	t.Helper()
 	root := filepath.Join(w.dir, "root")
 	if _, err := os.Stat(root); err != nil {
 		w.buildRoot(t, root)
 	}
-	cmd := exec.Command("nsenter", "-t", fmt.Sprint(w.network), "-n", "chroot", "--userspec=65534:65534", root,
-		"/bin/ratelimit")
+	cmd := exec.Command("nsenter", "-t", fmt.Sprint(w.network), "-n", "chroot", "--userspec=65534:65534", root, "/bin/ratelimit")
 	cmd.Env = strings.Fields(strings.ReplaceAll(deployment, "HOST:PORT", w.redisAt(t, gatewayIP)))
 	w.sidecar = servers.Start(t, cmd)
 }
@@ -235,8 +228,7 @@ func (w *world) buildRoot(t *testing.T, root string) {
 	for _, name := range []string{"ca.crt", "tls.crt", "tls.key"} {
 		write(t, filepath.Join(root, "certs", name), read(t, filepath.Join(w.certs, name)))
 	}
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(root, "bin", "ratelimit"),
-		"./cmd/sidecar")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(root, "bin", "ratelimit"), "./cmd/sidecar")
 	build.Dir, build.Env = servers.Root(t), append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	if err != nil {
@@ -266,11 +258,9 @@ func (w *world) secret(t *testing.T) string {
 	t.Helper()
 	data := ""
 	for _, name := range []string{"ca.crt", "tls.crt", "tls.key"} {
-		data += "  " + name + ": " +
-			base64.StdEncoding.EncodeToString([]byte(read(t, filepath.Join(w.config, "certs", "envoy", name)))) + "\n"
+		data += "  " + name + ": " + base64.StdEncoding.EncodeToString([]byte(read(t, filepath.Join(w.config, "certs", "envoy", name)))) + "\n"
 	}
-	return "apiVersion: v1\nkind: Secret\ntype: kubernetes.io/tls\n" +
-		"metadata: {name: envoy, namespace: envoy-gateway-system}\ndata:\n" + data
+	return "apiVersion: v1\nkind: Secret\ntype: kubernetes.io/tls\nmetadata: {name: envoy, namespace: envoy-gateway-system}\ndata:\n" + data
 }
 
 // get is the status of a request by a user, or 0.

@@ -16,8 +16,8 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// yamlFiles maps the YAML files of this repository to the test that checks them: a file that holds that text. lacks
-// names what no checker looks at.
+// yamlFiles says which test checks which YAML files of this repository: a file that holds that text. What no checker looks at is
+// said in lacks.
 var yamlFiles = []struct{ pattern, test, text, lacks string }{
 	{"examples/rules/*.yaml", "rules/examples_test.go", "func TestExamplesLoadWithoutAWarning", ""},
 	{"examples/rules/tests/*.yaml", "cmd/spillway/main_test.go", "func TestExamplesPassTheirTests", ""},
@@ -30,12 +30,9 @@ var yamlFiles = []struct{ pattern, test, text, lacks string }{
 	{"examples/envoy/upstream.yaml", "test/demo/configs_test.go", "func TestEnvoyTakesItsConfigurations", ""},
 	{"examples/envoy/docker-compose.yaml", "test/demo/schema/schema_test.go", "docker-compose.yaml", ""},
 	{"examples/envoy/prometheus.yaml", "test/demo/configs_test.go", "func TestPrometheusTakesItsConfiguration", ""},
-	{"examples/envoy/otel-collector.yaml", "test/demo/configs_test.go", "func TestCollectorsPipelinesAreWhole",
-		"the collector itself does not read it"},
-	{"examples/envoy/grafana/dashboards.yaml", "test/demo/configs_test.go", "func TestDashboardIsProvisioned",
-		"Grafana itself does not read it"},
-	{"examples/envoy/grafana/datasources.yaml", "test/demo/configs_test.go", "func TestDatasourcesDiffer",
-		"Grafana itself does not read it"},
+	{"examples/envoy/otel-collector.yaml", "test/demo/configs_test.go", "func TestCollectorsPipelinesAreWhole", "the collector itself does not read it"},
+	{"examples/envoy/grafana/dashboards.yaml", "test/demo/configs_test.go", "func TestDashboardIsProvisioned", "Grafana itself does not read it"},
+	{"examples/envoy/grafana/datasources.yaml", "test/demo/configs_test.go", "func TestDatasourcesDiffer", "Grafana itself does not read it"},
 	{"examples/istio/*.yaml", "test/manifests/documents_test.go", "func TestEveryManifestIsOfTheAPI", ""},
 	{"examples/envoy-gateway/*.yaml", "test/manifests/gateway_test.go", "func TestGatewayFilesLimitRequests", ""},
 	{"deploy/prometheus/*.yaml", "test/deploy/deploy_test.go", "func TestAlertsFireWhenTheyShould", ""},
@@ -108,8 +105,8 @@ type block struct {
 
 var fence = regexp.MustCompile("(?m)^( *)```([a-z]*)$")
 
-// blocks are those of a page, without the page's own indentation. Every fence must name its language: YAML without its
-// name would not be checked.
+// blocks are those of a page, without the page's own indentation. Every fence has to say what it holds: YAML without its name would
+// not be checked.
 func blocks(t *testing.T, name string) []block {
 	t.Helper()
 	var all []block
@@ -175,8 +172,7 @@ func check(t *testing.T, b block, quotable [][]string) {
 	case strings.HasPrefix(b.text, "- name: envoy.filters.http."):
 		checkFilter(t, b)
 	default:
-		t.Errorf("%s: neither rules, nor a filter of Envoy, nor a piece of a file that is checked:\n%s", b.where,
-			b.text)
+		t.Errorf("%s: neither rules, nor a filter of Envoy, nor a piece of a file that is checked:\n%s", b.where, b.text)
 	}
 }
 
@@ -215,7 +211,7 @@ func bare(text string) []string {
 	return all
 }
 
-// holds reports whether a piece stands somewhere in the lines, all of it indented by as much more or less.
+// holds tells whether a piece stands somewhere in the lines, all of it indented by as much more or less.
 func holds(lines, piece []string) bool {
 	for i := range len(lines) - len(piece) + 1 {
 		if slices.Equal(aligned(lines[i:i+len(piece)]), aligned(piece)) {
@@ -244,15 +240,13 @@ func TestQuickStartShowsCommandsThatRun(t *testing.T) {
 	}
 	readme, makefile := page(t, "README.md"), page(t, "Makefile")
 	target := regexp.MustCompile(`^(?:([A-Z_]+)=\S+ )?make ([a-z]+)$`)
-	for _, found := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(
-		page(t, "docs/guides/quick-start.md"), -1) {
+	for _, found := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(page(t, "docs/guides/quick-start.md"), -1) {
 		for line := range strings.Lines(found[1]) {
 			line = strings.TrimSpace(line)
 			made := target.FindStringSubmatch(line)
 			switch {
 			case strings.Contains(line, "curl ") && strings.Contains(readme, line):
-			case made != nil && strings.Contains(makefile, "\n"+made[2]+":") &&
-				(made[1] == "" || slices.Contains(settings.Variables(), made[1])):
+			case made != nil && strings.Contains(makefile, "\n"+made[2]+":") && (made[1] == "" || slices.Contains(settings.Variables(), made[1])):
 			case slices.ContainsFunc(known, func(k *regexp.Regexp) bool { return k.MatchString(line) }):
 			default:
 				t.Errorf("docs/guides/quick-start.md shows %q, which no test runs", line)
@@ -266,8 +260,7 @@ func TestMigrationNamesEveryKeyOfTheReferenceServer(t *testing.T) {
 	const keys = `domain descriptors key value rate_limit.unit rate_limit.requests_per_unit rate_limit.unlimited rate_limit.name replaces
 		shadow_mode quota_mode detailed_metric value_to_metric share_threshold metadata`
 	for _, key := range strings.Fields(keys) {
-		if !regexp.MustCompile("(?m)^\\| [^|]*`" + regexp.QuoteMeta(key) +
-			"`[^|]*\\| (same|better|not yet) \\|").MatchString(text) {
+		if !regexp.MustCompile("(?m)^\\| [^|]*`" + regexp.QuoteMeta(key) + "`[^|]*\\| (same|better|not yet) \\|").MatchString(text) {
 			t.Errorf("docs/guides/migrate.md has no verdict on the key %s", key)
 		}
 	}

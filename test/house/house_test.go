@@ -54,8 +54,7 @@ var rooms = map[string][]string{
 	"archive":  {},
 	"settings": {},
 	"sidecar": {
-		"limit", "breaker", "identity", "descriptors", "audit", "engine", "redis", "store", "store/memory", "rules",
-		"xds",
+		"limit", "breaker", "identity", "descriptors", "audit", "engine", "redis", "store", "store/memory", "rules", "xds",
 		"record", "records", "peers", "door", "rlsvc", "extauthz", "admin", "telemetry", "settings", "reread",
 		"connlimit",
 	},
@@ -70,14 +69,15 @@ var rooms = map[string][]string{
 	},
 	"test/servers":     {},
 	"test/integration": {},
+	"test/demo":        {"settings"},
 	"test/simulation":  {},
 	"test/stores":      {},
 }
 
-// furniture are the folders at the top that are not rooms.
+// furniture are the folders at the top that are no rooms.
 var furniture = []string{"bench", "cmd", "deploy", "docs", "examples", "test", "tools"}
 
-// doors maps a technology to where it may come in: a room, or one file of it.
+// doors says where a technology may come in: a room, or one file of it.
 var doors = []struct {
 	module string
 	open   []string
@@ -87,16 +87,12 @@ var doors = []struct {
 		"Envoy's protobuf types stay at the doors that speak them: the core must not change when Envoy's API does"},
 	{"github.com/redis/go-redis", []string{"redis"},
 		"Redis is a detail of where counts and rules are kept: everything else is tested and run without it"},
-	{"github.com/jackc/pgx", []string{"control", "archive"}, "a sidecar never opens a PostgreSQL connection: only " +
-		"the control plane does"},
+	{"github.com/jackc/pgx", []string{"control", "archive"}, "a sidecar never opens a PostgreSQL connection: only the control plane does"},
 	{"github.com/parquet-go/parquet-go", []string{"archive"}, "the format of files is a detail of the archive"},
-	{"github.com/minio/minio-go", []string{"archive/s3.go"},
-		"which service keeps the files is a detail of the archive"},
-	{"github.com/prometheus", []string{"telemetry"}, "all names of metrics live in telemetry: other rooms have " +
-		"callbacks"},
+	{"github.com/minio/minio-go", []string{"archive/s3.go"}, "which service keeps the files is a detail of the archive"},
+	{"github.com/prometheus", []string{"telemetry"}, "all names of metrics live in telemetry: other rooms have callbacks"},
 	{"go.opentelemetry.io", []string{"telemetry"}, "traces are telemetry's: other rooms have callbacks and context"},
-	{"github.com/sony/gobreaker", []string{"breaker"},
-		"the breaker is a room, so that it can be replaced in one place"},
+	{"github.com/sony/gobreaker", []string{"breaker"}, "the breaker is a room, so that it can be replaced in one place"},
 	{"google.golang.org/grpc", []string{"door", "rlsvc", "extauthz", "xds", "telemetry", "sidecar", "test/servers"},
 		"gRPC is spoken at the doors: the core takes plain structs"},
 }
@@ -112,7 +108,7 @@ type source struct {
 	fset  *token.FileSet
 }
 
-// at returns where in the house a node stands.
+// at tells where in the house a node stands.
 func (s source) at(n ast.Node) string {
 	return fmt.Sprintf("%s:%d", s.path, s.fset.Position(n.Pos()).Line)
 }
@@ -139,8 +135,7 @@ var readHouse = sync.OnceValues(func() ([]source, error) {
 			return err
 		}
 		if entry.IsDir() {
-			if name != "." && strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata" || name == "tools" ||
-				name == "bin" {
+			if name != "." && strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata" || name == "tools" || name == "bin" {
 				return fs.SkipDir
 			}
 			return nil
@@ -171,8 +166,7 @@ func TestEveryRoomIsOnTheMap(t *testing.T) {
 			continue
 		}
 		if _, known := roomOf(s.room); !known {
-			t.Errorf("%s: %q is no room of the house: put it where its noun lives, or add the room to the map with "+
-				"its sentence", s.path, s.room)
+			t.Errorf("%s: %q is no room of the house: put it where its noun lives, or add the room to the map with its sentence", s.path, s.room)
 		}
 	}
 	entries, err := os.ReadDir(".")
@@ -181,8 +175,7 @@ func TestEveryRoomIsOnTheMap(t *testing.T) {
 	}
 	for _, e := range entries {
 		_, room := rooms[e.Name()]
-		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") && e.Name() != "bin" && !room &&
-			!slices.Contains(furniture, e.Name()) {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") && e.Name() != "bin" && !room && !slices.Contains(furniture, e.Name()) {
 			t.Errorf("%s/ stands at the top and is neither a room nor furniture: the top level is the map", e.Name())
 		}
 	}
@@ -202,8 +195,7 @@ func TestImportsGoDownOnly(t *testing.T) {
 			}
 			other, _ := roomOf(inside)
 			if other != own && !slices.Contains(rooms[own], other) {
-				t.Errorf("%s imports %s: %s may import %s only, so that imports go down and a room can be read by "+
-					"itself",
+				t.Errorf("%s imports %s: %s may import %s only, so that imports go down and a room can be read by itself",
 					s.at(imported), inside, own, list(rooms[own]))
 			}
 		}
@@ -218,9 +210,7 @@ func TestTechnologiesComeInByTheirDoors(t *testing.T) {
 		for _, imported := range s.file.Imports {
 			name := strings.Trim(imported.Path.Value, `"`)
 			for _, door := range doors {
-				if under(name, door.module) && !slices.ContainsFunc(door.open, func(open string) bool {
-					return under(s.path, open)
-				}) {
+				if under(name, door.module) && !slices.ContainsFunc(door.open, func(open string) bool { return under(s.path, open) }) {
 					t.Errorf("%s imports %s: %s (open for %s)", s.at(imported), name, door.reason, list(door.open))
 				}
 			}
@@ -231,8 +221,8 @@ func TestTechnologiesComeInByTheirDoors(t *testing.T) {
 	}
 }
 
-// TestEveryEntryOfTheMapIsUsed refuses rooms and edges that are allowed and that no code outside of tests has, and
-// furniture that does not exist.
+// TestEveryEntryOfTheMapIsUsed refuses rooms and edges that are allowed and that no code outside of tests has, and furniture
+// that does not exist.
 func TestEveryEntryOfTheMapIsUsed(t *testing.T) {
 	filled, used := map[string]bool{}, map[[2]string]bool{}
 	for _, s := range sources(t) {
@@ -297,7 +287,7 @@ func roomOf(folder string) (string, bool) {
 	return inner, found
 }
 
-// under reports whether a slash-separated path is at or below another.
+// under tells whether a slash-separated path is at or below another.
 func under(name, top string) bool {
 	return name == top || strings.HasPrefix(name, top+"/")
 }

@@ -151,8 +151,7 @@ func TestChangelogLinesSayWhatKindTheyAre(t *testing.T) {
 }
 
 func TestLicenceIsApache(t *testing.T) {
-	if text := page(t, "LICENSE"); !strings.Contains(text, "Apache License") ||
-		!strings.Contains(text, "Version 2.0, January 2004") {
+	if text := page(t, "LICENSE"); !strings.Contains(text, "Apache License") || !strings.Contains(text, "Version 2.0, January 2004") {
 		t.Error("LICENSE is not the Apache License 2.0")
 	}
 }

@@ -31,10 +31,9 @@ import (
 )
 
 // update writes the references anew in place of comparing them: make docs.
-var update = flag.Bool("update", false, "write docs/reference/metrics.md, docs/reference/environment.md, "+
-	"docs/reference/api.md and docs/reference/rules.schema.json anew")
+var update = flag.Bool("update", false, "write docs/reference/metrics.md, docs/reference/environment.md, docs/reference/api.md and docs/reference/rules.schema.json anew")
 
-// keep compares a page with what the code yields, or writes it.
+// keep compares a page with what the code says, or writes it.
 func keep(t *testing.T, name, want string) {
 	t.Helper()
 	if *update {
@@ -60,8 +59,7 @@ func wiredTelemetry(t *testing.T) *telemetry.Telemetry {
 	t.Helper()
 	m := telemetry.New(telemetry.Config{Version: "v"})
 	for _, hit := range []telemetry.Hit{
-		{Hits: 1, Charged: 1, Capacity: 1, Left: 1}, {Hits: 2, Capacity: 1, Left: 1, Over: true, Shadow: true},
-		{Hits: 1, Over: true, Cached: true},
+		{Hits: 1, Charged: 1, Capacity: 1, Left: 1}, {Hits: 2, Capacity: 1, Left: 1, Over: true, Shadow: true}, {Hits: 1, Over: true, Cached: true},
 	} {
 		m.Count(m.Series("domain", []string{"key", "value"}), hit)
 	}
@@ -87,18 +85,14 @@ func wiredTelemetry(t *testing.T) *telemetry.Telemetry {
 	m.Record(func() record.Stats { return record.Stats{} })
 	m.XDS(func() xds.Status { return xds.Status{Accepted: time.Now()} })
 	m.Control(func() telemetry.ControlStats {
-		return telemetry.ControlStats{Streams: []telemetry.ControlStream{{Stream: "usage"}},
-			Archive: &telemetry.ControlArchive{LastRun: time.Unix(1, 0), Failures: map[string]int64{"store": 0}}}
+		return telemetry.ControlStats{Streams: []telemetry.ControlStream{{Stream: "usage"}}, Archive: &telemetry.ControlArchive{LastRun: time.Unix(1, 0), Failures: map[string]int64{"store": 0}}}
 	})
 	statsd := m.Statsd(telemetry.StatsdConfig{Address: "127.0.0.1:1", Every: time.Hour})
 	t.Cleanup(func() { statsd.Close(context.Background()) })
 	decisions := m.DecisionLog(telemetry.DecisionLogConfig{Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() { decisions.Close() })
 	call := m.Unary(telemetry.GRPC{Methods: []string{"/s/M"}, Log: slog.New(slog.DiscardHandler)})
-	_, err := call(context.Background(), nil, &grpc.UnaryServerInfo{FullMethod: "/s/M"},
-		func(context.Context, any) (any, error) {
-			return "", nil
-		})
+	_, err := call(context.Background(), nil, &grpc.UnaryServerInfo{FullMethod: "/s/M"}, func(context.Context, any) (any, error) { return "", nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +168,7 @@ func TestReferenceOfMetrics(t *testing.T) {
 		fmt.Fprintf(to, "| `%s` | %s | %s |\n", f.name, kind, f.help)
 	}
 	if runtime == 0 {
-		t.Error("the metrics of the Go runtime and the process are missing")
+		t.Error("there are no metrics of the Go runtime and the process")
 	}
 	keep(t, "docs/reference/metrics.md", fmt.Sprintf(metricsPage, own, peer))
 }
@@ -200,8 +194,7 @@ Those that end in ` + "`_total`" + ` are counters, the others gauges unless a ty
 %s
 ## Under the reference server's names
 
-Dashboards for the reference server work on these. Levels of a descriptor below the second count under ` + "`key2`" +
-	` of the second.
+Dashboards for the reference server work on these. Levels of a descriptor below the second count under ` + "`key2`" + ` of the second.
 
 | name | type, labels | what |
 | --- | --- | --- |
@@ -225,8 +218,7 @@ func settingsOf(t *testing.T, group *ast.StructType, prefix string) []setting {
 		if name == "" || name == "-" {
 			continue
 		}
-		s := setting{name: prefix + name, kind: kindOf(f.Type), value: tag.Get("envDefault"),
-			what: strings.TrimSpace(f.Comment.Text())}
+		s := setting{name: prefix + name, kind: kindOf(f.Type), value: tag.Get("envDefault"), what: strings.TrimSpace(f.Comment.Text())}
 		if s.what == "" {
 			s.what = strings.Join(strings.Fields(strings.TrimPrefix(f.Doc.Text(), f.Names[0].Name+" ")), " ")
 			s.what = strings.TrimPrefix(s.what, "is ")
@@ -348,20 +340,20 @@ func TestReferenceOfTheEnvironment(t *testing.T) {
 
 // peers is a list of the reference server's variables with these verdicts: one item for each note.
 func peers(verdicts ...settings.Verdict) string {
-	sameNote := map[string][]string{}
+	alike := map[string][]string{}
 	var notes []string
 	for _, v := range settings.PeerVariables() {
 		if !slices.Contains(verdicts, v.Verdict) {
 			continue
 		}
-		if sameNote[v.Note] == nil {
+		if alike[v.Note] == nil {
 			notes = append(notes, v.Note)
 		}
-		sameNote[v.Note] = append(sameNote[v.Note], v.Name)
+		alike[v.Note] = append(alike[v.Note], v.Name)
 	}
 	out := new(strings.Builder)
 	for _, note := range notes {
-		fmt.Fprintf(out, "- `%s`: %s\n", strings.Join(sameNote[note], "`, `"), note)
+		fmt.Fprintf(out, "- `%s`: %s\n", strings.Join(alike[note], "`, `"), note)
 	}
 	return out.String()
 }

@@ -98,14 +98,12 @@ func (w *world) grpcCaller(t *testing.T) {
 	inside(t, time.Minute)
 	for range 10 {
 		if got := w.grpc(t, "caller"); got.header.Get("grpc-status") != "0" {
-			t.Fatalf("an allowed gRPC call was answered with grpc-status %q, want 0 (headers %v)",
-				got.header.Get("grpc-status"), got.header)
+			t.Fatalf("an allowed gRPC call was answered with grpc-status %q, want 0 (headers %v)", got.header.Get("grpc-status"), got.header)
 		}
 	}
 	got := w.grpc(t, "caller")
 	if status := got.header.Get("grpc-status"); status != "8" {
-		t.Errorf("a refused gRPC call was answered with grpc-status %q, want 8, RESOURCE_EXHAUSTED (headers %v)",
-			status, got.header)
+		t.Errorf("a refused gRPC call was answered with grpc-status %q, want 8, RESOURCE_EXHAUSTED (headers %v)", status, got.header)
 	}
 	between(t, got, "retry-after", 1, 60)
 }
@@ -130,8 +128,7 @@ func (w *world) grpc(t *testing.T, user string) answer {
 	return got
 }
 
-// A byte that is not UTF-8 in a header that a descriptor reads would be a way past every limit, if it made the call
-// fail.
+// A byte that is not UTF-8 in a header that a descriptor reads would be a way past every limit, if it made the call fail.
 func (w *world) notUTF8(t *testing.T) {
 	inside(t, time.Minute)
 	w.wants(t, 10, http.StatusOK, "/", "x-user", "\xff\xfebytes").remaining(t, "0")
@@ -139,7 +136,7 @@ func (w *world) notUTF8(t *testing.T) {
 	w.wants(t, 1, http.StatusOK, "/", "x-user", "\xff\xfdbytes").remaining(t, "9")
 }
 
-// A value of 50 KiB is a value: these two users differ in its last byte.
+// A value of 50 KiB is a value: only its last byte tells these two users apart.
 func (w *world) longValue(t *testing.T) {
 	inside(t, time.Minute)
 	long := strings.Repeat("v", 50<<10)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// status is the sidecar's answer about one descriptor over /json.
+// status is what the sidecar says about one descriptor over /json.
 type status struct {
 	Code           string `json:"code"`
 	LimitRemaining int64  `json:"limitRemaining"`
@@ -25,8 +25,7 @@ func (w *world) peek(t testing.TB, domain string, entries ...string) status {
 	for i := 0; i+1 < len(entries); i += 2 {
 		list = append(list, entry{entries[i], entries[i+1]})
 	}
-	body, err := json.Marshal(map[string]any{"domain": domain,
-		"descriptors": []any{map[string]any{"entries": list, "hitsAddend": 0}}})
+	body, err := json.Marshal(map[string]any{"domain": domain, "descriptors": []any{map[string]any{"entries": list, "hitsAddend": 0}}})
 	if err != nil {
 		t.Fatalf("write the question: %v", err)
 	}

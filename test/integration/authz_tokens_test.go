@@ -22,10 +22,7 @@ type object = map[string]any
 
 // The signers of the tests, made anew for each run.
 var (
-	edKey = sync.OnceValue(func() ed25519.PrivateKey {
-		_, key, err := ed25519.GenerateKey(rand.Reader)
-		return must(key, err)
-	})
+	edKey    = sync.OnceValue(func() ed25519.PrivateKey { _, key, err := ed25519.GenerateKey(rand.Reader); return must(key, err) })
 	rsaKey   = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
 	ecKey    = sync.OnceValue(func() *ecdsa.PrivateKey { return must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)) })
 	wrongKey = sync.OnceValue(func() *ecdsa.PrivateKey { return must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)) })
@@ -40,7 +37,7 @@ func must[T any](v T, err error) T {
 
 func b64(raw []byte) string { return base64.RawURLEncoding.EncodeToString(raw) }
 
-// publicJWK is a public key in the form that key sets hold.
+// publicJWK is a public key as it stands in a key set.
 func publicJWK(kid string, key crypto.PublicKey) object {
 	switch key := key.(type) {
 	case *rsa.PublicKey:
@@ -79,7 +76,7 @@ func sign(alg, kid string, key any, claims object) string {
 	return signHeader(object{"alg": alg, "kid": kid, "typ": "JWT"}, alg, key, claims)
 }
 
-// signHeader makes a token with any header.
+// signHeader makes a token whose header says anything.
 func signHeader(header object, alg string, key any, claims object) string {
 	text := b64(must(json.Marshal(header))) + "." + b64(must(json.Marshal(claims)))
 	return text + "." + b64(must(jwt.GetSigningMethod(alg).Sign(text, key)))

@@ -14,10 +14,10 @@ import (
 
 // authzSetup is what a world with ext_authz differs in from the usual one.
 type authzSetup struct {
-	memory bool              // the sidecar runs without Redis
+	memory bool              // the sidecar has no Redis
 	env    []string          // of the sidecar, on top of the usual
 	rules  map[string]string // files beside (or in place of) those of examples/rules
-	swaps  [][2]string       // of examples/envoy/ext_authz.yaml: a text, and what replaces it
+	swaps  [][2]string       // of examples/envoy/ext_authz.yaml: text, and what stands there instead
 }
 
 // authzTimeout is the filter's. The example's own would end calls on a busy machine, and cut the throttle's waits.
@@ -40,8 +40,7 @@ func startAuthz(t *testing.T, s authzSetup) *world {
 	}
 	w.sidecar = servers.StartSidecar(t, env...)
 	changes := addresses(w.app.Addr, socketAddress(w.sidecar.GRPC), w.log)
-	changes = append(changes, [2]string{" timeout: 0.025s", " timeout: " + filterTimeout},
-		[2]string{" timeout: 0.75s", " timeout: " + authzTimeout})
+	changes = append(changes, [2]string{" timeout: 0.025s", " timeout: " + filterTimeout}, [2]string{" timeout: 0.75s", " timeout: " + authzTimeout})
 	w.envoy = servers.StartEnvoy(t, rewritten(t, authzFile(t), append(changes, s.swaps...)))
 	w.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: time.Minute}
 	t.Cleanup(w.client.CloseIdleConnections)
@@ -62,8 +61,7 @@ func onEachStore(t *testing.T, s authzSetup, run func(t *testing.T, w *world)) {
 }
 
 // authzErrors are Envoy's counters of calls that failed, and of answers that it could not use.
-var authzErrors = []string{"http.ingress.ext_authz.error", "http.ingress.ext_authz.invalid",
-	"cluster.app.ratelimit.error"}
+var authzErrors = []string{"http.ingress.ext_authz.error", "http.ingress.ext_authz.invalid", "cluster.app.ratelimit.error"}
 
 // clean runs a case and fails when Envoy could not ask the sidecar, or not use its answer, meanwhile: the case may have
 // passed for that reason.

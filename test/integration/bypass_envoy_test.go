@@ -31,11 +31,10 @@ rules:
   - { name: per-address, scope: [ip, endpoint], match: { endpoints: ["/mine"] }, limit: 1/1h }
 `
 
-// What arrives at Spillway is what Envoy makes of a request. 307 is Envoy's answer to an escaped slash, which sends the
-// client to the path that it means.
+// What arrives at Spillway is what Envoy makes of a request. 307 is Envoy's answer to an escaped slash, which sends the client
+// to the path that it stands for.
 func TestBypassThroughEnvoy(t *testing.T) {
-	w := startAuthz(t, authzSetup{memory: true, rules: map[string]string{"authz.yaml": edgeRules,
-		"keys.json": keySet()}})
+	w := startAuthz(t, authzSetup{memory: true, rules: map[string]string{"authz.yaml": edgeRules, "keys.json": keySet()}})
 	w.wants(t, 1, http.StatusOK, "/login")
 	w.wants(t, 1, http.StatusOK, "/mine")
 	w.wants(t, 1, http.StatusOK, "/", "x-api-key", demoKey)

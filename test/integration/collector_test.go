@@ -64,8 +64,7 @@ func startCollector(t *testing.T) *collector {
 }
 
 // Export takes spans over gRPC.
-func (c *collector) Export(_ context.Context, r *collectorv1.ExportTraceServiceRequest) (
-	*collectorv1.ExportTraceServiceResponse, error) {
+func (c *collector) Export(_ context.Context, r *collectorv1.ExportTraceServiceRequest) (*collectorv1.ExportTraceServiceResponse, error) {
 	c.take(r, "grpc")
 	return new(collectorv1.ExportTraceServiceResponse), nil
 }
@@ -136,8 +135,8 @@ func (c *collector) of(trace string) []span {
 	return all
 }
 
-// chain waits for a span of that name in a trace and so many with those above it, and returns them up to one whose
-// parent was not received.
+// chain waits for a span of that name in a trace and so many with those above it, and returns them up to one whose parent was not
+// received.
 func (c *collector) chain(t *testing.T, trace, name string, count int) []span {
 	t.Helper()
 	var links []span
@@ -148,7 +147,7 @@ func (c *collector) chain(t *testing.T, trace, name string, count int) []span {
 			links = append(links, at)
 		}
 		if len(links) < count {
-			return fmt.Errorf("the trace has %s", spansOf(all))
+			return fmt.Errorf("the trace has %s", told(all))
 		}
 		return nil
 	})
@@ -173,12 +172,11 @@ func byID(all []span, id []byte) (span, bool) {
 	return span{}, false
 }
 
-// spansOf lists spans for a failure's message.
-func spansOf(all []span) string {
+// told lists spans for a failure's message.
+func told(all []span) string {
 	var b strings.Builder
 	for _, s := range all {
-		fmt.Fprintf(&b, "\n%s %q id %x parent %x kind %v %v", s.service, s.GetName(), s.GetSpanId(),
-			s.GetParentSpanId(), s.GetKind(), s.words())
+		fmt.Fprintf(&b, "\n%s %q id %x parent %x kind %v %v", s.service, s.GetName(), s.GetSpanId(), s.GetParentSpanId(), s.GetKind(), s.words())
 	}
 	return b.String()
 }

@@ -21,8 +21,8 @@ rules:
   - { name: login, scope: user, limits: [{ count: 5, per: 1m, algorithm: fixed_window }] }
 `
 
-// TestALongLimitDoesNotEvictAShortOne: many clients fill the memory of a sidecar with counters by the day. A limit by
-// the minute holds beside them, where the memory is the store and where it replaces a lost Redis.
+// TestALongLimitDoesNotEvictAShortOne: many clients fill the memory of a sidecar with counters by the day. A limit by the minute holds
+// beside them, where the memory is the store and where it stands in for a lost Redis.
 func TestALongLimitDoesNotEvictAShortOne(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "shop.yaml")
 	err := os.WriteFile(file, []byte(evictionRules), 0o600)
@@ -75,8 +75,7 @@ func wantLoginsLimited(t *testing.T, s *servers.Sidecar, then func()) {
 // allowed asks over /json about one entry.
 func allowed(t *testing.T, s *servers.Sidecar, key, value string) bool {
 	t.Helper()
-	body, err := json.Marshal(map[string]any{"domain": "shop",
-		"descriptors": []any{map[string]any{"entries": []any{map[string]string{"key": key, "value": value}}}}})
+	body, err := json.Marshal(map[string]any{"domain": "shop", "descriptors": []any{map[string]any{"entries": []any{map[string]string{"key": key, "value": value}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,14 +21,14 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// limited is nil when an answer reports a limit: the sidecar was asked, and answered.
+// limited is nil when an answer tells of a limit: the sidecar was asked, and answered.
 func (w *world) limited(path string, headers ...string) error {
 	got, err := w.try(path, headers...)
 	if err != nil {
 		return err
 	}
 	if got.header.Get("x-ratelimit-remaining") == "" {
-		return fmt.Errorf("%s was answered with %d, without a limit", path, got.status)
+		return fmt.Errorf("%s was answered with %d and tells of no limit", path, got.status)
 	}
 	return nil
 }
@@ -105,8 +105,7 @@ func TestReloadUnderLoad(t *testing.T) {
 }
 
 func partnersOf(n int) string {
-	return fmt.Sprintf("domain: partners\ndescriptors:\n  - {key: partners, value: all, rate_limit: {unit: day, "+
-		"requests_per_unit: %d}}\n", n)
+	return fmt.Sprintf("domain: partners\ndescriptors:\n  - {key: partners, value: all, rate_limit: {unit: day, requests_per_unit: %d}}\n", n)
 }
 
 // partnersLimit is nil when Envoy's clients see that limit.
@@ -114,7 +113,7 @@ func (w *world) partnersLimit(n int) error {
 	return w.shows("/partners", fmt.Sprintf("%d, %d;w=86400", n, n))
 }
 
-// shows is nil when the answer about a path reports that limit.
+// shows is nil when the answer about a path tells of that limit.
 func (w *world) shows(path, want string) error {
 	got, err := w.try(path, "x-user", "looker")
 	if err != nil {

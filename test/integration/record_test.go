@@ -56,8 +56,7 @@ func recordedRequests(t testing.TB, redisAddr string) map[string]int64 {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: redisAddr})
 	defer client.Close()
-	entries, err := client.XRange(context.Background(), descriptors.NewRecordKeys("", nil).Shared(record.UsageStream),
-		"-", "+").Result()
+	entries, err := client.XRange(context.Background(), descriptors.NewRecordKeys("", nil).Shared(record.UsageStream), "-", "+").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,8 +98,7 @@ func total(sum map[string]int64) int64 {
 	return n
 }
 
-// askOften asks n times over /json from each of some clients, and returns how many were answered. A client ends at the
-// first error.
+// askOften asks n times over /json from each of some clients, and returns how many were answered. A client ends at the first error.
 func askOften(at string, clients, n int) int64 {
 	var answered atomic.Int64
 	var all sync.WaitGroup
@@ -109,8 +107,7 @@ func askOften(at string, clients, n int) int64 {
 	for worker := range clients {
 		all.Go(func() {
 			for i := range n {
-				body := fmt.Sprintf(`{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"u%d"}]}]}`,
-					worker*100+i%100)
+				body := fmt.Sprintf(`{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"u%d"}]}]}`, worker*100+i%100)
 				reply, err := client.Post("http://"+at+"/json", "application/json", strings.NewReader(body))
 				if err != nil {
 					return
@@ -124,8 +121,7 @@ func askOften(at string, clients, n int) int64 {
 	return answered.Load()
 }
 
-// TestTheRecordOfAKilledSidecar: kill -9 loses what was not written yet, and nothing is counted twice; SIGTERM loses
-// nothing.
+// TestTheRecordOfAKilledSidecar: kill -9 loses what was not written yet, and nothing is counted twice; SIGTERM loses nothing.
 func TestTheRecordOfAKilledSidecar(t *testing.T) {
 	redis := servers.StartRedis(t)
 	first := startRecorded(t, redis, "RECORD=true")
@@ -162,10 +158,9 @@ func TestTheRecordOfAKilledSidecar(t *testing.T) {
 	}
 }
 
-// BenchmarkRecordCPU measures the processor time of a whole sidecar per decision and the memory that it has at the end,
-// with and without the record. Two sidecars that are the same differ by some percent as long as they run, so each step
-// starts two new ones; the mean of all steps comes with its standard error. One request in ten is refused, and there
-// are 100 identities: each has several requests a second also on a slow machine.
+// BenchmarkRecordCPU measures the processor time of a whole sidecar per decision and the memory that it has at the end, with and without the record. Two
+// sidecars that are the same differ by some percent as long as they run, so each step starts two new ones; the mean of all steps comes with its standard
+// error. One request in ten is refused, and there are 100 identities: each has several requests a second also on a slow machine.
 func BenchmarkRecordCPU(b *testing.B) {
 	for _, door := range []string{"rls", "ext_authz"} {
 		b.Run(door, func(b *testing.B) {
@@ -192,15 +187,14 @@ func BenchmarkRecordCPU(b *testing.B) {
 	}
 }
 
-// recordTurns starts a sidecar without the record and one with it, and sends requests to them in turns. It returns the
-// microseconds of a decision and the memory of each.
+// recordTurns starts a sidecar without the record and one with it, and sends requests to them in turns. It returns the microseconds of a decision and the memory
+// of each.
 func recordTurns(b *testing.B, redis *servers.Redis, door string) (cost, memory [2]float64) {
 	const turns = 12
 	var sidecars [2]*servers.Sidecar
 	var send [2]func(i int) error
 	for with := range sidecars {
-		sidecars[with] = startRecorded(b, redis, "RECORD="+strconv.FormatBool(with == 1), "CACHE_KEY_PREFIX="+
-			strconv.Itoa(with))
+		sidecars[with] = startRecorded(b, redis, "RECORD="+strconv.FormatBool(with == 1), "CACHE_KEY_PREFIX="+strconv.Itoa(with))
 		send[with] = sender(b, sidecars[with].GRPC, door)
 		sendMany(b, send[with])
 	}
@@ -245,10 +239,9 @@ func sender(b *testing.B, address, door string) func(i int) error {
 		client := ratelimitv3.NewRateLimitServiceClient(conn)
 		return func(i int) error {
 			name := map[bool]string{true: "spent", false: "user"}[i%10 == 0]
-			_, err := client.ShouldRateLimit(b.Context(), &ratelimitv3.RateLimitRequest{Domain: "shop",
-				Descriptors: []*commonv3.RateLimitDescriptor{
-					{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: name, Value: "u" + strconv.Itoa(i%100)}}},
-				}})
+			_, err := client.ShouldRateLimit(b.Context(), &ratelimitv3.RateLimitRequest{Domain: "shop", Descriptors: []*commonv3.RateLimitDescriptor{
+				{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: name, Value: "u" + strconv.Itoa(i%100)}}},
+			}})
 			return err
 		}
 	}
@@ -260,8 +253,7 @@ func sender(b *testing.B, address, door string) func(i int) error {
 				SocketAddress: &corev3.SocketAddress{Address: fmt.Sprintf("192.0.2.%d", i%100)},
 			}}},
 			Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
-				Method: method, Path: path, Headers: map[string]string{":path": path, "user-agent": "curl/8",
-					"accept": "*/*", "x-request-id": "6c2d7b1e"},
+				Method: method, Path: path, Headers: map[string]string{":path": path, "user-agent": "curl/8", "accept": "*/*", "x-request-id": "6c2d7b1e"},
 			}},
 			ContextExtensions: map[string]string{"domain": "shop"},
 		}})

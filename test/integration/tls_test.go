@@ -35,8 +35,7 @@ func newPKI(t *testing.T) *pki {
 // leaf makes name.crt and name.key, made out to that name.
 func (p *pki) leaf(t *testing.T, name string) {
 	t.Helper()
-	p.issue(t, name, &x509.Certificate{DNSNames: []string{name},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}})
+	p.issue(t, name, &x509.Certificate{DNSNames: []string{name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}})
 }
 
 func (p *pki) issue(t *testing.T, name string, template *x509.Certificate) {
@@ -72,8 +71,7 @@ func (p *pki) write(t *testing.T, file, kind string, der []byte) {
 
 func (p *pki) file(name string) string { return filepath.Join(p.dir, name) }
 
-// tlsConfig is examples/envoy/tls.yaml between these two sidecars and the application, where Envoy has the certificate
-// of that name.
+// tlsConfig is examples/envoy/tls.yaml between these two sidecars and the application, where Envoy has the certificate of that name.
 func tlsConfig(t *testing.T, p *pki, own, app string, sidecars [2]*servers.Sidecar) string {
 	t.Helper()
 	return rewritten(t, filepath.Join(servers.Root(t), "examples", "envoy", "tls.yaml"), [][2]string{
@@ -98,14 +96,11 @@ func TestEnvoyAsksOverTLS(t *testing.T) {
 	redis, app := servers.StartRedis(t), servers.StartUpstream(t)
 	var sidecars [2]*servers.Sidecar
 	for i := range sidecars {
-		sidecars[i] = servers.StartSidecar(t, "RULES="+filepath.Join(servers.Root(t), "examples", "rules"),
-			"REDIS_URL="+redis.Addr, storeSilence, storePatience,
-			"GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+p.file("spillway.crt"), "GRPC_SERVER_TLS_KEY="+
-				p.file("spillway.key"),
+		sidecars[i] = servers.StartSidecar(t, "RULES="+filepath.Join(servers.Root(t), "examples", "rules"), "REDIS_URL="+redis.Addr, storeSilence, storePatience,
+			"GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+p.file("spillway.crt"), "GRPC_SERVER_TLS_KEY="+p.file("spillway.key"),
 			"GRPC_CLIENT_TLS_CACERT="+p.file("ca.crt"), "GRPC_CLIENT_TLS_SAN=envoy")
 	}
-	known := &world{app: app, client: http.DefaultClient,
-		envoy: servers.StartEnvoy(t, tlsConfig(t, p, "envoy", app.Addr, sidecars))}
+	known := &world{app: app, client: http.DefaultClient, envoy: servers.StartEnvoy(t, tlsConfig(t, p, "envoy", app.Addr, sidecars))}
 	servers.Await(t, "two sidecars that are healthy over TLS", func() error {
 		if n := known.envoy.Stat(t, "cluster.spillway.membership_healthy"); n != 2 {
 			return fmt.Errorf("%d of them are", n)
@@ -119,9 +114,8 @@ func TestEnvoyAsksOverTLS(t *testing.T) {
 		t.Errorf("%d calls over TLS failed", n)
 	}
 
-	// An Envoy with another name gets no answer, so that its requests pass, and its counter shows that.
-	other := &world{app: app, client: http.DefaultClient,
-		envoy: servers.StartEnvoy(t, tlsConfig(t, p, "stranger", app.Addr, sidecars))}
+	// An Envoy with another name gets no answer, so that its requests pass, and its counter tells.
+	other := &world{app: app, client: http.DefaultClient, envoy: servers.StartEnvoy(t, tlsConfig(t, p, "stranger", app.Addr, sidecars))}
 	other.wants(t, 1, http.StatusOK, "/", "x-user", "tls")
 	if n := other.envoy.Stat(t, "cluster.app.ratelimit.failure_mode_allowed"); n != 1 {
 		t.Errorf("a stranger's request was asked about: failure_mode_allowed is %d", n)

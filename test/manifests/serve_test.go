@@ -27,7 +27,7 @@ type world struct {
 	rules   *mounted
 }
 
-// start starts what a file describes, after the reader's edits. What is in front goes before the filters of the file.
+// start starts what a file describes, after the reader's edits. What stands in front goes before the filters of the file.
 func start(t *testing.T, name string, front ...any) *world {
 	t.Helper()
 	all := documents(t, edits.Replace(example(t, name)))
@@ -43,8 +43,7 @@ func start(t *testing.T, name string, front ...any) *world {
 	return w
 }
 
-// environment is what the container gets, but for what is of the machine: addresses, folders and the Secret, which is
-// not there.
+// environment is what the container gets, but for what is of the machine: addresses, folders and the Secret, which is not there.
 func (p pod) environment(t *testing.T, rules string) []string {
 	t.Helper()
 	var env []string
@@ -111,8 +110,7 @@ func (p *proxy) wait(t *testing.T) {
 	}
 }
 
-// mounted is a ConfigMap as Kubernetes mounts it: files that are links into a folder, which one rename replaces as a
-// whole.
+// mounted is a ConfigMap as Kubernetes mounts it: files that are links into a folder, which one rename replaces as a whole.
 type mounted struct {
 	dir     string
 	version int
@@ -223,8 +221,7 @@ func (w *world) wants(t *testing.T, n, status int, r request) *http.Response {
 // wantsNoErrors fails when Envoy could not ask: it lets such requests through, and a test may pass for that.
 func (w *world) wantsNoErrors(t *testing.T) {
 	t.Helper()
-	for _, name := range []string{"cluster.app.ratelimit.error", "http.inbound.ext_authz.error",
-		"http.inbound.ext_authz.invalid"} {
+	for _, name := range []string{"cluster.app.ratelimit.error", "http.inbound.ext_authz.error", "http.inbound.ext_authz.invalid"} {
 		if n := w.envoy.Stat(t, name); n != 0 {
 			t.Errorf("Envoy's %s is %d", name, n)
 		}
@@ -248,8 +245,7 @@ func (w *world) wantsQuietSidecar(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"ratelimit_service_config_load_success 1\n",
-		"ratelimit_service_config_load_error 0\n"} {
+	for _, line := range []string{"ratelimit_service_config_load_success 1\n", "ratelimit_service_config_load_error 0\n"} {
 		if !strings.Contains(string(text), "\n"+line) {
 			t.Errorf("the sidecar's metrics do not say %q", line)
 		}

@@ -32,26 +32,22 @@ func (i issuer) filter(t *testing.T) fields {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys := fmt.Sprintf(`{"keys":[{"kty":"EC","crv":"P-256","alg":"ES256","kid":"k","x":%q,"y":%q}]}`,
-		encoded(point[1:33]), encoded(point[33:]))
+	keys := fmt.Sprintf(`{"keys":[{"kty":"EC","crv":"P-256","alg":"ES256","kid":"k","x":%q,"y":%q}]}`, encoded(point[1:33]), encoded(point[33:]))
 	return fields{"name": "envoy.filters.http.jwt_authn", "typed_config": fields{
 		"@type": "type.googleapis.com/envoy.extensions.filters.http.jwt_authn.v3.JwtAuthentication",
 		"providers": fields{"origins-0": fields{
-			"issuer": "https://issuer.example", "local_jwks": fields{"inline_string": keys},
-			"payload_in_metadata": "payload", "forward": true,
+			"issuer": "https://issuer.example", "local_jwks": fields{"inline_string": keys}, "payload_in_metadata": "payload", "forward": true,
 		}},
-		"rules": []any{fields{"match": fields{"prefix": "/"},
-			"requires": fields{"requires_any": fields{"requirements": []any{
-				fields{"provider_name": "origins-0"}, fields{"allow_missing": fields{}},
-			}}}}},
+		"rules": []any{fields{"match": fields{"prefix": "/"}, "requires": fields{"requires_any": fields{"requirements": []any{
+			fields{"provider_name": "origins-0"}, fields{"allow_missing": fields{}},
+		}}}}},
 	}}
 }
 
 // request is one with a token for the subject.
 func (i issuer) request(t *testing.T, subject string) request {
 	t.Helper()
-	text := encoded([]byte(`{"alg":"ES256","kid":"k"}`)) + "." +
-		encoded(fmt.Appendf(nil, `{"iss":"https://issuer.example","sub":%q,"exp":4102444800}`, subject))
+	text := encoded([]byte(`{"alg":"ES256","kid":"k"}`)) + "." + encoded(fmt.Appendf(nil, `{"iss":"https://issuer.example","sub":%q,"exp":4102444800}`, subject))
 	sum := sha256.Sum256([]byte(text))
 	r, s, err := ecdsa.Sign(rand.Reader, i.key, sum[:])
 	if err != nil {

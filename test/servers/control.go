@@ -22,8 +22,7 @@ var builtSpillway struct {
 	err error
 }
 
-// SpillwayBin returns the path of the command: the one that all packages share, else cmd/spillway, built once per test
-// process.
+// SpillwayBin returns the path of the command: the one that all packages share, else cmd/spillway, built once per test process.
 func SpillwayBin(t testing.TB) string {
 	t.Helper()
 	if bin := shared("spillway"); bin != "" {
@@ -47,8 +46,8 @@ func SpillwayBin(t testing.TB) string {
 
 var controlListens = regexp.MustCompile(`msg=listening control=(\S+)`)
 
-// StartControl starts a control with a migrated database on loopback, with nothing in its environment but env
-// ("NAME=value"), and waits until its API answers.
+// StartControl starts a control with a migrated database on loopback, with nothing in its environment but env ("NAME=value"), and waits
+// until its API answers.
 func StartControl(t testing.TB, env ...string) *Control {
 	t.Helper()
 	c := LaunchControl(t, env...)
@@ -73,10 +72,10 @@ func LaunchControl(t testing.TB, env ...string) *Control {
 
 // Ready finds the URL in the log and asks /readyz. The error is nil once the answer is good.
 func (c *Control) Ready() error {
-	listens := controlListens.FindStringSubmatch(c.Output())
-	if listens == nil {
-		return fmt.Errorf("it does not log where it listens:\n%s", c.Output())
+	told := controlListens.FindStringSubmatch(c.Output())
+	if told == nil {
+		return fmt.Errorf("it does not say where it listens:\n%s", c.Output())
 	}
-	c.URL = "http://" + listens[1]
-	return ready(listens[1])
+	c.URL = "http://" + told[1]
+	return ready(told[1])
 }

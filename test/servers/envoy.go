@@ -45,8 +45,8 @@ func Root(t testing.TB) string {
 	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
 }
 
-// StartEnvoy starts Envoy with a bootstrap whose listener and admin ports are 0, and waits until it serves. No port is
-// chosen beforehand: its admin API reports them.
+// StartEnvoy starts Envoy with a bootstrap whose listener and admin ports are 0, and waits until it serves.
+// No port is chosen beforehand: Envoy tells which ones it got.
 func StartEnvoy(t testing.TB, config string) *Envoy {
 	t.Helper()
 	dir := t.TempDir()
@@ -55,14 +55,13 @@ func StartEnvoy(t testing.TB, config string) *Envoy {
 	if err != nil {
 		t.Fatalf("write the configuration of Envoy: %v", err)
 	}
-	adminFile := filepath.Join(dir, "admin")
-	cmd := Child(t, EnvoyBin(t), "-c", file, "--disable-hot-restart", "--concurrency", "1", "-l", "error",
-		"--admin-address-path", adminFile)
+	told := filepath.Join(dir, "admin")
+	cmd := Child(t, EnvoyBin(t), "-c", file, "--disable-hot-restart", "--concurrency", "1", "-l", "error", "--admin-address-path", told)
 	e := &Envoy{Pid: cmd.Process.Pid}
 	Await(t, "Envoy's admin address", func() error {
-		text, err := os.ReadFile(adminFile)
+		text, err := os.ReadFile(told)
 		if err == nil && !strings.Contains(string(text), ":") {
-			err = fmt.Errorf("%s holds %q", adminFile, text)
+			err = fmt.Errorf("%s holds %q", told, text)
 		}
 		e.Admin = strings.TrimSpace(string(text))
 		return err
@@ -114,7 +113,7 @@ func (e *Envoy) FlushLogs(t testing.TB) {
 
 func (e *Envoy) listener(t testing.TB) string {
 	t.Helper()
-	var found struct {
+	var told struct {
 		Statuses []struct {
 			Address struct {
 				Socket struct {
@@ -125,12 +124,12 @@ func (e *Envoy) listener(t testing.TB) string {
 	}
 	text, err := e.get("/listeners?format=json")
 	if err == nil {
-		err = json.Unmarshal([]byte(text), &found)
+		err = json.Unmarshal([]byte(text), &told)
 	}
-	if err != nil || len(found.Statuses) == 0 {
+	if err != nil || len(told.Statuses) == 0 {
 		t.Fatalf("read Envoy's listeners: %v in %q", err, text)
 	}
-	return fmt.Sprintf("127.0.0.1:%d", found.Statuses[0].Address.Socket.Port)
+	return fmt.Sprintf("127.0.0.1:%d", told.Statuses[0].Address.Socket.Port)
 }
 
 func (e *Envoy) get(path string) (string, error) {

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// echo sends back what it receives, and counts the bytes.
+// echo answers what it hears, and counts the bytes.
 type echo struct {
 	addr  string
 	heard atomic.Int64
@@ -179,8 +179,7 @@ func TestProxyDropsReplies(t *testing.T) {
 	}
 	Await(t, "a reply that is dropped", func() error {
 		if e.heard.Load() != 4 || p.Met() != 1 {
-			return fmt.Errorf("the server received %d bytes and %d replies were dropped, want 4 and 1", e.heard.Load(),
-				p.Met())
+			return fmt.Errorf("the server heard %d bytes and %d replies were dropped, want 4 and 1", e.heard.Load(), p.Met())
 		}
 		return nil
 	})
@@ -215,7 +214,7 @@ func TestProxyClosesTheWayBackOnly(t *testing.T) {
 	c.Write([]byte("two"))
 	Await(t, "the second request", func() error {
 		if e.heard.Load() != 6 {
-			return fmt.Errorf("the server received %d bytes, want 6", e.heard.Load())
+			return fmt.Errorf("the server heard %d bytes, want 6", e.heard.Load())
 		}
 		return nil
 	})
@@ -259,8 +258,7 @@ func TestProxyConnectionsInABlackHoleStayThere(t *testing.T) {
 	wantSilence(t, fresh)
 	idle.wantEcho("after")
 	if p.Dead() != 2 || p.Open() != 3 || e.heard.Load() != 17 {
-		t.Fatalf("%d dead of %d open, the server received %d bytes, want 2 of 3 and 17", p.Dead(), p.Open(),
-			e.heard.Load())
+		t.Fatalf("%d dead of %d open, the server heard %d bytes, want 2 of 3 and 17", p.Dead(), p.Open(), e.heard.Load())
 	}
 	old.Close()
 	fresh.Close()
@@ -299,8 +297,7 @@ func TestProxyHoldsOrResetsAShare(t *testing.T) {
 	}
 	// Where no processor is idle, echoes that the proxy did not hold take long as well.
 	if quick == 0 || held < 20 || reset < 20 || p.Met() < 60 || p.Met() > 140 {
-		t.Fatalf("of 200: %d quick, %d held, %d reset, %d met the fault; want about 100, 50, 50, 100", quick, held,
-			reset, p.Met())
+		t.Fatalf("of 200: %d quick, %d held, %d reset, %d met the fault; want about 100, 50, 50, 100", quick, held, reset, p.Met())
 	}
 }
 

@@ -27,8 +27,7 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// imaged validates the image, compares it with the Dockerfile, unpacks that of this machine's architecture and starts
-// it.
+// imaged validates the image, compares it with the Dockerfile, unpacks that of this machine's architecture and starts it.
 func imaged(t *testing.T, out string, full bool) {
 	index := indexOf(t, filepath.Join(out, "image"))
 	manifest, err := index.IndexManifest()
@@ -46,8 +45,7 @@ func imaged(t *testing.T, out string, full bool) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if config.OS != m.Platform.OS || config.Architecture != m.Platform.Architecture ||
-			m.MediaType != types.OCIManifestSchema1 {
+		if config.OS != m.Platform.OS || config.Architecture != m.Platform.Architecture || m.MediaType != types.OCIManifestSchema1 {
 			t.Errorf("the index says %v of an image that is for %s/%s", m.Platform, config.OS, config.Architecture)
 		}
 		likeTheDockerfile(t, config.Config)
@@ -118,16 +116,12 @@ func likeTheDockerfile(t *testing.T, c v1.Config) {
 	}
 	slices.Sort(ports)
 	h := c.Healthcheck
-	health := fmt.Sprintf("--interval=%v --timeout=%v --start-period=%v --retries=%d CMD %s", h.Interval, h.Timeout,
-		h.StartPeriod, h.Retries, quote(h.Test[1:]))
-	if c.User != one(`^USER (.*)$`) || quote(c.Entrypoint) != one(`^ENTRYPOINT (.*)$`) ||
-		health != one(`^HEALTHCHECK (.*)$`) ||
+	health := fmt.Sprintf("--interval=%v --timeout=%v --start-period=%v --retries=%d CMD %s", h.Interval, h.Timeout, h.StartPeriod, h.Retries, quote(h.Test[1:]))
+	if c.User != one(`^USER (.*)$`) || quote(c.Entrypoint) != one(`^ENTRYPOINT (.*)$`) || health != one(`^HEALTHCHECK (.*)$`) ||
 		!slices.Equal(slices.Sorted(maps.Keys(c.ExposedPorts)), ports) {
-		t.Errorf("the image says %q %q %q %v, the Dockerfile says otherwise", c.User, c.Entrypoint, health,
-			c.ExposedPorts)
+		t.Errorf("the image says %q %q %q %v, the Dockerfile says otherwise", c.User, c.Entrypoint, health, c.ExposedPorts)
 	}
-	for _, label := range regexp.MustCompile(`(org\.opencontainers\.image\.\w+)="([^"]*)"`).FindAllStringSubmatch(last,
-		-1) {
+	for _, label := range regexp.MustCompile(`(org\.opencontainers\.image\.\w+)="([^"]*)"`).FindAllStringSubmatch(last, -1) {
 		want := strings.NewReplacer("$VERSION", version, "$REVISION", "0123abc").Replace(label[2])
 		if c.Labels[label[1]] != want {
 			t.Errorf("the label %s is %q, that of the Dockerfile %q", label[1], c.Labels[label[1]], want)
@@ -139,8 +133,7 @@ func likeTheDockerfile(t *testing.T, c v1.Config) {
 func started(t *testing.T, image v1.Image, c v1.Config) {
 	t.Helper()
 	root := unpack(t, image)
-	for name, says := range map[string]string{"sidecar": "spillway sidecar " + version,
-		"ratelimit": "spillway sidecar " + version, "spillway": "spillway " + version} {
+	for name, says := range map[string]string{"sidecar": "spillway sidecar " + version, "ratelimit": "spillway sidecar " + version, "spillway": "spillway " + version} {
 		printed, err := exec.Command(filepath.Join(root, "bin", name), "version").Output()
 		if err != nil || strings.TrimSpace(string(printed)) != says {
 			t.Errorf("%s version prints %q (%v), want %q", name, printed, err, says)
@@ -150,18 +143,15 @@ func started(t *testing.T, image v1.Image, c v1.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if pool := x509.NewCertPool(); !pool.AppendCertsFromPEM(authorities) ||
-		bytes.Count(authorities, []byte("BEGIN CERTIFICATE")) < 50 {
+	if pool := x509.NewCertPool(); !pool.AppendCertsFromPEM(authorities) || bytes.Count(authorities, []byte("BEGIN CERTIFICATE")) < 50 {
 		t.Error("the image has no authorities")
 	}
 	rules := filepath.Join(t.TempDir(), "rules.yaml")
-	err = os.WriteFile(rules, []byte("domain: edge\ndescriptors:\n  - key: user\n"+
-		"    rate_limit: { unit: day, requests_per_unit: 2 }\n"), 0o600)
+	err = os.WriteFile(rules, []byte("domain: edge\ndescriptors:\n  - key: user\n    rate_limit: { unit: day, requests_per_unit: 2 }\n"), 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := servers.StartProgram(t, filepath.Join(root, c.Entrypoint[0]),
-		append(c.Env, "RULES="+rules, "RULES_REQUIRED=true")...)
+	s := servers.StartProgram(t, filepath.Join(root, c.Entrypoint[0]), append(c.Env, "RULES="+rules, "RULES_REQUIRED=true")...)
 	var said []int
 	for range 3 {
 		body := strings.NewReader(`{"domain":"edge","descriptors":[{"entries":[{"key":"user","value":"alice"}]}]}`)
@@ -198,8 +188,7 @@ func unpack(t *testing.T, image v1.Image) string {
 		}
 	}
 	slices.Sort(names)
-	want := []string{"bin", "bin/ratelimit", "bin/sidecar", "bin/spillway", "etc", "etc/group", "etc/passwd", "etc/ssl",
-		"etc/ssl/certs", certificates, "licenses", "licenses/spillway", "tmp"}
+	want := []string{"bin", "bin/ratelimit", "bin/sidecar", "bin/spillway", "etc", "etc/group", "etc/passwd", "etc/ssl", "etc/ssl/certs", certificates, "licenses", "licenses/spillway", "tmp"}
 	if !slices.Equal(names, want) {
 		t.Errorf("the image holds %v, want %v", names, want)
 	}

@@ -33,10 +33,8 @@ func TestVersionsAreChecked(t *testing.T) {
 		}
 	}
 	for bad, says := range map[string]string{
-		"": "VERSION is missing", "0.2.0": "use v0.2.0", "v0.2": "semantic version", "v1": "semantic version",
-		"latest":       "semantic version",
-		"v1.0.0+build": "without build metadata", "v01.2.3": "semantic version", "v1.2.3 ": "semantic version",
-		"v1.2.3;ls": "semantic version",
+		"": "VERSION is missing", "0.2.0": "use v0.2.0", "v0.2": "semantic version", "v1": "semantic version", "latest": "semantic version",
+		"v1.0.0+build": "without build metadata", "v01.2.3": "semantic version", "v1.2.3 ": "semantic version", "v1.2.3;ls": "semantic version",
 	} {
 		if err := checkVersion(bad); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q is answered with %v, want %q", bad, err, says)
@@ -63,8 +61,8 @@ func TestBadArgumentsAreRefused(t *testing.T) {
 	}
 }
 
-// TestRelease makes a release twice, from two folders, and looks at it as its users do: for this machine's architecture
-// alone, or with RELEASE=full for all platforms, and the second time with an empty build cache.
+// TestRelease makes a release twice, from two folders, and looks at it as its users do: for this machine's architecture alone, or with
+// RELEASE=full for all platforms, and the second time with an empty build cache.
 func TestRelease(t *testing.T) {
 	platforms, full := "linux/"+runtime.GOARCH, os.Getenv("RELEASE") == "full"
 	if full {
@@ -228,8 +226,7 @@ func archived(t *testing.T, out string, full bool) {
 		if p != (platform{runtime.GOOS, runtime.GOARCH}) {
 			continue
 		}
-		for name, says := range map[string]string{"sidecar": "spillway sidecar " + version, "spillway": "spillway " +
-			version} {
+		for name, says := range map[string]string{"sidecar": "spillway sidecar " + version, "spillway": "spillway " + version} {
 			file := filepath.Join(t.TempDir(), name)
 			err := os.WriteFile(file, texts[path.Join(folder, name)], 0o755)
 			if err != nil {

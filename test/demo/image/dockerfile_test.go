@@ -69,6 +69,15 @@ func ourDockerfile(t *testing.T) (build, final stage) {
 	return stages[0], stages[1]
 }
 
+func ourIgnore(t *testing.T) ignore {
+	t.Helper()
+	rules, err := parseIgnore(read(t, ".dockerignore"))
+	if err != nil {
+		t.Fatalf(".dockerignore: %v", err)
+	}
+	return rules
+}
+
 func read(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(servers.Root(t), name))

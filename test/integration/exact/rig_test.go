@@ -42,11 +42,9 @@ func (b bound) limit() string {
 	return "{ " + text + " }"
 }
 
-// rules is a rule file with a limit per user. While Redis is away everything is refused, so that what is admitted stays
-// exact.
+// rules is a rule file with a limit per user. While Redis is away everything is refused, so that what is admitted stays exact.
 func (b bound) rules() string {
-	return fmt.Sprintf("domain: %s\non_failure: closed\nrules:\n  - { name: each, scope: user, limit: %s }\n", domain,
-		b.limit())
+	return fmt.Sprintf("domain: %s\non_failure: closed\nrules:\n  - { name: each, scope: user, limit: %s }\n", domain, b.limit())
 }
 
 // trial is one row: the servers, the callers, and what was found.
@@ -164,7 +162,7 @@ func (x *trial) fails(format string, args ...any) {
 	x.problems = append(x.problems, fmt.Sprintf(format, args...))
 }
 
-// note adds text to the row of the table.
+// note tells more in the table.
 func (x *trial) note(format string, args ...any) {
 	x.notes = append(x.notes, fmt.Sprintf(format, args...))
 }

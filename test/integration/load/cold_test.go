@@ -29,8 +29,7 @@ var topologies = []topology{
 	}},
 	{name: "TLS", start: func(t *testing.T) []string {
 		cert, key := servers.Certificate(t)
-		redis := servers.StartRedis(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert,
-			"--tls-auth-clients", "no")
+		redis := servers.StartRedis(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert, "--tls-auth-clients", "no")
 		return []string{"REDIS_URL=rediss://" + redis.Addr, "REDIS_TLS_CACERT=" + cert}
 	}},
 	{name: "sentinel", start: func(t *testing.T) []string {
@@ -44,22 +43,19 @@ var topologies = []topology{
 		return []string{"REDIS_TYPE=ring", "REDIS_URL=" + servers.StartRedis(t).Addr + "," + servers.StartRedis(t).Addr}
 	}},
 	{name: "second Redis", start: func(t *testing.T) []string {
-		return []string{"REDIS_URL=" + servers.StartRedis(t).Addr, "REDIS_PERSECOND=true", "REDIS_PERSECOND_URL=" +
-			servers.StartRedis(t).Addr}
+		return []string{"REDIS_URL=" + servers.StartRedis(t).Addr, "REDIS_PERSECOND=true", "REDIS_PERSECOND_URL=" + servers.StartRedis(t).Addr}
 	}, more: ", { count: 1_000_000, per: 1s, name: second }"},
 }
 
 // opening is how early callers come.
 type opening struct {
 	name string
-	come func(t testing.TB, f sidecars, addresses []string)
+	come func(t testing.TB, f fleet, addresses []string)
 }
 
 var openings = []opening{
-	{"when it is ready", func(t testing.TB, f sidecars, _ []string) {
-		awaitEach(t, f, func(i int) error { return f[i].Ready() })
-	}},
-	{"when the port accepts", func(t testing.TB, f sidecars, addresses []string) {
+	{"when it is ready", func(t testing.TB, f fleet, _ []string) { awaitEach(t, f, func(i int) error { return f[i].Ready() }) }},
+	{"when the port accepts", func(t testing.TB, f fleet, addresses []string) {
 		awaitEach(t, f, func(i int) error {
 			conn, err := net.Dial("tcp", addresses[i])
 			if err == nil {
@@ -71,7 +67,7 @@ var openings = []opening{
 }
 
 // awaitEach calls try for all sidecars without a pause until it has succeeded for each.
-func awaitEach(t testing.TB, f sidecars, try func(i int) error) {
+func awaitEach(t testing.TB, f fleet, try func(i int) error) {
 	t.Helper()
 	for end := time.Now().Add(deadline); ; {
 		var all error

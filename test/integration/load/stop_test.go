@@ -54,7 +54,7 @@ func stopSidecars(t testing.TB, redis *servers.Redis) {
 }
 
 // keepsClosed fails if a breaker opened.
-func (f sidecars) keepsClosed(t testing.TB) {
+func (f fleet) keepsClosed(t testing.TB) {
 	t.Helper()
 	for i, s := range f {
 		m, err := servers.Scrape(s.Debug)

@@ -23,9 +23,8 @@ const (
 	unleased  = "LEASES=false" // the sidecar with this setting
 )
 
-// programs are both servers, and the base between them where there is one. The reference server would write a line of
-// JSON for each call, or send to a statsd that is not there: without its statistics it is at its best. The sidecar
-// keeps its metrics, which are on by default.
+// programs are both servers, and the base between them where there is one. The reference server would write a line of JSON for each call, or send to a statsd that is not there:
+// without its statistics it is at its best. The sidecar keeps its metrics, which are on by default.
 func programs(set settings) []program {
 	quiet := append([]string{"DISABLE_STATS=true", "RUNTIME_WATCH_ROOT=false"}, set.ReferenceEnv...)
 	all := []program{{reference, set.Reference, quiet, ofReference}}
@@ -43,14 +42,14 @@ func leasePrograms(set settings) []program {
 	}
 }
 
-// node is one server of a setup.
+// node is one server of a fleet.
 type node struct {
 	*process
 	grpc, debug string // host:port
 }
 
-// setup is some servers of one program that share Redis.
-type setup struct {
+// fleet is some servers of one program that share Redis.
+type fleet struct {
 	program
 	folder string
 	size   int
@@ -58,8 +57,8 @@ type setup struct {
 	nodes  []node
 }
 
-// startSetup starts servers that read the same rule files, and waits until they are healthy.
-func startSetup(ctx context.Context, f *setup, rules ruleFiles) error {
+// startFleet starts servers that read the same rule files, and waits until they are healthy.
+func startFleet(ctx context.Context, f *fleet, rules ruleFiles) error {
 	config := filepath.Join(f.folder, f.name, "config")
 	err := os.RemoveAll(config)
 	if err == nil {
@@ -78,7 +77,7 @@ func startSetup(ctx context.Context, f *setup, rules ruleFiles) error {
 }
 
 // start starts the servers, whose rule files are there.
-func (f *setup) start(ctx context.Context) error {
+func (f *fleet) start(ctx context.Context) error {
 	for i := range f.size {
 		n, err := startNode(ctx, f.folder, f.program, i, f.redis)
 		if err != nil {
@@ -95,8 +94,7 @@ func startNode(ctx context.Context, folder string, p program, i int, redis *redi
 	if err != nil {
 		return node{}, err
 	}
-	env := slices.Concat(shared(folder, p.name, redis.addr), []string{"PORT=" + ports[0], "GRPC_PORT=" + ports[1],
-		"DEBUG_PORT=" + ports[2]}, p.env)
+	env := slices.Concat(shared(folder, p.name, redis.addr), []string{"PORT=" + ports[0], "GRPC_PORT=" + ports[1], "DEBUG_PORT=" + ports[2]}, p.env)
 	n := node{grpc: "127.0.0.1:" + ports[1], debug: "127.0.0.1:" + ports[2]}
 	n.process, err = startProcess(folder, fmt.Sprintf("%s-%d", p.name, i+1), p.bin, env)
 	if err != nil {
@@ -116,8 +114,7 @@ func startNode(ctx context.Context, folder string, p program, i int, redis *redi
 	return n, nil
 }
 
-// shared is the environment of both servers: where to listen, where the rules are, where Redis is. All else is their
-// default.
+// shared is the environment of both servers: where to listen, where the rules are, where Redis is. All else is their default.
 func shared(folder, name, redis string) []string {
 	return []string{
 		"HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "DEBUG_HOST=127.0.0.1",
@@ -127,7 +124,7 @@ func shared(folder, name, redis string) []string {
 }
 
 // stop ends all servers.
-func (f *setup) stop() {
+func (f *fleet) stop() {
 	for _, n := range f.nodes {
 		n.stop()
 	}
@@ -135,7 +132,7 @@ func (f *setup) stop() {
 }
 
 // targets are the addresses that calls go to.
-func (f *setup) targets() []string {
+func (f *fleet) targets() []string {
 	var all []string
 	for _, n := range f.nodes {
 		all = append(all, n.grpc)
