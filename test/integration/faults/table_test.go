@@ -28,7 +28,7 @@ func matrix() []row {
 	return slices.Concat(serverRows, networkRows, replyRows, callerRows, lifeRows, clockRows, sentinelRows, clusterRows, pressureRows)
 }
 
-// full is whether all rows run, one at a time, at full length, and with their bounds on time. Otherwise eight rows run beside each
+// full is whether all rows run, one at a time, at full length, and with their bounds on time. Otherwise seven rows run beside each
 // other and prove what is decided, not how fast.
 const full = servers.Full
 
