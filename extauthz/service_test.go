@@ -1,16 +1,12 @@
 package extauthz
 
 import (
-	"context"
 	"fmt"
 	"testing"
-
-	"google.golang.org/grpc"
 
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/identity"
 )
@@ -47,21 +43,6 @@ func TestAnEmptyVerdictAdmitsWithAStatus(t *testing.T) {
 	}
 }
 
-// listener decides nothing and keeps the context.
-type listener struct{ heard context.Context }
-
-func (l *listener) Decide(ctx context.Context, _ *descriptors.Request, _ *engine.Verdict) {
-	l.heard = ctx
-}
-
-func TestTheDeciderGetsTheCallersContext(t *testing.T) {
-	var l listener
-	_, err := New(Config{Engine: &l}).door.Answer(t.Context(), nil, nil)
-	if err != nil || l.heard != t.Context() {
-		t.Errorf("context %v (error %v), want the caller's", l.heard, err)
-	}
-}
-
 func TestWhatCannotBeRenderedKeepsItsCodes(t *testing.T) {
 	cases := []struct {
 		name    string
@@ -78,23 +59,6 @@ func TestWhatCannotBeRenderedKeepsItsCodes(t *testing.T) {
 		if got := codes(answerOf(t, appendBare(nil, nil, &c.verdict))); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
-	}
-}
-
-func TestOverGRPCInterceptorsSeeTheMessage(t *testing.T) {
-	s := New(Config{Engine: fixed(refused())})
-	see := func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-		if _, ours := req.(*Message); !ours || info.FullMethod != authv3.Authorization_Check_FullMethodName {
-			t.Errorf("an interceptor sees %T for %s", req, info.FullMethod)
-		}
-		return next(ctx, req)
-	}
-	reply, err := s.door.Handle(s, t.Context(), func(any) error { return nil }, see)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := codes(answerOf(t, reply.(*door.Reply).Wire().Materialize())); got != "8 429" {
-		t.Errorf("answered %s", got)
 	}
 }
 

@@ -3,7 +3,6 @@ package integration
 import (
 	"errors"
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -206,18 +205,6 @@ func debugPage(t testing.TB, s *servers.Sidecar, path string) string {
 		t.Fatalf("GET %s: %d, %v", path, got.status, err)
 	}
 	return got.body
-}
-
-// TestTheSchemaIsServed: the debug port has the JSON Schema that is in docs/.
-func TestTheSchemaIsServed(t *testing.T) {
-	s := servers.StartSidecar(t, "RULES="+ruleFile(t, "domain: shop\n"))
-	want, err := os.ReadFile(filepath.Join(servers.Root(t), "docs", "reference", "rules.schema.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := debugPage(t, s, "/rules.schema.json"); got != string(want) {
-		t.Errorf("served are %d bytes, in docs/ are %d", len(got), len(want))
-	}
 }
 
 // TestMoreKindsOfConditionsWin: an exception that names the methods of a rule and tenants besides holds for these
