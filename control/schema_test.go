@@ -27,7 +27,12 @@ func open(t *testing.T) *Database {
 
 func run(t *testing.T, d *Database, sql string) {
 	t.Helper()
-	_, err := d.pool.Exec(context.Background(), sql)
+	conn, err := pgx.ConnectConfig(t.Context(), d.unhurried())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	_, err = conn.Exec(t.Context(), sql)
 	if err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}

@@ -112,7 +112,7 @@ func leases(gauge, counter func(name, help string, value func(store.RedisStats) 
 	counter("lease_calls_total", "Requests that lease tokens. Decisions less calls are the requests saved.", func(s S) float64 { return float64(s.Leases.Asks) })
 	counter("lease_granted_total", "Tokens leased.", func(s S) float64 { return float64(s.Leases.Granted) })
 	counter("lease_returned_total", "Tokens returned.", func(s S) float64 { return float64(s.Leases.Returned) })
-	counter("lease_expired_total", "Tokens whose lease ended before they were spent or returned. They count as spent.", func(s S) float64 { return float64(s.Leases.Expired) })
+	counter("lease_expired_total", "Tokens whose lease ended before they were spent or returned, or whose grant was lost on its way. They count as spent.", func(s S) float64 { return float64(s.Leases.Expired) })
 	counter("lease_drops_total", "Hot counters without leases, because another one has their place.", func(s S) float64 { return float64(s.Leases.Drops) })
 }
 

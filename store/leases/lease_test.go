@@ -81,6 +81,18 @@ func TestOneAtATime(t *testing.T) {
 	d.want("again", after, "lend 5")
 }
 
+// TestALostGrantCountsAsExpired: what the reply would have lent is charged, unless the request never ran.
+func TestALostGrantCountsAsExpired(t *testing.T) {
+	d, c := newDesk(t), charge("key", perSecond, 1)
+	d.warm(c)
+	_, after := d.Around(request(c), d.now)
+	after[0].Decisions[0].Unknown = true
+	d.Granted(after[0], d.now)
+	if s := d.Stats(); d.spend(c) || s.Expired != 4 {
+		t.Errorf("%+v, want 4 tokens expired and none held", s)
+	}
+}
+
 // TestAResetVoidsAGrantOnItsWay: the counter does not know any more what it lent.
 func TestAResetVoidsAGrantOnItsWay(t *testing.T) {
 	d, c := newDesk(t), charge("key", perSecond, 1)

@@ -32,7 +32,7 @@ type Stats struct {
 	Asks      int64 // requests that lend
 	Granted   int64 // tokens lent
 	Returned  int64 // tokens that went back unspent
-	Expired   int64 // tokens that were neither spent nor returned
+	Expired   int64 // tokens that were neither spent nor returned, as far as is known
 	Drops     int64 // hot counters for which there was no place
 }
 
@@ -121,6 +121,9 @@ func (l *Leases) Granted(after *limit.Request, sent time.Time) {
 	c, d, at := &after.Charges[0], &after.Decisions[0], l.instant(sent)
 	found, _ := l.slot(c.Key)
 	l.stats.Granted += d.Charged
+	if d.Unknown { // it may have run
+		l.stats.Expired += c.Cost
+	}
 	switch {
 	case found.wanted != after: // it was reset
 		l.stats.Expired += d.Charged

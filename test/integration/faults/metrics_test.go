@@ -9,14 +9,16 @@ import (
 // metrics is one scrape of the sidecar.
 type metrics servers.Metrics
 
-// scrape reads the sidecar's metrics.
-func (x *trial) scrape() metrics {
+// scrape reads the sidecar's metrics. On a machine with too much to do the sidecar may hang up on a scrape that is slow
+// to ask.
+func (x *trial) scrape() (m metrics) {
 	x.Helper()
-	m, err := servers.Scrape(x.sidecar.Debug)
-	if err != nil {
-		x.Fatalf("read the sidecar's metrics: %v", err)
-	}
-	return metrics(m)
+	servers.Await(x, "the sidecar's metrics", func() error {
+		now, err := servers.Scrape(x.sidecar.Debug)
+		m = metrics(now)
+		return err
+	})
+	return m
 }
 
 // sum is the sum over all series of a name that have all of the labels, written as name="value".

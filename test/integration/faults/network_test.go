@@ -40,7 +40,7 @@ var networkRows = []row{
 	}},
 	{id: "X6a", fault: "a black hole", short: 3 * time.Second, full: 10 * time.Second, run: stuck(servers.BlackHole)},
 	{id: "X6b", fault: "half-closed connections", full: 10 * time.Second, run: stuck(servers.HalfClose)},
-	{id: "X7", fault: "resets in replies, slices, single bytes", short: 6 * time.Second, full: 2 * time.Minute,
+	{id: "X7", fault: "resets in replies, slices, single bytes", full: 2 * time.Minute,
 		run: func(x *trial) {
 			x.startBehindProxy()
 			x.during(func() {
