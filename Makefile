@@ -70,8 +70,8 @@ test-all: test test-outer ## both, and what takes long or judges time: full leng
 
 .PHONY: test-control
 test-control: tools ## the control plane at full length: plans on ten million events, backups, restores, copy rates; also with the race detector
-	@$(GO) test -tags full -count=1 -p 1 -v -timeout 60m ./control/... ./archive ./test/control
-	@CGO_ENABLED=1 $(GO) test -tags full -count=1 -race -timeout 60m ./control/... ./archive ./test/control
+	@$(GO) test -tags full -count=1 -p 1 -v -timeout 60m ./control/... ./test/control
+	@CGO_ENABLED=1 $(GO) test -tags full -count=1 -race -timeout 60m ./control/... ./test/control
 
 .PHONY: test-stores
 test-stores: ## the store and the whole sidecar over each supported version of Redis and Valkey, and over one that is too old (2 minutes)

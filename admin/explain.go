@@ -244,9 +244,9 @@ func charges(v *engine.Verdict) []ChargeView {
 // verdictOf is what the request would get.
 func verdictOf(v *engine.Verdict) VerdictView {
 	view := VerdictView{
-		Outcome: v.Outcome().String(), Refused: v.Refused, Status: v.HTTPStatus(), RetryAfter: seconds(v.RetryAfter), Degraded: v.Degraded,
+		Outcome: v.Outcome.String(), Refused: v.Refused, Status: v.HTTPStatus, RetryAfter: seconds(v.RetryAfter), Degraded: v.Degraded,
 	}
-	if e := v.Effect(); e != nil {
+	if e := v.Effect; e != nil {
 		view.Rule, view.Reason = e.Rule, e.Reason
 	}
 	if v.Malformed != nil {

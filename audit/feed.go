@@ -1,5 +1,5 @@
-// Package audit is what happened, for the record: refusals as they happen, and the keys that are asked for and refused most. Neither
-// blocks a decision, and both are bounded.
+// Package audit is what happened, for the record: refusals as they happen, and the keys that are asked for and refused
+// most. Neither blocks a decision, and both are bounded.
 package audit
 
 import (
@@ -77,8 +77,8 @@ type Item struct {
 	Dropped int64
 }
 
-// Wanted reports whether an event that happens now is handed on. Those above the rate are counted as dropped. Without readers it costs
-// next to nothing.
+// Wanted reports whether an event that happens now is handed on. Those above the rate are counted as dropped. Without
+// readers it costs next to nothing.
 func (f *Feed) Wanted(now time.Time) bool {
 	if f.readers.Load() == 0 {
 		return false

@@ -16,8 +16,8 @@ const (
 	everyMost  = 1024        // at least one decision in so many is a sample
 )
 
-// Top counts which keys are asked for and refused most, in memory that does not grow: a space-saving sketch, of samples where there are
-// many decisions. What it tells has an error, which it tells too. It is safe for concurrent use.
+// Top counts which keys are asked for and refused most, in memory that does not grow: a space-saving sketch, of samples
+// where there are many decisions. What it tells has an error, which it tells too. It is safe for concurrent use.
 type Top struct {
 	size  int
 	now   func() time.Time
@@ -65,7 +65,8 @@ func (t *Top) Note(domain, rule, key string, refused bool) {
 	}
 }
 
-// turnLocked begins a generation when its time has come, and forgets one that is too old because nothing was decided meanwhile.
+// turnLocked begins a generation when its time has come, and forgets one that is too old because nothing was decided
+// meanwhile.
 func (t *Top) turnLocked(now time.Time) {
 	if now.Sub(t.began) >= topSpan {
 		t.before, t.began = t.began, now
@@ -230,8 +231,8 @@ type ranked struct{ domain, rule, key string }
 
 func (r *Ranked) id() ranked { return ranked{r.Domain, r.Rule, r.Key} }
 
-// sketch keeps the counts of as many keys as it has room for. A new key takes the place of the one with the lowest count, and its count,
-// which is its error.
+// sketch keeps the counts of as many keys as it has room for. A new key takes the place of the one with the lowest
+// count, and its count, which is its error.
 type sketch struct {
 	size    int
 	entries []Ranked
@@ -241,7 +242,8 @@ type sketch struct {
 }
 
 func newSketch(size int) *sketch {
-	return &sketch{size: size, entries: make([]Ranked, 0, size), places: make(map[ranked]int, size), order: make([]int, 0, size), at: make([]int, 0, size)}
+	return &sketch{size: size, entries: make([]Ranked, 0, size), places: make(map[ranked]int, size),
+		order: make([]int, 0, size), at: make([]int, 0, size)}
 }
 
 func (s *sketch) clear() {

@@ -49,10 +49,12 @@ type Config struct {
 
 // Stats is the state of a breaker and its counts since it was made.
 type Stats struct {
-	State                      State
-	Since                      time.Time // time of the last change; zero before the first
-	Opened, HalfOpened, Closed int64     // changes to that state
-	Rejected                   int64     // calls that were not made
+	State      State     `metric:"breaker_state" help:"State of the breaker of a shard: 0 closed, 1 half-open, 2 open."`
+	Since      time.Time // of the last change; zero before the first
+	Opened     int64     `metric:"breaker_transitions_total" labels:"to=open" help:"Changes of a breaker by new state."`
+	HalfOpened int64     `metric:"breaker_transitions_total" labels:"to=half_open"`
+	Closed     int64     `metric:"breaker_transitions_total" labels:"to=closed"`
+	Rejected   int64     `metric:"breaker_rejected_total" help:"Calls that a breaker kept from its shard."`
 }
 
 // Breaker guards one server. It is safe for concurrent use.

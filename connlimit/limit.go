@@ -43,10 +43,10 @@ func (r Reason) String() string { return reasonWords[r] }
 
 // Stats is what peers hold.
 type Stats struct {
-	Open   map[string]int64 // connections by listener
-	Bytes  int64
-	Most   int64
-	Closed map[string]int64 // connections by reason
+	Open   map[string]int64 `metric:"connections" label:"port" help:"Connections that peers have, by port."`
+	Bytes  int64            `metric:"connection_bytes" help:"Memory of connections with what is unfinished, estimated."`
+	Most   int64            `metric:"connection_bytes_most" help:"Memory that they may take; the memory limit sets it."`
+	Closed map[string]int64 `metric:"connections_closed_total" label:"reason" help:"Connections closed, by reason."`
 }
 
 // Limit is the budget. Make one with New. It is safe for concurrent use.

@@ -16,8 +16,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/spillway-mesh/spillway/admin"
-	"github.com/spillway-mesh/spillway/archive"
-	"github.com/spillway-mesh/spillway/control/recorder"
+	"github.com/spillway-mesh/spillway/control/archive"
+	"github.com/spillway-mesh/spillway/control/copier"
 	"github.com/spillway-mesh/spillway/descriptors"
 )
 
@@ -32,7 +32,7 @@ const (
 type API struct {
 	Database  *Database
 	Publisher *Publisher
-	Recorder  *recorder.Recorder
+	Recorder  *copier.Recorder
 	Keys      descriptors.RecordKeys // how the record names identities
 	Archive   *archive.Archiver      // nil: there is none
 	Tokens    func() []Token         // who may use it; nil: this machine alone

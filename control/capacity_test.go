@@ -14,9 +14,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/spillway-mesh/spillway/control/recorder"
+	"github.com/spillway-mesh/spillway/control/copier"
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -236,27 +236,27 @@ func (c *capacity) copies() {
 		}
 		return nil
 	}))
-	c.stream("events copied from Redis", record.EventsStream, c.events/batch, batch, func(n int) []byte {
-		rows := make([]record.Event, batch)
+	c.stream("events copied from Redis", journal.EventsStream, c.events/batch, batch, func(n int) []byte {
+		rows := make([]journal.Event, batch)
 		for i := range rows {
 			user := (n*batch + i) * 7919 % c.users
-			rows[i] = record.Event{At: now.Add(time.Duration(n*batch+i-c.events) * time.Millisecond).UnixMicro(), Domain: "shop", Outcome: []string{"refused", "allowed"}[i%2], Rule: fmt.Sprintf("rule-%d", user%1000),
+			rows[i] = journal.Event{At: now.Add(time.Duration(n*batch+i-c.events) * time.Millisecond).UnixMicro(), Domain: "shop", Outcome: []string{"refused", "allowed"}[i%2], Rule: fmt.Sprintf("rule-%d", user%1000),
 				Identity: fmt.Sprintf("user:user-%08d", user), IP: fmt.Sprintf("192.0.2.%d", user%250), Method: "GET", Endpoint: fmt.Sprintf("/v1/things/%d", user%200), Count: 100, Limit: 100, Cost: 1, Status: 429,
 				RetryAfter: 1.5, Latency: 300, Weight: 1}
 		}
-		return record.MarshalEvents(rows)
+		return journal.MarshalEvents(rows)
 	})
-	c.stream("rows of usage copied from Redis", record.UsageStream, c.usage/batch, batch, func(n int) []byte {
-		u := record.Usage{}
+	c.stream("rows of usage copied from Redis", journal.UsageStream, c.usage/batch, batch, func(n int) []byte {
+		u := journal.Usage{}
 		for i := range batch { // each user with the rule "" and with one rule, in ten minutes
 			at := n*batch/2 + i/2
-			u.Identities = append(u.Identities, record.IdentityRow{Minute: now.Unix()/60 - int64(at*10/max(c.usage/2, 1)), Domain: "shop", Rule: []string{"", "rule-1"}[i%2],
+			u.Identities = append(u.Identities, journal.IdentityRow{Minute: now.Unix()/60 - int64(at*10/max(c.usage/2, 1)), Domain: "shop", Rule: []string{"", "rule-1"}[i%2],
 				Identity: fmt.Sprintf("user:user-%08d", at*7919%c.users), Outcome: "allowed", Requests: 10, Cost: 10})
 		}
-		sketch := record.Sketch{}
+		sketch := journal.Sketch{}
 		sketch.Add(300*time.Microsecond, 10)
-		u.Endpoints = append(u.Endpoints, record.EndpointRow{Minute: now.Unix() / 60, Domain: "shop", Rule: fmt.Sprintf("rule-%d", n%1000), Endpoint: "/v1/things", Outcome: "allowed", Requests: 10, Cost: 10, Latency: sketch})
-		return record.MarshalUsage(&u)
+		u.Endpoints = append(u.Endpoints, journal.EndpointRow{Minute: now.Unix() / 60, Domain: "shop", Rule: fmt.Sprintf("rule-%d", n%1000), Endpoint: "/v1/things", Outcome: "allowed", Requests: 10, Cost: 10, Latency: sketch})
+		return journal.MarshalUsage(&u)
 	})
 }
 
@@ -268,7 +268,7 @@ func (c *capacity) stream(what, name string, entries, batch int, rows func(n int
 	var took spent
 	for first := 0; first < entries; first += together {
 		for n := first; n < min(first+together, entries); n++ {
-			e := record.Entry{Sidecar: "capacity-5f3a9c", Sequence: int64(n + 1), Region: "eu", Rows: rows(n)}
+			e := journal.Entry{Sidecar: "capacity-5f3a9c", Sequence: int64(n + 1), Region: "eu", Rows: rows(n)}
 			c.redis.Do(c, append([]string{"XADD", key, "*"}, e.Fields()...)...)
 		}
 		once := c.record("an empty stream", func() error {
@@ -286,7 +286,7 @@ func (c *capacity) stream(what, name string, entries, batch int, rows func(n int
 func (c *capacity) record(what string, done func() error) spent {
 	c.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	r := recorder.New(recorder.Config{Connect: c.connect, Redis: c.client, Keys: c.publisher.cfg.Keys, Leads: func() bool { return true }, Log: slog.New(slog.DiscardHandler)})
+	r := copier.New(copier.Config{Connect: c.connect, Redis: c.client, Keys: c.publisher.cfg.Keys, Leads: func() bool { return true }, Log: slog.New(slog.DiscardHandler)})
 	ended := make(chan struct{})
 	took := c.timed(what, func() error {
 		go func() { r.Run(ctx); close(ended) }()

@@ -15,9 +15,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/spillway-mesh/spillway/admin"
-	"github.com/spillway-mesh/spillway/archive"
 	"github.com/spillway-mesh/spillway/connlimit"
-	"github.com/spillway-mesh/spillway/control/recorder"
+	"github.com/spillway-mesh/spillway/control/archive"
+	"github.com/spillway-mesh/spillway/control/copier"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/reread"
@@ -52,7 +52,7 @@ type Control struct {
 	database  *Database
 	redis     *redis.Client
 	publisher *Publisher
-	recorder  *recorder.Recorder
+	recorder  *copier.Recorder
 	names     descriptors.RecordKeys // how the record names identities
 	socket    net.Listener
 	tokens    *reread.Files[[]Token]          // nil: this machine alone
@@ -82,7 +82,7 @@ func New(cfg Config) (*Control, error) {
 	if cfg.Plain {
 		names = descriptors.NewRecordKeys(cfg.KeyPrefix, nil)
 	}
-	copies := recorder.New(recorder.Config{Connect: database.connect, Redis: shared, Keys: names, Leads: publisher.leads.Load, Log: cfg.Log})
+	copies := copier.New(copier.Config{Connect: database.connect, Redis: shared, Keys: names, Leads: publisher.leads.Load, Log: cfg.Log})
 	peers := connlimit.New(peersMost, cfg.Log)
 	kind := connlimit.Kind{Name: "control", Conns: connectionMost, Bytes: connectionHolds, Whole: 2 * admin.Headers}
 	socket = peers.Listen(socket, kind)

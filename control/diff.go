@@ -8,8 +8,8 @@ import (
 
 	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/rulediff"
 	"github.com/spillway-mesh/spillway/rules"
+	"github.com/spillway-mesh/spillway/whatif/rulediff"
 )
 
 // diff serves GET …/diff: what a change between two versions means.

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spillway-mesh/spillway/archive"
+	"github.com/spillway-mesh/spillway/control/archive"
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/records"
 )
 
@@ -127,12 +127,12 @@ func (x *Eraser) personOf(e *openErasure) *person {
 	p.identities = []string{keys.Identity(e.Kind, e.Name), e.Kind + ":" + e.Name}
 	for _, id := range e.Also.IDs {
 		p.identities = append(p.identities, keys.Identity("api_key", id), "api_key:"+id)
-		p.counted(keys, record.KeyOf(id))
+		p.counted(keys, journal.KeyOf(id))
 	}
 	for _, digest := range e.Also.Digests {
 		bytes, err := hex.DecodeString(digest)
 		if err == nil {
-			p.counted(keys, record.KeyOfDigest(bytes))
+			p.counted(keys, journal.KeyOfDigest(bytes))
 		}
 	}
 	if e.Kind == "ip" {
@@ -144,7 +144,7 @@ func (x *Eraser) personOf(e *openErasure) *person {
 
 // counted adds the names that rows of usage have for an API key.
 func (p *person) counted(keys descriptors.RecordKeys, key string) {
-	p.keys = append(p.keys, keys.Identity(record.KeyKind, key), record.KeyKind+":"+key)
+	p.keys = append(p.keys, keys.Identity(journal.KeyKind, key), journal.KeyKind+":"+key)
 }
 
 // distinct is a list with each text once, never nil.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/journal"
 )
 
 // Latencies are how long decisions about one identity took, in milliseconds. They come from events: all refusals, and samples of the other requests, each of which counts for those
@@ -42,12 +42,12 @@ func (d *Database) latencyBuckets(ctx context.Context, domain, identity, step st
 
 // sampled is latencies that are being added up.
 type sampled struct {
-	sketch  record.Sketch
+	sketch  journal.Sketch
 	samples int64
 }
 
 func (s *sampled) add(b *latencyBucket) {
-	s.sketch.Merge(record.Sketch{Buckets: []record.Bucket{{Index: int(b.Bucket), N: b.N}}})
+	s.sketch.Merge(journal.Sketch{Buckets: []journal.Bucket{{Index: int(b.Bucket), N: b.N}}})
 	s.samples += b.Samples
 }
 

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/spillway-mesh/spillway/archive"
+	"github.com/spillway-mesh/spillway/control/archive"
 	"github.com/spillway-mesh/spillway/telemetry"
 )
 

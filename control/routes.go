@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/admin"
-	"github.com/spillway-mesh/spillway/rulediff"
+	"github.com/spillway-mesh/spillway/whatif/rulediff"
 )
 
 // route is one operation. The OpenAPI document is made of these, and of the types that they take and answer.

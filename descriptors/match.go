@@ -9,6 +9,7 @@ import (
 
 // Request is what a door asks about. Its strings may hold any bytes.
 type Request struct {
+	Door        string // the name of the door that it came by
 	Domain      string
 	Descriptors []Descriptor
 	Hits        uint64 // of the whole request; 0 means 1

@@ -7,6 +7,7 @@ package door
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -48,6 +49,7 @@ type Render func(b []byte, req *descriptors.Request, v *engine.Verdict) []byte
 
 // Config is what a Door needs. All but OnPanic must be set.
 type Config struct {
+	Name    string           // of the door, in metrics, logs and traces
 	Service grpc.ServiceDesc // as generated: its name and, for reflection, its file are used
 	Method  string           // the method's name in it
 	Engine  Decider
@@ -55,7 +57,7 @@ type Config struct {
 	Write   Render         // the whole answer
 	Bare    Render         // what is answered when Write has panicked: it must not fail, and accepts an empty verdict
 
-	// OnPanic gets each panic. The call is answered all the same. It may be called from many goroutines. Default:
+	// OnPanic gets each panic, and each verdict that does not fit its request. The call is answered all the same. It may be called from many goroutines. Default:
 	// nothing.
 	OnPanic func(fault any)
 }
@@ -133,16 +135,11 @@ func (d *Door) Handle(_ any, ctx context.Context, dec func(any) error, intercept
 	return reply, err
 }
 
-// guard calls f and reports whether f returned. It is the one place in this package that recovers from a panic.
+// guard calls f and reports whether f returned. After a panic the memory of the call is not used again.
 func (d *Door) guard(c *call, f func()) (returned bool) {
-	defer func() {
-		if fault := recover(); fault != nil {
-			c.spoilt = true
-			d.config.OnPanic(fault)
-		}
-	}()
-	f()
-	return true
+	returned = engine.Guard(d.config.OnPanic, f)
+	c.spoilt = c.spoilt || !returned
+	return returned
 }
 
 // handle decodes the message, and answers it behind the interceptor.
@@ -194,8 +191,14 @@ func (d *Door) decide(ctx context.Context, c *call) {
 		c.verdict.Empty()
 	}
 	c.decided = true
-	if !d.guard(c, func() { d.config.Engine.Decide(ctx, c.message.Asked(), &c.verdict) }) {
+	req := c.message.Asked()
+	req.Door = d.config.Name
+	if !d.guard(c, func() { d.config.Engine.Decide(ctx, req, &c.verdict) }) {
 		c.verdict = engine.Verdict{}
+		return
+	}
+	if got, want := len(c.verdict.Statuses), len(req.Descriptors); got != want {
+		d.config.OnPanic(fmt.Errorf("a verdict must have a status for each of %d descriptors, not %d", want, got))
 	}
 }
 

@@ -66,7 +66,7 @@ type shown struct {
 }
 
 func show(v *engine.Verdict) shown {
-	t := shown{Outcome: v.Outcome().String(), Status: v.HTTPStatus(), Cost: v.Cost, Charges: len(v.Match.Charges)}
+	t := shown{Outcome: v.Outcome.String(), Status: v.HTTPStatus, Cost: v.Cost, Charges: len(v.Match.Charges)}
 	if v.Refusing != nil {
 		t.Rule = v.Refusing.Rule
 	}

@@ -129,15 +129,19 @@ func TestAPanicAfterMatchingIsDecidedByThePolicies(t *testing.T) {
 
 // TestAVerdictStandsDespiteAPanicOfItsObserver, and each of several verdicts is seen.
 func TestAVerdictStandsDespiteAPanicOfItsObserver(t *testing.T) {
-	panics := 0
+	panics, seen := 0, 0
 	b := newBench(t, func(c *engine.Config) {
-		c.OnPanic, c.OnVerdict = func(any) { panics++ }, func(*descriptors.Request, *engine.Verdict) { panic("of a test") }
+		c.OnPanic = func(any) { panics++ }
+		c.Observers = []engine.Observer{
+			func(context.Context, *descriptors.Request, *engine.Verdict) { panic("of a test") },
+			func(context.Context, *descriptors.Request, *engine.Verdict) { seen++ },
+		}
 	}, pair(descriptors.FailOpen))
 	for i := range 6 {
 		want(t, "of 4", b.decide(request("joe", "acme", 1)), i >= 4)
 	}
-	if panics != 6 {
-		t.Errorf("OnPanic saw %d panics, want 6", panics)
+	if panics != 6 || seen != 6 {
+		t.Errorf("OnPanic saw %d panics and the other observer %d verdicts, want 6 each", panics, seen)
 	}
 }
 
@@ -146,10 +150,10 @@ func TestAPanicWhileMatchingAdmits(t *testing.T) {
 	panics, seen := 0, 0
 	b := newBench(t, func(c *engine.Config) {
 		c.Records, c.OnPanic = brokenRecords{}, func(any) { panics++ }
-		c.OnVerdict = func(*descriptors.Request, *engine.Verdict) { seen++ }
+		c.Observers = []engine.Observer{func(context.Context, *descriptors.Request, *engine.Verdict) { seen++ }}
 	}, policy(descriptors.FailClosed, 1))
 	v := b.decide(request("u", "", 1))
-	if v.Refused || v.Degraded != "panic" || v.Outcome() != engine.Unknown || panics != 1 || seen != 1 {
-		t.Errorf("degraded %q, outcome %v, %d panics, seen %d times", v.Degraded, v.Outcome(), panics, seen)
+	if v.Refused || v.Degraded != "panic" || v.Outcome != engine.Unknown || panics != 1 || seen != 1 {
+		t.Errorf("degraded %q, outcome %v, %d panics, seen %d times", v.Degraded, v.Outcome, panics, seen)
 	}
 }

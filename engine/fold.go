@@ -26,6 +26,7 @@ func (e *Engine) fold(v *Verdict) {
 		}
 	}
 	v.Refused, v.Shadowed = v.Refused && !e.cfg.Shadow, v.Refused && e.cfg.Shadow
+	v.Conclude()
 }
 
 // refuseUncounted refuses a request that no limit was asked about, on its first descriptor.

@@ -73,7 +73,7 @@ func (e *Engine) refund(c Counter, r *limit.Request) {
 // an error.
 func (e *Engine) Late(fate *limit.Fate, charges []limit.Charge, decisions []limit.Decision, err error) {
 	if err == nil {
-		e.guard(func() { fate.Reply(&limit.Request{Charges: charges, Decisions: decisions}) })
+		Guard(e.cfg.OnPanic, func() { fate.Reply(&limit.Request{Charges: charges, Decisions: decisions}) })
 	}
 }
 

@@ -39,7 +39,8 @@ func TestOutcomes(t *testing.T) {
 		"shadowed block":            {Verdict{Match: blocked, Shadowed: true}, "shadowed", 200, block},
 		"shadowed and malformed":    {Verdict{Shadowed: true, Malformed: large}, "shadowed", 200, nil},
 	} {
-		got, status, effect := row.verdict.Outcome().String(), row.verdict.HTTPStatus(), row.verdict.Effect()
+		row.verdict.Conclude()
+		got, status, effect := row.verdict.Outcome.String(), row.verdict.HTTPStatus, row.verdict.Effect
 		if got != row.want || status != row.status || effect != row.effect {
 			t.Errorf("%s: %v, status %d, effect %v; want %v %d %v", name, got, status, effect, row.want, row.status, row.effect)
 		}

@@ -161,7 +161,7 @@ func TestALateRefusalIsItsRules(t *testing.T) {
 			c.cause(f, cancel)
 			held.Wait()
 			s := v.Statuses[0]
-			if v.HTTPStatus() != 503 || v.Refusing.Rule != "lane" || !s.Over || s.Effect == nil || !v.Reported.Over {
+			if v.HTTPStatus != 503 || v.Refusing.Rule != "lane" || !s.Over || s.Effect == nil || !v.Reported.Over {
 				t.Errorf("%s: refused %v with %+v, status %+v, want the rule's own", name, v.Refused, v.Response, s)
 			}
 			if v.RetryAfter <= 0 || v.RetryAfter > time.Second {

@@ -4,8 +4,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/door/wire"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/wire"
 )
 
 // Field numbers of CheckResponse and of the messages in it.
@@ -48,7 +48,7 @@ type outcome struct {
 // outcomeOf translates a verdict. It looks at nothing that could be missing: after a panic the answer is made of this
 // alone.
 func outcomeOf(v *engine.Verdict) outcome {
-	o := outcome{Outcome: v.Outcome(), status: v.HTTPStatus()}
+	o := outcome{Outcome: v.Outcome, status: v.HTTPStatus}
 	switch o.Outcome {
 	case engine.Malformed:
 		o.code = codeInvalidArgument

@@ -145,6 +145,7 @@ func TestNumbersNeverWrap(t *testing.T) {
 func TestSomeStatusesHaveNoBody(t *testing.T) {
 	for status, has := range map[int]bool{204: false, 205: false, 304: false, 429: true, 503: true} {
 		v := &engine.Verdict{Refused: true, Response: &descriptors.Response{Status: status}}
+		v.Conclude()
 		answer := new(authv3.CheckResponse)
 		err := proto.Unmarshal(New(Config{}).appendAnswer(nil, &descriptors.Request{}, v), answer)
 		if err != nil {

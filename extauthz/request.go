@@ -1,6 +1,7 @@
 package extauthz
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -10,8 +11,8 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/door"
+	"github.com/spillway-mesh/spillway/door/wire"
 	"github.com/spillway-mesh/spillway/identity"
-	"github.com/spillway-mesh/spillway/wire"
 )
 
 // The fields that are read, as tags. All of them are length-delimited; a known number with another wire type is an
@@ -69,6 +70,7 @@ type Message struct {
 	address  string // of that socket
 	size     int    // bytes of the message
 	share    door.Share
+	domain   string // of requests whose route has none
 }
 
 // errExcess ends the reading of a message that brings too much. It does not leave ParseWire.
@@ -86,7 +88,7 @@ func (m *Message) Exceeds(size int) bool {
 
 // excess makes the request one that is refused because it brings too much. It is without a subject.
 func (m *Message) excess() {
-	m.Request = descriptors.Request{Domain: m.Request.Domain, Excess: m.share.Excess}
+	m.Request = descriptors.Request{Domain: cmp.Or(m.Request.Domain, m.domain), Excess: m.share.Excess}
 }
 
 // ParseWire reads a message and forgets the one before. It does not keep the bytes. Unknown fields are skipped; an
@@ -142,6 +144,7 @@ func (m *Message) reset() {
 
 // assemble makes the request of what was read.
 func (m *Message) assemble() {
+	m.Request.Domain = cmp.Or(m.Request.Domain, m.domain)
 	m.evidence.Path = m.subject.Path
 	m.evidence.Headers = m.joined
 	if m.isRaw {

@@ -14,8 +14,8 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/door"
+	"github.com/spillway-mesh/spillway/door/wire/wiretest"
 	"github.com/spillway-mesh/spillway/identity"
-	"github.com/spillway-mesh/spillway/wire/wiretest"
 )
 
 // attributes writes a CheckRequest out of raw fields of its attributes.

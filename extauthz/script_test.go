@@ -13,16 +13,20 @@ import (
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/door/wire"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/wire"
 )
 
 // script returns the verdicts of the test.
 type script func(req *descriptors.Request, v *engine.Verdict)
 
-func (s script) Decide(_ context.Context, req *descriptors.Request, v *engine.Verdict) { s(req, v) }
+// Decide concludes the verdict, as the engine does.
+func (s script) Decide(_ context.Context, req *descriptors.Request, v *engine.Verdict) {
+	s(req, v)
+	v.Conclude()
+}
 
 // fixed gives every request the same verdict.
 func fixed(v engine.Verdict) script {
@@ -56,6 +60,7 @@ func (echo) Decide(_ context.Context, req *descriptors.Request, v *engine.Verdic
 	case 2:
 		v.Malformed = &identity.Refusal{Message: req.Subject.Host}
 	}
+	v.Conclude()
 }
 
 // perMinute is a limit as rules compile it.

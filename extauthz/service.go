@@ -17,9 +17,7 @@ import (
 
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/door"
-	"github.com/spillway-mesh/spillway/engine"
 )
 
 // Config is what a Service needs. Only Engine must be set.
@@ -52,15 +50,15 @@ func New(config Config) *Service {
 	}
 	s := &Service{config: config}
 	s.door = door.New(door.Config{
-		Service: authv3.Authorization_ServiceDesc, Method: "Check",
-		Engine: placed{config.Engine, config.DefaultDomain}, Fresh: s.fresh,
+		Name: "ext_authz", Service: authv3.Authorization_ServiceDesc, Method: "Check",
+		Engine: config.Engine, Fresh: s.fresh,
 		Write: s.appendAnswer, Bare: appendBare, OnPanic: config.OnPanic,
 	})
 	return s
 }
 
 func (s *Service) fresh() door.Message {
-	return &Message{share: door.Share{Intake: s.config.Intake}}
+	return &Message{share: door.Share{Intake: s.config.Intake}, domain: s.config.DefaultDomain}
 }
 
 // Register adds the Authorization service to a gRPC server. Its codec must know Message and door.Reply.
@@ -70,18 +68,4 @@ func (s *Service) Register(r grpc.ServiceRegistrar) { s.door.Register(r) }
 // that cannot be read as a CheckRequest.
 func (s *Service) Answer(ctx context.Context, request, answer []byte) ([]byte, error) {
 	return s.door.Answer(ctx, request, answer)
-}
-
-// placed puts requests whose route names no domain into the default one.
-type placed struct {
-	engine door.Decider
-	domain string
-}
-
-// Decide places the request and hands it on.
-func (p placed) Decide(ctx context.Context, req *descriptors.Request, v *engine.Verdict) {
-	if req.Domain == "" {
-		req.Domain = p.domain
-	}
-	p.engine.Decide(ctx, req, v)
 }

@@ -56,6 +56,7 @@ func TestWhatCannotBeRenderedKeepsItsCodes(t *testing.T) {
 		{"no verdict", engine.Verdict{}, "0 0"},
 	}
 	for _, c := range cases {
+		c.verdict.Conclude()
 		if got := codes(answerOf(t, appendBare(nil, nil, &c.verdict))); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}

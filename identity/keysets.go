@@ -49,16 +49,16 @@ type counters struct {
 
 // Stats are totals since the start, but for the last three, which are as of now.
 type Stats struct {
-	Hits     uint64 // tokens that were remembered
-	Misses   uint64 // tokens that were not, and were verified
-	Invalid  uint64 // of those, the ones that yielded nothing
-	Refused  uint64 // requests whose credentials contradicted each other
-	Fetches  uint64 // loads of key sets that were tried
-	Failures uint64 // loads of key sets that failed: the last good keys stayed
-	Evicted  uint64 // tokens that were forgotten early because others needed the room
+	Hits     uint64 `metric:"token_cache_hits_total" help:"Tokens that were known already."`
+	Misses   uint64 `metric:"token_cache_misses_total" help:"Tokens that had to be verified."`
+	Invalid  uint64 `metric:"tokens_invalid_total" help:"Tokens that were verified and yielded no client."`
+	Refused  uint64 `metric:"credentials_refused_total" help:"Requests whose credentials contradicted each other."`
+	Fetches  uint64 `metric:"jwks_fetches_total" help:"Loads of key sets."`
+	Failures uint64 `metric:"jwks_failures_total" help:"Loads of key sets that failed; the last good keys stayed."`
+	Evicted  uint64 `metric:"token_cache_evicted_total" help:"Tokens forgotten early: no room, or long names."`
 
-	Sets     int // key sets in use
-	Verified int // tokens remembered as good
+	Sets     int `metric:"jwks_sets" help:"Key sets in use."`
+	Verified int `metric:"token_cache_entries" help:"Verified tokens remembered."`
 	Rejected int // tokens remembered as worthless
 }
 

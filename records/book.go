@@ -21,13 +21,14 @@ type Config struct {
 	// Serves reports whether there are rules for a domain: of others no record is looked up, and no news is taken in.
 	// After it has changed, call Reread. Nil: all domains are served.
 	Serves func(domain string) bool
-	// Publish lets the other sidecars know that the record of a key has changed, which is of that class; an empty key stands for any of the
-	// class. It is required with Redis.
+	// Publish lets the other sidecars know that the record of a key has changed, which is of that class; an empty key
+	// stands for any of the class. It is required with Redis.
 	Publish func(ctx context.Context, key, class string) error
 	// Prepare makes of a record what decisions use. It is called once when a record is read. Nil: the record itself.
 	Prepare func(*Identity, *Record) any
 	Bytes   int64 // memory of the cache at most; default 16 MiB
-	// Missing asks the control plane to put records back before others, while it puts back what Redis has lost. Nil: it is not asked.
+	// Missing asks the control plane to put records back before others, while it puts back what Redis has lost. Nil: it
+	// is not asked.
 	Missing  func(ctx context.Context, ids []Identity) error
 	Patience time.Duration // longest wait of a lookup; default 100 ms, and never above 40 % of what is left to the caller
 	OnError  func(reason string, err error)
@@ -114,8 +115,8 @@ func (b *Book) Kinds(domain string) *Kinds {
 	return (*all)[domain]
 }
 
-// Cached returns what decisions use of the record of an identity, nil where it has none, and whether that is up to date. If not, Ask does
-// better. It allocates nothing.
+// Cached returns what decisions use of the record of an identity, nil where it has none, and whether that is up to
+// date. If not, Ask does better. It allocates nothing.
 func (b *Book) Cached(id *Identity) (value any, fresh bool) {
 	if b.cfg.Redis == nil {
 		return b.localValue(id), true
@@ -137,8 +138,8 @@ func (b *Book) localValue(id *Identity) any {
 	return e.value
 }
 
-// Ask looks records up, all at once, and returns what decisions use of each. Where there is no reply in time, it is what was known
-// before.
+// Ask looks records up, all at once, and returns what decisions use of each. Where there is no reply in time, it is
+// what was known before.
 func (b *Book) Ask(ctx context.Context, ids []Identity) []any {
 	values := make([]any, len(ids))
 	if b.cfg.Redis == nil {
@@ -171,9 +172,9 @@ var errBusy = errors.New("the record is being changed by others: try again")
 // changeTries is how often a change is tried again because another one came first.
 const changeTries = 8
 
-// Change changes the record of an identity: change gets what it is, a zero Record where there is none, and changes it in place. It
-// returns the record before and after, nil for none. After an error the record may have been changed all the same, unless the error says
-// that it was not.
+// Change changes the record of an identity: change gets what it is, a zero Record where there is none, and changes it
+// in place. It returns the record before and after, nil for none. After an error the record may have been changed all
+// the same, unless the error says that it was not.
 func (b *Book) Change(ctx context.Context, id Identity, by string, change func(*Record)) (before, after *Record, err error) {
 	edit := func(was *Record) *Record { return b.edit(was, by, change) }
 	if b.cfg.Redis == nil {
@@ -260,11 +261,13 @@ func (b *Book) Reread() {
 
 // Stats is what a Book counts about itself.
 type Stats struct {
-	Entries, Bytes int64 // of the cache, now
-	Hits, Misses   int64 // of lookups in it
-	Drops          int64 // entries that were forgotten early, for want of room
-	Unasked        int64 // missing records that the control plane was not asked about
-	Unreadable     int64 // replies about a record that could not be read
+	Entries    int64 `metric:"record_cache_entries" help:"Identities whose records are remembered, also empty ones."`
+	Bytes      int64 `metric:"record_cache_bytes" help:"Memory that they take, estimated from above."`
+	Hits       int64 `metric:"record_cache_hits_total" help:"Lookups of records that Redis was not asked for."`
+	Misses     int64 `metric:"record_cache_misses_total" help:"Lookups of records that Redis was asked for."`
+	Drops      int64 `metric:"record_cache_drops_total" help:"Records forgotten early, for want of room."`
+	Unasked    int64 `metric:"record_cache_unasked_total" help:"Missing records the control plane was not asked for."`
+	Unreadable int64 `metric:"record_cache_unreadable_total" help:"Unreadable records in Redis; known ones hold."`
 }
 
 // Stats is what the book has counted so far.

@@ -103,8 +103,8 @@ func jittered(life time.Duration) time.Duration {
 	return life - rand.N(life/10)
 }
 
-// keep takes in what is known now. changes is the number of changes before it was asked for: after another one it may be out of date, and
-// is not kept.
+// keep takes in what is known now. changes is the number of changes before it was asked for: after another one it may
+// be out of date, and is not kept.
 func (c *cache) keep(id Identity, e *entry, changes uint64) {
 	id.Domain, id.Name = strings.Clone(id.Domain), strings.Clone(id.Name)
 	s := c.shard(&id)

@@ -31,9 +31,10 @@ const (
 	tellEach  = 64              // records that sidecars hear of one by one: of more they hear once
 )
 
-// Mend makes the records in Redis what they have to be, and returns how many were not. It reads first, and writes only what differs.
-// Sidecars hear of what was written. While records are put back it writes all: sidecars may hold what Redis does not have. A record of an
-// operator, which the control plane does not keep, is overwritten but never removed.
+// Mend makes the records in Redis what they have to be, and returns how many were not. It reads first, and writes only
+// what differs. Sidecars hear of what was written. While records are put back it writes all: sidecars may hold what
+// Redis does not have. A record of an operator, which the control plane does not keep, is overwritten but never
+// removed.
 func (b *Book) Mend(ctx context.Context, wanted []Wanted) (mended int, err error) {
 	found, err := b.compare(ctx, wanted, b.filling())
 	if err != nil {
@@ -173,8 +174,8 @@ func operators(text string) bool {
 	return len(text) > 0 && json.Unmarshal([]byte(text), &r) == nil && !r.Control
 }
 
-// Write writes records. Sidecars hear of each of them, unless there are many, or some are not written: then untold are the classes of which they
-// have to hear by TellAll. The index is written first, so that no record is without it.
+// Write writes records. Sidecars hear of each of them, unless there are many, or some are not written: then untold are
+// the classes of which they have to hear by TellAll. The index is written first, so that no record is without it.
 func (b *Book) Write(ctx context.Context, found []*Difference) (untold []string, err error) {
 	for class, until := range classesOf(found) {
 		err = b.writeIndex(ctx, class, until)

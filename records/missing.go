@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Redis may lose records that the control plane keeps. While they are put back the index has a class that says so. A record that is not
-// found then is not back yet: what was known of it holds, and the control plane is asked to put it back before others.
+// Redis may lose records that the control plane keeps. While they are put back the index has a class that says so. A
+// record that is not found then is not back yet: what was known of it holds, and the control plane is asked to put it
+// back before others.
 const (
 	fillingClass = "|filling"  // of no domain
 	maxMissing   = 1024        // identities that wait to be asked about

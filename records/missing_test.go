@@ -33,7 +33,8 @@ func awaitFilling(t *testing.T, b *Book, want bool) {
 	})
 }
 
-// TestWhatIsNotBackYet empties Redis and has records put back: what is known holds, what is not known is asked for, and what changes meanwhile is seen at once.
+// TestWhatIsNotBackYet empties Redis and has records put back: what is known holds, what is not known is asked for, and
+// what changes meanwhile is seen at once.
 func TestWhatIsNotBackYet(t *testing.T) {
 	all := &books{redis: servers.StartRedis(t)}
 	control, sidecar := all.open(t, 0), all.open(t, 0)

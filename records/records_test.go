@@ -215,7 +215,8 @@ func TestNetworksHaveKindsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestBlocksThatHaveEndedMakeRoom fills a book without Redis with blocks of an hour. There is room for more once they have ended.
+// TestBlocksThatHaveEndedMakeRoom fills a book without Redis with blocks of an hour. There is room for more once they
+// have ended.
 func TestBlocksThatHaveEndedMakeRoom(t *testing.T) {
 	now := time.Date(2026, 11, 5, 12, 0, 0, 0, time.UTC)
 	b := New(Config{Now: func() time.Time { return now }})
@@ -242,7 +243,8 @@ func TestBlocksThatHaveEndedMakeRoom(t *testing.T) {
 	}
 }
 
-// TestManyRecordsAreToldOnce mends few records and many: sidecars hear of a few one by one, and once of many. Either way what they knew is looked up again.
+// TestManyRecordsAreToldOnce mends few records and many: sidecars hear of a few one by one, and once of many. Either
+// way what they knew is looked up again.
 func TestManyRecordsAreToldOnce(t *testing.T) {
 	for _, count := range []int{3, 1000} {
 		all := &books{redis: servers.StartRedis(t)}

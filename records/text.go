@@ -10,8 +10,9 @@ import (
 // usualText is more bytes than most texts take.
 const usualText = 160
 
-// textOf is a record as Redis keeps it, empty for none. It is what encoding/json writes: a walk through all records spends most of its time
-// here, so all but rare records are written without reflection, and the texts of one writer share their memory.
+// textOf is a record as Redis keeps it, empty for none. It is what encoding/json writes: a walk through all records
+// spends most of its time here, so all but rare records are written without reflection, and the texts of one writer
+// share their memory.
 func (w *writer) textOf(r *Record) ([]byte, error) {
 	if r == nil {
 		return nil, nil

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestRecordsAreWrittenAsEncodingJSONDoes compares random records: a repair walk that wrote another text would write all of them again and again.
+// TestRecordsAreWrittenAsEncodingJSONDoes compares random records: a repair walk that wrote another text would write
+// all of them again and again.
 func TestRecordsAreWrittenAsEncodingJSONDoes(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	plain, empty := 0, true

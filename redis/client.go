@@ -167,14 +167,15 @@ func (c *Client) Close() {
 
 // Stats is what clients count about themselves. The zero value has counted none.
 type Stats struct {
-	Connections   int64 // open now
-	Idle          int64 // of these, not in use
-	Opened, Ended int64 // connections so far
-	InFlight      int64 // requests in batches that wait for their replies
-	Waiting       int64 // requests that are not in a batch yet
-	Waited        int64 // calls that waited for a free connection
-	Lacked        int64 // of these, calls that got none in time
-	Rejected      int64 // requests that were not sent, because too many waited
+	Connections int64 `metric:"redis_connections" compat:"redis_pool.cx_active,gauge" help:"Open connections to Redis."`
+	Idle        int64 `metric:"redis_connections_idle" help:"Open connections to Redis that are not in use."`
+	Opened      int64 `compat:"redis_pool.cx_total" help:"Connections to Redis opened so far."`
+	Ended       int64 `compat:"redis_pool.cx_local_close" help:"Connections to Redis closed so far."`
+	InFlight    int64 `metric:"redis_in_flight" help:"Requests that wait for a reply of Redis."`
+	Waiting     int64 `metric:"redis_waiting" help:"Requests that wait to be sent to Redis."`
+	Waited      int64 `metric:"redis_pool_misses_total" help:"Calls that waited for a free connection."`
+	Lacked      int64 `metric:"redis_pool_timeouts_total" help:"Calls that got no connection in time."`
+	Rejected    int64 `metric:"redis_overload_total" help:"Requests not sent, because too many waited."`
 }
 
 // Add adds what a client has counted so far. Of a cluster the last four are those of its present servers.

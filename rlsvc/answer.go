@@ -4,8 +4,8 @@ import (
 	"math"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/door/wire"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/wire"
 )
 
 // Field numbers of RateLimitResponse and of the messages in it.

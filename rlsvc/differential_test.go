@@ -13,7 +13,7 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/wire/wiretest"
+	"github.com/spillway-mesh/spillway/door/wire/wiretest"
 )
 
 // rounds is how many random messages a differential test tries.

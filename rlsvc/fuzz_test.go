@@ -10,7 +10,7 @@ import (
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
-	"github.com/spillway-mesh/spillway/wire"
+	"github.com/spillway-mesh/spillway/door/wire"
 )
 
 // FuzzRequest sends any bytes through the door. They are read as generated code reads them; what is read is answered,

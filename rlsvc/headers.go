@@ -5,9 +5,9 @@ import (
 	"strconv"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/door/wire"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/wire"
 )
 
 // appendHeaders writes the headers of the client's response. Envoy adds them to admitted and refused ones alike.

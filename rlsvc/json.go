@@ -44,6 +44,9 @@ func (s *Service) JSON() http.Handler {
 	})
 }
 
+// jsonName is what metrics, logs and traces call this door.
+const jsonName = "json"
+
 // objectBytes is what an object of a body takes as a message, and as the bytes of one.
 const objectBytes = 256
 
@@ -74,7 +77,7 @@ func readJSON(w http.ResponseWriter, r *http.Request, share *door.Share) (wire [
 func (s *Service) answerJSON(ctx context.Context, request []byte, excess string) (body []byte, status int, err error) {
 	var wire []byte
 	if excess == "" {
-		wire, err = s.Answer(ctx, request, nil)
+		wire, err = s.json.Answer(ctx, request, nil)
 	} else {
 		wire = s.refuse(ctx, excess)
 	}
@@ -99,7 +102,7 @@ func (s *Service) answerJSON(ctx context.Context, request []byte, excess string)
 
 // refuse answers a request that was not read because it brings too much.
 func (s *Service) refuse(ctx context.Context, excess string) []byte {
-	req, v := &descriptors.Request{Excess: excess}, new(engine.Verdict)
+	req, v := &descriptors.Request{Door: jsonName, Excess: excess}, new(engine.Verdict)
 	s.config.Engine.Decide(ctx, req, v)
 	return s.appendAnswer(nil, req, v)
 }

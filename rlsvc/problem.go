@@ -4,8 +4,8 @@ import (
 	"net/http"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/door/wire"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/wire"
 )
 
 // appendBody writes the body of a refusal: a problem document, or the bare message when the rule has a content-type of

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/door"
-	"github.com/spillway-mesh/spillway/wire"
+	"github.com/spillway-mesh/spillway/door/wire"
 )
 
 // The fields that are read, as tags: field number and wire type. A known number with another wire type is an unknown

@@ -15,8 +15,8 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/door"
-	"github.com/spillway-mesh/spillway/wire"
-	"github.com/spillway-mesh/spillway/wire/wiretest"
+	"github.com/spillway-mesh/spillway/door/wire"
+	"github.com/spillway-mesh/spillway/door/wire/wiretest"
 )
 
 // request writes a message with one descriptor out of raw fields.

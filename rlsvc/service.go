@@ -6,15 +6,12 @@ package rlsvc
 
 import (
 	"context"
-	"fmt"
 
 	"google.golang.org/grpc"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/door"
-	"github.com/spillway-mesh/spillway/engine"
 )
 
 // Config is what a Service needs. Only Engine must be set.
@@ -40,6 +37,7 @@ type Config struct {
 type Service struct {
 	config Config
 	door   *door.Door
+	json   *door.Door // of requests to /json
 }
 
 // New makes a service.
@@ -61,11 +59,13 @@ func New(config Config) *Service {
 		config.OnPanic = func(any) {}
 	}
 	s := &Service{config: config}
-	s.door = door.New(door.Config{
-		Service: ratelimitv3.RateLimitService_ServiceDesc, Method: "ShouldRateLimit",
-		Engine: counted{config.Engine, config.OnPanic}, Fresh: s.fresh,
-		Write: s.appendAnswer, Bare: appendBare, OnPanic: config.OnPanic,
-	})
+	calls := door.Config{
+		Name: "rls", Service: ratelimitv3.RateLimitService_ServiceDesc, Method: "ShouldRateLimit", Engine: config.Engine,
+		Fresh: s.fresh, Write: s.appendAnswer, Bare: appendBare, OnPanic: config.OnPanic,
+	}
+	s.door = door.New(calls)
+	calls.Name = jsonName
+	s.json = door.New(calls)
 	return s
 }
 
@@ -80,19 +80,4 @@ func (s *Service) Register(r grpc.ServiceRegistrar) { s.door.Register(r) }
 // not a RateLimitRequest; anything else gets a decision.
 func (s *Service) Answer(ctx context.Context, request, answer []byte) ([]byte, error) {
 	return s.door.Answer(ctx, request, answer)
-}
-
-// counted reports verdicts that do not have one status per descriptor.
-type counted struct {
-	engine door.Decider
-	tell   func(fault any)
-}
-
-// Decide calls the engine and counts the statuses.
-func (c counted) Decide(ctx context.Context, req *descriptors.Request, v *engine.Verdict) {
-	c.engine.Decide(ctx, req, v)
-	got, want := len(v.Statuses), len(req.Descriptors)
-	if got != want {
-		c.tell(fmt.Errorf("a verdict has %d statuses for %d descriptors", got, want))
-	}
 }

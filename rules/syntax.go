@@ -52,28 +52,33 @@ func parse(text []byte) (*yaml.Node, *syntaxError) {
 // documents returns the first two YAML documents of the text; nil if it holds none. A panic of the YAML library is
 // taken for a syntax error: what a user saves to a file must not end the program.
 func documents(text []byte) (first, second *yaml.Node, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("yaml: cannot be read: %v", r)
-		}
-	}()
-	reader := yaml.NewDecoder(bytes.NewReader(text))
 	var docs [2]*yaml.Node
-	for i := range docs {
-		var doc yaml.Node
-		err := reader.Decode(&doc)
-		if errors.Is(err, io.EOF) {
-			break
+	fault := Guard(func() {
+		reader := yaml.NewDecoder(bytes.NewReader(text))
+		for i := 0; i < len(docs) && err == nil; i++ {
+			var doc yaml.Node
+			if err = reader.Decode(&doc); err == nil {
+				docs[i] = &doc
+			}
 		}
-		if err != nil {
-			return nil, nil, err
-		}
-		docs[i] = &doc
+	})
+	if fault != nil {
+		err = fmt.Errorf("yaml: cannot be read: %v", fault)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, nil, err
 	}
 	return docs[0], docs[1], nil
 }
 
-// badByte finds bytes that no YAML file may hold, because the YAML library does not report where they are.
+// Guard calls what reads rules, and returns what it panicked with, or nil.
+func Guard(read func()) (fault any) {
+	defer func() { fault = recover() }()
+	read()
+	return nil
+}
+
+// badByte finds bytes that no YAML file may hold, because the YAML library does not say where they are.
 func badByte(text []byte) *syntaxError {
 	rest := text
 	for len(rest) > 0 {

@@ -13,6 +13,8 @@ import (
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/spillway-mesh/spillway/door"
 )
 
 // budgetRules have a limit for each way through a sidecar.
@@ -53,8 +55,9 @@ func checked(domain, method string) proto.Message {
 	}}
 }
 
-// budgets are how many allocations a call may make from the buffer that grpc received to the buffer that it has sent: one for
-// the key of each counter, which the store may keep, and over ext_authz one for the text of the client's address.
+// budgets are how many allocations a call may make from the buffer that grpc received to the buffer that it has sent:
+// one for the key of each counter, which the store may keep, and over ext_authz one for the text of the client's
+// address.
 var budgets = []struct {
 	name    string
 	service string
@@ -86,7 +89,7 @@ func TestAServedCallHasABudget(t *testing.T) {
 	s := begin(t, budgetRules)
 	doors := registered{}
 	s.register(doors)
-	intercept, codec := s.intercept(), newCodec()
+	intercept, codec := s.intercept(), door.NewCodec()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	for _, b := range budgets {

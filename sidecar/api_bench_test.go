@@ -9,7 +9,8 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// BenchmarkABlockOnEightSidecars measures how long it takes from the request of a block to its effect on the last of eight sidecars.
+// BenchmarkABlockOnEightSidecars measures how long it takes from the request of a block to its effect on the last of
+// eight sidecars.
 func BenchmarkABlockOnEightSidecars(b *testing.B) {
 	redis := servers.StartRedis(b)
 	var all []*running

@@ -63,7 +63,8 @@ descriptors:
     rate_limit: {unit: hour, requests_per_unit: 2}
 `
 
-// TestBreakerSettingsAct: a server that refuses connections opens the breaker with exactly the call that the settings name.
+// TestBreakerSettingsAct: a server that refuses connections opens the breaker with exactly the call that the settings
+// name.
 func TestBreakerSettingsAct(t *testing.T) {
 	const calls = 4
 	shard := servers.FreeAddr(t)

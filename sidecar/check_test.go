@@ -16,6 +16,7 @@ import (
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/extauthz"
 )
@@ -29,6 +30,7 @@ func (blockingDecider) Decide(_ context.Context, req *descriptors.Request, v *en
 	v.Refused = true
 	v.Match.Block = &descriptors.Effect{Rule: "all", Action: descriptors.Block, Reason: req.Subject.Path}
 	v.Refusing = v.Match.Block
+	v.Conclude()
 }
 
 // checkDoor runs the ext_authz service with the codec, and reflection beside it.
@@ -36,7 +38,7 @@ func checkDoor(tb testing.TB) *grpc.ClientConn {
 	return serveCodec(tb, func(s *grpc.Server) {
 		extauthz.New(extauthz.Config{Engine: blockingDecider{}}).Register(s)
 		reflection.Register(s)
-	}, grpc.ForceServerCodecV2(newCodec()))
+	}, grpc.ForceServerCodecV2(door.NewCodec()))
 }
 
 func TestCodecCarriesExtAuthz(t *testing.T) {

@@ -27,6 +27,7 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/rlsvc"
@@ -82,7 +83,7 @@ func codecDoor(tb testing.TB, opts ...grpc.ServerOption) *grpc.ClientConn {
 		rlsvc.New(rlsvc.Config{Engine: refusingDecider{}}).Register(s)
 		healthpb.RegisterHealthServer(s, health.NewServer())
 		reflection.Register(s)
-	}, append(opts, grpc.ForceServerCodecV2(newCodec()))...)
+	}, append(opts, grpc.ForceServerCodecV2(door.NewCodec()))...)
 }
 
 // rawCodec sends and takes bytes as they are: it stands for an Envoy that sends what generated code would not.
@@ -204,7 +205,7 @@ func (generatedService) ShouldRateLimit(_ context.Context, req *ratelimitv3.Rate
 
 func TestOtherServersKeepTheirCodec(t *testing.T) {
 	codecDoor(t)
-	if _, ours := encoding.GetCodecV2(proto.Name).(codec); ours {
+	if encoding.GetCodecV2(proto.Name) == door.NewCodec() {
 		t.Error("the codec is registered for the whole process")
 	}
 	conn := serveCodec(t, func(s *grpc.Server) { ratelimitv3.RegisterRateLimitServiceServer(s, generatedService{}) })
@@ -217,8 +218,8 @@ func TestOtherServersKeepTheirCodec(t *testing.T) {
 	}
 }
 
-// TestAnswersReachTheirOwnCallers sends calls with their own name on one connection, some of which hang up, and looks for
-// another's in the answers: their memory is used again while others are still being sent.
+// TestAnswersReachTheirOwnCallers sends calls with their own name on one connection, some of which hang up, and looks
+// for another's in the answers: their memory is used again while others are still being sent.
 func TestAnswersReachTheirOwnCallers(t *testing.T) {
 	client := ratelimitv3.NewRateLimitServiceClient(codecDoor(t, grpc.NumStreamWorkers(4)))
 	var callers sync.WaitGroup

@@ -34,7 +34,7 @@ func greeted(t *testing.T, network, address string) net.Conn {
 // openConnections is nil when a sidecar has that many connections over gRPC.
 func openConnections(r *running, want int64) func() error {
 	return func() error {
-		if got := r.clients.Stats().Open["grpc"]; got != want {
+		if got := r.serving.clients.Stats().Open["grpc"]; got != want {
 			return fmt.Errorf("%d connections are open, want %d", got, want)
 		}
 		return nil
@@ -102,7 +102,7 @@ func TestHTTPPortsHaveBounds(t *testing.T) {
 	} {
 		oldest := slow(t, port.address)
 		servers.Await(t, "the oldest connection", func() error {
-			if r.clients.Stats().Open[port.name] == 0 {
+			if r.serving.clients.Stats().Open[port.name] == 0 {
 				return errors.New("it is not open")
 			}
 			return nil
@@ -112,7 +112,7 @@ func TestHTTPPortsHaveBounds(t *testing.T) {
 		}
 		expectCut(t, oldest)
 		expectPage(t, port.address, port.page, 200, "")
-		if open := r.clients.Stats().Open[port.name]; open > int64(port.most) {
+		if open := r.serving.clients.Stats().Open[port.name]; open > int64(port.most) {
 			t.Errorf("%s has %d connections, want at most %d", port.name, open, port.most)
 		}
 	}
@@ -166,7 +166,7 @@ func TestASilentConnectionDoesNotHoldUpTheEnd(t *testing.T) {
 	if r.logs(cutOff) == nil {
 		t.Error("a connection without a greeting let the end of the sidecar cut off the others")
 	}
-	if held := r.clients.Stats(); held.Open["grpc"] != 0 || held.Bytes != 0 {
+	if held := r.serving.clients.Stats(); held.Open["grpc"] != 0 || held.Bytes != 0 {
 		t.Errorf("%+v after the end, want that nothing is held", held)
 	}
 }

@@ -54,7 +54,7 @@ func TestThrottledWaitsAreDecidedAtTheEnd(t *testing.T) {
 		}
 	})
 	servers.Await(t, "two held answers", func() error {
-		if got := s.engine.Stats().Waiting; got != 2 {
+		if got := s.counts.engine.Stats().Waiting; got != 2 {
 			return fmt.Errorf("%d so far", got)
 		}
 		return nil

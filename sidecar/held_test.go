@@ -88,14 +88,14 @@ func TestWhatAPeerHoldsIsCounted(t *testing.T) {
 			}
 			call(t, conn, message[:sent], sent == len(message))
 			servers.Await(t, c.name+": "+what, func() error {
-				if held := c.s.clients.Stats().Bytes; held < c.idle+int64(len(message))*9/10 {
+				if held := c.s.serving.clients.Stats().Bytes; held < c.idle+int64(len(message))*9/10 {
 					return fmt.Errorf("%d bytes are held, want those of a connection and of %d bytes more", held, len(message))
 				}
 				return nil
 			})
 			conn.Close()
 			servers.Await(t, "the end of the connection", func() error {
-				if held := c.s.clients.Stats().Bytes; held != 0 {
+				if held := c.s.serving.clients.Stats().Bytes; held != 0 {
 					return fmt.Errorf("%d bytes are held", held)
 				}
 				return nil

@@ -68,7 +68,7 @@ func openReaders(f *testing.F, address string) *readers {
 		Publish: func(context.Context, string, string) error { return nil },
 	})
 	f.Cleanup(func() { r.book.Close() })
-	s.records = r.book
+	s.counts.records = r.book
 	r.peers = peers.New(peers.Config{
 		Redis: client, Channel: "news", Cards: "cards",
 		Answers: func(q string) string { return "answers:" + q }, Card: func() any { return "card" },

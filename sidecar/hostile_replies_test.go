@@ -72,8 +72,8 @@ func TestNoReplyOfRedisEndsASidecar(t *testing.T) {
 			asked.Wait()
 			fetch(t, s.Addresses().Debug, "/v1/fleet")
 			s.lookForRules()
-			s.serves([]string{"shop", "mail"})
-			s.records.Outdate()
+			s.counts.redis.Serve([]string{"shop", "mail"})
+			s.counts.records.Outdate()
 			forger.AwaitMet(t, 10) // some of them of what runs by itself
 			forger.Set(nil)
 			servers.Await(t, "decisions by Redis", func() error {

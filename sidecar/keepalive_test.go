@@ -18,12 +18,13 @@ import (
 	"github.com/spillway-mesh/spillway/telemetry"
 )
 
-// connect starts the gRPC server of a sidecar with this environment, and a client of it that pings as it is told, without a network:
-// so that time is the bubble's.
+// connect starts the gRPC server of a sidecar with this environment, and a client of it that pings as it is told,
+// without a network: so that time is the bubble's.
 func connect(t *testing.T, ping keepalive.ClientParameters, environ ...string) *grpc.ClientConn {
 	t.Helper()
-	s := &Sidecar{cfg: fromEnv(t, environ...), log: slog.New(slog.DiscardHandler), telemetry: telemetry.New(telemetry.Config{})}
-	s.streams, s.endStream = context.WithCancel(context.Background())
+	s := &Sidecar{cfg: fromEnv(t, environ...)}
+	s.reports.log, s.reports.telemetry = slog.New(slog.DiscardHandler), telemetry.New(telemetry.Config{})
+	s.serving.streams, s.serving.endStream = context.WithCancel(context.Background())
 	server, err := s.newServer()
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +42,7 @@ func connect(t *testing.T, ping keepalive.ClientParameters, environ ...string) *
 	}
 	t.Cleanup(func() {
 		conn.Close()
-		s.endStream()
+		s.serving.endStream()
 		server.Stop()
 		<-stopped
 	})
@@ -53,7 +54,8 @@ func connect(t *testing.T, ping keepalive.ClientParameters, environ ...string) *
 	return conn
 }
 
-// Envoy's connection_keepalive pings also while no request comes. The library's default would cut such a connection off.
+// Envoy's connection_keepalive pings also while no request comes. The library's default would cut such a connection
+// off.
 func TestAClientThatPingsEveryTenSecondsIsNotCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := connect(t, keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, PermitWithoutStream: true})

@@ -38,7 +38,7 @@ func TestTheLevelChangesWhileItRuns(t *testing.T) {
 	debug := s.Addresses().Debug
 	expectPage(t, debug, "/loglevel", 200, "info\n")
 	shows := func(name string) bool {
-		s.Sidecar.log.Debug(name)
+		s.reports.log.Debug(name)
 		return s.logs(name) == nil
 	}
 	if shows("before") {
@@ -141,8 +141,8 @@ func TestClientsWriteNoLinesIntoTheLog(t *testing.T) {
 		}
 		post(t, s.Addresses().HTTP, fmt.Sprintf(`{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":%s}]}]}`, body))
 		post(t, s.Addresses().HTTP, fmt.Sprintf(`{"domain":%s,"descriptors":[{"entries":[{"key":%[1]s,"value":%[1]s}]}]}`, body))
-		s.observer.StoreFailed("error", errors.New(value))
-		s.Sidecar.log.Info("event", "value", value)
+		s.reports.observer.StoreFailed("error", errors.New(value))
+		s.reports.log.Info("event", "value", value)
 	}
 	s.halt(t)
 	events := map[string]int{}
@@ -164,7 +164,7 @@ func TestPanicsAndErrorsTellNoSecrets(t *testing.T) {
 		all := strings.Join(secrets, " ")
 		store.do(func() { panic(errors.New("login with " + all)) })
 		sendJSON(t, s, "shop", "user", "alice", "")
-		s.observer.StoreFailed("error", fmt.Errorf("dial redis://user:%s@host", all))
+		s.reports.observer.StoreFailed("error", fmt.Errorf("dial redis://user:%s@host", all))
 		servers.Await(t, "the panic in the log", func() error { return s.logs("panic, recovered") })
 		if err := s.logs("login with *** *** *** *** ***"); err != nil {
 			t.Error(err)
@@ -188,7 +188,7 @@ func TestPasswordsInFilesStayOutOfTheLog(t *testing.T) {
 	}
 	s := begin(t, twoPerYear, append(environ, "REDIS_TYPE=sentinel", "REDIS_URL=m,127.0.0.1:1", "REDIS_PERSECOND=true", "REDIS_PERSECOND_URL=127.0.0.1:1")...)
 	for name := range files {
-		s.loadLog.Error("of "+name, "error", errors.New("login with canary-of-"+name))
+		s.reports.loadLog.Error("of "+name, "error", errors.New("login with canary-of-"+name))
 		if s.logs("canary-of-"+name) == nil {
 			t.Errorf("the log shows the password of %s:\n%s", name, s.log)
 		}

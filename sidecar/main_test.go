@@ -22,12 +22,13 @@ import (
 
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 func TestMain(m *testing.M) {
-	// The client library looks once a second whether a server that was away is back, and notices only then that it was closed.
+	// The client library looks once a second whether a server that was away is back, and notices only then that it was
+	// closed.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
@@ -39,21 +40,21 @@ descriptors:
     rate_limit: {unit: year, requests_per_unit: 2}
 `
 
-// journal is a log that may be read while it is written.
-type journal struct {
+// logBuffer is a log that may be read while it is written.
+type logBuffer struct {
 	mu   sync.Mutex // guards text
 	text strings.Builder
 }
 
 // Write appends to the log.
-func (j *journal) Write(b []byte) (int, error) {
+func (j *logBuffer) Write(b []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.Write(b)
 }
 
 // String is all that was written so far.
-func (j *journal) String() string {
+func (j *logBuffer) String() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.String()
@@ -62,7 +63,7 @@ func (j *journal) String() string {
 // running is a sidecar that a test started.
 type running struct {
 	*Sidecar
-	log   *journal
+	log   *logBuffer
 	rules string // its file
 	stop  context.CancelFunc
 	done  chan struct{}
@@ -93,11 +94,12 @@ func beginWith(t testing.TB, counter engine.Counter, text string, environ ...str
 	return launch(t, counter, file, append([]string{"RULES=" + file}, environ...)...)
 }
 
-// launch starts a sidecar on free ports with this environment, and stops it when the test ends. The file is kept for the test.
+// launch starts a sidecar on free ports with this environment, and stops it when the test ends. The file is kept for
+// the test.
 func launch(t testing.TB, counter engine.Counter, file string, environ ...string) *running {
 	t.Helper()
 	cfg := fromEnv(t, append([]string{"PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0", "PROMETHEUS_ADDR=127.0.0.1:0"}, environ...)...)
-	r := &running{log: new(journal), rules: file, done: make(chan struct{})}
+	r := &running{log: new(logBuffer), rules: file, done: make(chan struct{})}
 	cfg.Output = r.log
 	s, err := assemble(cfg, World{}, counter)
 	if err != nil {

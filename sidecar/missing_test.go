@@ -16,7 +16,8 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// TestMissingRecordsAreAskedFor sends a request of a user while records are put back: the control plane is asked for that user's, without its name in the open.
+// TestMissingRecordsAreAskedFor sends a request of a user while records are put back: the control plane is asked for
+// that user's, without its name in the open.
 func TestMissingRecordsAreAskedFor(t *testing.T) {
 	server := servers.StartRedis(t)
 	keys := descriptors.NewRecordKeys("", []byte("sesame"))

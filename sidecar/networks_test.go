@@ -49,7 +49,7 @@ func matched(t *testing.T, set *descriptors.Set, book *records.Book, address str
 	var who descriptors.Who
 	var found descriptors.Records
 	set.Who(req, &m, &who)
-	if (known{book}).Look(t.Context(), "shop", &who, &found) {
+	if book.Look(t.Context(), "shop", &who, &found) {
 		req.Records = &found
 	}
 	set.Match(req, &m)
@@ -118,7 +118,7 @@ func TestACachedRecordDoesNotKeepTheMessage(t *testing.T) {
 		message := name(n) + strings.Repeat("x", longest)
 		who := descriptors.Who{User: message[:len(name(n))]}
 		var found descriptors.Records
-		if !(known{book}).Look(t.Context(), "shop", &who, &found) || found.User.Tier != "pro" {
+		if !book.Look(t.Context(), "shop", &who, &found) || found.User.Tier != "pro" {
 			t.Fatalf("%s has no record", who.User)
 		}
 	}

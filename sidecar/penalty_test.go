@@ -16,7 +16,8 @@ rules:
   - { name: each, scope: user, limit: 99/1h }
 `
 
-// TestADomainsPenaltyInACluster holds that sidecars share one record per client, wherever in a cluster the rules count that refuse it.
+// TestADomainsPenaltyInACluster holds that sidecars share one record per client, wherever in a cluster the rules count
+// that refuse it.
 func TestADomainsPenaltyInACluster(t *testing.T) {
 	c := servers.StartCluster(t)
 	environ := []string{"REDIS_TYPE=CLUSTER", "REDIS_URL=" + strings.Join(c.Addrs()[:2], ","), "STORE_SILENCE=1s", "STORE_PATIENCE=2s"}

@@ -6,7 +6,7 @@ import (
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -38,7 +38,7 @@ func TestKeysOfTheRateLimitService(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := "key:" + record.KeyOf(secretKey)
+	key := "key:" + journal.KeyOf(secretKey)
 	wantSums(t, "requests of keys", got.keyed(), map[string]int64{key: 3, key + " refused": 1})
 	wantSums(t, "requests", got.requests(""), map[string]int64{"user:ann allowed": 2, "user:ann refused": 1})
 }

@@ -18,7 +18,7 @@ import (
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
-	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -43,16 +43,17 @@ const secretKey = "spw_ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 // copied is what a control plane has after it has read both streams.
 type copied struct {
-	usage   record.Usage
-	events  []record.Event
+	usage   journal.Usage
+	events  []journal.Event
 	dropped map[string]int64 // by stream
 	ended   map[string]bool
 }
 
-// readRecord copies the streams of a sidecar's Redis as a control plane does: an entry that comes again is left out, and one that is missing is an error.
+// readRecord copies the streams of a sidecar's Redis as a control plane does: an entry that comes again is left out,
+// and one that is missing is an error.
 func readRecord(t testing.TB, s *running) (copied, error) {
 	t.Helper()
-	at, err := serversOf(s.cfg.Redises()[0], s.cfg.RedisTLS, s.Sidecar.log, func(string) {})
+	at, err := serversOf(s.cfg.Redises()[0], s.cfg.RedisTLS, s.reports.log, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +61,7 @@ func readRecord(t testing.TB, s *running) (copied, error) {
 	defer servers.Close()
 	servers.Ready(t.Context())
 	c := copied{dropped: map[string]int64{}, ended: map[string]bool{}}
-	for _, stream := range []string{record.UsageStream, record.EventsStream} {
+	for _, stream := range []string{journal.UsageStream, journal.EventsStream} {
 		key := s.recordKeys().Shared(stream)
 		reply, err := servers.Run(t.Context(), key, "XRANGE", key, "-", "+")
 		if err != nil {
@@ -72,7 +73,7 @@ func readRecord(t testing.TB, s *running) (copied, error) {
 			for i := 0; i+1 < len(words); i += 2 {
 				fields[words[i].(string)] = words[i+1].(string)
 			}
-			e, err := record.ParseEntry(fields)
+			e, err := journal.ParseEntry(fields)
 			if err != nil {
 				return c, err
 			}
@@ -95,12 +96,12 @@ func readRecord(t testing.TB, s *running) (copied, error) {
 
 // take adds the rows of an entry.
 func (c *copied) take(stream string, rows []byte) error {
-	if stream == record.EventsStream {
-		events, err := record.UnmarshalEvents(rows)
+	if stream == journal.EventsStream {
+		events, err := journal.UnmarshalEvents(rows)
 		c.events = append(c.events, events...)
 		return err
 	}
-	u, err := record.UnmarshalUsage(rows)
+	u, err := journal.UnmarshalUsage(rows)
 	if err != nil {
 		return err
 	}
@@ -168,9 +169,9 @@ func TestBothDoorsAreRecorded(t *testing.T) {
 	wantSums(t, "requests of a tree", got.requests("user"), map[string]int64{"user:bob allowed": 2, "user:bob refused": 1})
 	wantSums(t, "requests of a rule", got.requests("reads"), map[string]int64{"ip:192.0.2.7 allowed": 1, "ip:192.0.2.7 refused": 1, "user:ann refused": 1})
 	wantSums(t, "endpoints", got.endpoints(t), map[string]int64{" allowed": 2, " refused": 1, "/items allowed": 1, "/items refused": 1, "/ refused": 1})
-	key := "key:" + record.KeyOf("ci")
+	key := "key:" + journal.KeyOf("ci")
 	wantSums(t, "requests of keys", got.keyed(), map[string]int64{key: 1, key + " refused": 1})
-	if !got.ended[record.UsageStream] || !got.ended[record.EventsStream] || len(got.events) != 6 {
+	if !got.ended[journal.UsageStream] || !got.ended[journal.EventsStream] || len(got.events) != 6 {
 		t.Fatalf("ended: %v; %d events, want 6", got.ended, len(got.events))
 	}
 	e := got.events[0]
@@ -195,7 +196,8 @@ func wantSums(t testing.TB, what string, got, want map[string]int64) {
 	}
 }
 
-// askMany asks for some users from several goroutines until told to stop, and returns what was answered, in the terms of the record.
+// askMany asks for some users from several goroutines until told to stop, and returns what was answered, in the terms
+// of the record.
 func askMany(t testing.TB, conn *grpc.ClientConn, rounds int) map[string]int64 {
 	t.Helper()
 	var mu sync.Mutex
@@ -224,9 +226,9 @@ func askMany(t testing.TB, conn *grpc.ClientConn, rounds int) map[string]int64 {
 // awaitEntries waits until an entry is written to each stream.
 func (r *running) awaitEntries(t testing.TB) {
 	t.Helper()
-	before := r.recorder.Stats()
+	before := r.counts.journal.Stats()
 	servers.Await(t, "entries of both streams", func() error {
-		now := r.recorder.Stats()
+		now := r.counts.journal.Stats()
 		if now.UsageEntries == before.UsageEntries || now.EventEntries == before.EventEntries {
 			return fmt.Errorf("since %+v nothing was written: %+v", before, now)
 		}
@@ -246,7 +248,7 @@ func TestUsageIsExactThoughRepliesAreLost(t *testing.T) {
 		want[key] += n
 	}
 	servers.Await(t, "a reply to be lost", func() error {
-		if s.recorder.Stats().Failed == 0 {
+		if s.counts.journal.Stats().Failed == 0 {
 			return errors.New("every entry was answered")
 		}
 		return nil
@@ -268,8 +270,8 @@ func TestUsageIsExactThoughRepliesAreLost(t *testing.T) {
 			refused += n
 		}
 	}
-	if int64(len(got.events)) != refused || got.dropped[record.EventsStream] != 0 {
-		t.Errorf("%d events of %d refusals, %d dropped", len(got.events), refused, got.dropped[record.EventsStream])
+	if int64(len(got.events)) != refused || got.dropped[journal.EventsStream] != 0 {
+		t.Errorf("%d events of %d refusals, %d dropped", len(got.events), refused, got.dropped[journal.EventsStream])
 	}
 }
 
@@ -299,7 +301,7 @@ func TestASidecarThatStopsWithoutRedisSaysWhatIsLost(t *testing.T) {
 	redis := servers.StartRedis(t)
 	s := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "RECORD=true")
 	redis.Kill(t)
-	s.recorder.Note(&record.Decided{At: time.Now(), Domain: "shop", Kind: record.User, Identity: "ann", Requests: 1, Weight: 1})
+	s.counts.journal.Note(&journal.Decided{At: time.Now(), Domain: "shop", Kind: journal.User, Identity: "ann", Requests: 1, Weight: 1})
 	s.stop()
 	<-s.done
 	if s.err == nil || !strings.Contains(s.err.Error(), "3 rows of usage and events could not be written") {

@@ -10,7 +10,8 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// TestRedisCertificatesAreReadAgain rotates the authority, the server's certificate and the sidecar's while the sidecar runs.
+// TestRedisCertificatesAreReadAgain rotates the authority, the server's certificate and the sidecar's while the sidecar
+// runs.
 func TestRedisCertificatesAreReadAgain(t *testing.T) {
 	before, after := newAuthority(t), newAuthority(t)
 	cert, key := before.issue(t, "localhost", 2)

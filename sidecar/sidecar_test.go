@@ -213,7 +213,7 @@ func TestAPortThatIsTakenIsAnError(t *testing.T) {
 	defer taken.Close()
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
 	cfg := fromEnv(t, "PORT=0", "DEBUG_PORT=0", "GRPC_PORT="+port)
-	cfg.Output = new(journal)
+	cfg.Output = new(logBuffer)
 	_, err = New(cfg)
 	if err == nil || !strings.Contains(err.Error(), "listen for gRPC") {
 		t.Errorf("New on a port that is taken = %v", err)

@@ -24,7 +24,8 @@ func askTwo(t *testing.T, s *running, users ...string) *ratelimitv3.RateLimitRes
 	return answer
 }
 
-// TestARefusedRequestIsChargedNowhere where the reference server's variable asks for it, unless the domain says otherwise.
+// TestARefusedRequestIsChargedNowhere where the reference server's variable asks for it, unless the domain says
+// otherwise.
 func TestARefusedRequestIsChargedNowhere(t *testing.T) {
 	redis := servers.StartRedis(t)
 	for name, c := range map[string]struct {

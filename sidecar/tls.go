@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -10,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/spillway-mesh/spillway/reread"
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 )
 
 // newCertificates makes TLS configurations from files, and reads them again when they change: what cannot be read is
@@ -27,37 +28,75 @@ func newCertificates(
 	})
 }
 
-// serverTLS reads the files of cfg, or fails.
-func serverTLS(cfg settings.TLS, log *slog.Logger) (*tls.Config, error) {
-	read := func() (*tls.Config, error) { return readServerTLS(cfg) }
-	c, err := newCertificates([]string{cfg.Cert, cfg.Key, cfg.ClientCA}, read, log)
+// pemFiles are the files of a TLS configuration, and the settings that name them. What is empty is left out.
+type pemFiles struct{ ca, caName, cert, key, certName string }
+
+// names are the files to look at for changes.
+func (f pemFiles) names() []string { return []string{f.ca, f.cert, f.key} }
+
+// read makes a configuration with the certificate, and returns the certificates of authorities, or nil.
+func (f pemFiles) read() (cfg *tls.Config, authorities *x509.CertPool, err error) {
+	cfg = &tls.Config{MinVersion: tls.VersionTLS12}
+	if f.cert != "" {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", f.certName, err)
+		}
+		cfg.Certificates = []tls.Certificate{pair}
+	}
+	if f.ca != "" {
+		authorities, err = loadPool(f.ca)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", f.caName, err)
+		}
+	}
+	return cfg, authorities, nil
+}
+
+// acceptTLS is the configuration of a server: each connection gets what the files hold then. change sets what is not in
+// them.
+func acceptTLS(f pemFiles, log *slog.Logger, change func(cfg *tls.Config)) (*tls.Config, error) {
+	files, err := newCertificates(f.names(), func() (*tls.Config, error) {
+		cfg, authorities, err := f.read()
+		if err == nil {
+			cfg.ClientCAs = authorities
+			change(cfg)
+		}
+		return cfg, err
+	}, log)
 	if err != nil {
 		return nil, err
 	}
-	outer := c.Current().Clone()
-	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.Current(), nil }
+	outer := files.Current().Clone()
+	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return files.Current(), nil }
 	return outer, nil
 }
 
-// readServerTLS makes a configuration of the files.
-func readServerTLS(t settings.TLS) (*tls.Config, error) {
-	pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
-	if err != nil {
-		return nil, fmt.Errorf("GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY: %w", err)
-	}
-	cfg := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}
-	if t.ClientCA == "" {
-		return cfg, nil
-	}
-	cfg.ClientCAs, err = loadPool(t.ClientCA)
-	if err != nil {
-		return nil, fmt.Errorf("GRPC_CLIENT_TLS_CACERT: %w", err)
-	}
-	cfg.ClientAuth = tls.RequireAndVerifyClientCert
-	if names := t.Names(); len(names) > 0 {
-		cfg.VerifyConnection = func(s tls.ConnectionState) error { return holdsOne(s.PeerCertificates, names) }
-	}
-	return cfg, nil
+// serverTLS is how clients reach the gRPC port.
+func serverTLS(t settings.TLS, log *slog.Logger) (*tls.Config, error) {
+	f := pemFiles{t.ClientCA, "GRPC_CLIENT_TLS_CACERT", t.Cert, t.Key, "GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY"}
+	return acceptTLS(f, log, func(cfg *tls.Config) {
+		cfg.NextProtos = []string{"h2"}
+		if cfg.ClientCAs == nil {
+			return
+		}
+		cfg.ClientAuth = tls.RequireAndVerifyClientCert
+		if names := t.Names(); len(names) > 0 {
+			cfg.VerifyConnection = func(s tls.ConnectionState) error { return holdsOne(s.PeerCertificates, names) }
+		}
+	})
+}
+
+// adminTLS is how clients reach the debug port. One without a certificate gets in: metrics need none, and the API looks
+// itself.
+func adminTLS(c settings.Admin, log *slog.Logger) (*tls.Config, error) {
+	f := pemFiles{c.ClientCA, "ADMIN_TLS_CLIENT_CA", c.Cert, c.Key, "ADMIN_TLS_CERT and ADMIN_TLS_KEY"}
+	return acceptTLS(f, log, func(cfg *tls.Config) {
+		cfg.NextProtos = []string{"http/1.1"}
+		if cfg.ClientCAs != nil {
+			cfg.ClientAuth = tls.VerifyClientCertIfGiven
+		}
+	})
 }
 
 // holdsOne checks that a client's certificate, which is verified already, is made out to one of the names.
@@ -89,38 +128,39 @@ func holds(chain []*x509.Certificate, san string) error {
 	return fmt.Errorf("the client's certificate is not made out to %s", san)
 }
 
-// redisTLS returns how to speak TLS to Redis, for each new connection: the files are read again when they change. It fails where they
-// cannot be read now.
-func redisTLS(r settings.RedisTLS, log *slog.Logger) (func() *tls.Config, error) {
-	read := func() (*tls.Config, error) { return readRedisTLS(r) }
-	c, err := newCertificates([]string{r.CA, r.Cert, r.Key}, read, log)
+// dialTLS returns how to speak TLS to a server, for each new connection: the files are read again when they change. It
+// fails where they cannot be read now.
+func dialTLS(f pemFiles, log *slog.Logger, change func(cfg *tls.Config)) (func() *tls.Config, error) {
+	files, err := newCertificates(f.names(), func() (*tls.Config, error) {
+		cfg, authorities, err := f.read()
+		if err == nil {
+			cfg.RootCAs = authorities
+			change(cfg)
+		}
+		return cfg, err
+	}, log)
 	if err != nil {
 		return nil, err
 	}
-	return c.Current, nil
+	return files.Current, nil
 }
 
-// readRedisTLS makes a configuration of the files. Each server is checked by the name that it was dialled by.
-func readRedisTLS(r settings.RedisTLS) (*tls.Config, error) {
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
-	if r.CA != "" {
-		pool, err := loadPool(r.CA)
-		if err != nil {
-			return nil, fmt.Errorf("REDIS_TLS_CACERT: %w", err)
+// redisTLS is how to reach Redis. Each server is checked by the name that it was dialled by.
+func redisTLS(r settings.RedisTLS, log *slog.Logger) (func() *tls.Config, error) {
+	f := pemFiles{r.CA, "REDIS_TLS_CACERT", r.Cert, r.Key, "REDIS_TLS_CLIENT_CERT"}
+	return dialTLS(f, log, func(cfg *tls.Config) {
+		if r.SkipVerify {
+			skipHostname(cfg)
 		}
-		cfg.RootCAs = pool
+	})
+}
+
+// xdsTLS is how to reach the management server.
+func xdsTLS(c *settings.XDS, log *slog.Logger) (func() *tls.Config, error) {
+	f := pemFiles{
+		c.CA, "CONFIG_GRPC_XDS_SERVER_TLS_CACERT", c.Cert, c.Key, "CONFIG_GRPC_XDS_CLIENT_TLS_CERT",
 	}
-	if r.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(r.Cert, r.Key)
-		if err != nil {
-			return nil, fmt.Errorf("REDIS_TLS_CLIENT_CERT: %w", err)
-		}
-		cfg.Certificates = []tls.Certificate{pair}
-	}
-	if r.SkipVerify {
-		skipHostname(cfg)
-	}
-	return cfg, nil
+	return dialTLS(f, log, func(cfg *tls.Config) { cfg.ServerName = cmp.Or(c.SAN, c.Host()) })
 }
 
 // skipHostname checks the chain of the server's certificate but not the name in it.

@@ -215,7 +215,7 @@ func serial(t *testing.T, a *authority, s *running) int64 {
 
 func TestMissingCertificatesAreAnError(t *testing.T) {
 	cfg := fromEnv(t, "PORT=0", "DEBUG_PORT=0", "GRPC_PORT=0", "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT=no.crt", "GRPC_SERVER_TLS_KEY=no.key")
-	cfg.Output = new(journal)
+	cfg.Output = new(logBuffer)
 	_, err := New(cfg)
 	if err == nil {
 		t.Error("New without certificates succeeds")

@@ -8,7 +8,8 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// TestTheLineToTryFitsTheRules runs what a sidecar prints at its start, in a shell: the second time the limit of 1 refuses.
+// TestTheLineToTryFitsTheRules runs what a sidecar prints at its start, in a shell: the second time the limit of 1
+// refuses.
 func TestTheLineToTryFitsTheRules(t *testing.T) {
 	for name, text := range map[string]string{
 		"a tree":               "descriptors:\n- { key: tenant, descriptors: [{ key: plan, value: gold, rate_limit: { unit: day, requests_per_unit: 1 } }] }",

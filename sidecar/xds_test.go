@@ -38,7 +38,7 @@ func follower(t *testing.T, server string, environ ...string) *running {
 
 // limitOf returns the count of the only limit of a domain, or -1.
 func (r *running) limitOf(domain string) int64 {
-	set := r.engine.Rules()
+	set := r.counts.engine.Rules()
 	if set == nil {
 		return -1
 	}
@@ -83,7 +83,8 @@ func refusals(m *servers.Management) (all []string) {
 	return all
 }
 
-// TestRulesOverXDS follows one sidecar through a first configuration, a change, a refused one, its correction and a removal.
+// TestRulesOverXDS follows one sidecar through a first configuration, a change, a refused one, its correction and a
+// removal.
 func TestRulesOverXDS(t *testing.T) {
 	m := servers.StartManagement(t, "")
 	m.Set(t, "1", perYear("shop", 2), perYear("other", 5))
@@ -120,8 +121,8 @@ func TestRulesOverXDS(t *testing.T) {
 	expectPage(t, s.Addresses().HTTP, "/readyz", 200, "ok\n")
 }
 
-// TestAManagementServerThatRestarts is away at first, then comes back with versions that are new, the same and older. A deleted limit
-// must not stay because a version looks familiar.
+// TestAManagementServerThatRestarts is away at first, then comes back with versions that are new, the same and older. A
+// deleted limit must not stay because a version looks familiar.
 func TestAManagementServerThatRestarts(t *testing.T) {
 	addr := servers.FreeAddr(t)
 	s := follower(t, addr)
@@ -166,7 +167,8 @@ func TestXDSWithoutRedis(t *testing.T) {
 	expectCodes(t, dial(t, s.Addresses().GRPC), "alice", codeOK, codeOK, codeOver)
 }
 
-// TestXDSWithRedis has rules of a management server alone, and hears what other sidecars and a control plane tell: changed rules, too.
+// TestXDSWithRedis has rules of a management server alone, and hears what other sidecars and a control plane tell:
+// changed rules, too.
 func TestXDSWithRedis(t *testing.T) {
 	redis := servers.StartRedis(t)
 	m := servers.StartManagement(t, "")

@@ -65,18 +65,18 @@ type RedisStats struct {
 
 // ServerStats is what is known about one server.
 type ServerStats struct {
-	Name    string        // its address, or the name of the master
+	Name    string        `label:"shard"` // its address, or the name of the master
 	Breaker breaker.Stats // of the breaker in front of it
 }
 
 // CallStats counts requests to servers; one over several servers or slots counts for each part.
 type CallStats struct {
-	Sent        int64 // handed to a server, or refused by its breaker or queue
-	Undecided   int64 // of these: left without a decision
-	Unknown     int64 // of the undecided: those that may have charged all the same
-	Late        int64 // of the undecided: those whose reply came after all
-	Healed      int64 // counters that held a foreign value, and were deleted
-	NotReturned int64 // tokens of refused requests that could not be given back
+	Sent        int64 `metric:"redis_requests_total" help:"Requests to Redis, with those its breaker or queue kept."`
+	Undecided   int64 `metric:"redis_undecided_total" help:"Requests without a decision of Redis."`
+	Unknown     int64 `metric:"redis_unknown_total" help:"Requests that may have charged: their reply was lost."`
+	Late        int64 `metric:"redis_late_total" help:"Requests whose reply came after the failure policy decided."`
+	Healed      int64 `metric:"redis_healed_total" help:"Counters with a value that no limit wrote, deleted."`
+	NotReturned int64 `metric:"redis_not_returned_total" help:"Tokens that could not be given back; time does."`
 }
 
 func (c RedisConfig) withDefaults() RedisConfig {

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -33,13 +34,15 @@ func admission() (*Observer, *descriptors.Request, *engine.Verdict) {
 
 func TestAVerdictIsCountedWithoutAllocation(t *testing.T) {
 	o, req, v := admission()
-	allocs := testing.AllocsPerRun(100, func() { o.Verdict(req, v) })
+	ctx := context.Background()
+	allocs := testing.AllocsPerRun(100, func() { o.Verdict(ctx, req, v) })
 	if allocs > 0 {
 		t.Errorf("counting a verdict makes %v allocations, want none", allocs)
 	}
 }
 
-// TestShadowModeCountsRulesInShadow: in quota mode a descriptor that nothing limits keeps the others from refusing, which is not shadow mode.
+// TestShadowModeCountsRulesInShadow: in quota mode a descriptor that nothing limits keeps the others from refusing,
+// which is not shadow mode.
 func TestShadowModeCountsRulesInShadow(t *testing.T) {
 	limits := []descriptors.Limit{{Limit: limit.Limit{Algorithm: limit.FixedWindow, Count: 1, Window: time.Hour}}}
 	for _, shadow := range []bool{false, true} {
@@ -48,7 +51,7 @@ func TestShadowModeCountsRulesInShadow(t *testing.T) {
 		m := New(Config{})
 		o := m.Observer(nil)
 		o.Use(set)
-		e := engine.New(engine.Config{Store: memory.New(memory.Config{}), Quota: true, OnVerdict: o.Verdict})
+		e := engine.New(engine.Config{Store: memory.New(memory.Config{}), Quota: true, Observers: []engine.Observer{o.Verdict}})
 		defer e.Close()
 		e.Use(set)
 		req := &descriptors.Request{Domain: "shop"}
@@ -69,18 +72,20 @@ func TestShadowModeCountsRulesInShadow(t *testing.T) {
 
 func BenchmarkVerdict(b *testing.B) {
 	o, req, v := admission()
+	ctx := context.Background()
 	b.ReportAllocs()
 	for b.Loop() {
-		o.Verdict(req, v)
+		o.Verdict(ctx, req, v)
 	}
 }
 
 func BenchmarkDegradedVerdict(b *testing.B) {
 	o, req, v := admission()
+	ctx := context.Background()
 	v.Degraded, v.Decisions[0].Reason = "timeout", "timeout"
 	b.ReportAllocs()
 	for b.Loop() {
-		o.Verdict(req, v)
+		o.Verdict(ctx, req, v)
 	}
 }
 

@@ -102,7 +102,7 @@ func idle(m *Telemetry, cfg StatsdConfig) *Statsd {
 func TestStatisticsHaveTheReferenceServersNames(t *testing.T) {
 	address, lines := receiver(t, "tcp")
 	m := New(Config{})
-	m.Redis(func() store.RedisStats {
+	m.Measure(func() any {
 		return store.RedisStats{Redis: redis.Stats{Connections: 3, Opened: 7, Ended: 4}, Denials: denials.Stats{Hits: 5, Misses: 6}}
 	})
 	s := idle(m, StatsdConfig{Address: address})
@@ -227,14 +227,26 @@ func TestAStatsdThatComesBackIsUsedAgain(t *testing.T) {
 	m := New(Config{})
 	s := m.Statsd(StatsdConfig{Address: l.Addr().String(), Every: 20 * time.Millisecond})
 	defer s.Close(t.Context())
+	accepted := make(chan net.Conn)
+	go func() {
+		defer close(accepted)
+		for range 2 {
+			if conn, err := l.Accept(); err == nil {
+				accepted <- conn
+			}
+		}
+	}()
 	for range 2 {
-		m.LoadFailed()
-		conn, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
+		var conn net.Conn
+		for conn == nil { // what is written to a connection that has just ended is lost
+			m.LoadFailed()
+			select {
+			case conn = <-accepted:
+			case <-time.After(20 * time.Millisecond):
+			}
 		}
 		line, err := bufio.NewReader(conn).ReadString('\n')
-		if err != nil || line != "ratelimit.service.config_load_error:1|c\n" {
+		if err != nil || !strings.HasPrefix(line, "ratelimit.service.config_load_error:") {
 			t.Errorf("a connection brought %q, %v", line, err)
 		}
 		conn.Close() // the next statistic needs a new connection

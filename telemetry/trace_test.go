@@ -12,11 +12,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc/metadata"
 )
 
@@ -79,8 +81,7 @@ func TestACallersSpanIsFoundInEachForm(t *testing.T) {
 		"w3c that cannot be read, b3": {[]string{"traceparent", "00-xyz", "b3", callerTrace + "-" + callerSpan + "-1"}, nil, true},
 	} {
 		r := newTraced(t, TraceConfig{Rate: 1, Propagators: c.propagators})
-		_, span := r.Decide(called(t, c.headers...))
-		span.End()
+		trace.SpanFromContext(r.Decide(called(t, c.headers...))).End()
 		all := r.ended(t)
 		if len(all) != 1 {
 			t.Errorf("%s: %d spans, want 1", name, len(all))
@@ -113,10 +114,11 @@ func TestTheCallerSamples(t *testing.T) {
 		case "b3":
 			headers = []string{"b3", callerTrace + "-" + callerSpan + "-0"}
 		}
-		ctx, span := r.Decide(called(t, headers...))
+		ctx := r.Decide(called(t, headers...))
+		span := trace.SpanFromContext(ctx)
 		ended := r.Trip(ctx, "10.0.0.1:6379", 1)
-		if (ended != nil) != (c.want == 1) || span.Recording() != (c.want == 1) {
-			t.Errorf("%s: a trip is traced: %v, the decision: %v, want %v", name, ended != nil, span.Recording(), c.want == 1)
+		if (ended != nil) != (c.want == 1) || span.IsRecording() != (c.want == 1) {
+			t.Errorf("%s: a trip is traced: %v, the decision: %v, want %v", name, ended != nil, span.IsRecording(), c.want == 1)
 		}
 		span.End()
 		if got := len(r.ended(t)); got != c.want {
@@ -128,8 +130,7 @@ func TestTheCallerSamples(t *testing.T) {
 func TestTheEnvironmentsSamplerGoesFirst(t *testing.T) {
 	t.Setenv("OTEL_TRACES_SAMPLER", "always_on")
 	r := newTraced(t, TraceConfig{Sampler: "always_on"})
-	_, span := r.Decide(called(t, "traceparent", "00-"+callerTrace+"-"+callerSpan+"-00"))
-	span.End()
+	trace.SpanFromContext(r.Decide(called(t, "traceparent", "00-"+callerTrace+"-"+callerSpan+"-00"))).End()
 	if got := len(r.ended(t)); got != 1 {
 		t.Errorf("%d spans, want 1: the sampler takes all, whatever the caller says", got)
 	}
@@ -146,11 +147,13 @@ func said(s *tracetest.SpanStub) map[string]string {
 
 func TestSpansTellTheConfigurationsWords(t *testing.T) {
 	r := newTraced(t, TraceConfig{Rate: 1, Service: "limits", Namespace: "edge", Instance: "one", Version: "v1"})
-	ctx, span := r.Decide(t.Context())
+	ctx := r.Decide(t.Context())
 	r.Trip(ctx, "10.0.0.1:6379", 3)("")
 	r.Trip(ctx, "10.0.0.2:6379", 1)("timeout")
-	span.Tell(&Summary{Door: "rls", Domain: "shop", Rule: "bad\xffname", Scope: "user", Outcome: engine.Refused, Degraded: "timeout"})
-	span.End()
+	v := &engine.Verdict{Degraded: "timeout"}
+	v.Outcome, v.Effect = engine.Refused, &descriptors.Effect{Rule: "bad\xffname", Scope: "user"}
+	v.Match.Domain = &descriptors.CompiledDomain{Name: "shop"}
+	Watch(nil)(ctx, &descriptors.Request{Door: "rls"}, v)
 	all := r.ended(t)
 	if len(all) != 3 {
 		t.Fatalf("%d spans, want 3", len(all))
@@ -186,8 +189,7 @@ func TestSpansTellTheConfigurationsWords(t *testing.T) {
 func TestHeadersOfARequestOverHTTPNameItsTrace(t *testing.T) {
 	r := newTraced(t, TraceConfig{})
 	h := r.HTTP(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
-		_, span := r.Decide(q.Context())
-		span.End()
+		trace.SpanFromContext(r.Decide(q.Context())).End()
 	}))
 	q := httptest.NewRequest("POST", "/json", nil)
 	q.Header.Set("traceparent", "00-"+callerTrace+"-"+callerSpan+"-01")
@@ -221,8 +223,7 @@ func TestSpansThatNobodyTakesAreDroppedAndCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 1000 {
-			_, span := tracer.Decide(t.Context())
-			span.End() // a span that waited would never return: the bubble would be dead
+			trace.SpanFromContext(tracer.Decide(t.Context())).End() // a span that waited would never return: the bubble would be dead
 		}
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -248,8 +249,7 @@ func TestAFailedExportIsLoggedOnceInAWhile(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 5 {
-			_, span := tracer.Decide(t.Context())
-			span.End()
+			trace.SpanFromContext(tracer.Decide(t.Context())).End()
 			err := tracer.provider.ForceFlush(t.Context())
 			if err != nil {
 				t.Fatal(err)

@@ -44,7 +44,7 @@ func TestOverAdmissionsOutliveAChangeOfScope(t *testing.T) {
 	tel.Rule("shop", "per-user", "user")
 	now := tel.Rule("shop", "per-user", "ip")
 	tel.forgetUnused(&ruleCounters{limits: map[*descriptors.Effect]limitCounters{{}: {rule: now}}})
-	tel.OverAdmitted(now)
+	now.over.Inc()
 	var out strings.Builder
 	err := tel.Text(&out)
 	if err != nil {

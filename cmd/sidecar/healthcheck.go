@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 )
 
 // healthTimeout is the longest a health check waits. Container engines give it 3 s or more.

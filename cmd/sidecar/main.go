@@ -11,8 +11,8 @@ import (
 	"runtime/debug"
 	"syscall"
 
-	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/sidecar"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 )
 
 // Exit codes.

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spillway-mesh/spillway/archive"
-	"github.com/spillway-mesh/spillway/replay"
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/control/archive"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
+	"github.com/spillway-mesh/spillway/whatif/replay"
 )
 
 func newArchive() *cobra.Command {

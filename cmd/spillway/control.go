@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spillway-mesh/spillway/archive"
 	"github.com/spillway-mesh/spillway/control"
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/control/archive"
 	"github.com/spillway-mesh/spillway/sidecar"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 	"github.com/spillway-mesh/spillway/telemetry"
 )
 

@@ -5,9 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spillway-mesh/spillway/rulediff"
 	"github.com/spillway-mesh/spillway/rules"
-	"github.com/spillway-mesh/spillway/trial"
+	"github.com/spillway-mesh/spillway/whatif/rulediff"
+	"github.com/spillway-mesh/spillway/whatif/trial"
 )
 
 func newDiff() *cobra.Command {

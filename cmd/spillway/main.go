@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spillway-mesh/spillway/trial"
+	"github.com/spillway-mesh/spillway/whatif/trial"
 )
 
 // Exit codes. The help of the program lists them.

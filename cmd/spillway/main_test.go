@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spillway-mesh/spillway/trial"
+	"github.com/spillway-mesh/spillway/whatif/trial"
 )
 
 const examples = "../../examples/rules"

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spillway-mesh/spillway/replay"
+	"github.com/spillway-mesh/spillway/whatif/replay"
 )
 
 // mapping reads the flags that say which fields mean what.

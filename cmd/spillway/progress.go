@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/spillway-mesh/spillway/replay"
+	"github.com/spillway-mesh/spillway/whatif/replay"
 )
 
 // bar shows how far a replay or a load has come, in one line that it writes over again. The zero value shows nothing.

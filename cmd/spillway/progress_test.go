@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spillway-mesh/spillway/replay"
+	"github.com/spillway-mesh/spillway/whatif/replay"
 )
 
 func TestProgressLine(t *testing.T) {

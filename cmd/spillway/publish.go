@@ -14,7 +14,7 @@ import (
 	"github.com/spillway-mesh/spillway/control"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/rules"
-	"github.com/spillway-mesh/spillway/trial"
+	"github.com/spillway-mesh/spillway/whatif/trial"
 )
 
 // ruleText is a rule file and the domain that it is about.

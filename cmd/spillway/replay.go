@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spillway-mesh/spillway/replay"
+	"github.com/spillway-mesh/spillway/whatif/replay"
 )
 
 // replayFlags are the flags of replay.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spillway-mesh/spillway/ruletest"
+	"github.com/spillway-mesh/spillway/whatif/ruletest"
 )
 
 // tested is what came of all files, for programs.

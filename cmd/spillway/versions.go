@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/spillway-mesh/spillway/control"
-	"github.com/spillway-mesh/spillway/rulediff"
+	"github.com/spillway-mesh/spillway/whatif/rulediff"
 )
 
 // newRulesOfControl makes the commands about the versions of rules that a control keeps.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spillway-mesh/spillway/replay"
 	"github.com/spillway-mesh/spillway/test/servers"
+	"github.com/spillway-mesh/spillway/whatif/replay"
 )
 
 const (

@@ -14,7 +14,7 @@ import (
 	core "k8s.io/api/core/v1"
 
 	"github.com/spillway-mesh/spillway/rules"
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -297,7 +297,7 @@ func (w *eraseWorld) record(at time.Time, identity string) {
 
 // keyName is how usage names the API key of a user.
 func (w *eraseWorld) keyName(user string) string {
-	return w.keys.Identity(record.KeyKind, record.KeyOf(user+"-key"))
+	return w.keys.Identity(journal.KeyKind, journal.KeyOf(user+"-key"))
 }
 
 // find searches all tables, all of Redis and all files for a user, in clear and as the record names it.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -334,7 +334,7 @@ func streamFull(t *testing.T) {
 	const sent, kept, rows = 300, 100, 10
 	for n := int64(1); n <= sent; n++ {
 		e := happened("one", n, time.Now(), rows)
-		w.redis.Do(t, append([]string{"XADD", recordKeys.Shared(record.EventsStream), "MAXLEN", strconv.Itoa(kept), "*"}, e.Fields()...)...)
+		w.redis.Do(t, append([]string{"XADD", recordKeys.Shared(journal.EventsStream), "MAXLEN", strconv.Itoa(kept), "*"}, e.Fields()...)...)
 	}
 	w.awaitFailure()
 	w.do(`DROP TRIGGER no_room ON events`)

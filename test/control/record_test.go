@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -23,39 +23,39 @@ const full = servers.Full
 var recordKeys = descriptors.NewRecordKeys("", nil)
 
 // send appends an entry to a stream of the record, as a sidecar does.
-func (w *world) sendEntry(stream string, e record.Entry) {
+func (w *world) sendEntry(stream string, e journal.Entry) {
 	w.t.Helper()
 	w.redis.Do(w.t, append([]string{"XADD", recordKeys.Shared(stream), "*"}, e.Fields()...)...)
 }
 
 // used is an entry of usage: a user was admitted and refused so often, within a minute.
-func used(sidecar string, sequence int64, user string, at time.Time, admitted, refused int64) record.Entry {
-	u := &record.Usage{}
+func used(sidecar string, sequence int64, user string, at time.Time, admitted, refused int64) journal.Entry {
+	u := &journal.Usage{}
 	for _, one := range []struct {
 		outcome  string
 		requests int64
 	}{{"allowed", admitted}, {"refused", refused}} {
 		if one.requests > 0 {
-			u.Identities = append(u.Identities, record.IdentityRow{Minute: at.Unix() / 60, Domain: "api", Identity: recordKeys.Identity("user", user), Outcome: one.outcome, Requests: one.requests, Cost: one.requests})
-			row := record.EndpointRow{Minute: at.Unix() / 60, Domain: "api", Rule: "per-user", Endpoint: "/orders", Outcome: one.outcome, Requests: one.requests, Cost: one.requests}
+			u.Identities = append(u.Identities, journal.IdentityRow{Minute: at.Unix() / 60, Domain: "api", Identity: recordKeys.Identity("user", user), Outcome: one.outcome, Requests: one.requests, Cost: one.requests})
+			row := journal.EndpointRow{Minute: at.Unix() / 60, Domain: "api", Rule: "per-user", Endpoint: "/orders", Outcome: one.outcome, Requests: one.requests, Cost: one.requests}
 			row.Latency.Add(2*time.Millisecond, one.requests)
 			u.Endpoints = append(u.Endpoints, row)
 		}
 	}
-	u.Caches = []record.CacheRow{{Minute: at.Unix() / 60, Cache: "denials", Hits: 9, Misses: 1}}
-	return record.Entry{Sidecar: sidecar, Sequence: sequence, Region: "eu", Rows: record.MarshalUsage(u)}
+	u.Caches = []journal.CacheRow{{Minute: at.Unix() / 60, Cache: "denials", Hits: 9, Misses: 1}}
+	return journal.Entry{Sidecar: sidecar, Sequence: sequence, Region: "eu", Rows: journal.MarshalUsage(u)}
 }
 
 // happened is an entry of events.
-func happened(sidecar string, sequence int64, at time.Time, count int) record.Entry {
-	var events []record.Event
+func happened(sidecar string, sequence int64, at time.Time, count int) journal.Entry {
+	var events []journal.Event
 	for n := range count {
-		events = append(events, record.Event{
+		events = append(events, journal.Event{
 			At: at.UnixMicro() + int64(n), Domain: "api", Outcome: "refused", Rule: "per-user", Identity: recordKeys.Identity("user", "u"+strconv.Itoa(n%10)), IP: "192.0.2.1",
 			Method: "GET", Endpoint: "/orders", Count: 5, Limit: 5, Cost: 1, Status: 429, RetryAfter: 2, Latency: 300, Weight: 1,
 		})
 	}
-	return record.Entry{Sidecar: sidecar, Sequence: sequence, Region: "eu", Rows: record.MarshalEvents(events)}
+	return journal.Entry{Sidecar: sidecar, Sequence: sequence, Region: "eu", Rows: journal.MarshalEvents(events)}
 }
 
 // awaitRows waits until the record has so many rows of a stream, with so many in the queue.
@@ -113,7 +113,7 @@ func TestTheRecordAnswers(t *testing.T) {
 	w.sendEntry("usage", used("one", 1, "ann", now, 30, 4))
 	w.sendEntry("usage", used("one", 1, "ann", now, 30, 4)) // its reply was lost
 	w.sendEntry("usage", used("two", 1, "ann", now, 10, 0))
-	w.sendEntry("usage", record.Entry{Sidecar: "two", Sequence: 2, Rows: []byte("poison")})
+	w.sendEntry("usage", journal.Entry{Sidecar: "two", Sequence: 2, Rows: []byte("poison")})
 	w.sendEntry("events", happened("one", 1, now, 25))
 	w.awaitRows(0, "usage", 8)
 	w.awaitRows(0, "events", 25)

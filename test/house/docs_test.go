@@ -12,7 +12,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/rules"
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -22,7 +22,7 @@ var yamlFiles = []struct{ pattern, test, text, lacks string }{
 	{"examples/rules/*.yaml", "rules/examples_test.go", "func TestExamplesLoadWithoutAWarning", ""},
 	{"examples/rules/tests/*.yaml", "cmd/spillway/main_test.go", "func TestExamplesPassTheirTests", ""},
 	{"examples/replay/*.yaml", "cmd/spillway/docs_test.go", "func TestPagesShowWhatTheProgramPrints", ""},
-	{"ruletest/testdata/*.yaml", "ruletest/ruletest_test.go", "rules: rules.yaml", ""},
+	{"whatif/ruletest/testdata/*.yaml", "whatif/ruletest/ruletest_test.go", "rules: rules.yaml", ""},
 	{"examples/envoy/envoy.yaml", "test/integration/config_test.go", "func TestExampleIsValid", ""},
 	{"examples/envoy/ext_authz.yaml", "test/integration/authz_world_test.go", "func TestAuthzExampleIsValid", ""},
 	{"examples/envoy/tls.yaml", "test/integration/tls_test.go", "func TestEnvoyAsksOverTLS", ""},

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 )
 
 func page(t *testing.T, name string) string {

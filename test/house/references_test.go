@@ -17,17 +17,17 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/spillway-mesh/spillway/breaker"
+	"github.com/spillway-mesh/spillway/connlimit"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/identity"
-	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/records"
 	"github.com/spillway-mesh/spillway/rules"
-	"github.com/spillway-mesh/spillway/settings"
+	"github.com/spillway-mesh/spillway/rules/xds"
+	"github.com/spillway-mesh/spillway/sidecar"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 	"github.com/spillway-mesh/spillway/store"
 	"github.com/spillway-mesh/spillway/store/memory"
 	"github.com/spillway-mesh/spillway/telemetry"
-	"github.com/spillway-mesh/spillway/xds"
 )
 
 // update writes the references anew in place of comparing them: make docs.
@@ -74,22 +74,20 @@ func wiredTelemetry(t *testing.T) *telemetry.Telemetry {
 	m.Panicked()
 	m.Exceeded("bytes")
 	m.Loaded("hash", time.Unix(1, 0))
-	m.Memory("main", func() memory.Stats { return memory.Stats{} })
-	m.Redis(func() store.RedisStats {
-		return store.RedisStats{Servers: []store.ServerStats{{Name: "a:1", Breaker: breaker.Stats{}}}}
+	m.Measure(func() any {
+		return sidecar.Stats{
+			Memory: new(memory.Stats), Share: new(memory.Stats), Records: new(records.Stats), Journal: new(journal.Stats),
+			Redis: &store.RedisStats{Servers: []store.ServerStats{{Name: "a:1"}}}, XDS: &xds.Status{Version: "v"},
+			Live: &sidecar.LiveStats{Domains: map[string]int{"domain": 1}}, Connections: connlimit.Stats{
+				Open: map[string]int64{"grpc": 0}, Closed: map[string]int64{"room": 0},
+			},
+		}
 	})
-	m.Live(func(string) int { return 1 }, func() []string { return []string{"domain"} })
-	m.Engine(func() engine.Stats { return engine.Stats{} })
-	m.Identity(func() identity.Stats { return identity.Stats{} })
-	m.Records(func() records.Stats { return records.Stats{} })
+	m.Measure(func() any {
+		archive := &telemetry.ControlArchive{LastRun: time.Unix(1, 0), Failures: map[string]int64{"store": 0}}
+		return telemetry.ControlStats{Streams: []telemetry.ControlStream{{Stream: "usage"}}, Archive: archive}
+	})
 	m.Lines(&telemetry.Lines{})
-	m.Connections(func() telemetry.ConnectionStats { return telemetry.ConnectionStats{} })
-	m.Record(func() record.Stats { return record.Stats{} })
-	m.XDS(func() xds.Status { return xds.Status{Accepted: time.Now()} })
-	m.Control(func() telemetry.ControlStats {
-		return telemetry.ControlStats{Streams: []telemetry.ControlStream{{Stream: "usage"}},
-			Archive: &telemetry.ControlArchive{LastRun: time.Unix(1, 0), Failures: map[string]int64{"store": 0}}}
-	})
 	statsd := m.Statsd(telemetry.StatsdConfig{Address: "127.0.0.1:1", Every: time.Hour})
 	t.Cleanup(func() { statsd.Close(context.Background()) })
 	decisions := m.DecisionLog(telemetry.DecisionLogConfig{Log: slog.New(slog.DiscardHandler)})
@@ -326,7 +324,7 @@ func writeGroup(t *testing.T, out *strings.Builder, group *ast.Field, g *ast.Gen
 }
 
 func TestReferenceOfTheEnvironment(t *testing.T) {
-	types := structs(t, "settings")
+	types := structs(t, "sidecar/settings")
 	out := new(strings.Builder)
 	var names []string
 	for _, group := range structOf(types["Config"]).Fields.List {

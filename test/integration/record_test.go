@@ -26,7 +26,7 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/record"
+	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -56,7 +56,7 @@ func recordedRequests(t testing.TB, redisAddr string) map[string]int64 {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: redisAddr})
 	defer client.Close()
-	entries, err := client.XRange(context.Background(), descriptors.NewRecordKeys("", nil).Shared(record.UsageStream),
+	entries, err := client.XRange(context.Background(), descriptors.NewRecordKeys("", nil).Shared(journal.UsageStream),
 		"-", "+").Result()
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func recordedRequests(t testing.TB, redisAddr string) map[string]int64 {
 		for name, value := range one.Values {
 			fields[name] = fmt.Sprint(value)
 		}
-		e, err := record.ParseEntry(fields)
+		e, err := journal.ParseEntry(fields)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func recordedRequests(t testing.TB, redisAddr string) map[string]int64 {
 			t.Fatalf("entry %d of %s follows %d", e.Sequence, e.Sidecar, last[e.Sidecar])
 		}
 		last[e.Sidecar] = e.Sequence
-		rows, err := record.UnmarshalUsage(e.Rows)
+		rows, err := journal.UnmarshalUsage(e.Rows)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/spillway-mesh/spillway/replay"
 	"github.com/spillway-mesh/spillway/test/servers"
+	"github.com/spillway-mesh/spillway/whatif/replay"
 )
 
 // replayRules count over a day, so that what a test takes does not matter.

@@ -16,7 +16,7 @@ import (
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 
-	environment "github.com/spillway-mesh/spillway/settings"
+	environment "github.com/spillway-mesh/spillway/sidecar/settings"
 	"github.com/spillway-mesh/spillway/test/servers"
 	"sigs.k8s.io/yaml"
 )

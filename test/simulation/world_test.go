@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/rules"
-	"github.com/spillway-mesh/spillway/settings"
 	"github.com/spillway-mesh/spillway/sidecar"
+	"github.com/spillway-mesh/spillway/sidecar/settings"
 )
 
 // world is one simulation: sidecars, their Redis, what goes wrong, and who calls.

@@ -1,0 +1,218 @@
+package copier
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+
+	"github.com/spillway-mesh/spillway/control/migrations"
+	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/journal"
+	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/test/servers"
+)
+
+// TestMain runs the tests, or, as a child of one, a recorder that kills itself at a step.
+func TestMain(m *testing.M) {
+	if os.Getenv("RECORDER_DATABASE") != "" {
+		child()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// child copies until all streams are empty, and dies at the n-th time that the step is done.
+func child() {
+	step := os.Getenv("RECORDER_DIES_AT")
+	left := must(strconv.Atoi(os.Getenv("RECORDER_DIES_TIME")))
+	r := recorderOf(os.Getenv("RECORDER_DATABASE"), os.Getenv("RECORDER_REDIS"))
+	r.passed = func(done string) {
+		if done != step {
+			return
+		}
+		if left--; left == 0 {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {} // the signal is on its way
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn, err := r.cfg.Connect(ctx)
+	if err != nil {
+		panic(err)
+	}
+	for more := true; more && err == nil; {
+		more, err = r.round(ctx, conn)
+	}
+	fmt.Println("ended", err)
+}
+
+const secret = "a secret of the tests"
+
+func recorderOf(database, address string) *Recorder {
+	servers := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{address}}})
+	return New(Config{
+		Connect: func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, database) },
+		Redis:   servers, Keys: descriptors.NewRecordKeys("", []byte(secret)), Leads: func() bool { return true }, Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+// world is a recorder with a real PostgreSQL and a real Redis.
+type world struct {
+	*testing.T
+	*Recorder
+	postgres *servers.Postgres
+	redis    *servers.Redis
+	db       *pgx.Conn // of the test
+	conn     *pgx.Conn // of the recorder
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{T: t, postgres: servers.Database(t), redis: servers.StartRedis(t)}
+	w.migrate()
+	w.Recorder = recorderOf(w.postgres.URL, w.redis.Addr)
+	t.Cleanup(w.cfg.Redis.Close)
+	w.db, w.conn = w.connect(), w.connect()
+	return w
+}
+
+func (w *world) migrate() {
+	w.Helper()
+	db := stdlib.OpenDB(*must(pgx.ParseConfig(w.postgres.URL)))
+	defer db.Close()
+	provider := must(goose.NewProvider(goose.DialectPostgres, db, migrations.Files))
+	must(provider.Up(context.Background()))
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+func (w *world) connect() *pgx.Conn {
+	w.Helper()
+	conn, err := pgx.Connect(context.Background(), w.postgres.URL)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { conn.Close(context.Background()) })
+	return conn
+}
+
+// send appends an entry as a sidecar does.
+func (w *world) send(stream string, e journal.Entry) {
+	w.Helper()
+	w.redis.Do(w, append([]string{"XADD", w.cfg.Keys.Shared(stream), "*"}, e.Fields()...)...)
+}
+
+// drain copies until the streams are empty.
+func (w *world) drain() {
+	w.Helper()
+	for more := true; more; {
+		var err error
+		more, err = w.round(context.Background(), w.conn)
+		if err != nil {
+			w.Fatal(err)
+		}
+	}
+}
+
+// keys makes the users ann and ben, each with a key. Sidecars see the id of the first one, and the second key itself.
+func (w *world) keys() {
+	w.Helper()
+	w.run(`INSERT INTO domains (name, created_by) VALUES ('api', 'ann')`)
+	w.run(`INSERT INTO users (domain, name, updated_by) VALUES ('api', 'ann', 'x'), ('api', 'ben', 'x')`)
+	w.run(`INSERT INTO api_keys (domain, id, digest, prefix, user_name, created_by)
+	  VALUES ('api', 'key of ann', sha256('a'), 'spw_abcdef', 'ann', 'x'), ('api', 'b', sha256('key of ben'), 'spw_abcdef', 'ben', 'x')`)
+	w.run(`DELETE FROM outbox`)
+}
+
+// keyTotal reads what a key was used for.
+const keyTotal = `SELECT total_requests FROM api_keys WHERE user_name = $1`
+
+// number reads one number.
+func (w *world) number(sql string, args ...any) (n int64) {
+	w.Helper()
+	err := w.db.QueryRow(context.Background(), sql, args...).Scan(&n)
+	if err != nil {
+		w.Fatalf("%s: %v", sql, err)
+	}
+	return n
+}
+
+func (w *world) run(sql string, args ...any) {
+	w.Helper()
+	_, err := w.db.Exec(context.Background(), sql, args...)
+	if err != nil {
+		w.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// want compares a number of the database.
+func (w *world) want(what string, want int64, sql string, args ...any) {
+	w.Helper()
+	if got := w.number(sql, args...); got != want {
+		w.Errorf("%s: %d, want %d", what, got, want)
+	}
+}
+
+// dies runs a recorder as a process of its own that kills itself at a step, and returns whether it came there.
+func (w *world) dies(step string, time int) bool {
+	w.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "RECORDER_DATABASE="+w.postgres.URL, "RECORDER_REDIS="+w.redis.Addr, "RECORDER_DIES_AT="+step, "RECORDER_DIES_TIME="+strconv.Itoa(time))
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		return false
+	}
+	status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if !status.Signaled() || status.Signal() != syscall.SIGKILL {
+		w.Fatalf("the recorder ended by %v: %s", err, out)
+	}
+	return true
+}
+
+// minuteOf is a minute of the record.
+func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
+
+// usageOf is an entry in which a user was admitted so often, within a minute.
+func usageOf(sidecar string, sequence int64, user string, at time.Time, admitted, refused int64) journal.Entry {
+	keys := descriptors.NewRecordKeys("", []byte(secret))
+	id := keys.Identity("user", user)
+	u := &journal.Usage{
+		Identities: []journal.IdentityRow{{Minute: minuteOf(at), Domain: "api", Identity: id, Outcome: "allowed", Requests: admitted, Cost: 2 * admitted}},
+		Endpoints:  []journal.EndpointRow{{Minute: minuteOf(at), Domain: "api", Rule: "per-user", Endpoint: "GET /", Outcome: "allowed", Requests: admitted, Cost: 2 * admitted}},
+		Caches:     []journal.CacheRow{{Minute: minuteOf(at), Cache: "denials", Hits: 3, Misses: 1}},
+	}
+	u.Endpoints[0].Latency.Add(time.Millisecond, admitted)
+	u.Keys = []journal.KeyRow{{Minute: minuteOf(at), Domain: "api", Key: keys.Identity(journal.KeyKind, journal.KeyOf("key of "+user)), Requests: admitted + refused, Refused: refused}}
+	if refused > 0 {
+		u.Identities = append(u.Identities, journal.IdentityRow{Minute: minuteOf(at), Domain: "api", Identity: id, Outcome: "refused", Requests: refused, Cost: 2 * refused})
+	}
+	return journal.Entry{Sidecar: sidecar, Sequence: sequence, Region: "eu", Rows: journal.MarshalUsage(u)}
+}
+
+// eventsOf is an entry with events.
+func eventsOf(sidecar string, sequence int64, at time.Time, count int) journal.Entry {
+	var events []journal.Event
+	for n := range count {
+		events = append(events, journal.Event{
+			At: at.UnixMicro() + int64(n), Domain: "api", Outcome: "refused", Rule: "per-user", Identity: "user:" + strconv.Itoa(n%100), IP: "192.0.2.1", Method: "GET", Endpoint: "/orders/" + strconv.Itoa(n%7),
+			Count: 10, Limit: 10, Cost: 1, Status: 429, RetryAfter: 1.5, Latency: 250, Weight: 1,
+		})
+	}
+	return journal.Entry{Sidecar: sidecar, Sequence: sequence, Region: "eu", Rows: journal.MarshalEvents(events)}
+}
