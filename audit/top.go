@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/spillway-mesh/spillway/topk"
 )
 
 const (
@@ -40,7 +42,7 @@ func NewTop(keys int, now func() time.Time) *Top {
 	t.before = t.began
 	t.every.Store(1)
 	for i := range t.present {
-		t.present[i], t.past[i] = newSketch(t.size), newSketch(t.size)
+		t.present[i], t.past[i] = topk.New[ranked, struct{}](t.size), topk.New[ranked, struct{}](t.size)
 	}
 	return t
 }
@@ -58,10 +60,10 @@ func (t *Top) Note(domain, rule, key string, refused bool) {
 	defer t.mu.Unlock()
 	weight := int64(t.every.Load())
 	t.paceLocked(now)
-	of := Ranked{Domain: domain, Rule: rule, Key: key}
-	t.present[0].add(of, weight)
+	of := ranked{domain, rule, key}
+	t.present[0].Add(of, weight)
 	if refused {
-		t.present[1].add(of, weight)
+		t.present[1].Add(of, weight)
 	}
 }
 
@@ -73,13 +75,13 @@ func (t *Top) turnLocked(now time.Time) {
 		t.past, t.present = t.present, t.past
 		t.coarse[1], t.coarse[0] = t.coarse[0], 1
 		for _, s := range t.present {
-			s.clear()
+			s.Clear()
 		}
 	}
 	if t.began.Sub(t.before) >= 2*topSpan {
 		t.before, t.coarse[1] = t.began, 1
 		for _, s := range t.past {
-			s.clear()
+			s.Clear()
 		}
 	}
 }
@@ -145,25 +147,19 @@ func sampling(count, every int64) int64 {
 	return int64(3 * math.Sqrt(float64(count)*float64(every-1)))
 }
 
-// merged is the sum of two sketches. A key that one of them does not hold may have had that one's floor.
-func merged(a, b *sketch) ([]Ranked, int64) {
-	list := slices.Clone(a.entries)
-	for i := range list {
-		if other, known := b.places[list[i].id()]; known {
-			list[i].Count += b.entries[other].Count
-			list[i].Error += b.entries[other].Error
-		} else {
-			list[i].Error += b.floor()
+// merged is the sum of two sketches, and the count that a key may have without being there.
+func merged(sketches ...*sketch) ([]Ranked, int64) {
+	lists, floors, floor := make([][]Ranked, len(sketches)), make([]int64, len(sketches)), int64(0)
+	for i, s := range sketches {
+		for _, c := range s.List() {
+			k := c.Key
+			lists[i] = append(lists[i], Ranked{Domain: k.domain, Rule: k.rule, Key: k.key, Count: c.Count,
+				Error: c.Error})
 		}
+		floors[i] = s.Floor()
+		floor += floors[i]
 	}
-	for _, e := range b.entries {
-		if _, known := a.places[e.id()]; !known {
-			e.Error += a.floor()
-			list = append(list, e)
-		}
-	}
-	sortRanked(list)
-	return list, a.floor() + b.floor()
+	return mergeLists(lists, floors), floor
 }
 
 func sortRanked(list []Ranked) {
@@ -231,86 +227,5 @@ type ranked struct{ domain, rule, key string }
 
 func (r *Ranked) id() ranked { return ranked{r.Domain, r.Rule, r.Key} }
 
-// sketch keeps the counts of as many keys as it has room for. A new key takes the place of the one with the lowest
-// count, and its count, which is its error.
-type sketch struct {
-	size    int
-	entries []Ranked
-	places  map[ranked]int // of entries
-	order   []int          // places of entries, a heap by count: the lowest is first
-	at      []int          // of each entry, where it is in order
-}
-
-func newSketch(size int) *sketch {
-	return &sketch{size: size, entries: make([]Ranked, 0, size), places: make(map[ranked]int, size),
-		order: make([]int, 0, size), at: make([]int, 0, size)}
-}
-
-func (s *sketch) clear() {
-	clear(s.entries)
-	clear(s.places)
-	s.entries, s.order, s.at = s.entries[:0], s.order[:0], s.at[:0]
-}
-
-// floor is the count that a key may have without being there.
-func (s *sketch) floor() int64 {
-	if len(s.entries) < s.size {
-		return 0
-	}
-	return s.count(0)
-}
-
-// count is the count of a place in order.
-func (s *sketch) count(i int) int64 { return s.entries[s.order[i]].Count }
-
-func (s *sketch) add(of Ranked, weight int64) {
-	place, known := s.places[of.id()]
-	switch {
-	case known:
-		s.entries[place].Count += weight
-	case len(s.entries) < s.size:
-		place = len(s.entries)
-		s.entries, s.order, s.at = append(s.entries, of), append(s.order, place), append(s.at, place)
-		s.rise(place) // with a count of 0, so that it is first
-		s.entries[place].Count = weight
-		s.places[of.id()] = place
-	default:
-		place = s.order[0]
-		least := &s.entries[place]
-		delete(s.places, least.id())
-		of.Count, of.Error = least.Count+weight, least.Count
-		*least = of
-		s.places[of.id()] = place
-	}
-	s.sink(s.at[place])
-}
-
-// rise moves the entry at a place of order forwards until no higher count is before it.
-func (s *sketch) rise(i int) {
-	for i > 0 && s.count((i-1)/2) > s.count(i) {
-		s.swap(i, (i-1)/2)
-		i = (i - 1) / 2
-	}
-}
-
-// sink moves the entry at a place of order backwards until no lower count is behind it.
-func (s *sketch) sink(i int) {
-	for {
-		low := i
-		for child := 2*i + 1; child <= 2*i+2 && child < len(s.order); child++ {
-			if s.count(child) < s.count(low) {
-				low = child
-			}
-		}
-		if low == i {
-			return
-		}
-		s.swap(i, low)
-		i = low
-	}
-}
-
-func (s *sketch) swap(i, j int) {
-	s.order[i], s.order[j] = s.order[j], s.order[i]
-	s.at[s.order[i]], s.at[s.order[j]] = i, j
-}
+// sketch counts keys.
+type sketch = topk.Sketch[ranked, struct{}]

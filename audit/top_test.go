@@ -42,25 +42,6 @@ func TestHeavyKeysAreFoundWithinTheError(t *testing.T) {
 	}
 }
 
-// TestTheLeastKeyGives: a sketch that is full holds what a plain count holds, but for the keys with the lowest counts.
-func TestTheLeastKeyGives(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 4))
-	s := newSketch(32)
-	for range 20_000 {
-		s.add(Ranked{Key: fmt.Sprint(min(r.IntN(200), r.IntN(200)))}, int64(1+r.IntN(3)))
-		least := s.entries[0].Count
-		for place, e := range s.entries {
-			least = min(least, e.Count)
-			if s.places[e.id()] != place || s.order[s.at[place]] != place {
-				t.Fatalf("key %s is at %d, in order at %d", e.Key, s.places[e.id()], s.order[s.at[place]])
-			}
-		}
-		if s.count(0) != least || len(s.entries) != len(s.places) {
-			t.Fatalf("the first in order has %d, the least is %d; %d entries, %d places", s.count(0), least, len(s.entries), len(s.places))
-		}
-	}
-}
-
 func TestARankingForgets(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	top := NewTop(16, func() time.Time { return now })
@@ -78,9 +59,11 @@ func TestARankingForgets(t *testing.T) {
 
 func TestMergedRankingsAddUpAndTellTheirError(t *testing.T) {
 	one := Ranking{Every: 1, Asked: []Ranked{{Domain: "d", Rule: "r", Key: "a", Count: 10}}, Floor: [2]int64{3, 0}}
-	other := Ranking{Every: 2, Asked: []Ranked{{Domain: "d", Rule: "r", Key: "a", Count: 5, Error: 1}, {Domain: "d", Rule: "r", Key: "b", Count: 9}}, Floor: [2]int64{4, 0}}
+	other := Ranking{Every: 2, Asked: []Ranked{{Domain: "d", Rule: "r", Key: "a", Count: 5, Error: 1},
+		{Domain: "d", Rule: "r", Key: "b", Count: 9}}, Floor: [2]int64{4, 0}}
 	got := Merge([]Ranking{one, other})
-	if got.Asked[0] != (Ranked{"d", "r", "a", 15, 1}) || got.Asked[1] != (Ranked{"d", "r", "b", 9, 3}) || got.Every != 2 || got.Floor[0] != 7 {
+	if got.Asked[0] != (Ranked{"d", "r", "a", 15, 1}) || got.Asked[1] != (Ranked{"d", "r", "b", 9, 3}) ||
+		got.Every != 2 || got.Floor[0] != 7 {
 		t.Errorf("merged: %+v", got)
 	}
 }
@@ -100,20 +83,6 @@ func TestNotingAllocatesNothing(t *testing.T) {
 	})
 	if got > 0 {
 		t.Errorf("%v allocations per decision", got)
-	}
-}
-
-// BenchmarkNote counts each decision, as where there are few; BenchmarkSampled samples them.
-func BenchmarkNote(b *testing.B) {
-	s := newSketch(1024)
-	keys := make([]string, 100_000)
-	for i := range keys {
-		keys[i] = fmt.Sprint("key", i)
-	}
-	n := 0
-	for b.Loop() {
-		n++
-		s.add(Ranked{Domain: "shop", Rule: "each", Key: keys[n*7919%len(keys)]}, 1)
 	}
 }
 

@@ -32,7 +32,7 @@ const (
 type API struct {
 	Database  *Database
 	Publisher *Publisher
-	Recorder  *copier.Recorder
+	Recorder  *copier.Copier
 	Keys      descriptors.RecordKeys // how the record names identities
 	Archive   *archive.Archiver      // nil: there is none
 	Tokens    func() []Token         // who may use it; nil: this machine alone

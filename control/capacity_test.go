@@ -244,19 +244,19 @@ func (c *capacity) copies() {
 				Identity: fmt.Sprintf("user:user-%08d", user), IP: fmt.Sprintf("192.0.2.%d", user%250), Method: "GET", Endpoint: fmt.Sprintf("/v1/things/%d", user%200), Count: 100, Limit: 100, Cost: 1, Status: 429,
 				RetryAfter: 1.5, Latency: 300, Weight: 1}
 		}
-		return journal.MarshalEvents(rows)
+		return (&journal.Rows{Events: rows}).Marshal()
 	})
 	c.stream("rows of usage copied from Redis", journal.UsageStream, c.usage/batch, batch, func(n int) []byte {
-		u := journal.Usage{}
+		u := journal.Rows{}
 		for i := range batch { // each user with the rule "" and with one rule, in ten minutes
 			at := n*batch/2 + i/2
-			u.Identities = append(u.Identities, journal.IdentityRow{Minute: now.Unix()/60 - int64(at*10/max(c.usage/2, 1)), Domain: "shop", Rule: []string{"", "rule-1"}[i%2],
-				Identity: fmt.Sprintf("user:user-%08d", at*7919%c.users), Outcome: "allowed", Requests: 10, Cost: 10})
+			u.Identities = append(u.Identities, journal.Row{Minute: now.Unix()/60 - int64(at*10/max(c.usage/2, 1)), Domain: "shop", Rule: []string{"", "rule-1"}[i%2],
+				Name: fmt.Sprintf("user:user-%08d", at*7919%c.users), Outcome: "allowed", Requests: 10, Cost: 10})
 		}
 		sketch := journal.Sketch{}
 		sketch.Add(300*time.Microsecond, 10)
-		u.Endpoints = append(u.Endpoints, journal.EndpointRow{Minute: now.Unix() / 60, Domain: "shop", Rule: fmt.Sprintf("rule-%d", n%1000), Endpoint: "/v1/things", Outcome: "allowed", Requests: 10, Cost: 10, Latency: sketch})
-		return journal.MarshalUsage(&u)
+		u.Endpoints = append(u.Endpoints, journal.Row{Minute: now.Unix() / 60, Domain: "shop", Rule: fmt.Sprintf("rule-%d", n%1000), Name: "/v1/things", Outcome: "allowed", Requests: 10, Cost: 10, Latency: sketch})
+		return u.Marshal()
 	})
 }
 
@@ -286,10 +286,10 @@ func (c *capacity) stream(what, name string, entries, batch int, rows func(n int
 func (c *capacity) record(what string, done func() error) spent {
 	c.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	r := copier.New(copier.Config{Connect: c.connect, Redis: c.client, Keys: c.publisher.cfg.Keys, Leads: func() bool { return true }, Log: slog.New(slog.DiscardHandler)})
+	r := copier.New(copier.Config{Connect: c.connect, Redis: c.client, Keys: c.publisher.cfg.Keys, Log: slog.New(slog.DiscardHandler)})
 	ended := make(chan struct{})
 	took := c.timed(what, func() error {
-		go func() { r.Run(ctx); close(ended) }()
+		go func() { _ = r.Run(ctx, nil); close(ended) }()
 		servers.Await(c, what, done)
 		return nil
 	})

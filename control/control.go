@@ -52,7 +52,7 @@ type Control struct {
 	database  *Database
 	redis     *redis.Client
 	publisher *Publisher
-	recorder  *copier.Recorder
+	copier    *copier.Copier
 	names     descriptors.RecordKeys // how the record names identities
 	socket    net.Listener
 	tokens    *reread.Files[[]Token]          // nil: this machine alone
@@ -82,7 +82,7 @@ func New(cfg Config) (*Control, error) {
 	if cfg.Plain {
 		names = descriptors.NewRecordKeys(cfg.KeyPrefix, nil)
 	}
-	copies := copier.New(copier.Config{Connect: database.connect, Redis: shared, Keys: names, Leads: publisher.leads.Load, Log: cfg.Log})
+	copies := copier.New(copier.Config{Connect: database.connect, Redis: shared, Keys: names, Log: cfg.Log})
 	peers := connlimit.New(peersMost, cfg.Log)
 	kind := connlimit.Kind{Name: "control", Conns: connectionMost, Bytes: connectionHolds, Whole: 2 * admin.Headers}
 	socket = peers.Listen(socket, kind)
@@ -133,7 +133,7 @@ func (c *Control) Migrate(ctx context.Context) (int64, error) { return c.databas
 
 // Run serves, publishes and copies the record until ctx ends. It may be called once.
 func (c *Control) Run(ctx context.Context) error {
-	api := &API{Database: c.database, Publisher: c.publisher, Recorder: c.recorder, Keys: c.names, Archive: c.cfg.Archive, Log: c.cfg.Log}
+	api := &API{Database: c.database, Publisher: c.publisher, Recorder: c.copier, Keys: c.names, Archive: c.cfg.Archive, Log: c.cfg.Log}
 	if c.tokens != nil {
 		api.Tokens = c.tokens.Current
 	}
@@ -143,11 +143,11 @@ func (c *Control) Run(ctx context.Context) error {
 	defer stop()
 	var done sync.WaitGroup
 	done.Go(func() { c.publisher.Run(publishing) })
-	done.Go(func() { c.recorder.Run(publishing) })
+	done.Go(func() { c.whileLeading(publishing, "copier", c.copier.Run) })
 	eraser := &Eraser{Database: c.database, Publisher: c.publisher, Archive: c.cfg.Archive, Log: c.cfg.Log}
 	done.Go(func() { eraser.Run(publishing) })
 	if c.cfg.Archive != nil {
-		done.Go(func() { c.cfg.Archive.Run(publishing, c.publisher.leads.Load) })
+		done.Go(func() { c.whileLeading(publishing, "archive", c.cfg.Archive.Run) })
 	}
 	defer done.Wait()
 	defer stop()
@@ -183,6 +183,29 @@ func (c *Control) migrate(ctx context.Context, broke chan<- error) {
 		}
 		c.publisher.note(err)
 		pause(ctx, lookEvery)
+	}
+}
+
+// whileLeading runs a task while this control leads, again a second after it has returned.
+func (c *Control) whileLeading(ctx context.Context, name string, task func(context.Context, <-chan struct{}) error) {
+	before := ""
+	for ; ctx.Err() == nil; pause(ctx, lookEvery) {
+		if !c.publisher.leads.Load() {
+			continue
+		}
+		term, stop := context.WithCancel(ctx)
+		go func() {
+			for term.Err() == nil && c.publisher.leads.Load() {
+				pause(term, lookEvery)
+			}
+			stop()
+		}()
+		err := task(term, nil)
+		if err != nil && term.Err() == nil && err.Error() != before {
+			before = err.Error()
+			c.cfg.Log.Warn("a task of the control fails and is tried again", "task", name, "error", err)
+		}
+		stop()
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/spillway-mesh/spillway/control/archive"
 	"github.com/spillway-mesh/spillway/telemetry"
 )
 
@@ -64,11 +63,8 @@ func (a *API) archived() *telemetry.ControlArchive {
 		return nil
 	}
 	own := a.Archive.Stats()
-	all := &telemetry.ControlArchive{
-		Runs: own.Runs, Partitions: own.Partitions, Files: own.Files, Rows: own.Rows, Bytes: own.Bytes, Deleted: own.Deleted, LastRun: own.LastRun, Failures: map[string]int64{},
+	return &telemetry.ControlArchive{
+		Runs: own.Runs, Partitions: own.Partitions, Files: own.Files, Rows: own.Rows, Bytes: own.Bytes, Deleted: own.Deleted,
+		LastRun: own.LastRun, Failures: own.Failures,
 	}
-	for _, step := range archive.Steps {
-		all.Failures[step] = own.Failures[step]
-	}
-	return all
 }

@@ -58,8 +58,5 @@ func (e *Effect) Origin() Pos {
 // Written returns what the domain was compiled from. It is not to be changed.
 func (d *CompiledDomain) Written() *Domain { return d.written }
 
-// Settings returns what the domain holds besides its rules, accounts, costs and trees, in the form of Dump.
-func (d *Domain) Settings() string { return d.settings() }
-
 // Spelled returns a text that a pattern of a rule file matches: an endpoint's, a key's or a value's of a tree.
 func Spelled(pattern string) string { return spellOut(pattern) }

@@ -8,18 +8,20 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/spillway-mesh/spillway/engine"
 )
 
 // Bounds of the memory. TestTheMemoryIsBounded adds it up.
 const (
-	shards       = 8
-	identityRows = 8 << 10   // of a shard
-	identityText = 416 << 10 // bytes of a shard
-	endpointRows = 192       // of a shard
+	stripes      = 8
+	identityRows = 8 << 10   // of a stripe
+	identityText = 416 << 10 // bytes of a stripe
+	endpointRows = 192       // of a stripe
 	endpointText = 20 << 10
 	keyRows      = 1 << 10
 	keyText      = 40 << 10
-	eventRows    = 2 << 10 // of a shard
+	eventRows    = 2 << 10 // of a stripe
 	eventText    = 256 << 10
 
 	foldedPart  = 8    // one part in so many of a table is for rows that others are folded into
@@ -30,31 +32,28 @@ const (
 	histogram   = 192  // buckets of latency; the last one holds all above 73 seconds
 )
 
-// dropsEvents is the place of events in a shard's count of what had no room, beside identities, endpoints and keys.
-const dropsEvents = 3
-
-// page is what one shard collects until it is taken.
+// page is what one stripe collects until it is taken.
 type page struct {
 	identities *table
 	endpoints  *table
 	latencies  [][histogram]uint32 // of the rows of endpoints
 	keys       *table              // of API keys: cost is what was refused
 	rest       [2]rests            // what has no row: of identities and of endpoints
-	dropped    [3]int64            // rows that had no room: of identities and of endpoints, which were folded, and of keys
+	// rows that had no room: of identities and of endpoints, which were folded, and of keys
+	dropped [3]int64
 }
 
 // rests is what was folded when not even the rows for that had room: whole requests and charges of rules, by outcome.
-type rests [2][maxOutcomes]restRow
+type rests [2][engine.Outcomes]restRow
 
 type restRow struct {
 	minute         uint32
 	requests, cost int64
 }
 
-const maxOutcomes = 16
-
 func newPage() *page {
-	p := &page{identities: newTable(identityRows, identityText), endpoints: newTable(endpointRows, endpointText), keys: newTable(keyRows, keyText)}
+	p := &page{identities: newTable(identityRows, identityText), endpoints: newTable(endpointRows, endpointText),
+		keys: newTable(keyRows, keyText)}
 	p.latencies = roomOf[[histogram]uint32](p, endpointRows)
 	return p
 }
@@ -76,7 +75,7 @@ func (p *page) empty() {
 }
 
 // identity adds to the row of an identity.
-func (s *shard) identity(k key, n amount) {
+func (s *stripe) identity(k key, n amount) {
 	p := s.page
 	if p.identities.add(&k, n, foldedPart) >= 0 {
 		return
@@ -89,8 +88,8 @@ func (s *shard) identity(k key, n amount) {
 	}
 }
 
-// key adds to the row of an API key. Where it has no room the requests are missing in the total of the key, and that is told.
-func (s *shard) key(k key, d *Decided) {
+// key adds to the row of an API key. Where it has no room the requests are missing in the total of the key.
+func (s *stripe) key(k key, d *Decided) {
 	n := amount{requests: d.Requests}
 	if d.Refused {
 		n.cost = d.Requests
@@ -102,7 +101,7 @@ func (s *shard) key(k key, d *Decided) {
 }
 
 // endpoint adds to the row of an endpoint.
-func (s *shard) endpoint(k key, d *Decided) {
+func (s *stripe) endpoint(k key, d *Decided) {
 	p := s.page
 	n := amount{requests: d.Requests, cost: d.Cost}
 	at := p.endpoints.add(&k, n, foldedPart)
@@ -122,10 +121,10 @@ func (s *shard) endpoint(k key, d *Decided) {
 }
 
 // event adds an event, and reports whether there are many.
-func (s *shard) event(d *Decided) bool {
+func (s *stripe) event(d *Decided) bool {
 	added, many := s.events.add(d)
 	if !added {
-		s.dropped[dropsEvents].Add(1)
+		s.dropped[singleEvents].Add(1)
 	}
 	return many
 }
@@ -148,27 +147,27 @@ func (r *restRow) add(minute uint32, requests, cost int64) {
 	r.cost += cost
 }
 
-// shard collects a part of what is decided.
-type shard struct {
+// stripe collects a part of what is decided.
+type stripe struct {
 	mu     sync.Mutex // guards page and events
 	page   *page
 	events *events
 
-	dropped [4]atomic.Int64 // rows that had no room so far: of identities, of endpoints, of keys, events
-	_       [64]byte        // so that two shards do not share a cache line
+	dropped [lists]atomic.Int64 // rows that had no room so far
+	_       [64]byte            // so that two stripes do not share a cache line
 }
 
 // collector takes in what is decided, in a memory that does not grow.
 type collector struct {
-	shards [shards]shard
-	oneIn  uint32           // one in so many of the decisions that refuse nothing becomes an event; 0: none
-	wakes  [2]chan struct{} // of the writers of usage and of events: there is much
+	stripes [stripes]stripe
+	oneIn   uint32           // one in so many of the decisions that refuse nothing becomes an event; 0: none
+	wakes   [2]chan struct{} // of the writers of usage and of events: there is much
 }
 
 func newCollector(oneIn uint32) *collector {
 	c := &collector{oneIn: oneIn, wakes: [2]chan struct{}{make(chan struct{}, 1), make(chan struct{}, 1)}}
-	for i := range c.shards {
-		c.shards[i].page, c.shards[i].events = newPage(), newEvents()
+	for i := range c.stripes {
+		c.stripes[i].page, c.stripes[i].events = newPage(), newEvents()
 	}
 	return c
 }
@@ -180,9 +179,12 @@ func (c *collector) note(d *Decided) {
 		kind = NoKind
 	}
 	domain := cut(d.Domain, maxName)
-	k := key{minute: uint32(d.At.Unix() / 60), outcome: min(d.Outcome, maxOutcomes-1), domain: domain, domainHash: maphash.String(seed, domain)}.of(kind, Short(d.Identity))
+	k := key{
+		minute: uint32(d.At.Unix() / 60), outcome: uint8(min(d.Outcome, engine.Outcomes-1)),
+		domain: domain, domainHash: maphash.String(seed, domain),
+	}.of(kind, Short(d.Identity))
 	ruled := k.under(cut(d.Rule, maxName), false)
-	s := &c.shards[k.valueHash%shards]
+	s := &c.stripes[k.valueHash%stripes]
 	s.mu.Lock()
 	if len(d.Rules) == 0 {
 		s.identity(k, amount{requests: d.Requests, cost: d.Cost})
@@ -191,7 +193,7 @@ func (c *collector) note(d *Decided) {
 		s.identity(ruled.under(cut(d.Rules[i].Rule, maxName), i > 0), amount{d.Requests, d.Cost, d.Rules[i].Cost})
 	}
 	much := s.page.identities.half()
-	manyEvents := d.Weight > 0 && s.event(d)
+	manyEvents := d.Event != nil && s.event(d)
 	s.mu.Unlock()
 	if d.Key != "" && d.Requests > 0 {
 		much = c.noteKey(d, k) || much
@@ -202,21 +204,23 @@ func (c *collector) note(d *Decided) {
 	}
 }
 
-// noteKey adds a decision to its API key, which may be in another shard than the identity: one user may have many keys. It reports whether there are many.
+// noteKey adds a decision to its API key, which may be in another stripe than the identity: one user may have many
+// keys. It reports whether there are many.
 func (c *collector) noteKey(d *Decided, k key) bool {
 	k.outcome = 0
 	k = k.of(countedKey, Short(d.Key))
-	s := &c.shards[k.valueHash%shards]
+	s := &c.stripes[k.valueHash%stripes]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.key(k, d)
 	return s.page.keys.half()
 }
 
-// noteEndpoint adds a decision to its endpoint, which may be in another shard than the identity. The key names the rule that decided.
+// noteEndpoint adds a decision to its endpoint, which may be in another stripe than the identity. The key names the
+// rule that decided.
 func (c *collector) noteEndpoint(d *Decided, k key, much bool) {
 	k = k.of(NoKind, cut(d.Endpoint, maxEndpoint))
-	s := &c.shards[k.valueHash%shards]
+	s := &c.stripes[k.valueHash%stripes]
 	s.mu.Lock()
 	s.endpoint(k, d)
 	much = much || s.page.endpoints.half()
@@ -269,8 +273,8 @@ func cut(text string, most int) string {
 // dropped returns how many rows of a kind had no room so far.
 func (c *collector) dropped(which int) int64 {
 	total := int64(0)
-	for i := range c.shards {
-		total += c.shards[i].dropped[which].Load()
+	for i := range c.stripes {
+		total += c.stripes[i].dropped[which].Load()
 	}
 	return total
 }

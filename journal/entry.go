@@ -46,7 +46,8 @@ func (e *Entry) Fields() []string {
 
 // ParseEntry returns the entry that has the fields that a stream has stored.
 func ParseEntry(fields map[string]string) (Entry, error) {
-	e := Entry{Sidecar: fields[FieldSidecar], Region: fields[FieldRegion], Ended: fields[FieldEnded] == "1", Rows: []byte(fields[FieldRows])}
+	e := Entry{Sidecar: fields[FieldSidecar], Region: fields[FieldRegion], Ended: fields[FieldEnded] == "1",
+		Rows: []byte(fields[FieldRows])}
 	if e.Sidecar == "" {
 		return e, errors.New("an entry of the record must name its sidecar")
 	}

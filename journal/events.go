@@ -47,14 +47,16 @@ func (e *events) empty() { e.marks, e.text, e.dropped = e.marks[:0], e.text[:0],
 
 // add adds a decision, or counts that it has no room. It reports whether a half of the room is taken, too.
 func (e *events) add(d *Decided) (added, half bool) {
-	kind, value := d.Kind, Short(d.Identity)
+	o := d.Event
 	all := [texts]string{
-		textDomain: cut(d.Domain, maxName), textRule: cut(d.Rule, maxName), textIdentity: value, textAPIKey: cut(d.APIKey, maxShort),
-		textIP: cut(d.IP, maxShort), textMethod: cut(d.Method, maxShort), textEndpoint: cut(d.Endpoint, maxEndpoint),
+		textDomain: cut(d.Domain, maxName), textRule: cut(d.Rule, maxName), textIdentity: Short(d.Identity),
+		textAPIKey: cut(o.APIKey, maxShort), textIP: cut(o.IP, maxShort), textMethod: cut(o.Method, maxShort),
+		textEndpoint: cut(d.Endpoint, maxEndpoint),
 	}
 	m := mark{
-		at: d.At.UnixMicro(), count: d.Count, limit: d.Limit, cost: d.Cost, weight: d.Weight, retryAfter: d.RetryAfter, latency: d.Latency,
-		status: uint16(d.Status), outcome: d.Outcome, kind: kind, text: uint32(len(e.text)),
+		at: d.At.UnixMicro(), count: o.Count, limit: o.Limit, cost: d.Cost, weight: o.Weight, retryAfter: o.RetryAfter,
+		latency: d.Latency, status: uint16(o.Status), outcome: uint8(d.Outcome), kind: d.Kind,
+		text: uint32(len(e.text)),
 	}
 	need := 0
 	for i := range all {

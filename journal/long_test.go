@@ -16,7 +16,8 @@ func TestALongIdentityHasAName(t *testing.T) {
 		var server redis
 		r := server.record(1)
 		long := strings.Repeat("é", 40_000)
-		for _, identity := range []string{long, long, long + "x", strings.Repeat("a", maxValue), strings.Repeat("a", maxValue+1)} {
+		for _, identity := range []string{long, long, long + "x", strings.Repeat("a", maxValue),
+			strings.Repeat("a", maxValue+1)} {
 			decide(r, identity, false)
 		}
 		server.set(false, false)
@@ -25,12 +26,14 @@ func TestALongIdentityHasAName(t *testing.T) {
 		}
 		s := server.copy(t)
 		want := map[string]int64{
-			"user:" + Short(long): 2, "user:" + Short(long+"x"): 1, "user:" + strings.Repeat("a", maxValue): 1, "user:" + Short(strings.Repeat("a", maxValue+1)): 1,
+			"user:" + Short(long): 2, "user:" + Short(long+"x"): 1, "user:" +
+				strings.Repeat("a", maxValue): 1, "user:" + Short(strings.Repeat("a", maxValue+1)): 1,
 		}
 		if diff := cmp.Diff(want, s.identities); diff != "" {
 			t.Errorf("the usage by identity (-want +got):\n%s", diff)
 		}
-		if name := Short(long); len(name) > 200 || !utf8.ValidString(name) || !strings.HasPrefix(name, "éé") || name == Short(long+"x") {
+		if name := Short(long); len(name) > 200 || !utf8.ValidString(name) || !strings.HasPrefix(name, "éé") ||
+			name == Short(long+"x") {
 			t.Errorf("the name is %q", name)
 		}
 		if s.events != 5 || s.dropped != 0 {

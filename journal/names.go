@@ -1,5 +1,28 @@
 package journal
 
+import (
+	"crypto/sha256"
+	"encoding/base64"
+)
+
+// KeyKind is the word before the colon in the names of API keys in rows of usage, which no identity has.
+const KeyKind = "key"
+
+// keyDigest is how many bytes of a digest name an API key.
+const keyDigest = 16
+
+// KeyOf returns what stands for an API key in rows of usage: the beginning of a digest. A mesh may send the key itself
+// where another sends its id, and a key must not be readable in a stream.
+func KeyOf(key string) string {
+	digest := sha256.Sum256([]byte(key))
+	return KeyOfDigest(digest[:])
+}
+
+// KeyOfDigest returns KeyOf of the text that has a SHA-256.
+func KeyOfDigest(digest []byte) string {
+	return base64.RawURLEncoding.EncodeToString(digest[:keyDigest])
+}
+
 // Bounds of what is remembered of names. An HMAC costs as much as the rest of a row.
 const (
 	maxNames     = 2048
@@ -9,17 +32,17 @@ const (
 // names makes the names of identities, and remembers the last ones.
 type names struct {
 	name  func(kind, value string) string
-	known [kinds]map[string][]byte
+	known [kinds]map[string]string
 	count int
 }
 
-// of returns the name of an identity, which is not to be changed.
-func (n *names) of(kind Kind, value []byte) []byte {
+// of returns the name of an identity.
+func (n *names) of(kind Kind, value []byte) string {
 	switch {
 	case kind == folded:
-		return []byte(Others)
+		return Others
 	case len(value) == 0:
-		return nil
+		return ""
 	}
 	if name, known := n.known[kind][string(value)]; known {
 		return name
@@ -28,15 +51,15 @@ func (n *names) of(kind Kind, value []byte) []byte {
 	if kind == countedKey {
 		text = KeyOf(text)
 	}
-	name := []byte(n.name(kind.String(), text))
+	name := n.name(kind.String(), text)
 	if len(value) > maxNameValue {
 		return name
 	}
 	if n.count >= maxNames {
-		n.count, n.known = 0, [kinds]map[string][]byte{}
+		n.count, n.known = 0, [kinds]map[string]string{}
 	}
 	if n.known[kind] == nil {
-		n.known[kind] = map[string][]byte{}
+		n.known[kind] = map[string]string{}
 	}
 	n.known[kind][string(value)] = name
 	n.count++
@@ -44,7 +67,7 @@ func (n *names) of(kind Kind, value []byte) []byte {
 }
 
 // bare returns the name without its kind.
-func (n *names) bare(kind Kind, value []byte) []byte {
+func (n *names) bare(kind Kind, value []byte) string {
 	name := n.of(kind, value)
 	if head := len(kind.String()) + 1; len(name) > head {
 		return name[head:]

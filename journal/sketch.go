@@ -1,16 +1,14 @@
 package journal
 
 import (
-	"encoding/json"
-	"fmt"
 	"math"
 	"math/bits"
 	"slices"
-	"strconv"
 	"time"
 )
 
-// Gamma is the ratio between the bounds of neighbouring buckets of a Sketch: a quantile is at most 5 % away from the true one.
+// Gamma is the ratio between the bounds of neighbouring buckets of a Sketch: a quantile is at most 5 % away from the
+// true one.
 const Gamma = 1.1
 
 // Buckets is how many buckets a Sketch has. The last one holds everything above 9 hours.
@@ -36,7 +34,8 @@ var firsts = func() (f [64]uint8) {
 	return f
 }()
 
-// BucketOf returns the bucket i of a latency: it is in (Gamma^(i-1), Gamma^i] microseconds. Bucket 0 holds what is at most 1 µs.
+// BucketOf returns the bucket i of a latency: it is in (Gamma^(i-1), Gamma^i] microseconds. Bucket 0 holds what is at
+// most 1 µs.
 func BucketOf(latency time.Duration) int {
 	if latency <= time.Microsecond {
 		return 0
@@ -50,14 +49,14 @@ func BucketOf(latency time.Duration) int {
 
 // Bucket is how many latencies fell into one bucket.
 type Bucket struct {
-	Index int
-	N     int64
+	Index int   `json:"i"`
+	N     int64 `json:"n"`
 }
 
-// Sketch counts latencies in buckets of a logarithmic scale. Two sketches merge by adding, without loss. The zero value is empty; it is not safe
-// for use from several goroutines.
+// Sketch counts latencies in buckets of a logarithmic scale. Two sketches merge by adding, without loss. The zero value
+// is empty; it is not safe for use from several goroutines.
 type Sketch struct {
-	Buckets []Bucket // in order of Index, none empty
+	Buckets []Bucket `json:"buckets"` // in order of Index, none empty
 }
 
 // Add counts a latency n times.
@@ -79,7 +78,8 @@ func (s *Sketch) Count() int64 {
 	return n
 }
 
-// Quantile returns the latency that the share q of all latencies, from 0 to 1, does not exceed, and 0 for an empty sketch.
+// Quantile returns the latency that the share q of all latencies, from 0 to 1, does not exceed, and 0 for an empty
+// sketch.
 func (s *Sketch) Quantile(q float64) time.Duration {
 	rank := int64(math.Ceil(q * float64(s.Count())))
 	for _, b := range s.Buckets {
@@ -108,32 +108,4 @@ func (s *Sketch) add(index int, n int64) {
 		s.Buckets = slices.Insert(s.Buckets, at, Bucket{Index: index})
 	}
 	s.Buckets[at].N += n
-}
-
-// MarshalJSON returns the buckets as [[bucket,n],...].
-func (s Sketch) MarshalJSON() ([]byte, error) { return s.append(nil), nil }
-
-// UnmarshalJSON reads what MarshalJSON returned.
-func (s *Sketch) UnmarshalJSON(data []byte) error {
-	var pairs [][2]int64
-	if err := json.Unmarshal(data, &pairs); err != nil {
-		return err
-	}
-	s.Buckets = nil
-	for _, p := range pairs {
-		if p[0] < 0 || p[0] >= Buckets || p[1] <= 0 {
-			return fmt.Errorf("a bucket of latencies must be from 0 to %d and hold something, not %v", Buckets-1, p)
-		}
-		s.add(int(p[0]), p[1])
-	}
-	return nil
-}
-
-func (s *Sketch) append(b []byte) []byte {
-	b = append(b, '[')
-	for i, bucket := range s.Buckets {
-		b = strconv.AppendInt(append(comma(b, i), '['), int64(bucket.Index), 10)
-		b = append(strconv.AppendInt(append(b, ','), bucket.N, 10), ']')
-	}
-	return append(b, ']')
 }

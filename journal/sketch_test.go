@@ -14,7 +14,8 @@ import (
 
 func TestBuckets(t *testing.T) {
 	for latency, want := range map[time.Duration]int{
-		-1: 0, 0: 0, time.Microsecond: 0, 1001: 1, 1100: 1, 1101: 2, 1210: 2, 1211: 3, time.Millisecond: 73, time.Second: 145, math.MaxInt64: journal.Buckets - 1,
+		-1: 0, 0: 0, time.Microsecond: 0, 1001: 1, 1100: 1, 1101: 2, 1210: 2, 1211: 3, time.Millisecond: 73,
+		time.Second: 145, math.MaxInt64: journal.Buckets - 1,
 	} {
 		if got := journal.BucketOf(latency); got != want {
 			t.Errorf("%v is in bucket %d, want %d", latency, got, want)

@@ -26,7 +26,8 @@ type row struct {
 	kind           Kind
 }
 
-// furtherBit in the outcome of a row is that of a rule that is not the first of its requests: the row of the first one counts the requests themselves.
+// furtherBit in the outcome of a row is that of a rule that is not the first of its requests: the row of the first one
+// counts the requests themselves.
 const furtherBit = 1 << 7
 
 const (
@@ -115,7 +116,8 @@ func (t *table) texts(r *row) (domain, rule, value []byte) {
 	return text[:r.ends[0]], text[r.ends[0]:r.ends[1]], text[r.ends[1]:r.ends[2]]
 }
 
-// add adds to the row of a key and returns the row's number. A new row is made only while one in `spare` parts of the table stays free; -1: it was not made.
+// add adds to the row of a key and returns the row's number. A new row is made only while one in `spare` parts of the
+// table stays free; -1: it was not made.
 func (t *table) add(k *key, n amount, spare int) int {
 	hash := k.hash()
 	at, place := t.find(k, hash)

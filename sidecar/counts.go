@@ -24,9 +24,9 @@ type counts struct {
 	keys        *identity.KeySets
 	records     *records.Book
 	engine      *engine.Engine
-	journal     *journal.Recorder // nil: nothing is recorded
-	journalConn *redis.Client     // its own, so that decisions do not wait for it
-	abouts      abouts            // what the servers of Redis are
+	journal     *journal.Journal // nil: nothing is recorded
+	journalConn *redis.Client    // its own, so that decisions do not wait for it
+	abouts      abouts           // what the servers of Redis are
 }
 
 // Start makes the store that the settings ask for, where counter is nil, and the engine in front of it. It does not

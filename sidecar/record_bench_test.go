@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/spillway-mesh/spillway/door"
-	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/store/memory"
 )
@@ -22,9 +21,6 @@ var toNowhere = []string{"RECORD=true", "REDIS_URL=127.0.0.1:1"}
 func recordTo(t testing.TB, s *Sidecar) {
 	cfg := journal.Config{
 		AllowedIn: 100, Append: func(string, *journal.Entry) error { return nil }, Name: s.recordKeys().Identity,
-	}
-	for o := range engine.Outcomes {
-		cfg.Outcomes = append(cfg.Outcomes, o.String())
 	}
 	s.counts.journal = journal.New(cfg)
 	t.Cleanup(func() { s.counts.journal.Close() })

@@ -5,7 +5,6 @@ import (
 
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -14,8 +13,8 @@ import (
 func (c *copied) keyed() map[string]int64 {
 	sum := map[string]int64{}
 	for _, r := range c.usage.Keys {
-		sum[r.Key] += r.Requests
-		sum[r.Key+" refused"] += r.Refused
+		sum[r.Name] += r.Requests
+		sum[r.Name+" refused"] += r.Refused
 	}
 	return sum
 }
@@ -41,14 +40,4 @@ func TestKeysOfTheRateLimitService(t *testing.T) {
 	key := "key:" + journal.KeyOf(secretKey)
 	wantSums(t, "requests of keys", got.keyed(), map[string]int64{key: 3, key + " refused": 1})
 	wantSums(t, "requests", got.requests(""), map[string]int64{"user:ann allowed": 2, "user:ann refused": 1})
-}
-
-// TestWhatIsShownOfAnAPIKey: never so much that the rest could be guessed.
-func TestWhatIsShownOfAnAPIKey(t *testing.T) {
-	for value, want := range map[string]string{secretKey: "spw_ABCDEF", "short-secret": "shor", "ab": "", "": ""} {
-		asked := descriptors.Asked{APIKey: value}
-		if got := shownKey(&descriptors.Request{}, nil, &asked); got != want {
-			t.Errorf("of %q: %q, want %q", value, got, want)
-		}
-	}
 }

@@ -43,7 +43,7 @@ const secretKey = "spw_ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 // copied is what a control plane has after it has read both streams.
 type copied struct {
-	usage   journal.Usage
+	usage   journal.Rows
 	events  []journal.Event
 	dropped map[string]int64 // by stream
 	ended   map[string]bool
@@ -86,7 +86,7 @@ func readRecord(t testing.TB, s *running) (copied, error) {
 			last[e.Sidecar] = e.Sequence
 			c.dropped[stream] += e.Dropped
 			c.ended[stream] = e.Ended
-			if err := c.take(stream, e.Rows); err != nil {
+			if err := c.take(e.Rows); err != nil {
 				return c, err
 			}
 		}
@@ -95,16 +95,12 @@ func readRecord(t testing.TB, s *running) (copied, error) {
 }
 
 // take adds the rows of an entry.
-func (c *copied) take(stream string, rows []byte) error {
-	if stream == journal.EventsStream {
-		events, err := journal.UnmarshalEvents(rows)
-		c.events = append(c.events, events...)
-		return err
-	}
-	u, err := journal.UnmarshalUsage(rows)
+func (c *copied) take(rows []byte) error {
+	u, err := journal.Unmarshal(rows)
 	if err != nil {
 		return err
 	}
+	c.events = append(c.events, u.Events...)
 	c.usage.Identities = append(c.usage.Identities, u.Identities...)
 	c.usage.Endpoints = append(c.usage.Endpoints, u.Endpoints...)
 	c.usage.Keys = append(c.usage.Keys, u.Keys...)
@@ -117,7 +113,7 @@ func (c *copied) requests(rule string) map[string]int64 {
 	sum := map[string]int64{}
 	for _, r := range c.usage.Identities {
 		if r.Rule == rule {
-			sum[r.Identity+" "+r.Outcome] += r.Requests
+			sum[r.Name+" "+r.Outcome] += r.Requests
 		}
 	}
 	return sum
@@ -127,7 +123,7 @@ func (c *copied) requests(rule string) map[string]int64 {
 func (c *copied) endpoints(t testing.TB) map[string]int64 {
 	sum := map[string]int64{}
 	for _, r := range c.usage.Endpoints {
-		sum[r.Endpoint+" "+r.Outcome] += r.Requests
+		sum[r.Name+" "+r.Outcome] += r.Requests
 		if r.Latency.Count() != r.Requests {
 			t.Errorf("%d latencies of %d requests", r.Latency.Count(), r.Requests)
 		}
@@ -226,9 +222,9 @@ func askMany(t testing.TB, conn *grpc.ClientConn, rounds int) map[string]int64 {
 // awaitEntries waits until an entry is written to each stream.
 func (r *running) awaitEntries(t testing.TB) {
 	t.Helper()
-	before := r.counts.journal.Stats()
+	before := r.journal.Stats()
 	servers.Await(t, "entries of both streams", func() error {
-		now := r.counts.journal.Stats()
+		now := r.journal.Stats()
 		if now.UsageEntries == before.UsageEntries || now.EventEntries == before.EventEntries {
 			return fmt.Errorf("since %+v nothing was written: %+v", before, now)
 		}
@@ -301,7 +297,7 @@ func TestASidecarThatStopsWithoutRedisSaysWhatIsLost(t *testing.T) {
 	redis := servers.StartRedis(t)
 	s := begin(t, twoPerYear, "REDIS_URL="+redis.Addr, "RECORD=true")
 	redis.Kill(t)
-	s.counts.journal.Note(&journal.Decided{At: time.Now(), Domain: "shop", Kind: journal.User, Identity: "ann", Requests: 1, Weight: 1})
+	s.counts.journal.Note(&journal.Decided{At: time.Now(), Domain: "shop", Kind: journal.User, Identity: "ann", Requests: 1, Event: &journal.Detail{Weight: 1}})
 	s.stop()
 	<-s.done
 	if s.err == nil || !strings.Contains(s.err.Error(), "3 rows of usage and events could not be written") {

@@ -39,14 +39,14 @@ type ControlStream struct {
 
 // ControlArchive is what a control counts about its archive.
 type ControlArchive struct {
-	Runs       int64            `metric:"control_archive_runs_total" help:"Hourly runs of the archive that ended well."`
-	Partitions int64            `metric:"control_archive_partitions_total" help:"Partitions archived and dropped."`
-	Files      int64            `metric:"control_archive_files_total" help:"Files that were written into the archive."`
-	Rows       int64            `metric:"control_archive_rows_total" help:"Events in files written into the archive."`
-	Bytes      int64            `metric:"control_archive_bytes_total" help:"Bytes of files written into the archive."`
-	Deleted    int64            `metric:"control_archive_deleted_files_total" help:"Files deleted when old enough."`
-	LastRun    time.Time        `metric:"control_archive_last_run_timestamp_seconds" help:"When a run last ended well."`
-	Failures   map[string]int64 `metric:"control_archive_failures_total" label:"step" help:"Failed runs; retried."`
+	Runs       int64     `metric:"control_archive_runs_total" help:"Hourly runs of the archive that ended well."`
+	Partitions int64     `metric:"control_archive_partitions_total" help:"Partitions archived and dropped."`
+	Files      int64     `metric:"control_archive_files_total" help:"Files that were written into the archive."`
+	Rows       int64     `metric:"control_archive_rows_total" help:"Events in files written into the archive."`
+	Bytes      int64     `metric:"control_archive_bytes_total" help:"Bytes of files written into the archive."`
+	Deleted    int64     `metric:"control_archive_deleted_files_total" help:"Files deleted when old enough."`
+	LastRun    time.Time `metric:"control_archive_last_run_timestamp_seconds" help:"When a run last ended well."`
+	Failures   int64     `metric:"control_archive_failures_total" help:"Failed runs; retried."`
 }
 
 // ControlHandler serves the metrics of a control, and those of its process.

@@ -20,7 +20,8 @@ func testMoves(t *testing.T, w *world) {
 	}
 	before := w.rowsOf("events")
 	done := w.once()
-	if done.Files != 6 || done.Rows != 120 || !slices.Equal(done.Partitions, []string{"events_2026_05"}) || w.partitions() != 1 {
+	if done.Files != 6 || done.Rows != 120 || !slices.Equal(done.Partitions, []string{"events_2026_05"}) ||
+		w.partitions() != 1 {
 		t.Errorf("archived %+v, and %d partitions are left", done, w.partitions())
 	}
 	if after := w.whole(); after != before {
@@ -35,7 +36,8 @@ func testMoves(t *testing.T, w *world) {
 	if err != nil || wrong != 0 {
 		t.Errorf("verify finds %d wrong files: %v", wrong, err)
 	}
-	w.a.now = func() time.Time { return today.AddDate(6, 8, 1) } // the first of May is seven years ago, and so are the days until the third
+	// the first of May is seven years ago, and so are the days until the third
+	w.a.now = func() time.Time { return today.AddDate(6, 8, 1) }
 	w.exec(`DROP TABLE events_2026_08`)
 	if old := w.once(); old.Deleted == 0 {
 		t.Errorf("after seven years %+v was done", old)
@@ -54,11 +56,14 @@ func (w *world) readFiles() {
 		w.t.Fatalf("%d files: %v", len(all), err)
 	}
 	for _, m := range all {
-		if !strings.HasPrefix(m.Path, "region=eu%2Fwest/year=2026/month=05/day=0") && !strings.HasPrefix(m.Path, "region=__HIVE_DEFAULT_PARTITION__/year=2026/month=05/day=0") {
+		if !strings.HasPrefix(m.Path, "region=eu%2Fwest/year=2026/month=05/day=0") &&
+			!strings.HasPrefix(m.Path, "region=__HIVE_DEFAULT_PARTITION__/year=2026/month=05/day=0") {
 			w.t.Errorf("a file is at %s", m.Path)
 		}
 		var rows int64
-		err = w.a.pool.QueryRow(context.Background(), `SELECT rows FROM archives WHERE path = $1 AND checksum = $2 AND bytes = $3 AND sealed AND day = $4::text::date`, m.Path, m.Checksum, m.Bytes, m.Day).Scan(&rows)
+		err = w.a.pool.QueryRow(context.Background(),
+			`SELECT rows FROM archives WHERE path = $1 AND checksum = $2 AND bytes = $3 AND sealed AND day =
+			  $4::text::date`, m.Path, m.Checksum, m.Bytes, m.Day).Scan(&rows)
 		if err != nil || rows != 20 || m.Rows != 20 || !slices.Equal(m.Columns, columns) {
 			w.t.Errorf("%+v is listed with %d rows: %v", m, rows, err)
 		}
@@ -136,7 +141,7 @@ func testDamage(t *testing.T, w *world) {
 	other := all[5]
 	other.Checksum = all[0].Checksum
 	var mismatch *Mismatch
-	if err := check(ctx, w.a.store, &other, func() {}); !errors.As(err, &mismatch) {
+	if err := check(ctx, w.a.store, &other); !errors.As(err, &mismatch) {
 		t.Errorf("rows with another checksum: %v, want a mismatch", err)
 	}
 	damage(t, filepath.Join(w.place.At, all[0].Path), func(b []byte) []byte { return b[:len(b)/2] })

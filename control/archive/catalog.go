@@ -86,7 +86,8 @@ func listed(ctx context.Context, s Reader, days Days) ([]string, error) {
 func dayOf(name string) (time.Time, bool) {
 	ending := path.Ext(name)
 	_, rest, found := strings.Cut(path.Dir(name), "/")
-	if !found || !strings.HasPrefix(name, "region=") || !strings.HasPrefix(path.Base(name), filePrefix) || ending != fileEnding && ending != listEnding {
+	if !found || !strings.HasPrefix(name, "region=") || !strings.HasPrefix(path.Base(name), filePrefix) ||
+		ending != fileEnding && ending != listEnding {
 		return time.Time{}, false
 	}
 	day, err := time.Parse(pathLayout, rest)
@@ -110,15 +111,16 @@ func readManifest(ctx context.Context, s Reader, name string) (Manifest, error) 
 	case err != nil:
 		return m, &Mismatch{name, fmt.Sprintf("the manifest cannot be read: %v", err)}
 	case m.Format != format:
-		return m, &Mismatch{name, fmt.Sprintf("the manifest has the format %d, and this program knows %d", m.Format, format)}
+		return m, &Mismatch{name, fmt.Sprintf("the manifest has the format %d, and this program knows %d", m.Format,
+			format)}
 	case listPath(m.Path) != name:
 		return m, &Mismatch{name, fmt.Sprintf("the manifest describes %q", m.Path)}
 	}
 	return m, nil
 }
 
-// remove removes a file. The row of the database goes first and the manifest next: what is left without both does not count, and is swept
-// away later.
+// remove removes a file. The row of the database goes first and the manifest next: what is left without both does not
+// count, and is swept away later.
 func (a *Archiver) remove(ctx context.Context, file string) error {
 	_, err := a.pool.Exec(ctx, `DELETE FROM archives WHERE path = $1`, file)
 	if err != nil {
@@ -135,7 +137,8 @@ func (a *Archiver) remove(ctx context.Context, file string) error {
 	return err
 }
 
-// sweep removes what crashes left: files that another one replaces, and those of which neither a manifest nor the database knows.
+// sweep removes what crashes left: files that another one replaces, and those of which neither a manifest nor the
+// database knows.
 func (a *Archiver) sweep(ctx context.Context) error {
 	names, err := listed(ctx, a.store, Days{})
 	if err != nil {
@@ -183,7 +186,8 @@ func (a *Archiver) sweepFolder(ctx context.Context, names []string) error {
 }
 
 // described are the files that have a manifest, and replaced those that a manifest names as such.
-func (a *Archiver) described(ctx context.Context, names []string) (described map[string]*Manifest, replaced map[string]bool, err error) {
+func (a *Archiver) described(ctx context.Context, names []string) (described map[string]*Manifest,
+	replaced map[string]bool, err error) {
 	described, replaced = map[string]*Manifest{}, map[string]bool{}
 	for _, name := range names {
 		if !strings.HasSuffix(name, listEnding) {
@@ -202,7 +206,8 @@ func (a *Archiver) described(ctx context.Context, names []string) (described map
 }
 
 // noteMissing notes those files that the database does not list, and returns which it listed.
-func (a *Archiver) noteMissing(ctx context.Context, names []string, described map[string]*Manifest) (map[string]bool, error) {
+func (a *Archiver) noteMissing(ctx context.Context, names []string, described map[string]*Manifest) (map[string]bool,
+	error) {
 	known, err := a.noted(ctx, names)
 	for file, m := range described {
 		if err == nil && !known[file] {

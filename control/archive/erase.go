@@ -10,7 +10,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// Person is what events of one person look like: those of a domain with one of the identities, addresses or prefixes of API keys.
+// Person is what events of one person look like: those of a domain with one of the identities, addresses or prefixes of
+// API keys.
 type Person struct {
 	Domain     string
 	Identities []string
@@ -20,7 +21,8 @@ type Person struct {
 
 // has reports whether an event is one of the person's.
 func (p *Person) has(r *Row) bool {
-	return r.Domain == p.Domain && (slices.Contains(p.Identities, r.Identity) || slices.Contains(p.IPs, r.IP) || slices.Contains(p.APIKeys, r.APIKey))
+	return r.Domain == p.Domain && (slices.Contains(p.Identities, r.Identity) || slices.Contains(p.IPs, r.IP) ||
+		slices.Contains(p.APIKeys, r.APIKey))
 }
 
 // may reports whether a row group may have events of the person.
@@ -38,8 +40,8 @@ func (a *Archiver) Count(ctx context.Context, p Person) (rows int64, err error) 
 	return rows, err
 }
 
-// everyFile calls f with each file that counts. A file without a manifest, which only a hand can have removed, is an error: its rows would
-// be passed over.
+// everyFile calls f with each file that counts. A file without a manifest, which only a hand can have removed, is an
+// error: its rows would be passed over.
 func (a *Archiver) everyFile(ctx context.Context, f func(*Manifest) error) error {
 	names, err := listed(ctx, a.store, Days{})
 	if err != nil {
@@ -51,7 +53,7 @@ func (a *Archiver) everyFile(ctx context.Context, f func(*Manifest) error) error
 			return fmt.Errorf("%s has no manifest: bring it back, or remove the file", name)
 		}
 	}
-	return walk(ctx, a.store, Days{}, func(Progress) {}, func(m *Manifest, _ func()) error { return f(m) })
+	return walk(ctx, a.store, Days{}, func(Progress) {}, f)
 }
 
 func (a *Archiver) countIn(ctx context.Context, m *Manifest, p *Person) (rows int64, err error) {
@@ -64,8 +66,8 @@ func (a *Archiver) countIn(ctx context.Context, m *Manifest, p *Person) (rows in
 	return rows, err
 }
 
-// Erase removes the events of a person from the archive, and returns how many there were. Each file that has one is written anew,
-// read back and compared, and then takes the place of the old one. Call it within Alone.
+// Erase removes the events of a person from the archive, and returns how many there were. Each file that has one is
+// written anew, read back and compared, and then takes the place of the old one. Call it within Alone.
 func (a *Archiver) Erase(ctx context.Context, p Person) (rows int64, err error) {
 	err = a.sweep(ctx)
 	if err != nil {
@@ -84,7 +86,7 @@ func (a *Archiver) Erase(ctx context.Context, p Person) (rows int64, err error) 
 
 // rewrite writes a file without the events of a person. A file that has no others is removed.
 func (a *Archiver) rewrite(ctx context.Context, m *Manifest, p *Person) error {
-	err := check(ctx, a.store, m, func() {}) // so that a damaged file does not become a good one
+	err := check(ctx, a.store, m) // so that a damaged file does not become a good one
 	if err != nil {
 		return err
 	}
@@ -118,7 +120,9 @@ func (a *Archiver) rewrite(ctx context.Context, m *Manifest, p *Person) error {
 // replace keeps a file in the place of another one.
 func (a *Archiver) replace(ctx context.Context, old *Manifest, d *draft, day time.Time) error {
 	digest, sealed := "0", true
-	err := a.pool.QueryRow(ctx, `SELECT digest::text, sealed FROM archives WHERE path = $1 UNION ALL SELECT '0', true LIMIT 1`, old.Path).Scan(&digest, &sealed)
+	err := a.pool.QueryRow(ctx,
+		`SELECT digest::text, sealed FROM archives WHERE path = $1 UNION ALL SELECT '0', true LIMIT
+		  1`, old.Path).Scan(&digest, &sealed)
 	if err != nil {
 		return fmt.Errorf("ask the database about %s: %w", old.Path, err)
 	}

@@ -70,8 +70,10 @@ func newDraft() (*draft, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := parquet.NewGenericWriter[Row](file, parquet.Compression(&parquet.Snappy), parquet.MaxRowsPerRowGroup(groupRows), parquet.CreatedBy(writerOfFile, "", ""),
-		parquet.BloomFilters(parquet.SplitBlockFilter(bloomBits, "identity"), parquet.SplitBlockFilter(bloomBits, "ip"), parquet.SplitBlockFilter(bloomBits, "api_key")))
+	out := parquet.NewGenericWriter[Row](file, parquet.Compression(&parquet.Snappy),
+		parquet.MaxRowsPerRowGroup(groupRows), parquet.CreatedBy(writerOfFile, "", ""),
+		parquet.BloomFilters(parquet.SplitBlockFilter(bloomBits, "identity"),
+			parquet.SplitBlockFilter(bloomBits, "ip"), parquet.SplitBlockFilter(bloomBits, "api_key")))
 	return &draft{file: file, out: out, tally: newTally(), rows: make([]Row, 0, readRows)}, nil
 }
 
@@ -103,12 +105,14 @@ func (d *draft) finish() error {
 // close gives the temporary file back.
 func (d *draft) close() { _ = d.file.Close() }
 
-// keep puts a finished draft into the store, reads it back and compares, and puts the manifest beside it. The name of the file comes
-// from its rows: keeping the same rows again changes nothing.
-func (a *Archiver) keep(ctx context.Context, d *draft, day time.Time, region, source string, replaces []string) (Manifest, error) {
+// keep puts a finished draft into the store, reads it back and compares, and puts the manifest beside it. The name of
+// the file comes from its rows: keeping the same rows again changes nothing.
+func (a *Archiver) keep(ctx context.Context, d *draft, day time.Time, region, source string,
+	replaces []string) (Manifest, error) {
 	sum := d.tally.checksum()
 	m := Manifest{
-		Format: format, Region: region, Day: day.Format(dayLayout), Rows: d.tally.rows, Checksum: sum, Columns: columns, Source: source, Replaces: append([]string{}, replaces...), WrittenAt: time.Now().UTC(),
+		Format: format, Region: region, Day: day.Format(dayLayout), Rows: d.tally.rows, Checksum: sum,
+		Columns: columns, Source: source, Replaces: append([]string{}, replaces...), WrittenAt: time.Now().UTC(),
 		Path: path.Join(regionPart(region), day.Format(pathLayout), filePrefix+sum[:idLength]+fileEnding),
 	}
 	size, err := d.file.Seek(0, io.SeekEnd)
@@ -121,7 +125,7 @@ func (a *Archiver) keep(ctx context.Context, d *draft, day time.Time, region, so
 		return m, err
 	}
 	a.step("file stored")
-	err = at(stepVerify, check(ctx, a.store, &m, func() {}))
+	err = check(ctx, a.store, &m)
 	if err != nil {
 		return m, err
 	}
@@ -154,11 +158,10 @@ type Mismatch struct{ Path, Why string }
 // Error says which file differs, and how.
 func (m *Mismatch) Error() string { return m.Path + ": " + m.Why }
 
-// check reads the rows of a file from the store, and compares them with the manifest. It calls tick for each row.
-func check(ctx context.Context, s Reader, m *Manifest, tick func()) error {
+// check reads the rows of a file from the store, and compares them with the manifest.
+func check(ctx context.Context, s Reader, m *Manifest) error {
 	t := newTally()
 	size, err := each(ctx, s, m.Path, nil, func(r *Row) error {
-		tick()
 		t.add(r)
 		return nil
 	})
@@ -175,9 +178,10 @@ func check(ctx context.Context, s Reader, m *Manifest, tick func()) error {
 	return nil
 }
 
-// each calls f with all rows of a file, in their order, and returns its size in bytes. It leaves out row groups that cannot have what is
-// looked for; nil: none. A row is valid until f returns.
-func each(ctx context.Context, s Reader, name string, may func(parquet.RowGroup) bool, f func(*Row) error) (size int64, err error) {
+// each calls f with all rows of a file, in their order, and returns its size in bytes. It leaves out row groups that
+// cannot have what is looked for; nil: none. A row is valid until f returns.
+func each(ctx context.Context, s Reader, name string, may func(parquet.RowGroup) bool, f func(*Row) error) (size int64,
+	err error) {
 	file, size, err := local(ctx, s, name)
 	if err != nil {
 		return 0, err

@@ -13,12 +13,13 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// dies runs an archiver in a process of its own, which is killed after so many steps, and returns the step after which that was. It is empty
-// where there are fewer steps.
+// dies runs an archiver in a process of its own, which is killed after so many steps, and returns the step after which
+// that was. It is empty where there are fewer steps.
 func (w *world) dies(steps int, env ...string) string {
 	w.t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), append(env, "ARCHIVE_CHILD="+w.url, "ARCHIVE_AT="+w.place.At, "ARCHIVE_ENDPOINT="+w.place.Endpoint, fmt.Sprint("ARCHIVE_STEPS=", steps))...)
+	cmd.Env = append(os.Environ(), append(env, "ARCHIVE_CHILD="+w.url, "ARCHIVE_AT="+w.place.At,
+		"ARCHIVE_ENDPOINT="+w.place.Endpoint, fmt.Sprint("ARCHIVE_STEPS=", steps))...)
 	out, err := cmd.Output()
 	if err == nil {
 		return ""
@@ -33,8 +34,8 @@ func (w *world) dies(steps int, env ...string) string {
 	return done
 }
 
-// testKilled kills the archiver after each of its steps in turn, and lets another one go on. In make test each kind of step is
-// killed once, in make test-control each step.
+// testKilled kills the archiver after each of its steps in turn, and lets another one go on. In make test each kind of
+// step is killed once, in make test-control each step.
 func testKilled(t *testing.T, w *world) {
 	if !full && w.place.Endpoint != "" {
 		return
@@ -67,7 +68,8 @@ func testKilled(t *testing.T, w *world) {
 		}
 		w.tidy()
 	}
-	for _, step := range []string{"rows counted", "rows exported", "file stored", "file read back", "manifest stored", "file noted", "files sealed", "partition dropped, not committed", "partition dropped"} {
+	for _, step := range []string{"rows counted", "rows exported", "file stored", "file read back", "manifest stored",
+		"file noted", "files sealed", "partition dropped, not committed", "partition dropped"} {
 		if !seen[step] {
 			t.Errorf("no archiver was killed after %q", step)
 		}
@@ -97,7 +99,8 @@ func (w *world) tidy() {
 	var rows, sealed int
 	lost := w.a.pool.QueryRow(ctx, `SELECT count(*), count(*) FILTER (WHERE sealed) FROM archives`).Scan(&rows, &sealed)
 	if err != nil || wrong != nil || lost != nil || len(names) != 2*len(all) || rows != len(all) || sealed != rows {
-		w.t.Errorf("%d files, %d manifests, %d rows, %d sealed: %v %v %v", len(names), len(all), rows, sealed, err, wrong, lost)
+		w.t.Errorf("%d files, %d manifests, %d rows, %d sealed: %v %v %v", len(names), len(all), rows, sealed, err,
+			wrong, lost)
 	}
 }
 
@@ -112,7 +115,8 @@ func testEraseKilled(t *testing.T, w *world) {
 		w.empty()
 		w.partition("2026-05")
 		w.fill("2026-05", 1, 30, fmt.Sprint("a-", n))
-		w.exec(`UPDATE events SET domain = 'shop', identity = 'user:ann' WHERE region = ''`) // a file of its own, which has to go
+		// a file of its own, which has to go
+		w.exec(`UPDATE events SET domain = 'shop', identity = 'user:ann' WHERE region = ''`)
 		w.once()
 		before := w.whole().rows
 		persons, err := w.a.Count(ctx, ann)
@@ -137,7 +141,8 @@ func testEraseKilled(t *testing.T, w *world) {
 			break
 		}
 	}
-	for _, step := range []string{"file stored", "file read back", "manifest stored", "file noted", "row removed", "manifest removed", "file removed"} {
+	for _, step := range []string{"file stored", "file read back", "manifest stored", "file noted", "row removed",
+		"manifest removed", "file removed"} {
 		if !seen[step] {
 			t.Errorf("no erasure was killed after %q", step)
 		}
@@ -165,23 +170,30 @@ func TestRates(t *testing.T) {
 	}
 	rate("archive", func() error { _, err := w.a.Once(context.Background()); return err })
 	rate("verify", func() error {
-		wrong, err := Verify(context.Background(), w.a.store, Days{}, func(Progress) {}, func(Verdict) error { return nil })
+		wrong, err := Verify(context.Background(), w.a.store, Days{}, func(Progress) {},
+			func(Verdict) error { return nil })
 		if wrong > 0 {
 			t.Errorf("%d files are wrong", wrong)
 		}
 		return err
 	})
 	rate("query", func() error {
-		return Query(context.Background(), w.a.store, Filter{Identities: []string{"user:unheard"}, Domain: "shop"}, func(*Row) error { return nil }, func(Progress) {})
+		return Query(context.Background(), w.a.store, Filter{Identities: []string{"user:unheard"}, Domain: "shop"},
+			func(*Row) error { return nil }, func(Progress) {})
 	})
 	rate("query all", func() error {
-		return Query(context.Background(), w.a.store, Filter{Rule: "none"}, func(*Row) error { return nil }, func(Progress) {})
+		return Query(context.Background(), w.a.store, Filter{Rule: "none"}, func(*Row) error { return nil },
+			func(Progress) {})
 	})
 	rate("restore", func() error { _, err := w.a.Restore(context.Background(), Days{}, func(Progress) {}); return err })
 	if got := w.rowsOf("events_restored").rows; got != int64(rows) {
 		t.Errorf("%d rows are restored", got)
 	}
 	rate("erase", func() error {
-		return w.a.Alone(context.Background(), func(ctx context.Context) error { _, err := w.a.Erase(ctx, ann); return err })
+		return w.a.Alone(context.Background(), func(ctx context.Context) error {
+			_,
+				err := w.a.Erase(ctx, ann)
+			return err
+		})
 	})
 }

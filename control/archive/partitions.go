@@ -41,7 +41,8 @@ type part struct {
 	region string
 }
 
-// state is what a part has: how many rows, and a digest that does not depend on their order. It tells whether the rows have changed.
+// state is what a part has: how many rows, and a digest that does not depend on their order. It differs where the rows
+// have changed.
 type state struct {
 	rows   int64
 	digest string
@@ -54,13 +55,16 @@ type querier interface {
 
 // parts are those of a partition, or of one day of it.
 func (p *partition) parts(ctx context.Context, q querier, day *time.Time) (map[part]state, error) {
-	return states(ctx, q, `SELECT (at AT TIME ZONE 'UTC')::date, region, count(*), sum(hashtextextended(e::text, 0)::numeric)::text FROM ONLY `+p.table+` AS e
+	return states(ctx, q,
+		`SELECT (at AT TIME ZONE 'UTC')::date, region, count(*), sum(hashtextextended(e::text, 0)::numeric)::text FROM
+		  ONLY `+p.table+` AS e
 	  WHERE $1::timestamptz IS NULL OR at >= $1 AND at < $1 + interval '24 hours' GROUP BY 1, 2`, day)
 }
 
 // kept are the parts of a partition that the archive has.
 func (p *partition) kept(ctx context.Context, q querier) (map[part]state, error) {
-	return states(ctx, q, `SELECT day, region, rows, digest::text FROM archives WHERE source = $1 AND NOT sealed`, p.source)
+	return states(ctx, q, `SELECT day, region, rows, digest::text FROM archives WHERE source = $1 AND NOT sealed`,
+		p.source)
 }
 
 func states(ctx context.Context, q querier, sql string, args ...any) (map[part]state, error) {
@@ -104,7 +108,7 @@ func (a *Archiver) archive(ctx context.Context, p partition, done *Done) error {
 			return fmt.Errorf("%s: %w", day.Format(dayLayout), err)
 		}
 	}
-	return at(stepDrop, a.drop(ctx, p))
+	return a.drop(ctx, p)
 }
 
 // archiveDay writes one file for each region of a day.
@@ -137,31 +141,35 @@ func (a *Archiver) archiveDay(ctx context.Context, p partition, day time.Time, d
 	return nil
 }
 
-// export reads the rows of a day in the order of their key, and writes each into the draft of its region. The states are those of the
-// same moment.
-func (a *Archiver) export(ctx context.Context, p partition, day time.Time, drafts map[string]*draft) (found map[part]state, err error) {
-	err = pgx.BeginTxFunc(ctx, a.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		found, err = p.parts(ctx, tx, &day)
-		if err != nil {
-			return err
-		}
-		rows, err := tx.Query(ctx, `SELECT `+strings.Join(columns, ", ")+` FROM ONLY `+p.table+` WHERE at >= $1 AND at < $1 + interval '24 hours' ORDER BY at, sidecar, sequence, place`, day)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		var r Row
-		for rows.Next() {
-			err = r.scan(rows)
-			if err == nil {
-				err = addTo(drafts, &r)
-			}
+// export reads the rows of a day in the order of their key, and writes each into the draft of its region. The states
+// are those of the same moment.
+func (a *Archiver) export(ctx context.Context, p partition, day time.Time,
+	drafts map[string]*draft) (found map[part]state, err error) {
+	err = pgx.BeginTxFunc(ctx, a.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly},
+		func(tx pgx.Tx) error {
+			found, err = p.parts(ctx, tx, &day)
 			if err != nil {
 				return err
 			}
-		}
-		return rows.Err()
-	})
+			rows, err := tx.Query(ctx, `SELECT `+strings.Join(columns,
+				", ")+` FROM ONLY `+p.table+` WHERE at >= $1 AND at < $1 + interval '24 hours' ORDER BY at, sidecar,
+			  sequence, place`, day)
+			if err != nil {
+				return err
+			}
+			defer rows.Close()
+			var r Row
+			for rows.Next() {
+				err = r.scan(rows)
+				if err == nil {
+					err = addTo(drafts, &r)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return rows.Err()
+		})
 	if err != nil {
 		return nil, fmt.Errorf("read the rows: %w", err)
 	}
@@ -184,13 +192,13 @@ func addTo(drafts map[string]*draft, r *Row) error {
 	return d.add(r)
 }
 
-// archivePart keeps a file, notes it in the database, and removes files of the same rows that were written before rows were added. It returns how many bytes
-// the file has.
+// archivePart keeps a file, notes it in the database, and removes files of the same rows that were written before rows
+// were added. It returns how many bytes the file has.
 func (a *Archiver) archivePart(ctx context.Context, p partition, k part, d *draft, digest string) (int64, error) {
 	region := k.region
 	before, err := List(ctx, a.store, Days{From: k.day, To: k.day.AddDate(0, 0, 1), Region: &region})
 	if err != nil {
-		return 0, at(stepStore, err)
+		return 0, err
 	}
 	var old []string
 	for i := range before {
@@ -199,22 +207,23 @@ func (a *Archiver) archivePart(ctx context.Context, p partition, k part, d *draf
 			continue
 		}
 		if m.Rows > d.tally.rows {
-			return 0, fmt.Errorf("%s has %d rows of this partition, which has %d: rows are gone from the database; remove the file where that was meant", m.Path, m.Rows, d.tally.rows)
+			return 0, fmt.Errorf("%s has %d rows of this partition, which has %d: rows are gone from the database; "+
+				"remove the file where that was meant", m.Path, m.Rows, d.tally.rows)
 		}
 		old = append(old, m.Path)
 	}
 	m, err := a.keep(ctx, d, k.day, k.region, p.source, old)
 	if err != nil {
-		return 0, at(stepStore, err)
+		return 0, err
 	}
-	err = at(stepNote, a.note(ctx, &m, digest, false))
+	err = a.note(ctx, &m, digest, false)
 	if err != nil {
 		return 0, err
 	}
 	for _, path := range old {
 		err = a.remove(ctx, path)
 		if err != nil {
-			return 0, at(stepTidy, err)
+			return 0, err
 		}
 	}
 	return m.Bytes, nil
@@ -227,8 +236,11 @@ func (a *Archiver) note(ctx context.Context, m *Manifest, digest string, sealed 
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, `INSERT INTO archives (path, region, day, rows, bytes, checksum, source, digest, sealed) VALUES ($1, $2, $3::text::date, $4, $5, $6, $7, $8::text::numeric, $9)
-		  ON CONFLICT (path) DO UPDATE SET bytes = excluded.bytes, source = excluded.source, digest = excluded.digest, sealed = excluded.sealed, verified_at = now()`,
+		_, err = tx.Exec(ctx,
+			`INSERT INTO archives (path, region, day, rows, bytes, checksum, source, digest, sealed) VALUES ($1, $2,
+			  $3::text::date, $4, $5, $6, $7, $8::text::numeric, $9)
+		  ON CONFLICT (path) DO UPDATE SET bytes = excluded.bytes, source = excluded.source, digest = excluded.digest,
+		  sealed = excluded.sealed, verified_at = now()`,
 			m.Path, m.Region, m.Day, m.Rows, m.Bytes, m.Checksum, m.Source, digest, sealed)
 		return err
 	})
@@ -242,8 +254,8 @@ func (a *Archiver) note(ctx context.Context, m *Manifest, digest string, sealed 
 // errChanged means that rows were added to a partition, or taken from it, since they were archived.
 var errChanged = errors.New("rows have changed since they were archived: the next run archives them again")
 
-// drop drops a partition whose rows are all in the archive, and seals their files. No row can be added between the comparison and
-// the drop.
+// drop drops a partition whose rows are all in the archive, and seals their files. No row can be added between the
+// comparison and the drop.
 func (a *Archiver) drop(ctx context.Context, p partition) error {
 	err := pgx.BeginFunc(ctx, a.pool, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '`+lockWithin+`'; LOCK TABLE `+p.table+` IN SHARE MODE`)

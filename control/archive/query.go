@@ -27,31 +27,22 @@ type Progress struct {
 // has reports whether an event is asked for.
 func (f *Filter) has(r *Row) bool {
 	switch {
-	case f.Domain != "" && r.Domain != f.Domain, f.Rule != "" && r.Rule != f.Rule, f.Outcome != "" && r.Outcome != f.Outcome,
+	case f.Domain != "" && r.Domain != f.Domain, f.Rule != "" && r.Rule != f.Rule, f.Outcome != "" &&
+		r.Outcome != f.Outcome,
 		!f.From.IsZero() && r.At < f.From.UnixMicro(), !f.To.IsZero() && r.At >= f.To.UnixMicro():
 		return false
 	}
 	return len(f.Identities) == 0 || slices.Contains(f.Identities, r.Identity)
 }
 
-// days are those that can have what is asked for.
-func (f *Filter) days() Days {
-	d := Days{From: f.From, Region: f.Region}
-	if !f.To.IsZero() {
-		d.To = f.To
-	}
-	return d
-}
-
-// Query calls f with each event that is asked for, file by file in the order of their paths. A row is valid until f returns. An error of
-// f ends it.
+// Query calls f with each event that is asked for, file by file in the order of their paths. A row is valid until f
+// returns. An error of f ends it.
 func Query(ctx context.Context, s Reader, ask Filter, f func(*Row) error, progress func(Progress)) error {
-	return walk(ctx, s, ask.days(), progress, func(m *Manifest, tick func()) error {
+	return walk(ctx, s, Days{From: ask.From, To: ask.To, Region: ask.Region}, progress, func(m *Manifest) error {
 		may := func(g parquet.RowGroup) bool {
 			return len(ask.Identities) == 0 || mayHave(g, "identity", ask.Identities)
 		}
 		_, err := each(ctx, s, m.Path, may, func(r *Row) error {
-			tick()
 			if !ask.has(r) {
 				return nil
 			}
@@ -61,11 +52,8 @@ func Query(ctx context.Context, s Reader, ask Filter, f func(*Row) error, progre
 	})
 }
 
-// tickRows is how many rows are read between two reports of progress.
-const tickRows = 10_000
-
-// walk calls f with each file of some days, and with what it has to call for each row.
-func walk(ctx context.Context, s Reader, days Days, progress func(Progress), f func(m *Manifest, tick func()) error) error {
+// walk calls f with each file of some days.
+func walk(ctx context.Context, s Reader, days Days, progress func(Progress), f func(m *Manifest) error) error {
 	all, err := List(ctx, s, days)
 	if err != nil {
 		return err
@@ -75,24 +63,19 @@ func walk(ctx context.Context, s Reader, days Days, progress func(Progress), f f
 		p.Of += all[i].Rows
 	}
 	for i := range all {
-		done := p.Rows
 		progress(p)
-		err = f(&all[i], func() {
-			p.Rows++
-			if p.Rows%tickRows == 0 {
-				progress(p)
-			}
-		})
+		err = f(&all[i])
 		if err != nil {
 			return err
 		}
-		p.Rows = done + all[i].Rows // also where rows were passed over
+		p.Rows += all[i].Rows
 	}
 	progress(p)
 	return nil
 }
 
-// mayHave reports whether a column of a row group may have one of some values. It is false only where the column's filter proves it.
+// mayHave reports whether a column of a row group may have one of some values. It is false only where the column's
+// filter proves it.
 func mayHave(g parquet.RowGroup, column string, values []string) bool {
 	leaf, known := g.Schema().Lookup(column)
 	if !known {
@@ -114,23 +97,21 @@ type Verdict struct {
 	Problem string `json:"problem"` // empty: the file is as it was written
 }
 
-// Verify reads all files of some days, and calls f with what it found out about each. It returns how many are not as they were written.
-func Verify(ctx context.Context, s Reader, days Days, progress func(Progress), f func(Verdict) error) (wrong int, err error) {
-	err = walk(ctx, s, days, progress, func(m *Manifest, tick func()) error {
+// Verify reads all files of some days, and calls f with what it found out about each. It returns how many are not as
+// they were written.
+func Verify(ctx context.Context, s Reader, days Days, progress func(Progress), f func(Verdict) error) (wrong int,
+	err error) {
+	err = walk(ctx, s, days, progress, func(m *Manifest) error {
 		v := Verdict{Manifest: *m}
-		err := check(ctx, s, m, tick)
+		err := check(ctx, s, m)
 		var differs *Mismatch
-		if errors.As(err, &differs) {
-			v.Problem, err = differs.Why, nil
-		}
-		if errors.Is(err, ErrMissing) {
-			v.Problem, err = "it is missing", nil
-		}
-		if err != nil {
+		switch {
+		case errors.As(err, &differs):
+			v.Problem, wrong = differs.Why, wrong+1
+		case errors.Is(err, ErrMissing):
+			v.Problem, wrong = "it is missing", wrong+1
+		case err != nil:
 			return err
-		}
-		if v.Problem != "" {
-			wrong++
 		}
 		return f(v)
 	})

@@ -2,7 +2,9 @@ package archive
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,8 +16,9 @@ type Restored struct {
 	Rows  int64 `json:"rows"`
 }
 
-// Restore loads the files of some days into the table events_restored. What the table has of a day and region is replaced, so that it
-// may be repeated. Each file is checked as it is read; a day with a file that differs is not loaded.
+// Restore loads the files of some days into the table events_restored. What the table has of a day and region is
+// replaced, so that it may be repeated. Each file is checked as it is read; a day with a file that differs is not
+// loaded.
 func (a *Archiver) Restore(ctx context.Context, days Days, progress func(Progress)) (done Restored, err error) {
 	all, err := List(ctx, a.store, days)
 	if err != nil {
@@ -52,7 +55,9 @@ func (a *Archiver) Restore(ctx context.Context, days Days, progress func(Progres
 // restorePart loads the files of a day and region in one transaction.
 func (a *Archiver) restorePart(ctx context.Context, k part, files []*Manifest) (total int64, err error) {
 	err = pgx.BeginFunc(ctx, a.pool, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `DELETE FROM events_restored WHERE region = $1 AND at >= $2 AND at < $2 + interval '24 hours'`, k.region, k.day)
+		_, err := tx.Exec(ctx,
+			`DELETE FROM events_restored WHERE region = $1 AND at >= $2 AND at < $2 + interval '24
+			  hours'`, k.region, k.day)
 		if err != nil {
 			return err
 		}
@@ -68,62 +73,37 @@ func (a *Archiver) restorePart(ctx context.Context, k part, files []*Manifest) (
 	return total, err
 }
 
+// errStopped ends the reading of a file where the database takes no more of its rows.
+var errStopped = errors.New("stopped")
+
 // restoreFile copies the rows of a file, and compares what it read with the manifest before the transaction may end.
 func (a *Archiver) restoreFile(ctx context.Context, tx pgx.Tx, m *Manifest) (int64, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	batches, ended := make(chan [][]any, 2), make(chan error, 1)
 	t := newTally()
-	go func() {
-		defer close(batches)
-		ended <- a.readBatches(ctx, m.Path, t, batches)
-	}()
-	var now [][]any
+	var read error
+	next, stop := iter.Pull(func(yield func([]any) bool) {
+		_, read = each(ctx, a.store, m.Path, nil, func(r *Row) error {
+			t.add(r)
+			if !yield(r.values()) {
+				return errStopped
+			}
+			return nil
+		})
+	})
 	copied, err := tx.CopyFrom(ctx, pgx.Identifier{"events_restored"}, columns, pgx.CopyFromFunc(func() ([]any, error) {
-		if len(now) == 0 {
-			now = <-batches
+		row, more := next()
+		if !more {
+			return nil, read
 		}
-		if len(now) == 0 {
-			return nil, nil
-		}
-		row := now[0]
-		now = now[1:]
 		return row, nil
 	}))
-	cancel() // where the database refuses a row the reader still waits
-	read := <-ended
+	stop()
 	switch {
+	case read != nil && !errors.Is(read, errStopped):
+		return 0, read
 	case err != nil:
 		return 0, err
-	case read != nil:
-		return 0, read
 	case t.rows != m.Rows || t.checksum() != m.Checksum:
 		return 0, &Mismatch{m.Path, "its rows are not those of its manifest"}
 	}
 	return copied, nil
-}
-
-// readBatches sends the rows of a file.
-func (a *Archiver) readBatches(ctx context.Context, name string, t *tally, to chan<- [][]any) error {
-	var batch [][]any
-	send := func() error {
-		select {
-		case to <- batch:
-			batch = nil
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	_, err := each(ctx, a.store, name, nil, func(r *Row) error {
-		t.add(r)
-		batch = append(batch, r.values())
-		if len(batch) < readRows {
-			return nil
-		}
-		return send()
-	})
-	if err == nil && len(batch) > 0 {
-		err = send()
-	}
-	return err
 }

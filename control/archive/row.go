@@ -37,7 +37,8 @@ type Row struct {
 
 // columns are those of the table `events`, in the order of the fields of Row.
 var columns = []string{
-	"at", "sidecar", "sequence", "place", "domain", "outcome", "rule", "identity", "api_key", "ip", "method", "endpoint",
+	"at", "sidecar", "sequence", "place", "domain", "outcome", "rule", "identity", "api_key", "ip", "method",
+	"endpoint",
 	"count", "count_limit", "cost", "status", "retry_after", "latency", "region", "weight",
 }
 
@@ -47,7 +48,8 @@ func (r *Row) Time() time.Time { return time.UnixMicro(r.At).UTC() }
 // scan reads the columns of a row of the database.
 func (r *Row) scan(rows pgx.Rows) error {
 	var at time.Time
-	err := rows.Scan(&at, &r.Sidecar, &r.Sequence, &r.Place, &r.Domain, &r.Outcome, &r.Rule, &r.Identity, &r.APIKey, &r.IP, &r.Method, &r.Endpoint,
+	err := rows.Scan(&at, &r.Sidecar, &r.Sequence, &r.Place, &r.Domain, &r.Outcome, &r.Rule, &r.Identity, &r.APIKey,
+		&r.IP, &r.Method, &r.Endpoint,
 		&r.Count, &r.CountLimit, &r.Cost, &r.Status, &r.RetryAfter, &r.Latency, &r.Region, &r.Weight)
 	r.At = at.UnixMicro()
 	return err
@@ -56,13 +58,14 @@ func (r *Row) scan(rows pgx.Rows) error {
 // values are the columns of a row for the database.
 func (r *Row) values() []any {
 	return []any{
-		r.Time(), r.Sidecar, r.Sequence, r.Place, r.Domain, r.Outcome, r.Rule, r.Identity, r.APIKey, r.IP, r.Method, r.Endpoint,
+		r.Time(), r.Sidecar, r.Sequence, r.Place, r.Domain, r.Outcome, r.Rule, r.Identity, r.APIKey, r.IP, r.Method,
+		r.Endpoint,
 		r.Count, r.CountLimit, r.Cost, int16(r.Status), r.RetryAfter, r.Latency, r.Region, r.Weight,
 	}
 }
 
-// tally counts rows, and makes a checksum of them in their order. Every column counts, each text with its length before it, so that no
-// two different lists of rows have the same bytes.
+// tally counts rows, and makes a checksum of them in their order. Every column counts, each text with its length before
+// it, so that no two different lists of rows have the same bytes.
 type tally struct {
 	rows int64
 	sum  hash.Hash
@@ -74,13 +77,15 @@ func newTally() *tally { return &tally{sum: sha256.New()} }
 // add counts one row.
 func (t *tally) add(r *Row) {
 	b := t.b[:0]
-	for _, n := range [...]int64{r.At, r.Sequence, int64(r.Place), r.Count, r.CountLimit, r.Cost, int64(r.Status), int64(r.Weight)} {
+	for _, n := range [...]int64{r.At, r.Sequence, int64(r.Place), r.Count, r.CountLimit, r.Cost, int64(r.Status),
+		int64(r.Weight)} {
 		b = binary.BigEndian.AppendUint64(b, uint64(n))
 	}
 	for _, f := range [...]float32{r.RetryAfter, r.Latency} {
 		b = binary.BigEndian.AppendUint32(b, math.Float32bits(f))
 	}
-	for _, s := range [...]string{r.Sidecar, r.Domain, r.Outcome, r.Rule, r.Identity, r.APIKey, r.IP, r.Method, r.Endpoint, r.Region} {
+	for _, s := range [...]string{r.Sidecar, r.Domain, r.Outcome, r.Rule, r.Identity, r.APIKey, r.IP, r.Method,
+		r.Endpoint, r.Region} {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
 	}

@@ -38,7 +38,8 @@ func openBucket(p Place, at string) (*bucket, error) {
 	if p.Region == "" {
 		p.Region = "us-east-1"
 	}
-	client, err := minio.New(service.Host, &minio.Options{Creds: login(p), Secure: service.Scheme == "https", Region: p.Region})
+	client, err := minio.New(service.Host, &minio.Options{Creds: login(p), Secure: service.Scheme == "https",
+		Region: p.Region})
 	if err != nil {
 		return nil, fmt.Errorf("open the archive: %w", err)
 	}
@@ -62,7 +63,8 @@ func login(p Place) *credentials.Credentials {
 	if p.AccessKey != "" {
 		return credentials.NewStaticV4(p.AccessKey, p.SecretKey, "")
 	}
-	return credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{}})
+	return credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{},
+		&credentials.FileAWSCredentials{}, &credentials.IAM{}})
 }
 
 // Open opens an object. It is asked for at once, so that a missing one is found out here.
@@ -87,7 +89,8 @@ func (b *bucket) Put(ctx context.Context, name string, file *os.File) error {
 		_, err = file.Seek(0, io.SeekStart)
 	}
 	if err == nil {
-		_, err = b.client.PutObject(ctx, b.name, b.prefix+name, file, size, minio.PutObjectOptions{ContentType: "application/octet-stream", SendContentMd5: true})
+		_, err = b.client.PutObject(ctx, b.name, b.prefix+name, file, size,
+			minio.PutObjectOptions{ContentType: "application/octet-stream", SendContentMd5: true})
 	}
 	if err != nil {
 		return fmt.Errorf("keep %s: %w", name, err)
@@ -100,7 +103,8 @@ func (b *bucket) List(ctx context.Context, prefix string) ([]string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var names []string
-	for object := range b.client.ListObjects(ctx, b.name, minio.ListObjectsOptions{Prefix: b.prefix + prefix, Recursive: true}) {
+	for object := range b.client.ListObjects(ctx, b.name,
+		minio.ListObjectsOptions{Prefix: b.prefix + prefix, Recursive: true}) {
 		if object.Err != nil {
 			return nil, fmt.Errorf("list the archive: %w", object.Err)
 		}

@@ -69,7 +69,8 @@ func (f folder) Open(_ context.Context, name string) (io.ReadCloser, error) {
 	return file, err
 }
 
-// Put writes a file beside its place, waits until the disk has it, and moves it there. What a full disk had room for is removed.
+// Put writes a file beside its place, waits until the disk has it, and moves it there. What a full disk had room for is
+// removed.
 func (f folder) Put(_ context.Context, name string, file *os.File) error {
 	path := f.path(name)
 	err := os.MkdirAll(filepath.Dir(path), 0o750)

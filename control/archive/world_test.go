@@ -42,7 +42,8 @@ func setup(url string, place Place) (*Archiver, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := New(Config{DatabaseURL: url, Store: store, KeepEvents: 90 * 24 * time.Hour, KeepArchives: 7 * 365 * 24 * time.Hour, Log: slog.New(slog.DiscardHandler)})
+	a, err := New(Config{DatabaseURL: url, Store: store, KeepEvents: 90 * 24 * time.Hour,
+		KeepArchives: 7 * 365 * 24 * time.Hour, Log: slog.New(slog.DiscardHandler)})
 	if err == nil {
 		a.now = func() time.Time { return today }
 	}
@@ -51,7 +52,8 @@ func setup(url string, place Place) (*Archiver, error) {
 
 // child archives, or erases ann, and kills this process after so many steps.
 func child() int {
-	place := Place{At: os.Getenv("ARCHIVE_AT"), Endpoint: os.Getenv("ARCHIVE_ENDPOINT"), AccessKey: "key", SecretKey: "secret"}
+	place := Place{At: os.Getenv("ARCHIVE_AT"), Endpoint: os.Getenv("ARCHIVE_ENDPOINT"), AccessKey: "key",
+		SecretKey: "secret"}
 	a, err := setup(os.Getenv("ARCHIVE_CHILD"), place)
 	if err != nil {
 		fmt.Println(err)
@@ -79,7 +81,8 @@ func child() int {
 }
 
 // ann is the person that tests erase.
-var ann = Person{Domain: "shop", Identities: []string{"user:ann"}, IPs: []string{"198.51.100.7"}, APIKeys: []string{"spw_annkey"}}
+var ann = Person{Domain: "shop", Identities: []string{"user:ann"}, IPs: []string{"198.51.100.7"},
+	APIKeys: []string{"spw_annkey"}}
 
 // world is a database with events, and a store.
 type world struct {
@@ -157,17 +160,22 @@ func (w *world) partition(month string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.exec(fmt.Sprintf(`CREATE TABLE events_%s PARTITION OF events FOR VALUES FROM ('%s 00:00:00+00') TO ('%s 00:00:00+00')`,
+	w.exec(fmt.Sprintf(`CREATE TABLE events_%s PARTITION OF events FOR VALUES FROM ('%s 00:00:00+00') TO ('%s
+	  00:00:00+00')`,
 		strings.ReplaceAll(month, "-", "_"), first.Format(dayLayout), first.AddDate(0, 1, 0).Format(dayLayout)))
 }
 
 // fill adds events to some days of a month, of two regions, from a number on.
 func (w *world) fill(month string, days, perDay int, sidecar string) {
 	w.t.Helper()
-	w.exec(`INSERT INTO events SELECT $1::timestamptz + d * interval '1 day' + n * interval '86400 seconds' / $3::int, $4, d * $3::int + n + 1, 0, CASE WHEN n % 5 = 0 THEN 'api' ELSE 'shop' END,
-	  CASE WHEN n % 3 = 0 THEN 'refused' ELSE 'allowed' END, 'per-user', CASE WHEN n % 10 = 1 THEN 'user:ann' ELSE 'user:u' || n % 1000 END, CASE WHEN n % 11 = 0 THEN 'spw_annkey' ELSE '' END,
-	  CASE WHEN n % 13 = 0 THEN '198.51.100.7' ELSE '192.0.2.' || n % 250 END, 'GET', '/items/' || n % 50, n % 100, 100, 1 + n % 3, CASE WHEN n % 3 = 0 THEN 429 ELSE 200 END, (n % 60) / 7.0, n / 1000.0,
-	  CASE WHEN n % 2 = 0 THEN 'eu/west' ELSE '' END, 1 + n % 100 FROM generate_series(0, $2::int - 1) AS d, generate_series(0, $3::int - 1) AS n`,
+	w.exec(`INSERT INTO events SELECT $1::timestamptz + d * interval '1 day' + n * interval '86400 seconds' / $3::int,
+	  $4, d * $3::int + n + 1, 0, CASE WHEN n % 5 = 0 THEN 'api' ELSE 'shop' END,
+	  CASE WHEN n % 3 = 0 THEN 'refused' ELSE 'allowed' END, 'per-user', CASE WHEN n % 10 = 1 THEN 'user:ann' ELSE
+	  'user:u' || n % 1000 END, CASE WHEN n % 11 = 0 THEN 'spw_annkey' ELSE '' END,
+	  CASE WHEN n % 13 = 0 THEN '198.51.100.7' ELSE '192.0.2.' || n % 250 END, 'GET', '/items/' || n % 50, n % 100,
+	  100, 1 + n % 3, CASE WHEN n % 3 = 0 THEN 429 ELSE 200 END, (n % 60) / 7.0, n / 1000.0,
+	  CASE WHEN n % 2 = 0 THEN 'eu/west' ELSE '' END, 1 + n % 100 FROM generate_series(0, $2::int - 1) AS d,
+	  generate_series(0, $3::int - 1) AS n`,
 		month+"-01 00:00:00+00", days, perDay, sidecar)
 }
 
@@ -175,7 +183,9 @@ func (w *world) fill(month string, days, perDay int, sidecar string) {
 func (w *world) rowsOf(table string) state {
 	w.t.Helper()
 	var s state
-	err := w.a.pool.QueryRow(context.Background(), `SELECT count(*), coalesce(sum(hashtextextended(e::text, 0)::numeric), 0)::text FROM `+table+` AS e`).Scan(&s.rows, &s.digest)
+	err := w.a.pool.QueryRow(context.Background(),
+		`SELECT count(*), coalesce(sum(hashtextextended(e::text, 0)::numeric), 0)::text FROM `+table+` AS
+		  e`).Scan(&s.rows, &s.digest)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -207,7 +217,8 @@ func (w *world) once() Done {
 // partitions is how many there are.
 func (w *world) partitions() (n int) {
 	w.t.Helper()
-	err := w.a.pool.QueryRow(context.Background(), `SELECT count(*) FROM pg_inherits WHERE inhparent = 'events'::regclass`).Scan(&n)
+	err := w.a.pool.QueryRow(context.Background(),
+		`SELECT count(*) FROM pg_inherits WHERE inhparent = 'events'::regclass`).Scan(&n)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -218,7 +229,8 @@ func (w *world) partitions() (n int) {
 func TestArchive(t *testing.T) {
 	p := servers.StartPostgres(t)
 	for name, test := range map[string]func(*testing.T, *world){
-		"old partitions go there": testMoves, "rows that come late": testLate, "damage is found": testDamage, "what cannot be archived": testRefused, "a disk without room": testFull,
+		"old partitions go there": testMoves, "rows that come late": testLate, "damage is found": testDamage,
+		"what cannot be archived": testRefused, "a disk without room": testFull,
 		"killed between every two steps": testKilled, "erase killed between every two steps": testEraseKilled,
 	} {
 		for kind, far := range map[string]bool{"folder": false, "bucket": true} {

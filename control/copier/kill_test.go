@@ -5,11 +5,13 @@ import (
 	"time"
 )
 
-// killSteps are the steps between which a recorder is killed. The ones of each transaction come once for events and once for usage.
-var killSteps = []string{"read", "sources", "events", "rows", "minutes", "hours", "days", "keys", "noted", "stored", "removed"}
+// killSteps are the steps between which a copier is killed. The ones of each transaction come once for events and once
+// for usage.
+var killSteps = []string{"read", "sources", "events", "rows", "minutes", "hours", "days", "keys", "noted", "stored",
+	"removed"}
 
-// TestKilledBetweenEveryTwoSteps kills a recorder with SIGKILL after each of its steps, for each stream, while entries arrive. Then one copies the rest: all is
-// stored once.
+// TestKilledBetweenEveryTwoSteps kills a copier with SIGKILL after each of its steps, for each stream, while entries
+// arrive. Then one copies the rest: all is stored once.
 func TestKilledBetweenEveryTwoSteps(t *testing.T) {
 	w := newWorld(t)
 	w.keys()
@@ -27,10 +29,11 @@ func TestKilledBetweenEveryTwoSteps(t *testing.T) {
 		}
 	}
 	if killed < len(killSteps)+3 { // steps of usage alone come once
-		t.Errorf("only %d of the recorders died where they should", killed)
+		t.Errorf("only %d of the copiers died where they should", killed)
 	}
 	w.drain()
-	for _, table := range []string{"usage_minutes", "usage_hours", "usage_days", "endpoint_minutes", "endpoint_hours", "endpoint_days"} {
+	for _, table := range []string{"usage_minutes", "usage_hours", "usage_days", "endpoint_minutes", "endpoint_hours",
+		"endpoint_days"} {
 		w.want("requests of "+table, sent*(sent+1), `SELECT sum(requests)::bigint FROM `+table)
 	}
 	for _, user := range []string{"ann", "ben"} {

@@ -13,7 +13,8 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// TestALateEventOfAnArchivedMonth sends an event of a month whose partition is in the archive, and one of now behind it.
+// TestALateEventOfAnArchivedMonth sends an event of a month whose partition is in the archive, and one of now behind
+// it.
 func TestALateEventOfAnArchivedMonth(t *testing.T) {
 	w := newWorld(t)
 	month := time.Now().UTC()
@@ -24,7 +25,8 @@ func TestALateEventOfAnArchivedMonth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := archive.New(archive.Config{DatabaseURL: w.postgres.URL, Store: store, KeepEvents: time.Nanosecond, KeepArchives: 24 * 365 * time.Hour, Log: slog.New(slog.DiscardHandler)})
+	a, err := archive.New(archive.Config{DatabaseURL: w.postgres.URL, Store: store, KeepEvents: time.Nanosecond,
+		KeepArchives: 24 * 365 * time.Hour, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +34,8 @@ func TestALateEventOfAnArchivedMonth(t *testing.T) {
 	if done, err := a.Once(context.Background()); err != nil || len(done.Partitions) != 1 {
 		t.Fatalf("archived %v: %v", done.Partitions, err)
 	}
-	w.send("events", eventsOf("slow", 1, month.Add(-time.Hour), 1)) // ten days late, or of a clock that is ten days behind
+	// ten days late, or of a clock that is ten days behind
+	w.send("events", eventsOf("slow", 1, month.Add(-time.Hour), 1))
 	w.send("events", eventsOf("good", 1, w.now(), 5))
 	for range 5 {
 		_, err = w.round(context.Background(), w.conn)
@@ -43,7 +46,8 @@ func TestALateEventOfAnArchivedMonth(t *testing.T) {
 	w.want("events", 6, `SELECT count(*) FROM events`)
 }
 
-// TestCountingUsersWaitsForALoad counts the requests of users while a load of users, which locks them by name, has come to the first of them.
+// TestCountingUsersWaitsForALoad counts the requests of users while a load of users, which locks them by name, has come
+// to the first of them.
 func TestCountingUsersWaitsForALoad(t *testing.T) {
 	w := newWorld(t)
 	const users = 50
@@ -52,16 +56,18 @@ func TestCountingUsersWaitsForALoad(t *testing.T) {
 	for n := users - 1; n >= 0; n-- { // a load meets them in another order than they lie
 		w.run(`INSERT INTO users (domain, name, updated_by) VALUES ('api', $1, 'x')`, name(n))
 	}
-	u := &journal.Usage{}
+	u := &journal.Rows{}
 	for n := range users {
-		u.Identities = append(u.Identities, journal.IdentityRow{Minute: minuteOf(time.Now()), Domain: "api", Identity: w.cfg.Keys.Identity("user", name(n)), Outcome: "allowed", Requests: 1})
+		u.Identities = append(u.Identities, journal.Row{Minute: minuteOf(time.Now()), Domain: "api",
+			Name: w.cfg.Keys.Identity("user", name(n)), Outcome: "allowed", Requests: 1})
 	}
-	w.send("usage", journal.Entry{Sidecar: "one", Sequence: 1, Rows: journal.MarshalUsage(u)})
+	w.send("usage", journal.Entry{Sidecar: "one", Sequence: 1, Rows: u.Marshal()})
 	ctx := context.Background()
 	if err := w.nameAll(ctx, w.conn); err != nil {
 		t.Fatal(err)
 	}
-	const merge = `INSERT INTO users AS u (domain, name, quota_hour, updated_by) SELECT 'api', name, 5, 'x' FROM unnest($1::text[]) AS l (name) ORDER BY name
+	const merge = `INSERT INTO users AS u (domain, name, quota_hour, updated_by) SELECT 'api', name, 5, 'x' FROM
+	  unnest($1::text[]) AS l (name) ORDER BY name
 	  ON CONFLICT (domain, name) DO UPDATE SET quota_hour = excluded.quota_hour` // as mergeLines does it, in two steps
 	load, err := w.db.Begin(ctx)
 	if err == nil {
@@ -74,7 +80,9 @@ func TestCountingUsersWaitsForALoad(t *testing.T) {
 	go func() { _, err := w.round(ctx, w.conn); counted <- err }()
 	servers.Await(t, "the copy to wait for the load", func() error {
 		var waits bool
-		err := load.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database())`).Scan(&waits)
+		err := load.QueryRow(ctx,
+			`SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname =
+			  current_database())`).Scan(&waits)
 		if err == nil && !waits {
 			err = errors.New("it does not wait")
 		}

@@ -15,17 +15,19 @@ var partitioned = []string{"events", "usage_minutes", "endpoint_minutes"}
 const (
 	monthsBack  = 1
 	monthsAhead = 2
+	remakeAfter = time.Minute // after a failure
 )
 
 // keepMinutes is how long tables of minutes stay: what they say is in the tables of hours.
 const keepMinutes = 90 * 24 * time.Hour
 
-// makePartitions makes the partitions of this month, of the one before and of the next two, once in a month. There is no default partition: it would
-// take the rows of a month whose partition is late. After a failure it waits, so that the copy goes on with the partitions that there are.
-func (r *Recorder) makePartitions(ctx context.Context, conn *pgx.Conn) error {
-	now := r.now().UTC()
+// makePartitions makes the partitions of this month, of the one before and of the next two, once in a month. There is
+// no default partition: it would take the rows of a month whose partition is late. After a failure it waits, so that
+// the copy goes on with the partitions that there are.
+func (c *Copier) makePartitions(ctx context.Context, conn *pgx.Conn) error {
+	now := c.now().UTC()
 	month := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
-	if r.made.Equal(month) || now.Before(r.tryAt) {
+	if c.made.Equal(month) || now.Before(c.makeAt) {
 		return nil
 	}
 	err := makeMonths(ctx, conn, month)
@@ -33,10 +35,10 @@ func (r *Recorder) makePartitions(ctx context.Context, conn *pgx.Conn) error {
 		err = forgetMinutes(ctx, conn, now.Add(-keepMinutes))
 	}
 	if err != nil {
-		r.tryAt = now.Add(remakeAfter)
+		c.makeAt = now.Add(remakeAfter)
 		return fmt.Errorf("make partitions: %w", err)
 	}
-	r.made = month
+	c.made = month
 	return nil
 }
 
@@ -56,7 +58,8 @@ func makeMonths(ctx context.Context, conn *pgx.Conn, month time.Time) error {
 // partition is the name of a month's partition.
 func partition(table string, month time.Time) string { return table + month.Format("_2006_01") }
 
-// makePartition makes a partition where there is none. It is attached after it is made, because that lets others read and write the table meanwhile.
+// makePartition makes a partition where there is none. It is attached after it is made, because that lets others read
+// and write the table meanwhile.
 func makePartition(ctx context.Context, conn *pgx.Conn, table string, month time.Time) error {
 	name := partition(table, month)
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
@@ -65,9 +68,11 @@ func makePartition(ctx context.Context, conn *pgx.Conn, table string, month time
 		if err != nil || there {
 			return err
 		}
-		_, err = tx.Exec(ctx, `CREATE TABLE `+name+` (LIKE `+table+` INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES)`)
+		_, err = tx.Exec(ctx,
+			`CREATE TABLE `+name+` (LIKE `+table+` INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES)`)
 		if err == nil {
-			_, err = tx.Exec(ctx, fmt.Sprintf(`ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM ('%s') TO ('%s')`, table, name, month.Format(time.RFC3339), month.AddDate(0, 1, 0).Format(time.RFC3339)))
+			_, err = tx.Exec(ctx, fmt.Sprintf(`ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM ('%s') TO ('%s')`,
+				table, name, month.Format(time.RFC3339), month.AddDate(0, 1, 0).Format(time.RFC3339)))
 		}
 		return err
 	})
@@ -90,7 +95,8 @@ func forgetMinutes(ctx context.Context, conn *pgx.Conn, before time.Time) error 
 
 // dropMonths drops the partitions of a table that end before a time.
 func dropMonths(ctx context.Context, conn *pgx.Conn, table string, before time.Time) error {
-	rows, err := conn.Query(ctx, `SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = to_regclass($1)`, table)
+	rows, err := conn.Query(ctx, `SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = to_regclass($1)`,
+		table)
 	if err != nil {
 		return err
 	}

@@ -29,8 +29,9 @@ func spent(t *testing.T, processes []int) (all []time.Duration) {
 	return all
 }
 
-// TestCopyRate measures how fast events and usage are copied, with PostgreSQL, Redis and the recorder on this machine. make test-all makes it long enough to
-// judge, and lets it fail where all three together copy less than 20,000 events in a second of one processor: how long that takes on the wall depends on what else runs.
+// TestCopyRate measures how fast events and usage are copied, with PostgreSQL, Redis and the copier on this machine.
+// make test-all makes it long enough to judge, and lets it fail where all three together copy less than 20,000 events
+// in a second of one processor: how long that takes on the wall depends on what else runs.
 func TestCopyRate(t *testing.T) {
 	entries, bar := int64(20), 0.0
 	if servers.Full && !servers.Race {
@@ -52,9 +53,10 @@ func TestCopyRate(t *testing.T) {
 	runtime.ReadMemStats(&heap)
 	w.want("events", entries*rows, `SELECT count(*) FROM events`)
 	rate := float64(entries*rows) / took.Seconds()
-	t.Logf("copied %d events in %v: %.0f a second; time of processors: recorder %v, PostgreSQL %v, Redis %v; the heap has %d MiB", entries*rows, took.Round(time.Millisecond), rate,
+	t.Logf("copied %d events in %v: %.0f a second; time of processors: copier %v, PostgreSQL %v, Redis %v; the heap has %d MiB", entries*rows, took.Round(time.Millisecond), rate,
 		after[0]-before[0], after[1]-before[1], after[2]-before[2], heap.HeapAlloc>>20)
-	if busy := after[0] - before[0] + after[1] - before[1] + after[2] - before[2]; float64(entries*rows)/busy.Seconds() < bar {
+	if busy := after[0] - before[0] + after[1] - before[1] +
+		after[2] - before[2]; float64(entries*rows)/busy.Seconds() < bar {
 		t.Errorf("the copy took %v of processors, want at least %.0f events in a second of one", busy, bar)
 	}
 	for n := range entries {
@@ -64,7 +66,8 @@ func TestCopyRate(t *testing.T) {
 	w.drain()
 	took = time.Since(began)
 	w.want("requests", 2*entries, `SELECT sum(requests)::bigint FROM usage_minutes`)
-	t.Logf("copied %d entries of usage in %v: %.0f a second", entries, took.Round(time.Millisecond), float64(entries)/took.Seconds())
+	t.Logf("copied %d entries of usage in %v: %.0f a second", entries, took.Round(time.Millisecond),
+		float64(entries)/took.Seconds())
 	if w.conn.Ping(context.Background()) != nil {
 		t.Error("the connection is lost")
 	}

@@ -12,53 +12,52 @@ import (
 	"github.com/spillway-mesh/spillway/redis"
 )
 
+const (
+	fewEntries  = 16      // that are read first
+	mostEntries = 128     // that are read together
+	smallRead   = 2 << 20 // bytes: below, more entries are read together
+	largeRead   = 8 << 20 // bytes: above, fewer
+)
+
 // stream is one of the streams of Redis. One goroutine uses it.
 //
-// The recorder is its only reader, and deletes what is stored: what is in the stream is what is left to do, whatever ids a Redis gives that was flushed, was
-// restarted, or has another clock. Where deleting fails, the entries behind are still read; the next time at the end of the stream it begins anew.
+// The copier is its only reader, reads from the first entry and deletes what is stored: what is in the stream is what
+// is left to do, whatever ids a Redis gives that was flushed, was restarted, or has another clock.
 type stream struct {
 	name, key string
 	redis     *redis.Client
-	after     string // id of the entry that was read last; empty: read from the first one
-	count     int    // entries to read
+	count     int // entries to read
 }
 
 // item is an entry of a stream.
 type item struct {
 	journal.Entry
-	id     string
-	at     time.Time // when Redis got it, by Redis' clock
-	bytes  int
-	usage  *journal.Usage
-	events []journal.Event
-	bad    error // why it cannot be stored
+	id    string
+	at    time.Time // when Redis got it, by Redis' clock
+	bytes int
+	rows  *journal.Rows // of Entry.Rows; empty where bad is set
+	bad   error         // why it cannot be stored
 }
 
-// refuse makes an entry one that cannot be stored.
-func (i *item) refuse(err error) { i.bad, i.usage, i.events = err, nil, nil }
+// refuse marks an entry that cannot be stored.
+func (i *item) refuse(err error) { i.bad, i.rows = err, &journal.Rows{} }
 
-// rows is how many rows the entry has.
-func (i *item) rows() int64 {
-	n := len(i.events)
-	if i.usage != nil {
-		n += len(i.usage.Identities) + len(i.usage.Endpoints) + len(i.usage.Keys) + len(i.usage.Caches)
-	}
-	return int64(n)
+// count is how many rows the entry has.
+func (i *item) count() int64 {
+	r := i.rows
+	return int64(len(r.Identities) + len(r.Endpoints) + len(r.Keys) + len(r.Caches) + len(r.Events))
 }
 
-// read returns the next entries, and whether there may be more.
+// read returns the first entries, and whether there may be more.
 func (s *stream) read(ctx context.Context) (items []*item, full bool, err error) {
-	from := "-"
-	if s.after != "" {
-		from = "(" + s.after
-	}
-	reply, err := s.redis.Run(ctx, s.key, "XRANGE", s.key, from, "+", "COUNT", s.count)
+	reply, err := s.redis.Run(ctx, s.key, "XRANGE", s.key, "-", "+", "COUNT", s.count)
 	if err != nil {
 		return nil, false, err
 	}
 	bytes := 0
-	for _, one := range partsOf(reply) {
-		i, err := s.decode(partsOf(one))
+	entries, _ := reply.([]any)
+	for _, entry := range entries {
+		i, err := decode(entry)
 		if err != nil {
 			return nil, false, err
 		}
@@ -71,15 +70,8 @@ func (s *stream) read(ctx context.Context) (items []*item, full bool, err error)
 	case full && bytes < smallRead:
 		s.count = min(mostEntries, 2*s.count)
 	}
-	s.after = ""
-	if len(items) > 0 {
-		s.after = items[len(items)-1].id
-	}
 	return items, full, nil
 }
-
-// again lets the next read begin at the first entry.
-func (s *stream) again() { s.after = "" }
 
 // remove deletes entries.
 func (s *stream) remove(ctx context.Context, items []*item) error {
@@ -99,70 +91,45 @@ func (s *stream) length(ctx context.Context) (int64, error) {
 	}
 	n, is := reply.(int64)
 	if !is {
-		return 0, errors.New("the reply must be a number")
+		return 0, errors.New("the length of a stream must be a number")
 	}
 	return n, nil
 }
 
-// partsOf is the parts of a list in a reply; anything else has none.
-func partsOf(reply any) []any {
-	list, _ := reply.([]any)
-	return list
-}
-
-// wordOf is a text in a reply; anything else is empty.
-func wordOf(reply any) string {
-	word, _ := reply.(string)
-	return word
-}
-
-// decode reads an entry as Redis sends it: its id, and its fields and values. What is wrong with an entry is kept in it.
-func (s *stream) decode(parts []any) (*item, error) {
+// decode reads an entry as Redis sends it: its id, and its fields and values. What is wrong with an entry is kept in
+// it.
+func decode(entry any) (*item, error) {
+	i := &item{rows: &journal.Rows{}}
+	parts, _ := entry.([]any)
 	if len(parts) != 2 {
-		return nil, errors.New("an entry of the reply does not have an id and fields")
+		return nil, errors.New("an entry of a stream must have an id and fields")
 	}
-	i := &item{id: wordOf(parts[0])}
+	i.id, _ = parts[0].(string)
 	head, _, _ := strings.Cut(i.id, "-")
 	ms, err := strconv.ParseInt(head, 10, 64)
 	if err != nil {
-		return nil, fmt.Errorf("an entry of the reply has the id %q", i.id)
+		return nil, fmt.Errorf("the id of an entry must begin with a time, not %q", i.id)
 	}
 	i.at = time.UnixMilli(ms)
 	fields := map[string]string{}
-	words := partsOf(parts[1])
+	words, _ := parts[1].([]any)
 	for n := 0; n+1 < len(words); n += 2 {
-		value := wordOf(words[n+1])
-		fields[wordOf(words[n])] = value
-		i.bytes += len(value)
+		name, _ := words[n].(string)
+		fields[name], _ = words[n+1].(string)
+		i.bytes += len(fields[name])
 	}
 	i.Entry, err = journal.ParseEntry(fields)
+	if err == nil && (len(i.Sidecar) > maxText || cleaned(i.Sidecar) != i.Sidecar) {
+		i.Sidecar = ""
+		err = fmt.Errorf("the name of the sidecar must be text of at most %d bytes", maxText)
+	}
 	if err == nil {
-		err = i.parse(s.name)
+		i.rows, err = journal.Unmarshal(i.Rows)
 	}
 	if err != nil {
 		i.refuse(err)
 	}
-	i.Rows = nil // what they say is known now
+	i.Region, i.Rows = text(i.Region), nil
+	fit(i.rows)
 	return i, nil
-}
-
-// parse reads the rows.
-func (i *item) parse(stream string) (err error) {
-	switch {
-	case len(i.Sidecar) > maxText || cleaned(i.Sidecar) != i.Sidecar:
-		i.Sidecar = ""
-		return fmt.Errorf("the name of the sidecar must be text of at most %d bytes", maxText)
-	case stream == journal.EventsStream:
-		i.events, err = journal.UnmarshalEvents(i.Rows)
-		if err == nil {
-			err = checkEvents(i.events)
-		}
-	default:
-		i.usage, err = journal.UnmarshalUsage(i.Rows)
-		if err == nil {
-			err = checkUsage(i.usage)
-		}
-	}
-	i.Region = text(i.Region)
-	return err
 }

@@ -22,9 +22,9 @@ import (
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
-// TestMain runs the tests, or, as a child of one, a recorder that kills itself at a step.
+// TestMain runs the tests, or, as a child of one, a copier that kills itself at a step.
 func TestMain(m *testing.M) {
-	if os.Getenv("RECORDER_DATABASE") != "" {
+	if os.Getenv("COPIER_DATABASE") != "" {
 		child()
 		return
 	}
@@ -33,9 +33,9 @@ func TestMain(m *testing.M) {
 
 // child copies until all streams are empty, and dies at the n-th time that the step is done.
 func child() {
-	step := os.Getenv("RECORDER_DIES_AT")
-	left := must(strconv.Atoi(os.Getenv("RECORDER_DIES_TIME")))
-	r := recorderOf(os.Getenv("RECORDER_DATABASE"), os.Getenv("RECORDER_REDIS"))
+	step := os.Getenv("COPIER_DIES_AT")
+	left := must(strconv.Atoi(os.Getenv("COPIER_DIES_TIME")))
+	r := copierOf(os.Getenv("COPIER_DATABASE"), os.Getenv("COPIER_REDIS"))
 	r.passed = func(done string) {
 		if done != step {
 			return
@@ -59,29 +59,29 @@ func child() {
 
 const secret = "a secret of the tests"
 
-func recorderOf(database, address string) *Recorder {
+func copierOf(database, address string) *Copier {
 	servers := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{address}}})
 	return New(Config{
 		Connect: func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, database) },
-		Redis:   servers, Keys: descriptors.NewRecordKeys("", []byte(secret)), Leads: func() bool { return true }, Log: slog.New(slog.DiscardHandler),
+		Redis:   servers, Keys: descriptors.NewRecordKeys("", []byte(secret)), Log: slog.New(slog.DiscardHandler),
 	})
 }
 
-// world is a recorder with a real PostgreSQL and a real Redis.
+// world is a copier with a real PostgreSQL and a real Redis.
 type world struct {
 	*testing.T
-	*Recorder
+	*Copier
 	postgres *servers.Postgres
 	redis    *servers.Redis
 	db       *pgx.Conn // of the test
-	conn     *pgx.Conn // of the recorder
+	conn     *pgx.Conn // of the copier
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{T: t, postgres: servers.Database(t), redis: servers.StartRedis(t)}
 	w.migrate()
-	w.Recorder = recorderOf(w.postgres.URL, w.redis.Addr)
+	w.Copier = copierOf(w.postgres.URL, w.redis.Addr)
 	t.Cleanup(w.cfg.Redis.Close)
 	w.db, w.conn = w.connect(), w.connect()
 	return w
@@ -136,7 +136,8 @@ func (w *world) keys() {
 	w.run(`INSERT INTO domains (name, created_by) VALUES ('api', 'ann')`)
 	w.run(`INSERT INTO users (domain, name, updated_by) VALUES ('api', 'ann', 'x'), ('api', 'ben', 'x')`)
 	w.run(`INSERT INTO api_keys (domain, id, digest, prefix, user_name, created_by)
-	  VALUES ('api', 'key of ann', sha256('a'), 'spw_abcdef', 'ann', 'x'), ('api', 'b', sha256('key of ben'), 'spw_abcdef', 'ben', 'x')`)
+	  VALUES ('api', 'key of ann', sha256('a'), 'spw_abcdef', 'ann', 'x'), ('api', 'b', sha256('key of ben'),
+	  'spw_abcdef', 'ben', 'x')`)
 	w.run(`DELETE FROM outbox`)
 }
 
@@ -169,18 +170,19 @@ func (w *world) want(what string, want int64, sql string, args ...any) {
 	}
 }
 
-// dies runs a recorder as a process of its own that kills itself at a step, and returns whether it came there.
+// dies runs a copier as a process of its own that kills itself at a step, and returns whether it came there.
 func (w *world) dies(step string, time int) bool {
 	w.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "RECORDER_DATABASE="+w.postgres.URL, "RECORDER_REDIS="+w.redis.Addr, "RECORDER_DIES_AT="+step, "RECORDER_DIES_TIME="+strconv.Itoa(time))
+	cmd.Env = append(os.Environ(), "COPIER_DATABASE="+w.postgres.URL, "COPIER_REDIS="+w.redis.Addr,
+		"COPIER_DIES_AT="+step, "COPIER_DIES_TIME="+strconv.Itoa(time))
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		return false
 	}
 	status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if !status.Signaled() || status.Signal() != syscall.SIGKILL {
-		w.Fatalf("the recorder ended by %v: %s", err, out)
+		w.Fatalf("the copier ended by %v: %s", err, out)
 	}
 	return true
 }
@@ -192,17 +194,22 @@ func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
 func usageOf(sidecar string, sequence int64, user string, at time.Time, admitted, refused int64) journal.Entry {
 	keys := descriptors.NewRecordKeys("", []byte(secret))
 	id := keys.Identity("user", user)
-	u := &journal.Usage{
-		Identities: []journal.IdentityRow{{Minute: minuteOf(at), Domain: "api", Identity: id, Outcome: "allowed", Requests: admitted, Cost: 2 * admitted}},
-		Endpoints:  []journal.EndpointRow{{Minute: minuteOf(at), Domain: "api", Rule: "per-user", Endpoint: "GET /", Outcome: "allowed", Requests: admitted, Cost: 2 * admitted}},
-		Caches:     []journal.CacheRow{{Minute: minuteOf(at), Cache: "denials", Hits: 3, Misses: 1}},
+	u := &journal.Rows{
+		Identities: []journal.Row{{Minute: minuteOf(at), Domain: "api", Name: id, Outcome: "allowed",
+			Requests: admitted, Cost: 2 * admitted}},
+		Endpoints: []journal.Row{{Minute: minuteOf(at), Domain: "api", Rule: "per-user", Name: "GET /",
+			Outcome: "allowed", Requests: admitted, Cost: 2 * admitted}},
+		Caches: []journal.Row{{Minute: minuteOf(at), Name: "denials", Hits: 3, Misses: 1}},
 	}
 	u.Endpoints[0].Latency.Add(time.Millisecond, admitted)
-	u.Keys = []journal.KeyRow{{Minute: minuteOf(at), Domain: "api", Key: keys.Identity(journal.KeyKind, journal.KeyOf("key of "+user)), Requests: admitted + refused, Refused: refused}}
+	u.Keys = []journal.Row{{Minute: minuteOf(at), Domain: "api",
+		Name: keys.Identity(journal.KeyKind, journal.KeyOf("key of "+user)), Requests: admitted +
+			refused, Refused: refused}}
 	if refused > 0 {
-		u.Identities = append(u.Identities, journal.IdentityRow{Minute: minuteOf(at), Domain: "api", Identity: id, Outcome: "refused", Requests: refused, Cost: 2 * refused})
+		u.Identities = append(u.Identities, journal.Row{Minute: minuteOf(at), Domain: "api", Name: id,
+			Outcome: "refused", Requests: refused, Cost: 2 * refused})
 	}
-	return journal.Entry{Sidecar: sidecar, Sequence: sequence, Region: "eu", Rows: journal.MarshalUsage(u)}
+	return journal.Entry{Sidecar: sidecar, Sequence: sequence, Region: "eu", Rows: u.Marshal()}
 }
 
 // eventsOf is an entry with events.
@@ -210,9 +217,11 @@ func eventsOf(sidecar string, sequence int64, at time.Time, count int) journal.E
 	var events []journal.Event
 	for n := range count {
 		events = append(events, journal.Event{
-			At: at.UnixMicro() + int64(n), Domain: "api", Outcome: "refused", Rule: "per-user", Identity: "user:" + strconv.Itoa(n%100), IP: "192.0.2.1", Method: "GET", Endpoint: "/orders/" + strconv.Itoa(n%7),
+			At: at.UnixMicro() + int64(n), Domain: "api", Outcome: "refused", Rule: "per-user", Identity: "user:" +
+				strconv.Itoa(n%100), IP: "192.0.2.1", Method: "GET", Endpoint: "/orders/" + strconv.Itoa(n%7),
 			Count: 10, Limit: 10, Cost: 1, Status: 429, RetryAfter: 1.5, Latency: 250, Weight: 1,
 		})
 	}
-	return journal.Entry{Sidecar: sidecar, Sequence: sequence, Region: "eu", Rows: journal.MarshalEvents(events)}
+	return journal.Entry{Sidecar: sidecar, Sequence: sequence, Region: "eu",
+		Rows: (&journal.Rows{Events: events}).Marshal()}
 }

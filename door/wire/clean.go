@@ -9,8 +9,8 @@ import (
 // MaxText is the most bytes of a name that leaves, and of a header value that lists limits.
 const MaxText = 256
 
-// AppendName appends the name of a limit as printable ASCII without quotes or backslashes. It is put between quotes into
-// a header of the client's response as it is, so any other byte could end the quote, or the header.
+// AppendName appends the name of a limit as printable ASCII without quotes or backslashes. It is put between quotes
+// into a header of the client's response as it is, so any other byte could end the quote, or the header.
 func AppendName(b []byte, name string) []byte {
 	for i := range min(len(name), MaxText) {
 		c := name[i]

@@ -22,8 +22,9 @@ type Fields struct {
 // textRoom is how many bytes of messages share one allocation. A string that is kept keeps so many alive.
 const textRoom = 4 << 10
 
-// Reader reads one message after the other. The copies of several messages share an allocation; what was copied once never
-// changes, so strings stay valid for as long as they are kept. The zero value works. It must not be copied after first use.
+// Reader reads one message after the other. The copies of several messages share an allocation; what was copied once
+// never changes, so strings stay valid for as long as they are kept. The zero value works. It must not be copied after
+// first use.
 type Reader struct{ room strings.Builder }
 
 // Read returns the walk over a message. It copies the bytes once.

@@ -60,7 +60,8 @@ const (
 	valueString  = 3
 )
 
-// BeginHeader opens a HeaderValue with a name that descriptors.HeaderName allows. What is appended until EndHeader is the value.
+// BeginHeader opens a HeaderValue with a name that descriptors.HeaderName allows. What is appended until EndHeader is
+// the value.
 func BeginHeader(b []byte, number protowire.Number, name string) (out []byte, header, value int) {
 	b, header = Begin(b, number)
 	b = AppendText(b, headerKey, name)

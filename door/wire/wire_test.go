@@ -30,7 +30,8 @@ func TestLongFieldsAreMoved(t *testing.T) {
 
 func TestDurationsRoundUp(t *testing.T) {
 	for d, want := range map[time.Duration]uint64{
-		-time.Hour: 1, 0: 1, 1: 1, 400 * time.Millisecond: 1, time.Second: 1, time.Second + 1: 2, 1900 * time.Millisecond: 2, 2 * time.Second: 2, time.Hour: 3600,
+		-time.Hour: 1, 0: 1, 1: 1, 400 * time.Millisecond: 1, time.Second: 1, time.Second + 1: 2,
+		1900 * time.Millisecond: 2, 2 * time.Second: 2, time.Hour: 3600,
 	} {
 		if got := Seconds(d); got != want {
 			t.Errorf("%v: %d s, want %d", d, got, want)

@@ -30,7 +30,8 @@ func newKeeper(s *Source, publish func(rules.Load)) *keeper {
 
 func (k *keeper) close() { k.settle.Stop() }
 
-// begin forgets what belongs to the stream before. A refused response is refused at once by the first answer of a new stream.
+// begin forgets what belongs to the stream before. A refused response is refused at once by the first answer of a new
+// stream.
 func (k *keeper) begin() { k.gap = 0 }
 
 // next returns the next response, and publishes what is pending meanwhile. It returns false when ctx ends.
@@ -69,7 +70,8 @@ const (
 	mostGap  = 5 // the longest wait before a refusal, in the first one
 )
 
-// handle answers one response. It returns after a rest that keeps a server that sends without end from taking more than a fifth of a core.
+// handle answers one response. It returns after a rest that keeps a server that sends without end from taking more than
+// a fifth of a core.
 func (k *keeper) handle(ctx context.Context, st *stream, r *discoveryv3.DiscoveryResponse) error {
 	began := time.Now()
 	k.source.note(func(s *Status) { s.Responses++ })
@@ -88,8 +90,8 @@ func (k *keeper) handle(ctx context.Context, st *stream, r *discoveryv3.Discover
 	return err
 }
 
-// refuse sends a NACK. The server answers it with the same response at once, so all but the first one wait: the same content
-// longer each time.
+// refuse sends a NACK. The server answers it with the same response at once, so all but the first one wait: the same
+// content longer each time.
 func (k *keeper) refuse(ctx context.Context, st *stream, r *discoveryv3.DiscoveryResponse, w *world) error {
 	fresh := w.digest != k.refused
 	k.refused = w.digest
@@ -110,8 +112,8 @@ func (k *keeper) refuse(ctx context.Context, st *stream, r *discoveryv3.Discover
 	return st.refuse(r, reason)
 }
 
-// accept takes a world into use: at once, or, where it removes domains, once no other one follows. A server that has just started
-// may send one part of its resources after the other.
+// accept takes a world into use: at once, or, where it removes domains, once no other one follows. A server that has
+// just started may send one part of its resources after the other.
 func (k *keeper) accept(w *world) {
 	k.gap, k.refused = 0, digest{}
 	k.source.note(func(s *Status) {

@@ -57,7 +57,8 @@ const (
 	noUnit    = `{"domain": "shop", "descriptors": [{"key": "k", "rateLimit": {}}]}`
 )
 
-// TestNoStormOfRefusals: a server that sends the same bad response after each refusal gets the first at once and a few a minute after that.
+// TestNoStormOfRefusals: a server that sends the same bad response after each refusal gets the first at once and a few
+// a minute after that.
 func TestNoStormOfRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(Config{})
@@ -105,7 +106,8 @@ func TestTheSameContentIsTakenOnce(t *testing.T) {
 	})
 }
 
-// TestASmallerWorldWaits: a server that has just started sends the domains of one Gateway, and those of the other a moment later.
+// TestASmallerWorldWaits: a server that has just started sends the domains of one Gateway, and those of the other a
+// moment later.
 func TestASmallerWorldWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(Config{})
@@ -180,7 +182,8 @@ func TestWaitsGrow(t *testing.T) {
 func TestASilentServerIsNamedAsSuch(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errSilent)
-	err := New(Config{Server: "rules:18000"}).explain(ctx, errors.New("context canceled while waiting for connections to become ready"))
+	err := New(Config{Server: "rules:18000"}).explain(ctx,
+		errors.New("context canceled while waiting for connections to become ready"))
 	if want := "xds: rules:18000: no answer within 10s"; err.Error() != want {
 		t.Errorf("a server that does not answer is explained by %q, want %q", err, want)
 	}

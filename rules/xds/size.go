@@ -30,8 +30,8 @@ const (
 
 var errDepth = fmt.Errorf("descriptors are nested more than %d deep", maxDepth)
 
-// size estimates the memory that resources will take, from their bytes: a few bytes on the wire can become hundreds in memory, so this
-// comes before decoding. Bytes that cannot be read are left to the decoder.
+// size estimates the memory that resources will take, from their bytes: a few bytes on the wire can become hundreds in
+// memory, so this comes before decoding. Bytes that cannot be read are left to the decoder.
 type size struct{ bytes, most int64 }
 
 // resource adds a RateLimitConfig. It returns why there is too much, or nil.
@@ -40,7 +40,8 @@ func (s *size) resource(message []byte) error {
 	return s.level(message, configDescriptors, 0, 1)
 }
 
-// level adds the descriptors that a message holds in a field, and those below them. Above is the length of the path to the message.
+// level adds the descriptors that a message holds in a field, and those below them. Above is the length of the path to
+// the message.
 func (s *size) level(message []byte, field protowire.Number, above, level int) error {
 	return fields(message, func(number protowire.Number, value []byte) error {
 		if number != field {
@@ -108,7 +109,8 @@ func fields(message []byte, yield func(protowire.Number, []byte) error) error {
 	return nil
 }
 
-// codec is gRPC's own, but that it does not decode a response with too many resources: each costs memory before it can be looked at.
+// codec is gRPC's own, but that it does not decode a response with too many resources: each costs memory before it can
+// be looked at.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }

@@ -31,8 +31,8 @@ const (
 // errSilent is why an attempt ends that gets no answer.
 var errSilent = fmt.Errorf("no answer within %s", connectWithin)
 
-// stream is one aggregated discovery stream. Every stream starts without version and nonce: versions are counters of one server process,
-// so a number from another process means nothing to this one.
+// stream is one aggregated discovery stream. Every stream starts without version and nonce: versions are counters of
+// one server process, so a number from another process means nothing to this one.
 type stream struct {
 	discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient
 	node    *corev3.Node
@@ -116,7 +116,8 @@ func (s *Source) explain(ctx context.Context, err error) error {
 
 // node is how this sidecar presents itself.
 func (s *Source) node() *corev3.Node {
-	n := &corev3.Node{Id: s.cfg.NodeID, UserAgentName: "spillway", Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{}}}
+	n := &corev3.Node{Id: s.cfg.NodeID, UserAgentName: "spillway",
+		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{}}}
 	for key, value := range s.cfg.Metadata {
 		n.Metadata.Fields[key] = structpb.NewStringValue(value)
 	}
@@ -129,7 +130,8 @@ type received struct {
 	err      error
 }
 
-// receive hands out the responses of a stream one at a time: while one is handled, at most one more is taken from the connection.
+// receive hands out the responses of a stream one at a time: while one is handled, at most one more is taken from the
+// connection.
 func receive(ctx context.Context, st *stream) <-chan received {
 	out := make(chan received)
 	go func() {

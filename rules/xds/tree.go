@@ -28,8 +28,9 @@ func (w *world) nodes(at descriptors.Pos, resource string, from []*ratelimitv3.R
 	nodes := make([]descriptors.Node, 0, len(from))
 	for _, f := range from {
 		n := descriptors.Node{
-			Pos: at, Key: f.GetKey(), Value: f.GetValue(), Shadow: f.GetShadowMode(), Quota: f.GetQuotaMode(), DetailedMetric: f.GetDetailedMetric(),
-			Nodes: w.nodes(at, resource, f.GetDescriptors()),
+			Pos: at, Key: f.GetKey(), Value: f.GetValue(), Shadow: f.GetShadowMode(), Quota: f.GetQuotaMode(),
+			DetailedMetric: f.GetDetailedMetric(),
+			Nodes:          w.nodes(at, resource, f.GetDescriptors()),
 		}
 		if f.GetMetadata() != nil {
 			n.Metadata = f.GetMetadata().AsMap()
@@ -55,7 +56,8 @@ func (w *world) limit(at descriptors.Pos, resource string, of *ratelimitv3.RateL
 	}
 	unit, known := units[policy.GetUnit()]
 	if !known {
-		w.fail(resource, "invalid rate limit unit %q of the descriptor with key %q and value %q", policy.GetUnit().String(), shorten(of.GetKey(), 200), shorten(of.GetValue(), 200))
+		w.fail(resource, "invalid rate limit unit %q of the descriptor with key %q and value %q",
+			policy.GetUnit().String(), shorten(of.GetKey(), 200), shorten(of.GetValue(), 200))
 		return l
 	}
 	l.Unit, l.Multiplier, l.Window, l.Count = unit, 1, unit.Duration(), int64(policy.GetRequestsPerUnit())

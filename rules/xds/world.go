@@ -80,7 +80,8 @@ const maxProblems = 10
 // fail adds a problem with a resource; an empty name is the whole response.
 func (w *world) fail(resource, format string, args ...any) {
 	if len(w.problems) < maxProblems {
-		w.problems = append(w.problems, descriptors.Problem{Pos: position(resource), Text: fmt.Sprintf(format, args...)})
+		w.problems = append(w.problems, descriptors.Problem{Pos: position(resource),
+			Text: fmt.Sprintf(format, args...)})
 	}
 }
 
@@ -108,7 +109,8 @@ func (w *world) decode(r *discoveryv3.DiscoveryResponse, most int64) []*ratelimi
 		err = anypb.UnmarshalTo(resource, c, proto.UnmarshalOptions{DiscardUnknown: true})
 		switch {
 		case err != nil:
-			w.fail("", "resource %d of %d cannot be read as %s: %s", i+1, w.resources, typeURL, shorten(err.Error(), 200))
+			w.fail("", "resource %d of %d cannot be read as %s: %s", i+1, w.resources, typeURL,
+				shorten(err.Error(), 200))
 			continue
 		case c.GetDomain() == "":
 			w.fail(c.GetName(), "resource %d of %d has no domain", i+1, w.resources)
@@ -121,9 +123,13 @@ func (w *world) decode(r *discoveryv3.DiscoveryResponse, most int64) []*ratelimi
 	return configs
 }
 
-// join merges resources of one domain, where that is allowed, and then descriptors of one level that have the same key and value.
+// join merges resources of one domain, where that is allowed, and then descriptors of one level that have the same key
+// and value.
 func (w *world) join(configs []*ratelimitv3.RateLimitConfig, merge bool) []*ratelimitv3.RateLimitConfig {
-	slices.SortStableFunc(configs, func(a, b *ratelimitv3.RateLimitConfig) int { return strings.Compare(a.GetName(), b.GetName()) })
+	slices.SortStableFunc(configs, func(a, b *ratelimitv3.RateLimitConfig) int {
+		return strings.Compare(a.GetName(),
+			b.GetName())
+	})
 	known := map[string]*ratelimitv3.RateLimitConfig{}
 	joined := configs[:0:0]
 	for _, c := range configs {
@@ -135,7 +141,8 @@ func (w *world) join(configs []*ratelimitv3.RateLimitConfig, merge bool) []*rate
 		case merge:
 			before.Descriptors = append(before.Descriptors, c.GetDescriptors()...)
 		default:
-			w.fail(c.GetName(), "duplicate domain %q, which the resource %q has already; set MERGE_DOMAIN_CONFIG=true to join them", shorten(c.GetDomain(), 200), shorten(before.GetName(), 200))
+			w.fail(c.GetName(),
+				"duplicate domain %q, which the resource %q has already; set MERGE_DOMAIN_CONFIG=true to join them", shorten(c.GetDomain(), 200), shorten(before.GetName(), 200))
 		}
 	}
 	for _, c := range joined {
@@ -144,9 +151,10 @@ func (w *world) join(configs []*ratelimitv3.RateLimitConfig, merge bool) []*rate
 	return joined
 }
 
-// merge joins the descriptors of one level that have the same key and value: the limit of one, the children of all. Envoy Gateway
-// sends such ones for valid policies. Two different limits are a problem.
-func (w *world) merge(resource, above string, nodes []*ratelimitv3.RateLimitDescriptor) []*ratelimitv3.RateLimitDescriptor {
+// merge joins the descriptors of one level that have the same key and value: the limit of one, the children of all.
+// Envoy Gateway sends such ones for valid policies. Two different limits are a problem.
+func (w *world) merge(resource, above string,
+	nodes []*ratelimitv3.RateLimitDescriptor) []*ratelimitv3.RateLimitDescriptor {
 	known := make(map[descriptors.Entry]*ratelimitv3.RateLimitDescriptor, len(nodes))
 	merged := nodes[:0:0]
 	for _, n := range nodes {
@@ -158,7 +166,8 @@ func (w *world) merge(resource, above string, nodes []*ratelimitv3.RateLimitDesc
 			continue
 		}
 		if !absorb(before, n) {
-			w.fail(resource, "duplicate descriptor composite key '%s' with two different limits; keep one of them", shorten(above+"."+entry.Key+"_"+entry.Value, 400))
+			w.fail(resource, "duplicate descriptor composite key '%s' with two different limits; keep one of them",
+				shorten(above+"."+entry.Key+"_"+entry.Value, 400))
 		}
 	}
 	for _, n := range merged {
@@ -167,7 +176,8 @@ func (w *world) merge(resource, above string, nodes []*ratelimitv3.RateLimitDesc
 	return merged
 }
 
-// absorb adds a descriptor to another one of the same key and value. It returns false where both have limits that differ.
+// absorb adds a descriptor to another one of the same key and value. It returns false where both have limits that
+// differ.
 func absorb(to, from *ratelimitv3.RateLimitDescriptor) bool {
 	children := append(to.GetDescriptors(), from.GetDescriptors()...)
 	to.Descriptors, from.Descriptors = nil, nil
@@ -183,7 +193,8 @@ func absorb(to, from *ratelimitv3.RateLimitDescriptor) bool {
 	return proto.Equal(to, from)
 }
 
-// arrange sorts all levels whose order means nothing, and returns a digest of the content. Servers send resources and descriptors in random order.
+// arrange sorts all levels whose order means nothing, and returns a digest of the content. Servers send resources and
+// descriptors in random order.
 func arrange(configs []*ratelimitv3.RateLimitConfig) (sum digest) {
 	hash := sha256.New()
 	var text []byte
@@ -210,8 +221,8 @@ func sortLevel(nodes []*ratelimitv3.RateLimitDescriptor) {
 
 func joined(n *ratelimitv3.RateLimitDescriptor) string { return n.GetKey() + "_" + n.GetValue() }
 
-// overlap reports whether two patterns of a level may match the same entry. Then the first in the server's order wins, so the
-// order is part of the content. Patterns differ for sure where their texts differ before the first star.
+// overlap reports whether two patterns of a level may match the same entry. Then the first in the server's order wins,
+// so the order is part of the content. Patterns differ for sure where their texts differ before the first star.
 func overlap(nodes []*ratelimitv3.RateLimitDescriptor) bool {
 	var prefixes []string
 	for _, n := range nodes {

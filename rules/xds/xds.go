@@ -1,6 +1,6 @@
-// Package xds takes rule sets from a management server: RateLimitConfig resources over one aggregated discovery stream, state of the
-// world. Each response is checked whole, compiled like a rule file, and accepted or refused with the reason. While a response is refused or
-// the server is away, the last accepted set stays in use.
+// Package xds takes rule sets from a management server: RateLimitConfig resources over one aggregated discovery stream,
+// state of the world. Each response is checked whole, compiled like a rule file, and accepted or refused with the
+// reason. While a response is refused or the server is away, the last accepted set stays in use.
 package xds
 
 import (
@@ -34,10 +34,13 @@ type Config struct {
 	SpareDenied  bool                // charge_denied is false in all domains
 	Compile      descriptors.Options // for descriptors.Compile
 
-	Settle    time.Duration               // how long a response that removes domains waits for the next one; 250 ms unless given
-	RefuseGap time.Duration               // wait before the second refusal in a row, which grows to five times as much; 1 s unless given
-	OnState   func(up bool, reason error) // called when a stream was opened or could not be, and when it ended; nil: none
-	OnPanic   func(fault any)             // a response made the compiler panic, and was refused; nil: none
+	// how long a response that removes domains waits for the next one; 250 ms unless given
+	Settle time.Duration
+	// wait before the second refusal in a row, which grows to five times as much; 1 s unless given
+	RefuseGap time.Duration
+	// called when a stream was opened or could not be, and when it ended; nil: none
+	OnState func(up bool, reason error)
+	OnPanic func(fault any) // a response made the compiler panic, and was refused; nil: none
 }
 
 // Bounds of what a server may send. They keep one response from taking the memory of the sidecar.
@@ -111,8 +114,8 @@ func (s *Source) note(change func(*Status)) {
 	change(&s.status)
 }
 
-// Watch publishes each set that is accepted and each response that is refused for the first time, until ctx ends. It connects again
-// whenever the stream ends. It returns nil.
+// Watch publishes each set that is accepted and each response that is refused for the first time, until ctx ends. It
+// connects again whenever the stream ends. It returns nil.
 func (s *Source) Watch(ctx context.Context, publish func(rules.Load)) error {
 	k := newKeeper(s, publish)
 	defer k.close()

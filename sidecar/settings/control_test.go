@@ -13,7 +13,8 @@ func TestSettingsOfTheArchive(t *testing.T) {
 		t.Errorf("%v, %v: %v", c.KeepEvents, c.KeepArchives, err)
 	}
 	c, err = ArchiveFromEnvironment(nil)
-	if err != nil || time.Duration(c.KeepEvents) != 90*24*time.Hour || time.Duration(c.KeepArchives) != 2557*24*time.Hour {
+	if err != nil || time.Duration(c.KeepEvents) != 90*24*time.Hour ||
+		time.Duration(c.KeepArchives) != 2557*24*time.Hour {
 		t.Errorf("defaults: %v, %v: %v", c.KeepEvents, c.KeepArchives, err)
 	}
 	for set, want := range map[string]string{

@@ -19,14 +19,15 @@ type ConfigError struct{ Problems []string }
 // Error lists the problems, one per line.
 func (e *ConfigError) Error() string { return strings.Join(e.Problems, "\n") }
 
-// FromEnvironment reads a Config from environ, which has the form of os.Environ(). program is the name that the program was started
-// under: as `ratelimit` it listens where the reference server does. The error is a *ConfigError with every problem.
+// FromEnvironment reads a Config from environ, which has the form of os.Environ(). program is the name that the program
+// was started under: as `ratelimit` it listens where the reference server does. The error is a *ConfigError with every
+// problem.
 func FromEnvironment(environ []string, program string) (Config, error) {
 	set := assigned(environ)
 	var cfg Config
-	problems := parse(&cfg, set)
+	problems, reported := parse(&cfg, set)
 	cfg.applyDefaults(filepath.Base(program))
-	problems = append(problems, cfg.validate()...)
+	problems = append(problems, cfg.validate(reported)...)
 	problems = append(problems, cfg.readSecret()...)
 	cfg.Warnings = cfg.warnings(set)
 	if len(problems) > 0 {
@@ -71,9 +72,9 @@ func variables(group reflect.StructField) map[string]string {
 	return names
 }
 
-// parse fills cfg and returns a problem for each value that it cannot read.
-func parse(cfg *Config, set map[string]string) []string {
-	var problems []string
+// parse fills cfg and returns a problem for each value that it cannot read, and the names of their variables.
+func parse(cfg *Config, set map[string]string) (problems []string, reported map[string]bool) {
+	reported = map[string]bool{}
 	whole := reflect.ValueOf(cfg).Elem()
 	for i := range whole.NumField() {
 		group := whole.Type().Field(i)
@@ -82,13 +83,13 @@ func parse(cfg *Config, set map[string]string) []string {
 		}
 		options := env.Options{Environment: set, Prefix: group.Tag.Get("envPrefix")}
 		err := env.ParseWithOptions(whole.Field(i).Addr().Interface(), options)
-		problems = append(problems, explain(err, variables(group), set)...)
+		problems = append(problems, explain(err, variables(group), set, reported)...)
 	}
-	return problems
+	return problems, reported
 }
 
-// explain returns a line with variable, value and what is allowed for each error of the parser.
-func explain(err error, names, set map[string]string) []string {
+// explain returns a line with variable, value and what is allowed for each error of the parser, and notes the variable.
+func explain(err error, names, set map[string]string, reported map[string]bool) []string {
 	if err == nil {
 		return nil
 	}
@@ -104,6 +105,7 @@ func explain(err error, names, set map[string]string) []string {
 			continue
 		}
 		name := names[wrong.Name]
+		reported[name] = true
 		problems = append(problems, fmt.Sprintf("%s: %q is not %s", name, set[name], allowed(wrong.Type)))
 	}
 	return problems
@@ -167,7 +169,8 @@ func (c *Config) readSecret() []string {
 	return nil
 }
 
-// warnings returns a line for each variable that is set and has no effect, or not all of it: first those of the reference server, sorted.
+// warnings returns a line for each variable that is set and has no effect, or not all of it: first those of the
+// reference server, sorted.
 func (c *Config) warnings(set map[string]string) []string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(set)) {
@@ -199,9 +202,11 @@ func (c *Config) partly(set map[string]string) []string {
 	}
 	for _, r := range c.Redises() {
 		unused := r.SentinelAuth != "" || r.SentinelAuthFile != ""
-		add(unused && !one(r.Type, "sentinel"), r.prefix+"SENTINEL_AUTH: there are no sentinels; "+r.prefix+"TYPE is "+r.Type)
+		add(unused && !one(r.Type, "sentinel"),
+			r.prefix+"SENTINEL_AUTH: there are no sentinels; "+r.prefix+"TYPE is "+r.Type)
 	}
-	add(strings.EqualFold(c.Store.Backend, "memcache"), "BACKEND_TYPE=memcache: not supported; counts are kept in Redis (REDIS_URL), else in memory")
+	add(strings.EqualFold(c.Store.Backend, "memcache"),
+		"BACKEND_TYPE=memcache: not supported; counts are kept in Redis (REDIS_URL), else in memory")
 	c.Tracing.warn(add)
 	c.warnXDS(set, add)
 	return lines

@@ -7,7 +7,8 @@ import (
 
 func TestLevelsHaveTheReferenceServersNames(t *testing.T) {
 	for name, want := range map[string]slog.Level{
-		"WARN": slog.LevelWarn, "warning": slog.LevelWarn, "INFO": slog.LevelInfo, "Debug": slog.LevelDebug, "error": slog.LevelError,
+		"WARN": slog.LevelWarn, "warning": slog.LevelWarn, "INFO": slog.LevelInfo, "Debug": slog.LevelDebug,
+		"error": slog.LevelError,
 		"trace": slog.LevelDebug - 4, "fatal": slog.LevelError + 4, "panic": slog.LevelError + 4,
 	} {
 		got, err := Level(name)

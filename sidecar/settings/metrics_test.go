@@ -36,16 +36,20 @@ func TestStatsdIsOffUnlessAskedFor(t *testing.T) {
 		if got := cfg.Metrics.SendsStatsd(); got != c.want {
 			t.Errorf("with %q statistics are sent: %v, want %v", c.environ, got, c.want)
 		}
-		if cfg.Metrics.Flush != 10*time.Second || cfg.Metrics.StatsdPort != 8125 || cfg.Metrics.StatsdHost != "localhost" {
-			t.Errorf("with %q the defaults are %v to %s:%d", c.environ, cfg.Metrics.Flush, cfg.Metrics.StatsdHost, cfg.Metrics.StatsdPort)
+		if cfg.Metrics.Flush != 10*time.Second || cfg.Metrics.StatsdPort != 8125 ||
+			cfg.Metrics.StatsdHost != "localhost" {
+			t.Errorf("with %q the defaults are %v to %s:%d", c.environ, cfg.Metrics.Flush, cfg.Metrics.StatsdHost,
+				cfg.Metrics.StatsdPort)
 		}
 	}
 }
 
-// TestTagsAreLabelsOfPrometheus: the reference server takes any tags, and so a sidecar in its place has to start with them.
+// TestTagsAreLabelsOfPrometheus: the reference server takes any tags, and so a sidecar in its place has to start with
+// them.
 func TestTagsAreLabelsOfPrometheus(t *testing.T) {
 	cfg := fromEnv(t, "EXTRA_TAGS=env:x,version:1,kube.ns:y,host-name:b,__own:1,9th:2,stream:z,odd:\xff")
-	want := map[string]string{"env": "x", "tag_version": "1", "kube_ns": "y", "host_name": "b", "tag___own": "1", "tag_9th": "2", "tag_stream": "z", "odd": "?"}
+	want := map[string]string{"env": "x", "tag_version": "1", "kube_ns": "y", "host_name": "b", "tag___own": "1",
+		"tag_9th": "2", "tag_stream": "z", "odd": "?"}
 	if diff := cmp.Diff(want, cfg.Metrics.PrometheusLabels()); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
@@ -60,7 +64,8 @@ func TestTagsAreLabelsOfPrometheus(t *testing.T) {
 // TestStatisticsThatAreTurnedOffTwice says what turns them off.
 func TestStatisticsThatAreTurnedOffTwice(t *testing.T) {
 	cfg := fromEnv(t, "DISABLE_STATS=true", "USE_PROMETHEUS=true", "USE_STATSD=true", "STATSD_HOST=x")
-	want := []string{"ignored: USE_PROMETHEUS: DISABLE_STATS=true turns it off; remove one of them", "ignored: USE_STATSD: DISABLE_STATS=true turns it off; remove one of them"}
+	want := []string{"ignored: USE_PROMETHEUS: DISABLE_STATS=true turns it off; remove one of them",
+		"ignored: USE_STATSD: DISABLE_STATS=true turns it off; remove one of them"}
 	if diff := cmp.Diff(want, cfg.Warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}

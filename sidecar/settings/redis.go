@@ -40,13 +40,8 @@ func (r NamedRedis) kind() Kind {
 
 // validate adds the problems of the settings.
 func (r NamedRedis) validate(p *problems) {
-	p.unless(one(r.SocketType, "", "tcp", "unix"), r.prefix+"SOCKET_TYPE", r.SocketType, "tcp or unix")
-	p.unless(r.PoolSize >= 0 && r.PoolSize <= 10000, r.prefix+"POOL_SIZE", r.PoolSize, "a number from 1 to 10000")
-	p.unless(r.Timeout >= 0, r.prefix+"TIMEOUT", r.Timeout, "a duration above 0")
-	known := slices.Contains([]Kind{Single, Sentinel, Cluster, Ring}, r.kind())
-	p.unless(known, r.prefix+"TYPE", r.Type, "one of single, sentinel, cluster, ring")
-	if !known {
-		return
+	if !slices.Contains([]Kind{Single, Sentinel, Cluster, Ring}, r.kind()) {
+		return // the range of TYPE reports it
 	}
 	_, err := r.Target()
 	p.add(err)

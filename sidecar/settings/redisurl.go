@@ -14,7 +14,8 @@ import (
 // Login is a user and a password. The zero value is none.
 type Login struct{ User, Password string }
 
-// parseLogin reads a password, or user:password. A password that holds a colon and has no user is written with a colon before it.
+// parseLogin reads a password, or user:password. A password that holds a colon and has no user is written with a colon
+// before it.
 func parseLogin(text string) Login {
 	user, password, both := strings.Cut(text, ":")
 	if !both {
@@ -131,8 +132,8 @@ func (t *Target) add(text, socketType string) error {
 	return nil
 }
 
-// agree reports whether a value of one server equals that of the servers before it. An empty value agrees with every value, and the
-// first value that is not empty is kept in have.
+// agree reports whether a value of one server equals that of the servers before it. An empty value agrees with every
+// value, and the first value that is not empty is kept in have.
 func agree[T comparable](have *T, value T) bool {
 	var empty T
 	if value == empty {
@@ -168,7 +169,8 @@ func isList(text string) bool {
 	return strings.Contains(text, ",")
 }
 
-// parseServer reads one server in any of its forms. port is for a URL without one. A path is a socket with every socket type.
+// parseServer reads one server in any of its forms. port is for a URL without one. A path is a socket with every socket
+// type.
 func parseServer(text, socketType, port string) (server, error) {
 	if !strings.Contains(text, "://") {
 		return parsePlain(text, socketType)

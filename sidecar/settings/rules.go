@@ -7,7 +7,8 @@ import (
 // publishedWord in RULES stands for the rules that the control plane publishes.
 const publishedWord = "redis:"
 
-// Sources returns the file or folder that RULES names, and whether published rules are used. Neither: RUNTIME_ROOT counts.
+// Sources returns the file or folder that RULES names, and whether published rules are used. Neither: RUNTIME_ROOT
+// counts.
 func (r *Rules) Sources() (path string, published bool) {
 	if r.Path == publishedWord {
 		return "", true
@@ -19,5 +20,6 @@ func (r *Rules) Sources() (path string, published bool) {
 func (r *Rules) validate(p *problems, redis bool) {
 	path, published := r.Sources()
 	p.unless(!published || redis, "RULES", r.Path, "possible without REDIS_URL, where published rules are")
-	p.unless(r.Path == publishedWord || path != "" || !published, "RULES", r.Path, "complete: a file or folder follows the comma")
+	p.unless(r.Path == publishedWord || path != "" || !published, "RULES", r.Path,
+		"complete: a file or folder follows the comma")
 }

@@ -46,8 +46,8 @@ func (c LoginSource) Read(otherwise Login) (Login, error) {
 	return parseLogin(text), nil
 }
 
-// shortestToken is the length from which the value of a header to the management server is taken for a token. Shorter ones are words, which
-// the log needs.
+// shortestToken is the length from which the value of a header to the management server is taken for a token. Shorter
+// ones are words, which the log needs.
 const shortestToken = 8
 
 // Secrets are the texts that must not appear in a log.
@@ -71,7 +71,8 @@ func (c *Config) Secrets() []string {
 	return all
 }
 
-// passwordIn returns the password in a URL, or an empty text. It does not parse the URL, because a malformed one may hold a password too.
+// passwordIn returns the password in a URL, or an empty text. It does not parse the URL, because a malformed one may
+// hold a password too.
 func passwordIn(text string) string {
 	at := strings.LastIndexByte(text, '@')
 	if at < 0 {
@@ -94,7 +95,8 @@ type Shown struct{ Name, Value string }
 // hidden is shown in place of a secret.
 const hidden = "(hidden)"
 
-// Shown returns all variables with their values, sorted by name. Secrets are hidden, also where they are a part of a value.
+// Shown returns all variables with their values, sorted by name. Secrets are hidden, also where they are a part of a
+// value.
 func (c *Config) Shown() []Shown {
 	secrets := slices.DeleteFunc(c.Secrets(), func(s string) bool { return s == "" })
 	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })

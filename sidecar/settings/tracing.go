@@ -5,27 +5,45 @@ import (
 	"strings"
 )
 
-// Tracing is whether requests are traced, and how. The variables that begin with TRACING_ are the reference server's, the
-// others OpenTelemetry's. Where both are set, OpenTelemetry's win, and a variable that turns traces off wins over one that turns
-// them on. The libraries read the rest of OTEL_EXPORTER_OTLP_*, OTEL_BSP_* and OTEL_RESOURCE_ATTRIBUTES themselves.
+// Tracing is whether requests are traced, and how. The variables that begin with TRACING_ are the reference server's,
+// the others OpenTelemetry's. Where both are set, OpenTelemetry's win, and a variable that turns traces off wins over
+// one that turns them on. The libraries read the rest of OTEL_EXPORTER_OTLP_*, OTEL_BSP_* and OTEL_RESOURCE_ATTRIBUTES
+// themselves.
 type Tracing struct {
-	Enabled        *bool   `env:"TRACING_ENABLED"`                               // turns traces on or off; unset: on where OTEL_TRACES_EXPORTER is otlp, or an endpoint is set
-	Over           string  `env:"TRACING_EXPORTER_PROTOCOL" envDefault:"http"`   // how spans are sent: http or grpc
-	Service        string  `env:"TRACING_SERVICE_NAME" envDefault:"RateLimit"`   // name of this service in traces; OTEL_SERVICE_NAME goes before it
-	Namespace      string  `env:"TRACING_SERVICE_NAMESPACE"`                     // namespace of this service in traces
-	Instance       string  `env:"TRACING_SERVICE_INSTANCE_ID"`                   // id of this sidecar in traces; unset: a random one
-	Rate           float64 `env:"TRACING_SAMPLING_RATE" envDefault:"1"`          // share of the requests without a caller's span that get one, 0 to 1; OTEL_TRACES_SAMPLER goes before it
-	SDK            string  `env:"OTEL_SDK_DISABLED"`                             // true: no traces, also where other variables turn them on
-	Exporter       string  `env:"OTEL_TRACES_EXPORTER"`                          // otlp, or none for no traces
-	Endpoint       string  `env:"OTEL_EXPORTER_OTLP_ENDPOINT"`                   // URL of the collector; turns traces on
-	TracesEndpoint string  `env:"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"`            // the same for traces alone; turns them on
-	Protocol       string  `env:"OTEL_EXPORTER_OTLP_PROTOCOL"`                   // grpc, http/protobuf or http/json
-	TracesProtocol string  `env:"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"`            // goes before OTEL_EXPORTER_OTLP_PROTOCOL
-	Headers        string  `env:"OTEL_EXPORTER_OTLP_HEADERS"`                    // sent to the collector along with spans; secret
-	TracesHeaders  string  `env:"OTEL_EXPORTER_OTLP_TRACES_HEADERS"`             // the same for traces alone; secret
-	Callers        string  `env:"OTEL_PROPAGATORS" envDefault:"tracecontext,b3"` // headers that may carry Envoy's span: tracecontext, b3, b3multi
-	Sampler        string  `env:"OTEL_TRACES_SAMPLER"`                           // as OpenTelemetry defines it, with OTEL_TRACES_SAMPLER_ARG
-	Queue          int     `env:"OTEL_BSP_MAX_QUEUE_SIZE" envDefault:"2048"`     // spans that wait to be sent; further ones are dropped and counted
+	// turns traces on or off; unset: on where OTEL_TRACES_EXPORTER is otlp, or an endpoint is set
+	Enabled *bool `env:"TRACING_ENABLED"`
+	// how spans are sent: http or grpc
+	Over string `env:"TRACING_EXPORTER_PROTOCOL" envDefault:"http" in:"http|grpc"`
+	// name of this service in traces; OTEL_SERVICE_NAME goes before it
+	Service string `env:"TRACING_SERVICE_NAME" envDefault:"RateLimit"`
+	// namespace of this service in traces
+	Namespace string `env:"TRACING_SERVICE_NAMESPACE"`
+	// id of this sidecar in traces; unset: a random one
+	Instance string `env:"TRACING_SERVICE_INSTANCE_ID"`
+	// share of the requests without a caller's span that get one, 0 to 1; OTEL_TRACES_SAMPLER goes before it
+	Rate float64 `env:"TRACING_SAMPLING_RATE" envDefault:"1" in:"0..1"`
+	// true: no traces, also where other variables turn them on
+	SDK string `env:"OTEL_SDK_DISABLED"`
+	// otlp, or none for no traces
+	Exporter string `env:"OTEL_TRACES_EXPORTER"`
+	// URL of the collector; turns traces on
+	Endpoint string `env:"OTEL_EXPORTER_OTLP_ENDPOINT"`
+	// the same for traces alone; turns them on
+	TracesEndpoint string `env:"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"`
+	// grpc, http/protobuf or http/json
+	Protocol string `env:"OTEL_EXPORTER_OTLP_PROTOCOL"`
+	// goes before OTEL_EXPORTER_OTLP_PROTOCOL
+	TracesProtocol string `env:"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"`
+	// sent to the collector along with spans; secret
+	Headers string `env:"OTEL_EXPORTER_OTLP_HEADERS"`
+	// the same for traces alone; secret
+	TracesHeaders string `env:"OTEL_EXPORTER_OTLP_TRACES_HEADERS"`
+	// headers that may carry Envoy's span: tracecontext, b3, b3multi
+	Callers string `env:"OTEL_PROPAGATORS" envDefault:"tracecontext,b3"`
+	// as OpenTelemetry defines it, with OTEL_TRACES_SAMPLER_ARG
+	Sampler string `env:"OTEL_TRACES_SAMPLER"`
+	// spans that wait to be sent; further ones are dropped and counted
+	Queue int `env:"OTEL_BSP_MAX_QUEUE_SIZE" envDefault:"2048" in:"1.."`
 }
 
 // On reports whether requests are traced.
@@ -78,27 +96,23 @@ func list(text string) []string {
 	return all
 }
 
-// validate adds the problems of the reference server's variables and of the queue. All programs of a platform share OpenTelemetry's:
-// a value of theirs that means nothing here is a warning.
-func (t *Tracing) validate(p *problems) {
-	p.unless(one(t.Over, "http", "grpc"), "TRACING_EXPORTER_PROTOCOL", t.Over, "http or grpc")
-	p.unless(t.Rate >= 0 && t.Rate <= 1, "TRACING_SAMPLING_RATE", t.Rate, "a number from 0 to 1")
-	p.unless(t.Queue >= 1, "OTEL_BSP_MAX_QUEUE_SIZE", t.Queue, "a number above 0")
-}
-
-// warn adds a line for each value that is set and has no effect.
+// warn adds a line for each value that is set and has no effect. All programs of a platform share OpenTelemetry's
+// variables, so a value that means nothing here is no problem.
 func (t *Tracing) warn(add func(is bool, line string)) {
 	if !t.On() && t.Exporter == "" {
 		return
 	}
-	add(t.Exporter != "" && !t.exports("otlp") && !t.exports("none"), "OTEL_TRACES_EXPORTER="+t.Exporter+": use otlp or none")
+	add(t.Exporter != "" && !t.exports("otlp") && !t.exports("none"),
+		"OTEL_TRACES_EXPORTER="+t.Exporter+": use otlp or none")
 	for _, name := range t.Propagators() {
 		known := one(name, "tracecontext", "b3", "b3multi", "none")
 		// Baggage is for services that call further ones. The sidecar calls none, so it needs no warning.
 		add(!known && name != "baggage", "OTEL_PROPAGATORS: "+name+": use tracecontext, b3 or b3multi")
 	}
-	for _, protocol := range [][2]string{{"OTEL_EXPORTER_OTLP_PROTOCOL", t.Protocol}, {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", t.TracesProtocol}} {
-		add(!one(protocol[1], "", "grpc", "http/protobuf", "http/json"), protocol[0]+"="+protocol[1]+": use grpc, http/protobuf or http/json")
+	for _, protocol := range [][2]string{{"OTEL_EXPORTER_OTLP_PROTOCOL", t.Protocol},
+		{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", t.TracesProtocol}} {
+		add(!one(protocol[1], "", "grpc", "http/protobuf", "http/json"),
+			protocol[0]+"="+protocol[1]+": use grpc, http/protobuf or http/json")
 	}
 }
 

@@ -56,7 +56,7 @@ func TestSettingsOfTracesThatAreWrong(t *testing.T) {
 		"TRACING_ENABLED=maybe":             `TRACING_ENABLED: "maybe" is not true or false`,
 		"TRACING_EXPORTER_PROTOCOL=thrift":  `TRACING_EXPORTER_PROTOCOL: "thrift" is not http or grpc`,
 		"TRACING_SAMPLING_RATE=2":           `TRACING_SAMPLING_RATE: "2" is not a number from 0 to 1`,
-		"OTEL_BSP_MAX_QUEUE_SIZE=-1":        `OTEL_BSP_MAX_QUEUE_SIZE: "-1" is not a number above 0`,
+		"OTEL_BSP_MAX_QUEUE_SIZE=-1":        `OTEL_BSP_MAX_QUEUE_SIZE: "-1" is not a number from 1`,
 		"LOG_DECISIONS=some":                `LOG_DECISIONS: "some" is not one of off, refused, all`,
 		"LOG_DECISIONS_RATE=1/1000":         `LOG_DECISIONS_RATE: "1/1000" is not a number such as 0.8`,
 		"LOG_DECISIONS_RATE=1.5":            `LOG_DECISIONS_RATE: "1.5" is not a number from 0 to 1`,

@@ -22,10 +22,12 @@ var unsupported = map[string]ignored{
 	"PROMETHEUS_MAPPER_YAML":                   {why: "metrics have the names of the reference server's own mapping; rename them where they are scraped"},
 	"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS": {why: "response times are in seconds", inert: "false"},
 
-	"EXPIRATION_JITTER_MAX_SECONDS":           {why: "keys expire when their limit is full again", inert: "0"},
-	"LOCAL_CACHE_SIZE_IN_BYTES":               {why: "refusals are always remembered; DENIAL_CACHE_SIZE sets how many", inert: "0"},
+	"EXPIRATION_JITTER_MAX_SECONDS": {why: "keys expire when their limit is full again", inert: "0"},
+	"LOCAL_CACHE_SIZE_IN_BYTES": {why: "refusals are always remembered; DENIAL_CACHE_SIZE sets how many",
+		inert: "0"},
 	"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED": {why: "set RULES_REQUIRED=true instead: health is then good from the first good set of rules on", inert: "false"},
-	"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION":    {why: "a lost Redis does not fail health; /readyz names it", inert: "false"},
+	"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION": {why: "a lost Redis does not fail health; /readyz names it",
+		inert: "false"},
 
 	"REDIS_PIPELINE_WINDOW":              {why: noPipeline, inert: "0"},
 	"REDIS_PIPELINE_LIMIT":               {why: noPipeline, inert: "0"},

@@ -37,7 +37,8 @@ func TestWhatIsIgnoredIsNotReadAndSaysWhy(t *testing.T) {
 
 func TestIgnoredVariablesAreNamedOneByOne(t *testing.T) {
 	cfg := fromEnv(t,
-		"OTEL_TRACES_EXPORTER=zipkin", "OTEL_PROPAGATORS=jaeger,b3,baggage", "LOCAL_CACHE_SIZE_IN_BYTES=1000000", "STATSD_HOST=statsd", "BACKEND_TYPE=memcache",
+		"OTEL_TRACES_EXPORTER=zipkin", "OTEL_PROPAGATORS=jaeger,b3,baggage", "LOCAL_CACHE_SIZE_IN_BYTES=1000000",
+		"STATSD_HOST=statsd", "BACKEND_TYPE=memcache",
 		"REDIS_POOL_ON_EMPTY_BEHAVIOR=CREATE", "REDIS_PIPELINE_LIMIT=5", "DOG_STATSD_MOGRIFIER_A_PATTERN=x",
 		"REDIS_PERSECOND_POOL_ON_EMPTY_WAIT_DURATION=1s", "PATH=/bin", "FORCE_START_WITHOUT_INITIAL_CONFIG=true",
 	)
@@ -57,7 +58,8 @@ func TestIgnoredVariablesAreNamedOneByOne(t *testing.T) {
 }
 
 func TestValuesThatAskForNothingNeedNoWarning(t *testing.T) {
-	cfg := fromEnv(t, "TRACING_ENABLED=false", "USE_STATSD=false", "USE_DOG_STATSD=false", "REDIS_PERSECOND=False", "LOCAL_CACHE_SIZE_IN_BYTES=0", "REDIS_POOL_ON_EMPTY_BEHAVIOR=WAIT", "CONFIG_TYPE=FILE")
+	cfg := fromEnv(t, "TRACING_ENABLED=false", "USE_STATSD=false", "USE_DOG_STATSD=false", "REDIS_PERSECOND=False",
+		"LOCAL_CACHE_SIZE_IN_BYTES=0", "REDIS_POOL_ON_EMPTY_BEHAVIOR=WAIT", "CONFIG_TYPE=FILE")
 	if len(cfg.Warnings) > 0 {
 		t.Errorf("warnings: %q", cfg.Warnings)
 	}

@@ -5,16 +5,16 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"time"
 )
 
-// validate returns the problems of values that could be read, group by group.
-func (c *Config) validate() []string {
+// validate returns the problems of values that could be read, group by group. Those of the reported variables are
+// known.
+func (c *Config) validate(reported map[string]bool) []string {
 	var p problems
+	c.checkRanges(&p, reported)
 	c.validateListen(&p)
 	c.validateTLS(&p)
 	c.validateStore(&p)
-	c.validateBreaker(&p)
 	c.validateXDS(&p)
 	c.validateRest(&p)
 	return p
@@ -43,9 +43,6 @@ const maxSocketPath = 107
 func (c *Config) validateListen(p *problems) {
 	l := &c.Listen
 	p.unless(len(l.UDS) <= maxSocketPath, "GRPC_UDS", l.UDS, "a path of at most 107 bytes")
-	p.unless(l.MaxAge >= 0, "GRPC_MAX_CONNECTION_AGE", l.MaxAge, "a duration, or 0 for any age")
-	p.unless(l.MaxAgeGrace >= 0, "GRPC_MAX_CONNECTION_AGE_GRACE", l.MaxAgeGrace, "a duration, or 0 for any time")
-	p.unless(l.DrainDelay >= 0 && l.DrainDelay <= time.Hour, "DRAIN_DELAY", l.DrainDelay, "a duration from 0s to 1h")
 	http, grpc, debug := l.Addresses()
 	fixed := map[string]string{}
 	for _, at := range []struct{ name, addr string }{
@@ -74,7 +71,8 @@ func (c *Config) validateTLS(p *problems) {
 	}
 	p.unless(t.Cert != "", "GRPC_SERVER_TLS_CERT", "", "a file, which GRPC_SERVER_USE_TLS needs")
 	p.unless(t.Key != "", "GRPC_SERVER_TLS_KEY", "", "a file, which GRPC_SERVER_USE_TLS needs")
-	p.unless(t.SAN == "" || t.ClientCA != "", "GRPC_CLIENT_TLS_SAN", t.SAN, "checked without GRPC_CLIENT_TLS_CACERT: set that too")
+	p.unless(t.SAN == "" || t.ClientCA != "", "GRPC_CLIENT_TLS_SAN", t.SAN,
+		"checked without GRPC_CLIENT_TLS_CACERT: set that too")
 	p.unless(t.SAN == "" || len(t.Names()) > 0, "GRPC_CLIENT_TLS_SAN", t.SAN, "a list of names, with commas in between")
 }
 
@@ -101,8 +99,8 @@ func unless(is bool, text string) string {
 // set returns the value of a switch: true, or an empty text where it is off.
 func set(is bool) string { return unless(!is, "true") }
 
-// validateRedisTLS adds a problem for each setting of TLS that no connection uses: with it an operator would believe that Redis is
-// reached over TLS.
+// validateRedisTLS adds a problem for each setting of TLS that no connection uses: with it an operator would believe
+// that Redis is reached over TLS.
 func (c *Config) validateRedisTLS(p *problems) {
 	t, secured := &c.RedisTLS, false
 	for _, r := range c.Redises() {
@@ -112,69 +110,46 @@ func (c *Config) validateRedisTLS(p *problems) {
 		}
 		secured = secured || r.URL != "" && at.Secured()
 		if r.URL == "" {
-			p.unused("set "+r.prefix+"URL as well, or remove it: there is no Redis", []setting{{r.prefix + "TLS", set(r.TLS)}})
+			p.unused("set "+r.prefix+"URL as well, or remove it: there is no Redis",
+				[]setting{{r.prefix + "TLS", set(r.TLS)}})
 		}
 	}
-	p.unless((t.Cert == "") == (t.Key == ""), "REDIS_TLS_CLIENT_CERT", t.Cert, "complete: it and REDIS_TLS_CLIENT_KEY go together")
+	p.unless((t.Cert == "") == (t.Key == ""), "REDIS_TLS_CLIENT_CERT", t.Cert,
+		"complete: it and REDIS_TLS_CLIENT_KEY go together")
 	if secured {
 		return
 	}
-	p.unused("write rediss:// in REDIS_URL or set REDIS_TLS=true as well, or remove it: no Redis is reached over TLS", []setting{
-		{"REDIS_TLS_CLIENT_CERT", t.Cert}, {"REDIS_TLS_CLIENT_KEY", t.Key}, {"REDIS_TLS_CACERT", t.CA},
-		{"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", set(t.SkipVerify)},
-	})
+	p.unused("write rediss:// in REDIS_URL or set REDIS_TLS=true as well, or remove it: no Redis is reached over TLS",
+		[]setting{
+			{"REDIS_TLS_CLIENT_CERT", t.Cert}, {"REDIS_TLS_CLIENT_KEY", t.Key}, {"REDIS_TLS_CACERT", t.CA},
+			{"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", set(t.SkipVerify)},
+		})
 }
 
-// The bounds of MAX_MESSAGE_BYTES. Envoy's usual requests are below the lower one.
-const (
-	leastMessage   = 16 << 10
-	leastSilence   = 50 * time.Millisecond // a shorter stall of a busy machine is not a lost Redis
-	LongestMessage = 4 << 20
-)
+// LongestMessage is the upper bound of MAX_MESSAGE_BYTES. Envoy's usual requests are below the lower one.
+const LongestMessage = 4 << 20
 
 func (c *Config) validateStore(p *problems) {
 	s := &c.Store
 	for _, r := range c.Redises() {
 		r.validate(p)
 	}
-	p.unless(!s.PerSecond || c.Redis.URL != "", "REDIS_URL", "", "a Redis, which REDIS_PERSECOND needs for the other limits")
+	p.unless(!s.PerSecond || c.Redis.URL != "", "REDIS_URL", "",
+		"a Redis, which REDIS_PERSECOND needs for the other limits")
 	p.unless(!s.PerSecond || c.PerSecond.URL != "", "REDIS_PERSECOND_URL", "", "a Redis, which REDIS_PERSECOND needs")
 	c.validateRedisTLS(p)
 	p.unless(one(s.Backend, "redis", "memcache"), "BACKEND_TYPE", s.Backend, "redis")
-	p.unless(s.Patience >= time.Millisecond && s.Patience <= time.Minute, "STORE_PATIENCE", s.Patience, "a duration from 1ms to 1m")
-	p.unless(s.Silence >= leastSilence && s.Silence <= time.Minute, "STORE_SILENCE", s.Silence, "a duration from 50ms to 1m")
-	p.unless(s.MaxKeys >= 1, "MEMORY_MAX_KEYS", s.MaxKeys, "a number above 0")
-	p.unless(s.DenialCache >= 0, "DENIAL_CACHE_SIZE", s.DenialCache, "a number from 0")
-	p.unless(c.Listen.MaxMessage >= leastMessage && c.Listen.MaxMessage <= LongestMessage, "MAX_MESSAGE_BYTES", c.Listen.MaxMessage, "a number from 16384 to 4194304")
-	p.unless(s.Waiters >= 1, "THROTTLE_WAITERS", s.Waiters, "a number above 0")
 }
 
-// maxBreakerCount bounds the numbers of calls that a breaker counts to.
-const maxBreakerCount = 1_000_000
-
-func (c *Config) validateBreaker(p *problems) {
-	b := &c.Breaker
-	counts := func(n int) bool { return n >= 1 && n <= maxBreakerCount }
-	p.unless(counts(b.Failures), "BREAKER_FAILURES", b.Failures, "a number from 1 to 1000000")
-	p.unless(b.Open >= 10*time.Millisecond && b.Open <= time.Hour, "BREAKER_OPEN", b.Open, "a duration from 10ms to 1h")
-	p.unless(counts(b.Probes), "BREAKER_PROBES", b.Probes, "a number from 1 to 1000000")
-}
-
-var (
-	headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$")
-)
+var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$")
 
 func (c *Config) validateRest(p *problems) {
 	_, err := Level(c.Log.Level)
 	p.unless(err == nil, "LOG_LEVEL", c.Log.Level, "one of error, warn, info, debug, trace")
-	p.unless(one(c.Log.Format, "text", "json"), "LOG_FORMAT", c.Log.Format, "text or json")
-	p.unless(one(c.Log.Decisions, "off", "refused", "all"), "LOG_DECISIONS", c.Log.Decisions, "one of off, refused, all")
-	p.unless(c.Log.DecisionsRate >= 0 && c.Log.DecisionsRate <= 1, "LOG_DECISIONS_RATE", c.Log.DecisionsRate, "a number from 0 to 1")
-	c.Tracing.validate(p)
 	a := &c.Answer
-	p.unless(one(a.Style, "spillway", "reference"), "RESPONSE_STYLE", a.Style, "spillway or reference")
 	for _, h := range [][2]string{
-		{"LIMIT_LIMIT_HEADER", a.LimitHeader}, {"LIMIT_REMAINING_HEADER", a.RemainingHeader}, {"LIMIT_RESET_HEADER", a.ResetHeader},
+		{"LIMIT_LIMIT_HEADER", a.LimitHeader}, {"LIMIT_REMAINING_HEADER", a.RemainingHeader},
+		{"LIMIT_RESET_HEADER", a.ResetHeader},
 	} {
 		p.unless(headerName.MatchString(h[1]), h[0], h[1], "the name of a header")
 	}

@@ -20,9 +20,11 @@ func TestTLSSettingsThatDoNothingEndTheStart(t *testing.T) {
 		"GRPC_CLIENT_TLS_SAN=envoy": {"GRPC_CLIENT_TLS_SAN: " + noTLS},
 		"GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=c GRPC_SERVER_TLS_KEY=k GRPC_CLIENT_TLS_CACERT=a GRPC_SERVER_TLS_CA_CERT=b": {
 			"GRPC_CLIENT_TLS_CACERT and GRPC_SERVER_TLS_CA_CERT name different files: remove one of them"},
-		"REDIS_URL=redis://a REDIS_TLS_CACERT=ca":                      {"REDIS_TLS_CACERT: " + noRedis},
-		"REDIS_URL=a:1 REDIS_TLS_CLIENT_CERT=c REDIS_TLS_CLIENT_KEY=k": {"REDIS_TLS_CLIENT_CERT: " + noRedis, "REDIS_TLS_CLIENT_KEY: " + noRedis},
-		"REDIS_URL=a:1 REDIS_TLS_SKIP_HOSTNAME_VERIFICATION=true":      {"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION: " + noRedis},
+		"REDIS_URL=redis://a REDIS_TLS_CACERT=ca": {"REDIS_TLS_CACERT: " + noRedis},
+		"REDIS_URL=a:1 REDIS_TLS_CLIENT_CERT=c REDIS_TLS_CLIENT_KEY=k": {"REDIS_TLS_CLIENT_CERT: " + noRedis,
+			"REDIS_TLS_CLIENT_KEY: " + noRedis},
+		"REDIS_URL=a:1 REDIS_TLS_SKIP_HOSTNAME_VERIFICATION=true": {"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION: " +
+			noRedis},
 		"REDIS_TLS_CACERT=ca":                              {"REDIS_TLS_CACERT: " + noRedis},
 		"REDIS_TLS=true":                                   {"REDIS_TLS: set REDIS_URL as well, or remove it: there is no Redis"},
 		"REDIS_URL=a:1 REDIS_PERSECOND_TLS=true":           nil,

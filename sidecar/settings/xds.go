@@ -10,25 +10,37 @@ import (
 	"time"
 )
 
-// XDS is the management server that rules come from with CONFIG_TYPE=GRPC_XDS_SOTW. The files are read again for each connection.
+// XDS is the management server that rules come from with CONFIG_TYPE=GRPC_XDS_SOTW. The files are read again for each
+// connection.
 type XDS struct {
-	Server string `env:"CONFIG_GRPC_XDS_SERVER_URL" envDefault:"localhost:18000"` // host:port of the management server, or unix:///path
+	// host:port of the management server, or unix:///path
+	Server string `env:"CONFIG_GRPC_XDS_SERVER_URL" envDefault:"localhost:18000"`
 
-	NodeID   string            `env:"CONFIG_GRPC_XDS_NODE_ID" envDefault:"default"` // by which the server chooses the rules; Envoy Gateway answers `envoy-ratelimit` alone
-	Metadata string            `env:"CONFIG_GRPC_XDS_NODE_METADATA"`                // of the node: name=value,name=value
-	Headers  map[string]string `env:"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS"`    // sent to the server: name:value,name:value
+	// by which the server chooses the rules; Envoy Gateway answers `envoy-ratelimit` alone
+	NodeID string `env:"CONFIG_GRPC_XDS_NODE_ID" envDefault:"default"`
+	// of the node: name=value,name=value
+	Metadata string `env:"CONFIG_GRPC_XDS_NODE_METADATA"`
+	// sent to the server: name:value,name:value
+	Headers map[string]string `env:"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS"`
 
 	TLS  bool   `env:"CONFIG_GRPC_XDS_SERVER_USE_TLS"`    // uses TLS
 	Cert string `env:"CONFIG_GRPC_XDS_CLIENT_TLS_CERT"`   // file of the sidecar's certificate
 	Key  string `env:"CONFIG_GRPC_XDS_CLIENT_TLS_KEY"`    // file of its key
 	CA   string `env:"CONFIG_GRPC_XDS_SERVER_TLS_CACERT"` // file of authorities; unset: those of the system
-	SAN  string `env:"CONFIG_GRPC_XDS_SERVER_TLS_SAN"`    // name that the server's certificate must hold; unset: the host of CONFIG_GRPC_XDS_SERVER_URL
+	// name that the server's certificate must hold; unset: the host of CONFIG_GRPC_XDS_SERVER_URL
+	SAN string `env:"CONFIG_GRPC_XDS_SERVER_TLS_SAN"`
 
-	RetryFirst time.Duration `env:"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL" envDefault:"1s"`    // wait before the second attempt to connect
-	RetryMost  time.Duration `env:"XDS_CLIENT_BACKOFF_MAX_INTERVAL" envDefault:"10s"`       // the longest wait between two attempts; at least XDS_CLIENT_BACKOFF_INITIAL_INTERVAL
-	RetryGrows float64       `env:"XDS_CLIENT_BACKOFF_RANDOM_FACTOR" envDefault:"2"`        // factor from one wait to the next; up to 1 they stay the same
-	Jitter     bool          `env:"XDS_CLIENT_BACKOFF_JITTER" envDefault:"true"`            // shortens waits by up to a half, at random
-	MaxMessage int           `env:"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES" envDefault:"16777216"` // the largest response that is taken, at most a 32nd of the memory limit or 4 MiB; a larger one is not read, and the rules stay as they are
+	// wait before the second attempt to connect
+	RetryFirst time.Duration `env:"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL" envDefault:"1s" in:"10ms..1h"`
+	// the longest wait between two attempts; at least XDS_CLIENT_BACKOFF_INITIAL_INTERVAL
+	RetryMost time.Duration `env:"XDS_CLIENT_BACKOFF_MAX_INTERVAL" envDefault:"10s" in:"10ms..1h"`
+	// factor from one wait to the next; up to 1 they stay the same
+	RetryGrows float64 `env:"XDS_CLIENT_BACKOFF_RANDOM_FACTOR" envDefault:"2"`
+	// shortens waits by up to a half, at random
+	Jitter bool `env:"XDS_CLIENT_BACKOFF_JITTER" envDefault:"true"`
+	// the largest response that is taken, at most a 32nd of the memory limit or 4 MiB; a larger one is not read, and
+	// the rules stay as they are
+	MaxMessage int `env:"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES" envDefault:"16777216"`
 }
 
 // FromXDS reports whether rules come from a management server.
@@ -72,24 +84,26 @@ func (c *Config) validateXDS(p *problems) {
 	x.validateNode(p)
 	x.validateTLS(p)
 	x.validateRetry(p)
-	p.unless(x.MaxMessage >= 1024 && x.MaxMessage <= mostXDSMessage, "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", x.MaxMessage, "0, or a number from 1024 to 268435456")
+	p.unless(x.MaxMessage >= 1024 && x.MaxMessage <= mostXDSMessage, "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", x.MaxMessage,
+		"0, or a number from 1024 to 268435456")
 }
 
 // validateNode checks what the server is told about this client.
 func (x *XDS) validateNode(p *problems) {
 	for pair := range strings.SplitSeq(x.Metadata, ",") {
 		name, _, both := strings.Cut(pair, "=")
-		p.unless(x.Metadata == "" || both && strings.TrimSpace(name) != "", "CONFIG_GRPC_XDS_NODE_METADATA", x.Metadata, "a list such as name=value,name=value")
+		p.unless(x.Metadata == "" || both && strings.TrimSpace(name) != "", "CONFIG_GRPC_XDS_NODE_METADATA",
+			x.Metadata, "a list such as name=value,name=value")
 	}
 	for _, name := range slices.Sorted(maps.Keys(x.Headers)) {
-		p.unless(headerName.MatchString(name) && !strings.HasPrefix(strings.ToLower(name), "grpc-"), "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", name, "the name of a header")
+		p.unless(headerName.MatchString(name) && !strings.HasPrefix(strings.ToLower(name), "grpc-"),
+			"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", name, "the name of a header")
 	}
 }
 
 func (x *XDS) validateRetry(p *problems) {
-	p.unless(x.RetryFirst >= 10*time.Millisecond && x.RetryFirst <= time.Hour, "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", x.RetryFirst, "a duration from 10ms to 1h")
-	p.unless(x.RetryMost >= 10*time.Millisecond && x.RetryMost <= time.Hour, "XDS_CLIENT_BACKOFF_MAX_INTERVAL", x.RetryMost, "a duration from 10ms to 1h")
-	p.unless(x.RetryGrows > 0 && x.RetryGrows <= 100, "XDS_CLIENT_BACKOFF_RANDOM_FACTOR", x.RetryGrows, "a number above 0 and at most 100")
+	p.unless(x.RetryGrows > 0 && x.RetryGrows <= 100, "XDS_CLIENT_BACKOFF_RANDOM_FACTOR", x.RetryGrows,
+		"a number above 0 and at most 100")
 }
 
 func (x *XDS) validateTLS(p *problems) {
@@ -100,7 +114,8 @@ func (x *XDS) validateTLS(p *problems) {
 		})
 		return
 	}
-	p.unless((x.Cert == "") == (x.Key == ""), "CONFIG_GRPC_XDS_CLIENT_TLS_CERT", x.Cert, "complete: it and CONFIG_GRPC_XDS_CLIENT_TLS_KEY go together")
+	p.unless((x.Cert == "") == (x.Key == ""), "CONFIG_GRPC_XDS_CLIENT_TLS_CERT", x.Cert,
+		"complete: it and CONFIG_GRPC_XDS_CLIENT_TLS_KEY go together")
 }
 
 // validTarget reports whether a text is host:port or unix:///path.
@@ -123,6 +138,7 @@ func (c *Config) warnXDS(environ map[string]string, add func(is bool, line strin
 		of := strings.HasPrefix(name, "CONFIG_GRPC_XDS_") || strings.HasPrefix(name, "XDS_CLIENT_")
 		_, unread := unsupported[name]
 		off := strings.EqualFold(environ[name], "false")
-		add(of && !unread && !off && !c.Rules.FromXDS(), name+": set CONFIG_TYPE=GRPC_XDS_SOTW as well: rules come from files")
+		add(of && !unread && !off && !c.Rules.FromXDS(),
+			name+": set CONFIG_TYPE=GRPC_XDS_SOTW as well: rules come from files")
 	}
 }

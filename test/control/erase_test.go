@@ -124,8 +124,8 @@ func (w *eraseWorld) readArchive() {
 	}
 }
 
-// recorderLock is the number of the advisory lock of the control that copies the record.
-const recorderLock = 7_269_310_517_334_086
+// copyLock is the number of the advisory lock of the control that copies usage and events.
+const copyLock = 7_269_310_517_334_086
 
 // eraseWorld is a world with an archive in a folder.
 type eraseWorld struct {
@@ -151,7 +151,7 @@ func newEraseWorld(t *testing.T, secret string) *eraseWorld {
 	}
 	t.Cleanup(func() { _ = db.Close(ctx) })
 	w.db = db
-	w.exec(`SELECT pg_advisory_lock($1)`, recorderLock) // so that what is in the streams stays there until it is erased
+	w.exec(`SELECT pg_advisory_lock($1)`, copyLock) // so that what is in the streams stays there until it is erased
 	w.controls = []*servers.Control{servers.StartControl(t, w.env()...)}
 	w.sidecars = []*servers.Sidecar{servers.StartSidecar(t, "RULES=redis:", "REDIS_URL="+w.redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s", "LEASES=false", "KEY_SECRET="+secret)}
 	now := time.Now().UTC()
@@ -256,9 +256,9 @@ func (w *eraseWorld) trace(user string) {
 	w.exec(`INSERT INTO usage_of_another_room VALUES ('api', $1, 5)`, identity)
 	w.exec(`INSERT INTO record_sources (sidecar, stream, sequence, region) VALUES ($1, 'usage', 1, 'eu'), ($1, 'events', 1, 'eu')`, user[:4])
 	rows := map[string]string{
-		fmt.Sprintf(`{"identities":[[%d,"api","",%q,"refused",1,1]],"endpoints":[],"caches":[]}`, time.Now().Unix()/60, identity): "usage",
-		fmt.Sprintf(`{"keys":[[%d,"api",%q,1,1]]}`, time.Now().Unix()/60, w.keyName(user)):                                        "usage",
-		fmt.Sprintf(`[{"at":%d,"domain":"api","outcome":"refused","identity":%q,"weight":1}]`, time.Now().UnixMicro(), identity):  "events",
+		fmt.Sprintf(`{"identities":[{"minute":%d,"domain":"api","name":%q,"outcome":"refused","requests":1,"cost":1}]}`, time.Now().Unix()/60, identity): "usage",
+		fmt.Sprintf(`{"keys":[{"minute":%d,"domain":"api","name":%q,"requests":1,"refused":1}]}`, time.Now().Unix()/60, w.keyName(user)):                                        "usage",
+		fmt.Sprintf(`{"events":[{"at":%d,"domain":"api","outcome":"refused","identity":%q,"weight":1}]}`, time.Now().UnixMicro(), identity):  "events",
 	}
 	for text, stream := range rows {
 		w.redis.Do(w.t, "XADD", w.keys.Shared(stream), "*", "sidecar", user[:4], "sequence", "1", "region", "eu", "dropped", "0", "rows", text)

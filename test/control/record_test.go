@@ -30,20 +30,20 @@ func (w *world) sendEntry(stream string, e journal.Entry) {
 
 // used is an entry of usage: a user was admitted and refused so often, within a minute.
 func used(sidecar string, sequence int64, user string, at time.Time, admitted, refused int64) journal.Entry {
-	u := &journal.Usage{}
+	u := &journal.Rows{}
 	for _, one := range []struct {
 		outcome  string
 		requests int64
 	}{{"allowed", admitted}, {"refused", refused}} {
 		if one.requests > 0 {
-			u.Identities = append(u.Identities, journal.IdentityRow{Minute: at.Unix() / 60, Domain: "api", Identity: recordKeys.Identity("user", user), Outcome: one.outcome, Requests: one.requests, Cost: one.requests})
-			row := journal.EndpointRow{Minute: at.Unix() / 60, Domain: "api", Rule: "per-user", Endpoint: "/orders", Outcome: one.outcome, Requests: one.requests, Cost: one.requests}
+			u.Identities = append(u.Identities, journal.Row{Minute: at.Unix() / 60, Domain: "api", Name: recordKeys.Identity("user", user), Outcome: one.outcome, Requests: one.requests, Cost: one.requests})
+			row := journal.Row{Minute: at.Unix() / 60, Domain: "api", Rule: "per-user", Name: "/orders", Outcome: one.outcome, Requests: one.requests, Cost: one.requests}
 			row.Latency.Add(2*time.Millisecond, one.requests)
 			u.Endpoints = append(u.Endpoints, row)
 		}
 	}
-	u.Caches = []journal.CacheRow{{Minute: at.Unix() / 60, Cache: "denials", Hits: 9, Misses: 1}}
-	return journal.Entry{Sidecar: sidecar, Sequence: sequence, Region: "eu", Rows: journal.MarshalUsage(u)}
+	u.Caches = []journal.Row{{Minute: at.Unix() / 60, Name: "denials", Hits: 9, Misses: 1}}
+	return journal.Entry{Sidecar: sidecar, Sequence: sequence, Region: "eu", Rows: u.Marshal()}
 }
 
 // happened is an entry of events.
@@ -55,7 +55,7 @@ func happened(sidecar string, sequence int64, at time.Time, count int) journal.E
 			Method: "GET", Endpoint: "/orders", Count: 5, Limit: 5, Cost: 1, Status: 429, RetryAfter: 2, Latency: 300, Weight: 1,
 		})
 	}
-	return journal.Entry{Sidecar: sidecar, Sequence: sequence, Region: "eu", Rows: journal.MarshalEvents(events)}
+	return journal.Entry{Sidecar: sidecar, Sequence: sequence, Region: "eu", Rows: (&journal.Rows{Events: events}).Marshal()}
 }
 
 // awaitRows waits until the record has so many rows of a stream, with so many in the queue.

@@ -84,7 +84,7 @@ func wiredTelemetry(t *testing.T) *telemetry.Telemetry {
 		}
 	})
 	m.Measure(func() any {
-		archive := &telemetry.ControlArchive{LastRun: time.Unix(1, 0), Failures: map[string]int64{"store": 0}}
+		archive := &telemetry.ControlArchive{LastRun: time.Unix(1, 0)}
 		return telemetry.ControlStats{Streams: []telemetry.ControlStream{{Stream: "usage"}}, Archive: archive}
 	})
 	m.Lines(&telemetry.Lines{})

@@ -78,7 +78,7 @@ func recordedRequests(t testing.TB, redisAddr string) map[string]int64 {
 			t.Fatalf("entry %d of %s follows %d", e.Sequence, e.Sidecar, last[e.Sidecar])
 		}
 		last[e.Sidecar] = e.Sequence
-		rows, err := journal.UnmarshalUsage(e.Rows)
+		rows, err := journal.Unmarshal(e.Rows)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,8 +5,8 @@ import (
 	"github.com/spillway-mesh/spillway/identity"
 )
 
-// asked makes the request that Envoy's filter made when it got the request of the log: over ext_authz, or the rate limit service where
-// descriptors are given.
+// asked makes the request that Envoy's filter made when it got the request of the log: over ext_authz, or the rate
+// limit service where descriptors are given.
 func (s *side) asked(rec *record) *descriptors.Request {
 	if s.layout.descriptors != nil {
 		return s.askedDescriptors(rec)
@@ -31,7 +31,8 @@ func (s *side) asked(rec *record) *descriptors.Request {
 	}
 	if rec.values[slotUser] != "" || rec.values[slotTenant] != "" || rec.values[slotTier] != "" {
 		s.client = identity.Client{
-			User: rec.values[slotUser], Tenant: rec.values[slotTenant], Tier: rec.values[slotTier], By: identity.JWT, Authenticated: true,
+			User: rec.values[slotUser], Tenant: rec.values[slotTenant], Tier: rec.values[slotTier], By: identity.JWT,
+			Authenticated: true,
 		}
 		h.Client = &s.client
 	}

@@ -31,7 +31,8 @@ func (c *changes) compare(before, after *side, at time.Time) {
 
 func (c *changes) report() *Changes {
 	return &Changes{
-		RefusedByBoth: c.both, RefusedByNeither: c.neither, NewlyRefused: c.more, NewlyAdmitted: c.fewer, OtherRule: c.moved,
-		Limited: c.limited.list(), Freed: c.freed.list(), Incomplete: c.limited.lost || c.freed.lost,
+		RefusedByBoth: c.both, RefusedByNeither: c.neither, NewlyRefused: c.more, NewlyAdmitted: c.fewer,
+		OtherRule: c.moved,
+		Limited:   c.limited.list(), Freed: c.freed.list(), Incomplete: c.limited.Dropped() || c.freed.Dropped(),
 	}
 }

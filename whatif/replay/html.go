@@ -80,13 +80,16 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		p.Notes = append(p.Notes, "No line has the field "+field+".")
 	}
 	if r.Log.Late > 0 {
-		p.Notes = append(p.Notes, fmt.Sprintf("%d requests came too late to be put in order, and were decided at the time of those around them.", r.Log.Late))
+		p.Notes = append(p.Notes,
+			fmt.Sprintf("%d requests came too late to be put in order, and were decided at the time of those around them.", r.Log.Late))
 	}
 	p.Charts = append(p.Charts, r.Timeline.traffic())
-	p.Sides = append(p.Sides, r.side(&r.Rules, "Rules", "refused", func(at *Point) map[string]int64 { return at.Rules }))
+	p.Sides = append(p.Sides, r.side(&r.Rules, "Rules", "refused",
+		func(at *Point) map[string]int64 { return at.Rules }))
 	if r.Against != nil {
 		p.Charts = append(p.Charts, r.Timeline.both())
-		p.Sides = append(p.Sides, r.side(r.Against, "Against", "against", func(at *Point) map[string]int64 { return at.AgainstRules }))
+		p.Sides = append(p.Sides, r.side(r.Against, "Against", "against",
+			func(at *Point) map[string]int64 { return at.AgainstRules }))
 		p.Limited = limitedOf("Newly refused", r.Changes.Limited, r.Changes.Incomplete, "against")
 		p.Freed = limitedOf("Newly admitted", r.Changes.Freed, r.Changes.Incomplete, "passed")
 	}
@@ -113,7 +116,8 @@ func (c *chart) add(x int, n, below int64, class, title string) {
 		return
 	}
 	scale := 100 / float64(max(c.Most, 1))
-	c.Bars = append(c.Bars, column{X: x, Y: 100 - scale*float64(n+below), Height: scale * float64(n), Class: class, Title: title})
+	c.Bars = append(c.Bars, column{X: x, Y: 100 - scale*float64(n+below), Height: scale * float64(n), Class: class,
+		Title: title})
 }
 
 // traffic is the chart of all requests: refused ones, and those that pass on top.
@@ -126,7 +130,8 @@ func (t *Timeline) traffic() chart {
 	for i := range t.Points {
 		p := &t.Points[i]
 		c.add(i, p.Refused, 0, "refused", fmt.Sprintf("%s: %d refused", t.when(i), p.Refused))
-		c.add(i, p.Requests-p.Refused, p.Refused, "passed", fmt.Sprintf("%s: %d admitted", t.when(i), p.Requests-p.Refused))
+		c.add(i, p.Requests-p.Refused, p.Refused, "passed",
+			fmt.Sprintf("%s: %d admitted", t.when(i), p.Requests-p.Refused))
 	}
 	return c
 }
@@ -176,7 +181,8 @@ func (r *Report) side(s *SideReport, title, class string, of func(*Point) map[st
 func limitedOf(title string, all []Limited, incomplete bool, class string) limitedView {
 	view := limitedView{Title: title}
 	for _, l := range all[:min(len(all), htmlRows)] {
-		view.Rows = append(view.Rows, limitedRow{Limited: l, Least: l.Requests - l.Over, Share: 100 * float64(l.Requests) / float64(all[0].Requests), Class: class})
+		view.Rows = append(view.Rows, limitedRow{Limited: l, Least: l.Requests - l.Over,
+			Share: 100 * float64(l.Requests) / float64(all[0].Requests), Class: class})
 	}
 	rest := len(all) - len(view.Rows)
 	switch {

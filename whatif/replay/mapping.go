@@ -6,20 +6,22 @@ import (
 	"strings"
 )
 
-// Mapping says which fields of a log's lines mean what. The zero value knows the fields of Envoy's and Istio's own formats.
+// Mapping says which fields of a log's lines mean what. The zero value knows the fields of Envoy's and Istio's own
+// formats.
 type Mapping struct {
-	Fields             map[string]string // time, method, path, host, x_forwarded_for, peer or code -> the field that holds it
-	User, Tenant, Tier string            // fields that hold who asked, as Envoy verified it; empty: not in the log
-	Headers            []Pair            // request headers, by the fields that hold them
-	Entries            []Pair            // context extensions, likewise
-	Descriptors        [][]Part          // what Envoy's rate limit filter sends; none: Envoy asks over ext_authz
+	// time, method, path, host, x_forwarded_for, peer or code -> the field that holds it
+	Fields             map[string]string
+	User, Tenant, Tier string   // fields that hold who asked, as Envoy verified it; empty: not in the log
+	Headers            []Pair   // request headers, by the fields that hold them
+	Entries            []Pair   // context extensions, likewise
+	Descriptors        [][]Part // what Envoy's rate limit filter sends; none: Envoy asks over ext_authz
 }
 
 // Pair is a name and the field that holds its value.
 type Pair struct{ Name, Field string }
 
-// Part is one entry of a descriptor: its value is a field's or, without a field, the text itself. A descriptor with a field that a line does
-// not have is not sent, as Envoy does not.
+// Part is one entry of a descriptor: its value is a field's or, without a field, the text itself. A descriptor with a
+// field that a line does not have is not sent, as Envoy does not.
 type Part struct{ Key, Field, Text string }
 
 // slot is a place for one value of a line.
@@ -39,8 +41,8 @@ const (
 	slotExtra // and further
 )
 
-// usual are the names that Mapping.Fields knows, and the fields that are looked for where it names none, the first that a line has. Envoy's
-// filters see a path before routes rewrite it.
+// usual are the names that Mapping.Fields knows, and the fields that are looked for where it names none, the first that
+// a line has. Envoy's filters see a path before routes rewrite it.
 var usual = []struct {
 	name   string
 	slot   slot
@@ -48,10 +50,12 @@ var usual = []struct {
 }{
 	{"time", slotTime, []string{"start_time", "timestamp", "@timestamp", "time", "ts"}},
 	{"method", slotMethod, []string{"method", ":method", "request_method"}},
-	{"path", slotPath, []string{"x_envoy_original_path", "x-envoy-original-path", "x-envoy-origin-path", "original_path", "path", ":path", "request_path"}},
+	{"path", slotPath, []string{"x_envoy_original_path", "x-envoy-original-path", "x-envoy-origin-path",
+		"original_path", "path", ":path", "request_path"}},
 	{"host", slotHost, []string{"authority", ":authority", "host"}},
 	{"x_forwarded_for", slotForwarded, []string{"x_forwarded_for", "x-forwarded-for"}},
-	{"peer", slotPeer, []string{"downstream_direct_remote_address", "downstream_remote_address", "remote_address", "client_ip", "peer"}},
+	{"peer", slotPeer, []string{"downstream_direct_remote_address", "downstream_remote_address", "remote_address",
+		"client_ip", "peer"}},
 	{"code", slotCode, []string{"response_code", "status", "code"}},
 }
 

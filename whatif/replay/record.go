@@ -125,7 +125,8 @@ func readEpoch(text string) (time.Time, error) {
 	return time.Time{}, errors.New("not a time")
 }
 
-// peer is the address of the connection's other end. Where the log does not have it, Envoy has appended it to x-forwarded-for.
+// peer is the address of the connection's other end. Where the log does not have it, Envoy has appended it to
+// x-forwarded-for.
 func (r *record) peer() string {
 	if text := r.values[slotPeer]; text != "" {
 		if at, err := netip.ParseAddrPort(text); err == nil {

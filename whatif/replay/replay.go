@@ -1,5 +1,6 @@
-// Package replay decides the requests of an access log under a rule set, on the log's own clock: who would have been limited, when and by
-// which rule, and what another rule set would have done. It works on lines as they come, and its memory does not grow with the log.
+// Package replay decides the requests of an access log under a rule set, on the log's own clock: who would have been
+// limited, when and by which rule, and what another rule set would have done. It works on lines as they come, and its
+// memory does not grow with the log.
 package replay
 
 import (
@@ -24,8 +25,9 @@ type Config struct {
 	MaxBytes     int64 // memory of the counters of one rule set; default 256 MiB
 	Reorder      int   // lines of a log that are put in order at once; default 4096
 
-	OnProgress func(Progress)      // called now and then; nil: not at all
-	OnRefusal  func(Refusal) error // called for each request that the rules refuse; an error ends the replay; nil: not at all
+	OnProgress func(Progress) // called now and then; nil: not at all
+	// called for each request that the rules refuse; an error ends the replay; nil: not at all
+	OnRefusal func(Refusal) error
 }
 
 // Progress is how far a replay has come.
@@ -64,8 +66,8 @@ type run struct {
 	changes  *changes // nil: nothing is compared
 }
 
-// Run replays the logs. The error is a *trial.Unloadable where rules cannot be used; lines that cannot be read are not an error: the
-// report counts them.
+// Run replays the logs. The error is a *trial.Unloadable where rules cannot be used; lines that cannot be read are not
+// an error: the report counts them.
 func Run(cfg Config) (report *Report, err error) {
 	cfg.MaxBytes, cfg.Reorder = cmp.Or(cfg.MaxBytes, defaultBytes), cmp.Or(cfg.Reorder, defaultReorder)
 	r := &run{cfg: cfg, report: &Report{Log: LogReport{Files: cfg.Logs}}}
@@ -174,7 +176,8 @@ func (r *run) broken(s *stream, line []byte, err error) {
 	}
 	log.Broken++
 	if len(log.Samples) < maxSamples {
-		log.Samples = append(log.Samples, BrokenLine{File: s.name, Line: s.line, Reason: err.Error(), Text: clip(string(line[:min(len(line), 200)]))})
+		log.Samples = append(log.Samples, BrokenLine{File: s.name, Line: s.line, Reason: err.Error(),
+			Text: clip(string(line[:min(len(line), 200)]))})
 	}
 }
 
@@ -222,7 +225,8 @@ func (r *run) finish() *Report {
 	for _, s := range r.streams {
 		if s.err != nil && !errors.Is(s.err, io.EOF) {
 			log.Broken++
-			log.Samples = append(log.Samples, BrokenLine{File: s.name, Line: s.line + 1, Reason: fmt.Sprintf("the log cannot be read further: %v", s.err)})
+			log.Samples = append(log.Samples, BrokenLine{File: s.name, Line: s.line + 1,
+				Reason: fmt.Sprintf("the log cannot be read further: %v", s.err)})
 		}
 	}
 	log.Missing = r.layout.missing()

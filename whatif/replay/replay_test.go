@@ -54,8 +54,10 @@ func replayed(t *testing.T, cfg Config) *Report {
 
 // TestReportNamesWhoWhenAndWhy replays a log that every rule has something to do with.
 func TestReportNamesWhoWhenAndWhy(t *testing.T) {
-	log := at(0, "alice", "192.0.2.1", "/") + at(1, "alice", "192.0.2.2", "/") + at(2, "alice", "192.0.2.3", "/") + at(40, "alice", "192.0.2.4", "/") +
-		at(50, "mallory", "192.0.2.9", "/") + at(60, "", "192.0.2.5", "/") + at(60, "", "192.0.2.5", "/") + at(60, "", "192.0.2.5", "/") + at(61, "", "192.0.2.5", "/") +
+	log := at(0, "alice", "192.0.2.1", "/") + at(1, "alice", "192.0.2.2", "/") + at(2, "alice", "192.0.2.3", "/") +
+		at(40, "alice", "192.0.2.4", "/") +
+		at(50, "mallory", "192.0.2.9", "/") + at(60, "", "192.0.2.5", "/") + at(60, "", "192.0.2.5", "/") +
+		at(60, "", "192.0.2.5", "/") + at(61, "", "192.0.2.5", "/") +
 		at(62, "bob", "192.0.2.6", "/")
 	var refusals []Refusal
 	r := replayed(t, Config{
@@ -72,7 +74,8 @@ func TestReportNamesWhoWhenAndWhy(t *testing.T) {
 	if diff := cmp.Diff(want, r.Rules.Who); diff != "" {
 		t.Errorf("who is refused (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]int64{"allowed": 7, "refused": 2, "blocked": 1}, r.Rules.Outcomes); diff != "" || r.Rules.Refused != 3 {
+	if diff := cmp.Diff(map[string]int64{"allowed": 7, "refused": 2, "blocked": 1}, r.Rules.Outcomes); diff != "" ||
+		r.Rules.Refused != 3 {
 		t.Errorf("%d refused (-want +got):\n%s", r.Rules.Refused, diff)
 	}
 	shadowed := map[string]int64{}
@@ -82,7 +85,8 @@ func TestReportNamesWhoWhenAndWhy(t *testing.T) {
 	if shadowed["trial"] != 3 || shadowed["per-user"] != 0 {
 		t.Errorf("rules that are only logged would have refused %v, want 3 by trial", shadowed)
 	}
-	if len(refusals) != 3 || refusals[0].Who != "user alice" || refusals[0].RetryAfter != 28 || refusals[1].Outcome != "blocked" {
+	if len(refusals) != 3 || refusals[0].Who != "user alice" || refusals[0].RetryAfter != 28 ||
+		refusals[1].Outcome != "blocked" {
 		t.Errorf("refusals as they happen: %+v", refusals)
 	}
 	if !r.Log.From.Equal(midnight) || !r.Log.To.Equal(second(62)) || r.Log.Requests != 10 {
@@ -94,25 +98,33 @@ func TestReportNamesWhoWhenAndWhy(t *testing.T) {
 	if err != nil || !strings.Contains(text.String(), line) || !strings.Contains(text.String(), "and 1 others") {
 		t.Errorf("the text lacks %q: %v\n%s", line, err, text.String())
 	}
-	if p := r.Timeline.Points; len(p) != 63 || p[2].Refused != 1 || p[60].Requests != 3 || p[61].Rules["per-address"] != 1 {
+	if p := r.Timeline.Points; len(p) != 63 || p[2].Refused != 1 || p[60].Requests != 3 ||
+		p[61].Rules["per-address"] != 1 {
 		t.Errorf("the timeline: %+v", r.Timeline)
 	}
 }
 
 // TestLinesInAnotherOrder: Envoy writes a line when a request ends, and several Envoys write several logs.
 func TestLinesInAnotherOrder(t *testing.T) {
-	early, late := at(0, "alice", "192.0.2.1", "/")+at(1, "alice", "192.0.2.1", "/"), at(2, "alice", "192.0.2.1", "/late")
+	early, late := at(0, "alice", "192.0.2.1", "/")+at(1, "alice", "192.0.2.1", "/"), at(2, "alice", "192.0.2.1",
+		"/late")
 	rules := []string{write(t, "rules.yaml", twoAMinute)}
 	for name, logs := range map[string][]string{
 		"in one log": {write(t, "a.log", late+early)}, "in two": {write(t, "b.log", late), write(t, "c.log", early)},
 	} {
 		var refused []string
-		replayed(t, Config{Logs: logs, Rules: rules, OnRefusal: func(one Refusal) error { refused = append(refused, one.Path); return nil }})
+		replayed(t, Config{Logs: logs, Rules: rules, OnRefusal: func(one Refusal) error {
+			refused = append(refused,
+				one.Path)
+			return nil
+		}})
 		if diff := cmp.Diff([]string{"/late"}, refused); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	r := replayed(t, Config{Logs: []string{write(t, "d.log", at(5, "a", "192.0.2.1", "/")+at(6, "a", "192.0.2.1", "/")+at(7, "b", "192.0.2.1", "/")+at(0, "b", "192.0.2.1", "/"))}, Rules: rules, Reorder: 1})
+	r := replayed(t, Config{Logs: []string{write(t, "d.log",
+		at(5, "a", "192.0.2.1", "/")+at(6, "a", "192.0.2.1", "/")+at(7, "b", "192.0.2.1", "/")+at(0, "b", "192.0.2.1",
+			"/"))}, Rules: rules, Reorder: 1})
 	if r.Log.Late != 1 || r.Log.Requests != 4 {
 		t.Errorf("%d requests are late of %d, want 1 of 4", r.Log.Late, r.Log.Requests)
 	}
@@ -133,8 +145,9 @@ func TestCompressedAndStandardInput(t *testing.T) {
 	rules := []string{write(t, "rules.yaml", twoAMinute)}
 	for name, cfg := range map[string]Config{
 		"plain": {Logs: []string{write(t, "a.log", log)}}, "gzip": {Logs: []string{write(t, "a.gz", pack(t, log))}},
-		"two in one gzip": {Logs: []string{write(t, "b.gz", pack(t, log[:len(log)/3])+pack(t, log[len(log)/3:]))}},
-		"standard input":  {Logs: []string{"-"}, In: strings.NewReader(log)}, "gzip on it": {Logs: []string{"-"}, In: strings.NewReader(pack(t, log))},
+		"two in one gzip":        {Logs: []string{write(t, "b.gz", pack(t, log[:len(log)/3])+pack(t, log[len(log)/3:]))}},
+		"standard input":         {Logs: []string{"-"}, In: strings.NewReader(log)},
+		"gzip on it":             {Logs: []string{"-"}, In: strings.NewReader(pack(t, log))},
 		"without a last newline": {Logs: []string{"-"}, In: strings.NewReader(strings.TrimSpace(log))},
 	} {
 		cfg.Rules = rules
@@ -145,25 +158,31 @@ func TestCompressedAndStandardInput(t *testing.T) {
 	}
 	packed := pack(t, log)
 	r := replayed(t, Config{Logs: []string{write(t, "cut.gz", packed[:len(packed)-9])}, Rules: rules})
-	if r.Log.Broken != 1 || !strings.Contains(r.Log.Samples[0].Reason, "the log cannot be read further: unexpected EOF") {
+	if r.Log.Broken != 1 || !strings.Contains(r.Log.Samples[0].Reason,
+		"the log cannot be read further: unexpected EOF") {
 		t.Errorf("a log that is cut off: %+v", r.Log)
 	}
 }
 
 // TestBrokenLinesAreCountedShownAndSkipped has more of them than a report shows.
 func TestBrokenLinesAreCountedShownAndSkipped(t *testing.T) {
-	log := at(0, "alice", "192.0.2.1", "/") + "\n" + strings.Repeat("bro\x1bken\n", 30) + "{" + strings.Repeat("x", 3<<20) + "\n" +
+	log := at(0, "alice", "192.0.2.1", "/") + "\n" + strings.Repeat("bro\x1bken\n", 30) + "{" +
+		strings.Repeat("x", 3<<20) + "\n" +
 		`{"start_time":"2026-03-01T00:00:00Z","protocol":null}` + "\n" + at(1, "alice", "192.0.2.1", "/")
-	r := replayed(t, Config{Logs: []string{write(t, "a.log", log)}, Rules: []string{write(t, "rules.yaml", twoAMinute)}})
-	if r.Log.Requests != 2 || r.Log.Broken != 31 || r.Log.Skipped != 1 || r.Log.Lines != 35 || len(r.Log.Samples) != maxSamples {
-		t.Errorf("%d requests, %d broken, %d skipped in %d lines, %d shown", r.Log.Requests, r.Log.Broken, r.Log.Skipped, r.Log.Lines, len(r.Log.Samples))
+	r := replayed(t, Config{Logs: []string{write(t, "a.log", log)},
+		Rules: []string{write(t, "rules.yaml", twoAMinute)}})
+	if r.Log.Requests != 2 || r.Log.Broken != 31 || r.Log.Skipped != 1 || r.Log.Lines != 35 ||
+		len(r.Log.Samples) != maxSamples {
+		t.Errorf("%d requests, %d broken, %d skipped in %d lines, %d shown", r.Log.Requests, r.Log.Broken,
+			r.Log.Skipped, r.Log.Lines, len(r.Log.Samples))
 	}
 	if s := r.Log.Samples[0]; s.Line != 3 || s.Text != `"bro\x1bken"` {
 		t.Errorf("the first one: %+v", s)
 	}
 	var text strings.Builder
 	err := r.WriteText(&text, 5)
-	if err != nil || !strings.Contains(text.String(), "broken lines, which were skipped: 31") || strings.Contains(text.String(), "\x1b") {
+	if err != nil || !strings.Contains(text.String(), "broken lines, which were skipped: 31") ||
+		strings.Contains(text.String(), "\x1b") {
 		t.Errorf("%v: %s", err, text.String())
 	}
 }
@@ -171,15 +190,18 @@ func TestBrokenLinesAreCountedShownAndSkipped(t *testing.T) {
 // TestAgainstTellsTheDifference compares two a minute with one a minute for those of the first path alone.
 func TestAgainstTellsTheDifference(t *testing.T) {
 	other := "domain: shop\nrules:\n  - { name: first, scope: user, match: { endpoints: [/first] }, limit: 1/1m }\n"
-	log := at(0, "alice", "192.0.2.1", "/first") + at(1, "alice", "192.0.2.2", "/first") + at(2, "alice", "192.0.2.3", "/first") +
+	log := at(0, "alice", "192.0.2.1", "/first") + at(1, "alice", "192.0.2.2", "/first") +
+		at(2, "alice", "192.0.2.3", "/first") +
 		at(3, "bob", "192.0.2.4", "/") + at(4, "bob", "192.0.2.5", "/") + at(5, "bob", "192.0.2.6", "/")
-	r := replayed(t, Config{Logs: []string{write(t, "a.log", log)}, Rules: []string{write(t, "a.yaml", twoAMinute)}, Against: []string{write(t, "b.yaml", other)}})
+	r := replayed(t, Config{Logs: []string{write(t, "a.log", log)}, Rules: []string{write(t, "a.yaml", twoAMinute)},
+		Against: []string{write(t, "b.yaml", other)}})
 	c := r.Changes
 	got := []int64{c.RefusedByBoth, c.OtherRule, c.RefusedByNeither, c.NewlyRefused, c.NewlyAdmitted}
 	if diff := cmp.Diff([]int64{1, 1, 3, 1, 1}, got); diff != "" {
 		t.Errorf("both, of them by another rule, neither, newly refused, newly admitted (-want +got):\n%s", diff)
 	}
-	if len(c.Limited) != 1 || c.Limited[0].Who != "user alice" || c.Limited[0].Rule != "first" || len(c.Freed) != 1 || c.Freed[0].Who != "user bob" {
+	if len(c.Limited) != 1 || c.Limited[0].Who != "user alice" || c.Limited[0].Rule != "first" || len(c.Freed) != 1 ||
+		c.Freed[0].Who != "user bob" {
 		t.Errorf("who: %+v", c)
 	}
 	if *r.Timeline.Points[1].Against != 1 || r.Timeline.Points[1].Refused != 0 {
@@ -191,8 +213,10 @@ func TestAgainstTellsTheDifference(t *testing.T) {
 func TestDescriptorsOfTheLog(t *testing.T) {
 	tree := "domain: edge\ndescriptors:\n  - key: route\n    value: login\n    descriptors:\n      - key: user\n        rate_limit: { unit: hour, requests_per_unit: 1 }\n"
 	log := strings.Repeat(at(0, "alice", "192.0.2.1", "/"), 3) + strings.Repeat(at(0, "", "192.0.2.1", "/"), 3)
-	m := Mapping{Descriptors: [][]Part{{{Key: "route", Text: "login"}, {Key: "user", Field: "user"}}, {{Key: "none", Field: "nothing"}}}}
-	r := replayed(t, Config{Logs: []string{write(t, "a.log", log)}, Rules: []string{write(t, "a.yaml", tree)}, Mapping: m})
+	m := Mapping{Descriptors: [][]Part{{{Key: "route", Text: "login"}, {Key: "user", Field: "user"}},
+		{{Key: "none", Field: "nothing"}}}}
+	r := replayed(t, Config{Logs: []string{write(t, "a.log", log)}, Rules: []string{write(t, "a.yaml", tree)},
+		Mapping: m})
 	if r.Rules.Refused != 2 || len(r.Rules.Who) != 1 || r.Rules.Who[0].Who != "route login, user alice" {
 		t.Errorf("%d refused: %+v", r.Rules.Refused, r.Rules.Who)
 	}
@@ -207,7 +231,8 @@ func TestTheCounterThatRefusesIsNamed(t *testing.T) {
 	for i := range 6 {
 		log += at(float64(i), fmt.Sprint("alice", i), "192.0.2.1", "/")
 	}
-	rules := write(t, "a.yaml", "domain: s\ndescriptors:\n  - key: user\n    rate_limit: { unit: minute, requests_per_unit: 2 }\n")
+	rules := write(t, "a.yaml",
+		"domain: s\ndescriptors:\n  - key: user\n    rate_limit: { unit: minute, requests_per_unit: 2 }\n")
 	m := Mapping{Descriptors: [][]Part{{{Key: "user", Field: "user"}}, {{Key: "user", Text: "bob"}}}}
 	r := replayed(t, Config{Logs: []string{write(t, "a.log", log)}, Rules: []string{rules}, Mapping: m})
 	if who := r.Rules.Who; len(who) != 1 || who[0].Who != "user bob" || who[0].Requests != 4 {
@@ -226,7 +251,8 @@ func TestBoundsHoldWhateverTheLog(t *testing.T) {
 		client := i % clients
 		log.WriteString(at(float64(i)*30, "", fmt.Sprintf("10.%d.%d.1", client/250%250, client%250), "/"))
 	}
-	rules := write(t, "a.yaml", "domain: shop\nrules:\n  - { name: a, scope: ip, limit: { count: 1, per: 365d, algorithm: fixed_window } }\n")
+	rules := write(t, "a.yaml",
+		"domain: shop\nrules:\n  - { name: a, scope: ip, limit: { count: 1, per: 365d, algorithm: fixed_window } }\n")
 	cfg := Config{Logs: []string{write(t, "a.log", log.String())}, Rules: []string{rules}, MaxBytes: 128 << 10}
 	if r := replayed(t, cfg); r.Rules.Evicted == 0 || r.Rules.Refused >= clients {
 		t.Errorf("in little memory %d are refused, and %d counters forgotten", r.Rules.Refused, r.Rules.Evicted)
@@ -253,7 +279,8 @@ func TestRulesThatDoNotLoadRunNothing(t *testing.T) {
 	worse := write(t, "worse.yaml", "domain: shop\nrulez: []\n")
 	_, err := Run(Config{Logs: []string{"none.log"}, Rules: []string{bad}, Against: []string{worse}})
 	var unloadable *trial.Unloadable
-	if !errors.As(err, &unloadable) || !strings.Contains(err.Error(), `"users"`) || !strings.Contains(err.Error(), `"rulez"`) {
+	if !errors.As(err, &unloadable) || !strings.Contains(err.Error(), `"users"`) ||
+		!strings.Contains(err.Error(), `"rulez"`) {
 		t.Errorf("the problems of both sets are: %v", err)
 	}
 	_, err = Run(Config{Logs: []string{"none.log"}, Rules: []string{write(t, "a.yaml", twoAMinute)}})
@@ -268,7 +295,8 @@ func TestRulesThatDoNotLoadRunNothing(t *testing.T) {
 
 // TestReportIsPlainData: what programs read is what was counted, and an empty log has a report too.
 func TestReportIsPlainData(t *testing.T) {
-	r := replayed(t, Config{Logs: []string{write(t, "a.log", "")}, Rules: []string{write(t, "a.yaml", twoAMinute)}, Against: []string{write(t, "a.yaml", twoAMinute)}})
+	r := replayed(t, Config{Logs: []string{write(t, "a.log", "")}, Rules: []string{write(t, "a.yaml", twoAMinute)},
+		Against: []string{write(t, "a.yaml", twoAMinute)}})
 	text, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
@@ -280,7 +308,8 @@ func TestReportIsPlainData(t *testing.T) {
 	}
 	var page, plain strings.Builder
 	err = errors.Join(r.WriteHTML(&page), r.WriteText(&plain, 5))
-	if err != nil || !strings.Contains(page.String(), "0 requests in 0 lines") || !strings.Contains(plain.String(), "0 of 0 requests refused") {
+	if err != nil || !strings.Contains(page.String(), "0 requests in 0 lines") ||
+		!strings.Contains(plain.String(), "0 of 0 requests refused") {
 		t.Errorf("%v: %s", err, plain.String())
 	}
 }
@@ -288,13 +317,15 @@ func TestReportIsPlainData(t *testing.T) {
 // TestPageHoldsTextsOfClientsAsText: a log is written by clients.
 func TestPageHoldsTextsOfClientsAsText(t *testing.T) {
 	evil := `<script>alert(1)</script><img src=x onerror=alert(2)>`
-	r := replayed(t, Config{Logs: []string{write(t, "a.log", strings.Repeat(at(0, evil, "192.0.2.1", "/"), 5)+evil+"\n")}, Rules: []string{write(t, "a.yaml", twoAMinute)}})
+	r := replayed(t, Config{Logs: []string{write(t, "a.log",
+		strings.Repeat(at(0, evil, "192.0.2.1", "/"), 5)+evil+"\n")}, Rules: []string{write(t, "a.yaml", twoAMinute)}})
 	var page strings.Builder
 	err := r.WriteHTML(&page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(page.String(), "<script") || strings.Contains(page.String(), "<img") || !strings.Contains(page.String(), "&lt;script&gt;alert(1)") {
+	if strings.Contains(page.String(), "<script") || strings.Contains(page.String(), "<img") ||
+		!strings.Contains(page.String(), "&lt;script&gt;alert(1)") {
 		t.Error("a text of a client is part of the page's markup")
 	}
 }

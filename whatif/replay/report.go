@@ -20,17 +20,18 @@ type Report struct {
 
 // LogReport is what the logs hold.
 type LogReport struct {
-	Files       []string     `json:"files"`
-	Lines       int64        `json:"lines"`
-	Requests    int64        `json:"requests"`
-	Skipped     int64        `json:"skipped"` // lines about something else than requests
-	Broken      int64        `json:"broken"`  // lines that cannot be read
-	Samples     []BrokenLine `json:"broken_lines,omitempty"`
-	Late        int64        `json:"late"`         // requests that came too late to be put in order, and were decided at the time of those around them
-	Answered429 int64        `json:"answered_429"` // requests whose clients got a 429 when the log was written
-	From        time.Time    `json:"from,omitzero"`
-	To          time.Time    `json:"to,omitzero"`
-	Missing     []string     `json:"missing_fields,omitempty"` // fields that were asked for and that no line has
+	Files    []string     `json:"files"`
+	Lines    int64        `json:"lines"`
+	Requests int64        `json:"requests"`
+	Skipped  int64        `json:"skipped"` // lines about something else than requests
+	Broken   int64        `json:"broken"`  // lines that cannot be read
+	Samples  []BrokenLine `json:"broken_lines,omitempty"`
+	// requests that came too late to be put in order, and were decided at the time of those around them
+	Late        int64     `json:"late"`
+	Answered429 int64     `json:"answered_429"` // requests whose clients got a 429 when the log was written
+	From        time.Time `json:"from,omitzero"`
+	To          time.Time `json:"to,omitzero"`
+	Missing     []string  `json:"missing_fields,omitempty"` // fields that were asked for and that no line has
 }
 
 // BrokenLine is a line that cannot be read.
@@ -43,15 +44,16 @@ type BrokenLine struct {
 
 // SideReport is what one rule set does to the requests.
 type SideReport struct {
-	Paths         []string         `json:"paths"`
-	Hash          string           `json:"hash"`
-	Domain        string           `json:"domain"`
-	Refused       int64            `json:"refused"` // blocked and malformed ones included
-	Outcomes      map[string]int64 `json:"outcomes"`
-	Rules         []RuleReport     `json:"rules"`
-	Who           []Limited        `json:"who"`            // the most refused first
-	WhoIncomplete bool             `json:"who_incomplete"` // there were more, and counts of these may be too high by Over
-	Evicted       int64            `json:"evicted"`        // counters that were forgotten early for want of memory
+	Paths    []string         `json:"paths"`
+	Hash     string           `json:"hash"`
+	Domain   string           `json:"domain"`
+	Refused  int64            `json:"refused"` // blocked and malformed ones included
+	Outcomes map[string]int64 `json:"outcomes"`
+	Rules    []RuleReport     `json:"rules"`
+	Who      []Limited        `json:"who"` // the most refused first
+	// there were more, and counts of these may be too high by Over
+	WhoIncomplete bool  `json:"who_incomplete"`
+	Evicted       int64 `json:"evicted"` // counters that were forgotten early for want of memory
 }
 
 // RuleReport is what one rule does.
@@ -169,7 +171,8 @@ func (t *Timeline) write(w io.Writer) {
 			sums[line][i/each] += n
 		}
 	}
-	fmt.Fprintf(w, "\nWhen: from %s on, one sign for %v\n", clock(t.Start), time.Duration(int64(each)*t.Seconds)*time.Second)
+	fmt.Fprintf(w, "\nWhen: from %s on, one sign for %v\n", clock(t.Start),
+		time.Duration(int64(each)*t.Seconds)*time.Second)
 	if t.Points[0].Against == nil {
 		lines = lines[:2]
 	}
@@ -202,7 +205,8 @@ func (s *SideReport) write(w io.Writer, title string, rows int) {
 	}
 	fmt.Fprintf(w, "  %d of %d requests refused (%s)\n", s.Refused, total, percent(s.Refused, total))
 	if s.Evicted > 0 {
-		fmt.Fprintf(w, "  %d counters were forgotten early for want of memory: some requests were admitted for that (--memory)\n", s.Evicted)
+		fmt.Fprintf(w,
+			"  %d counters were forgotten early for want of memory: some requests were admitted for that (--memory)\n", s.Evicted)
 	}
 	if len(s.Rules) > 0 {
 		fmt.Fprint(w, "\n  RULE\tSCOPE\tCOUNTED\tREFUSED\tWOULD REFUSE\tFIRST\tLAST\n")
@@ -212,13 +216,15 @@ func (s *SideReport) write(w io.Writer, title string, rows int) {
 		if r.First != nil {
 			first, last = clock(*r.First), clock(*r.Last)
 		}
-		fmt.Fprintf(w, "  %s\t%s\t%d\t%d\t%d\t%s\t%s\n", visible(r.Rule), r.Scope, r.Counted, r.Refused, r.Shadowed, first, last)
+		fmt.Fprintf(w, "  %s\t%s\t%d\t%d\t%d\t%s\t%s\n", visible(r.Rule), r.Scope, r.Counted, r.Refused, r.Shadowed,
+			first, last)
 	}
 	writeLimited(w, "WHO IS REFUSED", s.Who, rows, s.WhoIncomplete)
 }
 
 func (c *Changes) write(w io.Writer, rows int) {
-	fmt.Fprintf(w, "\nDifference: %d newly refused, %d newly admitted, %d refused by both (%d of them by another rule), %d by neither\n",
+	fmt.Fprintf(w,
+		"\nDifference: %d newly refused, %d newly admitted, %d refused by both (%d of them by another rule), %d by neither\n",
 		c.NewlyRefused, c.NewlyAdmitted, c.RefusedByBoth, c.OtherRule, c.RefusedByNeither)
 	writeLimited(w, "NEWLY REFUSED", c.Limited, rows, c.Incomplete)
 	writeLimited(w, "NEWLY ADMITTED", c.Freed, rows, c.Incomplete)

@@ -75,7 +75,8 @@ func (s *side) decide(rec *record, at time.Time, b *bucket, number int) error {
 			t.latest = s.requests
 			t.counted++
 		}
-		if v.Decisions != nil && i < len(v.Decisions) && t.effect.Mode == limit.Shadow && v.Decisions[i].Outcome == limit.Refused {
+		if v.Decisions != nil && i < len(v.Decisions) && t.effect.Mode == limit.Shadow &&
+			v.Decisions[i].Outcome == limit.Refused {
 			t.shadowed++
 			t.saw(at)
 		}
@@ -109,7 +110,8 @@ func (s *side) judge(rec *record) judgement {
 	return judgement{refused: true, tally: t, key: "\x00" + t.name() + "\x00" + who}
 }
 
-// refusing is the number of the first charge that refused a request, or -1 where it was none. One limit may have several counters.
+// refusing is the number of the first charge that refused a request, or -1 where it was none. One limit may have
+// several counters.
 func refusing(v *engine.Verdict) int {
 	for i := range v.Decisions {
 		if v.Match.Terms[i].Effect == v.Refusing && v.Decisions[i].Outcome == limit.Refused {
@@ -189,8 +191,9 @@ func (s *side) named(counts []int64) map[string]int64 {
 func (s *side) report() SideReport {
 	stats := s.trial.Stats()
 	r := SideReport{
-		Paths: s.paths, Hash: s.trial.Load.Hash, Domain: s.domain, Outcomes: map[string]int64{}, Who: s.who.list(), WhoIncomplete: s.who.lost,
-		Evicted: stats.Evicted, Rules: []RuleReport{},
+		Paths: s.paths, Hash: s.trial.Load.Hash, Domain: s.domain, Outcomes: map[string]int64{}, Who: s.who.list(),
+		WhoIncomplete: s.who.Dropped(),
+		Evicted:       stats.Evicted, Rules: []RuleReport{},
 	}
 	for o, n := range s.outcomes {
 		if n > 0 {
@@ -204,7 +207,8 @@ func (s *side) report() SideReport {
 		r.Rules = append(r.Rules, t.report())
 	}
 	slices.SortStableFunc(r.Rules, func(a, b RuleReport) int {
-		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Shadowed, a.Shadowed), cmp.Compare(a.Rule, b.Rule))
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Shadowed, a.Shadowed),
+			cmp.Compare(a.Rule, b.Rule))
 	})
 	return r
 }

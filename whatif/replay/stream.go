@@ -17,8 +17,8 @@ const (
 	maxAhead = 16 << 20 // bytes of the lines that were read and not handed out yet, of one log
 )
 
-// stream is one log. Envoy writes a line when a request ends and it bears the time at which the request began, so lines are out of order by
-// as much as requests last: the earliest of the next lines comes first.
+// stream is one log. Envoy writes a line when a request ends and it bears the time at which the request began, so lines
+// are out of order by as much as requests last: the earliest of the next lines comes first.
 type stream struct {
 	name    string
 	closers []io.Closer
@@ -92,7 +92,8 @@ func (c counting) Read(p []byte) (int, error) {
 
 var errLong = fmt.Errorf("the line is longer than %d bytes", maxLine)
 
-// next returns the next line without its end. The error is io.EOF at the end of the log, and errLong for a line that was skipped.
+// next returns the next line without its end. The error is io.EOF at the end of the log, and errLong for a line that
+// was skipped.
 func (s *stream) next() ([]byte, error) {
 	line, err := s.lines.ReadSlice('\n')
 	if err == nil {
@@ -116,7 +117,8 @@ func (s *stream) next() ([]byte, error) {
 	return nil, err
 }
 
-// fill reads lines until there are enough of them to know which comes first, or no more. What cannot be read goes to bad.
+// fill reads lines until there are enough of them to know which comes first, or no more. What cannot be read goes to
+// bad.
 func (s *stream) fill(l *layout, p *progress, bad func(s *stream, line []byte, err error)) {
 	for s.err == nil && len(s.ahead) <= s.reorder && s.held <= maxAhead {
 		line, err := s.next()

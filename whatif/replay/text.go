@@ -11,12 +11,16 @@ import (
 //	[START_TIME] "METHOD PATH PROTOCOL" CODE FLAGS DETAILS TERMINATION "FAILURE" BYTES BYTES DURATION SERVICE_TIME "X-FORWARDED-FOR" … "UPSTREAM_HOST"
 //	    CLUSTER LOCAL_ADDRESS DOWNSTREAM_LOCAL_ADDRESS DOWNSTREAM_REMOTE_ADDRESS SERVER_NAME ROUTE
 //
-// Nothing in it is escaped, so a client's header can hold quotes. What stands behind the user agent is therefore read from the end.
+// Nothing in it is escaped, so a client's header can hold quotes. What stands behind the user agent is therefore read
+// from the end.
 var (
-	envoyMiddle   = []string{"response_code", "response_flags", "bytes_received", "bytes_sent", "duration", "upstream_service_time"}
-	istioMiddle   = []string{"response_code", "response_flags", "response_code_details", "connection_termination_details"}
+	envoyMiddle = []string{"response_code", "response_flags", "bytes_received", "bytes_sent", "duration",
+		"upstream_service_time"}
+	istioMiddle = []string{"response_code", "response_flags", "response_code_details",
+		"connection_termination_details"}
 	quotedFromEnd = []string{"upstream_host", "authority", "request_id"}
-	istioEnd      = []string{"upstream_cluster", "upstream_local_address", "downstream_local_address", "downstream_remote_address", "requested_server_name", "route_name"}
+	istioEnd      = []string{"upstream_cluster", "upstream_local_address", "downstream_local_address",
+		"downstream_remote_address", "requested_server_name", "route_name"}
 )
 
 var errShort = errors.New("not Envoy's text format: the line is cut off")

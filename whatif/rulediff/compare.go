@@ -50,13 +50,27 @@ var strictness = map[descriptors.Action]int{
 	descriptors.Allow: 0, descriptors.LogOnly: 1, descriptors.Throttle: 2, descriptors.Reject: 3, descriptors.Block: 4,
 }
 
-// The fields that are compared one by one.
-var (
-	ruleFields = strings.Fields("Name Scope HasScope Match Limits Action MaxDelay Reason Until Priority Disabled Cost PostPaid Reserve OnFailure Response Penalty")
-	nodeFields = strings.Fields("Key Value Limits Nodes Shadow Quota ShareThreshold OnFailure PostPaid Reserve Response")
-	// Unit and Multiplier are how a limit is reported, which its window decides unless a tree writes it so.
-	limitFields = strings.Fields("Name Algorithm Count Window Burst Calendar Unlimited Unit Multiplier CalendarUnit")
-)
+// fields notes the fields that differ. The directions are those of a field that has a value where it had none, for
+// fields that have one.
+func (v *verdict) fields(what string, old, new any, directions map[string]int, without ...string) {
+	was, is := descriptors.Fields(old, without...), descriptors.Fields(new, without...)
+	text := func(list []descriptors.Field, name string) string {
+		at := slices.IndexFunc(list, func(f descriptors.Field) bool { return f.Name == name })
+		if at < 0 {
+			return ""
+		}
+		return list[at].Text
+	}
+	seen := map[string]bool{}
+	for _, f := range append(was, is...) {
+		if seen[f.Name] {
+			continue
+		}
+		seen[f.Name] = true
+		before, after := text(was, f.Name), text(is, f.Name)
+		v.say(what+f.Name, before, after, directions[f.Name]*(boolean(after != "")-boolean(before != "")))
+	}
+}
 
 func (d *Diff) rule(domain, name string, old, new *descriptors.Rule) {
 	switch {
@@ -72,26 +86,20 @@ func (d *Diff) rule(domain, name string, old, new *descriptors.Rule) {
 	if new.Action != descriptors.Allow {
 		sign = -1
 	}
-	v.say("enabled", yes(!old.Disabled), yes(!new.Disabled), sign*direction(boolean(!old.Disabled), boolean(!new.Disabled)))
-	v.say("action", old.Action.String(), new.Action.String(), -direction(strictness[old.Action], strictness[new.Action]))
+	v.say("action", old.Action.String(), new.Action.String(),
+		-direction(strictness[old.Action], strictness[new.Action]))
 	v.limits(old.Limits, new.Limits)
 	v.say("scope", old.Scope.String(), new.Scope.String(), 0)
 	v.match(&old.Match, &new.Match, sign)
-	v.say("priority", fmt.Sprint(old.Priority), fmt.Sprint(new.Priority), 0)
 	v.say("cost", costText(old.Cost), costText(new.Cost), -direction(max(old.Cost, 1), max(new.Cost, 1)))
 	v.say("max_delay", span(old.MaxDelay), span(new.MaxDelay), direction(old.MaxDelay, new.MaxDelay))
-	v.say("until", instant(old.Until), instant(new.Until), 0)
-	v.say("reason", old.Reason, new.Reason, 0)
-	v.say("on_failure", old.OnFailure.String(), new.OnFailure.String(), 0)
-	v.say("post_paid", yes(old.PostPaid), yes(new.PostPaid), 0)
-	v.say("reserve", fmt.Sprint(old.Reserve), fmt.Sprint(new.Reserve), 0)
-	v.say("penalty", penaltyText(old.Penalty), penaltyText(new.Penalty), direction(boolean(new.Penalty != nil), boolean(old.Penalty != nil)))
-	v.say("response", responseText(old.Response), responseText(new.Response), 0)
-	v.others("", old, new, ruleFields...)
+	v.fields("", old, new, map[string]int{"disabled": -sign, "penalty": -1},
+		"Name", "Action", "Limits", "Scope", "HasScope", "Match", "Cost", "MaxDelay")
 	d.conclude(domain, "rule", name, new.Pos, v, old.Action == descriptors.LogOnly, new.Action == descriptors.LogOnly)
 }
 
-// conclude adds the change, unless nothing changed. One that enters or leaves shadow is of that kind, whatever else changed.
+// conclude adds the change, unless nothing changed. One that enters or leaves shadow is of that kind, whatever else
+// changed.
 func (d *Diff) conclude(domain, what, name string, at descriptors.Pos, v *verdict, wasShadow, isShadow bool) {
 	if len(v.details) == 0 {
 		return
@@ -167,7 +175,9 @@ func paired(old, new []descriptors.Limit) (was, is []descriptors.Limit) {
 func (v *verdict) limit(old, new *descriptors.Limit) {
 	was, is := limitText(old), limitText(new)
 	v.say("limit's name", old.Name, new.Name, 0)
-	v.others("limit's ", old, new, limitFields...)
+	// Unit and Multiplier are how a limit is reported, which its window decides unless a tree writes it so.
+	v.fields("limit's ", old, new, nil, "Limit", "Unlimited", "Unit", "Multiplier", "CalendarUnit")
+	v.fields("limit's ", old.Limit, new.Limit, nil, "Name", "Algorithm", "Count", "Window", "Burst", "Calendar")
 	if old.Unlimited || new.Unlimited {
 		v.say("limit", was, is, direction(boolean(old.Unlimited), boolean(new.Unlimited)))
 		return
@@ -181,14 +191,16 @@ func (v *verdict) limit(old, new *descriptors.Limit) {
 	v.tighter, v.looser = v.tighter || room < 0, v.looser || room > 0
 }
 
-// faster compares rates by the products of each count with the other's window, which are whole numbers of at most 128 bits.
+// faster compares rates by the products of each count with the other's window, which are whole numbers of at most 128
+// bits.
 func faster(old, new *descriptors.Limit) int {
 	wasHigh, was := bits.Mul64(uint64(old.Count), uint64(new.Window))
 	isHigh, is := bits.Mul64(uint64(new.Count), uint64(old.Window))
 	return cmp.Or(cmp.Compare(isHigh, wasHigh), cmp.Compare(is, was))
 }
 
-// match compares conditions. With more values of a kind a rule is about more requests, and with a kind more it is about fewer.
+// match compares conditions. With more values of a kind a rule is about more requests, and with a kind more it is about
+// fewer.
 func (v *verdict) match(old, new *descriptors.Conditions, sign int) {
 	was, is := conditions(old), conditions(new)
 	for i := range was {
@@ -200,7 +212,8 @@ func (v *verdict) match(old, new *descriptors.Conditions, sign int) {
 	}
 }
 
-// wider is above 0 where the new values match more, below 0 where they match less, and 0 where that cannot be told. No value matches all.
+// wider is above 0 where the new values match more, below 0 where they match less, and 0 where that cannot be told. No
+// value matches all.
 func wider(was, is []string) int {
 	less := len(was) == 0 || len(is) > 0 && contains(was, is)
 	more := len(is) == 0 || len(was) > 0 && contains(is, was)
@@ -236,6 +249,7 @@ func (d *Diff) account(domain, what, name string, old, new *descriptors.Account)
 	v := &verdict{}
 	v.say("tier", old.Tier, new.Tier, 0)
 	v.limits(bursting(old), bursting(new))
+	v.fields("", old, new, nil, "Name", "Tier", "Limits", "Burst")
 	d.conclude(domain, what, name, new.Pos, v, false, false)
 }
 
@@ -281,13 +295,6 @@ func (d *Diff) node(domain, path string, old, new *node) {
 	}
 	v := &verdict{}
 	v.limits(old.Limits, new.Limits)
-	v.say("shadow_mode", yes(old.Shadow), yes(new.Shadow), direction(boolean(old.Shadow), boolean(new.Shadow)))
-	v.say("quota_mode", yes(old.Quota), yes(new.Quota), direction(boolean(old.Quota), boolean(new.Quota)))
-	v.say("share_threshold", yes(old.ShareThreshold), yes(new.ShareThreshold), 0)
-	v.say("on_failure", old.OnFailure.String(), new.OnFailure.String(), 0)
-	v.say("post_paid", yes(old.PostPaid), yes(new.PostPaid), 0)
-	v.say("reserve", fmt.Sprint(old.Reserve), fmt.Sprint(new.Reserve), 0)
-	v.say("response", responseText(old.Response), responseText(new.Response), 0)
-	v.others("", old.Node, new.Node, nodeFields...)
+	v.fields("", old.Node, new.Node, map[string]int{"shadow": 1, "quota": 1}, "Key", "Value", "Limits", "Nodes")
 	d.conclude(domain, "node", path, new.Pos, v, old.Shadow, new.Shadow)
 }

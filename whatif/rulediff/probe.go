@@ -43,7 +43,8 @@ type ask struct {
 // difference is what becomes of one client's request, before and after.
 type difference struct{ who, request, was, is string }
 
-// probe tries the clients and requests that the rules of both sets name, and anyone and anything else, with the matcher of the sidecar.
+// probe tries the clients and requests that the rules of both sets name, and anyone and anything else, with the matcher
+// of the sidecar.
 func (d *Diff) probe(ctx context.Context, domain string, old, new *descriptors.Set) error {
 	p := newProber(old.Domain(domain), new.Domain(domain))
 	clients, asks := p.clients(), p.asks()
@@ -204,7 +205,8 @@ func counted(e *descriptors.Effect, c *limit.Charge) string {
 		text += ", paid afterwards"
 	}
 	if p := c.Penalty; p != nil {
-		text += fmt.Sprintf(", penalty %s after %d in %s, times %v", span(p.CoolDown), p.Threshold, span(p.Window), p.Multipliers)
+		text += fmt.Sprintf(", penalty %s after %d in %s, times %v", span(p.CoolDown), p.Threshold, span(p.Window),
+			p.Multipliers)
 		if p.DryRun {
 			text += ", dry run"
 		}
@@ -219,8 +221,8 @@ func nameOf(e *descriptors.Effect) string {
 	return e.Title()
 }
 
-// group puts together the requests of a client, and the clients, that are treated alike. Where all requests of a client differ in the same
-// way, they are called that.
+// group puts together the requests of a client, and the clients, that are treated alike. Where all requests of a client
+// differ in the same way, they are called that.
 func group(domain string, all []difference, asks int) []Treatment {
 	type row struct{ who, was, is string }
 	requests := map[row][]string{}

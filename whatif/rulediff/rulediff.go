@@ -1,12 +1,11 @@
-// Package rulediff reports what a change of a rule set means: which rules are added, removed, tightened, loosened, put into shadow or displaced,
-// and who would be treated differently.
+// Package rulediff reports what a change of a rule set means: which rules are added, removed, tightened, loosened, put
+// into shadow or displaced, and who would be treated differently.
 package rulediff
 
 import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/rules"
@@ -25,7 +24,8 @@ func (d *Diff) Empty() bool { return len(d.Changes)+len(d.Treated) == 0 }
 // Kind is what became of a rule.
 type Kind string
 
-// The kinds. Shadowed rules are counted and no longer enforced, displaced ones are there and can never apply, in whole or in part.
+// The kinds. Shadowed rules are counted and no longer enforced, displaced ones are there and can never apply, in whole
+// or in part.
 const (
 	Added     Kind = "added"
 	Removed   Kind = "removed"
@@ -57,7 +57,6 @@ func Compare(ctx context.Context, old, new rules.Load) (*Diff, error) {
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		d.domain(name, written(old, name), written(new, name))
-		d.unexplained(name, old.Set, new.Set)
 		err := d.probe(ctx, name, old.Set, new.Set)
 		if err != nil {
 			return nil, err
@@ -77,7 +76,8 @@ func written(l rules.Load, name string) *descriptors.Domain {
 }
 
 func (d *Diff) add(domain, what, name string, kind Kind, at descriptors.Pos, details ...string) {
-	d.Changes = append(d.Changes, Change{Domain: domain, What: what, Name: name, Kind: kind, Details: details, File: at.File, Line: at.Line})
+	d.Changes = append(d.Changes, Change{Domain: domain, What: what, Name: name, Kind: kind, Details: details,
+		File: at.File, Line: at.Line})
 }
 
 func (d *Diff) domain(name string, old, new *descriptors.Domain) {
@@ -89,24 +89,28 @@ func (d *Diff) domain(name string, old, new *descriptors.Domain) {
 		d.add(name, "domain", "", Removed, old.Pos)
 		return
 	}
-	pair(old.Rules, new.Rules, func(r *descriptors.Rule) string { return r.Name }, func(rule string, a, b *descriptors.Rule) {
-		d.rule(name, rule, a, b)
-	})
-	pair(flatten(old.Tree, ""), flatten(new.Tree, ""), func(n *node) string { return n.path }, func(path string, a, b *node) {
-		d.node(name, path, a, b)
-	})
+	pair(old.Rules, new.Rules, func(r *descriptors.Rule) string { return r.Name },
+		func(rule string, a, b *descriptors.Rule) {
+			d.rule(name, rule, a, b)
+		})
+	pair(flatten(old.Tree, ""), flatten(new.Tree, ""), func(n *node) string { return n.path },
+		func(path string, a, b *node) {
+			d.node(name, path, a, b)
+		})
 	for _, accounts := range []struct {
 		what     string
 		old, new []descriptors.Account
 	}{{"user", old.Users, new.Users}, {"tenant", old.Tenants, new.Tenants}, {"key", old.Keys, new.Keys}} {
-		pair(accounts.old, accounts.new, func(a *descriptors.Account) string { return a.Name }, func(account string, a, b *descriptors.Account) {
-			d.account(name, accounts.what, account, a, b)
-		})
+		pair(accounts.old, accounts.new, func(a *descriptors.Account) string { return a.Name },
+			func(account string, a, b *descriptors.Account) {
+				d.account(name, accounts.what, account, a, b)
+			})
 	}
 	d.rest(name, old, new)
 }
 
-// pair calls f for each name of both lists, in the order of the new one, then what is gone; with nil for what is not there.
+// pair calls f for each name of both lists, in the order of the new one, then what is gone; with nil for what is not
+// there.
 func pair[T any](old, new []T, name func(*T) string, f func(name string, old, new *T)) {
 	was, is := map[string]*T{}, map[string]*T{}
 	for i := range old {
@@ -135,22 +139,20 @@ func (d *Diff) rest(name string, old, new *descriptors.Domain) {
 		}
 		d.add(name, "costs", "", Changed, at, lines(was, is)...)
 	}
-	was, is = pieces(old.Settings()), pieces(new.Settings())
-	if !slices.Equal(was, is) {
-		d.add(name, "settings", "", Changed, new.Pos, lines(was, is)...)
-	}
+	v := &verdict{}
+	v.fields("", old, new, nil, "Name", "Costs", "Rules", "Users", "Tenants", "Keys", "Tree")
+	d.conclude(name, "settings", "", new.Pos, v, false, false)
 }
 
 // lines are those that are in one list only, with a sign before them.
 func lines(was, is []string) (all []string) {
-	before, after := setOf(was), setOf(is)
 	for _, text := range was {
-		if !after[text] {
+		if !slices.Contains(is, text) {
 			all = append(all, "- "+text)
 		}
 	}
 	for _, text := range is {
-		if !before[text] {
+		if !slices.Contains(was, text) {
 			all = append(all, "+ "+text)
 		}
 	}
@@ -158,57 +160,6 @@ func lines(was, is []string) (all []string) {
 		all = []string{"in another order"}
 	}
 	return all
-}
-
-// setOf is a list as a set.
-func setOf[T comparable](list []T) map[T]bool {
-	set := make(map[T]bool, len(list))
-	for _, one := range list {
-		set[one] = true
-	}
-	return set
-}
-
-// pieces takes settings apart at the commas that stand in no brackets and quotes.
-func pieces(text string) (all []string) {
-	depth, quoted, from := 0, false, 0
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case c == '"' && (i == 0 || text[i-1] != '\\'):
-			quoted = !quoted
-		case quoted:
-		case strings.IndexByte("[{(", c) >= 0:
-			depth++
-		case strings.IndexByte("]})", c) >= 0:
-			depth--
-		case c == ',' && depth == 0:
-			all = append(all, strings.TrimSpace(text[from:i]))
-			from = i + 1
-		}
-	}
-	all = append(all, strings.TrimSpace(text[from:]))
-	return slices.DeleteFunc(all, func(piece string) bool { return piece == "" })
-}
-
-// unexplained reports a domain that differs in something that has no change of its own: the dump of a set shows all that it holds.
-func (d *Diff) unexplained(name string, old, new *descriptors.Set) {
-	if old.Domain(name) == nil || new.Domain(name) == nil || slices.ContainsFunc(d.Changes, func(c Change) bool { return c.Domain == name }) {
-		return
-	}
-	was, is := dump(old, name), dump(new, name)
-	if !slices.Equal(was, is) {
-		d.add(name, "domain", "", Changed, new.Domain(name).Written().Pos, lines(was, is)...)
-	}
-}
-
-// dump are the lines of a domain in the dump of its set.
-func dump(set *descriptors.Set, name string) []string {
-	var all strings.Builder
-	set.Dump(&all)
-	lines := strings.Split(all.String(), "\n")
-	return slices.DeleteFunc(lines, func(line string) bool {
-		return !strings.HasPrefix(line, name+".") && !strings.HasPrefix(line, name+":") && line != name
-	})
 }
 
 // displaced reports the rules that can never apply in one of the sets only.

@@ -17,8 +17,9 @@ type prober struct {
 	users, tenants, tiers, methods, paths []string
 	networks                              []netip.Prefix
 	entries                               []descriptors.Entry
-	accounts                              map[string]*[2]identity.Client // API keys, by id: who they are under both sets
-	trees                                 [][]descriptors.Node
+	// API keys, by id: who they are under both sets
+	accounts map[string]*[2]identity.Client
+	trees    [][]descriptors.Node
 }
 
 func newProber(old, new *descriptors.CompiledDomain) *prober {
@@ -71,13 +72,15 @@ func (p *prober) takeKeys(d *descriptors.Domain, set int) {
 			p.accounts[k.ID] = &[2]identity.Client{}
 		}
 		if !k.Revoked && (k.Expires.IsZero() || time.Now().Before(k.Expires)) {
-			p.accounts[k.ID][set] = identity.Client{User: cmp.Or(k.User, k.ID), Tenant: k.Tenant, Tier: k.Tier, Key: k.ID, By: identity.APIKey, Authenticated: true}
+			p.accounts[k.ID][set] = identity.Client{User: cmp.Or(k.User, k.ID), Tenant: k.Tenant, Tier: k.Tier,
+				Key: k.ID, By: identity.APIKey, Authenticated: true}
 		}
 	}
 }
 
 func (p *prober) takeMatch(c *descriptors.Conditions) {
-	p.users, p.tenants, p.tiers = append(p.users, c.Users...), append(p.tenants, c.Tenants...), append(p.tiers, c.Tiers...)
+	p.users, p.tenants, p.tiers = append(p.users, c.Users...), append(p.tenants, c.Tenants...), append(p.tiers,
+		c.Tiers...)
 	p.networks = append(p.networks, c.CIDRs...)
 	for _, method := range c.Methods {
 		p.methods = append(p.methods, descriptors.NormalizeMethod(method))
@@ -94,7 +97,8 @@ func (p *prober) takeMatch(c *descriptors.Conditions) {
 func (p *prober) clients() []client {
 	elsewhere := p.elsewhere()
 	user := func(name string) identity.Client {
-		return identity.Client{User: name, Address: elsewhere, By: identity.JWT, Authenticated: true, AddressTrusted: true}
+		return identity.Client{User: name, Address: elsewhere, By: identity.JWT, Authenticated: true,
+			AddressTrusted: true}
 	}
 	other := unlike("anyone", p.users)
 	all := []client{
@@ -102,8 +106,10 @@ func (p *prober) clients() []client {
 		{name: "any other user", Client: user(other)},
 	}
 	for _, network := range p.networks {
-		all = append(all, client{name: "the first address of " + network.String(), Client: identity.Client{Address: network.Masked().Addr(), AddressTrusted: true}})
-		all = append(all, client{name: "the last address of " + network.String(), Client: identity.Client{Address: lastOf(network), AddressTrusted: true}})
+		all = append(all, client{name: "the first address of " + network.String(),
+			Client: identity.Client{Address: network.Masked().Addr(), AddressTrusted: true}})
+		all = append(all, client{name: "the last address of " + network.String(),
+			Client: identity.Client{Address: lastOf(network), AddressTrusted: true}})
 	}
 	for _, name := range p.users {
 		all = append(all, client{name: "user " + name, Client: user(name)})
@@ -150,7 +156,8 @@ func unlike(name string, names []string) string {
 
 // elsewhere is an address in none of the networks, or an invalid one where they are everywhere.
 func (p *prober) elsewhere() netip.Addr {
-	for _, text := range []string{"192.0.2.1", "198.51.100.1", "203.0.113.1", "100.64.0.1", "8.8.8.8", "1.1.1.1", "2001:db8::1"} {
+	for _, text := range []string{"192.0.2.1", "198.51.100.1", "203.0.113.1", "100.64.0.1", "8.8.8.8", "1.1.1.1",
+		"2001:db8::1"} {
 		address := netip.MustParseAddr(text)
 		if !slices.ContainsFunc(p.networks, func(n netip.Prefix) bool { return n.Contains(address) }) {
 			return address
@@ -162,7 +169,8 @@ func (p *prober) elsewhere() netip.Addr {
 // asks are the requests to try: any other, then each path by each method, then each entry.
 func (p *prober) asks() []ask {
 	methods := slices.Clone(p.methods)
-	methods = append([]string{unlike("GET", nil)}, slices.DeleteFunc(methods, func(m string) bool { return m == "GET" })...)
+	methods = append([]string{unlike("GET", nil)}, slices.DeleteFunc(methods,
+		func(m string) bool { return m == "GET" })...)
 	paths := append([]string{"/any-other-path"}, p.paths...)
 	var all []ask
 	for _, path := range paths {

@@ -29,10 +29,11 @@ func conditions(c *descriptors.Conditions) []condition {
 		entries = append(entries, key+"="+value)
 	}
 	if c.Authenticated != nil {
-		authenticated = []string{yes(*c.Authenticated)}
+		authenticated = []string{fmt.Sprint(*c.Authenticated)}
 	}
 	all := []condition{
-		{"endpoints", endpoints}, {"methods", slices.Clone(c.Methods)}, {"users", slices.Clone(c.Users)}, {"tenants", slices.Clone(c.Tenants)},
+		{"endpoints", endpoints}, {"methods", slices.Clone(c.Methods)}, {"users", slices.Clone(c.Users)},
+		{"tenants", slices.Clone(c.Tenants)},
 		{"tiers", slices.Clone(c.Tiers)}, {"cidrs", networks}, {"entries", entries}, {"authenticated", authenticated},
 	}
 	for _, one := range all {
@@ -130,46 +131,6 @@ func span(d time.Duration) string {
 		}
 	}
 	return d.String()
-}
-
-func instant(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(time.RFC3339)
-}
-
-func yes(b bool) string { return fmt.Sprint(b) }
-
-func penaltyText(p *descriptors.Penalty) string {
-	if p == nil {
-		return ""
-	}
-	text := fmt.Sprintf("%s after %d in %s, times %v", span(p.CoolDown), p.Threshold, span(p.DetectionWindow), p.Multipliers)
-	if p.DryRun {
-		text += ", dry run"
-	}
-	return text
-}
-
-func responseText(r *descriptors.Response) string {
-	if r == nil {
-		return ""
-	}
-	var parts []string
-	if r.Status != 0 {
-		parts = append(parts, fmt.Sprint(r.Status))
-	}
-	if r.Message != "" {
-		parts = append(parts, fmt.Sprintf("%q", r.Message))
-	}
-	for _, h := range r.Headers {
-		parts = append(parts, h.Name+": "+h.Value)
-	}
-	if r.RetryAfter > 0 {
-		parts = append(parts, "retry after "+span(r.RetryAfter))
-	}
-	return strings.Join(parts, " ")
 }
 
 // costs are the rows of a cost table in words.

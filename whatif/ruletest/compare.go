@@ -92,7 +92,8 @@ func by(v *engine.Verdict) string {
 	return nameOf(e)
 }
 
-// nameOf is the rule's name; a limit of a tree goes by its own name, where it has one; a limit of an account by its kind and name.
+// nameOf is the rule's name; a limit of a tree goes by its own name, where it has one; a limit of an account by its
+// kind and name.
 func nameOf(e *descriptors.Effect) string {
 	switch {
 	case e.Account != "":
@@ -162,7 +163,8 @@ func describe(v *engine.Verdict) string {
 		}
 	}
 	if v.Reported.Effect != nil {
-		text += fmt.Sprintf(", %d of %d left on %s", v.Reported.Remaining, v.Reported.Effect.Shown(), nameOf(v.Reported.Effect))
+		text += fmt.Sprintf(", %d of %d left on %s", v.Reported.Remaining, v.Reported.Effect.Shown(),
+			nameOf(v.Reported.Effect))
 	}
 	if v.RetryAfter > 0 {
 		text += ", retry after " + whole(v.RetryAfter).String()

@@ -1,4 +1,5 @@
-// Package ruletest tests rules: a YAML file of requests at instants and what each must get, run on a virtual clock and the memory store.
+// Package ruletest tests rules: a YAML file of requests at instants and what each must get, run on a virtual clock and
+// the memory store.
 package ruletest
 
 import (
@@ -9,8 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // maxFile is the most bytes that a file of tests may have.
@@ -63,9 +62,10 @@ type HTTP struct {
 
 // Want is what a request must get. What is not given is not looked at.
 type Want struct {
-	Line       int       `yaml:"-"`
-	Verdict    string    `yaml:"verdict"`     // admitted, refused, or an outcome as metrics name them
-	By         *string   `yaml:"by"`          // the rule that refused, blocked or exempted it, or whose limit is reported
+	Line    int    `yaml:"-"`
+	Verdict string `yaml:"verdict"` // admitted, refused, or an outcome as metrics name them
+	// the rule that refused, blocked or exempted it, or whose limit is reported
+	By         *string   `yaml:"by"`
 	Remaining  *int64    `yaml:"remaining"`   // left on the reported limit; with times, after the last
 	RetryAfter *Duration `yaml:"retry_after"` //
 	Waits      *Duration `yaml:"waits"`       // how long a throttled answer is held
@@ -102,9 +102,9 @@ func Read(path string) (*File, error) {
 // Parse is Read of a text.
 func Parse(path string, text []byte) (*File, error) {
 	f := &File{Path: path}
-	err := yaml.Unmarshal(text, f)
+	err := decodeFile(path, text, f)
 	if err != nil {
-		return nil, positioned(path, err)
+		return nil, err
 	}
 	err = f.check()
 	if err != nil {
@@ -129,7 +129,8 @@ func (f *File) RulePaths() []string {
 func (f *File) check() error {
 	var all []error
 	if len(f.Rules) == 0 {
-		all = append(all, fmt.Errorf("%s:1: rules is missing: name the rule files to test, as in rules: shop.yaml", f.Path))
+		all = append(all, fmt.Errorf("%s:1: rules is missing: name the rule files to test, as in rules: shop.yaml",
+			f.Path))
 	}
 	if len(f.Tests) == 0 {
 		all = append(all, fmt.Errorf("%s:1: tests is missing: there is nothing to run", f.Path))
@@ -164,13 +165,16 @@ func (r *Request) check(before *time.Duration) (problems []string) {
 	say((r.HTTP == nil) == (r.Descriptors == nil), "a request has either http or descriptors")
 	say(r.Times < 0 || r.Times > maxTimes, fmt.Sprintf("times is from 1 to %d", maxTimes))
 	say(r.Every < 0, "every is not below 0")
-	say(r.HTTP != nil && (r.Hits > 0 || r.Refund || r.Peek), "hits, refund and peek are for descriptors: over HTTP rules say what a request costs")
+	say(r.HTTP != nil && (r.Hits > 0 || r.Refund || r.Peek),
+		"hits, refund and peek are for descriptors: over HTTP rules say what a request costs")
 	say(r.Refund && r.Peek, "a request is either a refund or a peek")
 	say(r.HTTP != nil && r.HTTP.Path == "", "http needs a path, as in path: /search")
 	say(r.Want.empty(), "want is missing: say what the request must get, as in want: admitted")
 	r.Times = max(r.Times, 1)
 	if r.At != nil {
-		say(time.Duration(*r.At) < *before, fmt.Sprintf("at %v is before the request above it, which is at %v: requests stand in order of time", *r.At, Duration(*before)))
+		say(time.Duration(*r.At) < *before,
+			fmt.Sprintf("at %v is before the request above it, which is at %v: requests stand in order of time", *r.At,
+				Duration(*before)))
 		*before = time.Duration(*r.At)
 	}
 	*before += time.Duration(r.Every) * time.Duration(r.Times-1)

@@ -130,25 +130,32 @@ func TestBadFiles(t *testing.T) {
 		{"rules: r.yaml\n", "t.yaml:1: tests is missing"},
 		{"rules: r.yaml\ntests:\n  - name: x\n", "t.yaml:3: test \"x\" has no requests"},
 		{"rule: r.yaml", `t.yaml:1:1: unknown key "rule": did you mean "rules"?`},
-		{"rules: r.yaml\ntests:\n  - requests:\n      - { http: { path: /, pear: x }, want: admitted }", `t.yaml:4:28: unknown key "pear": did you mean "peer"?`},
+		{"rules: r.yaml\ntests:\n  - requests:\n      - { http: { path: /, pear: x }, want: admitted }",
+			`t.yaml:4:28: unknown key "pear": did you mean "peer"?`},
 		{"- a", "t.yaml:1:1: a mapping with some of rules, merge_domains, tests is wanted here"},
 		{"rules: [", "t.yaml:1: did not find expected node content"},
 		{one("{ want: admitted }"), "t.yaml:4: a request has either http or descriptors"},
-		{one("{ http: { path: / }, descriptors: [{a: b}], want: admitted }"), "t.yaml:4: a request has either http or descriptors"},
+		{one("{ http: { path: / }, descriptors: [{a: b}], want: admitted }"),
+			"t.yaml:4: a request has either http or descriptors"},
 		{one("{ http: { method: GET }, want: admitted }"), "t.yaml:4: http needs a path"},
 		{one("{ http: { path: / } }"), "t.yaml:4: want is missing"},
 		{one("{ http: { path: / }, want: allow }"), `t.yaml:4:36: "allow" is not a verdict: did you mean "allowed"?`},
 		{one("{ http: { path: / }, times: -1, want: admitted }"), "t.yaml:4: times is from 1 to 1000000"},
-		{one("{ http: { path: / }, times: many, want: admitted }"), `t.yaml:4: this wants a whole number, not "many"`},
-		{one("{ http: { path: / }, at: soon, want: admitted }"), `t.yaml:4:34: a duration is like 250ms, 3s, 1m, 1h or 7d, not "soon"`},
+		{one("{ http: { path: / }, times: many, want: admitted }"),
+			`t.yaml:4:37: this wants a whole number, not "many"`},
+		{one("{ http: { path: / }, at: soon, want: admitted }"),
+			`t.yaml:4:34: a duration is like 250ms, 3s, 1m, 1h or 7d, not "soon"`},
 		{one("{ http: { path: / }, at: -1s, want: admitted }"), "t.yaml:4: at -1s is before the request above it"},
 		{one("{ http: { path: / }, every: -1s, want: admitted }"), "t.yaml:4: every is not below 0"},
 		{one("{ http: { path: / }, hits: 3, want: admitted }"), "t.yaml:4: hits, refund and peek are for descriptors"},
-		{one("{ descriptors: [{a: b}], refund: true, peek: true, want: admitted }"), "t.yaml:4: a request is either a refund or a peek"},
+		{one("{ descriptors: [{a: b}], refund: true, peek: true, want: admitted }"),
+			"t.yaml:4: a request is either a refund or a peek"},
 		{one("{ descriptors: [[a]], want: admitted }"), "t.yaml:4:25: a descriptor is a mapping"},
 		{one("{ descriptors: [{a: [b]}], want: admitted }"), `t.yaml:4:29: the entry "a" wants a text`},
-		{one("{ descriptors: {a: b}, want: admitted }"), "t.yaml:4: this wants a list, not a mapping"},
-		{"rules: r.yaml\ntests:\n  - start: noon\n    requests: []", `t.yaml:3:12: an instant is like 2026-01-01T00:00:00Z, not "noon"`},
+		{one("{ descriptors: {a: b}, want: admitted }"), "t.yaml:4:24: this wants a list, not a mapping"},
+		{"rules: r.yaml\ntests:\n  - start: noon\n    requests: []",
+			`t.yaml:3:12: an instant is like 2026-01-01T00:00:00Z, not "noon"`},
+		{"rules: r.yaml\nrules: s.yaml", `t.yaml:2:1: the key "rules" is there twice`},
 	} {
 		_, err := Parse("t.yaml", []byte(c.text))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -168,7 +175,8 @@ func one(request string) string {
 
 func TestRulesThatDoNotLoad(t *testing.T) {
 	folder := t.TempDir()
-	err := os.WriteFile(folder+"/r.yaml", []byte("domain: shop\nrules:\n  - { name: a, scop: user, limit: 1/1m }\n  - { name: b, scope: user, limit: 1/0s }\n"), 0o644)
+	err := os.WriteFile(folder+"/r.yaml",
+		[]byte("domain: shop\nrules:\n  - { name: a, scop: user, limit: 1/1m }\n  - { name: b, scope: user, limit: 1/0s }\n"), 0o644)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +186,8 @@ func TestRulesThatDoNotLoad(t *testing.T) {
 	}
 	_, err = Run(f)
 	var unloadable *trial.Unloadable
-	if !errors.As(err, &unloadable) || !strings.Contains(err.Error(), `unknown key "scop"`) || !strings.Contains(err.Error(), "r.yaml:4:") {
+	if !errors.As(err, &unloadable) || !strings.Contains(err.Error(), `unknown key "scop"`) ||
+		!strings.Contains(err.Error(), "r.yaml:4:") {
 		t.Errorf("two problems of the rules are: %v", err)
 	}
 	f.Rules, f.Path = []string{"rules.yaml"}, "testdata/t.yaml"
@@ -194,7 +203,8 @@ func TestRulesThatDoNotLoad(t *testing.T) {
 }
 
 func TestDurationIsShort(t *testing.T) {
-	for d, want := range map[time.Duration]string{0: "0s", time.Minute: "1m", time.Hour: "1h", 90 * time.Second: "1m30s", 24 * time.Hour: "24h", 20 * time.Minute: "20m", 1500 * time.Millisecond: "1.5s"} {
+	for d, want := range map[time.Duration]string{0: "0s", time.Minute: "1m", time.Hour: "1h",
+		90 * time.Second: "1m30s", 24 * time.Hour: "24h", 20 * time.Minute: "20m", 1500 * time.Millisecond: "1.5s"} {
 		if got := Duration(d).String(); got != want {
 			t.Errorf("%v is written %s, want %s", d, got, want)
 		}

@@ -58,8 +58,8 @@ func (r *Result) Failed() (failed int) {
 // start is when tests begin that do not say.
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Run runs the tests of a file. An error means that they could not be run: the rules do not load, which is a *trial.Unloadable, or a
-// test names a domain that they do not have.
+// Run runs the tests of a file. An error means that they could not be run: the rules do not load, which is a
+// *trial.Unloadable, or a test names a domain that they do not have.
 func Run(f *File) (*Result, error) {
 	result := &Result{File: f.Path}
 	for i := range f.Tests {
@@ -151,7 +151,8 @@ func (r *runner) request(q *Request) *descriptors.Request {
 }
 
 func (h *HTTP) asked(domain string) *extauthz.HTTP {
-	asked := &extauthz.HTTP{Domain: domain, Method: h.Method, Path: h.Path, Host: h.Host, Peer: h.Peer, Principal: h.Principal}
+	asked := &extauthz.HTTP{Domain: domain, Method: h.Method, Path: h.Path, Host: h.Host, Peer: h.Peer,
+		Principal: h.Principal}
 	if asked.Method == "" {
 		asked.Method = "GET"
 	}
@@ -164,7 +165,8 @@ func (h *HTTP) asked(domain string) *extauthz.HTTP {
 		asked.Extensions = append(asked.Extensions, descriptors.Entry{Key: key, Value: h.Context[key]})
 	}
 	if h.User != "" || h.Tenant != "" || h.Tier != "" {
-		asked.Client = &identity.Client{User: h.User, Tenant: h.Tenant, Tier: h.Tier, By: identity.JWT, Authenticated: true}
+		asked.Client = &identity.Client{User: h.User, Tenant: h.Tenant, Tier: h.Tier, By: identity.JWT,
+			Authenticated: true}
 	}
 	return asked
 }
@@ -187,7 +189,8 @@ func (q *Request) describe() string {
 	}
 	asked := q.HTTP.asked("")
 	text := asked.Method + " " + asked.Path
-	for _, part := range []struct{ name, value string }{{"from", asked.Peer}, {"user", q.HTTP.User}, {"tenant", q.HTTP.Tenant}, {"tier", q.HTTP.Tier}} {
+	for _, part := range []struct{ name, value string }{{"from", asked.Peer}, {"user", q.HTTP.User},
+		{"tenant", q.HTTP.Tenant}, {"tier", q.HTTP.Tier}} {
 		if part.value != "" {
 			text += " " + part.name + " " + part.value
 		}

@@ -1,10 +1,10 @@
 package ruletest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,8 +13,6 @@ import (
 
 	"github.com/spillway-mesh/spillway/rules"
 )
-
-// The types below take a mapping apart by hand where the package for YAML would let unknown keys pass or name Go types.
 
 // Paths is one path or a list of them.
 type Paths = Strings
@@ -39,133 +37,139 @@ func (d Duration) String() string {
 // Instant is a point in time, in RFC 3339.
 type Instant struct{ time.Time }
 
-// problem is an error of the package for YAML at a node; it gathers all of them.
-func problem(n *yaml.Node, format string, args ...any) error {
-	return &yaml.TypeError{Errors: []string{fmt.Sprintf("%d:%d: ", n.Line, n.Column) + fmt.Sprintf(format, args...)}}
+// decoder reads nodes of YAML into values by their types. It refuses keys that a struct has no field for, and gathers
+// all that is wrong.
+type decoder struct {
+	path  string
+	wrong []error
 }
 
-// UnmarshalYAML reads a text or a list of texts.
-func (s *Strings) UnmarshalYAML(n *yaml.Node) error {
-	if n.Kind == yaml.ScalarNode {
-		*s = Strings{n.Value}
-		return nil
-	}
-	list := []string{}
-	err := n.Decode(&list)
-	*s = list
-	return err
+// reader is a type that reads a node by itself.
+type reader interface {
+	read(d *decoder, n *yaml.Node)
 }
 
-// UnmarshalYAML reads a duration.
-func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
-	parsed, err := time.ParseDuration(n.Value)
+// decodeFile reads a text into what to points to.
+func decodeFile(path string, text []byte, to any) error {
+	var root yaml.Node
+	err := yaml.Unmarshal(text, &root)
 	if err != nil {
-		parsed, err = rules.ParseDuration(n.Value)
-	}
-	if n.Kind != yaml.ScalarNode || err != nil {
-		return problem(n, "a duration is like 250ms, 3s, 1m, 1h or 7d, not %q", n.Value)
-	}
-	*d = Duration(parsed)
-	return nil
-}
-
-// UnmarshalYAML reads an instant.
-func (i *Instant) UnmarshalYAML(n *yaml.Node) error {
-	parsed, err := time.Parse(time.RFC3339, n.Value)
-	if n.Kind != yaml.ScalarNode || err != nil {
-		return problem(n, "an instant is like 2026-01-01T00:00:00Z, not %q", n.Value)
-	}
-	i.Time = parsed
-	return nil
-}
-
-// UnmarshalYAML reads a descriptor: a mapping, whose order counts.
-func (d *Descriptor) UnmarshalYAML(n *yaml.Node) error {
-	if n.Kind != yaml.MappingNode || len(n.Content) == 0 {
-		return problem(n, "a descriptor is a mapping of its entries in order, as in {user: alice, path: /search}")
-	}
-	for i := 0; i < len(n.Content); i += 2 {
-		if n.Content[i+1].Kind != yaml.ScalarNode {
-			return problem(n.Content[i+1], "the entry %q wants a text", n.Content[i].Value)
+		problem := strings.TrimPrefix(err.Error(), "yaml: ")
+		at, known := strings.CutPrefix(problem, "line ")
+		if !known {
+			at = "1: " + problem
 		}
-		*d = append(*d, Entry{n.Content[i].Value, n.Content[i+1].Value})
+		return errors.New(path + ":" + at)
 	}
-	return nil
-}
-
-// UnmarshalYAML reads the file.
-func (f *File) UnmarshalYAML(n *yaml.Node) error {
-	type bare File
-	return strict(n, (*bare)(f))
-}
-
-// UnmarshalYAML reads a test.
-func (t *Test) UnmarshalYAML(n *yaml.Node) error {
-	type bare Test
-	t.Line = n.Line
-	return strict(n, (*bare)(t))
-}
-
-// UnmarshalYAML reads a request.
-func (r *Request) UnmarshalYAML(n *yaml.Node) error {
-	type bare Request
-	r.Line = n.Line
-	return strict(n, (*bare)(r))
-}
-
-// UnmarshalYAML reads a request over HTTP.
-func (h *HTTP) UnmarshalYAML(n *yaml.Node) error {
-	type bare HTTP
-	return strict(n, (*bare)(h))
-}
-
-// UnmarshalYAML reads what is wanted: a verdict alone, or a mapping.
-func (w *Want) UnmarshalYAML(n *yaml.Node) error {
-	type bare Want
-	w.Line = n.Line
-	if n.Kind == yaml.ScalarNode {
-		w.Verdict = n.Value
-		return w.checkVerdict(n)
+	d := decoder{path: path}
+	if len(root.Content) > 0 {
+		d.decode(root.Content[0], reflect.ValueOf(to).Elem())
 	}
-	err := strict(n, (*bare)(w))
-	if err != nil {
-		return err
-	}
-	return w.checkVerdict(n)
+	return errors.Join(d.wrong...)
 }
 
-func (w *Want) checkVerdict(n *yaml.Node) error {
-	if w.Verdict != "" && !slices.Contains(verdicts, w.Verdict) {
-		return problem(n, "%q is not a verdict: %s", w.Verdict, rules.Suggest(w.Verdict, verdicts))
-	}
-	return nil
+func (d *decoder) refuse(n *yaml.Node, format string, args ...any) {
+	d.wrong = append(d.wrong, fmt.Errorf("%s:%d:%d: %s", d.path, n.Line, n.Column, fmt.Sprintf(format, args...)))
 }
 
-// strict decodes a mapping into the struct that to points to, and refuses keys that the struct has no field for.
-func strict(n *yaml.Node, to any) error {
-	known := keysOf(reflect.TypeOf(to).Elem())
-	if n.Kind != yaml.MappingNode {
-		return problem(n, "a mapping with some of %s is wanted here", strings.Join(known, ", "))
+// kinds are what nodes are called.
+var kinds = map[yaml.Kind]string{yaml.MappingNode: "a mapping", yaml.SequenceNode: "a list"}
+
+// wants refuses a node that is something else than it must be.
+func (d *decoder) wants(n *yaml.Node, what string) {
+	d.refuse(n, "this wants %s, not %s", what, cmp.Or(kinds[n.Kind], fmt.Sprintf("%q", n.Value)))
+}
+
+// scalars are what single values of Go are called.
+var scalars = map[reflect.Kind]string{
+	reflect.Int: "a whole number", reflect.Int64: "a whole number", reflect.Uint64: "a whole number from 0",
+	reflect.Bool: "true or false", reflect.String: "a text",
+}
+
+// decode reads a node. A null leaves the value as it is.
+func (d *decoder) decode(n *yaml.Node, to reflect.Value) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
 	}
-	var all []string
+	if n.ShortTag() == "!!null" {
+		return
+	}
+	if own, is := to.Addr().Interface().(reader); is {
+		own.read(d, n)
+		return
+	}
+	switch kind := to.Kind(); {
+	case kind == reflect.Pointer:
+		to.Set(reflect.New(to.Type().Elem()))
+		d.decode(n, to.Elem())
+	case kind == reflect.Struct:
+		d.decodeStruct(n, to)
+	case kind == reflect.Slice && n.Kind == yaml.SequenceNode:
+		to.Set(reflect.MakeSlice(to.Type(), len(n.Content), len(n.Content)))
+		for i, one := range n.Content {
+			d.decode(one, to.Index(i))
+		}
+	case kind == reflect.Slice:
+		d.wants(n, "a list")
+	case kind == reflect.Map:
+		d.decodeMap(n, to)
+	case n.Kind != yaml.ScalarNode || n.Decode(to.Addr().Interface()) != nil:
+		d.wants(n, scalars[kind])
+	}
+}
+
+// members calls f with the members of a mapping, and refuses keys that are there twice.
+func (d *decoder) members(n *yaml.Node, f func(key, value *yaml.Node)) {
+	seen := map[string]bool{}
 	for i := 0; i < len(n.Content); i += 2 {
 		key := n.Content[i]
-		if !slices.Contains(known, key.Value) {
-			all = append(all, fmt.Sprintf("%d:%d: unknown key %q: %s", key.Line, key.Column, key.Value, rules.Suggest(key.Value, known)))
+		if seen[key.Value] {
+			d.refuse(key, "the key %q is there twice", key.Value)
 		}
+		seen[key.Value] = true
+		f(key, n.Content[i+1])
 	}
-	err := n.Decode(to)
-	var more *yaml.TypeError
-	if errors.As(err, &more) {
-		all = append(all, more.Errors...)
-		err = nil
-	}
-	if err == nil && len(all) > 0 {
-		err = &yaml.TypeError{Errors: all}
-	}
-	return err
 }
 
+// decodeMap reads a mapping with any keys.
+func (d *decoder) decodeMap(n *yaml.Node, to reflect.Value) {
+	if n.Kind != yaml.MappingNode {
+		d.wants(n, "a mapping")
+		return
+	}
+	to.Set(reflect.MakeMap(to.Type()))
+	d.members(n, func(key, value *yaml.Node) {
+		one := reflect.New(to.Type().Elem()).Elem()
+		d.decode(value, one)
+		to.SetMapIndex(reflect.ValueOf(key.Value), one)
+	})
+}
+
+// decodeStruct reads a mapping whose keys are known. The field Line gets the line where it begins.
+func (d *decoder) decodeStruct(n *yaml.Node, to reflect.Value) {
+	known := keysOf(to.Type())
+	if n.Kind != yaml.MappingNode {
+		d.refuse(n, "a mapping with some of %s is wanted here", strings.Join(known, ", "))
+		return
+	}
+	d.members(n, func(key, value *yaml.Node) {
+		at := slices.Index(known, key.Value)
+		if at < 0 {
+			d.refuse(key, "unknown key %q: %s", key.Value, rules.Suggest(key.Value, known))
+			return
+		}
+		for i := range to.NumField() {
+			if to.Type().Field(i).Tag.Get("yaml") == key.Value {
+				d.decode(value, to.Field(i))
+			}
+		}
+	})
+	if line := to.FieldByName("Line"); line.IsValid() {
+		line.SetInt(int64(n.Line))
+	}
+}
+
+// keysOf are the keys that a struct has fields for.
 func keysOf(of reflect.Type) (keys []string) {
 	for i := range of.NumField() {
 		if key := of.Field(i).Tag.Get("yaml"); key != "-" {
@@ -175,46 +179,59 @@ func keysOf(of reflect.Type) (keys []string) {
 	return keys
 }
 
-var (
-	ownLine  = regexp.MustCompile(`^\d+:\d+: `)
-	yamlLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): `)
-	yamlType = regexp.MustCompile("cannot unmarshal !!(\\w+)(?: `([^`]*)`)? into (.*)")
-)
-
-// wanted is what the types of this package are called.
-var wanted = []struct{ begins, is string }{
-	{"int", "a whole number"}, {"uint", "a whole number from 0"}, {"bool", "true or false"}, {"string", "a text"}, {"[]", "a list"}, {"map", "a mapping"},
+// read reads a text or a list of texts.
+func (s *Strings) read(d *decoder, n *yaml.Node) {
+	list := []string{n.Value}
+	if n.Kind != yaml.ScalarNode {
+		d.decode(n, reflect.ValueOf(&list).Elem())
+	}
+	*s = list
 }
 
-// positioned writes the errors of the package for YAML one per line as file:line:column: text.
-func positioned(path string, err error) error {
-	texts := []string{err.Error()}
-	var several *yaml.TypeError
-	if errors.As(err, &several) {
-		texts = several.Errors
+// read reads a duration.
+func (t *Duration) read(d *decoder, n *yaml.Node) {
+	parsed, err := time.ParseDuration(n.Value)
+	if err != nil {
+		parsed, err = rules.ParseDuration(n.Value)
 	}
-	var all []error
-	for _, text := range texts {
-		if !ownLine.MatchString(text) {
-			text = yamlLine.ReplaceAllString(text, "$1: ")
-			text = strings.TrimPrefix(text, "yaml: ")
-		}
-		all = append(all, errors.New(path+":"+yamlType.ReplaceAllStringFunc(text, plainType)))
+	if n.Kind != yaml.ScalarNode || err != nil {
+		d.refuse(n, "a duration is like 250ms, 3s, 1m, 1h or 7d, not %q", n.Value)
 	}
-	return errors.Join(all...)
+	*t = Duration(parsed)
 }
 
-// plainType says what is wanted in the words of a YAML file.
-func plainType(text string) string {
-	parts := yamlType.FindStringSubmatch(text)
-	is := "something else"
-	for _, w := range wanted {
-		if strings.HasPrefix(parts[3], w.begins) {
-			is = w.is
+// read reads an instant.
+func (i *Instant) read(d *decoder, n *yaml.Node) {
+	parsed, err := time.Parse(time.RFC3339, n.Value)
+	if n.Kind != yaml.ScalarNode || err != nil {
+		d.refuse(n, "an instant is like 2026-01-01T00:00:00Z, not %q", n.Value)
+	}
+	i.Time = parsed
+}
+
+// read reads a descriptor: a mapping, whose order counts.
+func (e *Descriptor) read(d *decoder, n *yaml.Node) {
+	if n.Kind != yaml.MappingNode || len(n.Content) == 0 {
+		d.refuse(n, "a descriptor is a mapping of its entries in order, as in {user: alice, path: /search}")
+		return
+	}
+	for i := 0; i < len(n.Content); i += 2 {
+		if n.Content[i+1].Kind != yaml.ScalarNode {
+			d.refuse(n.Content[i+1], "the entry %q wants a text", n.Content[i].Value)
 		}
+		*e = append(*e, Entry{n.Content[i].Value, n.Content[i+1].Value})
 	}
-	if parts[2] == "" {
-		return "this wants " + is + ", not a " + strings.NewReplacer("map", "mapping", "seq", "list").Replace(parts[1])
+}
+
+// read reads what is wanted: a verdict alone, or a mapping.
+func (w *Want) read(d *decoder, n *yaml.Node) {
+	type bare Want
+	if n.Kind == yaml.ScalarNode {
+		w.Line, w.Verdict = n.Line, n.Value
+	} else {
+		d.decode(n, reflect.ValueOf((*bare)(w)).Elem())
 	}
-	return fmt.Sprintf("this wants %s, not %q", is, parts[2])
+	if w.Verdict != "" && !slices.Contains(verdicts, w.Verdict) {
+		d.refuse(n, "%q is not a verdict: %s", w.Verdict, rules.Suggest(w.Verdict, verdicts))
+	}
 }

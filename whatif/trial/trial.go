@@ -1,5 +1,5 @@
-// Package trial decides requests as a sidecar does, on a virtual clock: the same rules, engine and memory store, put together for tests of
-// rules and replays of logs. It opens no connection and waits for nothing.
+// Package trial decides requests as a sidecar does, on a virtual clock: the same rules, engine and memory store, put
+// together for tests of rules and replays of logs. It opens no connection and waits for nothing.
 package trial
 
 import (
@@ -73,11 +73,12 @@ func New(cfg Config) (*Trial, error) {
 		cfg.MaxKeys = keptKeys
 	}
 	t.memory = memory.New(memory.Config{Keys: cfg.MaxKeys, Bytes: cfg.MaxBytes, Now: t.clock})
-	t.engine = engine.New(engine.Config{Store: t.memory, Now: t.clock, Hold: func(time.Duration) {}, OnPanic: func(fault any) {
-		if t.fault == nil {
-			t.fault = fault
-		}
-	}})
+	t.engine = engine.New(engine.Config{Store: t.memory, Now: t.clock, Hold: func(time.Duration) {},
+		OnPanic: func(fault any) {
+			if t.fault == nil {
+				t.fault = fault
+			}
+		}})
 	t.engine.Use(t.Load.Set)
 	return t, nil
 }

@@ -22,7 +22,8 @@ func rulesFile(t *testing.T, text string) string {
 	return path
 }
 
-// TestClockIsTheCallers: counters, blocks with an end and calendar windows go by the clock that the caller moves, which never goes back.
+// TestClockIsTheCallers: counters, blocks with an end and calendar windows go by the clock that the caller moves, which
+// never goes back.
 func TestClockIsTheCallers(t *testing.T) {
 	tried, err := New(Config{Paths: []string{rulesFile(t, `domain: shop
 timezone: Europe/Berlin
@@ -42,7 +43,8 @@ rules:
 		}
 		tried.At(instant)
 		var v engine.Verdict
-		err = tried.Decide(&descriptors.Request{Domain: "shop", Descriptors: []descriptors.Descriptor{{Entries: []descriptors.Entry{{Key: "user", Value: user}}}}}, &v)
+		err = tried.Decide(&descriptors.Request{Domain: "shop",
+			Descriptors: []descriptors.Descriptor{{Entries: []descriptors.Entry{{Key: "user", Value: user}}}}}, &v)
 		if err != nil {
 			t.Fatal(err)
 		}

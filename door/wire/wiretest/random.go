@@ -6,8 +6,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Rounds is how many of n random messages a test tries: all of them, or a twentieth under the race detector. They run on
-// one goroutine, so that it makes them slow and learns nothing from them.
+// Rounds is how many of n random messages a test tries: all of them, or a twentieth under the race detector. They run
+// on one goroutine, so that it makes them slow and learns nothing from them.
 func Rounds(n int) int {
 	if short {
 		return n / 20

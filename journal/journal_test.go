@@ -14,6 +14,8 @@ import (
 	"unsafe"
 
 	"go.uber.org/goleak"
+
+	"github.com/spillway-mesh/spillway/engine"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -53,10 +55,10 @@ func (r *redis) append(stream string, e *Entry) error {
 }
 
 // record starts a recorder that writes there.
-func (r *redis) record(oneIn uint32) *Recorder {
+func (r *redis) record(oneIn uint32) *Journal {
 	r.entries = map[string][]Entry{}
 	return New(Config{
-		AllowedIn: oneIn, Outcomes: []string{"allowed", "refused"}, Append: r.append, Name: func(kind, value string) string { return kind + ":" + value },
+		AllowedIn: oneIn, Append: r.append, Name: func(kind, value string) string { return kind + ":" + value },
 		OnDrop: func(rows int64) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -100,24 +102,17 @@ func (s *sums) take(t *testing.T, stream string, e *Entry) {
 	if len(e.Rows) > entryBytes+maxTexts*6 {
 		t.Errorf("an entry has %d bytes", len(e.Rows))
 	}
-	if stream == EventsStream {
-		events, err := UnmarshalEvents(e.Rows)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.events += int64(len(events))
-		return
-	}
-	s.ended = s.ended || e.Ended
-	u, err := UnmarshalUsage(e.Rows)
+	u, err := Unmarshal(e.Rows)
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.events += int64(len(u.Events))
+	s.ended = s.ended || e.Ended && stream == UsageStream
 	for _, row := range u.Identities {
 		if row.Rule == "" {
 			s.whole += row.Requests
 			s.cost += row.Cost
-			s.identities[row.Identity] += row.Requests
+			s.identities[row.Name] += row.Requests
 		} else {
 			s.named += row.Requests
 		}
@@ -132,18 +127,23 @@ func (s *sums) take(t *testing.T, stream string, e *Entry) {
 }
 
 // decide notes one decision about a user.
-func decide(r *Recorder, user string, refused bool) {
-	outcome := uint8(0)
-	if refused {
-		outcome = 1
+func decide(r *Journal, user string, refused bool) {
+	d := Decided{
+		At: time.Now(), Domain: "shop", Outcome: engine.Allowed, Requests: 1, Cost: 3, Kind: User, Identity: user,
+		Rules: []Charged{{"a", 1}, {"b", 2}}, Key: "key of " + user, Refused: refused, Rule: "a", Endpoint: "/" + user,
+		Latency: time.Millisecond,
 	}
-	r.Note(&Decided{
-		At: time.Now(), Domain: "shop", Outcome: outcome, Weight: r.Weight(refused), Requests: 1, Cost: 3, Kind: User, Identity: user,
-		Rules: []Charged{{"a", 1}, {"b", 2}}, Key: "key of " + user, Refused: refused, Rule: "a", Endpoint: "/" + user, Latency: time.Millisecond,
-	})
+	if refused {
+		d.Outcome = engine.Refused
+	}
+	if weight := r.collector.weight(refused); weight > 0 {
+		d.Event = &Detail{Weight: weight}
+	}
+	r.Note(&d)
 }
 
-// TestNothingIsLostWhileRedisComesAndGoes: entries are lost, come twice, and come late; what is counted is what was decided.
+// TestNothingIsLostWhileRedisComesAndGoes: entries are lost, come twice, and come late; what is counted is what was
+// decided.
 func TestNothingIsLostWhileRedisComesAndGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var server redis
@@ -169,7 +169,8 @@ func TestNothingIsLostWhileRedisComesAndGoes(t *testing.T) {
 			t.Errorf("%d rows were lost", lost)
 		}
 		s := server.copy(t)
-		if s.whole != 8000 || s.named != 16000 || s.cost != 24000 || s.endpoints != 8000 || s.events != 800 || s.keys != 8000 || s.keysRefused != 800 || s.dropped != 0 || !s.ended {
+		if s.whole != 8000 || s.named != 16000 || s.cost != 24000 || s.endpoints != 8000 || s.events != 800 ||
+			s.keys != 8000 || s.keysRefused != 800 || s.dropped != 0 || !s.ended {
 			t.Errorf("the copy has %+v", s)
 		}
 		if server.errors == 0 {
@@ -201,7 +202,8 @@ func TestAMillionIdentitiesHaveABound(t *testing.T) {
 		}
 		s, stats := server.copy(t), r.Stats()
 		if s.whole != n || s.named != 2*n || s.cost != 3*n || s.endpoints != n {
-			t.Errorf("the copy has %d requests, %d of rules, cost %d, %d of endpoints", s.whole, s.named, s.cost, s.endpoints)
+			t.Errorf("the copy has %d requests, %d of rules, cost %d, %d of endpoints", s.whole, s.named, s.cost,
+				s.endpoints)
 		}
 		if s.identities[Others] == 0 || s.identities["user:identity-0"] != 1 || len(s.identities) < 10_000 {
 			t.Errorf("%d identities, %d requests of others", len(s.identities), s.identities[Others])
@@ -209,7 +211,8 @@ func TestAMillionIdentitiesHaveABound(t *testing.T) {
 		if s.keys+stats.DroppedKeys != n || s.keys < 5000 {
 			t.Errorf("requests of %d keys are counted, and %d dropped, of %d", s.keys, stats.DroppedKeys, n)
 		}
-		if dropped := stats.DroppedIdentities + stats.DroppedEndpoints + stats.DroppedKeys + stats.DroppedEvents; dropped != s.dropped || dropped != server.told[0] {
+		if dropped := stats.DroppedIdentities + stats.DroppedEndpoints + stats.DroppedKeys +
+			stats.DroppedEvents; dropped != s.dropped || dropped != server.told[0] {
 			t.Errorf("%d rows were dropped, %d were told in entries, %v in the log", dropped, s.dropped, server.told)
 		}
 		if s.events+stats.DroppedEvents != n || stats.EventRows != s.events {
@@ -226,12 +229,14 @@ func TestOneUserWithManyKeys(t *testing.T) {
 		server.set(true, false)
 		const n = 6000
 		for i := range n {
-			r.Note(&Decided{At: time.Now(), Domain: "shop", Requests: 1, Kind: User, Identity: "ann", Key: fmt.Sprint("key", i), Refused: i%2 == 0})
+			r.Note(&Decided{At: time.Now(), Domain: "shop", Requests: 1, Kind: User, Identity: "ann",
+				Key: fmt.Sprint("key", i), Refused: i%2 == 0})
 		}
 		server.set(false, false)
 		r.Close()
 		if s := server.copy(t); s.keys != n || s.keysRefused != n/2 || s.dropped != 0 {
-			t.Errorf("%d requests of keys and %d of them refused, %d dropped, want %d and %d", s.keys, s.keysRefused, s.dropped, n, n/2)
+			t.Errorf("%d requests of keys and %d of them refused, %d dropped, want %d and %d", s.keys, s.keysRefused,
+				s.dropped, n, n/2)
 		}
 	})
 }
@@ -244,7 +249,8 @@ func TestManyMinutesAndDomainsHaveABound(t *testing.T) {
 		server.set(true, false)
 		const n = 200_000
 		for i := range n {
-			r.Note(&Decided{At: time.Now().Add(time.Duration(i) * time.Minute), Domain: fmt.Sprint("domain", i), Requests: 1, Cost: 2, Kind: Tenant, Identity: "t", Rules: []Charged{{"a", 1}}, Rule: "a"})
+			r.Note(&Decided{At: time.Now().Add(time.Duration(i) * time.Minute), Domain: fmt.Sprint("domain", i),
+				Requests: 1, Cost: 2, Kind: Tenant, Identity: "t", Rules: []Charged{{"a", 1}}, Rule: "a"})
 		}
 		server.set(false, false)
 		r.Close()
@@ -283,7 +289,8 @@ func TestTheMemoryIsBounded(t *testing.T) {
 		t.Errorf("the record takes up to %d bytes, the bound is %d", bytes, most)
 	}
 	if took := heap() - before; took > onHeap {
-		t.Errorf("the record takes %d bytes of the heap, which grows to several times that; the bound is %d", took, onHeap)
+		t.Errorf("the record takes %d bytes of the heap, which grows to several times that; the bound is %d", took,
+			onHeap)
 	}
 	runtime.KeepAlive(r)
 	server.set(false, false)
@@ -295,7 +302,9 @@ func TestLongTexts(t *testing.T) {
 		r := server.record(1)
 		long := strings.Repeat("x", 1<<20)
 		for _, identity := range []string{long, "short"} {
-			r.Note(&Decided{At: time.Now(), Domain: long, Kind: User, Identity: identity, Requests: 1, Weight: 1, Rules: []Charged{{long, 1}}, Rule: long, Endpoint: long, Method: long, IP: long, APIKey: long, Key: long})
+			r.Note(&Decided{At: time.Now(), Domain: long, Kind: User, Identity: identity, Requests: 1,
+				Rules: []Charged{{long, 1}}, Rule: long, Endpoint: long, Key: long,
+				Event: &Detail{Weight: 1, Method: long, IP: long, APIKey: long}})
 		}
 		r.Close()
 		s := server.copy(t)
@@ -312,7 +321,7 @@ func TestOnlyWhatHappensIsWritten(t *testing.T) {
 		server := redis{entries: map[string][]Entry{}}
 		var hits atomic.Int64
 		r := New(Config{
-			Outcomes: []string{"allowed"}, Append: server.append, Name: func(kind, value string) string { return kind + value },
+			Append: server.append, Name: func(kind, value string) string { return kind + value },
 			Caches: func() []Cache { return []Cache{{"c", hits.Load(), 2 * hits.Load()}} },
 		})
 		pass(5 * time.Second)
@@ -323,22 +332,23 @@ func TestOnlyWhatHappensIsWritten(t *testing.T) {
 		pass(1500 * time.Millisecond)
 		hits.Store(7)
 		r.Close()
-		var got Usage
+		var got Rows
 		for _, e := range server.entries[UsageStream] {
-			u, err := UnmarshalUsage(e.Rows)
+			u, err := Unmarshal(e.Rows)
 			if err != nil {
 				t.Fatal(err)
 			}
 			got.Caches = append(got.Caches, u.Caches...)
 		}
-		if len(got.Caches) != 2 || got.Caches[0].Hits != 4 || got.Caches[1].Misses != 6 || len(server.entries[EventsStream]) != 0 {
+		if len(got.Caches) != 2 || got.Caches[0].Hits != 4 || got.Caches[1].Misses != 6 ||
+			len(server.entries[EventsStream]) != 0 {
 			t.Errorf("caches: %v; events: %v", got.Caches, server.entries[EventsStream])
 		}
 	})
 }
 
-// TestARecorderThatCannotWriteEnds, and says how much is lost.
-func TestARecorderThatCannotWriteEnds(t *testing.T) {
+// TestAJournalThatCannotWriteEnds, and says how much is lost.
+func TestAJournalThatCannotWriteEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var server redis
 		r := server.record(1)
@@ -348,28 +358,13 @@ func TestARecorderThatCannotWriteEnds(t *testing.T) {
 		decide(r, "bob", false)
 		began := time.Now()
 		if lost := r.Close(); lost != 10 {
-			t.Errorf("%d rows were lost, want 2 of identities, 1 of endpoints, 1 of keys and 1 event of two users", lost)
+			t.Errorf("%d rows were lost, want 2 of identities, 1 of endpoints, 1 of keys and 1 event of two users",
+				lost)
 		}
 		if took := time.Since(began); took > 3*time.Second {
 			t.Errorf("it took %v to give up", took)
 		}
 	})
-}
-
-// TestSampledEventsStandForTheOthers: their weights add up to about what was decided.
-func TestSampledEventsStandForTheOthers(t *testing.T) {
-	c := newCollector(10)
-	const n = 20_000
-	weight := int64(0)
-	for range n {
-		weight += c.weight(false)
-	}
-	if weight < n*8/10 || weight > n*12/10 {
-		t.Errorf("events of %d requests stand for %d", n, weight)
-	}
-	if c.oneIn = 0; c.weight(false) != 0 || c.weight(true) != 1 {
-		t.Error("without samples refusals alone are events")
-	}
 }
 
 func BenchmarkNote(b *testing.B) {
@@ -380,7 +375,8 @@ func BenchmarkNote(b *testing.B) {
 	for i := range users {
 		users[i] = "user-" + strconv.Itoa(i)
 	}
-	d := &Decided{At: time.Now(), Domain: "shop", Requests: 1, Cost: 1, Kind: User, Key: "key", Rules: []Charged{{"reads", 1}}, Rule: "reads", Endpoint: "/items", Latency: time.Millisecond}
+	d := &Decided{At: time.Now(), Domain: "shop", Requests: 1, Cost: 1, Kind: User, Key: "key",
+		Rules: []Charged{{"reads", 1}}, Rule: "reads", Endpoint: "/items", Latency: time.Millisecond}
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {

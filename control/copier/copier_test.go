@@ -45,12 +45,15 @@ func TestEveryRowIsStoredOnce(t *testing.T) {
 		w.want("latencies of "+table, 23, `SELECT sum(n)::bigint FROM `+table+`, unnest(latencies) AS n`)
 	}
 	w.want("hits of caches", 12, `SELECT sum(hits)::bigint FROM cache_days`)
-	w.want("events", 50, `SELECT count(*) FROM events WHERE region = 'eu' AND sidecar = 'one' AND sequence = 1 AND status = 429 AND retry_after = 1.5 AND latency = 0.25`)
+	w.want("events", 50,
+		`SELECT count(*) FROM events WHERE region = 'eu' AND sidecar = 'one' AND sequence = 1 AND status = 429 AND
+		  retry_after = 1.5 AND latency = 0.25`)
 	w.want("missing", 2, `SELECT sum(missing)::bigint`+sourcesOf, "usage")
 	w.want("dropped", 3, `SELECT sum(dropped)::bigint`+sourcesOf+` AND ended`, "events")
 	w.want("rows", 50, `SELECT sum(rows)::bigint`+sourcesOf, "events")
 	w.want("exceeded by ann", 3, `SELECT exceeded_count FROM users WHERE name = 'ann'`)
-	w.want("last request of ann", minuteOf(now)*60, `SELECT extract(epoch FROM last_request_at)::bigint FROM users WHERE name = 'ann'`)
+	w.want("last request of ann", minuteOf(now)*60,
+		`SELECT extract(epoch FROM last_request_at)::bigint FROM users WHERE name = 'ann'`)
 	w.want("requests of the key of ann", 25, keyTotal+` AND last_used_at = $2`, "ann", time.Unix(minuteOf(now)*60, 0))
 	w.want("refused requests of it", 3, `SELECT refused_requests FROM api_keys WHERE user_name = 'ann'`)
 	w.want("requests of the key of ben", 1, keyTotal, "ben")
@@ -59,9 +62,9 @@ func TestEveryRowIsStoredOnce(t *testing.T) {
 	if err != nil || queued["usage"]+queued["events"] != 0 {
 		t.Errorf("after the copy the streams have %v: %v", queued, err)
 	}
-	s := w.Stats().Streams[place("usage")]
+	s := w.Stats().Streams[1]
 	if s.Entries != 4 || s.Again != 1 || s.Missing != 2 {
-		t.Errorf("the recorder counts %+v, want 4 entries, 1 again, 2 missing", s)
+		t.Errorf("the copier counts %+v, want 4 entries, 1 again, 2 missing", s)
 	}
 	var p50 float64
 	err = w.db.QueryRow(ctx, `SELECT latency_quantile(sum_latencies(latencies), 0.5) FROM endpoint_minutes`).Scan(&p50)
@@ -70,7 +73,7 @@ func TestEveryRowIsStoredOnce(t *testing.T) {
 	}
 }
 
-// TestQuantilesOfTheDatabaseAreThoseOfTheSketch compares latency_quantile with record.Sketch.
+// TestQuantilesOfTheDatabaseAreThoseOfTheSketch compares latency_quantile with journal.Sketch.
 func TestQuantilesOfTheDatabaseAreThoseOfTheSketch(t *testing.T) {
 	w := newWorld(t)
 	var s journal.Sketch
@@ -79,7 +82,8 @@ func TestQuantilesOfTheDatabaseAreThoseOfTheSketch(t *testing.T) {
 	}
 	for _, q := range []float64{0, 0.01, 0.5, 0.95, 0.99, 1} {
 		var got float64
-		err := w.db.QueryRow(context.Background(), `SELECT latency_quantile($1::text::bigint[], $2)`, latencies(&s), q).Scan(&got)
+		err := w.db.QueryRow(context.Background(), `SELECT latency_quantile(all_latencies($1::text::bigint[]), $2)`,
+			latencies(&s), q).Scan(&got)
 		want := s.Quantile(q).Seconds() * 1000
 		if err != nil || math.Abs(got-want) > want/1000 {
 			t.Errorf("the quantile %v is %v ms, want %v: %v", q, got, want, err)
@@ -87,7 +91,8 @@ func TestQuantilesOfTheDatabaseAreThoseOfTheSketch(t *testing.T) {
 	}
 }
 
-// TestLatenciesOfIdentities adds events up by identity and hour: each as often as its weight says, in the buckets of all other latencies.
+// TestLatenciesOfIdentities adds events up by identity and hour: each as often as its weight says, in the buckets of
+// all other latencies.
 func TestLatenciesOfIdentities(t *testing.T) {
 	w := newWorld(t)
 	now := time.Now().UTC().Truncate(time.Hour)
@@ -95,17 +100,20 @@ func TestLatenciesOfIdentities(t *testing.T) {
 	for n := range int64(3) {
 		var events []journal.Event
 		for i := range int64(40) {
-			e := journal.Event{At: now.Add(time.Duration(i%2) * -time.Hour).UnixMicro(), Domain: "api", Outcome: "allowed", Identity: "user:ann", Latency: (n + 1) * i * i * i, Weight: 1 + i%3*50}
+			e := journal.Event{At: now.Add(time.Duration(i%2) * -time.Hour).UnixMicro(), Domain: "api",
+				Outcome: "allowed", Identity: "user:ann", Latency: (n + 1) * i * i * i, Weight: 1 + i%3*50}
 			events = append(events, e)
 			want.Add(time.Duration(e.Latency)*time.Microsecond, e.Weight)
 		}
-		w.send("events", journal.Entry{Sidecar: "one", Sequence: n + 1, Rows: journal.MarshalEvents(events)})
+		w.send("events", journal.Entry{Sidecar: "one", Sequence: n + 1,
+			Rows: (&journal.Rows{Events: events}).Marshal()})
 		w.drain()
 	}
 	w.want("hours", 2, `SELECT count(*) FROM identity_hours WHERE identity = 'user:ann' AND samples = 60`)
 	for name, sql := range map[string]string{
-		"hours":  `SELECT latency_quantile(all_latencies(sum_few_latencies(latencies)), $1) FROM identity_hours`,
-		"events": `SELECT latency_quantile(all_latencies(sum_few_latencies(ARRAY[latency_bucket(latency) << 40 | weight])), $1) FROM events`,
+		"hours": `SELECT latency_quantile(all_latencies(sum_few_latencies(latencies)), $1) FROM identity_hours`,
+		"events": `SELECT latency_quantile(all_latencies(sum_few_latencies(ARRAY[latency_bucket(latency) << 40 |
+		  weight])), $1) FROM events`,
 	} {
 		for _, q := range []float64{0, 0.01, 0.5, 0.95, 0.99, 1} {
 			var got float64
@@ -141,8 +149,9 @@ func TestAPoisonEntryIsLeftOut(t *testing.T) {
 		large.Rows = []byte(strings.ReplaceAll(string(large.Rows), `"api"`, `"large"`))
 		w.send("usage", large)
 	}
-	w.send("usage", journal.Entry{Sidecar: "a", Sequence: 1, Rows: []byte(`{"identities":[[1,"api"`)})
-	w.send("usage", journal.Entry{Sidecar: "a", Sequence: 2, Rows: []byte(fmt.Sprintf(`{"identities":[[%d,"api","","user:x","allowed",-5,1]]}`, minuteOf(now)))})
+	w.send("usage", journal.Entry{Sidecar: "a", Sequence: 1, Rows: []byte(`{"identities":[{"minute":1,"domain":"api"`)})
+	w.send("usage", journal.Entry{Sidecar: "a", Sequence: 2,
+		Rows: []byte(fmt.Sprintf(`{"identities":[{"minute":%d,"domain":"api","name":"user:x","outcome":"allowed","requests":-5,"cost":1}]}`, minuteOf(now)))})
 	w.redis.Do(t, "XADD", w.cfg.Keys.Shared("usage"), "*", "noise", "yes")
 	w.send("usage", journal.Entry{Sidecar: "a", Sequence: math.MaxInt64 - 1, Rows: []byte(`{}`)})
 	long := usageOf("a", 3, "ann", now, 1, 0)
@@ -223,12 +232,14 @@ func TestAChangedSecretNamesAgain(t *testing.T) {
 	w := newWorld(t)
 	w.run(`INSERT INTO domains (name, created_by) VALUES ('api', 'ann')`)
 	w.run(`ALTER TABLE users DISABLE TRIGGER ALL`)
-	w.run(`INSERT INTO users (domain, name, updated_by) SELECT 'api', 'u' || n, 'x' FROM generate_series(1, 12000) AS n`)
+	w.run(`INSERT INTO users (domain, name, updated_by) SELECT 'api', 'u' || n, 'x' FROM generate_series(1, 12000) AS
+	  n`)
 	w.run(`UPDATE users SET identity = 'user:' || name`)
 	w.run(`INSERT INTO record_names (fingerprint) VALUES ('another')`)
 	w.drain()
 	w.want("names", 12000, `SELECT count(DISTINCT identity) FROM users WHERE identity <> 'user:' || name`)
 	w.run(`INSERT INTO users (domain, name, updated_by) VALUES ('api', 'late', 'x')`)
 	w.drain()
-	w.want("the name of a new user", 1, `SELECT count(*) FROM users WHERE name = 'late' AND identity = $1`, w.cfg.Keys.Identity("user", "late"))
+	w.want("the name of a new user", 1, `SELECT count(*) FROM users WHERE name = 'late' AND identity = $1`,
+		w.cfg.Keys.Identity("user", "late"))
 }
