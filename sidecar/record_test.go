@@ -222,9 +222,9 @@ func askMany(t testing.TB, conn *grpc.ClientConn, rounds int) map[string]int64 {
 // awaitEntries waits until an entry is written to each stream.
 func (r *running) awaitEntries(t testing.TB) {
 	t.Helper()
-	before := r.journal.Stats()
+	before := r.counts.journal.Stats()
 	servers.Await(t, "entries of both streams", func() error {
-		now := r.journal.Stats()
+		now := r.counts.journal.Stats()
 		if now.UsageEntries == before.UsageEntries || now.EventEntries == before.EventEntries {
 			return fmt.Errorf("since %+v nothing was written: %+v", before, now)
 		}

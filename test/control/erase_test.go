@@ -257,8 +257,8 @@ func (w *eraseWorld) trace(user string) {
 	w.exec(`INSERT INTO record_sources (sidecar, stream, sequence, region) VALUES ($1, 'usage', 1, 'eu'), ($1, 'events', 1, 'eu')`, user[:4])
 	rows := map[string]string{
 		fmt.Sprintf(`{"identities":[{"minute":%d,"domain":"api","name":%q,"outcome":"refused","requests":1,"cost":1}]}`, time.Now().Unix()/60, identity): "usage",
-		fmt.Sprintf(`{"keys":[{"minute":%d,"domain":"api","name":%q,"requests":1,"refused":1}]}`, time.Now().Unix()/60, w.keyName(user)):                                        "usage",
-		fmt.Sprintf(`{"events":[{"at":%d,"domain":"api","outcome":"refused","identity":%q,"weight":1}]}`, time.Now().UnixMicro(), identity):  "events",
+		fmt.Sprintf(`{"keys":[{"minute":%d,"domain":"api","name":%q,"requests":1,"refused":1}]}`, time.Now().Unix()/60, w.keyName(user)):                 "usage",
+		fmt.Sprintf(`{"events":[{"at":%d,"domain":"api","outcome":"refused","identity":%q,"weight":1}]}`, time.Now().UnixMicro(), identity):              "events",
 	}
 	for text, stream := range rows {
 		w.redis.Do(w.t, "XADD", w.keys.Shared(stream), "*", "sidecar", user[:4], "sequence", "1", "region", "eu", "dropped", "0", "rows", text)
