@@ -12,16 +12,16 @@ import (
 // records come.
 func TestClassesOfManyRecords(t *testing.T) {
 	soon, late := time.Unix(1000, 0).UTC(), time.Unix(2000, 0).UTC()
-	record := func(domain string, kind Kind, r *Record) *Difference {
+	record := func(domain string, kind Kind, r *Record) Swap {
 		id := Identity{Domain: domain, Kind: kind, Name: "ann"}
 		if kind == Network {
 			id.Name, id.Network = "", netip.MustParsePrefix("192.0.2.0/24")
 		}
-		return &Difference{Wanted: &Wanted{Identity: id, Record: r}}
+		return Swap{Identity: id, Record: r}
 	}
 	lasting := &Record{Tier: "gold"}
 	ends := func(at time.Time) *Record { return &Record{Block: &Block{Until: at}} }
-	found := []*Difference{
+	found := []Swap{
 		record("shop", User, lasting), record("shop", User, ends(soon)), record("mail", User, ends(soon)), record("mail", User, ends(late)),
 		record("shop", APIKey, lasting), record("shop", Network, ends(late)), record("shop", Network, ends(soon)), record("maps", User, nil),
 	}
@@ -31,7 +31,11 @@ func TestClassesOfManyRecords(t *testing.T) {
 		if got := classesOf(found); !maps.Equal(got, want) {
 			t.Errorf("the classes are %v, want %v", got, want)
 		}
-		if got := slices.Sorted(slices.Values(allClasses(found))); !slices.Equal(got, all) {
+		var ids []Identity
+		for _, one := range found {
+			ids = append(ids, one.Identity)
+		}
+		if got := ClassesOf(ids); !slices.Equal(got, all) {
 			t.Errorf("all classes are %v, want %v", got, all)
 		}
 		slices.Reverse(found)

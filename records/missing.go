@@ -84,3 +84,6 @@ func (b *Book) askMissing(ctx context.Context) {
 		}
 	}
 }
+
+// AnnounceAll lets all sidecars know that any record may have changed.
+func (b *Book) AnnounceAll(ctx context.Context) error { return b.TellAll(ctx, []string{fillingClass}) }

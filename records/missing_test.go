@@ -72,12 +72,13 @@ func TestWhatIsNotBackYet(t *testing.T) {
 		t.Errorf("a second later %v is asked about, want bob again", got)
 	}
 
-	_, err = control.Mend(t.Context(), []Wanted{{user("bob"), &Record{Tier: "silver"}}, {user("carol"), nil}})
+	mend(t, control, []Swap{{Identity: user("bob"), Record: &Record{Tier: "silver"}}})
+	_, err = control.Swap(t.Context(), []Swap{{Identity: user("carol")}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	expectTier(t, sidecar, "bob", "silver")
-	expectTier(t, sidecar, "carol", "none") // it was deleted meanwhile: Redis has none before and after
+	expectTier(t, sidecar, "carol", "none") // it was deleted meanwhile
 	err = control.EndFilling(t.Context())
 	if err != nil {
 		t.Fatal(err)

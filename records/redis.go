@@ -184,9 +184,11 @@ func (b *Book) learn(id Identity, key string, item any, changes uint64) any {
 		}
 		// What is kept must not keep the message that these are parts of.
 		id.Domain, id.Name = strings.Clone(id.Domain), strings.Clone(id.Name)
-		e.record, e.value = r, b.cfg.Prepare(&id, r)
-		e.until = now.Add(jittered(positiveLife))
-		e.bytes += recordBytes + 2*int64(length)
+		if !r.empty() {
+			e.record, e.value = r, b.cfg.Prepare(&id, r)
+			e.until = now.Add(jittered(positiveLife))
+			e.bytes += recordBytes + 2*int64(length)
+		}
 	}
 	b.cache.keep(id, e, changes)
 	return e.value
@@ -241,6 +243,9 @@ func (b *Book) read(ctx context.Context, key string) (string, *Record, error) {
 	if err != nil {
 		return text, nil, fmt.Errorf("the record in Redis cannot be read: %w", err)
 	}
+	if r.empty() {
+		return text, nil, nil
+	}
 	return text, r, nil
 }
 
@@ -254,42 +259,29 @@ func (b *Book) run(ctx context.Context, key string, words ...any) (any, error) {
 // homeOf is where a key is.
 func (b *Book) homeOf(key string) home { return home{b.cfg.Redis.Server(key), b.cfg.Redis.Slot(key)} }
 
-// changeOnce changes a record in Redis. The index is written first, so that no record is without it.
-func (b *Book) changeOnce(ctx context.Context, id Identity, edit func(*Record) *Record) (before, after *Record, err error) {
+// changeOnce changes a record in Redis.
+func (b *Book) changeOnce(
+	ctx context.Context, id Identity, edit func(*Record) *Record,
+) (before, after *Record, err error) {
 	key := b.cfg.Key(&id)
 	was, before, err := b.read(ctx, key)
 	if err != nil {
 		return nil, nil, err
 	}
 	after = edit(before)
-	text, until := "", "0"
-	if after != nil {
-		words, err := json.Marshal(after)
-		if err != nil {
-			return before, nil, fmt.Errorf("write the record: %w", err)
+	done, err := b.writeAll(ctx, []Swap{{id, was, after}}, func(key, text, until, was string) []any {
+		if after == nil {
+			text = "" // deletes it
 		}
-		text = string(words)
-		if end := after.expires(); !end.IsZero() {
-			until = strconv.FormatInt(end.UnixMilli(), 10)
-		}
-		err = b.writeIndex(ctx, id.class(), after.expires())
-		if err != nil {
-			return before, nil, err
-		}
-	}
-	reply, err := b.run(ctx, key, "EVAL", changeScript, 1, key, was, text, until)
+		return []any{"EVAL", changeScript, 1, key, was, text, until}
+	})
 	if err != nil {
-		return before, after, fmt.Errorf("write the record: %w", err)
+		return before, after, err
 	}
-	if done, _ := reply.(int64); done == 0 {
+	if !done[0] {
 		return before, after, errBusy
 	}
-	b.changed(key, id.class())
-	err = b.cfg.Publish(ctx, key, id.class())
-	if err != nil {
-		return before, after, fmt.Errorf("the record is written, and other sidecars see it in at most %v: %w", positiveLife, err)
-	}
-	return before, after, nil
+	return before, after, b.Announce(ctx, []Identity{id})
 }
 
 // writeIndex notes that there are records of a class until then.

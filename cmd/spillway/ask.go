@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spillway-mesh/spillway/control"
-	"github.com/spillway-mesh/spillway/control/questions"
+	"github.com/spillway-mesh/spillway/control/api"
+	"github.com/spillway-mesh/spillway/control/database/questions"
 )
 
 func newControlAsk() *cobra.Command {
@@ -69,7 +69,7 @@ func answerQuestion(cmd *cobra.Command, name string, params url.Values) error {
 	if err != nil {
 		return err
 	}
-	var a control.QuestionAnswer
+	var a api.QuestionAnswer
 	err = now.read(&a)
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func answerQuestion(cmd *cobra.Command, name string, params url.Values) error {
 }
 
 // showAnswer prints the rows of an answer.
-func showAnswer(w io.Writer, a *control.QuestionAnswer) {
+func showAnswer(w io.Writer, a *api.QuestionAnswer) {
 	if a.Since != nil {
 		fmt.Fprintf(w, "%s, since %s\n", a.Question, instant(*a.Since))
 	}

@@ -12,7 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spillway-mesh/spillway/control"
+	"github.com/spillway-mesh/spillway/control/api"
+	"github.com/spillway-mesh/spillway/control/database"
 )
 
 func newAudit() *cobra.Command {
@@ -26,12 +27,12 @@ func newAudit() *cobra.Command {
 					params.Set(name, value)
 				}
 			}
-			all, err := pages(cmd, "/v1/audit", params, func(l *control.AuditList) []control.Entry { return l.Entries },
-				func(params url.Values, last *control.Entry) { params.Set("before", strconv.FormatInt(last.ID, 10)) })
+			all, err := pages(cmd, "/v1/audit", params, func(l *api.AuditList) []database.Entry { return l.Entries },
+				func(params url.Values, last *database.Entry) { params.Set("before", strconv.FormatInt(last.ID, 10)) })
 			if err != nil {
 				return err
 			}
-			return put(cmd, control.AuditList{Entries: all}, showAudit)
+			return put(cmd, api.AuditList{Entries: all}, showAudit)
 		},
 	}
 	addControl(cmd)
@@ -42,7 +43,7 @@ func newAudit() *cobra.Command {
 	return cmd
 }
 
-func showAudit(w io.Writer, list control.AuditList) {
+func showAudit(w io.Writer, list api.AuditList) {
 	t := newTable(w, "AT", "WHO", "FROM", "ACTION", "DOMAIN", "KIND", "NAME", "CHANGE")
 	for i := range list.Entries {
 		e := &list.Entries[i]

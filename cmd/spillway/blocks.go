@@ -10,7 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spillway-mesh/spillway/control"
+	"github.com/spillway-mesh/spillway/control/api"
+	"github.com/spillway-mesh/spillway/control/database"
 )
 
 func newBlocks() *cobra.Command {
@@ -29,15 +30,15 @@ func newBlocksList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			all, err := pages(cmd, place(domain, "blocks"), url.Values{}, func(l *control.BlockList) []control.Block { return l.Blocks },
-				func(params url.Values, last *control.Block) {
+			all, err := pages(cmd, place(domain, "blocks"), url.Values{}, func(l *api.BlockList) []database.Block { return l.Blocks },
+				func(params url.Values, last *database.Block) {
 					params.Set("after_kind", last.Kind)
 					params.Set("after", last.Name)
 				})
 			if err != nil {
 				return err
 			}
-			return put(cmd, control.BlockList{Blocks: all}, showBlocks)
+			return put(cmd, api.BlockList{Blocks: all}, showBlocks)
 		},
 	}
 	addControl(cmd)
@@ -45,7 +46,7 @@ func newBlocksList() *cobra.Command {
 	return cmd
 }
 
-func showBlocks(w io.Writer, list control.BlockList) {
+func showBlocks(w io.Writer, list api.BlockList) {
 	t := newTable(w, "KIND", "NAME", "BLOCKED", "BY", "AT")
 	for _, b := range list.Blocks {
 		t.row(b.Kind, b.Name, blockWords(b.Until, b.Reason), b.UpdatedBy, instant(b.UpdatedAt))
@@ -120,14 +121,14 @@ func addBlock(cmd *cobra.Command) error {
 		params.Set("wide", "true")
 	}
 	got, err := askControl(cmd, http.MethodPut, path, body, params, headers...)
-	var b control.Block
+	var b database.Block
 	if err == nil {
 		err = got.read(&b)
 	}
 	if err != nil {
 		return err
 	}
-	return put(cmd, b, func(w io.Writer, b control.Block) { showBlocks(w, control.BlockList{Blocks: []control.Block{b}}) })
+	return put(cmd, b, func(w io.Writer, b database.Block) { showBlocks(w, api.BlockList{Blocks: []database.Block{b}}) })
 }
 
 // blockLock is the condition of a change of a block. That of a user stands with the user, who may be there without a block.

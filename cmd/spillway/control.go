@@ -12,9 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/spillway-mesh/spillway/control"
-	"github.com/spillway-mesh/spillway/control/archive"
-	"github.com/spillway-mesh/spillway/sidecar"
+	"github.com/spillway-mesh/spillway/control/api"
+	"github.com/spillway-mesh/spillway/control/database"
 	"github.com/spillway-mesh/spillway/sidecar/settings"
+	"github.com/spillway-mesh/spillway/sidecar"
 	"github.com/spillway-mesh/spillway/telemetry"
 )
 
@@ -44,7 +45,7 @@ func serveControl(cmd *cobra.Command) error {
 	signal.Notify(hangUps, syscall.SIGHUP) // reads files again; one that comes early ends nothing
 	defer signal.Stop(hangUps)
 	log := slog.New(slog.NewTextHandler(&telemetry.Lines{Out: cmd.OutOrStdout()}, nil))
-	pools := control.PoolSizes{Changes: own.Changes, Reads: own.Reads, Blocks: own.Blocks}
+	pools := database.PoolSizes{Changes: own.Changes, Reads: own.Reads, Blocks: own.Blocks}
 	cfg := control.Config{
 		DatabaseURL: own.Database, Pools: pools, Listen: own.Listen, Cert: own.Cert, Key: own.Key, TokenFile: own.Tokens,
 		KeyPrefix: shared.Store.KeyPrefix, KeySecret: shared.Store.KeySecret, Plain: shared.Record.Plain, Log: log,
@@ -108,7 +109,7 @@ CONTROL_TOKEN_FILE, with the SHA-256 of the token. The roles are viewer, operato
 admin (tiers and rules, too). --domains limits the token to some domains: what is about all domains is then
 refused, and lists leave out the others.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			secret, line, err := control.NewToken(args[0], args[1], domains...)
+			secret, line, err := api.NewToken(args[0], args[1], domains...)
 			if err != nil {
 				return err
 			}

@@ -13,7 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spillway-mesh/spillway/control"
+	"github.com/spillway-mesh/spillway/control/api"
+	"github.com/spillway-mesh/spillway/control/database"
 )
 
 var aControl = peer{"control", "control", "--control names its API, --server a sidecar"}
@@ -160,12 +161,12 @@ func domainOf(cmd *cobra.Command) (string, error) {
 }
 
 // domainsOf is what is in force.
-func domainsOf(cmd *cobra.Command) ([]control.Publication, error) {
+func domainsOf(cmd *cobra.Command) ([]database.Publication, error) {
 	now, err := askControl(cmd, http.MethodGet, "/v1/domains", nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	var list control.PublicationList
+	var list api.PublicationList
 	err = now.read(&list)
 	return list.Domains, err
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spillway-mesh/spillway/control"
+	"github.com/spillway-mesh/spillway/control/database"
 )
 
 const erasureEvery = 250 * time.Millisecond // how often the command asks whether an erasure has ended
@@ -78,10 +78,10 @@ func whomToErase(cmd *cobra.Command) (kind, name string, err error) {
 }
 
 // awaitErasure asks until the erasure has ended, and shows why it takes long.
-func awaitErasure(cmd *cobra.Command, now state) (*control.Erasure, error) {
+func awaitErasure(cmd *cobra.Command, now state) (*database.Erasure, error) {
 	told := ""
 	for {
-		var e control.Erasure
+		var e database.Erasure
 		err := now.read(&e)
 		if err != nil || e.ID == 0 {
 			return nil, &unreachable{errors.New("the answer names no erasure")}
@@ -105,7 +105,7 @@ func awaitErasure(cmd *cobra.Command, now state) (*control.Erasure, error) {
 	}
 }
 
-func showErasure(cmd *cobra.Command, e *control.Erasure) {
+func showErasure(cmd *cobra.Command, e *database.Erasure) {
 	out := cmd.OutOrStdout()
 	t := newTable(out, "PLACE", "REMOVED", "LEFT")
 	for _, p := range e.Places {

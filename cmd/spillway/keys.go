@@ -11,7 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spillway-mesh/spillway/control"
+	"github.com/spillway-mesh/spillway/control/api"
+	"github.com/spillway-mesh/spillway/control/database"
 )
 
 func newKeys() *cobra.Command {
@@ -33,12 +34,12 @@ func newKeysList() *cobra.Command {
 			if user := cmd.Flag("user").Value.String(); user != "" {
 				params.Set("user", user)
 			}
-			all, err := pages(cmd, place(domain, "keys"), params, func(l *control.KeyList) []control.APIKey { return l.Keys },
-				func(params url.Values, last *control.APIKey) { params.Set("after", last.ID) })
+			all, err := pages(cmd, place(domain, "keys"), params, func(l *api.KeyList) []database.APIKey { return l.Keys },
+				func(params url.Values, last *database.APIKey) { params.Set("after", last.ID) })
 			if err != nil {
 				return err
 			}
-			return put(cmd, control.KeyList{Keys: all}, showKeys)
+			return put(cmd, api.KeyList{Keys: all}, showKeys)
 		},
 	}
 	addControl(cmd)
@@ -47,7 +48,7 @@ func newKeysList() *cobra.Command {
 	return cmd
 }
 
-func showKeys(w io.Writer, list control.KeyList) {
+func showKeys(w io.Writer, list api.KeyList) {
 	t := newTable(w, "ID", "PREFIX", "USER", "TIER", "EXPIRES", "LAST USED", "REQUESTS", "STATE")
 	for i := range list.Keys {
 		k := &list.Keys[i]
@@ -57,7 +58,7 @@ func showKeys(w io.Writer, list control.KeyList) {
 }
 
 // keyState is whether a key works.
-func keyState(k *control.APIKey, now time.Time) string {
+func keyState(k *database.APIKey, now time.Time) string {
 	switch {
 	case k.RevokedAt != nil:
 		return "revoked by " + fmt.Sprint(orEmpty(k.RevokedBy))
@@ -98,14 +99,14 @@ func createKey(cmd *cobra.Command, id string) error {
 		return err
 	}
 	got, err := askControl(cmd, http.MethodPost, place(domain, "keys"), body, nil)
-	var k control.NewKey
+	var k database.NewKey
 	if err == nil {
 		err = got.read(&k)
 	}
 	if err != nil {
 		return err
 	}
-	return put(cmd, k, func(w io.Writer, k control.NewKey) {
+	return put(cmd, k, func(w io.Writer, k database.NewKey) {
 		facts(w, "id", k.ID, "user", k.UserName, "tier", orEmpty(k.Tier), "expires", moment(k.ExpiresAt), "secret", k.Secret)
 		fmt.Fprintln(w, "The secret is shown this once.")
 	})
@@ -146,14 +147,14 @@ func newKeysRevoke() *cobra.Command {
 			if err == nil {
 				now, err = askControl(cmd, http.MethodDelete, path, nil, nil, lockOf(cmd, now)...)
 			}
-			var k control.APIKey
+			var k database.APIKey
 			if err == nil {
 				err = now.read(&k)
 			}
 			if err != nil {
 				return err
 			}
-			return put(cmd, k, func(w io.Writer, k control.APIKey) {
+			return put(cmd, k, func(w io.Writer, k database.APIKey) {
 				facts(w, "id", k.ID, "user", k.UserName, "state", keyState(&k, time.Now()), "revoked at", moment(k.RevokedAt))
 			})
 		},

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spillway-mesh/spillway/control"
+	"github.com/spillway-mesh/spillway/control/database"
 	"github.com/spillway-mesh/spillway/whatif/replay"
 )
 
@@ -68,12 +68,12 @@ func loadUsers(cmd *cobra.Command, file string) error {
 	if err != nil {
 		return hinted(err)
 	}
-	var done control.Loaded
+	var done database.Loaded
 	err = understand(document, &done)
 	if err != nil {
 		return err
 	}
-	return put(cmd, done, func(w io.Writer, done control.Loaded) {
+	return put(cmd, done, func(w io.Writer, done database.Loaded) {
 		fmt.Fprintf(w, "%d users: %d made, %d changed, %d the same as before\n", done.Lines, done.Made, done.Changed, done.Unchanged)
 	})
 }

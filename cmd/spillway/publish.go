@@ -11,7 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spillway-mesh/spillway/control"
+	"github.com/spillway-mesh/spillway/control/api"
+	"github.com/spillway-mesh/spillway/control/database"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/rules"
 	"github.com/spillway-mesh/spillway/whatif/trial"
@@ -35,10 +36,10 @@ func readRules(path string) (ruleText, error) {
 
 // published is what became of a rule file.
 type published struct {
-	File        string               `json:"file"`
-	Version     *control.Version     `json:"version"`
-	Publication *control.Publication `json:"publication"` // null: it was in force already, or it was kept as a draft
-	Unchanged   bool                 `json:"unchanged"`
+	File        string                `json:"file"`
+	Version     *database.Version     `json:"version"`
+	Publication *database.Publication `json:"publication"` // null: it was in force already, or it was kept as a draft
+	Unchanged   bool                  `json:"unchanged"`
 }
 
 func showPublished(w io.Writer, all []published) {
@@ -120,7 +121,7 @@ func publishFile(cmd *cobra.Command, file ruleText, skip bool) (published, error
 	if err != nil {
 		return published{}, err
 	}
-	var added control.VersionAdded
+	var added api.VersionAdded
 	err = got.read(&added)
 	return published{File: file.path, Version: added.Version, Publication: added.Publication}, err
 }

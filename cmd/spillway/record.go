@@ -9,7 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spillway-mesh/spillway/control"
+	"github.com/spillway-mesh/spillway/control/api"
+	"github.com/spillway-mesh/spillway/control/database"
 )
 
 // newUsageOfControl makes the commands about what clients used, by the record of a control.
@@ -56,7 +57,7 @@ control. It is exact, and a few seconds old.`,
 			if err != nil {
 				return err
 			}
-			var u control.UserUsage
+			var u database.UserUsage
 			err = find(cmd, place(domain, "users", args[0], "usage"), fmt.Sprintf("user %q in the domain %q", args[0], domain), &u)
 			if err != nil {
 				return err
@@ -69,7 +70,7 @@ control. It is exact, and a few seconds old.`,
 }
 
 // showUserUsage prints usage against quotas.
-func showUserUsage(w io.Writer, u control.UserUsage) {
+func showUserUsage(w io.Writer, u database.UserUsage) {
 	fmt.Fprintf(w, "%s in %s, by days of %s\n", plain(u.User), plain(u.Domain), plain(u.Timezone))
 	t := newTable(w, "PERIOD", "ADMITTED", "REFUSED", "COST", "QUOTA", "LEFT", "ENDS")
 	t.row("today", u.Today.Admitted, u.Today.Refused, u.Today.Cost, either(fmt.Sprint(orEmpty(u.Today.Quota)), "none"), orEmpty(u.Today.Left), instant(u.Today.To))
@@ -80,7 +81,7 @@ func showUserUsage(w io.Writer, u control.UserUsage) {
 }
 
 // showLatency prints how long decisions took, where that is known.
-func showLatency(w io.Writer, when string, l *control.Latencies) {
+func showLatency(w io.Writer, when string, l *database.Latencies) {
 	if l != nil && l.P50 != nil && l.P95 != nil && l.P99 != nil {
 		fmt.Fprintf(w, "decisions %s took p50 %.3g ms, p95 %.3g ms, p99 %.3g ms, by %s\n", when, *l.P50, *l.P95, *l.P99, counted(int(l.Samples), "event", "events"))
 	}
@@ -100,7 +101,7 @@ is exact, and a few seconds old.`,
 				return err
 			}
 			now, err := askControl(cmd, http.MethodGet, place(domain, "usage"), nil, asked(cmd, flags...))
-			var u control.Usage
+			var u database.Usage
 			if err == nil {
 				err = now.read(&u)
 			}
@@ -116,7 +117,7 @@ is exact, and a few seconds old.`,
 }
 
 // showUsed prints usage by time.
-func showUsed(w io.Writer, u control.Usage) {
+func showUsed(w io.Writer, u database.Usage) {
 	fmt.Fprintf(w, "%s from %s to %s: %d admitted with the cost %d, %d refused\n", plain(either(u.Identity, u.Domain)), instant(u.From), instant(u.To), u.Admitted, u.Cost, u.Refused)
 	t := newTable(w, "AT", "OUTCOME", "REQUESTS", "COST")
 	for _, p := range u.Points {
@@ -144,14 +145,14 @@ func newEventsList() *cobra.Command {
 				return err
 			}
 			next := ""
-			all, err := pages(cmd, place(domain, "events"), asked(cmd, flags...), func(l *control.EventList) []control.Event {
+			all, err := pages(cmd, place(domain, "events"), asked(cmd, flags...), func(l *api.EventList) []database.Event {
 				next = l.Next
 				return l.Events
-			}, func(params url.Values, _ *control.Event) { params.Set("cursor", next) })
+			}, func(params url.Values, _ *database.Event) { params.Set("cursor", next) })
 			if err != nil {
 				return err
 			}
-			return put(cmd, control.EventList{Events: all}, showEvents)
+			return put(cmd, api.EventList{Events: all}, showEvents)
 		},
 	}
 	addControl(cmd)
@@ -160,7 +161,7 @@ func newEventsList() *cobra.Command {
 	return cmd
 }
 
-func showEvents(w io.Writer, list control.EventList) {
+func showEvents(w io.Writer, list api.EventList) {
 	t := newTable(w, "AT", "OUTCOME", "IDENTITY", "REQUEST", "RULE", "COUNT", "LIMIT", "STATUS", "API KEY", "IP", "SIDECAR")
 	for i := range list.Events {
 		e := &list.Events[i]

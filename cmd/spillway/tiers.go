@@ -10,7 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/spillway-mesh/spillway/admin"
-	"github.com/spillway-mesh/spillway/control"
+	"github.com/spillway-mesh/spillway/control/api"
+	"github.com/spillway-mesh/spillway/control/database"
 )
 
 func newTiers() *cobra.Command {
@@ -30,7 +31,7 @@ func newTiersList() *cobra.Command {
 				return err
 			}
 			now, err := askControl(cmd, http.MethodGet, place(domain, "tiers"), nil, nil)
-			var list control.TierList
+			var list api.TierList
 			if err == nil {
 				err = now.read(&list)
 			}
@@ -44,7 +45,7 @@ func newTiersList() *cobra.Command {
 	return cmd
 }
 
-func showTiers(w io.Writer, list control.TierList) {
+func showTiers(w io.Writer, list api.TierList) {
 	t := newTable(w, "NAME", "DISPLAY NAME", "LIMITS", "PRICE", "ORDER", "CHANGED BY", "CHANGED AT")
 	for i := range list.Tiers {
 		one := &list.Tiers[i]
@@ -84,7 +85,7 @@ where rules of the domain are published. Where another changes the tier meanwhil
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return set(cmd, "tiers", args[0], []string{"display_name", "limits", "price", "rank"}, func(body map[string]any) error {
 				return takeTierFields(cmd, body)
-			}, func(w io.Writer, t control.Tier) { showTiers(w, control.TierList{Tiers: []control.Tier{t}}) })
+			}, func(w io.Writer, t database.Tier) { showTiers(w, api.TierList{Tiers: []database.Tier{t}}) })
 		},
 	}
 	addControl(cmd)

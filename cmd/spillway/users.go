@@ -10,7 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spillway-mesh/spillway/control"
+	"github.com/spillway-mesh/spillway/control/api"
+	"github.com/spillway-mesh/spillway/control/database"
 )
 
 func newUsers() *cobra.Command {
@@ -34,12 +35,12 @@ func newUsersList() *cobra.Command {
 					params.Set(name, value)
 				}
 			}
-			all, err := pages(cmd, place(domain, "users"), params, func(l *control.UserList) []control.User { return l.Users },
-				func(params url.Values, last *control.User) { params.Set("after", last.Name) })
+			all, err := pages(cmd, place(domain, "users"), params, func(l *api.UserList) []database.User { return l.Users },
+				func(params url.Values, last *database.User) { params.Set("after", last.Name) })
 			if err != nil {
 				return err
 			}
-			return put(cmd, control.UserList{Users: all}, showUsers)
+			return put(cmd, api.UserList{Users: all}, showUsers)
 		},
 	}
 	addControl(cmd)
@@ -50,7 +51,7 @@ func newUsersList() *cobra.Command {
 	return cmd
 }
 
-func showUsers(w io.Writer, list control.UserList) {
+func showUsers(w io.Writer, list api.UserList) {
 	t := newTable(w, "NAME", "TIER", "PER HOUR", "BURST", "PER DAY", "PER MONTH", "BLOCKED")
 	for i := range list.Users {
 		u := &list.Users[i]
@@ -75,7 +76,7 @@ func moment(at *time.Time) string {
 	return instant(*at)
 }
 
-func userBlock(u *control.User) string {
+func userBlock(u *database.User) string {
 	if !u.Blocked {
 		return ""
 	}
@@ -103,7 +104,7 @@ func newUsersShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var u control.User
+			var u database.User
 			err = find(cmd, place(domain, "users", args[0]), fmt.Sprintf("user %q in the domain %q", args[0], domain), &u)
 			if err != nil {
 				return err
@@ -115,7 +116,7 @@ func newUsersShow() *cobra.Command {
 	return cmd
 }
 
-func showUser(w io.Writer, u control.User) {
+func showUser(w io.Writer, u database.User) {
 	exceeded := ""
 	if u.ExceededCount > 0 {
 		exceeded = fmt.Sprint(u.ExceededCount)

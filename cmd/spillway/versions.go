@@ -11,7 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spillway-mesh/spillway/control"
+	"github.com/spillway-mesh/spillway/control/api"
+	"github.com/spillway-mesh/spillway/control/database"
 	"github.com/spillway-mesh/spillway/whatif/rulediff"
 )
 
@@ -34,7 +35,7 @@ first.`,
 				if err != nil {
 					return err
 				}
-				return put(cmd, control.PublicationList{Domains: all}, showDomains)
+				return put(cmd, api.PublicationList{Domains: all}, showDomains)
 			}
 			return listVersions(cmd, domain)
 		},
@@ -47,13 +48,13 @@ first.`,
 
 // versionsView is the versions of a domain, and which of them is in force.
 type versionsView struct {
-	InForce  int64             `json:"in_force"` // 0: none
-	Versions []control.Version `json:"versions"`
+	InForce  int64              `json:"in_force"` // 0: none
+	Versions []database.Version `json:"versions"`
 }
 
 func listVersions(cmd *cobra.Command, domain string) error {
-	all, err := pages(cmd, place(domain, "versions"), url.Values{}, func(l *control.VersionList) []control.Version { return l.Versions },
-		func(params url.Values, last *control.Version) {
+	all, err := pages(cmd, place(domain, "versions"), url.Values{}, func(l *api.VersionList) []database.Version { return l.Versions },
+		func(params url.Values, last *database.Version) {
 			params.Set("before", strconv.FormatInt(last.Version, 10))
 		})
 	if err != nil {
@@ -67,7 +68,7 @@ func listVersions(cmd *cobra.Command, domain string) error {
 }
 
 // inForce is the newest publication of a domain; its fields are zero where there is none.
-func inForce(cmd *cobra.Command, domain string) (p control.Publication, now state, err error) {
+func inForce(cmd *cobra.Command, domain string) (p database.Publication, now state, err error) {
 	now, err = look(cmd, place(domain, "published"))
 	if err == nil && now.document != nil {
 		err = now.read(&p)
@@ -75,7 +76,7 @@ func inForce(cmd *cobra.Command, domain string) (p control.Publication, now stat
 	return p, now, err
 }
 
-func showDomains(w io.Writer, list control.PublicationList) {
+func showDomains(w io.Writer, list api.PublicationList) {
 	t := newTable(w, "DOMAIN", "VERSION", "PUBLICATION", "BY", "AT", "NOTE")
 	for _, p := range list.Domains {
 		t.row(p.Domain, versionText(p.Version), p.Publication, p.PublishedBy, instant(p.PublishedAt), p.Note)
@@ -108,7 +109,7 @@ func newRulesShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return put(cmd, v, func(w io.Writer, v *control.VersionText) {
+			return put(cmd, v, func(w io.Writer, v *database.VersionText) {
 				facts(w, "domain", v.Domain, "version", v.Version, "rules", v.Rules, "by", v.CreatedBy, "at", instant(v.CreatedAt), "note", v.Note, "sha256", v.Hash)
 				fmt.Fprintf(w, "\n%s", plainLines(v.Text))
 			})
@@ -119,7 +120,7 @@ func newRulesShow() *cobra.Command {
 }
 
 // versionOf reads the version that the arguments name, or the one that is in force.
-func versionOf(cmd *cobra.Command, args []string) (*control.VersionText, error) {
+func versionOf(cmd *cobra.Command, args []string) (*database.VersionText, error) {
 	domain, err := domainOf(cmd)
 	if err != nil {
 		return nil, err
@@ -141,8 +142,8 @@ func versionOf(cmd *cobra.Command, args []string) (*control.VersionText, error) 
 	return textOf(cmd, domain, now.Version)
 }
 
-func textOf(cmd *cobra.Command, domain string, version int64) (*control.VersionText, error) {
-	var v control.VersionText
+func textOf(cmd *cobra.Command, domain string, version int64) (*database.VersionText, error) {
+	var v database.VersionText
 	return &v, find(cmd, place(domain, "versions", strconv.FormatInt(version, 10)), fmt.Sprintf("version %d of the domain %q", version, domain), &v)
 }
 
@@ -225,7 +226,7 @@ func lastTwo(cmd *cobra.Command, domain string) (before, now int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	var history control.PublicationHistory
+	var history api.PublicationHistory
 	err = got.read(&history)
 	if err != nil || len(history.Publications) == 0 {
 		return 0, 0, err
@@ -285,14 +286,14 @@ func rollback(cmd *cobra.Command, args []string) error {
 
 // showPublication prints what is in force after a change.
 func showPublication(cmd *cobra.Command, got state, err error) error {
-	var p control.Publication
+	var p database.Publication
 	if err == nil {
 		err = got.read(&p)
 	}
 	if err != nil {
 		return err
 	}
-	return put(cmd, p, func(w io.Writer, p control.Publication) {
+	return put(cmd, p, func(w io.Writer, p database.Publication) {
 		if p.Version == 0 {
 			fmt.Fprintf(w, "%s: no version is in force (publication %d)\n", plain(p.Domain), p.Publication)
 			return

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,15 +33,16 @@ type Connect func(context.Context) (*pgx.Conn, error)
 // Task is what the leader does all the time.
 type Task struct {
 	Name string
-	// Run works until ctx ends, and returns then. A second after it has returned it runs again. changed receives when the
-	// database has changed, and each second.
+	// Run does what there is to do, until ctx ends at most. After an error it runs again in a second; after nil when the
+	// database has changed, or in a second. A task that does not return in between may wait for changed itself.
 	Run func(ctx context.Context, changed <-chan struct{}) error
 }
 
-// Config sets up a Leader. Ready may be nil.
+// Config sets up a Leader. Ready and Begin may be nil.
 type Config struct {
 	Connect Connect
 	Ready   func(context.Context) error // fails while this program must not lead, such as on another schema
+	Begin   func()                      // is called when this control has begun to lead, before its tasks
 	Log     *slog.Logger
 }
 
@@ -48,6 +51,15 @@ type Status struct {
 	Leads    bool
 	Waits    bool              // another control leads
 	Problems map[string]string // of tasks, by name; that of the leader itself has the name "leader"
+}
+
+// Problem is the problems of all tasks together; empty: there are none.
+func (s *Status) Problem() string {
+	var all []string
+	for _, task := range slices.Sorted(maps.Keys(s.Problems)) {
+		all = append(all, task+": "+s.Problems[task])
+	}
+	return strings.Join(all, "\n")
 }
 
 // Leader runs its tasks while it leads. Make one with New.
@@ -68,6 +80,9 @@ func New(cfg Config, tasks ...Task) *Leader {
 func (l *Leader) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := l.term(ctx)
+		if err != nil {
+			l.set(false, false)
+		}
 		if ctx.Err() == nil {
 			l.Note("leader", err)
 		}
@@ -102,10 +117,10 @@ func (l *Leader) Note(task string, err error) {
 func (l *Leader) set(leads, waits bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.status.Leads, l.status.Waits = leads, waits
-	if !leads {
-		clear(l.status.Problems) // what is wrong now is for the leader to show
+	if waits || leads != l.status.Leads {
+		clear(l.status.Problems) // of a leader that is none any more
 	}
+	l.status.Leads, l.status.Waits = leads, waits
 }
 
 // term is one time of leading: from getting the lock until the session that holds it is lost. It returns nil where
@@ -130,6 +145,9 @@ func (l *Leader) term(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for changes: %w", err)
 	}
+	if l.cfg.Begin != nil {
+		l.cfg.Begin()
+	}
 	l.set(true, false)
 	l.cfg.Log.Info("this control leads")
 	err = l.lead(ctx, conn)
@@ -147,7 +165,6 @@ func (l *Leader) lead(ctx context.Context, conn *pgx.Conn) error {
 	var changes []chan struct{}
 	for _, task := range l.tasks {
 		changed := make(chan struct{}, 1)
-		changed <- struct{}{} // the first look
 		changes = append(changes, changed)
 		running.Go(func() { l.repeat(ctx, task, changed) })
 	}
@@ -169,10 +186,18 @@ func (l *Leader) lead(ctx context.Context, conn *pgx.Conn) error {
 func (l *Leader) repeat(ctx context.Context, task Task, changed <-chan struct{}) {
 	for ctx.Err() == nil {
 		err := task.Run(ctx, changed)
-		if ctx.Err() == nil {
-			l.Note(task.Name, err)
+		if ctx.Err() != nil {
+			return
 		}
-		pause(ctx, retryAfter)
+		l.Note(task.Name, err)
+		if err != nil {
+			pause(ctx, retryAfter)
+			continue
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spillway-mesh/spillway/control"
+	"github.com/spillway-mesh/spillway/control/api"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -50,7 +50,7 @@ func TestTheAPIDoesWhatItsDocumentSays(t *testing.T) {
 // TestTheControlDoesWhatItsDocumentSays does the same with a control that has something of each kind.
 func TestTheControlDoesWhatItsDocumentSays(t *testing.T) {
 	t.Parallel()
-	secret, line, err := control.NewToken("admin", "tester")
+	secret, line, err := api.NewToken("admin", "tester")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spillway-mesh/spillway/test/servers"
 	"google.golang.org/grpc/codes"
+
+	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // billing is a world whose parts are killed and started again, and what its sidecars admitted.

@@ -34,7 +34,10 @@ func TestEraseLeavesNoTrace(t *testing.T) {
 			w.trace(stays)
 			w.archive()
 			places := w.erase(gone, 0)
-			for _, p := range []string{"streams in Redis", "api_keys", "users", "audit", "events", "usage_minutes", "identity_hours", "usage_of_another_room", "events_restored", "outbox", "counters in Redis", "archive"} {
+			for _, p := range []string{
+				"streams in Redis", "api_keys", "profiles", "audit", "events", "usage_minutes", "identity_hours",
+				"usage_of_another_room", "events_restored", "records in Redis", "counters in Redis", "archive",
+			} {
 				if places[p].Removed == 0 {
 					t.Errorf("nothing was removed from %s: %v", p, places)
 				}
@@ -42,7 +45,10 @@ func TestEraseLeavesNoTrace(t *testing.T) {
 			if left := w.find(gone); len(left) > 0 {
 				t.Errorf("after the erasure there are traces in %v", left)
 			}
-			for _, p := range []string{"table users", "table api_keys", "table audit", "table events", "table usage_minutes", "table usage_of_another_room", "Redis", "archive"} {
+			for _, p := range []string{
+				"table profiles", "table api_keys", "table audit", "table events", "table usage_minutes",
+				"table usage_of_another_room", "Redis", "archive",
+			} {
 				if found := w.find(stays); !strings.Contains(strings.Join(found, "\n"), p) {
 					t.Errorf("the traces of another are gone from %s: there are %v", p, found)
 				}

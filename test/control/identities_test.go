@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/spillway-mesh/spillway/control"
+	"github.com/spillway-mesh/spillway/control/api"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -134,7 +134,7 @@ func TestRolesBoundWhatTokensMayDo(t *testing.T) {
 	var lines []string
 	secrets := map[string]string{}
 	for _, role := range []string{"viewer", "operator", "admin"} {
-		secret, line, err := control.NewToken(role, "the-"+role)
+		secret, line, err := api.NewToken(role, "the-"+role)
 		if err != nil {
 			t.Fatal(err)
 		}

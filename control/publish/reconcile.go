@@ -1,0 +1,83 @@
+package publish
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spillway-mesh/spillway/control/database"
+	"github.com/spillway-mesh/spillway/records"
+)
+
+// roundsMost is how often Reconcile looks again.
+const roundsMost = 20
+
+// errBusy means that others have changed the same records all the time.
+var errBusy = errors.New("records in Redis are being changed by others all the time")
+
+// Reconcile makes the records of subjects in Redis what the database has, and returns how many it has written. It
+// announces nothing.
+//
+// Any number of them, in any processes, may work at the same time: each reads Redis before the database, and writes only
+// where Redis still has what was read. What it has written it looks at once more, until Redis and the database agree: the
+// database may have changed in between, and a later reader may have found nothing to write.
+func (p *Publisher) Reconcile(
+	ctx context.Context, q database.Querier, subjects []database.Subject,
+) (written int, err error) {
+	for range roundsMost {
+		if len(subjects) == 0 {
+			return written, nil
+		}
+		var n int
+		subjects, n, err = p.round(ctx, q, subjects)
+		written += n
+		p.mended.Add(int64(n))
+		if err != nil {
+			return written, err
+		}
+	}
+	return written, errBusy
+}
+
+// round is one look of Reconcile. It returns what it has written, or could not write, and how many it has.
+func (p *Publisher) round(
+	ctx context.Context, q database.Querier, subjects []database.Subject,
+) (again []database.Subject, written int, err error) {
+	var known []database.Subject
+	for _, s := range subjects {
+		if _, err := IdentityOf(s); err == nil {
+			known = append(known, s)
+		}
+	}
+	had, err := p.book.Read(ctx, identitiesOf(known))
+	if err != nil {
+		return nil, 0, err
+	}
+	p.passed("read")
+	was := map[database.Subject]string{}
+	for i, s := range known {
+		was[s] = had[i]
+	}
+	wanted, err := p.desiredOf(ctx, q, known)
+	if err != nil {
+		return nil, 0, err
+	}
+	p.passed("asked")
+	var swaps []records.Swap
+	for _, d := range wanted {
+		s := records.Swap{Identity: d.identity, Was: was[d.Subject], Record: d.record}
+		if s.Differs() || s.Was == "" && s.Record == nil {
+			swaps, again = append(swaps, s), append(again, d.Subject)
+		}
+	}
+	if len(swaps) == 0 {
+		return nil, 0, nil
+	}
+	done, err := p.book.Swap(ctx, swaps)
+	for _, wrote := range done {
+		if wrote {
+			written++
+		}
+	}
+	p.passed("written")
+	return again, written, err
+}
