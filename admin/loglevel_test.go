@@ -51,7 +51,8 @@ func TestTheLevelIsShownAndChanged(t *testing.T) {
 		l := &level{now: "info"}
 		code, body := l.ask(c.method, c.body, c.from)
 		if code != c.code || l.now != c.after {
-			t.Errorf("%s: answered %d %q, and the level is %s, want %d and %s", c.name, code, body, l.now, c.code, c.after)
+			t.Errorf("%s: answered %d %q, and the level is %s, want %d and %s", c.name, code, body, l.now, c.code,
+				c.after)
 		}
 		if code == 200 && body != c.after+"\n" {
 			t.Errorf("%s: the page says %q, want %q", c.name, body, c.after)

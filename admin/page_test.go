@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/spillway-mesh/spillway/httpapi"
 )
 
 // browse asks the debug port as a browser does.
@@ -62,15 +64,16 @@ func TestThePageLinksToWhatThePortServes(t *testing.T) {
 func manyDecisions() StatsView {
 	view := StatsView{Degraded: []string{}, Store: StoreView{Kind: "memory"}}
 	for i := range 1200 {
-		view.Decisions = append(view.Decisions, DecisionsView{"shop", fmt.Sprintf("r%d", i), map[string]int64{"allowed": int64(i), "refused": 1}})
+		view.Decisions = append(view.Decisions, DecisionsView{"shop", fmt.Sprintf("r%d", i),
+			map[string]int64{"allowed": int64(i), "refused": 1}})
 	}
 	return view
 }
 
 func TestStatsAreBoundedAndTheirSumsAreWhole(t *testing.T) {
-	a, _ := apiOf(t, Access{Local: Operate})
-	h := a.Handler()
-	for path, want := range map[string]int{"/v1/stats": statsDefault, "/v1/stats?limit=7": 7, "/v1/stats?limit=1000": 1000} {
+	a, _ := apiOf(t, httpapi.Access{Local: httpapi.Operate})
+	h := a.Operations().Handler()
+	for path, want := range map[string]int{"/v1/stats": 100, "/v1/stats?limit=7": 7, "/v1/stats?limit=1000": 1000} {
 		code, body := send(h, here, "GET", path, "")
 		var view StatsView
 		err := json.Unmarshal([]byte(body), &view)
@@ -78,7 +81,8 @@ func TestStatsAreBoundedAndTheirSumsAreWhole(t *testing.T) {
 			t.Fatalf("GET %s = %d %s", path, code, body)
 		}
 		if len(view.Decisions) != want || view.LeftOut != 1200-want || view.Decisions[0].Rule != "r1199" {
-			t.Errorf("%s lists %d rules, the first %v, and leaves out %d", path, len(view.Decisions), view.Decisions[0], view.LeftOut)
+			t.Errorf("%s lists %d rules, the first %v, and leaves out %d", path, len(view.Decisions),
+				view.Decisions[0], view.LeftOut)
 		}
 		if view.Outcomes["refused"] != 1200 || view.Outcomes["allowed"] != 1199*600 {
 			t.Errorf("%s: the sums are %v", path, view.Outcomes)

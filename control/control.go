@@ -17,7 +17,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/connlimit"
 	"github.com/spillway-mesh/spillway/control/api"
 	"github.com/spillway-mesh/spillway/control/archive"
@@ -27,6 +26,7 @@ import (
 	"github.com/spillway-mesh/spillway/control/leader"
 	"github.com/spillway-mesh/spillway/control/publish"
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/reread"
 )
@@ -64,7 +64,7 @@ type Control struct {
 	leader    *leader.Leader
 	names     descriptors.RecordKeys // how the record names identities
 	socket    net.Listener
-	tokens    *reread.Files[[]api.Token]      // nil: this machine alone
+	tokens    *reread.Files[[]httpapi.Token]  // nil: this machine alone
 	pair      *reread.Files[*tls.Certificate] // nil: no TLS
 	peers     *connlimit.Limit
 }
@@ -87,7 +87,7 @@ func New(cfg Config) (*Control, error) {
 	c := &Control{cfg: cfg, database: db, redis: redis.New(redis.Config{Servers: cfg.Redis}), tokens: tokens, pair: pair}
 	c.peers = connlimit.New(peersMost, cfg.Log)
 	c.socket = c.peers.Listen(socket, connlimit.Kind{
-		Name: "control", Conns: connectionMost, Bytes: connectionHolds, Whole: 2 * admin.Headers,
+		Name: "control", Conns: connectionMost, Bytes: connectionHolds, Whole: 2 * httpapi.Headers,
 	})
 	c.lead()
 	return c, nil
@@ -123,9 +123,15 @@ func (c *Control) lead() {
 
 // openFiles reads the files of tokens and of the certificate, again when they change. A change that cannot be read is
 // logged.
-func openFiles(cfg *Config) (tokens *reread.Files[[]api.Token], pair *reread.Files[*tls.Certificate], err error) {
+func openFiles(cfg *Config) (tokens *reread.Files[[]httpapi.Token], pair *reread.Files[*tls.Certificate], err error) {
 	if cfg.TokenFile != "" {
-		tokens, err = api.OpenTokens(cfg.TokenFile, cfg.Log)
+		tokens, err = api.TokenFile.Open(cfg.TokenFile, func(err error) {
+			if err != nil {
+				cfg.Log.Error("tokens cannot be read; those before stay", "error", err)
+				return
+			}
+			cfg.Log.Info("tokens read again")
+		})
 	}
 	if err != nil || cfg.Cert == "" {
 		return tokens, nil, err
@@ -172,8 +178,8 @@ func (c *Control) Run(ctx context.Context) error {
 	if c.tokens != nil {
 		served.Tokens = c.tokens.Current
 	}
-	server := admin.Server(served.Handler(), admin.Headers, 2*api.AnswerWithin)
-	server.ErrorLog = admin.Complaints(c.cfg.Log)
+	server := httpapi.Server(served.Handler(), httpapi.Headers, 2*api.AnswerWithin)
+	server.ErrorLog = httpapi.Complaints(c.cfg.Log)
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	var done sync.WaitGroup

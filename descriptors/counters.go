@@ -19,8 +19,9 @@ type Counter struct {
 
 // Unlisted is a rule that counts by the holder and by something that is not given.
 type Unlisted struct {
-	Rule, Scope string
-	Lacks       []string // words of what is not given
+	Rule  string   `json:"rule"`
+	Scope string   `json:"scope"`
+	Lacks []string `json:"lacks"` // words of what is not given
 }
 
 // holders is the memory of one search for counters.

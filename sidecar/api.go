@@ -10,6 +10,7 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/extauthz"
+	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/rules"
 )
@@ -31,17 +32,17 @@ func (s *Sidecar) api() (http.Handler, error) {
 				return one, other, err
 			}},
 	}
-	a.EventsRole, _ = admin.ParseRole(s.cfg.Admin.Events) // off: no role
+	a.EventsRole = admin.Roles.Parse(s.cfg.Admin.Events) // off is none
 	err := s.access(&a.Access)
 	if err != nil {
 		return nil, err
 	}
-	return a.Handler(), nil
+	return a.Operations().Handler(), nil
 }
 
 // parseHTTP reads a request as ext_authz would.
 func (s *Sidecar) parseHTTP(r *admin.HTTPRequest) *descriptors.Request {
-	h := &extauthz.HTTP{Domain: r.Domain, Method: r.Method, Path: r.Path, Host: r.Host, Peer: r.Peer,
+	h := &extauthz.HTTP{Domain: r.Domain, Method: r.Method, Path: r.Path, Host: r.Host, Peer: string(r.Peer),
 		Principal: r.Principal}
 	for name, value := range r.Headers {
 		h.Headers = append(h.Headers, identity.Header{Name: name, Value: value})
@@ -72,15 +73,18 @@ func (s *Sidecar) config() admin.ConfigView {
 }
 
 // access reads who may use the API.
-func (s *Sidecar) access(a *admin.Access) error {
+func (s *Sidecar) access(a *httpapi.Access) error {
 	c := &s.cfg.Admin
 	a.Certified, a.Operators = c.ClientCA != "", c.OperatorNames()
-	a.Local, _ = admin.ParseRole(c.Local) // the settings were checked
+	a.Local = admin.Roles.Parse(c.Local) // the settings were checked
 	if c.Tokens == "" {
 		return nil
 	}
-	file, err := admin.NewTokenFile(c.Tokens,
-		func(err error) { s.reports.log.Error("tokens cannot be read; those before stay", "error", err) })
+	file, err := admin.TokenFile.Open(c.Tokens, func(err error) {
+		if err != nil {
+			s.reports.log.Error("tokens cannot be read; those before stay", "error", err)
+		}
+	})
 	if err != nil {
 		return err
 	}

@@ -3,9 +3,9 @@ package sidecar
 import (
 	"net"
 
-	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/connlimit"
 	"github.com/spillway-mesh/spillway/door"
+	"github.com/spillway-mesh/spillway/httpapi"
 )
 
 // What a connection takes that does nothing, measured and rounded up.
@@ -25,7 +25,7 @@ const (
 // limitConnections puts all sockets under one limit.
 func (s *Sidecar) limitConnections() {
 	s.serving.clients = connlimit.New(s.counts.budget.peers, s.reports.log)
-	const probes, others = admin.ProbeHeaders, 2 * admin.Headers
+	const probes, others = httpapi.ProbeHeaders, 2 * httpapi.Headers
 	l, message := &s.serving.sockets, int64(s.cfg.Listen.MaxMessage)
 	calls := connlimit.Kind{Name: "grpc", Bytes: grpcBytes, HTTP2: true, TLS: s.cfg.TLS.Use}
 	l.grpc, l.uds = s.bound(l.grpc, calls), s.bound(l.uds, calls)

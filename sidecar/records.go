@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
@@ -140,7 +139,7 @@ func prepareRecord(id *records.Identity, r *records.Record) any {
 	if r.Block != nil {
 		d.Blocked, d.Lifted, d.Reason, d.Until = !r.Block.Lifted, r.Block.Lifted, r.Block.Reason, r.Block.Until
 	}
-	for _, l := range r.Limits[:min(len(r.Limits), admin.MaxLimits)] {
+	for _, l := range r.Limits[:min(len(r.Limits), records.MaxLimits)] {
 		if one, err := limitOf(l); err == nil {
 			d.Limits = append(d.Limits, one)
 		}

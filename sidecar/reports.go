@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/admin"
-	"github.com/spillway-mesh/spillway/audit"
+	"github.com/spillway-mesh/spillway/admin/live"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/sidecar/settings"
 	"github.com/spillway-mesh/spillway/telemetry"
@@ -29,8 +29,8 @@ type reports struct {
 	statsd    *telemetry.Statsd      // nil: they are not sent
 	tracer    *telemetry.Tracer      // nil: no traces
 	decisions *telemetry.DecisionLog // nil: decisions are not logged
-	top       *audit.Top             // nil: nothing is ranked
-	feed      audit.Feed
+	top       *live.Top              // nil: nothing is ranked
+	feed      live.Feed
 }
 
 // Start begins the log, the metrics, and what the settings ask for besides.
@@ -40,7 +40,7 @@ func (r *reports) Start(s *Sidecar) error {
 		return err
 	}
 	if s.cfg.Admin.TopKeys > 0 {
-		r.top = audit.NewTop(s.cfg.Admin.TopKeys, time.Now)
+		r.top = live.NewTop(s.cfg.Admin.TopKeys, time.Now)
 	}
 	if m := &s.cfg.Metrics; m.SendsStatsd() {
 		r.statsd = r.telemetry.Statsd(telemetry.StatsdConfig{
@@ -114,7 +114,7 @@ func (r *reports) Stop(within func(now time.Time) time.Duration) {
 
 // observe adds those who see the verdicts: metrics, live page, journal, traces and the log of decisions.
 func (s *Sidecar) observe(cfg *engine.Config) {
-	cfg.Observers = []engine.Observer{s.reports.observer.Verdict, audit.Observe(s.reports.top, &s.reports.feed)}
+	cfg.Observers = []engine.Observer{s.reports.observer.Verdict, live.Observe(s.reports.top, &s.reports.feed)}
 	if s.cfg.Record.Use {
 		cfg.Observers = append(cfg.Observers, s.record)
 	}

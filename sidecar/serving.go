@@ -16,6 +16,7 @@ import (
 	"github.com/spillway-mesh/spillway/connlimit"
 	"github.com/spillway-mesh/spillway/door"
 	"github.com/spillway-mesh/spillway/extauthz"
+	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/rlsvc"
 )
 
@@ -89,19 +90,19 @@ func (s *Sidecar) openPages() error {
 		Level: s.reports.logLevel(),
 		API:   api,
 	}
-	public := admin.ForPrograms(admin.Public(v.probes, s.reports.traceJSON(v.rls.JSON())))
+	public := httpapi.ForPrograms(admin.Public(v.probes, s.reports.traceJSON(v.rls.JSON())))
 	v.http = []*http.Server{
-		admin.Server(public, admin.ProbeHeaders, answerWithin),
-		admin.Server(admin.ForOwnPages(pages.Handler(), s.cfg.Listen.DebugHost), admin.Headers, 0),
+		httpapi.Server(public, httpapi.ProbeHeaders, answerWithin),
+		httpapi.Server(httpapi.ForOwnPages(pages.Handler(), s.cfg.Listen.DebugHost), httpapi.Headers, 0),
 	}
 	v.http[1].RegisterOnShutdown(func() { close(v.stopping) })
 	if v.sockets.metrics != nil {
 		host, _, _ := net.SplitHostPort(s.cfg.Metrics.Addr) // it was listened on
-		metrics := admin.ForOwnPages(admin.Metrics(s.cfg.Metrics.Path, s.metrics()), host)
-		v.http = append(v.http, admin.Server(metrics, admin.ProbeHeaders, answerWithin))
+		metrics := httpapi.ForOwnPages(admin.Metrics(s.cfg.Metrics.Path, s.metrics()), host)
+		v.http = append(v.http, httpapi.Server(metrics, httpapi.ProbeHeaders, answerWithin))
 	}
 	for _, server := range v.http {
-		server.ErrorLog = admin.Complaints(s.reports.log)
+		server.ErrorLog = httpapi.Complaints(s.reports.log)
 	}
 	return nil
 }

@@ -5,22 +5,22 @@ import (
 	"encoding/json"
 
 	"github.com/spillway-mesh/spillway/admin"
-	"github.com/spillway-mesh/spillway/audit"
+	"github.com/spillway-mesh/spillway/admin/live"
 	"github.com/spillway-mesh/spillway/breaker"
 )
 
 // topOfFleet asks all sidecars for their rankings.
-func (s *Sidecar) topOfFleet(ctx context.Context) ([]audit.Ranking, []string, error) {
+func (s *Sidecar) topOfFleet(ctx context.Context) ([]live.Ranking, []string, error) {
 	if s.updates.peers == nil {
-		return []audit.Ranking{s.reports.top.Ranking()}, nil, nil
+		return []live.Ranking{s.reports.top.Ranking()}, nil, nil
 	}
 	answers, missing, err := s.updates.peers.Ask(ctx, topicTop, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	var all []audit.Ranking
+	var all []live.Ranking
 	for _, text := range answers {
-		var one audit.Ranking
+		var one live.Ranking
 		if json.Unmarshal(text, &one) == nil && !one.Since.IsZero() { // a sidecar without a ranking answers null
 			all = append(all, one)
 		}
@@ -37,7 +37,7 @@ func (s *Sidecar) reply(topic string, _ []byte) []byte {
 		return []byte("null")
 	}
 	r := s.reports.top.Ranking()
-	for i, list := range []*[]audit.Ranked{&r.Asked, &r.Refused} {
+	for i, list := range []*[]live.Ranked{&r.Asked, &r.Refused} {
 		if len(*list) > toldKeys {
 			r.Floor[i] = max(r.Floor[i], (*list)[toldKeys].Count)
 			*list = (*list)[:toldKeys]

@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/admin"
-	"github.com/spillway-mesh/spillway/audit"
+	"github.com/spillway-mesh/spillway/admin/live"
+	"github.com/spillway-mesh/spillway/descriptors"
 )
 
 // The functions of this file write the answers of a sidecar as text, and report whether a command found what it looks for.
@@ -28,7 +29,7 @@ func showTop(w io.Writer, v *admin.TopView) bool {
 	return false
 }
 
-func showRanked(w io.Writer, title string, list []audit.Ranked) {
+func showRanked(w io.Writer, title string, list []live.Ranked) {
 	if len(list) == 0 {
 		fmt.Fprintf(w, "\n%s: no key\n", title)
 		return
@@ -125,7 +126,7 @@ func showUsage(w io.Writer, v *admin.UsageView) bool {
 func holderText(h *admin.HolderRequest) string {
 	parts := []string{}
 	for _, one := range []struct{ kind, name string }{
-		{"user", h.User}, {"tenant", h.Tenant}, {"api key", h.APIKey}, {"address", h.IP}, {"endpoint", h.Endpoint}, {"tier", h.Tier},
+		{"user", h.User}, {"tenant", h.Tenant}, {"api key", h.APIKey}, {"address", string(h.IP)}, {"endpoint", h.Endpoint}, {"tier", h.Tier},
 	} {
 		if one.name != "" {
 			parts = append(parts, one.kind+" "+plain(one.name))
@@ -158,7 +159,7 @@ func showCounters(w io.Writer, list []admin.CounterView) {
 	t.end()
 }
 
-func showUnlisted(w io.Writer, list []admin.UnlistedView) {
+func showUnlisted(w io.Writer, list []descriptors.Unlisted) {
 	for _, u := range list {
 		fmt.Fprintf(w, "not shown: the counters of %s (%s): give %s\n", plain(u.Rule), u.Scope, strings.Join(u.Lacks, ", "))
 	}

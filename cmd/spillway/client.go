@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/httpapi"
 )
 
 // unreachable is the error of a sidecar or a control that does not answer, or refuses.
@@ -104,7 +104,7 @@ func send(client *http.Client, request *http.Request, to peer) (http.Header, jso
 	if answer.StatusCode == http.StatusOK || answer.StatusCode == http.StatusCreated {
 		return answer.Header, document, nil
 	}
-	var wrong admin.Problem
+	var wrong httpapi.Problem
 	err = understand(document, &wrong)
 	if err == nil {
 		err = &unreachable{&refusal{answer.StatusCode, answer.Status + ": " + plainLines(wrong.Detail)}}

@@ -109,7 +109,7 @@ CONTROL_TOKEN_FILE, with the SHA-256 of the token. The roles are viewer, operato
 admin (tiers and rules, too). --domains limits the token to some domains: what is about all domains is then
 refused, and lists leave out the others.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			secret, line, err := api.NewToken(args[0], args[1], domains...)
+			secret, line, err := api.TokenFile.New(args[0], args[1], domains...)
 			if err != nil {
 				return err
 			}

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/admin"
-	"github.com/spillway-mesh/spillway/audit"
+	"github.com/spillway-mesh/spillway/admin/live"
+	"github.com/spillway-mesh/spillway/descriptors"
 )
 
 // TestATerminalTakesNoOrders: what clients choose, such as a user's name, reaches the terminal without control characters.
@@ -19,14 +20,14 @@ func TestATerminalTakesNoOrders(t *testing.T) {
 	evil := "\x1b[2J\x1b]0;gone\a\r\nroot"
 	one, counter := 0, admin.CounterView{Rule: evil, Key: evil, At: evil, Unknown: evil}
 	var b strings.Builder
-	showTop(&b, &admin.TopView{Missing: []string{evil}, Asked: []audit.Ranked{{Domain: evil, Rule: evil, Key: evil}}})
+	showTop(&b, &admin.TopView{Missing: []string{evil}, Asked: []live.Ranked{{Domain: evil, Rule: evil, Key: evil}}})
 	showFleet(&b, &admin.FleetView{Rules: []string{evil}, Sidecars: []admin.SidecarView{{ID: evil, Host: evil, Version: evil, Degraded: []string{evil}}}})
 	showRules(&b, &admin.RulesView{Domains: []admin.DomainView{{Name: evil, Limits: []admin.RuleView{{Rule: evil, Name: evil, Reason: evil}}}}})
 	record := &admin.RecordView{Tier: evil, Note: evil, By: evil, Block: &admin.BlockView{Reason: evil}}
 	whom := admin.Whom{Domain: evil, User: evil}
 	showUsage(&b, &admin.UsageView{
 		Identity: admin.HolderRequest{Whom: whom}, Record: record, Counters: []admin.CounterView{counter},
-		Unlisted: []admin.UnlistedView{{Rule: evil}},
+		Unlisted: []descriptors.Unlisted{{Rule: evil}},
 	})
 	showRecordChange(&b, &admin.RecordChange{Identity: whom, Before: record, After: record, Warnings: []string{evil}})
 	showCountersChange(&b, &admin.CountersChange{Before: []admin.CounterView{counter}, After: []admin.CounterView{counter}})

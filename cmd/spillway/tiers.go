@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/control/api"
 	"github.com/spillway-mesh/spillway/control/database"
+	"github.com/spillway-mesh/spillway/records"
 )
 
 func newTiers() *cobra.Command {
@@ -55,7 +55,7 @@ func showTiers(w io.Writer, list api.TierList) {
 }
 
 // limitsText is limits as the flag limit takes them.
-func limitsText(limits []admin.NewLimit) string {
+func limitsText(limits []records.LimitRequest) string {
 	texts := make([]string, len(limits))
 	for i, l := range limits {
 		text := "unlimited"

@@ -2,7 +2,7 @@ package api
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -12,85 +12,104 @@ import (
 	"testing"
 
 	"github.com/spillway-mesh/spillway/control/database"
+	"github.com/spillway-mesh/spillway/control/database/questions"
 	"github.com/spillway-mesh/spillway/control/leader"
 	"github.com/spillway-mesh/spillway/control/publish"
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/redis"
 )
 
-// lineOf is a line of a file of tokens.
-func lineOf(role, name, secret, domains string) string {
-	digest := sha256.Sum256([]byte(secret))
-	return strings.TrimSpace(role+" "+name+" "+hex.EncodeToString(digest[:])+" "+domains) + "\n"
+// tokenOf is one who is known by a secret.
+func tokenOf(role httpapi.Role, name, secret string, domains ...string) httpapi.Token {
+	c := httpapi.Caller{Name: name, Role: role, Domains: domains}
+	return httpapi.Token{Caller: c, Digest: sha256.Sum256([]byte(secret))}
 }
 
-// TestTokenLines reads what NewToken writes, and refuses lines that are wrong without showing the digest.
-func TestTokenLines(t *testing.T) {
-	secret, line, err := NewToken("operator", "ann", "shop", "shop-test")
-	token, wrong := parseToken(strings.Fields(line))
-	good := token.Role == Operator && token.Name == "ann" && token.Digest == sha256.Sum256([]byte(secret))
-	if err != nil || wrong != nil || !good || !token.may("shop-test") || token.may("other") {
-		t.Errorf("%q is read as %v: %v, %v", line, token.Caller, err, wrong)
-	}
-	for _, args := range [][]string{
-		{"root", "ann"}, {"admin", ""}, {"admin", "a b"}, {"admin", "ann", ""}, {"admin", "ann", "a b"},
-	} {
-		if _, _, err = NewToken(args[0], args[1], args[2:]...); err == nil {
-			t.Errorf("a token of %q is made", args)
-		}
-	}
-	digest := strings.Fields(line)[2]
-	for _, text := range []string{
-		"root ann " + digest, "admin ann", "admin ann " + digest[1:], "admin ann " + digest + " a,,b", "admin ann " + digest + " a b",
-	} {
-		_, err = parseToken(strings.Fields(text))
-		if err == nil || strings.Contains(err.Error(), digest[1:]) {
-			t.Errorf("%q: %v", text, err)
-		}
-	}
-}
-
-// TestEveryRouteKeepsToDomains asks each route with a token that is for the domain shop alone. A route is about the
-// domain in its path; the few without one show nothing of a domain, leave out those of others, or are refused.
+// TestEveryRouteKeepsToDomains asks each operation with a token that is for the domain shop alone. An operation is
+// about the domain in its path; the few without one show nothing of a domain, leave out those of others, or are
+// refused.
 func TestEveryRouteKeepsToDomains(t *testing.T) {
-	want := map[string]reach{
-		"/v1/openapi.json": noDomain, "/v1/status": noDomain, "/v1/questions": noDomain,
-		"/v1/domains": ownDomains, "/v1/audit": ownDomains,
-		"/v1/erasures": ownDomains, "/v1/erasures/{erasure}": ownDomains,
-		"/v1/caches": allDomains, "/v1/record": allDomains,
+	refused := map[string]bool{ // operations without a domain in their paths: are they for those who may use all?
+		"/v1/openapi.json": false, "/v1/status": false, "/v1/questions": false, "/v1/domains": false, "/v1/audit": false,
+		"/v1/erasures": false, "/v1/erasures/{erasure}": false, "/v1/caches": true, "/v1/record": true,
 	}
-	secret := "limited"
-	token, err := parseToken(strings.Fields(lineOf("admin", "ann", secret, "shop,shop-test")))
+	secret, d := "limited", migrated(t)
+	text, err := json.Marshal(apiOf(t, d).Operations().Document())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range routes {
-		r := &routes[i]
-		about, known := want[r.path]
-		if strings.HasPrefix(r.path, "/v1/domains/{domain}/") == known || r.reach != about {
-			t.Errorf("%s %s has the reach %d: name the domain in its path, or write here what it shows", r.method, r.path,
-				r.reach)
-		}
+	var document struct{ Paths map[string]map[string]any }
+	err = json.Unmarshal(text, &document)
+	if err != nil {
+		t.Fatal(err)
 	}
-	server := serving(t, migrated(t), token)
-	filled := strings.NewReplacer("{domain}", "other", "{kind}", "user", "{name}", "x", "{name...}", "x", "{id}", "x",
-		"{version}", "1", "{erasure}", "1")
-	for i := range routes {
-		r := &routes[i]
-		path := filled.Replace(r.path)
-		status, text := askedAs(t, server, secret, r.method, path, "{}")
-		refused := status == http.StatusForbidden && strings.Contains(text, "domains shop, shop-test alone")
-		if wants := r.reach == oneDomain || r.reach == allDomains; refused != wants {
-			t.Errorf("%s %s: %d %.100s; is it refused? want %v", r.method, path, status, text, wants)
+	server := serving(t, d, tokenOf(httpapi.Administer, "ann", secret, "shop", "shop-test"))
+	filled := strings.NewReplacer("{domain}", "other", "{kind}", "user", "{name}", "x", "{id}", "x", "{version}", "1",
+		"{erasure}", "1")
+	for path, methods := range document.Paths {
+		oneDomain := strings.HasPrefix(path, "/v1/domains/{domain}/")
+		want, known := refused[path]
+		if oneDomain == known {
+			t.Errorf("%s: name the domain in its path, or write here what it shows", path)
 		}
-		own := strings.Replace(path, "/other/", "/shop/", 1)
-		status, text = askedAs(t, server, secret, r.method, own, "{}")
-		if r.reach == oneDomain && (status == http.StatusForbidden || status == http.StatusUnauthorized) {
-			t.Errorf("%s %s: %d %.100s", r.method, own, status, text)
+		for method := range methods {
+			method, at := strings.ToUpper(method), filled.Replace(path)
+			status, text := askedAs(t, server, secret, method, at, "{}")
+			was := status == http.StatusForbidden && strings.Contains(text, "domains shop, shop-test alone")
+			if was != (want || oneDomain) {
+				t.Errorf("%s %s: %d %.100s; is it refused? want %v", method, at, status, text, want || oneDomain)
+			}
+			own := strings.Replace(at, "/other/", "/shop/", 1)
+			status, text = askedAs(t, server, secret, method, own, "{}")
+			if oneDomain && (status == http.StatusForbidden || status == http.StatusUnauthorized) {
+				t.Errorf("%s %s: %d %.100s", method, own, status, text)
+			}
 		}
 	}
 	if status, _ := askedAs(t, server, secret, "GET", "/metrics", ""); status != http.StatusForbidden {
 		t.Errorf("the metrics of all domains: %d", status)
+	}
+}
+
+// TestTheDocumentNamesWhatAQuestionNeeds reads the parameters of each question in the OpenAPI document.
+func TestTheDocumentNamesWhatAQuestionNeeds(t *testing.T) {
+	text, err := json.Marshal((&API{}).Operations().Document())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document struct {
+		Paths map[string]map[string]struct {
+			Parameters []struct {
+				Name, In string
+				Required bool
+			}
+		}
+	}
+	err = json.Unmarshal(text, &document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range questions.All {
+		q := &questions.All[i]
+		needed, all := "", map[string]bool{}
+		for _, p := range document.Paths[questionPath(q)]["get"].Parameters {
+			if p.In != "query" {
+				continue
+			}
+			all[p.Name] = true
+			if p.Required {
+				needed += p.Name
+			}
+		}
+		if needed != q.Needs {
+			t.Errorf("%s needs %q by the document, want %q", q.Name, needed, q.Needs)
+		}
+		for _, name := range q.Parameters() {
+			if !all[name] || len(all) != len(q.Parameters()) {
+				t.Errorf("%s has the parameters %v, want %v", q.Name, all, q.Parameters())
+			}
+		}
 	}
 }
 
@@ -107,14 +126,8 @@ func TestListsLeaveOutOtherDomains(t *testing.T) {
 		}
 	}
 	const one = "for one domain"
-	limited, err := parseToken(strings.Fields(lineOf("viewer", "ann", one, "shop")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := parseToken(strings.Fields(lineOf("viewer", "bob", "for all", "")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limited := tokenOf(httpapi.View, "ann", one, "shop")
+	all := tokenOf(httpapi.View, "bob", "for all")
 	api := apiOf(t, d, limited, all)
 	api.Leader.Note("feed", errors.New("publish the rules of the domain \"other\": Redis is away"))
 	server := httptest.NewServer(api.Handler())
@@ -165,7 +178,7 @@ func askedAs(t *testing.T, server *httptest.Server, token, method, path, body st
 }
 
 // serving serves the API of a database, to those who have a token, or to this machine.
-func serving(t *testing.T, d *database.DB, tokens ...Token) *httptest.Server {
+func serving(t *testing.T, d *database.DB, tokens ...httpapi.Token) *httptest.Server {
 	t.Helper()
 	server := httptest.NewServer(apiOf(t, d, tokens...).Handler())
 	t.Cleanup(server.Close)
@@ -173,7 +186,7 @@ func serving(t *testing.T, d *database.DB, tokens ...Token) *httptest.Server {
 }
 
 // apiOf is the API of a database, for those who have a token, or for this machine.
-func apiOf(t *testing.T, d *database.DB, tokens ...Token) *API {
+func apiOf(t *testing.T, d *database.DB, tokens ...httpapi.Token) *API {
 	t.Helper()
 	servers := redis.New(redis.Config{
 		Servers: redis.Servers{Addresses: []string{"127.0.0.1:1"}},
@@ -186,7 +199,7 @@ func apiOf(t *testing.T, d *database.DB, tokens ...Token) *API {
 	lead := leader.New(leader.Config{Connect: d.Connect, Log: log})
 	api := &API{Database: d, Publisher: publisher, Leader: lead, Keys: keys, Log: log}
 	if len(tokens) > 0 {
-		api.Tokens = func() []Token { return tokens }
+		api.Tokens = func() []httpapi.Token { return tokens }
 	}
 	return api
 }

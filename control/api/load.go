@@ -1,20 +1,19 @@
 package api
 
 import (
-	"mime"
+	"context"
 	"net/http"
 	"sync"
 	"time"
 
-	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/control/database"
+	"github.com/spillway-mesh/spillway/httpapi"
 )
 
 const (
-	loadWithin  = 30 * time.Minute // for a whole load
-	loadSilence = time.Minute      // without a byte of it
-	loadMost    = 4 << 30          // bytes of a load: ten million users are some 1 GiB of JSON
-	loadsMost   = 4                // under way at once: each has a connection for as long as its body takes
+	loadWithin = 30 * time.Minute // for a whole load
+	loadMost   = 4 << 30          // bytes of a load: ten million users are some 1 GiB of JSON
+	loadsMost  = 4                // under way at once: each has a connection for as long as its body takes
 )
 
 // loads are the domains whose users are being loaded. A domain has one load at a time, so that a caller who is limited
@@ -30,10 +29,10 @@ func (l *loads) begin(domain string) error {
 	defer l.mu.Unlock()
 	switch {
 	case l.domains[domain]:
-		return admin.NewProblem(http.StatusServiceUnavailable,
+		return httpapi.NewProblem(http.StatusServiceUnavailable,
 			"another load of users of %s is under way: try again when it has ended", domain)
 	case len(l.domains) >= loadsMost:
-		return admin.NewProblem(http.StatusServiceUnavailable,
+		return httpapi.NewProblem(http.StatusServiceUnavailable,
 			"%d loads of users are under way: try again when one has ended", loadsMost)
 	case l.domains == nil:
 		l.domains = map[string]bool{}
@@ -49,26 +48,22 @@ func (l *loads) end(domain string) {
 	delete(l.domains, domain)
 }
 
+// loadRequest is the inputs of a load: a line for each user.
+type loadRequest struct {
+	inDomain
+	Lines httpapi.Lines `body:"text/csv application/x-ndjson"`
+}
+
 // loadUsers serves POST …/users:load. The body is read while it is copied into the database.
-func (a *API) loadUsers(c *call) (any, error) {
-	_, err := c.query()
+func (a *API) loadUsers(ctx context.Context, in *loadRequest) (*database.Loaded, error) {
+	read := database.JsonLines
+	if in.Lines.Kind == "text/csv" {
+		read = database.CsvLines
+	}
+	err := a.loads.begin(in.Domain)
 	if err != nil {
 		return nil, err
 	}
-	kind, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
-	var lines *database.UserLines
-	switch kind {
-	case "text/csv":
-		lines = database.NewUserLines(database.CsvLines(c.r.Body))
-	case "application/x-ndjson":
-		lines = database.NewUserLines(database.JsonLines(c.r.Body))
-	default:
-		return nil, admin.NewProblem(http.StatusUnsupportedMediaType, "the content type is %q: send text/csv or application/x-ndjson", kind)
-	}
-	err = a.loads.begin(c.domain())
-	if err != nil {
-		return nil, err
-	}
-	defer a.loads.end(c.domain())
-	return a.Database.LoadUsers(c.ctx, c.who, c.domain(), lines)
+	defer a.loads.end(in.Domain)
+	return a.Database.LoadUsers(ctx, actor(ctx), in.Domain, database.NewUserLines(read(in.Lines)))
 }

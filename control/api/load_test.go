@@ -57,33 +57,3 @@ func TestOneLoadAtATime(t *testing.T) {
 		t.Errorf("a load after it answers %d, want 200", got)
 	}
 }
-
-// endless is a body without an end: the head, and then one text again and again. It counts what was read.
-type endless struct {
-	head, again string
-	read        int64
-}
-
-// Read reads.
-func (e *endless) Read(into []byte) (int, error) {
-	n := copy(into, e.head)
-	e.head = e.head[n:]
-	for n < len(into) {
-		n += copy(into[n:], e.again)
-	}
-	e.read += int64(n)
-	return n, nil
-}
-
-// TestABodyOfLinesHasABound sends more than a load may have.
-func TestABodyOfLinesHasABound(t *testing.T) {
-	endless := &endless{again: strings.Repeat("a", 1<<12)}
-	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/domains/shop/users:load", endless)
-	_, cancel := within(httptest.NewRecorder(), request, &route{lines: true})
-	defer cancel()
-	n, err := io.Copy(io.Discard, io.LimitReader(request.Body, loadMost+1<<20))
-	var large *http.MaxBytesError
-	if n > loadMost || !errors.As(err, &large) {
-		t.Errorf("%d bytes of a load were read, and the error is %v", n, err)
-	}
-}

@@ -5,22 +5,19 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/telemetry"
 )
 
 // scrapeWithin is for what a scrape asks of the database and of Redis: without an answer, a metric is left out.
 const scrapeWithin = time.Second
 
-// metrics serves GET /metrics, to callers with the role viewer.
-func (a *API) metrics() http.HandlerFunc {
+// metrics serves GET /metrics, to callers who may use all domains.
+func (a *API) metrics() func(http.ResponseWriter, *http.Request, httpapi.Caller) {
 	served := telemetry.ControlHandler(a.stats)
-	return func(w http.ResponseWriter, r *http.Request) {
-		caller, wrong := a.caller(r) // every role may read
-		if wrong == nil && caller.limited() {
-			wrong = caller.refuse("all domains")
-		}
-		if wrong != nil {
-			a.turnAway(w, wrong)
+	return func(w http.ResponseWriter, r *http.Request, c httpapi.Caller) {
+		if c.Domains != nil {
+			c.Refuse("all domains").Write(w)
 			return
 		}
 		served.ServeHTTP(w, r)
@@ -56,7 +53,8 @@ func (a *API) stats() telemetry.ControlStats {
 			n = -1
 		}
 		s.Streams = append(s.Streams, telemetry.ControlStream{
-			Stream: one.Stream, Entries: one.Entries, Rows: one.Rows, Again: one.Again, Missing: one.Missing, Dropped: one.Dropped, Moved: one.Moved, Refused: one.Refused, Queued: n, Behind: one.Behind,
+			Stream: one.Stream, Entries: one.Entries, Rows: one.Rows, Again: one.Again, Missing: one.Missing,
+			Dropped: one.Dropped, Moved: one.Moved, Refused: one.Refused, Queued: n, Behind: one.Behind,
 		})
 	}
 	return s

@@ -33,14 +33,16 @@ func asked(t *testing.T, server *httptest.Server, method, path, body string) (in
 	return answer.StatusCode, string(text)
 }
 
-// TestWhatCannotBeKeptIsRefused sends rules that are too long, and times whose year has five digits or none in UTC. All are problems of the caller.
+// TestWhatCannotBeKeptIsRefused sends rules that are too long, and times whose year has five digits or none in UTC. All
+// are problems of the caller.
 func TestWhatCannotBeKeptIsRefused(t *testing.T) {
 	d := migrated(t)
 	run(t, d, `INSERT INTO users (domain, name, updated_by) VALUES ('shop', 'ann', 'test')`)
 	api := &API{Database: d, Keys: descriptors.NewRecordKeys("", nil), Log: slog.New(slog.DiscardHandler)}
 	server := httptest.NewServer(api.Handler())
 	t.Cleanup(server.Close)
-	long, err := json.Marshal(map[string]string{"text": "domain: shop\n" + strings.Repeat("# ten bytes\n", database.MaxTextBytes/10)})
+	long, err := json.Marshal(map[string]string{"text": "domain: shop\n" + strings.Repeat("# ten bytes\n",
+		database.MaxTextBytes/10)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +57,7 @@ func TestWhatCannotBeKeptIsRefused(t *testing.T) {
 		{"PUT", shop + "/blocks/ip/0.0.0.0/0", `{}`, 422},
 		{"PUT", shop + "/blocks/ip/10.0.0.0/7", `{}`, 422},
 		{"PUT", shop + "/blocks/ip/10.0.0.0/8", `{}`, 201},
-		{"PUT", shop + "/blocks/ip/::/0?wide=no", `{}`, 422},
+		{"PUT", shop + "/blocks/ip/::/0?wide=no", `{}`, 400},
 		{"PUT", shop + "/blocks/ip/2001::/31", `{}`, 422},
 		{"PUT", shop + "/blocks/ip/::ffff:0:0/96", `{}`, 422},
 		{"PUT", shop + "/blocks/ip/2001:db8::/32", `{}`, 201},

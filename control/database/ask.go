@@ -6,8 +6,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/control/database/questions"
+	"github.com/spillway-mesh/spillway/httpapi"
 )
 
 // Ask runs the statement of a question.
@@ -20,7 +20,7 @@ func (d *DB) Ask(ctx context.Context, q *questions.Question, args pgx.NamedArgs)
 		found, err = pgx.CollectRows(rows, pgx.RowToMap)
 	}
 	if sqlCode(err) == CodeCanceled {
-		return nil, nil, admin.NewProblem(http.StatusServiceUnavailable, "the answer takes the database more than %v: ask about a shorter time (since)", StatementWithin)
+		return nil, nil, httpapi.NewProblem(http.StatusServiceUnavailable, "the answer takes the database more than %v: ask about a shorter time (since)", StatementWithin)
 	}
 	if err != nil {
 		return nil, nil, err

@@ -14,7 +14,7 @@ type Block struct {
 	Name      string     `json:"name"`
 	Reason    string     `json:"reason"`
 	Until     *time.Time `json:"until"`
-	Revision  int64      `json:"revision"` // of the user, where it is one
+	Revision  int64      `json:"revision" etag:""` // of the user, where it is one
 	UpdatedBy string     `json:"updated_by"`
 	UpdatedAt time.Time  `json:"updated_at"`
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/httpapi"
 )
 
 const (
@@ -83,7 +83,7 @@ func (l *UserLines) Next() bool {
 // Values is the line as a row.
 func (l *UserLines) Values() ([]any, error) {
 	u := &l.user
-	return []any{l.line, u.Name, u.Tier, (*int64)(u.QuotaHour), (*int64)(u.QuotaDay), (*int64)(u.QuotaMonth), (*int64)(u.Burst)}, nil
+	return []any{l.line, u.Name, u.Tier, u.QuotaHour, u.QuotaDay, u.QuotaMonth, u.Burst}, nil
 }
 
 // Err is why the lines cannot be read to their end.
@@ -106,7 +106,7 @@ func (l *UserLines) problem() error {
 	if l.count > int64(len(l.wrong)) {
 		more = fmt.Sprintf("\nand %d more", l.count-int64(len(l.wrong)))
 	}
-	return admin.NewProblem(http.StatusUnprocessableEntity, "nothing was loaded; wrong lines: %d\n%s%s", l.count, strings.Join(l.wrong, "\n"), more)
+	return httpapi.NewProblem(http.StatusUnprocessableEntity, "nothing was loaded; wrong lines: %d\n%s%s", l.count, strings.Join(l.wrong, "\n"), more)
 }
 
 // check returns what is wrong with a user, or nil.
@@ -133,7 +133,7 @@ func keepable(text string) bool { return utf8.ValidString(text) && !strings.Cont
 
 // checkNumbers returns what is wrong with quotas, or nothing.
 func (u *userLine) checkNumbers() string {
-	for i, n := range []*admin.Whole{u.QuotaHour, u.QuotaDay, u.QuotaMonth, u.Burst} {
+	for i, n := range []*int64{u.QuotaHour, u.QuotaDay, u.QuotaMonth, u.Burst} {
 		if n != nil && *n < 1 {
 			return loadColumns[i+2] + " must be a whole number from 1"
 		}
@@ -183,7 +183,7 @@ func mergeUntilDone(ctx context.Context, conn *pgx.Conn, by Actor, domain string
 		case <-ctx.Done():
 		}
 	}
-	return nil, admin.NewProblem(http.StatusServiceUnavailable,
+	return nil, httpapi.NewProblem(http.StatusServiceUnavailable,
 		"blocks of users of this load came in between %d times, and nothing was loaded: try again", mergesMost)
 }
 
@@ -212,16 +212,16 @@ func copyLines(ctx context.Context, conn *pgx.Conn, lines *UserLines) error {
 
 // bodyProblem is why a body cannot be read to its end, as a caller sees it.
 func bodyProblem(err error) error {
-	var own *admin.Problem
+	var own *httpapi.Problem
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &own):
 		return own
 	case errors.As(err, &large):
-		return admin.NewProblem(http.StatusRequestEntityTooLarge,
+		return httpapi.NewProblem(http.StatusRequestEntityTooLarge,
 			"the body has more than %d bytes, and nothing was loaded: load it in parts", large.Limit)
 	}
-	return admin.NewProblem(http.StatusBadRequest,
+	return httpapi.NewProblem(http.StatusBadRequest,
 		"the body cannot be read to its end, and nothing was loaded: %v", err)
 }
 

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/httpapi"
 )
 
 var loadColumns = []string{"name", "tier", "quota_hour", "quota_day", "quota_month", "burst"}
@@ -58,7 +58,7 @@ func (r *csvReader) Read() ([]string, error) {
 
 // tooLong is the problem of a line.
 func tooLong(line int64) error {
-	return admin.NewProblem(http.StatusUnprocessableEntity, "line %d has more than %d bytes", line, lineMost)
+	return httpapi.NewProblem(http.StatusUnprocessableEntity, "line %d has more than %d bytes", line, lineMost)
 }
 
 // readerFunc is a function as an io.Reader.
@@ -103,11 +103,11 @@ func CsvLines(body io.Reader) func() (int64, userLine, error) {
 func checkHeader(header []string) error {
 	for i, column := range header {
 		if !slices.Contains(loadColumns, column) || slices.Contains(header[:i], column) {
-			return admin.NewProblem(http.StatusUnprocessableEntity, "line 1: the column %q is unknown or there twice: the columns are %s", column, strings.Join(loadColumns, ", "))
+			return httpapi.NewProblem(http.StatusUnprocessableEntity, "line 1: the column %q is unknown or there twice: the columns are %s", column, strings.Join(loadColumns, ", "))
 		}
 	}
 	if !slices.Contains(header, "name") {
-		return admin.NewProblem(http.StatusUnprocessableEntity, "line 1 must name the columns, name among them: %s", strings.Join(loadColumns, ","))
+		return httpapi.NewProblem(http.StatusUnprocessableEntity, "line 1 must name the columns, name among them: %s", strings.Join(loadColumns, ","))
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func checkHeader(header []string) error {
 // fieldsOf is a line of CSV as a user.
 func fieldsOf(header, fields []string, line int64) (userLine, error) {
 	var u userLine
-	numbers := map[string]**admin.Whole{"quota_hour": &u.QuotaHour, "quota_day": &u.QuotaDay, "quota_month": &u.QuotaMonth, "burst": &u.Burst}
+	numbers := map[string]**int64{"quota_hour": &u.QuotaHour, "quota_day": &u.QuotaDay, "quota_month": &u.QuotaMonth, "burst": &u.Burst}
 	for i, column := range header {
 		text := fields[i]
 		switch {
@@ -129,12 +129,14 @@ func fieldsOf(header, fields []string, line int64) (userLine, error) {
 			if err != nil {
 				return u, &wrongLine{line, fmt.Sprintf("%s is %q and must be a whole number from 1", column, text)}
 			}
-			whole := admin.Whole(n)
-			*numbers[column] = &whole
+			*numbers[column] = &n
 		}
 	}
 	return u, nil
 }
+
+// decodeLine reads a user as JSON.
+var decodeLine = httpapi.Decoder[userLine]("line")
 
 // JsonLines reads users as lines of JSON. Empty lines are left out.
 func JsonLines(body io.Reader) func() (int64, userLine, error) {
@@ -148,11 +150,11 @@ func JsonLines(body io.Reader) func() (int64, userLine, error) {
 			if len(text) == 0 {
 				continue
 			}
-			var u userLine
-			if wrong := admin.Decode(text, &u); wrong != nil {
-				return line, u, &wrongLine{line, wrong.Detail}
+			u, err := decodeLine(text)
+			if err != nil {
+				return line, userLine{}, &wrongLine{line, err.Error()}
 			}
-			return line, u, nil
+			return line, *u, nil
 		}
 		switch err := lines.Err(); {
 		case errors.Is(err, bufio.ErrTooLong):

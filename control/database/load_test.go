@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/httpapi"
 )
 
 // FuzzUserLines reads lines as CSV and as JSON: it ends, names what is wrong by its line, and hands on nothing that the database refuses.
@@ -113,7 +113,7 @@ func TestABodyThatIsTooLargeIsAProblem(t *testing.T) {
 	for lines.Next() {
 		t.Log("a line")
 	}
-	var problem *admin.Problem
+	var problem *httpapi.Problem
 	if !errors.As(bodyProblem(lines.Err()), &problem) || problem.Status != http.StatusRequestEntityTooLarge {
 		t.Errorf("a body that is too large is answered by %v", problem)
 	}

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/rules"
 )
 
@@ -250,7 +250,7 @@ const mostStatistics = 10_000
 // few refuses an answer of which rows would have to be left out. It was asked for one row more than there may be.
 func few[T any](all []T, err error) ([]T, error) {
 	if err == nil && len(all) > mostStatistics {
-		return nil, admin.NewProblem(http.StatusUnprocessableEntity, "there are more than %d rows: ask for a longer step or less time", mostStatistics)
+		return nil, httpapi.NewProblem(http.StatusUnprocessableEntity, "there are more than %d rows: ask for a longer step or less time", mostStatistics)
 	}
 	return all, err
 }

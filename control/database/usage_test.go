@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/engine"
+	"github.com/spillway-mesh/spillway/httpapi"
 )
 
 // TestRefusingOutcomesAreTheEngines compares the words of outcomes that did not pass with the engine's. What shadow mode lets pass was admitted.
@@ -81,7 +81,7 @@ func TestNoRowIsLeftOut(t *testing.T) {
 	run(t, d, `INSERT INTO cache_hours VALUES ('2026-11-05 01:00Z', 'newest', 1, 1)`)
 	for what, ask := range map[string]func() (int, error){"statistics": statistics, "caches": caches} {
 		n, err := ask()
-		var problem *admin.Problem
+		var problem *httpapi.Problem
 		if !errors.As(err, &problem) || problem.Status != http.StatusUnprocessableEntity {
 			t.Errorf("%s: %d rows, %v, want 422", what, n, err)
 		}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/records"
 )
@@ -27,7 +27,7 @@ type User struct {
 	BlockedUntil  *time.Time `json:"blocked_until"`
 	LastRequestAt *time.Time `json:"last_request_at"`
 	ExceededCount int64      `json:"exceeded_count"`
-	Revision      int64      `json:"revision"`
+	Revision      int64      `json:"revision" etag:""`
 	CreatedAt     time.Time  `json:"created_at"`
 	UpdatedBy     string     `json:"updated_by"`
 	UpdatedAt     time.Time  `json:"updated_at"`
@@ -35,11 +35,11 @@ type User struct {
 
 // UserRequest is what a user shall be. Its block stays as it is: /blocks changes that.
 type UserRequest struct {
-	Tier       *string      `json:"tier,omitempty"`
-	QuotaHour  *admin.Whole `json:"quota_hour,omitempty"`
-	QuotaDay   *admin.Whole `json:"quota_day,omitempty"`
-	QuotaMonth *admin.Whole `json:"quota_month,omitempty"`
-	Burst      *admin.Whole `json:"burst,omitempty"`
+	Tier       *string `json:"tier,omitempty"`
+	QuotaHour  *int64  `json:"quota_hour,omitempty"`
+	QuotaDay   *int64  `json:"quota_day,omitempty"`
+	QuotaMonth *int64  `json:"quota_month,omitempty"`
+	Burst      *int64  `json:"burst,omitempty"`
 }
 
 const userColumns = `domain, name, tier, quota_hour, quota_day, quota_month, burst, blocked, block_reason,
@@ -64,8 +64,8 @@ func (d *DB) User(ctx context.Context, domain, name string) (*User, error) {
 // checkQuotas returns what is wrong with quotas, or nothing. Sidecars leave out what is no limit.
 func (r *UserRequest) checkQuotas() string {
 	quotas := Quotas(&User{
-		QuotaHour: (*int64)(r.QuotaHour), QuotaDay: (*int64)(r.QuotaDay),
-		QuotaMonth: (*int64)(r.QuotaMonth), Burst: (*int64)(r.Burst),
+		QuotaHour: r.QuotaHour, QuotaDay: r.QuotaDay,
+		QuotaMonth: r.QuotaMonth, Burst: r.Burst,
 	})
 	for _, l := range quotas {
 		algorithm, window := limit.FixedWindow, l.Per
@@ -87,15 +87,15 @@ func (d *DB) SetUser(
 	ctx context.Context, by Actor, domain, name string, r UserRequest, want *int64,
 ) (after *User, err error) {
 	if wrong := r.checkQuotas(); wrong != "" {
-		return nil, admin.NewProblem(http.StatusUnprocessableEntity, "%s", wrong)
+		return nil, httpapi.NewProblem(http.StatusUnprocessableEntity, "%s", wrong)
 	}
 	err = makeDomain(ctx, d.changes, by, domain)
 	if err != nil {
 		return nil, err
 	}
 	args := pgx.NamedArgs{
-		"domain": domain, "kind": KindUser, "name": name, "tier": r.Tier, "hour": (*int64)(r.QuotaHour),
-		"day": (*int64)(r.QuotaDay), "month": (*int64)(r.QuotaMonth), "burst": (*int64)(r.Burst),
+		"domain": domain, "kind": KindUser, "name": name, "tier": r.Tier, "hour": r.QuotaHour,
+		"day": r.QuotaDay, "month": r.QuotaMonth, "burst": r.Burst,
 	}
 	err = d.Write(ctx, by, "set", func(tx pgx.Tx) error {
 		after, err = put(ctx, tx, want, profileLock, `

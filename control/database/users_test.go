@@ -6,7 +6,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -58,7 +57,7 @@ func TestOneOfTwoMakesIt(t *testing.T) {
 // A quota that sidecars would leave out is refused, by the API and in a load.
 func TestQuotasThatAreTakenAreLimits(t *testing.T) {
 	d := migrated(t)
-	whole := func(n int64) *admin.Whole { return (*admin.Whole)(&n) }
+	whole := func(n int64) *int64 { return &n }
 	for name, c := range map[string]struct {
 		ask  UserRequest
 		good bool

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/httpapi"
 	"github.com/spillway-mesh/spillway/rules"
 )
 
@@ -36,7 +36,7 @@ type VersionText struct {
 // Publication is a version that was put into force.
 type Publication struct {
 	Domain      string    `json:"domain"`
-	Publication int64     `json:"publication"`
+	Publication int64     `json:"publication" etag:""`
 	Version     int64     `json:"version"` // 0: the rules of the domain were taken out of force
 	Note        string    `json:"note"`
 	PublishedBy string    `json:"published_by"`
@@ -209,7 +209,7 @@ type parsedText struct {
 // checkText compiles a rule file as a sidecar does. The error is a *Refused where it does not compile.
 func checkText(domain, text string) (*parsedText, error) {
 	if len(text) > MaxTextBytes {
-		return nil, admin.NewProblem(http.StatusRequestEntityTooLarge,
+		return nil, httpapi.NewProblem(http.StatusRequestEntityTooLarge,
 			"the rules have %d bytes, and %d are the most", len(text), MaxTextBytes)
 	}
 	document := rules.Document{Domain: domain, Hash: rules.HashText(text), Text: text}
@@ -246,7 +246,7 @@ func checkText(domain, text string) (*parsedText, error) {
 
 // noTable is the problem of rules that compile, and that the database cannot keep.
 func noTable(why string) error {
-	return admin.NewProblem(http.StatusUnprocessableEntity, "the rules cannot be read as a table: %s", why)
+	return httpapi.NewProblem(http.StatusUnprocessableEntity, "the rules cannot be read as a table: %s", why)
 }
 
 // parsedOf is one rule.

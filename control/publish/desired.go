@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/spillway-mesh/spillway/admin"
 	"github.com/spillway-mesh/spillway/control/database"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/records"
@@ -159,12 +158,12 @@ func limitsIn(text []byte) ([]records.Limit, error) {
 	if string(text) == "[]" {
 		return nil, nil
 	}
-	var written []admin.NewLimit
+	var written []records.LimitRequest
 	err := json.Unmarshal(text, &written)
 	if err != nil {
 		return nil, err
 	}
-	return admin.ParseLimits(written)
+	return records.ReadLimits(written)
 }
 
 // instant is a time in UTC, zero for none.

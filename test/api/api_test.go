@@ -50,7 +50,7 @@ func TestTheAPIDoesWhatItsDocumentSays(t *testing.T) {
 // TestTheControlDoesWhatItsDocumentSays does the same with a control that has something of each kind.
 func TestTheControlDoesWhatItsDocumentSays(t *testing.T) {
 	t.Parallel()
-	secret, line, err := api.NewToken("admin", "tester")
+	secret, line, err := api.TokenFile.New("admin", "tester")
 	if err != nil {
 		t.Fatal(err)
 	}

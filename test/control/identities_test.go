@@ -134,7 +134,7 @@ func TestRolesBoundWhatTokensMayDo(t *testing.T) {
 	var lines []string
 	secrets := map[string]string{}
 	for _, role := range []string{"viewer", "operator", "admin"} {
-		secret, line, err := api.NewToken(role, "the-"+role)
+		secret, line, err := api.TokenFile.New(role, "the-"+role)
 		if err != nil {
 			t.Fatal(err)
 		}
