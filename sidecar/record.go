@@ -23,7 +23,7 @@ func (s *Sidecar) openRecord() error {
 	if !s.cfg.Record.Use || s.counts.redis == nil {
 		return nil
 	}
-	servers, err := serversOf(s.cfg.Redises()[0], s.cfg.RedisTLS, s.reports.log, s.reports.secrets.AddRecent)
+	servers, err := s.cfg.Redises()[0].Servers(s.cfg.RedisTLS, s.reports.log, s.reports.secrets.AddRecent)
 	if err != nil {
 		return fmt.Errorf("set up Redis for the record: %w", err)
 	}

@@ -53,7 +53,7 @@ type copied struct {
 // and one that is missing is an error.
 func readRecord(t testing.TB, s *running) (copied, error) {
 	t.Helper()
-	at, err := serversOf(s.cfg.Redises()[0], s.cfg.RedisTLS, s.reports.log, func(string) {})
+	at, err := s.cfg.Redises()[0].Servers(s.cfg.RedisTLS, s.reports.log, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func allServers(t *testing.T, environ ...string) []redis.Servers {
 	cfg := fromEnv(t, environ...)
 	var all []redis.Servers
 	for _, r := range cfg.Redises() {
-		s, err := serversOf(r, cfg.RedisTLS, slog.New(slog.DiscardHandler), func(string) {})
+		s, err := r.Servers(cfg.RedisTLS, slog.New(slog.DiscardHandler), func(string) {})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +101,7 @@ func TestAPasswordInAFileMayChange(t *testing.T) {
 	cfg := fromEnv(t, "REDIS_URL=a:1", "REDIS_AUTH_FILE="+file)
 	var log bytes.Buffer
 	var hidden []string
-	s, err := serversOf(cfg.Redises()[0], cfg.RedisTLS, slog.New(slog.NewTextHandler(&log, nil)), func(secret string) { hidden = append(hidden, secret) })
+	s, err := cfg.Redises()[0].Servers(cfg.RedisTLS, slog.New(slog.NewTextHandler(&log, nil)), func(secret string) { hidden = append(hidden, secret) })
 	if err != nil {
 		t.Fatal(err)
 	}

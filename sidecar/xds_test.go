@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/spillway-mesh/spillway/admin"
+	"github.com/spillway-mesh/spillway/reread"
 	"github.com/spillway-mesh/spillway/rules"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -285,7 +286,7 @@ func TestXDSOverTLS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pool, err := loadPool(a.file)
+		pool, err := reread.Authorities(a.file)
 		if err != nil {
 			t.Fatal(err)
 		}

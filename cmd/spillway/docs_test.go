@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -28,7 +30,7 @@ func TestReferenceOfTheCommand(t *testing.T) {
 	}
 	shared := sharedFlags(all)
 	var want strings.Builder
-	fmt.Fprintf(&want, commandPage, prose(root.Long), client("server"), client("control"), usages(shared))
+	fmt.Fprintf(&want, commandPage, prose(root.Long), usages(root.PersistentFlags()), usages(shared))
 	for _, cmd := range all {
 		describe(&want, cmd, shared)
 	}
@@ -55,14 +57,7 @@ commands, flags and files: ` + "`source <(spillway completion bash)`" + `.
 ## Shared flags
 
 A command's heading has its arguments, its section its flags, examples and, behind "Also", flags of this section. All
-commands have ` + "`-h, --help` and `-o, --output`: `text` (the default) or `json`; `lint` also `sarif`, " +
-	"`replay` also `html`" + `.
-
-**sidecar**: flags of commands that ask a sidecar.
-
-` + "```text\n%s```" + `
-
-**control**: flags of commands that ask a control.
+commands have:
 
 ` + "```text\n%s```" + `
 
@@ -71,16 +66,13 @@ Flags that at least three commands have in common:
 ` + "```text\n%s```" + `
 `
 
-// clientFlags are those of the connection to a sidecar or a control.
-var clientFlags = []string{"server", "control", "token-file", "ca", "cert", "key-file"}
-
 // sharedFlags are flags that at least three commands have with one meaning, by the most frequent meaning of each name.
 func sharedFlags(all []*cobra.Command) *pflag.FlagSet {
 	uses := map[string]int{}
 	flags := map[string]*pflag.Flag{}
 	for _, cmd := range all {
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if !slices.Contains(clientFlags, f.Name) && f.Name != "help" && !f.Hidden {
+			if f.Name != "help" && !f.Hidden {
 				uses[meaning(f)]++
 				flags[meaning(f)] = f
 			}
@@ -102,23 +94,6 @@ func meaning(f *pflag.Flag) string { return f.Name + "\n" + f.Usage + "\n" + f.D
 
 // usages are flags as the help shows them.
 func usages(flags *pflag.FlagSet) string { return flags.FlagUsages() }
-
-// client are the flags of the connection to a sidecar or a control.
-func client(kind string) string {
-	cmd := &cobra.Command{}
-	if kind == "server" {
-		addServer(cmd)
-	} else {
-		addControl(cmd)
-	}
-	flags := pflag.NewFlagSet(kind, pflag.ContinueOnError)
-	for _, name := range clientFlags {
-		if f := cmd.Flags().Lookup(name); f != nil {
-			flags.AddFlag(f)
-		}
-	}
-	return usages(flags)
-}
 
 // prose is a text of the help as Markdown: indented lines are the items of a list.
 func prose(text string) string {
@@ -144,19 +119,13 @@ func describe(to *strings.Builder, cmd *cobra.Command, shared *pflag.FlagSet) {
 	var common []string
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		switch of := shared.Lookup(f.Name); {
-		case f.Name == "help", f.Hidden, slices.Contains(clientFlags, f.Name):
+		case f.Name == "help", f.Hidden:
 		case of != nil && meaning(of) == meaning(f):
 			common = append(common, "`--"+f.Name+"`")
 		default:
 			own.AddFlag(f)
 		}
 	})
-	switch {
-	case cmd.LocalFlags().Lookup("server") != nil:
-		common = append(common, "[sidecar](#shared-flags)")
-	case cmd.LocalFlags().Lookup("control") != nil:
-		common = append(common, "[control](#shared-flags)")
-	}
 	var parts []string
 	if own.HasFlags() {
 		parts = append(parts, usages(own))
@@ -172,7 +141,8 @@ func describe(to *strings.Builder, cmd *cobra.Command, shared *pflag.FlagSet) {
 	}
 }
 
-// TestPagesShowWhatTheProgramPrints: the commands of docs/guides/test-rules.md run, and the lines below them are among what they print.
+// TestPagesShowWhatTheProgramPrints: the commands of docs/guides/test-rules.md run, and the lines below them are
+// among what they print.
 func TestPagesShowWhatTheProgramPrints(t *testing.T) {
 	t.Chdir("../..")
 	page, err := os.ReadFile("docs/guides/test-rules.md")
@@ -210,4 +180,50 @@ func contains(lines []string, wanted string) bool {
 		}
 	}
 	return false
+}
+
+// TestPagesNameCommandsThatExist checks commands in code of all pages: their words, and their flags.
+func TestPagesNameCommandsThatExist(t *testing.T) {
+	shown := regexp.MustCompile("(?m)(?:`|^ *(?:\\$ )?|[A-Z_0-9]+=[^ ]+ |bin/)spillway ((?:--[a-z]+ [^ ]+ " +
+		")?[a-z][^`\n#|>]*)")
+	named := 0
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "deploy/helm/*/*.md", "examples/*/*.md"} {
+		pages, err := filepath.Glob("../../" + pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, page := range pages {
+			text, err := os.ReadFile(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, found := range shown.FindAllStringSubmatch(string(text), -1) {
+				named++
+				if problem := unknown(strings.Fields(found[1])); problem != "" {
+					t.Errorf("%s: spillway %s: %s", page, found[1], problem)
+				}
+			}
+		}
+	}
+	if named < 60 {
+		t.Errorf("the pages name %d commands: they have another shape than this test reads", named)
+	}
+}
+
+// unknown is what the program does not know of a command, empty where it knows all.
+func unknown(args []string) string {
+	cmd, rest, err := newRoot().Find(args)
+	switch {
+	case err != nil:
+		return err.Error()
+	case cmd.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") && strings.ToLower(rest[0]) == rest[0]:
+		return "there is no " + rest[0]
+	}
+	for _, word := range rest {
+		name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
+		if strings.HasPrefix(word, "--") && cmd.Flag(name) == nil && cmd.InheritedFlags().Lookup(name) == nil {
+			return "there is no flag " + word
+		}
+	}
+	return ""
 }

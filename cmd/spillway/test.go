@@ -23,14 +23,14 @@ func newTest() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "test FILE|FOLDER...", Short: "Run tests of rules",
 		Long: `test runs files of rule tests: requests at instants, and what each must get. It decides them as a
-sidecar does, on a virtual clock: a test of a whole day takes no time.
-docs/guides/test-rules.md explains the files. A folder is its .yaml and .yml files.
+sidecar does, on a virtual clock: a test of a whole day takes no time. docs/guides/test-rules.md explains the files. A
+folder is its .yaml and .yml files.
 
 It exits with 1 if a test fails.`,
 		Example: "  spillway test examples/rules/tests",
 		Args:    between(1, many), ValidArgsFunction: ruleFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			format, err := outputOf(cmd)
+			out, err := newPrinter(cmd)
 			if err != nil {
 				return err
 			}
@@ -38,7 +38,7 @@ It exits with 1 if a test fails.`,
 			if err != nil {
 				return err
 			}
-			err = all.print(cmd, format, verbose)
+			err = all.print(out, verbose)
 			if err == nil && all.Failed > 0 {
 				err = exit(exitFound)
 			}
@@ -49,7 +49,8 @@ It exits with 1 if a test fails.`,
 	return cmd
 }
 
-// runTests runs the files. Where one of them or its rules cannot be used, it returns everything that is wrong and no result.
+// runTests runs the files. Where one of them or its rules cannot be used, it returns everything that is wrong and no
+// result.
 func runTests(paths []string) (*tested, error) {
 	all := &tested{}
 	var wrong []error
@@ -105,13 +106,11 @@ func testFiles(path string) (names []string, err error) {
 	return names, err
 }
 
-func (t *tested) print(cmd *cobra.Command, format string, verbose bool) error {
-	if format == "json" {
-		return printJSON(cmd.OutOrStdout(), t)
-	}
-	for _, f := range t.Files {
-		f.WriteText(cmd.OutOrStdout(), verbose)
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s passed, %d failed in %s\n", count(t.Passed, "test"), t.Failed, count(len(t.Files), "file"))
-	return nil
+func (t *tested) print(out *printer, verbose bool) error {
+	return out.value(t, func() {
+		for _, f := range t.Files {
+			f.WriteText(out.out, verbose)
+		}
+		out.line("%s passed, %d failed in %s", counted(t.Passed, "test"), t.Failed, counted(len(t.Files), "file"))
+	})
 }

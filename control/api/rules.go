@@ -8,8 +8,8 @@ import (
 	"github.com/spillway-mesh/spillway/control/database"
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/httpapi"
-	"github.com/spillway-mesh/spillway/whatif/rulediff"
 	"github.com/spillway-mesh/spillway/rules"
+	"github.com/spillway-mesh/spillway/whatif/rulediff"
 )
 
 // history asks for a list that is read backwards.

@@ -297,7 +297,8 @@ func (c *capacity) stream(what, name string, entries, batch int, rows func(n int
 func (c *capacity) record(what string, done func() error) spent {
 	c.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	r := copier.New(copier.Config{Connect: c.Connect, Redis: c.client, Keys: c.publisher.cfg.Keys, Leads: func() bool { return true }, Log: slog.New(slog.DiscardHandler)})
+	r := copier.New(copier.Config{Connect: c.Connect, Redis: c.client, Keys: c.publisher.cfg.Keys,
+		Log: slog.New(slog.DiscardHandler)})
 	ended := make(chan struct{})
 	took := c.timed(what, func() error {
 		go func() { _ = r.Run(ctx, nil); close(ended) }()

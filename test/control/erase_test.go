@@ -76,12 +76,12 @@ func TestEraseReportsWhatIsLeft(t *testing.T) {
 	if places := w.erase(gone, 1); places["archive"].Left == 0 {
 		t.Errorf("nothing is left in the archive: %v", places)
 	}
-	for _, args := range [][]string{{}, {"--user", "a", "--identity", "ip:192.0.2.1"}, {"--identity", "user"}, {"api"}} {
-		if out, code := w.spillway(append([]string{"control", "erase", "--domain", "api"}, args...)...); code != 2 {
+	for _, args := range [][]string{{}, {"a", "ip/192.0.2.1"}, {"user/"}, {"192.0.2.1"}} {
+		if out, code := w.spillway(append([]string{"erasures", "create", "--domain", "api"}, args...)...); code != 2 {
 			t.Errorf("erase %v ends with %d: %s", args, code, out)
 		}
 	}
-	if out, code := w.spillway("control", "erase", "--domain", "api", "--identity", "planet:mars"); code == 0 {
+	if out, code := w.spillway("erasures", "create", "--domain", "api", "planet/mars"); code == 0 {
 		t.Errorf("a planet is erased: %s", out)
 	}
 }
@@ -232,7 +232,7 @@ type erased struct{ Removed, Left int64 }
 // erase erases a user by the command, which has to end with that code.
 func (w *eraseWorld) erase(user string, want int) map[string]erased {
 	w.t.Helper()
-	out, code := w.spillway("control", "erase", "--domain", "api", "--user", user, "-o", "json")
+	out, code := w.spillway("erasures", "create", "--domain", "api", "user/" + user, "-o", "json")
 	var report struct {
 		Places []struct {
 			Place string

@@ -108,7 +108,7 @@ func TestQuestionsAreAnswered(t *testing.T) {
 // question asks by the command, and returns the rows that it prints, with single spaces.
 func (w *world) question(ask string) []string {
 	w.t.Helper()
-	args := append(strings.Fields("control ask --domain api --control "+w.controls[0].URL), strings.Fields(ask)...)
+	args := append(strings.Fields("reports show --domain api --control "+w.controls[0].URL), strings.Fields(ask)...)
 	out, err := exec.Command(servers.SpillwayBin(w.t), args...).CombinedOutput()
 	if err != nil {
 		w.t.Fatalf("ask %s: %v\n%s", ask, err, out)

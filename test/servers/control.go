@@ -66,7 +66,7 @@ func StartControl(t testing.TB, env ...string) *Control {
 // LaunchControl is StartControl without the wait. The URL is empty until Ready finds it.
 func LaunchControl(t testing.TB, env ...string) *Control {
 	t.Helper()
-	cmd := exec.Command(SpillwayBin(t), "control", "--migrate")
+	cmd := exec.Command(SpillwayBin(t), "control", "serve", "--migrate")
 	cmd.Env = append([]string{"CONTROL_LISTEN=127.0.0.1:0", "GORACE=halt_on_error=1", "TMPDIR=" + os.TempDir()}, env...)
 	return &Control{Process: Start(t, cmd)}
 }
