@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/tap"
 
-	"github.com/spillway-mesh/spillway/connlimit"
+	"github.com/spillway-mesh/spillway/door/connlimit"
 )
 
 // Listener hands out connections of connlimit that gRPC reads without a buffer for each.

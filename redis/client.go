@@ -16,6 +16,22 @@ import (
 	"github.com/spillway-mesh/spillway/breaker"
 )
 
+// The breaker in front of each server, in the words of package breaker.
+type (
+	// BreakerConfig sets up the breakers.
+	BreakerConfig = breaker.Config
+	// BreakerState is what a breaker does with calls.
+	BreakerState = breaker.State
+	// BreakerStats is the state of a breaker and its counts.
+	BreakerStats = breaker.Stats
+)
+
+// The states of a breaker that other rooms ask for.
+const (
+	BreakerClosed = breaker.Closed // calls pass
+	BreakerOpen   = breaker.Open   // no call passes
+)
+
 // Config sets up a Client. The zero value works, against a server on this machine.
 type Config struct {
 	Servers

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/peers"
 	"github.com/spillway-mesh/spillway/records"
 	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/redis/peers"
 	"github.com/spillway-mesh/spillway/rules"
 	"github.com/spillway-mesh/spillway/store"
 	"github.com/spillway-mesh/spillway/test/servers"

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spillway-mesh/spillway/descriptors"
-	"github.com/spillway-mesh/spillway/peers"
 	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/redis/peers"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/spillway-mesh/spillway/admin"
-	"github.com/spillway-mesh/spillway/reread"
+	"github.com/spillway-mesh/spillway/httpapi/reread"
 	"github.com/spillway-mesh/spillway/rules"
 	"github.com/spillway-mesh/spillway/test/servers"
 )

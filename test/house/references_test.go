@@ -17,7 +17,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/spillway-mesh/spillway/connlimit"
+	"github.com/spillway-mesh/spillway/door/connlimit"
 	"github.com/spillway-mesh/spillway/engine"
 	"github.com/spillway-mesh/spillway/journal"
 	"github.com/spillway-mesh/spillway/records"
