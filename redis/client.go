@@ -41,8 +41,9 @@ type Config struct {
 	Queue    int            // requests that may wait for one server; default 8192
 	Breaker  breaker.Config // of the breaker in front of each server; OnBreaker takes the place of its OnChange
 
-	OnBreaker func(server string, from, to breaker.State) // called for each change of a server's breaker; must not block
-	OnPanic   func(fault any)                             // called after a panic in the background; nil: the process ends
+	// called for each change of a server's breaker; must not block
+	OnBreaker func(server string, from, to breaker.State)
+	OnPanic   func(fault any) // called after a panic in the background; nil: the process ends
 	// OnCall is called after each batch: how many requests and charges it had, how long it took, and the Reason of its
 	// first failure.
 	OnCall func(server string, requests, charges int, took time.Duration, reason string)

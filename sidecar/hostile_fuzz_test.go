@@ -58,8 +58,10 @@ type readers struct {
 func openReaders(f *testing.F, address string) *readers {
 	keys := descriptors.NewRecordKeys("", nil)
 	ends := func(fault any) { panic(fault) }
-	client := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{address}}, Silence: 100 * time.Millisecond, OnPanic: ends})
-	r := &readers{store: store.NewRedis(store.RedisConfig{Main: client, Patience: 200 * time.Millisecond, Heartbeat: "live", Leases: true})}
+	client := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{address}},
+		Silence: 100 * time.Millisecond, OnPanic: ends})
+	r := &readers{store: store.NewRedis(store.RedisConfig{Main: client, Patience: 200 * time.Millisecond,
+		Heartbeat: "live", Leases: true})}
 	f.Cleanup(func() { r.store.Close() })
 	s := &Sidecar{}
 	r.book = records.New(records.Config{

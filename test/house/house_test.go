@@ -40,7 +40,8 @@ var rooms = map[string][]string{
 		"limit", "identity", "topk", "descriptors", "engine", "store/memory", "rules", "extauthz",
 	},
 	"control": {
-		"descriptors", "door/connlimit", "httpapi", "journal", "records", "redis", "rules", "telemetry", "whatif/rulediff",
+		"descriptors", "door/connlimit", "httpapi", "journal", "records", "redis", "rules", "telemetry",
+		"whatif/rulediff",
 	},
 	"sidecar": {
 		"limit", "identity", "descriptors", "engine", "redis", "store", "rules", "records", "journal", "door", "rlsvc",
@@ -89,13 +90,17 @@ var doors = []struct {
 		"Envoy's protobuf types stay at the doors that speak them: the core must not change when Envoy's API does"},
 	{"github.com/redis/go-redis", []string{"redis"},
 		"Redis is a detail of where counts and rules are kept: everything else is tested and run without it"},
-	{"github.com/jackc/pgx", []string{"control"}, "a sidecar never opens a PostgreSQL connection: only the control plane does"},
+	{"github.com/jackc/pgx", []string{"control"}, "a sidecar never opens a PostgreSQL connection: only the control " +
+		"plane does"},
 	{"github.com/parquet-go/parquet-go", []string{"control/archive"}, "the format of files is a detail of the archive"},
-	{"github.com/minio/minio-go", []string{"control/archive/s3.go"}, "which service keeps the files is a detail of the archive"},
+	{"github.com/minio/minio-go", []string{"control/archive/s3.go"},
+		"which service keeps the files is a detail of the archive"},
 	{"github.com/prometheus", []string{"telemetry"}, "metrics are telemetry's: the Stats of other rooms have tags"},
 	{"go.opentelemetry.io", []string{"telemetry"}, "traces are telemetry's: other rooms have callbacks and context"},
-	{"github.com/sony/gobreaker", []string{"breaker"}, "the breaker is a room, so that it can be replaced in one place"},
-	{"google.golang.org/grpc", []string{"door", "rlsvc", "extauthz", "rules/xds", "telemetry", "sidecar", "test/servers"},
+	{"github.com/sony/gobreaker", []string{"breaker"},
+		"the breaker is a room, so that it can be replaced in one place"},
+	{"google.golang.org/grpc", []string{"door", "rlsvc", "extauthz", "rules/xds", "telemetry", "sidecar",
+		"test/servers"},
 		"gRPC is spoken at the doors: the core takes plain structs"},
 }
 
@@ -195,7 +200,8 @@ func TestImportsGoDownOnly(t *testing.T) {
 		part, isPart := partOf(s.room)
 		for _, imported := range s.insides() {
 			if !under(imported, room) && !covered(rooms[room], imported) {
-				t.Errorf("%s imports %s: %s may import %s only, so that imports go down and a room can be read by itself",
+				t.Errorf("%s imports %s: %s may import %s only, so that imports go down and a room can be read by "+
+					"itself",
 					s.path, imported, room, list(rooms[room]))
 			}
 			if isPart && !under(imported, part) && !covered(parts[part], imported) {

@@ -20,7 +20,8 @@ var oldWords = []string{
 
 // laterWords are rooms that still have old words.
 var laterWords = []string{
-	"admin", "cmd", "control", "engine", "records", "redis", "sidecar", "store", "telemetry", "test/api", "test/control",
+	"admin", "cmd", "control", "engine", "records", "redis", "sidecar", "store", "telemetry", "test/api",
+	"test/control",
 	"test/simulation", "whatif",
 }
 
