@@ -53,13 +53,15 @@ func dump(w *world) string {
 }
 
 const gatewayTree = `{"name": "default/eg/http", "domain": "default/eg/http", "descriptors": [
-  {"key": "httproute/default/user/rule/0/match/0/*", "value": "httproute/default/user/rule/0/match/0/*", "descriptors": [
+  {"key": "httproute/default/user/rule/0/match/0/*", "value": "httproute/default/user/rule/0/match/0/*",
+    "descriptors": [
     {"key": "rule-0-match-0", "rateLimit": {"unit": "DAY", "requestsPerUnit": 2}}]},
   {"key": "httproute/default/ip/rule/0/match/0/*", "value": "httproute/default/ip/rule/0/match/0/*", "descriptors": [
     {"key": "masked_remote_address", "value": "0.0.0.0/0", "rateLimit": {"unit": "DAY", "requestsPerUnit": 100}},
     {"key": "masked_remote_address", "value": "0.0.0.0/0", "descriptors": [
       {"key": "remote_address", "rateLimit": {"unit": "DAY", "requestsPerUnit": 5}}]}]},
-  {"key": "httproute/default/none/rule/0/match/0/*", "value": "httproute/default/none/rule/0/match/0/*", "descriptors": [
+  {"key": "httproute/default/none/rule/0/match/0/*", "value": "httproute/default/none/rule/0/match/0/*",
+    "descriptors": [
     {"key": "rule-0-match--1", "value": "rule-0-match--1", "rateLimit": {"unit": "DAY"}, "shadowMode": true}]}]}`
 
 // TestDuplicatesOfEnvoyGateway: an exact and a distinct rule of one CIDR are two descriptors of one key and value, and
@@ -235,7 +237,8 @@ func TestMergedDomains(t *testing.T) {
 
 func TestEveryFieldArrives(t *testing.T) {
 	w := New(Config{SpareDenied: true}).take(response(t, "1",
-		parse(t, `{"domain": "a", "descriptors": [{"key": "k", "value": "v*", "quotaMode": true, "detailedMetric": true, "metadata": {"plan": "gold"},
+		parse(t, `{"domain": "a", "descriptors": [{"key": "k", "value": "v*", "quotaMode": true, "detailedMetric": true,
+		"metadata": {"plan": "gold"},
 		"rateLimit": {"unit": "WEEK", "requestsPerUnit": 7, "name": "n", "replaces": [{"name": "other"}]}}]}`)))
 	got := dump(w)
 	for _, want := range []string{"a.k_v*: unit=WEEK requests_per_unit=7", "quota", "detailed", "gold", "n", "other"} {

@@ -111,7 +111,7 @@ func TestBrokenLines(t *testing.T) {
 		`{"method":"GET","path":"/","time":"9999-01-01T00:00:00Z"}`:                    "is not a time",
 		`[2026-03-01T00:00:00Z] "GET / HTTP/1.1" 200 - 0 512 12 11 "192.0.2.7" "Mozil`: "the line is cut off",
 		`[2026-03-01T00:00:00Z] "GET / HTTP/1.1" 200 - 0 512 12`:                       "the line is cut off",
-		`[2026-03-01T00:00:00Z] "GET / HTTP/1.1" 200 - 0 "192.0.2.7" "M" "r" "h" "u"`:  "neither Envoy's nor Istio's text format",
+		`[2026-03-01T00:00:00Z] "GET / HTTP/1.1" 200 - 0 "192.0.2.7" "M" "r" "h" "u"`:  "neither Envoy's nor Istio's",
 		`[2026-03-01T00:00:00Z`: "the line is cut off",
 		strings.Repeat(`{"a":`, 100) + "1" + strings.Repeat("}", 100): "too many objects within each other",
 	} {

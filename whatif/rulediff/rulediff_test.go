@@ -36,7 +36,8 @@ costs:
   - { match: { endpoints: ["/search"] }, cost: 2 }
 rules:
   - { name: per-user, scope: user, limit: 20/1m }
-  - { name: search, scope: user, match: { endpoints: ["/search"], methods: [POST] }, limit: { count: 10, per: 1m, burst: 20 } }
+  - { name: search, scope: user, match: { endpoints: ["/search"], methods: [POST] }, limit: { count: 10, per: 1m,
+      burst: 20 } }
   - { name: office, match: { cidrs: ["203.0.113.0/24"] }, action: allow }
   - { name: abuse, match: { users: [mallory] }, action: block }
   - { name: trial, scope: global, limit: 100/1s, action: log_only }
