@@ -77,7 +77,7 @@ func (e *Engine) Late(fate *limit.Fate, charges []limit.Charge, decisions []limi
 	}
 }
 
-// follow sees to the replies that are still to come for a request, once its verdict stands.
+// follow handles the replies that come after the verdict of their request.
 func (e *Engine) follow(v *Verdict) {
 	if v.request.Fate == nil {
 		return
