@@ -35,29 +35,41 @@ type CompiledDomain struct {
 	CostHeader   string             // in lower case; empty: none
 	Identity     *identity.Resolver // who asks, for ext_authz; nil without Options.Identity
 
-	serial     uint64 // differs from those of all others in this process
-	head       string // of its keys
-	seal       string // what closes the hash tag after an identity: nothing where the domain alone is the tag
-	keys       keyer
+	naming
+	accounts
+	groups
 	tree       node
-	index      index
 	attributes map[string]attribute
 	ipv6Prefix int
 	onFailure  Failure
 	zone       *time.Location // of calendars
 	calendars  [CalendarMonth]*calendar
 	gate       *gate // nil: a domain without a penalty
-	users      map[string]account
-	tenants    map[string]account
-	clientKeys map[string]account // API keys, by id
-	scopes     []scopeGroups
-	blocks     int // groups of the index
-	allows     int
-	costs      int
-	scoped     bool // has anything but trees
 	effects    []*Effect
 	overrides  overrides
 	written    *Domain // what it was compiled from, for Dump
+}
+
+// naming is what the names of a domain's counters are made of.
+type naming struct {
+	serial uint64 // differs from those of all others in this process
+	head   string // of its keys
+	seal   string // what closes the hash tag after an identity: nothing where the domain alone is the tag
+	keys   keyer
+}
+
+// accounts are the users, tenants and API keys of the tables.
+type accounts struct {
+	users, tenants map[string]account
+	clientKeys     map[string]account // by id
+}
+
+// groups are the rules that an index finds, in groups of it.
+type groups struct {
+	index                 index
+	scopes                []scopeGroups
+	blocks, allows, costs int
+	scoped                bool // the domain has anything but trees
 }
 
 var serials atomic.Uint64
@@ -102,10 +114,10 @@ func compileDomain(d *Domain, opt Options, keys keyer) *CompiledDomain {
 	c := &CompiledDomain{
 		Name: d.Name, Headers: d.Headers, ResetUnix: d.ResetUnix, ChargeDenied: d.ChargeDenied,
 		CostHeader: strings.ToLower(d.CostHeader),
-		keys:       keys, ipv6Prefix: d.IPv6Prefix, onFailure: d.OnFailure,
+		naming:     naming{serial: serials.Add(1), keys: keys},
+		groups:     groups{scoped: len(d.Rules)+len(d.Users)+len(d.Tenants)+len(d.Keys) > 0},
+		ipv6Prefix: d.IPv6Prefix, onFailure: d.OnFailure, written: d,
 		attributes: maps.Clone(defaultAttributes),
-		written:    d, serial: serials.Add(1),
-		scoped: len(d.Rules)+len(d.Users)+len(d.Tenants)+len(d.Keys) > 0,
 	}
 	c.head, c.seal = keyHead(opt.KeyPrefix, d.Name, d.CoLocate)
 	if c.ipv6Prefix == 0 {
@@ -295,7 +307,7 @@ func (c *CompiledDomain) addTreeLimits(n *node, w *Node) {
 			Name: l.Name, Rule: n.dotted(), Scope: ScopeDescriptor, Tree: true, Mode: mode, QuotaToo: w.Shadow &&
 				w.Quota, OnFailure: w.OnFailure.or(c.onFailure), Reserve: w.Reserve, Response: w.Response,
 			Metadata: w.Metadata, Metric: n.levels(), Dynamic: n.isDynamic(),
-			from: origin{node: w, limit: l}, lease: w.Lease.most(),
+			compiled: compiled{from: origin{node: w, limit: l}, lease: w.Lease.most()},
 		}
 		e.setLimit(l)
 		compiled := treeLimit{effect: e, unlimited: l.Unlimited, tail: limitTail(l.Limit, i),

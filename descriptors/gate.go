@@ -28,7 +28,7 @@ func (c *CompiledDomain) addGate(p *Penalty) {
 	head := ":" + ScopeClient.String() + ":" + RulePenalty
 	c.gate = &gate{
 		rule: compiledRule{scope: ScopeClient}, penalty: p.compile(),
-		effect: &Effect{Name: "penalty", Rule: RulePenalty, Scope: ScopeClient.String(), Penalty: p,
+		effect: &Effect{Name: "penalty", Rule: RulePenalty, Scope: ScopeClient.String(), Measure: Measure{Penalty: p},
 			Metric: []string{"rule", RulePenalty}},
 		tail: head + limitTail(gateLimit, 0), record: head + ":penalty:pn",
 	}

@@ -30,7 +30,7 @@ func keyMakers() []keyMaker {
 }
 
 func domainKeyMakers(secret string, coLocate bool) []keyMaker {
-	d := &CompiledDomain{keys: newKeyer([]byte(secret))}
+	d := &CompiledDomain{naming: naming{keys: newKeyer([]byte(secret))}}
 	d.head, d.seal = keyHead("", "shop", coLocate)
 	kind := fmt.Sprintf(" secret %q co-located %t", secret, coLocate)
 	var s scratch

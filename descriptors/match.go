@@ -70,17 +70,26 @@ type Effect struct {
 	OnFailure Failure
 	Reserve   int64 // tokens that a post-paid request takes in advance; 0: none
 	Response  *Response
-	Reason    string         // of a block
-	Until     time.Time      // of a block; zero: for ever
-	MaxDelay  time.Duration  // of a throttle
-	Penalty   *Penalty       // of a rule that has one
-	Metadata  map[string]any // never written to
-	Metric    []string       // the levels of the reference server's metric key
-	Dynamic   bool           // Metric depends on the request: see Term.Metric
-	class     uint32         // of its charges
-	lease     int64          // of its charges
+	Measure
+	Metadata map[string]any // never written to
+	Metric   []string       // the levels of the reference server's metric key
+	Dynamic  bool           // Metric depends on the request: see Term.Metric
+	compiled
+}
 
-	from origin // what it was compiled from, for Dump
+// Measure is what an action has besides a limit.
+type Measure struct {
+	Reason   string        // of a block
+	Until    time.Time     // of a block; zero: for ever
+	MaxDelay time.Duration // of a throttle
+	Penalty  *Penalty      // of a rule that has one
+}
+
+// compiled is what this room alone needs of an effect.
+type compiled struct {
+	class uint32 // of its charges
+	lease int64  // of its charges
+	from  origin // what it was compiled from, for Dump
 }
 
 // Shadow reports whether the limit is counted and never enforced.

@@ -83,7 +83,8 @@ func (r *Record) in(d *CompiledDomain) *madeRecord {
 		}
 	}
 	made.block = &Effect{
-		Name: "block", Rule: RuleRecord, Scope: r.Kind.String(), Action: Block, Reason: r.Reason, Until: r.Until,
+		Name: "block", Rule: RuleRecord, Scope: r.Kind.String(), Action: Block,
+		Measure: Measure{Reason: r.Reason, Until: r.Until},
 		Account: r.Name,
 		Metric:  []string{"rule", RuleRecord},
 	}

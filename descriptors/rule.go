@@ -48,8 +48,9 @@ func (d *CompiledDomain) compileRule(r *Rule) *compiledRule {
 	base := Effect{
 		Name: r.Name, Rule: r.Name, Action: r.Action, OnFailure: r.OnFailure.or(d.onFailure), Reserve: r.Reserve,
 		Response: r.Response,
-		Reason:   r.Reason, Until: r.Until, MaxDelay: r.MaxDelay, Penalty: r.Penalty, Metric: []string{"rule", r.Name},
-		from: origin{rule: r}, lease: r.Lease.most(),
+		Measure:  Measure{Reason: r.Reason, Until: r.Until, MaxDelay: r.MaxDelay, Penalty: r.Penalty},
+		Metric:   []string{"rule", r.Name},
+		compiled: compiled{from: origin{rule: r}, lease: r.Lease.most()},
 	}
 	if r.HasScope {
 		base.Scope = r.Scope.String()
@@ -121,7 +122,7 @@ func (d *CompiledDomain) compileAccount(a *Account, scope Scope, kind string) *c
 		c.clientKey = a.Name
 	}
 	base := Effect{Name: kind, Rule: kind, Scope: scope.String(), Account: a.Name, OnFailure: d.onFailure,
-		Metric: []string{"rule", kind}, lease: Lease(0).most()}
+		Metric: []string{"rule", kind}, compiled: compiled{lease: Lease(0).most()}}
 	d.addLimits(c, limits, base, "~"+kind)
 	return c
 }

@@ -41,7 +41,8 @@ func refused() engine.Verdict {
 
 // blocked is the verdict on a request that a block refuses.
 func blocked() engine.Verdict {
-	block := &descriptors.Effect{Rule: "abusers", Action: descriptors.Block, Reason: "Contact support."}
+	block := &descriptors.Effect{Rule: "abusers", Action: descriptors.Block,
+		Measure: descriptors.Measure{Reason: "Contact support."}}
 	v := engine.Verdict{Refused: true, Refusing: block}
 	v.Match.Domain = &descriptors.CompiledDomain{}
 	v.Match.Block = block

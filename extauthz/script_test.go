@@ -56,7 +56,8 @@ func (echo) Decide(_ context.Context, req *descriptors.Request, v *engine.Verdic
 	}
 	switch len(req.Subject.Entries) {
 	case 1:
-		v.Match.Block = &descriptors.Effect{Action: descriptors.Block, Reason: req.Subject.Host}
+		v.Match.Block = &descriptors.Effect{Action: descriptors.Block,
+			Measure: descriptors.Measure{Reason: req.Subject.Host}}
 	case 2:
 		v.Malformed = &identity.Refusal{Message: req.Subject.Host}
 	}

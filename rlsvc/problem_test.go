@@ -19,7 +19,8 @@ const blockPrefix = `{"type":"about:blank","title":"Forbidden","status":403,"det
 
 // TestABlockIsNoQuota: its body has a title and a status of its own, and it does not ask the client to retry in weeks.
 func TestABlockIsNoQuota(t *testing.T) {
-	block := &descriptors.Effect{Rule: "abusers", Action: descriptors.Block, Reason: "Contact support."}
+	block := &descriptors.Effect{Rule: "abusers", Action: descriptors.Block,
+		Measure: descriptors.Measure{Reason: "Contact support."}}
 	v := engine.Verdict{Refused: true, Refusing: block, Match: descriptors.Match{Block: block},
 		RetryAfter: 21 * 24 * time.Hour, Statuses: []engine.Status{{Over: true}}}
 	if diff := cmp.Diff([]string{"content-type: application/problem+json"},
@@ -61,7 +62,8 @@ func TestAPlainRefusalIsTheReferenceServers(t *testing.T) {
 }
 
 func TestBodies(t *testing.T) {
-	block := &descriptors.Effect{Name: "", Rule: "abusers", Action: descriptors.Block, Reason: "Contact support."}
+	block := &descriptors.Effect{Name: "", Rule: "abusers", Action: descriptors.Block,
+		Measure: descriptors.Measure{Reason: "Contact support."}}
 	blocked := engine.Verdict{Refused: true, Refusing: block, Match: descriptors.Match{Block: block},
 		Statuses: []engine.Status{{Over: true}}}
 	silent := *block

@@ -28,7 +28,8 @@ type blockingDecider struct{}
 
 func (blockingDecider) Decide(_ context.Context, req *descriptors.Request, v *engine.Verdict) {
 	v.Refused = true
-	v.Match.Block = &descriptors.Effect{Rule: "all", Action: descriptors.Block, Reason: req.Subject.Path}
+	v.Match.Block = &descriptors.Effect{Rule: "all", Action: descriptors.Block,
+		Measure: descriptors.Measure{Reason: req.Subject.Path}}
 	v.Refusing = v.Match.Block
 	v.Conclude()
 }

@@ -36,7 +36,11 @@ type world struct {
 	ledger    *ledger
 
 	crews atomic.Int64 // goroutines of the simulation itself
+	changing
+}
 
+// changing is what goroutines change.
+type changing struct {
 	mu         sync.Mutex         // guards all below
 	fleet      []*sidecar.Sidecar // nil: it was killed
 	killed     []int              // faults that keep each sidecar dead

@@ -59,6 +59,16 @@ type trial struct {
 	started  time.Time // just before the sidecar
 	load     *load
 
+	moments
+	seen   seen
+	all    []answer
+	wrong  []string // bounds on decisions that do not hold
+	missed []string // bounds on time that do not hold
+	notes  []string // for the table
+}
+
+// moments are what was read at which time.
+type moments struct {
 	tags   map[int]int64 // what each key had used when the load began
 	before metrics       // when the load began
 	sick   metrics       // when the fault began
@@ -67,11 +77,6 @@ type trial struct {
 	after  metrics       // when all answers were there
 	began  time.Time     // of the fault
 	ended  time.Time     // when the servers were well again
-	seen   seen
-	all    []answer
-	wrong  []string // bounds on decisions that do not hold
-	missed []string // bounds on time that do not hold
-	notes  []string // for the table
 }
 
 // fails notes a decision that is wrong.
