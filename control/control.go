@@ -25,8 +25,8 @@ import (
 	"github.com/spillway-mesh/spillway/control/erase"
 	"github.com/spillway-mesh/spillway/control/leader"
 	"github.com/spillway-mesh/spillway/control/publish"
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/httpapi"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/reread"
 )
@@ -62,7 +62,7 @@ type Control struct {
 	publisher *publish.Publisher
 	copier    *copier.Copier
 	leader    *leader.Leader
-	names     descriptors.RecordKeys // how the record names identities
+	names     keys.Names // how the record names identities
 	socket    net.Listener
 	tokens    *reread.Files[[]httpapi.Token]  // nil: this machine alone
 	pair      *reread.Files[*tls.Certificate] // nil: no TLS
@@ -95,17 +95,17 @@ func New(cfg Config) (*Control, error) {
 
 // lead makes the leader and its tasks.
 func (c *Control) lead() {
-	keys := descriptors.NewRecordKeys(c.cfg.KeyPrefix, []byte(c.cfg.KeySecret))
-	c.names = keys
+	names := keys.NewNames(c.cfg.KeyPrefix, []byte(c.cfg.KeySecret))
+	c.names = names
 	if c.cfg.Plain {
-		c.names = descriptors.NewRecordKeys(c.cfg.KeyPrefix, nil)
+		c.names = keys.NewNames(c.cfg.KeyPrefix, nil)
 	}
-	c.publisher = publish.New(publish.Config{Database: c.database, Redis: c.redis, Keys: keys, Log: c.cfg.Log})
+	c.publisher = publish.New(publish.Config{Database: c.database, Redis: c.redis, Keys: names, Log: c.cfg.Log})
 	c.copier = copier.New(copier.Config{
 		Connect: c.database.Connect, Redis: c.redis, Keys: c.names, Log: c.cfg.Log,
 	})
 	eraser := &erase.Eraser{
-		Database: c.database, Publisher: c.publisher, Redis: c.redis, Keys: keys, Archive: c.cfg.Archive, Log: c.cfg.Log,
+		Database: c.database, Publisher: c.publisher, Redis: c.redis, Keys: names, Archive: c.cfg.Archive, Log: c.cfg.Log,
 	}
 	tasks := []leader.Task{
 		{Name: "feed", Run: c.publisher.Feed},

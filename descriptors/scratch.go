@@ -1,11 +1,15 @@
 package descriptors
 
-import "github.com/spillway-mesh/spillway/limit"
+import (
+	"github.com/spillway-mesh/spillway/limit"
+
+	"github.com/spillway-mesh/spillway/keys"
+)
 
 // scratch is memory that matching uses again and again.
 type scratch struct {
 	key      []byte
-	values   []keyValue
+	values   []keys.Value
 	nodes    []*node // of each descriptor
 	skip     []bool
 	replaced []string

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/peers"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/test/servers"
@@ -20,7 +20,7 @@ import (
 // that user's, without its name in the open.
 func TestMissingRecordsAreAskedFor(t *testing.T) {
 	server := servers.StartRedis(t)
-	keys := descriptors.NewRecordKeys("", []byte("sesame"))
+	keys := keys.NewNames("", []byte("sesame"))
 	server.Do(t, "ZADD", keys.Shared("index"), "+inf", "shop|user", strconv.FormatInt(time.Now().UnixMilli(), 10), "|filling")
 	f := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{server.Addr}}})
 	t.Cleanup(f.Close)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/identity"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/peers"
 	"github.com/spillway-mesh/spillway/records"
@@ -33,7 +34,7 @@ func (s *Sidecar) openRecords() {
 	}
 	keys := s.recordKeys()
 	cfg.Redis = s.counts.redis.Client()
-	cfg.Key = func(id *records.Identity) string { return keys.RecordKey(id.Domain, id.Kind.String(), id.Text()) }
+	cfg.Key = func(id *records.Identity) string { return keys.Record(id.Domain, id.Kind.String(), id.Text()) }
 	cfg.Index, cfg.Serves = keys.Shared("index"), s.hasRules
 	cfg.Publish = func(ctx context.Context, key, class string) error {
 		return s.updates.peers.Tell(ctx, topicRecord, peers.ChangedRecord{Key: key, Class: class})
@@ -51,7 +52,7 @@ func (s *Sidecar) hasRules(domain string) bool {
 }
 
 // askForRecords asks the control plane to put records back before others.
-func askForRecords(ctx context.Context, c *redis.Client, keys descriptors.RecordKeys, ids []records.Identity) error {
+func askForRecords(ctx context.Context, c *redis.Client, keys keys.Names, ids []records.Identity) error {
 	var all []peers.MissingRecord
 	for i := range ids {
 		all = append(all, peers.MissingRecord{Domain: ids[i].Domain, Kind: ids[i].Kind.String(), Name: ids[i].Text()})
@@ -65,8 +66,8 @@ func askForRecords(ctx context.Context, c *redis.Client, keys descriptors.Record
 }
 
 // recordKeys makes the keys of what is kept beside the counters.
-func (s *Sidecar) recordKeys() descriptors.RecordKeys {
-	return descriptors.NewRecordKeys(s.cfg.Store.KeyPrefix, []byte(s.cfg.Store.KeySecret))
+func (s *Sidecar) recordKeys() keys.Names {
+	return keys.NewNames(s.cfg.Store.KeyPrefix, []byte(s.cfg.Store.KeySecret))
 }
 
 // openPeers subscribes to what other sidecars announce.

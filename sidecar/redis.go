@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/spillway-mesh/spillway/breaker"
-	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/sidecar/settings"
@@ -15,7 +15,7 @@ import (
 func (s *Sidecar) openRedis() error {
 	cfg := store.RedisConfig{
 		Patience: s.cfg.Store.Patience, DenialEntries: s.cfg.Store.DenialCache, DenialBytes: s.counts.budget.denials,
-		Leases: s.cfg.Store.Leases, Heartbeat: descriptors.HeartbeatKey(s.cfg.Store.KeyPrefix),
+		Leases: s.cfg.Store.Leases, Heartbeat: keys.Heartbeat(s.cfg.Store.KeyPrefix),
 		OnError: s.reports.observer.StoreFailed,
 		OnLate: func(part *limit.Request, err error) {
 			s.counts.engine.Late(part.Fate, part.Charges, part.Decisions, err)

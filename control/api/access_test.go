@@ -15,8 +15,8 @@ import (
 	"github.com/spillway-mesh/spillway/control/database/questions"
 	"github.com/spillway-mesh/spillway/control/leader"
 	"github.com/spillway-mesh/spillway/control/publish"
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/httpapi"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/redis"
 )
 
@@ -192,7 +192,7 @@ func apiOf(t *testing.T, d *database.DB, tokens ...httpapi.Token) *API {
 		Servers: redis.Servers{Addresses: []string{"127.0.0.1:1"}},
 	})
 	t.Cleanup(servers.Close)
-	keys := descriptors.NewRecordKeys("", nil)
+	keys := keys.NewNames("", nil)
 	log := slog.New(slog.DiscardHandler)
 	publisher := publish.New(publish.Config{Database: d, Redis: servers, Keys: keys, Log: log})
 	t.Cleanup(func() { publisher.Close() })

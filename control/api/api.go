@@ -18,8 +18,8 @@ import (
 	"github.com/spillway-mesh/spillway/control/database"
 	"github.com/spillway-mesh/spillway/control/leader"
 	"github.com/spillway-mesh/spillway/control/publish"
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/httpapi"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/records"
 )
 
@@ -56,7 +56,7 @@ type API struct {
 	Publisher *publish.Publisher
 	Leader    *leader.Leader
 	Copier    *copier.Copier
-	Keys      descriptors.RecordKeys // how the record names identities
+	Keys      keys.Names             // how the record names identities
 	Archive   *archive.Archiver      // nil: there is none
 	Tokens    func() []httpapi.Token // who may use it; nil: this machine alone
 	Log       *slog.Logger

@@ -14,8 +14,8 @@ import (
 	"github.com/spillway-mesh/spillway/control/archive"
 	"github.com/spillway-mesh/spillway/control/database"
 	"github.com/spillway-mesh/spillway/control/publish"
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/journal"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/records"
 	"github.com/spillway-mesh/spillway/redis"
 )
@@ -31,7 +31,7 @@ type Eraser struct {
 	Database  *database.DB
 	Publisher *publish.Publisher
 	Redis     *redis.Client
-	Keys      descriptors.RecordKeys
+	Keys      keys.Names
 	Archive   *archive.Archiver
 	Log       *slog.Logger
 }
@@ -123,17 +123,17 @@ type person struct {
 
 // personOf is the person of an erasure.
 func (x *Eraser) personOf(e *openErasure) *person {
-	keys := x.Keys
+	names := x.Keys
 	p := &person{openErasure: e, ips: []string{}}
-	p.identities = []string{keys.Identity(e.Kind, e.Name), e.Kind + ":" + e.Name}
+	p.identities = []string{names.Identity(e.Kind, e.Name), e.Kind + ":" + e.Name}
 	for _, id := range e.Also.IDs {
-		p.identities = append(p.identities, keys.Identity("api_key", id), "api_key:"+id)
-		p.counted(keys, journal.KeyOf(id))
+		p.identities = append(p.identities, names.Identity("api_key", id), "api_key:"+id)
+		p.counted(names, journal.KeyOf(id))
 	}
 	for _, digest := range e.Also.Digests {
 		bytes, err := hex.DecodeString(digest)
 		if err == nil {
-			p.counted(keys, journal.KeyOfDigest(bytes))
+			p.counted(names, journal.KeyOfDigest(bytes))
 		}
 	}
 	if e.Kind == "ip" {
@@ -144,8 +144,8 @@ func (x *Eraser) personOf(e *openErasure) *person {
 }
 
 // counted adds the names that rows of usage have for an API key.
-func (p *person) counted(keys descriptors.RecordKeys, key string) {
-	p.keys = append(p.keys, keys.Identity(journal.KeyKind, key), journal.KeyKind+":"+key)
+func (p *person) counted(names keys.Names, key string) {
+	p.keys = append(p.keys, names.Identity(journal.KeyKind, key), journal.KeyKind+":"+key)
 }
 
 // distinct is a list with each text once, never nil.
@@ -221,7 +221,7 @@ func (x *Eraser) records(p *person) place {
 }
 
 func (x *Eraser) exists(ctx context.Context, id *records.Identity) (int64, error) {
-	key := x.Keys.RecordKey(id.Domain, id.Kind.String(), id.Text())
+	key := x.Keys.Record(id.Domain, id.Kind.String(), id.Text())
 	reply, err := x.Redis.Run(ctx, key, "EXISTS", key)
 	if err != nil {
 		return 0, fmt.Errorf("ask Redis: %w", err)

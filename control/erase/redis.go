@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/control/database"
-	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/redis"
 )
 
@@ -189,10 +189,10 @@ func (x *Eraser) scan(ctx context.Context, p *person, f func(s *redis.Server, ke
 }
 
 // counterNames are the names of the person in keys of counters.
-func (p *person) counterNames(keys descriptors.RecordKeys) (all []counterName) {
+func (p *person) counterNames(names keys.Names) (all []counterName) {
 	for _, s := range p.subjects() {
 		if s.Kind != database.KindSecret {
-			all = append(all, counterNameOf(keys.RecordKey(s.Domain, s.Kind, s.Name), s.Kind))
+			all = append(all, counterNameOf(names, s.Domain, s.Kind, s.Name))
 		}
 	}
 	return all
@@ -224,12 +224,9 @@ type counterName struct {
 	kind  string
 }
 
-// counterNameOf takes it out of the key of the record, which has the same tag: <prefix>rec1:{<domain>|<value>}:<kind>.
-func counterNameOf(record, kind string) counterName {
-	head, rest, _ := strings.Cut(record, "{")
-	tag, _, _ := strings.Cut(rest, "}")
-	domain, value, _ := strings.Cut(tag, "|")
-	return counterName{head: strings.TrimSuffix(head, "rec1:") + "rl1:{" + domain, value: value, kind: kind}
+func counterNameOf(names keys.Names, domain, kind, name string) counterName {
+	head, value := names.Counted(domain, name)
+	return counterName{head, value, kind}
 }
 
 // countedBy is the scopes in whose keys an identity of a kind may stand.
@@ -237,28 +234,15 @@ var countedBy = map[string][]string{database.KindUser: {database.KindUser, "clie
 
 var scopeWords = []string{"tenant", "user", "ip", "endpoint", "api_key", "tier", "client"}
 
-// in reports whether a key of a counter names the identity: <head>|<value>|…}:<scope>:…, or in a domain that is co-located
-// <head>}~|<value>|…:<scope>:….
+// in reports whether the key of a counter names the identity.
 func (c *counterName) in(key string) bool {
-	rest, found := strings.CutPrefix(key, c.head)
-	if !found {
+	read := keys.Read(key)
+	if read.Head != c.head {
 		return false
 	}
-	var values string
-	if together, is := strings.CutPrefix(rest, "}~"); is {
-		values, rest, _ = strings.Cut(together, ":")
-	} else {
-		values, rest, _ = strings.Cut(rest, "}")
-		_, rest, _ = strings.Cut(rest, ":") // a client that is an address has ~ip before it
-	}
-	values, some := strings.CutPrefix(values, "|")
-	if !some {
-		return false
-	}
-	scope, _, _ := strings.Cut(rest, ":")
-	words := strings.Split(scope, "+")
+	words := strings.Split(read.By, "+")
 	tree := slices.ContainsFunc(words, func(w string) bool { return !slices.Contains(scopeWords, w) })
-	for i, value := range strings.Split(values, "|") {
+	for i, value := range read.Values {
 		if value == c.value && (tree || i < len(words) && slices.Contains(countedBy[c.kind], words[i])) {
 			return true
 		}

@@ -16,8 +16,8 @@ import (
 
 	"github.com/spillway-mesh/spillway/control/copier"
 	"github.com/spillway-mesh/spillway/control/database"
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/journal"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
@@ -58,7 +58,7 @@ func newCapacity(t testing.TB) *capacity {
 	}
 	c.conn = c.unhurried()
 	c.client = redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{c.redis.Addr}}})
-	c.publisher = New(Config{Database: c.DB, Redis: c.client, Keys: descriptors.NewRecordKeys("", nil), Log: slog.New(slog.DiscardHandler)})
+	c.publisher = New(Config{Database: c.DB, Redis: c.client, Keys: keys.NewNames("", nil), Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() { c.publisher.Close(); c.client.Close() })
 	return c
 }

@@ -9,13 +9,13 @@ import (
 	"testing"
 
 	"github.com/spillway-mesh/spillway/control/database"
-	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/peers"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
 // question is the body of a message that asks for records.
-func question(t testing.TB, keys descriptors.RecordKeys, all ...peers.MissingRecord) []byte {
+func question(t testing.TB, keys keys.Names, all ...peers.MissingRecord) []byte {
 	t.Helper()
 	text, err := json.Marshal(all)
 	if err != nil {
@@ -71,7 +71,7 @@ func askedFor(c *capacity) {
 
 // TestQuestionsOfSidecars reads questions that are as they have to be, and others.
 func TestQuestionsOfSidecars(t *testing.T) {
-	keys, others := descriptors.NewRecordKeys("", []byte("secret")), descriptors.NewRecordKeys("", []byte("another"))
+	keys, others := keys.NewNames("", []byte("secret")), keys.NewNames("", []byte("another"))
 	p := &Publisher{cfg: Config{Keys: keys}}
 	ann := peers.MissingRecord{Domain: "shop", Kind: "user", Name: "ann"}
 	for _, one := range []struct {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/control/database"
-	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/peers"
 	"github.com/spillway-mesh/spillway/records"
 	"github.com/spillway-mesh/spillway/redis"
@@ -27,7 +27,7 @@ const (
 type Config struct {
 	Database *database.DB
 	Redis    *redis.Client
-	Keys     descriptors.RecordKeys
+	Keys     keys.Names
 	Log      *slog.Logger
 }
 
@@ -54,7 +54,7 @@ func New(cfg Config) *Publisher {
 	news := cfg.Keys.Shared("news")
 	p.book = records.New(records.Config{
 		Redis: cfg.Redis, Index: cfg.Keys.Shared("index"), Patience: redisWithin,
-		Key: func(id *records.Identity) string { return cfg.Keys.RecordKey(id.Domain, id.Kind.String(), id.Text()) },
+		Key: func(id *records.Identity) string { return cfg.Keys.Record(id.Domain, id.Kind.String(), id.Text()) },
 		Publish: func(ctx context.Context, key, class string) error {
 			return peers.Announce(ctx, cfg.Redis, news, peers.TopicRecord, peers.ChangedRecord{Key: key, Class: class})
 		},

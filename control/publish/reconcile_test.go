@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/spillway-mesh/spillway/control/database"
-	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/keys"
 )
 
 // TestReconcileInAnyOrder stops one Reconcile after each of its steps, and lets the database change there, each time with
@@ -17,7 +17,7 @@ func TestReconcileInAnyOrder(t *testing.T) {
 	c.exec(`INSERT INTO domains (name) VALUES ('shop')`)
 	c.exec(`SET spillway.log = off`) // no other one feeds
 	other := New(Config{
-		Database: c.DB, Redis: c.client, Keys: descriptors.NewRecordKeys("", nil), Log: slog.New(slog.DiscardHandler),
+		Database: c.DB, Redis: c.client, Keys: keys.NewNames("", nil), Log: slog.New(slog.DiscardHandler),
 	})
 	t.Cleanup(func() { other.Close() })
 	about := []database.Subject{{Domain: "shop", Kind: database.KindUser, Name: "ann"}}

@@ -16,7 +16,7 @@ import (
 // has returns what Redis has about an identity.
 func (c *capacity) has(kind, name string) string {
 	c.Helper()
-	text := c.redis.Do(c, "GET", c.publisher.cfg.Keys.RecordKey("shop", kind, name))
+	text := c.redis.Do(c, "GET", c.publisher.cfg.Keys.Record("shop", kind, name))
 	if text == nil || text == "{}" {
 		return ""
 	}
@@ -180,7 +180,7 @@ func deleted(c *capacity) {
 	c.must(c.publisher.Feed(context.Background(), nil))
 	secret := fmt.Sprintf("%x", sha256.Sum256([]byte("gone")))
 	for _, about := range [][2]string{{"user", "gone"}, {"ip", "192.0.2.99"}, {"secret", secret}} {
-		c.redis.Do(c, "SET", c.publisher.cfg.Keys.RecordKey("shop", about[0], about[1]), `{"note":"old","control":true}`)
+		c.redis.Do(c, "SET", c.publisher.cfg.Keys.Record("shop", about[0], about[1]), `{"note":"old","control":true}`)
 		defer c.expect("after the walk", about[0], about[1], "")
 	}
 	c.must(c.publisher.walk(context.Background(), c.unhurried()))
@@ -191,7 +191,7 @@ func deleted(c *capacity) {
 func TestABlockOfAnOperatorStays(t *testing.T) {
 	c, ctx := newCapacity(t), context.Background()
 	block := func(name string) {
-		c.redis.Do(c, "SET", c.publisher.cfg.Keys.RecordKey("shop", "user", name), `{"block":{"reason":"abuse"},"by":"operator"}`)
+		c.redis.Do(c, "SET", c.publisher.cfg.Keys.Record("shop", "user", name), `{"block":{"reason":"abuse"},"by":"operator"}`)
 	}
 	block("ann")
 	block("bob")

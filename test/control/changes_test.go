@@ -263,7 +263,7 @@ func (c *changes) empty() {
 	c.redis.Kill(c.t)
 	c.redis.Start(c.t)
 	began, before := time.Now(), c.busy()
-	key := recordKeys.RecordKey("api", "user", "zoe")
+	key := recordKeys.Record("api", "user", "zoe")
 	servers.Await(c.t, "the block in Redis", func() error {
 		if c.redis.Do(c.t, "GET", key) == nil {
 			return fmt.Errorf("%d records are back", c.size())

@@ -16,8 +16,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/journal"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -137,7 +137,7 @@ const copyLock = 7_269_310_517_334_086
 type eraseWorld struct {
 	*world
 	folder string
-	keys   descriptors.RecordKeys
+	keys   keys.Names
 	secret string
 	old    time.Time // a day of a partition that is old enough
 	db     *pgx.Conn
@@ -147,7 +147,7 @@ type eraseWorld struct {
 
 func newEraseWorld(t *testing.T, secret string) *eraseWorld {
 	t.Helper()
-	w := &eraseWorld{folder: filepath.Join(t.TempDir(), "archive"), secret: secret, keys: descriptors.NewRecordKeys("", []byte(secret))}
+	w := &eraseWorld{folder: filepath.Join(t.TempDir(), "archive"), secret: secret, keys: keys.NewNames("", []byte(secret))}
 	servers.Inside(t, 24*time.Hour, 50*time.Second) // the counters of quotas end with the day
 	w.world = &world{t: t, postgres: servers.Database(t), redis: servers.StartRedis(t)}
 	ctx := context.Background()
@@ -232,7 +232,7 @@ type erased struct{ Removed, Left int64 }
 // erase erases a user by the command, which has to end with that code.
 func (w *eraseWorld) erase(user string, want int) map[string]erased {
 	w.t.Helper()
-	out, code := w.spillway("erasures", "create", "--domain", "api", "user/" + user, "-o", "json")
+	out, code := w.spillway("erasures", "create", "--domain", "api", "user/"+user, "-o", "json")
 	var report struct {
 		Places []struct {
 			Place string
@@ -270,7 +270,7 @@ func (w *eraseWorld) trace(user string) {
 		w.redis.Do(w.t, "XADD", w.keys.Shared(stream), "*", "sidecar", user[:4], "sequence", "1", "region", "eu", "dropped", "0", "rows", text)
 	}
 	servers.Await(w.t, "the records of "+user, func() error {
-		if n := w.redis.Do(w.t, "EXISTS", w.keys.RecordKey("api", "user", user)); n != int64(1) {
+		if n := w.redis.Do(w.t, "EXISTS", w.keys.Record("api", "user", user)); n != int64(1) {
 			return fmt.Errorf("EXISTS answers %v", n)
 		}
 		return nil
@@ -311,7 +311,7 @@ func (w *eraseWorld) find(user string) (places []string) {
 	w.t.Helper()
 	ctx := context.Background()
 	words := []string{user, strings.TrimPrefix(w.keys.Identity("user", user), "user:")}
-	key, _, _ := strings.Cut(strings.TrimPrefix(w.keys.RecordKey("api", "user", user), "rec1:{api|"), "}")
+	key, _, _ := strings.Cut(strings.TrimPrefix(w.keys.Record("api", "user", user), "rec1:{api|"), "}")
 	words = append(words, key, w.keyName(user))
 	rows, err := w.db.Query(ctx, `SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition`)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spillway-mesh/spillway/descriptors"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -41,7 +41,7 @@ func askWorld(t *testing.T) *world {
 	w.must("PUT", published, map[string]any{"version": 1, "note": "too many"}, "If-Match", `"3"`)
 	w.must("PUT", "/v1/domains/api/users/ann", map[string]any{"quota_day": 20, "quota_month": 1000})
 	ctx, db := context.Background(), connect(t, w.postgres)
-	keys := descriptors.NewRecordKeys("", []byte(recordSecret))
+	keys := keys.NewNames("", []byte(recordSecret))
 	ann, ben := keys.Identity("user", "ann"), keys.Identity("user", "ben")
 	servers.Await(t, "the months of the record, and the name of ann", func() error {
 		var named int

@@ -11,8 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/journal"
+	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 
@@ -20,7 +20,7 @@ import (
 const full = servers.Full
 
 // recordKeys are those of a world without a secret.
-var recordKeys = descriptors.NewRecordKeys("", nil)
+var recordKeys = keys.NewNames("", nil)
 
 // send appends an entry to a stream of the record, as a sidecar does.
 func (w *world) sendEntry(stream string, e journal.Entry) {
