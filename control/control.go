@@ -17,7 +17,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/spillway-mesh/spillway/connlimit"
 	"github.com/spillway-mesh/spillway/control/api"
 	"github.com/spillway-mesh/spillway/control/archive"
 	"github.com/spillway-mesh/spillway/control/copier"
@@ -25,10 +24,11 @@ import (
 	"github.com/spillway-mesh/spillway/control/erase"
 	"github.com/spillway-mesh/spillway/control/leader"
 	"github.com/spillway-mesh/spillway/control/publish"
+	"github.com/spillway-mesh/spillway/door/connlimit"
 	"github.com/spillway-mesh/spillway/httpapi"
+	"github.com/spillway-mesh/spillway/httpapi/reread"
 	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/redis"
-	"github.com/spillway-mesh/spillway/reread"
 )
 
 // Config sets up a Control. All fields but TokenFile, the certificate, Pools and Archive are required.

@@ -239,7 +239,7 @@ func (d *CompiledDomain) chargeRule(req *Request, m *Match, r *compiledRule, p *
 		l := &r.limits[j]
 		term := Term{Effect: l.effect, Descriptor: i, Metric: l.effect.Metric}
 		if l.unlimited {
-			if l.effect.Mode != limit.Shadow {
+			if !l.effect.Shadow() {
 				m.Unlimited = append(m.Unlimited, term)
 			}
 			continue

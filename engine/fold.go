@@ -77,7 +77,7 @@ func (v *Verdict) foldDecision(i int, room bool) {
 	if d.Outcome == limit.Refused && (c.Mode == limit.Enforced || c.Mode == limit.Quota && !room) {
 		v.refuse(t.Effect, d)
 	}
-	if t.Effect.Mode == limit.Shadow {
+	if t.Effect.Shadow() {
 		return
 	}
 	if v.Reported.report(t.Effect, d) {

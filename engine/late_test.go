@@ -39,7 +39,8 @@ func TestALateReplyIsCompared(t *testing.T) {
 			want(t, name, v, c.refused)
 			pass(time.Second)
 			stats := f.engines[0].Stats()
-			if stats != (engine.Stats{OverAdmitted: c.over}) || len(rules) != int(c.over) || took != 16*time.Millisecond {
+			if stats != (engine.Stats{OverAdmitted: c.over}) || len(rules) != int(c.over) ||
+				took != 16*time.Millisecond {
 				t.Errorf("%s: after %v, %+v, over-admitted %q; want %d", name, took, stats, rules, c.over)
 			}
 			if got, used := f.refunds(), f.usedBy("u"); got != c.refund || used != c.used {

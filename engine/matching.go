@@ -100,7 +100,7 @@ func (e *Engine) setQuotas(v *Verdict) {
 func (v *Verdict) quotaMode() (room bool) {
 	for i := range v.Match.Terms {
 		t := &v.Match.Terms[i]
-		if t.Descriptor >= 0 && t.Effect.Tree && t.Effect.Mode != limit.Shadow {
+		if t.Descriptor >= 0 && t.Effect.Tree && !t.Effect.Shadow() {
 			v.Match.Charges[i].Mode, v.Statuses[t.Descriptor].tree = limit.Quota, true
 		}
 	}

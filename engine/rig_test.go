@@ -279,7 +279,9 @@ func inFleet(
 		for range n {
 			clock := engine.NewClock(time.Now)
 			cfg := engine.Config{
-				Store: f.gate, Share: memory.New(memory.Config{Now: clock.Now}), Clock: clock, Live: func(string) int { return n },
+				Store: f.gate, Share: memory.New(memory.Config{Now: clock.Now}), Clock: clock, Live: func(string) int {
+					return n
+				},
 			}
 			for _, change := range set {
 				change(&cfg)

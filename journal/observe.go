@@ -5,7 +5,6 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/limit"
 )
 
@@ -142,10 +141,10 @@ func shownKey(req *descriptors.Request, v *engine.Verdict, a *descriptors.Asked)
 	switch {
 	case a.APIKey == "":
 		return ""
-	case req.Subject == nil && identity.KeyPrefix(a.APIKey) == "":
+	case req.Subject == nil && a.KeyPrefix() == "":
 		return a.APIKey[:len(a.APIKey)/3]
 	case req.Subject == nil:
-		return identity.KeyPrefix(a.APIKey)
+		return a.KeyPrefix()
 	case v.Client.KeyPrefix != "":
 		return v.Client.KeyPrefix
 	}

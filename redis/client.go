@@ -16,6 +16,22 @@ import (
 	"github.com/spillway-mesh/spillway/breaker"
 )
 
+// The breaker in front of each server, in the words of package breaker.
+type (
+	// BreakerConfig sets up the breakers.
+	BreakerConfig = breaker.Config
+	// BreakerState is what a breaker does with calls.
+	BreakerState = breaker.State
+	// BreakerStats is the state of a breaker and its counts.
+	BreakerStats = breaker.Stats
+)
+
+// The states of a breaker that other rooms ask for.
+const (
+	BreakerClosed = breaker.Closed // calls pass
+	BreakerOpen   = breaker.Open   // no call passes
+)
+
 // Config sets up a Client. The zero value works, against a server on this machine.
 type Config struct {
 	Servers
@@ -25,8 +41,9 @@ type Config struct {
 	Queue    int            // requests that may wait for one server; default 8192
 	Breaker  breaker.Config // of the breaker in front of each server; OnBreaker takes the place of its OnChange
 
-	OnBreaker func(server string, from, to breaker.State) // called for each change of a server's breaker; must not block
-	OnPanic   func(fault any)                             // called after a panic in the background; nil: the process ends
+	// called for each change of a server's breaker; must not block
+	OnBreaker func(server string, from, to breaker.State)
+	OnPanic   func(fault any) // called after a panic in the background; nil: the process ends
 	// OnCall is called after each batch: how many requests and charges it had, how long it took, and the Reason of its
 	// first failure.
 	OnCall func(server string, requests, charges int, took time.Duration, reason string)

@@ -236,7 +236,8 @@ func outcome(all []*command) (shown breaker.Outcome, reason string) {
 		case why == "":
 			shown = breaker.Success
 		case c.moves > 0 && why != ReasonCluster: // shows something about another server
-		case failures[why], IsReply(fault, "CLUSTERDOWN The cluster is down"), why == ReasonError && !IsReply(fault, ""):
+		case failures[why], IsReply(fault, "CLUSTERDOWN The cluster is down"), why == ReasonError &&
+			!IsReply(fault, ""):
 			return breaker.Failure, reason
 		}
 	}

@@ -47,7 +47,9 @@ func BenchmarkABlockOnEightSidecars(b *testing.B) {
 func BenchmarkExplain(b *testing.B) {
 	redis := servers.StartRedis(b)
 	s := begin(b, operatedRules, "REDIS_URL="+redis.Addr, "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
-	request := fields{"rls": fields{"domain": "shop", "descriptors": []fields{{"entries": []fields{{"key": "user", "value": "alice"}, {"key": "path", "value": "/search"}}}}}}
+	request := fields{"rls": fields{"domain": "shop",
+		"descriptors": []fields{
+			{"entries": []fields{{"key": "user", "value": "alice"}, {"key": "path", "value": "/search"}}}}}}
 	for b.Loop() {
 		s.operate(b, "/v1/explain", request)
 	}

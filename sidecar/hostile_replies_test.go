@@ -63,7 +63,8 @@ func TestNoReplyOfRedisEndsASidecar(t *testing.T) {
 			})
 			file := t.TempDir() + "/rules.yaml"
 			write(t, file, hostileRules)
-			s := launch(t, nil, file, "RULES=redis:,"+file, "REDIS_URL="+forger.Addr, "RECORD=true", "STORE_SILENCE=1s", "STORE_PATIENCE=2s")
+			s := launch(t, nil, file, "RULES=redis:,"+file, "REDIS_URL="+forger.Addr, "RECORD=true", "STORE_SILENCE=1s",
+				"STORE_PATIENCE=2s")
 			client := dial(t, s.Addresses().GRPC)
 			var asked sync.WaitGroup
 			for i := range 100 { // one of them becomes hot

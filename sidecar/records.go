@@ -9,10 +9,9 @@ import (
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/identity"
 	"github.com/spillway-mesh/spillway/keys"
-	"github.com/spillway-mesh/spillway/limit"
-	"github.com/spillway-mesh/spillway/peers"
 	"github.com/spillway-mesh/spillway/records"
 	"github.com/spillway-mesh/spillway/redis"
+	"github.com/spillway-mesh/spillway/redis/peers"
 )
 
 // The topics of what sidecars announce to each other.
@@ -141,39 +140,9 @@ func prepareRecord(id *records.Identity, r *records.Record) any {
 		d.Blocked, d.Lifted, d.Reason, d.Until = !r.Block.Lifted, r.Block.Lifted, r.Block.Reason, r.Block.Until
 	}
 	for _, l := range r.Limits[:min(len(r.Limits), records.MaxLimits)] {
-		if one, err := limitOf(l); err == nil {
+		if one, err := l.Compile(); err == nil {
 			d.Limits = append(d.Limits, one)
 		}
 	}
 	return d
-}
-
-// limitOf is a limit of a record in the terms of the rules.
-func limitOf(l records.Limit) (descriptors.Limit, error) {
-	if l.Unlimited {
-		return descriptors.Limit{Unlimited: true, Limit: limit.Limit{Name: l.Name}}, nil
-	}
-	if l.Month {
-		return monthly(l)
-	}
-	algorithm, _ := limit.ParseAlgorithm(l.Algorithm) // an unknown one does not pass the check
-	one := descriptors.Limit{Limit: limit.Limit{Name: l.Name, Count: l.Count, Window: l.Per, Burst: l.Burst,
-		Algorithm: algorithm}}
-	err := one.Validate()
-	if err != nil {
-		return one, fmt.Errorf("limit of a record: %w", err)
-	}
-	return one, nil
-}
-
-// monthly is a limit of a record whose windows are the months of a calendar.
-func monthly(l records.Limit) (descriptors.Limit, error) {
-	one := descriptors.Limit{Limit: limit.Limit{Name: l.Name, Count: l.Count, Algorithm: limit.FixedWindow},
-		CalendarUnit: descriptors.CalendarMonth}
-	one.Window = one.CalendarUnit.Length()
-	err := one.Validate()
-	if err != nil {
-		return one, fmt.Errorf("limit of a record: %w", err)
-	}
-	return one, nil
 }

@@ -3,7 +3,6 @@ package sidecar
 import (
 	"fmt"
 
-	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/keys"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/redis"
@@ -66,9 +65,9 @@ func (s *Sidecar) openClients() ([]*redis.Client, error) {
 // perSecond begins the names of servers of REDIS_PERSECOND.
 const perSecond = "per-second "
 
-// breakerConfig is the settings in the terms of package breaker.
-func breakerConfig(b settings.Breaker) breaker.Config {
-	return breaker.Config{Failures: uint32(b.Failures), Open: b.Open, Probes: uint32(b.Probes)}
+// breakerConfig is the settings in the terms of package redis.
+func breakerConfig(b settings.Breaker) redis.BreakerConfig {
+	return redis.BreakerConfig{Failures: uint32(b.Failures), Open: b.Open, Probes: uint32(b.Probes)}
 }
 
 // whereRedis returns where counts are kept, for a line of the log.

@@ -41,7 +41,8 @@ func at(address string) *redis.Client {
 // unguarded is a client of one server whose breaker never opens.
 func unguarded(address string, silence time.Duration) *redis.Client {
 	return client(redis.Config{
-		Servers: redis.Servers{Addresses: []string{address}}, Silence: silence, Breaker: breaker.Config{Failures: 1 << 30},
+		Servers: redis.Servers{Addresses: []string{address}}, Silence: silence,
+		Breaker: breaker.Config{Failures: 1 << 30},
 	})
 }
 

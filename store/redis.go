@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/store/denials"
@@ -174,8 +173,8 @@ func (r *Redis) Ready(ctx context.Context) {
 }
 
 // Breaker is the state of the breaker that stops most.
-func (r *Redis) Breaker() breaker.State {
-	worst := breaker.Closed
+func (r *Redis) Breaker() redis.BreakerState {
+	worst := redis.BreakerClosed
 	for _, server := range r.servers() {
 		worst = max(worst, server.Breaker().State())
 	}

@@ -9,7 +9,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/spillway-mesh/spillway/breaker"
 	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/redis"
 	"github.com/spillway-mesh/spillway/store/denials"
@@ -65,8 +64,8 @@ type RedisStats struct {
 
 // ServerStats is what is known about one server.
 type ServerStats struct {
-	Name    string        `label:"shard"` // its address, or the name of the master
-	Breaker breaker.Stats // of the breaker in front of it
+	Name    string             `label:"shard"` // its address, or the name of the master
+	Breaker redis.BreakerStats // of the breaker in front of it
 }
 
 // CallStats counts requests to servers; one over several servers or slots counts for each part.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -14,7 +13,6 @@ import (
 	"github.com/spillway-mesh/spillway/control/api"
 	"github.com/spillway-mesh/spillway/control/database"
 	"github.com/spillway-mesh/spillway/sidecar/settings"
-	"github.com/spillway-mesh/spillway/telemetry"
 )
 
 func newControl() *cobra.Command {
@@ -44,7 +42,7 @@ func serveControl(cmd *cobra.Command, _ []string) error {
 	hangUps := make(chan os.Signal, 1)
 	signal.Notify(hangUps, syscall.SIGHUP) // reads files again; one that comes early ends nothing
 	defer signal.Stop(hangUps)
-	log := slog.New(slog.NewTextHandler(&telemetry.Lines{Out: cmd.OutOrStdout()}, nil))
+	log := control.NewLog(cmd.OutOrStdout())
 	cfg := control.Config{
 		DatabaseURL: own.Database, Listen: own.Listen, Cert: own.Cert, Key: own.Key, TokenFile: own.Tokens, Log: log,
 		Pools:     database.PoolSizes{Changes: own.Changes, Reads: own.Reads, Blocks: own.Blocks},

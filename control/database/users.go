@@ -7,9 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/httpapi"
-	"github.com/spillway-mesh/spillway/limit"
 	"github.com/spillway-mesh/spillway/records"
 )
 
@@ -68,13 +66,7 @@ func (r *UserRequest) checkQuotas() string {
 		QuotaMonth: r.QuotaMonth, Burst: r.Burst,
 	})
 	for _, l := range quotas {
-		algorithm, window := limit.FixedWindow, l.Per
-		if l.Month {
-			window = descriptors.CalendarMonth.Length()
-		} else if l.Name == "hour" {
-			algorithm = limit.TokenBucket
-		}
-		err := limit.Limit{Algorithm: algorithm, Count: l.Count, Window: window, Burst: l.Burst}.Validate()
+		_, err := l.Compile()
 		if err != nil {
 			return "quota_" + l.Name + ": " + err.Error()
 		}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/spillway-mesh/spillway/control/database"
-	"github.com/spillway-mesh/spillway/peers"
+	"github.com/spillway-mesh/spillway/redis/peers"
 )
 
 // A change is written, and the news of it fails. The next attempt finds it written, and has to tell it all the same.

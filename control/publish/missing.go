@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 
 	"github.com/spillway-mesh/spillway/control/database"
-	"github.com/spillway-mesh/spillway/peers"
 	"github.com/spillway-mesh/spillway/records"
+	"github.com/spillway-mesh/spillway/redis/peers"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spillway-mesh/spillway/control/database"
 	"github.com/spillway-mesh/spillway/keys"
-	"github.com/spillway-mesh/spillway/peers"
+	"github.com/spillway-mesh/spillway/redis/peers"
 	"github.com/spillway-mesh/spillway/test/servers"
 )
 

@@ -217,8 +217,9 @@ A browser's page of another origin gets nothing, nor does a host name that was m
 
 ## How it answers
 
-Requests and answers are JSON. An unknown field, a name in another case, null, an empty text and a second document are errors, and a body
-has at most 1 MiB. An error is ` + "`application/problem+json`" + `: its ` + "`detail`" + ` explains what to do, and ` + "`errors`" + ` lists each part of the request that is wrong.
+Requests and answers are JSON. An unknown field, a name in another case, null, an empty text and a second document are
+errors, and a body has at most 1 MiB. An error is ` + "`application/problem+json`" + `: its ` + "`detail`" + ` explains what to do, and ` +
+	"`errors`" + ` lists each part of the request that is wrong.
 
 - 400: What was sent is not what is described here.
 - 401, 403: The caller is not known, or may not do this.
@@ -238,9 +239,11 @@ keys hold no names. A Redis user with an ACL needs these keys and the channels `
 before it. Without Redis, records end with the process.
 
 ` + "```sh" + `
-curl -s http://127.0.0.1:6070/v1/explain -H 'content-type: application/json' -d '{"http": {"domain": "shop", "method": "GET", "path": "/search", "peer": "192.0.2.7"}}'
+curl -s http://127.0.0.1:6070/v1/explain -H 'content-type: application/json' \
+  -d '{"http": {"domain": "shop", "method": "GET", "path": "/search", "peer": "192.0.2.7"}}'
 curl -s http://127.0.0.1:6070/v1/usage?user=alice
-curl -s http://127.0.0.1:6070/v1/block -H 'content-type: application/json' -d '{"user": "mallory", "for": "1h", "reason": "Contact support."}'
+curl -s http://127.0.0.1:6070/v1/block -H 'content-type: application/json' \
+  -d '{"user": "mallory", "for": "1h", "reason": "Contact support."}'
 curl -sN http://127.0.0.1:6070/v1/events
 ` + "```" + `
 

@@ -153,7 +153,8 @@ func (w *world) judgeUse(calls []*call) {
 	}
 	for from := w.window(d, 0); from < w.s.lasts; from += d.window {
 		admitted, asked, doubtful := int64(0), int64(0), w.faultsWithin(from-promised.repaired, from+d.window)
-		doubtful = doubtful || w.stepped(from-promised.clockCaught-2*d.window, from+d.window) || w.skewAt(from)%d.window != 0
+		doubtful = doubtful || w.stepped(from-promised.clockCaught-2*d.window, from+d.window) ||
+			w.skewAt(from)%d.window != 0
 		for _, c := range calls {
 			if c.ended < from || c.began >= from+d.window {
 				continue

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spillway-mesh/spillway/descriptors"
 	"github.com/spillway-mesh/spillway/engine"
-	"github.com/spillway-mesh/spillway/limit"
 )
 
 const admitted = "admitted"
@@ -114,7 +113,7 @@ func remaining(v *engine.Verdict) string {
 // counting names the rules that the request was matched by, but for those that are only logged.
 func counting(v *engine.Verdict) (names []string) {
 	for i := range v.Match.Terms {
-		if i != v.Match.Gate-1 && v.Match.Terms[i].Effect.Mode != limit.Shadow {
+		if i != v.Match.Gate-1 && !v.Match.Terms[i].Effect.Shadow() {
 			names = append(names, nameOf(v.Match.Terms[i].Effect))
 		}
 	}
@@ -127,7 +126,7 @@ func counting(v *engine.Verdict) (names []string) {
 // shadows names the rules that are only logged and would have refused.
 func shadows(v *engine.Verdict) (names []string) {
 	for i := range v.Decisions {
-		if v.Match.Terms[i].Effect.Mode == limit.Shadow && v.Decisions[i].Outcome == limit.Refused {
+		if v.Match.Terms[i].Effect.Shadow() && v.Decisions[i].Refused() {
 			names = append(names, nameOf(v.Match.Terms[i].Effect))
 		}
 	}

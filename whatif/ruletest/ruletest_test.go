@@ -57,7 +57,8 @@ func TestEveryWantCanFail(t *testing.T) {
 		{"      - { at: 61s, http: { path: /, user: mallory }, want: { ", "verdict: admitted", "remaining", "2", "1"},
 		{"      - { http: { path: /, peer: 203.0.113.9 }, want: { ", "verdict: exempt", "by", "abuse", "office"},
 		{"      - { http: { path: / }, want: { ", "verdict: admitted", "remaining", "3", "no limit"},
-		{"      - { http: { path: /slow, user: bob }, want: admitted }\n      - { http: { path: /slow, user: bob }, want: { ", "waits: 1s", "waits", "0s", "1s"},
+		{"      - { http: { path: /slow, user: bob }, want: admitted }\n" +
+			"      - { http: { path: /slow, user: bob }, want: { ", "waits: 1s", "waits", "0s", "1s"},
 	} {
 		if got := differences(t, c.requests+c.right+" } }\n"); len(got) > 0 {
 			t.Errorf("want %s: %v", c.right, got)
@@ -176,7 +177,8 @@ func one(request string) string {
 func TestRulesThatDoNotLoad(t *testing.T) {
 	folder := t.TempDir()
 	err := os.WriteFile(folder+"/r.yaml",
-		[]byte("domain: shop\nrules:\n  - { name: a, scop: user, limit: 1/1m }\n  - { name: b, scope: user, limit: 1/0s }\n"), 0o644)
+		[]byte("domain: shop\nrules:\n  - { name: a, scop: user, limit: 1/1m }\n"+
+			"  - { name: b, scope: user, limit: 1/0s }\n"), 0o644)
 	if err != nil {
 		t.Fatal(err)
 	}
