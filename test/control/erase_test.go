@@ -232,7 +232,7 @@ type erased struct{ Removed, Left int64 }
 // erase erases a user by the command, which has to end with that code.
 func (w *eraseWorld) erase(user string, want int) map[string]erased {
 	w.t.Helper()
-	out, code := w.spillway("erasures", "create", "--domain", "api", "user/" + user, "-o", "json")
+	out, code := w.spillway("erasures", "create", "--domain", "api", "user/"+user, "-o", "json")
 	var report struct {
 		Places []struct {
 			Place string
