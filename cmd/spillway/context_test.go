@@ -94,11 +94,11 @@ func TestContexts(t *testing.T) {
 	if err != nil || about.Mode().Perm() != 0o600 {
 		t.Errorf("others may read the file: %v, %v", about, err)
 	}
-	err = os.WriteFile(folder+"/spillway/config.yaml", []byte("contexts: {a: {controll: x}}\n"), 0o600)
+	err = os.WriteFile(folder+"/spillway/config.yaml", []byte("contexts: {a: {kontrol: x}}\n"), 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := call("", "top"); got.code != exitUsage || !strings.Contains(got.errors, "controll") {
+	if got := call("", "top"); got.code != exitUsage || !strings.Contains(got.errors, "kontrol") {
 		t.Errorf("an unknown key: %+v", got)
 	}
 }

@@ -172,9 +172,9 @@ func readIdentity(text string, more ...string) (identity, error) {
 	kind, name, found := strings.Cut(text, "/")
 	kind = strings.ReplaceAll(kind, "-", "_")
 	known := append(slices.Clone(kinds), more...)
-	_, notAddress := netip.ParseAddr(text)
+	address, _ := netip.ParseAddr(text)
 	switch {
-	case !found && text != "" && notAddress != nil:
+	case !found && text != "" && !address.IsValid():
 		return identity{"user", text}, nil
 	case name == "" || !slices.Contains(known, kind):
 		return identity{}, fmt.Errorf("%q must be a user's name, or KIND/NAME; kinds are %s", text,

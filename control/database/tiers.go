@@ -77,7 +77,7 @@ func (d *DB) SetTier(
 	}
 	args := pgx.NamedArgs{
 		"domain": domain, "name": name, "display": r.DisplayName, "limits": listed(r.Limits), "price": r.Price,
-		"rank": int64(r.Rank),
+		"rank": r.Rank,
 	}
 	err = d.Write(ctx, by, "set", func(tx pgx.Tx) error {
 		after, err = put(ctx, tx, want, tierLock, `
