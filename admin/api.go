@@ -50,7 +50,8 @@ type API struct {
 }
 
 const about = "What an operator asks of a running sidecar, on its debug port. Without ADMIN_TOKEN_FILE and " +
-	"ADMIN_TLS_CLIENT_CA it answers the sidecar's own machine only. A change is in force on all sidecars within a second."
+	"ADMIN_TLS_CLIENT_CA it answers the sidecar's own machine only. A change is in force on all sidecars within a " +
+	"second."
 
 // Operations are all operations of the API.
 func (a *API) Operations() *httpapi.API {

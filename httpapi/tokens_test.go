@@ -30,7 +30,8 @@ func TestTokenLines(t *testing.T) {
 	}
 	digest := strings.Fields(line)[2]
 	for _, text := range []string{
-		"root ann " + digest, "admin ann", "admin ann " + digest[1:], "admin ann " + digest + " a,,b", "admin ann " + digest + " a b",
+		"root ann " + digest, "admin ann", "admin ann " + digest[1:], "admin ann " + digest + " a,,b",
+		"admin ann " + digest + " a b",
 	} {
 		_, err = digests.parse(strings.Fields(text))
 		if err == nil || strings.Contains(err.Error(), digest[1:]) {

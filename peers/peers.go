@@ -1,6 +1,8 @@
-// Package peers is what the sidecars of one store tell each other: news, on a Redis channel, and a card of each that lives.
+// Package peers is what the sidecars of one store tell each other: news, on a Redis channel, and a card of each that
+// lives.
 //
-// News are heard within milliseconds or not at all: a sidecar whose connection was lost is told that it may have missed some.
+// News are heard within milliseconds or not at all: a sidecar whose connection was lost is told that it may have missed
+// some.
 package peers
 
 import (
@@ -26,11 +28,12 @@ const (
 // Config sets up Peers. All fields but OnError are required.
 type Config struct {
 	Redis   *redis.Client
-	Channel string                                          // of the news
-	Cards   string                                          // key of the cards
-	Answers func(question string) string                    // key of the answers to a question
-	Card    func() any                                      // what this sidecar shows about itself, as JSON
-	Topics  map[string]func(body []byte)                    // what is done about news, by topic; must not block for long
+	Channel string                       // of the news
+	Cards   string                       // key of the cards
+	Answers func(question string) string // key of the answers to a question
+	Card    func() any                   // what this sidecar shows about itself, as JSON
+	// what is done about news, by topic; must not block for long
+	Topics  map[string]func(body []byte)
 	Gap     func()                                          // called when news may have been missed
 	Reply   func(topic string, body []byte) (answer []byte) // answers a question of a peer; nil: none
 	OnError func(err error)
@@ -130,7 +133,8 @@ func Announce(ctx context.Context, c *redis.Client, channel, topic string, body 
 	return publish(ctx, c, channel, news{Topic: topic}, body)
 }
 
-// Hear hears news on a channel, for one that is not a sidecar, until the function that it returns is called. Its topics must not block for long.
+// Hear hears news on a channel, for one that is not a sidecar, until the function that it returns is called. Its topics
+// must not block for long.
 func Hear(c *redis.Client, channel string, topics map[string]func(body []byte)) (stop func()) {
 	p := &Peers{cfg: Config{Redis: c, Topics: topics}}
 	return c.Subscribe(channel, p.hear, func() {})

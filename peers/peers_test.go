@@ -47,7 +47,8 @@ func join(t *testing.T, at redis.Servers, name string) *member {
 	t.Cleanup(f.Close)
 	m := &member{}
 	m.Peers = New(Config{
-		Redis: f, Channel: "news", Cards: "cards", Answers: func(q string) string { return "answers:" + q }, Card: func() any { return name },
+		Redis: f, Channel: "news", Cards: "cards", Answers: func(q string) string { return "answers:" + q },
+		Card: func() any { return name },
 		Topics: map[string]func([]byte){"hello": func(body []byte) {
 			var text string
 			if json.Unmarshal(body, &text) == nil {
@@ -87,7 +88,8 @@ func TestNewsCardsAndQuestions(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	answers, missing, err := other.Ask(ctx, "top", nil)
-	if err != nil || len(missing) > 0 || string(answers[one.ID()]) != "top of one" || string(answers[other.ID()]) != "top of other" {
+	if err != nil || len(missing) > 0 || string(answers[one.ID()]) != "top of one" ||
+		string(answers[other.ID()]) != "top of other" {
 		t.Errorf("the answers are %q, missing %q, %v", answers, missing, err)
 	}
 	// A sidecar that ends takes its card away.
@@ -211,11 +213,13 @@ func TestNewsThatMakeAReaderPanic(t *testing.T) {
 	}
 }
 
-// TestASubscriptionThatAnnouncesTooMuch: the server announces more than there is memory, and the subscription is made again.
+// TestASubscriptionThatAnnouncesTooMuch: the server announces more than there is memory, and the subscription is made
+// again.
 func TestASubscriptionThatAnnouncesTooMuch(t *testing.T) {
 	server := servers.StartRedis(t)
 	forger := servers.StartForger(t, server)
-	for _, reply := range []string{"*2147483647\r\n", "*4611686018427387904\r\n", "$34359738368\r\n", "$9223372036854775805\r\n", ">2147483647\r\n"} {
+	for _, reply := range []string{"*2147483647\r\n", "*4611686018427387904\r\n", "$34359738368\r\n",
+		"$9223372036854775805\r\n", ">2147483647\r\n"} {
 		f := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{forger.Addr}}})
 		forger.Set(func(command []string) []byte {
 			if strings.EqualFold(command[0], "SUBSCRIBE") {

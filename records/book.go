@@ -29,8 +29,9 @@ type Config struct {
 	Bytes   int64 // memory of the cache at most; default 16 MiB
 	// Missing asks the control plane to put records back before others, while it puts back what Redis has lost. Nil: it
 	// is not asked.
-	Missing  func(ctx context.Context, ids []Identity) error
-	Patience time.Duration // longest wait of a lookup; default 100 ms, and never above 40 % of what is left to the caller
+	Missing func(ctx context.Context, ids []Identity) error
+	// longest wait of a lookup; default 100 ms, and never above 40 % of what is left to the caller
+	Patience time.Duration
 	OnError  func(reason string, err error)
 	Now      func() time.Time // default time.Now
 }
@@ -76,8 +77,9 @@ func New(cfg Config) *Book {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	b := &Book{
-		cfg: cfg, cache: newCache(cfg.Bytes), stop: stop, wake: make(chan struct{}, 1), first: make(chan struct{}), missing: make(chan Identity, maxMissing),
-		local: map[Identity]*entry{}, news: news{added: map[string]time.Time{}},
+		cfg: cfg, cache: newCache(cfg.Bytes), stop: stop, wake: make(chan struct{}, 1), first: make(chan struct{}),
+		missing: make(chan Identity, maxMissing),
+		local:   map[Identity]*entry{}, news: news{added: map[string]time.Time{}},
 	}
 	if cfg.Redis == nil {
 		close(b.first)
@@ -175,7 +177,9 @@ const changeTries = 8
 // Change changes the record of an identity: change gets what it is, a zero Record where there is none, and changes it
 // in place. It returns the record before and after, nil for none. After an error the record may have been changed all
 // the same, unless the error says that it was not.
-func (b *Book) Change(ctx context.Context, id Identity, by string, change func(*Record)) (before, after *Record, err error) {
+func (b *Book) Change(
+	ctx context.Context, id Identity, by string, change func(*Record),
+) (before, after *Record, err error) {
 	edit := func(was *Record) *Record { return b.edit(was, by, change) }
 	if b.cfg.Redis == nil {
 		return b.changeLocal(id, edit)
@@ -190,7 +194,9 @@ func (b *Book) Change(ctx context.Context, id Identity, by string, change func(*
 }
 
 // Preview returns what Change would, and changes nothing.
-func (b *Book) Preview(ctx context.Context, id Identity, by string, change func(*Record)) (before, after *Record, err error) {
+func (b *Book) Preview(
+	ctx context.Context, id Identity, by string, change func(*Record),
+) (before, after *Record, err error) {
 	before, err = b.Get(ctx, id)
 	if err != nil {
 		return nil, nil, err
@@ -224,7 +230,8 @@ func (b *Book) changeLocal(id Identity, edit func(*Record) *Record) (before, aft
 	case after == nil:
 		delete(b.local, id)
 	case before == nil && !b.roomLocked():
-		return nil, nil, fmt.Errorf("there are %d records, and without Redis there may not be more: remove some", maxLocal)
+		return nil, nil,
+			fmt.Errorf("there are %d records, and without Redis there may not be more: remove some", maxLocal)
 	default:
 		b.local[id] = &entry{record: after, value: b.cfg.Prepare(&id, after)}
 		b.addLocked(id.class())

@@ -54,7 +54,8 @@ type cacheShard struct {
 }
 
 func newCache(maxBytes int64) *cache {
-	c := &cache{seed: maphash.MakeSeed(), maxBytes: max(maxBytes/cacheShards, 4*(entryBytes+recordBytes)), names: map[string]Identity{}}
+	c := &cache{seed: maphash.MakeSeed(), maxBytes: max(maxBytes/cacheShards, 4*(entryBytes+recordBytes)),
+		names: map[string]Identity{}}
 	for i := range c.shards {
 		c.shards[i].known = map[Identity]*entry{}
 	}

@@ -22,8 +22,10 @@ func TestClassesOfManyRecords(t *testing.T) {
 	lasting := &Record{Tier: "gold"}
 	ends := func(at time.Time) *Record { return &Record{Block: &Block{Until: at}} }
 	found := []Swap{
-		record("shop", User, lasting), record("shop", User, ends(soon)), record("mail", User, ends(soon)), record("mail", User, ends(late)),
-		record("shop", APIKey, lasting), record("shop", Network, ends(late)), record("shop", Network, ends(soon)), record("maps", User, nil),
+		record("shop", User, lasting), record("shop", User, ends(soon)), record("mail", User, ends(soon)),
+		record("mail", User, ends(late)),
+		record("shop", APIKey, lasting), record("shop", Network, ends(late)), record("shop", Network, ends(soon)),
+		record("maps", User, nil),
 	}
 	want := map[string]time.Time{"shop|user": {}, "mail|user": late, "shop|api_key": {}, "shop|ip4/24": late}
 	all := []string{"mail|user", "maps|user", "shop|api_key", "shop|ip4/24", "shop|user"}

@@ -144,7 +144,9 @@ func (b *Book) Remove(ctx context.Context, ids []Identity) error {
 }
 
 // runAll sends commands, and fails where one of them does.
-func (b *Book) runAll(ctx context.Context, count int, command func(i int) (redis.Command, error)) ([]redis.Reply, error) {
+func (b *Book) runAll(
+	ctx context.Context, count int, command func(i int) (redis.Command, error),
+) ([]redis.Reply, error) {
 	if b.cfg.Redis == nil {
 		return nil, errors.New("there is no Redis")
 	}

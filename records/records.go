@@ -111,7 +111,8 @@ type Limit struct {
 	Per       time.Duration `json:"per,omitempty"` // in nanoseconds
 	Burst     int64         `json:"burst,omitempty"`
 	Algorithm string        `json:"algorithm,omitempty"`
-	Month     bool          `json:"month,omitempty"` // the windows are calendar months in the domain's time zone; Per is not used
+	// the windows are calendar months in the domain's time zone; Per is not used
+	Month bool `json:"month,omitempty"`
 }
 
 // empty reports whether nothing is known any more.

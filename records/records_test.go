@@ -34,7 +34,8 @@ func (b *books) open(t *testing.T, bytes int64) *Book {
 	f := redis.New(redis.Config{Servers: redis.Servers{Addresses: []string{b.redis.Addr}}})
 	t.Cleanup(f.Close)
 	book := New(Config{
-		Redis: f, Index: "index", Key: func(id *Identity) string { return "rec:" + id.Kind.String() + ":" + id.Text() }, Bytes: bytes, Patience: 2 * time.Second,
+		Redis: f, Index: "index", Key: func(id *Identity) string { return "rec:" + id.Kind.String() + ":" + id.Text() },
+		Bytes: bytes, Patience: 2 * time.Second,
 		Now: b.now, Publish: func(_ context.Context, key, class string) error {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -153,7 +154,8 @@ func TestChangesDoNotOverwriteEachOther(t *testing.T) {
 	done.Go(func() {
 		_, _, err := other.Change(context.Background(), user("alice"), "tester", func(r *Record) { r.Note = "noted" })
 		for errors.Is(err, errBusy) {
-			_, _, err = other.Change(context.Background(), user("alice"), "tester", func(r *Record) { r.Note = "noted" })
+			_, _, err = other.Change(context.Background(), user("alice"), "tester",
+				func(r *Record) { r.Note = "noted" })
 		}
 	})
 	done.Wait()
@@ -222,7 +224,8 @@ func TestBlocksThatHaveEndedMakeRoom(t *testing.T) {
 	now := time.Date(2026, 11, 5, 12, 0, 0, 0, time.UTC)
 	b := New(Config{Now: func() time.Time { return now }})
 	block := func(name string) error {
-		_, _, err := b.Change(t.Context(), user(name), "tester", func(r *Record) { r.Block = &Block{Until: now.Add(time.Hour)} })
+		_, _, err := b.Change(t.Context(), user(name), "tester",
+			func(r *Record) { r.Block = &Block{Until: now.Add(time.Hour)} })
 		return err
 	}
 	give(t, b, "alice", "gold")
@@ -278,7 +281,8 @@ func TestManyRecordsAreToldOnce(t *testing.T) {
 	for _, count := range []int{3, 1000} {
 		all := &books{redis: servers.StartRedis(t)}
 		one, other := all.open(t, 0), all.open(t, 0)
-		_, _, err := one.Change(t.Context(), user("alice"), "tester", func(r *Record) { r.Tier, r.Control = "gold", true })
+		_, _, err := one.Change(t.Context(), user("alice"), "tester",
+			func(r *Record) { r.Tier, r.Control = "gold", true })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -293,10 +297,12 @@ func TestManyRecordsAreToldOnce(t *testing.T) {
 		var wanted []Swap
 		until := time.Now().Add(time.Hour).UTC()
 		for n := range count {
-			wanted = append(wanted, Swap{Identity: user(fmt.Sprint("user-", n)), Record: &Record{Tier: "silver", Control: true}})
+			wanted = append(wanted,
+				Swap{Identity: user(fmt.Sprint("user-", n)), Record: &Record{Tier: "silver", Control: true}})
 		}
 		acme := Identity{Domain: "shop", Kind: Tenant, Name: "acme"}
-		wanted = append(wanted, Swap{Identity: user("alice")}, Swap{Identity: acme, Record: &Record{Block: &Block{Until: until}}})
+		wanted = append(wanted, Swap{Identity: user("alice")},
+			Swap{Identity: acme, Record: &Record{Block: &Block{Until: until}}})
 		expectTier(t, other, "user-1", "none")
 		expectTier(t, other, "alice", "gold")
 		for _, want := range []int{len(wanted), 0} {

@@ -174,7 +174,8 @@ func (b *Book) learn(id Identity, key string, item any, changes uint64) any {
 		return b.await(id, key, changes)
 	}
 	now := b.cfg.Now()
-	e := &entry{key: key, age: b.cache.age.Load(), until: now.Add(jittered(negativeLife)), bytes: int64(negativeBytes + 2*len(key) + len(id.Domain) + len(id.Name))}
+	e := &entry{key: key, age: b.cache.age.Load(), until: now.Add(jittered(negativeLife)),
+		bytes: int64(negativeBytes + 2*len(key) + len(id.Domain) + len(id.Name))}
 	if item != nil {
 		r, length, err := recordOf(item)
 		if err != nil {

@@ -71,8 +71,10 @@ func ReadLimits(written []LimitRequest) ([]Limit, error) {
 func (w *LimitRequest) limit() (Limit, error) {
 	l := Limit{Name: w.Name}
 	if utf8.RuneCountInString(w.Name) > maxLimitName || !Printable(w.Name) || strings.ContainsAny(w.Name, `"\\`) {
-		return l, fmt.Errorf("the name must have at most %d characters, none of them quotes, backslashes or control characters",
-			maxLimitName)
+		return l,
+			fmt.Errorf(
+				"the name must have at most %d characters, none of them quotes, backslashes or control characters",
+				maxLimitName)
 	}
 	if w.Unlimited != nil {
 		l.Unlimited = true

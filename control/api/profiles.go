@@ -286,7 +286,8 @@ func (in *setBlock) checkWidth(s database.Subject) error {
 		widest = widest4
 	}
 	if s.Kind == "ip" && is && network.Bits() < widest && in.Wide == "" {
-		return httpapi.Cannot("%s is wider than /%d: to block all of it, send the parameter wide=true (--wide)", s.Name, widest)
+		return httpapi.Cannot("%s is wider than /%d: to block all of it, send the parameter wide=true (--wide)", s.Name,
+			widest)
 	}
 	return nil
 }

@@ -151,7 +151,8 @@ func TestAPoisonEntryIsLeftOut(t *testing.T) {
 	}
 	w.send("usage", journal.Entry{Sidecar: "a", Sequence: 1, Rows: []byte(`{"identities":[{"minute":1,"domain":"api"`)})
 	w.send("usage", journal.Entry{Sidecar: "a", Sequence: 2,
-		Rows: []byte(fmt.Sprintf(`{"identities":[{"minute":%d,"domain":"api","name":"user:x","outcome":"allowed","requests":-5,"cost":1}]}`, minuteOf(now)))})
+		Rows: []byte(fmt.Sprintf(`{"identities":[{"minute":%d,"domain":"api","name":"user:x","outcome":"allowed",
+		  "requests":-5,"cost":1}]}`, minuteOf(now)))})
 	w.redis.Do(t, "XADD", w.cfg.Keys.Shared("usage"), "*", "noise", "yes")
 	w.send("usage", journal.Entry{Sidecar: "a", Sequence: math.MaxInt64 - 1, Rows: []byte(`{}`)})
 	long := usageOf("a", 3, "ann", now, 1, 0)

@@ -61,7 +61,8 @@ func (d *DB) Keys(ctx context.Context, domain, after, user string, count int) ([
 
 // Key is one key.
 func (d *DB) Key(ctx context.Context, domain, id string) (*APIKey, error) {
-	return found(One[APIKey](ctx, d.reads, `SELECT `+keyColumns+` FROM api_keys WHERE domain = $1 AND id = $2`, domain, id))
+	return found(
+		One[APIKey](ctx, d.reads, `SELECT `+keyColumns+` FROM api_keys WHERE domain = $1 AND id = $2`, domain, id))
 }
 
 // AddKey makes a key. Its secret is kept nowhere: the database has its digest.

@@ -63,8 +63,8 @@ func (x *Eraser) next(ctx context.Context) (found bool, err error) {
 	return true, err
 }
 
-// erase removes the traces in all places, in an order that leaves nothing behind: what is on its way to the database first, then the database,
-// then what is made of it. Then it searches all places again.
+// erase removes the traces in all places, in an order that leaves nothing behind: what is on its way to the database
+// first, then the database, then what is made of it. Then it searches all places again.
 func (x *Eraser) erase(ctx context.Context, e *openErasure) error {
 	err := x.gather(ctx, e)
 	if err != nil {
@@ -89,7 +89,8 @@ func (x *Eraser) erase(ctx context.Context, e *openErasure) error {
 			return fmt.Errorf("search %s: %w", place.name, err)
 		}
 		if n > 0 {
-			e.Problem = strings.TrimPrefix(e.Problem+"; ", "; ") + fmt.Sprintf("%s: %d are left%s", place.name, n, place.hint)
+			e.Problem = strings.TrimPrefix(e.Problem+"; ", "; ") + fmt.Sprintf("%s: %d are left%s", place.name, n,
+				place.hint)
 		}
 		e.Places[e.at(place.name)].Left = n
 	}

@@ -40,13 +40,15 @@ func (x *Eraser) gather(ctx context.Context, e *openErasure) error {
 			have.IDs = append(have.IDs, e.Name)
 		}
 		rows, err := tx.Query(ctx, `SELECT id, encode(digest, 'hex'), prefix FROM api_keys
-		  WHERE domain = $1 AND ($2 = 'user' AND user_name = $3 OR $2 = 'api_key' AND id = $3)`, e.Domain, e.Kind, e.Name)
+		  WHERE domain = $1 AND ($2 = 'user' AND user_name = $3 OR $2 = 'api_key' AND id = $3)`,
+			e.Domain, e.Kind, e.Name)
 		if err != nil {
 			return err
 		}
 		var id, digest, prefix string
 		_, err = pgx.ForEachRow(rows, []any{&id, &digest, &prefix}, func() error {
-			have.IDs, have.Digests, have.Prefixes = append(have.IDs, id), append(have.Digests, digest), append(have.Prefixes, prefix)
+			have.IDs, have.Digests, have.Prefixes = append(have.IDs, id), append(have.Digests, digest),
+				append(have.Prefixes, prefix)
 			return nil
 		})
 		if err != nil {

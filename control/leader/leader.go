@@ -33,8 +33,8 @@ type Connect func(context.Context) (*pgx.Conn, error)
 // Task is what the leader does all the time.
 type Task struct {
 	Name string
-	// Run does what there is to do, until ctx ends at most. After an error it runs again in a second; after nil when the
-	// database has changed, or in a second. A task that does not return in between may wait for changed itself.
+	// Run does what there is to do, until ctx ends at most. After an error it runs again in a second; after nil when
+	// the database has changed, or in a second. A task that does not return in between may wait for changed itself.
 	Run func(ctx context.Context, changed <-chan struct{}) error
 }
 

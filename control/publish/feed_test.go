@@ -13,11 +13,13 @@ import (
 func TestNewsThatCouldNotBeToldIsToldLater(t *testing.T) {
 	for topic, change := range map[string]func(context.Context, *capacity) error{
 		peers.TopicRecord: func(ctx context.Context, c *capacity) error {
-			_, err := c.SetBlock(ctx, database.Actor{Name: "ann"}, database.Subject{Domain: "shop", Kind: database.KindUser, Name: "mallory"}, database.BlockRequest{}, nil)
+			_, err := c.SetBlock(ctx, database.Actor{Name: "ann"}, database.Subject{Domain: "shop",
+				Kind: database.KindUser, Name: "mallory"}, database.BlockRequest{}, nil)
 			return err
 		},
 		peers.TopicRules: func(ctx context.Context, c *capacity) error {
-			_, _, err := c.AddVersion(ctx, database.Actor{Name: "ann"}, "shop", "domain: shop\nrules:\n  - { name: a, scope: user, limit: 1/1m }\n", "", true, nil)
+			_, _, err := c.AddVersion(ctx, database.Actor{Name: "ann"}, "shop",
+				"domain: shop\nrules:\n  - { name: a, scope: user, limit: 1/1m }\n", "", true, nil)
 			return err
 		},
 	} {
@@ -25,7 +27,8 @@ func TestNewsThatCouldNotBeToldIsToldLater(t *testing.T) {
 			c, ctx := newCapacity(t), t.Context()
 			channel := c.publisher.cfg.Keys.Shared("news")
 			heard, ends := make(chan string, 1000), "end" // of the news so far
-			stop := peers.Hear(c.client, channel, map[string]func([]byte){topic: func([]byte) { heard <- topic }, ends: func([]byte) { heard <- ends }})
+			stop := peers.Hear(c.client, channel,
+				map[string]func([]byte){topic: func([]byte) { heard <- topic }, ends: func([]byte) { heard <- ends }})
 			defer stop()
 			// told is whether news of the topic came before the end, which is announced until it is heard.
 			told := func() (topics int) {

@@ -18,7 +18,8 @@ type unfit struct {
 
 func newUnfit(log *slog.Logger) *unfit { return &unfit{log: log, logged: map[string]bool{}} }
 
-// note logs what is wrong with a row. Where there are many such rows, it forgets which it has logged, and logs them again.
+// note logs what is wrong with a row. Where there are many such rows, it forgets which it has logged, and logs them
+// again.
 func (u *unfit) note(err error) {
 	text := err.Error()
 	u.mu.Lock()
